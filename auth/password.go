@@ -1,0 +1,139 @@
+package auth
+
+import (
+	"context"
+	"crypto/pbkdf2"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+const (
+	defaultRounds = 600_000
+	maxRounds     = 10_000_000 // a stored hash that asks for more is refused
+	saltBytes     = 16
+	keyBytes      = 32
+	hashScheme    = "pbkdf2-sha256"
+	queueWait     = 2 * time.Second
+)
+
+// ErrBusy says that so many passwords are being hashed that this one did not get its turn within 2 seconds.
+var ErrBusy = errors.New("auth: too many passwords are being checked at once")
+
+var errMalformedHash = errors.New("auth: malformed password hash")
+
+// Hasher hashes passwords with PBKDF2-HMAC-SHA256, at most one per core at a time. It is safe for concurrent use.
+type Hasher struct {
+	rounds int
+	slots  chan struct{}
+	wait   time.Duration
+}
+
+// NewHasher makes a Hasher that makes new hashes with so many rounds; 0 is the default of 600,000.
+func NewHasher(rounds int) *Hasher {
+	if rounds <= 0 {
+		rounds = defaultRounds
+	}
+	return &Hasher{rounds: rounds, slots: make(chan struct{}, runtime.GOMAXPROCS(0)), wait: queueWait}
+}
+
+// Hash returns a hash of the password with a new salt, as pbkdf2-sha256$rounds$salt$key. The error is ErrBusy, or that of ctx if
+// it ended before the hashing began.
+func (h *Hasher) Hash(ctx context.Context, password string) (string, error) {
+	salt := make([]byte, saltBytes)
+	rand.Read(salt)
+	key, err := h.derive(ctx, password, salt, h.rounds)
+	if err != nil {
+		return "", err
+	}
+	return encodeHash(h.rounds, salt, key), nil
+}
+
+// Verify reports whether the password is the one that was hashed. With an empty hash, that of an unknown account, it takes
+// the same time and returns false. The errors are those of Hash, and one for a hash that Hash could not have made.
+func (h *Hasher) Verify(ctx context.Context, encoded, password string) (ok bool, err error) {
+	rounds, salt, want := h.rounds, make([]byte, saltBytes), make([]byte, keyBytes)
+	if encoded != "" {
+		if rounds, salt, want, err = decodeHash(encoded); err != nil {
+			return false, err
+		}
+	}
+	key, err := h.derive(ctx, password, salt, rounds)
+	if err != nil {
+		return false, err
+	}
+	return subtle.ConstantTimeCompare(key, want) == 1 && encoded != "", nil
+}
+
+func (h *Hasher) derive(ctx context.Context, password string, salt []byte, rounds int) ([]byte, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	select {
+	case h.slots <- struct{}{}:
+	default:
+		timer := time.NewTimer(h.wait)
+		defer timer.Stop()
+		select {
+		case h.slots <- struct{}{}:
+		case <-timer.C:
+			return nil, ErrBusy
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	defer func() { <-h.slots }()
+	return pbkdf2.Key(sha256.New, password, salt, rounds, keyBytes)
+}
+
+var hashEncoding = base64.RawStdEncoding
+
+func encodeHash(rounds int, salt, key []byte) string {
+	return fmt.Sprintf("%s$%d$%s$%s", hashScheme, rounds, hashEncoding.EncodeToString(salt), hashEncoding.EncodeToString(key))
+}
+
+func decodeHash(encoded string) (rounds int, salt, key []byte, err error) {
+	parts := strings.Split(encoded, "$")
+	if len(parts) != 4 {
+		return 0, nil, nil, errMalformedHash
+	}
+	rounds, err1 := strconv.Atoi(parts[1])
+	salt, err2 := hashEncoding.DecodeString(parts[2])
+	key, err3 := hashEncoding.DecodeString(parts[3])
+	if errors.Join(err1, err2, err3) != nil || rounds < 1 || rounds > maxRounds || len(salt) != saltBytes || len(key) != keyBytes ||
+		encodeHash(rounds, salt, key) != encoded {
+		return 0, nil, nil, errMalformedHash
+	}
+	return rounds, salt, key, nil
+}
+
+const (
+	minPassword = 10
+	maxPassword = 200
+)
+
+// CheckPassword returns nil if p may become somebody's password, or an error whose text can follow the name of the field.
+func CheckPassword(p string) error {
+	switch n := utf8.RuneCountInString(p); {
+	case !utf8.ValidString(p) || strings.ContainsRune(p, 0):
+		return errors.New("must be valid UTF-8 text without NUL characters")
+	case n < minPassword:
+		return fmt.Errorf("must have at least %d characters", minPassword)
+	case n > maxPassword:
+		return fmt.Errorf("must have at most %d characters", maxPassword)
+	}
+	return nil
+}
+
+// RandomPassword returns 26 capital letters and digits from 2 to 7 with 130 random bits: 0, 1 and 8 could be taken for letters.
+func RandomPassword() string {
+	return rand.Text()
+}

@@ -1,0 +1,192 @@
+// Package db is the only way to the database. Its pool is not exported: every statement runs in a transaction that is
+// bound to one tenant, as a role that row-level security binds, on behalf of a caller who is checked in the same round
+// trip. The exception is the login directory (directory.go), which is reached by its own narrow functions.
+package db
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgconn/ctxwatch"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// Config says which database to use, and how.
+type Config struct {
+	URL      string // of a login that may take the role spoolwright_app
+	MaxConns int    // size of the pool; 0 means three per core, four at least
+	Log      *slog.Logger
+
+	// RoundTrip, if set, is told of each round trip and how many statements it carried (for tests and metrics).
+	RoundTrip func(ctx context.Context, statements int)
+}
+
+// DB is a pool of connections to a migrated database. It is safe for concurrent use.
+type DB struct {
+	pool      *pgxpool.Pool
+	log       *slog.Logger
+	roundTrip func(ctx context.Context, statements int)
+}
+
+// deadline bounds one request's work in the database, waiting for a connection included. The server-side timeouts
+// (set by bind_tenant) are shorter, so that a slow statement is ended by PostgreSQL and the connection stays usable.
+const deadline = 10 * time.Second
+
+// Open connects and proves by a self-test that row-level security binds what this DB will do. An error says what
+// is wrong in a line: the database is out of reach, not migrated, or its roles would let one tenant see another.
+func Open(ctx context.Context, c Config) (*DB, error) {
+	config, err := pgxpool.ParseConfig(c.URL)
+	if err != nil {
+		return nil, errors.New("the database URL is not understood (its text is not shown, for it may hold a password)")
+	}
+	config.MaxConns = int32(c.MaxConns)
+	if c.MaxConns == 0 {
+		config.MaxConns = int32(max(4, 3*runtime.GOMAXPROCS(0)))
+	}
+	config.MaxConnLifetimeJitter = config.MaxConnLifetime / 10
+	config.PingTimeout = 2 * time.Second
+	if config.ConnConfig.ConnectTimeout == 0 {
+		config.ConnConfig.ConnectTimeout = 5 * time.Second
+	}
+	// By default pgx closes the connection of a cancelled request; asking PostgreSQL to cancel keeps it.
+	config.ConnConfig.BuildContextWatcherHandler = func(conn *pgconn.PgConn) ctxwatch.Handler {
+		return &pgconn.CancelRequestContextWatcherHandler{Conn: conn, CancelRequestDelay: 0, DeadlineDelay: time.Second}
+	}
+	pool, err := pgxpool.NewWithConfig(ctx, config)
+	if err != nil {
+		return nil, err
+	}
+	d := &DB{pool: pool, log: c.Log, roundTrip: c.RoundTrip}
+	if d.log == nil {
+		d.log = slog.New(slog.DiscardHandler)
+	}
+	if d.roundTrip == nil {
+		d.roundTrip = func(context.Context, int) {}
+	}
+	if err := d.selfTest(ctx); err != nil {
+		pool.Close()
+		return nil, err
+	}
+	return d, nil
+}
+
+// Close waits for the connections in use and closes all.
+func (d *DB) Close() { d.pool.Close() }
+
+// Ready reports whether the database answers and is migrated as far as this program needs.
+func (d *DB) Ready(ctx context.Context) error {
+	var version int
+	if err := d.pool.QueryRow(ctx, `select coalesce(max(version), 0) from schema_migrations`).Scan(&version); err != nil {
+		return err
+	}
+	if want := latestMigration(); version < want {
+		return fmt.Errorf("the database is at migration %d, this program needs %d", version, want)
+	}
+	return nil
+}
+
+// PoolStats are the pool's figures at a moment.
+type PoolStats struct {
+	Max, Total, Idle, InUse int32
+	Acquires, Waits         int64 // since the start; waits are acquires that found no idle connection
+	WaitTime                time.Duration
+}
+
+// Stats returns the pool's figures.
+func (d *DB) Stats() PoolStats {
+	s := d.pool.Stat()
+	return PoolStats{
+		Max: s.MaxConns(), Total: s.TotalConns(), Idle: s.IdleConns(), InUse: s.AcquiredConns(),
+		Acquires: s.AcquireCount(), Waits: s.EmptyAcquireCount(), WaitTime: s.EmptyAcquireWaitTime(),
+	}
+}
+
+// selfTest writes a row as one tenant, in a transaction that is rolled back, and looks for it as another.
+func (d *DB) selfTest(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, deadline)
+	defer cancel()
+	tx, err := d.pool.Begin(ctx)
+	if err != nil {
+		return fmt.Errorf("database: %w", err)
+	}
+	defer tx.Rollback(context.WithoutCancel(ctx))
+
+	var login string
+	var super, owner bool
+	err = tx.QueryRow(ctx, `select session_user, r.rolsuper or r.rolbypassrls,
+		exists (select from pg_class c where c.relname = 'tenants' and c.relkind in ('r', 'p') and pg_has_role(r.oid, c.relowner, 'member'))
+		from pg_roles r where r.rolname = session_user`).Scan(&login, &super, &owner)
+	if err != nil {
+		return fmt.Errorf("database: %w", err)
+	}
+	mine, other := NewID(), NewID()
+	if _, err := tx.Exec(ctx, bindSQL, mine, nil, nil); err != nil {
+		return bindProblem(err, login)
+	}
+	var plain bool
+	err = tx.QueryRow(ctx, `select current_user = '`+appRole+`' and not r.rolsuper and not r.rolbypassrls
+		from pg_roles r where r.rolname = current_user`).Scan(&plain)
+	if err != nil {
+		return fmt.Errorf("self-test: %w", err)
+	}
+	if !plain {
+		return errors.New("self-test: the role " + appRole + " is not in force, or is a superuser or BYPASSRLS: row-level security would not bind; refusing to serve")
+	}
+	var loose []string
+	err = tx.QueryRow(ctx, `select coalesce(array_agg(c.relname::text), '{}') from pg_class c
+		join pg_attribute a on a.attrelid = c.oid and a.attname = 'tenant_id' and not a.attisdropped
+		where c.relkind in ('r', 'p') and c.relnamespace = (select relnamespace from pg_class where oid = 'tenants'::regclass)
+		and c.relname <> 'login_directory'
+		and not (c.relrowsecurity and c.relforcerowsecurity and exists (select from pg_policy p where p.polrelid = c.oid))`).Scan(&loose)
+	if err != nil {
+		return fmt.Errorf("self-test: %w", err)
+	}
+	if len(loose) > 0 {
+		return fmt.Errorf("self-test: row-level security is not in force on %v; refusing to serve", loose)
+	}
+	if _, err := tx.Exec(ctx, `insert into tenants (name) values ('self-test')`); err != nil {
+		return fmt.Errorf("self-test: %w", err)
+	}
+	count := func(tenant string) (n int, err error) {
+		if _, err = tx.Exec(ctx, bindSQL, tenant, nil, nil); err == nil {
+			err = tx.QueryRow(ctx, `select count(*) from tenants`).Scan(&n)
+		}
+		return n, err
+	}
+	own, err := count(mine)
+	if err != nil {
+		return fmt.Errorf("self-test: %w", err)
+	}
+	foreign, err := count(other)
+	if err != nil {
+		return fmt.Errorf("self-test: %w", err)
+	}
+	if own != 1 || foreign != 0 {
+		return fmt.Errorf("self-test: a tenant sees %d of its own 1 row and %d of another's; row-level security does not bind; refusing to serve", own, foreign)
+	}
+	if super || owner {
+		d.log.Warn("the database login could bypass row-level security if the service did not give up its rights in each transaction; "+
+			"a login that owns nothing and is only a member of "+appRole+" is safer", "login", login, "superuser", super, "owner", owner)
+	}
+	return nil
+}
+
+func bindProblem(err error, login string) error {
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) {
+		switch pg.Code {
+		case "42883", "42P01":
+			return errors.New("the database is not migrated: run `spoolwright migrate` with MIGRATE_DATABASE_URL set to its owner")
+		case "42501", "22023":
+			return fmt.Errorf("the database login %q may not take the role %s: run GRANT %s TO %s as its owner", login, appRole, appRole,
+				pgx.Identifier{login}.Sanitize())
+		}
+	}
+	return fmt.Errorf("database: %w", err)
+}

@@ -1,0 +1,39 @@
+package db
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// FindLogin looks an e-mail up in the login directory, the only data outside of any tenant, and returns an actor without
+// a role: bound to the tenant but not checked. It returns false if nobody has that e-mail. The e-mail must be in its
+// compared form (lower case).
+func (d *DB) FindLogin(ctx context.Context, email string) (Actor, bool, error) {
+	var tenant, user string
+	rows, err := d.directory(ctx, `select tenant_id::text, user_id::text from login_find($1)`, []any{email}, &tenant, &user)
+	return Actor{Tenant: tenant, User: user}, rows > 0, err
+}
+
+// Tenants returns the ids of all tenants that have a user, for the account commands.
+func (d *DB) Tenants(ctx context.Context) ([]string, error) {
+	var all []string
+	_, err := d.directory(ctx, `select coalesce(array_agg(t::text), '{}') from login_tenants() t`, nil, &all)
+	return all, err
+}
+
+// directory runs one statement in the service's role, bound to no tenant: it sees no row of any tenant table.
+func (d *DB) directory(ctx context.Context, sql string, args []any, dest ...any) (rows int, err error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), deadline)
+	defer cancel()
+	stmt := SQL(sql, args...).Into(dest...)
+	err = d.retry(ctx, true, func() error {
+		var b pgx.Batch
+		b.Queue(bindSQL, nil, nil, nil)
+		if err := d.queue(ctx, &b, []*Stmt{stmt}, false); err != nil {
+			return err
+		}
+		return d.pool.SendBatch(ctx, &b).Close()
+	})
+	return stmt.rows, err
+}

@@ -1,0 +1,214 @@
+package db
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgtype"
+)
+
+// appendRow appends one result row as a JSON object: a column's name is the key, its SQL type decides the JSON type.
+// Both wire formats are understood, because some exec modes of pgx (those a pooler may need) return text.
+func appendRow(to []byte, columns []pgconn.FieldDescription, values [][]byte) ([]byte, error) {
+	to = append(to, '{')
+	for i, column := range columns {
+		if i > 0 {
+			to = append(to, ',')
+		}
+		to = append(to, '"')
+		to = append(to, column.Name...)
+		to = append(to, '"', ':')
+		var err error
+		if to, err = appendValue(to, column, values[i]); err != nil {
+			return nil, fmt.Errorf("column %s: %w", column.Name, err)
+		}
+	}
+	return append(to, '}'), nil
+}
+
+func appendValue(to []byte, column pgconn.FieldDescription, value []byte) ([]byte, error) {
+	if value == nil {
+		return append(to, "null"...), nil
+	}
+	binaryFormat := column.Format == pgx.BinaryFormatCode
+	switch column.DataTypeOID {
+	case pgtype.TextOID, pgtype.VarcharOID, pgtype.UnknownOID:
+		return AppendString(to, value), nil
+	case pgtype.UUIDOID:
+		to = append(to, '"')
+		if binaryFormat {
+			to = appendID(to, value)
+		} else {
+			to = append(to, value...)
+		}
+		return append(to, '"'), nil
+	case pgtype.NumericOID:
+		if binaryFormat {
+			return appendNumeric(to, value)
+		}
+		return append(to, trimZeros(string(value))...), nil
+	case pgtype.Int2OID, pgtype.Int4OID, pgtype.Int8OID:
+		if !binaryFormat {
+			return append(to, value...), nil
+		}
+		switch len(value) {
+		case 2:
+			return strconv.AppendInt(to, int64(int16(binary.BigEndian.Uint16(value))), 10), nil
+		case 4:
+			return strconv.AppendInt(to, int64(int32(binary.BigEndian.Uint32(value))), 10), nil
+		default:
+			return strconv.AppendInt(to, int64(binary.BigEndian.Uint64(value)), 10), nil
+		}
+	case pgtype.BoolOID:
+		return strconv.AppendBool(to, value[0] == 1 || value[0] == 't'), nil
+	case pgtype.TimestamptzOID:
+		t, err := parseTimestamp(value, binaryFormat)
+		if err != nil {
+			return nil, err
+		}
+		return t.AppendFormat(to, `"2006-01-02T15:04:05.999999Z"`), nil
+	case pgtype.DateOID:
+		if binaryFormat {
+			days := int(int32(binary.BigEndian.Uint32(value)))
+			return time.Date(2000, 1, 1+days, 0, 0, 0, 0, time.UTC).AppendFormat(to, `"2006-01-02"`), nil
+		}
+		return AppendString(to, value), nil
+	case pgtype.JSONOID:
+		return append(to, value...), nil
+	case pgtype.JSONBOID:
+		if binaryFormat {
+			value = value[1:]
+		}
+		return append(to, value...), nil
+	}
+	return nil, fmt.Errorf("no JSON form for the SQL type %d", column.DataTypeOID)
+}
+
+func parseTimestamp(value []byte, binaryFormat bool) (time.Time, error) {
+	if binaryFormat {
+		const unixOf2000 = 946_684_800
+		us := int64(binary.BigEndian.Uint64(value))
+		if us == math.MaxInt64 || us == math.MinInt64 {
+			return time.Time{}, fmt.Errorf("infinite timestamp")
+		}
+		return time.Unix(unixOf2000+us/1_000_000, us%1_000_000*1000).UTC(), nil
+	}
+	for _, layout := range []string{"2006-01-02 15:04:05.999999Z07", "2006-01-02 15:04:05.999999Z07:00"} {
+		if t, err := time.Parse(layout, string(value)); err == nil {
+			return t.UTC(), nil
+		}
+	}
+	return time.Time{}, fmt.Errorf("unreadable timestamp %q", value)
+}
+
+// appendNumeric appends PostgreSQL's binary numeric as an exact JSON number without trailing zeros. The wire form is
+// base 10,000: digit count, weight of the first digit, sign, display scale, digits.
+func appendNumeric(to, b []byte) ([]byte, error) {
+	if len(b) < 8 {
+		return nil, fmt.Errorf("short numeric")
+	}
+	count := int(int16(binary.BigEndian.Uint16(b)))
+	weight := int(int16(binary.BigEndian.Uint16(b[2:])))
+	sign := binary.BigEndian.Uint16(b[4:])
+	if sign != 0 && sign != 0x4000 {
+		return nil, fmt.Errorf("numeric is not finite")
+	}
+	if len(b) != 8+2*count {
+		return nil, fmt.Errorf("numeric of %d digits in %d bytes", count, len(b))
+	}
+	if count == 0 {
+		return append(to, '0'), nil
+	}
+	group := func(i int) int {
+		if i < 0 || i >= count {
+			return 0
+		}
+		return int(binary.BigEndian.Uint16(b[8+2*i:]))
+	}
+	if sign == 0x4000 {
+		to = append(to, '-')
+	}
+	if weight < 0 {
+		to = append(to, '0')
+	}
+	for i := 0; i <= weight; i++ {
+		if i == 0 {
+			to = strconv.AppendInt(to, int64(group(i)), 10)
+		} else {
+			to = appendGroup(to, group(i))
+		}
+	}
+	if count > weight+1 {
+		to = append(to, '.')
+		for i := weight + 1; i < count; i++ {
+			to = appendGroup(to, group(i))
+		}
+		end := len(to)
+		for to[end-1] == '0' {
+			end--
+		}
+		if to[end-1] == '.' {
+			end--
+		}
+		to = to[:end]
+	}
+	return to, nil
+}
+
+func appendGroup(to []byte, g int) []byte {
+	return append(to, byte('0'+g/1000), byte('0'+g/100%10), byte('0'+g/10%10), byte('0'+g%10))
+}
+
+func trimZeros(s string) string {
+	if !strings.Contains(s, ".") {
+		return s
+	}
+	return strings.TrimSuffix(strings.TrimRight(s, "0"), ".")
+}
+
+// AppendString appends s as a JSON string. Bytes that are not UTF-8 become U+FFFD.
+func AppendString[S string | []byte](to []byte, s S) []byte {
+	to = append(to, '"')
+	start := 0
+	for i := 0; i < len(s); {
+		c := s[i]
+		if c >= 0x20 && c != '"' && c != '\\' && c < utf8.RuneSelf {
+			i++
+			continue
+		}
+		if c >= utf8.RuneSelf {
+			r, size := utf8.DecodeRuneInString(string(s[i:min(i+utf8.UTFMax, len(s))]))
+			if r != utf8.RuneError || size > 1 {
+				i += size
+				continue
+			}
+		}
+		to = append(to, s[start:i]...)
+		switch {
+		case c == '"' || c == '\\':
+			to = append(to, '\\', c)
+		case c == '\n':
+			to = append(to, '\\', 'n')
+		case c == '\t':
+			to = append(to, '\\', 't')
+		case c == '\r':
+			to = append(to, '\\', 'r')
+		case c < 0x20:
+			const hexDigits = "0123456789abcdef"
+			to = append(to, '\\', 'u', '0', '0', hexDigits[c>>4], hexDigits[c&15])
+		default:
+			to = append(to, `\ufffd`...)
+		}
+		i++
+		start = i
+	}
+	to = append(to, s[start:]...)
+	return append(to, '"')
+}

@@ -1,0 +1,164 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// ErrNoPostgres is wrapped by the error of Start when no suitable PostgreSQL is installed; the error is one line that
+// says what to install.
+var ErrNoPostgres = errors.New("no suitable PostgreSQL is installed")
+
+const (
+	oldestMajor = 15
+	remedy      = "Debian, Ubuntu: apt install postgresql; Fedora, RHEL: dnf install postgresql-server; macOS: brew install postgresql"
+)
+
+// tools are the binaries of one installation.
+type tools struct {
+	postgres, initdb string
+	major            int
+}
+
+// findTools takes the first installation that is new enough, or fits the existing cluster.
+func (s *Server) findTools() (tools, error) {
+	want := 0
+	version, err := os.ReadFile(filepath.Join(s.cluster, "PG_VERSION"))
+	if err == nil {
+		if want, err = strconv.Atoi(strings.TrimSpace(string(version))); err != nil {
+			return tools{}, fmt.Errorf("cluster %s: PG_VERSION: %w", s.cluster, err)
+		}
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return tools{}, err
+	}
+	folders := s.options.Folders
+	if folders == nil {
+		folders = usualFolders()
+	}
+	var unfit []string
+	for i, folder := range folders {
+		if slices.Contains(folders[:i], folder) {
+			continue
+		}
+		t, err := s.inspect(folder)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+		case err != nil:
+			unfit = append(unfit, fmt.Sprintf("%s (%v)", folder, err))
+		case want == 0 && t.major >= oldestMajor, want != 0 && t.major == want:
+			return t, s.checkEnter(t.postgres)
+		default:
+			unfit = append(unfit, fmt.Sprintf("%s (version %d)", folder, t.major))
+		}
+	}
+	need := fmt.Sprintf("%d or newer", oldestMajor)
+	if want != 0 {
+		need = fmt.Sprintf("%d, which made the cluster %s,", want, s.cluster)
+	}
+	found := ""
+	if len(unfit) > 0 {
+		found = "; found only " + strings.Join(unfit, ", ")
+	}
+	return tools{}, fmt.Errorf("%w: version %s is needed (%s), or set DATABASE_URL%s", ErrNoPostgres, need, remedy, found)
+}
+
+// usualFolders lists where binaries may be, in order of preference.
+func usualFolders() []string {
+	var folders []string
+	if p, err := exec.LookPath("postgres"); err == nil {
+		if p, err = filepath.EvalSymlinks(p); err == nil { // a link may stand alone, without initdb
+			folders = append(folders, filepath.Dir(p))
+		}
+	}
+	for _, pattern := range []string{
+		"/usr/lib/postgresql/*/bin",
+		"/usr/bin",
+		"/usr/pgsql-*/bin",
+		"/opt/homebrew/opt/postgresql@*/bin",
+		"/usr/local/opt/postgresql@*/bin",
+		"/opt/homebrew/bin",
+		"/usr/local/bin",
+	} {
+		found, _ := filepath.Glob(pattern)
+		slices.Reverse(found) // the newest first
+		folders = append(folders, found...)
+	}
+	return folders
+}
+
+var versionLine = regexp.MustCompile(`\(PostgreSQL\) (\d+)`)
+
+// inspect fails with fs.ErrNotExist when the folder lacks a binary.
+func (s *Server) inspect(folder string) (tools, error) {
+	t := tools{postgres: filepath.Join(folder, "postgres"), initdb: filepath.Join(folder, "initdb")}
+	for _, binary := range []string{t.postgres, t.initdb} {
+		if _, err := os.Stat(binary); err != nil {
+			return t, err
+		}
+	}
+	out, err := run(s.command(context.Background(), t.postgres, "--version"))
+	if err != nil {
+		return t, fmt.Errorf("does not run as account %s: %w", s.account.name, err)
+	}
+	m := versionLine.FindStringSubmatch(out)
+	if m == nil {
+		return t, fmt.Errorf("unknown version %q", strings.TrimSpace(out))
+	}
+	t.major, err = strconv.Atoi(m[1])
+	return t, err
+}
+
+// checkEnter finds out by trying, so that access lists count too, whether PostgreSQL's account can enter the data folder.
+func (s *Server) checkEnter(binary string) error {
+	if s.account.cred == nil || s.enters(binary, s.dir) {
+		return nil
+	}
+	path := "/"
+	for _, name := range strings.Split(strings.TrimPrefix(s.dir, "/"), "/") {
+		path = filepath.Join(path, name)
+		if !s.enters(binary, path) {
+			break
+		}
+	}
+	return fmt.Errorf("account %s, as which PostgreSQL runs when started as root, cannot enter the folder %s: run chmod o+x %q, or choose another DATA_DIR",
+		s.account.name, path, path)
+}
+
+func (s *Server) enters(binary, dir string) bool {
+	c := s.command(context.Background(), binary, "--version")
+	c.Dir = dir
+	_, err := run(c)
+	return !errors.Is(err, fs.ErrPermission)
+}
+
+// command runs as PostgreSQL's account, apart from the terminal, and sees nothing of this process's environment.
+func (s *Server) command(ctx context.Context, name string, args ...string) *exec.Cmd {
+	c := exec.CommandContext(ctx, name, args...)
+	c.Dir = "/"
+	c.Env = []string{"LC_ALL=C", "TZ=UTC"}
+	for _, k := range []string{"PATH", "LD_LIBRARY_PATH", "TMPDIR"} {
+		if v := os.Getenv(k); v != "" {
+			c.Env = append(c.Env, k+"="+v)
+		}
+	}
+	c.SysProcAttr = attributes(s.account.cred, true)
+	return c
+}
+
+// run keeps the thread that starts the command alive until it has ended: on Linux the command dies with that thread.
+func run(c *exec.Cmd) (output string, err error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	out, err := c.CombinedOutput()
+	return string(out), err
+}

@@ -1,0 +1,162 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+)
+
+const superuser = "postgres"
+
+// createCluster runs initdb beside the final place and moves the complete cluster there.
+func (s *Server) createCluster(ctx context.Context) error {
+	if err := os.RemoveAll(s.staging); err != nil {
+		return err
+	}
+	if _, err := os.Stat(filepath.Join(s.cluster, "PG_VERSION")); err == nil || !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	if left, err := os.ReadDir(s.cluster); err == nil && len(left) > 0 {
+		return fmt.Errorf("%s is in the way of the PostgreSQL cluster, but is none: move it away, or choose another DATA_DIR", s.cluster)
+	}
+	sec, err := makeSecrets(s.secretsFile)
+	if err != nil {
+		return err
+	}
+	if err := os.Mkdir(s.staging, 0o700); err != nil {
+		return err
+	}
+	defer os.RemoveAll(s.staging)
+	password, data := filepath.Join(s.staging, "password"), filepath.Join(s.staging, "data")
+	if err := os.WriteFile(password, []byte(sec.Superuser+"\n"), 0o600); err != nil {
+		return err
+	}
+	if err := errors.Join(s.give(password), s.give(s.staging)); err != nil {
+		return err
+	}
+	args := []string{"-D", data, "--username=" + superuser, "--auth=scram-sha-256", "--pwfile=" + password,
+		"--encoding=UTF8", "--data-checksums", "--no-instructions", "--locale=C"}
+	if s.options.Throwaway {
+		args = append(args, "--no-sync")
+	}
+	// Sorting is by bytes everywhere, while upper and lower know all letters where the system does.
+	out, err := run(s.command(ctx, s.tools.initdb, append(args, "--lc-ctype=C.UTF-8")...))
+	if err != nil && strings.Contains(out, "invalid locale name") {
+		out, err = run(s.command(ctx, s.tools.initdb, args...))
+	}
+	if err != nil {
+		return fmt.Errorf("initdb: %w: %s", err, lastLines(out))
+	}
+	if err := os.Rename(data, s.cluster); err != nil {
+		return err
+	}
+	return syncDir(s.dir)
+}
+
+// settings are given on the command line, so that every start uses those of the running program.
+func (s *Server) settings() []string {
+	sockets := `"` + strings.ReplaceAll(s.sockets, `"`, `""`) + `"`
+	list := []string{
+		"listen_addresses=",
+		"unix_socket_directories=" + sockets,
+		"unix_socket_permissions=0700",
+		"port=" + port,
+		"password_encryption=scram-sha-256",
+		"cluster_name=" + Database,
+		"max_connections=100",
+		"max_wal_size=1GB",
+		"jit=off",
+		"timezone=UTC",
+		"log_timezone=UTC",
+		"logging_collector=off",
+		"log_destination=stderr",
+		"log_min_messages=warning",
+		"log_checkpoints=off",
+	}
+	if s.options.Throwaway {
+		list = append(list, "shared_buffers=32MB", "fsync=off", "synchronous_commit=off", "full_page_writes=off",
+			"wal_level=minimal", "max_wal_senders=0")
+	} else {
+		list = append(list, "shared_buffers=128MB", "fsync=on", "synchronous_commit=on", "full_page_writes=on")
+	}
+	for _, k := range slices.Sorted(maps.Keys(s.options.Settings)) {
+		list = append(list, k+"="+s.options.Settings[k])
+	}
+	return list
+}
+
+// mark is kept as the database's comment once everything before it is there.
+const mark = "spoolwright bootstrap 1"
+
+// bootstrap makes the roles and the database where they are missing, which allow tells.
+func (s *Server) bootstrap(ctx context.Context, allow bool) error {
+	conn, err := pgx.Connect(ctx, s.url(superuser, s.secrets.Superuser, "postgres"))
+	if err != nil {
+		return err
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+
+	var data, comment string
+	var exists bool
+	err = conn.QueryRow(ctx, `
+		select current_setting('data_directory'), d.oid is not null, coalesce(shobj_description(d.oid, 'pg_database'), '')
+		from (values (1)) one left join pg_database d on d.datname = $1`, Database).Scan(&data, &exists, &comment)
+	if err != nil {
+		return err
+	}
+	if !sameFile(data, s.cluster) {
+		return fmt.Errorf("the PostgreSQL in %s runs on %s instead of %s", s.sockets, data, s.cluster)
+	}
+	if comment == mark {
+		return nil
+	}
+	if !allow {
+		return errors.New("it is not set up")
+	}
+	steps := []string{rolesSQL(s.secrets)}
+	if !exists {
+		steps = append(steps, "create database "+Database+" owner "+OwnerRole)
+	}
+	steps = append(steps, databaseSQL)
+	for _, sql := range steps {
+		if err := conn.PgConn().Exec(ctx, sql).Close(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// rolesSQL is one transaction; the passwords are of letters and digits only.
+func rolesSQL(sec secrets) string {
+	var b strings.Builder
+	role := func(name, attributes string) {
+		fmt.Fprintf(&b, "do $$ begin if not exists (select from pg_roles where rolname = '%[1]s') then create role %[1]s; end if; end $$;\n"+
+			"alter role %[1]s nosuperuser nocreatedb nocreaterole noreplication nobypassrls %[2]s;\n", name, attributes)
+	}
+	role(AppRole, "nologin")
+	role(OwnerRole, "login password '"+sec.Owner+"'")
+	role(LoginRole, "login password '"+sec.Login+"'")
+	fmt.Fprintf(&b, "grant %s to %s, %s;\n", AppRole, LoginRole, OwnerRole)
+	return b.String()
+}
+
+// The details of an error name values of rows, which do not belong into a log.
+const databaseSQL = `
+	revoke all on database postgres, template1 from public;
+	revoke all on database ` + Database + ` from public;
+	grant connect on database ` + Database + ` to public;
+	alter database ` + Database + ` set log_error_verbosity = 'terse';
+	comment on database ` + Database + ` is '` + mark + `'`
+
+func sameFile(a, b string) bool {
+	x, err1 := os.Stat(a)
+	y, err2 := os.Stat(b)
+	return err1 == nil && err2 == nil && os.SameFile(x, y)
+}

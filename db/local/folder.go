@@ -1,0 +1,284 @@
+package local
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+const (
+	port        = "5432" // only names the socket file
+	socketFile  = "/.s.PGSQL." + port
+	socketLimit = len(syscall.RawSockaddrUnix{}.Path) - 1
+)
+
+// folder is the data folder and what lies in it.
+type folder struct {
+	dir     string // absolute, without symbolic links
+	dirMade bool
+	account *account
+
+	cluster     string
+	staging     string // initdb at work
+	sockets     string
+	logFile     string
+	secretsFile string
+
+	lockFile string
+	lock     *os.File
+}
+
+// account is who PostgreSQL runs as.
+type account struct {
+	name string
+	uid  int
+	cred *syscall.Credential // nil: as this process
+}
+
+type secrets struct {
+	Superuser string `json:"superuser"`
+	Owner     string `json:"owner"`
+	Login     string `json:"login"`
+}
+
+func openFolder(dir string, throwaway bool) (*folder, error) {
+	if dir == "" {
+		return nil, errors.New("no data folder given")
+	}
+	f := &folder{}
+	_, err := os.Stat(dir)
+	if f.dirMade = errors.Is(err, os.ErrNotExist); f.dirMade {
+		mode := os.FileMode(0o700)
+		if os.Geteuid() == 0 {
+			mode = 0o711 // for PostgreSQL's account
+		}
+		if err := errors.Join(os.MkdirAll(dir, mode), os.Chmod(dir, mode)); err != nil {
+			return nil, err
+		}
+	}
+	if f.dir, err = filepath.Abs(dir); err != nil {
+		return nil, err
+	}
+	if f.dir, err = filepath.EvalSymlinks(f.dir); err != nil {
+		return nil, err
+	}
+	base := filepath.Join(f.dir, "postgres")
+	if throwaway {
+		base = filepath.Join(f.dir, "throwaway") // never the durable cluster
+	}
+	f.cluster, f.staging, f.logFile, f.secretsFile = base, base+".new", base+".log", base+".passwords"
+	f.lockFile = filepath.Join(f.dir, "postgres.lock")
+	f.sockets = f.socketFolder()
+	if f.account, err = chooseAccount(f.cluster); err != nil {
+		return nil, err
+	}
+	for _, file := range []string{f.lockFile, f.logFile, f.secretsFile} {
+		if err := checkOwner(file, os.Geteuid()); err != nil {
+			return nil, err
+		}
+	}
+	return f, errors.Join(checkOwner(f.dir, os.Geteuid(), 0), checkOwner(f.cluster, f.account.uid))
+}
+
+// socketFolder is the preferred one, unless its path is longer than a socket address can be or has the comma that
+// separates hosts in connection strings.
+func (f *folder) socketFolder() string {
+	usable := func(p string) bool { return len(p)+len(socketFile) <= socketLimit && !strings.Contains(p, ",") }
+	sum := sha256.Sum256([]byte(f.cluster))
+	name := fmt.Sprintf("spoolwright-%x-%d", sum[:8], os.Geteuid())
+	for _, p := range []string{f.cluster + ".run", filepath.Join(os.TempDir(), name)} {
+		if usable(p) && filepath.IsAbs(p) {
+			return p
+		}
+	}
+	return filepath.Join("/tmp", name)
+}
+
+// makeSockets makes the socket folder anew for PostgreSQL's account. Where others can write beside it, they may have put
+// something in its place: only a real folder of our own is taken.
+func (f *folder) makeSockets() error {
+	err := os.Mkdir(f.sockets, 0o700)
+	if err != nil && !errors.Is(err, os.ErrExist) {
+		return err
+	}
+	info, err := os.Lstat(f.sockets)
+	if err != nil {
+		return err
+	}
+	if !info.IsDir() {
+		return fmt.Errorf("%s is in the way of PostgreSQL's socket folder: remove it", f.sockets)
+	}
+	if err := checkOwner(f.sockets, os.Geteuid(), f.account.uid); err != nil {
+		return err
+	}
+	if err := f.give(f.sockets); err != nil {
+		return err
+	}
+	return os.Chmod(f.sockets, 0o700)
+}
+
+// give makes PostgreSQL's account the owner.
+func (f *folder) give(path string) error {
+	if f.account.cred == nil {
+		return nil
+	}
+	return os.Lchown(path, int(f.account.cred.Uid), int(f.account.cred.Gid))
+}
+
+// chooseAccount returns this process's account, or one without privileges when that is root, as PostgreSQL refuses root.
+func chooseAccount(cluster string) (*account, error) {
+	if uid := os.Geteuid(); uid != 0 {
+		return &account{name: accountName(uid), uid: uid}, nil
+	}
+	var found *account
+	for _, name := range []string{"postgres", "nobody"} {
+		u, err := user.Lookup(name)
+		if err != nil {
+			continue
+		}
+		groups, _ := u.GroupIds()
+		var ids []uint32
+		for _, text := range append([]string{u.Uid, u.Gid}, groups...) {
+			id, err := strconv.ParseUint(text, 10, 32)
+			if err != nil {
+				return nil, fmt.Errorf("account %s: %w", name, err)
+			}
+			ids = append(ids, uint32(id))
+		}
+		a := &account{name: name, uid: int(ids[0]), cred: &syscall.Credential{Uid: ids[0], Gid: ids[1], Groups: ids[2:]}}
+		if info, err := os.Lstat(cluster); err == nil && owner(info) == a.uid {
+			return a, nil
+		}
+		if found == nil {
+			found = a
+		}
+	}
+	if found == nil {
+		return nil, errors.New("PostgreSQL does not run as root, and there is no account postgres or nobody: start as another user")
+	}
+	return found, nil
+}
+
+// checkOwner refuses an existing path that belongs to an account other than those.
+func checkOwner(path string, uids ...int) error {
+	info, err := os.Lstat(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, uid := range uids {
+		if owner(info) == uid {
+			return nil
+		}
+	}
+	return fmt.Errorf("%s belongs to account %s, not to %s: start as the account that made the data folder, or choose another DATA_DIR",
+		path, accountName(owner(info)), accountName(uids[0]))
+}
+
+func owner(info os.FileInfo) int {
+	if st, ok := info.Sys().(*syscall.Stat_t); ok {
+		return int(st.Uid)
+	}
+	return -1
+}
+
+func accountName(uid int) string {
+	if u, err := user.LookupId(strconv.Itoa(uid)); err == nil {
+		return u.Username
+	}
+	return strconv.Itoa(uid)
+}
+
+// openOwn opens or makes a file that only this account can read.
+func openOwn(path string, flags int) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW|flags, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := f.Chmod(0o600); err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// acquire takes the data folder for this process, as "service" or "command", or fails with ErrInUse.
+func (f *folder) acquire(as string) error {
+	lock, err := openOwn(f.lockFile, 0) // closed on exec: PostgreSQL does not inherit the lock
+	if err != nil {
+		return err
+	}
+	err = syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	held, err1 := lock.Stat()
+	named, err2 := os.Stat(f.lockFile)
+	removed := err1 != nil || err2 != nil || !os.SameFile(held, named) // by a throwaway: then it locks nothing
+	if errors.Is(err, syscall.EWOULDBLOCK) || err == nil && removed {
+		err = fmt.Errorf("%w: %s", ErrInUse, f.dir)
+	}
+	if err == nil {
+		err = lock.Truncate(0)
+	}
+	if err == nil {
+		_, err = lock.WriteAt([]byte(as), 0)
+	}
+	if err != nil {
+		lock.Close()
+		return err
+	}
+	f.lock = lock
+	return nil
+}
+
+// holder says as what another process holds the data folder.
+func (f *folder) holder() string {
+	b, _ := os.ReadFile(f.lockFile)
+	return string(b)
+}
+
+func readSecrets(path string) (secrets, error) {
+	var s secrets
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return s, err
+	}
+	if err := json.Unmarshal(b, &s); err != nil {
+		return s, fmt.Errorf("%s: %w", path, err)
+	}
+	if s.Superuser == "" || s.Owner == "" || s.Login == "" {
+		return s, fmt.Errorf("%s: a password is missing", path)
+	}
+	return s, nil
+}
+
+// makeSecrets makes new passwords for a new cluster.
+func makeSecrets(path string) (secrets, error) {
+	s := secrets{Superuser: rand.Text(), Owner: rand.Text(), Login: rand.Text()}
+	b, err := json.MarshalIndent(s, "", "  ")
+	if err != nil {
+		return s, err
+	}
+	f, err := openOwn(path, os.O_TRUNC)
+	if err != nil {
+		return s, err
+	}
+	_, err = f.Write(append(b, '\n'))
+	return s, errors.Join(err, f.Sync(), f.Close())
+}
+
+func syncDir(path string) error {
+	d, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}

@@ -1,0 +1,289 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// postmaster is PostgreSQL's first process, a child of this process or of one that crashed.
+type postmaster struct {
+	pid     int
+	proc    *os.Process
+	dead    chan struct{}
+	adopted bool
+	logFrom int64 // where its lines begin in the log
+}
+
+// state is what postmaster.pid tells.
+type state struct {
+	pid     int
+	sockets string
+	ready   bool
+}
+
+func (s *Server) pidFile() string { return filepath.Join(s.cluster, "postmaster.pid") }
+
+func (s *Server) status() (state, bool) {
+	b, err := os.ReadFile(s.pidFile())
+	if err != nil {
+		return state{}, false
+	}
+	lines := strings.Split(string(b), "\n")
+	if len(lines) < 6 {
+		return state{}, false
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(lines[0]))
+	if err != nil || pid <= 1 {
+		return state{}, false
+	}
+	return state{pid: pid, sockets: lines[4], ready: len(lines) > 7 && strings.TrimSpace(lines[7]) == "ready"}, true
+}
+
+// launch starts a new postmaster, in a session of its own: Ctrl-C is for this process, which then does the stopping.
+func (s *Server) launch() (*postmaster, error) {
+	info, err := s.output.Stat()
+	if err != nil {
+		return nil, err
+	}
+	args := []string{"-D", s.cluster}
+	for _, setting := range s.settings() {
+		args = append(args, "-c", setting)
+	}
+	c := s.command(context.Background(), s.tools.postgres, args...)
+	c.SysProcAttr = attributes(s.account.cred, s.options.Throwaway)
+	c.Stdout, c.Stderr = s.output, s.output
+	p := &postmaster{dead: make(chan struct{}), logFrom: info.Size()}
+	started := make(chan error)
+	go func() {
+		runtime.LockOSThread() // a throwaway dies with the thread that started it
+		err := c.Start()
+		if err != nil {
+			started <- err
+			return
+		}
+		p.proc, p.pid = c.Process, c.Process.Pid
+		started <- nil
+		c.Wait()
+		close(p.dead)
+	}()
+	if err := <-started; err != nil {
+		return nil, fmt.Errorf("start %s: %w", s.tools.postgres, err)
+	}
+	return p, nil
+}
+
+// adopt returns the postmaster that runs on the cluster already, or nil.
+func (s *Server) adopt(ctx context.Context) (*postmaster, error) {
+	st, ok := s.status()
+	if !ok || !alive(st.pid) {
+		return nil, nil
+	}
+	if !isPostgres(st.pid, s.cluster) {
+		// The process id went to another process, which PostgreSQL would take for a postmaster.
+		return nil, os.Remove(s.pidFile())
+	}
+	proc, err := os.FindProcess(st.pid)
+	if err != nil {
+		return nil, err
+	}
+	info, err := s.output.Stat()
+	if err != nil {
+		return nil, err
+	}
+	p := &postmaster{pid: st.pid, proc: proc, dead: make(chan struct{}), adopted: true, logFrom: info.Size()}
+	go func() {
+		for alive(p.pid) {
+			time.Sleep(50 * time.Millisecond)
+		}
+		close(p.dead)
+	}()
+	err = s.awaitReady(ctx, p)
+	var died *diedError
+	if errors.As(err, &died) {
+		return nil, nil
+	}
+	if st, ok := s.status(); err == nil && ok && st.sockets != s.sockets {
+		return nil, s.halt(ctx, p) // where sockets go has changed, and ours have to be found at a restart
+	}
+	return p, err
+}
+
+// boot starts a postmaster and returns when it is ready. When ctx ends before, it returns both.
+func (s *Server) boot(ctx context.Context) (*postmaster, error) {
+	for try := 1; ; try++ {
+		p, err := s.launch()
+		if err != nil {
+			return nil, err
+		}
+		if err = s.awaitReady(ctx, p); err == nil {
+			return p, nil
+		}
+		var died *diedError
+		if !errors.As(err, &died) {
+			return p, err
+		}
+		// Processes of a killed postmaster live on until they notice.
+		if try == 40 || !strings.Contains(died.log, "still in use") || !sleep(ctx, 50*time.Millisecond) {
+			return nil, err
+		}
+		if try >= 10 {
+			killOrphans(s.cluster)
+		}
+	}
+}
+
+type diedError struct{ log string }
+
+func (e *diedError) Error() string { return "PostgreSQL ended: " + e.log }
+
+func (s *Server) awaitReady(ctx context.Context, p *postmaster) error {
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		if st, ok := s.status(); ok && st.ready && st.pid == p.pid {
+			s.pid.Store(int64(p.pid))
+			return nil
+		}
+		select {
+		case <-p.dead:
+			return &diedError{log: s.logSince(p.logFrom)}
+		case <-ctx.Done():
+			return fmt.Errorf("wait for PostgreSQL: %w", context.Cause(ctx))
+		case <-tick.C:
+		}
+	}
+}
+
+// supervise restarts PostgreSQL when it dies, until Stop is called.
+func (s *Server) supervise(p *postmaster) {
+	defer close(s.stopped)
+	tick := time.NewTicker(time.Minute)
+	defer tick.Stop()
+	for since := time.Now(); p != nil; {
+		select {
+		case <-p.dead:
+			s.log.Error("PostgreSQL died and is restarted", "pid", p.pid, "log", s.logSince(p.logFrom))
+			if time.Since(since) < time.Second {
+				sleep(s.life, 300*time.Millisecond)
+			}
+			p, since = s.revive(), time.Now()
+		case <-tick.C:
+			if err := s.rotateLog(); err != nil {
+				s.log.Warn("cannot rotate PostgreSQL's log", "error", err)
+			}
+		case <-s.life.Done():
+			s.stopErr = s.halt(s.stopCtx, p)
+			p = nil
+		}
+	}
+	s.stopErr = errors.Join(s.stopErr, os.RemoveAll(s.sockets), s.close())
+}
+
+// revive returns nil when Stop is called meanwhile.
+func (s *Server) revive() *postmaster {
+	for delay := 20 * time.Millisecond; s.life.Err() == nil; delay = min(2*delay, 2*time.Second) {
+		err := s.makeSockets()
+		if err == nil {
+			var p *postmaster
+			if p, err = s.boot(s.life); p != nil {
+				s.log.Info("PostgreSQL is started again", "pid", p.pid)
+				return p
+			}
+		}
+		if s.life.Err() == nil {
+			s.log.Error("cannot restart PostgreSQL", "error", err)
+			sleep(s.life, delay)
+		}
+	}
+	return nil
+}
+
+// halt returns when the postmaster has ended, at once when ctx ends.
+func (s *Server) halt(ctx context.Context, p *postmaster) error {
+	p.proc.Signal(syscall.SIGINT)
+	select {
+	case <-p.dead:
+		return nil
+	case <-ctx.Done():
+	}
+	s.log.Warn("PostgreSQL takes long to stop: stopping it at once", "pid", p.pid)
+	for _, sig := range []syscall.Signal{syscall.SIGQUIT, syscall.SIGKILL} {
+		p.proc.Signal(sig)
+		select {
+		case <-p.dead:
+			return nil
+		case <-time.After(8 * time.Second): // it gives its children 5
+		}
+	}
+	return fmt.Errorf("PostgreSQL (process %d) did not stop", p.pid)
+}
+
+// removeThrowaway removes a throwaway cluster, also one that a killed process has left, even running.
+func (s *Server) removeThrowaway() error {
+	if st, ok := s.status(); ok && alive(st.pid) && isPostgres(st.pid, s.cluster) {
+		syscall.Kill(st.pid, syscall.SIGQUIT)
+		for begin := time.Now(); alive(st.pid) && time.Since(begin) < 10*time.Second; {
+			time.Sleep(5 * time.Millisecond)
+		}
+	}
+	var errs []error
+	for _, path := range []string{s.sockets, s.cluster, s.staging, s.secretsFile, s.logFile, s.logFile + ".1"} {
+		errs = append(errs, os.RemoveAll(path))
+	}
+	return errors.Join(errs...)
+}
+
+const logLimit = 8 << 20 // bytes
+
+// rotateLog keeps one older log. PostgreSQL has the file open for appending, so it is copied and emptied.
+func (s *Server) rotateLog() error {
+	info, err := s.output.Stat()
+	if err != nil || info.Size() < logLimit {
+		return err
+	}
+	older, err := openOwn(s.logFile+".1", os.O_TRUNC)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(older, io.NewSectionReader(s.output, 0, info.Size()))
+	return errors.Join(err, older.Close(), s.output.Truncate(0))
+}
+
+// logSince returns the last lines that PostgreSQL wrote after the offset.
+func (s *Server) logSince(from int64) string {
+	const most = 8 << 10
+	info, err := s.output.Stat()
+	if err != nil {
+		return err.Error()
+	}
+	if from > info.Size() { // rotated
+		from = 0
+	}
+	from = max(from, info.Size()-most)
+	b, err := io.ReadAll(io.NewSectionReader(s.output, from, most))
+	if err != nil {
+		return err.Error()
+	}
+	if lines := lastLines(string(b)); lines != "" {
+		return lines
+	}
+	return "without a message"
+}
+
+func lastLines(text string) string {
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	lines = lines[max(0, len(lines)-6):]
+	for i, l := range lines {
+		lines[i] = strings.TrimSpace(l)
+	}
+	return strings.Join(lines, "; ")
+}

@@ -1,0 +1,233 @@
+package db
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+const (
+	appRole = "spoolwright_app"
+	bindSQL = `select bind_tenant($1, $2, $3)`
+)
+
+// Actor is on whose behalf statements run. Every transaction is bound to Tenant; when User is set, the same round trip
+// checks that the user still exists, is enabled, and has Role.
+type Actor struct{ Tenant, User, Role string }
+
+type actorKey struct{}
+
+// As returns a context in which all reads and writes are bound to the actor.
+func As(ctx context.Context, a Actor) context.Context { return context.WithValue(ctx, actorKey{}, a) }
+
+// ActorOf returns whom the context is bound to; the zero Actor if it is bound to nobody.
+func ActorOf(ctx context.Context) Actor {
+	a, _ := ctx.Value(actorKey{}).(Actor)
+	return a
+}
+
+// Stmt is one SQL statement and, once it was run, its result.
+type Stmt struct {
+	sql  string
+	args []any
+	into []any
+	json []byte // the rows, as a JSON array
+	rows int
+	cut  int // where the first row ends in json
+}
+
+// SQL makes a statement whose rows are kept as JSON.
+func SQL(sql string, args ...any) *Stmt { return &Stmt{sql: sql, args: args} }
+
+// Into makes the statement scan its first row into dest instead of keeping JSON.
+func (s *Stmt) Into(dest ...any) *Stmt { s.into = dest; return s }
+
+// Rows is how many rows the statement returned.
+func (s *Stmt) Rows() int { return s.rows }
+
+// Object returns the first row as a JSON object. It must not be called when there is no row.
+func (s *Stmt) Object() []byte { return s.json[1:s.cut] }
+
+// Array returns all rows as a JSON array.
+func (s *Stmt) Array() []byte {
+	if s.rows == 0 {
+		return []byte("[]")
+	}
+	return s.json
+}
+
+func (s *Stmt) read(rows pgx.Rows) error {
+	s.rows, s.cut, s.json = 0, 0, s.json[:0]
+	var columns []pgconn.FieldDescription
+	for rows.Next() {
+		s.rows++
+		if s.into != nil {
+			if s.rows == 1 {
+				if err := rows.Scan(s.into...); err != nil {
+					return err
+				}
+			}
+			continue
+		}
+		if columns == nil {
+			columns = rows.FieldDescriptions()
+			s.json = append(s.json, '[')
+		} else {
+			s.json = append(s.json, ',')
+		}
+		var err error
+		if s.json, err = appendRow(s.json, columns, rows.RawValues()); err != nil {
+			return err
+		}
+		if s.rows == 1 {
+			s.cut = len(s.json)
+		}
+	}
+	if s.json != nil && s.rows > 0 {
+		s.json = append(s.json, ']')
+	}
+	return rows.Err()
+}
+
+// Read runs the statements in one round trip, as one transaction bound to the context's actor. After a broken connection
+// it tries again. Errors are those of this package where one fits (see ErrUnavailable, ErrRevoked).
+func (d *DB) Read(ctx context.Context, stmts ...*Stmt) error {
+	return d.run(ctx, true, stmts)
+}
+
+// Write is Read for statements that change something: all of them happen or none. It is repeated after a deadlock or a
+// serialization failure; a connection that breaks on the way leaves the outcome unknown and is ErrUnavailable.
+func (d *DB) Write(ctx context.Context, stmts ...*Stmt) error {
+	return d.run(ctx, false, stmts)
+}
+
+func (d *DB) run(ctx context.Context, readOnly bool, stmts []*Stmt) error {
+	if tx, ok := ctx.Value(txKey{}).(*transaction); ok {
+		return tx.run(stmts)
+	}
+	// The caller's hanging up must not kill a connection or leave a write's outcome to chance: the work is short.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), deadline)
+	defer cancel()
+	return d.retry(ctx, readOnly, func() error {
+		var b pgx.Batch
+		if err := d.queue(ctx, &b, stmts, true); err != nil {
+			return err
+		}
+		return d.pool.SendBatch(ctx, &b).Close()
+	})
+}
+
+func (d *DB) queue(ctx context.Context, b *pgx.Batch, stmts []*Stmt, bind bool) error {
+	if bind {
+		a := ActorOf(ctx)
+		if a.Tenant == "" {
+			return errors.New("db: a statement outside of any tenant")
+		}
+		var user, role any
+		if a.User != "" {
+			user, role = a.User, a.Role
+		}
+		b.Queue(bindSQL, a.Tenant, user, role)
+	}
+	for _, s := range stmts {
+		b.Queue(s.sql, s.args...).Query(s.read)
+	}
+	d.roundTrip(ctx, b.Len())
+	return nil
+}
+
+// retry repeats what PostgreSQL rolled back for reasons that pass (deadlock, serialization), what never reached it,
+// and, for reads, what a broken connection interrupted.
+func (d *DB) retry(ctx context.Context, readOnly bool, attempt func() error) error {
+	for n := 0; ; n++ {
+		err := attempt()
+		if err == nil {
+			return nil
+		}
+		broken := isBroken(err)
+		again := isTransient(err) || broken && (readOnly || neverSent(err))
+		if broken {
+			// After a restart of PostgreSQL every idle connection is dead: one reset spares the others the same failure.
+			d.pool.Reset()
+		}
+		if !again || n == 9 {
+			return classify(err)
+		}
+		pause := time.NewTimer(time.Duration(rand.Int64N(int64(5*time.Millisecond) << min(n, 6))))
+		select {
+		case <-ctx.Done():
+			pause.Stop()
+			return classify(err)
+		case <-pause.C:
+		}
+	}
+}
+
+type txKey struct{}
+
+// transaction is an explicit transaction that has not begun before its first statements, which carry BEGIN and the
+// binding along in their round trip.
+type transaction struct {
+	d    *DB
+	ctx  context.Context
+	conn interface {
+		SendBatch(context.Context, *pgx.Batch) pgx.BatchResults
+	}
+	tx pgx.Tx
+}
+
+func (t *transaction) run(stmts []*Stmt) error {
+	var b pgx.Batch
+	first := t.tx == nil
+	if first {
+		b.BeginTx(pgx.TxOptions{})
+	}
+	if err := t.d.queue(t.ctx, &b, stmts, first); err != nil {
+		return err
+	}
+	results := t.conn.SendBatch(t.ctx, &b)
+	if first {
+		t.tx = results.Tx()
+	}
+	if err := results.Close(); err != nil {
+		return classify(err)
+	}
+	return nil
+}
+
+// Tx runs fn in one transaction: every Read and Write with the context that fn gets is part of it. When fn returns an
+// error, nothing has happened. Fn may be run again after a deadlock, so it must not have effects outside the
+// transaction. Inside another Tx it joins that one.
+func (d *DB) Tx(ctx context.Context, fn func(ctx context.Context) error) error {
+	if _, ok := ctx.Value(txKey{}).(*transaction); ok {
+		return fn(ctx)
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), deadline)
+	defer cancel()
+	return d.retry(ctx, false, func() error { return d.tryTx(ctx, fn) })
+}
+
+func (d *DB) tryTx(ctx context.Context, fn func(ctx context.Context) error) error {
+	conn, err := d.pool.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Release()
+	t := &transaction{d: d, conn: conn}
+	t.ctx = context.WithValue(ctx, txKey{}, t)
+	if err := fn(t.ctx); err != nil {
+		if t.tx != nil {
+			t.tx.Rollback(ctx)
+		}
+		return err
+	}
+	if t.tx == nil {
+		return nil
+	}
+	d.roundTrip(ctx, 1)
+	return t.tx.Commit(ctx)
+}

@@ -1,0 +1,173 @@
+// Package inventory owns the filament spools and the ledger of what was taken from them.
+package inventory
+
+import (
+	"context"
+	"errors"
+
+	"spoolwright/db"
+	"spoolwright/server"
+)
+
+const spoolsPath = "/api/v1/spools"
+
+var tag = &server.Tag{Name: "spools", Description: "Filament spools: what is in stock, what it cost, and where it went."}
+
+// Routes are the operations of /api/v1/spools.
+func Routes(d *db.DB) []server.Route {
+	h := handlers{d}
+	return []server.Route{
+		server.Op("GET /api/v1/spools", server.Read, server.Handle(h.list), listDoc),
+		server.Op("POST /api/v1/spools", server.Write, server.Handle(h.create), createDoc),
+		server.Op("GET /api/v1/spools/{id}", server.Read, server.Handle(h.get), getDoc),
+		server.Op("PATCH /api/v1/spools/{id}", server.Write, server.Handle(h.update), updateDoc),
+		server.Op("DELETE /api/v1/spools/{id}", server.Write, server.Handle(h.delete), deleteDoc),
+		server.Op("POST /api/v1/spools/{id}/deduct", server.Write, server.Handle(h.deduct), deductDoc),
+		server.Op("GET /api/v1/spools/{id}/usage", server.Read, server.Handle(h.usage), usageDoc),
+	}
+}
+
+type handlers struct{ db *db.DB }
+
+// Spool is a spool of filament, in requests and in answers.
+type Spool struct {
+	ID            server.UUID                     `json:"id" rule:"readonly,notnull" doc:"The spool's id." example:"\"0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a41\""`
+	MaterialType  server.Optional[string]         `json:"material_type" rule:"required,enum=PLA|PETG|ABS|TPU|ASA|Nylon|PC|HIPS|PVA|Custom" doc:"The kind of filament." example:"\"PLA\""`
+	Brand         server.Optional[string]         `json:"brand" doc:"The manufacturer's name." example:"\"Polymaker\""`
+	Color         server.Optional[string]         `json:"color" rule:"required" doc:"The name of the colour." example:"\"Black\""`
+	ColorHex      server.Optional[string]         `json:"color_hex" rule:"hex" doc:"The colour as #RRGGBB." example:"\"#1A1A1A\""`
+	Finish        server.Optional[string]         `json:"finish" doc:"Free text such as Matte, Glossy, Silk." example:"\"Matte\""`
+	DiameterMM    server.Optional[server.Decimal] `json:"diameter_mm" rule:"required,enum=1.75|2.85" doc:"Filament diameter in millimetres." example:"1.75"`
+	NetWeight     server.Optional[server.Decimal] `json:"net_weight_grams" rule:"required,above,max=1000000" doc:"Grams of filament on a full spool." example:"1000"`
+	Remaining     server.Optional[server.Decimal] `json:"remaining_weight_grams" rule:"notnull,max=1000000" doc:"Grams of filament left. A new spool is full unless this says otherwise; every change is kept in the usage ledger." example:"850.5"`
+	SpoolWeight   server.Optional[server.Decimal] `json:"spool_weight_grams" rule:"max=1000000" doc:"Grams of the empty spool." example:"140"`
+	PurchasePrice server.Optional[server.Decimal] `json:"purchase_price" rule:"max=1000000" doc:"What the spool cost." example:"24.99"`
+	CostPerGram   server.Decimal                  `json:"cost_per_gram" rule:"readonly" doc:"purchase_price divided by net_weight_grams, rounded to six decimals; null without a price." example:"0.02499"`
+	Supplier      server.Optional[string]         `json:"supplier" doc:"Where it was bought." example:"\"Filament Shop\""`
+	PurchaseDate  server.Optional[server.Date]    `json:"purchase_date" doc:"When it was bought." example:"\"2024-01-10\""`
+	Notes         server.Optional[string]         `json:"notes" rule:"text=10000" doc:"Anything else." example:"\"Dry before use\""`
+	CreatedAt     server.Timestamp                `json:"created_at" rule:"readonly,notnull" doc:"When the spool was entered." example:"\"2024-01-15T10:00:00Z\""`
+	UpdatedAt     server.Timestamp                `json:"updated_at" rule:"readonly,notnull" doc:"When it last changed." example:"\"2024-01-15T14:30:00Z\""`
+}
+
+// spoolColumns are the fields of a Spool, in their order.
+const spoolColumns = `id, material_type, brand, color, color_hex, finish, diameter_mm, net_weight_grams, remaining_weight_grams,
+	spool_weight_grams, purchase_price, cost_per_gram, supplier, purchase_date, notes, created_at, updated_at`
+
+// Filter are the parameters of the spool list.
+type Filter struct {
+	server.ListQuery
+	MaterialType server.Optional[string] `query:"material_type" rule:"enum=PLA|PETG|ABS|TPU|ASA|Nylon|PC|HIPS|PVA|Custom" doc:"Only this material."`
+	Brand        server.Optional[string] `query:"brand" doc:"Only this brand: the whole name, without regard to case."`
+	Color        server.Optional[string] `query:"color" doc:"Only this colour: the whole name, without regard to case."`
+	InStock      server.Optional[bool]   `query:"in_stock" doc:"true: only spools with filament left; false: only empty ones."`
+}
+
+var listDoc = &server.Doc{
+	ID: "listSpools", Tag: tag, Summary: "List spools",
+	Description: "Filters combine with AND. The default order (newest first), alone or with one filter, reads an index whatever the size of the stock; any other `sort_by` sorts all matching spools.",
+}
+
+func (h handlers) list(ctx context.Context, r *server.Request[Filter]) (server.Page[Spool], error) {
+	l := server.NewList("spools", spoolColumns, "hidden_at is null", "spools")
+	if in := r.In.MaterialType; !in.IsNull() {
+		l.Where("material_type = ?", *in.Value)
+	}
+	if in := r.In.Brand; !in.IsNull() {
+		l.Where(`brand_key = lower(?::text collate "und-x-icu") collate "C"`, *in.Value)
+	}
+	if in := r.In.Color; !in.IsNull() {
+		l.Where(`color_key = lower(?::text collate "und-x-icu") collate "C"`, *in.Value)
+	}
+	if in := r.In.InStock; !in.IsNull() {
+		l.Where("in_stock = ?", *in.Value)
+	}
+	return server.ListPage[Spool](func(stmts ...*db.Stmt) error { return h.db.Read(ctx, stmts...) }, l, r.In.ListQuery)
+}
+
+var getDoc = &server.Doc{ID: "getSpool", Tag: tag, Summary: "Get a spool"}
+
+func (h handlers) get(ctx context.Context, r *server.Request[struct{}]) (server.OK[Spool], error) {
+	return h.one(ctx, h.db.Read, db.SQL(`select `+spoolColumns+` from spools where id = $1 and hidden_at is null`, r.ID("id")))
+}
+
+// one runs a statement that returns the one spool it is about.
+func (h handlers) one(ctx context.Context, run func(context.Context, ...*db.Stmt) error, spool *db.Stmt) (server.OK[Spool], error) {
+	if err := run(ctx, spool); err != nil {
+		return server.OK[Spool]{}, numbers(err)
+	}
+	if spool.Rows() == 0 {
+		return server.OK[Spool]{}, server.ErrNotFound
+	}
+	return server.OK[Spool]{JSON: spool.Object()}, nil
+}
+
+// numbers names the field when the price per gram, which PostgreSQL computes, gets out of range.
+func numbers(err error) error {
+	if errors.Is(err, db.ErrOutOfRange) || db.Violates(err, "spools_cost_per_gram_check") {
+		return server.Invalid("purchase_price", "makes cost_per_gram larger than 999,999,999").Because(err)
+	}
+	return err
+}
+
+var createDoc = &server.Doc{
+	ID: "createSpool", Tag: tag, Summary: "Enter a spool",
+	Description: "`remaining_weight_grams` defaults to `net_weight_grams`; it is the first entry of the spool's usage ledger.",
+}
+
+func (h handlers) create(ctx context.Context, r *server.Request[Spool]) (server.Created[Spool], error) {
+	id, in := db.NewID(), &r.In
+	if in.Remaining.IsNull() {
+		in.Remaining = in.NetWeight
+	}
+	spool := db.SQL(`
+		with spool as (
+			insert into spools (id, material_type, brand, color, color_hex, finish, diameter_mm, net_weight_grams, remaining_weight_grams,
+				spool_weight_grams, purchase_price, supplier, purchase_date, notes)
+			values ($1, $2, $3, $4, $5, $6, $7::numeric, $8::numeric, $9::numeric, $10::numeric, $11::numeric, $12, $13::date, $14)
+			returning `+spoolColumns+`
+		), entry as (
+			insert into spool_usage (spool_id, kind, before_grams, after_grams)
+			select id, 'created', 0, remaining_weight_grams from spool
+		)
+		select * from spool`,
+		id, in.MaterialType.Arg(), in.Brand.Arg(), in.Color.Arg(), in.ColorHex.Arg(), in.Finish.Arg(), in.DiameterMM.Arg(), in.NetWeight.Arg(),
+		in.Remaining.Arg(), in.SpoolWeight.Arg(), in.PurchasePrice.Arg(), in.Supplier.Arg(), in.PurchaseDate.Arg(), in.Notes.Arg())
+	created, err := h.one(ctx, h.db.Write, spool)
+	return server.Created[Spool]{JSON: created.JSON, Location: spoolsPath + "/" + id}, err
+}
+
+var updateDoc = &server.Doc{
+	ID: "updateSpool", Tag: tag, Summary: "Change a spool",
+	Description: "A new `remaining_weight_grams` (a spool put on the scale) is an entry in the usage ledger.",
+}
+
+func (h handlers) update(ctx context.Context, r *server.Request[Spool]) (server.OK[Spool], error) {
+	set, args := server.Assignments(&r.In, []any{r.ID("id")})
+	if set == "" {
+		return h.one(ctx, h.db.Read, db.SQL(`select `+spoolColumns+` from spools where id = $1 and hidden_at is null`, args...))
+	}
+	if !r.In.Remaining.Set {
+		return h.one(ctx, h.db.Write, db.SQL(`update spools set `+set+`, updated_at = now() where id = $1 and hidden_at is null returning `+spoolColumns, args...))
+	}
+	return h.one(ctx, h.db.Write, db.SQL(`
+		with old as (
+			select id as old_id, remaining_weight_grams as before from spools where id = $1 and hidden_at is null for no key update
+		), spool as (
+			update spools set `+set+`, updated_at = now() from old where id = old_id returning `+spoolColumns+`, before
+		), entry as (
+			insert into spool_usage (spool_id, kind, before_grams, after_grams)
+			select id, 'edited', before, remaining_weight_grams from spool where remaining_weight_grams <> before
+		)
+		select `+spoolColumns+` from spool`, args...))
+}
+
+var deleteDoc = &server.Doc{
+	ID: "deleteSpool", Tag: tag, Summary: "Remove a spool",
+	Description: "The spool disappears from lists and can no longer be used; production runs and the ledger that mention it keep its name and cost.",
+}
+
+func (h handlers) delete(ctx context.Context, r *server.Request[struct{}]) (server.NoContent, error) {
+	_, err := h.one(ctx, h.db.Write, db.SQL(`update spools set hidden_at = now() where id = $1 and hidden_at is null returning id`, r.ID("id")))
+	return server.NoContent{}, err
+}

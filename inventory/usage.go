@@ -1,0 +1,90 @@
+package inventory
+
+import (
+	"context"
+
+	"spoolwright/db"
+	"spoolwright/server"
+)
+
+// Deduction is the body of a deduct.
+type Deduction struct {
+	Weight server.Optional[server.Decimal] `json:"weight_grams" rule:"required,above,max=1000000" doc:"Grams to take from the spool." example:"45.5"`
+	Reason server.Optional[string]         `json:"reason" rule:"text=10000" doc:"Why; kept in the usage ledger." example:"\"Test print\""`
+}
+
+// Deducted is the answer to a deduct.
+type Deducted struct {
+	ID        server.UUID    `json:"id" rule:"notnull" doc:"The spool's id." example:"\"0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a41\""`
+	Remaining server.Decimal `json:"remaining_weight_grams" rule:"notnull" doc:"Grams left after it." example:"805"`
+	Deducted  server.Decimal `json:"deducted" rule:"notnull" doc:"Grams taken." example:"45.5"`
+}
+
+var deductDoc = &server.Doc{
+	ID: "deductFromSpool", Tag: tag, Summary: "Deduct filament",
+	Description: "Takes filament from a spool and writes an entry into its usage ledger, both or neither. More than is left is refused with `INSUFFICIENT_FILAMENT` and changes nothing.",
+	Refusals:    []string{"INSUFFICIENT_FILAMENT"},
+}
+
+func (h handlers) deduct(ctx context.Context, r *server.Request[Deduction]) (server.OK[Deducted], error) {
+	weight := *r.In.Weight.Value
+	deducted := db.SQL(`
+		with spool as (
+			update spools set remaining_weight_grams = remaining_weight_grams - $2::numeric, updated_at = now()
+			where id = $1 and hidden_at is null and remaining_weight_grams >= $2::numeric
+			returning id, remaining_weight_grams
+		), entry as (
+			insert into spool_usage (spool_id, kind, reason, before_grams, after_grams)
+			select id, 'deducted', $3, remaining_weight_grams + $2::numeric, remaining_weight_grams from spool
+		)
+		select id, remaining_weight_grams, $2::numeric as deducted from spool`, r.ID("id"), weight.String(), r.In.Reason.Arg())
+	if err := h.db.Write(ctx, deducted); err != nil {
+		return server.OK[Deducted]{}, err
+	}
+	if deducted.Rows() == 1 {
+		return server.OK[Deducted]{JSON: deducted.Object()}, nil
+	}
+	var remaining string
+	spool := db.SQL(`select trim_scale(remaining_weight_grams)::text from spools where id = $1 and hidden_at is null`, r.ID("id")).Into(&remaining)
+	if err := h.db.Read(ctx, spool); err != nil {
+		return server.OK[Deducted]{}, err
+	}
+	if spool.Rows() == 0 {
+		return server.OK[Deducted]{}, server.ErrNotFound
+	}
+	return server.OK[Deducted]{}, server.Refuse("INSUFFICIENT_FILAMENT", "The spool has %s g left, less than the %s g to deduct", remaining, weight)
+}
+
+// Usage is an entry of the usage ledger: one change of a spool's remaining weight.
+type Usage struct {
+	ID        server.UUID      `json:"id" rule:"notnull" doc:"The entry's id." example:"\"0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a43\""`
+	SpoolID   server.UUID      `json:"spool_id" rule:"notnull" doc:"The spool." example:"\"0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a41\""`
+	Kind      string           `json:"kind" rule:"notnull,enum=created|edited|deducted|run" doc:"What changed the weight: the spool was created, edited, deducted from, or used by a completed production run." example:"\"deducted\""`
+	Reason    string           `json:"reason" doc:"The reason that was given." example:"\"Test print\""`
+	RunID     server.UUID      `json:"run_id" doc:"The production run, if it was one." example:"null"`
+	UserID    server.UUID      `json:"user_id" doc:"Who did it." example:"\"0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a44\""`
+	Before    server.Decimal   `json:"before_grams" rule:"notnull" doc:"Grams left before." example:"850.5"`
+	After     server.Decimal   `json:"after_grams" rule:"notnull" doc:"Grams left after." example:"805"`
+	Change    server.Decimal   `json:"change_grams" rule:"notnull" doc:"The difference: after minus before. All of a spool's changes add up to its remaining weight." example:"-45.5"`
+	CreatedAt server.Timestamp `json:"created_at" rule:"notnull" doc:"When." example:"\"2024-01-15T14:30:00Z\""`
+}
+
+var usageDoc = &server.Doc{
+	ID: "listSpoolUsage", Tag: tag, Summary: "List a spool's usage",
+	Description: "The spool's ledger, newest first: every change of its remaining weight with who, why and how much. Entries are never changed or removed.",
+}
+
+func (h handlers) usage(ctx context.Context, r *server.Request[server.ListQuery]) (server.Page[Usage], error) {
+	l := server.NewList("spool_usage", "id, spool_id, kind, reason, run_id, user_id, before_grams, after_grams, change_grams, created_at", "", "")
+	l.Where("spool_id = ?", r.ID("id"))
+	return server.ListPage[Usage](func(stmts ...*db.Stmt) error {
+		spool := db.SQL(`select id from spools where id = $1 and hidden_at is null`, r.ID("id"))
+		if err := h.db.Read(ctx, append(stmts, spool)...); err != nil {
+			return err
+		}
+		if spool.Rows() == 0 {
+			return server.ErrNotFound
+		}
+		return nil
+	}, l, r.In)
+}

@@ -1,0 +1,603 @@
+// Command spoolwright serves the Spoolwright API: filament spools, product catalog and production runs of 3D-print
+// farms, each tenant's data apart from the others'. This file only wires: environment, database, routes, server.
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime/debug"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"spoolwright/auth"
+	"spoolwright/db"
+	"spoolwright/db/local"
+	"spoolwright/inventory"
+	"spoolwright/server"
+)
+
+// version is the release; a build from a checkout adds what Go recorded of it.
+const version = "0.1.0"
+
+// routes is the whole API.
+func routes(d *db.DB, a *auth.Service) []server.Route {
+	return slices.Concat(
+		a.Routes(),
+		inventory.Routes(d),
+	)
+}
+
+const usage = `Spoolwright keeps the filament spools, product catalog and production runs of 3D-print farms.
+
+Usage: spoolwright [COMMAND]
+
+  serve                serve the API (also without a command)
+  demo                 serve a throwaway farm with sample data on loopback
+  migrate              bring the database up to this program's schema
+  version              show the version
+` + auth.CommandUsage + `
+Environment:
+`
+
+func main() {
+	os.Exit(run(os.Args[1:], os.Getenv, os.Stdin, os.Stdout, os.Stderr))
+}
+
+// run is the program: 0 is success, 2 a mistake in arguments or environment, 1 any other failure.
+func run(args []string, getenv func(string) string, stdin io.Reader, stdout, stderr io.Writer) int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop) // a second signal ends the program at once
+
+	command := "serve"
+	if len(args) > 0 {
+		command = args[0]
+	}
+	fail := func(code int, err error) int {
+		fmt.Fprintln(stderr, "spoolwright:", err)
+		return code
+	}
+	switch command {
+	case "-h", "-help", "--help", "help":
+		printUsage(stdout)
+		return 0
+	case "version", "-version", "--version":
+		fmt.Fprintln(stdout, "spoolwright", buildVersion())
+		return 0
+	}
+	c, err := loadConfig(getenv)
+	if err != nil {
+		return fail(2, err)
+	}
+	var accounts func(context.Context, auth.Accounts, io.Reader, io.Writer) error
+	switch command {
+	case "user", "tenant":
+		accounts, err = auth.ParseCommand(args, stderr)
+		if errors.Is(err, flag.ErrHelp) {
+			return 0
+		}
+		if err != nil {
+			return fail(2, err)
+		}
+	case "serve", "demo", "migrate":
+		if len(args) > 1 {
+			if strings.HasPrefix(strings.TrimLeft(args[1], "-"), "h") {
+				printUsage(stdout)
+				return 0
+			}
+			return fail(2, fmt.Errorf("%s takes no arguments (see -h)", command))
+		}
+	default:
+		return fail(2, fmt.Errorf("unknown command %q (see -h)", command))
+	}
+	c.log = newLogger(c, stderr)
+	switch command {
+	case "serve":
+		err = serve(ctx, c, stdout, stderr)
+	case "demo":
+		err = demo(ctx, c, stdout)
+	case "migrate":
+		err = withDatabase(ctx, c, local.Attach, func(*db.DB) error { return nil })
+	default:
+		err = withDatabase(ctx, c, local.Attach, func(d *db.DB) error {
+			return accounts(ctx, auth.Accounts{DB: d, Hasher: auth.NewHasher(0)}, stdin, stdout)
+		})
+	}
+	if err != nil {
+		return fail(1, err)
+	}
+	return 0
+}
+
+func printUsage(w io.Writer) {
+	fmt.Fprint(w, usage)
+	for _, s := range settings {
+		text := s.usage
+		if s.value != "" {
+			text += " (default " + s.value + ")"
+		}
+		fmt.Fprintf(w, "  %-28s %s\n", s.name, text)
+	}
+}
+
+func buildVersion() string {
+	v := version
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, s := range info.Settings {
+			if s.Key == "vcs.revision" {
+				v += " (" + s.Value[:min(12, len(s.Value))] + ")"
+			}
+		}
+	}
+	return v
+}
+
+// config is the environment, read and checked.
+type config struct {
+	listen, databaseURL, dataDir string
+	jwtSecrets                   []string
+	accessTTL, refreshTTL        time.Duration
+	perMinute, perHour           int
+	trustedProxies               []netip.Prefix
+	corsOrigins                  []string
+	tlsCert, tlsKey              string
+	metricsAddr, migrateURL      string
+	maxConns                     int
+	logFormat                    string
+	logLevel                     slog.Level
+	log                          *slog.Logger
+	throwaway                    bool // demo only
+}
+
+// settings are all environment variables: the README's table is checked against them.
+var settings = []struct {
+	name, value, usage string
+	set                func(c *config, v string) error
+}{
+	{"LISTEN_ADDR", "127.0.0.1:8000", "address to serve on", func(c *config, v string) error { c.listen = v; return checkAddr(v) }},
+	{"DATABASE_URL", "", "PostgreSQL to use; without it the service runs a private one of its own", func(c *config, v string) error { c.databaseURL = v; return nil }},
+	{"MIGRATE_DATABASE_URL", "", "login of the database's owner, for migrations; DATABASE_URL is then a login that owns nothing", func(c *config, v string) error { c.migrateURL = v; return nil }},
+	{"DATA_DIR", "./data", "folder of the private PostgreSQL and of generated secrets", func(c *config, v string) error { c.dataDir = v; return nil }},
+	{"JWT_SECRET", "", "secret that signs tokens, 32 bytes at least; several, comma-separated: the first signs, all verify", func(c *config, v string) error {
+		for secret := range strings.SplitSeq(v, ",") {
+			if secret = strings.TrimSpace(secret); len(secret) < 32 {
+				return errors.New("each secret must have at least 32 bytes")
+			}
+			c.jwtSecrets = append(c.jwtSecrets, strings.TrimSpace(secret))
+		}
+		return nil
+	}},
+	{"ACCESS_TOKEN_EXPIRE_MINUTES", "30", "lifetime of access tokens", func(c *config, v string) error { return duration(&c.accessTTL, v, time.Minute, 60*24*7) }},
+	{"REFRESH_TOKEN_EXPIRE_DAYS", "7", "lifetime of refresh tokens", func(c *config, v string) error { return duration(&c.refreshTTL, v, 24*time.Hour, 3650) }},
+	{"RATE_LIMIT_PER_MINUTE", "100", "requests per user and minute; 0 turns the limit off", func(c *config, v string) error { return count(&c.perMinute, v, 0, 1_000_000_000) }},
+	{"RATE_LIMIT_PER_HOUR", "1000", "requests per user and hour; 0 turns the limit off", func(c *config, v string) error { return count(&c.perHour, v, 0, 1_000_000_000) }},
+	{"TRUSTED_PROXIES", "", "addresses or networks whose X-Forwarded-For is believed, comma-separated", func(c *config, v string) (err error) {
+		c.trustedProxies, err = server.ParsePrefixes(v)
+		return err
+	}},
+	{"CORS_ALLOWED_ORIGINS", "", "origins whose pages may call the API, comma-separated, such as https://farm.example", func(c *config, v string) error {
+		for origin := range strings.SplitSeq(v, ",") {
+			origin = strings.TrimSpace(origin)
+			u, err := url.Parse(origin)
+			if err != nil || u.Scheme == "" || u.Host == "" || origin != u.Scheme+"://"+u.Host {
+				return fmt.Errorf("%q is no origin such as https://farm.example", origin)
+			}
+			c.corsOrigins = append(c.corsOrigins, origin)
+		}
+		return nil
+	}},
+	{"TLS_CERT_FILE", "", "certificate chain (PEM); with TLS_KEY_FILE the service speaks HTTPS; both are read again when they change", func(c *config, v string) error { c.tlsCert = v; return nil }},
+	{"TLS_KEY_FILE", "", "private key (PEM)", func(c *config, v string) error { c.tlsKey = v; return nil }},
+	{"METRICS_ADDR", "", "address for /metrics and /debug/pprof/, for operators only; off without it", func(c *config, v string) error { c.metricsAddr = v; return checkAddr(v) }},
+	{"DB_MAX_CONNS", "", "most database connections; three per core, four at least, unless set", func(c *config, v string) error { return count(&c.maxConns, v, 1, 10_000) }},
+	{"LOG_FORMAT", "text", "text or json", func(c *config, v string) error {
+		c.logFormat = v
+		if v != "text" && v != "json" {
+			return errors.New("must be text or json")
+		}
+		return nil
+	}},
+	{"LOG_LEVEL", "info", "debug, info, warn or error", func(c *config, v string) error {
+		if !slices.Contains([]string{"debug", "info", "warn", "error"}, strings.ToLower(v)) {
+			return errors.New("must be debug, info, warn or error")
+		}
+		return c.logLevel.UnmarshalText([]byte(v))
+	}},
+}
+
+func loadConfig(getenv func(string) string) (config, error) {
+	var c config
+	for _, s := range settings {
+		v := getenv(s.name)
+		if v == "" {
+			v = s.value
+		}
+		if v == "" {
+			continue
+		}
+		if err := s.set(&c, v); err != nil {
+			return c, fmt.Errorf("%s: %w", s.name, err)
+		}
+	}
+	switch {
+	case (c.tlsCert == "") != (c.tlsKey == ""):
+		return c, errors.New("TLS_CERT_FILE and TLS_KEY_FILE go together")
+	case c.migrateURL != "" && c.databaseURL == "":
+		return c, errors.New("MIGRATE_DATABASE_URL goes with DATABASE_URL")
+	}
+	return c, nil
+}
+
+func checkAddr(v string) error {
+	_, port, err := net.SplitHostPort(v)
+	if n, convErr := strconv.Atoi(port); err != nil || convErr != nil || n < 0 || n > 65535 {
+		return fmt.Errorf("%q is no address such as 127.0.0.1:8000", v)
+	}
+	return nil
+}
+
+func count(to *int, v string, least, most int) (err error) {
+	if *to, err = strconv.Atoi(v); err != nil || *to < least || *to > most {
+		return fmt.Errorf("%q is no whole number from %d to %d", v, least, most)
+	}
+	return nil
+}
+
+func duration(to *time.Duration, v string, unit time.Duration, most int) error {
+	var n int
+	err := count(&n, v, 1, most)
+	*to = time.Duration(n) * unit
+	return err
+}
+
+func newLogger(c config, w io.Writer) *slog.Logger {
+	options := &slog.HandlerOptions{Level: c.logLevel}
+	if c.logFormat == "json" {
+		return slog.New(slog.NewJSONHandler(w, options))
+	}
+	return slog.New(slog.NewTextHandler(w, options))
+}
+
+// withDatabase starts the private PostgreSQL (or uses DATABASE_URL), migrates, opens, runs fn, and undoes all that.
+func withDatabase(ctx context.Context, c config, start func(context.Context, local.Options) (*local.Server, error), fn func(*db.DB) error) (err error) {
+	ownerURL, appURL := c.migrateURL, c.databaseURL
+	if appURL == "" {
+		private, err := start(ctx, local.Options{Dir: c.dataDir, Log: c.log, Throwaway: c.throwaway})
+		if err != nil {
+			return err
+		}
+		defer func() {
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
+			defer cancel()
+			if stopErr := private.Stop(ctx); stopErr != nil && err == nil {
+				err = stopErr
+			}
+		}()
+		ownerURL, appURL = private.OwnerURL(), private.AppURL()
+	}
+	if ownerURL == "" {
+		ownerURL = appURL
+	}
+	applied, err := db.Migrate(ctx, ownerURL, appURL)
+	if err != nil {
+		return err
+	}
+	if applied > 0 {
+		c.log.Info("the database was migrated", "migrations", applied)
+	}
+	d, err := db.Open(ctx, db.Config{URL: appURL, MaxConns: c.maxConns, Log: c.log})
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return fn(d)
+}
+
+// serve runs the service until ctx ends.
+func serve(ctx context.Context, c config, stdout, stderr io.Writer) error {
+	if c.databaseURL != "" && c.jwtSecrets == nil {
+		return errors.New("DATABASE_URL needs JWT_SECRET too: 32 random bytes or more, the same for all instances (for example from `openssl rand -hex 32`)")
+	}
+	listener, err := listen(c)
+	if err != nil {
+		return err
+	}
+	defer listener.Close()
+	return withDatabase(ctx, c, local.Start, func(d *db.DB) error {
+		if c.jwtSecrets == nil {
+			secret, err := keptSecret(filepath.Join(c.dataDir, "jwt-secret"))
+			if err != nil {
+				return err
+			}
+			c.jwtSecrets = []string{secret}
+		}
+		if c.databaseURL == "" {
+			if err := firstLogin(ctx, c, d, listener.Addr(), stdout); err != nil {
+				return err
+			}
+		}
+		return serveOn(ctx, c, d, listener)
+	})
+}
+
+func serveOn(ctx context.Context, c config, d *db.DB, listener net.Listener) error {
+	s, err := newServer(c, d)
+	if err != nil {
+		return err
+	}
+	if c.metricsAddr != "" {
+		metrics, err := net.Listen("tcp", c.metricsAddr)
+		if err != nil {
+			return fmt.Errorf("METRICS_ADDR: %w", err)
+		}
+		h := &http.Server{Handler: s.Metrics.Handler(), ReadHeaderTimeout: 10 * time.Second}
+		go h.Serve(metrics)
+		defer h.Close()
+	}
+	c.log.Info("serving", "url", baseURL(c, listener.Addr()), "docs", baseURL(c, listener.Addr())+"/docs", "version", buildVersion())
+	err = s.Serve(ctx, listener)
+	c.log.Info("stopped")
+	return err
+}
+
+func newServer(c config, d *db.DB) (*server.Server, error) {
+	tokens, err := auth.NewTokens(c.jwtSecrets, c.accessTTL, c.refreshTTL, time.Now)
+	if err != nil {
+		return nil, err
+	}
+	a := auth.New(d, tokens, auth.NewHasher(0), time.Now)
+	return server.New(server.Config{
+		Routes: routes(d, a), Authenticate: a.Authenticate, Ready: d.Ready, PerMinute: c.perMinute, PerHour: c.perHour,
+		TrustedProxies: c.trustedProxies, CORSOrigins: c.corsOrigins, HSTS: c.tlsCert != "", Version: version, Log: c.log,
+		Metrics: server.NewMetrics(buildVersion(), d.Stats),
+	}), nil
+}
+
+func listen(c config) (net.Listener, error) {
+	listener, err := net.Listen("tcp", c.listen)
+	if err != nil {
+		return nil, fmt.Errorf("LISTEN_ADDR: %w", err)
+	}
+	if c.tlsCert == "" {
+		return listener, nil
+	}
+	certificate := &keyPair{cert: c.tlsCert, key: c.tlsKey}
+	if _, err := certificate.get(nil); err != nil {
+		listener.Close()
+		return nil, fmt.Errorf("TLS_CERT_FILE and TLS_KEY_FILE: %w", err)
+	}
+	return tls.NewListener(listener, &tls.Config{GetCertificate: certificate.get, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}), nil
+}
+
+func baseURL(c config, addr net.Addr) string {
+	scheme := "http"
+	if c.tlsCert != "" {
+		scheme = "https"
+	}
+	host, port, _ := net.SplitHostPort(addr.String())
+	if ip, err := netip.ParseAddr(host); err == nil && ip.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	return scheme + "://" + net.JoinHostPort(host, port)
+}
+
+// keyPair reads a certificate again when its files change, looking at most once a second.
+type keyPair struct {
+	cert, key string
+	mu        sync.Mutex
+	looked    time.Time
+	changed   [2]time.Time
+	loaded    *tls.Certificate
+}
+
+func (k *keyPair) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.loaded != nil && time.Since(k.looked) < time.Second {
+		return k.loaded, nil
+	}
+	k.looked = time.Now()
+	var changed [2]time.Time
+	for i, path := range []string{k.cert, k.key} {
+		if info, err := os.Stat(path); err == nil {
+			changed[i] = info.ModTime()
+		}
+	}
+	if k.loaded != nil && changed == k.changed {
+		return k.loaded, nil
+	}
+	pair, err := tls.LoadX509KeyPair(k.cert, k.key)
+	if err != nil {
+		if k.loaded != nil {
+			return k.loaded, nil // half-written files: the old pair serves until the new one is whole
+		}
+		return nil, err
+	}
+	k.loaded, k.changed = &pair, changed
+	return k.loaded, nil
+}
+
+// keptSecret reads a secret that an earlier start made, or makes it.
+func keptSecret(path string) (string, error) {
+	b, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		b = []byte(rand.Text() + rand.Text())
+		return string(b), writeSecret(path, b)
+	}
+	if err == nil && len(b) < 32 {
+		err = fmt.Errorf("%s is damaged: remove it (all users then have to log in again)", path)
+	}
+	return string(b), err
+}
+
+// writeSecret writes a file that only this account may read, whole or not at all.
+func writeSecret(path string, b []byte) error {
+	temporary := path + ".new"
+	if err := os.WriteFile(temporary, b, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(temporary, path)
+}
+
+// firstLogin makes a tenant and its admin when there is nobody yet, and says the password once: on a terminal, or in a file.
+func firstLogin(ctx context.Context, c config, d *db.DB, addr net.Addr, stdout io.Writer) error {
+	tenants, err := d.Tenants(ctx)
+	if err != nil || len(tenants) > 0 {
+		return err
+	}
+	admin := auth.NewUser{Tenant: "farm", Email: "admin@farm.example", Name: "Admin", Role: "admin", Password: auth.RandomPassword()}
+	text := loginText(baseURL(c, addr), admin)
+	path := filepath.Join(c.dataDir, "first-login")
+	onTerminal := isTerminal(stdout)
+	if !onTerminal {
+		// Before the user is made: a crash in between must not leave a password that nobody knows.
+		if err := writeSecret(path, []byte(text)); err != nil {
+			return err
+		}
+	}
+	if _, err := (auth.Accounts{DB: d, Hasher: auth.NewHasher(0)}).Add(ctx, admin); err != nil {
+		return err
+	}
+	if onTerminal {
+		_, err = fmt.Fprint(stdout, "\nThis is shown once.\n\n", text, "\n")
+		return err
+	}
+	c.log.Info("the first login was made; its password is in a file that only this account may read", "file", path)
+	return nil
+}
+
+func loginText(base string, u auth.NewUser) string {
+	return fmt.Sprintf("e-mail:   %s\npassword: %s\n\ncurl -s %s/api/v1/auth/login -H 'Content-Type: application/json' -d '{\"email\":\"%s\",\"password\":\"%s\"}'\n",
+		u.Email, u.Password, base, u.Email, u.Password)
+}
+
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0 && f.Name() != os.DevNull
+}
+
+//go:embed testdata/demo.json
+var demoData []byte
+
+// demo serves a farm with known credentials and sample data; nothing of it stays.
+func demo(ctx context.Context, c config, stdout io.Writer) error {
+	host, _, _ := net.SplitHostPort(c.listen)
+	if ip, err := netip.ParseAddr(host); (err != nil || !ip.IsLoopback()) && host != "localhost" {
+		return errors.New("demo serves on loopback only, for its password is known: set LISTEN_ADDR to 127.0.0.1 and a port")
+	}
+	dir, err := os.MkdirTemp("", "spoolwright-demo-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	if err := os.Chmod(dir, 0o711); err != nil { // the account of PostgreSQL has to enter
+		return err
+	}
+	c.dataDir, c.databaseURL, c.migrateURL, c.throwaway = dir, "", "", true
+	c.jwtSecrets = []string{rand.Text() + rand.Text()}
+	listener, err := listen(c)
+	if err != nil {
+		return err
+	}
+	defer listener.Close()
+	return withDatabase(ctx, c, local.Start, func(d *db.DB) error {
+		user := auth.NewUser{Tenant: "demo farm", Email: "demo@farm.example", Name: "Demo", Role: "admin", Password: "demo-password"}
+		actor, err := (auth.Accounts{DB: d, Hasher: auth.NewHasher(0)}).Add(ctx, user)
+		if err != nil {
+			return err
+		}
+		if err := loadDemo(c, d, actor); err != nil {
+			return fmt.Errorf("sample data: %w", err)
+		}
+		fmt.Fprintf(stdout, "\nA demo farm; everything is gone when it stops (Ctrl-C).\n\n%s\nTry it in a browser: %s/docs\n\n", loginText(baseURL(c, listener.Addr()), user), baseURL(c, listener.Addr()))
+		return serveOn(ctx, c, d, listener)
+	})
+}
+
+// loadDemo sends the sample data through the API, as a client would, but without limits.
+func loadDemo(c config, d *db.DB, actor db.Actor) error {
+	c.perMinute, c.perHour, c.log = 0, 0, slog.New(slog.DiscardHandler)
+	s, err := newServer(c, d)
+	if err != nil {
+		return err
+	}
+	tokens, err := auth.NewTokens(c.jwtSecrets, c.accessTTL, c.refreshTTL, time.Now)
+	if err != nil {
+		return err
+	}
+	token, err := tokens.Access(auth.Principal{TenantID: actor.Tenant, UserID: actor.User, Role: actor.Role})
+	if err != nil {
+		return err
+	}
+	type fields = map[string]any
+	var data struct {
+		Spools []fields
+	}
+	if err := json.Unmarshal(demoData, &data); err != nil {
+		return err
+	}
+	ids := map[any]any{}
+	send := func(path string, body fields) (id any, err error) {
+		b, err := json.Marshal(body)
+		if err != nil {
+			return nil, err
+		}
+		r, err := http.NewRequest("POST", path, bytes.NewReader(b))
+		if err != nil {
+			return nil, err
+		}
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Authorization", "Bearer "+token)
+		w := &answerBuffer{header: http.Header{}}
+		s.ServeHTTP(w, r)
+		if w.status >= 300 {
+			return nil, fmt.Errorf("POST %s %s: %d %s", path, b, w.status, w.body.String())
+		}
+		var made struct{ ID any }
+		return made.ID, json.Unmarshal(w.body.Bytes(), &made)
+	}
+	for _, spool := range data.Spools {
+		reference := spool["ref"]
+		delete(spool, "ref")
+		if ids[reference], err = send("/api/v1/spools", spool); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// answerBuffer is a ResponseWriter in memory.
+type answerBuffer struct {
+	header http.Header
+	status int
+	body   bytes.Buffer
+}
+
+func (a *answerBuffer) Header() http.Header         { return a.header }
+func (a *answerBuffer) WriteHeader(status int)      { a.status = status }
+func (a *answerBuffer) Write(b []byte) (int, error) { return a.body.Write(b) }

@@ -1,0 +1,275 @@
+package server
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
+	"reflect"
+	"strings"
+	"unicode/utf8"
+)
+
+const (
+	maxBody  = 1 << 20
+	maxDepth = 32
+)
+
+// readBody returns the request's JSON text, or why it is not taken.
+func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	media, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	charset, named := params["charset"]
+	if err != nil || media != "application/json" || named && !strings.EqualFold(charset, "utf-8") {
+		return nil, &Error{Status: 415, Code: "UNSUPPORTED_MEDIA_TYPE", Detail: "Send the body as Content-Type: application/json"}
+	}
+	if r.Header.Get("Content-Encoding") != "" {
+		return nil, &Error{Status: 415, Code: "UNSUPPORTED_MEDIA_TYPE", Detail: "Send the body without Content-Encoding"}
+	}
+	return readAll(w, r)
+}
+
+// readAll reads a body of any kind, up to the limit.
+func readAll(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	var tooLarge *http.MaxBytesError
+	switch {
+	case errors.As(err, &tooLarge):
+		return nil, &Error{Status: 413, Code: "PAYLOAD_TOO_LARGE", Detail: "The body is larger than 1 MiB", Header: http.Header{"Connection": {"close"}}}
+	case err != nil:
+		return nil, malformed("The body could not be read to its end").Because(err)
+	}
+	return body, nil
+}
+
+func malformed(detail string) *Error {
+	return &Error{Status: 400, Code: "MALFORMED_JSON", Detail: detail}
+}
+
+// decodeBody fills in (a pointer to a struct with a Schema) from one JSON object. A change (PATCH) need not carry
+// required fields. All problems are reported at once.
+func decodeBody(body []byte, in any, change bool) error {
+	if !utf8.Valid(body) {
+		return malformed("The body is not valid UTF-8")
+	}
+	if !json.Valid(body) {
+		var v any
+		detail := "The body is not valid JSON"
+		if err := json.Unmarshal(body, &v); err != nil {
+			detail += ": " + err.Error()
+		}
+		return malformed(detail)
+	}
+	v := reflect.ValueOf(in).Elem()
+	schema := schemaOf(v.Type())
+	var problems Problems
+	seen := make(map[string]bool, 16)
+	walker := walker{text: body, member: func(key string, value any) {
+		seen[key] = true
+		f := schema.byName[key]
+		switch {
+		case f == nil:
+			problems.Add(key, "is not a known field")
+		case f.list && !change && value != nil && value != emptyList{}:
+			problems.Add(key, "must be empty here: its entries have an endpoint of their own")
+		case f.ReadOnly:
+		default:
+			field := v.FieldByIndex(f.index).Addr().Interface().(settable)
+			if problem := field.set(f, value); problem != "" {
+				problems.Add(key, "%s", problem)
+			} else if value == nil && f.Required {
+				problems.Add(key, "must not be null")
+			}
+		}
+	}}
+	if err := walker.run(); err != nil {
+		return err
+	}
+	if !change {
+		for _, f := range schema.Fields {
+			if f.Required && !f.ReadOnly && !seen[f.Name] {
+				problems.Add(f.Name, "is required")
+			}
+		}
+	}
+	return check(in, problems)
+}
+
+// Checker is implemented by input types with rules that span several fields.
+type Checker interface{ Check(*Problems) }
+
+func check(in any, problems Problems) error {
+	if c, ok := in.(Checker); ok {
+		c.Check(&problems)
+	}
+	if len(problems) > 0 {
+		return invalid(problems)
+	}
+	return nil
+}
+
+// nested stands for a JSON object or a list with entries where a scalar is read; emptyList for a list without.
+type (
+	nested    struct{}
+	emptyList struct{}
+)
+
+// walker goes through a text that json.Valid has accepted and checks what that does not: depth and repeated keys. It
+// hands each member of the outermost object to member.
+type walker struct {
+	text   []byte
+	at     int
+	member func(key string, value any)
+}
+
+func (w *walker) run() error {
+	w.space()
+	if w.text[w.at] != '{' {
+		return Invalid("body", "must be a JSON object")
+	}
+	_, err := w.value(1)
+	return err
+}
+
+func (w *walker) space() {
+	for w.at < len(w.text) {
+		switch w.text[w.at] {
+		case ' ', '\t', '\n', '\r':
+			w.at++
+		default:
+			return
+		}
+	}
+}
+
+func (w *walker) value(depth int) (any, error) {
+	if depth > maxDepth {
+		return nil, malformed("The body is nested more than 32 deep")
+	}
+	w.space()
+	switch c := w.text[w.at]; c {
+	case '{':
+		return nested{}, w.object(depth)
+	case '[':
+		w.at++
+		w.space()
+		if w.text[w.at] == ']' {
+			w.at++
+			return emptyList{}, nil
+		}
+		for {
+			if _, err := w.value(depth + 1); err != nil {
+				return nil, err
+			}
+			w.space()
+			w.at++
+			if w.text[w.at-1] == ']' {
+				return nested{}, nil
+			}
+		}
+	case '"':
+		return w.string(), nil
+	case 't':
+		w.at += len("true")
+		return true, nil
+	case 'f':
+		w.at += len("false")
+		return false, nil
+	case 'n':
+		w.at += len("null")
+		return nil, nil
+	}
+	start := w.at
+	for w.at < len(w.text) && strings.IndexByte("+-.0123456789eE", w.text[w.at]) >= 0 {
+		w.at++
+	}
+	return number(w.text[start:w.at]), nil
+}
+
+func (w *walker) object(depth int) error {
+	w.at++
+	w.space()
+	if w.text[w.at] == '}' {
+		w.at++
+		return nil
+	}
+	keys := make(map[string]bool, 16)
+	for {
+		w.space()
+		key := w.string()
+		if keys[key] {
+			return malformed("The body has the key " + string(bytes.ToValidUTF8([]byte(key), nil)) + " twice")
+		}
+		keys[key] = true
+		w.space()
+		w.at++ // the colon
+		value, err := w.value(depth + 1)
+		if err != nil {
+			return err
+		}
+		if depth == 1 {
+			w.member(key, value)
+		}
+		w.space()
+		w.at++
+		if w.text[w.at-1] == '}' {
+			return nil
+		}
+	}
+}
+
+func (w *walker) string() string {
+	start, escaped := w.at, false
+	for w.at++; w.text[w.at] != '"'; w.at++ {
+		if w.text[w.at] == '\\' {
+			escaped = true
+			w.at++
+		}
+	}
+	w.at++
+	if !escaped {
+		return string(w.text[start+1 : w.at-1])
+	}
+	var s string
+	json.Unmarshal(w.text[start:w.at], &s)
+	return s
+}
+
+// decodeQuery fills in from the URL's query. Parameters that the schema does not know are ignored.
+func decodeQuery(raw string, in any) error {
+	v := reflect.ValueOf(in).Elem()
+	schema := schemaOf(v.Type())
+	var problems Problems
+	values, err := url.ParseQuery(raw)
+	if err != nil {
+		problems.Add("query", "is not a valid query string")
+	}
+	for _, f := range schema.Fields {
+		given, ok := values[f.Name]
+		if !ok {
+			continue
+		}
+		if len(given) > 1 {
+			problems.Add(f.Name, "must be given once")
+			continue
+		}
+		var value any = given[0]
+		switch f.kind {
+		case reflect.TypeFor[int64](), reflect.TypeFor[Decimal]():
+			value = number(given[0])
+		case reflect.TypeFor[bool]():
+			switch given[0] {
+			case "true", "1":
+				value = true
+			case "false", "0":
+				value = false
+			}
+		}
+		if problem := v.FieldByIndex(f.index).Addr().Interface().(settable).set(f, value); problem != "" {
+			problems.Add(f.Name, "%s", problem)
+		}
+	}
+	return check(in, problems)
+}

@@ -1,0 +1,177 @@
+package server
+
+import (
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"embed"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/mvrilo/go-redoc"
+	swaggerui "github.com/swaggest/swgui/v5/static"
+)
+
+//go:embed docs/*.html docs/*.js
+var docsFiles embed.FS
+
+// The pages load nothing from elsewhere, and the browser holds them to it. ReDoc needs two exceptions: it writes its
+// style sheet into the page, and it searches in a worker made from a blob.
+const (
+	swaggerCSP = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
+		"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+	redocCSP = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; " +
+		"connect-src 'self'; worker-src blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+
+const (
+	typeHTML = "text/html; charset=utf-8"
+	typeCSS  = "text/css; charset=utf-8"
+	typeJS   = "text/javascript; charset=utf-8"
+)
+
+// docsHandler serves the interactive documentation: Swagger UI at /docs, ReDoc at /redoc, and the files they load below
+// those. Everything comes out of the binary, and every link is relative, so the pages work behind a path prefix too.
+// Both read openapi.json beside them.
+func docsHandler() http.Handler {
+	assets := map[string]*docsAsset{
+		"/docs":                      ownAsset("docs/swagger.html", typeHTML, swaggerCSP),
+		"/docs/init.js":              ownAsset("docs/swagger.js", typeJS, swaggerCSP),
+		"/docs/swagger-ui.css":       swaggerAsset("swagger-ui.css.gz", typeCSS),
+		"/docs/swagger-ui-bundle.js": swaggerAsset("swagger-ui-bundle.js.gz", typeJS),
+		"/redoc":                     ownAsset("docs/redoc.html", typeHTML, redocCSP),
+		"/redoc/init.js":             ownAsset("docs/redoc.js", typeJS, redocCSP),
+		"/redoc/redoc.standalone.js": plainAsset([]byte(redoc.JavaScript), typeJS, redocCSP),
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			errDocsReadOnly.write(w, "")
+			return
+		}
+		switch asset := assets[r.URL.Path]; {
+		case asset != nil:
+			asset.ServeHTTP(w, r)
+		case r.URL.Path == "/docs/", r.URL.Path == "/redoc/":
+			// Relative, and written by hand: http.Redirect would make the path absolute and lose a prefix.
+			w.Header().Set("Location", ".."+strings.TrimSuffix(r.URL.Path, "/"))
+			w.WriteHeader(http.StatusPermanentRedirect)
+		default:
+			ErrNotFound.write(w, "")
+		}
+	})
+}
+
+var errDocsReadOnly = &Error{Status: 405, Code: "METHOD_NOT_ALLOWED", Detail: "The documentation can only be read",
+	Header: http.Header{"Allow": {"GET, HEAD"}}}
+
+// A docsAsset is one file in two forms, plain and compressed. A form is made when somebody first asks for it: nearly
+// every browser takes gzip, and a service whose documentation nobody reads pays for neither.
+type docsAsset struct {
+	contentType, csp string
+	plain, gzipped   func() docsForm
+}
+
+type docsForm struct {
+	body []byte
+	etag string
+}
+
+func ownAsset(name, contentType, csp string) *docsAsset {
+	return plainAsset(mustRead(docsFiles, name), contentType, csp)
+}
+
+// plainAsset makes an asset of a file that is at hand uncompressed.
+func plainAsset(body []byte, contentType, csp string) *docsAsset {
+	return &docsAsset{contentType, csp,
+		docsFormOf(func() []byte { return body }),
+		docsFormOf(func() []byte { return compress(body) })}
+}
+
+// swaggerAsset makes an asset of a file that the Swagger UI bundle carries compressed.
+func swaggerAsset(name, contentType string) *docsAsset {
+	body := mustRead(swaggerui.FS, name)
+	return &docsAsset{contentType, swaggerCSP,
+		docsFormOf(func() []byte { return decompress(body) }),
+		docsFormOf(func() []byte { return body })}
+}
+
+func docsFormOf(body func() []byte) func() docsForm {
+	return sync.OnceValue(func() docsForm {
+		b := body()
+		return docsForm{b, fmt.Sprintf(`"%x"`, sha256.Sum256(b))}
+	})
+}
+
+func (a *docsAsset) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	h := w.Header()
+	h.Set("Content-Type", a.contentType)
+	h.Set("Content-Security-Policy", a.csp)
+	h.Set("Vary", "Accept-Encoding")
+	h.Set("Cache-Control", "no-cache") // ask every time, so that an upgrade shows at once; mostly the answer is a 304
+	form := a.plain
+	if acceptsGzip(r.Header.Values("Accept-Encoding")) {
+		h.Set("Content-Encoding", "gzip")
+		form = a.gzipped
+	}
+	f := form()
+	h.Set("ETag", f.etag)
+	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(f.body))
+}
+
+// acceptsGzip reports whether a client with these Accept-Encoding headers takes gzip. A "*" counts only where gzip is
+// not named.
+func acceptsGzip(headers []string) bool {
+	star := false
+	for item := range strings.SplitSeq(strings.Join(headers, ","), ",") {
+		coding, params, _ := strings.Cut(item, ";")
+		accepted := true
+		if name, q, ok := strings.Cut(params, "="); ok && strings.EqualFold(strings.TrimSpace(name), "q") {
+			weight, err := strconv.ParseFloat(strings.TrimSpace(q), 64)
+			accepted = err == nil && weight > 0
+		}
+		switch strings.ToLower(strings.TrimSpace(coding)) {
+		case "gzip", "x-gzip":
+			return accepted
+		case "*":
+			star = accepted
+		}
+	}
+	return star
+}
+
+// The files below are part of the program: when one is missing or broken, the build is, and docs_test.go shows it.
+
+func mustRead(files fs.FS, name string) []byte {
+	body, err := fs.ReadFile(files, name)
+	if err != nil {
+		panic(err)
+	}
+	return body
+}
+
+func compress(body []byte) []byte {
+	var out bytes.Buffer
+	w := gzip.NewWriter(&out)
+	w.Write(body) // neither can fail: a bytes.Buffer takes everything
+	w.Close()
+	return out.Bytes()
+}
+
+func decompress(body []byte) []byte {
+	r, err := gzip.NewReader(bytes.NewReader(body))
+	if err != nil {
+		panic(err)
+	}
+	plain, err := io.ReadAll(r)
+	if err != nil {
+		panic(err)
+	}
+	return plain
+}

@@ -1,0 +1,157 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"spoolwright/db"
+)
+
+// Error is an answer other than success. Its body is {"detail", "code"} and, for a 422, "errors" with all problems
+// found. Err is logged and never sent.
+type Error struct {
+	Status     int
+	Code       string // machine-readable, such as NOT_FOUND
+	Detail     string // for a person
+	Fields     []FieldError
+	RetryAfter time.Duration // sent as Retry-After if it is not zero
+	Header     http.Header   // further headers
+	err        error
+}
+
+// FieldError names a field of the request and what is wrong with it.
+type FieldError struct {
+	Field   string `json:"field"`
+	Message string `json:"message"`
+}
+
+func (e *Error) Error() string {
+	if e.err != nil {
+		return e.Code + ": " + e.err.Error()
+	}
+	return e.Code + ": " + e.Detail
+}
+
+func (e *Error) Unwrap() error { return e.err }
+
+// Because returns a copy of e that logs err.
+func (e *Error) Because(err error) *Error {
+	c := *e
+	c.err = err
+	return &c
+}
+
+// Errors that more than one package answers with.
+var (
+	ErrNotFound     = &Error{Status: 404, Code: "NOT_FOUND", Detail: "The resource does not exist"}
+	ErrForbidden    = &Error{Status: 403, Code: "FORBIDDEN", Detail: "Your role does not permit this"}
+	ErrInvalidToken = &Error{Status: 401, Code: "INVALID_TOKEN", Detail: "Could not validate credentials"}
+	ErrTokenExpired = &Error{Status: 401, Code: "TOKEN_EXPIRED", Detail: "Token has expired"}
+	ErrUnavailable  = &Error{Status: 503, Code: "UNAVAILABLE", Detail: "The service cannot answer right now; try again", RetryAfter: time.Second}
+)
+
+// Refuse returns a 400 with the code: a request that is well formed but cannot be done.
+func Refuse(code, detail string, args ...any) *Error {
+	return &Error{Status: 400, Code: code, Detail: fmt.Sprintf(detail, args...)}
+}
+
+// Invalid returns a 422 for one field.
+func Invalid(field, message string, args ...any) *Error {
+	return invalid([]FieldError{{field, fmt.Sprintf(message, args...)}})
+}
+
+// Problems collects what is wrong with a request.
+type Problems []FieldError
+
+// Add notes a problem with a field, unless the field has one already.
+func (p *Problems) Add(field, message string, args ...any) {
+	for _, known := range *p {
+		if known.Field == field {
+			return
+		}
+	}
+	*p = append(*p, FieldError{field, fmt.Sprintf(message, args...)})
+}
+
+func invalid(problems Problems) *Error {
+	var texts []string
+	for _, p := range problems[:min(3, len(problems))] {
+		texts = append(texts, p.Field+" "+p.Message)
+	}
+	detail := strings.Join(texts, "; ")
+	if more := len(problems) - len(texts); more > 0 {
+		detail += "; and " + strconv.Itoa(more) + " more"
+	}
+	return &Error{Status: 422, Code: "VALIDATION_ERROR", Detail: detail, Fields: problems}
+}
+
+// asError turns any error of a handler into an answer.
+func asError(err error) *Error {
+	var e *Error
+	switch {
+	case errors.As(err, &e):
+		return e
+	case errors.Is(err, db.ErrRevoked):
+		return ErrInvalidToken.Because(err)
+	case errors.Is(err, db.ErrUnavailable):
+		return ErrUnavailable.Because(err)
+	case errors.Is(err, db.ErrOutOfRange):
+		return (&Error{Status: 422, Code: "VALIDATION_ERROR", Detail: "A number that follows from this request is too large",
+			Fields: Problems{{"body", "makes a computed number too large"}}}).Because(err)
+	}
+	return &Error{Status: 500, Code: "INTERNAL_ERROR", Detail: "Something went wrong here; the log has it under this request's id", err: err}
+}
+
+// body is the JSON of the answer.
+func (e *Error) body(requestID string) []byte {
+	detail := e.Detail
+	if e.Status == 500 {
+		detail += " (" + requestID + ")"
+	}
+	b := append([]byte(nil), `{"detail":`...)
+	b = db.AppendString(b, detail)
+	b = append(b, `,"code":`...)
+	b = db.AppendString(b, e.Code)
+	if e.Status == 422 {
+		b = append(b, `,"errors":[`...)
+		for i, f := range e.Fields {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			b = append(b, `{"field":`...)
+			b = db.AppendString(b, f.Field)
+			b = append(b, `,"message":`...)
+			b = db.AppendString(b, f.Message)
+			b = append(b, '}')
+		}
+		b = append(b, ']')
+	}
+	return append(b, '}')
+}
+
+// write sends the answer.
+func (e *Error) write(w http.ResponseWriter, requestID string) {
+	h := w.Header()
+	for name, values := range e.Header {
+		h[name] = values
+	}
+	if e.Status == 401 {
+		h.Set("WWW-Authenticate", "Bearer")
+	}
+	if e.RetryAfter > 0 {
+		h.Set("Retry-After", strconv.Itoa(int((e.RetryAfter+time.Second-1)/time.Second)))
+	}
+	writeJSON(w, e.Status, e.body(requestID))
+}
+
+func writeJSON(w http.ResponseWriter, status int, body []byte) {
+	h := w.Header()
+	h.Set("Content-Type", "application/json")
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	w.WriteHeader(status)
+	w.Write(body)
+}

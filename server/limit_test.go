@@ -1,0 +1,326 @@
+package server
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// limitClock is a clock that tests set.
+type limitClock struct{ t time.Time }
+
+func newLimitClock() *limitClock {
+	return &limitClock{time.Date(2024, 1, 15, 10, 0, 0, 0, time.UTC)}
+}
+
+func (c *limitClock) now() time.Time { return c.t }
+
+// modelBucket is a token bucket in whole numbers: a token is `period` units, and a nanosecond brings `limit` units.
+type modelBucket struct {
+	limit, period, units int64
+}
+
+func newModelBucket(limit int, period time.Duration) *modelBucket {
+	return &modelBucket{int64(limit), int64(period), int64(limit) * int64(period)}
+}
+
+func (b *modelBucket) pass(d time.Duration) {
+	b.units = min(b.units+int64(d)*b.limit, b.limit*b.period)
+}
+
+func (b *modelBucket) tokens() float64 { return float64(b.units) / float64(b.period) }
+
+func (b *modelBucket) until(units int64) time.Duration {
+	return time.Duration(max(units-b.units, 0) / b.limit)
+}
+
+// The limiter computes in float64, the model in integers, so a bucket that stands within a millionth of a token of a
+// border may fall on either side; then the model follows. 25,000 rounding errors of 1e-13 are still far below that.
+const modelTolerance = 1e-6
+
+func TestLimiterAgainstModel(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	for _, limits := range [][2]int{{100, 1000}, {3, 10}, {100, 0}, {0, 50}, {7, 100_000}, {60, 3600}} {
+		t.Run(fmt.Sprint(limits), func(t *testing.T) {
+			random := rand.New(rand.NewPCG(seed, uint64(limits[0])))
+			compareWithModel(t, random, limits[0], limits[1], 25_000)
+		})
+	}
+}
+
+func compareWithModel(t *testing.T, random *rand.Rand, perMinute, perHour, events int) {
+	clock := newLimitClock()
+	keys := []string{"user:a", "user:b", "user:c", "addr:192.0.2.1", "addr:2001:db8::/64"}
+	l := NewLimiter(perMinute, perHour, len(keys), clock.now)
+	model := map[string][]*modelBucket{}
+	for _, key := range keys {
+		if perMinute > 0 {
+			model[key] = append(model[key], newModelBucket(perMinute, time.Minute))
+		}
+		if perHour > 0 {
+			model[key] = append(model[key], newModelBucket(perHour, time.Hour))
+		}
+	}
+	var shorter, longer time.Duration // how long a token takes in the one and in the other bucket
+	for _, b := range model[keys[0]] {
+		shorter, longer = longer, time.Duration(b.period/b.limit)
+	}
+	if shorter == 0 || shorter > longer {
+		shorter, longer = longer, max(shorter, longer)
+	}
+	var accepted, refused int
+	for i := range events {
+		var step time.Duration
+		switch n := random.IntN(10_000); {
+		case n < 8500:
+		case n < 9000:
+			step = time.Duration(random.Int64N(int64(shorter)))
+		case n < 9400:
+			step = shorter
+		case n < 9600:
+			step = longer
+		case n < 9800:
+			step = time.Duration(random.Int64N(int64(longer)))
+		case n < 9998:
+			step = -time.Duration(random.Int64N(int64(time.Minute)))
+		default:
+			step = time.Duration(random.Int64N(int64(3 * time.Hour)))
+		}
+		clock.t = clock.t.Add(step)
+		for _, buckets := range model {
+			for _, b := range buckets {
+				b.pass(max(step, 0))
+			}
+		}
+
+		key := keys[random.IntN(len(keys))]
+		r, ok := l.Take(key)
+		buckets := model[key]
+		mayPass, mustPass := true, true
+		var wait time.Duration
+		for _, b := range buckets {
+			mayPass = mayPass && b.tokens() >= 1-modelTolerance
+			mustPass = mustPass && b.tokens() >= 1+modelTolerance
+			wait = max(wait, b.until(b.period))
+		}
+		if ok && !mayPass || !ok && mustPass {
+			t.Fatalf("event %d, %s: accepted is %v, but the model has %v and %v tokens", i, key, ok, buckets[0].tokens(), buckets[len(buckets)-1].tokens())
+		}
+		if ok {
+			accepted++
+			for _, b := range buckets {
+				b.units -= b.period
+			}
+			wait = 0
+		} else {
+			refused++
+		}
+		if d := r.RetryAfter - wait; d.Abs() > 10*time.Microsecond || (r.RetryAfter == 0) != ok {
+			t.Fatalf("event %d, %s: RetryAfter is %v, in the model %v", i, key, r.RetryAfter, wait)
+		}
+		var tighter *modelBucket
+		for _, b := range buckets {
+			if int(b.limit) == r.Limit {
+				tighter = b
+			}
+		}
+		for _, b := range buckets {
+			if tighter == nil || tighter.tokens() > b.tokens()+modelTolerance {
+				t.Fatalf("event %d, %s: Limit is %d; the model has %v and %v tokens", i, key, r.Limit, buckets[0].tokens(), buckets[len(buckets)-1].tokens())
+			}
+		}
+		if n := tighter.tokens(); r.Remaining != int(n+modelTolerance) && r.Remaining != int(n-modelTolerance) || r.Remaining < 0 {
+			t.Fatalf("event %d, %s: Remaining is %d, in the model %v", i, key, r.Remaining, n)
+		}
+		if d := r.Reset.Sub(clock.t) - tighter.until(tighter.limit*tighter.period); d.Abs() > 10*time.Microsecond {
+			t.Fatalf("event %d, %s: Reset is %v off the model", i, key, d)
+		}
+	}
+	if accepted < events/100 || refused < events/100 {
+		t.Errorf("%d accepted and %d refused; the test should see both", accepted, refused)
+	}
+	t.Logf("%d accepted, %d refused", accepted, refused)
+}
+
+func TestLimiterTighterBucket(t *testing.T) {
+	clock := newLimitClock()
+	l := NewLimiter(3, 5, 10, clock.now)
+	take := func(want Rate, wantOK bool) {
+		t.Helper()
+		got, ok := l.Take("user:a")
+		if got != want || ok != wantOK {
+			t.Fatalf("Take = %+v, %v; want %+v, %v", got, ok, want, wantOK)
+		}
+	}
+	in := clock.t.Add
+	take(Rate{Limit: 3, Remaining: 2, Reset: in(20 * time.Second)}, true)
+	take(Rate{Limit: 3, Remaining: 1, Reset: in(40 * time.Second)}, true)
+	take(Rate{Limit: 3, Remaining: 0, Reset: in(time.Minute)}, true)
+	take(Rate{Limit: 3, Remaining: 0, Reset: in(time.Minute), RetryAfter: 20 * time.Second}, false)
+
+	// The hour gets 5/60 of a token in a minute: 2 of its 5 are left, and the minute is full.
+	clock.t = clock.t.Add(time.Minute)
+	in = clock.t.Add
+	take(Rate{Limit: 5, Remaining: 1, Reset: in(4*12*time.Minute - time.Minute)}, true)
+	take(Rate{Limit: 5, Remaining: 0, Reset: in(5*12*time.Minute - time.Minute)}, true)
+	take(Rate{Limit: 5, Remaining: 0, Reset: in(5*12*time.Minute - time.Minute), RetryAfter: 11 * time.Minute}, false)
+}
+
+func TestLimiterOff(t *testing.T) {
+	l := NewLimiter(0, 0, 10, time.Now)
+	for range 10_000 {
+		if r, ok := l.Take("user:a"); !ok || r != (Rate{Off: true}) {
+			t.Fatalf("Take = %+v, %v", r, ok)
+		}
+	}
+	if l.Len() != 0 {
+		t.Errorf("%d keys are kept", l.Len())
+	}
+}
+
+// Whoever waits exactly as long as told gets a token, and one nanosecond less is not enough.
+func TestLimiterRetryAfterIsEnough(t *testing.T) {
+	for _, limits := range [][2]int{{100, 1000}, {7, 0}, {0, 7}, {1, 1}, {999, 12_345}} {
+		clock := newLimitClock()
+		l := NewLimiter(limits[0], limits[1], 10, clock.now)
+		for range 20_000 {
+			r, ok := l.Take("user:a")
+			if ok {
+				continue
+			}
+			clock.t = clock.t.Add(r.RetryAfter)
+			if _, ok := l.Take("user:a"); !ok {
+				t.Fatalf("%v: refused after waiting for %v", limits, r.RetryAfter)
+			}
+		}
+	}
+}
+
+func TestLimiterClockGoesBackwards(t *testing.T) {
+	clock := newLimitClock()
+	l := NewLimiter(60, 0, 10, clock.now)
+	for range 60 {
+		l.Take("user:a")
+	}
+	for range 100 {
+		clock.t = clock.t.Add(-time.Hour)
+		if r, ok := l.Take("user:a"); ok || r.RetryAfter != time.Second {
+			t.Fatalf("Take = %+v, %v", r, ok)
+		}
+	}
+	clock.t = clock.t.Add(time.Second)
+	if r, ok := l.Take("user:a"); !ok || !r.Reset.Equal(clock.t.Add(time.Minute)) {
+		t.Fatalf("a second later: Take = %+v, %v", r, ok)
+	}
+}
+
+func TestLimiterMemory(t *testing.T) {
+	const keys = 100_000
+	clock := newLimitClock()
+	l := NewLimiter(100, 1000, 1000, clock.now)
+	for i := range keys {
+		l.Take("user:kept")
+		l.Take(fmt.Sprint("addr:", i))
+		if l.Len() > 1000 {
+			t.Fatalf("%d keys are kept", l.Len())
+		}
+	}
+	if r, ok := l.Take("user:kept"); ok || r.Remaining != 0 {
+		t.Errorf("the key in use was forgotten: %+v", r)
+	}
+	if r, _ := l.Take(fmt.Sprint("addr:", keys-1)); r.Remaining != 98 {
+		t.Errorf("a key used lately was forgotten: %+v", r)
+	}
+	if r, _ := l.Take("addr:0"); r.Remaining != 99 {
+		t.Errorf("the key used longest ago was not forgotten: %+v", r)
+	}
+
+	clock.t = clock.t.Add(time.Hour)
+	for range 1000 {
+		l.Take("user:kept")
+	}
+	if l.Len() != 1 {
+		t.Errorf("after an idle hour %d keys are kept", l.Len())
+	}
+
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	l = NewLimiter(100, 1000, keys, clock.now)
+	for i := range keys {
+		l.Take(fmt.Sprintf("user:%036d", i))
+	}
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	perKey := int(after.HeapAlloc-before.HeapAlloc) / l.Len()
+	t.Logf("%d bytes per key", perKey)
+	if l.Len() != keys || perKey > 1000 {
+		t.Errorf("%d keys take %d bytes each", l.Len(), perKey)
+	}
+	runtime.KeepAlive(l)
+}
+
+func TestLimiterConcurrent(t *testing.T) {
+	clock := newLimitClock()
+	l := NewLimiter(100, 150, 10, clock.now)
+	var accepted [4]atomic.Int64
+	var wg sync.WaitGroup
+	for g := range 32 {
+		wg.Go(func() {
+			for i := range 200 {
+				k := (g + i) % len(accepted)
+				if _, ok := l.Take(fmt.Sprint("user:", k)); ok {
+					accepted[k].Add(1)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	for k := range accepted {
+		if n := accepted[k].Load(); n != 100 {
+			t.Errorf("key %d: %d accepted, want 100", k, n)
+		}
+	}
+}
+
+func TestLimiterDoesNotAllocate(t *testing.T) {
+	l := NewLimiter(100, 1000, 10, time.Now)
+	l.Take("user:a")
+	if n := testing.AllocsPerRun(1000, func() { l.Take("user:a") }); n != 0 {
+		t.Errorf("Take allocates %v times", n)
+	}
+}
+
+func BenchmarkLimiter(b *testing.B) {
+	keys := make([]string, 1000)
+	for i := range keys {
+		keys[i] = fmt.Sprintf("user:%036d", i)
+	}
+	b.Run("mostly refused", func(b *testing.B) {
+		l := NewLimiter(100, 1000, 100_000, time.Now)
+		b.ReportAllocs()
+		for i := 0; b.Loop(); i++ {
+			l.Take(keys[i%len(keys)])
+		}
+	})
+	b.Run("accepted, without the clock", func(b *testing.B) {
+		l := NewLimiter(1_000_000_000, 1_000_000_000, 100_000, newLimitClock().now)
+		b.ReportAllocs()
+		for i := 0; b.Loop(); i++ {
+			l.Take(keys[i%len(keys)])
+		}
+	})
+	b.Run("parallel", func(b *testing.B) {
+		l := NewLimiter(100, 1000, 100_000, time.Now)
+		b.RunParallel(func(pb *testing.PB) {
+			for i := rand.IntN(len(keys)); pb.Next(); i++ {
+				l.Take(keys[i%len(keys)])
+			}
+		})
+	})
+}

@@ -1,0 +1,92 @@
+package server
+
+import (
+	"strconv"
+	"strings"
+
+	"spoolwright/db"
+)
+
+// ListQuery are the parameters that every list takes; a list's own query type embeds it first.
+type ListQuery struct {
+	Skip      Optional[int64]  `query:"skip" rule:"min=0,max=999999999,default=0" doc:"How many items to leave out at the start." example:"0"`
+	Limit     Optional[int64]  `query:"limit" rule:"min=1,max=100,default=20" doc:"The most items to return." example:"20"`
+	SortBy    Optional[string] `query:"sort_by" rule:"default=created_at" doc:"The field to sort by: any scalar field of the items. Ties are broken by id, nulls come last." example:"\"created_at\""`
+	SortOrder Optional[string] `query:"sort_order" rule:"enum=asc|desc,default=desc" doc:"Ascending or descending." example:"\"desc\""`
+}
+
+// List is a list being put together: which rows, in which order, which page of them.
+type List struct {
+	table, columns, counted string
+	where                   []string
+	args                    []any
+}
+
+// NewList starts a list of a table's columns. Counted names the resource in row_counts that holds the number of all rows
+// that base selects; with any further condition the rows are counted.
+func NewList(table, columns, base, counted string) *List {
+	l := &List{table: table, columns: columns, counted: counted}
+	if base != "" {
+		l.where = append(l.where, base)
+	}
+	return l
+}
+
+// Where adds a condition, in which ? stands for arg.
+func (l *List) Where(condition string, arg any) {
+	l.args = append(l.args, arg)
+	l.counted = ""
+	l.where = append(l.where, strings.ReplaceAll(condition, "?", "$"+strconv.Itoa(len(l.args))))
+}
+
+// deepSkip is from where on a page is found in the index first and its rows are fetched after.
+const deepSkip = 1000
+
+// ListPage answers a list: one round trip for the page and its total. T is the type of the items; it decides what may
+// be sorted by.
+func ListPage[T any](run func(...*db.Stmt) error, l *List, q ListQuery) (Page[T], error) {
+	skip, limit := q.Skip.Or(0), q.Limit.Or(20)
+	sort, order := q.SortBy.Or("created_at"), q.SortOrder.Or("desc")
+	schema := SchemaOf[T]()
+	field := schema.byName[sort]
+	if field == nil || field.list || field.WriteOnly {
+		return Page[T]{}, Invalid("sort_by", "must be one of %s", strings.Join(schema.Sortable(), ", "))
+	}
+	by := func(prefix string) string {
+		nulls := ""
+		if order == "desc" && !field.NotNull {
+			nulls = " nulls last"
+		}
+		text := prefix + sort + " " + order + nulls
+		if sort != "id" {
+			text += ", " + prefix + "id " + order
+		}
+		return text
+	}
+	where := ""
+	if len(l.where) > 0 {
+		where = " where " + strings.Join(l.where, " and ")
+	}
+	args := append(l.args[:len(l.args):len(l.args)], limit, skip)
+	window := " limit $" + strconv.Itoa(len(args)-1) + " offset $" + strconv.Itoa(len(args))
+	var page *db.Stmt
+	if skip < deepSkip {
+		page = db.SQL("select "+l.columns+" from "+l.table+where+" order by "+by("")+window, args...)
+	} else {
+		page = db.SQL("select "+l.columns+" from "+l.table+" join (select tenant_id, id from "+l.table+where+" order by "+by("")+window+
+			") page using (tenant_id, id) order by "+by(""), args...)
+	}
+	var total int64
+	var count *db.Stmt
+	if l.counted != "" {
+		count = db.SQL("select coalesce(sum(rows), 0)::bigint from row_counts where resource = $1", l.counted).Into(&total)
+	} else {
+		count = db.SQL("select count(*) from "+l.table+where, l.args...).Into(&total)
+	}
+	if err := run(page, count); err != nil {
+		return Page[T]{}, err
+	}
+	return Page[T]{Items: page.Array(), Total: total, Skip: skip, Limit: limit}, nil
+}
+
+func appendInt(b []byte, n int64) []byte { return strconv.AppendInt(b, n, 10) }

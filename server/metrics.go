@@ -1,0 +1,145 @@
+package server
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/pprof"
+	"runtime"
+	"runtime/metrics"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"spoolwright/db"
+)
+
+// Metrics counts requests, for Prometheus.
+type Metrics struct {
+	version string
+	started time.Time
+	pool    func() db.PoolStats
+	refused atomic.Int64
+	series  sync.Map // seriesKey -> *series
+}
+
+type seriesKey struct {
+	route, method string
+	status        int
+}
+
+// buckets are the upper bounds of the duration histogram, in seconds.
+var buckets = [...]float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10}
+
+type series struct {
+	counts [len(buckets) + 1]atomic.Int64
+	nanos  atomic.Int64
+}
+
+// NewMetrics starts counting. Pool, if not nil, is asked for the connection pool's figures at each scrape.
+func NewMetrics(version string, pool func() db.PoolStats) *Metrics {
+	return &Metrics{version: version, started: time.Now(), pool: pool}
+}
+
+func (m *Metrics) observe(route, method string, status int, elapsed time.Duration) {
+	if route == "" {
+		route = "none"
+	}
+	if !slices.Contains([]string{"GET", "POST", "PATCH", "DELETE", "HEAD", "PUT", "OPTIONS"}, method) {
+		method = "other" // a client must not make new series
+	}
+	key := seriesKey{route, method, status}
+	v, ok := m.series.Load(key)
+	if !ok {
+		v, _ = m.series.LoadOrStore(key, &series{})
+	}
+	s := v.(*series)
+	i, _ := slices.BinarySearch(buckets[:], elapsed.Seconds())
+	s.counts[i].Add(1)
+	s.nanos.Add(int64(elapsed))
+}
+
+func (m *Metrics) limited() { m.refused.Add(1) }
+
+// Handler serves /metrics in the Prometheus text format and /debug/pprof/. It is for an address of its own that only
+// operators reach.
+func (m *Metrics) Handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+		b := bufio.NewWriter(w)
+		m.write(b)
+		b.Flush()
+	})
+	mux.HandleFunc("/debug/pprof/", pprof.Index)
+	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
+	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
+	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	return mux
+}
+
+func (m *Metrics) write(w io.Writer) {
+	type entry struct {
+		labels string
+		*series
+	}
+	var entries []entry
+	m.series.Range(func(k, v any) bool {
+		key := k.(seriesKey)
+		entries = append(entries, entry{fmt.Sprintf(`route=%q,method=%q,status="%d"`, key.route, key.method, key.status), v.(*series)})
+		return true
+	})
+	slices.SortFunc(entries, func(a, b entry) int { return strings.Compare(a.labels, b.labels) })
+
+	head := func(name, kind, help string) { fmt.Fprintf(w, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, kind) }
+	one := func(name, kind, help string, value any) {
+		head(name, kind, help)
+		fmt.Fprintf(w, "%s %v\n", name, value)
+	}
+	head("http_requests_total", "counter", "Requests answered.")
+	for _, e := range entries {
+		var n int64
+		for i := range e.counts {
+			n += e.counts[i].Load()
+		}
+		fmt.Fprintf(w, "http_requests_total{%s} %d\n", e.labels, n)
+	}
+	head("http_request_duration_seconds", "histogram", "Time from the first byte read to the answer written.")
+	for _, e := range entries {
+		var n int64
+		for i, bound := range buckets {
+			n += e.counts[i].Load()
+			fmt.Fprintf(w, "http_request_duration_seconds_bucket{%s,le=%q} %d\n", e.labels, strconv.FormatFloat(bound, 'g', -1, 64), n)
+		}
+		n += e.counts[len(buckets)].Load()
+		fmt.Fprintf(w, "http_request_duration_seconds_bucket{%s,le=\"+Inf\"} %d\n", e.labels, n)
+		fmt.Fprintf(w, "http_request_duration_seconds_sum{%s} %g\n", e.labels, time.Duration(e.nanos.Load()).Seconds())
+		fmt.Fprintf(w, "http_request_duration_seconds_count{%s} %d\n", e.labels, n)
+	}
+	one("http_requests_rate_limited_total", "counter", "Requests refused with 429 by the rate limits.", m.refused.Load())
+	if m.pool != nil {
+		p := m.pool()
+		one("db_pool_max_connections", "gauge", "Most connections the pool may hold.", p.Max)
+		one("db_pool_connections", "gauge", "Connections the pool holds.", p.Total)
+		one("db_pool_idle_connections", "gauge", "Connections not in use.", p.Idle)
+		one("db_pool_in_use_connections", "gauge", "Connections in use.", p.InUse)
+		one("db_pool_acquires_total", "counter", "Connections taken from the pool.", p.Acquires)
+		one("db_pool_waits_total", "counter", "Times that no connection was idle.", p.Waits)
+		one("db_pool_wait_seconds_total", "counter", "Time spent waiting for a connection.", p.WaitTime.Seconds())
+	}
+	samples := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}, {Name: "/memory/classes/total:bytes"}, {Name: "/gc/cycles/total:gc-cycles"}, {Name: "/cpu/classes/gc/total:cpu-seconds"}}
+	metrics.Read(samples)
+	one("go_goroutines", "gauge", "Goroutines that exist.", runtime.NumGoroutine())
+	one("go_memstats_heap_alloc_bytes", "gauge", "Bytes in heap objects.", samples[0].Value.Uint64())
+	one("go_memstats_sys_bytes", "gauge", "Bytes obtained from the system.", samples[1].Value.Uint64())
+	one("go_gc_cycles_total", "counter", "Completed collections.", samples[2].Value.Uint64())
+	one("go_gc_cpu_seconds_total", "counter", "Estimated processor time spent collecting.", samples[3].Value.Float64())
+	one("process_start_time_seconds", "gauge", "When the service started, in Unix time.", m.started.Unix())
+	head("spoolwright_build_info", "gauge", "What is running.")
+	fmt.Fprintf(w, "spoolwright_build_info{version=%q,goversion=%q} 1\n", m.version, runtime.Version())
+}

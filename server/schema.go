@@ -1,0 +1,179 @@
+package server
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+// Schema is what the tags of a Go type say about its fields. Decoding, validation, sorting and the OpenAPI document all
+// read it, so they cannot disagree.
+//
+// Tags: `json:"name"` or `query:"name"`; `doc` describes; `example` is a JSON value; `rule` is a comma-separated list of
+//
+//	required      must be present and not null on create, not null on change
+//	readonly      only in responses; ignored in requests
+//	notnull       never null in a response (required implies it)
+//	writeonly     only in requests
+//	min=0 max=9   bounds of a number (min is 0 unless given, max must be given); above: min itself is excluded
+//	text=200      the most characters (200 unless given)
+//	hex           #RRGGBB
+//	enum=A|B      the allowed strings or numbers
+//	default=20    of a query parameter, for the document
+type Schema struct {
+	Name   string // of the Go type, with an upper-case initial
+	Fields []*Field
+	byName map[string]*Field
+}
+
+// Field is one field of a Schema.
+type Field struct {
+	Name, Doc, Example, Default                        string
+	Query, Required, ReadOnly, WriteOnly, NotNull, Hex bool
+	Above                                              bool
+	Min, Max                                           Decimal
+	MaxLength                                          int
+	Enum                                               []string
+	Numbers                                            []Decimal
+
+	kind  reflect.Type // what an Optional, slice or plain field holds
+	input bool         // an Optional: requests may carry it
+	list  bool         // a nested list: part of a single response, never of a request
+	index []int
+}
+
+type settable interface {
+	set(f *Field, v any) string
+	isSet() bool
+	Arg() any
+	sqlType() string
+}
+
+var schemas sync.Map // reflect.Type -> *Schema
+
+// SchemaOf returns the schema of T, which must be a struct.
+func SchemaOf[T any]() *Schema { return schemaOf(reflect.TypeFor[T]()) }
+
+func schemaOf(t reflect.Type) *Schema {
+	if s, ok := schemas.Load(t); ok {
+		return s.(*Schema)
+	}
+	s := &Schema{Name: strings.ToUpper(t.Name()[:min(1, len(t.Name()))]) + t.Name()[min(1, len(t.Name())):], byName: map[string]*Field{}}
+	for _, sf := range reflect.VisibleFields(t) {
+		name, query := sf.Tag.Get("json"), false
+		if q := sf.Tag.Get("query"); q != "" {
+			name, query = q, true
+		}
+		if name == "" || name == "-" || sf.Anonymous {
+			continue
+		}
+		f := &Field{Name: name, Query: query, Doc: sf.Tag.Get("doc"), Example: sf.Tag.Get("example"), MaxLength: 200, Max: -1, kind: sf.Type, index: sf.Index}
+		if reflect.PointerTo(sf.Type).Implements(reflect.TypeFor[settable]()) {
+			value, _ := sf.Type.FieldByName("Value")
+			f.kind, f.input = value.Type.Elem(), true
+		} else if sf.Type.Kind() == reflect.Slice {
+			f.list, f.ReadOnly, f.kind = true, true, sf.Type.Elem()
+		}
+		f.parse(sf.Tag.Get("rule"))
+		s.Fields = append(s.Fields, f)
+		s.byName[f.Name] = f
+	}
+	actual, _ := schemas.LoadOrStore(t, s)
+	return actual.(*Schema)
+}
+
+func (f *Field) parse(rules string) {
+	isNumber := f.kind == reflect.TypeFor[Decimal]() || f.kind == reflect.TypeFor[int64]()
+	for rule := range strings.SplitSeq(rules, ",") {
+		name, value, _ := strings.Cut(strings.TrimSpace(rule), "=")
+		var err error
+		bound := func() (d Decimal) {
+			var ok bool
+			if d, ok = ParseDecimal(value); !ok {
+				err = fmt.Errorf("not a number")
+			}
+			return d
+		}
+		switch name {
+		case "":
+		case "required":
+			f.Required, f.NotNull = true, true
+		case "readonly":
+			f.ReadOnly = true
+		case "writeonly":
+			f.WriteOnly = true
+		case "notnull":
+			f.NotNull = true
+		case "above":
+			f.Above = true
+		case "hex":
+			f.Hex = true
+		case "min":
+			f.Min = bound()
+		case "max":
+			f.Max = bound()
+		case "text":
+			f.MaxLength, err = strconv.Atoi(value)
+		case "default":
+			f.Default = value
+		case "enum":
+			f.Enum = strings.Split(value, "|")
+			if isNumber {
+				for _, n := range f.Enum {
+					d, _ := ParseDecimal(n)
+					f.Numbers = append(f.Numbers, d)
+				}
+				f.Enum = nil
+				f.Min, f.Max = slices.Min(f.Numbers), slices.Max(f.Numbers)
+			}
+		default:
+			err = fmt.Errorf("unknown rule")
+		}
+		if err != nil {
+			panic(fmt.Sprintf("server: field %s: rule %q: %v", f.Name, rule, err))
+		}
+	}
+	if f.Max < 0 {
+		if isNumber && f.input && !f.ReadOnly {
+			panic("server: field " + f.Name + " needs a max")
+		}
+		f.Max = maxDecimal
+	}
+}
+
+// Sortable returns the names of the scalar fields, in order.
+func (s *Schema) Sortable() []string {
+	var names []string
+	for _, f := range s.Fields {
+		if !f.list && !f.WriteOnly {
+			names = append(names, f.Name)
+		}
+	}
+	return names
+}
+
+// Assignments returns the list of a SET clause for the fields that the request carries, and the arguments with these
+// appended: `brand = $2::text, notes = $3::text`. Column names are field names, which are constants of the program.
+// It is empty if the request carries no field.
+func Assignments[T any](in *T, args []any) (string, []any) {
+	var b strings.Builder
+	v := reflect.ValueOf(in).Elem()
+	for _, f := range schemaOf(v.Type()).Fields {
+		if f.ReadOnly || f.WriteOnly {
+			continue
+		}
+		o, ok := v.FieldByIndex(f.index).Addr().Interface().(settable)
+		if !ok || !o.isSet() {
+			continue
+		}
+		if b.Len() > 0 {
+			b.WriteString(", ")
+		}
+		args = append(args, o.Arg())
+		fmt.Fprintf(&b, "%s = $%d::%s", f.Name, len(args), o.sqlType())
+	}
+	return b.String(), args
+}

@@ -1,0 +1,412 @@
+// Package server is the HTTP toolkit: routes as data, JSON in and out, errors, lists, limits, the OpenAPI document and
+// its pages. It knows no feature, and of a caller only whom to bind to and what level of access it has.
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"path"
+	"runtime/debug"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"spoolwright/db"
+)
+
+const apiPrefix = "/api/v1/"
+
+// Caller is what the server must know of whoever sent a valid token.
+type Caller struct {
+	Actor db.Actor
+	Level Access // the highest level of access
+}
+
+// Config is what a Server is made of.
+type Config struct {
+	Routes         []Route
+	Authenticate   func(*http.Request) (Caller, error) // from the bearer token; an *Error if there is no valid one
+	Ready          func(context.Context) error         // whether the database is reachable and migrated
+	PerMinute      int                                 // requests per user or address; 0 turns the limit off
+	PerHour        int
+	TrustedProxies []netip.Prefix // whose X-Forwarded-For is believed
+	CORSOrigins    []string       // origins whose pages may call, exactly as browsers send them
+	HSTS           bool           // the service is reached over TLS
+	Version        string
+	Log            *slog.Logger
+	Metrics        *Metrics
+	Now            func() time.Time // for tests; nil is the wall clock
+}
+
+// Server answers all requests. It is an http.Handler.
+type Server struct {
+	Config
+	mux      *http.ServeMux
+	limiter  *Limiter
+	openapi  []byte
+	draining atomic.Bool
+}
+
+// maxLimitedKeys bounds the memory that users and addresses seen by the limiter can take.
+const maxLimitedKeys = 100_000
+
+// New makes a Server. It panics if two routes collide, which is a mistake of the program.
+func New(c Config) *Server {
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if c.Metrics == nil {
+		c.Metrics = NewMetrics(c.Version, nil)
+	}
+	s := &Server{Config: c, mux: http.NewServeMux(), limiter: NewLimiter(c.PerMinute, c.PerHour, maxLimitedKeys, c.Now)}
+	s.openapi = OpenAPI(c.Routes, c.Version)
+	for _, route := range c.Routes {
+		s.mux.Handle(route.Pattern, &operation{s, route, wildcards(route.Pattern)})
+	}
+	docs := docsHandler()
+	for _, pattern := range []string{"GET /docs", "GET /docs/", "GET /redoc", "GET /redoc/"} {
+		s.mux.Handle(pattern, docs)
+	}
+	s.mux.HandleFunc("GET /openapi.json", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Cache-Control", "no-cache")
+		writeJSON(w, 200, s.openapi)
+	})
+	s.mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, r *http.Request) {
+		writeJSON(w, 200, []byte(`{"status":"ok"}`))
+	})
+	s.mux.HandleFunc("GET /readyz", s.ready)
+	return s
+}
+
+func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
+	err := errors.New("draining")
+	if !s.draining.Load() {
+		ctx, cancel := context.WithTimeout(r.Context(), 2*time.Second)
+		defer cancel()
+		if err = s.Ready(ctx); err == nil {
+			writeJSON(w, 200, []byte(`{"status":"ready"}`))
+			return
+		}
+	}
+	noteOf(r).err = err
+	ErrUnavailable.write(w, noteOf(r).id)
+}
+
+// note collects what the log line of a request will say.
+type note struct {
+	id      string
+	pattern string
+	caller  Caller
+	address string
+	err     error
+}
+
+type noteKey struct{}
+
+func noteOf(r *http.Request) *note {
+	n, _ := r.Context().Value(noteKey{}).(*note)
+	if n == nil {
+		return &note{}
+	}
+	return n
+}
+
+// recorder remembers what was sent.
+type recorder struct {
+	http.ResponseWriter
+	status int
+}
+
+func (r *recorder) WriteHeader(status int) {
+	if r.status == 0 {
+		r.status = status
+	}
+	r.ResponseWriter.WriteHeader(status)
+}
+
+func (r *recorder) Write(b []byte) (int, error) {
+	if r.status == 0 {
+		r.status = 200
+	}
+	return r.ResponseWriter.Write(b)
+}
+
+func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
+
+// ServeHTTP answers one request: it is logged and counted once, and a panic is a 500.
+func (s *Server) ServeHTTP(writer http.ResponseWriter, r *http.Request) {
+	start := time.Now()
+	n := &note{id: requestID(r), address: clientAddr(r.RemoteAddr, strings.Join(r.Header.Values("X-Forwarded-For"), ","), s.TrustedProxies)}
+	r = r.WithContext(context.WithValue(r.Context(), noteKey{}, n))
+	w := &recorder{ResponseWriter: writer}
+	h := w.Header()
+	h.Set("X-Request-Id", n.id)
+	h.Set("X-Content-Type-Options", "nosniff")
+	if s.HSTS {
+		h.Set("Strict-Transport-Security", "max-age=31536000")
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			if p == http.ErrAbortHandler {
+				panic(p)
+			}
+			n.err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+			if w.status == 0 {
+				asError(n.err).write(w, n.id)
+			}
+		}
+		elapsed := time.Since(start)
+		s.Metrics.observe(n.pattern, r.Method, w.status, elapsed)
+		s.log(r, n, w.status, elapsed)
+	}()
+	if s.cors(w, r) {
+		return
+	}
+	s.route(w, r, n)
+}
+
+func (s *Server) log(r *http.Request, n *note, status int, elapsed time.Duration) {
+	level := slog.LevelInfo
+	switch {
+	case status >= 500 && n.pattern != "GET /readyz":
+		level = slog.LevelError
+	case n.pattern == "GET /healthz" || n.pattern == "GET /readyz":
+		level = slog.LevelDebug
+	}
+	if !s.Log.Enabled(r.Context(), level) {
+		return
+	}
+	attrs := make([]slog.Attr, 0, 10)
+	attrs = append(attrs, slog.String("request_id", n.id), slog.String("method", r.Method), slog.String("route", n.pattern),
+		slog.Int("status", status), slog.Duration("duration", elapsed), slog.String("address", n.address))
+	if n.caller.Actor.User != "" {
+		attrs = append(attrs, slog.String("user", n.caller.Actor.User), slog.String("tenant", n.caller.Actor.Tenant))
+	}
+	if n.err != nil {
+		attrs = append(attrs, slog.String("error", n.err.Error()))
+	}
+	s.Log.LogAttrs(r.Context(), level, "request", attrs...)
+}
+
+// requestID takes over the client's or proxy's id if it is harmless, and makes one otherwise.
+func requestID(r *http.Request) string {
+	id := r.Header.Get("X-Request-Id")
+	if id == "" || len(id) > 128 || strings.ContainsFunc(id, func(c rune) bool {
+		return !(c >= '0' && c <= '9' || c >= 'A' && c <= 'Z' || c >= 'a' && c <= 'z' || c == '-' || c == '_' || c == '.')
+	}) {
+		return db.NewID()
+	}
+	return id
+}
+
+// cors answers a preflight request of an allowed origin, and lets its other requests be read. It reports whether the
+// request is answered.
+func (s *Server) cors(w http.ResponseWriter, r *http.Request) bool {
+	if len(s.CORSOrigins) == 0 {
+		return false
+	}
+	h := w.Header()
+	h.Add("Vary", "Origin")
+	origin := r.Header.Get("Origin")
+	if origin == "" || !slices.Contains(s.CORSOrigins, origin) {
+		return false
+	}
+	h.Set("Access-Control-Allow-Origin", origin)
+	h.Set("Access-Control-Expose-Headers", "Location, Retry-After, X-Request-Id, X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset, Idempotency-Replayed")
+	if r.Method != http.MethodOptions || r.Header.Get("Access-Control-Request-Method") == "" {
+		return false
+	}
+	h.Set("Access-Control-Allow-Methods", "GET, POST, PATCH, DELETE")
+	h.Set("Access-Control-Allow-Headers", "Authorization, Content-Type, Idempotency-Key, X-Request-Id")
+	h.Set("Access-Control-Max-Age", "600")
+	w.WriteHeader(http.StatusNoContent)
+	return true
+}
+
+// route finds the handler. ServeMux would answer unknown paths, other methods and unclean paths by itself, as text.
+func (s *Server) route(w http.ResponseWriter, r *http.Request, n *note) {
+	api := strings.HasPrefix(r.URL.Path, apiPrefix) || r.URL.Path == strings.TrimSuffix(apiPrefix, "/")
+	if clean := path.Clean(r.URL.Path); clean == r.URL.Path || clean+"/" == r.URL.Path && !api {
+		handler, pattern := s.mux.Handler(r)
+		if pattern != "" {
+			n.pattern = pattern
+			if !api {
+				s.mux.ServeHTTP(w, r)
+				return
+			}
+			handler.(*operation).serve(w, r, n, s.mux)
+			return
+		}
+		var probe probe
+		handler.ServeHTTP(&probe, r)
+		if probe.status == http.StatusMethodNotAllowed {
+			allow := probe.Header().Values("Allow")
+			s.refuse(w, r, n, api, &Error{Status: 405, Code: "METHOD_NOT_ALLOWED", Detail: "This path does not take the method " + r.Method, Header: http.Header{"Allow": allow}})
+			return
+		}
+	}
+	s.refuse(w, r, n, api, &Error{Status: 404, Code: "NOT_FOUND", Detail: "There is no such path"})
+}
+
+// probe is a ResponseWriter that keeps only what ServeMux's own answers say in status and headers.
+type probe struct {
+	header http.Header
+	status int
+}
+
+func (p *probe) Header() http.Header {
+	if p.header == nil {
+		p.header = http.Header{}
+	}
+	return p.header
+}
+func (p *probe) Write(b []byte) (int, error) { return len(b), nil }
+func (p *probe) WriteHeader(status int)      { p.status = status }
+
+// refuse answers what no route takes. Below /api/v1 it counts against the limits like everything else.
+func (s *Server) refuse(w http.ResponseWriter, r *http.Request, n *note, api bool, e *Error) {
+	if api {
+		w.Header().Set("Cache-Control", "no-store")
+		caller, err := s.Authenticate(r)
+		if err == nil {
+			n.caller = caller
+		}
+		if limited := s.limit(w, n, err != nil); limited != nil {
+			e = limited
+		}
+	}
+	e.write(w, n.id)
+}
+
+// limit takes one request from the caller's buckets, or from the address's, and sets the X-RateLimit headers. It returns the
+// 429 if there was none left.
+func (s *Server) limit(w http.ResponseWriter, n *note, byAddress bool) *Error {
+	key := "user:" + n.caller.Actor.User
+	if byAddress {
+		key = "addr:" + n.address
+	}
+	rate, ok := s.limiter.Take(key)
+	if !rate.Off {
+		h := w.Header()
+		h.Set("X-RateLimit-Limit", strconv.Itoa(rate.Limit))
+		h.Set("X-RateLimit-Remaining", strconv.Itoa(rate.Remaining))
+		h.Set("X-RateLimit-Reset", strconv.FormatInt(rate.Reset.Add(time.Second-1).Unix(), 10))
+	}
+	if ok {
+		return nil
+	}
+	s.Metrics.limited()
+	return &Error{Status: 429, Code: "RATE_LIMIT_EXCEEDED", Detail: "Too many requests; try again later", RetryAfter: max(rate.RetryAfter, 1)}
+}
+
+// operation is a route of the API in the mux.
+type operation struct {
+	s     *Server
+	route Route
+	names []string
+}
+
+// serve checks in this order: token, limits, role, path, body. The mux fills in the path parameters.
+func (o *operation) serve(w http.ResponseWriter, r *http.Request, n *note, mux *http.ServeMux) {
+	w.Header().Set("Cache-Control", "no-store")
+	public := o.route.Access == Public
+	var denied error
+	if !public {
+		n.caller, denied = o.s.Authenticate(r)
+	}
+	if e := o.s.limit(w, n, public || denied != nil); e != nil {
+		e.write(w, n.id)
+		return
+	}
+	if denied == nil && !public && n.caller.Level < o.route.Access {
+		denied = ErrForbidden
+	}
+	if denied != nil {
+		o.fail(w, r, denied)
+		return
+	}
+	mux.ServeHTTP(w, r)
+}
+
+// ServeHTTP runs the endpoint for a request that serve has let through.
+func (o *operation) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	n := noteOf(r)
+	ids, err := pathIDs(r, o.names)
+	if err != nil {
+		o.fail(w, r, err)
+		return
+	}
+	var body []byte
+	if o.route.Endpoint.readsBody() {
+		if body, err = readBody(w, r); err != nil {
+			o.fail(w, r, err)
+			return
+		}
+	}
+	ctx := r.Context()
+	if o.route.Access != Public {
+		ctx = db.As(ctx, n.caller.Actor)
+	}
+	answer, err := o.route.Endpoint.handler(ctx, body, r.URL.RawQuery, n.address, ids, r.Method == http.MethodPatch)
+	if err != nil {
+		o.fail(w, r, err)
+		return
+	}
+	if answer.Location != "" {
+		w.Header().Set("Location", answer.Location)
+	}
+	if answer.Status == http.StatusNoContent {
+		w.WriteHeader(answer.Status)
+		return
+	}
+	writeJSON(w, answer.Status, answer.Body)
+}
+
+func (o *operation) fail(w http.ResponseWriter, r *http.Request, err error) {
+	e := asError(err)
+	n := noteOf(r)
+	n.err = e.err
+	e.write(w, n.id)
+}
+
+// drainTime is how long requests that run when the service stops may take to finish.
+const drainTime = 20 * time.Second
+
+// Serve answers on the listener until ctx ends; then it stops accepting, lets what runs finish (20 seconds at most), and
+// returns nil.
+func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
+	h := &http.Server{
+		Handler:           s,
+		ReadHeaderTimeout: 10 * time.Second,
+		ReadTimeout:       30 * time.Second,
+		WriteTimeout:      60 * time.Second,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    64 << 10,
+		ErrorLog:          slog.NewLogLogger(s.Log.Handler(), slog.LevelDebug),
+	}
+	stopped := make(chan error, 1)
+	go func() { stopped <- h.Serve(listener) }()
+	select {
+	case err := <-stopped:
+		return err
+	case <-ctx.Done():
+	}
+	s.draining.Store(true)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTime)
+	defer cancel()
+	if err := h.Shutdown(ctx); err != nil {
+		s.Log.Warn("requests were still running when the service stopped", "error", err)
+		h.Close()
+	}
+	return nil
+}

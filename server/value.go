@@ -1,0 +1,317 @@
+package server
+
+import (
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"spoolwright/db"
+)
+
+// Decimal is an exact decimal with six fraction digits, counted in millionths: weights (grams), prices, costs, hours.
+// It is only compared in Go; all arithmetic is PostgreSQL's.
+type Decimal int64
+
+const decimalOne Decimal = 1_000_000
+
+// maxDecimal is the largest number that is taken in at all; nine integer and six fraction digits survive any client's
+// floating-point numbers.
+const maxDecimal = 999_999_999 * decimalOne
+
+// ParseDecimal reads a JSON number, rounded half away from zero to six decimals. It returns false for what is no JSON
+// number and for numbers beyond 999,999,999, however they are written (1e400).
+func ParseDecimal(s string) (Decimal, bool) {
+	mantissa, exponent := s, 0
+	if i := strings.IndexAny(s, "eE"); i >= 0 {
+		mantissa = s[:i]
+		text := strings.TrimLeft(strings.TrimPrefix(s[i+1:], "+"), "0")
+		if negative := strings.HasPrefix(s[i+1:], "-"); negative {
+			text = "-" + strings.TrimLeft(s[i+2:], "0")
+		}
+		if text == "" || text == "-" {
+			text = "0"
+		}
+		if len(text) > 8 { // far beyond any digits a body can hold
+			text = text[:8]
+		}
+		var err error
+		if exponent, err = strconv.Atoi(text); err != nil {
+			return 0, false
+		}
+	}
+	negative := strings.HasPrefix(mantissa, "-")
+	whole, fraction, _ := strings.Cut(strings.TrimPrefix(mantissa, "-"), ".")
+	digits := whole + fraction
+	for _, c := range []byte(digits) {
+		if c < '0' || c > '9' {
+			return 0, false
+		}
+	}
+	if digits == "" {
+		return 0, false
+	}
+	point := len(whole) + exponent // digits before the decimal point
+	trimmed := strings.TrimLeft(digits, "0")
+	point -= len(digits) - len(trimmed)
+	if trimmed == "" {
+		return 0, true
+	}
+	if point > 9 {
+		return 0, false
+	}
+	keep := point + 6 // digits that count in millionths
+	if keep < 0 {
+		return 0, true
+	}
+	var n Decimal
+	for i := range keep {
+		n *= 10
+		if i < len(trimmed) {
+			n += Decimal(trimmed[i] - '0')
+		}
+	}
+	if keep < len(trimmed) && trimmed[keep] >= '5' {
+		n++
+	}
+	if n > maxDecimal {
+		return 0, false
+	}
+	if negative {
+		n = -n
+	}
+	return n, true
+}
+
+// String returns the shortest exact decimal text.
+func (d Decimal) String() string {
+	sign := ""
+	if d < 0 {
+		sign, d = "-", -d
+	}
+	s := sign + strconv.FormatInt(int64(d/decimalOne), 10)
+	if rest := d % decimalOne; rest != 0 {
+		s += "." + strings.TrimRight(strconv.FormatInt(int64(rest+decimalOne), 10)[1:], "0")
+	}
+	return s
+}
+
+// MarshalJSON writes the exact number.
+func (d Decimal) MarshalJSON() ([]byte, error) { return []byte(d.String()), nil }
+
+// Timestamp is a point in time, kept to the microsecond.
+type Timestamp struct{ time.Time }
+
+// Date is a calendar day, YYYY-MM-DD.
+type Date string
+
+// UUID is an id in its canonical text form.
+type UUID string
+
+// Optional is a field of a request: absent, null, or a value.
+type Optional[T any] struct {
+	Set   bool // the request carries the field
+	Value *T   // nil for null
+}
+
+// IsNull reports whether the field is absent or null.
+func (o Optional[T]) IsNull() bool { return o.Value == nil }
+
+// Or returns the value, or otherwise if there is none.
+func (o Optional[T]) Or(otherwise T) T {
+	if o.Value == nil {
+		return otherwise
+	}
+	return *o.Value
+}
+
+// Some is an Optional that is set to v.
+func Some[T any](v T) Optional[T] { return Optional[T]{Set: true, Value: &v} }
+
+// Arg returns the value as an argument of an SQL statement: nil if there is none.
+func (o Optional[T]) Arg() any {
+	if o.Value == nil {
+		return nil
+	}
+	switch v := any(*o.Value).(type) {
+	case Decimal:
+		return v.String()
+	case Timestamp:
+		return v.Time
+	case Date:
+		return string(v)
+	case UUID:
+		return string(v)
+	}
+	return *o.Value
+}
+
+func (o Optional[T]) isSet() bool { return o.Set }
+
+// sqlType is what an argument is cast to, for exec modes that do not let PostgreSQL infer it.
+func (o Optional[T]) sqlType() string {
+	var v T
+	switch any(v).(type) {
+	case Decimal:
+		return "numeric"
+	case Timestamp:
+		return "timestamptz"
+	case Date:
+		return "date"
+	case UUID:
+		return "uuid"
+	case int64:
+		return "int"
+	case bool:
+		return "boolean"
+	}
+	return "text"
+}
+
+// set takes a decoded scalar (nil, bool, string, or number) and returns what is wrong with it, or "".
+func (o *Optional[T]) set(f *Field, v any) string {
+	o.Set, o.Value = true, nil
+	if v == nil {
+		return ""
+	}
+	var value T
+	var problem string
+	switch to := any(&value).(type) {
+	case *string:
+		*to, problem = f.text(v)
+	case *bool:
+		var ok bool
+		if *to, ok = v.(bool); !ok {
+			problem = "must be true or false"
+		}
+	case *Decimal:
+		*to, problem = f.number(v)
+	case *int64:
+		var d Decimal
+		if d, problem = f.number(v); problem == "" && d%decimalOne != 0 {
+			problem = "must be a whole number"
+		}
+		*to = int64(d / decimalOne)
+	case *Timestamp:
+		*to, problem = parseTimestamp(v)
+	case *Date:
+		*to, problem = parseDate(v)
+	case *UUID:
+		s, _ := v.(string)
+		id, ok := db.ParseID(s)
+		if !ok {
+			problem = "must be a UUID"
+		}
+		*to = UUID(id)
+	default:
+		panic("server: no decoder for the type of field " + f.Name)
+	}
+	if problem == "" {
+		o.Value = &value
+	}
+	return problem
+}
+
+// number is the text of a JSON number.
+type number string
+
+func (f *Field) number(v any) (Decimal, string) {
+	text, ok := v.(number)
+	if !ok {
+		return 0, "must be a number"
+	}
+	d, ok := ParseDecimal(string(text))
+	switch {
+	case !ok:
+		return 0, "must be a number between " + f.Min.String() + " and " + f.Max.String()
+	case f.Above && d <= f.Min:
+		return 0, "must be greater than " + f.Min.String()
+	case d < f.Min:
+		return 0, "must be at least " + f.Min.String()
+	case d > f.Max:
+		return 0, "must be at most " + f.Max.String()
+	case len(f.Numbers) > 0:
+		for _, n := range f.Numbers {
+			if d == n {
+				return d, ""
+			}
+		}
+		return 0, "must be one of " + joinStrings(f.Numbers)
+	}
+	return d, ""
+}
+
+func joinStrings(numbers []Decimal) string {
+	var texts []string
+	for _, n := range numbers {
+		texts = append(texts, n.String())
+	}
+	return strings.Join(texts, ", ")
+}
+
+func (f *Field) text(v any) (string, string) {
+	s, ok := v.(string)
+	switch {
+	case !ok:
+		return "", "must be a string"
+	case len(f.Enum) > 0:
+		for _, allowed := range f.Enum {
+			if s == allowed {
+				return s, ""
+			}
+		}
+		return "", "must be one of " + strings.Join(f.Enum, ", ")
+	case strings.ContainsRune(s, 0):
+		return "", "must not contain the character U+0000"
+	case !utf8.ValidString(s) || strings.ContainsRune(s, utf8.RuneError):
+		return "", "must be valid Unicode text"
+	case utf8.RuneCountInString(s) > f.MaxLength:
+		return "", "must have at most " + strconv.Itoa(f.MaxLength) + " characters"
+	case f.Required && strings.TrimSpace(s) == "":
+		return "", "must not be blank"
+	case f.Hex && !isHexColor(s):
+		return "", "must have the form #RRGGBB"
+	}
+	return s, ""
+}
+
+func isHexColor(s string) bool {
+	if len(s) != 7 || s[0] != '#' {
+		return false
+	}
+	for _, c := range []byte(s[1:]) {
+		if !(c >= '0' && c <= '9' || c >= 'a' && c <= 'f' || c >= 'A' && c <= 'F') {
+			return false
+		}
+	}
+	return true
+}
+
+func parseTimestamp(v any) (Timestamp, string) {
+	const problem = "must be an RFC 3339 timestamp such as 2024-01-15T10:00:00Z"
+	s, ok := v.(string)
+	if !ok || strings.ContainsRune(s, ',') {
+		return Timestamp{}, problem
+	}
+	for _, layout := range []string{time.RFC3339Nano, "2006-01-02T15:04:05.999999999", "2006-01-02 15:04:05.999999999Z07:00", "2006-01-02 15:04:05.999999999"} {
+		t, err := time.Parse(layout, s)
+		if err != nil {
+			continue
+		}
+		t = t.UTC().Truncate(time.Microsecond)
+		if t.Year() < 1 || t.Year() > 9999 {
+			return Timestamp{}, "must be in the years 0001 to 9999"
+		}
+		return Timestamp{t}, ""
+	}
+	return Timestamp{}, problem
+}
+
+func parseDate(v any) (Date, string) {
+	s, _ := v.(string)
+	t, err := time.Parse(time.DateOnly, s)
+	if err != nil || t.Year() < 1 {
+		return "", "must be a date such as 2024-01-15"
+	}
+	return Date(s), ""
+}

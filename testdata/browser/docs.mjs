@@ -1,0 +1,178 @@
+// Looks at /docs and /redoc of a running service in a real browser, as a user would.
+//
+//   node docs.mjs BASE_URL EMAIL PASSWORD [OPERATIONS]
+//
+// OPERATIONS is the least number of operations that each page must show (default 1). The account must exist; nothing is
+// written through it. Needs playwright-core (found as usual, or in the folder that PLAYWRIGHT_CORE names) and Chromium
+// (CHROMIUM, default /usr/bin/chromium). Prints a line per check; the first that fails ends it with status 1.
+
+import { createRequire } from "node:module";
+import { resolve } from "node:path";
+
+const [base, email, password, least = "1"] = process.argv.slice(2);
+if (!password || !/^https?:\/\//.test(base) || !/^\d+$/.test(least)) {
+  console.error("usage: node docs.mjs BASE_URL EMAIL PASSWORD [OPERATIONS]");
+  process.exit(2);
+}
+const root = base.replace(/\/+$/, "");
+const host = new URL(root).host;
+const timeout = 20_000;
+let complaints = []; // console errors and uncaught exceptions of the page that is open
+
+const { PLAYWRIGHT_CORE, CHROMIUM = "/usr/bin/chromium" } = process.env;
+let chromium;
+try {
+  ({ chromium } = createRequire(import.meta.url)(PLAYWRIGHT_CORE ? resolve(PLAYWRIGHT_CORE) : "playwright-core"));
+} catch (error) {
+  console.error(`playwright-core is needed (npm install playwright-core, or set PLAYWRIGHT_CORE): ${error.message}`);
+  process.exit(2);
+}
+
+class CheckFailed extends Error {}
+
+// check prints the outcome of one check; detail says what was seen when it fails.
+function check(name, ok, detail = "") {
+  if (!ok) throw new CheckFailed(detail ? `${name}: ${detail}` : name);
+  console.log(`ok    ${name}`);
+}
+
+// appears waits for what a locator finds and is a check of its own. When nothing comes, the console often says why.
+async function appears(name, locator) {
+  const seen = await locator
+    .first()
+    .waitFor({ state: "visible", timeout })
+    .then(() => true, () => false);
+  check(name, seen, [`nothing to see after ${timeout / 1000} s`, ...complaints].join("\n"));
+}
+
+// open loads a page in a fresh context and notes everything that a clean page must not have.
+async function open(browser, path) {
+  const context = await browser.newContext({ viewport: { width: 1300, height: 1000 } });
+  const page = await context.newPage();
+  page.setDefaultTimeout(timeout);
+  const strangers = [], broken = [];
+  complaints = [];
+  page.on("request", (request) => {
+    const url = new URL(request.url());
+    if (!["data:", "blob:"].includes(url.protocol) && url.host !== host) strangers.push(request.url());
+  });
+  page.on("console", (message) => {
+    if (message.type() === "error") complaints.push(message.text());
+  });
+  page.on("pageerror", (error) => complaints.push(String(error)));
+  page.on("requestfailed", (request) => broken.push(`${request.url()} (${request.failure()?.errorText})`));
+  page.on("response", (response) => {
+    if (response.status() >= 400) broken.push(`${response.url()} (${response.status()})`);
+  });
+
+  const response = await page.goto(root + path, { waitUntil: "load" });
+  check(`${path} answers 200`, response.status() === 200, `status ${response.status()}`);
+  const clean = () => {
+    check(`${path} asked no other host`, strangers.length === 0, strangers.join(", "));
+    check(`${path} loaded all it asked for`, broken.length === 0, broken.join(", "));
+    check(`${path} has no error in the console`, complaints.length === 0, complaints.join("\n"));
+  };
+  return { context, page, clean };
+}
+
+async function login() {
+  const response = await fetch(`${root}/api/v1/auth/login`, {
+    method: "POST",
+    headers: { "Content-Type": "application/json" },
+    body: JSON.stringify({ email, password }),
+  });
+  const text = await response.text();
+  check("login answers 200", response.status === 200, `status ${response.status}: ${text}`);
+  const { access_token: token } = JSON.parse(text);
+  check("login gives an access token", typeof token === "string" && token !== "", text);
+  return token;
+}
+
+async function swagger(browser, token) {
+  const { context, page, clean } = await open(browser, "/docs");
+  await appears("/docs shows operations", page.locator(".opblock"));
+  const operations = await page.locator(".opblock").count();
+  check(`/docs shows at least ${least} operations`, operations >= Number(least), `${operations} are there`);
+  const errors = page.locator(".errors-wrapper");
+  check("/docs reads the description without errors", (await errors.count()) === 0, (await errors.allInnerTexts()).join("\n"));
+  clean();
+
+  await page.locator(".auth-wrapper .btn.authorize").first().click();
+  const dialog = page.locator(".dialog-ux");
+  await appears("Authorize opens a dialog", dialog.locator(".modal-ux"));
+  check("the dialog asks for bearerAuth", (await dialog.innerText()).includes("bearerAuth"), await dialog.innerText());
+  await dialog.locator("input").first().fill(token);
+  await dialog.locator("button.authorize").click();
+  await appears("the token is taken", dialog.getByText("Authorized"));
+  await dialog.locator(".btn-done").click();
+
+  const operation = page.locator(".opblock-get").filter({
+    has: page.locator('.opblock-summary-path[data-path="/api/v1/spools"]'),
+  });
+  check("/docs has one GET /api/v1/spools", (await operation.count()) === 1, `${await operation.count()} are there`);
+  await operation.locator(".opblock-summary-control").click();
+  await appears("GET /api/v1/spools opens", operation.locator(".opblock-body"));
+  const execute = operation.locator("button.execute");
+  if ((await execute.count()) === 0) await operation.locator(".try-out__btn").click();
+  const [answer] = await Promise.all([
+    page.waitForResponse((response) => new URL(response.url()).pathname.endsWith("/api/v1/spools")),
+    execute.click(),
+  ]);
+  const sent = await answer.request().allHeaders();
+  check("the request carries the token", sent.authorization === `Bearer ${token}`, sent.authorization ?? "no header");
+
+  const live = operation.locator(".live-responses-table .response").first();
+  await appears("the answer is shown", live);
+  const status = (await live.locator(".response-col_status").innerText()).trim();
+  check("the status shown is 200", status.startsWith("200"), status);
+  const shown = await live.locator(".response-col_description").innerText();
+  check('the body shown is a list with "items"', /"items"\s*:/.test(shown), shown);
+  const { items } = await answer.json();
+  check("the answer's items are a list", Array.isArray(items), JSON.stringify(items));
+  clean();
+
+  await page.reload({ waitUntil: "load" });
+  await appears("/docs comes back after a reload", page.locator(".opblock"));
+  check("a reload forgets the token", (await page.locator(".auth-wrapper .btn.authorize.locked").count()) === 0);
+  clean();
+  await context.close();
+}
+
+async function redoc(browser) {
+  const { context, page, clean } = await open(browser, "/redoc");
+  const heading = page.getByRole("heading", { name: "List spools" });
+  await appears('/redoc shows "List spools"', heading);
+  const headings = page.locator('[data-section-id*="/operation/"], [data-section-id^="operation/"]');
+  const operations = await headings.count();
+  check(`/redoc shows at least ${least} operations`, operations >= Number(least), `${operations} are there`);
+
+  await page.getByPlaceholder("Search...").fill("spools");
+  await appears("/redoc finds operations by search", page.locator('[data-role="search:results"] [role="menuitem"]'));
+  clean();
+  await context.close();
+}
+
+let browser;
+try {
+  browser = await chromium.launch({
+    executablePath: CHROMIUM,
+    args: [
+      "--no-sandbox",
+      "--disable-gpu",
+      "--disable-quic",
+      "--no-first-run",
+      "--disable-background-networking",
+      "--disable-component-update",
+      "--disable-sync",
+    ],
+  });
+  const token = await login();
+  await swagger(browser, token);
+  await redoc(browser);
+  console.log("all checks passed");
+} catch (error) {
+  console.error(`FAIL  ${error instanceof CheckFailed ? error.message : error.stack}`);
+  process.exitCode = 1;
+} finally {
+  await browser?.close();
+}
