@@ -76,20 +76,20 @@ func compareWithModel(t *testing.T, random *rand.Rand, perMinute, perHour, event
 	var accepted, refused int
 	for i := range events {
 		var step time.Duration
-		switch n := random.IntN(10_000); {
-		case n < 8500:
-		case n < 9000:
-			step = time.Duration(random.Int64N(int64(shorter)))
-		case n < 9400:
-			step = shorter
-		case n < 9600:
-			step = longer
-		case n < 9800:
-			step = time.Duration(random.Int64N(int64(longer)))
-		case n < 9998:
-			step = -time.Duration(random.Int64N(int64(time.Minute)))
-		default:
+		switch n := random.IntN(100); {
+		case i%10_000 == 9999:
 			step = time.Duration(random.Int64N(int64(3 * time.Hour)))
+		case n < 85:
+		case n < 90:
+			step = time.Duration(random.Int64N(int64(shorter)))
+		case n < 94:
+			step = shorter
+		case n < 96:
+			step = longer
+		case n < 98:
+			step = time.Duration(random.Int64N(int64(longer)))
+		default:
+			step = -time.Duration(random.Int64N(int64(time.Minute)))
 		}
 		clock.t = clock.t.Add(step)
 		for _, buckets := range model {

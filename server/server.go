@@ -298,9 +298,10 @@ func (s *Server) limit(w http.ResponseWriter, n *note, byAddress bool) *Error {
 	rate, ok := s.limiter.Take(key)
 	if !rate.Off {
 		h := w.Header()
-		h.Set("X-RateLimit-Limit", strconv.Itoa(rate.Limit))
-		h.Set("X-RateLimit-Remaining", strconv.Itoa(rate.Remaining))
-		h.Set("X-RateLimit-Reset", strconv.FormatInt(rate.Reset.Add(time.Second-1).Unix(), 10))
+		// Set by key, for Header.Set would write X-Ratelimit.
+		h["X-RateLimit-Limit"] = []string{strconv.Itoa(rate.Limit)}
+		h["X-RateLimit-Remaining"] = []string{strconv.Itoa(rate.Remaining)}
+		h["X-RateLimit-Reset"] = []string{strconv.FormatInt(rate.Reset.Add(time.Second-1).Unix(), 10)}
 	}
 	if ok {
 		return nil

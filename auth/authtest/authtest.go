@@ -1,0 +1,340 @@
+// Package authtest lets tests call the real handler over HTTP, as users of fresh tenants. Every answer is checked against
+// the OpenAPI document on the way.
+package authtest
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"spoolwright/auth"
+	"spoolwright/db"
+	"spoolwright/db/dbtest"
+	"spoolwright/server"
+)
+
+// Password is the password of every user that Tenant.User makes.
+const Password = "a password for tests"
+
+// Secret signs the tokens of tests.
+const Secret = "a secret for tests, of more than 32 bytes"
+
+// API is a running service.
+type API struct {
+	URL    string
+	DB     *db.DB
+	Tokens *auth.Tokens
+	Routes []server.Route
+	Server *server.Server
+	spec   *spec
+	client *http.Client
+}
+
+// Options change how a service is started. The zero Options are no limits and the wall clock.
+type Options struct {
+	PerMinute, PerHour int
+	Now                func() time.Time
+	DB                 *db.DB
+	Change             func(*server.Config)
+}
+
+// New starts a service of the auth routes and those that features adds. It ends with the test.
+func New(tb testing.TB, o Options, features ...func(*db.DB) []server.Route) *API {
+	tb.Helper()
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.DB == nil {
+		o.DB = dbtest.Open(tb)
+	}
+	tokens, err := auth.NewTokens([]string{Secret}, 30*time.Minute, 7*24*time.Hour, o.Now)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	service := auth.New(o.DB, tokens, auth.NewHasher(1000), o.Now)
+	routes := service.Routes()
+	for _, feature := range features {
+		routes = append(routes, feature(o.DB)...)
+	}
+	config := server.Config{Routes: routes, Authenticate: service.Authenticate, Ready: o.DB.Ready, PerMinute: o.PerMinute, PerHour: o.PerHour, Now: o.Now, Version: "test"}
+	if o.Change != nil {
+		o.Change(&config)
+	}
+	s := server.New(config)
+	h := httptest.NewServer(s)
+	tb.Cleanup(h.Close)
+	transport := &http.Transport{MaxIdleConnsPerHost: 64}
+	tb.Cleanup(transport.CloseIdleConnections)
+	return &API{URL: h.URL, DB: o.DB, Tokens: tokens, Routes: routes, Server: s, spec: readSpec(tb, server.OpenAPI(routes, "test")),
+		client: &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
+}
+
+// Tenant is a fresh tenant.
+type Tenant struct {
+	ID  string
+	api *API
+}
+
+// Tenant makes a tenant.
+func (a *API) Tenant(tb testing.TB) *Tenant {
+	tb.Helper()
+	t := &Tenant{ID: db.NewID(), api: a}
+	err := a.DB.Write(db.As(context.Background(), db.Actor{Tenant: t.ID}), db.SQL(`insert into tenants (name) values ($1)`, "tenant "+t.ID))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return t
+}
+
+var passwordHash = sync.OnceValues(func() (string, error) { return auth.NewHasher(1000).Hash(context.Background(), Password) })
+
+// User makes a user with the role and returns a client with a token of that user.
+func (t *Tenant) User(tb testing.TB, role string) *Client {
+	tb.Helper()
+	hash, err := passwordHash()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	c := &Client{API: t.api, Actor: db.Actor{Tenant: t.ID, User: db.NewID(), Role: role}}
+	c.Email = c.Actor.User + "@test.example"
+	err = t.api.DB.Write(db.As(context.Background(), db.Actor{Tenant: t.ID}),
+		db.SQL(`insert into users (id, email, name, role, password_hash) values ($1, $2, $3, $4, $5)`, c.Actor.User, c.Email, "Test "+role, role, hash),
+		db.SQL(`select login_claim($1, $2)::text`, c.Email, c.Actor.User))
+	if err == nil {
+		c.Token, err = t.api.Tokens.Access(auth.Principal{TenantID: t.ID, UserID: c.Actor.User, Role: role})
+	}
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return c
+}
+
+// Client calls the service, as a user if it has a token.
+type Client struct {
+	API    *API
+	Actor  db.Actor
+	Email  string
+	Token  string
+	Header http.Header // sent with every request
+}
+
+// Operator makes a user with the role operator in a fresh tenant.
+func (a *API) Operator(tb testing.TB) *Client { tb.Helper(); return a.Tenant(tb).User(tb, "operator") }
+
+// Anybody is a client without a token.
+func (a *API) Anybody() *Client { return &Client{API: a} }
+
+// With returns a copy of the client that sends one more header.
+func (c *Client) With(name, value string) *Client {
+	copied := *c
+	copied.Header = c.Header.Clone()
+	if copied.Header == nil {
+		copied.Header = http.Header{}
+	}
+	copied.Header.Set(name, value)
+	return &copied
+}
+
+// JSON is an object in a request.
+type JSON = map[string]any
+
+// Answer is what came back.
+type Answer struct {
+	tb     testing.TB
+	What   string // method and path
+	Status int
+	Header http.Header
+	Body   []byte
+}
+
+// Do sends a request. A body that is a string or []byte is sent as it is, anything else as JSON; nil sends none. The
+// answer is checked against the OpenAPI document.
+func (c *Client) Do(tb testing.TB, method, path string, body any) *Answer {
+	tb.Helper()
+	a, err := c.Send(method, path, body)
+	if err != nil {
+		tb.Fatalf("%s %s: %v", method, path, err)
+	}
+	a.tb = tb
+	if err := c.API.spec.check(c.API.Routes, method, path, a); err != nil {
+		tb.Errorf("%s: the answer does not fit the OpenAPI document: %v\n%d %s", a.What, err, a.Status, a.Body)
+	}
+	return a
+}
+
+// Send is Do for goroutines: it does not fail the test, and checks nothing.
+func (c *Client) Send(method, path string, body any) (*Answer, error) {
+	var reader io.Reader
+	switch b := body.(type) {
+	case nil:
+	case string:
+		reader = strings.NewReader(b)
+	case []byte:
+		reader = bytes.NewReader(b)
+	default:
+		encoded, err := json.Marshal(body)
+		if err != nil {
+			return nil, err
+		}
+		reader = bytes.NewReader(encoded)
+	}
+	r, err := http.NewRequest(method, c.API.URL+path, reader)
+	if err != nil {
+		return nil, err
+	}
+	if reader != nil {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	if c.Token != "" {
+		r.Header.Set("Authorization", "Bearer "+c.Token)
+	}
+	for name, values := range c.Header {
+		r.Header[name] = values
+	}
+	response, err := c.API.client.Do(r)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	return &Answer{What: method + " " + path, Status: response.StatusCode, Header: response.Header, Body: text}, err
+}
+
+// Get, Post, Patch and Delete send a request.
+func (c *Client) Get(tb testing.TB, path string) *Answer {
+	tb.Helper()
+	return c.Do(tb, "GET", path, nil)
+}
+func (c *Client) Post(tb testing.TB, path string, body any) *Answer {
+	tb.Helper()
+	return c.Do(tb, "POST", path, body)
+}
+func (c *Client) Patch(tb testing.TB, path string, body any) *Answer {
+	tb.Helper()
+	return c.Do(tb, "PATCH", path, body)
+}
+func (c *Client) Delete(tb testing.TB, path string) *Answer {
+	tb.Helper()
+	return c.Do(tb, "DELETE", path, nil)
+}
+
+// Want ends the test unless the answer has the status.
+func (a *Answer) Want(status int) *Answer {
+	a.tb.Helper()
+	if a.Status != status {
+		a.tb.Fatalf("%s: status %d, want %d: %s", a.What, a.Status, status, a.Body)
+	}
+	return a
+}
+
+// Refused ends the test unless the answer is an error with the status and code.
+func (a *Answer) Refused(status int, code string) *Answer {
+	a.tb.Helper()
+	if a.Status != status || a.Text("code") != code {
+		a.tb.Fatalf("%s: %d %s, want %d %s", a.What, a.Status, a.Body, status, code)
+	}
+	return a
+}
+
+// Fields ends the test unless the answer is a 422 about exactly these fields, in any order.
+func (a *Answer) Fields(names ...string) *Answer {
+	a.tb.Helper()
+	a.Refused(422, "VALIDATION_ERROR")
+	var e struct{ Errors []server.FieldError }
+	json.Unmarshal(a.Body, &e)
+	got := map[string]bool{}
+	for _, f := range e.Errors {
+		got[f.Field] = true
+		if f.Message == "" {
+			a.tb.Errorf("%s: no message for %s", a.What, f.Field)
+		}
+	}
+	for _, name := range names {
+		if !got[name] {
+			a.tb.Errorf("%s: the 422 does not name %s: %s", a.What, name, a.Body)
+		}
+		delete(got, name)
+	}
+	for name := range got {
+		a.tb.Errorf("%s: the 422 names %s, which is fine: %s", a.What, name, a.Body)
+	}
+	return a
+}
+
+// Value is the JSON value at a path such as "items.0.id"; numbers are json.Number, a missing value ends the test.
+func (a *Answer) Value(path string) any {
+	a.tb.Helper()
+	d := json.NewDecoder(bytes.NewReader(a.Body))
+	d.UseNumber()
+	var v any
+	if err := d.Decode(&v); err != nil {
+		a.tb.Fatalf("%s: %v: %s", a.What, err, a.Body)
+	}
+	if path == "" {
+		return v
+	}
+	for part := range strings.SplitSeq(path, ".") {
+		ok := false
+		switch at := v.(type) {
+		case map[string]any:
+			v, ok = at[part]
+		case []any:
+			var i int
+			if _, err := fmt.Sscan(part, &i); err == nil && i < len(at) {
+				v, ok = at[i], true
+			}
+		}
+		if !ok {
+			a.tb.Fatalf("%s: no %s in %s", a.What, path, a.Body)
+		}
+	}
+	return v
+}
+
+// Text is the value at a path as text: a string as it is, a number as it was written, null as "null".
+func (a *Answer) Text(path string) string {
+	a.tb.Helper()
+	switch v := a.Value(path).(type) {
+	case string:
+		return v
+	case nil:
+		return "null"
+	default:
+		return fmt.Sprint(v)
+	}
+}
+
+// List is the array at a path.
+func (a *Answer) List(path string) []any {
+	a.tb.Helper()
+	v, ok := a.Value(path).([]any)
+	if !ok {
+		a.tb.Fatalf("%s: %s is no array: %s", a.What, path, a.Body)
+	}
+	return v
+}
+
+// ID is the id of the resource in the answer.
+func (a *Answer) ID() string { a.tb.Helper(); return a.Text("id") }
+
+// Shows ends the test unless the answer has these values at these paths, as Text gives them.
+func (a *Answer) Shows(want map[string]string) *Answer {
+	a.tb.Helper()
+	for path, text := range want {
+		if got := a.Text(path); got != text {
+			a.tb.Errorf("%s: %s is %s, want %s", a.What, path, got, text)
+		}
+	}
+	if a.tb.Failed() {
+		a.tb.Fatalf("%s: %s", a.What, a.Body)
+	}
+	return a
+}

@@ -1,0 +1,168 @@
+package authtest
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"spoolwright/db"
+	"spoolwright/server"
+)
+
+// spec is an OpenAPI document, as far as answers are checked against it.
+type spec struct {
+	root map[string]any
+	mux  *http.ServeMux
+}
+
+func readSpec(tb testing.TB, document []byte) *spec {
+	tb.Helper()
+	s := &spec{mux: http.NewServeMux()}
+	if err := json.Unmarshal(document, &s.root); err != nil {
+		tb.Fatal(err)
+	}
+	for path, item := range s.root["paths"].(map[string]any) {
+		for method := range item.(map[string]any) {
+			if method != "parameters" {
+				s.mux.Handle(strings.ToUpper(method)+" "+path, http.NotFoundHandler())
+			}
+		}
+	}
+	return s
+}
+
+// check reports how an answer differs from what the document promises for its route. Answers of unknown paths and methods
+// must be errors.
+func (s *spec) check(_ []server.Route, method, target string, a *Answer) error {
+	if !strings.HasPrefix(target, "/api/v1/") {
+		return nil
+	}
+	responses := map[string]any{}
+	if r, err := http.NewRequest(method, "http://test"+target, nil); err == nil {
+		if _, pattern := s.mux.Handler(r); pattern != "" {
+			m, path, _ := strings.Cut(pattern, " ")
+			responses = s.root["paths"].(map[string]any)[path].(map[string]any)[strings.ToLower(m)].(map[string]any)["responses"].(map[string]any)
+		}
+	}
+	schema := map[string]any{"$ref": "#/components/schemas/Error"}
+	if described, ok := responses[strconv.Itoa(a.Status)].(map[string]any); ok {
+		for name := range described["headers"].(map[string]any) {
+			required := name == "Location" || name == "X-Request-Id" || name == "Retry-After"
+			if required && a.Header.Get(name) == "" {
+				return fmt.Errorf("no header %s", name)
+			}
+		}
+		content, ok := described["content"].(map[string]any)
+		if !ok {
+			if len(a.Body) > 0 {
+				return fmt.Errorf("a body where none is described")
+			}
+			return nil
+		}
+		schema = content["application/json"].(map[string]any)["schema"].(map[string]any)
+	} else if len(responses) > 0 || a.Status != 404 && a.Status != 405 && a.Status != 429 {
+		return fmt.Errorf("the status is not described")
+	}
+	if got := a.Header.Get("Content-Type"); got != "application/json" {
+		return fmt.Errorf("the content type is %q", got)
+	}
+	if method == "HEAD" {
+		return nil
+	}
+	var v any
+	if err := json.Unmarshal(a.Body, &v); err != nil {
+		return err
+	}
+	return s.match(schema, v, "body")
+}
+
+func (s *spec) match(schema map[string]any, v any, at string) error {
+	if name, ok := schema["$ref"].(string); ok {
+		return s.match(s.root["components"].(map[string]any)["schemas"].(map[string]any)[strings.TrimPrefix(name, "#/components/schemas/")].(map[string]any), v, at)
+	}
+	bad := func(format string, args ...any) error { return fmt.Errorf(at+": "+format, args...) }
+	kind := "null"
+	switch v := v.(type) {
+	case map[string]any:
+		kind = "object"
+	case []any:
+		kind = "array"
+	case string:
+		kind = "string"
+	case bool:
+		kind = "boolean"
+	case float64:
+		kind = "number"
+		if v == float64(int64(v)) {
+			kind = "integer"
+		}
+	}
+	var kinds []any
+	switch t := schema["type"].(type) {
+	case string:
+		kinds = []any{t}
+	case []any:
+		kinds = t
+	}
+	if !slices.Contains(kinds, any(kind)) && !(kind == "integer" && slices.Contains(kinds, any("number"))) {
+		return bad("is %s, the document says %v", kind, kinds)
+	}
+	if enum, ok := schema["enum"].([]any); ok && !slices.Contains(enum, v) {
+		return bad("%v is none of %v", v, enum)
+	}
+	if constant, ok := schema["const"]; ok && constant != v {
+		return bad("%v is not %v", v, constant)
+	}
+	switch v := v.(type) {
+	case map[string]any:
+		properties, _ := schema["properties"].(map[string]any)
+		required, _ := schema["required"].([]any)
+		for _, name := range required {
+			if _, ok := v[name.(string)]; !ok {
+				return bad("no %s", name)
+			}
+		}
+		for name, value := range v {
+			property, ok := properties[name].(map[string]any)
+			if !ok {
+				return bad("%s is not described", name)
+			}
+			if err := s.match(property, value, at+"."+name); err != nil {
+				return err
+			}
+		}
+	case []any:
+		for i, value := range v {
+			if err := s.match(schema["items"].(map[string]any), value, fmt.Sprintf("%s[%d]", at, i)); err != nil {
+				return err
+			}
+		}
+	case string:
+		var err error
+		switch schema["format"] {
+		case "uuid":
+			if _, ok := db.ParseID(v); !ok {
+				return bad("%q is no UUID", v)
+			}
+		case "date":
+			_, err = time.Parse(time.DateOnly, v)
+		case "date-time":
+			if _, err = time.Parse(time.RFC3339, v); err == nil && !strings.HasSuffix(v, "Z") {
+				return bad("%q is not in UTC", v)
+			}
+		}
+		if err != nil {
+			return bad("%v", err)
+		}
+		if pattern, ok := schema["pattern"].(string); ok && !regexp.MustCompile(pattern).MatchString(v) {
+			return bad("%q does not match %s", v, pattern)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,231 @@
+package auth
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+const testRounds = 1000
+
+func TestHashAndVerify(t *testing.T) {
+	h := NewHasher(testRounds)
+	ctx := t.Context()
+	encoded, err := h.Hash(ctx, "correct horse battery")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.HasPrefix(encoded, "pbkdf2-sha256$1000$") {
+		t.Errorf("hash is %q", encoded)
+	}
+	again, _ := h.Hash(ctx, "correct horse battery")
+	if again == encoded {
+		t.Error("two hashes have the same salt")
+	}
+	for _, c := range []struct {
+		encoded, password string
+		want              bool
+	}{
+		{encoded, "correct horse battery", true},
+		{again, "correct horse battery", true},
+		{encoded, "correct horse batterY", false},
+		{encoded, "correct horse battery ", false},
+		{encoded, "", false},
+		{"", "correct horse battery", false},
+		{"", "", false},
+	} {
+		if ok, err := h.Verify(ctx, c.encoded, c.password); ok != c.want || err != nil {
+			t.Errorf("Verify(%q, %q) = %v, %v", c.encoded, c.password, ok, err)
+		}
+	}
+	// Other parameters than the Hasher's own: those in the hash count.
+	if ok, err := NewHasher(1).Verify(ctx, encoded, "correct horse battery"); !ok || err != nil {
+		t.Errorf("Verify by another Hasher = %v, %v", ok, err)
+	}
+}
+
+// The vectors are those of RFC 7914, section 11, cut to 32 bytes.
+func TestHashKnownVectors(t *testing.T) {
+	h := NewHasher(1)
+	for _, c := range []struct {
+		password, salt string
+		rounds         int
+		key            string
+	}{
+		{"passwd", "salt", 1, "55ac046e56e3089fec1691c22544b605f94185216dde0465e68b9d57c20dacbc"},
+		{"Password", "NaCl", 80000, "4ddcd8f60b98be21830cee5ef22701f9641a4418d04c0414aeff08876b34ab56"},
+	} {
+		key, err := h.derive(t.Context(), c.password, []byte(c.salt), c.rounds)
+		if err != nil || hex.EncodeToString(key) != c.key {
+			t.Errorf("%s: %x, %v", c.password, key, err)
+		}
+	}
+}
+
+func TestDefaultRounds(t *testing.T) {
+	if rounds := NewHasher(0).rounds; rounds != 600_000 {
+		t.Errorf("%d rounds", rounds)
+	}
+}
+
+func TestVerifyMalformedHash(t *testing.T) {
+	h := NewHasher(testRounds)
+	good, _ := h.Hash(t.Context(), "correct horse battery")
+	parts := strings.Split(good, "$")
+	with := func(i int, part string) string {
+		changed := append([]string(nil), parts...)
+		changed[i] = part
+		return strings.Join(changed, "$")
+	}
+	short := base64.RawStdEncoding.EncodeToString(make([]byte, 15))
+	for _, encoded := range []string{
+		"x", "$", "$$$", "$$$$", good + "$", good + "\n", " " + good, good[:len(good)-1],
+		with(0, "pbkdf2-sha1"), with(0, "PBKDF2-SHA256"),
+		with(1, ""), with(1, "0"), with(1, "-1"), with(1, "+1000"), with(1, "01000"), with(1, "1e3"), with(1, "10000001"), with(1, "99999999999999999999"),
+		with(2, ""), with(2, short), with(2, parts[2]+"=="), with(2, "\n"+parts[2]), with(2, parts[2][:21]+"B"),
+		with(3, ""), with(3, short), with(3, strings.Repeat("!", 43)), with(3, parts[3]+"AAAA"),
+	} {
+		ok, err := h.Verify(t.Context(), encoded, "correct horse battery")
+		if ok || !errors.Is(err, errMalformedHash) {
+			t.Errorf("Verify(%q) = %v, %v", encoded, ok, err)
+		}
+	}
+}
+
+func FuzzDecodeHash(f *testing.F) {
+	f.Add("pbkdf2-sha256$600000$AAAAAAAAAAAAAAAAAAAAAA$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA")
+	f.Add("pbkdf2-sha256$0$$")
+	f.Fuzz(func(t *testing.T, encoded string) {
+		rounds, salt, key, err := decodeHash(encoded)
+		if err == nil && (rounds < 1 || rounds > maxRounds || encodeHash(rounds, salt, key) != encoded) {
+			t.Errorf("%q was taken", encoded)
+		}
+	})
+}
+
+func TestVerifyUnknownAccountCostsTheSame(t *testing.T) {
+	h := NewHasher(5000)
+	encoded, err := h.Hash(t.Context(), "correct horse battery")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The shortest of several runs is what the work takes when nothing else has the core.
+	shortest := func(encoded string) time.Duration {
+		best := time.Hour
+		for range 30 {
+			start := time.Now()
+			if ok, err := h.Verify(t.Context(), encoded, "wrong password"); ok || err != nil {
+				t.Fatal(ok, err)
+			}
+			best = min(best, time.Since(start))
+		}
+		return best
+	}
+	known, unknown := shortest(encoded), shortest("")
+	if unknown < known/2 || unknown > known*2 {
+		t.Errorf("an unknown account takes %v, a known one %v", unknown, known)
+	}
+}
+
+func TestHasherIsBounded(t *testing.T) {
+	h := NewHasher(testRounds)
+	h.wait = 10 * time.Millisecond
+	if cap(h.slots) != runtime.GOMAXPROCS(0) {
+		t.Errorf("%d at a time", cap(h.slots))
+	}
+	for range cap(h.slots) {
+		h.slots <- struct{}{}
+	}
+	if _, err := h.Hash(t.Context(), "correct horse battery"); err != ErrBusy {
+		t.Errorf("Hash: %v", err)
+	}
+	if _, err := h.Verify(t.Context(), "", "correct horse battery"); err != ErrBusy {
+		t.Errorf("Verify: %v", err)
+	}
+	h.wait = time.Minute
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	if _, err := h.Hash(ctx, "correct horse battery"); err != context.DeadlineExceeded {
+		t.Errorf("Hash with a context that ends: %v", err)
+	}
+
+	waiting := make(chan error)
+	go func() {
+		_, err := h.Hash(t.Context(), "correct horse battery")
+		waiting <- err
+	}()
+	<-h.slots
+	if err := <-waiting; err != nil {
+		t.Errorf("Hash when a slot came free: %v", err)
+	}
+	if len(h.slots) != cap(h.slots)-1 {
+		t.Error("Hash kept its slot")
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := h.Hash(ended, "correct horse battery"); err != context.Canceled {
+		t.Errorf("Hash with a context that had ended: %v", err)
+	}
+}
+
+func TestHasherConcurrent(t *testing.T) {
+	h := NewHasher(testRounds)
+	h.wait = time.Minute
+	encoded, _ := h.Hash(t.Context(), "correct horse battery")
+	var wg sync.WaitGroup
+	for range 50 {
+		wg.Go(func() {
+			if ok, err := h.Verify(t.Context(), encoded, "correct horse battery"); !ok || err != nil {
+				t.Errorf("Verify = %v, %v", ok, err)
+			}
+		})
+	}
+	wg.Wait()
+	if len(h.slots) != 0 {
+		t.Errorf("%d slots were kept", len(h.slots))
+	}
+}
+
+func TestCheckPassword(t *testing.T) {
+	for _, p := range []string{"0123456789", strings.Repeat("x", 200), "äöüßéèñçøå", strings.Repeat("漢", 200), "          ", "a\tb\nc d e f"} {
+		if err := CheckPassword(p); err != nil {
+			t.Errorf("CheckPassword(%q) = %v", p, err)
+		}
+	}
+	for p, want := range map[string]string{
+		"":                       "must have at least 10 characters",
+		"012345678":              "must have at least 10 characters",
+		"äöüßé":                  "must have at least 10 characters",
+		strings.Repeat("x", 201): "must have at most 200 characters",
+		"0123456789\x00":         "must be valid UTF-8 text without NUL characters",
+		"0123456789\xff":         "must be valid UTF-8 text without NUL characters",
+	} {
+		if err := CheckPassword(p); err == nil || err.Error() != want {
+			t.Errorf("CheckPassword(%q) = %v, want %q", p, err, want)
+		}
+	}
+}
+
+func TestRandomPassword(t *testing.T) {
+	seen := map[string]bool{}
+	for range 1000 {
+		p := RandomPassword()
+		if len(p) < 20 || CheckPassword(p) != nil || strings.Trim(p, "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567") != "" || seen[p] {
+			t.Fatalf("RandomPassword = %q", p)
+		}
+		seen[p] = true
+	}
+}
+
+func BenchmarkHash(b *testing.B) {
+	h := NewHasher(0)
+	for b.Loop() {
+		h.Hash(b.Context(), "correct horse battery")
+	}
+}

@@ -1,0 +1,308 @@
+package auth
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+type throttleClock struct{ t time.Time }
+
+func newThrottleClock() *throttleClock {
+	return &throttleClock{time.Date(2024, 1, 15, 10, 0, 0, 0, time.UTC)}
+}
+
+func (c *throttleClock) now() time.Time { return c.t }
+
+func (c *throttleClock) pass(d time.Duration) { c.t = c.t.Add(d) }
+
+// try makes one attempt that ends at once, and fails the test unless it is let through as wanted.
+func try(t *testing.T, th *Throttle, account, address string, outcome Outcome, wantWait time.Duration) {
+	t.Helper()
+	done, wait, ok := th.Begin(account, address)
+	if ok != (wantWait == 0) || wait != wantWait {
+		t.Fatalf("Begin(%s, %s) = %v, %v; want to wait for %v", account, address, wait, ok, wantWait)
+	}
+	done(outcome)
+}
+
+func TestThrottlePair(t *testing.T) {
+	clock := newThrottleClock()
+	th := NewThrottle(clock.now)
+	for range 5 {
+		try(t, th, "ada", "192.0.2.1", Failed, 0)
+		clock.pass(time.Minute)
+	}
+	try(t, th, "ada", "192.0.2.1", Failed, 10*time.Minute)
+	try(t, th, "ada", "192.0.2.2", Failed, 0)
+	try(t, th, "bob", "192.0.2.1", Failed, 0)
+	clock.pass(10*time.Minute - 1)
+	try(t, th, "ada", "192.0.2.1", Failed, 1)
+	clock.pass(1)
+	try(t, th, "ada", "192.0.2.1", Failed, 0)
+	try(t, th, "ada", "192.0.2.1", Failed, time.Minute)
+	clock.pass(time.Minute)
+	try(t, th, "ada", "192.0.2.1", Failed, 0)
+}
+
+func TestThrottleAddress(t *testing.T) {
+	clock := newThrottleClock()
+	th := NewThrottle(clock.now)
+	for i := range 20 {
+		try(t, th, fmt.Sprint("account ", i), "192.0.2.1", Failed, 0)
+	}
+	clock.pass(time.Minute)
+	try(t, th, "ada", "192.0.2.1", Failed, 14*time.Minute)
+	try(t, th, "ada", "192.0.2.2", Failed, 0)
+	clock.pass(14 * time.Minute)
+	try(t, th, "ada", "192.0.2.1", Failed, 0)
+}
+
+func TestThrottleAccount(t *testing.T) {
+	clock := newThrottleClock()
+	th := NewThrottle(clock.now)
+	for i := range 100 {
+		try(t, th, "ada", fmt.Sprint("address ", i), Failed, 0)
+	}
+	clock.pass(time.Minute)
+	try(t, th, "ada", "192.0.2.1", Failed, 14*time.Minute)
+	try(t, th, "bob", "192.0.2.1", Failed, 0)
+}
+
+// The longest of several waits counts: after a shorter one the attempt would be refused again.
+func TestThrottleLongestWait(t *testing.T) {
+	clock := newThrottleClock()
+	th := NewThrottle(clock.now)
+	for range 5 {
+		try(t, th, "ada", "192.0.2.1", Failed, 0)
+	}
+	clock.pass(5 * time.Minute)
+	for i := range 95 {
+		try(t, th, "ada", fmt.Sprint("address ", i), Failed, 0)
+	}
+	try(t, th, "ada", "192.0.2.1", Failed, 10*time.Minute)
+	for i := range 15 {
+		try(t, th, fmt.Sprint("account ", i), "192.0.2.1", Failed, 0)
+	}
+	clock.pass(10 * time.Minute)
+	for i := range 5 {
+		try(t, th, fmt.Sprint("other account ", i), "192.0.2.1", Failed, 0)
+		try(t, th, "ada", fmt.Sprint("other address ", i), Failed, 0)
+	}
+	try(t, th, "ada", "192.0.2.1", Failed, 5*time.Minute)
+}
+
+func TestThrottleOutcomes(t *testing.T) {
+	clock := newThrottleClock()
+	th := NewThrottle(clock.now)
+	for range 1000 {
+		try(t, th, "ada", "192.0.2.1", Succeeded, 0)
+		try(t, th, "ada", "192.0.2.1", Abandoned, 0)
+	}
+	if n := throttleKeys(th); n != 0 {
+		t.Errorf("%d keys are left", n)
+	}
+
+	// A success clears the pair, but neither the address nor the account.
+	for range 4 {
+		for range 4 {
+			try(t, th, "ada", "192.0.2.1", Failed, 0)
+		}
+		try(t, th, "ada", "192.0.2.1", Succeeded, 0)
+	}
+	for range 4 {
+		try(t, th, "ada", "192.0.2.1", Failed, 0)
+	}
+	try(t, th, "ada", "192.0.2.1", Failed, 15*time.Minute)
+	try(t, th, "bob", "192.0.2.1", Failed, 15*time.Minute)
+
+	// An abandoned attempt clears nothing.
+	for range 4 {
+		try(t, th, "eve", "192.0.2.9", Failed, 0)
+	}
+	try(t, th, "eve", "192.0.2.9", Abandoned, 0)
+	try(t, th, "eve", "192.0.2.9", Failed, 0)
+	try(t, th, "eve", "192.0.2.9", Failed, 15*time.Minute)
+}
+
+func TestThrottleUndecided(t *testing.T) {
+	clock := newThrottleClock()
+	th := NewThrottle(clock.now)
+	var running []func(Outcome)
+	for range 5 {
+		done, _, ok := th.Begin("ada", "192.0.2.1")
+		if !ok {
+			t.Fatal("refused")
+		}
+		running = append(running, done)
+	}
+	try(t, th, "ada", "192.0.2.1", Failed, time.Second)
+	running[0](Abandoned)
+	running[0](Failed)
+	try(t, th, "ada", "192.0.2.1", Failed, 0)
+	for _, done := range running {
+		done(Failed)
+		done(Succeeded)
+	}
+	try(t, th, "ada", "192.0.2.1", Failed, 15*time.Minute)
+}
+
+func TestThrottleParallelGuesses(t *testing.T) {
+	th := NewThrottle(time.Now)
+	var hashed, refused atomic.Int64
+	var wg sync.WaitGroup
+	for range 100 {
+		wg.Go(func() {
+			done, wait, ok := th.Begin("ada", "192.0.2.1")
+			if !ok {
+				if wait <= 0 || wait > throttleWindow {
+					t.Errorf("refused for %v", wait)
+				}
+				refused.Add(1)
+				return
+			}
+			hashed.Add(1)
+			time.Sleep(time.Millisecond)
+			done(Failed)
+		})
+	}
+	wg.Wait()
+	if hashed.Load() != 5 || refused.Load() != 95 {
+		t.Errorf("%d hashed, %d refused", hashed.Load(), refused.Load())
+	}
+}
+
+type modelAttempt struct {
+	account, address string
+	at               time.Duration
+	running          bool
+	cleared          bool // no longer counts for the pair
+	done             func(Outcome)
+}
+
+// A plain model: all attempts in one list, counted anew each time.
+func TestThrottleAgainstModel(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	clock := newThrottleClock()
+	th := NewThrottle(clock.now)
+	var model []*modelAttempt
+	var elapsed time.Duration // stands still when the clock goes backwards
+	var accepted, refused int
+	for i := range 20_000 {
+		switch n := random.IntN(1000); {
+		case n < 500:
+			step := time.Duration(random.Int64N(int64(20 * time.Second)))
+			clock.pass(step)
+			elapsed += step
+		case n < 510:
+			clock.pass(-time.Duration(random.Int64N(int64(time.Hour))))
+			try(t, th, "nobody", "nowhere", Abandoned, 0) // the throttle notices
+		}
+		model = slices.DeleteFunc(model, func(a *modelAttempt) bool { return elapsed-a.at >= 15*time.Minute })
+
+		if k := slices.IndexFunc(model, func(a *modelAttempt) bool { return a.running && random.IntN(3) == 0 }); k >= 0 {
+			a := model[k]
+			outcome := Failed
+			if random.IntN(10) == 0 {
+				outcome = Succeeded + Outcome(random.IntN(2))
+			}
+			a.done(outcome)
+			a.running = false
+			if outcome != Failed {
+				model = slices.Delete(model, k, k+1)
+			}
+			for _, other := range model {
+				if outcome == Succeeded && other.account == a.account && other.address == a.address {
+					other.cleared = true
+				}
+			}
+		}
+
+		account, address := fmt.Sprint("account ", random.IntN(3)), fmt.Sprint("address ", random.IntN(12))
+		if random.IntN(2) == 0 {
+			account = fmt.Sprint("account ", random.IntN(30))
+		}
+		var wantWait time.Duration
+		window := func(limit int, counts func(*modelAttempt) bool) {
+			var wait time.Duration
+			n, running := 0, false
+			for _, a := range model {
+				if !counts(a) {
+					continue
+				}
+				if n++; n == 1 {
+					wait = a.at + 15*time.Minute - elapsed
+				}
+				running = running || a.running
+			}
+			if n >= limit && running {
+				wait = min(wait, time.Second)
+			}
+			if n >= limit {
+				wantWait = max(wantWait, wait)
+			}
+		}
+		window(5, func(a *modelAttempt) bool { return a.account == account && a.address == address && !a.cleared })
+		window(20, func(a *modelAttempt) bool { return a.address == address })
+		window(100, func(a *modelAttempt) bool { return a.account == account })
+
+		done, wait, ok := th.Begin(account, address)
+		if wait != wantWait || ok != (wantWait == 0) {
+			t.Fatalf("event %d: Begin = %v, %v; in the model the wait is %v", i, wait, ok, wantWait)
+		}
+		if ok {
+			accepted++
+			model = append(model, &modelAttempt{account: account, address: address, at: elapsed, running: true, done: done})
+		} else {
+			refused++
+		}
+	}
+	t.Logf("%d let through, %d refused", accepted, refused)
+	if accepted < 1000 || refused < 1000 {
+		t.Error("the test should see more of both")
+	}
+	clock.pass(time.Hour)
+	try(t, th, "ada", "192.0.2.1", Abandoned, 0)
+	if n := throttleKeys(th); n != 0 {
+		t.Errorf("after an hour %d keys are left", n)
+	}
+}
+
+func throttleKeys(th *Throttle) int {
+	n := 0
+	for i := range th.windows {
+		n += len(th.windows[i].keys)
+		if len(th.windows[i].keys) != th.windows[i].order.Len() {
+			n += 1_000_000
+		}
+	}
+	return n
+}
+
+func TestThrottleMemory(t *testing.T) {
+	clock := newThrottleClock()
+	th := NewThrottle(clock.now)
+	for i := range th.windows {
+		th.windows[i].maxKeys = 1000
+	}
+	for i := range 20_000 {
+		try(t, th, fmt.Sprint("account ", i), fmt.Sprint("address ", i), Failed, 0)
+		if i%200 == 0 && i < 1000 {
+			try(t, th, "ada", "192.0.2.1", Failed, 0)
+		}
+		if n := throttleKeys(th); n > 3000 {
+			t.Fatalf("%d keys are kept", n)
+		}
+	}
+	clock.pass(15 * time.Minute)
+	try(t, th, "ada", "192.0.2.1", Abandoned, 0)
+	if n := throttleKeys(th); n != 0 {
+		t.Errorf("after 15 minutes %d keys are kept", n)
+	}
+}

@@ -1,0 +1,89 @@
+// Package dbtest gives the tests of a package a private, migrated PostgreSQL that ends with them.
+package dbtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"spoolwright/db"
+	"spoolwright/db/local"
+)
+
+var private *local.Server
+
+// Main is the TestMain of a package that needs a database. Without PostgreSQL the tests fail with one line.
+func Main(m *testing.M) { os.Exit(run(m)) }
+
+func run(m *testing.M) int {
+	fail := func(err error) int {
+		fmt.Fprintln(os.Stderr, "the tests need PostgreSQL:", err)
+		return 1
+	}
+	dir, err := Dir()
+	if err != nil {
+		return fail(err)
+	}
+	defer os.RemoveAll(dir)
+	ctx := context.Background()
+	if private, err = local.Start(ctx, local.Options{Dir: dir, Throwaway: true}); err != nil {
+		return fail(err)
+	}
+	defer func() {
+		ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+		defer cancel()
+		private.Stop(ctx)
+	}()
+	if _, err := db.Migrate(ctx, private.OwnerURL(), private.AppURL()); err != nil {
+		return fail(err)
+	}
+	return m.Run()
+}
+
+// Dir makes a folder for a private PostgreSQL, in memory where there is room, that any account may pass through. The
+// caller removes it; what killed test runs have left is removed here.
+func Dir() (string, error) {
+	base := os.TempDir()
+	var free syscall.Statfs_t
+	if err := syscall.Statfs("/dev/shm", &free); err == nil && int64(free.Bavail)*int64(free.Bsize) > 1<<30 {
+		base = "/dev/shm"
+	}
+	const prefix = "spoolwright-test-"
+	old, _ := filepath.Glob(filepath.Join(base, prefix+"*"))
+	for _, path := range old {
+		pid, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(path), prefix), "-")
+		if n, err := strconv.Atoi(pid); err == nil && errors.Is(syscall.Kill(n, 0), syscall.ESRCH) {
+			os.RemoveAll(path)
+		}
+	}
+	dir, err := os.MkdirTemp(base, fmt.Sprintf("%s%d-", prefix, os.Getpid()))
+	if err != nil {
+		return "", err
+	}
+	return dir, os.Chmod(dir, 0o711)
+}
+
+// Private is the PostgreSQL of this test process.
+func Private() *local.Server { return private }
+
+var shared = sync.OnceValues(func() (*db.DB, error) {
+	return db.Open(context.Background(), db.Config{URL: private.AppURL(), MaxConns: 16})
+})
+
+// Open returns the test process's pool, opened with the service's own login.
+func Open(tb testing.TB) *db.DB {
+	tb.Helper()
+	d, err := shared()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return d
+}
