@@ -79,7 +79,7 @@ func decodeBody(body []byte, in any, change bool) error {
 			field := v.FieldByIndex(f.index).Addr().Interface().(settable)
 			if problem := field.set(f, value); problem != "" {
 				problems.Add(key, "%s", problem)
-			} else if value == nil && f.Required {
+			} else if value == nil && (f.Required || change && f.NotNull) {
 				problems.Add(key, "must not be null")
 			}
 		}

@@ -299,7 +299,7 @@ func (d *document) request(t reflect.Type, change bool) string {
 		if f.ReadOnly {
 			continue
 		}
-		properties.add(f.Name, f.documented(f.schema(!f.Required)))
+		properties.add(f.Name, f.documented(f.schema(!f.Required && !(change && f.NotNull))))
 		if f.Required && !change {
 			required = append(required, f.Name)
 		}

@@ -16,7 +16,7 @@ import (
 //
 //	required      must be present and not null on create, not null on change
 //	readonly      only in responses; ignored in requests
-//	notnull       never null in a response (required implies it)
+//	notnull       never null in a response (required implies it), nor in a change
 //	writeonly     only in requests
 //	min=0 max=9   bounds of a number (min is 0 unless given, max must be given); above: min itself is excluded
 //	text=200      the most characters (200 unless given)
@@ -176,4 +176,9 @@ func Assignments[T any](in *T, args []any) (string, []any) {
 		fmt.Fprintf(&b, "%s = $%d::%s", f.Name, len(args), o.sqlType())
 	}
 	return b.String(), args
+}
+
+// Unchanged turns the list of Assignments into a condition: that every column already has its new value.
+func Unchanged(assignments string) string {
+	return strings.ReplaceAll(strings.ReplaceAll(assignments, " = $", " is not distinct from $"), ", ", " and ")
 }
