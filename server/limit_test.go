@@ -201,6 +201,48 @@ func TestLimiterRetryAfterIsEnough(t *testing.T) {
 	}
 }
 
+// At exactly the pace that the limits allow, nothing is refused however long it goes on, and whole tokens show as such.
+func TestLimiterExactPace(t *testing.T) {
+	for _, limits := range [][2]int{{100, 0}, {7, 0}, {0, 1000}, {0, 625}, {60, 3600}} {
+		clock := newLimitClock()
+		l := NewLimiter(limits[0], limits[1], 10, clock.now)
+		for {
+			if _, ok := l.Take("user:a"); !ok {
+				break
+			}
+		}
+		pace := time.Hour
+		for i, period := range []time.Duration{time.Minute, time.Hour} {
+			if limits[i] > 0 {
+				pace = min(pace, (period+time.Duration(limits[i])-1)/time.Duration(limits[i]))
+			}
+		}
+		for i := range 10_000 {
+			clock.t = clock.t.Add(pace)
+			if r, ok := l.Take("user:a"); !ok || r.Remaining != 0 {
+				t.Fatalf("%v: event %d: Take = %+v, %v", limits, i, r, ok)
+			}
+		}
+		clock.t = clock.t.Add(5 * pace)
+		if r, _ := l.Take("user:a"); r.Remaining != 4 {
+			t.Errorf("%v: after 5 tokens' time: %+v", limits, r)
+		}
+	}
+}
+
+func TestLimiterIdleKeyComesBack(t *testing.T) {
+	clock := newLimitClock()
+	l := NewLimiter(100, 1000, 10, clock.now)
+	for range 3 {
+		for i := range 3 {
+			if r, ok := l.Take("user:a"); !ok || r.Remaining != 99-i {
+				t.Fatalf("Take %d = %+v, %v", i, r, ok)
+			}
+		}
+		clock.t = clock.t.Add(time.Hour)
+	}
+}
+
 func TestLimiterClockGoesBackwards(t *testing.T) {
 	clock := newLimitClock()
 	l := NewLimiter(60, 0, 10, clock.now)
