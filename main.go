@@ -40,12 +40,18 @@ import (
 // version is the release; a build from a checkout adds what Go recorded of it.
 const version = "0.1.0"
 
+// features make the routes of the API beyond accounts, in the order of the documentation.
+var features = []func(*db.DB) []server.Route{
+	inventory.Routes,
+}
+
 // routes is the whole API.
 func routes(d *db.DB, a *auth.Service) []server.Route {
-	return slices.Concat(
-		a.Routes(),
-		inventory.Routes(d),
-	)
+	all := a.Routes()
+	for _, feature := range features {
+		all = append(all, feature(d)...)
+	}
+	return all
 }
 
 const usage = `Spoolwright keeps the filament spools, product catalog and production runs of 3D-print farms.
@@ -355,10 +361,26 @@ func serveOn(ctx context.Context, c config, d *db.DB, listener net.Listener) err
 		go h.Serve(metrics)
 		defer h.Close()
 	}
+	go sweep(ctx, c, d)
 	c.log.Info("serving", "url", baseURL(c, listener.Addr()), "docs", baseURL(c, listener.Addr())+"/docs", "version", buildVersion())
 	err = s.Serve(ctx, listener)
 	c.log.Info("stopped")
 	return err
+}
+
+// sweep removes expired idempotency keys, now and every hour, until ctx ends.
+func sweep(ctx context.Context, c config, d *db.DB) {
+	for tick := time.NewTicker(time.Hour); ; {
+		if err := server.Sweep(ctx, d); err != nil && ctx.Err() == nil {
+			c.log.Warn("expired idempotency keys could not be removed; trying again in an hour", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			tick.Stop()
+			return
+		case <-tick.C:
+		}
+	}
 }
 
 func newServer(c config, d *db.DB) (*server.Server, error) {
@@ -368,7 +390,7 @@ func newServer(c config, d *db.DB) (*server.Server, error) {
 	}
 	a := auth.New(d, tokens, auth.NewHasher(0), time.Now)
 	return server.New(server.Config{
-		Routes: routes(d, a), Authenticate: a.Authenticate, Ready: d.Ready, PerMinute: c.perMinute, PerHour: c.perHour,
+		Routes: routes(d, a), DB: d, Authenticate: a.Authenticate, Ready: d.Ready, PerMinute: c.perMinute, PerHour: c.perHour,
 		TrustedProxies: c.trustedProxies, CORSOrigins: c.corsOrigins, HSTS: c.tlsCert != "", Version: version, Log: c.log,
 		Metrics: server.NewMetrics(buildVersion(), d.Stats),
 	}), nil
