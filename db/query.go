@@ -141,15 +141,15 @@ func (d *DB) queue(ctx context.Context, b *pgx.Batch, stmts []*Stmt, bind bool) 
 }
 
 // retry repeats what PostgreSQL rolled back for reasons that pass (deadlock, serialization), what never reached it,
-// and, for reads, what a broken connection interrupted.
-func (d *DB) retry(ctx context.Context, readOnly bool, attempt func() error) error {
+// and, if it is repeatable, what a broken connection interrupted.
+func (d *DB) retry(ctx context.Context, repeatable bool, attempt func() error) error {
 	for n := 0; ; n++ {
 		err := attempt()
 		if err == nil {
 			return nil
 		}
 		broken := isBroken(err)
-		again := isTransient(err) || broken && (readOnly || neverSent(err))
+		again := isTransient(err) || broken && (repeatable || neverSent(err))
 		if broken {
 			// After a restart of PostgreSQL every idle connection is dead: one reset spares the others the same failure.
 			d.pool.Reset()
@@ -203,12 +203,22 @@ func (t *transaction) run(stmts []*Stmt) error {
 // error, nothing has happened. Fn may be run again after a deadlock, so it must not have effects outside the
 // transaction. Inside another Tx it joins that one.
 func (d *DB) Tx(ctx context.Context, fn func(ctx context.Context) error) error {
+	return d.transact(ctx, false, fn)
+}
+
+// TxRepeatable is Tx for a fn that finds out by itself whether an earlier try has happened: it is run again also when the
+// connection broke, even during COMMIT.
+func (d *DB) TxRepeatable(ctx context.Context, fn func(ctx context.Context) error) error {
+	return d.transact(ctx, true, fn)
+}
+
+func (d *DB) transact(ctx context.Context, repeatable bool, fn func(ctx context.Context) error) error {
 	if _, ok := ctx.Value(txKey{}).(*transaction); ok {
 		return fn(ctx)
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), deadline)
 	defer cancel()
-	return d.retry(ctx, false, func() error { return d.tryTx(ctx, fn) })
+	return d.retry(ctx, repeatable, func() error { return d.tryTx(ctx, fn) })
 }
 
 func (d *DB) tryTx(ctx context.Context, fn func(ctx context.Context) error) error {

@@ -32,6 +32,7 @@ type Caller struct {
 // Config is what a Server is made of.
 type Config struct {
 	Routes         []Route
+	DB             *db.DB                              // keeps the answers to requests with an Idempotency-Key
 	Authenticate   func(*http.Request) (Caller, error) // from the bearer token; an *Error if there is no valid one
 	Ready          func(context.Context) error         // whether the database is reachable and migrated
 	PerMinute      int                                 // requests per user or address; 0 turns the limit off
@@ -347,18 +348,41 @@ func (o *operation) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		o.fail(w, r, err)
 		return
 	}
-	var body []byte
-	if o.route.Endpoint.readsBody() {
-		if body, err = readBody(w, r); err != nil {
+	key := ""
+	if idempotent(o.route) {
+		if key, err = idempotencyKey(r); err != nil {
 			o.fail(w, r, err)
 			return
 		}
+	}
+	var body []byte
+	switch {
+	case o.route.Endpoint.readsBody():
+		body, err = readBody(w, r)
+	case key != "":
+		body, err = readAll(w, r)
+	}
+	if err != nil {
+		o.fail(w, r, err)
+		return
 	}
 	ctx := r.Context()
 	if o.route.Access != Public {
 		ctx = db.As(ctx, n.caller.Actor)
 	}
-	answer, err := o.route.Endpoint.handler(ctx, body, r.URL.RawQuery, n.address, ids, r.Method == http.MethodPatch)
+	run := func(ctx context.Context) (Response, error) {
+		return o.route.Endpoint.handler(ctx, body, r.URL.RawQuery, n.address, ids, r.Method == http.MethodPatch)
+	}
+	var answer Response
+	if key == "" {
+		answer, err = run(ctx)
+	} else {
+		var replayed bool
+		answer, replayed, err = o.s.once(ctx, key, r.URL.Path, body, run)
+		if replayed {
+			w.Header().Set("Idempotency-Replayed", "true")
+		}
+	}
 	if err != nil {
 		o.fail(w, r, err)
 		return
