@@ -30,6 +30,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
+
 	"spoolwright/auth"
 	"spoolwright/db"
 	"spoolwright/db/local"
@@ -130,11 +132,21 @@ func run(args []string, getenv func(string) string, stdin io.Reader, stdout, std
 			return accounts(ctx, auth.Accounts{DB: d, Hasher: auth.NewHasher(0)}, stdin, stdout)
 		})
 	}
-	if err != nil {
-		return fail(1, err)
+	var m misuse
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &m):
+		return fail(2, err)
+	case errors.Is(err, errInterrupted) && (command == "serve" || command == "demo"):
+		c.log.Info("stopped before it was ready")
+		return 0
 	}
-	return 0
+	return fail(1, err)
 }
+
+// misuse is a mistake in the environment that only shows when it is used.
+type misuse struct{ error }
 
 func printUsage(w io.Writer) {
 	fmt.Fprint(w, usage)
@@ -182,15 +194,15 @@ var settings = []struct {
 	set                func(c *config, v string) error
 }{
 	{"LISTEN_ADDR", "127.0.0.1:8000", "address to serve on", func(c *config, v string) error { c.listen = v; return checkAddr(v) }},
-	{"DATABASE_URL", "", "PostgreSQL to use; without it the service runs a private one of its own", func(c *config, v string) error { c.databaseURL = v; return nil }},
-	{"MIGRATE_DATABASE_URL", "", "login of the database's owner, for migrations; DATABASE_URL is then a login that owns nothing", func(c *config, v string) error { c.migrateURL = v; return nil }},
-	{"DATA_DIR", "./data", "folder of the private PostgreSQL and of generated secrets", func(c *config, v string) error { c.dataDir = v; return nil }},
+	{"DATABASE_URL", "", "PostgreSQL to use; without it the service runs a private one of its own", func(c *config, v string) error { c.databaseURL = v; return checkURL(v) }},
+	{"MIGRATE_DATABASE_URL", "", "login of the database's owner, for migrations; DATABASE_URL is then a login that owns nothing", func(c *config, v string) error { c.migrateURL = v; return checkURL(v) }},
+	{"DATA_DIR", "./data", "folder of the private PostgreSQL and of generated secrets", func(c *config, v string) error { c.dataDir = v; return checkFolder(v) }},
 	{"JWT_SECRET", "", "secret that signs tokens, 32 bytes at least; several, comma-separated: the first signs, all verify", func(c *config, v string) error {
 		for secret := range strings.SplitSeq(v, ",") {
 			if secret = strings.TrimSpace(secret); len(secret) < 32 {
 				return errors.New("each secret must have at least 32 bytes")
 			}
-			c.jwtSecrets = append(c.jwtSecrets, strings.TrimSpace(secret))
+			c.jwtSecrets = append(c.jwtSecrets, secret)
 		}
 		return nil
 	}},
@@ -263,6 +275,23 @@ func checkAddr(v string) error {
 	return nil
 }
 
+func checkURL(v string) error {
+	if _, err := pgconn.ParseConfig(v); err != nil {
+		// Neither the value nor the parser's error is shown: both may hold the password.
+		return errors.New("is no connection string such as postgres://user:password@host:5432/database")
+	}
+	return nil
+}
+
+// checkFolder takes a folder, and a path where one can be made.
+func checkFolder(v string) error {
+	info, err := os.Stat(v)
+	if errors.Is(err, syscall.ENOTDIR) || err == nil && !info.IsDir() {
+		return fmt.Errorf("%q is no folder", v)
+	}
+	return nil
+}
+
 func count(to *int, v string, least, most int) (err error) {
 	if *to, err = strconv.Atoi(v); err != nil || *to < least || *to > most {
 		return fmt.Errorf("%q is no whole number from %d to %d", v, least, most)
@@ -291,7 +320,7 @@ func withDatabase(ctx context.Context, c config, start func(context.Context, loc
 	if appURL == "" {
 		private, err := start(ctx, local.Options{Dir: c.dataDir, Log: c.log, Throwaway: c.throwaway})
 		if err != nil {
-			return err
+			return interrupted(ctx, err)
 		}
 		defer func() {
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
@@ -307,29 +336,39 @@ func withDatabase(ctx context.Context, c config, start func(context.Context, loc
 	}
 	applied, err := db.Migrate(ctx, ownerURL, appURL)
 	if err != nil {
-		return err
+		return interrupted(ctx, err)
 	}
 	if applied > 0 {
 		c.log.Info("the database was migrated", "migrations", applied)
 	}
 	d, err := db.Open(ctx, db.Config{URL: appURL, MaxConns: c.maxConns, Log: c.log})
 	if err != nil {
-		return err
+		return interrupted(ctx, err)
 	}
 	defer d.Close()
 	return fn(d)
 }
 
+var errInterrupted = errors.New("interrupted")
+
+// interrupted marks the error of a start that was stopped on the way, whatever form it took there.
+func interrupted(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return fmt.Errorf("%w: %w", errInterrupted, err)
+	}
+	return err
+}
+
 // serve runs the service until ctx ends.
 func serve(ctx context.Context, c config, stdout, stderr io.Writer) error {
 	if c.databaseURL != "" && c.jwtSecrets == nil {
-		return errors.New("DATABASE_URL needs JWT_SECRET too: 32 random bytes or more, the same for all instances (for example from `openssl rand -hex 32`)")
+		return misuse{errors.New("DATABASE_URL needs JWT_SECRET too: 32 random bytes or more, the same for all instances (for example from `openssl rand -hex 32`)")}
 	}
-	listener, err := listen(c)
+	l, err := listen(c)
 	if err != nil {
 		return err
 	}
-	defer listener.Close()
+	defer l.Close()
 	return withDatabase(ctx, c, local.Start, func(d *db.DB) error {
 		if c.jwtSecrets == nil {
 			secret, err := keptSecret(filepath.Join(c.dataDir, "jwt-secret"))
@@ -339,31 +378,28 @@ func serve(ctx context.Context, c config, stdout, stderr io.Writer) error {
 			c.jwtSecrets = []string{secret}
 		}
 		if c.databaseURL == "" {
-			if err := firstLogin(ctx, c, d, listener.Addr(), stdout); err != nil {
+			if err := firstLogin(ctx, c, d, l.api.Addr(), stdout); err != nil {
 				return err
 			}
 		}
-		return serveOn(ctx, c, d, listener)
+		return serveOn(ctx, c, d, l)
 	})
 }
 
-func serveOn(ctx context.Context, c config, d *db.DB, listener net.Listener) error {
+func serveOn(ctx context.Context, c config, d *db.DB, l listeners) error {
 	s, err := newServer(c, d)
 	if err != nil {
 		return err
 	}
-	if c.metricsAddr != "" {
-		metrics, err := net.Listen("tcp", c.metricsAddr)
-		if err != nil {
-			return fmt.Errorf("METRICS_ADDR: %w", err)
-		}
+	if l.metrics != nil {
 		h := &http.Server{Handler: s.Metrics.Handler(), ReadHeaderTimeout: 10 * time.Second}
-		go h.Serve(metrics)
+		go h.Serve(l.metrics)
 		defer h.Close()
 	}
 	go sweep(ctx, c, d)
-	c.log.Info("serving", "url", baseURL(c, listener.Addr()), "docs", baseURL(c, listener.Addr())+"/docs", "version", buildVersion())
-	err = s.Serve(ctx, listener)
+	base := baseURL(c, l.api.Addr())
+	c.log.Info("serving", "url", base, "docs", base+"/docs", "version", buildVersion())
+	err = s.Serve(ctx, l.api)
 	c.log.Info("stopped")
 	return err
 }
@@ -396,20 +432,37 @@ func newServer(c config, d *db.DB) (*server.Server, error) {
 	}), nil
 }
 
-func listen(c config) (net.Listener, error) {
-	listener, err := net.Listen("tcp", c.listen)
-	if err != nil {
-		return nil, fmt.Errorf("LISTEN_ADDR: %w", err)
+// listeners are the addresses that the service holds. They are taken before anything else happens, so that an address
+// in use changes nothing.
+type listeners struct{ api, metrics net.Listener } // metrics may be nil
+
+func (l listeners) Close() {
+	l.api.Close()
+	if l.metrics != nil {
+		l.metrics.Close()
 	}
-	if c.tlsCert == "" {
-		return listener, nil
-	}
+}
+
+func listen(c config) (l listeners, err error) {
 	certificate := &keyPair{cert: c.tlsCert, key: c.tlsKey}
-	if _, err := certificate.get(nil); err != nil {
-		listener.Close()
-		return nil, fmt.Errorf("TLS_CERT_FILE and TLS_KEY_FILE: %w", err)
+	if c.tlsCert != "" {
+		if _, err := certificate.get(nil); err != nil {
+			return l, misuse{fmt.Errorf("TLS_CERT_FILE and TLS_KEY_FILE: %w", err)}
+		}
 	}
-	return tls.NewListener(listener, &tls.Config{GetCertificate: certificate.get, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}), nil
+	if l.api, err = net.Listen("tcp", c.listen); err != nil {
+		return l, fmt.Errorf("LISTEN_ADDR: %w", err)
+	}
+	if c.metricsAddr != "" {
+		if l.metrics, err = net.Listen("tcp", c.metricsAddr); err != nil {
+			l.api.Close()
+			return l, fmt.Errorf("METRICS_ADDR: %w", err)
+		}
+	}
+	if c.tlsCert != "" {
+		l.api = tls.NewListener(l.api, &tls.Config{GetCertificate: certificate.get, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}})
+	}
+	return l, nil
 }
 
 func baseURL(c config, addr net.Addr) string {
@@ -530,7 +583,7 @@ var demoData []byte
 func demo(ctx context.Context, c config, stdout io.Writer) error {
 	host, _, _ := net.SplitHostPort(c.listen)
 	if ip, err := netip.ParseAddr(host); (err != nil || !ip.IsLoopback()) && host != "localhost" {
-		return errors.New("demo serves on loopback only, for its password is known: set LISTEN_ADDR to 127.0.0.1 and a port")
+		return misuse{errors.New("demo serves on loopback only, for its password is known: set LISTEN_ADDR to 127.0.0.1 and a port")}
 	}
 	dir, err := os.MkdirTemp("", "spoolwright-demo-")
 	if err != nil {
@@ -542,11 +595,11 @@ func demo(ctx context.Context, c config, stdout io.Writer) error {
 	}
 	c.dataDir, c.databaseURL, c.migrateURL, c.throwaway = dir, "", "", true
 	c.jwtSecrets = []string{rand.Text() + rand.Text()}
-	listener, err := listen(c)
+	l, err := listen(c)
 	if err != nil {
 		return err
 	}
-	defer listener.Close()
+	defer l.Close()
 	return withDatabase(ctx, c, local.Start, func(d *db.DB) error {
 		user := auth.NewUser{Tenant: "demo farm", Email: "demo@farm.example", Name: "Demo", Role: "admin", Password: "demo-password"}
 		actor, err := (auth.Accounts{DB: d, Hasher: auth.NewHasher(0)}).Add(ctx, user)
@@ -556,8 +609,9 @@ func demo(ctx context.Context, c config, stdout io.Writer) error {
 		if err := loadDemo(c, d, actor); err != nil {
 			return fmt.Errorf("sample data: %w", err)
 		}
-		fmt.Fprintf(stdout, "\nA demo farm; everything is gone when it stops (Ctrl-C).\n\n%s\nTry it in a browser: %s/docs\n\n", loginText(baseURL(c, listener.Addr()), user), baseURL(c, listener.Addr()))
-		return serveOn(ctx, c, d, listener)
+		base := baseURL(c, l.api.Addr())
+		fmt.Fprintf(stdout, "\nA demo farm; everything is gone when it stops (Ctrl-C).\n\n%s\nTry it in a browser: %s/docs\n\n", loginText(base, user), base)
+		return serveOn(ctx, c, d, l)
 	})
 }
 
