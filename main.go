@@ -76,7 +76,10 @@ func main() {
 func run(args []string, getenv func(string) string, stdin io.Reader, stdout, stderr io.Writer) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	context.AfterFunc(ctx, stop) // a second signal ends the program at once
+	context.AfterFunc(ctx, func() {
+		time.Sleep(time.Second) // some send one signal twice, to the process and to its group
+		stop()                  // another one ends the program at once
+	})
 
 	command := "serve"
 	if len(args) > 0 {
