@@ -47,7 +47,7 @@ func ref(kind, name string) object { return object{{"$ref", "#/components/" + ki
 
 // OpenAPI returns the OpenAPI 3.1 document of the routes, made from the routes and their Go types alone.
 func OpenAPI(routes []Route, version string) []byte {
-	d := document{schemas: map[string]object{}}
+	d := document{sources: map[string]source{}, schemas: map[string]object{}}
 	paths := object{}
 	index := map[string]int{}
 	var tags []object
@@ -130,6 +130,7 @@ func header(kind, description string) object {
 }
 
 type document struct {
+	sources map[string]source
 	schemas map[string]object
 	order   []string
 }
@@ -291,7 +292,7 @@ func (d *document) request(t reflect.Type, change bool) string {
 	if change {
 		name = s.Name + "Update"
 	}
-	if _, ok := d.schemas[name]; ok {
+	if !d.begin(name, t, change) {
 		return name
 	}
 	properties, required := object{}, []string{}
@@ -311,11 +312,10 @@ func (d *document) request(t reflect.Type, change bool) string {
 // response registers the schema of a resource in answers, where every field is present.
 func (d *document) response(t reflect.Type) string {
 	s := schemaOf(t)
-	if _, ok := d.schemas[s.Name]; ok {
+	if !d.begin(s.Name, t, false) {
 		return s.Name
 	}
 	properties, required := object{}, []string{}
-	d.schemas[s.Name] = nil
 	for _, f := range s.Fields {
 		if f.WriteOnly {
 			continue
@@ -332,6 +332,22 @@ func (d *document) response(t reflect.Type) string {
 	}
 	d.put(s.Name, properties, required)
 	return s.Name
+}
+
+// source is what a schema was made from.
+type source struct {
+	kind   reflect.Type
+	change bool
+}
+
+// begin reports whether the schema has still to be made. Two types that make the same name are a mistake of the program.
+func (d *document) begin(name string, t reflect.Type, change bool) bool {
+	made, ok := d.sources[name]
+	if ok && made != (source{t, change}) {
+		panic("server: two types of the API make the schema name " + name)
+	}
+	d.sources[name] = source{t, change}
+	return !ok
 }
 
 func (d *document) put(name string, properties object, required []string) {

@@ -1,0 +1,163 @@
+package production
+
+import (
+	"context"
+	"errors"
+	"strconv"
+
+	"spoolwright/db"
+	"spoolwright/server"
+)
+
+// Material is a spool used in a run.
+type Material struct {
+	ID              server.UUID                     `json:"id" rule:"readonly,notnull" doc:"The material's id." example:"\"0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a53\""`
+	SpoolID         server.Optional[server.UUID]    `json:"spool_id" rule:"required" doc:"The spool." example:"\"0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a41\""`
+	SpoolName       string                          `json:"spool_name" rule:"readonly,notnull" doc:"The spool's material, colour and brand, also when the spool was removed." example:"\"PLA Black (Polymaker)\""`
+	EstimatedWeight server.Optional[server.Decimal] `json:"estimated_weight_grams" rule:"max=1000000" doc:"Grams that the print should take from this spool." example:"150"`
+	ActualWeight    server.Decimal                  `json:"actual_weight_grams" rule:"readonly" doc:"Grams that it took: the weight before minus the weight after; null until both are recorded." example:"155"`
+	WeightBefore    server.Optional[server.Decimal] `json:"spool_weight_before_grams" rule:"max=1000000" doc:"Weight of the spool before printing." example:"850"`
+	WeightAfter     server.Optional[server.Decimal] `json:"spool_weight_after_grams" rule:"max=1000000" doc:"Weight of the spool after printing, at most the weight before." example:"695"`
+	EstimatedPurge  server.Optional[server.Decimal] `json:"estimated_purge_grams" rule:"max=1000000" doc:"Grams that should be purged." example:"5"`
+	ActualPurge     server.Optional[server.Decimal] `json:"actual_purge_grams" rule:"max=1000000" doc:"Grams that were purged; the weighings include them." example:"4.2"`
+	CostPerGram     server.Optional[server.Decimal] `json:"cost_per_gram" rule:"max=999999999" doc:"Price of the filament; the spool's cost_per_gram unless it is sent." example:"0.025"`
+}
+
+const materialColumns = `m.id, m.spool_id, spool_name(s.material_type, s.color, s.brand) as spool_name, m.estimated_weight_grams, m.actual_weight_grams,
+	m.spool_weight_before_grams, m.spool_weight_after_grams, m.estimated_purge_grams, m.actual_purge_grams, m.cost_per_gram`
+
+var addMaterialDoc = &server.Doc{
+	ID: "addProductionRunMaterial", Tag: tag, Summary: "Add a spool to a run",
+	Description: "`cost_per_gram` defaults to the spool's and is kept as it is then. A spool may be added more than once.",
+	Refusals:    []string{"UNKNOWN_REFERENCE", "RUN_ALREADY_COMPLETED"},
+}
+
+func (h handlers) addMaterial(ctx context.Context, r *server.Request[Material]) (server.Created[Material], error) {
+	id, run, in := db.NewID(), r.ID("id"), &r.In
+	// Locking the run, here and below, makes complete and changes of the materials wait for each other.
+	material := db.SQL(`
+		with run as (
+			select id from production_runs where id = $2 and deducted_at is null for share
+		), m as (
+			insert into run_materials (id, run_id, spool_id, estimated_weight_grams, spool_weight_before_grams, spool_weight_after_grams,
+				estimated_purge_grams, actual_purge_grams, cost_per_gram)
+			select $1::uuid, run.id, s.id, $4::numeric, $5::numeric, $6::numeric, $7::numeric, $8::numeric, coalesce($9::numeric, s.cost_per_gram)
+			from run, spools s where s.id = $3 and s.hidden_at is null
+			returning *
+		)
+		select `+materialColumns+` from m join spools s on s.id = m.spool_id`,
+		id, run, in.SpoolID.Arg(), in.EstimatedWeight.Arg(), in.WeightBefore.Arg(), in.WeightAfter.Arg(), in.EstimatedPurge.Arg(), in.ActualPurge.Arg(), in.CostPerGram.Arg())
+	if err := h.db.Write(ctx, material); err != nil {
+		return server.Created[Material]{}, materialProblem(err)
+	}
+	if material.Rows() == 0 {
+		return server.Created[Material]{}, h.whyNot(ctx, run, "", "", nil, in.SpoolID.Arg())
+	}
+	return server.Created[Material]{JSON: material.Object(), Location: runsPath + "/" + run + "/materials/" + id}, nil
+}
+
+var updateMaterialDoc = &server.Doc{
+	ID: "updateProductionRunMaterial", Tag: tag, Summary: "Change a material of a run",
+	Description: "Record here the spool's weight before and after printing; `actual_weight_grams` is the difference. After the run was completed a material can no longer be changed; sending the values that it has passes.",
+	Refusals:    []string{"UNKNOWN_REFERENCE", "RUN_ALREADY_COMPLETED"},
+}
+
+func (h handlers) updateMaterial(ctx context.Context, r *server.Request[Material]) (server.OK[Material], error) {
+	run, id, in := r.ID("id"), r.ID("material_id"), &r.In
+	material := db.SQL(`select `+materialColumns+` from run_materials m join spools s on s.id = m.spool_id where m.id = $1 and m.run_id = $2`, id, run)
+	set, args := server.Assignments(in, []any{id, run})
+	if set == "" {
+		if err := h.db.Read(ctx, material); err != nil {
+			return server.OK[Material]{}, err
+		}
+	} else {
+		same, known := server.Unchanged(set), ""
+		if in.SpoolID.Set {
+			args = append(args, in.SpoolID.Arg())
+			known = " and (spool_id = $" + itoa(len(args)) + " or exists (select from spools s where s.id = $" + itoa(len(args)) + " and s.hidden_at is null))"
+		}
+		update := db.SQL(`
+			with run as (
+				select id, deducted_at from production_runs where id = $2 for share
+			)
+			update run_materials m set `+set+` from run where m.id = $1 and m.run_id = run.id and (run.deducted_at is null or `+same+`)`+known+` returning m.id`, args...)
+		if err := h.db.Write(ctx, update, material); err != nil {
+			return server.OK[Material]{}, materialProblem(err)
+		}
+		if update.Rows() == 0 && material.Rows() == 1 {
+			return server.OK[Material]{}, h.whyNot(ctx, run, "run_materials", id, nil, in.SpoolID.Arg())
+		}
+	}
+	if material.Rows() == 0 {
+		return server.OK[Material]{}, server.ErrNotFound
+	}
+	return server.OK[Material]{JSON: material.Object()}, nil
+}
+
+// materialProblem names the field behind a violated rule.
+func materialProblem(err error) error {
+	if db.Violates(err, "run_materials_weighed") || errors.Is(err, db.ErrOutOfRange) {
+		return server.Invalid("spool_weight_after_grams", "must not be more than spool_weight_before_grams").Because(err)
+	}
+	return err
+}
+
+var deleteMaterialDoc = &server.Doc{ID: "deleteProductionRunMaterial", Tag: tag, Summary: "Remove a material from a run", Refusals: []string{"RUN_ALREADY_COMPLETED"}}
+
+func (h handlers) deleteMaterial(ctx context.Context, r *server.Request[struct{}]) (server.NoContent, error) {
+	deleted := db.SQL(`
+		with run as (
+			select id from production_runs where id = $2 and deducted_at is null for share
+		)
+		delete from run_materials m using run where m.id = $1 and m.run_id = run.id returning m.id`, r.ID("material_id"), r.ID("id"))
+	if err := h.db.Write(ctx, deleted); err != nil {
+		return server.NoContent{}, err
+	}
+	if deleted.Rows() == 0 {
+		return server.NoContent{}, h.whyNot(ctx, r.ID("id"), "run_materials", r.ID("material_id"), nil, nil)
+	}
+	return server.NoContent{}, nil
+}
+
+// whyNot says why a statement about a part of a run found nothing to do: the run, the part, or what the body refers to is
+// not there, or the run's materials are fixed.
+func (h handlers) whyNot(ctx context.Context, run, table, part string, product, spool any) error {
+	var runThere, fixed, partThere, productThere, spoolThere bool
+	partSQL := "true"
+	args := []any{run, product, spool}
+	if table != "" {
+		partSQL = `exists (select from ` + table + ` where id = $4 and run_id = $1)`
+		args = append(args, part)
+	}
+	err := h.db.Read(ctx, db.SQL(`select r.id is not null, coalesce(r.deducted_at is not null, false), `+partSQL+`,
+			$2::uuid is null or exists (select from products where id = $2::uuid and hidden_at is null),
+			$3::uuid is null or exists (select from spools where id = $3::uuid and hidden_at is null)
+		from (select) nothing left join production_runs r on r.id = $1`, args...).Into(&runThere, &fixed, &partThere, &productThere, &spoolThere))
+	switch {
+	case err != nil:
+		return err
+	case !runThere || !partThere:
+		return server.ErrNotFound
+	case !productThere:
+		return unknown("product_id", "product")
+	case fixed:
+		return errCompleted
+	case !spoolThere:
+		return unknown("spool_id", "spool")
+	}
+	// What was missing has appeared in between.
+	return server.ErrUnavailable
+}
+
+func unknown(field, what string) error {
+	return server.Refuse("UNKNOWN_REFERENCE", "%s names no %s", field, what)
+}
+
+func itoa(n int) string { return strconv.Itoa(n) }
+
+// Check refuses weights that contradict each other, where the request has both.
+func (m *Material) Check(problems *server.Problems) {
+	if !m.WeightBefore.IsNull() && !m.WeightAfter.IsNull() && *m.WeightAfter.Value > *m.WeightBefore.Value {
+		problems.Add("spool_weight_after_grams", "must not be more than spool_weight_before_grams")
+	}
+}

@@ -1,0 +1,293 @@
+// Package production owns production runs: what is printed, from which spools, and what it took.
+package production
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"spoolwright/db"
+	"spoolwright/server"
+)
+
+const runsPath = "/api/v1/production-runs"
+
+var tag = &server.Tag{Name: "production runs", Description: "Print jobs: planned, printed, weighed, completed. Completing a run deducts what it used from the spools."}
+
+// Routes are the operations of /api/v1/production-runs.
+func Routes(d *db.DB) []server.Route {
+	h := handlers{d}
+	return []server.Route{
+		server.Op("GET /api/v1/production-runs", server.Read, server.Handle(h.list), listDoc),
+		server.Op("POST /api/v1/production-runs", server.Write, server.Handle(h.create), createDoc),
+		server.Op("GET /api/v1/production-runs/{id}", server.Read, server.Handle(h.get), getDoc),
+		server.Op("PATCH /api/v1/production-runs/{id}", server.Write, server.Handle(h.update), updateDoc),
+		server.Op("DELETE /api/v1/production-runs/{id}", server.Write, server.Handle(h.delete), deleteDoc),
+		server.Op("POST /api/v1/production-runs/{id}/items", server.Write, server.Handle(h.addItem), addItemDoc),
+		server.Op("PATCH /api/v1/production-runs/{id}/items/{item_id}", server.Write, server.Handle(h.updateItem), updateItemDoc),
+		server.Op("DELETE /api/v1/production-runs/{id}/items/{item_id}", server.Write, server.Handle(h.deleteItem), deleteItemDoc),
+		server.Op("POST /api/v1/production-runs/{id}/materials", server.Write, server.Handle(h.addMaterial), addMaterialDoc),
+		server.Op("PATCH /api/v1/production-runs/{id}/materials/{material_id}", server.Write, server.Handle(h.updateMaterial), updateMaterialDoc),
+		server.Op("DELETE /api/v1/production-runs/{id}/materials/{material_id}", server.Write, server.Handle(h.deleteMaterial), deleteMaterialDoc),
+		server.Op("POST /api/v1/production-runs/{id}/complete", server.Write, server.Handle(h.complete), completeDoc),
+	}
+}
+
+type handlers struct{ db *db.DB }
+
+// Run is a production run, in requests and in single answers.
+type Run struct {
+	ID             server.UUID                       `json:"id" rule:"readonly,notnull" doc:"The run's id." example:"\"0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a51\""`
+	Status         server.Optional[string]           `json:"status" rule:"notnull,enum=pending|in_progress|paused|completed|failed|cancelled" doc:"Where the run stands; pending unless it is sent." example:"\"in_progress\""`
+	PrinterName    server.Optional[string]           `json:"printer_name" doc:"The printer." example:"\"Printer 1\""`
+	StartedAt      server.Optional[server.Timestamp] `json:"started_at" doc:"When printing began; set by the status in_progress if it is not sent." example:"\"2024-01-15T10:00:00Z\""`
+	CompletedAt    server.Optional[server.Timestamp] `json:"completed_at" doc:"When printing ended; set by the status completed and by complete if it is not sent." example:"\"2024-01-15T14:30:00Z\""`
+	EstimatedHours server.Optional[server.Decimal]   `json:"estimated_print_time_hours" rule:"max=100000" doc:"Hours that the print should take." example:"4"`
+	ActualHours    server.Optional[server.Decimal]   `json:"actual_print_time_hours" rule:"max=100000" doc:"Hours that it took; complete sets it from started_at and completed_at if it is not sent." example:"4.5"`
+	EstimatedGrams server.Optional[server.Decimal]   `json:"estimated_total_filament_grams" rule:"max=1000000" doc:"Grams of filament that the print should take." example:"150"`
+	ActualGrams    server.Optional[server.Decimal]   `json:"actual_total_filament_grams" rule:"max=1000000" doc:"Grams that it took; complete sets it to the sum over the materials." example:"155"`
+	QualityRating  server.Optional[int64]            `json:"quality_rating" rule:"min=1,max=5" doc:"1 failed or unusable, 2 major defects, 3 minor defects, 4 good quality, 5 perfect." example:"5"`
+	QualityNotes   server.Optional[string]           `json:"quality_notes" rule:"text=10000" doc:"Remarks on the quality." example:"\"Clean first layer\""`
+	Notes          server.Optional[string]           `json:"notes" rule:"text=10000" doc:"Anything else." example:"\"Order 1042\""`
+	CreatedAt      server.Timestamp                  `json:"created_at" rule:"readonly,notnull" doc:"When the run was entered." example:"\"2024-01-15T09:55:00Z\""`
+	Items          []Item                            `json:"items" doc:"The products to print, oldest first."`
+	Materials      []Material                        `json:"materials" doc:"The spools to print from, oldest first."`
+	Variance       Variance                          `json:"variance_analysis" rule:"readonly,notnull" doc:"How the print differed from the estimate."`
+}
+
+// ListItem is a production run in a list.
+type ListItem struct {
+	ID             server.UUID      `json:"id" rule:"notnull" doc:"The run's id." example:"\"0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a51\""`
+	Status         string           `json:"status" rule:"notnull,enum=pending|in_progress|paused|completed|failed|cancelled" doc:"Where the run stands." example:"\"completed\""`
+	PrinterName    string           `json:"printer_name" doc:"The printer." example:"\"Printer 1\""`
+	StartedAt      server.Timestamp `json:"started_at" doc:"When printing began." example:"\"2024-01-15T10:00:00Z\""`
+	CompletedAt    server.Timestamp `json:"completed_at" doc:"When printing ended." example:"\"2024-01-15T14:30:00Z\""`
+	EstimatedHours server.Decimal   `json:"estimated_print_time_hours" doc:"Hours that the print should take." example:"4"`
+	ActualHours    server.Decimal   `json:"actual_print_time_hours" doc:"Hours that it took." example:"4.5"`
+	EstimatedGrams server.Decimal   `json:"estimated_total_filament_grams" doc:"Grams of filament that the print should take." example:"150"`
+	ActualGrams    server.Decimal   `json:"actual_total_filament_grams" doc:"Grams that it took." example:"155"`
+	QualityRating  int64            `json:"quality_rating" doc:"1 (failed) to 5 (perfect)." example:"5"`
+	CreatedAt      server.Timestamp `json:"created_at" rule:"notnull" doc:"When the run was entered." example:"\"2024-01-15T09:55:00Z\""`
+}
+
+// Variance compares what a run took with its estimates: actual minus estimated. A part is null where either side is missing,
+// a percentage also where the estimate is zero.
+type Variance struct {
+	MaterialGrams   server.Decimal `json:"material_variance_grams" doc:"Grams of filament." example:"5"`
+	MaterialPercent server.Decimal `json:"material_variance_percent" doc:"The same in percent of the estimate, rounded to one decimal." example:"3.3"`
+	TimeHours       server.Decimal `json:"time_variance_hours" doc:"Hours of printing." example:"0.5"`
+	TimePercent     server.Decimal `json:"time_variance_percent" doc:"The same in percent of the estimate, rounded to one decimal." example:"12.5"`
+}
+
+const listColumns = `id, status, printer_name, started_at, completed_at, estimated_print_time_hours, actual_print_time_hours,
+	estimated_total_filament_grams, actual_total_filament_grams, quality_rating, created_at`
+
+const runColumns = `id, status, printer_name, started_at, completed_at, estimated_print_time_hours, actual_print_time_hours,
+	estimated_total_filament_grams, actual_total_filament_grams, quality_rating, quality_notes, notes, created_at,
+	json_build_object(
+		'material_variance_grams', trim_scale(actual_total_filament_grams - estimated_total_filament_grams),
+		'material_variance_percent', trim_scale(round((actual_total_filament_grams - estimated_total_filament_grams) * 100 / nullif(estimated_total_filament_grams, 0), 1)),
+		'time_variance_hours', trim_scale(actual_print_time_hours - estimated_print_time_hours),
+		'time_variance_percent', trim_scale(round((actual_print_time_hours - estimated_print_time_hours) * 100 / nullif(estimated_print_time_hours, 0), 1))
+	) as variance_analysis`
+
+// Filter are the parameters of the run list.
+type Filter struct {
+	server.ListQuery
+	Status      server.Optional[string] `query:"status" rule:"enum=pending|in_progress|paused|completed|failed|cancelled" doc:"Only runs with this status."`
+	PrinterName server.Optional[string] `query:"printer_name" doc:"Only runs on this printer: the whole name, without regard to case."`
+}
+
+var listDoc = &server.Doc{
+	ID: "listProductionRuns", Tag: tag, Summary: "List production runs",
+	Description: "Without items and materials, which the single run has. The default order (newest first), alone or with one filter, reads an index; any other `sort_by` sorts all matching runs.",
+}
+
+func (h handlers) list(ctx context.Context, r *server.Request[Filter]) (server.Page[ListItem], error) {
+	l := server.NewList("production_runs", listColumns, "", "production_runs")
+	if in := r.In.Status; !in.IsNull() {
+		l.Where("status = ?", *in.Value)
+	}
+	if in := r.In.PrinterName; !in.IsNull() {
+		l.Where(`printer_key = lower(?::text collate "und-x-icu") collate "C"`, *in.Value)
+	}
+	return server.ListPage[ListItem](func(stmts ...*db.Stmt) error { return h.db.Read(ctx, stmts...) }, l, r.In.ListQuery)
+}
+
+// single is a run with all that belongs to it: three statements for one round trip.
+type single struct{ run, items, materials *db.Stmt }
+
+func showRun(id string) single {
+	return single{
+		db.SQL(`select `+runColumns+` from production_runs where id = $1`, id),
+		db.SQL(`select `+itemColumns+` from run_items i join products p on p.id = i.product_id where i.run_id = $1 order by i.created_at, i.id`, id),
+		db.SQL(`select `+materialColumns+` from run_materials m join spools s on s.id = m.spool_id where m.run_id = $1 order by m.created_at, m.id`, id),
+	}
+}
+
+func (s single) statements(first ...*db.Stmt) []*db.Stmt {
+	return append(first, s.run, s.items, s.materials)
+}
+
+func (s single) json() []byte {
+	run := s.run.Object()
+	b := make([]byte, 0, len(run)+len(s.items.Array())+len(s.materials.Array())+32)
+	b = append(b, run[:len(run)-1]...)
+	b = append(b, `,"items":`...)
+	b = append(b, s.items.Array()...)
+	b = append(b, `,"materials":`...)
+	b = append(b, s.materials.Array()...)
+	return append(b, '}')
+}
+
+var getDoc = &server.Doc{ID: "getProductionRun", Tag: tag, Summary: "Get a production run", Description: "With its items, its materials, and how it differed from the estimate. Names of removed products and spools stay."}
+
+func (h handlers) get(ctx context.Context, r *server.Request[struct{}]) (server.OK[Run], error) {
+	return h.show(ctx, h.db.Read, showRun(r.ID("id")))
+}
+
+func (h handlers) show(ctx context.Context, run func(context.Context, ...*db.Stmt) error, s single, first ...*db.Stmt) (server.OK[Run], error) {
+	if err := run(ctx, s.statements(first...)...); err != nil {
+		return server.OK[Run]{}, err
+	}
+	if s.run.Rows() == 0 {
+		return server.OK[Run]{}, server.ErrNotFound
+	}
+	return server.OK[Run]{JSON: s.json()}, nil
+}
+
+var createDoc = &server.Doc{
+	ID: "createProductionRun", Tag: tag, Summary: "Enter a production run",
+	Description: "Every field is optional; `status` is `pending` unless it is sent. `in_progress` sets `started_at` to now and `completed` sets `completed_at` to now, unless they are sent. Items and materials are added by their own operations.",
+}
+
+func (h handlers) create(ctx context.Context, r *server.Request[Run]) (server.Created[Run], error) {
+	id, in := db.NewID(), &r.In
+	status := in.Status.Or("pending")
+	now := server.Timestamp{Time: time.Now().UTC().Truncate(time.Microsecond)}
+	if status == "in_progress" && in.StartedAt.IsNull() {
+		in.StartedAt = server.Some(now)
+	}
+	if status == "completed" && in.CompletedAt.IsNull() {
+		in.CompletedAt = server.Some(now)
+	}
+	insert := db.SQL(`insert into production_runs (id, status, printer_name, started_at, completed_at, estimated_print_time_hours, actual_print_time_hours,
+			estimated_total_filament_grams, actual_total_filament_grams, quality_rating, quality_notes, notes)
+		values ($1, $2, $3, $4, $5, $6::numeric, $7::numeric, $8::numeric, $9::numeric, $10::int, $11, $12)`,
+		id, status, in.PrinterName.Arg(), in.StartedAt.Arg(), in.CompletedAt.Arg(), in.EstimatedHours.Arg(), in.ActualHours.Arg(),
+		in.EstimatedGrams.Arg(), in.ActualGrams.Arg(), in.QualityRating.Arg(), in.QualityNotes.Arg(), in.Notes.Arg())
+	made, err := h.show(ctx, h.db.Write, showRun(id), insert)
+	return server.Created[Run]{JSON: made.JSON, Location: runsPath + "/" + id}, err
+}
+
+var errCompleted = server.Refuse("RUN_ALREADY_COMPLETED", "The run was completed and its filament deducted: its status and its materials are fixed")
+
+var updateDoc = &server.Doc{
+	ID: "updateProductionRun", Tag: tag, Summary: "Change a production run",
+	Description: "Any status may be set, and none of them touches the inventory: only `complete` does. Once it has, the status is fixed (`RUN_ALREADY_COMPLETED`; sending `completed` again passes); all " +
+		"else stays editable. `in_progress` sets `started_at` to now and `completed` sets `completed_at` to now where they are not set.",
+	Refusals: []string{"RUN_ALREADY_COMPLETED"},
+}
+
+func (h handlers) update(ctx context.Context, r *server.Request[Run]) (server.OK[Run], error) {
+	in := &r.In
+	fill := ""
+	switch in.Status.Or("") {
+	case "in_progress":
+		fill = fillTime(&in.StartedAt, "started_at")
+	case "completed":
+		fill = fillTime(&in.CompletedAt, "completed_at")
+	}
+	set, args := server.Assignments(in, []any{r.ID("id")})
+	if set == "" {
+		return h.show(ctx, h.db.Read, showRun(r.ID("id")))
+	}
+	open := ""
+	if in.Status.Set {
+		args = append(args, in.Status.Arg())
+		open = fmt.Sprintf(" and (deducted_at is null or status = $%d)", len(args))
+	}
+	update := db.SQL(`update production_runs set `+set+fill+` where id = $1`+open+` returning id`, args...)
+	changed, err := h.show(ctx, h.db.Write, showRun(r.ID("id")), update)
+	if err == nil && update.Rows() == 0 {
+		err = errCompleted
+	}
+	return changed, err
+}
+
+// fillTime returns what a status adds to a SET clause: the time is set to now unless the request sends one, or the run has
+// one that the request does not clear.
+func fillTime(sent *server.Optional[server.Timestamp], column string) string {
+	if !sent.IsNull() {
+		return ""
+	}
+	cleared := sent.Set
+	sent.Set = false
+	if cleared {
+		return ", " + column + " = now()"
+	}
+	return ", " + column + " = coalesce(" + column + ", now())"
+}
+
+var deleteDoc = &server.Doc{
+	ID: "deleteProductionRun", Tag: tag, Summary: "Remove a production run",
+	Description: "With its items and materials. Filament that it used stays used, and the spools' ledgers keep their entries.",
+}
+
+func (h handlers) delete(ctx context.Context, r *server.Request[struct{}]) (server.NoContent, error) {
+	deleted := db.SQL(`delete from production_runs where id = $1 returning id`, r.ID("id"))
+	if err := h.db.Write(ctx, deleted); err != nil {
+		return server.NoContent{}, err
+	}
+	if deleted.Rows() == 0 {
+		return server.NoContent{}, server.ErrNotFound
+	}
+	return server.NoContent{}, nil
+}
+
+// Completion is the answer to complete.
+type Completion struct {
+	ID               server.UUID      `json:"id" rule:"notnull" doc:"The run's id." example:"\"0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a51\""`
+	Status           string           `json:"status" rule:"notnull,enum=completed" doc:"Always completed." example:"\"completed\""`
+	CompletedAt      server.Timestamp `json:"completed_at" rule:"notnull" doc:"When the run ended." example:"\"2024-01-15T14:30:00Z\""`
+	InventoryUpdated bool             `json:"inventory_updated" rule:"notnull" doc:"Always true." example:"true"`
+	SpoolsUpdated    []SpoolDeduction `json:"spools_updated" doc:"One entry for each spool, however many of the run's materials it served."`
+}
+
+// SpoolDeduction is what completing a run did to a spool.
+type SpoolDeduction struct {
+	SpoolID  server.UUID    `json:"spool_id" rule:"notnull" doc:"The spool." example:"\"0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a41\""`
+	Previous server.Decimal `json:"previous_weight" rule:"notnull" doc:"Grams left before." example:"850"`
+	New      server.Decimal `json:"new_weight" rule:"notnull" doc:"Grams left after." example:"695"`
+	Deducted server.Decimal `json:"deducted" rule:"notnull" doc:"Grams taken." example:"155"`
+}
+
+var completeDoc = &server.Doc{
+	ID: "completeProductionRun", Tag: tag, Summary: "Complete a run and deduct its filament",
+	Description: "Deducts each material's actual weight from its spool and writes the spools' ledgers, all or nothing, and exactly once however often it is called: again is `RUN_ALREADY_COMPLETED`. " +
+		"Before that, a run without materials is `RUN_HAS_NO_MATERIALS`, a material without weights `ACTUAL_USAGE_MISSING`, and a spool that has too little or was removed `INSUFFICIENT_FILAMENT`; the last two name them, and nothing " +
+		"changes. It sets the status, `completed_at` (now, unless it is set), `actual_total_filament_grams` (the sum) and `actual_print_time_hours` (from start to completion, unless it is set). The difference of the " +
+		"weighings includes purged filament, so purge is not deducted again.",
+	Refusals: []string{"RUN_HAS_NO_MATERIALS", "ACTUAL_USAGE_MISSING", "INSUFFICIENT_FILAMENT", "RUN_ALREADY_COMPLETED"},
+}
+
+func (h handlers) complete(ctx context.Context, r *server.Request[struct{}]) (server.OK[Completion], error) {
+	var refusal, detail *string
+	var completedAt *time.Time
+	var spools json.RawMessage
+	err := h.db.Write(ctx, db.SQL(`select refusal, detail, finished_at, spools_updated from complete_run($1)`, r.ID("id")).
+		Into(&refusal, &detail, &completedAt, &spools))
+	switch {
+	case db.Violates(err, "production_runs_actual_total_filament_grams_check"):
+		return server.OK[Completion]{}, server.Invalid("actual_total_filament_grams", "would be more than 999,999,999").Because(err)
+	case err != nil:
+		return server.OK[Completion]{}, err
+	case refusal != nil && *refusal == "NOT_FOUND":
+		return server.OK[Completion]{}, server.ErrNotFound
+	case refusal != nil:
+		return server.OK[Completion]{}, server.Refuse(*refusal, "%s", *detail)
+	}
+	return server.OK[Completion]{JSON: fmt.Appendf(nil, `{"id":"%s","status":"completed","completed_at":"%s","inventory_updated":true,"spools_updated":%s}`,
+		r.ID("id"), completedAt.UTC().Format(time.RFC3339Nano), spools)}, nil
+}
