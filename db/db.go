@@ -23,15 +23,21 @@ type Config struct {
 	MaxConns int    // size of the pool; 0 means three per core, four at least
 	Log      *slog.Logger
 
-	// RoundTrip, if set, is told of each round trip and how many statements it carried (for tests and metrics).
-	RoundTrip func(ctx context.Context, statements int)
+	// RoundTrip, if set, is told of each round trip and the statements that it carried (for tests and benchmarks).
+	RoundTrip func(statements []Statement)
 }
 
 // DB is a pool of connections to a migrated database. It is safe for concurrent use.
 type DB struct {
 	pool      *pgxpool.Pool
 	log       *slog.Logger
-	roundTrip func(ctx context.Context, statements int)
+	roundTrip func(statements []Statement)
+}
+
+// Statement is a statement as it was sent.
+type Statement struct {
+	SQL  string
+	Args []any
 }
 
 // deadline bounds one request's work in the database, waiting for a connection included. The server-side timeouts
@@ -65,9 +71,6 @@ func Open(ctx context.Context, c Config) (*DB, error) {
 	d := &DB{pool: pool, log: c.Log, roundTrip: c.RoundTrip}
 	if d.log == nil {
 		d.log = slog.New(slog.DiscardHandler)
-	}
-	if d.roundTrip == nil {
-		d.roundTrip = func(context.Context, int) {}
 	}
 	if err := d.selfTest(ctx); err != nil {
 		pool.Close()

@@ -136,8 +136,20 @@ func (d *DB) queue(ctx context.Context, b *pgx.Batch, stmts []*Stmt, bind bool) 
 	for _, s := range stmts {
 		b.Queue(s.sql, s.args...).Query(s.read)
 	}
-	d.roundTrip(ctx, b.Len())
+	d.sent(b)
 	return nil
+}
+
+// sent tells the RoundTrip hook, if there is one.
+func (d *DB) sent(b *pgx.Batch) {
+	if d.roundTrip == nil {
+		return
+	}
+	var all []Statement
+	for _, q := range b.QueuedQueries {
+		all = append(all, Statement{q.SQL, q.Arguments})
+	}
+	d.roundTrip(all)
 }
 
 // retry repeats what PostgreSQL rolled back for reasons that pass (deadlock, serialization), what never reached it,
@@ -238,6 +250,8 @@ func (d *DB) tryTx(ctx context.Context, fn func(ctx context.Context) error) erro
 	if t.tx == nil {
 		return nil
 	}
-	d.roundTrip(ctx, 1)
+	if d.roundTrip != nil {
+		d.roundTrip([]Statement{{SQL: "commit"}})
+	}
 	return t.tx.Commit(ctx)
 }
