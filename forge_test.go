@@ -1,0 +1,115 @@
+package main
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"crypto/sha512"
+	"encoding/base64"
+	"encoding/json"
+	"hash"
+	"maps"
+	"strings"
+	"testing"
+	"time"
+
+	"spoolwright/auth"
+	"spoolwright/auth/authtest"
+	"spoolwright/db"
+)
+
+type forgery struct {
+	name, header, code string
+}
+
+// claims are those of a good access token.
+func claims(c *authtest.Client) map[string]any {
+	return map[string]any{"iss": "spoolwright", "aud": []string{"spoolwright:access"}, "sub": c.Actor.User, "tenant": c.Actor.Tenant, "role": c.Actor.Role,
+		"iat": time.Now().Unix(), "exp": time.Now().Add(time.Hour).Unix(), "jti": db.NewID()}
+}
+
+// sign makes a token by hand: the label need not be true.
+func sign(t *testing.T, key, label string, claims map[string]any) string {
+	t.Helper()
+	encode := func(v any) string {
+		b, err := json.Marshal(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return base64.RawURLEncoding.EncodeToString(b)
+	}
+	text := encode(map[string]string{"alg": label, "typ": "JWT"}) + "." + encode(claims)
+	hashes := map[string]func() hash.Hash{"HS384": sha512.New384, "HS512": sha512.New}
+	made := hashes[label]
+	if made == nil {
+		made = sha256.New
+	}
+	mac := hmac.New(made, []byte(key))
+	mac.Write([]byte(text))
+	return text + "." + base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
+}
+
+// forgeries are Authorization headers that nobody must get in with, made by somebody who knows much: the ids, the form of
+// the tokens, and for some even the secret.
+func forgeries(t *testing.T, user, stranger *authtest.Client) []forgery {
+	t.Helper()
+	const secret = authtest.Secret
+	var all []forgery
+	add := func(name, header, code string) { all = append(all, forgery{name, header, code}) }
+	bad := func(name, token string) { add(name, "Bearer "+token, "INVALID_TOKEN") }
+	changed := func(name string, value any) map[string]any {
+		c := claims(user)
+		if c[name] = value; value == nil {
+			delete(c, name)
+		}
+		return c
+	}
+	// payload puts other claims under the signature of a good token.
+	payload := func(other map[string]any) string {
+		good, forged := strings.Split(user.Token, "."), strings.Split(sign(t, "x", "HS256", other), ".")
+		return good[0] + "." + forged[1] + "." + good[2]
+	}
+	refresh, err := user.API.Tokens.Refresh(auth.Refresh{TenantID: user.Actor.Tenant, UserID: user.Actor.User, SessionID: db.NewID(), Counter: 1, IssuedAt: time.Now()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	unsigned := sign(t, secret, "none", claims(user))
+	expired := maps.Clone(claims(user))
+	expired["iat"], expired["exp"] = time.Now().Add(-2*time.Hour).Unix(), time.Now().Add(-time.Hour).Unix()
+
+	add("no header", "", "INVALID_TOKEN")
+	add("no token", "Bearer", "INVALID_TOKEN")
+	add("other scheme", "Basic "+user.Token, "INVALID_TOKEN")
+	add("no scheme", user.Token, "INVALID_TOKEN")
+	bad("no JWT", "garbage")
+	bad("two tokens", user.Token+" "+user.Token)
+	bad("alg none", unsigned)
+	bad("alg none without signature", unsigned[:strings.LastIndexByte(unsigned, '.')+1])
+	bad("alg NONE", sign(t, secret, "NONE", claims(user)))
+	bad("no signature", user.Token[:strings.LastIndexByte(user.Token, '.')+1])
+	bad("HS384", sign(t, secret, "HS384", claims(user)))
+	bad("HS512", sign(t, secret, "HS512", claims(user)))
+	bad("labelled RS256", sign(t, secret, "RS256", claims(user)))
+	bad("labelled ES256", sign(t, secret, "ES256", claims(user)))
+	bad("empty key", sign(t, "", "HS256", claims(user)))
+	bad("other key", sign(t, secret+"x", "HS256", claims(user)))
+	bad("payload changed: role", payload(changed("role", "operator")))
+	bad("payload changed: tenant", payload(changed("tenant", stranger.Actor.Tenant)))
+	bad("payload changed: user", payload(changed("sub", stranger.Actor.User)))
+	bad("wrong issuer", sign(t, secret, "HS256", changed("iss", "somebody")))
+	bad("no issuer", sign(t, secret, "HS256", changed("iss", nil)))
+	bad("wrong audience", sign(t, secret, "HS256", changed("aud", []string{"somebody"})))
+	bad("no audience", sign(t, secret, "HS256", changed("aud", nil)))
+	bad("two audiences", sign(t, secret, "HS256", changed("aud", []string{"spoolwright:access", "spoolwright:refresh"})))
+	bad("no expiry", sign(t, secret, "HS256", changed("exp", nil)))
+	bad("expiry that is no time", sign(t, secret, "HS256", changed("exp", "never")))
+	bad("issued tomorrow", sign(t, secret, "HS256", changed("iat", time.Now().Add(30*time.Minute).Unix())))
+	bad("not valid yet", sign(t, secret, "HS256", changed("nbf", time.Now().Add(30*time.Minute).Unix())))
+	bad("unknown role", sign(t, secret, "HS256", changed("role", "root")))
+	bad("no role", sign(t, secret, "HS256", changed("role", nil)))
+	bad("no tenant", sign(t, secret, "HS256", changed("tenant", nil)))
+	bad("no user", sign(t, secret, "HS256", changed("sub", "")))
+	bad("refresh token", refresh)
+	bad("expired, other key", sign(t, secret+"x", "HS256", expired))
+	add("expired", "Bearer "+sign(t, secret, "HS256", expired), "TOKEN_EXPIRED")
+	return all
+}

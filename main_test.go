@@ -1,0 +1,643 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"maps"
+	"net/http"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"text/tabwriter"
+	"time"
+
+	"spoolwright/auth"
+	"spoolwright/auth/authtest"
+	"spoolwright/db"
+	"spoolwright/db/dbtest"
+	"spoolwright/server"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files in testdata")
+
+func TestMain(m *testing.M) { dbtest.Main(m) }
+
+// The tests in this file go through every route that the program has, whatever those are. What they send comes from the
+// examples of the OpenAPI document, with ids put in of resources that are made on the way through the same API.
+
+// newAPI starts the API of the program, with limits that nobody reaches.
+func newAPI(t *testing.T) *world {
+	t.Helper()
+	return newWorld(t, authtest.Options{PerMinute: 1_000_000, PerHour: 10_000_000})
+}
+
+func golden(t *testing.T, path string, got []byte) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(path, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, want) {
+		line := 1
+		for i := range min(len(got), len(want)) {
+			if got[i] != want[i] {
+				break
+			}
+			if got[i] == '\n' {
+				line++
+			}
+		}
+		t.Errorf("%s differs from line %d on: if the change is meant, run go test . -update and review the difference", path, line)
+	}
+}
+
+func programRoutes(t *testing.T) []server.Route {
+	t.Helper()
+	d := dbtest.Open(t)
+	tokens, err := auth.NewTokens([]string{authtest.Secret}, time.Minute, time.Hour, time.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return routes(d, auth.New(d, tokens, auth.NewHasher(1), time.Now))
+}
+
+func TestRoutesGolden(t *testing.T) {
+	t.Parallel()
+	var b bytes.Buffer
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	for _, r := range programRoutes(t) {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", r.Method(), r.Path(), []string{"public", "read", "write", "admin"}[r.Access], r.Doc.ID)
+	}
+	w.Flush()
+	golden(t, "testdata/routes.golden", b.Bytes())
+}
+
+func TestOpenAPIGolden(t *testing.T) {
+	t.Parallel()
+	var b bytes.Buffer
+	if err := json.Indent(&b, server.OpenAPI(programRoutes(t), version), "", "  "); err != nil {
+		t.Fatal(err)
+	}
+	b.WriteByte('\n')
+	golden(t, "testdata/openapi.json", b.Bytes())
+}
+
+func TestOperationsAreNamed(t *testing.T) {
+	t.Parallel()
+	seen := map[string]string{}
+	for _, r := range programRoutes(t) {
+		if other := seen[r.Doc.ID]; other != "" || r.Doc.ID == "" {
+			t.Errorf("%s and %s: the operationId %q must be there, and unique", r.Pattern, other, r.Doc.ID)
+		}
+		seen[r.Doc.ID] = r.Pattern
+		if r.Doc.Summary == "" || r.Doc.Tag == nil || r.Doc.Tag.Description == "" {
+			t.Errorf("%s needs a summary and a tag with a description", r.Pattern)
+		}
+	}
+}
+
+// world is the API with what its document says of each route.
+type world struct {
+	api    *authtest.API
+	routes []*operation
+}
+
+// operation is a route with its part of the OpenAPI document.
+type operation struct {
+	server.Route
+	example map[string]any // of the request body; nil if the route reads none
+	fields  map[string]field
+	makes   bool // a 201
+}
+
+type field struct {
+	Type            any
+	Format, Pattern string
+	Enum            []any
+}
+
+func newWorld(t *testing.T, o authtest.Options) *world {
+	t.Helper()
+	w := &world{api: authtest.New(t, o, features...)}
+	var doc struct {
+		Paths      map[string]map[string]json.RawMessage
+		Components struct {
+			Schemas map[string]struct{ Properties map[string]field }
+		}
+	}
+	if err := json.Unmarshal(server.OpenAPI(w.api.Routes, "test"), &doc); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range w.api.Routes {
+		var described struct {
+			RequestBody *struct {
+				Content map[string]struct {
+					Schema struct {
+						Ref string `json:"$ref"`
+					}
+					Example map[string]any
+				}
+			}
+			Responses map[string]any
+		}
+		if err := json.Unmarshal(doc.Paths[r.Path()][strings.ToLower(r.Method())], &described); err != nil {
+			t.Fatal(err)
+		}
+		op := &operation{Route: r, makes: described.Responses["201"] != nil}
+		if described.RequestBody != nil {
+			content := described.RequestBody.Content["application/json"]
+			op.example = content.Example
+			op.fields = doc.Components.Schemas[strings.TrimPrefix(content.Schema.Ref, "#/components/schemas/")].Properties
+			if len(op.example) == 0 || len(op.fields) == 0 {
+				t.Fatalf("%s: the document has no example of its body, or no schema", r.Pattern)
+			}
+		}
+		w.routes = append(w.routes, op)
+	}
+	return w
+}
+
+// each runs fn as a subtest for every route that want takes.
+func (w *world) each(t *testing.T, want func(*operation) bool, fn func(*testing.T, *operation)) {
+	t.Helper()
+	n := 0
+	for _, op := range w.routes {
+		if want(op) {
+			n++
+			t.Run(op.Doc.ID, func(t *testing.T) { fn(t, op) })
+		}
+	}
+	if n == 0 {
+		t.Error("no route was tested")
+	}
+}
+
+func everyRoute(*operation) bool     { return true }
+func isWrite(op *operation) bool     { return op.Access >= server.Write }
+func isProtected(op *operation) bool { return op.Access > server.Public }
+func readsBody(op *operation) bool   { return op.example != nil }
+func hasID(op *operation) bool       { return strings.Contains(op.Path(), "{") }
+
+// farm is a tenant with one resource of every kind, made through the API when something first needs it.
+type farm struct {
+	*world
+	tenant *authtest.Tenant
+	admin  *authtest.Client
+	one    map[string]string // path of a collection, ids filled in -> the id of the resource made there
+	number map[string]int    // path pattern of a collection -> how many were made
+}
+
+func (w *world) farm(t *testing.T) *farm {
+	t.Helper()
+	tenant := w.api.Tenant(t)
+	return &farm{w, tenant, tenant.User(t, "admin"), map[string]string{}, map[string]int{}}
+}
+
+// furnished is a farm that has one of everything, and every example of a change applied to it.
+func (w *world) furnished(t *testing.T) *farm {
+	t.Helper()
+	f := w.farm(t)
+	for _, op := range w.routes {
+		f.path(t, op.Path())
+	}
+	for _, op := range w.routes {
+		if op.Method() == "PATCH" {
+			f.admin.Patch(t, f.path(t, op.Path()), f.body(t, op)).Want(200)
+		}
+	}
+	return f
+}
+
+// path fills in the pattern with ids of the farm's resources.
+func (f *farm) path(t *testing.T, pattern string) string {
+	t.Helper()
+	filled, path := "", strings.Builder{}
+	for _, part := range strings.Split(pattern, "/")[1:] {
+		if strings.HasPrefix(part, "{") {
+			collection := path.String()
+			if f.one[collection] == "" {
+				f.one[collection] = f.make(t, filled, collection)
+			}
+			filled += "/" + part
+			path.WriteString("/" + f.one[collection])
+			continue
+		}
+		filled += "/" + part
+		path.WriteString("/" + part)
+	}
+	return path.String()
+}
+
+// make makes one more resource in a collection, and returns its id.
+func (f *farm) make(t *testing.T, pattern, path string) string {
+	t.Helper()
+	op := f.creator(pattern)
+	if op == nil {
+		t.Fatalf("nothing makes what %s/{id} names: these tests need a route POST %s that answers 201", pattern, pattern)
+	}
+	f.number[pattern]++
+	body := f.body(t, op)
+	if n := f.number[pattern]; n > 1 { // names that must be unique are
+		for name, value := range body {
+			text, ok := value.(string)
+			if is := op.fields[name]; ok && is.Format == "" && is.Pattern == "" && is.Enum == nil {
+				body[name] = text + " " + strconv.Itoa(n)
+			}
+		}
+	}
+	return f.admin.Post(t, path, body).Want(201).ID()
+}
+
+func (w *world) creator(pattern string) *operation {
+	for _, op := range w.routes {
+		if op.makes && op.Pattern == "POST "+pattern {
+			return op
+		}
+	}
+	return nil
+}
+
+// body is the example of a request with the ids in it replaced: component_product_id by that of a new product, and so on.
+func (f *farm) body(t *testing.T, op *operation) map[string]any {
+	t.Helper()
+	if op.example == nil {
+		return nil
+	}
+	body := maps.Clone(op.example)
+	for _, name := range slices.Sorted(maps.Keys(body)) {
+		switch {
+		case name == "email":
+			body[name] = f.admin.Email
+		case name == "password":
+			body[name] = authtest.Password
+		case name == "refresh_token":
+			body[name] = f.admin.Post(t, "/api/v1/auth/login", authtest.JSON{"email": f.admin.Email, "password": authtest.Password}).Want(200).Text("refresh_token")
+		case op.fields[name].Format == "uuid" && body[name] != nil:
+			pattern := f.collectionOf(t, op, name)
+			body[name] = f.make(t, pattern, pattern)
+		}
+	}
+	return body
+}
+
+// collectionOf finds what an id in a body refers to: the collection at the top of the API that is named like the field.
+func (w *world) collectionOf(t *testing.T, op *operation, name string) string {
+	t.Helper()
+	noun := strings.TrimSuffix(name, "_id")
+	noun = noun[strings.LastIndexByte(noun, '_')+1:]
+	for _, other := range w.routes {
+		if other.makes && !hasID(other) && strings.HasSuffix(other.Path(), noun+"s") {
+			return other.Path()
+		}
+	}
+	t.Fatalf("%s: these tests do not know what %s refers to: no route makes a resource of that name", op.Pattern, name)
+	return ""
+}
+
+// do sends the request of an operation; one that reads no body gets none.
+func (f *farm) do(t *testing.T, c *authtest.Client, op *operation, path string, body any) *authtest.Answer {
+	t.Helper()
+	if op.example == nil {
+		body = nil
+	}
+	return c.Do(t, op.Method(), path, body)
+}
+
+// snapshot is everything that can be read in the farm.
+func (f *farm) snapshot(t *testing.T) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	for _, op := range f.routes {
+		if op.Method() == "GET" {
+			path := f.path(t, op.Path())
+			all[path] = string(f.admin.Get(t, path).Want(200).Body)
+		}
+	}
+	return all
+}
+
+func (f *farm) unchanged(t *testing.T, before map[string]string) {
+	t.Helper()
+	after := f.snapshot(t)
+	for path, body := range before {
+		if after[path] != body {
+			t.Errorf("GET %s shows a change:\nbefore: %s\nafter:  %s", path, body, after[path])
+		}
+	}
+}
+
+// Each example of the document works as it stands, so what the other tests see refused is refused for their reason.
+func TestExamplesWork(t *testing.T) {
+	t.Parallel()
+	w := newAPI(t)
+	w.each(t, everyRoute, func(t *testing.T, op *operation) {
+		t.Parallel()
+		f := w.furnished(t)
+		a := f.do(t, f.admin, op, f.path(t, op.Path()), f.body(t, op))
+		if a.Status >= 300 {
+			t.Errorf("%s: %d %s", a.What, a.Status, a.Body)
+		}
+		if location := a.Header.Get("Location"); op.makes {
+			f.admin.Get(t, readable(w, op, location)).Want(200)
+		}
+	})
+}
+
+// readable is where what stands at a location can be read: the location itself or, if nothing reads it, its parent.
+func readable(w *world, op *operation, location string) string {
+	for _, other := range w.routes {
+		if other.Method() == "GET" && strings.HasPrefix(other.Path(), op.Path()+"/{") {
+			return location
+		}
+	}
+	parts := strings.Split(location, "/")
+	return strings.Join(parts[:len(parts)-2], "/")
+}
+
+func TestBadTokens(t *testing.T) {
+	t.Parallel()
+	w := newAPI(t)
+	f, stranger := w.furnished(t), w.farm(t)
+	before := f.snapshot(t)
+	bad := forgeries(t, f.admin, stranger.admin)
+
+	me := f.admin.With("Authorization", "Bearer "+sign(t, authtest.Secret, "HS256", claims(f.admin)))
+	me.Get(t, "/api/v1/auth/me").Want(200) // the forger's craft is sound
+
+	w.each(t, everyRoute, func(t *testing.T, op *operation) {
+		path, body := f.path(t, op.Path()), f.body(t, op)
+		for _, forged := range bad {
+			c := &authtest.Client{API: w.api, Header: http.Header{}}
+			if forged.header != "" {
+				c.Header.Set("Authorization", forged.header)
+			}
+			if op.Access == server.Public {
+				f.do(t, c, op, path, "{}").Refused(422, "VALIDATION_ERROR") // as without any token
+				continue
+			}
+			a := f.do(t, c, op, path, body)
+			if a.Status != 401 || a.Text("code") != forged.code || a.Header.Get("WWW-Authenticate") != "Bearer" {
+				t.Errorf("%s: %s: %d %q %s, want 401 %s", forged.name, a.What, a.Status, a.Header.Get("WWW-Authenticate"), a.Body, forged.code)
+			}
+		}
+	})
+	f.unchanged(t, before)
+}
+
+func TestViewersOnlyRead(t *testing.T) {
+	t.Parallel()
+	w := newAPI(t)
+	w.each(t, isProtected, func(t *testing.T, op *operation) {
+		t.Parallel()
+		f := w.furnished(t)
+		path, body := f.path(t, op.Path()), f.body(t, op)
+		before := f.snapshot(t)
+		for role, level := range map[string]server.Access{"viewer": server.Read, "operator": server.Write} {
+			if op.Access > level {
+				f.do(t, f.tenant.User(t, role), op, path, body).Refused(403, "FORBIDDEN")
+			}
+		}
+		f.unchanged(t, before)
+		role := map[server.Access]string{server.Read: "viewer", server.Write: "operator", server.Admin: "admin"}[op.Access]
+		if a := f.do(t, f.tenant.User(t, role), op, path, body); a.Status >= 300 {
+			t.Errorf("%s as %s: %d %s", a.What, role, a.Status, a.Body)
+		}
+	})
+}
+
+// A token outlives what it says of its user by no request.
+func TestUsersThatChanged(t *testing.T) {
+	t.Parallel()
+	w := newAPI(t)
+	f := w.furnished(t)
+	accounts := auth.Accounts{DB: w.api.DB, Hasher: auth.NewHasher(1000)}
+	ctx := context.Background()
+
+	disabled := f.tenant.User(t, "admin")
+	if err := accounts.SetDisabled(ctx, disabled.Email, true); err != nil {
+		t.Fatal(err)
+	}
+	demoted := f.tenant.User(t, "admin")
+	err := w.api.DB.Write(db.As(ctx, db.Actor{Tenant: f.tenant.ID}), db.SQL(`update users set role = 'viewer' where id = $1`, demoted.Actor.User))
+	if err != nil {
+		t.Fatal(err)
+	}
+	stray := *f.admin // the same user, said to belong to another tenant
+	stray.Token, err = w.api.Tokens.Access(auth.Principal{TenantID: w.api.Tenant(t).ID, UserID: f.admin.Actor.User, Role: "admin"})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	before := f.snapshot(t)
+	w.each(t, isProtected, func(t *testing.T, op *operation) {
+		path, body := f.path(t, op.Path()), f.body(t, op)
+		for name, c := range map[string]*authtest.Client{"disabled": disabled, "demoted": demoted, "stray": &stray} {
+			a := f.do(t, c, op, path, body)
+			if a.Status != 401 || a.Text("code") != "INVALID_TOKEN" || a.Header.Get("WWW-Authenticate") != "Bearer" {
+				t.Errorf("%s: %s: %d %s", name, a.What, a.Status, a.Body)
+			}
+		}
+	})
+	f.unchanged(t, before)
+}
+
+func TestBadIDs(t *testing.T) {
+	t.Parallel()
+	w := newAPI(t)
+	f := w.furnished(t)
+	w.each(t, hasID, func(t *testing.T, op *operation) {
+		body := f.body(t, op)
+		path := strings.Split(f.path(t, op.Path()), "/")
+		for i, part := range strings.Split(op.Path(), "/") {
+			if !strings.HasPrefix(part, "{") {
+				continue
+			}
+			for _, bad := range []string{"1", "null", "%00", "%F0%9F", "%20" + path[i], path[i] + "0", strings.ReplaceAll(path[i], "-", ""), "%7B" + path[i] + "%7D"} {
+				target := slices.Clone(path)
+				target[i] = bad
+				f.do(t, f.admin, op, strings.Join(target, "/"), body).Fields(strings.Trim(part, "{}"))
+			}
+		}
+	})
+}
+
+// Another tenant's resource cannot be told from one that does not exist, in a path or in a body, and stays as it is.
+func TestOtherTenants(t *testing.T) {
+	t.Parallel()
+	w := newAPI(t)
+	theirs := w.furnished(t)
+	before := theirs.snapshot(t)
+	w.each(t, func(op *operation) bool { return hasID(op) || references(op) != nil }, func(t *testing.T, op *operation) {
+		mine, more := w.furnished(t), w.farm(t)
+		more.admin = mine.admin // other resources of the same tenant
+		more.number = mine.number
+		own, foreign, others := parts(mine.path(t, op.Path())), parts(theirs.path(t, op.Path())), parts(more.path(t, op.Path()))
+		pattern := parts(op.Path())
+		var ids []int // where the path has ids
+		for i, part := range pattern {
+			if strings.HasPrefix(part, "{") {
+				ids = append(ids, i)
+			}
+		}
+		body := mine.body(t, op)
+		mineBefore := mine.snapshot(t)
+		for n := range ids {
+			// The first n ids are of the caller's own, the rest are not.
+			missing, strange, mixed := slices.Clone(own), slices.Clone(own), slices.Clone(own)
+			for _, i := range ids[n:] {
+				missing[i], strange[i], mixed[i] = db.NewID(), foreign[i], others[i]
+			}
+			want := mine.do(t, mine.admin, op, "/"+strings.Join(missing, "/"), body).Refused(404, "NOT_FOUND")
+			same(t, want, mine.do(t, mine.admin, op, "/"+strings.Join(strange, "/"), body))
+			if n > 0 { // a part of another resource of the same tenant
+				same(t, want, mine.do(t, mine.admin, op, "/"+strings.Join(mixed, "/"), body))
+			}
+		}
+		for _, name := range references(op) {
+			collection := w.collectionOf(t, op, name)
+			theirs.path(t, collection+"/{id}")
+			missing, strange := maps.Clone(body), maps.Clone(body)
+			missing[name], strange[name] = db.NewID(), theirs.one[collection]
+			want := mine.do(t, mine.admin, op, "/"+strings.Join(own, "/"), missing).Refused(400, "UNKNOWN_REFERENCE")
+			got := mine.do(t, mine.admin, op, "/"+strings.Join(own, "/"), strange)
+			want.Body = bytes.ReplaceAll(want.Body, []byte(missing[name].(string)), []byte("ID"))
+			got.Body = bytes.ReplaceAll(got.Body, []byte(strange[name].(string)), []byte("ID"))
+			same(t, want, got)
+		}
+		mine.unchanged(t, mineBefore)
+	})
+	theirs.unchanged(t, before)
+}
+
+func parts(path string) []string { return strings.Split(strings.TrimPrefix(path, "/"), "/") }
+
+// references are the fields of a body that name other resources.
+func references(op *operation) (names []string) {
+	for name, value := range op.example {
+		if op.fields[name].Format == "uuid" && value != nil {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// same fails the test unless the answers are the same but for what names the request.
+func same(t *testing.T, want, got *authtest.Answer) {
+	t.Helper()
+	for _, a := range []*authtest.Answer{want, got} {
+		for _, name := range []string{"Date", "X-Request-Id", "X-Ratelimit-Remaining", "X-Ratelimit-Reset"} {
+			a.Header.Del(name)
+		}
+	}
+	if want.Status != got.Status || !bytes.Equal(want.Body, got.Body) || !maps.EqualFunc(want.Header, got.Header, slices.Equal) {
+		t.Errorf("two answers differ:\n%s: %d %v %s\n%s: %d %v %s", want.What, want.Status, want.Header, want.Body, got.What, got.Status, got.Header, got.Body)
+	}
+}
+
+func TestBadBodies(t *testing.T) {
+	t.Parallel()
+	w := newAPI(t)
+	f := w.furnished(t)
+	before := f.snapshot(t)
+	w.each(t, readsBody, func(t *testing.T, op *operation) {
+		path := f.path(t, op.Path())
+		good, err := json.Marshal(f.body(t, op))
+		if err != nil {
+			t.Fatal(err)
+		}
+		name := slices.Sorted(maps.Keys(op.example))[0]
+		object := string(good)
+		with := func(member string) string { return object[:len(object)-1] + "," + member + "}" }
+		send := func(body string) *authtest.Answer { return f.admin.Do(t, op.Method(), path, body) }
+
+		for _, media := range []string{"", "text/plain", "application/xml", "application/x-www-form-urlencoded", "application/jsonx", "application/json; charset=latin1"} {
+			f.admin.With("Content-Type", media).Do(t, op.Method(), path, object).Refused(415, "UNSUPPORTED_MEDIA_TYPE")
+		}
+		f.admin.With("Content-Encoding", "gzip").Do(t, op.Method(), path, object).Refused(415, "UNSUPPORTED_MEDIA_TYPE")
+
+		for _, broken := range []string{"", " ", "{", object[:len(object)-1], object + "x", object + object, `{"` + name + `"}`, `{'a':1}`, "\xef\xbb\xbf" + object,
+			with(`"x":"` + "\xff" + `"`), with(`"` + name + `":1`), with(`"x":` + strings.Repeat("[", 40) + strings.Repeat("]", 40))} {
+			if a := send(broken); a.Status != 400 || a.Text("code") != "MALFORMED_JSON" {
+				t.Errorf("%s with %.80q: %d %s", a.What, broken, a.Status, a.Body)
+			}
+		}
+		for _, other := range []string{"[]", "[" + object + "]", `"text"`, "1", "true", "null"} {
+			send(other).Fields("body")
+		}
+		send(with(`"surprise":1`)).Fields("surprise")
+		send(with(`"tenant_id":"` + db.NewID() + `"`)).Fields("tenant_id")
+		upper := strings.ToUpper(name)
+		send(with(`"` + upper + `":1`)).Fields(upper)
+		send(with(`"surprise":"`+strings.Repeat("x", 1<<20)+`"`)).Refused(413, "PAYLOAD_TOO_LARGE")
+	})
+	f.unchanged(t, before)
+}
+
+// checkHeaders looks at what every answer below /api/v1 carries.
+func checkHeaders(t *testing.T, a *authtest.Answer) {
+	t.Helper()
+	for _, name := range []string{"X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset"} {
+		if n, err := strconv.ParseInt(a.Header.Get(name), 10, 64); err != nil || n < 0 {
+			t.Errorf("%s: %d: %s is %q", a.What, a.Status, name, a.Header.Get(name))
+		}
+	}
+	for name, want := range map[string]string{"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"} {
+		if got := a.Header.Get(name); got != want {
+			t.Errorf("%s: %d: %s is %q, want %q", a.What, a.Status, name, got, want)
+		}
+	}
+	if a.Header.Get("X-Request-Id") == "" {
+		t.Errorf("%s: %d: no X-Request-Id", a.What, a.Status)
+	}
+}
+
+func TestHeaders(t *testing.T) {
+	t.Parallel()
+	w := newAPI(t)
+	w.each(t, everyRoute, func(t *testing.T, op *operation) {
+		f := w.furnished(t)
+		path := f.path(t, op.Path())
+		checkHeaders(t, f.do(t, w.api.Anybody(), op, path, "{}"))
+		checkHeaders(t, f.do(t, f.admin, op, path, "["))
+		checkHeaders(t, f.do(t, f.admin, op, path, f.body(t, op)))
+		checkHeaders(t, f.admin.Get(t, path+"/nothing/is/here").Refused(404, "NOT_FOUND"))
+		wrong := f.admin.Do(t, "PUT", path, "{}").Refused(405, "METHOD_NOT_ALLOWED")
+		checkHeaders(t, wrong)
+		if !strings.Contains(wrong.Header.Get("Allow"), op.Method()) {
+			t.Errorf("%s: Allow is %q, without %s", wrong.What, wrong.Header.Get("Allow"), op.Method())
+		}
+	})
+}
+
+// Whoever has used up the limit gets a 429 on every route, and nothing happens.
+func TestLimitOnEveryRoute(t *testing.T) {
+	t.Parallel()
+	w, strict := newAPI(t), newWorld(t, authtest.Options{PerHour: 1})
+	w.each(t, everyRoute, func(t *testing.T, op *operation) {
+		f := w.furnished(t)
+		path, body := f.path(t, op.Path()), f.body(t, op)
+		before := f.snapshot(t)
+		c := *f.admin
+		c.API = strict.api
+		if op.Access == server.Public {
+			c.Token = ""
+		}
+		c.Get(t, "/api/v1/nothing") // the one that is free
+		a := f.do(t, &c, op, path, body).Refused(429, "RATE_LIMIT_EXCEEDED")
+		checkHeaders(t, a)
+		if wait, err := strconv.Atoi(a.Header.Get("Retry-After")); err != nil || wait < 1 || a.Header.Get("X-RateLimit-Remaining") != "0" {
+			t.Errorf("%s: %v", a.What, a.Header)
+		}
+		f.unchanged(t, before)
+	})
+}
