@@ -1,0 +1,118 @@
+package catalog
+
+import (
+	"context"
+
+	"spoolwright/db"
+	"spoolwright/server"
+)
+
+// ProductMaterial is a filament requirement of a product, in requests and in answers.
+type ProductMaterial struct {
+	ID           server.UUID                     `json:"id" rule:"readonly,notnull" doc:"The material's id." example:"\"0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2b02\""`
+	MaterialType server.Optional[string]         `json:"material_type" rule:"required,enum=PLA|PETG|ABS|TPU|ASA|Nylon|PC|HIPS|PVA|Custom" doc:"The kind of filament." example:"\"PLA\""`
+	Color        server.Optional[string]         `json:"color" rule:"required" doc:"The name of the colour." example:"\"Black\""`
+	Weight       server.Optional[server.Decimal] `json:"weight_grams" rule:"required,above,max=1000000" doc:"Grams for one piece." example:"45"`
+	IsRequired   server.Optional[bool]           `json:"is_required" rule:"notnull" doc:"Whether the product cannot be made without it; true unless given." example:"true"`
+	Notes        server.Optional[string]         `json:"notes" rule:"text=10000" doc:"Anything else." example:"\"Body\""`
+	Cost         server.Decimal                  `json:"cost" rule:"readonly" doc:"weight_grams times the price per gram when it was last computed, rounded to six decimals; null if no spool told a price." example:"1.125"`
+}
+
+// Check refuses null where a column cannot hold it.
+func (m *ProductMaterial) Check(problems *server.Problems) {
+	if m.IsRequired.Set && m.IsRequired.IsNull() {
+		problems.Add("is_required", "must not be null")
+	}
+}
+
+// costField is the field of the request that a cost out of range comes from.
+func (m *ProductMaterial) costField() string {
+	switch {
+	case m.Weight.Set:
+		return "weight_grams"
+	case m.Color.Set:
+		return "color"
+	case m.MaterialType.Set:
+		return "material_type"
+	}
+	return "total_cost" // today's prices alone
+}
+
+func getMaterial(product, id string) *db.Stmt {
+	return db.SQL(`
+		select id, material_type, color, weight_grams, is_required, notes, cost from product_materials
+		where product_id = $1 and id = $2 and exists (select from products p where p.id = $1 and p.hidden_at is null)`, product, id)
+}
+
+const editDescription = "The product's costs are recomputed from today's spool prices, and the costs of every product that contains it follow, in the same transaction."
+
+var addMaterialDoc = &server.Doc{
+	ID: "addProductMaterial", Tag: tag, Summary: "Add a material to a product",
+	Description: editDescription + "\n\n" + priceDescription,
+}
+
+func (h handlers) addMaterial(ctx context.Context, r *server.Request[ProductMaterial]) (server.Created[ProductMaterial], error) {
+	product, id, in := r.ID("id"), db.NewID(), &r.In
+	added := db.SQL(`
+		with material as (
+			insert into product_materials (id, product_id, material_type, color, weight_grams, is_required, notes)
+			select $2::uuid, p.id, $3::text, $4::text, $5::numeric, $6::boolean, $7::text
+			from products p where p.id = $1 and p.hidden_at is null
+			returning product_id
+		)
+		select recompute_costs(product_id, false) from material`,
+		product, id, in.MaterialType.Arg(), in.Color.Arg(), in.Weight.Arg(), in.IsRequired.Or(true), in.Notes.Arg())
+	material := getMaterial(product, id)
+	if err := h.db.Write(ctx, lockCatalog(), added, material); err != nil {
+		return server.Created[ProductMaterial]{}, tooLarge(err, in.costField())
+	}
+	if added.Rows() == 0 {
+		return server.Created[ProductMaterial]{}, server.ErrNotFound
+	}
+	return server.Created[ProductMaterial]{JSON: material.Object(), Location: server.PathOf(materialsPath+"/{material_id}", product, id)}, nil
+}
+
+var updateMaterialDoc = &server.Doc{ID: "updateProductMaterial", Tag: tag, Summary: "Change a material of a product", Description: editDescription}
+
+func (h handlers) updateMaterial(ctx context.Context, r *server.Request[ProductMaterial]) (server.OK[ProductMaterial], error) {
+	product, id := r.ID("id"), r.ID("material_id")
+	material := getMaterial(product, id)
+	var err error
+	if set, args := server.Assignments(&r.In, []any{product, id}); set == "" {
+		err = h.db.Read(ctx, material)
+	} else {
+		err = h.db.Write(ctx, lockCatalog(), db.SQL(`
+			with material as (
+				update product_materials set `+set+`
+				where product_id = $1 and id = $2 and exists (select from products p where p.id = $1 and p.hidden_at is null)
+				returning product_id
+			)
+			select recompute_costs(product_id, false) from material`, args...), material)
+	}
+	if err != nil {
+		return server.OK[ProductMaterial]{}, tooLarge(err, r.In.costField())
+	}
+	if material.Rows() == 0 {
+		return server.OK[ProductMaterial]{}, server.ErrNotFound
+	}
+	return server.OK[ProductMaterial]{JSON: material.Object()}, nil
+}
+
+var deleteMaterialDoc = &server.Doc{ID: "removeProductMaterial", Tag: tag, Summary: "Remove a material from a product", Description: editDescription}
+
+func (h handlers) deleteMaterial(ctx context.Context, r *server.Request[struct{}]) (server.NoContent, error) {
+	removed := db.SQL(`
+		with material as (
+			delete from product_materials
+			where product_id = $1 and id = $2 and exists (select from products p where p.id = $1 and p.hidden_at is null)
+			returning product_id
+		)
+		select recompute_costs(product_id, false) from material`, r.ID("id"), r.ID("material_id"))
+	if err := h.db.Write(ctx, lockCatalog(), removed); err != nil {
+		return server.NoContent{}, tooLarge(err, "total_cost")
+	}
+	if removed.Rows() == 0 {
+		return server.NoContent{}, server.ErrNotFound
+	}
+	return server.NoContent{}, nil
+}

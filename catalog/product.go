@@ -1,0 +1,214 @@
+// Package catalog owns the products: what they are made of, what they contain, and what they cost.
+package catalog
+
+import (
+	"context"
+
+	"spoolwright/db"
+	"spoolwright/server"
+)
+
+const (
+	productsPath   = "/api/v1/products"
+	materialsPath  = productsPath + "/{id}/materials"
+	componentsPath = productsPath + "/{id}/components"
+)
+
+var tag = &server.Tag{Name: "products", Description: "Products: what they are made of, what they contain, and what they cost."}
+
+// Routes are the operations of /api/v1/products.
+func Routes(d *db.DB) []server.Route {
+	h := handlers{d}
+	return []server.Route{
+		server.Op("GET /api/v1/products", server.Read, server.Handle(h.list), listDoc),
+		server.Op("POST /api/v1/products", server.Write, server.Handle(h.create), createDoc),
+		server.Op("GET /api/v1/products/{id}", server.Read, server.Handle(h.get), getDoc),
+		server.Op("PATCH /api/v1/products/{id}", server.Write, server.Handle(h.update), updateDoc),
+		server.Op("DELETE /api/v1/products/{id}", server.Write, server.Handle(h.delete), deleteDoc),
+		server.Op("POST /api/v1/products/{id}/materials", server.Write, server.Handle(h.addMaterial), addMaterialDoc),
+		server.Op("PATCH /api/v1/products/{id}/materials/{material_id}", server.Write, server.Handle(h.updateMaterial), updateMaterialDoc),
+		server.Op("DELETE /api/v1/products/{id}/materials/{material_id}", server.Write, server.Handle(h.deleteMaterial), deleteMaterialDoc),
+		server.Op("POST /api/v1/products/{id}/components", server.Write, server.Handle(h.addComponent), addComponentDoc),
+		server.Op("PATCH /api/v1/products/{id}/components/{component_id}", server.Write, server.Handle(h.updateComponent), updateComponentDoc),
+		server.Op("DELETE /api/v1/products/{id}/components/{component_id}", server.Write, server.Handle(h.deleteComponent), deleteComponentDoc),
+		server.Op("POST /api/v1/products/{id}/recalculate", server.Write, server.Handle(h.recalculate), recalculateDoc),
+	}
+}
+
+type handlers struct{ db *db.DB }
+
+// Product is a product, in requests and in answers.
+type Product struct {
+	ID            server.UUID             `json:"id" rule:"readonly,notnull" doc:"The product's id." example:"\"0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2b01\""`
+	Name          server.Optional[string] `json:"name" rule:"required" doc:"What it is called." example:"\"Dragon\""`
+	Description   server.Optional[string] `json:"description" rule:"text=10000" doc:"What it is." example:"\"Articulated dragon\""`
+	SKU           server.Optional[string] `json:"sku" doc:"Stock keeping unit; no two products have the same one." example:"\"DRG-001\""`
+	Category      server.Optional[string] `json:"category" doc:"The group that it belongs to." example:"\"Toys\""`
+	PrintMinutes  server.Optional[int64]  `json:"estimated_print_time_minutes" rule:"max=1000000" doc:"How long it takes to print, in minutes." example:"180"`
+	Notes         server.Optional[string] `json:"notes" rule:"text=10000" doc:"Print settings, tips." example:"\"0.2 mm layers, no supports\""`
+	Materials     []ProductMaterial       `json:"materials" doc:"The filament that one piece takes, oldest entry first."`
+	Components    []ProductComponent      `json:"components" doc:"The products that one piece contains, oldest entry first."`
+	MaterialCost  server.Decimal          `json:"material_cost" rule:"readonly,notnull" doc:"The sum of the materials' costs; a material without a known price adds nothing." example:"1.125"`
+	ComponentCost server.Decimal          `json:"component_cost" rule:"readonly,notnull" doc:"The sum of each component's quantity times its total_cost." example:"0.5"`
+	TotalCost     server.Decimal          `json:"total_cost" rule:"readonly,notnull" doc:"material_cost plus component_cost." example:"1.625"`
+	CreatedAt     server.Timestamp        `json:"created_at" rule:"readonly,notnull" doc:"When the product was entered." example:"\"2024-01-15T10:00:00Z\""`
+	UpdatedAt     server.Timestamp        `json:"updated_at" rule:"readonly,notnull" doc:"When it, its materials, its components or its costs last changed." example:"\"2024-01-15T14:30:00Z\""`
+}
+
+// ProductListItem is a product as lists show it.
+type ProductListItem struct {
+	ID           server.UUID      `json:"id" rule:"readonly,notnull" doc:"The product's id." example:"\"0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2b01\""`
+	Name         string           `json:"name" rule:"readonly,notnull" doc:"What it is called." example:"\"Dragon\""`
+	Description  string           `json:"description" rule:"readonly" doc:"What it is." example:"\"Articulated dragon\""`
+	SKU          string           `json:"sku" rule:"readonly" doc:"Stock keeping unit." example:"\"DRG-001\""`
+	Category     string           `json:"category" rule:"readonly" doc:"The group that it belongs to." example:"\"Toys\""`
+	PrintMinutes int64            `json:"estimated_print_time_minutes" rule:"readonly" doc:"How long it takes to print, in minutes." example:"180"`
+	MaterialCost server.Decimal   `json:"material_cost" rule:"readonly,notnull" doc:"The sum of the materials' costs." example:"1.125"`
+	TotalCost    server.Decimal   `json:"total_cost" rule:"readonly,notnull" doc:"What one piece costs, its components included." example:"1.625"`
+	CreatedAt    server.Timestamp `json:"created_at" rule:"readonly,notnull" doc:"When the product was entered." example:"\"2024-01-15T10:00:00Z\""`
+}
+
+// Filter are the parameters of the product list.
+type Filter struct {
+	server.ListQuery
+	Category server.Optional[string] `query:"category" doc:"Only this category: the whole name, without regard to case."`
+	Search   server.Optional[string] `query:"search" doc:"Only products with this text in their name or description, without regard to case; no character has a special meaning."`
+}
+
+var listDoc = &server.Doc{
+	ID: "listProducts", Tag: tag, Summary: "List products",
+	Description: "Filters combine with AND. The default order (newest first), alone or with `category`, reads an index whatever the size of the catalog; `search` and any other `sort_by` look at all matching products.",
+}
+
+func (h handlers) list(ctx context.Context, r *server.Request[Filter]) (server.Page[ProductListItem], error) {
+	l := server.NewList("products", "id, name, description, sku, category, estimated_print_time_minutes, material_cost, total_cost, created_at",
+		"hidden_at is null", "products")
+	if in := r.In.Category; !in.IsNull() {
+		l.Where(`category_key = lower(?::text collate "und-x-icu") collate "C"`, *in.Value)
+	}
+	if in := r.In.Search; !in.IsNull() {
+		l.Where(`strpos(search_key, lower(?::text collate "und-x-icu") collate "C") > 0`, *in.Value)
+	}
+	return server.ListPage[ProductListItem](func(stmts ...*db.Stmt) error { return h.db.Read(ctx, stmts...) }, l, r.In.ListQuery)
+}
+
+// getProduct is one statement, so that the lists and the costs are those of one moment.
+const getProduct = `
+	select p.id, p.name, p.description, p.sku, p.category, p.estimated_print_time_minutes, p.notes,
+		(select coalesce(json_agg(json_build_object('id', m.id, 'material_type', m.material_type, 'color', m.color,
+				'weight_grams', trim_scale(m.weight_grams), 'is_required', m.is_required, 'notes', m.notes, 'cost', trim_scale(m.cost))
+				order by m.created_at, m.id), '[]')
+			from product_materials m where m.product_id = p.id) as materials,
+		(select coalesce(json_agg(json_build_object('id', c.id, 'component_product_id', c.component_product_id, 'component_name', s.name,
+				'quantity', c.quantity, 'notes', c.notes, 'unit_cost', trim_scale(s.total_cost), 'cost', trim_scale(c.quantity * s.total_cost))
+				order by c.created_at, c.id), '[]')
+			from product_components c join products s on s.id = c.component_product_id where c.product_id = p.id) as components,
+		p.material_cost, p.component_cost, p.total_cost, p.created_at, p.updated_at
+	from products p where p.id = $1 and p.hidden_at is null`
+
+var getDoc = &server.Doc{ID: "getProduct", Tag: tag, Summary: "Get a product", Description: "With its materials and components."}
+
+func (h handlers) get(ctx context.Context, r *server.Request[struct{}]) (server.OK[Product], error) {
+	return h.read(ctx, r.ID("id"))
+}
+
+func (h handlers) read(ctx context.Context, id string) (server.OK[Product], error) {
+	product := db.SQL(getProduct, id)
+	if err := h.db.Read(ctx, product); err != nil {
+		return server.OK[Product]{}, err
+	}
+	if product.Rows() == 0 {
+		return server.OK[Product]{}, server.ErrNotFound
+	}
+	return server.OK[Product]{JSON: product.Object()}, nil
+}
+
+func duplicateSKU(in *Product) error {
+	return server.Refuse("DUPLICATE_SKU", "Another product has the SKU %s", in.SKU.Or(""))
+}
+
+var createDoc = &server.Doc{
+	ID: "createProduct", Tag: tag, Summary: "Enter a product",
+	Description: "`sku`, where given (and not empty), is unique. Materials and components have endpoints of their own: add them after this.",
+	Refusals:    []string{"DUPLICATE_SKU"},
+}
+
+func (h handlers) create(ctx context.Context, r *server.Request[Product]) (server.Created[Product], error) {
+	id, in := db.NewID(), &r.In
+	added := db.SQL(`
+		insert into products (id, name, description, sku, category, estimated_print_time_minutes, notes)
+		values ($1, $2, $3, $4, $5, $6, $7)
+		on conflict (tenant_id, sku) where hidden_at is null and sku <> '' do nothing
+		returning id`,
+		id, in.Name.Arg(), in.Description.Arg(), in.SKU.Arg(), in.Category.Arg(), in.PrintMinutes.Arg(), in.Notes.Arg())
+	product := db.SQL(getProduct, id)
+	if err := h.db.Write(ctx, added, product); err != nil {
+		return server.Created[Product]{}, err
+	}
+	if added.Rows() == 0 {
+		return server.Created[Product]{}, duplicateSKU(in)
+	}
+	return server.Created[Product]{JSON: product.Object(), Location: server.PathOf(productsPath+"/{id}", id)}, nil
+}
+
+var updateDoc = &server.Doc{
+	ID: "updateProduct", Tag: tag, Summary: "Change a product",
+	Description: "Materials and components have endpoints of their own; here they are ignored, as are the costs.",
+	Refusals:    []string{"DUPLICATE_SKU"},
+}
+
+func (h handlers) update(ctx context.Context, r *server.Request[Product]) (server.OK[Product], error) {
+	set, args := server.Assignments(&r.In, []any{r.ID("id"), r.In.SKU.Arg()})
+	if set == "" {
+		return h.read(ctx, r.ID("id"))
+	}
+	changed := db.SQL(`
+		update products set `+set+`, updated_at = now()
+		where id = $1 and hidden_at is null
+			and not exists (select from products other where other.sku = $2::text and other.sku <> '' and other.id <> $1 and other.hidden_at is null)
+		returning id`, args...)
+	product := db.SQL(getProduct, r.ID("id"))
+	err := h.db.Write(ctx, changed, product)
+	switch {
+	case db.Violates(err, "products_sku"): // two changes at once
+		return server.OK[Product]{}, duplicateSKU(&r.In)
+	case err != nil:
+		return server.OK[Product]{}, err
+	case product.Rows() == 0:
+		return server.OK[Product]{}, server.ErrNotFound
+	case changed.Rows() == 0:
+		return server.OK[Product]{}, duplicateSKU(&r.In)
+	}
+	return server.OK[Product]{JSON: product.Object()}, nil
+}
+
+var deleteDoc = &server.Doc{
+	ID: "deleteProduct", Tag: tag, Summary: "Remove a product",
+	Description: "The product disappears from lists and can no longer be used; production runs that mention it keep its name, and its SKU is free again. A component of another product cannot be removed.",
+	Refusals:    []string{"PRODUCT_IN_USE"},
+}
+
+func (h handlers) delete(ctx context.Context, r *server.Request[struct{}]) (server.NoContent, error) {
+	var parent *string
+	product := db.SQL(`
+		with product as (
+			select p.id, (
+				select u.name from product_components c join products u on u.id = c.product_id
+				where c.component_product_id = p.id and u.hidden_at is null limit 1
+			) as parent
+			from products p where p.id = $1 and p.hidden_at is null
+		), hidden as (
+			update products p set hidden_at = now() from product where p.id = product.id and product.parent is null
+		)
+		select parent from product`, r.ID("id")).Into(&parent)
+	if err := h.db.Write(ctx, lockCatalog(), product); err != nil {
+		return server.NoContent{}, err
+	}
+	if product.Rows() == 0 {
+		return server.NoContent{}, server.ErrNotFound
+	}
+	if parent != nil {
+		return server.NoContent{}, server.Refuse("PRODUCT_IN_USE", "The product is a component of %s", *parent)
+	}
+	return server.NoContent{}, nil
+}
