@@ -224,11 +224,7 @@ func TestSortByEveryField(t *testing.T) {
 	for _, field := range server.SchemaOf[inventory.Spool]().Sortable() {
 		for _, order := range []string{"asc", "desc"} {
 			t.Run(field+" "+order, func(t *testing.T) {
-				slices.SortFunc(all, sortedBy(field, order))
-				want := []string{}
-				for _, s := range all {
-					want = append(want, s["id"].(string))
-				}
+				want := sortedIDs(all, field, order)
 				path := query("sort_by", field, "sort_order", order)
 				if got := pages(t, c, path, 100); !slices.Equal(got, want) {
 					t.Errorf("%v\nwant\n%v", got, want)
@@ -242,6 +238,15 @@ func TestSortByEveryField(t *testing.T) {
 	if got, want := pages(t, c, spools, 7), pages(t, c, query("sort_by", "created_at", "sort_order", "desc"), 50); !slices.Equal(got, want) {
 		t.Errorf("the default order is %v, want newest first: %v", got, want)
 	}
+}
+
+// sortedIDs are the ids of the items in the order of a list.
+func sortedIDs(items []j, field, order string) []string {
+	var all []string
+	for _, item := range slices.SortedFunc(slices.Values(items), sortedBy(field, order)) {
+		all = append(all, item["id"].(string))
+	}
+	return all
 }
 
 // sortedBy compares spools as the list does: numbers and times by value, all else by its text; nulls last; ties by id.
@@ -458,8 +463,8 @@ func TestListPlans(t *testing.T) {
 				t.Fatalf("%s: the round trips are %v, want one of binding, page and total", index, trips)
 			}
 			page, total := explain(t, app, trips[0], 1), explain(t, app, trips[0], 2)
-			// A deep page may be cheaper to sort, as far as the planner knows.
-			if strings.Contains(page, "Seq Scan") || skip == 0 && (strings.Contains(page, "Sort") || !strings.Contains(page, index)) {
+			// Few rows, or all above a deep page, may be cheaper to sort.
+			if strings.Contains(page, "Seq Scan") || skip == 0 && !strings.Contains(page, index) || skip == 0 && len(filter) == 0 && strings.Contains(page, "Sort") {
 				t.Errorf("%s, skip %d: the page is\n%s", index, skip, page)
 			}
 			if strings.Contains(total, "Seq Scan on spools") {

@@ -1,0 +1,359 @@
+package inventory_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/big"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"spoolwright/auth/authtest"
+	"spoolwright/db"
+	"spoolwright/db/dbtest"
+	"spoolwright/inventory"
+	"spoolwright/server"
+)
+
+// ledger reads a spool's whole ledger, oldest entry first, and fails the test unless it is a chain without gaps from 0 to
+// the remaining weight, whose changes add up to that.
+func ledger(t *testing.T, c *authtest.Client, path string) []j {
+	t.Helper()
+	var entries []j
+	for {
+		a := c.Get(t, fmt.Sprintf("%s/usage?limit=100&skip=%d", path, len(entries))).Want(200)
+		for _, item := range a.List("items") {
+			entries = append([]j{item.(map[string]any)}, entries...)
+		}
+		if a.Text("total") == fmt.Sprint(len(entries)) {
+			break
+		}
+		if len(a.List("items")) == 0 {
+			t.Fatalf("%s: %d entries of %s", a.What, len(entries), a.Text("total"))
+		}
+	}
+	grams := func(entry j, name string) *big.Rat { return rat(entry[name].(json.Number).String()) }
+	before := new(big.Rat)
+	for i, entry := range entries {
+		if grams(entry, "before_grams").Cmp(before) != 0 {
+			t.Fatalf("%s: entry %d begins with %v, the one before ends with %s", path, i, entry, before.FloatString(6))
+		}
+		before.Add(before, grams(entry, "change_grams"))
+		if grams(entry, "after_grams").Cmp(before) != 0 {
+			t.Fatalf("%s: entry %d does not add up: %v", path, i, entry)
+		}
+		if (i == 0) != (entry["kind"] == "created") {
+			t.Fatalf("%s: entry %d is %v", path, i, entry)
+		}
+	}
+	if remaining := c.Get(t, path).Want(200).Text("remaining_weight_grams"); rat(remaining).Cmp(before) != 0 {
+		t.Fatalf("%s: the ledger adds up to %s, the spool holds %s", path, before.FloatString(6), remaining)
+	}
+	return entries
+}
+
+func TestDeduct(t *testing.T) {
+	t.Parallel()
+	c := operator(t)
+	path := spools + "/" + c.Post(t, spools, spool(j{"net_weight_grams": 100})).Want(201).ID()
+	for _, test := range []struct{ weight, deducted, remaining string }{
+		{"0.1", "0.1", "99.9"},
+		{"0.2", "0.2", "99.7"},
+		{"0.7", "0.7", "99"},
+		{"33.333333", "33.333333", "65.666667"},
+		{"0.000001", "0.000001", "65.666666"},
+		{"0.0000005", "0.000001", "65.666665"}, // rounded when it comes in
+		{"5.6666654", "5.666665", "60"},
+		{"1e1", "10", "50"},
+		{"49.999999", "49.999999", "0.000001"},
+	} {
+		a := c.Post(t, path+"/deduct", `{"weight_grams":`+test.weight+`}`).Want(200)
+		is(t, a, "", j{"id": uuid, "remaining_weight_grams": json.Number(test.remaining), "deducted": json.Number(test.deducted)})
+		c.Get(t, path).Want(200).Shows(map[string]string{"remaining_weight_grams": test.remaining})
+	}
+	c.Get(t, query("in_stock", true)).Want(200).Shows(map[string]string{"total": "1"})
+	c.Post(t, path+"/deduct", j{"weight_grams": json.Number("0.000001")}).Want(200).Shows(map[string]string{"remaining_weight_grams": "0"})
+	c.Get(t, query("in_stock", true)).Want(200).Shows(map[string]string{"total": "0"})
+	c.Get(t, query("in_stock", false)).Want(200).Shows(map[string]string{"total": "1", "items.0.remaining_weight_grams": "0"})
+	c.Post(t, path+"/deduct", j{"weight_grams": 1}).Refused(400, "INSUFFICIENT_FILAMENT")
+	c.Patch(t, path, j{"remaining_weight_grams": 1}).Want(200)
+	c.Get(t, query("in_stock", true)).Want(200).Shows(map[string]string{"total": "1"})
+	if entries := ledger(t, c, path); len(entries) != 12 {
+		t.Errorf("%d entries: %v", len(entries), entries)
+	}
+}
+
+// A refused deduction changes nothing at all.
+func TestDeductRefused(t *testing.T) {
+	t.Parallel()
+	c := operator(t)
+	made := c.Post(t, spools, spool(j{"remaining_weight_grams": 7.5})).Want(201)
+	path := spools + "/" + made.ID()
+	refused := c.Post(t, path+"/deduct", j{"weight_grams": json.Number("7.500001")}).Refused(400, "INSUFFICIENT_FILAMENT")
+	if detail := refused.Text("detail"); !strings.Contains(detail, "7.5 g") || !strings.Contains(detail, "7.500001 g") {
+		t.Errorf("the message does not say how much there is and was wanted: %s", detail)
+	}
+	c.Post(t, path+"/deduct", j{"weight_grams": 1000000}).Refused(400, "INSUFFICIENT_FILAMENT")
+	for _, weight := range []string{"0", "-0", "-1", "0.0000004", "-0.0000004", "1000000.000001", "1e400", `"1"`, "null", "true", "[]"} {
+		c.Post(t, path+"/deduct", `{"weight_grams":`+weight+`}`).Fields("weight_grams")
+	}
+	c.Post(t, path+"/deduct", j{}).Fields("weight_grams")
+	for field, value := range map[string]any{"reason": strings.Repeat("é", 10001), "remaining_weight_grams": 1, "id": made.ID(), "Reason": "x"} {
+		c.Post(t, path+"/deduct", j{"weight_grams": 1, field: value}).Fields(field)
+	}
+	c.Post(t, path+"/deduct", `{"weight_grams":1,"reason":"\u0000"}`).Fields("reason")
+	c.Post(t, path+"/deduct", `{"weight_grams":1,"weight_grams":2}`).Refused(400, "MALFORMED_JSON")
+	c.Post(t, path+"/deduct", nil).Refused(415, "UNSUPPORTED_MEDIA_TYPE")
+	if got := c.Get(t, path).Want(200); !bytes.Equal(got.Body, made.Body) {
+		t.Errorf("%s became %s", made.Body, got.Body)
+	}
+	if entries := ledger(t, c, path); len(entries) != 1 {
+		t.Errorf("the ledger has %v", entries)
+	}
+}
+
+// Every entry says when, who, why, and what was there before and after.
+func TestLedger(t *testing.T) {
+	t.Parallel()
+	api := authtest.New(t, authtest.Options{}, inventory.Routes)
+	tenant := api.Tenant(t)
+	ada, ben, viewer := tenant.User(t, "operator"), tenant.User(t, "admin"), tenant.User(t, "viewer")
+	made := ada.Post(t, spools, spool(nil)).Want(201)
+	path, id := spools+"/"+made.ID(), made.ID()
+	reason := strings.Repeat("ü", 9_999) + "\n"
+	ben.Post(t, path+"/deduct", j{"weight_grams": 45.5, "reason": reason}).Want(200)
+	ada.Post(t, path+"/deduct", j{"weight_grams": 4.5, "reason": nil}).Want(200)
+	ada.Post(t, path+"/deduct", j{"weight_grams": 50, "reason": ""}).Want(200)
+	ben.Patch(t, path, j{"remaining_weight_grams": 950, "notes": "weighed"}).Want(200)
+
+	// No weight changes here.
+	ben.Patch(t, path, j{"remaining_weight_grams": 950, "notes": "weighed again"}).Want(200).Shows(map[string]string{"notes": "weighed again"})
+	ben.Patch(t, path, j{"remaining_weight_grams": 950.0000004}).Want(200)
+	ben.Patch(t, path, j{"net_weight_grams": 900, "purchase_price": 3}).Want(200).Shows(map[string]string{"remaining_weight_grams": "950"})
+	ben.Patch(t, path, j{"remaining_weight_grams": 1, "color": ""}).Fields("color")
+	viewer.Patch(t, path, j{"remaining_weight_grams": 1}).Refused(403, "FORBIDDEN")
+	viewer.Post(t, path+"/deduct", j{"weight_grams": 1}).Refused(403, "FORBIDDEN")
+
+	entry := func(kind string, reason any, by *authtest.Client, before, after, change string) j {
+		return j{"id": uuid, "spool_id": id, "kind": kind, "reason": reason, "run_id": nil, "user_id": by.Actor.User,
+			"before_grams": json.Number(before), "after_grams": json.Number(after), "change_grams": json.Number(change), "created_at": moment}
+	}
+	want := []j{
+		entry("edited", nil, ben, "900", "950", "50"),
+		entry("deducted", "", ada, "950", "900", "-50"),
+		entry("deducted", nil, ada, "954.5", "950", "-4.5"),
+		entry("deducted", reason, ben, "1000", "954.5", "-45.5"),
+		entry("created", nil, ada, "0", "1000", "1000"),
+	}
+	a := viewer.Get(t, path+"/usage").Want(200).Shows(map[string]string{"total": "5", "skip": "0", "limit": "20"})
+	for i := range want {
+		is(t, a, fmt.Sprintf("items.%d", i), want[i])
+	}
+	ledger(t, ada, path)
+
+	// An empty spool begins its ledger too, with nothing.
+	empty := spools + "/" + ada.Post(t, spools, spool(j{"remaining_weight_grams": 0})).Want(201).ID()
+	ada.Get(t, empty+"/usage").Want(200).Shows(map[string]string{"total": "1", "items.0.after_grams": "0", "items.0.change_grams": "0"})
+
+	api.Operator(t).Get(t, path+"/usage").Refused(404, "NOT_FOUND")
+	ada.Delete(t, path).Want(204)
+	ada.Get(t, path+"/usage").Refused(404, "NOT_FOUND")
+}
+
+// The ledger is a list like others.
+func TestLedgerIsAList(t *testing.T) {
+	t.Parallel()
+	c := operator(t)
+	path := spools + "/" + c.Post(t, spools, spool(nil)).Want(201).ID()
+	for i := range 12 {
+		c.Post(t, path+"/deduct", j{"weight_grams": 1 + i%3, "reason": []any{nil, "a", "B"}[i%3]}).Want(200)
+	}
+	var entries []j
+	for _, item := range c.Get(t, path+"/usage").Want(200).List("items") {
+		entries = append(entries, item.(map[string]any))
+	}
+	for _, field := range server.SchemaOf[inventory.Usage]().Sortable() {
+		for _, order := range []string{"asc", "desc"} {
+			sorted := sortedIDs(entries, field, order)
+			if got := pages(t, c, path+"/usage?sort_by="+field+"&sort_order="+order, 5); fmt.Sprint(got) != fmt.Sprint(sorted) {
+				t.Errorf("by %s %s: %v, want %v", field, order, got, sorted)
+			}
+		}
+	}
+	if got, want := pages(t, c, path+"/usage", 5), sortedIDs(entries, "created_at", "desc"); fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("by default: %v, want newest first: %v", got, want)
+	}
+	for query, field := range map[string]string{"limit=0": "limit", "limit=101": "limit", "skip=-1": "skip", "sort_by=color": "sort_by", "sort_order=x": "sort_order"} {
+		c.Get(t, path+"/usage?"+query).Fields(field)
+	}
+	c.Get(t, path+"/usage?material_type=nonsense&in_stock=x").Want(200).Shows(map[string]string{"total": "13"})
+}
+
+// Not even the service itself, in the role of its transactions, can rewrite history.
+func TestLedgerIsAppendOnly(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	c := operator(t)
+	path := spools + "/" + c.Post(t, spools, spool(nil)).Want(201).ID()
+	conn := connect(t, dbtest.Private().AppURL())
+	for _, statement := range []string{
+		`update spool_usage set after_grams = 1`,
+		`update spool_usage set reason = 'another'`,
+		`delete from spool_usage`,
+		`truncate spool_usage`,
+		`delete from spools`,
+		`truncate spools cascade`,
+		`drop table spool_usage`,
+		`alter table spool_usage disable row level security`,
+	} {
+		err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+			if _, err := tx.Exec(ctx, `select bind_tenant($1, null, null)`, c.Actor.Tenant); err != nil {
+				t.Fatal(err)
+			}
+			var rows int
+			if err := tx.QueryRow(ctx, `select count(*) from spool_usage`).Scan(&rows); err != nil || rows != 1 {
+				t.Fatalf("the role sees %d entries: %v", rows, err)
+			}
+			_, err := tx.Exec(ctx, statement)
+			return err
+		})
+		var pg *pgconn.PgError
+		if !errors.As(err, &pg) || pg.Code != "42501" {
+			t.Errorf("%s: %v, want insufficient privilege", statement, err)
+		}
+	}
+	// What it may add is its own tenant's only.
+	err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, `select bind_tenant($1, null, null)`, db.NewID()); err != nil {
+			t.Fatal(err)
+		}
+		_, err := tx.Exec(ctx, `insert into spool_usage (tenant_id, spool_id, kind, before_grams, after_grams) values ($1, $2, 'edited', 1000, 0)`, c.Actor.Tenant, strings.TrimPrefix(path, spools+"/"))
+		return err
+	})
+	if err == nil || !strings.Contains(err.Error(), "row-level security") {
+		t.Errorf("an entry for another tenant: %v", err)
+	}
+	if entries := ledger(t, c, path); len(entries) != 1 {
+		t.Errorf("the ledger has %v", entries)
+	}
+}
+
+// 200 users take 7.5 g at once from 1,000 g: 133 get it, and 2.5 g are left.
+func TestConcurrentDeductions(t *testing.T) {
+	t.Parallel()
+	c := operator(t)
+	path := spools + "/" + c.Post(t, spools, spool(nil)).Want(201).ID()
+	var done, refused atomic.Int64
+	var wg sync.WaitGroup
+	for range 200 {
+		wg.Go(func() {
+			a, err := c.Send("POST", path+"/deduct", j{"weight_grams": 7.5})
+			switch {
+			case err == nil && a.Status == 200:
+				done.Add(1)
+			case err == nil && a.Status == 400 && strings.Contains(string(a.Body), "INSUFFICIENT_FILAMENT"):
+				refused.Add(1)
+			default:
+				t.Errorf("%v %+v", err, a)
+			}
+		})
+	}
+	wg.Wait()
+	if done.Load() != 133 || refused.Load() != 67 {
+		t.Errorf("%d deductions and %d refusals, want 133 and 67", done.Load(), refused.Load())
+	}
+	c.Get(t, path).Want(200).Shows(map[string]string{"remaining_weight_grams": "2.5"})
+	if entries := ledger(t, c, path); len(entries) != 134 {
+		t.Errorf("%d entries, want 134", len(entries))
+	}
+}
+
+// Spools are weighed while they are used: whatever the order, the ledger tells it without a gap.
+func TestConcurrentEditsAndDeductions(t *testing.T) {
+	t.Parallel()
+	c := operator(t)
+	path := spools + "/" + c.Post(t, spools, spool(nil)).Want(201).ID()
+	const each = 15
+	var changes atomic.Int64
+	var wg sync.WaitGroup
+	for worker := range 12 {
+		wg.Go(func() {
+			for i := range each {
+				var a *authtest.Answer
+				var err error
+				switch worker % 3 {
+				case 0: // never the weight that is there
+					a, err = c.Send("PATCH", path, j{"remaining_weight_grams": json.Number(fmt.Sprintf("9%d.%02d1", worker, i)), "notes": "weighed"})
+				case 1:
+					a, err = c.Send("POST", path+"/deduct", j{"weight_grams": json.Number("0.125")})
+				case 2:
+					a, err = c.Send("PATCH", path, j{"brand": fmt.Sprint(worker, i)})
+				}
+				if err != nil || a.Status != 200 {
+					t.Errorf("%v %+v", err, a)
+				} else if worker%3 < 2 {
+					changes.Add(1)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if entries := ledger(t, c, path); int64(len(entries)) != 1+changes.Load() {
+		t.Errorf("%d entries for %d changes", len(entries), changes.Load())
+	}
+}
+
+// A spool that is hidden while it is used: each deduction is before or after that, and the ledger has those before.
+func TestConcurrentDeleteAndDeductions(t *testing.T) {
+	t.Parallel()
+	c := operator(t)
+	for range 5 {
+		id := c.Post(t, spools, spool(nil)).Want(201).ID()
+		path := spools + "/" + id
+		var done atomic.Int64
+		var wg sync.WaitGroup
+		for i := range 16 {
+			wg.Go(func() {
+				call := func(method, path string, body any, success int) bool {
+					a, err := c.Send(method, path, body)
+					if err != nil || a.Status != success && a.Status != 404 {
+						t.Errorf("%v %+v", err, a)
+						return false
+					}
+					return a.Status == success
+				}
+				switch {
+				case i == 6:
+					if !call("DELETE", path, nil, 204) {
+						t.Error("the spool was gone before it was deleted")
+					}
+				case i%2 == 0:
+					if call("PATCH", path, j{"remaining_weight_grams": 500 + float64(i)/100}, 200) {
+						done.Add(1)
+					}
+				case call("POST", path+"/deduct", j{"weight_grams": 1}, 200):
+					done.Add(1)
+				}
+			})
+		}
+		wg.Wait()
+		c.Post(t, path+"/deduct", j{"weight_grams": 1}).Refused(404, "NOT_FOUND")
+		var entries, sum, remaining string
+		stmt := db.SQL(`select count(*)::text, trim_scale(sum(change_grams))::text, (select trim_scale(remaining_weight_grams)::text from spools where id = $1) from spool_usage where spool_id = $1`, id).
+			Into(&entries, &sum, &remaining)
+		if err := c.API.DB.Read(db.As(context.Background(), c.Actor), stmt); err != nil {
+			t.Fatal(err)
+		}
+		if entries != fmt.Sprint(1+done.Load()) || sum != remaining {
+			t.Errorf("%s entries add up to %s for %d changes, the spool holds %s", entries, sum, done.Load(), remaining)
+		}
+	}
+	c.Get(t, spools).Want(200).Shows(map[string]string{"total": "0"})
+}
