@@ -8,7 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"runtime"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -60,6 +62,12 @@ func Open(ctx context.Context, c Config) (*DB, error) {
 	if config.ConnConfig.ConnectTimeout == 0 {
 		config.ConnConfig.ConnectTimeout = 5 * time.Second
 	}
+	// Results that come as text (see appendRow) depend on these. Poolers know both.
+	maps.DeleteFunc(config.ConnConfig.RuntimeParams, func(name, _ string) bool {
+		return strings.EqualFold(name, "timezone") || strings.EqualFold(name, "datestyle")
+	})
+	config.ConnConfig.RuntimeParams["timezone"] = "UTC"
+	config.ConnConfig.RuntimeParams["datestyle"] = "ISO"
 	// By default pgx closes the connection of a cancelled request; asking PostgreSQL to cancel keeps it.
 	config.ConnConfig.BuildContextWatcherHandler = func(conn *pgconn.PgConn) ctxwatch.Handler {
 		return &pgconn.CancelRequestContextWatcherHandler{Conn: conn, CancelRequestDelay: 0, DeadlineDelay: time.Second}

@@ -2,6 +2,7 @@ package db
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math"
 	"strconv"
@@ -53,6 +54,9 @@ func appendValue(to []byte, column pgconn.FieldDescription, value []byte) ([]byt
 		if binaryFormat {
 			return appendNumeric(to, value)
 		}
+		if c := value[len(value)-1]; c < '0' || c > '9' {
+			return nil, errNotFinite
+		}
 		return append(to, trimZeros(string(value))...), nil
 	case pgtype.Int2OID, pgtype.Int4OID, pgtype.Int8OID:
 		if !binaryFormat {
@@ -75,11 +79,11 @@ func appendValue(to []byte, column pgconn.FieldDescription, value []byte) ([]byt
 		}
 		return t.AppendFormat(to, `"2006-01-02T15:04:05.999999Z"`), nil
 	case pgtype.DateOID:
-		if binaryFormat {
-			days := int(int32(binary.BigEndian.Uint32(value)))
-			return time.Date(2000, 1, 1+days, 0, 0, 0, 0, time.UTC).AppendFormat(to, `"2006-01-02"`), nil
+		t, err := parseDate(value, binaryFormat)
+		if err != nil {
+			return nil, err
 		}
-		return AppendString(to, value), nil
+		return t.AppendFormat(to, `"2006-01-02"`), nil
 	case pgtype.JSONOID:
 		return append(to, value...), nil
 	case pgtype.JSONBOID:
@@ -91,12 +95,25 @@ func appendValue(to []byte, column pgconn.FieldDescription, value []byte) ([]byt
 	return nil, fmt.Errorf("no JSON form for the SQL type %d", column.DataTypeOID)
 }
 
+var errNotFinite = errors.New("not a finite number")
+
+func parseDate(value []byte, binaryFormat bool) (time.Time, error) {
+	if !binaryFormat {
+		return time.Parse(time.DateOnly, string(value))
+	}
+	t := time.Date(2000, 1, 1+int(int32(binary.BigEndian.Uint32(value))), 0, 0, 0, 0, time.UTC)
+	if t.Year() < 1 || t.Year() > 9999 {
+		return t, errors.New("date out of the years 1 to 9999")
+	}
+	return t, nil
+}
+
 func parseTimestamp(value []byte, binaryFormat bool) (time.Time, error) {
 	if binaryFormat {
 		const unixOf2000 = 946_684_800
 		us := int64(binary.BigEndian.Uint64(value))
 		if us == math.MaxInt64 || us == math.MinInt64 {
-			return time.Time{}, fmt.Errorf("infinite timestamp")
+			return time.Time{}, errors.New("infinite timestamp")
 		}
 		return time.Unix(unixOf2000+us/1_000_000, us%1_000_000*1000).UTC(), nil
 	}
@@ -118,7 +135,7 @@ func appendNumeric(to, b []byte) ([]byte, error) {
 	weight := int(int16(binary.BigEndian.Uint16(b[2:])))
 	sign := binary.BigEndian.Uint16(b[4:])
 	if sign != 0 && sign != 0x4000 {
-		return nil, fmt.Errorf("numeric is not finite")
+		return nil, errNotFinite
 	}
 	if len(b) != 8+2*count {
 		return nil, fmt.Errorf("numeric of %d digits in %d bytes", count, len(b))

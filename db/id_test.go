@@ -1,0 +1,148 @@
+package db_test
+
+import (
+	"encoding/hex"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"spoolwright/db"
+	"spoolwright/db/dbtest"
+)
+
+var uuidV7 = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`)
+
+// madeAt returns the millisecond in a UUIDv7.
+func madeAt(t *testing.T, id string) int64 {
+	t.Helper()
+	b, err := hex.DecodeString(strings.ReplaceAll(id, "-", "")[:12])
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ms int64
+	for _, c := range b {
+		ms = ms<<8 | int64(c)
+	}
+	return ms
+}
+
+func TestNewID(t *testing.T) {
+	t.Parallel()
+	seen := map[string]bool{}
+	variants, versions := map[byte]bool{}, map[byte]bool{}
+	last := int64(0)
+	for range 20_000 {
+		before := time.Now().UnixMilli()
+		id := db.NewID()
+		after := time.Now().UnixMilli()
+		if !uuidV7.MatchString(id) {
+			t.Fatalf("%s is no UUIDv7", id)
+		}
+		if canonical, ok := db.ParseID(id); !ok || canonical != id {
+			t.Fatalf("ParseID(%s) = %s, %v", id, canonical, ok)
+		}
+		if seen[id] {
+			t.Fatalf("%s was made twice", id)
+		}
+		seen[id] = true
+		if ms := madeAt(t, id); ms < before || ms > after || ms < last {
+			t.Fatalf("%s says that it was made at %d, which was between %d and %d, after %d", id, ms, before, after, last)
+		}
+		last = madeAt(t, id)
+		versions[id[15]], variants[id[19]] = true, true
+	}
+	if len(versions) != 16 || len(variants) != 4 {
+		t.Errorf("the bits beside the version and the variant do not vary: %d and %d values", len(versions), len(variants))
+	}
+}
+
+// A later millisecond sorts later, as text.
+func TestNewIDOrder(t *testing.T) {
+	t.Parallel()
+	last := db.NewID()
+	for range 20 {
+		for start := time.Now().UnixMilli(); time.Now().UnixMilli() == start; {
+		}
+		id := db.NewID()
+		if id <= last {
+			t.Fatalf("%s was made after %s", id, last)
+		}
+		last = id
+	}
+}
+
+func TestUUIDv7InSQL(t *testing.T) {
+	t.Parallel()
+	d := dbtest.Open(t)
+	ctx := newTenant(t, d)
+	seen := map[string]bool{}
+	for range 50 {
+		before := time.Now().UnixMilli()
+		id := value[string](t, d, ctx, `select uuid_v7()::text`)
+		after := time.Now().UnixMilli()
+		if !uuidV7.MatchString(id) || seen[id] {
+			t.Fatalf("%s is no new UUIDv7", id)
+		}
+		seen[id] = true
+		// PostgreSQL rounds to the millisecond.
+		if ms := madeAt(t, id); ms < before || ms > after+1 {
+			t.Fatalf("%s says %d, which was between %d and %d", id, ms, before, after)
+		}
+	}
+}
+
+func TestParseID(t *testing.T) {
+	t.Parallel()
+	const id = "0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a41"
+	for in, want := range map[string]string{
+		id:                                     id,
+		strings.ToUpper(id):                    id,
+		"0191D5b4-7c2e-7A10-9f3c-5d1f6f0e2a41": id,
+		"00000000-0000-0000-0000-000000000000": "00000000-0000-0000-0000-000000000000",
+		"FFFFFFFF-ffff-FFFF-ffff-FFFFFFFFFFFF": "ffffffff-ffff-ffff-ffff-ffffffffffff",
+		"":                                     "",
+		"0":                                    "",
+		id + "0":                               "",
+		id[:35]:                                "",
+		" " + id[1:]:                           "",
+		id[:35] + " ":                          "",
+		id[:35] + "\n":                         "",
+		id[:35] + "\x00":                       "",
+		id[:35] + "g":                          "",
+		"{" + id + "}":                         "",
+		"{" + id[1:35] + "}":                   "",
+		"urn:uuid:" + id:                       "",
+		strings.ReplaceAll(id, "-", ""):        "",
+		strings.ReplaceAll(id, "-", "_"):       "",
+		"0191d5b47-c2e-7a10-9f3c-5d1f6f0e2a41": "",
+		"0191d5b4-7c2e-7a10-9f3c5-d1f6f0e2a41": "",
+		"0191d5b-47c2e-7a10-9f3c-5d1f6f0e2a41": "",
+		"-191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a41": "",
+		"0191d5b4--c2e-7a10-9f3c-5d1f6f0e2a41": "",
+		"0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a4\xff": "",
+		"0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2é1":     "",
+		"0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2ä":      "",
+		"0x91d5b4-7c2e-7a10-9f3c-5d1f6f0e2a41":    "",
+		"+191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a41":    "",
+	} {
+		if got, ok := db.ParseID(in); got != want || ok != (want != "") {
+			t.Errorf("ParseID(%q) = %q, %v; want %q", in, got, ok, want)
+		}
+	}
+}
+
+func FuzzParseID(f *testing.F) {
+	f.Add("0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a41")
+	f.Add("0191D5B4-7C2E-7A10-9F3C-5D1F6F0E2A41")
+	f.Add("0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2ä")
+	f.Fuzz(func(t *testing.T, s string) {
+		id, ok := db.ParseID(s)
+		if !ok && id != "" || ok && id != strings.ToLower(s) {
+			t.Errorf("ParseID(%q) = %q, %v", s, id, ok)
+		}
+		if again, okAgain := db.ParseID(id); ok && (again != id || !okAgain) {
+			t.Errorf("ParseID(%q) = %q, %v", id, again, okAgain)
+		}
+	})
+}

@@ -1,0 +1,106 @@
+package db_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"spoolwright/db"
+	"spoolwright/db/dbtest"
+)
+
+func TestMain(m *testing.M) { dbtest.Main(m) }
+
+// urls are the connection strings of a database's three logins.
+type urls struct{ super, owner, app string }
+
+// emptyDatabase makes a database that is not migrated, beside the one that the other tests share.
+func emptyDatabase(t *testing.T) urls {
+	t.Helper()
+	name := "t" + strings.ReplaceAll(db.NewID(), "-", "")
+	super := connect(t, dbtest.Private().SuperURL())
+	exec(t, super, `create database `+name+` owner spoolwright_owner`)
+	t.Cleanup(func() { exec(t, super, `drop database `+name+` with (force)`) })
+	in := func(url string) string { return strings.Replace(url, "/spoolwright?", "/"+name+"?", 1) }
+	return urls{in(dbtest.Private().SuperURL()), in(dbtest.Private().OwnerURL()), in(dbtest.Private().AppURL())}
+}
+
+// migratedDatabase makes a database of its own for a test that spoils it.
+func migratedDatabase(t *testing.T) urls {
+	t.Helper()
+	u := emptyDatabase(t)
+	if _, err := db.Migrate(t.Context(), u.owner, u.app); err != nil {
+		t.Fatal(err)
+	}
+	return u
+}
+
+func connect(t *testing.T, url string) *pgx.Conn {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close(context.Background()) })
+	return conn
+}
+
+func exec(t *testing.T, conn *pgx.Conn, sql string) {
+	t.Helper()
+	if err := conn.PgConn().Exec(context.WithoutCancel(t.Context()), sql).Close(); err != nil {
+		t.Fatalf("%s: %v", sql, err)
+	}
+}
+
+func open(t *testing.T, c db.Config) *db.DB {
+	t.Helper()
+	d, err := db.Open(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(d.Close)
+	return d
+}
+
+// one opens a pool of a single connection.
+func one(t *testing.T) *db.DB {
+	t.Helper()
+	return open(t, db.Config{URL: dbtest.Private().AppURL(), MaxConns: 1})
+}
+
+// newTenant makes a tenant and returns a context that is bound to it.
+func newTenant(t *testing.T, d *db.DB) context.Context {
+	t.Helper()
+	ctx := db.As(t.Context(), db.Actor{Tenant: db.NewID()})
+	write(t, d, ctx, db.SQL(`insert into tenants (name) values ('test')`))
+	return ctx
+}
+
+func read(t *testing.T, d *db.DB, ctx context.Context, stmts ...*db.Stmt) {
+	t.Helper()
+	if err := d.Read(ctx, stmts...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func write(t *testing.T, d *db.DB, ctx context.Context, stmts ...*db.Stmt) {
+	t.Helper()
+	if err := d.Write(ctx, stmts...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// value reads one value.
+func value[T any](t *testing.T, d *db.DB, ctx context.Context, sql string, args ...any) T {
+	t.Helper()
+	var v T
+	read(t, d, ctx, db.SQL(sql, args...).Into(&v))
+	return v
+}
+
+// newBinding returns a context that is bound to a tenant without any row, which is enough to run what reads no table.
+func newBinding(t *testing.T) context.Context {
+	return db.As(t.Context(), db.Actor{Tenant: db.NewID()})
+}
