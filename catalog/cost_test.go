@@ -1,10 +1,18 @@
 package catalog_test
 
 import (
+	"context"
+	"fmt"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"spoolwright/auth/authtest"
+	"spoolwright/catalog"
+	"spoolwright/db"
+	"spoolwright/db/dbtest"
+	"spoolwright/inventory"
 )
 
 // together runs n requests at the same time.
@@ -36,4 +44,384 @@ func statuses(answers []*authtest.Answer) map[int]int {
 		count[a.Status]++
 	}
 	return count
+}
+
+// A price shows when a product is edited or recalculated, and not before.
+func TestPricesShowLater(t *testing.T) {
+	t.Parallel()
+	c := start(t).Operator(t)
+	black := spool(t, c, "PLA", "Black", 10)
+	top, middle, bottom, aside := product(t, c, "Top"), product(t, c, "Middle"), product(t, c, "Bottom"), product(t, c, "Aside")
+	part(t, c, top, middle, 2)
+	inMiddle := part(t, c, middle, bottom, 3)
+	part(t, c, aside, bottom, 1)
+	for _, p := range []string{top, middle, bottom, aside} {
+		material(t, c, p, "PLA", "black", 100)
+	}
+	totals := func(what, wantTop, wantMiddle, wantBottom, wantAside string) {
+		t.Helper()
+		for path, want := range map[string]string{top: wantTop, middle: wantMiddle, bottom: wantBottom, aside: wantAside} {
+			if a := c.Get(t, path); a.Text("total_cost") != want {
+				t.Errorf("%s: %s costs %s, want %s", what, a.Text("name"), a.Text("total_cost"), want)
+			}
+		}
+	}
+	totals("at 0.01", "9", "4", "1", "2")
+
+	c.Patch(t, black, j{"purchase_price": 20}).Want(200)
+	totals("before anything is edited", "9", "4", "1", "2")
+	c.Patch(t, inMiddle, j{"quantity": 2}).Want(200)
+	totals("after middle was edited", "9", "4", "1", "2") // 2 of 1, and its own material at 2
+	c.Get(t, middle).Shows(map[string]string{"material_cost": "2", "component_cost": "2"})
+	c.Get(t, top).Shows(map[string]string{"material_cost": "1", "component_cost": "8"})
+
+	// All that contains any product below follows, whether or not it contains this one.
+	c.Post(t, middle+"/recalculate", nil).Want(200).Shows(map[string]string{"material_cost": "2", "component_cost": "4", "total_cost": "6"})
+	totals("after middle was recalculated", "13", "6", "2", "3")
+	c.Get(t, aside).Shows(map[string]string{"material_cost": "1", "component_cost": "2"})
+	c.Post(t, top+"/recalculate", nil).Want(200)
+	totals("after top was recalculated", "14", "6", "2", "3")
+}
+
+func TestComponentRefusals(t *testing.T) {
+	t.Parallel()
+	c := start(t).Operator(t)
+	var p [6]string // 0 contains 1, 1 contains 2 and 3, both of which contain 4; 5 is free
+	for i := range p {
+		p[i] = product(t, c, fmt.Sprint("Product ", i))
+	}
+	edges := map[[2]int]string{}
+	for _, e := range [][2]int{{0, 1}, {1, 2}, {1, 3}, {2, 4}, {3, 4}} {
+		edges[e] = part(t, c, p[e[0]], p[e[1]], 1)
+	}
+	for _, r := range []struct {
+		from, to int
+		code     string
+	}{
+		{0, 0, "COMPONENT_CYCLE"}, {1, 0, "COMPONENT_CYCLE"}, {4, 0, "COMPONENT_CYCLE"}, {4, 1, "COMPONENT_CYCLE"}, {4, 3, "COMPONENT_CYCLE"},
+		{0, 1, "DUPLICATE_COMPONENT"}, {3, 4, "DUPLICATE_COMPONENT"},
+	} {
+		c.Post(t, p[r.from]+"/components", j{"component_product_id": idOf(p[r.to]), "quantity": 2}).Refused(400, r.code)
+	}
+	for _, r := range []struct {
+		edge [2]int
+		to   int
+		code string
+	}{
+		{[2]int{1, 2}, 0, "COMPONENT_CYCLE"}, {[2]int{2, 4}, 1, "COMPONENT_CYCLE"}, {[2]int{2, 4}, 2, "COMPONENT_CYCLE"}, {[2]int{1, 2}, 3, "DUPLICATE_COMPONENT"},
+	} {
+		c.Patch(t, edges[r.edge], j{"component_product_id": idOf(p[r.to]), "quantity": 7}).Refused(400, r.code)
+		c.Get(t, p[r.edge[0]]).Shows(map[string]string{"components.0.quantity": "1", "components.0.component_product_id": idOf(p[r.edge[1]])})
+	}
+	// A component that is not there is not there, however bad the rest.
+	c.Patch(t, p[0]+"/components/"+db.NewID(), j{"component_product_id": idOf(p[0])}).Refused(404, "NOT_FOUND")
+	c.Post(t, products+"/"+db.NewID()+"/components", j{"component_product_id": db.NewID()}).Refused(404, "NOT_FOUND")
+
+	c.Patch(t, edges[[2]int{1, 2}], j{"component_product_id": idOf(p[2])}).Want(200) // what it was
+	c.Patch(t, edges[[2]int{1, 2}], j{"component_product_id": idOf(p[5]), "quantity": 9}).Want(200).Shows(map[string]string{"component_name": "Product 5", "quantity": "9"})
+	part(t, c, p[2], p[0], 1) // 2 was freed
+	c.Delete(t, edges[[2]int{2, 4}]).Want(204)
+	c.Post(t, p[4]+"/components", j{"component_product_id": idOf(p[2])}).Refused(400, "COMPONENT_CYCLE")
+	for i := 1; i < 6; i++ {
+		if i != 2 {
+			c.Delete(t, p[i]).Refused(400, "PRODUCT_IN_USE")
+		}
+	}
+}
+
+// A refused edit changes nothing, not even to today's prices.
+func TestRefusedEditsChangeNothing(t *testing.T) {
+	t.Parallel()
+	c := start(t).Operator(t)
+	a, b := product(t, c, "A"), product(t, c, "B")
+	black := spool(t, c, "PLA", "Black", 10)
+	material(t, c, a, "PLA", "Black", 100)
+	p := part(t, c, a, b, 1)
+	before := string(c.Get(t, a).Want(200).Body)
+	c.Patch(t, black, j{"purchase_price": 20}).Want(200)
+
+	c.Post(t, a+"/components", j{"component_product_id": idOf(a)}).Refused(400, "COMPONENT_CYCLE")
+	c.Post(t, a+"/components", j{"component_product_id": idOf(b)}).Refused(400, "DUPLICATE_COMPONENT")
+	c.Post(t, a+"/components", j{"component_product_id": db.NewID()}).Refused(400, "UNKNOWN_REFERENCE")
+	c.Patch(t, p, j{"component_product_id": idOf(a)}).Refused(400, "COMPONENT_CYCLE")
+	c.Patch(t, a+"/materials/"+db.NewID(), j{"weight_grams": 1}).Refused(404, "NOT_FOUND")
+	c.Delete(t, a+"/materials/"+db.NewID()).Refused(404, "NOT_FOUND")
+	c.Patch(t, a+"/components/"+db.NewID(), j{"quantity": 1}).Refused(404, "NOT_FOUND")
+	c.Delete(t, a+"/components/"+db.NewID()).Refused(404, "NOT_FOUND")
+	c.Delete(t, b).Refused(400, "PRODUCT_IN_USE")
+	if after := string(c.Get(t, a).Want(200).Body); after != before {
+		t.Errorf("changed:\n%s\n%s", before, after)
+	}
+}
+
+func TestCostsTooLarge(t *testing.T) {
+	t.Parallel()
+	c := start(t).Operator(t)
+	gold := spools + "/" + c.Post(t, spools, j{"material_type": "Custom", "color": "Gold", "diameter_mm": 1.75, "net_weight_grams": 0.002, "purchase_price": 1_000_000}).Want(201).ID() // 500,000,000 per gram
+	child, parent, top := product(t, c, "Child"), product(t, c, "Parent"), product(t, c, "Top")
+	m := material(t, c, child, "Custom", "Gold", 1)
+	p := part(t, c, parent, child, 1)
+	material(t, c, parent, "Custom", "Gold", 0.9)
+	cheap := material(t, c, parent, "PLA", "Gold", 1_000_000)
+	part(t, c, top, parent, 1)
+	read := func() string {
+		return string(c.Get(t, child).Body) + string(c.Get(t, parent).Body) + string(c.Get(t, top).Body)
+	}
+	c.Get(t, top).Shows(map[string]string{"total_cost": "950000000"})
+
+	before := read()
+	more := j{"material_type": "Custom", "color": "Gold", "weight_grams": 1.1}
+	c.Post(t, child+"/materials", more).Fields("weight_grams")
+	c.Post(t, parent+"/materials", more).Fields("weight_grams")
+	c.Post(t, top+"/materials", j{"material_type": "Custom", "color": "Gold", "weight_grams": 1_000_000}).Fields("weight_grams") // one cost alone
+	c.Patch(t, m, j{"weight_grams": 1.2}).Fields("weight_grams")                                                                 // top's cost, two levels up
+	c.Patch(t, m, j{"weight_grams": 1_000_000, "color": "Gold"}).Fields("weight_grams")
+	c.Patch(t, cheap, j{"material_type": "Custom"}).Fields("material_type")
+	c.Patch(t, p, j{"quantity": 2}).Fields("quantity")
+	c.Patch(t, p, j{"quantity": 1_000_000}).Fields("quantity")
+	c.Post(t, top+"/components", j{"component_product_id": idOf(child)}).Fields("component_product_id")
+	c.Post(t, top+"/components", j{"component_product_id": idOf(child), "quantity": 1}).Fields("quantity")
+	box := product(t, c, "Box")
+	inBox := part(t, c, box, product(t, c, "Nothing"), 3)
+	c.Patch(t, inBox, j{"component_product_id": idOf(child)}).Fields("component_product_id")
+	if after := read(); after != before {
+		t.Errorf("changed:\n%s\n%s", before, after)
+	}
+	// 999,999,999 itself is not too large.
+	c.Patch(t, m, j{"weight_grams": 1.099998}).Want(200)
+	filler := c.Post(t, spools, j{"material_type": "ABS", "color": "Grey", "diameter_mm": 1.75, "net_weight_grams": 1, "purchase_price": 1}).Want(201)
+	exact := c.Post(t, top+"/materials", j{"material_type": "ABS", "color": "Grey", "weight_grams": 999}).Want(201)
+	c.Get(t, top).Shows(map[string]string{"total_cost": "999999999"})
+	c.Patch(t, top+"/materials/"+exact.ID(), j{"weight_grams": 999.000001}).Fields("weight_grams")
+	c.Delete(t, spools+"/"+filler.ID()).Want(204)
+
+	// Dearer filament alone is enough.
+	c.Patch(t, gold, j{"purchase_price": 1_000_000, "net_weight_grams": 0.0011}).Want(200)
+	before = read()
+	c.Post(t, top+"/recalculate", nil).Fields("total_cost")
+	c.Delete(t, cheap).Fields("total_cost")
+	c.Patch(t, p, j{"notes": "x"}).Fields("total_cost")
+	if after := read(); after != before {
+		t.Errorf("changed:\n%s\n%s", before, after)
+	}
+}
+
+// Twelve pairs of requests would each close a circle from both ends, half of them a longer one.
+func TestRacingCircles(t *testing.T) {
+	t.Parallel()
+	c := start(t).Operator(t)
+	const pairs = 12
+	var from, to [2 * pairs]string
+	for i := range pairs {
+		a, b := product(t, c, "A"), product(t, c, "B")
+		endA, endB := a, b
+		if i%2 == 1 {
+			for range 3 {
+				next := product(t, c, "A below")
+				part(t, c, endA, next, 1)
+				endA = next
+			}
+			next := product(t, c, "B below")
+			part(t, c, endB, next, 1)
+			endB = next
+		}
+		from[2*i], to[2*i] = endA, b
+		from[2*i+1], to[2*i+1] = endB, a
+	}
+	answers := together(t, 2*pairs, func(i int) (*authtest.Answer, error) {
+		return c.Send("POST", from[i]+"/components", j{"component_product_id": idOf(to[i])})
+	})
+	for i := range pairs {
+		one, other := answers[2*i], answers[2*i+1]
+		if one.Status == 400 {
+			one, other = other, one
+		}
+		if one.Status != 201 || other.Status != 400 || !strings.Contains(string(other.Body), `"COMPONENT_CYCLE"`) {
+			t.Errorf("pair %d: %d %s, %d %s", i, one.Status, one.Body, other.Status, other.Body)
+		}
+	}
+}
+
+// A product is removed, or becomes a component: never both.
+func TestRacingRemoval(t *testing.T) {
+	t.Parallel()
+	c := start(t).Operator(t)
+	const pairs = 12
+	var parents, parts [pairs]string
+	for i := range pairs {
+		parents[i], parts[i] = product(t, c, "Parent"), product(t, c, "Part")
+	}
+	answers := together(t, 2*pairs, func(i int) (*authtest.Answer, error) {
+		if i%2 == 0 {
+			return c.Send("DELETE", parts[i/2], nil)
+		}
+		return c.Send("POST", parents[i/2]+"/components", j{"component_product_id": idOf(parts[i/2])})
+	})
+	for i := range pairs {
+		removed, added := answers[2*i], answers[2*i+1]
+		kept := removed.Status == 400 && strings.Contains(string(removed.Body), `"PRODUCT_IN_USE"`) && added.Status == 201
+		gone := removed.Status == 204 && added.Status == 400 && strings.Contains(string(added.Body), `"UNKNOWN_REFERENCE"`)
+		if !kept && !gone {
+			t.Errorf("pair %d: %d %s, %d %s", i, removed.Status, removed.Body, added.Status, added.Body)
+		}
+	}
+}
+
+// Edits on all levels of a tree at once leave the costs that the edits one after the other would.
+func TestRacingCosts(t *testing.T) {
+	t.Parallel()
+	c := start(t).Operator(t)
+	spool(t, c, "PLA", "Black", 1000)
+	const levels = 12
+	var path, materials, components [levels]string
+	for i := range levels {
+		path[i] = product(t, c, fmt.Sprint("Level ", i))
+		materials[i] = material(t, c, path[i], "PLA", "Black", 1)
+		if i > 0 {
+			components[i] = part(t, c, path[i], path[i-1], 1)
+		}
+		if i > 1 {
+			part(t, c, path[i], path[i-2], 1)
+		}
+	}
+	for round := 2; round <= 4; round++ {
+		answers := together(t, 3*levels, func(i int) (*authtest.Answer, error) {
+			switch at := i / 3; {
+			case i%3 == 0:
+				return c.Send("PATCH", materials[at], j{"weight_grams": round * (at + 1)})
+			case i%3 == 1 && at > 0:
+				return c.Send("PATCH", components[at], j{"quantity": round})
+			default:
+				return c.Send("POST", path[at]+"/recalculate", nil)
+			}
+		})
+		for _, a := range answers {
+			if a.Status != 200 {
+				t.Errorf("%s: %d %s", a.What, a.Status, a.Body)
+			}
+		}
+		var total [levels]int
+		for i := range levels {
+			total[i] = round * (i + 1)
+			if i > 0 {
+				total[i] += round * total[i-1]
+			}
+			if i > 1 {
+				total[i] += total[i-2]
+			}
+			c.Get(t, path[i]).Want(200).Shows(map[string]string{"total_cost": fmt.Sprint(total[i]), "material_cost": fmt.Sprint(round * (i + 1))})
+		}
+	}
+}
+
+// counted is a service that counts its round trips to the database.
+func counted(t *testing.T) (*authtest.API, *atomic.Int64) {
+	t.Helper()
+	var trips atomic.Int64
+	d, err := db.Open(context.Background(), db.Config{URL: dbtest.Private().AppURL(), MaxConns: 4, RoundTrip: func([]db.Statement) { trips.Add(1) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(d.Close)
+	return authtest.New(t, authtest.Options{DB: d}, inventory.Routes, catalog.Routes), &trips
+}
+
+// insert puts rows into the client's tenant, where a thousand requests would take long.
+func insert(t *testing.T, c *authtest.Client, sql string, args ...any) {
+	t.Helper()
+	if err := c.API.DB.Write(db.As(context.Background(), db.Actor{Tenant: c.Actor.Tenant}), db.SQL(sql, args...)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Each operation is one round trip, however deep and wide the tree.
+func TestRoundTrips(t *testing.T) {
+	t.Parallel()
+	api, trips := counted(t)
+	c := api.Operator(t)
+	once := func(method, path string, body any) *authtest.Answer {
+		t.Helper()
+		before := trips.Load()
+		a := c.Do(t, method, path, body)
+		if got := trips.Load() - before; a.Status >= 300 || got != 1 {
+			t.Errorf("%s: %d, %d round trips, want 1: %.200s", a.What, a.Status, got, a.Body)
+		}
+		return a
+	}
+	black := spool(t, c, "PLA", "Black", 1000) // 1 per gram
+
+	t.Run("deep", func(t *testing.T) {
+		const levels = 100
+		bottom := product(t, c, "Level 0")
+		m := material(t, c, bottom, "PLA", "Black", 1)
+		path := []string{bottom}
+		for i := 1; i < levels; i++ {
+			path = append(path, product(t, c, fmt.Sprint("Level ", i)))
+			part(t, c, path[i], path[i-1], 1)
+		}
+		top := path[levels-1]
+		c.Get(t, top).Shows(map[string]string{"total_cost": "1"})
+		once("PATCH", m, j{"weight_grams": 2})
+		c.Get(t, top).Shows(map[string]string{"total_cost": "2"})
+		inserted := once("POST", path[50]+"/materials", j{"material_type": "PLA", "color": "BLACK", "weight_grams": 5}).Header.Get("Location")
+		c.Get(t, top).Shows(map[string]string{"total_cost": "7"})
+		c.Patch(t, black, j{"purchase_price": 2000}).Want(200)
+		once("POST", top+"/recalculate", nil).Shows(map[string]string{"total_cost": "14"})
+		c.Get(t, path[50]).Shows(map[string]string{"total_cost": "14", "material_cost": "10"})
+		c.Patch(t, black, j{"purchase_price": 1000}).Want(200)
+		once("POST", bottom+"/recalculate", nil).Shows(map[string]string{"total_cost": "2"})
+		c.Get(t, top).Shows(map[string]string{"total_cost": "12"})
+		once("DELETE", inserted, nil)
+		c.Get(t, top).Shows(map[string]string{"total_cost": "2"})
+		c.Post(t, bottom+"/components", j{"component_product_id": idOf(top)}).Refused(400, "COMPONENT_CYCLE")
+	})
+	t.Run("wide", func(t *testing.T) {
+		const n = 1000
+		hub := product(t, c, "Hub")
+		m := material(t, c, hub, "PLA", "Black", 1)
+		insert(t, c, `insert into product_materials (id, product_id, material_type, color, weight_grams)
+			select uuid_v7(), $1, 'PLA', 'Colour ' || n, 1 from generate_series(2, $2::int) n`, idOf(hub), n)
+		insert(t, c, `
+			with part as (insert into products (id, name, material_cost) select uuid_v7(), 'Part ' || n, 1 from generate_series(2, $2::int) n returning id)
+			insert into product_components (id, product_id, component_product_id, quantity) select uuid_v7(), $1, id, 2 from part`, idOf(hub), n)
+		insert(t, c, `
+			with parent as (insert into products (id, name, levels) select uuid_v7(), 'Parent ' || n, 2 from generate_series(1, $2::int) n returning id)
+			insert into product_components (id, product_id, component_product_id, quantity) select uuid_v7(), id, $1, 3 from parent`, idOf(hub), n)
+		last := once("POST", hub+"/components", j{"component_product_id": idOf(product(t, c, "Part 1")), "quantity": 2}).Header.Get("Location")
+		got := once("GET", hub, nil)
+		got.Shows(map[string]string{"material_cost": "1000", "component_cost": "1998", "total_cost": "2998"})
+		if materials, components := got.List("materials"), got.List("components"); len(materials) != n || len(components) != n {
+			t.Errorf("%d materials and %d components, want %d of each", len(materials), len(components), n)
+		}
+		parents := func(want string) {
+			t.Helper()
+			var wrong int
+			statement := db.SQL(`select count(*) from products p join product_components c on c.product_id = p.id
+				where c.component_product_id = $1 and p.total_cost is distinct from $2::numeric`, idOf(hub), want).Into(&wrong)
+			if err := api.DB.Read(db.As(context.Background(), db.Actor{Tenant: c.Actor.Tenant}), statement); err != nil {
+				t.Fatal(err)
+			}
+			if wrong > 0 {
+				t.Errorf("%d parents do not cost %s", wrong, want)
+			}
+		}
+		parents("8994")
+		once("PATCH", m, j{"weight_grams": 2})
+		parents("8997")
+		once("PATCH", last, j{"quantity": 5})
+		once("DELETE", last, nil)
+		once("DELETE", m, nil)
+		c.Get(t, hub).Shows(map[string]string{"material_cost": "999", "component_cost": "1998"})
+		once("POST", hub+"/recalculate", nil).Shows(map[string]string{"total_cost": "999"}) // the parts had no materials that cost anything
+		parents("2997")
+	})
+	t.Run("others", func(t *testing.T) {
+		made := once("POST", products, j{"name": "Dragon", "sku": "D-1"})
+		path := products + "/" + made.ID()
+		once("GET", path, nil)
+		once("GET", products+"?search=dragon", nil)
+		once("PATCH", path, j{"name": "Snake"})
+		once("PATCH", path, j{})
+		once("DELETE", path, nil)
+	})
 }

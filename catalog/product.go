@@ -131,6 +131,8 @@ var createDoc = &server.Doc{
 	ID: "createProduct", Tag: tag, Summary: "Enter a product",
 	Description: "`sku`, where given (and not empty), is unique. Materials and components have endpoints of their own: add them after this.",
 	Refusals:    []string{"DUPLICATE_SKU"},
+	// Without an SKU, so that the example works more than once.
+	Request: `{"name":"Dragon","description":"Articulated dragon","category":"Toys","estimated_print_time_minutes":180,"notes":"0.2 mm layers, no supports"}`,
 }
 
 func (h handlers) create(ctx context.Context, r *server.Request[Product]) (server.Created[Product], error) {
