@@ -1,0 +1,566 @@
+package db_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"spoolwright/db"
+	"spoolwright/db/dbtest"
+)
+
+const countTenants = `select count(*) from tenants`
+
+// addRow writes a row of the tenant that is easy to count; name tells them apart.
+func addRow(name string) *db.Stmt {
+	return db.SQL(`insert into row_counts (resource, shard, rows) values ($1, 0, 0)`, name)
+}
+
+func rowNames(t *testing.T, d *db.DB, ctx context.Context) []string {
+	t.Helper()
+	return value[[]string](t, d, ctx, `select coalesce(array_agg(resource::text order by resource), '{}') from row_counts`)
+}
+
+func wantRows(t *testing.T, d *db.DB, ctx context.Context, want ...string) {
+	t.Helper()
+	if got := rowNames(t, d, ctx); fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("the rows are %v, want %v", got, want)
+	}
+}
+
+func TestOutsideOfAnyTenant(t *testing.T) {
+	t.Parallel()
+	d := dbtest.Open(t)
+	ran := false
+	for name, run := range map[string]func(context.Context) error{
+		"Read":  func(ctx context.Context) error { return d.Read(ctx, db.SQL(countTenants)) },
+		"Write": func(ctx context.Context) error { return d.Write(ctx, addRow("x")) },
+		"Tx": func(ctx context.Context) error {
+			return d.Tx(ctx, func(ctx context.Context) error {
+				ran = true
+				return d.Read(ctx, db.SQL(countTenants))
+			})
+		},
+	} {
+		for _, ctx := range []context.Context{t.Context(), db.As(t.Context(), db.Actor{}), db.As(t.Context(), db.Actor{User: db.NewID(), Role: "admin"})} {
+			if err := run(ctx); err == nil || errors.Is(err, db.ErrUnavailable) {
+				t.Errorf("%s for %+v: %v", name, db.ActorOf(ctx), err)
+			}
+		}
+	}
+	if !ran {
+		t.Error("Tx did not run its function")
+	}
+	for _, tenant := range []string{"x", "0191d5b4", "' or true --"} {
+		if err := d.Read(db.As(t.Context(), db.Actor{Tenant: tenant}), db.SQL(countTenants)); err == nil {
+			t.Errorf("bound to the tenant %q", tenant)
+		}
+	}
+}
+
+// Only a user who is there, enabled, of that tenant and of that role may do anything.
+func TestRevokedCaller(t *testing.T) {
+	t.Parallel()
+	d := dbtest.Open(t)
+	tenant, other := newTenant(t, d), newTenant(t, d)
+	user, disabled := db.NewID(), db.NewID()
+	insert := `insert into users (id, email, name, role, password_hash) values ($1, 'e', 'n', $2, 'h')`
+	write(t, d, tenant, db.SQL(insert, user, "operator"), db.SQL(insert, disabled, "operator"), db.SQL(`update users set disabled_at = now() where id = $1`, disabled))
+	here, there := db.ActorOf(tenant).Tenant, db.ActorOf(other).Tenant
+	for _, c := range []struct {
+		name  string
+		actor db.Actor
+		want  error
+	}{
+		{"the user", db.Actor{Tenant: here, User: user, Role: "operator"}, nil},
+		{"another role", db.Actor{Tenant: here, User: user, Role: "admin"}, db.ErrRevoked},
+		{"no role", db.Actor{Tenant: here, User: user}, db.ErrRevoked},
+		{"disabled", db.Actor{Tenant: here, User: disabled, Role: "operator"}, db.ErrRevoked},
+		{"unknown", db.Actor{Tenant: here, User: db.NewID(), Role: "operator"}, db.ErrRevoked},
+		{"another tenant", db.Actor{Tenant: there, User: user, Role: "operator"}, db.ErrRevoked},
+	} {
+		ctx := db.As(t.Context(), c.actor)
+		for name, err := range map[string]error{
+			"Read":  d.Read(ctx, db.SQL(countTenants)),
+			"Write": d.Write(ctx, addRow("Write by "+c.name)),
+			"Tx":    d.Tx(ctx, func(ctx context.Context) error { return d.Write(ctx, addRow("Tx by "+c.name)) }),
+		} {
+			if !errors.Is(err, c.want) || c.want == nil && err != nil {
+				t.Errorf("%s by %s: %v, want %v", name, c.name, err, c.want)
+			}
+		}
+	}
+	wantRows(t, d, tenant, "Tx by the user", "Write by the user")
+	wantRows(t, d, other)
+}
+
+func TestErrors(t *testing.T) {
+	t.Parallel()
+	d := dbtest.Open(t)
+	ctx := newTenant(t, d)
+	if err := d.Read(ctx, db.SQL(`select 1000000000::numeric(15,6)`)); !errors.Is(err, db.ErrOutOfRange) || errors.Is(err, db.ErrUnavailable) {
+		t.Errorf("a number too large for its column: %v", err)
+	}
+	write(t, d, ctx, addRow("twice"))
+	err := d.Write(ctx, addRow("twice"))
+	if !db.Violates(err, "row_counts_pkey") || db.Violates(err, "tenants_pkey") || errors.Is(err, db.ErrUnavailable) {
+		t.Errorf("a row twice: %v", err)
+	}
+	if db.Violates(nil, "row_counts_pkey") || db.Violates(errors.New("row_counts_pkey"), "row_counts_pkey") {
+		t.Error("Violates sees a violation where there is none")
+	}
+	for _, sql := range []string{`select 1/0`, `select nonsense`, `selec`, `select 1; select 2`, `drop table tenants`, `alter table tenants disable row level security`, `select * from login_directory`} {
+		err := d.Write(ctx, db.SQL(sql))
+		if err == nil || errors.Is(err, db.ErrUnavailable) || errors.Is(err, db.ErrRevoked) || errors.Is(err, db.ErrOutOfRange) {
+			t.Errorf("%s: %v", sql, err)
+		}
+	}
+}
+
+// A batch is one transaction and one round trip: when one of its statements fails, none has happened.
+func TestBatchIsAtomic(t *testing.T) {
+	t.Parallel()
+	var trips atomic.Int64
+	d := open(t, db.Config{URL: dbtest.Private().AppURL(), MaxConns: 2, RoundTrip: func([]db.Statement) { trips.Add(1) }})
+	ctx := newTenant(t, d)
+	trip := func(want int64, name string) {
+		t.Helper()
+		if n := trips.Swap(0); n != want {
+			t.Errorf("%s: %d round trips, want %d", name, n, want)
+		}
+	}
+	trip(1, "a write")
+	if err := d.Write(ctx, addRow("a"), addRow("b"), addRow("a")); !db.Violates(err, "row_counts_pkey") {
+		t.Errorf("a row twice: %v", err)
+	}
+	trip(1, "a write that fails")
+	wantRows(t, d, ctx)
+	trip(1, "a read")
+	write(t, d, ctx, addRow("a"), addRow("b"))
+	read(t, d, ctx, db.SQL(countTenants), db.SQL(countTenants), db.SQL(countTenants))
+	trip(2, "a write and a read")
+	err := d.Tx(ctx, func(ctx context.Context) error {
+		return errors.Join(d.Write(ctx, addRow("c")), d.Read(ctx, db.SQL(countTenants)))
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	trip(3, "a transaction of two: the first carries BEGIN and the binding, the last is COMMIT")
+	if err := d.Tx(ctx, func(context.Context) error { return nil }); err != nil {
+		t.Error(err)
+	}
+	trip(0, "a transaction of nothing")
+	wantRows(t, d, ctx, "a", "b", "c")
+}
+
+func TestTxRollsBack(t *testing.T) {
+	t.Parallel()
+	d := one(t)
+	ctx := newTenant(t, d)
+	mine := errors.New("mine")
+	if err := d.Tx(ctx, func(ctx context.Context) error {
+		write(t, d, ctx, addRow("a"))
+		wantRows(t, d, ctx, "a")
+		// A Tx inside joins; that it fails is for the outer one to judge.
+		if err := d.Tx(ctx, func(ctx context.Context) error {
+			write(t, d, ctx, addRow("b"))
+			return mine
+		}); err != mine {
+			t.Errorf("the inner Tx: %v", err)
+		}
+		wantRows(t, d, ctx, "a", "b")
+		return mine
+	}); err != mine {
+		t.Errorf("Tx: %v", err)
+	}
+	wantRows(t, d, ctx)
+
+	// A failed statement cannot be swallowed: the transaction is lost.
+	if err := d.Tx(ctx, func(ctx context.Context) error {
+		write(t, d, ctx, addRow("a"))
+		d.Write(ctx, addRow("a"))
+		return nil
+	}); err == nil {
+		t.Error("Tx with a failed statement says that it was committed")
+	}
+	wantRows(t, d, ctx)
+
+	if err := d.Tx(ctx, func(ctx context.Context) error {
+		return d.Tx(ctx, func(ctx context.Context) error { return d.Write(ctx, addRow("c")) })
+	}); err != nil {
+		t.Error(err)
+	}
+	wantRows(t, d, ctx, "c")
+}
+
+// With a single connection, whatever is left on it or lost with it shows in what comes next.
+func TestTxPanics(t *testing.T) {
+	t.Parallel()
+	d := one(t)
+	ctx := newTenant(t, d)
+	for i := range 5 {
+		func() {
+			defer func() {
+				if p := recover(); p != "oh" {
+					t.Errorf("recovered %v", p)
+				}
+			}()
+			d.Tx(ctx, func(ctx context.Context) error {
+				if i > 0 {
+					write(t, d, ctx, addRow("a"))
+				}
+				panic("oh")
+			})
+		}()
+		wantRows(t, d, ctx)
+	}
+	if s := d.Stats(); s.InUse != 0 || s.Total > s.Max || s.Max != 1 {
+		t.Errorf("%+v", s)
+	}
+}
+
+func TestDeadlockIsRetried(t *testing.T) {
+	t.Parallel()
+	d := dbtest.Open(t)
+	ctx := newTenant(t, d)
+	write(t, d, ctx, addRow("a"), addRow("b"))
+	add := func(name string) *db.Stmt {
+		return db.SQL(`update row_counts set rows = rows + 1 where resource = $1`, name)
+	}
+	var tries atomic.Int64
+	var first sync.WaitGroup // both have one row before either asks for the other
+	first.Add(2)
+	var wg sync.WaitGroup
+	for _, order := range [][2]string{{"a", "b"}, {"b", "a"}} {
+		wg.Go(func() {
+			once := sync.OnceFunc(first.Done)
+			err := d.Tx(ctx, func(ctx context.Context) error {
+				tries.Add(1)
+				if err := d.Write(ctx, add(order[0])); err != nil {
+					return err
+				}
+				once()
+				first.Wait()
+				return d.Write(ctx, add(order[1]))
+			})
+			if err != nil {
+				t.Errorf("%v: %v", order, err)
+			}
+		})
+	}
+	wg.Wait()
+	if tries.Load() < 3 {
+		t.Errorf("%d tries: there was no deadlock", tries.Load())
+	}
+	if n := value[int](t, d, ctx, `select sum(rows)::int from row_counts`); n != 4 {
+		t.Errorf("%d changes, want 4", n)
+	}
+}
+
+// What the transaction is bound by: the role, the tenant, the timeouts. Nothing of it is left on the connection.
+func TestNothingIsLeftOnTheConnection(t *testing.T) {
+	t.Parallel()
+	d := one(t)
+	ctx := newTenant(t, d)
+	tenant := db.ActorOf(ctx).Tenant
+	const state = `select concat_ws(' ', current_user, current_setting('app.tenant_id', true), current_setting('app.user_id', true),
+		current_setting('statement_timeout'), current_setting('lock_timeout'), current_setting('idle_in_transaction_session_timeout'))`
+	outside := func() (text string, pid int) {
+		t.Helper()
+		if err := d.Pool().QueryRow(t.Context(), state+`, pg_backend_pid()`).Scan(&text, &pid); err != nil {
+			t.Fatal(err)
+		}
+		return text, pid
+	}
+	bound := "spoolwright_app " + tenant + "  8s 5s 15s"
+	const unbound = "spoolwright_login   0 0 0"
+	before, pid := outside()
+	if before != unbound {
+		t.Errorf("before: %q, want %q", before, unbound)
+	}
+	inside := func(ctx context.Context) error {
+		if got := value[string](t, d, ctx, state); got != bound {
+			t.Errorf("inside: %q, want %q", got, bound)
+		}
+		return nil
+	}
+	mine := errors.New("mine")
+	for name, run := range map[string]func(){
+		"Read":           func() { inside(ctx) },
+		"Read, failing":  func() { d.Read(ctx, db.SQL(`select 1/0`)) },
+		"Write":          func() { write(t, d, ctx, addRow(db.NewID())) },
+		"Write, failing": func() { d.Write(ctx, addRow("a"), addRow("a")) },
+		"revoked":        func() { d.Write(db.As(ctx, db.Actor{Tenant: tenant, User: db.NewID(), Role: "admin"}), addRow("a")) },
+		"Tx":             func() { d.Tx(ctx, inside) },
+		"Tx, failing":    func() { d.Tx(ctx, func(ctx context.Context) error { return errors.Join(inside(ctx), mine) }) },
+		"Tx, broken":     func() { d.Tx(ctx, func(ctx context.Context) error { return d.Read(ctx, db.SQL(`select 1/0`)) }) },
+		"directory":      func() { d.FindLogin(ctx, "nobody@test.example") },
+		"tenants":        func() { d.Tenants(ctx) },
+	} {
+		run()
+		if after, now := outside(); after != unbound || now != pid {
+			t.Errorf("after %s: %q on backend %d, want %q on %d", name, after, now, unbound, pid)
+		}
+	}
+}
+
+// Statements that take too long are ended by PostgreSQL, and the connection serves on.
+func TestTimeouts(t *testing.T) {
+	t.Parallel()
+	d := one(t)
+	ctx := newTenant(t, d)
+	write(t, d, ctx, addRow("locked"))
+	pid := value[int](t, d, ctx, `select pg_backend_pid()`)
+	set := func(name, value string) *db.Stmt { return db.SQL(`select set_config($1, $2, true)`, name, value) }
+
+	locker := connect(t, dbtest.Private().SuperURL())
+	tx, err := locker.Begin(t.Context())
+	if err == nil {
+		_, err = tx.Exec(t.Context(), `select from row_counts where tenant_id = $1 for update`, db.ActorOf(ctx).Tenant)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(t.Context())
+
+	for name, stmts := range map[string][]*db.Stmt{
+		"statement timeout": {addRow("lost"), set("statement_timeout", "20ms"), db.SQL(`select pg_sleep(60)::text`)},
+		"lock timeout":      {addRow("lost"), set("lock_timeout", "20ms"), db.SQL(`update row_counts set rows = 1 where resource = 'locked'`)},
+	} {
+		if err := d.Write(ctx, stmts...); !errors.Is(err, db.ErrUnavailable) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err := d.Tx(ctx, func(ctx context.Context) error { return d.Write(ctx, stmts...) }); !errors.Is(err, db.ErrUnavailable) {
+			t.Errorf("%s in a Tx: %v", name, err)
+		}
+		wantRows(t, d, ctx, "locked")
+	}
+	if now := value[int](t, d, ctx, `select pg_backend_pid()`); now != pid {
+		t.Error("a timeout cost the connection")
+	}
+}
+
+// All connections are taken: who comes gets an answer in the end, not a hang.
+func TestPoolExhausted(t *testing.T) {
+	t.Parallel()
+	d := one(t)
+	ctx := newTenant(t, d)
+	taken, err := d.Pool().Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error)
+	go func() { done <- d.Write(ctx, addRow("waits")) }()
+	for d.Stats().Acquires == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	taken.Release()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	wantRows(t, d, ctx, "waits")
+}
+
+// A client that hangs up costs no connection, and what it asked for happens.
+func TestClientHangsUp(t *testing.T) {
+	t.Parallel()
+	d := one(t)
+	tenant := newTenant(t, d)
+	pid := value[int](t, d, tenant, `select pg_backend_pid()`)
+	ended, cancel := context.WithCancel(tenant)
+	cancel()
+	write(t, d, ended, addRow("before"))
+	if n := value[int](t, d, ended, countTenants); n != 1 {
+		t.Errorf("%d tenants", n)
+	}
+	ctx, cancel := context.WithCancel(tenant)
+	time.AfterFunc(20*time.Millisecond, cancel)
+	write(t, d, ctx, db.SQL(`select pg_sleep(0.1)::text`), addRow("during"))
+	if ctx.Err() == nil {
+		t.Error("the context did not end")
+	}
+	if err := d.Tx(ended, func(ctx context.Context) error {
+		return errors.Join(d.Write(ctx, addRow("tx")), ctx.Err())
+	}); err != nil {
+		t.Error(err)
+	}
+	wantRows(t, d, tenant, "before", "during", "tx")
+	if now := value[int](t, d, tenant, `select pg_backend_pid()`); now != pid {
+		t.Errorf("backend %d, before %d", now, pid)
+	}
+}
+
+// terminate ends a backend, once it sleeps if it should.
+func terminate(t *testing.T, super *pgx.Conn, pid int, sleeping bool) {
+	t.Helper()
+	for {
+		var gone bool
+		err := super.QueryRow(t.Context(), `select coalesce((select pg_terminate_backend(pid) from pg_stat_activity
+			where pid = $1 and (not $2 or wait_event = 'PgSleep')), false)`, pid, sleeping).Scan(&gone)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if gone {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	for {
+		var there bool
+		if err := super.QueryRow(t.Context(), `select exists (select from pg_stat_activity where pid = $1)`, pid).Scan(&there); err != nil {
+			t.Fatal(err)
+		}
+		if !there {
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+func TestBackendIsKilledWhileIdle(t *testing.T) {
+	t.Parallel()
+	super := connect(t, dbtest.Private().SuperURL())
+	d := one(t)
+	ctx := newTenant(t, d)
+	for i := range 5 {
+		pid := value[int](t, d, ctx, `select pg_backend_pid()`)
+		terminate(t, super, pid, false)
+		if n := value[int](t, d, ctx, countTenants); n != 1 { // fails the test if the read does
+			t.Errorf("%d tenants", n)
+		}
+
+		pid = value[int](t, d, ctx, `select pg_backend_pid()`)
+		terminate(t, super, pid, false)
+		name := fmt.Sprint(i)
+		err := d.Write(ctx, addRow(name))
+		if err != nil && !errors.Is(err, db.ErrUnavailable) {
+			t.Errorf("Write: %v", err)
+		}
+		if n := value[int](t, d, ctx, `select count(*) from row_counts where resource = $1`, name); n > 1 || err == nil && n == 0 {
+			t.Errorf("the row is there %d times, and Write said %v", n, err)
+		}
+		write(t, d, ctx, addRow(name+" again"))
+	}
+	if s := d.Stats(); s.InUse != 0 || s.Total > 1 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// The connection breaks in the middle: a read and a transaction that says it is repeatable happen all the same, anything
+// else has not happened and says so.
+func TestBackendIsKilledAtWork(t *testing.T) {
+	t.Parallel()
+	super := connect(t, dbtest.Private().SuperURL())
+	for _, c := range []struct {
+		name string
+		want error
+		run  func(d *db.DB, ctx context.Context, stmts ...*db.Stmt) error
+	}{
+		{"Read", nil, func(d *db.DB, ctx context.Context, stmts ...*db.Stmt) error { return d.Read(ctx, stmts...) }},
+		{"Write", db.ErrUnavailable, func(d *db.DB, ctx context.Context, stmts ...*db.Stmt) error { return d.Write(ctx, stmts...) }},
+		{"Tx", db.ErrUnavailable, func(d *db.DB, ctx context.Context, stmts ...*db.Stmt) error {
+			return d.Tx(ctx, func(ctx context.Context) error { return d.Write(ctx, stmts...) })
+		}},
+		{"Tx, in its second batch", db.ErrUnavailable, func(d *db.DB, ctx context.Context, stmts ...*db.Stmt) error {
+			return d.Tx(ctx, func(ctx context.Context) error {
+				return errors.Join(d.Write(ctx, stmts[0]), d.Write(ctx, stmts[1:]...))
+			})
+		}},
+		{"TxRepeatable", nil, func(d *db.DB, ctx context.Context, stmts ...*db.Stmt) error {
+			return d.TxRepeatable(ctx, func(ctx context.Context) error {
+				return errors.Join(d.Write(ctx, stmts[0]), d.Write(ctx, stmts[1:]...))
+			})
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			d := one(t)
+			ctx := newTenant(t, d)
+			pid := value[int](t, d, ctx, `select pg_backend_pid()`)
+			done := make(chan error)
+			go func() {
+				done <- c.run(d, ctx, addRow("once"), db.SQL(`select pg_sleep(case when pg_backend_pid() = $1::int then 60 else 0 end)::text`, pid))
+			}()
+			terminate(t, super, pid, true)
+			if err := <-done; !errors.Is(err, c.want) || c.want == nil && err != nil {
+				t.Errorf("%v, want %v", err, c.want)
+			}
+			if c.want == nil {
+				wantRows(t, d, ctx, "once")
+			} else {
+				wantRows(t, d, ctx)
+			}
+			if s := d.Stats(); s.InUse != 0 {
+				t.Errorf("%+v", s)
+			}
+		})
+	}
+}
+
+func TestOutOfReach(t *testing.T) {
+	t.Parallel()
+	u := migratedDatabase(t)
+	d := open(t, db.Config{URL: u.app, MaxConns: 2})
+	ctx := newTenant(t, d)
+	super := connect(t, dbtest.Private().SuperURL())
+	var name string
+	if err := connect(t, u.super).QueryRow(t.Context(), `select current_database()`).Scan(&name); err != nil {
+		t.Fatal(err)
+	}
+	exec(t, super, `alter database `+name+` connection limit 0`)
+	exec(t, super, `select pg_terminate_backend(pid) from pg_stat_activity where usename = 'spoolwright_login' and datname = '`+name+`'`)
+	for name, err := range map[string]error{
+		"Read":  d.Read(ctx, db.SQL(countTenants)),
+		"Write": d.Write(ctx, addRow("a")),
+		"Tx":    d.Tx(ctx, func(ctx context.Context) error { return d.Write(ctx, addRow("b")) }),
+	} {
+		if !errors.Is(err, db.ErrUnavailable) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := d.Ready(t.Context()); err == nil {
+		t.Error("ready without a database")
+	}
+	exec(t, super, `alter database `+name+` connection limit -1`)
+	write(t, d, ctx, addRow("c"))
+	wantRows(t, d, ctx, "c")
+	if err := d.Ready(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// Many at once through few connections: all are answered, each in its own tenant.
+func TestConcurrentTenants(t *testing.T) {
+	t.Parallel()
+	d := open(t, db.Config{URL: dbtest.Private().AppURL(), MaxConns: 3})
+	var wg sync.WaitGroup
+	for range 8 {
+		ctx := newTenant(t, d)
+		for i := range 3 {
+			wg.Go(func() {
+				for range 20 {
+					if err := d.Write(ctx, db.SQL(`insert into row_counts (resource, shard, rows) values ('n', 0, 1) on conflict (tenant_id, resource, shard) do update set rows = row_counts.rows + 1`)); err != nil {
+						t.Errorf("%d: %v", i, err)
+					}
+					var tenant string
+					var n int
+					err := d.Read(ctx, db.SQL(`select tenant_id::text, count(*) over () from tenants`).Into(&tenant, &n))
+					if err != nil || n != 1 || tenant != db.ActorOf(ctx).Tenant {
+						t.Errorf("%s sees %d tenants, of them %s: %v", db.ActorOf(ctx).Tenant, n, tenant, err)
+					}
+				}
+			})
+		}
+		t.Cleanup(func() {
+			if n := value[int](t, d, db.As(context.WithoutCancel(ctx), db.ActorOf(ctx)), `select rows::int from row_counts`); n != 60 {
+				t.Errorf("%d changes, want 60", n)
+			}
+		})
+	}
+	wg.Wait()
+}
