@@ -102,7 +102,7 @@ language sql stable as $$
 		select w.material_type, w.color_key, p.amount, p.grams
 		from wanted w cross join lateral (
 			select case when sum(s.remaining_weight_grams) > 0 then sum(s.cost_per_gram * s.remaining_weight_grams) else sum(s.cost_per_gram) end as amount,
-				case when sum(s.remaining_weight_grams) > 0 then sum(s.remaining_weight_grams) else count(*) end as grams
+				case when sum(s.remaining_weight_grams) > 0 then sum(s.remaining_weight_grams) else nullif(count(*), 0) end as grams
 			from spools s
 			where s.material_type = w.material_type and s.color_key = w.color_key and s.hidden_at is null and s.cost_per_gram is not null
 		) p
@@ -110,7 +110,7 @@ language sql stable as $$
 		select w.material_type, p.amount, p.grams
 		from (select distinct e.material_type from exact e where e.amount is null) w cross join lateral (
 			select case when sum(s.remaining_weight_grams) > 0 then sum(s.cost_per_gram * s.remaining_weight_grams) else sum(s.cost_per_gram) end as amount,
-				case when sum(s.remaining_weight_grams) > 0 then sum(s.remaining_weight_grams) else count(*) end as grams
+				case when sum(s.remaining_weight_grams) > 0 then sum(s.remaining_weight_grams) else nullif(count(*), 0) end as grams
 			from spools s
 			where s.material_type = w.material_type and s.hidden_at is null and s.cost_per_gram is not null
 		) p
