@@ -193,14 +193,15 @@ type farm struct {
 	*world
 	tenant *authtest.Tenant
 	admin  *authtest.Client
-	one    map[string]string // path of a collection, ids filled in -> the id of the resource made there
-	number map[string]int    // path pattern of a collection -> how many were made
+	one    map[string]string             // path of a collection, ids filled in -> the id of the resource made there
+	number map[string]int                // path pattern of a collection -> how many were made
+	bodies map[*operation]map[string]any // see body
 }
 
 func (w *world) farm(t *testing.T) *farm {
 	t.Helper()
 	tenant := w.api.Tenant(t)
-	return &farm{w, tenant, tenant.User(t, "admin"), map[string]string{}, map[string]int{}}
+	return &farm{w, tenant, tenant.User(t, "admin"), map[string]string{}, map[string]int{}, map[*operation]map[string]any{}}
 }
 
 // furnished is a farm that has one of everything, and every example of a change applied to it.
@@ -212,8 +213,17 @@ func (w *world) furnished(t *testing.T) *farm {
 	}
 	for _, op := range w.routes {
 		if op.Method() == "PATCH" {
-			f.admin.Patch(t, f.path(t, op.Path()), f.body(t, op)).Want(200)
+			f.admin.Patch(t, f.path(t, op.Path()), f.newBody(t, op)).Want(200)
 		}
+	}
+	return f
+}
+
+// prepare makes what the bodies of all requests refer to, so that none of it comes later.
+func (f *farm) prepare(t *testing.T) *farm {
+	t.Helper()
+	for _, op := range f.routes {
+		f.body(t, op)
 	}
 	return f
 }
@@ -246,7 +256,7 @@ func (f *farm) make(t *testing.T, pattern, path string) string {
 		t.Fatalf("nothing makes what %s/{id} names: these tests need a route POST %s that answers 201", pattern, pattern)
 	}
 	f.number[pattern]++
-	body := f.body(t, op)
+	body := f.newBody(t, op)
 	if n := f.number[pattern]; n > 1 { // names that must be unique are
 		for name, value := range body {
 			text, ok := value.(string)
@@ -267,12 +277,18 @@ func (w *world) creator(pattern string) *operation {
 	return nil
 }
 
-// body is the example of a request with the ids in it replaced: component_product_id by that of a new product, and so on.
+// body is a good body for the operation, the same each time.
 func (f *farm) body(t *testing.T, op *operation) map[string]any {
 	t.Helper()
-	if op.example == nil {
-		return nil
+	if f.bodies[op] == nil && op.example != nil {
+		f.bodies[op] = f.newBody(t, op)
 	}
+	return f.bodies[op]
+}
+
+// newBody is the example of a request with the ids in it replaced: component_product_id by that of a new product, and so on.
+func (f *farm) newBody(t *testing.T, op *operation) map[string]any {
+	t.Helper()
 	body := maps.Clone(op.example)
 	for _, name := range slices.Sorted(maps.Keys(body)) {
 		switch {
@@ -331,7 +347,12 @@ func (f *farm) unchanged(t *testing.T, before map[string]string) {
 	after := f.snapshot(t)
 	for path, body := range before {
 		if after[path] != body {
-			t.Errorf("GET %s shows a change:\nbefore: %s\nafter:  %s", path, body, after[path])
+			at := 0
+			for at < min(len(body), len(after[path])) && body[at] == after[path][at] {
+				at++
+			}
+			at = max(at-100, 0)
+			t.Errorf("GET %s shows a change:\nbefore: ...%.300s\nafter:  ...%.300s", path, body[at:], after[path][min(at, len(after[path])):])
 		}
 	}
 }
@@ -367,7 +388,7 @@ func readable(w *world, op *operation, location string) string {
 func TestBadTokens(t *testing.T) {
 	t.Parallel()
 	w := newAPI(t)
-	f, stranger := w.furnished(t), w.farm(t)
+	f, stranger := w.furnished(t).prepare(t), w.farm(t)
 	before := f.snapshot(t)
 	bad := forgeries(t, f.admin, stranger.admin)
 
@@ -419,7 +440,7 @@ func TestViewersOnlyRead(t *testing.T) {
 func TestUsersThatChanged(t *testing.T) {
 	t.Parallel()
 	w := newAPI(t)
-	f := w.furnished(t)
+	f := w.furnished(t).prepare(t)
 	accounts := auth.Accounts{DB: w.api.DB, Hasher: auth.NewHasher(1000)}
 	ctx := context.Background()
 
@@ -547,7 +568,7 @@ func same(t *testing.T, want, got *authtest.Answer) {
 func TestBadBodies(t *testing.T) {
 	t.Parallel()
 	w := newAPI(t)
-	f := w.furnished(t)
+	f := w.furnished(t).prepare(t)
 	before := f.snapshot(t)
 	w.each(t, readsBody, func(t *testing.T, op *operation) {
 		path := f.path(t, op.Path())
