@@ -100,7 +100,6 @@ func TestListShapeAndBounds(t *testing.T) {
 		"?skip=999999999":                    {nil, "999999999", "20"},
 		"?limit=2&page=7&tenant_id=x&Limit=": {newest[:2], "0", "2"}, // unknown parameters mean nothing
 		"?limit=2&sort_order=asc":            {[]string{newest[24], newest[23]}, "0", "2"},
-		"?limit=2&sort_by=id":                {newest[:2], "0", "2"},
 	} {
 		a := c.Get(t, spools+path).Want(200).Shows(map[string]string{"total": "25", "skip": want.skip, "limit": want.limit})
 		if got := ids(a); !slices.Equal(got, want.items) {
@@ -208,18 +207,16 @@ func TestFilters(t *testing.T) {
 func TestSortByEveryField(t *testing.T) {
 	t.Parallel()
 	c := operator(t)
-	fill(t, c, 150, `material_type, brand, color_hex, finish, remaining_weight_grams, spool_weight_grams, purchase_price, supplier, purchase_date, notes, created_at, updated_at`, `
+	fill(t, c, 61, `material_type, brand, color_hex, finish, remaining_weight_grams, spool_weight_grams, purchase_price, supplier, purchase_date, notes, created_at, updated_at`, `
 		case i % 4 when 0 then 'TPU' when 1 then 'ABS' else 'PLA' end,
 		case i % 5 when 0 then null when 1 then '' when 2 then 'a' when 3 then 'B' else 'é' end,
 		case when i % 3 > 0 then '#00000' || i % 6 end, case when i % 2 = 0 then 'Silk' end, (i % 7) * 100.5,
-		case when i % 4 > 1 then i % 10 + 0.25 end, case when i % 3 > 0 then (i % 12) * 9.5 end, case when i > 148 then 's' || i end,
+		case when i % 4 > 1 then i % 10 + 0.25 end, case when i % 3 > 0 then (i % 12) * 9.5 end, case when i > 59 then 's' || i end,
 		case when i % 3 > 0 then date '2024-01-31' - i % 40 end, case when i % 2 = 0 then 'n' || i end,
-		timestamptz '2024-01-01' + i % 50 * interval '1 microsecond', timestamptz '2024-01-01' + i % 3 * interval '1 hour'`)
+		timestamptz '2024-01-01' + i % 25 * interval '1 microsecond', timestamptz '2024-01-01' + i % 3 * interval '1 hour'`)
 	var all []j
-	for skip := range 2 {
-		for _, item := range c.Get(t, query("limit", 100, "skip", 100*skip, "sort_by", "id")).Want(200).List("items") {
-			all = append(all, item.(map[string]any))
-		}
+	for _, item := range c.Get(t, query("limit", 100, "sort_by", "id")).Want(200).List("items") {
+		all = append(all, item.(map[string]any))
 	}
 	for _, field := range server.SchemaOf[inventory.Spool]().Sortable() {
 		for _, order := range []string{"asc", "desc"} {

@@ -62,7 +62,8 @@ func ledger(t *testing.T, c *authtest.Client, path string) []j {
 func TestDeduct(t *testing.T) {
 	t.Parallel()
 	c := operator(t)
-	path := spools + "/" + c.Post(t, spools, spool(j{"net_weight_grams": 100})).Want(201).ID()
+	made := c.Post(t, spools, spool(j{"net_weight_grams": 100})).Want(201)
+	path, updated := spools+"/"+made.ID(), made.Text("updated_at")
 	for _, test := range []struct{ weight, deducted, remaining string }{
 		{"0.1", "0.1", "99.9"},
 		{"0.2", "0.2", "99.7"},
@@ -76,7 +77,12 @@ func TestDeduct(t *testing.T) {
 	} {
 		a := c.Post(t, path+"/deduct", `{"weight_grams":`+test.weight+`}`).Want(200)
 		is(t, a, "", j{"id": uuid, "remaining_weight_grams": json.Number(test.remaining), "deducted": json.Number(test.deducted)})
-		c.Get(t, path).Want(200).Shows(map[string]string{"remaining_weight_grams": test.remaining})
+		got := c.Get(t, path).Want(200).Shows(map[string]string{"remaining_weight_grams": test.remaining})
+		if now := got.Text("updated_at"); compare(now, updated) <= 0 {
+			t.Errorf("updated_at was %s and is %s", updated, now)
+		} else {
+			updated = now
+		}
 	}
 	c.Get(t, query("in_stock", true)).Want(200).Shows(map[string]string{"total": "1"})
 	c.Post(t, path+"/deduct", j{"weight_grams": json.Number("0.000001")}).Want(200).Shows(map[string]string{"remaining_weight_grams": "0"})
