@@ -76,7 +76,7 @@ func Migrate(ctx context.Context, ownerURL, memberURL string) (applied int, err 
 	if err != nil {
 		return 0, err
 	}
-	for current < len(all) {
+	for races := 0; current < len(all); {
 		err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
 			// Simple protocol: a migration file holds many statements.
 			exec := func(sql string) error { return tx.Conn().PgConn().Exec(ctx, sql).Close() }
@@ -101,6 +101,12 @@ func Migrate(ctx context.Context, ownerURL, memberURL string) (applied int, err 
 			current, applied = m.version, applied+1
 			return nil
 		})
+		var pg *pgconn.PgError
+		if errors.As(err, &pg) && pg.Code == "42704" && races < 10 {
+			// Another database's migration made the role at the same moment, and this session does not see it before its next transaction.
+			races++
+			continue
+		}
 		if err != nil {
 			return applied, err
 		}
@@ -123,17 +129,15 @@ func schemaVersion(ctx context.Context, q interface {
 	return version, err
 }
 
-// grantMembership is a courtesy: where it is refused, the self-test of Open says what the deployer has to grant.
+// grantMembership is a courtesy: where it is refused, the self-test of Open says what the deployer has to grant. Since
+// PostgreSQL 16 whoever makes a role is a member of it, but may not take it without being granted that.
 func grantMembership(ctx context.Context, conn *pgx.Conn, logins ...string) {
 	for _, login := range logins {
 		var missing bool
-		err := conn.QueryRow(ctx, `select not pg_has_role(rolname, '`+appRole+`', 'member') from pg_roles where rolname = $1`, login).Scan(&missing)
+		err := conn.QueryRow(ctx, `select not pg_has_role(rolname, '`+appRole+`', case when current_setting('server_version_num')::int < 160000 then 'MEMBER' else 'SET' end)
+			from pg_roles where rolname = $1`, login).Scan(&missing)
 		if err == nil && missing {
-			_, err = conn.Exec(ctx, `grant `+appRole+` to `+pgx.Identifier{login}.Sanitize())
-		}
-		var pg *pgconn.PgError
-		if errors.As(err, &pg) && pg.Code != "42501" {
-			return
+			conn.Exec(ctx, `grant `+appRole+` to `+pgx.Identifier{login}.Sanitize()) // may lose a race against the same grant
 		}
 	}
 }
