@@ -33,9 +33,11 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"spoolwright/auth"
+	"spoolwright/catalog"
 	"spoolwright/db"
 	"spoolwright/db/local"
 	"spoolwright/inventory"
+	"spoolwright/production"
 	"spoolwright/server"
 )
 
@@ -45,6 +47,8 @@ const version = "0.1.0"
 // features make the routes of the API beyond accounts, in the order of the documentation.
 var features = []func(*db.DB) []server.Route{
 	inventory.Routes,
+	catalog.Routes,
+	production.Routes,
 }
 
 // routes is the whole API.
@@ -635,7 +639,19 @@ func loadDemo(c config, d *db.DB, actor db.Actor) error {
 	}
 	type fields = map[string]any
 	var data struct {
-		Spools []fields
+		Spools   []fields
+		Products []struct {
+			Ref        string
+			Product    fields
+			Materials  []fields
+			Components []fields
+		}
+		Runs []struct {
+			Run       fields
+			Items     []fields
+			Materials []fields
+			Complete  bool
+		}
 	}
 	if err := json.Unmarshal(demoData, &data); err != nil {
 		return err
@@ -660,11 +676,59 @@ func loadDemo(c config, d *db.DB, actor db.Actor) error {
 		var made struct{ ID any }
 		return made.ID, json.Unmarshal(w.body.Bytes(), &made)
 	}
+	// refer puts the id of what the sample data calls by a name of its own.
+	refer := func(body fields, reference, field string) {
+		body[field] = ids[body[reference]]
+		delete(body, reference)
+	}
 	for _, spool := range data.Spools {
 		reference := spool["ref"]
 		delete(spool, "ref")
 		if ids[reference], err = send("/api/v1/spools", spool); err != nil {
 			return err
+		}
+	}
+	for _, p := range data.Products {
+		id, err := send("/api/v1/products", p.Product)
+		if err != nil {
+			return err
+		}
+		ids[p.Ref] = id
+		path := fmt.Sprint("/api/v1/products/", id)
+		for _, material := range p.Materials {
+			if _, err := send(path+"/materials", material); err != nil {
+				return err
+			}
+		}
+		for _, component := range p.Components {
+			refer(component, "product_ref", "component_product_id")
+			if _, err := send(path+"/components", component); err != nil {
+				return err
+			}
+		}
+	}
+	for _, r := range data.Runs {
+		id, err := send("/api/v1/production-runs", r.Run)
+		if err != nil {
+			return err
+		}
+		path := fmt.Sprint("/api/v1/production-runs/", id)
+		for _, item := range r.Items {
+			refer(item, "product_ref", "product_id")
+			if _, err := send(path+"/items", item); err != nil {
+				return err
+			}
+		}
+		for _, material := range r.Materials {
+			refer(material, "spool_ref", "spool_id")
+			if _, err := send(path+"/materials", material); err != nil {
+				return err
+			}
+		}
+		if r.Complete {
+			if _, err := send(path+"/complete", nil); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
