@@ -67,8 +67,13 @@ func ListPage[T any](run func(...*db.Stmt) error, l *List, q ListQuery) (Page[T]
 	if len(l.where) > 0 {
 		where = " where " + strings.Join(l.where, " and ")
 	}
-	args := append(l.args[:len(l.args):len(l.args)], limit, skip)
-	window := " limit $" + strconv.Itoa(len(args)-1) + " offset $" + strconv.Itoa(len(args))
+	// As text, not as arguments: for a limit it cannot see, PostgreSQL would plan the statement anew each time.
+	window := " limit " + strconv.FormatInt(limit, 10)
+	args := l.args
+	if skip > 0 {
+		args = append(args[:len(args):len(args)], skip)
+		window += " offset $" + strconv.Itoa(len(args))
+	}
 	var page *db.Stmt
 	if skip < deepSkip {
 		page = db.SQL("select "+l.columns+" from "+l.table+where+" order by "+by("")+window, args...)
@@ -79,7 +84,7 @@ func ListPage[T any](run func(...*db.Stmt) error, l *List, q ListQuery) (Page[T]
 	var total int64
 	var count *db.Stmt
 	if l.counted != "" {
-		count = db.SQL("select coalesce(sum(rows), 0)::bigint from row_counts where resource = $1", l.counted).Into(&total)
+		count = db.SQL("select coalesce(sum(rows), 0)::bigint from row_counts where resource = '" + l.counted + "'").Into(&total)
 	} else {
 		count = db.SQL("select count(*) from "+l.table+where, l.args...).Into(&total)
 	}
