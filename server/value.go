@@ -1,6 +1,7 @@
 package server
 
 import (
+	"encoding/json"
 	"strconv"
 	"strings"
 	"time"
@@ -22,35 +23,24 @@ const maxDecimal = 999_999_999 * decimalOne
 // ParseDecimal reads a JSON number, rounded half away from zero to six decimals. It returns false for what is no JSON
 // number and for numbers beyond 999,999,999, however they are written (1e400).
 func ParseDecimal(s string) (Decimal, bool) {
+	// Of all valid JSON, only numbers begin so and end in a digit.
+	if s == "" || s[0] != '-' && !isDigit(s[0]) || !isDigit(s[len(s)-1]) || !json.Valid([]byte(s)) {
+		return 0, false
+	}
 	mantissa, exponent := s, 0
 	if i := strings.IndexAny(s, "eE"); i >= 0 {
 		mantissa = s[:i]
-		text := strings.TrimLeft(strings.TrimPrefix(s[i+1:], "+"), "0")
-		if negative := strings.HasPrefix(s[i+1:], "-"); negative {
-			text = "-" + strings.TrimLeft(s[i+2:], "0")
+		sign, text := 1, strings.TrimPrefix(s[i+1:], "+")
+		if strings.HasPrefix(text, "-") {
+			sign, text = -1, text[1:]
 		}
-		if text == "" || text == "-" {
-			text = "0"
-		}
-		if len(text) > 8 { // far beyond any digits a body can hold
-			text = text[:8]
-		}
-		var err error
-		if exponent, err = strconv.Atoi(text); err != nil {
-			return 0, false
-		}
+		text = strings.TrimLeft(text, "0")
+		exponent, _ = strconv.Atoi("0" + text[:min(len(text), 9)]) // 9 digits are far beyond any that a body can hold
+		exponent *= sign
 	}
 	negative := strings.HasPrefix(mantissa, "-")
 	whole, fraction, _ := strings.Cut(strings.TrimPrefix(mantissa, "-"), ".")
 	digits := whole + fraction
-	for _, c := range []byte(digits) {
-		if c < '0' || c > '9' {
-			return 0, false
-		}
-	}
-	if digits == "" {
-		return 0, false
-	}
 	point := len(whole) + exponent // digits before the decimal point
 	trimmed := strings.TrimLeft(digits, "0")
 	point -= len(digits) - len(trimmed)
@@ -82,6 +72,8 @@ func ParseDecimal(s string) (Decimal, bool) {
 	}
 	return n, true
 }
+
+func isDigit(c byte) bool { return c >= '0' && c <= '9' }
 
 // String returns the shortest exact decimal text.
 func (d Decimal) String() string {

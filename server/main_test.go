@@ -1,0 +1,288 @@
+package server_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"spoolwright/db"
+	"spoolwright/db/dbtest"
+	"spoolwright/server"
+)
+
+func TestMain(m *testing.M) { dbtest.Main(m) }
+
+// Thing has a field of every kind, and its routes do nothing but show what was understood.
+type Thing struct {
+	ID      server.UUID                       `json:"id" rule:"readonly,notnull" doc:"The id." example:"\"0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a41\""`
+	Name    server.Optional[string]           `json:"name" rule:"required" doc:"A name." example:"\"Ada\""`
+	Note    server.Optional[string]           `json:"note" rule:"text=10" doc:"A short text." example:"\"x\""`
+	Kind    server.Optional[string]           `json:"kind" rule:"enum=PLA|PETG" doc:"One of two." example:"\"PLA\""`
+	Hex     server.Optional[string]           `json:"hex" rule:"hex" doc:"A colour." example:"\"#1A1A1A\""`
+	Weight  server.Optional[server.Decimal]   `json:"weight" rule:"required,above,max=1000000" doc:"Above 0." example:"1.5"`
+	Price   server.Optional[server.Decimal]   `json:"price" rule:"max=1000000" doc:"From 0." example:"0"`
+	Size    server.Optional[server.Decimal]   `json:"size" rule:"enum=1.75|2.85" doc:"One of two numbers." example:"1.75"`
+	Count   server.Optional[int64]            `json:"count" rule:"min=1,max=100" doc:"A whole number." example:"7"`
+	Left    server.Optional[server.Decimal]   `json:"left" rule:"notnull,max=10" doc:"Never null." example:"1"`
+	Flag    server.Optional[bool]             `json:"flag" doc:"Yes or no." example:"true"`
+	At      server.Optional[server.Timestamp] `json:"at" doc:"A time." example:"\"2024-01-15T10:00:00Z\""`
+	Day     server.Optional[server.Date]      `json:"day" doc:"A day." example:"\"2024-01-15\""`
+	Ref     server.Optional[server.UUID]      `json:"ref" doc:"Another id." example:"\"0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a42\""`
+	Parts   []Part                            `json:"parts" doc:"A nested list."`
+	Created server.Timestamp                  `json:"created_at" rule:"readonly,notnull" doc:"When." example:"\"2024-01-15T10:00:00Z\""`
+}
+
+// Check is a rule over two fields.
+func (t *Thing) Check(problems *server.Problems) {
+	if t.Price.Value != nil && t.Left.Value != nil && *t.Price.Value < *t.Left.Value {
+		problems.Add("left", "must not be more than price")
+	}
+}
+
+// Part is in a nested list.
+type Part struct {
+	ID server.UUID `json:"id" rule:"readonly,notnull" doc:"The id." example:"\"0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a41\""`
+}
+
+// Echo is what was understood: the fields that were set.
+type Echo struct {
+	Got string `json:"got" rule:"notnull" doc:"The fields." example:"\"{}\""`
+}
+
+// ThingQuery is a list's query.
+type ThingQuery struct {
+	server.ListQuery
+	Kind   server.Optional[string]         `query:"kind" rule:"enum=PLA|PETG" doc:"One of two."`
+	Name   server.Optional[string]         `query:"name" doc:"A name."`
+	Flag   server.Optional[bool]           `query:"flag" doc:"Yes or no."`
+	Weight server.Optional[server.Decimal] `query:"weight" rule:"max=1000" doc:"A number."`
+}
+
+var thingTag = &server.Tag{Name: "things", Description: "For tests."}
+
+func doc(id string) *server.Doc { return &server.Doc{ID: id, Tag: thingTag, Summary: id} }
+
+// echo shows the fields of a request that are set, as JSON.
+func echo(fields map[string]any) string {
+	b, err := json.Marshal(fields)
+	if err != nil {
+		panic(err)
+	}
+	return string(b)
+}
+
+func field[T any](fields map[string]any, name string, o server.Optional[T]) {
+	if o.Set {
+		fields[name] = o.Arg()
+	}
+}
+
+func (t *Thing) echo() Echo {
+	fields := map[string]any{}
+	field(fields, "name", t.Name)
+	field(fields, "note", t.Note)
+	field(fields, "kind", t.Kind)
+	field(fields, "hex", t.Hex)
+	field(fields, "weight", t.Weight)
+	field(fields, "price", t.Price)
+	field(fields, "size", t.Size)
+	field(fields, "count", t.Count)
+	field(fields, "left", t.Left)
+	field(fields, "flag", t.Flag)
+	field(fields, "at", t.At)
+	field(fields, "day", t.Day)
+	field(fields, "ref", t.Ref)
+	return Echo{echo(fields)}
+}
+
+var errSecret = errors.New("a secret of the inside")
+
+// things are the routes for tests.
+func things(*db.DB) []server.Route {
+	body := func(_ context.Context, r *server.Request[Thing]) (server.OK[Echo], error) {
+		return server.Encode(r.In.echo())
+	}
+	query := func(_ context.Context, r *server.Request[ThingQuery]) (server.OK[Echo], error) {
+		fields := map[string]any{}
+		field(fields, "skip", r.In.Skip)
+		field(fields, "limit", r.In.Limit)
+		field(fields, "sort_by", r.In.SortBy)
+		field(fields, "sort_order", r.In.SortOrder)
+		field(fields, "kind", r.In.Kind)
+		field(fields, "name", r.In.Name)
+		field(fields, "flag", r.In.Flag)
+		field(fields, "weight", r.In.Weight)
+		return server.Encode(Echo{echo(fields)})
+	}
+	answer := func(err error) server.Endpoint {
+		return server.Handle(func(context.Context, *server.Request[struct{}]) (server.NoContent, error) {
+			return server.NoContent{}, err
+		})
+	}
+	return []server.Route{
+		server.Op("POST /api/v1/things", server.Write, server.Handle(body), doc("createThing")),
+		server.Op("GET /api/v1/things", server.Read, server.Handle(query), doc("listThings")),
+		server.Op("PATCH /api/v1/things/{id}", server.Write, server.Handle(body), doc("changeThing")),
+		server.Op("DELETE /api/v1/things/{id}", server.Admin, answer(nil), doc("deleteThing")),
+		server.Op("POST /api/v1/public", server.Public, server.Handle(body), doc("public")),
+		server.Op("GET /api/v1/fails", server.Read, answer(errSecret), doc("fails")),
+		server.Op("GET /api/v1/away", server.Read, answer(fmt.Errorf("%w: %w", db.ErrUnavailable, errSecret)), doc("away")),
+		server.Op("GET /api/v1/revoked", server.Read, answer(fmt.Errorf("%w: %w", db.ErrRevoked, errSecret)), doc("revoked")),
+		server.Op("GET /api/v1/range", server.Read, answer(fmt.Errorf("%w: %w", db.ErrOutOfRange, errSecret)), doc("range")),
+		server.Op("GET /api/v1/panics", server.Read, server.Handle(func(context.Context, *server.Request[struct{}]) (server.NoContent, error) {
+			panic(errSecret)
+		}), doc("panics")),
+	}
+}
+
+// roles are the tokens of plain servers, and what they may do.
+var roles = map[string]server.Access{"viewer": server.Read, "operator": server.Write, "admin": server.Admin}
+
+// plain makes a server of things alone, without accounts: a bearer token is the name of a role, and whatever follows a dot
+// tells users apart.
+func plain(tb testing.TB, change ...func(*server.Config)) *server.Server {
+	tb.Helper()
+	c := server.Config{
+		Routes:  things(nil),
+		Version: "test",
+		Ready:   func(context.Context) error { return nil },
+		Authenticate: func(r *http.Request) (server.Caller, error) {
+			token := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
+			role, _, _ := strings.Cut(token, ".")
+			level, ok := roles[role]
+			if !ok {
+				return server.Caller{}, server.ErrInvalidToken
+			}
+			return server.Caller{Actor: db.Actor{Tenant: "tenant", User: token, Role: role}, Level: level}, nil
+		},
+	}
+	for _, f := range change {
+		f(&c)
+	}
+	return server.New(c)
+}
+
+// send sends a request to a server without a network. Headers are given as name, value.
+func send(tb testing.TB, s http.Handler, method, target, body string, headers ...string) *http.Response {
+	tb.Helper()
+	r := httptest.NewRequest(method, target, strings.NewReader(body))
+	r.Header.Set("Authorization", "Bearer admin")
+	if body != "" {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+		if headers[i+1] == "" {
+			r.Header.Del(headers[i])
+		}
+	}
+	w := httptest.NewRecorder()
+	s.ServeHTTP(w, r)
+	return w.Result()
+}
+
+func text(tb testing.TB, r *http.Response) string {
+	tb.Helper()
+	b, err := io.ReadAll(r.Body)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	r.Body = io.NopCloser(bytes.NewReader(b))
+	return string(b)
+}
+
+type errorBody struct {
+	Detail, Code string
+	Errors       []server.FieldError
+}
+
+func (e errorBody) fields() []string {
+	var names []string
+	for _, f := range e.Errors {
+		names = append(names, f.Field)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// wantError fails the test unless the answer is an error in the form that all errors have.
+func wantError(tb testing.TB, r *http.Response, status int, code string) errorBody {
+	tb.Helper()
+	body := text(tb, r)
+	what := ""
+	if r.Request != nil {
+		what = r.Request.Method + " " + r.Request.URL.String() + ": "
+	}
+	var e errorBody
+	d := json.NewDecoder(strings.NewReader(body))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&e); err != nil && !(r.Request != nil && r.Request.Method == "HEAD") {
+		tb.Errorf("%sthe body is no error: %v: %q", what, err, body)
+	} else if r.StatusCode != status || e.Code != code && body != "" || e.Detail == "" && body != "" || (len(e.Errors) > 0) != (status == 422) && body != "" {
+		tb.Errorf("%s%d %.300s, want %d %s", what, r.StatusCode, body, status, code)
+	}
+	wantHeaders(tb, r)
+	for name, want := range map[string]bool{"WWW-Authenticate": status == 401, "Retry-After": status == 429 || status == 503, "Allow": status == 405} {
+		if got := r.Header.Get(name); (got != "") != want {
+			tb.Errorf("%s%d has the header %s: %q", what, r.StatusCode, name, got)
+		}
+	}
+	if got := r.Header.Get("Content-Type"); got != "application/json" {
+		tb.Errorf("%sthe type is %q", what, got)
+	}
+	return e
+}
+
+// wantHeaders fails the test unless the answer has what every answer has.
+func wantHeaders(tb testing.TB, r *http.Response) {
+	tb.Helper()
+	if r.Header.Get("X-Request-Id") == "" || r.Header.Get("X-Content-Type-Options") != "nosniff" {
+		tb.Errorf("%d with the headers %v", r.StatusCode, r.Header)
+	}
+}
+
+// logbook keeps what is logged, as JSON lines.
+type logbook struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *logbook) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(b)
+}
+
+func (l *logbook) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+// lines returns the logged events, as they are and decoded.
+func (l *logbook) lines(tb testing.TB) []map[string]any {
+	tb.Helper()
+	var all []map[string]any
+	for line := range strings.Lines(l.String()) {
+		var event map[string]any
+		if err := json.Unmarshal([]byte(line), &event); err != nil {
+			tb.Fatalf("%v: %s", err, line)
+		}
+		all = append(all, event)
+	}
+	return all
+}
+
+func (l *logbook) logger() *slog.Logger {
+	return slog.New(slog.NewJSONHandler(l, &slog.HandlerOptions{Level: slog.LevelDebug}))
+}
