@@ -83,6 +83,19 @@ func TestPricesShowLater(t *testing.T) {
 	totals("after top was recalculated", "14", "6", "2", "3")
 }
 
+// The price is not rounded, so a cost is rounded once: a thirtieth of 0.030015 is 0.0010005, but 0.033333... times 0.030015 is less.
+func TestCostsAreRoundedOnce(t *testing.T) {
+	t.Parallel()
+	c := start(t).Operator(t)
+	for _, price := range []int{25, 25, 50} {
+		spool(t, c, "PLA", "Black", price)
+	}
+	p := product(t, c, "Small")
+	for grams, want := range map[string]string{"0.030015": "0.001001", "0.000015": "0.000001", "0.000014": "0", "0.030014": "0.001", "900000": "30000", "1000000": "33333.333333", "500000": "16666.666667"} {
+		c.Post(t, p+"/materials", `{"material_type":"PLA","color":"black","weight_grams":`+grams+`}`).Want(201).Shows(map[string]string{"weight_grams": grams, "cost": want})
+	}
+}
+
 func TestComponentRefusals(t *testing.T) {
 	t.Parallel()
 	c := start(t).Operator(t)

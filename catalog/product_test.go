@@ -171,6 +171,16 @@ func TestProductPatch(t *testing.T) {
 	if cleared.Text("updated_at") <= before.Text("updated_at") {
 		t.Errorf("updated_at was %s and is %s", before.Text("updated_at"), cleared.Text("updated_at"))
 	}
+	// A change of a material or component is a change of the product, also where it costs nothing.
+	at := cleared.Text("updated_at")
+	for _, sub := range []string{m, p} {
+		c.Patch(t, sub, j{"notes": "new"}).Want(200)
+		now := c.Get(t, path).Text("updated_at")
+		if now <= at {
+			t.Errorf("%s changed: updated_at was %s and is %s", sub, at, now)
+		}
+		at = now
+	}
 }
 
 func TestSKU(t *testing.T) {
