@@ -71,7 +71,8 @@ func decodeBody(body []byte, in any, change bool) error {
 		f := schema.byName[key]
 		switch {
 		case f == nil:
-			problems.Add(key, "is not a known field")
+			// Not by Add: the keys of an object differ, and there may be a hundred thousand.
+			problems = append(problems, FieldError{key, "is not a known field"})
 		case f.list && !change && value != nil && value != emptyList{}:
 			problems.Add(key, "must be empty here: its entries have an endpoint of their own")
 		case f.ReadOnly:

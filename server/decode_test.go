@@ -1,0 +1,548 @@
+package server_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/big"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"spoolwright/server"
+)
+
+const (
+	someID    = "0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a41"
+	thingPath = "/api/v1/things/" + someID
+)
+
+// nest returns a body that is nested so deep, itself included.
+func nest(depth int) string {
+	return `{"name":"x","weight":1,"deep":` + strings.Repeat("[", depth-1) + strings.Repeat("]", depth-1) + `}`
+}
+
+func TestBody(t *testing.T) {
+	t.Parallel()
+	s := plain(t)
+	const base = `"name":"x","weight":1`
+	bad := func(code string) func(method, name, body string) {
+		return func(method, name, body string) {
+			t.Helper()
+			path := "/api/v1/things"
+			if method == "PATCH" {
+				path = thingPath
+			}
+			r := send(t, s, method, path, body)
+			if r.StatusCode != 400 {
+				t.Errorf("%s: %d %.200s", name, r.StatusCode, text(t, r))
+			}
+			wantError(t, r, 400, code)
+		}
+	}
+	malformed := bad("MALFORMED_JSON")
+	for name, body := range map[string]string{
+		"space":                          " ",
+		"cut off":                        `{` + base,
+		"trailing comma":                 `{` + base + `,}`,
+		"trailing data":                  `{` + base + `} {}`,
+		"trailing bracket":               `{` + base + `}}`,
+		"trailing NUL":                   `{` + base + "}\x00",
+		"two objects":                    `{` + base + "}\n{" + base + `}`,
+		"a comment":                      `{` + base + `} // x`,
+		"single quotes":                  `{'name':'x'}`,
+		"no quotes":                      `{name:"x"}`,
+		"a byte order mark":              "\xef\xbb\xbf{" + base + `}`,
+		"a leading zero":                 `{"name":"x","weight":01}`,
+		"a plus":                         `{"name":"x","weight":+1}`,
+		"NaN":                            `{"name":"x","weight":NaN}`,
+		"a line break in a string":       "{\"name\":\"x\ny\",\"weight\":1}",
+		"a bad escape":                   `{"name":"\x","weight":1}`,
+		"half a character":               "{\"name\":\"\xc3\",\"weight\":1}",
+		"a surrogate in UTF-8":           "{\"name\":\"\xed\xa0\x80\",\"weight\":1}",
+		"not UTF-8 in a key":             "{" + base + ",\"\xff\":1}",
+		"UTF-16":                         "{\x00\"\x00}\x00",
+		"a key twice":                    `{` + base + `,"name":"y"}`,
+		"a key twice, by an escape":      `{` + base + `,"n\u0061me":"y"}`,
+		"a key twice, both by escapes":   `{"weight":1,"\u006eame":"x","n\u0061me":"y"}`,
+		"an unknown key twice":           `{` + base + `,"z":1,"z":1}`,
+		"a read-only key twice":          `{` + base + `,"id":1,"id":1}`,
+		"a key twice, nested":            `{` + base + `,"parts":[{"a":1,"b":2,"a":3}]}`,
+		"a key twice, nested, escaped":   `{` + base + `,"parts":[{"a":{"x":1,"\u0078":2}}]}`,
+		"the empty key twice":            `{` + base + `,"":1,"":2}`,
+		"nested 33 deep":                 nest(33),
+		"objects nested 33 deep":         `{` + base + `,"d":` + strings.Repeat(`{"a":`, 32) + `1` + strings.Repeat(`}`, 32) + `}`,
+		"nested a hundred thousand deep": nest(100_000),
+	} {
+		malformed("POST", name, body)
+		malformed("PATCH", name, body)
+	}
+	malformed("PATCH", "only a key twice", `{"name":null,"name":null}`)
+
+	for _, c := range []struct {
+		name, method, body string
+		fields             string // in alphabetical order
+	}{
+		{"no object: a list", "POST", `[]`, "body"},
+		{"no object: null", "POST", `null`, "body"},
+		{"no object: a number", "POST", ` 1 `, "body"},
+		{"no object: a string", "PATCH", `"name"`, "body"},
+		{"nothing", "POST", `{}`, "name weight"},
+		{"null for what is required", "POST", `{"name":null,"weight":null}`, "name weight"},
+		{"null for what is required, in a change", "PATCH", `{"name":null,"weight":null}`, "name weight"},
+		{"null for what is never null, in a change", "PATCH", `{"left":null}`, "left"},
+		{"unknown", "POST", `{` + base + `,"wieght":1}`, "wieght"},
+		{"unknown, in a change", "PATCH", `{"wieght":1}`, "wieght"},
+		{"other case", "POST", `{` + base + `,"NAME":"y","Weight":2}`, "NAME Weight"},
+		{"other case only", "POST", `{"NAME":"y","weight":1}`, "NAME name"},
+		{"the empty key", "POST", `{` + base + `,"":1}`, ""},
+		{"a key with NUL", "POST", `{` + base + `,"name\u0000":1}`, "name\x00"},
+		{"a key with half a surrogate pair", "POST", `{` + base + `,"\ud800":1}`, "\ufffd"},
+		{"a key that looks like a format", "POST", `{` + base + `,"%s%d":1}`, "%s%d"},
+		{"nested 32 deep", "POST", nest(32), "deep"},
+		{"entries in a nested list", "POST", `{` + base + `,"parts":[{}]}`, "parts"},
+		{"a nested list that is none", "POST", `{` + base + `,"parts":"x"}`, "parts"},
+		{"everything at once", "POST",
+			`{"name":"","note":"12345678901","kind":"pla","hex":"#12345","weight":0,"price":-1,"size":2,"count":1.5,"left":11,"flag":1,"at":"now","day":"2024-02-30","ref":"x","parts":[1],"x":1}`,
+			"at count day flag hex kind left name note parts price ref size weight x"},
+		{"every field of another type", "POST",
+			`{"name":1,"note":{},"kind":[],"hex":true,"weight":"1","price":[1],"size":{"a":1},"count":"7","left":false,"flag":"true","at":1705312800,"day":20240115,"ref":1}`,
+			"at count day flag hex kind left name note price ref size weight"},
+		{"a rule over two fields", "POST", `{` + base + `,"price":1,"left":2}`, "left"},
+		{"a rule over two fields and another problem", "PATCH", `{"price":1,"left":2,"count":0}`, "count left"},
+	} {
+		path := "/api/v1/things"
+		if c.method == "PATCH" {
+			path = thingPath
+		}
+		r := send(t, s, c.method, path, c.body)
+		e := wantError(t, r, 422, "VALIDATION_ERROR")
+		if got := strings.Join(e.fields(), " "); got != c.fields {
+			t.Errorf("%s: the problems are with %q, want %q: %s", c.name, got, c.fields, text(t, r))
+		}
+		for i, f := range e.Errors {
+			if f.Message == "" || strings.Contains(f.Message, "%!") || i < 3 && !strings.Contains(e.Detail, f.Message) {
+				t.Errorf("%s: %s", c.name, text(t, r))
+			}
+		}
+	}
+
+	for _, c := range []struct{ name, method, body, want string }{
+		{"a plain one", "POST", `{"name":"x","weight":1}`, `{"name":"x","weight":"1"}`},
+		{"white space", "POST", " \t\r\n{ \"name\" : \"x\" ,\n\"weight\":1 } \n", `{"name":"x","weight":"1"}`},
+		{"escaped keys", "POST", `{"n\u0061me":"x","w\u0065ight":1}`, `{"name":"x","weight":"1"}`},
+		{"nothing, in a change", "PATCH", `{}`, `{}`},
+		{"null clears", "PATCH", `{"note":null,"price":null,"flag":null,"at":null,"day":null,"ref":null,"count":null,"kind":null,"hex":null,"size":null}`,
+			`{"at":null,"count":null,"day":null,"flag":null,"hex":null,"kind":null,"note":null,"price":null,"ref":null,"size":null}`},
+		{"null for what is never null is as good as absent in a creation", "POST", `{` + base + `,"left":null}`, `{"left":null,"name":"x","weight":"1"}`},
+		{"read-only fields are ignored, whatever they say", "POST", `{` + base + `,"id":17,"created_at":{"a":[]}}`, `{"name":"x","weight":"1"}`},
+		{"an empty nested list", "POST", `{` + base + `,"parts":[ ]}`, `{"name":"x","weight":"1"}`},
+		{"null for a nested list", "POST", `{` + base + `,"parts":null}`, `{"name":"x","weight":"1"}`},
+		{"a nested list in a change", "PATCH", `{"parts":[{"id":"` + someID + `","x":[[]]}]}`, `{}`},
+		{"keys that are the same one level apart", "PATCH", `{"name":"x","parts":[{"name":"y"},{"name":"z","parts":{"name":1}}]}`, `{"name":"x"}`},
+		{"a surrogate pair", "POST", `{"name":"\ud83e\uddf5","weight":1}`, `{"name":"🧵","weight":"1"}`},
+		{"rounding", "POST", `{"name":"x","weight":0.0000005,"price":1.23456789}`, `{"name":"x","price":"1.234568","weight":"0.000001"}`},
+		{"all fields", "POST",
+			`{"name":" x ","note":"1234567890","kind":"PETG","hex":"#aAfF09","weight":1e6,"price":0,"size":2.850,"count":1e2,"left":0,"flag":false,"at":"2024-01-15T10:00:00+02:00","day":"2024-02-29","ref":"` + strings.ToUpper(someID) + `"}`,
+			`{"at":"2024-01-15T08:00:00Z","count":100,"day":"2024-02-29","flag":false,"hex":"#aAfF09","kind":"PETG","left":"0","name":" x ","note":"1234567890","price":"0","ref":"` + someID + `","size":"2.85","weight":"1000000"}`},
+	} {
+		path := "/api/v1/things"
+		if c.method == "PATCH" {
+			path = thingPath
+		}
+		r := send(t, s, c.method, path, c.body)
+		var got server.OK[Echo]
+		got.JSON = []byte(text(t, r))
+		var e Echo
+		if json.Unmarshal(got.JSON, &e); r.StatusCode != 200 || e.Got != c.want {
+			t.Errorf("%s: %d %s, want %s", c.name, r.StatusCode, got.JSON, c.want)
+		}
+	}
+}
+
+// Each value by itself: what is taken, in which form, and what is not.
+func TestValues(t *testing.T) {
+	t.Parallel()
+	s := plain(t)
+	long := func(n int, of string) string { return `"` + strings.Repeat(of, n) + `"` }
+	for field, values := range map[string]map[string]string{
+		"name": {
+			`"a"`: `"a"`, `" a "`: `" a "`, long(200, "x"): long(200, "x"), long(200, "🧵"): long(200, "🧵"), `"\u2028\"\\\n"`: "\"\u2028\\\"\\\\\\n\"", `"\u0001"`: `"\u0001"`,
+			`""`: "", `" "`: "", `"\t\n\u00a0\u2003"`: "", long(201, "x"): "", long(201, "🧵"): "", `"a\u0000"`: "", `"\ud800"`: "", `"\udfff\ud800"`: "", `"\ufffd"`: "", `1`: "", `true`: "", `{}`: "", `["a"]`: "", `[]`: "",
+		},
+		"note":   {`""`: `""`, `" "`: `" "`, long(10, "é"): long(10, "é"), long(11, "é"): "", `"\u0000"`: ""},
+		"kind":   {`"PLA"`: `"PLA"`, `"PETG"`: `"PETG"`, `"pla"`: "", `"PLA "`: "", `"ABS"`: "", `""`: "", `1`: ""},
+		"hex":    {`"#000000"`: `"#000000"`, `"#FFffFF"`: `"#FFffFF"`, `"FFFFFF"`: "", `"#FFF"`: "", `"#GGGGGG"`: "", `"#FFFFFFF"`: "", `"#FFFFF "`: "", `""`: "", `"#ＦＦ"`: ""},
+		"weight": {`1`: `"1"`, `0.000001`: `"0.000001"`, `1000000`: `"1000000"`, `1E6`: `"1000000"`, `0`: "", `-0`: "", `-1`: "", `0.0000004`: "", `1e-400`: "", `1000000.000001`: "", `1e400`: "", `-1e400`: "", `1e999999999999`: "", `"1"`: "", `true`: ""},
+		"price":  {`0`: `"0"`, `-0`: `"0"`, `-0.0000001`: `"0"`, `0e999999999999`: `"0"`, `-0.000001`: "", `1000000.0000001`: `"1000000"`, `1e7`: "", `1` + strings.Repeat("0", 500): ""},
+		"size":   {`1.75`: `"1.75"`, `175e-2`: `"1.75"`, `2.850000`: `"2.85"`, `1.7500001`: `"1.75"`, `1.750001`: "", `2`: "", `3`: "", `-1.75`: ""},
+		"count":  {`1`: `1`, `100`: `100`, `7.0`: `7`, `70e-1`: `7`, `0`: "", `101`: "", `1.5`: "", `0.9999999`: `1`, `-1`: "", `1e300`: "", `"7"`: ""},
+		"flag":   {`true`: `true`, `false`: `false`, `"true"`: "", `1`: "", `0`: "", `"yes"`: ""},
+		"at": {
+			`"2024-01-15T10:00:00Z"`: `"2024-01-15T10:00:00Z"`, `"2024-01-15T10:00:00"`: `"2024-01-15T10:00:00Z"`, `"2024-01-15T10:00:00.5"`: `"2024-01-15T10:00:00.5Z"`,
+			`"2024-01-15 10:00:00"`: `"2024-01-15T10:00:00Z"`, `"2024-01-15 10:00:00+01:00"`: `"2024-01-15T09:00:00Z"`, `"2024-01-15T10:00:00.1234567899-11:30"`: `"2024-01-15T21:30:00.123456Z"`,
+			`"0001-01-01T00:00:00Z"`: `"0001-01-01T00:00:00Z"`, `"9999-12-31T23:59:59.999999Z"`: `"9999-12-31T23:59:59.999999Z"`, `"2000-02-29T00:00:00-00:00"`: `"2000-02-29T00:00:00Z"`,
+			`"0001-01-01T00:00:00+01:00"`: "", `"9999-12-31T23:59:59-01:00"`: "", `"0000-01-01T00:00:00Z"`: "", `"2024-02-30T10:00:00Z"`: "", `"2023-02-29T10:00:00Z"`: "", `"2024-01-15T24:00:00Z"`: "",
+			`"2024-01-15T10:60:00Z"`: "", `"2024-01-15"`: "", `"10:00:00"`: "", `"2024-01-15T10:00:00,5Z"`: "", `"2024-01-15T10:00:00Z "`: "", `"20240115T100000Z"`: "", `"now"`: "", `"infinity"`: "", `""`: "", `1705312800`: "", `"10000-01-01T00:00:00Z"`: "",
+		},
+		"day": {`"2024-01-15"`: `"2024-01-15"`, `"0001-01-01"`: `"0001-01-01"`, `"9999-12-31"`: `"9999-12-31"`, `"0000-12-31"`: "", `"2024-02-30"`: "", `"2024-1-5"`: "", `"15.01.2024"`: "", `"2024-01-15T00:00:00Z"`: "", `""`: "", `"today"`: "", `20240115`: ""},
+		"ref": {`"` + someID + `"`: `"` + someID + `"`, `"` + strings.ToUpper(someID) + `"`: `"` + someID + `"`, `"` + someID + ` "`: "", `"{` + someID + `}"`: "", `""`: "", `"x"`: "", `1`: "", `["` + someID + `"]`: ""},
+	} {
+		for value, want := range values {
+			r := send(t, s, "PATCH", thingPath, `{"`+field+`":`+value+`}`)
+			if want == "" {
+				e := wantError(t, r, 422, "VALIDATION_ERROR")
+				if got := e.fields(); !slices.Equal(got, []string{field}) {
+					t.Errorf("%s: %.60s: the problems are with %v", field, value, got)
+				}
+				continue
+			}
+			var e Echo
+			if json.Unmarshal([]byte(text(t, r)), &e); r.StatusCode != 200 || e.Got != `{"`+field+`":`+want+`}` && !sameJSON(e.Got, `{"`+field+`":`+want+`}`) {
+				t.Errorf("%s: %.60s is taken as %.200s, want %.60s", field, value, text(t, r), want)
+			}
+		}
+	}
+}
+
+// sameJSON compares texts that may escape differently.
+func sameJSON(a, b string) bool {
+	var x, y any
+	return json.Unmarshal([]byte(a), &x) == nil && json.Unmarshal([]byte(b), &y) == nil && fmt.Sprint(x) == fmt.Sprint(y)
+}
+
+// However many problems there are, each is named. (When each was compared with all before it, this one request took many seconds.)
+func TestManyProblems(t *testing.T) {
+	t.Parallel()
+	var b strings.Builder
+	b.WriteString(`{"name":"x"`)
+	const n = 80_000
+	for i := range n {
+		fmt.Fprintf(&b, `,"k%05d":1`, i)
+	}
+	b.WriteByte('}')
+	r := send(t, plain(t), "POST", "/api/v1/things", b.String())
+	e := wantError(t, r, 422, "VALIDATION_ERROR")
+	if len(e.Errors) != n+1 || e.Errors[n-1].Field != fmt.Sprintf("k%05d", n-1) || e.Errors[n].Field != "weight" || !strings.HasSuffix(e.Detail, fmt.Sprintf("and %d more", n-2)) || len(e.Detail) > 1000 {
+		t.Errorf("%d problems; %.200s", len(e.Errors), e.Detail)
+	}
+}
+
+func TestMediaTypes(t *testing.T) {
+	t.Parallel()
+	s := plain(t)
+	for header, taken := range map[string]bool{
+		"application/json":                     true,
+		"APPLICATION/Json":                     true,
+		"application/json; charset=utf-8":      true,
+		"application/json;charset=UTF-8":       true,
+		"application/json; charset=\"utf-8\"":  true,
+		"application/json; profile=x":          true,
+		"application/json; charset=iso-8859-1": false,
+		"application/json; charset=":           false,
+		"application/json; charset":            false,
+		"application/merge-patch+json":         false,
+		"application/jsonp":                    false,
+		"application":                          false,
+		"text/json":                            false,
+		"text/plain":                           false,
+		"*/*":                                  false,
+		"application/x-www-form-urlencoded":    false,
+		"multipart/form-data; boundary=x":      false,
+		"":                                     false,
+		",":                                    false,
+	} {
+		for _, method := range []string{"POST", "PATCH"} {
+			path := "/api/v1/things"
+			if method == "PATCH" {
+				path = thingPath
+			}
+			r := send(t, s, method, path, `{"name":"x","weight":1}`, "Content-Type", header)
+			if taken && r.StatusCode != 200 {
+				t.Errorf("%s with %q: %d", method, header, r.StatusCode)
+			}
+			if !taken {
+				wantError(t, r, 415, "UNSUPPORTED_MEDIA_TYPE")
+			}
+		}
+	}
+	for _, coding := range []string{"gzip", "identity", "br"} {
+		wantError(t, send(t, s, "POST", "/api/v1/things", `{"name":"x","weight":1}`, "Content-Encoding", coding), 415, "UNSUPPORTED_MEDIA_TYPE")
+	}
+	// What reads no body does not look at its type.
+	if r := send(t, s, "GET", "/api/v1/things", `x`, "Content-Type", "text/plain"); r.StatusCode != 200 {
+		t.Errorf("GET with a body: %d", r.StatusCode)
+	}
+	if r := send(t, s, "DELETE", thingPath, `x`, "Content-Type", "text/plain"); r.StatusCode != 204 {
+		t.Errorf("DELETE with a body: %d", r.StatusCode)
+	}
+}
+
+func TestBodySize(t *testing.T) {
+	t.Parallel()
+	s := plain(t)
+	const most = 1 << 20
+	body := `{"name":"x","weight":1}`
+	padded := body + strings.Repeat(" ", most-len(body))
+	if r := send(t, s, "POST", "/api/v1/things", padded); r.StatusCode != 200 {
+		t.Errorf("1 MiB: %d %s", r.StatusCode, text(t, r))
+	}
+	r := send(t, s, "POST", "/api/v1/things", padded+" ")
+	wantError(t, r, 413, "PAYLOAD_TOO_LARGE")
+	if r.Header.Get("Connection") != "close" {
+		t.Error("the connection stays open for the rest of a body that is too large")
+	}
+	// Without a Content-Length, and larger than memory should ever hold.
+	endless := httptest.NewRequest("POST", "/api/v1/things", io.MultiReader(strings.NewReader(`{"name":"`), neverEnds{}))
+	endless.ContentLength = -1
+	endless.Header.Set("Content-Type", "application/json")
+	endless.Header.Set("Authorization", "Bearer admin")
+	w := httptest.NewRecorder()
+	s.ServeHTTP(w, endless)
+	wantError(t, w.Result(), 413, "PAYLOAD_TOO_LARGE")
+
+	broken := httptest.NewRequest("POST", "/api/v1/things", io.MultiReader(strings.NewReader(`{"name":"`), breaks{}))
+	broken.Header = endless.Header
+	w = httptest.NewRecorder()
+	s.ServeHTTP(w, broken)
+	wantError(t, w.Result(), 400, "MALFORMED_JSON")
+}
+
+type neverEnds struct{}
+
+func (neverEnds) Read(b []byte) (int, error) {
+	for i := range b {
+		b[i] = 'x'
+	}
+	return len(b), nil
+}
+
+type breaks struct{}
+
+func (breaks) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
+
+func TestQuery(t *testing.T) {
+	t.Parallel()
+	s := plain(t)
+	for query, want := range map[string]string{
+		"":                                   `{}`,
+		"skip=0&limit=1":                     `{"limit":1,"skip":0}`,
+		"limit=100":                          `{"limit":100}`,
+		"limit=1e2":                          `{"limit":100}`,
+		"skip=999999999":                     `{"skip":999999999}`,
+		"sort_by=name&sort_order=asc":        `{"sort_by":"name","sort_order":"asc"}`,
+		"kind=PLA&flag=true&weight=1.5":      `{"flag":true,"kind":"PLA","weight":"1.5"}`,
+		"flag=1":                             `{"flag":true}`,
+		"flag=0":                             `{"flag":false}`,
+		"flag=false":                         `{"flag":false}`,
+		"name=a%20b+c%2Bd":                   `{"name":"a b c+d"}`,
+		"name=%F0%9F%A7%B5":                  `{"name":"🧵"}`,
+		"name=":                              `{"name":""}`,
+		"name":                               `{"name":""}`,
+		"unknown=1&unknown=2&Limit=x&SKIP=x": `{}`,
+		"limit=5&tenant_id=x":                `{"limit":5}`,
+	} {
+		r := send(t, s, "GET", "/api/v1/things?"+query, "")
+		var e Echo
+		if json.Unmarshal([]byte(text(t, r)), &e); r.StatusCode != 200 || e.Got != want {
+			t.Errorf("%q: %d %s, want %s", query, r.StatusCode, text(t, r), want)
+		}
+	}
+	for query, want := range map[string]string{
+		"limit=0":                          "limit",
+		"limit=101":                        "limit",
+		"limit=-1":                         "limit",
+		"limit=":                           "limit",
+		"limit":                            "limit",
+		"limit=x":                          "limit",
+		"limit=1.5":                        "limit",
+		"limit=1e":                         "limit",
+		"limit=.5":                         "limit",
+		"limit=0x10":                       "limit",
+		"limit=%2B5":                       "limit",
+		"limit=1e400":                      "limit",
+		"limit=null":                       "limit",
+		"limit=5&limit=5":                  "limit",
+		"limit=99999999999999999999":       "limit",
+		"skip=-1":                          "skip",
+		"skip=1000000000":                  "skip",
+		"sort_order=up":                    "sort_order",
+		"sort_order=ASC":                   "sort_order",
+		"sort_order=":                      "sort_order",
+		"kind=pla":                         "kind",
+		"flag=yes":                         "flag",
+		"flag=":                            "flag",
+		"flag=TRUE":                        "flag",
+		"weight=1001":                      "weight",
+		"weight=NaN":                       "weight",
+		"name=%00":                         "name",
+		"name=%FF":                         "name",
+		"name=%ED%A0%80":                   "name",
+		"name=a&name=b":                    "name",
+		"name=" + strings.Repeat("x", 201): "name",
+		"sort_by=%00":                      "sort_by",
+		"name=%":                           "query",
+		"name=%zz":                         "query",
+		"a;b":                              "query",
+		"limit=0&skip=-1&flag=x&kind=x&name=%00&weight=-1&sort_order=x": "flag kind limit name skip sort_order weight",
+	} {
+		r := send(t, s, "GET", "/api/v1/things?"+query, "")
+		e := wantError(t, r, 422, "VALIDATION_ERROR")
+		if got := strings.Join(e.fields(), " "); got != want {
+			t.Errorf("%q: the problems are with %q, want %q", query, got, want)
+		}
+	}
+}
+
+func TestPathIDs(t *testing.T) {
+	t.Parallel()
+	s := plain(t)
+	for id, taken := range map[string]bool{
+		someID:                  true,
+		strings.ToUpper(someID): true,
+		"0":                     false,
+		"%00":                   false,
+		"%20":                   false,
+		someID + "%00":          false,
+		someID + "%20":          false,
+		"%7B" + someID + "%7D":  false,
+		"a%2Fb":                 false,
+		"%ff":                   false,
+		"'":                     false,
+	} {
+		r := send(t, s, "PATCH", "/api/v1/things/"+id, `{}`)
+		if taken && r.StatusCode != 200 {
+			t.Errorf("%q: %d %s", id, r.StatusCode, text(t, r))
+		}
+		if !taken {
+			if e := wantError(t, r, 422, "VALIDATION_ERROR"); !slices.Equal(e.fields(), []string{"id"}) {
+				t.Errorf("%q: %s", id, text(t, r))
+			}
+		}
+	}
+}
+
+// FuzzBody sends bodies: nothing is a 500, what is no JSON is a 400, and what is taken is what encoding/json reads.
+func FuzzBody(f *testing.F) {
+	for _, body := range []string{
+		`{"name":"x","weight":1}`, `{"name":"\ud83e\uddf5","weight":1e-3,"flag":true,"at":"2024-01-15T10:00:00+02:00","day":"2024-02-29"}`, `{}`, `[]`, `null`, ``, `{"a":{"b":[1,{"c":null}]}}`,
+		`{"name":"x","n\u0061me":"y","weight":1}`, `{"parts":[{}],"count":1e2}`, `{"weight":1e400}`, "{\"name\":\"\xff\"}", nest(32), nest(33), `{"":"","\u0000":0}`, `{"size":1.75,"left":0,"price":0}`, `{"ref":"` + someID + `"} `,
+	} {
+		f.Add(body)
+	}
+	s := plain(f)
+	f.Fuzz(func(t *testing.T, body string) {
+		for _, method := range []string{"POST", "PATCH"} {
+			path := "/api/v1/things"
+			if method == "PATCH" {
+				path = thingPath
+			}
+			r := send(t, s, method, path, body, "Content-Type", "application/json")
+			switch r.StatusCode {
+			case 400:
+				wantError(t, r, 400, "MALFORMED_JSON")
+				continue
+			case 422:
+				wantError(t, r, 422, "VALIDATION_ERROR")
+				if !json.Valid([]byte(body)) {
+					t.Errorf("%q is no JSON, and the answer is %s", body, text(t, r))
+				}
+				continue
+			case 413:
+				continue
+			case 200:
+			default:
+				t.Fatalf("%q: %d %s", body, r.StatusCode, text(t, r))
+			}
+			if !json.Valid([]byte(body)) || !utf8.ValidString(body) {
+				t.Fatalf("%q was taken", body)
+			}
+			var e Echo
+			var got map[string]any
+			if err := json.Unmarshal([]byte(text(t, r)), &e); err != nil {
+				t.Fatal(err)
+			}
+			if err := json.Unmarshal([]byte(e.Got), &got); err != nil {
+				t.Fatal(err)
+			}
+			d := json.NewDecoder(strings.NewReader(body))
+			d.UseNumber()
+			var want map[string]any
+			if err := d.Decode(&want); err != nil {
+				t.Fatal(err)
+			}
+			for _, name := range []string{"id", "created_at", "parts"} {
+				delete(want, name)
+			}
+			if len(want) != len(got) {
+				t.Fatalf("%q was taken as %s", body, e.Got)
+			}
+			for name, value := range want {
+				switch v := value.(type) {
+				case string:
+					if name == "at" || name == "ref" {
+						continue // normalised
+					}
+					if got[name] != v {
+						t.Errorf("%q: %s is %q", body, name, got[name])
+					}
+				case json.Number:
+					x, ok := new(big.Rat).SetString(fmt.Sprint(got[name]))
+					y, _ := v.Float64()
+					if z := 0.0; ok {
+						z, _ = x.Float64()
+						if diff := z - y; diff > 0.000001 || diff < -0.000001 {
+							t.Errorf("%q: %s is %v", body, name, got[name])
+						}
+					}
+				default:
+					if got[name] != value {
+						t.Errorf("%q: %s is %v", body, name, got[name])
+					}
+				}
+			}
+		}
+	})
+}
+
+// FuzzQuery sends queries: the answer is a 200 with what url.ParseQuery reads too, or a 422.
+func FuzzQuery(f *testing.F) {
+	for _, query := range []string{"", "limit=20&skip=0", "limit=1e2", "name=a+b%20c", "name=%zz", "a;b", "flag=1&flag=0", "weight=-0", "sort_by=%00", "&&==&", "kind=PLA&sort_order=asc"} {
+		f.Add(query)
+	}
+	s := plain(f)
+	f.Fuzz(func(t *testing.T, query string) {
+		r := httptest.NewRequest("GET", "/api/v1/things", nil)
+		r.URL.RawQuery = query
+		r.Header.Set("Authorization", "Bearer viewer")
+		w := httptest.NewRecorder()
+		s.ServeHTTP(w, r)
+		if w.Code == 422 {
+			wantError(t, w.Result(), 422, "VALIDATION_ERROR")
+			return
+		}
+		var e Echo
+		var got map[string]any
+		if w.Code != 200 || json.Unmarshal(w.Body.Bytes(), &e) != nil || json.Unmarshal([]byte(e.Got), &got) != nil {
+			t.Fatalf("%q: %d %s", query, w.Code, w.Body)
+		}
+		want, err := url.ParseQuery(query)
+		if err != nil {
+			t.Fatalf("%q was taken", query)
+		}
+		for name, value := range got {
+			if len(want[name]) != 1 {
+				t.Errorf("%q: %s is %v", query, name, value)
+			}
+			if text, ok := value.(string); ok && name != "weight" && text != want.Get(name) {
+				t.Errorf("%q: %s is %q", query, name, text)
+			}
+			if n, ok := value.(float64); ok && (name == "limit" && (n < 1 || n > 100) || n < 0) {
+				t.Errorf("%q: %s is %v", query, name, n)
+			}
+		}
+	})
+}
