@@ -18,13 +18,6 @@ type ProductComponent struct {
 	Cost      server.Decimal               `json:"cost" rule:"readonly,notnull" doc:"quantity times unit_cost." example:"0.5"`
 }
 
-// Check refuses null where a column cannot hold it.
-func (c *ProductComponent) Check(problems *server.Problems) {
-	if c.Quantity.Set && c.Quantity.IsNull() {
-		problems.Add("quantity", "must not be null")
-	}
-}
-
 // costField is the field of the request that a cost out of range comes from.
 func (c *ProductComponent) costField() string {
 	switch {

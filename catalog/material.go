@@ -18,13 +18,6 @@ type ProductMaterial struct {
 	Cost         server.Decimal                  `json:"cost" rule:"readonly" doc:"weight_grams times the price per gram when it was last computed, rounded to six decimals; null if no spool told a price." example:"1.125"`
 }
 
-// Check refuses null where a column cannot hold it.
-func (m *ProductMaterial) Check(problems *server.Problems) {
-	if m.IsRequired.Set && m.IsRequired.IsNull() {
-		problems.Add("is_required", "must not be null")
-	}
-}
-
 // costField is the field of the request that a cost out of range comes from.
 func (m *ProductMaterial) costField() string {
 	switch {

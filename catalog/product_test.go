@@ -320,7 +320,7 @@ func TestBadInput(t *testing.T) {
 		{"PATCH", path, `{"nam":"x"}`, "nam"},
 		{"POST", path + "/materials", `{}`, "material_type color weight_grams"},
 		{"POST", path + "/materials", `{"material_type":"pla","color":"","weight_grams":0,"is_required":"yes","notes":1,"x":1}`, "material_type color weight_grams is_required notes x"},
-		{"POST", path + "/materials", `{"material_type":null,"color":null,"weight_grams":null,"is_required":null}`, "material_type color weight_grams is_required"},
+		{"POST", path + "/materials", `{"material_type":null,"color":null,"weight_grams":null,"is_required":null}`, "material_type color weight_grams"},
 		{"POST", path + "/materials", `{"material_type":"PLA","color":"` + long + `","weight_grams":1000000.000001}`, "color weight_grams"},
 		{"POST", path + "/materials", `{"material_type":"PLA","color":"x","weight_grams":0.0000004}`, "weight_grams"},
 		{"POST", path + "/materials", `{"material_type":"PLA","color":"x","weight_grams":"NaN"}`, "weight_grams"},
@@ -328,7 +328,7 @@ func TestBadInput(t *testing.T) {
 		{"PATCH", m, `{"weight_grams":-1,"grams":1}`, "weight_grams grams"},
 		{"POST", path + "/components", `{}`, "component_product_id"},
 		{"POST", path + "/components", `{"component_product_id":"x","quantity":0,"notes":1,"y":1}`, "component_product_id quantity notes y"},
-		{"POST", path + "/components", `{"component_product_id":null,"quantity":null}`, "component_product_id quantity"},
+		{"POST", path + "/components", `{"component_product_id":null,"quantity":null}`, "component_product_id"},
 		{"POST", path + "/components", `{` + good + `,"quantity":1000001}`, "quantity"},
 		{"POST", path + "/components", `{` + good + `,"quantity":1.5}`, "quantity"},
 		{"PATCH", p, `{"component_product_id":null,"quantity":null}`, "component_product_id quantity"},
@@ -347,7 +347,9 @@ func TestBadInput(t *testing.T) {
 	c.Get(t, path).Shows(map[string]string{"name": "Dragon", "materials.0.weight_grams": "1", "components.0.quantity": "1"})
 	c.Get(t, products).Shows(map[string]string{"total": "2"})
 	c.Post(t, products, j{"name": "x", "materials": []j{}, "components": []j{}, "total_cost": 5, "id": "x"}).Want(201).Shows(map[string]string{"total_cost": "0"})
-	c.Post(t, path+"/components", j{"component_product_id": strings.ToUpper(idOf(product(t, c, "Tail")))}).Want(201).Shows(map[string]string{"quantity": "1"})
+	// Null is not given, where it is not required.
+	c.Post(t, path+"/components", j{"component_product_id": strings.ToUpper(idOf(product(t, c, "Tail"))), "quantity": nil}).Want(201).Shows(map[string]string{"quantity": "1"})
+	c.Post(t, path+"/materials", j{"material_type": "PLA", "color": "x", "weight_grams": 1, "is_required": nil}).Want(201).Shows(map[string]string{"is_required": "true"})
 }
 
 // Nobody sees, changes or uses another tenant's products, and roles hold.
