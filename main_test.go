@@ -183,7 +183,6 @@ func (w *world) each(t *testing.T, want func(*operation) bool, fn func(*testing.
 }
 
 func everyRoute(*operation) bool     { return true }
-func isWrite(op *operation) bool     { return op.Access >= server.Write }
 func isProtected(op *operation) bool { return op.Access > server.Public }
 func readsBody(op *operation) bool   { return op.example != nil }
 func hasID(op *operation) bool       { return strings.Contains(op.Path(), "{") }

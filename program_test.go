@@ -42,7 +42,7 @@ const patience = 60 * time.Second
 func TestProgram(t *testing.T) {
 	t.Parallel()
 	p := program(filepath.Join(folder(t), "spoolwright"))
-	if out, err := exec.Command("go", "build", "-o", string(p), ".").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-buildvcs=false", "-o", string(p), ".").CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
 	for _, test := range []struct {
