@@ -536,7 +536,12 @@ func keptSecret(path string) (string, error) {
 // writeSecret writes a file that only this account may read, whole or not at all.
 func writeSecret(path string, b []byte) error {
 	temporary := path + ".new"
-	if err := os.WriteFile(temporary, b, 0o600); err != nil {
+	f, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(b)
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return err
 	}
 	return os.Rename(temporary, path)

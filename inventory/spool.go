@@ -139,7 +139,8 @@ func (h handlers) create(ctx context.Context, r *server.Request[Spool]) (server.
 
 var updateDoc = &server.Doc{
 	ID: "updateSpool", Tag: tag, Summary: "Change a spool",
-	Description: "A new `remaining_weight_grams` (a spool put on the scale) is an entry in the usage ledger.",
+	Description: "A new `remaining_weight_grams` (a spool put on the scale) is an entry in the usage ledger. Leave it out when you change something else: " +
+		"sent back as it was fetched, it would undo what was deducted in between.",
 }
 
 func (h handlers) update(ctx context.Context, r *server.Request[Spool]) (server.OK[Spool], error) {

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"io"
@@ -16,6 +15,9 @@ import (
 const (
 	maxBody  = 1 << 20
 	maxDepth = 32
+
+	// maxUnknown is how many unknown fields are named: a body of nothing else must not cost more than its size.
+	maxUnknown = 100
 )
 
 // readBody returns the request's JSON text, or why it is not taken.
@@ -65,14 +67,16 @@ func decodeBody(body []byte, in any, change bool) error {
 	v := reflect.ValueOf(in).Elem()
 	schema := schemaOf(v.Type())
 	var problems Problems
+	unknown := 0
 	seen := make(map[string]bool, 16)
 	walker := walker{text: body, member: func(key string, value any) {
 		seen[key] = true
 		f := schema.byName[key]
 		switch {
 		case f == nil:
-			// Not by Add: the keys of an object differ, and there may be a hundred thousand.
-			problems = append(problems, FieldError{key, "is not a known field"})
+			if unknown++; unknown <= maxUnknown {
+				problems.Add(key, "is not a known field")
+			}
 		case f.list && !change && value != nil && value != emptyList{}:
 			problems.Add(key, "must be empty here: its entries have an endpoint of their own")
 		case f.ReadOnly:
@@ -201,7 +205,7 @@ func (w *walker) object(depth int) error {
 		w.space()
 		key := w.string()
 		if keys[key] {
-			return malformed("The body has the key " + string(bytes.ToValidUTF8([]byte(key), nil)) + " twice")
+			return malformed("The body has the key " + shorten(key) + " twice")
 		}
 		keys[key] = true
 		w.space()
@@ -261,7 +265,7 @@ func decodeQuery(raw string, in any) error {
 		case reflect.TypeFor[int64](), reflect.TypeFor[Decimal]():
 			value = number(given[0])
 		case reflect.TypeFor[bool]():
-			switch given[0] {
+			switch strings.ToLower(given[0]) { // Python writes True
 			case "true", "1":
 				value = true
 			case "false", "0":

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -69,12 +70,22 @@ type Problems []FieldError
 
 // Add notes a problem with a field, unless the field has one already.
 func (p *Problems) Add(field, message string, args ...any) {
+	field = shorten(field)
 	for _, known := range *p {
 		if known.Field == field {
 			return
 		}
 	}
 	*p = append(*p, FieldError{field, fmt.Sprintf(message, args...)})
+}
+
+// shorten cuts what a client chose to a length that may be sent back.
+func shorten(s string) string {
+	const most = 100
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "") + "..."
 }
 
 func invalid(problems Problems) *Error {
@@ -97,7 +108,7 @@ func asError(err error) *Error {
 		return e
 	case errors.Is(err, db.ErrRevoked):
 		return ErrInvalidToken.Because(err)
-	case errors.Is(err, db.ErrUnavailable):
+	case errors.Is(err, db.ErrUnavailable), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return ErrUnavailable.Because(err)
 	case errors.Is(err, db.ErrOutOfRange):
 		return (&Error{Status: 422, Code: "VALIDATION_ERROR", Detail: "A number that follows from this request is too large",

@@ -422,7 +422,7 @@ func (f *Field) schema(nullable bool) object {
 			o.add("enum", values)
 			break
 		}
-		if !f.ReadOnly {
+		if f.input && !f.ReadOnly {
 			if f.Above {
 				o.add("exclusiveMinimum", f.Min)
 			} else {

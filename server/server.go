@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -53,6 +54,7 @@ type Server struct {
 	limiter  *Limiter
 	openapi  []byte
 	draining atomic.Bool
+	looking  sync.Mutex
 }
 
 // maxLimitedKeys bounds the memory that users and addresses seen by the limiter can take.
@@ -92,9 +94,13 @@ func New(c Config) *Server {
 func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 	err := errors.New("draining")
 	if !s.draining.Load() {
-		ctx, cancel := context.WithTimeout(r.Context(), 2*time.Second)
-		defer cancel()
-		if err = s.Ready(ctx); err == nil {
+		// One look at a time, and none that ends with its client: /readyz has no limits and must not become a load.
+		s.looking.Lock()
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), 2*time.Second)
+		err = s.Ready(ctx)
+		cancel()
+		s.looking.Unlock()
+		if err == nil {
 			writeJSON(w, 200, []byte(`{"status":"ready"}`))
 			return
 		}
@@ -179,6 +185,7 @@ func (s *Server) ServeHTTP(writer http.ResponseWriter, r *http.Request) {
 func (s *Server) log(r *http.Request, n *note, status int, elapsed time.Duration) {
 	level := slog.LevelInfo
 	switch {
+	case r.Context().Err() != nil: // the client hung up: its own affair, whatever the status
 	case status >= 500 && n.pattern != "GET /readyz":
 		level = slog.LevelError
 	case n.pattern == "GET /healthz" || n.pattern == "GET /readyz":
@@ -252,7 +259,7 @@ func (s *Server) route(w http.ResponseWriter, r *http.Request, n *note) {
 		handler.ServeHTTP(&probe, r)
 		if probe.status == http.StatusMethodNotAllowed {
 			allow := probe.Header().Values("Allow")
-			s.refuse(w, r, n, api, &Error{Status: 405, Code: "METHOD_NOT_ALLOWED", Detail: "This path does not take the method " + r.Method, Header: http.Header{"Allow": allow}})
+			s.refuse(w, r, n, api, &Error{Status: 405, Code: "METHOD_NOT_ALLOWED", Detail: "This path does not take this method", Header: http.Header{"Allow": allow}})
 			return
 		}
 	}
@@ -378,7 +385,7 @@ func (o *operation) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		answer, err = run(ctx)
 	} else {
 		var replayed bool
-		answer, replayed, err = o.s.once(ctx, key, r.URL.Path, body, run)
+		answer, replayed, err = o.s.once(ctx, key, o.path(ids), body, run)
 		if replayed {
 			w.Header().Set("Idempotency-Replayed", "true")
 		}
@@ -395,6 +402,15 @@ func (o *operation) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	writeJSON(w, answer.Status, answer.Body)
+}
+
+// path is the route's path with the canonical ids in it.
+func (o *operation) path(ids map[string]string) string {
+	var values []string
+	for _, name := range o.names {
+		values = append(values, ids[name])
+	}
+	return PathOf(o.route.Path(), values...)
 }
 
 func (o *operation) fail(w http.ResponseWriter, r *http.Request, err error) {
@@ -417,7 +433,9 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 		WriteTimeout:      60 * time.Second,
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    64 << 10,
-		ErrorLog:          slog.NewLogLogger(s.Log.Handler(), slog.LevelDebug),
+
+		DisableGeneralOptionsHandler: true, // which would answer OPTIONS * without the headers of every answer
+		ErrorLog:                     slog.NewLogLogger(s.Log.Handler(), slog.LevelDebug),
 	}
 	stopped := make(chan error, 1)
 	go func() { stopped <- h.Serve(listener) }()

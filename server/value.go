@@ -2,6 +2,7 @@ package server
 
 import (
 	"encoding/json"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -214,6 +215,10 @@ func (f *Field) number(v any) (Decimal, string) {
 	}
 	d, ok := ParseDecimal(string(text))
 	switch {
+	case len(f.Numbers) > 0:
+		if !ok || !slices.Contains(f.Numbers, d) {
+			return 0, "must be one of " + joinStrings(f.Numbers)
+		}
 	case !ok:
 		return 0, "must be a number between " + f.Min.String() + " and " + f.Max.String()
 	case f.Above && d <= f.Min:
@@ -222,13 +227,6 @@ func (f *Field) number(v any) (Decimal, string) {
 		return 0, "must be at least " + f.Min.String()
 	case d > f.Max:
 		return 0, "must be at most " + f.Max.String()
-	case len(f.Numbers) > 0:
-		for _, n := range f.Numbers {
-			if d == n {
-				return d, ""
-			}
-		}
-		return 0, "must be one of " + joinStrings(f.Numbers)
 	}
 	return d, ""
 }

@@ -102,20 +102,20 @@ end $$;
 
 -- The directory is reached by these functions only. They run as their owner and so see it; each does one thing.
 create function login_find(email text) returns table (tenant_id uuid, user_id uuid)
-language sql stable security definer set search_path from current as $$
+language sql stable security definer set search_path = public, pg_temp as $$
 	select d.tenant_id, d.user_id from login_directory d where d.email_key = email
 $$;
 
 -- Enters a login of the tenant that the transaction is bound to; of no other.
 create function login_claim(email text, login_user uuid) returns void
-language sql security definer set search_path from current as $$
+language sql security definer set search_path = public, pg_temp as $$
 	insert into login_directory (email_key, tenant_id, user_id)
 	values (email, nullif(current_setting('app.tenant_id', true), '')::uuid, login_user)
 $$;
 
 -- The ids of all tenants, for the account commands, which go through them one by one.
 create function login_tenants() returns setof uuid
-language sql stable security definer set search_path from current as $$
+language sql stable security definer set search_path = public, pg_temp as $$
 	select distinct d.tenant_id from login_directory d order by 1
 $$;
 
