@@ -81,7 +81,7 @@ func run(args []string, getenv func(string) string, stdin io.Reader, stdout, std
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, func() {
-		time.Sleep(time.Second) // some send one signal twice, to the process and to its group
+		time.Sleep(2 * time.Second) // some send one signal twice, to the process and to its group
 		stop()                  // another one ends the program at once
 	})
 

@@ -282,6 +282,18 @@ func (c *child) ended(t *testing.T) {
 	}
 }
 
+// refusesConnections waits until the service has begun to stop.
+func (c *child) refusesConnections(t *testing.T) {
+	t.Helper()
+	eventually(t, "no new connection is taken", func() bool {
+		conn, err := net.Dial("tcp", strings.TrimPrefix(c.url, "http://"))
+		if err == nil {
+			conn.Close()
+		}
+		return err != nil
+	})
+}
+
 // call sends a request and returns the status and the answer's fields.
 func (c *child) call(t *testing.T, token, method, path string, body any) (int, map[string]any) {
 	t.Helper()
@@ -468,7 +480,8 @@ func testStory(t *testing.T, p program) {
 		t.Errorf("after a crash %d spools are there, want 2", n)
 	}
 	c.signal(syscall.SIGTERM)
-	c.stops(t, syscall.SIGTERM) // as systemd and timeout(1) may: to the process and to its group
+	c.refusesConnections(t)
+	c.stops(t, syscall.SIGTERM) // as timeout(1) does: to the process and to its group
 	nothingRuns(t, dir)
 }
 
@@ -936,13 +949,7 @@ func testGraceful(t *testing.T, p program) {
 	check(t, err)
 
 	c.signal(syscall.SIGTERM)
-	eventually(t, "no new connection is taken", func() bool {
-		other, err := net.Dial("tcp", address)
-		if err == nil {
-			other.Close()
-		}
-		return err != nil
-	})
+	c.refusesConnections(t)
 	_, err = io.WriteString(conn, body)
 	check(t, err)
 	r, err := http.ReadResponse(reader, nil)
