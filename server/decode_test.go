@@ -214,20 +214,26 @@ func sameJSON(a, b string) bool {
 	return json.Unmarshal([]byte(a), &x) == nil && json.Unmarshal([]byte(b), &y) == nil && fmt.Sprint(x) == fmt.Sprint(y)
 }
 
-// However many problems there are, each is named. (When each was compared with all before it, this one request took many seconds.)
+// A body may be nothing but mistakes. Of unknown fields a hundred are named, in short, so neither the work nor the answer grows
+// with their number; what the known fields lack is named all the same.
 func TestManyProblems(t *testing.T) {
 	t.Parallel()
+	s := plain(t)
 	var b strings.Builder
-	b.WriteString(`{"name":"x"`)
-	const n = 80_000
-	for i := range n {
+	for i := range 80_000 {
 		fmt.Fprintf(&b, `,"k%05d":1`, i)
 	}
-	b.WriteByte('}')
-	r := send(t, plain(t), "POST", "/api/v1/things", b.String())
+	r := send(t, s, "POST", "/api/v1/things", `{"name":"x"`+b.String()+`}`)
 	e := wantError(t, r, 422, "VALIDATION_ERROR")
-	if len(e.Errors) != n+1 || e.Errors[n-1].Field != fmt.Sprintf("k%05d", n-1) || e.Errors[n].Field != "weight" || !strings.HasSuffix(e.Detail, fmt.Sprintf("and %d more", n-2)) || len(e.Detail) > 1000 {
+	if n := len(e.Errors); n != 101 || e.Errors[99].Field != "k00099" || e.Errors[100].Field != "weight" || !strings.HasSuffix(e.Detail, "and 98 more") {
 		t.Errorf("%d problems; %.200s", len(e.Errors), e.Detail)
+	}
+	for _, key := range []string{strings.Repeat("x", 400_000), strings.Repeat("🧵", 100_000), strings.Repeat(`\u0000`, 60_000)} {
+		for _, body := range []string{`{"` + key + `":1}`, `{"` + key + `":1,"` + key + `":1}`} {
+			if r := send(t, s, "PATCH", thingPath, body); len(text(t, r)) > 3000 || r.StatusCode != 422 && r.StatusCode != 400 {
+				t.Errorf("%.20s...: %d with %d bytes", body, r.StatusCode, len(text(t, r)))
+			}
+		}
 	}
 }
 
@@ -338,6 +344,8 @@ func TestQuery(t *testing.T) {
 		"flag=1":                             `{"flag":true}`,
 		"flag=0":                             `{"flag":false}`,
 		"flag=false":                         `{"flag":false}`,
+		"flag=True":                          `{"flag":true}`, // as Python writes it
+		"flag=FALSE":                         `{"flag":false}`,
 		"name=a%20b+c%2Bd":                   `{"name":"a b c+d"}`,
 		"name=%F0%9F%A7%B5":                  `{"name":"🧵"}`,
 		"name=":                              `{"name":""}`,
@@ -375,7 +383,6 @@ func TestQuery(t *testing.T) {
 		"kind=pla":                         "kind",
 		"flag=yes":                         "flag",
 		"flag=":                            "flag",
-		"flag=TRUE":                        "flag",
 		"weight=1001":                      "weight",
 		"weight=NaN":                       "weight",
 		"name=%00":                         "name",

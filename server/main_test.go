@@ -221,7 +221,7 @@ func wantError(tb testing.TB, r *http.Response, status int, code string) errorBo
 	body := text(tb, r)
 	what := ""
 	if r.Request != nil {
-		what = r.Request.Method + " " + r.Request.URL.String() + ": "
+		what = r.Request.Method + " " + r.Request.RequestURI + ": "
 	}
 	var e errorBody
 	d := json.NewDecoder(strings.NewReader(body))

@@ -1,0 +1,856 @@
+package server_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"spoolwright/auth/authtest"
+	"spoolwright/db"
+	"spoolwright/inventory"
+	"spoolwright/server"
+)
+
+// What no route takes is answered by the server too: as JSON, with the headers of every answer.
+func TestRouting(t *testing.T) {
+	t.Parallel()
+	s := plain(t)
+	for _, c := range []struct {
+		method, target string
+		status         int
+		code, allow    string
+	}{
+		{"GET", "/", 404, "NOT_FOUND", ""},
+		{"GET", "/favicon.ico", 404, "NOT_FOUND", ""},
+		{"GET", "/api", 404, "NOT_FOUND", ""},
+		{"GET", "/api/", 404, "NOT_FOUND", ""},
+		{"GET", "/api/v1", 404, "NOT_FOUND", ""},
+		{"GET", "/api/v1/", 404, "NOT_FOUND", ""},
+		{"GET", "/api/v2/things", 404, "NOT_FOUND", ""},
+		{"GET", "/api/v1/nothing", 404, "NOT_FOUND", ""},
+		{"GET", "/api/v1/things/", 404, "NOT_FOUND", ""},
+		{"POST", "/api/v1/things/", 404, "NOT_FOUND", ""},
+		{"PATCH", thingPath + "/", 404, "NOT_FOUND", ""},
+		{"PATCH", thingPath + "/more", 404, "NOT_FOUND", ""},
+		{"GET", "//", 404, "NOT_FOUND", ""},
+		{"GET", "//api/v1/things", 404, "NOT_FOUND", ""},
+		{"GET", "/api//v1/things", 404, "NOT_FOUND", ""},
+		{"GET", "/api/v1//things", 404, "NOT_FOUND", ""},
+		{"GET", "/api/v1/./things", 404, "NOT_FOUND", ""},
+		{"GET", "/api/v1/things/../things", 404, "NOT_FOUND", ""},
+		{"GET", "/api/v1/x/%2e%2e/things", 404, "NOT_FOUND", ""},
+		{"GET", "/%2e%2e/api/v1/things", 404, "NOT_FOUND", ""},
+		{"GET", "/docs/../healthz", 404, "NOT_FOUND", ""},
+		{"GET", "/API/V1/things", 404, "NOT_FOUND", ""},
+		{"GET", "/api/v1/things%00", 404, "NOT_FOUND", ""},
+		{"GET", "/api/v1/things%2f", 404, "NOT_FOUND", ""},
+		{"GET", "/api%2fv1%2fthings", 404, "NOT_FOUND", ""},
+		{"HEAD", "/api/v1/nothing", 404, "", ""},
+		{"GET", "/metrics", 404, "NOT_FOUND", ""},
+		{"GET", "/debug/pprof/", 404, "NOT_FOUND", ""},
+		{"DELETE", "/healthz/", 404, "NOT_FOUND", ""},
+
+		{"PUT", "/api/v1/things", 405, "METHOD_NOT_ALLOWED", "GET, HEAD, POST"},
+		{"DELETE", "/api/v1/things", 405, "METHOD_NOT_ALLOWED", "GET, HEAD, POST"},
+		{"OPTIONS", "/api/v1/things", 405, "METHOD_NOT_ALLOWED", "GET, HEAD, POST"},
+		{"TRACE", "/api/v1/things", 405, "METHOD_NOT_ALLOWED", "GET, HEAD, POST"},
+		{"get", "/api/v1/things", 405, "METHOD_NOT_ALLOWED", "GET, HEAD, POST"},
+		{"BREW", "/api/v1/things", 405, "METHOD_NOT_ALLOWED", "GET, HEAD, POST"},
+		{"GET", thingPath, 405, "METHOD_NOT_ALLOWED", "DELETE, PATCH"},
+		{"HEAD", thingPath, 405, "", "DELETE, PATCH"},
+		{"POST", thingPath, 405, "METHOD_NOT_ALLOWED", "DELETE, PATCH"},
+		{"POST", "/api/v1/things/not-an-id", 405, "METHOD_NOT_ALLOWED", "DELETE, PATCH"},
+		{"POST", "/healthz", 405, "METHOD_NOT_ALLOWED", "GET, HEAD"},
+		{"DELETE", "/openapi.json", 405, "METHOD_NOT_ALLOWED", "GET, HEAD"},
+		{"POST", "/docs", 405, "METHOD_NOT_ALLOWED", "GET, HEAD"},
+	} {
+		r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(c.method + " " + c.target + " HTTP/1.1\r\nHost: test\r\nAuthorization: Bearer admin\r\n\r\n")))
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := httptest.NewRecorder()
+		s.ServeHTTP(w, r)
+		res := w.Result()
+		res.Request = r
+		if c.method == "HEAD" {
+			res.Body = http.NoBody // as net/http sends it
+		}
+		wantError(t, res, c.status, c.code)
+		if got := res.Header.Get("Allow"); got != c.allow {
+			t.Errorf("%s %s: Allow is %q, want %q", c.method, c.target, got, c.allow)
+		}
+	}
+	// Escapes of what needs none are the same path.
+	if r := send(t, s, "GET", "/api/v1/%74hings", ""); r.StatusCode != 200 {
+		t.Errorf("an escaped letter: %d", r.StatusCode)
+	}
+}
+
+// serving runs Serve until the test ends, and returns the address and what ends it early and waits.
+func serving(t *testing.T, s *server.Server) (address string, stop func() error) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Serve(ctx, listener) }()
+	stop = sync.OnceValue(func() error {
+		cancel()
+		return <-ended
+	})
+	t.Cleanup(func() { stop() })
+	return listener.Addr().String(), stop
+}
+
+// raw sends bytes as they are, and returns the answer.
+func raw(t *testing.T, address, method, request string) *http.Response {
+	t.Helper()
+	conn, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	if _, err := io.WriteString(conn, request); err != nil {
+		t.Fatal(err)
+	}
+	r, err := http.ReadResponse(bufio.NewReader(conn), &http.Request{Method: method})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// Request lines that Go's client does not send.
+func TestRawRequests(t *testing.T) {
+	t.Parallel()
+	address, _ := serving(t, plain(t))
+	const rest = " HTTP/1.1\r\nHost: test\r\nAuthorization: Bearer admin\r\nConnection: close\r\n\r\n"
+	for _, c := range []struct {
+		method, target string
+		status         int
+		code           string
+	}{
+		{"OPTIONS", "*", 404, "NOT_FOUND"},
+		{"CONNECT", "test:80", 404, "NOT_FOUND"},
+		{"CONNECT", "/api/v1/things", 405, "METHOD_NOT_ALLOWED"},
+		{"GET", "http://elsewhere.test/api/v1/nothing", 404, "NOT_FOUND"},
+		{"GET", "//api/v1/things", 404, "NOT_FOUND"},
+		{"GET", "/api/v1/things/..", 404, "NOT_FOUND"},
+		{"BREW", "/api/v1/things", 405, "METHOD_NOT_ALLOWED"},
+	} {
+		res := raw(t, address, c.method, c.method+" "+c.target+rest)
+		wantError(t, res, c.status, c.code)
+	}
+	res := raw(t, address, "HEAD", "HEAD /api/v1/things"+rest)
+	if length := res.Header.Get("Content-Length"); res.StatusCode != 200 || length != "12" || text(t, res) != "" {
+		t.Errorf("HEAD: %d, length %s, body %q", res.StatusCode, length, text(t, res))
+	}
+	wantHeaders(t, res)
+}
+
+func TestRequestID(t *testing.T) {
+	t.Parallel()
+	var log logbook
+	s := plain(t, func(c *server.Config) { c.Log = log.logger() })
+	own := regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`)
+	for id, taken := range map[string]bool{
+		"a":                      true,
+		"Req_1.2-3":              true,
+		strings.Repeat("x", 128): true,
+		strings.Repeat("x", 129): false,
+		"":                       false,
+		"a b":                    false,
+		"a\tb":                   false,
+		"é":                      false,
+		"a\"b":                   false,
+		"a/b":                    false,
+		"a;b":                    false,
+		"{}":                     false,
+		"\xff":                   false,
+	} {
+		for _, target := range []string{"/api/v1/things", "/api/v1/nothing", "/healthz", "/nothing"} {
+			got := send(t, s, "GET", target, "", "X-Request-Id", id).Header["X-Request-Id"]
+			if len(got) != 1 || taken && got[0] != id || !taken && !own.MatchString(got[0]) {
+				t.Errorf("%s with the id %q: %q", target, id, got)
+			}
+		}
+	}
+	// A 500 says the id that the log has.
+	r := send(t, s, "GET", "/api/v1/fails", "", "X-Request-Id", "find-me")
+	if e := wantError(t, r, 500, "INTERNAL_ERROR"); !strings.Contains(e.Detail, "find-me") {
+		t.Error(e.Detail)
+	}
+	lines := log.lines(t)
+	if last := lines[len(lines)-1]; last["request_id"] != "find-me" || last["error"] != errSecret.Error() || last["level"] != "ERROR" {
+		t.Errorf("%v", last)
+	}
+}
+
+// Errors of handlers: the right status, and nothing of the inside.
+func TestHandlerErrors(t *testing.T) {
+	t.Parallel()
+	var log logbook
+	s := plain(t, func(c *server.Config) { c.Log = log.logger() })
+	for path, want := range map[string]string{
+		"fails": "500 INTERNAL_ERROR", "panics": "500 INTERNAL_ERROR", "away": "503 UNAVAILABLE", "revoked": "401 INVALID_TOKEN", "range": "422 VALIDATION_ERROR",
+	} {
+		r := send(t, s, "GET", "/api/v1/"+path, "", "X-Request-Id", "id-of-"+path)
+		var status int
+		var code string
+		fmt.Sscan(want, &status, &code)
+		e := wantError(t, r, status, code)
+		if body := text(t, r); strings.Contains(body, "secret") || strings.Contains(body, "goroutine") || strings.Contains(body, ".go:") {
+			t.Errorf("%s shows the inside: %s", path, body)
+		}
+		if status == 500 && !strings.Contains(e.Detail, "id-of-"+path) {
+			t.Errorf("%s: no request id in %q", path, e.Detail)
+		}
+	}
+	for _, line := range log.lines(t) {
+		if message, _ := line["error"].(string); !strings.Contains(message, errSecret.Error()) {
+			t.Errorf("the log does not say why: %v", line)
+		}
+		if line["route"] == "GET /api/v1/panics" && !strings.Contains(fmt.Sprint(line["error"]), "main_test.go") {
+			t.Errorf("a panic without its place: %v", line)
+		}
+	}
+	// The service goes on.
+	if r := send(t, s, "GET", "/api/v1/things", ""); r.StatusCode != 200 {
+		t.Errorf("after a panic: %d", r.StatusCode)
+	}
+}
+
+// http.ErrAbortHandler is how a handler cuts its answer off; it is not a fault.
+func TestAbortHandler(t *testing.T) {
+	t.Parallel()
+	s := plain(t, func(c *server.Config) {
+		c.Routes = append(c.Routes, server.Op("GET /api/v1/aborts", server.Public,
+			server.Handle(func(context.Context, *server.Request[struct{}]) (server.NoContent, error) {
+				panic(http.ErrAbortHandler)
+			}), doc("aborts")))
+	})
+	defer func() {
+		if recover() != http.ErrAbortHandler {
+			t.Error("the answer was not cut off")
+		}
+	}()
+	send(t, s, "GET", "/api/v1/aborts", "")
+}
+
+func TestAccess(t *testing.T) {
+	t.Parallel()
+	s := plain(t)
+	const none = ""
+	for _, c := range []struct {
+		method, target, body string
+		want                 map[string]int // by role
+	}{
+		{"POST", "/api/v1/public", `{"name":"x","weight":1}`, map[string]int{none: 200, "viewer": 200, "operator": 200, "admin": 200}},
+		{"GET", "/api/v1/things", "", map[string]int{none: 401, "viewer": 200, "operator": 200, "admin": 200}},
+		{"HEAD", "/api/v1/things", "", map[string]int{none: 401, "viewer": 200, "operator": 200, "admin": 200}},
+		{"POST", "/api/v1/things", `{"name":"x","weight":1}`, map[string]int{none: 401, "viewer": 403, "operator": 200, "admin": 200}},
+		{"PATCH", thingPath, `{}`, map[string]int{none: 401, "viewer": 403, "operator": 200, "admin": 200}},
+		{"DELETE", thingPath, "", map[string]int{none: 401, "viewer": 403, "operator": 403, "admin": 204}},
+		// Before anything is read.
+		{"POST", "/api/v1/things", `{`, map[string]int{none: 401, "viewer": 403, "operator": 400}},
+		{"PATCH", "/api/v1/things/x", `{`, map[string]int{none: 401, "viewer": 403, "operator": 422}},
+	} {
+		for role, want := range c.want {
+			header := "Bearer " + role
+			if role == none {
+				header = ""
+			}
+			r := send(t, s, c.method, c.target, c.body, "Authorization", header)
+			if r.StatusCode != want {
+				t.Errorf("%s %s as %q: %d, want %d", c.method, c.target, role, r.StatusCode, want)
+			}
+			wantHeaders(t, r)
+			if got := r.Header.Get("Cache-Control"); got != "no-store" {
+				t.Errorf("%s %s as %q may be cached: %q", c.method, c.target, role, got)
+			}
+		}
+	}
+}
+
+// limits returns the X-RateLimit headers, in the spelling that they are sent in.
+func limits(r *http.Response) [3]string {
+	var all [3]string
+	for i, name := range []string{"X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset"} {
+		if v := r.Header[name]; len(v) == 1 {
+			all[i] = v[0]
+		}
+	}
+	return all
+}
+
+func TestRateLimits(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2024, 1, 15, 10, 0, 0, 0, time.UTC)
+	limited := func(perMinute int) *server.Server {
+		return plain(t, func(c *server.Config) {
+			c.PerMinute, c.PerHour, c.Now = perMinute, 1000, func() time.Time { return now }
+			c.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("192.0.2.1/32")} // the peer of httptest
+		})
+	}
+	// Every answer counts, and says so.
+	s := limited(100)
+	left := map[string]int{}
+	for _, c := range []struct {
+		method, target, body, role string
+		want                       int
+	}{
+		{"GET", "/api/v1/things", "", "admin", 200},
+		{"HEAD", "/api/v1/things", "", "admin", 200},
+		{"DELETE", thingPath, "", "admin", 204},
+		{"POST", "/api/v1/things", "{", "admin", 400},
+		{"GET", "/api/v1/things", "", "", 401},
+		{"GET", "/api/v1/things", "", "forged", 401},
+		{"GET", "/api/v1/revoked", "", "admin", 401},
+		{"DELETE", thingPath, "", "viewer", 403},
+		{"GET", "/api/v1/nothing", "", "admin", 404},
+		{"GET", "/api/v1/nothing", "", "", 404},
+		{"GET", "/api/v1//things", "", "admin", 404},
+		{"GET", "/api/v1/things/", "", "", 404},
+		{"GET", "/api/v1", "", "admin", 404},
+		{"PUT", "/api/v1/things", "", "admin", 405},
+		{"PUT", "/api/v1/things", "", "", 405},
+		{"POST", "/api/v1/things", strings.Repeat(" ", 1<<20+1), "admin", 413},
+		{"POST", "/api/v1/things", "{}", "admin", 422},
+		{"PATCH", "/api/v1/things/x", "{}", "admin", 422},
+		{"GET", "/api/v1/things?limit=0", "", "admin", 422},
+		{"GET", "/api/v1/fails", "", "admin", 500},
+		{"GET", "/api/v1/panics", "", "admin", 500},
+		{"GET", "/api/v1/away", "", "admin", 503},
+		{"POST", "/api/v1/public", "{}", "admin", 422}, // counts for the address, whoever it is
+	} {
+		r := send(t, s, c.method, c.target, c.body, "Authorization", "Bearer "+c.role)
+		who := c.role
+		if roles[c.role] == 0 || strings.HasSuffix(c.target, "/public") {
+			who = "the address"
+		}
+		left[who]++
+		want := [3]string{"100", strconv.Itoa(100 - left[who]), strconv.FormatInt(now.Add(time.Duration(left[who])*600*time.Millisecond+time.Second-1).Unix(), 10)}
+		if got := limits(r); r.StatusCode != c.want || got != want {
+			t.Errorf("%s %s as %q: %d with %v, want %d with %v", c.method, c.target, c.role, r.StatusCode, got, c.want, want)
+		}
+	}
+
+	// Beyond the limit: users by themselves, wherever they are; everybody else by address.
+	s = limited(2)
+	forwarded := func(role, address string) *http.Response {
+		return send(t, s, "GET", "/api/v1/things", "", "Authorization", "Bearer "+role, "X-Forwarded-For", address)
+	}
+	for _, c := range []struct {
+		role, address string
+		want          []int
+	}{
+		{"viewer.a", "198.51.100.1", []int{200, 200, 429}},
+		{"viewer.a", "198.51.100.2", []int{429}},
+		{"viewer.b", "198.51.100.1", []int{200, 200, 429}},
+		{"", "198.51.100.1", []int{401, 401, 429}},
+		{"forged", "198.51.100.1", []int{429}},
+		{"", "198.51.100.2", []int{401, 401, 429}},
+		{"", "9.9.9.9, 198.51.100.2", []int{429}}, // what stands left of it is made up
+		{"", "2001:db8::1", []int{401, 401, 429}},
+		{"", "2001:db8::2", []int{429}},
+		{"", "2001:db8:0:1::", []int{401}},
+	} {
+		for i, want := range c.want {
+			r := forwarded(c.role, c.address)
+			if r.StatusCode != want {
+				t.Errorf("%q from %s, request %d: %d, want %d", c.role, c.address, i+1, r.StatusCode, want)
+			}
+			if want == 429 {
+				wantError(t, r, 429, "RATE_LIMIT_EXCEEDED")
+				if got := r.Header.Get("Retry-After"); got != "30" || limits(r)[1] != "0" {
+					t.Errorf("refused for %s seconds with %v", got, limits(r))
+				}
+			}
+		}
+	}
+	// A refused request of any kind says the same, before it is looked at.
+	for method, target := range map[string]string{"GET": "/api/v1/nothing", "PUT": "/api/v1/things", "POST": "/api/v1/things", "DELETE": "/api/v1/things/x"} {
+		wantError(t, send(t, s, method, target, "{", "Authorization", "Bearer viewer.a"), 429, "RATE_LIMIT_EXCEEDED")
+	}
+	now = now.Add(30 * time.Second)
+	for i, want := range []int{200, 429} {
+		if r := forwarded("viewer.a", ""); r.StatusCode != want {
+			t.Errorf("30 seconds later, request %d: %d, want %d", i+1, r.StatusCode, want)
+		}
+	}
+	// Outside of /api/v1 there are no limits.
+	for range 5 {
+		for _, target := range []string{"/healthz", "/readyz", "/openapi.json", "/docs", "/redoc"} {
+			if r := send(t, s, "GET", target, "", "Authorization", "Bearer viewer.a"); r.StatusCode != 200 || limits(r) != [3]string{} {
+				t.Errorf("%s: %d with %v", target, r.StatusCode, limits(r))
+			}
+		}
+	}
+	// Turned off, there is nothing to say.
+	s = plain(t)
+	for range 300 {
+		if r := send(t, s, "GET", "/api/v1/things", ""); r.StatusCode != 200 || limits(r) != [3]string{} {
+			t.Fatalf("%d with %v", r.StatusCode, limits(r))
+		}
+	}
+}
+
+func TestCORS(t *testing.T) {
+	t.Parallel()
+	const origin = "https://farm.example"
+	on := plain(t, func(c *server.Config) { c.CORSOrigins = []string{"https://other.example", origin}; c.PerMinute = 1000 })
+	off := plain(t)
+	for _, c := range []struct {
+		name    string
+		s       *server.Server
+		method  string
+		headers []string
+		status  int
+		allowed bool
+		vary    string
+	}{
+		{"no origin", on, "GET", nil, 200, false, "Origin"},
+		{"the origin", on, "GET", []string{"Origin", origin}, 200, true, "Origin"},
+		{"another", on, "GET", []string{"Origin", "https://evil.example"}, 200, false, "Origin"},
+		{"a prefix", on, "GET", []string{"Origin", "https://farm.exampl"}, 200, false, "Origin"},
+		{"more behind", on, "GET", []string{"Origin", origin + ".evil.example"}, 200, false, "Origin"},
+		{"another scheme", on, "GET", []string{"Origin", "http://farm.example"}, 200, false, "Origin"},
+		{"another port", on, "GET", []string{"Origin", origin + ":8443"}, 200, false, "Origin"},
+		{"null", on, "GET", []string{"Origin", "null"}, 200, false, "Origin"},
+		{"an error", on, "PUT", []string{"Origin", origin}, 405, true, "Origin"},
+		{"without a token", on, "GET", []string{"Origin", origin, "Authorization", ""}, 401, true, "Origin"},
+		{"preflight", on, "OPTIONS", []string{"Origin", origin, "Access-Control-Request-Method", "PATCH", "Authorization", ""}, 204, true, "Origin"},
+		{"preflight of another", on, "OPTIONS", []string{"Origin", "https://evil.example", "Access-Control-Request-Method", "PATCH"}, 405, false, "Origin"},
+		{"preflight without an origin", on, "OPTIONS", []string{"Access-Control-Request-Method", "PATCH"}, 405, false, "Origin"},
+		{"OPTIONS that is no preflight", on, "OPTIONS", []string{"Origin", origin}, 405, true, "Origin"},
+		{"off", off, "GET", []string{"Origin", origin}, 200, false, ""},
+		{"off, preflight", off, "OPTIONS", []string{"Origin", origin, "Access-Control-Request-Method", "PATCH"}, 405, false, ""},
+	} {
+		r := send(t, c.s, c.method, "/api/v1/things", "", c.headers...)
+		wantHeaders(t, r)
+		want := ""
+		if c.allowed {
+			want = origin
+		}
+		h := r.Header
+		if r.StatusCode != c.status || h.Get("Access-Control-Allow-Origin") != want || h.Get("Vary") != c.vary || h.Get("Access-Control-Allow-Credentials") != "" {
+			t.Errorf("%s: %d with %v", c.name, r.StatusCode, h)
+		}
+		if preflight := c.status == 204; (h.Get("Access-Control-Allow-Methods") == "GET, POST, PATCH, DELETE") != preflight || preflight != strings.Contains(h.Get("Access-Control-Allow-Headers"), "Authorization") ||
+			preflight != (h.Get("Access-Control-Max-Age") != "") {
+			t.Errorf("%s: %v", c.name, h)
+		}
+		if c.allowed {
+			for _, name := range []string{"Location", "Retry-After", "X-Request-Id", "X-RateLimit-Remaining", "Idempotency-Replayed"} {
+				if !strings.Contains(h.Get("Access-Control-Expose-Headers"), name) {
+					t.Errorf("%s: a page cannot read %s", c.name, name)
+				}
+			}
+		}
+	}
+}
+
+func TestSecurityHeaders(t *testing.T) {
+	t.Parallel()
+	for _, tls := range []bool{false, true} {
+		s := plain(t, func(c *server.Config) { c.HSTS = tls })
+		for _, target := range []string{"/api/v1/things", "/api/v1/nothing", "/api/v1/panics", "/nothing", "/docs", "/docs/", "/docs/init.js", "/docs/nothing", "/redoc", "/openapi.json", "/healthz", "/readyz", "//"} {
+			r := send(t, s, "GET", "http://test"+target, "")
+			wantHeaders(t, r)
+			if got := r.Header.Get("Strict-Transport-Security"); (got != "") != tls {
+				t.Errorf("%s: HSTS is %q, TLS %v", target, got, tls)
+			}
+		}
+	}
+}
+
+func TestHealth(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name string
+		err  error
+	}{{"ready", nil}, {"not ready", errSecret}} {
+		var log logbook
+		s := plain(t, func(config *server.Config) {
+			config.Log = log.logger()
+			config.Ready = func(ctx context.Context) error {
+				if _, ok := ctx.Deadline(); !ok {
+					t.Error("the check for readiness may take for ever")
+				}
+				return c.err
+			}
+		})
+		r := send(t, s, "GET", "/readyz", "", "Authorization", "")
+		if c.err == nil {
+			if r.StatusCode != 200 || text(t, r) != `{"status":"ready"}` {
+				t.Errorf("%d %s", r.StatusCode, text(t, r))
+			}
+		} else if wantError(t, r, 503, "UNAVAILABLE"); strings.Contains(text(t, r), "secret") {
+			t.Error(text(t, r))
+		}
+		if r := send(t, s, "GET", "/healthz", "", "Authorization", ""); r.StatusCode != 200 || text(t, r) != `{"status":"ok"}` {
+			t.Errorf("%s: alive: %d %s", c.name, r.StatusCode, text(t, r))
+		}
+		lines := log.lines(t)
+		if len(lines) != 2 || lines[0]["level"] != "DEBUG" || c.err != nil && lines[0]["error"] != errSecret.Error() {
+			t.Errorf("%s: %v", c.name, lines)
+		}
+	}
+}
+
+// When the service stops, what runs is finished, nothing new is accepted, and it is not ready.
+func TestGracefulStop(t *testing.T) {
+	t.Parallel()
+	began, finish := make(chan struct{}), make(chan struct{})
+	s := plain(t, func(c *server.Config) {
+		c.Routes = append(c.Routes, server.Op("POST /api/v1/slow", server.Public, server.Handle(func(context.Context, *server.Request[struct{}]) (server.OK[Echo], error) {
+			close(began)
+			<-finish
+			return server.Encode(Echo{"done"})
+		}), doc("slow")))
+	})
+	address, stop := serving(t, s)
+	answered := make(chan string)
+	go func() {
+		r, err := http.Post("http://"+address+"/api/v1/slow", "", nil)
+		if err != nil {
+			answered <- err.Error()
+			return
+		}
+		defer r.Body.Close()
+		b, err := io.ReadAll(r.Body)
+		answered <- fmt.Sprint(r.StatusCode, string(b), err)
+	}()
+	<-began
+	if r := send(t, s, "GET", "/readyz", ""); r.StatusCode != 200 {
+		t.Errorf("before: %d", r.StatusCode)
+	}
+	stopped := make(chan error)
+	go func() { stopped <- stop() }()
+	for { // until it stops accepting
+		conn, err := net.Dial("tcp", address)
+		if err != nil {
+			break
+		}
+		conn.Close()
+		time.Sleep(time.Millisecond)
+	}
+	wantError(t, send(t, s, "GET", "/readyz", ""), 503, "UNAVAILABLE")
+	if r := send(t, s, "GET", "/healthz", ""); r.StatusCode != 200 {
+		t.Errorf("a service that stops is alive: %d", r.StatusCode)
+	}
+	select {
+	case err := <-stopped:
+		t.Fatalf("stopped (%v) while a request was running", err)
+	default:
+	}
+	close(finish)
+	if got := <-answered; got != `200{"got":"done"}<nil>` {
+		t.Errorf("the request that was running got %s", got)
+	}
+	if err := <-stopped; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestServeFails(t *testing.T) {
+	t.Parallel()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener.Close()
+	if err := plain(t).Serve(t.Context(), listener); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("%v", err)
+	}
+}
+
+// Each request is one line with what an operator needs, and never a secret.
+func TestLog(t *testing.T) {
+	t.Parallel()
+	var log logbook
+	api := authtest.New(t, authtest.Options{PerMinute: 1000, Change: func(c *server.Config) { c.Log = log.logger() }}, things, inventory.Routes)
+	user := api.Operator(t)
+	anybody := api.Anybody()
+	const wrong = "a wrong password, which is wrong"
+	requests := 0
+	do := func(c *authtest.Client, method, path string, body any, want int) *authtest.Answer {
+		t.Helper()
+		requests++
+		a, err := c.Send(method, path, body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if a.Status != want {
+			t.Errorf("%s: %d %s, want %d", a.What, a.Status, a.Body, want)
+		}
+		return a
+	}
+	var tokens struct {
+		Access  string `json:"access_token"`
+		Refresh string `json:"refresh_token"`
+	}
+	secrets := []string{wrong, authtest.Password, user.Token, authtest.Secret}
+	keep := func(a *authtest.Answer) {
+		t.Helper()
+		if err := json.Unmarshal(a.Body, &tokens); err != nil || tokens.Access == "" || tokens.Refresh == "" {
+			t.Fatalf("%v: %s", err, a.Body)
+		}
+		secrets = append(secrets, tokens.Access, tokens.Refresh)
+	}
+	j := func(pairs ...string) authtest.JSON {
+		object := authtest.JSON{}
+		for i := 0; i < len(pairs); i += 2 {
+			object[pairs[i]] = pairs[i+1]
+		}
+		return object
+	}
+	do(anybody, "POST", "/api/v1/auth/login", j("email", user.Email, "password", wrong), 401)
+	do(anybody, "POST", "/api/v1/auth/login", j("email", "nobody@test.example", "password", wrong), 401)
+	do(anybody, "POST", "/api/v1/auth/login", j("email", wrong, "password", wrong, wrong, wrong), 422)
+	do(anybody, "POST", "/api/v1/auth/login", `{"password":"`+wrong+`"`, 400)
+	keep(do(anybody, "POST", "/api/v1/auth/login", j("email", user.Email, "password", authtest.Password), 200))
+	first := tokens.Refresh
+	keep(do(anybody, "POST", "/api/v1/auth/refresh", j("refresh_token", first), 200))
+	do(anybody, "POST", "/api/v1/auth/refresh", j("refresh_token", first[:len(first)-2]), 401)
+	do(anybody, "POST", "/api/v1/auth/refresh", j("refresh_token", tokens.Access), 401)
+	user.Token = tokens.Access
+	do(user, "GET", "/api/v1/auth/me", nil, 200)
+	do(user.With("Authorization", "Bearer "+tokens.Refresh), "GET", "/api/v1/auth/me", nil, 401)
+	do(user.With("Authorization", "Basic "+wrong), "GET", "/api/v1/auth/me", nil, 401)
+	do(user, "GET", "/api/v1/spools?access_token="+tokens.Access, nil, 200)
+	do(user, "GET", "/api/v1/"+tokens.Access, nil, 404)
+	do(user, "GET", "/api/v1/spools/"+tokens.Access, nil, 422)
+	do(user, "GET", "/api/v1/panics", nil, 500)
+	do(user, "POST", "/api/v1/auth/logout", j("refresh_token", tokens.Refresh), 204)
+	do(anybody, "POST", "/api/v1/auth/refresh", j("refresh_token", tokens.Refresh), 401)
+	do(anybody, "GET", "/healthz", nil, 200)
+	do(anybody, "GET", "/nothing", nil, 404)
+
+	all := log.String()
+	for _, secret := range secrets {
+		parts := []string{secret}
+		if payload := strings.Split(secret, "."); len(payload) == 3 {
+			parts = append(parts, payload[1], payload[2])
+		}
+		for _, part := range parts {
+			if strings.Contains(all, part) {
+				t.Errorf("the log has %q", part)
+			}
+		}
+	}
+	lines := log.lines(t)
+	if len(lines) != requests {
+		t.Errorf("%d lines for %d requests", len(lines), requests)
+	}
+	seen := map[string]bool{}
+	for _, line := range lines {
+		for _, name := range []string{"time", "level", "msg", "request_id", "method", "route", "status", "duration", "address"} {
+			if _, ok := line[name]; !ok {
+				t.Errorf("no %s in %v", name, line)
+			}
+		}
+		if id := fmt.Sprint(line["request_id"]); seen[id] {
+			t.Errorf("two lines for the request %s", id)
+		} else {
+			seen[id] = true
+		}
+		route := fmt.Sprint(line["route"])
+		if line["status"] == 200.0 && (route == "GET /api/v1/auth/me" || strings.HasPrefix(route, "GET /api/v1/spools")) && (line["user"] != user.Actor.User || line["tenant"] != user.Actor.Tenant) {
+			t.Errorf("not whose it is: %v", line)
+		}
+		if line["address"] != "127.0.0.1" || strings.Contains(route, "?") {
+			t.Errorf("%v", line)
+		}
+		level := map[bool]string{true: "ERROR", false: "INFO"}[line["status"].(float64) >= 500]
+		if route == "GET /healthz" {
+			level = "DEBUG"
+		}
+		if line["level"] != level {
+			t.Errorf("not at level %s: %v", level, line)
+		}
+	}
+}
+
+var (
+	sample = regexp.MustCompile(`^([a-z_]+)(?:\{((?:[a-z]+="(?:[^"\\\n]|\\.)*",?)*)\})? (-?[0-9.]+(?:e[+-][0-9]+)?|\+Inf|NaN)$`)
+	meta   = regexp.MustCompile(`^# (HELP|TYPE) ([a-z_]+) (.+)$`)
+)
+
+// scrape reads metrics as Prometheus would, and returns the value of each series.
+func scrape(t *testing.T, m *server.Metrics) map[string]float64 {
+	t.Helper()
+	w := httptest.NewRecorder()
+	m.Handler().ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+	if w.Code != 200 || !strings.HasPrefix(w.Header().Get("Content-Type"), "text/plain; version=0.0.4") {
+		t.Fatalf("%d %v", w.Code, w.Header())
+	}
+	types, help := map[string]string{}, map[string]bool{}
+	values := map[string]float64{}
+	for line := range strings.Lines(w.Body.String()) {
+		line = strings.TrimSuffix(line, "\n")
+		if m := meta.FindStringSubmatch(line); m != nil {
+			if m[1] == "TYPE" {
+				if types[m[2]] != "" || !slices.Contains([]string{"counter", "gauge", "histogram"}, m[3]) {
+					t.Errorf("%q", line)
+				}
+				types[m[2]] = m[3]
+			} else {
+				help[m[2]] = true
+			}
+			continue
+		}
+		m := sample.FindStringSubmatch(line)
+		if m == nil {
+			t.Fatalf("not in the text format: %q", line)
+		}
+		name := m[1]
+		for _, suffix := range []string{"_bucket", "_sum", "_count"} {
+			if base, ok := strings.CutSuffix(name, suffix); ok && types[base] == "histogram" {
+				name = base
+			}
+		}
+		if types[name] == "" || !help[name] {
+			t.Errorf("%s has no TYPE or HELP before it", name)
+		}
+		if types[name] == "counter" && !strings.HasSuffix(name, "_total") {
+			t.Errorf("the counter %s is not called _total", name)
+		}
+		key := m[1]
+		if m[2] != "" {
+			key += "{" + m[2] + "}"
+		}
+		if _, ok := values[key]; ok {
+			t.Errorf("%s is there twice", key)
+		}
+		v, err := strconv.ParseFloat(m[3], 64)
+		if err != nil {
+			t.Errorf("%q: %v", line, err)
+		}
+		values[key] = v
+	}
+	return values
+}
+
+func TestMetrics(t *testing.T) {
+	t.Parallel()
+	m := server.NewMetrics(`1.0 "quoted" \n`, func() db.PoolStats {
+		return db.PoolStats{Max: 8, Total: 3, Idle: 2, InUse: 1, Acquires: 100, Waits: 4, WaitTime: 1500 * time.Millisecond}
+	})
+	s := plain(t, func(c *server.Config) { c.Metrics = m; c.PerMinute = 20 })
+	before := scrape(t, m)
+	for range 3 {
+		send(t, s, "GET", "/api/v1/things", "", "Authorization", "Bearer viewer.a")
+	}
+	send(t, s, "GET", "/api/v1/things?limit=0", "", "Authorization", "Bearer viewer.a")
+	send(t, s, "GET", "/api/v1/things", "", "Authorization", "Bearer viewer.a")
+	send(t, s, "PATCH", thingPath, "{}", "Authorization", "Bearer operator.a")
+	send(t, s, "PATCH", strings.Replace(thingPath, "0", "1", 1), "{}", "Authorization", "Bearer operator.a")
+	send(t, s, "GET", "/healthz", "")
+	send(t, s, "GET", "/api/v1/panics", "")
+	for i := range 15 {
+		send(t, s, fmt.Sprintf("BREW%d", i), "/api/v1/things", "", "Authorization", "Bearer viewer.b")
+		send(t, s, "GET", fmt.Sprintf("/api/v1/nothing/%d", i), "", "Authorization", "Bearer viewer.c")
+	}
+	for range 23 {
+		send(t, s, "GET", "/api/v1/things", "", "Authorization", "Bearer viewer.d")
+	}
+	after := scrape(t, m)
+	total := func(route, method string, status int) string {
+		return fmt.Sprintf(`{route="%s",method="%s",status="%d"}`, route, method, status)
+	}
+	for labels, want := range map[string]float64{
+		total("GET /api/v1/things", "GET", 200):          24,
+		total("GET /api/v1/things", "GET", 422):          1,
+		total("GET /api/v1/things", "GET", 429):          3,
+		total("PATCH /api/v1/things/{id}", "PATCH", 200): 2,
+		total("GET /healthz", "GET", 200):                1,
+		total("GET /api/v1/panics", "GET", 500):          1,
+		total("none", "other", 405):                      15,
+		total("none", "GET", 404):                        15,
+	} {
+		if got := after["http_requests_total"+labels]; got != want {
+			t.Errorf("%s: %v requests, want %v", labels, got, want)
+		}
+		if got := after["http_request_duration_seconds_count"+labels]; got != want {
+			t.Errorf("%s: %v durations, want %v", labels, got, want)
+		}
+		if after["http_request_duration_seconds_sum"+labels] <= 0 {
+			t.Errorf("%s took no time", labels)
+		}
+		bucket := func(le string) float64 {
+			v, ok := after["http_request_duration_seconds_bucket"+strings.TrimSuffix(labels, "}")+`,le="`+le+`"}`]
+			if !ok {
+				t.Errorf("%s has no bucket %s", labels, le)
+			}
+			return v
+		}
+		last := 0.0
+		for _, le := range []string{"0.001", "0.0025", "0.005", "0.01", "0.025", "0.05", "0.1", "0.25", "0.5", "1", "2.5", "5", "10", "+Inf"} {
+			if v := bucket(le); v < last {
+				t.Errorf("%s: bucket %s has %v, the one before %v", labels, le, v, last)
+			} else {
+				last = v
+			}
+		}
+		if last != want {
+			t.Errorf("%s: the last bucket has %v, want %v", labels, last, want)
+		}
+	}
+	series := 0
+	for name := range after {
+		if strings.HasPrefix(name, "http_requests_total") {
+			series++
+		}
+	}
+	if series != 8 {
+		t.Errorf("%d series of requests, want 8", series)
+	}
+	for name, want := range map[string]float64{
+		"http_requests_rate_limited_total": 3, "db_pool_max_connections": 8, "db_pool_connections": 3, "db_pool_idle_connections": 2, "db_pool_in_use_connections": 1,
+		"db_pool_acquires_total": 100, "db_pool_waits_total": 4, "db_pool_wait_seconds_total": 1.5,
+	} {
+		if after[name] != want {
+			t.Errorf("%s is %v, want %v", name, after[name], want)
+		}
+	}
+	if before["http_requests_rate_limited_total"] != 0 || before["go_goroutines"] < 1 || before["process_start_time_seconds"] < 1_700_000_000 {
+		t.Errorf("%v", before)
+	}
+	if _, ok := scrape(t, server.NewMetrics("x", nil))["db_pool_connections"]; ok {
+		t.Error("figures of a pool that there is not")
+	}
+	w := httptest.NewRecorder()
+	m.Handler().ServeHTTP(w, httptest.NewRequest("GET", "/debug/pprof/", nil))
+	if w.Code != 200 || !strings.Contains(w.Body.String(), "goroutine") {
+		t.Errorf("pprof: %d", w.Code)
+	}
+}
+
+// Two routes that collide are a mistake of the program, found at its start.
+func TestCollidingRoutes(t *testing.T) {
+	t.Parallel()
+	defer func() {
+		if recover() == nil {
+			t.Error("two routes with the same pattern were taken")
+		}
+	}()
+	plain(t, func(c *server.Config) { c.Routes = append(c.Routes, c.Routes[0]) })
+}
