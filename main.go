@@ -82,7 +82,7 @@ func run(args []string, getenv func(string) string, stdin io.Reader, stdout, std
 	defer stop()
 	context.AfterFunc(ctx, func() {
 		time.Sleep(2 * time.Second) // some send one signal twice, to the process and to its group
-		stop()                  // another one ends the program at once
+		stop()                      // another one ends the program at once
 	})
 
 	command := "serve"
