@@ -235,7 +235,7 @@ var settings = []struct {
 	{"TLS_CERT_FILE", "", "certificate chain (PEM); with TLS_KEY_FILE the service speaks HTTPS; both are read again when they change", func(c *config, v string) error { c.tlsCert = v; return nil }},
 	{"TLS_KEY_FILE", "", "private key (PEM)", func(c *config, v string) error { c.tlsKey = v; return nil }},
 	{"METRICS_ADDR", "", "address for /metrics and /debug/pprof/, for operators only; off without it", func(c *config, v string) error { c.metricsAddr = v; return checkAddr(v) }},
-	{"DB_MAX_CONNS", "", "most database connections; three per core, four at least, unless set", func(c *config, v string) error { return count(&c.maxConns, v, 1, 10_000) }},
+	{"DB_MAX_CONNS", "", "most database connections; eight per core, 8 to 32, unless set; half of them at most for reads", func(c *config, v string) error { return count(&c.maxConns, v, 1, 10_000) }},
 	{"LOG_FORMAT", "text", "text or json", func(c *config, v string) error {
 		c.logFormat = v
 		if v != "text" && v != "json" {

@@ -22,7 +22,7 @@ import (
 // Config says which database to use, and how.
 type Config struct {
 	URL      string // of a login that may take the role spoolwright_app
-	MaxConns int    // size of the pool; 0 means three per core, four at least
+	MaxConns int    // size of the pool; 0 means eight per core, 8 to 32
 	Log      *slog.Logger
 
 	// RoundTrip, if set, is told of each round trip and the statements that it carried (for tests and benchmarks).
@@ -32,6 +32,7 @@ type Config struct {
 // DB is a pool of connections to a migrated database. It is safe for concurrent use.
 type DB struct {
 	pool      *pgxpool.Pool
+	reads     chan struct{} // holds one for each read that runs
 	log       *slog.Logger
 	roundTrip func(statements []Statement)
 }
@@ -55,7 +56,7 @@ func Open(ctx context.Context, c Config) (*DB, error) {
 	}
 	config.MaxConns = int32(c.MaxConns)
 	if c.MaxConns == 0 {
-		config.MaxConns = int32(max(4, 3*runtime.GOMAXPROCS(0)))
+		config.MaxConns = int32(min(max(8, 8*runtime.GOMAXPROCS(0)), 32))
 	}
 	config.MaxConnLifetimeJitter = config.MaxConnLifetime / 10
 	config.PingTimeout = 2 * time.Second
@@ -76,7 +77,9 @@ func Open(ctx context.Context, c Config) (*DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &DB{pool: pool, log: c.Log, roundTrip: c.RoundTrip}
+	// Writes mostly wait for the disk, and many that wait together share a flush; reads mostly use a core, and more of them
+	// at once only wait for each other. So reads get half of the pool, and slow ones never keep writes out.
+	d := &DB{pool: pool, reads: make(chan struct{}, max(1, config.MaxConns/2)), log: c.Log, roundTrip: c.RoundTrip}
 	if d.log == nil {
 		d.log = slog.New(slog.DiscardHandler)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -38,6 +39,8 @@ type Stmt struct {
 	json []byte // the rows, as a JSON array
 	rows int
 	cut  int // where the first row ends in json
+
+	expect int
 }
 
 // SQL makes a statement whose rows are kept as JSON.
@@ -45,6 +48,9 @@ func SQL(sql string, args ...any) *Stmt { return &Stmt{sql: sql, args: args} }
 
 // Into makes the statement scan its first row into dest instead of keeping JSON.
 func (s *Stmt) Into(dest ...any) *Stmt { s.into = dest; return s }
+
+// Expect says how many rows there may be, so that room for their JSON is made at once.
+func (s *Stmt) Expect(rows int) *Stmt { s.expect = rows; return s }
 
 // Rows is how many rows the statement returned.
 func (s *Stmt) Rows() int { return s.rows }
@@ -77,6 +83,10 @@ func (s *Stmt) read(rows pgx.Rows) error {
 			columns = rows.FieldDescriptions()
 			s.json = append(s.json, '[')
 		} else {
+			if s.rows == 2 {
+				// The first row tells how much the others will need.
+				s.json = slices.Grow(s.json, max(0, min((s.expect-1)*(s.cut+s.cut/8), 1<<20)))
+			}
 			s.json = append(s.json, ',')
 		}
 		var err error
@@ -112,6 +122,14 @@ func (d *DB) run(ctx context.Context, readOnly bool, stmts []*Stmt) error {
 	// The caller's hanging up must not kill a connection or leave a write's outcome to chance: the work is short.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), deadline)
 	defer cancel()
+	if readOnly {
+		select {
+		case d.reads <- struct{}{}:
+			defer func() { <-d.reads }()
+		case <-ctx.Done():
+			return classify(ctx.Err())
+		}
+	}
 	return d.retry(ctx, readOnly, func() error {
 		var b pgx.Batch
 		if err := d.queue(ctx, &b, stmts, true); err != nil {

@@ -81,6 +81,7 @@ func ListPage[T any](run func(...*db.Stmt) error, l *List, q ListQuery) (Page[T]
 		page = db.SQL("select "+l.columns+" from "+l.table+" join (select tenant_id, id from "+l.table+where+" order by "+by("")+window+
 			") page using (tenant_id, id) order by "+by(""), args...)
 	}
+	page.Expect(int(limit))
 	var total int64
 	var count *db.Stmt
 	if l.counted != "" {
