@@ -1,0 +1,281 @@
+package server_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"spoolwright/auth/authtest"
+	"spoolwright/db"
+	"spoolwright/db/dbtest"
+	"spoolwright/server"
+)
+
+// What a key does on each POST of the program is tested in package main; here is what no feature has a part in.
+
+// super is a connection of the superuser.
+func super(tb testing.TB) *pgx.Conn {
+	tb.Helper()
+	conn, err := pgx.Connect(context.Background(), dbtest.Private().SuperURL())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { conn.Close(context.Background()) })
+	return conn
+}
+
+// keys are the user's kept keys, in order.
+func keys(tb testing.TB, conn *pgx.Conn, user string) string {
+	tb.Helper()
+	var list string
+	err := conn.QueryRow(context.Background(), `select coalesce(string_agg(key, ' ' order by key collate "C"), '') from idempotency_keys where user_id = $1`, user).Scan(&list)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return list
+}
+
+// addKeys enters keys of the user that are so old.
+func addKeys(tb testing.TB, conn *pgx.Conn, c *authtest.Client, prefix string, n int, age string) {
+	tb.Helper()
+	_, err := conn.Exec(context.Background(), `insert into idempotency_keys (tenant_id, user_id, key, request, status, body, created_at)
+		select $1, $2, $3 || i, '\x00', 200, '{}', now() - $4::text::interval from generate_series(1, $5::int) i`, c.Actor.Tenant, c.Actor.User, prefix, age, n)
+	if err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// Expired keys go away by themselves: each write that has a key removes more of them than it adds, and Sweep removes the rest.
+func TestKeysExpire(t *testing.T) {
+	t.Parallel()
+	api := authtest.New(t, authtest.Options{}, things)
+	conn := super(t)
+	tenant := api.Tenant(t)
+	c, idle := tenant.User(t, "operator"), api.Operator(t)
+	body := `{"name":"x","weight":1}`
+
+	addKeys(t, conn, c, "old", 45, "24 hours 1 second")
+	addKeys(t, conn, c, "young", 3, "23 hours 59 minutes")
+	for i, left := range []int{25, 5, 0, 0} {
+		c.With("Idempotency-Key", fmt.Sprint("now", i)).Post(t, "/api/v1/things", body).Want(200)
+		kept := keys(t, conn, c.Actor.User)
+		if n := strings.Count(kept, "old"); n != left {
+			t.Errorf("after %d writes %d expired keys are kept, want %d", i+1, n, left)
+		}
+		if strings.Count(kept, "young") != 3 || strings.Count(kept, "now") != i+1 {
+			t.Errorf("after %d writes these keys are kept: %s", i+1, kept)
+		}
+	}
+
+	addKeys(t, conn, c, "old", 1, "25 hours")
+	addKeys(t, conn, idle, "old", 45, "2 days")
+	addKeys(t, conn, idle, "young", 2, "1 hour")
+	if err := server.Sweep(t.Context(), api.DB); err != nil {
+		t.Fatal(err)
+	}
+	for user, want := range map[*authtest.Client]string{c: "now0 now1 now2 now3 young1 young2 young3", idle: "young1 young2"} {
+		if got := keys(t, conn, user.Actor.User); got != want {
+			t.Errorf("after Sweep the keys %q are kept, want %q", got, want)
+		}
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := server.Sweep(ended, api.DB); err == nil {
+		t.Error("Sweep went on when the service stopped")
+	}
+}
+
+// The price of a key does not grow with the number of keys: no statement goes through all of them.
+func TestKeysAreFoundByIndex(t *testing.T) {
+	t.Parallel()
+	api := authtest.New(t, authtest.Options{}, things)
+	conn := super(t)
+	c := api.Operator(t)
+	addKeys(t, conn, c, "young", 20_000, "1 hour")
+	addKeys(t, conn, c, "old", 100, "25 hours")
+	if _, err := conn.Exec(t.Context(), `analyze idempotency_keys`); err != nil {
+		t.Fatal(err)
+	}
+	var recorded []db.Statement
+	d, err := db.Open(t.Context(), db.Config{URL: dbtest.Private().AppURL(), MaxConns: 2, RoundTrip: func(s []db.Statement) { recorded = append(recorded, s...) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	recording := *c
+	recording.API = authtest.New(t, authtest.Options{DB: d}, things)
+	recording.With("Idempotency-Key", "now").Post(t, "/api/v1/things", `{"name":"x","weight":1}`).Want(200)
+
+	explained := 0
+	for _, s := range recorded {
+		if !strings.Contains(s.SQL, "idempotency_keys") {
+			continue
+		}
+		explained++
+		plan := db.SQL("explain (format text) "+s.SQL, s.Args...)
+		if err := d.Read(db.As(t.Context(), c.Actor), plan); err != nil {
+			t.Fatal(err)
+		}
+		if text := string(plan.Array()); strings.Contains(text, "Seq Scan on idempotency_keys") {
+			t.Errorf("%s\nis a scan of the table: %s", s.SQL, text)
+		}
+	}
+	if explained != 4 {
+		t.Errorf("%d statements about keys, want 4", explained)
+	}
+}
+
+// A deadlock or a serialization failure is met by another try, with a key and without. If it does not pass, it is a 503.
+func TestTransientFailures(t *testing.T) {
+	t.Parallel()
+	conn := super(t)
+	for _, code := range []string{"40001", "40P01"} {
+		for _, key := range []string{"", "key"} {
+			for _, failures := range []int64{3, 1000} {
+				t.Run(fmt.Sprint(code, key, failures), func(t *testing.T) {
+					t.Parallel()
+					var tries atomic.Int64
+					api := authtest.New(t, authtest.Options{}, func(d *db.DB) []server.Route {
+						handle := func(ctx context.Context, _ *server.Request[struct{}]) (server.OK[Echo], error) {
+							err := d.Tx(ctx, func(ctx context.Context) error {
+								if tries.Add(1) > failures {
+									return d.Write(ctx, db.SQL(`select 1 as one`))
+								}
+								return d.Write(ctx, db.SQL(`do $$ begin raise exception 'not now' using errcode = '`+code+`'; end $$`))
+							})
+							if err != nil {
+								return server.OK[Echo]{}, err
+							}
+							return server.Encode(Echo{fmt.Sprint(tries.Load())})
+						}
+						return []server.Route{server.Op("POST /api/v1/tries", server.Write, server.Handle(handle), doc("try"))}
+					})
+					c := api.Operator(t)
+					sender := c
+					if key != "" {
+						sender = c.With("Idempotency-Key", key)
+					}
+					a := sender.Post(t, "/api/v1/tries", nil)
+					want := ""
+					if failures < 10 {
+						a.Want(200).Shows(map[string]string{"got": "4"})
+						want = key
+					} else {
+						a.Refused(503, "UNAVAILABLE")
+						if n := tries.Load(); n < 2 || n > 100 {
+							t.Errorf("%d tries", n)
+						}
+					}
+					if kept := keys(t, conn, c.Actor.User); kept != want {
+						t.Errorf("the keys %q are kept, want %q", kept, want)
+					}
+				})
+			}
+		}
+	}
+}
+
+// printable reports whether a key is taken.
+func printable(key string) bool {
+	for _, c := range []byte(key) {
+		if c < ' ' || c > '~' {
+			return false
+		}
+	}
+	return len(key) >= 1 && len(key) <= 255
+}
+
+func FuzzIdempotencyKey(f *testing.F) {
+	for _, key := range []string{"", "a", " ", "~", "\x7f", "\x00", "é", "\xff", "a\tb", "'; drop table spools --", "%s%n", `{"a":1}`, strings.Repeat("k", 255), strings.Repeat("k", 256)} {
+		f.Add(key, "{}")
+	}
+	f.Add("k", `{"name":"x","weight":1}`)
+	api := authtest.New(f, authtest.Options{}, things)
+	c := api.Operator(f)
+	good := `{"name":"x","weight":1}`
+	f.Fuzz(func(t *testing.T, key, other string) {
+		post := func(body string, keys ...string) *httptest.ResponseRecorder {
+			r := httptest.NewRequest("POST", "/api/v1/things", strings.NewReader(body))
+			r.Header.Set("Authorization", "Bearer "+c.Token)
+			r.Header.Set("Content-Type", "application/json")
+			r.Header["Idempotency-Key"] = keys
+			w := httptest.NewRecorder()
+			api.Server.ServeHTTP(w, r)
+			return w
+		}
+		first, again, conflict, twice := post(good, key), post(good, key), post(other, key), post(good, key, key)
+		wantError(t, twice.Result(), 422, "VALIDATION_ERROR")
+		if !printable(key) {
+			for _, w := range []*httptest.ResponseRecorder{first, again, conflict} {
+				if e := wantError(t, w.Result(), 422, "VALIDATION_ERROR"); len(e.Errors) != 1 || e.Errors[0].Field != "Idempotency-Key" {
+					t.Errorf("%q: %s", key, w.Body)
+				}
+			}
+			return
+		}
+		if first.Code != 200 || again.Code != 200 || first.Body.String() != again.Body.String() || again.Header().Get("Idempotency-Replayed") != "true" {
+			t.Errorf("%q: %d %s, then %d %v %s", key, first.Code, first.Body, again.Code, again.Header(), again.Body)
+		}
+		switch {
+		case other == good:
+		case len(other) > 1<<20:
+			wantError(t, conflict.Result(), 413, "PAYLOAD_TOO_LARGE")
+		default:
+			wantError(t, conflict.Result(), 409, "IDEMPOTENCY_CONFLICT")
+		}
+	})
+}
+
+// FuzzID sends any text where an id belongs: in the path and in the body.
+func FuzzID(f *testing.F) {
+	for _, id := range []string{someID, strings.ToUpper(someID), "", "1", "null", "..", "a/b", "{id}", "\x00", "\xff", "%2e", "?", "#", "ä", strings.ReplaceAll(someID, "-", ""), someID + " ", "{" + someID + "}", strings.Repeat("0", 36)} {
+		f.Add(id)
+	}
+	s := plain(f)
+	f.Fuzz(func(t *testing.T, id string) {
+		canonical, valid := db.ParseID(id)
+		r := httptest.NewRequest("PATCH", "/", strings.NewReader("{}"))
+		r.URL.Path = "/api/v1/things/" + id
+		r.Header.Set("Authorization", "Bearer admin")
+		r.Header.Set("Content-Type", "application/json")
+		w := httptest.NewRecorder()
+		s.ServeHTTP(w, r)
+		switch {
+		case valid:
+			if w.Code != 200 {
+				t.Errorf("%q in the path: %d %s", id, w.Code, w.Body)
+			}
+		case w.Code == 404:
+			wantError(t, w.Result(), 404, "NOT_FOUND")
+		case w.Code == 405:
+			wantError(t, w.Result(), 405, "METHOD_NOT_ALLOWED")
+		default:
+			if e := wantError(t, w.Result(), 422, "VALIDATION_ERROR"); fmt.Sprint(e.fields()) != "[id]" {
+				t.Errorf("%q in the path: %s", id, w.Body)
+			}
+		}
+
+		quoted, err := json.Marshal(id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer := send(t, s, "PATCH", thingPath, `{"ref":`+string(quoted)+`}`)
+		if !valid {
+			if e := wantError(t, answer, 422, "VALIDATION_ERROR"); fmt.Sprint(e.fields()) != "[ref]" {
+				t.Errorf("%q in the body: the fields %v", id, e.fields())
+			}
+			return
+		}
+		var e Echo
+		var got struct{ Ref string }
+		if err := json.Unmarshal([]byte(text(t, answer)), &e); err != nil || json.Unmarshal([]byte(e.Got), &got) != nil || got.Ref != canonical {
+			t.Errorf("%q in the body: %d %+v %v", id, answer.StatusCode, e, err)
+		}
+	})
+}
