@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
+	"unicode/utf8"
 
 	"spoolwright/db"
 )
@@ -53,9 +55,28 @@ func (a Accounts) Add(ctx context.Context, u NewUser) (db.Actor, error) {
 	if err != nil {
 		return db.Actor{}, err
 	}
+	for {
+		actor, err := a.add(ctx, u, hash)
+		switch {
+		case errors.Is(err, errTenantMade):
+			continue
+		case db.Violates(err, "login_directory_pkey"):
+			return db.Actor{}, fmt.Errorf("the e-mail %s is taken", u.Email)
+		}
+		return actor, err
+	}
+}
+
+func (a Accounts) add(ctx context.Context, u NewUser, hash string) (db.Actor, error) {
 	actor := db.Actor{User: db.NewID(), Role: u.Role}
-	if actor.Tenant, err = a.findTenant(ctx, u.Tenant); err != nil {
+	tenants, err := a.Tenants(ctx)
+	if err != nil {
 		return db.Actor{}, err
+	}
+	for _, t := range tenants {
+		if t.Name == u.Tenant {
+			actor.Tenant = t.ID
+		}
 	}
 	fresh := actor.Tenant == ""
 	if fresh {
@@ -63,12 +84,13 @@ func (a Accounts) Add(ctx context.Context, u NewUser) (db.Actor, error) {
 	}
 	err = a.DB.Tx(db.As(ctx, db.Actor{Tenant: actor.Tenant}), func(tx context.Context) error {
 		if fresh {
-			// Two commands that make the same tenant at once: the second waits here and then finds the first one's.
-			if err := a.DB.Write(tx, db.SQL(`select pg_advisory_xact_lock(hashtextextended('tenant ' || $1::text, 0))::text`, u.Tenant)); err != nil {
+			// Two commands that make the same tenant at once: the second waits here, and then finds the first one's.
+			made, err := a.madeSince(tx, actor.Tenant, u.Tenant, tenants)
+			if err != nil {
 				return err
 			}
-			if other, err := a.findTenant(ctx, u.Tenant); err != nil || other != "" {
-				return errors.Join(err, errTenantMade)
+			if made {
+				return errTenantMade
 			}
 			if err := a.DB.Write(tx, db.SQL(`insert into tenants (name) values ($1)`, u.Tenant)); err != nil {
 				return err
@@ -79,13 +101,30 @@ func (a Accounts) Add(ctx context.Context, u NewUser) (db.Actor, error) {
 				actor.User, strings.TrimSpace(u.Email), u.Name, u.Role, hash),
 			db.SQL(`select login_claim($1, $2)::text`, emailKey(u.Email), actor.User))
 	})
-	if errors.Is(err, errTenantMade) {
-		return a.Add(ctx, u)
-	}
-	if db.Violates(err, "login_directory_pkey") {
-		return db.Actor{}, fmt.Errorf("the e-mail %s is taken", u.Email)
-	}
 	return actor, err
+}
+
+// madeSince waits for others that make a tenant with the name, and reports whether one is there that is not among the known.
+// It stays in the transaction, for the pool may hold no second connection, and so takes a look from each new tenant's side.
+func (a Accounts) madeSince(tx context.Context, own, name string, known []TenantInfo) (bool, error) {
+	var ids []string
+	err := a.DB.Write(tx, db.SQL(`select pg_advisory_xact_lock(hashtextextended('tenant ' || $1::text, 0))::text`, name),
+		db.SQL(`select coalesce(array_agg(t::text), '{}') from login_tenants() t`).Into(&ids))
+	if err != nil {
+		return false, err
+	}
+	const bind = `select bind_tenant($1, null, null)::text`
+	for _, id := range ids {
+		if slices.ContainsFunc(known, func(t TenantInfo) bool { return t.ID == id }) {
+			continue
+		}
+		var other string
+		err := a.DB.Read(tx, db.SQL(bind, id), db.SQL(`select name from tenants`).Into(&other), db.SQL(bind, own))
+		if err != nil || other == name {
+			return err == nil, err
+		}
+	}
+	return false, nil
 }
 
 var errTenantMade = errors.New("the tenant was made meanwhile")
@@ -99,12 +138,16 @@ func (u NewUser) check() error {
 		return fmt.Errorf("%q is not an e-mail address", u.Email)
 	case levels[u.Role] == 0:
 		return fmt.Errorf("the role %q is none of admin, operator, viewer", u.Role)
-	case strings.TrimSpace(u.Tenant) == "" || len(u.Tenant) > 200:
+	case strings.TrimSpace(u.Tenant) == "" || !isName(u.Tenant):
 		return errors.New("the tenant needs a name of 1 to 200 characters")
-	case len(u.Name) > 200:
-		return errors.New("the name has more than 200 characters")
+	case !isName(u.Name):
+		return errors.New("the name must be text of 200 characters at most")
 	}
 	return CheckPassword(u.Password)
+}
+
+func isName(s string) bool {
+	return utf8.ValidString(s) && !strings.ContainsRune(s, 0) && utf8.RuneCountInString(s) <= 200
 }
 
 // SetPassword changes a user's password and ends all the user's sessions.
@@ -180,18 +223,4 @@ func (a Accounts) Users(ctx context.Context, tenant string) ([]Account, error) {
 		return nil, fmt.Errorf("there is no tenant %q", tenant)
 	}
 	return all, nil
-}
-
-// findTenant returns the id of the tenant with the name, or "".
-func (a Accounts) findTenant(ctx context.Context, name string) (string, error) {
-	tenants, err := a.Tenants(ctx)
-	if err != nil {
-		return "", err
-	}
-	for _, t := range tenants {
-		if t.Name == name {
-			return t.ID, nil
-		}
-	}
-	return "", nil
 }

@@ -34,10 +34,10 @@ func ParseCommand(args []string, stderr io.Writer) (func(ctx context.Context, a 
 	flags.SetOutput(stderr)
 	var tenant, email, fullName, role string
 	var passwordStdin, asJSON bool
-	required := []*string{}
+	required := []string{}
 	need := func(p *string, flagName, usage string) {
 		flags.StringVar(p, flagName, "", usage)
-		required = append(required, p)
+		required = append(required, flagName)
 	}
 	var run func(ctx context.Context, a Accounts, stdin io.Reader, stdout io.Writer) error
 	switch name {
@@ -108,10 +108,9 @@ func ParseCommand(args []string, stderr io.Writer) (func(ctx context.Context, a 
 	if flags.NArg() > 0 {
 		return nil, fmt.Errorf("spoolwright %s: %q is not understood (see -h)", name, flags.Arg(0))
 	}
-	for _, p := range required {
-		if *p == "" {
-			flags.Usage()
-			return nil, fmt.Errorf("spoolwright %s: a required flag is missing", name)
+	for _, flagName := range required {
+		if flags.Lookup(flagName).Value.String() == "" {
+			return nil, fmt.Errorf("spoolwright %s: --%s is missing (see -h)", name, flagName)
 		}
 	}
 	return run, nil
