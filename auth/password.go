@@ -35,6 +35,7 @@ type Hasher struct {
 	rounds int
 	slots  chan struct{}
 	wait   time.Duration
+	key    func(password string, salt []byte, rounds int) ([]byte, error) // PBKDF2; tests count its work
 }
 
 // NewHasher makes a Hasher that makes new hashes with so many rounds; 0 is the default of 600,000.
@@ -42,7 +43,11 @@ func NewHasher(rounds int) *Hasher {
 	if rounds <= 0 {
 		rounds = defaultRounds
 	}
-	return &Hasher{rounds: rounds, slots: make(chan struct{}, runtime.GOMAXPROCS(0)), wait: queueWait}
+	return &Hasher{rounds: rounds, slots: make(chan struct{}, runtime.GOMAXPROCS(0)), wait: queueWait, key: pbkdf2Key}
+}
+
+func pbkdf2Key(password string, salt []byte, rounds int) ([]byte, error) {
+	return pbkdf2.Key(sha256.New, password, salt, rounds, keyBytes)
 }
 
 // Hash returns a hash of the password with a new salt, as pbkdf2-sha256$rounds$salt$key. The error is ErrBusy, or that of ctx if
@@ -91,7 +96,7 @@ func (h *Hasher) derive(ctx context.Context, password string, salt []byte, round
 		}
 	}
 	defer func() { <-h.slots }()
-	return pbkdf2.Key(sha256.New, password, salt, rounds, keyBytes)
+	return h.key(password, salt, rounds)
 }
 
 var hashEncoding = base64.RawStdEncoding

@@ -1,0 +1,805 @@
+package auth_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"spoolwright/auth"
+	"spoolwright/auth/authtest"
+	"spoolwright/catalog"
+	"spoolwright/db"
+	"spoolwright/db/dbtest"
+	"spoolwright/inventory"
+	"spoolwright/production"
+	"spoolwright/server"
+)
+
+func TestMain(m *testing.M) { dbtest.Main(m) }
+
+type j = authtest.JSON
+
+const testRounds = 1000
+
+// clock is a clock that tests set.
+type clock struct {
+	mu sync.Mutex
+	t  time.Time
+}
+
+func (c *clock) now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.t
+}
+
+func (c *clock) pass(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.t = c.t.Add(d)
+}
+
+// world is a service whose clock and hasher are the test's.
+type world struct {
+	*authtest.API
+	clock  *clock
+	hasher *auth.Hasher
+}
+
+func newWorld(t *testing.T, features ...func(*db.DB) []server.Route) *world {
+	t.Helper()
+	w := &world{clock: &clock{t: time.Date(2024, 1, 15, 10, 0, 0, 0, time.UTC)}, hasher: auth.NewHasher(testRounds)}
+	tokens, err := auth.NewTokens([]string{authtest.Secret}, 30*time.Minute, 7*24*time.Hour, w.clock.now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.API = authtest.New(t, authtest.Options{Now: w.clock.now, Change: func(c *server.Config) {
+		service := auth.New(c.DB, tokens, w.hasher, w.clock.now)
+		routes := service.Routes()
+		c.Routes = append(routes, c.Routes[len(routes):]...)
+		c.Authenticate = service.Authenticate
+		c.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}
+	}}, features...)
+	return w
+}
+
+func (w *world) accounts() auth.Accounts {
+	return auth.Accounts{DB: w.DB, Hasher: auth.NewHasher(testRounds)}
+}
+
+// from is somebody without a token at an address.
+func (w *world) from(address string) *authtest.Client {
+	return w.Anybody().With("X-Forwarded-For", address)
+}
+
+const (
+	loginPath   = "/api/v1/auth/login"
+	refreshPath = "/api/v1/auth/refresh"
+	logoutPath  = "/api/v1/auth/logout"
+	mePath      = "/api/v1/auth/me"
+)
+
+func credentials(email, password string) j { return j{"email": email, "password": password} }
+
+type tokenSet struct {
+	Access    string `json:"access_token"`
+	Refresh   string `json:"refresh_token"`
+	Type      string `json:"token_type"`
+	ExpiresIn int    `json:"expires_in"`
+}
+
+func tokensOf(t *testing.T, a *authtest.Answer) tokenSet {
+	t.Helper()
+	var s tokenSet
+	d := json.NewDecoder(bytes.NewReader(a.Body))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&s); a.Status != 200 || err != nil || s.Access == "" || s.Refresh == "" || s.Access == s.Refresh || s.Type != "bearer" || s.ExpiresIn != 1800 {
+		t.Fatalf("%s: %d %s: %v", a.What, a.Status, a.Body, err)
+	}
+	if got := a.Header.Get("Cache-Control"); got != "no-store" {
+		t.Errorf("%s may be cached: %q", a.What, got)
+	}
+	return s
+}
+
+func (w *world) login(t *testing.T, c *authtest.Client) tokenSet {
+	t.Helper()
+	return tokensOf(t, w.Anybody().Post(t, loginPath, credentials(c.Email, authtest.Password)))
+}
+
+func (w *world) refresh(t *testing.T, token string) tokenSet {
+	t.Helper()
+	return tokensOf(t, w.Anybody().Post(t, refreshPath, j{"refresh_token": token}))
+}
+
+func (w *world) refreshRefused(t *testing.T, token, code string) {
+	t.Helper()
+	w.Anybody().Post(t, refreshPath, j{"refresh_token": token}).Refused(401, code)
+}
+
+// as is the client with another access token.
+func as(c *authtest.Client, token string) *authtest.Client {
+	copied := *c
+	copied.Token = token
+	return &copied
+}
+
+func TestLogin(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	user := w.Operator(t)
+	for _, email := range []string{user.Email, strings.ToUpper(user.Email), " " + user.Email + "\t"} {
+		set := tokensOf(t, w.Anybody().Post(t, loginPath, credentials(email, authtest.Password)))
+		as(user, set.Access).Get(t, mePath).Want(200).Shows(map[string]string{"id": user.Actor.User, "email": user.Email, "tenant_id": user.Actor.Tenant})
+	}
+	one, two := w.login(t, user), w.login(t, user)
+	if one.Access == two.Access || one.Refresh == two.Refresh {
+		t.Error("two logins got the same token")
+	}
+
+	disabled := w.Operator(t)
+	if err := w.accounts().SetDisabled(t.Context(), disabled.Email, true); err != nil {
+		t.Fatal(err)
+	}
+	var bodies []string
+	for name, c := range map[string]j{
+		"a wrong password":     credentials(user.Email, authtest.Password+"x"),
+		"other case":           credentials(user.Email, strings.ToUpper(authtest.Password)),
+		"a blank before":       credentials(user.Email, " "+authtest.Password),
+		"another's password":   credentials(user.Email, "a password of somebody else"),
+		"nobody":               credentials("nobody@test.example", authtest.Password),
+		"no e-mail":            credentials("x", authtest.Password),
+		"a disabled user":      credentials(disabled.Email, authtest.Password),
+		"a part of the e-mail": credentials(user.Email[1:], authtest.Password),
+		"a pattern":            credentials("%@test.example", authtest.Password),
+	} {
+		a := w.from("198.51.100."+fmt.Sprint(len(bodies)+1)).Post(t, loginPath, c)
+		a.Refused(401, "INVALID_CREDENTIALS")
+		if a.Text("detail") != "Incorrect email or password" || a.Header.Get("WWW-Authenticate") != "Bearer" {
+			t.Errorf("%s: %s", name, a.Body)
+		}
+		bodies = append(bodies, string(a.Body))
+	}
+	for _, body := range bodies {
+		if body != bodies[0] {
+			t.Errorf("two answers differ: %s and %s", body, bodies[0])
+		}
+	}
+	for _, c := range []struct {
+		body   j
+		fields string
+	}{
+		{j{}, "email password"},
+		{j{"email": user.Email}, "password"},
+		{credentials("", ""), "email password"},
+		{credentials(user.Email, strings.Repeat("x", 1001)), "password"},
+		{credentials(strings.Repeat("x", 321), "x"), "email"},
+		{credentials(user.Email+"\x00", "x"), "email"},
+		{j{"email": user.Email, "password": 1}, "password"},
+		{j{"email": user.Email, "password": authtest.Password, "tenant_id": user.Actor.Tenant}, "tenant_id"},
+	} {
+		w.Anybody().Post(t, loginPath, c.body).Fields(strings.Fields(c.fields)...)
+	}
+}
+
+// The lifetimes are those that were set.
+func TestLifetimes(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	user := w.Operator(t)
+	set := w.login(t, user)
+	mine := as(user, set.Access)
+	w.clock.pass(30*time.Minute - time.Second)
+	mine.Get(t, mePath).Want(200)
+	w.clock.pass(time.Second)
+	mine.Get(t, mePath).Refused(401, "TOKEN_EXPIRED")
+	mine.Post(t, logoutPath, j{"refresh_token": set.Refresh}).Refused(401, "TOKEN_EXPIRED")
+
+	// Each refresh token lives for 7 days, and each refresh begins them anew.
+	next := w.refresh(t, set.Refresh)
+	as(user, next.Access).Get(t, mePath).Want(200)
+	w.clock.pass(7*24*time.Hour - time.Second)
+	w.refreshRefused(t, set.Refresh, "TOKEN_EXPIRED")
+	last := w.refresh(t, next.Refresh)
+	w.clock.pass(7 * 24 * time.Hour)
+	w.refreshRefused(t, last.Refresh, "TOKEN_EXPIRED")
+	w.refreshRefused(t, next.Refresh, "TOKEN_EXPIRED")
+	as(user, last.Access).Get(t, mePath).Refused(401, "TOKEN_EXPIRED")
+	w.login(t, user)
+
+	tokens, err := auth.NewTokens([]string{authtest.Secret}, 5*time.Minute, time.Hour, time.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	short := authtest.New(t, authtest.Options{Change: func(c *server.Config) {
+		service := auth.New(c.DB, tokens, auth.NewHasher(testRounds), time.Now)
+		c.Routes, c.Authenticate = service.Routes(), service.Authenticate
+	}})
+	other := short.Operator(t)
+	short.Anybody().Post(t, loginPath, credentials(other.Email, authtest.Password)).Want(200).Shows(map[string]string{"expires_in": "300"})
+}
+
+func TestRefreshRotates(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	user := w.Operator(t)
+	seen := map[string]bool{}
+	set := w.login(t, user)
+	for range 10 {
+		if seen[set.Refresh] || seen[set.Access] {
+			t.Fatal("a token came again")
+		}
+		seen[set.Refresh], seen[set.Access] = true, true
+		as(user, set.Access).Get(t, mePath).Want(200)
+		w.clock.pass(20 * time.Minute)
+		set = w.refresh(t, set.Refresh)
+	}
+	for name, c := range map[string]struct{ body, code string }{
+		"garbage":                       {"garbage", "INVALID_TOKEN"},
+		"an access token":               {set.Access, "INVALID_TOKEN"},
+		"a changed one":                 {set.Refresh[:len(set.Refresh)-5] + "AAAAA", "INVALID_TOKEN"},
+		"one with a scheme":             {"Bearer " + set.Refresh, "INVALID_TOKEN"},
+		"one with a space":              {set.Refresh + " ", "INVALID_TOKEN"},
+		"one of a session there is not": {w.made(t, auth.Refresh{TenantID: user.Actor.Tenant, UserID: user.Actor.User, SessionID: db.NewID(), Counter: 1, IssuedAt: w.clock.now()}), "INVALID_TOKEN"},
+	} {
+		a := w.Anybody().Post(t, refreshPath, j{"refresh_token": c.body})
+		if a.Refused(401, c.code); a.Header.Get("WWW-Authenticate") != "Bearer" {
+			t.Errorf("%s: %v", name, a.Header)
+		}
+	}
+	w.Anybody().Post(t, refreshPath, j{}).Fields("refresh_token")
+	w.Anybody().Post(t, refreshPath, j{"refresh_token": nil}).Fields("refresh_token")
+	w.Anybody().Post(t, refreshPath, j{"refresh_token": strings.Repeat("x", 5000)}).Fields("refresh_token")
+	as(user, set.Refresh).Get(t, mePath).Refused(401, "INVALID_TOKEN")
+	w.refresh(t, set.Refresh) // all that did the session no harm
+}
+
+// made signs a refresh token that the service would not.
+func (w *world) made(t *testing.T, r auth.Refresh) string {
+	t.Helper()
+	token, err := w.Tokens.Refresh(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return token
+}
+
+// The answer to a refresh got lost: the client sends the same token again, and gets the same successor.
+func TestRefreshLostAnswer(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	user := w.Operator(t)
+	first := w.login(t, user)
+	next := w.refresh(t, first.Refresh)
+	for _, passed := range []time.Duration{0, time.Second, 28 * time.Second, time.Second} {
+		w.clock.pass(passed)
+		again := w.refresh(t, first.Refresh)
+		if again.Refresh != next.Refresh {
+			t.Errorf("the successor is another one:\n%s\n%s", again.Refresh, next.Refresh)
+		}
+		as(user, again.Access).Get(t, mePath).Want(200)
+	}
+	// The successor is good for what comes after it.
+	third := w.refresh(t, next.Refresh)
+	if again := w.refresh(t, next.Refresh); again.Refresh != third.Refresh {
+		t.Error("the third is another one")
+	}
+	w.refresh(t, third.Refresh)
+}
+
+// A token that comes too late may have been stolen: the session ends, whoever has its newest token.
+func TestRefreshReuseEndsTheSession(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	user := w.Operator(t)
+	elsewhere := w.login(t, user)
+
+	t.Run("after 30 seconds", func(t *testing.T) {
+		first := w.login(t, user)
+		next := w.refresh(t, first.Refresh)
+		w.clock.pass(31 * time.Second)
+		w.refreshRefused(t, first.Refresh, "INVALID_TOKEN")
+		w.refreshRefused(t, next.Refresh, "INVALID_TOKEN")
+		w.refreshRefused(t, first.Refresh, "INVALID_TOKEN")
+	})
+	t.Run("the grace does not begin anew", func(t *testing.T) {
+		first := w.login(t, user)
+		next := w.refresh(t, first.Refresh)
+		w.clock.pass(20 * time.Second)
+		w.refresh(t, first.Refresh)
+		w.clock.pass(11 * time.Second)
+		w.refreshRefused(t, first.Refresh, "INVALID_TOKEN")
+		w.refreshRefused(t, next.Refresh, "INVALID_TOKEN")
+	})
+	t.Run("older than the one before", func(t *testing.T) {
+		first := w.login(t, user)
+		next := w.refresh(t, first.Refresh)
+		third := w.refresh(t, next.Refresh)
+		w.refreshRefused(t, first.Refresh, "INVALID_TOKEN")
+		w.refreshRefused(t, third.Refresh, "INVALID_TOKEN")
+		w.refreshRefused(t, next.Refresh, "INVALID_TOKEN")
+	})
+	t.Run("newer than the current one", func(t *testing.T) {
+		// As after the database was restored from a backup.
+		first := w.login(t, user)
+		parsed, err := w.Tokens.ParseRefresh(first.Refresh)
+		if err != nil {
+			t.Fatal(err)
+		}
+		parsed.Counter += 5
+		w.refreshRefused(t, w.made(t, parsed), "INVALID_TOKEN")
+		w.refreshRefused(t, first.Refresh, "INVALID_TOKEN")
+	})
+	t.Run("another user's name on it", func(t *testing.T) {
+		first, other := w.login(t, user), w.Operator(t)
+		parsed, err := w.Tokens.ParseRefresh(first.Refresh)
+		if err != nil {
+			t.Fatal(err)
+		}
+		forged := parsed
+		forged.UserID, forged.TenantID = other.Actor.User, other.Actor.Tenant
+		w.refreshRefused(t, w.made(t, forged), "INVALID_TOKEN")
+		forged.UserID = user.Actor.User
+		w.refreshRefused(t, w.made(t, forged), "INVALID_TOKEN")
+		w.refresh(t, first.Refresh)
+	})
+	// A session of the same user on another device is another session.
+	w.refresh(t, elsewhere.Refresh)
+}
+
+// A hundred refreshes of one token at once are one refresh.
+func TestRefreshAtOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	user := w.Operator(t)
+	first := w.login(t, user)
+	var mu sync.Mutex
+	successors := map[string]int{}
+	var wg sync.WaitGroup
+	for range 100 {
+		wg.Go(func() {
+			a, err := w.Anybody().Send("POST", refreshPath, j{"refresh_token": first.Refresh})
+			var set tokenSet
+			if err != nil || a.Status != 200 || json.Unmarshal(a.Body, &set) != nil {
+				t.Errorf("%v, %+v", err, a)
+				return
+			}
+			mu.Lock()
+			successors[set.Refresh]++
+			mu.Unlock()
+		})
+	}
+	wg.Wait()
+	if len(successors) != 1 {
+		t.Fatalf("%d families: %v", len(successors), successors)
+	}
+	for token := range successors {
+		next := w.refresh(t, token)
+		w.clock.pass(31 * time.Second)
+		w.refreshRefused(t, first.Refresh, "INVALID_TOKEN")
+		w.refreshRefused(t, next.Refresh, "INVALID_TOKEN")
+	}
+	var sessions int
+	if err := w.DB.Read(db.As(t.Context(), db.Actor{Tenant: user.Actor.Tenant}), db.SQL(`select count(*) from sessions`).Into(&sessions)); err != nil || sessions != 0 {
+		t.Errorf("%d sessions are left, %v", sessions, err)
+	}
+}
+
+// Two who refresh again and again with whatever they got last: as long as nobody is late, nobody is logged out.
+func TestRefreshRace(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	user := w.Operator(t)
+	set := w.login(t, user)
+	for range 10 {
+		next := make([]string, 4)
+		var wg sync.WaitGroup
+		for i := range next {
+			wg.Go(func() {
+				a, err := w.Anybody().Send("POST", refreshPath, j{"refresh_token": set.Refresh})
+				var got tokenSet
+				if err != nil || a.Status != 200 || json.Unmarshal(a.Body, &got) != nil {
+					t.Errorf("%v, %+v", err, a)
+				}
+				next[i] = got.Refresh
+			})
+		}
+		wg.Wait()
+		for _, token := range next {
+			if token != next[0] || token == set.Refresh {
+				t.Fatalf("the successors are %v", next)
+			}
+		}
+		set.Refresh = next[0]
+	}
+}
+
+func TestLogout(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	farm := w.Tenant(t)
+	user, colleague, stranger := farm.User(t, "viewer"), farm.User(t, "operator"), w.Operator(t)
+	set, other := w.login(t, user), w.login(t, user)
+	logout := func(c *authtest.Client, token string) *authtest.Answer {
+		t.Helper()
+		return c.Post(t, logoutPath, j{"refresh_token": token})
+	}
+	logout(w.Anybody(), set.Refresh).Refused(401, "INVALID_TOKEN")
+	// Somebody else's token: nothing happens, and nobody learns whether there is such a session.
+	for _, c := range []*authtest.Client{colleague, stranger} {
+		if a := logout(c, set.Refresh).Want(204); len(a.Body) != 0 {
+			t.Errorf("%s", a.Body)
+		}
+	}
+	set = w.refresh(t, set.Refresh)
+
+	logout(user, set.Refresh).Want(204)
+	w.refreshRefused(t, set.Refresh, "INVALID_TOKEN")
+	logout(user, set.Refresh).Want(204)
+	w.refresh(t, other.Refresh) // another device is still logged in
+	user.Get(t, mePath).Want(200)
+
+	// Any token of the session ends it, also one that was used.
+	third := w.login(t, user)
+	next := w.refresh(t, third.Refresh)
+	logout(user, third.Refresh).Want(204)
+	w.refreshRefused(t, next.Refresh, "INVALID_TOKEN")
+
+	for _, token := range []string{"garbage", user.Token, set.Refresh + "x", "a.b.c"} {
+		logout(user, token).Fields("refresh_token")
+	}
+	user.Post(t, logoutPath, j{}).Fields("refresh_token")
+
+	expired := w.login(t, user)
+	w.clock.pass(8 * 24 * time.Hour)
+	now := w.login(t, user)
+	logout(as(user, now.Access), expired.Refresh).Want(204)
+	w.refresh(t, now.Refresh)
+}
+
+func TestMe(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for _, role := range []string{"viewer", "operator", "admin"} {
+		user := w.Tenant(t).User(t, role)
+		a := user.Get(t, mePath).Want(200)
+		a.Shows(map[string]string{"id": user.Actor.User, "email": user.Email, "name": "Test " + role, "tenant_id": user.Actor.Tenant})
+		if _, err := time.Parse(time.RFC3339, a.Text("created_at")); err != nil || !strings.HasSuffix(a.Text("created_at"), "Z") {
+			t.Errorf("%s", a.Body)
+		}
+		if fields := a.Value("").(map[string]any); len(fields) != 5 {
+			t.Errorf("%s", a.Body)
+		}
+	}
+	w.Anybody().Get(t, mePath).Refused(401, "INVALID_TOKEN")
+}
+
+// everyRoute calls each route that needs a token, with the example of the document as the body, and gives the answer to
+// check.
+func everyRoute(t *testing.T, w *world, c *authtest.Client, check func(route server.Route, a *authtest.Answer)) {
+	t.Helper()
+	var d struct {
+		Paths map[string]map[string]struct {
+			RequestBody struct {
+				Content map[string]struct{ Example map[string]any }
+			}
+		}
+	}
+	text := server.OpenAPI(w.Routes, "test")
+	var withoutParameters struct {
+		Paths map[string]map[string]json.RawMessage
+	}
+	if err := json.Unmarshal(text, &withoutParameters); err != nil {
+		t.Fatal(err)
+	}
+	for _, item := range withoutParameters.Paths {
+		delete(item, "parameters")
+	}
+	text, err := json.Marshal(withoutParameters)
+	if err == nil {
+		err = json.Unmarshal(text, &d)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	refresh := w.made(t, auth.Refresh{TenantID: c.Actor.Tenant, UserID: c.Actor.User, SessionID: db.NewID(), Counter: 1, IssuedAt: w.clock.now()})
+	for _, route := range w.Routes {
+		if route.Access == server.Public {
+			continue
+		}
+		var body any
+		if example := d.Paths[route.Path()][strings.ToLower(route.Method())].RequestBody.Content["application/json"].Example; example != nil {
+			if _, ok := example["refresh_token"]; ok {
+				example["refresh_token"] = refresh
+			}
+			body = example
+		}
+		path := server.PathOf(route.Path(), func() (ids []string) {
+			for range strings.Count(route.Path(), "{") {
+				ids = append(ids, db.NewID())
+			}
+			return ids
+		}()...)
+		check(route, c.Do(t, route.Method(), path, body))
+	}
+}
+
+// Whoever is disabled, demoted or promoted is refused at once on every route, with the token that is still valid; a refresh
+// brings the new role.
+func TestAccessIsRevokedAtOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, inventory.Routes, catalog.Routes, production.Routes)
+	farm := w.Tenant(t)
+	setRole := func(c *authtest.Client, role string) {
+		t.Helper()
+		err := w.DB.Write(db.As(t.Context(), db.Actor{Tenant: farm.ID}), db.SQL(`update users set role = $2 where id = $1`, c.Actor.User, role))
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	refused := func(route server.Route, a *authtest.Answer) {
+		if a.Status != 401 || a.Text("code") != "INVALID_TOKEN" {
+			t.Errorf("%s: %d %s", a.What, a.Status, a.Body)
+		}
+	}
+	passes := func(route server.Route, a *authtest.Answer) {
+		if a.Status == 401 || a.Status == 403 || a.Status >= 500 {
+			t.Errorf("%s: %d %s", a.What, a.Status, a.Body)
+		}
+	}
+	newSpool := j{"material_type": "PLA", "color": "Black", "diameter_mm": 1.75, "net_weight_grams": 1000}
+
+	user, colleague := farm.User(t, "operator"), farm.User(t, "operator")
+	set := w.login(t, user)
+	user.Token = set.Access
+	everyRoute(t, w, user, passes)
+	setRole(user, "viewer")
+	everyRoute(t, w, user, refused)
+	set = w.refresh(t, set.Refresh)
+	user.Token = set.Access
+	user.Get(t, "/api/v1/spools").Want(200)
+	user.Post(t, "/api/v1/spools", newSpool).Refused(403, "FORBIDDEN")
+
+	setRole(user, "admin")
+	everyRoute(t, w, user, func(route server.Route, a *authtest.Answer) {
+		if want := map[bool]int{true: 403, false: 401}[route.Access > server.Read]; a.Status != want {
+			t.Errorf("%s: %d %s", a.What, a.Status, a.Body)
+		}
+	})
+	set = w.refresh(t, set.Refresh)
+	user.Token = set.Access
+	user.Post(t, "/api/v1/spools", newSpool).Want(201)
+
+	if err := w.accounts().SetDisabled(t.Context(), user.Email, true); err != nil {
+		t.Fatal(err)
+	}
+	everyRoute(t, w, user, refused)
+	w.refreshRefused(t, set.Refresh, "INVALID_TOKEN")
+	w.Anybody().Post(t, loginPath, credentials(user.Email, authtest.Password)).Refused(401, "INVALID_CREDENTIALS")
+	if err := w.accounts().SetDisabled(t.Context(), user.Email, false); err != nil {
+		t.Fatal(err)
+	}
+	w.refreshRefused(t, set.Refresh, "INVALID_TOKEN") // the sessions stay ended
+	w.login(t, user)
+	everyRoute(t, w, colleague, passes) // all that was one user's affair
+}
+
+// A user who is disabled by other means than the command cannot refresh either.
+func TestRefreshOfTheDisabled(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	user := w.Operator(t)
+	set := w.login(t, user)
+	change := func(sql string) {
+		t.Helper()
+		if err := w.DB.Write(db.As(t.Context(), db.Actor{Tenant: user.Actor.Tenant}), db.SQL(sql)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	change(`update users set disabled_at = now()`)
+	w.refreshRefused(t, set.Refresh, "INVALID_TOKEN")
+	change(`update users set disabled_at = null`)
+	w.refreshRefused(t, set.Refresh, "INVALID_TOKEN")
+}
+
+// hashes counts what the hasher does.
+func (w *world) hashes() *atomic.Int64 {
+	var n atomic.Int64
+	w.hasher.Count(func(int) { n.Add(1) })
+	return &n
+}
+
+func tooMany(t *testing.T, a *authtest.Answer, seconds string) {
+	t.Helper()
+	a.Refused(429, "RATE_LIMIT_EXCEEDED")
+	if got := a.Header.Get("Retry-After"); got != seconds {
+		t.Errorf("%s: Retry-After is %s, want %s", a.What, got, seconds)
+	}
+}
+
+func TestFailedLoginsAreLimited(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	user := w.Operator(t)
+	hashes := w.hashes()
+	attempt := func(address, email, password string) *authtest.Answer {
+		t.Helper()
+		return w.from(address).Post(t, loginPath, credentials(email, password))
+	}
+	hashed := func(want int64) {
+		t.Helper()
+		if n := hashes.Swap(0); n != want {
+			t.Errorf("%d passwords were hashed, want %d", n, want)
+		}
+	}
+
+	t.Run("5 for an account from an address", func(t *testing.T) {
+		for range 4 {
+			attempt("198.51.100.1", user.Email, "wrong").Refused(401, "INVALID_CREDENTIALS")
+		}
+		attempt("198.51.100.1", user.Email, authtest.Password).Want(200) // a success clears the failures
+		for range 5 {
+			attempt("198.51.100.1", strings.ToUpper(user.Email)+" ", "wrong").Refused(401, "INVALID_CREDENTIALS")
+		}
+		hashed(10)
+		tooMany(t, attempt("198.51.100.1", user.Email, "wrong"), "900")
+		w.clock.pass(time.Minute)
+		tooMany(t, attempt("198.51.100.1", user.Email, authtest.Password), "840")
+		hashed(0)
+		attempt("198.51.100.2", user.Email, authtest.Password).Want(200)
+		w.clock.pass(14 * time.Minute)
+		attempt("198.51.100.1", user.Email, authtest.Password).Want(200)
+		hashed(2)
+	})
+	t.Run("an account that there is not", func(t *testing.T) {
+		for range 5 {
+			attempt("198.51.100.3", "nobody@limits.example", "wrong").Refused(401, "INVALID_CREDENTIALS")
+		}
+		hashed(5)
+		tooMany(t, attempt("198.51.100.3", "nobody@limits.example", "wrong"), "900")
+		hashed(0)
+	})
+	t.Run("20 from an address", func(t *testing.T) {
+		w.clock.pass(time.Hour)
+		for i := range 20 {
+			attempt("2001:db8::"+fmt.Sprint(i), fmt.Sprintf("nobody%d@test.example", i), "wrong").Refused(401, "INVALID_CREDENTIALS")
+		}
+		hashed(20)
+		tooMany(t, attempt("2001:db8::ffff", user.Email, authtest.Password), "900")
+		hashed(0)
+		attempt("2001:db8:0:1::", user.Email, authtest.Password).Want(200)
+		hashed(1)
+	})
+	t.Run("100 for an account", func(t *testing.T) {
+		w.clock.pass(time.Hour)
+		for i := range 100 {
+			attempt(fmt.Sprintf("203.0.113.%d", i), user.Email, "wrong").Refused(401, "INVALID_CREDENTIALS")
+		}
+		hashed(100)
+		tooMany(t, attempt("198.51.100.9", user.Email, authtest.Password), "900")
+		hashed(0)
+		other := w.Operator(t)
+		attempt("203.0.113.1", other.Email, authtest.Password).Want(200)
+	})
+	t.Run("what is no attempt does not count", func(t *testing.T) {
+		w.clock.pass(time.Hour)
+		hashes.Store(0)
+		for range 30 {
+			w.from("198.51.100.1").Post(t, loginPath, j{"email": user.Email}).Fields("password")
+			w.from("198.51.100.1").Post(t, loginPath, `{`).Refused(400, "MALFORMED_JSON")
+		}
+		attempt("198.51.100.1", user.Email, authtest.Password).Want(200)
+		hashed(1)
+	})
+}
+
+// A hundred guesses at once are no more than five.
+func TestParallelGuesses(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	user := w.Operator(t)
+	hashes := w.hashes()
+	var wrong, refused atomic.Int64
+	var wg sync.WaitGroup
+	for range 100 {
+		wg.Go(func() {
+			a, err := w.Anybody().Send("POST", loginPath, credentials(user.Email, "wrong"))
+			switch {
+			case err != nil:
+				t.Error(err)
+			case a.Status == 401:
+				wrong.Add(1)
+			case a.Status == 429 && a.Header.Get("Retry-After") != "":
+				refused.Add(1)
+			default:
+				t.Errorf("%d %s", a.Status, a.Body)
+			}
+		})
+	}
+	wg.Wait()
+	if hashes.Load() != 5 || wrong.Load() != 5 || refused.Load() != 95 {
+		t.Errorf("%d passwords were hashed, %d answers were 401 and %d were 429", hashes.Load(), wrong.Load(), refused.Load())
+	}
+}
+
+// Several logins of one account at once, all right: none is refused.
+func TestParallelLogins(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	user := w.Operator(t)
+	var wg sync.WaitGroup
+	for range 12 {
+		wg.Go(func() {
+			a, err := w.Anybody().Send("POST", loginPath, credentials(user.Email, authtest.Password))
+			if err != nil || a.Status != 200 {
+				t.Errorf("%v, %+v", err, a)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// Every refused login costs the same work, whatever was wrong.
+func TestEveryFailureCostsTheSame(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	user, disabled := w.Operator(t), w.Operator(t)
+	if err := w.accounts().SetDisabled(t.Context(), disabled.Email, true); err != nil {
+		t.Fatal(err)
+	}
+	var rounds []int
+	w.hasher.Count(func(n int) { rounds = append(rounds, n) })
+	for _, email := range []string{user.Email, disabled.Email, "nobody@test.example", "x"} {
+		rounds = nil
+		w.Anybody().Post(t, loginPath, credentials(email, "wrong")).Refused(401, "INVALID_CREDENTIALS")
+		if len(rounds) != 1 || rounds[0] != testRounds {
+			t.Errorf("%s: %v rounds, want one hash of %d", email, rounds, testRounds)
+		}
+	}
+}
+
+// When more passwords are to be hashed than there are cores, whoever has waited too long is sent away, and that is no failed
+// login.
+func TestHashingQueue(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	user := w.Operator(t)
+	free := w.hasher.Fill(10 * time.Millisecond)
+	for i, email := range []string{user.Email, "nobody@test.example", user.Email, user.Email, user.Email, user.Email, user.Email, user.Email} {
+		a := w.Anybody().Post(t, loginPath, credentials(email, authtest.Password))
+		if a.Refused(503, "UNAVAILABLE"); a.Header.Get("Retry-After") == "" {
+			t.Errorf("%d: %v", i, a.Header)
+		}
+	}
+	free()
+	w.login(t, user)
+	for range 5 {
+		w.Anybody().Post(t, loginPath, credentials(user.Email, "wrong")).Refused(401, "INVALID_CREDENTIALS")
+	}
+	// Too many failures are refused without waiting for a place.
+	defer w.hasher.Fill(time.Hour)()
+	tooMany(t, w.Anybody().Post(t, loginPath, credentials(user.Email, "wrong")), "900")
+}
+
+// Old sessions of a user do not pile up.
+func TestSessionsAreTidied(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	user := w.Operator(t)
+	for range 3 {
+		w.login(t, user)
+	}
+	w.clock.pass(8 * 24 * time.Hour)
+	w.login(t, user)
+	var n int
+	if err := w.DB.Read(db.As(context.Background(), db.Actor{Tenant: user.Actor.Tenant}), db.SQL(`select count(*) from sessions`).Into(&n)); err != nil || n != 1 {
+		t.Errorf("%d sessions, %v", n, err)
+	}
+}
