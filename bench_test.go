@@ -1,0 +1,596 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"math"
+	mathrand "math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"spoolwright/auth"
+	"spoolwright/db"
+	"spoolwright/db/local"
+	"spoolwright/server"
+)
+
+// The benchmarks measure the service beside its floor: the very statements that it sends, sent by as many clients as one
+// pipeline a request, without HTTP and JSON, on the same PostgreSQL and in turn with the service. PostgreSQL is durable
+// and on disk. They report req/s, p50 and p99 of the service, the floor's req/s, and the median of the rounds' ratios.
+
+const (
+	benchClients = 32
+	benchRounds  = 5
+	benchRound   = 700 * time.Millisecond
+)
+
+// benchFarm is a running service with a tenant full of data, and a copy of its database for the floor.
+type benchFarm struct {
+	addr                 string
+	token                string
+	actor                db.Actor
+	super                *pgx.Conn // of the service's database
+	floorURL, serviceURL string
+	recorder             *server.Server
+	recorded             atomic.Pointer[[][]db.Statement]
+	db                   *db.DB
+	stop                 []func()
+}
+
+func (f *benchFarm) close() {
+	for _, stop := range slices.Backward(f.stop) {
+		stop()
+	}
+}
+
+// newBenchFarm starts a service; load fills its database as the superuser before the floor's copy is made.
+func newBenchFarm(b *testing.B, load func(ctx context.Context, f *benchFarm) error) *benchFarm {
+	b.Helper()
+	ctx := context.Background()
+	f := &benchFarm{}
+	b.Cleanup(f.close)
+	must := func(err error) {
+		b.Helper()
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
+	dir, err := os.MkdirTemp("", "spoolwright-bench-")
+	must(err)
+	f.stop = append(f.stop, func() { os.RemoveAll(dir) })
+	must(os.Chmod(dir, 0o711))
+	private, err := local.Start(ctx, local.Options{Dir: dir, Settings: map[string]string{"max_wal_size": "4GB", "shared_buffers": "512MB"}})
+	must(err)
+	f.stop = append(f.stop, func() { private.Stop(ctx) })
+	_, err = db.Migrate(ctx, private.OwnerURL(), private.AppURL())
+	must(err)
+	d, err := db.Open(ctx, db.Config{URL: private.AppURL()})
+	must(err)
+	f.db = d
+	f.stop = append(f.stop, d.Close)
+	f.actor, err = auth.Accounts{DB: d, Hasher: auth.NewHasher(0)}.Add(ctx, auth.NewUser{Tenant: "bench", Email: "bench@farm.example", Name: "B", Role: "admin", Password: "bench-password"})
+	must(err)
+	f.super, err = pgx.Connect(ctx, private.SuperURL())
+	must(err)
+	if load != nil {
+		must(load(ctx, f))
+	}
+	_, err = f.super.Exec(ctx, `vacuum analyze`)
+	must(err)
+	f.super.Close(ctx)
+
+	// The floor's database is a copy of this moment; it lacks what keeps the totals of lists.
+	d.Close()
+	admin, err := pgx.Connect(ctx, strings.Replace(private.SuperURL(), "/"+local.Database+"?", "/postgres?", 1))
+	must(err)
+	_, err = admin.Exec(ctx, `create database floor template `+local.Database)
+	must(err)
+	admin.Close(ctx)
+	floor, err := pgx.Connect(ctx, strings.Replace(private.SuperURL(), "/"+local.Database+"?", "/floor?", 1))
+	must(err)
+	_, err = floor.Exec(ctx, `drop trigger count_added on spools; drop trigger count_hidden on spools; checkpoint`)
+	must(err)
+	floor.Close(ctx)
+	f.serviceURL = private.AppURL()
+	f.floorURL = strings.Replace(private.AppURL(), "/"+local.Database+"?", "/floor?", 1)
+
+	f.db, err = db.Open(ctx, db.Config{URL: private.AppURL()})
+	must(err)
+	f.stop = append(f.stop, f.db.Close)
+	recording, err := db.Open(ctx, db.Config{URL: private.AppURL(), MaxConns: 1, RoundTrip: func(s []db.Statement) {
+		if to := f.recorded.Load(); to != nil {
+			*to = append(*to, s)
+		}
+	}})
+	must(err)
+	f.stop = append(f.stop, recording.Close)
+	f.super, err = pgx.Connect(ctx, private.SuperURL())
+	must(err)
+	f.stop = append(f.stop, func() { f.super.Close(ctx) })
+
+	c := config{jwtSecrets: []string{rand.Text() + rand.Text()}, accessTTL: time.Hour, refreshTTL: time.Hour, log: slog.New(slog.DiscardHandler)}
+	s, err := newServer(c, f.db)
+	must(err)
+	f.recorder, err = newServer(c, recording)
+	must(err)
+	tokens, err := auth.NewTokens(c.jwtSecrets, c.accessTTL, c.refreshTTL, time.Now)
+	must(err)
+	f.token, err = tokens.Access(auth.Principal{TenantID: f.actor.Tenant, UserID: f.actor.User, Role: f.actor.Role})
+	must(err)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	must(err)
+	f.addr = listener.Addr().String()
+	serving, stop := context.WithCancel(ctx)
+	ended := make(chan bool)
+	go func() { s.Serve(serving, listener); close(ended) }()
+	f.stop = append(f.stop, func() { stop(); <-ended })
+	return f
+}
+
+// call is a request as bytes on the wire.
+func (f *benchFarm) call(method, path, body string) []byte {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "%s %s HTTP/1.1\r\nHost: bench\r\nAuthorization: Bearer %s\r\n", method, path, f.token)
+	if method != "GET" {
+		fmt.Fprintf(&b, "Content-Type: application/json\r\nContent-Length: %d\r\n", len(body))
+	}
+	b.WriteString("\r\n" + body)
+	return b.Bytes()
+}
+
+// record runs a request through the service and returns the statements of each round trip, and the answer.
+func (f *benchFarm) record(b *testing.B, method, path, body string) ([][]db.Statement, []byte) {
+	b.Helper()
+	var trips [][]db.Statement
+	f.recorded.Store(&trips)
+	defer f.recorded.Store(nil)
+	r, err := http.NewRequest(method, path, strings.NewReader(body))
+	if err != nil {
+		b.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+f.token)
+	r.Header.Set("Content-Type", "application/json")
+	w := &answerBuffer{header: http.Header{}}
+	f.recorder.ServeHTTP(w, r)
+	if w.status >= 300 {
+		b.Fatalf("%s %s: %d %s", method, path, w.status, w.body.Bytes())
+	}
+	return trips, w.body.Bytes()
+}
+
+// round runs work on all clients for a while and returns what each took. Work is told its client and a running number.
+func round(b *testing.B, length time.Duration, work func(client int) error) []time.Duration {
+	b.Helper()
+	var mu sync.Mutex
+	var all []time.Duration
+	var group sync.WaitGroup
+	deadline := time.Now().Add(length)
+	for client := range benchClients {
+		group.Go(func() {
+			var mine []time.Duration
+			for time.Now().Before(deadline) && !b.Failed() {
+				start := time.Now()
+				if err := work(client); err != nil {
+					b.Error(err)
+					return
+				}
+				mine = append(mine, time.Since(start))
+			}
+			mu.Lock()
+			all = append(all, mine...)
+			mu.Unlock()
+		})
+	}
+	group.Wait()
+	slices.Sort(all)
+	return all
+}
+
+func percentile(sorted []time.Duration, p float64) float64 {
+	if len(sorted) == 0 {
+		return math.NaN()
+	}
+	return float64(sorted[min(len(sorted)-1, int(float64(len(sorted))*p))]) / 1e6
+}
+
+func median(values []float64) float64 {
+	slices.Sort(values)
+	return values[len(values)/2]
+}
+
+// httpClients are connections that send prepared requests and read whole answers.
+type httpClients []struct {
+	conn   net.Conn
+	reader *bufio.Reader
+}
+
+func (f *benchFarm) connect(b *testing.B) httpClients {
+	b.Helper()
+	clients := make(httpClients, benchClients)
+	for i := range clients {
+		conn, err := net.Dial("tcp", f.addr)
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Cleanup(func() { conn.Close() })
+		clients[i].conn, clients[i].reader = conn, bufio.NewReaderSize(conn, 64<<10)
+	}
+	return clients
+}
+
+func (c httpClients) do(client int, request []byte) error {
+	if _, err := c[client].conn.Write(request); err != nil {
+		return err
+	}
+	reader := c[client].reader
+	status, length := "", 0
+	for {
+		line, err := reader.ReadSlice('\n')
+		if err != nil {
+			return err
+		}
+		if status == "" {
+			status = string(line[9:12])
+		}
+		if len(line) <= 2 {
+			break
+		}
+		if value, ok := bytes.CutPrefix(line, []byte("Content-Length: ")); ok {
+			length, _ = strconv.Atoi(string(bytes.TrimSpace(value)))
+		}
+	}
+	if status[0] != '2' {
+		body := make([]byte, length)
+		io.ReadFull(reader, body)
+		return fmt.Errorf("status %s: %s", status, body)
+	}
+	_, err := reader.Discard(length)
+	return err
+}
+
+// floorClients are connections that send round trips as pipelines.
+type floorClients []*pgx.Conn
+
+func (f *benchFarm) floor(b *testing.B) floorClients {
+	b.Helper()
+	clients := make(floorClients, benchClients)
+	for i := range clients {
+		conn, err := pgx.Connect(context.Background(), f.floorURL)
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Cleanup(func() { conn.Close(context.Background()) })
+		clients[i] = conn
+	}
+	return clients
+}
+
+// do sends the round trips, with the arguments of swap in place of those recorded.
+func (c floorClients) do(client int, trips [][]db.Statement, swap map[string]string) error {
+	for _, trip := range trips {
+		var batch pgx.Batch
+		for _, statement := range trip {
+			args := statement.Args
+			for i, arg := range args {
+				if text, ok := arg.(string); ok {
+					if other, ok := swap[text]; ok {
+						args = slices.Clone(args)
+						args[i] = other
+					}
+				}
+			}
+			batch.Queue(statement.SQL, args...).Query(func(rows pgx.Rows) error {
+				for rows.Next() {
+					rows.RawValues()
+				}
+				return rows.Err()
+			})
+		}
+		if err := c[client].SendBatch(context.Background(), &batch).Close(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// compare measures a request beside its floor. Next returns the path and body of a request, and what to swap in the
+// recorded statements for the floor's.
+func (f *benchFarm) compare(b *testing.B, method string, next func() (path, body string), trips [][]db.Statement, swap func() map[string]string) {
+	b.Helper()
+	clients, floor := f.connect(b), f.floor(b)
+	var latencies []time.Duration
+	var rates, floors, ratios []float64
+	service := func(client int) error {
+		path, body := next()
+		return clients.do(client, f.call(method, path, body))
+	}
+	statements := func(client int) error { return floor.do(client, trips, swap()) }
+	round(b, benchRound/4, service)
+	round(b, benchRound/4, statements)
+	b.ResetTimer()
+	for range benchRounds {
+		took := round(b, benchRound, service)
+		floorTook := round(b, benchRound, statements)
+		if b.Failed() {
+			b.FailNow()
+		}
+		rate, floorRate := float64(len(took))/benchRound.Seconds(), float64(len(floorTook))/benchRound.Seconds()
+		rates, floors, ratios = append(rates, rate), append(floors, floorRate), append(ratios, rate/floorRate)
+		latencies = append(latencies, took...)
+	}
+	slices.Sort(latencies)
+	b.ReportMetric(0, "ns/op")
+	b.ReportMetric(median(rates), "req/s")
+	b.ReportMetric(percentile(latencies, 0.5), "p50-ms")
+	b.ReportMetric(percentile(latencies, 0.99), "p99-ms")
+	b.ReportMetric(median(floors), "floor-req/s")
+	b.ReportMetric(median(ratios), "ratio")
+}
+
+// pool hands out values in random order, again and again.
+func pool(values []string) func() string {
+	return func() string { return values[mathrand.IntN(len(values))] }
+}
+
+// queue hands out each value once.
+func queue(b *testing.B, values []string) func() string {
+	var at atomic.Int64
+	return func() string {
+		i := int(at.Add(1)) - 1
+		if i >= len(values) {
+			b.Error("the prepared data is used up")
+			return values[0]
+		}
+		return values[i]
+	}
+}
+
+func (f *benchFarm) texts(b *testing.B, sql string, args ...any) []string {
+	b.Helper()
+	rows, err := f.super.Query(context.Background(), sql, args...)
+	if err != nil {
+		b.Fatal(err)
+	}
+	all, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		b.Fatal(err)
+	}
+	return all
+}
+
+// loadSpools enters n spools of realistic variety for a tenant, each with its first ledger entry and as many more as are
+// asked for. Triggers are off, so it sets the count of rows itself.
+func loadSpools(ctx context.Context, conn *pgx.Conn, tenant string, n, entries int) error {
+	for _, statement := range []string{
+		`set session_replication_role = replica`,
+		fmt.Sprintf(`insert into spools (tenant_id, id, material_type, brand, color, diameter_mm, net_weight_grams, remaining_weight_grams, purchase_price, created_at)
+			select '%s', uuid_v7(), (array['PLA','PETG','ABS','TPU','ASA','Nylon','PC','HIPS','PVA','Custom'])[1 + (n %% 20) / 2],
+				'Brand ' || n %% 100, 'Color ' || n %% 50, 1.75, 1000000, case when n %% 2 = 0 then 1000000 else 0 end, 20 + n %% 17, now() - n * interval '1 second'
+			from generate_series(1, %d) n`, tenant, n),
+		fmt.Sprintf(`insert into spool_usage (tenant_id, spool_id, kind, before_grams, after_grams)
+			select tenant_id, id, 'created', 0, remaining_weight_grams from spools, generate_series(1, %d) where tenant_id = '%s'`, entries, tenant),
+		fmt.Sprintf(`insert into row_counts values ('%s', 'spools', 0, %d) on conflict (tenant_id, resource, shard) do update set rows = row_counts.rows + excluded.rows`, tenant, n),
+		`set session_replication_role = origin`,
+	} {
+		if _, err := conn.Exec(ctx, statement); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func BenchmarkRequests(b *testing.B) {
+	const prepared = 30_000
+	f := newBenchFarm(b, func(ctx context.Context, f *benchFarm) error {
+		if err := loadSpools(ctx, f.super, f.actor.Tenant, 2000, 1); err != nil {
+			return err
+		}
+		_, err := f.super.Exec(ctx, `
+			insert into production_runs (tenant_id, id, status, started_at) select $1::uuid, uuid_v7(), 'in_progress', now() from generate_series(1, $2)`, f.actor.Tenant, prepared)
+		if err != nil {
+			return err
+		}
+		// Three spools of a few hundred for each run: some are hot, as in a farm.
+		_, err = f.super.Exec(ctx, `
+			insert into run_materials (tenant_id, id, run_id, spool_id, spool_weight_before_grams, spool_weight_after_grams, cost_per_gram)
+			select r.tenant_id, uuid_v7(), r.id, s.ids[1 + ((r.n * 7 + m * 131) % 300)], 10, 9.99, 0.02
+			from (select tenant_id, id, row_number() over () as n from production_runs) r, generate_series(1, 3) m,
+				(select array_agg(id) as ids from spools where in_stock) s`)
+		return err
+	})
+	stocked := f.texts(b, `select id::text from spools where in_stock`)
+	first := stocked[0]
+	get := func(path string) func(b *testing.B) {
+		return func(b *testing.B) {
+			trips, _ := f.record(b, "GET", path, "")
+			f.compare(b, "GET", func() (string, string) { return path, "" }, trips, func() map[string]string { return nil })
+		}
+	}
+	any := pool(stocked)
+	b.Run("read", func(b *testing.B) {
+		trips, _ := f.record(b, "GET", "/api/v1/spools/"+first, "")
+		f.compare(b, "GET", func() (string, string) { return "/api/v1/spools/" + any(), "" }, trips, func() map[string]string { return map[string]string{first: any()} })
+	})
+	b.Run("list", get("/api/v1/spools"))
+	b.Run("list-filtered", get("/api/v1/spools?material_type=PETG"))
+	b.Run("create", func(b *testing.B) {
+		const body = `{"material_type":"PLA","brand":"Polymaker","color":"Black","diameter_mm":1.75,"net_weight_grams":1000,"purchase_price":24.99}`
+		trips, answer := f.record(b, "POST", "/api/v1/spools", body)
+		var made struct{ ID string }
+		json.Unmarshal(answer, &made)
+		f.compare(b, "POST", func() (string, string) { return "/api/v1/spools", body }, trips, func() map[string]string { return map[string]string{made.ID: db.NewID()} })
+	})
+	b.Run("deduct", func(b *testing.B) {
+		const body = `{"weight_grams":0.01,"reason":"bench"}`
+		trips, _ := f.record(b, "POST", "/api/v1/spools/"+first+"/deduct", body)
+		f.compare(b, "POST", func() (string, string) { return "/api/v1/spools/" + any() + "/deduct", body }, trips, func() map[string]string { return map[string]string{first: any()} })
+	})
+	b.Run("complete", func(b *testing.B) {
+		ids := f.texts(b, `select id::text from production_runs where deducted_at is null`)
+		trips, _ := f.record(b, "POST", "/api/v1/production-runs/"+ids[0]+"/complete", "")
+		mine, floors := queue(b, ids[1:]), queue(b, ids[1:])
+		f.compare(b, "POST", func() (string, string) { return "/api/v1/production-runs/" + mine() + "/complete", "" }, trips, func() map[string]string { return map[string]string{ids[0]: floors()} })
+	})
+	b.Run("product", func(b *testing.B) {
+		product := f.made(b, "/api/v1/products", `{"name":"Lamp"}`)
+		for n := range 20 {
+			f.made(b, "/api/v1/products/"+product+"/materials", fmt.Sprintf(`{"material_type":"PLA","color":"Color %d","weight_grams":12.5}`, n))
+		}
+		f.floorURL = f.serviceURL // its copy of the database has no such product
+		get("/api/v1/products/" + product)(b)
+	})
+	b.Run("recalculate", func(b *testing.B) {
+		// A root with nine assemblies of ten parts each: a hundred products.
+		root := f.made(b, "/api/v1/products", `{"name":"Root"}`)
+		for range 9 {
+			assembly := f.made(b, "/api/v1/products", `{"name":"Assembly"}`)
+			for n := range 10 {
+				part := f.made(b, "/api/v1/products", `{"name":"Part"}`)
+				f.made(b, "/api/v1/products/"+part+"/materials", fmt.Sprintf(`{"material_type":"PETG","color":"Color %d","weight_grams":5}`, n))
+				f.made(b, "/api/v1/products/"+assembly+"/components", fmt.Sprintf(`{"component_product_id":"%s","quantity":2}`, part))
+			}
+			f.made(b, "/api/v1/products/"+root+"/components", fmt.Sprintf(`{"component_product_id":"%s","quantity":1}`, assembly))
+		}
+		f.floorURL = f.serviceURL
+		path := "/api/v1/products/" + root + "/recalculate"
+		trips, _ := f.record(b, "POST", path, "")
+		f.compare(b, "POST", func() (string, string) { return path, "" }, trips, func() map[string]string { return nil })
+	})
+	b.Run("login", func(b *testing.B) {
+		const body = `{"email":"bench@farm.example","password":"bench-password"}`
+		trips, _ := f.record(b, "POST", "/api/v1/auth/login", body)
+		session := trips[len(trips)-1][2].Args[0].(string)
+		f.compare(b, "POST", func() (string, string) { return "/api/v1/auth/login", body }, trips, func() map[string]string { return map[string]string{session: db.NewID()} })
+	})
+}
+
+// made sends a request that makes something and returns its id.
+func (f *benchFarm) made(b *testing.B, path, body string) string {
+	b.Helper()
+	_, answer := f.record(b, "POST", path, body)
+	var made struct{ ID string }
+	if err := json.Unmarshal(answer, &made); err != nil {
+		b.Fatal(err)
+	}
+	return made.ID
+}
+
+// times returns the median time of one request after the other, in milliseconds.
+func (f *benchFarm) times(b *testing.B, method string, next func() (path, body string)) float64 {
+	b.Helper()
+	clients := f.connect(b)
+	var took []float64
+	for start := time.Now(); len(took) < 11 || time.Since(start) < 500*time.Millisecond; {
+		path, body := next()
+		at := time.Now()
+		if err := clients.do(0, f.call(method, path, body)); err != nil {
+			b.Fatal(err)
+		}
+		took = append(took, float64(time.Since(at))/1e6)
+	}
+	return median(took[1:])
+}
+
+// BenchmarkGrowth shows what requests cost as one tenant grows, with 100 other tenants beside it: medians in milliseconds,
+// one request after the other. At the largest size the ledger has ten entries a spool.
+func BenchmarkGrowth(b *testing.B) {
+	f := newBenchFarm(b, func(ctx context.Context, f *benchFarm) error {
+		for range 100 {
+			if err := loadSpools(ctx, f.super, db.NewID(), 500, 1); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	ctx := context.Background()
+	have := 0
+	for _, size := range []int{1_000, 10_000, 100_000, 1_000_000} {
+		b.Run(fmt.Sprintf("spools-%d", size), func(b *testing.B) {
+			entries := 0
+			if size == 1_000_000 {
+				entries = 10
+			}
+			if err := loadSpools(ctx, f.super, f.actor.Tenant, size-have, entries); err != nil {
+				b.Fatal(err)
+			}
+			have = size
+			f.settle(b, "spools", "spool_usage")
+			stocked := pool(f.texts(b, `select id::text from spools where tenant_id = $1 and in_stock limit 1000`, f.actor.Tenant))
+			b.ResetTimer()
+			for name, path := range map[string]string{
+				"list": "", "one-in-100": "?brand=brand%207", "half": "?in_stock=true", "skip-90%": fmt.Sprintf("?skip=%d", size*9/10), "sort-brand": "?sort_by=brand", "sort-remaining": "?sort_by=remaining_weight_grams",
+			} {
+				b.ReportMetric(f.times(b, "GET", func() (string, string) { return "/api/v1/spools" + path, "" }), name+"-ms")
+			}
+			b.ReportMetric(f.times(b, "POST", func() (string, string) { return "/api/v1/spools/" + stocked() + "/deduct", `{"weight_grams":0.01}` }), "deduct-ms")
+			b.ReportMetric(f.times(b, "POST", func() (string, string) {
+				return "/api/v1/production-runs/" + f.weighedRun(b, stocked) + "/complete", ""
+			}), "complete-ms")
+			b.ReportMetric(0, "ns/op")
+		})
+	}
+	b.Run("products-and-runs-100000", func(b *testing.B) {
+		for _, statement := range []string{
+			`insert into products (tenant_id, id, name, description, category, created_at) select $1::uuid, uuid_v7(), 'Product ' || n, 'Text ' || n % 1000, 'Category ' || n % 100, now() - n * interval '1 second' from generate_series(1, 100000) n`,
+			`insert into production_runs (tenant_id, id, status, printer_name, created_at) select $1::uuid, uuid_v7(), (array['pending','completed'])[1 + n % 2], 'Printer ' || n % 100, now() - n * interval '1 second' from generate_series(1, 100000) n`,
+		} {
+			if _, err := f.super.Exec(ctx, statement, f.actor.Tenant); err != nil {
+				b.Fatal(err)
+			}
+		}
+		f.settle(b, "products", "production_runs")
+		b.ResetTimer()
+		for name, path := range map[string]string{
+			"products": "/products", "category": "/products?category=category%207", "search": "/products?search=text%20777", "skip-90%": "/products?skip=90000", "sort-name": "/products?sort_by=name",
+			"runs": "/production-runs", "printer": "/production-runs?printer_name=printer%207", "status": "/production-runs?status=completed", "sort-printer": "/production-runs?sort_by=printer_name",
+		} {
+			b.ReportMetric(f.times(b, "GET", func() (string, string) { return "/api/v1" + path, "" }), name+"-ms")
+		}
+		b.ReportMetric(0, "ns/op")
+	})
+}
+
+// weighedRun enters a run with three weighed materials.
+func (f *benchFarm) weighedRun(b *testing.B, spools func() string) string {
+	b.Helper()
+	id := db.NewID()
+	if _, err := f.super.Exec(context.Background(), `insert into production_runs (tenant_id, id, status) values ($1, $2, 'pending')`, f.actor.Tenant, id); err != nil {
+		b.Fatal(err)
+	}
+	for range 3 {
+		if _, err := f.super.Exec(context.Background(), `insert into run_materials (tenant_id, id, run_id, spool_id, spool_weight_before_grams, spool_weight_after_grams)
+			values ($1, $2, $3, $4, 10, 9.99)`, f.actor.Tenant, db.NewID(), id, spools()); err != nil {
+			b.Fatal(err)
+		}
+	}
+	return id
+}
+
+// settle lets PostgreSQL do at once what autovacuum does in time.
+func (f *benchFarm) settle(b *testing.B, tables ...string) {
+	b.Helper()
+	for _, table := range tables {
+		if _, err := f.super.Exec(context.Background(), "vacuum (freeze, analyze) "+table); err != nil {
+			b.Fatal(err)
+		}
+	}
+	if _, err := f.super.Exec(context.Background(), "checkpoint"); err != nil {
+		b.Fatal(err)
+	}
+}

@@ -1,0 +1,54 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"text/tabwriter"
+
+	"spoolwright/auth/authtest"
+	"spoolwright/db"
+	"spoolwright/db/dbtest"
+)
+
+// The golden file has the round trips to the database and the statements of every route (the binding of the transaction is
+// one), so that an extra trip or a statement for each row shows in review.
+func TestRoundTripsGolden(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	var trips, statements int
+	d, err := db.Open(context.Background(), db.Config{URL: dbtest.Private().AppURL(), RoundTrip: func(s []db.Statement) {
+		mu.Lock()
+		defer mu.Unlock()
+		trips++
+		statements += len(s)
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(d.Close)
+	w := newWorld(t, authtest.Options{DB: d})
+	var b bytes.Buffer
+	out := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	for _, op := range w.routes {
+		f := w.furnished(t).prepare(t)
+		path, body := f.path(t, op.Path()), f.body(t, op)
+		mu.Lock()
+		trips, statements = 0, 0
+		mu.Unlock()
+		if a := f.do(t, f.admin, op, path, body); a.Status >= 300 {
+			t.Fatalf("%s: %d %s", a.What, a.Status, a.Body)
+		}
+		mu.Lock()
+		fmt.Fprintf(out, "%s\t%s\t%d round trips\t%d statements\n", op.Method(), op.Path(), trips, statements)
+		if op.Method() == "GET" && trips > 1 {
+			t.Errorf("%s takes %d round trips: a read takes one", op.Pattern, trips)
+		}
+		mu.Unlock()
+	}
+	out.Flush()
+	golden(t, "testdata/roundtrips.golden", []byte(strings.ReplaceAll(b.String(), "1 round trips", "1 round trip")))
+}
