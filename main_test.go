@@ -122,8 +122,14 @@ type operation struct {
 
 type field struct {
 	Type            any
+	Ref             string `json:"$ref"`
 	Format, Pattern string
-	Enum            []any
+	Enum, AnyOf     []any
+}
+
+// isFreeText reports whether the field takes any text, but for what no text may hold.
+func (f field) isFreeText() bool {
+	return f.Ref == "" && f.Format == "" && !strings.HasPrefix(f.Pattern, "^#") && f.Enum == nil && f.AnyOf == nil
 }
 
 func newWorld(t *testing.T, o authtest.Options) *world {
@@ -259,7 +265,7 @@ func (f *farm) make(t *testing.T, pattern, path string) string {
 	if n := f.number[pattern]; n > 1 { // names that must be unique are
 		for name, value := range body {
 			text, ok := value.(string)
-			if is := op.fields[name]; ok && is.Format == "" && is.Pattern == "" && is.Enum == nil {
+			if is := op.fields[name]; ok && is.isFreeText() {
 				body[name] = text + " " + strconv.Itoa(n)
 			}
 		}

@@ -54,7 +54,11 @@ func checkComponent(target string) string {
 	)`
 }
 
-var componentRefusals = []string{"UNKNOWN_REFERENCE", "COMPONENT_CYCLE", "DUPLICATE_COMPONENT"}
+var componentRefusals = []string{
+	"UNKNOWN_REFERENCE: There is no product with the id in component_product_id",
+	"COMPONENT_CYCLE: The product would contain itself: component_product_id is this product or contains it",
+	"DUPLICATE_COMPONENT: The product has this component already; change its quantity instead",
+}
 
 // edit runs a statement that returns the problem found by checkComponent, if any, and then reads the component.
 func (h handlers) edit(ctx context.Context, in *ProductComponent, edit, component *db.Stmt) error {

@@ -10,7 +10,7 @@ import (
 // ProductMaterial is a filament requirement of a product, in requests and in answers.
 type ProductMaterial struct {
 	ID           server.UUID                     `json:"id" rule:"readonly,notnull" doc:"The material's id." example:"\"0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2b02\""`
-	MaterialType server.Optional[string]         `json:"material_type" rule:"required,enum=PLA|PETG|ABS|TPU|ASA|Nylon|PC|HIPS|PVA|Custom" doc:"The kind of filament." example:"\"PLA\""`
+	MaterialType server.Optional[string]         `json:"material_type" rule:"required,enum=PLA|PETG|ABS|TPU|ASA|Nylon|PC|HIPS|PVA|Custom,named=MaterialType" doc:"The kind of filament." example:"\"PLA\""`
 	Color        server.Optional[string]         `json:"color" rule:"required" doc:"The name of the colour." example:"\"Black\""`
 	Weight       server.Optional[server.Decimal] `json:"weight_grams" rule:"required,above,max=1000000" doc:"Grams for one piece." example:"45"`
 	IsRequired   server.Optional[bool]           `json:"is_required" rule:"notnull" doc:"Whether the product cannot be made without it; true unless given." example:"true"`

@@ -106,7 +106,7 @@ const getProduct = `
 		p.material_cost, p.component_cost, p.total_cost, p.created_at, p.updated_at
 	from products p where p.id = $1 and p.hidden_at is null`
 
-var getDoc = &server.Doc{ID: "getProduct", Tag: tag, Summary: "Get a product", Description: "With its materials and components."}
+var getDoc = &server.Doc{ID: "getProduct", Tag: tag, Summary: "Get a product", Description: "With its materials, its components and its costs, all of one moment."}
 
 func (h handlers) get(ctx context.Context, r *server.Request[struct{}]) (server.OK[Product], error) {
 	return h.read(ctx, r.ID("id"))
@@ -130,7 +130,7 @@ func duplicateSKU(in *Product) error {
 var createDoc = &server.Doc{
 	ID: "createProduct", Tag: tag, Summary: "Enter a product",
 	Description: "`sku`, where given (and not empty), is unique. Materials and components have endpoints of their own: add them after this.",
-	Refusals:    []string{"DUPLICATE_SKU"},
+	Refusals:    []string{"DUPLICATE_SKU: Another product has the SKU DRG-001"},
 	// Without an SKU, so that the example works more than once.
 	Request: `{"name":"Dragon","description":"Articulated dragon","category":"Toys","estimated_print_time_minutes":180,"notes":"0.2 mm layers, no supports"}`,
 }
@@ -156,7 +156,7 @@ func (h handlers) create(ctx context.Context, r *server.Request[Product]) (serve
 var updateDoc = &server.Doc{
 	ID: "updateProduct", Tag: tag, Summary: "Change a product",
 	Description: "Materials and components have endpoints of their own; here they are ignored, as are the costs.",
-	Refusals:    []string{"DUPLICATE_SKU"},
+	Refusals:    []string{"DUPLICATE_SKU: Another product has the SKU DRG-001"},
 }
 
 func (h handlers) update(ctx context.Context, r *server.Request[Product]) (server.OK[Product], error) {
@@ -187,7 +187,7 @@ func (h handlers) update(ctx context.Context, r *server.Request[Product]) (serve
 var deleteDoc = &server.Doc{
 	ID: "deleteProduct", Tag: tag, Summary: "Remove a product",
 	Description: "The product disappears from lists and can no longer be used; production runs that mention it keep its name, and its SKU is free again. A component of another product cannot be removed.",
-	Refusals:    []string{"PRODUCT_IN_USE"},
+	Refusals:    []string{"PRODUCT_IN_USE: The product is a component of Dragon"},
 }
 
 func (h handlers) delete(ctx context.Context, r *server.Request[struct{}]) (server.NoContent, error) {

@@ -32,12 +32,12 @@ type handlers struct{ db *db.DB }
 // Spool is a spool of filament, in requests and in answers.
 type Spool struct {
 	ID            server.UUID                     `json:"id" rule:"readonly,notnull" doc:"The spool's id." example:"\"0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a41\""`
-	MaterialType  server.Optional[string]         `json:"material_type" rule:"required,enum=PLA|PETG|ABS|TPU|ASA|Nylon|PC|HIPS|PVA|Custom" doc:"The kind of filament." example:"\"PLA\""`
+	MaterialType  server.Optional[string]         `json:"material_type" rule:"required,enum=PLA|PETG|ABS|TPU|ASA|Nylon|PC|HIPS|PVA|Custom,named=MaterialType" doc:"The kind of filament." example:"\"PLA\""`
 	Brand         server.Optional[string]         `json:"brand" doc:"The manufacturer's name." example:"\"Polymaker\""`
 	Color         server.Optional[string]         `json:"color" rule:"required" doc:"The name of the colour." example:"\"Black\""`
 	ColorHex      server.Optional[string]         `json:"color_hex" rule:"hex" doc:"The colour as #RRGGBB." example:"\"#1A1A1A\""`
 	Finish        server.Optional[string]         `json:"finish" doc:"Free text such as Matte, Glossy, Silk." example:"\"Matte\""`
-	DiameterMM    server.Optional[server.Decimal] `json:"diameter_mm" rule:"required,enum=1.75|2.85" doc:"Filament diameter in millimetres." example:"1.75"`
+	DiameterMM    server.Optional[server.Decimal] `json:"diameter_mm" rule:"required,enum=1.75|2.85,named=FilamentDiameter" doc:"Filament diameter in millimetres." example:"1.75"`
 	NetWeight     server.Optional[server.Decimal] `json:"net_weight_grams" rule:"required,above,max=1000000" doc:"Grams of filament on a full spool." example:"1000"`
 	Remaining     server.Optional[server.Decimal] `json:"remaining_weight_grams" rule:"notnull,max=1000000" doc:"Grams of filament left. A new spool is full unless this says otherwise; every change is kept in the usage ledger." example:"850.5"`
 	SpoolWeight   server.Optional[server.Decimal] `json:"spool_weight_grams" rule:"max=1000000" doc:"Grams of the empty spool." example:"140"`
@@ -57,7 +57,7 @@ const spoolColumns = `id, material_type, brand, color, color_hex, finish, diamet
 // Filter are the parameters of the spool list.
 type Filter struct {
 	server.ListQuery
-	MaterialType server.Optional[string] `query:"material_type" rule:"enum=PLA|PETG|ABS|TPU|ASA|Nylon|PC|HIPS|PVA|Custom" doc:"Only this material."`
+	MaterialType server.Optional[string] `query:"material_type" rule:"enum=PLA|PETG|ABS|TPU|ASA|Nylon|PC|HIPS|PVA|Custom,named=MaterialType" doc:"Only this material."`
 	Brand        server.Optional[string] `query:"brand" doc:"Only this brand: the whole name, without regard to case."`
 	Color        server.Optional[string] `query:"color" doc:"Only this colour: the whole name, without regard to case."`
 	InStock      server.Optional[bool]   `query:"in_stock" doc:"true: only spools with filament left; false: only empty ones."`
@@ -85,7 +85,7 @@ func (h handlers) list(ctx context.Context, r *server.Request[Filter]) (server.P
 	return server.ListPage[Spool](func(stmts ...*db.Stmt) error { return h.db.Read(ctx, stmts...) }, l, r.In.ListQuery)
 }
 
-var getDoc = &server.Doc{ID: "getSpool", Tag: tag, Summary: "Get a spool"}
+var getDoc = &server.Doc{ID: "getSpool", Tag: tag, Summary: "Get a spool", Description: "As it is now; `usage` says how it came to be so."}
 
 func (h handlers) get(ctx context.Context, r *server.Request[struct{}]) (server.OK[Spool], error) {
 	return h.one(ctx, h.db.Read, db.SQL(`select `+spoolColumns+` from spools where id = $1 and hidden_at is null`, r.ID("id")))

@@ -23,7 +23,7 @@ type Deducted struct {
 var deductDoc = &server.Doc{
 	ID: "deductFromSpool", Tag: tag, Summary: "Deduct filament",
 	Description: "Takes filament from a spool and writes an entry into its usage ledger, both or neither. More than is left is refused with `INSUFFICIENT_FILAMENT` and changes nothing.",
-	Refusals:    []string{"INSUFFICIENT_FILAMENT"},
+	Refusals:    []string{"INSUFFICIENT_FILAMENT: The spool has 30 g left, less than the 45.5 g to deduct"},
 }
 
 func (h handlers) deduct(ctx context.Context, r *server.Request[Deduction]) (server.OK[Deducted], error) {
@@ -59,7 +59,7 @@ func (h handlers) deduct(ctx context.Context, r *server.Request[Deduction]) (ser
 type Usage struct {
 	ID        server.UUID      `json:"id" rule:"notnull" doc:"The entry's id." example:"\"0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a43\""`
 	SpoolID   server.UUID      `json:"spool_id" rule:"notnull" doc:"The spool." example:"\"0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a41\""`
-	Kind      string           `json:"kind" rule:"notnull,enum=created|edited|deducted|run" doc:"What changed the weight: the spool was created, edited, deducted from, or used by a completed production run." example:"\"deducted\""`
+	Kind      string           `json:"kind" rule:"notnull,enum=created|edited|deducted|run,named=UsageKind" doc:"What changed the weight: the spool was created, edited, deducted from, or used by a completed production run." example:"\"deducted\""`
 	Reason    string           `json:"reason" doc:"The reason that was given." example:"\"Test print\""`
 	RunID     server.UUID      `json:"run_id" doc:"The production run, if it was one." example:"null"`
 	UserID    server.UUID      `json:"user_id" doc:"Who did it." example:"\"0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a44\""`

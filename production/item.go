@@ -8,8 +8,8 @@ import (
 	"spoolwright/server"
 )
 
-// Item is a product to be printed in a run.
-type Item struct {
+// RunItem is a product to be printed in a run.
+type RunItem struct {
 	ID                    server.UUID                     `json:"id" rule:"readonly,notnull" doc:"The item's id." example:"\"0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a52\""`
 	ProductID             server.Optional[server.UUID]    `json:"product_id" rule:"required" doc:"The product." example:"\"0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a61\""`
 	ProductName           string                          `json:"product_name" rule:"readonly,notnull" doc:"The product's name, also when the product was removed." example:"\"Desk lamp\""`
@@ -25,10 +25,10 @@ const itemColumns = `i.id, i.product_id, p.name as product_name, i.quantity, i.s
 var addItemDoc = &server.Doc{
 	ID: "addProductionRunItem", Tag: tag, Summary: "Add a product to a run",
 	Description: "The estimated costs default to the product's stored costs times `quantity` and are kept as they are then.",
-	Refusals:    []string{"UNKNOWN_REFERENCE"},
+	Refusals:    []string{"UNKNOWN_REFERENCE: product_id names no product"},
 }
 
-func (h handlers) addItem(ctx context.Context, r *server.Request[Item]) (server.Created[Item], error) {
+func (h handlers) addItem(ctx context.Context, r *server.Request[RunItem]) (server.Created[RunItem], error) {
 	id, run, in := db.NewID(), r.ID("id"), &r.In
 	item := db.SQL(`
 		with i as (
@@ -41,25 +41,25 @@ func (h handlers) addItem(ctx context.Context, r *server.Request[Item]) (server.
 		select `+itemColumns+` from i join products p on p.id = i.product_id`,
 		id, run, in.ProductID.Arg(), in.Quantity.Or(1), in.SuccessfulQuantity.Arg(), in.FailedQuantity.Arg(), in.EstimatedMaterialCost.Arg(), in.EstimatedTotalCost.Arg())
 	if err := h.db.Write(ctx, item); err != nil {
-		return server.Created[Item]{}, itemProblem(err)
+		return server.Created[RunItem]{}, itemProblem(err)
 	}
 	if item.Rows() == 0 {
-		return server.Created[Item]{}, h.whyNot(ctx, run, "", "", in.ProductID.Arg(), nil)
+		return server.Created[RunItem]{}, h.whyNot(ctx, run, "", "", in.ProductID.Arg(), nil)
 	}
-	return server.Created[Item]{JSON: item.Object(), Location: runsPath + "/" + run + "/items/" + id}, nil
+	return server.Created[RunItem]{JSON: item.Object(), Location: runsPath + "/" + run + "/items/" + id}, nil
 }
 
 var updateItemDoc = &server.Doc{ID: "updateProductionRunItem", Tag: tag, Summary: "Change an item of a run",
 	Description: "Record here how many pieces succeeded and failed. The estimated costs do not follow a new quantity or product by themselves.",
-	Refusals:    []string{"UNKNOWN_REFERENCE"}}
+	Refusals:    []string{"UNKNOWN_REFERENCE: product_id names no product"}}
 
-func (h handlers) updateItem(ctx context.Context, r *server.Request[Item]) (server.OK[Item], error) {
+func (h handlers) updateItem(ctx context.Context, r *server.Request[RunItem]) (server.OK[RunItem], error) {
 	run, id, in := r.ID("id"), r.ID("item_id"), &r.In
 	item := db.SQL(`select `+itemColumns+` from run_items i join products p on p.id = i.product_id where i.id = $1 and i.run_id = $2`, id, run)
 	set, args := server.Assignments(in, []any{id, run})
 	if set == "" {
 		if err := h.db.Read(ctx, item); err != nil {
-			return server.OK[Item]{}, err
+			return server.OK[RunItem]{}, err
 		}
 	} else {
 		known := ""
@@ -69,16 +69,16 @@ func (h handlers) updateItem(ctx context.Context, r *server.Request[Item]) (serv
 		}
 		update := db.SQL(`update run_items set `+set+` where id = $1 and run_id = $2`+known+` returning id`, args...)
 		if err := h.db.Write(ctx, update, item); err != nil {
-			return server.OK[Item]{}, itemProblem(err)
+			return server.OK[RunItem]{}, itemProblem(err)
 		}
 		if update.Rows() == 0 && item.Rows() == 1 {
-			return server.OK[Item]{}, unknown("product_id", "product")
+			return server.OK[RunItem]{}, unknown("product_id", "product")
 		}
 	}
 	if item.Rows() == 0 {
-		return server.OK[Item]{}, server.ErrNotFound
+		return server.OK[RunItem]{}, server.ErrNotFound
 	}
-	return server.OK[Item]{JSON: item.Object()}, nil
+	return server.OK[RunItem]{JSON: item.Object()}, nil
 }
 
 // itemProblem names the field behind a violated rule.
@@ -92,7 +92,8 @@ func itemProblem(err error) error {
 	return err
 }
 
-var deleteItemDoc = &server.Doc{ID: "deleteProductionRunItem", Tag: tag, Summary: "Remove an item from a run"}
+var deleteItemDoc = &server.Doc{ID: "deleteProductionRunItem", Tag: tag, Summary: "Remove an item from a run",
+	Description: "Also after the run was completed. The run's materials stay as they are."}
 
 func (h handlers) deleteItem(ctx context.Context, r *server.Request[struct{}]) (server.NoContent, error) {
 	deleted := db.SQL(`delete from run_items where id = $1 and run_id = $2 returning id`, r.ID("item_id"), r.ID("id"))
@@ -106,7 +107,7 @@ func (h handlers) deleteItem(ctx context.Context, r *server.Request[struct{}]) (
 }
 
 // Check refuses counts that contradict the quantity, where the request has all of them.
-func (i *Item) Check(problems *server.Problems) {
+func (i *RunItem) Check(problems *server.Problems) {
 	if !i.Quantity.IsNull() && i.SuccessfulQuantity.Or(0)+i.FailedQuantity.Or(0) > *i.Quantity.Value {
 		problems.Add("successful_quantity", "and failed_quantity together must not be more than quantity")
 	}

@@ -9,8 +9,8 @@ import (
 	"spoolwright/server"
 )
 
-// Material is a spool used in a run.
-type Material struct {
+// RunMaterial is a spool used in a run.
+type RunMaterial struct {
 	ID              server.UUID                     `json:"id" rule:"readonly,notnull" doc:"The material's id." example:"\"0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a53\""`
 	SpoolID         server.Optional[server.UUID]    `json:"spool_id" rule:"required" doc:"The spool." example:"\"0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a41\""`
 	SpoolName       string                          `json:"spool_name" rule:"readonly,notnull" doc:"The spool's material, colour and brand, also when the spool was removed." example:"\"PLA Black (Polymaker)\""`
@@ -26,13 +26,15 @@ type Material struct {
 const materialColumns = `m.id, m.spool_id, spool_name(s.material_type, s.color, s.brand) as spool_name, m.estimated_weight_grams, m.actual_weight_grams,
 	m.spool_weight_before_grams, m.spool_weight_after_grams, m.estimated_purge_grams, m.actual_purge_grams, m.cost_per_gram`
 
+var materialRefusals = []string{"UNKNOWN_REFERENCE: spool_id names no spool", errCompleted.Example()}
+
 var addMaterialDoc = &server.Doc{
 	ID: "addProductionRunMaterial", Tag: tag, Summary: "Add a spool to a run",
 	Description: "`cost_per_gram` defaults to the spool's and is kept as it is then. A spool may be added more than once.",
-	Refusals:    []string{"UNKNOWN_REFERENCE", "RUN_ALREADY_COMPLETED"},
+	Refusals:    materialRefusals,
 }
 
-func (h handlers) addMaterial(ctx context.Context, r *server.Request[Material]) (server.Created[Material], error) {
+func (h handlers) addMaterial(ctx context.Context, r *server.Request[RunMaterial]) (server.Created[RunMaterial], error) {
 	id, run, in := db.NewID(), r.ID("id"), &r.In
 	// Locking the run, here and below, makes complete and changes of the materials wait for each other.
 	material := db.SQL(`
@@ -48,27 +50,27 @@ func (h handlers) addMaterial(ctx context.Context, r *server.Request[Material]) 
 		select `+materialColumns+` from m join spools s on s.id = m.spool_id`,
 		id, run, in.SpoolID.Arg(), in.EstimatedWeight.Arg(), in.WeightBefore.Arg(), in.WeightAfter.Arg(), in.EstimatedPurge.Arg(), in.ActualPurge.Arg(), in.CostPerGram.Arg())
 	if err := h.db.Write(ctx, material); err != nil {
-		return server.Created[Material]{}, materialProblem(err)
+		return server.Created[RunMaterial]{}, materialProblem(err)
 	}
 	if material.Rows() == 0 {
-		return server.Created[Material]{}, h.whyNot(ctx, run, "", "", nil, in.SpoolID.Arg())
+		return server.Created[RunMaterial]{}, h.whyNot(ctx, run, "", "", nil, in.SpoolID.Arg())
 	}
-	return server.Created[Material]{JSON: material.Object(), Location: runsPath + "/" + run + "/materials/" + id}, nil
+	return server.Created[RunMaterial]{JSON: material.Object(), Location: runsPath + "/" + run + "/materials/" + id}, nil
 }
 
 var updateMaterialDoc = &server.Doc{
 	ID: "updateProductionRunMaterial", Tag: tag, Summary: "Change a material of a run",
 	Description: "Record here the spool's weight before and after printing; `actual_weight_grams` is the difference. After the run was completed a material can no longer be changed; sending the values that it has passes.",
-	Refusals:    []string{"UNKNOWN_REFERENCE", "RUN_ALREADY_COMPLETED"},
+	Refusals:    materialRefusals,
 }
 
-func (h handlers) updateMaterial(ctx context.Context, r *server.Request[Material]) (server.OK[Material], error) {
+func (h handlers) updateMaterial(ctx context.Context, r *server.Request[RunMaterial]) (server.OK[RunMaterial], error) {
 	run, id, in := r.ID("id"), r.ID("material_id"), &r.In
 	material := db.SQL(`select `+materialColumns+` from run_materials m join spools s on s.id = m.spool_id where m.id = $1 and m.run_id = $2`, id, run)
 	set, args := server.Assignments(in, []any{id, run})
 	if set == "" {
 		if err := h.db.Read(ctx, material); err != nil {
-			return server.OK[Material]{}, err
+			return server.OK[RunMaterial]{}, err
 		}
 	} else {
 		same, known := server.Unchanged(set), ""
@@ -82,16 +84,16 @@ func (h handlers) updateMaterial(ctx context.Context, r *server.Request[Material
 			)
 			update run_materials m set `+set+` from run where m.id = $1 and m.run_id = run.id and (run.deducted_at is null or `+same+`)`+known+` returning m.id`, args...)
 		if err := h.db.Write(ctx, update, material); err != nil {
-			return server.OK[Material]{}, materialProblem(err)
+			return server.OK[RunMaterial]{}, materialProblem(err)
 		}
 		if update.Rows() == 0 && material.Rows() == 1 {
-			return server.OK[Material]{}, h.whyNot(ctx, run, "run_materials", id, nil, in.SpoolID.Arg())
+			return server.OK[RunMaterial]{}, h.whyNot(ctx, run, "run_materials", id, nil, in.SpoolID.Arg())
 		}
 	}
 	if material.Rows() == 0 {
-		return server.OK[Material]{}, server.ErrNotFound
+		return server.OK[RunMaterial]{}, server.ErrNotFound
 	}
-	return server.OK[Material]{JSON: material.Object()}, nil
+	return server.OK[RunMaterial]{JSON: material.Object()}, nil
 }
 
 // materialProblem names the field behind a violated rule.
@@ -102,7 +104,9 @@ func materialProblem(err error) error {
 	return err
 }
 
-var deleteMaterialDoc = &server.Doc{ID: "deleteProductionRunMaterial", Tag: tag, Summary: "Remove a material from a run", Refusals: []string{"RUN_ALREADY_COMPLETED"}}
+var deleteMaterialDoc = &server.Doc{ID: "deleteProductionRunMaterial", Tag: tag, Summary: "Remove a material from a run",
+	Description: "The inventory is not touched. After the run was completed its materials stay.",
+	Refusals:    []string{errCompleted.Example()}}
 
 func (h handlers) deleteMaterial(ctx context.Context, r *server.Request[struct{}]) (server.NoContent, error) {
 	deleted := db.SQL(`
@@ -156,7 +160,7 @@ func unknown(field, what string) error {
 func itoa(n int) string { return strconv.Itoa(n) }
 
 // Check refuses weights that contradict each other, where the request has both.
-func (m *Material) Check(problems *server.Problems) {
+func (m *RunMaterial) Check(problems *server.Problems) {
 	if !m.WeightBefore.IsNull() && !m.WeightAfter.IsNull() && *m.WeightAfter.Value > *m.WeightBefore.Value {
 		problems.Add("spool_weight_after_grams", "must not be more than spool_weight_before_grams")
 	}

@@ -39,7 +39,7 @@ type handlers struct{ db *db.DB }
 // Run is a production run, in requests and in single answers.
 type Run struct {
 	ID             server.UUID                       `json:"id" rule:"readonly,notnull" doc:"The run's id." example:"\"0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a51\""`
-	Status         server.Optional[string]           `json:"status" rule:"notnull,enum=pending|in_progress|paused|completed|failed|cancelled" doc:"Where the run stands; pending unless it is sent." example:"\"in_progress\""`
+	Status         server.Optional[string]           `json:"status" rule:"notnull,enum=pending|in_progress|paused|completed|failed|cancelled,named=RunStatus" doc:"Where the run stands; pending unless it is sent." example:"\"in_progress\""`
 	PrinterName    server.Optional[string]           `json:"printer_name" doc:"The printer." example:"\"Printer 1\""`
 	StartedAt      server.Optional[server.Timestamp] `json:"started_at" doc:"When printing began; set by the status in_progress if it is not sent." example:"\"2024-01-15T10:00:00Z\""`
 	CompletedAt    server.Optional[server.Timestamp] `json:"completed_at" doc:"When printing ended; set by the status completed and by complete if it is not sent." example:"\"2024-01-15T14:30:00Z\""`
@@ -51,15 +51,15 @@ type Run struct {
 	QualityNotes   server.Optional[string]           `json:"quality_notes" rule:"text=10000" doc:"Remarks on the quality." example:"\"Clean first layer\""`
 	Notes          server.Optional[string]           `json:"notes" rule:"text=10000" doc:"Anything else." example:"\"Order 1042\""`
 	CreatedAt      server.Timestamp                  `json:"created_at" rule:"readonly,notnull" doc:"When the run was entered." example:"\"2024-01-15T09:55:00Z\""`
-	Items          []Item                            `json:"items" doc:"The products to print, oldest first."`
-	Materials      []Material                        `json:"materials" doc:"The spools to print from, oldest first."`
+	Items          []RunItem                         `json:"items" doc:"The products to print, oldest first."`
+	Materials      []RunMaterial                     `json:"materials" doc:"The spools to print from, oldest first."`
 	Variance       Variance                          `json:"variance_analysis" rule:"readonly,notnull" doc:"How the print differed from the estimate."`
 }
 
-// ListItem is a production run in a list.
-type ListItem struct {
+// RunListItem is a production run in a list.
+type RunListItem struct {
 	ID             server.UUID      `json:"id" rule:"notnull" doc:"The run's id." example:"\"0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a51\""`
-	Status         string           `json:"status" rule:"notnull,enum=pending|in_progress|paused|completed|failed|cancelled" doc:"Where the run stands." example:"\"completed\""`
+	Status         string           `json:"status" rule:"notnull,enum=pending|in_progress|paused|completed|failed|cancelled,named=RunStatus" doc:"Where the run stands." example:"\"completed\""`
 	PrinterName    string           `json:"printer_name" doc:"The printer." example:"\"Printer 1\""`
 	StartedAt      server.Timestamp `json:"started_at" doc:"When printing began." example:"\"2024-01-15T10:00:00Z\""`
 	CompletedAt    server.Timestamp `json:"completed_at" doc:"When printing ended." example:"\"2024-01-15T14:30:00Z\""`
@@ -95,7 +95,7 @@ const runColumns = `id, status, printer_name, started_at, completed_at, estimate
 // Filter are the parameters of the run list.
 type Filter struct {
 	server.ListQuery
-	Status      server.Optional[string] `query:"status" rule:"enum=pending|in_progress|paused|completed|failed|cancelled" doc:"Only runs with this status."`
+	Status      server.Optional[string] `query:"status" rule:"enum=pending|in_progress|paused|completed|failed|cancelled,named=RunStatus" doc:"Only runs with this status."`
 	PrinterName server.Optional[string] `query:"printer_name" doc:"Only runs on this printer: the whole name, without regard to case."`
 }
 
@@ -104,7 +104,7 @@ var listDoc = &server.Doc{
 	Description: "Without items and materials, which the single run has. The default order (newest first), alone or with one filter, reads an index; any other `sort_by` sorts all matching runs.",
 }
 
-func (h handlers) list(ctx context.Context, r *server.Request[Filter]) (server.Page[ListItem], error) {
+func (h handlers) list(ctx context.Context, r *server.Request[Filter]) (server.Page[RunListItem], error) {
 	l := server.NewList("production_runs", listColumns, "", "production_runs")
 	if in := r.In.Status; !in.IsNull() {
 		l.Where("status = ?", *in.Value)
@@ -112,7 +112,7 @@ func (h handlers) list(ctx context.Context, r *server.Request[Filter]) (server.P
 	if in := r.In.PrinterName; !in.IsNull() {
 		l.Where(`printer_key = lower(?::text collate "und-x-icu") collate "C"`, *in.Value)
 	}
-	return server.ListPage[ListItem](func(stmts ...*db.Stmt) error { return h.db.Read(ctx, stmts...) }, l, r.In.ListQuery)
+	return server.ListPage[RunListItem](func(stmts ...*db.Stmt) error { return h.db.Read(ctx, stmts...) }, l, r.In.ListQuery)
 }
 
 // single is a run with all that belongs to it: three statements for one round trip.
@@ -187,7 +187,7 @@ var updateDoc = &server.Doc{
 	ID: "updateProductionRun", Tag: tag, Summary: "Change a production run",
 	Description: "Any status may be set, and none of them touches the inventory: only `complete` does. Once it has, the status is fixed (`RUN_ALREADY_COMPLETED`; sending `completed` again passes); all " +
 		"else stays editable. `in_progress` sets `started_at` to now and `completed` sets `completed_at` to now where they are not set.",
-	Refusals: []string{"RUN_ALREADY_COMPLETED"},
+	Refusals: []string{errCompleted.Example()},
 }
 
 func (h handlers) update(ctx context.Context, r *server.Request[Run]) (server.OK[Run], error) {
@@ -269,7 +269,12 @@ var completeDoc = &server.Doc{
 		"Before that, a run without materials is `RUN_HAS_NO_MATERIALS`, a material without weights `ACTUAL_USAGE_MISSING`, and a spool that has too little or was removed `INSUFFICIENT_FILAMENT`; the last two name them, and nothing " +
 		"changes. It sets the status, `completed_at` (now, unless it is set), `actual_total_filament_grams` (the sum) and `actual_print_time_hours` (from start to completion, unless it is set). The difference of the " +
 		"weighings includes purged filament, so purge is not deducted again.",
-	Refusals: []string{"RUN_HAS_NO_MATERIALS", "ACTUAL_USAGE_MISSING", "INSUFFICIENT_FILAMENT", "RUN_ALREADY_COMPLETED"},
+	Refusals: []string{
+		"RUN_HAS_NO_MATERIALS: The run has no materials, so there is nothing to deduct",
+		"ACTUAL_USAGE_MISSING: Record spool_weight_before_grams and spool_weight_after_grams first for: PLA Black Polymaker (material 0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a53)",
+		"INSUFFICIENT_FILAMENT: Too little filament is left, or the spool was removed: PLA Black Polymaker (spool 0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a41) has 100 g of 155 g",
+		"RUN_ALREADY_COMPLETED: The run was completed before; its filament is deducted",
+	},
 }
 
 func (h handlers) complete(ctx context.Context, r *server.Request[struct{}]) (server.OK[Completion], error) {

@@ -20,12 +20,17 @@ const (
 	maxUnknown = 100
 )
 
+var (
+	errNotJSON  = &Error{Status: 415, Code: "UNSUPPORTED_MEDIA_TYPE", Detail: "Send the body as Content-Type: application/json"}
+	errTooLarge = &Error{Status: 413, Code: "PAYLOAD_TOO_LARGE", Detail: "The body is larger than 1 MiB", Header: http.Header{"Connection": {"close"}}}
+)
+
 // readBody returns the request's JSON text, or why it is not taken.
 func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	media, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	charset, named := params["charset"]
 	if err != nil || media != "application/json" || named && !strings.EqualFold(charset, "utf-8") {
-		return nil, &Error{Status: 415, Code: "UNSUPPORTED_MEDIA_TYPE", Detail: "Send the body as Content-Type: application/json"}
+		return nil, errNotJSON
 	}
 	if r.Header.Get("Content-Encoding") != "" {
 		return nil, &Error{Status: 415, Code: "UNSUPPORTED_MEDIA_TYPE", Detail: "Send the body without Content-Encoding"}
@@ -39,7 +44,7 @@ func readAll(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	var tooLarge *http.MaxBytesError
 	switch {
 	case errors.As(err, &tooLarge):
-		return nil, &Error{Status: 413, Code: "PAYLOAD_TOO_LARGE", Detail: "The body is larger than 1 MiB", Header: http.Header{"Connection": {"close"}}}
+		return nil, errTooLarge
 	case err != nil:
 		return nil, malformed("The body could not be read to its end").Because(err)
 	}

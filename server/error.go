@@ -37,6 +37,9 @@ func (e *Error) Error() string {
 	return e.Code + ": " + e.Detail
 }
 
+// Example is the error as a Doc lists it.
+func (e *Error) Example() string { return e.Code + ": " + e.Detail }
+
 func (e *Error) Unwrap() error { return e.err }
 
 // Because returns a copy of e that logs err.
@@ -54,6 +57,8 @@ var (
 	ErrTokenExpired = &Error{Status: 401, Code: "TOKEN_EXPIRED", Detail: "Token has expired"}
 	ErrUnavailable  = &Error{Status: 503, Code: "UNAVAILABLE", Detail: "The service cannot answer right now; try again", RetryAfter: time.Second}
 )
+
+var errInternal = &Error{Status: 500, Code: "INTERNAL_ERROR", Detail: "Something went wrong here; the log has it under this request's id"}
 
 // Refuse returns a 400 with the code: a request that is well formed but cannot be done.
 func Refuse(code, detail string, args ...any) *Error {
@@ -114,7 +119,7 @@ func asError(err error) *Error {
 		return (&Error{Status: 422, Code: "VALIDATION_ERROR", Detail: "A number that follows from this request is too large",
 			Fields: Problems{{"body", "makes a computed number too large"}}}).Because(err)
 	}
-	return &Error{Status: 500, Code: "INTERNAL_ERROR", Detail: "Something went wrong here; the log has it under this request's id", err: err}
+	return errInternal.Because(err)
 }
 
 // body is the JSON of the answer.

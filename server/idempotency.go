@@ -23,6 +23,8 @@ func idempotencyKey(r *http.Request) (string, error) {
 	return key, nil
 }
 
+var errKeyConflict = &Error{Status: 409, Code: "IDEMPOTENCY_CONFLICT", Detail: "This Idempotency-Key was used for another request within the last 24 hours"}
+
 // once runs a handler at most once for a user's key. The key is written in the transaction of the handler's own effect,
 // so either both are there or neither. A twin in flight waits at the insert until the first has ended. A connection
 // that breaks, even during COMMIT, is no risk: the next try finds the key, or may run the handler again.
@@ -49,7 +51,7 @@ func (s *Server) once(ctx context.Context, key, path string, body []byte, run fu
 		}
 		if claim.Rows() == 0 {
 			if !bytes.Equal(first, request) {
-				return &Error{Status: 409, Code: "IDEMPOTENCY_CONFLICT", Detail: "This Idempotency-Key was used for another request within the last 24 hours"}
+				return errKeyConflict
 			}
 			replayed = true
 			return nil

@@ -12,7 +12,7 @@ type ListQuery struct {
 	Skip      Optional[int64]  `query:"skip" rule:"min=0,max=999999999,default=0" doc:"How many items to leave out at the start." example:"0"`
 	Limit     Optional[int64]  `query:"limit" rule:"min=1,max=100,default=20" doc:"The most items to return." example:"20"`
 	SortBy    Optional[string] `query:"sort_by" rule:"default=created_at" doc:"The field to sort by: any scalar field of the items. Ties are broken by id, nulls come last." example:"\"created_at\""`
-	SortOrder Optional[string] `query:"sort_order" rule:"enum=asc|desc,default=desc" doc:"Ascending or descending." example:"\"desc\""`
+	SortOrder Optional[string] `query:"sort_order" rule:"enum=asc|desc,named=SortOrder,default=desc" doc:"Ascending or descending." example:"\"desc\""`
 }
 
 // List is a list being put together: which rows, in which order, which page of them.

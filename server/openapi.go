@@ -3,6 +3,8 @@ package server
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strconv"
@@ -58,12 +60,7 @@ func OpenAPI(routes []Route, version string) []byte {
 			at = len(paths)
 			index[path] = at
 			item := object{}
-			if names := wildcards(path); len(names) > 0 {
-				var params []object
-				for _, name := range names {
-					params = append(params, object{{"name", name}, {"in", "path"}, {"required", true}, {"description", "A UUID."},
-						{"schema", object{{"type", "string"}, {"format", "uuid"}}}, {"example", exampleID}})
-				}
+			if params := pathParameters(path); params != nil {
 				item.add("parameters", params)
 			}
 			paths.add(path, item)
@@ -75,27 +72,34 @@ func OpenAPI(routes []Route, version string) []byte {
 		item.add(strings.ToLower(route.Method()), d.operation(route))
 		paths[at].value = item
 	}
-	schemas := object{}
+	schemas, responses := object{}, object{}
 	for _, name := range d.order {
 		schemas.add(name, d.schemas[name])
 	}
+	detail := object{{"type", "string"}, {"description", "What went wrong, for a person."}, {"examples", []string{ErrNotFound.Detail}}}
 	schemas.add("Error", object{{"type", "object"}, {"required", []string{"detail", "code"}}, {"additionalProperties", false}, {"properties", object{
-		{"detail", object{{"type", "string"}, {"description", "What went wrong, for a person."}}},
-		{"code", object{{"type", "string"}, {"description", "What went wrong, for a program."}}},
+		{"detail", detail},
+		{"code", object{{"type", "string"}, {"description", "What went wrong, for a program."}, {"examples", []string{ErrNotFound.Code}}}},
 	}}})
 	schemas.add("ValidationError", object{{"type", "object"}, {"required", []string{"detail", "code", "errors"}}, {"additionalProperties", false}, {"properties", object{
-		{"detail", object{{"type", "string"}, {"description", "What went wrong, for a person."}}},
-		{"code", object{{"type", "string"}, {"const", "VALIDATION_ERROR"}}},
-		{"errors", object{{"type", "array"}, {"description", "Every problem that was found."}, {"items", object{{"type", "object"}, {"additionalProperties", false}, {"required", []string{"field", "message"}}, {"properties", object{
-			{"field", object{{"type", "string"}}}, {"message", object{{"type", "string"}}}}}}}}},
+		{"detail", detail},
+		{"code", object{{"type", "string"}, {"description", "Always VALIDATION_ERROR."}, {"const", "VALIDATION_ERROR"}}},
+		{"errors", object{{"type", "array"}, {"description", "Every problem that was found."}, {"items", ref("schemas", "FieldError")}}},
 	}}})
+	schemas.add("FieldError", object{{"type", "object"}, {"required", []string{"field", "message"}}, {"additionalProperties", false}, {"properties", object{
+		{"field", object{{"type", "string"}, {"description", "The field of the body, the parameter or the header."}, {"examples", []string{"weight_grams"}}}},
+		{"message", object{{"type", "string"}, {"description", "What is wrong with it."}, {"examples", []string{"must be greater than 0"}}}},
+	}}})
+	for _, f := range sharedFailures {
+		responses.add(f.shared, f.response())
+	}
 	doc := object{
 		{"openapi", "3.1.0"},
 		{"info", object{
 			{"title", "Spoolwright"}, {"version", version}, {"summary", "Filament inventory, product catalog and production runs of 3D-print farms."},
-			{"description", apiDescription}, {"license", object{{"name", "Apache-2.0"}, {"identifier", "Apache-2.0"}}},
+			{"description", apiDescription + "\n## Error codes\n\n" + errorTable(routes)}, {"license", object{{"name", "Apache-2.0"}, {"identifier", "Apache-2.0"}}},
 		}},
-		{"servers", []object{{{"url", "/"}}}},
+		{"servers", []object{{{"url", "."}, {"description", "This service, also behind a path prefix"}}}},
 		{"tags", tags},
 		{"security", []object{{{"bearerAuth", []string{}}}}},
 		{"paths", paths},
@@ -105,14 +109,17 @@ func OpenAPI(routes []Route, version string) []byte {
 			{"parameters", object{{"IdempotencyKey", object{{"name", "Idempotency-Key"}, {"in", "header"}, {"required", false},
 				{"description", idempotencyDescription}, {"schema", object{{"type", "string"}, {"minLength", 1}, {"maxLength", 255}, {"pattern", "^[ -~]+$"}}}}}}},
 			{"headers", object{
-				{"RateLimitLimit", header("integer", "Requests that the tighter of the two limits allows.")},
-				{"RateLimitRemaining", header("integer", "Requests left in the tighter limit.")},
-				{"RateLimitReset", header("integer", "Unix time in seconds at which that limit is full again.")},
-				{"RequestId", header("string", "The id under which the service has logged the request.")},
-				{"RetryAfter", header("integer", "Seconds to wait before trying again.")},
-				{"Location", header("string", "The path of the new resource.")},
-				{"IdempotencyReplayed", header("string", "`true` if this is the stored answer to an earlier request with the same key.")},
+				{"RateLimitLimit", header("integer", "Requests that the tighter of the two limits allows. This and the next two are missing where the limits are turned off.", 100)},
+				{"RateLimitRemaining", header("integer", "Requests left in the tighter limit.", 99)},
+				{"RateLimitReset", header("integer", "Unix time in seconds at which that limit is full again.", 1705312800)},
+				{"RequestId", header("string", "The id under which the service has logged the request: the one that was sent, if it has at most 128 letters, digits, dots, dashes and underscores.", exampleID)},
+				{"RetryAfter", header("integer", "Seconds to wait before trying again.", 1)},
+				{"Location", header("string", "The path of the new resource.", apiPrefix+"spools/"+exampleID)},
+				{"IdempotencyReplayed", object{{"description", "`true` if this is the stored answer to an earlier request with the same key; missing otherwise."},
+					{"schema", object{{"type", "string"}, {"const", "true"}}}, {"example", "true"}}},
+				{"WWWAuthenticate", header("string", "The scheme that is asked for.", "Bearer")},
 			}},
+			{"responses", responses},
 			{"schemas", schemas},
 		}},
 	}
@@ -125,8 +132,22 @@ func OpenAPI(routes []Route, version string) []byte {
 
 const exampleID = "0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a41"
 
-func header(kind, description string) object {
-	return object{{"description", description}, {"schema", object{{"type", kind}}}}
+func header(kind, description string, example any) object {
+	return object{{"description", description}, {"schema", object{{"type", kind}}}, {"example", example}}
+}
+
+// pathParameters describes the ids in a path: each is that of the resource in the collection before it.
+func pathParameters(path string) []object {
+	var params []object
+	parts := strings.Split(path, "/")
+	for i, part := range parts {
+		if strings.HasPrefix(part, "{") {
+			noun := strings.TrimSuffix(strings.ReplaceAll(parts[i-1], "-", " "), "s")
+			params = append(params, object{{"name", strings.Trim(part, "{}")}, {"in", "path"}, {"required", true}, {"description", "The id of the " + noun + ": a UUID."},
+				{"schema", object{{"type", "string"}, {"format", "uuid"}}}, {"example", exampleID}})
+		}
+	}
+	return params
 }
 
 type document struct {
@@ -153,14 +174,18 @@ func (d *document) operation(route Route) object {
 	var params []object
 	if e.readsQuery() {
 		for _, f := range schemaOf(e.in).Fields {
-			schema := f.schema(false)
+			schema := d.scalar(f, false)
 			if f.Name == "sort_by" {
 				schema = object{{"type", "string"}, {"enum", schemaOf(item).Sortable()}}
 			}
 			if f.Default != "" {
 				schema.add("default", literal(f.Default, f.kind))
 			}
-			params = append(params, object{{"name", f.Name}, {"in", "query"}, {"required", false}, {"description", f.Doc}, {"schema", schema}})
+			param := object{{"name", f.Name}, {"in", "query"}, {"required", false}, {"description", f.Doc}, {"schema", schema}}
+			if f.Example != "" {
+				param.add("example", json.RawMessage(f.Example))
+			}
+			params = append(params, param)
 		}
 	}
 	if idempotent(route) {
@@ -182,7 +207,7 @@ func (d *document) operation(route Route) object {
 		op.add("requestBody", object{{"required", true}, {"content", object{{"application/json", content}}}})
 	}
 	success := object{{"description", map[int]string{200: "Done", 201: "Created", 204: "Done; no body"}[status]}}
-	headers := rateHeaders()
+	headers := commonHeaders()
 	if status == 201 {
 		headers.add("Location", ref("headers", "Location"))
 	}
@@ -191,26 +216,27 @@ func (d *document) operation(route Route) object {
 	}
 	success.add("headers", headers)
 	if item != nil {
-		name := d.response(item)
-		schema, example := ref("schemas", name), any(exampleOf(item, false))
+		name, example := d.response(item), any(exampleOf(item, false))
 		if list {
-			schema = object{{"type", "object"}, {"required", []string{"items", "total", "skip", "limit"}}, {"additionalProperties", false}, {"properties", object{
-				{"items", object{{"type", "array"}, {"items", schema}}},
-				{"total", object{{"type", "integer"}, {"description", "How many items match, on all pages."}}},
-				{"skip", object{{"type", "integer"}}}, {"limit", object{{"type", "integer"}}}}}}
+			success[0].value = "A page of the list"
+			name = d.page(name)
 			example = object{{"items", []any{example}}, {"total", 1}, {"skip", 0}, {"limit", 20}}
 		}
-		success.add("content", object{{"application/json", object{{"schema", schema}, {"example", example}}}})
+		success.add("content", object{{"application/json", object{{"schema", ref("schemas", name)}, {"example", example}}}})
 	}
 	responses := object{{strconv.Itoa(status), success}}
 	for _, failure := range failures(route) {
-		responses.add(strconv.Itoa(failure.status), failure.response())
+		if failure.shared != "" {
+			responses.add(strconv.Itoa(failure.status), ref("responses", failure.shared))
+		} else {
+			responses.add(strconv.Itoa(failure.status), failure.response())
+		}
 	}
 	op.add("responses", responses)
 	return op
 }
 
-func rateHeaders() object {
+func commonHeaders() object {
 	return object{
 		{"X-RateLimit-Limit", ref("headers", "RateLimitLimit")},
 		{"X-RateLimit-Remaining", ref("headers", "RateLimitRemaining")},
@@ -224,59 +250,116 @@ func idempotent(route Route) bool {
 	return route.Method() == "POST" && !strings.HasPrefix(route.Path(), apiPrefix+"auth/")
 }
 
+// failure is an error status of an operation with its codes; each stands with an example of its detail after a colon.
 type failure struct {
 	status int
+	shared string // its name, if operations share it
 	what   string
 	codes  []string
 }
 
+// sharedFailures are the errors that are the same wherever they come from.
+var sharedFailures = []failure{
+	{401, "Unauthorized", "No valid access token", []string{ErrInvalidToken.Example(), ErrTokenExpired.Example()}},
+	{403, "Forbidden", "The user's role does not permit this", []string{ErrForbidden.Example()}},
+	{404, "NotFound", "There is no such resource in this tenant", []string{ErrNotFound.Example()}},
+	{409, "Conflict", "The Idempotency-Key was used for another request", []string{errKeyConflict.Example()}},
+	{413, "PayloadTooLarge", "The body is larger than 1 MiB", []string{errTooLarge.Example()}},
+	{415, "UnsupportedMediaType", "The body is not sent as JSON", []string{errNotJSON.Example()}},
+	{422, "Invalid", "Some values are not valid; all of them are named", []string{"VALIDATION_ERROR"}},
+	{429, "TooManyRequests", "Too many requests", []string{errTooMany.Example()}},
+	{500, "InternalError", "A fault of the service", []string{"INTERNAL_ERROR: " + errInternal.Detail + " (" + exampleID + ")"}},
+	{503, "Unavailable", "The service cannot answer right now, for example because its database is away", []string{ErrUnavailable.Example()}},
+}
+
 func failures(route Route) []failure {
-	e := route.Endpoint
+	e, doc := route.Endpoint, route.Doc
+	ids := len(wildcards(route.Path())) > 0
 	var all []failure
-	refusals := slices.Clone(route.Doc.Refusals)
+	refusals := slices.Clone(doc.Refusals)
 	if e.readsBody() {
-		refusals = append([]string{"MALFORMED_JSON"}, refusals...)
+		refusals = append([]string{"MALFORMED_JSON: The body is not valid JSON: unexpected end of JSON input"}, refusals...)
 	}
 	if len(refusals) > 0 {
-		all = append(all, failure{400, "The request cannot be done", refusals})
+		all = append(all, failure{400, "", "The request cannot be done", refusals})
 	}
-	if route.Access == Public {
-		all = append(all, failure{401, "The credentials are wrong", []string{"INVALID_CREDENTIALS", "INVALID_TOKEN", "TOKEN_EXPIRED"}})
-	} else {
-		all = append(all, failure{401, "No valid access token", []string{"INVALID_TOKEN", "TOKEN_EXPIRED"}})
+	if len(doc.Denials) > 0 {
+		denials := slices.Clone(doc.Denials)
+		if route.Access != Public {
+			denials = append(denials, sharedFailures[0].codes...)
+		}
+		all = append(all, failure{401, "", "The credentials are not valid", denials})
 	}
-	if route.Access >= Write {
-		all = append(all, failure{403, "The role does not permit this", []string{"FORBIDDEN"}})
+	for _, f := range sharedFailures {
+		var applies bool
+		switch f.status {
+		case 401:
+			applies = route.Access != Public && len(doc.Denials) == 0
+		case 403:
+			applies = route.Access >= Write
+		case 404:
+			applies = ids
+		case 409:
+			applies = idempotent(route)
+		case 413:
+			applies = e.readsBody() || idempotent(route)
+		case 415:
+			applies = e.readsBody()
+		case 422:
+			applies = e.readsBody() || e.readsQuery() || ids || idempotent(route)
+		default:
+			applies = true
+		}
+		if applies {
+			all = append(all, f)
+		}
 	}
-	if len(wildcards(route.Path())) > 0 {
-		all = append(all, failure{404, "There is no such resource in this tenant", []string{"NOT_FOUND"}})
-	}
-	if idempotent(route) {
-		all = append(all, failure{409, "The Idempotency-Key was used for another request", []string{"IDEMPOTENCY_CONFLICT"}})
-	}
-	if e.readsBody() {
-		all = append(all, failure{413, "The body is larger than 1 MiB", []string{"PAYLOAD_TOO_LARGE"}}, failure{415, "The body is not JSON", []string{"UNSUPPORTED_MEDIA_TYPE"}})
-	}
-	if e.readsBody() || e.readsQuery() || len(wildcards(route.Path())) > 0 || idempotent(route) {
-		all = append(all, failure{422, "Some values are not valid", []string{"VALIDATION_ERROR"}})
-	}
-	return append(all, failure{429, "Too many requests", []string{"RATE_LIMIT_EXCEEDED"}}, failure{500, "A fault of the service", []string{"INTERNAL_ERROR"}},
-		failure{503, "The service cannot answer right now", []string{"UNAVAILABLE"}})
+	return all
 }
 
 func (f failure) response() object {
-	name := "Error"
-	example := object{{"detail", f.what}, {"code", f.codes[0]}}
-	if f.status == 422 {
-		name = "ValidationError"
-		example.add("errors", []object{{{"field", "id"}, {"message", "must be a UUID"}}})
+	name, examples, codes := "Error", object{}, []string{}
+	for _, text := range f.codes {
+		code, detail, ok := strings.Cut(text, ": ")
+		if !ok {
+			detail = f.what
+		}
+		codes = append(codes, "`"+code+"`")
+		examples.add(code, object{{"value", object{{"detail", detail}, {"code", code}}}})
 	}
-	headers := rateHeaders()
-	if f.status == 429 || f.status == 503 {
+	if f.status == 422 {
+		name, examples = "ValidationError", object{}
+		for _, e := range []FieldError{{"weight_grams", "must be greater than 0"}, {"limit", "must be at most 100"}, {"id", "must be a UUID"}} {
+			examples.add(e.Field, object{{"value", object{{"detail", e.Field + " " + e.Message}, {"code", "VALIDATION_ERROR"}, {"errors", []FieldError{e}}}}})
+		}
+	}
+	headers := commonHeaders()
+	switch f.status {
+	case 401:
+		headers.add("WWW-Authenticate", ref("headers", "WWWAuthenticate"))
+	case 429, 503:
 		headers.add("Retry-After", ref("headers", "RetryAfter"))
 	}
-	return object{{"description", f.what + ": `" + strings.Join(f.codes, "`, `") + "`."}, {"headers", headers},
-		{"content", object{{"application/json", object{{"schema", ref("schemas", name)}, {"example", example}}}}}}
+	return object{{"description", f.what + ": " + strings.Join(codes, ", ") + "."}, {"headers", headers},
+		{"content", object{{"application/json", object{{"schema", ref("schemas", name)}, {"examples", examples}}}}}}
+}
+
+// errorTable lists the codes of all routes in Markdown, by status.
+func errorTable(routes []Route) string {
+	rows := map[string]bool{}
+	add := func(status int, codes []string) {
+		for _, text := range codes {
+			code, _, _ := strings.Cut(text, ": ")
+			rows[strconv.Itoa(status)+" | `"+code+"`"] = true
+		}
+	}
+	add(405, []string{"METHOD_NOT_ALLOWED"})
+	for _, route := range routes {
+		for _, f := range failures(route) {
+			add(f.status, f.codes)
+		}
+	}
+	return "| Status | Code |\n|---|---|\n| " + strings.Join(slices.Sorted(maps.Keys(rows)), " |\n| ") + " |\n"
 }
 
 // request registers the schema of a request body and returns its name. Read-only fields are left out: they are taken and
@@ -289,10 +372,11 @@ func (d *document) request(t reflect.Type, change bool) string {
 			name = s.Name + "Create"
 		}
 	}
+	how := "request"
 	if change {
-		name = s.Name + "Update"
+		name, how = s.Name+"Update", "change"
 	}
-	if !d.begin(name, t, change) {
+	if !d.begin(name, t, how) {
 		return name
 	}
 	properties, required := object{}, []string{}
@@ -300,7 +384,7 @@ func (d *document) request(t reflect.Type, change bool) string {
 		if f.ReadOnly {
 			continue
 		}
-		properties.add(f.Name, f.documented(f.schema(!f.Required && !(change && f.NotNull))))
+		properties.add(f.Name, f.documented(d.scalar(f, !f.Required && !(change && f.NotNull))))
 		if f.Required && !change {
 			required = append(required, f.Name)
 		}
@@ -312,7 +396,7 @@ func (d *document) request(t reflect.Type, change bool) string {
 // response registers the schema of a resource in answers, where every field is present.
 func (d *document) response(t reflect.Type) string {
 	s := schemaOf(t)
-	if !d.begin(s.Name, t, false) {
+	if !d.begin(s.Name, t, "response") {
 		return s.Name
 	}
 	properties, required := object{}, []string{}
@@ -320,7 +404,7 @@ func (d *document) response(t reflect.Type) string {
 		if f.WriteOnly {
 			continue
 		}
-		schema := f.schema(!f.NotNull)
+		schema := d.scalar(f, !f.NotNull)
 		switch {
 		case f.list:
 			schema = object{{"type", "array"}, {"items", ref("schemas", d.response(f.kind))}}
@@ -334,19 +418,39 @@ func (d *document) response(t reflect.Type) string {
 	return s.Name
 }
 
+// page registers the schema of a list of the named items and returns its name.
+func (d *document) page(item string) string {
+	name := strings.TrimSuffix(item, "Item")
+	if !strings.HasSuffix(name, "List") {
+		name += "List"
+	}
+	whole := func(doc string, example int) object {
+		return object{{"type", "integer"}, {"description", doc}, {"examples", []int{example}}}
+	}
+	if d.begin(name, nil, "list of "+item) {
+		d.put(name, object{
+			{"items", object{{"type", "array"}, {"description", "The items of this page."}, {"items", ref("schemas", item)}}},
+			{"total", whole("How many items match, on all pages.", 1)},
+			{"skip", whole("How many were left out at the start.", 0)},
+			{"limit", whole("The most that this page could have.", 20)},
+		}, []string{"items", "total", "skip", "limit"})
+	}
+	return name
+}
+
 // source is what a schema was made from.
 type source struct {
-	kind   reflect.Type
-	change bool
+	kind reflect.Type
+	how  string
 }
 
 // begin reports whether the schema has still to be made. Two types that make the same name are a mistake of the program.
-func (d *document) begin(name string, t reflect.Type, change bool) bool {
+func (d *document) begin(name string, t reflect.Type, how string) bool {
 	made, ok := d.sources[name]
-	if ok && made != (source{t, change}) {
+	if ok && made != (source{t, how}) {
 		panic("server: two types of the API make the schema name " + name)
 	}
-	d.sources[name] = source{t, change}
+	d.sources[name] = source{t, how}
 	return !ok
 }
 
@@ -374,6 +478,28 @@ func (f *Field) documented(schema object) object {
 	return schema
 }
 
+// scalar is the JSON Schema of a field that holds one value. The allowed values of a field with a type name of its own are a
+// schema of that name, so that generated clients have one type for them.
+func (d *document) scalar(f *Field, nullable bool) object {
+	if f.Named == "" {
+		return f.schema(nullable)
+	}
+	if d.begin(f.Named, nil, fmt.Sprint(f.Enum, f.Numbers)) {
+		d.schemas[f.Named] = f.schema(false)
+		d.order = append(d.order, f.Named)
+	}
+	if nullable {
+		return object{{"anyOf", []object{ref("schemas", f.Named), {{"type", "null"}}}}}
+	}
+	return ref("schemas", f.Named)
+}
+
+// What texts must match: none may hold U+0000, and a required one is not blank.
+const (
+	textPattern     = `^[^\x00]*$`
+	requiredPattern = `^[^\x00]*[^\s\x00][^\x00]*$`
+)
+
 // schema is the JSON Schema of a scalar.
 func (f *Field) schema(nullable bool) object {
 	var o object
@@ -384,47 +510,46 @@ func (f *Field) schema(nullable bool) object {
 			o.add("type", name)
 		}
 	}
+	values := func(all []any) {
+		if nullable {
+			all = append(all, nil)
+		}
+		o.add("enum", all)
+	}
 	switch f.kind {
 	case reflect.TypeFor[string]():
 		kind("string")
 		switch {
 		case len(f.Enum) > 0:
-			values := []any{}
-			for _, v := range f.Enum {
-				values = append(values, v)
-			}
-			if nullable {
-				values = append(values, nil)
-			}
-			o.add("enum", values)
+			values(anys(f.Enum))
 		case f.Hex:
 			o.add("pattern", "^#[0-9A-Fa-f]{6}$")
-		case !f.ReadOnly:
+		case f.input && !f.ReadOnly:
 			if f.Required {
 				o.add("minLength", 1)
 			}
 			o.add("maxLength", f.MaxLength)
+			if f.Required {
+				o.add("pattern", requiredPattern)
+			} else {
+				o.add("pattern", textPattern)
+			}
 		}
 	case reflect.TypeFor[Decimal](), reflect.TypeFor[int64]():
+		least := Decimal(1)
 		if f.kind == reflect.TypeFor[Decimal]() {
 			kind("number")
+			o.add("format", "double")
 		} else {
 			kind("integer")
+			least = decimalOne
 		}
-		if len(f.Numbers) > 0 {
-			values := []any{}
-			for _, n := range f.Numbers {
-				values = append(values, n)
-			}
-			if nullable {
-				values = append(values, nil)
-			}
-			o.add("enum", values)
-			break
-		}
-		if f.input && !f.ReadOnly {
+		switch {
+		case len(f.Numbers) > 0:
+			values(anys(f.Numbers))
+		case f.input && !f.ReadOnly:
 			if f.Above {
-				o.add("exclusiveMinimum", f.Min)
+				o.add("minimum", f.Min+least) // what is above it after rounding
 			} else {
 				o.add("minimum", f.Min)
 			}
@@ -443,6 +568,14 @@ func (f *Field) schema(nullable bool) object {
 		o.add("format", "uuid")
 	}
 	return o
+}
+
+func anys[T any](values []T) []any {
+	var all []any
+	for _, v := range values {
+		all = append(all, v)
+	}
+	return all
 }
 
 func literal(s string, t reflect.Type) any {

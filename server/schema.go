@@ -22,6 +22,7 @@ import (
 //	text=200      the most characters (200 unless given)
 //	hex           #RRGGBB
 //	enum=A|B      the allowed strings or numbers
+//	named=Kind    the name of these in the document; fields with the same name must allow the same
 //	default=20    of a query parameter, for the document
 type Schema struct {
 	Name   string // of the Go type, with an upper-case initial
@@ -31,7 +32,7 @@ type Schema struct {
 
 // Field is one field of a Schema.
 type Field struct {
-	Name, Doc, Example, Default                        string
+	Name, Doc, Example, Default, Named                 string
 	Query, Required, ReadOnly, WriteOnly, NotNull, Hex bool
 	Above                                              bool
 	Min, Max                                           Decimal
@@ -119,6 +120,8 @@ func (f *Field) parse(rules string) {
 			f.MaxLength, err = strconv.Atoi(value)
 		case "default":
 			f.Default = value
+		case "named":
+			f.Named = value
 		case "enum":
 			f.Enum = strings.Split(value, "|")
 			if isNumber {

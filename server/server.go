@@ -296,6 +296,8 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, n *note, api boo
 	e.write(w, n.id)
 }
 
+var errTooMany = &Error{Status: 429, Code: "RATE_LIMIT_EXCEEDED", Detail: "Too many requests; try again later"}
+
 // limit takes one request from the caller's buckets, or from the address's, and sets the X-RateLimit headers. It returns the
 // 429 if there was none left.
 func (s *Server) limit(w http.ResponseWriter, n *note, byAddress bool) *Error {
@@ -315,7 +317,9 @@ func (s *Server) limit(w http.ResponseWriter, n *note, byAddress bool) *Error {
 		return nil
 	}
 	s.Metrics.limited()
-	return &Error{Status: 429, Code: "RATE_LIMIT_EXCEEDED", Detail: "Too many requests; try again later", RetryAfter: max(rate.RetryAfter, 1)}
+	e := *errTooMany
+	e.RetryAfter = max(rate.RetryAfter, 1)
+	return &e
 }
 
 // operation is a route of the API in the mux.

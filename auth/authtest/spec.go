@@ -52,6 +52,7 @@ func (s *spec) check(_ []server.Route, method, target string, a *Answer) error {
 	}
 	schema := map[string]any{"$ref": "#/components/schemas/Error"}
 	if described, ok := responses[strconv.Itoa(a.Status)].(map[string]any); ok {
+		described = s.resolve(described)
 		for name := range described["headers"].(map[string]any) {
 			required := name == "Location" || name == "X-Request-Id" || name == "Retry-After"
 			if required && a.Header.Get(name) == "" {
@@ -82,9 +83,29 @@ func (s *spec) check(_ []server.Route, method, target string, a *Answer) error {
 	return s.match(schema, v, "body")
 }
 
+// resolve follows a reference such as #/components/schemas/Spool.
+func (s *spec) resolve(o map[string]any) map[string]any {
+	name, ok := o["$ref"].(string)
+	if !ok {
+		return o
+	}
+	at := s.root
+	for part := range strings.SplitSeq(strings.TrimPrefix(name, "#/"), "/") {
+		at = at[part].(map[string]any)
+	}
+	return at
+}
+
 func (s *spec) match(schema map[string]any, v any, at string) error {
-	if name, ok := schema["$ref"].(string); ok {
-		return s.match(s.root["components"].(map[string]any)["schemas"].(map[string]any)[strings.TrimPrefix(name, "#/components/schemas/")].(map[string]any), v, at)
+	schema = s.resolve(schema)
+	if options, ok := schema["anyOf"].([]any); ok {
+		var err error
+		for _, option := range options {
+			if err = s.match(option.(map[string]any), v, at); err == nil {
+				return nil
+			}
+		}
+		return err
 	}
 	bad := func(format string, args ...any) error { return fmt.Errorf(at+": "+format, args...) }
 	kind := "null"
