@@ -1,0 +1,1305 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"maps"
+	"math/big"
+	"math/rand/v2"
+	"net/http/httptest"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"spoolwright/auth/authtest"
+	"spoolwright/db"
+)
+
+var (
+	seedFlag = flag.Uint64("seed", 0, "seed of the random tests; 0 takes a new one")
+	longFlag = flag.Bool("long", false, "run the random tests in their long form")
+)
+
+func randomSeed(t *testing.T) uint64 {
+	t.Helper()
+	seed := *seedFlag
+	if seed == 0 {
+		seed = rand.Uint64()
+	}
+	t.Logf("repeat with: go test . -run '^%s$' -seed %d", t.Name(), seed)
+	return seed
+}
+
+// Several users of several farms do random things at once. Each user knows what has to come of his own spools, runs and
+// products, to the last digit, and what may come of those that he shares with others of his farm. Between the phases
+// nothing happens, and everything that can be read must follow from the answers that were given.
+func TestModel(t *testing.T) {
+	t.Parallel()
+	users, phases, operations := 4, 5, 250
+	if *longFlag {
+		phases, operations = 20, 2500
+	}
+	playModel(t, newAPI(t), 4, users, phases, operations)
+}
+
+func playModel(t *testing.T, w *world, farms, users, phases, operations int) {
+	t.Helper()
+	seed := randomSeed(t)
+	var all []*modelFarm
+	for i := range farms {
+		f := &modelFarm{t: t, tenant: w.api.Tenant(t), api: w.api}
+		for j := range users {
+			n := i*users + j
+			f.users = append(f.users, &modelUser{modelFarm: f, client: f.tenant.User(t, "operator"), n: n, Rand: rand.New(rand.NewPCG(seed, uint64(n)))})
+		}
+		all = append(all, f)
+	}
+	for _, f := range all {
+		f.all = all
+	}
+	did := map[string]int{}
+	for range phases {
+		var wait sync.WaitGroup
+		for _, f := range all {
+			for _, u := range f.users {
+				wait.Go(func() {
+					for range operations {
+						u.act()
+					}
+				})
+			}
+		}
+		wait.Wait()
+		for _, f := range all {
+			wait.Go(f.check)
+		}
+		wait.Wait()
+		if t.Failed() {
+			break
+		}
+	}
+	total, done := 0, 0
+	for _, f := range all {
+		for _, u := range f.users {
+			for what, n := range u.did {
+				did[what] += n
+				total += n
+				if strings.HasSuffix(what, " ok") {
+					done += n
+				}
+			}
+		}
+	}
+	t.Logf("%d operations, %d of them done, %d refused as they had to be", total, done, total-done)
+	for _, what := range slices.Sorted(maps.Keys(did)) {
+		t.Logf("%7d %s", did[what], what)
+	}
+	if farms*users*phases*operations >= 10_000 && !t.Failed() {
+		for _, what := range []string{"deduct ok", "deduct INSUFFICIENT_FILAMENT", "deduct NOT_FOUND", "complete ok", "complete RUN_ALREADY_COMPLETED", "complete INSUFFICIENT_FILAMENT",
+			"complete ACTUAL_USAGE_MISSING", "weigh RUN_ALREADY_COMPLETED", "add component COMPONENT_CYCLE", "delete product PRODUCT_IN_USE", "delete run ok", "delete spool ok"} {
+			if did[what] == 0 {
+				t.Errorf("this never happened, so nothing is known about it: %s", what)
+			}
+		}
+	}
+}
+
+// micro is a weight, price or cost in millionths: exact, as the service has them.
+type micro int64
+
+const one micro = 1_000_000
+
+func (m micro) String() string {
+	s := strings.TrimRight(fmt.Sprintf("%d.%06d", m/one, m%one), "0")
+	return strings.TrimSuffix(s, ".")
+}
+
+func (m micro) MarshalJSON() ([]byte, error) { return []byte(m.String()), nil }
+
+func (m micro) rat() *big.Rat { return big.NewRat(int64(m), int64(one)) }
+
+// object is a JSON object with numbers as they were written.
+type object map[string]any
+
+func (o object) text(name string) string { s, _ := o[name].(string); return s }
+
+func (o object) list(name string) (items []object) {
+	list, _ := o[name].([]any)
+	for _, item := range list {
+		m, _ := item.(map[string]any)
+		items = append(items, m)
+	}
+	return items
+}
+
+// micro is -1 for null, and -2 for what is no number of at most six decimals.
+func (o object) micro(name string) micro {
+	v, ok := o[name].(json.Number)
+	if !ok {
+		if _, there := o[name]; there && o[name] == nil {
+			return -1
+		}
+		return -2
+	}
+	digits, negative := strings.CutPrefix(string(v), "-")
+	whole, fraction, _ := strings.Cut(digits, ".")
+	if len(fraction) > 6 {
+		return -2
+	}
+	n, err := strconv.ParseInt(whole+(fraction + "000000")[:6], 10, 64)
+	if err != nil {
+		return -2
+	}
+	if negative {
+		n = -n
+	}
+	return micro(n)
+}
+
+func parseObject(b []byte) (o object, err error) {
+	d := json.NewDecoder(bytes.NewReader(b))
+	d.UseNumber()
+	return o, d.Decode(&o)
+}
+
+// life is what everybody knows of a resource while several use it.
+type life struct{ leaving, gone atomic.Bool } // a removal was sent; it was answered
+
+// direct sends a request to the handler without a network in between, which would take longer than all else.
+func direct(c *authtest.Client, method, path string, body any) *httptest.ResponseRecorder {
+	b, err := json.Marshal(body)
+	if err != nil {
+		panic(err)
+	}
+	if body == nil {
+		b = nil
+	}
+	r := httptest.NewRequest(method, path, bytes.NewReader(b))
+	if body != nil {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	r.Header.Set("Authorization", "Bearer "+c.Token)
+	w := httptest.NewRecorder()
+	c.API.Server.ServeHTTP(w, r)
+	return w
+}
+
+// modelFarm is what must be true of a tenant.
+type modelFarm struct {
+	t      *testing.T
+	tenant *authtest.Tenant
+	api    *authtest.API
+	users  []*modelUser
+	all    []*modelFarm
+
+	mu       sync.RWMutex
+	spools   []*modelSpool
+	runs     []*modelRun
+	products []*modelProduct
+}
+
+type modelSpool struct {
+	life
+	id, material, color string
+	owner               *modelUser // alone edits and removes it
+	shared              bool       // others may take from it
+	initial             micro
+	net, price          micro // price -1: none
+	weight              micro // if not shared: what is left
+}
+
+// effect is a change of a spool's weight that was acknowledged.
+type effect struct {
+	kind, user    string
+	change, after micro
+}
+
+type modelRun struct {
+	life
+	id        string
+	owner     *modelUser // alone edits and removes it
+	shared    bool       // others may complete it
+	status    string
+	materials []*modelMaterial
+	items     []*modelItem
+
+	completing, completed atomic.Int64 // how often complete was sent, and how often it was said to be done
+	mu                    sync.Mutex
+	result                []object // spools_updated
+}
+
+type modelMaterial struct {
+	id            string
+	spool         *modelSpool
+	before, after micro // -1: not weighed
+}
+
+type modelItem struct {
+	id                       string
+	product                  *modelProduct
+	quantity, success, fails int64 // -1: not counted
+}
+
+type modelProduct struct {
+	life
+	id, name   string
+	owner      *modelUser
+	materials  map[string]object // sent, by id
+	components []*modelComponent
+}
+
+type modelComponent struct {
+	id       string
+	product  *modelProduct
+	quantity int64
+}
+
+// modelUser is a user of a farm, and one goroutine.
+type modelUser struct {
+	*modelFarm
+	*rand.Rand
+	client   *authtest.Client
+	n, ops   int
+	spools   []*modelSpool
+	runs     []*modelRun
+	products []*modelProduct
+	effects  map[*modelSpool]map[string]effect // by reason, or for an edit by the weight that was set
+	did      map[string]int
+}
+
+var statusOf = map[string]int{"NOT_FOUND": 404, "VALIDATION_ERROR": 422, "INSUFFICIENT_FILAMENT": 400, "ACTUAL_USAGE_MISSING": 400, "RUN_HAS_NO_MATERIALS": 400,
+	"RUN_ALREADY_COMPLETED": 400, "COMPONENT_CYCLE": 400, "DUPLICATE_COMPONENT": 400, "PRODUCT_IN_USE": 400, "UNKNOWN_REFERENCE": 400}
+
+func (u *modelUser) wrong(format string, args ...any) {
+	u.t.Errorf("user %d, operation %d: %s", u.n, u.ops, fmt.Sprintf(format, args...))
+}
+
+// call sends a request. The outcome is ok or the code of the refusal.
+func (u *modelUser) call(what, method, path string, body any) (outcome string, answer object) {
+	a := direct(u.client, method, path, body)
+	if a.Body.Len() > 0 {
+		var err error
+		if answer, err = parseObject(a.Body.Bytes()); err != nil {
+			u.wrong("%s: %d %s: %v", what, a.Code, a.Body, err)
+		}
+	}
+	outcome = "ok"
+	if a.Code >= 300 {
+		outcome = answer.text("code")
+		if statusOf[outcome] != a.Code {
+			u.wrong("%s: %s %s: %d %s", what, method, path, a.Code, a.Body)
+		}
+	}
+	if u.did == nil {
+		u.did = map[string]int{}
+	}
+	u.did[what+" "+outcome]++
+	return outcome, answer
+}
+
+// must complains unless the outcome is one of these.
+func (u *modelUser) must(what, outcome string, answer object, allowed ...string) {
+	if !slices.Contains(allowed, outcome) {
+		u.wrong("%s: %s (%v), the model says %s", what, outcome, answer, strings.Join(allowed, " or "))
+	}
+}
+
+func (u *modelUser) chance(percent int) bool { return u.IntN(100) < percent }
+
+func pick[T any](u *modelUser, from []T) (t T, ok bool) {
+	if len(from) == 0 {
+		return t, false
+	}
+	return from[u.IntN(len(from))], true
+}
+
+// amount is up to most, but small as a rule.
+func (u *modelUser) amount(most micro) micro {
+	switch u.IntN(6) {
+	case 0:
+		return 1 + micro(u.Int64N(int64(most))) // any digits
+	case 1:
+		return one * (1 + micro(u.Int64N(int64(most/one))))
+	default:
+		return 1 + micro(u.Int64N(int64(most/20)))
+	}
+}
+
+func (u *modelUser) act() {
+	u.ops++
+	switch n := u.IntN(100); {
+	case n < 4 || len(u.spools) < 3:
+		u.createSpool()
+	case n < 30:
+		u.deduct()
+	case n < 37:
+		u.editSpool()
+	case n < 38:
+		u.deleteSpool()
+	case n < 41 || len(u.runs) < 2:
+		u.createRun()
+	case n < 53:
+		u.addMaterial()
+	case n < 63:
+		u.weigh()
+	case n < 65:
+		u.deleteMaterial()
+	case n < 76:
+		u.complete()
+	case n < 79:
+		u.patchRun()
+	case n < 80:
+		u.deleteRun()
+	case n < 84:
+		u.item()
+	case n < 87 || len(u.products) < 2:
+		u.createProduct()
+	case n < 89:
+		u.productMaterial()
+	case n < 94:
+		u.component()
+	case n < 95:
+		u.deleteProduct()
+	case n < 97:
+		u.recalculate()
+	default:
+		u.stray()
+	}
+}
+
+// anySpool is a spool that the user may take from, perhaps a removed one.
+func (u *modelUser) anySpool() *modelSpool {
+	if u.chance(30) {
+		return u.ownSpool()
+	}
+	u.mu.RLock()
+	defer u.mu.RUnlock()
+	for range 20 {
+		if s, ok := pick(u, u.modelFarm.spools); ok && (s.shared || s.owner == u) && (!s.gone.Load() || u.chance(3)) {
+			return s
+		}
+	}
+	return u.spools[0]
+}
+
+func (u *modelUser) ownSpool() *modelSpool {
+	for range 20 {
+		if s, _ := pick(u, u.spools); !s.gone.Load() || u.chance(2) {
+			return s
+		}
+	}
+	return u.spools[0]
+}
+
+var (
+	modelMaterials = []string{"PLA", "PETG", "Nylon"}
+	modelColors    = []string{"Black", "Red", "Weiß"}
+)
+
+func (u *modelUser) createSpool() {
+	live := 0
+	for _, s := range u.spools {
+		if !s.gone.Load() {
+			live++
+		}
+	}
+	if live > 6 {
+		u.deduct()
+		return
+	}
+	material, _ := pick(u, modelMaterials)
+	color, _ := pick(u, modelColors)
+	s := &modelSpool{owner: u, shared: u.chance(60), material: material, color: color, net: u.amount(5000 * one), price: -1}
+	body := object{"material_type": material, "color": color, "diameter_mm": 1.75, "net_weight_grams": s.net}
+	s.initial = s.net
+	if u.chance(50) {
+		s.initial = u.amount(10000 * one)
+		body["remaining_weight_grams"] = s.initial
+	}
+	if u.chance(70) {
+		s.price = u.amount(100 * one)
+		body["purchase_price"] = s.price
+	}
+	s.weight = s.initial
+	out, a := u.call("create spool", "POST", "/api/v1/spools", body)
+	u.must("create spool", out, a, "ok")
+	if a.micro("remaining_weight_grams") != s.initial {
+		u.wrong("create spool: %v, want %v left", a, s.initial)
+	}
+	s.id = a.text("id")
+	u.mu.Lock()
+	u.modelFarm.spools = append(u.modelFarm.spools, s)
+	u.mu.Unlock()
+	u.spools = append(u.spools, s)
+	u.record(s, "created", effect{"created", u.client.Actor.User, s.initial, s.initial})
+}
+
+func (u *modelUser) record(s *modelSpool, key string, e effect) {
+	if u.effects == nil {
+		u.effects = map[*modelSpool]map[string]effect{}
+	}
+	if u.effects[s] == nil {
+		u.effects[s] = map[string]effect{}
+	}
+	u.effects[s][key] = e
+}
+
+// settle complains about an outcome that does not fit what is known about the resource's removal.
+func (u *modelUser) settle(what, outcome string, answer object, l *life, goneBefore bool, missing string) {
+	if goneBefore && outcome != missing || outcome == missing && !l.leaving.Load() {
+		u.wrong("%s: %s (%v), removed before: %v, removal sent: %v", what, outcome, answer, goneBefore, l.leaving.Load())
+	}
+}
+
+func (u *modelUser) deduct() {
+	s, amount := u.anySpool(), u.amount(1500*one)
+	if u.chance(3) && !s.shared && s.weight > 0 {
+		amount = s.weight + micro(u.IntN(2)) // just all of it, or just more
+	}
+	reason, gone := fmt.Sprintf("%d-%d", u.n, u.ops), s.gone.Load()
+	out, a := u.call("deduct", "POST", "/api/v1/spools/"+s.id+"/deduct", object{"weight_grams": amount, "reason": reason})
+	u.settle("deduct", out, a, &s.life, gone, "NOT_FOUND")
+	if out == "ok" {
+		if a.micro("deducted") != amount || a.text("id") != s.id {
+			u.wrong("deduct %v: %v", amount, a)
+		}
+		u.record(s, reason, effect{"deducted", u.client.Actor.User, -amount, a.micro("remaining_weight_grams")})
+	}
+	switch {
+	case gone:
+	case s.shared:
+		u.must("deduct", out, a, "ok", "INSUFFICIENT_FILAMENT", "NOT_FOUND")
+	case amount > s.weight:
+		u.must("deduct", out, a, "INSUFFICIENT_FILAMENT")
+	default:
+		u.must("deduct", out, a, "ok")
+		if s.weight -= amount; a.micro("remaining_weight_grams") != s.weight {
+			u.wrong("deduct: %v, want %v left", a, s.weight)
+		}
+	}
+}
+
+func (u *modelUser) editSpool() {
+	s := u.ownSpool()
+	body, want := object{}, "ok"
+	weight, price := micro(-1), s.price
+	if u.chance(60) {
+		// No other edit sets the same weight.
+		weight = u.amount(10000*one)/one*one + micro(u.n)*10_000 + micro(u.ops%10_000)
+		body["remaining_weight_grams"] = weight
+	}
+	if u.chance(50) {
+		price = u.amount(100 * one)
+		body["purchase_price"] = price
+	}
+	if u.chance(30) {
+		body["notes"] = fmt.Sprint("note ", u.ops)
+	}
+	if s.gone.Load() {
+		want = "NOT_FOUND"
+	}
+	out, a := u.call("edit spool", "PATCH", "/api/v1/spools/"+s.id, body)
+	u.must("edit spool", out, a, want)
+	if want != "ok" {
+		return
+	}
+	if s.price = price; a.micro("purchase_price") != price {
+		u.wrong("edit spool: %v, want the price %v", a, price)
+	}
+	if weight >= 0 {
+		if s.weight = weight; a.micro("remaining_weight_grams") != weight {
+			u.wrong("edit spool: %v, want %v left", a, weight)
+		}
+		u.record(s, "set "+weight.String(), effect{"edited", u.client.Actor.User, 0, weight})
+	} else if !s.shared && a.micro("remaining_weight_grams") != s.weight {
+		u.wrong("edit spool: %v, want %v left as before", a, s.weight)
+	}
+}
+
+func (u *modelUser) deleteSpool() {
+	s, want := u.ownSpool(), "ok"
+	if s.gone.Load() {
+		want = "NOT_FOUND"
+	}
+	s.leaving.Store(true)
+	out, a := u.call("delete spool", "DELETE", "/api/v1/spools/"+s.id, nil)
+	u.must("delete spool", out, a, want)
+	s.gone.Store(true)
+}
+
+func (u *modelUser) ownRun() *modelRun {
+	if len(u.runs) == 0 {
+		u.createRun()
+	}
+	for range 20 {
+		r, _ := pick(u, u.runs)
+		if over := r.gone.Load() || r.completed.Load() > 0; !over || u.chance(5) {
+			return r
+		}
+	}
+	return u.runs[len(u.runs)-1]
+}
+
+func (u *modelUser) createRun() {
+	r := &modelRun{owner: u, shared: u.chance(60), status: "pending"}
+	body := object{"printer_name": fmt.Sprint("Printer ", u.n)}
+	if u.chance(50) {
+		r.status = "in_progress"
+		body["status"] = r.status
+	}
+	out, a := u.call("create run", "POST", "/api/v1/production-runs", body)
+	u.must("create run", out, a, "ok")
+	if r.id = a.text("id"); a.text("status") != r.status {
+		u.wrong("create run: %v, want %s", a, r.status)
+	}
+	u.mu.Lock()
+	u.modelFarm.runs = append(u.modelFarm.runs, r)
+	u.mu.Unlock()
+	u.runs = append(u.runs, r)
+}
+
+// closed complains about an outcome that does not fit what is known about the run's completion, which closes it for this change.
+func (u *modelUser) closed(what, outcome string, answer object, r *modelRun, completedBefore bool) {
+	refused := outcome == "RUN_ALREADY_COMPLETED"
+	if completedBefore && !refused || refused && r.completing.Load() == 0 {
+		u.wrong("%s: %s (%v), completed before: %v, complete sent: %d", what, outcome, answer, completedBefore, r.completing.Load())
+	}
+}
+
+func (u *modelUser) addMaterial() {
+	r, s := u.ownRun(), u.anySpool()
+	for r.shared && !s.shared { // who completes it takes from it
+		s = u.anySpool()
+	}
+	m := &modelMaterial{spool: s, before: -1, after: -1}
+	body := object{"spool_id": s.id, "estimated_weight_grams": 10}
+	if u.chance(75) {
+		m.after = u.amount(500 * one)
+		m.before = m.after + u.amount(300*one)
+		body["spool_weight_before_grams"], body["spool_weight_after_grams"] = m.before, m.after
+	}
+	gone, completed := s.gone.Load(), r.completed.Load() > 0
+	out, a := u.call("add material", "POST", "/api/v1/production-runs/"+r.id+"/materials", body)
+	if r.gone.Load() {
+		u.must("add material", out, a, "NOT_FOUND")
+		return
+	}
+	u.closed("add material", out, a, r, completed)
+	if out != "RUN_ALREADY_COMPLETED" {
+		u.settle("add material", out, a, &s.life, gone, "UNKNOWN_REFERENCE")
+		u.must("add material", out, a, "ok", "UNKNOWN_REFERENCE")
+	}
+	if out == "ok" {
+		m.id = a.text("id")
+		r.materials = append(r.materials, m)
+		u.shows(a, m)
+	}
+}
+
+func (u *modelUser) shows(a object, m *modelMaterial) {
+	actual := micro(-1)
+	if m.before >= 0 && m.after >= 0 {
+		actual = m.before - m.after
+	}
+	if a.text("id") != m.id || a.text("spool_id") != m.spool.id || a.micro("spool_weight_before_grams") != m.before ||
+		a.micro("spool_weight_after_grams") != m.after || a.micro("actual_weight_grams") != actual {
+		u.wrong("material %v, want %v to %v of spool %s", a, m.before, m.after, m.spool.id)
+	}
+}
+
+func (u *modelUser) weigh() {
+	r := u.ownRun()
+	m, ok := pick(u, r.materials)
+	if !ok {
+		u.addMaterial()
+		return
+	}
+	next := *m
+	body := object{}
+	if u.chance(90) {
+		next.after = u.amount(500 * one)
+		body["spool_weight_after_grams"] = next.after
+	}
+	if next.before = max(next.after, 0) + u.amount(300*one); u.chance(4) {
+		next.before = max(next.after-1, 0)
+	}
+	body["spool_weight_before_grams"] = next.before
+	completed := r.completed.Load() > 0
+	out, a := u.call("weigh", "PATCH", "/api/v1/production-runs/"+r.id+"/materials/"+m.id, body)
+	switch {
+	case next.before < next.after && len(body) == 2: // wrong by itself
+		u.must("weigh", out, a, "VALIDATION_ERROR")
+	case r.gone.Load():
+		u.must("weigh", out, a, "NOT_FOUND")
+	case next.before < next.after:
+		u.must("weigh", out, a, "VALIDATION_ERROR", "RUN_ALREADY_COMPLETED")
+	default:
+		u.closed("weigh", out, a, r, completed)
+		if out != "RUN_ALREADY_COMPLETED" {
+			u.must("weigh", out, a, "ok")
+			*m = next
+			u.shows(a, m)
+		}
+	}
+}
+
+func (u *modelUser) deleteMaterial() {
+	r := u.ownRun()
+	m, ok := pick(u, r.materials)
+	if !ok {
+		u.addMaterial()
+		return
+	}
+	completed := r.completed.Load() > 0
+	out, a := u.call("delete material", "DELETE", "/api/v1/production-runs/"+r.id+"/materials/"+m.id, nil)
+	if r.gone.Load() {
+		u.must("delete material", out, a, "NOT_FOUND")
+		return
+	}
+	u.closed("delete material", out, a, r, completed)
+	if out == "ok" {
+		r.materials = slices.DeleteFunc(r.materials, func(o *modelMaterial) bool { return o == m })
+	} else {
+		u.must("delete material", out, a, "RUN_ALREADY_COMPLETED")
+	}
+}
+
+// mustComplete is the one outcome that complete can have, or "" if that depends on others.
+func (r *modelRun) mustComplete(u *modelUser) string {
+	if r.shared || r.owner != u {
+		return ""
+	}
+	if r.gone.Load() {
+		return "NOT_FOUND"
+	}
+	if r.completed.Load() > 0 {
+		return "RUN_ALREADY_COMPLETED"
+	}
+	if len(r.materials) == 0 {
+		return "RUN_HAS_NO_MATERIALS"
+	}
+	need := map[*modelSpool]micro{}
+	for _, m := range r.materials {
+		if m.before < 0 || m.after < 0 {
+			return "ACTUAL_USAGE_MISSING"
+		}
+		need[m.spool] += m.before - m.after
+	}
+	outcome := "ok"
+	for s, grams := range need {
+		if s.gone.Load() || !s.shared && s.weight < grams {
+			return "INSUFFICIENT_FILAMENT"
+		}
+		if s.shared {
+			outcome = ""
+		}
+	}
+	return outcome
+}
+
+func (u *modelUser) complete() {
+	r := u.ownRun()
+	if u.chance(60) {
+		u.mu.RLock()
+		// Of the youngest runs, so that several users often meet.
+		if other, ok := pick(u, u.modelFarm.runs[max(0, len(u.modelFarm.runs)-8):]); ok && other.shared {
+			r = other
+		}
+		u.mu.RUnlock()
+	}
+	gone, completed, must := r.gone.Load(), r.completed.Load() > 0, r.mustComplete(u)
+	r.completing.Add(1)
+	out, a := u.call("complete", "POST", "/api/v1/production-runs/"+r.id+"/complete", nil)
+	if must != "" {
+		u.must("complete", out, a, must)
+	}
+	u.settle("complete", out, a, &r.life, gone, "NOT_FOUND")
+	if !gone && completed && !r.leaving.Load() {
+		u.must("complete", out, a, "RUN_ALREADY_COMPLETED")
+	}
+	switch out {
+	case "ok":
+		r.mu.Lock()
+		r.result = a.list("spools_updated")
+		r.mu.Unlock()
+		if r.completed.Add(1) > 1 {
+			u.wrong("run %s was completed twice", r.id)
+		}
+		if a.text("status") != "completed" || a["inventory_updated"] != true || a.text("completed_at") == "" {
+			u.wrong("complete: %v", a)
+		}
+		if r.owner == u {
+			for _, m := range r.materials {
+				if !m.spool.shared {
+					m.spool.weight -= m.before - m.after
+				}
+			}
+		}
+	case "RUN_ALREADY_COMPLETED":
+		if r.completing.Load() < 2 {
+			u.wrong("complete: run %s is completed, but nobody has completed it", r.id)
+		}
+	case "NOT_FOUND", "RUN_HAS_NO_MATERIALS", "ACTUAL_USAGE_MISSING", "INSUFFICIENT_FILAMENT":
+	default:
+		u.wrong("complete: %s %v", out, a)
+	}
+}
+
+func (u *modelUser) patchRun() {
+	r := u.ownRun()
+	statuses := []string{"pending", "in_progress", "paused", "completed", "failed", "cancelled"}
+	status, _ := pick(u, statuses)
+	completed := r.completed.Load() > 0
+	out, a := u.call("patch run", "PATCH", "/api/v1/production-runs/"+r.id, object{"status": status, "quality_rating": 1 + u.IntN(5)})
+	switch {
+	case r.gone.Load():
+		u.must("patch run", out, a, "NOT_FOUND")
+	case status == "completed":
+		u.must("patch run", out, a, "ok")
+		r.status = status
+	default:
+		u.closed("patch run", out, a, r, completed)
+		if out == "ok" {
+			r.status = status
+		} else {
+			u.must("patch run", out, a, "RUN_ALREADY_COMPLETED")
+		}
+	}
+}
+
+func (u *modelUser) deleteRun() {
+	r, ok := pick(u, u.runs)
+	if !ok {
+		return
+	}
+	want := "ok"
+	if r.gone.Load() {
+		want = "NOT_FOUND"
+	}
+	r.leaving.Store(true)
+	out, a := u.call("delete run", "DELETE", "/api/v1/production-runs/"+r.id, nil)
+	u.must("delete run", out, a, want)
+	r.gone.Store(true)
+}
+
+func (u *modelUser) item() {
+	r := u.ownRun()
+	path := "/api/v1/production-runs/" + r.id + "/items"
+	i, ok := pick(u, r.items)
+	p, there := pick(u, u.products)
+	switch {
+	case !there:
+		u.createProduct()
+	case !ok || u.chance(30):
+		i = &modelItem{product: p, quantity: 1 + u.Int64N(20), success: -1, fails: -1}
+		out, a := u.call("add item", "POST", path, object{"product_id": p.id, "quantity": i.quantity})
+		switch {
+		case r.gone.Load():
+			u.must("add item", out, a, "NOT_FOUND")
+		case p.gone.Load():
+			u.must("add item", out, a, "UNKNOWN_REFERENCE")
+		default:
+			u.must("add item", out, a, "ok")
+			i.id = a.text("id")
+			r.items = append(r.items, i)
+		}
+	case u.chance(80):
+		next := *i
+		next.success, next.fails = u.Int64N(i.quantity+1), u.Int64N(i.quantity+1)
+		out, a := u.call("count item", "PATCH", path+"/"+i.id, object{"successful_quantity": next.success, "failed_quantity": next.fails})
+		switch {
+		case r.gone.Load():
+			u.must("count item", out, a, "NOT_FOUND")
+		case next.success+next.fails > i.quantity:
+			u.must("count item", out, a, "VALIDATION_ERROR")
+		default:
+			u.must("count item", out, a, "ok")
+			*i = next
+		}
+	default:
+		out, a := u.call("delete item", "DELETE", path+"/"+i.id, nil)
+		if r.gone.Load() {
+			u.must("delete item", out, a, "NOT_FOUND")
+			return
+		}
+		u.must("delete item", out, a, "ok")
+		r.items = slices.DeleteFunc(r.items, func(o *modelItem) bool { return o == i })
+	}
+}
+
+func (u *modelUser) createProduct() {
+	if len(u.products) > 6 {
+		u.productMaterial()
+		return
+	}
+	p := &modelProduct{owner: u, name: fmt.Sprintf("Product %d-%d", u.n, u.ops), materials: map[string]object{}}
+	out, a := u.call("create product", "POST", "/api/v1/products", object{"name": p.name, "category": fmt.Sprint("of ", u.n)})
+	u.must("create product", out, a, "ok")
+	p.id = a.text("id")
+	u.mu.Lock()
+	u.modelFarm.products = append(u.modelFarm.products, p)
+	u.mu.Unlock()
+	u.products = append(u.products, p)
+}
+
+// live turns the outcome that is due for a product into NOT_FOUND if the product was removed.
+func (p *modelProduct) live(outcome string) string {
+	if p.gone.Load() {
+		return "NOT_FOUND"
+	}
+	return outcome
+}
+
+func (u *modelUser) productMaterial() {
+	p, _ := pick(u, u.products)
+	path := "/api/v1/products/" + p.id + "/materials"
+	if ids := slices.Sorted(maps.Keys(p.materials)); len(ids) > 0 && u.chance(50) {
+		id, _ := pick(u, ids)
+		if u.chance(30) {
+			out, a := u.call("delete product material", "DELETE", path+"/"+id, nil)
+			u.must("delete product material", out, a, p.live("ok"))
+			if out == "ok" {
+				delete(p.materials, id)
+			}
+			return
+		}
+		weight := u.amount(500 * one)
+		out, a := u.call("edit product material", "PATCH", path+"/"+id, object{"weight_grams": weight})
+		u.must("edit product material", out, a, p.live("ok"))
+		if out == "ok" {
+			p.materials[id]["weight_grams"] = weight
+		}
+		return
+	}
+	material, _ := pick(u, modelMaterials)
+	color, _ := pick(u, modelColors)
+	m := object{"material_type": material, "color": color, "weight_grams": u.amount(500 * one)}
+	out, a := u.call("add product material", "POST", path, m)
+	u.must("add product material", out, a, p.live("ok"))
+	if out == "ok" {
+		p.materials[a.text("id")] = m
+	}
+}
+
+func (u *modelUser) component() {
+	p, _ := pick(u, u.products)
+	path := "/api/v1/products/" + p.id + "/components"
+	if c, ok := pick(u, p.components); ok && u.chance(30) {
+		if u.chance(50) {
+			out, a := u.call("delete component", "DELETE", path+"/"+c.id, nil)
+			u.must("delete component", out, a, p.live("ok"))
+			if out == "ok" {
+				p.components = slices.DeleteFunc(p.components, func(o *modelComponent) bool { return o == c })
+			}
+			return
+		}
+		quantity := 1 + u.Int64N(3)
+		out, a := u.call("edit component", "PATCH", path+"/"+c.id, object{"quantity": quantity})
+		u.must("edit component", out, a, p.live("ok"))
+		if out == "ok" {
+			c.quantity = quantity
+		}
+		return
+	}
+	u.mu.RLock()
+	other, _ := pick(u, u.modelFarm.products)
+	u.mu.RUnlock()
+	gone, quantity := other.gone.Load(), 1+u.Int64N(3)
+	out, a := u.call("add component", "POST", path, object{"component_product_id": other.id, "quantity": quantity})
+	switch {
+	case p.gone.Load():
+		u.must("add component", out, a, "NOT_FOUND")
+	case gone:
+		u.must("add component", out, a, "UNKNOWN_REFERENCE")
+	case other == p:
+		u.must("add component", out, a, "COMPONENT_CYCLE")
+	case slices.ContainsFunc(p.components, func(c *modelComponent) bool { return c.product == other }):
+		u.must("add component", out, a, "DUPLICATE_COMPONENT")
+	default:
+		u.must("add component", out, a, "ok", "COMPONENT_CYCLE", "UNKNOWN_REFERENCE")
+		u.settle("add component", out, a, &other.life, false, "UNKNOWN_REFERENCE")
+	}
+	if out == "ok" {
+		p.components = append(p.components, &modelComponent{a.text("id"), other, quantity})
+	}
+}
+
+func (u *modelUser) deleteProduct() {
+	p, _ := pick(u, u.products)
+	gone, used := p.gone.Load(), false
+	for _, parent := range u.products {
+		used = used || !parent.gone.Load() && slices.ContainsFunc(parent.components, func(c *modelComponent) bool { return c.product == p })
+	}
+	p.leaving.Store(true)
+	out, a := u.call("delete product", "DELETE", "/api/v1/products/"+p.id, nil)
+	switch {
+	case gone:
+		u.must("delete product", out, a, "NOT_FOUND")
+	case used:
+		u.must("delete product", out, a, "PRODUCT_IN_USE")
+	default:
+		u.must("delete product", out, a, "ok", "PRODUCT_IN_USE")
+	}
+	if out == "ok" {
+		p.gone.Store(true)
+	}
+}
+
+func (u *modelUser) recalculate() {
+	u.mu.RLock()
+	p, _ := pick(u, u.modelFarm.products)
+	u.mu.RUnlock()
+	gone := p.gone.Load()
+	out, a := u.call("recalculate", "POST", "/api/v1/products/"+p.id+"/recalculate", nil)
+	u.must("recalculate", out, a, "ok", "NOT_FOUND")
+	u.settle("recalculate", out, a, &p.life, gone, "NOT_FOUND")
+}
+
+// stray uses ids of another farm.
+func (u *modelUser) stray() {
+	other, _ := pick(u, u.all)
+	if other == u.modelFarm {
+		return
+	}
+	other.mu.RLock()
+	spool, there := pick(u, other.spools)
+	run, ok := pick(u, other.runs)
+	other.mu.RUnlock()
+	if !there || !ok {
+		return
+	}
+	own := u.ownRun()
+	for _, try := range []struct {
+		method, path string
+		body         any
+		want         string
+	}{
+		{"GET", "/api/v1/spools/" + spool.id, nil, "NOT_FOUND"},
+		{"GET", "/api/v1/spools/" + spool.id + "/usage", nil, "NOT_FOUND"},
+		{"POST", "/api/v1/spools/" + spool.id + "/deduct", object{"weight_grams": 1}, "NOT_FOUND"},
+		{"DELETE", "/api/v1/spools/" + spool.id, nil, "NOT_FOUND"},
+		{"GET", "/api/v1/production-runs/" + run.id, nil, "NOT_FOUND"},
+		{"POST", "/api/v1/production-runs/" + run.id + "/complete", nil, "NOT_FOUND"},
+		{"POST", "/api/v1/production-runs/" + run.id + "/materials", object{"spool_id": spool.id}, "NOT_FOUND"},
+		{"POST", "/api/v1/production-runs/" + own.id + "/materials", object{"spool_id": spool.id}, "UNKNOWN_REFERENCE"},
+	}[u.IntN(8):][:1] {
+		out, a := u.call("stray", try.method, try.path, try.body)
+		if try.want == "UNKNOWN_REFERENCE" && (own.gone.Load() || own.completing.Load() > 0) {
+			u.must("stray", out, a, "NOT_FOUND", "UNKNOWN_REFERENCE", "RUN_ALREADY_COMPLETED")
+			continue
+		}
+		u.must("stray", out, a, try.want)
+	}
+}
+
+// check compares everything that can be read with what must be there. Nothing else happens meanwhile.
+func (f *modelFarm) check() {
+	u := f.users[0]
+	effects := map[*modelSpool]map[string]effect{}
+	for _, s := range f.spools {
+		effects[s] = map[string]effect{}
+	}
+	for _, user := range f.users {
+		for s, own := range user.effects {
+			maps.Copy(effects[s], own)
+		}
+	}
+
+	listed := f.whole("spools")
+	live := 0
+	runRows := map[string][]string{} // what the ledgers say of each run: spool and grams
+	for _, s := range f.spools {
+		left := f.checkLedger(s, effects[s], runRows)
+		if !s.shared && left != s.weight {
+			f.t.Errorf("spool %s: its ledger says %v are left, the model %v", s.id, left, s.weight)
+		}
+		s.weight = left
+		shown, ok := listed[s.id]
+		if s.gone.Load() {
+			if ok {
+				f.t.Errorf("spool %s was removed and is listed", s.id)
+			}
+			continue
+		}
+		live++
+		if !ok || shown.micro("remaining_weight_grams") != left {
+			f.t.Errorf("spool %s is listed as %v; its ledger says that %v are left", s.id, shown, left)
+		}
+	}
+	if len(listed) != live {
+		f.t.Errorf("%d spools are listed, the model has %d", len(listed), live)
+	}
+
+	listed = f.whole("production-runs")
+	live = 0
+	for _, r := range f.runs {
+		f.checkRun(r, runRows[r.id])
+		delete(runRows, r.id)
+		shown, ok := listed[r.id]
+		if ok == r.gone.Load() || ok && (shown.text("status") == "completed") != (r.completed.Load() > 0 || r.status == "completed") {
+			f.t.Errorf("run %s (completed %d times, status %s) is listed as %v", r.id, r.completed.Load(), r.status, shown)
+		}
+		if !r.gone.Load() {
+			live++
+		}
+	}
+	if len(listed) != live {
+		f.t.Errorf("%d runs are listed, the model has %d", len(listed), live)
+	}
+	for id, rows := range runRows {
+		f.t.Errorf("the ledgers name a run %s that nobody made: %v", id, rows)
+	}
+
+	listed = f.whole("products")
+	live = 0
+	shown := map[*modelProduct]object{}
+	for _, p := range f.products {
+		if _, ok := listed[p.id]; ok == p.gone.Load() {
+			f.t.Errorf("product %s: listed %v, removed %v", p.id, ok, !ok)
+		}
+		if p.gone.Load() {
+			continue
+		}
+		live++
+		// From today's prices, bottom up: then every cost can be told from the model.
+		if out, a := u.call("recalculate in peace", "POST", "/api/v1/products/"+p.id+"/recalculate", nil); out != "ok" {
+			f.t.Errorf("recalculate: %s %v", out, a)
+		}
+	}
+	if len(listed) != live {
+		f.t.Errorf("%d products are listed, the model has %d", len(listed), live)
+	}
+	for _, p := range f.products {
+		if !p.gone.Load() {
+			_, shown[p] = u.call("get product", "GET", "/api/v1/products/"+p.id, nil)
+		}
+	}
+	for p := range shown {
+		f.checkProduct(p, shown)
+	}
+}
+
+// whole reads a whole list, page by page.
+func (f *modelFarm) whole(resource string) map[string]object {
+	u, all := f.users[len(f.users)-1], map[string]object{}
+	for skip := 0; ; skip += 100 {
+		_, page := u.call("list", "GET", fmt.Sprintf("/api/v1/%s?limit=100&skip=%d", resource, skip), nil)
+		for _, item := range page.list("items") {
+			all[item.text("id")] = item
+		}
+		if len(page.list("items")) < 100 {
+			if fmt.Sprint(page["total"]) != strconv.Itoa(len(all)) {
+				f.t.Errorf("%s: %v in total, but %d are there", resource, page["total"], len(all))
+			}
+			return all
+		}
+	}
+}
+
+// ledger is a spool's ledger, newest first. That of a removed spool is read where it lies.
+func (f *modelFarm) ledger(s *modelSpool) (rows []object) {
+	if s.gone.Load() {
+		stmt := db.SQL(`select spool_id, kind, reason, run_id, user_id, before_grams, after_grams, change_grams, created_at
+			from spool_usage where spool_id = $1 order by created_at desc, id desc`, s.id)
+		if err := f.api.DB.Read(db.As(f.t.Context(), db.Actor{Tenant: f.tenant.ID}), stmt); err != nil {
+			f.t.Error(err)
+		}
+		o, err := parseObject(append(append([]byte(`{"items":`), stmt.Array()...), '}'))
+		if err != nil {
+			f.t.Error(err)
+		}
+		return o.list("items")
+	}
+	for {
+		_, page := f.users[0].call("ledger", "GET", fmt.Sprintf("/api/v1/spools/%s/usage?limit=100&skip=%d", s.id, len(rows)), nil)
+		rows = append(rows, page.list("items")...)
+		if items := len(page.list("items")); items < 100 {
+			if fmt.Sprint(page["total"]) != strconv.Itoa(len(rows)) {
+				f.t.Errorf("ledger of %s: %v in total, but %d are there", s.id, page["total"], len(rows))
+			}
+			return rows
+		}
+	}
+}
+
+// checkLedger follows a ledger from the first entry on, and returns what is left in the end.
+func (f *modelFarm) checkLedger(s *modelSpool, effects map[string]effect, runRows map[string][]string) (left micro) {
+	rows := f.ledger(s)
+	slices.Reverse(rows)
+	sum := micro(0)
+	for i := range rows {
+		// Entries of one microsecond are in any order.
+		for j := i; rows[i].micro("before_grams") != left && j < len(rows) && rows[j].text("created_at") == rows[i].text("created_at"); j++ {
+			if rows[j].micro("before_grams") == left {
+				rows[i], rows[j] = rows[j], rows[i]
+			}
+		}
+		row := rows[i]
+		before, after := row.micro("before_grams"), row.micro("after_grams")
+		if before != left || after < 0 || row.micro("change_grams") != after-before || row.text("spool_id") != s.id {
+			f.t.Errorf("ledger of %s: entry %d does not follow on %v: %v", s.id, i, left, row)
+		}
+		sum += row.micro("change_grams")
+		left = after
+		key := row.text("kind")
+		switch key {
+		case "run":
+			runRows[row.text("run_id")] = append(runRows[row.text("run_id")], s.id+" "+(before-after).String())
+			continue
+		case "deducted":
+			key = row.text("reason")
+		case "edited":
+			key = "set " + after.String()
+		}
+		e, ok := effects[key]
+		delete(effects, key)
+		if !ok || e.kind != row.text("kind") || e.user != row.text("user_id") || e.after != after || e.kind != "edited" && e.change != after-before {
+			f.t.Errorf("ledger of %s: entry %d is none of what was acknowledged (%v): %v", s.id, i, e, row)
+		}
+	}
+	if sum != left {
+		f.t.Errorf("ledger of %s: the changes add up to %v, and %v are left", s.id, sum, left)
+	}
+	for key, e := range effects {
+		// An edit that sets what is there leaves no entry; no other edit can have set it.
+		f.t.Errorf("ledger of %s: %s was acknowledged and is missing: %v", s.id, key, e)
+	}
+	// What was matched stays so: the next phase begins with one known entry for each.
+	return left
+}
+
+func (f *modelFarm) checkRun(r *modelRun, rows []string) {
+	var want []string
+	used := map[string]micro{}
+	if r.completed.Load() > 0 {
+		for _, m := range r.materials {
+			want = append(want, m.spool.id+" "+(m.before-m.after).String())
+			used[m.spool.id] += m.before - m.after
+		}
+	}
+	slices.Sort(want)
+	slices.Sort(rows)
+	if !slices.Equal(want, rows) {
+		f.t.Errorf("run %s (completed %d times): its materials are %v, the ledgers say %v", r.id, r.completed.Load(), want, rows)
+	}
+	for _, s := range r.result {
+		if d := s.micro("deducted"); used[s.text("spool_id")] != d || s.micro("previous_weight")-s.micro("new_weight") != d {
+			f.t.Errorf("run %s answered %v, its materials are %v", r.id, s, want)
+		}
+		delete(used, s.text("spool_id"))
+	}
+	if len(used) > 0 {
+		f.t.Errorf("run %s: the answer of complete lacks %v", r.id, used)
+	}
+
+	u := f.users[0]
+	out, a := u.call("get run", "GET", "/api/v1/production-runs/"+r.id, nil)
+	if r.gone.Load() {
+		u.must("get run", out, a, "NOT_FOUND")
+		return
+	}
+	u.must("get run", out, a, "ok")
+	materials, items := a.list("materials"), a.list("items")
+	if len(materials) != len(r.materials) || len(items) != len(r.items) {
+		f.t.Errorf("run %s has %d materials and %d items, want %d and %d", r.id, len(materials), len(items), len(r.materials), len(r.items))
+		return
+	}
+	sum := micro(0)
+	for i, m := range r.materials {
+		u.shows(materials[i], m)
+		sum += m.before - m.after
+	}
+	for i, item := range r.items {
+		shown := items[i]
+		if count := func(n int64) string {
+			if n < 0 {
+				return "<nil>"
+			}
+			return strconv.FormatInt(n, 10)
+		}; shown.text("id") != item.id || shown.text("product_id") != item.product.id || shown.text("product_name") != item.product.name || fmt.Sprint(shown["quantity"]) != count(item.quantity) ||
+			fmt.Sprint(shown["successful_quantity"]) != count(item.success) || fmt.Sprint(shown["failed_quantity"]) != count(item.fails) {
+			f.t.Errorf("run %s: item %v, want %+v", r.id, shown, item)
+		}
+	}
+	if r.completed.Load() > 0 && a.micro("actual_total_filament_grams") != sum {
+		f.t.Errorf("run %s took %v, its materials %v", r.id, a["actual_total_filament_grams"], sum)
+	}
+}
+
+// checkProduct compares a product with the model: what it consists of, and what that costs at today's prices.
+func (f *modelFarm) checkProduct(p *modelProduct, shown map[*modelProduct]object) {
+	a := shown[p]
+	materials, components := a.list("materials"), a.list("components")
+	if len(materials) != len(p.materials) || len(components) != len(p.components) {
+		f.t.Errorf("product %s has %d materials and %d components, want %d and %d", p.id, len(materials), len(components), len(p.materials), len(p.components))
+		return
+	}
+	var sum, parts micro
+	for _, m := range materials {
+		sent, cost := p.materials[m.text("id")], micro(-1)
+		if sent == nil || sent["weight_grams"] != m.micro("weight_grams") {
+			f.t.Errorf("product %s: material %v, want %v", p.id, m, sent)
+			continue
+		}
+		if price := f.price(m.text("material_type"), m.text("color")); price != nil {
+			cost = roundHalfUp(price.Mul(price, m.micro("weight_grams").rat()))
+			sum += cost
+		}
+		if m.micro("cost") != cost {
+			f.t.Errorf("product %s: material %v costs %v", p.id, m, cost)
+		}
+	}
+	for i, c := range p.components {
+		if other, ok := shown[c.product]; !ok || components[i].text("component_product_id") != c.product.id || fmt.Sprint(components[i]["quantity"]) != fmt.Sprint(c.quantity) {
+			f.t.Errorf("product %s: component %v, want %d of %s (there: %v)", p.id, components[i], c.quantity, c.product.id, ok)
+		} else {
+			parts += micro(c.quantity) * other.micro("total_cost")
+		}
+	}
+	if a.micro("material_cost") != sum || a.micro("component_cost") != parts || a.micro("total_cost") != sum+parts {
+		f.t.Errorf("product %s costs %v + %v = %v, want %v + %v", p.id, a["material_cost"], a["component_cost"], a["total_cost"], sum, parts)
+	}
+	var below func(*modelProduct, int) bool
+	below = func(q *modelProduct, depth int) bool {
+		return depth > len(shown) || slices.ContainsFunc(q.components, func(c *modelComponent) bool { return below(c.product, depth+1) })
+	}
+	if below(p, 0) {
+		f.t.Errorf("product %s contains itself", p.id)
+	}
+}
+
+// price is what a gram costs; nil if that is unknown.
+func (f *modelFarm) price(material, color string) *big.Rat {
+	for _, anyColor := range []bool{false, true} {
+		weighted, grams, plain, n := new(big.Rat), new(big.Rat), new(big.Rat), int64(0)
+		for _, s := range f.spools {
+			if s.gone.Load() || s.price < 0 || s.material != material || !anyColor && s.color != color {
+				continue
+			}
+			perGram := roundHalfUp(new(big.Rat).Quo(s.price.rat(), s.net.rat())).rat()
+			weighted.Add(weighted, new(big.Rat).Mul(perGram, s.weight.rat()))
+			grams.Add(grams, s.weight.rat())
+			plain.Add(plain, perGram)
+			n++
+		}
+		switch {
+		case grams.Sign() > 0:
+			return weighted.Quo(weighted, grams)
+		case n > 0:
+			return plain.Quo(plain, big.NewRat(n, 1))
+		}
+	}
+	return nil
+}
+
+// roundHalfUp rounds to millionths.
+func roundHalfUp(r *big.Rat) micro {
+	twice := new(big.Int).Mul(r.Num(), big.NewInt(2*int64(one)))
+	twice.Add(twice, r.Denom())
+	return micro(twice.Quo(twice, new(big.Int).Mul(r.Denom(), big.NewInt(2))).Int64())
+}
