@@ -68,6 +68,7 @@ func TestProgram(t *testing.T) {
 		{"Tour", testTour},
 		{"Browser", testBrowser},
 		{"Linked", testLinked},
+		{"Clients", testClients},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
