@@ -16,7 +16,7 @@ if (!password || !/^https?:\/\//.test(base) || !/^\d+$/.test(least)) {
 }
 const root = base.replace(/\/+$/, "");
 const host = new URL(root).host;
-const timeout = 20_000;
+const timeout = 90_000; // only a machine with much else to do comes near it
 let complaints = []; // console errors and uncaught exceptions of the page that is open
 
 const { PLAYWRIGHT_CORE, CHROMIUM = "/usr/bin/chromium" } = process.env;
