@@ -72,7 +72,7 @@ func isBroken(err error) bool {
 	var network net.Error
 	return errors.As(err, &connect) || errors.As(err, &network) && !network.Timeout() || errors.Is(err, io.EOF) ||
 		errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) || errors.Is(err, pgx.ErrTxClosed) ||
-		strings.Contains(err.Error(), "conn closed")
+		errors.Is(err, pgconn.ErrConnClosed)
 }
 
 // neverSent reports whether the failed statements surely never reached PostgreSQL.

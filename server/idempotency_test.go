@@ -181,6 +181,30 @@ func TestTransientFailures(t *testing.T) {
 	}
 }
 
+// A refusal that reads like an error of the driver is a refusal all the same: it is not tried again, and costs no connection.
+func TestRefusalThatReadsLikeAFailure(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{"conn closed", "deadlock detected", "unexpected EOF", "broken pipe", "context deadline exceeded", "closed pool"} {
+		tries := 0
+		api := authtest.New(t, authtest.Options{}, func(d *db.DB) []server.Route {
+			handle := func(ctx context.Context, _ *server.Request[struct{}]) (server.NoContent, error) {
+				tries++
+				if err := d.Read(ctx, db.SQL(`select 1 as one`)); err != nil {
+					return server.NoContent{}, err
+				}
+				return server.NoContent{}, server.Refuse("PRODUCT_IN_USE", "The product is a component of %s", text)
+			}
+			route := server.Op("POST /api/v1/refuses", server.Write, server.Handle(handle), doc("refuse"))
+			route.Doc.Refusals = []string{"PRODUCT_IN_USE"}
+			return []server.Route{route}
+		})
+		api.Operator(t).With("Idempotency-Key", "key").Post(t, "/api/v1/refuses", nil).Refused(400, "PRODUCT_IN_USE")
+		if tries != 1 {
+			t.Errorf("%q: %d tries", text, tries)
+		}
+	}
+}
+
 // printable reports whether a key is taken.
 func printable(key string) bool {
 	for _, c := range []byte(key) {
