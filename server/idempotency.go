@@ -65,7 +65,7 @@ func (s *Server) once(ctx context.Context, key, path string, body []byte, run fu
 				user, key, answer.Status, answer.Location, answer.Body),
 			db.SQL(sweepSQL))
 	})
-	return answer, replayed, err
+	return answer, replayed && err == nil, err
 }
 
 // sweepSQL removes a few of the tenant's expired keys. With each write that has a key it removes more than the write adds.
