@@ -60,7 +60,7 @@ func TestFaults(t *testing.T) {
 	<-working
 	took := time.Since(start)
 	if err := f.failure(); err != nil {
-		t.Fatal(err)
+		t.Fatalf("after %d writes and %v killed: %v", f.writes.Load(), killed, err)
 	}
 	t.Logf("%d writes by %d clients in %v; killed: %v; unanswered %d, answered 503 %d, replayed %d; after PostgreSQL the service answered within %v",
 		f.writes.Load(), faultClients, took.Round(time.Millisecond), killed, f.broken.Load(), f.away.Load(), f.replays.Load(), worst.Round(time.Millisecond))
@@ -239,7 +239,7 @@ func (f *faultFarm) killBackend(t *testing.T) {
 // answersAgain waits for PostgreSQL, and returns how much longer it is until each instance reads from it.
 func (f *faultFarm) answersAgain(t *testing.T) time.Duration {
 	t.Helper()
-	eventually(t, "PostgreSQL answers", func() bool {
+	f.eventually(t, "PostgreSQL answers", func() bool {
 		conn, err := pgx.Connect(t.Context(), f.postgres.SuperURL())
 		if err == nil {
 			err = conn.Ping(t.Context())
@@ -249,7 +249,7 @@ func (f *faultFarm) answersAgain(t *testing.T) time.Duration {
 	})
 	since := time.Now()
 	for _, c := range f.children {
-		eventually(t, "the service answers", func() bool {
+		f.eventually(t, "the service answers", func() bool {
 			r, err := f.request(c.url, "GET", "/api/v1/spools?limit=1", "", nil)
 			return err == nil && r.status == 200
 		})
@@ -259,6 +259,12 @@ func (f *faultFarm) answersAgain(t *testing.T) time.Duration {
 		t.Errorf("the service answered %v after PostgreSQL, more than %v", took, recovery)
 	}
 	return took
+}
+
+// eventually also ends when a client has failed, for then nothing is answered any more.
+func (f *faultFarm) eventually(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	eventually(t, what, func() bool { return is() || f.failure() != nil })
 }
 
 type faultAnswer struct {
