@@ -53,14 +53,14 @@ func tokenError(err error) error {
 
 var tag = &server.Tag{Name: "auth", Description: "Log in, keep a session, and see who you are."}
 
-// Routes are the operations of /api/v1/auth.
+// Routes are the operations of /api/v1/auth and /api/v1/users.
 func (s *Service) Routes() []server.Route {
-	return []server.Route{
+	return append([]server.Route{
 		server.Op("POST /api/v1/auth/login", server.Public, server.Handle(s.login), loginDoc),
 		server.Op("POST /api/v1/auth/refresh", server.Public, server.Handle(s.refresh), refreshDoc),
 		server.Op("POST /api/v1/auth/logout", server.Read, server.Handle(s.logout), logoutDoc),
 		server.Op("GET /api/v1/auth/me", server.Read, server.Handle(s.me), meDoc),
-	}
+	}, s.userRoutes()...)
 }
 
 // Credentials are an e-mail and a password.
@@ -105,7 +105,7 @@ func (s *Service) login(ctx context.Context, r *server.Request[Credentials]) (se
 	email := emailKey(*r.In.Email.Value)
 	done, wait, ok := s.begin(ctx, email, r.Address)
 	if !ok {
-		return server.OK[TokenSet]{}, &server.Error{Status: 429, Code: "RATE_LIMIT_EXCEEDED", Detail: "Too many failed logins; try again later", RetryAfter: wait}
+		return server.OK[TokenSet]{}, tooManyFailures(wait)
 	}
 	outcome := Abandoned
 	defer func() { done(outcome) }()
@@ -134,7 +134,11 @@ func (s *Service) login(ctx context.Context, r *server.Request[Credentials]) (se
 		return server.OK[TokenSet]{}, errCredentials
 	}
 	outcome = Succeeded
-	return s.startSession(db.As(ctx, actor), actor)
+	return s.startSession(db.As(ctx, actor), actor, hash)
+}
+
+func tooManyFailures(wait time.Duration) error {
+	return &server.Error{Status: 429, Code: "RATE_LIMIT_EXCEEDED", Detail: "Too many failed logins; try again later", RetryAfter: wait}
 }
 
 // begin is the throttle's Begin, but while it is only undecided attempts that stand in the way, it waits for them, as long
@@ -148,14 +152,19 @@ func (s *Service) begin(ctx context.Context, email, address string) (done func(O
 	}
 }
 
-// startSession opens a session for the actor and removes those of the same user that are over.
-func (s *Service) startSession(ctx context.Context, actor db.Actor) (server.OK[TokenSet], error) {
+// startSession opens a session for the actor and removes those of the same user that are over. The row lock makes it wait for a
+// change of the user that is under way: a password that was replaced since it was looked at opens none.
+func (s *Service) startSession(ctx context.Context, actor db.Actor, hash string) (server.OK[TokenSet], error) {
 	now := s.now().UTC().Truncate(time.Second)
 	session := Refresh{TenantID: actor.Tenant, UserID: actor.User, SessionID: db.NewID(), Counter: 1, IssuedAt: now}
-	err := s.db.Write(ctx,
-		db.SQL(`delete from sessions where user_id = $1 and expires_at < $2`, actor.User, now),
-		db.SQL(`insert into sessions (id, user_id, counter, refreshed_at, expires_at) values ($1, $2, 1, $3, $4)`,
-			session.SessionID, actor.User, now, now.Add(s.tokens.RefreshTTL())))
+	opened := db.SQL(`
+		with u as (select id from users where id = $2 and password_hash = $5 and disabled_at is null for share)
+		insert into sessions (id, user_id, counter, refreshed_at, expires_at) select $1, u.id, 1, $3, $4 from u returning id`,
+		session.SessionID, actor.User, now, now.Add(s.tokens.RefreshTTL()), hash)
+	err := s.db.Write(ctx, db.SQL(`delete from sessions where user_id = $1 and expires_at < $2`, actor.User, now), opened)
+	if err == nil && opened.Rows() == 0 {
+		err = errCredentials
+	}
 	if err != nil {
 		return server.OK[TokenSet]{}, err
 	}

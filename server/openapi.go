@@ -526,12 +526,16 @@ func (f *Field) schema(nullable bool) object {
 			o.add("pattern", "^#[0-9A-Fa-f]{6}$")
 		case f.input && !f.ReadOnly:
 			if f.Required {
-				o.add("minLength", 1)
+				o.add("minLength", max(1, f.MinLength))
 			}
 			o.add("maxLength", f.MaxLength)
-			if f.Required {
+			switch {
+			case f.Email:
+				o.add("format", "email")
+				o.add("pattern", emailPattern)
+			case f.Required:
 				o.add("pattern", requiredPattern)
-			} else {
+			default:
 				o.add("pattern", textPattern)
 			}
 		}

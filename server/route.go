@@ -133,6 +133,7 @@ type Endpoint struct {
 	in      reflect.Type // struct{} when nothing is read
 	out     answer
 	handler func(ctx context.Context, body []byte, query string, address string, ids map[string]string, change bool) (Response, error)
+	prepare func(ctx context.Context, body []byte, address string, ids map[string]string, change bool) (func(context.Context) (Response, error), error)
 }
 
 // Handle makes an endpoint of fn. In decides what is read: a struct with `query` tags the URL's query, struct{} nothing,
@@ -159,6 +160,31 @@ func Handle[In any, Out answer](fn func(context.Context, *Request[In]) (Out, err
 			return Response{}, err
 		}
 		return out.response(), nil
+	}
+	return e
+}
+
+// HandlePrepared is Handle for work that takes long and needs no transaction, such as hashing a password: prepare does it,
+// and fn gets its result. A request with an Idempotency-Key is prepared before its transaction begins.
+func HandlePrepared[In, P any, Out answer](prepare func(context.Context, *Request[In]) (P, error), fn func(context.Context, *Request[In], P) (Out, error)) Endpoint {
+	var none Out
+	e := Endpoint{in: reflect.TypeFor[In](), out: none}
+	e.prepare = func(ctx context.Context, text []byte, address string, ids map[string]string, change bool) (func(context.Context) (Response, error), error) {
+		r := &Request[In]{Address: address, ids: ids}
+		if err := decodeBody(text, &r.In, change); err != nil {
+			return nil, err
+		}
+		prepared, err := prepare(ctx, r)
+		if err != nil {
+			return nil, err
+		}
+		return func(ctx context.Context) (Response, error) {
+			out, err := fn(ctx, r, prepared)
+			if err != nil {
+				return Response{}, err
+			}
+			return out.response(), nil
+		}, nil
 	}
 	return e
 }

@@ -20,6 +20,8 @@ import (
 //	writeonly     only in requests
 //	min=0 max=9   bounds of a number (min is 0 unless given, max must be given); above: min itself is excluded
 //	text=200      the most characters (200 unless given)
+//	least=10      the fewest characters
+//	email         one address, name@host
 //	hex           #RRGGBB
 //	enum=A|B      the allowed strings or numbers
 //	named=Kind    the name of these in the document; fields with the same name must allow the same
@@ -36,7 +38,8 @@ type Field struct {
 	Query, Required, ReadOnly, WriteOnly, NotNull, Hex bool
 	Above                                              bool
 	Min, Max                                           Decimal
-	MaxLength                                          int
+	MinLength, MaxLength                               int
+	Email                                              bool
 	Enum                                               []string
 	Numbers                                            []Decimal
 
@@ -118,6 +121,10 @@ func (f *Field) parse(rules string) {
 			f.Max = bound()
 		case "text":
 			f.MaxLength, err = strconv.Atoi(value)
+		case "least":
+			f.MinLength, err = strconv.Atoi(value)
+		case "email":
+			f.Email = true
 		case "default":
 			f.Default = value
 		case "named":

@@ -384,6 +384,12 @@ func (o *operation) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	run := func(ctx context.Context) (Response, error) {
 		return o.route.Endpoint.handler(ctx, body, r.URL.RawQuery, n.address, ids, r.Method == http.MethodPatch)
 	}
+	if prepare := o.route.Endpoint.prepare; prepare != nil {
+		if run, err = prepare(ctx, body, n.address, ids, r.Method == http.MethodPatch); err != nil {
+			o.fail(w, r, err)
+			return
+		}
+	}
 	var answer Response
 	if key == "" {
 		answer, err = run(ctx)

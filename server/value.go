@@ -2,10 +2,12 @@ package server
 
 import (
 	"encoding/json"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 	"unicode/utf8"
 
 	"spoolwright/db"
@@ -259,11 +261,20 @@ func (f *Field) text(v any) (string, string) {
 		return "", "must have at most " + strconv.Itoa(f.MaxLength) + " characters"
 	case f.Required && strings.TrimSpace(s) == "":
 		return "", "must not be blank"
+	case utf8.RuneCountInString(s) < f.MinLength:
+		return "", "must have at least " + strconv.Itoa(f.MinLength) + " characters"
+	case f.Email && (!emailForm.MatchString(s) || strings.ContainsFunc(s, unicode.IsSpace)):
+		return "", "must be an e-mail address such as ada@farm.example"
 	case f.Hex && !isHexColor(s):
 		return "", "must have the form #RRGGBB"
 	}
 	return s, ""
 }
+
+// emailPattern lets in whatever could be an address: only a message that arrives proves more.
+const emailPattern = `^[^@\s\x00-\x1f\x7f]+@[^@\s\x00-\x1f\x7f]+$`
+
+var emailForm = regexp.MustCompile(emailPattern)
 
 func isHexColor(s string) bool {
 	if len(s) != 7 || s[0] != '#' {

@@ -1,0 +1,254 @@
+package auth
+
+import (
+	"context"
+	"errors"
+
+	"spoolwright/db"
+	"spoolwright/server"
+)
+
+const usersPath = "/api/v1/users"
+
+var usersTag = &server.Tag{Name: "users", Description: "The people of the tenant: who may log in, and what they may do."}
+
+// userRoutes are the operations of /api/v1/users, and the change of one's own password.
+func (s *Service) userRoutes() []server.Route {
+	return []server.Route{
+		server.Op("POST /api/v1/auth/password", server.Read, server.Handle(s.changePassword), changePasswordDoc),
+		server.Op("GET /api/v1/users", server.Admin, server.Handle(s.listUsers), listUsersDoc),
+		server.Op("POST /api/v1/users", server.Admin, server.HandlePrepared(s.hashNew, s.createUser), createUserDoc),
+		server.Op("GET /api/v1/users/{id}", server.Admin, server.Handle(s.getUser), getUserDoc),
+		server.Op("PATCH /api/v1/users/{id}", server.Admin, server.Handle(s.updateUser), updateUserDoc),
+	}
+}
+
+// UserAccount is a user as the tenant's admins see and make them.
+type UserAccount struct {
+	ID        server.UUID             `json:"id" rule:"readonly,notnull" doc:"The user's id." example:"\"0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a45\""`
+	Email     server.Optional[string] `json:"email" rule:"required,email,text=320" doc:"What the user logs in with; compared without regard to case, unique in the whole service, and fixed once it is entered." example:"\"bob@farm.example\""`
+	Name      server.Optional[string] `json:"name" rule:"required" doc:"The user's name." example:"\"Bob\""`
+	Role      server.Optional[string] `json:"role" rule:"required,enum=admin|operator|viewer,named=Role" doc:"viewer reads, operator reads and writes, admin may do everything." example:"\"operator\""`
+	Disabled  server.Optional[bool]   `json:"disabled" rule:"notnull" doc:"Whether the user is refused; false unless it is sent." example:"false"`
+	Password  server.Optional[string] `json:"password" rule:"required,writeonly,text=200,least=10" doc:"The password; it is never shown." example:"\"a long and secret phrase\""`
+	CreatedAt server.Timestamp        `json:"created_at" rule:"readonly,notnull" doc:"When the user was made." example:"\"2024-01-15T10:00:00Z\""`
+}
+
+// Check refuses passwords that no command would take either.
+func (u *UserAccount) Check(problems *server.Problems) {
+	checkNewPassword(problems, "password", u.Password)
+}
+
+func checkNewPassword(problems *server.Problems, field string, password server.Optional[string]) {
+	if !password.IsNull() {
+		if err := CheckPassword(*password.Value); err != nil {
+			problems.Add(field, "%s", err)
+		}
+	}
+}
+
+// userColumns are the fields of a UserAccount, in their order.
+const userColumns = `id, email, name, role, disabled_at is not null as disabled, created_at`
+
+var listUsersDoc = &server.Doc{ID: "listUsers", Tag: usersTag, Summary: "List users", Description: "All users of the tenant, disabled ones too."}
+
+func (s *Service) listUsers(ctx context.Context, r *server.Request[server.ListQuery]) (server.Page[UserAccount], error) {
+	l := server.NewList(`(select *, disabled_at is not null as disabled from users) users`, "id, email, name, role, disabled, created_at", "", "")
+	return server.ListPage[UserAccount](func(stmts ...*db.Stmt) error { return s.db.Read(ctx, stmts...) }, l, r.In)
+}
+
+var getUserDoc = &server.Doc{ID: "getUser", Tag: usersTag, Summary: "Get a user", Description: "Any user of the tenant; `GET /api/v1/auth/me` is the caller."}
+
+func (s *Service) getUser(ctx context.Context, r *server.Request[struct{}]) (server.OK[UserAccount], error) {
+	return s.showUser(ctx, r.ID("id"))
+}
+
+func (s *Service) showUser(ctx context.Context, id string) (server.OK[UserAccount], error) {
+	user := readUser(id)
+	if err := s.db.Read(ctx, user); err != nil {
+		return server.OK[UserAccount]{}, err
+	}
+	if user.Rows() == 0 {
+		return server.OK[UserAccount]{}, server.ErrNotFound
+	}
+	return server.OK[UserAccount]{JSON: user.Object()}, nil
+}
+
+func readUser(id string) *db.Stmt {
+	return db.SQL(`select `+userColumns+` from users where id = $1`, id)
+}
+
+var createUserDoc = &server.Doc{
+	ID: "createUser", Tag: usersTag, Summary: "Make a user",
+	Description: "The user can log in at once. An e-mail can be used once in the whole service: `EMAIL_TAKEN` does not say by whom, nor in which tenant. Users are not deleted, for the " +
+		"usage ledger names them: disable them instead.",
+	Refusals: []string{"EMAIL_TAKEN: Somebody has the e-mail bob@farm.example already"},
+}
+
+// hashNew hashes the password of a user to be made. The caller is checked before, for hashing is work that only those who still
+// may do this should cause.
+func (s *Service) hashNew(ctx context.Context, r *server.Request[UserAccount]) (hash string, err error) {
+	if err := s.db.Read(ctx, db.SQL(`select 1`)); err != nil {
+		return "", err
+	}
+	return s.hash(ctx, *r.In.Password.Value)
+}
+
+// hash hashes a password for a request.
+func (s *Service) hash(ctx context.Context, password string) (string, error) {
+	hash, err := s.hasher.Hash(ctx, password)
+	if errors.Is(err, ErrBusy) {
+		err = server.ErrUnavailable.Because(err)
+	}
+	return hash, err
+}
+
+func (s *Service) createUser(ctx context.Context, r *server.Request[UserAccount], hash string) (server.Created[UserAccount], error) {
+	id, in := db.NewID(), &r.In
+	user := db.SQL(`
+		insert into users (id, email, name, role, password_hash, disabled_at)
+		values ($1, $2, $3, $4, $5, case when $6::boolean then now() end)
+		returning `+userColumns, id, in.Email.Arg(), in.Name.Arg(), in.Role.Arg(), hash, in.Disabled.Or(false))
+	err := s.db.Write(ctx, user, db.SQL(`select login_claim($1, $2)::text`, emailKey(*in.Email.Value), id))
+	if db.Violates(err, "login_directory_pkey") {
+		return server.Created[UserAccount]{}, server.Refuse("EMAIL_TAKEN", "Somebody has the e-mail %s already", *in.Email.Value)
+	}
+	if err != nil {
+		return server.Created[UserAccount]{}, err
+	}
+	return server.Created[UserAccount]{JSON: user.Object(), Location: usersPath + "/" + id}, nil
+}
+
+var errLastAdmin = server.Refuse("LAST_ADMIN", "This is the last admin who is not disabled: make somebody else an admin first")
+
+var updateUserDoc = &server.Doc{
+	ID: "updateUser", Tag: usersTag, Summary: "Change a user",
+	Description: "Rename, give another role, disable or enable, set a new password. Another role and `disabled` work at once, also against access tokens that are still valid; these two and a new password end " +
+		"the user's sessions, so that refresh tokens no longer work. The tenant always keeps an admin who is not disabled: a change that would take the last one is refused with `LAST_ADMIN`. " +
+		"`email` cannot be changed; the value that is there passes.",
+	Refusals: []string{"LAST_ADMIN: " + errLastAdmin.Detail},
+	Request:  `{"name":"Bob Miller","role":"viewer"}`,
+}
+
+func (s *Service) updateUser(ctx context.Context, r *server.Request[UserAccount]) (server.OK[UserAccount], error) {
+	id, in := r.ID("id"), &r.In
+	if !in.Email.Set && !in.Name.Set && !in.Role.Set && !in.Disabled.Set && !in.Password.Set {
+		return s.showUser(ctx, id)
+	}
+	var email, hash any
+	if in.Email.Set {
+		email = emailKey(*in.Email.Value)
+	}
+	if in.Password.Set {
+		if err := s.db.Read(ctx, db.SQL(`select 1`)); err != nil {
+			return server.OK[UserAccount]{}, err
+		}
+		text, err := s.hash(ctx, *in.Password.Value)
+		if err != nil {
+			return server.OK[UserAccount]{}, err
+		}
+		hash = text
+	}
+	var problem *string
+	change := db.SQL(`
+		with target as (
+			select u.id, u.role, u.disabled_at is not null as disabled,
+				coalesce($3::text, u.role) as new_role, coalesce($4::boolean, u.disabled_at is not null) as new_disabled
+			from users u where u.id = $1
+		), checked as materialized (
+			select t.*, case
+				when $6::text is not null and not exists (select from login_find($6::text) f where f.user_id = t.id) then 'EMAIL'
+				when t.role = 'admin' and not t.disabled and (t.new_role <> 'admin' or t.new_disabled)
+					and not exists (select from users o where o.id <> t.id and o.role = 'admin' and o.disabled_at is null) then 'LAST_ADMIN'
+			end as problem
+			from target t
+		), changed as (
+			update users u set name = coalesce($2::text, u.name), role = c.new_role, password_hash = coalesce($5::text, u.password_hash),
+				disabled_at = case when c.new_disabled then coalesce(u.disabled_at, now()) end
+			from checked c where u.id = c.id and c.problem is null
+		), ended as (
+			delete from sessions s using checked c
+			where s.user_id = c.id and c.problem is null and ($5::text is not null or c.new_role <> c.role or c.new_disabled and not c.disabled)
+		)
+		select problem from checked`,
+		id, in.Name.Arg(), in.Role.Arg(), in.Disabled.Arg(), hash, email).Into(&problem)
+	user := readUser(id)
+	// One change at a time in a tenant, and only by somebody who is still its admin then: of two admins who disable each
+	// other at the same moment, one remains. The user is locked before the change takes its look at the sessions, so that a
+	// login at the same moment has either opened its session, or will see the change and open none.
+	caller := db.ActorOf(ctx)
+	err := s.db.Write(ctx,
+		db.SQL(`select pg_advisory_xact_lock(hashtextextended('users ' || current_setting('app.tenant_id'), 0))::text`),
+		db.SQL(`select bind_tenant($1, $2, $3)::text`, caller.Tenant, caller.User, caller.Role),
+		db.SQL(`select id from users where id = $1 for no key update`, id),
+		change, user)
+	switch {
+	case err != nil:
+		return server.OK[UserAccount]{}, err
+	case user.Rows() == 0:
+		return server.OK[UserAccount]{}, server.ErrNotFound
+	case problem != nil && *problem == "EMAIL":
+		return server.OK[UserAccount]{}, server.Invalid("email", "cannot be changed: make a new user, and disable this one")
+	case problem != nil:
+		return server.OK[UserAccount]{}, errLastAdmin
+	}
+	return server.OK[UserAccount]{JSON: user.Object()}, nil
+}
+
+// NewPassword is the body of a change of one's own password.
+type NewPassword struct {
+	Current server.Optional[string] `json:"current_password" rule:"required,writeonly,text=1000" doc:"The password until now." example:"\"correct horse battery\""`
+	New     server.Optional[string] `json:"new_password" rule:"required,writeonly,text=200,least=10" doc:"The password from now on." example:"\"a long and secret phrase\""`
+}
+
+// Check refuses passwords that no command would take either.
+func (n *NewPassword) Check(problems *server.Problems) {
+	checkNewPassword(problems, "new_password", n.New)
+}
+
+var changePasswordDoc = &server.Doc{
+	ID: "changePassword", Tag: tag, Summary: "Change your password",
+	Description: "Ends all your sessions, this one too: refresh tokens no longer work, so log in again before the access token expires. A wrong `current_password` is a `400`, not a `401`, for the access token is " +
+		"fine; it counts as a failed login, and too many of those are a `429` with `Retry-After`.",
+	Refusals: []string{errCurrentPassword.Code + ": " + errCurrentPassword.Detail},
+}
+
+var errCurrentPassword = server.Refuse("INVALID_CREDENTIALS", "The current password is not right")
+
+func (s *Service) changePassword(ctx context.Context, r *server.Request[NewPassword]) (server.NoContent, error) {
+	id := db.ActorOf(ctx).User
+	var email, old string
+	if err := s.db.Read(ctx, db.SQL(`select email, password_hash from users where id = $1`, id).Into(&email, &old)); err != nil {
+		return server.NoContent{}, err
+	}
+	done, wait, ok := s.begin(ctx, emailKey(email), r.Address)
+	if !ok {
+		return server.NoContent{}, tooManyFailures(wait)
+	}
+	outcome := Abandoned
+	defer func() { done(outcome) }()
+
+	right, err := s.hasher.Verify(ctx, old, *r.In.Current.Value)
+	switch {
+	case errors.Is(err, ErrBusy):
+		return server.NoContent{}, server.ErrUnavailable.Because(err)
+	case err != nil:
+		return server.NoContent{}, err
+	case !right:
+		outcome = Failed
+		return server.NoContent{}, errCurrentPassword
+	}
+	outcome = Succeeded
+	hash, err := s.hash(ctx, *r.In.New.Value)
+	if err != nil {
+		return server.NoContent{}, err
+	}
+	changed := db.SQL(`update users set password_hash = $3 where id = $1 and password_hash = $2 returning id`, id, old, hash)
+	if err := s.db.Write(ctx, changed, db.SQL(`delete from sessions where user_id = $1 and exists (select from users where id = $1 and password_hash = $2)`, id, hash)); err != nil {
+		return server.NoContent{}, err
+	}
+	if changed.Rows() == 0 { // another change came first
+		return server.NoContent{}, errCurrentPassword
+	}
+	return server.NoContent{}, nil
+}
