@@ -163,6 +163,7 @@ func TestTxRollsBack(t *testing.T) {
 	t.Parallel()
 	d := one(t)
 	ctx := newTenant(t, d)
+	pid := value[int](t, d, ctx, `select pg_backend_pid()`)
 	mine := errors.New("mine")
 	if err := d.Tx(ctx, func(ctx context.Context) error {
 		write(t, d, ctx, addRow("a"))
@@ -197,6 +198,9 @@ func TestTxRollsBack(t *testing.T) {
 		t.Error(err)
 	}
 	wantRows(t, d, ctx, "c")
+	if now := value[int](t, d, ctx, `select pg_backend_pid()`); now != pid {
+		t.Error("a transaction that was rolled back cost the connection")
+	}
 }
 
 // With a single connection, whatever is left on it or lost with it shows in what comes next.
