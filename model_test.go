@@ -184,6 +184,9 @@ func direct(c *authtest.Client, method, path string, body any) *httptest.Respons
 		r.Header.Set("Content-Type", "application/json")
 	}
 	r.Header.Set("Authorization", "Bearer "+c.Token)
+	for name, values := range c.Header {
+		r.Header[name] = values
+	}
 	w := httptest.NewRecorder()
 	c.API.Server.ServeHTTP(w, r)
 	return w
