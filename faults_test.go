@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -10,9 +11,12 @@ import (
 	"io"
 	"maps"
 	"math/rand/v2"
+	"net"
 	"net/http"
+	"net/url"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -21,7 +25,9 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"spoolwright/auth/authtest"
 	"spoolwright/db"
+	"spoolwright/db/dbtest"
 	"spoolwright/db/local"
 	"spoolwright/server"
 )
@@ -565,4 +571,223 @@ func (f *faultFarm) verify(t *testing.T) {
 	if err != nil || other.status != 201 {
 		report("a write after all that: %d %s %v", other.status, other.body, err)
 	}
+}
+
+// cutter stands between the service and PostgreSQL and cuts connections where the outcome of a commit becomes unknown.
+type cutter struct {
+	listener net.Listener
+	to       string // PostgreSQL's socket
+
+	mu   sync.Mutex
+	plan []cut  // what is to be cut, in this order
+	seen []byte // what went through
+}
+
+// cut is where a connection is cut: 'Q' is COMMIT, 'S' the end of a batch, which without BEGIN is a transaction by itself.
+type cut struct {
+	at   byte
+	when moment
+}
+
+type moment int
+
+const (
+	before moment = iota // PostgreSQL does not get it
+	after                // PostgreSQL does it, and its answer is lost
+	never
+)
+
+// newCutter returns the address of PostgreSQL through a cutter.
+func newCutter(t *testing.T) (*cutter, string) {
+	t.Helper()
+	u, err := url.Parse(dbtest.Private().AppURL())
+	check(t, err)
+	query := u.Query()
+	socket := "/.s.PGSQL." + query.Get("port")
+	dir := folder(t)
+	c := &cutter{to: query.Get("host") + socket}
+	c.listener, err = net.Listen("unix", dir+socket)
+	check(t, err)
+	t.Cleanup(func() { c.listener.Close() })
+	go func() {
+		for {
+			conn, err := c.listener.Accept()
+			if err != nil {
+				return
+			}
+			go c.serve(conn)
+		}
+	}()
+	query.Set("host", dir)
+	u.RawQuery = query.Encode()
+	return c, u.String()
+}
+
+// arm makes it cut the next such messages.
+func (c *cutter) arm(plan ...cut) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.plan = plan
+}
+
+func (c *cutter) next(at byte) moment {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.seen = append(c.seen, at)
+	if len(c.plan) == 0 || c.plan[0].at != at {
+		return never
+	}
+	when := c.plan[0].when
+	c.plan = c.plan[1:]
+	return when
+}
+
+// record returns what goes through while fn runs.
+func (c *cutter) record(fn func()) []byte {
+	c.mu.Lock()
+	c.seen = nil
+	c.mu.Unlock()
+	fn()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.seen)
+}
+
+// message reads one message; the first of a client has no type.
+func message(from io.Reader, typed bool) (whole []byte, err error) {
+	head := make([]byte, 4, 5)
+	if typed {
+		head = head[:5]
+	}
+	if _, err = io.ReadFull(from, head); err != nil {
+		return nil, err
+	}
+	rest := make([]byte, binary.BigEndian.Uint32(head[len(head)-4:])-4)
+	_, err = io.ReadFull(from, rest)
+	return append(head, rest...), err
+}
+
+func (c *cutter) serve(client net.Conn) {
+	defer client.Close()
+	postgres, err := net.Dial("unix", c.to)
+	if err != nil {
+		return
+	}
+	defer postgres.Close()
+	var deaf atomic.Bool // the client hears nothing any more
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer client.Close()
+		for {
+			m, err := message(postgres, true)
+			if err != nil || deaf.Load() && m[0] == 'Z' {
+				return
+			}
+			if !deaf.Load() {
+				client.Write(m)
+			}
+		}
+	}()
+	executed := false
+	for typed := false; ; typed = true {
+		m, err := message(client, typed)
+		if err != nil {
+			return
+		}
+		executed = executed || typed && m[0] == 'E' // else the batch only prepares statements
+		if typed && (m[0] == 'S' && executed || m[0] == 'Q' && string(m[5:]) == "commit\x00") {
+			executed = false
+			switch c.next(m[0]) {
+			case before:
+				return
+			case after:
+				deaf.Store(true)
+				postgres.Write(m)
+				<-done
+				return
+			}
+		}
+		postgres.Write(m)
+	}
+}
+
+// The connection breaks where the outcome of a write becomes unknown. With a key the service finds it out by itself, or the
+// client does by sending the request again; without one the client is told that it is unknown.
+func TestUnknownCommit(t *testing.T) {
+	t.Parallel()
+	w := newAPI(t)
+	w.each(t, takesKey, func(t *testing.T, op *operation) {
+		t.Parallel()
+		conn := super(t)
+		cutter, through := newCutter(t)
+		d, err := db.Open(t.Context(), db.Config{URL: through, MaxConns: 1})
+		check(t, err)
+		defer d.Close()
+		behind := newWorld(t, authtest.Options{DB: d})
+		start := func() (f *farm, path string, body map[string]any, effect func() string) {
+			f = w.furnished(t).prepare(t)
+			rows := f.rows(t, conn)
+			return f, f.path(t, op.Path()), f.body(t, op), func() string { return added(rows, f.rows(t, conn)) }
+		}
+		client := func(c *authtest.Client) *authtest.Client {
+			copied := *c
+			copied.API = behind.api
+			return &copied
+		}
+		unknown := func(a *authtest.Answer) {
+			t.Helper()
+			a.Refused(503, "UNAVAILABLE")
+			if a.Header.Get("Retry-After") == "" || replayed(a) {
+				t.Errorf("a 503 with the headers %v", a.Header)
+			}
+		}
+
+		f, path, body, effect := start()
+		var plain *authtest.Answer
+		steps := cutter.record(func() { plain = f.do(t, client(f.admin), op, path, body) })
+		if plain.Status >= 300 || len(steps) == 0 {
+			t.Fatalf("%s: %d %s", plain.What, plain.Status, plain.Body)
+		}
+		want := effect()
+
+		// Without a key, what did not happen and what did look the same. The last step is the commit.
+		f, path, body, effect = start()
+		for _, when := range []moment{before, after} {
+			var plan []cut
+			for _, step := range steps {
+				plan = append(plan, cut{step, never})
+			}
+			plan[len(plan)-1].when = when
+			cutter.arm(plan...)
+			unknown(f.do(t, client(f.admin), op, path, body))
+			if got := effect(); when == before && got != "" || when == after && got != want {
+				t.Errorf("a connection that broke at the commit (%d) left %q, want %q", when, got, want)
+			}
+		}
+
+		// With a key, no cut is seen from outside, wherever it is.
+		f, path, body, effect = start()
+		c := keyed(client(f.admin), "key")
+		cutter.arm(cut{'S', before}, cut{'S', after}, cut{'Q', before}, cut{'Q', after})
+		first := f.do(t, c, op, path, body)
+		if first.Status >= 300 {
+			t.Errorf("%s: %d %s", first.What, first.Status, first.Body)
+		}
+		if got := effect(); got != want {
+			t.Errorf("one request made %s, want %s", got, want)
+		}
+
+		// The service gives up in the end; the client's next try finds out.
+		cutter.arm(slices.Repeat([]cut{{'Q', after}}, 100)...)
+		unknown(f.do(t, c, op, path, body))
+		cutter.arm()
+		again := f.do(t, c, op, path, body)
+		if !replayed(again) || !bytes.Equal(again.Body, first.Body) || again.Status != first.Status || again.Header.Get("Location") != first.Header.Get("Location") {
+			t.Errorf("at last: %d %v %s, want %s", again.Status, again.Header, again.Body, first.Body)
+		}
+		if s := d.Stats(); s.InUse != 0 || s.Total > 1 {
+			t.Errorf("%+v", s)
+		}
+	})
 }
