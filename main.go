@@ -67,7 +67,7 @@ Usage: spoolwright [COMMAND]
   serve                serve the API (also without a command)
   demo                 serve a throwaway farm with sample data on loopback
   migrate              bring the database up to this program's schema
-  version              show the version
+  version [-sbom]      show the version, or the software bill of materials (CycloneDX JSON)
 ` + auth.CommandUsage + `
 Environment:
 `
@@ -98,6 +98,13 @@ func run(args []string, getenv func(string) string, stdin io.Reader, stdout, std
 		printUsage(stdout)
 		return 0
 	case "version", "-version", "--version":
+		if info, ok := debug.ReadBuildInfo(); ok && len(args) == 2 && strings.TrimLeft(args[1], "-") == "sbom" {
+			stdout.Write(server.SBOM(info, version))
+			return 0
+		}
+		if len(args) > 1 {
+			return fail(2, errors.New("version takes no arguments but -sbom"))
+		}
 		fmt.Fprintln(stdout, "spoolwright", buildVersion())
 		return 0
 	}
