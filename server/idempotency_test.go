@@ -134,7 +134,6 @@ func TestKeysAreFoundByIndex(t *testing.T) {
 // A deadlock or a serialization failure is met by another try, with a key and without. If it does not pass, it is a 503.
 func TestTransientFailures(t *testing.T) {
 	t.Parallel()
-	conn := super(t)
 	for _, code := range []string{"40001", "40P01"} {
 		for _, key := range []string{"", "key"} {
 			for _, failures := range []int64{3, 1000} {
@@ -172,7 +171,7 @@ func TestTransientFailures(t *testing.T) {
 							t.Errorf("%d tries", n)
 						}
 					}
-					if kept := keys(t, conn, c.Actor.User); kept != want {
+					if kept := keys(t, super(t), c.Actor.User); kept != want {
 						t.Errorf("the keys %q are kept, want %q", kept, want)
 					}
 				})
