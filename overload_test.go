@@ -1,0 +1,424 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"spoolwright/db/local"
+)
+
+// TestOverload puts the built program under loads that it cannot bear. Whoever asks gets an answer, be it a 503, and
+// afterwards nothing is left of the load.
+func TestOverload(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS != "linux" {
+		t.Skip("needs /proc")
+	}
+	p := program(filepath.Join(folder(t), "spoolwright"))
+	if out, err := exec.Command("go", "build", "-buildvcs=false", "-o", string(p), ".").CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	for _, test := range []struct {
+		name string
+		run  func(*testing.T, program)
+	}{
+		{"SlowClients", testSlowClients},
+		{"LockedRow", testLockedRow},
+		{"HangingPostgres", testHangingPostgres},
+		{"FullDisk", testFullDisk},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			test.run(t, p)
+		})
+	}
+}
+
+// burdened is a service on a PostgreSQL of its own.
+type burdened struct {
+	*child
+	postgres *local.Server
+	token    string
+	spool    string // has a million grams
+	metrics  string
+	fds      int // at rest
+	routines int
+}
+
+const overloadConns = 4
+
+func newBurdened(t *testing.T, p program, dir string, settings map[string]string) *burdened {
+	t.Helper()
+	s := &burdened{}
+	var err error
+	s.postgres, err = local.Start(t.Context(), local.Options{Dir: dir, Throwaway: true, Settings: settings})
+	check(t, err)
+	t.Cleanup(func() { s.postgres.Stop(context.Background()) })
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	check(t, err)
+	s.metrics = free.Addr().String()
+	free.Close()
+	env := []string{"DATABASE_URL=" + s.postgres.AppURL(), "MIGRATE_DATABASE_URL=" + s.postgres.OwnerURL(), secretEnv, "METRICS_ADDR=" + s.metrics,
+		"RATE_LIMIT_PER_MINUTE=0", "RATE_LIMIT_PER_HOUR=0", "DB_MAX_CONNS=" + strconv.Itoa(overloadConns)}
+	p.succeeds(t, "a password for tests", env, "user", "add", "--tenant", "farm", "--email", "ada@farm.example", "--name", "Ada", "--password-stdin")
+	s.child = p.startAs(t, func(c *exec.Cmd) { c.Stderr = &sieve{to: c.Stderr} }, env)
+	s.client.Timeout = patience
+	s.token = s.login(t, "ada@farm.example", "a password for tests")
+	s.spool = s.enter(t)
+	var wg sync.WaitGroup // opens all connections to PostgreSQL
+	for range 4 * overloadConns {
+		wg.Go(func() { s.ask("GET", "/api/v1/spools", nil) })
+	}
+	wg.Wait()
+	s.fds, s.routines = s.resources(t)
+	return s
+}
+
+func (s *burdened) enter(t *testing.T) string {
+	t.Helper()
+	status, spool := s.call(t, s.token, "POST", "/api/v1/spools", faultSpool(""))
+	if status != 201 {
+		t.Fatalf("POST /api/v1/spools: %d %v", status, spool)
+	}
+	return "/api/v1/spools/" + spool["id"].(string)
+}
+
+var routinesLine = regexp.MustCompile(`(?m)^go_goroutines (\d+)`)
+
+// resources are the file descriptors and goroutines that the service has, without those of idle clients.
+func (s *burdened) resources(t *testing.T) (fds, routines int) {
+	t.Helper()
+	s.client.CloseIdleConnections()
+	open, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", s.cmd.Process.Pid))
+	check(t, err)
+	r, err := http.Get("http://" + s.metrics + "/metrics")
+	check(t, err)
+	defer r.Body.Close()
+	b, err := io.ReadAll(r.Body)
+	check(t, err)
+	m := routinesLine.FindSubmatch(b)
+	if m == nil {
+		t.Fatalf("no go_goroutines in %s", b)
+	}
+	routines, err = strconv.Atoi(string(m[1]))
+	check(t, err)
+	return len(open), routines
+}
+
+// atRest waits until the service has given back what the load took.
+func (s *burdened) atRest(t *testing.T) {
+	t.Helper()
+	const slack = 8 // the scrape itself, and a connection to PostgreSQL that comes or goes
+	var fds, routines int
+	eventually(t, "file descriptors and goroutines are as before", func() bool {
+		fds, routines = s.resources(t)
+		return fds <= s.fds+slack && routines <= s.routines+slack
+	})
+	t.Logf("file descriptors: %d before, %d after; goroutines: %d before, %d after", s.fds, fds, s.routines, routines)
+}
+
+// answer is what a request under load got.
+type overloadAnswer struct {
+	status int
+	took   time.Duration
+}
+
+// limit is how long a request may take under any load: the service's deadline, and what a busy machine adds.
+const overloadLimit = 25 * time.Second
+
+// ask sends a request. Whatever happens, it must be answered, in JSON, and as the interface says.
+func (s *burdened) ask(method, path string, body any) (overloadAnswer, error) {
+	var reader io.Reader
+	if body != nil {
+		b, err := json.Marshal(body)
+		if err != nil {
+			return overloadAnswer{}, err
+		}
+		reader = bytes.NewReader(b)
+	}
+	r, err := http.NewRequest(method, s.url+path, reader)
+	if err != nil {
+		return overloadAnswer{}, err
+	}
+	r.Header.Set("Authorization", "Bearer "+s.token)
+	r.Header.Set("Content-Type", "application/json")
+	begin := time.Now()
+	response, err := s.client.Do(r)
+	if err != nil {
+		return overloadAnswer{}, err
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	a := overloadAnswer{response.StatusCode, time.Since(begin)}
+	switch {
+	case err != nil:
+	case a.took > overloadLimit:
+		err = fmt.Errorf("%s %s: %d after %v", method, path, a.status, a.took)
+	case !json.Valid(text) || response.Header.Get("Content-Type") != "application/json":
+		err = fmt.Errorf("%s %s: %d %s is no JSON", method, path, a.status, text)
+	case a.status >= 300 && a.status != 503, a.status == 503 && response.Header.Get("Retry-After") == "":
+		err = fmt.Errorf("%s %s: %d %v %s", method, path, a.status, response.Header, text)
+	}
+	return a, err
+}
+
+// crowd sends requests at once and counts the answers.
+func (s *burdened) crowd(t *testing.T, n int, method, path string, body any) map[int]int {
+	t.Helper()
+	statuses := map[int]int{}
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	for range n {
+		wg.Go(func() {
+			a, err := s.ask(method, path, body)
+			if err != nil {
+				t.Error(err)
+			}
+			mu.Lock()
+			statuses[a.status]++
+			mu.Unlock()
+		})
+	}
+	wg.Wait()
+	return statuses
+}
+
+// works wants the service to do everything again.
+func (s *burdened) works(t *testing.T) {
+	t.Helper()
+	for path, body := range map[string]any{s.spool + "/deduct": map[string]any{"weight_grams": 1}, "/api/v1/spools": faultSpool("")} {
+		eventually(t, "POST "+path+" works again", func() bool {
+			a, err := s.ask("POST", path, body)
+			check(t, err)
+			return a.status < 300
+		})
+	}
+	if a, err := s.ask("GET", "/api/v1/spools", nil); err != nil || a.status != 200 {
+		t.Errorf("GET /api/v1/spools: %d %v", a.status, err)
+	}
+	conn, err := pgx.Connect(t.Context(), s.postgres.SuperURL())
+	check(t, err)
+	defer conn.Close(t.Context())
+	var wrong int
+	check(t, conn.QueryRow(t.Context(), `select count(*) from spools s where remaining_weight_grams is distinct from (select sum(change_grams) from spool_usage u where u.spool_id = s.id)`).Scan(&wrong))
+	if wrong != 0 {
+		t.Errorf("%d spools differ from their ledgers", wrong)
+	}
+}
+
+// Thousands of connections that send a byte a second keep nobody from being answered, and are hung up on.
+func testSlowClients(t *testing.T, p program) {
+	s := newBurdened(t, p, filepath.Join(folder(t), "data"), nil)
+	n := 5000
+	var limit syscall.Rlimit // Go has raised it to what is allowed
+	check(t, syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit))
+	if most := int(limit.Cur) - 1000; most < n {
+		t.Logf("only %d connections, for %d files may be open", most, limit.Cur)
+		n = most
+	}
+	head := "POST /api/v1/spools HTTP/1.1\r\nHost: farm\r\nAuthorization: Bearer " + s.token + "\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n"
+	conns := make([]net.Conn, 0, n)
+	var hungUp atomic.Int64 // of those that are slow with the head
+	defer func() {
+		for _, conn := range conns {
+			conn.Close()
+		}
+	}()
+	for i := range n {
+		conn, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
+		check(t, err)
+		conns = append(conns, conn)
+		if i%2 == 0 { // half of them are slow with the head, the others with the body
+			_, err = io.WriteString(conn, head)
+			check(t, err)
+			continue
+		}
+		go func() {
+			io.Copy(io.Discard, conn)
+			hungUp.Add(1)
+		}()
+	}
+	answered := 0
+	for second := 0; ; second++ {
+		for _, conn := range conns {
+			conn.Write([]byte("P"))
+		}
+		for _, path := range []string{"/api/v1/spools", s.spool} {
+			if a, err := s.ask("GET", path, nil); err != nil || a.status != 200 {
+				t.Errorf("GET %s: %d %v", path, a.status, err)
+			}
+			answered++
+		}
+		if a, err := s.ask("POST", s.spool+"/deduct", map[string]any{"weight_grams": 1}); err != nil || a.status != 200 {
+			t.Errorf("POST %s/deduct: %d %v", s.spool, a.status, err)
+		}
+		if int(hungUp.Load()) == n/2 {
+			t.Logf("%d slow connections; %d were hung up on within %d seconds; %d other requests were answered meanwhile", n, n/2, second+1, answered*3/2)
+			break
+		}
+		if second > 60 {
+			t.Fatal("slow connections stay")
+		}
+		time.Sleep(time.Second)
+	}
+	for _, conn := range conns {
+		conn.Close()
+	}
+	s.works(t)
+	s.atRest(t)
+}
+
+// More requests than there are connections to PostgreSQL wait for a lock.
+func testLockedRow(t *testing.T, p program) {
+	s := newBurdened(t, p, filepath.Join(folder(t), "data"), nil)
+	other := s.enter(t)
+	conn, err := pgx.Connect(t.Context(), s.postgres.SuperURL())
+	check(t, err)
+	defer conn.Close(t.Context())
+	locker, err := pgx.Connect(t.Context(), s.postgres.SuperURL())
+	check(t, err)
+	defer locker.Close(t.Context())
+	tx, err := locker.Begin(t.Context())
+	check(t, err)
+	_, err = tx.Exec(t.Context(), `select from spools where id = $1 for update`, idOf(s.spool))
+	check(t, err)
+	var wg sync.WaitGroup
+	var blocked, healthy map[int]int
+	wg.Go(func() { blocked = s.crowd(t, 40, "POST", s.spool+"/deduct", map[string]any{"weight_grams": 1}) })
+	eventually(t, "all connections wait", func() bool {
+		var n int
+		check(t, conn.QueryRow(t.Context(), `select count(*) from pg_stat_activity where usename = $1 and wait_event_type = 'Lock'`, local.LoginRole).Scan(&n))
+		return n == overloadConns
+	})
+	wg.Go(func() { healthy = s.crowd(t, 40, "POST", other+"/deduct", map[string]any{"weight_grams": 1}) })
+	if r, err := s.client.Get(s.url + "/healthz"); err != nil || r.StatusCode != 200 {
+		t.Errorf("/healthz: %v %v", r, err)
+	} else {
+		r.Body.Close()
+	}
+	time.Sleep(6 * time.Second) // longer than any request waits for a lock
+	check(t, tx.Rollback(t.Context()))
+	wg.Wait()
+	t.Logf("behind the lock: %v; others: %v", blocked, healthy)
+	if blocked[503] == 0 {
+		t.Error("nobody was told that a lock takes too long")
+	}
+	for spool, ok := range map[string]int{s.spool: blocked[200], other: healthy[200]} {
+		_, answer := s.call(t, s.token, "GET", spool, nil)
+		if left := fmt.Sprintf("%.0f", answer["remaining_weight_grams"]); left != strconv.Itoa(1_000_000-ok) {
+			t.Errorf("%d deductions were acknowledged, and %s g are left", ok, left)
+		}
+	}
+	s.works(t)
+	s.atRest(t)
+}
+
+// signalPostgres signals the postmaster and all its children.
+func signalPostgres(t *testing.T, pid int, signal syscall.Signal) {
+	t.Helper()
+	stats, err := filepath.Glob("/proc/[0-9]*/stat")
+	check(t, err)
+	for _, path := range stats {
+		stat, err := os.ReadFile(path)
+		if err != nil {
+			continue // has ended
+		}
+		// The parent is the second field after the name, which stands in parentheses.
+		after := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+		child, err := strconv.Atoi(filepath.Base(filepath.Dir(path)))
+		if err == nil && (child == pid || after[1] == strconv.Itoa(pid)) {
+			syscall.Kill(child, signal)
+		}
+	}
+}
+
+// PostgreSQL stands still: it takes connections, and never answers.
+func testHangingPostgres(t *testing.T, p program) {
+	s := newBurdened(t, p, filepath.Join(folder(t), "data"), nil)
+	pid := s.postgres.PID()
+	signalPostgres(t, pid, syscall.SIGSTOP)
+	goOn := sync.OnceFunc(func() { signalPostgres(t, pid, syscall.SIGCONT) })
+	defer goOn()
+	var wg sync.WaitGroup
+	for _, path := range []string{"/healthz", "/openapi.json"} {
+		if r, err := s.client.Get(s.url + path); err != nil || r.StatusCode != 200 {
+			t.Errorf("%s: %v %v", path, r, err)
+		} else {
+			r.Body.Close()
+		}
+	}
+	var reads, writes map[int]int
+	wg.Go(func() { reads = s.crowd(t, 20, "GET", "/api/v1/spools", nil) })
+	wg.Go(func() { writes = s.crowd(t, 20, "POST", s.spool+"/deduct", map[string]any{"weight_grams": 1}) })
+	wg.Go(func() {
+		if a, err := s.ask("GET", "/readyz", nil); err != nil || a.status != 503 {
+			t.Errorf("/readyz: %d %v", a.status, err)
+		}
+	})
+	wg.Wait()
+	if reads[503] != 20 || writes[503] != 20 {
+		t.Errorf("while PostgreSQL hangs, reads got %v and writes %v", reads, writes)
+	}
+	goOn()
+	s.works(t)
+	s.atRest(t)
+}
+
+// The disk is full: what cannot be written is refused, and when there is room again everything goes on.
+func testFullDisk(t *testing.T, p program) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root, to mount a small file system")
+	}
+	disk := filepath.Join(folder(t), "disk")
+	check(t, os.Mkdir(disk, 0o711))
+	if err := syscall.Mount("tmpfs", disk, "tmpfs", 0, "size=160m,mode=0711"); err != nil {
+		t.Skipf("no file system can be mounted here: %v", err)
+	}
+	t.Cleanup(func() { check(t, syscall.Unmount(disk, syscall.MNT_DETACH)) })
+	s := newBurdened(t, p, filepath.Join(disk, "data"), map[string]string{"min_wal_size": "32MB", "max_wal_size": "48MB", "synchronous_commit": "on"})
+
+	ballast, err := os.Create(filepath.Join(disk, "ballast"))
+	check(t, err)
+	defer ballast.Close()
+	for block := make([]byte, 1<<20); err == nil; {
+		_, err = ballast.Write(block)
+	}
+	if !errors.Is(err, syscall.ENOSPC) {
+		t.Fatal(err)
+	}
+	all := map[int]int{}
+	spool := faultSpool(strings.Repeat("x", 10_000))
+	for begin := time.Now(); all[503] == 0 && time.Since(begin) < patience; {
+		for status, n := range s.crowd(t, 50, "POST", "/api/v1/spools", spool) {
+			all[status] += n
+		}
+	}
+	reads := s.crowd(t, 20, "GET", "/api/v1/spools", nil)
+	t.Logf("while the disk was full, writes got %v, reads %v", all, reads)
+	if all[503] == 0 {
+		t.Error("the disk was never full")
+	}
+	check(t, os.Truncate(ballast.Name(), 0))
+	s.works(t)
+	s.atRest(t)
+}
