@@ -1,0 +1,191 @@
+// Mutate breaks the program in one way after the other, in a private copy, and shows that the tests notice each time. It
+// takes a while, and so is run on demand, from the top of the checkout:
+//
+//	go run ./testdata/mutate [-only TEXT] [-jobs N] [-list]
+//
+// It fails if a sabotage survives, or if the text that one replaces is no longer there.
+package main
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"text/tabwriter"
+	"time"
+)
+
+type result struct {
+	sabotage
+	verdict, by string
+	took        time.Duration
+}
+
+func main() {
+	only := flag.String("only", "", "run the sabotages with this text in their names")
+	list := flag.Bool("list", false, "list the sabotages, and check that their texts are there")
+	jobs := flag.Int("jobs", 1, "how many to run at once")
+	flag.Parse()
+	if err := run(*only, *list, *jobs); err != nil {
+		fmt.Fprintln(os.Stderr, "mutate:", err)
+		os.Exit(1)
+	}
+}
+
+func run(only string, list bool, jobs int) error {
+	top, err := os.MkdirTemp("", "spoolwright-mutate-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(top)
+	dirs := make(chan string, jobs) // a copy for each job
+	for i := range jobs {
+		dir := filepath.Join(top, fmt.Sprint(i))
+		if err := copyTree(dir); err != nil {
+			return err
+		}
+		dirs <- dir
+	}
+	dir := filepath.Join(top, "0")
+	var chosen []sabotage
+	for _, s := range sabotages {
+		if !strings.Contains(s.name, only) {
+			continue
+		}
+		chosen = append(chosen, s)
+		if _, err := s.apply(dir, false); err != nil {
+			return err
+		}
+		if list {
+			fmt.Printf("%s: %s\n", s.file, s.name)
+		}
+	}
+	if list {
+		return nil
+	}
+
+	tests := map[string][]string{} // package -> what is run of it
+	for _, s := range chosen {
+		if !slices.Contains(tests[s.pkg], s.tests) {
+			tests[s.pkg] = append(tests[s.pkg], s.tests)
+		}
+	}
+	for pkg, patterns := range tests {
+		begin := time.Now()
+		if out, err := test(dir, pkg, strings.Join(patterns, "|")); err != nil {
+			return fmt.Errorf("the tests of %s fail without any sabotage: %w\n%s", pkg, err, out)
+		}
+		fmt.Printf("%-9s %6.1fs  %s without any sabotage\n", "passed", time.Since(begin).Seconds(), pkg)
+	}
+
+	results := make([]result, len(chosen))
+	errs := make([]error, len(chosen))
+	var wait sync.WaitGroup
+	for i, s := range chosen {
+		dir := <-dirs
+		wait.Go(func() {
+			defer func() { dirs <- dir }()
+			r, err := try(dir, s)
+			results[i], errs[i] = r, err
+			fmt.Printf("%-9s %6.1fs  %s: %s\n", r.verdict, r.took.Seconds(), s.name, r.by)
+		})
+	}
+	wait.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+
+	fmt.Println()
+	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
+	survived := 0
+	for _, r := range results {
+		if r.verdict != "caught" {
+			survived++
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", r.verdict, r.name, r.file, r.by)
+	}
+	w.Flush()
+	fmt.Printf("\n%d sabotages, %d survived\n", len(results), survived)
+	if survived > 0 {
+		return errors.New("some sabotages were not noticed")
+	}
+	return nil
+}
+
+// copyTree copies what belongs to the checkout, as it stands.
+func copyTree(to string) error {
+	out, err := exec.Command("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard").Output()
+	if err != nil {
+		return fmt.Errorf("git ls-files: %w", err)
+	}
+	for name := range strings.SplitSeq(strings.TrimSuffix(string(out), "\x00"), "\x00") {
+		b, err := os.ReadFile(name)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		path := filepath.Join(to, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, b, 0o644)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// apply returns the file as it was. The text must be there just once, so that it is clear what is broken.
+func (s sabotage) apply(dir string, write bool) ([]byte, error) {
+	path := filepath.Join(dir, s.file)
+	before, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	if n := bytes.Count(before, []byte(s.old)); n != 1 {
+		return nil, fmt.Errorf("%s: the text of %q is there %d times, not once: bring the sabotage up to date", s.file, s.name, n)
+	}
+	if !write {
+		return before, nil
+	}
+	return before, os.WriteFile(path, bytes.Replace(before, []byte(s.old), []byte(s.new), 1), 0o644)
+}
+
+var failed = regexp.MustCompile(`(?m)^\s*--- FAIL: (\S+)`)
+
+func try(dir string, s sabotage) (result, error) {
+	before, err := s.apply(dir, true)
+	if err != nil {
+		return result{}, err
+	}
+	defer os.WriteFile(filepath.Join(dir, s.file), before, 0o644)
+	begin := time.Now()
+	out, err := test(dir, s.pkg, s.tests)
+	r := result{sabotage: s, verdict: "SURVIVED", took: time.Since(begin)}
+	switch {
+	case bytes.Contains(out, []byte("[build failed]")) || bytes.Contains(out, []byte("[setup failed]")) || bytes.Contains(out, []byte("no tests to run")):
+		return r, fmt.Errorf("%s: this tests nothing:\n%s", s.name, out)
+	case err != nil:
+		r.verdict, r.by = "caught", "the tests cannot begin"
+		if m := failed.FindSubmatch(out); m != nil {
+			r.by = string(m[1])
+		} else if at := bytes.Index(out, []byte("panic:")); at >= 0 {
+			r.by, _, _ = strings.Cut(string(out[at:]), "\n")
+		}
+	}
+	return r, nil
+}
+
+func test(dir, pkg, tests string) ([]byte, error) {
+	c := exec.Command("go", "test", "-count=1", "-failfast", "-timeout=10m", "-run", tests, pkg)
+	c.Dir = dir
+	c.Env = append(os.Environ(), "GOFLAGS=-buildvcs=false")
+	return c.CombinedOutput()
+}

@@ -1,0 +1,81 @@
+package main
+
+// sabotage is a way to break the program, and the tests that must notice.
+type sabotage struct {
+	name           string
+	file, old, new string
+	pkg, tests     string
+}
+
+const (
+	accounts   = "db/migrations/0001_accounts.sql"
+	spools     = "db/migrations/0002_spools.sql"
+	catalog    = "db/migrations/0003_catalog.sql"
+	production = "db/migrations/0004_production.sql"
+)
+
+var sabotages = []sabotage{
+	// How farms are kept apart.
+	{"the ledger has no policy", spools, "create policy tenant on spool_usage\n\tusing (tenant_id = (select nullif(current_setting('app.tenant_id', true), '')::uuid))",
+		"create policy tenant on spool_usage\n\tusing (true)", "./db", "TestCatalog|TestNoTableLetsTenantsMeet"},
+	{"row-level security does not bind the owner of spools", spools, "alter table spools enable row level security, force row level security;",
+		"alter table spools enable row level security;", "./db", "TestCatalogPolicies|TestOpenRefuses"},
+	{"a policy checks nothing that is written", production, "create policy tenant on run_items\n\tusing (tenant_id = (select nullif(current_setting('app.tenant_id', true), '')::uuid))\n\twith check (tenant_id = (select nullif(current_setting('app.tenant_id', true), '')::uuid));",
+		"create policy tenant on run_items\n\tusing (tenant_id = (select nullif(current_setting('app.tenant_id', true), '')::uuid))\n\twith check (true);", "./db", "TestCatalogPolicies|TestNoTableLetsTenantsMeet"},
+	{"a foreign key lacks the tenant", production, "create index run_materials_run on run_materials", "create unique index spools_id on spools (id);\nalter table run_materials drop constraint run_materials_tenant_id_spool_id_fkey, " +
+		"add foreign key (spool_id) references spools (id);\ncreate index run_materials_run on run_materials", "./db", "TestCatalogTenantKeys|TestNoTableLetsTenantsMeet"},
+	{"a foreign key is missing", production, "	foreign key (tenant_id, spool_id) references spools (tenant_id, id),\n", "", "./db", "TestCatalogTenantKeys|TestNoTableLetsTenantsMeet"},
+	{"an SKU is unique across all tenants", catalog, "create unique index products_sku on products (tenant_id, sku)", "create unique index products_sku on products (sku, tenant_id)", "./db", "TestCatalogTenantKeys"},
+	{"the service may change the ledger", spools, "grant select, insert on spool_usage", "grant select, insert, update on spool_usage", "./db", "TestCatalogPrivileges"},
+	{"the transaction keeps the rights of its login", accounts, "perform set_config('role', 'spoolwright_app', true),", "perform", "./db", "TestOpenRefuses|TestNothingIsLeft|TestOutside|TestCatalog|TestRoles"},
+	{"the tenant stays on the connection", accounts, "set_config('app.tenant_id', coalesce(tenant::text, ''), true)", "set_config('app.tenant_id', coalesce(tenant::text, ''), false)", "./db", "TestNothingIsLeftOnTheConnection|TestOutsideOfAnyTenant"},
+	{"a caller's role is not checked again", accounts, "u.id = caller and u.role = caller_role and", "u.id = caller and", "./db", "TestRevokedCaller"},
+	{"a disabled caller passes", accounts, " and u.disabled_at is null\n\t) then", "\n\t) then", "./db", "TestRevokedCaller"},
+	{"the login directory answers everybody", accounts, "revoke all on function login_find, login_claim, login_tenants from public;", "", "./db", "TestLoginDirectory|TestCatalogFunctions"},
+
+	// What is deducted, and how often.
+	{"complete does not lock the run", production, "where r.id = target for no key update;", "where r.id = target;", "./production", "TestConcurrentCompletes|TestCompleteRacesMaterials"},
+	{"complete does not look whether it was done", production, "if run.deducted_at is not null then", "if false then", "./production", "TestConcurrentCompletes|TestCompleteRefusals"},
+	{"complete does not lock the spools", production, "	perform from spools s where s.id = any (spool_ids) order by s.id for no key update;\n", "", "./production", "TestConcurrentCompletes"},
+	{"complete locks the spools in any order", production, "where s.id = any (spool_ids) order by s.id for no key update", "join unnest(spool_ids) with ordinality u (id, n) on u.id = s.id order by u.n for no key update of s", "./production", "TestConcurrentCompletes"},
+	{"complete takes from a removed spool", production, "where s.hidden_at is not null or s.remaining_weight_grams < used.total", "where s.remaining_weight_grams < used.total", "./production", "TestCompleteRefusals"},
+	{"a material may be added to a completed run", "production/material.go", "select id from production_runs where id = $2 and deducted_at is null for share\n\t\t), m as (", "select id from production_runs where id = $2\n\t\t), m as (", "./production", "TestClosedDoor|TestCompleteRacesMaterials"},
+	{"adding a material does not wait for complete", "production/material.go", "deducted_at is null for share\n\t\t), m as (", "deducted_at is null\n\t\t), m as (", "./production", "TestCompleteRacesMaterials"},
+	{"an edit of the weight does not lock the spool", "inventory/spool.go", "hidden_at is null for no key update", "hidden_at is null", "./inventory", "TestConcurrentEditsAndDeductions"},
+	{"more than is left can be deducted", "inventory/usage.go", "and hidden_at is null and remaining_weight_grams >= $2::numeric", "and hidden_at is null", "./inventory", "TestDeductRefused|TestConcurrentDeductions"},
+	{"a removed spool can be deducted from", "inventory/usage.go", "where id = $1 and hidden_at is null and remaining_weight_grams", "where id = $1 and remaining_weight_grams", "./inventory", "TestNotFound|TestConcurrentDelete|TestDeduct"},
+	{"a removed spool is listed", "inventory/spool.go", `server.NewList("spools", spoolColumns, "hidden_at is null", "spools")`, `server.NewList("spools", spoolColumns, "", "spools")`, "./inventory", "TestFarm|TestSpoolStory|TestTotal|TestList"},
+	{"totals are not counted down", spools, "values (old.tenant_id, tg_table_name, pg_backend_pid() & 31, -1)", "values (old.tenant_id, tg_table_name, pg_backend_pid() & 31, 0)", "./inventory", "TestTotal|TestSpoolStory"},
+	{"a status can be changed after complete", "production/run.go", `open = fmt.Sprintf(" and (deducted_at is null or status = $%d)", len(args))`, `open = fmt.Sprintf(" and $%d::text is not null", len(args))`, "./production", "TestClosedDoor"},
+
+	// What products cost.
+	{"changes of one catalog do not wait for each other", "catalog/cost.go", "select pg_advisory_xact_lock(hashtextextended('catalog ' || current_setting('app.tenant_id'), 0))::text", "select 1::text", "./catalog", "TestRacing"},
+	{"a cost is rounded twice", catalog, "div(o.weight_grams * p.amount * 2000000 + p.grams, p.grams * 2) * 0.000001 as cost", "round(o.weight_grams * round(p.amount / p.grams, 6), 6) as cost", "./catalog", "TestCostsAreRoundedOnce|TestCostsAgree"},
+	{"a removed spool tells a price", catalog, "where s.material_type = w.material_type and s.color_key = w.color_key and s.hidden_at is null and", "where s.material_type = w.material_type and s.color_key = w.color_key and", "./catalog", "TestCostsAgree"},
+	{"a product may contain itself", "catalog/component.go", "when exists (select from below b where b.id = $1) then 'COMPONENT_CYCLE'", "when false then 'COMPONENT_CYCLE'", "./catalog", "TestComponentRefusals"},
+
+	// Who is calling.
+	{"the algorithm of tokens is not pinned", "auth/token.go", "jwt.WithValidMethods([]string{jwt.SigningMethodHS256.Alg()}), ", "", "./auth", "TestToken"},
+	{"the issuer of tokens is not checked", "auth/token.go", "!right || c.Issuer != issuer ||", "!right ||", "./auth", "TestToken"},
+	{"a refresh token is an access token", "auth/token.go", "len(c.Audience) != 1 || c.Audience[0] != audience ||", "", "./auth", "TestToken"},
+	{"tokens never expire", "auth/token.go", "if !now.Before(c.ExpiresAt.Time) {", "if false {", "./auth", "TestTokenLifetime|TestLifetimes"},
+	{"logout ends the session of somebody else", "auth/auth.go", "db.SQL(`delete from sessions where id = $1 and user_id = $2`, session, caller.User)", "db.SQL(`delete from sessions where id = $1 and $2::uuid is not null`, token.SessionID, caller.User)", "./auth", "TestLogout"},
+	{"a refresh token lives on after it was used", "auth/auth.go", "s.counter = $3 + 1 and s.refreshed_at >= $6)", "s.counter = $3 + 1)", "./auth", "TestRefresh"},
+	{"reuse of a refresh token ends nothing", "auth/auth.go", "ended := db.SQL(`delete from sessions s where s.id = $1 and s.user_id = $2", "ended := db.SQL(`delete from sessions s where false and s.id = $1 and s.user_id = $2", "./auth", "TestRefresh"},
+	{"a lost answer logs out", "auth/auth.go", "and (s.counter = $3 or s.counter = $3 + 1 and s.refreshed_at >= $6)", "and (s.counter = $3 or s.counter = $3 + 1 and s.refreshed_at >= $6 and false)", "./auth", "TestRefresh"},
+	{"guesses at once are not counted", "auth/throttle.go", "		t.windows[i].add(keys[i], a)\n", "		if false {\n			t.windows[i].add(keys[i], a)\n		}\n", "./auth", "TestThrottle|TestParallelGuesses"},
+	{"a viewer may write", "server/server.go", "if denied == nil && !public && n.caller.Level < o.route.Access {", "if denied == nil && !public && n.caller.Level < o.route.Access && r.Method == \"TRACE\" {", "./server", "TestAccess"},
+
+	// What is taken in.
+	{"bodies have no bound", "server/decode.go", "io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))", "io.ReadAll(r.Body)", "./server", "TestBodySize"},
+	{"bodies may be nested as deep as they like", "server/decode.go", "if depth > maxDepth {", "if depth > 1000*maxDepth {", "./server", "TestBody"},
+	{"a key may be there twice", "server/decode.go", "if keys[key] {", "if keys[key] && depth > 1000 {", "./server", "TestBody"},
+	{"unknown fields are ignored", "server/decode.go", "if unknown++; unknown <= maxUnknown {", "if unknown++; unknown < 0 {", "./server", "TestBody"},
+	{"invalid UTF-8 is taken in", "server/decode.go", "if !utf8.Valid(body) {", "if false {", "./server", "TestBody"},
+	{"only one of the limits counts", "server/limit.go", "		if wait == 0 {\n", "		if wait == 0 && i == 0 {\n", "./server", "TestLimiter"},
+	{"a refused request takes from a bucket all the same", "server/limit.go", "		if wait == 0 {\n", "		if wait == 0 || i == 1 {\n", "./server", "TestLimiter"},
+	{"a key stands for every request", "server/idempotency.go", "if !bytes.Equal(first, request) {", "if false {", ".", "TestRepeatedWrites"},
+	{"a key never expires", "server/idempotency.go", "where k.created_at < now() - interval '24 hours'\n", "where k.created_at < now() - interval '24 days'\n", "./server", "TestKeysExpire"},
+	{"a broken write is sent again without a key", "db/query.go", "again := isTransient(err) || broken && (repeatable || neverSent(err))", "again := isTransient(err) || broken", "./db", "TestBackendIsKilled"},
+	{"deadlocks are not retried", "db/query.go", "again := isTransient(err) || broken &&", "again := broken &&", "./db", "TestDeadlockIsRetried"},
+}
