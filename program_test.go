@@ -69,6 +69,7 @@ func TestProgram(t *testing.T) {
 		{"Browser", testBrowser},
 		{"Linked", testLinked},
 		{"Clients", testClients},
+		{"Nginx", testNginx},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
