@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -145,8 +146,12 @@ func newBenchFarm(b *testing.B, load func(ctx context.Context, f *benchFarm) err
 
 // call is a request as bytes on the wire.
 func (f *benchFarm) call(method, path, body string) []byte {
+	return request(method, path, body, f.token)
+}
+
+func request(method, path, body, token string) []byte {
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "%s %s HTTP/1.1\r\nHost: bench\r\nAuthorization: Bearer %s\r\n", method, path, f.token)
+	fmt.Fprintf(&b, "%s %s HTTP/1.1\r\nHost: bench\r\nAuthorization: Bearer %s\r\n", method, path, token)
 	if method != "GET" {
 		fmt.Fprintf(&b, "Content-Type: application/json\r\nContent-Length: %d\r\n", len(body))
 	}
@@ -174,7 +179,10 @@ func (f *benchFarm) record(b *testing.B, method, path, body string) ([][]db.Stat
 	return trips, w.body.Bytes()
 }
 
-// round runs work on all clients for a while and returns what each took. Work is told its client and a running number.
+// errDone ends a client's work before its time.
+var errDone = errors.New("done")
+
+// round runs work on all clients for a while and returns what each took.
 func round(b *testing.B, length time.Duration, work func(client int) error) []time.Duration {
 	b.Helper()
 	var mu sync.Mutex
@@ -186,7 +194,11 @@ func round(b *testing.B, length time.Duration, work func(client int) error) []ti
 			var mine []time.Duration
 			for time.Now().Before(deadline) && !b.Failed() {
 				start := time.Now()
-				if err := work(client); err != nil {
+				err := work(client)
+				if err == errDone {
+					break
+				}
+				if err != nil {
 					b.Error(err)
 					return
 				}

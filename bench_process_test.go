@@ -1,0 +1,193 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"spoolwright/auth"
+)
+
+// benchProgram builds the program the way releases are built and returns its path.
+func benchProgram(b *testing.B) string {
+	b.Helper()
+	path := filepath.Join(b.TempDir(), "spoolwright")
+	build := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", path, ".")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		b.Fatalf("%v\n%s", err, out)
+	}
+	return path
+}
+
+func freeAddr(b *testing.B) string {
+	b.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer listener.Close()
+	return listener.Addr().String()
+}
+
+// startProgram starts the program and waits until it has answered; it returns how long that took.
+func startProgram(b *testing.B, path, addr string, env ...string) (process *exec.Cmd, took time.Duration) {
+	b.Helper()
+	process = exec.Command(path)
+	process.Env = append([]string{"PATH=" + os.Getenv("PATH"), "LISTEN_ADDR=" + addr, "LOG_LEVEL=error"}, env...)
+	process.Stderr = os.Stderr
+	start := time.Now()
+	if err := process.Start(); err != nil {
+		b.Fatal(err)
+	}
+	for time.Since(start) < 30*time.Second {
+		if r, err := http.Get("http://" + addr + "/readyz"); err == nil {
+			r.Body.Close()
+			if r.StatusCode == 200 {
+				return process, time.Since(start)
+			}
+		}
+		time.Sleep(time.Millisecond)
+	}
+	b.Fatal("the program did not answer")
+	return nil, 0
+}
+
+func stopProgram(b *testing.B, process *exec.Cmd) {
+	b.Helper()
+	process.Process.Signal(syscall.SIGTERM)
+	if err := process.Wait(); err != nil {
+		b.Error(err)
+	}
+}
+
+// BenchmarkStart measures the time from the start of the process to its first answer.
+func BenchmarkStart(b *testing.B) {
+	path := benchProgram(b)
+	b.Run("database-url", func(b *testing.B) {
+		f := newBenchFarm(b, nil)
+		addr := freeAddr(b)
+		var all []float64
+		for range 11 {
+			process, took := startProgram(b, path, addr, "DATABASE_URL="+f.serviceURL, "JWT_SECRET="+rand.Text()+rand.Text())
+			stopProgram(b, process)
+			all = append(all, float64(took)/1e6)
+		}
+		b.ReportMetric(median(all), "ms")
+		b.ReportMetric(0, "ns/op")
+	})
+	b.Run("embedded", func(b *testing.B) {
+		dir, err := os.MkdirTemp("", "spoolwright-bench-")
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer os.RemoveAll(dir)
+		os.Chmod(dir, 0o711)
+		addr := freeAddr(b)
+		var all []float64
+		for i := range 8 {
+			process, took := startProgram(b, path, addr, "DATA_DIR="+dir)
+			stopProgram(b, process)
+			if i > 0 { // the first start makes the data
+				all = append(all, float64(took)/1e6)
+			}
+		}
+		b.ReportMetric(median(all), "ms")
+		b.ReportMetric(0, "ns/op")
+	})
+}
+
+// BenchmarkMemory sends two equal rounds of 200,000 mixed requests by 10,000 users over 32 connections, and reports what the
+// process holds after each.
+func BenchmarkMemory(b *testing.B) {
+	const users, requests = 10_000, 200_000
+	secret := rand.Text() + rand.Text()
+	path := benchProgram(b)
+	f := newBenchFarm(b, nil)
+	ctx := context.Background()
+	if err := loadSpools(ctx, f.super, f.actor.Tenant, 2000, 1); err != nil {
+		b.Fatal(err)
+	}
+	if _, err := f.super.Exec(ctx, `insert into users (tenant_id, id, email, name, role, password_hash)
+		select $1::uuid, uuid_v7(), 'user' || n, 'User', 'operator', 'none' from generate_series(1, $2) n`, f.actor.Tenant, users); err != nil {
+		b.Fatal(err)
+	}
+	tokens, err := auth.NewTokens([]string{secret}, time.Hour, time.Hour, time.Now)
+	if err != nil {
+		b.Fatal(err)
+	}
+	var bearer []string
+	for _, id := range f.texts(b, `select id::text from users where tenant_id = $1 and role = 'operator'`, f.actor.Tenant) {
+		token, err := tokens.Access(auth.Principal{TenantID: f.actor.Tenant, UserID: id, Role: "operator"})
+		if err != nil {
+			b.Fatal(err)
+		}
+		bearer = append(bearer, token)
+	}
+	spools := pool(f.texts(b, `select id::text from spools where tenant_id = $1 and in_stock`, f.actor.Tenant))
+	addr, metrics := freeAddr(b), freeAddr(b)
+	process, _ := startProgram(b, path, addr, "DATABASE_URL="+f.serviceURL, "JWT_SECRET="+secret, "METRICS_ADDR="+metrics, "RATE_LIMIT_PER_MINUTE=1000000", "RATE_LIMIT_PER_HOUR=1000000")
+	defer stopProgram(b, process)
+	f.addr = addr
+	clients := f.connect(b)
+	figure := func(name string) float64 {
+		r, err := http.Get("http://" + metrics + "/metrics")
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer r.Body.Close()
+		text, _ := io.ReadAll(r.Body)
+		value, _ := strconv.ParseFloat(string(regexp.MustCompile(`(?m)^` + name + ` (\S+)$`).FindSubmatch(text)[1]), 64)
+		return value
+	}
+	resident := func() float64 {
+		status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", process.Process.Pid))
+		if err != nil {
+			b.Skip("resident memory is read from /proc")
+		}
+		_, line, _ := bytes.Cut(status, []byte("VmRSS:"))
+		kib, _ := strconv.ParseFloat(strings.Fields(string(line))[0], 64)
+		return kib / 1024
+	}
+	b.ResetTimer()
+	for i := range 2 {
+		var n atomic.Int64
+		round(b, 10*time.Minute, func(client int) error {
+			at := n.Add(1)
+			if at > requests {
+				return errDone
+			}
+			method, path, body := "GET", "/api/v1/spools/"+spools(), ""
+			switch at % 10 {
+			case 0, 1:
+				path = "/api/v1/spools"
+			case 2:
+				path = "/api/v1/spools?material_type=PETG&sort_by=brand"
+			case 3:
+				method, path, body = "POST", path+"/deduct", `{"weight_grams":0.01}`
+			case 4:
+				method, path, body = "POST", "/api/v1/spools", `{"material_type":"PLA","color":"Black","diameter_mm":1.75,"net_weight_grams":1000}`
+			}
+			return clients.do(client, request(method, path, body, bearer[int(at)%users]))
+		})
+		time.Sleep(time.Second)
+		b.ReportMetric(resident(), fmt.Sprintf("resident-MiB-%d", i+1))
+		b.ReportMetric(figure("go_goroutines"), fmt.Sprintf("goroutines-%d", i+1))
+		b.ReportMetric(figure("go_memstats_heap_alloc_bytes")/(1<<20), fmt.Sprintf("heap-MiB-%d", i+1))
+	}
+	b.ReportMetric(0, "ns/op")
+}
