@@ -563,7 +563,6 @@ var refusals = []refusal{
 func TestRefusalsAreNotKept(t *testing.T) {
 	t.Parallel()
 	w := newAPI(t)
-	conn := super(t)
 	covered := map[string]bool{}
 	for _, r := range refusals {
 		covered[r.route+" "+r.code] = true
@@ -577,7 +576,7 @@ func TestRefusalsAreNotKept(t *testing.T) {
 					t.Errorf("with a key: %v %s, without: %s", a.Header, a.Body, plain.Body)
 				}
 			}
-			if n := keptKeys(t, conn, c); n != 0 {
+			if n := keptKeys(t, super(t), c); n != 0 {
 				t.Errorf("%d keys are kept", n)
 			}
 			if cure == nil {
