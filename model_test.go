@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -16,8 +17,11 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
+
 	"spoolwright/auth/authtest"
 	"spoolwright/db"
+	"spoolwright/db/dbtest"
 )
 
 var (
@@ -1305,4 +1309,58 @@ func roundHalfUp(r *big.Rat) micro {
 	twice := new(big.Int).Mul(r.Num(), big.NewInt(2*int64(one)))
 	twice.Add(twice, r.Denom())
 	return micro(twice.Quo(twice, new(big.Int).Mul(r.Denom(), big.NewInt(2))).Int64())
+}
+
+// Complete locks all its spools before it looks at any, in the order of their ids. A transaction that holds the first of them
+// shows both: the others are still free then, and what it changes is seen.
+func TestCompleteLocksSpoolsInOrder(t *testing.T) {
+	t.Parallel()
+	w := newAPI(t)
+	c := w.api.Operator(t)
+	spool := func() string {
+		return c.Post(t, "/api/v1/spools", object{"material_type": "PLA", "color": "Black", "diameter_mm": 1.75, "net_weight_grams": 1000}).Want(201).ID()
+	}
+	first, second := spool(), spool() // ids rise
+	run := "/api/v1/production-runs/" + c.Post(t, "/api/v1/production-runs", object{}).Want(201).ID()
+	for _, id := range []string{second, first} {
+		c.Post(t, run+"/materials", object{"spool_id": id, "spool_weight_before_grams": 100, "spool_weight_after_grams": 90}).Want(201)
+	}
+
+	begin := func() (*pgx.Conn, pgx.Tx) {
+		conn, err := pgx.Connect(t.Context(), dbtest.Private().AppURL())
+		check(t, err)
+		t.Cleanup(func() { conn.Close(context.Background()) })
+		tx, err := conn.Begin(t.Context())
+		check(t, err)
+		_, err = tx.Exec(t.Context(), `select bind_tenant($1, null, null)`, c.Actor.Tenant)
+		check(t, err)
+		return conn, tx
+	}
+	holder, held := begin()
+	_, err := held.Exec(t.Context(), `update spools set remaining_weight_grams = 500 where id = $1`, first)
+	check(t, err)
+	_, err = held.Exec(t.Context(), `insert into spool_usage (spool_id, kind, before_grams, after_grams) values ($1, 'edited', 1000, 500)`, first)
+	check(t, err)
+
+	done := make(chan *httptest.ResponseRecorder, 1)
+	go func() { done <- direct(c, "POST", run+"/complete", nil) }()
+	probe, err := pgx.Connect(t.Context(), dbtest.Private().SuperURL())
+	check(t, err)
+	defer probe.Close(context.Background())
+	eventually(t, "complete waits for the first spool", func() bool {
+		var waiting bool
+		check(t, probe.QueryRow(t.Context(), `select exists (select from pg_stat_activity where $1::int = any (pg_blocking_pids(pid)))`, holder.PgConn().PID()).Scan(&waiting))
+		return waiting
+	})
+	_, other := begin()
+	if _, err := other.Exec(t.Context(), `select from spools where id = $1 for no key update nowait`, second); err != nil {
+		t.Errorf("complete waits for the first spool and holds the second: %v", err)
+	}
+	check(t, other.Rollback(t.Context()))
+	check(t, held.Commit(t.Context()))
+
+	if a := <-done; a.Code != 200 {
+		t.Fatalf("complete: %d %s", a.Code, a.Body)
+	}
+	c.Get(t, "/api/v1/spools/"+first+"/usage").Shows(map[string]string{"items.0.kind": "run", "items.0.before_grams": "500", "items.0.after_grams": "490"})
 }

@@ -1,5 +1,7 @@
 package main
 
+import "strings"
+
 // sabotage is a way to break the program, and the tests that must notice.
 type sabotage struct {
 	name           string
@@ -13,6 +15,18 @@ const (
 	catalog    = "db/migrations/0003_catalog.sql"
 	production = "db/migrations/0004_production.sql"
 )
+
+// logout is how a session of the caller, and of nobody else, is ended.
+const logout = "\tif errors.Is(err, ErrTokenExpired) || err == nil && (token.UserID != caller.User || token.TenantID != caller.Tenant) {\n" +
+	"\t\ttoken.SessionID = \"\"\n" +
+	"\t} else if err != nil {\n" +
+	"\t\treturn server.NoContent{}, server.Invalid(\"refresh_token\", \"is not a refresh token\")\n" +
+	"\t}\n" +
+	"\tsession := any(token.SessionID)\n" +
+	"\tif token.SessionID == \"\" {\n" +
+	"\t\tsession = nil // the caller is checked all the same\n" +
+	"\t}\n" +
+	"\treturn server.NoContent{}, s.db.Write(ctx, db.SQL(`delete from sessions where id = $1 and user_id = $2`, session, caller.User))"
 
 var sabotages = []sabotage{
 	// How farms are kept apart.
@@ -36,8 +50,8 @@ var sabotages = []sabotage{
 	// What is deducted, and how often.
 	{"complete does not lock the run", production, "where r.id = target for no key update;", "where r.id = target;", "./production", "TestConcurrentCompletes|TestCompleteRacesMaterials"},
 	{"complete does not look whether it was done", production, "if run.deducted_at is not null then", "if false then", "./production", "TestConcurrentCompletes|TestCompleteRefusals"},
-	{"complete does not lock the spools", production, "	perform from spools s where s.id = any (spool_ids) order by s.id for no key update;\n", "", "./production", "TestConcurrentCompletes"},
-	{"complete locks the spools in any order", production, "where s.id = any (spool_ids) order by s.id for no key update", "join unnest(spool_ids) with ordinality u (id, n) on u.id = s.id order by u.n for no key update of s", "./production", "TestConcurrentCompletes"},
+	{"complete does not lock the spools", production, "	perform from spools s where s.id = any (spool_ids) order by s.id for no key update;\n", "", ".", "TestCompleteLocksSpoolsInOrder"},
+	{"complete locks the spools in any order", production, "where s.id = any (spool_ids) order by s.id for no key update", "join unnest(spool_ids) with ordinality u (id, n) on u.id = s.id order by u.n for no key update of s", ".", "TestCompleteLocksSpoolsInOrder"},
 	{"complete takes from a removed spool", production, "where s.hidden_at is not null or s.remaining_weight_grams < used.total", "where s.remaining_weight_grams < used.total", "./production", "TestCompleteRefusals"},
 	{"a material may be added to a completed run", "production/material.go", "select id from production_runs where id = $2 and deducted_at is null for share\n\t\t), m as (", "select id from production_runs where id = $2\n\t\t), m as (", "./production", "TestClosedDoor|TestCompleteRacesMaterials"},
 	{"adding a material does not wait for complete", "production/material.go", "deducted_at is null for share\n\t\t), m as (", "deducted_at is null\n\t\t), m as (", "./production", "TestCompleteRacesMaterials"},
@@ -59,7 +73,8 @@ var sabotages = []sabotage{
 	{"the issuer of tokens is not checked", "auth/token.go", "!right || c.Issuer != issuer ||", "!right ||", "./auth", "TestToken"},
 	{"a refresh token is an access token", "auth/token.go", "len(c.Audience) != 1 || c.Audience[0] != audience ||", "", "./auth", "TestToken"},
 	{"tokens never expire", "auth/token.go", "if !now.Before(c.ExpiresAt.Time) {", "if false {", "./auth", "TestTokenLifetime|TestLifetimes"},
-	{"logout ends the session of somebody else", "auth/auth.go", "db.SQL(`delete from sessions where id = $1 and user_id = $2`, session, caller.User)", "db.SQL(`delete from sessions where id = $1 and $2::uuid is not null`, token.SessionID, caller.User)", "./auth", "TestLogout"},
+	// Either of its two checks is enough: both are taken away.
+	{"logout ends the session of somebody else", "auth/auth.go", logout, strings.NewReplacer("token.UserID != caller.User || ", "", " and user_id = $2`, session, caller.User)", "`, session)").Replace(logout), "./auth", "TestLogout"},
 	{"a refresh token lives on after it was used", "auth/auth.go", "s.counter = $3 + 1 and s.refreshed_at >= $6)", "s.counter = $3 + 1)", "./auth", "TestRefresh"},
 	{"reuse of a refresh token ends nothing", "auth/auth.go", "ended := db.SQL(`delete from sessions s where s.id = $1 and s.user_id = $2", "ended := db.SQL(`delete from sessions s where false and s.id = $1 and s.user_id = $2", "./auth", "TestRefresh"},
 	{"a lost answer logs out", "auth/auth.go", "and (s.counter = $3 or s.counter = $3 + 1 and s.refreshed_at >= $6)", "and (s.counter = $3 or s.counter = $3 + 1 and s.refreshed_at >= $6 and false)", "./auth", "TestRefresh"},
