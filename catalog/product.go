@@ -93,7 +93,9 @@ func (h handlers) list(ctx context.Context, r *server.Request[Filter]) (server.P
 }
 
 // getProduct is one statement, so that the lists and the costs are those of one moment.
-const getProduct = `
+const getProduct = selectProducts + ` and p.id = $1`
+
+const selectProducts = `
 	select p.id, p.name, p.description, p.sku, p.category, p.estimated_print_time_minutes, p.notes,
 		(select coalesce(json_agg(json_build_object('id', m.id, 'material_type', m.material_type, 'color', m.color,
 				'weight_grams', trim_scale(m.weight_grams), 'is_required', m.is_required, 'notes', m.notes, 'cost', trim_scale(m.cost))
@@ -104,7 +106,7 @@ const getProduct = `
 				order by c.created_at, c.id), '[]')
 			from product_components c join products s on s.id = c.component_product_id where c.product_id = p.id) as components,
 		p.material_cost, p.component_cost, p.total_cost, p.created_at, p.updated_at
-	from products p where p.id = $1 and p.hidden_at is null`
+	from products p where p.hidden_at is null`
 
 var getDoc = &server.Doc{ID: "getProduct", Tag: tag, Summary: "Get a product", Description: "With its materials, its components and its costs, all of one moment."}
 

@@ -102,12 +102,26 @@ func (h handlers) one(ctx context.Context, run func(context.Context, ...*db.Stmt
 	return server.OK[Spool]{JSON: spool.Object()}, nil
 }
 
+const costTooLarge = "makes cost_per_gram larger than 999,999,999"
+
 // numbers names the field when the price per gram, which PostgreSQL computes, gets out of range.
 func numbers(err error) error {
 	if errors.Is(err, db.ErrOutOfRange) || db.Violates(err, "spools_cost_per_gram_check") {
-		return server.Invalid("purchase_price", "makes cost_per_gram larger than 999,999,999").Because(err)
+		return server.Invalid("purchase_price", costTooLarge).Because(err)
 	}
 	return err
+}
+
+// Check refuses such a price where the request has all that decides it, so that an import can name the row.
+func (s *Spool) Check(problems *server.Problems) {
+	if s.PurchasePrice.IsNull() || s.NetWeight.IsNull() {
+		return
+	}
+	const million = 1_000_000 // both are at most a million, in millionths: nothing here overflows
+	price, net := int64(*s.PurchasePrice.Value), int64(*s.NetWeight.Value)
+	if (2*price*million+net)/(2*net) > 999_999_999*million {
+		problems.Add("purchase_price", costTooLarge)
+	}
 }
 
 var createDoc = &server.Doc{

@@ -1,0 +1,69 @@
+package catalog_test
+
+import (
+	"encoding/json"
+	"errors"
+	"reflect"
+	"strings"
+	"testing"
+
+	"spoolwright/auth/authtest"
+	"spoolwright/catalog"
+	"spoolwright/db"
+)
+
+// What is exported is what the API shows; in CSV a product has a row for each entry of its bill of materials.
+func TestExport(t *testing.T) {
+	t.Parallel()
+	api := authtest.New(t, authtest.Options{}, catalog.Routes)
+	c := api.Operator(t)
+	api.Operator(t).Post(t, "/api/v1/products", authtest.JSON{"name": "Somebody else's"}).Want(201)
+	wing := c.Post(t, "/api/v1/products", authtest.JSON{"name": "Wing, left", "notes": ""}).Want(201).ID()
+	dragon := c.Post(t, "/api/v1/products", authtest.JSON{"name": "Dragon", "sku": "D \"1\""}).Want(201).ID()
+	gone := c.Post(t, "/api/v1/products", authtest.JSON{"name": "Gone"}).Want(201).ID()
+	c.Delete(t, "/api/v1/products/"+gone).Want(204)
+	path := "/api/v1/products/" + dragon
+	c.Post(t, path+"/materials", authtest.JSON{"material_type": "PLA", "color": "Red", "weight_grams": 45.5}).Want(201)
+	c.Post(t, path+"/materials", authtest.JSON{"material_type": "PETG", "color": "Red", "weight_grams": 1}).Want(201)
+	c.Post(t, path+"/components", authtest.JSON{"component_product_id": wing, "quantity": 2}).Want(201)
+
+	export := func(format string) []string {
+		t.Helper()
+		var b strings.Builder
+		n, err := catalog.Export(db.As(t.Context(), db.Actor{Tenant: c.Actor.Tenant}), api.DB, &b, format)
+		if err != nil || n != 2 {
+			t.Fatalf("%d products, %v", n, err)
+		}
+		return strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n")
+	}
+	lines := export("jsonl")
+	if len(lines) != 2 {
+		t.Fatalf("%d lines: %q", len(lines), lines)
+	}
+	for i, id := range []string{wing, dragon} {
+		var exported, shown any
+		if err := errors.Join(json.Unmarshal([]byte(lines[i]), &exported), json.Unmarshal(c.Get(t, "/api/v1/products/"+id).Want(200).Body, &shown)); err != nil || !reflect.DeepEqual(exported, shown) {
+			t.Errorf("%v: %s is shown as %v", err, lines[i], shown)
+		}
+	}
+	rows := export("csv")
+	if len(rows) != 5 {
+		t.Fatalf("%d rows: %q", len(rows), rows)
+	}
+	if !strings.HasPrefix(rows[0], "id,name,description,sku,category,estimated_print_time_minutes,notes,materials.id,materials.material_type,") || !strings.Contains(rows[0], ",components.quantity,") {
+		t.Errorf("the header is %s", rows[0])
+	}
+	for i, want := range []string{wing + `,"Wing, left",,,,,"",,`, dragon + `,Dragon,,"D ""1""",,,,`, dragon + `,Dragon,,`, dragon + `,Dragon,,`} {
+		if !strings.HasPrefix(rows[i+1], want) {
+			t.Errorf("row %d is %s, want %s", i+1, rows[i+1], want)
+		}
+	}
+	for i, want := range []string{",PLA,Red,45.5,true,", ",PETG,Red,1,true,", "," + wing + `,"Wing, left",2,`} {
+		if !strings.Contains(rows[i+2], want) {
+			t.Errorf("row %d is %s, without %s", i+2, rows[i+2], want)
+		}
+	}
+	if _, err := catalog.Export(db.As(t.Context(), db.Actor{Tenant: c.Actor.Tenant}), api.DB, &strings.Builder{}, "xml"); err == nil {
+		t.Error("xml is taken")
+	}
+}

@@ -1,0 +1,20 @@
+package db
+
+import "context"
+
+// Bulk is Tx for a command's work of many statements, such as an import: it may take as long as ctx lets it, ends with ctx,
+// and is run only once. What it adds to lists is counted apart, so that nobody has to wait for it.
+func (d *DB) Bulk(ctx context.Context, fn func(ctx context.Context) error) error {
+	err := d.tryTx(ctx, func(ctx context.Context) error {
+		err := d.Write(ctx, SQL(`select set_config('statement_timeout', '30min', true), set_config('lock_timeout', '1min', true),
+			set_config('idle_in_transaction_session_timeout', '10min', true), set_config('app.count_shard', '32', true)`))
+		if err != nil {
+			return err
+		}
+		return fn(ctx)
+	})
+	if err == nil {
+		return nil
+	}
+	return classify(err)
+}

@@ -1,0 +1,310 @@
+package inventory_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"spoolwright/auth/authtest"
+	"spoolwright/inventory"
+	"spoolwright/server"
+)
+
+const spoolmanFixture = "../testdata/spoolman/spools.json"
+
+func readFixture(t *testing.T) []byte {
+	t.Helper()
+	b, err := os.ReadFile(spoolmanFixture)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func openSpoolman(t *testing.T, source string) *os.File {
+	t.Helper()
+	f, err := inventory.OpenSpoolman(t.Context(), source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	return f
+}
+
+// From a server, again from it, and from a file: each spool comes once, and what was done to it here stays.
+func TestSpoolman(t *testing.T) {
+	t.Parallel()
+	fixture := readFixture(t)
+	var asked []string
+	spoolman := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked = append(asked, r.Method+" "+r.URL.String())
+		w.Header().Set("Content-Type", "application/json")
+		w.Write(fixture)
+	}))
+	defer spoolman.Close()
+	api := authtest.New(t, authtest.Options{}, inventory.Routes)
+	c, stranger := api.Operator(t), api.Operator(t)
+	i, ctx, bad := importer(t, c)
+	if done, err := i.Spoolman(ctx, openSpoolman(t, spoolman.URL), false); err != nil || done != (inventory.Imported{Added: 5}) {
+		t.Fatalf("%+v %v %v", done, err, *bad)
+	}
+	list := c.Get(t, "/api/v1/spools?sort_order=asc").Want(200).Shows(map[string]string{"total": "5",
+		"items.0.material_type": "PLA", "items.0.brand": "Northline", "items.0.color": "Harbour Grey", "items.0.color_hex": "#7A8288", "items.0.diameter_mm": "1.75",
+		"items.0.net_weight_grams": "1000", "items.0.remaining_weight_grams": "812.4", "items.0.spool_weight_grams": "212.5", "items.0.purchase_price": "19.9",
+		"items.0.supplier": "null", "items.0.purchase_date": "null",
+		"items.0.notes": "Opened by Kim\nLot: L-2024-11\nLocation: Shelf B\nArticle number: NL-0042\nFilament: Prints well at 60 mm/s\nNozzle °C: 210\nBed °C: 60\n" +
+			"Registered: 2024-02-03\nFirst used: 2024-02-10\nLast used: 2024-03-01\nhumidity: 12\nowner: Workshop\ndrying: 50 °C, 6 h\nSpoolman: 1",
+
+		"items.1.material_type": "PLA", "items.1.color": "Ember", "items.1.color_hex": "#FF4500", "items.1.net_weight_grams": "750", "items.1.remaining_weight_grams": "750",
+		"items.1.spool_weight_grams": "190", "items.1.purchase_price": "23",
+		"items.1.notes": "Material: PLA+\nColours: #FF4500, #FFD700, #202020\nRegistered: 2024-02-03\nSpoolman: 2",
+
+		"items.2.material_type": "Nylon", "items.2.brand": "null", "items.2.color": "#101010", "items.2.color_hex": "#101010", "items.2.diameter_mm": "2.85",
+		"items.2.net_weight_grams": "480", "items.2.remaining_weight_grams": "0", "items.2.spool_weight_grams": "150", "items.2.purchase_price": "64",
+		"items.2.notes": "Material: pa-cf\nRegistered: 2024-02-04\nArchived in Spoolman\nSpoolman: 3",
+
+		"items.3.material_type": "Custom", "items.3.brand": "Kap & Son", "items.3.diameter_mm": "2.85", "items.3.remaining_weight_grams": "1040.25", "items.3.purchase_price": "null",
+		"items.3.notes": "Material: PVB\nDiameter: 3 mm\nRegistered: 2024-02-05\nSpoolman: 4",
+
+		"items.4.material_type": "Custom", "items.4.color": "Fog", "items.4.color_hex": "null", "items.4.notes": "Registered: 2024-02-06\nSpoolman: 5",
+	})
+	if text := string(list.Body); strings.Contains(text, "external") {
+		t.Errorf("the API shows where spools come from: %s", text)
+	}
+
+	// One is used, one is edited, one is removed; a new one has come to Spoolman.
+	used, edited, removed := "/api/v1/spools/"+list.Text("items.0.id"), "/api/v1/spools/"+list.Text("items.1.id"), "/api/v1/spools/"+list.Text("items.4.id")
+	c.Post(t, used+"/deduct", authtest.JSON{"weight_grams": 12.4}).Want(200)
+	c.Patch(t, edited, authtest.JSON{"color": "Fire"}).Want(200)
+	c.Delete(t, removed).Want(204)
+	fixture = bytes.TrimRight(fixture, " \n]")
+	fixture = append(fixture, `, {"id": 6, "registered": "2024-03-01T00:00:00", "filament": {"material": "TPU 95A", "name": "Red", "diameter": 1.75}, "initial_weight": 500, "used_weight": 125.5},
+		{"id": 1, "registered": "2025-01-01T00:00:00Z", "filament": {"material": "petg", "name": "Of another server", "diameter": 1.75, "weight": 1}, "used_weight": 3}]`...)
+	for _, source := range []string{spoolman.URL + "/", spoolman.URL + "/api/v1", spoolman.URL + "/api/v1/spool?limit=1#x"} {
+		i, ctx, bad = importer(t, c)
+		done, err := i.Spoolman(ctx, openSpoolman(t, source), false)
+		want := inventory.Imported{Existing: 7}
+		if source == spoolman.URL+"/" {
+			want = inventory.Imported{Added: 2, Existing: 5}
+		}
+		if err != nil || done != want {
+			t.Fatalf("%s: %+v %v %v", source, done, err, *bad)
+		}
+	}
+	if done, err := i.Spoolman(ctx, openSpoolman(t, spoolmanFixture), false); err != nil || done != (inventory.Imported{Existing: 5}) {
+		t.Fatalf("the file: %+v %v", done, err)
+	}
+	c.Get(t, used).Want(200).Shows(map[string]string{"remaining_weight_grams": "800"})
+	c.Get(t, edited).Want(200).Shows(map[string]string{"color": "Fire"})
+	c.Get(t, removed).Refused(404, "NOT_FOUND")
+	c.Get(t, "/api/v1/spools?sort_order=asc").Want(200).Shows(map[string]string{"total": "6", "items.4.material_type": "TPU", "items.4.remaining_weight_grams": "374.5", "items.5.remaining_weight_grams": "0"})
+
+	// Another tenant may have the same server.
+	i, ctx, _ = importer(t, stranger)
+	if done, err := i.Spoolman(ctx, openSpoolman(t, spoolmanFixture), false); err != nil || done != (inventory.Imported{Added: 5}) {
+		t.Errorf("another tenant: %+v %v", done, err)
+	}
+	slices.Sort(asked)
+	if asked = slices.Compact(asked); !slices.Equal(asked, []string{"GET /api/v1/spool?allow_archived=true"}) {
+		t.Errorf("Spoolman was asked for %q", asked)
+	}
+}
+
+// What Spoolman exports, as JSON with flat names or as CSV, is the same as what its API answers.
+func TestSpoolmanExports(t *testing.T) {
+	t.Parallel()
+	api := authtest.New(t, authtest.Options{}, inventory.Routes)
+	var spools []map[string]any
+	if err := json.Unmarshal(readFixture(t), &spools); err != nil {
+		t.Fatal(err)
+	}
+	var flat []map[string]any
+	columns := map[string]bool{}
+	for _, s := range spools {
+		f := map[string]any{}
+		flatten(f, "", s)
+		for _, name := range []string{"remaining_weight", "remaining_length"} { // which only the API computes
+			delete(f, name)
+		}
+		for name, value := range f {
+			columns[name] = true
+			if at, ok := value.(string); ok && (strings.HasSuffix(name, "registered") || strings.HasSuffix(name, "_used")) {
+				f[name] = strings.TrimSuffix(strings.Replace(at, "T", " ", 1), "Z")
+			}
+		}
+		flat = append(flat, f)
+	}
+	var names []string
+	for name := range columns {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	asCSV := strings.Join(names, ",") + "\r\n"
+	for _, f := range flat {
+		var cells []string
+		for _, name := range names {
+			text := ""
+			switch v := f[name].(type) {
+			case nil:
+			case bool:
+				text = map[bool]string{true: "True", false: "False"}[v]
+			default:
+				text = fmt.Sprint(v)
+			}
+			cells = append(cells, `"`+strings.ReplaceAll(text, `"`, `""`)+`"`)
+		}
+		asCSV += strings.Join(cells, ",") + "\r\n"
+	}
+	asJSON, err := json.Marshal(flat)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, file := range map[string]string{"JSON": string(asJSON), "CSV": asCSV} {
+		c := api.Operator(t)
+		i, ctx, bad := importer(t, c)
+		if done, err := i.Spoolman(ctx, strings.NewReader(file), false); err != nil || done.Added != 5 {
+			t.Fatalf("%s: %+v %v %v", name, done, err, *bad)
+		}
+		text := export(t, c, "csv")
+		if done, err := i.Spoolman(ctx, openSpoolman(t, spoolmanFixture), false); err != nil || done != (inventory.Imported{Existing: 5}) {
+			t.Errorf("%s: then from the API %+v %v", name, done, err)
+		}
+		other := api.Operator(t)
+		i, ctx, _ = importer(t, other)
+		if _, err := i.Spoolman(ctx, openSpoolman(t, spoolmanFixture), false); err != nil {
+			t.Fatal(err)
+		}
+		got, want := withoutServerFields(t, text), withoutServerFields(t, export(t, other, "csv"))
+		remaining := slices.IndexFunc(want[0], func(c server.Cell) bool { return c.Text == "remaining_weight_grams" })
+		if want[4][remaining].Text != "1040.25" { // which an export has no word of
+			t.Fatal(want[4])
+		}
+		want[4][remaining].Text = "1000"
+		if !slices.EqualFunc(want, got, slices.Equal) {
+			t.Errorf("%s:\n%v\nby the API:\n%v", name, got, want)
+		}
+	}
+}
+
+func flatten(to map[string]any, prefix string, from map[string]any) {
+	for name, value := range from {
+		if nested, ok := value.(map[string]any); ok {
+			flatten(to, prefix+name+".", nested)
+		} else {
+			to[prefix+name] = value
+		}
+	}
+}
+
+func TestSpoolmanMaterials(t *testing.T) {
+	t.Parallel()
+	c := authtest.New(t, authtest.Options{}, inventory.Routes).Operator(t)
+	want := map[string]string{
+		"PLA": "PLA", "pla": "PLA", "PLA+": "PLA", "PLA-CF": "PLA", "Silk PLA": "PLA", "PLA (wood)": "PLA", "rPLA": "PLA", "LW-PLA": "PLA", "HTPLA": "PLA", "PLA/PHA": "PLA", "PLA2": "PLA", "ePLA-ST": "PLA",
+		"PETG": "PETG", "PET-G": "PETG", "petg+": "PETG", "PETG-CF": "PETG", "rPETG": "PETG", "PETG HF": "PETG", "PCTG": "Custom", "PET": "Custom", "PET-CF": "Custom",
+		"ABS": "ABS", "ABS+": "ABS", "ABS-GF": "ABS", "TPU": "TPU", "TPU 95A": "TPU", "TPU95A": "TPU", "TPU-85A": "TPU", "ASA": "ASA", "ASA-CF": "ASA",
+		"Nylon": "Nylon", "PA": "Nylon", "PA6": "Nylon", "PA12-CF": "Nylon", "PA6-GF30": "Nylon", "PAHT-CF": "Nylon", "PACF": "Nylon", "Nylon 6/66": "Nylon", "PA-12": "Nylon",
+		"PC": "PC", "PC-ABS": "PC", "PC Blend": "PC", "Polycarbonate": "PC", "HIPS": "HIPS", "PVA": "PVA", "PVA+": "PVA",
+		"PVB": "Custom", "PP": "Custom", "PEEK": "Custom", "PLASTIC": "Custom", "PARTY": "Custom", "ABSOLUTE": "Custom", "№5": "Custom",
+	}
+	var spools []map[string]any
+	for material := range want {
+		spools = append(spools, map[string]any{"id": len(spools) + 1, "filament": map[string]any{"name": material, "material": material, "diameter": 1.75, "weight": 1000}})
+	}
+	file, err := json.Marshal(spools)
+	if err != nil {
+		t.Fatal(err)
+	}
+	i, ctx, bad := importer(t, c)
+	if done, err := i.Spoolman(ctx, bytes.NewReader(file), false); err != nil || done.Added != len(want) {
+		t.Fatalf("%+v %v %v", done, err, *bad)
+	}
+	for _, item := range c.Get(t, "/api/v1/spools?limit=100").Want(200).List("items") {
+		spool := item.(map[string]any)
+		material := spool["color"].(string)
+		if spool["material_type"] != want[material] {
+			t.Errorf("%s is %v, want %s", material, spool["material_type"], want[material])
+		}
+		if kept := strings.Contains(fmt.Sprint(spool["notes"]), "Material: "+material+"\n"); kept != !strings.EqualFold(material, want[material]) {
+			t.Errorf("%s: the notes are %q", material, spool["notes"])
+		}
+	}
+}
+
+// Spools that cannot be told as ours are all named. Nothing is imported, or the others on demand.
+func TestSpoolmanBadSpools(t *testing.T) {
+	t.Parallel()
+	c := authtest.New(t, authtest.Options{}, inventory.Routes).Operator(t)
+	file := `[{"id": 1, "filament": {"diameter": 1.75, "weight": 1000}},
+		{"id": 2, "filament": {"diameter": 2.0, "weight": 1000}},
+		{"id": 3, "filament": {"diameter": 1.75}, "used_weight": 10},
+		{"filament": {"diameter": 1.75, "weight": 1000}},
+		{"id": 5, "filament": {"weight": 0}, "initial_weight": 0},
+		{"id": 6, "filament": {"diameter": 1.75, "weight": 1000, "vendor": {"name": "` + strings.Repeat("x", 201) + `"}}, "price": 1e9},
+		{"id": 7, "filament": {"diameter": 1.75, "weight": 1000, "color_hex": "blue"}, "remaining_weight": -4, "comment": "` + strings.Repeat("x", 20_000) + `"}]`
+	want := []string{"Spoolman's spool 2: filament.diameter", "Spoolman's spool 3: filament.weight", "spool 4 of the list: id",
+		"Spoolman's spool 5: filament.diameter filament.weight", "Spoolman's spool 6: brand purchase_price"}
+	i, ctx, bad := importer(t, c)
+	if done, err := i.Spoolman(ctx, strings.NewReader(file), false); !errors.Is(err, inventory.ErrBadRows) || done != (inventory.Imported{Bad: 5}) || !slices.Equal(*bad, want) {
+		t.Errorf("%+v %v\n%s", done, err, strings.Join(*bad, "\n"))
+	}
+	c.Get(t, "/api/v1/spools").Want(200).Shows(map[string]string{"total": "0"})
+	i, ctx, bad = importer(t, c)
+	if done, err := i.Spoolman(ctx, strings.NewReader(file), true); err != nil || done != (inventory.Imported{Added: 2, Bad: 5}) || !slices.Equal(*bad, want) {
+		t.Errorf("%+v %v\n%s", done, err, strings.Join(*bad, "\n"))
+	}
+	c.Get(t, "/api/v1/spools?sort_order=asc").Want(200).Shows(map[string]string{"total": "2", "items.0.color": "Unknown", "items.1.color_hex": "null", "items.1.remaining_weight_grams": "0"})
+}
+
+func TestSpoolmanRefusesOtherThings(t *testing.T) {
+	t.Parallel()
+	api := authtest.New(t, authtest.Options{}, inventory.Routes)
+	c := api.Operator(t)
+	for file, want := range map[string]string{
+		"":                       "no list of spools",
+		"  \n":                   "no list of spools",
+		"<html></html>":          "no list of spools",
+		`{"detail":"Not found"}`: "no list of spools",
+		"id,name\n1,x\n":         "no list of spools",
+		`[{"id":1,"filament":{"diameter":1.75,"weight":1}}`:  "not complete",
+		`[{"id":1,"filament":{"diameter":1.75,"weight":1}},`: "spool 2 of the list",
+		`[1]`: "spool 1 of the list",
+	} {
+		i, ctx, bad := importer(t, c)
+		if done, err := i.Spoolman(ctx, strings.NewReader(file), true); err == nil || !strings.Contains(err.Error(), want) || done.Added != 0 || len(*bad) > 0 {
+			t.Errorf("%q: %+v %v %v, want %q", file, done, err, *bad, want)
+		}
+	}
+	c.Get(t, "/api/v1/spools").Want(200).Shows(map[string]string{"total": "0"})
+
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.Path, "/file") {
+			http.Redirect(w, r, "file:///etc/hostname", http.StatusFound)
+			return
+		}
+		http.NotFound(w, r)
+	}))
+	defer elsewhere.Close()
+	for source, want := range map[string]string{
+		elsewhere.URL:            "404",
+		elsewhere.URL + "/file":  "file",
+		"http://127.0.0.1:1":     "refused",
+		"ftp://spoolman.example": "http://",
+		"file:///etc/hostname":   "http://",
+		"http://":                "http://",
+		"/nothing/is/here.json":  "no such file",
+		strings.Replace(elsewhere.URL, "http://", "http://user:hidden@", 1): "404",
+	} {
+		f, err := inventory.OpenSpoolman(t.Context(), source)
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "hidden") || f != nil {
+			t.Errorf("%s: %v, want %q", source, err, want)
+		}
+	}
+}
