@@ -3,6 +3,7 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"crypto/rand"
@@ -68,8 +69,18 @@ Usage: spoolwright [COMMAND]
   demo                 serve a throwaway farm with sample data on loopback
   migrate              bring the database up to this program's schema
   version [-sbom]      show the version, or the software bill of materials (CycloneDX JSON)
-` + auth.CommandUsage + `
+` + auth.CommandUsage + transferUsage + `
+Each command shows with -h what it takes.
+
 Environment:
+`
+
+const transferUsage = `  import spools FILE.csv --tenant NAME
+                       enter spools: all rows of the file, or none
+  import spoolman URL|FILE --tenant NAME [--skip-bad]
+                       take over the spools of a Spoolman server
+  export spools|products|runs --tenant NAME [--format csv|jsonl]
+                       write all of them to standard output
 `
 
 func main() {
@@ -102,36 +113,49 @@ func run(args []string, getenv func(string) string, stdin io.Reader, stdout, std
 			stdout.Write(server.SBOM(info, version))
 			return 0
 		}
+		if len(args) == 2 && isHelp(args[1]) {
+			printUsage(stdout)
+			return 0
+		}
 		if len(args) > 1 {
 			return fail(2, errors.New("version takes no arguments but -sbom"))
 		}
 		fmt.Fprintln(stdout, "spoolwright", buildVersion())
 		return 0
 	}
-	c, err := loadConfig(getenv)
-	if err != nil {
-		return fail(2, err)
-	}
-	var accounts func(context.Context, auth.Accounts, io.Reader, io.Writer) error
+	var work func(context.Context, *db.DB, streams) error // of the commands that do something in the database and end
+	var help bytes.Buffer
+	var err error
 	switch command {
 	case "user", "tenant":
-		accounts, err = auth.ParseCommand(args, stderr)
-		if errors.Is(err, flag.ErrHelp) {
-			return 0
+		var accounts func(context.Context, auth.Accounts, io.Reader, io.Writer) error
+		accounts, err = auth.ParseCommand(args, &help)
+		work = func(ctx context.Context, d *db.DB, s streams) error {
+			return accounts(ctx, auth.Accounts{DB: d, Hasher: auth.NewHasher(0)}, s.in, s.out)
 		}
-		if err != nil {
-			return fail(2, err)
-		}
+	case "import", "export":
+		work, err = parseTransfer(args, &help)
 	case "serve", "demo", "migrate":
 		if len(args) > 1 {
-			if strings.HasPrefix(strings.TrimLeft(args[1], "-"), "h") {
+			if isHelp(args[1]) {
 				printUsage(stdout)
 				return 0
 			}
-			return fail(2, fmt.Errorf("%s takes no arguments (see -h)", command))
+			err = fmt.Errorf("%s takes no arguments (see -h)", command)
 		}
 	default:
-		return fail(2, fmt.Errorf("unknown command %q (see -h)", command))
+		err = fmt.Errorf("unknown command %q (see -h)", command)
+	}
+	if errors.Is(err, flag.ErrHelp) {
+		stdout.Write(help.Bytes())
+		return 0
+	}
+	if err != nil {
+		return fail(2, err)
+	}
+	c, err := loadConfig(getenv)
+	if err != nil {
+		return fail(2, err)
 	}
 	c.log = newLogger(c, stderr)
 	switch command {
@@ -142,9 +166,7 @@ func run(args []string, getenv func(string) string, stdin io.Reader, stdout, std
 	case "migrate":
 		err = withDatabase(ctx, c, local.Attach, func(*db.DB) error { return nil })
 	default:
-		err = withDatabase(ctx, c, local.Attach, func(d *db.DB) error {
-			return accounts(ctx, auth.Accounts{DB: d, Hasher: auth.NewHasher(0)}, stdin, stdout)
-		})
+		err = withDatabase(ctx, c, local.Attach, func(d *db.DB) error { return work(ctx, d, streams{stdin, stdout, stderr}) })
 	}
 	var m misuse
 	switch {
@@ -158,6 +180,164 @@ func run(args []string, getenv func(string) string, stdin io.Reader, stdout, std
 	}
 	return fail(1, err)
 }
+
+// streams are what a command reads and writes.
+type streams struct {
+	in       io.Reader
+	out, err io.Writer
+}
+
+// exports are what can be exported.
+var exports = map[string]func(context.Context, *db.DB, io.Writer, string) (int, error){
+	"spools":   inventory.Export,
+	"products": catalog.Export,
+	"runs":     production.Export,
+}
+
+// parseTransfer reads the arguments of import and export. The error is flag.ErrHelp, with the help written, or says what is wrong.
+func parseTransfer(args []string, help io.Writer) (func(context.Context, *db.DB, streams) error, error) {
+	name := strings.Join(args[:min(2, len(args))], " ")
+	flags := flag.NewFlagSet(name, flag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	tenant := flags.String("tenant", "", "name of the tenant (spoolwright tenant list shows them)")
+	var format string
+	var skipBad bool
+	var synopsis, about string
+	what := strings.TrimPrefix(name, args[0]+" ")
+	switch {
+	case name == "import spools":
+		synopsis = "import spools FILE.csv --tenant NAME"
+		about = "The first line names the columns as the API names the fields of a spool; material_type, color, diameter_mm and\n" +
+			"net_weight_grams are needed. Each row is held to the rules of the API. If one is not right nothing is imported.\n" +
+			"FILE may be - for standard input."
+	case name == "import spoolman":
+		synopsis = "import spoolman URL|FILE --tenant NAME [--skip-bad]"
+		about = "Takes over the spools of a Spoolman server, archived ones too: from its address, such as http://spoolman.local:7912, or\n" +
+			"from a file with what its /api/v1/spool answers or what it exports as JSON or CSV. It may be repeated: spools that an\n" +
+			"earlier import has entered are left as they are. FILE may be - for standard input."
+		flags.BoolVar(&skipBad, "skip-bad", false, "leave out spools that cannot be taken over, instead of importing nothing")
+	case args[0] == "export" && exports[what] != nil:
+		synopsis = name + " --tenant NAME [--format csv|jsonl]"
+		about = "Writes all " + what + " to standard output, oldest first."
+		flags.StringVar(&format, "format", "csv", "csv, or jsonl for one JSON object in a line")
+	default:
+		if isHelp(what) {
+			fmt.Fprint(help, "Usage:\n"+transferUsage)
+			return nil, flag.ErrHelp
+		}
+		return nil, fmt.Errorf("%q is no command; there are: import spools, import spoolman, export spools, export products, export runs (see %s -h)", name, args[0])
+	}
+	var words []string
+	for rest := args[2:]; ; rest = flags.Args()[1:] { // flags may stand before the file and after it
+		if err := flags.Parse(rest); errors.Is(err, flag.ErrHelp) {
+			fmt.Fprintf(help, "Usage: spoolwright %s\n\n%s\n\n", synopsis, about)
+			flags.SetOutput(help)
+			flags.PrintDefaults()
+			return nil, err
+		} else if err != nil {
+			return nil, fmt.Errorf("%s: %w (see %s -h)", name, err, name)
+		}
+		if flags.NArg() == 0 {
+			break
+		}
+		words = append(words, flags.Arg(0))
+	}
+	wanted := 0
+	if args[0] == "import" {
+		wanted = 1
+	}
+	switch {
+	case len(words) > wanted:
+		return nil, fmt.Errorf("%s: %q is not understood (see %s -h)", name, words[wanted], name)
+	case len(words) < wanted:
+		return nil, fmt.Errorf("%s: say what to import (see %s -h)", name, name)
+	case *tenant == "":
+		return nil, fmt.Errorf("%s: --tenant is missing; `spoolwright tenant list` shows which there are", name)
+	case format != "" && format != "csv" && format != "jsonl":
+		return nil, fmt.Errorf("%s: --format must be csv or jsonl", name)
+	}
+	return func(ctx context.Context, d *db.DB, s streams) error {
+		id, err := auth.Accounts{DB: d}.FindTenant(ctx, *tenant)
+		if err != nil {
+			return err
+		}
+		ctx = db.As(ctx, db.Actor{Tenant: id})
+		if args[0] == "import" {
+			err = runImport(ctx, d, s, what, words[0], *tenant, skipBad)
+		} else {
+			signal.Ignore(syscall.SIGPIPE) // | head: an error like any other, so that what was started is stopped
+			out := bufio.NewWriterSize(s.out, 64<<10)
+			if _, err = exports[what](ctx, d, out, format); err == nil {
+				err = out.Flush()
+			}
+		}
+		return interrupted(ctx, err)
+	}, nil
+}
+
+func runImport(ctx context.Context, d *db.DB, s streams, what, source, tenant string, skipBad bool) error {
+	var file *os.File
+	var err error
+	switch {
+	case source == "-":
+		file, err = inventory.Keep(s.in)
+	case what == "spoolman":
+		file, err = inventory.OpenSpoolman(ctx, source)
+	default:
+		file, err = os.Open(source)
+	}
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	if info, err := file.Stat(); err == nil && !info.Mode().IsRegular() { // a pipe can be read only once
+		pipe := file
+		defer pipe.Close()
+		if file, err = inventory.Keep(pipe); err != nil {
+			return err
+		}
+		defer file.Close()
+	}
+	clear, i := "", inventory.Import{DB: d}
+	i.Bad = func(where string, problems []server.FieldError) {
+		var texts []string
+		for _, p := range problems {
+			texts = append(texts, p.Field+" "+p.Message)
+		}
+		fmt.Fprintf(s.err, "%s%s: %s\n", clear, where, strings.Join(texts, "; "))
+	}
+	if isTerminal(s.err) {
+		clear = "\r\x1b[K"
+		i.Progress = func(rows int) { fmt.Fprintf(s.err, "%s%d rows", clear, rows) }
+	}
+	var done inventory.Imported
+	if what == "spools" {
+		done, err = i.Spools(ctx, file)
+	} else {
+		done, err = i.Spoolman(ctx, file, skipBad)
+	}
+	fmt.Fprint(s.err, clear)
+	if errors.Is(err, inventory.ErrBadRows) {
+		if what == "spoolman" {
+			return fmt.Errorf("nothing was imported, because of %d of the spools; put them right in Spoolman, or leave them out with --skip-bad", done.Bad)
+		}
+		return fmt.Errorf("nothing was imported, because of %d of the rows", done.Bad)
+	}
+	if err != nil {
+		return fmt.Errorf("nothing was imported: %w", err)
+	}
+	text := fmt.Sprintf("%d spools were imported into %s", done.Added, tenant)
+	if done.Existing > 0 {
+		text += fmt.Sprintf("; %d were there already and are left as they are", done.Existing)
+	}
+	if done.Bad > 0 {
+		text += fmt.Sprintf("; %d were left out", done.Bad)
+	}
+	fmt.Fprintln(s.out, text)
+	return nil
+}
+
+func isHelp(arg string) bool { return slices.Contains([]string{"-h", "-help", "--help"}, arg) }
 
 // misuse is a mistake in the environment that only shows when it is used.
 type misuse struct{ error }

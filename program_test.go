@@ -55,6 +55,9 @@ func TestProgram(t *testing.T) {
 		{"FolderOutOfReach", testFolderOutOfReach},
 		{"StoppedEarly", testStoppedEarly},
 		{"Usage", testUsage},
+		{"Help", testHelp},
+		{"Transfer", testTransfer},
+		{"ImportOnTerminal", testImportOnTerminal},
 		{"WrongSettings", testWrongSettings},
 		{"BusyAddress", testBusyAddress},
 		{"DatabaseURL", testDatabaseURL},
@@ -590,7 +593,7 @@ func testUsage(t *testing.T, p program) {
 				t.Errorf("%v does not list %s and its default %q:\n%s", args, s.name, s.value, out)
 			}
 		}
-		for _, command := range []string{"serve", "demo", "migrate", "version", "user add", "user passwd", "user disable", "user list", "tenant list"} {
+		for _, command := range []string{"serve", "demo", "migrate", "version", "user add", "user passwd", "user disable", "user list", "tenant list", "import spools", "import spoolman", "export spools"} {
 			if !strings.Contains(out, "\n  "+command) {
 				t.Errorf("%v does not list the command %s", args, command)
 			}

@@ -198,6 +198,20 @@ func (a Accounts) Tenants(ctx context.Context) ([]TenantInfo, error) {
 	return all, nil
 }
 
+// FindTenant returns the id of the tenant with the name. If there is none the error says how to see which there are.
+func (a Accounts) FindTenant(ctx context.Context, name string) (string, error) {
+	tenants, err := a.Tenants(ctx)
+	if err != nil {
+		return "", err
+	}
+	for _, t := range tenants {
+		if t.Name == name {
+			return t.ID, nil
+		}
+	}
+	return "", fmt.Errorf("there is no tenant %q; `spoolwright tenant list` shows which there are", name)
+}
+
 // Users lists the users of the named tenant, or of all if the name is empty.
 func (a Accounts) Users(ctx context.Context, tenant string) ([]Account, error) {
 	tenants, err := a.Tenants(ctx)

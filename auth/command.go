@@ -10,6 +10,7 @@ import (
 	"io"
 	"strings"
 	"text/tabwriter"
+	"unicode"
 )
 
 // CommandUsage is the help text of the account commands.
@@ -26,8 +27,8 @@ const CommandUsage = `  user add --tenant NAME --email E --name N --role admin|o
   tenant list [--json]
 `
 
-// ParseCommand reads the arguments of an account command ("user", "add", ...). Help and mistakes go to stderr; the
-// error is then flag.ErrHelp or says what is wrong. The returned function does the work.
+// ParseCommand reads the arguments of an account command ("user", "add", ...). The error is flag.ErrHelp or says what is wrong;
+// stderr then has the help. The returned function does the work.
 func ParseCommand(args []string, stderr io.Writer) (func(ctx context.Context, a Accounts, stdin io.Reader, stdout io.Writer) error, error) {
 	name := strings.Join(args[:min(2, len(args))], " ")
 	flags := flag.NewFlagSet("spoolwright "+name, flag.ContinueOnError)
@@ -102,8 +103,10 @@ func ParseCommand(args []string, stderr io.Writer) (func(ctx context.Context, a 
 		}
 		return nil, fmt.Errorf("unknown command %q; the account commands are:\n%s", name, CommandUsage)
 	}
-	if err := flags.Parse(args[2:]); err != nil {
+	if err := flags.Parse(args[2:]); errors.Is(err, flag.ErrHelp) {
 		return nil, err
+	} else if err != nil {
+		return nil, fmt.Errorf("spoolwright %s: %w (see -h)", name, err)
 	}
 	if flags.NArg() > 0 {
 		return nil, fmt.Errorf("spoolwright %s: %q is not understood (see -h)", name, flags.Arg(0))
@@ -144,6 +147,15 @@ func printJSON(w io.Writer, v any, err error) error {
 func printTable(w io.Writer, rows [][]string) error {
 	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
 	for _, row := range rows {
+		for i, cell := range row {
+			// A name must not move the cursor of whoever looks at it.
+			row[i] = strings.Map(func(r rune) rune {
+				if unicode.IsControl(r) {
+					return unicode.ReplacementChar
+				}
+				return r
+			}, cell)
+		}
 		fmt.Fprintln(t, strings.Join(row, "\t"))
 	}
 	return t.Flush()
