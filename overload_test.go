@@ -144,7 +144,7 @@ type overloadAnswer struct {
 }
 
 // limit is how long a request may take under any load: the service's deadline, and what a busy machine adds.
-const overloadLimit = 25 * time.Second
+const overloadLimit = 60 * time.Second
 
 // ask sends a request. Whatever happens, it must be answered, in JSON, and as the interface says.
 func (s *burdened) ask(method, path string, body any) (overloadAnswer, error) {
