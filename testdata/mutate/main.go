@@ -178,6 +178,7 @@ func try(dir string, s sabotage) (result, error) {
 	r := result{sabotage: s, verdict: "SURVIVED", took: time.Since(begin)}
 	switch {
 	case bytes.Contains(out, []byte("[build failed]")) || bytes.Contains(out, []byte("[setup failed]")) || bytes.Contains(out, []byte("no tests to run")):
+		r.verdict = "BROKEN"
 		return r, fmt.Errorf("%s: this tests nothing:\n%s", s.name, out)
 	case err != nil:
 		r.verdict, r.by = "caught", "the tests cannot begin"
