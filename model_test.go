@@ -254,6 +254,7 @@ type modelItem struct {
 
 type modelProduct struct {
 	life
+	n          int // which product of the farm it is
 	id, name   string
 	owner      *modelUser
 	materials  map[string]object // sent, by id
@@ -849,6 +850,7 @@ func (u *modelUser) createProduct() {
 	u.must("create product", out, a, "ok")
 	p.id = a.text("id")
 	u.mu.Lock()
+	p.n = len(u.modelFarm.products)
 	u.modelFarm.products = append(u.modelFarm.products, p)
 	u.mu.Unlock()
 	u.products = append(u.products, p)
@@ -914,7 +916,9 @@ func (u *modelUser) component() {
 		return
 	}
 	u.mu.RLock()
-	other, _ := pick(u, u.modelFarm.products)
+	// Of eight neighbours: chains of more would in time cost more than a cost may be.
+	family := p.n &^ 7
+	other, _ := pick(u, u.modelFarm.products[family:min(family+8, len(u.modelFarm.products))])
 	u.mu.RUnlock()
 	gone, quantity := other.gone.Load(), 1+u.Int64N(3)
 	out, a := u.call("add component", "POST", path, object{"component_product_id": other.id, "quantity": quantity})
