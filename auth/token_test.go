@@ -221,6 +221,52 @@ func TestTokenLifetime(t *testing.T) {
 	}
 }
 
+// A token that was found right before gets no more than one that is new: it expires, each character matters, and only the
+// service that has its secret takes it.
+func TestTokenSeenBefore(t *testing.T) {
+	now := testTime
+	tokens, err := NewTokens([]string{testSecret}, 30*time.Minute, time.Hour, func() time.Time { return now })
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, _ := tokens.Access(testCaller)
+	for range 3 {
+		if p, err := tokens.ParseAccess(raw); err != nil || p != testCaller {
+			t.Fatalf("%+v, %v", p, err)
+		}
+	}
+	for i := range raw {
+		if _, err := tokens.ParseAccess(raw[:i] + "A" + raw[i+1:]); raw[i] != 'A' && err != ErrTokenInvalid {
+			t.Fatalf("with another character at %d: %v", i, err)
+		}
+	}
+	if _, err := tokens.ParseRefresh(raw); err != ErrTokenInvalid {
+		t.Errorf("as a refresh token: %v", err)
+	}
+	if _, err := tokensAt(t, testTime, strings.Repeat("o", 32)).ParseAccess(raw); err != ErrTokenInvalid {
+		t.Errorf("with another secret: %v", err)
+	}
+	now = testTime.Add(30*time.Minute - 1)
+	if p, err := tokens.ParseAccess(raw); err != nil || p != testCaller {
+		t.Errorf("just before it expires: %+v, %v", p, err)
+	}
+	now = testTime.Add(30 * time.Minute)
+	if p, err := tokens.ParseAccess(raw); err != ErrTokenExpired || p != (Principal{}) {
+		t.Errorf("expired: %+v, %v", p, err)
+	}
+
+	now = testTime
+	for range maxRightTokens + 10 {
+		raw, _ := tokens.Access(testCaller)
+		if _, err := tokens.ParseAccess(raw); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := len(tokens.right.says); n == 0 || n > maxRightTokens {
+		t.Errorf("%d tokens are remembered, %d at most should be", n, maxRightTokens)
+	}
+}
+
 // Every fault wins over expiry, so each is tried with a living and with an expired token.
 func TestTokenFaults(t *testing.T) {
 	future := testTime.Add(6 * time.Second).Unix()
@@ -463,12 +509,23 @@ func BenchmarkParseAccess(b *testing.B) {
 			tokens := tokensAt(b, testTime, secrets...)
 			b.ReportAllocs()
 			for b.Loop() {
+				tokens.right.says = nil
 				if _, err := tokens.ParseAccess(raw); err != nil {
 					b.Fatal(err)
 				}
 			}
 		})
 	}
+	b.Run("seen before", func(b *testing.B) {
+		tokens := tokensAt(b, testTime)
+		raw, _ := tokens.Access(testCaller)
+		b.ReportAllocs()
+		for b.Loop() {
+			if _, err := tokens.ParseAccess(raw); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
 }
 
 func BenchmarkAccess(b *testing.B) {

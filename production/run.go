@@ -3,7 +3,6 @@ package production
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"time"
 
@@ -280,7 +279,7 @@ var completeDoc = &server.Doc{
 func (h handlers) complete(ctx context.Context, r *server.Request[struct{}]) (server.OK[Completion], error) {
 	var refusal, detail *string
 	var completedAt *time.Time
-	var spools json.RawMessage
+	var spools []byte
 	err := h.db.Write(ctx, db.SQL(`select refusal, detail, finished_at, spools_updated from complete_run($1)`, r.ID("id")).
 		Into(&refusal, &detail, &completedAt, &spools))
 	switch {
