@@ -48,7 +48,7 @@ func freeAddr(b *testing.B) string {
 func startProgram(b *testing.B, path, addr string, env ...string) (process *exec.Cmd, took time.Duration) {
 	b.Helper()
 	process = exec.Command(path)
-	process.Env = append([]string{"PATH=" + os.Getenv("PATH"), "LISTEN_ADDR=" + addr, "LOG_LEVEL=error"}, env...)
+	process.Env = append([]string{"PATH=" + os.Getenv("PATH"), "LISTEN_ADDR=" + addr, "LOG_LEVEL=error", "DRAIN_SECONDS=0"}, env...)
 	process.Stderr = os.Stderr
 	start := time.Now()
 	if err := process.Start(); err != nil {

@@ -376,6 +376,7 @@ type config struct {
 	tlsCert, tlsKey              string
 	metricsAddr, migrateURL      string
 	maxConns                     int
+	drainDelay                   time.Duration
 	logFormat                    string
 	logLevel                     slog.Level
 	log                          *slog.Logger
@@ -388,10 +389,10 @@ var settings = []struct {
 	set                func(c *config, v string) error
 }{
 	{"LISTEN_ADDR", "127.0.0.1:8000", "address to serve on", func(c *config, v string) error { c.listen = v; return checkAddr(v) }},
-	{"DATABASE_URL", "", "PostgreSQL to use; without it the service runs a private one of its own", func(c *config, v string) error { c.databaseURL = v; return checkURL(v) }},
+	{"DATABASE_URL", "", "PostgreSQL to use; without it the service runs a private one", func(c *config, v string) error { c.databaseURL = v; return checkURL(v) }},
 	{"MIGRATE_DATABASE_URL", "", "login of the database's owner, for migrations; DATABASE_URL is then a login that owns nothing", func(c *config, v string) error { c.migrateURL = v; return checkURL(v) }},
 	{"DATA_DIR", "./data", "folder of the private PostgreSQL and of generated secrets", func(c *config, v string) error { c.dataDir = v; return checkFolder(v) }},
-	{"JWT_SECRET", "", "secret that signs tokens, 32 bytes at least; several, comma-separated: the first signs, all verify", func(c *config, v string) error {
+	{"JWT_SECRET", "", "secret that signs tokens, 32 bytes at least; several, separated by commas: the first signs, all verify", func(c *config, v string) error {
 		for secret := range strings.SplitSeq(v, ",") {
 			if secret = strings.TrimSpace(secret); len(secret) < 32 {
 				return errors.New("each secret must have at least 32 bytes")
@@ -400,15 +401,15 @@ var settings = []struct {
 		}
 		return nil
 	}},
-	{"ACCESS_TOKEN_EXPIRE_MINUTES", "30", "lifetime of access tokens", func(c *config, v string) error { return duration(&c.accessTTL, v, time.Minute, 60*24*7) }},
-	{"REFRESH_TOKEN_EXPIRE_DAYS", "7", "lifetime of refresh tokens", func(c *config, v string) error { return duration(&c.refreshTTL, v, 24*time.Hour, 3650) }},
+	{"ACCESS_TOKEN_EXPIRE_MINUTES", "30", "lifetime of access tokens", func(c *config, v string) error { return duration(&c.accessTTL, v, time.Minute, 1, 60*24*7) }},
+	{"REFRESH_TOKEN_EXPIRE_DAYS", "7", "lifetime of refresh tokens", func(c *config, v string) error { return duration(&c.refreshTTL, v, 24*time.Hour, 1, 3650) }},
 	{"RATE_LIMIT_PER_MINUTE", "100", "requests per user and minute; 0 turns the limit off", func(c *config, v string) error { return count(&c.perMinute, v, 0, 1_000_000_000) }},
 	{"RATE_LIMIT_PER_HOUR", "1000", "requests per user and hour; 0 turns the limit off", func(c *config, v string) error { return count(&c.perHour, v, 0, 1_000_000_000) }},
-	{"TRUSTED_PROXIES", "", "addresses or networks whose X-Forwarded-For is believed, comma-separated", func(c *config, v string) (err error) {
+	{"TRUSTED_PROXIES", "", "addresses or networks whose X-Forwarded-For is believed, separated by commas", func(c *config, v string) (err error) {
 		c.trustedProxies, err = server.ParsePrefixes(v)
 		return err
 	}},
-	{"CORS_ALLOWED_ORIGINS", "", "origins whose pages may call the API, comma-separated, such as https://farm.example", func(c *config, v string) error {
+	{"CORS_ALLOWED_ORIGINS", "", "origins whose pages may call the API, such as https://farm.example, separated by commas", func(c *config, v string) error {
 		for origin := range strings.SplitSeq(v, ",") {
 			origin = strings.TrimSpace(origin)
 			u, err := url.Parse(origin)
@@ -421,8 +422,11 @@ var settings = []struct {
 	}},
 	{"TLS_CERT_FILE", "", "certificate chain (PEM); with TLS_KEY_FILE the service speaks HTTPS; both are read again when they change", func(c *config, v string) error { c.tlsCert = v; return nil }},
 	{"TLS_KEY_FILE", "", "private key (PEM)", func(c *config, v string) error { c.tlsKey = v; return nil }},
-	{"METRICS_ADDR", "", "address for /metrics and /debug/pprof/, for operators only; off without it", func(c *config, v string) error { c.metricsAddr = v; return checkAddr(v) }},
+	{"METRICS_ADDR", "", "address for /metrics (Prometheus) and /debug/pprof/; for operators only, off without it", func(c *config, v string) error { c.metricsAddr = v; return checkAddr(v) }},
 	{"DB_MAX_CONNS", "", "most database connections; eight per core, 8 to 32, unless set; half of them at most for reads", func(c *config, v string) error { return count(&c.maxConns, v, 1, 10_000) }},
+	{"DRAIN_SECONDS", "1", "seconds that the service goes on after SIGTERM while /readyz already says no, so that load balancers notice", func(c *config, v string) error {
+		return duration(&c.drainDelay, v, time.Second, 0, 600)
+	}},
 	{"LOG_FORMAT", "text", "text or json", func(c *config, v string) error {
 		c.logFormat = v
 		if v != "text" && v != "json" {
@@ -493,9 +497,9 @@ func count(to *int, v string, least, most int) (err error) {
 	return nil
 }
 
-func duration(to *time.Duration, v string, unit time.Duration, most int) error {
+func duration(to *time.Duration, v string, unit time.Duration, least, most int) error {
 	var n int
-	err := count(&n, v, 1, most)
+	err := count(&n, v, least, most)
 	*to = time.Duration(n) * unit
 	return err
 }
@@ -621,7 +625,7 @@ func newServer(c config, d *db.DB) (*server.Server, error) {
 	a := auth.New(d, tokens, auth.NewHasher(0), time.Now)
 	return server.New(server.Config{
 		Routes: routes(d, a), DB: d, Authenticate: a.Authenticate, Ready: d.Ready, PerMinute: c.perMinute, PerHour: c.perHour,
-		TrustedProxies: c.trustedProxies, CORSOrigins: c.corsOrigins, HSTS: c.tlsCert != "", Version: version, Log: c.log,
+		TrustedProxies: c.trustedProxies, CORSOrigins: c.corsOrigins, HSTS: c.tlsCert != "", Version: version, Log: c.log, DrainDelay: c.drainDelay,
 		Metrics: server.NewMetrics(buildVersion(), d.Stats),
 	}), nil
 }

@@ -129,7 +129,7 @@ func (o *text) String() string {
 
 // environment is all that a child knows of ours.
 func environment(extra []string) []string {
-	env := []string{"LISTEN_ADDR=127.0.0.1:0", "HOME=/"}
+	env := []string{"LISTEN_ADDR=127.0.0.1:0", "DRAIN_SECONDS=0", "HOME=/"}
 	for _, name := range []string{"PATH", "TMPDIR"} {
 		if v := os.Getenv(name); v != "" {
 			env = append(env, name+"="+v)
@@ -626,6 +626,7 @@ func testWrongSettings(t *testing.T, p program) {
 		"TLS_KEY_FILE":                {"/dev/null"},
 		"METRICS_ADDR":                {"9090"},
 		"DB_MAX_CONNS":                {"0", "few"},
+		"DRAIN_SECONDS":               {"-1", "1s", "601"},
 		"LOG_FORMAT":                  {"xml"},
 		"LOG_LEVEL":                   {"loud"},
 	}
@@ -934,9 +935,10 @@ func testJSONLog(t *testing.T, p program) {
 	}
 }
 
-// A request that is under way at SIGTERM is answered, and no other is taken.
+// At SIGTERM a load balancer is told to go elsewhere while requests are still answered; then no more are taken, and the one that
+// is under way is answered.
 func testGraceful(t *testing.T, p program) {
-	c, token := served(t, p)
+	c, token := served(t, p, "DRAIN_SECONDS=2")
 	address := strings.TrimPrefix(c.url, "http://")
 	conn, err := net.Dial("tcp", address)
 	check(t, err)
@@ -954,6 +956,16 @@ func testGraceful(t *testing.T, p program) {
 	check(t, err)
 
 	c.signal(syscall.SIGTERM)
+	eventually(t, "the service is not ready", func() bool {
+		fresh := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+		r, err := fresh.Get(c.url + "/readyz")
+		check(t, err)
+		r.Body.Close()
+		return r.StatusCode == 503
+	})
+	if status, answer := c.call(t, token, "GET", "/api/v1/spools", nil); status != 200 {
+		t.Errorf("a request before the load balancer noticed gets %d %v", status, answer)
+	}
 	c.refusesConnections(t)
 	_, err = io.WriteString(conn, body)
 	check(t, err)

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"unicode"
 )
 
 func readme(t *testing.T) string {
@@ -46,7 +47,7 @@ func TestReadmeStartsWithTheTwoCommands(t *testing.T) {
 
 func TestReadmeListsTheSettings(t *testing.T) {
 	t.Parallel()
-	rows := regexp.MustCompile("(?m)^\\| `([A-Z_]+)` \\| (.*?) \\|").FindAllStringSubmatch(readme(t), -1)
+	rows := regexp.MustCompile("(?m)^\\| `([A-Z_]+)` \\| (.*?) \\| (.*) \\|$").FindAllStringSubmatch(readme(t), -1)
 	if len(rows) != len(settings) {
 		t.Fatalf("the README's table has %d settings, the program %d", len(rows), len(settings))
 	}
@@ -58,7 +59,20 @@ func TestReadmeListsTheSettings(t *testing.T) {
 		if rows[i][1] != s.name || rows[i][2] != want {
 			t.Errorf("row %d is %s with the default %q, want %s with %q", i+1, rows[i][1], rows[i][2], s.name, want)
 		}
+		if letters(rows[i][3]) != letters(s.usage) {
+			t.Errorf("the README says of %s: %q, and -h: %q", s.name, rows[i][3], s.usage)
+		}
 	}
+}
+
+// letters is a text without case and punctuation.
+func letters(s string) string {
+	return strings.Map(func(c rune) rune {
+		if unicode.IsLetter(c) || unicode.IsDigit(c) {
+			return unicode.ToLower(c)
+		}
+		return -1
+	}, s)
 }
 
 // testTour runs the README's tour as it stands against a demo, and compares what it shows. Only curl is told that the

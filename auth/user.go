@@ -54,7 +54,7 @@ var listUsersDoc = &server.Doc{ID: "listUsers", Tag: usersTag, Summary: "List us
 
 func (s *Service) listUsers(ctx context.Context, r *server.Request[server.ListQuery]) (server.Page[UserAccount], error) {
 	l := server.NewList(`(select *, disabled_at is not null as disabled from users) users`, "id, email, name, role, disabled, created_at", "", "")
-	return server.ListPage[UserAccount](func(stmts ...*db.Stmt) error { return s.db.Read(ctx, stmts...) }, l, r.In)
+	return server.ListPage[UserAccount](ctx, s.db.Read, l, r.In)
 }
 
 var getUserDoc = &server.Doc{ID: "getUser", Tag: usersTag, Summary: "Get a user", Description: "Any user of the tenant; `GET /api/v1/auth/me` is the caller."}

@@ -89,7 +89,7 @@ func (h handlers) list(ctx context.Context, r *server.Request[Filter]) (server.P
 	if in := r.In.Search; !in.IsNull() {
 		l.Where(`strpos(search_key, lower(?::text collate "und-x-icu") collate "C") > 0`, *in.Value)
 	}
-	return server.ListPage[ProductListItem](func(stmts ...*db.Stmt) error { return h.db.Read(ctx, stmts...) }, l, r.In.ListQuery)
+	return server.ListPage[ProductListItem](ctx, h.db.Read, l, r.In.ListQuery)
 }
 
 // getProduct is one statement, so that the lists and the costs are those of one moment.

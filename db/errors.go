@@ -32,6 +32,10 @@ func Violates(err error, constraint string) bool {
 
 // classify wraps err in the one of this package's errors that fits it.
 func classify(err error) error {
+	var connect *pgconn.ConnectError
+	if errors.As(err, &connect) { // whatever PostgreSQL or a pooler has against a new connection
+		return fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) {
 		switch {
@@ -44,8 +48,7 @@ func classify(err error) error {
 			pg.Code == "25006",                     // a standby
 			strings.HasPrefix(pg.Code, "53"),       // out of connections, memory, disk
 			strings.HasPrefix(pg.Code, "58"),       // input/output
-			pg.Code == "XX001", pg.Code == "XX002", // damaged data
-			pg.Code == "28P01", pg.Code == "28000", pg.Code == "3D000": // login refused, as while a backup is restored
+			pg.Code == "XX001", pg.Code == "XX002": // damaged data
 			return fmt.Errorf("%w: %w", ErrUnavailable, err)
 		}
 		return err

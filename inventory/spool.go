@@ -82,7 +82,7 @@ func (h handlers) list(ctx context.Context, r *server.Request[Filter]) (server.P
 	if in := r.In.InStock; !in.IsNull() {
 		l.Where("in_stock = ?", *in.Value)
 	}
-	return server.ListPage[Spool](func(stmts ...*db.Stmt) error { return h.db.Read(ctx, stmts...) }, l, r.In.ListQuery)
+	return server.ListPage[Spool](ctx, h.db.Read, l, r.In.ListQuery)
 }
 
 var getDoc = &server.Doc{ID: "getSpool", Tag: tag, Summary: "Get a spool", Description: "As it is now; `usage` says how it came to be so."}

@@ -77,7 +77,7 @@ var usageDoc = &server.Doc{
 func (h handlers) usage(ctx context.Context, r *server.Request[server.ListQuery]) (server.Page[Usage], error) {
 	l := server.NewList("spool_usage", "id, spool_id, kind, reason, run_id, user_id, before_grams, after_grams, change_grams, created_at", "", "")
 	l.Where("spool_id = ?", r.ID("id"))
-	return server.ListPage[Usage](func(stmts ...*db.Stmt) error {
+	return server.ListPage[Usage](ctx, func(ctx context.Context, stmts ...*db.Stmt) error {
 		spool := db.SQL(`select id from spools where id = $1 and hidden_at is null`, r.ID("id"))
 		if err := h.db.Read(ctx, append(stmts, spool)...); err != nil {
 			return err

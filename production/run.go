@@ -111,7 +111,7 @@ func (h handlers) list(ctx context.Context, r *server.Request[Filter]) (server.P
 	if in := r.In.PrinterName; !in.IsNull() {
 		l.Where(`printer_key = lower(?::text collate "und-x-icu") collate "C"`, *in.Value)
 	}
-	return server.ListPage[RunListItem](func(stmts ...*db.Stmt) error { return h.db.Read(ctx, stmts...) }, l, r.In.ListQuery)
+	return server.ListPage[RunListItem](ctx, h.db.Read, l, r.In.ListQuery)
 }
 
 // single is a run with all that belongs to it: three statements for one round trip.

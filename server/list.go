@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"strconv"
 	"strings"
 
@@ -42,9 +43,9 @@ func (l *List) Where(condition string, arg any) {
 // deepSkip is from where on a page is found in the index first and its rows are fetched after.
 const deepSkip = 1000
 
-// ListPage answers a list: one round trip for the page and its total. T is the type of the items; it decides what may
-// be sorted by.
-func ListPage[T any](run func(...*db.Stmt) error, l *List, q ListQuery) (Page[T], error) {
+// ListPage answers a list: one round trip for the page and its total, which run makes. T is the type of the items; it decides what
+// may be sorted by.
+func ListPage[T any](ctx context.Context, run func(context.Context, ...*db.Stmt) error, l *List, q ListQuery) (Page[T], error) {
 	skip, limit := q.Skip.Or(0), q.Limit.Or(20)
 	sort, order := q.SortBy.Or("created_at"), q.SortOrder.Or("desc")
 	schema := SchemaOf[T]()
@@ -63,13 +64,26 @@ func ListPage[T any](run func(...*db.Stmt) error, l *List, q ListQuery) (Page[T]
 		}
 		return text
 	}
+	conditions, args := l.where, l.args
+	var before []*db.Stmt
+	if sort != "created_at" && sort != "id" {
+		// Without an index for the order all rows are looked at. How that is done best depends on how many there are: row-level security's
+		// own condition would make PostgreSQL plan for a tenant of average size, once for all.
+		before = []*db.Stmt{db.SQL(`select set_config('plan_cache_mode', 'force_custom_plan', true)`)}
+		args = append(args[:len(args):len(args)], db.ActorOf(ctx).Tenant)
+		conditions = append(conditions[:len(conditions):len(conditions)], "tenant_id = $"+strconv.Itoa(len(args)))
+	}
 	where := ""
-	if len(l.where) > 0 {
-		where = " where " + strings.Join(l.where, " and ")
+	if len(conditions) > 0 {
+		where = " where " + strings.Join(conditions, " and ")
+	}
+	var total int64
+	count := db.SQL("select coalesce(sum(rows), 0)::bigint from row_counts where resource = '" + l.counted + "'").Into(&total)
+	if l.counted == "" {
+		count = db.SQL("select count(*) from "+l.table+where, args...).Into(&total)
 	}
 	// As text, not as arguments: for a limit it cannot see, PostgreSQL would plan the statement anew each time.
 	window := " limit " + strconv.FormatInt(limit, 10)
-	args := l.args
 	if skip > 0 {
 		args = append(args[:len(args):len(args)], skip)
 		window += " offset $" + strconv.Itoa(len(args))
@@ -82,14 +96,7 @@ func ListPage[T any](run func(...*db.Stmt) error, l *List, q ListQuery) (Page[T]
 			") page using (tenant_id, id) order by "+by(""), args...)
 	}
 	page.Expect(int(limit))
-	var total int64
-	var count *db.Stmt
-	if l.counted != "" {
-		count = db.SQL("select coalesce(sum(rows), 0)::bigint from row_counts where resource = '" + l.counted + "'").Into(&total)
-	} else {
-		count = db.SQL("select count(*) from "+l.table+where, l.args...).Into(&total)
-	}
-	if err := run(page, count); err != nil {
+	if err := run(ctx, append(before, page, count)...); err != nil {
 		return Page[T]{}, err
 	}
 	return Page[T]{Items: page.Array(), Total: total, Skip: skip, Limit: limit}, nil

@@ -44,6 +44,7 @@ type Config struct {
 	Version        string
 	Log            *slog.Logger
 	Metrics        *Metrics
+	DrainDelay     time.Duration    // between the end of being ready and the end of accepting
 	Now            func() time.Time // for tests; nil is the wall clock
 }
 
@@ -433,8 +434,8 @@ func (o *operation) fail(w http.ResponseWriter, r *http.Request, err error) {
 // drainTime is how long requests that run when the service stops may take to finish.
 const drainTime = 20 * time.Second
 
-// Serve answers on the listener until ctx ends; then it stops accepting, lets what runs finish (20 seconds at most), and
-// returns nil.
+// Serve answers on the listener until ctx ends. Then it is not ready any more, goes on for DrainDelay so that load balancers
+// notice, stops accepting, lets what runs finish (20 seconds at most), and returns nil.
 func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	h := &http.Server{
 		Handler:           s,
@@ -455,6 +456,7 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	case <-ctx.Done():
 	}
 	s.draining.Store(true)
+	time.Sleep(s.DrainDelay)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTime)
 	defer cancel()
 	if err := h.Shutdown(ctx); err != nil {
