@@ -124,9 +124,10 @@ func newFaultFarm(t *testing.T) *faultFarm {
 	if out, err := exec.Command("go", "build", "-buildvcs=false", "-o", string(f.program), ".").CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
-	// A killed process loses nothing that it has written, synced or not; only a commit that was never written is lost.
+	// A killed process loses nothing that it has written, synced or not; only a commit that was never written is lost. But it may have
+	// written half a page.
 	var err error
-	f.postgres, err = local.Start(t.Context(), local.Options{Dir: filepath.Join(dir, "data"), Throwaway: true, Settings: map[string]string{"synchronous_commit": "on"}})
+	f.postgres, err = local.Start(t.Context(), local.Options{Dir: filepath.Join(dir, "data"), Throwaway: true, Settings: map[string]string{"synchronous_commit": "on", "full_page_writes": "on"}})
 	check(t, err)
 	t.Cleanup(func() { check(t, f.postgres.Stop(context.Background())) })
 	f.env = []string{"DATABASE_URL=" + f.postgres.AppURL(), "MIGRATE_DATABASE_URL=" + f.postgres.OwnerURL(), secretEnv,
@@ -153,15 +154,16 @@ func faultSpool(notes string) map[string]any {
 // start starts an instance, again if it was killed.
 func (f *faultFarm) start(t *testing.T, i int) {
 	t.Helper()
-	c := f.program.startAs(t, func(c *exec.Cmd) { c.Stderr = &sieve{to: c.Stderr} }, f.env)
+	c := f.program.startAs(t, func(c *exec.Cmd) { c.Stderr = &sieve{to: c.Stderr, strange: func(line []byte) { t.Logf("%s", line) }} }, f.env)
 	f.children[i] = c
 	f.urls[i].Store(&c.url)
 }
 
 // sieve keeps a log in bounds: lines about requests that went well are not passed on.
 type sieve struct {
-	to   io.Writer
-	rest []byte
+	to      io.Writer
+	strange func(line []byte) // told of PostgreSQL's internal errors
+	rest    []byte
 }
 
 func (s *sieve) Write(b []byte) (int, error) {
@@ -171,7 +173,9 @@ func (s *sieve) Write(b []byte) (int, error) {
 		if end == 0 {
 			return len(b), nil
 		}
-		if line := s.rest[:end]; !bytes.Contains(line, []byte("level=INFO msg=request")) {
+		if line := s.rest[:end]; bytes.Contains(line, []byte("internal error")) {
+			s.strange(line)
+		} else if !bytes.Contains(line, []byte("level=INFO msg=request")) {
 			s.to.Write(line)
 		}
 		s.rest = s.rest[end:]

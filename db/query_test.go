@@ -267,6 +267,32 @@ func TestDeadlockIsRetried(t *testing.T) {
 	}
 }
 
+// PostgreSQL's internal errors are mostly races of its own: what it rolled back for one is tried again, and is no fault of the caller.
+func TestInternalErrorIsRetried(t *testing.T) {
+	t.Parallel()
+	d := dbtest.Open(t)
+	ctx := newTenant(t, d)
+	broken := db.SQL(`do $$ begin raise exception 'new multixact has more than one updating member' using errcode = 'XX000'; end $$`)
+	tries := 0
+	err := d.Tx(ctx, func(ctx context.Context) error {
+		if err := d.Write(ctx, addRow("a")); err != nil {
+			return err
+		}
+		if tries++; tries < 3 {
+			return d.Write(ctx, broken)
+		}
+		return nil
+	})
+	if err != nil || tries != 3 {
+		t.Errorf("%d tries, %v", tries, err)
+	}
+	wantRows(t, d, ctx, "a")
+	if err := d.Write(ctx, addRow("b"), broken); !errors.Is(err, db.ErrUnavailable) {
+		t.Errorf("time and again: %v", err)
+	}
+	wantRows(t, d, ctx, "a")
+}
+
 // What the transaction is bound by: the role, the tenant, the timeouts. Nothing of it is left on the connection.
 func TestNothingIsLeftOnTheConnection(t *testing.T) {
 	t.Parallel()

@@ -88,7 +88,9 @@ func (s *Server) adopt(ctx context.Context) (*postmaster, error) {
 		return nil, nil
 	}
 	if !isPostgres(st.pid, s.cluster) {
-		// The process id went to another process, which PostgreSQL would take for a postmaster.
+		// The process id went to another process, which PostgreSQL would take for a postmaster. The file also keeps a new postmaster from
+		// the data while processes of the old one live, so they must not.
+		killOrphans(s.cluster)
 		return nil, os.Remove(s.pidFile())
 	}
 	proc, err := os.FindProcess(st.pid)
