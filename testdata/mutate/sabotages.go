@@ -73,6 +73,12 @@ var sabotages = []sabotage{
 	{"the issuer of tokens is not checked", "auth/token.go", "!right || c.Issuer != issuer ||", "!right ||", "./auth", "TestToken"},
 	{"a refresh token is an access token", "auth/token.go", "len(c.Audience) != 1 || c.Audience[0] != audience ||", "", "./auth", "TestToken"},
 	{"tokens never expire", "auth/token.go", "if !now.Before(c.ExpiresAt.Time) {", "if false {", "./auth", "TestTokenLifetime|TestLifetimes"},
+	{"a token seen before never expires", "auth/token.go", "if !t.now().Before(token.expires) {", "if false {", "./auth", "TestTokenSeenBefore"},
+	{"tokens are told apart by their first half", "auth/token.go", "hash := sha256.Sum256([]byte(raw))", "hash := sha256.Sum256([]byte(raw[:len(raw)/2]))", "./auth", "TestToken"},
+	{"the last admin may leave", "auth/user.go", "o.role = 'admin' and o.disabled_at is null) then 'LAST_ADMIN'", "o.role = 'admin') then 'LAST_ADMIN'", "./auth", "Admin|User"},
+	{"who is disabled keeps the sessions", "auth/user.go", " or c.new_disabled and not c.disabled)", ")", "./auth", "Admin|User"},
+	{"a new password keeps the sessions", "auth/user.go", "($5::text is not null or c.new_role <> c.role", "(c.new_role <> c.role", "./auth", "Admin|User"},
+	{"the current password is not asked for", "auth/user.go", "	case !right:\n", "	case !right && old == \"\":\n", "./auth", "Password"},
 	// Either of its two checks is enough: both are taken away.
 	{"logout ends the session of somebody else", "auth/auth.go", logout, strings.NewReplacer("token.UserID != caller.User || ", "", " and user_id = $2`, session, caller.User)", "`, session)").Replace(logout), "./auth", "TestLogout"},
 	{"a refresh token lives on after it was used", "auth/auth.go", "s.counter = $3 + 1 and s.refreshed_at >= $6)", "s.counter = $3 + 1)", "./auth", "TestRefresh"},
@@ -92,5 +98,10 @@ var sabotages = []sabotage{
 	{"a key stands for every request", "server/idempotency.go", "if !bytes.Equal(first, request) {", "if !bytes.Equal(first, request) && len(request) < 0 {", ".", "TestRepeatedWrites"},
 	{"a key never expires", "server/idempotency.go", "where k.created_at < now() - interval '24 hours'\n", "where k.created_at < now() - interval '24 days'\n", ".", "TestRepeatedWrites"},
 	{"a broken write is sent again without a key", "db/query.go", "again := isTransient(err) || broken && (repeatable || neverSent(err))", "again := isTransient(err) || broken", "./db", "TestBackendIsKilled"},
+	{"an import leaves bad rows out", "inventory/import.go", "if err == nil && done.Bad > 0 && !skipBad {", "if err == nil && done.Bad > 1 && !skipBad {", "./inventory", "Import"},
+	{"a repeated import enters spools twice", "inventory/import.go", "			on conflict (tenant_id, external_key) where external_key is not null do nothing\n", "", "./inventory", "Spoolman"},
+	{"an import has no ledger", "inventory/import.go", "			select id, 'created', 0, remaining_weight_grams from added\n", "			select id, 'created', 0, remaining_weight_grams from added where false\n", "./inventory", "Import"},
+	{"the load balancer is told nothing", "server/server.go", "	s.draining.Store(true)\n", "", ".", "TestProgram/Graceful"},
+	{"internal errors are not retried", "db/errors.go", "|| isInternal(err)", "", "./db", "TestInternalErrorIsRetried"},
 	{"deadlocks are not retried", "db/query.go", "again := isTransient(err) || broken &&", "again := broken &&", "./db", "TestDeadlockIsRetried"},
 }
