@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"maps"
 	"slices"
@@ -365,6 +366,31 @@ func TestGoodKeys(t *testing.T) {
 	}
 	if total := c.Get(t, runsURL).Text("total"); total != "3" {
 		t.Errorf("%s runs, want 3", total)
+	}
+}
+
+// A new token secret does not make a repeated request another one. What is kept of a request tells nobody who has no secret what its
+// body was: it may have had a password in it.
+func TestKeysAndSecrets(t *testing.T) {
+	t.Parallel()
+	before := newAPI(t)
+	after := newWorld(t, authtest.Options{Change: func(c *server.Config) { c.Secrets = []string{"a newer secret, of more than 32 bytes", authtest.Secret} }})
+	stranger := newWorld(t, authtest.Options{Change: func(c *server.Config) { c.Secrets = []string{"another secret, of more than 32 bytes"} }})
+	c := keyed(before.api.Tenant(t).User(t, "admin"), "key")
+	body := []byte(`{"email":"` + db.NewID() + `@farm.example","name":"Bob","role":"viewer","password":"a long and secret phrase"}`)
+	first := c.Do(t, "POST", "/api/v1/users", body).Want(201)
+	elsewhere := *c
+	elsewhere.API = after.api
+	wantSame(t, first, elsewhere.Do(t, "POST", "/api/v1/users", body))
+	elsewhere.API = stranger.api
+	elsewhere.Do(t, "POST", "/api/v1/users", body).Refused(409, "IDEMPOTENCY_CONFLICT")
+
+	var kept []byte
+	check(t, super(t).QueryRow(t.Context(), `select request from idempotency_keys where user_id = $1`, c.Actor.User).Scan(&kept))
+	for _, guess := range [][]byte{body, append([]byte("/api/v1/users\n"), body...), append([]byte("idempotency\n/api/v1/users\n"), body...)} {
+		if sum := sha256.Sum256(guess); bytes.Equal(kept, sum[:]) {
+			t.Errorf("what is kept of the request is a plain hash of %q", guess)
+		}
 	}
 }
 

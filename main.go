@@ -290,7 +290,9 @@ func runImport(ctx context.Context, d *db.DB, s streams, what, source, tenant st
 		return err
 	}
 	defer file.Close()
-	if info, err := file.Stat(); err == nil && !info.Mode().IsRegular() { // a pipe can be read only once
+	if info, err := file.Stat(); err == nil && info.IsDir() {
+		return fmt.Errorf("%s is a folder, not a file", source)
+	} else if err == nil && !info.Mode().IsRegular() { // a pipe can be read only once
 		pipe := file
 		defer pipe.Close()
 		if file, err = inventory.Keep(pipe); err != nil {
@@ -304,7 +306,7 @@ func runImport(ctx context.Context, d *db.DB, s streams, what, source, tenant st
 		for _, p := range problems {
 			texts = append(texts, p.Field+" "+p.Message)
 		}
-		fmt.Fprintf(s.err, "%s%s: %s\n", clear, where, strings.Join(texts, "; "))
+		fmt.Fprintf(s.err, "%s%s\n", clear, auth.Printable(where+": "+strings.Join(texts, "; ")))
 	}
 	if isTerminal(s.err) {
 		clear = "\r\x1b[K"
@@ -327,6 +329,9 @@ func runImport(ctx context.Context, d *db.DB, s streams, what, source, tenant st
 		return fmt.Errorf("nothing was imported: %w", err)
 	}
 	text := fmt.Sprintf("%d spools were imported into %s", done.Added, tenant)
+	if done.Added == 1 {
+		text = "1 spool was imported into " + tenant
+	}
 	if done.Existing > 0 {
 		text += fmt.Sprintf("; %d were there already and are left as they are", done.Existing)
 	}
@@ -624,7 +629,7 @@ func newServer(c config, d *db.DB) (*server.Server, error) {
 	}
 	a := auth.New(d, tokens, auth.NewHasher(0), time.Now)
 	return server.New(server.Config{
-		Routes: routes(d, a), DB: d, Authenticate: a.Authenticate, Ready: d.Ready, PerMinute: c.perMinute, PerHour: c.perHour,
+		Routes: routes(d, a), Secrets: c.jwtSecrets, DB: d, Authenticate: a.Authenticate, Ready: d.Ready, PerMinute: c.perMinute, PerHour: c.perHour,
 		TrustedProxies: c.trustedProxies, CORSOrigins: c.corsOrigins, HSTS: c.tlsCert != "", Version: version, Log: c.log, DrainDelay: c.drainDelay,
 		Metrics: server.NewMetrics(buildVersion(), d.Stats),
 	}), nil
@@ -642,7 +647,7 @@ func (l listeners) Close() {
 }
 
 func listen(c config) (l listeners, err error) {
-	certificate := &keyPair{cert: c.tlsCert, key: c.tlsKey}
+	certificate := &keyPair{cert: c.tlsCert, key: c.tlsKey, log: c.log}
 	if c.tlsCert != "" {
 		if _, err := certificate.get(nil); err != nil {
 			return l, misuse{fmt.Errorf("TLS_CERT_FILE and TLS_KEY_FILE: %w", err)}
@@ -681,6 +686,8 @@ type keyPair struct {
 	mu        sync.Mutex
 	looked    time.Time
 	changed   [2]time.Time
+	refused   [2]time.Time // what was complained about
+	log       *slog.Logger
 	loaded    *tls.Certificate
 }
 
@@ -702,8 +709,12 @@ func (k *keyPair) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	}
 	pair, err := tls.LoadX509KeyPair(k.cert, k.key)
 	if err != nil {
-		if k.loaded != nil {
-			return k.loaded, nil // half-written files: the old pair serves until the new one is whole
+		if k.loaded != nil { // perhaps half-written: the old pair serves until the new one is whole
+			if changed != k.refused {
+				k.log.Warn("the new certificate is not taken; the old one serves on", "error", err)
+			}
+			k.refused = changed
+			return k.loaded, nil
 		}
 		return nil, err
 	}

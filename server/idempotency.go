@@ -3,8 +3,10 @@ package server
 import (
 	"bytes"
 	"context"
+	"crypto/hmac"
 	"crypto/sha256"
 	"net/http"
+	"slices"
 	"strings"
 
 	"spoolwright/db"
@@ -30,10 +32,7 @@ var errKeyConflict = &Error{Status: 409, Code: "IDEMPOTENCY_CONFLICT", Detail: "
 // that breaks, even during COMMIT, is no risk: the next try finds the key, or may run the handler again.
 func (s *Server) once(ctx context.Context, key, path string, body []byte, run func(context.Context) (Response, error)) (answer Response, replayed bool, err error) {
 	user := db.ActorOf(ctx).User
-	sum := sha256.New()
-	sum.Write([]byte(path + "\n"))
-	sum.Write(body)
-	request := sum.Sum(nil)
+	requests := s.fingerprints(path, body)
 
 	err = s.DB.TxRepeatable(ctx, func(ctx context.Context) error {
 		answer, replayed = Response{}, false
@@ -42,7 +41,7 @@ func (s *Server) once(ctx context.Context, key, path string, body []byte, run fu
 			on conflict (tenant_id, user_id, key) do update
 				set request = excluded.request, status = null, location = null, body = null, created_at = now()
 				where k.created_at < now() - interval '24 hours'
-			returning key`, user, key, request)
+			returning key`, user, key, requests[0])
 		var first []byte
 		kept := db.SQL(`select request, coalesce(status, 0), coalesce(location, ''), coalesce(body, '') from idempotency_keys where user_id = $1 and key = $2`, user, key).
 			Into(&first, &answer.Status, &answer.Location, &answer.Body)
@@ -50,7 +49,7 @@ func (s *Server) once(ctx context.Context, key, path string, body []byte, run fu
 			return err
 		}
 		if claim.Rows() == 0 {
-			if !bytes.Equal(first, request) {
+			if !slices.ContainsFunc(requests, func(request []byte) bool { return bytes.Equal(first, request) }) {
 				return errKeyConflict
 			}
 			replayed = true
@@ -66,6 +65,18 @@ func (s *Server) once(ctx context.Context, key, path string, body []byte, run fu
 			db.SQL(sweepSQL))
 	})
 	return answer, replayed && err == nil, err
+}
+
+// fingerprints tell whether two requests are the same: one for each secret, the newest first. Without a secret nobody can find out by
+// trying what a body was that had a password in it.
+func (s *Server) fingerprints(path string, body []byte) (all [][]byte) {
+	for _, secret := range s.Secrets {
+		sum := hmac.New(sha256.New, []byte(secret))
+		sum.Write([]byte("idempotency\n" + path + "\n"))
+		sum.Write(body)
+		all = append(all, sum.Sum(nil))
+	}
+	return all
 }
 
 // sweepSQL removes a few of the tenant's expired keys. With each write that has a key it removes more than the write adds.

@@ -4,6 +4,7 @@ package server
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -33,6 +34,7 @@ type Caller struct {
 // Config is what a Server is made of.
 type Config struct {
 	Routes         []Route
+	Secrets        []string                            // of the tokens; requests with an Idempotency-Key are told apart with them
 	DB             *db.DB                              // keeps the answers to requests with an Idempotency-Key
 	Authenticate   func(*http.Request) (Caller, error) // from the bearer token; an *Error if there is no valid one
 	Ready          func(context.Context) error         // whether the database is reachable and migrated
@@ -65,6 +67,9 @@ const maxLimitedKeys = 100_000
 func New(c Config) *Server {
 	if c.Now == nil {
 		c.Now = time.Now
+	}
+	if len(c.Secrets) == 0 {
+		c.Secrets = []string{rand.Text()}
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)

@@ -64,7 +64,7 @@ func New(tb testing.TB, o Options, features ...func(*db.DB) []server.Route) *API
 	for _, feature := range features {
 		routes = append(routes, feature(o.DB)...)
 	}
-	config := server.Config{Routes: routes, DB: o.DB, Authenticate: service.Authenticate, Ready: o.DB.Ready, PerMinute: o.PerMinute, PerHour: o.PerHour, Now: o.Now, Version: "test"}
+	config := server.Config{Routes: routes, Secrets: []string{Secret}, DB: o.DB, Authenticate: service.Authenticate, Ready: o.DB.Ready, PerMinute: o.PerMinute, PerHour: o.PerHour, Now: o.Now, Version: "test"}
 	if o.Change != nil {
 		o.Change(&config)
 	}
