@@ -43,9 +43,9 @@ type Run struct {
 	StartedAt      server.Optional[server.Timestamp] `json:"started_at" doc:"When printing began; set by the status in_progress if it is not sent." example:"\"2024-01-15T10:00:00Z\""`
 	CompletedAt    server.Optional[server.Timestamp] `json:"completed_at" doc:"When printing ended; set by the status completed and by complete if it is not sent." example:"\"2024-01-15T14:30:00Z\""`
 	EstimatedHours server.Optional[server.Decimal]   `json:"estimated_print_time_hours" rule:"max=100000" doc:"Hours that the print should take." example:"4"`
-	ActualHours    server.Optional[server.Decimal]   `json:"actual_print_time_hours" rule:"max=100000" doc:"Hours that it took; complete sets it from started_at and completed_at if it is not sent." example:"4.5"`
+	ActualHours    server.Optional[server.Decimal]   `json:"actual_print_time_hours" rule:"max=100000,computed" doc:"Hours that it took; complete sets it from started_at and completed_at if it is not sent." example:"4.5"`
 	EstimatedGrams server.Optional[server.Decimal]   `json:"estimated_total_filament_grams" rule:"max=1000000" doc:"Grams of filament that the print should take." example:"150"`
-	ActualGrams    server.Optional[server.Decimal]   `json:"actual_total_filament_grams" rule:"max=1000000" doc:"Grams that it took; complete sets it to the sum over the materials." example:"155"`
+	ActualGrams    server.Optional[server.Decimal]   `json:"actual_total_filament_grams" rule:"max=1000000,computed" doc:"Grams that it took; complete sets it to the sum over the materials." example:"155"`
 	QualityRating  server.Optional[int64]            `json:"quality_rating" rule:"min=1,max=5" doc:"1 failed or unusable, 2 major defects, 3 minor defects, 4 good quality, 5 perfect." example:"5"`
 	QualityNotes   server.Optional[string]           `json:"quality_notes" rule:"text=10000" doc:"Remarks on the quality." example:"\"Clean first layer\""`
 	Notes          server.Optional[string]           `json:"notes" rule:"text=10000" doc:"Anything else." example:"\"Order 1042\""`

@@ -277,7 +277,7 @@ func failures(route Route) []failure {
 	ids := len(wildcards(route.Path())) > 0
 	var all []failure
 	refusals := slices.Clone(doc.Refusals)
-	if e.readsBody() {
+	if e.readsBody() || idempotent(route) {
 		refusals = append([]string{"MALFORMED_JSON: The body is not valid JSON: unexpected end of JSON input"}, refusals...)
 	}
 	if len(refusals) > 0 {
@@ -403,6 +403,11 @@ func (d *document) response(t reflect.Type) string {
 	for _, f := range s.Fields {
 		if f.WriteOnly {
 			continue
+		}
+		if f.Computed {
+			limitless := *f
+			limitless.Max = maxDecimal
+			f = &limitless
 		}
 		schema := d.scalar(f, !f.NotNull)
 		switch {
@@ -531,7 +536,6 @@ func (f *Field) schema(nullable bool) object {
 			o.add("maxLength", f.MaxLength)
 			switch {
 			case f.Email:
-				o.add("format", "email")
 				o.add("pattern", emailPattern)
 			case f.Required:
 				o.add("pattern", requiredPattern)

@@ -36,7 +36,7 @@ type Schema struct {
 type Field struct {
 	Name, Doc, Example, Default, Named                 string
 	Query, Required, ReadOnly, WriteOnly, NotNull, Hex bool
-	Above                                              bool
+	Above, Computed                                    bool // more than Min; also computed, which may exceed Max
 	Min, Max                                           Decimal
 	MinLength, MaxLength                               int
 	Email                                              bool
@@ -113,6 +113,8 @@ func (f *Field) parse(rules string) {
 			f.NotNull = true
 		case "above":
 			f.Above = true
+		case "computed":
+			f.Computed = true
 		case "hex":
 			f.Hex = true
 		case "min":

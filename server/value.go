@@ -26,9 +26,15 @@ const maxDecimal = 999_999_999 * decimalOne
 // ParseDecimal reads a JSON number, rounded half away from zero to six decimals. It returns false for what is no JSON
 // number and for numbers beyond 999,999,999, however they are written (1e400).
 func ParseDecimal(s string) (Decimal, bool) {
+	d, _, ok := parseDecimal(s)
+	return d, ok
+}
+
+// parseDecimal is ParseDecimal that also tells whether nothing was lost by rounding.
+func parseDecimal(s string) (d Decimal, exact, ok bool) {
 	// Of all valid JSON, only numbers begin so and end in a digit.
 	if s == "" || s[0] != '-' && !isDigit(s[0]) || !isDigit(s[len(s)-1]) || !json.Valid([]byte(s)) {
-		return 0, false
+		return 0, false, false
 	}
 	mantissa, exponent := s, 0
 	if i := strings.IndexAny(s, "eE"); i >= 0 {
@@ -48,14 +54,14 @@ func ParseDecimal(s string) (Decimal, bool) {
 	trimmed := strings.TrimLeft(digits, "0")
 	point -= len(digits) - len(trimmed)
 	if trimmed == "" {
-		return 0, true
+		return 0, true, true
 	}
 	if point > 9 {
-		return 0, false
+		return 0, false, false
 	}
 	keep := point + 6 // digits that count in millionths
 	if keep < 0 {
-		return 0, true
+		return 0, false, true
 	}
 	var n Decimal
 	for i := range keep {
@@ -68,12 +74,12 @@ func ParseDecimal(s string) (Decimal, bool) {
 		n++
 	}
 	if n > maxDecimal {
-		return 0, false
+		return 0, false, false
 	}
 	if negative {
 		n = -n
 	}
-	return n, true
+	return n, keep >= len(trimmed) || strings.Trim(trimmed[keep:], "0") == "", true
 }
 
 func isDigit(c byte) bool { return c >= '0' && c <= '9' }
@@ -183,8 +189,10 @@ func (o *Optional[T]) set(f *Field, v any) string {
 		*to, problem = f.number(v)
 	case *int64:
 		var d Decimal
-		if d, problem = f.number(v); problem == "" && d%decimalOne != 0 {
-			problem = "must be a whole number"
+		if d, problem = f.number(v); problem == "" {
+			if _, exact, _ := parseDecimal(string(v.(number))); !exact || d%decimalOne != 0 {
+				problem = "must be a whole number"
+			}
 		}
 		*to = int64(d / decimalOne)
 	case *Timestamp:
@@ -259,11 +267,11 @@ func (f *Field) text(v any) (string, string) {
 		return "", "must be valid Unicode text"
 	case utf8.RuneCountInString(s) > f.MaxLength:
 		return "", "must have at most " + strconv.Itoa(f.MaxLength) + " characters"
-	case f.Required && strings.TrimSpace(s) == "":
+	case f.Required && strings.TrimFunc(s, isBlank) == "":
 		return "", "must not be blank"
 	case utf8.RuneCountInString(s) < f.MinLength:
 		return "", "must have at least " + strconv.Itoa(f.MinLength) + " characters"
-	case f.Email && (!emailForm.MatchString(s) || strings.ContainsFunc(s, unicode.IsSpace)):
+	case f.Email && (!emailForm.MatchString(s) || strings.ContainsFunc(s, isBlank)):
 		return "", "must be an e-mail address such as ada@farm.example"
 	case f.Hex && !isHexColor(s):
 		return "", "must have the form #RRGGBB"
@@ -272,9 +280,12 @@ func (f *Field) text(v any) (string, string) {
 }
 
 // emailPattern lets in whatever could be an address: only a message that arrives proves more.
-const emailPattern = `^[^@\s\x00-\x1f\x7f]+@[^@\s\x00-\x1f\x7f]+$`
+const emailPattern = `^[^@\s\x00-\x1f\x7f-\x9f]+@[^@\s\x00-\x1f\x7f-\x9f]+$`
 
 var emailForm = regexp.MustCompile(emailPattern)
+
+// isBlank is what \s is in the patterns of the OpenAPI document, which are those of ECMAScript.
+func isBlank(r rune) bool { return unicode.IsSpace(r) && r != '\u0085' || r == '\ufeff' }
 
 func isHexColor(s string) bool {
 	if len(s) != 7 || s[0] != '#' {
@@ -288,12 +299,16 @@ func isHexColor(s string) bool {
 	return true
 }
 
+// timestampForm is stricter than time.Parse, and takes the letters in either case, as RFC 3339 does.
+var timestampForm = regexp.MustCompile(`^\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]([01]\d|2[0-3]):[0-5]\d)?$`)
+
 func parseTimestamp(v any) (Timestamp, string) {
 	const problem = "must be an RFC 3339 timestamp such as 2024-01-15T10:00:00Z"
 	s, ok := v.(string)
-	if !ok || strings.ContainsRune(s, ',') {
+	if !ok || !timestampForm.MatchString(s) {
 		return Timestamp{}, problem
 	}
+	s = strings.ToUpper(s)
 	for _, layout := range []string{time.RFC3339Nano, "2006-01-02T15:04:05.999999999", "2006-01-02 15:04:05.999999999Z07:00", "2006-01-02 15:04:05.999999999"} {
 		t, err := time.Parse(layout, s)
 		if err != nil {
