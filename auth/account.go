@@ -132,16 +132,16 @@ var errTenantMade = errors.New("the tenant was made meanwhile")
 func (u NewUser) check() error {
 	name, host, _ := strings.Cut(strings.TrimSpace(u.Email), "@")
 	switch {
-	case name == "" || host == "" || len(u.Email) > 320 || strings.ContainsFunc(strings.TrimSpace(u.Email), func(r rune) bool {
+	case name == "" || host == "" || strings.Contains(host, "@") || len(u.Email) > 320 || strings.ContainsFunc(strings.TrimSpace(u.Email), func(r rune) bool {
 		return unicode.IsSpace(r) || unicode.IsControl(r) || r == unicode.ReplacementChar
 	}):
 		return fmt.Errorf("%q is not an e-mail address", u.Email)
 	case levels[u.Role] == 0:
 		return fmt.Errorf("the role %q is none of admin, operator, viewer", u.Role)
-	case strings.TrimSpace(u.Tenant) == "" || !isName(u.Tenant):
-		return errors.New("the tenant needs a name of 1 to 200 characters")
-	case !isName(u.Name):
-		return errors.New("the name must be text of 200 characters at most")
+	case strings.TrimSpace(u.Tenant) != u.Tenant || u.Tenant == "" || !isName(u.Tenant):
+		return errors.New("the tenant needs a name of 1 to 200 characters that neither begins nor ends with a blank")
+	case strings.TrimSpace(u.Name) == "" || !isName(u.Name):
+		return errors.New("the name must be text of 1 to 200 characters")
 	}
 	return CheckPassword(u.Password)
 }

@@ -20,7 +20,7 @@ const CommandUsage = `  user add --tenant NAME --email E --name N --role admin|o
   user passwd --email E [--password-stdin]
                        set a new password; ends the user's sessions
   user disable --email E
-                       refuse the user from now on
+                       refuse the user from now on; also the last admin
   user enable --email E
                        let a disabled user in again
   user list [--tenant NAME] [--json]
@@ -132,7 +132,11 @@ func withPassword(fromStdin bool, stdin io.Reader, stdout io.Writer, use func(pa
 	if err != nil && err != io.EOF {
 		return err
 	}
-	return use(strings.TrimRight(line, "\r\n"))
+	password := strings.TrimRight(line, "\r\n")
+	if err := CheckPassword(password); err != nil {
+		return fmt.Errorf("the password on standard input %w", err)
+	}
+	return use(password)
 }
 
 func printJSON(w io.Writer, v any, err error) error {
@@ -144,17 +148,21 @@ func printJSON(w io.Writer, v any, err error) error {
 	return e.Encode(v)
 }
 
+// Printable is a text of somebody else's that may be shown on a terminal: without what would move the cursor or turn the direction.
+func Printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) {
+			return unicode.ReplacementChar
+		}
+		return r
+	}, s)
+}
+
 func printTable(w io.Writer, rows [][]string) error {
 	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
 	for _, row := range rows {
 		for i, cell := range row {
-			// A name must not move the cursor of whoever looks at it.
-			row[i] = strings.Map(func(r rune) rune {
-				if unicode.IsControl(r) {
-					return unicode.ReplacementChar
-				}
-				return r
-			}, cell)
+			row[i] = Printable(cell)
 		}
 		fmt.Fprintln(t, strings.Join(row, "\t"))
 	}

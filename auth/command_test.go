@@ -107,7 +107,7 @@ func TestUserAdd(t *testing.T) {
 		{"a blank tenant", "", []string{"--tenant", " ", "--email", email(), "--name", "x"}, "the tenant needs a name"},
 		{"a tenant too long", "", []string{"--tenant", strings.Repeat("漢", 201), "--email", email(), "--name", "x"}, "the tenant needs a name of 1 to 200 characters"},
 		{"a tenant that is not UTF-8", "", []string{"--tenant", "\xff", "--email", email(), "--name", "x"}, "the tenant needs a name"},
-		{"a name too long", "", []string{"--tenant", other, "--email", email(), "--name", strings.Repeat("漢", 201)}, "200 characters at most"},
+		{"a name too long", "", []string{"--tenant", other, "--email", email(), "--name", strings.Repeat("漢", 201)}, "1 to 200 characters"},
 		{"a name that is not UTF-8", "", []string{"--tenant", other, "--email", email(), "--name", "\xff"}, "must be text"},
 	} {
 		out, _, err := command(t, a, c.stdin, append([]string{"user", "add"}, c.args...)...)

@@ -3,6 +3,7 @@ package auth
 import (
 	"context"
 	"errors"
+	"time"
 
 	"spoolwright/db"
 	"spoolwright/server"
@@ -96,12 +97,33 @@ func (s *Service) hashNew(ctx context.Context, r *server.Request[UserAccount]) (
 
 // hash hashes a password for a request.
 func (s *Service) hash(ctx context.Context, password string) (string, error) {
+	if err := s.changing(ctx); err != nil {
+		return "", err
+	}
+	defer s.changed()
 	hash, err := s.hasher.Hash(ctx, password)
 	if errors.Is(err, ErrBusy) {
 		err = server.ErrUnavailable.Because(err)
 	}
 	return hash, err
 }
+
+// changing takes the one place in which passwords are changed, so that those who change theirs again and again do not keep others from
+// logging in; changed frees it.
+func (s *Service) changing(ctx context.Context) error {
+	timer := time.NewTimer(queueWait)
+	defer timer.Stop()
+	select {
+	case s.changes <- struct{}{}:
+		return nil
+	case <-timer.C:
+		return server.ErrUnavailable.Because(ErrBusy)
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (s *Service) changed() { <-s.changes }
 
 func (s *Service) createUser(ctx context.Context, r *server.Request[UserAccount], hash string) (server.Created[UserAccount], error) {
 	id, in := db.NewID(), &r.In
@@ -123,8 +145,8 @@ var errLastAdmin = server.Refuse("LAST_ADMIN", "This is the last admin who is no
 
 var updateUserDoc = &server.Doc{
 	ID: "updateUser", Tag: usersTag, Summary: "Change a user",
-	Description: "Rename, give another role, disable or enable, set a new password. Another role and `disabled` work at once, also against access tokens that are still valid; these two and a new password end " +
-		"the user's sessions, so that refresh tokens no longer work. The tenant always keeps an admin who is not disabled: a change that would take the last one is refused with `LAST_ADMIN`. " +
+	Description: "Rename, give another role, disable or enable, set a new password. Another role and `disabled` work at once, also against access tokens that are still valid: after a change of role a refresh " +
+		"brings a token for the new one. `disabled` and a new password end the user's sessions, so that refresh tokens no longer work. A change that would take the tenant's last admin who is not disabled is refused with `LAST_ADMIN`. " +
 		"`email` cannot be changed; the value that is there passes.",
 	Refusals: []string{"LAST_ADMIN: " + errLastAdmin.Detail},
 	Request:  `{"name":"Bob Miller","role":"viewer"}`,
@@ -168,7 +190,7 @@ func (s *Service) updateUser(ctx context.Context, r *server.Request[UserAccount]
 			from checked c where u.id = c.id and c.problem is null
 		), ended as (
 			delete from sessions s using checked c
-			where s.user_id = c.id and c.problem is null and ($5::text is not null or c.new_role <> c.role or c.new_disabled and not c.disabled)
+			where s.user_id = c.id and c.problem is null and ($5::text is not null or c.new_disabled and not c.disabled)
 		)
 		select problem from checked`,
 		id, in.Name.Arg(), in.Role.Arg(), in.Disabled.Arg(), hash, email).Into(&problem)
@@ -228,7 +250,11 @@ func (s *Service) changePassword(ctx context.Context, r *server.Request[NewPassw
 	outcome := Abandoned
 	defer func() { done(outcome) }()
 
+	if err := s.changing(ctx); err != nil {
+		return server.NoContent{}, err
+	}
 	right, err := s.hasher.Verify(ctx, old, *r.In.Current.Value)
+	s.changed()
 	switch {
 	case errors.Is(err, ErrBusy):
 		return server.NoContent{}, server.ErrUnavailable.Because(err)

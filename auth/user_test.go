@@ -65,13 +65,14 @@ func TestUserStory(t *testing.T) {
 	bearer(api, first).Get(t, "/api/v1/auth/me").Want(200).Shows(map[string]string{"name": "Robert"})
 	second := refreshes(t, api, first).Want(200)
 
-	// Another role ends his sessions and his access token.
+	// Another role ends his access token; a refresh brings one for the new role.
 	admin.Patch(t, path, authtest.JSON{"role": "viewer"}).Want(200).Shows(map[string]string{"role": "viewer"})
 	bearer(api, second).Get(t, "/api/v1/auth/me").Refused(401, "INVALID_TOKEN")
-	refreshes(t, api, second).Refused(401, "INVALID_TOKEN")
+	bearer(api, refreshes(t, api, second).Want(200)).Get(t, "/api/v1/auth/me").Want(200)
 
-	// So does being disabled; a change of nothing does not enable him again.
+	// Being disabled ends his sessions too; a change of nothing does not enable him again.
 	third := loggedIn(t, api, email, "a long and secret phrase")
+	idle := loggedIn(t, api, email, "a long and secret phrase")
 	admin.Patch(t, path, authtest.JSON{"disabled": true}).Want(200).Shows(map[string]string{"disabled": "true"})
 	bearer(api, third).Get(t, "/api/v1/auth/me").Refused(401, "INVALID_TOKEN")
 	refreshes(t, api, third).Refused(401, "INVALID_TOKEN")
@@ -79,6 +80,7 @@ func TestUserStory(t *testing.T) {
 	admin.Patch(t, path, authtest.JSON{}).Want(200).Shows(map[string]string{"disabled": "true"})
 	admin.Patch(t, path, authtest.JSON{"disabled": false}).Want(200).Shows(map[string]string{"disabled": "false"})
 	refreshes(t, api, third).Refused(401, "INVALID_TOKEN")
+	refreshes(t, api, idle).Refused(401, "INVALID_TOKEN")
 
 	// And so does a new password, though the access token stays good until it expires.
 	fourth := loggedIn(t, api, email, "a long and secret phrase")
