@@ -123,6 +123,14 @@ func TestCatalogTenantKeys(t *testing.T) {
 		join pg_attribute b on b.attrelid = f.confrelid and b.attnum = f.confkey[1]
 		where f.contype = 'f' and not (a.attname = 'tenant_id' and b.attname = 'tenant_id')`)
 
+	// But for the ledger, which outlives what it names, and for keys, which end by themselves.
+	none(t, super, "the column names something else, and no foreign key holds it", `
+		select c.relname || '.' || a.attname from pg_class c
+		join pg_attribute a on a.attrelid = c.oid and not a.attisdropped and a.attname ~ '_id$' and a.attname <> 'tenant_id' and a.atttypid = 'uuid'::regtype
+		where c.relname = any ($1) and c.relnamespace = 'public'::regnamespace
+		and not exists (select from pg_constraint f where f.conrelid = c.oid and f.contype = 'f' and a.attnum = any (f.conkey))
+		and c.relname || '.' || a.attname <> all ('{spool_usage.run_id,spool_usage.user_id,idempotency_keys.user_id}')`, tables)
+
 	none(t, super, "an exclusion constraint is no thing that these tests know", `select conname::text from pg_constraint where contype = 'x'`)
 
 	none(t, super, "what deductions change is in the index, and that ends HOT updates", `

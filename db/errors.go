@@ -20,6 +20,9 @@ var (
 	// ErrRevoked means that the context's actor no longer exists, is disabled, or has another role by now.
 	ErrRevoked = errors.New("the caller's access was revoked")
 
+	// ErrBulk means that another import into the tenant is under way.
+	ErrBulk = errors.New("another import into this tenant is under way: try again when it has ended")
+
 	// ErrOutOfRange means that a computed number does not fit its column.
 	ErrOutOfRange = errors.New("a computed number is out of range")
 )
@@ -32,6 +35,9 @@ func Violates(err error, constraint string) bool {
 
 // classify wraps err in the one of this package's errors that fits it.
 func classify(err error) error {
+	if errors.Is(err, ErrUnavailable) || errors.Is(err, ErrRevoked) || errors.Is(err, ErrOutOfRange) {
+		return err // of a transaction within
+	}
 	var connect *pgconn.ConnectError
 	if errors.As(err, &connect) { // whatever PostgreSQL or a pooler has against a new connection
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)

@@ -282,6 +282,31 @@ func TestImportHoldsNobodyUp(t *testing.T) {
 	c.Get(t, "/api/v1/spools?material_type=PLA").Want(200).Shows(map[string]string{"total": fmt.Sprint(rows)})
 }
 
+// A tenant has one import at a time; others have theirs meanwhile.
+func TestImportsTakeTurns(t *testing.T) {
+	t.Parallel()
+	api := authtest.New(t, authtest.Options{}, inventory.Routes)
+	c, stranger := api.Operator(t), api.Operator(t)
+	const file = "material_type,color,diameter_mm,net_weight_grams\nPLA,Red,1.75,1000\n"
+	i, ctx, _ := importer(t, c)
+	j, elsewhere, _ := importer(t, stranger)
+	err := api.DB.Bulk(ctx, func(context.Context) error {
+		if done, err := i.Spools(ctx, strings.NewReader(file)); !errors.Is(err, db.ErrBulk) || done.Added != 0 {
+			t.Errorf("a second import: %+v %v", done, err)
+		}
+		if done, err := j.Spools(elsewhere, strings.NewReader(file)); err != nil || done.Added != 1 {
+			t.Errorf("an import of another tenant: %+v %v", done, err)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	if done, err := i.Spools(ctx, strings.NewReader(file)); err != nil || done.Added != 1 {
+		t.Errorf("after it: %+v %v", done, err)
+	}
+}
+
 // An import that is stopped on the way, or whose file changes under its hands, leaves nothing.
 func TestImportIsAllOrNothing(t *testing.T) {
 	t.Parallel()

@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"spoolwright/server"
 )
@@ -54,7 +55,11 @@ const (
 func OpenSpoolman(ctx context.Context, source string) (*os.File, error) {
 	scheme, _, remote := strings.Cut(source, "://")
 	if !remote {
-		return os.Open(source)
+		f, err := os.Open(source)
+		if host, port, _ := net.SplitHostPort(source); errors.Is(err, os.ErrNotExist) && host != "" && port != "" {
+			err = fmt.Errorf("%w; if it is an address, write http://%s", err, source)
+		}
+		return f, err
 	}
 	u, err := url.Parse(source)
 	if err != nil || u.Host == "" || scheme != "http" && scheme != "https" {
@@ -161,6 +166,9 @@ func readSpoolman(file io.Reader) (func() (spoolmanSpool, error), error) {
 			if _, err := d.Token(); err != nil {
 				return nil, errors.New("the list has no end: the file is not complete")
 			}
+			if _, err := d.Token(); err != io.EOF {
+				return nil, errors.New("something follows the end of the list: give one list at a time")
+			}
 			return nil, io.EOF
 		}
 		var object map[string]any
@@ -236,14 +244,11 @@ func (s spoolmanSpool) spool(to *imported) []server.FieldError {
 		"spool_weight_grams": s.first("spool_weight", "filament.spool_weight", "filament.vendor.empty_spool_weight"),
 		"purchase_price":     s.first("price", "filament.price"),
 	}
-	var notes []string
+	var comments, notes []string
 	note := func(name, value string) {
 		if value != "" {
 			notes = append(notes, name+": "+value)
 		}
-	}
-	if comment := s.text("comment"); comment != "" {
-		notes = append(notes, comment)
 	}
 
 	material, exact := materialOf(s.text("filament.material"))
@@ -273,32 +278,47 @@ func (s spoolmanSpool) spool(to *imported) []server.FieldError {
 		}
 	}
 
-	diameter, ok := server.ParseDecimal(s.text("filament.diameter"))
+	number := func(name string) (d server.Decimal, ok bool) {
+		text := s.text(name)
+		if d, ok = server.ParseDecimal(text); !ok && text != "" {
+			problem(name, "is "+text+", which is no number as the service takes it")
+		}
+		return d, ok
+	}
+	diameter, ok := number("filament.diameter")
 	const tenth = 100_000
 	switch {
 	case ok && diameter >= 1_750_000-tenth && diameter <= 1_750_000+tenth:
 		values["diameter_mm"] = "1.75"
 	case ok && diameter >= 2_850_000-tenth && diameter <= 3_000_000+tenth: // what is sold as 3 mm is 2.85
 		values["diameter_mm"] = "2.85"
-	default:
-		problem("filament.diameter", "is "+orNothing(s.text("filament.diameter"))+", which is neither 1.75 nor 2.85")
+	case ok:
+		problem("filament.diameter", "is "+diameter.String()+", which is neither 1.75 nor 2.85")
+	case s.text("filament.diameter") == "":
+		problem("filament.diameter", "is missing")
 	}
 	if text := diameter.String(); ok && text != "1.75" && text != "2.85" {
 		note("Diameter", text+" mm")
 	}
 
-	var net server.Decimal
-	for _, name := range []string{"initial_weight", "filament.weight"} {
-		if net <= 0 {
-			net, _ = server.ParseDecimal(s.text(name))
-		}
-	}
+	readable := len(problems)
+	initial, _ := number("initial_weight")
+	weight, _ := number("filament.weight")
+	remaining, known := number("remaining_weight")
+	used, usedKnown := number("used_weight")
+	net := initial
 	if net <= 0 {
+		net = weight
+	}
+	switch {
+	case len(problems) > readable: // told of
+	case net <= 0 && s.first("initial_weight", "filament.weight") == "":
 		problem("filament.weight", "is missing, and initial_weight too: give one of them in Spoolman")
-	} else {
+	case net <= 0:
+		problem("filament.weight", "must be more than 0, or initial_weight must be")
+	default:
 		values["net_weight_grams"] = net.String()
-		remaining, known := server.ParseDecimal(s.text("remaining_weight"))
-		if used, ok := server.ParseDecimal(s.text("used_weight")); !known && ok {
+		if !known && usedKnown {
 			remaining, known = net-used, true
 		}
 		if known {
@@ -309,7 +329,9 @@ func (s spoolmanSpool) spool(to *imported) []server.FieldError {
 	note("Lot", s.text("lot_nr"))
 	note("Location", s.text("location"))
 	note("Article number", s.text("filament.article_number"))
-	note("Filament", s.text("filament.comment"))
+	if comment := s.text("filament.comment"); comment != "" {
+		comments = append(comments, "Filament: "+comment)
+	}
 	note("Nozzle °C", s.text("filament.settings_extruder_temp"))
 	note("Bed °C", s.text("filament.settings_bed_temp"))
 	for _, at := range []struct{ name, field string }{{"Registered", "registered"}, {"First used", "first_used"}, {"Last used", "last_used"}} {
@@ -331,13 +353,16 @@ func (s spoolmanSpool) spool(to *imported) []server.FieldError {
 			}
 		}
 		slices.Sort(extra)
-		notes = append(notes, extra...)
+		comments = append(comments, extra...)
+	}
+	if comment := s.text("comment"); comment != "" {
+		comments = slices.Insert(comments, 0, comment)
 	}
 	if strings.EqualFold(s.text("archived"), "true") || s.text("archived") == "1" {
 		notes = append(notes, "Archived in Spoolman")
 	}
 	note("Spoolman", s.text("id"))
-	values["notes"] = shorten(strings.Join(notes, "\n"), 10_000)
+	values["notes"] = shorten(comments, notes, 10_000)
 
 	id := s.text("id")
 	if id == "" {
@@ -369,14 +394,22 @@ func (s spoolmanSpool) spool(to *imported) []server.FieldError {
 
 var hexCode = regexp.MustCompile(`^#?([0-9A-Fa-f]{6})(?:[0-9A-Fa-f]{2})?$`)
 
-func orNothing(s string) string {
-	if s == "" {
-		return "missing"
+// shorten puts the texts of people before the facts, and cuts them off where both would be longer than most.
+func shorten(comments, facts []string, most int) string {
+	tail := strings.Join(facts, "\n")
+	room := most - utf8.RuneCountInString(tail) - 1
+	head := strings.Join(comments, "\n")
+	if runes := []rune(head); len(runes) > max(room, 0) {
+		const cut = " …"
+		head = string(runes[:max(room-len([]rune(cut)), 0)]) + cut
 	}
-	return s
+	if head == "" {
+		return firstRunes(tail, most)
+	}
+	return firstRunes(head+"\n"+tail, most)
 }
 
-func shorten(s string, most int) string {
+func firstRunes(s string, most int) string {
 	if runes := []rune(s); len(runes) > most {
 		return string(runes[:most])
 	}

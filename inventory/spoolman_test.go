@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"spoolwright/auth/authtest"
 	"spoolwright/inventory"
@@ -59,8 +60,8 @@ func TestSpoolman(t *testing.T) {
 		"items.0.material_type": "PLA", "items.0.brand": "Northline", "items.0.color": "Harbour Grey", "items.0.color_hex": "#7A8288", "items.0.diameter_mm": "1.75",
 		"items.0.net_weight_grams": "1000", "items.0.remaining_weight_grams": "812.4", "items.0.spool_weight_grams": "212.5", "items.0.purchase_price": "19.9",
 		"items.0.supplier": "null", "items.0.purchase_date": "null",
-		"items.0.notes": "Opened by Kim\nLot: L-2024-11\nLocation: Shelf B\nArticle number: NL-0042\nFilament: Prints well at 60 mm/s\nNozzle °C: 210\nBed °C: 60\n" +
-			"Registered: 2024-02-03\nFirst used: 2024-02-10\nLast used: 2024-03-01\nhumidity: 12\nowner: Workshop\ndrying: 50 °C, 6 h\nSpoolman: 1",
+		"items.0.notes": "Opened by Kim\nFilament: Prints well at 60 mm/s\nhumidity: 12\nowner: Workshop\ndrying: 50 °C, 6 h\nLot: L-2024-11\nLocation: Shelf B\nArticle number: NL-0042\n" +
+			"Nozzle °C: 210\nBed °C: 60\nRegistered: 2024-02-03\nFirst used: 2024-02-10\nLast used: 2024-03-01\nSpoolman: 1",
 
 		"items.1.material_type": "PLA", "items.1.color": "Ember", "items.1.color_hex": "#FF4500", "items.1.net_weight_grams": "750", "items.1.remaining_weight_grams": "750",
 		"items.1.spool_weight_grams": "190", "items.1.purchase_price": "23",
@@ -248,19 +249,26 @@ func TestSpoolmanBadSpools(t *testing.T) {
 		{"filament": {"diameter": 1.75, "weight": 1000}},
 		{"id": 5, "filament": {"weight": 0}, "initial_weight": 0},
 		{"id": 6, "filament": {"diameter": 1.75, "weight": 1000, "vendor": {"name": "` + strings.Repeat("x", 201) + `"}}, "price": 1e9},
-		{"id": 7, "filament": {"diameter": 1.75, "weight": 1000, "color_hex": "blue"}, "remaining_weight": -4, "comment": "` + strings.Repeat("x", 20_000) + `"}]`
+		{"id": 7, "filament": {"diameter": 1.75, "weight": 1000, "color_hex": "blue"}, "remaining_weight": -4, "comment": "` + strings.Repeat("ü", 20_000) + `", "lot_nr": "L7", "archived": true},
+		{"id": 8, "filament": {"diameter": 1.75, "weight": 1000}, "used_weight": "812,4"},
+		{"id": 9, "filament": {"diameter": 1.75, "weight": "1e400"}, "remaining_weight": "much"}]`
 	want := []string{"Spoolman's spool 2: filament.diameter", "Spoolman's spool 3: filament.weight", "spool 4 of the list: id",
-		"Spoolman's spool 5: filament.diameter filament.weight", "Spoolman's spool 6: brand purchase_price"}
+		"Spoolman's spool 5: filament.diameter filament.weight", "Spoolman's spool 6: brand purchase_price",
+		"Spoolman's spool 8: used_weight", "Spoolman's spool 9: filament.weight remaining_weight"}
 	i, ctx, bad := importer(t, c)
-	if done, err := i.Spoolman(ctx, strings.NewReader(file), false); !errors.Is(err, inventory.ErrBadRows) || done != (inventory.Imported{Bad: 5}) || !slices.Equal(*bad, want) {
+	if done, err := i.Spoolman(ctx, strings.NewReader(file), false); !errors.Is(err, inventory.ErrBadRows) || done != (inventory.Imported{Bad: 7}) || !slices.Equal(*bad, want) {
 		t.Errorf("%+v %v\n%s", done, err, strings.Join(*bad, "\n"))
 	}
 	c.Get(t, "/api/v1/spools").Want(200).Shows(map[string]string{"total": "0"})
 	i, ctx, bad = importer(t, c)
-	if done, err := i.Spoolman(ctx, strings.NewReader(file), true); err != nil || done != (inventory.Imported{Added: 2, Bad: 5}) || !slices.Equal(*bad, want) {
+	if done, err := i.Spoolman(ctx, strings.NewReader(file), true); err != nil || done != (inventory.Imported{Added: 2, Bad: 7}) || !slices.Equal(*bad, want) {
 		t.Errorf("%+v %v\n%s", done, err, strings.Join(*bad, "\n"))
 	}
-	c.Get(t, "/api/v1/spools?sort_order=asc").Want(200).Shows(map[string]string{"total": "2", "items.0.color": "Unknown", "items.1.color_hex": "null", "items.1.remaining_weight_grams": "0"})
+	list := c.Get(t, "/api/v1/spools?sort_order=asc").Want(200).Shows(map[string]string{"total": "2", "items.0.color": "Unknown", "items.1.color_hex": "null", "items.1.remaining_weight_grams": "0"})
+	// What is too long of a comment is cut off; what identifies the spool stays.
+	if notes := list.Text("items.1.notes"); utf8.RuneCountInString(notes) != 10_000 || !strings.HasSuffix(notes, "ü …\nColour code: blue\nLot: L7\nArchived in Spoolman\nSpoolman: 7") {
+		t.Errorf("the notes have %d characters and end with %q", utf8.RuneCountInString(notes), notes[len(notes)-200:])
+	}
 }
 
 func TestSpoolmanRefusesOtherThings(t *testing.T) {
@@ -276,6 +284,8 @@ func TestSpoolmanRefusesOtherThings(t *testing.T) {
 		`[{"id":1,"filament":{"diameter":1.75,"weight":1}}`:  "not complete",
 		`[{"id":1,"filament":{"diameter":1.75,"weight":1}},`: "spool 2 of the list",
 		`[1]`: "spool 1 of the list",
+		`[{"id":1,"filament":{"diameter":1.75,"weight":1}}][]`: "one list at a time",
+		`[] end`: "one list at a time",
 	} {
 		i, ctx, bad := importer(t, c)
 		if done, err := i.Spoolman(ctx, strings.NewReader(file), true); err == nil || !strings.Contains(err.Error(), want) || done.Added != 0 || len(*bad) > 0 {
