@@ -129,7 +129,7 @@ type field struct {
 
 // isFreeText reports whether the field takes any text, but for what no text may hold.
 func (f field) isFreeText() bool {
-	return f.Ref == "" && f.Format == "" && !strings.HasPrefix(f.Pattern, "^#") && f.Enum == nil && f.AnyOf == nil
+	return f.Ref == "" && f.Format == "" && !strings.HasPrefix(f.Pattern, "^#") && !strings.Contains(f.Pattern, "@") && f.Enum == nil && f.AnyOf == nil
 }
 
 func newWorld(t *testing.T, o authtest.Options) *world {
