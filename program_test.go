@@ -645,6 +645,9 @@ func testWrongSettings(t *testing.T, p program) {
 	for _, address := range []string{"0.0.0.0:0", ":0", "192.0.2.1:0", "[::]:0", "farm.example:0"} {
 		p.refuses(t, 2, []string{"LISTEN_ADDR=" + address}, []string{"demo"}, "loopback", "LISTEN_ADDR")
 	}
+	for _, command := range []string{"user list", "tenant list", "user passwd --email ada@farm.example", "export spools --tenant farm", "import spools x.csv --tenant farm"} {
+		p.refuses(t, 2, []string{data}, strings.Fields(command), "no farm", "DATA_DIR")
+	}
 	if _, err := os.Stat(filepath.Join(dir, "data")); err == nil {
 		t.Error("a start that was refused has made the data folder")
 	}
