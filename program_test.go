@@ -866,6 +866,9 @@ func testTLS(t *testing.T, p program) {
 	if _, err := get(second); err != nil {
 		t.Errorf("with a broken file on disk: %v", err)
 	}
+	if n := strings.Count(c.stderr.String(), "certificate is not taken"); n != 1 {
+		t.Errorf("the log names the broken file %d times, want once", n)
+	}
 	c.stops(t, syscall.SIGTERM)
 }
 

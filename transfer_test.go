@@ -91,6 +91,11 @@ func testTransfer(t *testing.T, p program) {
 	if code != 1 || stdout != "" || stderr != want || lines("north") != 0 {
 		t.Errorf("status %d, %d spools\n%s%swant\n%s", code, lines("north"), stdout, stderr, want)
 	}
+	// What comes from elsewhere does not move the cursor.
+	foreign := `[{"id": "\u001b[2J7", "filament": {"diameter": "\u001b[31mx\nspool 1: ok", "weight": 1000}}]`
+	if _, stderr, code := p.run(t, foreign, env, "import", "spoolman", "-", "--tenant", "north"); code != 1 || strings.Contains(stderr, "\x1b") || strings.Count(stderr, "\n") != 2 {
+		t.Errorf("status %d: %q", code, stderr)
+	}
 	p.refuses(t, 1, env, []string{"import", "spools", filepath.Join(dir, "nothing.csv"), "--tenant", "north"}, "nothing.csv", "no such file")
 	p.refuses(t, 1, env, []string{"import", "spools", file, "--tenant", "west"}, `no tenant "west"`, "tenant list")
 	p.refuses(t, 1, env, []string{"export", "spools", "--tenant", "west"}, `no tenant "west"`, "tenant list")
