@@ -20,12 +20,11 @@ type Service struct {
 	hasher   *Hasher
 	throttle *Throttle
 	now      func() time.Time
-	changes  chan struct{} // holds one while a password is being changed
 }
 
 // New makes a Service. Now is the clock for failed logins and refresh tokens.
 func New(d *db.DB, tokens *Tokens, hasher *Hasher, now func() time.Time) *Service {
-	return &Service{db: d, tokens: tokens, hasher: hasher, throttle: NewThrottle(now), now: now, changes: make(chan struct{}, 1)}
+	return &Service{db: d, tokens: tokens, hasher: hasher, throttle: NewThrottle(now), now: now}
 }
 
 // levels is what each role may do.

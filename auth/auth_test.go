@@ -788,6 +788,25 @@ func TestHashingQueue(t *testing.T) {
 	tooMany(t, w.Anybody().Post(t, loginPath, credentials(user.Email, "wrong")), "900")
 }
 
+// Whoever changes passwords again and again takes one place, and keeps nobody from logging in.
+func TestChangesOfPasswordsLeaveRoom(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	user := w.Tenant(t).User(t, "admin")
+	free := w.hasher.FillChanges(10 * time.Millisecond)
+	w.login(t, user)
+	change := j{"current_password": authtest.Password, "new_password": "another long phrase"}
+	newcomer := j{"email": db.NewID() + "@test.example", "name": "Bob", "role": "viewer", "password": "a long and secret phrase"}
+	user.Post(t, "/api/v1/auth/password", change).Refused(503, "UNAVAILABLE")
+	user.Post(t, "/api/v1/auth/password", j{"current_password": "wrong", "new_password": "another long phrase"}).Refused(503, "UNAVAILABLE") // not even looked at
+	user.Post(t, "/api/v1/users", newcomer).Refused(503, "UNAVAILABLE")
+	user.Patch(t, "/api/v1/users/"+user.Actor.User, j{"password": "another long phrase"}).Refused(503, "UNAVAILABLE")
+	w.login(t, user)
+	free()
+	user.Post(t, "/api/v1/users", newcomer).Want(201)
+	user.Post(t, "/api/v1/auth/password", change).Want(204)
+}
+
 // Old sessions of a user do not pile up.
 func TestSessionsAreTidied(t *testing.T) {
 	t.Parallel()

@@ -10,6 +10,13 @@ func (h *Hasher) Count(f func(rounds int)) {
 	}
 }
 
+// FillChanges takes the place of those who change passwords; the returned function frees it.
+func (h *Hasher) FillChanges(wait time.Duration) (free func()) {
+	h.wait = wait
+	h.changes <- struct{}{}
+	return func() { <-h.changes }
+}
+
 // Fill takes all places, so that whoever comes has to wait, for so long at most; the returned function frees them.
 func (h *Hasher) Fill(wait time.Duration) (free func()) {
 	h.wait = wait

@@ -30,12 +30,14 @@ var ErrBusy = errors.New("auth: too many passwords are being checked at once")
 
 var errMalformedHash = errors.New("auth: malformed password hash")
 
-// Hasher hashes passwords with PBKDF2-HMAC-SHA256, at most one per core at a time. It is safe for concurrent use.
+// Hasher hashes passwords with PBKDF2-HMAC-SHA256, at most one per core at a time, and of those one at most for somebody who changes a
+// password: whoever does that again and again must not keep others from logging in. It is safe for concurrent use.
 type Hasher struct {
-	rounds int
-	slots  chan struct{}
-	wait   time.Duration
-	key    func(password string, salt []byte, rounds int) ([]byte, error) // PBKDF2; tests count its work
+	rounds  int
+	slots   chan struct{}
+	changes chan struct{}
+	wait    time.Duration
+	key     func(password string, salt []byte, rounds int) ([]byte, error) // PBKDF2; tests count its work
 }
 
 // NewHasher makes a Hasher that makes new hashes with so many rounds; 0 is the default of 600,000.
@@ -43,7 +45,7 @@ func NewHasher(rounds int) *Hasher {
 	if rounds <= 0 {
 		rounds = defaultRounds
 	}
-	return &Hasher{rounds: rounds, slots: make(chan struct{}, runtime.GOMAXPROCS(0)), wait: queueWait, key: pbkdf2Key}
+	return &Hasher{rounds: rounds, slots: make(chan struct{}, runtime.GOMAXPROCS(0)), changes: make(chan struct{}, 1), wait: queueWait, key: pbkdf2Key}
 }
 
 func pbkdf2Key(password string, salt []byte, rounds int) ([]byte, error) {
@@ -55,7 +57,7 @@ func pbkdf2Key(password string, salt []byte, rounds int) ([]byte, error) {
 func (h *Hasher) Hash(ctx context.Context, password string) (string, error) {
 	salt := make([]byte, saltBytes)
 	rand.Read(salt)
-	key, err := h.derive(ctx, password, salt, h.rounds)
+	key, err := h.derive(ctx, password, salt, h.rounds, h.changes, h.slots)
 	if err != nil {
 		return "", err
 	}
@@ -65,37 +67,49 @@ func (h *Hasher) Hash(ctx context.Context, password string) (string, error) {
 // Verify reports whether the password is the one that was hashed. With an empty hash, that of an unknown account, it takes
 // the same time and returns false. The errors are those of Hash, and one for a hash that Hash could not have made.
 func (h *Hasher) Verify(ctx context.Context, encoded, password string) (ok bool, err error) {
+	return h.verify(ctx, encoded, password, h.slots)
+}
+
+// Confirm is Verify for a password that is to be changed.
+func (h *Hasher) Confirm(ctx context.Context, encoded, password string) (ok bool, err error) {
+	return h.verify(ctx, encoded, password, h.changes, h.slots)
+}
+
+func (h *Hasher) verify(ctx context.Context, encoded, password string, places ...chan struct{}) (ok bool, err error) {
 	rounds, salt, want := h.rounds, make([]byte, saltBytes), make([]byte, keyBytes)
 	if encoded != "" {
 		if rounds, salt, want, err = decodeHash(encoded); err != nil {
 			return false, err
 		}
 	}
-	key, err := h.derive(ctx, password, salt, rounds)
+	key, err := h.derive(ctx, password, salt, rounds, places...)
 	if err != nil {
 		return false, err
 	}
 	return subtle.ConstantTimeCompare(key, want) == 1 && encoded != "", nil
 }
 
-func (h *Hasher) derive(ctx context.Context, password string, salt []byte, rounds int) ([]byte, error) {
+// derive takes the places one after the other, within one wait for all.
+func (h *Hasher) derive(ctx context.Context, password string, salt []byte, rounds int, places ...chan struct{}) ([]byte, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	select {
-	case h.slots <- struct{}{}:
-	default:
-		timer := time.NewTimer(h.wait)
-		defer timer.Stop()
+	timer := time.NewTimer(h.wait)
+	defer timer.Stop()
+	for _, place := range places {
 		select {
-		case h.slots <- struct{}{}:
-		case <-timer.C:
-			return nil, ErrBusy
-		case <-ctx.Done():
-			return nil, ctx.Err()
+		case place <- struct{}{}:
+		default:
+			select {
+			case place <- struct{}{}:
+			case <-timer.C:
+				return nil, ErrBusy
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
 		}
+		defer func() { <-place }()
 	}
-	defer func() { <-h.slots }()
 	return h.key(password, salt, rounds)
 }
 

@@ -3,7 +3,6 @@ package auth
 import (
 	"context"
 	"errors"
-	"time"
 
 	"spoolwright/db"
 	"spoolwright/server"
@@ -97,33 +96,12 @@ func (s *Service) hashNew(ctx context.Context, r *server.Request[UserAccount]) (
 
 // hash hashes a password for a request.
 func (s *Service) hash(ctx context.Context, password string) (string, error) {
-	if err := s.changing(ctx); err != nil {
-		return "", err
-	}
-	defer s.changed()
 	hash, err := s.hasher.Hash(ctx, password)
 	if errors.Is(err, ErrBusy) {
 		err = server.ErrUnavailable.Because(err)
 	}
 	return hash, err
 }
-
-// changing takes the one place in which passwords are changed, so that those who change theirs again and again do not keep others from
-// logging in; changed frees it.
-func (s *Service) changing(ctx context.Context) error {
-	timer := time.NewTimer(queueWait)
-	defer timer.Stop()
-	select {
-	case s.changes <- struct{}{}:
-		return nil
-	case <-timer.C:
-		return server.ErrUnavailable.Because(ErrBusy)
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-func (s *Service) changed() { <-s.changes }
 
 func (s *Service) createUser(ctx context.Context, r *server.Request[UserAccount], hash string) (server.Created[UserAccount], error) {
 	id, in := db.NewID(), &r.In
@@ -250,11 +228,7 @@ func (s *Service) changePassword(ctx context.Context, r *server.Request[NewPassw
 	outcome := Abandoned
 	defer func() { done(outcome) }()
 
-	if err := s.changing(ctx); err != nil {
-		return server.NoContent{}, err
-	}
-	right, err := s.hasher.Verify(ctx, old, *r.In.Current.Value)
-	s.changed()
+	right, err := s.hasher.Confirm(ctx, old, *r.In.Current.Value)
 	switch {
 	case errors.Is(err, ErrBusy):
 		return server.NoContent{}, server.ErrUnavailable.Because(err)
