@@ -21,10 +21,7 @@ import (
 // TestBackup runs the README's commands on a farm that is in use, restores into an empty cluster, and looks at everything.
 func TestBackup(t *testing.T) {
 	t.Parallel()
-	p := program(filepath.Join(folder(t), "spoolwright"))
-	if out, err := exec.Command("go", "build", "-buildvcs=false", "-o", string(p), ".").CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
-	}
+	p := built(t)
 	t.Run("Copy", func(t *testing.T) { t.Parallel(); testBackupCopy(t, p) })
 	t.Run("Private", func(t *testing.T) { t.Parallel(); testBackupPrivate(t, p) })
 	t.Run("Own", func(t *testing.T) { t.Parallel(); testBackupOwn(t, p) })

@@ -120,10 +120,7 @@ func newFaultFarm(t *testing.T) *faultFarm {
 	t.Cleanup(f.http.CloseIdleConnections)
 	f.ctx, f.fail = context.WithCancelCause(t.Context())
 	dir := folder(t)
-	f.program = program(filepath.Join(dir, "spoolwright"))
-	if out, err := exec.Command("go", "build", "-buildvcs=false", "-o", string(f.program), ".").CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
-	}
+	f.program = built(t)
 	// A killed process loses nothing that it has written, synced or not; only a commit that was never written is lost. But it may have
 	// written half a page.
 	var err error

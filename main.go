@@ -166,10 +166,8 @@ func run(args []string, getenv func(string) string, stdin io.Reader, stdout, std
 	case "migrate":
 		err = withDatabase(ctx, c, local.Attach, func(*db.DB) error { return nil })
 	default:
-		if makes := command == "user" && args[1] == "add"; c.databaseURL == "" && !makes {
-			if _, err := os.Stat(filepath.Join(c.dataDir, "postgres")); errors.Is(err, fs.ErrNotExist) {
-				return fail(2, fmt.Errorf("there is no farm in %s: is DATA_DIR right?", c.dataDir))
-			}
+		if makes := command == "user" && args[1] == "add"; !makes && c.databaseURL == "" && !local.Exists(c.dataDir) {
+			return fail(2, fmt.Errorf("there is no farm in %s: is DATA_DIR right?", c.dataDir))
 		}
 		err = withDatabase(ctx, c, local.Attach, func(d *db.DB) error { return work(ctx, d, streams{stdin, stdout, stderr}) })
 	}

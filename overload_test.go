@@ -34,10 +34,7 @@ func TestOverload(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("needs /proc")
 	}
-	p := program(filepath.Join(folder(t), "spoolwright"))
-	if out, err := exec.Command("go", "build", "-buildvcs=false", "-o", string(p), ".").CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
-	}
+	p := built(t)
 	for _, test := range []struct {
 		name string
 		run  func(*testing.T, program)

@@ -38,13 +38,20 @@ import (
 // patience is how long a test waits for something that should come at once. Nothing is measured against it.
 const patience = 3 * time.Minute
 
-// TestProgram builds the program and runs it as its users do.
-func TestProgram(t *testing.T) {
-	t.Parallel()
+// built is the program, made for a test.
+func built(t *testing.T) program {
+	t.Helper()
 	p := program(filepath.Join(folder(t), "spoolwright"))
 	if out, err := exec.Command("go", "build", "-buildvcs=false", "-o", string(p), ".").CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
+	return p
+}
+
+// TestProgram runs the program as its users do.
+func TestProgram(t *testing.T) {
+	t.Parallel()
+	p := built(t)
 	for _, test := range []struct {
 		name string
 		run  func(*testing.T, program)

@@ -7,13 +7,11 @@ import "context"
 // another runs the error is ErrBulk.
 func (d *DB) Bulk(ctx context.Context, fn func(ctx context.Context) error) error {
 	err := d.tryTx(ctx, func(ctx context.Context) error {
-		err := d.Write(ctx, SQL(`select set_config('statement_timeout', '30min', true), set_config('lock_timeout', '1min', true),
-			set_config('idle_in_transaction_session_timeout', '10min', true), set_config('app.count_shard', '32', true)`))
-		if err != nil {
-			return err
-		}
 		var mine bool
-		if err := d.Write(ctx, SQL(`select pg_try_advisory_xact_lock(hashtextextended('bulk ' || current_setting('app.tenant_id'), 0))`).Into(&mine)); err != nil {
+		err := d.Write(ctx, SQL(`select set_config('statement_timeout', '30min', true), set_config('lock_timeout', '1min', true),
+			set_config('idle_in_transaction_session_timeout', '10min', true), set_config('app.count_shard', '32', true)`),
+			SQL(`select pg_try_advisory_xact_lock(hashtextextended('bulk ' || current_setting('app.tenant_id'), 0))`).Into(&mine))
+		if err != nil {
 			return err
 		}
 		if !mine {

@@ -68,14 +68,17 @@ func classify(err error) error {
 // isTransient reports whether PostgreSQL rolled the transaction back for a reason that another try may not meet.
 func isTransient(err error) bool {
 	var pg *pgconn.PgError
-	return errors.As(err, &pg) && (pg.Code == "40001" || pg.Code == "40P01") || isInternal(err)
+	return errors.As(err, &pg) && (pg.Code == "40001" || pg.Code == "40P01") || internal(err) != nil
 }
 
-// isInternal reports whether PostgreSQL met what its authors thought impossible. Some of these errors come of rare races between
+// internal returns the error by which PostgreSQL met what its authors thought impossible, or nil. Some of these errors come of rare races between
 // transactions, such as "new multixact has more than one updating member", which TestFaults met once in 150,000 writes.
-func isInternal(err error) bool {
+func internal(err error) *pgconn.PgError {
 	var pg *pgconn.PgError
-	return errors.As(err, &pg) && pg.Code == "XX000"
+	if errors.As(err, &pg) && pg.Code == "XX000" {
+		return pg
+	}
+	return nil
 }
 
 // isBroken reports whether the connection, not the statement, is what failed.

@@ -184,8 +184,7 @@ func (d *DB) retry(ctx context.Context, repeatable bool, attempt func() error) e
 			// After a restart of PostgreSQL every idle connection is dead: one reset spares the others the same failure.
 			d.pool.Reset()
 		}
-		var pg *pgconn.PgError
-		if isInternal(err) && errors.As(err, &pg) {
+		if pg := internal(err); pg != nil {
 			d.log.Warn("PostgreSQL had an internal error, and rolled back", "error", err, "where", pg.Where, "try", n+1)
 		}
 		if !again || n == 9 {

@@ -15,6 +15,8 @@ import (
 )
 
 const (
+	clusterFolder = "postgres"
+
 	port        = "5432" // only names the socket file
 	socketFile  = "/.s.PGSQL." + port
 	socketLimit = len(syscall.RawSockaddrUnix{}.Path) - 1
@@ -49,6 +51,12 @@ type secrets struct {
 	Login     string `json:"login"`
 }
 
+// Exists reports whether a service has made its cluster in the data folder.
+func Exists(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, clusterFolder))
+	return !errors.Is(err, os.ErrNotExist)
+}
+
 func openFolder(dir string, throwaway bool) (*folder, error) {
 	if dir == "" {
 		return nil, errors.New("no data folder given")
@@ -70,7 +78,7 @@ func openFolder(dir string, throwaway bool) (*folder, error) {
 	if f.dir, err = filepath.EvalSymlinks(f.dir); err != nil {
 		return nil, err
 	}
-	base := filepath.Join(f.dir, "postgres")
+	base := filepath.Join(f.dir, clusterFolder)
 	if throwaway {
 		base = filepath.Join(f.dir, "throwaway") // never the durable cluster
 	}
