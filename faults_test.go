@@ -737,16 +737,16 @@ func TestUnknownCommit(t *testing.T) {
 			copied.API = behind.api
 			return &copied
 		}
-		unknown := func(a *authtest.Answer) {
+		unknown := func(a *authtest.Response) {
 			t.Helper()
-			a.Refused(503, "UNAVAILABLE")
+			a.WantError(503, "UNAVAILABLE")
 			if a.Header.Get("Retry-After") == "" || replayed(a) {
 				t.Errorf("a 503 with the headers %v", a.Header)
 			}
 		}
 
 		f, path, body, effect := start()
-		var plain *authtest.Answer
+		var plain *authtest.Response
 		steps := cutter.record(func() { plain = f.do(t, client(f.admin), op, path, body) })
 		if plain.Status >= 300 || len(steps) == 0 {
 			t.Fatalf("%s: %d %s", plain.What, plain.Status, plain.Body)

@@ -27,10 +27,10 @@ func takesKey(op *operation) bool {
 
 func keyed(c *authtest.Client, key string) *authtest.Client { return c.With("Idempotency-Key", key) }
 
-func replayed(a *authtest.Answer) bool { return a.Header.Get("Idempotency-Replayed") != "" }
+func replayed(a *authtest.Response) bool { return a.Header.Get("Idempotency-Replayed") != "" }
 
 // wantSame fails the test unless the second answer is the first one again, and says so.
-func wantSame(t *testing.T, first, second *authtest.Answer) {
+func wantSame(t *testing.T, first, second *authtest.Response) {
 	t.Helper()
 	if first.Status >= 300 || first.Status != second.Status || !bytes.Equal(first.Body, second.Body) || first.Header.Get("Location") != second.Header.Get("Location") {
 		t.Errorf("%s: %d %s %s, and with the same key: %d %s %s", first.What, first.Status, first.Header.Get("Location"), first.Body, second.Status, second.Header.Get("Location"), second.Body)
@@ -131,10 +131,10 @@ type repeated struct {
 	body      map[string]any
 	c, viewer *authtest.Client
 	conn      *pgx.Conn
-	first     *authtest.Answer
+	first     *authtest.Response
 }
 
-func (r *repeated) do(t *testing.T, c *authtest.Client) *authtest.Answer {
+func (r *repeated) do(t *testing.T, c *authtest.Client) *authtest.Response {
 	t.Helper()
 	return r.f.do(t, c, r.op, r.path, r.body)
 }
@@ -155,10 +155,10 @@ func (r *repeated) refusedFirst(t *testing.T) {
 	two.Header["Idempotency-Key"] = []string{"key", "key"}
 	r.do(t, two).Fields("Idempotency-Key")
 	if r.op.example != nil {
-		r.c.Post(t, r.path, "{").Refused(400, "MALFORMED_JSON")
-		r.c.Post(t, r.path, `{"surprise":1}`).Refused(422, "VALIDATION_ERROR")
-		r.c.With("Content-Type", "text/plain").Post(t, r.path, "{}").Refused(415, "UNSUPPORTED_MEDIA_TYPE")
-		r.c.Post(t, r.path, strings.Repeat(" ", 1<<20+1)).Refused(413, "PAYLOAD_TOO_LARGE")
+		r.c.Post(t, r.path, "{").WantError(400, "MALFORMED_JSON")
+		r.c.Post(t, r.path, `{"surprise":1}`).WantError(422, "VALIDATION_ERROR")
+		r.c.With("Content-Type", "text/plain").Post(t, r.path, "{}").WantError(415, "UNSUPPORTED_MEDIA_TYPE")
+		r.c.Post(t, r.path, strings.Repeat(" ", 1<<20+1)).WantError(413, "PAYLOAD_TOO_LARGE")
 	}
 	r.f.unchanged(t, before)
 	if n := keptKeys(t, r.conn, r.c); n != 0 {
@@ -174,7 +174,7 @@ func (r *repeated) twins(t *testing.T, effect string) {
 	if r.op.example != nil {
 		body = r.body
 	}
-	answers := make([]*authtest.Answer, 20)
+	answers := make([]*authtest.Response, 20)
 	var wg sync.WaitGroup
 	for i := range answers {
 		wg.Go(func() {
@@ -232,17 +232,17 @@ func (r *repeated) again(t *testing.T, one *world) {
 func (r *repeated) conflicts(t *testing.T, w *world) {
 	t.Helper()
 	if r.op.example != nil {
-		r.c.Post(t, r.path, r.otherBody(t)).Refused(409, "IDEMPOTENCY_CONFLICT")
+		r.c.Post(t, r.path, r.otherBody(t)).WantError(409, "IDEMPOTENCY_CONFLICT")
 	}
 	for _, other := range w.routes {
 		if takesKey(other) && other != r.op {
-			r.f.do(t, r.c, other, r.f.path(t, other.Path()), r.f.body(t, other)).Refused(409, "IDEMPOTENCY_CONFLICT")
+			r.f.do(t, r.c, other, r.f.path(t, other.Path()), r.f.body(t, other)).WantError(409, "IDEMPOTENCY_CONFLICT")
 		}
 	}
 	if hasID(r.op) {
 		parts := strings.Split(r.path, "/")
 		parts[slices.IndexFunc(strings.Split(r.op.Path(), "/"), func(p string) bool { return strings.HasPrefix(p, "{") })] = db.NewID()
-		r.f.do(t, r.c, r.op, strings.Join(parts, "/"), r.body).Refused(409, "IDEMPOTENCY_CONFLICT")
+		r.f.do(t, r.c, r.op, strings.Join(parts, "/"), r.body).WantError(409, "IDEMPOTENCY_CONFLICT")
 	}
 }
 
@@ -286,7 +286,7 @@ func (r *repeated) checked(t *testing.T, strict *world) {
 	}
 	refused := func(c *authtest.Client, status int, code string) {
 		t.Helper()
-		if a := r.do(t, c).Refused(status, code); replayed(a) {
+		if a := r.do(t, c).WantError(status, code); replayed(a) {
 			t.Errorf("a %d says that it is a replay", status)
 		}
 	}
@@ -301,7 +301,7 @@ func (r *repeated) checked(t *testing.T, strict *world) {
 	check(t, accounts.SetDisabled(t.Context(), r.c.Email, true))
 	refused(r.c, 401, "INVALID_TOKEN")
 	check(t, accounts.SetDisabled(t.Context(), r.c.Email, false))
-	refused(keyed(api.Anybody(), "key"), 401, "INVALID_TOKEN")
+	refused(keyed(api.Anonymous(), "key"), 401, "INVALID_TOKEN")
 
 	limited := *r.c
 	limited.API = strict.api
@@ -383,7 +383,7 @@ func TestKeysAndSecrets(t *testing.T) {
 	elsewhere.API = after.api
 	wantSame(t, first, elsewhere.Do(t, "POST", "/api/v1/users", body))
 	elsewhere.API = stranger.api
-	elsewhere.Do(t, "POST", "/api/v1/users", body).Refused(409, "IDEMPOTENCY_CONFLICT")
+	elsewhere.Do(t, "POST", "/api/v1/users", body).WantError(409, "IDEMPOTENCY_CONFLICT")
 
 	var kept []byte
 	check(t, super(t).QueryRow(t.Context(), `select request from idempotency_keys where user_id = $1`, c.Actor.User).Scan(&kept))
@@ -596,9 +596,9 @@ func TestRefusalsAreNotKept(t *testing.T) {
 			t.Parallel()
 			c := w.api.Tenant(t).User(t, "admin")
 			path, body, cure := r.set(t, c)
-			plain := c.Post(t, path, body).Refused(r.status, r.code)
+			plain := c.Post(t, path, body).WantError(r.status, r.code)
 			for range 2 {
-				if a := keyed(c, "key").Post(t, path, body).Refused(r.status, r.code); !bytes.Equal(a.Body, plain.Body) || replayed(a) {
+				if a := keyed(c, "key").Post(t, path, body).WantError(r.status, r.code); !bytes.Equal(a.Body, plain.Body) || replayed(a) {
 					t.Errorf("with a key: %v %s, without: %s", a.Header, a.Body, plain.Body)
 				}
 			}

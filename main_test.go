@@ -328,7 +328,7 @@ func (w *world) collectionOf(t *testing.T, op *operation, name string) string {
 }
 
 // do sends the request of an operation; one that reads no body gets none.
-func (f *farm) do(t *testing.T, c *authtest.Client, op *operation, path string, body any) *authtest.Answer {
+func (f *farm) do(t *testing.T, c *authtest.Client, op *operation, path string, body any) *authtest.Response {
 	t.Helper()
 	if op.example == nil {
 		body = nil
@@ -410,7 +410,7 @@ func TestBadTokens(t *testing.T) {
 				c.Header.Set("Authorization", forged.header)
 			}
 			if op.Access == server.Public {
-				f.do(t, c, op, path, "{}").Refused(422, "VALIDATION_ERROR") // as without any token
+				f.do(t, c, op, path, "{}").WantError(422, "VALIDATION_ERROR") // as without any token
 				continue
 			}
 			a := f.do(t, c, op, path, body)
@@ -433,7 +433,7 @@ func TestViewersOnlyRead(t *testing.T) {
 		before := f.snapshot(t)
 		for role, level := range map[string]server.Access{"viewer": server.Read, "operator": server.Write} {
 			if op.Access > level {
-				f.do(t, users[role], op, path, body).Refused(403, "FORBIDDEN")
+				f.do(t, users[role], op, path, body).WantError(403, "FORBIDDEN")
 			}
 		}
 		f.unchanged(t, before)
@@ -526,7 +526,7 @@ func TestOtherTenants(t *testing.T) {
 			for _, i := range ids[n:] {
 				missing[i], strange[i], mixed[i] = db.NewID(), foreign[i], others[i]
 			}
-			want := mine.do(t, mine.admin, op, "/"+strings.Join(missing, "/"), body).Refused(404, "NOT_FOUND")
+			want := mine.do(t, mine.admin, op, "/"+strings.Join(missing, "/"), body).WantError(404, "NOT_FOUND")
 			same(t, want, mine.do(t, mine.admin, op, "/"+strings.Join(strange, "/"), body))
 			if n > 0 { // a part of another resource of the same tenant
 				same(t, want, mine.do(t, mine.admin, op, "/"+strings.Join(mixed, "/"), body))
@@ -537,7 +537,7 @@ func TestOtherTenants(t *testing.T) {
 			theirs.path(t, collection+"/{id}")
 			missing, strange := maps.Clone(body), maps.Clone(body)
 			missing[name], strange[name] = db.NewID(), theirs.one[collection]
-			want := mine.do(t, mine.admin, op, "/"+strings.Join(own, "/"), missing).Refused(400, "UNKNOWN_REFERENCE")
+			want := mine.do(t, mine.admin, op, "/"+strings.Join(own, "/"), missing).WantError(400, "UNKNOWN_REFERENCE")
 			got := mine.do(t, mine.admin, op, "/"+strings.Join(own, "/"), strange)
 			want.Body = bytes.ReplaceAll(want.Body, []byte(missing[name].(string)), []byte("ID"))
 			got.Body = bytes.ReplaceAll(got.Body, []byte(strange[name].(string)), []byte("ID"))
@@ -561,9 +561,9 @@ func references(op *operation) (names []string) {
 }
 
 // same fails the test unless the answers are the same but for what names the request.
-func same(t *testing.T, want, got *authtest.Answer) {
+func same(t *testing.T, want, got *authtest.Response) {
 	t.Helper()
-	for _, a := range []*authtest.Answer{want, got} {
+	for _, a := range []*authtest.Response{want, got} {
 		for _, name := range []string{"Date", "X-Request-Id", "X-Ratelimit-Remaining", "X-Ratelimit-Reset"} {
 			a.Header.Del(name)
 		}
@@ -587,12 +587,12 @@ func TestBadBodies(t *testing.T) {
 		name := slices.Sorted(maps.Keys(op.example))[0]
 		object := string(good)
 		with := func(member string) string { return object[:len(object)-1] + "," + member + "}" }
-		send := func(body string) *authtest.Answer { return f.admin.Do(t, op.Method(), path, body) }
+		send := func(body string) *authtest.Response { return f.admin.Do(t, op.Method(), path, body) }
 
 		for _, media := range []string{"", "text/plain", "application/xml", "application/x-www-form-urlencoded", "application/jsonx", "application/json; charset=latin1"} {
-			f.admin.With("Content-Type", media).Do(t, op.Method(), path, object).Refused(415, "UNSUPPORTED_MEDIA_TYPE")
+			f.admin.With("Content-Type", media).Do(t, op.Method(), path, object).WantError(415, "UNSUPPORTED_MEDIA_TYPE")
 		}
-		f.admin.With("Content-Encoding", "gzip").Do(t, op.Method(), path, object).Refused(415, "UNSUPPORTED_MEDIA_TYPE")
+		f.admin.With("Content-Encoding", "gzip").Do(t, op.Method(), path, object).WantError(415, "UNSUPPORTED_MEDIA_TYPE")
 
 		for _, broken := range []string{"", " ", "{", object[:len(object)-1], object + "x", object + object, `{"` + name + `"}`, `{'a':1}`, "\xef\xbb\xbf" + object,
 			with(`"x":"` + "\xff" + `"`), with(`"` + name + `":1`), with(`"x":` + strings.Repeat("[", 40) + strings.Repeat("]", 40))} {
@@ -607,13 +607,13 @@ func TestBadBodies(t *testing.T) {
 		send(with(`"tenant_id":"` + db.NewID() + `"`)).Fields("tenant_id")
 		upper := strings.ToUpper(name)
 		send(with(`"` + upper + `":1`)).Fields(upper)
-		send(with(`"surprise":"`+strings.Repeat("x", 1<<20)+`"`)).Refused(413, "PAYLOAD_TOO_LARGE")
+		send(with(`"surprise":"`+strings.Repeat("x", 1<<20)+`"`)).WantError(413, "PAYLOAD_TOO_LARGE")
 	})
 	f.unchanged(t, before)
 }
 
 // checkHeaders looks at what every answer below /api/v1 carries.
-func checkHeaders(t *testing.T, a *authtest.Answer) {
+func checkHeaders(t *testing.T, a *authtest.Response) {
 	t.Helper()
 	for _, name := range []string{"X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset"} {
 		if n, err := strconv.ParseInt(a.Header.Get(name), 10, 64); err != nil || n < 0 {
@@ -636,11 +636,11 @@ func TestHeaders(t *testing.T) {
 	w.each(t, everyRoute, func(t *testing.T, op *operation) {
 		f := w.furnished(t)
 		path := f.path(t, op.Path())
-		checkHeaders(t, f.do(t, w.api.Anybody(), op, path, "{}"))
+		checkHeaders(t, f.do(t, w.api.Anonymous(), op, path, "{}"))
 		checkHeaders(t, f.do(t, f.admin, op, path, "["))
 		checkHeaders(t, f.do(t, f.admin, op, path, f.body(t, op)))
-		checkHeaders(t, f.admin.Get(t, path+"/nothing/is/here").Refused(404, "NOT_FOUND"))
-		wrong := f.admin.Do(t, "PUT", path, "{}").Refused(405, "METHOD_NOT_ALLOWED")
+		checkHeaders(t, f.admin.Get(t, path+"/nothing/is/here").WantError(404, "NOT_FOUND"))
+		wrong := f.admin.Do(t, "PUT", path, "{}").WantError(405, "METHOD_NOT_ALLOWED")
 		checkHeaders(t, wrong)
 		if !strings.Contains(wrong.Header.Get("Allow"), op.Method()) {
 			t.Errorf("%s: Allow is %q, without %s", wrong.What, wrong.Header.Get("Allow"), op.Method())
@@ -662,7 +662,7 @@ func TestLimitOnEveryRoute(t *testing.T) {
 			c.Token = ""
 		}
 		c.Get(t, "/api/v1/nothing") // the one that is free
-		a := f.do(t, &c, op, path, body).Refused(429, "RATE_LIMIT_EXCEEDED")
+		a := f.do(t, &c, op, path, body).WantError(429, "RATE_LIMIT_EXCEEDED")
 		checkHeaders(t, a)
 		if wait, err := strconv.Atoi(a.Header.Get("Retry-After")); err != nil || wait < 1 || a.Header.Get("X-RateLimit-Remaining") != "0" {
 			t.Errorf("%s: %v", a.What, a.Header)

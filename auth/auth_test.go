@@ -76,7 +76,7 @@ func (w *world) accounts() auth.Accounts {
 
 // from is somebody without a token at an address.
 func (w *world) from(address string) *authtest.Client {
-	return w.Anybody().With("X-Forwarded-For", address)
+	return w.Anonymous().With("X-Forwarded-For", address)
 }
 
 const (
@@ -95,7 +95,7 @@ type tokenSet struct {
 	ExpiresIn int    `json:"expires_in"`
 }
 
-func tokensOf(t *testing.T, a *authtest.Answer) tokenSet {
+func tokensOf(t *testing.T, a *authtest.Response) tokenSet {
 	t.Helper()
 	var s tokenSet
 	d := json.NewDecoder(bytes.NewReader(a.Body))
@@ -111,17 +111,17 @@ func tokensOf(t *testing.T, a *authtest.Answer) tokenSet {
 
 func (w *world) login(t *testing.T, c *authtest.Client) tokenSet {
 	t.Helper()
-	return tokensOf(t, w.Anybody().Post(t, loginPath, credentials(c.Email, authtest.Password)))
+	return tokensOf(t, w.Anonymous().Post(t, loginPath, credentials(c.Email, authtest.Password)))
 }
 
 func (w *world) refresh(t *testing.T, token string) tokenSet {
 	t.Helper()
-	return tokensOf(t, w.Anybody().Post(t, refreshPath, j{"refresh_token": token}))
+	return tokensOf(t, w.Anonymous().Post(t, refreshPath, j{"refresh_token": token}))
 }
 
 func (w *world) refreshRefused(t *testing.T, token, code string) {
 	t.Helper()
-	w.Anybody().Post(t, refreshPath, j{"refresh_token": token}).Refused(401, code)
+	w.Anonymous().Post(t, refreshPath, j{"refresh_token": token}).WantError(401, code)
 }
 
 // as is the client with another access token.
@@ -136,7 +136,7 @@ func TestLogin(t *testing.T) {
 	w := newWorld(t)
 	user := w.Operator(t)
 	for _, email := range []string{user.Email, strings.ToUpper(user.Email), " " + user.Email + "\t"} {
-		set := tokensOf(t, w.Anybody().Post(t, loginPath, credentials(email, authtest.Password)))
+		set := tokensOf(t, w.Anonymous().Post(t, loginPath, credentials(email, authtest.Password)))
 		as(user, set.Access).Get(t, mePath).Want(200).Shows(map[string]string{"id": user.Actor.User, "email": user.Email, "tenant_id": user.Actor.Tenant})
 	}
 	one, two := w.login(t, user), w.login(t, user)
@@ -161,7 +161,7 @@ func TestLogin(t *testing.T) {
 		"a pattern":            credentials("%@test.example", authtest.Password),
 	} {
 		a := w.from("198.51.100."+fmt.Sprint(len(bodies)+1)).Post(t, loginPath, c)
-		a.Refused(401, "INVALID_CREDENTIALS")
+		a.WantError(401, "INVALID_CREDENTIALS")
 		if a.Text("detail") != "Incorrect email or password" || a.Header.Get("WWW-Authenticate") != "Bearer" {
 			t.Errorf("%s: %s", name, a.Body)
 		}
@@ -185,7 +185,7 @@ func TestLogin(t *testing.T) {
 		{j{"email": user.Email, "password": 1}, "password"},
 		{j{"email": user.Email, "password": authtest.Password, "tenant_id": user.Actor.Tenant}, "tenant_id"},
 	} {
-		w.Anybody().Post(t, loginPath, c.body).Fields(strings.Fields(c.fields)...)
+		w.Anonymous().Post(t, loginPath, c.body).Fields(strings.Fields(c.fields)...)
 	}
 }
 
@@ -199,8 +199,8 @@ func TestLifetimes(t *testing.T) {
 	w.clock.pass(30*time.Minute - time.Second)
 	mine.Get(t, mePath).Want(200)
 	w.clock.pass(time.Second)
-	mine.Get(t, mePath).Refused(401, "TOKEN_EXPIRED")
-	mine.Post(t, logoutPath, j{"refresh_token": set.Refresh}).Refused(401, "TOKEN_EXPIRED")
+	mine.Get(t, mePath).WantError(401, "TOKEN_EXPIRED")
+	mine.Post(t, logoutPath, j{"refresh_token": set.Refresh}).WantError(401, "TOKEN_EXPIRED")
 
 	// Each refresh token lives for 7 days, and each refresh begins them anew.
 	next := w.refresh(t, set.Refresh)
@@ -211,7 +211,7 @@ func TestLifetimes(t *testing.T) {
 	w.clock.pass(7 * 24 * time.Hour)
 	w.refreshRefused(t, last.Refresh, "TOKEN_EXPIRED")
 	w.refreshRefused(t, next.Refresh, "TOKEN_EXPIRED")
-	as(user, last.Access).Get(t, mePath).Refused(401, "TOKEN_EXPIRED")
+	as(user, last.Access).Get(t, mePath).WantError(401, "TOKEN_EXPIRED")
 	w.login(t, user)
 
 	tokens, err := auth.NewTokens([]string{authtest.Secret}, 5*time.Minute, time.Hour, time.Now)
@@ -223,7 +223,7 @@ func TestLifetimes(t *testing.T) {
 		c.Routes, c.Authenticate = service.Routes(), service.Authenticate
 	}})
 	other := short.Operator(t)
-	short.Anybody().Post(t, loginPath, credentials(other.Email, authtest.Password)).Want(200).Shows(map[string]string{"expires_in": "300"})
+	short.Anonymous().Post(t, loginPath, credentials(other.Email, authtest.Password)).Want(200).Shows(map[string]string{"expires_in": "300"})
 }
 
 func TestRefreshRotates(t *testing.T) {
@@ -249,15 +249,15 @@ func TestRefreshRotates(t *testing.T) {
 		"one with a space":              {set.Refresh + " ", "INVALID_TOKEN"},
 		"one of a session there is not": {w.made(t, auth.Refresh{TenantID: user.Actor.Tenant, UserID: user.Actor.User, SessionID: db.NewID(), Counter: 1, IssuedAt: w.clock.now()}), "INVALID_TOKEN"},
 	} {
-		a := w.Anybody().Post(t, refreshPath, j{"refresh_token": c.body})
-		if a.Refused(401, c.code); a.Header.Get("WWW-Authenticate") != "Bearer" {
+		a := w.Anonymous().Post(t, refreshPath, j{"refresh_token": c.body})
+		if a.WantError(401, c.code); a.Header.Get("WWW-Authenticate") != "Bearer" {
 			t.Errorf("%s: %v", name, a.Header)
 		}
 	}
-	w.Anybody().Post(t, refreshPath, j{}).Fields("refresh_token")
-	w.Anybody().Post(t, refreshPath, j{"refresh_token": nil}).Fields("refresh_token")
-	w.Anybody().Post(t, refreshPath, j{"refresh_token": strings.Repeat("x", 5000)}).Fields("refresh_token")
-	as(user, set.Refresh).Get(t, mePath).Refused(401, "INVALID_TOKEN")
+	w.Anonymous().Post(t, refreshPath, j{}).Fields("refresh_token")
+	w.Anonymous().Post(t, refreshPath, j{"refresh_token": nil}).Fields("refresh_token")
+	w.Anonymous().Post(t, refreshPath, j{"refresh_token": strings.Repeat("x", 5000)}).Fields("refresh_token")
+	as(user, set.Refresh).Get(t, mePath).WantError(401, "INVALID_TOKEN")
 	w.refresh(t, set.Refresh) // all that did the session no harm
 }
 
@@ -365,7 +365,7 @@ func TestRefreshAtOnce(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 100 {
 		wg.Go(func() {
-			a, err := w.Anybody().Send("POST", refreshPath, j{"refresh_token": first.Refresh})
+			a, err := w.Anonymous().Send("POST", refreshPath, j{"refresh_token": first.Refresh})
 			var set tokenSet
 			if err != nil || a.Status != 200 || json.Unmarshal(a.Body, &set) != nil {
 				t.Errorf("%v, %+v", err, a)
@@ -403,7 +403,7 @@ func TestRefreshRace(t *testing.T) {
 		var wg sync.WaitGroup
 		for i := range next {
 			wg.Go(func() {
-				a, err := w.Anybody().Send("POST", refreshPath, j{"refresh_token": set.Refresh})
+				a, err := w.Anonymous().Send("POST", refreshPath, j{"refresh_token": set.Refresh})
 				var got tokenSet
 				if err != nil || a.Status != 200 || json.Unmarshal(a.Body, &got) != nil {
 					t.Errorf("%v, %+v", err, a)
@@ -427,11 +427,11 @@ func TestLogout(t *testing.T) {
 	farm := w.Tenant(t)
 	user, colleague, stranger := farm.User(t, "viewer"), farm.User(t, "operator"), w.Operator(t)
 	set, other := w.login(t, user), w.login(t, user)
-	logout := func(c *authtest.Client, token string) *authtest.Answer {
+	logout := func(c *authtest.Client, token string) *authtest.Response {
 		t.Helper()
 		return c.Post(t, logoutPath, j{"refresh_token": token})
 	}
-	logout(w.Anybody(), set.Refresh).Refused(401, "INVALID_TOKEN")
+	logout(w.Anonymous(), set.Refresh).WantError(401, "INVALID_TOKEN")
 	// Somebody else's token: nothing happens, and nobody learns whether there is such a session.
 	for _, c := range []*authtest.Client{colleague, stranger} {
 		if a := logout(c, set.Refresh).Want(204); len(a.Body) != 0 {
@@ -478,12 +478,12 @@ func TestMe(t *testing.T) {
 			t.Errorf("%s", a.Body)
 		}
 	}
-	w.Anybody().Get(t, mePath).Refused(401, "INVALID_TOKEN")
+	w.Anonymous().Get(t, mePath).WantError(401, "INVALID_TOKEN")
 }
 
 // everyRoute calls each route that needs a token, with the example of the document as the body, and gives the answer to
 // check.
-func everyRoute(t *testing.T, w *world, c *authtest.Client, check func(route server.Route, a *authtest.Answer)) {
+func everyRoute(t *testing.T, w *world, c *authtest.Client, check func(route server.Route, a *authtest.Response)) {
 	t.Helper()
 	var d struct {
 		Paths map[string]map[string]struct {
@@ -544,12 +544,12 @@ func TestAccessIsRevokedAtOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	refused := func(route server.Route, a *authtest.Answer) {
+	refused := func(route server.Route, a *authtest.Response) {
 		if a.Status != 401 || a.Text("code") != "INVALID_TOKEN" {
 			t.Errorf("%s: %d %s", a.What, a.Status, a.Body)
 		}
 	}
-	passes := func(route server.Route, a *authtest.Answer) {
+	passes := func(route server.Route, a *authtest.Response) {
 		if a.Status == 401 || a.Status == 403 || a.Status >= 500 {
 			t.Errorf("%s: %d %s", a.What, a.Status, a.Body)
 		}
@@ -565,10 +565,10 @@ func TestAccessIsRevokedAtOnce(t *testing.T) {
 	set = w.refresh(t, set.Refresh)
 	user.Token = set.Access
 	user.Get(t, "/api/v1/spools").Want(200)
-	user.Post(t, "/api/v1/spools", newSpool).Refused(403, "FORBIDDEN")
+	user.Post(t, "/api/v1/spools", newSpool).WantError(403, "FORBIDDEN")
 
 	setRole(user, "admin")
-	everyRoute(t, w, user, func(route server.Route, a *authtest.Answer) {
+	everyRoute(t, w, user, func(route server.Route, a *authtest.Response) {
 		if want := map[bool]int{true: 403, false: 401}[route.Access > server.Read]; a.Status != want {
 			t.Errorf("%s: %d %s", a.What, a.Status, a.Body)
 		}
@@ -582,7 +582,7 @@ func TestAccessIsRevokedAtOnce(t *testing.T) {
 	}
 	everyRoute(t, w, user, refused)
 	w.refreshRefused(t, set.Refresh, "INVALID_TOKEN")
-	w.Anybody().Post(t, loginPath, credentials(user.Email, authtest.Password)).Refused(401, "INVALID_CREDENTIALS")
+	w.Anonymous().Post(t, loginPath, credentials(user.Email, authtest.Password)).WantError(401, "INVALID_CREDENTIALS")
 	if err := w.accounts().SetDisabled(t.Context(), user.Email, false); err != nil {
 		t.Fatal(err)
 	}
@@ -616,9 +616,9 @@ func (w *world) hashes() *atomic.Int64 {
 	return &n
 }
 
-func tooMany(t *testing.T, a *authtest.Answer, seconds string) {
+func tooMany(t *testing.T, a *authtest.Response, seconds string) {
 	t.Helper()
-	a.Refused(429, "RATE_LIMIT_EXCEEDED")
+	a.WantError(429, "RATE_LIMIT_EXCEEDED")
 	if got := a.Header.Get("Retry-After"); got != seconds {
 		t.Errorf("%s: Retry-After is %s, want %s", a.What, got, seconds)
 	}
@@ -629,7 +629,7 @@ func TestFailedLoginsAreLimited(t *testing.T) {
 	w := newWorld(t)
 	user := w.Operator(t)
 	hashes := w.hashes()
-	attempt := func(address, email, password string) *authtest.Answer {
+	attempt := func(address, email, password string) *authtest.Response {
 		t.Helper()
 		return w.from(address).Post(t, loginPath, credentials(email, password))
 	}
@@ -642,11 +642,11 @@ func TestFailedLoginsAreLimited(t *testing.T) {
 
 	t.Run("5 for an account from an address", func(t *testing.T) {
 		for range 4 {
-			attempt("198.51.100.1", user.Email, "wrong").Refused(401, "INVALID_CREDENTIALS")
+			attempt("198.51.100.1", user.Email, "wrong").WantError(401, "INVALID_CREDENTIALS")
 		}
 		attempt("198.51.100.1", user.Email, authtest.Password).Want(200) // a success clears the failures
 		for range 5 {
-			attempt("198.51.100.1", strings.ToUpper(user.Email)+" ", "wrong").Refused(401, "INVALID_CREDENTIALS")
+			attempt("198.51.100.1", strings.ToUpper(user.Email)+" ", "wrong").WantError(401, "INVALID_CREDENTIALS")
 		}
 		hashed(10)
 		tooMany(t, attempt("198.51.100.1", user.Email, "wrong"), "900")
@@ -660,7 +660,7 @@ func TestFailedLoginsAreLimited(t *testing.T) {
 	})
 	t.Run("an account that there is not", func(t *testing.T) {
 		for range 5 {
-			attempt("198.51.100.3", "nobody@limits.example", "wrong").Refused(401, "INVALID_CREDENTIALS")
+			attempt("198.51.100.3", "nobody@limits.example", "wrong").WantError(401, "INVALID_CREDENTIALS")
 		}
 		hashed(5)
 		tooMany(t, attempt("198.51.100.3", "nobody@limits.example", "wrong"), "900")
@@ -669,7 +669,7 @@ func TestFailedLoginsAreLimited(t *testing.T) {
 	t.Run("20 from an address", func(t *testing.T) {
 		w.clock.pass(time.Hour)
 		for i := range 20 {
-			attempt("2001:db8::"+fmt.Sprint(i), fmt.Sprintf("nobody%d@test.example", i), "wrong").Refused(401, "INVALID_CREDENTIALS")
+			attempt("2001:db8::"+fmt.Sprint(i), fmt.Sprintf("nobody%d@test.example", i), "wrong").WantError(401, "INVALID_CREDENTIALS")
 		}
 		hashed(20)
 		tooMany(t, attempt("2001:db8::ffff", user.Email, authtest.Password), "900")
@@ -680,7 +680,7 @@ func TestFailedLoginsAreLimited(t *testing.T) {
 	t.Run("100 for an account", func(t *testing.T) {
 		w.clock.pass(time.Hour)
 		for i := range 100 {
-			attempt(fmt.Sprintf("203.0.113.%d", i), user.Email, "wrong").Refused(401, "INVALID_CREDENTIALS")
+			attempt(fmt.Sprintf("203.0.113.%d", i), user.Email, "wrong").WantError(401, "INVALID_CREDENTIALS")
 		}
 		hashed(100)
 		tooMany(t, attempt("198.51.100.9", user.Email, authtest.Password), "900")
@@ -693,7 +693,7 @@ func TestFailedLoginsAreLimited(t *testing.T) {
 		hashes.Store(0)
 		for range 30 {
 			w.from("198.51.100.1").Post(t, loginPath, j{"email": user.Email}).Fields("password")
-			w.from("198.51.100.1").Post(t, loginPath, `{`).Refused(400, "MALFORMED_JSON")
+			w.from("198.51.100.1").Post(t, loginPath, `{`).WantError(400, "MALFORMED_JSON")
 		}
 		attempt("198.51.100.1", user.Email, authtest.Password).Want(200)
 		hashed(1)
@@ -710,7 +710,7 @@ func TestParallelGuesses(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 100 {
 		wg.Go(func() {
-			a, err := w.Anybody().Send("POST", loginPath, credentials(user.Email, "wrong"))
+			a, err := w.Anonymous().Send("POST", loginPath, credentials(user.Email, "wrong"))
 			switch {
 			case err != nil:
 				t.Error(err)
@@ -737,7 +737,7 @@ func TestParallelLogins(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 12 {
 		wg.Go(func() {
-			a, err := w.Anybody().Send("POST", loginPath, credentials(user.Email, authtest.Password))
+			a, err := w.Anonymous().Send("POST", loginPath, credentials(user.Email, authtest.Password))
 			if err != nil || a.Status != 200 {
 				t.Errorf("%v, %+v", err, a)
 			}
@@ -758,7 +758,7 @@ func TestEveryFailureCostsTheSame(t *testing.T) {
 	w.hasher.Count(func(n int) { rounds = append(rounds, n) })
 	for _, email := range []string{user.Email, disabled.Email, "nobody@test.example", "x"} {
 		rounds = nil
-		w.Anybody().Post(t, loginPath, credentials(email, "wrong")).Refused(401, "INVALID_CREDENTIALS")
+		w.Anonymous().Post(t, loginPath, credentials(email, "wrong")).WantError(401, "INVALID_CREDENTIALS")
 		if len(rounds) != 1 || rounds[0] != testRounds {
 			t.Errorf("%s: %v rounds, want one hash of %d", email, rounds, testRounds)
 		}
@@ -773,19 +773,19 @@ func TestHashingQueue(t *testing.T) {
 	user := w.Operator(t)
 	free := w.hasher.Fill(10 * time.Millisecond)
 	for i, email := range []string{user.Email, "nobody@test.example", user.Email, user.Email, user.Email, user.Email, user.Email, user.Email} {
-		a := w.Anybody().Post(t, loginPath, credentials(email, authtest.Password))
-		if a.Refused(503, "UNAVAILABLE"); a.Header.Get("Retry-After") == "" {
+		a := w.Anonymous().Post(t, loginPath, credentials(email, authtest.Password))
+		if a.WantError(503, "UNAVAILABLE"); a.Header.Get("Retry-After") == "" {
 			t.Errorf("%d: %v", i, a.Header)
 		}
 	}
 	free()
 	w.login(t, user)
 	for range 5 {
-		w.Anybody().Post(t, loginPath, credentials(user.Email, "wrong")).Refused(401, "INVALID_CREDENTIALS")
+		w.Anonymous().Post(t, loginPath, credentials(user.Email, "wrong")).WantError(401, "INVALID_CREDENTIALS")
 	}
 	// Too many failures are refused without waiting for a place.
 	defer w.hasher.Fill(time.Hour)()
-	tooMany(t, w.Anybody().Post(t, loginPath, credentials(user.Email, "wrong")), "900")
+	tooMany(t, w.Anonymous().Post(t, loginPath, credentials(user.Email, "wrong")), "900")
 }
 
 // Whoever changes passwords again and again takes one place, and keeps nobody from logging in.
@@ -797,10 +797,10 @@ func TestChangesOfPasswordsLeaveRoom(t *testing.T) {
 	w.login(t, user)
 	change := j{"current_password": authtest.Password, "new_password": "another long phrase"}
 	newcomer := j{"email": db.NewID() + "@test.example", "name": "Bob", "role": "viewer", "password": "a long and secret phrase"}
-	user.Post(t, "/api/v1/auth/password", change).Refused(503, "UNAVAILABLE")
-	user.Post(t, "/api/v1/auth/password", j{"current_password": "wrong", "new_password": "another long phrase"}).Refused(503, "UNAVAILABLE") // not even looked at
-	user.Post(t, "/api/v1/users", newcomer).Refused(503, "UNAVAILABLE")
-	user.Patch(t, "/api/v1/users/"+user.Actor.User, j{"password": "another long phrase"}).Refused(503, "UNAVAILABLE")
+	user.Post(t, "/api/v1/auth/password", change).WantError(503, "UNAVAILABLE")
+	user.Post(t, "/api/v1/auth/password", j{"current_password": "wrong", "new_password": "another long phrase"}).WantError(503, "UNAVAILABLE") // not even looked at
+	user.Post(t, "/api/v1/users", newcomer).WantError(503, "UNAVAILABLE")
+	user.Patch(t, "/api/v1/users/"+user.Actor.User, j{"password": "another long phrase"}).WantError(503, "UNAVAILABLE")
 	w.login(t, user)
 	free()
 	user.Post(t, "/api/v1/users", newcomer).Want(201)

@@ -48,9 +48,9 @@ func TestUserAdd(t *testing.T) {
 	w := newWorld(t)
 	a := w.accounts()
 	farm := "farm " + db.NewID()
-	log := func(email, password string) *authtest.Answer {
+	log := func(email, password string) *authtest.Response {
 		t.Helper()
-		return w.Anybody().Post(t, loginPath, credentials(email, password))
+		return w.Anonymous().Post(t, loginPath, credentials(email, password))
 	}
 	admin, viewer := "Ada."+email(), email()
 
@@ -60,7 +60,7 @@ func TestUserAdd(t *testing.T) {
 		t.Fatal("no password was shown")
 	}
 	set := tokensOf(t, log(strings.ToUpper(admin), m[1]))
-	me := as(w.Anybody(), set.Access).Get(t, mePath).Want(200)
+	me := as(w.Anonymous(), set.Access).Get(t, mePath).Want(200)
 	me.Shows(map[string]string{"email": admin, "name": "Ada L."})
 	tenant := me.Text("tenant_id")
 
@@ -207,13 +207,13 @@ func TestUserPasswd(t *testing.T) {
 	must(t, a, "another password\n", "user", "passwd", "--email", strings.ToUpper(user.Email), "--password-stdin")
 	w.refreshRefused(t, set.Refresh, "INVALID_TOKEN")
 	w.refresh(t, other.Refresh)
-	w.Anybody().Post(t, loginPath, credentials(user.Email, authtest.Password)).Refused(401, "INVALID_CREDENTIALS")
-	tokensOf(t, w.Anybody().Post(t, loginPath, credentials(user.Email, "another password")))
+	w.Anonymous().Post(t, loginPath, credentials(user.Email, authtest.Password)).WantError(401, "INVALID_CREDENTIALS")
+	tokensOf(t, w.Anonymous().Post(t, loginPath, credentials(user.Email, "another password")))
 	m := shownPassword.FindStringSubmatch(must(t, a, "", "user", "passwd", "--email", user.Email))
 	if m == nil {
 		t.Fatal("no password was shown")
 	}
-	tokensOf(t, w.Anybody().Post(t, loginPath, credentials(user.Email, m[1])))
+	tokensOf(t, w.Anonymous().Post(t, loginPath, credentials(user.Email, m[1])))
 
 	for want, args := range map[string][]string{
 		"no user has this e-mail: nobody@test.example": {"user", "passwd", "--email", "nobody@test.example"},
@@ -223,7 +223,7 @@ func TestUserPasswd(t *testing.T) {
 			t.Errorf("%q: %v, printed %q", args, err, out)
 		}
 	}
-	tokensOf(t, w.Anybody().Post(t, loginPath, credentials(user.Email, m[1])))
+	tokensOf(t, w.Anonymous().Post(t, loginPath, credentials(user.Email, m[1])))
 }
 
 func TestUserDisable(t *testing.T) {
@@ -234,7 +234,7 @@ func TestUserDisable(t *testing.T) {
 	set := w.login(t, user)
 	for range 2 {
 		must(t, a, "", "user", "disable", "--email", " "+strings.ToUpper(user.Email))
-		user.Get(t, mePath).Refused(401, "INVALID_TOKEN")
+		user.Get(t, mePath).WantError(401, "INVALID_TOKEN")
 		w.refreshRefused(t, set.Refresh, "INVALID_TOKEN")
 	}
 	colleague.Get(t, mePath).Want(200)

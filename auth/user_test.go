@@ -26,19 +26,19 @@ func newcomer(changes authtest.JSON) authtest.JSON {
 	return body
 }
 
-func loggedIn(t *testing.T, api *authtest.API, email, password string) *authtest.Answer {
+func loggedIn(t *testing.T, api *authtest.API, email, password string) *authtest.Response {
 	t.Helper()
-	return api.Anybody().Post(t, "/api/v1/auth/login", authtest.JSON{"email": email, "password": password}).Want(200)
+	return api.Anonymous().Post(t, "/api/v1/auth/login", authtest.JSON{"email": email, "password": password}).Want(200)
 }
 
 // bearer is the client of whom the tokens are.
-func bearer(api *authtest.API, tokens *authtest.Answer) *authtest.Client {
+func bearer(api *authtest.API, tokens *authtest.Response) *authtest.Client {
 	return &authtest.Client{API: api, Token: tokens.Text("access_token")}
 }
 
-func refreshes(t *testing.T, api *authtest.API, tokens *authtest.Answer) *authtest.Answer {
+func refreshes(t *testing.T, api *authtest.API, tokens *authtest.Response) *authtest.Response {
 	t.Helper()
-	return api.Anybody().Post(t, "/api/v1/auth/refresh", authtest.JSON{"refresh_token": tokens.Text("refresh_token")})
+	return api.Anonymous().Post(t, "/api/v1/auth/refresh", authtest.JSON{"refresh_token": tokens.Text("refresh_token")})
 }
 
 // A user's way through the hands of an admin.
@@ -55,7 +55,7 @@ func TestUserStory(t *testing.T) {
 		t.Errorf("the location is %q", path)
 	}
 	admin.Get(t, path).Want(200).Shows(map[string]string{"email": email})
-	admin.Post(t, usersPath, newcomer(authtest.JSON{"email": strings.ToUpper(email)})).Refused(400, "EMAIL_TAKEN")
+	admin.Post(t, usersPath, newcomer(authtest.JSON{"email": strings.ToUpper(email)})).WantError(400, "EMAIL_TAKEN")
 
 	// Bob logs in. Being renamed does not disturb him.
 	first := loggedIn(t, api, strings.ToLower(email), "a long and secret phrase")
@@ -67,27 +67,27 @@ func TestUserStory(t *testing.T) {
 
 	// Another role ends his access token; a refresh brings one for the new role.
 	admin.Patch(t, path, authtest.JSON{"role": "viewer"}).Want(200).Shows(map[string]string{"role": "viewer"})
-	bearer(api, second).Get(t, "/api/v1/auth/me").Refused(401, "INVALID_TOKEN")
+	bearer(api, second).Get(t, "/api/v1/auth/me").WantError(401, "INVALID_TOKEN")
 	bearer(api, refreshes(t, api, second).Want(200)).Get(t, "/api/v1/auth/me").Want(200)
 
 	// Being disabled ends his sessions too; a change of nothing does not enable him again.
 	third := loggedIn(t, api, email, "a long and secret phrase")
 	idle := loggedIn(t, api, email, "a long and secret phrase")
 	admin.Patch(t, path, authtest.JSON{"disabled": true}).Want(200).Shows(map[string]string{"disabled": "true"})
-	bearer(api, third).Get(t, "/api/v1/auth/me").Refused(401, "INVALID_TOKEN")
-	refreshes(t, api, third).Refused(401, "INVALID_TOKEN")
-	api.Anybody().Post(t, "/api/v1/auth/login", authtest.JSON{"email": email, "password": "a long and secret phrase"}).Refused(401, "INVALID_CREDENTIALS")
+	bearer(api, third).Get(t, "/api/v1/auth/me").WantError(401, "INVALID_TOKEN")
+	refreshes(t, api, third).WantError(401, "INVALID_TOKEN")
+	api.Anonymous().Post(t, "/api/v1/auth/login", authtest.JSON{"email": email, "password": "a long and secret phrase"}).WantError(401, "INVALID_CREDENTIALS")
 	admin.Patch(t, path, authtest.JSON{}).Want(200).Shows(map[string]string{"disabled": "true"})
 	admin.Patch(t, path, authtest.JSON{"disabled": false}).Want(200).Shows(map[string]string{"disabled": "false"})
-	refreshes(t, api, third).Refused(401, "INVALID_TOKEN")
-	refreshes(t, api, idle).Refused(401, "INVALID_TOKEN")
+	refreshes(t, api, third).WantError(401, "INVALID_TOKEN")
+	refreshes(t, api, idle).WantError(401, "INVALID_TOKEN")
 
 	// And so does a new password, though the access token stays good until it expires.
 	fourth := loggedIn(t, api, email, "a long and secret phrase")
 	admin.Patch(t, path, authtest.JSON{"password": "another long phrase"}).Want(200)
 	bearer(api, fourth).Get(t, "/api/v1/auth/me").Want(200)
-	refreshes(t, api, fourth).Refused(401, "INVALID_TOKEN")
-	api.Anybody().Post(t, "/api/v1/auth/login", authtest.JSON{"email": email, "password": "a long and secret phrase"}).Refused(401, "INVALID_CREDENTIALS")
+	refreshes(t, api, fourth).WantError(401, "INVALID_TOKEN")
+	api.Anonymous().Post(t, "/api/v1/auth/login", authtest.JSON{"email": email, "password": "a long and secret phrase"}).WantError(401, "INVALID_CREDENTIALS")
 	loggedIn(t, api, email, "another long phrase")
 }
 
@@ -96,7 +96,7 @@ func TestUserCreatedDisabled(t *testing.T) {
 	api := authtest.New(t, authtest.Options{})
 	body := newcomer(authtest.JSON{"disabled": true})
 	api.Tenant(t).User(t, "admin").Post(t, usersPath, body).Want(201).Shows(map[string]string{"disabled": "true"})
-	api.Anybody().Post(t, "/api/v1/auth/login", authtest.JSON{"email": body["email"], "password": body["password"]}).Refused(401, "INVALID_CREDENTIALS")
+	api.Anonymous().Post(t, "/api/v1/auth/login", authtest.JSON{"email": body["email"], "password": body["password"]}).WantError(401, "INVALID_CREDENTIALS")
 }
 
 func TestUserBadBodies(t *testing.T) {
@@ -168,7 +168,7 @@ func TestUserAnswersHoldNoSecret(t *testing.T) {
 	if again.Header.Get("Idempotency-Replayed") != "true" || string(again.Body) != string(first.Body) || again.Header.Get("Location") != first.Header.Get("Location") {
 		t.Errorf("the replay differs: %v %s", again.Header, again.Body)
 	}
-	keyed.Post(t, usersPath, newcomer(nil)).Refused(409, "IDEMPOTENCY_CONFLICT")
+	keyed.Post(t, usersPath, newcomer(nil)).WantError(409, "IDEMPOTENCY_CONFLICT")
 	var stored, hash string
 	err := api.DB.Read(db.As(t.Context(), db.Actor{Tenant: admin.Actor.Tenant}),
 		db.SQL(`select convert_from(body, 'UTF8') || coalesce(location, '') from idempotency_keys where key = 'k1'`).Into(&stored),
@@ -195,17 +195,17 @@ func TestUsersAreForAdmins(t *testing.T) {
 	path := usersPath + "/" + admin.Actor.User
 	for _, role := range []string{"viewer", "operator"} {
 		c := tenant.User(t, role)
-		c.Get(t, usersPath).Refused(403, "FORBIDDEN")
-		c.Get(t, path).Refused(403, "FORBIDDEN")
-		c.Post(t, usersPath, newcomer(nil)).Refused(403, "FORBIDDEN")
-		c.Patch(t, usersPath+"/"+c.Actor.User, authtest.JSON{"role": "admin"}).Refused(403, "FORBIDDEN")
+		c.Get(t, usersPath).WantError(403, "FORBIDDEN")
+		c.Get(t, path).WantError(403, "FORBIDDEN")
+		c.Post(t, usersPath, newcomer(nil)).WantError(403, "FORBIDDEN")
+		c.Patch(t, usersPath+"/"+c.Actor.User, authtest.JSON{"role": "admin"}).WantError(403, "FORBIDDEN")
 	}
 	stranger := api.Tenant(t).User(t, "admin")
-	stranger.Get(t, path).Refused(404, "NOT_FOUND")
-	stranger.Patch(t, path, authtest.JSON{"disabled": true}).Refused(404, "NOT_FOUND")
-	stranger.Patch(t, path, authtest.JSON{"password": "another long phrase"}).Refused(404, "NOT_FOUND")
-	stranger.Patch(t, path, authtest.JSON{"email": admin.Email}).Refused(404, "NOT_FOUND")
-	stranger.Post(t, usersPath, newcomer(authtest.JSON{"email": admin.Email})).Refused(400, "EMAIL_TAKEN")
+	stranger.Get(t, path).WantError(404, "NOT_FOUND")
+	stranger.Patch(t, path, authtest.JSON{"disabled": true}).WantError(404, "NOT_FOUND")
+	stranger.Patch(t, path, authtest.JSON{"password": "another long phrase"}).WantError(404, "NOT_FOUND")
+	stranger.Patch(t, path, authtest.JSON{"email": admin.Email}).WantError(404, "NOT_FOUND")
+	stranger.Post(t, usersPath, newcomer(authtest.JSON{"email": admin.Email})).WantError(400, "EMAIL_TAKEN")
 	loggedIn(t, api, admin.Email, authtest.Password)
 }
 
@@ -220,7 +220,7 @@ func TestLastAdmin(t *testing.T) {
 	tenant.User(t, "operator")
 
 	for _, body := range []authtest.JSON{{"role": "viewer"}, {"disabled": true}, {"role": "operator", "disabled": true, "name": "New", "password": "another long phrase"}} {
-		admin.Patch(t, self, body).Refused(400, "LAST_ADMIN")
+		admin.Patch(t, self, body).WantError(400, "LAST_ADMIN")
 	}
 	admin.Get(t, self).Want(200).Shows(map[string]string{"role": "admin", "disabled": "false", "name": "Test admin"})
 	loggedIn(t, api, admin.Email, authtest.Password)
@@ -228,7 +228,7 @@ func TestLastAdmin(t *testing.T) {
 	admin.Patch(t, self, authtest.JSON{"name": "Ada", "role": "admin", "disabled": false}).Want(200)
 	admin.Patch(t, usersPath+"/"+disabled.Actor.User, authtest.JSON{"disabled": false}).Want(200)
 	admin.Patch(t, self, authtest.JSON{"role": "viewer"}).Want(200).Shows(map[string]string{"role": "viewer"})
-	admin.Get(t, self).Refused(401, "INVALID_TOKEN")
+	admin.Get(t, self).WantError(401, "INVALID_TOKEN")
 }
 
 // Admins that lock each other out at the same moment: one stays, and whoever was first wins.
@@ -281,15 +281,15 @@ func TestChangePassword(t *testing.T) {
 	c.Post(t, path, authtest.JSON{"current_password": authtest.Password}).Fields("new_password")
 	c.Post(t, path, authtest.JSON{"new_password": "another long phrase"}).Fields("current_password")
 	c.Post(t, path, authtest.JSON{"current_password": authtest.Password, "new_password": "short"}).Fields("new_password")
-	c.Post(t, path, authtest.JSON{"current_password": "wrong", "new_password": "another long phrase"}).Refused(400, "INVALID_CREDENTIALS")
+	c.Post(t, path, authtest.JSON{"current_password": "wrong", "new_password": "another long phrase"}).WantError(400, "INVALID_CREDENTIALS")
 	refreshed := refreshes(t, api, mine).Want(200)
 
 	c.Post(t, path, authtest.JSON{"current_password": authtest.Password, "new_password": "another long phrase"}).Want(204)
-	refreshes(t, api, refreshed).Refused(401, "INVALID_TOKEN")
-	refreshes(t, api, other).Refused(401, "INVALID_TOKEN")
+	refreshes(t, api, refreshed).WantError(401, "INVALID_TOKEN")
+	refreshes(t, api, other).WantError(401, "INVALID_TOKEN")
 	refreshes(t, api, theirs).Want(200)
-	c.Post(t, path, authtest.JSON{"current_password": authtest.Password, "new_password": "another long phrase"}).Refused(400, "INVALID_CREDENTIALS")
-	api.Anybody().Post(t, "/api/v1/auth/login", authtest.JSON{"email": c.Email, "password": authtest.Password}).Refused(401, "INVALID_CREDENTIALS")
+	c.Post(t, path, authtest.JSON{"current_password": authtest.Password, "new_password": "another long phrase"}).WantError(400, "INVALID_CREDENTIALS")
+	api.Anonymous().Post(t, "/api/v1/auth/login", authtest.JSON{"email": c.Email, "password": authtest.Password}).WantError(401, "INVALID_CREDENTIALS")
 	loggedIn(t, api, c.Email, "another long phrase")
 	loggedIn(t, api, colleague.Email, authtest.Password)
 }
@@ -301,16 +301,16 @@ func TestChangePasswordIsThrottled(t *testing.T) {
 	c := api.Tenant(t).User(t, "operator")
 	for i := range 5 {
 		if i%2 == 0 {
-			c.Post(t, "/api/v1/auth/password", authtest.JSON{"current_password": "wrong", "new_password": "another long phrase"}).Refused(400, "INVALID_CREDENTIALS")
+			c.Post(t, "/api/v1/auth/password", authtest.JSON{"current_password": "wrong", "new_password": "another long phrase"}).WantError(400, "INVALID_CREDENTIALS")
 		} else {
-			api.Anybody().Post(t, "/api/v1/auth/login", authtest.JSON{"email": c.Email, "password": "wrong"}).Refused(401, "INVALID_CREDENTIALS")
+			api.Anonymous().Post(t, "/api/v1/auth/login", authtest.JSON{"email": c.Email, "password": "wrong"}).WantError(401, "INVALID_CREDENTIALS")
 		}
 	}
-	a := c.Post(t, "/api/v1/auth/password", authtest.JSON{"current_password": authtest.Password, "new_password": "another long phrase"}).Refused(429, "RATE_LIMIT_EXCEEDED")
+	a := c.Post(t, "/api/v1/auth/password", authtest.JSON{"current_password": authtest.Password, "new_password": "another long phrase"}).WantError(429, "RATE_LIMIT_EXCEEDED")
 	if a.Header.Get("Retry-After") == "" {
 		t.Errorf("no Retry-After: %v", a.Header)
 	}
-	api.Anybody().Post(t, "/api/v1/auth/login", authtest.JSON{"email": c.Email, "password": authtest.Password}).Refused(429, "RATE_LIMIT_EXCEEDED")
+	api.Anonymous().Post(t, "/api/v1/auth/login", authtest.JSON{"email": c.Email, "password": authtest.Password}).WantError(429, "RATE_LIMIT_EXCEEDED")
 }
 
 // Two changes of one password at once: one of them is told that its current password is no longer right.
@@ -355,10 +355,10 @@ func TestLoginLosesAgainstNewPassword(t *testing.T) {
 	for range 20 {
 		c := tenant.User(t, "operator")
 		var wg sync.WaitGroup
-		var logins [4]*authtest.Answer
+		var logins [4]*authtest.Response
 		for i := range logins {
 			wg.Go(func() {
-				logins[i], _ = api.Anybody().Send("POST", "/api/v1/auth/login", authtest.JSON{"email": c.Email, "password": authtest.Password})
+				logins[i], _ = api.Anonymous().Send("POST", "/api/v1/auth/login", authtest.JSON{"email": c.Email, "password": authtest.Password})
 			})
 		}
 		wg.Go(func() {

@@ -16,9 +16,9 @@ import (
 )
 
 // together runs n requests at the same time.
-func together(t *testing.T, n int, send func(i int) (*authtest.Answer, error)) []*authtest.Answer {
+func together(t *testing.T, n int, send func(i int) (*authtest.Response, error)) []*authtest.Response {
 	t.Helper()
-	answers := make([]*authtest.Answer, n)
+	answers := make([]*authtest.Response, n)
 	errs := make([]error, n)
 	var all sync.WaitGroup
 	gate := make(chan struct{})
@@ -38,7 +38,7 @@ func together(t *testing.T, n int, send func(i int) (*authtest.Answer, error)) [
 	return answers
 }
 
-func statuses(answers []*authtest.Answer) map[int]int {
+func statuses(answers []*authtest.Response) map[int]int {
 	count := map[int]int{}
 	for _, a := range answers {
 		count[a.Status]++
@@ -114,7 +114,7 @@ func TestComponentRefusals(t *testing.T) {
 		{0, 0, "COMPONENT_CYCLE"}, {1, 0, "COMPONENT_CYCLE"}, {4, 0, "COMPONENT_CYCLE"}, {4, 1, "COMPONENT_CYCLE"}, {4, 3, "COMPONENT_CYCLE"},
 		{0, 1, "DUPLICATE_COMPONENT"}, {3, 4, "DUPLICATE_COMPONENT"},
 	} {
-		c.Post(t, p[r.from]+"/components", j{"component_product_id": idOf(p[r.to]), "quantity": 2}).Refused(400, r.code)
+		c.Post(t, p[r.from]+"/components", j{"component_product_id": idOf(p[r.to]), "quantity": 2}).WantError(400, r.code)
 	}
 	for _, r := range []struct {
 		edge [2]int
@@ -123,21 +123,21 @@ func TestComponentRefusals(t *testing.T) {
 	}{
 		{[2]int{1, 2}, 0, "COMPONENT_CYCLE"}, {[2]int{2, 4}, 1, "COMPONENT_CYCLE"}, {[2]int{2, 4}, 2, "COMPONENT_CYCLE"}, {[2]int{1, 2}, 3, "DUPLICATE_COMPONENT"},
 	} {
-		c.Patch(t, edges[r.edge], j{"component_product_id": idOf(p[r.to]), "quantity": 7}).Refused(400, r.code)
+		c.Patch(t, edges[r.edge], j{"component_product_id": idOf(p[r.to]), "quantity": 7}).WantError(400, r.code)
 		c.Get(t, p[r.edge[0]]).Shows(map[string]string{"components.0.quantity": "1", "components.0.component_product_id": idOf(p[r.edge[1]])})
 	}
 	// A component that is not there is not there, however bad the rest.
-	c.Patch(t, p[0]+"/components/"+db.NewID(), j{"component_product_id": idOf(p[0])}).Refused(404, "NOT_FOUND")
-	c.Post(t, products+"/"+db.NewID()+"/components", j{"component_product_id": db.NewID()}).Refused(404, "NOT_FOUND")
+	c.Patch(t, p[0]+"/components/"+db.NewID(), j{"component_product_id": idOf(p[0])}).WantError(404, "NOT_FOUND")
+	c.Post(t, products+"/"+db.NewID()+"/components", j{"component_product_id": db.NewID()}).WantError(404, "NOT_FOUND")
 
 	c.Patch(t, edges[[2]int{1, 2}], j{"component_product_id": idOf(p[2])}).Want(200) // what it was
 	c.Patch(t, edges[[2]int{1, 2}], j{"component_product_id": idOf(p[5]), "quantity": 9}).Want(200).Shows(map[string]string{"component_name": "Product 5", "quantity": "9"})
 	part(t, c, p[2], p[0], 1) // 2 was freed
 	c.Delete(t, edges[[2]int{2, 4}]).Want(204)
-	c.Post(t, p[4]+"/components", j{"component_product_id": idOf(p[2])}).Refused(400, "COMPONENT_CYCLE")
+	c.Post(t, p[4]+"/components", j{"component_product_id": idOf(p[2])}).WantError(400, "COMPONENT_CYCLE")
 	for i := 1; i < 6; i++ {
 		if i != 2 {
-			c.Delete(t, p[i]).Refused(400, "PRODUCT_IN_USE")
+			c.Delete(t, p[i]).WantError(400, "PRODUCT_IN_USE")
 		}
 	}
 }
@@ -153,15 +153,15 @@ func TestRefusedEditsChangeNothing(t *testing.T) {
 	before := string(c.Get(t, a).Want(200).Body)
 	c.Patch(t, black, j{"purchase_price": 20}).Want(200)
 
-	c.Post(t, a+"/components", j{"component_product_id": idOf(a)}).Refused(400, "COMPONENT_CYCLE")
-	c.Post(t, a+"/components", j{"component_product_id": idOf(b)}).Refused(400, "DUPLICATE_COMPONENT")
-	c.Post(t, a+"/components", j{"component_product_id": db.NewID()}).Refused(400, "UNKNOWN_REFERENCE")
-	c.Patch(t, p, j{"component_product_id": idOf(a)}).Refused(400, "COMPONENT_CYCLE")
-	c.Patch(t, a+"/materials/"+db.NewID(), j{"weight_grams": 1}).Refused(404, "NOT_FOUND")
-	c.Delete(t, a+"/materials/"+db.NewID()).Refused(404, "NOT_FOUND")
-	c.Patch(t, a+"/components/"+db.NewID(), j{"quantity": 1}).Refused(404, "NOT_FOUND")
-	c.Delete(t, a+"/components/"+db.NewID()).Refused(404, "NOT_FOUND")
-	c.Delete(t, b).Refused(400, "PRODUCT_IN_USE")
+	c.Post(t, a+"/components", j{"component_product_id": idOf(a)}).WantError(400, "COMPONENT_CYCLE")
+	c.Post(t, a+"/components", j{"component_product_id": idOf(b)}).WantError(400, "DUPLICATE_COMPONENT")
+	c.Post(t, a+"/components", j{"component_product_id": db.NewID()}).WantError(400, "UNKNOWN_REFERENCE")
+	c.Patch(t, p, j{"component_product_id": idOf(a)}).WantError(400, "COMPONENT_CYCLE")
+	c.Patch(t, a+"/materials/"+db.NewID(), j{"weight_grams": 1}).WantError(404, "NOT_FOUND")
+	c.Delete(t, a+"/materials/"+db.NewID()).WantError(404, "NOT_FOUND")
+	c.Patch(t, a+"/components/"+db.NewID(), j{"quantity": 1}).WantError(404, "NOT_FOUND")
+	c.Delete(t, a+"/components/"+db.NewID()).WantError(404, "NOT_FOUND")
+	c.Delete(t, b).WantError(400, "PRODUCT_IN_USE")
 	if after := string(c.Get(t, a).Want(200).Body); after != before {
 		t.Errorf("changed:\n%s\n%s", before, after)
 	}
@@ -241,7 +241,7 @@ func TestRacingCircles(t *testing.T) {
 		from[2*i], to[2*i] = endA, b
 		from[2*i+1], to[2*i+1] = endB, a
 	}
-	answers := together(t, 2*pairs, func(i int) (*authtest.Answer, error) {
+	answers := together(t, 2*pairs, func(i int) (*authtest.Response, error) {
 		return c.Send("POST", from[i]+"/components", j{"component_product_id": idOf(to[i])})
 	})
 	for i := range pairs {
@@ -264,7 +264,7 @@ func TestRacingRemoval(t *testing.T) {
 	for i := range pairs {
 		parents[i], parts[i] = product(t, c, "Parent"), product(t, c, "Part")
 	}
-	answers := together(t, 2*pairs, func(i int) (*authtest.Answer, error) {
+	answers := together(t, 2*pairs, func(i int) (*authtest.Response, error) {
 		if i%2 == 0 {
 			return c.Send("DELETE", parts[i/2], nil)
 		}
@@ -298,7 +298,7 @@ func TestRacingCosts(t *testing.T) {
 		}
 	}
 	for round := 2; round <= 4; round++ {
-		answers := together(t, 3*levels, func(i int) (*authtest.Answer, error) {
+		answers := together(t, 3*levels, func(i int) (*authtest.Response, error) {
 			switch at := i / 3; {
 			case i%3 == 0:
 				return c.Send("PATCH", materials[at], j{"weight_grams": round * (at + 1)})
@@ -352,7 +352,7 @@ func TestRoundTrips(t *testing.T) {
 	t.Parallel()
 	api, trips := counted(t)
 	c := api.Operator(t)
-	once := func(method, path string, body any) *authtest.Answer {
+	once := func(method, path string, body any) *authtest.Response {
 		t.Helper()
 		before := trips.Load()
 		a := c.Do(t, method, path, body)
@@ -386,7 +386,7 @@ func TestRoundTrips(t *testing.T) {
 		c.Get(t, top).Shows(map[string]string{"total_cost": "12"})
 		once("DELETE", inserted, nil)
 		c.Get(t, top).Shows(map[string]string{"total_cost": "2"})
-		c.Post(t, bottom+"/components", j{"component_product_id": idOf(top)}).Refused(400, "COMPONENT_CYCLE")
+		c.Post(t, bottom+"/components", j{"component_product_id": idOf(top)}).WantError(400, "COMPONENT_CYCLE")
 	})
 	t.Run("wide", func(t *testing.T) {
 		const n = 1000

@@ -221,7 +221,7 @@ func (f *farm) visible() []*modelProduct {
 func (f *farm) product() *modelProduct { return pick(f.r, f.visible()) }
 
 // expect ends the test unless the service refuses just when the model does.
-func (f *farm) expect(a *authtest.Answer, success int, refusal string) bool {
+func (f *farm) expect(a *authtest.Response, success int, refusal string) bool {
 	f.t.Helper()
 	if refusal == "" {
 		a.Want(success)
@@ -231,13 +231,13 @@ func (f *farm) expect(a *authtest.Answer, success int, refusal string) bool {
 	if refusal == "VALIDATION_ERROR" {
 		status = 422
 	}
-	a.Refused(status, refusal)
+	a.WantError(status, refusal)
 	f.refused[refusal]++
 	return false
 }
 
 // edit changes the model and then the service, if the model agrees.
-func (f *farm) edit(p *modelProduct, change func(), send func() *authtest.Answer, success int) (*authtest.Answer, bool) {
+func (f *farm) edit(p *modelProduct, change func(), send func() *authtest.Response, success int) (*authtest.Response, bool) {
 	f.t.Helper()
 	undo := f.keep()
 	change()
@@ -337,7 +337,7 @@ func (f *farm) weight() *big.Rat {
 
 func (f *farm) addMaterial() {
 	p, m := f.product(), &modelMaterial{material: f.material(), color: f.color(), grams: f.weight()}
-	a, ok := f.edit(p, func() { p.materials = append(p.materials, m) }, func() *authtest.Answer {
+	a, ok := f.edit(p, func() { p.materials = append(p.materials, m) }, func() *authtest.Response {
 		return f.c.Post(f.t, p.path+"/materials", j{"material_type": m.material, "color": m.color, "weight_grams": number(m.grams)})
 	}, 201)
 	if ok {
@@ -353,7 +353,7 @@ func (f *farm) changeMaterial() {
 	}
 	m := pick(f.r, p.materials)
 	if f.r.IntN(3) == 0 {
-		f.edit(p, func() { p.materials = without(p.materials, m) }, func() *authtest.Answer { return f.c.Delete(f.t, m.path) }, 204)
+		f.edit(p, func() { p.materials = without(p.materials, m) }, func() *authtest.Response { return f.c.Delete(f.t, m.path) }, 204)
 		return
 	}
 	body, grams, color, material := j{}, m.grams, m.color, m.material
@@ -369,7 +369,7 @@ func (f *farm) changeMaterial() {
 		material = f.material()
 		body["material_type"] = material
 	}
-	if a, ok := f.edit(p, func() { m.grams, m.color, m.material = grams, color, material }, func() *authtest.Answer { return f.c.Patch(f.t, m.path, body) }, 200); ok {
+	if a, ok := f.edit(p, func() { m.grams, m.color, m.material = grams, color, material }, func() *authtest.Response { return f.c.Patch(f.t, m.path, body) }, 200); ok {
 		f.same(a, "cost", m.cost)
 	}
 }
@@ -409,7 +409,7 @@ func (f *farm) addComponent() {
 		return
 	}
 	c := &modelComponent{of: other, quantity: quantity}
-	a, ok := f.edit(p, func() { p.components = append(p.components, c) }, func() *authtest.Answer { return f.c.Post(f.t, p.path+"/components", body) }, 201)
+	a, ok := f.edit(p, func() { p.components = append(p.components, c) }, func() *authtest.Response { return f.c.Post(f.t, p.path+"/components", body) }, 201)
 	if ok {
 		c.path = a.Header.Get("Location")
 		f.same(a, "unit_cost", other.costs(map[*modelProduct]costs{}).total)
@@ -423,7 +423,7 @@ func (f *farm) changeComponent() {
 	}
 	c := pick(f.r, p.components)
 	if f.r.IntN(4) == 0 {
-		f.edit(p, func() { p.components = without(p.components, c) }, func() *authtest.Answer { return f.c.Delete(f.t, c.path) }, 204)
+		f.edit(p, func() { p.components = without(p.components, c) }, func() *authtest.Response { return f.c.Delete(f.t, c.path) }, 204)
 		return
 	}
 	other, quantity := c.of, f.quantity()
@@ -436,7 +436,7 @@ func (f *farm) changeComponent() {
 			return
 		}
 	}
-	f.edit(p, func() { c.of, c.quantity = other, quantity }, func() *authtest.Answer { return f.c.Patch(f.t, c.path, body) }, 200)
+	f.edit(p, func() { c.of, c.quantity = other, quantity }, func() *authtest.Response { return f.c.Patch(f.t, c.path, body) }, 200)
 }
 
 func (f *farm) recalculate() {
@@ -459,7 +459,7 @@ func (f *farm) recalculate() {
 }
 
 // same compares a number in an answer with the model's.
-func (f *farm) same(a *authtest.Answer, path string, want *big.Rat) {
+func (f *farm) same(a *authtest.Response, path string, want *big.Rat) {
 	f.t.Helper()
 	got := a.Text(path)
 	if want == nil {

@@ -102,17 +102,17 @@ func TestProductStory(t *testing.T) {
 	c.Patch(t, dragon+"/materials/"+eyes.ID(), j{"weight_grams": 10, "color": "Black"}).Want(200).Shows(map[string]string{"cost": "0.25", "color": "Black"})
 	c.Get(t, dragon).Shows(map[string]string{"material_cost": "1.375", "component_cost": "1", "total_cost": "2.375"})
 	c.Patch(t, dragon, j{"name": "Great dragon", "sku": nil}).Want(200).Shows(map[string]string{"name": "Great dragon", "sku": "null", "category": "Toys", "materials.1.id": eyes.ID(), "total_cost": "2.375"})
-	c.Delete(t, wing).Refused(400, "PRODUCT_IN_USE")
+	c.Delete(t, wing).WantError(400, "PRODUCT_IN_USE")
 	c.Delete(t, dragon+"/materials/"+body.ID()).Want(204)
 	c.Delete(t, dragon+"/components/"+wings.ID()).Want(204)
 	c.Get(t, dragon).Shows(map[string]string{"material_cost": "0.25", "component_cost": "0", "total_cost": "0.25", "components": "[]"})
 	for _, path := range []string{dragon + "/materials/" + body.ID(), dragon + "/components/" + wings.ID()} {
-		c.Delete(t, path).Refused(404, "NOT_FOUND")
-		c.Patch(t, path, j{}).Refused(404, "NOT_FOUND")
-		c.Patch(t, path, j{"notes": "x"}).Refused(404, "NOT_FOUND")
+		c.Delete(t, path).WantError(404, "NOT_FOUND")
+		c.Patch(t, path, j{}).WantError(404, "NOT_FOUND")
+		c.Patch(t, path, j{"notes": "x"}).WantError(404, "NOT_FOUND")
 	}
 	c.Delete(t, wing).Want(204)
-	c.Delete(t, wing).Refused(404, "NOT_FOUND")
+	c.Delete(t, wing).WantError(404, "NOT_FOUND")
 }
 
 // What was removed can be neither seen nor used, whatever the way.
@@ -122,7 +122,7 @@ func TestRemovedProduct(t *testing.T) {
 	keep := product(t, c, "Keep")
 	gone := products + "/" + c.Post(t, products, j{"name": "Gone", "sku": "G-1"}).Want(201).ID()
 	m, p := material(t, c, gone, "PLA", "Black", 1), part(t, c, gone, keep, 1)
-	c.Delete(t, keep).Refused(400, "PRODUCT_IN_USE")
+	c.Delete(t, keep).WantError(400, "PRODUCT_IN_USE")
 	c.Delete(t, gone).Want(204)
 
 	for _, r := range []struct{ method, path, body string }{
@@ -134,9 +134,9 @@ func TestRemovedProduct(t *testing.T) {
 		if r.body != "" {
 			body = r.body
 		}
-		c.Do(t, r.method, r.path, body).Refused(404, "NOT_FOUND")
+		c.Do(t, r.method, r.path, body).WantError(404, "NOT_FOUND")
 	}
-	c.Post(t, keep+"/components", j{"component_product_id": idOf(gone)}).Refused(400, "UNKNOWN_REFERENCE")
+	c.Post(t, keep+"/components", j{"component_product_id": idOf(gone)}).WantError(400, "UNKNOWN_REFERENCE")
 	c.Get(t, products).Shows(map[string]string{"total": "1", "items.0.id": idOf(keep)})
 	c.Post(t, products, j{"name": "Heir", "sku": "G-1"}).Want(201)
 	c.Delete(t, keep).Want(204) // a removed product uses nothing
@@ -188,12 +188,12 @@ func TestSKU(t *testing.T) {
 	api := start(t)
 	c := api.Operator(t)
 	c.Post(t, products, j{"name": "A", "sku": "X-1"}).Want(201)
-	c.Post(t, products, j{"name": "B", "sku": "X-1"}).Refused(400, "DUPLICATE_SKU")
+	c.Post(t, products, j{"name": "B", "sku": "X-1"}).WantError(400, "DUPLICATE_SKU")
 	b := products + "/" + c.Post(t, products, j{"name": "B", "sku": "X-2"}).Want(201).ID()
-	c.Patch(t, b, j{"sku": "X-1", "name": "C"}).Refused(400, "DUPLICATE_SKU")
+	c.Patch(t, b, j{"sku": "X-1", "name": "C"}).WantError(400, "DUPLICATE_SKU")
 	c.Get(t, b).Shows(map[string]string{"sku": "X-2", "name": "B"})
 	c.Patch(t, b, j{"sku": "X-2"}).Want(200)
-	c.Patch(t, products+"/"+db.NewID(), j{"sku": "X-1"}).Refused(404, "NOT_FOUND")
+	c.Patch(t, products+"/"+db.NewID(), j{"sku": "X-1"}).WantError(404, "NOT_FOUND")
 	for range 2 {
 		c.Post(t, products, j{"name": "without"}).Want(201)
 		c.Post(t, products, j{"name": "empty", "sku": ""}).Want(201)
@@ -205,11 +205,11 @@ func TestSKU(t *testing.T) {
 	for i := range paths {
 		paths[i] = product(t, c, "racer")
 	}
-	answers := together(t, len(paths), func(i int) (*authtest.Answer, error) { return c.Send("PATCH", paths[i], j{"sku": "X-3"}) })
+	answers := together(t, len(paths), func(i int) (*authtest.Response, error) { return c.Send("PATCH", paths[i], j{"sku": "X-3"}) })
 	if got := statuses(answers); got[200] != 1 || got[400] != 9 {
 		t.Errorf("statuses %v", got)
 	}
-	answers = together(t, 10, func(i int) (*authtest.Answer, error) {
+	answers = together(t, 10, func(i int) (*authtest.Response, error) {
 		return c.Send("POST", products, j{"name": "racer", "sku": "X-4"})
 	})
 	if got := statuses(answers); got[201] != 1 || got[400] != 9 {
@@ -375,22 +375,22 @@ func TestOtherTenants(t *testing.T) {
 		if r.body != "" {
 			body = r.body
 		}
-		viewer.Do(t, r.method, r.path, body).Refused(403, "FORBIDDEN")
+		viewer.Do(t, r.method, r.path, body).WantError(403, "FORBIDDEN")
 		if r.path != products {
-			foreign.Do(t, r.method, r.path, body).Refused(404, "NOT_FOUND")
+			foreign.Do(t, r.method, r.path, body).WantError(404, "NOT_FOUND")
 		}
 	}
-	foreign.Get(t, mine).Refused(404, "NOT_FOUND")
-	foreign.Post(t, theirs+"/components", j{"component_product_id": idOf(mine)}).Refused(400, "UNKNOWN_REFERENCE")
-	c.Patch(t, p, j{"component_product_id": idOf(theirs)}).Refused(400, "UNKNOWN_REFERENCE")
-	c.Post(t, mine+"/components", j{"component_product_id": db.NewID()}).Refused(400, "UNKNOWN_REFERENCE")
+	foreign.Get(t, mine).WantError(404, "NOT_FOUND")
+	foreign.Post(t, theirs+"/components", j{"component_product_id": idOf(mine)}).WantError(400, "UNKNOWN_REFERENCE")
+	c.Patch(t, p, j{"component_product_id": idOf(theirs)}).WantError(400, "UNKNOWN_REFERENCE")
+	c.Post(t, mine+"/components", j{"component_product_id": db.NewID()}).WantError(400, "UNKNOWN_REFERENCE")
 	foreign.Get(t, products).Shows(map[string]string{"total": "1"})
 
 	// Sub-resources belong to their own product.
 	for _, path := range []string{part1 + "/materials/" + idOf(m), part1 + "/components/" + idOf(p)} {
-		c.Patch(t, path, j{}).Refused(404, "NOT_FOUND")
-		c.Patch(t, path, j{"notes": "x"}).Refused(404, "NOT_FOUND")
-		c.Delete(t, path).Refused(404, "NOT_FOUND")
+		c.Patch(t, path, j{}).WantError(404, "NOT_FOUND")
+		c.Patch(t, path, j{"notes": "x"}).WantError(404, "NOT_FOUND")
+		c.Delete(t, path).WantError(404, "NOT_FOUND")
 	}
 
 	// Prices are each tenant's own.

@@ -304,13 +304,13 @@ func TestRoles(t *testing.T) {
 			// Whatever the login could do, a request cannot.
 			api := authtest.New(t, authtest.Options{DB: d}, inventory.Routes)
 			mine, other := api.Operator(t), api.Operator(t)
-			logged := api.Anybody().Post(t, "/api/v1/auth/login", authtest.JSON{"email": mine.Email, "password": authtest.Password}).Want(200)
+			logged := api.Anonymous().Post(t, "/api/v1/auth/login", authtest.JSON{"email": mine.Email, "password": authtest.Password}).Want(200)
 			mine.Token = logged.Text("access_token")
 			id := mine.Post(t, "/api/v1/spools", authtest.JSON{"material_type": "PLA", "color": "Black", "diameter_mm": 1.75, "net_weight_grams": 1000}).Want(201).ID()
 			mine.Post(t, "/api/v1/spools/"+id+"/deduct", authtest.JSON{"weight_grams": 1}).Want(200)
 			mine.Get(t, "/api/v1/spools").Want(200).Shows(map[string]string{"total": "1"})
 			other.Get(t, "/api/v1/spools").Want(200).Shows(map[string]string{"total": "0"})
-			other.Get(t, "/api/v1/spools/"+id).Refused(404, "NOT_FOUND")
+			other.Get(t, "/api/v1/spools/"+id).WantError(404, "NOT_FOUND")
 			d.Close()
 		}
 		none(t, c.super, "the service's login may do more than take the role", `

@@ -34,7 +34,7 @@ func query(pairs ...any) string {
 }
 
 // ids are the ids of a page's items, in their order.
-func ids(a *authtest.Answer) []string {
+func ids(a *authtest.Response) []string {
 	var page struct{ Items []struct{ ID string } }
 	json.Unmarshal(a.Body, &page)
 	all := []string{}

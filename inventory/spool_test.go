@@ -37,7 +37,7 @@ func operator(t *testing.T) *authtest.Client {
 
 // is fails the test unless the answer's value at the path is exactly want: the same fields, types and digits. A
 // *regexp.Regexp in want stands for a string that it matches.
-func is(t *testing.T, a *authtest.Answer, path string, want any) {
+func is(t *testing.T, a *authtest.Response, path string, want any) {
 	t.Helper()
 	if problem := differs(a.Value(path), want); problem != "" {
 		t.Errorf("%s: %s%s\n%s", a.What, path, problem, a.Body)
@@ -106,7 +106,7 @@ func TestSpoolStory(t *testing.T) {
 	if body := c.Delete(t, path).Want(204).Body; len(body) > 0 {
 		t.Errorf("DELETE answered %s", body)
 	}
-	c.Get(t, path).Refused(404, "NOT_FOUND")
+	c.Get(t, path).WantError(404, "NOT_FOUND")
 	c.Get(t, spools).Want(200).Shows(map[string]string{"total": "0"})
 }
 
@@ -294,7 +294,7 @@ func TestCostPerGramOutOfRange(t *testing.T) {
 
 		dear := c.Post(t, spools, `{"material_type":"PLA","color":"x","diameter_mm":1.75,"net_weight_grams":1000,"purchase_price":`+test.price+`}`).Want(201)
 		light := c.Post(t, spools, `{"material_type":"PLA","color":"x","diameter_mm":1.75,"net_weight_grams":`+test.net+`}`).Want(201)
-		for made, change := range map[*authtest.Answer]string{dear: `"net_weight_grams":` + test.net, light: `"purchase_price":` + test.price} {
+		for made, change := range map[*authtest.Response]string{dear: `"net_weight_grams":` + test.net, light: `"purchase_price":` + test.price} {
 			path := spools + "/" + made.ID()
 			c.Patch(t, path, `{`+change+`}`).Fields("purchase_price")
 			c.Patch(t, path, `{"remaining_weight_grams":5,`+change+`}`).Fields("purchase_price")
@@ -321,7 +321,7 @@ func TestReadOnlyFieldsAreIgnored(t *testing.T) {
 	if got := c.Patch(t, spools+"/"+made.ID(), readOnly).Want(200); !bytes.Equal(got.Body, made.Body) {
 		t.Errorf("%s became %s", made.Body, got.Body)
 	}
-	c.Get(t, spools+"/"+other).Refused(404, "NOT_FOUND")
+	c.Get(t, spools+"/"+other).WantError(404, "NOT_FOUND")
 }
 
 func TestPatch(t *testing.T) {
@@ -406,7 +406,7 @@ func TestNotFound(t *testing.T) {
 			{"GET", "/usage", nil},
 			{"GET", "/usage?skip=5000", nil},
 		} {
-			a := c.Do(t, call.method, spools+"/"+id+call.path, call.body).Refused(404, "NOT_FOUND")
+			a := c.Do(t, call.method, spools+"/"+id+call.path, call.body).WantError(404, "NOT_FOUND")
 			if first == nil {
 				first = a.Body
 			}

@@ -104,7 +104,7 @@ func TestSpoolman(t *testing.T) {
 	}
 	c.Get(t, used).Want(200).Shows(map[string]string{"remaining_weight_grams": "800"})
 	c.Get(t, edited).Want(200).Shows(map[string]string{"color": "Fire"})
-	c.Get(t, removed).Refused(404, "NOT_FOUND")
+	c.Get(t, removed).WantError(404, "NOT_FOUND")
 	c.Get(t, "/api/v1/spools?sort_order=asc").Want(200).Shows(map[string]string{"total": "6", "items.4.material_type": "TPU", "items.4.remaining_weight_grams": "374.5", "items.5.remaining_weight_grams": "0"})
 
 	// Another tenant may have the same server.

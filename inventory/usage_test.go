@@ -88,7 +88,7 @@ func TestDeduct(t *testing.T) {
 	c.Post(t, path+"/deduct", j{"weight_grams": json.Number("0.000001")}).Want(200).Shows(map[string]string{"remaining_weight_grams": "0"})
 	c.Get(t, query("in_stock", true)).Want(200).Shows(map[string]string{"total": "0"})
 	c.Get(t, query("in_stock", false)).Want(200).Shows(map[string]string{"total": "1", "items.0.remaining_weight_grams": "0"})
-	c.Post(t, path+"/deduct", j{"weight_grams": 1}).Refused(400, "INSUFFICIENT_FILAMENT")
+	c.Post(t, path+"/deduct", j{"weight_grams": 1}).WantError(400, "INSUFFICIENT_FILAMENT")
 	c.Patch(t, path, j{"remaining_weight_grams": 1}).Want(200)
 	c.Get(t, query("in_stock", true)).Want(200).Shows(map[string]string{"total": "1"})
 	if entries := ledger(t, c, path); len(entries) != 12 {
@@ -102,11 +102,11 @@ func TestDeductRefused(t *testing.T) {
 	c := operator(t)
 	made := c.Post(t, spools, spool(j{"remaining_weight_grams": 7.5})).Want(201)
 	path := spools + "/" + made.ID()
-	refused := c.Post(t, path+"/deduct", j{"weight_grams": json.Number("7.500001")}).Refused(400, "INSUFFICIENT_FILAMENT")
+	refused := c.Post(t, path+"/deduct", j{"weight_grams": json.Number("7.500001")}).WantError(400, "INSUFFICIENT_FILAMENT")
 	if detail := refused.Text("detail"); !strings.Contains(detail, "7.5 g") || !strings.Contains(detail, "7.500001 g") {
 		t.Errorf("the message does not say how much there is and was wanted: %s", detail)
 	}
-	c.Post(t, path+"/deduct", j{"weight_grams": 1000000}).Refused(400, "INSUFFICIENT_FILAMENT")
+	c.Post(t, path+"/deduct", j{"weight_grams": 1000000}).WantError(400, "INSUFFICIENT_FILAMENT")
 	for _, weight := range []string{"0", "-0", "-1", "0.0000004", "-0.0000004", "1000000.000001", "1e400", `"1"`, "null", "true", "[]"} {
 		c.Post(t, path+"/deduct", `{"weight_grams":`+weight+`}`).Fields("weight_grams")
 	}
@@ -115,8 +115,8 @@ func TestDeductRefused(t *testing.T) {
 		c.Post(t, path+"/deduct", j{"weight_grams": 1, field: value}).Fields(field)
 	}
 	c.Post(t, path+"/deduct", `{"weight_grams":1,"reason":"\u0000"}`).Fields("reason")
-	c.Post(t, path+"/deduct", `{"weight_grams":1,"weight_grams":2}`).Refused(400, "MALFORMED_JSON")
-	c.Post(t, path+"/deduct", nil).Refused(415, "UNSUPPORTED_MEDIA_TYPE")
+	c.Post(t, path+"/deduct", `{"weight_grams":1,"weight_grams":2}`).WantError(400, "MALFORMED_JSON")
+	c.Post(t, path+"/deduct", nil).WantError(415, "UNSUPPORTED_MEDIA_TYPE")
 	if got := c.Get(t, path).Want(200); !bytes.Equal(got.Body, made.Body) {
 		t.Errorf("%s became %s", made.Body, got.Body)
 	}
@@ -144,8 +144,8 @@ func TestLedger(t *testing.T) {
 	ben.Patch(t, path, j{"remaining_weight_grams": 950.0000004}).Want(200)
 	ben.Patch(t, path, j{"net_weight_grams": 900, "purchase_price": 3}).Want(200).Shows(map[string]string{"remaining_weight_grams": "950"})
 	ben.Patch(t, path, j{"remaining_weight_grams": 1, "color": ""}).Fields("color")
-	viewer.Patch(t, path, j{"remaining_weight_grams": 1}).Refused(403, "FORBIDDEN")
-	viewer.Post(t, path+"/deduct", j{"weight_grams": 1}).Refused(403, "FORBIDDEN")
+	viewer.Patch(t, path, j{"remaining_weight_grams": 1}).WantError(403, "FORBIDDEN")
+	viewer.Post(t, path+"/deduct", j{"weight_grams": 1}).WantError(403, "FORBIDDEN")
 
 	entry := func(kind string, reason any, by *authtest.Client, before, after, change string) j {
 		return j{"id": uuid, "spool_id": id, "kind": kind, "reason": reason, "run_id": nil, "user_id": by.Actor.User,
@@ -168,9 +168,9 @@ func TestLedger(t *testing.T) {
 	empty := spools + "/" + ada.Post(t, spools, spool(j{"remaining_weight_grams": 0})).Want(201).ID()
 	ada.Get(t, empty+"/usage").Want(200).Shows(map[string]string{"total": "1", "items.0.after_grams": "0", "items.0.change_grams": "0"})
 
-	api.Operator(t).Get(t, path+"/usage").Refused(404, "NOT_FOUND")
+	api.Operator(t).Get(t, path+"/usage").WantError(404, "NOT_FOUND")
 	ada.Delete(t, path).Want(204)
-	ada.Get(t, path+"/usage").Refused(404, "NOT_FOUND")
+	ada.Get(t, path+"/usage").WantError(404, "NOT_FOUND")
 }
 
 // The ledger is a list like others.
@@ -292,7 +292,7 @@ func TestConcurrentEditsAndDeductions(t *testing.T) {
 	for worker := range 12 {
 		wg.Go(func() {
 			for i := range each {
-				var a *authtest.Answer
+				var a *authtest.Response
 				var err error
 				switch worker % 3 {
 				case 0: // never the weight that is there
@@ -350,7 +350,7 @@ func TestConcurrentDeleteAndDeductions(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		c.Post(t, path+"/deduct", j{"weight_grams": 1}).Refused(404, "NOT_FOUND")
+		c.Post(t, path+"/deduct", j{"weight_grams": 1}).WantError(404, "NOT_FOUND")
 		var entries, sum, remaining string
 		stmt := db.SQL(`select count(*)::text, trim_scale(sum(change_grams))::text, (select trim_scale(remaining_weight_grams)::text from spools where id = $1) from spool_usage where spool_id = $1`, id).
 			Into(&entries, &sum, &remaining)

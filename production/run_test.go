@@ -56,7 +56,7 @@ func TestWalkThrough(t *testing.T) {
 	}
 	material := c.Post(t, path+"/materials", j{"spool_id": black, "estimated_weight_grams": 150, "estimated_purge_grams": 5}).Want(201)
 	material.Shows(map[string]string{"spool_name": "PLA Black (Polymaker)", "cost_per_gram": "0.025", "actual_weight_grams": "null"})
-	c.Post(t, path+"/complete", nil).Refused(400, "ACTUAL_USAGE_MISSING")
+	c.Post(t, path+"/complete", nil).WantError(400, "ACTUAL_USAGE_MISSING")
 	c.Patch(t, path+"/materials/"+material.ID(), j{"spool_weight_before_grams": 850, "spool_weight_after_grams": 695}).Want(200).
 		Shows(map[string]string{"actual_weight_grams": "155", "spool_weight_before_grams": "850", "spool_weight_after_grams": "695"})
 	c.Patch(t, path, j{"completed_at": "2024-01-15T14:30:00Z", "quality_rating": 5, "quality_notes": "Perfect"}).Want(200).Shows(map[string]string{"quality_rating": "5"})
@@ -99,14 +99,14 @@ func TestCompleteRefusals(t *testing.T) {
 
 	t.Run("no materials", func(t *testing.T) {
 		path := new()
-		c.Post(t, path+"/complete", nil).Refused(400, "RUN_HAS_NO_MATERIALS")
+		c.Post(t, path+"/complete", nil).WantError(400, "RUN_HAS_NO_MATERIALS")
 		unchanged(t, path, nil)
 	})
 	t.Run("one material not weighed", func(t *testing.T) {
 		path, a, b := new(), spool(t, c, nil), spool(t, c, j{"color": "Red", "brand": nil})
 		weighed(t, c, id(path), a, 100, 50)
 		half := c.Post(t, path+"/materials", j{"spool_id": b, "spool_weight_before_grams": 10}).Want(201).ID()
-		answer := c.Post(t, path+"/complete", nil).Refused(400, "ACTUAL_USAGE_MISSING")
+		answer := c.Post(t, path+"/complete", nil).WantError(400, "ACTUAL_USAGE_MISSING")
 		if want := "Record spool_weight_before_grams and spool_weight_after_grams first for: PLA Red (material " + half + ")"; answer.Text("detail") != want {
 			t.Errorf("the detail is %s", answer.Text("detail"))
 		}
@@ -116,7 +116,7 @@ func TestCompleteRefusals(t *testing.T) {
 		path, a, b := new(), spool(t, c, nil), spool(t, c, j{"remaining_weight_grams": 49.999999})
 		weighed(t, c, id(path), a, 100, 50)
 		weighed(t, c, id(path), b, 100, 50)
-		answer := c.Post(t, path+"/complete", nil).Refused(400, "INSUFFICIENT_FILAMENT")
+		answer := c.Post(t, path+"/complete", nil).WantError(400, "INSUFFICIENT_FILAMENT")
 		if want := "Too little filament is left, or the spool was removed: PLA Black (Polymaker) (spool " + b + ") has 49.999999 g of 50 g"; answer.Text("detail") != want {
 			t.Errorf("the detail is %s", answer.Text("detail"))
 		}
@@ -128,7 +128,7 @@ func TestCompleteRefusals(t *testing.T) {
 		path, a := new(), spool(t, c, j{"remaining_weight_grams": 100})
 		weighed(t, c, id(path), a, 100, 40)
 		weighed(t, c, id(path), a, 100, 50)
-		c.Post(t, path+"/complete", nil).Refused(400, "INSUFFICIENT_FILAMENT")
+		c.Post(t, path+"/complete", nil).WantError(400, "INSUFFICIENT_FILAMENT")
 		unchanged(t, path, map[string]string{a: "100"})
 	})
 	t.Run("a removed spool", func(t *testing.T) {
@@ -136,11 +136,11 @@ func TestCompleteRefusals(t *testing.T) {
 		weighed(t, c, id(path), a, 100, 50)
 		weighed(t, c, id(path), b, 100, 50)
 		c.Delete(t, "/api/v1/spools/"+b).Want(204)
-		c.Post(t, path+"/complete", nil).Refused(400, "INSUFFICIENT_FILAMENT")
+		c.Post(t, path+"/complete", nil).WantError(400, "INSUFFICIENT_FILAMENT")
 		unchanged(t, path, map[string]string{a: "1000"})
 	})
 	t.Run("unknown run", func(t *testing.T) {
-		c.Post(t, runs+"/0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a41/complete", nil).Refused(404, "NOT_FOUND")
+		c.Post(t, runs+"/0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a41/complete", nil).WantError(404, "NOT_FOUND")
 	})
 }
 
@@ -243,12 +243,12 @@ func TestClosedDoor(t *testing.T) {
 	}
 	c.Post(t, path+"/complete", nil).Want(200)
 
-	c.Post(t, path+"/complete", nil).Refused(400, "RUN_ALREADY_COMPLETED")
-	c.Patch(t, path, j{"status": "failed", "notes": "x"}).Refused(400, "RUN_ALREADY_COMPLETED")
-	c.Post(t, path+"/materials", j{"spool_id": a}).Refused(400, "RUN_ALREADY_COMPLETED")
-	c.Patch(t, path+"/materials/"+material, j{"spool_weight_after_grams": 80}).Refused(400, "RUN_ALREADY_COMPLETED")
-	c.Patch(t, path+"/materials/"+material, j{"estimated_weight_grams": 80}).Refused(400, "RUN_ALREADY_COMPLETED")
-	c.Delete(t, path+"/materials/"+material).Refused(400, "RUN_ALREADY_COMPLETED")
+	c.Post(t, path+"/complete", nil).WantError(400, "RUN_ALREADY_COMPLETED")
+	c.Patch(t, path, j{"status": "failed", "notes": "x"}).WantError(400, "RUN_ALREADY_COMPLETED")
+	c.Post(t, path+"/materials", j{"spool_id": a}).WantError(400, "RUN_ALREADY_COMPLETED")
+	c.Patch(t, path+"/materials/"+material, j{"spool_weight_after_grams": 80}).WantError(400, "RUN_ALREADY_COMPLETED")
+	c.Patch(t, path+"/materials/"+material, j{"estimated_weight_grams": 80}).WantError(400, "RUN_ALREADY_COMPLETED")
+	c.Delete(t, path+"/materials/"+material).WantError(400, "RUN_ALREADY_COMPLETED")
 	c.Get(t, path).Want(200).Shows(map[string]string{"status": "completed", "notes": "null", "materials.0.spool_weight_after_grams": "90"})
 
 	// What is there may be sent again, and all else stays editable.
@@ -266,8 +266,8 @@ func TestClosedDoor(t *testing.T) {
 	c.Patch(t, path, whole).Want(200).Shows(map[string]string{"notes": "edited", "status": "completed"})
 
 	c.Delete(t, path).Want(204)
-	c.Get(t, path).Refused(404, "NOT_FOUND")
-	c.Delete(t, path).Refused(404, "NOT_FOUND")
+	c.Get(t, path).WantError(404, "NOT_FOUND")
+	c.Delete(t, path).WantError(404, "NOT_FOUND")
 	if got := remaining(t, c, a); got != "990" {
 		t.Errorf("%s g remain after the run was removed, want 990", got)
 	}
@@ -298,7 +298,7 @@ func TestCompleteRacesMaterials(t *testing.T) {
 			})
 		}
 		all.Wait()
-		c.Post(t, runs+"/"+run+"/complete", nil).Refused(400, "RUN_ALREADY_COMPLETED")
+		c.Post(t, runs+"/"+run+"/complete", nil).WantError(400, "RUN_ALREADY_COMPLETED")
 		got := c.Get(t, runs+"/"+run).Want(200)
 		sum := 0.0
 		for i := range got.List("materials") {
@@ -327,7 +327,7 @@ func TestCompleteRacesMaterials(t *testing.T) {
 func TestStatusFillsTimes(t *testing.T) {
 	t.Parallel()
 	c := newAPI(t).Operator(t)
-	set := func(a *authtest.Answer, field string) bool { return a.Text(field) != "null" }
+	set := func(a *authtest.Response, field string) bool { return a.Text(field) != "null" }
 	c.Post(t, runs, j{}).Want(201).Shows(map[string]string{"status": "pending", "started_at": "null", "completed_at": "null", "items": "[]", "materials": "[]"})
 	if a := c.Post(t, runs, j{"status": "in_progress"}).Want(201); !set(a, "started_at") || set(a, "completed_at") {
 		t.Errorf("times after in_progress: %s", a.Body)
@@ -381,7 +381,7 @@ func TestCompleteTimes(t *testing.T) {
 	t.Parallel()
 	c := newAPI(t).Operator(t)
 	a := spool(t, c, nil)
-	complete := func(fields j) *authtest.Answer {
+	complete := func(fields j) *authtest.Response {
 		run := c.Post(t, runs, fields).Want(201).ID()
 		weighed(t, c, run, a, 2, 1)
 		c.Post(t, runs+"/"+run+"/complete", nil).Want(200)
@@ -466,21 +466,21 @@ func TestRunBadInput(t *testing.T) {
 	} {
 		c.Do(t, test.method, test.path, test.body).Fields(test.fields...)
 	}
-	c.Post(t, path+"/items", j{"product_id": unknown}).Refused(400, "UNKNOWN_REFERENCE")
-	c.Patch(t, item, j{"product_id": unknown}).Refused(400, "UNKNOWN_REFERENCE")
-	c.Post(t, path+"/materials", j{"spool_id": unknown}).Refused(400, "UNKNOWN_REFERENCE")
-	c.Patch(t, material, j{"spool_id": unknown}).Refused(400, "UNKNOWN_REFERENCE")
+	c.Post(t, path+"/items", j{"product_id": unknown}).WantError(400, "UNKNOWN_REFERENCE")
+	c.Patch(t, item, j{"product_id": unknown}).WantError(400, "UNKNOWN_REFERENCE")
+	c.Post(t, path+"/materials", j{"spool_id": unknown}).WantError(400, "UNKNOWN_REFERENCE")
+	c.Patch(t, material, j{"spool_id": unknown}).WantError(400, "UNKNOWN_REFERENCE")
 	other := runs + "/" + c.Post(t, runs, j{}).Want(201).ID()
 	for _, wrong := range []string{runs + "/" + unknown, other} {
-		c.Patch(t, wrong+item[len(path):], j{"quantity": 4}).Refused(404, "NOT_FOUND")
-		c.Delete(t, wrong+item[len(path):]).Refused(404, "NOT_FOUND")
-		c.Patch(t, wrong+material[len(path):], j{"estimated_weight_grams": 4}).Refused(404, "NOT_FOUND")
-		c.Delete(t, wrong+material[len(path):]).Refused(404, "NOT_FOUND")
+		c.Patch(t, wrong+item[len(path):], j{"quantity": 4}).WantError(404, "NOT_FOUND")
+		c.Delete(t, wrong+item[len(path):]).WantError(404, "NOT_FOUND")
+		c.Patch(t, wrong+material[len(path):], j{"estimated_weight_grams": 4}).WantError(404, "NOT_FOUND")
+		c.Delete(t, wrong+material[len(path):]).WantError(404, "NOT_FOUND")
 	}
-	c.Post(t, runs+"/"+unknown+"/items", j{"product_id": product}).Refused(404, "NOT_FOUND")
-	c.Post(t, runs+"/"+unknown+"/materials", j{"spool_id": a}).Refused(404, "NOT_FOUND")
-	c.Patch(t, runs+"/"+unknown, j{"notes": "x"}).Refused(404, "NOT_FOUND")
-	c.Patch(t, runs+"/"+unknown, j{}).Refused(404, "NOT_FOUND")
+	c.Post(t, runs+"/"+unknown+"/items", j{"product_id": product}).WantError(404, "NOT_FOUND")
+	c.Post(t, runs+"/"+unknown+"/materials", j{"spool_id": a}).WantError(404, "NOT_FOUND")
+	c.Patch(t, runs+"/"+unknown, j{"notes": "x"}).WantError(404, "NOT_FOUND")
+	c.Patch(t, runs+"/"+unknown, j{}).WantError(404, "NOT_FOUND")
 }
 
 func TestItemsAndMaterials(t *testing.T) {
@@ -512,22 +512,22 @@ func TestItemsAndMaterials(t *testing.T) {
 	c.Delete(t, "/api/v1/products/"+product).Want(204)
 	c.Delete(t, "/api/v1/spools/"+a).Want(204)
 	c.Get(t, path).Want(200).Shows(map[string]string{"items.0.product_name": "Lamp", "materials.0.spool_name": "PLA Black (Polymaker)", "materials.1.spool_name": "PLA Sky Blue"})
-	c.Post(t, path+"/items", j{"product_id": product}).Refused(400, "UNKNOWN_REFERENCE")
-	c.Post(t, path+"/materials", j{"spool_id": a}).Refused(400, "UNKNOWN_REFERENCE")
+	c.Post(t, path+"/items", j{"product_id": product}).WantError(400, "UNKNOWN_REFERENCE")
+	c.Post(t, path+"/materials", j{"spool_id": a}).WantError(400, "UNKNOWN_REFERENCE")
 	c.Patch(t, path+"/items/"+item.ID(), j{"product_id": product, "quantity": 5}).Want(200).Shows(map[string]string{"quantity": "5"})
 	c.Patch(t, path+"/materials/"+material.ID(), j{"spool_id": a, "actual_purge_grams": 2}).Want(200).Shows(map[string]string{"actual_purge_grams": "2"})
 
 	// Another tenant's product and spool are unknown here, and its run is not there.
 	d := api.Operator(t)
-	c.Post(t, path+"/materials", j{"spool_id": spool(t, d, nil)}).Refused(400, "UNKNOWN_REFERENCE")
-	c.Post(t, path+"/items", j{"product_id": d.Post(t, "/api/v1/products", j{"name": "Theirs"}).Want(201).ID()}).Refused(400, "UNKNOWN_REFERENCE")
-	d.Get(t, path).Refused(404, "NOT_FOUND")
-	d.Post(t, path+"/complete", nil).Refused(404, "NOT_FOUND")
+	c.Post(t, path+"/materials", j{"spool_id": spool(t, d, nil)}).WantError(400, "UNKNOWN_REFERENCE")
+	c.Post(t, path+"/items", j{"product_id": d.Post(t, "/api/v1/products", j{"name": "Theirs"}).Want(201).ID()}).WantError(400, "UNKNOWN_REFERENCE")
+	d.Get(t, path).WantError(404, "NOT_FOUND")
+	d.Post(t, path+"/complete", nil).WantError(404, "NOT_FOUND")
 
 	c.Delete(t, path+"/items/"+item.ID()).Want(204)
-	c.Delete(t, path+"/items/"+item.ID()).Refused(404, "NOT_FOUND")
+	c.Delete(t, path+"/items/"+item.ID()).WantError(404, "NOT_FOUND")
 	c.Delete(t, path+"/materials/"+material.ID()).Want(204)
-	c.Delete(t, path+"/materials/"+material.ID()).Refused(404, "NOT_FOUND")
+	c.Delete(t, path+"/materials/"+material.ID()).WantError(404, "NOT_FOUND")
 	if n := len(c.Get(t, path).Want(200).List("items")); n != 1 {
 		t.Errorf("%d items left, want 1", n)
 	}

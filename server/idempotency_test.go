@@ -166,7 +166,7 @@ func TestTransientFailures(t *testing.T) {
 						a.Want(200).Shows(map[string]string{"got": "4"})
 						want = key
 					} else {
-						a.Refused(503, "UNAVAILABLE")
+						a.WantError(503, "UNAVAILABLE")
 						if n := tries.Load(); n < 2 || n > 100 {
 							t.Errorf("%d tries", n)
 						}
@@ -197,7 +197,7 @@ func TestRefusalThatReadsLikeAFailure(t *testing.T) {
 			route.Doc.Refusals = []string{"PRODUCT_IN_USE"}
 			return []server.Route{route}
 		})
-		api.Operator(t).With("Idempotency-Key", "key").Post(t, "/api/v1/refuses", nil).Refused(400, "PRODUCT_IN_USE")
+		api.Operator(t).With("Idempotency-Key", "key").Post(t, "/api/v1/refuses", nil).WantError(400, "PRODUCT_IN_USE")
 		if tries != 1 {
 			t.Errorf("%q: %d tries", text, tries)
 		}

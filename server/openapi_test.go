@@ -179,7 +179,7 @@ func (d document) match(schema object, v any, at string) (problems []string) {
 func TestOpenAPI(t *testing.T) {
 	t.Parallel()
 	api := authtest.New(t, authtest.Options{}, inventory.Routes, catalog.Routes, production.Routes)
-	served := api.Anybody().Get(t, "/openapi.json").Want(200)
+	served := api.Anonymous().Get(t, "/openapi.json").Want(200)
 	d := readDocument(t, served.Body)
 	if d.root["openapi"] != "3.1.0" || d.root["info"].(object)["title"] != "Spoolwright" || d.root["info"].(object)["version"] != "test" {
 		t.Errorf("%v, %v", d.root["openapi"], d.root["info"])

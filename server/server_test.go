@@ -588,10 +588,10 @@ func TestLog(t *testing.T) {
 	var log logbook
 	api := authtest.New(t, authtest.Options{PerMinute: 1000, Change: func(c *server.Config) { c.Log = log.logger() }}, things, inventory.Routes)
 	user := api.Operator(t)
-	anybody := api.Anybody()
+	anybody := api.Anonymous()
 	const wrong = "a wrong password, which is wrong"
 	requests := 0
-	do := func(c *authtest.Client, method, path string, body any, want int) *authtest.Answer {
+	do := func(c *authtest.Client, method, path string, body any, want int) *authtest.Response {
 		t.Helper()
 		requests++
 		a, err := c.Send(method, path, body)
@@ -608,7 +608,7 @@ func TestLog(t *testing.T) {
 		Refresh string `json:"refresh_token"`
 	}
 	secrets := []string{wrong, authtest.Password, user.Token, authtest.Secret}
-	keep := func(a *authtest.Answer) {
+	keep := func(a *authtest.Response) {
 		t.Helper()
 		if err := json.Unmarshal(a.Body, &tokens); err != nil || tokens.Access == "" || tokens.Refresh == "" {
 			t.Fatalf("%v: %s", err, a.Body)

@@ -1,5 +1,5 @@
-// Package authtest lets tests call the real handler over HTTP, as users of fresh tenants. Every answer is checked against
-// the OpenAPI document on the way.
+// Package authtest starts the real handler and calls it over HTTP, as users of new tenants. It checks every response
+// against the OpenAPI document.
 package authtest
 
 import (
@@ -21,10 +21,10 @@ import (
 	"spoolwright/server"
 )
 
-// Password is the password of every user that Tenant.User makes.
+// Password is the password of every user that Tenant.User creates.
 const Password = "a password for tests"
 
-// Secret signs the tokens of tests.
+// Secret signs the tokens in tests.
 const Secret = "a secret for tests, of more than 32 bytes"
 
 // API is a running service.
@@ -38,15 +38,15 @@ type API struct {
 	client *http.Client
 }
 
-// Options change how a service is started. The zero Options are no limits and the wall clock.
+// Options configure a service. The zero value means no rate limits and the wall clock.
 type Options struct {
 	PerMinute, PerHour int
 	Now                func() time.Time
 	DB                 *db.DB
-	Change             func(*server.Config)
+	Change             func(*server.Config) // edits the configuration before the server is created
 }
 
-// New starts a service of the auth routes and those that features adds. It ends with the test.
+// New starts a service with the auth routes and the routes of the given features. It stops when the test ends.
 func New(tb testing.TB, o Options, features ...func(*db.DB) []server.Route) *API {
 	tb.Helper()
 	if o.Now == nil {
@@ -64,7 +64,10 @@ func New(tb testing.TB, o Options, features ...func(*db.DB) []server.Route) *API
 	for _, feature := range features {
 		routes = append(routes, feature(o.DB)...)
 	}
-	config := server.Config{Routes: routes, Secrets: []string{Secret}, DB: o.DB, Authenticate: service.Authenticate, Ready: o.DB.Ready, PerMinute: o.PerMinute, PerHour: o.PerHour, Now: o.Now, Version: "test"}
+	config := server.Config{
+		Routes: routes, Secrets: []string{Secret}, DB: o.DB, Authenticate: service.Authenticate, Ready: o.DB.Ready,
+		PerMinute: o.PerMinute, PerHour: o.PerHour, Now: o.Now, Version: "test",
+	}
 	if o.Change != nil {
 		o.Change(&config)
 	}
@@ -73,30 +76,39 @@ func New(tb testing.TB, o Options, features ...func(*db.DB) []server.Route) *API
 	tb.Cleanup(h.Close)
 	transport := &http.Transport{MaxIdleConnsPerHost: 64}
 	tb.Cleanup(transport.CloseIdleConnections)
-	return &API{URL: h.URL, DB: o.DB, Tokens: tokens, Routes: routes, Server: s, spec: readSpec(tb, server.OpenAPI(routes, "test")),
-		client: &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
+	return &API{
+		URL: h.URL, DB: o.DB, Tokens: tokens, Routes: routes, Server: s,
+		spec: readSpec(tb, server.OpenAPI(routes, "test")),
+		client: &http.Client{
+			Transport:     transport,
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		},
+	}
 }
 
-// Tenant is a fresh tenant.
+// Tenant is a new tenant.
 type Tenant struct {
 	ID  string
 	api *API
 }
 
-// Tenant makes a tenant.
+// Tenant creates a tenant.
 func (a *API) Tenant(tb testing.TB) *Tenant {
 	tb.Helper()
 	t := &Tenant{ID: db.NewID(), api: a}
-	err := a.DB.Write(db.As(context.Background(), db.Actor{Tenant: t.ID}), db.SQL(`insert into tenants (name) values ($1)`, "tenant "+t.ID))
+	err := a.DB.Write(db.As(context.Background(), db.Actor{Tenant: t.ID}),
+		db.SQL(`insert into tenants (name) values ($1)`, "tenant "+t.ID))
 	if err != nil {
 		tb.Fatal(err)
 	}
 	return t
 }
 
-var passwordHash = sync.OnceValues(func() (string, error) { return auth.NewHasher(1000).Hash(context.Background(), Password) })
+var passwordHash = sync.OnceValues(func() (string, error) {
+	return auth.NewHasher(1000).Hash(context.Background(), Password)
+})
 
-// User makes a user with the role and returns a client with a token of that user.
+// User creates a user with the role and returns a client with an access token of that user.
 func (t *Tenant) User(tb testing.TB, role string) *Client {
 	tb.Helper()
 	hash, err := passwordHash()
@@ -106,7 +118,8 @@ func (t *Tenant) User(tb testing.TB, role string) *Client {
 	c := &Client{API: t.api, Actor: db.Actor{Tenant: t.ID, User: db.NewID(), Role: role}}
 	c.Email = c.Actor.User + "@test.example"
 	err = t.api.DB.Write(db.As(context.Background(), db.Actor{Tenant: t.ID}),
-		db.SQL(`insert into users (id, email, name, role, password_hash) values ($1, $2, $3, $4, $5)`, c.Actor.User, c.Email, "Test "+role, role, hash),
+		db.SQL(`insert into users (id, email, name, role, password_hash) values ($1, $2, $3, $4, $5)`,
+			c.Actor.User, c.Email, "Test "+role, role, hash),
 		db.SQL(`select login_claim($1, $2)::text`, c.Email, c.Actor.User))
 	if err == nil {
 		c.Token, err = t.api.Tokens.Access(auth.Principal{TenantID: t.ID, UserID: c.Actor.User, Role: role})
@@ -117,7 +130,7 @@ func (t *Tenant) User(tb testing.TB, role string) *Client {
 	return c
 }
 
-// Client calls the service, as a user if it has a token.
+// Client calls the service: as a user if Token is set, otherwise anonymously.
 type Client struct {
 	API    *API
 	Actor  db.Actor
@@ -126,13 +139,13 @@ type Client struct {
 	Header http.Header // sent with every request
 }
 
-// Operator makes a user with the role operator in a fresh tenant.
+// Operator creates a user with the role operator in a new tenant.
 func (a *API) Operator(tb testing.TB) *Client { tb.Helper(); return a.Tenant(tb).User(tb, "operator") }
 
-// Anybody is a client without a token.
-func (a *API) Anybody() *Client { return &Client{API: a} }
+// Anonymous returns a client without a token.
+func (a *API) Anonymous() *Client { return &Client{API: a} }
 
-// With returns a copy of the client that sends one more header.
+// With returns a copy of the client that also sends the header.
 func (c *Client) With(name, value string) *Client {
 	copied := *c
 	copied.Header = c.Header.Clone()
@@ -143,11 +156,11 @@ func (c *Client) With(name, value string) *Client {
 	return &copied
 }
 
-// JSON is an object in a request.
+// JSON is a JSON object in a request.
 type JSON = map[string]any
 
-// Answer is what came back.
-type Answer struct {
+// Response is a response of the service. Its methods that end the test must run on the test's goroutine.
+type Response struct {
 	tb     testing.TB
 	What   string // method and path
 	Status int
@@ -155,23 +168,23 @@ type Answer struct {
 	Body   []byte
 }
 
-// Do sends a request. A body that is a string or []byte is sent as it is, anything else as JSON; nil sends none. The
-// answer is checked against the OpenAPI document.
-func (c *Client) Do(tb testing.TB, method, path string, body any) *Answer {
+// Do sends a request and checks the response against the OpenAPI document. A body of type string or []byte is sent
+// unchanged, any other value as JSON, nil as no body.
+func (c *Client) Do(tb testing.TB, method, path string, body any) *Response {
 	tb.Helper()
 	a, err := c.Send(method, path, body)
 	if err != nil {
 		tb.Fatalf("%s %s: %v", method, path, err)
 	}
 	a.tb = tb
-	if err := c.API.spec.check(c.API.Routes, method, path, a); err != nil {
-		tb.Errorf("%s: the answer does not fit the OpenAPI document: %v\n%d %s", a.What, err, a.Status, a.Body)
+	if err := c.API.spec.check(method, path, a); err != nil {
+		tb.Errorf("%s: the response does not match the OpenAPI document: %v\n%d %s", a.What, err, a.Status, a.Body)
 	}
 	return a
 }
 
-// Send is Do for goroutines: it does not fail the test, and checks nothing.
-func (c *Client) Send(method, path string, body any) (*Answer, error) {
+// Send is Do for goroutines other than the test's: it neither fails the test nor checks the response.
+func (c *Client) Send(method, path string, body any) (*Response, error) {
 	var reader io.Reader
 	switch b := body.(type) {
 	case nil:
@@ -205,29 +218,29 @@ func (c *Client) Send(method, path string, body any) (*Answer, error) {
 	}
 	defer response.Body.Close()
 	text, err := io.ReadAll(response.Body)
-	return &Answer{What: method + " " + path, Status: response.StatusCode, Header: response.Header, Body: text}, err
+	return &Response{What: method + " " + path, Status: response.StatusCode, Header: response.Header, Body: text}, err
 }
 
 // Get, Post, Patch and Delete send a request.
-func (c *Client) Get(tb testing.TB, path string) *Answer {
+func (c *Client) Get(tb testing.TB, path string) *Response {
 	tb.Helper()
 	return c.Do(tb, "GET", path, nil)
 }
-func (c *Client) Post(tb testing.TB, path string, body any) *Answer {
+func (c *Client) Post(tb testing.TB, path string, body any) *Response {
 	tb.Helper()
 	return c.Do(tb, "POST", path, body)
 }
-func (c *Client) Patch(tb testing.TB, path string, body any) *Answer {
+func (c *Client) Patch(tb testing.TB, path string, body any) *Response {
 	tb.Helper()
 	return c.Do(tb, "PATCH", path, body)
 }
-func (c *Client) Delete(tb testing.TB, path string) *Answer {
+func (c *Client) Delete(tb testing.TB, path string) *Response {
 	tb.Helper()
 	return c.Do(tb, "DELETE", path, nil)
 }
 
-// Want ends the test unless the answer has the status.
-func (a *Answer) Want(status int) *Answer {
+// Want ends the test unless the response has the status.
+func (a *Response) Want(status int) *Response {
 	a.tb.Helper()
 	if a.Status != status {
 		a.tb.Fatalf("%s: status %d, want %d: %s", a.What, a.Status, status, a.Body)
@@ -235,8 +248,8 @@ func (a *Answer) Want(status int) *Answer {
 	return a
 }
 
-// Refused ends the test unless the answer is an error with the status and code.
-func (a *Answer) Refused(status int, code string) *Answer {
+// WantError ends the test unless the response is an error with the status and code.
+func (a *Response) WantError(status int, code string) *Response {
 	a.tb.Helper()
 	if a.Status != status || a.Text("code") != code {
 		a.tb.Fatalf("%s: %d %s, want %d %s", a.What, a.Status, a.Body, status, code)
@@ -244,10 +257,10 @@ func (a *Answer) Refused(status int, code string) *Answer {
 	return a
 }
 
-// Fields ends the test unless the answer is a 422 about exactly these fields, in any order.
-func (a *Answer) Fields(names ...string) *Answer {
+// Fields ends the test unless the response is a 422 that names exactly these fields, in any order.
+func (a *Response) Fields(names ...string) *Response {
 	a.tb.Helper()
-	a.Refused(422, "VALIDATION_ERROR")
+	a.WantError(422, "VALIDATION_ERROR")
 	var e struct{ Errors []server.FieldError }
 	json.Unmarshal(a.Body, &e)
 	got := map[string]bool{}
@@ -264,13 +277,13 @@ func (a *Answer) Fields(names ...string) *Answer {
 		delete(got, name)
 	}
 	for name := range got {
-		a.tb.Errorf("%s: the 422 names %s, which is fine: %s", a.What, name, a.Body)
+		a.tb.Errorf("%s: the 422 names %s, which is valid: %s", a.What, name, a.Body)
 	}
 	return a
 }
 
-// Value is the JSON value at a path such as "items.0.id"; numbers are json.Number, a missing value ends the test.
-func (a *Answer) Value(path string) any {
+// Value returns the JSON value at a path such as "items.0.id". Numbers are json.Number. A missing value ends the test.
+func (a *Response) Value(path string) any {
 	a.tb.Helper()
 	d := json.NewDecoder(bytes.NewReader(a.Body))
 	d.UseNumber()
@@ -299,8 +312,8 @@ func (a *Answer) Value(path string) any {
 	return v
 }
 
-// Text is the value at a path as text: a string as it is, a number as it was written, null as "null".
-func (a *Answer) Text(path string) string {
+// Text returns the value at a path as text: a string unquoted, a number as the service wrote it, null as "null".
+func (a *Response) Text(path string) string {
 	a.tb.Helper()
 	switch v := a.Value(path).(type) {
 	case string:
@@ -312,21 +325,21 @@ func (a *Answer) Text(path string) string {
 	}
 }
 
-// List is the array at a path.
-func (a *Answer) List(path string) []any {
+// List returns the array at a path.
+func (a *Response) List(path string) []any {
 	a.tb.Helper()
 	v, ok := a.Value(path).([]any)
 	if !ok {
-		a.tb.Fatalf("%s: %s is no array: %s", a.What, path, a.Body)
+		a.tb.Fatalf("%s: %s is not an array: %s", a.What, path, a.Body)
 	}
 	return v
 }
 
-// ID is the id of the resource in the answer.
-func (a *Answer) ID() string { a.tb.Helper(); return a.Text("id") }
+// ID returns the id of the resource in the response.
+func (a *Response) ID() string { a.tb.Helper(); return a.Text("id") }
 
-// Shows ends the test unless the answer has these values at these paths, as Text gives them.
-func (a *Answer) Shows(want map[string]string) *Answer {
+// Shows ends the test unless the response has these values at these paths, as Text returns them.
+func (a *Response) Shows(want map[string]string) *Response {
 	a.tb.Helper()
 	for path, text := range want {
 		if got := a.Text(path); got != text {
@@ -337,4 +350,13 @@ func (a *Answer) Shows(want map[string]string) *Answer {
 		a.tb.Fatalf("%s: %s", a.What, a.Body)
 	}
 	return a
+}
+
+// Answer, Anybody and Refused are the former names of Response, Anonymous and WantError.
+type Answer = Response
+
+func (a *API) Anybody() *Client { return a.Anonymous() }
+func (a *Response) Refused(status int, code string) *Response {
+	a.tb.Helper()
+	return a.WantError(status, code)
 }

@@ -12,10 +12,9 @@ import (
 	"time"
 
 	"spoolwright/db"
-	"spoolwright/server"
 )
 
-// spec is an OpenAPI document, as far as answers are checked against it.
+// spec is an OpenAPI document that responses are checked against.
 type spec struct {
 	root map[string]any
 	mux  *http.ServeMux
@@ -37,9 +36,9 @@ func readSpec(tb testing.TB, document []byte) *spec {
 	return s
 }
 
-// check reports how an answer differs from what the document promises for its route. Answers of unknown paths and methods
-// must be errors.
-func (s *spec) check(_ []server.Route, method, target string, a *Answer) error {
+// check returns an error if the response differs from what the document describes for its route. Responses to unknown
+// paths and methods must be errors.
+func (s *spec) check(method, target string, a *Response) error {
 	if !strings.HasPrefix(target, "/api/v1/") {
 		return nil
 	}
@@ -47,7 +46,8 @@ func (s *spec) check(_ []server.Route, method, target string, a *Answer) error {
 	if r, err := http.NewRequest(method, "http://test"+target, nil); err == nil {
 		if _, pattern := s.mux.Handler(r); pattern != "" {
 			m, path, _ := strings.Cut(pattern, " ")
-			responses = s.root["paths"].(map[string]any)[path].(map[string]any)[strings.ToLower(m)].(map[string]any)["responses"].(map[string]any)
+			item := s.root["paths"].(map[string]any)[path].(map[string]any)
+			responses = item[strings.ToLower(m)].(map[string]any)["responses"].(map[string]any)
 		}
 	}
 	schema := map[string]any{"$ref": "#/components/schemas/Error"}
@@ -56,19 +56,19 @@ func (s *spec) check(_ []server.Route, method, target string, a *Answer) error {
 		for name := range described["headers"].(map[string]any) {
 			required := name == "Location" || name == "X-Request-Id" || name == "Retry-After"
 			if required && a.Header.Get(name) == "" {
-				return fmt.Errorf("no header %s", name)
+				return fmt.Errorf("the header %s is missing", name)
 			}
 		}
 		content, ok := described["content"].(map[string]any)
 		if !ok {
 			if len(a.Body) > 0 {
-				return fmt.Errorf("a body where none is described")
+				return fmt.Errorf("the response has a body, the document describes none")
 			}
 			return nil
 		}
 		schema = content["application/json"].(map[string]any)["schema"].(map[string]any)
 	} else if len(responses) > 0 || a.Status != 404 && a.Status != 405 && a.Status != 429 {
-		return fmt.Errorf("the status is not described")
+		return fmt.Errorf("the document does not describe the status")
 	}
 	if got := a.Header.Get("Content-Type"); got != "application/json" {
 		return fmt.Errorf("the content type is %q", got)
@@ -83,7 +83,7 @@ func (s *spec) check(_ []server.Route, method, target string, a *Answer) error {
 	return s.match(schema, v, "body")
 }
 
-// resolve follows a reference such as #/components/schemas/Spool.
+// resolve follows a reference such as #/components/schemas/Spool; it returns any other schema unchanged.
 func (s *spec) resolve(o map[string]any) map[string]any {
 	name, ok := o["$ref"].(string)
 	if !ok {
@@ -96,6 +96,7 @@ func (s *spec) resolve(o map[string]any) map[string]any {
 	return at
 }
 
+// match returns an error if v, found at the path at, does not match the schema.
 func (s *spec) match(schema map[string]any, v any, at string) error {
 	schema = s.resolve(schema)
 	if options, ok := schema["anyOf"].([]any); ok {
@@ -135,7 +136,7 @@ func (s *spec) match(schema map[string]any, v any, at string) error {
 		return bad("is %s, the document says %v", kind, kinds)
 	}
 	if enum, ok := schema["enum"].([]any); ok && !slices.Contains(enum, v) {
-		return bad("%v is none of %v", v, enum)
+		return bad("%v is not one of %v", v, enum)
 	}
 	if constant, ok := schema["const"]; ok && constant != v {
 		return bad("%v is not %v", v, constant)
@@ -146,13 +147,13 @@ func (s *spec) match(schema map[string]any, v any, at string) error {
 		required, _ := schema["required"].([]any)
 		for _, name := range required {
 			if _, ok := v[name.(string)]; !ok {
-				return bad("no %s", name)
+				return bad("%s is missing", name)
 			}
 		}
 		for name, value := range v {
 			property, ok := properties[name].(map[string]any)
 			if !ok {
-				return bad("%s is not described", name)
+				return bad("the document does not describe %s", name)
 			}
 			if err := s.match(property, value, at+"."+name); err != nil {
 				return err
@@ -169,7 +170,7 @@ func (s *spec) match(schema map[string]any, v any, at string) error {
 		switch schema["format"] {
 		case "uuid":
 			if _, ok := db.ParseID(v); !ok {
-				return bad("%q is no UUID", v)
+				return bad("%q is not a UUID", v)
 			}
 		case "date":
 			_, err = time.Parse(time.DateOnly, v)
