@@ -1,4 +1,4 @@
-package main
+package blackbox_test
 
 import (
 	"bytes"
@@ -67,9 +67,9 @@ func stock(t *testing.T, c *child, token string) {
 		}
 	}
 	// The same sample data that the demo shows.
-	if err := json.Unmarshal(demoData, &data); err != nil {
-		t.Fatal(err)
-	}
+	b, err := os.ReadFile("testdata/demo.json")
+	check(t, err)
+	check(t, json.Unmarshal(b, &data))
 	ids := map[any]any{}
 	post := func(path string, body map[string]any) any {
 		status, made := c.call(t, token, "POST", path, body)

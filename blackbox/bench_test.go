@@ -1,4 +1,4 @@
-package main
+package blackbox_test
 
 import (
 	"bufio"
@@ -14,6 +14,7 @@ import (
 	mathrand "math/rand/v2"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"slices"
 	"strconv"
@@ -127,13 +128,16 @@ func newBenchFarm(b *testing.B, load func(ctx context.Context, f *benchFarm) err
 	must(err)
 	f.stop = append(f.stop, func() { f.super.Close(ctx) })
 
-	c := config{jwtSecrets: []string{rand.Text() + rand.Text()}, accessTTL: time.Hour, refreshTTL: time.Hour, log: slog.New(slog.DiscardHandler)}
-	s, err := newServer(c, f.db)
+	secrets := []string{rand.Text() + rand.Text()}
+	tokens, err := auth.NewTokens(secrets, time.Hour, time.Hour, time.Now)
 	must(err)
-	f.recorder, err = newServer(c, recording)
-	must(err)
-	tokens, err := auth.NewTokens(c.jwtSecrets, c.accessTTL, c.refreshTTL, time.Now)
-	must(err)
+	service := func(d *db.DB) *server.Server { // as main.go makes it, without limits and log
+		a := auth.New(d, tokens, auth.NewHasher(0), time.Now)
+		return server.New(server.Config{Routes: routes(d, a), Secrets: secrets, DB: d, Authenticate: a.Authenticate, Ready: d.Ready,
+			Log: slog.New(slog.DiscardHandler), Metrics: server.NewMetrics("bench", d.Stats)})
+	}
+	s := service(f.db)
+	f.recorder = service(recording)
 	f.token, err = tokens.Access(auth.Principal{TenantID: f.actor.Tenant, UserID: f.actor.User, Role: f.actor.Role})
 	must(err)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -173,12 +177,12 @@ func (f *benchFarm) record(b *testing.B, method, path, body string) ([][]db.Stat
 	}
 	r.Header.Set("Authorization", "Bearer "+f.token)
 	r.Header.Set("Content-Type", "application/json")
-	w := &answerBuffer{header: http.Header{}}
+	w := httptest.NewRecorder()
 	f.recorder.ServeHTTP(w, r)
-	if w.status >= 300 {
-		b.Fatalf("%s %s: %d %s", method, path, w.status, w.body.Bytes())
+	if w.Code >= 300 {
+		b.Fatalf("%s %s: %d %s", method, path, w.Code, w.Body.Bytes())
 	}
-	return trips, w.body.Bytes()
+	return trips, w.Body.Bytes()
 }
 
 var (

@@ -1,4 +1,4 @@
-package main
+package blackbox_test
 
 import (
 	"bytes"
@@ -48,6 +48,7 @@ func TestReadmeStartsWithTheTwoCommands(t *testing.T) {
 func TestReadmeListsTheSettings(t *testing.T) {
 	t.Parallel()
 	rows := regexp.MustCompile("(?m)^\\| `([A-Z_]+)` \\| (.*?) \\| (.*) \\|$").FindAllStringSubmatch(readme(t), -1)
+	settings := built(t).settings(t)
 	if len(rows) != len(settings) {
 		t.Fatalf("the README's table has %d settings, the program %d", len(rows), len(settings))
 	}

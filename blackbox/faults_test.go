@@ -1,4 +1,4 @@
-package main
+package blackbox_test
 
 import (
 	"bytes"
@@ -50,7 +50,7 @@ const (
 // Every client sends a request again, with its key, until it is acknowledged. In the end everything acknowledged is there
 // once, and each spool has what the acknowledged writes left of it. The long form is
 //
-//	go test . -run TestFaults -timeout 0 -faults.writes 1000000 -faults.kills 400
+//	go test ./blackbox -run TestFaults -timeout 0 -faults.writes 1000000 -faults.kills 400
 func TestFaults(t *testing.T) {
 	t.Parallel()
 	f := newFaultFarm(t)

@@ -1,4 +1,4 @@
-package main
+package blackbox_test
 
 import (
 	"bytes"
@@ -35,7 +35,7 @@ func randomSeed(t *testing.T) uint64 {
 	if seed == 0 {
 		seed = rand.Uint64()
 	}
-	t.Logf("repeat with: go test . -run '^%s$' -seed %d", t.Name(), seed)
+	t.Logf("repeat with: go test ./blackbox -run '^%s$' -seed %d", t.Name(), seed)
 	return seed
 }
 

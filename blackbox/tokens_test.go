@@ -1,4 +1,4 @@
-package main
+package blackbox_test
 
 import (
 	"crypto/hmac"
@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"hash"
 	"maps"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -15,7 +16,38 @@ import (
 	"spoolwright/auth"
 	"spoolwright/auth/authtest"
 	"spoolwright/db"
+	"spoolwright/server"
 )
+
+func TestBadTokens(t *testing.T) {
+	t.Parallel()
+	w := newAPI(t)
+	f, stranger := w.furnished(t).prepare(t), w.farm(t)
+	before := f.snapshot(t)
+	bad := forgeries(t, f.admin, stranger.admin)
+
+	me := f.admin.With("Authorization", "Bearer "+sign(t, authtest.Secret, "HS256", claims(f.admin)))
+	me.Get(t, "/api/v1/auth/me").Want(200) // the forger's craft is sound
+
+	w.each(t, everyRoute, func(t *testing.T, op *operation) {
+		path, body := f.path(t, op.Path()), f.body(t, op)
+		for _, forged := range bad {
+			c := &authtest.Client{API: w.api, Header: http.Header{}}
+			if forged.header != "" {
+				c.Header.Set("Authorization", forged.header)
+			}
+			if op.Access == server.Public {
+				f.do(t, c, op, path, "{}").WantError(422, "VALIDATION_ERROR") // as without any token
+				continue
+			}
+			a := f.do(t, c, op, path, body)
+			if a.Status != 401 || a.Text("code") != forged.code || a.Header.Get("WWW-Authenticate") != "Bearer" {
+				t.Errorf("%s: %s: %d %q %s, want 401 %s", forged.name, a.What, a.Status, a.Header.Get("WWW-Authenticate"), a.Body, forged.code)
+			}
+		}
+	})
+	f.unchanged(t, before)
+}
 
 type forgery struct {
 	name, header, code string

@@ -1,7 +1,7 @@
 // Mutate breaks the program in one way after the other, in a private copy, and shows that the tests notice each time. It
 // takes a while, and so is run on demand, from the top of the checkout:
 //
-//	go run ./testdata/mutate [-only TEXT] [-jobs N] [-list]
+//	go run ./tools/mutate [-only TEXT] [-jobs N] [-list]
 //
 // It fails if a sabotage survives, or if the text that one replaces is no longer there.
 package main

@@ -1,4 +1,4 @@
-package main
+package blackbox_test
 
 import (
 	"bytes"
@@ -213,7 +213,7 @@ func billOfMaterials(t *testing.T, p program) {
 	}
 	d := json.NewDecoder(strings.NewReader(out))
 	check(t, d.Decode(&bom))
-	if main := bom.Metadata.Component; bom.BOMFormat != "CycloneDX" || bom.SpecVersion != "1.6" || bom.Version != 1 || main.Type != "application" || main.Name != "spoolwright" || main.Version != version {
+	if main := bom.Metadata.Component; bom.BOMFormat != "CycloneDX" || bom.SpecVersion != "1.6" || bom.Version != 1 || main.Type != "application" || main.Name != "spoolwright" || main.Version != p.version(t) {
 		t.Errorf("the document begins with %+v", bom.Metadata)
 	}
 	refs := map[string]bool{bom.Metadata.Component.Ref: true}
@@ -297,15 +297,6 @@ func TestContainerRoles(t *testing.T) {
 	}
 }
 
-func settingNamed(name string) bool {
-	for _, s := range settings {
-		if s.name == name {
-			return true
-		}
-	}
-	return false
-}
-
 func TestCompose(t *testing.T) {
 	t.Parallel()
 	js := filepath.Join(os.Getenv("CLIENT_TOOLS"), "node_modules", "js-yaml")
@@ -347,10 +338,11 @@ func TestCompose(t *testing.T) {
 		}
 	}
 	// What is set is a setting of the program, and what it refers to is made by the README's commands.
+	settings := built(t).settings(t)
 	variables := regexp.MustCompile(`\$\{([A-Z_]+)`)
 	made := block(t, "sh", "OWNER_PASSWORD SERVICE_PASSWORD")
 	for name, value := range service.Environment {
-		if !settingNamed(name) {
+		if !slices.ContainsFunc(settings, func(s setting) bool { return s.name == name }) {
 			t.Errorf("%s is no setting", name)
 		}
 		for _, m := range variables.FindAllStringSubmatch(value, -1) {

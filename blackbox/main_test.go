@@ -1,0 +1,106 @@
+// Package blackbox_test tests the whole program through its HTTP API and its command line. The tests run in the root of the
+// checkout, so all paths in them are relative to the root.
+package blackbox_test
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"spoolwright/auth"
+	"spoolwright/auth/authtest"
+	"spoolwright/catalog"
+	"spoolwright/db"
+	"spoolwright/db/dbtest"
+	"spoolwright/inventory"
+	"spoolwright/production"
+	"spoolwright/server"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files in testdata")
+
+func TestMain(m *testing.M) {
+	if err := os.Chdir(".."); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	dbtest.Main(m)
+}
+
+// features must be those of main.go, which tests cannot import. TestOpenAPIGolden compares them with the program.
+var features = []func(*db.DB) []server.Route{inventory.Routes, catalog.Routes, production.Routes}
+
+func golden(t *testing.T, path string, got []byte) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(path, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, want) {
+		line := 1
+		for i := range min(len(got), len(want)) {
+			if got[i] != want[i] {
+				break
+			}
+			if got[i] == '\n' {
+				line++
+			}
+		}
+		t.Errorf("%s differs from line %d on: if the change is meant, run go test ./blackbox -run Golden -update and review the difference", path, line)
+	}
+}
+
+// routes is the whole API, as in main.go.
+func routes(d *db.DB, a *auth.Service) []server.Route {
+	all := a.Routes()
+	for _, feature := range features {
+		all = append(all, feature(d)...)
+	}
+	return all
+}
+
+func programRoutes(t *testing.T) []server.Route {
+	t.Helper()
+	d := dbtest.Open(t)
+	tokens, err := auth.NewTokens([]string{authtest.Secret}, time.Minute, time.Hour, time.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return routes(d, auth.New(d, tokens, auth.NewHasher(1), time.Now))
+}
+
+// setting is an environment variable that the program reads.
+type setting struct{ name, value, usage string }
+
+// settings are those that the program lists with -h.
+func (p program) settings(t *testing.T) (all []setting) {
+	t.Helper()
+	_, list, _ := strings.Cut(p.succeeds(t, "", nil, "-h"), "\nEnvironment:\n")
+	for _, m := range regexp.MustCompile(`(?m)^  ([A-Z_]+) +(.*?)(?: \(default (.*)\))?$`).FindAllStringSubmatch(list, -1) {
+		all = append(all, setting{name: m[1], usage: m[2], value: m[3]})
+	}
+	if len(all) == 0 || len(all) != strings.Count(list, "\n") {
+		t.Fatalf("-h lists %d settings in\n%s", len(all), list)
+	}
+	return all
+}
+
+// version is what the program says of its release, without the revision of a build from a checkout.
+func (p program) version(t *testing.T) string {
+	t.Helper()
+	m := regexp.MustCompile(`^spoolwright (\d+\.\d+\.\d+)( \([0-9a-f]{12}\))?\n$`).FindStringSubmatch(p.succeeds(t, "", nil, "version"))
+	if m == nil {
+		t.Fatal("version prints something else")
+	}
+	return m[1]
+}
