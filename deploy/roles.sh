@@ -1,8 +1,9 @@
 #!/bin/sh
-# Makes the database with an owner, who only migrates, and a login for the service that owns nothing. The PostgreSQL image
-# runs this when it makes a new cluster.
+# Creates the database with an owner, which only migrates, and a login for the service that owns nothing. The PostgreSQL
+# image runs this script when it creates a new cluster.
 set -eu
-psql -v ON_ERROR_STOP=1 -v owner="$OWNER_PASSWORD" -v service="$SERVICE_PASSWORD" --username "${POSTGRES_USER:-postgres}" --dbname postgres <<'END'
+psql -v ON_ERROR_STOP=1 -v owner="$OWNER_PASSWORD" -v service="$SERVICE_PASSWORD" \
+  --username "${POSTGRES_USER:-postgres}" --dbname postgres <<'END'
 CREATE ROLE farm_owner LOGIN PASSWORD :'owner';
 CREATE ROLE farm_service LOGIN PASSWORD :'service';
 CREATE ROLE spoolwright_app NOLOGIN;

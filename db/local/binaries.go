@@ -15,22 +15,24 @@ import (
 	"strings"
 )
 
-// ErrNoPostgres is wrapped by the error of Start when no suitable PostgreSQL is installed; the error is one line that
+// ErrNoPostgres is wrapped by the error of Start when no suitable PostgreSQL is installed. The error is one line and
 // says what to install.
 var ErrNoPostgres = errors.New("no suitable PostgreSQL is installed")
 
 const (
 	oldestMajor = 15
-	remedy      = "Debian, Ubuntu: apt install postgresql; Fedora, RHEL: dnf install postgresql-server; macOS: brew install postgresql"
+	installHint = "Debian, Ubuntu: apt install postgresql; Fedora, RHEL: dnf install postgresql-server; " +
+		"macOS: brew install postgresql"
 )
 
-// tools are the binaries of one installation.
+// tools are the binaries of one PostgreSQL installation.
 type tools struct {
 	postgres, initdb string
 	major            int
 }
 
-// findTools takes the first installation that is new enough, or fits the existing cluster.
+// findTools returns the first installation that can run the cluster: one of the cluster's major version, or, when
+// there is no cluster yet, one of version 15 or newer.
 func (s *Server) findTools() (tools, error) {
 	want := 0
 	version, err := os.ReadFile(filepath.Join(s.cluster, "PG_VERSION"))
@@ -45,7 +47,7 @@ func (s *Server) findTools() (tools, error) {
 	if folders == nil {
 		folders = usualFolders()
 	}
-	var unfit []string
+	var rejected []string
 	for i, folder := range folders {
 		if slices.Contains(folders[:i], folder) {
 			continue
@@ -54,29 +56,30 @@ func (s *Server) findTools() (tools, error) {
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 		case err != nil:
-			unfit = append(unfit, fmt.Sprintf("%s (%v)", folder, err))
+			rejected = append(rejected, fmt.Sprintf("%s (%v)", folder, err))
 		case want == 0 && t.major >= oldestMajor, want != 0 && t.major == want:
 			return t, s.checkEnter(t.postgres)
 		default:
-			unfit = append(unfit, fmt.Sprintf("%s (version %d)", folder, t.major))
+			rejected = append(rejected, fmt.Sprintf("%s (version %d)", folder, t.major))
 		}
 	}
 	need := fmt.Sprintf("%d or newer", oldestMajor)
 	if want != 0 {
-		need = fmt.Sprintf("%d, which made the cluster %s,", want, s.cluster)
+		need = fmt.Sprintf("%d, which created the cluster %s,", want, s.cluster)
 	}
 	found := ""
-	if len(unfit) > 0 {
-		found = "; found only " + strings.Join(unfit, ", ")
+	if len(rejected) > 0 {
+		found = "; found only " + strings.Join(rejected, ", ")
 	}
-	return tools{}, fmt.Errorf("%w: version %s is needed (%s), or set DATABASE_URL%s", ErrNoPostgres, need, remedy, found)
+	return tools{}, fmt.Errorf("%w: install version %s (%s), or set DATABASE_URL%s",
+		ErrNoPostgres, need, installHint, found)
 }
 
-// usualFolders lists where binaries may be, in order of preference.
+// usualFolders returns the folders that may hold the binaries, in order of preference.
 func usualFolders() []string {
 	var folders []string
 	if p, err := exec.LookPath("postgres"); err == nil {
-		if p, err = filepath.EvalSymlinks(p); err == nil { // a link may stand alone, without initdb
+		if p, err = filepath.EvalSymlinks(p); err == nil { // initdb is beside the file, not beside the link
 			folders = append(folders, filepath.Dir(p))
 		}
 	}
@@ -90,7 +93,7 @@ func usualFolders() []string {
 		"/usr/local/bin",
 	} {
 		found, _ := filepath.Glob(pattern)
-		slices.Reverse(found) // the newest first
+		slices.Reverse(found) // newest version first
 		folders = append(folders, found...)
 	}
 	return folders
@@ -98,7 +101,7 @@ func usualFolders() []string {
 
 var versionLine = regexp.MustCompile(`\(PostgreSQL\) (\d+)`)
 
-// inspect fails with fs.ErrNotExist when the folder lacks a binary.
+// inspect returns the binaries in folder and their version. The error is fs.ErrNotExist when one of them is missing.
 func (s *Server) inspect(folder string) (tools, error) {
 	t := tools{postgres: filepath.Join(folder, "postgres"), initdb: filepath.Join(folder, "initdb")}
 	for _, binary := range []string{t.postgres, t.initdb} {
@@ -118,7 +121,8 @@ func (s *Server) inspect(folder string) (tools, error) {
 	return t, err
 }
 
-// checkEnter finds out by trying, so that access lists count too, whether PostgreSQL's account can enter the data folder.
+// checkEnter returns an error when PostgreSQL's account cannot enter the data folder. It runs a command in the folder
+// instead of reading permission bits, so that access control lists are honored.
 func (s *Server) checkEnter(binary string) error {
 	if s.account.cred == nil || s.enters(binary, s.dir) {
 		return nil
@@ -130,10 +134,11 @@ func (s *Server) checkEnter(binary string) error {
 			break
 		}
 	}
-	return fmt.Errorf("account %s, as which PostgreSQL runs when started as root, cannot enter the folder %s: run chmod o+x %q, or choose another DATA_DIR",
-		s.account.name, path, path)
+	return fmt.Errorf("PostgreSQL runs as account %s when the service is started as root, and that account "+
+		"cannot enter %s: run chmod o+x %q, or set DATA_DIR to another folder", s.account.name, path, path)
 }
 
+// enters reports whether PostgreSQL's account can use dir as its working directory.
 func (s *Server) enters(binary, dir string) bool {
 	c := s.command(context.Background(), binary, "--version")
 	c.Dir = dir
@@ -141,7 +146,7 @@ func (s *Server) enters(binary, dir string) bool {
 	return !errors.Is(err, fs.ErrPermission)
 }
 
-// command runs as PostgreSQL's account, apart from the terminal, and sees nothing of this process's environment.
+// command returns a command that runs as PostgreSQL's account, in a new session, with a minimal environment.
 func (s *Server) command(ctx context.Context, name string, args ...string) *exec.Cmd {
 	c := exec.CommandContext(ctx, name, args...)
 	c.Dir = "/"
@@ -155,7 +160,8 @@ func (s *Server) command(ctx context.Context, name string, args ...string) *exec
 	return c
 }
 
-// run keeps the thread that starts the command alive until it has ended: on Linux the command dies with that thread.
+// run runs c and returns its combined output. It keeps the starting thread alive until c ends, because on Linux the
+// parent-death signal is sent when that thread ends.
 func run(c *exec.Cmd) (output string, err error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

@@ -15,7 +15,8 @@ import (
 
 const superuser = "postgres"
 
-// createCluster runs initdb beside the final place and moves the complete cluster there.
+// createCluster creates the cluster if it does not exist. It runs initdb in the staging folder and renames the
+// result, so that an interrupted initdb leaves no partial cluster.
 func (s *Server) createCluster(ctx context.Context) error {
 	if err := os.RemoveAll(s.staging); err != nil {
 		return err
@@ -24,7 +25,8 @@ func (s *Server) createCluster(ctx context.Context) error {
 		return err
 	}
 	if left, err := os.ReadDir(s.cluster); err == nil && len(left) > 0 {
-		return fmt.Errorf("%s is in the way of the PostgreSQL cluster, but is none: move it away, or choose another DATA_DIR", s.cluster)
+		return fmt.Errorf("%s is not empty and not a PostgreSQL cluster: move it away, or set DATA_DIR to another folder",
+			s.cluster)
 	}
 	sec, err := makeSecrets(s.secretsFile)
 	if err != nil {
@@ -38,7 +40,7 @@ func (s *Server) createCluster(ctx context.Context) error {
 	if err := os.WriteFile(password, []byte(sec.Superuser+"\n"), 0o600); err != nil {
 		return err
 	}
-	if err := errors.Join(s.give(password), s.give(s.staging)); err != nil {
+	if err := errors.Join(s.chown(password), s.chown(s.staging)); err != nil {
 		return err
 	}
 	args := []string{"-D", data, "--username=" + superuser, "--auth=scram-sha-256", "--pwfile=" + password,
@@ -46,7 +48,8 @@ func (s *Server) createCluster(ctx context.Context) error {
 	if s.options.Throwaway {
 		args = append(args, "--no-sync")
 	}
-	// Sorting is by bytes everywhere, while upper and lower know all letters where the system does.
+	// Text sorts by bytes. The character type is UTF-8 where the system has that locale, so that upper and lower
+	// convert non-ASCII letters.
 	out, err := run(s.command(ctx, s.tools.initdb, append(args, "--lc-ctype=C.UTF-8")...))
 	if err != nil && strings.Contains(out, "invalid locale name") {
 		out, err = run(s.command(ctx, s.tools.initdb, args...))
@@ -60,7 +63,8 @@ func (s *Server) createCluster(ctx context.Context) error {
 	return syncDir(s.dir)
 }
 
-// settings are given on the command line, so that every start uses those of the running program.
+// settings returns PostgreSQL's settings for the command line, where they override postgresql.conf, so that each start
+// uses the settings of this version of the program.
 func (s *Server) settings() []string {
 	sockets := `"` + strings.ReplaceAll(s.sockets, `"`, `""`) + `"`
 	list := []string{
@@ -92,11 +96,12 @@ func (s *Server) settings() []string {
 	return list
 }
 
-// mark is kept as the database's comment once everything before it is there.
-const mark = "spoolwright bootstrap 1"
+// bootstrapMark is the database's comment. It is set last, so that its presence proves a complete bootstrap.
+const bootstrapMark = "spoolwright bootstrap 1"
 
-// bootstrap makes the roles and the database where they are missing, which allow tells.
-func (s *Server) bootstrap(ctx context.Context, allow bool) error {
+// bootstrap checks that the PostgreSQL behind the socket serves this cluster, and creates missing roles and the
+// database. Without create, it returns an error instead when something is missing.
+func (s *Server) bootstrap(ctx context.Context, create bool) error {
 	conn, err := pgx.Connect(ctx, s.url(superuser, s.secrets.Superuser, "postgres"))
 	if err != nil {
 		return err
@@ -112,13 +117,13 @@ func (s *Server) bootstrap(ctx context.Context, allow bool) error {
 		return err
 	}
 	if !sameFile(data, s.cluster) {
-		return fmt.Errorf("the PostgreSQL in %s runs on %s instead of %s", s.sockets, data, s.cluster)
+		return fmt.Errorf("the PostgreSQL that listens in %s serves the cluster %s, not %s", s.sockets, data, s.cluster)
 	}
-	if comment == mark {
+	if comment == bootstrapMark {
 		return nil
 	}
-	if !allow {
-		return errors.New("it is not set up")
+	if !create {
+		return errors.New("its roles and database are not created yet")
 	}
 	steps := []string{rolesSQL(s.secrets)}
 	if !exists {
@@ -133,11 +138,14 @@ func (s *Server) bootstrap(ctx context.Context, allow bool) error {
 	return nil
 }
 
-// rolesSQL is one transaction; the passwords are of letters and digits only.
+// rolesSQL returns the statements that create the roles, or reset their attributes and passwords. Sent as one simple
+// query, they are one transaction. The passwords need no escaping: rand.Text returns letters and digits.
 func rolesSQL(sec secrets) string {
 	var b strings.Builder
 	role := func(name, attributes string) {
-		fmt.Fprintf(&b, "do $$ begin if not exists (select from pg_roles where rolname = '%[1]s') then create role %[1]s; end if; end $$;\n"+
+		fmt.Fprintf(&b, "do $$ begin\n"+
+			"if not exists (select from pg_roles where rolname = '%[1]s') then create role %[1]s; end if;\n"+
+			"end $$;\n"+
 			"alter role %[1]s nosuperuser nocreatedb nocreaterole noreplication nobypassrls %[2]s;\n", name, attributes)
 	}
 	role(AppRole, "nologin")
@@ -147,14 +155,16 @@ func rolesSQL(sec secrets) string {
 	return b.String()
 }
 
-// The details of an error name values of rows, which do not belong into a log.
+// databaseSQL completes the bootstrap of the database. Errors are logged tersely because their details quote values of
+// rows, which must not reach the log.
 const databaseSQL = `
 	revoke all on database postgres, template1 from public;
 	revoke all on database ` + Database + ` from public;
 	grant connect on database ` + Database + ` to public;
 	alter database ` + Database + ` set log_error_verbosity = 'terse';
-	comment on database ` + Database + ` is '` + mark + `'`
+	comment on database ` + Database + ` is '` + bootstrapMark + `'`
 
+// sameFile reports whether both paths exist and name the same file.
 func sameFile(a, b string) bool {
 	x, err1 := os.Stat(a)
 	y, err2 := os.Stat(b)

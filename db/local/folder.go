@@ -17,19 +17,19 @@ import (
 const (
 	clusterFolder = "postgres"
 
-	port        = "5432" // only names the socket file
+	port        = "5432" // part of the socket file's name; no TCP port is opened
 	socketFile  = "/.s.PGSQL." + port
 	socketLimit = len(syscall.RawSockaddrUnix{}.Path) - 1
 )
 
-// folder is the data folder and what lies in it.
+// folder is the data folder and the paths in it.
 type folder struct {
 	dir     string // absolute, without symbolic links
-	dirMade bool
+	created bool   // by this process
 	account *account
 
 	cluster     string
-	staging     string // initdb at work
+	staging     string // where initdb creates the cluster
 	sockets     string
 	logFile     string
 	secretsFile string
@@ -38,35 +38,37 @@ type folder struct {
 	lock     *os.File
 }
 
-// account is who PostgreSQL runs as.
+// account is the operating system account that PostgreSQL runs as.
 type account struct {
 	name string
 	uid  int
-	cred *syscall.Credential // nil: as this process
+	cred *syscall.Credential // nil: the account of this process
 }
 
+// secrets are the generated passwords of the cluster's roles.
 type secrets struct {
 	Superuser string `json:"superuser"`
 	Owner     string `json:"owner"`
 	Login     string `json:"login"`
 }
 
-// Exists reports whether a service has made its cluster in the data folder.
+// Exists reports whether the data folder holds a cluster.
 func Exists(dir string) bool {
 	_, err := os.Stat(filepath.Join(dir, clusterFolder))
 	return !errors.Is(err, os.ErrNotExist)
 }
 
+// openFolder creates the data folder if it does not exist, and checks the owners of what it holds.
 func openFolder(dir string, throwaway bool) (*folder, error) {
 	if dir == "" {
-		return nil, errors.New("no data folder given")
+		return nil, errors.New("the data folder is not set")
 	}
 	f := &folder{}
 	_, err := os.Stat(dir)
-	if f.dirMade = errors.Is(err, os.ErrNotExist); f.dirMade {
+	if f.created = errors.Is(err, os.ErrNotExist); f.created {
 		mode := os.FileMode(0o700)
 		if os.Geteuid() == 0 {
-			mode = 0o711 // for PostgreSQL's account
+			mode = 0o711 // PostgreSQL's account must enter it
 		}
 		if err := errors.Join(os.MkdirAll(dir, mode), os.Chmod(dir, mode)); err != nil {
 			return nil, err
@@ -80,7 +82,7 @@ func openFolder(dir string, throwaway bool) (*folder, error) {
 	}
 	base := filepath.Join(f.dir, clusterFolder)
 	if throwaway {
-		base = filepath.Join(f.dir, "throwaway") // never the durable cluster
+		base = filepath.Join(f.dir, "throwaway") // apart from the durable cluster
 	}
 	f.cluster, f.staging, f.logFile, f.secretsFile = base, base+".new", base+".log", base+".passwords"
 	f.lockFile = filepath.Join(f.dir, "postgres.lock")
@@ -96,8 +98,8 @@ func openFolder(dir string, throwaway bool) (*folder, error) {
 	return f, errors.Join(checkOwner(f.dir, os.Geteuid(), 0), checkOwner(f.cluster, f.account.uid))
 }
 
-// socketFolder is the preferred one, unless its path is longer than a socket address can be or has the comma that
-// separates hosts in connection strings.
+// socketFolder returns the folder beside the cluster, or one in the temporary folder when that path is too long for a
+// socket address or contains a comma, which separates hosts in connection strings.
 func (f *folder) socketFolder() string {
 	usable := func(p string) bool { return len(p)+len(socketFile) <= socketLimit && !strings.Contains(p, ",") }
 	sum := sha256.Sum256([]byte(f.cluster))
@@ -110,8 +112,9 @@ func (f *folder) socketFolder() string {
 	return filepath.Join("/tmp", name)
 }
 
-// makeSockets makes the socket folder anew for PostgreSQL's account. Where others can write beside it, they may have put
-// something in its place: only a real folder of our own is taken.
+// makeSockets creates the socket folder and gives it to PostgreSQL's account. In a shared temporary folder another
+// account may have created something under the same name: anything but a directory of this account, or of
+// PostgreSQL's, is an error.
 func (f *folder) makeSockets() error {
 	err := os.Mkdir(f.sockets, 0o700)
 	if err != nil && !errors.Is(err, os.ErrExist) {
@@ -122,26 +125,27 @@ func (f *folder) makeSockets() error {
 		return err
 	}
 	if !info.IsDir() {
-		return fmt.Errorf("%s is in the way of PostgreSQL's socket folder: remove it", f.sockets)
+		return fmt.Errorf("%s must be a folder, for PostgreSQL's socket: remove it", f.sockets)
 	}
 	if err := checkOwner(f.sockets, os.Geteuid(), f.account.uid); err != nil {
 		return err
 	}
-	if err := f.give(f.sockets); err != nil {
+	if err := f.chown(f.sockets); err != nil {
 		return err
 	}
 	return os.Chmod(f.sockets, 0o700)
 }
 
-// give makes PostgreSQL's account the owner.
-func (f *folder) give(path string) error {
+// chown makes PostgreSQL's account the owner of path.
+func (f *folder) chown(path string) error {
 	if f.account.cred == nil {
 		return nil
 	}
 	return os.Lchown(path, int(f.account.cred.Uid), int(f.account.cred.Gid))
 }
 
-// chooseAccount returns this process's account, or one without privileges when that is root, as PostgreSQL refuses root.
+// chooseAccount returns the account to run PostgreSQL as: that of this process, or, because PostgreSQL refuses to run
+// as root, postgres or nobody. If one of these owns the cluster already, it is chosen.
 func chooseAccount(cluster string) (*account, error) {
 	if uid := os.Geteuid(); uid != 0 {
 		return &account{name: accountName(uid), uid: uid}, nil
@@ -161,7 +165,8 @@ func chooseAccount(cluster string) (*account, error) {
 			}
 			ids = append(ids, uint32(id))
 		}
-		a := &account{name: name, uid: int(ids[0]), cred: &syscall.Credential{Uid: ids[0], Gid: ids[1], Groups: ids[2:]}}
+		cred := &syscall.Credential{Uid: ids[0], Gid: ids[1], Groups: ids[2:]}
+		a := &account{name: name, uid: int(ids[0]), cred: cred}
 		if info, err := os.Lstat(cluster); err == nil && owner(info) == a.uid {
 			return a, nil
 		}
@@ -170,12 +175,13 @@ func chooseAccount(cluster string) (*account, error) {
 		}
 	}
 	if found == nil {
-		return nil, errors.New("PostgreSQL does not run as root, and there is no account postgres or nobody: start as another user")
+		return nil, errors.New("PostgreSQL does not run as root, and neither account postgres nor nobody exists: " +
+			"start the service as another account")
 	}
 	return found, nil
 }
 
-// checkOwner refuses an existing path that belongs to an account other than those.
+// checkOwner returns an error if path exists and belongs to none of the accounts.
 func checkOwner(path string, uids ...int) error {
 	info, err := os.Lstat(path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -189,10 +195,11 @@ func checkOwner(path string, uids ...int) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%s belongs to account %s, not to %s: start as the account that made the data folder, or choose another DATA_DIR",
-		path, accountName(owner(info)), accountName(uids[0]))
+	return fmt.Errorf("%s belongs to account %s, not to %s: start the service as the account that created the data "+
+		"folder, or set DATA_DIR to another folder", path, accountName(owner(info)), accountName(uids[0]))
 }
 
+// owner returns the uid of the file's owner.
 func owner(info os.FileInfo) int {
 	if st, ok := info.Sys().(*syscall.Stat_t); ok {
 		return int(st.Uid)
@@ -200,6 +207,7 @@ func owner(info os.FileInfo) int {
 	return -1
 }
 
+// accountName returns the account's name, or its uid if it has none.
 func accountName(uid int) string {
 	if u, err := user.LookupId(strconv.Itoa(uid)); err == nil {
 		return u.Username
@@ -207,7 +215,7 @@ func accountName(uid int) string {
 	return strconv.Itoa(uid)
 }
 
-// openOwn opens or makes a file that only this account can read.
+// openOwn opens or creates a file with mode 0600 for reading and writing.
 func openOwn(path string, flags int) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW|flags, 0o600)
 	if err != nil {
@@ -220,7 +228,8 @@ func openOwn(path string, flags int) (*os.File, error) {
 	return f, nil
 }
 
-// acquire takes the data folder for this process, as "service" or "command", or fails with ErrInUse.
+// acquire locks the data folder for this process and records in the lock file whether that is a service or a command.
+// The error wraps ErrInUse when another process holds the lock.
 func (f *folder) acquire(as string) error {
 	lock, err := openOwn(f.lockFile, 0) // closed on exec: PostgreSQL does not inherit the lock
 	if err != nil {
@@ -229,7 +238,8 @@ func (f *folder) acquire(as string) error {
 	err = syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 	held, err1 := lock.Stat()
 	named, err2 := os.Stat(f.lockFile)
-	removed := err1 != nil || err2 != nil || !os.SameFile(held, named) // by a throwaway: then it locks nothing
+	// A throwaway removes its lock file when it stops; a lock on the removed file excludes no other process.
+	removed := err1 != nil || err2 != nil || !os.SameFile(held, named)
 	if errors.Is(err, syscall.EWOULDBLOCK) || err == nil && removed {
 		err = fmt.Errorf("%w: %s", ErrInUse, f.dir)
 	}
@@ -247,12 +257,13 @@ func (f *folder) acquire(as string) error {
 	return nil
 }
 
-// holder says as what another process holds the data folder.
+// holder returns what the process that holds the lock recorded in acquire.
 func (f *folder) holder() string {
 	b, _ := os.ReadFile(f.lockFile)
 	return string(b)
 }
 
+// readSecrets returns the passwords that makeSecrets wrote.
 func readSecrets(path string) (secrets, error) {
 	var s secrets
 	b, err := os.ReadFile(path)
@@ -263,12 +274,12 @@ func readSecrets(path string) (secrets, error) {
 		return s, fmt.Errorf("%s: %w", path, err)
 	}
 	if s.Superuser == "" || s.Owner == "" || s.Login == "" {
-		return s, fmt.Errorf("%s: a password is missing", path)
+		return s, fmt.Errorf("%s: one of the passwords is missing", path)
 	}
 	return s, nil
 }
 
-// makeSecrets makes new passwords for a new cluster.
+// makeSecrets generates the passwords of a new cluster and writes them to path.
 func makeSecrets(path string) (secrets, error) {
 	s := secrets{Superuser: rand.Text(), Owner: rand.Text(), Login: rand.Text()}
 	b, err := json.MarshalIndent(s, "", "  ")
@@ -283,6 +294,7 @@ func makeSecrets(path string) (secrets, error) {
 	return s, errors.Join(err, f.Sync(), f.Close())
 }
 
+// syncDir flushes a directory, so that a rename in it survives a crash of the machine.
 func syncDir(path string) error {
 	d, err := os.Open(path)
 	if err != nil {

@@ -1,5 +1,6 @@
-// Package local runs a private PostgreSQL from the binaries installed on this machine: one cluster below a data folder,
-// reachable only through a socket that no other account can enter, started, watched and stopped by this process.
+// Package local runs a private PostgreSQL from the binaries installed on this machine. Its cluster is below a data
+// folder, it listens only on a Unix socket in a folder that other accounts cannot enter, and this process starts,
+// supervises and stops it.
 package local
 
 import (
@@ -18,47 +19,48 @@ import (
 // ErrInUse is wrapped by the error of Start when another process holds the data folder; the error names the folder.
 var ErrInUse = errors.New("data folder is in use by another process")
 
-// Names that Start sets up in the cluster, besides the superuser "postgres".
+// Names of what Start creates in the cluster, in addition to the superuser postgres.
 const (
 	Database  = "spoolwright"       // the database, owned by OwnerRole
-	OwnerRole = "spoolwright_owner" // login of the migrations, no superuser
-	LoginRole = "spoolwright_login" // login of the service, owns nothing, member of AppRole
-	AppRole   = "spoolwright_app"   // no login; holds the privileges that migrations grant
+	OwnerRole = "spoolwright_owner" // login for migrations, not a superuser
+	LoginRole = "spoolwright_login" // login for the service; owns nothing, member of AppRole
+	AppRole   = "spoolwright_app"   // cannot log in; migrations grant privileges to it
 )
 
-// Who holds the data folder, as its lock file says.
+// Kinds of process that lock the data folder, as recorded in the lock file.
 const (
 	service = "service"
 	command = "command"
 )
 
-// patience bounds the wait for another process that is about to let go of the data folder or to become ready.
-const patience = 30 * time.Second
+// lockTimeout bounds the wait for another process to release the data folder or to become ready.
+const lockTimeout = 30 * time.Second
 
-// Options says where and how PostgreSQL runs.
+// Options configures Start and Attach.
 type Options struct {
-	// Dir is the data folder; it is made when missing, and everything lives below it, except the socket folder when
-	// the path is too long for a socket. Started as root, PostgreSQL runs as account postgres, else nobody, which must
-	// be able to enter Dir.
+	// Dir is the data folder. It is created if it does not exist, and holds all files, except the socket if the path
+	// is too long for one. When this process runs as root, PostgreSQL runs as account postgres, or else nobody, which
+	// must be able to enter Dir.
 	Dir string
 
-	// Log receives what happens to PostgreSQL; nil discards it.
+	// Log receives messages about starts, crashes and restarts of PostgreSQL; nil discards them.
 	Log *slog.Logger
 
-	// Throwaway makes a new, fast and not crash-safe cluster that Stop removes with all it made. It never touches a
-	// durable cluster in the same folder. On Linux it ends with this process even when that is killed; elsewhere, and
-	// for what a killed process leaves on disk, the next throwaway in the same folder cleans up.
+	// Throwaway creates a new cluster that is fast but not crash-safe, and that Stop removes with all its files. It
+	// does not touch a durable cluster in the same folder. On Linux, PostgreSQL ends when this process ends, even if
+	// it is killed. The next throwaway in the same folder removes the files of a killed one, and, on other systems,
+	// stops its PostgreSQL.
 	Throwaway bool
 
-	// Settings are further settings of postgresql.conf, which win over those of this package. An adopted or attached
+	// Settings are additional settings of postgresql.conf. They override those of this package. An adopted or attached
 	// PostgreSQL keeps the settings it was started with.
 	Settings map[string]string
 
-	// Folders are searched for postgres and initdb instead of PATH and the usual places; nil means those.
+	// Folders are searched for postgres and initdb. If nil, PATH and the usual installation folders are.
 	Folders []string
 }
 
-// Server is a PostgreSQL that accepts connections. Its methods may be called from any goroutine.
+// Server is a running PostgreSQL. Its methods are safe for concurrent use.
 type Server struct {
 	*folder
 	options Options
@@ -69,47 +71,47 @@ type Server struct {
 
 	pid atomic.Int64
 
-	life    context.Context // ends when Stop is called
-	end     context.CancelFunc
+	running context.Context // ends when Stop is called
+	cancel  context.CancelFunc
 	once    sync.Once
-	stopCtx context.Context // of Stop, set before life ends
+	stopCtx context.Context // of Stop, set before running ends
 	stopErr error
 	stopped chan struct{}
 }
 
-// Start runs PostgreSQL on the data folder for this process alone, and returns when it accepts connections and its
-// roles and database exist. A PostgreSQL that a crash of this program left running there is adopted. From then on it is
-// restarted whenever it dies, until Stop. The end of ctx only ends the start, not the running server.
+// Start locks the data folder, starts PostgreSQL, and returns when it accepts connections and its roles and database
+// exist. If a crash of this program left a PostgreSQL running on the cluster, Start adopts it. Until Stop is called,
+// PostgreSQL is restarted whenever it dies. ctx bounds the start, not the life of the server.
 //
-// The error wraps ErrInUse when another service holds the folder, and ErrNoPostgres when no suitable binaries are
-// installed. After an error nothing that Start started is left running.
+// The error wraps ErrInUse if another service holds the folder, and ErrNoPostgres if no suitable binaries are
+// installed. After an error, no process that Start started is left running.
 func Start(ctx context.Context, o Options) (*Server, error) { return open(ctx, o, service) }
 
-// Attach gives account commands the PostgreSQL of the data folder: that of a running service, and then Stop is a no-op.
-// If no service runs, Attach waits for other commands to end and does what Start does, and Stop stops PostgreSQL again.
-// The error wraps ErrInUse when the folder stays in use for half a minute without a PostgreSQL that answers, otherwise
-// the errors are those of Start.
+// Attach is Start for commands that run beside a service. It uses the PostgreSQL of a running service, and Stop then
+// has no effect. If no service runs, Attach waits for other commands to end and starts PostgreSQL, and Stop stops it.
+// The error wraps ErrInUse if another process holds the folder for 30 seconds and its PostgreSQL does not answer.
+// Other errors are those of Start.
 func Attach(ctx context.Context, o Options) (*Server, error) { return open(ctx, o, command) }
 
-// OwnerURL is the connection string of the migrations' login, which owns the database and is no superuser.
+// OwnerURL returns the connection string of the login for migrations, which owns the database and is not a superuser.
 func (s *Server) OwnerURL() string { return s.url(OwnerRole, s.secrets.Owner, Database) }
 
-// AppURL is the connection string of the service's login, which owns nothing and is a member of AppRole.
+// AppURL returns the connection string of the service's login, which owns nothing and is a member of AppRole.
 func (s *Server) AppURL() string { return s.url(LoginRole, s.secrets.Login, Database) }
 
-// SuperURL is the connection string of the superuser, for the same database.
+// SuperURL returns the connection string of the superuser, for the same database.
 func (s *Server) SuperURL() string { return s.url(superuser, s.secrets.Superuser, Database) }
 
-// PID is the process id of the postmaster; it changes when PostgreSQL had to be restarted.
+// PID returns the process id of the postmaster. It changes when PostgreSQL is restarted.
 func (s *Server) PID() int { return int(s.pid.Load()) }
 
-// Stop ends PostgreSQL, disconnecting its clients, and returns when it has ended and the data folder is free. When ctx
-// ends first, PostgreSQL is stopped at once and recovers at its next start. Further calls return the first one's result.
-// A server attached to that of a service is only let go of.
+// Stop disconnects all clients, stops PostgreSQL, and returns when it has ended and the data folder is unlocked. If
+// ctx ends first, PostgreSQL is stopped immediately and recovers at its next start. Further calls return the result
+// of the first. If Attach found a running service, Stop has no effect.
 func (s *Server) Stop(ctx context.Context) error {
 	s.once.Do(func() {
 		s.stopCtx = ctx
-		s.end()
+		s.cancel()
 	})
 	<-s.stopped
 	return s.stopErr
@@ -120,6 +122,7 @@ func (s *Server) url(role, password, database string) string {
 	return fmt.Sprintf("postgres://%s:%s@/%s?host=%s&port=%s&sslmode=disable", role, password, database, sockets, port)
 }
 
+// open is Start for a service, and Attach for a command.
 func open(ctx context.Context, o Options, as string) (*Server, error) {
 	f, err := openFolder(o.Dir, o.Throwaway)
 	if err != nil {
@@ -129,7 +132,7 @@ func open(ctx context.Context, o Options, as string) (*Server, error) {
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
-	s.life, s.end = context.WithCancel(context.Background())
+	s.running, s.cancel = context.WithCancel(context.Background())
 	for begin := time.Now(); ; {
 		err := s.acquire(as)
 		if err == nil {
@@ -140,7 +143,7 @@ func open(ctx context.Context, o Options, as string) (*Server, error) {
 		if !errors.Is(err, ErrInUse) {
 			return nil, fmt.Errorf("private PostgreSQL: %w", err)
 		}
-		// A command is done in a moment, another service is not.
+		// A command ends soon, another service does not.
 		if holder := s.holder(); holder == service && as == service {
 			return nil, err
 		} else if holder == service {
@@ -150,13 +153,13 @@ func open(ctx context.Context, o Options, as string) (*Server, error) {
 			}
 			err = fmt.Errorf("%w, but its PostgreSQL does not answer: %w", err, joinErr)
 		}
-		if time.Since(begin) > patience || !sleep(ctx, 20*time.Millisecond) {
+		if time.Since(begin) > lockTimeout || !sleep(ctx, 20*time.Millisecond) {
 			return nil, err
 		}
 	}
 }
 
-// start needs the lock, and gives it up when it fails.
+// start starts or adopts PostgreSQL. The caller must hold the lock; start releases it on error.
 func (s *Server) start(ctx context.Context) (err error) {
 	var p *postmaster
 	defer func() {
@@ -166,7 +169,7 @@ func (s *Server) start(ctx context.Context) (err error) {
 		if p != nil && !p.adopted {
 			grace, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 			defer cancel()
-			err = errors.Join(err, s.halt(grace, p))
+			err = errors.Join(err, s.shutDown(grace, p))
 		}
 		err = errors.Join(err, s.close())
 	}()
@@ -200,14 +203,15 @@ func (s *Server) start(ctx context.Context) (err error) {
 		}
 	}
 	if err := s.bootstrap(ctx, true); err != nil {
-		return fmt.Errorf("set up PostgreSQL in %s: %w", s.cluster, err)
+		return fmt.Errorf("create roles and database in %s: %w", s.cluster, err)
 	}
-	s.log.Info("PostgreSQL is ready", "dir", s.dir, "pid", p.pid, "adopted", p.adopted, "took", time.Since(begin).Round(time.Millisecond))
+	took := time.Since(begin).Round(time.Millisecond)
+	s.log.Info("PostgreSQL is ready", "dir", s.dir, "pid", p.pid, "adopted", p.adopted, "took", took)
 	go s.supervise(p)
 	return nil
 }
 
-// join uses the PostgreSQL of the service that holds the lock.
+// join connects to the PostgreSQL of the service that holds the lock.
 func (s *Server) join(ctx context.Context) (err error) {
 	if s.secrets, err = readSecrets(s.secretsFile); err != nil {
 		return err
@@ -225,7 +229,7 @@ func (s *Server) join(ctx context.Context) (err error) {
 	return nil
 }
 
-// close leaves the cluster, its log and passwords, unless it is a throwaway, and frees the data folder.
+// close unlocks the data folder. If the cluster is a throwaway, it removes all files first.
 func (s *Server) close() error {
 	var errs []error
 	if s.output != nil {
@@ -233,14 +237,14 @@ func (s *Server) close() error {
 	}
 	if s.options.Throwaway {
 		errs = append(errs, s.removeThrowaway(), os.Remove(s.lock.Name()))
-		if s.dirMade {
-			os.Remove(s.dir) // unless others have put something there
+		if s.created {
+			os.Remove(s.dir) // fails if it holds other files
 		}
 	}
 	return errors.Join(append(errs, s.lock.Close())...)
 }
 
-// sleep reports whether d passed before ctx ended.
+// sleep waits for d. It returns false as soon as ctx ends.
 func sleep(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()

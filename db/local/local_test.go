@@ -22,7 +22,7 @@ import (
 	"spoolwright/db/local"
 )
 
-// A test that needs another process runs this binary again with these variables.
+// A test that needs a second process runs this test binary again with these environment variables.
 const (
 	childMode = "LOCAL_TEST_CHILD"
 	childDir  = "LOCAL_TEST_DIR"
@@ -39,6 +39,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// child starts a server as mode says, prints its postmaster's process id, and stops it when standard input ends.
 func child(mode, dir string) error {
 	ctx := context.Background()
 	begin := local.Start
@@ -62,12 +63,13 @@ func child(mode, dir string) error {
 	return s.Stop(ctx)
 }
 
-// startChild returns the running child and the pid of its postmaster; closing its input lets it stop.
+// startChild runs child in a second process and returns that process, its standard input, and the pid of its
+// postmaster.
 func startChild(t *testing.T, mode, dir string, cred *syscall.Credential) (*exec.Cmd, io.Closer, int) {
 	t.Helper()
 	bin, err := os.Executable()
 	check(t, err)
-	if cred != nil { // the binary lies in a folder of root
+	if cred != nil { // other accounts cannot enter the folder of the test binary
 		b, err := os.ReadFile(bin)
 		check(t, err)
 		bin = filepath.Join(folder(t), "test")
@@ -87,7 +89,7 @@ func startChild(t *testing.T, mode, dir string, cred *syscall.Credential) (*exec
 	check(t, err)
 	pid, err := strconv.Atoi(strings.TrimSpace(strings.TrimPrefix(line, "pid ")))
 	if err != nil {
-		t.Fatalf("child says %q", line)
+		t.Fatalf("the child printed %q", line)
 	}
 	t.Cleanup(func() {
 		if t.Failed() && running(pid) {
@@ -98,7 +100,8 @@ func startChild(t *testing.T, mode, dir string, cred *syscall.Credential) (*exec
 	return c, in, pid
 }
 
-// folder is a temporary one that PostgreSQL's account can enter, as t.TempDir's are not when root runs the tests.
+// folder returns a temporary folder that PostgreSQL's account can enter, which t.TempDir's cannot be when root runs
+// tests.
 func folder(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "local-test-")
@@ -190,26 +193,38 @@ func TestLife(t *testing.T) {
 		expect(t, s.OwnerURL(), "select current_user::text", local.OwnerRole)
 		expect(t, s.AppURL(), "select current_user::text", local.LoginRole)
 		expect(t, s.AppURL(), "select set_config('role', 'spoolwright_app', true)", local.AppRole)
-		expect(t, s.SuperURL(), `select string_agg(rolname || rolsuper || rolbypassrls || rolcreaterole || rolcreatedb || rolcanlogin, ' ' order by rolname)
+		expect(t, s.SuperURL(), `
+			select string_agg(concat_ws(' ', rolname, rolsuper, rolbypassrls, rolcreaterole, rolcreatedb, rolcanlogin),
+				', ' order by rolname)
 			from pg_roles where rolname ~ '^spoolwright'`,
-			"spoolwright_appfalsefalsefalsefalsefalse spoolwright_loginfalsefalsefalsefalsetrue spoolwright_ownerfalsefalsefalsefalsetrue")
-		expect(t, s.SuperURL(), "select count(*)::text from pg_shdepend where refobjid = 'spoolwright_login'::regrole and deptype = 'o'", "0")
-		for _, sql := range []string{"create table public.x()", "create schema x", "create temp table x()", "select * from kept", "create database x"} {
+			"spoolwright_app f f f f f, spoolwright_login f f f f t, spoolwright_owner f f f f t")
+		expect(t, s.SuperURL(), `
+			select count(*)::text from pg_shdepend
+			where refobjid = 'spoolwright_login'::regrole and deptype = 'o'`, "0")
+		for _, sql := range []string{
+			"create table public.x()", "create schema x", "create temp table x()", "select * from kept", "create database x",
+		} {
 			if _, err := query(t.Context(), s.AppURL(), sql); err == nil || !strings.Contains(err.Error(), "42501") {
 				t.Errorf("the service's login may %s: %v", sql, err)
 			}
 		}
 	})
 	t.Run("settings", func(t *testing.T) {
-		for name, want := range map[string]string{"fsync": "on", "synchronous_commit": "on", "full_page_writes": "on", "data_checksums": "on",
-			"listen_addresses": "", "TimeZone": "UTC", "jit": "off", "lc_collate": "C", "server_encoding": "UTF8", "unix_socket_permissions": "0700"} {
+		for name, want := range map[string]string{
+			"fsync": "on", "synchronous_commit": "on", "full_page_writes": "on", "data_checksums": "on",
+			"listen_addresses": "", "unix_socket_permissions": "0700",
+			"TimeZone": "UTC", "jit": "off", "lc_collate": "C", "server_encoding": "UTF8",
+		} {
 			expect(t, s.AppURL(), "select current_setting('"+name+"')", want)
 		}
 		expect(t, s.AppURL(), "select string_agg(x, '' order by x) from unnest('{a,B,ä,Z}'::text[]) x", "BZaä")
 		expect(t, s.AppURL(), "select ('GRÜN' ilike 'grün')::text", "true")
 	})
 	t.Run("closed to others", func(t *testing.T) {
-		for name, want := range map[string]os.FileMode{"postgres": 0o700, "postgres.run": 0o700, "postgres.passwords": 0o600, "postgres.log": 0o600, "postgres.lock": 0o600} {
+		for name, want := range map[string]os.FileMode{
+			"postgres": 0o700, "postgres.run": 0o700,
+			"postgres.passwords": 0o600, "postgres.log": 0o600, "postgres.lock": 0o600,
+		} {
 			info, err := os.Stat(filepath.Join(dir, name))
 			if err != nil || info.Mode().Perm() != want {
 				t.Errorf("%s: %v, %v; want %v", name, info.Mode(), err, want)
@@ -220,13 +235,14 @@ func TestLife(t *testing.T) {
 		for _, password := range []string{"", "wrong"} {
 			config.Password = password
 			if _, err := pgx.ConnectConfig(t.Context(), config); err == nil {
-				t.Errorf("password %q is enough", password)
+				t.Errorf("password %q is accepted", password)
 			}
 		}
 		expect(t, s.SuperURL(), "select string_agg(distinct auth_method, ',') from pg_hba_file_rules", "scram-sha-256")
 	})
 	t.Run("second service", func(t *testing.T) {
-		if _, err := local.Start(t.Context(), local.Options{Dir: dir}); !errors.Is(err, local.ErrInUse) || !strings.Contains(err.Error(), dir) {
+		_, err := local.Start(t.Context(), local.Options{Dir: dir})
+		if !errors.Is(err, local.ErrInUse) || !strings.Contains(err.Error(), dir) {
 			t.Errorf("got %v", err)
 		}
 	})
@@ -272,7 +288,7 @@ func TestAdoption(t *testing.T) {
 	backWithin(t, s, pid, "select count(*)::text from made_by_child", "1")
 	stop(t, s)
 
-	// The process id of a postmaster that is no more may be that of anything.
+	// After a crash, postmaster.pid may name a process id that another program has by now.
 	check(t, os.WriteFile(filepath.Join(dir, "postgres", "postmaster.pid"),
 		fmt.Appendf(nil, "%d\n%s\n1\n5432\n%s\n\n0 0\nready   \n", os.Getpid(), dir, dir), 0o600))
 	s = start(t, local.Options{Dir: dir})
@@ -283,7 +299,7 @@ func TestRestart(t *testing.T) {
 	t.Parallel()
 	s := start(t, local.Options{Dir: folder(t)})
 	expect(t, s.OwnerURL(), "create table kept as select 'data' as d", "")
-	// One process of the old PostgreSQL is too busy to notice that the postmaster is gone.
+	// A busy backend of the old PostgreSQL does not notice that its postmaster died.
 	conn, err := pgx.Connect(t.Context(), s.SuperURL())
 	check(t, err)
 	defer conn.Close(context.Background())
@@ -297,7 +313,7 @@ func TestRestart(t *testing.T) {
 	check(t, syscall.Kill(pid, syscall.SIGKILL))
 	backWithin(t, s, pid, "select d from kept", "data")
 	if err := <-busy; err == nil {
-		t.Error("the old process has survived")
+		t.Error("the old backend is still running")
 	}
 }
 
@@ -338,7 +354,7 @@ func TestThrowaway(t *testing.T) {
 			stop(t, s)
 			for _, path := range []string{dir, config.Host} {
 				if _, err := os.Stat(path); !os.IsNotExist(err) {
-					t.Errorf("%s is left behind: %v", path, err)
+					t.Errorf("%s is left: %v", path, err)
 				}
 			}
 		})
@@ -355,7 +371,7 @@ func TestThrowawayDiesWithItsOwner(t *testing.T) {
 	check(t, c.Process.Kill())
 	gone(t, pid)
 	c.Wait()
-	stop(t, start(t, local.Options{Dir: dir, Throwaway: true})) // what it left is no hindrance
+	stop(t, start(t, local.Options{Dir: dir, Throwaway: true})) // the files it left do not prevent a new start
 	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
 		t.Errorf("left behind: %v %v", left, err)
 	}
@@ -370,14 +386,14 @@ func TestHalfDoneInitdb(t *testing.T) {
 	check(t, os.WriteFile(filepath.Join(half, "PG_VERSION"), []byte("15\n"), 0o600))
 	check(t, os.WriteFile(filepath.Join(dir, "postgres.passwords"), []byte(`{"superuser":`), 0o600))
 	s := start(t, local.Options{Dir: dir})
-	// A crash between the roles and the mark leaves this.
+	// A crash between creating the roles and setting the mark leaves this state.
 	expect(t, s.SuperURL(), "comment on database spoolwright is null", "")
 	expect(t, s.SuperURL(), "revoke spoolwright_app from spoolwright_login", "")
 	stop(t, s)
 	s = start(t, local.Options{Dir: dir})
 	expect(t, s.AppURL(), "select set_config('role', 'spoolwright_app', true)", local.AppRole)
 	if _, err := os.Stat(filepath.Dir(half)); !os.IsNotExist(err) {
-		t.Errorf("half a cluster is left: %v", err)
+		t.Errorf("the staging folder is left: %v", err)
 	}
 }
 
@@ -416,7 +432,8 @@ func TestErrors(t *testing.T) {
 		fails(t, local.Options{Dir: dir}, local.ErrNoPostgres, "version 9", cluster)
 	})
 	t.Run("wrong setting", func(t *testing.T) {
-		fails(t, local.Options{Dir: folder(t), Throwaway: true, Settings: map[string]string{"shared_buffers": "many"}}, nil, "shared_buffers", "many")
+		settings := map[string]string{"shared_buffers": "many"}
+		fails(t, local.Options{Dir: folder(t), Throwaway: true, Settings: settings}, nil, "shared_buffers", "many")
 	})
 	t.Run("cancelled", func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
@@ -430,7 +447,7 @@ func TestErrors(t *testing.T) {
 		}
 	})
 	if os.Geteuid() != 0 {
-		t.Skip("the rest needs root")
+		t.Skip("the remaining cases need root")
 	}
 	t.Run("not enterable", func(t *testing.T) {
 		shut := filepath.Join(folder(t), "shut")
@@ -453,7 +470,7 @@ func TestErrors(t *testing.T) {
 func TestUnprivileged(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
-		t.Skip("the other tests run unprivileged already")
+		t.Skip("without root, the other tests already run unprivileged")
 	}
 	nobody := &syscall.Credential{Uid: 65534, Gid: 65534}
 	dir := folder(t)
@@ -468,7 +485,8 @@ func TestUnprivileged(t *testing.T) {
 		check(t, c.Wait())
 		gone(t, pid)
 	}
-	if _, err := local.Start(t.Context(), local.Options{Dir: dir}); err == nil || !strings.Contains(err.Error(), "nobody") {
-		t.Errorf("root takes the folder of another account: %v", err)
+	_, err := local.Start(t.Context(), local.Options{Dir: dir})
+	if err == nil || !strings.Contains(err.Error(), "nobody") {
+		t.Errorf("root accepted the data folder of another account: %v", err)
 	}
 }

@@ -14,16 +14,16 @@ import (
 	"time"
 )
 
-// postmaster is PostgreSQL's first process, a child of this process or of one that crashed.
+// postmaster is the main process of PostgreSQL.
 type postmaster struct {
 	pid     int
 	proc    *os.Process
-	dead    chan struct{}
-	adopted bool
-	logFrom int64 // where its lines begin in the log
+	dead    chan struct{} // closed when the process has ended
+	adopted bool          // started by an earlier process of this program
+	logFrom int64         // offset of its first line in the log
 }
 
-// state is what postmaster.pid tells.
+// state is the content of postmaster.pid.
 type state struct {
 	pid     int
 	sockets string
@@ -32,6 +32,7 @@ type state struct {
 
 func (s *Server) pidFile() string { return filepath.Join(s.cluster, "postmaster.pid") }
 
+// status reads postmaster.pid. It returns false if the file is missing or incomplete.
 func (s *Server) status() (state, bool) {
 	b, err := os.ReadFile(s.pidFile())
 	if err != nil {
@@ -48,7 +49,8 @@ func (s *Server) status() (state, bool) {
 	return state{pid: pid, sockets: lines[4], ready: len(lines) > 7 && strings.TrimSpace(lines[7]) == "ready"}, true
 }
 
-// launch starts a new postmaster, in a session of its own: Ctrl-C is for this process, which then does the stopping.
+// launch starts a postmaster in a new session, so that Ctrl-C in the terminal reaches only this process, which then
+// stops PostgreSQL.
 func (s *Server) launch() (*postmaster, error) {
 	info, err := s.output.Stat()
 	if err != nil {
@@ -64,7 +66,7 @@ func (s *Server) launch() (*postmaster, error) {
 	p := &postmaster{dead: make(chan struct{}), logFrom: info.Size()}
 	started := make(chan error)
 	go func() {
-		runtime.LockOSThread() // a throwaway dies with the thread that started it
+		runtime.LockOSThread() // Linux kills a throwaway when the thread that started it ends
 		err := c.Start()
 		if err != nil {
 			started <- err
@@ -81,15 +83,15 @@ func (s *Server) launch() (*postmaster, error) {
 	return p, nil
 }
 
-// adopt returns the postmaster that runs on the cluster already, or nil.
+// adopt returns the postmaster that already runs on the cluster, or nil.
 func (s *Server) adopt(ctx context.Context) (*postmaster, error) {
 	st, ok := s.status()
 	if !ok || !alive(st.pid) {
 		return nil, nil
 	}
 	if !isPostgres(st.pid, s.cluster) {
-		// The process id went to another process, which PostgreSQL would take for a postmaster. The file also keeps a new postmaster from
-		// the data while processes of the old one live, so they must not.
+		// The process id was reused by another program, which a new postmaster would mistake for the old one. Removing
+		// the file also removes the protection against surviving children of the old postmaster, so end those first.
 		killOrphans(s.cluster)
 		return nil, os.Remove(s.pidFile())
 	}
@@ -114,12 +116,13 @@ func (s *Server) adopt(ctx context.Context) (*postmaster, error) {
 		return nil, nil
 	}
 	if st, ok := s.status(); err == nil && ok && st.sockets != s.sockets {
-		return nil, s.halt(ctx, p) // where sockets go has changed, and ours have to be found at a restart
+		return nil, s.shutDown(ctx, p) // the socket folder has changed: start anew there
 	}
 	return p, err
 }
 
-// boot starts a postmaster and returns when it is ready. When ctx ends before, it returns both.
+// boot starts a postmaster and waits until it is ready. If ctx ends first, boot returns the running postmaster and an
+// error.
 func (s *Server) boot(ctx context.Context) (*postmaster, error) {
 	for try := 1; ; try++ {
 		p, err := s.launch()
@@ -133,7 +136,7 @@ func (s *Server) boot(ctx context.Context) (*postmaster, error) {
 		if !errors.As(err, &died) {
 			return p, err
 		}
-		// Processes of a killed postmaster live on until they notice.
+		// The children of a killed postmaster keep its shared memory in use until they notice its death.
 		if try == 40 || !strings.Contains(died.log, "still in use") || !sleep(ctx, 50*time.Millisecond) {
 			return nil, err
 		}
@@ -143,10 +146,12 @@ func (s *Server) boot(ctx context.Context) (*postmaster, error) {
 	}
 }
 
+// diedError reports that the postmaster ended; log is the end of its output.
 type diedError struct{ log string }
 
 func (e *diedError) Error() string { return "PostgreSQL ended: " + e.log }
 
+// awaitReady waits until p accepts connections. The error is a *diedError if p ends before that.
 func (s *Server) awaitReady(ctx context.Context, p *postmaster) error {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
@@ -165,7 +170,8 @@ func (s *Server) awaitReady(ctx context.Context, p *postmaster) error {
 	}
 }
 
-// supervise restarts PostgreSQL when it dies, until Stop is called.
+// supervise restarts PostgreSQL whenever it dies. When Stop is called, it stops PostgreSQL and unlocks the data
+// folder.
 func (s *Server) supervise(p *postmaster) {
 	defer close(s.stopped)
 	tick := time.NewTicker(time.Minute)
@@ -173,63 +179,65 @@ func (s *Server) supervise(p *postmaster) {
 	for since := time.Now(); p != nil; {
 		select {
 		case <-p.dead:
-			s.log.Error("PostgreSQL died and is restarted", "pid", p.pid, "log", s.logSince(p.logFrom))
+			s.log.Error("PostgreSQL died; restarting it", "pid", p.pid, "log", s.logSince(p.logFrom))
 			if time.Since(since) < time.Second {
-				sleep(s.life, 300*time.Millisecond)
+				sleep(s.running, 300*time.Millisecond)
 			}
-			p, since = s.revive(), time.Now()
+			p, since = s.restart(), time.Now()
 		case <-tick.C:
 			if err := s.rotateLog(); err != nil {
 				s.log.Warn("cannot rotate PostgreSQL's log", "error", err)
 			}
-		case <-s.life.Done():
-			s.stopErr = s.halt(s.stopCtx, p)
+		case <-s.running.Done():
+			s.stopErr = s.shutDown(s.stopCtx, p)
 			p = nil
 		}
 	}
 	s.stopErr = errors.Join(s.stopErr, os.RemoveAll(s.sockets), s.close())
 }
 
-// revive returns nil when Stop is called meanwhile.
-func (s *Server) revive() *postmaster {
-	for delay := 20 * time.Millisecond; s.life.Err() == nil; delay = min(2*delay, 2*time.Second) {
+// restart starts PostgreSQL, retrying until it succeeds. It returns nil if Stop is called before that.
+func (s *Server) restart() *postmaster {
+	for delay := 20 * time.Millisecond; s.running.Err() == nil; delay = min(2*delay, 2*time.Second) {
 		err := s.makeSockets()
 		if err == nil {
 			var p *postmaster
-			if p, err = s.boot(s.life); p != nil {
-				s.log.Info("PostgreSQL is started again", "pid", p.pid)
+			if p, err = s.boot(s.running); p != nil {
+				s.log.Info("PostgreSQL was restarted", "pid", p.pid)
 				return p
 			}
 		}
-		if s.life.Err() == nil {
+		if s.running.Err() == nil {
 			s.log.Error("cannot restart PostgreSQL", "error", err)
-			sleep(s.life, delay)
+			sleep(s.running, delay)
 		}
 	}
 	return nil
 }
 
-// halt returns when the postmaster has ended, at once when ctx ends.
-func (s *Server) halt(ctx context.Context, p *postmaster) error {
+// shutDown requests a fast shutdown and waits until the postmaster has ended. When ctx ends it requests an immediate
+// one.
+func (s *Server) shutDown(ctx context.Context, p *postmaster) error {
 	p.proc.Signal(syscall.SIGINT)
 	select {
 	case <-p.dead:
 		return nil
 	case <-ctx.Done():
 	}
-	s.log.Warn("PostgreSQL takes long to stop: stopping it at once", "pid", p.pid)
+	s.log.Warn("PostgreSQL did not stop in time; requesting an immediate shutdown", "pid", p.pid)
 	for _, sig := range []syscall.Signal{syscall.SIGQUIT, syscall.SIGKILL} {
 		p.proc.Signal(sig)
 		select {
 		case <-p.dead:
 			return nil
-		case <-time.After(8 * time.Second): // it gives its children 5
+		case <-time.After(8 * time.Second): // the postmaster waits 5 seconds for its children
 		}
 	}
 	return fmt.Errorf("PostgreSQL (process %d) did not stop", p.pid)
 }
 
-// removeThrowaway removes a throwaway cluster, also one that a killed process has left, even running.
+// removeThrowaway stops the PostgreSQL that an earlier process left running on the throwaway cluster, and removes all
+// files.
 func (s *Server) removeThrowaway() error {
 	if st, ok := s.status(); ok && alive(st.pid) && isPostgres(st.pid, s.cluster) {
 		syscall.Kill(st.pid, syscall.SIGQUIT)
@@ -246,7 +254,8 @@ func (s *Server) removeThrowaway() error {
 
 const logLimit = 8 << 20 // bytes
 
-// rotateLog keeps one older log. PostgreSQL has the file open for appending, so it is copied and emptied.
+// rotateLog moves the log to a second file when it exceeds logLimit. PostgreSQL keeps the file open, so it is copied
+// and truncated instead of renamed.
 func (s *Server) rotateLog() error {
 	info, err := s.output.Stat()
 	if err != nil || info.Size() < logLimit {
@@ -260,14 +269,14 @@ func (s *Server) rotateLog() error {
 	return errors.Join(err, older.Close(), s.output.Truncate(0))
 }
 
-// logSince returns the last lines that PostgreSQL wrote after the offset.
+// logSince returns the last lines of the log after the offset from.
 func (s *Server) logSince(from int64) string {
 	const most = 8 << 10
 	info, err := s.output.Stat()
 	if err != nil {
 		return err.Error()
 	}
-	if from > info.Size() { // rotated
+	if from > info.Size() { // rotated since
 		from = 0
 	}
 	from = max(from, info.Size()-most)
@@ -278,9 +287,10 @@ func (s *Server) logSince(from int64) string {
 	if lines := lastLines(string(b)); lines != "" {
 		return lines
 	}
-	return "without a message"
+	return "no message"
 }
 
+// lastLines returns the last lines of text, joined into one.
 func lastLines(text string) string {
 	lines := strings.Split(strings.TrimSpace(text), "\n")
 	lines = lines[max(0, len(lines)-6):]

@@ -11,28 +11,28 @@ import (
 	"syscall"
 )
 
-// attributes let a mortal process end when this one does, however that ends: SIGQUIT makes a postmaster take its
-// children along.
-func attributes(cred *syscall.Credential, mortal bool) *syscall.SysProcAttr {
+// attributes starts a process in a new session. With dieWithParent, Linux sends it SIGQUIT when this process ends for
+// any reason; a postmaster then ends its children too.
+func attributes(cred *syscall.Credential, dieWithParent bool) *syscall.SysProcAttr {
 	a := &syscall.SysProcAttr{Setsid: true, Credential: cred}
-	if mortal {
+	if dieWithParent {
 		a.Pdeathsig = syscall.SIGQUIT
 	}
 	return a
 }
 
-// alive is false for a process that has ended but was not waited for: in a container nobody may do so.
+// alive reports whether the process runs. A zombie does not: a container may have no process that reaps it.
 func alive(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ESRCH)
 	}
-	rest := stat[bytes.LastIndexByte(stat, ')')+1:] // the name before it may contain anything
+	rest := stat[bytes.LastIndexByte(stat, ')')+1:] // the name in parentheses may contain any character
 	return len(rest) < 2 || rest[1] != 'Z' && rest[1] != 'X'
 }
 
-// isPostgres reports whether the process is a PostgreSQL on the cluster. Where the system does not let us look at the
-// process's folder, its name decides.
+// isPostgres reports whether the process is a PostgreSQL that runs on the cluster. If this account may not read the
+// process's working directory, only the process's name is checked.
 func isPostgres(pid int, cluster string) bool {
 	if !namedPostgres(pid) {
 		return false
@@ -44,12 +44,13 @@ func isPostgres(pid int, cluster string) bool {
 	return sameFile(cwd, cluster)
 }
 
+// namedPostgres reports whether the process's name is postgres.
 func namedPostgres(pid int) bool {
 	name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
 	return err == nil && string(bytes.TrimSpace(name)) == "postgres"
 }
 
-// killOrphans ends the processes of a postmaster that is no more, which hinder the next one.
+// killOrphans kills the children of a dead postmaster, which keep a new one from starting.
 func killOrphans(cluster string) {
 	all, _ := filepath.Glob("/proc/[0-9]*")
 	for _, path := range all {

@@ -11,19 +11,22 @@ import (
 	"syscall"
 )
 
+// attributes starts a process in a new session. These systems cannot end it together with this process.
 func attributes(cred *syscall.Credential, _ bool) *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setsid: true, Credential: cred}
 }
 
+// alive reports whether the process exists.
 func alive(pid int) bool {
 	err := syscall.Kill(pid, 0)
 	return err == nil || errors.Is(err, syscall.EPERM)
 }
 
-// isPostgres goes by the process's name alone.
+// isPostgres reports whether the process's name is postgres.
 func isPostgres(pid int, _ string) bool {
 	name, err := exec.Command("ps", "-p", strconv.Itoa(pid), "-o", "comm=").Output()
 	return err == nil && filepath.Base(strings.TrimSpace(string(name))) == "postgres"
 }
 
+// killOrphans does nothing: these systems do not reveal the cluster that a process runs on.
 func killOrphans(string) {}
