@@ -11,6 +11,9 @@ import (
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
+
+	"spoolwright/db"
+	"spoolwright/server"
 )
 
 // What is wrong with a token. One that is expired is otherwise right.
@@ -35,7 +38,7 @@ type Principal struct {
 }
 
 func (p Principal) valid() bool {
-	return isUUID(p.TenantID) && isUUID(p.UserID) && (p.Role == "admin" || p.Role == "operator" || p.Role == "viewer")
+	return isID(p.TenantID) && isID(p.UserID) && levels[p.Role] != server.Public
 }
 
 // Refresh is what a refresh token says. The ids are UUIDs in canonical form.
@@ -46,7 +49,7 @@ type Refresh struct {
 }
 
 func (r Refresh) valid() bool {
-	return isUUID(r.TenantID) && isUUID(r.UserID) && isUUID(r.SessionID) && r.Counter >= 0
+	return isID(r.TenantID) && isID(r.UserID) && isID(r.SessionID) && r.Counter >= 0
 }
 
 func (r Refresh) jti() string { return r.SessionID + "." + strconv.FormatInt(r.Counter, 10) }
@@ -228,22 +231,8 @@ func (t *Tokens) check(c *jwt.RegisteredClaims, audience string, right bool) err
 	return nil
 }
 
-// isUUID reports whether s is a UUID in canonical form: 8-4-4-4-12 lower-case hexadecimal digits.
-func isUUID(s string) bool {
-	if len(s) != 36 {
-		return false
-	}
-	for i := range len(s) {
-		switch c := s[i]; i {
-		case 8, 13, 18, 23:
-			if c != '-' {
-				return false
-			}
-		default:
-			if (c < '0' || c > '9') && (c < 'a' || c > 'f') {
-				return false
-			}
-		}
-	}
-	return true
+// isID reports whether s is a UUID in canonical form.
+func isID(s string) bool {
+	id, ok := db.ParseID(s)
+	return ok && id == s
 }
