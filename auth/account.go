@@ -2,15 +2,16 @@ package auth
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
-	"unicode"
 	"unicode/utf8"
 
 	"spoolwright/db"
+	"spoolwright/server"
 )
 
 // Account is a user as the account commands show it.
@@ -32,23 +33,28 @@ type TenantInfo struct {
 	CreatedAt time.Time `json:"created_at"`
 }
 
-// ErrNoUser means that nobody has the e-mail.
+// ErrNoUser means that no user has the e-mail.
 var ErrNoUser = errors.New("no user has this e-mail")
 
-// Accounts makes and changes users and tenants, tenant by tenant. It is for the command line and the first start, not
-// for requests.
+// Accounts creates, changes and lists users and tenants on behalf of the operator of the service: the account commands
+// and the first start. It may act on every tenant, so no request handler may use it.
 type Accounts struct {
 	DB     *db.DB
 	Hasher *Hasher
 }
 
-// NewUser is what a user is made of. The tenant is made too if no tenant has that name.
+// NewUser is the input of Accounts.Add.
 type NewUser struct{ Tenant, Email, Name, Role, Password string }
 
-// Add makes a user and returns who that is. Errors say what to change: a bad e-mail, role or password, or an e-mail that
-// is taken (in any tenant: e-mails are unique over all of them).
+// Add creates a user, and the tenant if no tenant has the name. It validates the user by the rules of POST
+// /api/v1/users; the error names the invalid fields, or says that the e-mail is in use (e-mails are unique across all
+// tenants).
 func (a Accounts) Add(ctx context.Context, u NewUser) (db.Actor, error) {
-	if err := u.check(); err != nil {
+	if err := checkTenantName(u.Tenant); err != nil {
+		return db.Actor{}, err
+	}
+	user, err := u.account()
+	if err != nil {
 		return db.Actor{}, err
 	}
 	hash, err := a.Hasher.Hash(ctx, u.Password)
@@ -56,59 +62,77 @@ func (a Accounts) Add(ctx context.Context, u NewUser) (db.Actor, error) {
 		return db.Actor{}, err
 	}
 	for {
-		actor, err := a.add(ctx, u, hash)
-		switch {
-		case errors.Is(err, errTenantMade):
-			continue
-		case db.Violates(err, "login_directory_pkey"):
-			return db.Actor{}, fmt.Errorf("the e-mail %s is taken", u.Email)
+		actor, err := a.add(ctx, u.Tenant, &user, hash)
+		if !errors.Is(err, errTenantExists) {
+			return actor, withoutCode(err)
 		}
-		return actor, err
 	}
 }
 
-func (a Accounts) add(ctx context.Context, u NewUser, hash string) (db.Actor, error) {
-	actor := db.Actor{User: db.NewID(), Role: u.Role}
+// account validates u as the body of POST /api/v1/users.
+func (u NewUser) account() (UserAccount, error) {
+	body, err := json.Marshal(map[string]string{
+		"email": strings.TrimSpace(u.Email), "name": u.Name, "role": u.Role, "password": u.Password,
+	})
+	if err != nil {
+		return UserAccount{}, err
+	}
+	account, err := server.DecodeBody[UserAccount](body)
+	return account, withoutCode(err)
+}
+
+// withoutCode reduces a *server.Error to its sentence, because a command prints no error codes. It returns any other
+// error unchanged.
+func withoutCode(err error) error {
+	if e, ok := errors.AsType[*server.Error](err); ok {
+		return errors.New(e.Detail)
+	}
+	return err
+}
+
+// add inserts the user, and the tenant if it does not exist. It returns errTenantExists if another transaction created
+// the tenant since add read the list of tenants.
+func (a Accounts) add(ctx context.Context, tenant string, user *UserAccount, hash string) (db.Actor, error) {
+	actor := db.Actor{User: db.NewID(), Role: *user.Role.Value}
 	tenants, err := a.Tenants(ctx)
 	if err != nil {
 		return db.Actor{}, err
 	}
 	for _, t := range tenants {
-		if t.Name == u.Tenant {
+		if t.Name == tenant {
 			actor.Tenant = t.ID
 		}
 	}
-	fresh := actor.Tenant == ""
-	if fresh {
+	isNew := actor.Tenant == ""
+	if isNew {
 		actor.Tenant = db.NewID()
 	}
 	err = a.DB.Tx(db.As(ctx, db.Actor{Tenant: actor.Tenant}), func(tx context.Context) error {
-		if fresh {
-			// Two commands that make the same tenant at once: the second waits here, and then finds the first one's.
-			made, err := a.madeSince(tx, actor.Tenant, u.Tenant, tenants)
+		if isNew {
+			created, err := a.lockTenantName(tx, actor.Tenant, tenant, tenants)
 			if err != nil {
 				return err
 			}
-			if made {
-				return errTenantMade
+			if created {
+				return errTenantExists
 			}
-			if err := a.DB.Write(tx, db.SQL(`insert into tenants (name) values ($1)`, u.Tenant)); err != nil {
+			if err := a.DB.Write(tx, db.SQL(`insert into tenants (name) values ($1)`, tenant)); err != nil {
 				return err
 			}
 		}
-		return a.DB.Write(tx,
-			db.SQL(`insert into users (id, email, name, role, password_hash) values ($1, $2, $3, $4, $5)`,
-				actor.User, strings.TrimSpace(u.Email), u.Name, u.Role, hash),
-			db.SQL(`select login_claim($1, $2)::text`, emailKey(u.Email), actor.User))
+		_, err := insertUser(tx, a.DB, actor.User, user, hash)
+		return err
 	})
 	return actor, err
 }
 
-// madeSince waits for others that make a tenant with the name, and reports whether one is there that is not among the known.
-// It stays in the transaction, for the pool may hold no second connection, and so takes a look from each new tenant's side.
-func (a Accounts) madeSince(tx context.Context, own, name string, known []TenantInfo) (bool, error) {
+// lockTenantName locks the tenant name and reports whether another transaction created it since known was read. It
+// reads the new tenants' names within the same transaction, because the pool may have only one connection; for that it
+// binds the transaction to each new tenant, and at the end to own again.
+func (a Accounts) lockTenantName(tx context.Context, own, name string, known []TenantInfo) (bool, error) {
 	var ids []string
-	err := a.DB.Write(tx, db.SQL(`select pg_advisory_xact_lock(hashtextextended('tenant ' || $1::text, 0))::text`, name),
+	err := a.DB.Write(tx,
+		db.SQL(`select pg_advisory_xact_lock(hashtextextended('tenant ' || $1::text, 0))::text`, name),
 		db.SQL(`select coalesce(array_agg(t::text), '{}') from login_tenants() t`).Into(&ids))
 	if err != nil {
 		return false, err
@@ -127,27 +151,14 @@ func (a Accounts) madeSince(tx context.Context, own, name string, known []Tenant
 	return false, nil
 }
 
-var errTenantMade = errors.New("the tenant was made meanwhile")
+var errTenantExists = errors.New("another command created the tenant at the same time")
 
-func (u NewUser) check() error {
-	name, host, _ := strings.Cut(strings.TrimSpace(u.Email), "@")
-	switch {
-	case name == "" || host == "" || strings.Contains(host, "@") || len(u.Email) > 320 || strings.ContainsFunc(strings.TrimSpace(u.Email), func(r rune) bool {
-		return unicode.IsSpace(r) || unicode.IsControl(r) || r == unicode.ReplacementChar
-	}):
-		return fmt.Errorf("%q is not an e-mail address", u.Email)
-	case levels[u.Role] == 0:
-		return fmt.Errorf("the role %q is none of admin, operator, viewer", u.Role)
-	case strings.TrimSpace(u.Tenant) != u.Tenant || u.Tenant == "" || !isName(u.Tenant):
-		return errors.New("the tenant needs a name of 1 to 200 characters that neither begins nor ends with a blank")
-	case strings.TrimSpace(u.Name) == "" || !isName(u.Name):
-		return errors.New("the name must be text of 1 to 200 characters")
+func checkTenantName(name string) error {
+	if strings.TrimSpace(name) != name || name == "" || utf8.RuneCountInString(name) > 200 ||
+		!utf8.ValidString(name) || strings.ContainsRune(name, 0) {
+		return errors.New("the tenant name must have 1 to 200 characters, without blanks at its start or end")
 	}
-	return CheckPassword(u.Password)
-}
-
-func isName(s string) bool {
-	return utf8.ValidString(s) && !strings.ContainsRune(s, 0) && utf8.RuneCountInString(s) <= 200
+	return nil
 }
 
 // SetPassword changes a user's password and ends all the user's sessions.
@@ -162,11 +173,15 @@ func (a Accounts) SetPassword(ctx context.Context, email, password string) error
 	return a.change(ctx, email, `update users set password_hash = $2 where id = $1`, hash)
 }
 
-// SetDisabled disables or enables a user. A disabled one is refused from the next request on; the sessions end.
+// SetDisabled disables or enables a user and ends all the user's sessions. The service rejects the next request of a
+// disabled user. It may disable the last admin of a tenant.
 func (a Accounts) SetDisabled(ctx context.Context, email string, disabled bool) error {
-	return a.change(ctx, email, `update users set disabled_at = case when $2 then coalesce(disabled_at, now()) end where id = $1`, disabled)
+	return a.change(ctx, email,
+		`update users set disabled_at = case when $2 then coalesce(disabled_at, now()) end where id = $1`, disabled)
 }
 
+// change runs an UPDATE whose $1 is the id of the user with the e-mail and whose $2 is arg, and deletes the user's
+// sessions, in one transaction. It returns ErrNoUser if no user has the e-mail.
 func (a Accounts) change(ctx context.Context, email, sql string, arg any) error {
 	actor, found, err := a.DB.FindLogin(ctx, emailKey(email))
 	if err != nil {
@@ -179,7 +194,7 @@ func (a Accounts) change(ctx context.Context, email, sql string, arg any) error 
 		db.SQL(`delete from sessions where user_id = $1`, actor.User))
 }
 
-// Tenants lists all tenants.
+// Tenants returns all tenants that have a user.
 func (a Accounts) Tenants(ctx context.Context) ([]TenantInfo, error) {
 	ids, err := a.DB.Tenants(ctx)
 	if err != nil {
@@ -190,7 +205,8 @@ func (a Accounts) Tenants(ctx context.Context) ([]TenantInfo, error) {
 		t := &all[i]
 		t.ID = id
 		err := a.DB.Read(db.As(ctx, db.Actor{Tenant: id}),
-			db.SQL(`select name, created_at, (select count(*) from users) from tenants`).Into(&t.Name, &t.CreatedAt, &t.Users))
+			db.SQL(`select name, created_at, (select count(*) from users) from tenants`).
+				Into(&t.Name, &t.CreatedAt, &t.Users))
 		if err != nil {
 			return nil, err
 		}
@@ -198,7 +214,7 @@ func (a Accounts) Tenants(ctx context.Context) ([]TenantInfo, error) {
 	return all, nil
 }
 
-// FindTenant returns the id of the tenant with the name. If there is none the error says how to see which there are.
+// FindTenant returns the id of the tenant with the name. The error for an unknown name says how to list the tenants.
 func (a Accounts) FindTenant(ctx context.Context, name string) (string, error) {
 	tenants, err := a.Tenants(ctx)
 	if err != nil {
@@ -209,10 +225,10 @@ func (a Accounts) FindTenant(ctx context.Context, name string) (string, error) {
 			return t.ID, nil
 		}
 	}
-	return "", fmt.Errorf("there is no tenant %q; `spoolwright tenant list` shows which there are", name)
+	return "", fmt.Errorf("there is no tenant %q; `spoolwright tenant list` lists the tenants", name)
 }
 
-// Users lists the users of the named tenant, or of all if the name is empty.
+// Users returns the users of the named tenant, or of all tenants if the name is empty.
 func (a Accounts) Users(ctx context.Context, tenant string) ([]Account, error) {
 	tenants, err := a.Tenants(ctx)
 	if err != nil {
@@ -226,8 +242,11 @@ func (a Accounts) Users(ctx context.Context, tenant string) ([]Account, error) {
 		}
 		found = true
 		var users []Account
-		err := a.DB.Read(db.As(ctx, db.Actor{Tenant: t.ID}), db.SQL(`select coalesce(json_agg(json_build_object('tenant', $1::text, 'id', id, 'email', email, 'name', name,
-			'role', role, 'disabled_at', disabled_at, 'created_at', created_at) order by email), '[]') from users`, t.Name).Into(&users))
+		err := a.DB.Read(db.As(ctx, db.Actor{Tenant: t.ID}), db.SQL(`
+			select coalesce(json_agg(json_build_object(
+				'tenant', $1::text, 'id', id, 'email', email, 'name', name, 'role', role,
+				'disabled_at', disabled_at, 'created_at', created_at) order by email), '[]')
+			from users`, t.Name).Into(&users))
 		if err != nil {
 			return nil, err
 		}

@@ -29,7 +29,7 @@ func command(t *testing.T, a auth.Accounts, stdin string, args ...string) (stdou
 	return out.String(), errs.String(), err
 }
 
-// must is command for what has to succeed.
+// must runs an account command, ends the test if it fails, and returns its output.
 func must(t *testing.T, a auth.Accounts, stdin string, args ...string) string {
 	t.Helper()
 	stdout, stderr, err := command(t, a, stdin, args...)
@@ -54,26 +54,29 @@ func TestUserAdd(t *testing.T) {
 	}
 	admin, viewer := "Ada."+email(), email()
 
-	// A random password is shown once, and works.
-	m := shownPassword.FindStringSubmatch(must(t, a, "", "user", "add", "--tenant", farm, "--email", " "+admin+" ", "--name", "Ada L.", "--role", "admin"))
+	// The command prints a random password, and the user can log in with it.
+	m := shownPassword.FindStringSubmatch(must(t, a, "", "user", "add", "--tenant", farm,
+		"--email", " "+admin+" ", "--name", "Ada L.", "--role", "admin"))
 	if m == nil {
-		t.Fatal("no password was shown")
+		t.Fatal("the command printed no password")
 	}
 	set := tokensOf(t, log(strings.ToUpper(admin), m[1]))
 	me := as(w.Anonymous(), set.Access).Get(t, mePath).Want(200)
 	me.Shows(map[string]string{"email": admin, "name": "Ada L."})
 	tenant := me.Text("tenant_id")
 
-	// From standard input: a line, and the same tenant.
+	// The password is one line of standard input; the tenant exists already.
 	for i, c := range []struct{ stdin, password string }{
 		{"correct horse battery\n", "correct horse battery"},
 		{"correct horse battery\r\nmore", "correct horse battery"},
-		{" blanks count \n", " blanks count "},
+		{" leading and trailing blanks \n", " leading and trailing blanks "},
 		{"no line break", "no line break"},
 		{"пароль пароль\n", "пароль пароль"},
 	} {
 		user := fmt.Sprint(i, viewer)
-		if out := must(t, a, c.stdin, "user", "add", "--tenant", farm, "--email", user, "--name", "Bob", "--role", "viewer", "--password-stdin"); out != "" {
+		out := must(t, a, c.stdin, "user", "add", "--tenant", farm, "--email", user, "--name", "Bob",
+			"--role", "viewer", "--password-stdin")
+		if out != "" {
 			t.Errorf("printed %q", out)
 		}
 		set := tokensOf(t, log(user, c.password))
@@ -83,68 +86,119 @@ func TestUserAdd(t *testing.T) {
 	}
 	must(t, a, "", "user", "add", "--tenant", farm, "--email", email(), "--name", "Eve")
 
+	// Lengths are counted in characters, not in bytes.
+	long := strings.Repeat("漢", 150)
+	must(t, a, "", "user", "add", "--tenant", long+db.NewID(), "--email", email(), "--name", long)
+
+	const (
+		badEmail  = "email must be an e-mail address"
+		badTenant = "the tenant name must have 1 to 200 characters"
+	)
 	other := "other " + farm
-	for _, c := range []struct {
-		name, stdin string
-		args        []string
-		want        string
-	}{
-		{"taken", "", []string{"--tenant", farm, "--email", admin, "--name", "x"}, "the e-mail " + admin + " is taken"},
-		{"taken, in other case", "", []string{"--tenant", farm, "--email", strings.ToUpper(admin), "--name", "x"}, "is taken"},
-		{"taken in another tenant", "", []string{"--tenant", other, "--email", admin, "--name", "x"}, "is taken"},
-		{"no e-mail", "", []string{"--tenant", other, "--email", "ada", "--name", "x"}, `"ada" is not an e-mail address`},
-		{"no host", "", []string{"--tenant", other, "--email", "ada@", "--name", "x"}, "is not an e-mail address"},
-		{"no name before it", "", []string{"--tenant", other, "--email", "@farm.example", "--name", "x"}, "is not an e-mail address"},
-		{"a space", "", []string{"--tenant", other, "--email", "a da@farm.example", "--name", "x"}, "is not an e-mail address"},
-		{"a line break", "", []string{"--tenant", other, "--email", "ada@farm.example\nx", "--name", "x"}, "is not an e-mail address"},
-		{"not UTF-8", "", []string{"--tenant", other, "--email", "\xff@farm.example", "--name", "x"}, "is not an e-mail address"},
-		{"too long", "", []string{"--tenant", other, "--email", strings.Repeat("x", 320) + "@farm.example", "--name", "x"}, "is not an e-mail address"},
-		{"a bad role", "", []string{"--tenant", other, "--email", email(), "--name", "x", "--role", "root"}, `the role "root" is none of admin, operator, viewer`},
-		{"a role in other case", "", []string{"--tenant", other, "--email", email(), "--name", "x", "--role", "Admin"}, "is none of"},
-		{"a weak password", "short\n", []string{"--tenant", other, "--email", email(), "--name", "x", "--password-stdin"}, "must have at least 10 characters"},
-		{"no password", "", []string{"--tenant", other, "--email", email(), "--name", "x", "--password-stdin"}, "must have at least 10 characters"},
-		{"a password without end", strings.Repeat("x", 10_000), []string{"--tenant", other, "--email", email(), "--name", "x", "--password-stdin"}, "must have at most 200 characters"},
-		{"a blank tenant", "", []string{"--tenant", " ", "--email", email(), "--name", "x"}, "the tenant needs a name"},
-		{"a tenant too long", "", []string{"--tenant", strings.Repeat("漢", 201), "--email", email(), "--name", "x"}, "the tenant needs a name of 1 to 200 characters"},
-		{"a tenant that is not UTF-8", "", []string{"--tenant", "\xff", "--email", email(), "--name", "x"}, "the tenant needs a name"},
-		{"a name too long", "", []string{"--tenant", other, "--email", email(), "--name", strings.Repeat("漢", 201)}, "1 to 200 characters"},
-		{"a name that is not UTF-8", "", []string{"--tenant", other, "--email", email(), "--name", "\xff"}, "must be text"},
+	for _, c := range []struct{ name, flag, value, want string }{
+		{"e-mail in use", "email", admin, "The e-mail " + admin + " is already in use"},
+		{"e-mail in use, other case", "email", strings.ToUpper(admin), "is already in use"},
+		{"e-mail without @", "email", "ada", badEmail},
+		{"e-mail without host", "email", "ada@", badEmail},
+		{"e-mail without name", "email", "@farm.example", badEmail},
+		{"e-mail with a space", "email", "a da@farm.example", badEmail},
+		{"e-mail with a line break", "email", "ada@farm.example\nx", badEmail},
+		{"e-mail not UTF-8", "email", "\xff@farm.example", "email must be valid Unicode text"},
+		{"e-mail too long", "email", strings.Repeat("x", 320) + "@farm.example", "email must have at most 320 characters"},
+		{"unknown role", "role", "root", "role must be one of admin, operator, viewer"},
+		{"role in other case", "role", "Admin", "role must be one of admin, operator, viewer"},
+		{"blank tenant", "tenant", " ", badTenant},
+		{"tenant too long", "tenant", strings.Repeat("漢", 201), badTenant},
+		{"tenant not UTF-8", "tenant", "\xff", badTenant},
+		{"blank name", "name", " ", "name must not be blank"},
+		{"name too long", "name", strings.Repeat("漢", 201), "name must have at most 200 characters"},
+		{"name not UTF-8", "name", "\xff", "name must be valid Unicode text"},
 	} {
-		out, _, err := command(t, a, c.stdin, append([]string{"user", "add"}, c.args...)...)
+		// The flag package uses the last value of a repeated flag.
+		out, _, err := command(t, a, "", "user", "add", "--tenant", other, "--email", email(), "--name", "x",
+			"--"+c.flag, c.value)
 		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "SQLSTATE") || out != "" {
 			t.Errorf("%s: %v, want %q; printed %q", c.name, err, c.want, out)
 		}
 	}
+	for stdin, want := range map[string]string{
+		"short\n":                   "must have at least 10 characters",
+		"":                          "must have at least 10 characters",
+		strings.Repeat("x", 10_000): "must have at most 200 characters",
+	} {
+		out, _, err := command(t, a, stdin, "user", "add", "--tenant", other, "--email", email(), "--name", "x",
+			"--password-stdin")
+		if err == nil || !strings.Contains(err.Error(), "the password on standard input "+want) || out != "" {
+			t.Errorf("password %.10q: %v, want %q; printed %q", stdin, err, want, out)
+		}
+	}
 	if _, err := a.Users(t.Context(), other); err == nil {
-		t.Error("a mistake has made a tenant")
+		t.Error("a rejected user created a tenant")
 	}
 	tokensOf(t, log(admin, m[1]))
-
-	// As long as may be, counted in characters.
-	long := strings.Repeat("漢", 150)
-	must(t, a, "", "user", "add", "--tenant", long+db.NewID(), "--email", email(), "--name", long)
 }
 
-// Several commands that make the same tenant at once make one.
-func TestUserAddAtOnce(t *testing.T) {
+// Accounts.Add rejects a user with the same sentence as POST /api/v1/users.
+func TestAddAndAPIRejectTheSameUsers(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	farm := w.Tenant(t)
+	admin := farm.User(t, "admin")
+	for field, values := range map[string][]string{
+		"email": {"", "bob", "bob@", "@farm.example", "a b@farm.example", "a@b@c", "a\n@farm.example",
+			"a\u00a0@farm.example", "a\u0085@farm.example", "a\x7f@farm.example", "a\x00@farm.example",
+			"\ufffd@farm.example", strings.Repeat("x", 320) + "@x", admin.Email},
+		"name": {"", "  ", strings.Repeat("x", 201), "\x00", "\ufffd"},
+		"role": {"", "Admin", "owner"},
+		"password": {"", "123456789", strings.Repeat("x", 201), strings.Repeat("é", 9), strings.Repeat(" ", 12),
+			"a NUL \x00 in it"},
+	} {
+		for _, value := range values {
+			u := auth.NewUser{Tenant: "new " + farm.ID, Email: email(), Name: "x", Role: "viewer", Password: authtest.Password}
+			switch field {
+			case "email":
+				u.Email = value
+			case "name":
+				u.Name = value
+			case "role":
+				u.Role = value
+			case "password":
+				u.Password = value
+			}
+			body := j{"email": u.Email, "name": u.Name, "role": u.Role, "password": u.Password}
+			response := admin.Post(t, "/api/v1/users", body)
+			_, err := w.accounts().Add(t.Context(), u)
+			if response.Status < 400 || err == nil || err.Error() != response.Text("detail") {
+				t.Errorf("%s %.20q: API %d %s, command %v", field, value, response.Status, response.Body, err)
+			}
+		}
+	}
+}
+
+// Concurrent commands that add users to the same new tenant create one tenant.
+func TestConcurrentUserAdd(t *testing.T) {
 	t.Parallel()
 	d := dbtest.Open(t)
 	a := auth.Accounts{DB: d, Hasher: auth.NewHasher(1)}
-	for range 10 { // a race is not lost every time
+	for range 10 { // one round does not always hit the race
 		farm, same := "farm "+db.NewID(), email()
 		actors := make([]db.Actor, 8)
-		taken := make([]error, 8)
+		errs := make([]error, 8)
 		var wg sync.WaitGroup
 		begin := make(chan struct{})
+		add := func(tenant, email string) (db.Actor, error) {
+			return a.Add(t.Context(), auth.NewUser{
+				Tenant: tenant, Email: email, Name: "x", Role: "operator", Password: authtest.Password,
+			})
+		}
 		for i := range actors {
 			wg.Go(func() {
 				<-begin
 				var err error
-				actors[i], err = a.Add(t.Context(), auth.NewUser{Tenant: farm, Email: email(), Name: "x", Role: "operator", Password: authtest.Password})
-				if err != nil {
+				if actors[i], err = add(farm, email()); err != nil {
 					t.Error(err)
 				}
-				_, taken[i] = a.Add(t.Context(), auth.NewUser{Tenant: farm + " 2", Email: same, Name: "x", Role: "operator", Password: authtest.Password})
+				_, errs[i] = add(farm+" 2", same)
 			})
 		}
 		close(begin)
@@ -154,16 +208,16 @@ func TestUserAddAtOnce(t *testing.T) {
 				t.Fatalf("the users are %+v", actors)
 			}
 		}
-		made := 0
-		for _, err := range taken {
+		created := 0
+		for _, err := range errs {
 			if err == nil {
-				made++
-			} else if !strings.Contains(err.Error(), "is taken") {
+				created++
+			} else if !strings.Contains(err.Error(), "is already in use") {
 				t.Error(err)
 			}
 		}
-		if made != 1 {
-			t.Errorf("the same e-mail was made %d times: %v", made, taken)
+		if created != 1 {
+			t.Errorf("%d users were created with the same e-mail: %v", created, errs)
 		}
 		for name, want := range map[string]int{farm: 8, farm + " 2": 1} {
 			if users, err := a.Users(t.Context(), name); err != nil || len(users) != want {
@@ -174,13 +228,14 @@ func TestUserAddAtOnce(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if n := len(slices.DeleteFunc(tenants, func(i auth.TenantInfo) bool { return i.Name != farm && i.Name != farm+" 2" })); n != 2 {
-			t.Fatalf("%d tenants, want 2", n)
+		tenants = slices.DeleteFunc(tenants, func(i auth.TenantInfo) bool { return !strings.HasPrefix(i.Name, farm) })
+		if len(tenants) != 2 {
+			t.Fatalf("%d tenants, want 2", len(tenants))
 		}
 	}
 }
 
-// DB_MAX_CONNS=1 is enough for every command.
+// Every account command works with DB_MAX_CONNS=1.
 func TestAccountsWithOneConnection(t *testing.T) {
 	t.Parallel()
 	d, err := db.Open(t.Context(), db.Config{URL: dbtest.Private().AppURL(), MaxConns: 1})
@@ -198,6 +253,7 @@ func TestAccountsWithOneConnection(t *testing.T) {
 	must(t, a, "", "tenant", "list")
 }
 
+// A new password ends the sessions of the user, and of no other user.
 func TestUserPasswd(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -211,13 +267,13 @@ func TestUserPasswd(t *testing.T) {
 	tokensOf(t, w.Anonymous().Post(t, loginPath, credentials(user.Email, "another password")))
 	m := shownPassword.FindStringSubmatch(must(t, a, "", "user", "passwd", "--email", user.Email))
 	if m == nil {
-		t.Fatal("no password was shown")
+		t.Fatal("the command printed no password")
 	}
 	tokensOf(t, w.Anonymous().Post(t, loginPath, credentials(user.Email, m[1])))
 
 	for want, args := range map[string][]string{
-		"no user has this e-mail: nobody@test.example": {"user", "passwd", "--email", "nobody@test.example"},
-		"must have at least 10 characters":             {"user", "passwd", "--email", user.Email, "--password-stdin"},
+		"no user has this e-mail: unknown@test.example": {"user", "passwd", "--email", "unknown@test.example"},
+		"must have at least 10 characters":              {"user", "passwd", "--email", user.Email, "--password-stdin"},
 	} {
 		if out, _, err := command(t, a, "short\n", args...); err == nil || !strings.Contains(err.Error(), want) || out != "" {
 			t.Errorf("%q: %v, printed %q", args, err, out)
@@ -226,6 +282,7 @@ func TestUserPasswd(t *testing.T) {
 	tokensOf(t, w.Anonymous().Post(t, loginPath, credentials(user.Email, m[1])))
 }
 
+// Disabling a user ends the user's sessions and rejects the access token; enabling restores neither session.
 func TestUserDisable(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -244,7 +301,7 @@ func TestUserDisable(t *testing.T) {
 	}
 	w.refreshRefused(t, set.Refresh, "INVALID_TOKEN")
 	for _, verb := range []string{"disable", "enable"} {
-		if _, _, err := command(t, a, "", "user", verb, "--email", "nobody@test.example"); !errors.Is(err, auth.ErrNoUser) {
+		if _, _, err := command(t, a, "", "user", verb, "--email", "unknown@test.example"); !errors.Is(err, auth.ErrNoUser) {
 			t.Errorf("%s: %v", verb, err)
 		}
 	}
@@ -256,7 +313,9 @@ func TestLists(t *testing.T) {
 	a := w.accounts()
 	farm, other := "farm "+db.NewID(), "other "+db.NewID()
 	ada, bob, eve := "a"+email(), "b"+email(), "c"+email()
-	for _, u := range [][]string{{farm, bob, "Bob", "viewer"}, {farm, ada, "Ada", "admin"}, {other, eve, "Eve", "operator"}} {
+	for _, u := range [][]string{
+		{farm, bob, "Bob", "viewer"}, {farm, ada, "Ada", "admin"}, {other, eve, "Eve", "operator"},
+	} {
 		must(t, a, "", "user", "add", "--tenant", u[0], "--email", u[1], "--name", u[2], "--role", u[3])
 	}
 	must(t, a, "", "user", "disable", "--email", bob)
@@ -265,7 +324,8 @@ func TestLists(t *testing.T) {
 	if err := json.Unmarshal([]byte(must(t, a, "", "user", "list", "--tenant", farm, "--json")), &users); err != nil {
 		t.Fatal(err)
 	}
-	if len(users) != 2 || users[0].Email != ada || users[0].Name != "Ada" || users[0].Role != "admin" || users[0].Tenant != farm || users[0].Disabled != nil || users[0].CreatedAt.IsZero() ||
+	if len(users) != 2 || users[0].Email != ada || users[0].Name != "Ada" || users[0].Role != "admin" ||
+		users[0].Tenant != farm || users[0].Disabled != nil || users[0].CreatedAt.IsZero() ||
 		users[1].Email != bob || users[1].Disabled == nil {
 		t.Errorf("%+v", users)
 	}
@@ -273,7 +333,12 @@ func TestLists(t *testing.T) {
 		t.Errorf("%+v", users[0])
 	}
 	lines := strings.Split(must(t, a, "", "user", "list", "--tenant", farm), "\n")
-	for i, want := range []string{`^TENANT +EMAIL +NAME +ROLE +STATE +ID$`, `^` + farm + ` +` + ada + ` +Ada +admin +enabled +` + users[0].ID + `$`, `^` + farm + ` +` + bob + ` +Bob +viewer +disabled +` + users[1].ID + `$`, `^$`} {
+	for i, want := range []string{
+		`^TENANT +EMAIL +NAME +ROLE +STATE +ID$`,
+		`^` + farm + ` +` + ada + ` +Ada +admin +enabled +` + users[0].ID + `$`,
+		`^` + farm + ` +` + bob + ` +Bob +viewer +disabled +` + users[1].ID + `$`,
+		`^$`,
+	} {
 		if i >= len(lines) || !regexp.MustCompile(want).MatchString(lines[i]) {
 			t.Errorf("line %d of %q does not match %s", i+1, lines, want)
 		}
@@ -297,18 +362,20 @@ func TestLists(t *testing.T) {
 	for _, info := range tenants {
 		if want := map[string]int{farm: 2, other: 1}[info.Name]; want != 0 {
 			found++
-			line := regexp.MustCompile(`(?m)^` + info.Name + ` +` + fmt.Sprint(want) + ` +` + info.CreatedAt.UTC().Format("2006-01-02") + ` +` + info.ID + `$`)
+			line := regexp.MustCompile(`(?m)^` + info.Name + ` +` + fmt.Sprint(want) + ` +` +
+				info.CreatedAt.UTC().Format("2006-01-02") + ` +` + info.ID + `$`)
 			if info.Users != want || !line.MatchString(table) {
 				t.Errorf("%+v in %s", info, table)
 			}
 		}
 	}
 	if found != 2 {
-		t.Errorf("%d tenants were found", found)
+		t.Errorf("the list has %d of the 2 tenants", found)
 	}
-	for _, args := range [][]string{{"user", "list", "--tenant", "nobody's farm"}, {"user", "list", "--tenant", "nobody's farm", "--json"}} {
-		if out, _, err := command(t, a, "", args...); err == nil || !strings.Contains(err.Error(), `there is no tenant "nobody's farm"`) || out != "" {
-			t.Errorf("%q: %v, printed %q", args, err, out)
+	for _, format := range []string{"--json=false", "--json"} {
+		out, _, err := command(t, a, "", "user", "list", "--tenant", "unknown farm", format)
+		if err == nil || !strings.Contains(err.Error(), `there is no tenant "unknown farm"`) || out != "" {
+			t.Errorf("%s: %v, printed %q", format, err, out)
 		}
 	}
 }
@@ -317,8 +384,8 @@ func TestCommandMistakes(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		args string
-		want string // in the error; "" is help
-		help string // in what is printed
+		want string // part of the error; "" if the error is flag.ErrHelp
+		help string // part of the text on standard error
 	}{
 		{"user -h", "", "user add --tenant NAME"},
 		{"user --help", "", "tenant list"},
@@ -349,11 +416,12 @@ func TestCommandMistakes(t *testing.T) {
 	} {
 		var stderr bytes.Buffer
 		run, err := auth.ParseCommand(strings.Fields(c.args), &stderr)
-		if run != nil || err == nil || errors.Is(err, flag.ErrHelp) != (c.want == "") || !strings.Contains(err.Error(), c.want) || !strings.Contains(stderr.String(), c.help) {
+		if run != nil || err == nil || errors.Is(err, flag.ErrHelp) != (c.want == "") ||
+			!strings.Contains(err.Error(), c.want) || !strings.Contains(stderr.String(), c.help) {
 			t.Errorf("%s: %v; printed %q", c.args, err, stderr.String())
 		}
 	}
 	if run, err := auth.ParseCommand(nil, &bytes.Buffer{}); run != nil || err == nil {
-		t.Error("nothing is a command")
+		t.Error("ParseCommand accepts an empty command line")
 	}
 }

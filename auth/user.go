@@ -82,7 +82,7 @@ var createUserDoc = &server.Doc{
 	ID: "createUser", Tag: usersTag, Summary: "Make a user",
 	Description: "The user can log in at once. An e-mail can be used once in the whole service: `EMAIL_TAKEN` does not say by whom, nor in which tenant. Users are not deleted, for the " +
 		"usage ledger names them: disable them instead.",
-	Refusals: []string{"EMAIL_TAKEN: Somebody has the e-mail bob@farm.example already"},
+	Refusals: []string{errEmailTaken("bob@farm.example").Example()},
 }
 
 // hashNew hashes the password of a user to be made. The caller is checked before, for hashing is work that only those who still
@@ -104,19 +104,33 @@ func (s *Service) hash(ctx context.Context, password string) (string, error) {
 }
 
 func (s *Service) createUser(ctx context.Context, r *server.Request[UserAccount], hash string) (server.Created[UserAccount], error) {
-	id, in := db.NewID(), &r.In
+	id := db.NewID()
+	user, err := insertUser(ctx, s.db, id, &r.In, hash)
+	if err != nil {
+		return server.Created[UserAccount]{}, err
+	}
+	return server.Created[UserAccount]{JSON: user, Location: usersPath + "/" + id}, nil
+}
+
+// insertUser inserts a user with the id into the context's tenant and enters the e-mail in the login directory. It returns
+// the user as JSON. The error is EMAIL_TAKEN if a user of any tenant has the e-mail.
+func insertUser(ctx context.Context, d *db.DB, id string, in *UserAccount, hash string) ([]byte, error) {
 	user := db.SQL(`
 		insert into users (id, email, name, role, password_hash, disabled_at)
 		values ($1, $2, $3, $4, $5, case when $6::boolean then now() end)
 		returning `+userColumns, id, in.Email.Arg(), in.Name.Arg(), in.Role.Arg(), hash, in.Disabled.Or(false))
-	err := s.db.Write(ctx, user, db.SQL(`select login_claim($1, $2)::text`, emailKey(*in.Email.Value), id))
+	err := d.Write(ctx, user, db.SQL(`select login_claim($1, $2)::text`, emailKey(*in.Email.Value), id))
 	if db.Violates(err, "login_directory_pkey") {
-		return server.Created[UserAccount]{}, server.Refuse("EMAIL_TAKEN", "Somebody has the e-mail %s already", *in.Email.Value)
+		return nil, errEmailTaken(*in.Email.Value)
 	}
 	if err != nil {
-		return server.Created[UserAccount]{}, err
+		return nil, err
 	}
-	return server.Created[UserAccount]{JSON: user.Object(), Location: usersPath + "/" + id}, nil
+	return user.Object(), nil
+}
+
+func errEmailTaken(email string) *server.Error {
+	return server.Refuse("EMAIL_TAKEN", "The e-mail %s is already in use", email)
 }
 
 var errLastAdmin = server.Refuse("LAST_ADMIN", "This is the last admin who is not disabled: make somebody else an admin first")

@@ -107,6 +107,14 @@ func decodeBody(body []byte, in any, change bool) error {
 	return check(in, problems)
 }
 
+// DecodeBody decodes and validates the body of a POST with the input type T, for input that a command builds. Its errors
+// are those of a request.
+func DecodeBody[T any](body []byte) (T, error) {
+	var in T
+	err := decodeBody(body, &in, false)
+	return in, err
+}
+
 // Checker is implemented by input types with rules that span several fields.
 type Checker interface{ Check(*Problems) }
 
