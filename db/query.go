@@ -109,6 +109,9 @@ func (d *DB) Read(ctx context.Context, stmts ...*Stmt) error {
 	return d.run(ctx, true, stmts)
 }
 
+// CheckActor checks that the context's actor still exists, is enabled, and has its role. The error is ErrRevoked if not.
+func (d *DB) CheckActor(ctx context.Context) error { return d.Read(ctx) }
+
 // Write is Read for statements that change something: all of them happen or none. It is repeated after a deadlock or a
 // serialization failure; a connection that breaks on the way leaves the outcome unknown and is ErrUnavailable.
 func (d *DB) Write(ctx context.Context, stmts ...*Stmt) error {
