@@ -16,9 +16,11 @@ import (
 	"spoolwright/server"
 )
 
-// What is wrong with a token. One that is expired is otherwise right.
 var (
+	// ErrTokenExpired means that the token is valid except that it has expired.
 	ErrTokenExpired = errors.New("auth: token is expired")
+
+	// ErrTokenInvalid means that the token is malformed, wrongly signed, or has an invalid claim.
 	ErrTokenInvalid = errors.New("auth: token is invalid")
 )
 
@@ -28,10 +30,10 @@ const (
 	refreshAudience = "spoolwright:refresh"
 	minSecretBytes  = 32
 	maxTokenBytes   = 4 << 10
-	issuedAtSkew    = 5 * time.Second // how far the clock of the instance that made a token may be ahead
+	issuedAtSkew    = 5 * time.Second // tolerance for the clock of another instance that issued a token
 )
 
-// Principal is who an access token speaks for. The ids are UUIDs in canonical form.
+// Principal is the content of an access token. The ids are UUIDs in canonical form.
 type Principal struct {
 	TenantID, UserID string
 	Role             string // admin, operator or viewer
@@ -41,11 +43,11 @@ func (p Principal) valid() bool {
 	return isID(p.TenantID) && isID(p.UserID) && levels[p.Role] != server.Public
 }
 
-// Refresh is what a refresh token says. The ids are UUIDs in canonical form.
+// Refresh is the content of a refresh token. The ids are UUIDs in canonical form.
 type Refresh struct {
 	TenantID, UserID, SessionID string
-	Counter                     int64     // how many tokens of the session came before; not negative
-	IssuedAt                    time.Time // to the second
+	Counter                     int64     // number of earlier tokens of the session, at least 0
+	IssuedAt                    time.Time // truncated to seconds
 }
 
 func (r Refresh) valid() bool {
@@ -54,7 +56,7 @@ func (r Refresh) valid() bool {
 
 func (r Refresh) jti() string { return r.SessionID + "." + strconv.FormatInt(r.Counter, 10) }
 
-// Tokens signs and checks JSON Web Tokens with HS256. It is safe for concurrent use.
+// Tokens signs and verifies JSON Web Tokens with HS256. It is safe for concurrent use.
 type Tokens struct {
 	signing    []byte
 	keys       jwt.VerificationKeySet
@@ -62,39 +64,39 @@ type Tokens struct {
 	refreshTTL time.Duration
 	now        func() time.Time
 	parser     *jwt.Parser
-	right      rightTokens
+	verified   tokenCache
 }
 
-// rightTokens remembers access tokens that were found right, by their SHA-256: to find that out costs more than the rest of what the
-// service does for a request. Of a token only its expiry changes with time, and that is looked at each time. Whether the user still
-// may do anything is not remembered: the database is asked with each request.
-type rightTokens struct {
-	mu   sync.RWMutex
-	says map[[sha256.Size]byte]rightToken
+// tokenCache maps the SHA-256 of verified access tokens to their content, because verification costs more CPU time than
+// the rest of a request. ParseAccess still checks the expiry on each use, and the database still checks the user's
+// role. When the cache is full, add empties it.
+type tokenCache struct {
+	mu     sync.RWMutex
+	tokens map[[sha256.Size]byte]cachedToken
 }
 
-type rightToken struct {
+type cachedToken struct {
 	Principal
 	expires time.Time
 }
 
-// maxRightTokens bounds the memory to about 4 MiB.
-const maxRightTokens = 16_384
+// maxCachedTokens bounds the cache to about 4 MiB.
+const maxCachedTokens = 16_384
 
-func (r *rightTokens) find(hash [sha256.Size]byte) (rightToken, bool) {
-	r.mu.RLock()
-	defer r.mu.RUnlock()
-	token, ok := r.says[hash]
+func (c *tokenCache) find(hash [sha256.Size]byte) (cachedToken, bool) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	token, ok := c.tokens[hash]
 	return token, ok
 }
 
-func (r *rightTokens) add(hash [sha256.Size]byte, token rightToken) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.says == nil || len(r.says) >= maxRightTokens {
-		r.says = map[[sha256.Size]byte]rightToken{}
+func (c *tokenCache) add(hash [sha256.Size]byte, token cachedToken) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.tokens == nil || len(c.tokens) >= maxCachedTokens {
+		c.tokens = map[[sha256.Size]byte]cachedToken{}
 	}
-	r.says[hash] = token
+	c.tokens[hash] = token
 }
 
 type accessClaims struct {
@@ -110,24 +112,27 @@ type refreshClaims struct {
 	Counter int64  `json:"counter"`
 }
 
-// NewTokens makes a Tokens. The first secret signs, all verify; it is an error if there is none, one is shorter than 32 bytes, or
-// a lifetime is under a second.
+// NewTokens returns a Tokens that signs with the first secret and verifies with all of them. It returns an error if
+// there is no secret, a secret has fewer than 32 bytes, or a lifetime is shorter than a second.
 func NewTokens(secrets []string, accessTTL, refreshTTL time.Duration, now func() time.Time) (*Tokens, error) {
 	if len(secrets) == 0 {
-		return nil, errors.New("no token secret")
+		return nil, errors.New("no token secret is set")
 	}
 	if accessTTL < time.Second || refreshTTL < time.Second {
-		return nil, errors.New("a token must live for a second at least")
+		return nil, errors.New("the lifetime of a token must be at least 1 second")
 	}
 	t := &Tokens{signing: []byte(secrets[0]), accessTTL: accessTTL, refreshTTL: refreshTTL, now: now}
 	for i, secret := range secrets {
 		if len(secret) < minSecretBytes {
-			return nil, fmt.Errorf("token secret %d has %d bytes; it needs at least %d", i+1, len(secret), minSecretBytes)
+			return nil, fmt.Errorf("token secret %d has %d bytes, it must have at least %d", i+1, len(secret), minSecretBytes)
 		}
 		t.keys.Keys = append(t.keys.Keys, []byte(secret))
 	}
-	// The library would report "expired" beside other faults; claims are checked here, one after the other.
-	t.parser = jwt.NewParser(jwt.WithValidMethods([]string{jwt.SigningMethodHS256.Alg()}), jwt.WithStrictDecoding(), jwt.WithoutClaimsValidation())
+	// The library joins "expired" with other claim errors; check returns ErrTokenExpired only if it is the only error.
+	t.parser = jwt.NewParser(
+		jwt.WithValidMethods([]string{jwt.SigningMethodHS256.Alg()}),
+		jwt.WithStrictDecoding(),
+		jwt.WithoutClaimsValidation())
 	return t, nil
 }
 
@@ -137,20 +142,24 @@ func (t *Tokens) AccessTTL() time.Duration { return t.accessTTL }
 // RefreshTTL returns how long a refresh token is valid.
 func (t *Tokens) RefreshTTL() time.Duration { return t.refreshTTL }
 
-// Access returns a new access token, valid from now. The error says that p is not a proper Principal.
+// Access returns a new access token for p, valid from now. It returns an error if an id or the role of p is invalid.
 func (t *Tokens) Access(p Principal) (string, error) {
 	if !p.valid() {
-		return "", fmt.Errorf("auth: no token for tenant %q, user %q, role %q", p.TenantID, p.UserID, p.Role)
+		return "", fmt.Errorf("auth: invalid access token content: tenant %q, user %q, role %q", p.TenantID, p.UserID, p.Role)
 	}
-	return t.sign(accessClaims{registered(accessAudience, p.UserID, rand.Text(), t.now(), t.accessTTL), p.TenantID, p.Role})
+	claims := registered(accessAudience, p.UserID, rand.Text(), t.now(), t.accessTTL)
+	return t.sign(accessClaims{claims, p.TenantID, p.Role})
 }
 
-// Refresh returns the refresh token for r: the same one for the same r, secret and lifetime. The error says that r is not proper.
+// Refresh returns the refresh token for r. The same r, secret and lifetime give the same token. It returns an error if
+// r is invalid.
 func (t *Tokens) Refresh(r Refresh) (string, error) {
 	if !r.valid() {
-		return "", fmt.Errorf("auth: no token for tenant %q, user %q, session %q, counter %d", r.TenantID, r.UserID, r.SessionID, r.Counter)
+		return "", fmt.Errorf("auth: invalid refresh token content: tenant %q, user %q, session %q, counter %d",
+			r.TenantID, r.UserID, r.SessionID, r.Counter)
 	}
-	return t.sign(refreshClaims{registered(refreshAudience, r.UserID, r.jti(), r.IssuedAt, t.refreshTTL), r.TenantID, r.SessionID, r.Counter})
+	claims := registered(refreshAudience, r.UserID, r.jti(), r.IssuedAt, t.refreshTTL)
+	return t.sign(refreshClaims{claims, r.TenantID, r.SessionID, r.Counter})
 }
 
 func registered(audience, user, id string, at time.Time, ttl time.Duration) jwt.RegisteredClaims {
@@ -169,13 +178,13 @@ func (t *Tokens) sign(claims jwt.Claims) (string, error) {
 	return jwt.NewWithClaims(jwt.SigningMethodHS256, claims).SignedString(t.signing)
 }
 
-// ParseAccess returns whom a valid access token speaks for. The error is ErrTokenExpired or ErrTokenInvalid.
+// ParseAccess verifies an access token and returns its content. The error is ErrTokenExpired or ErrTokenInvalid.
 func (t *Tokens) ParseAccess(raw string) (Principal, error) {
 	if len(raw) > maxTokenBytes {
 		return Principal{}, ErrTokenInvalid
 	}
 	hash := sha256.Sum256([]byte(raw))
-	if token, ok := t.right.find(hash); ok {
+	if token, ok := t.verified.find(hash); ok {
 		if !t.now().Before(token.expires) {
 			return Principal{}, ErrTokenExpired
 		}
@@ -189,11 +198,11 @@ func (t *Tokens) ParseAccess(raw string) (Principal, error) {
 	if err := t.check(&c.RegisteredClaims, accessAudience, p.valid()); err != nil {
 		return Principal{}, err
 	}
-	t.right.add(hash, rightToken{p, c.ExpiresAt.Time})
+	t.verified.add(hash, cachedToken{p, c.ExpiresAt.Time})
 	return p, nil
 }
 
-// ParseRefresh returns what a valid refresh token says. The error is ErrTokenExpired or ErrTokenInvalid.
+// ParseRefresh verifies a refresh token and returns its content. The error is ErrTokenExpired or ErrTokenInvalid.
 func (t *Tokens) ParseRefresh(raw string) (Refresh, error) {
 	var c refreshClaims
 	if !t.verify(raw, &c) {
@@ -207,9 +216,9 @@ func (t *Tokens) ParseRefresh(raw string) (Refresh, error) {
 	return r, nil
 }
 
-// verify reads the token into claims, and reports whether it is well formed and signed with one of the secrets.
+// verify decodes the token into claims and reports whether it is well-formed and signed with one of the secrets.
 func (t *Tokens) verify(raw string, claims jwt.Claims) bool {
-	// Go's base64 skips line breaks, and the signature's own text is not signed.
+	// encoding/base64 ignores line breaks, so a token with a line break in its signature would verify too.
 	if len(raw) > maxTokenBytes || strings.ContainsAny(raw, "\r\n") {
 		return false
 	}
@@ -217,12 +226,13 @@ func (t *Tokens) verify(raw string, claims jwt.Claims) bool {
 	return err == nil
 }
 
-// check looks at the registered claims of a token whose signature and own claims are known to be right or wrong.
-func (t *Tokens) check(c *jwt.RegisteredClaims, audience string, right bool) error {
+// check checks the registered claims of a token. The argument valid tells whether its other claims are valid. The error
+// is ErrTokenInvalid if any claim is, otherwise ErrTokenExpired if the token has expired.
+func (t *Tokens) check(c *jwt.RegisteredClaims, audience string, valid bool) error {
 	now := t.now()
-	if !right || c.Issuer != issuer || len(c.Audience) != 1 || c.Audience[0] != audience || c.ID == "" ||
-		c.ExpiresAt == nil || c.IssuedAt == nil || !c.ExpiresAt.After(c.IssuedAt.Time) || c.IssuedAt.After(now.Add(issuedAtSkew)) ||
-		c.NotBefore != nil && c.NotBefore.After(now) {
+	if !valid || c.Issuer != issuer || len(c.Audience) != 1 || c.Audience[0] != audience || c.ID == "" ||
+		c.ExpiresAt == nil || c.IssuedAt == nil || !c.ExpiresAt.After(c.IssuedAt.Time) ||
+		c.IssuedAt.After(now.Add(issuedAtSkew)) || c.NotBefore != nil && c.NotBefore.After(now) {
 		return ErrTokenInvalid
 	}
 	if !now.Before(c.ExpiresAt.Time) {

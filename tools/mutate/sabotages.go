@@ -69,11 +69,11 @@ var sabotages = []sabotage{
 	{"a product may contain itself", "catalog/component.go", "when exists (select from below b where b.id = $1) then 'COMPONENT_CYCLE'", "when false then 'COMPONENT_CYCLE'", "./catalog", "TestComponentRefusals"},
 
 	// Who is calling.
-	{"the algorithm of tokens is not pinned", "auth/token.go", "jwt.WithValidMethods([]string{jwt.SigningMethodHS256.Alg()}), ", "", "./auth", "TestToken"},
-	{"the issuer of tokens is not checked", "auth/token.go", "!right || c.Issuer != issuer ||", "!right ||", "./auth", "TestToken"},
+	{"the algorithm of tokens is not pinned", "auth/token.go", "jwt.WithValidMethods([]string{jwt.SigningMethodHS256.Alg()}),\n", "\n", "./auth", "TestToken"},
+	{"the issuer of tokens is not checked", "auth/token.go", "!valid || c.Issuer != issuer ||", "!valid ||", "./auth", "TestToken"},
 	{"a refresh token is an access token", "auth/token.go", "len(c.Audience) != 1 || c.Audience[0] != audience ||", "", "./auth", "TestToken"},
 	{"tokens never expire", "auth/token.go", "if !now.Before(c.ExpiresAt.Time) {", "if false {", "./auth", "TestTokenLifetime|TestLifetimes"},
-	{"a token seen before never expires", "auth/token.go", "if !t.now().Before(token.expires) {", "if false {", "./auth", "TestTokenSeenBefore"},
+	{"a token seen before never expires", "auth/token.go", "if !t.now().Before(token.expires) {", "if false {", "./auth", "TestTokenCache"},
 	{"tokens are told apart by their first half", "auth/token.go", "hash := sha256.Sum256([]byte(raw))", "hash := sha256.Sum256([]byte(raw[:len(raw)/2]))", "./auth", "TestToken"},
 	{"another role needs another login", "auth/user.go", "($5::text is not null or", "($5::text is not null or c.new_role <> c.role or", "./auth", "User"},
 	{"the last admin may leave", "auth/user.go", "o.role = 'admin' and o.disabled_at is null) then 'LAST_ADMIN'", "o.role = 'admin') then 'LAST_ADMIN'", "./auth", "Admin|User"},
