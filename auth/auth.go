@@ -105,33 +105,33 @@ func (s *Service) login(ctx context.Context, r *server.Request[Credentials]) (se
 	email := emailKey(*r.In.Email.Value)
 	done, wait, ok := s.begin(ctx, email, r.Address)
 	if !ok {
-		return server.OK[TokenSet]{}, tooManyFailures(wait)
+		return nil, tooManyFailures(wait)
 	}
 	outcome := Abandoned
 	defer func() { done(outcome) }()
 
 	actor, known, err := s.db.FindLogin(ctx, email)
 	if err != nil {
-		return server.OK[TokenSet]{}, err
+		return nil, err
 	}
 	var hash string // stays empty for an unknown or disabled user, which costs the same time
 	if known {
 		err := s.db.Read(db.As(ctx, db.Actor{Tenant: actor.Tenant}),
 			db.SQL(`select password_hash, role from users where id = $1 and disabled_at is null`, actor.User).Into(&hash, &actor.Role))
 		if err != nil {
-			return server.OK[TokenSet]{}, err
+			return nil, err
 		}
 	}
 	right, err := s.hasher.Verify(ctx, hash, *r.In.Password.Value)
 	if errors.Is(err, ErrBusy) {
-		return server.OK[TokenSet]{}, server.ErrUnavailable.Because(err)
+		return nil, server.ErrUnavailable.Because(err)
 	}
 	if err != nil {
-		return server.OK[TokenSet]{}, err
+		return nil, err
 	}
 	if !right {
 		outcome = Failed
-		return server.OK[TokenSet]{}, errCredentials
+		return nil, errCredentials
 	}
 	outcome = Succeeded
 	return s.startSession(db.As(ctx, actor), actor, hash)
@@ -166,7 +166,7 @@ func (s *Service) startSession(ctx context.Context, actor db.Actor, hash string)
 		err = errCredentials
 	}
 	if err != nil {
-		return server.OK[TokenSet]{}, err
+		return nil, err
 	}
 	return s.tokenSet(actor, session)
 }
@@ -174,11 +174,11 @@ func (s *Service) startSession(ctx context.Context, actor db.Actor, hash string)
 func (s *Service) tokenSet(actor db.Actor, session Refresh) (server.OK[TokenSet], error) {
 	access, err := s.tokens.Access(Principal{TenantID: actor.Tenant, UserID: actor.User, Role: actor.Role})
 	if err != nil {
-		return server.OK[TokenSet]{}, err
+		return nil, err
 	}
 	refresh, err := s.tokens.Refresh(session)
 	if err != nil {
-		return server.OK[TokenSet]{}, err
+		return nil, err
 	}
 	return server.Encode(TokenSet{AccessToken: access, RefreshToken: refresh, TokenType: "bearer", ExpiresIn: int64(s.tokens.AccessTTL() / time.Second)})
 }
@@ -198,7 +198,7 @@ const grace = 30 * time.Second
 func (s *Service) refresh(ctx context.Context, r *server.Request[RefreshToken]) (server.OK[TokenSet], error) {
 	token, err := s.tokens.ParseRefresh(*r.In.RefreshToken.Value)
 	if err != nil {
-		return server.OK[TokenSet]{}, tokenError(err)
+		return nil, tokenError(err)
 	}
 	now := s.now().UTC().Truncate(time.Second)
 	actor := db.Actor{Tenant: token.TenantID, User: token.UserID}
@@ -217,10 +217,10 @@ func (s *Service) refresh(ctx context.Context, r *server.Request[RefreshToken]) 
 			and not (s.counter = $3 + 1 and s.refreshed_at >= $4)`,
 		token.SessionID, token.UserID, token.Counter, now.Add(-grace))
 	if err := s.db.Write(db.As(ctx, db.Actor{Tenant: token.TenantID}), alive, ended); err != nil {
-		return server.OK[TokenSet]{}, err
+		return nil, err
 	}
 	if alive.Rows() == 0 {
-		return server.OK[TokenSet]{}, server.ErrInvalidToken
+		return nil, server.ErrInvalidToken
 	}
 	token.IssuedAt = issued
 	return s.tokenSet(actor, token)
@@ -238,13 +238,13 @@ func (s *Service) logout(ctx context.Context, r *server.Request[RefreshToken]) (
 	if errors.Is(err, ErrTokenExpired) || err == nil && (token.UserID != caller.User || token.TenantID != caller.Tenant) {
 		token.SessionID = ""
 	} else if err != nil {
-		return server.NoContent{}, server.Invalid("refresh_token", "is not a refresh token")
+		return nil, server.Invalid("refresh_token", "is not a refresh token")
 	}
 	session := any(token.SessionID)
 	if token.SessionID == "" {
 		session = nil // the caller is checked all the same
 	}
-	return server.NoContent{}, s.db.Write(ctx, db.SQL(`delete from sessions where id = $1 and user_id = $2`, session, caller.User))
+	return nil, s.db.Write(ctx, db.SQL(`delete from sessions where id = $1 and user_id = $2`, session, caller.User))
 }
 
 var meDoc = &server.Doc{ID: "getMe", Tag: tag, Summary: "See who you are", Description: "The user of the access token."}
@@ -252,9 +252,9 @@ var meDoc = &server.Doc{ID: "getMe", Tag: tag, Summary: "See who you are", Descr
 func (s *Service) me(ctx context.Context, _ *server.Request[struct{}]) (server.OK[User], error) {
 	user := db.SQL(`select id, email, name, created_at, tenant_id from users where id = $1`, db.ActorOf(ctx).User)
 	if err := s.db.Read(ctx, user); err != nil {
-		return server.OK[User]{}, err
+		return nil, err
 	}
-	return server.OK[User]{JSON: user.Object()}, nil
+	return user.Object(), nil
 }
 
 // emailKey is the form in which e-mails are compared.

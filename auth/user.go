@@ -8,8 +8,6 @@ import (
 	"spoolwright/server"
 )
 
-const usersPath = "/api/v1/users"
-
 var usersTag = &server.Tag{Name: "users", Description: "The people of the tenant: who may log in, and what they may do."}
 
 // userRoutes are the operations of /api/v1/users, and the change of one's own password.
@@ -65,13 +63,7 @@ func (s *Service) getUser(ctx context.Context, r *server.Request[struct{}]) (ser
 
 func (s *Service) showUser(ctx context.Context, id string) (server.OK[UserAccount], error) {
 	user := readUser(id)
-	if err := s.db.Read(ctx, user); err != nil {
-		return server.OK[UserAccount]{}, err
-	}
-	if user.Rows() == 0 {
-		return server.OK[UserAccount]{}, server.ErrNotFound
-	}
-	return server.OK[UserAccount]{JSON: user.Object()}, nil
+	return server.One(user, s.db.Read(ctx, user))
 }
 
 func readUser(id string) *db.Stmt {
@@ -104,12 +96,7 @@ func (s *Service) hash(ctx context.Context, password string) (string, error) {
 }
 
 func (s *Service) createUser(ctx context.Context, r *server.Request[UserAccount], hash string) (server.Created[UserAccount], error) {
-	id := db.NewID()
-	user, err := insertUser(ctx, s.db, id, &r.In, hash)
-	if err != nil {
-		return server.Created[UserAccount]{}, err
-	}
-	return server.Created[UserAccount]{JSON: user, Location: usersPath + "/" + id}, nil
+	return insertUser(ctx, s.db, db.NewID(), &r.In, hash)
 }
 
 // insertUser inserts a user with the id into the context's tenant and enters the e-mail in the login directory. It returns
@@ -155,11 +142,11 @@ func (s *Service) updateUser(ctx context.Context, r *server.Request[UserAccount]
 	}
 	if in.Password.Set {
 		if err := s.db.CheckActor(ctx); err != nil {
-			return server.OK[UserAccount]{}, err
+			return nil, err
 		}
 		text, err := s.hash(ctx, *in.Password.Value)
 		if err != nil {
-			return server.OK[UserAccount]{}, err
+			return nil, err
 		}
 		hash = text
 	}
@@ -198,15 +185,15 @@ func (s *Service) updateUser(ctx context.Context, r *server.Request[UserAccount]
 		change, user)
 	switch {
 	case err != nil:
-		return server.OK[UserAccount]{}, err
+		return nil, err
 	case user.Rows() == 0:
-		return server.OK[UserAccount]{}, server.ErrNotFound
+		return nil, server.ErrNotFound
 	case problem != nil && *problem == "EMAIL":
-		return server.OK[UserAccount]{}, server.Invalid("email", "cannot be changed: make a new user, and disable this one")
+		return nil, server.Invalid("email", "cannot be changed: make a new user, and disable this one")
 	case problem != nil:
-		return server.OK[UserAccount]{}, errLastAdmin
+		return nil, errLastAdmin
 	}
-	return server.OK[UserAccount]{JSON: user.Object()}, nil
+	return user.Object(), nil
 }
 
 // NewPassword is the body of a change of one's own password.
@@ -233,11 +220,11 @@ func (s *Service) changePassword(ctx context.Context, r *server.Request[NewPassw
 	id := db.ActorOf(ctx).User
 	var email, old string
 	if err := s.db.Read(ctx, db.SQL(`select email, password_hash from users where id = $1`, id).Into(&email, &old)); err != nil {
-		return server.NoContent{}, err
+		return nil, err
 	}
 	done, wait, ok := s.begin(ctx, emailKey(email), r.Address)
 	if !ok {
-		return server.NoContent{}, tooManyFailures(wait)
+		return nil, tooManyFailures(wait)
 	}
 	outcome := Abandoned
 	defer func() { done(outcome) }()
@@ -245,24 +232,24 @@ func (s *Service) changePassword(ctx context.Context, r *server.Request[NewPassw
 	right, err := s.hasher.Confirm(ctx, old, *r.In.Current.Value)
 	switch {
 	case errors.Is(err, ErrBusy):
-		return server.NoContent{}, server.ErrUnavailable.Because(err)
+		return nil, server.ErrUnavailable.Because(err)
 	case err != nil:
-		return server.NoContent{}, err
+		return nil, err
 	case !right:
 		outcome = Failed
-		return server.NoContent{}, errCurrentPassword
+		return nil, errCurrentPassword
 	}
 	outcome = Succeeded
 	hash, err := s.hash(ctx, *r.In.New.Value)
 	if err != nil {
-		return server.NoContent{}, err
+		return nil, err
 	}
 	changed := db.SQL(`update users set password_hash = $3 where id = $1 and password_hash = $2 returning id`, id, old, hash)
 	if err := s.db.Write(ctx, changed, db.SQL(`delete from sessions where user_id = $1 and exists (select from users where id = $1 and password_hash = $2)`, id, hash)); err != nil {
-		return server.NoContent{}, err
+		return nil, err
 	}
 	if changed.Rows() == 0 { // another change came first
-		return server.NoContent{}, errCurrentPassword
+		return nil, errCurrentPassword
 	}
-	return server.NoContent{}, nil
+	return nil, nil
 }

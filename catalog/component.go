@@ -96,9 +96,9 @@ func (h handlers) addComponent(ctx context.Context, r *server.Request[ProductCom
 		select problem, (select recompute_costs(product_id, false) from component) from checked`,
 		product, id, in.ProductID.Arg(), in.Quantity.Or(1), in.Notes.Arg())
 	if err := h.edit(ctx, in, added, component); err != nil {
-		return server.Created[ProductComponent]{}, err
+		return nil, err
 	}
-	return server.Created[ProductComponent]{JSON: component.Object(), Location: server.PathOf(componentsPath+"/{component_id}", product, id)}, nil
+	return component.Object(), nil
 }
 
 var updateComponentDoc = &server.Doc{
@@ -121,13 +121,7 @@ func (h handlers) updateComponent(ctx context.Context, r *server.Request[Product
 			)
 			select problem, (select recompute_costs(product_id, false) from component) from checked`, args...), component)
 	}
-	if err != nil {
-		return server.OK[ProductComponent]{}, err
-	}
-	if component.Rows() == 0 {
-		return server.OK[ProductComponent]{}, server.ErrNotFound
-	}
-	return server.OK[ProductComponent]{JSON: component.Object()}, nil
+	return server.One(component, err)
 }
 
 var deleteComponentDoc = &server.Doc{ID: "removeProductComponent", Tag: tag, Summary: "Remove a component from a product", Description: editDescription}
@@ -140,11 +134,5 @@ func (h handlers) deleteComponent(ctx context.Context, r *server.Request[struct{
 			returning product_id
 		)
 		select recompute_costs(product_id, false) from component`, r.ID("id"), r.ID("component_id"))
-	if err := h.db.Write(ctx, lockCatalog(), removed); err != nil {
-		return server.NoContent{}, tooLarge(err, "total_cost")
-	}
-	if removed.Rows() == 0 {
-		return server.NoContent{}, server.ErrNotFound
-	}
-	return server.NoContent{}, nil
+	return nil, server.Found(removed, tooLarge(h.db.Write(ctx, lockCatalog(), removed), "total_cost"))
 }

@@ -76,11 +76,5 @@ func (h handlers) recalculate(ctx context.Context, r *server.Request[struct{}]) 
 				from product_components c join products s on s.id = c.component_product_id where c.product_id = p.id)
 			) as cost_breakdown
 		from products p where p.id = $1 and p.hidden_at is null`, r.ID("id"))
-	if err := h.db.Write(ctx, lockCatalog(), recomputed, costs); err != nil {
-		return server.OK[Costs]{}, tooLarge(err, "total_cost")
-	}
-	if costs.Rows() == 0 {
-		return server.OK[Costs]{}, server.ErrNotFound
-	}
-	return server.OK[Costs]{JSON: costs.Object()}, nil
+	return server.One(costs, tooLarge(h.db.Write(ctx, lockCatalog(), recomputed, costs), "total_cost"))
 }

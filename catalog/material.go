@@ -56,13 +56,7 @@ func (h handlers) addMaterial(ctx context.Context, r *server.Request[ProductMate
 		select recompute_costs(product_id, false) from material`,
 		product, id, in.MaterialType.Arg(), in.Color.Arg(), in.Weight.Arg(), in.IsRequired.Or(true), in.Notes.Arg())
 	material := getMaterial(product, id)
-	if err := h.db.Write(ctx, lockCatalog(), added, material); err != nil {
-		return server.Created[ProductMaterial]{}, tooLarge(err, in.costField())
-	}
-	if added.Rows() == 0 {
-		return server.Created[ProductMaterial]{}, server.ErrNotFound
-	}
-	return server.Created[ProductMaterial]{JSON: material.Object(), Location: server.PathOf(materialsPath+"/{material_id}", product, id)}, nil
+	return server.One(material, tooLarge(h.db.Write(ctx, lockCatalog(), added, material), in.costField()))
 }
 
 var updateMaterialDoc = &server.Doc{ID: "updateProductMaterial", Tag: tag, Summary: "Change a material of a product", Description: editDescription}
@@ -82,13 +76,7 @@ func (h handlers) updateMaterial(ctx context.Context, r *server.Request[ProductM
 			)
 			select recompute_costs(product_id, false) from material`, args...), material)
 	}
-	if err != nil {
-		return server.OK[ProductMaterial]{}, tooLarge(err, r.In.costField())
-	}
-	if material.Rows() == 0 {
-		return server.OK[ProductMaterial]{}, server.ErrNotFound
-	}
-	return server.OK[ProductMaterial]{JSON: material.Object()}, nil
+	return server.One(material, tooLarge(err, r.In.costField()))
 }
 
 var deleteMaterialDoc = &server.Doc{ID: "removeProductMaterial", Tag: tag, Summary: "Remove a material from a product", Description: editDescription}
@@ -101,11 +89,5 @@ func (h handlers) deleteMaterial(ctx context.Context, r *server.Request[struct{}
 			returning product_id
 		)
 		select recompute_costs(product_id, false) from material`, r.ID("id"), r.ID("material_id"))
-	if err := h.db.Write(ctx, lockCatalog(), removed); err != nil {
-		return server.NoContent{}, tooLarge(err, "total_cost")
-	}
-	if removed.Rows() == 0 {
-		return server.NoContent{}, server.ErrNotFound
-	}
-	return server.NoContent{}, nil
+	return nil, server.Found(removed, tooLarge(h.db.Write(ctx, lockCatalog(), removed), "total_cost"))
 }

@@ -8,12 +8,6 @@ import (
 	"spoolwright/server"
 )
 
-const (
-	productsPath   = "/api/v1/products"
-	materialsPath  = productsPath + "/{id}/materials"
-	componentsPath = productsPath + "/{id}/components"
-)
-
 var tag = &server.Tag{Name: "products", Description: "Products: what they are made of, what they contain, and what they cost."}
 
 // Routes are the operations of /api/v1/products.
@@ -116,13 +110,7 @@ func (h handlers) get(ctx context.Context, r *server.Request[struct{}]) (server.
 
 func (h handlers) read(ctx context.Context, id string) (server.OK[Product], error) {
 	product := db.SQL(getProduct, id)
-	if err := h.db.Read(ctx, product); err != nil {
-		return server.OK[Product]{}, err
-	}
-	if product.Rows() == 0 {
-		return server.OK[Product]{}, server.ErrNotFound
-	}
-	return server.OK[Product]{JSON: product.Object()}, nil
+	return server.One(product, h.db.Read(ctx, product))
 }
 
 func duplicateSKU(in *Product) error {
@@ -147,12 +135,12 @@ func (h handlers) create(ctx context.Context, r *server.Request[Product]) (serve
 		id, in.Name.Arg(), in.Description.Arg(), in.SKU.Arg(), in.Category.Arg(), in.PrintMinutes.Arg(), in.Notes.Arg())
 	product := db.SQL(getProduct, id)
 	if err := h.db.Write(ctx, added, product); err != nil {
-		return server.Created[Product]{}, err
+		return nil, err
 	}
 	if added.Rows() == 0 {
-		return server.Created[Product]{}, duplicateSKU(in)
+		return nil, duplicateSKU(in)
 	}
-	return server.Created[Product]{JSON: product.Object(), Location: server.PathOf(productsPath+"/{id}", id)}, nil
+	return product.Object(), nil
 }
 
 var updateDoc = &server.Doc{
@@ -175,15 +163,15 @@ func (h handlers) update(ctx context.Context, r *server.Request[Product]) (serve
 	err := h.db.Write(ctx, changed, product)
 	switch {
 	case db.Violates(err, "products_sku"): // two changes at once
-		return server.OK[Product]{}, duplicateSKU(&r.In)
+		return nil, duplicateSKU(&r.In)
 	case err != nil:
-		return server.OK[Product]{}, err
+		return nil, err
 	case product.Rows() == 0:
-		return server.OK[Product]{}, server.ErrNotFound
+		return nil, server.ErrNotFound
 	case changed.Rows() == 0:
-		return server.OK[Product]{}, duplicateSKU(&r.In)
+		return nil, duplicateSKU(&r.In)
 	}
-	return server.OK[Product]{JSON: product.Object()}, nil
+	return product.Object(), nil
 }
 
 var deleteDoc = &server.Doc{
@@ -205,14 +193,11 @@ func (h handlers) delete(ctx context.Context, r *server.Request[struct{}]) (serv
 			update products p set hidden_at = now() from product where p.id = product.id and product.parent is null
 		)
 		select parent from product`, r.ID("id")).Into(&parent)
-	if err := h.db.Write(ctx, lockCatalog(), product); err != nil {
-		return server.NoContent{}, err
-	}
-	if product.Rows() == 0 {
-		return server.NoContent{}, server.ErrNotFound
+	if err := server.Found(product, h.db.Write(ctx, lockCatalog(), product)); err != nil {
+		return nil, err
 	}
 	if parent != nil {
-		return server.NoContent{}, server.Refuse("PRODUCT_IN_USE", "The product is a component of %s", *parent)
+		return nil, server.Refuse("PRODUCT_IN_USE", "The product is a component of %s", *parent)
 	}
-	return server.NoContent{}, nil
+	return nil, nil
 }

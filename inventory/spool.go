@@ -9,8 +9,6 @@ import (
 	"spoolwright/server"
 )
 
-const spoolsPath = "/api/v1/spools"
-
 var tag = &server.Tag{Name: "spools", Description: "Filament spools: what is in stock, what it cost, and where it went."}
 
 // Routes are the operations of /api/v1/spools.
@@ -92,14 +90,8 @@ func (h handlers) get(ctx context.Context, r *server.Request[struct{}]) (server.
 }
 
 // one runs a statement that returns the one spool it is about.
-func (h handlers) one(ctx context.Context, run func(context.Context, ...*db.Stmt) error, spool *db.Stmt) (server.OK[Spool], error) {
-	if err := run(ctx, spool); err != nil {
-		return server.OK[Spool]{}, numbers(err)
-	}
-	if spool.Rows() == 0 {
-		return server.OK[Spool]{}, server.ErrNotFound
-	}
-	return server.OK[Spool]{JSON: spool.Object()}, nil
+func (h handlers) one(ctx context.Context, run func(context.Context, ...*db.Stmt) error, spool *db.Stmt) ([]byte, error) {
+	return server.One(spool, numbers(run(ctx, spool)))
 }
 
 const costTooLarge = "makes cost_per_gram larger than 999,999,999"
@@ -147,8 +139,7 @@ func (h handlers) create(ctx context.Context, r *server.Request[Spool]) (server.
 		select * from spool`,
 		id, in.MaterialType.Arg(), in.Brand.Arg(), in.Color.Arg(), in.ColorHex.Arg(), in.Finish.Arg(), in.DiameterMM.Arg(), in.NetWeight.Arg(),
 		in.Remaining.Arg(), in.SpoolWeight.Arg(), in.PurchasePrice.Arg(), in.Supplier.Arg(), in.PurchaseDate.Arg(), in.Notes.Arg())
-	created, err := h.one(ctx, h.db.Write, spool)
-	return server.Created[Spool]{JSON: created.JSON, Location: spoolsPath + "/" + id}, err
+	return h.one(ctx, h.db.Write, spool)
 }
 
 var updateDoc = &server.Doc{
@@ -184,5 +175,5 @@ var deleteDoc = &server.Doc{
 
 func (h handlers) delete(ctx context.Context, r *server.Request[struct{}]) (server.NoContent, error) {
 	_, err := h.one(ctx, h.db.Write, db.SQL(`update spools set hidden_at = now() where id = $1 and hidden_at is null returning id`, r.ID("id")))
-	return server.NoContent{}, err
+	return nil, err
 }

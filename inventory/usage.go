@@ -39,20 +39,17 @@ func (h handlers) deduct(ctx context.Context, r *server.Request[Deduction]) (ser
 		)
 		select id, remaining_weight_grams, $2::numeric as deducted from spool`, r.ID("id"), weight.String(), r.In.Reason.Arg())
 	if err := h.db.Write(ctx, deducted); err != nil {
-		return server.OK[Deducted]{}, err
+		return nil, err
 	}
 	if deducted.Rows() == 1 {
-		return server.OK[Deducted]{JSON: deducted.Object()}, nil
+		return deducted.Object(), nil
 	}
 	var remaining string
 	spool := db.SQL(`select trim_scale(remaining_weight_grams)::text from spools where id = $1 and hidden_at is null`, r.ID("id")).Into(&remaining)
-	if err := h.db.Read(ctx, spool); err != nil {
-		return server.OK[Deducted]{}, err
+	if err := server.Found(spool, h.db.Read(ctx, spool)); err != nil {
+		return nil, err
 	}
-	if spool.Rows() == 0 {
-		return server.OK[Deducted]{}, server.ErrNotFound
-	}
-	return server.OK[Deducted]{}, server.Refuse("INSUFFICIENT_FILAMENT", "The spool has %s g left, less than the %s g to deduct", remaining, weight)
+	return nil, server.Refuse("INSUFFICIENT_FILAMENT", "The spool has %s g left, less than the %s g to deduct", remaining, weight)
 }
 
 // Usage is an entry of the usage ledger: one change of a spool's remaining weight.
@@ -79,12 +76,6 @@ func (h handlers) usage(ctx context.Context, r *server.Request[server.ListQuery]
 	l.Where("spool_id = ?", r.ID("id"))
 	return server.ListPage[Usage](ctx, func(ctx context.Context, stmts ...*db.Stmt) error {
 		spool := db.SQL(`select id from spools where id = $1 and hidden_at is null`, r.ID("id"))
-		if err := h.db.Read(ctx, append(stmts, spool)...); err != nil {
-			return err
-		}
-		if spool.Rows() == 0 {
-			return server.ErrNotFound
-		}
-		return nil
+		return server.Found(spool, h.db.Read(ctx, append(stmts, spool)...))
 	}, l, r.In)
 }

@@ -41,12 +41,12 @@ func (h handlers) addItem(ctx context.Context, r *server.Request[RunItem]) (serv
 		select `+itemColumns+` from i join products p on p.id = i.product_id`,
 		id, run, in.ProductID.Arg(), in.Quantity.Or(1), in.SuccessfulQuantity.Arg(), in.FailedQuantity.Arg(), in.EstimatedMaterialCost.Arg(), in.EstimatedTotalCost.Arg())
 	if err := h.db.Write(ctx, item); err != nil {
-		return server.Created[RunItem]{}, itemProblem(err)
+		return nil, itemProblem(err)
 	}
 	if item.Rows() == 0 {
-		return server.Created[RunItem]{}, h.whyNot(ctx, run, "", "", in.ProductID.Arg(), nil)
+		return nil, h.whyNot(ctx, run, "", "", in.ProductID.Arg(), nil)
 	}
-	return server.Created[RunItem]{JSON: item.Object(), Location: runsPath + "/" + run + "/items/" + id}, nil
+	return item.Object(), nil
 }
 
 var updateItemDoc = &server.Doc{ID: "updateProductionRunItem", Tag: tag, Summary: "Change an item of a run",
@@ -59,7 +59,7 @@ func (h handlers) updateItem(ctx context.Context, r *server.Request[RunItem]) (s
 	set, args := server.Assignments(in, []any{id, run})
 	if set == "" {
 		if err := h.db.Read(ctx, item); err != nil {
-			return server.OK[RunItem]{}, err
+			return nil, err
 		}
 	} else {
 		known := ""
@@ -69,16 +69,13 @@ func (h handlers) updateItem(ctx context.Context, r *server.Request[RunItem]) (s
 		}
 		update := db.SQL(`update run_items set `+set+` where id = $1 and run_id = $2`+known+` returning id`, args...)
 		if err := h.db.Write(ctx, update, item); err != nil {
-			return server.OK[RunItem]{}, itemProblem(err)
+			return nil, itemProblem(err)
 		}
 		if update.Rows() == 0 && item.Rows() == 1 {
-			return server.OK[RunItem]{}, unknown("product_id", "product")
+			return nil, unknown("product_id", "product")
 		}
 	}
-	if item.Rows() == 0 {
-		return server.OK[RunItem]{}, server.ErrNotFound
-	}
-	return server.OK[RunItem]{JSON: item.Object()}, nil
+	return server.One(item, nil)
 }
 
 // itemProblem names the field behind a violated rule.
@@ -97,13 +94,7 @@ var deleteItemDoc = &server.Doc{ID: "deleteProductionRunItem", Tag: tag, Summary
 
 func (h handlers) deleteItem(ctx context.Context, r *server.Request[struct{}]) (server.NoContent, error) {
 	deleted := db.SQL(`delete from run_items where id = $1 and run_id = $2 returning id`, r.ID("item_id"), r.ID("id"))
-	if err := h.db.Write(ctx, deleted); err != nil {
-		return server.NoContent{}, err
-	}
-	if deleted.Rows() == 0 {
-		return server.NoContent{}, server.ErrNotFound
-	}
-	return server.NoContent{}, nil
+	return nil, server.Found(deleted, h.db.Write(ctx, deleted))
 }
 
 // Check refuses counts that contradict the quantity, where the request has all of them.

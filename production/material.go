@@ -50,12 +50,12 @@ func (h handlers) addMaterial(ctx context.Context, r *server.Request[RunMaterial
 		select `+materialColumns+` from m join spools s on s.id = m.spool_id`,
 		id, run, in.SpoolID.Arg(), in.EstimatedWeight.Arg(), in.WeightBefore.Arg(), in.WeightAfter.Arg(), in.EstimatedPurge.Arg(), in.ActualPurge.Arg(), in.CostPerGram.Arg())
 	if err := h.db.Write(ctx, material); err != nil {
-		return server.Created[RunMaterial]{}, materialProblem(err)
+		return nil, materialProblem(err)
 	}
 	if material.Rows() == 0 {
-		return server.Created[RunMaterial]{}, h.whyNot(ctx, run, "", "", nil, in.SpoolID.Arg())
+		return nil, h.whyNot(ctx, run, "", "", nil, in.SpoolID.Arg())
 	}
-	return server.Created[RunMaterial]{JSON: material.Object(), Location: runsPath + "/" + run + "/materials/" + id}, nil
+	return material.Object(), nil
 }
 
 var updateMaterialDoc = &server.Doc{
@@ -70,7 +70,7 @@ func (h handlers) updateMaterial(ctx context.Context, r *server.Request[RunMater
 	set, args := server.Assignments(in, []any{id, run})
 	if set == "" {
 		if err := h.db.Read(ctx, material); err != nil {
-			return server.OK[RunMaterial]{}, err
+			return nil, err
 		}
 	} else {
 		same, known := server.Unchanged(set), ""
@@ -84,16 +84,13 @@ func (h handlers) updateMaterial(ctx context.Context, r *server.Request[RunMater
 			)
 			update run_materials m set `+set+` from run where m.id = $1 and m.run_id = run.id and (run.deducted_at is null or `+same+`)`+known+` returning m.id`, args...)
 		if err := h.db.Write(ctx, update, material); err != nil {
-			return server.OK[RunMaterial]{}, materialProblem(err)
+			return nil, materialProblem(err)
 		}
 		if update.Rows() == 0 && material.Rows() == 1 {
-			return server.OK[RunMaterial]{}, h.whyNot(ctx, run, "run_materials", id, nil, in.SpoolID.Arg())
+			return nil, h.whyNot(ctx, run, "run_materials", id, nil, in.SpoolID.Arg())
 		}
 	}
-	if material.Rows() == 0 {
-		return server.OK[RunMaterial]{}, server.ErrNotFound
-	}
-	return server.OK[RunMaterial]{JSON: material.Object()}, nil
+	return server.One(material, nil)
 }
 
 // materialProblem names the field behind a violated rule.
@@ -115,12 +112,12 @@ func (h handlers) deleteMaterial(ctx context.Context, r *server.Request[struct{}
 		)
 		delete from run_materials m using run where m.id = $1 and m.run_id = run.id returning m.id`, r.ID("material_id"), r.ID("id"))
 	if err := h.db.Write(ctx, deleted); err != nil {
-		return server.NoContent{}, err
+		return nil, err
 	}
 	if deleted.Rows() == 0 {
-		return server.NoContent{}, h.whyNot(ctx, r.ID("id"), "run_materials", r.ID("material_id"), nil, nil)
+		return nil, h.whyNot(ctx, r.ID("id"), "run_materials", r.ID("material_id"), nil, nil)
 	}
-	return server.NoContent{}, nil
+	return nil, nil
 }
 
 // whyNot says why a statement about a part of a run found nothing to do: the run, the part, or what the body refers to is

@@ -10,8 +10,6 @@ import (
 	"spoolwright/server"
 )
 
-const runsPath = "/api/v1/production-runs"
-
 var tag = &server.Tag{Name: "production runs", Description: "Print jobs: planned, printed, weighed, completed. Completing a run deducts what it used from the spools."}
 
 // Routes are the operations of /api/v1/production-runs.
@@ -146,14 +144,11 @@ func (h handlers) get(ctx context.Context, r *server.Request[struct{}]) (server.
 	return h.show(ctx, h.db.Read, showRun(r.ID("id")))
 }
 
-func (h handlers) show(ctx context.Context, run func(context.Context, ...*db.Stmt) error, s single, first ...*db.Stmt) (server.OK[Run], error) {
-	if err := run(ctx, s.statements(first...)...); err != nil {
-		return server.OK[Run]{}, err
+func (h handlers) show(ctx context.Context, run func(context.Context, ...*db.Stmt) error, s single, first ...*db.Stmt) ([]byte, error) {
+	if err := server.Found(s.run, run(ctx, s.statements(first...)...)); err != nil {
+		return nil, err
 	}
-	if s.run.Rows() == 0 {
-		return server.OK[Run]{}, server.ErrNotFound
-	}
-	return server.OK[Run]{JSON: s.json()}, nil
+	return s.json(), nil
 }
 
 var createDoc = &server.Doc{
@@ -176,8 +171,7 @@ func (h handlers) create(ctx context.Context, r *server.Request[Run]) (server.Cr
 		values ($1, $2, $3, $4, $5, $6::numeric, $7::numeric, $8::numeric, $9::numeric, $10::int, $11, $12)`,
 		id, status, in.PrinterName.Arg(), in.StartedAt.Arg(), in.CompletedAt.Arg(), in.EstimatedHours.Arg(), in.ActualHours.Arg(),
 		in.EstimatedGrams.Arg(), in.ActualGrams.Arg(), in.QualityRating.Arg(), in.QualityNotes.Arg(), in.Notes.Arg())
-	made, err := h.show(ctx, h.db.Write, showRun(id), insert)
-	return server.Created[Run]{JSON: made.JSON, Location: runsPath + "/" + id}, err
+	return h.show(ctx, h.db.Write, showRun(id), insert)
 }
 
 var errCompleted = server.Refuse("RUN_ALREADY_COMPLETED", "The run was completed and its filament deducted: its status and its materials are fixed")
@@ -236,13 +230,7 @@ var deleteDoc = &server.Doc{
 
 func (h handlers) delete(ctx context.Context, r *server.Request[struct{}]) (server.NoContent, error) {
 	deleted := db.SQL(`delete from production_runs where id = $1 returning id`, r.ID("id"))
-	if err := h.db.Write(ctx, deleted); err != nil {
-		return server.NoContent{}, err
-	}
-	if deleted.Rows() == 0 {
-		return server.NoContent{}, server.ErrNotFound
-	}
-	return server.NoContent{}, nil
+	return nil, server.Found(deleted, h.db.Write(ctx, deleted))
 }
 
 // Completion is the answer to complete.
@@ -284,14 +272,14 @@ func (h handlers) complete(ctx context.Context, r *server.Request[struct{}]) (se
 		Into(&refusal, &detail, &completedAt, &spools))
 	switch {
 	case db.Violates(err, "production_runs_actual_total_filament_grams_check"):
-		return server.OK[Completion]{}, server.Invalid("actual_total_filament_grams", "would be more than 999,999,999").Because(err)
+		return nil, server.Invalid("actual_total_filament_grams", "would be more than 999,999,999").Because(err)
 	case err != nil:
-		return server.OK[Completion]{}, err
+		return nil, err
 	case refusal != nil && *refusal == "NOT_FOUND":
-		return server.OK[Completion]{}, server.ErrNotFound
+		return nil, server.ErrNotFound
 	case refusal != nil:
-		return server.OK[Completion]{}, server.Refuse(*refusal, "%s", *detail)
+		return nil, server.Refuse(*refusal, "%s", *detail)
 	}
-	return server.OK[Completion]{JSON: fmt.Appendf(nil, `{"id":"%s","status":"completed","completed_at":"%s","inventory_updated":true,"spools_updated":%s}`,
-		r.ID("id"), completedAt.UTC().Format(time.RFC3339Nano), spools)}, nil
+	return fmt.Appendf(nil, `{"id":"%s","status":"completed","completed_at":"%s","inventory_updated":true,"spools_updated":%s}`,
+		r.ID("id"), completedAt.UTC().Format(time.RFC3339Nano), spools), nil
 }

@@ -149,7 +149,7 @@ func TestTransientFailures(t *testing.T) {
 								return d.Write(ctx, db.SQL(`do $$ begin raise exception 'not now' using errcode = '`+code+`'; end $$`))
 							})
 							if err != nil {
-								return server.OK[Echo]{}, err
+								return nil, err
 							}
 							return server.Encode(Echo{fmt.Sprint(tries.Load())})
 						}
@@ -189,9 +189,9 @@ func TestRefusalThatReadsLikeAFailure(t *testing.T) {
 			handle := func(ctx context.Context, _ *server.Request[struct{}]) (server.NoContent, error) {
 				tries++
 				if err := d.Read(ctx, db.SQL(`select 1 as one`)); err != nil {
-					return server.NoContent{}, err
+					return nil, err
 				}
-				return server.NoContent{}, server.Refuse("PRODUCT_IN_USE", "The product is a component of %s", text)
+				return nil, server.Refuse("PRODUCT_IN_USE", "The product is a component of %s", text)
 			}
 			route := server.Op("POST /api/v1/refuses", server.Write, server.Handle(handle), doc("refuse"))
 			route.Doc.Refusals = []string{"PRODUCT_IN_USE"}

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"fmt"
 	"strconv"
 	"strings"
 
@@ -51,7 +52,7 @@ func ListPage[T any](ctx context.Context, run func(context.Context, ...*db.Stmt)
 	schema := SchemaOf[T]()
 	field := schema.byName[sort]
 	if field == nil || field.list || field.WriteOnly {
-		return Page[T]{}, Invalid("sort_by", "must be one of %s", strings.Join(schema.Sortable(), ", "))
+		return nil, Invalid("sort_by", "must be one of %s", strings.Join(schema.Sortable(), ", "))
 	}
 	by := func(prefix string) string {
 		nulls := ""
@@ -97,9 +98,10 @@ func ListPage[T any](ctx context.Context, run func(context.Context, ...*db.Stmt)
 	}
 	page.Expect(int(limit))
 	if err := run(ctx, append(before, page, count)...); err != nil {
-		return Page[T]{}, err
+		return nil, err
 	}
-	return Page[T]{Items: page.Array(), Total: total, Skip: skip, Limit: limit}, nil
+	items := page.Array()
+	answer := append(make([]byte, 0, len(items)+80), `{"items":`...)
+	answer = append(answer, items...)
+	return fmt.Appendf(answer, `,"total":%d,"skip":%d,"limit":%d}`, total, skip, limit), nil
 }
-
-func appendInt(b []byte, n int64) []byte { return strconv.AppendInt(b, n, 10) }

@@ -126,7 +126,7 @@ func things(*db.DB) []server.Route {
 	}
 	answer := func(err error) server.Endpoint {
 		return server.Handle(func(context.Context, *server.Request[struct{}]) (server.NoContent, error) {
-			return server.NoContent{}, err
+			return nil, err
 		})
 	}
 	return []server.Route{

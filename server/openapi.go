@@ -170,7 +170,7 @@ func (d *document) operation(route Route) object {
 	if route.Access == Public {
 		op.add("security", []object{})
 	}
-	status, item, list := e.out.describe()
+	status, item, list := e.out.status, e.out.item, e.out.list
 	var params []object
 	if e.readsQuery() {
 		for _, f := range schemaOf(e.in).Fields {

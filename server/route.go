@@ -66,84 +66,78 @@ type Request[In any] struct {
 // ID returns a path parameter; it is a canonical UUID.
 func (r *Request[In]) ID(name string) string { return r.ids[name] }
 
-// Answers of a handler. The type parameter names the resource for the OpenAPI document; the JSON comes as PostgreSQL's
-// rows were encoded.
+// Answers of a handler are JSON texts; nil goes with an error. The kind decides the status, and T is the type of the
+// resource in the OpenAPI document.
 type (
-	// OK is a 200 with a resource.
-	OK[T any] struct{ JSON []byte }
+	OK[T any]   []byte // 200 with a resource
+	Page[T any] []byte // 200 with a list; ListPage makes it
 
-	// Created is a 201 with a resource and its own path.
-	Created[T any] struct {
-		JSON     []byte
-		Location string
-	}
+	// Created is a 201 with a resource, whose path (the Location) is the request's path and the resource's id.
+	Created[T any] []byte
 
-	// Page is a 200 with a list.
-	Page[T any] struct {
-		Items []byte
-		Total int64
-		Skip  int64
-		Limit int64
-	}
-
-	// NoContent is a 204.
-	NoContent struct{}
+	// NoContent is a 204; its only value is nil.
+	NoContent []byte
 )
 
-// Response is an answer on its way out.
+type answer interface {
+	~[]byte
+	kind() answerKind
+}
+
+// answerKind is what the OpenAPI document and the response line need to know of an answer.
+type answerKind struct {
+	status int
+	item   reflect.Type // of the resource, or of a list's items; nil without a body
+	list   bool
+}
+
+func (OK[T]) kind() answerKind      { return answerKind{status: 200, item: reflect.TypeFor[T]()} }
+func (Created[T]) kind() answerKind { return answerKind{status: 201, item: reflect.TypeFor[T]()} }
+func (Page[T]) kind() answerKind {
+	return answerKind{status: 200, item: reflect.TypeFor[T](), list: true}
+}
+func (NoContent) kind() answerKind { return answerKind{status: 204} }
+
+// One returns the first row of a statement that was run, as JSON: the answer about one resource. It returns err if that
+// is not nil, and ErrNotFound if the statement returned no row.
+func One(s *db.Stmt, err error) ([]byte, error) {
+	if err := Found(s, err); err != nil {
+		return nil, err
+	}
+	return s.Object(), nil
+}
+
+// Found is One for answers without a body.
+func Found(s *db.Stmt, err error) error {
+	if err == nil && s.Rows() == 0 {
+		return ErrNotFound
+	}
+	return err
+}
+
+// Response is an answer as it is sent, and kept for a repeated Idempotency-Key.
 type Response struct {
 	Status   int
 	Location string
 	Body     []byte
 }
 
-type answer interface {
-	response() Response
-	describe() (status int, item reflect.Type, list bool)
-}
-
-func (a OK[T]) response() Response { return Response{Status: 200, Body: a.JSON} }
-func (a Created[T]) response() Response {
-	return Response{Status: 201, Location: a.Location, Body: a.JSON}
-}
-func (NoContent) response() Response { return Response{Status: 204} }
-func (a Page[T]) response() Response {
-	b := make([]byte, 0, len(a.Items)+80)
-	b = append(b, `{"items":`...)
-	b = append(b, a.Items...)
-	for _, n := range []struct {
-		name  string
-		value int64
-	}{{"total", a.Total}, {"skip", a.Skip}, {"limit", a.Limit}} {
-		b = append(b, `,"`...)
-		b = append(b, n.name...)
-		b = append(b, `":`...)
-		b = appendInt(b, n.value)
-	}
-	return Response{Status: 200, Body: append(b, '}')}
-}
-
-func (OK[T]) describe() (int, reflect.Type, bool)      { return 200, reflect.TypeFor[T](), false }
-func (Created[T]) describe() (int, reflect.Type, bool) { return 201, reflect.TypeFor[T](), false }
-func (Page[T]) describe() (int, reflect.Type, bool)    { return 200, reflect.TypeFor[T](), true }
-func (NoContent) describe() (int, reflect.Type, bool)  { return 204, nil, false }
-
 // Endpoint is a handler with what the toolkit must know of it. Handle makes one.
 type Endpoint struct {
 	in      reflect.Type // struct{} when nothing is read
-	out     answer
-	handler func(ctx context.Context, body []byte, query string, address string, ids map[string]string, change bool) (Response, error)
-	prepare func(ctx context.Context, body []byte, address string, ids map[string]string, change bool) (func(context.Context) (Response, error), error)
+	out     answerKind
+	handler func(ctx context.Context, body []byte, query string, address string, ids map[string]string, change bool) ([]byte, error)
+	prepare func(ctx context.Context, body []byte, address string, ids map[string]string, change bool) (func(context.Context) ([]byte, error), error)
 }
 
 // Handle makes an endpoint of fn. In decides what is read: a struct with `query` tags the URL's query, struct{} nothing,
 // any other struct the JSON body. Out decides the status.
 func Handle[In any, Out answer](fn func(context.Context, *Request[In]) (Out, error)) Endpoint {
 	var none Out
-	e := Endpoint{in: reflect.TypeFor[In](), out: none}
+	e := Endpoint{in: reflect.TypeFor[In](), out: none.kind()}
 	query := e.readsQuery()
 	body := e.readsBody()
-	e.handler = func(ctx context.Context, text []byte, rawQuery, address string, ids map[string]string, change bool) (Response, error) {
+	e.handler = func(ctx context.Context, text []byte, rawQuery, address string, ids map[string]string, change bool) ([]byte, error) {
 		r := &Request[In]{Address: address, ids: ids}
 		var err error
 		switch {
@@ -153,13 +147,9 @@ func Handle[In any, Out answer](fn func(context.Context, *Request[In]) (Out, err
 			err = decodeBody(text, &r.In, change)
 		}
 		if err != nil {
-			return Response{}, err
+			return nil, err
 		}
-		out, err := fn(ctx, r)
-		if err != nil {
-			return Response{}, err
-		}
-		return out.response(), nil
+		return fn(ctx, r)
 	}
 	return e
 }
@@ -168,8 +158,8 @@ func Handle[In any, Out answer](fn func(context.Context, *Request[In]) (Out, err
 // and fn gets its result. A request with an Idempotency-Key is prepared before its transaction begins.
 func HandlePrepared[In, P any, Out answer](prepare func(context.Context, *Request[In]) (P, error), fn func(context.Context, *Request[In], P) (Out, error)) Endpoint {
 	var none Out
-	e := Endpoint{in: reflect.TypeFor[In](), out: none}
-	e.prepare = func(ctx context.Context, text []byte, address string, ids map[string]string, change bool) (func(context.Context) (Response, error), error) {
+	e := Endpoint{in: reflect.TypeFor[In](), out: none.kind()}
+	e.prepare = func(ctx context.Context, text []byte, address string, ids map[string]string, change bool) (func(context.Context) ([]byte, error), error) {
 		r := &Request[In]{Address: address, ids: ids}
 		if err := decodeBody(text, &r.In, change); err != nil {
 			return nil, err
@@ -178,12 +168,8 @@ func HandlePrepared[In, P any, Out answer](prepare func(context.Context, *Reques
 		if err != nil {
 			return nil, err
 		}
-		return func(ctx context.Context) (Response, error) {
-			out, err := fn(ctx, r, prepared)
-			if err != nil {
-				return Response{}, err
-			}
-			return out.response(), nil
+		return func(ctx context.Context) ([]byte, error) {
+			return fn(ctx, r, prepared)
 		}, nil
 	}
 	return e
@@ -225,7 +211,7 @@ func wildcards(pattern string) []string {
 	return names
 }
 
-// PathOf fills ids into a path pattern: the Location of something new.
+// PathOf fills ids into a path pattern.
 func PathOf(pattern string, ids ...string) string {
 	for _, id := range ids {
 		start, end := strings.IndexByte(pattern, '{'), strings.IndexByte(pattern, '}')
@@ -235,7 +221,4 @@ func PathOf(pattern string, ids ...string) string {
 }
 
 // Encode makes an OK of a Go value, for answers that do not come from the database.
-func Encode[T any](v T) (OK[T], error) {
-	b, err := json.Marshal(v)
-	return OK[T]{JSON: b}, err
-}
+func Encode[T any](v T) (OK[T], error) { return json.Marshal(v) }

@@ -5,6 +5,7 @@ package server
 import (
 	"context"
 	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -387,14 +388,21 @@ func (o *operation) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if o.route.Access != Public {
 		ctx = db.As(ctx, n.caller.Actor)
 	}
-	run := func(ctx context.Context) (Response, error) {
+	handle := func(ctx context.Context) ([]byte, error) {
 		return o.route.Endpoint.handler(ctx, body, r.URL.RawQuery, n.address, ids, r.Method == http.MethodPatch)
 	}
 	if prepare := o.route.Endpoint.prepare; prepare != nil {
-		if run, err = prepare(ctx, body, n.address, ids, r.Method == http.MethodPatch); err != nil {
+		if handle, err = prepare(ctx, body, n.address, ids, r.Method == http.MethodPatch); err != nil {
 			o.fail(w, r, err)
 			return
 		}
+	}
+	run := func(ctx context.Context) (Response, error) {
+		body, err := handle(ctx)
+		if err != nil {
+			return Response{}, err
+		}
+		return o.response(ids, body)
 	}
 	var answer Response
 	if key == "" {
@@ -418,6 +426,18 @@ func (o *operation) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	writeJSON(w, answer.Status, answer.Body)
+}
+
+// response is the answer that the body of a success makes.
+func (o *operation) response(ids map[string]string, body []byte) (Response, error) {
+	answer := Response{Status: o.route.Endpoint.out.status, Body: body}
+	if answer.Status != http.StatusCreated {
+		return answer, nil
+	}
+	var resource struct{ ID string }
+	err := json.Unmarshal(body, &resource)
+	answer.Location = o.path(ids) + "/" + resource.ID
+	return answer, err
 }
 
 // path is the route's path with the canonical ids in it.

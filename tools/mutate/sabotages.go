@@ -20,13 +20,13 @@ const (
 const logout = "\tif errors.Is(err, ErrTokenExpired) || err == nil && (token.UserID != caller.User || token.TenantID != caller.Tenant) {\n" +
 	"\t\ttoken.SessionID = \"\"\n" +
 	"\t} else if err != nil {\n" +
-	"\t\treturn server.NoContent{}, server.Invalid(\"refresh_token\", \"is not a refresh token\")\n" +
+	"\t\treturn nil, server.Invalid(\"refresh_token\", \"is not a refresh token\")\n" +
 	"\t}\n" +
 	"\tsession := any(token.SessionID)\n" +
 	"\tif token.SessionID == \"\" {\n" +
 	"\t\tsession = nil // the caller is checked all the same\n" +
 	"\t}\n" +
-	"\treturn server.NoContent{}, s.db.Write(ctx, db.SQL(`delete from sessions where id = $1 and user_id = $2`, session, caller.User))"
+	"\treturn nil, s.db.Write(ctx, db.SQL(`delete from sessions where id = $1 and user_id = $2`, session, caller.User))"
 
 var sabotages = []sabotage{
 	// How farms are kept apart.
