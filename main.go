@@ -391,7 +391,7 @@ type config struct {
 	throwaway                    bool // demo only
 }
 
-// settings are all environment variables: the README's table is checked against them.
+// settings are all environment variables. A test compares docs/configuration.md with them.
 var settings = []struct {
 	name, value, usage string
 	set                func(c *config, v string) error

@@ -18,7 +18,7 @@ import (
 	"spoolwright/db/local"
 )
 
-// TestBackup runs the README's commands on a farm that is in use, restores into an empty cluster, and looks at everything.
+// TestBackup runs the commands of docs/backup.md on a farm that is in use, restores into an empty cluster, and looks at everything.
 func TestBackup(t *testing.T) {
 	t.Parallel()
 	p := built(t)
@@ -27,7 +27,7 @@ func TestBackup(t *testing.T) {
 	t.Run("Own", func(t *testing.T) { t.Parallel(); testBackupOwn(t, p) })
 }
 
-// shell runs a script of the README, with the PostgreSQL tools that belong to the server that tests use.
+// shell runs a shell block of docs/backup.md, with the PostgreSQL tools that belong to the server that tests use.
 func shell(t *testing.T, dir, script string, env ...string) {
 	t.Helper()
 	if _, err := exec.LookPath("pg_dump"); err != nil {

@@ -25,12 +25,12 @@ import (
 
 // What is said to those who deploy the program is tried here: the release, its parts, and the files in deploy.
 
-// releaseBuild is how releases are built: the README, the Dockerfile and .ci/run say the same.
+// releaseBuild is the command that builds a release. docs/deployment.md, the Dockerfile and .ci/run must use the same.
 const releaseBuild = `CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags='-s -w' -o spoolwright .`
 
 func TestReleaseBuildIsDocumented(t *testing.T) {
 	t.Parallel()
-	for _, path := range []string{"README.md", ".ci/run", "deploy/Dockerfile"} {
+	for _, path := range []string{"docs/deployment.md", ".ci/run", "deploy/Dockerfile"} {
 		b, err := os.ReadFile(path)
 		check(t, err)
 		if !strings.Contains(string(b), strings.Replace(releaseBuild, " -o spoolwright .", "", 1)) {
@@ -284,7 +284,7 @@ func TestUnit(t *testing.T) {
 	}
 }
 
-// The container set-up makes the same logins as the README.
+// TestContainerRoles checks that the container creates the same roles as docs/database.md.
 func TestContainerRoles(t *testing.T) {
 	t.Parallel()
 	b, err := os.ReadFile("deploy/roles.sh")
@@ -293,7 +293,7 @@ func TestContainerRoles(t *testing.T) {
 	script, _, _ = strings.Cut(script, "END\n")
 	script = strings.NewReplacer(":'owner'", "'owner-password'", ":'service'", "'service-password'").Replace(script)
 	if want := block(t, "sql", "CREATE ROLE farm_owner"); script != want {
-		t.Errorf("deploy/roles.sh runs\n%s\nand the README says\n%s", script, want)
+		t.Errorf("deploy/roles.sh runs\n%s\nand docs/database.md says\n%s", script, want)
 	}
 }
 
@@ -337,7 +337,7 @@ func TestCompose(t *testing.T) {
 			t.Errorf("there is no volume %s", source)
 		}
 	}
-	// What is set is a setting of the program, and what it refers to is made by the README's commands.
+	// Each variable must be a setting of the program, and the commands in docs/deployment.md must create its value.
 	settings := built(t).settings(t)
 	variables := regexp.MustCompile(`\$\{([A-Z_]+)`)
 	made := block(t, "sh", "OWNER_PASSWORD SERVICE_PASSWORD")
@@ -347,8 +347,104 @@ func TestCompose(t *testing.T) {
 		}
 		for _, m := range variables.FindAllStringSubmatch(value, -1) {
 			if !strings.Contains(made, m[1]) {
-				t.Errorf("the README does not say what %s is", m[1])
+				t.Errorf("docs/deployment.md does not create %s", m[1])
 			}
+		}
+	}
+}
+
+// deployFolder returns a folder with the program and a copy of deploy/, in which the commands of docs/deployment.md can run.
+func deployFolder(t *testing.T) string {
+	t.Helper()
+	dir := folder(t)
+	check(t, os.CopyFS(filepath.Join(dir, "deploy"), os.DirFS("deploy")))
+	check(t, os.WriteFile(filepath.Join(dir, "spoolwright"), nil, 0o755))
+	return dir
+}
+
+// runCommands runs the shell block that contains has in dir, after a prelude that replaces commands.
+func runCommands(t *testing.T, dir, has, prelude string) (output string) {
+	t.Helper()
+	bash := exec.Command("bash", "-euo", "pipefail", "-c", prelude+block(t, "sh", has))
+	bash.Dir, bash.Env = dir, append(environment(nil), "ROOT="+dir+"/root")
+	out, err := bash.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return string(out)
+}
+
+// TestInstallCommands runs the installation commands of docs/deployment.md. Replacements of install and cat redirect them to
+// a folder; those of apt-get, systemd-sysusers and systemctl check only their arguments and what was installed before.
+func TestInstallCommands(t *testing.T) {
+	t.Parallel()
+	dir := deployFolder(t)
+	out := runCommands(t, dir, "systemctl enable", `
+		apt-get() { [ "$*" = "install -y postgresql" ]; }
+		install() {
+			local words=("$@")
+			words[-1]=$ROOT${words[-1]}
+			[[ ${words[-1]} != */ ]] || mkdir -p "${words[-1]}"
+			[[ " $* " == *" -D "* ]] || mkdir -p "$(dirname "${words[-1]}")"
+			command install "${words[@]}"
+		}
+		systemd-sysusers() { grep -q '^u spoolwright ' "$ROOT/etc/sysusers.d/spoolwright.conf"; }
+		systemctl() {
+			case $* in
+			daemon-reload) [ -f "$ROOT/etc/systemd/system/spoolwright.service" ] ;;
+			"enable --now spoolwright") mkdir -p "$ROOT/var/lib/spoolwright"; echo "the first login" >"$ROOT/var/lib/spoolwright/first-login" ;;
+			*) return 1 ;;
+			esac
+		}
+		cat() { command cat "$ROOT$1"; }
+	`)
+	if out != "the first login\n" {
+		t.Errorf("the commands print %q", out)
+	}
+	// The unit refers to the installed files.
+	b, err := os.ReadFile("deploy/spoolwright.service")
+	check(t, err)
+	for directive, mode := range map[string]os.FileMode{"ExecStart=": 0o755, "EnvironmentFile=-": 0o600} {
+		_, path, ok := strings.Cut(string(b), "\n"+directive)
+		path, _, _ = strings.Cut(path, "\n")
+		info, err := os.Stat(filepath.Join(dir, "root", path))
+		if !ok || err != nil || info.Mode().Perm() != mode {
+			t.Errorf("the unit has %s%s, but the commands install %v %v", directive, path, info, err)
+		}
+	}
+	if !strings.Contains(string(b), "\nStateDirectory=spoolwright\n") {
+		t.Error("the unit does not create /var/lib/spoolwright")
+	}
+}
+
+// TestDockerCommands runs the commands of docs/deployment.md for Docker, with a docker that prints its arguments.
+func TestDockerCommands(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("openssl"); err != nil {
+		need(t, "openssl is not installed")
+	}
+	dir := deployFolder(t)
+	out := runCommands(t, dir, "docker compose", `docker() { [ -f "$3" ]; printf '%s\n' "${*:4}"; }`+"\n")
+	if want := "up --build --detach\nrun --rm spoolwright user add "; !strings.HasPrefix(out, want) {
+		t.Errorf("the commands run docker compose with\n%swant\n%s", out, want)
+	}
+	file := filepath.Join(dir, "deploy", ".env")
+	info, err := os.Stat(file)
+	check(t, err)
+	if info.Mode().Perm() != 0o600 {
+		t.Errorf("deploy/.env has the mode %v, want 0600", info.Mode())
+	}
+	made, err := os.ReadFile(file)
+	check(t, err)
+	compose, err := os.ReadFile("deploy/compose.yaml")
+	check(t, err)
+	required := regexp.MustCompile(`\$\{([A-Z_]+):\?`).FindAllSubmatch(compose, -1)
+	if len(required) == 0 {
+		t.Error("deploy/compose.yaml requires no variables")
+	}
+	for _, m := range required {
+		if !regexp.MustCompile(`(?m)^` + string(m[1]) + `=[0-9a-f]{64}$`).Match(made) {
+			t.Errorf("deploy/compose.yaml requires %s, but the commands write\n%s", m[1], made)
 		}
 	}
 }

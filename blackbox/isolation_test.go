@@ -382,10 +382,10 @@ func TestPgBouncer(t *testing.T) {
 		})
 	}
 	// Prepared statements stay on a connection that the next transaction may not get. Should this work one day, with a
-	// later PgBouncer, the README need not ask for another mode.
+	// later PgBouncer, docs/database.md need not require another mode.
 	t.Run("cache_statement", func(t *testing.T) {
 		if version, err := exec.Command(bouncerBinary, "--version").Output(); err != nil || !strings.Contains(string(version), " 1.18.") {
-			t.Skipf("what the README says was found with PgBouncer 1.18, this is %s", version)
+			t.Skipf("docs/database.md was tested with PgBouncer 1.18, this is %s", version)
 		}
 		pool, err := pgxpool.New(t.Context(), bouncer+"&default_query_exec_mode=cache_statement&pool_max_conns=12")
 		check(t, err)
@@ -404,7 +404,7 @@ func TestPgBouncer(t *testing.T) {
 		}
 		wait.Wait()
 		if failed.Load() == 0 {
-			t.Error("prepared statements work through PgBouncer: the README asks for another mode in vain")
+			t.Error("prepared statements work through PgBouncer, so docs/database.md need not require another mode")
 		}
 	})
 }

@@ -740,7 +740,7 @@ func testDatabaseURL(t *testing.T, p program) {
 	c.stops(t, syscall.SIGTERM)
 }
 
-// The hardened set-up, with the README's own SQL.
+// testHardened runs the service with the roles that the SQL in docs/database.md creates.
 func testHardened(t *testing.T, p program) {
 	ctx := context.Background()
 	super := dbtest.Private().SuperURL()
