@@ -96,7 +96,7 @@ var loginDoc = &server.Doc{
 	Description: "Returns an access token and a refresh token. A wrong e-mail and a wrong password get the same answer, in the same time. " +
 		"Failed logins within 15 minutes are limited: 5 for an account from one address, 20 from an address, 100 for an account; beyond that " +
 		"the answer is a `429` with `Retry-After`, whatever the password.",
-	Denials: []string{errCredentials.Example()},
+	Errors: []*server.Error{errCredentials},
 }
 
 var errCredentials = &server.Error{Status: 401, Code: "INVALID_CREDENTIALS", Detail: "Incorrect email or password"}
@@ -187,7 +187,7 @@ var refreshDoc = &server.Doc{
 	ID: "refresh", Tag: tag, Summary: "Get new tokens",
 	Description: "Each refresh token is for one use: the answer carries its successor. Should the answer get lost, the same token may be sent again within " +
 		"30 seconds and gets the same successor. A token that is older than that ends the session, for it may have been stolen: `INVALID_TOKEN`, and the user has to log in again.",
-	Denials: []string{server.ErrInvalidToken.Example(), server.ErrTokenExpired.Example()},
+	Errors: []*server.Error{server.ErrInvalidToken, server.ErrTokenExpired},
 }
 
 // grace is how long the refresh token before the current one is still taken: a lost answer must not log anyone out.

@@ -74,7 +74,7 @@ var createUserDoc = &server.Doc{
 	ID: "createUser", Tag: usersTag, Summary: "Make a user",
 	Description: "The user can log in at once. An e-mail can be used once in the whole service: `EMAIL_TAKEN` does not say by whom, nor in which tenant. Users are not deleted, for the " +
 		"usage ledger names them: disable them instead.",
-	Refusals: []string{errEmailTaken("bob@farm.example").Example()},
+	Errors: []*server.Error{errEmailTaken},
 }
 
 // hashNew hashes the password of a user to be made. The caller is checked before, for hashing is work that only those who still
@@ -108,7 +108,7 @@ func insertUser(ctx context.Context, d *db.DB, id string, in *UserAccount, hash 
 		returning `+userColumns, id, in.Email.Arg(), in.Name.Arg(), in.Role.Arg(), hash, in.Disabled.Or(false))
 	err := d.Write(ctx, user, db.SQL(`select login_claim($1, $2)::text`, emailKey(*in.Email.Value), id))
 	if db.Violates(err, "login_directory_pkey") {
-		return nil, errEmailTaken(*in.Email.Value)
+		return nil, errEmailTaken.With(*in.Email.Value)
 	}
 	if err != nil {
 		return nil, err
@@ -116,19 +116,17 @@ func insertUser(ctx context.Context, d *db.DB, id string, in *UserAccount, hash 
 	return user.Object(), nil
 }
 
-func errEmailTaken(email string) *server.Error {
-	return server.Refuse("EMAIL_TAKEN", "The e-mail %s is already in use", email)
-}
+var errEmailTaken = server.BadRequest("EMAIL_TAKEN", "The e-mail %s is already in use", "bob@farm.example")
 
-var errLastAdmin = server.Refuse("LAST_ADMIN", "This is the last admin who is not disabled: make somebody else an admin first")
+var errLastAdmin = server.BadRequest("LAST_ADMIN", "This is the last admin who is not disabled: make somebody else an admin first")
 
 var updateUserDoc = &server.Doc{
 	ID: "updateUser", Tag: usersTag, Summary: "Change a user",
 	Description: "Rename, give another role, disable or enable, set a new password. Another role and `disabled` work at once, also against access tokens that are still valid: after a change of role a refresh " +
 		"brings a token for the new one. `disabled` and a new password end the user's sessions, so that refresh tokens no longer work. A change that would take the tenant's last admin who is not disabled is refused with `LAST_ADMIN`. " +
 		"`email` cannot be changed; the value that is there passes.",
-	Refusals: []string{"LAST_ADMIN: " + errLastAdmin.Detail},
-	Request:  `{"name":"Bob Miller","role":"viewer"}`,
+	Errors:  []*server.Error{errLastAdmin},
+	Request: `{"name":"Bob Miller","role":"viewer"}`,
 }
 
 func (s *Service) updateUser(ctx context.Context, r *server.Request[UserAccount]) (server.OK[UserAccount], error) {
@@ -211,10 +209,10 @@ var changePasswordDoc = &server.Doc{
 	ID: "changePassword", Tag: tag, Summary: "Change your password",
 	Description: "Ends all your sessions, this one too: refresh tokens no longer work, so log in again before the access token expires. A wrong `current_password` is a `400`, not a `401`, for the access token is " +
 		"fine; it counts as a failed login, and too many of those are a `429` with `Retry-After`.",
-	Refusals: []string{errCurrentPassword.Code + ": " + errCurrentPassword.Detail},
+	Errors: []*server.Error{errCurrentPassword},
 }
 
-var errCurrentPassword = server.Refuse("INVALID_CREDENTIALS", "The current password is not right")
+var errCurrentPassword = server.BadRequest("INVALID_CREDENTIALS", "The current password is not right")
 
 func (s *Service) changePassword(ctx context.Context, r *server.Request[NewPassword]) (server.NoContent, error) {
 	id := db.ActorOf(ctx).User

@@ -54,10 +54,11 @@ func checkComponent(target string) string {
 	)`
 }
 
-var componentRefusals = []string{
-	"UNKNOWN_REFERENCE: There is no product with the id in component_product_id",
-	"COMPONENT_CYCLE: The product would contain itself: component_product_id is this product or contains it",
-	"DUPLICATE_COMPONENT: The product has this component already; change its quantity instead",
+// componentErrors are the problems that checkComponent finds, by code.
+var componentErrors = []*server.Error{
+	server.BadRequest("UNKNOWN_REFERENCE", "There is no product with the id in component_product_id"),
+	server.BadRequest("COMPONENT_CYCLE", "The product would contain itself: component_product_id is this product or contains it"),
+	server.BadRequest("DUPLICATE_COMPONENT", "The product has this component already; change its quantity instead"),
 }
 
 // edit runs a statement that returns the problem found by checkComponent, if any, and then reads the component.
@@ -66,15 +67,13 @@ func (h handlers) edit(ctx context.Context, in *ProductComponent, edit, componen
 	if err := h.db.Write(ctx, lockCatalog(), edit.Into(&problem, nil), component); err != nil {
 		return tooLarge(err, in.costField())
 	}
-	switch {
-	case problem == nil:
+	if problem == nil {
 		return nil
-	case *problem == "UNKNOWN_REFERENCE":
-		return server.Refuse(*problem, "There is no product with the id in component_product_id")
-	case *problem == "COMPONENT_CYCLE":
-		return server.Refuse(*problem, "The product would contain itself: component_product_id is this product or contains it")
-	case *problem == "DUPLICATE_COMPONENT":
-		return server.Refuse(*problem, "The product has this component already; change its quantity instead")
+	}
+	for _, e := range componentErrors {
+		if e.Code == *problem {
+			return e
+		}
 	}
 	return server.ErrNotFound
 }
@@ -82,7 +81,7 @@ func (h handlers) edit(ctx context.Context, in *ProductComponent, edit, componen
 var addComponentDoc = &server.Doc{
 	ID: "addProductComponent", Tag: tag, Summary: "Add a component to a product",
 	Description: "A component is another product; a product never contains itself, however deep (`COMPONENT_CYCLE`), nor the same component twice (`DUPLICATE_COMPONENT`). " + editDescription,
-	Refusals:    componentRefusals,
+	Errors:      componentErrors,
 }
 
 func (h handlers) addComponent(ctx context.Context, r *server.Request[ProductComponent]) (server.Created[ProductComponent], error) {
@@ -104,7 +103,7 @@ func (h handlers) addComponent(ctx context.Context, r *server.Request[ProductCom
 var updateComponentDoc = &server.Doc{
 	ID: "updateProductComponent", Tag: tag, Summary: "Change a component of a product",
 	Description: "`component_product_id` may be changed too, under the same conditions as when it was added. " + editDescription,
-	Refusals:    componentRefusals,
+	Errors:      componentErrors,
 }
 
 func (h handlers) updateComponent(ctx context.Context, r *server.Request[ProductComponent]) (server.OK[ProductComponent], error) {

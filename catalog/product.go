@@ -113,14 +113,15 @@ func (h handlers) read(ctx context.Context, id string) (server.OK[Product], erro
 	return server.One(product, h.db.Read(ctx, product))
 }
 
-func duplicateSKU(in *Product) error {
-	return server.Refuse("DUPLICATE_SKU", "Another product has the SKU %s", in.SKU.Or(""))
-}
+var (
+	errDuplicateSKU = server.BadRequest("DUPLICATE_SKU", "Another product has the SKU %s", "DRG-001")
+	errInUse        = server.BadRequest("PRODUCT_IN_USE", "The product is a component of %s", "Dragon")
+)
 
 var createDoc = &server.Doc{
 	ID: "createProduct", Tag: tag, Summary: "Enter a product",
 	Description: "`sku`, where given (and not empty), is unique. Materials and components have endpoints of their own: add them after this.",
-	Refusals:    []string{"DUPLICATE_SKU: Another product has the SKU DRG-001"},
+	Errors:      []*server.Error{errDuplicateSKU},
 	// Without an SKU, so that the example works more than once.
 	Request: `{"name":"Dragon","description":"Articulated dragon","category":"Toys","estimated_print_time_minutes":180,"notes":"0.2 mm layers, no supports"}`,
 }
@@ -138,7 +139,7 @@ func (h handlers) create(ctx context.Context, r *server.Request[Product]) (serve
 		return nil, err
 	}
 	if added.Rows() == 0 {
-		return nil, duplicateSKU(in)
+		return nil, errDuplicateSKU.With(in.SKU.Or(""))
 	}
 	return product.Object(), nil
 }
@@ -146,7 +147,7 @@ func (h handlers) create(ctx context.Context, r *server.Request[Product]) (serve
 var updateDoc = &server.Doc{
 	ID: "updateProduct", Tag: tag, Summary: "Change a product",
 	Description: "Materials and components have endpoints of their own; here they are ignored, as are the costs.",
-	Refusals:    []string{"DUPLICATE_SKU: Another product has the SKU DRG-001"},
+	Errors:      []*server.Error{errDuplicateSKU},
 }
 
 func (h handlers) update(ctx context.Context, r *server.Request[Product]) (server.OK[Product], error) {
@@ -163,13 +164,13 @@ func (h handlers) update(ctx context.Context, r *server.Request[Product]) (serve
 	err := h.db.Write(ctx, changed, product)
 	switch {
 	case db.Violates(err, "products_sku"): // two changes at once
-		return nil, duplicateSKU(&r.In)
+		return nil, errDuplicateSKU.With(r.In.SKU.Or(""))
 	case err != nil:
 		return nil, err
 	case product.Rows() == 0:
 		return nil, server.ErrNotFound
 	case changed.Rows() == 0:
-		return nil, duplicateSKU(&r.In)
+		return nil, errDuplicateSKU.With(r.In.SKU.Or(""))
 	}
 	return product.Object(), nil
 }
@@ -177,7 +178,7 @@ func (h handlers) update(ctx context.Context, r *server.Request[Product]) (serve
 var deleteDoc = &server.Doc{
 	ID: "deleteProduct", Tag: tag, Summary: "Remove a product",
 	Description: "The product disappears from lists and can no longer be used; production runs that mention it keep its name, and its SKU is free again. A component of another product cannot be removed.",
-	Refusals:    []string{"PRODUCT_IN_USE: The product is a component of Dragon"},
+	Errors:      []*server.Error{errInUse},
 }
 
 func (h handlers) delete(ctx context.Context, r *server.Request[struct{}]) (server.NoContent, error) {
@@ -197,7 +198,7 @@ func (h handlers) delete(ctx context.Context, r *server.Request[struct{}]) (serv
 		return nil, err
 	}
 	if parent != nil {
-		return nil, server.Refuse("PRODUCT_IN_USE", "The product is a component of %s", *parent)
+		return nil, errInUse.With(*parent)
 	}
 	return nil, nil
 }

@@ -23,8 +23,10 @@ type Deducted struct {
 var deductDoc = &server.Doc{
 	ID: "deductFromSpool", Tag: tag, Summary: "Deduct filament",
 	Description: "Takes filament from a spool and writes an entry into its usage ledger, both or neither. More than is left is refused with `INSUFFICIENT_FILAMENT` and changes nothing.",
-	Refusals:    []string{"INSUFFICIENT_FILAMENT: The spool has 30 g left, less than the 45.5 g to deduct"},
+	Errors:      []*server.Error{errInsufficient},
 }
+
+var errInsufficient = server.BadRequest("INSUFFICIENT_FILAMENT", "The spool has %s g left, less than the %s g to deduct", "30", "45.5")
 
 func (h handlers) deduct(ctx context.Context, r *server.Request[Deduction]) (server.OK[Deducted], error) {
 	weight := *r.In.Weight.Value
@@ -49,7 +51,7 @@ func (h handlers) deduct(ctx context.Context, r *server.Request[Deduction]) (ser
 	if err := server.Found(spool, h.db.Read(ctx, spool)); err != nil {
 		return nil, err
 	}
-	return nil, server.Refuse("INSUFFICIENT_FILAMENT", "The spool has %s g left, less than the %s g to deduct", remaining, weight)
+	return nil, errInsufficient.With(remaining, weight)
 }
 
 // Usage is an entry of the usage ledger: one change of a spool's remaining weight.

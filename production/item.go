@@ -25,7 +25,7 @@ const itemColumns = `i.id, i.product_id, p.name as product_name, i.quantity, i.s
 var addItemDoc = &server.Doc{
 	ID: "addProductionRunItem", Tag: tag, Summary: "Add a product to a run",
 	Description: "The estimated costs default to the product's stored costs times `quantity` and are kept as they are then.",
-	Refusals:    []string{"UNKNOWN_REFERENCE: product_id names no product"},
+	Errors:      []*server.Error{errUnknownProduct},
 }
 
 func (h handlers) addItem(ctx context.Context, r *server.Request[RunItem]) (server.Created[RunItem], error) {
@@ -51,7 +51,7 @@ func (h handlers) addItem(ctx context.Context, r *server.Request[RunItem]) (serv
 
 var updateItemDoc = &server.Doc{ID: "updateProductionRunItem", Tag: tag, Summary: "Change an item of a run",
 	Description: "Record here how many pieces succeeded and failed. The estimated costs do not follow a new quantity or product by themselves.",
-	Refusals:    []string{"UNKNOWN_REFERENCE: product_id names no product"}}
+	Errors:      []*server.Error{errUnknownProduct}}
 
 func (h handlers) updateItem(ctx context.Context, r *server.Request[RunItem]) (server.OK[RunItem], error) {
 	run, id, in := r.ID("id"), r.ID("item_id"), &r.In
@@ -72,7 +72,7 @@ func (h handlers) updateItem(ctx context.Context, r *server.Request[RunItem]) (s
 			return nil, itemProblem(err)
 		}
 		if update.Rows() == 0 && item.Rows() == 1 {
-			return nil, unknown("product_id", "product")
+			return nil, errUnknownProduct
 		}
 	}
 	return server.One(item, nil)

@@ -26,12 +26,15 @@ type RunMaterial struct {
 const materialColumns = `m.id, m.spool_id, spool_name(s.material_type, s.color, s.brand) as spool_name, m.estimated_weight_grams, m.actual_weight_grams,
 	m.spool_weight_before_grams, m.spool_weight_after_grams, m.estimated_purge_grams, m.actual_purge_grams, m.cost_per_gram`
 
-var materialRefusals = []string{"UNKNOWN_REFERENCE: spool_id names no spool", errCompleted.Example()}
+var (
+	errUnknownProduct = server.BadRequest("UNKNOWN_REFERENCE", "product_id names no product")
+	errUnknownSpool   = server.BadRequest("UNKNOWN_REFERENCE", "spool_id names no spool")
+)
 
 var addMaterialDoc = &server.Doc{
 	ID: "addProductionRunMaterial", Tag: tag, Summary: "Add a spool to a run",
 	Description: "`cost_per_gram` defaults to the spool's and is kept as it is then. A spool may be added more than once.",
-	Refusals:    materialRefusals,
+	Errors:      []*server.Error{errUnknownSpool, errCompleted},
 }
 
 func (h handlers) addMaterial(ctx context.Context, r *server.Request[RunMaterial]) (server.Created[RunMaterial], error) {
@@ -61,7 +64,7 @@ func (h handlers) addMaterial(ctx context.Context, r *server.Request[RunMaterial
 var updateMaterialDoc = &server.Doc{
 	ID: "updateProductionRunMaterial", Tag: tag, Summary: "Change a material of a run",
 	Description: "Record here the spool's weight before and after printing; `actual_weight_grams` is the difference. After the run was completed a material can no longer be changed; sending the values that it has passes.",
-	Refusals:    materialRefusals,
+	Errors:      []*server.Error{errUnknownSpool, errCompleted},
 }
 
 func (h handlers) updateMaterial(ctx context.Context, r *server.Request[RunMaterial]) (server.OK[RunMaterial], error) {
@@ -103,7 +106,7 @@ func materialProblem(err error) error {
 
 var deleteMaterialDoc = &server.Doc{ID: "deleteProductionRunMaterial", Tag: tag, Summary: "Remove a material from a run",
 	Description: "The inventory is not touched. After the run was completed its materials stay.",
-	Refusals:    []string{errCompleted.Example()}}
+	Errors:      []*server.Error{errCompleted}}
 
 func (h handlers) deleteMaterial(ctx context.Context, r *server.Request[struct{}]) (server.NoContent, error) {
 	deleted := db.SQL(`
@@ -140,18 +143,14 @@ func (h handlers) whyNot(ctx context.Context, run, table, part string, product, 
 	case !runThere || !partThere:
 		return server.ErrNotFound
 	case !productThere:
-		return unknown("product_id", "product")
+		return errUnknownProduct
 	case fixed:
 		return errCompleted
 	case !spoolThere:
-		return unknown("spool_id", "spool")
+		return errUnknownSpool
 	}
 	// What was missing has appeared in between.
 	return server.ErrUnavailable
-}
-
-func unknown(field, what string) error {
-	return server.Refuse("UNKNOWN_REFERENCE", "%s names no %s", field, what)
 }
 
 func itoa(n int) string { return strconv.Itoa(n) }

@@ -174,13 +174,13 @@ func (h handlers) create(ctx context.Context, r *server.Request[Run]) (server.Cr
 	return h.show(ctx, h.db.Write, showRun(id), insert)
 }
 
-var errCompleted = server.Refuse("RUN_ALREADY_COMPLETED", "The run was completed and its filament deducted: its status and its materials are fixed")
+var errCompleted = server.BadRequest("RUN_ALREADY_COMPLETED", "The run was completed and its filament deducted: its status and its materials are fixed")
 
 var updateDoc = &server.Doc{
 	ID: "updateProductionRun", Tag: tag, Summary: "Change a production run",
 	Description: "Any status may be set, and none of them touches the inventory: only `complete` does. Once it has, the status is fixed (`RUN_ALREADY_COMPLETED`; sending `completed` again passes); all " +
 		"else stays editable. `in_progress` sets `started_at` to now and `completed` sets `completed_at` to now where they are not set.",
-	Refusals: []string{errCompleted.Example()},
+	Errors: []*server.Error{errCompleted},
 }
 
 func (h handlers) update(ctx context.Context, r *server.Request[Run]) (server.OK[Run], error) {
@@ -256,11 +256,13 @@ var completeDoc = &server.Doc{
 		"Before that, a run without materials is `RUN_HAS_NO_MATERIALS`, a material without weights `ACTUAL_USAGE_MISSING`, and a spool that has too little or was removed `INSUFFICIENT_FILAMENT`; the last two name them, and nothing " +
 		"changes. It sets the status, `completed_at` (now, unless it is set), `actual_total_filament_grams` (the sum) and `actual_print_time_hours` (from start to completion, unless it is set). The difference of the " +
 		"weighings includes purged filament, so purge is not deducted again.",
-	Refusals: []string{
-		"RUN_HAS_NO_MATERIALS: The run has no materials, so there is nothing to deduct",
-		"ACTUAL_USAGE_MISSING: Record spool_weight_before_grams and spool_weight_after_grams first for: PLA Black Polymaker (material 0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a53)",
-		"INSUFFICIENT_FILAMENT: Too little filament is left, or the spool was removed: PLA Black Polymaker (spool 0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a41) has 100 g of 155 g",
-		"RUN_ALREADY_COMPLETED: The run was completed before; its filament is deducted",
+	Errors: []*server.Error{
+		server.BadRequest("RUN_HAS_NO_MATERIALS", "The run has no materials, so there is nothing to deduct"),
+		server.BadRequest("ACTUAL_USAGE_MISSING", "Record spool_weight_before_grams and spool_weight_after_grams first for: %s",
+			"PLA Black Polymaker (material 0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a53)"),
+		server.BadRequest("INSUFFICIENT_FILAMENT", "Too little filament is left, or the spool was removed: %s",
+			"PLA Black Polymaker (spool 0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a41) has 100 g of 155 g"),
+		server.BadRequest("RUN_ALREADY_COMPLETED", "The run was completed before; its filament is deducted"),
 	},
 }
 
@@ -278,7 +280,7 @@ func (h handlers) complete(ctx context.Context, r *server.Request[struct{}]) (se
 	case refusal != nil && *refusal == "NOT_FOUND":
 		return nil, server.ErrNotFound
 	case refusal != nil:
-		return nil, server.Refuse(*refusal, "%s", *detail)
+		return nil, server.BadRequest(*refusal, "%s", *detail)
 	}
 	return fmt.Appendf(nil, `{"id":"%s","status":"completed","completed_at":"%s","inventory_updated":true,"spools_updated":%s}`,
 		r.ID("id"), completedAt.UTC().Format(time.RFC3339Nano), spools), nil

@@ -51,9 +51,9 @@ func readAll(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	return body, nil
 }
 
-func malformed(detail string) *Error {
-	return &Error{Status: 400, Code: "MALFORMED_JSON", Detail: detail}
-}
+var errMalformed = BadRequest("MALFORMED_JSON", "%s", "The body is not valid JSON: unexpected end of JSON input")
+
+func malformed(detail string) *Error { return errMalformed.With(detail) }
 
 // decodeBody fills in (a pointer to a struct with a Schema) from one JSON object. A change (PATCH) need not carry
 // required fields. All problems are reported at once.

@@ -21,6 +21,7 @@ type Error struct {
 	Fields     []FieldError
 	RetryAfter time.Duration // sent as Retry-After if it is not zero
 	Header     http.Header   // further headers
+	format     string        // of Detail
 	err        error
 }
 
@@ -37,15 +38,19 @@ func (e *Error) Error() string {
 	return e.Code + ": " + e.Detail
 }
 
-// Example is the error as a Doc lists it.
-func (e *Error) Example() string { return e.Code + ": " + e.Detail }
-
 func (e *Error) Unwrap() error { return e.err }
 
 // Because returns a copy of e that logs err.
 func (e *Error) Because(err error) *Error {
 	c := *e
 	c.err = err
+	return &c
+}
+
+// With returns a copy of e whose detail has these values in place of the example's.
+func (e *Error) With(values ...any) *Error {
+	c := *e
+	c.Detail = fmt.Sprintf(e.format, values...)
 	return &c
 }
 
@@ -60,9 +65,10 @@ var (
 
 var errInternal = &Error{Status: 500, Code: "INTERNAL_ERROR", Detail: "Something went wrong here; the log has it under this request's id"}
 
-// Refuse returns a 400 with the code: a request that is well formed but cannot be done.
-func Refuse(code, detail string, args ...any) *Error {
-	return &Error{Status: 400, Code: code, Detail: fmt.Sprintf(detail, args...)}
+// BadRequest returns a 400 for a request that is well formed but cannot be done. The values make its detail an example for
+// the OpenAPI document; a handler returns the error With its own values.
+func BadRequest(code, format string, example ...any) *Error {
+	return &Error{Status: 400, Code: code, Detail: fmt.Sprintf(format, example...), format: format}
 }
 
 // Invalid returns a 422 for one field.

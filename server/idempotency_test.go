@@ -191,10 +191,10 @@ func TestRefusalThatReadsLikeAFailure(t *testing.T) {
 				if err := d.Read(ctx, db.SQL(`select 1 as one`)); err != nil {
 					return nil, err
 				}
-				return nil, server.Refuse("PRODUCT_IN_USE", "The product is a component of %s", text)
+				return nil, server.BadRequest("PRODUCT_IN_USE", "The product is a component of %s", text)
 			}
 			route := server.Op("POST /api/v1/refuses", server.Write, server.Handle(handle), doc("refuse"))
-			route.Doc.Refusals = []string{"PRODUCT_IN_USE"}
+			route.Doc.Errors = []*server.Error{server.BadRequest("PRODUCT_IN_USE", "The product is a component")}
 			return []server.Route{route}
 		})
 		api.Operator(t).With("Idempotency-Key", "key").Post(t, "/api/v1/refuses", nil).WantError(400, "PRODUCT_IN_USE")

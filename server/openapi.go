@@ -250,51 +250,58 @@ func idempotent(route Route) bool {
 	return route.Method() == "POST" && !strings.HasPrefix(route.Path(), apiPrefix+"auth/")
 }
 
-// failure is an error status of an operation with its codes; each stands with an example of its detail after a colon.
+// failure is a status of an operation's errors.
 type failure struct {
 	status int
 	shared string // its name, if operations share it
 	what   string
-	codes  []string
+	errors []*Error
 }
 
 // sharedFailures are the errors that are the same wherever they come from.
 var sharedFailures = []failure{
-	{401, "Unauthorized", "No valid access token", []string{ErrInvalidToken.Example(), ErrTokenExpired.Example()}},
-	{403, "Forbidden", "The user's role does not permit this", []string{ErrForbidden.Example()}},
-	{404, "NotFound", "There is no such resource in this tenant", []string{ErrNotFound.Example()}},
-	{409, "Conflict", "The Idempotency-Key was used for another request", []string{errKeyConflict.Example()}},
-	{413, "PayloadTooLarge", "The body is larger than 1 MiB", []string{errTooLarge.Example()}},
-	{415, "UnsupportedMediaType", "The body is not sent as JSON", []string{errNotJSON.Example()}},
-	{422, "Invalid", "Some values are not valid; all of them are named", []string{"VALIDATION_ERROR"}},
-	{429, "TooManyRequests", "Too many requests", []string{errTooMany.Example()}},
-	{500, "InternalError", "A fault of the service", []string{"INTERNAL_ERROR: " + errInternal.Detail + " (" + exampleID + ")"}},
-	{503, "Unavailable", "The service cannot answer right now, for example because its database is away", []string{ErrUnavailable.Example()}},
+	{401, "Unauthorized", "No valid access token", []*Error{ErrInvalidToken, ErrTokenExpired}},
+	{403, "Forbidden", "The user's role does not permit this", []*Error{ErrForbidden}},
+	{404, "NotFound", "There is no such resource in this tenant", []*Error{ErrNotFound}},
+	{409, "Conflict", "The Idempotency-Key was used for another request", []*Error{errKeyConflict}},
+	{413, "PayloadTooLarge", "The body is larger than 1 MiB", []*Error{errTooLarge}},
+	{415, "UnsupportedMediaType", "The body is not sent as JSON", []*Error{errNotJSON}},
+	{422, "Invalid", "Some values are not valid; all of them are named", []*Error{
+		Invalid("weight_grams", "must be greater than 0"), Invalid("limit", "must be at most 100"), Invalid("id", "must be a UUID"),
+	}},
+	{429, "TooManyRequests", "Too many requests", []*Error{errTooMany}},
+	{500, "InternalError", "A fault of the service", []*Error{errInternal}},
+	{503, "Unavailable", "The service cannot answer right now, for example because its database is away", []*Error{ErrUnavailable}},
 }
 
 func failures(route Route) []failure {
-	e, doc := route.Endpoint, route.Doc
-	ids := len(wildcards(route.Path())) > 0
-	var all []failure
-	refusals := slices.Clone(doc.Refusals)
+	e, ids := route.Endpoint, len(wildcards(route.Path())) > 0
+	badRequest := failure{status: 400, what: "The request cannot be done"}
+	unauthorized := failure{status: 401, what: "The credentials are not valid"}
 	if e.readsBody() || idempotent(route) {
-		refusals = append([]string{"MALFORMED_JSON: The body is not valid JSON: unexpected end of JSON input"}, refusals...)
+		badRequest.errors = append(badRequest.errors, errMalformed)
 	}
-	if len(refusals) > 0 {
-		all = append(all, failure{400, "", "The request cannot be done", refusals})
-	}
-	if len(doc.Denials) > 0 {
-		denials := slices.Clone(doc.Denials)
-		if route.Access != Public {
-			denials = append(denials, sharedFailures[0].codes...)
+	for _, e := range route.Doc.Errors {
+		if e.Status == 401 {
+			unauthorized.errors = append(unauthorized.errors, e)
+		} else {
+			badRequest.errors = append(badRequest.errors, e)
 		}
-		all = append(all, failure{401, "", "The credentials are not valid", denials})
+	}
+	if len(unauthorized.errors) > 0 && route.Access != Public {
+		unauthorized.errors = append(unauthorized.errors, ErrInvalidToken, ErrTokenExpired)
+	}
+	var all []failure
+	for _, f := range []failure{badRequest, unauthorized} {
+		if len(f.errors) > 0 {
+			all = append(all, f)
+		}
 	}
 	for _, f := range sharedFailures {
 		var applies bool
 		switch f.status {
 		case 401:
-			applies = route.Access != Public && len(doc.Denials) == 0
+			applies = route.Access != Public && len(unauthorized.errors) == 0
 		case 403:
 			applies = route.Access >= Write
 		case 404:
@@ -317,21 +324,18 @@ func failures(route Route) []failure {
 	return all
 }
 
+// response describes the failure, with each error as an example.
 func (f failure) response() object {
-	name, examples, codes := "Error", object{}, []string{}
-	for _, text := range f.codes {
-		code, detail, ok := strings.Cut(text, ": ")
-		if !ok {
-			detail = f.what
+	schema, examples, codes := "Error", object{}, []string{}
+	for _, e := range f.errors {
+		name := e.Code
+		if e.Fields != nil {
+			schema, name = "ValidationError", e.Fields[0].Field
 		}
-		codes = append(codes, "`"+code+"`")
-		examples.add(code, object{{"value", object{{"detail", detail}, {"code", code}}}})
-	}
-	if f.status == 422 {
-		name, examples = "ValidationError", object{}
-		for _, e := range []FieldError{{"weight_grams", "must be greater than 0"}, {"limit", "must be at most 100"}, {"id", "must be a UUID"}} {
-			examples.add(e.Field, object{{"value", object{{"detail", e.Field + " " + e.Message}, {"code", "VALIDATION_ERROR"}, {"errors", []FieldError{e}}}}})
+		if code := "`" + e.Code + "`"; !slices.Contains(codes, code) {
+			codes = append(codes, code)
 		}
+		examples.add(name, object{{"value", json.RawMessage(e.body(exampleID))}})
 	}
 	headers := commonHeaders()
 	switch f.status {
@@ -341,22 +345,21 @@ func (f failure) response() object {
 		headers.add("Retry-After", ref("headers", "RetryAfter"))
 	}
 	return object{{"description", f.what + ": " + strings.Join(codes, ", ") + "."}, {"headers", headers},
-		{"content", object{{"application/json", object{{"schema", ref("schemas", name)}, {"examples", examples}}}}}}
+		{"content", object{{"application/json", object{{"schema", ref("schemas", schema)}, {"examples", examples}}}}}}
 }
 
 // errorTable lists the codes of all routes in Markdown, by status.
 func errorTable(routes []Route) string {
 	rows := map[string]bool{}
-	add := func(status int, codes []string) {
-		for _, text := range codes {
-			code, _, _ := strings.Cut(text, ": ")
-			rows[strconv.Itoa(status)+" | `"+code+"`"] = true
+	add := func(errors ...*Error) {
+		for _, e := range errors {
+			rows[strconv.Itoa(e.Status)+" | `"+e.Code+"`"] = true
 		}
 	}
-	add(405, []string{"METHOD_NOT_ALLOWED"})
+	add(errMethod)
 	for _, route := range routes {
 		for _, f := range failures(route) {
-			add(f.status, f.codes)
+			add(f.errors...)
 		}
 	}
 	return "| Status | Code |\n|---|---|\n| " + strings.Join(slices.Sorted(maps.Keys(rows)), " |\n| ") + " |\n"

@@ -48,8 +48,7 @@ type Doc struct {
 	Tag         *Tag     // the group it is shown in
 	Summary     string   // a line
 	Description string   // Markdown; the decisions that matter to a caller
-	Refusals    []string // 400 answers that are this operation's own: "CODE: an example of the detail"
-	Denials     []string // the same for 401 answers; needed for a public operation that has any
+	Errors      []*Error // the errors with status 400 and 401 that only this operation returns
 	Request     string   // a real example of the body, if the fields' examples do not make one
 }
 

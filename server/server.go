@@ -265,8 +265,9 @@ func (s *Server) route(w http.ResponseWriter, r *http.Request, n *note) {
 		var probe probe
 		handler.ServeHTTP(&probe, r)
 		if probe.status == http.StatusMethodNotAllowed {
-			allow := probe.Header().Values("Allow")
-			s.refuse(w, r, n, api, &Error{Status: 405, Code: "METHOD_NOT_ALLOWED", Detail: "This path does not take this method", Header: http.Header{"Allow": allow}})
+			methodError := *errMethod
+			methodError.Header = http.Header{"Allow": probe.Header().Values("Allow")}
+			s.refuse(w, r, n, api, &methodError)
 			return
 		}
 	}
@@ -302,6 +303,8 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, n *note, api boo
 	}
 	e.write(w, n.id)
 }
+
+var errMethod = &Error{Status: 405, Code: "METHOD_NOT_ALLOWED", Detail: "This path does not take this method"}
 
 var errTooMany = &Error{Status: 429, Code: "RATE_LIMIT_EXCEEDED", Detail: "Too many requests; try again later"}
 
