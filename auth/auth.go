@@ -65,30 +65,30 @@ func (s *Service) Routes() []server.Route {
 
 // Credentials are an e-mail and a password.
 type Credentials struct {
-	Email    server.Optional[string] `json:"email" rule:"required,text=320" doc:"Compared without regard to case." example:"\"ada@farm.example\""`
-	Password server.Optional[string] `json:"password" rule:"required,text=1000" doc:"The password." example:"\"correct horse battery\""`
+	Email    server.Optional[string] `json:"email" rule:"required,maxLength=320" doc:"Compared without regard to case." example:"\"ada@farm.example\""`
+	Password server.Optional[string] `json:"password" rule:"required,maxLength=1000" doc:"The password." example:"\"correct horse battery\""`
 }
 
 // TokenSet is what login and refresh return.
 type TokenSet struct {
-	AccessToken  string `json:"access_token" rule:"notnull" doc:"A JWT for the Authorization header." example:"\"eyJhbGciOiJIUzI1NiJ9.e30.c2ln\""`
-	RefreshToken string `json:"refresh_token" rule:"notnull" doc:"A JWT for POST /api/v1/auth/refresh." example:"\"eyJhbGciOiJIUzI1NiJ9.e30.c2ln\""`
-	TokenType    string `json:"token_type" rule:"notnull,enum=bearer" doc:"Always bearer." example:"\"bearer\""`
-	ExpiresIn    int64  `json:"expires_in" rule:"notnull,max=999999999" doc:"Seconds for which the access token is valid." example:"1800"`
+	AccessToken  string `json:"access_token" rule:"notNull" doc:"A JWT for the Authorization header." example:"\"eyJhbGciOiJIUzI1NiJ9.e30.c2ln\""`
+	RefreshToken string `json:"refresh_token" rule:"notNull" doc:"A JWT for POST /api/v1/auth/refresh." example:"\"eyJhbGciOiJIUzI1NiJ9.e30.c2ln\""`
+	TokenType    string `json:"token_type" rule:"notNull,enum=bearer" doc:"Always bearer." example:"\"bearer\""`
+	ExpiresIn    int64  `json:"expires_in" rule:"notNull,maximum=999999999" doc:"Seconds for which the access token is valid." example:"1800"`
 }
 
 // RefreshToken is the body of refresh and logout.
 type RefreshToken struct {
-	RefreshToken server.Optional[string] `json:"refresh_token" rule:"required,text=4096" doc:"The refresh_token of a token set." example:"\"eyJhbGciOiJIUzI1NiJ9.e30.c2ln\""`
+	RefreshToken server.Optional[string] `json:"refresh_token" rule:"required,maxLength=4096" doc:"The refresh_token of a token set." example:"\"eyJhbGciOiJIUzI1NiJ9.e30.c2ln\""`
 }
 
 // User is the caller as GET /api/v1/auth/me shows it.
 type User struct {
-	ID        server.UUID      `json:"id" rule:"notnull" doc:"The user's id." example:"\"0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a41\""`
-	Email     string           `json:"email" rule:"notnull" doc:"The e-mail the user logs in with." example:"\"ada@farm.example\""`
-	Name      string           `json:"name" rule:"notnull" doc:"The user's name." example:"\"Ada\""`
-	CreatedAt server.Timestamp `json:"created_at" rule:"notnull" doc:"When the user was made." example:"\"2024-01-15T10:00:00Z\""`
-	TenantID  server.UUID      `json:"tenant_id" rule:"notnull" doc:"The tenant that the user belongs to." example:"\"0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a42\""`
+	ID        server.UUID      `json:"id" rule:"notNull" doc:"The user's id." example:"\"0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a41\""`
+	Email     string           `json:"email" rule:"notNull" doc:"The e-mail the user logs in with." example:"\"ada@farm.example\""`
+	Name      string           `json:"name" rule:"notNull" doc:"The user's name." example:"\"Ada\""`
+	CreatedAt server.Timestamp `json:"created_at" rule:"notNull" doc:"When the user was made." example:"\"2024-01-15T10:00:00Z\""`
+	TenantID  server.UUID      `json:"tenant_id" rule:"notNull" doc:"The tenant that the user belongs to." example:"\"0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a42\""`
 }
 
 var loginDoc = &server.Doc{

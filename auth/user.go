@@ -23,13 +23,13 @@ func (s *Service) userRoutes() []server.Route {
 
 // UserAccount is a user as the tenant's admins see and make them.
 type UserAccount struct {
-	ID        server.UUID             `json:"id" rule:"readonly,notnull" doc:"The user's id." example:"\"0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a45\""`
-	Email     server.Optional[string] `json:"email" rule:"required,email,text=320" doc:"What the user logs in with; compared without regard to case, unique in the whole service, and fixed once it is entered." example:"\"bob@farm.example\""`
+	ID        server.UUID             `json:"id" rule:"readOnly,notNull" doc:"The user's id." example:"\"0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a45\""`
+	Email     server.Optional[string] `json:"email" rule:"required,format=email,maxLength=320" doc:"What the user logs in with; compared without regard to case, unique in the whole service, and fixed once it is entered." example:"\"bob@farm.example\""`
 	Name      server.Optional[string] `json:"name" rule:"required" doc:"The user's name." example:"\"Bob\""`
 	Role      server.Optional[string] `json:"role" rule:"required,enum=admin|operator|viewer,named=Role" doc:"viewer reads, operator reads and writes, admin may do everything." example:"\"operator\""`
-	Disabled  server.Optional[bool]   `json:"disabled" rule:"notnull" doc:"Whether the user is refused; false unless it is sent." example:"false"`
-	Password  server.Optional[string] `json:"password" rule:"required,writeonly,text=200,least=10" doc:"The password; it is never shown." example:"\"a long and secret phrase\""`
-	CreatedAt server.Timestamp        `json:"created_at" rule:"readonly,notnull" doc:"When the user was made." example:"\"2024-01-15T10:00:00Z\""`
+	Disabled  server.Optional[bool]   `json:"disabled" rule:"notNull" doc:"Whether the user is refused; false unless it is sent." example:"false"`
+	Password  server.Optional[string] `json:"password" rule:"required,writeOnly,maxLength=200,minLength=10" doc:"The password; it is never shown." example:"\"a long and secret phrase\""`
+	CreatedAt server.Timestamp        `json:"created_at" rule:"readOnly,notNull" doc:"When the user was made." example:"\"2024-01-15T10:00:00Z\""`
 }
 
 // Check refuses passwords that no command would take either.
@@ -196,8 +196,8 @@ func (s *Service) updateUser(ctx context.Context, r *server.Request[UserAccount]
 
 // NewPassword is the body of a change of one's own password.
 type NewPassword struct {
-	Current server.Optional[string] `json:"current_password" rule:"required,writeonly,text=1000" doc:"The password until now." example:"\"correct horse battery\""`
-	New     server.Optional[string] `json:"new_password" rule:"required,writeonly,text=200,least=10" doc:"The password from now on." example:"\"a long and secret phrase\""`
+	Current server.Optional[string] `json:"current_password" rule:"required,writeOnly,maxLength=1000" doc:"The password until now." example:"\"correct horse battery\""`
+	New     server.Optional[string] `json:"new_password" rule:"required,writeOnly,maxLength=200,minLength=10" doc:"The password from now on." example:"\"a long and secret phrase\""`
 }
 
 // Check refuses passwords that no command would take either.

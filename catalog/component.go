@@ -9,13 +9,13 @@ import (
 
 // ProductComponent is a product that is part of another one, in requests and in answers.
 type ProductComponent struct {
-	ID        server.UUID                  `json:"id" rule:"readonly,notnull" doc:"The component's id." example:"\"0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2b03\""`
+	ID        server.UUID                  `json:"id" rule:"readOnly,notNull" doc:"The component's id." example:"\"0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2b03\""`
 	ProductID server.Optional[server.UUID] `json:"component_product_id" rule:"required" doc:"The product that is the part." example:"\"0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2b04\""`
-	Name      string                       `json:"component_name" rule:"readonly,notnull" doc:"The part's name." example:"\"Wing\""`
-	Quantity  server.Optional[int64]       `json:"quantity" rule:"notnull,min=1,max=1000000" doc:"How many of it one piece contains; 1 unless given." example:"2"`
-	Notes     server.Optional[string]      `json:"notes" rule:"text=10000" doc:"Anything else." example:"\"Left and right\""`
-	UnitCost  server.Decimal               `json:"unit_cost" rule:"readonly,notnull" doc:"The part's total_cost." example:"0.25"`
-	Cost      server.Decimal               `json:"cost" rule:"readonly,notnull" doc:"quantity times unit_cost." example:"0.5"`
+	Name      string                       `json:"component_name" rule:"readOnly,notNull" doc:"The part's name." example:"\"Wing\""`
+	Quantity  server.Optional[int64]       `json:"quantity" rule:"notNull,minimum=1,maximum=1000000" doc:"How many of it one piece contains; 1 unless given." example:"2"`
+	Notes     server.Optional[string]      `json:"notes" rule:"maxLength=10000" doc:"Anything else." example:"\"Left and right\""`
+	UnitCost  server.Decimal               `json:"unit_cost" rule:"readOnly,notNull" doc:"The part's total_cost." example:"0.25"`
+	Cost      server.Decimal               `json:"cost" rule:"readOnly,notNull" doc:"quantity times unit_cost." example:"0.5"`
 }
 
 // costField is the field of the request that a cost out of range comes from.

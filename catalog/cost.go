@@ -25,11 +25,11 @@ func tooLarge(err error, field string) error {
 
 // Costs is the answer to recalculate.
 type Costs struct {
-	ID            server.UUID    `json:"id" rule:"readonly,notnull" doc:"The product's id." example:"\"0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2b01\""`
-	MaterialCost  server.Decimal `json:"material_cost" rule:"readonly,notnull" doc:"The sum of the materials' costs." example:"1.125"`
-	ComponentCost server.Decimal `json:"component_cost" rule:"readonly,notnull" doc:"The sum of the components' costs." example:"0.5"`
-	TotalCost     server.Decimal `json:"total_cost" rule:"readonly,notnull" doc:"Both together." example:"1.625"`
-	CostBreakdown CostBreakdown  `json:"cost_breakdown" rule:"readonly,notnull" doc:"What the costs are made of."`
+	ID            server.UUID    `json:"id" rule:"readOnly,notNull" doc:"The product's id." example:"\"0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2b01\""`
+	MaterialCost  server.Decimal `json:"material_cost" rule:"readOnly,notNull" doc:"The sum of the materials' costs." example:"1.125"`
+	ComponentCost server.Decimal `json:"component_cost" rule:"readOnly,notNull" doc:"The sum of the components' costs." example:"0.5"`
+	TotalCost     server.Decimal `json:"total_cost" rule:"readOnly,notNull" doc:"Both together." example:"1.625"`
+	CostBreakdown CostBreakdown  `json:"cost_breakdown" rule:"readOnly,notNull" doc:"What the costs are made of."`
 }
 
 // CostBreakdown is what a product's costs are made of.
@@ -40,16 +40,16 @@ type CostBreakdown struct {
 
 // MaterialShare is a material in a CostBreakdown.
 type MaterialShare struct {
-	Material string         `json:"material" rule:"readonly,notnull" doc:"The material and its colour." example:"\"PLA Black\""`
-	Weight   server.Decimal `json:"weight" rule:"readonly,notnull" doc:"Grams of it." example:"45"`
-	Cost     server.Decimal `json:"cost" rule:"readonly" doc:"What they cost; null if no spool tells a price." example:"1.125"`
+	Material string         `json:"material" rule:"readOnly,notNull" doc:"The material and its colour." example:"\"PLA Black\""`
+	Weight   server.Decimal `json:"weight" rule:"readOnly,notNull" doc:"Grams of it." example:"45"`
+	Cost     server.Decimal `json:"cost" rule:"readOnly" doc:"What they cost; null if no spool tells a price." example:"1.125"`
 }
 
 // ComponentShare is a component in a CostBreakdown.
 type ComponentShare struct {
-	Component string         `json:"component" rule:"readonly,notnull" doc:"The component's name." example:"\"Wing\""`
-	Quantity  int64          `json:"quantity" rule:"readonly,notnull" doc:"How many." example:"2"`
-	Cost      server.Decimal `json:"cost" rule:"readonly,notnull" doc:"What these cost together." example:"0.5"`
+	Component string         `json:"component" rule:"readOnly,notNull" doc:"The component's name." example:"\"Wing\""`
+	Quantity  int64          `json:"quantity" rule:"readOnly,notNull" doc:"How many." example:"2"`
+	Cost      server.Decimal `json:"cost" rule:"readOnly,notNull" doc:"What these cost together." example:"0.5"`
 }
 
 var recalculateDoc = &server.Doc{

@@ -33,33 +33,33 @@ type handlers struct{ db *db.DB }
 
 // Product is a product, in requests and in answers.
 type Product struct {
-	ID            server.UUID             `json:"id" rule:"readonly,notnull" doc:"The product's id." example:"\"0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2b01\""`
+	ID            server.UUID             `json:"id" rule:"readOnly,notNull" doc:"The product's id." example:"\"0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2b01\""`
 	Name          server.Optional[string] `json:"name" rule:"required" doc:"What it is called." example:"\"Dragon\""`
-	Description   server.Optional[string] `json:"description" rule:"text=10000" doc:"What it is." example:"\"Articulated dragon\""`
+	Description   server.Optional[string] `json:"description" rule:"maxLength=10000" doc:"What it is." example:"\"Articulated dragon\""`
 	SKU           server.Optional[string] `json:"sku" doc:"Stock keeping unit; no two products have the same one." example:"\"DRG-001\""`
 	Category      server.Optional[string] `json:"category" doc:"The group that it belongs to." example:"\"Toys\""`
-	PrintMinutes  server.Optional[int64]  `json:"estimated_print_time_minutes" rule:"max=1000000" doc:"How long it takes to print, in minutes." example:"180"`
-	Notes         server.Optional[string] `json:"notes" rule:"text=10000" doc:"Print settings, tips." example:"\"0.2 mm layers, no supports\""`
+	PrintMinutes  server.Optional[int64]  `json:"estimated_print_time_minutes" rule:"maximum=1000000" doc:"How long it takes to print, in minutes." example:"180"`
+	Notes         server.Optional[string] `json:"notes" rule:"maxLength=10000" doc:"Print settings, tips." example:"\"0.2 mm layers, no supports\""`
 	Materials     []ProductMaterial       `json:"materials" doc:"The filament that one piece takes, oldest entry first."`
 	Components    []ProductComponent      `json:"components" doc:"The products that one piece contains, oldest entry first."`
-	MaterialCost  server.Decimal          `json:"material_cost" rule:"readonly,notnull" doc:"The sum of the materials' costs; a material without a known price adds nothing." example:"1.125"`
-	ComponentCost server.Decimal          `json:"component_cost" rule:"readonly,notnull" doc:"The sum of each component's quantity times its total_cost." example:"0.5"`
-	TotalCost     server.Decimal          `json:"total_cost" rule:"readonly,notnull" doc:"material_cost plus component_cost." example:"1.625"`
-	CreatedAt     server.Timestamp        `json:"created_at" rule:"readonly,notnull" doc:"When the product was entered." example:"\"2024-01-15T10:00:00Z\""`
-	UpdatedAt     server.Timestamp        `json:"updated_at" rule:"readonly,notnull" doc:"When it, its materials, its components or its costs last changed." example:"\"2024-01-15T14:30:00Z\""`
+	MaterialCost  server.Decimal          `json:"material_cost" rule:"readOnly,notNull" doc:"The sum of the materials' costs; a material without a known price adds nothing." example:"1.125"`
+	ComponentCost server.Decimal          `json:"component_cost" rule:"readOnly,notNull" doc:"The sum of each component's quantity times its total_cost." example:"0.5"`
+	TotalCost     server.Decimal          `json:"total_cost" rule:"readOnly,notNull" doc:"material_cost plus component_cost." example:"1.625"`
+	CreatedAt     server.Timestamp        `json:"created_at" rule:"readOnly,notNull" doc:"When the product was entered." example:"\"2024-01-15T10:00:00Z\""`
+	UpdatedAt     server.Timestamp        `json:"updated_at" rule:"readOnly,notNull" doc:"When it, its materials, its components or its costs last changed." example:"\"2024-01-15T14:30:00Z\""`
 }
 
 // ProductListItem is a product as lists show it.
 type ProductListItem struct {
-	ID           server.UUID      `json:"id" rule:"readonly,notnull" doc:"The product's id." example:"\"0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2b01\""`
-	Name         string           `json:"name" rule:"readonly,notnull" doc:"What it is called." example:"\"Dragon\""`
-	Description  string           `json:"description" rule:"readonly" doc:"What it is." example:"\"Articulated dragon\""`
-	SKU          string           `json:"sku" rule:"readonly" doc:"Stock keeping unit." example:"\"DRG-001\""`
-	Category     string           `json:"category" rule:"readonly" doc:"The group that it belongs to." example:"\"Toys\""`
-	PrintMinutes int64            `json:"estimated_print_time_minutes" rule:"readonly" doc:"How long it takes to print, in minutes." example:"180"`
-	MaterialCost server.Decimal   `json:"material_cost" rule:"readonly,notnull" doc:"The sum of the materials' costs." example:"1.125"`
-	TotalCost    server.Decimal   `json:"total_cost" rule:"readonly,notnull" doc:"What one piece costs, its components included." example:"1.625"`
-	CreatedAt    server.Timestamp `json:"created_at" rule:"readonly,notnull" doc:"When the product was entered." example:"\"2024-01-15T10:00:00Z\""`
+	ID           server.UUID      `json:"id" rule:"readOnly,notNull" doc:"The product's id." example:"\"0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2b01\""`
+	Name         string           `json:"name" rule:"readOnly,notNull" doc:"What it is called." example:"\"Dragon\""`
+	Description  string           `json:"description" rule:"readOnly" doc:"What it is." example:"\"Articulated dragon\""`
+	SKU          string           `json:"sku" rule:"readOnly" doc:"Stock keeping unit." example:"\"DRG-001\""`
+	Category     string           `json:"category" rule:"readOnly" doc:"The group that it belongs to." example:"\"Toys\""`
+	PrintMinutes int64            `json:"estimated_print_time_minutes" rule:"readOnly" doc:"How long it takes to print, in minutes." example:"180"`
+	MaterialCost server.Decimal   `json:"material_cost" rule:"readOnly,notNull" doc:"The sum of the materials' costs." example:"1.125"`
+	TotalCost    server.Decimal   `json:"total_cost" rule:"readOnly,notNull" doc:"What one piece costs, its components included." example:"1.625"`
+	CreatedAt    server.Timestamp `json:"created_at" rule:"readOnly,notNull" doc:"When the product was entered." example:"\"2024-01-15T10:00:00Z\""`
 }
 
 // Filter are the parameters of the product list.

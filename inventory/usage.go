@@ -9,15 +9,15 @@ import (
 
 // Deduction is the body of a deduct.
 type Deduction struct {
-	Weight server.Optional[server.Decimal] `json:"weight_grams" rule:"required,above,max=1000000" doc:"Grams to take from the spool." example:"45.5"`
-	Reason server.Optional[string]         `json:"reason" rule:"text=10000" doc:"Why; kept in the usage ledger." example:"\"Test print\""`
+	Weight server.Optional[server.Decimal] `json:"weight_grams" rule:"required,exclusiveMinimum=0,maximum=1000000" doc:"Grams to take from the spool." example:"45.5"`
+	Reason server.Optional[string]         `json:"reason" rule:"maxLength=10000" doc:"Why; kept in the usage ledger." example:"\"Test print\""`
 }
 
 // Deducted is the answer to a deduct.
 type Deducted struct {
-	ID        server.UUID    `json:"id" rule:"notnull" doc:"The spool's id." example:"\"0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a41\""`
-	Remaining server.Decimal `json:"remaining_weight_grams" rule:"notnull" doc:"Grams left after it." example:"805"`
-	Deducted  server.Decimal `json:"deducted" rule:"notnull" doc:"Grams taken." example:"45.5"`
+	ID        server.UUID    `json:"id" rule:"notNull" doc:"The spool's id." example:"\"0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a41\""`
+	Remaining server.Decimal `json:"remaining_weight_grams" rule:"notNull" doc:"Grams left after it." example:"805"`
+	Deducted  server.Decimal `json:"deducted" rule:"notNull" doc:"Grams taken." example:"45.5"`
 }
 
 var deductDoc = &server.Doc{
@@ -56,16 +56,16 @@ func (h handlers) deduct(ctx context.Context, r *server.Request[Deduction]) (ser
 
 // Usage is an entry of the usage ledger: one change of a spool's remaining weight.
 type Usage struct {
-	ID        server.UUID      `json:"id" rule:"notnull" doc:"The entry's id." example:"\"0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a43\""`
-	SpoolID   server.UUID      `json:"spool_id" rule:"notnull" doc:"The spool." example:"\"0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a41\""`
-	Kind      string           `json:"kind" rule:"notnull,enum=created|edited|deducted|run,named=UsageKind" doc:"What changed the weight: the spool was created, edited, deducted from, or used by a completed production run." example:"\"deducted\""`
+	ID        server.UUID      `json:"id" rule:"notNull" doc:"The entry's id." example:"\"0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a43\""`
+	SpoolID   server.UUID      `json:"spool_id" rule:"notNull" doc:"The spool." example:"\"0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a41\""`
+	Kind      string           `json:"kind" rule:"notNull,enum=created|edited|deducted|run,named=UsageKind" doc:"What changed the weight: the spool was created, edited, deducted from, or used by a completed production run." example:"\"deducted\""`
 	Reason    string           `json:"reason" doc:"The reason that was given." example:"\"Test print\""`
 	RunID     server.UUID      `json:"run_id" doc:"The production run, if it was one." example:"null"`
 	UserID    server.UUID      `json:"user_id" doc:"Who did it." example:"\"0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a44\""`
-	Before    server.Decimal   `json:"before_grams" rule:"notnull" doc:"Grams left before." example:"850.5"`
-	After     server.Decimal   `json:"after_grams" rule:"notnull" doc:"Grams left after." example:"805"`
-	Change    server.Decimal   `json:"change_grams" rule:"notnull" doc:"The difference: after minus before. All of a spool's changes add up to its remaining weight." example:"-45.5"`
-	CreatedAt server.Timestamp `json:"created_at" rule:"notnull" doc:"When." example:"\"2024-01-15T14:30:00Z\""`
+	Before    server.Decimal   `json:"before_grams" rule:"notNull" doc:"Grams left before." example:"850.5"`
+	After     server.Decimal   `json:"after_grams" rule:"notNull" doc:"Grams left after." example:"805"`
+	Change    server.Decimal   `json:"change_grams" rule:"notNull" doc:"The difference: after minus before. All of a spool's changes add up to its remaining weight." example:"-45.5"`
+	CreatedAt server.Timestamp `json:"created_at" rule:"notNull" doc:"When." example:"\"2024-01-15T14:30:00Z\""`
 }
 
 var usageDoc = &server.Doc{

@@ -10,14 +10,14 @@ import (
 
 // RunItem is a product to be printed in a run.
 type RunItem struct {
-	ID                    server.UUID                     `json:"id" rule:"readonly,notnull" doc:"The item's id." example:"\"0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a52\""`
+	ID                    server.UUID                     `json:"id" rule:"readOnly,notNull" doc:"The item's id." example:"\"0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a52\""`
 	ProductID             server.Optional[server.UUID]    `json:"product_id" rule:"required" doc:"The product." example:"\"0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a61\""`
-	ProductName           string                          `json:"product_name" rule:"readonly,notnull" doc:"The product's name, also when the product was removed." example:"\"Desk lamp\""`
-	Quantity              server.Optional[int64]          `json:"quantity" rule:"notnull,above,max=1000000" doc:"Pieces to print; 1 unless it is sent." example:"2"`
-	SuccessfulQuantity    server.Optional[int64]          `json:"successful_quantity" rule:"max=1000000" doc:"Pieces that turned out well." example:"2"`
-	FailedQuantity        server.Optional[int64]          `json:"failed_quantity" rule:"max=1000000" doc:"Pieces that did not. Both together are at most quantity." example:"0"`
-	EstimatedMaterialCost server.Optional[server.Decimal] `json:"estimated_material_cost" rule:"max=999999999" doc:"Cost of the material; the product's material_cost times quantity unless it is sent." example:"2.5"`
-	EstimatedTotalCost    server.Optional[server.Decimal] `json:"estimated_total_cost" rule:"max=999999999" doc:"Cost in total; the product's total_cost times quantity unless it is sent." example:"3.1"`
+	ProductName           string                          `json:"product_name" rule:"readOnly,notNull" doc:"The product's name, also when the product was removed." example:"\"Desk lamp\""`
+	Quantity              server.Optional[int64]          `json:"quantity" rule:"notNull,exclusiveMinimum=0,maximum=1000000" doc:"Pieces to print; 1 unless it is sent." example:"2"`
+	SuccessfulQuantity    server.Optional[int64]          `json:"successful_quantity" rule:"maximum=1000000" doc:"Pieces that turned out well." example:"2"`
+	FailedQuantity        server.Optional[int64]          `json:"failed_quantity" rule:"maximum=1000000" doc:"Pieces that did not. Both together are at most quantity." example:"0"`
+	EstimatedMaterialCost server.Optional[server.Decimal] `json:"estimated_material_cost" rule:"maximum=999999999" doc:"Cost of the material; the product's material_cost times quantity unless it is sent." example:"2.5"`
+	EstimatedTotalCost    server.Optional[server.Decimal] `json:"estimated_total_cost" rule:"maximum=999999999" doc:"Cost in total; the product's total_cost times quantity unless it is sent." example:"3.1"`
 }
 
 const itemColumns = `i.id, i.product_id, p.name as product_name, i.quantity, i.successful_quantity, i.failed_quantity, i.estimated_material_cost, i.estimated_total_cost`

@@ -11,16 +11,16 @@ import (
 
 // RunMaterial is a spool used in a run.
 type RunMaterial struct {
-	ID              server.UUID                     `json:"id" rule:"readonly,notnull" doc:"The material's id." example:"\"0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a53\""`
+	ID              server.UUID                     `json:"id" rule:"readOnly,notNull" doc:"The material's id." example:"\"0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a53\""`
 	SpoolID         server.Optional[server.UUID]    `json:"spool_id" rule:"required" doc:"The spool." example:"\"0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a41\""`
-	SpoolName       string                          `json:"spool_name" rule:"readonly,notnull" doc:"The spool's material, colour and brand, also when the spool was removed." example:"\"PLA Black (Polymaker)\""`
-	EstimatedWeight server.Optional[server.Decimal] `json:"estimated_weight_grams" rule:"max=1000000" doc:"Grams that the print should take from this spool." example:"150"`
-	ActualWeight    server.Decimal                  `json:"actual_weight_grams" rule:"readonly" doc:"Grams that it took: the weight before minus the weight after; null until both are recorded." example:"155"`
-	WeightBefore    server.Optional[server.Decimal] `json:"spool_weight_before_grams" rule:"max=1000000" doc:"Weight of the spool before printing." example:"850"`
-	WeightAfter     server.Optional[server.Decimal] `json:"spool_weight_after_grams" rule:"max=1000000" doc:"Weight of the spool after printing, at most the weight before." example:"695"`
-	EstimatedPurge  server.Optional[server.Decimal] `json:"estimated_purge_grams" rule:"max=1000000" doc:"Grams that should be purged." example:"5"`
-	ActualPurge     server.Optional[server.Decimal] `json:"actual_purge_grams" rule:"max=1000000" doc:"Grams that were purged; the weighings include them." example:"4.2"`
-	CostPerGram     server.Optional[server.Decimal] `json:"cost_per_gram" rule:"max=999999999" doc:"Price of the filament; the spool's cost_per_gram unless it is sent." example:"0.025"`
+	SpoolName       string                          `json:"spool_name" rule:"readOnly,notNull" doc:"The spool's material, colour and brand, also when the spool was removed." example:"\"PLA Black (Polymaker)\""`
+	EstimatedWeight server.Optional[server.Decimal] `json:"estimated_weight_grams" rule:"maximum=1000000" doc:"Grams that the print should take from this spool." example:"150"`
+	ActualWeight    server.Decimal                  `json:"actual_weight_grams" rule:"readOnly" doc:"Grams that it took: the weight before minus the weight after; null until both are recorded." example:"155"`
+	WeightBefore    server.Optional[server.Decimal] `json:"spool_weight_before_grams" rule:"maximum=1000000" doc:"Weight of the spool before printing." example:"850"`
+	WeightAfter     server.Optional[server.Decimal] `json:"spool_weight_after_grams" rule:"maximum=1000000" doc:"Weight of the spool after printing, at most the weight before." example:"695"`
+	EstimatedPurge  server.Optional[server.Decimal] `json:"estimated_purge_grams" rule:"maximum=1000000" doc:"Grams that should be purged." example:"5"`
+	ActualPurge     server.Optional[server.Decimal] `json:"actual_purge_grams" rule:"maximum=1000000" doc:"Grams that were purged; the weighings include them." example:"4.2"`
+	CostPerGram     server.Optional[server.Decimal] `json:"cost_per_gram" rule:"maximum=999999999" doc:"Price of the filament; the spool's cost_per_gram unless it is sent." example:"0.025"`
 }
 
 const materialColumns = `m.id, m.spool_id, spool_name(s.material_type, s.color, s.brand) as spool_name, m.estimated_weight_grams, m.actual_weight_grams,

@@ -35,28 +35,28 @@ type handlers struct{ db *db.DB }
 
 // Run is a production run, in requests and in single answers.
 type Run struct {
-	ID             server.UUID                       `json:"id" rule:"readonly,notnull" doc:"The run's id." example:"\"0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a51\""`
-	Status         server.Optional[string]           `json:"status" rule:"notnull,enum=pending|in_progress|paused|completed|failed|cancelled,named=RunStatus" doc:"Where the run stands; pending unless it is sent." example:"\"in_progress\""`
+	ID             server.UUID                       `json:"id" rule:"readOnly,notNull" doc:"The run's id." example:"\"0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a51\""`
+	Status         server.Optional[string]           `json:"status" rule:"notNull,enum=pending|in_progress|paused|completed|failed|cancelled,named=RunStatus" doc:"Where the run stands; pending unless it is sent." example:"\"in_progress\""`
 	PrinterName    server.Optional[string]           `json:"printer_name" doc:"The printer." example:"\"Printer 1\""`
 	StartedAt      server.Optional[server.Timestamp] `json:"started_at" doc:"When printing began; set by the status in_progress if it is not sent." example:"\"2024-01-15T10:00:00Z\""`
 	CompletedAt    server.Optional[server.Timestamp] `json:"completed_at" doc:"When printing ended; set by the status completed and by complete if it is not sent." example:"\"2024-01-15T14:30:00Z\""`
-	EstimatedHours server.Optional[server.Decimal]   `json:"estimated_print_time_hours" rule:"max=100000" doc:"Hours that the print should take." example:"4"`
-	ActualHours    server.Optional[server.Decimal]   `json:"actual_print_time_hours" rule:"max=100000,computed" doc:"Hours that it took; complete sets it from started_at and completed_at if it is not sent." example:"4.5"`
-	EstimatedGrams server.Optional[server.Decimal]   `json:"estimated_total_filament_grams" rule:"max=1000000" doc:"Grams of filament that the print should take." example:"150"`
-	ActualGrams    server.Optional[server.Decimal]   `json:"actual_total_filament_grams" rule:"max=1000000,computed" doc:"Grams that it took; complete sets it to the sum over the materials." example:"155"`
-	QualityRating  server.Optional[int64]            `json:"quality_rating" rule:"min=1,max=5" doc:"1 failed or unusable, 2 major defects, 3 minor defects, 4 good quality, 5 perfect." example:"5"`
-	QualityNotes   server.Optional[string]           `json:"quality_notes" rule:"text=10000" doc:"Remarks on the quality." example:"\"Clean first layer\""`
-	Notes          server.Optional[string]           `json:"notes" rule:"text=10000" doc:"Anything else." example:"\"Order 1042\""`
-	CreatedAt      server.Timestamp                  `json:"created_at" rule:"readonly,notnull" doc:"When the run was entered." example:"\"2024-01-15T09:55:00Z\""`
+	EstimatedHours server.Optional[server.Decimal]   `json:"estimated_print_time_hours" rule:"maximum=100000" doc:"Hours that the print should take." example:"4"`
+	ActualHours    server.Optional[server.Decimal]   `json:"actual_print_time_hours" rule:"maximum=100000,computed" doc:"Hours that it took; complete sets it from started_at and completed_at if it is not sent." example:"4.5"`
+	EstimatedGrams server.Optional[server.Decimal]   `json:"estimated_total_filament_grams" rule:"maximum=1000000" doc:"Grams of filament that the print should take." example:"150"`
+	ActualGrams    server.Optional[server.Decimal]   `json:"actual_total_filament_grams" rule:"maximum=1000000,computed" doc:"Grams that it took; complete sets it to the sum over the materials." example:"155"`
+	QualityRating  server.Optional[int64]            `json:"quality_rating" rule:"minimum=1,maximum=5" doc:"1 failed or unusable, 2 major defects, 3 minor defects, 4 good quality, 5 perfect." example:"5"`
+	QualityNotes   server.Optional[string]           `json:"quality_notes" rule:"maxLength=10000" doc:"Remarks on the quality." example:"\"Clean first layer\""`
+	Notes          server.Optional[string]           `json:"notes" rule:"maxLength=10000" doc:"Anything else." example:"\"Order 1042\""`
+	CreatedAt      server.Timestamp                  `json:"created_at" rule:"readOnly,notNull" doc:"When the run was entered." example:"\"2024-01-15T09:55:00Z\""`
 	Items          []RunItem                         `json:"items" doc:"The products to print, oldest first."`
 	Materials      []RunMaterial                     `json:"materials" doc:"The spools to print from, oldest first."`
-	Variance       Variance                          `json:"variance_analysis" rule:"readonly,notnull" doc:"How the print differed from the estimate."`
+	Variance       Variance                          `json:"variance_analysis" rule:"readOnly,notNull" doc:"How the print differed from the estimate."`
 }
 
 // RunListItem is a production run in a list.
 type RunListItem struct {
-	ID             server.UUID      `json:"id" rule:"notnull" doc:"The run's id." example:"\"0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a51\""`
-	Status         string           `json:"status" rule:"notnull,enum=pending|in_progress|paused|completed|failed|cancelled,named=RunStatus" doc:"Where the run stands." example:"\"completed\""`
+	ID             server.UUID      `json:"id" rule:"notNull" doc:"The run's id." example:"\"0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a51\""`
+	Status         string           `json:"status" rule:"notNull,enum=pending|in_progress|paused|completed|failed|cancelled,named=RunStatus" doc:"Where the run stands." example:"\"completed\""`
 	PrinterName    string           `json:"printer_name" doc:"The printer." example:"\"Printer 1\""`
 	StartedAt      server.Timestamp `json:"started_at" doc:"When printing began." example:"\"2024-01-15T10:00:00Z\""`
 	CompletedAt    server.Timestamp `json:"completed_at" doc:"When printing ended." example:"\"2024-01-15T14:30:00Z\""`
@@ -65,7 +65,7 @@ type RunListItem struct {
 	EstimatedGrams server.Decimal   `json:"estimated_total_filament_grams" doc:"Grams of filament that the print should take." example:"150"`
 	ActualGrams    server.Decimal   `json:"actual_total_filament_grams" doc:"Grams that it took." example:"155"`
 	QualityRating  int64            `json:"quality_rating" doc:"1 (failed) to 5 (perfect)." example:"5"`
-	CreatedAt      server.Timestamp `json:"created_at" rule:"notnull" doc:"When the run was entered." example:"\"2024-01-15T09:55:00Z\""`
+	CreatedAt      server.Timestamp `json:"created_at" rule:"notNull" doc:"When the run was entered." example:"\"2024-01-15T09:55:00Z\""`
 }
 
 // Variance compares what a run took with its estimates: actual minus estimated. A part is null where either side is missing,
@@ -235,19 +235,19 @@ func (h handlers) delete(ctx context.Context, r *server.Request[struct{}]) (serv
 
 // Completion is the answer to complete.
 type Completion struct {
-	ID               server.UUID      `json:"id" rule:"notnull" doc:"The run's id." example:"\"0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a51\""`
-	Status           string           `json:"status" rule:"notnull,enum=completed" doc:"Always completed." example:"\"completed\""`
-	CompletedAt      server.Timestamp `json:"completed_at" rule:"notnull" doc:"When the run ended." example:"\"2024-01-15T14:30:00Z\""`
-	InventoryUpdated bool             `json:"inventory_updated" rule:"notnull" doc:"Always true." example:"true"`
+	ID               server.UUID      `json:"id" rule:"notNull" doc:"The run's id." example:"\"0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a51\""`
+	Status           string           `json:"status" rule:"notNull,enum=completed" doc:"Always completed." example:"\"completed\""`
+	CompletedAt      server.Timestamp `json:"completed_at" rule:"notNull" doc:"When the run ended." example:"\"2024-01-15T14:30:00Z\""`
+	InventoryUpdated bool             `json:"inventory_updated" rule:"notNull" doc:"Always true." example:"true"`
 	SpoolsUpdated    []SpoolDeduction `json:"spools_updated" doc:"One entry for each spool, however many of the run's materials it served."`
 }
 
 // SpoolDeduction is what completing a run did to a spool.
 type SpoolDeduction struct {
-	SpoolID  server.UUID    `json:"spool_id" rule:"notnull" doc:"The spool." example:"\"0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a41\""`
-	Previous server.Decimal `json:"previous_weight" rule:"notnull" doc:"Grams left before." example:"850"`
-	New      server.Decimal `json:"new_weight" rule:"notnull" doc:"Grams left after." example:"695"`
-	Deducted server.Decimal `json:"deducted" rule:"notnull" doc:"Grams taken." example:"155"`
+	SpoolID  server.UUID    `json:"spool_id" rule:"notNull" doc:"The spool." example:"\"0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a41\""`
+	Previous server.Decimal `json:"previous_weight" rule:"notNull" doc:"Grams left before." example:"850"`
+	New      server.Decimal `json:"new_weight" rule:"notNull" doc:"Grams left after." example:"695"`
+	Deducted server.Decimal `json:"deducted" rule:"notNull" doc:"Grams taken." example:"155"`
 }
 
 var completeDoc = &server.Doc{

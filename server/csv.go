@@ -227,7 +227,7 @@ func DecodeRecord[T any](names []string, row []Cell, in *T) []FieldError {
 
 // ofText is the scalar that a text stands for. Where an empty text is no value, it is null, however it is quoted.
 func (f *Field) ofText(c Cell) any {
-	plain := f.kind == reflect.TypeFor[string]() && len(f.Enum) == 0 && !f.Hex
+	plain := f.kind == reflect.TypeFor[string]() && len(f.Enum) == 0 && f.Format != "color"
 	text := c.Text
 	if !plain {
 		text = strings.TrimSpace(text)

@@ -11,8 +11,8 @@ import (
 
 // ListQuery are the parameters that every list takes; a list's own query type embeds it first.
 type ListQuery struct {
-	Skip      Optional[int64]  `query:"skip" rule:"min=0,max=999999999,default=0" doc:"How many items to leave out at the start." example:"0"`
-	Limit     Optional[int64]  `query:"limit" rule:"min=1,max=100,default=20" doc:"The most items to return." example:"20"`
+	Skip      Optional[int64]  `query:"skip" rule:"minimum=0,maximum=999999999,default=0" doc:"How many items to leave out at the start." example:"0"`
+	Limit     Optional[int64]  `query:"limit" rule:"minimum=1,maximum=100,default=20" doc:"The most items to return." example:"20"`
 	SortBy    Optional[string] `query:"sort_by" rule:"default=created_at" doc:"The field to sort by: any scalar field of the items. Ties are broken by id, nulls come last." example:"\"created_at\""`
 	SortOrder Optional[string] `query:"sort_order" rule:"enum=asc|desc,named=SortOrder,default=desc" doc:"Ascending or descending." example:"\"desc\""`
 }

@@ -24,22 +24,22 @@ func TestMain(m *testing.M) { dbtest.Main(m) }
 
 // Thing has a field of every kind, and its routes do nothing but show what was understood.
 type Thing struct {
-	ID      server.UUID                       `json:"id" rule:"readonly,notnull" doc:"The id." example:"\"0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a41\""`
+	ID      server.UUID                       `json:"id" rule:"readOnly,notNull" doc:"The id." example:"\"0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a41\""`
 	Name    server.Optional[string]           `json:"name" rule:"required" doc:"A name." example:"\"Ada\""`
-	Note    server.Optional[string]           `json:"note" rule:"text=10" doc:"A short text." example:"\"x\""`
+	Note    server.Optional[string]           `json:"note" rule:"maxLength=10" doc:"A short text." example:"\"x\""`
 	Kind    server.Optional[string]           `json:"kind" rule:"enum=PLA|PETG" doc:"One of two." example:"\"PLA\""`
-	Hex     server.Optional[string]           `json:"hex" rule:"hex" doc:"A colour." example:"\"#1A1A1A\""`
-	Weight  server.Optional[server.Decimal]   `json:"weight" rule:"required,above,max=1000000" doc:"Above 0." example:"1.5"`
-	Price   server.Optional[server.Decimal]   `json:"price" rule:"max=1000000" doc:"From 0." example:"0"`
+	Hex     server.Optional[string]           `json:"hex" rule:"format=color" doc:"A colour." example:"\"#1A1A1A\""`
+	Weight  server.Optional[server.Decimal]   `json:"weight" rule:"required,exclusiveMinimum=0,maximum=1000000" doc:"Above 0." example:"1.5"`
+	Price   server.Optional[server.Decimal]   `json:"price" rule:"maximum=1000000" doc:"From 0." example:"0"`
 	Size    server.Optional[server.Decimal]   `json:"size" rule:"enum=1.75|2.85" doc:"One of two numbers." example:"1.75"`
-	Count   server.Optional[int64]            `json:"count" rule:"min=1,max=100" doc:"A whole number." example:"7"`
-	Left    server.Optional[server.Decimal]   `json:"left" rule:"notnull,max=10" doc:"Never null." example:"1"`
+	Count   server.Optional[int64]            `json:"count" rule:"minimum=1,maximum=100" doc:"A whole number." example:"7"`
+	Left    server.Optional[server.Decimal]   `json:"left" rule:"notNull,maximum=10" doc:"Never null." example:"1"`
 	Flag    server.Optional[bool]             `json:"flag" doc:"Yes or no." example:"true"`
 	At      server.Optional[server.Timestamp] `json:"at" doc:"A time." example:"\"2024-01-15T10:00:00Z\""`
 	Day     server.Optional[server.Date]      `json:"day" doc:"A day." example:"\"2024-01-15\""`
 	Ref     server.Optional[server.UUID]      `json:"ref" doc:"Another id." example:"\"0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a42\""`
 	Parts   []Part                            `json:"parts" doc:"A nested list."`
-	Created server.Timestamp                  `json:"created_at" rule:"readonly,notnull" doc:"When." example:"\"2024-01-15T10:00:00Z\""`
+	Created server.Timestamp                  `json:"created_at" rule:"readOnly,notNull" doc:"When." example:"\"2024-01-15T10:00:00Z\""`
 }
 
 // Check is a rule over two fields.
@@ -51,12 +51,12 @@ func (t *Thing) Check(problems *server.Problems) {
 
 // Part is in a nested list.
 type Part struct {
-	ID server.UUID `json:"id" rule:"readonly,notnull" doc:"The id." example:"\"0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a41\""`
+	ID server.UUID `json:"id" rule:"readOnly,notNull" doc:"The id." example:"\"0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a41\""`
 }
 
 // Echo is what was understood: the fields that were set.
 type Echo struct {
-	Got string `json:"got" rule:"notnull" doc:"The fields." example:"\"{}\""`
+	Got string `json:"got" rule:"notNull" doc:"The fields." example:"\"{}\""`
 }
 
 // ThingQuery is a list's query.
@@ -65,7 +65,7 @@ type ThingQuery struct {
 	Kind   server.Optional[string]         `query:"kind" rule:"enum=PLA|PETG" doc:"One of two."`
 	Name   server.Optional[string]         `query:"name" doc:"A name."`
 	Flag   server.Optional[bool]           `query:"flag" doc:"Yes or no."`
-	Weight server.Optional[server.Decimal] `query:"weight" rule:"max=1000" doc:"A number."`
+	Weight server.Optional[server.Decimal] `query:"weight" rule:"maximum=1000" doc:"A number."`
 }
 
 var thingTag = &server.Tag{Name: "things", Description: "For tests."}

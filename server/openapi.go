@@ -409,7 +409,7 @@ func (d *document) response(t reflect.Type) string {
 		}
 		if f.Computed {
 			limitless := *f
-			limitless.Max = maxDecimal
+			limitless.Maximum = maxDecimal
 			f = &limitless
 		}
 		schema := d.scalar(f, !f.NotNull)
@@ -530,7 +530,7 @@ func (f *Field) schema(nullable bool) object {
 		switch {
 		case len(f.Enum) > 0:
 			values(anys(f.Enum))
-		case f.Hex:
+		case f.Format == "color":
 			o.add("pattern", "^#[0-9A-Fa-f]{6}$")
 		case f.input && !f.ReadOnly:
 			if f.Required {
@@ -538,7 +538,7 @@ func (f *Field) schema(nullable bool) object {
 			}
 			o.add("maxLength", f.MaxLength)
 			switch {
-			case f.Email:
+			case f.Format == "email":
 				o.add("pattern", emailPattern)
 			case f.Required:
 				o.add("pattern", requiredPattern)
@@ -559,12 +559,12 @@ func (f *Field) schema(nullable bool) object {
 		case len(f.Numbers) > 0:
 			values(anys(f.Numbers))
 		case f.input && !f.ReadOnly:
-			if f.Above {
-				o.add("minimum", f.Min+least) // what is above it after rounding
+			if f.Exclusive {
+				o.add("minimum", f.Minimum+least) // what is above it after rounding
 			} else {
-				o.add("minimum", f.Min)
+				o.add("minimum", f.Minimum)
 			}
-			o.add("maximum", f.Max)
+			o.add("maximum", f.Maximum)
 		}
 	case reflect.TypeFor[bool]():
 		kind("boolean")

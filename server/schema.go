@@ -14,18 +14,21 @@ import (
 //
 // Tags: `json:"name"` or `query:"name"`; `doc` describes; `example` is a JSON value; `rule` is a comma-separated list of
 //
-//	required      must be present and not null on create, not null on change
-//	readonly      only in responses; ignored in requests
-//	notnull       never null in a response (required implies it), nor in a change
-//	writeonly     only in requests
-//	min=0 max=9   bounds of a number (min is 0 unless given, max must be given); above: min itself is excluded
-//	text=200      the most characters (200 unless given)
-//	least=10      the fewest characters
-//	email         one address, name@host
-//	hex           #RRGGBB
-//	enum=A|B      the allowed strings or numbers
-//	named=Kind    the name of these in the document; fields with the same name must allow the same
-//	default=20    of a query parameter, for the document
+//	required             must be present and not null on create, not null on change
+//	readOnly             only in responses; ignored in requests
+//	writeOnly            only in requests
+//	notNull              never null in a response (required implies it), nor in a change
+//	minimum=1            of a number; 0 unless given
+//	exclusiveMinimum=0   the same, but the number itself is not allowed
+//	maximum=9            of a number; required for numbers in requests
+//	computed             the service may set a number that exceeds its maximum
+//	minLength=10         of a text, in characters
+//	maxLength=500        of a text, in characters; 200 unless given
+//	format=email         an e-mail address
+//	format=color         #RRGGBB
+//	enum=A|B             the allowed strings or numbers
+//	named=Kind           the name of the enum's schema; all enums with this name must have the same values
+//	default=20           of a query parameter, for the document only
 type Schema struct {
 	Name   string // of the Go type, with an upper-case initial
 	Fields []*Field
@@ -34,14 +37,14 @@ type Schema struct {
 
 // Field is one field of a Schema.
 type Field struct {
-	Name, Doc, Example, Default, Named                 string
-	Query, Required, ReadOnly, WriteOnly, NotNull, Hex bool
-	Above, Computed                                    bool // more than Min; also computed, which may exceed Max
-	Min, Max                                           Decimal
-	MinLength, MaxLength                               int
-	Email                                              bool
-	Enum                                               []string
-	Numbers                                            []Decimal
+	Name, Doc, Example, Default, Format, Named    string
+	Query, Required, ReadOnly, WriteOnly, NotNull bool
+	Exclusive                                     bool // Minimum itself is not allowed
+	Computed                                      bool // may exceed Maximum in a response
+	Minimum, Maximum                              Decimal
+	MinLength, MaxLength                          int
+	Enum                                          []string
+	Numbers                                       []Decimal // the enum of a number
 
 	kind  reflect.Type // what an Optional, slice or plain field holds
 	input bool         // an Optional: requests may carry it
@@ -74,7 +77,7 @@ func schemaOf(t reflect.Type) *Schema {
 		if name == "" || name == "-" || sf.Anonymous {
 			continue
 		}
-		f := &Field{Name: name, Query: query, Doc: sf.Tag.Get("doc"), Example: sf.Tag.Get("example"), MaxLength: 200, Max: -1, kind: sf.Type, index: sf.Index}
+		f := &Field{Name: name, Query: query, Doc: sf.Tag.Get("doc"), Example: sf.Tag.Get("example"), MaxLength: 200, Maximum: -1, kind: sf.Type, index: sf.Index}
 		if reflect.PointerTo(sf.Type).Implements(reflect.TypeFor[settable]()) {
 			value, _ := sf.Type.FieldByName("Value")
 			f.kind, f.input = value.Type.Elem(), true
@@ -105,28 +108,26 @@ func (f *Field) parse(rules string) {
 		case "":
 		case "required":
 			f.Required, f.NotNull = true, true
-		case "readonly":
+		case "readOnly":
 			f.ReadOnly = true
-		case "writeonly":
+		case "writeOnly":
 			f.WriteOnly = true
-		case "notnull":
+		case "notNull":
 			f.NotNull = true
-		case "above":
-			f.Above = true
 		case "computed":
 			f.Computed = true
-		case "hex":
-			f.Hex = true
-		case "min":
-			f.Min = bound()
-		case "max":
-			f.Max = bound()
-		case "text":
-			f.MaxLength, err = strconv.Atoi(value)
-		case "least":
+		case "minimum", "exclusiveMinimum":
+			f.Minimum, f.Exclusive = bound(), name == "exclusiveMinimum"
+		case "maximum":
+			f.Maximum = bound()
+		case "minLength":
 			f.MinLength, err = strconv.Atoi(value)
-		case "email":
-			f.Email = true
+		case "maxLength":
+			f.MaxLength, err = strconv.Atoi(value)
+		case "format":
+			if f.Format = value; value != "email" && value != "color" {
+				err = fmt.Errorf("unknown format")
+			}
 		case "default":
 			f.Default = value
 		case "named":
@@ -139,7 +140,7 @@ func (f *Field) parse(rules string) {
 					f.Numbers = append(f.Numbers, d)
 				}
 				f.Enum = nil
-				f.Min, f.Max = slices.Min(f.Numbers), slices.Max(f.Numbers)
+				f.Minimum, f.Maximum = slices.Min(f.Numbers), slices.Max(f.Numbers)
 			}
 		default:
 			err = fmt.Errorf("unknown rule")
@@ -148,11 +149,11 @@ func (f *Field) parse(rules string) {
 			panic(fmt.Sprintf("server: field %s: rule %q: %v", f.Name, rule, err))
 		}
 	}
-	if f.Max < 0 {
+	if f.Maximum < 0 {
 		if isNumber && f.input && !f.ReadOnly {
-			panic("server: field " + f.Name + " needs a max")
+			panic("server: field " + f.Name + " needs a maximum")
 		}
-		f.Max = maxDecimal
+		f.Maximum = maxDecimal
 	}
 }
 

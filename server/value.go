@@ -230,13 +230,13 @@ func (f *Field) number(v any) (Decimal, string) {
 			return 0, "must be one of " + joinStrings(f.Numbers)
 		}
 	case !ok:
-		return 0, "must be a number between " + f.Min.String() + " and " + f.Max.String()
-	case f.Above && d <= f.Min:
-		return 0, "must be greater than " + f.Min.String()
-	case d < f.Min:
-		return 0, "must be at least " + f.Min.String()
-	case d > f.Max:
-		return 0, "must be at most " + f.Max.String()
+		return 0, "must be a number between " + f.Minimum.String() + " and " + f.Maximum.String()
+	case f.Exclusive && d <= f.Minimum:
+		return 0, "must be greater than " + f.Minimum.String()
+	case d < f.Minimum:
+		return 0, "must be at least " + f.Minimum.String()
+	case d > f.Maximum:
+		return 0, "must be at most " + f.Maximum.String()
 	}
 	return d, ""
 }
@@ -271,9 +271,9 @@ func (f *Field) text(v any) (string, string) {
 		return "", "must not be blank"
 	case utf8.RuneCountInString(s) < f.MinLength:
 		return "", "must have at least " + strconv.Itoa(f.MinLength) + " characters"
-	case f.Email && (!emailForm.MatchString(s) || strings.ContainsFunc(s, isBlank)):
+	case f.Format == "email" && (!emailForm.MatchString(s) || strings.ContainsFunc(s, isBlank)):
 		return "", "must be an e-mail address such as ada@farm.example"
-	case f.Hex && !isHexColor(s):
+	case f.Format == "color" && !isHexColor(s):
 		return "", "must have the form #RRGGBB"
 	}
 	return s, ""
