@@ -70,10 +70,12 @@ func startChild(t *testing.T, mode, dir string, cred *syscall.Credential) (*exec
 	bin, err := os.Executable()
 	check(t, err)
 	if cred != nil { // other accounts cannot enter the folder of the test binary
-		b, err := os.ReadFile(bin)
-		check(t, err)
-		bin = filepath.Join(folder(t), "test")
-		check(t, os.WriteFile(bin, b, 0o755))
+		// cp copies it, not this process: a child that another test forks meanwhile would inherit the open file and keep
+		// it from being executed ("text file busy").
+		copied := filepath.Join(folder(t), "test")
+		check(t, exec.Command("cp", bin, copied).Run())
+		check(t, os.Chmod(copied, 0o755))
+		bin = copied
 	}
 	c := exec.Command(bin)
 	c.Dir = "/"
