@@ -21,7 +21,7 @@ import (
 // TestBackup runs the commands of docs/backup.md on a farm that is in use, restores into an empty cluster, and looks at everything.
 func TestBackup(t *testing.T) {
 	t.Parallel()
-	p := built(t)
+	p := buildProgram(t)
 	t.Run("Copy", func(t *testing.T) { t.Parallel(); testBackupCopy(t, p) })
 	t.Run("Private", func(t *testing.T) { t.Parallel(); testBackupPrivate(t, p) })
 	t.Run("Own", func(t *testing.T) { t.Parallel(); testBackupOwn(t, p) })
@@ -32,27 +32,27 @@ func shell(t *testing.T, dir, script string, env ...string) {
 	t.Helper()
 	if _, err := exec.LookPath("pg_dump"); err != nil {
 		if found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/pg_dump"); len(found) == 0 {
-			need(t, "pg_dump is not installed")
+			skipTest(t, "pg_dump is not installed")
 		} else {
 			env = append(env, "PATH="+filepath.Dir(found[len(found)-1])+":"+os.Getenv("PATH"))
 		}
 	}
 	bash := exec.Command("bash", "-euo", "pipefail", "-c", script)
-	bash.Dir, bash.Env = dir, append(environment(nil), env...)
+	bash.Dir, bash.Env = dir, append(processEnv(nil), env...)
 	if out, err := bash.CombinedOutput(); err != nil || len(out) > 0 {
 		t.Fatalf("%s\n%v: %s", script, err, out)
 	}
 }
 
 // admin adds a user and returns a token of a fresh login.
-func (p program) admin(t *testing.T, c *child, env []string, tenant, email string) (token string) {
+func (p program) admin(t *testing.T, c *process, env []string, tenant, email string) (token string) {
 	t.Helper()
 	p.succeeds(t, "a password for tests", env, "user", "add", "--tenant", tenant, "--email", email, "--name", "Ada", "--role", "admin", "--password-stdin")
 	return c.login(t, email, "a password for tests")
 }
 
 // stock fills the token's farm with something of everything.
-func stock(t *testing.T, c *child, token string) {
+func stock(t *testing.T, c *process, token string) {
 	t.Helper()
 	var data struct {
 		Spools   []map[string]any
@@ -116,7 +116,7 @@ func stock(t *testing.T, c *child, token string) {
 var anyID = regexp.MustCompile(`"id": ?"([0-9a-f-]{36})"`)
 
 // everything is what can be read of the token's farm, byte for byte.
-func everything(t *testing.T, c *child, token string) map[string]string {
+func everything(t *testing.T, c *process, token string) map[string]string {
 	t.Helper()
 	all := map[string]string{}
 	get := func(path string) string {
@@ -160,7 +160,7 @@ func alike(t *testing.T, want, got map[string]string) {
 }
 
 // busy keeps writing to the token's farm until the function that it returns is called.
-func busy(t *testing.T, c *child, token string) (end func()) {
+func busy(t *testing.T, c *process, token string) (end func()) {
 	t.Helper()
 	var stop atomic.Bool
 	var writes atomic.Int64
@@ -180,7 +180,7 @@ func busy(t *testing.T, c *child, token string) (end func()) {
 }
 
 // consistent looks at the farm that was written to during the dump: what is there is whole.
-func consistent(t *testing.T, c *child, token string) {
+func consistent(t *testing.T, c *process, token string) {
 	t.Helper()
 	_, spools := c.call(t, token, "GET", "/api/v1/spools?limit=100", nil)
 	items := spools["items"].([]any)
@@ -203,24 +203,24 @@ func consistent(t *testing.T, c *child, token string) {
 const farmEnv = "RATE_LIMIT_PER_MINUTE=0"
 
 func testBackupCopy(t *testing.T, p program) {
-	home := folder(t)
+	home := tempDir(t)
 	env := []string{"DATA_DIR=" + home + "/data", farmEnv, "RATE_LIMIT_PER_HOUR=0"}
 	c := p.start(t, env)
 	token := p.admin(t, c, env, "farm", "ada@farm.example")
 	stock(t, c, token)
 	want := everything(t, c, token)
-	c.stops(t, syscall.SIGTERM)
+	c.stop(t, syscall.SIGTERM)
 
 	shell(t, home, block(t, "sh", "cp -a data"))
 	check(t, os.RemoveAll(home+"/data"))
 	check(t, os.Rename(home+"/backup", home+"/data"))
 	c = p.start(t, env)
 	alike(t, want, everything(t, c, token)) // the token too is as good as before
-	c.stops(t, syscall.SIGTERM)
+	c.stop(t, syscall.SIGTERM)
 }
 
 func testBackupPrivate(t *testing.T, p program) {
-	home, other := folder(t), folder(t)
+	home, other := tempDir(t), tempDir(t)
 	env := []string{"DATA_DIR=" + home + "/data", farmEnv, "RATE_LIMIT_PER_HOUR=0"}
 	c := p.start(t, env)
 	token, busyToken := p.admin(t, c, env, "farm", "ada@farm.example"), p.admin(t, c, env, "busy farm", "bob@farm.example")
@@ -230,22 +230,22 @@ func testBackupPrivate(t *testing.T, p program) {
 	shell(t, home, block(t, "sh", "pg_dump -d \"$SUPER\""))
 	end()
 	alike(t, want, everything(t, c, token))
-	c.stops(t, syscall.SIGTERM)
+	c.stop(t, syscall.SIGTERM)
 
 	// An empty cluster, elsewhere.
 	env[0] = "DATA_DIR=" + other + "/data"
 	c = p.start(t, env)
 	shell(t, other, fmt.Sprintf("cp -a %s/farm.dump %[1]s/jwt-secret .", home))
 	shell(t, other, block(t, "sh", "pg_restore -d \"$SUPER\""))
-	c.stops(t, syscall.SIGTERM)
+	c.stop(t, syscall.SIGTERM)
 	c = p.start(t, env)
 	alike(t, want, everything(t, c, token))
 	consistent(t, c, c.login(t, "bob@farm.example", "a password for tests"))
-	c.enterSpool(t, token) // rights and counters are back too
+	c.createSpool(t, token) // rights and counters are back too
 	if log := c.stderr.String(); strings.Contains(log, "level=WARN") || strings.Contains(log, "level=ERROR") {
 		t.Errorf("after the restore:\n%s", log)
 	}
-	c.stops(t, syscall.SIGTERM)
+	c.stop(t, syscall.SIGTERM)
 }
 
 func testBackupOwn(t *testing.T, p program) {
@@ -253,14 +253,14 @@ func testBackupOwn(t *testing.T, p program) {
 	type cluster struct{ admin, rest string }
 	var clusters [2]cluster
 	for i := range clusters {
-		s, err := local.Start(t.Context(), local.Options{Dir: folder(t), Throwaway: true})
+		s, err := local.Start(t.Context(), local.Options{Dir: tempDir(t), Throwaway: true})
 		check(t, err)
 		t.Cleanup(func() { check(t, s.Stop(context.Background())) })
 		_, rest, _ := strings.Cut(s.SuperURL(), "@/spoolwright?")
 		clusters[i] = cluster{s.SuperURL(), rest}
 		for _, statement := range strings.Split(block(t, "sql", "CREATE ROLE farm_owner"), ";\n") {
 			if statement = strings.TrimSpace(statement); statement != "" && statement != "CREATE ROLE spoolwright_app NOLOGIN" { // which this cluster has
-				sql(t, s.SuperURL(), statement)
+				execSQL(t, s.SuperURL(), statement)
 			}
 		}
 	}
@@ -268,9 +268,9 @@ func testBackupOwn(t *testing.T, p program) {
 	settings := func(c cluster) []string {
 		return []string{"DATABASE_URL=" + url(c, "farm_service:service-password"), "MIGRATE_DATABASE_URL=" + url(c, "farm_owner:owner-password"), secretEnv, farmEnv, "RATE_LIMIT_PER_HOUR=0"}
 	}
-	home := folder(t)
+	home := tempDir(t)
 	before, after := clusters[0], clusters[1]
-	sql(t, before.admin, strings.Split(strings.TrimSpace(block(t, "sql", "CREATE ROLE farm_backup")), "\n")...)
+	execSQL(t, before.admin, strings.Split(strings.TrimSpace(block(t, "sql", "CREATE ROLE farm_backup")), "\n")...)
 
 	env := settings(before)
 	c := p.start(t, env)
@@ -280,18 +280,18 @@ func testBackupOwn(t *testing.T, p program) {
 	end := busy(t, c, busyToken)
 	shell(t, home, block(t, "sh", "pg_dump -d \"$BACKUP\""), "BACKUP="+url(before, "farm_backup:backup-password"))
 	end()
-	c.stops(t, syscall.SIGTERM)
+	c.stop(t, syscall.SIGTERM)
 
 	super := strings.Replace(after.admin, "@/spoolwright?", "@/farm?", 1)
 	shell(t, home, block(t, "sh", "pg_restore -d \"$ADMIN\""), "ADMIN="+super)
 	c = p.start(t, settings(after))
 	alike(t, want, everything(t, c, token))
 	consistent(t, c, c.login(t, "bob@farm.example", "a password for tests"))
-	c.enterSpool(t, token)
+	c.createSpool(t, token)
 	if log := c.stderr.String(); strings.Contains(log, "level=WARN") || strings.Contains(log, "level=ERROR") {
 		t.Errorf("after the restore:\n%s", log)
 	}
-	c.stops(t, syscall.SIGTERM)
+	c.stop(t, syscall.SIGTERM)
 
 	// The owner is bound to row-level security: its dump would be empty, and so PostgreSQL refuses to make one.
 	if out, err := exec.Command("bash", "-c", "PATH=$PATH:$(ls -d /usr/lib/postgresql/*/bin | tail -1) pg_dump -d \"$0\"", url(before, "farm_owner:owner-password")).CombinedOutput(); err == nil || !strings.Contains(string(out), "row-level security") {

@@ -79,7 +79,7 @@ func stopProgram(b *testing.B, process *exec.Cmd) {
 func BenchmarkStart(b *testing.B) {
 	path := benchProgram(b)
 	b.Run("database-url", func(b *testing.B) {
-		f := newBenchFarm(b, nil)
+		f := newBenchService(b, nil)
 		addr := freeAddr(b)
 		var all []float64
 		for range 11 {
@@ -117,7 +117,7 @@ func BenchmarkMemory(b *testing.B) {
 	const users, requests = 10_000, 200_000
 	secret := rand.Text() + rand.Text()
 	path := benchProgram(b)
-	f := newBenchFarm(b, nil)
+	f := newBenchService(b, nil)
 	ctx := context.Background()
 	if err := loadSpools(ctx, f.super, f.actor.Tenant, 2000, 1); err != nil {
 		b.Fatal(err)
@@ -131,14 +131,14 @@ func BenchmarkMemory(b *testing.B) {
 		b.Fatal(err)
 	}
 	var bearer []string
-	for _, id := range f.texts(b, `select id::text from users where tenant_id = $1 and role = 'operator'`, f.actor.Tenant) {
+	for _, id := range f.queryStrings(b, `select id::text from users where tenant_id = $1 and role = 'operator'`, f.actor.Tenant) {
 		token, err := tokens.Access(auth.Principal{TenantID: f.actor.Tenant, UserID: id, Role: "operator"})
 		if err != nil {
 			b.Fatal(err)
 		}
 		bearer = append(bearer, token)
 	}
-	spools := pool(f.texts(b, `select id::text from spools where tenant_id = $1 and in_stock`, f.actor.Tenant))
+	spools := randomPick(f.queryStrings(b, `select id::text from spools where tenant_id = $1 and in_stock`, f.actor.Tenant))
 	addr, metrics := freeAddr(b), freeAddr(b)
 	process, _ := startProgram(b, path, addr, "DATABASE_URL="+f.serviceURL, "JWT_SECRET="+secret, "METRICS_ADDR="+metrics, "RATE_LIMIT_PER_MINUTE=1000000", "RATE_LIMIT_PER_HOUR=1000000")
 	defer stopProgram(b, process)
@@ -182,7 +182,7 @@ func BenchmarkMemory(b *testing.B) {
 			case 4:
 				method, path, body = "POST", "/api/v1/spools", `{"material_type":"PLA","color":"Black","diameter_mm":1.75,"net_weight_grams":1000}`
 			}
-			return clients.do(client, request(method, path, body, bearer[int(at)%users]))
+			return clients.do(client, rawRequest(method, path, body, bearer[int(at)%users]))
 		})
 		time.Sleep(time.Second)
 		b.ReportMetric(resident(), fmt.Sprintf("resident-MiB-%d", i+1))

@@ -45,7 +45,7 @@ const (
 )
 
 // benchFarm is a running service with a tenant full of data, and a copy of its database for the floor.
-type benchFarm struct {
+type benchService struct {
 	addr                 string
 	token                string
 	actor                db.Actor
@@ -57,17 +57,17 @@ type benchFarm struct {
 	stop                 []func()
 }
 
-func (f *benchFarm) close() {
+func (f *benchService) close() {
 	for _, stop := range slices.Backward(f.stop) {
 		stop()
 	}
 }
 
 // newBenchFarm starts a service; load fills its database as the superuser before the floor's copy is made.
-func newBenchFarm(b *testing.B, load func(ctx context.Context, f *benchFarm) error) *benchFarm {
+func newBenchService(b *testing.B, load func(ctx context.Context, f *benchService) error) *benchService {
 	b.Helper()
 	ctx := context.Background()
-	f := &benchFarm{}
+	f := &benchService{}
 	b.Cleanup(f.close)
 	must := func(err error) {
 		b.Helper()
@@ -133,7 +133,7 @@ func newBenchFarm(b *testing.B, load func(ctx context.Context, f *benchFarm) err
 	must(err)
 	service := func(d *db.DB) *server.Server { // as main.go makes it, without limits and log
 		a := auth.New(d, tokens, auth.NewHasher(0), time.Now)
-		return server.New(server.Config{Routes: routes(d, a), Secrets: secrets, DB: d, Authenticate: a.Authenticate, Ready: d.Ready,
+		return server.New(server.Config{Routes: allRoutes(d, a), Secrets: secrets, DB: d, Authenticate: a.Authenticate, Ready: d.Ready,
 			Log: slog.New(slog.DiscardHandler), Metrics: server.NewMetrics("bench", d.Stats)})
 	}
 	s := service(f.db)
@@ -151,11 +151,11 @@ func newBenchFarm(b *testing.B, load func(ctx context.Context, f *benchFarm) err
 }
 
 // call is a request as bytes on the wire.
-func (f *benchFarm) call(method, path, body string) []byte {
-	return request(method, path, body, f.token)
+func (f *benchService) request(method, path, body string) []byte {
+	return rawRequest(method, path, body, f.token)
 }
 
-func request(method, path, body, token string) []byte {
+func rawRequest(method, path, body, token string) []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "%s %s HTTP/1.1\r\nHost: bench\r\nAuthorization: Bearer %s\r\n", method, path, token)
 	if method != "GET" {
@@ -166,7 +166,7 @@ func request(method, path, body, token string) []byte {
 }
 
 // record runs a request through the service and returns the statements of each round trip, and the answer.
-func (f *benchFarm) record(b *testing.B, method, path, body string) ([][]db.Statement, []byte) {
+func (f *benchService) record(b *testing.B, method, path, body string) ([][]db.Statement, []byte) {
 	b.Helper()
 	var trips [][]db.Statement
 	f.recorded.Store(&trips)
@@ -244,7 +244,7 @@ type httpClients []struct {
 	reader *bufio.Reader
 }
 
-func (f *benchFarm) connect(b *testing.B) httpClients {
+func (f *benchService) connect(b *testing.B) httpClients {
 	b.Helper()
 	clients := make(httpClients, benchClients)
 	for i := range clients {
@@ -294,7 +294,7 @@ func (c httpClients) do(client int, request []byte) error {
 // floorClients are connections that send round trips as pipelines.
 type floorClients []*pgx.Conn
 
-func (f *benchFarm) floor(b *testing.B) floorClients {
+func (f *benchService) floor(b *testing.B) floorClients {
 	b.Helper()
 	clients := make(floorClients, benchClients)
 	for i := range clients {
@@ -338,14 +338,14 @@ func (c floorClients) do(client int, trips [][]db.Statement, swap map[string]str
 
 // compare measures a request beside its floor. Next returns the path and body of a request, and what to swap in the
 // recorded statements for the floor's.
-func (f *benchFarm) compare(b *testing.B, method string, next func() (path, body string), trips [][]db.Statement, swap func() map[string]string) {
+func (f *benchService) compare(b *testing.B, method string, next func() (path, body string), trips [][]db.Statement, swap func() map[string]string) {
 	b.Helper()
 	clients, floor := f.connect(b), f.floor(b)
 	var latencies []time.Duration
 	var rates, floors, ratios []float64
 	service := func(client int) error {
 		path, body := next()
-		err := clients.do(client, f.call(method, path, body))
+		err := clients.do(client, f.request(method, path, body))
 		if err == errBusy && path == loginPath { // hashing is bounded: more logins than it has time for are refused
 			return errUncounted
 		}
@@ -375,12 +375,12 @@ func (f *benchFarm) compare(b *testing.B, method string, next func() (path, body
 }
 
 // pool hands out values in random order, again and again.
-func pool(values []string) func() string {
+func randomPick(values []string) func() string {
 	return func() string { return values[mathrand.IntN(len(values))] }
 }
 
 // queue hands out each value once.
-func queue(b *testing.B, values []string) func() string {
+func pickOnce(b *testing.B, values []string) func() string {
 	var at atomic.Int64
 	return func() string {
 		i := int(at.Add(1)) - 1
@@ -392,7 +392,7 @@ func queue(b *testing.B, values []string) func() string {
 	}
 }
 
-func (f *benchFarm) texts(b *testing.B, sql string, args ...any) []string {
+func (f *benchService) queryStrings(b *testing.B, sql string, args ...any) []string {
 	b.Helper()
 	rows, err := f.super.Query(context.Background(), sql, args...)
 	if err != nil {
@@ -428,7 +428,7 @@ func loadSpools(ctx context.Context, conn *pgx.Conn, tenant string, n, entries i
 
 func BenchmarkRequests(b *testing.B) {
 	const prepared = 30_000
-	f := newBenchFarm(b, func(ctx context.Context, f *benchFarm) error {
+	f := newBenchService(b, func(ctx context.Context, f *benchService) error {
 		if err := loadSpools(ctx, f.super, f.actor.Tenant, 2000, 1); err != nil {
 			return err
 		}
@@ -445,7 +445,7 @@ func BenchmarkRequests(b *testing.B) {
 				(select array_agg(id) as ids from spools where in_stock) s`)
 		return err
 	})
-	stocked := f.texts(b, `select id::text from spools where in_stock`)
+	stocked := f.queryStrings(b, `select id::text from spools where in_stock`)
 	first := stocked[0]
 	get := func(path string) func(b *testing.B) {
 		return func(b *testing.B) {
@@ -453,7 +453,7 @@ func BenchmarkRequests(b *testing.B) {
 			f.compare(b, "GET", func() (string, string) { return path, "" }, trips, func() map[string]string { return nil })
 		}
 	}
-	any := pool(stocked)
+	any := randomPick(stocked)
 	b.Run("read", func(b *testing.B) {
 		trips, _ := f.record(b, "GET", "/api/v1/spools/"+first, "")
 		f.compare(b, "GET", func() (string, string) { return "/api/v1/spools/" + any(), "" }, trips, func() map[string]string { return map[string]string{first: any()} })
@@ -473,30 +473,30 @@ func BenchmarkRequests(b *testing.B) {
 		f.compare(b, "POST", func() (string, string) { return "/api/v1/spools/" + any() + "/deduct", body }, trips, func() map[string]string { return map[string]string{first: any()} })
 	})
 	b.Run("complete", func(b *testing.B) {
-		ids := f.texts(b, `select id::text from production_runs where deducted_at is null`)
+		ids := f.queryStrings(b, `select id::text from production_runs where deducted_at is null`)
 		trips, _ := f.record(b, "POST", "/api/v1/production-runs/"+ids[0]+"/complete", "")
-		mine, floors := queue(b, ids[1:]), queue(b, ids[1:])
+		mine, floors := pickOnce(b, ids[1:]), pickOnce(b, ids[1:])
 		f.compare(b, "POST", func() (string, string) { return "/api/v1/production-runs/" + mine() + "/complete", "" }, trips, func() map[string]string { return map[string]string{ids[0]: floors()} })
 	})
 	b.Run("product", func(b *testing.B) {
-		product := f.made(b, "/api/v1/products", `{"name":"Lamp"}`)
+		product := f.create(b, "/api/v1/products", `{"name":"Lamp"}`)
 		for n := range 20 {
-			f.made(b, "/api/v1/products/"+product+"/materials", fmt.Sprintf(`{"material_type":"PLA","color":"Color %d","weight_grams":12.5}`, n))
+			f.create(b, "/api/v1/products/"+product+"/materials", fmt.Sprintf(`{"material_type":"PLA","color":"Color %d","weight_grams":12.5}`, n))
 		}
 		f.floorURL = f.serviceURL // its copy of the database has no such product
 		get("/api/v1/products/" + product)(b)
 	})
 	b.Run("recalculate", func(b *testing.B) {
 		// A root with nine assemblies of ten parts each: a hundred products.
-		root := f.made(b, "/api/v1/products", `{"name":"Root"}`)
+		root := f.create(b, "/api/v1/products", `{"name":"Root"}`)
 		for range 9 {
-			assembly := f.made(b, "/api/v1/products", `{"name":"Assembly"}`)
+			assembly := f.create(b, "/api/v1/products", `{"name":"Assembly"}`)
 			for n := range 10 {
-				part := f.made(b, "/api/v1/products", `{"name":"Part"}`)
-				f.made(b, "/api/v1/products/"+part+"/materials", fmt.Sprintf(`{"material_type":"PETG","color":"Color %d","weight_grams":5}`, n))
-				f.made(b, "/api/v1/products/"+assembly+"/components", fmt.Sprintf(`{"component_product_id":"%s","quantity":2}`, part))
+				part := f.create(b, "/api/v1/products", `{"name":"Part"}`)
+				f.create(b, "/api/v1/products/"+part+"/materials", fmt.Sprintf(`{"material_type":"PETG","color":"Color %d","weight_grams":5}`, n))
+				f.create(b, "/api/v1/products/"+assembly+"/components", fmt.Sprintf(`{"component_product_id":"%s","quantity":2}`, part))
 			}
-			f.made(b, "/api/v1/products/"+root+"/components", fmt.Sprintf(`{"component_product_id":"%s","quantity":1}`, assembly))
+			f.create(b, "/api/v1/products/"+root+"/components", fmt.Sprintf(`{"component_product_id":"%s","quantity":1}`, assembly))
 		}
 		f.floorURL = f.serviceURL
 		path := "/api/v1/products/" + root + "/recalculate"
@@ -512,7 +512,7 @@ func BenchmarkRequests(b *testing.B) {
 }
 
 // made sends a request that makes something and returns its id.
-func (f *benchFarm) made(b *testing.B, path, body string) string {
+func (f *benchService) create(b *testing.B, path, body string) string {
 	b.Helper()
 	_, answer := f.record(b, "POST", path, body)
 	var made struct{ ID string }
@@ -523,14 +523,14 @@ func (f *benchFarm) made(b *testing.B, path, body string) string {
 }
 
 // times returns the median time of one request after the other, in milliseconds.
-func (f *benchFarm) times(b *testing.B, method string, next func() (path, body string)) float64 {
+func (f *benchService) medianTime(b *testing.B, method string, next func() (path, body string)) float64 {
 	b.Helper()
 	clients := f.connect(b)
 	var took []float64
 	for start := time.Now(); len(took) < 11 || time.Since(start) < 500*time.Millisecond; {
 		path, body := next()
 		at := time.Now()
-		if err := clients.do(0, f.call(method, path, body)); err != nil {
+		if err := clients.do(0, f.request(method, path, body)); err != nil {
 			b.Fatal(err)
 		}
 		took = append(took, float64(time.Since(at))/1e6)
@@ -541,7 +541,7 @@ func (f *benchFarm) times(b *testing.B, method string, next func() (path, body s
 // BenchmarkGrowth shows what requests cost as one tenant grows, with 100 other tenants beside it: medians in milliseconds,
 // one request after the other. At the largest size the ledger has ten entries a spool.
 func BenchmarkGrowth(b *testing.B) {
-	f := newBenchFarm(b, func(ctx context.Context, f *benchFarm) error {
+	f := newBenchService(b, func(ctx context.Context, f *benchService) error {
 		for range 100 {
 			if err := loadSpools(ctx, f.super, db.NewID(), 500, 1); err != nil {
 				return err
@@ -561,16 +561,16 @@ func BenchmarkGrowth(b *testing.B) {
 				b.Fatal(err)
 			}
 			have = size
-			f.settle(b, "spools", "spool_usage")
-			stocked := pool(f.texts(b, `select id::text from spools where tenant_id = $1 and in_stock limit 1000`, f.actor.Tenant))
+			f.vacuum(b, "spools", "spool_usage")
+			stocked := randomPick(f.queryStrings(b, `select id::text from spools where tenant_id = $1 and in_stock limit 1000`, f.actor.Tenant))
 			b.ResetTimer()
 			for name, path := range map[string]string{
 				"list": "", "one-in-100": "?brand=brand%207", "half": "?in_stock=true", "skip-90%": fmt.Sprintf("?skip=%d", size*9/10), "sort-brand": "?sort_by=brand", "sort-remaining": "?sort_by=remaining_weight_grams",
 			} {
-				b.ReportMetric(f.times(b, "GET", func() (string, string) { return "/api/v1/spools" + path, "" }), name+"-ms")
+				b.ReportMetric(f.medianTime(b, "GET", func() (string, string) { return "/api/v1/spools" + path, "" }), name+"-ms")
 			}
-			b.ReportMetric(f.times(b, "POST", func() (string, string) { return "/api/v1/spools/" + stocked() + "/deduct", `{"weight_grams":0.01}` }), "deduct-ms")
-			b.ReportMetric(f.times(b, "POST", func() (string, string) {
+			b.ReportMetric(f.medianTime(b, "POST", func() (string, string) { return "/api/v1/spools/" + stocked() + "/deduct", `{"weight_grams":0.01}` }), "deduct-ms")
+			b.ReportMetric(f.medianTime(b, "POST", func() (string, string) {
 				return "/api/v1/production-runs/" + f.weighedRun(b, stocked) + "/complete", ""
 			}), "complete-ms")
 			b.ReportMetric(0, "ns/op")
@@ -585,20 +585,20 @@ func BenchmarkGrowth(b *testing.B) {
 				b.Fatal(err)
 			}
 		}
-		f.settle(b, "products", "production_runs")
+		f.vacuum(b, "products", "production_runs")
 		b.ResetTimer()
 		for name, path := range map[string]string{
 			"products": "/products", "category": "/products?category=category%207", "search": "/products?search=text%20777", "skip-90%": "/products?skip=90000", "sort-name": "/products?sort_by=name",
 			"runs": "/production-runs", "printer": "/production-runs?printer_name=printer%207", "status": "/production-runs?status=completed", "sort-printer": "/production-runs?sort_by=printer_name",
 		} {
-			b.ReportMetric(f.times(b, "GET", func() (string, string) { return "/api/v1" + path, "" }), name+"-ms")
+			b.ReportMetric(f.medianTime(b, "GET", func() (string, string) { return "/api/v1" + path, "" }), name+"-ms")
 		}
 		b.ReportMetric(0, "ns/op")
 	})
 }
 
 // weighedRun enters a run with three weighed materials.
-func (f *benchFarm) weighedRun(b *testing.B, spools func() string) string {
+func (f *benchService) weighedRun(b *testing.B, spools func() string) string {
 	b.Helper()
 	id := db.NewID()
 	if _, err := f.super.Exec(context.Background(), `insert into production_runs (tenant_id, id, status) values ($1, $2, 'pending')`, f.actor.Tenant, id); err != nil {
@@ -614,7 +614,7 @@ func (f *benchFarm) weighedRun(b *testing.B, spools func() string) string {
 }
 
 // settle lets PostgreSQL do at once what autovacuum does in time.
-func (f *benchFarm) settle(b *testing.B, tables ...string) {
+func (f *benchService) vacuum(b *testing.B, tables ...string) {
 	b.Helper()
 	for _, table := range tables {
 		if _, err := f.super.Exec(context.Background(), "vacuum (freeze, analyze) "+table); err != nil {

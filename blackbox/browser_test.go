@@ -14,20 +14,20 @@ import (
 func testBrowser(t *testing.T, p program) {
 	for _, tool := range []string{"node", browserPath()} {
 		if _, err := exec.LookPath(tool); err != nil {
-			need(t, tool+" is not installed")
+			skipTest(t, tool+" is not installed")
 		}
 	}
 	script, err := filepath.Abs("testdata/browser/docs.mjs")
 	check(t, err)
 	if core := os.Getenv("PLAYWRIGHT_CORE"); core != "" {
 		if _, err := os.Stat(filepath.Join(core, "package.json")); err != nil {
-			need(t, "PLAYWRIGHT_CORE names no folder of playwright-core")
+			skipTest(t, "PLAYWRIGHT_CORE names no folder of playwright-core")
 		}
 	} else if exec.Command("node", "-e", "require('module').createRequire(process.argv[1])('playwright-core')", script).Run() != nil {
-		need(t, "playwright-core is not installed, and PLAYWRIGHT_CORE is not set")
+		skipTest(t, "playwright-core is not installed, and PLAYWRIGHT_CORE is not set")
 	}
 
-	temporary := folder(t)
+	temporary := tempDir(t)
 	check(t, os.Chmod(temporary, 0o777))
 	c := p.start(t, []string{"TMPDIR=" + temporary}, "demo")
 	node := exec.Command("node", script, c.url, "demo@farm.example", "demo-password", strconv.Itoa(len(programRoutes(t))))
@@ -35,7 +35,7 @@ func testBrowser(t *testing.T, p program) {
 	out, err := node.CombinedOutput()
 	t.Logf("%s", out)
 	check(t, err)
-	c.stops(t, syscall.SIGTERM)
+	c.stop(t, syscall.SIGTERM)
 }
 
 func browserPath() string {

@@ -22,7 +22,7 @@ import (
 // .ci/run installs them. They are no part of this module.
 
 func testClients(t *testing.T, p program) {
-	c, _ := served(t, p)
+	c, _ := startWithAdmin(t, p)
 	document, err := c.client.Get(c.url + "/openapi.json")
 	check(t, err)
 	defer document.Body.Close()
@@ -31,9 +31,9 @@ func testClients(t *testing.T, p program) {
 	for _, test := range []struct {
 		name string
 		run  func(t *testing.T, dir string) []byte
-	}{{"Lint", lint}, {"TypeScript", typeScript(c)}, {"Go", goClient(c)}} {
+	}{{"Lint", lint}, {"TypeScript", typeScriptClient(c)}, {"Go", goClient(c)}} {
 		t.Run(test.name, func(t *testing.T) {
-			dir := folder(t)
+			dir := tempDir(t)
 			check(t, os.WriteFile(filepath.Join(dir, "openapi.json"), b, 0o600))
 			out := test.run(t, dir)
 			if test.name == "Lint" {
@@ -50,18 +50,18 @@ func testClients(t *testing.T, p program) {
 			}
 		})
 	}
-	c.stops(t, syscall.SIGTERM)
+	c.stop(t, syscall.SIGTERM)
 }
 
 // nodeTool is the command line of a tool that npm has installed.
 func nodeTool(t *testing.T, name string) []string {
 	t.Helper()
 	if _, err := exec.LookPath("node"); err != nil {
-		need(t, "node is not installed")
+		skipTest(t, "node is not installed")
 	}
 	path := filepath.Join(os.Getenv("CLIENT_TOOLS"), "node_modules", ".bin", name)
 	if _, err := os.Stat(path); err != nil {
-		need(t, "CLIENT_TOOLS names no folder with "+name)
+		skipTest(t, "CLIENT_TOOLS names no folder with "+name)
 	}
 	return []string{"node", path}
 }
@@ -94,12 +94,12 @@ func lint(t *testing.T, dir string) []byte {
 	return nil
 }
 
-func (c *child) asFarm() []string {
+func (c *process) clientEnv() []string {
 	return []string{"FARM_URL=" + c.url, "FARM_EMAIL=ada@farm.example", "FARM_PASSWORD=a password for tests"}
 }
 
 // typeScript generates types with openapi-typescript, and compiles a script for openapi-fetch with tsc --strict.
-func typeScript(c *child) func(*testing.T, string) []byte {
+func typeScriptClient(c *process) func(*testing.T, string) []byte {
 	return func(t *testing.T, dir string) []byte {
 		generate, compile := nodeTool(t, "openapi-typescript"), nodeTool(t, "tsc")
 		check(t, os.Symlink(filepath.Join(os.Getenv("CLIENT_TOOLS"), "node_modules"), filepath.Join(dir, "node_modules")))
@@ -108,18 +108,18 @@ func typeScript(c *child) func(*testing.T, string) []byte {
 		copyFile(t, "testdata/clients/main.ts", filepath.Join(dir, "main.ts"))
 		runIn(t, dir, nil, append(generate, "openapi.json", "--output", "api.ts")...)
 		runIn(t, dir, nil, append(compile, "--strict", "--noUncheckedIndexedAccess", "--exactOptionalPropertyTypes", "--module", "nodenext", "--target", "es2022", "--lib", "es2022,dom,dom.iterable", "main.ts", "node.d.ts")...)
-		return runIn(t, dir, c.asFarm(), "node", "main.js")
+		return runIn(t, dir, c.clientEnv(), "node", "main.js")
 	}
 }
 
 // goClient generates a client with oapi-codegen.
-func goClient(c *child) func(*testing.T, string) []byte {
+func goClient(c *process) func(*testing.T, string) []byte {
 	return func(t *testing.T, dir string) []byte {
 		generator := os.Getenv("OAPI_CODEGEN")
 		if generator == "" {
 			var err error
 			if generator, err = exec.LookPath("oapi-codegen"); err != nil {
-				need(t, "oapi-codegen is not installed, and OAPI_CODEGEN does not name it")
+				skipTest(t, "oapi-codegen is not installed, and OAPI_CODEGEN does not name it")
 			}
 		}
 		check(t, os.Mkdir(filepath.Join(dir, "api"), 0o700))
@@ -129,7 +129,7 @@ func goClient(c *child) func(*testing.T, string) []byte {
 		runIn(t, dir, nil, generator, "-generate", "types,client", "-package", "api", "-o", filepath.Join("api", "api.go"), "openapi.json")
 		runIn(t, dir, env, "go", "mod", "tidy")
 		runIn(t, dir, env, "go", "vet", "./...")
-		return runIn(t, dir, append(env, c.asFarm()...), "go", "run", ".")
+		return runIn(t, dir, append(env, c.clientEnv()...), "go", "run", ".")
 	}
 }
 

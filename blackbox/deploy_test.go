@@ -40,9 +40,9 @@ func TestReleaseBuildIsDocumented(t *testing.T) {
 }
 
 // release is the program as users get it.
-func release(t *testing.T) program {
+func buildRelease(t *testing.T) program {
 	t.Helper()
-	p := filepath.Join(folder(t), "spoolwright")
+	p := filepath.Join(tempDir(t), "spoolwright")
 	c := exec.Command("bash", "-c", strings.Replace(releaseBuild, "-o spoolwright", "-o '"+p+"'", 1))
 	if out, err := c.CombinedOutput(); err != nil {
 		t.Fatalf("%s: %v\n%s", releaseBuild, err, out)
@@ -52,7 +52,7 @@ func release(t *testing.T) program {
 
 func TestRelease(t *testing.T) {
 	t.Parallel()
-	p := release(t)
+	p := buildRelease(t)
 	info, err := os.Stat(string(p))
 	check(t, err)
 	if info.Size() >= 16_000_000 {
@@ -63,20 +63,20 @@ func TestRelease(t *testing.T) {
 	if dir, err := os.Getwd(); err != nil || bytes.Contains(b, []byte(dir+"/")) {
 		t.Errorf("the release knows where it was built: %s %v", dir, err)
 	}
-	t.Run("EmptyRoot", func(t *testing.T) { emptyRoot(t, p) })
-	t.Run("BillOfMaterials", func(t *testing.T) { billOfMaterials(t, p) })
+	t.Run("EmptyRoot", func(t *testing.T) { testEmptyRoot(t, p) })
+	t.Run("BillOfMaterials", func(t *testing.T) { testBillOfMaterials(t, p) })
 }
 
 // emptyRoot runs the release where there is nothing but it, as nobody: so it runs in a container made from scratch.
-func emptyRoot(t *testing.T, p program) {
+func testEmptyRoot(t *testing.T, p program) {
 	if os.Getuid() != 0 {
-		need(t, "only root can change the root folder of a process")
+		skipTest(t, "only root can change the root folder of a process")
 	}
-	root := folder(t)
+	root := tempDir(t)
 	b, err := os.ReadFile(string(p))
 	check(t, err)
 	check(t, os.WriteFile(filepath.Join(root, "spoolwright"), b, 0o755))
-	url, _ := database(t, dbtest.Private().OwnerURL)
+	url, _ := newDatabase(t, dbtest.Private().OwnerURL)
 	// The empty root has no socket, so the database is reached through a port.
 	proxy, err := net.Listen("tcp", "127.0.0.1:0")
 	check(t, err)
@@ -85,7 +85,7 @@ func emptyRoot(t *testing.T, p program) {
 	if socket == nil {
 		t.Fatalf("no socket in %s", url)
 	}
-	go forward(proxy, strings.ReplaceAll(socket[1], "%2F", "/")+"/.s.PGSQL.5432")
+	go forwardToSocket(proxy, strings.ReplaceAll(socket[1], "%2F", "/")+"/.s.PGSQL.5432")
 	host, port, _ := net.SplitHostPort(proxy.Addr().String())
 	url = strings.Replace(strings.Replace(url, socket[0], "host="+host, 1), "port=5432", "port="+port, 1)
 
@@ -100,7 +100,7 @@ func emptyRoot(t *testing.T, p program) {
 			t.Errorf("GET %s: %d", path, r.StatusCode)
 		}
 	}
-	c.stops(t, syscall.SIGTERM)
+	c.stop(t, syscall.SIGTERM)
 	left, err := os.ReadDir(root)
 	check(t, err)
 	if len(left) != 1 {
@@ -109,7 +109,7 @@ func emptyRoot(t *testing.T, p program) {
 }
 
 // forward connects whoever calls the listener with a socket.
-func forward(l net.Listener, socket string) {
+func forwardToSocket(l net.Listener, socket string) {
 	for {
 		in, err := l.Accept()
 		if err != nil {
@@ -186,15 +186,15 @@ func supplyChain(t *testing.T) []byte {
 
 func TestSupplyChainGolden(t *testing.T) {
 	t.Parallel()
-	golden(t, "testdata/supply-chain.golden", supplyChain(t))
+	compareGolden(t, "testdata/supply-chain.golden", supplyChain(t))
 }
 
-func billOfMaterials(t *testing.T, p program) {
+func testBillOfMaterials(t *testing.T, p program) {
 	out := p.succeeds(t, "", nil, "version", "-sbom")
 	if again := p.succeeds(t, "", []string{"LISTEN_ADDR=nonsense"}, "version", "--sbom"); again != out {
 		t.Error("the document differs from one time to the next")
 	}
-	p.refuses(t, 2, nil, []string{"version", "-all"}, "-sbom")
+	p.fails(t, 2, nil, []string{"version", "-all"}, "-sbom")
 	type component struct {
 		Type, Name, Version, PURL string
 		Ref                       string `json:"bom-ref"`
@@ -247,7 +247,7 @@ func billOfMaterials(t *testing.T, p program) {
 		t.Errorf("the components are\n%v, want\n%v", names, want)
 	}
 
-	url, _ := database(t, dbtest.Private().OwnerURL)
+	url, _ := newDatabase(t, dbtest.Private().OwnerURL)
 	c := p.start(t, []string{"DATABASE_URL=" + url, secretEnv})
 	for path, name := range map[string]string{"/docs/swagger-ui-bundle.js": "swagger-ui-dist", "/redoc/redoc.standalone.js": "redoc"} {
 		r, err := c.client.Get(c.url + path)
@@ -260,21 +260,21 @@ func billOfMaterials(t *testing.T, p program) {
 			t.Errorf("%s is not the %s %s that is listed", path, name, listed.Version)
 		}
 	}
-	c.stops(t, syscall.SIGTERM)
+	c.stop(t, syscall.SIGTERM)
 }
 
 // TestUnit wants the unit to keep the service from whatever it does not need.
-func TestUnit(t *testing.T) {
+func TestSystemdUnit(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("systemd-analyze"); err != nil {
-		need(t, "systemd-analyze is not installed")
+		skipTest(t, "systemd-analyze is not installed")
 	}
 	// The threshold is in tenths of the exposure level, 0 to 100.
 	out, err := exec.Command("systemd-analyze", "security", "--offline=true", "--threshold=15", "deploy/spoolwright.service").CombinedOutput()
 	if err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
-	dir := folder(t)
+	dir := tempDir(t)
 	b, err := os.ReadFile("deploy/spoolwright.service")
 	check(t, err)
 	unit := filepath.Join(dir, "spoolwright.service")
@@ -338,7 +338,7 @@ func TestCompose(t *testing.T) {
 		}
 	}
 	// Each variable must be a setting of the program, and the commands in docs/deployment.md must create its value.
-	settings := built(t).settings(t)
+	settings := buildProgram(t).settings(t)
 	variables := regexp.MustCompile(`\$\{([A-Z_]+)`)
 	made := block(t, "sh", "OWNER_PASSWORD SERVICE_PASSWORD")
 	for name, value := range service.Environment {
@@ -356,7 +356,7 @@ func TestCompose(t *testing.T) {
 // deployFolder returns a folder with the program and a copy of deploy/, in which the commands of docs/deployment.md can run.
 func deployFolder(t *testing.T) string {
 	t.Helper()
-	dir := folder(t)
+	dir := tempDir(t)
 	check(t, os.CopyFS(filepath.Join(dir, "deploy"), os.DirFS("deploy")))
 	check(t, os.WriteFile(filepath.Join(dir, "spoolwright"), nil, 0o755))
 	return dir
@@ -366,7 +366,7 @@ func deployFolder(t *testing.T) string {
 func runCommands(t *testing.T, dir, has, prelude string) (output string) {
 	t.Helper()
 	bash := exec.Command("bash", "-euo", "pipefail", "-c", prelude+block(t, "sh", has))
-	bash.Dir, bash.Env = dir, append(environment(nil), "ROOT="+dir+"/root")
+	bash.Dir, bash.Env = dir, append(processEnv(nil), "ROOT="+dir+"/root")
 	out, err := bash.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)
@@ -421,7 +421,7 @@ func TestInstallCommands(t *testing.T) {
 func TestDockerCommands(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("openssl"); err != nil {
-		need(t, "openssl is not installed")
+		skipTest(t, "openssl is not installed")
 	}
 	dir := deployFolder(t)
 	out := runCommands(t, dir, "docker compose", `docker() { [ -f "$3" ]; printf '%s\n' "${*:4}"; }`+"\n")
@@ -454,16 +454,16 @@ func testNginx(t *testing.T, p program) {
 	nginx := "/usr/sbin/nginx"
 	if _, err := os.Stat(nginx); err != nil {
 		if nginx, err = exec.LookPath("nginx"); err != nil {
-			need(t, "nginx is not installed")
+			skipTest(t, "nginx is not installed")
 		}
 	}
-	url, _ := database(t, dbtest.Private().OwnerURL)
+	url, _ := newDatabase(t, dbtest.Private().OwnerURL)
 	env := []string{"DATABASE_URL=" + url, secretEnv, "TRUSTED_PROXIES=127.0.0.1"}
-	instances := []*child{p.start(t, env), p.start(t, env)}
+	instances := []*process{p.start(t, env), p.start(t, env)}
 
-	dir := folder(t)
+	dir := tempDir(t)
 	certFile, keyFile := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
-	trusted := certificate(t, 1, certFile, keyFile)
+	trusted := writeCertificate(t, 1, certFile, keyFile)
 	free, err := net.Listen("tcp", "127.0.0.1:0")
 	check(t, err)
 	address := free.Addr().String()
@@ -497,7 +497,7 @@ func testNginx(t *testing.T, p program) {
 	proxy.client = &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, DisableKeepAlives: true}}
 	eventually(t, "nginx answers", func() bool {
 		select {
-		case <-proxy.dead:
+		case <-proxy.exited:
 			t.Fatalf("nginx ended: %s", &proxy.stderr)
 		default:
 		}
@@ -569,9 +569,9 @@ func testNginx(t *testing.T, p program) {
 		t.Error("a client may say what its address is")
 	}
 
-	instances[at].stops(t, syscall.SIGTERM)
+	instances[at].stop(t, syscall.SIGTERM)
 	if status, _ := proxy.call(t, last, "GET", "/api/v1/auth/me", nil); status != 200 {
 		t.Errorf("with one of two instances stopped the answer is %d", status)
 	}
-	proxy.stops(t, syscall.SIGQUIT)
+	proxy.stop(t, syscall.SIGQUIT)
 }

@@ -122,7 +122,7 @@ func TestConfigurationPageListsTheSettings(t *testing.T) {
 	const path = "docs/configuration.md"
 	row := regexp.MustCompile("(?m)^\\| `([A-Z_]+)` \\| (.*?) \\| (.*) \\|$")
 	rows := row.FindAllStringSubmatch(page(t, path), -1)
-	settings := built(t).settings(t)
+	settings := buildProgram(t).settings(t)
 	if len(rows) != len(settings) {
 		t.Fatalf("%s lists %d settings, want %d", path, len(rows), len(settings))
 	}
@@ -238,12 +238,12 @@ func letters(s string) string {
 func testTour(t *testing.T, p program) {
 	tour := tourSection(t)
 	if _, err := exec.LookPath("curl"); err != nil {
-		need(t, "curl is not installed")
+		skipTest(t, "curl is not installed")
 	}
-	dir := folder(t)
+	dir := tempDir(t)
 	check(t, os.Chmod(dir, 0o777))
 	c := p.start(t, []string{"TMPDIR=" + dir}, "demo")
-	home := folder(t)
+	home := tempDir(t)
 	check(t, os.WriteFile(filepath.Join(home, ".curlrc"), []byte("connect-to = 127.0.0.1:8000:"+strings.TrimPrefix(c.url, "http://")+"\n"), 0o600))
 
 	var script strings.Builder
@@ -261,7 +261,7 @@ func testTour(t *testing.T, p program) {
 	}
 	bash := exec.Command("bash", "-euo", "pipefail")
 	bash.Dir = home
-	bash.Env = append(environment(nil), "CURL_HOME="+home)
+	bash.Env = append(processEnv(nil), "CURL_HOME="+home)
 	bash.Stdin = strings.NewReader(script.String())
 	var out, complaints bytes.Buffer
 	bash.Stdout, bash.Stderr = &out, &complaints
@@ -279,7 +279,7 @@ func testTour(t *testing.T, p program) {
 		}
 		got = rest
 	}
-	c.stops(t, syscall.SIGTERM)
+	c.stop(t, syscall.SIGTERM)
 }
 
 var (

@@ -53,7 +53,7 @@ const (
 //	go test ./blackbox -run TestFaults -timeout 0 -faults.writes 1000000 -faults.kills 400
 func TestFaults(t *testing.T) {
 	t.Parallel()
-	f := newFaultFarm(t)
+	f := newFaultTest(t)
 	start := time.Now()
 	var wg sync.WaitGroup
 	for c := range faultClients {
@@ -69,7 +69,7 @@ func TestFaults(t *testing.T) {
 		t.Fatalf("after %d writes and %v killed: %v", f.writes.Load(), killed, err)
 	}
 	t.Logf("%d writes by %d clients in %v; killed: %v; unanswered %d, answered 503 %d, replayed %d; after PostgreSQL the service answered within %v",
-		f.writes.Load(), faultClients, took.Round(time.Millisecond), killed, f.broken.Load(), f.away.Load(), f.replays.Load(), worst.Round(time.Millisecond))
+		f.writes.Load(), faultClients, took.Round(time.Millisecond), killed, f.unanswered.Load(), f.unavailable.Load(), f.replays.Load(), worst.Round(time.Millisecond))
 	for what, n := range map[string]int{"postmaster": *faultKills / 4, "backend": *faultKills / 4, "instance": *faultKills / 2} {
 		if killed[what] < n {
 			t.Errorf("%d times a %s was killed, want %d", killed[what], what, n)
@@ -82,17 +82,17 @@ func TestFaults(t *testing.T) {
 }
 
 // faultFarm is several instances of the program on one PostgreSQL.
-type faultFarm struct {
+type faultTest struct {
 	program  program
 	env      []string
 	postgres *local.Server
 	token    string
 	http     *http.Client
-	children [faultInstances]*child
+	children [faultInstances]*process
 	urls     [faultInstances]atomic.Pointer[string] // nil while the instance is down
 	spools   [faultSpools]string
 
-	writes, broken, away, replays atomic.Int64
+	writes, unanswered, unavailable, replays atomic.Int64
 
 	ctx  context.Context // ends at the first failure
 	fail context.CancelCauseFunc
@@ -112,15 +112,15 @@ type ack struct {
 	answer []byte // kept of some
 }
 
-const faultNet = "1000000" // grams on each spool at first
+const faultNetGrams = "1000000" // grams on each spool at first
 
-func newFaultFarm(t *testing.T) *faultFarm {
+func newFaultTest(t *testing.T) *faultTest {
 	t.Helper()
-	f := &faultFarm{acked: map[string]ack{}, http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: faultClients}, Timeout: 30 * time.Second}}
+	f := &faultTest{acked: map[string]ack{}, http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: faultClients}, Timeout: 30 * time.Second}}
 	t.Cleanup(f.http.CloseIdleConnections)
 	f.ctx, f.fail = context.WithCancelCause(t.Context())
-	dir := folder(t)
-	f.program = built(t)
+	dir := tempDir(t)
+	f.program = buildProgram(t)
 	// A killed process loses nothing that it has written, synced or not; only a commit that was never written is lost. But it may have
 	// written half a page.
 	var err error
@@ -145,25 +145,27 @@ func newFaultFarm(t *testing.T) *faultFarm {
 }
 
 func faultSpool(notes string) map[string]any {
-	return map[string]any{"material_type": "PLA", "color": "Black", "diameter_mm": 1.75, "net_weight_grams": json.Number(faultNet), "notes": notes}
+	return map[string]any{"material_type": "PLA", "color": "Black", "diameter_mm": 1.75, "net_weight_grams": json.Number(faultNetGrams), "notes": notes}
 }
 
 // start starts an instance, again if it was killed.
-func (f *faultFarm) start(t *testing.T, i int) {
+func (f *faultTest) start(t *testing.T, i int) {
 	t.Helper()
-	c := f.program.startAs(t, func(c *exec.Cmd) { c.Stderr = &sieve{to: c.Stderr, strange: func(line []byte) { t.Logf("%s", line) }} }, f.env)
+	c := f.program.startAs(t, func(c *exec.Cmd) {
+		c.Stderr = &logFilter{to: c.Stderr, onInternalError: func(line []byte) { t.Logf("%s", line) }}
+	}, f.env)
 	f.children[i] = c
 	f.urls[i].Store(&c.url)
 }
 
 // sieve keeps a log in bounds: lines about requests that went well are not passed on.
-type sieve struct {
-	to      io.Writer
-	strange func(line []byte) // told of PostgreSQL's internal errors
-	rest    []byte
+type logFilter struct {
+	to              io.Writer
+	onInternalError func(line []byte) // told of PostgreSQL's internal errors
+	rest            []byte
 }
 
-func (s *sieve) Write(b []byte) (int, error) {
+func (s *logFilter) Write(b []byte) (int, error) {
 	s.rest = append(s.rest, b...)
 	for {
 		end := bytes.IndexByte(s.rest, '\n') + 1
@@ -171,7 +173,7 @@ func (s *sieve) Write(b []byte) (int, error) {
 			return len(b), nil
 		}
 		if line := s.rest[:end]; bytes.Contains(line, []byte("internal error")) {
-			s.strange(line)
+			s.onInternalError(line)
 		} else if !bytes.Contains(line, []byte("level=INFO msg=request")) {
 			s.to.Write(line)
 		}
@@ -179,10 +181,10 @@ func (s *sieve) Write(b []byte) (int, error) {
 	}
 }
 
-func (f *faultFarm) failure() error { return context.Cause(f.ctx) }
+func (f *faultTest) failure() error { return context.Cause(f.ctx) }
 
 // kill kills while the clients work, and returns how long the service took at worst to answer after PostgreSQL did.
-func (f *faultFarm) kill(t *testing.T, working <-chan struct{}) (worst time.Duration, killed map[string]int) {
+func (f *faultTest) kill(t *testing.T, working <-chan struct{}) (worst time.Duration, killed map[string]int) {
 	t.Helper()
 	killed = map[string]int{}
 	step := float64(*faultWrites) / float64(*faultKills+2)
@@ -202,7 +204,7 @@ func (f *faultFarm) kill(t *testing.T, working <-chan struct{}) (worst time.Dura
 			i := rand.IntN(faultInstances)
 			f.urls[i].Store(nil)
 			check(t, f.children[i].cmd.Process.Kill())
-			<-f.children[i].dead
+			<-f.children[i].exited
 			f.start(t, i)
 			killed["instance"]++
 			continue
@@ -214,12 +216,12 @@ func (f *faultFarm) kill(t *testing.T, working <-chan struct{}) (worst time.Dura
 			f.killBackend(t)
 			killed["backend"]++
 		}
-		worst = max(worst, f.answersAgain(t))
+		worst = max(worst, f.waitForRecovery(t))
 	}
 	return worst, killed
 }
 
-func (f *faultFarm) killPostmaster(t *testing.T) {
+func (f *faultTest) killPostmaster(t *testing.T) {
 	t.Helper()
 	pid := f.postgres.PID()
 	check(t, syscall.Kill(pid, syscall.SIGKILL))
@@ -227,7 +229,7 @@ func (f *faultFarm) killPostmaster(t *testing.T) {
 }
 
 // killBackend kills a process that serves an instance, whereupon PostgreSQL ends all others and recovers.
-func (f *faultFarm) killBackend(t *testing.T) {
+func (f *faultTest) killBackend(t *testing.T) {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), f.postgres.SuperURL())
 	check(t, err)
@@ -244,7 +246,7 @@ func (f *faultFarm) killBackend(t *testing.T) {
 }
 
 // answersAgain waits for PostgreSQL, and returns how much longer it is until each instance reads from it.
-func (f *faultFarm) answersAgain(t *testing.T) time.Duration {
+func (f *faultTest) waitForRecovery(t *testing.T) time.Duration {
 	t.Helper()
 	f.eventually(t, "PostgreSQL answers", func() bool {
 		conn, err := pgx.Connect(t.Context(), f.postgres.SuperURL())
@@ -269,29 +271,29 @@ func (f *faultFarm) answersAgain(t *testing.T) time.Duration {
 }
 
 // eventually also ends when a client has failed, for then nothing is answered any more.
-func (f *faultFarm) eventually(t *testing.T, what string, is func() bool) {
+func (f *faultTest) eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	eventually(t, what, func() bool { return is() || f.failure() != nil })
 }
 
-type faultAnswer struct {
+type faultResponse struct {
 	status int
 	header http.Header
 	body   []byte
 }
 
-func (f *faultFarm) request(url, method, path, key string, body any) (faultAnswer, error) {
+func (f *faultTest) request(url, method, path, key string, body any) (faultResponse, error) {
 	var reader io.Reader
 	if body != nil {
 		b, err := json.Marshal(body)
 		if err != nil {
-			return faultAnswer{}, err
+			return faultResponse{}, err
 		}
 		reader = bytes.NewReader(b)
 	}
 	r, err := http.NewRequestWithContext(f.ctx, method, url+path, reader)
 	if err != nil {
-		return faultAnswer{}, err
+		return faultResponse{}, err
 	}
 	r.Header.Set("Authorization", "Bearer "+f.token)
 	if body != nil {
@@ -302,15 +304,15 @@ func (f *faultFarm) request(url, method, path, key string, body any) (faultAnswe
 	}
 	response, err := f.http.Do(r)
 	if err != nil {
-		return faultAnswer{}, err
+		return faultResponse{}, err
 	}
 	defer response.Body.Close()
 	b, err := io.ReadAll(response.Body)
-	return faultAnswer{response.StatusCode, response.Header, b}, err
+	return faultResponse{response.StatusCode, response.Header, b}, err
 }
 
 // post sends a request to any instance until it gets an answer that says more than to come again.
-func (f *faultFarm) post(path, key string, body any) (faultAnswer, error) {
+func (f *faultTest) post(path, key string, body any) (faultResponse, error) {
 	for f.ctx.Err() == nil {
 		url := f.urls[rand.IntN(faultInstances)].Load()
 		if url == nil {
@@ -320,9 +322,9 @@ func (f *faultFarm) post(path, key string, body any) (faultAnswer, error) {
 		a, err := f.request(*url, "POST", path, key, body)
 		switch {
 		case err != nil:
-			f.broken.Add(1)
+			f.unanswered.Add(1)
 		case a.status == 503:
-			f.away.Add(1)
+			f.unavailable.Add(1)
 			if a.header.Get("Retry-After") == "" || a.header.Get("Idempotency-Replayed") != "" || !json.Valid(a.body) {
 				return a, fmt.Errorf("a 503 with the headers %v: %s", a.header, a.body)
 			}
@@ -331,13 +333,13 @@ func (f *faultFarm) post(path, key string, body any) (faultAnswer, error) {
 		}
 		time.Sleep(rand.N(50 * time.Millisecond)) // sooner than Retry-After says, which is harder
 	}
-	return faultAnswer{}, f.failure()
+	return faultResponse{}, f.failure()
 }
 
 // write is a write that succeeds in the end. Once in a while a twin with the same key goes along.
-func (f *faultFarm) write(key, path string, body any, status int) (faultAnswer, error) {
+func (f *faultTest) write(key, path string, body any, status int) (faultResponse, error) {
 	f.writes.Add(1)
-	var twin faultAnswer
+	var twin faultResponse
 	var twinErr error
 	var wg sync.WaitGroup
 	twins := rand.IntN(20) == 0
@@ -363,7 +365,7 @@ func (f *faultFarm) write(key, path string, body any, status int) (faultAnswer, 
 }
 
 // client writes until there are enough writes.
-func (f *faultFarm) client(c int) {
+func (f *faultTest) client(c int) {
 	mine := map[string]ack{}
 	for n := 0; f.writes.Load() < int64(*faultWrites) && f.ctx.Err() == nil; n++ {
 		if err := f.step(fmt.Sprintf("%d-%d", c, n), mine); err != nil {
@@ -376,7 +378,7 @@ func (f *faultFarm) client(c int) {
 }
 
 // step does one thing that a farm does: it deducts, enters a spool, or enters a run and completes it.
-func (f *faultFarm) step(key string, mine map[string]ack) error {
+func (f *faultTest) step(key string, mine map[string]ack) error {
 	spool := f.spools[rand.IntN(faultSpools)]
 	weight := server.Decimal(1 + rand.IntN(500_000))
 	keep := rand.IntN(*faultWrites) < 200
@@ -441,7 +443,7 @@ func (f *faultFarm) step(key string, mine map[string]ack) error {
 }
 
 // verify compares what PostgreSQL has with what was acknowledged.
-func (f *faultFarm) verify(t *testing.T) {
+func (f *faultTest) verify(t *testing.T) {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), f.postgres.SuperURL())
 	check(t, err)
@@ -538,10 +540,10 @@ func (f *faultFarm) verify(t *testing.T) {
 		where s.remaining_weight_grams is distinct from u.grams`); n != 0 {
 		report("%d spools differ from their ledgers", n)
 	}
-	if n := count(`select count(*) from spools where notes <> 'start' and remaining_weight_grams <> ` + faultNet); n != 0 {
+	if n := count(`select count(*) from spools where notes <> 'start' and remaining_weight_grams <> ` + faultNetGrams); n != 0 {
 		report("%d spools that nothing was taken from have changed", n)
 	}
-	full, _ := server.ParseDecimal(faultNet)
+	full, _ := server.ParseDecimal(faultNetGrams)
 	for i, spool := range f.spools {
 		_, answer := f.children[i%faultInstances].call(t, f.token, "GET", "/api/v1/spools/"+spool, nil)
 		var remaining string
@@ -576,17 +578,17 @@ func (f *faultFarm) verify(t *testing.T) {
 }
 
 // cutter stands between the service and PostgreSQL and cuts connections where the outcome of a commit becomes unknown.
-type cutter struct {
+type faultProxy struct {
 	listener net.Listener
 	to       string // PostgreSQL's socket
 
 	mu   sync.Mutex
-	plan []cut  // what is to be cut, in this order
-	seen []byte // what went through
+	plan []fault // what is to be cut, in this order
+	seen []byte  // what went through
 }
 
 // cut is where a connection is cut: 'Q' is COMMIT, 'S' the end of a batch, which without BEGIN is a transaction by itself.
-type cut struct {
+type fault struct {
 	at   byte
 	when moment
 }
@@ -600,14 +602,14 @@ const (
 )
 
 // newCutter returns the address of PostgreSQL through a cutter.
-func newCutter(t *testing.T) (*cutter, string) {
+func newFaultProxy(t *testing.T) (*faultProxy, string) {
 	t.Helper()
 	u, err := url.Parse(dbtest.Private().AppURL())
 	check(t, err)
 	query := u.Query()
 	socket := "/.s.PGSQL." + query.Get("port")
-	dir := folder(t)
-	c := &cutter{to: query.Get("host") + socket}
+	dir := tempDir(t)
+	c := &faultProxy{to: query.Get("host") + socket}
 	c.listener, err = net.Listen("unix", dir+socket)
 	check(t, err)
 	t.Cleanup(func() { c.listener.Close() })
@@ -626,13 +628,13 @@ func newCutter(t *testing.T) (*cutter, string) {
 }
 
 // arm makes it cut the next such messages.
-func (c *cutter) arm(plan ...cut) {
+func (c *faultProxy) arm(plan ...fault) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.plan = plan
 }
 
-func (c *cutter) next(at byte) moment {
+func (c *faultProxy) next(at byte) moment {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.seen = append(c.seen, at)
@@ -645,7 +647,7 @@ func (c *cutter) next(at byte) moment {
 }
 
 // record returns what goes through while fn runs.
-func (c *cutter) record(fn func()) []byte {
+func (c *faultProxy) record(fn func()) []byte {
 	c.mu.Lock()
 	c.seen = nil
 	c.mu.Unlock()
@@ -656,7 +658,7 @@ func (c *cutter) record(fn func()) []byte {
 }
 
 // message reads one message; the first of a client has no type.
-func message(from io.Reader, typed bool) (whole []byte, err error) {
+func readMessage(from io.Reader, typed bool) (whole []byte, err error) {
 	head := make([]byte, 4, 5)
 	if typed {
 		head = head[:5]
@@ -669,7 +671,7 @@ func message(from io.Reader, typed bool) (whole []byte, err error) {
 	return append(head, rest...), err
 }
 
-func (c *cutter) serve(client net.Conn) {
+func (c *faultProxy) serve(client net.Conn) {
 	defer client.Close()
 	postgres, err := net.Dial("unix", c.to)
 	if err != nil {
@@ -682,7 +684,7 @@ func (c *cutter) serve(client net.Conn) {
 		defer close(done)
 		defer client.Close()
 		for {
-			m, err := message(postgres, true)
+			m, err := readMessage(postgres, true)
 			if err != nil || deaf.Load() && m[0] == 'Z' {
 				return
 			}
@@ -693,7 +695,7 @@ func (c *cutter) serve(client net.Conn) {
 	}()
 	executed := false
 	for typed := false; ; typed = true {
-		m, err := message(client, typed)
+		m, err := readMessage(client, typed)
 		if err != nil {
 			return
 		}
@@ -718,19 +720,19 @@ func (c *cutter) serve(client net.Conn) {
 // client does by sending the request again; without one the client is told that it is unknown.
 func TestUnknownCommit(t *testing.T) {
 	t.Parallel()
-	w := newAPI(t)
-	w.each(t, takesKey, func(t *testing.T, op *operation) {
+	w := newUnlimitedAPI(t)
+	w.forEach(t, acceptsKey, func(t *testing.T, op *operation) {
 		t.Parallel()
-		conn := super(t)
-		cutter, through := newCutter(t)
+		conn := connectSuper(t)
+		cutter, through := newFaultProxy(t)
 		d, err := db.Open(t.Context(), db.Config{URL: through, MaxConns: 1})
 		check(t, err)
 		defer d.Close()
-		behind := newWorld(t, authtest.Options{DB: d})
-		start := func() (f *farm, path string, body map[string]any, effect func() string) {
-			f = w.furnished(t).prepare(t)
-			rows := f.rows(t, conn)
-			return f, f.path(t, op.Path()), f.body(t, op), func() string { return added(rows, f.rows(t, conn)) }
+		behind := newTestAPI(t, authtest.Options{DB: d})
+		start := func() (f *fixture, path string, body map[string]any, effect func() string) {
+			f = w.newFullFixture(t).prepareBodies(t)
+			rows := f.countRows(t, conn)
+			return f, f.path(t, op.Path()), f.body(t, op), func() string { return addedRows(rows, f.countRows(t, conn)) }
 		}
 		client := func(c *authtest.Client) *authtest.Client {
 			copied := *c
@@ -740,7 +742,7 @@ func TestUnknownCommit(t *testing.T) {
 		unknown := func(a *authtest.Response) {
 			t.Helper()
 			a.WantError(503, "UNAVAILABLE")
-			if a.Header.Get("Retry-After") == "" || replayed(a) {
+			if a.Header.Get("Retry-After") == "" || isReplay(a) {
 				t.Errorf("a 503 with the headers %v", a.Header)
 			}
 		}
@@ -756,9 +758,9 @@ func TestUnknownCommit(t *testing.T) {
 		// Without a key, what did not happen and what did look the same. The last step is the commit.
 		f, path, body, effect = start()
 		for _, when := range []moment{before, after} {
-			var plan []cut
+			var plan []fault
 			for _, step := range steps {
-				plan = append(plan, cut{step, never})
+				plan = append(plan, fault{step, never})
 			}
 			plan[len(plan)-1].when = when
 			cutter.arm(plan...)
@@ -770,8 +772,8 @@ func TestUnknownCommit(t *testing.T) {
 
 		// With a key, no cut is seen from outside, wherever it is.
 		f, path, body, effect = start()
-		c := keyed(client(f.admin), "key")
-		cutter.arm(cut{'S', before}, cut{'S', after}, cut{'Q', before}, cut{'Q', after})
+		c := withKey(client(f.admin), "key")
+		cutter.arm(fault{'S', before}, fault{'S', after}, fault{'Q', before}, fault{'Q', after})
 		first := f.do(t, c, op, path, body)
 		if first.Status >= 300 {
 			t.Errorf("%s: %d %s", first.What, first.Status, first.Body)
@@ -781,11 +783,11 @@ func TestUnknownCommit(t *testing.T) {
 		}
 
 		// The service gives up in the end; the client's next try finds out.
-		cutter.arm(slices.Repeat([]cut{{'Q', after}}, 100)...)
+		cutter.arm(slices.Repeat([]fault{{'Q', after}}, 100)...)
 		unknown(f.do(t, c, op, path, body))
 		cutter.arm()
 		again := f.do(t, c, op, path, body)
-		if !replayed(again) || !bytes.Equal(again.Body, first.Body) || again.Status != first.Status || again.Header.Get("Location") != first.Header.Get("Location") {
+		if !isReplay(again) || !bytes.Equal(again.Body, first.Body) || again.Status != first.Status || again.Header.Get("Location") != first.Header.Get("Location") {
 			t.Errorf("at last: %d %v %s, want %s", again.Status, again.Header, again.Body, first.Body)
 		}
 		if s := d.Stats(); s.InUse != 0 || s.Total > 1 {

@@ -51,13 +51,13 @@ func testHelp(t *testing.T, p program) {
 		"user add --password secret":          "-password",
 		"user passwd":                         "--email is missing",
 	} {
-		p.refuses(t, 2, nil, strings.Fields(command), want)
+		p.fails(t, 2, nil, strings.Fields(command), want)
 	}
 }
 
 // testTransfer takes spools in and out, as a person at the terminal does.
-func testTransfer(t *testing.T, p program) {
-	url, _ := database(t, dbtest.Private().OwnerURL)
+func testImportExport(t *testing.T, p program) {
+	url, _ := newDatabase(t, dbtest.Private().OwnerURL)
 	env := []string{"DATABASE_URL=" + url, secretEnv, "LOG_LEVEL=error"}
 	for _, farm := range []string{"north", "south"} {
 		p.succeeds(t, "a password for tests", env, "user", "add", "--tenant", farm, "--email", "ada@"+farm+".example", "--name", "Ada\x1b[2J", "--role", "admin", "--password-stdin")
@@ -75,7 +75,7 @@ func testTransfer(t *testing.T, p program) {
 		t.Errorf("the table is not straight:\n%s", strings.Join(table, "\n"))
 	}
 
-	dir := folder(t)
+	dir := tempDir(t)
 	file := filepath.Join(dir, "spools.csv")
 	write := func(text string) { check(t, os.WriteFile(file, []byte(text), 0o600)) }
 	const header = "material_type,color,diameter_mm,net_weight_grams,notes\n"
@@ -96,9 +96,9 @@ func testTransfer(t *testing.T, p program) {
 	if _, stderr, code := p.run(t, foreign, env, "import", "spoolman", "-", "--tenant", "north"); code != 1 || strings.Contains(stderr, "\x1b") || strings.Count(stderr, "\n") != 2 {
 		t.Errorf("status %d: %q", code, stderr)
 	}
-	p.refuses(t, 1, env, []string{"import", "spools", filepath.Join(dir, "nothing.csv"), "--tenant", "north"}, "nothing.csv", "no such file")
-	p.refuses(t, 1, env, []string{"import", "spools", file, "--tenant", "west"}, `no tenant "west"`, "tenant list")
-	p.refuses(t, 1, env, []string{"export", "spools", "--tenant", "west"}, `no tenant "west"`, "tenant list")
+	p.fails(t, 1, env, []string{"import", "spools", filepath.Join(dir, "nothing.csv"), "--tenant", "north"}, "nothing.csv", "no such file")
+	p.fails(t, 1, env, []string{"import", "spools", file, "--tenant", "west"}, `no tenant "west"`, "tenant list")
+	p.fails(t, 1, env, []string{"export", "spools", "--tenant", "west"}, `no tenant "west"`, "tenant list")
 
 	// The sample farm, out of one tenant and into the other.
 	if out := p.succeeds(t, "", env, "import", "spools", "--tenant", "north", checkout(t, "testdata/farm/spools.csv")); out != "354 spools were imported into north\n" {
@@ -120,11 +120,11 @@ func testTransfer(t *testing.T, p program) {
 	if out != "5 spools were imported into south\n0 spools were imported into south; 5 were there already and are left as they are\n" {
 		t.Errorf("import spoolman says %q", out)
 	}
-	p.refuses(t, 1, env, []string{"import", "spoolman", "http://127.0.0.1:1", "--tenant", "south"}, "127.0.0.1:1", "refused")
+	p.fails(t, 1, env, []string{"import", "spoolman", "http://127.0.0.1:1", "--tenant", "south"}, "127.0.0.1:1", "refused")
 
 	// What is read by somebody who stops reading ends with a line, not with a signal that would leave PostgreSQL behind.
 	c := exec.Command("sh", "-c", `"$0" export spools --tenant north | head -n 1`, string(p))
-	c.Dir, c.Env = "/", environment(env)
+	c.Dir, c.Env = "/", processEnv(env)
 	if first, err := c.Output(); err != nil || !strings.HasPrefix(string(first), "id,") {
 		t.Errorf("export to head: %q %v", first, err)
 	}
@@ -138,8 +138,8 @@ func testTransfer(t *testing.T, p program) {
 	write(many.String())
 	for _, args := range [][]string{{"import", "spools", file, "--tenant", "north"}, {"export", "spools", "--tenant", "north"}} {
 		c := exec.Command(string(p), args...)
-		c.Dir, c.Env = "/", environment(env)
-		var out text
+		c.Dir, c.Env = "/", processEnv(env)
+		var out outputBuffer
 		c.Stdout = &out
 		check(t, c.Start())
 		ended := make(chan error, 1)
@@ -198,18 +198,18 @@ func clientColumns(t *testing.T, exported string) (rows []string) {
 
 // testImportOnTerminal looks at what a person sees of a long import.
 func testImportOnTerminal(t *testing.T, p program) {
-	url, _ := database(t, dbtest.Private().OwnerURL)
+	url, _ := newDatabase(t, dbtest.Private().OwnerURL)
 	env := []string{"DATABASE_URL=" + url, secretEnv, "LOG_LEVEL=error"}
 	p.succeeds(t, "a password for tests", env, "user", "add", "--tenant", "farm", "--email", "ada@farm.example", "--name", "Ada", "--role", "admin", "--password-stdin")
-	file := filepath.Join(folder(t), "spools.csv")
+	file := filepath.Join(tempDir(t), "spools.csv")
 	check(t, os.WriteFile(file, []byte("material_type,color,diameter_mm,net_weight_grams\n"+strings.Repeat("PLA,Black,1.75,1000\n", 2000)), 0o600))
 	control, terminal, err := openTerminal()
 	if err != nil {
-		need(t, "no terminal: "+err.Error())
+		skipTest(t, "no terminal: "+err.Error())
 	}
 	defer control.Close()
 	c := exec.Command(string(p), "import", "spools", file, "--tenant", "farm")
-	c.Dir, c.Env, c.Stdout, c.Stderr = "/", environment(env), terminal, terminal
+	c.Dir, c.Env, c.Stdout, c.Stderr = "/", processEnv(env), terminal, terminal
 	check(t, c.Start())
 	terminal.Close()
 	var shown strings.Builder

@@ -40,24 +40,24 @@ func TestIsolation(t *testing.T) {
 	if *longFlag {
 		operations = 1_000_000
 	}
-	playIsolation(t, dbtest.Open(t), 50, operations)
+	runIsolation(t, dbtest.Open(t), 50, operations)
 }
 
-func playIsolation(t *testing.T, d *db.DB, tenants, operations int) {
+func runIsolation(t *testing.T, d *db.DB, tenants, operations int) {
 	t.Helper()
 	seed, begin := randomSeed(t), time.Now()
-	marks := &marks{t: t}
-	w := newWorld(t, authtest.Options{DB: d, PerMinute: 1_000_000_000, PerHour: 1_000_000_000, Change: func(c *server.Config) {
+	marks := &leakChecker{t: t}
+	w := newTestAPI(t, authtest.Options{DB: d, PerMinute: 1_000_000_000, PerHour: 1_000_000_000, Change: func(c *server.Config) {
 		c.Log = slog.New(slog.NewTextHandler(marks, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	}})
 	var routes []*operation
-	for _, op := range w.routes {
+	for _, op := range w.operations {
 		if isProtected(op) && op.Access <= server.Write && (op.Path() == "/api/v1/auth/me" || !strings.HasPrefix(op.Path(), "/api/v1/auth/")) {
 			routes = append(routes, op)
 		}
 	}
 	for i := range tenants {
-		tenant := &isolated{world: w, marks: marks, n: i, routes: routes, Rand: rand.New(rand.NewPCG(seed, uint64(i))), own: map[string][]resource{}, did: map[string]int{}}
+		tenant := &isolationTenant{testAPI: w, marks: marks, n: i, routes: routes, Rand: rand.New(rand.NewPCG(seed, uint64(i))), own: map[string][]resource{}, counts: map[string]int{}}
 		tenant.client = w.api.Tenant(t).User(t, "operator")
 		marks.ids.Store(tenant.client.Actor.Tenant, i)
 		marks.ids.Store(tenant.client.Actor.User, i)
@@ -78,7 +78,7 @@ func playIsolation(t *testing.T, d *db.DB, tenants, operations int) {
 	pairs := 0
 	for _, tenant := range marks.tenants {
 		pairs += tenant.pairs
-		for what, n := range tenant.did {
+		for what, n := range tenant.counts {
 			did[what] += n
 		}
 	}
@@ -88,8 +88,8 @@ func playIsolation(t *testing.T, d *db.DB, tenants, operations int) {
 		}
 	}
 	t.Logf("%d operations of %d tenants in %v, %d pairs of foreign and missing ids compared, %d own marks and %d own ids seen in answers, %d log lines",
-		operations, tenants, time.Since(begin).Round(time.Second), pairs, marks.seen.Load(), marks.seenIDs.Load(), marks.lines.Load())
-	if marks.seen.Load() == 0 || marks.seenIDs.Load() == 0 || marks.lines.Load() == 0 || pairs == 0 {
+		operations, tenants, time.Since(begin).Round(time.Second), pairs, marks.markersSeen.Load(), marks.idsSeen.Load(), marks.logLines.Load())
+	if marks.markersSeen.Load() == 0 || marks.idsSeen.Load() == 0 || marks.logLines.Load() == 0 || pairs == 0 {
 		t.Error("nothing was looked at")
 	}
 	for _, what := range slices.Sorted(maps.Keys(did)) {
@@ -98,52 +98,52 @@ func playIsolation(t *testing.T, d *db.DB, tenants, operations int) {
 }
 
 // marks knows what belongs to whom, and reads the log.
-type marks struct {
-	t                    *testing.T
-	tenants              []*isolated
-	ids                  sync.Map // id -> number of the tenant
-	seen, seenIDs, lines atomic.Int64
+type leakChecker struct {
+	t                              *testing.T
+	tenants                        []*isolationTenant
+	ids                            sync.Map // id -> number of the tenant
+	markersSeen, idsSeen, logLines atomic.Int64
 }
 
-const mark = "canary" // followed by the tenant's number in four digits
+const marker = "canary" // followed by the tenant's number in four digits
 
-var uuids = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
+var uuidPattern = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
 
 // look complains about everything in text that belongs to another tenant than that one.
-func (m *marks) look(what string, tenant int, text []byte) {
+func (m *leakChecker) check(what string, tenant int, text []byte) {
 	for rest := text; ; {
-		at := bytes.Index(rest, []byte(mark))
+		at := bytes.Index(rest, []byte(marker))
 		if at < 0 {
 			break
 		}
-		rest = rest[at+len(mark):]
+		rest = rest[at+len(marker):]
 		if n, err := strconv.Atoi(string(rest[:min(4, len(rest))])); err != nil || n != tenant {
 			m.t.Errorf("tenant %d, %s: shows a mark of another tenant: %s", tenant, what, text)
 		}
-		m.seen.Add(1)
+		m.markersSeen.Add(1)
 	}
-	for _, id := range uuids.FindAll(text, -1) {
+	for _, id := range uuidPattern.FindAll(text, -1) {
 		if owner, ok := m.ids.Load(string(id)); ok {
-			if m.seenIDs.Add(1); owner != tenant {
+			if m.idsSeen.Add(1); owner != tenant {
 				m.t.Errorf("tenant %d, %s: shows id %s of tenant %v: %s", tenant, what, id, owner, text)
 			}
 		}
 	}
 }
 
-var logged = regexp.MustCompile(` tenant=(\S+)`)
+var loggedTenant = regexp.MustCompile(` tenant=(\S+)`)
 
 // Write takes a log line. It may name its own tenant, and nothing that a tenant has written.
-func (m *marks) Write(line []byte) (int, error) {
-	m.lines.Add(1)
+func (m *leakChecker) Write(line []byte) (int, error) {
+	m.logLines.Add(1)
 	tenant := -1
-	if found := logged.FindSubmatch(line); found != nil {
+	if found := loggedTenant.FindSubmatch(line); found != nil {
 		if n, ok := m.ids.Load(string(found[1])); ok {
 			tenant = n.(int)
 		}
 	}
-	m.look("log", tenant, line)
-	if bytes.Contains(line, []byte(mark)) || tenant < 0 || strings.Contains(string(line), "level=ERROR") {
+	m.check("log", tenant, line)
+	if bytes.Contains(line, []byte(marker)) || tenant < 0 || strings.Contains(string(line), "level=ERROR") {
 		m.t.Errorf("the log says too much, not whose it is, or of a failure: %s", line)
 	}
 	return len(line), nil
@@ -152,23 +152,23 @@ func (m *marks) Write(line []byte) (int, error) {
 type resource struct{ path, id string }
 
 // isolated is a tenant, used by one worker.
-type isolated struct {
-	*world
+type isolationTenant struct {
+	*testAPI
 	*rand.Rand
-	marks  *marks
+	marks  *leakChecker
 	n      int
 	routes []*operation
 	client *authtest.Client
 	count  int
 	pairs  int
-	did    map[string]int
+	counts map[string]int
 
 	mu  sync.Mutex // others look for strange ids here
 	own map[string][]resource
 }
 
 // pick finds a resource of the tenant's that the pattern (such as /api/v1/spools/{id}) stands for.
-func (i *isolated) pick(pattern string, r *rand.Rand) (resource, bool) {
+func (i *isolationTenant) pick(pattern string, r *rand.Rand) (resource, bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	all := i.own[pattern]
@@ -179,12 +179,12 @@ func (i *isolated) pick(pattern string, r *rand.Rand) (resource, bool) {
 }
 
 // text is a new text with the tenant's mark.
-func (i *isolated) text() string {
+func (i *isolationTenant) text() string {
 	i.count++
-	return fmt.Sprintf("%s%04d text %d", mark, i.n, i.count)
+	return fmt.Sprintf("%s%04d text %d", marker, i.n, i.count)
 }
 
-func (i *isolated) act() {
+func (i *isolationTenant) act() {
 	op := i.routes[i.IntN(len(i.routes))]
 	path, pattern, rest := op.Path(), "", ""
 	target := resource{path: path}
@@ -193,7 +193,7 @@ func (i *isolated) act() {
 		var ok bool
 		if target, ok = i.pick(pattern, i.Rand); !ok {
 			// Something has to be made first.
-			if op = i.creator(pattern[:strings.LastIndexByte(pattern, '/')]); op == nil {
+			if op = i.createOperation(pattern[:strings.LastIndexByte(pattern, '/')]); op == nil {
 				i.marks.t.Errorf("nothing makes %s", pattern)
 				return
 			}
@@ -202,7 +202,7 @@ func (i *isolated) act() {
 			if at := strings.LastIndexByte(path, '}') + 1; at > 0 {
 				pattern, rest = path[:at], path[at:]
 				if target, ok = i.pick(pattern, i.Rand); !ok {
-					op = i.creator(pattern[:strings.LastIndexByte(pattern, '/')])
+					op = i.createOperation(pattern[:strings.LastIndexByte(pattern, '/')])
 					pattern, rest, target = "", "", resource{path: op.Path()}
 				}
 			}
@@ -212,11 +212,11 @@ func (i *isolated) act() {
 	if other := i.marks.tenants[i.IntN(len(i.marks.tenants))]; other != i && i.IntN(4) == 0 {
 		if pattern != "" {
 			if strange, ok := other.pick(pattern, i.Rand); ok {
-				i.compare(op, strange.path+rest, uuids.ReplaceAllStringFunc(strange.path, func(string) string { return db.NewID() })+rest, body, body)
+				i.compare(op, strange.path+rest, uuidPattern.ReplaceAllStringFunc(strange.path, func(string) string { return db.NewID() })+rest, body, body)
 				return
 			}
 		}
-		for _, name := range references(op) {
+		for _, name := range referenceFields(op) {
 			if strange, ok := other.pick(i.collectionOf(i.marks.t, op, name)+"/{id}", i.Rand); ok {
 				foreign, missing := maps.Clone(body), maps.Clone(body)
 				foreign[name], missing[name] = strange.id, db.NewID()
@@ -232,13 +232,13 @@ func (i *isolated) act() {
 	a := i.send(op, path, body)
 	switch {
 	case a.Code == 201:
-		i.made(op, a)
+		i.recordCreated(op, a)
 	case a.Code == 204:
-		i.gone(pattern, target)
+		i.recordDeleted(pattern, target)
 	}
 }
 
-func (i *isolated) query() string {
+func (i *isolationTenant) query() string {
 	other := i.marks.tenants[i.IntN(len(i.marks.tenants))]
 	switch i.IntN(5) {
 	case 0:
@@ -246,11 +246,11 @@ func (i *isolated) query() string {
 	case 1: // another's mark is found nowhere, and not repeated
 		v := url.Values{}
 		for _, name := range []string{"search", "category", "brand", "color", "printer_name"} {
-			v.Set(name, fmt.Sprintf("%s%04d", mark, other.n))
+			v.Set(name, fmt.Sprintf("%s%04d", marker, other.n))
 		}
 		return "?" + v.Encode()
 	case 2:
-		return fmt.Sprintf("?search=%s%04d&limit=100", mark, i.n)
+		return fmt.Sprintf("?search=%s%04d&limit=100", marker, i.n)
 	case 3:
 		return fmt.Sprint("?limit=7&skip=", i.IntN(20))
 	}
@@ -258,7 +258,7 @@ func (i *isolated) query() string {
 }
 
 // randomBody is the example of the document with a mark in every free text and with ids of the tenant's own.
-func (i *isolated) randomBody(op *operation) map[string]any {
+func (i *isolationTenant) randomBody(op *operation) map[string]any {
 	body := maps.Clone(op.example)
 	for _, name := range slices.Sorted(maps.Keys(body)) {
 		f := op.fields[name]
@@ -282,7 +282,7 @@ func (i *isolated) randomBody(op *operation) map[string]any {
 	return body
 }
 
-func (i *isolated) send(op *operation, path string, body map[string]any) *httptest.ResponseRecorder {
+func (i *isolationTenant) send(op *operation, path string, body map[string]any) *httptest.ResponseRecorder {
 	var b any
 	if op.example != nil {
 		b = body
@@ -291,23 +291,23 @@ func (i *isolated) send(op *operation, path string, body map[string]any) *httpte
 	if op.Method() == "POST" && i.IntN(4) == 0 {
 		c = c.With("Idempotency-Key", fmt.Sprint("key ", i.IntN(1_000_000))) // those of other tenants are the same
 	}
-	a := direct(c, op.Method(), path, b)
-	i.did[fmt.Sprint(op.Doc.ID, " ", a.Code)]++
+	a := callHandler(c, op.Method(), path, b)
+	i.counts[fmt.Sprint(op.Doc.ID, " ", a.Code)]++
 	what := op.Method() + " " + path
 	if a.Code >= 500 || a.Code == 401 || a.Code == 403 {
 		i.marks.t.Errorf("tenant %d: %s: %d %s", i.n, what, a.Code, a.Body)
 	}
-	i.marks.look(what, i.n, a.Body.Bytes())
+	i.marks.check(what, i.n, a.Body.Bytes())
 	for name, values := range a.Header() {
 		for _, v := range values {
-			i.marks.look(what+" "+name, i.n, []byte(v))
+			i.marks.check(what+" "+name, i.n, []byte(v))
 		}
 	}
 	return a
 }
 
 // compare sends the same request about another tenant's resource and about none.
-func (i *isolated) compare(op *operation, foreign, missing string, foreignBody, missingBody map[string]any) {
+func (i *isolationTenant) compare(op *operation, foreign, missing string, foreignBody, missingBody map[string]any) {
 	i.pairs++
 	b := func(body map[string]any) any {
 		if op.example == nil {
@@ -315,8 +315,8 @@ func (i *isolated) compare(op *operation, foreign, missing string, foreignBody, 
 		}
 		return body
 	}
-	got, want := direct(i.client, op.Method(), foreign, b(foreignBody)), direct(i.client, op.Method(), missing, b(missingBody))
-	i.did[fmt.Sprint(op.Doc.ID, " ", got.Code)]++
+	got, want := callHandler(i.client, op.Method(), foreign, b(foreignBody)), callHandler(i.client, op.Method(), missing, b(missingBody))
+	i.counts[fmt.Sprint(op.Doc.ID, " ", got.Code)]++
 	for _, a := range []*httptest.ResponseRecorder{got, want} {
 		for _, name := range []string{"X-Request-Id", "X-RateLimit-Remaining", "X-RateLimit-Reset"} {
 			delete(a.Header(), name)
@@ -328,7 +328,7 @@ func (i *isolated) compare(op *operation, foreign, missing string, foreignBody, 
 	}
 }
 
-func (i *isolated) made(op *operation, a *httptest.ResponseRecorder) {
+func (i *isolationTenant) recordCreated(op *operation, a *httptest.ResponseRecorder) {
 	var made struct{ ID string }
 	if err := json.Unmarshal(a.Body.Bytes(), &made); err != nil || made.ID == "" {
 		i.marks.t.Errorf("%s: %s", op.Doc.ID, a.Body)
@@ -338,7 +338,7 @@ func (i *isolated) made(op *operation, a *httptest.ResponseRecorder) {
 	defer i.mu.Unlock()
 	pattern := ""
 	for _, other := range i.routes {
-		if p := other.Path(); strings.HasPrefix(p, op.Path()+"/{") && strings.HasSuffix(p, "}") && len(parts(p)) == len(parts(op.Path()))+1 {
+		if p := other.Path(); strings.HasPrefix(p, op.Path()+"/{") && strings.HasSuffix(p, "}") && len(pathParts(p)) == len(pathParts(op.Path()))+1 {
 			pattern = p
 		}
 	}
@@ -350,7 +350,7 @@ func (i *isolated) made(op *operation, a *httptest.ResponseRecorder) {
 	}
 }
 
-func (i *isolated) gone(pattern string, r resource) {
+func (i *isolationTenant) recordDeleted(pattern string, r resource) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.own[pattern] = slices.DeleteFunc(i.own[pattern], func(o resource) bool { return o == r })
@@ -366,19 +366,19 @@ func TestPgBouncer(t *testing.T) {
 			d, err := db.Open(t.Context(), db.Config{URL: bouncer + "&default_query_exec_mode=" + mode, MaxConns: 12})
 			check(t, err)
 			defer d.Close()
-			w := newWorld(t, authtest.Options{DB: d, PerMinute: 1_000_000, PerHour: 10_000_000})
-			common := w.furnished(t)
-			for _, op := range w.routes {
+			w := newTestAPI(t, authtest.Options{DB: d, PerMinute: 1_000_000, PerHour: 10_000_000})
+			common := w.newFullFixture(t)
+			for _, op := range w.operations {
 				f := common
 				if op.Method() == "DELETE" || strings.HasSuffix(op.Path(), "/complete") || strings.HasSuffix(op.Path(), "/logout") {
-					f = w.furnished(t) // after these, some of the others could not work
+					f = w.newFullFixture(t) // after these, some of the others could not work
 				}
 				if a := f.do(t, f.admin, op, f.path(t, op.Path()), f.body(t, op)); a.Status >= 300 {
 					t.Errorf("%s: %d %s", a.What, a.Status, a.Body)
 				}
 			}
-			playModel(t, w, 2, 3, 1, 150)
-			playIsolation(t, d, 10, 600)
+			runModel(t, w, 2, 3, 1, 150)
+			runIsolation(t, d, 10, 600)
 		})
 	}
 	// Prepared statements stay on a connection that the next transaction may not get. Should this work one day, with a
@@ -418,12 +418,12 @@ func startPgBouncer(t *testing.T) string {
 	binary, err := exec.LookPath(bouncerBinary)
 	if err != nil {
 		if binary, err = exec.LookPath("/usr/sbin/" + bouncerBinary); err != nil {
-			need(t, "PgBouncer is not installed")
+			skipTest(t, "PgBouncer is not installed")
 		}
 	}
 	direct, err := url.Parse(dbtest.Private().AppURL())
 	check(t, err)
-	dir := folder(t)
+	dir := tempDir(t)
 	login := direct.User.Username()
 	password, _ := direct.User.Password()
 	check(t, os.WriteFile(filepath.Join(dir, "users"), fmt.Appendf(nil, "%q %q\n", login, password), 0o644))
@@ -440,7 +440,7 @@ auth_file = %s/users
 `, direct.Query().Get("host"), direct.Query().Get("port"), dir, dir), 0o644))
 	c := exec.Command(binary, "pgbouncer.ini")
 	c.Dir = dir
-	var output text
+	var output outputBuffer
 	c.Stdout, c.Stderr = &output, &output
 	c.SysProcAttr = bouncerAttributes(t, dir)
 	check(t, c.Start())
@@ -450,7 +450,7 @@ auth_file = %s/users
 		c.Process.Signal(syscall.SIGINT)
 		select {
 		case <-dead:
-		case <-time.After(patience):
+		case <-time.After(waitTimeout):
 			c.Process.Kill()
 			<-dead
 		}

@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 // features must be those of main.go, which tests cannot import. TestOpenAPIGolden compares them with the program.
 var features = []func(*db.DB) []server.Route{inventory.Routes, catalog.Routes, production.Routes}
 
-func golden(t *testing.T, path string, got []byte) {
+func compareGolden(t *testing.T, path string, got []byte) {
 	t.Helper()
 	if *update {
 		if err := os.WriteFile(path, got, 0o644); err != nil {
@@ -61,7 +61,7 @@ func golden(t *testing.T, path string, got []byte) {
 }
 
 // routes is the whole API, as in main.go.
-func routes(d *db.DB, a *auth.Service) []server.Route {
+func allRoutes(d *db.DB, a *auth.Service) []server.Route {
 	all := a.Routes()
 	for _, feature := range features {
 		all = append(all, feature(d)...)
@@ -76,7 +76,7 @@ func programRoutes(t *testing.T) []server.Route {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return routes(d, auth.New(d, tokens, auth.NewHasher(1), time.Now))
+	return allRoutes(d, auth.New(d, tokens, auth.NewHasher(1), time.Now))
 }
 
 // setting is an environment variable that the program reads.

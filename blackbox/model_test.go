@@ -48,23 +48,23 @@ func TestModel(t *testing.T) {
 	if *longFlag {
 		phases, operations = 20, 2500
 	}
-	playModel(t, newAPI(t), 4, users, phases, operations)
+	runModel(t, newUnlimitedAPI(t), 4, users, phases, operations)
 }
 
-func playModel(t *testing.T, w *world, farms, users, phases, operations int) {
+func runModel(t *testing.T, w *testAPI, farms, users, phases, operations int) {
 	t.Helper()
 	seed := randomSeed(t)
-	var all []*modelFarm
+	var all []*modelTenant
 	for i := range farms {
-		f := &modelFarm{t: t, tenant: w.api.Tenant(t), api: w.api}
+		f := &modelTenant{t: t, tenant: w.api.Tenant(t), api: w.api}
 		for j := range users {
 			n := i*users + j
-			f.users = append(f.users, &modelUser{modelFarm: f, client: f.tenant.User(t, "operator"), n: n, Rand: rand.New(rand.NewPCG(seed, uint64(n)))})
+			f.users = append(f.users, &modelUser{modelTenant: f, client: f.tenant.User(t, "operator"), n: n, Rand: rand.New(rand.NewPCG(seed, uint64(n)))})
 		}
 		all = append(all, f)
 	}
 	for _, f := range all {
-		f.all = all
+		f.tenants = all
 	}
 	did := map[string]int{}
 	for range phases {
@@ -90,7 +90,7 @@ func playModel(t *testing.T, w *world, farms, users, phases, operations int) {
 	total, done := 0, 0
 	for _, f := range all {
 		for _, u := range f.users {
-			for what, n := range u.did {
+			for what, n := range u.counts {
 				did[what] += n
 				total += n
 				if strings.HasSuffix(what, " ok") {
@@ -172,10 +172,10 @@ func parseObject(b []byte) (o object, err error) {
 }
 
 // life is what everybody knows of a resource while several use it.
-type life struct{ leaving, gone atomic.Bool } // a removal was sent; it was answered
+type deletion struct{ deleting, deleted atomic.Bool } // a removal was sent; it was answered
 
 // direct sends a request to the handler without a network in between, which would take longer than all else.
-func direct(c *authtest.Client, method, path string, body any) *httptest.ResponseRecorder {
+func callHandler(c *authtest.Client, method, path string, body any) *httptest.ResponseRecorder {
 	b, err := json.Marshal(body)
 	if err != nil {
 		panic(err)
@@ -197,12 +197,12 @@ func direct(c *authtest.Client, method, path string, body any) *httptest.Respons
 }
 
 // modelFarm is what must be true of a tenant.
-type modelFarm struct {
-	t      *testing.T
-	tenant *authtest.Tenant
-	api    *authtest.API
-	users  []*modelUser
-	all    []*modelFarm
+type modelTenant struct {
+	t       *testing.T
+	tenant  *authtest.Tenant
+	api     *authtest.API
+	users   []*modelUser
+	tenants []*modelTenant
 
 	mu       sync.RWMutex
 	spools   []*modelSpool
@@ -211,7 +211,7 @@ type modelFarm struct {
 }
 
 type modelSpool struct {
-	life
+	deletion
 	id, material, color string
 	owner               *modelUser // alone edits and removes it
 	shared              bool       // others may take from it
@@ -227,7 +227,7 @@ type effect struct {
 }
 
 type modelRun struct {
-	life
+	deletion
 	id        string
 	owner     *modelUser // alone edits and removes it
 	shared    bool       // others may complete it
@@ -253,7 +253,7 @@ type modelItem struct {
 }
 
 type modelProduct struct {
-	life
+	deletion
 	n          int // which product of the farm it is
 	id, name   string
 	owner      *modelUser
@@ -269,7 +269,7 @@ type modelComponent struct {
 
 // modelUser is a user of a farm, and one goroutine.
 type modelUser struct {
-	*modelFarm
+	*modelTenant
 	*rand.Rand
 	client   *authtest.Client
 	n, ops   int
@@ -277,43 +277,43 @@ type modelUser struct {
 	runs     []*modelRun
 	products []*modelProduct
 	effects  map[*modelSpool]map[string]effect // by reason, or for an edit by the weight that was set
-	did      map[string]int
+	counts   map[string]int
 }
 
 var statusOf = map[string]int{"NOT_FOUND": 404, "VALIDATION_ERROR": 422, "INSUFFICIENT_FILAMENT": 400, "ACTUAL_USAGE_MISSING": 400, "RUN_HAS_NO_MATERIALS": 400,
 	"RUN_ALREADY_COMPLETED": 400, "COMPONENT_CYCLE": 400, "DUPLICATE_COMPONENT": 400, "PRODUCT_IN_USE": 400, "UNKNOWN_REFERENCE": 400}
 
-func (u *modelUser) wrong(format string, args ...any) {
+func (u *modelUser) errorf(format string, args ...any) {
 	u.t.Errorf("user %d, operation %d: %s", u.n, u.ops, fmt.Sprintf(format, args...))
 }
 
 // call sends a request. The outcome is ok or the code of the refusal.
 func (u *modelUser) call(what, method, path string, body any) (outcome string, answer object) {
-	a := direct(u.client, method, path, body)
+	a := callHandler(u.client, method, path, body)
 	if a.Body.Len() > 0 {
 		var err error
 		if answer, err = parseObject(a.Body.Bytes()); err != nil {
-			u.wrong("%s: %d %s: %v", what, a.Code, a.Body, err)
+			u.errorf("%s: %d %s: %v", what, a.Code, a.Body, err)
 		}
 	}
 	outcome = "ok"
 	if a.Code >= 300 {
 		outcome = answer.text("code")
 		if statusOf[outcome] != a.Code {
-			u.wrong("%s: %s %s: %d %s", what, method, path, a.Code, a.Body)
+			u.errorf("%s: %s %s: %d %s", what, method, path, a.Code, a.Body)
 		}
 	}
-	if u.did == nil {
-		u.did = map[string]int{}
+	if u.counts == nil {
+		u.counts = map[string]int{}
 	}
-	u.did[what+" "+outcome]++
+	u.counts[what+" "+outcome]++
 	return outcome, answer
 }
 
 // must complains unless the outcome is one of these.
-func (u *modelUser) must(what, outcome string, answer object, allowed ...string) {
+func (u *modelUser) wantOutcome(what, outcome string, answer object, allowed ...string) {
 	if !slices.Contains(allowed, outcome) {
-		u.wrong("%s: %s (%v), the model says %s", what, outcome, answer, strings.Join(allowed, " or "))
+		u.errorf("%s: %s (%v), the model says %s", what, outcome, answer, strings.Join(allowed, " or "))
 	}
 }
 
@@ -364,19 +364,19 @@ func (u *modelUser) act() {
 	case n < 80:
 		u.deleteRun()
 	case n < 84:
-		u.item()
+		u.changeItem()
 	case n < 87 || len(u.products) < 2:
 		u.createProduct()
 	case n < 89:
-		u.productMaterial()
+		u.changeProductMaterial()
 	case n < 94:
-		u.component()
+		u.changeComponent()
 	case n < 95:
 		u.deleteProduct()
 	case n < 97:
 		u.recalculate()
 	default:
-		u.stray()
+		u.useForeignIDs()
 	}
 }
 
@@ -388,7 +388,7 @@ func (u *modelUser) anySpool() *modelSpool {
 	u.mu.RLock()
 	defer u.mu.RUnlock()
 	for range 20 {
-		if s, ok := pick(u, u.modelFarm.spools); ok && (s.shared || s.owner == u) && (!s.gone.Load() || u.chance(3)) {
+		if s, ok := pick(u, u.modelTenant.spools); ok && (s.shared || s.owner == u) && (!s.deleted.Load() || u.chance(3)) {
 			return s
 		}
 	}
@@ -397,7 +397,7 @@ func (u *modelUser) anySpool() *modelSpool {
 
 func (u *modelUser) ownSpool() *modelSpool {
 	for range 20 {
-		if s, _ := pick(u, u.spools); !s.gone.Load() || u.chance(2) {
+		if s, _ := pick(u, u.spools); !s.deleted.Load() || u.chance(2) {
 			return s
 		}
 	}
@@ -412,7 +412,7 @@ var (
 func (u *modelUser) createSpool() {
 	live := 0
 	for _, s := range u.spools {
-		if !s.gone.Load() {
+		if !s.deleted.Load() {
 			live++
 		}
 	}
@@ -435,13 +435,13 @@ func (u *modelUser) createSpool() {
 	}
 	s.weight = s.initial
 	out, a := u.call("create spool", "POST", "/api/v1/spools", body)
-	u.must("create spool", out, a, "ok")
+	u.wantOutcome("create spool", out, a, "ok")
 	if a.micro("remaining_weight_grams") != s.initial {
-		u.wrong("create spool: %v, want %v left", a, s.initial)
+		u.errorf("create spool: %v, want %v left", a, s.initial)
 	}
 	s.id = a.text("id")
 	u.mu.Lock()
-	u.modelFarm.spools = append(u.modelFarm.spools, s)
+	u.modelTenant.spools = append(u.modelTenant.spools, s)
 	u.mu.Unlock()
 	u.spools = append(u.spools, s)
 	u.record(s, "created", effect{"created", u.client.Actor.User, s.initial, s.initial})
@@ -458,9 +458,9 @@ func (u *modelUser) record(s *modelSpool, key string, e effect) {
 }
 
 // settle complains about an outcome that does not fit what is known about the resource's removal.
-func (u *modelUser) settle(what, outcome string, answer object, l *life, goneBefore bool, missing string) {
-	if goneBefore && outcome != missing || outcome == missing && !l.leaving.Load() {
-		u.wrong("%s: %s (%v), removed before: %v, removal sent: %v", what, outcome, answer, goneBefore, l.leaving.Load())
+func (u *modelUser) checkDeletion(what, outcome string, answer object, l *deletion, goneBefore bool, missing string) {
+	if goneBefore && outcome != missing || outcome == missing && !l.deleting.Load() {
+		u.errorf("%s: %s (%v), removed before: %v, removal sent: %v", what, outcome, answer, goneBefore, l.deleting.Load())
 	}
 }
 
@@ -469,25 +469,25 @@ func (u *modelUser) deduct() {
 	if u.chance(3) && !s.shared && s.weight > 0 {
 		amount = s.weight + micro(u.IntN(2)) // just all of it, or just more
 	}
-	reason, gone := fmt.Sprintf("%d-%d", u.n, u.ops), s.gone.Load()
+	reason, gone := fmt.Sprintf("%d-%d", u.n, u.ops), s.deleted.Load()
 	out, a := u.call("deduct", "POST", "/api/v1/spools/"+s.id+"/deduct", object{"weight_grams": amount, "reason": reason})
-	u.settle("deduct", out, a, &s.life, gone, "NOT_FOUND")
+	u.checkDeletion("deduct", out, a, &s.deletion, gone, "NOT_FOUND")
 	if out == "ok" {
 		if a.micro("deducted") != amount || a.text("id") != s.id {
-			u.wrong("deduct %v: %v", amount, a)
+			u.errorf("deduct %v: %v", amount, a)
 		}
 		u.record(s, reason, effect{"deducted", u.client.Actor.User, -amount, a.micro("remaining_weight_grams")})
 	}
 	switch {
 	case gone:
 	case s.shared:
-		u.must("deduct", out, a, "ok", "INSUFFICIENT_FILAMENT", "NOT_FOUND")
+		u.wantOutcome("deduct", out, a, "ok", "INSUFFICIENT_FILAMENT", "NOT_FOUND")
 	case amount > s.weight:
-		u.must("deduct", out, a, "INSUFFICIENT_FILAMENT")
+		u.wantOutcome("deduct", out, a, "INSUFFICIENT_FILAMENT")
 	default:
-		u.must("deduct", out, a, "ok")
+		u.wantOutcome("deduct", out, a, "ok")
 		if s.weight -= amount; a.micro("remaining_weight_grams") != s.weight {
-			u.wrong("deduct: %v, want %v left", a, s.weight)
+			u.errorf("deduct: %v, want %v left", a, s.weight)
 		}
 	}
 }
@@ -508,36 +508,36 @@ func (u *modelUser) editSpool() {
 	if u.chance(30) {
 		body["notes"] = fmt.Sprint("note ", u.ops)
 	}
-	if s.gone.Load() {
+	if s.deleted.Load() {
 		want = "NOT_FOUND"
 	}
 	out, a := u.call("edit spool", "PATCH", "/api/v1/spools/"+s.id, body)
-	u.must("edit spool", out, a, want)
+	u.wantOutcome("edit spool", out, a, want)
 	if want != "ok" {
 		return
 	}
 	if s.price = price; a.micro("purchase_price") != price {
-		u.wrong("edit spool: %v, want the price %v", a, price)
+		u.errorf("edit spool: %v, want the price %v", a, price)
 	}
 	if weight >= 0 {
 		if s.weight = weight; a.micro("remaining_weight_grams") != weight {
-			u.wrong("edit spool: %v, want %v left", a, weight)
+			u.errorf("edit spool: %v, want %v left", a, weight)
 		}
 		u.record(s, "set "+weight.String(), effect{"edited", u.client.Actor.User, 0, weight})
 	} else if !s.shared && a.micro("remaining_weight_grams") != s.weight {
-		u.wrong("edit spool: %v, want %v left as before", a, s.weight)
+		u.errorf("edit spool: %v, want %v left as before", a, s.weight)
 	}
 }
 
 func (u *modelUser) deleteSpool() {
 	s, want := u.ownSpool(), "ok"
-	if s.gone.Load() {
+	if s.deleted.Load() {
 		want = "NOT_FOUND"
 	}
-	s.leaving.Store(true)
+	s.deleting.Store(true)
 	out, a := u.call("delete spool", "DELETE", "/api/v1/spools/"+s.id, nil)
-	u.must("delete spool", out, a, want)
-	s.gone.Store(true)
+	u.wantOutcome("delete spool", out, a, want)
+	s.deleted.Store(true)
 }
 
 func (u *modelUser) ownRun() *modelRun {
@@ -546,7 +546,7 @@ func (u *modelUser) ownRun() *modelRun {
 	}
 	for range 20 {
 		r, _ := pick(u, u.runs)
-		if over := r.gone.Load() || r.completed.Load() > 0; !over || u.chance(5) {
+		if over := r.deleted.Load() || r.completed.Load() > 0; !over || u.chance(5) {
 			return r
 		}
 	}
@@ -561,21 +561,21 @@ func (u *modelUser) createRun() {
 		body["status"] = r.status
 	}
 	out, a := u.call("create run", "POST", "/api/v1/production-runs", body)
-	u.must("create run", out, a, "ok")
+	u.wantOutcome("create run", out, a, "ok")
 	if r.id = a.text("id"); a.text("status") != r.status {
-		u.wrong("create run: %v, want %s", a, r.status)
+		u.errorf("create run: %v, want %s", a, r.status)
 	}
 	u.mu.Lock()
-	u.modelFarm.runs = append(u.modelFarm.runs, r)
+	u.modelTenant.runs = append(u.modelTenant.runs, r)
 	u.mu.Unlock()
 	u.runs = append(u.runs, r)
 }
 
 // closed complains about an outcome that does not fit what is known about the run's completion, which closes it for this change.
-func (u *modelUser) closed(what, outcome string, answer object, r *modelRun, completedBefore bool) {
+func (u *modelUser) checkCompleted(what, outcome string, answer object, r *modelRun, completedBefore bool) {
 	refused := outcome == "RUN_ALREADY_COMPLETED"
 	if completedBefore && !refused || refused && r.completing.Load() == 0 {
-		u.wrong("%s: %s (%v), completed before: %v, complete sent: %d", what, outcome, answer, completedBefore, r.completing.Load())
+		u.errorf("%s: %s (%v), completed before: %v, complete sent: %d", what, outcome, answer, completedBefore, r.completing.Load())
 	}
 }
 
@@ -591,32 +591,32 @@ func (u *modelUser) addMaterial() {
 		m.before = m.after + u.amount(300*one)
 		body["spool_weight_before_grams"], body["spool_weight_after_grams"] = m.before, m.after
 	}
-	gone, completed := s.gone.Load(), r.completed.Load() > 0
+	gone, completed := s.deleted.Load(), r.completed.Load() > 0
 	out, a := u.call("add material", "POST", "/api/v1/production-runs/"+r.id+"/materials", body)
-	if r.gone.Load() {
-		u.must("add material", out, a, "NOT_FOUND")
+	if r.deleted.Load() {
+		u.wantOutcome("add material", out, a, "NOT_FOUND")
 		return
 	}
-	u.closed("add material", out, a, r, completed)
+	u.checkCompleted("add material", out, a, r, completed)
 	if out != "RUN_ALREADY_COMPLETED" {
-		u.settle("add material", out, a, &s.life, gone, "UNKNOWN_REFERENCE")
-		u.must("add material", out, a, "ok", "UNKNOWN_REFERENCE")
+		u.checkDeletion("add material", out, a, &s.deletion, gone, "UNKNOWN_REFERENCE")
+		u.wantOutcome("add material", out, a, "ok", "UNKNOWN_REFERENCE")
 	}
 	if out == "ok" {
 		m.id = a.text("id")
 		r.materials = append(r.materials, m)
-		u.shows(a, m)
+		u.checkMaterial(a, m)
 	}
 }
 
-func (u *modelUser) shows(a object, m *modelMaterial) {
+func (u *modelUser) checkMaterial(a object, m *modelMaterial) {
 	actual := micro(-1)
 	if m.before >= 0 && m.after >= 0 {
 		actual = m.before - m.after
 	}
 	if a.text("id") != m.id || a.text("spool_id") != m.spool.id || a.micro("spool_weight_before_grams") != m.before ||
 		a.micro("spool_weight_after_grams") != m.after || a.micro("actual_weight_grams") != actual {
-		u.wrong("material %v, want %v to %v of spool %s", a, m.before, m.after, m.spool.id)
+		u.errorf("material %v, want %v to %v of spool %s", a, m.before, m.after, m.spool.id)
 	}
 }
 
@@ -641,17 +641,17 @@ func (u *modelUser) weigh() {
 	out, a := u.call("weigh", "PATCH", "/api/v1/production-runs/"+r.id+"/materials/"+m.id, body)
 	switch {
 	case next.before < next.after && len(body) == 2: // wrong by itself
-		u.must("weigh", out, a, "VALIDATION_ERROR")
-	case r.gone.Load():
-		u.must("weigh", out, a, "NOT_FOUND")
+		u.wantOutcome("weigh", out, a, "VALIDATION_ERROR")
+	case r.deleted.Load():
+		u.wantOutcome("weigh", out, a, "NOT_FOUND")
 	case next.before < next.after:
-		u.must("weigh", out, a, "VALIDATION_ERROR", "RUN_ALREADY_COMPLETED")
+		u.wantOutcome("weigh", out, a, "VALIDATION_ERROR", "RUN_ALREADY_COMPLETED")
 	default:
-		u.closed("weigh", out, a, r, completed)
+		u.checkCompleted("weigh", out, a, r, completed)
 		if out != "RUN_ALREADY_COMPLETED" {
-			u.must("weigh", out, a, "ok")
+			u.wantOutcome("weigh", out, a, "ok")
 			*m = next
-			u.shows(a, m)
+			u.checkMaterial(a, m)
 		}
 	}
 }
@@ -665,24 +665,24 @@ func (u *modelUser) deleteMaterial() {
 	}
 	completed := r.completed.Load() > 0
 	out, a := u.call("delete material", "DELETE", "/api/v1/production-runs/"+r.id+"/materials/"+m.id, nil)
-	if r.gone.Load() {
-		u.must("delete material", out, a, "NOT_FOUND")
+	if r.deleted.Load() {
+		u.wantOutcome("delete material", out, a, "NOT_FOUND")
 		return
 	}
-	u.closed("delete material", out, a, r, completed)
+	u.checkCompleted("delete material", out, a, r, completed)
 	if out == "ok" {
 		r.materials = slices.DeleteFunc(r.materials, func(o *modelMaterial) bool { return o == m })
 	} else {
-		u.must("delete material", out, a, "RUN_ALREADY_COMPLETED")
+		u.wantOutcome("delete material", out, a, "RUN_ALREADY_COMPLETED")
 	}
 }
 
 // mustComplete is the one outcome that complete can have, or "" if that depends on others.
-func (r *modelRun) mustComplete(u *modelUser) string {
+func (r *modelRun) completeOutcome(u *modelUser) string {
 	if r.shared || r.owner != u {
 		return ""
 	}
-	if r.gone.Load() {
+	if r.deleted.Load() {
 		return "NOT_FOUND"
 	}
 	if r.completed.Load() > 0 {
@@ -700,7 +700,7 @@ func (r *modelRun) mustComplete(u *modelUser) string {
 	}
 	outcome := "ok"
 	for s, grams := range need {
-		if s.gone.Load() || !s.shared && s.weight < grams {
+		if s.deleted.Load() || !s.shared && s.weight < grams {
 			return "INSUFFICIENT_FILAMENT"
 		}
 		if s.shared {
@@ -715,20 +715,20 @@ func (u *modelUser) complete() {
 	if u.chance(60) {
 		u.mu.RLock()
 		// Of the youngest runs, so that several users often meet.
-		if other, ok := pick(u, u.modelFarm.runs[max(0, len(u.modelFarm.runs)-8):]); ok && other.shared {
+		if other, ok := pick(u, u.modelTenant.runs[max(0, len(u.modelTenant.runs)-8):]); ok && other.shared {
 			r = other
 		}
 		u.mu.RUnlock()
 	}
-	gone, completed, must := r.gone.Load(), r.completed.Load() > 0, r.mustComplete(u)
+	gone, completed, must := r.deleted.Load(), r.completed.Load() > 0, r.completeOutcome(u)
 	r.completing.Add(1)
 	out, a := u.call("complete", "POST", "/api/v1/production-runs/"+r.id+"/complete", nil)
 	if must != "" {
-		u.must("complete", out, a, must)
+		u.wantOutcome("complete", out, a, must)
 	}
-	u.settle("complete", out, a, &r.life, gone, "NOT_FOUND")
-	if !gone && completed && !r.leaving.Load() {
-		u.must("complete", out, a, "RUN_ALREADY_COMPLETED")
+	u.checkDeletion("complete", out, a, &r.deletion, gone, "NOT_FOUND")
+	if !gone && completed && !r.deleting.Load() {
+		u.wantOutcome("complete", out, a, "RUN_ALREADY_COMPLETED")
 	}
 	switch out {
 	case "ok":
@@ -736,10 +736,10 @@ func (u *modelUser) complete() {
 		r.result = a.list("spools_updated")
 		r.mu.Unlock()
 		if r.completed.Add(1) > 1 {
-			u.wrong("run %s was completed twice", r.id)
+			u.errorf("run %s was completed twice", r.id)
 		}
 		if a.text("status") != "completed" || a["inventory_updated"] != true || a.text("completed_at") == "" {
-			u.wrong("complete: %v", a)
+			u.errorf("complete: %v", a)
 		}
 		if r.owner == u {
 			for _, m := range r.materials {
@@ -750,11 +750,11 @@ func (u *modelUser) complete() {
 		}
 	case "RUN_ALREADY_COMPLETED":
 		if r.completing.Load() < 2 {
-			u.wrong("complete: run %s is completed, but nobody has completed it", r.id)
+			u.errorf("complete: run %s is completed, but nobody has completed it", r.id)
 		}
 	case "NOT_FOUND", "RUN_HAS_NO_MATERIALS", "ACTUAL_USAGE_MISSING", "INSUFFICIENT_FILAMENT":
 	default:
-		u.wrong("complete: %s %v", out, a)
+		u.errorf("complete: %s %v", out, a)
 	}
 }
 
@@ -765,17 +765,17 @@ func (u *modelUser) patchRun() {
 	completed := r.completed.Load() > 0
 	out, a := u.call("patch run", "PATCH", "/api/v1/production-runs/"+r.id, object{"status": status, "quality_rating": 1 + u.IntN(5)})
 	switch {
-	case r.gone.Load():
-		u.must("patch run", out, a, "NOT_FOUND")
+	case r.deleted.Load():
+		u.wantOutcome("patch run", out, a, "NOT_FOUND")
 	case status == "completed":
-		u.must("patch run", out, a, "ok")
+		u.wantOutcome("patch run", out, a, "ok")
 		r.status = status
 	default:
-		u.closed("patch run", out, a, r, completed)
+		u.checkCompleted("patch run", out, a, r, completed)
 		if out == "ok" {
 			r.status = status
 		} else {
-			u.must("patch run", out, a, "RUN_ALREADY_COMPLETED")
+			u.wantOutcome("patch run", out, a, "RUN_ALREADY_COMPLETED")
 		}
 	}
 }
@@ -786,16 +786,16 @@ func (u *modelUser) deleteRun() {
 		return
 	}
 	want := "ok"
-	if r.gone.Load() {
+	if r.deleted.Load() {
 		want = "NOT_FOUND"
 	}
-	r.leaving.Store(true)
+	r.deleting.Store(true)
 	out, a := u.call("delete run", "DELETE", "/api/v1/production-runs/"+r.id, nil)
-	u.must("delete run", out, a, want)
-	r.gone.Store(true)
+	u.wantOutcome("delete run", out, a, want)
+	r.deleted.Store(true)
 }
 
-func (u *modelUser) item() {
+func (u *modelUser) changeItem() {
 	r := u.ownRun()
 	path := "/api/v1/production-runs/" + r.id + "/items"
 	i, ok := pick(u, r.items)
@@ -807,12 +807,12 @@ func (u *modelUser) item() {
 		i = &modelItem{product: p, quantity: 1 + u.Int64N(20), success: -1, fails: -1}
 		out, a := u.call("add item", "POST", path, object{"product_id": p.id, "quantity": i.quantity})
 		switch {
-		case r.gone.Load():
-			u.must("add item", out, a, "NOT_FOUND")
-		case p.gone.Load():
-			u.must("add item", out, a, "UNKNOWN_REFERENCE")
+		case r.deleted.Load():
+			u.wantOutcome("add item", out, a, "NOT_FOUND")
+		case p.deleted.Load():
+			u.wantOutcome("add item", out, a, "UNKNOWN_REFERENCE")
 		default:
-			u.must("add item", out, a, "ok")
+			u.wantOutcome("add item", out, a, "ok")
 			i.id = a.text("id")
 			r.items = append(r.items, i)
 		}
@@ -821,57 +821,57 @@ func (u *modelUser) item() {
 		next.success, next.fails = u.Int64N(i.quantity+1), u.Int64N(i.quantity+1)
 		out, a := u.call("count item", "PATCH", path+"/"+i.id, object{"successful_quantity": next.success, "failed_quantity": next.fails})
 		switch {
-		case r.gone.Load():
-			u.must("count item", out, a, "NOT_FOUND")
+		case r.deleted.Load():
+			u.wantOutcome("count item", out, a, "NOT_FOUND")
 		case next.success+next.fails > i.quantity:
-			u.must("count item", out, a, "VALIDATION_ERROR")
+			u.wantOutcome("count item", out, a, "VALIDATION_ERROR")
 		default:
-			u.must("count item", out, a, "ok")
+			u.wantOutcome("count item", out, a, "ok")
 			*i = next
 		}
 	default:
 		out, a := u.call("delete item", "DELETE", path+"/"+i.id, nil)
-		if r.gone.Load() {
-			u.must("delete item", out, a, "NOT_FOUND")
+		if r.deleted.Load() {
+			u.wantOutcome("delete item", out, a, "NOT_FOUND")
 			return
 		}
-		u.must("delete item", out, a, "ok")
+		u.wantOutcome("delete item", out, a, "ok")
 		r.items = slices.DeleteFunc(r.items, func(o *modelItem) bool { return o == i })
 	}
 }
 
 func (u *modelUser) createProduct() {
 	if len(u.products) > 6 {
-		u.productMaterial()
+		u.changeProductMaterial()
 		return
 	}
 	p := &modelProduct{owner: u, name: fmt.Sprintf("Product %d-%d", u.n, u.ops), materials: map[string]object{}}
 	out, a := u.call("create product", "POST", "/api/v1/products", object{"name": p.name, "category": fmt.Sprint("of ", u.n)})
-	u.must("create product", out, a, "ok")
+	u.wantOutcome("create product", out, a, "ok")
 	p.id = a.text("id")
 	u.mu.Lock()
-	p.n = len(u.modelFarm.products)
-	u.modelFarm.products = append(u.modelFarm.products, p)
+	p.n = len(u.modelTenant.products)
+	u.modelTenant.products = append(u.modelTenant.products, p)
 	u.mu.Unlock()
 	u.products = append(u.products, p)
 }
 
 // live turns the outcome that is due for a product into NOT_FOUND if the product was removed.
 func (p *modelProduct) live(outcome string) string {
-	if p.gone.Load() {
+	if p.deleted.Load() {
 		return "NOT_FOUND"
 	}
 	return outcome
 }
 
-func (u *modelUser) productMaterial() {
+func (u *modelUser) changeProductMaterial() {
 	p, _ := pick(u, u.products)
 	path := "/api/v1/products/" + p.id + "/materials"
 	if ids := slices.Sorted(maps.Keys(p.materials)); len(ids) > 0 && u.chance(50) {
 		id, _ := pick(u, ids)
 		if u.chance(30) {
 			out, a := u.call("delete product material", "DELETE", path+"/"+id, nil)
-			u.must("delete product material", out, a, p.live("ok"))
+			u.wantOutcome("delete product material", out, a, p.live("ok"))
 			if out == "ok" {
 				delete(p.materials, id)
 			}
@@ -879,7 +879,7 @@ func (u *modelUser) productMaterial() {
 		}
 		weight := u.amount(500 * one)
 		out, a := u.call("edit product material", "PATCH", path+"/"+id, object{"weight_grams": weight})
-		u.must("edit product material", out, a, p.live("ok"))
+		u.wantOutcome("edit product material", out, a, p.live("ok"))
 		if out == "ok" {
 			p.materials[id]["weight_grams"] = weight
 		}
@@ -889,19 +889,19 @@ func (u *modelUser) productMaterial() {
 	color, _ := pick(u, modelColors)
 	m := object{"material_type": material, "color": color, "weight_grams": u.amount(500 * one)}
 	out, a := u.call("add product material", "POST", path, m)
-	u.must("add product material", out, a, p.live("ok"))
+	u.wantOutcome("add product material", out, a, p.live("ok"))
 	if out == "ok" {
 		p.materials[a.text("id")] = m
 	}
 }
 
-func (u *modelUser) component() {
+func (u *modelUser) changeComponent() {
 	p, _ := pick(u, u.products)
 	path := "/api/v1/products/" + p.id + "/components"
 	if c, ok := pick(u, p.components); ok && u.chance(30) {
 		if u.chance(50) {
 			out, a := u.call("delete component", "DELETE", path+"/"+c.id, nil)
-			u.must("delete component", out, a, p.live("ok"))
+			u.wantOutcome("delete component", out, a, p.live("ok"))
 			if out == "ok" {
 				p.components = slices.DeleteFunc(p.components, func(o *modelComponent) bool { return o == c })
 			}
@@ -909,7 +909,7 @@ func (u *modelUser) component() {
 		}
 		quantity := 1 + u.Int64N(3)
 		out, a := u.call("edit component", "PATCH", path+"/"+c.id, object{"quantity": quantity})
-		u.must("edit component", out, a, p.live("ok"))
+		u.wantOutcome("edit component", out, a, p.live("ok"))
 		if out == "ok" {
 			c.quantity = quantity
 		}
@@ -918,22 +918,22 @@ func (u *modelUser) component() {
 	u.mu.RLock()
 	// Of eight neighbours: chains of more would in time cost more than a cost may be.
 	family := p.n &^ 7
-	other, _ := pick(u, u.modelFarm.products[family:min(family+8, len(u.modelFarm.products))])
+	other, _ := pick(u, u.modelTenant.products[family:min(family+8, len(u.modelTenant.products))])
 	u.mu.RUnlock()
-	gone, quantity := other.gone.Load(), 1+u.Int64N(3)
+	gone, quantity := other.deleted.Load(), 1+u.Int64N(3)
 	out, a := u.call("add component", "POST", path, object{"component_product_id": other.id, "quantity": quantity})
 	switch {
-	case p.gone.Load():
-		u.must("add component", out, a, "NOT_FOUND")
+	case p.deleted.Load():
+		u.wantOutcome("add component", out, a, "NOT_FOUND")
 	case gone:
-		u.must("add component", out, a, "UNKNOWN_REFERENCE")
+		u.wantOutcome("add component", out, a, "UNKNOWN_REFERENCE")
 	case other == p:
-		u.must("add component", out, a, "COMPONENT_CYCLE")
+		u.wantOutcome("add component", out, a, "COMPONENT_CYCLE")
 	case slices.ContainsFunc(p.components, func(c *modelComponent) bool { return c.product == other }):
-		u.must("add component", out, a, "DUPLICATE_COMPONENT")
+		u.wantOutcome("add component", out, a, "DUPLICATE_COMPONENT")
 	default:
-		u.must("add component", out, a, "ok", "COMPONENT_CYCLE", "UNKNOWN_REFERENCE")
-		u.settle("add component", out, a, &other.life, false, "UNKNOWN_REFERENCE")
+		u.wantOutcome("add component", out, a, "ok", "COMPONENT_CYCLE", "UNKNOWN_REFERENCE")
+		u.checkDeletion("add component", out, a, &other.deletion, false, "UNKNOWN_REFERENCE")
 	}
 	if out == "ok" {
 		p.components = append(p.components, &modelComponent{a.text("id"), other, quantity})
@@ -942,39 +942,39 @@ func (u *modelUser) component() {
 
 func (u *modelUser) deleteProduct() {
 	p, _ := pick(u, u.products)
-	gone, used := p.gone.Load(), false
+	gone, used := p.deleted.Load(), false
 	for _, parent := range u.products {
-		used = used || !parent.gone.Load() && slices.ContainsFunc(parent.components, func(c *modelComponent) bool { return c.product == p })
+		used = used || !parent.deleted.Load() && slices.ContainsFunc(parent.components, func(c *modelComponent) bool { return c.product == p })
 	}
-	p.leaving.Store(true)
+	p.deleting.Store(true)
 	out, a := u.call("delete product", "DELETE", "/api/v1/products/"+p.id, nil)
 	switch {
 	case gone:
-		u.must("delete product", out, a, "NOT_FOUND")
+		u.wantOutcome("delete product", out, a, "NOT_FOUND")
 	case used:
-		u.must("delete product", out, a, "PRODUCT_IN_USE")
+		u.wantOutcome("delete product", out, a, "PRODUCT_IN_USE")
 	default:
-		u.must("delete product", out, a, "ok", "PRODUCT_IN_USE")
+		u.wantOutcome("delete product", out, a, "ok", "PRODUCT_IN_USE")
 	}
 	if out == "ok" {
-		p.gone.Store(true)
+		p.deleted.Store(true)
 	}
 }
 
 func (u *modelUser) recalculate() {
 	u.mu.RLock()
-	p, _ := pick(u, u.modelFarm.products)
+	p, _ := pick(u, u.modelTenant.products)
 	u.mu.RUnlock()
-	gone := p.gone.Load()
+	gone := p.deleted.Load()
 	out, a := u.call("recalculate", "POST", "/api/v1/products/"+p.id+"/recalculate", nil)
-	u.must("recalculate", out, a, "ok", "NOT_FOUND")
-	u.settle("recalculate", out, a, &p.life, gone, "NOT_FOUND")
+	u.wantOutcome("recalculate", out, a, "ok", "NOT_FOUND")
+	u.checkDeletion("recalculate", out, a, &p.deletion, gone, "NOT_FOUND")
 }
 
 // stray uses ids of another farm.
-func (u *modelUser) stray() {
-	other, _ := pick(u, u.all)
-	if other == u.modelFarm {
+func (u *modelUser) useForeignIDs() {
+	other, _ := pick(u, u.tenants)
+	if other == u.modelTenant {
 		return
 	}
 	other.mu.RLock()
@@ -1000,16 +1000,16 @@ func (u *modelUser) stray() {
 		{"POST", "/api/v1/production-runs/" + own.id + "/materials", object{"spool_id": spool.id}, "UNKNOWN_REFERENCE"},
 	}[u.IntN(8):][:1] {
 		out, a := u.call("stray", try.method, try.path, try.body)
-		if try.want == "UNKNOWN_REFERENCE" && (own.gone.Load() || own.completing.Load() > 0) {
-			u.must("stray", out, a, "NOT_FOUND", "UNKNOWN_REFERENCE", "RUN_ALREADY_COMPLETED")
+		if try.want == "UNKNOWN_REFERENCE" && (own.deleted.Load() || own.completing.Load() > 0) {
+			u.wantOutcome("stray", out, a, "NOT_FOUND", "UNKNOWN_REFERENCE", "RUN_ALREADY_COMPLETED")
 			continue
 		}
-		u.must("stray", out, a, try.want)
+		u.wantOutcome("stray", out, a, try.want)
 	}
 }
 
 // check compares everything that can be read with what must be there. Nothing else happens meanwhile.
-func (f *modelFarm) check() {
+func (f *modelTenant) check() {
 	u := f.users[0]
 	effects := map[*modelSpool]map[string]effect{}
 	for _, s := range f.spools {
@@ -1021,7 +1021,7 @@ func (f *modelFarm) check() {
 		}
 	}
 
-	listed := f.whole("spools")
+	listed := f.listAll("spools")
 	live := 0
 	runRows := map[string][]string{} // what the ledgers say of each run: spool and grams
 	for _, s := range f.spools {
@@ -1031,7 +1031,7 @@ func (f *modelFarm) check() {
 		}
 		s.weight = left
 		shown, ok := listed[s.id]
-		if s.gone.Load() {
+		if s.deleted.Load() {
 			if ok {
 				f.t.Errorf("spool %s was removed and is listed", s.id)
 			}
@@ -1046,16 +1046,16 @@ func (f *modelFarm) check() {
 		f.t.Errorf("%d spools are listed, the model has %d", len(listed), live)
 	}
 
-	listed = f.whole("production-runs")
+	listed = f.listAll("production-runs")
 	live = 0
 	for _, r := range f.runs {
 		f.checkRun(r, runRows[r.id])
 		delete(runRows, r.id)
 		shown, ok := listed[r.id]
-		if ok == r.gone.Load() || ok && (shown.text("status") == "completed") != (r.completed.Load() > 0 || r.status == "completed") {
+		if ok == r.deleted.Load() || ok && (shown.text("status") == "completed") != (r.completed.Load() > 0 || r.status == "completed") {
 			f.t.Errorf("run %s (completed %d times, status %s) is listed as %v", r.id, r.completed.Load(), r.status, shown)
 		}
-		if !r.gone.Load() {
+		if !r.deleted.Load() {
 			live++
 		}
 	}
@@ -1066,14 +1066,14 @@ func (f *modelFarm) check() {
 		f.t.Errorf("the ledgers name a run %s that nobody made: %v", id, rows)
 	}
 
-	listed = f.whole("products")
+	listed = f.listAll("products")
 	live = 0
 	shown := map[*modelProduct]object{}
 	for _, p := range f.products {
-		if _, ok := listed[p.id]; ok == p.gone.Load() {
+		if _, ok := listed[p.id]; ok == p.deleted.Load() {
 			f.t.Errorf("product %s: listed %v, removed %v", p.id, ok, !ok)
 		}
-		if p.gone.Load() {
+		if p.deleted.Load() {
 			continue
 		}
 		live++
@@ -1086,7 +1086,7 @@ func (f *modelFarm) check() {
 		f.t.Errorf("%d products are listed, the model has %d", len(listed), live)
 	}
 	for _, p := range f.products {
-		if !p.gone.Load() {
+		if !p.deleted.Load() {
 			_, shown[p] = u.call("get product", "GET", "/api/v1/products/"+p.id, nil)
 		}
 	}
@@ -1096,7 +1096,7 @@ func (f *modelFarm) check() {
 }
 
 // whole reads a whole list, page by page.
-func (f *modelFarm) whole(resource string) map[string]object {
+func (f *modelTenant) listAll(resource string) map[string]object {
 	u, all := f.users[len(f.users)-1], map[string]object{}
 	for skip := 0; ; skip += 100 {
 		_, page := u.call("list", "GET", fmt.Sprintf("/api/v1/%s?limit=100&skip=%d", resource, skip), nil)
@@ -1113,8 +1113,8 @@ func (f *modelFarm) whole(resource string) map[string]object {
 }
 
 // ledger is a spool's ledger, newest first. That of a removed spool is read where it lies.
-func (f *modelFarm) ledger(s *modelSpool) (rows []object) {
-	if s.gone.Load() {
+func (f *modelTenant) ledger(s *modelSpool) (rows []object) {
+	if s.deleted.Load() {
 		stmt := db.SQL(`select spool_id, kind, reason, run_id, user_id, before_grams, after_grams, change_grams, created_at
 			from spool_usage where spool_id = $1 order by created_at desc, id desc`, s.id)
 		if err := f.api.DB.Read(db.As(f.t.Context(), db.Actor{Tenant: f.tenant.ID}), stmt); err != nil {
@@ -1139,7 +1139,7 @@ func (f *modelFarm) ledger(s *modelSpool) (rows []object) {
 }
 
 // checkLedger follows a ledger from the first entry on, and returns what is left in the end.
-func (f *modelFarm) checkLedger(s *modelSpool, effects map[string]effect, runRows map[string][]string) (left micro) {
+func (f *modelTenant) checkLedger(s *modelSpool, effects map[string]effect, runRows map[string][]string) (left micro) {
 	rows := f.ledger(s)
 	slices.Reverse(rows)
 	sum := micro(0)
@@ -1184,7 +1184,7 @@ func (f *modelFarm) checkLedger(s *modelSpool, effects map[string]effect, runRow
 	return left
 }
 
-func (f *modelFarm) checkRun(r *modelRun, rows []string) {
+func (f *modelTenant) checkRun(r *modelRun, rows []string) {
 	var want []string
 	used := map[string]micro{}
 	if r.completed.Load() > 0 {
@@ -1210,11 +1210,11 @@ func (f *modelFarm) checkRun(r *modelRun, rows []string) {
 
 	u := f.users[0]
 	out, a := u.call("get run", "GET", "/api/v1/production-runs/"+r.id, nil)
-	if r.gone.Load() {
-		u.must("get run", out, a, "NOT_FOUND")
+	if r.deleted.Load() {
+		u.wantOutcome("get run", out, a, "NOT_FOUND")
 		return
 	}
-	u.must("get run", out, a, "ok")
+	u.wantOutcome("get run", out, a, "ok")
 	materials, items := a.list("materials"), a.list("items")
 	if len(materials) != len(r.materials) || len(items) != len(r.items) {
 		f.t.Errorf("run %s has %d materials and %d items, want %d and %d", r.id, len(materials), len(items), len(r.materials), len(r.items))
@@ -1222,7 +1222,7 @@ func (f *modelFarm) checkRun(r *modelRun, rows []string) {
 	}
 	sum := micro(0)
 	for i, m := range r.materials {
-		u.shows(materials[i], m)
+		u.checkMaterial(materials[i], m)
 		sum += m.before - m.after
 	}
 	for i, item := range r.items {
@@ -1243,7 +1243,7 @@ func (f *modelFarm) checkRun(r *modelRun, rows []string) {
 }
 
 // checkProduct compares a product with the model: what it consists of, and what that costs at today's prices.
-func (f *modelFarm) checkProduct(p *modelProduct, shown map[*modelProduct]object) {
+func (f *modelTenant) checkProduct(p *modelProduct, shown map[*modelProduct]object) {
 	a := shown[p]
 	materials, components := a.list("materials"), a.list("components")
 	if len(materials) != len(p.materials) || len(components) != len(p.components) {
@@ -1285,11 +1285,11 @@ func (f *modelFarm) checkProduct(p *modelProduct, shown map[*modelProduct]object
 }
 
 // price is what a gram costs; nil if that is unknown.
-func (f *modelFarm) price(material, color string) *big.Rat {
+func (f *modelTenant) price(material, color string) *big.Rat {
 	for _, anyColor := range []bool{false, true} {
 		weighted, grams, plain, n := new(big.Rat), new(big.Rat), new(big.Rat), int64(0)
 		for _, s := range f.spools {
-			if s.gone.Load() || s.price < 0 || s.material != material || !anyColor && s.color != color {
+			if s.deleted.Load() || s.price < 0 || s.material != material || !anyColor && s.color != color {
 				continue
 			}
 			perGram := roundHalfUp(new(big.Rat).Quo(s.price.rat(), s.net.rat())).rat()
@@ -1319,7 +1319,7 @@ func roundHalfUp(r *big.Rat) micro {
 // shows both: the others are still free then, and what it changes is seen.
 func TestCompleteLocksSpoolsInOrder(t *testing.T) {
 	t.Parallel()
-	w := newAPI(t)
+	w := newUnlimitedAPI(t)
 	c := w.api.Operator(t)
 	spool := func() string {
 		return c.Post(t, "/api/v1/spools", object{"material_type": "PLA", "color": "Black", "diameter_mm": 1.75, "net_weight_grams": 1000}).Want(201).ID()
@@ -1347,7 +1347,7 @@ func TestCompleteLocksSpoolsInOrder(t *testing.T) {
 	check(t, err)
 
 	done := make(chan *httptest.ResponseRecorder, 1)
-	go func() { done <- direct(c, "POST", run+"/complete", nil) }()
+	go func() { done <- callHandler(c, "POST", run+"/complete", nil) }()
 	probe, err := pgx.Connect(t.Context(), dbtest.Private().SuperURL())
 	check(t, err)
 	defer probe.Close(context.Background())

@@ -34,7 +34,7 @@ func TestOverload(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("needs /proc")
 	}
-	p := built(t)
+	p := buildProgram(t)
 	for _, test := range []struct {
 		name string
 		run  func(*testing.T, program)
@@ -52,21 +52,21 @@ func TestOverload(t *testing.T) {
 }
 
 // burdened is a service on a PostgreSQL of its own.
-type burdened struct {
-	*child
-	postgres *local.Server
-	token    string
-	spool    string // has a million grams
-	metrics  string
-	fds      int // at rest
-	routines int
+type overloadTest struct {
+	*process
+	postgres   *local.Server
+	token      string
+	spool      string // has a million grams
+	metrics    string
+	fds        int // at rest
+	goroutines int
 }
 
 const overloadConns = 4
 
-func newBurdened(t *testing.T, p program, dir string, settings map[string]string) *burdened {
+func newOverloadTest(t *testing.T, p program, dir string, settings map[string]string) *overloadTest {
 	t.Helper()
-	s := &burdened{}
+	s := &overloadTest{}
 	var err error
 	s.postgres, err = local.Start(t.Context(), local.Options{Dir: dir, Throwaway: true, Settings: settings})
 	check(t, err)
@@ -78,20 +78,20 @@ func newBurdened(t *testing.T, p program, dir string, settings map[string]string
 	env := []string{"DATABASE_URL=" + s.postgres.AppURL(), "MIGRATE_DATABASE_URL=" + s.postgres.OwnerURL(), secretEnv, "METRICS_ADDR=" + s.metrics,
 		"RATE_LIMIT_PER_MINUTE=0", "RATE_LIMIT_PER_HOUR=0", "DB_MAX_CONNS=" + strconv.Itoa(overloadConns)}
 	p.succeeds(t, "a password for tests", env, "user", "add", "--tenant", "farm", "--email", "ada@farm.example", "--name", "Ada", "--password-stdin")
-	s.child = p.startAs(t, func(c *exec.Cmd) { c.Stderr = &sieve{to: c.Stderr} }, env)
-	s.client.Timeout = patience
+	s.process = p.startAs(t, func(c *exec.Cmd) { c.Stderr = &logFilter{to: c.Stderr} }, env)
+	s.client.Timeout = waitTimeout
 	s.token = s.login(t, "ada@farm.example", "a password for tests")
-	s.spool = s.enter(t)
+	s.spool = s.newSpool(t)
 	var wg sync.WaitGroup // opens all connections to PostgreSQL
 	for range 4 * overloadConns {
-		wg.Go(func() { s.ask("GET", "/api/v1/spools", nil) })
+		wg.Go(func() { s.request("GET", "/api/v1/spools", nil) })
 	}
 	wg.Wait()
-	s.fds, s.routines = s.resources(t)
+	s.fds, s.goroutines = s.resources(t)
 	return s
 }
 
-func (s *burdened) enter(t *testing.T) string {
+func (s *overloadTest) newSpool(t *testing.T) string {
 	t.Helper()
 	status, spool := s.call(t, s.token, "POST", "/api/v1/spools", faultSpool(""))
 	if status != 201 {
@@ -100,10 +100,10 @@ func (s *burdened) enter(t *testing.T) string {
 	return "/api/v1/spools/" + spool["id"].(string)
 }
 
-var routinesLine = regexp.MustCompile(`(?m)^go_goroutines (\d+)`)
+var goroutinesLine = regexp.MustCompile(`(?m)^go_goroutines (\d+)`)
 
 // resources are the file descriptors and goroutines that the service has, without those of idle clients.
-func (s *burdened) resources(t *testing.T) (fds, routines int) {
+func (s *overloadTest) resources(t *testing.T) (fds, routines int) {
 	t.Helper()
 	s.client.CloseIdleConnections()
 	open, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", s.cmd.Process.Pid))
@@ -113,7 +113,7 @@ func (s *burdened) resources(t *testing.T) (fds, routines int) {
 	defer r.Body.Close()
 	b, err := io.ReadAll(r.Body)
 	check(t, err)
-	m := routinesLine.FindSubmatch(b)
+	m := goroutinesLine.FindSubmatch(b)
 	if m == nil {
 		t.Fatalf("no go_goroutines in %s", b)
 	}
@@ -123,19 +123,19 @@ func (s *burdened) resources(t *testing.T) (fds, routines int) {
 }
 
 // atRest waits until the service has given back what the load took.
-func (s *burdened) atRest(t *testing.T) {
+func (s *overloadTest) wantResourcesReleased(t *testing.T) {
 	t.Helper()
 	const slack = 8 // the scrape itself, and a connection to PostgreSQL that comes or goes
 	var fds, routines int
 	eventually(t, "file descriptors and goroutines are as before", func() bool {
 		fds, routines = s.resources(t)
-		return fds <= s.fds+slack && routines <= s.routines+slack
+		return fds <= s.fds+slack && routines <= s.goroutines+slack
 	})
-	t.Logf("file descriptors: %d before, %d after; goroutines: %d before, %d after", s.fds, fds, s.routines, routines)
+	t.Logf("file descriptors: %d before, %d after; goroutines: %d before, %d after", s.fds, fds, s.goroutines, routines)
 }
 
 // answer is what a request under load got.
-type overloadAnswer struct {
+type overloadResponse struct {
 	status int
 	took   time.Duration
 }
@@ -144,29 +144,29 @@ type overloadAnswer struct {
 const overloadLimit = 60 * time.Second
 
 // ask sends a request. Whatever happens, it must be answered, in JSON, and as the interface says.
-func (s *burdened) ask(method, path string, body any) (overloadAnswer, error) {
+func (s *overloadTest) request(method, path string, body any) (overloadResponse, error) {
 	var reader io.Reader
 	if body != nil {
 		b, err := json.Marshal(body)
 		if err != nil {
-			return overloadAnswer{}, err
+			return overloadResponse{}, err
 		}
 		reader = bytes.NewReader(b)
 	}
 	r, err := http.NewRequest(method, s.url+path, reader)
 	if err != nil {
-		return overloadAnswer{}, err
+		return overloadResponse{}, err
 	}
 	r.Header.Set("Authorization", "Bearer "+s.token)
 	r.Header.Set("Content-Type", "application/json")
 	begin := time.Now()
 	response, err := s.client.Do(r)
 	if err != nil {
-		return overloadAnswer{}, err
+		return overloadResponse{}, err
 	}
 	defer response.Body.Close()
 	text, err := io.ReadAll(response.Body)
-	a := overloadAnswer{response.StatusCode, time.Since(begin)}
+	a := overloadResponse{response.StatusCode, time.Since(begin)}
 	switch {
 	case err != nil:
 	case a.took > overloadLimit:
@@ -180,14 +180,14 @@ func (s *burdened) ask(method, path string, body any) (overloadAnswer, error) {
 }
 
 // crowd sends requests at once and counts the answers.
-func (s *burdened) crowd(t *testing.T, n int, method, path string, body any) map[int]int {
+func (s *overloadTest) requestAtOnce(t *testing.T, n int, method, path string, body any) map[int]int {
 	t.Helper()
 	statuses := map[int]int{}
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	for range n {
 		wg.Go(func() {
-			a, err := s.ask(method, path, body)
+			a, err := s.request(method, path, body)
 			if err != nil {
 				t.Error(err)
 			}
@@ -201,16 +201,16 @@ func (s *burdened) crowd(t *testing.T, n int, method, path string, body any) map
 }
 
 // works wants the service to do everything again.
-func (s *burdened) works(t *testing.T) {
+func (s *overloadTest) wantWorking(t *testing.T) {
 	t.Helper()
 	for path, body := range map[string]any{s.spool + "/deduct": map[string]any{"weight_grams": 1}, "/api/v1/spools": faultSpool("")} {
 		eventually(t, "POST "+path+" works again", func() bool {
-			a, err := s.ask("POST", path, body)
+			a, err := s.request("POST", path, body)
 			check(t, err)
 			return a.status < 300
 		})
 	}
-	if a, err := s.ask("GET", "/api/v1/spools", nil); err != nil || a.status != 200 {
+	if a, err := s.request("GET", "/api/v1/spools", nil); err != nil || a.status != 200 {
 		t.Errorf("GET /api/v1/spools: %d %v", a.status, err)
 	}
 	conn, err := pgx.Connect(t.Context(), s.postgres.SuperURL())
@@ -225,7 +225,7 @@ func (s *burdened) works(t *testing.T) {
 
 // Thousands of connections that send a byte a second keep nobody from being answered, and are hung up on.
 func testSlowClients(t *testing.T, p program) {
-	s := newBurdened(t, p, filepath.Join(folder(t), "data"), nil)
+	s := newOverloadTest(t, p, filepath.Join(tempDir(t), "data"), nil)
 	n := 5000
 	var limit syscall.Rlimit // Go has raised it to what is allowed
 	check(t, syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit))
@@ -261,12 +261,12 @@ func testSlowClients(t *testing.T, p program) {
 			conn.Write([]byte("P"))
 		}
 		for _, path := range []string{"/api/v1/spools", s.spool} {
-			if a, err := s.ask("GET", path, nil); err != nil || a.status != 200 {
+			if a, err := s.request("GET", path, nil); err != nil || a.status != 200 {
 				t.Errorf("GET %s: %d %v", path, a.status, err)
 			}
 			answered++
 		}
-		if a, err := s.ask("POST", s.spool+"/deduct", map[string]any{"weight_grams": 1}); err != nil || a.status != 200 {
+		if a, err := s.request("POST", s.spool+"/deduct", map[string]any{"weight_grams": 1}); err != nil || a.status != 200 {
 			t.Errorf("POST %s/deduct: %d %v", s.spool, a.status, err)
 		}
 		if int(hungUp.Load()) == n/2 {
@@ -281,14 +281,14 @@ func testSlowClients(t *testing.T, p program) {
 	for _, conn := range conns {
 		conn.Close()
 	}
-	s.works(t)
-	s.atRest(t)
+	s.wantWorking(t)
+	s.wantResourcesReleased(t)
 }
 
 // More requests than there are connections to PostgreSQL wait for a lock.
 func testLockedRow(t *testing.T, p program) {
-	s := newBurdened(t, p, filepath.Join(folder(t), "data"), nil)
-	other := s.enter(t)
+	s := newOverloadTest(t, p, filepath.Join(tempDir(t), "data"), nil)
+	other := s.newSpool(t)
 	conn, err := pgx.Connect(t.Context(), s.postgres.SuperURL())
 	check(t, err)
 	defer conn.Close(t.Context())
@@ -301,13 +301,13 @@ func testLockedRow(t *testing.T, p program) {
 	check(t, err)
 	var wg sync.WaitGroup
 	var blocked, healthy map[int]int
-	wg.Go(func() { blocked = s.crowd(t, 40, "POST", s.spool+"/deduct", map[string]any{"weight_grams": 1}) })
+	wg.Go(func() { blocked = s.requestAtOnce(t, 40, "POST", s.spool+"/deduct", map[string]any{"weight_grams": 1}) })
 	eventually(t, "all connections wait", func() bool {
 		var n int
 		check(t, conn.QueryRow(t.Context(), `select count(*) from pg_stat_activity where usename = $1 and wait_event_type = 'Lock'`, local.LoginRole).Scan(&n))
 		return n == overloadConns
 	})
-	wg.Go(func() { healthy = s.crowd(t, 40, "POST", other+"/deduct", map[string]any{"weight_grams": 1}) })
+	wg.Go(func() { healthy = s.requestAtOnce(t, 40, "POST", other+"/deduct", map[string]any{"weight_grams": 1}) })
 	if r, err := s.client.Get(s.url + "/healthz"); err != nil || r.StatusCode != 200 {
 		t.Errorf("/healthz: %v %v", r, err)
 	} else {
@@ -326,8 +326,8 @@ func testLockedRow(t *testing.T, p program) {
 			t.Errorf("%d deductions were acknowledged, and %s g are left", ok, left)
 		}
 	}
-	s.works(t)
-	s.atRest(t)
+	s.wantWorking(t)
+	s.wantResourcesReleased(t)
 }
 
 // signalPostgres signals the postmaster and all its children.
@@ -351,7 +351,7 @@ func signalPostgres(t *testing.T, pid int, signal syscall.Signal) {
 
 // PostgreSQL stands still: it takes connections, and never answers.
 func testHangingPostgres(t *testing.T, p program) {
-	s := newBurdened(t, p, filepath.Join(folder(t), "data"), nil)
+	s := newOverloadTest(t, p, filepath.Join(tempDir(t), "data"), nil)
 	pid := s.postgres.PID()
 	signalPostgres(t, pid, syscall.SIGSTOP)
 	goOn := sync.OnceFunc(func() { signalPostgres(t, pid, syscall.SIGCONT) })
@@ -365,10 +365,10 @@ func testHangingPostgres(t *testing.T, p program) {
 		}
 	}
 	var reads, writes map[int]int
-	wg.Go(func() { reads = s.crowd(t, 20, "GET", "/api/v1/spools", nil) })
-	wg.Go(func() { writes = s.crowd(t, 20, "POST", s.spool+"/deduct", map[string]any{"weight_grams": 1}) })
+	wg.Go(func() { reads = s.requestAtOnce(t, 20, "GET", "/api/v1/spools", nil) })
+	wg.Go(func() { writes = s.requestAtOnce(t, 20, "POST", s.spool+"/deduct", map[string]any{"weight_grams": 1}) })
 	wg.Go(func() {
-		if a, err := s.ask("GET", "/readyz", nil); err != nil || a.status != 503 {
+		if a, err := s.request("GET", "/readyz", nil); err != nil || a.status != 503 {
 			t.Errorf("/readyz: %d %v", a.status, err)
 		}
 	})
@@ -377,8 +377,8 @@ func testHangingPostgres(t *testing.T, p program) {
 		t.Errorf("while PostgreSQL hangs, reads got %v and writes %v", reads, writes)
 	}
 	goOn()
-	s.works(t)
-	s.atRest(t)
+	s.wantWorking(t)
+	s.wantResourcesReleased(t)
 }
 
 // The disk is full: what cannot be written is refused, and when there is room again everything goes on.
@@ -386,13 +386,13 @@ func testFullDisk(t *testing.T, p program) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root, to mount a small file system")
 	}
-	disk := filepath.Join(folder(t), "disk")
+	disk := filepath.Join(tempDir(t), "disk")
 	check(t, os.Mkdir(disk, 0o711))
 	if err := syscall.Mount("tmpfs", disk, "tmpfs", 0, "size=160m,mode=0711"); err != nil {
 		t.Skipf("no file system can be mounted here: %v", err)
 	}
 	t.Cleanup(func() { check(t, syscall.Unmount(disk, syscall.MNT_DETACH)) })
-	s := newBurdened(t, p, filepath.Join(disk, "data"), map[string]string{"min_wal_size": "32MB", "max_wal_size": "48MB", "synchronous_commit": "on"})
+	s := newOverloadTest(t, p, filepath.Join(disk, "data"), map[string]string{"min_wal_size": "32MB", "max_wal_size": "48MB", "synchronous_commit": "on"})
 
 	ballast, err := os.Create(filepath.Join(disk, "ballast"))
 	check(t, err)
@@ -405,17 +405,17 @@ func testFullDisk(t *testing.T, p program) {
 	}
 	all := map[int]int{}
 	spool := faultSpool(strings.Repeat("x", 10_000))
-	for begin := time.Now(); all[503] == 0 && time.Since(begin) < patience; {
-		for status, n := range s.crowd(t, 50, "POST", "/api/v1/spools", spool) {
+	for begin := time.Now(); all[503] == 0 && time.Since(begin) < waitTimeout; {
+		for status, n := range s.requestAtOnce(t, 50, "POST", "/api/v1/spools", spool) {
 			all[status] += n
 		}
 	}
-	reads := s.crowd(t, 20, "GET", "/api/v1/spools", nil)
+	reads := s.requestAtOnce(t, 20, "GET", "/api/v1/spools", nil)
 	t.Logf("while the disk was full, writes got %v, reads %v", all, reads)
 	if all[503] == 0 {
 		t.Error("the disk was never full")
 	}
 	check(t, os.Truncate(ballast.Name(), 0))
-	s.works(t)
-	s.atRest(t)
+	s.wantWorking(t)
+	s.wantResourcesReleased(t)
 }

@@ -36,10 +36,10 @@ import (
 )
 
 // patience is how long a test waits for something that should come at once. Nothing is measured against it.
-const patience = 3 * time.Minute
+const waitTimeout = 3 * time.Minute
 
 // built builds the program for a test.
-func built(t *testing.T) program {
+func buildProgram(t *testing.T) program {
 	t.Helper()
 	// No test imports package main. Reading its source tells the test cache of `go test` that these tests depend on it.
 	source, err := filepath.Glob("*.go")
@@ -48,7 +48,7 @@ func built(t *testing.T) program {
 		_, err := os.ReadFile(name)
 		check(t, err)
 	}
-	p := program(filepath.Join(folder(t), "spoolwright"))
+	p := program(filepath.Join(tempDir(t), "spoolwright"))
 	if out, err := exec.Command("go", "build", "-buildvcs=false", "-o", string(p), ".").CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
@@ -58,24 +58,24 @@ func built(t *testing.T) program {
 // TestProgram runs the program as its users do.
 func TestProgram(t *testing.T) {
 	t.Parallel()
-	p := built(t)
+	p := buildProgram(t)
 	for _, test := range []struct {
 		name string
 		run  func(*testing.T, program)
 	}{
-		{"Story", testStory},
+		{"Lifecycle", testLifecycle},
 		{"Terminal", testTerminal},
 		{"Unprivileged", testUnprivileged},
-		{"FolderOutOfReach", testFolderOutOfReach},
+		{"UnreachableDataDir", testUnreachableDataDir},
 		{"StoppedEarly", testStoppedEarly},
 		{"Usage", testUsage},
 		{"Help", testHelp},
-		{"Transfer", testTransfer},
+		{"ImportExport", testImportExport},
 		{"ImportOnTerminal", testImportOnTerminal},
 		{"WrongSettings", testWrongSettings},
-		{"BusyAddress", testBusyAddress},
+		{"AddressInUse", testAddressInUse},
 		{"DatabaseURL", testDatabaseURL},
-		{"Hardened", testHardened},
+		{"SeparateRoles", testSeparateRoles},
 		{"ManyInstances", testManyInstances},
 		{"TLS", testTLS},
 		{"Metrics", testMetrics},
@@ -84,7 +84,7 @@ func TestProgram(t *testing.T) {
 		{"Demo", testDemo},
 		{"Tour", testTour},
 		{"Browser", testBrowser},
-		{"Linked", testLinked},
+		{"LinkedPackages", testLinkedPackages},
 		{"Clients", testClients},
 		{"Nginx", testNginx},
 	} {
@@ -99,7 +99,7 @@ func TestProgram(t *testing.T) {
 type program string
 
 // folder makes a folder that every account may pass through, and removes it when the test ends.
-func folder(t *testing.T) string {
+func tempDir(t *testing.T) string {
 	t.Helper()
 	dir, err := dbtest.Dir()
 	check(t, err)
@@ -115,7 +115,7 @@ func check(t *testing.T, err error) {
 }
 
 // need skips the test for want of something; under CI_STRICT, where everything is installed, it fails.
-func need(t *testing.T, what string) {
+func skipTest(t *testing.T, what string) {
 	t.Helper()
 	if os.Getenv("CI_STRICT") == "1" {
 		t.Fatal(what + ", but CI_STRICT asks for it")
@@ -124,25 +124,25 @@ func need(t *testing.T, what string) {
 }
 
 // text collects what a process writes.
-type text struct {
+type outputBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
 }
 
-func (o *text) Write(b []byte) (int, error) {
+func (o *outputBuffer) Write(b []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.b.Write(b)
 }
 
-func (o *text) String() string {
+func (o *outputBuffer) String() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.b.String()
 }
 
 // environment is all that a child knows of ours.
-func environment(extra []string) []string {
+func processEnv(extra []string) []string {
 	env := []string{"LISTEN_ADDR=127.0.0.1:0", "DRAIN_SECONDS=0", "HOME=/"}
 	for _, name := range []string{"PATH", "TMPDIR"} {
 		if v := os.Getenv(name); v != "" {
@@ -156,7 +156,7 @@ func environment(extra []string) []string {
 func (p program) run(t *testing.T, stdin string, env []string, args ...string) (stdout, stderr string, code int) {
 	t.Helper()
 	c := exec.Command(string(p), args...)
-	c.Dir, c.Env, c.Stdin = "/", environment(env), strings.NewReader(stdin)
+	c.Dir, c.Env, c.Stdin = "/", processEnv(env), strings.NewReader(stdin)
 	var out, err bytes.Buffer
 	c.Stdout, c.Stderr = &out, &err
 	var exit *exec.ExitError
@@ -167,7 +167,7 @@ func (p program) run(t *testing.T, stdin string, env []string, args ...string) (
 }
 
 // refuses runs a command that must fail with the code and one line on stderr that has all these words.
-func (p program) refuses(t *testing.T, code int, env []string, args []string, words ...string) string {
+func (p program) fails(t *testing.T, code int, env []string, args []string, words ...string) string {
 	t.Helper()
 	stdout, stderr, got := p.run(t, "", env, args...)
 	if got != code || stdout != "" || strings.Count(stderr, "\n") != 1 || !strings.HasPrefix(stderr, "spoolwright: ") {
@@ -192,21 +192,21 @@ func (p program) succeeds(t *testing.T, stdin string, env []string, args ...stri
 }
 
 // child is a running service.
-type child struct {
+type process struct {
 	cmd            *exec.Cmd
 	url            string
-	stdout, stderr text
+	stdout, stderr outputBuffer
 	client         *http.Client
-	dead           chan struct{}
+	exited         chan struct{}
 }
 
 // start runs the service and waits until it is ready. It ends with the test, if not before.
-func (p program) start(t *testing.T, env []string, args ...string) *child {
+func (p program) start(t *testing.T, env []string, args ...string) *process {
 	t.Helper()
 	return p.startAs(t, func(*exec.Cmd) {}, env, args...)
 }
 
-func (p program) startAs(t *testing.T, change func(*exec.Cmd), env []string, args ...string) *child {
+func (p program) startAs(t *testing.T, change func(*exec.Cmd), env []string, args ...string) *process {
 	t.Helper()
 	c := p.launch(t, change, env, args...)
 	c.awaitReady(t)
@@ -214,21 +214,21 @@ func (p program) startAs(t *testing.T, change func(*exec.Cmd), env []string, arg
 }
 
 // launch does not wait.
-func (p program) launch(t *testing.T, change func(*exec.Cmd), env []string, args ...string) *child {
+func (p program) launch(t *testing.T, change func(*exec.Cmd), env []string, args ...string) *process {
 	t.Helper()
 	transport := &http.Transport{}
-	c := &child{cmd: exec.Command(string(p), args...), client: &http.Client{Transport: transport}, dead: make(chan struct{})}
-	c.cmd.Dir, c.cmd.Env, c.cmd.Stdout, c.cmd.Stderr = "/", environment(env), &c.stdout, &c.stderr
+	c := &process{cmd: exec.Command(string(p), args...), client: &http.Client{Transport: transport}, exited: make(chan struct{})}
+	c.cmd.Dir, c.cmd.Env, c.cmd.Stdout, c.cmd.Stderr = "/", processEnv(env), &c.stdout, &c.stderr
 	change(c.cmd)
 	check(t, c.cmd.Start())
-	go func() { c.cmd.Wait(); close(c.dead) }()
+	go func() { c.cmd.Wait(); close(c.exited) }()
 	t.Cleanup(func() {
 		c.signal(syscall.SIGTERM)
 		select {
-		case <-c.dead:
-		case <-time.After(patience):
+		case <-c.exited:
+		case <-time.After(waitTimeout):
 			c.cmd.Process.Kill()
-			<-c.dead
+			<-c.exited
 			t.Error("the service did not stop")
 		}
 		transport.CloseIdleConnections()
@@ -241,11 +241,11 @@ func (p program) launch(t *testing.T, change func(*exec.Cmd), env []string, args
 
 var servingLine = regexp.MustCompile(`(?:url=|"url":")(https?://[^\s"]+)`)
 
-func (c *child) awaitReady(t *testing.T) {
+func (c *process) awaitReady(t *testing.T) {
 	t.Helper()
 	eventually(t, "the service is ready", func() bool {
 		select {
-		case <-c.dead:
+		case <-c.exited:
 			t.Fatalf("the service ended: %s", &c.stderr)
 		default:
 		}
@@ -268,32 +268,32 @@ func (c *child) awaitReady(t *testing.T) {
 func eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	for begin := time.Now(); !is(); time.Sleep(10 * time.Millisecond) {
-		if time.Since(begin) > patience {
+		if time.Since(begin) > waitTimeout {
 			t.Fatalf("waited in vain until %s", what)
 		}
 	}
 }
 
-func (c *child) signal(s syscall.Signal) {
+func (c *process) signal(s syscall.Signal) {
 	select {
-	case <-c.dead:
+	case <-c.exited:
 	default:
 		c.cmd.Process.Signal(s)
 	}
 }
 
 // stops sends the signal and wants the service to end in peace.
-func (c *child) stops(t *testing.T, s syscall.Signal) {
+func (c *process) stop(t *testing.T, s syscall.Signal) {
 	t.Helper()
 	c.signal(s)
-	c.ended(t)
+	c.waitExit(t)
 }
 
-func (c *child) ended(t *testing.T) {
+func (c *process) waitExit(t *testing.T) {
 	t.Helper()
 	select {
-	case <-c.dead:
-	case <-time.After(patience):
+	case <-c.exited:
+	case <-time.After(waitTimeout):
 		t.Fatal("the service did not stop")
 	}
 	if code := c.cmd.ProcessState.ExitCode(); code != 0 {
@@ -302,7 +302,7 @@ func (c *child) ended(t *testing.T) {
 }
 
 // refusesConnections waits until the service has begun to stop.
-func (c *child) refusesConnections(t *testing.T) {
+func (c *process) waitUntilClosed(t *testing.T) {
 	t.Helper()
 	eventually(t, "no new connection is taken", func() bool {
 		conn, err := net.Dial("tcp", strings.TrimPrefix(c.url, "http://"))
@@ -314,7 +314,7 @@ func (c *child) refusesConnections(t *testing.T) {
 }
 
 // call sends a request and returns the status and the answer's fields.
-func (c *child) call(t *testing.T, token, method, path string, body any) (int, map[string]any) {
+func (c *process) call(t *testing.T, token, method, path string, body any) (int, map[string]any) {
 	t.Helper()
 	var reader io.Reader
 	if body != nil {
@@ -340,7 +340,7 @@ func (c *child) call(t *testing.T, token, method, path string, body any) (int, m
 	return response.StatusCode, answer
 }
 
-func (c *child) login(t *testing.T, email, password string) string {
+func (c *process) login(t *testing.T, email, password string) string {
 	t.Helper()
 	status, answer := c.call(t, "", "POST", "/api/v1/auth/login", map[string]string{"email": email, "password": password})
 	if status != 200 {
@@ -349,7 +349,7 @@ func (c *child) login(t *testing.T, email, password string) string {
 	return answer["access_token"].(string)
 }
 
-func (c *child) enterSpool(t *testing.T, token string) {
+func (c *process) createSpool(t *testing.T, token string) {
 	t.Helper()
 	status, answer := c.call(t, token, "POST", "/api/v1/spools", map[string]any{"material_type": "PLA", "color": "Black", "diameter_mm": 1.75, "net_weight_grams": 1000})
 	if status != 201 {
@@ -357,7 +357,7 @@ func (c *child) enterSpool(t *testing.T, token string) {
 	}
 }
 
-func (c *child) spools(t *testing.T, token string) int {
+func (c *process) countSpools(t *testing.T, token string) int {
 	t.Helper()
 	status, answer := c.call(t, token, "GET", "/api/v1/spools", nil)
 	if status != 200 {
@@ -367,7 +367,7 @@ func (c *child) spools(t *testing.T, token string) int {
 }
 
 // postmaster is the process id of PostgreSQL on a data folder.
-func postmaster(t *testing.T, data string) int {
+func postmasterPID(t *testing.T, data string) int {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join(data, "postgres", "postmaster.pid"))
 	check(t, err)
@@ -378,7 +378,7 @@ func postmaster(t *testing.T, data string) int {
 }
 
 // nothingRuns fails the test if a process that has to do with the folder is there.
-func nothingRuns(t *testing.T, dir string) {
+func wantNoProcess(t *testing.T, dir string) {
 	t.Helper()
 	all, _ := filepath.Glob("/proc/[0-9]*")
 	for _, path := range all {
@@ -394,7 +394,7 @@ func nothingRuns(t *testing.T, dir string) {
 func curl(t *testing.T, line string) string {
 	t.Helper()
 	if _, err := exec.LookPath("curl"); err != nil {
-		need(t, "curl is not installed")
+		skipTest(t, "curl is not installed")
 	}
 	out, err := exec.Command("bash", "-c", line).Output()
 	if err != nil {
@@ -409,8 +409,8 @@ var (
 )
 
 // The private PostgreSQL from the first start on: through accounts, restarts, and a crash.
-func testStory(t *testing.T, p program) {
-	dir := folder(t)
+func testLifecycle(t *testing.T, p program) {
+	dir := tempDir(t)
 	data := filepath.Join(dir, "data")
 	env := []string{"DATA_DIR=" + data}
 
@@ -435,7 +435,7 @@ func testStory(t *testing.T, p program) {
 		Access string `json:"access_token"`
 	}
 	check(t, json.Unmarshal([]byte(curl(t, curlLine.FindString(string(login)))), &tokens))
-	c.enterSpool(t, tokens.Access)
+	c.createSpool(t, tokens.Access)
 
 	for _, secret := range []string{"jwt-secret", "postgres.passwords"} {
 		if info, err := os.Stat(filepath.Join(data, secret)); err != nil || info.Mode().Perm() != 0o600 {
@@ -443,7 +443,7 @@ func testStory(t *testing.T, p program) {
 		}
 	}
 
-	p.refuses(t, 1, env, nil, data, "in use")
+	p.fails(t, 1, env, nil, data, "in use")
 
 	// Account commands beside the running service.
 	if out := p.succeeds(t, "", env, "user", "list"); !strings.Contains(out, "admin@farm.example") {
@@ -451,9 +451,9 @@ func testStory(t *testing.T, p program) {
 	}
 	p.succeeds(t, "the operator's password\n", env, "user", "add", "--tenant", "farm", "--email", "op@farm.example", "--name", "Op", "--role", "operator", "--password-stdin")
 	operator := c.login(t, "OP@farm.example", "the operator's password")
-	c.enterSpool(t, operator)
-	p.refuses(t, 1, env, []string{"user", "add", "--tenant", "other", "--email", "op@farm.example", "--name", "Op"}, "taken")
-	p.refuses(t, 1, env, []string{"user", "disable", "--email", "nobody@farm.example"}, "nobody@farm.example")
+	c.createSpool(t, operator)
+	p.fails(t, 1, env, []string{"user", "add", "--tenant", "other", "--email", "op@farm.example", "--name", "Op"}, "taken")
+	p.fails(t, 1, env, []string{"user", "disable", "--email", "nobody@farm.example"}, "nobody@farm.example")
 	p.succeeds(t, "", env, "user", "disable", "--email", "op@farm.example")
 	if status, answer := c.call(t, operator, "GET", "/api/v1/spools", nil); status != 401 || answer["code"] != "INVALID_TOKEN" {
 		t.Errorf("a disabled user: %d %v", status, answer)
@@ -469,8 +469,8 @@ func testStory(t *testing.T, p program) {
 		t.Errorf("tenant list: %s", out)
 	}
 
-	c.stops(t, syscall.SIGINT)
-	nothingRuns(t, dir)
+	c.stop(t, syscall.SIGINT)
+	wantNoProcess(t, dir)
 
 	// Account commands when nothing runs.
 	var users []map[string]any
@@ -478,40 +478,40 @@ func testStory(t *testing.T, p program) {
 	if len(users) != 3 {
 		t.Errorf("user list --json: %v", users)
 	}
-	nothingRuns(t, dir)
+	wantNoProcess(t, dir)
 
 	c = p.start(t, env)
-	if n := c.spools(t, tokens.Access); n != 2 { // the token too has outlived the restart
+	if n := c.countSpools(t, tokens.Access); n != 2 { // the token too has outlived the restart
 		t.Errorf("after a restart %d spools are there, want 2", n)
 	}
 	if again, err := os.ReadFile(path); err != nil || !bytes.Equal(again, login) {
 		t.Error("the first login was written again")
 	}
 
-	pid := postmaster(t, data)
+	pid := postmasterPID(t, data)
 	c.cmd.Process.Kill()
-	<-c.dead
+	<-c.exited
 	c = p.start(t, env)
-	if now := postmaster(t, data); now != pid {
+	if now := postmasterPID(t, data); now != pid {
 		t.Errorf("PostgreSQL runs as process %d, want %d, which the crash left", now, pid)
 	}
-	if n := c.spools(t, tokens.Access); n != 2 {
+	if n := c.countSpools(t, tokens.Access); n != 2 {
 		t.Errorf("after a crash %d spools are there, want 2", n)
 	}
 	c.signal(syscall.SIGTERM)
-	c.refusesConnections(t)
-	c.stops(t, syscall.SIGTERM) // as timeout(1) does: to the process and to its group
-	nothingRuns(t, dir)
+	c.waitUntilClosed(t)
+	c.stop(t, syscall.SIGTERM) // as timeout(1) does: to the process and to its group
+	wantNoProcess(t, dir)
 }
 
 // What a terminal is shown, once, and Ctrl-C.
 func testTerminal(t *testing.T, p program) {
-	dir := folder(t)
+	dir := tempDir(t)
 	data := filepath.Join(dir, "data")
 	onTerminal := func() string {
 		control, terminal, err := openTerminal()
 		if err != nil {
-			need(t, "no terminal: "+err.Error())
+			skipTest(t, "no terminal: "+err.Error())
 		}
 		defer control.Close()
 		c := p.launch(t, func(cmd *exec.Cmd) {
@@ -523,8 +523,8 @@ func testTerminal(t *testing.T, p program) {
 		c.awaitReady(t)
 		_, err = control.Write([]byte{3}) // Ctrl-C
 		check(t, err)
-		c.ended(t)
-		nothingRuns(t, dir)
+		c.waitExit(t)
+		wantNoProcess(t, dir)
 		return strings.ReplaceAll(c.stdout.String(), "\r\n", "\n")
 	}
 	first := onTerminal()
@@ -548,17 +548,17 @@ func testUnprivileged(t *testing.T, p program) {
 	}
 	nobody, err := user.Lookup("nobody")
 	if err != nil {
-		need(t, "there is no account nobody")
+		skipTest(t, "there is no account nobody")
 	}
 	uid, err1 := strconv.Atoi(nobody.Uid)
 	gid, err2 := strconv.Atoi(nobody.Gid)
 	check(t, errors.Join(err1, err2))
-	dir := folder(t)
+	dir := tempDir(t)
 	home := filepath.Join(dir, "data")
 	check(t, os.Mkdir(home, 0o700))
 	check(t, os.Chown(home, uid, gid))
 	env := []string{"DATA_DIR=" + filepath.Join(home, "spoolwright")}
-	start := func() *child {
+	start := func() *process {
 		return p.startAs(t, func(cmd *exec.Cmd) {
 			cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}}
 		}, env)
@@ -567,36 +567,36 @@ func testUnprivileged(t *testing.T, p program) {
 	login, err := os.ReadFile(filepath.Join(home, "spoolwright", "first-login"))
 	check(t, err)
 	token := c.login(t, "admin@farm.example", string(passwordLine.FindSubmatch(login)[1]))
-	c.enterSpool(t, token)
-	c.stops(t, syscall.SIGTERM)
-	nothingRuns(t, dir)
+	c.createSpool(t, token)
+	c.stop(t, syscall.SIGTERM)
+	wantNoProcess(t, dir)
 	c = start()
-	if n := c.spools(t, token); n != 1 {
+	if n := c.countSpools(t, token); n != 1 {
 		t.Errorf("after a restart %d spools are there, want 1", n)
 	}
-	c.stops(t, syscall.SIGINT)
-	nothingRuns(t, dir)
+	c.stop(t, syscall.SIGINT)
+	wantNoProcess(t, dir)
 }
 
-func testFolderOutOfReach(t *testing.T, p program) {
+func testUnreachableDataDir(t *testing.T, p program) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root runs PostgreSQL as another account")
 	}
-	closed := filepath.Join(folder(t), "closed")
+	closed := filepath.Join(tempDir(t), "closed")
 	check(t, os.Mkdir(closed, 0o700))
-	p.refuses(t, 1, []string{"DATA_DIR=" + filepath.Join(closed, "data")}, nil, closed, "chmod", "DATA_DIR")
+	p.fails(t, 1, []string{"DATA_DIR=" + filepath.Join(closed, "data")}, nil, closed, "chmod", "DATA_DIR")
 }
 
 // A stop that comes while the service starts is no failure.
 func testStoppedEarly(t *testing.T, p program) {
-	dir := folder(t)
+	dir := tempDir(t)
 	c := p.launch(t, func(*exec.Cmd) {}, []string{"DATA_DIR=" + filepath.Join(dir, "data")})
 	eventually(t, "initdb runs", func() bool {
 		_, err := os.Stat(filepath.Join(dir, "data", "postgres.new", "data", "PG_VERSION"))
 		return err == nil
 	})
-	c.stops(t, syscall.SIGTERM)
-	nothingRuns(t, dir)
+	c.stop(t, syscall.SIGTERM)
+	wantNoProcess(t, dir)
 }
 
 func testUsage(t *testing.T, p program) {
@@ -615,13 +615,13 @@ func testUsage(t *testing.T, p program) {
 	if out := p.succeeds(t, "", []string{"LISTEN_ADDR=nonsense"}, "version"); !strings.HasPrefix(out, "spoolwright "+p.version(t)) {
 		t.Errorf("version: %q", out)
 	}
-	p.refuses(t, 2, nil, []string{"brew"}, `"brew"`, "-h")
-	p.refuses(t, 2, nil, []string{"serve", "fast"}, "serve", "no arguments")
-	p.refuses(t, 2, nil, []string{"demo", "fast"}, "demo", "no arguments")
+	p.fails(t, 2, nil, []string{"brew"}, `"brew"`, "-h")
+	p.fails(t, 2, nil, []string{"serve", "fast"}, "serve", "no arguments")
+	p.fails(t, 2, nil, []string{"demo", "fast"}, "demo", "no arguments")
 }
 
 func testWrongSettings(t *testing.T, p program) {
-	dir := folder(t)
+	dir := tempDir(t)
 	data := "DATA_DIR=" + filepath.Join(dir, "data")
 	wrong := map[string][]string{
 		"LISTEN_ADDR":                 {"8000", "localhost", "127.0.0.1:http", "127.0.0.1:70000"},
@@ -648,31 +648,31 @@ func testWrongSettings(t *testing.T, p program) {
 			t.Errorf("no wrong value of %s is tried", s.name)
 		}
 		for _, value := range wrong[s.name] {
-			if line := p.refuses(t, 2, []string{data, s.name + "=" + value}, nil, s.name); strings.Contains(line, "hidden") {
+			if line := p.fails(t, 2, []string{data, s.name + "=" + value}, nil, s.name); strings.Contains(line, "hidden") {
 				t.Errorf("a secret is shown: %s", line)
 			}
 		}
 	}
-	p.refuses(t, 2, []string{data, "TLS_CERT_FILE=/dev/null", "TLS_KEY_FILE=/dev/null"}, nil, "TLS_CERT_FILE", "TLS_KEY_FILE")
-	p.refuses(t, 2, []string{data, "DATABASE_URL=postgres://farm@host/farm"}, nil, "DATABASE_URL", "JWT_SECRET")
+	p.fails(t, 2, []string{data, "TLS_CERT_FILE=/dev/null", "TLS_KEY_FILE=/dev/null"}, nil, "TLS_CERT_FILE", "TLS_KEY_FILE")
+	p.fails(t, 2, []string{data, "DATABASE_URL=postgres://farm@host/farm"}, nil, "DATABASE_URL", "JWT_SECRET")
 	for _, address := range []string{"0.0.0.0:0", ":0", "192.0.2.1:0", "[::]:0", "farm.example:0"} {
-		p.refuses(t, 2, []string{"LISTEN_ADDR=" + address}, []string{"demo"}, "loopback", "LISTEN_ADDR")
+		p.fails(t, 2, []string{"LISTEN_ADDR=" + address}, []string{"demo"}, "loopback", "LISTEN_ADDR")
 	}
 	for _, command := range []string{"user list", "tenant list", "user passwd --email ada@farm.example", "export spools --tenant farm", "import spools x.csv --tenant farm"} {
-		p.refuses(t, 2, []string{data}, strings.Fields(command), "no farm", "DATA_DIR")
+		p.fails(t, 2, []string{data}, strings.Fields(command), "no farm", "DATA_DIR")
 	}
 	if _, err := os.Stat(filepath.Join(dir, "data")); err == nil {
 		t.Error("a start that was refused has made the data folder")
 	}
 }
 
-func testBusyAddress(t *testing.T, p program) {
-	dir := folder(t)
+func testAddressInUse(t *testing.T, p program) {
+	dir := tempDir(t)
 	busy, err := net.Listen("tcp", "127.0.0.1:0")
 	check(t, err)
 	defer busy.Close()
 	for _, name := range []string{"LISTEN_ADDR", "METRICS_ADDR"} {
-		p.refuses(t, 1, []string{"DATA_DIR=" + filepath.Join(dir, "data"), name + "=" + busy.Addr().String()}, nil, name, busy.Addr().String(), "in use")
+		p.fails(t, 1, []string{"DATA_DIR=" + filepath.Join(dir, "data"), name + "=" + busy.Addr().String()}, nil, name, busy.Addr().String(), "in use")
 	}
 	if _, err := os.Stat(filepath.Join(dir, "data")); err == nil {
 		t.Error("a start that was refused has made the data folder")
@@ -680,20 +680,20 @@ func testBusyAddress(t *testing.T, p program) {
 }
 
 // database makes an empty database in the PostgreSQL of the tests. The result is the given URL, but for that database.
-func database(t *testing.T, url func() string) (changed, name string) {
+func newDatabase(t *testing.T, url func() string) (changed, name string) {
 	t.Helper()
 	name = "test_" + strings.ToLower(rand.Text())
-	sql(t, dbtest.Private().SuperURL(), "create database "+name+" owner spoolwright_owner")
-	t.Cleanup(func() { sql(t, dbtest.Private().SuperURL(), "drop database "+name+" with (force)") })
-	return inDatabase(url(), name), name
+	execSQL(t, dbtest.Private().SuperURL(), "create database "+name+" owner spoolwright_owner")
+	t.Cleanup(func() { execSQL(t, dbtest.Private().SuperURL(), "drop database "+name+" with (force)") })
+	return withDatabase(url(), name), name
 }
 
-func inDatabase(url, name string) string {
+func withDatabase(url, name string) string {
 	return strings.Replace(url, "@/spoolwright?", "@/"+name+"?", 1)
 }
 
 // sql runs statements, each in its own transaction.
-func sql(t *testing.T, url string, statements ...string) {
+func execSQL(t *testing.T, url string, statements ...string) {
 	t.Helper()
 	ctx := context.Background()
 	conn, err := pgx.Connect(ctx, url)
@@ -709,9 +709,9 @@ func sql(t *testing.T, url string, statements ...string) {
 const secretEnv = "JWT_SECRET=a secret for tests of the program that is long enough"
 
 // served is a service on a database of its own, with an admin.
-func served(t *testing.T, p program, env ...string) (c *child, token string) {
+func startWithAdmin(t *testing.T, p program, env ...string) (c *process, token string) {
 	t.Helper()
-	url, _ := database(t, dbtest.Private().OwnerURL)
+	url, _ := newDatabase(t, dbtest.Private().OwnerURL)
 	env = append([]string{"DATABASE_URL=" + url, secretEnv}, env...)
 	p.succeeds(t, "a password for tests", env, "user", "add", "--tenant", "farm", "--email", "ada@farm.example", "--name", "Ada", "--role", "admin", "--password-stdin")
 	c = p.start(t, env)
@@ -722,13 +722,13 @@ func served(t *testing.T, p program, env ...string) (c *child, token string) {
 }
 
 func testDatabaseURL(t *testing.T, p program) {
-	url, _ := database(t, dbtest.Private().OwnerURL)
+	url, _ := newDatabase(t, dbtest.Private().OwnerURL)
 	nowhere := strings.Replace(url, "port=5432", "port=1", 1)
-	p.refuses(t, 1, []string{"DATABASE_URL=" + nowhere, secretEnv}, nil, "database")
+	p.fails(t, 1, []string{"DATABASE_URL=" + nowhere, secretEnv}, nil, "database")
 
-	c, token := served(t, p, "DB_MAX_CONNS=3")
-	c.enterSpool(t, token)
-	if n := c.spools(t, token); n != 1 {
+	c, token := startWithAdmin(t, p, "DB_MAX_CONNS=3")
+	c.createSpool(t, token)
+	if n := c.countSpools(t, token); n != 1 {
 		t.Errorf("%d spools, want 1", n)
 	}
 	if !strings.Contains(c.stderr.String(), "level=WARN") {
@@ -737,11 +737,11 @@ func testDatabaseURL(t *testing.T, p program) {
 	if strings.Contains(c.stderr.String()+c.stdout.String(), "password") {
 		t.Error("there is no first login with DATABASE_URL")
 	}
-	c.stops(t, syscall.SIGTERM)
+	c.stop(t, syscall.SIGTERM)
 }
 
 // testHardened runs the service with the roles that the SQL in docs/database.md creates.
-func testHardened(t *testing.T, p program) {
+func testSeparateRoles(t *testing.T, p program) {
 	ctx := context.Background()
 	super := dbtest.Private().SuperURL()
 	var statements []string
@@ -754,7 +754,7 @@ func testHardened(t *testing.T, p program) {
 	check(t, err)
 	defer conn.Close(ctx)
 	t.Cleanup(func() {
-		sql(t, super, "drop database if exists farm with (force)", "drop role if exists farm_service", "drop role if exists farm_owner", "drop role if exists farm_stranger")
+		execSQL(t, super, "drop database if exists farm with (force)", "drop role if exists farm_service", "drop role if exists farm_owner", "drop role if exists farm_stranger")
 	})
 	for _, s := range statements {
 		if _, err := conn.Exec(ctx, s); err != nil && !(s == "CREATE ROLE spoolwright_app NOLOGIN" && strings.Contains(err.Error(), "already exists")) {
@@ -767,18 +767,18 @@ func testHardened(t *testing.T, p program) {
 	}
 	env := []string{"DATABASE_URL=" + url("farm_service", "service-password"), "MIGRATE_DATABASE_URL=" + url("farm_owner", "owner-password"), secretEnv}
 
-	p.refuses(t, 1, env[:1:1], []string{"migrate"}, "schema") // the service's login alone cannot make tables
+	p.fails(t, 1, env[:1:1], []string{"migrate"}, "schema") // the service's login alone cannot make tables
 	p.succeeds(t, "", env, "migrate")
 	p.succeeds(t, "a password for tests", env, "user", "add", "--tenant", "farm", "--email", "ada@farm.example", "--name", "Ada", "--role", "admin", "--password-stdin")
 	c := p.start(t, env)
 	token := c.login(t, "ada@farm.example", "a password for tests")
-	c.enterSpool(t, token)
+	c.createSpool(t, token)
 	if log := c.stderr.String(); strings.Contains(log, "level=WARN") {
 		t.Errorf("the hardened set-up is warned of:\n%s", log)
 	}
-	c.stops(t, syscall.SIGTERM)
+	c.stop(t, syscall.SIGTERM)
 
-	p.start(t, append(env[:1:1], secretEnv)).stops(t, syscall.SIGTERM) // migrated: the service's login is enough
+	p.start(t, append(env[:1:1], secretEnv)).stop(t, syscall.SIGTERM) // migrated: the service's login is enough
 
 	service, err := pgx.Connect(ctx, url("farm_service", "service-password"))
 	check(t, err)
@@ -794,15 +794,15 @@ func testHardened(t *testing.T, p program) {
 		}
 	}
 
-	sql(t, super, "create role farm_stranger login password 'pw'")
-	p.refuses(t, 1, []string{"DATABASE_URL=" + url("farm_stranger", "pw"), "MIGRATE_DATABASE_URL=" + url("farm_owner", "owner-password"), secretEnv}, nil,
+	execSQL(t, super, "create role farm_stranger login password 'pw'")
+	p.fails(t, 1, []string{"DATABASE_URL=" + url("farm_stranger", "pw"), "MIGRATE_DATABASE_URL=" + url("farm_owner", "owner-password"), secretEnv}, nil,
 		"GRANT spoolwright_app TO", "farm_stranger")
 }
 
 func testManyInstances(t *testing.T, p program) {
-	url, _ := database(t, dbtest.Private().OwnerURL)
+	url, _ := newDatabase(t, dbtest.Private().OwnerURL)
 	env := []string{"DATABASE_URL=" + url, secretEnv, "DB_MAX_CONNS=3"}
-	var instances []*child
+	var instances []*process
 	for range 3 {
 		instances = append(instances, p.launch(t, func(*exec.Cmd) {}, env))
 	}
@@ -812,18 +812,18 @@ func testManyInstances(t *testing.T, p program) {
 	p.succeeds(t, "a password for tests", env, "user", "add", "--tenant", "farm", "--email", "ada@farm.example", "--name", "Ada", "--password-stdin")
 	token := instances[0].login(t, "ada@farm.example", "a password for tests")
 	for _, c := range instances {
-		c.enterSpool(t, token)
+		c.createSpool(t, token)
 	}
 	for _, c := range instances {
-		if n := c.spools(t, token); n != 3 {
+		if n := c.countSpools(t, token); n != 3 {
 			t.Errorf("%d spools, want 3", n)
 		}
-		c.stops(t, syscall.SIGTERM)
+		c.stop(t, syscall.SIGTERM)
 	}
 }
 
 // certificate writes a new self-signed one for 127.0.0.1.
-func certificate(t *testing.T, serial int64, certFile, keyFile string) *x509.Certificate {
+func writeCertificate(t *testing.T, serial int64, certFile, keyFile string) *x509.Certificate {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	check(t, err)
@@ -841,10 +841,10 @@ func certificate(t *testing.T, serial int64, certFile, keyFile string) *x509.Cer
 }
 
 func testTLS(t *testing.T, p program) {
-	dir := folder(t)
+	dir := tempDir(t)
 	certFile, keyFile := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
-	first := certificate(t, 1, certFile, keyFile)
-	c, _ := served(t, p, "TLS_CERT_FILE="+certFile, "TLS_KEY_FILE="+keyFile)
+	first := writeCertificate(t, 1, certFile, keyFile)
+	c, _ := startWithAdmin(t, p, "TLS_CERT_FILE="+certFile, "TLS_KEY_FILE="+keyFile)
 
 	get := func(trusted *x509.Certificate) (*http.Response, error) {
 		roots := x509.NewCertPool()
@@ -869,7 +869,7 @@ func testTLS(t *testing.T, p program) {
 		t.Errorf("without TLS the answer is %d", plain.StatusCode)
 	}
 
-	second := certificate(t, 2, certFile, keyFile)
+	second := writeCertificate(t, 2, certFile, keyFile)
 	eventually(t, "the new certificate is served", func() bool {
 		r, err := get(second)
 		return err == nil && r.TLS.PeerCertificates[0].SerialNumber.Int64() == 2
@@ -882,7 +882,7 @@ func testTLS(t *testing.T, p program) {
 	if n := strings.Count(c.stderr.String(), "certificate is not taken"); n != 1 {
 		t.Errorf("the log names the broken file %d times, want once", n)
 	}
-	c.stops(t, syscall.SIGTERM)
+	c.stop(t, syscall.SIGTERM)
 }
 
 func testMetrics(t *testing.T, p program) {
@@ -891,8 +891,8 @@ func testMetrics(t *testing.T, p program) {
 	check(t, err)
 	address := free.Addr().String()
 	free.Close()
-	c, token := served(t, p, "METRICS_ADDR="+address)
-	c.enterSpool(t, token)
+	c, token := startWithAdmin(t, p, "METRICS_ADDR="+address)
+	c.createSpool(t, token)
 	get := func(url string) (int, string) {
 		r, err := c.client.Get(url)
 		check(t, err)
@@ -922,15 +922,15 @@ func testMetrics(t *testing.T, p program) {
 	if status, _ := get("http://" + address + "/api/v1/spools"); status != 404 {
 		t.Errorf("the metrics' address serves the API: %d", status)
 	}
-	c.stops(t, syscall.SIGTERM)
+	c.stop(t, syscall.SIGTERM)
 }
 
 func testJSONLog(t *testing.T, p program) {
-	c, token := served(t, p, "LOG_FORMAT=json", "LOG_LEVEL=debug")
-	c.enterSpool(t, token)
+	c, token := startWithAdmin(t, p, "LOG_FORMAT=json", "LOG_LEVEL=debug")
+	c.createSpool(t, token)
 	c.call(t, token, "GET", "/api/v1/spools?brand=SECRET-QUERY", nil)
 	c.call(t, "not-a-token", "GET", "/api/v1/spools", nil)
-	c.stops(t, syscall.SIGTERM)
+	c.stop(t, syscall.SIGTERM)
 	log := c.stderr.String()
 	var created map[string]any
 	for line := range strings.Lines(log) {
@@ -957,12 +957,12 @@ func testJSONLog(t *testing.T, p program) {
 // At SIGTERM a load balancer is told to go elsewhere while requests are still answered; then no more are taken, and the one that
 // is under way is answered.
 func testGraceful(t *testing.T, p program) {
-	c, token := served(t, p, "DRAIN_SECONDS=2")
+	c, token := startWithAdmin(t, p, "DRAIN_SECONDS=2")
 	address := strings.TrimPrefix(c.url, "http://")
 	conn, err := net.Dial("tcp", address)
 	check(t, err)
 	defer conn.Close()
-	check(t, conn.SetDeadline(time.Now().Add(patience)))
+	check(t, conn.SetDeadline(time.Now().Add(waitTimeout)))
 	body := `{"material_type":"PLA","color":"Black","diameter_mm":1.75,"net_weight_grams":1000}`
 	fmt.Fprintf(conn, "POST /api/v1/spools HTTP/1.1\r\nHost: farm\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\nExpect: 100-continue\r\n\r\n", token, len(body))
 	reader := bufio.NewReader(conn)
@@ -985,7 +985,7 @@ func testGraceful(t *testing.T, p program) {
 	if status, answer := c.call(t, token, "GET", "/api/v1/spools", nil); status != 200 {
 		t.Errorf("a request before the load balancer noticed gets %d %v", status, answer)
 	}
-	c.refusesConnections(t)
+	c.waitUntilClosed(t)
 	_, err = io.WriteString(conn, body)
 	check(t, err)
 	r, err := http.ReadResponse(reader, nil)
@@ -994,11 +994,11 @@ func testGraceful(t *testing.T, p program) {
 	if r.StatusCode != 201 {
 		t.Errorf("the request that was under way gets %s", r.Status)
 	}
-	c.ended(t)
+	c.waitExit(t)
 }
 
 func testDemo(t *testing.T, p program) {
-	temporary := folder(t)
+	temporary := tempDir(t)
 	check(t, os.Chmod(temporary, 0o777))
 	c := p.start(t, []string{"TMPDIR=" + temporary, "DATABASE_URL=postgres://farm@never.invalid/used", "DATA_DIR=" + filepath.Join(temporary, "unused")}, "demo")
 	banner := c.stdout.String()
@@ -1020,15 +1020,15 @@ func testDemo(t *testing.T, p program) {
 			t.Errorf("GET /api/v1/%s: %d %v, want the %d of the sample data", path, status, answer["total"], want)
 		}
 	}
-	c.stops(t, syscall.SIGINT)
-	nothingRuns(t, temporary)
+	c.stop(t, syscall.SIGINT)
+	wantNoProcess(t, temporary)
 	if left, err := os.ReadDir(temporary); err != nil || len(left) > 0 {
 		t.Errorf("the demo left %v %v", left, err)
 	}
 }
 
 // What only tests need is in no user's binary.
-func testLinked(t *testing.T, _ program) {
+func testLinkedPackages(t *testing.T, _ program) {
 	out, err := exec.Command("go", "list", "-deps", ".").Output()
 	check(t, err)
 	for _, name := range strings.Fields(string(out)) {

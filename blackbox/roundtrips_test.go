@@ -30,11 +30,11 @@ func TestRoundTripsGolden(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(d.Close)
-	w := newWorld(t, authtest.Options{DB: d})
+	w := newTestAPI(t, authtest.Options{DB: d})
 	var b bytes.Buffer
 	out := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	for _, op := range w.routes {
-		f := w.furnished(t).prepare(t)
+	for _, op := range w.operations {
+		f := w.newFullFixture(t).prepareBodies(t)
 		path, body := f.path(t, op.Path()), f.body(t, op)
 		mu.Lock()
 		trips, statements = 0, 0
@@ -50,5 +50,5 @@ func TestRoundTripsGolden(t *testing.T) {
 		mu.Unlock()
 	}
 	out.Flush()
-	golden(t, "testdata/roundtrips.golden", []byte(strings.ReplaceAll(b.String(), "1 round trips", "1 round trip")))
+	compareGolden(t, "testdata/roundtrips.golden", []byte(strings.ReplaceAll(b.String(), "1 round trips", "1 round trip")))
 }

@@ -24,9 +24,9 @@ import (
 // examples of the OpenAPI document, with ids put in of resources that are made on the way through the same API.
 
 // newAPI starts the API of the program, with limits that nobody reaches.
-func newAPI(t *testing.T) *world {
+func newUnlimitedAPI(t *testing.T) *testAPI {
 	t.Helper()
-	return newWorld(t, authtest.Options{PerMinute: 1_000_000, PerHour: 10_000_000})
+	return newTestAPI(t, authtest.Options{PerMinute: 1_000_000, PerHour: 10_000_000})
 }
 
 func TestRoutesGolden(t *testing.T) {
@@ -37,14 +37,14 @@ func TestRoutesGolden(t *testing.T) {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", r.Method(), r.Path(), []string{"public", "read", "write", "admin"}[r.Access], r.Doc.ID)
 	}
 	w.Flush()
-	golden(t, "testdata/routes.golden", b.Bytes())
+	compareGolden(t, "testdata/routes.golden", b.Bytes())
 }
 
 // The document is the program's own, so it also proves that features lists what the program serves.
 func TestOpenAPIGolden(t *testing.T) {
 	t.Parallel()
-	p := built(t)
-	url, _ := database(t, dbtest.Private().OwnerURL)
+	p := buildProgram(t)
+	url, _ := newDatabase(t, dbtest.Private().OwnerURL)
 	c := p.start(t, []string{"DATABASE_URL=" + url, secretEnv})
 	r, err := c.client.Get(c.url + "/openapi.json")
 	check(t, err)
@@ -57,10 +57,10 @@ func TestOpenAPIGolden(t *testing.T) {
 	var b bytes.Buffer
 	check(t, json.Indent(&b, served, "", "  "))
 	b.WriteByte('\n')
-	golden(t, "testdata/openapi.json", b.Bytes())
+	compareGolden(t, "testdata/openapi.json", b.Bytes())
 }
 
-func TestOperationsAreNamed(t *testing.T) {
+func TestOperationIDs(t *testing.T) {
 	t.Parallel()
 	seen := map[string]string{}
 	for _, r := range programRoutes(t) {
@@ -75,9 +75,9 @@ func TestOperationsAreNamed(t *testing.T) {
 }
 
 // world is the API with what its document says of each route.
-type world struct {
-	api    *authtest.API
-	routes []*operation
+type testAPI struct {
+	api        *authtest.API
+	operations []*operation
 }
 
 // operation is a route with its part of the OpenAPI document.
@@ -85,7 +85,7 @@ type operation struct {
 	server.Route
 	example map[string]any // of the request body; nil if the route reads none
 	fields  map[string]field
-	makes   bool // a 201
+	creates bool // a 201
 }
 
 type field struct {
@@ -100,9 +100,9 @@ func (f field) isFreeText() bool {
 	return f.Ref == "" && f.Format == "" && !strings.HasPrefix(f.Pattern, "^#") && !strings.Contains(f.Pattern, "@") && f.Enum == nil && f.AnyOf == nil
 }
 
-func newWorld(t *testing.T, o authtest.Options) *world {
+func newTestAPI(t *testing.T, o authtest.Options) *testAPI {
 	t.Helper()
-	w := &world{api: authtest.New(t, o, features...)}
+	w := &testAPI{api: authtest.New(t, o, features...)}
 	var doc struct {
 		Paths      map[string]map[string]json.RawMessage
 		Components struct {
@@ -127,7 +127,7 @@ func newWorld(t *testing.T, o authtest.Options) *world {
 		if err := json.Unmarshal(doc.Paths[r.Path()][strings.ToLower(r.Method())], &described); err != nil {
 			t.Fatal(err)
 		}
-		op := &operation{Route: r, makes: described.Responses["201"] != nil}
+		op := &operation{Route: r, creates: described.Responses["201"] != nil}
 		if described.RequestBody != nil {
 			content := described.RequestBody.Content["application/json"]
 			op.example = content.Example
@@ -136,16 +136,16 @@ func newWorld(t *testing.T, o authtest.Options) *world {
 				t.Fatalf("%s: the document has no example of its body, or no schema", r.Pattern)
 			}
 		}
-		w.routes = append(w.routes, op)
+		w.operations = append(w.operations, op)
 	}
 	return w
 }
 
 // each runs fn as a subtest for every route that want takes.
-func (w *world) each(t *testing.T, want func(*operation) bool, fn func(*testing.T, *operation)) {
+func (w *testAPI) forEach(t *testing.T, want func(*operation) bool, fn func(*testing.T, *operation)) {
 	t.Helper()
 	n := 0
-	for _, op := range w.routes {
+	for _, op := range w.operations {
 		if want(op) {
 			n++
 			t.Run(op.Doc.ID, func(t *testing.T) { fn(t, op) })
@@ -162,29 +162,29 @@ func readsBody(op *operation) bool   { return op.example != nil }
 func hasID(op *operation) bool       { return strings.Contains(op.Path(), "{") }
 
 // farm is a tenant with one resource of every kind, made through the API when something first needs it.
-type farm struct {
-	*world
-	tenant *authtest.Tenant
-	admin  *authtest.Client
-	one    map[string]string             // path of a collection, ids filled in -> the id of the resource made there
-	number map[string]int                // path pattern of a collection -> how many were made
-	bodies map[*operation]map[string]any // see body
+type fixture struct {
+	*testAPI
+	tenant  *authtest.Tenant
+	admin   *authtest.Client
+	ids     map[string]string             // path of a collection, ids filled in -> the id of the resource made there
+	created map[string]int                // path pattern of a collection -> how many were made
+	bodies  map[*operation]map[string]any // see body
 }
 
-func (w *world) farm(t *testing.T) *farm {
+func (w *testAPI) newFixture(t *testing.T) *fixture {
 	t.Helper()
 	tenant := w.api.Tenant(t)
-	return &farm{w, tenant, tenant.User(t, "admin"), map[string]string{}, map[string]int{}, map[*operation]map[string]any{}}
+	return &fixture{w, tenant, tenant.User(t, "admin"), map[string]string{}, map[string]int{}, map[*operation]map[string]any{}}
 }
 
 // furnished is a farm that has one of everything, and every example of a change applied to it.
-func (w *world) furnished(t *testing.T) *farm {
+func (w *testAPI) newFullFixture(t *testing.T) *fixture {
 	t.Helper()
-	f := w.farm(t)
-	for _, op := range w.routes {
+	f := w.newFixture(t)
+	for _, op := range w.operations {
 		f.path(t, op.Path())
 	}
-	for _, op := range w.routes {
+	for _, op := range w.operations {
 		if op.Method() == "PATCH" {
 			f.admin.Patch(t, f.path(t, op.Path()), f.newBody(t, op)).Want(200)
 		}
@@ -193,26 +193,26 @@ func (w *world) furnished(t *testing.T) *farm {
 }
 
 // prepare makes what the bodies of all requests refer to, so that none of it comes later.
-func (f *farm) prepare(t *testing.T) *farm {
+func (f *fixture) prepareBodies(t *testing.T) *fixture {
 	t.Helper()
-	for _, op := range f.routes {
+	for _, op := range f.operations {
 		f.body(t, op)
 	}
 	return f
 }
 
 // path fills in the pattern with ids of the farm's resources.
-func (f *farm) path(t *testing.T, pattern string) string {
+func (f *fixture) path(t *testing.T, pattern string) string {
 	t.Helper()
 	filled, path := "", strings.Builder{}
 	for _, part := range strings.Split(pattern, "/")[1:] {
 		if strings.HasPrefix(part, "{") {
 			collection := path.String()
-			if f.one[collection] == "" {
-				f.one[collection] = f.make(t, filled, collection)
+			if f.ids[collection] == "" {
+				f.ids[collection] = f.create(t, filled, collection)
 			}
 			filled += "/" + part
-			path.WriteString("/" + f.one[collection])
+			path.WriteString("/" + f.ids[collection])
 			continue
 		}
 		filled += "/" + part
@@ -222,15 +222,15 @@ func (f *farm) path(t *testing.T, pattern string) string {
 }
 
 // make makes one more resource in a collection, and returns its id.
-func (f *farm) make(t *testing.T, pattern, path string) string {
+func (f *fixture) create(t *testing.T, pattern, path string) string {
 	t.Helper()
-	op := f.creator(pattern)
+	op := f.createOperation(pattern)
 	if op == nil {
 		t.Fatalf("nothing makes what %s/{id} names: these tests need a route POST %s that answers 201", pattern, pattern)
 	}
-	f.number[pattern]++
+	f.created[pattern]++
 	body := f.newBody(t, op)
-	if n := f.number[pattern]; n > 1 { // names that must be unique are
+	if n := f.created[pattern]; n > 1 { // names that must be unique are
 		for name, value := range body {
 			text, ok := value.(string)
 			if is := op.fields[name]; ok && is.isFreeText() {
@@ -241,9 +241,9 @@ func (f *farm) make(t *testing.T, pattern, path string) string {
 	return f.admin.Post(t, path, body).Want(201).ID()
 }
 
-func (w *world) creator(pattern string) *operation {
-	for _, op := range w.routes {
-		if op.makes && op.Pattern == "POST "+pattern {
+func (w *testAPI) createOperation(pattern string) *operation {
+	for _, op := range w.operations {
+		if op.creates && op.Pattern == "POST "+pattern {
 			return op
 		}
 	}
@@ -251,7 +251,7 @@ func (w *world) creator(pattern string) *operation {
 }
 
 // body is a good body for the operation, the same each time.
-func (f *farm) body(t *testing.T, op *operation) map[string]any {
+func (f *fixture) body(t *testing.T, op *operation) map[string]any {
 	t.Helper()
 	if f.bodies[op] == nil && op.example != nil {
 		f.bodies[op] = f.newBody(t, op)
@@ -260,12 +260,12 @@ func (f *farm) body(t *testing.T, op *operation) map[string]any {
 }
 
 // newBody is the example of a request with the ids in it replaced: component_product_id by that of a new product, and so on.
-func (f *farm) newBody(t *testing.T, op *operation) map[string]any {
+func (f *fixture) newBody(t *testing.T, op *operation) map[string]any {
 	t.Helper()
 	body := maps.Clone(op.example)
 	for _, name := range slices.Sorted(maps.Keys(body)) {
 		switch {
-		case name == "email" && op.makes:
+		case name == "email" && op.creates:
 			body[name] = db.NewID() + "@test.example" // nobody else may have it
 		case name == "email":
 			body[name] = f.admin.Email
@@ -275,19 +275,19 @@ func (f *farm) newBody(t *testing.T, op *operation) map[string]any {
 			body[name] = f.admin.Post(t, "/api/v1/auth/login", authtest.JSON{"email": f.admin.Email, "password": authtest.Password}).Want(200).Text("refresh_token")
 		case op.fields[name].Format == "uuid" && body[name] != nil:
 			pattern := f.collectionOf(t, op, name)
-			body[name] = f.make(t, pattern, pattern)
+			body[name] = f.create(t, pattern, pattern)
 		}
 	}
 	return body
 }
 
 // collectionOf finds what an id in a body refers to: the collection at the top of the API that is named like the field.
-func (w *world) collectionOf(t *testing.T, op *operation, name string) string {
+func (w *testAPI) collectionOf(t *testing.T, op *operation, name string) string {
 	t.Helper()
 	noun := strings.TrimSuffix(name, "_id")
 	noun = noun[strings.LastIndexByte(noun, '_')+1:]
-	for _, other := range w.routes {
-		if other.makes && !hasID(other) && strings.HasSuffix(other.Path(), noun+"s") {
+	for _, other := range w.operations {
+		if other.creates && !hasID(other) && strings.HasSuffix(other.Path(), noun+"s") {
 			return other.Path()
 		}
 	}
@@ -296,7 +296,7 @@ func (w *world) collectionOf(t *testing.T, op *operation, name string) string {
 }
 
 // do sends the request of an operation; one that reads no body gets none.
-func (f *farm) do(t *testing.T, c *authtest.Client, op *operation, path string, body any) *authtest.Response {
+func (f *fixture) do(t *testing.T, c *authtest.Client, op *operation, path string, body any) *authtest.Response {
 	t.Helper()
 	if op.example == nil {
 		body = nil
@@ -305,10 +305,10 @@ func (f *farm) do(t *testing.T, c *authtest.Client, op *operation, path string, 
 }
 
 // snapshot is everything that can be read in the farm.
-func (f *farm) snapshot(t *testing.T) map[string]string {
+func (f *fixture) snapshot(t *testing.T) map[string]string {
 	t.Helper()
 	all := map[string]string{}
-	for _, op := range f.routes {
+	for _, op := range f.operations {
 		if op.Method() == "GET" {
 			path := f.path(t, op.Path())
 			all[path] = string(f.admin.Get(t, path).Want(200).Body)
@@ -317,7 +317,7 @@ func (f *farm) snapshot(t *testing.T) map[string]string {
 	return all
 }
 
-func (f *farm) unchanged(t *testing.T, before map[string]string) {
+func (f *fixture) wantUnchanged(t *testing.T, before map[string]string) {
 	t.Helper()
 	after := f.snapshot(t)
 	for path, body := range before {
@@ -335,23 +335,23 @@ func (f *farm) unchanged(t *testing.T, before map[string]string) {
 // Each example of the document works as it stands, so what the other tests see refused is refused for their reason.
 func TestExamplesWork(t *testing.T) {
 	t.Parallel()
-	w := newAPI(t)
-	w.each(t, everyRoute, func(t *testing.T, op *operation) {
+	w := newUnlimitedAPI(t)
+	w.forEach(t, everyRoute, func(t *testing.T, op *operation) {
 		t.Parallel()
-		f := w.furnished(t)
+		f := w.newFullFixture(t)
 		a := f.do(t, f.admin, op, f.path(t, op.Path()), f.body(t, op))
 		if a.Status >= 300 {
 			t.Errorf("%s: %d %s", a.What, a.Status, a.Body)
 		}
-		if location := a.Header.Get("Location"); op.makes {
-			f.admin.Get(t, readable(w, op, location)).Want(200)
+		if location := a.Header.Get("Location"); op.creates {
+			f.admin.Get(t, readablePath(w, op, location)).Want(200)
 		}
 	})
 }
 
 // readable is where what stands at a location can be read: the location itself or, if nothing reads it, its parent.
-func readable(w *world, op *operation, location string) string {
-	for _, other := range w.routes {
+func readablePath(w *testAPI, op *operation, location string) string {
+	for _, other := range w.operations {
 		if other.Method() == "GET" && strings.HasPrefix(other.Path(), op.Path()+"/{") {
 			return location
 		}
@@ -360,12 +360,12 @@ func readable(w *world, op *operation, location string) string {
 	return strings.Join(parts[:len(parts)-2], "/")
 }
 
-func TestViewersOnlyRead(t *testing.T) {
+func TestRoles(t *testing.T) {
 	t.Parallel()
-	w := newAPI(t)
-	w.each(t, isProtected, func(t *testing.T, op *operation) {
+	w := newUnlimitedAPI(t)
+	w.forEach(t, isProtected, func(t *testing.T, op *operation) {
 		t.Parallel()
-		f := w.furnished(t)
+		f := w.newFullFixture(t)
 		path, body := f.path(t, op.Path()), f.body(t, op)
 		users := map[string]*authtest.Client{"viewer": f.tenant.User(t, "viewer"), "operator": f.tenant.User(t, "operator"), "admin": f.admin}
 		before := f.snapshot(t)
@@ -374,7 +374,7 @@ func TestViewersOnlyRead(t *testing.T) {
 				f.do(t, users[role], op, path, body).WantError(403, "FORBIDDEN")
 			}
 		}
-		f.unchanged(t, before)
+		f.wantUnchanged(t, before)
 		role := map[server.Access]string{server.Read: "viewer", server.Write: "operator", server.Admin: "admin"}[op.Access]
 		if a := f.do(t, users[role], op, path, body); a.Status >= 300 {
 			t.Errorf("%s as %s: %d %s", a.What, role, a.Status, a.Body)
@@ -383,10 +383,10 @@ func TestViewersOnlyRead(t *testing.T) {
 }
 
 // A token outlives what it says of its user by no request.
-func TestUsersThatChanged(t *testing.T) {
+func TestDisabledAndDemotedUsers(t *testing.T) {
 	t.Parallel()
-	w := newAPI(t)
-	f := w.furnished(t).prepare(t)
+	w := newUnlimitedAPI(t)
+	f := w.newFullFixture(t).prepareBodies(t)
 	accounts := auth.Accounts{DB: w.api.DB, Hasher: auth.NewHasher(1000)}
 	ctx := context.Background()
 
@@ -406,7 +406,7 @@ func TestUsersThatChanged(t *testing.T) {
 	}
 
 	before := f.snapshot(t)
-	w.each(t, isProtected, func(t *testing.T, op *operation) {
+	w.forEach(t, isProtected, func(t *testing.T, op *operation) {
 		path, body := f.path(t, op.Path()), f.body(t, op)
 		for name, c := range map[string]*authtest.Client{"disabled": disabled, "demoted": demoted, "stray": &stray} {
 			a := f.do(t, c, op, path, body)
@@ -415,14 +415,14 @@ func TestUsersThatChanged(t *testing.T) {
 			}
 		}
 	})
-	f.unchanged(t, before)
+	f.wantUnchanged(t, before)
 }
 
-func TestBadIDs(t *testing.T) {
+func TestInvalidIDs(t *testing.T) {
 	t.Parallel()
-	w := newAPI(t)
-	f := w.furnished(t)
-	w.each(t, hasID, func(t *testing.T, op *operation) {
+	w := newUnlimitedAPI(t)
+	f := w.newFullFixture(t)
+	w.forEach(t, hasID, func(t *testing.T, op *operation) {
 		body := f.body(t, op)
 		path := strings.Split(f.path(t, op.Path()), "/")
 		for i, part := range strings.Split(op.Path(), "/") {
@@ -441,15 +441,15 @@ func TestBadIDs(t *testing.T) {
 // Another tenant's resource cannot be told from one that does not exist, in a path or in a body, and stays as it is.
 func TestOtherTenants(t *testing.T) {
 	t.Parallel()
-	w := newAPI(t)
-	theirs := w.furnished(t)
+	w := newUnlimitedAPI(t)
+	theirs := w.newFullFixture(t)
 	before := theirs.snapshot(t)
-	w.each(t, func(op *operation) bool { return hasID(op) || references(op) != nil }, func(t *testing.T, op *operation) {
-		mine, more := w.furnished(t), w.farm(t)
+	w.forEach(t, func(op *operation) bool { return hasID(op) || referenceFields(op) != nil }, func(t *testing.T, op *operation) {
+		mine, more := w.newFullFixture(t), w.newFixture(t)
 		more.admin = mine.admin // other resources of the same tenant
-		more.number = mine.number
-		own, foreign, others := parts(mine.path(t, op.Path())), parts(theirs.path(t, op.Path())), parts(more.path(t, op.Path()))
-		pattern := parts(op.Path())
+		more.created = mine.created
+		own, foreign, others := pathParts(mine.path(t, op.Path())), pathParts(theirs.path(t, op.Path())), pathParts(more.path(t, op.Path()))
+		pattern := pathParts(op.Path())
 		var ids []int // where the path has ids
 		for i, part := range pattern {
 			if strings.HasPrefix(part, "{") {
@@ -465,31 +465,31 @@ func TestOtherTenants(t *testing.T) {
 				missing[i], strange[i], mixed[i] = db.NewID(), foreign[i], others[i]
 			}
 			want := mine.do(t, mine.admin, op, "/"+strings.Join(missing, "/"), body).WantError(404, "NOT_FOUND")
-			same(t, want, mine.do(t, mine.admin, op, "/"+strings.Join(strange, "/"), body))
+			wantSameResponse(t, want, mine.do(t, mine.admin, op, "/"+strings.Join(strange, "/"), body))
 			if n > 0 { // a part of another resource of the same tenant
-				same(t, want, mine.do(t, mine.admin, op, "/"+strings.Join(mixed, "/"), body))
+				wantSameResponse(t, want, mine.do(t, mine.admin, op, "/"+strings.Join(mixed, "/"), body))
 			}
 		}
-		for _, name := range references(op) {
+		for _, name := range referenceFields(op) {
 			collection := w.collectionOf(t, op, name)
 			theirs.path(t, collection+"/{id}")
 			missing, strange := maps.Clone(body), maps.Clone(body)
-			missing[name], strange[name] = db.NewID(), theirs.one[collection]
+			missing[name], strange[name] = db.NewID(), theirs.ids[collection]
 			want := mine.do(t, mine.admin, op, "/"+strings.Join(own, "/"), missing).WantError(400, "UNKNOWN_REFERENCE")
 			got := mine.do(t, mine.admin, op, "/"+strings.Join(own, "/"), strange)
 			want.Body = bytes.ReplaceAll(want.Body, []byte(missing[name].(string)), []byte("ID"))
 			got.Body = bytes.ReplaceAll(got.Body, []byte(strange[name].(string)), []byte("ID"))
-			same(t, want, got)
+			wantSameResponse(t, want, got)
 		}
-		mine.unchanged(t, mineBefore)
+		mine.wantUnchanged(t, mineBefore)
 	})
-	theirs.unchanged(t, before)
+	theirs.wantUnchanged(t, before)
 }
 
-func parts(path string) []string { return strings.Split(strings.TrimPrefix(path, "/"), "/") }
+func pathParts(path string) []string { return strings.Split(strings.TrimPrefix(path, "/"), "/") }
 
 // references are the fields of a body that name other resources.
-func references(op *operation) (names []string) {
+func referenceFields(op *operation) (names []string) {
 	for name, value := range op.example {
 		if op.fields[name].Format == "uuid" && value != nil {
 			names = append(names, name)
@@ -499,7 +499,7 @@ func references(op *operation) (names []string) {
 }
 
 // same fails the test unless the answers are the same but for what names the request.
-func same(t *testing.T, want, got *authtest.Response) {
+func wantSameResponse(t *testing.T, want, got *authtest.Response) {
 	t.Helper()
 	for _, a := range []*authtest.Response{want, got} {
 		for _, name := range []string{"Date", "X-Request-Id", "X-Ratelimit-Remaining", "X-Ratelimit-Reset"} {
@@ -511,12 +511,12 @@ func same(t *testing.T, want, got *authtest.Response) {
 	}
 }
 
-func TestBadBodies(t *testing.T) {
+func TestInvalidBodies(t *testing.T) {
 	t.Parallel()
-	w := newAPI(t)
-	f := w.furnished(t).prepare(t)
+	w := newUnlimitedAPI(t)
+	f := w.newFullFixture(t).prepareBodies(t)
 	before := f.snapshot(t)
-	w.each(t, readsBody, func(t *testing.T, op *operation) {
+	w.forEach(t, readsBody, func(t *testing.T, op *operation) {
 		path := f.path(t, op.Path())
 		good, err := json.Marshal(f.body(t, op))
 		if err != nil {
@@ -547,7 +547,7 @@ func TestBadBodies(t *testing.T) {
 		send(with(`"` + upper + `":1`)).Fields(upper)
 		send(with(`"surprise":"`+strings.Repeat("x", 1<<20)+`"`)).WantError(413, "PAYLOAD_TOO_LARGE")
 	})
-	f.unchanged(t, before)
+	f.wantUnchanged(t, before)
 }
 
 // checkHeaders looks at what every answer below /api/v1 carries.
@@ -570,9 +570,9 @@ func checkHeaders(t *testing.T, a *authtest.Response) {
 
 func TestHeaders(t *testing.T) {
 	t.Parallel()
-	w := newAPI(t)
-	w.each(t, everyRoute, func(t *testing.T, op *operation) {
-		f := w.furnished(t)
+	w := newUnlimitedAPI(t)
+	w.forEach(t, everyRoute, func(t *testing.T, op *operation) {
+		f := w.newFullFixture(t)
 		path := f.path(t, op.Path())
 		checkHeaders(t, f.do(t, w.api.Anonymous(), op, path, "{}"))
 		checkHeaders(t, f.do(t, f.admin, op, path, "["))
@@ -587,11 +587,11 @@ func TestHeaders(t *testing.T) {
 }
 
 // Whoever has used up the limit gets a 429 on every route, and nothing happens.
-func TestLimitOnEveryRoute(t *testing.T) {
+func TestRateLimit(t *testing.T) {
 	t.Parallel()
-	w, strict := newAPI(t), newWorld(t, authtest.Options{PerHour: 1})
-	w.each(t, everyRoute, func(t *testing.T, op *operation) {
-		f := w.furnished(t)
+	w, strict := newUnlimitedAPI(t), newTestAPI(t, authtest.Options{PerHour: 1})
+	w.forEach(t, everyRoute, func(t *testing.T, op *operation) {
+		f := w.newFullFixture(t)
 		path, body := f.path(t, op.Path()), f.body(t, op)
 		before := f.snapshot(t)
 		c := *f.admin
@@ -605,6 +605,6 @@ func TestLimitOnEveryRoute(t *testing.T) {
 		if wait, err := strconv.Atoi(a.Header.Get("Retry-After")); err != nil || wait < 1 || a.Header.Get("X-RateLimit-Remaining") != "0" {
 			t.Errorf("%s: %v", a.What, a.Header)
 		}
-		f.unchanged(t, before)
+		f.wantUnchanged(t, before)
 	})
 }

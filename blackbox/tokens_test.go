@@ -19,17 +19,17 @@ import (
 	"spoolwright/server"
 )
 
-func TestBadTokens(t *testing.T) {
+func TestInvalidTokens(t *testing.T) {
 	t.Parallel()
-	w := newAPI(t)
-	f, stranger := w.furnished(t).prepare(t), w.farm(t)
+	w := newUnlimitedAPI(t)
+	f, stranger := w.newFullFixture(t).prepareBodies(t), w.newFixture(t)
 	before := f.snapshot(t)
-	bad := forgeries(t, f.admin, stranger.admin)
+	bad := invalidTokens(t, f.admin, stranger.admin)
 
 	me := f.admin.With("Authorization", "Bearer "+sign(t, authtest.Secret, "HS256", claims(f.admin)))
 	me.Get(t, "/api/v1/auth/me").Want(200) // the forger's craft is sound
 
-	w.each(t, everyRoute, func(t *testing.T, op *operation) {
+	w.forEach(t, everyRoute, func(t *testing.T, op *operation) {
 		path, body := f.path(t, op.Path()), f.body(t, op)
 		for _, forged := range bad {
 			c := &authtest.Client{API: w.api, Header: http.Header{}}
@@ -46,10 +46,10 @@ func TestBadTokens(t *testing.T) {
 			}
 		}
 	})
-	f.unchanged(t, before)
+	f.wantUnchanged(t, before)
 }
 
-type forgery struct {
+type invalidToken struct {
 	name, header, code string
 }
 
@@ -82,11 +82,11 @@ func sign(t *testing.T, key, label string, claims map[string]any) string {
 
 // forgeries are Authorization headers that nobody must get in with, made by somebody who knows much: the ids, the form of
 // the tokens, and for some even the secret.
-func forgeries(t *testing.T, user, stranger *authtest.Client) []forgery {
+func invalidTokens(t *testing.T, user, stranger *authtest.Client) []invalidToken {
 	t.Helper()
 	const secret = authtest.Secret
-	var all []forgery
-	add := func(name, header, code string) { all = append(all, forgery{name, header, code}) }
+	var all []invalidToken
+	add := func(name, header, code string) { all = append(all, invalidToken{name, header, code}) }
 	bad := func(name, token string) { add(name, "Bearer "+token, "INVALID_TOKEN") }
 	changed := func(name string, value any) map[string]any {
 		c := claims(user)
