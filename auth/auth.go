@@ -1,5 +1,5 @@
-// Package auth knows tenants, users, passwords and tokens: who is calling, for which tenant, and what they may do. It owns
-// the account commands of the program too.
+// Package auth manages tenants, users, passwords, sessions and tokens. It authenticates requests, serves /api/v1/auth
+// and /api/v1/users, and implements the account commands.
 package auth
 
 import (
@@ -13,7 +13,7 @@ import (
 	"spoolwright/server"
 )
 
-// Service answers /api/v1/auth and tells the server who calls.
+// Service serves /api/v1/auth and /api/v1/users and authenticates the requests of all routes.
 type Service struct {
 	db       *db.DB
 	tokens   *Tokens
@@ -22,16 +22,17 @@ type Service struct {
 	now      func() time.Time
 }
 
-// New makes a Service. Now is the clock for failed logins and refresh tokens.
+// New returns a Service. It reads the time of failed logins and refresh tokens from now.
 func New(d *db.DB, tokens *Tokens, hasher *Hasher, now func() time.Time) *Service {
 	return &Service{db: d, tokens: tokens, hasher: hasher, throttle: NewThrottle(now), now: now}
 }
 
-// levels is what each role may do.
+// levels maps each role to its access level.
 var levels = map[string]server.Access{"viewer": server.Read, "operator": server.Write, "admin": server.Admin}
 
-// Authenticate reads the bearer token. It returns server.ErrInvalidToken or server.ErrTokenExpired if there is no valid
-// one. Whether the user still has that role is checked with the request's first statement.
+// Authenticate returns the caller that the bearer token names. The error is server.ErrInvalidToken (also without a
+// token) or server.ErrTokenExpired. It does not read the database: the request's first statement checks that the user
+// still exists, is enabled and has the role.
 func (s *Service) Authenticate(r *http.Request) (server.Caller, error) {
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if !strings.EqualFold(scheme, "Bearer") {
@@ -41,9 +42,11 @@ func (s *Service) Authenticate(r *http.Request) (server.Caller, error) {
 	if err != nil {
 		return server.Caller{}, tokenError(err)
 	}
-	return server.Caller{Actor: db.Actor{Tenant: p.TenantID, User: p.UserID, Role: p.Role}, Level: levels[p.Role]}, nil
+	actor := db.Actor{Tenant: p.TenantID, User: p.UserID, Role: p.Role}
+	return server.Caller{Actor: actor, Level: levels[p.Role]}, nil
 }
 
+// tokenError maps an error of ParseAccess or ParseRefresh to the error of a response.
 func tokenError(err error) error {
 	if errors.Is(err, ErrTokenExpired) {
 		return server.ErrTokenExpired
@@ -51,9 +54,9 @@ func tokenError(err error) error {
 	return server.ErrInvalidToken.Because(err)
 }
 
-var tag = &server.Tag{Name: "auth", Description: "Log in, keep a session, and see who you are."}
+var tag = &server.Tag{Name: "auth", Description: "Log in, refresh tokens, log out, and read your own account."}
 
-// Routes are the operations of /api/v1/auth and /api/v1/users.
+// Routes returns the operations of /api/v1/auth and /api/v1/users.
 func (s *Service) Routes() []server.Route {
 	return append([]server.Route{
 		server.Op("POST /api/v1/auth/login", server.Public, server.Handle(s.login), loginDoc),
@@ -63,39 +66,40 @@ func (s *Service) Routes() []server.Route {
 	}, s.userRoutes()...)
 }
 
-// Credentials are an e-mail and a password.
+// Credentials is the body of a login.
 type Credentials struct {
-	Email    server.Optional[string] `json:"email" rule:"required,maxLength=320" doc:"Compared without regard to case." example:"\"ada@farm.example\""`
+	Email    server.Optional[string] `json:"email" rule:"required,maxLength=320" doc:"Not case-sensitive." example:"\"ada@farm.example\""`
 	Password server.Optional[string] `json:"password" rule:"required,maxLength=1000" doc:"The password." example:"\"correct horse battery\""`
 }
 
-// TokenSet is what login and refresh return.
+// TokenSet is the response of login and refresh.
 type TokenSet struct {
-	AccessToken  string `json:"access_token" rule:"notNull" doc:"A JWT for the Authorization header." example:"\"eyJhbGciOiJIUzI1NiJ9.e30.c2ln\""`
-	RefreshToken string `json:"refresh_token" rule:"notNull" doc:"A JWT for POST /api/v1/auth/refresh." example:"\"eyJhbGciOiJIUzI1NiJ9.e30.c2ln\""`
+	AccessToken  string `json:"access_token" rule:"notNull" doc:"JWT for the Authorization header." example:"\"eyJhbGciOiJIUzI1NiJ9.e30.c2ln\""`
+	RefreshToken string `json:"refresh_token" rule:"notNull" doc:"JWT for POST /api/v1/auth/refresh." example:"\"eyJhbGciOiJIUzI1NiJ9.e30.c2ln\""`
 	TokenType    string `json:"token_type" rule:"notNull,enum=bearer" doc:"Always bearer." example:"\"bearer\""`
-	ExpiresIn    int64  `json:"expires_in" rule:"notNull,maximum=999999999" doc:"Seconds for which the access token is valid." example:"1800"`
+	ExpiresIn    int64  `json:"expires_in" rule:"notNull,maximum=999999999" doc:"Seconds until the access token expires." example:"1800"`
 }
 
 // RefreshToken is the body of refresh and logout.
 type RefreshToken struct {
-	RefreshToken server.Optional[string] `json:"refresh_token" rule:"required,maxLength=4096" doc:"The refresh_token of a token set." example:"\"eyJhbGciOiJIUzI1NiJ9.e30.c2ln\""`
+	RefreshToken server.Optional[string] `json:"refresh_token" rule:"required,maxLength=4096" doc:"A refresh token." example:"\"eyJhbGciOiJIUzI1NiJ9.e30.c2ln\""`
 }
 
-// User is the caller as GET /api/v1/auth/me shows it.
+// User is the response of GET /api/v1/auth/me.
 type User struct {
 	ID        server.UUID      `json:"id" rule:"notNull" doc:"The user's id." example:"\"0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a41\""`
 	Email     string           `json:"email" rule:"notNull" doc:"The e-mail the user logs in with." example:"\"ada@farm.example\""`
 	Name      string           `json:"name" rule:"notNull" doc:"The user's name." example:"\"Ada\""`
-	CreatedAt server.Timestamp `json:"created_at" rule:"notNull" doc:"When the user was made." example:"\"2024-01-15T10:00:00Z\""`
-	TenantID  server.UUID      `json:"tenant_id" rule:"notNull" doc:"The tenant that the user belongs to." example:"\"0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a42\""`
+	CreatedAt server.Timestamp `json:"created_at" rule:"notNull" doc:"When the user was created." example:"\"2024-01-15T10:00:00Z\""`
+	TenantID  server.UUID      `json:"tenant_id" rule:"notNull" doc:"The user's tenant." example:"\"0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a42\""`
 }
 
 var loginDoc = &server.Doc{
 	ID: "login", Tag: tag, Summary: "Log in",
-	Description: "Returns an access token and a refresh token. A wrong e-mail and a wrong password get the same answer, in the same time. " +
-		"Failed logins within 15 minutes are limited: 5 for an account from one address, 20 from an address, 100 for an account; beyond that " +
-		"the answer is a `429` with `Retry-After`, whatever the password.",
+	Description: "Returns an access token and a refresh token. A wrong e-mail and a wrong password get the same " +
+		"response, after the same time. Failed logins within 15 minutes are limited: 5 for an account from one address, " +
+		"20 from an address, 100 for an account. Beyond that, every login gets a `429` with `Retry-After`, also with the " +
+		"right password.",
 	Errors: []*server.Error{errCredentials},
 }
 
@@ -114,10 +118,11 @@ func (s *Service) login(ctx context.Context, r *server.Request[Credentials]) (se
 	if err != nil {
 		return nil, err
 	}
-	var hash string // stays empty for an unknown or disabled user, which costs the same time
+	var hash string // empty for an unknown or disabled user; Verify takes the same time
 	if known {
 		err := s.db.Read(db.As(ctx, db.Actor{Tenant: actor.Tenant}),
-			db.SQL(`select password_hash, role from users where id = $1 and disabled_at is null`, actor.User).Into(&hash, &actor.Role))
+			db.SQL(`select password_hash, role from users where id = $1 and disabled_at is null`, actor.User).
+				Into(&hash, &actor.Role))
 		if err != nil {
 			return nil, err
 		}
@@ -138,11 +143,13 @@ func (s *Service) login(ctx context.Context, r *server.Request[Credentials]) (se
 }
 
 func tooManyFailures(wait time.Duration) error {
-	return &server.Error{Status: 429, Code: "RATE_LIMIT_EXCEEDED", Detail: "Too many failed logins; try again later", RetryAfter: wait}
+	return &server.Error{
+		Status: 429, Code: "RATE_LIMIT_EXCEEDED", Detail: "Too many failed logins; try again later", RetryAfter: wait,
+	}
 }
 
-// begin is the throttle's Begin, but while it is only undecided attempts that stand in the way, it waits for them, as long
-// as hashing would: several logins of one account at once are no attack.
+// begin calls the throttle's Begin, and repeats it for up to queueWait while only running attempts fill the limits:
+// several concurrent logins of one account are no attack.
 func (s *Service) begin(ctx context.Context, email, address string) (done func(Outcome), wait time.Duration, ok bool) {
 	for end := time.Now().Add(queueWait); ; time.Sleep(20 * time.Millisecond) {
 		done, wait, ok = s.throttle.Begin(email, address)
@@ -152,16 +159,19 @@ func (s *Service) begin(ctx context.Context, email, address string) (done func(O
 	}
 }
 
-// startSession opens a session for the actor and removes those of the same user that are over. The row lock makes it wait for a
-// change of the user that is under way: a password that was replaced since it was looked at opens none.
+// startSession inserts a session for the actor and deletes the user's expired sessions. The row lock waits for a
+// concurrent change of the user; if that replaced the password hash or disabled the user, the error is errCredentials.
 func (s *Service) startSession(ctx context.Context, actor db.Actor, hash string) (server.OK[TokenSet], error) {
 	now := s.now().UTC().Truncate(time.Second)
 	session := Refresh{TenantID: actor.Tenant, UserID: actor.User, SessionID: db.NewID(), Counter: 1, IssuedAt: now}
 	opened := db.SQL(`
 		with u as (select id from users where id = $2 and password_hash = $5 and disabled_at is null for share)
-		insert into sessions (id, user_id, counter, refreshed_at, expires_at) select $1, u.id, 1, $3, $4 from u returning id`,
+		insert into sessions (id, user_id, counter, refreshed_at, expires_at)
+		select $1, u.id, 1, $3, $4 from u returning id`,
 		session.SessionID, actor.User, now, now.Add(s.tokens.RefreshTTL()), hash)
-	err := s.db.Write(ctx, db.SQL(`delete from sessions where user_id = $1 and expires_at < $2`, actor.User, now), opened)
+	err := s.db.Write(ctx,
+		db.SQL(`delete from sessions where user_id = $1 and expires_at < $2`, actor.User, now),
+		opened)
 	if err == nil && opened.Rows() == 0 {
 		err = errCredentials
 	}
@@ -171,6 +181,7 @@ func (s *Service) startSession(ctx context.Context, actor db.Actor, hash string)
 	return s.tokenSet(actor, session)
 }
 
+// tokenSet returns an access token for the actor and the session's current refresh token.
 func (s *Service) tokenSet(actor db.Actor, session Refresh) (server.OK[TokenSet], error) {
 	access, err := s.tokens.Access(Principal{TenantID: actor.Tenant, UserID: actor.User, Role: actor.Role})
 	if err != nil {
@@ -180,21 +191,25 @@ func (s *Service) tokenSet(actor db.Actor, session Refresh) (server.OK[TokenSet]
 	if err != nil {
 		return nil, err
 	}
-	return server.Encode(TokenSet{AccessToken: access, RefreshToken: refresh, TokenType: "bearer", ExpiresIn: int64(s.tokens.AccessTTL() / time.Second)})
+	return server.Encode(TokenSet{
+		AccessToken: access, RefreshToken: refresh, TokenType: "bearer",
+		ExpiresIn: int64(s.tokens.AccessTTL() / time.Second),
+	})
 }
 
 var refreshDoc = &server.Doc{
 	ID: "refresh", Tag: tag, Summary: "Get new tokens",
-	Description: "Each refresh token is for one use: the answer carries its successor. Should the answer get lost, the same token may be sent again within " +
-		"30 seconds and gets the same successor. A token that is older than that ends the session, for it may have been stolen: `INVALID_TOKEN`, and the user has to log in again.",
+	Description: "Each refresh token can be used once: the response has its successor. If the response is lost, the " +
+		"same token returns the same successor for 30 seconds. An older token may have been stolen, so it ends the " +
+		"session: the response is `INVALID_TOKEN`, and the user must log in again.",
 	Errors: []*server.Error{server.ErrInvalidToken, server.ErrTokenExpired},
 }
 
-// grace is how long the refresh token before the current one is still taken: a lost answer must not log anyone out.
+// grace is how long the previous refresh token is accepted, so that a lost response does not end the session.
 const grace = 30 * time.Second
 
-// refresh decides in one statement, under the session's row lock: raise the counter, hand out the current token again, or
-// end the session.
+// refresh updates the session in one statement, under its row lock. The current token increments the counter, the
+// previous token within grace returns the current token again, and any other token of the session deletes the session.
 func (s *Service) refresh(ctx context.Context, r *server.Request[RefreshToken]) (server.OK[TokenSet], error) {
 	token, err := s.tokens.ParseRefresh(*r.In.RefreshToken.Value)
 	if err != nil {
@@ -228,26 +243,26 @@ func (s *Service) refresh(ctx context.Context, r *server.Request[RefreshToken]) 
 
 var logoutDoc = &server.Doc{
 	ID: "logout", Tag: tag, Summary: "Log out",
-	Description: "Ends the session of the refresh token. The access token stays valid until it expires. Logging out twice, or with somebody else's token, " +
-		"changes nothing and is a `204` too.",
+	Description: "Ends the session of the refresh token. The access token stays valid until it expires. If the session " +
+		"has ended or belongs to another user, nothing changes and the response is also `204`.",
 }
 
 func (s *Service) logout(ctx context.Context, r *server.Request[RefreshToken]) (server.NoContent, error) {
 	caller := db.ActorOf(ctx)
 	token, err := s.tokens.ParseRefresh(*r.In.RefreshToken.Value)
-	if errors.Is(err, ErrTokenExpired) || err == nil && (token.UserID != caller.User || token.TenantID != caller.Tenant) {
-		token.SessionID = ""
-	} else if err != nil {
+	if err != nil && !errors.Is(err, ErrTokenExpired) {
 		return nil, server.Invalid("refresh_token", "is not a refresh token")
 	}
-	session := any(token.SessionID)
-	if token.SessionID == "" {
-		session = nil // the caller is checked all the same
+	if err != nil || token.UserID != caller.User || token.TenantID != caller.Tenant {
+		return nil, s.db.CheckActor(ctx)
 	}
-	return nil, s.db.Write(ctx, db.SQL(`delete from sessions where id = $1 and user_id = $2`, session, caller.User))
+	return nil, s.db.Write(ctx,
+		db.SQL(`delete from sessions where id = $1 and user_id = $2`, token.SessionID, caller.User))
 }
 
-var meDoc = &server.Doc{ID: "getMe", Tag: tag, Summary: "See who you are", Description: "The user of the access token."}
+var meDoc = &server.Doc{
+	ID: "getMe", Tag: tag, Summary: "Get your account", Description: "Returns the user of the access token.",
+}
 
 func (s *Service) me(ctx context.Context, _ *server.Request[struct{}]) (server.OK[User], error) {
 	user := db.SQL(`select id, email, name, created_at, tenant_id from users where id = $1`, db.ActorOf(ctx).User)
@@ -257,5 +272,5 @@ func (s *Service) me(ctx context.Context, _ *server.Request[struct{}]) (server.O
 	return user.Object(), nil
 }
 
-// emailKey is the form in which e-mails are compared.
+// emailKey returns the form of an e-mail that the login directory stores and compares.
 func emailKey(email string) string { return strings.ToLower(strings.TrimSpace(email)) }

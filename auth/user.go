@@ -8,9 +8,9 @@ import (
 	"spoolwright/server"
 )
 
-var usersTag = &server.Tag{Name: "users", Description: "The people of the tenant: who may log in, and what they may do."}
+var usersTag = &server.Tag{Name: "users", Description: "The users of the tenant and their roles. For admins."}
 
-// userRoutes are the operations of /api/v1/users, and the change of one's own password.
+// userRoutes returns the operations of /api/v1/users and the change of the caller's own password.
 func (s *Service) userRoutes() []server.Route {
 	return []server.Route{
 		server.Op("POST /api/v1/auth/password", server.Read, server.Handle(s.changePassword), changePasswordDoc),
@@ -21,18 +21,18 @@ func (s *Service) userRoutes() []server.Route {
 	}
 }
 
-// UserAccount is a user as the tenant's admins see and make them.
+// UserAccount is a user as admins of the tenant read and write it.
 type UserAccount struct {
 	ID        server.UUID             `json:"id" rule:"readOnly,notNull" doc:"The user's id." example:"\"0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a45\""`
-	Email     server.Optional[string] `json:"email" rule:"required,format=email,maxLength=320" doc:"What the user logs in with; compared without regard to case, unique in the whole service, and fixed once it is entered." example:"\"bob@farm.example\""`
+	Email     server.Optional[string] `json:"email" rule:"required,format=email,maxLength=320" doc:"Not case-sensitive, unique across all tenants, cannot be changed." example:"\"bob@farm.example\""`
 	Name      server.Optional[string] `json:"name" rule:"required" doc:"The user's name." example:"\"Bob\""`
-	Role      server.Optional[string] `json:"role" rule:"required,enum=admin|operator|viewer,named=Role" doc:"viewer reads, operator reads and writes, admin may do everything." example:"\"operator\""`
-	Disabled  server.Optional[bool]   `json:"disabled" rule:"notNull" doc:"Whether the user is refused; false unless it is sent." example:"false"`
-	Password  server.Optional[string] `json:"password" rule:"required,writeOnly,maxLength=200,minLength=10" doc:"The password; it is never shown." example:"\"a long and secret phrase\""`
-	CreatedAt server.Timestamp        `json:"created_at" rule:"readOnly,notNull" doc:"When the user was made." example:"\"2024-01-15T10:00:00Z\""`
+	Role      server.Optional[string] `json:"role" rule:"required,enum=admin|operator|viewer,named=Role" doc:"viewer reads, operator also writes, admin also manages users." example:"\"operator\""`
+	Disabled  server.Optional[bool]   `json:"disabled" rule:"notNull" doc:"A disabled user cannot log in. Default: false." example:"false"`
+	Password  server.Optional[string] `json:"password" rule:"required,writeOnly,maxLength=200,minLength=10" doc:"Never returned." example:"\"a long and secret phrase\""`
+	CreatedAt server.Timestamp        `json:"created_at" rule:"readOnly,notNull" doc:"When the user was created." example:"\"2024-01-15T10:00:00Z\""`
 }
 
-// Check refuses passwords that no command would take either.
+// Check applies CheckPassword.
 func (u *UserAccount) Check(problems *server.Problems) {
 	checkNewPassword(problems, "password", u.Password)
 }
@@ -45,17 +45,26 @@ func checkNewPassword(problems *server.Problems, field string, password server.O
 	}
 }
 
-// userColumns are the fields of a UserAccount, in their order.
+// userColumns selects the fields of a UserAccount.
 const userColumns = `id, email, name, role, disabled_at is not null as disabled, created_at`
 
-var listUsersDoc = &server.Doc{ID: "listUsers", Tag: usersTag, Summary: "List users", Description: "All users of the tenant, disabled ones too."}
+var listUsersDoc = &server.Doc{
+	ID: "listUsers", Tag: usersTag, Summary: "List users",
+	Description: "Returns all users of the tenant, including disabled users.",
+}
 
-func (s *Service) listUsers(ctx context.Context, r *server.Request[server.ListQuery]) (server.Page[UserAccount], error) {
-	l := server.NewList(`(select *, disabled_at is not null as disabled from users) users`, "id, email, name, role, disabled, created_at", "", "")
+func (s *Service) listUsers(
+	ctx context.Context, r *server.Request[server.ListQuery],
+) (server.Page[UserAccount], error) {
+	l := server.NewList(`(select *, disabled_at is not null as disabled from users) users`,
+		"id, email, name, role, disabled, created_at", "", "")
 	return server.ListPage[UserAccount](ctx, s.db.Read, l, r.In)
 }
 
-var getUserDoc = &server.Doc{ID: "getUser", Tag: usersTag, Summary: "Get a user", Description: "Any user of the tenant; `GET /api/v1/auth/me` is the caller."}
+var getUserDoc = &server.Doc{
+	ID: "getUser", Tag: usersTag, Summary: "Get a user",
+	Description: "Returns a user of the tenant. `GET /api/v1/auth/me` returns the caller.",
+}
 
 func (s *Service) getUser(ctx context.Context, r *server.Request[struct{}]) (server.OK[UserAccount], error) {
 	return s.showUser(ctx, r.ID("id"))
@@ -71,14 +80,14 @@ func readUser(id string) *db.Stmt {
 }
 
 var createUserDoc = &server.Doc{
-	ID: "createUser", Tag: usersTag, Summary: "Make a user",
-	Description: "The user can log in at once. An e-mail can be used once in the whole service: `EMAIL_TAKEN` does not say by whom, nor in which tenant. Users are not deleted, for the " +
-		"usage ledger names them: disable them instead.",
+	ID: "createUser", Tag: usersTag, Summary: "Create a user",
+	Description: "The user can log in immediately. An e-mail is unique across all tenants: `EMAIL_TAKEN` does not tell " +
+		"which tenant uses it. Users cannot be deleted, because the usage ledger refers to them; disable them instead.",
 	Errors: []*server.Error{errEmailTaken},
 }
 
-// hashNew hashes the password of a user to be made. The caller is checked before, for hashing is work that only those who still
-// may do this should cause.
+// hashNew hashes the password of a new user. It checks the caller first, so that a revoked caller cannot cause the
+// work.
 func (s *Service) hashNew(ctx context.Context, r *server.Request[UserAccount]) (hash string, err error) {
 	if err := s.db.CheckActor(ctx); err != nil {
 		return "", err
@@ -86,7 +95,7 @@ func (s *Service) hashNew(ctx context.Context, r *server.Request[UserAccount]) (
 	return s.hash(ctx, *r.In.Password.Value)
 }
 
-// hash hashes a password for a request.
+// hash hashes a password for a request; it maps ErrBusy to a 503.
 func (s *Service) hash(ctx context.Context, password string) (string, error) {
 	hash, err := s.hasher.Hash(ctx, password)
 	if errors.Is(err, ErrBusy) {
@@ -95,12 +104,14 @@ func (s *Service) hash(ctx context.Context, password string) (string, error) {
 	return hash, err
 }
 
-func (s *Service) createUser(ctx context.Context, r *server.Request[UserAccount], hash string) (server.Created[UserAccount], error) {
+func (s *Service) createUser(
+	ctx context.Context, r *server.Request[UserAccount], hash string,
+) (server.Created[UserAccount], error) {
 	return insertUser(ctx, s.db, db.NewID(), &r.In, hash)
 }
 
-// insertUser inserts a user with the id into the context's tenant and enters the e-mail in the login directory. It returns
-// the user as JSON. The error is EMAIL_TAKEN if a user of any tenant has the e-mail.
+// insertUser inserts a user with the id into the context's tenant and enters the e-mail in the login directory. It
+// returns the user as JSON. The error is EMAIL_TAKEN if a user of any tenant has the e-mail.
 func insertUser(ctx context.Context, d *db.DB, id string, in *UserAccount, hash string) ([]byte, error) {
 	user := db.SQL(`
 		insert into users (id, email, name, role, password_hash, disabled_at)
@@ -118,13 +129,16 @@ func insertUser(ctx context.Context, d *db.DB, id string, in *UserAccount, hash 
 
 var errEmailTaken = server.BadRequest("EMAIL_TAKEN", "The e-mail %s is already in use", "bob@farm.example")
 
-var errLastAdmin = server.BadRequest("LAST_ADMIN", "This is the last admin who is not disabled: make somebody else an admin first")
+var errLastAdmin = server.BadRequest("LAST_ADMIN",
+	"This is the last enabled admin of the tenant; give another user the role admin first")
 
 var updateUserDoc = &server.Doc{
-	ID: "updateUser", Tag: usersTag, Summary: "Change a user",
-	Description: "Rename, give another role, disable or enable, set a new password. Another role and `disabled` work at once, also against access tokens that are still valid: after a change of role a refresh " +
-		"brings a token for the new one. `disabled` and a new password end the user's sessions, so that refresh tokens no longer work. A change that would take the tenant's last admin who is not disabled is refused with `LAST_ADMIN`. " +
-		"`email` cannot be changed; the value that is there passes.",
+	ID: "updateUser", Tag: usersTag, Summary: "Update a user",
+	Description: "Changes the name, the role, the password, or whether the user is disabled. A new role and `disabled` " +
+		"take effect immediately: the user's access tokens become invalid. After a change of the role, a refresh returns " +
+		"a token for the new role. `disabled` and a new password end the user's sessions, so that refresh tokens become " +
+		"invalid. `LAST_ADMIN` means that the change would leave the tenant without an enabled admin. `email` cannot be " +
+		"changed; its current value is accepted.",
 	Errors:  []*server.Error{errLastAdmin},
 	Request: `{"name":"Bob Miller","role":"viewer"}`,
 }
@@ -148,7 +162,7 @@ func (s *Service) updateUser(ctx context.Context, r *server.Request[UserAccount]
 		}
 		hash = text
 	}
-	var problem *string
+	var problem *string // EMAIL or LAST_ADMIN if the change is not allowed
 	change := db.SQL(`
 		with target as (
 			select u.id, u.role, u.disabled_at is not null as disabled,
@@ -156,13 +170,18 @@ func (s *Service) updateUser(ctx context.Context, r *server.Request[UserAccount]
 			from users u where u.id = $1
 		), checked as materialized (
 			select t.*, case
-				when $6::text is not null and not exists (select from login_find($6::text) f where f.user_id = t.id) then 'EMAIL'
-				when t.role = 'admin' and not t.disabled and (t.new_role <> 'admin' or t.new_disabled)
-					and not exists (select from users o where o.id <> t.id and o.role = 'admin' and o.disabled_at is null) then 'LAST_ADMIN'
+				when $6::text is not null and not exists (select from login_find($6::text) f where f.user_id = t.id)
+					then 'EMAIL'
+				when t.role = 'admin' and not t.disabled and (t.new_role <> 'admin' or t.new_disabled) and not exists (
+					select from users o where o.id <> t.id and o.role = 'admin' and o.disabled_at is null)
+					then 'LAST_ADMIN'
 			end as problem
 			from target t
 		), changed as (
-			update users u set name = coalesce($2::text, u.name), role = c.new_role, password_hash = coalesce($5::text, u.password_hash),
+			update users u set
+				name = coalesce($2::text, u.name),
+				role = c.new_role,
+				password_hash = coalesce($5::text, u.password_hash),
 				disabled_at = case when c.new_disabled then coalesce(u.disabled_at, now()) end
 			from checked c where u.id = c.id and c.problem is null
 		), ended as (
@@ -172,9 +191,9 @@ func (s *Service) updateUser(ctx context.Context, r *server.Request[UserAccount]
 		select problem from checked`,
 		id, in.Name.Arg(), in.Role.Arg(), in.Disabled.Arg(), hash, email).Into(&problem)
 	user := readUser(id)
-	// One change at a time in a tenant, and only by somebody who is still its admin then: of two admins who disable each
-	// other at the same moment, one remains. The user is locked before the change takes its look at the sessions, so that a
-	// login at the same moment has either opened its session, or will see the change and open none.
+	// The advisory lock serializes changes of users in a tenant, and the caller is checked again under it: of two admins
+	// who disable each other concurrently, one stays enabled. The row lock comes before the statement that deletes the
+	// sessions: a concurrent login has either inserted its session by then, or sees the change and fails.
 	caller := db.ActorOf(ctx)
 	err := s.db.Write(ctx,
 		db.SQL(`select pg_advisory_xact_lock(hashtextextended('users ' || current_setting('app.tenant_id'), 0))::text`),
@@ -187,37 +206,39 @@ func (s *Service) updateUser(ctx context.Context, r *server.Request[UserAccount]
 	case user.Rows() == 0:
 		return nil, server.ErrNotFound
 	case problem != nil && *problem == "EMAIL":
-		return nil, server.Invalid("email", "cannot be changed: make a new user, and disable this one")
+		return nil, server.Invalid("email", "cannot be changed: create a new user and disable this one")
 	case problem != nil:
 		return nil, errLastAdmin
 	}
 	return user.Object(), nil
 }
 
-// NewPassword is the body of a change of one's own password.
+// NewPassword is the body of POST /api/v1/auth/password.
 type NewPassword struct {
-	Current server.Optional[string] `json:"current_password" rule:"required,writeOnly,maxLength=1000" doc:"The password until now." example:"\"correct horse battery\""`
-	New     server.Optional[string] `json:"new_password" rule:"required,writeOnly,maxLength=200,minLength=10" doc:"The password from now on." example:"\"a long and secret phrase\""`
+	Current server.Optional[string] `json:"current_password" rule:"required,writeOnly,maxLength=1000" doc:"The current password." example:"\"correct horse battery\""`
+	New     server.Optional[string] `json:"new_password" rule:"required,writeOnly,maxLength=200,minLength=10" doc:"The new password." example:"\"a long and secret phrase\""`
 }
 
-// Check refuses passwords that no command would take either.
+// Check applies CheckPassword.
 func (n *NewPassword) Check(problems *server.Problems) {
 	checkNewPassword(problems, "new_password", n.New)
 }
 
 var changePasswordDoc = &server.Doc{
 	ID: "changePassword", Tag: tag, Summary: "Change your password",
-	Description: "Ends all your sessions, this one too: refresh tokens no longer work, so log in again before the access token expires. A wrong `current_password` is a `400`, not a `401`, for the access token is " +
-		"fine; it counts as a failed login, and too many of those are a `429` with `Retry-After`.",
+	Description: "Ends all your sessions, including this one: refresh tokens become invalid, so log in again before the " +
+		"access token expires. A wrong `current_password` gets a `400`, not a `401`, because the access token is valid. It " +
+		"counts as a failed login; too many failed logins get a `429` with `Retry-After`.",
 	Errors: []*server.Error{errCurrentPassword},
 }
 
-var errCurrentPassword = server.BadRequest("INVALID_CREDENTIALS", "The current password is not right")
+var errCurrentPassword = server.BadRequest("INVALID_CREDENTIALS", "The current password is wrong")
 
 func (s *Service) changePassword(ctx context.Context, r *server.Request[NewPassword]) (server.NoContent, error) {
 	id := db.ActorOf(ctx).User
 	var email, old string
-	if err := s.db.Read(ctx, db.SQL(`select email, password_hash from users where id = $1`, id).Into(&email, &old)); err != nil {
+	user := db.SQL(`select email, password_hash from users where id = $1`, id).Into(&email, &old)
+	if err := s.db.Read(ctx, user); err != nil {
 		return nil, err
 	}
 	done, wait, ok := s.begin(ctx, emailKey(email), r.Address)
@@ -242,11 +263,15 @@ func (s *Service) changePassword(ctx context.Context, r *server.Request[NewPassw
 	if err != nil {
 		return nil, err
 	}
-	changed := db.SQL(`update users set password_hash = $3 where id = $1 and password_hash = $2 returning id`, id, old, hash)
-	if err := s.db.Write(ctx, changed, db.SQL(`delete from sessions where user_id = $1 and exists (select from users where id = $1 and password_hash = $2)`, id, hash)); err != nil {
+	changed := db.SQL(`update users set password_hash = $3 where id = $1 and password_hash = $2 returning id`,
+		id, old, hash)
+	ended := db.SQL(`
+		delete from sessions where user_id = $1 and exists (select from users where id = $1 and password_hash = $2)`,
+		id, hash)
+	if err := s.db.Write(ctx, changed, ended); err != nil {
 		return nil, err
 	}
-	if changed.Rows() == 0 { // another change came first
+	if changed.Rows() == 0 { // a concurrent change replaced the password
 		return nil, errCurrentPassword
 	}
 	return nil, nil
