@@ -52,6 +52,9 @@ var features = []func(*db.DB) []server.Route{
 	production.Routes,
 }
 
+// definitions are the SQL functions of the features. A feature comes after those whose functions it calls.
+var definitions = slices.Concat(inventory.Definitions, catalog.Definitions)
+
 // routes is the whole API.
 func routes(d *db.DB, a *auth.Service) []server.Route {
 	all := a.Routes()
@@ -540,14 +543,14 @@ func withDatabase(ctx context.Context, c config, start func(context.Context, loc
 	if ownerURL == "" {
 		ownerURL = appURL
 	}
-	applied, err := db.Migrate(ctx, ownerURL, appURL)
+	applied, err := db.Migrate(ctx, ownerURL, appURL, definitions)
 	if err != nil {
 		return interrupted(ctx, err)
 	}
-	if applied > 0 {
-		c.log.Info("the database was migrated", "migrations", applied)
+	if applied != (db.Applied{}) {
+		c.log.Info("the database was migrated", "migrations", applied.Migrations, "definitions", applied.Definitions)
 	}
-	d, err := db.Open(ctx, db.Config{URL: appURL, MaxConns: c.maxConns, Log: c.log})
+	d, err := db.Open(ctx, db.Config{URL: appURL, MaxConns: c.maxConns, Log: c.log, Definitions: definitions})
 	if err != nil {
 		return interrupted(ctx, err)
 	}

@@ -28,6 +28,7 @@ import (
 
 	"spoolwright/auth"
 	"spoolwright/db"
+	"spoolwright/db/dbtest"
 	"spoolwright/db/local"
 	"spoolwright/server"
 )
@@ -82,7 +83,7 @@ func newBenchService(b *testing.B, load func(ctx context.Context, f *benchServic
 	private, err := local.Start(ctx, local.Options{Dir: dir, Settings: map[string]string{"max_wal_size": "4GB", "shared_buffers": "512MB"}})
 	must(err)
 	f.stop = append(f.stop, func() { private.Stop(ctx) })
-	_, err = db.Migrate(ctx, private.OwnerURL(), private.AppURL())
+	_, err = db.Migrate(ctx, private.OwnerURL(), private.AppURL(), dbtest.Definitions)
 	must(err)
 	d, err := db.Open(ctx, db.Config{URL: private.AppURL()})
 	must(err)

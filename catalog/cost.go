@@ -2,11 +2,18 @@ package catalog
 
 import (
 	"context"
+	_ "embed"
 	"errors"
 
 	"spoolwright/db"
 	"spoolwright/server"
 )
+
+//go:embed costs.sql
+var costsSQL string
+
+// Definitions are the SQL functions of products: recompute_costs, which calls filament_prices of inventory.
+var Definitions = []db.Definition{{Name: "catalog/costs", Version: 1, SQL: costsSQL}}
 
 // lockCatalog goes first in every write that depends on the tree or on costs. It makes these writes of one tenant wait for
 // each other, so that each sees the whole tree as the last one left it: no two can close a circle from both ends, and no

@@ -20,8 +20,9 @@ import (
 
 // outsideTenancy are the only tables without tenants.
 var outsideTenancy = map[string]string{
-	"schema_migrations": "says which migrations were applied; holds nobody's data",
-	"login_directory":   "leads from an e-mail to its tenant; no role but its owner reaches it",
+	"schema_migrations":  "lists the applied migrations; has no tenant's data",
+	"schema_definitions": "lists the installed definitions; has no tenant's data",
+	"login_directory":    "maps an e-mail address to its tenant; only its owner has privileges on it",
 }
 
 // privileges are what the service's role may do with a table at most. Whoever adds a table adds it here: with what the
@@ -41,6 +42,7 @@ var privileges = map[string]string{
 	"run_materials":      "SELECT INSERT UPDATE DELETE",
 	"idempotency_keys":   "SELECT INSERT UPDATE DELETE",
 	"schema_migrations":  "SELECT",
+	"schema_definitions": "SELECT",
 	"login_directory":    "",
 }
 
@@ -195,7 +197,7 @@ func TestCatalogPrivileges(t *testing.T) {
 	}
 	none(t, super, "everybody has a privilege, or somebody but the owner can hand one on", `
 		select c.relname::text from pg_class c cross join lateral aclexplode(c.relacl) a
-		where c.relnamespace = 'public'::regnamespace and c.relname <> 'schema_migrations' and (a.grantee = 0 or a.is_grantable and a.grantee <> c.relowner)`)
+		where c.relnamespace = 'public'::regnamespace and c.relname not in ('schema_migrations', 'schema_definitions') and (a.grantee = 0 or a.is_grantable and a.grantee <> c.relowner)`)
 	none(t, super, "a privileged role", `
 		select rolname::text from pg_roles where rolname in ('spoolwright_app', 'spoolwright_login')
 		and (rolsuper or rolbypassrls or rolcreaterole or rolcreatedb or rolreplication or rolname = 'spoolwright_app' and rolcanlogin)`)

@@ -25,6 +25,9 @@ type Config struct {
 	MaxConns int    // size of the pool; 0 means eight per core, 8 to 32
 	Log      *slog.Logger
 
+	// Definitions are those that the features need, as given to Migrate. Open and Ready fail while one is missing.
+	Definitions []Definition
+
 	// RoundTrip, if set, is told of each round trip and the statements that it carried (for tests and benchmarks).
 	RoundTrip func(statements []Statement)
 }
@@ -32,6 +35,7 @@ type Config struct {
 // DB is a pool of connections to a migrated database. It is safe for concurrent use.
 type DB struct {
 	pool      *pgxpool.Pool
+	needs     []Definition
 	reads     chan struct{} // holds one for each read that runs
 	log       *slog.Logger
 	roundTrip func(statements []Statement)
@@ -52,7 +56,7 @@ const deadline = 10 * time.Second
 func Open(ctx context.Context, c Config) (*DB, error) {
 	config, err := pgxpool.ParseConfig(c.URL)
 	if err != nil {
-		return nil, errors.New("the database URL is not understood (its text is not shown, for it may hold a password)")
+		return nil, errInvalidURL
 	}
 	config.MaxConns = int32(c.MaxConns)
 	if c.MaxConns == 0 {
@@ -79,11 +83,17 @@ func Open(ctx context.Context, c Config) (*DB, error) {
 	}
 	// Writes mostly wait for the disk, and many that wait together share a flush; reads mostly use a core, and more of them
 	// at once only wait for each other. So reads get half of the pool, and slow ones never keep writes out.
-	d := &DB{pool: pool, reads: make(chan struct{}, max(1, config.MaxConns/2)), log: c.Log, roundTrip: c.RoundTrip}
+	d := &DB{pool: pool, needs: withOwn(c.Definitions), reads: make(chan struct{}, max(1, config.MaxConns/2)),
+		log: c.Log, roundTrip: c.RoundTrip}
 	if d.log == nil {
 		d.log = slog.New(slog.DiscardHandler)
 	}
-	if err := d.selfTest(ctx); err != nil {
+	ctx, cancel := context.WithTimeout(ctx, deadline)
+	defer cancel()
+	if err = d.Ready(ctx); err == nil {
+		err = d.selfTest(ctx)
+	}
+	if err != nil {
 		pool.Close()
 		return nil, err
 	}
@@ -93,17 +103,36 @@ func Open(ctx context.Context, c Config) (*DB, error) {
 // Close waits for the connections in use and closes all.
 func (d *DB) Close() { d.pool.Close() }
 
-// Ready reports whether the database answers and is migrated as far as this program needs.
+// Ready returns nil if the database answers and has the migrations and definitions of this program, or later ones. It
+// is one statement, which reads two small tables.
 func (d *DB) Ready(ctx context.Context) error {
-	var version int
-	if err := d.pool.QueryRow(ctx, `select coalesce(max(version), 0) from schema_migrations`).Scan(&version); err != nil {
-		return err
+	names, versions := make([]string, len(d.needs)), make([]int, len(d.needs))
+	for i, need := range d.needs {
+		names[i], versions[i] = need.Name, need.Version
 	}
-	if want := latestMigration(); version < want {
-		return fmt.Errorf("the database is at migration %d, this program needs %d", version, want)
+	var version int
+	var missing []string
+	err := d.pool.QueryRow(ctx, `
+		select (select coalesce(max(version), 0) from schema_migrations),
+			array(
+				select n.name || ' ' || n.version from unnest($1::text[], $2::int[]) n (name, version)
+				where not exists (select from schema_definitions d where d.name = n.name and d.version >= n.version)
+				order by 1)`, names, versions).Scan(&version, &missing)
+	var pg *pgconn.PgError
+	switch want := latestMigration(); {
+	case errors.As(err, &pg) && pg.Code == "42P01":
+		return fmt.Errorf("the database is not migrated: %s", howToMigrate)
+	case err != nil:
+		return fmt.Errorf("database: %w", err)
+	case version < want:
+		return fmt.Errorf("the database is at migration %d, this program needs %d: %s", version, want, howToMigrate)
+	case len(missing) > 0:
+		return fmt.Errorf("the database lacks the definitions %s: %s", strings.Join(missing, ", "), howToMigrate)
 	}
 	return nil
 }
+
+const howToMigrate = "run `spoolwright migrate` with MIGRATE_DATABASE_URL set to the login of the database's owner"
 
 // PoolStats are the pool's figures at a moment.
 type PoolStats struct {
@@ -123,8 +152,6 @@ func (d *DB) Stats() PoolStats {
 
 // selfTest writes a row as one tenant, in a transaction that is rolled back, and looks for it as another.
 func (d *DB) selfTest(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, deadline)
-	defer cancel()
 	tx, err := d.pool.Begin(ctx)
 	if err != nil {
 		return fmt.Errorf("database: %w", err)
@@ -193,14 +220,9 @@ func (d *DB) selfTest(ctx context.Context) error {
 
 func bindProblem(err error, login string) error {
 	var pg *pgconn.PgError
-	if errors.As(err, &pg) {
-		switch pg.Code {
-		case "42883", "42P01":
-			return errors.New("the database is not migrated: run `spoolwright migrate` with MIGRATE_DATABASE_URL set to its owner")
-		case "42501", "22023":
-			return fmt.Errorf("the database login %q may not take the role %s: run GRANT %s TO %s as its owner", login, appRole, appRole,
-				pgx.Identifier{login}.Sanitize())
-		}
+	if errors.As(err, &pg) && (pg.Code == "42501" || pg.Code == "22023") {
+		return fmt.Errorf("the database login %q may not take the role %s: run GRANT %s TO %s as its owner",
+			login, appRole, appRole, pgx.Identifier{login}.Sanitize())
 	}
 	return fmt.Errorf("database: %w", err)
 }

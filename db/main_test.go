@@ -31,7 +31,7 @@ func emptyDatabase(t *testing.T) urls {
 func migratedDatabase(t *testing.T) urls {
 	t.Helper()
 	u := emptyDatabase(t)
-	if _, err := db.Migrate(t.Context(), u.owner, u.app); err != nil {
+	if _, err := db.Migrate(t.Context(), u.owner, u.app, dbtest.Definitions); err != nil {
 		t.Fatal(err)
 	}
 	return u

@@ -14,12 +14,12 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Migrations are append-only: a file that was released is never edited.
+// Migrations are append-only: a released file is never edited. They hold tables; functions are definitions.
 //
 //go:embed migrations/*.sql
 var migrationFiles embed.FS
 
-// migrationLock is the advisory lock that makes any number of instances migrate one after the other.
+// migrationLock is the advisory lock under which instances migrate, one after the other.
 const migrationLock = 0x53504f4f4c
 
 type migration struct {
@@ -47,21 +47,32 @@ func migrations() []migration {
 
 func latestMigration() int { return len(migrations()) }
 
-// Migrate brings the database at ownerURL up to this program's schema, each migration in a transaction of its own, and
-// returns how many were applied. Any number of instances may do so at once. The login named in memberURL, if that is
-// another one, is made a member of spoolwright_app where the owner may do so. A database that is newer than the
-// program is an error.
-func Migrate(ctx context.Context, ownerURL, memberURL string) (applied int, err error) {
+// querier is a connection or a transaction.
+type querier interface {
+	Query(context.Context, string, ...any) (pgx.Rows, error)
+	QueryRow(context.Context, string, ...any) pgx.Row
+}
+
+// Applied counts what Migrate did.
+type Applied struct{ Migrations, Definitions int }
+
+// Migrate brings the database at ownerURL up to this program's schema: first the migrations, each in a transaction, then
+// the definitions of this package and of the features, in one transaction. Any number of instances may call it at once.
+// The login of memberURL, if it is another one, becomes a member of spoolwright_app where the owner may grant that.
+//
+// A database with a higher migration than the program's is an error. Higher versions of definitions are not: they stay,
+// so that an older program may start beside a newer one.
+func Migrate(ctx context.Context, ownerURL, memberURL string, features []Definition) (applied Applied, err error) {
 	config, err := pgx.ParseConfig(ownerURL)
 	if err != nil {
-		return 0, errors.New("the database URL is not understood (its text is not shown, for it may hold a password)")
+		return applied, errInvalidURL
 	}
 	if config.ConnectTimeout == 0 {
 		config.ConnectTimeout = 5 * time.Second
 	}
 	conn, err := pgx.ConnectConfig(ctx, config)
 	if err != nil {
-		return 0, fmt.Errorf("database: %w", err)
+		return applied, fmt.Errorf("database: %w", err)
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
 
@@ -74,70 +85,105 @@ func Migrate(ctx context.Context, ownerURL, memberURL string) (applied int, err 
 	all := migrations()
 	current, err := schemaVersion(ctx, conn)
 	if err != nil {
-		return 0, err
+		return applied, err
 	}
-	for races := 0; current < len(all); {
-		err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
-			// Simple protocol: a migration file holds many statements.
-			exec := func(sql string) error { return tx.Conn().PgConn().Exec(ctx, sql).Close() }
-			if err := exec(fmt.Sprintf("select pg_advisory_xact_lock(%d)", migrationLock)); err != nil {
-				return err
-			}
-			if err := exec(`create table if not exists schema_migrations (
-				version int primary key, name text not null, applied_at timestamptz not null default now());
-				grant select on schema_migrations to public`); err != nil {
-				return err
-			}
-			if current, err = schemaVersion(ctx, tx); err != nil || current >= len(all) {
-				return err
-			}
-			m := all[current]
-			if err := exec(m.sql); err != nil {
-				return fmt.Errorf("migration %s: %w", m.name, err)
-			}
-			if _, err := tx.Exec(ctx, `insert into schema_migrations (version, name) values ($1, $2)`, m.version, m.name); err != nil {
-				return err
-			}
-			current, applied = m.version, applied+1
-			return nil
-		})
+	for retries := 0; current < len(all); {
+		var done bool
+		current, done, err = applyNext(ctx, conn, all)
 		var pg *pgconn.PgError
-		if errors.As(err, &pg) && pg.Code == "42704" && races < 10 {
-			// Another database's migration made the role at the same moment, and this session does not see it before its next transaction.
-			races++
+		if errors.As(err, &pg) && pg.Code == "42704" && retries < 10 {
+			// The migration of another database created the role at the same moment. This session sees it in its next
+			// transaction.
+			retries++
 			continue
 		}
 		if err != nil {
-			return applied, err
+			return applied, explainPrivilege(err)
+		}
+		if done {
+			applied.Migrations++
 		}
 	}
 	if current > len(all) {
-		return applied, fmt.Errorf("the database is at migration %d, newer than this program, which knows %d: use a newer program", current, len(all))
+		return applied, fmt.Errorf("the database is at migration %d, newer than this program, which knows %d: "+
+			"use a newer program", current, len(all))
+	}
+	if applied.Definitions, err = installDefinitions(ctx, conn, withOwn(features)); err != nil {
+		return applied, explainPrivilege(err)
 	}
 	grantMembership(ctx, conn, config.User, member)
 	return applied, nil
 }
 
-func schemaVersion(ctx context.Context, q interface {
-	QueryRow(context.Context, string, ...any) pgx.Row
-}) (version int, err error) {
+// explainPrivilege adds advice to the error of a login that does not own the schema.
+func explainPrivilege(err error) error {
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) && pg.Code == "42501" {
+		return fmt.Errorf("%w: %s", err, howToMigrate)
+	}
+	return err
+}
+
+// applyNext applies the first migration that the database lacks, in a transaction. It returns the database's version
+// then, and false if another instance had applied the last one already.
+func applyNext(ctx context.Context, conn *pgx.Conn, all []migration) (version int, done bool, err error) {
+	err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+		if err := lockMigrations(ctx, tx); err != nil {
+			return err
+		}
+		if err := execScript(ctx, tx, `
+			create table if not exists schema_migrations (
+				version int primary key, name text not null, applied_at timestamptz not null default now());
+			grant select on schema_migrations to public`); err != nil {
+			return err
+		}
+		if version, err = schemaVersion(ctx, tx); err != nil || version >= len(all) {
+			return err
+		}
+		m := all[version]
+		if err := execScript(ctx, tx, m.sql); err != nil {
+			return fmt.Errorf("migration %s: %w", m.name, err)
+		}
+		_, err := tx.Exec(ctx, `insert into schema_migrations (version, name) values ($1, $2)`, m.version, m.name)
+		version, done = m.version, true
+		return err
+	})
+	return version, done && err == nil, err
+}
+
+// lockMigrations waits until no other transaction migrates the database. The lock is held to the end of the transaction.
+func lockMigrations(ctx context.Context, tx pgx.Tx) error {
+	return execScript(ctx, tx, fmt.Sprintf("select pg_advisory_xact_lock(%d)", migrationLock))
+}
+
+// execScript runs any number of statements. It uses the simple protocol; the extended protocol allows only one.
+func execScript(ctx context.Context, tx pgx.Tx, script string) error {
+	return tx.Conn().PgConn().Exec(ctx, script).Close()
+}
+
+// schemaVersion returns the number of the last migration, 0 for an empty database.
+func schemaVersion(ctx context.Context, q querier) (version int, err error) {
 	var exists bool
-	if err := q.QueryRow(ctx, `select to_regclass('schema_migrations') is not null`).Scan(&exists); err != nil || !exists {
+	err = q.QueryRow(ctx, `select to_regclass('schema_migrations') is not null`).Scan(&exists)
+	if err != nil || !exists {
 		return 0, err
 	}
 	err = q.QueryRow(ctx, `select coalesce(max(version), 0) from schema_migrations`).Scan(&version)
 	return version, err
 }
 
-// grantMembership is a courtesy: where it is refused, the self-test of Open says what the deployer has to grant. Since
-// PostgreSQL 16 whoever makes a role is a member of it, but may not take it without being granted that.
+// grantMembership makes the logins members of the role, where it may. It ignores errors: the self-test of Open reports
+// what the deployer has to grant. Since PostgreSQL 16 the creator of a role is a member of it, but cannot set it before
+// this grant.
 func grantMembership(ctx context.Context, conn *pgx.Conn, logins ...string) {
 	for _, login := range logins {
 		var missing bool
-		err := conn.QueryRow(ctx, `select not pg_has_role(rolname, '`+appRole+`', case when current_setting('server_version_num')::int < 160000 then 'MEMBER' else 'SET' end)
+		err := conn.QueryRow(ctx, `
+			select not pg_has_role(rolname, '`+appRole+`',
+				case when current_setting('server_version_num')::int < 160000 then 'MEMBER' else 'SET' end)
 			from pg_roles where rolname = $1`, login).Scan(&missing)
 		if err == nil && missing {
-			conn.Exec(ctx, `grant `+appRole+` to `+pgx.Identifier{login}.Sanitize()) // may lose a race against the same grant
+			conn.Exec(ctx, `grant `+appRole+` to `+pgx.Identifier{login}.Sanitize())
 		}
 	}
 }

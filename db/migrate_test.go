@@ -30,16 +30,22 @@ func latest(t *testing.T) int {
 	return len(files)
 }
 
+// everything is what a migration of an empty database applies.
+func everything(t *testing.T) db.Applied {
+	t.Helper()
+	return db.Applied{Migrations: latest(t), Definitions: len(db.WithOwn(dbtest.Definitions))}
+}
+
 // Eight instances start at once on a new database: each migration is applied once.
 func TestMigrateAtOnce(t *testing.T) {
 	t.Parallel()
 	u := emptyDatabase(t)
-	applied := make([]int, 8)
+	applied := make([]db.Applied, 8)
 	var wg sync.WaitGroup
 	for i := range applied {
 		wg.Go(func() {
 			var err error
-			if applied[i], err = db.Migrate(t.Context(), u.owner, u.app); err != nil {
+			if applied[i], err = db.Migrate(t.Context(), u.owner, u.app, dbtest.Definitions); err != nil {
 				t.Errorf("instance %d: %v", i, err)
 			}
 			d, err := db.Open(t.Context(), db.Config{URL: u.app, MaxConns: 1})
@@ -54,19 +60,20 @@ func TestMigrateAtOnce(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	sum := 0
-	for _, n := range applied {
-		sum += n
+	var sum db.Applied
+	for _, a := range applied {
+		sum.Migrations += a.Migrations
+		sum.Definitions += a.Definitions
 	}
-	if sum != latest(t) {
-		t.Errorf("%v migrations were applied, want %d in all", applied, latest(t))
+	if sum != everything(t) {
+		t.Errorf("%+v were applied, want %+v in total", applied, everything(t))
 	}
 	super := connect(t, u.super)
 	if rows := texts(t, super, `select version || ' ' || name from schema_migrations order by version`); len(rows) != latest(t) || !strings.HasPrefix(rows[0], "1 0001_") {
 		t.Errorf("schema_migrations has %v", rows)
 	}
-	if n, err := db.Migrate(t.Context(), u.owner, u.app); n != 0 || err != nil {
-		t.Errorf("again: %d migrations, %v", n, err)
+	if n, err := db.Migrate(t.Context(), u.owner, u.app, dbtest.Definitions); n != (db.Applied{}) || err != nil {
+		t.Errorf("again: %+v, %v", n, err)
 	}
 }
 
@@ -80,8 +87,8 @@ func TestMigrateNewerDatabase(t *testing.T) {
 	}
 	newer := latest(t) + 1
 	exec(t, super, fmt.Sprintf(`insert into schema_migrations (version, name) values (%d, 'of tomorrow')`, newer))
-	if n, err := db.Migrate(t.Context(), u.owner, u.app); n != 0 || err == nil || !strings.Contains(err.Error(), fmt.Sprintf("is at migration %d, newer than this program", newer)) {
-		t.Errorf("%d, %v", n, err)
+	if n, err := db.Migrate(t.Context(), u.owner, u.app, dbtest.Definitions); n != (db.Applied{}) || err == nil || !strings.Contains(err.Error(), fmt.Sprintf("is at migration %d, newer than this program", newer)) {
+		t.Errorf("%+v, %v", n, err)
 	}
 	// While instances are replaced one by one, the old ones serve on the new schema.
 	if err := d.Ready(t.Context()); err != nil {
@@ -99,16 +106,16 @@ func TestMigrationFails(t *testing.T) {
 	u := emptyDatabase(t)
 	owner := connect(t, u.owner)
 	exec(t, owner, `create table spool_usage (in_the_way int)`)
-	n, err := db.Migrate(t.Context(), u.owner, u.app)
-	if n != 1 || err == nil || !strings.Contains(err.Error(), "migration 0002_spools") {
-		t.Errorf("%d, %v", n, err)
+	n, err := db.Migrate(t.Context(), u.owner, u.app, dbtest.Definitions)
+	if n.Migrations != 1 || err == nil || !strings.Contains(err.Error(), "migration 0002_spools") {
+		t.Errorf("%+v, %v", n, err)
 	}
 	if got := texts(t, owner, `select concat_ws(' ', to_regclass('tenants'), to_regclass('spools'), (select max(version) from schema_migrations))`); got[0] != "tenants 1" {
 		t.Errorf("what is there: %v", got)
 	}
 	exec(t, owner, `drop table spool_usage`)
-	if n, err := db.Migrate(t.Context(), u.owner, u.app); n != latest(t)-1 || err != nil {
-		t.Errorf("again: %d, %v", n, err)
+	if n, err := db.Migrate(t.Context(), u.owner, u.app, dbtest.Definitions); n.Migrations != latest(t)-1 || err != nil {
+		t.Errorf("again: %+v, %v", n, err)
 	}
 }
 
@@ -126,7 +133,7 @@ func TestOpenRefuses(t *testing.T) {
 		const password = "the-password"
 		bad := "postgres://login:" + password + "@host:port/x"
 		_, err := db.Open(t.Context(), db.Config{URL: bad})
-		_, migrateErr := db.Migrate(t.Context(), bad, bad)
+		_, migrateErr := db.Migrate(t.Context(), bad, bad, dbtest.Definitions)
 		for _, err := range []error{err, migrateErr} {
 			if err == nil || strings.Contains(err.Error(), password) {
 				t.Errorf("%v", err)
@@ -137,7 +144,7 @@ func TestOpenRefuses(t *testing.T) {
 		t.Parallel()
 		away := "postgres://login:the-password@/x?host=" + t.TempDir()
 		_, err := db.Open(t.Context(), db.Config{URL: away})
-		_, migrateErr := db.Migrate(t.Context(), away, away)
+		_, migrateErr := db.Migrate(t.Context(), away, away, dbtest.Definitions)
 		for _, err := range []error{err, migrateErr} {
 			if err == nil || strings.Contains(err.Error(), "the-password") || !strings.HasPrefix(err.Error(), "database: ") {
 				t.Errorf("%v", err)
@@ -253,9 +260,9 @@ func TestRoles(t *testing.T) {
 	t.Run("an owner who may make no roles", func(t *testing.T) {
 		c.login(t, "plain", "", true)
 		url := c.url("plain", "plain")
-		n, err := db.Migrate(ctx, url, url)
-		if n != 0 || err == nil {
-			t.Fatalf("%d, %v", n, err)
+		n, err := db.Migrate(ctx, url, url, dbtest.Definitions)
+		if n != (db.Applied{}) || err == nil {
+			t.Fatalf("%+v, %v", n, err)
 		}
 		for _, want := range []string{"spoolwright_app is missing", "plain may not create it", "CREATE ROLE spoolwright_app NOLOGIN; GRANT spoolwright_app TO plain"} {
 			if !strings.Contains(err.Error(), want) {
@@ -264,15 +271,15 @@ func TestRoles(t *testing.T) {
 		}
 		// What the message says helps.
 		exec(t, c.super, `CREATE ROLE spoolwright_app NOLOGIN; GRANT spoolwright_app TO plain`)
-		if n, err := db.Migrate(ctx, url, url); n != latest(t) || err != nil {
-			t.Errorf("%d, %v", n, err)
+		if n, err := db.Migrate(ctx, url, url, dbtest.Definitions); n != everything(t) || err != nil {
+			t.Errorf("%+v, %v", n, err)
 		}
 		open(t, db.Config{URL: url, MaxConns: 1})
 
 		// A login that is no member, beside an owner who cannot make it one.
 		c.login(t, "stranger", "", false)
 		stranger := c.url("stranger", "plain")
-		if _, err := db.Migrate(ctx, url, stranger); err != nil {
+		if _, err := db.Migrate(ctx, url, stranger, dbtest.Definitions); err != nil {
 			t.Errorf("a membership that cannot be granted ends the migration: %v", err)
 		}
 		_, err = db.Open(ctx, db.Config{URL: stranger, MaxConns: 1})
@@ -288,8 +295,8 @@ func TestRoles(t *testing.T) {
 		c.login(t, "deployer", "createrole", true)
 		c.login(t, "farm", "", false)
 		owner, farm := c.url("deployer", "deployer"), c.url("farm", "deployer")
-		if n, err := db.Migrate(ctx, owner, farm); n != latest(t) || err != nil {
-			t.Fatalf("%d, %v", n, err)
+		if n, err := db.Migrate(ctx, owner, farm, dbtest.Definitions); n != everything(t) || err != nil {
+			t.Fatalf("%+v, %v", n, err)
 		}
 		if got := texts(t, c.super, `select concat_ws(' ', rolsuper, rolcreaterole, rolcreatedb, rolcanlogin, rolreplication, rolbypassrls) from pg_roles where rolname = 'spoolwright_app'`); len(got) != 1 || got[0] != "f f f f f f" {
 			t.Errorf("the role's attributes are %v", got)
@@ -343,7 +350,7 @@ func TestRoles(t *testing.T) {
 			for _, name := range names {
 				for range 2 {
 					wg.Go(func() {
-						if _, err := db.Migrate(ctx, c.url(name, name), c.url(name, name)); err != nil {
+						if _, err := db.Migrate(ctx, c.url(name, name), c.url(name, name), dbtest.Definitions); err != nil {
 							t.Errorf("%s: %v", name, err)
 							return
 						}

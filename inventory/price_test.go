@@ -56,8 +56,8 @@ func TestPrices(t *testing.T) {
 			var amount, grams *string
 			ctx := db.As(context.Background(), db.Actor{Tenant: client.Actor.Tenant})
 			err := api.DB.Read(ctx,
-				db.SQL(`select count(*) from `+inventory.Prices+`($1::text[], $2::text[])`, []string{c.material, "ASA", c.material}, []string{c.color, c.color, c.color}).Into(&rows),
-				db.SQL(`select amount::text, grams::text from `+inventory.Prices+`($1::text[], $2::text[]) where material_type = $3 and color_key = $4`,
+				db.SQL(`select count(*) from filament_prices($1::text[], $2::text[])`, []string{c.material, "ASA", c.material}, []string{c.color, c.color, c.color}).Into(&rows),
+				db.SQL(`select amount::text, grams::text from filament_prices($1::text[], $2::text[]) where material_type = $3 and color_key = $4`,
 					[]string{c.material, "ASA", c.material}, []string{c.color, c.color, c.color}, c.material, c.color).Into(&amount, &grams))
 			if err != nil {
 				t.Fatal(err)

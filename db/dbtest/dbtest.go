@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -14,9 +15,15 @@ import (
 	"testing"
 	"time"
 
+	"spoolwright/catalog"
 	"spoolwright/db"
 	"spoolwright/db/local"
+	"spoolwright/inventory"
 )
+
+// Definitions are those of all features, in main.go's order; package main cannot be imported. TestProgramDefinitions
+// in blackbox compares them with what the program installs.
+var Definitions = slices.Concat(inventory.Definitions, catalog.Definitions)
 
 var private *local.Server
 
@@ -42,7 +49,7 @@ func run(m *testing.M) int {
 		defer cancel()
 		private.Stop(ctx)
 	}()
-	if _, err := db.Migrate(ctx, private.OwnerURL(), private.AppURL()); err != nil {
+	if _, err := db.Migrate(ctx, private.OwnerURL(), private.AppURL(), Definitions); err != nil {
 		return fail(err)
 	}
 	return m.Run()
@@ -75,7 +82,7 @@ func Dir() (string, error) {
 func Private() *local.Server { return private }
 
 var shared = sync.OnceValues(func() (*db.DB, error) {
-	return db.Open(context.Background(), db.Config{URL: private.AppURL(), MaxConns: 16})
+	return db.Open(context.Background(), db.Config{URL: private.AppURL(), MaxConns: 16, Definitions: Definitions})
 })
 
 // Open returns the test process's pool, opened with the service's own login.

@@ -1,0 +1,69 @@
+-- Recomputes the stored costs of a product and returns its id. With whole_tree, also of all products below it
+-- (those that it contains, directly or through others). For these products, material costs come from the
+-- current spool prices. Then the component costs of all products above any of them follow; the material costs
+-- of those stay as they are stored.
+--
+-- Each product is computed once, after all of its components: products are updated level by level, where levels
+-- is 0 without components and otherwise one more than the highest level of a component. The caller must hold
+-- the tenant's catalog lock (lockCatalog in cost.go), so that no other transaction changes the tree meanwhile.
+create or replace function recompute_costs(product uuid, whole_tree boolean) returns uuid language plpgsql as $$
+declare
+	tree uuid[] := array[product];
+	material_types text[];
+	color_keys text[];
+	next_level uuid[];
+begin
+	if whole_tree then
+		tree := array(
+			with recursive below (id) as (
+				select product union
+				select c.component_product_id from below b join product_components c on c.product_id = b.id
+			)
+			select id from below);
+	end if;
+
+	select array_agg(w.material_type), array_agg(w.color_key) into material_types, color_keys
+	from (select distinct m.material_type, m.color_key from product_materials m where m.product_id = any (tree)) w;
+
+	-- The cost is weight * amount / grams, rounded to six decimals, half away from zero. A numeric division has
+	-- a limited number of decimals, so that round(weight * amount / grams, 6) would round twice; div() on whole
+	-- numbers is exact.
+	update product_materials m set cost = n.cost
+	from (
+		select o.id, div(o.weight_grams * p.amount * 2000000 + p.grams, p.grams * 2) * 0.000001 as cost
+		from product_materials o
+		left join filament_prices(material_types, color_keys) p
+			on p.material_type = o.material_type and p.color_key = o.color_key
+		where o.product_id = any (tree)
+	) n
+	where m.id = n.id and m.cost is distinct from n.cost;
+
+	for next_level in
+		with recursive above (id) as (
+			select unnest(tree) union
+			select c.product_id from above a join product_components c on c.component_product_id = a.id
+		)
+		select array_agg(p.id) from above a join products p on p.id = a.id
+		where p.hidden_at is null
+		group by p.levels order by p.levels
+	loop
+		update products p
+		set levels = n.levels, material_cost = n.material_cost, component_cost = n.component_cost, updated_at = now()
+		from (
+			select q.id, c.levels, c.component_cost,
+				case when q.id = any (tree) then
+					(select coalesce(sum(m.cost), 0) from product_materials m where m.product_id = q.id)
+				else q.material_cost end as material_cost
+			from products q cross join lateral (
+				select coalesce(max(s.levels) + 1, 0) as levels,
+					coalesce(sum(c.quantity * s.total_cost), 0) as component_cost
+				from product_components c join products s on s.id = c.component_product_id
+				where c.product_id = q.id
+			) c
+			where q.id = any (next_level)
+		) n
+		where p.id = n.id and (p.id = product or
+			(p.levels, p.material_cost, p.component_cost) is distinct from (n.levels, n.material_cost, n.component_cost));
+	end loop;
+	return product;
+end $$;

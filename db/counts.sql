@@ -1,0 +1,26 @@
+-- Trigger functions that maintain row_counts, from which lists read their totals. A count is the sum of its
+-- shards; each backend adds to a shard of its own, so that concurrent transactions of one tenant do not wait
+-- for the same row.
+
+-- Adds the inserted rows to the table's count. For a statement-level trigger with the transition table "added".
+-- Long transactions set app.count_shard to a shard that no other transaction uses, because a shard stays locked
+-- until commit.
+create or replace function count_added() returns trigger language plpgsql as $$
+begin
+	insert into row_counts (tenant_id, resource, shard, rows)
+	select a.tenant_id, tg_table_name,
+		coalesce(nullif(current_setting('app.count_shard', true), '')::int, pg_backend_pid() & 31), count(*)
+	from added a group by a.tenant_id
+	on conflict (tenant_id, resource, shard) do update set rows = row_counts.rows + excluded.rows;
+	return null;
+end $$;
+
+-- Subtracts one row from the table's count. For a row-level trigger on DELETE, or on the UPDATE that hides a
+-- row.
+create or replace function count_removed() returns trigger language plpgsql as $$
+begin
+	insert into row_counts (tenant_id, resource, shard, rows)
+	values (old.tenant_id, tg_table_name, pg_backend_pid() & 31, -1)
+	on conflict (tenant_id, resource, shard) do update set rows = row_counts.rows + excluded.rows;
+	return null;
+end $$;

@@ -1,0 +1,110 @@
+package db
+
+import (
+	"context"
+	"crypto/sha256"
+	_ "embed"
+	"encoding/hex"
+	"fmt"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Definition is repeatable SQL: the functions of one package that must change together. Migrate runs it after the
+// migrations, in a database that has no version or a lower version of it. CONTRIBUTING.md says how to change one.
+type Definition struct {
+	Name    string // package and file, such as "inventory/use"
+	Version int    // 1 or more; a higher version replaces a lower one, never the reverse
+	SQL     string // statements that may run any number of times: create or replace function, revoke, grant
+}
+
+var (
+	//go:embed id.sql
+	idSQL string
+	//go:embed bind.sql
+	bindTenantSQL string
+	//go:embed counts.sql
+	countsSQL string
+	//go:embed directory.sql
+	directorySQL string
+)
+
+// ownDefinitions are the functions of this package, which the features' definitions may call.
+var ownDefinitions = []Definition{
+	{"db/id", 1, idSQL},
+	{"db/bind", 1, bindTenantSQL},
+	{"db/counts", 1, countsSQL},
+	{"db/directory", 1, directorySQL},
+}
+
+// withOwn returns all definitions of a program in the order in which they are installed.
+func withOwn(features []Definition) []Definition { return slices.Concat(ownDefinitions, features) }
+
+// Hash returns the SHA-256 of the definition's SQL in hexadecimal digits.
+func (d Definition) Hash() string {
+	sum := sha256.Sum256([]byte(d.SQL))
+	return hex.EncodeToString(sum[:])
+}
+
+// pendingDefinitions returns those of all that must be installed. A higher version in the database is not pending: a
+// newer program has installed it, and it works for this program too. The same version with another text is pending, so
+// that a developer who edits a definition need not raise its version each time.
+func pendingDefinitions(ctx context.Context, q querier, all []Definition) ([]Definition, error) {
+	type row struct {
+		version int
+		hash    string
+	}
+	rows, err := q.Query(ctx, `select name, version, sha256 from schema_definitions`)
+	if err != nil {
+		return nil, err
+	}
+	installed := map[string]row{}
+	var name string
+	var r row
+	_, err = pgx.ForEachRow(rows, []any{&name, &r.version, &r.hash}, func() error {
+		installed[name] = r
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(slices.Clone(all), func(d Definition) bool {
+		r := installed[d.Name]
+		return r.version > d.Version || r == row{d.Version, d.Hash()}
+	}), nil
+}
+
+// installDefinitions installs what is pending of all, in one transaction, and returns how many that were.
+func installDefinitions(ctx context.Context, conn *pgx.Conn, all []Definition) (installed int, err error) {
+	pending, err := pendingDefinitions(ctx, conn, all)
+	if err != nil || len(pending) == 0 {
+		return 0, err
+	}
+	err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+		if err := lockMigrations(ctx, tx); err != nil {
+			return err
+		}
+		// Another instance may have installed them before this one acquired the lock.
+		if pending, err = pendingDefinitions(ctx, tx, all); err != nil {
+			return err
+		}
+		for _, d := range pending {
+			if err := execScript(ctx, tx, d.SQL); err != nil {
+				return fmt.Errorf("definition %s: %w", d.Name, err)
+			}
+			_, err := tx.Exec(ctx, `
+				insert into schema_definitions (name, version, sha256) values ($1, $2, $3)
+				on conflict (name) do update
+				set version = excluded.version, sha256 = excluded.sha256, applied_at = now()`, d.Name, d.Version, d.Hash())
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return 0, err
+	}
+	return len(pending), nil
+}

@@ -1,0 +1,24 @@
+package inventory
+
+import (
+	_ "embed"
+
+	"spoolwright/db"
+)
+
+var (
+	//go:embed name.sql
+	nameSQL string
+	//go:embed prices.sql
+	pricesSQL string
+	//go:embed use.sql
+	useSQL string
+)
+
+// Definitions are the SQL functions of spools: spool_name, filament_prices and use_filament. Other packages call them in
+// their own statements, and so within their own transactions.
+var Definitions = []db.Definition{
+	{Name: "inventory/name", Version: 1, SQL: nameSQL},
+	{Name: "inventory/prices", Version: 1, SQL: pricesSQL},
+	{Name: "inventory/use", Version: 1, SQL: useSQL},
+}
