@@ -93,7 +93,7 @@ func withoutCode(err error) error {
 // add inserts the user, and the tenant if it does not exist. It returns errTenantExists if another transaction created
 // the tenant since add read the list of tenants.
 func (a Accounts) add(ctx context.Context, tenant string, user *UserAccount, hash string) (db.Actor, error) {
-	actor := db.Actor{User: db.NewID(), Role: *user.Role.Value}
+	actor := db.Actor{User: db.NewID(), Role: string(*user.Role.Value)}
 	tenants, err := a.Tenants(ctx)
 	if err != nil {
 		return db.Actor{}, err

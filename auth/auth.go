@@ -27,8 +27,32 @@ func New(d *db.DB, tokens *Tokens, hasher *Hasher, now func() time.Time) *Servic
 	return &Service{db: d, tokens: tokens, hasher: hasher, throttle: NewThrottle(now), now: now}
 }
 
-// levels maps each role to its access level.
-var levels = map[string]server.Access{"viewer": server.Read, "operator": server.Write, "admin": server.Admin}
+// Role determines which operations a user may call.
+type Role string
+
+// roles maps each role to its access level.
+var roles = []struct {
+	name   Role
+	access server.Access
+}{{"admin", server.Admin}, {"operator", server.Write}, {"viewer", server.Read}}
+
+// Enum returns all roles.
+func (Role) Enum() (names []string) {
+	for _, role := range roles {
+		names = append(names, string(role.name))
+	}
+	return names
+}
+
+// access returns the role's access level, or server.Public for an unknown role.
+func (r Role) access() server.Access {
+	for _, role := range roles {
+		if role.name == r {
+			return role.access
+		}
+	}
+	return server.Public
+}
 
 // Authenticate returns the caller that the bearer token names. The error is server.ErrInvalidToken (also without a
 // token) or server.ErrTokenExpired. It does not read the database: the request's first statement checks that the user
@@ -43,7 +67,7 @@ func (s *Service) Authenticate(r *http.Request) (server.Caller, error) {
 		return server.Caller{}, tokenError(err)
 	}
 	actor := db.Actor{Tenant: p.TenantID, User: p.UserID, Role: p.Role}
-	return server.Caller{Actor: actor, Level: levels[p.Role]}, nil
+	return server.Caller{Actor: actor, Level: Role(p.Role).access()}, nil
 }
 
 // tokenError maps an error of ParseAccess or ParseRefresh to the error of a response.

@@ -40,7 +40,7 @@ type Principal struct {
 }
 
 func (p Principal) valid() bool {
-	return isID(p.TenantID) && isID(p.UserID) && levels[p.Role] != server.Public
+	return isID(p.TenantID) && isID(p.UserID) && Role(p.Role).access() != server.Public
 }
 
 // Refresh is the content of a refresh token. The ids are UUIDs in canonical form.

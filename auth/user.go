@@ -26,7 +26,7 @@ type UserAccount struct {
 	ID        server.UUID             `json:"id" rule:"readOnly,notNull" doc:"The user's id." example:"\"0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a45\""`
 	Email     server.Optional[string] `json:"email" rule:"required,format=email,maxLength=320" doc:"Not case-sensitive, unique across all tenants, cannot be changed." example:"\"bob@farm.example\""`
 	Name      server.Optional[string] `json:"name" rule:"required" doc:"The user's name." example:"\"Bob\""`
-	Role      server.Optional[string] `json:"role" rule:"required,enum=admin|operator|viewer,named=Role" doc:"viewer reads, operator also writes, admin also manages users." example:"\"operator\""`
+	Role      server.Optional[Role]   `json:"role" rule:"required" doc:"viewer reads, operator also writes, admin also manages users." example:"\"operator\""`
 	Disabled  server.Optional[bool]   `json:"disabled" rule:"notNull" doc:"A disabled user cannot log in. Default: false." example:"false"`
 	Password  server.Optional[string] `json:"password" rule:"required,writeOnly,maxLength=200,minLength=10" doc:"Never returned." example:"\"a long and secret phrase\""`
 	CreatedAt server.Timestamp        `json:"created_at" rule:"readOnly,notNull" doc:"When the user was created." example:"\"2024-01-15T10:00:00Z\""`

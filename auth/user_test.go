@@ -14,6 +14,7 @@ import (
 	"spoolwright/auth"
 	"spoolwright/auth/authtest"
 	"spoolwright/db"
+	"spoolwright/db/dbtest"
 	"spoolwright/server"
 )
 
@@ -384,4 +385,10 @@ func TestPasswordRulesAgree(t *testing.T) {
 			t.Errorf("%d characters: %d, by the commands: %v", n, a.Status, auth.CheckPassword(password))
 		}
 	}
+}
+
+// The checks of the tables allow the values that the API accepts.
+func TestEnumsMatchTables(t *testing.T) {
+	t.Parallel()
+	dbtest.WantChecked(t, "users", "role", auth.Role("").Enum())
 }

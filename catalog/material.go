@@ -4,18 +4,19 @@ import (
 	"context"
 
 	"spoolwright/db"
+	"spoolwright/inventory"
 	"spoolwright/server"
 )
 
 // ProductMaterial is a filament requirement of a product, in requests and in answers.
 type ProductMaterial struct {
-	ID           server.UUID                     `json:"id" rule:"readOnly,notNull" doc:"The material's id." example:"\"0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2b02\""`
-	MaterialType server.Optional[string]         `json:"material_type" rule:"required,enum=PLA|PETG|ABS|TPU|ASA|Nylon|PC|HIPS|PVA|Custom,named=MaterialType" doc:"The kind of filament." example:"\"PLA\""`
-	Color        server.Optional[string]         `json:"color" rule:"required" doc:"The name of the colour." example:"\"Black\""`
-	Weight       server.Optional[server.Decimal] `json:"weight_grams" rule:"required,exclusiveMinimum=0,maximum=1000000" doc:"Grams for one piece." example:"45"`
-	IsRequired   server.Optional[bool]           `json:"is_required" rule:"notNull" doc:"Whether the product cannot be made without it; true unless given." example:"true"`
-	Notes        server.Optional[string]         `json:"notes" rule:"maxLength=10000" doc:"Anything else." example:"\"Body\""`
-	Cost         server.Decimal                  `json:"cost" rule:"readOnly" doc:"weight_grams times the price per gram when it was last computed, rounded to six decimals; null if no spool told a price." example:"1.125"`
+	ID           server.UUID                             `json:"id" rule:"readOnly,notNull" doc:"The material's id." example:"\"0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2b02\""`
+	MaterialType server.Optional[inventory.MaterialType] `json:"material_type" rule:"required" doc:"The kind of filament." example:"\"PLA\""`
+	Color        server.Optional[string]                 `json:"color" rule:"required" doc:"The name of the colour." example:"\"Black\""`
+	Weight       server.Optional[server.Decimal]         `json:"weight_grams" rule:"required,exclusiveMinimum=0,maximum=1000000" doc:"Grams for one piece." example:"45"`
+	IsRequired   server.Optional[bool]                   `json:"is_required" rule:"notNull" doc:"Whether the product cannot be made without it; true unless given." example:"true"`
+	Notes        server.Optional[string]                 `json:"notes" rule:"maxLength=10000" doc:"Anything else." example:"\"Body\""`
+	Cost         server.Decimal                          `json:"cost" rule:"readOnly" doc:"weight_grams times the price per gram when it was last computed, rounded to six decimals; null if no spool told a price." example:"1.125"`
 }
 
 // costField is the field of the request that a cost out of range comes from.

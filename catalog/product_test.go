@@ -402,3 +402,9 @@ func TestOtherTenants(t *testing.T) {
 		t.Errorf("changed:\n%s\n%s", want, got)
 	}
 }
+
+// The checks of the tables allow the values that the API accepts.
+func TestEnumsMatchTables(t *testing.T) {
+	t.Parallel()
+	dbtest.WantChecked(t, "product_materials", "material_type", inventory.MaterialType("").Enum())
+}

@@ -27,10 +27,18 @@ func Routes(d *db.DB) []server.Route {
 
 type handlers struct{ db *db.DB }
 
+// MaterialType is a kind of filament.
+type MaterialType string
+
+// Enum returns all material types.
+func (MaterialType) Enum() []string {
+	return []string{"PLA", "PETG", "ABS", "TPU", "ASA", "Nylon", "PC", "HIPS", "PVA", "Custom"}
+}
+
 // Spool is a spool of filament, in requests and in answers.
 type Spool struct {
 	ID            server.UUID                     `json:"id" rule:"readOnly,notNull" doc:"The spool's id." example:"\"0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a41\""`
-	MaterialType  server.Optional[string]         `json:"material_type" rule:"required,enum=PLA|PETG|ABS|TPU|ASA|Nylon|PC|HIPS|PVA|Custom,named=MaterialType" doc:"The kind of filament." example:"\"PLA\""`
+	MaterialType  server.Optional[MaterialType]   `json:"material_type" rule:"required" doc:"The kind of filament." example:"\"PLA\""`
 	Brand         server.Optional[string]         `json:"brand" doc:"The manufacturer's name." example:"\"Polymaker\""`
 	Color         server.Optional[string]         `json:"color" rule:"required" doc:"The name of the colour." example:"\"Black\""`
 	ColorHex      server.Optional[string]         `json:"color_hex" rule:"format=color" doc:"The colour as #RRGGBB." example:"\"#1A1A1A\""`
@@ -55,10 +63,10 @@ const spoolColumns = `id, material_type, brand, color, color_hex, finish, diamet
 // Filter are the parameters of the spool list.
 type Filter struct {
 	server.ListQuery
-	MaterialType server.Optional[string] `query:"material_type" rule:"enum=PLA|PETG|ABS|TPU|ASA|Nylon|PC|HIPS|PVA|Custom,named=MaterialType" doc:"Only this material."`
-	Brand        server.Optional[string] `query:"brand" doc:"Only this brand: the whole name, without regard to case."`
-	Color        server.Optional[string] `query:"color" doc:"Only this colour: the whole name, without regard to case."`
-	InStock      server.Optional[bool]   `query:"in_stock" doc:"true: only spools with filament left; false: only empty ones."`
+	MaterialType server.Optional[MaterialType] `query:"material_type" doc:"Only this material."`
+	Brand        server.Optional[string]       `query:"brand" doc:"Only this brand: the whole name, without regard to case."`
+	Color        server.Optional[string]       `query:"color" doc:"Only this colour: the whole name, without regard to case."`
+	InStock      server.Optional[bool]         `query:"in_stock" doc:"true: only spools with filament left; false: only empty ones."`
 }
 
 var listDoc = &server.Doc{
@@ -69,7 +77,7 @@ var listDoc = &server.Doc{
 func (h handlers) list(ctx context.Context, r *server.Request[Filter]) (server.Page[Spool], error) {
 	l := server.NewList("spools", spoolColumns, "hidden_at is null", "spools")
 	if in := r.In.MaterialType; !in.IsNull() {
-		l.Where("material_type = ?", *in.Value)
+		l.Where("material_type = ?", in.Arg())
 	}
 	if in := r.In.Brand; !in.IsNull() {
 		l.Where(`brand_key = lower(?::text collate "und-x-icu") collate "C"`, *in.Value)

@@ -21,6 +21,13 @@ func TestMain(m *testing.M) { dbtest.Main(m) }
 
 type j = authtest.JSON
 
+// The checks of the tables allow the values that the API accepts.
+func TestEnumsMatchTables(t *testing.T) {
+	t.Parallel()
+	dbtest.WantChecked(t, "spools", "material_type", inventory.MaterialType("").Enum())
+	dbtest.WantChecked(t, "spool_usage", "kind", inventory.UsageKind("").Enum())
+}
+
 const spools = "/api/v1/spools"
 
 // spool is the body of a create: the required fields, and these.

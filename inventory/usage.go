@@ -54,11 +54,17 @@ func (h handlers) deduct(ctx context.Context, r *server.Request[Deduction]) (ser
 	return nil, errInsufficient.With(remaining, weight)
 }
 
+// UsageKind is what changed a spool's remaining weight.
+type UsageKind string
+
+// Enum returns all kinds of usage.
+func (UsageKind) Enum() []string { return []string{"created", "edited", "deducted", "run"} }
+
 // Usage is an entry of the usage ledger: one change of a spool's remaining weight.
 type Usage struct {
 	ID        server.UUID      `json:"id" rule:"notNull" doc:"The entry's id." example:"\"0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a43\""`
 	SpoolID   server.UUID      `json:"spool_id" rule:"notNull" doc:"The spool." example:"\"0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a41\""`
-	Kind      string           `json:"kind" rule:"notNull,enum=created|edited|deducted|run,named=UsageKind" doc:"What changed the weight: the spool was created, edited, deducted from, or used by a completed production run." example:"\"deducted\""`
+	Kind      UsageKind        `json:"kind" rule:"notNull" doc:"What changed the weight: the spool was created, edited, deducted from, or used by a completed production run." example:"\"deducted\""`
 	Reason    string           `json:"reason" doc:"The reason that was given." example:"\"Test print\""`
 	RunID     server.UUID      `json:"run_id" doc:"The production run, if it was one." example:"null"`
 	UserID    server.UUID      `json:"user_id" doc:"Who did it." example:"\"0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a44\""`

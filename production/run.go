@@ -33,10 +33,24 @@ func Routes(d *db.DB) []server.Route {
 
 type handlers struct{ db *db.DB }
 
+// RunStatus is the state of a production run.
+type RunStatus string
+
+// The states that set a time.
+const (
+	inProgress RunStatus = "in_progress"
+	completed  RunStatus = "completed"
+)
+
+// Enum returns all states.
+func (RunStatus) Enum() []string {
+	return []string{"pending", string(inProgress), "paused", string(completed), "failed", "cancelled"}
+}
+
 // Run is a production run, in requests and in single answers.
 type Run struct {
 	ID             server.UUID                       `json:"id" rule:"readOnly,notNull" doc:"The run's id." example:"\"0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a51\""`
-	Status         server.Optional[string]           `json:"status" rule:"notNull,enum=pending|in_progress|paused|completed|failed|cancelled,named=RunStatus" doc:"Where the run stands; pending unless it is sent." example:"\"in_progress\""`
+	Status         server.Optional[RunStatus]        `json:"status" rule:"notNull" doc:"Where the run stands; pending unless it is sent." example:"\"in_progress\""`
 	PrinterName    server.Optional[string]           `json:"printer_name" doc:"The printer." example:"\"Printer 1\""`
 	StartedAt      server.Optional[server.Timestamp] `json:"started_at" doc:"When printing began; set by the status in_progress if it is not sent." example:"\"2024-01-15T10:00:00Z\""`
 	CompletedAt    server.Optional[server.Timestamp] `json:"completed_at" doc:"When printing ended; set by the status completed and by complete if it is not sent." example:"\"2024-01-15T14:30:00Z\""`
@@ -56,7 +70,7 @@ type Run struct {
 // RunListItem is a production run in a list.
 type RunListItem struct {
 	ID             server.UUID      `json:"id" rule:"notNull" doc:"The run's id." example:"\"0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a51\""`
-	Status         string           `json:"status" rule:"notNull,enum=pending|in_progress|paused|completed|failed|cancelled,named=RunStatus" doc:"Where the run stands." example:"\"completed\""`
+	Status         RunStatus        `json:"status" rule:"notNull" doc:"Where the run stands." example:"\"completed\""`
 	PrinterName    string           `json:"printer_name" doc:"The printer." example:"\"Printer 1\""`
 	StartedAt      server.Timestamp `json:"started_at" doc:"When printing began." example:"\"2024-01-15T10:00:00Z\""`
 	CompletedAt    server.Timestamp `json:"completed_at" doc:"When printing ended." example:"\"2024-01-15T14:30:00Z\""`
@@ -92,8 +106,8 @@ const runColumns = `id, status, printer_name, started_at, completed_at, estimate
 // Filter are the parameters of the run list.
 type Filter struct {
 	server.ListQuery
-	Status      server.Optional[string] `query:"status" rule:"enum=pending|in_progress|paused|completed|failed|cancelled,named=RunStatus" doc:"Only runs with this status."`
-	PrinterName server.Optional[string] `query:"printer_name" doc:"Only runs on this printer: the whole name, without regard to case."`
+	Status      server.Optional[RunStatus] `query:"status" doc:"Only runs with this status."`
+	PrinterName server.Optional[string]    `query:"printer_name" doc:"Only runs on this printer: the whole name, without regard to case."`
 }
 
 var listDoc = &server.Doc{
@@ -104,7 +118,7 @@ var listDoc = &server.Doc{
 func (h handlers) list(ctx context.Context, r *server.Request[Filter]) (server.Page[RunListItem], error) {
 	l := server.NewList("production_runs", listColumns, "", "production_runs")
 	if in := r.In.Status; !in.IsNull() {
-		l.Where("status = ?", *in.Value)
+		l.Where("status = ?", in.Arg())
 	}
 	if in := r.In.PrinterName; !in.IsNull() {
 		l.Where(`printer_key = lower(?::text collate "und-x-icu") collate "C"`, *in.Value)
@@ -160,16 +174,16 @@ func (h handlers) create(ctx context.Context, r *server.Request[Run]) (server.Cr
 	id, in := db.NewID(), &r.In
 	status := in.Status.Or("pending")
 	now := server.Timestamp{Time: time.Now().UTC().Truncate(time.Microsecond)}
-	if status == "in_progress" && in.StartedAt.IsNull() {
+	if status == inProgress && in.StartedAt.IsNull() {
 		in.StartedAt = server.Some(now)
 	}
-	if status == "completed" && in.CompletedAt.IsNull() {
+	if status == completed && in.CompletedAt.IsNull() {
 		in.CompletedAt = server.Some(now)
 	}
 	insert := db.SQL(`insert into production_runs (id, status, printer_name, started_at, completed_at, estimated_print_time_hours, actual_print_time_hours,
 			estimated_total_filament_grams, actual_total_filament_grams, quality_rating, quality_notes, notes)
 		values ($1, $2, $3, $4, $5, $6::numeric, $7::numeric, $8::numeric, $9::numeric, $10::int, $11, $12)`,
-		id, status, in.PrinterName.Arg(), in.StartedAt.Arg(), in.CompletedAt.Arg(), in.EstimatedHours.Arg(), in.ActualHours.Arg(),
+		id, string(status), in.PrinterName.Arg(), in.StartedAt.Arg(), in.CompletedAt.Arg(), in.EstimatedHours.Arg(), in.ActualHours.Arg(),
 		in.EstimatedGrams.Arg(), in.ActualGrams.Arg(), in.QualityRating.Arg(), in.QualityNotes.Arg(), in.Notes.Arg())
 	return h.show(ctx, h.db.Write, showRun(id), insert)
 }
@@ -187,9 +201,9 @@ func (h handlers) update(ctx context.Context, r *server.Request[Run]) (server.OK
 	in := &r.In
 	fill := ""
 	switch in.Status.Or("") {
-	case "in_progress":
+	case inProgress:
 		fill = fillTime(&in.StartedAt, "started_at")
-	case "completed":
+	case completed:
 		fill = fillTime(&in.CompletedAt, "completed_at")
 	}
 	set, args := server.Assignments(in, []any{r.ID("id")})

@@ -532,3 +532,9 @@ func TestItemsAndMaterials(t *testing.T) {
 		t.Errorf("%d items left, want 1", n)
 	}
 }
+
+// The checks of the tables allow the values that the API accepts.
+func TestEnumsMatchTables(t *testing.T) {
+	t.Parallel()
+	dbtest.WantChecked(t, "production_runs", "status", production.RunStatus("").Enum())
+}

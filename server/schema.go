@@ -52,6 +52,10 @@ type Field struct {
 	index []int
 }
 
+// Enum is a string type with a fixed list of values. Fields of the type accept only these, and the OpenAPI document has a
+// schema with the type's name. A test proves that the column's check allows the same values (see dbtest.CheckedValues).
+type Enum interface{ Enum() []string }
+
 type settable interface {
 	set(f *Field, v any) string
 	isSet() bool
@@ -83,6 +87,9 @@ func schemaOf(t reflect.Type) *Schema {
 			f.kind, f.input = value.Type.Elem(), true
 		} else if sf.Type.Kind() == reflect.Slice {
 			f.list, f.ReadOnly, f.kind = true, true, sf.Type.Elem()
+		}
+		if enum, ok := reflect.Zero(f.kind).Interface().(Enum); ok {
+			f.Enum, f.Named, f.kind = enum.Enum(), f.kind.Name(), reflect.TypeFor[string]()
 		}
 		f.parse(sf.Tag.Get("rule"))
 		s.Fields = append(s.Fields, f)

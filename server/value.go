@@ -2,6 +2,7 @@ package server
 
 import (
 	"encoding/json"
+	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
@@ -135,6 +136,10 @@ func (o Optional[T]) Arg() any {
 		return nil
 	}
 	switch v := any(*o.Value).(type) {
+	case string:
+		return v
+	case Enum:
+		return reflect.ValueOf(v).String()
 	case Decimal:
 		return v.String()
 	case Timestamp:
@@ -206,6 +211,10 @@ func (o *Optional[T]) set(f *Field, v any) string {
 			problem = "must be a UUID"
 		}
 		*to = UUID(id)
+	case Enum:
+		var s string
+		s, problem = f.text(v)
+		reflect.ValueOf(to).Elem().SetString(s)
 	default:
 		panic("server: no decoder for the type of field " + f.Name)
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -93,4 +94,33 @@ func Open(tb testing.TB) *db.DB {
 		tb.Fatal(err)
 	}
 	return d
+}
+
+var allowedText = regexp.MustCompile(`'([^']*)'::text`)
+
+// WantChecked fails the test unless the checks of the column allow exactly these texts, and null is not allowed.
+func WantChecked(tb testing.TB, table, column string, want []string) {
+	tb.Helper()
+	var checks string
+	var notNull bool
+	// A check of one column with a list of texts reads: CHECK ((role = ANY (ARRAY['admin'::text, 'viewer'::text])))
+	err := Open(tb).Read(db.As(context.Background(), db.Actor{Tenant: db.NewID()}), db.SQL(`
+		select coalesce(string_agg(pg_get_constraintdef(c.oid), ' and '), ''), bool_and(a.attnotnull)
+		from pg_attribute a left join pg_constraint c on c.conrelid = a.attrelid and c.conkey = array[a.attnum] and c.contype = 'c'
+		where a.attrelid = $1::text::regclass and a.attname = $2`, table, column).Into(&checks, &notNull))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	var got []string
+	for _, match := range allowedText.FindAllStringSubmatch(checks, -1) {
+		got = append(got, match[1])
+	}
+	form := allowedText.ReplaceAllString(checks, "")
+	if !regexp.MustCompile(`^CHECK \(\(`+column+` = ANY \(ARRAY\[[, ]*\]\)\)\)$`).MatchString(form) || !notNull {
+		tb.Errorf("%s.%s has not null %v and the checks %s", table, column, notNull, checks)
+	}
+	slices.Sort(got)
+	if want = slices.Sorted(slices.Values(want)); !slices.Equal(got, want) {
+		tb.Errorf("%s.%s allows %q, and Go %q", table, column, got, want)
+	}
 }
