@@ -2,10 +2,10 @@ package auth_test
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -28,7 +28,7 @@ type j = authtest.JSON
 
 const testRounds = 1000
 
-// clock is a clock that tests set.
+// clock is a clock that tests advance.
 type clock struct {
 	mu sync.Mutex
 	t  time.Time
@@ -46,7 +46,7 @@ func (c *clock) pass(d time.Duration) {
 	c.t = c.t.Add(d)
 }
 
-// world is a service whose clock and hasher are the test's.
+// world is a service with a clock and a hasher that the test controls.
 type world struct {
 	*authtest.API
 	clock  *clock
@@ -55,7 +55,10 @@ type world struct {
 
 func newWorld(t *testing.T, features ...func(*db.DB) []server.Route) *world {
 	t.Helper()
-	w := &world{clock: &clock{t: time.Date(2024, 1, 15, 10, 0, 0, 0, time.UTC)}, hasher: auth.NewHasher(testRounds)}
+	w := &world{
+		clock:  &clock{t: time.Date(2024, 1, 15, 10, 0, 0, 0, time.UTC)},
+		hasher: auth.NewHasher(testRounds),
+	}
 	tokens, err := auth.NewTokens([]string{authtest.Secret}, 30*time.Minute, 7*24*time.Hour, w.clock.now)
 	if err != nil {
 		t.Fatal(err)
@@ -74,7 +77,7 @@ func (w *world) accounts() auth.Accounts {
 	return auth.Accounts{DB: w.DB, Hasher: auth.NewHasher(testRounds)}
 }
 
-// from is somebody without a token at an address.
+// from returns a client without a token whose requests come from the address.
 func (w *world) from(address string) *authtest.Client {
 	return w.Anonymous().With("X-Forwarded-For", address)
 }
@@ -95,16 +98,19 @@ type tokenSet struct {
 	ExpiresIn int    `json:"expires_in"`
 }
 
+// tokensOf decodes the response of a login or refresh and ends the test if it is not a valid token set.
 func tokensOf(t *testing.T, a *authtest.Response) tokenSet {
 	t.Helper()
 	var s tokenSet
 	d := json.NewDecoder(bytes.NewReader(a.Body))
 	d.DisallowUnknownFields()
-	if err := d.Decode(&s); a.Status != 200 || err != nil || s.Access == "" || s.Refresh == "" || s.Access == s.Refresh || s.Type != "bearer" || s.ExpiresIn != 1800 {
+	err := d.Decode(&s)
+	if a.Status != 200 || err != nil || s.Access == "" || s.Refresh == "" || s.Access == s.Refresh ||
+		s.Type != "bearer" || s.ExpiresIn != 1800 {
 		t.Fatalf("%s: %d %s: %v", a.What, a.Status, a.Body, err)
 	}
 	if got := a.Header.Get("Cache-Control"); got != "no-store" {
-		t.Errorf("%s may be cached: %q", a.What, got)
+		t.Errorf("%s: Cache-Control is %q", a.What, got)
 	}
 	return s
 }
@@ -119,12 +125,13 @@ func (w *world) refresh(t *testing.T, token string) tokenSet {
 	return tokensOf(t, w.Anonymous().Post(t, refreshPath, j{"refresh_token": token}))
 }
 
-func (w *world) refreshRefused(t *testing.T, token, code string) {
+// refreshFails sends a refresh token and ends the test unless the response is a 401 with the code.
+func (w *world) refreshFails(t *testing.T, token, code string) {
 	t.Helper()
 	w.Anonymous().Post(t, refreshPath, j{"refresh_token": token}).WantError(401, code)
 }
 
-// as is the client with another access token.
+// as returns a copy of the client with another access token.
 func as(c *authtest.Client, token string) *authtest.Client {
 	copied := *c
 	copied.Token = token
@@ -137,11 +144,13 @@ func TestLogin(t *testing.T) {
 	user := w.Operator(t)
 	for _, email := range []string{user.Email, strings.ToUpper(user.Email), " " + user.Email + "\t"} {
 		set := tokensOf(t, w.Anonymous().Post(t, loginPath, credentials(email, authtest.Password)))
-		as(user, set.Access).Get(t, mePath).Want(200).Shows(map[string]string{"id": user.Actor.User, "email": user.Email, "tenant_id": user.Actor.Tenant})
+		as(user, set.Access).Get(t, mePath).Want(200).Shows(map[string]string{
+			"id": user.Actor.User, "email": user.Email, "tenant_id": user.Actor.Tenant,
+		})
 	}
 	one, two := w.login(t, user), w.login(t, user)
 	if one.Access == two.Access || one.Refresh == two.Refresh {
-		t.Error("two logins got the same token")
+		t.Error("two logins returned the same token")
 	}
 
 	disabled := w.Operator(t)
@@ -153,12 +162,12 @@ func TestLogin(t *testing.T) {
 		"a wrong password":     credentials(user.Email, authtest.Password+"x"),
 		"other case":           credentials(user.Email, strings.ToUpper(authtest.Password)),
 		"a blank before":       credentials(user.Email, " "+authtest.Password),
-		"another's password":   credentials(user.Email, "a password of somebody else"),
-		"nobody":               credentials("nobody@test.example", authtest.Password),
-		"no e-mail":            credentials("x", authtest.Password),
+		"another password":     credentials(user.Email, "the password of another user"),
+		"an unknown e-mail":    credentials("unknown@test.example", authtest.Password),
+		"an invalid e-mail":    credentials("x", authtest.Password),
 		"a disabled user":      credentials(disabled.Email, authtest.Password),
 		"a part of the e-mail": credentials(user.Email[1:], authtest.Password),
-		"a pattern":            credentials("%@test.example", authtest.Password),
+		"a LIKE pattern":       credentials("%@test.example", authtest.Password),
 	} {
 		a := w.from("198.51.100."+fmt.Sprint(len(bodies)+1)).Post(t, loginPath, c)
 		a.WantError(401, "INVALID_CREDENTIALS")
@@ -169,7 +178,7 @@ func TestLogin(t *testing.T) {
 	}
 	for _, body := range bodies {
 		if body != bodies[0] {
-			t.Errorf("two answers differ: %s and %s", body, bodies[0])
+			t.Errorf("two responses differ: %s and %s", body, bodies[0])
 		}
 	}
 	for _, c := range []struct {
@@ -189,8 +198,8 @@ func TestLogin(t *testing.T) {
 	}
 }
 
-// The lifetimes are those that were set.
-func TestLifetimes(t *testing.T) {
+// Tokens expire after the configured lifetimes; each refresh starts the lifetime of the session again.
+func TestTokenLifetimes(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	user := w.Operator(t)
@@ -202,15 +211,15 @@ func TestLifetimes(t *testing.T) {
 	mine.Get(t, mePath).WantError(401, "TOKEN_EXPIRED")
 	mine.Post(t, logoutPath, j{"refresh_token": set.Refresh}).WantError(401, "TOKEN_EXPIRED")
 
-	// Each refresh token lives for 7 days, and each refresh begins them anew.
+	// A refresh token expires 7 days after its own refresh.
 	next := w.refresh(t, set.Refresh)
 	as(user, next.Access).Get(t, mePath).Want(200)
 	w.clock.pass(7*24*time.Hour - time.Second)
-	w.refreshRefused(t, set.Refresh, "TOKEN_EXPIRED")
+	w.refreshFails(t, set.Refresh, "TOKEN_EXPIRED")
 	last := w.refresh(t, next.Refresh)
 	w.clock.pass(7 * 24 * time.Hour)
-	w.refreshRefused(t, last.Refresh, "TOKEN_EXPIRED")
-	w.refreshRefused(t, next.Refresh, "TOKEN_EXPIRED")
+	w.refreshFails(t, last.Refresh, "TOKEN_EXPIRED")
+	w.refreshFails(t, next.Refresh, "TOKEN_EXPIRED")
 	as(user, last.Access).Get(t, mePath).WantError(401, "TOKEN_EXPIRED")
 	w.login(t, user)
 
@@ -223,7 +232,7 @@ func TestLifetimes(t *testing.T) {
 		c.Routes, c.Authenticate = service.Routes(), service.Authenticate
 	}})
 	other := short.Operator(t)
-	short.Anonymous().Post(t, loginPath, credentials(other.Email, authtest.Password)).Want(200).Shows(map[string]string{"expires_in": "300"})
+	mustLogin(t, short, other.Email, authtest.Password).Shows(map[string]string{"expires_in": "300"})
 }
 
 func TestRefreshRotates(t *testing.T) {
@@ -234,23 +243,26 @@ func TestRefreshRotates(t *testing.T) {
 	set := w.login(t, user)
 	for range 10 {
 		if seen[set.Refresh] || seen[set.Access] {
-			t.Fatal("a token came again")
+			t.Fatal("a refresh returned an earlier token")
 		}
 		seen[set.Refresh], seen[set.Access] = true, true
 		as(user, set.Access).Get(t, mePath).Want(200)
 		w.clock.pass(20 * time.Minute)
 		set = w.refresh(t, set.Refresh)
 	}
-	for name, c := range map[string]struct{ body, code string }{
-		"garbage":                       {"garbage", "INVALID_TOKEN"},
-		"an access token":               {set.Access, "INVALID_TOKEN"},
-		"a changed one":                 {set.Refresh[:len(set.Refresh)-5] + "AAAAA", "INVALID_TOKEN"},
-		"one with a scheme":             {"Bearer " + set.Refresh, "INVALID_TOKEN"},
-		"one with a space":              {set.Refresh + " ", "INVALID_TOKEN"},
-		"one of a session there is not": {w.made(t, auth.Refresh{TenantID: user.Actor.Tenant, UserID: user.Actor.User, SessionID: db.NewID(), Counter: 1, IssuedAt: w.clock.now()}), "INVALID_TOKEN"},
+	unknown := auth.Refresh{
+		TenantID: user.Actor.Tenant, UserID: user.Actor.User, SessionID: db.NewID(), Counter: 1, IssuedAt: w.clock.now(),
+	}
+	for name, token := range map[string]string{
+		"garbage":            "garbage",
+		"an access token":    set.Access,
+		"a changed token":    set.Refresh[:len(set.Refresh)-5] + "AAAAA",
+		"with a scheme":      "Bearer " + set.Refresh,
+		"with a space":       set.Refresh + " ",
+		"an unknown session": w.sign(t, unknown),
 	} {
-		a := w.Anonymous().Post(t, refreshPath, j{"refresh_token": c.body})
-		if a.WantError(401, c.code); a.Header.Get("WWW-Authenticate") != "Bearer" {
+		a := w.Anonymous().Post(t, refreshPath, j{"refresh_token": token})
+		if a.WantError(401, "INVALID_TOKEN"); a.Header.Get("WWW-Authenticate") != "Bearer" {
 			t.Errorf("%s: %v", name, a.Header)
 		}
 	}
@@ -258,11 +270,11 @@ func TestRefreshRotates(t *testing.T) {
 	w.Anonymous().Post(t, refreshPath, j{"refresh_token": nil}).Fields("refresh_token")
 	w.Anonymous().Post(t, refreshPath, j{"refresh_token": strings.Repeat("x", 5000)}).Fields("refresh_token")
 	as(user, set.Refresh).Get(t, mePath).WantError(401, "INVALID_TOKEN")
-	w.refresh(t, set.Refresh) // all that did the session no harm
+	w.refresh(t, set.Refresh) // the session is unchanged
 }
 
-// made signs a refresh token that the service would not.
-func (w *world) made(t *testing.T, r auth.Refresh) string {
+// sign signs a refresh token that the service did not issue.
+func (w *world) sign(t *testing.T, r auth.Refresh) string {
 	t.Helper()
 	token, err := w.Tokens.Refresh(r)
 	if err != nil {
@@ -271,8 +283,8 @@ func (w *world) made(t *testing.T, r auth.Refresh) string {
 	return token
 }
 
-// The answer to a refresh got lost: the client sends the same token again, and gets the same successor.
-func TestRefreshLostAnswer(t *testing.T) {
+// A client that lost the response of a refresh sends the same token again and gets the same successor, for 30 seconds.
+func TestRefreshIsRepeatable(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	user := w.Operator(t)
@@ -282,19 +294,19 @@ func TestRefreshLostAnswer(t *testing.T) {
 		w.clock.pass(passed)
 		again := w.refresh(t, first.Refresh)
 		if again.Refresh != next.Refresh {
-			t.Errorf("the successor is another one:\n%s\n%s", again.Refresh, next.Refresh)
+			t.Errorf("the successor differs:\n%s\n%s", again.Refresh, next.Refresh)
 		}
 		as(user, again.Access).Get(t, mePath).Want(200)
 	}
-	// The successor is good for what comes after it.
+	// The successor can be refreshed, also repeatedly.
 	third := w.refresh(t, next.Refresh)
 	if again := w.refresh(t, next.Refresh); again.Refresh != third.Refresh {
-		t.Error("the third is another one")
+		t.Error("the successor of the successor differs")
 	}
 	w.refresh(t, third.Refresh)
 }
 
-// A token that comes too late may have been stolen: the session ends, whoever has its newest token.
+// A reused token may have been stolen: it ends the session, so that the newest token becomes invalid too.
 func TestRefreshReuseEndsTheSession(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -305,39 +317,39 @@ func TestRefreshReuseEndsTheSession(t *testing.T) {
 		first := w.login(t, user)
 		next := w.refresh(t, first.Refresh)
 		w.clock.pass(31 * time.Second)
-		w.refreshRefused(t, first.Refresh, "INVALID_TOKEN")
-		w.refreshRefused(t, next.Refresh, "INVALID_TOKEN")
-		w.refreshRefused(t, first.Refresh, "INVALID_TOKEN")
+		w.refreshFails(t, first.Refresh, "INVALID_TOKEN")
+		w.refreshFails(t, next.Refresh, "INVALID_TOKEN")
+		w.refreshFails(t, first.Refresh, "INVALID_TOKEN")
 	})
-	t.Run("the grace does not begin anew", func(t *testing.T) {
+	t.Run("a repeated refresh does not extend the grace", func(t *testing.T) {
 		first := w.login(t, user)
 		next := w.refresh(t, first.Refresh)
 		w.clock.pass(20 * time.Second)
 		w.refresh(t, first.Refresh)
 		w.clock.pass(11 * time.Second)
-		w.refreshRefused(t, first.Refresh, "INVALID_TOKEN")
-		w.refreshRefused(t, next.Refresh, "INVALID_TOKEN")
+		w.refreshFails(t, first.Refresh, "INVALID_TOKEN")
+		w.refreshFails(t, next.Refresh, "INVALID_TOKEN")
 	})
-	t.Run("older than the one before", func(t *testing.T) {
+	t.Run("older than the previous token", func(t *testing.T) {
 		first := w.login(t, user)
 		next := w.refresh(t, first.Refresh)
 		third := w.refresh(t, next.Refresh)
-		w.refreshRefused(t, first.Refresh, "INVALID_TOKEN")
-		w.refreshRefused(t, third.Refresh, "INVALID_TOKEN")
-		w.refreshRefused(t, next.Refresh, "INVALID_TOKEN")
+		w.refreshFails(t, first.Refresh, "INVALID_TOKEN")
+		w.refreshFails(t, third.Refresh, "INVALID_TOKEN")
+		w.refreshFails(t, next.Refresh, "INVALID_TOKEN")
 	})
-	t.Run("newer than the current one", func(t *testing.T) {
-		// As after the database was restored from a backup.
+	t.Run("newer than the current token", func(t *testing.T) {
+		// This happens after the database was restored from a backup.
 		first := w.login(t, user)
 		parsed, err := w.Tokens.ParseRefresh(first.Refresh)
 		if err != nil {
 			t.Fatal(err)
 		}
 		parsed.Counter += 5
-		w.refreshRefused(t, w.made(t, parsed), "INVALID_TOKEN")
-		w.refreshRefused(t, first.Refresh, "INVALID_TOKEN")
+		w.refreshFails(t, w.sign(t, parsed), "INVALID_TOKEN")
+		w.refreshFails(t, first.Refresh, "INVALID_TOKEN")
 	})
-	t.Run("another user's name on it", func(t *testing.T) {
+	t.Run("with the id of another user", func(t *testing.T) {
 		first, other := w.login(t, user), w.Operator(t)
 		parsed, err := w.Tokens.ParseRefresh(first.Refresh)
 		if err != nil {
@@ -345,17 +357,17 @@ func TestRefreshReuseEndsTheSession(t *testing.T) {
 		}
 		forged := parsed
 		forged.UserID, forged.TenantID = other.Actor.User, other.Actor.Tenant
-		w.refreshRefused(t, w.made(t, forged), "INVALID_TOKEN")
+		w.refreshFails(t, w.sign(t, forged), "INVALID_TOKEN")
 		forged.UserID = user.Actor.User
-		w.refreshRefused(t, w.made(t, forged), "INVALID_TOKEN")
+		w.refreshFails(t, w.sign(t, forged), "INVALID_TOKEN")
 		w.refresh(t, first.Refresh)
 	})
-	// A session of the same user on another device is another session.
+	// Another session of the same user is not affected.
 	w.refresh(t, elsewhere.Refresh)
 }
 
-// A hundred refreshes of one token at once are one refresh.
-func TestRefreshAtOnce(t *testing.T) {
+// 100 concurrent refreshes of one token return the same successor.
+func TestConcurrentRefreshes(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	user := w.Operator(t)
@@ -378,22 +390,24 @@ func TestRefreshAtOnce(t *testing.T) {
 	}
 	wg.Wait()
 	if len(successors) != 1 {
-		t.Fatalf("%d families: %v", len(successors), successors)
+		t.Fatalf("%d different successors: %v", len(successors), successors)
 	}
 	for token := range successors {
 		next := w.refresh(t, token)
 		w.clock.pass(31 * time.Second)
-		w.refreshRefused(t, first.Refresh, "INVALID_TOKEN")
-		w.refreshRefused(t, next.Refresh, "INVALID_TOKEN")
+		w.refreshFails(t, first.Refresh, "INVALID_TOKEN")
+		w.refreshFails(t, next.Refresh, "INVALID_TOKEN")
 	}
 	var sessions int
-	if err := w.DB.Read(db.As(t.Context(), db.Actor{Tenant: user.Actor.Tenant}), db.SQL(`select count(*) from sessions`).Into(&sessions)); err != nil || sessions != 0 {
-		t.Errorf("%d sessions are left, %v", sessions, err)
+	err := w.DB.Read(db.As(t.Context(), db.Actor{Tenant: user.Actor.Tenant}),
+		db.SQL(`select count(*) from sessions`).Into(&sessions))
+	if err != nil || sessions != 0 {
+		t.Errorf("%d sessions remain, %v", sessions, err)
 	}
 }
 
-// Two who refresh again and again with whatever they got last: as long as nobody is late, nobody is logged out.
-func TestRefreshRace(t *testing.T) {
+// Several clients that share a session and refresh concurrently, round after round, stay logged in.
+func TestSharedSession(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	user := w.Operator(t)
@@ -432,7 +446,7 @@ func TestLogout(t *testing.T) {
 		return c.Post(t, logoutPath, j{"refresh_token": token})
 	}
 	logout(w.Anonymous(), set.Refresh).WantError(401, "INVALID_TOKEN")
-	// Somebody else's token: nothing happens, and nobody learns whether there is such a session.
+	// The token of another user: the session continues, and the response does not tell whether it exists.
 	for _, c := range []*authtest.Client{colleague, stranger} {
 		if a := logout(c, set.Refresh).Want(204); len(a.Body) != 0 {
 			t.Errorf("%s", a.Body)
@@ -441,16 +455,16 @@ func TestLogout(t *testing.T) {
 	set = w.refresh(t, set.Refresh)
 
 	logout(user, set.Refresh).Want(204)
-	w.refreshRefused(t, set.Refresh, "INVALID_TOKEN")
+	w.refreshFails(t, set.Refresh, "INVALID_TOKEN")
 	logout(user, set.Refresh).Want(204)
-	w.refresh(t, other.Refresh) // another device is still logged in
+	w.refresh(t, other.Refresh) // another session of the user continues
 	user.Get(t, mePath).Want(200)
 
-	// Any token of the session ends it, also one that was used.
+	// A used refresh token ends the session too.
 	third := w.login(t, user)
 	next := w.refresh(t, third.Refresh)
 	logout(user, third.Refresh).Want(204)
-	w.refreshRefused(t, next.Refresh, "INVALID_TOKEN")
+	w.refreshFails(t, next.Refresh, "INVALID_TOKEN")
 
 	for _, token := range []string{"garbage", user.Token, set.Refresh + "x", "a.b.c"} {
 		logout(user, token).Fields("refresh_token")
@@ -470,8 +484,11 @@ func TestMe(t *testing.T) {
 	for _, role := range []string{"viewer", "operator", "admin"} {
 		user := w.Tenant(t).User(t, role)
 		a := user.Get(t, mePath).Want(200)
-		a.Shows(map[string]string{"id": user.Actor.User, "email": user.Email, "name": "Test " + role, "tenant_id": user.Actor.Tenant})
-		if _, err := time.Parse(time.RFC3339, a.Text("created_at")); err != nil || !strings.HasSuffix(a.Text("created_at"), "Z") {
+		a.Shows(map[string]string{
+			"id": user.Actor.User, "email": user.Email, "name": "Test " + role, "tenant_id": user.Actor.Tenant,
+		})
+		created := a.Text("created_at")
+		if _, err := time.Parse(time.RFC3339, created); err != nil || !strings.HasSuffix(created, "Z") {
 			t.Errorf("%s", a.Body)
 		}
 		if fields := a.Value("").(map[string]any); len(fields) != 5 {
@@ -481,8 +498,8 @@ func TestMe(t *testing.T) {
 	w.Anonymous().Get(t, mePath).WantError(401, "INVALID_TOKEN")
 }
 
-// everyRoute calls each route that needs a token, with the example of the document as the body, and gives the answer to
-// check.
+// everyRoute calls each route that requires a token and that the client's role may use, with the document's example as
+// the body and random ids, and passes each response to check.
 func everyRoute(t *testing.T, w *world, c *authtest.Client, check func(route server.Route, a *authtest.Response)) {
 	t.Helper()
 	var d struct {
@@ -509,13 +526,16 @@ func everyRoute(t *testing.T, w *world, c *authtest.Client, check func(route ser
 	if err != nil {
 		t.Fatal(err)
 	}
-	refresh := w.made(t, auth.Refresh{TenantID: c.Actor.Tenant, UserID: c.Actor.User, SessionID: db.NewID(), Counter: 1, IssuedAt: w.clock.now()})
+	refresh := w.sign(t, auth.Refresh{
+		TenantID: c.Actor.Tenant, UserID: c.Actor.User, SessionID: db.NewID(), Counter: 1, IssuedAt: w.clock.now(),
+	})
 	for _, route := range w.Routes {
 		if route.Access == server.Public || route.Access == server.Admin && c.Actor.Role != "admin" {
 			continue
 		}
 		var body any
-		if example := d.Paths[route.Path()][strings.ToLower(route.Method())].RequestBody.Content["application/json"].Example; example != nil {
+		operation := d.Paths[route.Path()][strings.ToLower(route.Method())]
+		if example := operation.RequestBody.Content["application/json"].Example; example != nil {
 			if _, ok := example["refresh_token"]; ok {
 				example["refresh_token"] = refresh
 			}
@@ -531,20 +551,21 @@ func everyRoute(t *testing.T, w *world, c *authtest.Client, check func(route ser
 	}
 }
 
-// Whoever is disabled, demoted or promoted is refused at once on every route, with the token that is still valid; a refresh
-// brings the new role.
-func TestAccessIsRevokedAtOnce(t *testing.T) {
+// After the user is disabled or gets another role, every route rejects the unexpired access token; a refresh returns a
+// token for the new role.
+func TestAccessIsRevokedImmediately(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, inventory.Routes, catalog.Routes, production.Routes)
 	farm := w.Tenant(t)
 	setRole := func(c *authtest.Client, role string) {
 		t.Helper()
-		err := w.DB.Write(db.As(t.Context(), db.Actor{Tenant: farm.ID}), db.SQL(`update users set role = $2 where id = $1`, c.Actor.User, role))
+		err := w.DB.Write(db.As(t.Context(), db.Actor{Tenant: farm.ID}),
+			db.SQL(`update users set role = $2 where id = $1`, c.Actor.User, role))
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	refused := func(route server.Route, a *authtest.Response) {
+	fails := func(route server.Route, a *authtest.Response) {
 		if a.Status != 401 || a.Text("code") != "INVALID_TOKEN" {
 			t.Errorf("%s: %d %s", a.What, a.Status, a.Body)
 		}
@@ -561,7 +582,7 @@ func TestAccessIsRevokedAtOnce(t *testing.T) {
 	user.Token = set.Access
 	everyRoute(t, w, user, passes)
 	setRole(user, "viewer")
-	everyRoute(t, w, user, refused)
+	everyRoute(t, w, user, fails)
 	set = w.refresh(t, set.Refresh)
 	user.Token = set.Access
 	user.Get(t, "/api/v1/spools").Want(200)
@@ -580,19 +601,19 @@ func TestAccessIsRevokedAtOnce(t *testing.T) {
 	if err := w.accounts().SetDisabled(t.Context(), user.Email, true); err != nil {
 		t.Fatal(err)
 	}
-	everyRoute(t, w, user, refused)
-	w.refreshRefused(t, set.Refresh, "INVALID_TOKEN")
+	everyRoute(t, w, user, fails)
+	w.refreshFails(t, set.Refresh, "INVALID_TOKEN")
 	w.Anonymous().Post(t, loginPath, credentials(user.Email, authtest.Password)).WantError(401, "INVALID_CREDENTIALS")
 	if err := w.accounts().SetDisabled(t.Context(), user.Email, false); err != nil {
 		t.Fatal(err)
 	}
-	w.refreshRefused(t, set.Refresh, "INVALID_TOKEN") // the sessions stay ended
+	w.refreshFails(t, set.Refresh, "INVALID_TOKEN") // enabling does not restore the sessions
 	w.login(t, user)
-	everyRoute(t, w, colleague, passes) // all that was one user's affair
+	everyRoute(t, w, colleague, passes) // other users are not affected
 }
 
-// A user who is disabled by other means than the command cannot refresh either.
-func TestRefreshOfTheDisabled(t *testing.T) {
+// A disabled user cannot refresh, also if the session still exists.
+func TestRefreshOfDisabledUser(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	user := w.Operator(t)
@@ -604,18 +625,19 @@ func TestRefreshOfTheDisabled(t *testing.T) {
 		}
 	}
 	change(`update users set disabled_at = now()`)
-	w.refreshRefused(t, set.Refresh, "INVALID_TOKEN")
+	w.refreshFails(t, set.Refresh, "INVALID_TOKEN")
 	change(`update users set disabled_at = null`)
-	w.refreshRefused(t, set.Refresh, "INVALID_TOKEN")
+	w.refreshFails(t, set.Refresh, "INVALID_TOKEN")
 }
 
-// hashes counts what the hasher does.
+// hashes returns a counter of the hashes that the hasher computes.
 func (w *world) hashes() *atomic.Int64 {
 	var n atomic.Int64
 	w.hasher.Count(func(int) { n.Add(1) })
 	return &n
 }
 
+// tooMany ends the test unless the response is a 429 with the Retry-After.
 func tooMany(t *testing.T, a *authtest.Response, seconds string) {
 	t.Helper()
 	a.WantError(429, "RATE_LIMIT_EXCEEDED")
@@ -640,7 +662,7 @@ func TestFailedLoginsAreLimited(t *testing.T) {
 		}
 	}
 
-	t.Run("5 for an account from an address", func(t *testing.T) {
+	t.Run("5 for an account from one address", func(t *testing.T) {
 		for range 4 {
 			attempt("198.51.100.1", user.Email, "wrong").WantError(401, "INVALID_CREDENTIALS")
 		}
@@ -658,18 +680,19 @@ func TestFailedLoginsAreLimited(t *testing.T) {
 		attempt("198.51.100.1", user.Email, authtest.Password).Want(200)
 		hashed(2)
 	})
-	t.Run("an account that there is not", func(t *testing.T) {
+	t.Run("unknown account", func(t *testing.T) {
 		for range 5 {
-			attempt("198.51.100.3", "nobody@limits.example", "wrong").WantError(401, "INVALID_CREDENTIALS")
+			attempt("198.51.100.3", "unknown@limits.example", "wrong").WantError(401, "INVALID_CREDENTIALS")
 		}
 		hashed(5)
-		tooMany(t, attempt("198.51.100.3", "nobody@limits.example", "wrong"), "900")
+		tooMany(t, attempt("198.51.100.3", "unknown@limits.example", "wrong"), "900")
 		hashed(0)
 	})
 	t.Run("20 from an address", func(t *testing.T) {
 		w.clock.pass(time.Hour)
 		for i := range 20 {
-			attempt("2001:db8::"+fmt.Sprint(i), fmt.Sprintf("nobody%d@test.example", i), "wrong").WantError(401, "INVALID_CREDENTIALS")
+			a := attempt("2001:db8::"+fmt.Sprint(i), fmt.Sprintf("unknown%d@test.example", i), "wrong")
+			a.WantError(401, "INVALID_CREDENTIALS")
 		}
 		hashed(20)
 		tooMany(t, attempt("2001:db8::ffff", user.Email, authtest.Password), "900")
@@ -688,7 +711,7 @@ func TestFailedLoginsAreLimited(t *testing.T) {
 		other := w.Operator(t)
 		attempt("203.0.113.1", other.Email, authtest.Password).Want(200)
 	})
-	t.Run("what is no attempt does not count", func(t *testing.T) {
+	t.Run("invalid requests do not count", func(t *testing.T) {
 		w.clock.pass(time.Hour)
 		hashes.Store(0)
 		for range 30 {
@@ -700,13 +723,13 @@ func TestFailedLoginsAreLimited(t *testing.T) {
 	})
 }
 
-// A hundred guesses at once are no more than five.
-func TestParallelGuesses(t *testing.T) {
+// Of 100 concurrent guesses the service hashes 5.
+func TestConcurrentGuesses(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	user := w.Operator(t)
 	hashes := w.hashes()
-	var wrong, refused atomic.Int64
+	var wrong, limited atomic.Int64
 	var wg sync.WaitGroup
 	for range 100 {
 		wg.Go(func() {
@@ -717,20 +740,20 @@ func TestParallelGuesses(t *testing.T) {
 			case a.Status == 401:
 				wrong.Add(1)
 			case a.Status == 429 && a.Header.Get("Retry-After") != "":
-				refused.Add(1)
+				limited.Add(1)
 			default:
 				t.Errorf("%d %s", a.Status, a.Body)
 			}
 		})
 	}
 	wg.Wait()
-	if hashes.Load() != 5 || wrong.Load() != 5 || refused.Load() != 95 {
-		t.Errorf("%d passwords were hashed, %d answers were 401 and %d were 429", hashes.Load(), wrong.Load(), refused.Load())
+	if hashes.Load() != 5 || wrong.Load() != 5 || limited.Load() != 95 {
+		t.Errorf("%d hashes, %d responses 401, %d responses 429", hashes.Load(), wrong.Load(), limited.Load())
 	}
 }
 
-// Several logins of one account at once, all right: none is refused.
-func TestParallelLogins(t *testing.T) {
+// Concurrent logins of one account with the right password all succeed.
+func TestConcurrentLogins(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	user := w.Operator(t)
@@ -746,8 +769,8 @@ func TestParallelLogins(t *testing.T) {
 	wg.Wait()
 }
 
-// Every refused login costs the same work, whatever was wrong.
-func TestEveryFailureCostsTheSame(t *testing.T) {
+// Every failed login computes one hash, whatever the reason.
+func TestFailedLoginsTakeTheSameTime(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	user, disabled := w.Operator(t), w.Operator(t)
@@ -756,7 +779,7 @@ func TestEveryFailureCostsTheSame(t *testing.T) {
 	}
 	var rounds []int
 	w.hasher.Count(func(n int) { rounds = append(rounds, n) })
-	for _, email := range []string{user.Email, disabled.Email, "nobody@test.example", "x"} {
+	for _, email := range []string{user.Email, disabled.Email, "unknown@test.example", "x"} {
 		rounds = nil
 		w.Anonymous().Post(t, loginPath, credentials(email, "wrong")).WantError(401, "INVALID_CREDENTIALS")
 		if len(rounds) != 1 || rounds[0] != testRounds {
@@ -765,14 +788,14 @@ func TestEveryFailureCostsTheSame(t *testing.T) {
 	}
 }
 
-// When more passwords are to be hashed than there are cores, whoever has waited too long is sent away, and that is no failed
-// login.
+// A login that waits too long for the hasher gets a 503, which does not count as a failed login.
 func TestHashingQueue(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	user := w.Operator(t)
 	free := w.hasher.Fill(10 * time.Millisecond)
-	for i, email := range []string{user.Email, "nobody@test.example", user.Email, user.Email, user.Email, user.Email, user.Email, user.Email} {
+	emails := append(slices.Repeat([]string{user.Email}, 7), "unknown@test.example")
+	for i, email := range emails {
 		a := w.Anonymous().Post(t, loginPath, credentials(email, authtest.Password))
 		if a.WantError(503, "UNAVAILABLE"); a.Header.Get("Retry-After") == "" {
 			t.Errorf("%d: %v", i, a.Header)
@@ -783,32 +806,31 @@ func TestHashingQueue(t *testing.T) {
 	for range 5 {
 		w.Anonymous().Post(t, loginPath, credentials(user.Email, "wrong")).WantError(401, "INVALID_CREDENTIALS")
 	}
-	// Too many failures are refused without waiting for a place.
+	// The 429 of too many failures does not wait for the hasher.
 	defer w.hasher.Fill(time.Hour)()
 	tooMany(t, w.Anonymous().Post(t, loginPath, credentials(user.Email, "wrong")), "900")
 }
 
-// Whoever changes passwords again and again takes one place, and keeps nobody from logging in.
-func TestChangesOfPasswordsLeaveRoom(t *testing.T) {
+// Requests that hash a new password never occupy the whole hasher, so logins go on.
+func TestPasswordChangesLeaveRoomForLogins(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	user := w.Tenant(t).User(t, "admin")
 	free := w.hasher.FillChanges(10 * time.Millisecond)
 	w.login(t, user)
-	change := j{"current_password": authtest.Password, "new_password": "another long phrase"}
-	newcomer := j{"email": db.NewID() + "@test.example", "name": "Bob", "role": "viewer", "password": "a long and secret phrase"}
-	user.Post(t, "/api/v1/auth/password", change).WantError(503, "UNAVAILABLE")
-	user.Post(t, "/api/v1/auth/password", j{"current_password": "wrong", "new_password": "another long phrase"}).WantError(503, "UNAVAILABLE") // not even looked at
-	user.Post(t, "/api/v1/users", newcomer).WantError(503, "UNAVAILABLE")
-	user.Patch(t, "/api/v1/users/"+user.Actor.User, j{"password": "another long phrase"}).WantError(503, "UNAVAILABLE")
+	create := j{"email": email(), "name": "Bob", "role": "viewer", "password": "a long and secret phrase"}
+	changePassword(t, user, authtest.Password, newPhrase).WantError(503, "UNAVAILABLE")
+	changePassword(t, user, "wrong", newPhrase).WantError(503, "UNAVAILABLE") // not verified either
+	user.Post(t, usersPath, create).WantError(503, "UNAVAILABLE")
+	user.Patch(t, usersPath+"/"+user.Actor.User, j{"password": newPhrase}).WantError(503, "UNAVAILABLE")
 	w.login(t, user)
 	free()
-	user.Post(t, "/api/v1/users", newcomer).Want(201)
-	user.Post(t, "/api/v1/auth/password", change).Want(204)
+	user.Post(t, usersPath, create).Want(201)
+	changePassword(t, user, authtest.Password, newPhrase).Want(204)
 }
 
-// Old sessions of a user do not pile up.
-func TestSessionsAreTidied(t *testing.T) {
+// A login deletes the user's expired sessions.
+func TestExpiredSessionsAreDeleted(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	user := w.Operator(t)
@@ -818,7 +840,9 @@ func TestSessionsAreTidied(t *testing.T) {
 	w.clock.pass(8 * 24 * time.Hour)
 	w.login(t, user)
 	var n int
-	if err := w.DB.Read(db.As(context.Background(), db.Actor{Tenant: user.Actor.Tenant}), db.SQL(`select count(*) from sessions`).Into(&n)); err != nil || n != 1 {
+	err := w.DB.Read(db.As(t.Context(), db.Actor{Tenant: user.Actor.Tenant}),
+		db.SQL(`select count(*) from sessions`).Into(&n))
+	if err != nil || n != 1 {
 		t.Errorf("%d sessions, %v", n, err)
 	}
 }

@@ -261,7 +261,7 @@ func TestUserPasswd(t *testing.T) {
 	user, colleague := w.Operator(t), w.Operator(t)
 	set, other := w.login(t, user), w.login(t, colleague)
 	must(t, a, "another password\n", "user", "passwd", "--email", strings.ToUpper(user.Email), "--password-stdin")
-	w.refreshRefused(t, set.Refresh, "INVALID_TOKEN")
+	w.refreshFails(t, set.Refresh, "INVALID_TOKEN")
 	w.refresh(t, other.Refresh)
 	w.Anonymous().Post(t, loginPath, credentials(user.Email, authtest.Password)).WantError(401, "INVALID_CREDENTIALS")
 	tokensOf(t, w.Anonymous().Post(t, loginPath, credentials(user.Email, "another password")))
@@ -292,14 +292,14 @@ func TestUserDisable(t *testing.T) {
 	for range 2 {
 		must(t, a, "", "user", "disable", "--email", " "+strings.ToUpper(user.Email))
 		user.Get(t, mePath).WantError(401, "INVALID_TOKEN")
-		w.refreshRefused(t, set.Refresh, "INVALID_TOKEN")
+		w.refreshFails(t, set.Refresh, "INVALID_TOKEN")
 	}
 	colleague.Get(t, mePath).Want(200)
 	for range 2 {
 		must(t, a, "", "user", "enable", "--email", user.Email)
 		user.Get(t, mePath).Want(200)
 	}
-	w.refreshRefused(t, set.Refresh, "INVALID_TOKEN")
+	w.refreshFails(t, set.Refresh, "INVALID_TOKEN")
 	for _, verb := range []string{"disable", "enable"} {
 		if _, _, err := command(t, a, "", "user", verb, "--email", "unknown@test.example"); !errors.Is(err, auth.ErrNoUser) {
 			t.Errorf("%s: %v", verb, err)
