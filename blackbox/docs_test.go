@@ -140,12 +140,35 @@ func TestConfigurationPageListsTheSettings(t *testing.T) {
 	}
 }
 
+// TestCommandsInPagesExist checks that the program knows each command and flag that a text block shows.
+func TestCommandsInPagesExist(t *testing.T) {
+	t.Parallel()
+	p := buildProgram(t)
+	command := regexp.MustCompile(`(?m)^spoolwright ([a-z]+) ([a-z]+)\b(.*(?:\\\n.*)*)$`)
+	commandFlag := regexp.MustCompile(` --([a-z-]+)`)
+	found := 0
+	for _, b := range fencedBlocks(t, "text") {
+		for _, m := range command.FindAllStringSubmatch(b.text, -1) {
+			found++
+			help := p.succeeds(t, "", nil, m[1], m[2], "-h")
+			for _, f := range commandFlag.FindAllStringSubmatch(m[3], -1) {
+				if !strings.Contains(help, "  -"+f[1]) {
+					t.Errorf("%s: %q has the flag --%s, which its help does not list:\n%s", b.page, m[0], f[1], help)
+				}
+			}
+		}
+	}
+	if found < 10 {
+		t.Errorf("found %d commands in text blocks, want at least 10", found)
+	}
+}
+
 var (
 	inlineCode   = regexp.MustCompile("`[^`\n]*`")
 	link         = regexp.MustCompile(`\[[^\]]*\]\(([^)\s]+)\)`)
 	heading      = regexp.MustCompile(`(?m)^#+ (.*)$`)
 	notInAnchors = regexp.MustCompile(`[^\p{L}\p{N}_ -]`)
-	pathInCode   = regexp.MustCompile("`((?:auth|blackbox|catalog|db|deploy|docs|inventory|production|server|testdata|tools)/[^`\\s]*)`")
+	pathInCode   = regexp.MustCompile("`([a-z0-9_]+/[^`\\s]*)`")
 )
 
 // anchors returns the anchors that GitHub generates for a page's headings. A repeated heading is not supported.
@@ -166,6 +189,9 @@ func TestLinksResolve(t *testing.T) {
 	for _, path := range append(root, userPages(t)[1:]...) {
 		text := page(t, path)
 		for _, m := range pathInCode.FindAllStringSubmatch(fence.ReplaceAllString(text, ""), -1) {
+			if strings.HasPrefix(m[1], "data/") { // the service's data folder, not part of the checkout
+				continue
+			}
 			if found, err := filepath.Glob(m[1]); err != nil || len(found) == 0 {
 				t.Errorf("%s names %s, which does not exist", path, m[1])
 			}
@@ -212,7 +238,10 @@ func TestContributingListsTheBlackBoxTests(t *testing.T) {
 	check(t, err)
 	for _, path := range files {
 		name := filepath.Base(path)
-		if helper := name == "main_test.go" || strings.HasPrefix(name, "terminal_"); !helper && !strings.Contains(text, "`"+name+"`") {
+		if name == "main_test.go" || strings.HasPrefix(name, "terminal_") { // helpers without tests
+			continue
+		}
+		if !strings.Contains(text, "`"+name+"`") {
 			t.Errorf("CONTRIBUTING.md does not list %s", path)
 		}
 	}
@@ -244,7 +273,8 @@ func testTour(t *testing.T, p program) {
 	check(t, os.Chmod(dir, 0o777))
 	c := p.start(t, []string{"TMPDIR=" + dir}, "demo")
 	home := tempDir(t)
-	check(t, os.WriteFile(filepath.Join(home, ".curlrc"), []byte("connect-to = 127.0.0.1:8000:"+strings.TrimPrefix(c.url, "http://")+"\n"), 0o600))
+	curlrc := "connect-to = 127.0.0.1:8000:" + strings.TrimPrefix(c.url, "http://") + "\n"
+	check(t, os.WriteFile(filepath.Join(home, ".curlrc"), []byte(curlrc), 0o600))
 
 	var script strings.Builder
 	var shown []string
@@ -275,7 +305,8 @@ func testTour(t *testing.T, p program) {
 		}
 		_, rest, ok := strings.Cut(got, comparable(want))
 		if !ok {
-			t.Errorf("the tour shows a response that the commands do not print at that point:\n%s\nremaining output:\n%s", want, got)
+			t.Errorf("the tour shows a response that the commands do not print at that point:\n%s\nremaining output:\n%s",
+				want, got)
 		}
 		got = rest
 	}
