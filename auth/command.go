@@ -27,8 +27,8 @@ const CommandUsage = `  user add --tenant NAME --email E --name N --role admin|o
   tenant list [--json]
 `
 
-// ParseCommand reads the arguments of an account command ("user", "add", ...). The error is flag.ErrHelp or says what is wrong;
-// stderr then has the help. The returned function does the work.
+// ParseCommand reads the arguments of an account command ("user", "add", ...). The error is flag.ErrHelp or says what
+// is wrong; stderr then has the help. The returned function does the work.
 func ParseCommand(args []string, stderr io.Writer) (func(ctx context.Context, a Accounts, stdin io.Reader, stdout io.Writer) error, error) {
 	name := strings.Join(args[:min(2, len(args))], " ")
 	flags := flag.NewFlagSet("spoolwright "+name, flag.ContinueOnError)
@@ -148,7 +148,8 @@ func printJSON(w io.Writer, v any, err error) error {
 	return e.Encode(v)
 }
 
-// Printable is a text of somebody else's that may be shown on a terminal: without what would move the cursor or turn the direction.
+// Printable is a text of somebody else's that may be shown on a terminal: without what would move the cursor or turn
+// the direction.
 func Printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) {

@@ -2,7 +2,7 @@ package auth
 
 import "time"
 
-// Count makes the hasher tell f the rounds of each hash that it computes.
+// Count makes the hasher call f with the rounds of each hash before it computes it.
 func (h *Hasher) Count(f func(rounds int)) {
 	h.key = func(password string, salt []byte, rounds int) ([]byte, error) {
 		f(rounds)
@@ -10,14 +10,14 @@ func (h *Hasher) Count(f func(rounds int)) {
 	}
 }
 
-// FillChanges takes the place of those who change passwords; the returned function frees it.
+// FillChanges acquires the semaphore of password changes and sets the wait of the others; free releases it.
 func (h *Hasher) FillChanges(wait time.Duration) (free func()) {
 	h.wait = wait
 	h.changes <- struct{}{}
 	return func() { <-h.changes }
 }
 
-// Fill takes all places, so that whoever comes has to wait, for so long at most; the returned function frees them.
+// Fill acquires all slots and sets the wait of the others; free releases the slots.
 func (h *Hasher) Fill(wait time.Duration) (free func()) {
 	h.wait = wait
 	for range cap(h.slots) {

@@ -44,13 +44,13 @@ func TestHashAndVerify(t *testing.T) {
 			t.Errorf("Verify(%q, %q) = %v, %v", c.encoded, c.password, ok, err)
 		}
 	}
-	// Other parameters than the Hasher's own: those in the hash count.
+	// Verify uses the rounds of the hash, not those of the Hasher.
 	if ok, err := NewHasher(1).Verify(ctx, encoded, "correct horse battery"); !ok || err != nil {
-		t.Errorf("Verify by another Hasher = %v, %v", ok, err)
+		t.Errorf("Verify with another Hasher = %v, %v", ok, err)
 	}
 }
 
-// The vectors are those of RFC 7914, section 11, cut to 32 bytes.
+// The vectors are from RFC 7914, section 11, truncated to 32 bytes.
 func TestHashKnownVectors(t *testing.T) {
 	h := NewHasher(1)
 	for _, c := range []struct {
@@ -87,7 +87,8 @@ func TestVerifyMalformedHash(t *testing.T) {
 	for _, encoded := range []string{
 		"x", "$", "$$$", "$$$$", good + "$", good + "\n", " " + good, good[:len(good)-1],
 		with(0, "pbkdf2-sha1"), with(0, "PBKDF2-SHA256"),
-		with(1, ""), with(1, "0"), with(1, "-1"), with(1, "+1000"), with(1, "01000"), with(1, "1e3"), with(1, "10000001"), with(1, "99999999999999999999"),
+		with(1, ""), with(1, "0"), with(1, "-1"), with(1, "+1000"), with(1, "01000"), with(1, "1e3"),
+		with(1, "10000001"), with(1, "99999999999999999999"),
 		with(2, ""), with(2, short), with(2, parts[2]+"=="), with(2, "\n"+parts[2]), with(2, parts[2][:21]+"B"),
 		with(3, ""), with(3, short), with(3, strings.Repeat("!", 43)), with(3, parts[3]+"AAAA"),
 	} {
@@ -104,12 +105,12 @@ func FuzzDecodeHash(f *testing.F) {
 	f.Fuzz(func(t *testing.T, encoded string) {
 		rounds, salt, key, err := decodeHash(encoded)
 		if err == nil && (rounds < 1 || rounds > maxRounds || encodeHash(rounds, salt, key) != encoded) {
-			t.Errorf("%q was taken", encoded)
+			t.Errorf("decodeHash accepts %q", encoded)
 		}
 	})
 }
 
-// The work is counted in rounds: what they take is the machine's affair.
+// The test counts rounds instead of measuring time.
 func TestVerifyUnknownAccountCostsTheSame(t *testing.T) {
 	h := NewHasher(5000)
 	encoded, err := h.Hash(t.Context(), "correct horse battery")
@@ -132,7 +133,7 @@ func TestVerifyUnknownAccountCostsTheSame(t *testing.T) {
 	if len(rounds) != 2 || rounds[0] != 5000 || rounds[1] != 5000 {
 		t.Errorf("a known and an unknown account take %v rounds", rounds)
 	}
-	// Not even a key of zeros lets anybody into an account that is not there.
+	// Verify compares with a key of zeros for an unknown account; a password with that key must fail too.
 	h.key = func(string, []byte, int) ([]byte, error) { return make([]byte, keyBytes), nil }
 	if ok, err := h.Verify(t.Context(), "", "any password"); ok || err != nil {
 		t.Error(ok, err)
@@ -143,7 +144,7 @@ func TestHasherIsBounded(t *testing.T) {
 	h := NewHasher(testRounds)
 	h.wait = 10 * time.Millisecond
 	if cap(h.slots) != runtime.GOMAXPROCS(0) {
-		t.Errorf("%d at a time", cap(h.slots))
+		t.Errorf("%d slots, want GOMAXPROCS", cap(h.slots))
 	}
 	for range cap(h.slots) {
 		h.slots <- struct{}{}
@@ -168,10 +169,10 @@ func TestHasherIsBounded(t *testing.T) {
 	}()
 	<-h.slots
 	if err := <-waiting; err != nil {
-		t.Errorf("Hash when a slot came free: %v", err)
+		t.Errorf("Hash after a slot became free: %v", err)
 	}
 	if len(h.slots) != cap(h.slots)-1 {
-		t.Error("Hash kept its slot")
+		t.Error("Hash did not release its slot")
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -194,12 +195,14 @@ func TestHasherConcurrent(t *testing.T) {
 	}
 	wg.Wait()
 	if len(h.slots) != 0 {
-		t.Errorf("%d slots were kept", len(h.slots))
+		t.Errorf("%d slots were not released", len(h.slots))
 	}
 }
 
 func TestCheckPassword(t *testing.T) {
-	for _, p := range []string{"0123456789", strings.Repeat("x", 200), "äöüßéèñçøå", strings.Repeat("漢", 200), "          ", "a\tb\nc d e f"} {
+	for _, p := range []string{
+		"0123456789", strings.Repeat("x", 200), "äöüßéèñçøå", strings.Repeat("漢", 200), "          ", "a\tb\nc d e f",
+	} {
 		if err := CheckPassword(p); err != nil {
 			t.Errorf("CheckPassword(%q) = %v", p, err)
 		}

@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// Outcome is how an attempt to log in ended.
+// Outcome is the outcome of a login attempt.
 type Outcome int
 
 const (
 	Failed    Outcome = iota // the password was wrong
-	Succeeded                // it was right
-	Abandoned                // nobody knows: the service was busy or the database away
+	Succeeded                // the password was right
+	Abandoned                // the password was not verified: the service was busy or the database unavailable
 )
 
 const (
@@ -23,34 +23,34 @@ const (
 	addressFailures = 20
 	accountFailures = 100
 
-	// Far more than there can be failures: each costs a hash, and those take a core a sixth of a second or so.
+	// A failure takes a core about 0.2 seconds, so 15 minutes have fewer failures than this on any machine.
 	maxThrottleKeys = 100_000
-	// How soon to come back when attempts that are still running fill the window: most of them will be given back.
+	// The wait while running attempts fill a window, since most of them will not become failures.
 	undecidedWait = time.Second
 )
 
-// Throttle refuses to log in after too many failures within 15 minutes: 5 for an account from one address, 20 from an address, 100
-// for an account. It is safe for concurrent use, and its memory is bounded.
+// Throttle limits failed logins within 15 minutes: 5 for an account from one address, 20 from an address, 100 for an
+// account. Its memory is bounded. It is safe for concurrent use.
 type Throttle struct {
 	now func() time.Time
 
 	mu      sync.Mutex
-	seen    time.Time     // what now said last
-	clock   time.Duration // time passed since the start, never going backwards
+	seen    time.Time     // the last result of now
+	clock   time.Duration // time since NewThrottle; does not go backwards when now does
 	windows [3]window     // by account and address, by address, by account
 }
 
-// window counts the attempts of each key.
+// window holds the attempts of each key.
 type window struct {
 	limit   int
 	maxKeys int
 	keys    map[[32]byte]*list.Element // of *attempts
-	order   list.List                  // the key with the latest attempt is in front
+	order   list.List                  // sorted by the latest attempt, the newest in front
 }
 
 type attempts struct {
 	key [32]byte
-	all []*attempt // in the order of time, at most the window's limit
+	all []*attempt // sorted by time, at most the window's limit
 }
 
 type attempt struct {
@@ -58,7 +58,7 @@ type attempt struct {
 	running bool
 }
 
-// NewThrottle makes a Throttle.
+// NewThrottle returns a Throttle that reads the time from now.
 func NewThrottle(now func() time.Time) *Throttle {
 	t := &Throttle{now: now, seen: now()}
 	for i, limit := range []int{pairFailures, addressFailures, accountFailures} {
@@ -67,13 +67,14 @@ func NewThrottle(now func() time.Time) *Throttle {
 	return t
 }
 
-// Begin is called before a password is looked at. It counts the attempt as a failure and returns true, or returns false and how long
-// to wait before trying again. The account is the normalised e-mail, whether there is such an account or not.
+// Begin must be called before a password is verified. It counts the attempt as a failure and returns true, or it
+// returns false and the time after which the caller may try again. The account is the normalized e-mail, which need not
+// exist.
 //
-// The caller says with done how the attempt ended; only the first call counts. Success takes this attempt back and clears the
-// failures of this account from this address; an abandoned attempt is taken back; one that never ends remains a failure.
+// The caller must report the outcome by calling done; only the first call has an effect. Succeeded removes the attempt
+// and all failures of this account from this address. Abandoned removes the attempt.
 func (t *Throttle) Begin(account, address string) (done func(Outcome), retryAfter time.Duration, ok bool) {
-	// Hashed, because a caller may make an e-mail as long as it likes.
+	// Hashes, because e-mails may be long.
 	keys := [3][32]byte{
 		sha256.Sum256([]byte(account + "\x00" + address)),
 		sha256.Sum256([]byte(address)),
@@ -114,7 +115,7 @@ func (t *Throttle) Begin(account, address string) (done func(Outcome), retryAfte
 	}, 0, true
 }
 
-// wait forgets what is too old, and returns how long until the key has room for another attempt.
+// wait evicts expired attempts and returns the time until the key is below its limit, 0 if it already is.
 func (w *window) wait(key [32]byte, clock time.Duration) time.Duration {
 	for oldest := w.order.Back(); oldest != nil; oldest = w.order.Back() {
 		a := oldest.Value.(*attempts)
@@ -142,6 +143,7 @@ func (w *window) wait(key [32]byte, clock time.Duration) time.Duration {
 	return wait
 }
 
+// add adds an attempt to the key. If the window has maxKeys keys, it evicts the key whose latest attempt is oldest.
 func (w *window) add(key [32]byte, a *attempt) {
 	element := w.keys[key]
 	if element == nil {

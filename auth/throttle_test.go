@@ -20,12 +20,13 @@ func (c *throttleClock) now() time.Time { return c.t }
 
 func (c *throttleClock) pass(d time.Duration) { c.t = c.t.Add(d) }
 
-// try makes one attempt that ends at once, and fails the test unless it is let through as wanted.
+// try makes one attempt with the outcome and ends the test unless Begin returns wantWait; 0 means that it allows the
+// attempt.
 func try(t *testing.T, th *Throttle, account, address string, outcome Outcome, wantWait time.Duration) {
 	t.Helper()
 	done, wait, ok := th.Begin(account, address)
 	if ok != (wantWait == 0) || wait != wantWait {
-		t.Fatalf("Begin(%s, %s) = %v, %v; want to wait for %v", account, address, wait, ok, wantWait)
+		t.Fatalf("Begin(%s, %s) = %v, %v; want wait %v", account, address, wait, ok, wantWait)
 	}
 	done(outcome)
 }
@@ -73,7 +74,7 @@ func TestThrottleAccount(t *testing.T) {
 	try(t, th, "bob", "192.0.2.1", Failed, 0)
 }
 
-// The longest of several waits counts: after a shorter one the attempt would be refused again.
+// If several limits are exceeded, Begin returns the longest wait.
 func TestThrottleLongestWait(t *testing.T) {
 	clock := newThrottleClock()
 	th := NewThrottle(clock.now)
@@ -104,10 +105,10 @@ func TestThrottleOutcomes(t *testing.T) {
 		try(t, th, "ada", "192.0.2.1", Abandoned, 0)
 	}
 	if n := throttleKeys(th); n != 0 {
-		t.Errorf("%d keys are left", n)
+		t.Errorf("%d keys remain", n)
 	}
 
-	// A success clears the pair, but neither the address nor the account.
+	// A success clears the failures of the account from this address, but not those of the address or the account.
 	for range 4 {
 		for range 4 {
 			try(t, th, "ada", "192.0.2.1", Failed, 0)
@@ -120,7 +121,7 @@ func TestThrottleOutcomes(t *testing.T) {
 	try(t, th, "ada", "192.0.2.1", Failed, 15*time.Minute)
 	try(t, th, "bob", "192.0.2.1", Failed, 15*time.Minute)
 
-	// An abandoned attempt clears nothing.
+	// An abandoned attempt clears no failures.
 	for range 4 {
 		try(t, th, "eve", "192.0.2.9", Failed, 0)
 	}
@@ -129,14 +130,15 @@ func TestThrottleOutcomes(t *testing.T) {
 	try(t, th, "eve", "192.0.2.9", Failed, 15*time.Minute)
 }
 
-func TestThrottleUndecided(t *testing.T) {
+// Running attempts count as failures, with a short wait, until done is called; only the first call of done counts.
+func TestThrottleRunningAttempts(t *testing.T) {
 	clock := newThrottleClock()
 	th := NewThrottle(clock.now)
 	var running []func(Outcome)
 	for range 5 {
 		done, _, ok := th.Begin("ada", "192.0.2.1")
 		if !ok {
-			t.Fatal("refused")
+			t.Fatal("Begin does not allow the attempt")
 		}
 		running = append(running, done)
 	}
@@ -151,28 +153,29 @@ func TestThrottleUndecided(t *testing.T) {
 	try(t, th, "ada", "192.0.2.1", Failed, 15*time.Minute)
 }
 
-func TestThrottleParallelGuesses(t *testing.T) {
+// Of 100 concurrent wrong guesses Begin allows 5.
+func TestThrottleConcurrentGuesses(t *testing.T) {
 	th := NewThrottle(time.Now)
-	var hashed, refused atomic.Int64
+	var allowed, limited atomic.Int64
 	var wg sync.WaitGroup
 	for range 100 {
 		wg.Go(func() {
 			done, wait, ok := th.Begin("ada", "192.0.2.1")
 			if !ok {
 				if wait <= 0 || wait > throttleWindow {
-					t.Errorf("refused for %v", wait)
+					t.Errorf("the wait is %v", wait)
 				}
-				refused.Add(1)
+				limited.Add(1)
 				return
 			}
-			hashed.Add(1)
+			allowed.Add(1)
 			time.Sleep(time.Millisecond)
 			done(Failed)
 		})
 	}
 	wg.Wait()
-	if hashed.Load() != 5 || refused.Load() != 95 {
-		t.Errorf("%d hashed, %d refused", hashed.Load(), refused.Load())
+	if allowed.Load() != 5 || limited.Load() != 95 {
+		t.Errorf("%d attempts allowed, %d limited", allowed.Load(), limited.Load())
 	}
 }
 
@@ -180,11 +183,11 @@ type modelAttempt struct {
 	account, address string
 	at               time.Duration
 	running          bool
-	cleared          bool // no longer counts for the pair
+	cleared          bool // removed from the count of the account and address by a success
 	done             func(Outcome)
 }
 
-// A plain model: all attempts in one list, counted anew each time.
+// Begin agrees with a model that keeps all attempts in one list and counts them each time, over 20,000 random events.
 func TestThrottleAgainstModel(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
@@ -192,8 +195,8 @@ func TestThrottleAgainstModel(t *testing.T) {
 	clock := newThrottleClock()
 	th := NewThrottle(clock.now)
 	var model []*modelAttempt
-	var elapsed time.Duration // stands still when the clock goes backwards
-	var accepted, refused int
+	var elapsed time.Duration // does not go backwards when the clock does
+	var allowed, limited int
 	for i := range 20_000 {
 		switch n := random.IntN(1000); {
 		case n < 500:
@@ -202,7 +205,7 @@ func TestThrottleAgainstModel(t *testing.T) {
 			elapsed += step
 		case n < 510:
 			clock.pass(-time.Duration(random.Int64N(int64(time.Hour))))
-			try(t, th, "nobody", "nowhere", Abandoned, 0) // the throttle notices
+			try(t, th, "no account", "no address", Abandoned, 0) // makes the throttle read the clock
 		}
 		model = slices.DeleteFunc(model, func(a *modelAttempt) bool { return elapsed-a.at >= 15*time.Minute })
 
@@ -257,20 +260,20 @@ func TestThrottleAgainstModel(t *testing.T) {
 			t.Fatalf("event %d: Begin = %v, %v; in the model the wait is %v", i, wait, ok, wantWait)
 		}
 		if ok {
-			accepted++
+			allowed++
 			model = append(model, &modelAttempt{account: account, address: address, at: elapsed, running: true, done: done})
 		} else {
-			refused++
+			limited++
 		}
 	}
-	t.Logf("%d let through, %d refused", accepted, refused)
-	if accepted < 500 || refused < 500 {
-		t.Error("the test should see more of both")
+	t.Logf("%d allowed, %d limited", allowed, limited)
+	if allowed < 500 || limited < 500 {
+		t.Error("the events do not exercise both results enough")
 	}
 	clock.pass(time.Hour)
 	try(t, th, "ada", "192.0.2.1", Abandoned, 0)
 	if n := throttleKeys(th); n != 0 {
-		t.Errorf("after an hour %d keys are left", n)
+		t.Errorf("%d keys remain after an hour", n)
 	}
 }
 
@@ -297,15 +300,15 @@ func TestThrottleMemory(t *testing.T) {
 			try(t, th, "ada", "192.0.2.1", Failed, 0)
 		}
 		if i == 4500 {
-			try(t, th, "ada", "192.0.2.1", Failed, 15*time.Minute) // keys tried lately stay
+			try(t, th, "ada", "192.0.2.1", Failed, 15*time.Minute) // keys with recent attempts are not evicted
 		}
 		if n := throttleKeys(th); n > 3000 {
-			t.Fatalf("%d keys are kept", n)
+			t.Fatalf("%d keys", n)
 		}
 	}
 	clock.pass(15 * time.Minute)
 	try(t, th, "ada", "192.0.2.1", Abandoned, 0)
 	if n := throttleKeys(th); n != 0 {
-		t.Errorf("after 15 minutes %d keys are kept", n)
+		t.Errorf("%d keys remain after 15 minutes", n)
 	}
 }
