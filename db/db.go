@@ -221,7 +221,8 @@ func (d *DB) selfTest(ctx context.Context) error {
 func bindProblem(err error, login string) error {
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) && (pg.Code == "42501" || pg.Code == "22023") {
-		return fmt.Errorf("the database login %q may not take the role %s: run GRANT %s TO %s as its owner",
+		return fmt.Errorf("the database login %q is not a member of the role %s: run GRANT %s TO %s "+
+			"as the login that created the role, or as a superuser",
 			login, appRole, appRole, pgx.Identifier{login}.Sanitize())
 	}
 	return fmt.Errorf("database: %w", err)

@@ -174,7 +174,7 @@ func schemaVersion(ctx context.Context, q querier) (version int, err error) {
 
 // grantMembership makes the logins members of the role, where it may. It ignores errors: the self-test of Open reports
 // what the deployer has to grant. Since PostgreSQL 16 the creator of a role is a member of it, but cannot set it before
-// this grant.
+// this grant, and only the creator and superusers can make other logins members.
 func grantMembership(ctx context.Context, conn *pgx.Conn, logins ...string) {
 	for _, login := range logins {
 		var missing bool

@@ -215,10 +215,11 @@ func TestLife(t *testing.T) {
 		for name, want := range map[string]string{
 			"fsync": "on", "synchronous_commit": "on", "full_page_writes": "on", "data_checksums": "on",
 			"listen_addresses": "", "unix_socket_permissions": "0700",
-			"TimeZone": "UTC", "jit": "off", "lc_collate": "C", "server_encoding": "UTF8",
+			"TimeZone": "UTC", "jit": "off", "server_encoding": "UTF8",
 		} {
 			expect(t, s.AppURL(), "select current_setting('"+name+"')", want)
 		}
+		expect(t, s.AppURL(), "select datcollate from pg_database where datname = current_database()", "C")
 		expect(t, s.AppURL(), "select string_agg(x, '' order by x) from unnest('{a,B,ä,Z}'::text[]) x", "BZaä")
 		expect(t, s.AppURL(), "select ('GRÜN' ilike 'grün')::text", "true")
 	})
@@ -396,6 +397,23 @@ func TestHalfDoneInitdb(t *testing.T) {
 	expect(t, s.AppURL(), "select set_config('role', 'spoolwright_app', true)", local.AppRole)
 	if _, err := os.Stat(filepath.Dir(half)); !os.IsNotExist(err) {
 		t.Errorf("the staging folder is left: %v", err)
+	}
+}
+
+// PATH selects the version that tests and users run.
+func TestPathComesFirst(t *testing.T) { // not parallel: it changes PATH
+	bin := folder(t)
+	for name, script := range map[string]string{
+		"postgres": "#!/bin/sh\necho 'postgres (PostgreSQL) 99.1'\n",
+		"initdb":   "#!/bin/sh\necho 'found in PATH'\nexit 1\n",
+	} {
+		check(t, os.WriteFile(filepath.Join(bin, name), []byte(script), 0o755))
+		check(t, os.Chmod(filepath.Join(bin, name), 0o755))
+	}
+	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
+	_, err := local.Start(t.Context(), local.Options{Dir: folder(t), Throwaway: true})
+	if err == nil || !strings.Contains(err.Error(), "found in PATH") {
+		t.Errorf("got %v", err)
 	}
 }
 

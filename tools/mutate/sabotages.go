@@ -111,4 +111,9 @@ var sabotages = []sabotage{
 	{"the load balancer is told nothing", "server/server.go", "	s.draining.Store(true)\n", "", "./blackbox", "TestProgram/Graceful"},
 	{"internal errors are not retried", "db/errors.go", "|| internal(err) != nil", "", "./db", "TestInternalErrorIsRetried"},
 	{"deadlocks are not retried", "db/query.go", "again := isTransient(err) || broken &&", "again := broken &&", "./db", "TestDeadlockIsRetried"},
+
+	// Roles, and the private PostgreSQL.
+	{"a login that is not a member gets no advice", "db/db.go", "pg.Code == \"42501\" ||", "", "./db", "TestRoles"},
+	{"the installation in PATH does not come first", "db/local/binaries.go",
+		"folders = append(folders, filepath.Dir(p))", "_ = filepath.Dir(p)", "./db/local", "TestPathComesFirst"},
 }
