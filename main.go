@@ -53,7 +53,7 @@ var features = []func(*db.DB) []server.Route{
 }
 
 // definitions are the SQL functions of the features. A feature comes after those whose functions it calls.
-var definitions = slices.Concat(inventory.Definitions, catalog.Definitions)
+var definitions = slices.Concat(inventory.Definitions, catalog.Definitions, production.Definitions)
 
 // routes is the whole API.
 func routes(d *db.DB, a *auth.Service) []server.Route {

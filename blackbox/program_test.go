@@ -76,6 +76,7 @@ func TestProgram(t *testing.T) {
 		{"AddressInUse", testAddressInUse},
 		{"DatabaseURL", testDatabaseURL},
 		{"SeparateRoles", testSeparateRoles},
+		{"Definitions", testDefinitions},
 		{"ManyInstances", testManyInstances},
 		{"TLS", testTLS},
 		{"Metrics", testMetrics},
@@ -797,6 +798,27 @@ func testSeparateRoles(t *testing.T, p program) {
 	execSQL(t, super, "create role farm_stranger login password 'pw'")
 	p.fails(t, 1, []string{"DATABASE_URL=" + url("farm_stranger", "pw"), "MIGRATE_DATABASE_URL=" + url("farm_owner", "owner-password"), secretEnv}, nil,
 		"GRANT spoolwright_app TO", "farm_stranger")
+}
+
+// testDefinitions compares the SQL functions that the program installs with those of the databases of tests.
+func testDefinitions(t *testing.T, p program) {
+	url, _ := newDatabase(t, dbtest.Private().OwnerURL)
+	p.succeeds(t, "", []string{"DATABASE_URL=" + url}, "migrate")
+	definitions := func(url string) (all []string) {
+		t.Helper()
+		conn, err := pgx.Connect(t.Context(), url)
+		check(t, err)
+		defer conn.Close(t.Context())
+		rows, err := conn.Query(t.Context(), `select concat_ws(' ', name, version, sha256) from schema_definitions order by 1`)
+		check(t, err)
+		all, err = pgx.CollectRows(rows, pgx.RowTo[string])
+		check(t, err)
+		return all
+	}
+	got, want := definitions(url), definitions(dbtest.Private().OwnerURL())
+	if !slices.Equal(got, want) || len(got) == 0 {
+		t.Errorf("the program installs %v, and dbtest.Definitions are %v", got, want)
+	}
 }
 
 func testManyInstances(t *testing.T, p program) {

@@ -2,11 +2,13 @@ package production_test
 
 import (
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 
 	"spoolwright/auth/authtest"
 	"spoolwright/catalog"
+	"spoolwright/db"
 	"spoolwright/db/dbtest"
 	"spoolwright/inventory"
 	"spoolwright/production"
@@ -117,7 +119,7 @@ func TestCompleteRefusals(t *testing.T) {
 		weighed(t, c, id(path), a, 100, 50)
 		weighed(t, c, id(path), b, 100, 50)
 		answer := c.Post(t, path+"/complete", nil).WantError(400, "INSUFFICIENT_FILAMENT")
-		if want := "Too little filament is left, or the spool was removed: PLA Black (Polymaker) (spool " + b + ") has 49.999999 g of 50 g"; answer.Text("detail") != want {
+		if want := "Too little filament is left, or the spool was removed: PLA Black (Polymaker) (spool " + b + ") has 49.999999 g of the 50 g needed"; answer.Text("detail") != want {
 			t.Errorf("the detail is %s", answer.Text("detail"))
 		}
 		unchanged(t, path, map[string]string{a: "1000", b: "49.999999"})
@@ -136,12 +138,45 @@ func TestCompleteRefusals(t *testing.T) {
 		weighed(t, c, id(path), a, 100, 50)
 		weighed(t, c, id(path), b, 100, 50)
 		c.Delete(t, "/api/v1/spools/"+b).Want(204)
-		c.Post(t, path+"/complete", nil).WantError(400, "INSUFFICIENT_FILAMENT")
+		answer := c.Post(t, path+"/complete", nil).WantError(400, "INSUFFICIENT_FILAMENT")
+		want := "Too little filament is left, or the spool was removed: PLA Black (Polymaker) (spool " + b + ") was removed"
+		if got := answer.Text("detail"); got != want {
+			t.Errorf("the detail is %q, want %q", got, want)
+		}
 		unchanged(t, path, map[string]string{a: "1000"})
 	})
 	t.Run("unknown run", func(t *testing.T) {
 		c.Post(t, runs+"/0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a41/complete", nil).WantError(404, "NOT_FOUND")
 	})
+}
+
+// During an upgrade, programs of release 0.1.0 call complete_run beside programs that call its successor.
+func TestCompleteByPreviousRelease(t *testing.T) {
+	t.Parallel()
+	api := newAPI(t)
+	c := api.Operator(t)
+	black := spool(t, c, nil)
+	run := c.Post(t, runs, j{}).Want(201).ID()
+	weighed(t, c, run, black, 100, 60)
+	complete := func() (problem, spools *string) {
+		t.Helper()
+		err := api.DB.Write(db.As(t.Context(), db.Actor{Tenant: c.Actor.Tenant}),
+			db.SQL(`select refusal, spools_updated::text from complete_run($1)`, run).Into(&problem, &spools))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return problem, spools
+	}
+	if problem, spools := complete(); problem != nil || spools == nil || !strings.Contains(*spools, black) {
+		t.Errorf("complete_run returns %v, %v", problem, spools)
+	}
+	if got := remaining(t, c, black); got != "960" {
+		t.Errorf("%s g remain, want 960", got)
+	}
+	c.Post(t, runs+"/"+run+"/complete", nil).WantError(400, "RUN_ALREADY_COMPLETED")
+	if problem, _ := complete(); problem == nil || *problem != "RUN_ALREADY_COMPLETED" {
+		t.Errorf("complete_run returns %v the second time", problem)
+	}
 }
 
 func TestTwoMaterialsOfOneSpoolAreOneDeduction(t *testing.T) {

@@ -20,11 +20,12 @@ import (
 	"spoolwright/db"
 	"spoolwright/db/local"
 	"spoolwright/inventory"
+	"spoolwright/production"
 )
 
-// Definitions are those of all features, in main.go's order; package main cannot be imported. TestProgramDefinitions
-// in blackbox compares them with what the program installs.
-var Definitions = slices.Concat(inventory.Definitions, catalog.Definitions)
+// Definitions are the SQL functions of all features, as in main.go, which cannot be imported. A test of the program in
+// blackbox compares the two lists.
+var Definitions = slices.Concat(inventory.Definitions, catalog.Definitions, production.Definitions)
 
 var private *local.Server
 

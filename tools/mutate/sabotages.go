@@ -51,8 +51,8 @@ var sabotages = []sabotage{
 	{"a replaced function loses its settings", "inventory/use.sql", " set plan_cache_mode = force_generic_plan", "", "./db", "TestDefinitionsKeepAttributes"},
 
 	// What is deducted, and how often.
-	{"complete does not lock the run", production, "where r.id = target for no key update;", "where r.id = target;", "./production", "TestConcurrentCompletes|TestCompleteRacesMaterials"},
-	{"complete does not look whether it was done", production, "if run.deducted_at is not null then", "if false then", "./production", "TestConcurrentCompletes|TestCompleteRefusals"},
+	{"complete does not lock the run", "production/complete.sql", "where r.id = target for no key update;", "where r.id = target;", "./production", "TestConcurrentCompletes|TestCompleteRacesMaterials"},
+	{"complete does not look whether it was done", "production/complete.sql", "if run.deducted_at is not null then", "if false then", "./production", "TestConcurrentCompletes|TestCompleteRefusals"},
 	{"complete does not lock the spools", "inventory/use.sql", "	perform from spools s where s.id = any (spool_ids) order by s.id for no key update;\n", "", "./blackbox", "TestCompleteLocksSpoolsInOrder"},
 	{"complete locks the spools in any order", "inventory/use.sql", "where s.id = any (spool_ids) order by s.id for no key update", "join unnest(spool_ids) with ordinality u (id, n) on u.id = s.id order by u.n for no key update of s", "./blackbox", "TestCompleteLocksSpoolsInOrder"},
 	{"complete takes from a removed spool", "inventory/use.sql", "where s.hidden_at is not null or s.remaining_weight_grams < used.total", "where s.remaining_weight_grams < used.total", "./production", "TestCompleteRefusals"},
