@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"spoolwright/auth"
 	"spoolwright/auth/authtest"
@@ -267,44 +268,81 @@ func TestLastAdmin(t *testing.T) {
 	admin.Get(t, self).WantError(401, "INVALID_TOKEN")
 }
 
-// When admins demote or disable each other concurrently, at least one enabled admin remains.
+// Concurrent changes of users in a tenant run one after the other, and a change fails if an earlier one revoked its
+// caller. Without that, admins who demote each other could leave the tenant without an admin.
 func TestLastAdminRace(t *testing.T) {
 	t.Parallel()
 	api := authtest.New(t, authtest.Options{})
 	for _, change := range []j{{"role": "viewer"}, {"disabled": true}} {
-		for range 10 {
-			tenant := api.Tenant(t)
-			admins := []*authtest.Client{tenant.User(t, "admin"), tenant.User(t, "admin"), tenant.User(t, "admin")}
-			var wg sync.WaitGroup
-			statuses := make([]int, len(admins))
-			for i, c := range admins {
-				wg.Go(func() {
-					a, err := c.Send("PATCH", usersPath+"/"+admins[(i+1)%len(admins)].Actor.User, change)
-					if err == nil {
-						statuses[i] = a.Status
-					}
-				})
-			}
-			wg.Wait()
-			var left int
-			err := api.DB.Read(db.As(t.Context(), db.Actor{Tenant: tenant.ID}),
-				db.SQL(`select count(*) from users where role = 'admin' and disabled_at is null`).Into(&left))
-			if err != nil {
-				t.Fatal(err)
-			}
-			done := 0
-			for _, status := range statuses {
-				if status == 200 {
-					done++
-				} else if status != 400 && status != 401 {
-					t.Errorf("statuses %v", statuses)
+		tenant := api.Tenant(t)
+		ada, bob, eve := tenant.User(t, "admin"), tenant.User(t, "admin"), tenant.User(t, "admin")
+		lock := holdUsersLock(t, api, tenant.ID)
+		var wg sync.WaitGroup
+		statuses := make([]int, 2)
+		for i, c := range []struct{ caller, target *authtest.Client }{{ada, bob}, {bob, eve}} {
+			wg.Go(func() {
+				if a, err := c.caller.Send("PATCH", usersPath+"/"+c.target.Actor.User, change); err == nil {
+					statuses[i] = a.Status
 				}
-			}
-			if left < 1 || left != len(admins)-done {
-				t.Errorf("%v: %d admins are left, statuses %v", change, left, statuses)
-			}
+			})
+			lock.waitFor(t, i+1) // PostgreSQL grants the lock in this order
+		}
+		lock.release()
+		wg.Wait()
+		if statuses[0] != 200 || statuses[1] != 401 {
+			t.Errorf("%v: statuses %v, want 200 for the first change and 401 for its target", change, statuses)
+		}
+		ada.Patch(t, usersPath+"/"+eve.Actor.User, change).Want(200)
+		ada.Patch(t, usersPath+"/"+ada.Actor.User, change).WantError(400, "LAST_ADMIN")
+	}
+}
+
+// usersLock is the advisory lock of a tenant's users, held by the test.
+type usersLock struct {
+	api     *authtest.API
+	tenant  string
+	release func()
+}
+
+// holdUsersLock acquires the lock; it is held until release is called.
+func holdUsersLock(t *testing.T, api *authtest.API, tenant string) *usersLock {
+	t.Helper()
+	held, stop, done := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	go func() {
+		done <- api.DB.Tx(db.As(t.Context(), db.Actor{Tenant: tenant}), func(tx context.Context) error {
+			err := api.DB.Write(tx, db.SQL(`select pg_advisory_xact_lock(hashtextextended('users ' || $1, 0))::text`, tenant))
+			close(held)
+			<-stop
+			return err
+		})
+	}()
+	<-held
+	return &usersLock{api: api, tenant: tenant, release: sync.OnceFunc(func() {
+		close(stop)
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})}
+}
+
+// waitFor returns when n transactions wait for the lock. It ends the test if that does not happen within 3 seconds.
+func (l *usersLock) waitFor(t *testing.T, n int) {
+	t.Helper()
+	var waiting int
+	for end := time.Now().Add(3 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		err := l.api.DB.Read(db.As(t.Context(), db.Actor{Tenant: l.tenant}), db.SQL(`
+			select count(*) from pg_locks where locktype = 'advisory' and not granted
+				and (classid::bigint << 32) | objid::bigint = hashtextextended('users ' || $1, 0)`, l.tenant).Into(&waiting))
+		if err != nil {
+			l.release()
+			t.Fatal(err)
+		}
+		if waiting == n {
+			return
 		}
 	}
+	l.release()
+	t.Fatalf("%d transactions wait for the lock, want %d", waiting, n)
 }
 
 // A change of the password ends all sessions of the user, and no other session.

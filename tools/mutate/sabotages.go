@@ -82,6 +82,8 @@ var sabotages = []sabotage{
 	{"tokens are told apart by their first half", "auth/token.go", "hash := sha256.Sum256([]byte(raw))", "hash := sha256.Sum256([]byte(raw[:len(raw)/2]))", "./auth", "TestToken"},
 	{"another role needs another login", "auth/user.go", "($5::text is not null or", "($5::text is not null or c.new_role <> c.role or", "./auth", "User"},
 	{"the last admin may leave", "auth/user.go", "o.role = 'admin' and o.disabled_at is null)", "o.role = 'admin')", "./auth", "Admin|User"},
+	{"changes of a tenant's users run concurrently", "auth/user.go", "select pg_advisory_xact_lock(hashtextextended('users ' || current_setting('app.tenant_id'), 0))::text", "select 1::text", "./auth", "TestLastAdminRace"},
+	{"the caller of a change of a user is not checked again", "auth/user.go", "		db.SQL(`select bind_tenant($1, $2, $3)::text`, caller.Tenant, caller.User, caller.Role),\n", "		db.SQL(`select $1 || $2 || $3`, caller.Tenant, caller.User, caller.Role),\n", "./auth", "TestLastAdminRace"},
 	{"who is disabled keeps the sessions", "auth/user.go", " or c.new_disabled and not c.disabled)", ")", "./auth", "Admin|User"},
 	{"a new password keeps the sessions", "auth/user.go", "($5::text is not null or c.new_disabled", "(c.new_disabled", "./auth", "Admin|User"},
 	{"the current password is not asked for", "auth/user.go", "	case !right:\n", "	case !right && old == \"\":\n", "./auth", "Password"},
