@@ -96,8 +96,9 @@ func isBroken(err error) bool {
 		errors.Is(err, pgconn.ErrConnClosed)
 }
 
-// neverSent reports whether the failed statements surely never reached PostgreSQL.
+// neverSent reports whether the failed statements surely never reached PostgreSQL. pgx also calls it safe to retry when it finds its
+// connection closed while it reads the answer.
 func neverSent(err error) bool {
 	var connect *pgconn.ConnectError
-	return errors.As(err, &connect) || pgconn.SafeToRetry(err)
+	return errors.As(err, &connect) || pgconn.SafeToRetry(err) && !errors.Is(err, pgconn.ErrConnClosed)
 }
