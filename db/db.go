@@ -77,6 +77,7 @@ func Open(ctx context.Context, c Config) (*DB, error) {
 	config.ConnConfig.BuildContextWatcherHandler = func(conn *pgconn.PgConn) ctxwatch.Handler {
 		return &pgconn.CancelRequestContextWatcherHandler{Conn: conn, CancelRequestDelay: 0, DeadlineDelay: time.Second}
 	}
+	config.ConnConfig.OnNotice = recordNotice
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
 		return nil, err
@@ -158,13 +159,18 @@ func (d *DB) selfTest(ctx context.Context) error {
 	}
 	defer tx.Rollback(context.WithoutCancel(ctx))
 
-	var login string
+	var login, messages string
 	var super, owner bool
 	err = tx.QueryRow(ctx, `select session_user, r.rolsuper or r.rolbypassrls,
-		exists (select from pg_class c where c.relname = 'tenants' and c.relkind in ('r', 'p') and pg_has_role(r.oid, c.relowner, 'member'))
-		from pg_roles r where r.rolname = session_user`).Scan(&login, &super, &owner)
+		exists (select from pg_class c where c.relname = 'tenants' and c.relkind in ('r', 'p') and pg_has_role(r.oid, c.relowner, 'member')),
+		current_setting('client_min_messages')
+		from pg_roles r where r.rolname = session_user`).Scan(&login, &super, &owner, &messages)
 	if err != nil {
 		return fmt.Errorf("database: %w", err)
+	}
+	if messages == "error" {
+		return fmt.Errorf("client_min_messages of the database login %q is error: PostgreSQL could not report a commit without its "+
+			"synchronous standby; run ALTER ROLE %s SET client_min_messages = warning", login, pgx.Identifier{login}.Sanitize())
 	}
 	mine, other := NewID(), NewID()
 	if _, err := tx.Exec(ctx, bindSQL, mine, nil, nil); err != nil {

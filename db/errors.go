@@ -17,6 +17,10 @@ var (
 	// be unknown. The request may be sent again.
 	ErrUnavailable = errors.New("the database is unavailable")
 
+	// ErrOutcomeUnknown is an ErrUnavailable after which a write may be committed, rolled back, or committed and later lost in a
+	// failover.
+	ErrOutcomeUnknown = fmt.Errorf("%w, and the outcome of the write is unknown", ErrUnavailable)
+
 	// ErrRevoked means that the context's actor no longer exists, is disabled, or has another role by now.
 	ErrRevoked = errors.New("the caller's access was revoked")
 

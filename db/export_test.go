@@ -1,9 +1,21 @@
 package db
 
-import "github.com/jackc/pgx/v5/pgxpool"
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
 
 // Pool lets tests look at a connection as no request can: outside of any tenant.
 func (d *DB) Pool() *pgxpool.Pool { return d.pool }
 
 // WithOwn is withOwn.
 var WithOwn = withOwn
+
+// Notify delivers a notice as if PostgreSQL had sent it on the connection of the transaction of ctx.
+func Notify(ctx context.Context, n *pgconn.Notice) {
+	conn := ctx.Value(txKey{}).(*transaction).conn.(interface{ Conn() *pgx.Conn }).Conn()
+	recordNotice(conn.PgConn(), n)
+}

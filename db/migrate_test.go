@@ -152,16 +152,18 @@ func TestOpenRefuses(t *testing.T) {
 		}
 	})
 	for name, c := range map[string]struct{ spoil, want string }{
-		"no policy":                {`drop policy tenant on spools`, "[spools]"},
-		"no policy for tenants":    {`drop policy tenant on tenants`, "[tenants]"},
-		"not enabled":              {`alter table users disable row level security`, "[users]"},
-		"not forced":               {`alter table sessions no force row level security`, "[sessions]"},
-		"a new table without":      {`create table printers (tenant_id uuid not null, id uuid not null, primary key (tenant_id, id))`, "[printers]"},
-		"a policy that lets all":   {`alter policy tenant on tenants using (true) with check (true)`, "does not bind"},
-		"a second, laxer policy":   {`create policy more on tenants using (true)`, "does not bind"},
-		"the role is not taken":    {`create or replace function bind_tenant(tenant uuid, caller uuid, caller_role text) returns void language sql as $$ select set_config('app.tenant_id', tenant::text, true) $$`, "not in force"},
-		"the tenant is not set":    {`create or replace function bind_tenant(tenant uuid, caller uuid, caller_role text) returns void language sql as $$ select set_config('role', 'spoolwright_app', true) $$`, "self-test"},
-		"no privilege":             {`revoke insert on tenants from spoolwright_app`, "self-test"},
+		"no policy":              {`drop policy tenant on spools`, "[spools]"},
+		"no policy for tenants":  {`drop policy tenant on tenants`, "[tenants]"},
+		"not enabled":            {`alter table users disable row level security`, "[users]"},
+		"not forced":             {`alter table sessions no force row level security`, "[sessions]"},
+		"a new table without":    {`create table printers (tenant_id uuid not null, id uuid not null, primary key (tenant_id, id))`, "[printers]"},
+		"a policy that lets all": {`alter policy tenant on tenants using (true) with check (true)`, "does not bind"},
+		"a second, laxer policy": {`create policy more on tenants using (true)`, "does not bind"},
+		"the role is not taken":  {`create or replace function bind_tenant(tenant uuid, caller uuid, caller_role text) returns void language sql as $$ select set_config('app.tenant_id', tenant::text, true) $$`, "not in force"},
+		"the tenant is not set":  {`create or replace function bind_tenant(tenant uuid, caller uuid, caller_role text) returns void language sql as $$ select set_config('role', 'spoolwright_app', true) $$`, "self-test"},
+		"no privilege":           {`revoke insert on tenants from spoolwright_app`, "self-test"},
+		"no warnings": {`do $$ begin execute format('alter database %I set client_min_messages = error', current_database()); end $$`,
+			"SET client_min_messages = warning"},
 		"all rights for everybody": {`grant all on tenants to public`, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -138,7 +138,16 @@ func (d *DB) run(ctx context.Context, readOnly bool, stmts []*Stmt) error {
 		if err := d.queue(ctx, &b, stmts, true); err != nil {
 			return err
 		}
-		return d.pool.SendBatch(ctx, &b).Close()
+		conn, err := d.pool.Acquire(ctx)
+		if err != nil {
+			return err
+		}
+		defer conn.Release()
+		if readOnly {
+			return conn.SendBatch(ctx, &b).Close()
+		}
+		beginWrite(conn)
+		return endWrite(conn, conn.SendBatch(ctx, &b).Close())
 	})
 }
 
@@ -182,7 +191,8 @@ func (d *DB) retry(ctx context.Context, repeatable bool, attempt func() error) e
 			return nil
 		}
 		broken := isBroken(err)
-		again := isTransient(err) || broken && (repeatable || neverSent(err))
+		unknown := broken || errors.Is(err, errUnreplicated)
+		again := isTransient(err) || broken && neverSent(err) || unknown && repeatable
 		if broken {
 			// After a restart of PostgreSQL every idle connection is dead: one reset spares the others the same failure.
 			d.pool.Reset()
@@ -263,6 +273,7 @@ func (d *DB) tryTx(ctx context.Context, fn func(ctx context.Context) error) erro
 		return err
 	}
 	defer conn.Release()
+	beginWrite(conn)
 	t := &transaction{d: d, conn: conn}
 	t.ctx = context.WithValue(ctx, txKey{}, t)
 	if err := fn(t.ctx); err != nil {
@@ -277,5 +288,5 @@ func (d *DB) tryTx(ctx context.Context, fn func(ctx context.Context) error) erro
 	if d.roundTrip != nil {
 		d.roundTrip([]Statement{{SQL: "commit"}})
 	}
-	return t.tx.Commit(ctx)
+	return endWrite(conn, t.tx.Commit(ctx))
 }

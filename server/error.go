@@ -61,6 +61,10 @@ var (
 	ErrInvalidToken = &Error{Status: 401, Code: "INVALID_TOKEN", Detail: "Could not validate credentials"}
 	ErrTokenExpired = &Error{Status: 401, Code: "TOKEN_EXPIRED", Detail: "Token has expired"}
 	ErrUnavailable  = &Error{Status: 503, Code: "UNAVAILABLE", Detail: "The service cannot answer right now; try again", RetryAfter: time.Second}
+
+	// errOutcomeUnknown is ErrUnavailable for a write that may have taken effect.
+	errOutcomeUnknown = &Error{Status: 503, Code: "UNAVAILABLE", RetryAfter: time.Second,
+		Detail: "The request may or may not have taken effect; repeat it with the same Idempotency-Key, or check before you repeat it"}
 )
 
 var errInternal = &Error{Status: 500, Code: "INTERNAL_ERROR", Detail: "Something went wrong here; the log has it under this request's id"}
@@ -119,6 +123,8 @@ func asError(err error) *Error {
 		return e
 	case errors.Is(err, db.ErrRevoked):
 		return ErrInvalidToken.Because(err)
+	case errors.Is(err, db.ErrOutcomeUnknown):
+		return errOutcomeUnknown.Because(err)
 	case errors.Is(err, db.ErrUnavailable), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return ErrUnavailable.Because(err)
 	case errors.Is(err, db.ErrOutOfRange):

@@ -29,7 +29,9 @@ var errKeyConflict = &Error{Status: 409, Code: "IDEMPOTENCY_CONFLICT", Detail: "
 
 // once runs a handler at most once for a user's key. The key is written in the transaction of the handler's own effect,
 // so either both are there or neither. A twin in flight waits at the insert until the first has ended. A connection
-// that breaks, even during COMMIT, is no risk: the next try finds the key, or may run the handler again.
+// that breaks, even during COMMIT, is no risk: the next try finds the key, or may run the handler again. The insert locks
+// the row that it finds, so a replay commits a change as well: with synchronous replication it waits until the standby has
+// the row and, before it, the effect.
 func (s *Server) once(ctx context.Context, key, path string, body []byte, run func(context.Context) (Response, error)) (answer Response, replayed bool, err error) {
 	user := db.ActorOf(ctx).User
 	requests := s.fingerprints(path, body)

@@ -56,7 +56,7 @@ func run(only string, list bool, jobs int) error {
 	}
 	dir := filepath.Join(top, "0")
 	var chosen []sabotage
-	for _, s := range sabotages {
+	for _, s := range slices.Concat(sabotages, failover) {
 		if !strings.Contains(s.name, only) {
 			continue
 		}

@@ -1,0 +1,54 @@
+package db
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// errUnreplicated means that PostgreSQL committed the transaction but stopped waiting for its synchronous standby, so that
+// a failover can lose the transaction.
+var errUnreplicated = fmt.Errorf("%w: committed on the primary, but not confirmed by a synchronous standby", ErrOutcomeUnknown)
+
+// unreplicatedKey is the key in a connection's custom data for a notice that it got since beginWrite.
+const unreplicatedKey = "spoolwright.unreplicated"
+
+// recordNotice is the notice handler of every connection. When something ends the wait for a synchronous standby (a cancel
+// request, the end of the session), PostgreSQL reports success and sends a warning. Its SQLSTATE is that of any
+// warning and its text is translated; the name of the C function that raised it is neither.
+func recordNotice(conn *pgconn.PgConn, n *pgconn.Notice) {
+	if strings.HasPrefix(n.Routine, "SyncRepWait") || strings.Contains(n.Detail, "might not have been replicated") {
+		conn.CustomData()[unreplicatedKey] = true
+	}
+}
+
+// beginWrite forgets the notices of earlier transactions of the connection.
+func beginWrite(conn *pgxpool.Conn) { delete(conn.Conn().PgConn().CustomData(), unreplicatedKey) }
+
+// endWrite returns the outcome of a transaction that changed something, where err is the result of its commit.
+func endWrite(conn *pgxpool.Conn, err error) error {
+	if err != nil {
+		return withOutcome(err)
+	}
+	if conn.Conn().PgConn().CustomData()[unreplicatedKey] != nil {
+		return errUnreplicated
+	}
+	return nil
+}
+
+// withOutcome wraps the error of a commit in ErrOutcomeUnknown unless the error proves that PostgreSQL rolled back.
+func withOutcome(err error) error {
+	var pg *pgconn.PgError
+	switch {
+	case neverSent(err), errors.Is(err, pgx.ErrTxCommitRollback), errors.As(err, &pg) && !isBroken(err):
+		return err
+	case isBroken(err), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled), pgconn.Timeout(err):
+		return fmt.Errorf("%w: %w", ErrOutcomeUnknown, err)
+	}
+	return err
+}
