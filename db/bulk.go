@@ -2,19 +2,23 @@ package db
 
 import "context"
 
-// Bulk is Tx for a command's work of many statements, such as an import: it may take as long as ctx lets it, ends with ctx,
-// and is run only once. What it adds to lists is counted apart, so that nobody has to wait for it. A tenant has one at a time: while
-// another runs the error is ErrBulk.
+// Bulk runs fn in one transaction, as Tx does, for commands with many statements such as an import. The transaction
+// may take as long as ctx allows, ends when ctx is cancelled, and is never repeated. It adds to a shard of row_counts
+// of its own, so that other transactions of the tenant do not wait for it. A tenant has one Bulk at a time: while
+// another one runs, the error is ErrBulk.
 func (d *DB) Bulk(ctx context.Context, fn func(ctx context.Context) error) error {
 	err := d.tryTx(ctx, func(ctx context.Context) error {
-		var mine bool
-		err := d.Write(ctx, SQL(`select set_config('statement_timeout', '30min', true), set_config('lock_timeout', '1min', true),
-			set_config('idle_in_transaction_session_timeout', '10min', true), set_config('app.count_shard', '32', true)`),
-			SQL(`select pg_try_advisory_xact_lock(hashtextextended('bulk ' || current_setting('app.tenant_id'), 0))`).Into(&mine))
+		var locked bool
+		err := d.Write(ctx,
+			SQL(`select set_config('statement_timeout', '30min', true), set_config('lock_timeout', '1min', true),
+				set_config('idle_in_transaction_session_timeout', '10min', true),
+				set_config('app.count_shard', '32', true)`),
+			SQL(`select pg_try_advisory_xact_lock(hashtextextended('bulk ' || current_setting('app.tenant_id'), 0))`).
+				Into(&locked))
 		if err != nil {
 			return err
 		}
-		if !mine {
+		if !locked {
 			return ErrBulk
 		}
 		return fn(ctx)

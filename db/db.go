@@ -1,6 +1,6 @@
-// Package db is the only way to the database. Its pool is not exported: every statement runs in a transaction that is
-// bound to one tenant, as a role that row-level security binds, on behalf of a caller who is checked in the same round
-// trip. The exception is the login directory (directory.go), which is reached by its own narrow functions.
+// Package db is the only access to the database. It does not export its connection pool. Every statement runs in a
+// transaction that is bound to one tenant and has a role to which row-level security applies; the same round trip
+// checks the caller. The only exception is the login directory (directory.go), which has narrow functions instead.
 package db
 
 import (
@@ -19,40 +19,41 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// Config says which database to use, and how.
+// Config configures Open.
 type Config struct {
-	URL      string // of a login that may take the role spoolwright_app
-	MaxConns int    // size of the pool; 0 means eight per core, 8 to 32
-	Log      *slog.Logger
+	URL      string       // of a login that is a member of spoolwright_app
+	MaxConns int          // size of the pool; 0 means eight per core, at least 8 and at most 32
+	Log      *slog.Logger // nil discards
 
-	// Definitions are those that the features need, as given to Migrate. Open and Ready fail while one is missing.
+	// Definitions are the features' definitions, as given to Migrate. Open and Ready fail while one is missing.
 	Definitions []Definition
 
-	// RoundTrip, if set, is told of each round trip and the statements that it carried (for tests and benchmarks).
+	// RoundTrip, if not nil, is called for each round trip with its statements, by tests and benchmarks.
 	RoundTrip func(statements []Statement)
 }
 
-// DB is a pool of connections to a migrated database. It is safe for concurrent use.
+// DB is a pool of connections to a migrated database. Its methods may be called concurrently.
 type DB struct {
 	pool      *pgxpool.Pool
 	needs     []Definition
-	reads     chan struct{} // holds one for each read that runs
+	reads     chan struct{} // semaphore of the concurrent reads
 	log       *slog.Logger
 	roundTrip func(statements []Statement)
 }
 
-// Statement is a statement as it was sent.
+// Statement is a statement that was sent.
 type Statement struct {
 	SQL  string
 	Args []any
 }
 
-// deadline bounds one request's work in the database, waiting for a connection included. The server-side timeouts
-// (set by bind_tenant) are shorter, so that a slow statement is ended by PostgreSQL and the connection stays usable.
+// deadline limits the time of one call, including the wait for a connection. The timeouts that bind_tenant sets in
+// PostgreSQL are shorter, so that PostgreSQL cancels a slow statement and the connection stays usable.
 const deadline = 10 * time.Second
 
-// Open connects and proves by a self-test that row-level security binds what this DB will do. An error says what
-// is wrong in a line: the database is out of reach, not migrated, or its roles would let one tenant see another.
+// Open connects to the database, and proves with a self-test that row-level security applies to the transactions of
+// the DB. The error, of one line, says that the database is unreachable, that it is not migrated, or that a tenant
+// could see the rows of another one.
 func Open(ctx context.Context, c Config) (*DB, error) {
 	config, err := pgxpool.ParseConfig(c.URL)
 	if err != nil {
@@ -67,13 +68,13 @@ func Open(ctx context.Context, c Config) (*DB, error) {
 	if config.ConnConfig.ConnectTimeout == 0 {
 		config.ConnConfig.ConnectTimeout = 5 * time.Second
 	}
-	// Results that come as text (see appendRow) depend on these. Poolers know both.
+	// The encoding of text results (see appendRow) depends on these. Poolers accept both parameters.
 	maps.DeleteFunc(config.ConnConfig.RuntimeParams, func(name, _ string) bool {
 		return strings.EqualFold(name, "timezone") || strings.EqualFold(name, "datestyle")
 	})
 	config.ConnConfig.RuntimeParams["timezone"] = "UTC"
 	config.ConnConfig.RuntimeParams["datestyle"] = "ISO"
-	// By default pgx closes the connection of a cancelled request; asking PostgreSQL to cancel keeps it.
+	// By default pgx closes the connection when its context is cancelled. A cancel request keeps it.
 	config.ConnConfig.BuildContextWatcherHandler = func(conn *pgconn.PgConn) ctxwatch.Handler {
 		return &pgconn.CancelRequestContextWatcherHandler{Conn: conn, CancelRequestDelay: 0, DeadlineDelay: time.Second}
 	}
@@ -82,8 +83,8 @@ func Open(ctx context.Context, c Config) (*DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Writes mostly wait for the disk, and many that wait together share a flush; reads mostly use a core, and more of them
-	// at once only wait for each other. So reads get half of the pool, and slow ones never keep writes out.
+	// Concurrent writes mostly wait for the disk and share its flushes. Reads mostly use a core, so that more of them
+	// at once are not faster. Reads therefore get half of the pool, and slow reads cannot block writes.
 	d := &DB{pool: pool, needs: withOwn(c.Definitions), reads: make(chan struct{}, max(1, config.MaxConns/2)),
 		log: c.Log, roundTrip: c.RoundTrip}
 	if d.log == nil {
@@ -101,7 +102,7 @@ func Open(ctx context.Context, c Config) (*DB, error) {
 	return d, nil
 }
 
-// Close waits for the connections in use and closes all.
+// Close waits until no connection is in use, and closes all of them.
 func (d *DB) Close() { d.pool.Close() }
 
 // Ready returns nil if the database answers and has the migrations and definitions of this program, or later ones. It
@@ -135,14 +136,14 @@ func (d *DB) Ready(ctx context.Context) error {
 
 const howToMigrate = "run `spoolwright migrate` with MIGRATE_DATABASE_URL set to the login of the database's owner"
 
-// PoolStats are the pool's figures at a moment.
+// PoolStats are statistics of the connection pool.
 type PoolStats struct {
 	Max, Total, Idle, InUse int32
-	Acquires, Waits         int64 // since the start; waits are acquires that found no idle connection
+	Acquires, Waits         int64 // since the start; Waits counts the acquires that found no idle connection
 	WaitTime                time.Duration
 }
 
-// Stats returns the pool's figures.
+// Stats returns the current statistics of the pool.
 func (d *DB) Stats() PoolStats {
 	s := d.pool.Stat()
 	return PoolStats{
@@ -151,7 +152,8 @@ func (d *DB) Stats() PoolStats {
 	}
 }
 
-// selfTest writes a row as one tenant, in a transaction that is rolled back, and looks for it as another.
+// selfTest inserts a row as one tenant, in a transaction that it rolls back, and checks that another tenant cannot
+// see it.
 func (d *DB) selfTest(ctx context.Context) error {
 	tx, err := d.pool.Begin(ctx)
 	if err != nil {
@@ -162,19 +164,21 @@ func (d *DB) selfTest(ctx context.Context) error {
 	var login, messages string
 	var super, owner bool
 	err = tx.QueryRow(ctx, `select session_user, r.rolsuper or r.rolbypassrls,
-		exists (select from pg_class c where c.relname = 'tenants' and c.relkind in ('r', 'p') and pg_has_role(r.oid, c.relowner, 'member')),
+		exists (select from pg_class c where c.relname = 'tenants' and c.relkind in ('r', 'p')
+			and pg_has_role(r.oid, c.relowner, 'member')),
 		current_setting('client_min_messages')
 		from pg_roles r where r.rolname = session_user`).Scan(&login, &super, &owner, &messages)
 	if err != nil {
 		return fmt.Errorf("database: %w", err)
 	}
 	if messages == "error" {
-		return fmt.Errorf("client_min_messages of the database login %q is error: PostgreSQL could not report a commit without its "+
-			"synchronous standby; run ALTER ROLE %s SET client_min_messages = warning", login, pgx.Identifier{login}.Sanitize())
+		return fmt.Errorf("client_min_messages of the database login %q is error: PostgreSQL could not report a "+
+			"commit without its synchronous standby; run ALTER ROLE %s SET client_min_messages = warning",
+			login, pgx.Identifier{login}.Sanitize())
 	}
-	mine, other := NewID(), NewID()
-	if _, err := tx.Exec(ctx, bindSQL, mine, nil, nil); err != nil {
-		return bindProblem(err, login)
+	tenant, other := NewID(), NewID()
+	if _, err := tx.Exec(ctx, bindSQL, tenant, nil, nil); err != nil {
+		return bindError(err, login)
 	}
 	var plain bool
 	err = tx.QueryRow(ctx, `select current_user = '`+appRole+`' and not r.rolsuper and not r.rolbypassrls
@@ -183,19 +187,21 @@ func (d *DB) selfTest(ctx context.Context) error {
 		return fmt.Errorf("self-test: %w", err)
 	}
 	if !plain {
-		return errors.New("self-test: the role " + appRole + " is not in force, or is a superuser or BYPASSRLS: row-level security would not bind; refusing to serve")
+		return errors.New("self-test: the role " + appRole + " is not in force, or is a superuser or BYPASSRLS: " +
+			"row-level security would not apply; refusing to serve")
 	}
-	var loose []string
+	var unprotected []string
 	err = tx.QueryRow(ctx, `select coalesce(array_agg(c.relname::text), '{}') from pg_class c
 		join pg_attribute a on a.attrelid = c.oid and a.attname = 'tenant_id' and not a.attisdropped
-		where c.relkind in ('r', 'p') and c.relnamespace = (select relnamespace from pg_class where oid = 'tenants'::regclass)
-		and c.relname <> 'login_directory'
-		and not (c.relrowsecurity and c.relforcerowsecurity and exists (select from pg_policy p where p.polrelid = c.oid))`).Scan(&loose)
+		where c.relkind in ('r', 'p') and c.relname <> 'login_directory'
+			and c.relnamespace = (select relnamespace from pg_class where oid = 'tenants'::regclass)
+			and not (c.relrowsecurity and c.relforcerowsecurity
+				and exists (select from pg_policy p where p.polrelid = c.oid))`).Scan(&unprotected)
 	if err != nil {
 		return fmt.Errorf("self-test: %w", err)
 	}
-	if len(loose) > 0 {
-		return fmt.Errorf("self-test: row-level security is not in force on %v; refusing to serve", loose)
+	if len(unprotected) > 0 {
+		return fmt.Errorf("self-test: row-level security is not in force on %v; refusing to serve", unprotected)
 	}
 	if _, err := tx.Exec(ctx, `insert into tenants (name) values ('self-test')`); err != nil {
 		return fmt.Errorf("self-test: %w", err)
@@ -206,7 +212,7 @@ func (d *DB) selfTest(ctx context.Context) error {
 		}
 		return n, err
 	}
-	own, err := count(mine)
+	own, err := count(tenant)
 	if err != nil {
 		return fmt.Errorf("self-test: %w", err)
 	}
@@ -215,16 +221,19 @@ func (d *DB) selfTest(ctx context.Context) error {
 		return fmt.Errorf("self-test: %w", err)
 	}
 	if own != 1 || foreign != 0 {
-		return fmt.Errorf("self-test: a tenant sees %d of its own 1 row and %d of another's; row-level security does not bind; refusing to serve", own, foreign)
+		return fmt.Errorf("self-test: a tenant sees %d of its 1 row, and %d rows of another tenant: "+
+			"row-level security does not apply; refusing to serve", own, foreign)
 	}
 	if super || owner {
-		d.log.Warn("the database login could bypass row-level security if the service did not give up its rights in each transaction; "+
-			"a login that owns nothing and is only a member of "+appRole+" is safer", "login", login, "superuser", super, "owner", owner)
+		d.log.Warn("the database login has privileges to bypass row-level security, which the service drops in each "+
+			"transaction; a login that owns nothing and is only a member of "+appRole+" is safer",
+			"login", login, "superuser", super, "owner", owner)
 	}
 	return nil
 }
 
-func bindProblem(err error, login string) error {
+// bindError explains the error of bind_tenant where the login is not a member of the role.
+func bindError(err error, login string) error {
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) && (pg.Code == "42501" || pg.Code == "22023") {
 		return fmt.Errorf("the database login %q is not a member of the role %s: run GRANT %s TO %s "+

@@ -48,8 +48,8 @@ func (d Definition) Hash() string {
 }
 
 // pendingDefinitions returns those of all that must be installed. A higher version in the database is not pending: a
-// newer program has installed it, and it works for this program too. The same version with another text is pending, so
-// that a developer who edits a definition need not raise its version each time.
+// newer program has installed it, and it works for this program too. The same version with another text is pending,
+// so that a developer who edits a definition need not raise its version each time.
 func pendingDefinitions(ctx context.Context, q querier, all []Definition) ([]Definition, error) {
 	type row struct {
 		version int
@@ -75,7 +75,7 @@ func pendingDefinitions(ctx context.Context, q querier, all []Definition) ([]Def
 	}), nil
 }
 
-// installDefinitions installs what is pending of all, in one transaction, and returns how many that were.
+// installDefinitions installs the pending ones of all, in one transaction, and returns their number.
 func installDefinitions(ctx context.Context, conn *pgx.Conn, all []Definition) (installed int, err error) {
 	pending, err := pendingDefinitions(ctx, conn, all)
 	if err != nil || len(pending) == 0 {
@@ -96,7 +96,8 @@ func installDefinitions(ctx context.Context, conn *pgx.Conn, all []Definition) (
 			_, err := tx.Exec(ctx, `
 				insert into schema_definitions (name, version, sha256) values ($1, $2, $3)
 				on conflict (name) do update
-				set version = excluded.version, sha256 = excluded.sha256, applied_at = now()`, d.Name, d.Version, d.Hash())
+				set version = excluded.version, sha256 = excluded.sha256, applied_at = now()`,
+				d.Name, d.Version, d.Hash())
 			if err != nil {
 				return err
 			}

@@ -6,12 +6,13 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// FindLogin looks an e-mail up in the login directory, the only data outside of any tenant, and returns an actor without
-// a role: bound to the tenant but not checked. It returns false if nobody has that e-mail. The e-mail must be in its
-// compared form (lower case).
+// FindLogin returns the user of an e-mail address, which must be in its compared form (lower case), and false if
+// there is none. It reads the login directory, the only data outside of tenants. The Actor has no role, so that
+// transactions on its behalf do not check the user.
 func (d *DB) FindLogin(ctx context.Context, email string) (Actor, bool, error) {
 	var tenant, user string
-	rows, err := d.directory(ctx, `select tenant_id::text, user_id::text from login_find($1)`, []any{email}, &tenant, &user)
+	rows, err := d.directory(ctx, `select tenant_id::text, user_id::text from login_find($1)`, []any{email},
+		&tenant, &user)
 	return Actor{Tenant: tenant, User: user}, rows > 0, err
 }
 
@@ -22,7 +23,7 @@ func (d *DB) Tenants(ctx context.Context) ([]string, error) {
 	return all, err
 }
 
-// directory runs one statement in the service's role, bound to no tenant: it sees no row of any tenant table.
+// directory runs one statement that is bound to no tenant: it sees no rows of tenants.
 func (d *DB) directory(ctx context.Context, sql string, args []any, dest ...any) (rows int, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), deadline)
 	defer cancel()

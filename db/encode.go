@@ -15,8 +15,9 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
-// appendRow appends one result row as a JSON object: a column's name is the key, its SQL type decides the JSON type.
-// Both wire formats are understood, because some exec modes of pgx (those a pooler may need) return text.
+// appendRow appends a result row as a JSON object. The names of the columns are the keys, and their SQL types
+// determine the JSON types. It accepts both wire formats, because some exec modes of pgx, which poolers may need,
+// return text.
 func appendRow(to []byte, columns []pgconn.FieldDescription, values [][]byte) ([]byte, error) {
 	to = append(to, '{')
 	for i, column := range columns {
@@ -92,7 +93,7 @@ func appendValue(to []byte, column pgconn.FieldDescription, value []byte) ([]byt
 		}
 		return append(to, value...), nil
 	}
-	return nil, fmt.Errorf("no JSON form for the SQL type %d", column.DataTypeOID)
+	return nil, fmt.Errorf("no JSON encoding for the SQL type %d", column.DataTypeOID)
 }
 
 var errNotFinite = errors.New("not a finite number")
@@ -103,12 +104,12 @@ func parseDate(value []byte, binaryFormat bool) (time.Time, error) {
 	}
 	t := time.Date(2000, 1, 1+int(int32(binary.BigEndian.Uint32(value))), 0, 0, 0, 0, time.UTC)
 	if t.Year() < 1 || t.Year() > 9999 {
-		return t, errors.New("date out of the years 1 to 9999")
+		return t, errors.New("date outside of the years 1 to 9999")
 	}
 	return t, nil
 }
 
-// appendTime appends t as "2006-01-02T15:04:05.999999Z", in a quarter of the time that AppendFormat takes.
+// appendTime appends t in the format "2006-01-02T15:04:05.999999Z". It is four times as fast as AppendFormat.
 func appendTime(to []byte, t time.Time) []byte {
 	year, month, day := t.Date()
 	hour, minute, second := t.Clock()
@@ -144,11 +145,12 @@ func parseTimestamp(value []byte, binaryFormat bool) (time.Time, error) {
 			return t.UTC(), nil
 		}
 	}
-	return time.Time{}, fmt.Errorf("unreadable timestamp %q", value)
+	return time.Time{}, fmt.Errorf("invalid timestamp %q", value)
 }
 
-// appendNumeric appends PostgreSQL's binary numeric as an exact JSON number without trailing zeros. The wire form is
-// base 10,000: digit count, weight of the first digit, sign, display scale, digits.
+// appendNumeric appends a binary numeric of PostgreSQL as an exact JSON number without trailing zeros. The wire
+// format is the digit count, the weight of the first digit, the sign, the display scale, and the digits, in base
+// 10,000.
 func appendNumeric(to, b []byte) ([]byte, error) {
 	if len(b) < 8 {
 		return nil, fmt.Errorf("short numeric")
@@ -212,7 +214,7 @@ func trimZeros(s string) string {
 	return strings.TrimSuffix(strings.TrimRight(s, "0"), ".")
 }
 
-// AppendString appends s as a JSON string. Bytes that are not UTF-8 become U+FFFD.
+// AppendString appends s as a JSON string. It replaces invalid UTF-8 with U+FFFD.
 func AppendString[S string | []byte](to []byte, s S) []byte {
 	to = append(to, '"')
 	start := 0

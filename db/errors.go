@@ -13,39 +13,39 @@ import (
 )
 
 var (
-	// ErrUnavailable means that the database is out of reach, overloaded, or gave up on a statement; a write's outcome may
-	// be unknown. The request may be sent again.
+	// ErrUnavailable means that the database is unreachable or overloaded, or that it cancelled a statement. Whether
+	// a write was committed may be unknown. The client may retry the request.
 	ErrUnavailable = errors.New("the database is unavailable")
 
-	// ErrOutcomeUnknown is an ErrUnavailable after which a write may be committed, rolled back, or committed and later lost in a
-	// failover.
+	// ErrOutcomeUnknown is an ErrUnavailable after which a write may be committed, rolled back, or committed and later
+	// lost in a failover.
 	ErrOutcomeUnknown = fmt.Errorf("%w, and the outcome of the write is unknown", ErrUnavailable)
 
-	// ErrRevoked means that the context's actor no longer exists, is disabled, or has another role by now.
+	// ErrRevoked means that the context's actor does not exist, is disabled, or has another role.
 	ErrRevoked = errors.New("the caller's access was revoked")
 
-	// ErrBulk means that another import into the tenant is under way.
-	ErrBulk = errors.New("another import into this tenant is under way: try again when it has ended")
+	// ErrBulk means that another Bulk of the tenant is running.
+	ErrBulk = errors.New("another import into this tenant is running: try again when it has ended")
 
-	// ErrOutOfRange means that a computed number does not fit its column.
+	// ErrOutOfRange means that a computed number does not fit into its column.
 	ErrOutOfRange = errors.New("a computed number is out of range")
 )
 
 var errInvalidURL = errors.New("the database URL is invalid (it is not shown here, because it may hold a password)")
 
-// Violates reports whether err is the violation of the named constraint or unique index.
+// Violates reports whether err is a violation of the named constraint or unique index.
 func Violates(err error, constraint string) bool {
 	var pg *pgconn.PgError
 	return errors.As(err, &pg) && strings.HasPrefix(pg.Code, "23") && pg.ConstraintName == constraint
 }
 
-// classify wraps err in the one of this package's errors that fits it.
+// classify wraps err in ErrRevoked, ErrOutOfRange or ErrUnavailable, or returns it as it is.
 func classify(err error) error {
 	if errors.Is(err, ErrUnavailable) || errors.Is(err, ErrRevoked) || errors.Is(err, ErrOutOfRange) {
-		return err // of a transaction within
+		return err // classified within a transaction
 	}
 	var connect *pgconn.ConnectError
-	if errors.As(err, &connect) { // whatever PostgreSQL or a pooler has against a new connection
+	if errors.As(err, &connect) { // for any reason that PostgreSQL or a pooler may have
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	var pg *pgconn.PgError
@@ -57,29 +57,32 @@ func classify(err error) error {
 			return fmt.Errorf("%w: %w", ErrOutOfRange, err)
 		case isTransient(err), isBroken(err),
 			pg.Code == "57014", pg.Code == "55P03", // statement and lock timeout
-			pg.Code == "25006",                     // a standby
-			strings.HasPrefix(pg.Code, "53"),       // out of connections, memory, disk
-			strings.HasPrefix(pg.Code, "58"),       // input/output
-			pg.Code == "XX001", pg.Code == "XX002": // damaged data
+			pg.Code == "25006",                     // read-only: a standby
+			strings.HasPrefix(pg.Code, "53"),       // out of connections, memory or disk space
+			strings.HasPrefix(pg.Code, "58"),       // I/O error
+			pg.Code == "XX001", pg.Code == "XX002": // corrupted data or index
 			return fmt.Errorf("%w: %w", ErrUnavailable, err)
 		}
 		return err
 	}
-	if isBroken(err) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) || pgconn.Timeout(err) {
+	if isBroken(err) || pgconn.Timeout(err) ||
+		errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	return err
 }
 
-// isTransient reports whether PostgreSQL rolled the transaction back for a reason that another try may not meet.
+// isTransient reports whether PostgreSQL rolled the transaction back for a reason that a retry may avoid: a
+// serialization failure, a deadlock, or an internal error.
 func isTransient(err error) bool {
 	var pg *pgconn.PgError
-	return errors.As(err, &pg) && (pg.Code == "40001" || pg.Code == "40P01") || internal(err) != nil
+	return errors.As(err, &pg) && (pg.Code == "40001" || pg.Code == "40P01") || internalError(err) != nil
 }
 
-// internal returns the error by which PostgreSQL met what its authors thought impossible, or nil. Some of these errors come of rare races between
-// transactions, such as "new multixact has more than one updating member", which TestFaults met once in 150,000 writes.
-func internal(err error) *pgconn.PgError {
+// internalError returns the PostgreSQL internal error (XX000) in err, or nil. Some of these errors are caused by rare
+// races between transactions, such as "new multixact has more than one updating member", which TestFaults has seen
+// once in 150,000 writes.
+func internalError(err error) *pgconn.PgError {
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) && pg.Code == "XX000" {
 		return pg
@@ -87,7 +90,7 @@ func internal(err error) *pgconn.PgError {
 	return nil
 }
 
-// isBroken reports whether the connection, not the statement, is what failed.
+// isBroken reports whether the connection failed rather than the statement.
 func isBroken(err error) bool {
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) {
@@ -100,8 +103,8 @@ func isBroken(err error) bool {
 		errors.Is(err, pgconn.ErrConnClosed)
 }
 
-// neverSent reports whether the failed statements surely never reached PostgreSQL. pgx also calls it safe to retry when it finds its
-// connection closed while it reads the answer.
+// neverSent reports whether the failed statements cannot have reached PostgreSQL. pgconn.SafeToRetry also includes a
+// connection that was found closed while the response was read.
 func neverSent(err error) bool {
 	var connect *pgconn.ConnectError
 	return errors.As(err, &connect) || pgconn.SafeToRetry(err) && !errors.Is(err, pgconn.ErrConnClosed)

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// NewID returns a new UUIDv7 (RFC 9562) in its canonical text form. Ids made later by one process sort later, to the
-// millisecond.
+// NewID returns a new UUIDv7 (RFC 9562) in canonical form. Of two ids that one process makes in different
+// milliseconds, the later one sorts after the earlier one.
 func NewID() string {
 	var b [16]byte
 	rand.Read(b[:])
@@ -20,7 +20,7 @@ func NewID() string {
 	return formatID(b)
 }
 
-// ParseID returns the canonical lower-case form of a UUID given as 8-4-4-4-12 hexadecimal digits, and whether s is one.
+// ParseID returns the canonical form (lower case) of a UUID in the form 8-4-4-4-12, and false if s is not one.
 func ParseID(s string) (string, bool) {
 	if len(s) != 36 || s[8] != '-' || s[13] != '-' || s[18] != '-' || s[23] != '-' {
 		return "", false

@@ -56,12 +56,13 @@ type querier interface {
 // Applied counts what Migrate did.
 type Applied struct{ Migrations, Definitions int }
 
-// Migrate brings the database at ownerURL up to this program's schema: first the migrations, each in a transaction, then
-// the definitions of this package and of the features, in one transaction. Any number of instances may call it at once.
-// The login of memberURL, if it is another one, becomes a member of spoolwright_app where the owner may grant that.
+// Migrate brings the database at ownerURL up to this program's schema: first the migrations, each in a transaction,
+// then the definitions of this package and of the features, in one transaction. Any number of instances may call it
+// at once. The login of memberURL, if it is another one, becomes a member of spoolwright_app where the owner may
+// grant that.
 //
-// A database with a higher migration than the program's is an error. Higher versions of definitions are not: they stay,
-// so that an older program may start beside a newer one.
+// A database with a higher migration than the program's is an error. Higher versions of definitions are not: they
+// stay, so that an older program may start beside a newer one.
 func Migrate(ctx context.Context, ownerURL, memberURL string, features []Definition) (applied Applied, err error) {
 	config, err := pgx.ParseConfig(ownerURL)
 	if err != nil {
@@ -151,7 +152,8 @@ func applyNext(ctx context.Context, conn *pgx.Conn, all []migration) (version in
 	return version, done && err == nil, err
 }
 
-// lockMigrations waits until no other transaction migrates the database. The lock is held to the end of the transaction.
+// lockMigrations waits until no other transaction migrates the database. The lock is held to the end of the
+// transaction.
 func lockMigrations(ctx context.Context, tx pgx.Tx) error {
 	return execScript(ctx, tx, fmt.Sprintf("select pg_advisory_xact_lock(%d)", migrationLock))
 }
@@ -172,9 +174,9 @@ func schemaVersion(ctx context.Context, q querier) (version int, err error) {
 	return version, err
 }
 
-// grantMembership makes the logins members of the role, where it may. It ignores errors: the self-test of Open reports
-// what the deployer has to grant. Since PostgreSQL 16 the creator of a role is a member of it, but cannot set it before
-// this grant, and only the creator and superusers can make other logins members.
+// grantMembership makes the logins members of the role, where it may. It ignores errors: the self-test of Open
+// reports what the deployer has to grant. Since PostgreSQL 16 the creator of a role is a member of it, but cannot set
+// it before this grant, and only the creator and superusers can make other logins members.
 func grantMembership(ctx context.Context, conn *pgx.Conn, logins ...string) {
 	for _, login := range logins {
 		var missing bool

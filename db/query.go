@@ -16,46 +16,46 @@ const (
 	bindSQL = `select bind_tenant($1, $2, $3)`
 )
 
-// Actor is on whose behalf statements run. Every transaction is bound to Tenant; when User is set, the same round trip
-// checks that the user still exists, is enabled, and has Role.
+// Actor is the tenant and user on whose behalf statements run. Every transaction is bound to Tenant. If User is not
+// empty, the same round trip checks that the user exists, is enabled, and has Role.
 type Actor struct{ Tenant, User, Role string }
 
 type actorKey struct{}
 
-// As returns a context in which all reads and writes are bound to the actor.
+// As returns a context whose reads and writes are bound to the actor.
 func As(ctx context.Context, a Actor) context.Context { return context.WithValue(ctx, actorKey{}, a) }
 
-// ActorOf returns whom the context is bound to; the zero Actor if it is bound to nobody.
+// ActorOf returns the context's actor, or the zero Actor.
 func ActorOf(ctx context.Context) Actor {
 	a, _ := ctx.Value(actorKey{}).(Actor)
 	return a
 }
 
-// Stmt is one SQL statement and, once it was run, its result.
+// Stmt is a SQL statement and, after it has run, its result.
 type Stmt struct {
 	sql  string
 	args []any
 	into []any
 	json []byte // the rows, as a JSON array
 	rows int
-	cut  int // where the first row ends in json
+	cut  int // the end of the first row in json
 
 	expect int
 }
 
-// SQL makes a statement whose rows are kept as JSON.
+// SQL returns a statement that keeps its rows as JSON.
 func SQL(sql string, args ...any) *Stmt { return &Stmt{sql: sql, args: args} }
 
 // Into makes the statement scan its first row into dest instead of keeping JSON.
 func (s *Stmt) Into(dest ...any) *Stmt { s.into = dest; return s }
 
-// Expect says how many rows there may be, so that room for their JSON is made at once.
+// Expect sets the expected number of rows, to allocate the memory for their JSON at once.
 func (s *Stmt) Expect(rows int) *Stmt { s.expect = rows; return s }
 
-// Rows is how many rows the statement returned.
+// Rows returns the number of rows that the statement returned.
 func (s *Stmt) Rows() int { return s.rows }
 
-// Object returns the first row as a JSON object. It must not be called when there is no row.
+// Object returns the first row as a JSON object. The statement must have returned a row.
 func (s *Stmt) Object() []byte { return s.json[1:s.cut] }
 
 // Array returns all rows as a JSON array.
@@ -84,7 +84,7 @@ func (s *Stmt) read(rows pgx.Rows) error {
 			s.json = append(s.json, '[')
 		} else {
 			if s.rows == 2 {
-				// The first row tells how much the others will need.
+				// Estimate the size of the other rows from the first one.
 				s.json = slices.Grow(s.json, max(0, min((s.expect-1)*(s.cut+s.cut/8), 1<<20)))
 			}
 			s.json = append(s.json, ',')
@@ -103,26 +103,29 @@ func (s *Stmt) read(rows pgx.Rows) error {
 	return rows.Err()
 }
 
-// Read runs the statements in one round trip, as one transaction bound to the context's actor. After a broken connection
-// it tries again. Errors are those of this package where one fits (see ErrUnavailable, ErrRevoked).
+// Read runs the statements in one round trip, as one transaction that is bound to the context's actor. It retries
+// after a broken connection and transient failures. The error wraps ErrUnavailable, ErrRevoked or ErrOutOfRange where
+// one applies.
 func (d *DB) Read(ctx context.Context, stmts ...*Stmt) error {
-	return d.run(ctx, true, stmts)
+	return d.send(ctx, true, stmts)
 }
 
-// CheckActor checks that the context's actor still exists, is enabled, and has its role. The error is ErrRevoked if not.
+// CheckActor checks that the context's actor still exists, is enabled, and has its role. The error is ErrRevoked if
+// not.
 func (d *DB) CheckActor(ctx context.Context) error { return d.Read(ctx) }
 
-// Write is Read for statements that change something: all of them happen or none. It is repeated after a deadlock or a
-// serialization failure; a connection that breaks on the way leaves the outcome unknown and is ErrUnavailable.
+// Write is like Read for statements that change data: either all of them take effect or none. It retries transient
+// failures, but not a broken connection: the transaction may have been committed, and the error is ErrUnavailable.
 func (d *DB) Write(ctx context.Context, stmts ...*Stmt) error {
-	return d.run(ctx, false, stmts)
+	return d.send(ctx, false, stmts)
 }
 
-func (d *DB) run(ctx context.Context, readOnly bool, stmts []*Stmt) error {
+func (d *DB) send(ctx context.Context, readOnly bool, stmts []*Stmt) error {
 	if tx, ok := ctx.Value(txKey{}).(*transaction); ok {
-		return tx.run(stmts)
+		return tx.send(stmts)
 	}
-	// The caller's hanging up must not kill a connection or leave a write's outcome to chance: the work is short.
+	// A client that disconnects must not break a connection or leave the outcome of a write unknown. The work is
+	// short.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), deadline)
 	defer cancel()
 	if readOnly {
@@ -151,11 +154,13 @@ func (d *DB) run(ctx context.Context, readOnly bool, stmts []*Stmt) error {
 	})
 }
 
+// queue adds the statements to b, after the statement that binds the transaction to the context's actor if bind is
+// set.
 func (d *DB) queue(ctx context.Context, b *pgx.Batch, stmts []*Stmt, bind bool) error {
 	if bind {
 		a := ActorOf(ctx)
 		if a.Tenant == "" {
-			return errors.New("db: a statement outside of any tenant")
+			return errors.New("db: the context has no tenant")
 		}
 		var user, role any
 		if a.User != "" {
@@ -166,12 +171,12 @@ func (d *DB) queue(ctx context.Context, b *pgx.Batch, stmts []*Stmt, bind bool) 
 	for _, s := range stmts {
 		b.Queue(s.sql, s.args...).Query(s.read)
 	}
-	d.sent(b)
+	d.report(b)
 	return nil
 }
 
-// sent tells the RoundTrip hook, if there is one.
-func (d *DB) sent(b *pgx.Batch) {
+// report calls the RoundTrip hook, if there is one.
+func (d *DB) report(b *pgx.Batch) {
 	if d.roundTrip == nil {
 		return
 	}
@@ -182,8 +187,8 @@ func (d *DB) sent(b *pgx.Batch) {
 	d.roundTrip(all)
 }
 
-// retry repeats what PostgreSQL rolled back for reasons that pass (deadlock, serialization), what never reached it,
-// and, if it is repeatable, what a broken connection interrupted.
+// retry calls attempt up to ten times, with random pauses. It retries transient failures (deadlock, serialization),
+// statements that never reached PostgreSQL, and, if repeatable is set, any broken connection.
 func (d *DB) retry(ctx context.Context, repeatable bool, attempt func() error) error {
 	for n := 0; ; n++ {
 		err := attempt()
@@ -194,11 +199,12 @@ func (d *DB) retry(ctx context.Context, repeatable bool, attempt func() error) e
 		unknown := broken || errors.Is(err, errUnreplicated)
 		again := isTransient(err) || broken && neverSent(err) || unknown && repeatable
 		if broken {
-			// After a restart of PostgreSQL every idle connection is dead: one reset spares the others the same failure.
+			// After a restart of PostgreSQL all idle connections are broken. Close them, so that others need not fail
+			// first.
 			d.pool.Reset()
 		}
-		if pg := internal(err); pg != nil {
-			d.log.Warn("PostgreSQL had an internal error, and rolled back", "error", err, "where", pg.Where, "try", n+1)
+		if pg := internalError(err); pg != nil {
+			d.log.Warn("PostgreSQL rolled back after an internal error", "error", err, "where", pg.Where, "try", n+1)
 		}
 		if !again || n == 9 {
 			return classify(err)
@@ -215,8 +221,8 @@ func (d *DB) retry(ctx context.Context, repeatable bool, attempt func() error) e
 
 type txKey struct{}
 
-// transaction is an explicit transaction that has not begun before its first statements, which carry BEGIN and the
-// binding along in their round trip.
+// transaction is an explicit transaction. Its first statements begin it: BEGIN and the binding to the actor are part
+// of their round trip.
 type transaction struct {
 	d    *DB
 	ctx  context.Context
@@ -226,7 +232,7 @@ type transaction struct {
 	tx pgx.Tx
 }
 
-func (t *transaction) run(stmts []*Stmt) error {
+func (t *transaction) send(stmts []*Stmt) error {
 	var b pgx.Batch
 	first := t.tx == nil
 	if first {
@@ -245,15 +251,15 @@ func (t *transaction) run(stmts []*Stmt) error {
 	return nil
 }
 
-// Tx runs fn in one transaction: every Read and Write with the context that fn gets is part of it. When fn returns an
-// error, nothing has happened. Fn may be run again after a deadlock, so it must not have effects outside the
-// transaction. Inside another Tx it joins that one.
+// Tx runs fn in one transaction: all reads and writes with the context that fn receives are part of it. If fn returns
+// an error, the transaction is rolled back. Tx may call fn several times, to retry transient failures, so that fn
+// must not have effects outside of the transaction. Within another Tx, fn is part of that transaction.
 func (d *DB) Tx(ctx context.Context, fn func(ctx context.Context) error) error {
 	return d.transact(ctx, false, fn)
 }
 
-// TxRepeatable is Tx for a fn that finds out by itself whether an earlier try has happened: it is run again also when the
-// connection broke, even during COMMIT.
+// TxRepeatable is like Tx, for an fn that itself detects whether an earlier attempt was committed. It also retries
+// when the connection breaks, even during COMMIT.
 func (d *DB) TxRepeatable(ctx context.Context, fn func(ctx context.Context) error) error {
 	return d.transact(ctx, true, fn)
 }

@@ -23,16 +23,17 @@ import (
 	"spoolwright/production"
 )
 
-// Definitions are the SQL functions of all features, as in main.go, which cannot be imported. A test of the program in
-// blackbox compares the two lists.
+// Definitions are the SQL functions of all features, as in main.go, which cannot be imported. A test of the program
+// in blackbox compares the two lists.
 var Definitions = slices.Concat(inventory.Definitions, catalog.Definitions, production.Definitions)
 
 var private *local.Server
 
-// Main is the TestMain of a package that needs a database. Without PostgreSQL the tests fail with one line.
-func Main(m *testing.M) { os.Exit(run(m)) }
+// Main is the TestMain of a package whose tests need a database. If PostgreSQL cannot start, it prints one line and
+// fails.
+func Main(m *testing.M) { os.Exit(runTests(m)) }
 
-func run(m *testing.M) int {
+func runTests(m *testing.M) int {
 	fail := func(err error) int {
 		fmt.Fprintln(os.Stderr, "the tests need PostgreSQL:", err)
 		return 1
@@ -57,8 +58,8 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
-// Dir makes a folder for a private PostgreSQL, in memory where there is room, that any account may pass through. The
-// caller removes it; what killed test runs have left is removed here.
+// Dir creates a folder for a private PostgreSQL, in memory if there is 1 GiB of free space. Other accounts may
+// traverse it. The caller must remove it. Dir also removes the folders of test processes that were killed.
 func Dir() (string, error) {
 	base := os.TempDir()
 	var free syscall.Statfs_t
@@ -80,14 +81,14 @@ func Dir() (string, error) {
 	return dir, os.Chmod(dir, 0o711)
 }
 
-// Private is the PostgreSQL of this test process.
+// Private returns the PostgreSQL of this test process.
 func Private() *local.Server { return private }
 
 var shared = sync.OnceValues(func() (*db.DB, error) {
 	return db.Open(context.Background(), db.Config{URL: private.AppURL(), MaxConns: 16, Definitions: Definitions})
 })
 
-// Open returns the test process's pool, opened with the service's own login.
+// Open returns a pool that all tests of the process share. It uses the login of the service.
 func Open(tb testing.TB) *db.DB {
 	tb.Helper()
 	d, err := shared()
@@ -107,7 +108,8 @@ func WantChecked(tb testing.TB, table, column string, want []string) {
 	// A check of one column with a list of texts reads: CHECK ((role = ANY (ARRAY['admin'::text, 'viewer'::text])))
 	err := Open(tb).Read(db.As(context.Background(), db.Actor{Tenant: db.NewID()}), db.SQL(`
 		select coalesce(string_agg(pg_get_constraintdef(c.oid), ' and '), ''), bool_and(a.attnotnull)
-		from pg_attribute a left join pg_constraint c on c.conrelid = a.attrelid and c.conkey = array[a.attnum] and c.contype = 'c'
+		from pg_attribute a
+		left join pg_constraint c on c.conrelid = a.attrelid and c.conkey = array[a.attnum] and c.contype = 'c'
 		where a.attrelid = $1::text::regclass and a.attname = $2`, table, column).Into(&checks, &notNull))
 	if err != nil {
 		tb.Fatal(err)

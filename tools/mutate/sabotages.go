@@ -111,7 +111,7 @@ var sabotages = []sabotage{
 	{"a repeated import enters spools twice", "inventory/import.go", "			on conflict (tenant_id, external_key) where external_key is not null do nothing\n", "", "./inventory", "Spoolman"},
 	{"an import has no ledger", "inventory/import.go", "			select id, 'created', 0, remaining_weight_grams from added\n", "			select id, 'created', 0, remaining_weight_grams from added where false\n", "./inventory", "Import"},
 	{"the load balancer is told nothing", "server/server.go", "	s.draining.Store(true)\n", "", "./blackbox", "TestProgram/Graceful"},
-	{"internal errors are not retried", "db/errors.go", "|| internal(err) != nil", "", "./db", "TestInternalErrorIsRetried"},
+	{"internal errors are not retried", "db/errors.go", "|| internalError(err) != nil", "", "./db", "TestInternalErrorIsRetried"},
 	{"deadlocks are not retried", "db/query.go", "again := isTransient(err) || ", "again := ", "./db", "TestDeadlockIsRetried"},
 
 	// Roles, and the private PostgreSQL.
