@@ -85,7 +85,7 @@ func (s *Service) Routes() []server.Route {
 	return append([]server.Route{
 		server.Op("POST /api/v1/auth/login", server.Public, server.Handle(s.login), loginDoc),
 		server.Op("POST /api/v1/auth/refresh", server.Public, server.Handle(s.refresh), refreshDoc),
-		server.Op("POST /api/v1/auth/logout", server.Read, server.Handle(s.logout), logoutDoc),
+		server.Op("POST /api/v1/auth/logout", server.Read, server.Handle(s.logout), logoutDoc).WithoutKey(),
 		server.Op("GET /api/v1/auth/me", server.Read, server.Handle(s.me), meDoc),
 	}, s.userRoutes()...)
 }

@@ -13,7 +13,7 @@ var usersTag = &server.Tag{Name: "users", Description: "The users of the tenant 
 // userRoutes returns the operations of /api/v1/users and the change of the caller's own password.
 func (s *Service) userRoutes() []server.Route {
 	return []server.Route{
-		server.Op("POST /api/v1/auth/password", server.Read, server.Handle(s.changePassword), changePasswordDoc),
+		server.Op("POST /api/v1/auth/password", server.Read, server.Handle(s.changePassword), changePasswordDoc).WithoutKey(),
 		server.Op("GET /api/v1/users", server.Admin, server.Handle(s.listUsers), listUsersDoc),
 		server.Op("POST /api/v1/users", server.Admin, server.HandlePrepared(s.hashNew, s.createUser), createUserDoc),
 		server.Op("GET /api/v1/users/{id}", server.Admin, server.Handle(s.getUser), getUserDoc),

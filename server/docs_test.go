@@ -10,8 +10,11 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 )
+
+var docsServer = sync.OnceValue(func() *Server { return New(Config{}) })
 
 func docsGet(t *testing.T, method, path string, header map[string]string) *http.Response {
 	t.Helper()
@@ -20,7 +23,7 @@ func docsGet(t *testing.T, method, path string, header map[string]string) *http.
 		r.Header.Set(k, v)
 	}
 	w := httptest.NewRecorder()
-	docsHandler().ServeHTTP(w, r)
+	docsServer().ServeHTTP(w, r)
 	return w.Result()
 }
 
@@ -179,6 +182,7 @@ func TestDocsRefusals(t *testing.T) {
 		{"GET", "/redoc/redoc.html", 404, "NOT_FOUND"},
 		{"HEAD", "/redoc/nothing", 404, "NOT_FOUND"},
 		{"POST", "/docs", 405, "METHOD_NOT_ALLOWED"},
+		{"POST", "/docs/", 405, "METHOD_NOT_ALLOWED"},
 		{"DELETE", "/redoc/init.js", 405, "METHOD_NOT_ALLOWED"},
 	} {
 		res := docsGet(t, c.method, c.path, nil)

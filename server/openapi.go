@@ -188,7 +188,7 @@ func (d *document) operation(route Route) object {
 			params = append(params, param)
 		}
 	}
-	if idempotent(route) {
+	if route.Idempotent {
 		params = append(params, ref("parameters", "IdempotencyKey"))
 	}
 	if params != nil {
@@ -211,7 +211,7 @@ func (d *document) operation(route Route) object {
 	if status == 201 {
 		headers.add("Location", ref("headers", "Location"))
 	}
-	if idempotent(route) {
+	if route.Idempotent {
 		headers.add("Idempotency-Replayed", ref("headers", "IdempotencyReplayed"))
 	}
 	success.add("headers", headers)
@@ -245,11 +245,6 @@ func commonHeaders() object {
 	}
 }
 
-// idempotent reports whether the route takes an Idempotency-Key.
-func idempotent(route Route) bool {
-	return route.Method() == "POST" && !strings.HasPrefix(route.Path(), apiPrefix+"auth/")
-}
-
 // failure is a status of an operation's errors.
 type failure struct {
 	status int
@@ -278,7 +273,7 @@ func failures(route Route) []failure {
 	e, ids := route.Endpoint, len(wildcards(route.Path())) > 0
 	badRequest := failure{status: 400, what: "The request cannot be done"}
 	unauthorized := failure{status: 401, what: "The credentials are not valid"}
-	if e.readsBody() || idempotent(route) {
+	if e.readsBody() || route.Idempotent {
 		badRequest.errors = append(badRequest.errors, errMalformed)
 	}
 	for _, e := range route.Doc.Errors {
@@ -307,13 +302,13 @@ func failures(route Route) []failure {
 		case 404:
 			applies = ids
 		case 409:
-			applies = idempotent(route)
+			applies = route.Idempotent
 		case 413:
-			applies = e.readsBody() || idempotent(route)
+			applies = e.readsBody() || route.Idempotent
 		case 415:
 			applies = e.readsBody()
 		case 422:
-			applies = e.readsBody() || e.readsQuery() || ids || idempotent(route)
+			applies = e.readsBody() || e.readsQuery() || ids || route.Idempotent
 		default:
 			applies = true
 		}

@@ -25,15 +25,22 @@ const (
 // Route is one operation of the API: a line in a feature's list. The mux, the access check, the OpenAPI document and the
 // table tests are all made from the joined lists.
 type Route struct {
-	Pattern  string // of http.ServeMux, such as "GET /api/v1/spools/{id}"
-	Access   Access
-	Endpoint Endpoint
-	Doc      *Doc
+	Pattern    string // method and path, such as "GET /api/v1/spools/{id}"; the wildcards are UUIDs
+	Access     Access
+	Endpoint   Endpoint
+	Doc        *Doc
+	Idempotent bool // accepts an Idempotency-Key
 }
 
-// Op makes a Route; it lets a feature's list be one line for each operation.
+// Op makes a Route. It accepts an Idempotency-Key if it is a POST of a user.
 func Op(pattern string, access Access, endpoint Endpoint, doc *Doc) Route {
-	return Route{pattern, access, endpoint, doc}
+	return Route{pattern, access, endpoint, doc, strings.HasPrefix(pattern, "POST ") && access != Public}
+}
+
+// WithoutKey returns the route without support for an Idempotency-Key.
+func (r Route) WithoutKey() Route {
+	r.Idempotent = false
+	return r
 }
 
 // Method returns the pattern's method.
@@ -121,54 +128,60 @@ type Response struct {
 	Body     []byte
 }
 
-// Endpoint is a handler with what the toolkit must know of it. Handle makes one.
+// Endpoint is a handler with the types of its request and answer. Handle makes one.
 type Endpoint struct {
-	in      reflect.Type // struct{} when nothing is read
+	in      reflect.Type // struct{} if nothing is read
 	out     answerKind
-	handler func(ctx context.Context, body []byte, query string, address string, ids map[string]string, change bool) ([]byte, error)
-	prepare func(ctx context.Context, body []byte, address string, ids map[string]string, change bool) (func(context.Context) ([]byte, error), error)
+	prepare func(context.Context, call) (run, error)
 }
 
+// call is a request as its operation has read it.
+type call struct {
+	ids     map[string]string // the path parameters
+	address string            // of the client, as the rate limits see it
+	query   string
+	body    []byte
+	patch   bool // the method is PATCH
+}
+
+// run is the part of a handler that may be in a transaction. After a deadlock it is called again.
+type run func(context.Context) ([]byte, error)
+
 // Handle makes an endpoint of fn. In decides what is read: a struct with `query` tags the URL's query, struct{} nothing,
-// any other struct the JSON body. Out decides the status.
+// any other struct the JSON body. Out decides the status. After a deadlock fn may run again with an equal Request.
 func Handle[In any, Out answer](fn func(context.Context, *Request[In]) (Out, error)) Endpoint {
+	nothing := func(context.Context, *Request[In]) (struct{}, error) { return struct{}{}, nil }
+	return HandlePrepared(nothing, func(ctx context.Context, r *Request[In], _ struct{}) (Out, error) { return fn(ctx, r) })
+}
+
+// HandlePrepared is Handle for work that takes long and needs no transaction, such as hashing a password: prepare does
+// it once, before the transaction of an Idempotency-Key begins, and fn gets the result.
+func HandlePrepared[In, P any, Out answer](
+	prepare func(context.Context, *Request[In]) (P, error),
+	fn func(context.Context, *Request[In], P) (Out, error),
+) Endpoint {
 	var none Out
 	e := Endpoint{in: reflect.TypeFor[In](), out: none.kind()}
-	query := e.readsQuery()
-	body := e.readsBody()
-	e.handler = func(ctx context.Context, text []byte, rawQuery, address string, ids map[string]string, change bool) ([]byte, error) {
-		r := &Request[In]{Address: address, ids: ids}
+	query, body := e.readsQuery(), e.readsBody()
+	e.prepare = func(ctx context.Context, c call) (run, error) {
+		r := Request[In]{Address: c.address, ids: c.ids}
 		var err error
 		switch {
 		case query:
-			err = decodeQuery(rawQuery, &r.In)
+			err = decodeQuery(c.query, &r.In)
 		case body:
-			err = decodeBody(text, &r.In, change)
+			err = decodeBody(c.body, &r.In, c.patch)
 		}
 		if err != nil {
 			return nil, err
 		}
-		return fn(ctx, r)
-	}
-	return e
-}
-
-// HandlePrepared is Handle for work that takes long and needs no transaction, such as hashing a password: prepare does it,
-// and fn gets its result. A request with an Idempotency-Key is prepared before its transaction begins.
-func HandlePrepared[In, P any, Out answer](prepare func(context.Context, *Request[In]) (P, error), fn func(context.Context, *Request[In], P) (Out, error)) Endpoint {
-	var none Out
-	e := Endpoint{in: reflect.TypeFor[In](), out: none.kind()}
-	e.prepare = func(ctx context.Context, text []byte, address string, ids map[string]string, change bool) (func(context.Context) ([]byte, error), error) {
-		r := &Request[In]{Address: address, ids: ids}
-		if err := decodeBody(text, &r.In, change); err != nil {
-			return nil, err
-		}
-		prepared, err := prepare(ctx, r)
+		prepared, err := prepare(ctx, &r)
 		if err != nil {
 			return nil, err
 		}
 		return func(ctx context.Context) ([]byte, error) {
-			return fn(ctx, r, prepared)
+			again := r // fn may change its Request
+			return fn(ctx, &again, prepared)
 		}, nil
 	}
 	return e

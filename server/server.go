@@ -5,17 +5,14 @@ package server
 import (
 	"context"
 	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
-	"path"
 	"runtime/debug"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -54,11 +51,11 @@ type Config struct {
 // Server answers all requests. It is an http.Handler.
 type Server struct {
 	Config
-	mux      *http.ServeMux
-	limiter  *Limiter
-	openapi  []byte
-	draining atomic.Bool
-	looking  sync.Mutex
+	mux       *http.ServeMux
+	resources map[string]*resource // of the mux, by path
+	limiter   *Limiter
+	draining  atomic.Bool
+	readyMu   sync.Mutex // held during a call of Ready
 }
 
 // maxLimitedKeys bounds the memory that users and addresses seen by the limiter can take.
@@ -78,23 +75,26 @@ func New(c Config) *Server {
 	if c.Metrics == nil {
 		c.Metrics = NewMetrics(c.Version, nil)
 	}
-	s := &Server{Config: c, mux: http.NewServeMux(), limiter: NewLimiter(c.PerMinute, c.PerHour, maxLimitedKeys, c.Now)}
-	s.openapi = OpenAPI(c.Routes, c.Version)
+	s := &Server{Config: c, mux: http.NewServeMux(), resources: map[string]*resource{}}
+	s.limiter = NewLimiter(c.PerMinute, c.PerHour, maxLimitedKeys, c.Now)
 	for _, route := range c.Routes {
-		s.mux.Handle(route.Pattern, &operation{s, route, wildcards(route.Pattern)})
+		o := &operation{s, route, wildcards(route.Pattern)}
+		s.handle(route.Pattern, o.ServeHTTP)
 	}
 	docs := docsHandler()
 	for _, pattern := range []string{"GET /docs", "GET /docs/", "GET /redoc", "GET /redoc/"} {
-		s.mux.Handle(pattern, docs)
+		s.handle(pattern, docs.ServeHTTP)
 	}
-	s.mux.HandleFunc("GET /openapi.json", func(w http.ResponseWriter, r *http.Request) {
+	openapi := OpenAPI(c.Routes, c.Version)
+	s.handle("GET /openapi.json", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Cache-Control", "no-cache")
-		writeJSON(w, 200, s.openapi)
+		writeJSON(w, 200, openapi)
 	})
-	s.mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, r *http.Request) {
+	s.handle("GET /healthz", func(w http.ResponseWriter, r *http.Request) {
 		writeJSON(w, 200, []byte(`{"status":"ok"}`))
 	})
-	s.mux.HandleFunc("GET /readyz", s.ready)
+	s.handle("GET /readyz", s.ready)
+	s.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { s.reject(w, r, errNoPath) })
 	return s
 }
 
@@ -102,11 +102,11 @@ func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 	err := errors.New("draining")
 	if !s.draining.Load() {
 		// One look at a time, and none that ends with its client: /readyz has no limits and must not become a load.
-		s.looking.Lock()
+		s.readyMu.Lock()
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), 2*time.Second)
 		err = s.Ready(ctx)
 		cancel()
-		s.looking.Unlock()
+		s.readyMu.Unlock()
 		if err == nil {
 			writeJSON(w, 200, []byte(`{"status":"ready"}`))
 			return
@@ -183,10 +183,13 @@ func (s *Server) ServeHTTP(writer http.ResponseWriter, r *http.Request) {
 		s.Metrics.observe(n.pattern, r.Method, w.status, elapsed)
 		s.log(r, n, w.status, elapsed)
 	}()
-	if s.cors(w, r) {
-		return
+	switch {
+	case s.cors(w, r):
+	case isClean(r.URL.Path):
+		s.mux.ServeHTTP(w, r)
+	default:
+		s.reject(w, r, errNoPath)
 	}
-	s.route(w, r, n)
 }
 
 func (s *Server) log(r *http.Request, n *note, status int, elapsed time.Duration) {
@@ -246,217 +249,6 @@ func (s *Server) cors(w http.ResponseWriter, r *http.Request) bool {
 	h.Set("Access-Control-Max-Age", "600")
 	w.WriteHeader(http.StatusNoContent)
 	return true
-}
-
-// route finds the handler. ServeMux would answer unknown paths, other methods and unclean paths by itself, as text.
-func (s *Server) route(w http.ResponseWriter, r *http.Request, n *note) {
-	api := strings.HasPrefix(r.URL.Path, apiPrefix) || r.URL.Path == strings.TrimSuffix(apiPrefix, "/")
-	if clean := path.Clean(r.URL.Path); clean == r.URL.Path || clean+"/" == r.URL.Path && !api {
-		handler, pattern := s.mux.Handler(r)
-		if pattern != "" {
-			n.pattern = pattern
-			if !api {
-				s.mux.ServeHTTP(w, r)
-				return
-			}
-			handler.(*operation).serve(w, r, n, s.mux)
-			return
-		}
-		var probe probe
-		handler.ServeHTTP(&probe, r)
-		if probe.status == http.StatusMethodNotAllowed {
-			methodError := *errMethod
-			methodError.Header = http.Header{"Allow": probe.Header().Values("Allow")}
-			s.refuse(w, r, n, api, &methodError)
-			return
-		}
-	}
-	s.refuse(w, r, n, api, &Error{Status: 404, Code: "NOT_FOUND", Detail: "There is no such path"})
-}
-
-// probe is a ResponseWriter that keeps only what ServeMux's own answers say in status and headers.
-type probe struct {
-	header http.Header
-	status int
-}
-
-func (p *probe) Header() http.Header {
-	if p.header == nil {
-		p.header = http.Header{}
-	}
-	return p.header
-}
-func (p *probe) Write(b []byte) (int, error) { return len(b), nil }
-func (p *probe) WriteHeader(status int)      { p.status = status }
-
-// refuse answers what no route takes. Below /api/v1 it counts against the limits like everything else.
-func (s *Server) refuse(w http.ResponseWriter, r *http.Request, n *note, api bool, e *Error) {
-	if api {
-		w.Header().Set("Cache-Control", "no-store")
-		caller, err := s.Authenticate(r)
-		if err == nil {
-			n.caller = caller
-		}
-		if limited := s.limit(w, n, err != nil); limited != nil {
-			e = limited
-		}
-	}
-	e.write(w, n.id)
-}
-
-var errMethod = &Error{Status: 405, Code: "METHOD_NOT_ALLOWED", Detail: "This path does not take this method"}
-
-var errTooMany = &Error{Status: 429, Code: "RATE_LIMIT_EXCEEDED", Detail: "Too many requests; try again later"}
-
-// limit takes one request from the caller's buckets, or from the address's, and sets the X-RateLimit headers. It returns the
-// 429 if there was none left.
-func (s *Server) limit(w http.ResponseWriter, n *note, byAddress bool) *Error {
-	key := "user:" + n.caller.Actor.User
-	if byAddress {
-		key = "addr:" + n.address
-	}
-	rate, ok := s.limiter.Take(key)
-	if !rate.Off {
-		h := w.Header()
-		// Set by key, for Header.Set would write X-Ratelimit.
-		h["X-RateLimit-Limit"] = []string{strconv.Itoa(rate.Limit)}
-		h["X-RateLimit-Remaining"] = []string{strconv.Itoa(rate.Remaining)}
-		h["X-RateLimit-Reset"] = []string{strconv.FormatInt(rate.Reset.Add(time.Second-1).Unix(), 10)}
-	}
-	if ok {
-		return nil
-	}
-	s.Metrics.limited()
-	e := *errTooMany
-	e.RetryAfter = max(rate.RetryAfter, 1)
-	return &e
-}
-
-// operation is a route of the API in the mux.
-type operation struct {
-	s     *Server
-	route Route
-	names []string
-}
-
-// serve checks in this order: token, limits, role, path, body. The mux fills in the path parameters.
-func (o *operation) serve(w http.ResponseWriter, r *http.Request, n *note, mux *http.ServeMux) {
-	w.Header().Set("Cache-Control", "no-store")
-	public := o.route.Access == Public
-	var denied error
-	if !public {
-		n.caller, denied = o.s.Authenticate(r)
-	}
-	if e := o.s.limit(w, n, public || denied != nil); e != nil {
-		e.write(w, n.id)
-		return
-	}
-	if denied == nil && !public && n.caller.Level < o.route.Access {
-		denied = ErrForbidden
-	}
-	if denied != nil {
-		o.fail(w, r, denied)
-		return
-	}
-	mux.ServeHTTP(w, r)
-}
-
-// ServeHTTP runs the endpoint for a request that serve has let through.
-func (o *operation) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	n := noteOf(r)
-	ids, err := pathIDs(r, o.names)
-	if err != nil {
-		o.fail(w, r, err)
-		return
-	}
-	key := ""
-	if idempotent(o.route) {
-		if key, err = idempotencyKey(r); err != nil {
-			o.fail(w, r, err)
-			return
-		}
-	}
-	var body []byte
-	switch {
-	case o.route.Endpoint.readsBody():
-		body, err = readBody(w, r)
-	case key != "":
-		body, err = readAll(w, r)
-	}
-	if err != nil {
-		o.fail(w, r, err)
-		return
-	}
-	ctx := r.Context()
-	if o.route.Access != Public {
-		ctx = db.As(ctx, n.caller.Actor)
-	}
-	handle := func(ctx context.Context) ([]byte, error) {
-		return o.route.Endpoint.handler(ctx, body, r.URL.RawQuery, n.address, ids, r.Method == http.MethodPatch)
-	}
-	if prepare := o.route.Endpoint.prepare; prepare != nil {
-		if handle, err = prepare(ctx, body, n.address, ids, r.Method == http.MethodPatch); err != nil {
-			o.fail(w, r, err)
-			return
-		}
-	}
-	run := func(ctx context.Context) (Response, error) {
-		body, err := handle(ctx)
-		if err != nil {
-			return Response{}, err
-		}
-		return o.response(ids, body)
-	}
-	var answer Response
-	if key == "" {
-		answer, err = run(ctx)
-	} else {
-		var replayed bool
-		answer, replayed, err = o.s.once(ctx, key, o.path(ids), body, run)
-		if replayed {
-			w.Header().Set("Idempotency-Replayed", "true")
-		}
-	}
-	if err != nil {
-		o.fail(w, r, err)
-		return
-	}
-	if answer.Location != "" {
-		w.Header().Set("Location", answer.Location)
-	}
-	if answer.Status == http.StatusNoContent {
-		w.WriteHeader(answer.Status)
-		return
-	}
-	writeJSON(w, answer.Status, answer.Body)
-}
-
-// response is the answer that the body of a success makes.
-func (o *operation) response(ids map[string]string, body []byte) (Response, error) {
-	answer := Response{Status: o.route.Endpoint.out.status, Body: body}
-	if answer.Status != http.StatusCreated {
-		return answer, nil
-	}
-	var resource struct{ ID string }
-	err := json.Unmarshal(body, &resource)
-	answer.Location = o.path(ids) + "/" + resource.ID
-	return answer, err
-}
-
-// path is the route's path with the canonical ids in it.
-func (o *operation) path(ids map[string]string) string {
-	var values []string
-	for _, name := range o.names {
-		values = append(values, ids[name])
-	}
-	return PathOf(o.route.Path(), values...)
-}
-
-func (o *operation) fail(w http.ResponseWriter, r *http.Request, err error) {
-	e := asError(err)
-	n := noteOf(r)
-	n.err = e.err
-	e.write(w, n.id)
 }
 
 // drainTime is how long requests that run when the service stops may take to finish.

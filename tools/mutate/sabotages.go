@@ -93,7 +93,7 @@ var sabotages = []sabotage{
 	{"reuse of a refresh token ends nothing", "auth/auth.go", "ended := db.SQL(`delete from sessions s where s.id = $1 and s.user_id = $2", "ended := db.SQL(`delete from sessions s where false and s.id = $1 and s.user_id = $2", "./auth", "TestRefresh"},
 	{"a lost answer logs out", "auth/auth.go", "and (s.counter = $3 or s.counter = $3 + 1 and s.refreshed_at >= $6)", "and (s.counter = $3 or s.counter = $3 + 1 and s.refreshed_at >= $6 and false)", "./auth", "TestRefresh"},
 	{"guesses at once are not counted", "auth/throttle.go", "		t.windows[i].add(keys[i], a)\n", "		if false {\n			t.windows[i].add(keys[i], a)\n		}\n", "./auth", "TestThrottle|TestConcurrentGuesses"},
-	{"a viewer may write", "server/server.go", "if denied == nil && !public && n.caller.Level < o.route.Access {", "if denied == nil && !public && n.caller.Level < o.route.Access && r.Method == \"TRACE\" {", "./server", "TestAccess"},
+	{"a viewer may write", "server/operation.go", "case n.caller.Level < o.route.Access:", "case n.caller.Level < o.route.Access && r.Method == \"TRACE\":", "./server", "TestAccess"},
 
 	// What is taken in.
 	{"bodies have no bound", "server/decode.go", "io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))", "io.ReadAll(r.Body)", "./server", "TestBodySize"},

@@ -1,0 +1,235 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"net/http"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"spoolwright/db"
+)
+
+// resource is a path of the mux with its handlers by method. GET also handles HEAD.
+type resource struct {
+	s        *Server
+	handlers map[string]http.HandlerFunc
+}
+
+// handle registers the handler of a pattern such as "GET /healthz". It panics if the pattern has a handler.
+func (s *Server) handle(pattern string, handler http.HandlerFunc) {
+	method, path, _ := strings.Cut(pattern, " ")
+	p := s.resources[path]
+	if p == nil {
+		p = &resource{s, map[string]http.HandlerFunc{}}
+		s.resources[path] = p
+		s.mux.Handle(path, p)
+	}
+	if p.handlers[method] != nil {
+		panic("server: two routes have the pattern " + pattern)
+	}
+	p.handlers[method] = func(w http.ResponseWriter, r *http.Request) {
+		noteOf(r).pattern = pattern
+		handler(w, r)
+	}
+}
+
+// ServeHTTP calls the method's handler, or answers 405 with the methods that have one.
+func (p *resource) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	method := r.Method
+	if method == http.MethodHead {
+		method = http.MethodGet
+	}
+	if handler := p.handlers[method]; handler != nil {
+		handler(w, r)
+		return
+	}
+	allow := slices.Collect(maps.Keys(p.handlers))
+	if p.handlers[http.MethodGet] != nil {
+		allow = append(allow, http.MethodHead)
+	}
+	slices.Sort(allow)
+	e := *errMethod
+	e.Header = http.Header{"Allow": {strings.Join(allow, ", ")}}
+	p.s.reject(w, r, &e)
+}
+
+var (
+	errNoPath  = &Error{Status: 404, Code: "NOT_FOUND", Detail: "There is no such path"}
+	errMethod  = &Error{Status: 405, Code: "METHOD_NOT_ALLOWED", Detail: "This path does not take this method"}
+	errTooMany = &Error{Status: 429, Code: "RATE_LIMIT_EXCEEDED", Detail: "Too many requests; try again later"}
+)
+
+// isClean reports whether ServeMux routes a path instead of redirecting to its cleaned form.
+func isClean(p string) bool {
+	clean := path.Clean(p)
+	if strings.HasSuffix(p, "/") && clean != "/" {
+		clean += "/"
+	}
+	return clean == p && strings.HasPrefix(p, "/")
+}
+
+// reject answers a request that no route serves. Below /api/v1 it counts against the rate limits.
+func (s *Server) reject(w http.ResponseWriter, r *http.Request, e *Error) {
+	n := noteOf(r)
+	if strings.HasPrefix(r.URL.Path+"/", apiPrefix) {
+		w.Header().Set("Cache-Control", "no-store")
+		var err error
+		n.caller, err = s.Authenticate(r)
+		if limited := s.limit(w, n, err != nil); limited != nil {
+			e = limited
+		}
+	}
+	e.write(w, n.id)
+}
+
+// limit takes one token from the buckets of the caller, or of the client's address, and sets the X-RateLimit headers. It
+// returns a 429 if there is no token left.
+func (s *Server) limit(w http.ResponseWriter, n *note, byAddress bool) *Error {
+	key := "user:" + n.caller.Actor.User
+	if byAddress {
+		key = "addr:" + n.address
+	}
+	rate, ok := s.limiter.Take(key)
+	if !rate.Off {
+		h := w.Header()
+		// Header.Set would spell the names X-Ratelimit.
+		h["X-RateLimit-Limit"] = []string{strconv.Itoa(rate.Limit)}
+		h["X-RateLimit-Remaining"] = []string{strconv.Itoa(rate.Remaining)}
+		h["X-RateLimit-Reset"] = []string{strconv.FormatInt(rate.Reset.Add(time.Second-1).Unix(), 10)}
+	}
+	if ok {
+		return nil
+	}
+	s.Metrics.limited()
+	e := *errTooMany
+	e.RetryAfter = max(rate.RetryAfter, 1)
+	return &e
+}
+
+// operation runs a route of the API.
+type operation struct {
+	s     *Server
+	route Route
+	names []string // of the path parameters
+}
+
+// ServeHTTP answers a request. It checks in this order: token, rate limits, role, path, Idempotency-Key, body.
+func (o *operation) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Cache-Control", "no-store")
+	n := noteOf(r)
+	answer, err := o.answer(w, r, n)
+	if err != nil {
+		e := asError(err)
+		n.err = e.err
+		e.write(w, n.id)
+		return
+	}
+	if answer.Location != "" {
+		w.Header().Set("Location", answer.Location)
+	}
+	if answer.Status == http.StatusNoContent {
+		w.WriteHeader(answer.Status)
+		return
+	}
+	writeJSON(w, answer.Status, answer.Body)
+}
+
+// answer authorizes the request, decodes it, and then runs it. With an Idempotency-Key only the last step is in the
+// transaction: an invalid body is a 422 even if the key was used for another request, and needs no connection.
+func (o *operation) answer(w http.ResponseWriter, r *http.Request, n *note) (Response, error) {
+	ctx, err := o.authorize(w, r, n)
+	if err != nil {
+		return Response{}, err
+	}
+	c, key, err := o.read(w, r)
+	if err != nil {
+		return Response{}, err
+	}
+	c.address = n.address
+	run, err := o.route.Endpoint.prepare(ctx, c)
+	if err != nil {
+		return Response{}, err
+	}
+	respond := func(ctx context.Context) (Response, error) {
+		body, err := run(ctx)
+		if err != nil {
+			return Response{}, err
+		}
+		return o.response(c, body)
+	}
+	if key == "" {
+		return respond(ctx)
+	}
+	answer, replayed, err := o.s.once(ctx, key, o.path(c), c.body, respond)
+	if replayed {
+		w.Header().Set("Idempotency-Replayed", "true")
+	}
+	return answer, err
+}
+
+// authorize checks the token, the rate limits and the role. It returns the context bound to the caller.
+func (o *operation) authorize(w http.ResponseWriter, r *http.Request, n *note) (context.Context, error) {
+	public := o.route.Access == Public
+	var denied error
+	if !public {
+		n.caller, denied = o.s.Authenticate(r)
+	}
+	if e := o.s.limit(w, n, public || denied != nil); e != nil {
+		return nil, e
+	}
+	switch {
+	case denied != nil:
+		return nil, denied
+	case public:
+		return r.Context(), nil
+	case n.caller.Level < o.route.Access:
+		return nil, ErrForbidden
+	}
+	return db.As(r.Context(), n.caller.Actor), nil
+}
+
+// read reads the parts of the request that the operation needs, and the Idempotency-Key.
+func (o *operation) read(w http.ResponseWriter, r *http.Request) (c call, key string, err error) {
+	c = call{query: r.URL.RawQuery, patch: r.Method == http.MethodPatch}
+	if c.ids, err = pathIDs(r, o.names); err != nil {
+		return c, "", err
+	}
+	if o.route.Idempotent {
+		if key, err = idempotencyKey(r); err != nil {
+			return c, "", err
+		}
+	}
+	switch {
+	case o.route.Endpoint.readsBody():
+		c.body, err = readBody(w, r)
+	case key != "":
+		c.body, err = readAll(w, r)
+	}
+	return c, key, err
+}
+
+// response makes the response of a successful call from the handler's answer.
+func (o *operation) response(c call, body []byte) (Response, error) {
+	answer := Response{Status: o.route.Endpoint.out.status, Body: body}
+	if answer.Status != http.StatusCreated {
+		return answer, nil
+	}
+	var resource struct{ ID string }
+	err := json.Unmarshal(body, &resource)
+	answer.Location = o.path(c) + "/" + resource.ID
+	return answer, err
+}
+
+// path returns the route's path with the ids in canonical form.
+func (o *operation) path(c call) string {
+	var values []string
+	for _, name := range o.names {
+		values = append(values, c.ids[name])
+	}
+	return PathOf(o.route.Path(), values...)
+}
