@@ -9,8 +9,9 @@ import (
 	"testing"
 )
 
-// testBrowser looks at the documentation pages of a demo in a headless browser. PLAYWRIGHT_CORE names the folder of the
-// npm package playwright-core where Node.js does not find it by itself, CHROMIUM the browser.
+// testBrowser opens the documentation pages of a demo in a headless Chromium. PLAYWRIGHT_CORE is the directory of the
+// npm package playwright-core if Node.js does not find it, and CHROMIUM the path of the browser if it is not
+// /usr/bin/chromium.
 func testBrowser(t *testing.T, p program) {
 	for _, tool := range []string{"node", browserPath()} {
 		if _, err := exec.LookPath(tool); err != nil {
@@ -21,16 +22,20 @@ func testBrowser(t *testing.T, p program) {
 	check(t, err)
 	if core := os.Getenv("PLAYWRIGHT_CORE"); core != "" {
 		if _, err := os.Stat(filepath.Join(core, "package.json")); err != nil {
-			skipTest(t, "PLAYWRIGHT_CORE names no folder of playwright-core")
+			skipTest(t, "PLAYWRIGHT_CORE is not the directory of playwright-core")
 		}
-	} else if exec.Command("node", "-e", "require('module').createRequire(process.argv[1])('playwright-core')", script).Run() != nil {
-		skipTest(t, "playwright-core is not installed, and PLAYWRIGHT_CORE is not set")
+	} else {
+		const load = "require('module').createRequire(process.argv[1])('playwright-core')"
+		if exec.Command("node", "-e", load, script).Run() != nil {
+			skipTest(t, "playwright-core is not installed, and PLAYWRIGHT_CORE is not set")
+		}
 	}
 
 	temporary := tempDir(t)
 	check(t, os.Chmod(temporary, 0o777))
 	c := p.start(t, []string{"TMPDIR=" + temporary}, "demo")
-	node := exec.Command("node", script, c.url, "demo@farm.example", "demo-password", strconv.Itoa(len(programRoutes(t))))
+	operations := strconv.Itoa(len(programRoutes(t)))
+	node := exec.Command("node", script, c.url, "demo@farm.example", "demo-password", operations)
 	node.Env = append(os.Environ(), "CHROMIUM="+browserPath(), "TMPDIR="+temporary)
 	out, err := node.CombinedOutput()
 	t.Logf("%s", out)

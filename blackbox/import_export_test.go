@@ -16,8 +16,9 @@ import (
 	"spoolwright/db/dbtest"
 )
 
-// testHelp asks every command what it takes, also where nothing else is right.
-func testHelp(t *testing.T, p program) {
+// testCommandHelp checks the help of every command, which must work with invalid settings too, and the errors for
+// wrong arguments.
+func testCommandHelp(t *testing.T, p program) {
 	env := []string{"LISTEN_ADDR=nonsense"}
 	for command, want := range map[string]string{
 		"serve": "DATABASE_URL", "demo": "DATABASE_URL", "migrate": "DATABASE_URL", "version": "-sbom",
@@ -122,7 +123,8 @@ func testImportExport(t *testing.T, p program) {
 	}
 	p.fails(t, 1, env, []string{"import", "spoolman", "http://127.0.0.1:1", "--tenant", "south"}, "127.0.0.1:1", "refused")
 
-	// What is read by somebody who stops reading ends with a line, not with a signal that would leave PostgreSQL behind.
+	// What is read by somebody who stops reading ends with a line, not with a signal that would leave PostgreSQL
+	// behind.
 	c := exec.Command("sh", "-c", `"$0" export spools --tenant north | head -n 1`, string(p))
 	c.Dir, c.Env = "/", processEnv(env)
 	if first, err := c.Output(); err != nil || !strings.HasPrefix(string(first), "id,") {
@@ -156,8 +158,9 @@ func testImportExport(t *testing.T, p program) {
 	}
 }
 
-// mostMemory waits for a process to end and returns the most memory, in KiB, that it was seen to have had; 0 where there is no /proc. (What
-// a parent learns of its child in the end includes what the parent itself had when it made the child.)
+// mostMemory waits for a process to end and returns the most memory, in KiB, that it was seen to have had; 0 where
+// there is no /proc. (What a parent learns of its child in the end includes what the parent itself had when it made
+// the child.)
 func mostMemory(pid int, ended <-chan error) (most int) {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()

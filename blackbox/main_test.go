@@ -1,5 +1,5 @@
-// Package blackbox_test tests the whole program through its HTTP API and its command line. The tests run in the root of the
-// checkout, so all paths in them are relative to the root.
+// Package blackbox_test tests the whole program through its HTTP API and its command line. CONTRIBUTING.md lists what
+// each file proves. The tests run in the root of the checkout, so all paths in them are relative to the root.
 package blackbox_test
 
 import (
@@ -32,9 +32,11 @@ func TestMain(m *testing.M) {
 	dbtest.Main(m)
 }
 
-// features must be those of main.go, which tests cannot import. TestOpenAPIGolden compares them with the program.
+// features must equal the features of main.go, which tests cannot import. TestOpenAPIGolden compares them with the
+// program.
 var features = []func(*db.DB) []server.Route{inventory.Routes, catalog.Routes, production.Routes}
 
+// compareGolden fails the test if the file differs. With -update it rewrites the file.
 func compareGolden(t *testing.T, path string, got []byte) {
 	t.Helper()
 	if *update {
@@ -56,11 +58,12 @@ func compareGolden(t *testing.T, path string, got []byte) {
 				line++
 			}
 		}
-		t.Errorf("%s differs from line %d on: if the change is meant, run go test ./blackbox -run Golden -update and review the difference", path, line)
+		t.Errorf("%s differs from line %d on; if the change is intended, "+
+			"run go test ./blackbox -run Golden -update and review the difference", path, line)
 	}
 }
 
-// routes is the whole API, as in main.go.
+// allRoutes returns the routes of the whole API.
 func allRoutes(d *db.DB, a *auth.Service) []server.Route {
 	all := a.Routes()
 	for _, feature := range features {
@@ -69,6 +72,7 @@ func allRoutes(d *db.DB, a *auth.Service) []server.Route {
 	return all
 }
 
+// programRoutes returns the routes of the whole API, connected to the database of the tests.
 func programRoutes(t *testing.T) []server.Route {
 	t.Helper()
 	d := dbtest.Open(t)
@@ -79,28 +83,30 @@ func programRoutes(t *testing.T) []server.Route {
 	return allRoutes(d, auth.New(d, tokens, auth.NewHasher(1), time.Now))
 }
 
-// setting is an environment variable that the program reads.
+// setting is an environment variable that the program reads, with its default value.
 type setting struct{ name, value, usage string }
 
-// settings are those that the program lists with -h.
+// settings returns the environment variables that the program lists with -h.
 func (p program) settings(t *testing.T) (all []setting) {
 	t.Helper()
 	_, list, _ := strings.Cut(p.succeeds(t, "", nil, "-h"), "\nEnvironment:\n")
-	for _, m := range regexp.MustCompile(`(?m)^  ([A-Z_]+) +(.*?)(?: \(default (.*)\))?$`).FindAllStringSubmatch(list, -1) {
+	line := regexp.MustCompile(`(?m)^  ([A-Z_]+) +(.*?)(?: \(default (.*)\))?$`)
+	for _, m := range line.FindAllStringSubmatch(list, -1) {
 		all = append(all, setting{name: m[1], usage: m[2], value: m[3]})
 	}
 	if len(all) == 0 || len(all) != strings.Count(list, "\n") {
-		t.Fatalf("-h lists %d settings in\n%s", len(all), list)
+		t.Fatalf("-h prints %d settings, which is none or not every line:\n%s", len(all), list)
 	}
 	return all
 }
 
-// version is what the program says of its release, without the revision of a build from a checkout.
+// version returns the version of the release that the command version prints, without the revision of the checkout.
 func (p program) version(t *testing.T) string {
 	t.Helper()
-	m := regexp.MustCompile(`^spoolwright (\d+\.\d+\.\d+)( \([0-9a-f]{12}\))?\n$`).FindStringSubmatch(p.succeeds(t, "", nil, "version"))
+	out := p.succeeds(t, "", nil, "version")
+	m := regexp.MustCompile(`^spoolwright (\d+\.\d+\.\d+)( \([0-9a-f]{12}\))?\n$`).FindStringSubmatch(out)
 	if m == nil {
-		t.Fatal("version prints something else")
+		t.Fatalf("version prints %q", out)
 	}
 	return m[1]
 }

@@ -4,17 +4,12 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
-	"math/big"
 	"net"
 	"net/http"
 	"os"
@@ -25,7 +20,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -35,27 +29,7 @@ import (
 	"spoolwright/db/dbtest"
 )
 
-// patience is how long a test waits for something that should come at once. Nothing is measured against it.
-const waitTimeout = 3 * time.Minute
-
-// built builds the program for a test.
-func buildProgram(t *testing.T) program {
-	t.Helper()
-	// No test imports package main. Reading its source tells the test cache of `go test` that these tests depend on it.
-	source, err := filepath.Glob("*.go")
-	check(t, err)
-	for _, name := range source {
-		_, err := os.ReadFile(name)
-		check(t, err)
-	}
-	p := program(filepath.Join(tempDir(t), "spoolwright"))
-	if out, err := exec.Command("go", "build", "-buildvcs=false", "-o", string(p), ".").CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
-	}
-	return p
-}
-
-// TestProgram runs the program as its users do.
+// TestProgram runs the built program as its users do. The tests run in parallel and share one build.
 func TestProgram(t *testing.T) {
 	t.Parallel()
 	p := buildProgram(t)
@@ -67,21 +41,21 @@ func TestProgram(t *testing.T) {
 		{"Terminal", testTerminal},
 		{"Unprivileged", testUnprivileged},
 		{"UnreachableDataDir", testUnreachableDataDir},
-		{"StoppedEarly", testStoppedEarly},
+		{"StopDuringStart", testStopDuringStart},
 		{"Usage", testUsage},
-		{"Help", testHelp},
+		{"CommandHelp", testCommandHelp},
 		{"ImportExport", testImportExport},
 		{"ImportOnTerminal", testImportOnTerminal},
-		{"WrongSettings", testWrongSettings},
+		{"InvalidSettings", testInvalidSettings},
 		{"AddressInUse", testAddressInUse},
 		{"DatabaseURL", testDatabaseURL},
 		{"SeparateRoles", testSeparateRoles},
 		{"Definitions", testDefinitions},
-		{"ManyInstances", testManyInstances},
+		{"SeveralInstances", testSeveralInstances},
 		{"TLS", testTLS},
 		{"Metrics", testMetrics},
 		{"JSONLog", testJSONLog},
-		{"Graceful", testGraceful},
+		{"GracefulShutdown", testGracefulShutdown},
 		{"Demo", testDemo},
 		{"Tour", testTour},
 		{"Browser", testBrowser},
@@ -96,320 +70,8 @@ func TestProgram(t *testing.T) {
 	}
 }
 
-// program is the path of the built binary.
-type program string
-
-// folder makes a folder that every account may pass through, and removes it when the test ends.
-func tempDir(t *testing.T) string {
-	t.Helper()
-	dir, err := dbtest.Dir()
-	check(t, err)
-	t.Cleanup(func() { check(t, os.RemoveAll(dir)) })
-	return dir
-}
-
-func check(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// need skips the test for want of something; under CI_STRICT, where everything is installed, it fails.
-func skipTest(t *testing.T, what string) {
-	t.Helper()
-	if os.Getenv("CI_STRICT") == "1" {
-		t.Fatal(what + ", but CI_STRICT asks for it")
-	}
-	t.Skip(what)
-}
-
-// text collects what a process writes.
-type outputBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (o *outputBuffer) Write(b []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.b.Write(b)
-}
-
-func (o *outputBuffer) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.b.String()
-}
-
-// environment is all that a child knows of ours.
-func processEnv(extra []string) []string {
-	env := []string{"LISTEN_ADDR=127.0.0.1:0", "DRAIN_SECONDS=0", "HOME=/"}
-	for _, name := range []string{"PATH", "TMPDIR"} {
-		if v := os.Getenv(name); v != "" {
-			env = append(env, name+"="+v)
-		}
-	}
-	return append(env, extra...)
-}
-
-// run runs a command to its end.
-func (p program) run(t *testing.T, stdin string, env []string, args ...string) (stdout, stderr string, code int) {
-	t.Helper()
-	c := exec.Command(string(p), args...)
-	c.Dir, c.Env, c.Stdin = "/", processEnv(env), strings.NewReader(stdin)
-	var out, err bytes.Buffer
-	c.Stdout, c.Stderr = &out, &err
-	var exit *exec.ExitError
-	if e := c.Run(); e != nil && !errors.As(e, &exit) {
-		t.Fatal(e)
-	}
-	return out.String(), err.String(), c.ProcessState.ExitCode()
-}
-
-// refuses runs a command that must fail with the code and one line on stderr that has all these words.
-func (p program) fails(t *testing.T, code int, env []string, args []string, words ...string) string {
-	t.Helper()
-	stdout, stderr, got := p.run(t, "", env, args...)
-	if got != code || stdout != "" || strings.Count(stderr, "\n") != 1 || !strings.HasPrefix(stderr, "spoolwright: ") {
-		t.Errorf("%v %v: status %d, want %d and one line:\n%s%s", env, args, got, code, stdout, stderr)
-	}
-	for _, word := range words {
-		if !strings.Contains(stderr, word) {
-			t.Errorf("%v %v: %q does not say %q", env, args, stderr, word)
-		}
-	}
-	return stderr
-}
-
-// succeeds runs a command that must succeed, and returns what it prints.
-func (p program) succeeds(t *testing.T, stdin string, env []string, args ...string) string {
-	t.Helper()
-	stdout, stderr, code := p.run(t, stdin, env, args...)
-	if code != 0 {
-		t.Fatalf("%v: status %d\n%s%s", args, code, stdout, stderr)
-	}
-	return stdout
-}
-
-// child is a running service.
-type process struct {
-	cmd            *exec.Cmd
-	url            string
-	stdout, stderr outputBuffer
-	client         *http.Client
-	exited         chan struct{}
-}
-
-// start runs the service and waits until it is ready. It ends with the test, if not before.
-func (p program) start(t *testing.T, env []string, args ...string) *process {
-	t.Helper()
-	return p.startAs(t, func(*exec.Cmd) {}, env, args...)
-}
-
-func (p program) startAs(t *testing.T, change func(*exec.Cmd), env []string, args ...string) *process {
-	t.Helper()
-	c := p.launch(t, change, env, args...)
-	c.awaitReady(t)
-	return c
-}
-
-// launch does not wait.
-func (p program) launch(t *testing.T, change func(*exec.Cmd), env []string, args ...string) *process {
-	t.Helper()
-	transport := &http.Transport{}
-	c := &process{cmd: exec.Command(string(p), args...), client: &http.Client{Transport: transport}, exited: make(chan struct{})}
-	c.cmd.Dir, c.cmd.Env, c.cmd.Stdout, c.cmd.Stderr = "/", processEnv(env), &c.stdout, &c.stderr
-	change(c.cmd)
-	check(t, c.cmd.Start())
-	go func() { c.cmd.Wait(); close(c.exited) }()
-	t.Cleanup(func() {
-		c.signal(syscall.SIGTERM)
-		select {
-		case <-c.exited:
-		case <-time.After(waitTimeout):
-			c.cmd.Process.Kill()
-			<-c.exited
-			t.Error("the service did not stop")
-		}
-		transport.CloseIdleConnections()
-		if t.Failed() {
-			t.Logf("%v wrote:\n%s%s", c.cmd.Args, &c.stdout, &c.stderr)
-		}
-	})
-	return c
-}
-
-var servingLine = regexp.MustCompile(`(?:url=|"url":")(https?://[^\s"]+)`)
-
-func (c *process) awaitReady(t *testing.T) {
-	t.Helper()
-	eventually(t, "the service is ready", func() bool {
-		select {
-		case <-c.exited:
-			t.Fatalf("the service ended: %s", &c.stderr)
-		default:
-		}
-		m := servingLine.FindStringSubmatch(c.stderr.String() + c.stdout.String())
-		if m == nil {
-			return false
-		}
-		if c.url = m[1]; strings.HasPrefix(c.url, "https") {
-			return true // who calls has to know the certificate
-		}
-		r, err := c.client.Get(c.url + "/readyz")
-		if err != nil {
-			return false
-		}
-		r.Body.Close()
-		return r.StatusCode == 200
-	})
-}
-
-func eventually(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	for begin := time.Now(); !is(); time.Sleep(10 * time.Millisecond) {
-		if time.Since(begin) > waitTimeout {
-			t.Fatalf("waited in vain until %s", what)
-		}
-	}
-}
-
-func (c *process) signal(s syscall.Signal) {
-	select {
-	case <-c.exited:
-	default:
-		c.cmd.Process.Signal(s)
-	}
-}
-
-// stops sends the signal and wants the service to end in peace.
-func (c *process) stop(t *testing.T, s syscall.Signal) {
-	t.Helper()
-	c.signal(s)
-	c.waitExit(t)
-}
-
-func (c *process) waitExit(t *testing.T) {
-	t.Helper()
-	select {
-	case <-c.exited:
-	case <-time.After(waitTimeout):
-		t.Fatal("the service did not stop")
-	}
-	if code := c.cmd.ProcessState.ExitCode(); code != 0 {
-		t.Errorf("the service ended with status %d: %s", code, &c.stderr)
-	}
-}
-
-// refusesConnections waits until the service has begun to stop.
-func (c *process) waitUntilClosed(t *testing.T) {
-	t.Helper()
-	eventually(t, "no new connection is taken", func() bool {
-		conn, err := net.Dial("tcp", strings.TrimPrefix(c.url, "http://"))
-		if err == nil {
-			conn.Close()
-		}
-		return err != nil
-	})
-}
-
-// call sends a request and returns the status and the answer's fields.
-func (c *process) call(t *testing.T, token, method, path string, body any) (int, map[string]any) {
-	t.Helper()
-	var reader io.Reader
-	if body != nil {
-		b, err := json.Marshal(body)
-		check(t, err)
-		reader = bytes.NewReader(b)
-	}
-	r, err := http.NewRequest(method, c.url+path, reader)
-	check(t, err)
-	if body != nil {
-		r.Header.Set("Content-Type", "application/json")
-	}
-	if token != "" {
-		r.Header.Set("Authorization", "Bearer "+token)
-	}
-	response, err := c.client.Do(r)
-	check(t, err)
-	defer response.Body.Close()
-	var answer map[string]any
-	if response.StatusCode != 204 {
-		check(t, json.NewDecoder(response.Body).Decode(&answer))
-	}
-	return response.StatusCode, answer
-}
-
-func (c *process) login(t *testing.T, email, password string) string {
-	t.Helper()
-	status, answer := c.call(t, "", "POST", "/api/v1/auth/login", map[string]string{"email": email, "password": password})
-	if status != 200 {
-		t.Fatalf("login: %d %v", status, answer)
-	}
-	return answer["access_token"].(string)
-}
-
-func (c *process) createSpool(t *testing.T, token string) {
-	t.Helper()
-	status, answer := c.call(t, token, "POST", "/api/v1/spools", map[string]any{"material_type": "PLA", "color": "Black", "diameter_mm": 1.75, "net_weight_grams": 1000})
-	if status != 201 {
-		t.Fatalf("POST /api/v1/spools: %d %v", status, answer)
-	}
-}
-
-func (c *process) countSpools(t *testing.T, token string) int {
-	t.Helper()
-	status, answer := c.call(t, token, "GET", "/api/v1/spools", nil)
-	if status != 200 {
-		t.Fatalf("GET /api/v1/spools: %d %v", status, answer)
-	}
-	return int(answer["total"].(float64))
-}
-
-// postmaster is the process id of PostgreSQL on a data folder.
-func postmasterPID(t *testing.T, data string) int {
-	t.Helper()
-	b, err := os.ReadFile(filepath.Join(data, "postgres", "postmaster.pid"))
-	check(t, err)
-	line, _, _ := strings.Cut(string(b), "\n")
-	pid, err := strconv.Atoi(line)
-	check(t, err)
-	return pid
-}
-
-// nothingRuns fails the test if a process that has to do with the folder is there.
-func wantNoProcess(t *testing.T, dir string) {
-	t.Helper()
-	all, _ := filepath.Glob("/proc/[0-9]*")
-	for _, path := range all {
-		cwd, _ := os.Readlink(filepath.Join(path, "cwd"))
-		command, _ := os.ReadFile(filepath.Join(path, "cmdline"))
-		if strings.HasPrefix(cwd, dir) || bytes.Contains(command, []byte(dir+"/data")) {
-			t.Errorf("process %s is left: %s", filepath.Base(path), bytes.ReplaceAll(command, []byte{0}, []byte(" ")))
-		}
-	}
-}
-
-// curl runs a line as somebody who pastes it into a terminal.
-func curl(t *testing.T, line string) string {
-	t.Helper()
-	if _, err := exec.LookPath("curl"); err != nil {
-		skipTest(t, "curl is not installed")
-	}
-	out, err := exec.Command("bash", "-c", line).Output()
-	if err != nil {
-		t.Fatalf("%s: %v\n%s", line, err, out)
-	}
-	return string(out)
-}
-
-var (
-	curlLine     = regexp.MustCompile(`(?m)^curl .*$`)
-	passwordLine = regexp.MustCompile(`(?m)^password: +(\S+)\s*$`)
-)
-
-// The private PostgreSQL from the first start on: through accounts, restarts, and a crash.
+// testLifecycle runs the service with its private PostgreSQL: first start and first login, account commands while the
+// service runs and while it does not, restart, crash, and stop.
 func testLifecycle(t *testing.T, p program) {
 	dir := tempDir(t)
 	data := filepath.Join(dir, "data")
@@ -428,9 +90,9 @@ func testLifecycle(t *testing.T, p program) {
 	if password == nil {
 		t.Fatalf("no password in %q", login)
 	}
-	written := c.stderr.String() + c.stdout.String()
-	if !strings.Contains(written, path) || strings.Contains(written, string(password[1])) {
-		t.Errorf("the log must name %s and not show the password:\n%s", path, written)
+	output := c.stderr.String() + c.stdout.String()
+	if !strings.Contains(output, path) || strings.Contains(output, string(password[1])) {
+		t.Errorf("the output lacks %s or contains the password:\n%s", path, output)
 	}
 	var tokens struct {
 		Access string `json:"access_token"`
@@ -446,26 +108,30 @@ func testLifecycle(t *testing.T, p program) {
 
 	p.fails(t, 1, env, nil, data, "in use")
 
-	// Account commands beside the running service.
+	// Account commands while the service runs.
 	if out := p.succeeds(t, "", env, "user", "list"); !strings.Contains(out, "admin@farm.example") {
 		t.Errorf("user list: %s", out)
 	}
-	p.succeeds(t, "the operator's password\n", env, "user", "add", "--tenant", "farm", "--email", "op@farm.example", "--name", "Op", "--role", "operator", "--password-stdin")
+	p.succeeds(t, "the operator's password\n", env, "user", "add", "--tenant", "farm", "--email", "op@farm.example",
+		"--name", "Op", "--role", "operator", "--password-stdin")
 	operator := c.login(t, "OP@farm.example", "the operator's password")
 	c.createSpool(t, operator)
-	p.fails(t, 1, env, []string{"user", "add", "--tenant", "other", "--email", "op@farm.example", "--name", "Op"}, "taken")
+	again := []string{"user", "add", "--tenant", "other", "--email", "op@farm.example", "--name", "Op"}
+	p.fails(t, 1, env, again, "op@farm.example", "already in use")
 	p.fails(t, 1, env, []string{"user", "disable", "--email", "nobody@farm.example"}, "nobody@farm.example")
 	p.succeeds(t, "", env, "user", "disable", "--email", "op@farm.example")
-	if status, answer := c.call(t, operator, "GET", "/api/v1/spools", nil); status != 401 || answer["code"] != "INVALID_TOKEN" {
-		t.Errorf("a disabled user: %d %v", status, answer)
+	status, response := c.call(t, operator, "GET", "/api/v1/spools", nil)
+	if status != 401 || response["code"] != "INVALID_TOKEN" {
+		t.Errorf("a request of a disabled user: %d %v", status, response)
 	}
 	p.succeeds(t, "", env, "user", "enable", "--email", "op@farm.example")
-	made := passwordLine.FindStringSubmatch(p.succeeds(t, "", env, "user", "passwd", "--email", "op@farm.example"))
-	if made == nil {
-		t.Fatal("user passwd shows no password")
+	generated := passwordLine.FindStringSubmatch(p.succeeds(t, "", env, "user", "passwd", "--email", "op@farm.example"))
+	if generated == nil {
+		t.Fatal("user passwd prints no password")
 	}
-	c.login(t, "op@farm.example", made[1])
-	p.succeeds(t, "", env, "user", "add", "--tenant", "second farm", "--email", "ada@second.example", "--name", "Ada", "--role", "admin")
+	c.login(t, "op@farm.example", generated[1])
+	p.succeeds(t, "", env, "user", "add", "--tenant", "second farm", "--email", "ada@second.example", "--name", "Ada",
+		"--role", "admin")
 	if out := p.succeeds(t, "", env, "tenant", "list"); !strings.Contains(out, "second farm") {
 		t.Errorf("tenant list: %s", out)
 	}
@@ -473,7 +139,7 @@ func testLifecycle(t *testing.T, p program) {
 	c.stop(t, syscall.SIGINT)
 	wantNoProcess(t, dir)
 
-	// Account commands when nothing runs.
+	// Account commands while the service is stopped.
 	var users []map[string]any
 	check(t, json.Unmarshal([]byte(p.succeeds(t, "", env, "user", "list", "--json")), &users))
 	if len(users) != 3 {
@@ -482,11 +148,11 @@ func testLifecycle(t *testing.T, p program) {
 	wantNoProcess(t, dir)
 
 	c = p.start(t, env)
-	if n := c.countSpools(t, tokens.Access); n != 2 { // the token too has outlived the restart
-		t.Errorf("after a restart %d spools are there, want 2", n)
+	if n := c.countSpools(t, tokens.Access); n != 2 { // with the token from before the restart
+		t.Errorf("%d spools after a restart, want 2", n)
 	}
 	if again, err := os.ReadFile(path); err != nil || !bytes.Equal(again, login) {
-		t.Error("the first login was written again")
+		t.Error("the second start changed first-login")
 	}
 
 	pid := postmasterPID(t, data)
@@ -494,18 +160,18 @@ func testLifecycle(t *testing.T, p program) {
 	<-c.exited
 	c = p.start(t, env)
 	if now := postmasterPID(t, data); now != pid {
-		t.Errorf("PostgreSQL runs as process %d, want %d, which the crash left", now, pid)
+		t.Errorf("PostgreSQL runs as process %d, want %d as before the service crashed", now, pid)
 	}
 	if n := c.countSpools(t, tokens.Access); n != 2 {
-		t.Errorf("after a crash %d spools are there, want 2", n)
+		t.Errorf("%d spools after a crash, want 2", n)
 	}
 	c.signal(syscall.SIGTERM)
 	c.waitUntilClosed(t)
-	c.stop(t, syscall.SIGTERM) // as timeout(1) does: to the process and to its group
+	c.stop(t, syscall.SIGTERM) // timeout(1) too sends the signal twice: to the process and to its group
 	wantNoProcess(t, dir)
 }
 
-// What a terminal is shown, once, and Ctrl-C.
+// testTerminal starts the service in a terminal and stops it with Ctrl-C. Only the first start prints the password.
 func testTerminal(t *testing.T, p program) {
 	dir := tempDir(t)
 	data := filepath.Join(dir, "data")
@@ -517,7 +183,7 @@ func testTerminal(t *testing.T, p program) {
 		defer control.Close()
 		c := p.launch(t, func(cmd *exec.Cmd) {
 			cmd.Stdin, cmd.Stdout, cmd.Stderr = terminal, terminal, terminal
-			cmd.SysProcAttr = onItsTerminal()
+			cmd.SysProcAttr = controllingTerminal()
 		}, []string{"DATA_DIR=" + data})
 		terminal.Close()
 		go io.Copy(&c.stdout, control)
@@ -531,25 +197,26 @@ func testTerminal(t *testing.T, p program) {
 	first := onTerminal()
 	for _, want := range []*regexp.Regexp{regexp.MustCompile(`shown once`), passwordLine, curlLine} {
 		if !want.MatchString(first) {
-			t.Errorf("the terminal does not show %v:\n%s", want, first)
+			t.Errorf("the first start does not print %v:\n%s", want, first)
 		}
 	}
 	if _, err := os.Stat(filepath.Join(data, "first-login")); err == nil {
-		t.Error("the password is in a file too")
+		t.Error("first-login exists although the terminal showed the password")
 	}
 	if second := onTerminal(); passwordLine.MatchString(second) {
-		t.Errorf("the password is shown again:\n%s", second)
+		t.Errorf("the second start prints a password:\n%s", second)
 	}
 }
 
-// Started as root everything else here runs PostgreSQL as another account; this is the service as nobody.
+// testUnprivileged runs the service as the account nobody. As root, the service would run PostgreSQL as another
+// account.
 func testUnprivileged(t *testing.T, p program) {
 	if os.Geteuid() != 0 {
-		t.Skip("the other tests run unprivileged already")
+		t.Skip("needs root; without root the other tests run the service unprivileged")
 	}
 	nobody, err := user.Lookup("nobody")
 	if err != nil {
-		skipTest(t, "there is no account nobody")
+		skipTest(t, "the account nobody does not exist")
 	}
 	uid, err1 := strconv.Atoi(nobody.Uid)
 	gid, err2 := strconv.Atoi(nobody.Gid)
@@ -573,23 +240,24 @@ func testUnprivileged(t *testing.T, p program) {
 	wantNoProcess(t, dir)
 	c = start()
 	if n := c.countSpools(t, token); n != 1 {
-		t.Errorf("after a restart %d spools are there, want 1", n)
+		t.Errorf("%d spools after a restart, want 1", n)
 	}
 	c.stop(t, syscall.SIGINT)
 	wantNoProcess(t, dir)
 }
 
+// testUnreachableDataDir starts the service as root with a DATA_DIR that PostgreSQL's account cannot enter.
 func testUnreachableDataDir(t *testing.T, p program) {
 	if os.Geteuid() != 0 {
-		t.Skip("only root runs PostgreSQL as another account")
+		t.Skip("needs root; otherwise PostgreSQL runs as the same account as the service")
 	}
 	closed := filepath.Join(tempDir(t), "closed")
 	check(t, os.Mkdir(closed, 0o700))
 	p.fails(t, 1, []string{"DATA_DIR=" + filepath.Join(closed, "data")}, nil, closed, "chmod", "DATA_DIR")
 }
 
-// A stop that comes while the service starts is no failure.
-func testStoppedEarly(t *testing.T, p program) {
+// testStopDuringStart stops the service while initdb runs. It must exit with status 0 and leave no process.
+func testStopDuringStart(t *testing.T, p program) {
 	dir := tempDir(t)
 	c := p.launch(t, func(*exec.Cmd) {}, []string{"DATA_DIR=" + filepath.Join(dir, "data")})
 	eventually(t, "initdb runs", func() bool {
@@ -600,20 +268,25 @@ func testStoppedEarly(t *testing.T, p program) {
 	wantNoProcess(t, dir)
 }
 
+// testUsage checks the program's help, and the error for unknown commands and arguments.
 func testUsage(t *testing.T, p program) {
 	help := p.succeeds(t, "", nil, "-h")
 	for _, args := range [][]string{{"-h"}, {"--help"}, {"help"}, {"serve", "-h"}} {
 		out := p.succeeds(t, "", nil, args...)
 		if out != help {
-			t.Errorf("%v shows other help than -h:\n%s", args, out)
+			t.Errorf("the output of %v differs from that of -h:\n%s", args, out)
 		}
-		for _, command := range []string{"serve", "demo", "migrate", "version", "user add", "user passwd", "user disable", "user list", "tenant list", "import spools", "import spoolman", "export spools"} {
+		for _, command := range []string{
+			"serve", "demo", "migrate", "version", "user add", "user passwd", "user disable", "user list", "tenant list",
+			"import spools", "import spoolman", "export spools",
+		} {
 			if !strings.Contains(out, "\n  "+command) {
 				t.Errorf("%v does not list the command %s", args, command)
 			}
 		}
 	}
-	if out := p.succeeds(t, "", []string{"LISTEN_ADDR=nonsense"}, "version"); !strings.HasPrefix(out, "spoolwright "+p.version(t)) {
+	out := p.succeeds(t, "", []string{"LISTEN_ADDR=nonsense"}, "version")
+	if !strings.HasPrefix(out, "spoolwright "+p.version(t)) {
 		t.Errorf("version: %q", out)
 	}
 	p.fails(t, 2, nil, []string{"brew"}, `"brew"`, "-h")
@@ -621,10 +294,12 @@ func testUsage(t *testing.T, p program) {
 	p.fails(t, 2, nil, []string{"demo", "fast"}, "demo", "no arguments")
 }
 
-func testWrongSettings(t *testing.T, p program) {
+// testInvalidSettings starts the service with invalid values of every setting. It must name the setting, show no
+// secret, and create nothing.
+func testInvalidSettings(t *testing.T, p program) {
 	dir := tempDir(t)
 	data := "DATA_DIR=" + filepath.Join(dir, "data")
-	wrong := map[string][]string{
+	invalid := map[string][]string{
 		"LISTEN_ADDR":                 {"8000", "localhost", "127.0.0.1:http", "127.0.0.1:70000"},
 		"DATABASE_URL":                {"postgres://farm:hidden@host:port/farm", "nonsense"},
 		"MIGRATE_DATABASE_URL":        {"postgres://farm:hidden@host:port/farm", "postgres://farm:hidden@host/farm"},
@@ -645,83 +320,49 @@ func testWrongSettings(t *testing.T, p program) {
 		"LOG_LEVEL":                   {"loud"},
 	}
 	for _, s := range p.settings(t) {
-		if len(wrong[s.name]) == 0 {
-			t.Errorf("no wrong value of %s is tried", s.name)
+		if len(invalid[s.name]) == 0 {
+			t.Errorf("the test has no invalid value for %s", s.name)
 		}
-		for _, value := range wrong[s.name] {
+		for _, value := range invalid[s.name] {
 			if line := p.fails(t, 2, []string{data, s.name + "=" + value}, nil, s.name); strings.Contains(line, "hidden") {
-				t.Errorf("a secret is shown: %s", line)
+				t.Errorf("the error message contains a secret: %s", line)
 			}
 		}
 	}
-	p.fails(t, 2, []string{data, "TLS_CERT_FILE=/dev/null", "TLS_KEY_FILE=/dev/null"}, nil, "TLS_CERT_FILE", "TLS_KEY_FILE")
+	noPair := []string{data, "TLS_CERT_FILE=/dev/null", "TLS_KEY_FILE=/dev/null"}
+	p.fails(t, 2, noPair, nil, "TLS_CERT_FILE", "TLS_KEY_FILE")
 	p.fails(t, 2, []string{data, "DATABASE_URL=postgres://farm@host/farm"}, nil, "DATABASE_URL", "JWT_SECRET")
 	for _, address := range []string{"0.0.0.0:0", ":0", "192.0.2.1:0", "[::]:0", "farm.example:0"} {
 		p.fails(t, 2, []string{"LISTEN_ADDR=" + address}, []string{"demo"}, "loopback", "LISTEN_ADDR")
 	}
-	for _, command := range []string{"user list", "tenant list", "user passwd --email ada@farm.example", "export spools --tenant farm", "import spools x.csv --tenant farm"} {
+	for _, command := range []string{
+		"user list", "tenant list", "user passwd --email ada@farm.example", "export spools --tenant farm",
+		"import spools x.csv --tenant farm",
+	} {
 		p.fails(t, 2, []string{data}, strings.Fields(command), "no farm", "DATA_DIR")
 	}
 	if _, err := os.Stat(filepath.Join(dir, "data")); err == nil {
-		t.Error("a start that was refused has made the data folder")
+		t.Error("a start that failed created the data directory")
 	}
 }
 
+// testAddressInUse starts the service on an address in use. It must name the setting and create nothing.
 func testAddressInUse(t *testing.T, p program) {
 	dir := tempDir(t)
 	busy, err := net.Listen("tcp", "127.0.0.1:0")
 	check(t, err)
 	defer busy.Close()
 	for _, name := range []string{"LISTEN_ADDR", "METRICS_ADDR"} {
-		p.fails(t, 1, []string{"DATA_DIR=" + filepath.Join(dir, "data"), name + "=" + busy.Addr().String()}, nil, name, busy.Addr().String(), "in use")
+		address := busy.Addr().String()
+		env := []string{"DATA_DIR=" + filepath.Join(dir, "data"), name + "=" + address}
+		p.fails(t, 1, env, nil, name, address, "in use")
 	}
 	if _, err := os.Stat(filepath.Join(dir, "data")); err == nil {
-		t.Error("a start that was refused has made the data folder")
+		t.Error("a start that failed created the data directory")
 	}
 }
 
-// database makes an empty database in the PostgreSQL of the tests. The result is the given URL, but for that database.
-func newDatabase(t *testing.T, url func() string) (changed, name string) {
-	t.Helper()
-	name = "test_" + strings.ToLower(rand.Text())
-	execSQL(t, dbtest.Private().SuperURL(), "create database "+name+" owner spoolwright_owner")
-	t.Cleanup(func() { execSQL(t, dbtest.Private().SuperURL(), "drop database "+name+" with (force)") })
-	return withDatabase(url(), name), name
-}
-
-func withDatabase(url, name string) string {
-	return strings.Replace(url, "@/spoolwright?", "@/"+name+"?", 1)
-}
-
-// sql runs statements, each in its own transaction.
-func execSQL(t *testing.T, url string, statements ...string) {
-	t.Helper()
-	ctx := context.Background()
-	conn, err := pgx.Connect(ctx, url)
-	check(t, err)
-	defer conn.Close(ctx)
-	for _, s := range statements {
-		if _, err := conn.Exec(ctx, s); err != nil {
-			t.Fatalf("%s: %v", s, err)
-		}
-	}
-}
-
-const secretEnv = "JWT_SECRET=a secret for tests of the program that is long enough"
-
-// served is a service on a database of its own, with an admin.
-func startWithAdmin(t *testing.T, p program, env ...string) (c *process, token string) {
-	t.Helper()
-	url, _ := newDatabase(t, dbtest.Private().OwnerURL)
-	env = append([]string{"DATABASE_URL=" + url, secretEnv}, env...)
-	p.succeeds(t, "a password for tests", env, "user", "add", "--tenant", "farm", "--email", "ada@farm.example", "--name", "Ada", "--role", "admin", "--password-stdin")
-	c = p.start(t, env)
-	if !strings.HasPrefix(c.url, "https") {
-		token = c.login(t, "ada@farm.example", "a password for tests")
-	}
-	return c, token
-}
-
+// testDatabaseURL runs the service on a PostgreSQL that it does not manage.
 func testDatabaseURL(t *testing.T, p program) {
 	url, _ := newDatabase(t, dbtest.Private().OwnerURL)
 	nowhere := strings.Replace(url, "port=5432", "port=1", 1)
@@ -733,15 +374,16 @@ func testDatabaseURL(t *testing.T, p program) {
 		t.Errorf("%d spools, want 1", n)
 	}
 	if !strings.Contains(c.stderr.String(), "level=WARN") {
-		t.Error("a login that owns the tables gets no warning")
+		t.Error("the log has no warning that the login owns the tables")
 	}
 	if strings.Contains(c.stderr.String()+c.stdout.String(), "password") {
-		t.Error("there is no first login with DATABASE_URL")
+		t.Error("the output has a first login, which DATABASE_URL excludes")
 	}
 	c.stop(t, syscall.SIGTERM)
 }
 
-// testHardened runs the service with the roles that the SQL in docs/database.md creates.
+// testSeparateRoles runs the service with the roles that the SQL in docs/database.md creates, and checks what the
+// service's login may do by itself.
 func testSeparateRoles(t *testing.T, p program) {
 	ctx := context.Background()
 	super := dbtest.Private().SuperURL()
@@ -755,10 +397,15 @@ func testSeparateRoles(t *testing.T, p program) {
 	check(t, err)
 	defer conn.Close(ctx)
 	t.Cleanup(func() {
-		execSQL(t, super, "drop database if exists farm with (force)", "drop role if exists farm_service", "drop role if exists farm_owner", "drop role if exists farm_stranger")
+		execSQL(t, super, "drop database if exists farm with (force)", "drop role if exists farm_service",
+			"drop role if exists farm_owner", "drop role if exists farm_stranger")
 	})
 	for _, s := range statements {
-		if _, err := conn.Exec(ctx, s); err != nil && !(s == "CREATE ROLE spoolwright_app NOLOGIN" && strings.Contains(err.Error(), "already exists")) {
+		_, err := conn.Exec(ctx, s)
+		if s == "CREATE ROLE spoolwright_app NOLOGIN" && err != nil && strings.Contains(err.Error(), "already exists") {
+			continue // this cluster has the role
+		}
+		if err != nil {
 			t.Fatalf("%s: %v", s, err)
 		}
 	}
@@ -766,20 +413,22 @@ func testSeparateRoles(t *testing.T, p program) {
 		_, rest, _ := strings.Cut(super, "@/spoolwright?")
 		return "postgres://" + login + ":" + password + "@/farm?" + rest
 	}
-	env := []string{"DATABASE_URL=" + url("farm_service", "service-password"), "MIGRATE_DATABASE_URL=" + url("farm_owner", "owner-password"), secretEnv}
+	owner := "MIGRATE_DATABASE_URL=" + url("farm_owner", "owner-password")
+	env := []string{"DATABASE_URL=" + url("farm_service", "service-password"), owner, secretEnv}
 
-	p.fails(t, 1, env[:1:1], []string{"migrate"}, "schema") // the service's login alone cannot make tables
+	p.fails(t, 1, env[:1:1], []string{"migrate"}, "schema") // the service's login cannot create tables
 	p.succeeds(t, "", env, "migrate")
-	p.succeeds(t, "a password for tests", env, "user", "add", "--tenant", "farm", "--email", "ada@farm.example", "--name", "Ada", "--role", "admin", "--password-stdin")
+	p.addUser(t, env, "farm", "ada@farm.example", "admin")
 	c := p.start(t, env)
-	token := c.login(t, "ada@farm.example", "a password for tests")
+	token := c.login(t, "ada@farm.example", testPassword)
 	c.createSpool(t, token)
 	if log := c.stderr.String(); strings.Contains(log, "level=WARN") {
-		t.Errorf("the hardened set-up is warned of:\n%s", log)
+		t.Errorf("the log has a warning:\n%s", log)
 	}
 	c.stop(t, syscall.SIGTERM)
 
-	p.start(t, append(env[:1:1], secretEnv)).stop(t, syscall.SIGTERM) // migrated: the service's login is enough
+	// After the migration, the service's login suffices.
+	p.start(t, append(env[:1:1], secretEnv)).stop(t, syscall.SIGTERM)
 
 	service, err := pgx.Connect(ctx, url("farm_service", "service-password"))
 	check(t, err)
@@ -787,16 +436,19 @@ func testSeparateRoles(t *testing.T, p program) {
 	var seen int
 	check(t, service.QueryRow(ctx, "select (select count(*) from spools) + (select count(*) from users)").Scan(&seen))
 	if seen != 0 {
-		t.Errorf("outside of any tenant the service's login sees %d rows", seen)
+		t.Errorf("the service's login sees %d rows without a tenant, want 0", seen)
 	}
-	for _, s := range []string{"select * from login_directory", "delete from users", "drop table spools", "create table mine ()"} {
+	for _, s := range []string{
+		"select * from login_directory", "delete from users", "drop table spools", "create table mine ()",
+	} {
 		if _, err := service.Exec(ctx, s); err == nil || !strings.Contains(err.Error(), "42501") {
-			t.Errorf("the service's login by itself: %s: %v, want a refusal", s, err)
+			t.Errorf("the service's login executes %s: %v, want SQLSTATE 42501", s, err)
 		}
 	}
 
+	// A login that is not a member of spoolwright_app.
 	execSQL(t, super, "create role farm_stranger login password 'pw'")
-	p.fails(t, 1, []string{"DATABASE_URL=" + url("farm_stranger", "pw"), "MIGRATE_DATABASE_URL=" + url("farm_owner", "owner-password"), secretEnv}, nil,
+	p.fails(t, 1, []string{"DATABASE_URL=" + url("farm_stranger", "pw"), owner, secretEnv}, nil,
 		"GRANT spoolwright_app TO", "farm_stranger")
 }
 
@@ -821,7 +473,9 @@ func testDefinitions(t *testing.T, p program) {
 	}
 }
 
-func testManyInstances(t *testing.T, p program) {
+// testSeveralInstances starts three instances at once on an empty database. They must all migrate it or wait, and
+// share the data.
+func testSeveralInstances(t *testing.T, p program) {
 	url, _ := newDatabase(t, dbtest.Private().OwnerURL)
 	env := []string{"DATABASE_URL=" + url, secretEnv, "DB_MAX_CONNS=3"}
 	var instances []*process
@@ -831,8 +485,8 @@ func testManyInstances(t *testing.T, p program) {
 	for _, c := range instances {
 		c.awaitReady(t)
 	}
-	p.succeeds(t, "a password for tests", env, "user", "add", "--tenant", "farm", "--email", "ada@farm.example", "--name", "Ada", "--password-stdin")
-	token := instances[0].login(t, "ada@farm.example", "a password for tests")
+	p.addUser(t, env, "farm", "ada@farm.example", "operator")
+	token := instances[0].login(t, "ada@farm.example", testPassword)
 	for _, c := range instances {
 		c.createSpool(t, token)
 	}
@@ -844,24 +498,7 @@ func testManyInstances(t *testing.T, p program) {
 	}
 }
 
-// certificate writes a new self-signed one for 127.0.0.1.
-func writeCertificate(t *testing.T, serial int64, certFile, keyFile string) *x509.Certificate {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	check(t, err)
-	template := &x509.Certificate{SerialNumber: big.NewInt(serial), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	check(t, err)
-	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
-	check(t, err)
-	check(t, os.WriteFile(certFile, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600))
-	check(t, os.WriteFile(keyFile, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}), 0o600))
-	parsed, err := x509.ParseCertificate(der)
-	check(t, err)
-	return parsed
-}
-
+// testTLS serves HTTPS, replaces the certificate while the service runs, and then breaks the certificate file.
 func testTLS(t *testing.T, p program) {
 	dir := tempDir(t)
 	certFile, keyFile := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
@@ -871,7 +508,9 @@ func testTLS(t *testing.T, p program) {
 	get := func(trusted *x509.Certificate) (*http.Response, error) {
 		roots := x509.NewCertPool()
 		roots.AddCert(trusted)
-		transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, ForceAttemptHTTP2: true, DisableKeepAlives: true}
+		transport := &http.Transport{
+			TLSClientConfig: &tls.Config{RootCAs: roots}, ForceAttemptHTTP2: true, DisableKeepAlives: true,
+		}
 		defer transport.CloseIdleConnections()
 		r, err := (&http.Client{Transport: transport}).Get(c.url + "/readyz")
 		if err == nil {
@@ -882,13 +521,13 @@ func testTLS(t *testing.T, p program) {
 	r, err := get(first)
 	check(t, err)
 	if r.StatusCode != 200 || r.ProtoMajor != 2 || r.Header.Get("Strict-Transport-Security") == "" {
-		t.Errorf("over TLS: %d %s %v", r.StatusCode, r.Proto, r.Header)
+		t.Errorf("over HTTPS: %d %s %v, want 200, HTTP/2 and Strict-Transport-Security", r.StatusCode, r.Proto, r.Header)
 	}
 	plain, err := c.client.Get(strings.Replace(c.url, "https", "http", 1) + "/readyz")
 	check(t, err)
 	plain.Body.Close()
 	if plain.StatusCode != 400 {
-		t.Errorf("without TLS the answer is %d", plain.StatusCode)
+		t.Errorf("over HTTP: %d, want 400", plain.StatusCode)
 	}
 
 	second := writeCertificate(t, 2, certFile, keyFile)
@@ -896,19 +535,20 @@ func testTLS(t *testing.T, p program) {
 		r, err := get(second)
 		return err == nil && r.TLS.PeerCertificates[0].SerialNumber.Int64() == 2
 	})
-	check(t, os.WriteFile(certFile, []byte("half a fi"), 0o600)) // a deployment at work: the pair that is loaded serves on
-	time.Sleep(1100 * time.Millisecond)                          // the files are looked at once a second
+	check(t, os.WriteFile(certFile, []byte("-----BEGIN CERTI"), 0o600)) // as while the file is being written
+	time.Sleep(1100 * time.Millisecond)                                 // the service checks the files once a second
 	if _, err := get(second); err != nil {
-		t.Errorf("with a broken file on disk: %v", err)
+		t.Errorf("with an invalid certificate file: %v, want the previous certificate", err)
 	}
 	if n := strings.Count(c.stderr.String(), "certificate is not taken"); n != 1 {
-		t.Errorf("the log names the broken file %d times, want once", n)
+		t.Errorf("the log reports the invalid certificate file %d times, want once", n)
 	}
 	c.stop(t, syscall.SIGTERM)
 }
 
+// testMetrics checks that METRICS_ADDR, and no other address, serves metrics and profiles.
 func testMetrics(t *testing.T, p program) {
-	// The service does not say which port it took, so one is chosen that was free a moment ago.
+	// The service does not log the port that it gets for METRICS_ADDR, so the test chooses a free port.
 	free, err := net.Listen("tcp", "127.0.0.1:0")
 	check(t, err)
 	address := free.Addr().String()
@@ -930,23 +570,25 @@ func testMetrics(t *testing.T, p program) {
 		"db_pool_max_connections ", "go_goroutines ", "spoolwright_build_info{",
 	} {
 		if status != 200 || !strings.Contains(text, "\n"+want) {
-			t.Errorf("/metrics: %d, without %s:\n%s", status, want, text)
+			t.Errorf("/metrics: %d, want 200 with %s:\n%s", status, want, text)
 		}
 	}
 	if status, _ := get("http://" + address + "/debug/pprof/goroutine?debug=1"); status != 200 {
-		t.Errorf("pprof: %d", status)
+		t.Errorf("/debug/pprof/goroutine: %d, want 200", status)
 	}
 	for _, path := range []string{"/metrics", "/debug/pprof/", "/debug/pprof/goroutine"} {
 		if status, _ := get(c.url + path); status != 404 {
-			t.Errorf("the service's own address answers %s with %d", path, status)
+			t.Errorf("%s at LISTEN_ADDR: %d, want 404", path, status)
 		}
 	}
 	if status, _ := get("http://" + address + "/api/v1/spools"); status != 404 {
-		t.Errorf("the metrics' address serves the API: %d", status)
+		t.Errorf("the API at METRICS_ADDR: %d, want 404", status)
 	}
 	c.stop(t, syscall.SIGTERM)
 }
 
+// testJSONLog checks that each log line is a JSON object, what the line of a request contains, and that no line
+// contains tokens, passwords or query strings.
 func testJSONLog(t *testing.T, p program) {
 	c, token := startWithAdmin(t, p, "LOG_FORMAT=json", "LOG_LEVEL=debug")
 	c.createSpool(t, token)
@@ -957,8 +599,9 @@ func testJSONLog(t *testing.T, p program) {
 	var created map[string]any
 	for line := range strings.Lines(log) {
 		var entry map[string]any
-		if err := json.Unmarshal([]byte(line), &entry); err != nil || entry["msg"] == "" || entry["time"] == "" || entry["level"] == "" {
-			t.Fatalf("no log entry: %s", line)
+		err := json.Unmarshal([]byte(line), &entry)
+		if err != nil || entry["msg"] == "" || entry["time"] == "" || entry["level"] == "" {
+			t.Fatalf("not a log entry: %s", line)
 		}
 		if entry["route"] == "POST /api/v1/spools" {
 			created = entry
@@ -969,16 +612,17 @@ func testJSONLog(t *testing.T, p program) {
 			t.Errorf("the line of a request has no %s: %v", name, created)
 		}
 	}
-	for _, secret := range []string{token, "not-a-token", "a password for tests", "SECRET-QUERY"} {
+	for _, secret := range []string{token, "not-a-token", testPassword, "SECRET-QUERY"} {
 		if strings.Contains(log, secret) {
-			t.Errorf("the log has %s", secret)
+			t.Errorf("the log contains %q", secret)
 		}
 	}
 }
 
-// At SIGTERM a load balancer is told to go elsewhere while requests are still answered; then no more are taken, and the one that
-// is under way is answered.
-func testGraceful(t *testing.T, p program) {
+// testGracefulShutdown checks the three phases after SIGTERM. First /readyz returns 503 and requests still succeed,
+// so that a load balancer can notice. Then the service accepts no connections. Last, a request in flight gets its
+// response.
+func testGracefulShutdown(t *testing.T, p program) {
 	c, token := startWithAdmin(t, p, "DRAIN_SECONDS=2")
 	address := strings.TrimPrefix(c.url, "http://")
 	conn, err := net.Dial("tcp", address)
@@ -986,26 +630,27 @@ func testGraceful(t *testing.T, p program) {
 	defer conn.Close()
 	check(t, conn.SetDeadline(time.Now().Add(waitTimeout)))
 	body := `{"material_type":"PLA","color":"Black","diameter_mm":1.75,"net_weight_grams":1000}`
-	fmt.Fprintf(conn, "POST /api/v1/spools HTTP/1.1\r\nHost: farm\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\nExpect: 100-continue\r\n\r\n", token, len(body))
+	fmt.Fprintf(conn, "POST /api/v1/spools HTTP/1.1\r\nHost: farm\r\nAuthorization: Bearer %s\r\n"+
+		"Content-Type: application/json\r\nContent-Length: %d\r\nExpect: 100-continue\r\n\r\n", token, len(body))
 	reader := bufio.NewReader(conn)
 	line, err := reader.ReadString('\n')
 	check(t, err)
-	if !strings.Contains(line, "100") { // the handler waits for the body
-		t.Fatalf("the service answers %q", line)
+	if !strings.Contains(line, "100") { // with 100 Continue the request is in flight: the handler reads the body
+		t.Fatalf("the service responds %q, want 100 Continue", line)
 	}
 	_, err = reader.ReadString('\n')
 	check(t, err)
 
 	c.signal(syscall.SIGTERM)
 	eventually(t, "the service is not ready", func() bool {
-		fresh := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-		r, err := fresh.Get(c.url + "/readyz")
+		loadBalancer := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+		r, err := loadBalancer.Get(c.url + "/readyz")
 		check(t, err)
 		r.Body.Close()
 		return r.StatusCode == 503
 	})
-	if status, answer := c.call(t, token, "GET", "/api/v1/spools", nil); status != 200 {
-		t.Errorf("a request before the load balancer noticed gets %d %v", status, answer)
+	if status, response := c.call(t, token, "GET", "/api/v1/spools", nil); status != 200 {
+		t.Errorf("a request during DRAIN_SECONDS: %d %v", status, response)
 	}
 	c.waitUntilClosed(t)
 	_, err = io.WriteString(conn, body)
@@ -1014,48 +659,57 @@ func testGraceful(t *testing.T, p program) {
 	check(t, err)
 	r.Body.Close()
 	if r.StatusCode != 201 {
-		t.Errorf("the request that was under way gets %s", r.Status)
+		t.Errorf("the request in flight: %s, want 201", r.Status)
 	}
 	c.waitExit(t)
 }
 
+// testDemo runs the demo, which ignores the settings of a database, creates the sample data, and removes everything
+// when it stops.
 func testDemo(t *testing.T, p program) {
 	temporary := tempDir(t)
 	check(t, os.Chmod(temporary, 0o777))
-	c := p.start(t, []string{"TMPDIR=" + temporary, "DATABASE_URL=postgres://farm@never.invalid/used", "DATA_DIR=" + filepath.Join(temporary, "unused")}, "demo")
+	c := p.start(t, []string{
+		"TMPDIR=" + temporary, "DATA_DIR=" + filepath.Join(temporary, "unused"),
+		"DATABASE_URL=postgres://farm@never.invalid/used",
+	}, "demo")
 	banner := c.stdout.String()
 	for _, want := range []string{"demo@farm.example", "demo-password", c.url + "/docs", "gone when it stops"} {
 		if !strings.Contains(banner, want) {
-			t.Errorf("the demo does not say %q:\n%s", want, banner)
+			t.Errorf("the demo does not print %q:\n%s", want, banner)
 		}
 	}
 	if out := curl(t, curlLine.FindString(banner)); !strings.Contains(out, "access_token") {
-		t.Errorf("the curl line: %s", out)
+		t.Errorf("the printed curl command outputs %s", out)
 	}
 	var data struct{ Spools, Products, Runs []any }
 	b, err := os.ReadFile("testdata/demo.json")
 	check(t, err)
 	check(t, json.Unmarshal(b, &data))
 	token := c.login(t, "demo@farm.example", "demo-password")
-	for path, want := range map[string]int{"spools": len(data.Spools), "products": len(data.Products), "production-runs": len(data.Runs)} {
-		if status, answer := c.call(t, token, "GET", "/api/v1/"+path, nil); status != 200 || answer["total"] != float64(want) || want == 0 {
-			t.Errorf("GET /api/v1/%s: %d %v, want the %d of the sample data", path, status, answer["total"], want)
+	for path, want := range map[string]int{
+		"spools": len(data.Spools), "products": len(data.Products), "production-runs": len(data.Runs),
+	} {
+		status, list := c.call(t, token, "GET", "/api/v1/"+path, nil)
+		if status != 200 || list["total"] != float64(want) || want == 0 {
+			t.Errorf("GET /api/v1/%s: %d, total %v, want the %d of the sample data", path, status, list["total"], want)
 		}
 	}
 	c.stop(t, syscall.SIGINT)
 	wantNoProcess(t, temporary)
 	if left, err := os.ReadDir(temporary); err != nil || len(left) > 0 {
-		t.Errorf("the demo left %v %v", left, err)
+		t.Errorf("the demo left %v in TMPDIR, %v", left, err)
 	}
 }
 
-// What only tests need is in no user's binary.
+// testLinkedPackages checks that the program does not import packages for tests.
 func testLinkedPackages(t *testing.T, _ program) {
+	forTests := []string{"testing", "net/http/httptest", "spoolwright/auth/authtest", "spoolwright/db/dbtest"}
 	out, err := exec.Command("go", "list", "-deps", ".").Output()
 	check(t, err)
 	for _, name := range strings.Fields(string(out)) {
-		if slices.Contains([]string{"testing", "net/http/httptest", "spoolwright/auth/authtest", "spoolwright/db/dbtest"}, name) {
-			t.Errorf("the program is built with %s", name)
+		if slices.Contains(forTests, name) {
+			t.Errorf("the program imports %s", name)
 		}
 	}
 }

@@ -14,8 +14,9 @@ import (
 	"spoolwright/db/dbtest"
 )
 
-// The golden file has the round trips to the database and the statements of every route (the binding of the transaction is
-// one), so that an extra trip or a statement for each row shows in review.
+// TestRoundTripsGolden counts the database round trips and statements of every route (the statement that binds the
+// transaction to a tenant is one of them), so that the golden file shows an added round trip, or a statement per row,
+// in review.
 func TestRoundTripsGolden(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
@@ -45,7 +46,7 @@ func TestRoundTripsGolden(t *testing.T) {
 		mu.Lock()
 		fmt.Fprintf(out, "%s\t%s\t%d round trips\t%d statements\n", op.Method(), op.Path(), trips, statements)
 		if op.Method() == "GET" && trips > 1 {
-			t.Errorf("%s takes %d round trips: a read takes one", op.Pattern, trips)
+			t.Errorf("%s takes %d round trips, want 1 for a read", op.Pattern, trips)
 		}
 		mu.Unlock()
 	}

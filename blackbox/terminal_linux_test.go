@@ -7,7 +7,8 @@ import (
 	"unsafe"
 )
 
-// openTerminal returns the two ends of a new pseudo-terminal: the one a person would hold, and the program's.
+// openTerminal creates a pseudo-terminal. The program under test uses terminal; the test reads what the program
+// prints, and types, through control.
 func openTerminal() (control, terminal *os.File, err error) {
 	control, err = os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
 	if err != nil {
@@ -15,7 +16,8 @@ func openTerminal() (control, terminal *os.File, err error) {
 	}
 	var number, unlocked uint32
 	for request, value := range map[uintptr]*uint32{syscall.TIOCSPTLCK: &unlocked, syscall.TIOCGPTN: &number} {
-		if _, _, errno := syscall.Syscall(syscall.SYS_IOCTL, control.Fd(), request, uintptr(unsafe.Pointer(value))); errno != 0 {
+		_, _, errno := syscall.Syscall(syscall.SYS_IOCTL, control.Fd(), request, uintptr(unsafe.Pointer(value)))
+		if errno != 0 {
 			control.Close()
 			return nil, nil, errno
 		}
@@ -27,5 +29,8 @@ func openTerminal() (control, terminal *os.File, err error) {
 	return control, terminal, err
 }
 
-// onItsTerminal makes a child's standard input its controlling terminal, so that Ctrl-C reaches it.
-func onItsTerminal() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true, Setctty: true} }
+// controllingTerminal makes the standard input of a new process its controlling terminal, so that Ctrl-C interrupts
+// it.
+func controllingTerminal() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Setsid: true, Setctty: true}
+}

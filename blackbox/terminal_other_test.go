@@ -9,7 +9,7 @@ import (
 )
 
 func openTerminal() (control, terminal *os.File, err error) {
-	return nil, nil, errors.New("these tests open one on Linux only")
+	return nil, nil, errors.New("pseudo-terminals are implemented for Linux only")
 }
 
-func onItsTerminal() *syscall.SysProcAttr { return nil }
+func controllingTerminal() *syscall.SysProcAttr { return nil }

@@ -1,0 +1,325 @@
+package blackbox_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"spoolwright/auth/authtest"
+	"spoolwright/db"
+	"spoolwright/server"
+)
+
+// The helpers in this file let a test go through all routes without naming them. They build request bodies from the
+// examples of the OpenAPI document, and fill in the ids of resources that they create through the same API.
+
+// testAPI is a running service with the operations that its OpenAPI document describes.
+type testAPI struct {
+	api        *authtest.API
+	operations []*operation
+}
+
+// newUnlimitedAPI starts the whole API with rate limits that no test reaches.
+func newUnlimitedAPI(t *testing.T) *testAPI {
+	t.Helper()
+	return newTestAPI(t, authtest.Options{PerMinute: 1_000_000, PerHour: 10_000_000})
+}
+
+// newTestAPI starts the whole API. It fails the test if an operation with a request body has no example or schema.
+func newTestAPI(t *testing.T, o authtest.Options) *testAPI {
+	t.Helper()
+	w := &testAPI{api: authtest.New(t, o, features...)}
+	var doc struct {
+		Paths      map[string]map[string]json.RawMessage
+		Components struct {
+			Schemas map[string]struct{ Properties map[string]field }
+		}
+	}
+	if err := json.Unmarshal(server.OpenAPI(w.api.Routes, "test"), &doc); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range w.api.Routes {
+		var described struct {
+			RequestBody *struct {
+				Content map[string]struct {
+					Schema struct {
+						Ref string `json:"$ref"`
+					}
+					Example map[string]any
+				}
+			}
+			Responses map[string]any
+		}
+		if err := json.Unmarshal(doc.Paths[r.Path()][strings.ToLower(r.Method())], &described); err != nil {
+			t.Fatal(err)
+		}
+		op := &operation{Route: r, creates: described.Responses["201"] != nil}
+		if described.RequestBody != nil {
+			content := described.RequestBody.Content["application/json"]
+			op.example = content.Example
+			op.fields = doc.Components.Schemas[strings.TrimPrefix(content.Schema.Ref, "#/components/schemas/")].Properties
+			if len(op.example) == 0 || len(op.fields) == 0 {
+				t.Fatalf("%s: the document has no example or no schema for the request body", r.Pattern)
+			}
+		}
+		w.operations = append(w.operations, op)
+	}
+	return w
+}
+
+// operation is a route with its part of the OpenAPI document.
+type operation struct {
+	server.Route
+	example map[string]any   // the request body; nil if the operation has none
+	fields  map[string]field // the schema of the request body
+	creates bool             // a success is 201
+}
+
+// field is the schema of a property of a request body.
+type field struct {
+	Type            any
+	Ref             string `json:"$ref"`
+	Format, Pattern string
+	Enum, AnyOf     []any
+}
+
+// isFreeText reports whether the field accepts any text.
+func (f field) isFreeText() bool {
+	special := strings.HasPrefix(f.Pattern, "^#") || strings.Contains(f.Pattern, "@") // a color or an e-mail address
+	return !special && f.Ref == "" && f.Format == "" && f.Enum == nil && f.AnyOf == nil
+}
+
+// forEach runs fn in a subtest for every operation that filter selects. It fails the test if there is none.
+func (w *testAPI) forEach(t *testing.T, filter func(*operation) bool, fn func(*testing.T, *operation)) {
+	t.Helper()
+	n := 0
+	for _, op := range w.operations {
+		if filter(op) {
+			n++
+			t.Run(op.Doc.ID, func(t *testing.T) { fn(t, op) })
+		}
+	}
+	if n == 0 {
+		t.Error("the filter selects no operation")
+	}
+}
+
+// Filters for forEach.
+func everyRoute(*operation) bool     { return true }
+func isProtected(op *operation) bool { return op.Access > server.Public }
+func readsBody(op *operation) bool   { return op.example != nil }
+func hasID(op *operation) bool       { return strings.Contains(op.Path(), "{") }
+
+// createOperation returns the operation that creates resources in the collection, or nil.
+func (w *testAPI) createOperation(collection string) *operation {
+	for _, op := range w.operations {
+		if op.creates && op.Pattern == "POST "+collection {
+			return op
+		}
+	}
+	return nil
+}
+
+// collectionOf returns the top-level collection whose resources the field refers to: /api/v1/products for
+// component_product_id.
+func (w *testAPI) collectionOf(t *testing.T, op *operation, name string) string {
+	t.Helper()
+	noun := strings.TrimSuffix(name, "_id")
+	noun = noun[strings.LastIndexByte(noun, '_')+1:]
+	for _, other := range w.operations {
+		if other.creates && !hasID(other) && strings.HasSuffix(other.Path(), noun+"s") {
+			return other.Path()
+		}
+	}
+	t.Fatalf("%s: no collection is named like the reference %s", op.Pattern, name)
+	return ""
+}
+
+// referenceFields returns the names of the fields in the example that refer to other resources.
+func referenceFields(op *operation) (names []string) {
+	for name, value := range op.example {
+		if op.fields[name].Format == "uuid" && value != nil {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+func pathParts(path string) []string { return strings.Split(strings.TrimPrefix(path, "/"), "/") }
+
+// fixture is a tenant with one resource of every kind. It creates each resource when a test first needs it.
+type fixture struct {
+	*testAPI
+	tenant  *authtest.Tenant
+	admin   *authtest.Client
+	ids     map[string]string             // path of a collection, with ids filled in -> id of the resource created in it
+	created map[string]int                // path pattern of a collection -> number of resources created
+	bodies  map[*operation]map[string]any // see body
+}
+
+// newFixture creates a tenant without resources.
+func (w *testAPI) newFixture(t *testing.T) *fixture {
+	t.Helper()
+	tenant := w.api.Tenant(t)
+	return &fixture{
+		testAPI: w, tenant: tenant, admin: tenant.User(t, "admin"),
+		ids: map[string]string{}, created: map[string]int{}, bodies: map[*operation]map[string]any{},
+	}
+}
+
+// newFullFixture creates a tenant with a resource of every kind, and applies the example of every PATCH to it.
+func (w *testAPI) newFullFixture(t *testing.T) *fixture {
+	t.Helper()
+	f := w.newFixture(t)
+	for _, op := range w.operations {
+		f.path(t, op.Path())
+	}
+	for _, op := range w.operations {
+		if op.Method() == "PATCH" {
+			f.admin.Patch(t, f.path(t, op.Path()), f.newBody(t, op)).Want(200)
+		}
+	}
+	return f
+}
+
+// prepareBodies builds the body of every operation, so that later calls of body create no resource.
+func (f *fixture) prepareBodies(t *testing.T) *fixture {
+	t.Helper()
+	for _, op := range f.operations {
+		f.body(t, op)
+	}
+	return f
+}
+
+// path returns the path pattern with the ids of the fixture's resources filled in.
+func (f *fixture) path(t *testing.T, pattern string) string {
+	t.Helper()
+	prefix, path := "", strings.Builder{}
+	for _, part := range strings.Split(pattern, "/")[1:] {
+		if strings.HasPrefix(part, "{") {
+			collection := path.String()
+			if f.ids[collection] == "" {
+				f.ids[collection] = f.create(t, prefix, collection)
+			}
+			prefix += "/" + part
+			path.WriteString("/" + f.ids[collection])
+			continue
+		}
+		prefix += "/" + part
+		path.WriteString("/" + part)
+	}
+	return path.String()
+}
+
+// create creates one more resource in a collection and returns its id. Pattern is the collection's path pattern, path
+// the same with ids filled in.
+func (f *fixture) create(t *testing.T, pattern, path string) string {
+	t.Helper()
+	op := f.createOperation(pattern)
+	if op == nil {
+		t.Fatalf("%s/{id} exists, but no route POST %s with status 201", pattern, pattern)
+	}
+	f.created[pattern]++
+	body := f.newBody(t, op)
+	if n := f.created[pattern]; n > 1 { // texts may have to be unique
+		for name, value := range body {
+			text, ok := value.(string)
+			if schema := op.fields[name]; ok && schema.isFreeText() {
+				body[name] = text + " " + strconv.Itoa(n)
+			}
+		}
+	}
+	return f.admin.Post(t, path, body).Want(201).ID()
+}
+
+// body returns a valid body for the operation, the same at each call, or nil if the operation has none.
+func (f *fixture) body(t *testing.T, op *operation) map[string]any {
+	t.Helper()
+	if f.bodies[op] == nil && op.example != nil {
+		f.bodies[op] = f.newBody(t, op)
+	}
+	return f.bodies[op]
+}
+
+// newBody returns the example of the operation's body with new values for what the example cannot know: ids of
+// resources, which it creates, e-mail addresses, passwords and refresh tokens.
+func (f *fixture) newBody(t *testing.T, op *operation) map[string]any {
+	t.Helper()
+	body := maps.Clone(op.example)
+	for _, name := range slices.Sorted(maps.Keys(body)) {
+		switch {
+		case name == "email" && op.creates:
+			body[name] = db.NewID() + "@test.example" // addresses are unique across tenants
+		case name == "email":
+			body[name] = f.admin.Email
+		case name == "password", name == "current_password":
+			body[name] = authtest.Password
+		case name == "refresh_token":
+			login := authtest.JSON{"email": f.admin.Email, "password": authtest.Password}
+			body[name] = f.admin.Post(t, "/api/v1/auth/login", login).Want(200).Text("refresh_token")
+		case op.fields[name].Format == "uuid" && body[name] != nil:
+			collection := f.collectionOf(t, op, name)
+			body[name] = f.create(t, collection, collection)
+		}
+	}
+	return body
+}
+
+// do sends the request of an operation, without a body if the operation has none.
+func (f *fixture) do(t *testing.T, c *authtest.Client, op *operation, path string, body any) *authtest.Response {
+	t.Helper()
+	if op.example == nil {
+		body = nil
+	}
+	return c.Do(t, op.Method(), path, body)
+}
+
+// snapshot returns the response of every GET, by path.
+func (f *fixture) snapshot(t *testing.T) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	for _, op := range f.operations {
+		if op.Method() == "GET" {
+			path := f.path(t, op.Path())
+			all[path] = string(f.admin.Get(t, path).Want(200).Body)
+		}
+	}
+	return all
+}
+
+// wantUnchanged fails the test if a response differs from the snapshot.
+func (f *fixture) wantUnchanged(t *testing.T, before map[string]string) {
+	t.Helper()
+	after := f.snapshot(t)
+	for path, old := range before {
+		now := after[path]
+		if now == old {
+			continue
+		}
+		at := 0
+		for at < min(len(old), len(now)) && old[at] == now[at] {
+			at++
+		}
+		at = max(at-100, 0)
+		t.Errorf("GET %s has changed:\nbefore: ...%.300s\nafter:  ...%.300s", path, old[at:], now[min(at, len(now)):])
+	}
+}
+
+// wantSameResponse fails the test if the responses differ in more than the time, the request id and the rate limit.
+func wantSameResponse(t *testing.T, want, got *authtest.Response) {
+	t.Helper()
+	for _, a := range []*authtest.Response{want, got} {
+		for _, name := range []string{"Date", "X-Request-Id", "X-Ratelimit-Remaining", "X-Ratelimit-Reset"} {
+			a.Header.Del(name)
+		}
+	}
+	same := want.Status == got.Status && bytes.Equal(want.Body, got.Body)
+	if !same || !maps.EqualFunc(want.Header, got.Header, slices.Equal) {
+		t.Errorf("the responses differ:\n%s: %d %v %s\n%s: %d %v %s",
+			want.What, want.Status, want.Header, want.Body, got.What, got.Status, got.Header, got.Body)
+	}
+}
