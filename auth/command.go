@@ -4,131 +4,113 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"strings"
 	"text/tabwriter"
-	"unicode"
+
+	"spoolwright/cli"
+	"spoolwright/db"
 )
 
-// CommandUsage is the help text of the account commands.
-const CommandUsage = `  user add --tenant NAME --email E --name N --role admin|operator|viewer [--password-stdin]
-                       make a user, and the tenant if it is new; without
-                       --password-stdin a random password is made and shown
-  user passwd --email E [--password-stdin]
-                       set a new password; ends the user's sessions
-  user disable --email E
-                       refuse the user from now on; also the last admin
-  user enable --email E
-                       let a disabled user in again
-  user list [--tenant NAME] [--json]
-  tenant list [--json]
-`
-
-// ParseCommand reads the arguments of an account command ("user", "add", ...). The error is flag.ErrHelp or says what
-// is wrong; stderr then has the help. The returned function does the work.
-func ParseCommand(args []string, stderr io.Writer) (func(ctx context.Context, a Accounts, stdin io.Reader, stdout io.Writer) error, error) {
-	name := strings.Join(args[:min(2, len(args))], " ")
-	flags := flag.NewFlagSet("spoolwright "+name, flag.ContinueOnError)
-	flags.SetOutput(stderr)
-	var tenant, email, fullName, role string
-	var passwordStdin, asJSON bool
-	required := []string{}
-	need := func(p *string, flagName, usage string) {
-		flags.StringVar(p, flagName, "", usage)
-		required = append(required, flagName)
-	}
-	var run func(ctx context.Context, a Accounts, stdin io.Reader, stdout io.Writer) error
-	switch name {
-	case "user add":
-		need(&tenant, "tenant", "name of the tenant; it is made if it is new")
-		need(&email, "email", "e-mail, unique over all tenants")
-		need(&fullName, "name", "the person's name")
-		flags.StringVar(&role, "role", "operator", "admin, operator or viewer")
-		flags.BoolVar(&passwordStdin, "password-stdin", false, "read the password from standard input (one line)")
-		run = func(ctx context.Context, a Accounts, stdin io.Reader, stdout io.Writer) error {
-			return withPassword(passwordStdin, stdin, stdout, func(password string) error {
-				_, err := a.Add(ctx, NewUser{Tenant: tenant, Email: email, Name: fullName, Role: role, Password: password})
-				return err
-			})
-		}
-	case "user passwd":
-		need(&email, "email", "the user's e-mail")
-		flags.BoolVar(&passwordStdin, "password-stdin", false, "read the password from standard input (one line)")
-		run = func(ctx context.Context, a Accounts, stdin io.Reader, stdout io.Writer) error {
-			return withPassword(passwordStdin, stdin, stdout, func(password string) error { return a.SetPassword(ctx, email, password) })
-		}
-	case "user disable", "user enable":
-		need(&email, "email", "the user's e-mail")
-		run = func(ctx context.Context, a Accounts, _ io.Reader, _ io.Writer) error {
-			return a.SetDisabled(ctx, email, name == "user disable")
-		}
-	case "user list":
-		flags.StringVar(&tenant, "tenant", "", "only this tenant's users")
-		flags.BoolVar(&asJSON, "json", false, "print JSON")
-		run = func(ctx context.Context, a Accounts, _ io.Reader, stdout io.Writer) error {
-			users, err := a.Users(ctx, tenant)
-			if err != nil || asJSON {
-				return errors.Join(err, printJSON(stdout, users, err))
-			}
-			rows := [][]string{{"TENANT", "EMAIL", "NAME", "ROLE", "STATE", "ID"}}
-			for _, u := range users {
-				state := "enabled"
-				if u.Disabled != nil {
-					state = "disabled"
+// Commands returns the account commands. Passwords are hashed in so many rounds, or the default number for 0.
+func Commands(rounds int) []cli.Command {
+	accounts := func(d *db.DB) Accounts { return Accounts{DB: d, Hasher: NewHasher(rounds)} }
+	return []cli.Command{
+		{
+			Name: "user add",
+			Args: "--tenant NAME --email E --name N [--role admin|operator|viewer] [--password-stdin]",
+			Help: "create a user, and the tenant if it does not exist;\n" +
+				"without --password-stdin, a random password is generated and printed",
+			Needs: cli.NewFarm,
+			Setup: func(flags *flag.FlagSet) cli.Run {
+				var u NewUser
+				flags.StringVar(&u.Tenant, "tenant", "", "name of the tenant; it is created if it does not exist")
+				flags.StringVar(&u.Email, "email", "", "e-mail, unique across all tenants")
+				flags.StringVar(&u.Name, "name", "", "the person's name")
+				flags.StringVar(&u.Role, "role", "operator", "admin, operator or viewer")
+				stdin := passwordFlag(flags)
+				return func(ctx context.Context, c *cli.Call) error {
+					return withPassword(c, *stdin, func(password string) error {
+						u.Password = password
+						_, err := accounts(c.DB).Add(ctx, u)
+						return err
+					})
 				}
-				rows = append(rows, []string{u.Tenant, u.Email, u.Name, u.Role, state, u.ID})
-			}
-			return printTable(stdout, rows)
-		}
-	case "tenant list":
-		flags.BoolVar(&asJSON, "json", false, "print JSON")
-		run = func(ctx context.Context, a Accounts, _ io.Reader, stdout io.Writer) error {
-			tenants, err := a.Tenants(ctx)
-			if err != nil || asJSON {
-				return errors.Join(err, printJSON(stdout, tenants, err))
-			}
-			rows := [][]string{{"TENANT", "USERS", "CREATED", "ID"}}
-			for _, t := range tenants {
-				rows = append(rows, []string{t.Name, fmt.Sprint(t.Users), t.CreatedAt.UTC().Format("2006-01-02"), t.ID})
-			}
-			return printTable(stdout, rows)
-		}
-	default:
-		if strings.HasSuffix(name, "-h") || strings.HasSuffix(name, "-help") {
-			fmt.Fprint(stderr, "Account commands:\n"+CommandUsage)
-			return nil, flag.ErrHelp
-		}
-		return nil, fmt.Errorf("unknown command %q; the account commands are:\n%s", name, CommandUsage)
+			},
+		}, {
+			Name: "user passwd", Args: "--email E [--password-stdin]", Needs: cli.Farm,
+			Help: "set a new password; ends the user's sessions",
+			Setup: func(flags *flag.FlagSet) cli.Run {
+				email, stdin := emailFlag(flags), passwordFlag(flags)
+				return func(ctx context.Context, c *cli.Call) error {
+					return withPassword(c, *stdin, func(password string) error {
+						return accounts(c.DB).SetPassword(ctx, *email, password)
+					})
+				}
+			},
+		}, {
+			Name: "user disable", Args: "--email E", Needs: cli.Farm,
+			Help:  "reject the user's requests from now on; allowed for the last admin too",
+			Setup: setDisabled(true),
+		}, {
+			Name: "user enable", Args: "--email E", Needs: cli.Farm,
+			Help:  "let a disabled user log in again",
+			Setup: setDisabled(false),
+		}, {
+			Name: "user list", Args: "[--tenant NAME] [--json]", Needs: cli.Farm,
+			Help: "list the users",
+			Setup: func(flags *flag.FlagSet) cli.Run {
+				tenant := flags.String("tenant", "", "only this tenant's users")
+				asJSON := jsonFlag(flags)
+				return func(ctx context.Context, c *cli.Call) error {
+					users, err := Accounts{DB: c.DB}.Users(ctx, *tenant)
+					return writeList(c.Out, users, err, *asJSON, "TENANT EMAIL NAME ROLE STATE ID", accountRow)
+				}
+			},
+		}, {
+			Name: "tenant list", Args: "[--json]", Needs: cli.Farm,
+			Help: "list the tenants",
+			Setup: func(flags *flag.FlagSet) cli.Run {
+				asJSON := jsonFlag(flags)
+				return func(ctx context.Context, c *cli.Call) error {
+					tenants, err := Accounts{DB: c.DB}.Tenants(ctx)
+					return writeList(c.Out, tenants, err, *asJSON, "TENANT USERS CREATED ID", tenantRow)
+				}
+			},
+		},
 	}
-	if err := flags.Parse(args[2:]); errors.Is(err, flag.ErrHelp) {
-		return nil, err
-	} else if err != nil {
-		return nil, fmt.Errorf("spoolwright %s: %w (see -h)", name, err)
-	}
-	if flags.NArg() > 0 {
-		return nil, fmt.Errorf("spoolwright %s: %q is not understood (see -h)", name, flags.Arg(0))
-	}
-	for _, flagName := range required {
-		if flags.Lookup(flagName).Value.String() == "" {
-			return nil, fmt.Errorf("spoolwright %s: --%s is missing (see -h)", name, flagName)
-		}
-	}
-	return run, nil
 }
 
-func withPassword(fromStdin bool, stdin io.Reader, stdout io.Writer, use func(password string) error) error {
-	if !fromStdin {
+func emailFlag(flags *flag.FlagSet) *string { return flags.String("email", "", "the user's e-mail") }
+
+func passwordFlag(flags *flag.FlagSet) *bool {
+	return flags.Bool("password-stdin", false, "read the password from standard input (one line)")
+}
+
+func jsonFlag(flags *flag.FlagSet) *bool { return flags.Bool("json", false, "print JSON") }
+
+func setDisabled(disabled bool) func(*flag.FlagSet) cli.Run {
+	return func(flags *flag.FlagSet) cli.Run {
+		email := emailFlag(flags)
+		return func(ctx context.Context, c *cli.Call) error {
+			return Accounts{DB: c.DB}.SetDisabled(ctx, *email, disabled)
+		}
+	}
+}
+
+// withPassword calls use with the password on standard input, or with a random one that it then prints.
+func withPassword(c *cli.Call, stdin bool, use func(password string) error) error {
+	if !stdin {
 		password := RandomPassword()
 		if err := use(password); err != nil {
 			return err
 		}
-		_, err := fmt.Fprintf(stdout, "password: %s\n", password)
+		_, err := fmt.Fprintf(c.Out, "password: %s\n", password)
 		return err
 	}
-	line, err := bufio.NewReader(io.LimitReader(stdin, 4096)).ReadString('\n')
+	line, err := bufio.NewReader(io.LimitReader(c.In, 4096)).ReadString('\n')
 	if err != nil && err != io.EOF {
 		return err
 	}
@@ -139,33 +121,49 @@ func withPassword(fromStdin bool, stdin io.Reader, stdout io.Writer, use func(pa
 	return use(password)
 }
 
-func printJSON(w io.Writer, v any, err error) error {
-	if err != nil {
-		return nil
+func accountRow(a Account) []string {
+	state := "enabled"
+	if a.Disabled != nil {
+		state = "disabled"
 	}
-	e := json.NewEncoder(w)
-	e.SetIndent("", "  ")
-	return e.Encode(v)
+	return []string{a.Tenant, a.Email, a.Name, a.Role, state, a.ID}
 }
 
-// Printable is a text of somebody else's that may be shown on a terminal: without what would move the cursor or turn
-// the direction.
-func Printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) {
-			return unicode.ReplacementChar
-		}
-		return r
-	}, s)
+func tenantRow(t TenantInfo) []string {
+	return []string{t.Name, fmt.Sprint(t.Users), t.CreatedAt.UTC().Format("2006-01-02"), t.ID}
 }
 
-func printTable(w io.Writer, rows [][]string) error {
+// writeList writes a list as JSON or as a table with a header. It returns err if that is not nil.
+func writeList[T any](w io.Writer, list []T, err error, asJSON bool, header string, row func(T) []string) error {
+	if err != nil {
+		return err
+	}
+	if asJSON {
+		e := json.NewEncoder(w)
+		e.SetIndent("", "  ")
+		return e.Encode(list)
+	}
 	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
-	for _, row := range rows {
-		for i, cell := range row {
-			row[i] = Printable(cell)
+	fmt.Fprintln(t, strings.ReplaceAll(header, " ", "\t"))
+	for _, item := range list {
+		cells := row(item)
+		for i, cell := range cells {
+			cells[i] = cli.Printable(cell)
 		}
-		fmt.Fprintln(t, strings.Join(row, "\t"))
+		fmt.Fprintln(t, strings.Join(cells, "\t"))
 	}
 	return t.Flush()
+}
+
+// InTenant adds the flag tenant, and returns a function that calls run in a context of the tenant with that name. The
+// error for an unknown name says how to list the tenants.
+func InTenant(flags *flag.FlagSet, run cli.Run) cli.Run {
+	tenant := flags.String("tenant", "", "name of the tenant (spoolwright tenant list lists them)")
+	return func(ctx context.Context, c *cli.Call) error {
+		id, err := Accounts{DB: c.DB}.FindTenant(ctx, *tenant)
+		if err != nil {
+			return err
+		}
+		return run(db.As(ctx, db.Actor{Tenant: id}), c)
+	}
 }

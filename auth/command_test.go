@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"regexp"
 	"slices"
@@ -14,6 +13,7 @@ import (
 
 	"spoolwright/auth"
 	"spoolwright/auth/authtest"
+	"spoolwright/cli"
 	"spoolwright/db"
 	"spoolwright/db/dbtest"
 )
@@ -22,9 +22,10 @@ import (
 func command(t *testing.T, a auth.Accounts, stdin string, args ...string) (stdout, stderr string, err error) {
 	t.Helper()
 	var out, errs bytes.Buffer
-	run, err := auth.ParseCommand(args, &errs)
+	call := &cli.Call{In: strings.NewReader(stdin), Out: &out, Err: &errs, DB: a.DB}
+	_, run, err := cli.Parse(auth.Commands(testRounds), args, call)
 	if err == nil {
-		err = run(t.Context(), a, strings.NewReader(stdin), &out)
+		err = run(t.Context(), call)
 	}
 	return out.String(), errs.String(), err
 }
@@ -382,46 +383,23 @@ func TestLists(t *testing.T) {
 
 func TestCommandMistakes(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct {
-		args string
-		want string // part of the error; "" if the error is flag.ErrHelp
-		help string // part of the text on standard error
-	}{
-		{"user -h", "", "user add --tenant NAME"},
-		{"user --help", "", "tenant list"},
-		{"tenant -help", "", "user passwd"},
-		{"user add -h", "", "-password-stdin"},
-		{"user passwd --help", "", "the user's e-mail"},
-		{"user disable -h", "", "the user's e-mail"},
-		{"user list -h", "", "-json"},
-		{"tenant list -h", "", "-json"},
-		{"user", `unknown command "user"`, ""},
-		{"tenant", `unknown command "tenant"`, ""},
-		{"user remove", `unknown command "user remove"`, ""},
-		{"user ADD", "unknown command", ""},
-		{"tenant add", "user add --tenant NAME", ""},
-		{"user add", "--tenant is missing", ""},
-		{"user add --tenant t --name n", "--email is missing", ""},
-		{"user add --tenant t --email e@x", "--name is missing", ""},
-		{"user add --tenant t --email e@x --name=", "--name is missing", ""},
-		{"user passwd", "--email is missing", ""},
-		{"user disable", "--email is missing", ""},
-		{"user enable", "--email is missing", ""},
-		{"user disable ada@farm.example", `"ada@farm.example" is not understood`, ""},
-		{"user disable --email a@b c", `"c" is not understood`, ""},
-		{"user passwd --email a@b --password secret", "flag provided but not defined: -password", "-password-stdin"},
-		{"user list --color", "flag provided but not defined", "-json"},
-		{"user list --tenant", "flag needs an argument", "-json"},
-		{"tenant list --json=maybe", "invalid boolean value", "-json"},
+	for args, want := range map[string]string{
+		"user add":                                  "--tenant is missing",
+		"user add --tenant t --name n":              "--email is missing",
+		"user add --tenant t --email e@x":           "--name is missing",
+		"user add --tenant t --email e@x --name=":   "--name is missing",
+		"user passwd":                               "--email is missing",
+		"user disable":                              "--email is missing",
+		"user enable":                               "--email is missing",
+		"user disable --email a@b c":                `unexpected argument "c"`,
+		"user passwd --email a@b --password secret": "flag provided but not defined: -password",
+		"user list --tenant":                        "flag needs an argument",
+		"tenant list --json=maybe":                  "invalid boolean value",
+		"tenant add":                                "the commands are tenant list",
 	} {
-		var stderr bytes.Buffer
-		run, err := auth.ParseCommand(strings.Fields(c.args), &stderr)
-		if run != nil || err == nil || errors.Is(err, flag.ErrHelp) != (c.want == "") ||
-			!strings.Contains(err.Error(), c.want) || !strings.Contains(stderr.String(), c.help) {
-			t.Errorf("%s: %v; printed %q", c.args, err, stderr.String())
+		_, run, err := cli.Parse(auth.Commands(0), strings.Fields(args), &cli.Call{})
+		if run != nil || err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", args, err, want)
 		}
-	}
-	if run, err := auth.ParseCommand(nil, &bytes.Buffer{}); run != nil || err == nil {
-		t.Error("ParseCommand accepts an empty command line")
 	}
 }

@@ -194,7 +194,7 @@ func testBillOfMaterials(t *testing.T, p program) {
 	if again := p.succeeds(t, "", []string{"LISTEN_ADDR=nonsense"}, "version", "--sbom"); again != out {
 		t.Error("the document differs from one time to the next")
 	}
-	p.fails(t, 2, nil, []string{"version", "-all"}, "-sbom")
+	p.fails(t, 2, nil, []string{"version", "-all"}, "-all")
 	type component struct {
 		Type, Name, Version, PURL string
 		Ref                       string `json:"bom-ref"`

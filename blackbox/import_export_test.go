@@ -25,7 +25,7 @@ func testCommandHelp(t *testing.T, p program) {
 		"user": "user add --tenant", "tenant": "tenant list", "user add": "-password-stdin", "user passwd": "-password-stdin", "user disable": "-email", "user enable": "-email",
 		"user list": "-json", "tenant list": "-json",
 		"import": "import spoolman", "import spools": "FILE.csv", "import spoolman": "-skip-bad",
-		"export": "export spools|products|runs", "export spools": "-format", "export products": "jsonl", "export runs": "-tenant",
+		"export": "export runs", "export spools": "-format", "export products": "jsonl", "export runs": "-tenant",
 	} {
 		for _, flag := range []string{"-h", "-help", "--help"} {
 			stdout, stderr, code := p.run(t, "", env, append(strings.Fields(command), flag)...)
@@ -39,13 +39,13 @@ func testCommandHelp(t *testing.T, p program) {
 		"import frogs x --tenant t":           "import spools, import spoolman",
 		"export":                              "export runs",
 		"export frogs":                        "export runs",
-		"import spools":                       "say what to import",
-		"import spools --tenant t":            "say what to import",
+		"import spools":                       "is missing",
+		"import spools --tenant t":            "is missing",
 		"import spools a.csv":                 "--tenant is missing",
-		"import spools a.csv b.csv":           `"b.csv" is not understood`,
+		"import spools a.csv b.csv":           `unexpected argument "b.csv"`,
 		"import spools --tenant t a.csv -x":   "-x",
 		"import spools a.csv --skip-bad":      "-skip-bad",
-		"export spools x --tenant t":          `"x" is not understood`,
+		"export spools x --tenant t":          `unexpected argument "x"`,
 		"export spools":                       "--tenant is missing",
 		"export spools --tenant t --format x": "csv or jsonl",
 		"user list --tenant":                  "flag needs an argument",
@@ -88,7 +88,7 @@ func testImportExport(t *testing.T, p program) {
 	stdout, stderr, code := p.run(t, "", env, "import", "spools", file, "--tenant", "north")
 	want := "line 3: material_type must be one of PLA, PETG, ABS, TPU, ASA, Nylon, PC, HIPS, PVA, Custom\n" +
 		"line 6: net_weight_grams must be greater than 0; color is required\n" +
-		"spoolwright: nothing was imported, because of 2 of the rows\n"
+		"spoolwright: nothing was imported: 2 rows are invalid\n"
 	if code != 1 || stdout != "" || stderr != want || lines("north") != 0 {
 		t.Errorf("status %d, %d spools\n%s%swant\n%s", code, lines("north"), stdout, stderr, want)
 	}
@@ -102,7 +102,7 @@ func testImportExport(t *testing.T, p program) {
 	p.fails(t, 1, env, []string{"export", "spools", "--tenant", "west"}, `no tenant "west"`, "tenant list")
 
 	// The sample farm, out of one tenant and into the other.
-	if out := p.succeeds(t, "", env, "import", "spools", "--tenant", "north", checkout(t, "testdata/farm/spools.csv")); out != "354 spools were imported into north\n" {
+	if out := p.succeeds(t, "", env, "import", "spools", "--tenant", "north", checkout(t, "testdata/farm/spools.csv")); out != "spools imported: 354\n" {
 		t.Errorf("import says %q", out)
 	}
 	exported := p.succeeds(t, "", env, "export", "spools", "--tenant", "north")
@@ -118,7 +118,7 @@ func testImportExport(t *testing.T, p program) {
 	}
 	out := p.succeeds(t, "", env, "import", "spoolman", checkout(t, "testdata/spoolman/spools.json"), "--tenant", "south")
 	out += p.succeeds(t, "", env, "import", "spoolman", checkout(t, "testdata/spoolman/spools.json"), "--tenant", "south")
-	if out != "5 spools were imported into south\n0 spools were imported into south; 5 were there already and are left as they are\n" {
+	if out != "spools imported: 5\nspools imported: 0; already imported: 5\n" {
 		t.Errorf("import spoolman says %q", out)
 	}
 	p.fails(t, 1, env, []string{"import", "spoolman", "http://127.0.0.1:1", "--tenant", "south"}, "127.0.0.1:1", "refused")
@@ -225,7 +225,7 @@ func testImportOnTerminal(t *testing.T, p program) {
 		}
 	}
 	check(t, c.Wait())
-	for _, want := range []string{"1000 rows", "2000 rows", "\r\x1b[K2000 spools were imported into farm\r\n"} {
+	for _, want := range []string{"1000 rows", "2000 rows", "\r\x1b[Kspools imported: 2000\r\n"} {
 		if !strings.Contains(shown.String(), want) {
 			t.Errorf("%q is not in %q", want, shown.String())
 		}

@@ -30,9 +30,8 @@ func TestExport(t *testing.T) {
 	export := func(format string) []string {
 		t.Helper()
 		var b strings.Builder
-		n, err := catalog.Export(db.As(t.Context(), db.Actor{Tenant: c.Actor.Tenant}), api.DB, &b, format)
-		if err != nil || n != 2 {
-			t.Fatalf("%d products, %v", n, err)
+		if err := catalog.Export(db.As(t.Context(), db.Actor{Tenant: c.Actor.Tenant}), api.DB, &b, format); err != nil {
+			t.Fatal(err)
 		}
 		return strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n")
 	}
@@ -63,7 +62,7 @@ func TestExport(t *testing.T) {
 			t.Errorf("row %d is %s, without %s", i+2, rows[i+2], want)
 		}
 	}
-	if _, err := catalog.Export(db.As(t.Context(), db.Actor{Tenant: c.Actor.Tenant}), api.DB, &strings.Builder{}, "xml"); err == nil {
+	if err := catalog.Export(db.As(t.Context(), db.Actor{Tenant: c.Actor.Tenant}), api.DB, &strings.Builder{}, "xml"); err == nil {
 		t.Error("xml is taken")
 	}
 }

@@ -8,133 +8,145 @@ import (
 
 	"spoolwright/db"
 	"spoolwright/server"
+	"spoolwright/transfer"
 )
 
-// Export writes all spools, oldest first; see server.Export. As CSV it is what Import.Spools takes.
-func Export(ctx context.Context, d *db.DB, w io.Writer, format string) (int, error) {
-	return server.Export[Spool](ctx, d, w, format, func(createdAt, id string) *db.Stmt {
-		return db.SQL(`select `+spoolColumns+` from spools
-			where hidden_at is null and (created_at, id) > ($1::text::timestamptz, $2::uuid) order by created_at, id limit 500`, createdAt, id)
-	})
-}
+// Export writes all spools. Importer.CSV reads its CSV format.
+var Export = transfer.Export[Spool](func(createdAt, id string) *db.Stmt {
+	return db.SQL(`select `+spoolColumns+` from spools
+		where hidden_at is null and (created_at, id) > ($1::text::timestamptz, $2::uuid)
+		order by created_at, id limit 500`, createdAt, id)
+})
 
-// Import enters spools from elsewhere into the tenant of the context, with the first entries of their ledgers: all of them in one
-// transaction, or none.
-type Import struct {
+// Importer creates spools from a file in the tenant of the context, with the first entries of their ledgers. An import is
+// one transaction.
+type Importer struct {
 	DB       *db.DB
-	Bad      func(where string, problems []server.FieldError) // told of each row that is not right
-	Progress func(rows int)                                   // told now and then how many rows were read; may be nil
+	Invalid  func(where string, problems []server.FieldError) // called for each invalid row
+	Progress func(rows int)                                   // called after each batch of rows; may be nil
 }
 
-// Imported is what an import has done.
-type Imported struct {
-	Added    int // spools that were entered
-	Existing int // spools that an earlier import had entered; they are left as they are
-	Bad      int // rows that were told of and left out
+// ImportResult counts the rows of an import.
+type ImportResult struct {
+	Created  int
+	Existing int // skipped, because an earlier import created the spool
+	Invalid  int // skipped
 }
 
-// ErrBadRows means that some rows are not right, so nothing was imported.
-var ErrBadRows = errors.New("some rows are not right")
+// InvalidRows is the error of an import that created nothing because of so many invalid rows.
+type InvalidRows int
 
-// batchRows is how many rows go to the database at once.
+func (n InvalidRows) Error() string {
+	if n == 1 {
+		return "1 row is invalid"
+	}
+	return fmt.Sprintf("%d rows are invalid", int(n))
+}
+
+// batchRows is the number of rows of one INSERT.
 const batchRows = 1000
 
-// Spools imports a CSV file whose header names fields of a spool. Each row is held to the rules of POST /api/v1/spools; columns that only
-// the service sets are ignored. If any row is not right the error is ErrBadRows, after all of them were told of.
-func (i Import) Spools(ctx context.Context, file io.ReadSeeker) (Imported, error) {
-	return i.run(ctx, file, false, func(file io.Reader) (nextRow, error) {
-		rows, err := server.ReadRecords[Spool](file)
-		return func(s *imported) (string, []server.FieldError, error) {
-			line, problems, err := rows.Next(&s.Spool)
-			where := fmt.Sprintf("line %d", line)
+// CSV imports a CSV file whose header names fields of a spool. The rules for a row are those of POST /api/v1/spools;
+// columns of read-only fields are ignored. If any row is invalid, the error is InvalidRows.
+func (i Importer) CSV(ctx context.Context, file io.ReadSeeker) (ImportResult, error) {
+	return i.importFile(ctx, file, false, func(file io.Reader) (rowReader, error) {
+		records, err := transfer.ReadRecords[Spool](file)
+		return func() (row importRow, err error) {
+			var line int
+			row.Spool, line, row.problems, err = records.Next()
+			row.where = fmt.Sprintf("line %d", line)
 			if err != nil && err != io.EOF {
-				err = fmt.Errorf("%s: %w", where, err)
+				err = fmt.Errorf("%s: %w", row.where, err)
 			}
-			return where, problems, err
+			return row, err
 		}, err
 	})
 }
 
-// imported is a spool with what tells it from all others of its source; nothing does if that is "".
-type imported struct {
+// importRow is a row of a file.
+type importRow struct {
 	Spool
-	key string
+	key      string // identifies the spool in its source; empty if repeated imports create it again
+	where    string // the position of the row, for messages
+	problems []server.FieldError
 }
 
-// nextRow reads a row, and returns where it stands and what is wrong with it. The error is io.EOF after the last one, or final.
-type nextRow func(*imported) (where string, problems []server.FieldError, err error)
+// rowReader returns the next row. The error is io.EOF after the last one, or final.
+type rowReader func() (importRow, error)
 
-// run reads the file twice: once to look at all rows, and then, if they are right, to enter them.
-func (i Import) run(ctx context.Context, file io.ReadSeeker, skipBad bool, open func(io.Reader) (nextRow, error)) (done Imported, err error) {
+// importFile reads the file twice: first to validate all rows, then to insert them.
+func (i Importer) importFile(ctx context.Context, file io.ReadSeeker, skipInvalid bool,
+	open func(io.Reader) (rowReader, error)) (result ImportResult, err error) {
 	rows := 0
-	err = i.read(ctx, file, open, func(where string, _ *imported, problems []server.FieldError) error {
-		if len(problems) > 0 {
-			done.Bad++
-			i.Bad(where, problems)
+	err = i.read(ctx, file, open, func(row *importRow) error {
+		if len(row.problems) > 0 {
+			result.Invalid++
+			i.Invalid(row.where, row.problems)
 		}
 		rows++
 		return nil
 	})
-	if err == nil && done.Bad > 0 && !skipBad {
-		err = ErrBadRows
+	if err == nil && result.Invalid > 0 && !skipInvalid {
+		err = InvalidRows(result.Invalid)
 	}
 	if err != nil {
-		return done, err
+		return result, err
 	}
 	if _, err := file.Seek(0, io.SeekStart); err != nil {
-		return done, err
+		return result, err
 	}
 	err = i.DB.Bulk(ctx, func(ctx context.Context) error {
 		var batch rowBatch
-		enter := func() error {
-			var added int
-			if err := i.DB.Write(ctx, batch.insert(rows).Into(&added)); err != nil {
+		insert := func() error {
+			var created int
+			if err := i.DB.Write(ctx, batch.insert(rows).Into(&created)); err != nil {
 				return err
 			}
-			done.Added += added
-			done.Existing += len(batch.n) - added
+			result.Created += created
+			result.Existing += len(batch.n) - created
 			batch = rowBatch{}
 			return nil
 		}
-		n, bad := 0, 0
-		err := i.read(ctx, file, open, func(_ string, s *imported, problems []server.FieldError) error {
+		n, invalid := 0, 0
+		err := i.read(ctx, file, open, func(row *importRow) error {
 			n++
-			if len(problems) > 0 {
-				bad++
+			if len(row.problems) > 0 {
+				invalid++
 				return nil
 			}
-			if batch.add(n, s); len(batch.n) < batchRows {
+			if batch.add(n, row); len(batch.n) < batchRows {
 				return nil
 			}
-			return enter()
+			return insert()
 		})
 		if err == nil && len(batch.n) > 0 {
-			err = enter()
+			err = insert()
 		}
-		if err == nil && (n != rows || bad != done.Bad) {
-			err = errors.New("the file has changed while it was read")
+		if err == nil && (n != rows || invalid != result.Invalid) {
+			err = errors.New("the file changed during the import")
 		}
 		return err
 	})
 	if err != nil {
-		done.Added, done.Existing = 0, 0
+		result.Created, result.Existing = 0, 0
 	}
-	return done, err
+	return result, err
 }
 
-func (i Import) read(ctx context.Context, file io.Reader, open func(io.Reader) (nextRow, error), use func(where string, s *imported, problems []server.FieldError) error) error {
+// read calls use for each row, until an error or the end of ctx.
+func (i Importer) read(ctx context.Context, file io.Reader, open func(io.Reader) (rowReader, error),
+	use func(*importRow) error) error {
 	next, err := open(file)
 	if err != nil {
 		return err
 	}
 	for rows := 0; ; {
-		var s imported
-		where, problems, err := next(&s)
+		row, err := next()
 		if err == io.EOF {
 			return nil
 		}
 		if err == nil {
-			err = use(where, &s, problems)
+			err = use(&row)
 		}
 		if err == nil {
 			err = ctx.Err()
@@ -148,23 +160,26 @@ func (i Import) read(ctx context.Context, file io.Reader, open func(io.Reader) (
 	}
 }
 
-// rowBatch is a number of rows, column by column, as arguments of one statement.
+// rowBatch holds rows as arrays of columns, the arguments of one statement.
 type rowBatch struct {
-	n       []int32
+	n       []int32 // numbers of the rows, from 1
 	columns [15][]*string
 }
 
-func (b *rowBatch) add(n int, s *imported) {
-	if s.Remaining.IsNull() {
-		s.Remaining = s.NetWeight
+func (b *rowBatch) add(n int, r *importRow) {
+	if r.Remaining.IsNull() {
+		r.Remaining = r.NetWeight
 	}
 	b.n = append(b.n, int32(n))
 	var key any
-	if s.key != "" {
-		key = s.key
+	if r.key != "" {
+		key = r.key
 	}
-	for i, v := range []any{db.NewID(), key, s.MaterialType.Arg(), s.Brand.Arg(), s.Color.Arg(), s.ColorHex.Arg(), s.Finish.Arg(), s.DiameterMM.Arg(), s.NetWeight.Arg(),
-		s.Remaining.Arg(), s.SpoolWeight.Arg(), s.PurchasePrice.Arg(), s.Supplier.Arg(), s.PurchaseDate.Arg(), s.Notes.Arg()} {
+	for i, v := range []any{
+		db.NewID(), key, r.MaterialType.Arg(), r.Brand.Arg(), r.Color.Arg(), r.ColorHex.Arg(), r.Finish.Arg(),
+		r.DiameterMM.Arg(), r.NetWeight.Arg(), r.Remaining.Arg(), r.SpoolWeight.Arg(), r.PurchasePrice.Arg(),
+		r.Supplier.Arg(), r.PurchaseDate.Arg(), r.Notes.Arg(),
+	} {
 		var cell *string
 		if text, ok := v.(string); ok {
 			cell = &text
@@ -173,8 +188,9 @@ func (b *rowBatch) add(n int, s *imported) {
 	}
 }
 
-// insert makes the spools of which there are none with their keys, with the first entries of their ledgers, and returns how many. The
-// times of creation keep the order of all the rows of the import.
+// insert inserts the spools whose external key does not exist yet, and the first entries of their ledgers. The statement
+// returns the number of inserted spools. Their created_at differ by a microsecond in the order of all rows of the
+// import, so that lists keep that order.
 func (b *rowBatch) insert(rows int) *db.Stmt {
 	args := []any{rows, b.n}
 	for _, column := range b.columns {
@@ -182,15 +198,18 @@ func (b *rowBatch) insert(rows int) *db.Stmt {
 	}
 	return db.SQL(`
 		with added as (
-			insert into spools (id, external_key, material_type, brand, color, color_hex, finish, diameter_mm, net_weight_grams, remaining_weight_grams,
-				spool_weight_grams, purchase_price, supplier, purchase_date, notes, created_at, updated_at)
-			select id::uuid, external_key, material_type, brand, color, color_hex, finish, diameter_mm::numeric, net_weight_grams::numeric, remaining_weight_grams::numeric,
-				spool_weight_grams::numeric, purchase_price::numeric, supplier, purchase_date::date, notes,
+			insert into spools (id, external_key, material_type, brand, color, color_hex, finish, diameter_mm,
+				net_weight_grams, remaining_weight_grams, spool_weight_grams, purchase_price, supplier, purchase_date,
+				notes, created_at, updated_at)
+			select id::uuid, external_key, material_type, brand, color, color_hex, finish, diameter_mm::numeric,
+				net_weight_grams::numeric, remaining_weight_grams::numeric, spool_weight_grams::numeric,
+				purchase_price::numeric, supplier, purchase_date::date, notes,
 				now() - ($1::int - n) * interval '1 microsecond', now() - ($1::int - n) * interval '1 microsecond'
-			from unnest($2::int[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[], $10::text[], $11::text[],
-				$12::text[], $13::text[], $14::text[], $15::text[], $16::text[], $17::text[])
-				as r (n, id, external_key, material_type, brand, color, color_hex, finish, diameter_mm, net_weight_grams, remaining_weight_grams,
-					spool_weight_grams, purchase_price, supplier, purchase_date, notes)
+			from unnest($2::int[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[],
+				$10::text[], $11::text[], $12::text[], $13::text[], $14::text[], $15::text[], $16::text[], $17::text[])
+				as r (n, id, external_key, material_type, brand, color, color_hex, finish, diameter_mm,
+					net_weight_grams, remaining_weight_grams, spool_weight_grams, purchase_price, supplier,
+					purchase_date, notes)
 			on conflict (tenant_id, external_key) where external_key is not null do nothing
 			returning id, remaining_weight_grams
 		), entry as (

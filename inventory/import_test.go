@@ -8,6 +8,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -16,13 +17,14 @@ import (
 	"spoolwright/db"
 	"spoolwright/inventory"
 	"spoolwright/server"
+	"spoolwright/transfer"
 )
 
 // importer imports into the client's tenant and collects what it tells of bad rows.
-func importer(t *testing.T, c *authtest.Client) (i inventory.Import, ctx context.Context, bad *[]string) {
+func importer(t *testing.T, c *authtest.Client) (i inventory.Importer, ctx context.Context, bad *[]string) {
 	t.Helper()
 	bad = new([]string)
-	return inventory.Import{DB: c.API.DB, Bad: func(where string, problems []server.FieldError) {
+	return inventory.Importer{DB: c.API.DB, Invalid: func(where string, problems []server.FieldError) {
 		var fields []string
 		for _, p := range problems {
 			fields = append(fields, p.Field)
@@ -35,17 +37,17 @@ func importer(t *testing.T, c *authtest.Client) (i inventory.Import, ctx context
 func export(t *testing.T, c *authtest.Client, format string) string {
 	t.Helper()
 	var b bytes.Buffer
-	if _, err := inventory.Export(db.As(t.Context(), db.Actor{Tenant: c.Actor.Tenant}), c.API.DB, &b, format); err != nil {
+	if err := inventory.Export(db.As(t.Context(), db.Actor{Tenant: c.Actor.Tenant}), c.API.DB, &b, format); err != nil {
 		t.Fatal(err)
 	}
 	return b.String()
 }
 
-// withoutServerFields is an export as CSV without the columns that the service sets.
-func withoutServerFields(t *testing.T, text string) (rows [][]server.Cell) {
+// withoutServerFields parses a CSV export and leaves out the columns that the service sets. Texts are quoted, null is not.
+func withoutServerFields(t *testing.T, text string) (rows [][]string) {
 	t.Helper()
-	r := server.NewCSV(strings.NewReader(text))
-	keep := []int{}
+	r := transfer.NewReader(strings.NewReader(text))
+	var keep []int
 	for {
 		row, _, err := r.Next()
 		if err == io.EOF {
@@ -56,14 +58,18 @@ func withoutServerFields(t *testing.T, text string) (rows [][]server.Cell) {
 		}
 		if rows == nil {
 			for i, name := range row {
-				if !slices.Contains([]string{"id", "created_at", "updated_at"}, name.Text) {
+				if !slices.Contains([]string{"id", "created_at", "updated_at"}, *name) {
 					keep = append(keep, i)
 				}
 			}
 		}
-		var kept []server.Cell
+		var kept []string
 		for _, i := range keep {
-			kept = append(kept, row[i])
+			text := "null"
+			if row[i] != nil {
+				text = strconv.Quote(*row[i])
+			}
+			kept = append(kept, text)
 		}
 		rows = append(rows, kept)
 	}
@@ -93,8 +99,8 @@ func TestExportAndImport(t *testing.T) {
 
 	text := export(t, from, "csv")
 	i, ctx, bad := importer(t, to)
-	done, err := i.Spools(ctx, strings.NewReader(text))
-	if err != nil || done != (inventory.Imported{Added: len(ids)}) || len(*bad) > 0 {
+	done, err := i.CSV(ctx, strings.NewReader(text))
+	if err != nil || done != (inventory.ImportResult{Created: len(ids)}) || len(*bad) > 0 {
 		t.Fatalf("%+v %v %v", done, err, *bad)
 	}
 	want, got := withoutServerFields(t, text), withoutServerFields(t, export(t, to, "csv"))
@@ -130,12 +136,12 @@ func TestExportPages(t *testing.T) {
 		fmt.Fprintf(&b, "PLA,%04d,1.75,1000\n", n)
 	}
 	i, ctx, _ := importer(t, c)
-	if done, err := i.Spools(ctx, strings.NewReader(b.String())); err != nil || done.Added != 1203 {
+	if done, err := i.CSV(ctx, strings.NewReader(b.String())); err != nil || done.Created != 1203 {
 		t.Fatalf("%+v %v", done, err)
 	}
 	rows := withoutServerFields(t, export(t, c, "csv"))[1:]
 	for n, row := range rows {
-		if row[2].Text != fmt.Sprintf("%04d", n) {
+		if row[2] != fmt.Sprintf(`"%04d"`, n) {
 			t.Fatalf("row %d is %v", n, row)
 		}
 	}
@@ -160,12 +166,12 @@ func TestImportNamesEveryBadRow(t *testing.T) {
 		",PLA,Black,1.75,0.000001,,,,1000000,,,\n" + // 9
 		"\"three\n\n\",PLA,Black,1.75,1000,,,,,,,,\n" + // 10 to 12
 		",PLA,Black, 1.75 ,1000,,,,,,," // 13
-	done, err := i.Spools(ctx, strings.NewReader(file))
+	done, err := i.CSV(ctx, strings.NewReader(file))
 	want := []string{
 		"line 4: color color_hex diameter_mm material_type net_weight_grams purchase_date purchase_price remaining_weight_grams",
 		"line 6: row", "line 7: row", "line 8: color net_weight_grams", "line 9: purchase_price", "line 10: row",
 	}
-	if !errors.Is(err, inventory.ErrBadRows) || done != (inventory.Imported{Bad: len(want)}) || !slices.Equal(*bad, want) {
+	if err != inventory.InvalidRows(len(want)) || done != (inventory.ImportResult{Invalid: len(want)}) || !slices.Equal(*bad, want) {
 		t.Errorf("%+v %v\n%s", done, err, strings.Join(*bad, "\n"))
 	}
 	c.Get(t, "/api/v1/spools").Want(200).Shows(map[string]string{"total": "0"})
@@ -177,23 +183,23 @@ func TestImportRefusesFiles(t *testing.T) {
 	for file, want := range map[string]string{
 		"":                           "empty",
 		"\n\n":                       "empty",
-		header + ",weight\n":         `"weight" is no column`,
-		header + ",Color\n":          `"Color" is no column`,
-		header + ",color\n":          "twice",
+		header + ",weight\n":         `unknown column "weight"`,
+		header + ",Color\n":          `unknown column "Color"`,
+		header + ",color\n":          "appears twice",
 		"material_type,color\n":      "diameter_mm is missing",
 		"material_type;color\nPLA;x": "commas",
 		header + "\nPLA,\"" + strings.Repeat("x\n", 600_000): "line 2: a row is longer",
 	} {
 		i, ctx, bad := importer(t, c)
-		if _, err := i.Spools(ctx, strings.NewReader(file)); err == nil || !strings.Contains(err.Error(), want) || len(*bad) > 0 {
+		if _, err := i.CSV(ctx, strings.NewReader(file)); err == nil || !strings.Contains(err.Error(), want) || len(*bad) > 0 {
 			t.Errorf("%.60q: %v %v, want %q", file, err, *bad, want)
 		}
 	}
 	i, ctx, bad := importer(t, c)
-	if _, err := i.Spools(ctx, strings.NewReader(header+"\nPLA,Black,1.75,1000\nPLA,\"Bl")); !errors.Is(err, inventory.ErrBadRows) || !slices.Equal(*bad, []string{"line 3: row"}) {
+	if _, err := i.CSV(ctx, strings.NewReader(header+"\nPLA,Black,1.75,1000\nPLA,\"Bl")); err != inventory.InvalidRows(1) || !slices.Equal(*bad, []string{"line 3: row"}) {
 		t.Errorf("a quote that is never closed: %v %v", err, *bad)
 	}
-	if done, err := i.Spools(ctx, strings.NewReader(header)); err != nil || done != (inventory.Imported{}) {
+	if done, err := i.CSV(ctx, strings.NewReader(header)); err != nil || done != (inventory.ImportResult{}) {
 		t.Errorf("no rows: %+v %v", done, err)
 	}
 	c.Get(t, "/api/v1/spools").Want(200).Shows(map[string]string{"total": "0"})
@@ -238,10 +244,10 @@ func agree(t *testing.T, c *authtest.Client, row map[string]string) {
 		cells = append(cells, row[name])
 	}
 	i, ctx, bad := importer(t, c)
-	done, err := i.Spools(ctx, strings.NewReader(strings.Join(names, ",")+"\n"+strings.Join(cells, ",")+"\n"))
+	done, err := i.CSV(ctx, strings.NewReader(strings.Join(names, ",")+"\n"+strings.Join(cells, ",")+"\n"))
 	a := c.Post(t, "/api/v1/spools", "{"+strings.Join(members, ",")+"}")
 	// What is no JSON at all is wrong either way.
-	if taken := err == nil && done.Added == 1; taken != (a.Status == 201) || !taken && len(*bad) != 1 {
+	if taken := err == nil && done.Created == 1; taken != (a.Status == 201) || !taken && len(*bad) != 1 {
 		t.Errorf("%v: the API says %d %s; the import %+v %v %v", row, a.Status, a.Body, done, err, *bad)
 	} else if a.Status == 422 && !strings.Contains(string(a.Body), `"field":"`+strings.Fields((*bad)[0])[2]+`"`) {
 		t.Errorf("%v: %s, and %v", row, a.Body, *bad)
@@ -274,8 +280,8 @@ func TestImportHoldsNobodyUp(t *testing.T) {
 		}
 		wg.Wait()
 	}
-	done, err := i.Spools(ctx, strings.NewReader(file))
-	if err != nil || done.Added != rows || made != 80 { // both times that the file is read
+	done, err := i.CSV(ctx, strings.NewReader(file))
+	if err != nil || done.Created != rows || made != 80 { // both times that the file is read
 		t.Fatalf("%+v %v, %d were made", done, err, made)
 	}
 	c.Get(t, "/api/v1/spools").Want(200).Shows(map[string]string{"total": fmt.Sprint(rows + made)})
@@ -291,10 +297,10 @@ func TestImportsTakeTurns(t *testing.T) {
 	i, ctx, _ := importer(t, c)
 	j, elsewhere, _ := importer(t, stranger)
 	err := api.DB.Bulk(ctx, func(context.Context) error {
-		if done, err := i.Spools(ctx, strings.NewReader(file)); !errors.Is(err, db.ErrBulk) || done.Added != 0 {
+		if done, err := i.CSV(ctx, strings.NewReader(file)); !errors.Is(err, db.ErrBulk) || done.Created != 0 {
 			t.Errorf("a second import: %+v %v", done, err)
 		}
-		if done, err := j.Spools(elsewhere, strings.NewReader(file)); err != nil || done.Added != 1 {
+		if done, err := j.CSV(elsewhere, strings.NewReader(file)); err != nil || done.Created != 1 {
 			t.Errorf("an import of another tenant: %+v %v", done, err)
 		}
 		return nil
@@ -302,7 +308,7 @@ func TestImportsTakeTurns(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
-	if done, err := i.Spools(ctx, strings.NewReader(file)); err != nil || done.Added != 1 {
+	if done, err := i.CSV(ctx, strings.NewReader(file)); err != nil || done.Created != 1 {
 		t.Errorf("after it: %+v %v", done, err)
 	}
 }
@@ -320,11 +326,11 @@ func TestImportIsAllOrNothing(t *testing.T) {
 			cancel()
 		}
 	}
-	if done, err := i.Spools(ctx, strings.NewReader(file)); !errors.Is(err, context.Canceled) || done.Added != 0 {
+	if done, err := i.CSV(ctx, strings.NewReader(file)); !errors.Is(err, context.Canceled) || done.Created != 0 {
 		t.Errorf("stopped: %+v %v", done, err)
 	}
 	i, ctx, _ = importer(t, c)
-	if done, err := i.Spools(ctx, &changing{strings.NewReader(file), strings.NewReader(file + "PLA,White,1.75,1000\n")}); err == nil || done.Added != 0 {
+	if done, err := i.CSV(ctx, &changing{strings.NewReader(file), strings.NewReader(file + "PLA,White,1.75,1000\n")}); err == nil || done.Created != 0 {
 		t.Errorf("changed: %+v %v", done, err)
 	}
 	c.Get(t, "/api/v1/spools").Want(200).Shows(map[string]string{"total": "0"})

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -18,29 +19,31 @@ import (
 	"unicode/utf8"
 
 	"spoolwright/server"
+	"spoolwright/transfer"
 )
 
-// Spoolman imports the spools of a Spoolman server: what its /api/v1/spool answers, or what it exports as JSON or CSV. A spool that
-// an earlier import has entered is left as it is, even if it was changed or removed since. One that cannot be told as a spool of
-// this service is left out with skipBad; without it the error is ErrBadRows, after all of them were told of.
-func (i Import) Spoolman(ctx context.Context, file io.ReadSeeker, skipBad bool) (Imported, error) {
-	return i.run(ctx, file, skipBad, func(file io.Reader) (nextRow, error) {
+// Spoolman imports the spools of a Spoolman server: the response of its /api/v1/spool, or its JSON or CSV export. It does
+// not change spools that an earlier import created, even if they were changed or removed since. If any spool is invalid,
+// the error is InvalidRows, unless skipInvalid is set.
+func (i Importer) Spoolman(ctx context.Context, file io.ReadSeeker, skipInvalid bool) (ImportResult, error) {
+	return i.importFile(ctx, file, skipInvalid, func(file io.Reader) (rowReader, error) {
 		next, err := readSpoolman(file)
-		row := 0
-		return func(s *imported) (string, []server.FieldError, error) {
-			row++
-			where := fmt.Sprintf("spool %d of the list", row)
+		n := 0
+		return func() (row importRow, err error) {
+			n++
+			row.where = fmt.Sprintf("spool %d of the list", n)
 			from, err := next()
 			if err == io.EOF {
-				return "", nil, err
+				return row, err
 			}
 			if err != nil {
-				return "", nil, fmt.Errorf("%s: %w", where, err)
+				return row, fmt.Errorf("%s: %w", row.where, err)
 			}
 			if id := from.text("id"); id != "" {
-				where = "Spoolman's spool " + id
+				row.where = "Spoolman's spool " + id
 			}
-			return where, from.spool(s), nil
+			from.fill(&row)
+			return row, nil
 		}, err
 	})
 }
@@ -50,12 +53,12 @@ const (
 	spoolPath   = "/api/v1/spool"
 )
 
-// OpenSpoolman opens what is to be imported: a file, or the list of all spools, archived ones too, of the server at an http or https
-// address.
+// OpenSpoolman opens the source of an import: a file, or the list of all spools, including archived ones, of the server
+// at an http or https address.
 func OpenSpoolman(ctx context.Context, source string) (*os.File, error) {
 	scheme, _, remote := strings.Cut(source, "://")
 	if !remote {
-		f, err := os.Open(source)
+		f, err := openFile(source)
 		if host, port, _ := net.SplitHostPort(source); errors.Is(err, os.ErrNotExist) && host != "" && port != "" {
 			err = fmt.Errorf("%w; if it is an address, write http://%s", err, source)
 		}
@@ -91,43 +94,26 @@ func OpenSpoolman(ctx context.Context, source string) (*os.File, error) {
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("%s answers %s: is there a Spoolman server?", u.Redacted(), response.Status)
+		return nil, fmt.Errorf("%s answered %s: is it a Spoolman server?", u.Redacted(), response.Status)
 	}
-	f, err := Keep(io.LimitReader(response.Body, maxSpoolman+1))
+	f, err := keep(io.LimitReader(response.Body, maxSpoolman+1))
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", u.Redacted(), err)
 	}
 	if info, err := f.Stat(); err != nil || info.Size() > maxSpoolman {
 		f.Close()
-		return nil, errors.Join(err, fmt.Errorf("%s answers with more than %d MiB", u.Redacted(), maxSpoolman>>20))
+		return nil, errors.Join(err, fmt.Errorf("%s sent more than %d MiB", u.Redacted(), maxSpoolman>>20))
 	}
 	return f, nil
 }
 
-// Keep copies what can be read only once into a temporary file, which is gone when it is closed.
-func Keep(r io.Reader) (*os.File, error) {
-	f, err := os.CreateTemp("", "spoolwright-import-")
-	if err != nil {
-		return nil, err
-	}
-	os.Remove(f.Name())
-	if _, err = io.Copy(f, r); err == nil {
-		_, err = f.Seek(0, io.SeekStart)
-	}
-	if err != nil {
-		f.Close()
-		return nil, err
-	}
-	return f, nil
-}
-
-// spoolmanSpool holds the fields of one spool as texts, those of nested objects under names like filament.vendor.name, which is also how
-// Spoolman's own export names them. What is null or empty is not there.
+// spoolmanSpool holds the fields of a spool as texts. Fields of nested objects have names such as filament.vendor.name,
+// as in Spoolman's own export. Fields that are null or empty are absent.
 type spoolmanSpool map[string]string
 
 func (s spoolmanSpool) text(name string) string { return s[name] }
 
-// first returns the first of the fields that is there.
+// first returns the first of the fields that is present.
 func (s spoolmanSpool) first(names ...string) string {
 	for _, name := range names {
 		if s[name] != "" {
@@ -137,7 +123,7 @@ func (s spoolmanSpool) first(names ...string) string {
 	return ""
 }
 
-// readSpoolman returns a function that reads the next spool, until io.EOF.
+// readSpoolman returns a function that returns the next spool, and io.EOF after the last one.
 func readSpoolman(file io.Reader) (func() (spoolmanSpool, error), error) {
 	r := bufio.NewReader(file)
 	if mark, _ := r.Peek(3); string(mark) == "\xef\xbb\xbf" {
@@ -164,16 +150,16 @@ func readSpoolman(file io.Reader) (func() (spoolmanSpool, error), error) {
 	return func() (spoolmanSpool, error) {
 		if !d.More() {
 			if _, err := d.Token(); err != nil {
-				return nil, errors.New("the list has no end: the file is not complete")
+				return nil, errors.New("the list has no end: the file is incomplete")
 			}
 			if _, err := d.Token(); err != io.EOF {
-				return nil, errors.New("something follows the end of the list: give one list at a time")
+				return nil, errors.New("unexpected text after the end of the list: import one list at a time")
 			}
 			return nil, io.EOF
 		}
 		var object map[string]any
 		if err := d.Decode(&object); err != nil {
-			return nil, fmt.Errorf("is no JSON object: %w", err)
+			return nil, fmt.Errorf("not a JSON object: %w", err)
 		}
 		flat := spoolmanSpool{}
 		flat.add("", object)
@@ -181,7 +167,8 @@ func readSpoolman(file io.Reader) (func() (spoolmanSpool, error), error) {
 	}, nil
 }
 
-var errNotSpoolman = errors.New("this is no list of spools as Spoolman's /api/v1/spool answers it, nor an export of them")
+var errNotSpoolman = errors.New("not a list of spools from Spoolman: " +
+	"neither a response of its /api/v1/spool nor one of its exports")
 
 func (s spoolmanSpool) add(prefix string, object map[string]any) {
 	for name, value := range object {
@@ -201,151 +188,221 @@ func (s spoolmanSpool) add(prefix string, object map[string]any) {
 }
 
 func readSpoolmanCSV(r io.Reader) (func() (spoolmanSpool, error), error) {
-	c := server.NewCSV(r)
+	text := func(c transfer.Cell) string {
+		if c == nil {
+			return ""
+		}
+		return *c
+	}
+	c := transfer.NewReader(r)
 	header, _, err := c.Next()
 	var names []string
 	for _, cell := range header {
-		names = append(names, cell.Text)
+		names = append(names, text(cell))
 	}
 	if err != nil || !slices.Contains(names, "id") || !slices.Contains(names, "filament.diameter") {
 		return nil, errNotSpoolman
 	}
 	return func() (spoolmanSpool, error) {
 		row, line, err := c.Next()
+		if err == transfer.ErrSyntax {
+			err = fmt.Errorf("line %d: %w", line, err)
+		}
 		if err != nil {
 			return nil, err
 		}
 		if len(row) != len(names) {
-			return nil, fmt.Errorf("line %d has %d fields, not the %d of the header", line, len(row), len(names))
+			return nil, fmt.Errorf("line %d has %d fields, but the header has %d", line, len(row), len(names))
 		}
 		flat := spoolmanSpool{}
 		for i, cell := range row {
-			text := strings.TrimSpace(cell.Text)
-			if len(text) > 1 && text[0] == '\'' && strings.ContainsRune("=+-@", rune(text[1])) {
-				text = text[1:] // which keeps spreadsheets from taking it for a formula
+			value := strings.TrimSpace(text(cell))
+			// Spoolman writes an apostrophe before texts that a spreadsheet would run as a formula.
+			if len(value) > 1 && value[0] == '\'' && strings.ContainsRune("=+-@", rune(value[1])) {
+				value = value[1:]
 			}
-			if text != "" {
-				flat[names[i]] = text
+			if value != "" {
+				flat[names[i]] = value
 			}
 		}
 		return flat, nil
 	}, nil
 }
 
-// spool fills in s, and returns what is wrong.
-func (s spoolmanSpool) spool(to *imported) []server.FieldError {
-	var problems []server.FieldError
-	problem := func(field, message string) {
-		problems = append(problems, server.FieldError{Field: field, Message: message})
+// conversion is a spool of Spoolman on its way to a Spool.
+type conversion struct {
+	spoolmanSpool
+	values   map[string]string // fields of the Spool
+	facts    []string          // lines of the notes, after the comments
+	problems []server.FieldError
+}
+
+func (c *conversion) problem(field, message string) {
+	c.problems = append(c.problems, server.FieldError{Field: field, Message: message})
+}
+
+// fact adds a line to the notes unless the value is empty.
+func (c *conversion) fact(name, value string) {
+	if value != "" {
+		c.facts = append(c.facts, name+": "+value)
 	}
-	values := map[string]string{
+}
+
+// number returns the value of a numeric field. It is not ok if the field is absent, or invalid, which is a problem.
+func (c *conversion) number(name string) (d server.Decimal, ok bool) {
+	text := c.text(name)
+	if d, ok = server.ParseDecimal(text); !ok && text != "" {
+		c.problem(name, "is "+text+", which is not a valid number")
+	}
+	return d, ok
+}
+
+// fill sets the spool, the key and the problems of the row.
+func (s spoolmanSpool) fill(row *importRow) {
+	c := &conversion{spoolmanSpool: s, values: map[string]string{
 		"brand":              s.first("filament.vendor.name"),
 		"color":              s.first("filament.name"),
 		"spool_weight_grams": s.first("spool_weight", "filament.spool_weight", "filament.vendor.empty_spool_weight"),
 		"purchase_price":     s.first("price", "filament.price"),
+	}}
+	material, exact := materialOf(s.text("filament.material"))
+	c.values["material_type"] = material
+	if !exact {
+		c.fact("Material", s.text("filament.material"))
 	}
-	var comments, notes []string
-	note := func(name, value string) {
-		if value != "" {
-			notes = append(notes, name+": "+value)
+	c.convertColors()
+	c.convertDiameter()
+	c.convertWeights()
+	c.values["notes"] = c.notes()
+	id := s.text("id")
+	if id == "" {
+		c.problem("id", "is missing")
+	}
+
+	maps.DeleteFunc(c.values, func(_, value string) bool { return value == "" })
+	names := slices.Sorted(maps.Keys(c.values))
+	var cells []transfer.Cell
+	for _, name := range names {
+		value := c.values[name]
+		cells = append(cells, &value)
+	}
+	var problems []server.FieldError
+	row.Spool, problems = server.DecodeTexts[Spool](names, cells)
+	for _, p := range problems {
+		if c.values[p.Field] != "" { // for missing values, c has a problem with the name that Spoolman uses
+			c.problems = append(c.problems, p)
 		}
 	}
-
-	material, exact := materialOf(s.text("filament.material"))
-	values["material_type"] = material
-	if !exact {
-		note("Material", s.text("filament.material"))
+	row.problems = c.problems
+	// Every Spoolman server counts its spools from 1, so the time of registration distinguishes spools of two servers. Its
+	// format depends on the source; the key must not.
+	row.key = "spoolman " + id
+	if t, ok := parseSpoolmanTime(s.text("registered")); ok {
+		row.key += " " + t.Format("2006-01-02T15:04:05Z")
 	}
+}
 
+func (c *conversion) convertColors() {
 	var colors []string
-	for _, code := range strings.Split(s.first("filament.color_hex", "filament.multi_color_hexes"), ",") {
+	for _, code := range strings.Split(c.first("filament.color_hex", "filament.multi_color_hexes"), ",") {
 		if m := hexCode.FindStringSubmatch(strings.TrimSpace(code)); m != nil {
 			colors = append(colors, "#"+strings.ToUpper(m[1]))
-		} else if code != "" {
-			note("Colour code", strings.TrimSpace(code))
+		} else {
+			c.fact("Colour code", strings.TrimSpace(code))
 		}
 	}
+	color := "Unknown"
 	if len(colors) > 0 {
-		values["color_hex"] = colors[0]
+		color = colors[0]
+		c.values["color_hex"] = color
 	}
 	if len(colors) > 1 {
-		note("Colours", strings.Join(colors, ", "))
+		c.fact("Colours", strings.Join(colors, ", "))
 	}
-	if values["color"] == "" {
-		values["color"] = "Unknown"
-		if len(colors) > 0 {
-			values["color"] = colors[0]
-		}
+	if c.values["color"] == "" {
+		c.values["color"] = color
 	}
+}
 
-	number := func(name string) (d server.Decimal, ok bool) {
-		text := s.text(name)
-		if d, ok = server.ParseDecimal(text); !ok && text != "" {
-			problem(name, "is "+text+", which is no number as the service takes it")
-		}
-		return d, ok
-	}
-	diameter, ok := number("filament.diameter")
+func (c *conversion) convertDiameter() {
 	const tenth = 100_000
+	diameter, ok := c.number("filament.diameter")
+	value := ""
 	switch {
 	case ok && diameter >= 1_750_000-tenth && diameter <= 1_750_000+tenth:
-		values["diameter_mm"] = "1.75"
-	case ok && diameter >= 2_850_000-tenth && diameter <= 3_000_000+tenth: // what is sold as 3 mm is 2.85
-		values["diameter_mm"] = "2.85"
+		value = "1.75"
+	case ok && diameter >= 2_850_000-tenth && diameter <= 3_000_000+tenth: // filament sold as 3 mm is 2.85 mm thick
+		value = "2.85"
 	case ok:
-		problem("filament.diameter", "is "+diameter.String()+", which is neither 1.75 nor 2.85")
-	case s.text("filament.diameter") == "":
-		problem("filament.diameter", "is missing")
+		c.problem("filament.diameter", "is "+diameter.String()+", which is neither 1.75 nor 2.85")
+	case c.text("filament.diameter") == "":
+		c.problem("filament.diameter", "is missing")
 	}
-	if text := diameter.String(); ok && text != "1.75" && text != "2.85" {
-		note("Diameter", text+" mm")
+	c.values["diameter_mm"] = value
+	if ok && diameter.String() != value {
+		c.fact("Diameter", diameter.String()+" mm")
 	}
+}
 
-	readable := len(problems)
-	initial, _ := number("initial_weight")
-	weight, _ := number("filament.weight")
-	remaining, known := number("remaining_weight")
-	used, usedKnown := number("used_weight")
-	net := initial
+func (c *conversion) convertWeights() {
+	before := len(c.problems)
+	net, _ := c.number("initial_weight")
+	weight, _ := c.number("filament.weight")
+	remaining, known := c.number("remaining_weight")
+	used, usedKnown := c.number("used_weight")
 	if net <= 0 {
 		net = weight
 	}
 	switch {
-	case len(problems) > readable: // told of
-	case net <= 0 && s.first("initial_weight", "filament.weight") == "":
-		problem("filament.weight", "is missing, and initial_weight too: give one of them in Spoolman")
+	case len(c.problems) > before:
+	case net <= 0 && c.first("initial_weight", "filament.weight") == "":
+		c.problem("filament.weight", "is missing, and initial_weight too: set one of them in Spoolman")
 	case net <= 0:
-		problem("filament.weight", "must be more than 0, or initial_weight must be")
+		c.problem("filament.weight", "must be greater than 0, or initial_weight must be")
 	default:
-		values["net_weight_grams"] = net.String()
+		c.values["net_weight_grams"] = net.String()
 		if !known && usedKnown {
 			remaining, known = net-used, true
 		}
 		if known {
-			values["remaining_weight_grams"] = max(remaining, 0).String()
+			c.values["remaining_weight_grams"] = max(remaining, 0).String()
 		}
 	}
+}
 
-	note("Lot", s.text("lot_nr"))
-	note("Location", s.text("location"))
-	note("Article number", s.text("filament.article_number"))
-	if comment := s.text("filament.comment"); comment != "" {
-		comments = append(comments, "Filament: "+comment)
-	}
-	note("Nozzle °C", s.text("filament.settings_extruder_temp"))
-	note("Bed °C", s.text("filament.settings_bed_temp"))
-	for _, at := range []struct{ name, field string }{{"Registered", "registered"}, {"First used", "first_used"}, {"Last used", "last_used"}} {
-		if t, ok := parseSpoolmanTime(s.text(at.field)); ok {
-			note(at.name, t.Format(time.DateOnly))
-		} else {
-			note(at.name, s.text(at.field))
+// notes returns the comments and all facts that have no field of their own.
+func (c *conversion) notes() string {
+	c.fact("Lot", c.text("lot_nr"))
+	c.fact("Location", c.text("location"))
+	c.fact("Article number", c.text("filament.article_number"))
+	c.fact("Nozzle °C", c.text("filament.settings_extruder_temp"))
+	c.fact("Bed °C", c.text("filament.settings_bed_temp"))
+	for _, date := range []struct{ name, field string }{
+		{"Registered", "registered"}, {"First used", "first_used"}, {"Last used", "last_used"},
+	} {
+		text := c.text(date.field)
+		if t, ok := parseSpoolmanTime(text); ok {
+			text = t.Format(time.DateOnly)
 		}
+		c.fact(date.name, text)
+	}
+	if strings.EqualFold(c.text("archived"), "true") || c.text("archived") == "1" {
+		c.facts = append(c.facts, "Archived in Spoolman")
+	}
+	c.fact("Spoolman", c.text("id"))
+
+	var comments []string
+	if comment := c.text("comment"); comment != "" {
+		comments = append(comments, comment)
+	}
+	if comment := c.text("filament.comment"); comment != "" {
+		comments = append(comments, "Filament: "+comment)
 	}
 	for _, prefix := range []string{"extra.", "filament.extra."} {
 		var extra []string
-		for name, value := range s {
+		for name, value := range c.spoolmanSpool {
 			if key, ok := strings.CutPrefix(name, prefix); ok {
-				var text string // values are JSON in a string
+				var text string // the values of extra fields are JSON within a string
 				if json.Unmarshal([]byte(value), &text) != nil {
 					text = value
 				}
@@ -355,53 +412,19 @@ func (s spoolmanSpool) spool(to *imported) []server.FieldError {
 		slices.Sort(extra)
 		comments = append(comments, extra...)
 	}
-	if comment := s.text("comment"); comment != "" {
-		comments = slices.Insert(comments, 0, comment)
-	}
-	if strings.EqualFold(s.text("archived"), "true") || s.text("archived") == "1" {
-		notes = append(notes, "Archived in Spoolman")
-	}
-	note("Spoolman", s.text("id"))
-	values["notes"] = shorten(comments, notes, 10_000)
-
-	id := s.text("id")
-	if id == "" {
-		problem("id", "is missing")
-	}
-
-	var names []string
-	var row []server.Cell
-	for name, value := range values {
-		if value != "" {
-			names, row = append(names, name), append(row, server.Cell{Text: value})
-		}
-	}
-	found := server.DecodeRecord(names, row, &to.Spool)
-	slices.SortFunc(found, func(a, b server.FieldError) int { return strings.Compare(a.Field, b.Field) })
-	for _, p := range found {
-		// What is missing here was told of above, in Spoolman's terms.
-		if values[p.Field] != "" {
-			problems = append(problems, p)
-		}
-	}
-	// Servers count their spools from 1, so the time tells them apart, however the spool comes here.
-	to.key = "spoolman " + id
-	if t, ok := parseSpoolmanTime(s.text("registered")); ok {
-		to.key += " " + t.Format("2006-01-02T15:04:05Z")
-	}
-	return problems
+	return joinNotes(comments, c.facts, 10_000)
 }
 
 var hexCode = regexp.MustCompile(`^#?([0-9A-Fa-f]{6})(?:[0-9A-Fa-f]{2})?$`)
 
-// shorten puts the texts of people before the facts, and cuts them off where both would be longer than most.
-func shorten(comments, facts []string, most int) string {
+// joinNotes joins comments and facts to a text of at most so many characters. It truncates the comments first.
+func joinNotes(comments, facts []string, most int) string {
 	tail := strings.Join(facts, "\n")
 	room := most - utf8.RuneCountInString(tail) - 1
 	head := strings.Join(comments, "\n")
-	if runes := []rune(head); len(runes) > max(room, 0) {
+	if utf8.RuneCountInString(head) > max(room, 0) {
 		const cut = " …"
-		head = string(runes[:max(room-len([]rune(cut)), 0)]) + cut
+		head = firstRunes(head, max(room-utf8.RuneCountInString(cut), 0)) + cut
 	}
 	if head == "" {
 		return firstRunes(tail, most)
@@ -417,7 +440,8 @@ func firstRunes(s string, most int) string {
 }
 
 func parseSpoolmanTime(s string) (time.Time, bool) {
-	for _, layout := range []string{"2006-01-02T15:04:05.999999999Z07:00", "2006-01-02T15:04:05.999999999", "2006-01-02 15:04:05.999999999Z07:00", "2006-01-02 15:04:05.999999999"} {
+	const day, clock = "2006-01-02", "15:04:05.999999999"
+	for _, layout := range []string{day + "T" + clock + "Z07:00", day + "T" + clock, day + " " + clock + "Z07:00", day + " " + clock} {
 		if t, err := time.Parse(layout, s); err == nil {
 			return t.UTC(), true
 		}
@@ -425,7 +449,8 @@ func parseSpoolmanTime(s string) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// materials are the words for each type of material, without regard to case: alone, or with a plus, a filler, a hardness or a number.
+// materials are the words for each type of material in upper case: the name alone, or with a variant, a filler such as
+// CF, a hardness or a number.
 var materials = []struct {
 	name string
 	word *regexp.Regexp
@@ -441,7 +466,7 @@ var materials = []struct {
 	{"PVA", regexp.MustCompile(`^PVA(PLUS)?\d*$`)},
 }
 
-// materialOf returns the type of a material, and whether that says all: of PLA-CF it does not.
+// materialOf returns the type of a material, and whether the type is the full name: for PLA-CF it is not.
 func materialOf(text string) (name string, exact bool) {
 	upper := strings.ToUpper(text)
 	upper = strings.ReplaceAll(upper, "PET-G", "PETG")

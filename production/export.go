@@ -1,31 +1,35 @@
 package production
 
 import (
-	"context"
-	"io"
-
+	"spoolwright/cli"
 	"spoolwright/db"
-	"spoolwright/server"
+	"spoolwright/transfer"
 )
 
-// Export writes all production runs with their items and materials, oldest first; see server.Export.
-func Export(ctx context.Context, d *db.DB, w io.Writer, format string) (int, error) {
-	return server.Export[Run](ctx, d, w, format, func(createdAt, id string) *db.Stmt {
-		return db.SQL(`
-			select `+runColumns+`,
-				(select coalesce(json_agg(json_build_object('id', i.id, 'product_id', i.product_id, 'product_name', p.name, 'quantity', i.quantity,
-						'successful_quantity', i.successful_quantity, 'failed_quantity', i.failed_quantity,
-						'estimated_material_cost', trim_scale(i.estimated_material_cost), 'estimated_total_cost', trim_scale(i.estimated_total_cost))
-						order by i.created_at, i.id), '[]')
-					from run_items i join products p on p.id = i.product_id where i.run_id = production_runs.id) as items,
-				(select coalesce(json_agg(json_build_object('id', m.id, 'spool_id', m.spool_id, 'spool_name', spool_name(s.material_type, s.color, s.brand),
-						'estimated_weight_grams', trim_scale(m.estimated_weight_grams), 'actual_weight_grams', trim_scale(m.actual_weight_grams),
-						'spool_weight_before_grams', trim_scale(m.spool_weight_before_grams), 'spool_weight_after_grams', trim_scale(m.spool_weight_after_grams),
-						'estimated_purge_grams', trim_scale(m.estimated_purge_grams), 'actual_purge_grams', trim_scale(m.actual_purge_grams),
-						'cost_per_gram', trim_scale(m.cost_per_gram))
-						order by m.created_at, m.id), '[]')
-					from run_materials m join spools s on s.id = m.spool_id where m.run_id = production_runs.id) as materials
-			from production_runs
-			where (created_at, id) > ($1::text::timestamptz, $2::uuid) order by created_at, id limit 200`, createdAt, id)
-	})
-}
+// Commands are the commands for production runs.
+var Commands = []cli.Command{Export.Command("runs")}
+
+// Export writes all production runs with their items and materials.
+var Export = transfer.Export[Run](func(createdAt, id string) *db.Stmt {
+	return db.SQL(`
+		select `+runColumns+`,
+			(select coalesce(json_agg(json_build_object(
+					'id', i.id, 'product_id', i.product_id, 'product_name', p.name, 'quantity', i.quantity,
+					'successful_quantity', i.successful_quantity, 'failed_quantity', i.failed_quantity,
+					'estimated_material_cost', trim_scale(i.estimated_material_cost),
+					'estimated_total_cost', trim_scale(i.estimated_total_cost)) order by i.created_at, i.id), '[]')
+				from run_items i join products p on p.id = i.product_id where i.run_id = production_runs.id) as items,
+			(select coalesce(json_agg(json_build_object(
+					'id', m.id, 'spool_id', m.spool_id, 'spool_name', spool_name(s.material_type, s.color, s.brand),
+					'estimated_weight_grams', trim_scale(m.estimated_weight_grams),
+					'actual_weight_grams', trim_scale(m.actual_weight_grams),
+					'spool_weight_before_grams', trim_scale(m.spool_weight_before_grams),
+					'spool_weight_after_grams', trim_scale(m.spool_weight_after_grams),
+					'estimated_purge_grams', trim_scale(m.estimated_purge_grams),
+					'actual_purge_grams', trim_scale(m.actual_purge_grams),
+					'cost_per_gram', trim_scale(m.cost_per_gram)) order by m.created_at, m.id), '[]')
+				from run_materials m join spools s on s.id = m.spool_id
+				where m.run_id = production_runs.id) as materials
+		from production_runs
+		where (created_at, id) > ($1::text::timestamptz, $2::uuid) order by created_at, id limit 200`, createdAt, id)
+})

@@ -273,21 +273,61 @@ func decodeQuery(raw string, in any) error {
 			problems.Add(f.Name, "must be given once")
 			continue
 		}
-		var value any = given[0]
-		switch f.kind {
-		case reflect.TypeFor[int64](), reflect.TypeFor[Decimal]():
-			value = number(given[0])
-		case reflect.TypeFor[bool]():
-			switch strings.ToLower(given[0]) { // Python writes True
-			case "true", "1":
-				value = true
-			case "false", "0":
-				value = false
-			}
-		}
-		if problem := v.FieldByIndex(f.index).Addr().Interface().(settable).set(f, value); problem != "" {
+		if problem := v.FieldByIndex(f.index).Addr().Interface().(settable).set(f, f.fromText(given[0])); problem != "" {
 			problems.Add(f.Name, "%s", problem)
 		}
 	}
 	return check(in, problems)
+}
+
+// fromText returns the scalar that a text stands for in a query parameter or a CSV file.
+func (f *Field) fromText(text string) any {
+	switch f.kind {
+	case reflect.TypeFor[int64](), reflect.TypeFor[Decimal]():
+		return number(text)
+	case reflect.TypeFor[bool]():
+		switch strings.ToLower(text) { // Python writes True
+		case "true", "1":
+			return true
+		case "false", "0":
+			return false
+		}
+	}
+	return text
+}
+
+// DecodeTexts decodes and validates texts, such as the cells of a CSV file, as DecodeBody does a JSON object: names are
+// fields of T, and a nil text is null. It returns all problems. Except in fields of free text, blanks around a text are
+// ignored and an empty text is null. Values of read-only fields are ignored.
+func DecodeTexts[T any](names []string, texts []*string) (T, []FieldError) {
+	var in T
+	v := reflect.ValueOf(&in).Elem()
+	schema := schemaOf(v.Type())
+	var problems Problems
+	given := make(map[string]bool, len(names))
+	for i, name := range names {
+		f := schema.byName[name]
+		if f.ReadOnly || texts[i] == nil {
+			continue
+		}
+		text := *texts[i]
+		if f.kind != reflect.TypeFor[string]() || len(f.Enum) > 0 || f.Format != "" {
+			if text = strings.TrimSpace(text); text == "" {
+				continue
+			}
+		}
+		given[name] = true
+		if problem := v.FieldByIndex(f.index).Addr().Interface().(settable).set(f, f.fromText(text)); problem != "" {
+			problems.Add(name, "%s", problem)
+		}
+	}
+	for _, f := range schema.Fields {
+		if f.Required && !f.ReadOnly && !given[f.Name] {
+			problems.Add(f.Name, "is required")
+		}
+	}
+	if e, ok := errors.AsType[*Error](check(&in, problems)); ok {
+		return in, e.Fields
+	}
+	return in, nil
 }

@@ -30,6 +30,21 @@ const (
 		"connect-src 'self'; worker-src blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 
+// Bundle is a JavaScript program that the documentation pages load. It is embedded in a Go module.
+type Bundle struct {
+	Name, Version, License string // of the npm package
+	Module                 string // the Go module
+	Body                   func() []byte
+}
+
+// Bundles are all bundles of the documentation pages.
+var Bundles = []Bundle{
+	{"swagger-ui-dist", "5.32.6", "Apache-2.0", "github.com/swaggest/swgui",
+		func() []byte { return decompress(mustRead(swaggerui.FS, "swagger-ui-bundle.js.gz")) }},
+	{"redoc", "2.0.0-rc.59", "MIT", "github.com/mvrilo/go-redoc",
+		func() []byte { return []byte(redoc.JavaScript) }},
+}
+
 const (
 	typeHTML = "text/html; charset=utf-8"
 	typeCSS  = "text/css; charset=utf-8"

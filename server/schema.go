@@ -164,6 +164,14 @@ func (f *Field) parse(rules string) {
 	}
 }
 
+// Nested returns the schema of the object that the field holds, or of each object in its list. It is nil for a scalar.
+func (f *Field) Nested() (schema *Schema, isList bool) {
+	if !f.list && !f.nests() {
+		return nil, false
+	}
+	return schemaOf(f.kind), f.list
+}
+
 // Sortable returns the names of the scalar fields, in order.
 func (s *Schema) Sortable() []string {
 	var names []string

@@ -107,7 +107,7 @@ var sabotages = []sabotage{
 	{"a key never expires", "server/idempotency.go", "where k.created_at < now() - interval '24 hours'\n", "where k.created_at < now() - interval '24 days'\n", "./blackbox", "TestIdempotencyKeys"},
 	{"a broken write is sent again without a key", "db/query.go", "again := isTransient(err) || broken && neverSent(err) || unknown && repeatable", "again := isTransient(err) || unknown", "./db", "TestBackendIsKilled"},
 	{"changes of passwords keep others from logging in", "auth/password.go", "return h.verify(ctx, encoded, password, h.changes, h.slots)", "return h.verify(ctx, encoded, password, h.slots)", "./auth", "TestPasswordChangesLeaveRoom"},
-	{"an import leaves bad rows out", "inventory/import.go", "if err == nil && done.Bad > 0 && !skipBad {", "if err == nil && done.Bad > 1 && !skipBad {", "./inventory", "Import"},
+	{"an import leaves bad rows out", "inventory/import.go", "if err == nil && result.Invalid > 0 && !skipInvalid {", "if err == nil && result.Invalid > 1 && !skipInvalid {", "./inventory", "Import"},
 	{"a repeated import enters spools twice", "inventory/import.go", "			on conflict (tenant_id, external_key) where external_key is not null do nothing\n", "", "./inventory", "Spoolman"},
 	{"an import has no ledger", "inventory/import.go", "			select id, 'created', 0, remaining_weight_grams from added\n", "			select id, 'created', 0, remaining_weight_grams from added where false\n", "./inventory", "Import"},
 	{"the load balancer is told nothing", "server/server.go", "	s.draining.Store(true)\n", "", "./blackbox", "TestProgram/Graceful"},

@@ -1,4 +1,4 @@
-package server
+package cli
 
 import (
 	"crypto/sha256"
@@ -8,22 +8,12 @@ import (
 	"runtime/debug"
 	"strings"
 
-	"github.com/mvrilo/go-redoc"
-	swaggerui "github.com/swaggest/swgui/v5/static"
+	"spoolwright/server"
 )
 
-// bundles are the JavaScript programs that the documentation pages load; they come inside of Go modules.
-var bundles = []struct {
-	name, version, license, module string
-	body                           func() []byte
-}{
-	{"swagger-ui-dist", "5.32.6", "Apache-2.0", "github.com/swaggest/swgui", func() []byte { return decompress(mustRead(swaggerui.FS, "swagger-ui-bundle.js.gz")) }},
-	{"redoc", "2.0.0-rc.59", "MIT", "github.com/mvrilo/go-redoc", func() []byte { return []byte(redoc.JavaScript) }},
-}
-
-// SBOM returns the software bill of materials of the running program, a CycloneDX 1.6 document in JSON: Go's standard
-// library, the modules that the build was made of, and the JavaScript bundles. The same build has the same document.
-func SBOM(info *debug.BuildInfo, version string) []byte {
+// sbom returns the software bill of materials of a build, a CycloneDX 1.6 document in JSON: Go's standard library, the
+// modules of the build, and the JavaScript bundles of the documentation pages. The same build has the same document.
+func sbom(info *debug.BuildInfo) []byte {
 	type hash struct {
 		Alg     string `json:"alg"`
 		Content string `json:"content"`
@@ -56,7 +46,7 @@ func SBOM(info *debug.BuildInfo, version string) []byte {
 		return component{Type: "library", Ref: purl, Name: name, Version: version, PURL: purl}
 	}
 
-	program := at(info.Main.Path, version)
+	program := at(info.Main.Path, Version)
 	program.Type, program.Licenses = "application", licensed("Apache-2.0")
 	components := []component{at("std", strings.TrimPrefix(info.GoVersion, "go"))}
 	refs := map[string]string{}
@@ -75,15 +65,19 @@ func SBOM(info *debug.BuildInfo, version string) []byte {
 	for _, c := range components {
 		dependencies[0].DependsOn = append(dependencies[0].DependsOn, c.Ref)
 	}
-	for _, b := range bundles {
-		purl := "pkg:npm/" + b.name + "@" + b.version
-		sum := sha256.Sum256(b.body())
-		components = append(components, component{"library", purl, b.name, b.version, []hash{{"SHA-256", hex.EncodeToString(sum[:])}}, licensed(b.license), purl})
-		dependencies = append(dependencies, dependency{refs[b.module], []string{purl}})
+	for _, b := range server.Bundles {
+		purl := "pkg:npm/" + b.Name + "@" + b.Version
+		sum := sha256.Sum256(b.Body())
+		hashes := []hash{{"SHA-256", hex.EncodeToString(sum[:])}}
+		components = append(components,
+			component{"library", purl, b.Name, b.Version, hashes, licensed(b.License), purl})
+		dependencies = append(dependencies, dependency{refs[b.Module], []string{purl}})
 	}
 	out, err := json.MarshalIndent(map[string]any{
-		"$schema": "http://cyclonedx.org/schema/bom-1.6.schema.json", "bomFormat": "CycloneDX", "specVersion": "1.6", "version": 1,
-		"metadata": map[string]any{"component": program}, "components": components, "dependencies": dependencies,
+		"$schema":   "http://cyclonedx.org/schema/bom-1.6.schema.json",
+		"bomFormat": "CycloneDX", "specVersion": "1.6", "version": 1,
+		"metadata":   map[string]any{"component": program},
+		"components": components, "dependencies": dependencies,
 	}, "", "  ")
 	if err != nil {
 		panic(err)

@@ -1,0 +1,278 @@
+// Package cli is the program's command line: its commands, its settings in the environment, and the database that
+// commands work on.
+package cli
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+	"unicode"
+
+	"spoolwright/db"
+	"spoolwright/db/local"
+)
+
+// Program is what the command line is made of.
+type Program struct {
+	Commands    []Command       // in the order of the help; the first one is the default
+	Definitions []db.Definition // the SQL functions that the database must have
+}
+
+// Command is a command of the program. Help and the checks of arguments follow from its fields.
+type Command struct {
+	// Name is one or two words, such as "user add".
+	Name string
+	// Args are the operands and flags as the help shows them: FILE --tenant NAME [--format csv|jsonl]. The command
+	// takes as many operands as are named here, and all of them and the flags outside of brackets are required.
+	Args string
+	// Help says what the command does. The list of commands shows the first paragraph, -h all of it.
+	Help string
+	// Needs is what must be there before the command runs.
+	Needs Need
+	// Setup registers the flags and returns the function that runs the command after they are parsed.
+	Setup func(*flag.FlagSet) Run
+}
+
+// Need is what a command needs. Each level includes the ones before.
+type Need int
+
+const (
+	Nothing  Need = iota
+	Settings      // the environment is read into Call.Config
+	Farm          // Call.DB is the migrated database; a private one must exist
+	NewFarm       // like Farm, and a private database is created if it does not exist
+)
+
+// Run runs a command. Its error becomes the program's last line on standard error.
+type Run func(context.Context, *Call) error
+
+// Without is a Setup without flags.
+func Without(run Run) func(*flag.FlagSet) Run { return func(*flag.FlagSet) Run { return run } }
+
+// Call is one call of a command.
+type Call struct {
+	Operands []string
+	In       io.Reader
+	Out, Err io.Writer
+	Config   Config
+	DB       *db.DB
+}
+
+// Misuse is the error of a wrong argument or setting. The program then exits with status 2.
+type Misuse struct{ Err error }
+
+func (m Misuse) Error() string { return m.Err.Error() }
+
+// ErrInterrupted is wrapped by the error of a command that a signal stopped.
+var ErrInterrupted = errors.New("interrupted")
+
+func interrupted(ctx context.Context, err error) error {
+	if err != nil && ctx.Err() != nil {
+		return fmt.Errorf("%w: %w", ErrInterrupted, err)
+	}
+	return err
+}
+
+// Main runs the command that args name and returns the exit status: 0 for success, 2 for a Misuse, 1 for any other
+// failure.
+func (p Program) Main(args []string, getenv func(string) string, in io.Reader, out, stderr io.Writer) int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, func() {
+		time.Sleep(2 * time.Second) // some senders signal both the process and its group
+		stop()                      // a later signal ends the program at once
+	})
+	err := p.run(ctx, args, getenv, &Call{In: in, Out: out, Err: stderr})
+	if err == nil {
+		return 0
+	}
+	fmt.Fprintln(stderr, "spoolwright:", err)
+	if _, ok := errors.AsType[Misuse](err); ok {
+		return 2
+	}
+	return 1
+}
+
+func (p Program) run(ctx context.Context, args []string, getenv func(string) string, call *Call) error {
+	command, run, err := Parse(p.Commands, args, call)
+	if err != nil || run == nil {
+		return err
+	}
+	if command.Needs == Nothing {
+		return run(ctx, call)
+	}
+	if call.Config, err = loadConfig(getenv, call.Err); err != nil {
+		return Misuse{err}
+	}
+	call.Config.Definitions = p.Definitions
+	if command.Needs == Settings {
+		if err = run(ctx, call); errors.Is(err, ErrInterrupted) {
+			call.Config.Log.Info("stopped before it was ready")
+			return nil
+		}
+		return err
+	}
+	if c := call.Config; command.Needs == Farm && c.DatabaseURL == "" && !local.Exists(c.DataDir) {
+		return Misuse{fmt.Errorf("there is no farm in %s: is DATA_DIR right?", c.DataDir)}
+	}
+	return WithDatabase(ctx, call.Config, local.Attach, func(d *db.DB) error {
+		call.DB = d
+		return interrupted(ctx, run(ctx, call))
+	})
+}
+
+// Parse returns the command that args name and the function that runs it, and sets call.Operands. If args ask for help,
+// it writes the help to call.Out and returns no function. Every error is a Misuse.
+func Parse(commands []Command, args []string, call *Call) (Command, Run, error) {
+	if len(args) == 0 {
+		args = []string{commands[0].Name}
+	}
+	switch strings.TrimLeft(args[0], "-") {
+	case "h", "help":
+		writeUsage(call.Out, commands)
+		return Command{}, nil, nil
+	case "version":
+		args = append([]string{"version"}, args[1:]...)
+	}
+	for _, c := range commands {
+		if words := strings.Fields(c.Name); len(args) >= len(words) && slices.Equal(words, args[:len(words)]) {
+			run, err := c.parse(args[len(words):], call)
+			return c, run, err
+		}
+	}
+	var group []Command // the commands that begin with the same word
+	var names []string
+	for _, c := range commands {
+		if strings.HasPrefix(c.Name, args[0]+" ") {
+			group, names = append(group, c), append(names, c.Name)
+		}
+	}
+	switch {
+	case len(group) == 0:
+		return Command{}, nil, Misuse{fmt.Errorf("unknown command %q (see -h)", args[0])}
+	case len(args) > 1 && isHelp(args[1]):
+		fmt.Fprint(call.Out, "Usage: spoolwright COMMAND\n\n")
+		writeCommands(call.Out, group)
+		return Command{}, nil, nil
+	}
+	return Command{}, nil, Misuse{fmt.Errorf("unknown command %q; the commands are %s (see %s -h)",
+		strings.Join(args[:min(2, len(args))], " "), strings.Join(names, ", "), args[0])}
+}
+
+func isHelp(arg string) bool { return slices.Contains([]string{"-h", "-help", "--help"}, arg) }
+
+// parse parses the arguments after the name. Flags may come before, between and after operands.
+func (c Command) parse(args []string, call *Call) (Run, error) {
+	flags := flag.NewFlagSet(c.Name, flag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	run := c.Setup(flags)
+	misuse := func(format string, a ...any) (Run, error) {
+		return nil, Misuse{fmt.Errorf("%s: %w (see %[1]s -h)", c.Name, fmt.Errorf(format, a...))}
+	}
+	operands, required := c.required()
+	for ; ; args = flags.Args()[1:] {
+		if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
+			c.writeHelp(call.Out, flags)
+			return nil, nil
+		} else if err != nil {
+			return misuse("%w", err)
+		}
+		if flags.NArg() == 0 {
+			break
+		}
+		call.Operands = append(call.Operands, flags.Arg(0))
+	}
+	n := len(call.Operands)
+	switch {
+	case n > len(operands) && c.Args == "":
+		return misuse("it takes no arguments")
+	case n > len(operands):
+		return misuse("unexpected argument %q", call.Operands[len(operands)])
+	case n < len(operands):
+		return misuse("%s is missing", operands[n])
+	}
+	for _, name := range required {
+		if flags.Lookup(name).Value.String() == "" {
+			return misuse("--%s is missing", name)
+		}
+	}
+	return run, nil
+}
+
+// required returns the operands and the flags that Args has outside of brackets.
+func (c Command) required() (operands, flags []string) {
+	words := strings.Fields(c.Args)
+	for i, word := range words {
+		switch {
+		case strings.HasPrefix(word, "["):
+			return operands, flags // what is optional comes last
+		case strings.HasPrefix(word, "--"):
+			flags = append(flags, word[len("--"):])
+		case i == 0 || !strings.HasPrefix(words[i-1], "--"):
+			operands = append(operands, word)
+		}
+	}
+	return operands, flags
+}
+
+func (c Command) writeHelp(w io.Writer, flags *flag.FlagSet) {
+	fmt.Fprintf(w, "Usage: spoolwright %s\n\n%s\n", strings.TrimSpace(c.Name+" "+c.Args), c.Help)
+	if c.Args == "" {
+		writeSettings(w)
+		return
+	}
+	fmt.Fprintln(w)
+	flags.SetOutput(w)
+	flags.PrintDefaults()
+}
+
+func writeUsage(w io.Writer, commands []Command) {
+	fmt.Fprint(w, "Spoolwright keeps the filament spools, product catalog and production runs of 3D-print farms.\n\n"+
+		"Usage: spoolwright [COMMAND]\n\n")
+	writeCommands(w, commands)
+	fmt.Fprint(w, "\nEach command explains its arguments with -h.\n")
+	writeSettings(w)
+}
+
+// writeCommands lists the commands, with their help beside the name or, where that is too long, below it.
+func writeCommands(w io.Writer, commands []Command) {
+	const indent = "                       "
+	for _, c := range commands {
+		synopsis := "  " + strings.TrimSpace(c.Name+" "+c.Args)
+		if len(synopsis) > len(indent)-2 {
+			fmt.Fprintln(w, synopsis)
+			synopsis = ""
+		}
+		help, _, _ := strings.Cut(c.Help, "\n\n")
+		fmt.Fprintf(w, "%-*s%s\n", len(indent), synopsis, strings.ReplaceAll(help, "\n", "\n"+indent))
+	}
+}
+
+// Printable returns a text of unknown origin in a form that is safe to show on a terminal: characters that move the
+// cursor or change the direction of text are replaced.
+func Printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) {
+			return unicode.ReplacementChar
+		}
+		return r
+	}, s)
+}
+
+// IsTerminal reports whether w is a terminal.
+func IsTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0 && f.Name() != os.DevNull
+}

@@ -1,0 +1,130 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// testCommands are a command with all kinds of arguments and some others.
+func testCommands() []Command {
+	print := func(_ context.Context, c *Call) error {
+		_, err := fmt.Fprintf(c.Out, "ran with %q", c.Operands)
+		return err
+	}
+	return []Command{
+		{Name: "serve", Help: "serve the API", Needs: Settings, Setup: Without(print)},
+		{
+			Name: "copy files", Args: "FROM TO --owner NAME [--force]",
+			Help: "copy a file\nin two lines\n\nAnd more about it.",
+			Setup: func(flags *flag.FlagSet) Run {
+				flags.String("owner", "", "owner of the copy")
+				force := flags.Bool("force", false, "overwrite")
+				return func(ctx context.Context, c *Call) error {
+					if *force {
+						return errors.New("forced")
+					}
+					return print(ctx, c)
+				}
+			},
+		},
+		{Name: "copy all", Help: "copy everything", Setup: Without(print)},
+		VersionCommand,
+	}
+}
+
+func TestArguments(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		args           string
+		status         int
+		stdout, stderr string
+	}{
+		{"copy all", 0, "ran with []", ""},
+		{"copy files a b --owner ada", 0, `ran with ["a" "b"]`, ""},
+		{"copy files --owner ada a b", 0, `ran with ["a" "b"]`, ""},
+		{"copy files a -owner=ada - ", 0, `ran with ["a" "-"]`, ""},
+		{"copy files a b --owner ada --force", 1, "", "spoolwright: forced\n"},
+		{"copy files a --owner ada", 2, "", "spoolwright: copy files: TO is missing (see copy files -h)\n"},
+		{"copy files a b", 2, "", "spoolwright: copy files: --owner is missing (see copy files -h)\n"},
+		{"copy files a b c --owner ada", 2, "", `spoolwright: copy files: unexpected argument "c" (see copy files -h)` + "\n"},
+		{"copy files a b --owner", 2, "", "spoolwright: copy files: flag needs an argument: -owner (see copy files -h)\n"},
+		{"copy all now", 2, "", "spoolwright: copy all: it takes no arguments (see copy all -h)\n"},
+		{"copy some", 2, "", `spoolwright: unknown command "copy some"; the commands are copy files, copy all (see copy -h)` + "\n"},
+		{"copy", 2, "", `spoolwright: unknown command "copy"; the commands are copy files, copy all (see copy -h)` + "\n"},
+		{"brew", 2, "", `spoolwright: unknown command "brew" (see -h)` + "\n"},
+		{"copy -h", 0, "Usage: spoolwright COMMAND\n\n" +
+			"  copy files FROM TO --owner NAME [--force]\n" +
+			"                       copy a file\n" +
+			"                       in two lines\n" +
+			"  copy all             copy everything\n", ""},
+		{"copy files a --help", 0, "Usage: spoolwright copy files FROM TO --owner NAME [--force]\n\n" +
+			"copy a file\nin two lines\n\nAnd more about it.\n\n" +
+			"  -force\n    \toverwrite\n  -owner string\n    \towner of the copy\n", ""},
+	} {
+		var stdout, stderr bytes.Buffer
+		status := Program{Commands: testCommands()}.Main(strings.Fields(test.args), nil, strings.NewReader(""), &stdout, &stderr)
+		if status != test.status || stdout.String() != test.stdout || stderr.String() != test.stderr {
+			t.Errorf("%s: status %d\n%s%s", test.args, status, &stdout, &stderr)
+		}
+	}
+}
+
+// The first command is the default, and the one that gets its settings from the environment.
+func TestMainReadsSettings(t *testing.T) {
+	t.Parallel()
+	environment := map[string]string{}
+	for _, test := range []struct {
+		name, value string
+		status      int
+		want        string
+	}{
+		{"", "", 0, "ran with []"},
+		{"LOG_FORMAT", "xml", 2, "spoolwright: LOG_FORMAT: must be one of text, json\n"},
+		{"LOG_FORMAT", "json", 0, "ran with []"},
+		{"TLS_CERT_FILE", "cert.pem", 2, "spoolwright: TLS_CERT_FILE and TLS_KEY_FILE must be set together\n"},
+	} {
+		environment[test.name] = test.value
+		var out bytes.Buffer
+		status := Program{Commands: testCommands()}.Main(nil, func(name string) string { return environment[name] }, nil, &out, &out)
+		if status != test.status || out.String() != test.want {
+			t.Errorf("%s=%s: status %d\n%s", test.name, test.value, status, &out)
+		}
+	}
+}
+
+func TestHelpListsCommandsAndSettings(t *testing.T) {
+	t.Parallel()
+	var all []string
+	for _, args := range []string{"-h", "-help", "--help", "help"} {
+		var out bytes.Buffer
+		status := Program{Commands: testCommands()}.Main([]string{args}, nil, nil, &out, &out)
+		if status != 0 {
+			t.Errorf("%s: status %d", args, status)
+		}
+		all = append(all, out.String())
+	}
+	if len(slices.Compact(all)) != 1 {
+		t.Errorf("%q", all)
+	}
+	for _, want := range []string{
+		"\n  serve                serve the API\n", "\n  copy all             copy everything\n",
+		"\n  LISTEN_ADDR                  address to serve on (default 127.0.0.1:8000)\n",
+	} {
+		if !strings.Contains(all[0], want) {
+			t.Errorf("%q is not in\n%s", want, all[0])
+		}
+	}
+}
+
+func TestPrintable(t *testing.T) {
+	t.Parallel()
+	if got := Printable("Grüße\x1b[2J\u202e 株\n"); got != "Grüße\ufffd[2J\ufffd 株\ufffd" {
+		t.Errorf("%q", got)
+	}
+}

@@ -1,0 +1,200 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/netip"
+	"net/url"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"spoolwright/db"
+	"spoolwright/server"
+)
+
+// Config is the environment, parsed and validated.
+type Config struct {
+	Listen, MetricsAddr     string
+	DatabaseURL, MigrateURL string // DatabaseURL is empty for a private PostgreSQL in DataDir
+	DataDir                 string
+	JWTSecrets              []string // the first signs, all verify
+	AccessTTL, RefreshTTL   time.Duration
+	PerMinute, PerHour      int // limits of requests; 0 is none
+	TrustedProxies          []netip.Prefix
+	CORSOrigins             []string
+	TLSCert, TLSKey         string // paths of PEM files, both or neither
+	MaxConns                int    // 0 is the default of db.Open
+	DrainDelay              time.Duration
+	Log                     *slog.Logger
+	Definitions             []db.Definition // of Program
+	Throwaway               bool            // the private PostgreSQL is removed when the program ends; only the demo sets it
+	logFormat               string
+	logLevel                slog.Level
+}
+
+// settings are all environment variables, in the order of the help. A test compares docs/configuration.md with them.
+var settings = []struct {
+	name, value, usage string // value is the default
+	set                func(c *Config, v string) error
+}{
+	{"LISTEN_ADDR", "127.0.0.1:8000", "address to serve on",
+		func(c *Config, v string) error { c.Listen = v; return checkAddr(v) }},
+	{"DATABASE_URL", "", "PostgreSQL to use; without it the service runs a private one",
+		func(c *Config, v string) error { c.DatabaseURL = v; return checkURL(v) }},
+	{"MIGRATE_DATABASE_URL", "",
+		"login of the database's owner, for migrations; DATABASE_URL is then a login that owns nothing",
+		func(c *Config, v string) error { c.MigrateURL = v; return checkURL(v) }},
+	{"DATA_DIR", "./data", "folder of the private PostgreSQL and of generated secrets",
+		func(c *Config, v string) error { c.DataDir = v; return checkFolder(v) }},
+	{"JWT_SECRET", "",
+		"secret that signs tokens, 32 bytes at least; several, separated by commas: the first signs, all verify",
+		setSecrets},
+	{"ACCESS_TOKEN_EXPIRE_MINUTES", "30", "lifetime of access tokens",
+		func(c *Config, v string) error { return duration(&c.AccessTTL, v, time.Minute, 1, 60*24*7) }},
+	{"REFRESH_TOKEN_EXPIRE_DAYS", "7", "lifetime of refresh tokens",
+		func(c *Config, v string) error { return duration(&c.RefreshTTL, v, 24*time.Hour, 1, 3650) }},
+	{"RATE_LIMIT_PER_MINUTE", "100", "requests per user and minute; 0 turns the limit off",
+		func(c *Config, v string) error { return count(&c.PerMinute, v, 0, 1_000_000_000) }},
+	{"RATE_LIMIT_PER_HOUR", "1000", "requests per user and hour; 0 turns the limit off",
+		func(c *Config, v string) error { return count(&c.PerHour, v, 0, 1_000_000_000) }},
+	{"TRUSTED_PROXIES", "", "addresses or networks whose X-Forwarded-For is believed, separated by commas",
+		func(c *Config, v string) (err error) { c.TrustedProxies, err = server.ParsePrefixes(v); return err }},
+	{"CORS_ALLOWED_ORIGINS", "",
+		"origins whose pages may call the API, such as https://farm.example, separated by commas", setOrigins},
+	{"TLS_CERT_FILE", "",
+		"certificate chain (PEM); with TLS_KEY_FILE the service speaks HTTPS; both are read again when they change",
+		func(c *Config, v string) error { c.TLSCert = v; return nil }},
+	{"TLS_KEY_FILE", "", "private key (PEM)", func(c *Config, v string) error { c.TLSKey = v; return nil }},
+	{"METRICS_ADDR", "",
+		"address for /metrics (Prometheus) and /debug/pprof/; for operators only, off without it",
+		func(c *Config, v string) error { c.MetricsAddr = v; return checkAddr(v) }},
+	{"DB_MAX_CONNS", "",
+		"most database connections; eight per core, 8 to 32, unless set; half of them at most for reads",
+		func(c *Config, v string) error { return count(&c.MaxConns, v, 1, 10_000) }},
+	{"DRAIN_SECONDS", "1",
+		"seconds that the service goes on after SIGTERM while /readyz already says no, so that load balancers notice",
+		func(c *Config, v string) error { return duration(&c.DrainDelay, v, time.Second, 0, 600) }},
+	{"LOG_FORMAT", "text", "text or json",
+		func(c *Config, v string) error { c.logFormat = v; return oneOf(v, "text", "json") }},
+	{"LOG_LEVEL", "info", "debug, info, warn or error", func(c *Config, v string) error {
+		c.logLevel.UnmarshalText([]byte(v)) // takes more than these four
+		return oneOf(strings.ToLower(v), "debug", "info", "warn", "error")
+	}},
+}
+
+// loadConfig returns the configuration of the environment, with a logger that writes to w. Errors name the variable.
+func loadConfig(getenv func(string) string, w io.Writer) (Config, error) {
+	var c Config
+	for _, s := range settings {
+		v := getenv(s.name)
+		if v == "" {
+			v = s.value
+		}
+		if v == "" {
+			continue
+		}
+		if err := s.set(&c, v); err != nil {
+			return c, fmt.Errorf("%s: %w", s.name, err)
+		}
+	}
+	switch {
+	case (c.TLSCert == "") != (c.TLSKey == ""):
+		return c, errors.New("TLS_CERT_FILE and TLS_KEY_FILE must be set together")
+	case c.MigrateURL != "" && c.DatabaseURL == "":
+		return c, errors.New("MIGRATE_DATABASE_URL requires DATABASE_URL")
+	}
+	options := &slog.HandlerOptions{Level: c.logLevel}
+	c.Log = slog.New(slog.NewTextHandler(w, options))
+	if c.logFormat == "json" {
+		c.Log = slog.New(slog.NewJSONHandler(w, options))
+	}
+	return c, nil
+}
+
+func writeSettings(w io.Writer) {
+	fmt.Fprint(w, "\nEnvironment:\n")
+	for _, s := range settings {
+		usage := s.usage
+		if s.value != "" {
+			usage += " (default " + s.value + ")"
+		}
+		fmt.Fprintf(w, "  %-28s %s\n", s.name, usage)
+	}
+}
+
+func setSecrets(c *Config, v string) error {
+	for secret := range strings.SplitSeq(v, ",") {
+		if secret = strings.TrimSpace(secret); len(secret) < 32 {
+			return errors.New("each secret must have at least 32 bytes")
+		}
+		c.JWTSecrets = append(c.JWTSecrets, secret)
+	}
+	return nil
+}
+
+func setOrigins(c *Config, v string) error {
+	for origin := range strings.SplitSeq(v, ",") {
+		origin = strings.TrimSpace(origin)
+		u, err := url.Parse(origin)
+		if err != nil || u.Scheme == "" || u.Host == "" || origin != u.Scheme+"://"+u.Host {
+			return fmt.Errorf("%q is not an origin such as https://farm.example", origin)
+		}
+		c.CORSOrigins = append(c.CORSOrigins, origin)
+	}
+	return nil
+}
+
+func checkAddr(v string) error {
+	_, port, err := net.SplitHostPort(v)
+	if n, convErr := strconv.Atoi(port); err != nil || convErr != nil || n < 0 || n > 65535 {
+		return fmt.Errorf("%q is not an address such as 127.0.0.1:8000", v)
+	}
+	return nil
+}
+
+func checkURL(v string) error {
+	if _, err := pgconn.ParseConfig(v); err != nil {
+		// Both the value and the parser's error may contain the password.
+		return errors.New("not a connection string such as postgres://user:password@host:5432/database")
+	}
+	return nil
+}
+
+// checkFolder accepts a folder, and a path where one can be created.
+func checkFolder(v string) error {
+	info, err := os.Stat(v)
+	if errors.Is(err, syscall.ENOTDIR) || err == nil && !info.IsDir() {
+		return fmt.Errorf("%q is not a folder", v)
+	}
+	return nil
+}
+
+func oneOf(v string, allowed ...string) error {
+	if !slices.Contains(allowed, v) {
+		return fmt.Errorf("must be one of %s", strings.Join(allowed, ", "))
+	}
+	return nil
+}
+
+func count(to *int, v string, least, most int) (err error) {
+	if *to, err = strconv.Atoi(v); err != nil || *to < least || *to > most {
+		return fmt.Errorf("%q is not a whole number from %d to %d", v, least, most)
+	}
+	return nil
+}
+
+func duration(to *time.Duration, v string, unit time.Duration, least, most int) error {
+	var n int
+	err := count(&n, v, least, most)
+	*to = time.Duration(n) * unit
+	return err
+}

@@ -1,0 +1,46 @@
+package cli
+
+import (
+	"context"
+	"time"
+
+	"spoolwright/db"
+	"spoolwright/db/local"
+)
+
+// WithDatabase connects to DATABASE_URL or gets a private PostgreSQL from start (local.Start or local.Attach), migrates
+// the database, calls fn, and closes what it opened. The error wraps ErrInterrupted if ctx ended before fn was called.
+func WithDatabase(ctx context.Context, c Config, start func(context.Context, local.Options) (*local.Server, error),
+	fn func(*db.DB) error) (err error) {
+	ownerURL, appURL := c.MigrateURL, c.DatabaseURL
+	if appURL == "" {
+		private, err := start(ctx, local.Options{Dir: c.DataDir, Log: c.Log, Throwaway: c.Throwaway})
+		if err != nil {
+			return interrupted(ctx, err)
+		}
+		defer func() {
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
+			defer cancel()
+			if stopErr := private.Stop(ctx); stopErr != nil && err == nil {
+				err = stopErr
+			}
+		}()
+		ownerURL, appURL = private.OwnerURL(), private.AppURL()
+	}
+	if ownerURL == "" {
+		ownerURL = appURL
+	}
+	applied, err := db.Migrate(ctx, ownerURL, appURL, c.Definitions)
+	if err != nil {
+		return interrupted(ctx, err)
+	}
+	if applied != (db.Applied{}) {
+		c.Log.Info("the database was migrated", "migrations", applied.Migrations, "definitions", applied.Definitions)
+	}
+	d, err := db.Open(ctx, db.Config{URL: appURL, MaxConns: c.MaxConns, Log: c.Log, Definitions: c.Definitions})
+	if err != nil {
+		return interrupted(ctx, err)
+	}
+	defer d.Close()
+	return fn(d)
+}

@@ -1,0 +1,57 @@
+package cli
+
+import (
+	"crypto/tls"
+	"fmt"
+	"net"
+	"net/netip"
+
+	"spoolwright/server"
+)
+
+// Listeners are the addresses that the service accepts connections on.
+type Listeners struct{ API, Metrics net.Listener } // Metrics may be nil
+
+// Listen opens the listeners. It comes first in a start, so that an address in use changes nothing.
+func Listen(c Config) (l Listeners, err error) {
+	var secure *tls.Config
+	if c.TLSCert != "" {
+		if secure, err = server.NewTLSConfig(c.TLSCert, c.TLSKey, c.Log); err != nil {
+			return l, Misuse{fmt.Errorf("TLS_CERT_FILE and TLS_KEY_FILE: %w", err)}
+		}
+	}
+	if l.API, err = net.Listen("tcp", c.Listen); err != nil {
+		return l, fmt.Errorf("LISTEN_ADDR: %w", err)
+	}
+	if c.MetricsAddr != "" {
+		if l.Metrics, err = net.Listen("tcp", c.MetricsAddr); err != nil {
+			l.API.Close()
+			return l, fmt.Errorf("METRICS_ADDR: %w", err)
+		}
+	}
+	if secure != nil {
+		l.API = tls.NewListener(l.API, secure)
+	}
+	return l, nil
+}
+
+// Close closes the listeners.
+func (l Listeners) Close() {
+	l.API.Close()
+	if l.Metrics != nil {
+		l.Metrics.Close()
+	}
+}
+
+// BaseURL returns the address of the API for a client on this machine.
+func (c Config) BaseURL(l Listeners) string {
+	scheme := "http"
+	if c.TLSCert != "" {
+		scheme = "https"
+	}
+	host, port, _ := net.SplitHostPort(l.API.Addr().String())
+	if ip, err := netip.ParseAddr(host); err == nil && ip.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	return scheme + "://" + net.JoinHostPort(host, port)
+}

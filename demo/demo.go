@@ -1,0 +1,159 @@
+// Package demo is a farm with sample data, for trying the API.
+package demo
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"strings"
+
+	"spoolwright/auth"
+	"spoolwright/cli"
+	"spoolwright/db"
+	"spoolwright/db/local"
+	"spoolwright/server"
+)
+
+// sample lists requests in the order in which they are sent. A path or body may name the resource of an earlier request
+// by its ref in braces.
+//
+//go:embed farm.json
+var sample []byte
+
+// Load creates the sample data through the API. It calls post for one request after the other; post returns the id in
+// the answer.
+func Load(post func(path string, body []byte) (id string, err error)) error {
+	var requests []struct {
+		Ref, Path string
+		Body      json.RawMessage
+	}
+	if err := json.Unmarshal(sample, &requests); err != nil {
+		return err
+	}
+	var ids []string // pairs of a ref in braces and an id
+	for _, r := range requests {
+		refs := strings.NewReplacer(ids...)
+		id, err := post(refs.Replace(r.Path), []byte(refs.Replace(string(r.Body))))
+		if err != nil {
+			return err
+		}
+		if r.Ref != "" {
+			ids = append(ids, "{"+r.Ref+"}", id)
+		}
+	}
+	return nil
+}
+
+// Command returns the command demo. It gets main's functions that make a server and run it.
+func Command(newServer func(cli.Config, *db.DB) (*server.Server, error),
+	serve func(context.Context, cli.Config, *db.DB, cli.Listeners) error) cli.Command {
+	return cli.Command{
+		Name: "demo", Needs: cli.Settings,
+		Help: "serve a throwaway farm with sample data on loopback",
+		Setup: cli.Without(func(ctx context.Context, call *cli.Call) error {
+			c := call.Config
+			host, _, _ := net.SplitHostPort(c.Listen)
+			if ip, err := netip.ParseAddr(host); (err != nil || !ip.IsLoopback()) && host != "localhost" {
+				return cli.Misuse{Err: errors.New("demo serves on loopback only, because its password is public: " +
+					"set LISTEN_ADDR to 127.0.0.1 and a port")}
+			}
+			dir, err := os.MkdirTemp("", "spoolwright-demo-")
+			if err != nil {
+				return err
+			}
+			defer os.RemoveAll(dir)
+			if err := os.Chmod(dir, 0o711); err != nil { // PostgreSQL may run as another account
+				return err
+			}
+			c.DataDir, c.DatabaseURL, c.MigrateURL, c.Throwaway = dir, "", "", true
+			c.JWTSecrets = []string{rand.Text() + rand.Text()}
+			l, err := cli.Listen(c)
+			if err != nil {
+				return err
+			}
+			defer l.Close()
+			return cli.WithDatabase(ctx, c, local.Start, func(d *db.DB) error {
+				user := auth.NewUser{Tenant: "demo farm", Email: "demo@farm.example", Name: "Demo", Role: "admin",
+					Password: "demo-password"}
+				if _, err := (auth.Accounts{DB: d, Hasher: auth.NewHasher(0)}).Add(ctx, user); err != nil {
+					return err
+				}
+				if err := load(ctx, c, d, user, newServer); err != nil {
+					return fmt.Errorf("sample data: %w", err)
+				}
+				base := c.BaseURL(l)
+				fmt.Fprintf(call.Out, "\nA demo farm; everything is gone when it stops (Ctrl-C).\n\n"+
+					"%s\nTry it in a browser: %s/docs\n\n", auth.LoginText(base, user), base)
+				return serve(ctx, c, d, l)
+			})
+		}),
+	}
+}
+
+// load sends the sample data as the user to a second server, without request limits.
+func load(ctx context.Context, c cli.Config, d *db.DB, user auth.NewUser,
+	newServer func(cli.Config, *db.DB) (*server.Server, error)) error {
+	c.PerMinute, c.PerHour, c.DrainDelay, c.Log = 0, 0, 0, slog.New(slog.DiscardHandler)
+	s, err := newServer(c, d)
+	if err != nil {
+		return err
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	serving, stop := context.WithCancel(ctx)
+	stopped := make(chan error, 1)
+	go func() { stopped <- s.Serve(serving, l) }()
+
+	transport := &http.Transport{}
+	client := &http.Client{Transport: transport}
+	var answer struct {
+		ID    string
+		Token string `json:"access_token"`
+	}
+	post := func(path string, body []byte) (id string, err error) {
+		r, err := http.NewRequestWithContext(ctx, "POST", "http://"+l.Addr().String()+path, bytes.NewReader(body))
+		if err != nil {
+			return "", err
+		}
+		r.Header.Set("Content-Type", "application/json")
+		if answer.Token != "" {
+			r.Header.Set("Authorization", "Bearer "+answer.Token)
+		}
+		response, err := client.Do(r)
+		if err != nil {
+			return "", err
+		}
+		defer response.Body.Close()
+		text, err := io.ReadAll(response.Body)
+		if err == nil && response.StatusCode >= 300 {
+			err = fmt.Errorf("POST %s %s: %s %s", path, body, response.Status, text)
+		}
+		if err != nil {
+			return "", err
+		}
+		err = json.Unmarshal(text, &answer)
+		return answer.ID, err
+	}
+	login, err := json.Marshal(map[string]string{"email": user.Email, "password": user.Password})
+	if err == nil {
+		_, err = post("/api/v1/auth/login", login)
+	}
+	if err == nil {
+		err = Load(post)
+	}
+	transport.CloseIdleConnections()
+	stop()
+	return errors.Join(err, <-stopped)
+}

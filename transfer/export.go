@@ -1,0 +1,208 @@
+package transfer
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os/signal"
+	"syscall"
+
+	"spoolwright/auth"
+	"spoolwright/cli"
+	"spoolwright/db"
+	"spoolwright/server"
+)
+
+// Exporter writes all resources of a kind in the tenant of ctx, oldest first. It reads one page at a time, so the memory
+// it needs does not grow with their number; a resource that changes meanwhile is written as it was before or after.
+//
+// The format jsonl is one JSON object per line, as the GET of the resource returns it. In the format csv, a field of a
+// nested object is a column with a name such as materials.color. A resource has a row for each entry of its nested
+// lists, with its own fields repeated, or one row if the lists are empty.
+type Exporter func(ctx context.Context, d *db.DB, w io.Writer, format string) error
+
+// Export returns the exporter of resources with the type T. Page returns the statement for the resources that come after
+// the one with that created_at and id.
+func Export[T any](page func(createdAt, id string) *db.Stmt) Exporter {
+	return func(ctx context.Context, d *db.DB, w io.Writer, format string) error {
+		var out []byte
+		write := appendLine
+		switch format {
+		case "jsonl":
+		case "csv":
+			all := columnsOf(server.SchemaOf[T]())
+			write, out = all.appendRows, all.appendHeader(nil)
+		default:
+			return fmt.Errorf("unknown format %q", format)
+		}
+		createdAt, id := "-infinity", "00000000-0000-0000-0000-000000000000"
+		for ctx.Err() == nil {
+			stmt := page(createdAt, id)
+			if err := d.Read(ctx, stmt); err != nil {
+				return err
+			}
+			var rows []json.RawMessage
+			err := json.Unmarshal(stmt.Array(), &rows)
+			for _, row := range rows {
+				if err == nil {
+					out, err = write(out, row)
+				}
+			}
+			if err == nil {
+				_, err = w.Write(out)
+			}
+			if err != nil || len(rows) == 0 {
+				return err
+			}
+			var last struct {
+				ID        string
+				CreatedAt string `json:"created_at"`
+			}
+			if err := json.Unmarshal(rows[len(rows)-1], &last); err != nil {
+				return err
+			}
+			createdAt, id, out = last.CreatedAt, last.ID, out[:0]
+		}
+		return ctx.Err()
+	}
+}
+
+// Command returns the command that exports resources, with their name in the plural.
+func (e Exporter) Command(resources string) cli.Command {
+	return cli.Command{
+		Name: "export " + resources, Args: "--tenant NAME [--format csv|jsonl]", Needs: cli.Farm,
+		Help: "write all " + resources + " to standard output, oldest first",
+		Setup: func(flags *flag.FlagSet) cli.Run {
+			format := "csv"
+			flags.Func("format", "csv, or jsonl for one JSON object per line (default csv)", func(v string) error {
+				if format = v; v != "csv" && v != "jsonl" {
+					return errors.New("must be csv or jsonl")
+				}
+				return nil
+			})
+			return auth.InTenant(flags, func(ctx context.Context, c *cli.Call) error {
+				// With `| head`, writing must return an error: the signal would leave a private PostgreSQL running.
+				signal.Ignore(syscall.SIGPIPE)
+				out := bufio.NewWriterSize(c.Out, 64<<10)
+				if err := e(ctx, c.DB, out, format); err != nil {
+					return err
+				}
+				return out.Flush()
+			})
+		},
+	}
+}
+
+func appendLine(to []byte, row []byte) ([]byte, error) {
+	b := bytes.NewBuffer(to)
+	err := json.Compact(b, row)
+	b.WriteByte('\n')
+	return b.Bytes(), err
+}
+
+type columns []column
+
+// column is a column of a CSV file. Its value is the field name, or the field name of the object or list outer.
+type column struct {
+	outer, name string
+	isList      bool
+}
+
+func columnsOf(s *server.Schema) (all columns) {
+	for _, f := range s.Fields {
+		nested, isList := f.Nested()
+		switch {
+		case f.WriteOnly:
+		case nested == nil:
+			all = append(all, column{name: f.Name})
+		default:
+			for _, inner := range nested.Fields {
+				all = append(all, column{f.Name, inner.Name, isList})
+			}
+		}
+	}
+	return all
+}
+
+func (c columns) appendHeader(to []byte) []byte {
+	for i, column := range c {
+		if i > 0 {
+			to = append(to, ',')
+		}
+		if column.outer != "" {
+			to = append(to, column.outer+"."...)
+		}
+		to = append(to, column.name...)
+	}
+	return append(to, '\n')
+}
+
+// fields are the members of a JSON object.
+type fields map[string]json.RawMessage
+
+func (c columns) appendRows(to []byte, resource []byte) (_ []byte, err error) {
+	decode := func(from []byte, into any) {
+		err = errors.Join(err, json.Unmarshal(from, into))
+	}
+	var own fields
+	decode(resource, &own)
+	objects := map[string]fields{"": own} // by the column's outer field; those of lists are set for each row
+	var lists []string
+	entries := map[string][]fields{}
+	for i, column := range c {
+		if column.outer == "" || i > 0 && c[i-1].outer == column.outer {
+			continue
+		}
+		if column.isList {
+			var list []fields
+			decode(own[column.outer], &list)
+			lists, entries[column.outer] = append(lists, column.outer), list
+		} else {
+			var object fields
+			decode(own[column.outer], &object)
+			objects[column.outer] = object
+		}
+	}
+	appendRow := func() {
+		for i, column := range c {
+			if i > 0 {
+				to = append(to, ',')
+			}
+			cell, cellErr := cellOf(objects[column.outer][column.name])
+			err = errors.Join(err, cellErr)
+			to = AppendCell(to, cell)
+		}
+		to = append(to, '\n')
+	}
+	rows := 0
+	for _, name := range lists {
+		for _, objects[name] = range entries[name] {
+			rows++
+			appendRow()
+		}
+		delete(objects, name)
+	}
+	if rows == 0 {
+		appendRow()
+	}
+	return to, err
+}
+
+func cellOf(value json.RawMessage) (Cell, error) {
+	text := string(value)
+	switch {
+	case text == "" || text == "null":
+		return nil, nil
+	case text[0] == '"':
+		err := json.Unmarshal(value, &text)
+		return &text, err
+	case text[0] == '{' || text[0] == '[':
+		return nil, errors.New("transfer: a column holds a nested value")
+	}
+	return &text, nil
+}
