@@ -131,9 +131,9 @@ var errCredentials = &server.Error{Status: 401, Code: "INVALID_CREDENTIALS", Det
 
 func (s *Service) login(ctx context.Context, r *server.Request[Credentials]) (server.OK[TokenSet], error) {
 	email := emailKey(*r.In.Email.Value)
-	done, wait, ok := s.begin(ctx, email, r.Address)
-	if !ok {
-		return nil, tooManyFailures(wait)
+	done, err := s.begin(ctx, email, r.Address)
+	if err != nil {
+		return nil, err
 	}
 	outcome := Abandoned
 	defer func() { done(outcome) }()
@@ -166,19 +166,31 @@ func (s *Service) login(ctx context.Context, r *server.Request[Credentials]) (se
 	return s.startSession(db.As(ctx, actor), actor, hash)
 }
 
-func tooManyFailures(wait time.Duration) error {
-	return &server.Error{
-		Status: 429, Code: "RATE_LIMIT_EXCEEDED", Detail: "Too many failed logins; try again later", RetryAfter: wait,
-	}
-}
+// beginWait is how long an attempt waits for the outcome of others of the same account or address.
+const beginWait = 10 * time.Second
 
-// begin calls the throttle's Begin, and repeats it for up to queueWait while only running attempts fill the limits:
-// several concurrent logins of one account are no attack.
-func (s *Service) begin(ctx context.Context, email, address string) (done func(Outcome), wait time.Duration, ok bool) {
-	for end := time.Now().Add(queueWait); ; time.Sleep(20 * time.Millisecond) {
-		done, wait, ok = s.throttle.Begin(email, address)
-		if ok || wait > undecidedWait || ctx.Err() != nil || time.Now().After(end) {
-			return done, wait, ok
+// begin calls the throttle's Begin. While running attempts fill a limit, it waits for their outcome, because they may be
+// logins with the right password. The error is a 429 if failures fill a limit, and a 503 after beginWait.
+func (s *Service) begin(ctx context.Context, email, address string) (done func(Outcome), err error) {
+	timeout := time.NewTimer(beginWait)
+	defer timeout.Stop()
+	for {
+		done, limit := s.throttle.Begin(email, address)
+		switch {
+		case limit == nil:
+			return done, nil
+		case limit.RetryAfter > 0:
+			return nil, &server.Error{
+				Status: 429, Code: "RATE_LIMIT_EXCEEDED", Detail: "Too many failed logins; try again later",
+				RetryAfter: limit.RetryAfter,
+			}
+		}
+		select {
+		case <-limit.Changed:
+		case <-timeout.C:
+			return nil, server.ErrUnavailable.Because(ErrBusy)
+		case <-ctx.Done():
+			return nil, ctx.Err()
 		}
 	}
 }

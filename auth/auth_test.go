@@ -769,6 +769,27 @@ func TestConcurrentLogins(t *testing.T) {
 	wg.Wait()
 }
 
+// Concurrent logins with the right password all succeed, also if the first ones take longer than a login waits for the
+// hasher.
+func TestConcurrentSlowLogins(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	user := w.Operator(t)
+	open := w.hasher.Gate()
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			a, err := w.Anonymous().Send("POST", loginPath, credentials(user.Email, authtest.Password))
+			if err != nil || a.Status != 200 {
+				t.Errorf("%v, %+v", err, a)
+			}
+		})
+	}
+	time.Sleep(2200 * time.Millisecond)
+	open()
+	wg.Wait()
+}
+
 // Every failed login computes one hash, whatever the reason.
 func TestFailedLoginsTakeTheSameTime(t *testing.T) {
 	t.Parallel()

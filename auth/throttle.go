@@ -25,8 +25,6 @@ const (
 
 	// A failure takes a core about 0.2 seconds, so 15 minutes have fewer failures than this on any machine.
 	maxThrottleKeys = 100_000
-	// The wait while running attempts fill a window, since most of them will not become failures.
-	undecidedWait = time.Second
 )
 
 // Throttle limits failed logins within 15 minutes: 5 for an account from one address, 20 from an address, 100 for an
@@ -49,8 +47,9 @@ type window struct {
 }
 
 type attempts struct {
-	key [32]byte
-	all []*attempt // sorted by time, at most the window's limit
+	key     [32]byte
+	all     []*attempt    // sorted by time, at most the window's limit
+	changed chan struct{} // closed when a running attempt ends; nil if nothing waits for that
 }
 
 type attempt struct {
@@ -67,13 +66,24 @@ func NewThrottle(now func() time.Time) *Throttle {
 	return t
 }
 
-// Begin must be called before a password is verified. It counts the attempt as a failure and returns true, or it
-// returns false and the time after which the caller may try again. The account is the normalized e-mail, which need not
-// exist.
+// Limit says why an attempt is not allowed.
+type Limit struct {
+	// RetryAfter is the time until the failures that fill a limit expire. It is 0 if failures and running attempts fill
+	// it together: then the outcome of these decides.
+	RetryAfter time.Duration
+
+	// Changed is closed when one of the running attempts ends. It is nil if RetryAfter is not 0.
+	Changed <-chan struct{}
+}
+
+// Begin must be called before a password is verified. It counts the attempt as running and returns nil, or it returns
+// why the attempt is not allowed. Running attempts count like failures, so that concurrent guesses are limited too. The
+// account is the normalized e-mail, which need not exist.
 //
-// The caller must report the outcome by calling done; only the first call has an effect. Succeeded removes the attempt
-// and all failures of this account from this address. Abandoned removes the attempt.
-func (t *Throttle) Begin(account, address string) (done func(Outcome), retryAfter time.Duration, ok bool) {
+// The caller must report the outcome by calling done; only the first call has an effect. Failed turns the attempt into
+// a failure. Succeeded removes the attempt and all failures of this account from this address. Abandoned removes the
+// attempt. An attempt without an outcome counts as running until it expires.
+func (t *Throttle) Begin(account, address string) (done func(Outcome), limit *Limit) {
 	// Hashes, because e-mails may be long.
 	keys := [3][32]byte{
 		sha256.Sum256([]byte(account + "\x00" + address)),
@@ -87,10 +97,13 @@ func (t *Throttle) Begin(account, address string) (done func(Outcome), retryAfte
 	t.seen = now
 
 	for i := range t.windows {
-		retryAfter = max(retryAfter, t.windows[i].wait(keys[i], t.clock))
+		full := t.windows[i].full(keys[i], t.clock)
+		if full != nil && (limit == nil || full.RetryAfter > limit.RetryAfter) {
+			limit = full
+		}
 	}
-	if retryAfter > 0 {
-		return func(Outcome) {}, retryAfter, false
+	if limit != nil {
+		return func(Outcome) {}, limit
 	}
 	a := &attempt{t.clock, true}
 	for i := range t.windows {
@@ -103,20 +116,17 @@ func (t *Throttle) Begin(account, address string) (done func(Outcome), retryAfte
 			return
 		}
 		a.running = false
-		if outcome == Failed {
-			return
-		}
 		for i := range t.windows {
-			t.windows[i].remove(keys[i], a)
+			t.windows[i].ended(keys[i], a, outcome != Failed)
 		}
 		if outcome == Succeeded {
 			t.windows[0].clear(keys[0])
 		}
-	}, 0, true
+	}, nil
 }
 
-// wait evicts expired attempts and returns the time until the key is below its limit, 0 if it already is.
-func (w *window) wait(key [32]byte, clock time.Duration) time.Duration {
+// full evicts expired attempts and returns nil if the key is below its limit.
+func (w *window) full(key [32]byte, clock time.Duration) *Limit {
 	for oldest := w.order.Back(); oldest != nil; oldest = w.order.Back() {
 		a := oldest.Value.(*attempts)
 		if clock-a.all[len(a.all)-1].at < throttleWindow {
@@ -126,21 +136,23 @@ func (w *window) wait(key [32]byte, clock time.Duration) time.Duration {
 	}
 	element := w.keys[key]
 	if element == nil {
-		return 0
+		return nil
 	}
 	a := element.Value.(*attempts)
 	a.all = slices.DeleteFunc(a.all, func(a *attempt) bool { return clock-a.at >= throttleWindow })
-	if len(a.all) == 0 {
+	switch {
+	case len(a.all) == 0:
 		w.clear(key)
+		return nil
+	case len(a.all) < w.limit:
+		return nil
+	case !slices.ContainsFunc(a.all, func(a *attempt) bool { return a.running }):
+		return &Limit{RetryAfter: a.all[0].at + throttleWindow - clock}
 	}
-	if len(a.all) < w.limit {
-		return 0
+	if a.changed == nil {
+		a.changed = make(chan struct{})
 	}
-	wait := a.all[0].at + throttleWindow - clock
-	if slices.ContainsFunc(a.all, func(a *attempt) bool { return a.running }) {
-		wait = min(wait, undecidedWait)
-	}
-	return wait
+	return &Limit{Changed: a.changed}
 }
 
 // add adds an attempt to the key. If the window has maxKeys keys, it evicts the key whose latest attempt is oldest.
@@ -158,21 +170,33 @@ func (w *window) add(key [32]byte, a *attempt) {
 	*all = append(*all, a)
 }
 
-func (w *window) remove(key [32]byte, a *attempt) {
+// ended notifies those who wait for an attempt of the key to end, and removes the attempt if remove is set.
+func (w *window) ended(key [32]byte, ended *attempt, remove bool) {
 	element := w.keys[key]
 	if element == nil {
 		return
 	}
-	all := &element.Value.(*attempts).all
-	*all = slices.DeleteFunc(*all, func(other *attempt) bool { return other == a })
-	if len(*all) == 0 {
+	a := element.Value.(*attempts)
+	a.notify()
+	if remove {
+		a.all = slices.DeleteFunc(a.all, func(other *attempt) bool { return other == ended })
+	}
+	if len(a.all) == 0 {
 		w.clear(key)
 	}
 }
 
 func (w *window) clear(key [32]byte) {
 	if element := w.keys[key]; element != nil {
+		element.Value.(*attempts).notify()
 		w.order.Remove(element)
 		delete(w.keys, key)
+	}
+}
+
+func (a *attempts) notify() {
+	if a.changed != nil {
+		close(a.changed)
+		a.changed = nil
 	}
 }

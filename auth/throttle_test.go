@@ -20,13 +20,13 @@ func (c *throttleClock) now() time.Time { return c.t }
 
 func (c *throttleClock) pass(d time.Duration) { c.t = c.t.Add(d) }
 
-// try makes one attempt with the outcome and ends the test unless Begin returns wantWait; 0 means that it allows the
-// attempt.
+// try makes one attempt with the outcome. It ends the test unless Begin returns wantWait as RetryAfter; 0 means that
+// Begin must allow the attempt.
 func try(t *testing.T, th *Throttle, account, address string, outcome Outcome, wantWait time.Duration) {
 	t.Helper()
-	done, wait, ok := th.Begin(account, address)
-	if ok != (wantWait == 0) || wait != wantWait {
-		t.Fatalf("Begin(%s, %s) = %v, %v; want wait %v", account, address, wait, ok, wantWait)
+	done, limit := th.Begin(account, address)
+	if limit != nil && (limit.RetryAfter != wantWait || wantWait == 0) || limit == nil && wantWait != 0 {
+		t.Fatalf("Begin(%s, %s) = %+v; want RetryAfter %v", account, address, limit, wantWait)
 	}
 	done(outcome)
 }
@@ -130,27 +130,56 @@ func TestThrottleOutcomes(t *testing.T) {
 	try(t, th, "eve", "192.0.2.9", Failed, 15*time.Minute)
 }
 
-// Running attempts count as failures, with a short wait, until done is called; only the first call of done counts.
+// Running attempts fill a limit without a RetryAfter, and Changed is closed when one of them ends. Only the first call
+// of done counts.
 func TestThrottleRunningAttempts(t *testing.T) {
 	clock := newThrottleClock()
 	th := NewThrottle(clock.now)
 	var running []func(Outcome)
 	for range 5 {
-		done, _, ok := th.Begin("ada", "192.0.2.1")
-		if !ok {
+		done, limit := th.Begin("ada", "192.0.2.1")
+		if limit != nil {
 			t.Fatal("Begin does not allow the attempt")
 		}
 		running = append(running, done)
 	}
-	try(t, th, "ada", "192.0.2.1", Failed, time.Second)
+	full := func() <-chan struct{} {
+		t.Helper()
+		_, limit := th.Begin("ada", "192.0.2.1")
+		if limit == nil || limit.RetryAfter != 0 || limit.Changed == nil {
+			t.Fatalf("Begin = %+v; want a limit full of running attempts", limit)
+		}
+		select {
+		case <-limit.Changed:
+			t.Fatal("Changed is closed before an attempt ends")
+		default:
+		}
+		return limit.Changed
+	}
+	first, second := full(), full()
 	running[0](Abandoned)
+	<-first
+	<-second
 	running[0](Failed)
 	try(t, th, "ada", "192.0.2.1", Failed, 0)
-	for _, done := range running {
+	for _, done := range running[1:] {
+		changed := full()
 		done(Failed)
 		done(Succeeded)
+		<-changed
 	}
 	try(t, th, "ada", "192.0.2.1", Failed, 15*time.Minute)
+
+	// An attempt without an outcome expires.
+	clock.pass(time.Hour)
+	for range 5 {
+		th.Begin("ada", "192.0.2.1")
+	}
+	changed := full()
+	clock.pass(15 * time.Minute)
+	try(t, th, "bob", "192.0.2.2", Failed, 0)
+	<-changed
+	try(t, th, "ada", "192.0.2.1", Failed, 0)
 }
 
 // Of 100 concurrent wrong guesses Begin allows 5.
@@ -160,10 +189,14 @@ func TestThrottleConcurrentGuesses(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 100 {
 		wg.Go(func() {
-			done, wait, ok := th.Begin("ada", "192.0.2.1")
-			if !ok {
-				if wait <= 0 || wait > throttleWindow {
-					t.Errorf("the wait is %v", wait)
+			done, limit := th.Begin("ada", "192.0.2.1")
+			for limit != nil && limit.Changed != nil {
+				<-limit.Changed
+				done, limit = th.Begin("ada", "192.0.2.1")
+			}
+			if limit != nil {
+				if limit.RetryAfter <= 0 || limit.RetryAfter > throttleWindow {
+					t.Errorf("RetryAfter is %v", limit.RetryAfter)
 				}
 				limited.Add(1)
 				return
@@ -232,6 +265,7 @@ func TestThrottleAgainstModel(t *testing.T) {
 			account = fmt.Sprint("account ", random.IntN(30))
 		}
 		var wantWait time.Duration
+		wantLimit := false
 		window := func(limit int, counts func(*modelAttempt) bool) {
 			var wait time.Duration
 			n, running := 0, false
@@ -244,10 +278,11 @@ func TestThrottleAgainstModel(t *testing.T) {
 				}
 				running = running || a.running
 			}
-			if n >= limit && running {
-				wait = min(wait, time.Second)
+			if n < limit {
+				return
 			}
-			if n >= limit {
+			wantLimit = true
+			if !running {
 				wantWait = max(wantWait, wait)
 			}
 		}
@@ -255,13 +290,16 @@ func TestThrottleAgainstModel(t *testing.T) {
 		window(20, func(a *modelAttempt) bool { return a.address == address })
 		window(100, func(a *modelAttempt) bool { return a.account == account })
 
-		done, wait, ok := th.Begin(account, address)
-		if wait != wantWait || ok != (wantWait == 0) {
-			t.Fatalf("event %d: Begin = %v, %v; in the model the wait is %v", i, wait, ok, wantWait)
+		done, limit := th.Begin(account, address)
+		if (limit != nil) != wantLimit ||
+			limit != nil && (limit.RetryAfter != wantWait || (limit.Changed != nil) != (wantWait == 0)) {
+			t.Fatalf("event %d: Begin = %+v; in the model RetryAfter is %v, %v", i, limit, wantWait, wantLimit)
 		}
-		if ok {
+		if limit == nil {
 			allowed++
-			model = append(model, &modelAttempt{account: account, address: address, at: elapsed, running: true, done: done})
+			model = append(model, &modelAttempt{
+				account: account, address: address, at: elapsed, running: true, done: done,
+			})
 		} else {
 			limited++
 		}

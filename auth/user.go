@@ -241,9 +241,9 @@ func (s *Service) changePassword(ctx context.Context, r *server.Request[NewPassw
 	if err := s.db.Read(ctx, user); err != nil {
 		return nil, err
 	}
-	done, wait, ok := s.begin(ctx, emailKey(email), r.Address)
-	if !ok {
-		return nil, tooManyFailures(wait)
+	done, err := s.begin(ctx, emailKey(email), r.Address)
+	if err != nil {
+		return nil, err
 	}
 	outcome := Abandoned
 	defer func() { done(outcome) }()

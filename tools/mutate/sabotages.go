@@ -92,6 +92,7 @@ var sabotages = []sabotage{
 	{"a refresh token lives on after it was used", "auth/auth.go", "s.counter = $3 + 1 and s.refreshed_at >= $6)", "s.counter = $3 + 1)", "./auth", "TestRefresh"},
 	{"reuse of a refresh token ends nothing", "auth/auth.go", "ended := db.SQL(`delete from sessions s where s.id = $1 and s.user_id = $2", "ended := db.SQL(`delete from sessions s where false and s.id = $1 and s.user_id = $2", "./auth", "TestRefresh"},
 	{"a lost answer logs out", "auth/auth.go", "and (s.counter = $3 or s.counter = $3 + 1 and s.refreshed_at >= $6)", "and (s.counter = $3 or s.counter = $3 + 1 and s.refreshed_at >= $6 and false)", "./auth", "TestRefresh"},
+	{"running logins are failures", "auth/throttle.go", "	case !slices.ContainsFunc(a.all, func(a *attempt) bool { return a.running }):", "	case true:", "./auth", "TestThrottle|TestConcurrentSlowLogins"},
 	{"guesses at once are not counted", "auth/throttle.go", "		t.windows[i].add(keys[i], a)\n", "		if false {\n			t.windows[i].add(keys[i], a)\n		}\n", "./auth", "TestThrottle|TestConcurrentGuesses"},
 	{"a viewer may write", "server/operation.go", "case n.caller.Level < o.route.Access:", "case n.caller.Level < o.route.Access && r.Method == \"TRACE\":", "./server", "TestAccess"},
 
