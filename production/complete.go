@@ -24,7 +24,7 @@ type Completion struct {
 	Status           string           `json:"status" rule:"notNull,enum=completed" doc:"Always completed." example:"\"completed\""`
 	CompletedAt      server.Timestamp `json:"completed_at" rule:"notNull" doc:"When printing ended." example:"\"2024-01-15T14:30:00Z\""`
 	InventoryUpdated bool             `json:"inventory_updated" rule:"notNull" doc:"Always true." example:"true"`
-	SpoolsUpdated    []SpoolDeduction `json:"spools_updated" doc:"One entry per spool, even if several of the run's materials use it."`
+	SpoolsUpdated    []SpoolDeduction `json:"spools_updated" doc:"One entry per spool."`
 }
 
 // SpoolDeduction is what was deducted from one spool.
@@ -39,26 +39,30 @@ type SpoolDeduction struct {
 var (
 	errDeducted = server.BadRequest("RUN_ALREADY_COMPLETED", "The run was completed before; its filament is deducted")
 
-	errNoMaterials = server.BadRequest("RUN_HAS_NO_MATERIALS", "The run has no materials, so there is nothing to deduct")
+	errNoMaterials = server.BadRequest("RUN_HAS_NO_MATERIALS",
+		"The run has no materials, so there is nothing to deduct")
 
 	errNotWeighed = server.BadRequest("ACTUAL_USAGE_MISSING",
 		"Record spool_weight_before_grams and spool_weight_after_grams first for: %s",
 		"PLA Black (Polymaker) (material 0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a53)")
 
-	errInsufficient = server.BadRequest("INSUFFICIENT_FILAMENT", "Too little filament is left, or the spool was removed: %s",
+	errInsufficient = server.BadRequest("INSUFFICIENT_FILAMENT",
+		"Too little filament is left, or the spool was removed: %s",
 		"PLA Black (Polymaker) (spool 0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a41) has 100 g of the 155 g needed")
 )
 
 var completeDoc = &server.Doc{
 	ID: "completeProductionRun", Tag: tag, Summary: "Complete a run and deduct its filament",
-	Description: "Deducts the actual weight of each material from its spool and adds an entry to each spool's usage ledger, " +
-		"all or nothing. A run is completed only once: later requests return `RUN_ALREADY_COMPLETED`.\n\n" +
-		"The request fails and changes nothing if the run has no materials (`RUN_HAS_NO_MATERIALS`), if a material lacks " +
-		"a weight before or after (`ACTUAL_USAGE_MISSING`), or if a spool has too little filament or was removed " +
-		"(`INSUFFICIENT_FILAMENT`). The `detail` of the last two names the materials or spools.\n\n" +
-		"Sets `status`, `completed_at` (to the current time, unless it is set), `actual_total_filament_grams` (to the sum) " +
-		"and `actual_print_time_hours` (to the time from start to completion, unless it is set). The weights include " +
-		"purged filament, so purge is not deducted separately.",
+	Description: "Deducts the actual weight of each material from its spool and adds an entry to each spool's " +
+		"usage ledger, all or nothing. A run is completed only once: later requests return " +
+		"`RUN_ALREADY_COMPLETED`.\n\n" +
+		"The request fails and changes nothing if the run has no materials (`RUN_HAS_NO_MATERIALS`), if a " +
+		"material lacks a weight before or after (`ACTUAL_USAGE_MISSING`), or if a spool has too little filament " +
+		"or was removed (`INSUFFICIENT_FILAMENT`). The `detail` of the last two names the materials or " +
+		"spools.\n\n" +
+		"Sets `status`, `completed_at` (to the current time, unless it is set), `actual_total_filament_grams` (to " +
+		"the sum) and `actual_print_time_hours` (to the time from start to completion, unless it is set). The " +
+		"weights include purged filament, so purge is not deducted separately.",
 	Errors: []*server.Error{errNoMaterials, errNotWeighed, errInsufficient, errDeducted},
 }
 
@@ -76,7 +80,8 @@ func (h handlers) complete(ctx context.Context, r *server.Request[struct{}]) (se
 	case problem != nil:
 		return nil, completeError(*problem, details)
 	}
-	return fmt.Appendf(nil, `{"id":"%s","status":"completed","completed_at":"%s","inventory_updated":true,"spools_updated":%s}`,
+	return fmt.Appendf(nil,
+		`{"id":"%s","status":"completed","completed_at":"%s","inventory_updated":true,"spools_updated":%s}`,
 		r.ID("id"), completedAt.UTC().Format(time.RFC3339Nano), details), nil
 }
 

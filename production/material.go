@@ -3,161 +3,178 @@ package production
 import (
 	"context"
 	"errors"
-	"strconv"
+	"fmt"
 
 	"spoolwright/db"
 	"spoolwright/server"
 )
 
-// RunMaterial is a spool used in a run.
+// RunMaterial is a spool that a run prints from.
 type RunMaterial struct {
 	ID              server.UUID                     `json:"id" rule:"readOnly,notNull" doc:"The material's id." example:"\"0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a53\""`
 	SpoolID         server.Optional[server.UUID]    `json:"spool_id" rule:"required" doc:"The spool." example:"\"0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a41\""`
-	SpoolName       string                          `json:"spool_name" rule:"readOnly,notNull" doc:"The spool's material, colour and brand, also when the spool was removed." example:"\"PLA Black (Polymaker)\""`
-	EstimatedWeight server.Optional[server.Decimal] `json:"estimated_weight_grams" rule:"maximum=1000000" doc:"Grams that the print should take from this spool." example:"150"`
-	ActualWeight    server.Decimal                  `json:"actual_weight_grams" rule:"readOnly" doc:"Grams that it took: the weight before minus the weight after; null until both are recorded." example:"155"`
+	SpoolName       string                          `json:"spool_name" rule:"readOnly,notNull" doc:"Material, colour and brand of the spool, even if it was removed." example:"\"PLA Black (Polymaker)\""`
+	EstimatedWeight server.Optional[server.Decimal] `json:"estimated_weight_grams" rule:"maximum=1000000" doc:"Estimated grams to use from this spool." example:"150"`
+	ActualWeight    server.Decimal                  `json:"actual_weight_grams" rule:"readOnly" doc:"Used grams: weight before minus weight after; null until both are set." example:"155"`
 	WeightBefore    server.Optional[server.Decimal] `json:"spool_weight_before_grams" rule:"maximum=1000000" doc:"Weight of the spool before printing." example:"850"`
 	WeightAfter     server.Optional[server.Decimal] `json:"spool_weight_after_grams" rule:"maximum=1000000" doc:"Weight of the spool after printing, at most the weight before." example:"695"`
-	EstimatedPurge  server.Optional[server.Decimal] `json:"estimated_purge_grams" rule:"maximum=1000000" doc:"Grams that should be purged." example:"5"`
-	ActualPurge     server.Optional[server.Decimal] `json:"actual_purge_grams" rule:"maximum=1000000" doc:"Grams that were purged; the weighings include them." example:"4.2"`
-	CostPerGram     server.Optional[server.Decimal] `json:"cost_per_gram" rule:"maximum=999999999" doc:"Price of the filament; the spool's cost_per_gram unless it is sent." example:"0.025"`
+	EstimatedPurge  server.Optional[server.Decimal] `json:"estimated_purge_grams" rule:"maximum=1000000" doc:"Estimated grams of purged filament." example:"5"`
+	ActualPurge     server.Optional[server.Decimal] `json:"actual_purge_grams" rule:"maximum=1000000" doc:"Actual grams of purged filament; the weights include them." example:"4.2"`
+	CostPerGram     server.Optional[server.Decimal] `json:"cost_per_gram" rule:"maximum=999999999" doc:"Price per gram; by default cost_per_gram of the spool." example:"0.025"`
 }
 
-const materialColumns = `m.id, m.spool_id, spool_name(s.material_type, s.color, s.brand) as spool_name, m.estimated_weight_grams, m.actual_weight_grams,
-	m.spool_weight_before_grams, m.spool_weight_after_grams, m.estimated_purge_grams, m.actual_purge_grams, m.cost_per_gram`
+const materialColumns = `m.id, m.spool_id, spool_name(s.material_type, s.color, s.brand) as spool_name,
+	m.estimated_weight_grams, m.actual_weight_grams, m.spool_weight_before_grams, m.spool_weight_after_grams,
+	m.estimated_purge_grams, m.actual_purge_grams, m.cost_per_gram`
 
 var (
-	errUnknownProduct = server.BadRequest("UNKNOWN_REFERENCE", "product_id names no product")
-	errUnknownSpool   = server.BadRequest("UNKNOWN_REFERENCE", "spool_id names no spool")
+	errUnknownProduct = server.BadRequest("UNKNOWN_REFERENCE", "product_id is not the id of a product")
+	errUnknownSpool   = server.BadRequest("UNKNOWN_REFERENCE", "spool_id is not the id of a spool")
 )
 
 var addMaterialDoc = &server.Doc{
 	ID: "addProductionRunMaterial", Tag: tag, Summary: "Add a spool to a run",
-	Description: "`cost_per_gram` defaults to the spool's and is kept as it is then. A spool may be added more than once.",
-	Errors:      []*server.Error{errUnknownSpool, errCompleted},
+	Description: "The default of `cost_per_gram` is the current value of the spool, and does not change with it " +
+		"later. A spool may be added more than once.",
+	Errors: []*server.Error{errUnknownSpool, errCompleted},
 }
 
 func (h handlers) addMaterial(ctx context.Context, r *server.Request[RunMaterial]) (server.Created[RunMaterial], error) {
 	id, run, in := db.NewID(), r.ID("id"), &r.In
-	// Locking the run, here and below, makes complete and changes of the materials wait for each other.
+	// Here and below, the lock on the run makes changes of the materials wait for complete, and the reverse.
 	material := db.SQL(`
 		with run as (
 			select id from production_runs where id = $2 and deducted_at is null for share
 		), m as (
-			insert into run_materials (id, run_id, spool_id, estimated_weight_grams, spool_weight_before_grams, spool_weight_after_grams,
+			insert into run_materials (id, run_id, spool_id, estimated_weight_grams,
+				spool_weight_before_grams, spool_weight_after_grams,
 				estimated_purge_grams, actual_purge_grams, cost_per_gram)
-			select $1::uuid, run.id, s.id, $4::numeric, $5::numeric, $6::numeric, $7::numeric, $8::numeric, coalesce($9::numeric, s.cost_per_gram)
+			select $1::uuid, run.id, s.id, $4::numeric, $5::numeric, $6::numeric, $7::numeric, $8::numeric,
+				coalesce($9::numeric, s.cost_per_gram)
 			from run, spools s where s.id = $3 and s.hidden_at is null
 			returning *
 		)
 		select `+materialColumns+` from m join spools s on s.id = m.spool_id`,
-		id, run, in.SpoolID.Arg(), in.EstimatedWeight.Arg(), in.WeightBefore.Arg(), in.WeightAfter.Arg(), in.EstimatedPurge.Arg(), in.ActualPurge.Arg(), in.CostPerGram.Arg())
+		id, run, in.SpoolID.Arg(), in.EstimatedWeight.Arg(), in.WeightBefore.Arg(), in.WeightAfter.Arg(),
+		in.EstimatedPurge.Arg(), in.ActualPurge.Arg(), in.CostPerGram.Arg())
 	if err := h.db.Write(ctx, material); err != nil {
-		return nil, materialProblem(err)
+		return nil, materialError(err)
 	}
 	if material.Rows() == 0 {
-		return nil, h.whyNot(ctx, run, "", "", nil, in.SpoolID.Arg())
+		return nil, h.explain(ctx, run, "", "", nil, in.SpoolID.Arg())
 	}
 	return material.Object(), nil
 }
 
 var updateMaterialDoc = &server.Doc{
 	ID: "updateProductionRunMaterial", Tag: tag, Summary: "Change a material of a run",
-	Description: "Record here the spool's weight before and after printing; `actual_weight_grams` is the difference. After the run was completed a material can no longer be changed; sending the values that it has passes.",
-	Errors:      []*server.Error{errUnknownSpool, errCompleted},
+	Description: "Records the weight of the spool before and after printing; `actual_weight_grams` is the " +
+		"difference. After `complete`, a material cannot change; a request with its current values succeeds.",
+	Errors: []*server.Error{errUnknownSpool, errCompleted},
 }
 
 func (h handlers) updateMaterial(ctx context.Context, r *server.Request[RunMaterial]) (server.OK[RunMaterial], error) {
 	run, id, in := r.ID("id"), r.ID("material_id"), &r.In
-	material := db.SQL(`select `+materialColumns+` from run_materials m join spools s on s.id = m.spool_id where m.id = $1 and m.run_id = $2`, id, run)
+	material := db.SQL(`
+		select `+materialColumns+` from run_materials m join spools s on s.id = m.spool_id
+		where m.id = $1 and m.run_id = $2`, id, run)
 	set, args := server.Assignments(in, []any{id, run})
 	if set == "" {
 		if err := h.db.Read(ctx, material); err != nil {
 			return nil, err
 		}
 	} else {
-		same, known := server.Unchanged(set), ""
+		known := "" // the spool may be a removed one only if the material has it already
 		if in.SpoolID.Set {
 			args = append(args, in.SpoolID.Arg())
-			known = " and (spool_id = $" + itoa(len(args)) + " or exists (select from spools s where s.id = $" + itoa(len(args)) + " and s.hidden_at is null))"
+			known = fmt.Sprintf(` and (spool_id = $%d or
+				exists (select from spools s where s.id = $%[1]d and s.hidden_at is null))`, len(args))
 		}
 		update := db.SQL(`
 			with run as (
 				select id, deducted_at from production_runs where id = $2 for share
 			)
-			update run_materials m set `+set+` from run where m.id = $1 and m.run_id = run.id and (run.deducted_at is null or `+same+`)`+known+` returning m.id`, args...)
+			update run_materials m set `+set+` from run
+			where m.id = $1 and m.run_id = run.id and (run.deducted_at is null or `+server.Unchanged(set)+`)`+known+`
+			returning m.id`, args...)
 		if err := h.db.Write(ctx, update, material); err != nil {
-			return nil, materialProblem(err)
+			return nil, materialError(err)
 		}
 		if update.Rows() == 0 && material.Rows() == 1 {
-			return nil, h.whyNot(ctx, run, "run_materials", id, nil, in.SpoolID.Arg())
+			return nil, h.explain(ctx, run, "run_materials", id, nil, in.SpoolID.Arg())
 		}
 	}
 	return server.One(material, nil)
 }
 
-// materialProblem names the field behind a violated rule.
-func materialProblem(err error) error {
+const afterExceedsBefore = "must not be more than spool_weight_before_grams"
+
+// materialError returns the field error for the violation of a constraint of run_materials.
+func materialError(err error) error {
 	if db.Violates(err, "run_materials_weighed") || errors.Is(err, db.ErrOutOfRange) {
-		return server.Invalid("spool_weight_after_grams", "must not be more than spool_weight_before_grams").Because(err)
+		return server.Invalid("spool_weight_after_grams", afterExceedsBefore).Because(err)
 	}
 	return err
 }
 
-var deleteMaterialDoc = &server.Doc{ID: "deleteProductionRunMaterial", Tag: tag, Summary: "Remove a material from a run",
-	Description: "The inventory is not touched. After the run was completed its materials stay.",
-	Errors:      []*server.Error{errCompleted}}
+var deleteMaterialDoc = &server.Doc{
+	ID: "deleteProductionRunMaterial", Tag: tag, Summary: "Remove a material from a run",
+	Description: "The spool does not change. After `complete`, a material cannot be removed.",
+	Errors:      []*server.Error{errCompleted},
+}
 
 func (h handlers) deleteMaterial(ctx context.Context, r *server.Request[struct{}]) (server.NoContent, error) {
 	deleted := db.SQL(`
 		with run as (
 			select id from production_runs where id = $2 and deducted_at is null for share
 		)
-		delete from run_materials m using run where m.id = $1 and m.run_id = run.id returning m.id`, r.ID("material_id"), r.ID("id"))
+		delete from run_materials m using run where m.id = $1 and m.run_id = run.id returning m.id`,
+		r.ID("material_id"), r.ID("id"))
 	if err := h.db.Write(ctx, deleted); err != nil {
 		return nil, err
 	}
 	if deleted.Rows() == 0 {
-		return nil, h.whyNot(ctx, r.ID("id"), "run_materials", r.ID("material_id"), nil, nil)
+		return nil, h.explain(ctx, r.ID("id"), "run_materials", r.ID("material_id"), nil, nil)
 	}
 	return nil, nil
 }
 
-// whyNot says why a statement about a part of a run found nothing to do: the run, the part, or what the body refers to is
-// not there, or the run's materials are fixed.
-func (h handlers) whyNot(ctx context.Context, run, table, part string, product, spool any) error {
-	var runThere, fixed, partThere, productThere, spoolThere bool
-	partSQL := "true"
+// explain returns the error of a statement that changed no row of a run's items or materials: the run, the row (of
+// the table, unless that is ""), the product or the spool (unless that is nil) does not exist, or the run is
+// completed.
+func (h handlers) explain(ctx context.Context, run, table, id string, product, spool any) error {
+	var runExists, completed, rowExists, productExists, spoolExists bool
+	row := "true"
 	args := []any{run, product, spool}
 	if table != "" {
-		partSQL = `exists (select from ` + table + ` where id = $4 and run_id = $1)`
-		args = append(args, part)
+		row = `exists (select from ` + table + ` where id = $4 and run_id = $1)`
+		args = append(args, id)
 	}
-	err := h.db.Read(ctx, db.SQL(`select r.id is not null, coalesce(r.deducted_at is not null, false), `+partSQL+`,
+	err := h.db.Read(ctx, db.SQL(`
+		select r.id is not null, coalesce(r.deducted_at is not null, false), `+row+`,
 			$2::uuid is null or exists (select from products where id = $2::uuid and hidden_at is null),
 			$3::uuid is null or exists (select from spools where id = $3::uuid and hidden_at is null)
-		from (select) nothing left join production_runs r on r.id = $1`, args...).Into(&runThere, &fixed, &partThere, &productThere, &spoolThere))
+		from (select) always left join production_runs r on r.id = $1`, args...).
+		Into(&runExists, &completed, &rowExists, &productExists, &spoolExists))
 	switch {
 	case err != nil:
 		return err
-	case !runThere || !partThere:
+	case !runExists || !rowExists:
 		return server.ErrNotFound
-	case !productThere:
+	case !productExists:
 		return errUnknownProduct
-	case fixed:
+	case completed:
 		return errCompleted
-	case !spoolThere:
+	case !spoolExists:
 		return errUnknownSpool
 	}
-	// What was missing has appeared in between.
+	// Another transaction has inserted the missing row meanwhile.
 	return server.ErrUnavailable
 }
 
-func itoa(n int) string { return strconv.Itoa(n) }
-
-// Check refuses weights that contradict each other, where the request has both.
+// Check reports a weight after printing that exceeds the weight before, if the request has both.
 func (m *RunMaterial) Check(problems *server.Problems) {
 	if !m.WeightBefore.IsNull() && !m.WeightAfter.IsNull() && *m.WeightAfter.Value > *m.WeightBefore.Value {
-		problems.Add("spool_weight_after_grams", "must not be more than spool_weight_before_grams")
+		problems.Add("spool_weight_after_grams", afterExceedsBefore)
 	}
 }
