@@ -19,17 +19,19 @@ import (
 	"spoolwright/demo"
 )
 
-// TestBackup runs the commands of docs/backup.md on a farm that is in use, restores into an empty cluster, and looks at everything.
+// TestBackup runs the commands of docs/backup.md and checks that the restored service returns the same data as
+// before. Except for Copy, the dump is made while clients write, and restored into another cluster.
 func TestBackup(t *testing.T) {
 	t.Parallel()
 	p := buildProgram(t)
 	t.Run("Copy", func(t *testing.T) { t.Parallel(); testBackupCopy(t, p) })
 	t.Run("Private", func(t *testing.T) { t.Parallel(); testBackupPrivate(t, p) })
-	t.Run("Own", func(t *testing.T) { t.Parallel(); testBackupOwn(t, p) })
+	t.Run("DatabaseURL", func(t *testing.T) { t.Parallel(); testBackupDatabaseURL(t, p) })
 }
 
-// shell runs a shell block of docs/backup.md, with the PostgreSQL tools that belong to the server that tests use.
-func shell(t *testing.T, dir, script string, env ...string) {
+// runBackupCommands runs a shell block of docs/backup.md, which must print nothing. If pg_dump is not in PATH, it
+// adds the directory of the newest installed version.
+func runBackupCommands(t *testing.T, dir, script string, env ...string) {
 	t.Helper()
 	if _, err := exec.LookPath("pg_dump"); err != nil {
 		if found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/pg_dump"); len(found) == 0 {
@@ -45,15 +47,15 @@ func shell(t *testing.T, dir, script string, env ...string) {
 	}
 }
 
-// admin adds a user and returns a token of a fresh login.
-func (p program) admin(t *testing.T, c *process, env []string, tenant, email string) (token string) {
+// addAdmin adds an admin and logs in.
+func (p program) addAdmin(t *testing.T, c *process, env []string, tenant, email string) (token string) {
 	t.Helper()
-	p.succeeds(t, "a password for tests", env, "user", "add", "--tenant", tenant, "--email", email, "--name", "Ada", "--role", "admin", "--password-stdin")
-	return c.login(t, email, "a password for tests")
+	p.addUser(t, env, tenant, email, "admin")
+	return c.login(t, email, testPassword)
 }
 
-// stock fills the token's farm with something of everything.
-func stock(t *testing.T, c *process, token string) {
+// createSampleData creates resources of every kind in the token's tenant, and deletes a spool.
+func createSampleData(t *testing.T, c *process, token string) {
 	t.Helper()
 	check(t, demo.Load(func(path string, body []byte) (string, error) {
 		var object any
@@ -89,10 +91,10 @@ func stock(t *testing.T, c *process, token string) {
 	}
 }
 
-var anyID = regexp.MustCompile(`"id": ?"([0-9a-f-]{36})"`)
+var idInJSON = regexp.MustCompile(`"id": ?"([0-9a-f-]{36})"`)
 
-// everything is what can be read of the token's farm, byte for byte.
-func everything(t *testing.T, c *process, token string) map[string]string {
+// readAll returns the responses, by path, to all GET requests for the data of the token's tenant.
+func readAll(t *testing.T, c *process, token string) map[string]string {
 	t.Helper()
 	all := map[string]string{}
 	get := func(path string) string {
@@ -110,7 +112,7 @@ func everything(t *testing.T, c *process, token string) map[string]string {
 	}
 	get("/api/v1/auth/me")
 	for _, resource := range []string{"spools", "products", "production-runs"} {
-		for _, id := range anyID.FindAllStringSubmatch(get("/api/v1/"+resource+"?limit=100"), -1) {
+		for _, id := range idInJSON.FindAllStringSubmatch(get("/api/v1/"+resource+"?limit=100"), -1) {
 			get("/api/v1/" + resource + "/" + id[1])
 			if resource == "spools" {
 				get("/api/v1/spools/" + id[1] + "/usage?limit=100")
@@ -118,12 +120,13 @@ func everything(t *testing.T, c *process, token string) map[string]string {
 		}
 	}
 	if len(all) < 15 {
-		t.Errorf("only %d resources can be read", len(all))
+		t.Errorf("%d resources, want at least 15", len(all))
 	}
 	return all
 }
 
-func alike(t *testing.T, want, got map[string]string) {
+// wantSameData compares two results of readAll.
+func wantSameData(t *testing.T, want, got map[string]string) {
 	t.Helper()
 	if len(want) != len(got) {
 		t.Errorf("%d resources, want %d", len(got), len(want))
@@ -135,8 +138,8 @@ func alike(t *testing.T, want, got map[string]string) {
 	}
 }
 
-// busy keeps writing to the token's farm until the function that it returns is called.
-func busy(t *testing.T, c *process, token string) (end func()) {
+// writeContinuously creates spools in the token's tenant, and deducts from them, until end is called.
+func writeContinuously(t *testing.T, c *process, token string) (end func()) {
 	t.Helper()
 	var stop atomic.Bool
 	var writes atomic.Int64
@@ -144,24 +147,29 @@ func busy(t *testing.T, c *process, token string) (end func()) {
 	go func() {
 		defer close(done)
 		for !stop.Load() {
-			status, made := c.call(t, token, "POST", "/api/v1/spools", map[string]any{"material_type": "PLA", "color": "Red", "diameter_mm": 1.75, "net_weight_grams": 1000})
+			spool := map[string]any{
+				"material_type": "PLA", "color": "Red", "diameter_mm": 1.75, "net_weight_grams": 1000,
+			}
+			status, response := c.call(t, token, "POST", "/api/v1/spools", spool)
 			if status == 201 {
-				c.call(t, token, "POST", fmt.Sprintf("/api/v1/spools/%v/deduct", made["id"]), map[string]any{"weight_grams": 1.5})
+				path := fmt.Sprintf("/api/v1/spools/%v/deduct", response["id"])
+				c.call(t, token, "POST", path, map[string]any{"weight_grams": 1.5})
 				writes.Add(1)
 			}
 		}
 	}()
-	eventually(t, "the other farm is being written to", func() bool { return writes.Load() > 5 })
+	eventually(t, "spools are being created", func() bool { return writes.Load() > 5 })
 	return func() { stop.Store(true); <-done }
 }
 
-// consistent looks at the farm that was written to during the dump: what is there is whole.
-func consistent(t *testing.T, c *process, token string) {
+// checkConsistency checks the data of a tenant that was written to during the dump: the list agrees with its total,
+// and each spool with its ledger.
+func checkConsistency(t *testing.T, c *process, token string) {
 	t.Helper()
 	_, spools := c.call(t, token, "GET", "/api/v1/spools?limit=100", nil)
 	items := spools["items"].([]any)
 	if total := int(spools["total"].(float64)); len(items) == 0 || len(items) != min(total, 100) {
-		t.Errorf("the busy farm has %v spools, and shows %d", spools["total"], len(items))
+		t.Errorf("the total is %v, and the page has %d spools", spools["total"], len(items))
 	}
 	for _, item := range items {
 		spool := item.(map[string]any)
@@ -171,61 +179,66 @@ func consistent(t *testing.T, c *process, token string) {
 			sum += entry.(map[string]any)["change_grams"].(float64)
 		}
 		if sum != spool["remaining_weight_grams"] {
-			t.Errorf("spool %v has %v left, its ledger says %v", spool["id"], spool["remaining_weight_grams"], sum)
+			t.Errorf("spool %v has %v g left, want %v, the sum of its ledger", spool["id"], spool["remaining_weight_grams"], sum)
 		}
 	}
 }
 
-const farmEnv = "RATE_LIMIT_PER_MINUTE=0"
+// noLimits are settings that switch rate limits off.
+var noLimits = []string{"RATE_LIMIT_PER_MINUTE=0", "RATE_LIMIT_PER_HOUR=0"}
 
+// testBackupCopy copies the data directory of the stopped service.
 func testBackupCopy(t *testing.T, p program) {
 	home := tempDir(t)
-	env := []string{"DATA_DIR=" + home + "/data", farmEnv, "RATE_LIMIT_PER_HOUR=0"}
+	env := append([]string{"DATA_DIR=" + home + "/data"}, noLimits...)
 	c := p.start(t, env)
-	token := p.admin(t, c, env, "farm", "ada@farm.example")
-	stock(t, c, token)
-	want := everything(t, c, token)
+	token := p.addAdmin(t, c, env, "farm", "ada@farm.example")
+	createSampleData(t, c, token)
+	want := readAll(t, c, token)
 	c.stop(t, syscall.SIGTERM)
 
-	shell(t, home, block(t, "sh", "cp -a data"))
+	runBackupCommands(t, home, block(t, "sh", "cp -a data"))
 	check(t, os.RemoveAll(home+"/data"))
 	check(t, os.Rename(home+"/backup", home+"/data"))
 	c = p.start(t, env)
-	alike(t, want, everything(t, c, token)) // the token too is as good as before
+	wantSameData(t, want, readAll(t, c, token)) // with the token from before the restore
 	c.stop(t, syscall.SIGTERM)
 }
 
+// testBackupPrivate dumps the private PostgreSQL.
 func testBackupPrivate(t *testing.T, p program) {
 	home, other := tempDir(t), tempDir(t)
-	env := []string{"DATA_DIR=" + home + "/data", farmEnv, "RATE_LIMIT_PER_HOUR=0"}
+	env := append([]string{"DATA_DIR=" + home + "/data"}, noLimits...)
 	c := p.start(t, env)
-	token, busyToken := p.admin(t, c, env, "farm", "ada@farm.example"), p.admin(t, c, env, "busy farm", "bob@farm.example")
-	stock(t, c, token)
-	want := everything(t, c, token)
-	end := busy(t, c, busyToken)
-	shell(t, home, block(t, "sh", "pg_dump -d \"$SUPER\""))
+	token := p.addAdmin(t, c, env, "farm", "ada@farm.example")
+	busyToken := p.addAdmin(t, c, env, "busy farm", "bob@farm.example")
+	createSampleData(t, c, token)
+	want := readAll(t, c, token)
+	end := writeContinuously(t, c, busyToken)
+	runBackupCommands(t, home, block(t, "sh", "pg_dump -d \"$SUPER\""))
 	end()
-	alike(t, want, everything(t, c, token))
+	wantSameData(t, want, readAll(t, c, token))
 	c.stop(t, syscall.SIGTERM)
 
-	// An empty cluster, elsewhere.
+	// Restore into an empty cluster in another directory.
 	env[0] = "DATA_DIR=" + other + "/data"
 	c = p.start(t, env)
-	shell(t, other, fmt.Sprintf("cp -a %s/farm.dump %[1]s/jwt-secret .", home))
-	shell(t, other, block(t, "sh", "pg_restore -d \"$SUPER\""))
+	runBackupCommands(t, other, fmt.Sprintf("cp -a %s/farm.dump %[1]s/jwt-secret .", home))
+	runBackupCommands(t, other, block(t, "sh", "pg_restore -d \"$SUPER\""))
 	c.stop(t, syscall.SIGTERM)
 	c = p.start(t, env)
-	alike(t, want, everything(t, c, token))
-	consistent(t, c, c.login(t, "bob@farm.example", "a password for tests"))
-	c.createSpool(t, token) // rights and counters are back too
+	wantSameData(t, want, readAll(t, c, token))
+	checkConsistency(t, c, c.login(t, "bob@farm.example", testPassword))
+	c.createSpool(t, token) // privileges and counters were restored
 	if log := c.stderr.String(); strings.Contains(log, "level=WARN") || strings.Contains(log, "level=ERROR") {
 		t.Errorf("after the restore:\n%s", log)
 	}
 	c.stop(t, syscall.SIGTERM)
 }
 
-func testBackupOwn(t *testing.T, p program) {
-	// Two clusters of their own, for roles belong to a cluster.
+// testBackupDatabaseURL dumps a database that the service does not manage.
+func testBackupDatabaseURL(t *testing.T, p program) {
+	// Two clusters, because roles belong to a cluster.
 	type cluster struct{ admin, rest string }
 	var clusters [2]cluster
 	for i := range clusters {
@@ -235,14 +248,19 @@ func testBackupOwn(t *testing.T, p program) {
 		_, rest, _ := strings.Cut(s.SuperURL(), "@/spoolwright?")
 		clusters[i] = cluster{s.SuperURL(), rest}
 		for _, statement := range strings.Split(block(t, "sql", "CREATE ROLE farm_owner"), ";\n") {
-			if statement = strings.TrimSpace(statement); statement != "" && statement != "CREATE ROLE spoolwright_app NOLOGIN" { // which this cluster has
-				execSQL(t, s.SuperURL(), statement)
+			statement = strings.TrimSpace(statement)
+			if statement == "" || statement == "CREATE ROLE spoolwright_app NOLOGIN" { // the cluster has this role
+				continue
 			}
+			execSQL(t, s.SuperURL(), statement)
 		}
 	}
 	url := func(c cluster, login string) string { return "postgres://" + login + "@/farm?" + c.rest }
 	settings := func(c cluster) []string {
-		return []string{"DATABASE_URL=" + url(c, "farm_service:service-password"), "MIGRATE_DATABASE_URL=" + url(c, "farm_owner:owner-password"), secretEnv, farmEnv, "RATE_LIMIT_PER_HOUR=0"}
+		return append([]string{
+			"DATABASE_URL=" + url(c, "farm_service:service-password"),
+			"MIGRATE_DATABASE_URL=" + url(c, "farm_owner:owner-password"), secretEnv,
+		}, noLimits...)
 	}
 	home := tempDir(t)
 	before, after := clusters[0], clusters[1]
@@ -250,27 +268,32 @@ func testBackupOwn(t *testing.T, p program) {
 
 	env := settings(before)
 	c := p.start(t, env)
-	token, busyToken := p.admin(t, c, env, "farm", "ada@farm.example"), p.admin(t, c, env, "busy farm", "bob@farm.example")
-	stock(t, c, token)
-	want := everything(t, c, token)
-	end := busy(t, c, busyToken)
-	shell(t, home, block(t, "sh", "pg_dump -d \"$BACKUP\""), "BACKUP="+url(before, "farm_backup:backup-password"))
+	token := p.addAdmin(t, c, env, "farm", "ada@farm.example")
+	busyToken := p.addAdmin(t, c, env, "busy farm", "bob@farm.example")
+	createSampleData(t, c, token)
+	want := readAll(t, c, token)
+	end := writeContinuously(t, c, busyToken)
+	backupURL := url(before, "farm_backup:backup-password")
+	runBackupCommands(t, home, block(t, "sh", "pg_dump -d \"$BACKUP\""), "BACKUP="+backupURL)
 	end()
 	c.stop(t, syscall.SIGTERM)
 
 	super := strings.Replace(after.admin, "@/spoolwright?", "@/farm?", 1)
-	shell(t, home, block(t, "sh", "pg_restore -d \"$ADMIN\""), "ADMIN="+super)
+	runBackupCommands(t, home, block(t, "sh", "pg_restore -d \"$ADMIN\""), "ADMIN="+super)
 	c = p.start(t, settings(after))
-	alike(t, want, everything(t, c, token))
-	consistent(t, c, c.login(t, "bob@farm.example", "a password for tests"))
+	wantSameData(t, want, readAll(t, c, token))
+	checkConsistency(t, c, c.login(t, "bob@farm.example", testPassword))
 	c.createSpool(t, token)
 	if log := c.stderr.String(); strings.Contains(log, "level=WARN") || strings.Contains(log, "level=ERROR") {
 		t.Errorf("after the restore:\n%s", log)
 	}
 	c.stop(t, syscall.SIGTERM)
 
-	// The owner is bound to row-level security: its dump would be empty, and so PostgreSQL refuses to make one.
-	if out, err := exec.Command("bash", "-c", "PATH=$PATH:$(ls -d /usr/lib/postgresql/*/bin | tail -1) pg_dump -d \"$0\"", url(before, "farm_owner:owner-password")).CombinedOutput(); err == nil || !strings.Contains(string(out), "row-level security") {
-		t.Errorf("a dump by the owner: %v %.500s", err, out)
+	// Row-level security hides all rows from the owner of the tables, so pg_dump must fail and not write an empty
+	// dump.
+	const dump = `PATH=$PATH:$(ls -d /usr/lib/postgresql/*/bin | tail -1) pg_dump -d "$0"`
+	out, err := exec.Command("bash", "-c", dump, url(before, "farm_owner:owner-password")).CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "row-level security") {
+		t.Errorf("pg_dump as owner: %v %.500s, want an error about row-level security", err, out)
 	}
 }

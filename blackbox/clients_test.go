@@ -2,7 +2,6 @@ package blackbox_test
 
 import (
 	"encoding/json"
-	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -13,14 +12,12 @@ import (
 	"testing"
 )
 
-// Callers do not write their clients by hand. These tests generate two from the document that the service serves, compile
-// them, and let them work against the service; the scripts that use them are in testdata/clients. The tools:
+// testClients lints the OpenAPI document that the service serves, generates a TypeScript and a Go client from it,
+// compiles them together with the scripts in testdata/clients, and runs the scripts against the service. It needs
+// tools that .ci/run installs:
 //
-//	CLIENT_TOOLS   a folder into which npm has installed @redocly/cli, openapi-typescript, openapi-fetch and typescript
+//	CLIENT_TOOLS   a directory into which npm has installed @redocly/cli, openapi-typescript, openapi-fetch and typescript
 //	OAPI_CODEGEN   the program oapi-codegen, if it is not in PATH
-//
-// .ci/run installs them. They are no part of this module.
-
 func testClients(t *testing.T, p program) {
 	c, _ := startWithAdmin(t, p)
 	document, err := c.client.Get(c.url + "/openapi.json")
@@ -31,7 +28,7 @@ func testClients(t *testing.T, p program) {
 	for _, test := range []struct {
 		name string
 		run  func(t *testing.T, dir string) []byte
-	}{{"Lint", lint}, {"TypeScript", typeScriptClient(c)}, {"Go", goClient(c)}} {
+	}{{"Lint", lintDocument}, {"TypeScript", typeScriptClient(c)}, {"Go", goClient(c)}} {
 		t.Run(test.name, func(t *testing.T) {
 			dir := tempDir(t)
 			check(t, os.WriteFile(filepath.Join(dir, "openapi.json"), b, 0o600))
@@ -43,17 +40,19 @@ func testClients(t *testing.T, p program) {
 			if err := json.Unmarshal(out, &got); err != nil {
 				t.Fatalf("%v: %s", err, out)
 			}
-			want := map[string]any{"listed": true, "cost_per_gram": 0.02999, "left": 954.5, "refused": "INSUFFICIENT_FILAMENT",
-				"deducted": []any{155.25}, "status": "completed", "variance": 5.25, "rating": nil}
+			want := map[string]any{
+				"listed": true, "cost_per_gram": 0.02999, "left": 954.5, "refused": "INSUFFICIENT_FILAMENT",
+				"deducted": []any{155.25}, "status": "completed", "variance": 5.25, "rating": nil,
+			}
 			if !reflect.DeepEqual(got, any(want)) {
-				t.Errorf("the script shows\n%s\nwant\n%v", out, want)
+				t.Errorf("the script prints\n%s\nwant\n%v", out, want)
 			}
 		})
 	}
 	c.stop(t, syscall.SIGTERM)
 }
 
-// nodeTool is the command line of a tool that npm has installed.
+// nodeTool returns the command that runs a tool in CLIENT_TOOLS.
 func nodeTool(t *testing.T, name string) []string {
 	t.Helper()
 	if _, err := exec.LookPath("node"); err != nil {
@@ -61,39 +60,42 @@ func nodeTool(t *testing.T, name string) []string {
 	}
 	path := filepath.Join(os.Getenv("CLIENT_TOOLS"), "node_modules", ".bin", name)
 	if _, err := os.Stat(path); err != nil {
-		skipTest(t, "CLIENT_TOOLS names no folder with "+name)
+		skipTest(t, "CLIENT_TOOLS is not a directory with "+name)
 	}
 	return []string{"node", path}
 }
 
-// runIn runs a command in a folder and returns what it prints.
+// runIn runs a command in a directory and returns what it prints to stdout.
 func runIn(t *testing.T, dir string, env []string, command ...string) []byte {
 	t.Helper()
 	c := exec.Command(command[0], command[1:]...)
 	c.Dir = dir
 	c.Env = append(os.Environ(), env...)
-	var complaints strings.Builder
-	c.Stderr = &complaints
+	var stderr strings.Builder
+	c.Stderr = &stderr
 	out, err := c.Output()
 	if err != nil {
-		t.Fatalf("%s: %v\n%s%s", strings.Join(command, " "), err, out, &complaints)
+		t.Fatalf("%s: %v\n%s%s", strings.Join(command, " "), err, out, &stderr)
 	}
 	return out
 }
 
-// lint wants neither an error nor a warning of Redocly's recommended rules.
-func lint(t *testing.T, dir string) []byte {
+// lintDocument requires that Redocly's recommended rules report neither an error nor a warning.
+func lintDocument(t *testing.T, dir string) []byte {
 	out := runIn(t, dir, []string{"REDOCLY_TELEMETRY=off", "REDOCLY_SUPPRESS_UPDATE_NOTICE=true"},
 		append(nodeTool(t, "redocly"), "lint", "--extends=recommended", "--format=json", "openapi.json")...)
 	var found struct {
 		Totals struct{ Errors, Warnings, Ignored int }
 	}
-	if err := json.Unmarshal(out, &found); err != nil || found.Totals.Errors+found.Totals.Warnings+found.Totals.Ignored > 0 || !strings.Contains(string(out), `"totals"`) {
+	err := json.Unmarshal(out, &found)
+	problems := found.Totals.Errors + found.Totals.Warnings + found.Totals.Ignored
+	if err != nil || problems > 0 || !strings.Contains(string(out), `"totals"`) {
 		t.Errorf("%v: %s", err, out)
 	}
 	return nil
 }
 
+// clientEnv returns the environment variables that the scripts in testdata/clients read.
 func (c *process) clientEnv() []string {
 	return []string{"FARM_URL=" + c.url, "FARM_EMAIL=ada@farm.example", "FARM_PASSWORD=a password for tests"}
 }
@@ -104,36 +106,40 @@ func typeScriptClient(c *process) func(*testing.T, string) []byte {
 		generate, compile := nodeTool(t, "openapi-typescript"), nodeTool(t, "tsc")
 		check(t, os.Symlink(filepath.Join(os.Getenv("CLIENT_TOOLS"), "node_modules"), filepath.Join(dir, "node_modules")))
 		check(t, os.WriteFile(filepath.Join(dir, "package.json"), []byte(`{"type":"module"}`), 0o600))
-		check(t, os.WriteFile(filepath.Join(dir, "node.d.ts"), []byte("declare const process: { env: Record<string, string | undefined> };\n"), 0o600))
+		const nodeTypes = "declare const process: { env: Record<string, string | undefined> };\n"
+		check(t, os.WriteFile(filepath.Join(dir, "node.d.ts"), []byte(nodeTypes), 0o600))
 		copyFile(t, "testdata/clients/main.ts", filepath.Join(dir, "main.ts"))
 		runIn(t, dir, nil, append(generate, "openapi.json", "--output", "api.ts")...)
-		runIn(t, dir, nil, append(compile, "--strict", "--noUncheckedIndexedAccess", "--exactOptionalPropertyTypes", "--module", "nodenext", "--target", "es2022", "--lib", "es2022,dom,dom.iterable", "main.ts", "node.d.ts")...)
+		runIn(t, dir, nil, append(compile, "--strict", "--noUncheckedIndexedAccess", "--exactOptionalPropertyTypes",
+			"--module", "nodenext", "--target", "es2022", "--lib", "es2022,dom,dom.iterable", "main.ts", "node.d.ts")...)
 		return runIn(t, dir, c.clientEnv(), "node", "main.js")
 	}
 }
 
-// goClient generates a client with oapi-codegen.
+// goClient generates a client with oapi-codegen, and compiles and runs a program that uses it.
 func goClient(c *process) func(*testing.T, string) []byte {
 	return func(t *testing.T, dir string) []byte {
 		generator := os.Getenv("OAPI_CODEGEN")
 		if generator == "" {
 			var err error
 			if generator, err = exec.LookPath("oapi-codegen"); err != nil {
-				skipTest(t, "oapi-codegen is not installed, and OAPI_CODEGEN does not name it")
+				skipTest(t, "oapi-codegen is not installed, and OAPI_CODEGEN is not set")
 			}
 		}
 		check(t, os.Mkdir(filepath.Join(dir, "api"), 0o700))
 		copyFile(t, "testdata/clients/main.go", filepath.Join(dir, "main.go"))
-		check(t, os.WriteFile(filepath.Join(dir, "go.mod"), fmt.Appendf(nil, "module farm\n\ngo 1.26\n\nrequire github.com/oapi-codegen/runtime %s\n", runtimeVersion), 0o600))
+		const module = "module farm\n\ngo 1.26\n\nrequire github.com/oapi-codegen/runtime " + runtimeVersion + "\n"
+		check(t, os.WriteFile(filepath.Join(dir, "go.mod"), []byte(module), 0o600))
 		env := []string{"GOFLAGS=-mod=mod", "GOWORK=off"}
-		runIn(t, dir, nil, generator, "-generate", "types,client", "-package", "api", "-o", filepath.Join("api", "api.go"), "openapi.json")
+		runIn(t, dir, nil, generator, "-generate", "types,client", "-package", "api",
+			"-o", filepath.Join("api", "api.go"), "openapi.json")
 		runIn(t, dir, env, "go", "mod", "tidy")
 		runIn(t, dir, env, "go", "vet", "./...")
 		return runIn(t, dir, append(env, c.clientEnv()...), "go", "run", ".")
 	}
 }
 
-// runtimeVersion is that of the library which clients made by oapi-codegen use.
+// runtimeVersion is the version of the library that clients generated by oapi-codegen import.
 const runtimeVersion = "v1.8.0"
 
 func copyFile(t *testing.T, from, to string) {

@@ -23,9 +23,8 @@ import (
 	"spoolwright/db/dbtest"
 )
 
-// What is said to those who deploy the program is tried here: the release, its parts, and the files in deploy.
-
-// releaseBuild is the command that builds a release. docs/deployment.md, the Dockerfile and .ci/run must use the same.
+// releaseBuild is the command that builds a release. docs/deployment.md, the Dockerfile and .ci/run must use the
+// same.
 const releaseBuild = `CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags='-s -w' -o spoolwright .`
 
 func TestReleaseBuildIsDocumented(t *testing.T) {
@@ -39,7 +38,7 @@ func TestReleaseBuildIsDocumented(t *testing.T) {
 	}
 }
 
-// release is the program as users get it.
+// buildRelease builds the program with releaseBuild.
 func buildRelease(t *testing.T) program {
 	t.Helper()
 	p := filepath.Join(tempDir(t), "spoolwright")
@@ -50,40 +49,43 @@ func buildRelease(t *testing.T) program {
 	return program(p)
 }
 
+// TestRelease builds a release and checks its size, that it contains no path of the build machine, that it runs in an
+// empty root directory, and its bill of materials.
 func TestRelease(t *testing.T) {
 	t.Parallel()
 	p := buildRelease(t)
 	info, err := os.Stat(string(p))
 	check(t, err)
 	if info.Size() >= 16_000_000 {
-		t.Errorf("the release has %d bytes, more than 16 MB", info.Size())
+		t.Errorf("the release has %d bytes, want less than 16 MB", info.Size())
 	}
 	b, err := os.ReadFile(string(p))
 	check(t, err)
 	if dir, err := os.Getwd(); err != nil || bytes.Contains(b, []byte(dir+"/")) {
-		t.Errorf("the release knows where it was built: %s %v", dir, err)
+		t.Errorf("the release contains the path %s, %v", dir, err)
 	}
 	t.Run("EmptyRoot", func(t *testing.T) { testEmptyRoot(t, p) })
 	t.Run("BillOfMaterials", func(t *testing.T) { testBillOfMaterials(t, p) })
 }
 
-// emptyRoot runs the release where there is nothing but it, as nobody: so it runs in a container made from scratch.
+// testEmptyRoot runs the release, unprivileged, in a root directory that contains no other file, as in a container
+// image built from scratch.
 func testEmptyRoot(t *testing.T, p program) {
 	if os.Getuid() != 0 {
-		skipTest(t, "only root can change the root folder of a process")
+		skipTest(t, "only root can change the root directory of a process")
 	}
 	root := tempDir(t)
 	b, err := os.ReadFile(string(p))
 	check(t, err)
 	check(t, os.WriteFile(filepath.Join(root, "spoolwright"), b, 0o755))
 	url, _ := newDatabase(t, dbtest.Private().OwnerURL)
-	// The empty root has no socket, so the database is reached through a port.
+	// The process cannot reach the socket of PostgreSQL, so a proxy forwards a port to it.
 	proxy, err := net.Listen("tcp", "127.0.0.1:0")
 	check(t, err)
 	defer proxy.Close()
 	socket := regexp.MustCompile(`host=([^&]+)`).FindStringSubmatch(url)
 	if socket == nil {
-		t.Fatalf("no socket in %s", url)
+		t.Fatalf("%s has no socket directory", url)
 	}
 	go forwardToSocket(proxy, strings.ReplaceAll(socket[1], "%2F", "/")+"/.s.PGSQL.5432")
 	host, port, _ := net.SplitHostPort(proxy.Addr().String())
@@ -92,23 +94,25 @@ func testEmptyRoot(t *testing.T, p program) {
 	c := program("/spoolwright").startAs(t, func(c *exec.Cmd) {
 		c.SysProcAttr = &syscall.SysProcAttr{Chroot: root, Credential: &syscall.Credential{Uid: 65532, Gid: 65532}}
 	}, []string{"DATABASE_URL=" + url, secretEnv})
-	for _, path := range []string{"/docs", "/redoc", "/openapi.json", "/docs/swagger-ui-bundle.js", "/redoc/redoc.standalone.js"} {
+	for _, path := range []string{
+		"/docs", "/redoc", "/openapi.json", "/docs/swagger-ui-bundle.js", "/redoc/redoc.standalone.js",
+	} {
 		r, err := c.client.Get(c.url + path)
 		check(t, err)
 		r.Body.Close()
 		if r.StatusCode != 200 {
-			t.Errorf("GET %s: %d", path, r.StatusCode)
+			t.Errorf("GET %s: %d, want 200", path, r.StatusCode)
 		}
 	}
 	c.stop(t, syscall.SIGTERM)
-	left, err := os.ReadDir(root)
+	files, err := os.ReadDir(root)
 	check(t, err)
-	if len(left) != 1 {
-		t.Errorf("the service has written into its root folder: %v", left)
+	if len(files) != 1 {
+		t.Errorf("the root directory contains %v, want only the program", files)
 	}
 }
 
-// forward connects whoever calls the listener with a socket.
+// forwardToSocket accepts connections until the listener closes, and connects each to the Unix socket.
 func forwardToSocket(l net.Listener, socket string) {
 	for {
 		in, err := l.Accept()
@@ -128,8 +132,9 @@ func forwardToSocket(l net.Listener, socket string) {
 	}
 }
 
-// supplyChain lists what the release is made of, and who in it may do what is hard to review.
-func supplyChain(t *testing.T) []byte {
+// listSupplyChain lists the modules in the release, and the packages in them that import os/exec, unsafe or plugin,
+// or use cgo or assembly.
+func listSupplyChain(t *testing.T) []byte {
 	t.Helper()
 	c := exec.Command("go", "list", "-deps", "-json=ImportPath,Module,Imports,CgoFiles,SFiles", ".")
 	c.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH=amd64")
@@ -175,7 +180,7 @@ func supplyChain(t *testing.T) []byte {
 		names = append(names, name)
 	}
 	if len(names) > 10 {
-		t.Errorf("the program is built of %d modules of others, more than 10", len(names))
+		t.Errorf("the program has %d third-party modules, want at most 10", len(names))
 	}
 	section("modules", names)
 	for _, what := range []string{"os/exec", "unsafe", "plugin", "cgo", "assembly"} {
@@ -186,13 +191,15 @@ func supplyChain(t *testing.T) []byte {
 
 func TestSupplyChainGolden(t *testing.T) {
 	t.Parallel()
-	compareGolden(t, "testdata/supply-chain.golden", supplyChain(t))
+	compareGolden(t, "testdata/supply-chain.golden", listSupplyChain(t))
 }
 
+// testBillOfMaterials compares the output of version -sbom with the modules of the build and the JavaScript that the
+// service serves.
 func testBillOfMaterials(t *testing.T, p program) {
 	out := p.succeeds(t, "", nil, "version", "-sbom")
 	if again := p.succeeds(t, "", []string{"LISTEN_ADDR=nonsense"}, "version", "--sbom"); again != out {
-		t.Error("the document differs from one time to the next")
+		t.Error("the outputs of two calls differ")
 	}
 	p.fails(t, 2, nil, []string{"version", "-all"}, "-all")
 	type component struct {
@@ -213,17 +220,24 @@ func testBillOfMaterials(t *testing.T, p program) {
 	}
 	d := json.NewDecoder(strings.NewReader(out))
 	check(t, d.Decode(&bom))
-	if main := bom.Metadata.Component; bom.BOMFormat != "CycloneDX" || bom.SpecVersion != "1.6" || bom.Version != 1 || main.Type != "application" || main.Name != "spoolwright" || main.Version != p.version(t) {
-		t.Errorf("the document begins with %+v", bom.Metadata)
+	if bom.BOMFormat != "CycloneDX" || bom.SpecVersion != "1.6" || bom.Version != 1 {
+		t.Errorf("the format is %s %s, version %d", bom.BOMFormat, bom.SpecVersion, bom.Version)
 	}
+	main := bom.Metadata.Component
+	if main.Type != "application" || main.Name != "spoolwright" || main.Version != p.version(t) {
+		t.Errorf("the main component is %+v", main)
+	}
+	hash := regexp.MustCompile(`^[0-9a-f]{64}$`)
 	refs := map[string]bool{bom.Metadata.Component.Ref: true}
 	var names []string
 	for _, c := range bom.Components {
-		if c.Type != "library" || c.Version == "" || !regexp.MustCompile(`^pkg:(golang|npm)/`+regexp.QuoteMeta(c.Name+"@"+c.Version)+`$`).MatchString(c.PURL) || c.Ref == "" || refs[c.Ref] {
-			t.Errorf("component %+v", c)
+		purl := regexp.MustCompile(`^pkg:(golang|npm)/` + regexp.QuoteMeta(c.Name+"@"+c.Version) + `$`)
+		if c.Type != "library" || c.Version == "" || !purl.MatchString(c.PURL) || c.Ref == "" || refs[c.Ref] {
+			t.Errorf("component %+v is incomplete or occurs twice", c)
 		}
-		if c.Name != "std" && (len(c.Hashes) != 1 || c.Hashes[0].Alg != "SHA-256" || !regexp.MustCompile(`^[0-9a-f]{64}$`).MatchString(c.Hashes[0].Content)) {
-			t.Errorf("component %s has the hashes %v", c.Name, c.Hashes)
+		sha256 := len(c.Hashes) == 1 && c.Hashes[0].Alg == "SHA-256" && hash.MatchString(c.Hashes[0].Content)
+		if c.Name != "std" && !sha256 {
+			t.Errorf("component %s has the hashes %v, want one SHA-256", c.Name, c.Hashes)
 		}
 		refs[c.Ref] = true
 		names = append(names, c.Name)
@@ -231,13 +245,14 @@ func testBillOfMaterials(t *testing.T, p program) {
 	for _, d := range bom.Dependencies {
 		for _, ref := range append(d.DependsOn, d.Ref) {
 			if !refs[ref] {
-				t.Errorf("%s is no component", ref)
+				t.Errorf("the dependencies contain %s, which is not a component", ref)
 			}
 		}
 	}
-	// The same modules as in the allow-list, the standard library, and the two bundles that the pages load.
+	// The components are the modules in testdata/supply-chain.golden, the standard library, and two JavaScript
+	// bundles.
 	want := []string{"std", "swagger-ui-dist", "redoc"}
-	list := strings.Split(string(supplyChain(t)), "\n")
+	list := strings.Split(string(listSupplyChain(t)), "\n")
 	for _, line := range list[1:slices.Index(list, "packages with os/exec")] {
 		want = append(want, strings.TrimSpace(line))
 	}
@@ -249,28 +264,34 @@ func testBillOfMaterials(t *testing.T, p program) {
 
 	url, _ := newDatabase(t, dbtest.Private().OwnerURL)
 	c := p.start(t, []string{"DATABASE_URL=" + url, secretEnv})
-	for path, name := range map[string]string{"/docs/swagger-ui-bundle.js": "swagger-ui-dist", "/redoc/redoc.standalone.js": "redoc"} {
+	for path, name := range map[string]string{
+		"/docs/swagger-ui-bundle.js": "swagger-ui-dist", "/redoc/redoc.standalone.js": "redoc",
+	} {
 		r, err := c.client.Get(c.url + path)
 		check(t, err)
 		body, err := io.ReadAll(r.Body)
 		r.Body.Close()
 		check(t, err)
 		listed := bom.Components[slices.IndexFunc(bom.Components, func(c component) bool { return c.Name == name })]
-		if sum := sha256.Sum256(body); hex.EncodeToString(sum[:]) != listed.Hashes[0].Content || !bytes.Contains(body, []byte(listed.Version)) {
-			t.Errorf("%s is not the %s %s that is listed", path, name, listed.Version)
+		sum := sha256.Sum256(body)
+		sameHash := hex.EncodeToString(sum[:]) == listed.Hashes[0].Content
+		if !sameHash || !bytes.Contains(body, []byte(listed.Version)) {
+			t.Errorf("%s is not %s %s, the listed component", path, name, listed.Version)
 		}
 	}
 	c.stop(t, syscall.SIGTERM)
 }
 
-// TestUnit wants the unit to keep the service from whatever it does not need.
+// TestSystemdUnit checks that systemd accepts deploy/spoolwright.service, and that its exposure level is at most 1.5
+// of 10.
 func TestSystemdUnit(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("systemd-analyze"); err != nil {
 		skipTest(t, "systemd-analyze is not installed")
 	}
 	// The threshold is in tenths of the exposure level, 0 to 100.
-	out, err := exec.Command("systemd-analyze", "security", "--offline=true", "--threshold=15", "deploy/spoolwright.service").CombinedOutput()
+	security := []string{"security", "--offline=true", "--threshold=15", "deploy/spoolwright.service"}
+	out, err := exec.Command("systemd-analyze", security...).CombinedOutput()
 	if err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
@@ -279,7 +300,8 @@ func TestSystemdUnit(t *testing.T) {
 	check(t, err)
 	unit := filepath.Join(dir, "spoolwright.service")
 	check(t, os.WriteFile(unit, bytes.ReplaceAll(b, []byte("/usr/local/bin/spoolwright"), []byte("/bin/true")), 0o644))
-	if out, err := exec.Command("systemd-analyze", "verify", "--man=no", unit).CombinedOutput(); err != nil || bytes.Contains(out, []byte("spoolwright.service:")) {
+	out, err = exec.Command("systemd-analyze", "verify", "--man=no", unit).CombinedOutput()
+	if err != nil || bytes.Contains(out, []byte("spoolwright.service:")) {
 		t.Errorf("%v\n%s", err, out)
 	}
 }
@@ -297,11 +319,16 @@ func TestContainerRoles(t *testing.T) {
 	}
 }
 
+// TestCompose checks deploy/compose.yaml: confinement, published ports, files, volumes, and that docs/deployment.md
+// creates every variable.
 func TestCompose(t *testing.T) {
 	t.Parallel()
 	js := filepath.Join(os.Getenv("CLIENT_TOOLS"), "node_modules", "js-yaml")
 	nodeTool(t, "js-yaml")
-	out := runIn(t, ".", nil, "node", "-e", `console.log(JSON.stringify(require(process.argv[1]).load(require("fs").readFileSync("deploy/compose.yaml", "utf8"))))`, js)
+	const yamlToJSON = `
+		const text = require("fs").readFileSync("deploy/compose.yaml", "utf8");
+		console.log(JSON.stringify(require(process.argv[1]).load(text)))`
+	out := runIn(t, ".", nil, "node", "-e", yamlToJSON, js)
 	var file struct {
 		Services map[string]struct {
 			Image       string
@@ -317,12 +344,15 @@ func TestCompose(t *testing.T) {
 	}
 	check(t, json.Unmarshal(out, &file))
 	service, database := file.Services["spoolwright"], file.Services["db"]
-	if len(file.Services) != 2 || service.DependsOn["db"] == nil || !service.ReadOnly || !slices.Contains(service.CapDrop, "ALL") || !strings.HasPrefix(database.Image, "postgres:") {
-		t.Errorf("%+v", file.Services)
+	if len(file.Services) != 2 || service.DependsOn["db"] == nil || !strings.HasPrefix(database.Image, "postgres:") {
+		t.Errorf("the services are %+v, want spoolwright that depends on db, a postgres image", file.Services)
+	}
+	if !service.ReadOnly || !slices.Contains(service.CapDrop, "ALL") {
+		t.Errorf("the service spoolwright is not read-only or keeps capabilities: %+v", service)
 	}
 	for _, port := range service.Ports {
 		if !strings.HasPrefix(port, "127.0.0.1:") {
-			t.Errorf("the port %s is open to everybody", port)
+			t.Errorf("port %s is not bound to 127.0.0.1", port)
 		}
 	}
 	if _, err := os.Stat(filepath.Join("deploy", service.Build.Context, service.Build.Dockerfile)); err != nil {
@@ -334,7 +364,7 @@ func TestCompose(t *testing.T) {
 			_, err := os.Stat(filepath.Join("deploy", source))
 			check(t, err)
 		} else if _, ok := file.Volumes[source]; !ok {
-			t.Errorf("there is no volume %s", source)
+			t.Errorf("the volume %s is not declared", source)
 		}
 	}
 	// Each variable must be a setting of the program, and the commands in docs/deployment.md must create its value.
@@ -343,7 +373,7 @@ func TestCompose(t *testing.T) {
 	made := block(t, "sh", "OWNER_PASSWORD SERVICE_PASSWORD")
 	for name, value := range service.Environment {
 		if !slices.ContainsFunc(settings, func(s setting) bool { return s.name == name }) {
-			t.Errorf("%s is no setting", name)
+			t.Errorf("%s is not a setting of the program", name)
 		}
 		for _, m := range variables.FindAllStringSubmatch(value, -1) {
 			if !strings.Contains(made, m[1]) {
@@ -353,8 +383,9 @@ func TestCompose(t *testing.T) {
 	}
 }
 
-// deployFolder returns a folder with the program and a copy of deploy/, in which the commands of docs/deployment.md can run.
-func deployFolder(t *testing.T) string {
+// newDeployDir returns a directory with the program and a copy of deploy/, in which the commands of
+// docs/deployment.md can run.
+func newDeployDir(t *testing.T) string {
 	t.Helper()
 	dir := tempDir(t)
 	check(t, os.CopyFS(filepath.Join(dir, "deploy"), os.DirFS("deploy")))
@@ -374,11 +405,12 @@ func runCommands(t *testing.T, dir, has, prelude string) (output string) {
 	return string(out)
 }
 
-// TestInstallCommands runs the installation commands of docs/deployment.md. Replacements of install and cat redirect them to
-// a folder; those of apt-get, systemd-sysusers and systemctl check only their arguments and what was installed before.
+// TestInstallCommands runs the installation commands of docs/deployment.md. Replacements of install and cat redirect
+// them to a directory; those of apt-get, systemd-sysusers and systemctl check only their arguments and what was
+// installed before.
 func TestInstallCommands(t *testing.T) {
 	t.Parallel()
-	dir := deployFolder(t)
+	dir := newDeployDir(t)
 	out := runCommands(t, dir, "systemctl enable", `
 		apt-get() { [ "$*" = "install -y postgresql" ]; }
 		install() {
@@ -392,7 +424,10 @@ func TestInstallCommands(t *testing.T) {
 		systemctl() {
 			case $* in
 			daemon-reload) [ -f "$ROOT/etc/systemd/system/spoolwright.service" ] ;;
-			"enable --now spoolwright") mkdir -p "$ROOT/var/lib/spoolwright"; echo "the first login" >"$ROOT/var/lib/spoolwright/first-login" ;;
+			"enable --now spoolwright")
+				mkdir -p "$ROOT/var/lib/spoolwright"
+				echo "the first login" >"$ROOT/var/lib/spoolwright/first-login"
+				;;
 			*) return 1 ;;
 			esac
 		}
@@ -423,7 +458,7 @@ func TestDockerCommands(t *testing.T) {
 	if _, err := exec.LookPath("openssl"); err != nil {
 		skipTest(t, "openssl is not installed")
 	}
-	dir := deployFolder(t)
+	dir := newDeployDir(t)
 	out := runCommands(t, dir, "docker compose", `docker() { [ -f "$3" ]; printf '%s\n' "${*:4}"; }`+"\n")
 	if want := "up --build --detach\nrun --rm spoolwright user add "; !strings.HasPrefix(out, want) {
 		t.Errorf("the commands run docker compose with\n%swant\n%s", out, want)
@@ -434,7 +469,7 @@ func TestDockerCommands(t *testing.T) {
 	if info.Mode().Perm() != 0o600 {
 		t.Errorf("deploy/.env has the mode %v, want 0600", info.Mode())
 	}
-	made, err := os.ReadFile(file)
+	variables, err := os.ReadFile(file)
 	check(t, err)
 	compose, err := os.ReadFile("deploy/compose.yaml")
 	check(t, err)
@@ -443,13 +478,14 @@ func TestDockerCommands(t *testing.T) {
 		t.Error("deploy/compose.yaml requires no variables")
 	}
 	for _, m := range required {
-		if !regexp.MustCompile(`(?m)^` + string(m[1]) + `=[0-9a-f]{64}$`).Match(made) {
-			t.Errorf("deploy/compose.yaml requires %s, but the commands write\n%s", m[1], made)
+		if !regexp.MustCompile(`(?m)^` + string(m[1]) + `=[0-9a-f]{64}$`).Match(variables) {
+			t.Errorf("deploy/compose.yaml requires %s, but the commands write\n%s", m[1], variables)
 		}
 	}
 }
 
-// testNginx runs deploy/nginx.conf in front of two instances. Only addresses and paths are other ones.
+// testNginx runs nginx with deploy/nginx.conf, with other addresses and paths, in front of two instances. Requests of
+// a user must go to one instance, and to the other when that instance has stopped.
 func testNginx(t *testing.T, p program) {
 	nginx := "/usr/sbin/nginx"
 	if _, err := os.Stat(nginx); err != nil {
@@ -472,33 +508,38 @@ func testNginx(t *testing.T, p program) {
 	check(t, err)
 	config := string(b)
 	for old, new := range map[string]string{
-		"listen 443 ssl": "listen " + address + " ssl", "/etc/ssl/farm.example.pem": certFile, "/etc/ssl/farm.example.key": keyFile,
-		"127.0.0.1:8001": strings.TrimPrefix(instances[0].url, "http://"), "127.0.0.1:8002": strings.TrimPrefix(instances[1].url, "http://"),
+		"listen 443 ssl":            "listen " + address + " ssl",
+		"/etc/ssl/farm.example.pem": certFile,
+		"/etc/ssl/farm.example.key": keyFile,
+		"127.0.0.1:8001":            strings.TrimPrefix(instances[0].url, "http://"),
+		"127.0.0.1:8002":            strings.TrimPrefix(instances[1].url, "http://"),
 	} {
-		if strings.Count(config, old) != 1 {
-			t.Fatalf("deploy/nginx.conf has %d times %q", strings.Count(config, old), old)
+		if n := strings.Count(config, old); n != 1 {
+			t.Fatalf("deploy/nginx.conf contains %q %d times, want once", old, n)
 		}
 		config = strings.Replace(config, old, new, 1)
+	}
+	global := "daemon off; worker_processes 2; pid " + filepath.Join(dir, "pid") + "; error_log stderr;\nevents {}\n"
+	if os.Getuid() == 0 {
+		global = "user root;\n" + global
 	}
 	paths := ""
 	for _, kind := range []string{"client_body", "proxy", "fastcgi", "uwsgi", "scgi"} {
 		paths += kind + "_temp_path " + filepath.Join(dir, kind) + ";\n"
 	}
-	user := ""
-	if os.Getuid() == 0 {
-		user = "user root;\n"
-	}
 	main := filepath.Join(dir, "nginx.conf")
-	check(t, os.WriteFile(main, []byte(user+"daemon off; worker_processes 2; pid "+filepath.Join(dir, "pid")+"; error_log stderr;\nevents {}\nhttp {\naccess_log off;\n"+paths+config+"}\n"), 0o600))
+	check(t, os.WriteFile(main, []byte(global+"http {\naccess_log off;\n"+paths+config+"}\n"), 0o600))
 	proxy := program(nginx).launch(t, func(*exec.Cmd) {}, nil, "-p", dir, "-c", main, "-e", "stderr")
 	proxy.url = "https://" + address
 	roots := x509.NewCertPool()
 	roots.AddCert(trusted)
-	proxy.client = &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, DisableKeepAlives: true}}
-	eventually(t, "nginx answers", func() bool {
+	proxy.client = &http.Client{
+		Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, DisableKeepAlives: true},
+	}
+	eventually(t, "nginx is ready", func() bool {
 		select {
 		case <-proxy.exited:
-			t.Fatalf("nginx ended: %s", &proxy.stderr)
+			t.Fatalf("nginx exited: %s", &proxy.stderr)
 		default:
 		}
 		r, err := proxy.client.Get(proxy.url + "/readyz")
@@ -509,8 +550,8 @@ func testNginx(t *testing.T, p program) {
 		return r.StatusCode == 200
 	})
 
-	// served says how many requests each instance has answered for a user.
-	servedBy := func(user string) (counts [2]int) {
+	// served returns how many requests of a user each instance has logged.
+	served := func(user string) (counts [2]int) {
 		for i, c := range instances {
 			for line := range strings.Lines(c.stderr.String()) {
 				if strings.Contains(line, `route="GET /api/v1/auth/me"`) && strings.Contains(line, "user="+user) {
@@ -520,58 +561,68 @@ func testNginx(t *testing.T, p program) {
 		}
 		return counts
 	}
+	// Add users until each instance has one.
 	seen := [2]bool{}
-	var last string // a token
-	var at int      // the instance of its user
+	var token string // of the last user
+	var at int       // the instance of the last user
 	for n := 0; !(seen[0] && seen[1]); n++ {
 		if n == 40 {
 			t.Fatal("one instance serves all of 40 users")
 		}
 		email := fmt.Sprintf("user%d@farm.example", n)
-		p.succeeds(t, "a password for tests", env, "user", "add", "--tenant", "farm", "--email", email, "--name", "Ada", "--password-stdin")
-		status, tokens := proxy.call(t, "", "POST", "/api/v1/auth/login", map[string]string{"email": email, "password": "a password for tests"})
+		p.addUser(t, env, "farm", email, "operator")
+		credentials := map[string]string{"email": email, "password": testPassword}
+		status, tokens := proxy.call(t, "", "POST", "/api/v1/auth/login", credentials)
 		if status != 200 {
 			t.Fatalf("login: %d %v", status, tokens)
 		}
 		var user string
-		for range 3 {
+		for range 3 { // each time with another access token
 			_, me := proxy.call(t, tokens["access_token"].(string), "GET", "/api/v1/auth/me", nil)
 			user = me["id"].(string)
-			if status, tokens = proxy.call(t, "", "POST", "/api/v1/auth/refresh", map[string]any{"refresh_token": tokens["refresh_token"]}); status != 200 {
+			refresh := map[string]any{"refresh_token": tokens["refresh_token"]}
+			if status, tokens = proxy.call(t, "", "POST", "/api/v1/auth/refresh", refresh); status != 200 {
 				t.Fatalf("refresh: %d %v", status, tokens)
 			}
 		}
-		last = tokens["access_token"].(string)
-		counts := servedBy(user)
+		token = tokens["access_token"].(string)
+		counts := served(user)
 		switch counts {
 		case [2]int{3, 0}:
 			at = 0
 		case [2]int{0, 3}:
 			at = 1
 		default:
-			t.Fatalf("of 3 requests of a user the instances have served %v", counts)
+			t.Fatalf("the instances served %v of a user's 3 requests, want all by one", counts)
 		}
 		seen[at] = true
 	}
 
 	r, err := http.NewRequest("POST", proxy.url+"/api/v1/spools", strings.NewReader(strings.Repeat(" ", 3<<19)))
 	check(t, err)
-	r.Header = http.Header{"Authorization": {"Bearer " + last}, "Content-Type": {"application/json"}, "X-Forwarded-For": {"192.0.2.1"}, "X-Request-Id": {"a-body-that-is-too-large"}}
-	answer, err := proxy.client.Do(r)
+	const requestID = "a-body-that-is-too-large"
+	r.Header = http.Header{
+		"Authorization": {"Bearer " + token}, "Content-Type": {"application/json"},
+		"X-Forwarded-For": {"192.0.2.1"}, "X-Request-Id": {requestID},
+	}
+	response, err := proxy.client.Do(r)
 	check(t, err)
-	body, err := io.ReadAll(answer.Body)
-	answer.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	response.Body.Close()
 	check(t, err)
-	if answer.StatusCode != 413 || !strings.Contains(string(body), "PAYLOAD_TOO_LARGE") || answer.Header.Get("Strict-Transport-Security") == "" || answer.Header.Get("X-Request-Id") != "a-body-that-is-too-large" {
-		t.Errorf("a body of 1.5 MiB: %d %v %s", answer.StatusCode, answer.Header, body)
+	if response.StatusCode != 413 || !strings.Contains(string(body), "PAYLOAD_TOO_LARGE") {
+		t.Errorf("a body of 1.5 MiB: %d %s", response.StatusCode, body)
+	}
+	if h := response.Header; h.Get("Strict-Transport-Security") == "" || h.Get("X-Request-Id") != requestID {
+		t.Errorf("the response has the headers %v, want Strict-Transport-Security and the X-Request-Id of the request", h)
 	}
 	if strings.Contains(instances[at].stderr.String(), "192.0.2.1") {
-		t.Error("a client may say what its address is")
+		t.Error("the service uses the X-Forwarded-For of the client, not that of nginx")
 	}
 
 	instances[at].stop(t, syscall.SIGTERM)
-	if status, _ := proxy.call(t, last, "GET", "/api/v1/auth/me", nil); status != 200 {
-		t.Errorf("with one of two instances stopped the answer is %d", status)
+	if status, _ := proxy.call(t, token, "GET", "/api/v1/auth/me", nil); status != 200 {
+		t.Errorf("with one of two instances stopped: %d, want 200", status)
 	}
 	proxy.stop(t, syscall.SIGQUIT)
 }

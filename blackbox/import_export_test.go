@@ -102,13 +102,13 @@ func testImportExport(t *testing.T, p program) {
 	p.fails(t, 1, env, []string{"export", "spools", "--tenant", "west"}, `no tenant "west"`, "tenant list")
 
 	// The sample farm, out of one tenant and into the other.
-	if out := p.succeeds(t, "", env, "import", "spools", "--tenant", "north", checkout(t, "testdata/farm/spools.csv")); out != "spools imported: 354\n" {
+	if out := p.succeeds(t, "", env, "import", "spools", "--tenant", "north", absolutePath(t, "testdata/farm/spools.csv")); out != "spools imported: 354\n" {
 		t.Errorf("import says %q", out)
 	}
 	exported := p.succeeds(t, "", env, "export", "spools", "--tenant", "north")
 	p.succeeds(t, exported, env, "import", "spools", "-", "--tenant", "south")
-	columns := clientColumns(t, exported)
-	if again := clientColumns(t, p.succeeds(t, "", env, "export", "spools", "--tenant=south", "--format=csv")); !slices.Equal(again, columns) || len(columns) != 355 {
+	columns := exportedColumns(t, exported)
+	if again := exportedColumns(t, p.succeeds(t, "", env, "export", "spools", "--tenant=south", "--format=csv")); !slices.Equal(again, columns) || len(columns) != 355 {
 		t.Errorf("out of one and into the other, %d rows became %d, or others", len(columns), len(again))
 	}
 	for _, what := range []string{"products", "runs"} {
@@ -116,8 +116,8 @@ func testImportExport(t *testing.T, p program) {
 			t.Errorf("export %s: %q", what, out)
 		}
 	}
-	out := p.succeeds(t, "", env, "import", "spoolman", checkout(t, "testdata/spoolman/spools.json"), "--tenant", "south")
-	out += p.succeeds(t, "", env, "import", "spoolman", checkout(t, "testdata/spoolman/spools.json"), "--tenant", "south")
+	out := p.succeeds(t, "", env, "import", "spoolman", absolutePath(t, "testdata/spoolman/spools.json"), "--tenant", "south")
+	out += p.succeeds(t, "", env, "import", "spoolman", absolutePath(t, "testdata/spoolman/spools.json"), "--tenant", "south")
 	if out != "spools imported: 5\nspools imported: 0; already imported: 5\n" {
 		t.Errorf("import spoolman says %q", out)
 	}
@@ -146,7 +146,7 @@ func testImportExport(t *testing.T, p program) {
 		check(t, c.Start())
 		ended := make(chan error, 1)
 		go func() { ended <- c.Wait() }()
-		if most := mostMemory(c.Process.Pid, ended); most > 96<<10 {
+		if most := peakMemory(c.Process.Pid, ended); most > 96<<10 {
 			t.Errorf("%v has taken %d KiB", args, most)
 		}
 		if c.ProcessState.ExitCode() != 0 || len(out.String()) == 0 {
@@ -161,7 +161,7 @@ func testImportExport(t *testing.T, p program) {
 // mostMemory waits for a process to end and returns the most memory, in KiB, that it was seen to have had; 0 where
 // there is no /proc. (What a parent learns of its child in the end includes what the parent itself had when it made
 // the child.)
-func mostMemory(pid int, ended <-chan error) (most int) {
+func peakMemory(pid int, ended <-chan error) (most int) {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -181,7 +181,7 @@ func mostMemory(pid int, ended <-chan error) (most int) {
 }
 
 // checkout is the whole path of a file of the checkout: the program runs elsewhere.
-func checkout(t *testing.T, path string) string {
+func absolutePath(t *testing.T, path string) string {
 	t.Helper()
 	path, err := filepath.Abs(path)
 	check(t, err)
@@ -189,7 +189,7 @@ func checkout(t *testing.T, path string) string {
 }
 
 // clientColumns is an export of spools, row by row, without the id in front and the two times at the end.
-func clientColumns(t *testing.T, exported string) (rows []string) {
+func exportedColumns(t *testing.T, exported string) (rows []string) {
 	t.Helper()
 	all, err := csv.NewReader(strings.NewReader(exported)).ReadAll()
 	check(t, err)

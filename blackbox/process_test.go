@@ -77,11 +77,14 @@ type program string
 // buildProgram builds the program for a test.
 func buildProgram(t *testing.T) program {
 	t.Helper()
-	// No test imports package main. Reading its source tells the test cache of `go test` that these tests depend on
-	// it.
-	source, err := filepath.Glob("*.go")
+	// `go test` caches results by the files that a test reads. These tests do not import all packages of the program,
+	// so they read its source.
+	const format = `{{if .Module}}{{if .Module.Main}}{{$dir := .Dir}}
+		{{range .GoFiles}}{{$dir}}/{{.}} {{end}}
+		{{range .EmbedFiles}}{{$dir}}/{{.}} {{end}}{{end}}{{end}}`
+	source, err := exec.Command("go", "list", "-deps", "-f", format, ".").Output()
 	check(t, err)
-	for _, name := range source {
+	for _, name := range strings.Fields(string(source)) {
 		_, err := os.ReadFile(name)
 		check(t, err)
 	}
