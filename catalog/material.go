@@ -8,18 +8,18 @@ import (
 	"spoolwright/server"
 )
 
-// ProductMaterial is a filament requirement of a product, in requests and in answers.
+// ProductMaterial is a material of a product: an amount of filament that one piece of it needs.
 type ProductMaterial struct {
 	ID           server.UUID                             `json:"id" rule:"readOnly,notNull" doc:"The material's id." example:"\"0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2b02\""`
-	MaterialType server.Optional[inventory.MaterialType] `json:"material_type" rule:"required" doc:"The kind of filament." example:"\"PLA\""`
-	Color        server.Optional[string]                 `json:"color" rule:"required" doc:"The name of the colour." example:"\"Black\""`
-	Weight       server.Optional[server.Decimal]         `json:"weight_grams" rule:"required,exclusiveMinimum=0,maximum=1000000" doc:"Grams for one piece." example:"45"`
-	IsRequired   server.Optional[bool]                   `json:"is_required" rule:"notNull" doc:"Whether the product cannot be made without it; true unless given." example:"true"`
-	Notes        server.Optional[string]                 `json:"notes" rule:"maxLength=10000" doc:"Anything else." example:"\"Body\""`
-	Cost         server.Decimal                          `json:"cost" rule:"readOnly" doc:"weight_grams times the price per gram when it was last computed, rounded to six decimals; null if no spool told a price." example:"1.125"`
+	MaterialType server.Optional[inventory.MaterialType] `json:"material_type" rule:"required" doc:"Type of filament." example:"\"PLA\""`
+	Color        server.Optional[string]                 `json:"color" rule:"required" doc:"Name of the colour." example:"\"Black\""`
+	Weight       server.Optional[server.Decimal]         `json:"weight_grams" rule:"required,exclusiveMinimum=0,maximum=1000000" doc:"Grams for one piece of the product." example:"45"`
+	IsRequired   server.Optional[bool]                   `json:"is_required" rule:"notNull" doc:"Whether the product needs it; true by default." example:"true"`
+	Notes        server.Optional[string]                 `json:"notes" rule:"maxLength=10000" doc:"Free text." example:"\"Body\""`
+	Cost         server.Decimal                          `json:"cost" rule:"readOnly" doc:"weight_grams times the price per gram; null without a price." example:"1.125"`
 }
 
-// costField is the field of the request that a cost out of range comes from.
+// costField returns the field to report if the request makes a cost too large.
 func (m *ProductMaterial) costField() string {
 	switch {
 	case m.Weight.Set:
@@ -29,23 +29,27 @@ func (m *ProductMaterial) costField() string {
 	case m.MaterialType.Set:
 		return "material_type"
 	}
-	return "total_cost" // today's prices alone
+	return "total_cost" // because of the current prices
 }
 
 func getMaterial(product, id string) *db.Stmt {
 	return db.SQL(`
 		select id, material_type, color, weight_grams, is_required, notes, cost from product_materials
-		where product_id = $1 and id = $2 and exists (select from products p where p.id = $1 and p.hidden_at is null)`, product, id)
+		where product_id = $1 and id = $2
+			and exists (select from products p where p.id = $1 and p.hidden_at is null)`, product, id)
 }
 
-const editDescription = "The product's costs are recomputed from today's spool prices, and the costs of every product that contains it follow, in the same transaction."
+const costsFollow = "Recomputes the costs of the product from the current spool prices, and the costs of all products " +
+	"that contain it, in the same transaction."
 
 var addMaterialDoc = &server.Doc{
 	ID: "addProductMaterial", Tag: tag, Summary: "Add a material to a product",
-	Description: editDescription + "\n\n" + priceDescription,
+	Description: costsFollow + " `recalculateProduct` describes how prices are computed.",
 }
 
-func (h handlers) addMaterial(ctx context.Context, r *server.Request[ProductMaterial]) (server.Created[ProductMaterial], error) {
+func (h handlers) addMaterial(
+	ctx context.Context, r *server.Request[ProductMaterial],
+) (server.Created[ProductMaterial], error) {
 	product, id, in := r.ID("id"), db.NewID(), &r.In
 	added := db.SQL(`
 		with material as (
@@ -57,12 +61,16 @@ func (h handlers) addMaterial(ctx context.Context, r *server.Request[ProductMate
 		select recompute_costs(product_id, false) from material`,
 		product, id, in.MaterialType.Arg(), in.Color.Arg(), in.Weight.Arg(), in.IsRequired.Or(true), in.Notes.Arg())
 	material := getMaterial(product, id)
-	return server.One(material, tooLarge(h.db.Write(ctx, lockCatalog(), added, material), in.costField()))
+	return server.One(material, costError(h.db.Write(ctx, lockCatalog(), added, material), in.costField()))
 }
 
-var updateMaterialDoc = &server.Doc{ID: "updateProductMaterial", Tag: tag, Summary: "Change a material of a product", Description: editDescription}
+var updateMaterialDoc = &server.Doc{
+	ID: "updateProductMaterial", Tag: tag, Summary: "Change a material of a product", Description: costsFollow,
+}
 
-func (h handlers) updateMaterial(ctx context.Context, r *server.Request[ProductMaterial]) (server.OK[ProductMaterial], error) {
+func (h handlers) updateMaterial(
+	ctx context.Context, r *server.Request[ProductMaterial],
+) (server.OK[ProductMaterial], error) {
 	product, id := r.ID("id"), r.ID("material_id")
 	material := getMaterial(product, id)
 	var err error
@@ -72,23 +80,27 @@ func (h handlers) updateMaterial(ctx context.Context, r *server.Request[ProductM
 		err = h.db.Write(ctx, lockCatalog(), db.SQL(`
 			with material as (
 				update product_materials set `+set+`
-				where product_id = $1 and id = $2 and exists (select from products p where p.id = $1 and p.hidden_at is null)
+				where product_id = $1 and id = $2
+					and exists (select from products p where p.id = $1 and p.hidden_at is null)
 				returning product_id
 			)
 			select recompute_costs(product_id, false) from material`, args...), material)
 	}
-	return server.One(material, tooLarge(err, r.In.costField()))
+	return server.One(material, costError(err, r.In.costField()))
 }
 
-var deleteMaterialDoc = &server.Doc{ID: "removeProductMaterial", Tag: tag, Summary: "Remove a material from a product", Description: editDescription}
+var deleteMaterialDoc = &server.Doc{
+	ID: "removeProductMaterial", Tag: tag, Summary: "Remove a material from a product", Description: costsFollow,
+}
 
 func (h handlers) deleteMaterial(ctx context.Context, r *server.Request[struct{}]) (server.NoContent, error) {
 	removed := db.SQL(`
 		with material as (
 			delete from product_materials
-			where product_id = $1 and id = $2 and exists (select from products p where p.id = $1 and p.hidden_at is null)
+			where product_id = $1 and id = $2
+				and exists (select from products p where p.id = $1 and p.hidden_at is null)
 			returning product_id
 		)
 		select recompute_costs(product_id, false) from material`, r.ID("id"), r.ID("material_id"))
-	return nil, server.Found(removed, tooLarge(h.db.Write(ctx, lockCatalog(), removed), "total_cost"))
+	return nil, server.Found(removed, costError(h.db.Write(ctx, lockCatalog(), removed), "total_cost"))
 }

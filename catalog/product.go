@@ -1,4 +1,4 @@
-// Package catalog owns the products: what they are made of, what they contain, and what they cost.
+// Package catalog implements products: their bills of materials and their costs.
 package catalog
 
 import (
@@ -8,7 +8,7 @@ import (
 	"spoolwright/server"
 )
 
-var tag = &server.Tag{Name: "products", Description: "Products: what they are made of, what they contain, and what they cost."}
+var tag = &server.Tag{Name: "products", Description: "Products, their bills of materials, and their costs."}
 
 // Routes are the operations of /api/v1/products.
 func Routes(d *db.DB) []server.Route {
@@ -31,52 +31,53 @@ func Routes(d *db.DB) []server.Route {
 
 type handlers struct{ db *db.DB }
 
-// Product is a product, in requests and in answers.
+// Product is a product in requests and in responses, except lists.
 type Product struct {
 	ID            server.UUID             `json:"id" rule:"readOnly,notNull" doc:"The product's id." example:"\"0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2b01\""`
-	Name          server.Optional[string] `json:"name" rule:"required" doc:"What it is called." example:"\"Dragon\""`
-	Description   server.Optional[string] `json:"description" rule:"maxLength=10000" doc:"What it is." example:"\"Articulated dragon\""`
-	SKU           server.Optional[string] `json:"sku" doc:"Stock keeping unit; no two products have the same one." example:"\"DRG-001\""`
-	Category      server.Optional[string] `json:"category" doc:"The group that it belongs to." example:"\"Toys\""`
-	PrintMinutes  server.Optional[int64]  `json:"estimated_print_time_minutes" rule:"maximum=1000000" doc:"How long it takes to print, in minutes." example:"180"`
-	Notes         server.Optional[string] `json:"notes" rule:"maxLength=10000" doc:"Print settings, tips." example:"\"0.2 mm layers, no supports\""`
-	Materials     []ProductMaterial       `json:"materials" doc:"The filament that one piece takes, oldest entry first."`
-	Components    []ProductComponent      `json:"components" doc:"The products that one piece contains, oldest entry first."`
-	MaterialCost  server.Decimal          `json:"material_cost" rule:"readOnly,notNull" doc:"The sum of the materials' costs; a material without a known price adds nothing." example:"1.125"`
-	ComponentCost server.Decimal          `json:"component_cost" rule:"readOnly,notNull" doc:"The sum of each component's quantity times its total_cost." example:"0.5"`
+	Name          server.Optional[string] `json:"name" rule:"required" doc:"Name of the product." example:"\"Dragon\""`
+	Description   server.Optional[string] `json:"description" rule:"maxLength=10000" doc:"Description of the product." example:"\"Articulated dragon\""`
+	SKU           server.Optional[string] `json:"sku" doc:"Stock keeping unit; unique unless it is empty." example:"\"DRG-001\""`
+	Category      server.Optional[string] `json:"category" doc:"Category of the product." example:"\"Toys\""`
+	PrintMinutes  server.Optional[int64]  `json:"estimated_print_time_minutes" rule:"maximum=1000000" doc:"Estimated print time in minutes." example:"180"`
+	Notes         server.Optional[string] `json:"notes" rule:"maxLength=10000" doc:"Free text, such as print settings." example:"\"0.2 mm layers, no supports\""`
+	Materials     []ProductMaterial       `json:"materials" doc:"Filament that one piece needs, oldest entry first."`
+	Components    []ProductComponent      `json:"components" doc:"Products that one piece contains, oldest entry first."`
+	MaterialCost  server.Decimal          `json:"material_cost" rule:"readOnly,notNull" doc:"Sum of the costs of the materials that have a price." example:"1.125"`
+	ComponentCost server.Decimal          `json:"component_cost" rule:"readOnly,notNull" doc:"Sum of the costs of the components." example:"0.5"`
 	TotalCost     server.Decimal          `json:"total_cost" rule:"readOnly,notNull" doc:"material_cost plus component_cost." example:"1.625"`
-	CreatedAt     server.Timestamp        `json:"created_at" rule:"readOnly,notNull" doc:"When the product was entered." example:"\"2024-01-15T10:00:00Z\""`
-	UpdatedAt     server.Timestamp        `json:"updated_at" rule:"readOnly,notNull" doc:"When it, its materials, its components or its costs last changed." example:"\"2024-01-15T14:30:00Z\""`
+	CreatedAt     server.Timestamp        `json:"created_at" rule:"readOnly,notNull" doc:"Time of creation." example:"\"2024-01-15T10:00:00Z\""`
+	UpdatedAt     server.Timestamp        `json:"updated_at" rule:"readOnly,notNull" doc:"Time of the last change of the product, its bill of materials or its costs." example:"\"2024-01-15T14:30:00Z\""`
 }
 
-// ProductListItem is a product as lists show it.
+// ProductListItem is a product in lists.
 type ProductListItem struct {
 	ID           server.UUID      `json:"id" rule:"readOnly,notNull" doc:"The product's id." example:"\"0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2b01\""`
-	Name         string           `json:"name" rule:"readOnly,notNull" doc:"What it is called." example:"\"Dragon\""`
-	Description  string           `json:"description" rule:"readOnly" doc:"What it is." example:"\"Articulated dragon\""`
+	Name         string           `json:"name" rule:"readOnly,notNull" doc:"Name of the product." example:"\"Dragon\""`
+	Description  string           `json:"description" rule:"readOnly" doc:"Description of the product." example:"\"Articulated dragon\""`
 	SKU          string           `json:"sku" rule:"readOnly" doc:"Stock keeping unit." example:"\"DRG-001\""`
-	Category     string           `json:"category" rule:"readOnly" doc:"The group that it belongs to." example:"\"Toys\""`
-	PrintMinutes int64            `json:"estimated_print_time_minutes" rule:"readOnly" doc:"How long it takes to print, in minutes." example:"180"`
-	MaterialCost server.Decimal   `json:"material_cost" rule:"readOnly,notNull" doc:"The sum of the materials' costs." example:"1.125"`
-	TotalCost    server.Decimal   `json:"total_cost" rule:"readOnly,notNull" doc:"What one piece costs, its components included." example:"1.625"`
-	CreatedAt    server.Timestamp `json:"created_at" rule:"readOnly,notNull" doc:"When the product was entered." example:"\"2024-01-15T10:00:00Z\""`
+	Category     string           `json:"category" rule:"readOnly" doc:"Category of the product." example:"\"Toys\""`
+	PrintMinutes int64            `json:"estimated_print_time_minutes" rule:"readOnly" doc:"Estimated print time in minutes." example:"180"`
+	MaterialCost server.Decimal   `json:"material_cost" rule:"readOnly,notNull" doc:"Sum of the costs of the materials." example:"1.125"`
+	TotalCost    server.Decimal   `json:"total_cost" rule:"readOnly,notNull" doc:"Cost of one piece, including its components." example:"1.625"`
+	CreatedAt    server.Timestamp `json:"created_at" rule:"readOnly,notNull" doc:"Time of creation." example:"\"2024-01-15T10:00:00Z\""`
 }
 
-// Filter are the parameters of the product list.
+// Filter has the query parameters of the product list.
 type Filter struct {
 	server.ListQuery
-	Category server.Optional[string] `query:"category" doc:"Only this category: the whole name, without regard to case."`
-	Search   server.Optional[string] `query:"search" doc:"Only products with this text in their name or description, without regard to case; no character has a special meaning."`
+	Category server.Optional[string] `query:"category" doc:"Only products in this category, ignoring case."`
+	Search   server.Optional[string] `query:"search" doc:"Only products with this text in name or description, ignoring case; no wildcards."`
 }
 
 var listDoc = &server.Doc{
 	ID: "listProducts", Tag: tag, Summary: "List products",
-	Description: "Filters combine with AND. The default order (newest first), alone or with `category`, reads an index whatever the size of the catalog; `search` and any other `sort_by` look at all matching products.",
+	Description: "The default order, without a filter or with `category`, uses an index. `search` and another " +
+		"`sort_by` read all matching products.",
 }
 
 func (h handlers) list(ctx context.Context, r *server.Request[Filter]) (server.Page[ProductListItem], error) {
-	l := server.NewList("products", "id, name, description, sku, category, estimated_print_time_minutes, material_cost, total_cost, created_at",
-		"hidden_at is null", "products")
+	l := server.NewList("products", `id, name, description, sku, category, estimated_print_time_minutes,
+		material_cost, total_cost, created_at`, "hidden_at is null", "products")
 	if in := r.In.Category; !in.IsNull() {
 		l.Where(`category_key = lower(?::text collate "und-x-icu") collate "C"`, *in.Value)
 	}
@@ -86,23 +87,29 @@ func (h handlers) list(ctx context.Context, r *server.Request[Filter]) (server.P
 	return server.ListPage[ProductListItem](ctx, h.db.Read, l, r.In.ListQuery)
 }
 
-// getProduct is one statement, so that the lists and the costs are those of one moment.
+// getProduct is one statement, so that the lists and the costs come from one snapshot.
 const getProduct = selectProducts + ` and p.id = $1`
 
 const selectProducts = `
 	select p.id, p.name, p.description, p.sku, p.category, p.estimated_print_time_minutes, p.notes,
-		(select coalesce(json_agg(json_build_object('id', m.id, 'material_type', m.material_type, 'color', m.color,
-				'weight_grams', trim_scale(m.weight_grams), 'is_required', m.is_required, 'notes', m.notes, 'cost', trim_scale(m.cost))
-				order by m.created_at, m.id), '[]')
+		(select coalesce(json_agg(json_build_object(
+				'id', m.id, 'material_type', m.material_type, 'color', m.color,
+				'weight_grams', trim_scale(m.weight_grams), 'is_required', m.is_required,
+				'notes', m.notes, 'cost', trim_scale(m.cost)) order by m.created_at, m.id), '[]')
 			from product_materials m where m.product_id = p.id) as materials,
-		(select coalesce(json_agg(json_build_object('id', c.id, 'component_product_id', c.component_product_id, 'component_name', s.name,
-				'quantity', c.quantity, 'notes', c.notes, 'unit_cost', trim_scale(s.total_cost), 'cost', trim_scale(c.quantity * s.total_cost))
-				order by c.created_at, c.id), '[]')
-			from product_components c join products s on s.id = c.component_product_id where c.product_id = p.id) as components,
+		(select coalesce(json_agg(json_build_object(
+				'id', c.id, 'component_product_id', c.component_product_id, 'component_name', s.name,
+				'quantity', c.quantity, 'notes', c.notes, 'unit_cost', trim_scale(s.total_cost),
+				'cost', trim_scale(c.quantity * s.total_cost)) order by c.created_at, c.id), '[]')
+			from product_components c join products s on s.id = c.component_product_id
+			where c.product_id = p.id) as components,
 		p.material_cost, p.component_cost, p.total_cost, p.created_at, p.updated_at
 	from products p where p.hidden_at is null`
 
-var getDoc = &server.Doc{ID: "getProduct", Tag: tag, Summary: "Get a product", Description: "With its materials, its components and its costs, all of one moment."}
+var getDoc = &server.Doc{
+	ID: "getProduct", Tag: tag, Summary: "Get a product",
+	Description: "Returns the product with its materials, its components and its costs.",
+}
 
 func (h handlers) get(ctx context.Context, r *server.Request[struct{}]) (server.OK[Product], error) {
 	return h.read(ctx, r.ID("id"))
@@ -119,11 +126,12 @@ var (
 )
 
 var createDoc = &server.Doc{
-	ID: "createProduct", Tag: tag, Summary: "Enter a product",
-	Description: "`sku`, where given (and not empty), is unique. Materials and components have endpoints of their own: add them after this.",
+	ID: "createProduct", Tag: tag, Summary: "Create a product",
+	Description: "A `sku` that is not empty must be unique. Materials and components have their own operations.",
 	Errors:      []*server.Error{errDuplicateSKU},
-	// Without an SKU, so that the example works more than once.
-	Request: `{"name":"Dragon","description":"Articulated dragon","category":"Toys","estimated_print_time_minutes":180,"notes":"0.2 mm layers, no supports"}`,
+	// The example has no SKU, so that it works more than once.
+	Request: `{"name":"Dragon","description":"Articulated dragon","category":"Toys","estimated_print_time_minutes":180,` +
+		`"notes":"0.2 mm layers, no supports"}`,
 }
 
 func (h handlers) create(ctx context.Context, r *server.Request[Product]) (server.Created[Product], error) {
@@ -146,7 +154,7 @@ func (h handlers) create(ctx context.Context, r *server.Request[Product]) (serve
 
 var updateDoc = &server.Doc{
 	ID: "updateProduct", Tag: tag, Summary: "Change a product",
-	Description: "Materials and components have endpoints of their own; here they are ignored, as are the costs.",
+	Description: "Materials and components have their own operations. This operation ignores them and the costs.",
 	Errors:      []*server.Error{errDuplicateSKU},
 }
 
@@ -158,12 +166,13 @@ func (h handlers) update(ctx context.Context, r *server.Request[Product]) (serve
 	changed := db.SQL(`
 		update products set `+set+`, updated_at = now()
 		where id = $1 and hidden_at is null
-			and not exists (select from products other where other.sku = $2::text and other.sku <> '' and other.id <> $1 and other.hidden_at is null)
+			and not exists (select from products other
+				where other.sku = $2::text and other.sku <> '' and other.id <> $1 and other.hidden_at is null)
 		returning id`, args...)
 	product := db.SQL(getProduct, r.ID("id"))
 	err := h.db.Write(ctx, changed, product)
 	switch {
-	case db.Violates(err, "products_sku"): // two changes at once
+	case db.Violates(err, "products_sku"): // a concurrent change
 		return nil, errDuplicateSKU.With(r.In.SKU.Or(""))
 	case err != nil:
 		return nil, err
@@ -177,8 +186,9 @@ func (h handlers) update(ctx context.Context, r *server.Request[Product]) (serve
 
 var deleteDoc = &server.Doc{
 	ID: "deleteProduct", Tag: tag, Summary: "Remove a product",
-	Description: "The product disappears from lists and can no longer be used; production runs that mention it keep its name, and its SKU is free again. A component of another product cannot be removed.",
-	Errors:      []*server.Error{errInUse},
+	Description: "Lists no longer contain the product, and other requests do not find it. Production runs keep " +
+		"its name. Another product can use its SKU. A component of another product cannot be removed.",
+	Errors: []*server.Error{errInUse},
 }
 
 func (h handlers) delete(ctx context.Context, r *server.Request[struct{}]) (server.NoContent, error) {

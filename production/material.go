@@ -39,7 +39,9 @@ var addMaterialDoc = &server.Doc{
 	Errors: []*server.Error{errUnknownSpool, errCompleted},
 }
 
-func (h handlers) addMaterial(ctx context.Context, r *server.Request[RunMaterial]) (server.Created[RunMaterial], error) {
+func (h handlers) addMaterial(
+	ctx context.Context, r *server.Request[RunMaterial],
+) (server.Created[RunMaterial], error) {
 	id, run, in := db.NewID(), r.ID("id"), &r.In
 	// Here and below, the lock on the run makes changes of the materials wait for complete, and the reverse.
 	material := db.SQL(`
