@@ -14,69 +14,46 @@ import (
 // sbom returns the software bill of materials of a build, a CycloneDX 1.6 document in JSON: Go's standard library, the
 // modules of the build, and the JavaScript bundles of the documentation pages. The same build has the same document.
 func sbom(info *debug.BuildInfo) []byte {
-	type hash struct {
-		Alg     string `json:"alg"`
-		Content string `json:"content"`
+	type object = map[string]any
+	component := func(kind, purl, name, version string) object {
+		return object{"type": kind, "bom-ref": purl, "purl": purl, "name": name, "version": version}
 	}
-	type license struct {
-		License struct {
-			ID string `json:"id"`
-		} `json:"license"`
-	}
-	type component struct {
-		Type     string    `json:"type"`
-		Ref      string    `json:"bom-ref"`
-		Name     string    `json:"name"`
-		Version  string    `json:"version"`
-		Hashes   []hash    `json:"hashes,omitempty"`
-		Licenses []license `json:"licenses,omitempty"`
-		PURL     string    `json:"purl"`
-	}
-	type dependency struct {
-		Ref       string   `json:"ref"`
-		DependsOn []string `json:"dependsOn,omitempty"`
-	}
-	licensed := func(id string) []license {
-		var l license
-		l.License.ID = id
-		return []license{l}
-	}
-	at := func(name, version string) component {
-		purl := "pkg:golang/" + name + "@" + version
-		return component{Type: "library", Ref: purl, Name: name, Version: version, PURL: purl}
-	}
+	licenses := func(id string) []object { return []object{{"license": object{"id": id}}} }
+	hashes := func(sum []byte) []object { return []object{{"alg": "SHA-256", "content": hex.EncodeToString(sum)}} }
+	purl := func(name, version string) string { return "pkg:golang/" + name + "@" + version }
 
-	program := at(info.Main.Path, Version)
-	program.Type, program.Licenses = "application", licensed("Apache-2.0")
-	components := []component{at("std", strings.TrimPrefix(info.GoVersion, "go"))}
-	refs := map[string]string{}
+	program := component("application", purl(info.Main.Path, Version), info.Main.Path, Version)
+	program["licenses"] = licenses("Apache-2.0")
+	goVersion := strings.TrimPrefix(info.GoVersion, "go")
+	components := []object{component("library", purl("std", goVersion), "std", goVersion)}
+	refs := map[string]any{} // by the path of the module
 	for _, m := range info.Deps {
 		if m.Replace != nil {
 			m = m.Replace
 		}
-		c := at(m.Path, m.Version)
-		if sum, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(m.Sum, "h1:")); err == nil && len(sum) == sha256.Size {
-			c.Hashes = []hash{{"SHA-256", hex.EncodeToString(sum)}}
+		c := component("library", purl(m.Path, m.Version), m.Path, m.Version)
+		if sum, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(m.Sum, "h1:")); err == nil && len(sum) > 0 {
+			c["hashes"] = hashes(sum)
 		}
-		refs[m.Path] = c.Ref
+		refs[m.Path] = c["bom-ref"]
 		components = append(components, c)
 	}
-	dependencies := []dependency{{Ref: program.Ref}}
+	var direct []any
 	for _, c := range components {
-		dependencies[0].DependsOn = append(dependencies[0].DependsOn, c.Ref)
+		direct = append(direct, c["bom-ref"])
 	}
+	dependencies := []object{{"ref": program["bom-ref"], "dependsOn": direct}}
 	for _, b := range server.Bundles {
-		purl := "pkg:npm/" + b.Name + "@" + b.Version
+		c := component("library", "pkg:npm/"+b.Name+"@"+b.Version, b.Name, b.Version)
 		sum := sha256.Sum256(b.Body())
-		hashes := []hash{{"SHA-256", hex.EncodeToString(sum[:])}}
-		components = append(components,
-			component{"library", purl, b.Name, b.Version, hashes, licensed(b.License), purl})
-		dependencies = append(dependencies, dependency{refs[b.Module], []string{purl}})
+		c["hashes"], c["licenses"] = hashes(sum[:]), licenses(b.License)
+		components = append(components, c)
+		dependencies = append(dependencies, object{"ref": refs[b.Module], "dependsOn": []any{c["bom-ref"]}})
 	}
-	out, err := json.MarshalIndent(map[string]any{
+	out, err := json.MarshalIndent(object{
 		"$schema":   "http://cyclonedx.org/schema/bom-1.6.schema.json",
 		"bomFormat": "CycloneDX", "specVersion": "1.6", "version": 1,
-		"metadata":   map[string]any{"component": program},
+		"metadata":   object{"component": program},
 		"components": components, "dependencies": dependencies,
 	}, "", "  ")
 	if err != nil {

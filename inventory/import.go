@@ -2,6 +2,7 @@ package inventory
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -18,8 +19,8 @@ var Export = transfer.Export[Spool](func(createdAt, id string) *db.Stmt {
 		order by created_at, id limit 500`, createdAt, id)
 })
 
-// Importer creates spools from a file in the tenant of the context, with the first entries of their ledgers. An import is
-// one transaction.
+// Importer creates spools from a file in the tenant of the context, with the first entries of their ledgers. An import
+// is one transaction.
 type Importer struct {
 	DB       *db.DB
 	Invalid  func(where string, problems []server.FieldError) // called for each invalid row
@@ -98,14 +99,11 @@ func (i Importer) importFile(ctx context.Context, file io.ReadSeeker, skipInvali
 	err = i.DB.Bulk(ctx, func(ctx context.Context) error {
 		var batch rowBatch
 		insert := func() error {
-			var created int
-			if err := i.DB.Write(ctx, batch.insert(rows).Into(&created)); err != nil {
-				return err
-			}
+			created, err := batch.insert(ctx, i.DB, rows)
 			result.Created += created
-			result.Existing += len(batch.n) - created
-			batch = rowBatch{}
-			return nil
+			result.Existing += len(batch) - created
+			batch = nil
+			return err
 		}
 		n, invalid := 0, 0
 		err := i.read(ctx, file, open, func(row *importRow) error {
@@ -114,12 +112,12 @@ func (i Importer) importFile(ctx context.Context, file io.ReadSeeker, skipInvali
 				invalid++
 				return nil
 			}
-			if batch.add(n, row); len(batch.n) < batchRows {
+			if batch.add(n, row); len(batch) < batchRows {
 				return nil
 			}
 			return insert()
 		})
-		if err == nil && len(batch.n) > 0 {
+		if err == nil && len(batch) > 0 {
 			err = insert()
 		}
 		if err == nil && (n != rows || invalid != result.Invalid) {
@@ -160,61 +158,53 @@ func (i Importer) read(ctx context.Context, file io.Reader, open func(io.Reader)
 	}
 }
 
-// rowBatch holds rows as arrays of columns, the arguments of one statement.
-type rowBatch struct {
-	n       []int32 // numbers of the rows, from 1
-	columns [15][]*string
-}
+// rowBatch holds rows of one INSERT, as they are named in the statement.
+type rowBatch []map[string]any
 
+// add adds the row with the number n, counted from 1.
 func (b *rowBatch) add(n int, r *importRow) {
 	if r.Remaining.IsNull() {
 		r.Remaining = r.NetWeight
 	}
-	b.n = append(b.n, int32(n))
-	var key any
+	row := map[string]any{
+		"n": n, "id": db.NewID(), "material_type": r.MaterialType.Arg(), "brand": r.Brand.Arg(), "color": r.Color.Arg(),
+		"color_hex": r.ColorHex.Arg(), "finish": r.Finish.Arg(), "diameter_mm": r.DiameterMM.Arg(),
+		"net_weight_grams": r.NetWeight.Arg(), "remaining_weight_grams": r.Remaining.Arg(),
+		"spool_weight_grams": r.SpoolWeight.Arg(), "purchase_price": r.PurchasePrice.Arg(),
+		"supplier": r.Supplier.Arg(), "purchase_date": r.PurchaseDate.Arg(), "notes": r.Notes.Arg(),
+	}
 	if r.key != "" {
-		key = r.key
+		row["external_key"] = r.key
 	}
-	for i, v := range []any{
-		db.NewID(), key, r.MaterialType.Arg(), r.Brand.Arg(), r.Color.Arg(), r.ColorHex.Arg(), r.Finish.Arg(),
-		r.DiameterMM.Arg(), r.NetWeight.Arg(), r.Remaining.Arg(), r.SpoolWeight.Arg(), r.PurchasePrice.Arg(),
-		r.Supplier.Arg(), r.PurchaseDate.Arg(), r.Notes.Arg(),
-	} {
-		var cell *string
-		if text, ok := v.(string); ok {
-			cell = &text
-		}
-		b.columns[i] = append(b.columns[i], cell)
-	}
+	*b = append(*b, row)
 }
 
-// insert inserts the spools whose external key does not exist yet, and the first entries of their ledgers. The statement
-// returns the number of inserted spools. Their created_at differ by a microsecond in the order of all rows of the
-// import, so that lists keep that order.
-func (b *rowBatch) insert(rows int) *db.Stmt {
-	args := []any{rows, b.n}
-	for _, column := range b.columns {
-		args = append(args, column)
+// insert inserts the spools whose external key does not exist yet, and the first entries of their ledgers, and returns
+// the number of inserted spools. The spools' created_at differ by a microsecond in the order of all rows of the import,
+// so that lists keep that order.
+func (b rowBatch) insert(ctx context.Context, d *db.DB, rows int) (created int, err error) {
+	text, err := json.Marshal(b)
+	if err != nil {
+		return 0, err
 	}
-	return db.SQL(`
+	err = d.Write(ctx, db.SQL(`
 		with added as (
 			insert into spools (id, external_key, material_type, brand, color, color_hex, finish, diameter_mm,
 				net_weight_grams, remaining_weight_grams, spool_weight_grams, purchase_price, supplier, purchase_date,
 				notes, created_at, updated_at)
-			select id::uuid, external_key, material_type, brand, color, color_hex, finish, diameter_mm::numeric,
-				net_weight_grams::numeric, remaining_weight_grams::numeric, spool_weight_grams::numeric,
-				purchase_price::numeric, supplier, purchase_date::date, notes,
-				now() - ($1::int - n) * interval '1 microsecond', now() - ($1::int - n) * interval '1 microsecond'
-			from unnest($2::int[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[],
-				$10::text[], $11::text[], $12::text[], $13::text[], $14::text[], $15::text[], $16::text[], $17::text[])
-				as r (n, id, external_key, material_type, brand, color, color_hex, finish, diameter_mm,
-					net_weight_grams, remaining_weight_grams, spool_weight_grams, purchase_price, supplier,
-					purchase_date, notes)
+			select id, external_key, material_type, brand, color, color_hex, finish, diameter_mm,
+				net_weight_grams, remaining_weight_grams, spool_weight_grams, purchase_price, supplier, purchase_date,
+				notes, now() - ($1::int - n) * interval '1 microsecond', now() - ($1::int - n) * interval '1 microsecond'
+			from json_to_recordset($2::json) as r (n int, id uuid, external_key text, material_type text, brand text,
+				color text, color_hex text, finish text, diameter_mm numeric, net_weight_grams numeric,
+				remaining_weight_grams numeric, spool_weight_grams numeric, purchase_price numeric, supplier text,
+				purchase_date date, notes text)
 			on conflict (tenant_id, external_key) where external_key is not null do nothing
 			returning id, remaining_weight_grams
 		), entry as (
 			insert into spool_usage (spool_id, kind, before_grams, after_grams)
 			select id, 'created', 0, remaining_weight_grams from added
 		)
-		select count(*) from added`, args...)
+		select count(*) from added`, rows, string(text)).Into(&created))
+	return created, err
 }

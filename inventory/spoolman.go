@@ -2,6 +2,7 @@ package inventory
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -111,10 +112,8 @@ func OpenSpoolman(ctx context.Context, source string) (*os.File, error) {
 // as in Spoolman's own export. Fields that are null or empty are absent.
 type spoolmanSpool map[string]string
 
-func (s spoolmanSpool) text(name string) string { return s[name] }
-
-// first returns the first of the fields that is present.
-func (s spoolmanSpool) first(names ...string) string {
+// text returns the first of the fields that is present, or "".
+func (s spoolmanSpool) text(names ...string) string {
 	for _, name := range names {
 		if s[name] != "" {
 			return s[name]
@@ -129,18 +128,9 @@ func readSpoolman(file io.Reader) (func() (spoolmanSpool, error), error) {
 	if mark, _ := r.Peek(3); string(mark) == "\xef\xbb\xbf" {
 		r.Discard(3)
 	}
-	for {
-		b, err := r.Peek(1)
-		if err != nil {
-			return nil, errNotSpoolman
-		}
-		if !strings.ContainsRune(" \t\r\n", rune(b[0])) {
-			if b[0] != '[' && b[0] != '{' {
-				return readSpoolmanCSV(r)
-			}
-			break
-		}
-		r.Discard(1)
+	start, _ := r.Peek(512)
+	if start = bytes.TrimLeft(start, " \t\r\n"); len(start) > 0 && start[0] != '[' && start[0] != '{' {
+		return readSpoolmanCSV(r)
 	}
 	d := json.NewDecoder(r)
 	d.UseNumber()
@@ -260,10 +250,10 @@ func (c *conversion) number(name string) (d server.Decimal, ok bool) {
 // fill sets the spool, the key and the problems of the row.
 func (s spoolmanSpool) fill(row *importRow) {
 	c := &conversion{spoolmanSpool: s, values: map[string]string{
-		"brand":              s.first("filament.vendor.name"),
-		"color":              s.first("filament.name"),
-		"spool_weight_grams": s.first("spool_weight", "filament.spool_weight", "filament.vendor.empty_spool_weight"),
-		"purchase_price":     s.first("price", "filament.price"),
+		"brand":              s.text("filament.vendor.name"),
+		"color":              s.text("filament.name"),
+		"spool_weight_grams": s.text("spool_weight", "filament.spool_weight", "filament.vendor.empty_spool_weight"),
+		"purchase_price":     s.text("price", "filament.price"),
 	}}
 	material, exact := materialOf(s.text("filament.material"))
 	c.values["material_type"] = material
@@ -304,7 +294,7 @@ func (s spoolmanSpool) fill(row *importRow) {
 
 func (c *conversion) convertColors() {
 	var colors []string
-	for _, code := range strings.Split(c.first("filament.color_hex", "filament.multi_color_hexes"), ",") {
+	for _, code := range strings.Split(c.text("filament.color_hex", "filament.multi_color_hexes"), ",") {
 		if m := hexCode.FindStringSubmatch(strings.TrimSpace(code)); m != nil {
 			colors = append(colors, "#"+strings.ToUpper(m[1]))
 		} else {
@@ -355,7 +345,7 @@ func (c *conversion) convertWeights() {
 	}
 	switch {
 	case len(c.problems) > before:
-	case net <= 0 && c.first("initial_weight", "filament.weight") == "":
+	case net <= 0 && c.text("initial_weight", "filament.weight") == "":
 		c.problem("filament.weight", "is missing, and initial_weight too: set one of them in Spoolman")
 	case net <= 0:
 		c.problem("filament.weight", "must be greater than 0, or initial_weight must be")
@@ -377,14 +367,12 @@ func (c *conversion) notes() string {
 	c.fact("Article number", c.text("filament.article_number"))
 	c.fact("Nozzle °C", c.text("filament.settings_extruder_temp"))
 	c.fact("Bed °C", c.text("filament.settings_bed_temp"))
-	for _, date := range []struct{ name, field string }{
-		{"Registered", "registered"}, {"First used", "first_used"}, {"Last used", "last_used"},
-	} {
-		text := c.text(date.field)
+	for _, name := range []string{"Registered", "First used", "Last used"} {
+		text := c.text(strings.ReplaceAll(strings.ToLower(name), " ", "_"))
 		if t, ok := parseSpoolmanTime(text); ok {
 			text = t.Format(time.DateOnly)
 		}
-		c.fact(date.name, text)
+		c.fact(name, text)
 	}
 	if strings.EqualFold(c.text("archived"), "true") || c.text("archived") == "1" {
 		c.facts = append(c.facts, "Archived in Spoolman")
