@@ -52,11 +52,14 @@ func TestArguments(t *testing.T) {
 		{"copy files a b --owner ada --force", 1, "", "spoolwright: forced\n"},
 		{"copy files a --owner ada", 2, "", "spoolwright: copy files: TO is missing (see copy files -h)\n"},
 		{"copy files a b", 2, "", "spoolwright: copy files: --owner is missing (see copy files -h)\n"},
-		{"copy files a b c --owner ada", 2, "", `spoolwright: copy files: unexpected argument "c" (see copy files -h)` + "\n"},
+		{"copy files a b c --owner ada", 2, "",
+			`spoolwright: copy files: unexpected argument "c" (see copy files -h)` + "\n"},
 		{"copy files a b --owner", 2, "", "spoolwright: copy files: flag needs an argument: -owner (see copy files -h)\n"},
 		{"copy all now", 2, "", "spoolwright: copy all: it takes no arguments (see copy all -h)\n"},
-		{"copy some", 2, "", `spoolwright: unknown command "copy some"; the commands are copy files, copy all (see copy -h)` + "\n"},
-		{"copy", 2, "", `spoolwright: unknown command "copy"; the commands are copy files, copy all (see copy -h)` + "\n"},
+		{"copy some", 2, "",
+			`spoolwright: unknown command "copy some"; the commands are copy files, copy all (see copy -h)` + "\n"},
+		{"copy", 2, "",
+			`spoolwright: unknown command "copy"; the commands are copy files, copy all (see copy -h)` + "\n"},
 		{"brew", 2, "", `spoolwright: unknown command "brew" (see -h)` + "\n"},
 		{"copy -h", 0, "Usage: spoolwright COMMAND\n\n" +
 			"  copy files FROM TO --owner NAME [--force]\n" +
@@ -68,7 +71,8 @@ func TestArguments(t *testing.T) {
 			"  -force\n    \toverwrite\n  -owner string\n    \towner of the copy\n", ""},
 	} {
 		var stdout, stderr bytes.Buffer
-		status := Program{Commands: testCommands()}.Main(strings.Fields(test.args), nil, strings.NewReader(""), &stdout, &stderr)
+		p := Program{Commands: testCommands()}
+		status := p.Main(strings.Fields(test.args), nil, strings.NewReader(""), &stdout, &stderr)
 		if status != test.status || stdout.String() != test.stdout || stderr.String() != test.stderr {
 			t.Errorf("%s: status %d\n%s%s", test.args, status, &stdout, &stderr)
 		}
@@ -90,8 +94,9 @@ func TestMainReadsSettings(t *testing.T) {
 		{"TLS_CERT_FILE", "cert.pem", 2, "spoolwright: TLS_CERT_FILE and TLS_KEY_FILE must be set together\n"},
 	} {
 		environment[test.name] = test.value
+		getenv := func(name string) string { return environment[name] }
 		var out bytes.Buffer
-		status := Program{Commands: testCommands()}.Main(nil, func(name string) string { return environment[name] }, nil, &out, &out)
+		status := Program{Commands: testCommands()}.Main(nil, getenv, nil, &out, &out)
 		if status != test.status || out.String() != test.want {
 			t.Errorf("%s=%s: status %d\n%s", test.name, test.value, status, &out)
 		}

@@ -36,7 +36,7 @@ type Config struct {
 	DrainDelay              time.Duration
 	Log                     *slog.Logger
 	Definitions             []db.Definition // of Program
-	Throwaway               bool            // the private PostgreSQL is removed when the program ends; only the demo sets it
+	Throwaway               bool            // the private PostgreSQL is removed at the end; only for the demo
 	logFormat               string
 	logLevel                slog.Level
 }

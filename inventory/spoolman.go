@@ -23,9 +23,9 @@ import (
 	"spoolwright/transfer"
 )
 
-// Spoolman imports the spools of a Spoolman server: the response of its /api/v1/spool, or its JSON or CSV export. It does
-// not change spools that an earlier import created, even if they were changed or removed since. If any spool is invalid,
-// the error is InvalidRows, unless skipInvalid is set.
+// Spoolman imports the spools of a Spoolman server: the response of its /api/v1/spool, or its JSON or CSV export. It
+// does not change spools that an earlier import created, even if they were changed or removed since. If any spool is
+// invalid, the error is InvalidRows, unless skipInvalid is set.
 func (i Importer) Spoolman(ctx context.Context, file io.ReadSeeker, skipInvalid bool) (ImportResult, error) {
 	return i.importFile(ctx, file, skipInvalid, func(file io.Reader) (rowReader, error) {
 		next, err := readSpoolman(file)
@@ -428,10 +428,11 @@ func firstRunes(s string, most int) string {
 }
 
 func parseSpoolmanTime(s string) (time.Time, bool) {
-	const day, clock = "2006-01-02", "15:04:05.999999999"
-	for _, layout := range []string{day + "T" + clock + "Z07:00", day + "T" + clock, day + " " + clock + "Z07:00", day + " " + clock} {
-		if t, err := time.Parse(layout, s); err == nil {
-			return t.UTC(), true
+	for _, layout := range []string{"2006-01-02T15:04:05.999999999", "2006-01-02 15:04:05.999999999"} {
+		for _, zone := range []string{"Z07:00", ""} {
+			if t, err := time.Parse(layout+zone, s); err == nil {
+				return t.UTC(), true
+			}
 		}
 	}
 	return time.Time{}, false
@@ -458,7 +459,8 @@ var materials = []struct {
 func materialOf(text string) (name string, exact bool) {
 	upper := strings.ToUpper(text)
 	upper = strings.ReplaceAll(upper, "PET-G", "PETG")
-	for word := range strings.FieldsFuncSeq(upper, func(r rune) bool { return !(r >= 'A' && r <= 'Z' || r >= '0' && r <= '9') }) {
+	isSeparator := func(r rune) bool { return (r < 'A' || r > 'Z') && (r < '0' || r > '9') }
+	for word := range strings.FieldsFuncSeq(upper, isSeparator) {
 		for _, m := range materials {
 			if m.word.MatchString(word) {
 				return m.name, strings.EqualFold(m.name, text)

@@ -15,8 +15,8 @@ import (
 // A Cell is a field of a CSV file: nil for null, which is an empty field without quotes.
 type Cell = *string
 
-// Reader reads CSV (RFC 4180). It does three things that encoding/csv does not: it distinguishes null from an empty text
-// (which is quoted), it keeps \r\n in a quoted field, and it limits the length of a row.
+// Reader reads CSV (RFC 4180). It does three things that encoding/csv does not: it distinguishes null from an empty
+// text, which is quoted; it keeps \r\n in a quoted field; and it limits the length of a row.
 type Reader struct {
 	r    *bufio.Reader
 	line int // lines read so far
@@ -40,8 +40,8 @@ const maxRow = 1 << 20
 
 var errLongRow = fmt.Errorf("a row is longer than %d bytes; is a closing quote missing?", maxRow)
 
-// Next returns the next row that is not blank and the line on which it starts, counted from 1. The error is io.EOF after
-// the last row, ErrSyntax, or final.
+// Next returns the next row that is not blank and the line on which it starts, counted from 1. The error is io.EOF
+// after the last row, ErrSyntax, or final.
 func (c *Reader) Next() (row []Cell, line int, err error) {
 	for {
 		row, line, err = c.next()
@@ -124,16 +124,17 @@ func (c *Reader) next() (row []Cell, line int, err error) {
 	}
 }
 
-// AppendCell appends a cell in the form that Reader reads back unchanged.
+// AppendCell appends a cell in the form that Reader reads back unchanged. (encoding/csv does not quote an empty text.)
 func AppendCell(to []byte, c Cell) []byte {
-	switch {
-	case c == nil:
+	if c == nil {
 		return to
-	case *c != "" && !strings.ContainsAny(*c, "\",\r\n") && strings.TrimSpace(*c) == *c && !strings.HasPrefix(*c, "\ufeff"):
-		return append(to, *c...)
+	}
+	text := *c
+	if text != "" && text == strings.TrimSpace(text) && !strings.ContainsAny(text, "\",\r\n\ufeff") {
+		return append(to, text...)
 	}
 	to = append(to, '"')
-	to = append(to, strings.ReplaceAll(*c, `"`, `""`)...)
+	to = append(to, strings.ReplaceAll(text, `"`, `""`)...)
 	return append(to, '"')
 }
 
@@ -177,7 +178,8 @@ func ReadRecords[T any](r io.Reader) (*Records[T], error) {
 			if len(header) == 1 && strings.ContainsAny(name, ";\t") {
 				hint = "; separate columns with commas"
 			}
-			return nil, fmt.Errorf("line 1: unknown column %.100q; the columns are %s%s", name, strings.Join(writable, ", "), hint)
+			return nil, fmt.Errorf("line 1: unknown column %.100q; the columns are %s%s",
+				name, strings.Join(writable, ", "), hint)
 		case slices.Contains(names, name):
 			return nil, fmt.Errorf("line 1: the column %s appears twice", name)
 		}
