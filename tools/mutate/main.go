@@ -1,9 +1,10 @@
-// Mutate breaks the program in one way after the other, in a private copy, and shows that the tests notice each time. It
-// takes a while, and so is run on demand, from the top of the checkout:
+// Mutate tests the tests. It breaks a copy of the program in one way after the other, and runs tests that must fail. It
+// takes about an hour; run it in the root of the checkout:
 //
 //	go run ./tools/mutate [-only TEXT] [-jobs N] [-list]
 //
-// It fails if a sabotage survives, or if the text that one replaces is no longer there.
+// It exits with status 1 if the tests pass in spite of a sabotage, or if the text that a sabotage replaces does not
+// occur exactly once.
 package main
 
 import (
@@ -30,9 +31,9 @@ type result struct {
 }
 
 func main() {
-	only := flag.String("only", "", "run the sabotages with this text in their names")
-	list := flag.Bool("list", false, "list the sabotages, and check that their texts are there")
-	jobs := flag.Int("jobs", 1, "how many to run at once")
+	only := flag.String("only", "", "run only sabotages with this text in their names")
+	list := flag.Bool("list", false, "list the sabotages and check that the texts they replace exist")
+	jobs := flag.Int("jobs", 1, "number of sabotages to run in parallel")
 	flag.Parse()
 	if err := run(*only, *list, *jobs); err != nil {
 		fmt.Fprintln(os.Stderr, "mutate:", err)
@@ -46,7 +47,7 @@ func run(only string, list bool, jobs int) error {
 		return err
 	}
 	defer os.RemoveAll(top)
-	dirs := make(chan string, jobs) // a copy for each job
+	dirs := make(chan string, jobs) // one copy of the program per job
 	for i := range jobs {
 		dir := filepath.Join(top, fmt.Sprint(i))
 		if err := copyTree(dir); err != nil {
@@ -72,21 +73,21 @@ func run(only string, list bool, jobs int) error {
 		return nil
 	}
 
-	tests := map[string][]string{} // package -> what is run of it
+	tests := map[string][]string{} // by package, the patterns of its tests
 	for _, s := range chosen {
 		if !slices.Contains(tests[s.pkg], s.tests) {
 			tests[s.pkg] = append(tests[s.pkg], s.tests)
 		}
 	}
-	red := map[string]bool{} // packages whose tests fail anyway, and so show nothing
+	red := map[string]bool{} // packages whose tests fail without a sabotage
 	for pkg, patterns := range tests {
 		begin := time.Now()
 		if out, err := test(dir, pkg, strings.Join(patterns, "|")); err != nil {
-			fmt.Printf("%-9s %6.1fs  %s without any sabotage: %v\n%s", "FAILED", time.Since(begin).Seconds(), pkg, err, out)
+			fmt.Printf("%-9s %6.1fs  %s without a sabotage: %v\n%s", "FAILED", time.Since(begin).Seconds(), pkg, err, out)
 			red[pkg] = true
 			continue
 		}
-		fmt.Printf("%-9s %6.1fs  %s without any sabotage\n", "passed", time.Since(begin).Seconds(), pkg)
+		fmt.Printf("%-9s %6.1fs  %s without a sabotage\n", "passed", time.Since(begin).Seconds(), pkg)
 	}
 
 	results := make([]result, len(chosen))
@@ -94,7 +95,7 @@ func run(only string, list bool, jobs int) error {
 	var wait sync.WaitGroup
 	for i, s := range chosen {
 		if red[s.pkg] {
-			results[i] = result{sabotage: s, verdict: "UNTRIED", by: "the tests fail anyway"}
+			results[i] = result{sabotage: s, verdict: "UNTRIED", by: "the tests fail without a sabotage"}
 			continue
 		}
 		dir := <-dirs
@@ -122,12 +123,12 @@ func run(only string, list bool, jobs int) error {
 	w.Flush()
 	fmt.Printf("\n%d sabotages, %d survived or were not tried\n", len(results), survived)
 	if survived > 0 {
-		return errors.New("some sabotages were not noticed")
+		return errors.New("the tests did not catch all sabotages")
 	}
 	return nil
 }
 
-// copyTree copies what belongs to the checkout, as it stands.
+// copyTree copies the files of the checkout with their uncommitted changes, without those that git ignores.
 func copyTree(to string) error {
 	out, err := exec.Command("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard").Output()
 	if err != nil {
@@ -149,7 +150,8 @@ func copyTree(to string) error {
 	return nil
 }
 
-// apply returns the file as it was. The text must be there just once, so that it is clear what is broken.
+// apply replaces the text, if write is set, and returns the previous content of the file. The text must occur exactly
+// once, so that it is clear what the sabotage breaks.
 func (s sabotage) apply(dir string, write bool) ([]byte, error) {
 	path := filepath.Join(dir, s.file)
 	before, err := os.ReadFile(path)
@@ -157,7 +159,7 @@ func (s sabotage) apply(dir string, write bool) ([]byte, error) {
 		return nil, err
 	}
 	if n := bytes.Count(before, []byte(s.old)); n != 1 {
-		return nil, fmt.Errorf("%s: the text of %q is there %d times, not once: bring the sabotage up to date", s.file, s.name, n)
+		return nil, fmt.Errorf("%s: the text of %q occurs %d times, want once: update the sabotage", s.file, s.name, n)
 	}
 	if !write {
 		return before, nil
@@ -165,8 +167,12 @@ func (s sabotage) apply(dir string, write bool) ([]byte, error) {
 	return before, os.WriteFile(path, bytes.Replace(before, []byte(s.old), []byte(s.new), 1), 0o644)
 }
 
-var failed = regexp.MustCompile(`(?m)^\s*--- FAIL: (\S+)`)
+var (
+	failed = regexp.MustCompile(`(?m)^\s*--- FAIL: (\S+)`)
+	notRun = regexp.MustCompile(`\[(build|setup) failed\]|no tests to run`)
+)
 
+// try runs the tests of a sabotage in the copy in dir.
 func try(dir string, s sabotage) (result, error) {
 	before, err := s.apply(dir, true)
 	if err != nil {
@@ -177,11 +183,11 @@ func try(dir string, s sabotage) (result, error) {
 	out, err := test(dir, s.pkg, s.tests)
 	r := result{sabotage: s, verdict: "SURVIVED", took: time.Since(begin)}
 	switch {
-	case bytes.Contains(out, []byte("[build failed]")) || bytes.Contains(out, []byte("[setup failed]")) || bytes.Contains(out, []byte("no tests to run")):
+	case notRun.Match(out):
 		r.verdict = "BROKEN"
-		return r, fmt.Errorf("%s: this tests nothing:\n%s", s.name, out)
+		return r, fmt.Errorf("%s: no tests were run:\n%s", s.name, out)
 	case err != nil:
-		r.verdict, r.by = "caught", "the tests cannot begin"
+		r.verdict, r.by = "caught", "the tests do not start"
 		if m := failed.FindSubmatch(out); m != nil {
 			r.by = string(m[1])
 		} else if at := bytes.Index(out, []byte("panic:")); at >= 0 {
