@@ -1,10 +1,11 @@
-// Looks at /docs and /redoc of a running service in a real browser, as a user would.
+// Tests /docs and /redoc of a running service in a browser.
 //
 //   node docs.mjs BASE_URL EMAIL PASSWORD [OPERATIONS]
 //
-// OPERATIONS is the least number of operations that each page must show (default 1). The account must exist; nothing is
-// written through it. Needs playwright-core (found as usual, or in the folder that PLAYWRIGHT_CORE names) and Chromium
-// (CHROMIUM, default /usr/bin/chromium). Prints a line per check; the first that fails ends it with status 1.
+// OPERATIONS is the minimum number of operations that each page must show (default 1). The account must exist; the
+// script sends only a login and read requests. It needs playwright-core (in node_modules or in the folder
+// PLAYWRIGHT_CORE) and Chromium (CHROMIUM, default /usr/bin/chromium). It prints a line per check, and exits with
+// status 1 after the first failed one.
 
 import { createRequire } from "node:module";
 import { resolve } from "node:path";
@@ -16,8 +17,8 @@ if (!password || !/^https?:\/\//.test(base) || !/^\d+$/.test(least)) {
 }
 const root = base.replace(/\/+$/, "");
 const host = new URL(root).host;
-const timeout = 90_000; // only a machine with much else to do comes near it
-let complaints = []; // console errors and uncaught exceptions of the page that is open
+const timeout = 90_000; // milliseconds; long enough for a busy machine
+let complaints = []; // console errors and uncaught exceptions of the open page
 
 const { PLAYWRIGHT_CORE, CHROMIUM = "/usr/bin/chromium" } = process.env;
 let chromium;
@@ -30,22 +31,23 @@ try {
 
 class CheckFailed extends Error {}
 
-// check prints the outcome of one check; detail says what was seen when it fails.
+// check prints the result of a check, or throws. The detail is what was found instead.
 function check(name, ok, detail = "") {
   if (!ok) throw new CheckFailed(detail ? `${name}: ${detail}` : name);
   console.log(`ok    ${name}`);
 }
 
-// appears waits for what a locator finds and is a check of its own. When nothing comes, the console often says why.
+// appears checks that a locator finds something visible. The detail of a failure includes the console's errors.
 async function appears(name, locator) {
   const seen = await locator
     .first()
     .waitFor({ state: "visible", timeout })
     .then(() => true, () => false);
-  check(name, seen, [`nothing to see after ${timeout / 1000} s`, ...complaints].join("\n"));
+  check(name, seen, [`not visible after ${timeout / 1000} s`, ...complaints].join("\n"));
 }
 
-// open loads a page in a fresh context and notes everything that a clean page must not have.
+// open loads a page in a new context. The returned function clean checks that the page had no errors and sent no
+// requests to other hosts.
 async function open(browser, path) {
   const context = await browser.newContext({ viewport: { width: 1300, height: 1000 } });
   const page = await context.newPage();
@@ -68,8 +70,8 @@ async function open(browser, path) {
   const response = await page.goto(root + path, { waitUntil: "load" });
   check(`${path} answers 200`, response.status() === 200, `status ${response.status()}`);
   const clean = () => {
-    check(`${path} asked no other host`, strangers.length === 0, strangers.join(", "));
-    check(`${path} loaded all it asked for`, broken.length === 0, broken.join(", "));
+    check(`${path} sent no request to another host`, strangers.length === 0, strangers.join(", "));
+    check(`${path} loaded all files`, broken.length === 0, broken.join(", "));
     check(`${path} has no error in the console`, complaints.length === 0, complaints.join("\n"));
   };
   return { context, page, clean };
@@ -94,7 +96,8 @@ async function swagger(browser, token) {
   const operations = await page.locator(".opblock").count();
   check(`/docs shows at least ${least} operations`, operations >= Number(least), `${operations} are there`);
   const errors = page.locator(".errors-wrapper");
-  check("/docs reads the description without errors", (await errors.count()) === 0, (await errors.allInnerTexts()).join("\n"));
+  const texts = (await errors.allInnerTexts()).join("\n");
+  check("/docs reads the OpenAPI document without errors", (await errors.count()) === 0, texts);
   clean();
 
   await page.locator(".auth-wrapper .btn.authorize").first().click();
@@ -103,7 +106,7 @@ async function swagger(browser, token) {
   check("the dialog asks for bearerAuth", (await dialog.innerText()).includes("bearerAuth"), await dialog.innerText());
   await dialog.locator("input").first().fill(token);
   await dialog.locator("button.authorize").click();
-  await appears("the token is taken", dialog.getByText("Authorized"));
+  await appears("the dialog accepts the token", dialog.getByText("Authorized"));
   await dialog.locator(".btn-done").click();
 
   const operation = page.locator(".opblock-get").filter({
@@ -122,13 +125,13 @@ async function swagger(browser, token) {
   check("the request carries the token", sent.authorization === `Bearer ${token}`, sent.authorization ?? "no header");
 
   const live = operation.locator(".live-responses-table .response").first();
-  await appears("the answer is shown", live);
+  await appears("the response is shown", live);
   const status = (await live.locator(".response-col_status").innerText()).trim();
   check("the status shown is 200", status.startsWith("200"), status);
   const shown = await live.locator(".response-col_description").innerText();
   check('the body shown is a list with "items"', /"items"\s*:/.test(shown), shown);
   const { items } = await answer.json();
-  check("the answer's items are a list", Array.isArray(items), JSON.stringify(items));
+  check("the response's items are a list", Array.isArray(items), JSON.stringify(items));
   clean();
 
   await page.reload({ waitUntil: "load" });
