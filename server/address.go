@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// ParsePrefixes reads a comma-separated list of IP addresses and CIDR prefixes. An empty list is nil.
+// ParsePrefixes parses a comma-separated list of IP addresses and CIDR prefixes. It returns nil for an empty list.
 func ParsePrefixes(s string) ([]netip.Prefix, error) {
 	var prefixes []netip.Prefix
 	for part := range strings.SplitSeq(s, ",") {
@@ -39,9 +39,9 @@ func ParsePrefixes(s string) ([]netip.Prefix, error) {
 	return prefixes, nil
 }
 
-// clientAddr returns whom a request counts for: an IPv4 address, or the /64 network of an IPv6 address, for that is what one
-// customer of a provider has. It is the peer, unless that is a trusted proxy: then the right-most address in X-Forwarded-For that
-// is not a trusted one. Whatever stands left of that could be made up.
+// clientAddr returns the address that a request counts for: an IPv4 address, or the /64 network of an IPv6 address,
+// because providers assign a /64 or more to one customer. It is the peer's address, or, if that is a trusted proxy,
+// the last address in X-Forwarded-For that is not a trusted proxy. The client can forge the addresses before it.
 func clientAddr(remoteAddr, xff string, trusted []netip.Prefix) string {
 	peer, ok := parseAddr(remoteAddr)
 	if !ok {
@@ -68,7 +68,7 @@ func clientAddr(remoteAddr, xff string, trusted []netip.Prefix) string {
 	return addrKey(peer)
 }
 
-// parseAddr reads an address with or without a port, as RemoteAddr has it and some proxies send it.
+// parseAddr parses an address with or without a port.
 func parseAddr(s string) (netip.Addr, bool) {
 	address, err := netip.ParseAddr(s)
 	if err != nil {

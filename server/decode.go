@@ -16,16 +16,19 @@ const (
 	maxBody  = 1 << 20
 	maxDepth = 32
 
-	// maxUnknown is how many unknown fields are named: a body of nothing else must not cost more than its size.
+	// maxUnknown limits how many unknown fields an error names, so that a body of unknown fields causes no long
+	// response.
 	maxUnknown = 100
 )
 
 var (
-	errNotJSON  = &Error{Status: 415, Code: "UNSUPPORTED_MEDIA_TYPE", Detail: "Send the body as Content-Type: application/json"}
-	errTooLarge = &Error{Status: 413, Code: "PAYLOAD_TOO_LARGE", Detail: "The body is larger than 1 MiB", Header: http.Header{"Connection": {"close"}}}
+	errNotJSON = &Error{Status: 415, Code: "UNSUPPORTED_MEDIA_TYPE",
+		Detail: "Send the body as Content-Type: application/json"}
+	errTooLarge = &Error{Status: 413, Code: "PAYLOAD_TOO_LARGE", Detail: "The body is larger than 1 MiB",
+		Header: http.Header{"Connection": {"close"}}}
 )
 
-// readBody returns the request's JSON text, or why it is not taken.
+// readBody reads a body with the content type JSON. The error is a 413, 415 or 400.
 func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	media, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	charset, named := params["charset"]
@@ -38,7 +41,7 @@ func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	return readAll(w, r)
 }
 
-// readAll reads a body of any kind, up to the limit.
+// readAll reads a body of any content type. The error is a 413 or 400.
 func readAll(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	var tooLarge *http.MaxBytesError
@@ -46,7 +49,7 @@ func readAll(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	case errors.As(err, &tooLarge):
 		return nil, errTooLarge
 	case err != nil:
-		return nil, malformed("The body could not be read to its end").Because(err)
+		return nil, malformed("The body could not be read completely").Because(err)
 	}
 	return body, nil
 }
@@ -55,9 +58,9 @@ var errMalformed = BadRequest("MALFORMED_JSON", "%s", "The body is not valid JSO
 
 func malformed(detail string) *Error { return errMalformed.With(detail) }
 
-// decodeBody fills in (a pointer to a struct with a Schema) from one JSON object. A change (PATCH) need not carry
-// required fields. All problems are reported at once.
-func decodeBody(body []byte, in any, change bool) error {
+// decodeBody decodes one JSON object into in, a pointer to a struct with a Schema, and validates it. A PATCH may omit
+// required fields. The error is a 400, or a 422 with all problems.
+func decodeBody(body []byte, in any, patch bool) error {
 	if !utf8.Valid(body) {
 		return malformed("The body is not valid UTF-8")
 	}
@@ -82,14 +85,14 @@ func decodeBody(body []byte, in any, change bool) error {
 			if unknown++; unknown <= maxUnknown {
 				problems.Add(key, "is not a known field")
 			}
-		case f.list && !change && value != nil && value != emptyList{}:
-			problems.Add(key, "must be empty here: its entries have an endpoint of their own")
+		case f.list && !patch && value != nil && value != emptyList{}:
+			problems.Add(key, "must be empty: add its entries by their own endpoint")
 		case f.ReadOnly:
 		default:
 			field := v.FieldByIndex(f.index).Addr().Interface().(settable)
 			if problem := field.set(f, value); problem != "" {
 				problems.Add(key, "%s", problem)
-			} else if value == nil && (f.Required || change && f.NotNull) {
+			} else if value == nil && (f.Required || patch && f.NotNull) {
 				problems.Add(key, "must not be null")
 			}
 		}
@@ -97,7 +100,7 @@ func decodeBody(body []byte, in any, change bool) error {
 	if err := walker.run(); err != nil {
 		return err
 	}
-	if !change {
+	if !patch {
 		for _, f := range schema.Fields {
 			if f.Required && !f.ReadOnly && !seen[f.Name] {
 				problems.Add(f.Name, "is required")
@@ -107,15 +110,15 @@ func decodeBody(body []byte, in any, change bool) error {
 	return check(in, problems)
 }
 
-// DecodeBody decodes and validates the body of a POST with the input type T, for input that a command builds. Its errors
-// are those of a request.
+// DecodeBody decodes and validates the body of a POST with the input type T, for input that a command builds. Its
+// errors are those of a request.
 func DecodeBody[T any](body []byte) (T, error) {
 	var in T
 	err := decodeBody(body, &in, false)
 	return in, err
 }
 
-// Checker is implemented by input types with rules that span several fields.
+// Checker is an input type with rules about several fields.
 type Checker interface{ Check(*Problems) }
 
 func check(in any, problems Problems) error {
@@ -128,14 +131,14 @@ func check(in any, problems Problems) error {
 	return nil
 }
 
-// nested stands for a JSON object or a list with entries where a scalar is read; emptyList for a list without.
+// nested is the value of a JSON object or of a list with entries, emptyList that of an empty list.
 type (
 	nested    struct{}
 	emptyList struct{}
 )
 
-// walker goes through a text that json.Valid has accepted and checks what that does not: depth and repeated keys. It
-// hands each member of the outermost object to member.
+// walker reads a text that json.Valid accepts. It rejects what json.Valid does not, deep nesting and repeated keys, and
+// calls member for each member of the outermost object.
 type walker struct {
 	text   []byte
 	at     int
@@ -255,7 +258,8 @@ func (w *walker) string() string {
 	return s
 }
 
-// decodeQuery fills in from the URL's query. Parameters that the schema does not know are ignored.
+// decodeQuery decodes the URL's query into in, a pointer to a struct with a Schema, and validates it. It ignores
+// unknown parameters. The error is a 422 with all problems.
 func decodeQuery(raw string, in any) error {
 	v := reflect.ValueOf(in).Elem()
 	schema := schemaOf(v.Type())

@@ -21,8 +21,8 @@ import (
 //go:embed docs/*.html docs/*.js
 var docsFiles embed.FS
 
-// The pages load nothing from elsewhere, and the browser holds them to it. ReDoc needs two exceptions: it writes its
-// style sheet into the page, and it searches in a worker made from a blob.
+// The policies make the browser block all external resources. ReDoc needs two exceptions: it adds an inline style
+// sheet, and it searches in a worker that it creates from a blob.
 const (
 	swaggerCSP = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
 		"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -51,9 +51,8 @@ const (
 	typeJS   = "text/javascript; charset=utf-8"
 )
 
-// docsHandler serves the interactive documentation: Swagger UI at /docs, ReDoc at /redoc, and the files they load below
-// those. Everything comes out of the binary, and every link is relative, so the pages work behind a path prefix too.
-// Both read openapi.json beside them.
+// docsHandler serves the interactive documentation: Swagger UI at /docs, ReDoc at /redoc, and below these the files
+// that they load. All files are embedded. All links are relative, so that the pages work behind a path prefix.
 func docsHandler() http.Handler {
 	assets := map[string]*docsAsset{
 		"/docs":                      ownAsset("docs/swagger.html", typeHTML, swaggerCSP),
@@ -69,7 +68,7 @@ func docsHandler() http.Handler {
 		case asset != nil:
 			asset.ServeHTTP(w, r)
 		case r.URL.Path == "/docs/", r.URL.Path == "/redoc/":
-			// Relative, and written by hand: http.Redirect would make the path absolute and lose a prefix.
+			// http.Redirect would send an absolute path, without the prefix.
 			w.Header().Set("Location", ".."+strings.TrimSuffix(r.URL.Path, "/"))
 			w.WriteHeader(http.StatusPermanentRedirect)
 		default:
@@ -78,8 +77,8 @@ func docsHandler() http.Handler {
 	})
 }
 
-// A docsAsset is one file in two forms, plain and compressed. A form is made when somebody first asks for it: nearly
-// every browser takes gzip, and a service whose documentation nobody reads pays for neither.
+// docsAsset is a file in two forms, plain and compressed. Each form is made for its first request, because most
+// services need only the compressed one or none.
 type docsAsset struct {
 	contentType, csp string
 	plain, gzipped   func() docsForm
@@ -94,14 +93,14 @@ func ownAsset(name, contentType, csp string) *docsAsset {
 	return plainAsset(mustRead(docsFiles, name), contentType, csp)
 }
 
-// plainAsset makes an asset of a file that is at hand uncompressed.
+// plainAsset returns the asset of an uncompressed file.
 func plainAsset(body []byte, contentType, csp string) *docsAsset {
 	return &docsAsset{contentType, csp,
 		docsFormOf(func() []byte { return body }),
 		docsFormOf(func() []byte { return compress(body) })}
 }
 
-// swaggerAsset makes an asset of a file that the Swagger UI bundle carries compressed.
+// swaggerAsset returns the asset of a file that the Swagger UI bundle contains compressed.
 func swaggerAsset(name, contentType string) *docsAsset {
 	body := mustRead(swaggerui.FS, name)
 	return &docsAsset{contentType, swaggerCSP,
@@ -121,7 +120,7 @@ func (a *docsAsset) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("Content-Type", a.contentType)
 	h.Set("Content-Security-Policy", a.csp)
 	h.Set("Vary", "Accept-Encoding")
-	h.Set("Cache-Control", "no-cache") // ask every time, so that an upgrade shows at once; mostly the answer is a 304
+	h.Set("Cache-Control", "no-cache") // revalidate each time, so that an upgrade is visible at once
 	form := a.plain
 	if acceptsGzip(r.Header.Values("Accept-Encoding")) {
 		h.Set("Content-Encoding", "gzip")
@@ -132,8 +131,7 @@ func (a *docsAsset) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(f.body))
 }
 
-// acceptsGzip reports whether a client with these Accept-Encoding headers takes gzip. A "*" counts only where gzip is
-// not named.
+// acceptsGzip reports whether these Accept-Encoding headers accept gzip. A "*" counts only if gzip is not named.
 func acceptsGzip(headers []string) bool {
 	star := false
 	for item := range strings.SplitSeq(strings.Join(headers, ","), ",") {
@@ -153,7 +151,7 @@ func acceptsGzip(headers []string) bool {
 	return star
 }
 
-// The files below are part of the program: when one is missing or broken, the build is, and docs_test.go shows it.
+// mustRead, compress and decompress panic on errors: the files are part of the program.
 
 func mustRead(files fs.FS, name string) []byte {
 	body, err := fs.ReadFile(files, name)
@@ -166,7 +164,7 @@ func mustRead(files fs.FS, name string) []byte {
 func compress(body []byte) []byte {
 	var out bytes.Buffer
 	w := gzip.NewWriter(&out)
-	w.Write(body) // neither can fail: a bytes.Buffer takes everything
+	w.Write(body) // a bytes.Buffer returns no errors
 	w.Close()
 	return out.Bytes()
 }

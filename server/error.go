@@ -12,8 +12,8 @@ import (
 	"spoolwright/db"
 )
 
-// Error is an answer other than success. Its body is {"detail", "code"} and, for a 422, "errors" with all problems
-// found. Err is logged and never sent.
+// Error is an error response. Its body is {"detail", "code"} and, for a 422, "errors" with all problems. Err is
+// logged and never sent.
 type Error struct {
 	Status     int
 	Code       string // machine-readable, such as NOT_FOUND
@@ -25,7 +25,7 @@ type Error struct {
 	err        error
 }
 
-// FieldError names a field of the request and what is wrong with it.
+// FieldError is a field of a request and the problem with it.
 type FieldError struct {
 	Field   string `json:"field"`
 	Message string `json:"message"`
@@ -47,30 +47,33 @@ func (e *Error) Because(err error) *Error {
 	return &c
 }
 
-// With returns a copy of e whose detail has these values in place of the example's.
+// With returns a copy of e with these values in its detail, in place of those of the example.
 func (e *Error) With(values ...any) *Error {
 	c := *e
 	c.Detail = fmt.Sprintf(e.format, values...)
 	return &c
 }
 
-// Errors that more than one package answers with.
+// Errors that several packages return.
 var (
 	ErrNotFound     = &Error{Status: 404, Code: "NOT_FOUND", Detail: "The resource does not exist"}
 	ErrForbidden    = &Error{Status: 403, Code: "FORBIDDEN", Detail: "Your role does not permit this"}
 	ErrInvalidToken = &Error{Status: 401, Code: "INVALID_TOKEN", Detail: "Could not validate credentials"}
 	ErrTokenExpired = &Error{Status: 401, Code: "TOKEN_EXPIRED", Detail: "Token has expired"}
-	ErrUnavailable  = &Error{Status: 503, Code: "UNAVAILABLE", Detail: "The service cannot answer right now; try again", RetryAfter: time.Second}
+	ErrUnavailable  = &Error{Status: 503, Code: "UNAVAILABLE", RetryAfter: time.Second,
+		Detail: "The service is temporarily unavailable; try again"}
 
 	// errOutcomeUnknown is ErrUnavailable for a write that may have taken effect.
 	errOutcomeUnknown = &Error{Status: 503, Code: "UNAVAILABLE", RetryAfter: time.Second,
-		Detail: "The request may or may not have taken effect; repeat it with the same Idempotency-Key, or check before you repeat it"}
+		Detail: "The request may or may not have taken effect; " +
+			"repeat it with the same Idempotency-Key, or check before you repeat it"}
 )
 
-var errInternal = &Error{Status: 500, Code: "INTERNAL_ERROR", Detail: "Something went wrong here; the log has it under this request's id"}
+var errInternal = &Error{Status: 500, Code: "INTERNAL_ERROR",
+	Detail: "Internal error; the log of the service contains it under this request's id"}
 
-// BadRequest returns a 400 for a request that is well formed but cannot be done. The values make its detail an example for
-// the OpenAPI document; a handler returns the error With its own values.
+// BadRequest returns a 400: the request is valid, but cannot be executed. Its detail, formatted with the example
+// values, is the example in the OpenAPI document; a handler returns the error With other values.
 func BadRequest(code, format string, example ...any) *Error {
 	return &Error{Status: 400, Code: code, Detail: fmt.Sprintf(format, example...), format: format}
 }
@@ -80,10 +83,10 @@ func Invalid(field, message string, args ...any) *Error {
 	return invalid([]FieldError{{field, fmt.Sprintf(message, args...)}})
 }
 
-// Problems collects what is wrong with a request.
+// Problems are the problems with a request, at most one for each field.
 type Problems []FieldError
 
-// Add notes a problem with a field, unless the field has one already.
+// Add adds a problem with a field, unless the field already has one.
 func (p *Problems) Add(field, message string, args ...any) {
 	field = shorten(field)
 	for _, known := range *p {
@@ -94,7 +97,7 @@ func (p *Problems) Add(field, message string, args ...any) {
 	*p = append(*p, FieldError{field, fmt.Sprintf(message, args...)})
 }
 
-// shorten cuts what a client chose to a length that may be sent back.
+// shorten limits the length of a client's text that an error repeats.
 func shorten(s string) string {
 	const most = 100
 	if len(s) <= most {
@@ -115,7 +118,7 @@ func invalid(problems Problems) *Error {
 	return &Error{Status: 422, Code: "VALIDATION_ERROR", Detail: detail, Fields: problems}
 }
 
-// asError turns any error of a handler into an answer.
+// asError converts an error of a handler to the response.
 func asError(err error) *Error {
 	var e *Error
 	switch {
@@ -128,13 +131,12 @@ func asError(err error) *Error {
 	case errors.Is(err, db.ErrUnavailable), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return ErrUnavailable.Because(err)
 	case errors.Is(err, db.ErrOutOfRange):
-		return (&Error{Status: 422, Code: "VALIDATION_ERROR", Detail: "A number that follows from this request is too large",
-			Fields: Problems{{"body", "makes a computed number too large"}}}).Because(err)
+		return Invalid("body", "makes a computed number too large").Because(err)
 	}
 	return errInternal.Because(err)
 }
 
-// body is the JSON of the answer.
+// body returns the JSON of the response. It does not escape <, > and &, as encoding/json does.
 func (e *Error) body(requestID string) []byte {
 	detail := e.Detail
 	if e.Status == 500 {
@@ -161,7 +163,7 @@ func (e *Error) body(requestID string) []byte {
 	return append(b, '}')
 }
 
-// write sends the answer.
+// write sends the response.
 func (e *Error) write(w http.ResponseWriter, requestID string) {
 	h := w.Header()
 	for name, values := range e.Header {

@@ -12,30 +12,32 @@ import (
 	"spoolwright/db"
 )
 
-// idempotencyKey returns the request's key, "" if it has none, or why it is not taken.
+// idempotencyKey returns the request's key, or "" if it has none. The error is a 422.
 func idempotencyKey(r *http.Request) (string, error) {
 	values := r.Header.Values("Idempotency-Key")
 	if len(values) == 0 {
 		return "", nil
 	}
 	key := values[0]
-	if len(values) > 1 || key == "" || len(key) > 255 || strings.ContainsFunc(key, func(c rune) bool { return c < ' ' || c > '~' }) {
+	notPrintable := func(c rune) bool { return c < ' ' || c > '~' }
+	if len(values) > 1 || key == "" || len(key) > 255 || strings.ContainsFunc(key, notPrintable) {
 		return "", Invalid("Idempotency-Key", "must be one header of 1 to 255 printable ASCII characters")
 	}
 	return key, nil
 }
 
-var errKeyConflict = &Error{Status: 409, Code: "IDEMPOTENCY_CONFLICT", Detail: "This Idempotency-Key was used for another request within the last 24 hours"}
+var errKeyConflict = &Error{Status: 409, Code: "IDEMPOTENCY_CONFLICT",
+	Detail: "This Idempotency-Key was used for another request within the last 24 hours"}
 
-// once runs a handler at most once for a user's key. The key is written in the transaction of the handler's own effect,
-// so either both are there or neither. A twin in flight waits at the insert until the first has ended. A connection
-// that breaks, even during COMMIT, is no risk: the next try finds the key, or may run the handler again. The insert locks
-// the row that it finds, so a replay commits a change as well: with synchronous replication it waits until the standby has
-// the row and, before it, the effect.
-func (s *Server) once(ctx context.Context, key, path string, body []byte, run func(context.Context) (Response, error)) (answer Response, replayed bool, err error) {
+// once runs a handler at most once for a key of the user, and returns the stored response if it has run. One
+// transaction stores the key and contains the handler's effect. A concurrent request with the same key waits at the
+// insert until the first one ends. After a broken connection, also during COMMIT, it tries again: if the key is
+// stored, so is the effect. The insert locks the row that it finds, so a replay commits a change as well: with
+// synchronous replication it waits until the standby has the row and, before it, the effect.
+func (s *Server) once(ctx context.Context, key, path string, body []byte, run func(context.Context) (Response, error),
+) (answer Response, replayed bool, err error) {
 	user := db.ActorOf(ctx).User
 	requests := s.fingerprints(path, body)
-
 	err = s.DB.TxRepeatable(ctx, func(ctx context.Context) error {
 		answer, replayed = Response{}, false
 		claim := db.SQL(`
@@ -45,9 +47,11 @@ func (s *Server) once(ctx context.Context, key, path string, body []byte, run fu
 				where k.created_at < now() - interval '24 hours'
 			returning key`, user, key, requests[0])
 		var first []byte
-		kept := db.SQL(`select request, coalesce(status, 0), coalesce(location, ''), coalesce(body, '') from idempotency_keys where user_id = $1 and key = $2`, user, key).
+		stored := db.SQL(`
+			select request, coalesce(status, 0), coalesce(location, ''), coalesce(body, '')
+			from idempotency_keys where user_id = $1 and key = $2`, user, key).
 			Into(&first, &answer.Status, &answer.Location, &answer.Body)
-		if err := s.DB.Write(ctx, claim, kept); err != nil {
+		if err := s.DB.Write(ctx, claim, stored); err != nil {
 			return err
 		}
 		if claim.Rows() == 0 {
@@ -62,15 +66,16 @@ func (s *Server) once(ctx context.Context, key, path string, body []byte, run fu
 			return err
 		}
 		return s.DB.Write(ctx,
-			db.SQL(`update idempotency_keys set status = $3, location = nullif($4, ''), body = $5 where user_id = $1 and key = $2`,
-				user, key, answer.Status, answer.Location, answer.Body),
+			db.SQL(`
+				update idempotency_keys set status = $3, location = nullif($4, ''), body = $5
+				where user_id = $1 and key = $2`, user, key, answer.Status, answer.Location, answer.Body),
 			db.SQL(sweepSQL))
 	})
 	return answer, replayed && err == nil, err
 }
 
-// fingerprints tell whether two requests are the same: one for each secret, the newest first. Without a secret nobody can find out by
-// trying what a body was that had a password in it.
+// fingerprints returns a hash of the request for each secret, the newest first. They are keyed, so that someone who
+// reads the table cannot guess a password in a body.
 func (s *Server) fingerprints(path string, body []byte) (all [][]byte) {
 	for _, secret := range s.Secrets {
 		sum := hmac.New(sha256.New, []byte(secret))
@@ -81,11 +86,13 @@ func (s *Server) fingerprints(path string, body []byte) (all [][]byte) {
 	return all
 }
 
-// sweepSQL removes a few of the tenant's expired keys. With each write that has a key it removes more than the write adds.
+// sweepSQL deletes up to 20 expired keys of the tenant. Each write with a key runs it, so keys expire faster than they
+// are added.
 const sweepSQL = `delete from idempotency_keys where (tenant_id, user_id, key) in (
-	select tenant_id, user_id, key from idempotency_keys where created_at < now() - interval '24 hours' order by created_at limit 20 for update skip locked)`
+	select tenant_id, user_id, key from idempotency_keys where created_at < now() - interval '24 hours'
+	order by created_at limit 20 for update skip locked)`
 
-// Sweep removes expired idempotency keys of all tenants, for those that write no more.
+// Sweep deletes the expired idempotency keys of all tenants, including those that no longer write.
 func Sweep(ctx context.Context, d *db.DB) error {
 	tenants, err := d.Tenants(ctx)
 	if err != nil {

@@ -9,17 +9,17 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// Rate is what X-RateLimit-* says: the state of the tighter bucket, the one with fewer tokens left.
+// Rate is the state of the bucket with fewer tokens, for the X-RateLimit headers.
 type Rate struct {
-	Limit      int           // tokens the bucket holds
-	Remaining  int           // whole tokens left in it
-	Reset      time.Time     // when it is full again
-	RetryAfter time.Duration // how long until both buckets have a token; 0 unless refused
-	Off        bool          // both limits are turned off, and the rest says nothing
+	Limit      int           // capacity of the bucket
+	Remaining  int           // whole tokens in it
+	Reset      time.Time     // when it is full
+	RetryAfter time.Duration // until both buckets have a token; 0 if a token was taken
+	Off        bool          // both limits are turned off; the other fields are zero
 }
 
-// Limiter gives every key two token buckets, one refilled over a minute and one over an hour. An event takes a token from both
-// or from neither. It is safe for concurrent use, and needs no goroutine.
+// Limiter is a rate limiter with two token buckets for each key, one that refills over a minute and one over an hour.
+// An event takes a token from both or from neither. A Limiter is safe for concurrent use.
 type Limiter struct {
 	now     func() time.Time
 	limits  [2]limit
@@ -27,9 +27,9 @@ type Limiter struct {
 
 	mu      sync.Mutex
 	entries map[string]*list.Element // of *entry
-	order   list.List                // the entry used last is in front
-	seen    time.Time                // what now said last
-	clock   time.Time                // seen, but never going backwards
+	order   list.List                // most recently used first
+	seen    time.Time                // the last result of now
+	clock   time.Time                // advances with now, but never goes backwards
 }
 
 type limit struct {
@@ -39,16 +39,16 @@ type limit struct {
 
 type entry struct {
 	key     string
-	buckets [2]*rate.Limiter // nil where the limit is turned off
-	full    time.Time        // when both are full again, and the entry is as good as none
+	buckets [2]*rate.Limiter // nil if the limit is turned off
+	full    time.Time        // when both are full, so that the entry can be dropped
 }
 
-// tokenSlack is far above the rounding error of a bucket's float64, and far below what a client could gain by it: whoever comes
-// exactly when a token is due must get it.
+// tokenSlack is a tolerance for the rounding errors of a bucket's float64, so that a request exactly at refill time
+// succeeds.
 const tokenSlack = 1e-9
 
-// NewLimiter makes a Limiter that lets perMinute events of a key pass in a minute and perHour in an hour, each at once or spread;
-// 0 turns that limit off. It keeps at most maxKeys keys; beyond that it forgets the one that was used longest ago.
+// NewLimiter returns a Limiter that allows perMinute events per minute and perHour events per hour for each key, in
+// bursts or spread; 0 turns a limit off. It holds at most maxKeys keys and evicts the least recently used one.
 func NewLimiter(perMinute, perHour, maxKeys int, now func() time.Time) *Limiter {
 	return &Limiter{
 		now:     now,
@@ -60,7 +60,8 @@ func NewLimiter(perMinute, perHour, maxKeys int, now func() time.Time) *Limiter 
 	}
 }
 
-// Take takes one token from both buckets of the key and returns true, or returns false and takes nothing.
+// Take takes one token from both buckets of the key and returns true. If one of them is empty, it takes nothing and
+// returns false.
 func (l *Limiter) Take(key string) (Rate, bool) {
 	if l.limits[0].burst <= 0 && l.limits[1].burst <= 0 {
 		return Rate{Off: true}, true
@@ -105,14 +106,14 @@ func (l *Limiter) Take(key string) (Rate, bool) {
 	return r, wait == 0
 }
 
-// Len returns how many keys are kept.
+// Len returns the number of keys.
 func (l *Limiter) Len() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.entries)
 }
 
-// until returns how long a bucket with so many tokens takes to have as many as wanted.
+// until returns how long a bucket takes to refill from tokens to wanted.
 func (l limit) until(wanted, tokens float64) time.Duration {
 	if tokens+tokenSlack >= wanted {
 		return 0
@@ -120,8 +121,8 @@ func (l limit) until(wanted, tokens float64) time.Duration {
 	return time.Duration(math.Ceil((wanted - tokens) / l.perSecond * float64(time.Second)))
 }
 
-// entry returns the entry of the key, a new one if need be, and puts it in front. Each call drops up to two idle entries, so that
-// they go faster than new ones come.
+// entry returns the entry of the key, which it creates if necessary, and moves it to the front. Each call drops up to
+// two idle entries, so idle entries are dropped faster than new ones are added.
 func (l *Limiter) entry(key string) *entry {
 	if element := l.entries[key]; element != nil {
 		l.order.MoveToFront(element)
@@ -145,7 +146,7 @@ func (l *Limiter) entry(key string) *entry {
 func (l *Limiter) dropIdle(most int) {
 	for ; most > 0; most-- {
 		last := l.order.Back()
-		// The front entry may be the one in use.
+		// The caller may be using the front entry.
 		if last == nil || last == l.order.Front() || last.Value.(*entry).full.After(l.clock) {
 			return
 		}

@@ -9,23 +9,29 @@ import (
 	"spoolwright/db"
 )
 
-// ListQuery are the parameters that every list takes; a list's own query type embeds it first.
+// ListQuery are the parameters of every list. The query type of a list embeds it as its first field.
 type ListQuery struct {
-	Skip      Optional[int64]  `query:"skip" rule:"minimum=0,maximum=999999999,default=0" doc:"How many items to leave out at the start." example:"0"`
-	Limit     Optional[int64]  `query:"limit" rule:"minimum=1,maximum=100,default=20" doc:"The most items to return." example:"20"`
-	SortBy    Optional[string] `query:"sort_by" rule:"default=created_at" doc:"The field to sort by: any scalar field of the items. Ties are broken by id, nulls come last." example:"\"created_at\""`
-	SortOrder Optional[string] `query:"sort_order" rule:"enum=asc|desc,named=SortOrder,default=desc" doc:"Ascending or descending." example:"\"desc\""`
+	Skip      Optional[int64]     `query:"skip" rule:"maximum=999999999,default=0" doc:"Items to skip." example:"0"`
+	Limit     Optional[int64]     `query:"limit" rule:"minimum=1,maximum=100,default=20" doc:"Maximum page size." example:"20"`
+	SortBy    Optional[string]    `query:"sort_by" rule:"default=created_at" doc:"Any scalar field of the items." example:"created_at"`
+	SortOrder Optional[SortOrder] `query:"sort_order" rule:"default=desc" doc:"Ascending or descending." example:"desc"`
 }
 
-// List is a list being put together: which rows, in which order, which page of them.
+// SortOrder is the direction of a list's order.
+type SortOrder string
+
+// Enum returns all orders.
+func (SortOrder) Enum() []string { return []string{"asc", "desc"} }
+
+// List builds the statements of a list.
 type List struct {
 	table, columns, counted string
 	where                   []string
 	args                    []any
 }
 
-// NewList starts a list of a table's columns. Counted names the resource in row_counts that holds the number of all rows
-// that base selects; with any further condition the rows are counted.
+// NewList returns a list of a table's columns in the rows that meet the condition base, if it is not empty. Counted
+// names the resource in row_counts that holds their number; it is empty if there is none.
 func NewList(table, columns, base, counted string) *List {
 	l := &List{table: table, columns: columns, counted: counted}
 	if base != "" {
@@ -34,21 +40,22 @@ func NewList(table, columns, base, counted string) *List {
 	return l
 }
 
-// Where adds a condition, in which ? stands for arg.
+// Where adds a condition; each ? in it is replaced by the parameter of arg. The total is then counted.
 func (l *List) Where(condition string, arg any) {
 	l.args = append(l.args, arg)
 	l.counted = ""
 	l.where = append(l.where, strings.ReplaceAll(condition, "?", "$"+strconv.Itoa(len(l.args))))
 }
 
-// deepSkip is from where on a page is found in the index first and its rows are fetched after.
+// deepSkip is the number of skipped rows from which ListPage reads only the index to find a page, and then its rows.
 const deepSkip = 1000
 
-// ListPage answers a list: one round trip for the page and its total, which run makes. T is the type of the items; it decides what
-// may be sorted by.
-func ListPage[T any](ctx context.Context, run func(context.Context, ...*db.Stmt) error, l *List, q ListQuery) (Page[T], error) {
+// ListPage returns a page of a list. It calls run once, with the statements of the page and of the total. T is the type
+// of the items; its scalar fields are those that sort_by accepts.
+func ListPage[T any](ctx context.Context, run func(context.Context, ...*db.Stmt) error, l *List, q ListQuery,
+) (Page[T], error) {
 	skip, limit := q.Skip.Or(0), q.Limit.Or(20)
-	sort, order := q.SortBy.Or("created_at"), q.SortOrder.Or("desc")
+	sort, order := q.SortBy.Or("created_at"), string(q.SortOrder.Or("desc"))
 	schema := SchemaOf[T]()
 	field := schema.byName[sort]
 	if field == nil || field.list || field.WriteOnly {
@@ -68,8 +75,8 @@ func ListPage[T any](ctx context.Context, run func(context.Context, ...*db.Stmt)
 	conditions, args := l.where, l.args
 	var before []*db.Stmt
 	if sort != "created_at" && sort != "id" {
-		// Without an index for the order all rows are looked at. How that is done best depends on how many there are: row-level security's
-		// own condition would make PostgreSQL plan for a tenant of average size, once for all.
+		// No index has this order, so PostgreSQL sorts all rows. The best plan depends on the size of the tenant; the
+		// condition of row-level security alone would get one cached plan for a tenant of average size.
 		before = []*db.Stmt{db.SQL(`select set_config('plan_cache_mode', 'force_custom_plan', true)`)}
 		args = append(args[:len(args):len(args)], db.ActorOf(ctx).Tenant)
 		conditions = append(conditions[:len(conditions):len(conditions)], "tenant_id = $"+strconv.Itoa(len(args)))
@@ -79,11 +86,13 @@ func ListPage[T any](ctx context.Context, run func(context.Context, ...*db.Stmt)
 		where = " where " + strings.Join(conditions, " and ")
 	}
 	var total int64
-	count := db.SQL("select coalesce(sum(rows), 0)::bigint from row_counts where resource = '" + l.counted + "'").Into(&total)
+	count := db.SQL("select coalesce(sum(rows), 0)::bigint from row_counts where resource = '" + l.counted + "'")
 	if l.counted == "" {
-		count = db.SQL("select count(*) from "+l.table+where, args...).Into(&total)
+		count = db.SQL("select count(*) from "+l.table+where, args...)
 	}
-	// As text, not as arguments: for a limit it cannot see, PostgreSQL would plan the statement anew each time.
+	count.Into(&total)
+	// The limit is text and not an argument: PostgreSQL prefers custom plans for a limit that it does not know, and would
+	// plan the statement each time.
 	window := " limit " + strconv.FormatInt(limit, 10)
 	if skip > 0 {
 		args = append(args[:len(args):len(args)], skip)
@@ -93,8 +102,9 @@ func ListPage[T any](ctx context.Context, run func(context.Context, ...*db.Stmt)
 	if skip < deepSkip {
 		page = db.SQL("select "+l.columns+" from "+l.table+where+" order by "+by("")+window, args...)
 	} else {
-		page = db.SQL("select "+l.columns+" from "+l.table+" join (select tenant_id, id from "+l.table+where+" order by "+by("")+window+
-			") page using (tenant_id, id) order by "+by(""), args...)
+		page = db.SQL("select "+l.columns+" from "+l.table+
+			" join (select tenant_id, id from "+l.table+where+" order by "+by("")+window+") page"+
+			" using (tenant_id, id) order by "+by(""), args...)
 	}
 	page.Expect(int(limit))
 	if err := run(ctx, append(before, page, count)...); err != nil {

@@ -9,7 +9,6 @@ import (
 	"runtime"
 	"runtime/metrics"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -40,7 +39,8 @@ type series struct {
 	nanos  atomic.Int64
 }
 
-// NewMetrics starts counting. Pool, if not nil, is asked for the connection pool's figures at each scrape.
+// NewMetrics returns Metrics that start at zero. Each scrape calls pool, if it is not nil, for the connection pool's
+// state.
 func NewMetrics(version string, pool func() db.PoolStats) *Metrics {
 	return &Metrics{version: version, started: time.Now(), pool: pool}
 }
@@ -50,7 +50,7 @@ func (m *Metrics) observe(route, method string, status int, elapsed time.Duratio
 		route = "none"
 	}
 	if !slices.Contains([]string{"GET", "POST", "PATCH", "DELETE", "HEAD", "PUT", "OPTIONS"}, method) {
-		method = "other" // a client must not make new series
+		method = "other" // clients must not be able to add series
 	}
 	key := seriesKey{route, method, status}
 	v, ok := m.series.Load(key)
@@ -65,8 +65,8 @@ func (m *Metrics) observe(route, method string, status int, elapsed time.Duratio
 
 func (m *Metrics) limited() { m.refused.Add(1) }
 
-// Handler serves /metrics in the Prometheus text format and /debug/pprof/. It is for an address of its own that only
-// operators reach.
+// Handler serves /metrics in the Prometheus text format, and /debug/pprof/. Clients must not reach it: serve it on a
+// separate address.
 func (m *Metrics) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) {
@@ -91,7 +91,8 @@ func (m *Metrics) write(w io.Writer) {
 	var entries []entry
 	m.series.Range(func(k, v any) bool {
 		key := k.(seriesKey)
-		entries = append(entries, entry{fmt.Sprintf(`route=%q,method=%q,status="%d"`, key.route, key.method, key.status), v.(*series)})
+		labels := fmt.Sprintf(`route=%q,method=%q,status="%d"`, key.route, key.method, key.status)
+		entries = append(entries, entry{labels, v.(*series)})
 		return true
 	})
 	slices.SortFunc(entries, func(a, b entry) int { return strings.Compare(a.labels, b.labels) })
@@ -101,7 +102,7 @@ func (m *Metrics) write(w io.Writer) {
 		head(name, kind, help)
 		fmt.Fprintf(w, "%s %v\n", name, value)
 	}
-	head("http_requests_total", "counter", "Requests answered.")
+	head("http_requests_total", "counter", "Requests by route, method and status.")
 	for _, e := range entries {
 		var n int64
 		for i := range e.counts {
@@ -109,37 +110,40 @@ func (m *Metrics) write(w io.Writer) {
 		}
 		fmt.Fprintf(w, "http_requests_total{%s} %d\n", e.labels, n)
 	}
-	head("http_request_duration_seconds", "histogram", "Time from the first byte read to the answer written.")
+	head("http_request_duration_seconds", "histogram", "Time to handle a request.")
 	for _, e := range entries {
 		var n int64
 		for i, bound := range buckets {
 			n += e.counts[i].Load()
-			fmt.Fprintf(w, "http_request_duration_seconds_bucket{%s,le=%q} %d\n", e.labels, strconv.FormatFloat(bound, 'g', -1, 64), n)
+			fmt.Fprintf(w, "http_request_duration_seconds_bucket{%s,le=\"%g\"} %d\n", e.labels, bound, n)
 		}
 		n += e.counts[len(buckets)].Load()
 		fmt.Fprintf(w, "http_request_duration_seconds_bucket{%s,le=\"+Inf\"} %d\n", e.labels, n)
 		fmt.Fprintf(w, "http_request_duration_seconds_sum{%s} %g\n", e.labels, time.Duration(e.nanos.Load()).Seconds())
 		fmt.Fprintf(w, "http_request_duration_seconds_count{%s} %d\n", e.labels, n)
 	}
-	one("http_requests_rate_limited_total", "counter", "Requests refused with 429 by the rate limits.", m.refused.Load())
+	one("http_requests_rate_limited_total", "counter", "Requests that exceeded the rate limits.", m.refused.Load())
 	if m.pool != nil {
 		p := m.pool()
-		one("db_pool_max_connections", "gauge", "Most connections the pool may hold.", p.Max)
-		one("db_pool_connections", "gauge", "Connections the pool holds.", p.Total)
-		one("db_pool_idle_connections", "gauge", "Connections not in use.", p.Idle)
+		one("db_pool_max_connections", "gauge", "Maximum size of the pool.", p.Max)
+		one("db_pool_connections", "gauge", "Connections in the pool.", p.Total)
+		one("db_pool_idle_connections", "gauge", "Idle connections.", p.Idle)
 		one("db_pool_in_use_connections", "gauge", "Connections in use.", p.InUse)
-		one("db_pool_acquires_total", "counter", "Connections taken from the pool.", p.Acquires)
-		one("db_pool_waits_total", "counter", "Times that no connection was idle.", p.Waits)
+		one("db_pool_acquires_total", "counter", "Acquired connections.", p.Acquires)
+		one("db_pool_waits_total", "counter", "Acquisitions that had to wait for a connection.", p.Waits)
 		one("db_pool_wait_seconds_total", "counter", "Time spent waiting for a connection.", p.WaitTime.Seconds())
 	}
-	samples := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}, {Name: "/memory/classes/total:bytes"}, {Name: "/gc/cycles/total:gc-cycles"}, {Name: "/cpu/classes/gc/total:cpu-seconds"}}
+	samples := []metrics.Sample{
+		{Name: "/memory/classes/heap/objects:bytes"}, {Name: "/memory/classes/total:bytes"},
+		{Name: "/gc/cycles/total:gc-cycles"}, {Name: "/cpu/classes/gc/total:cpu-seconds"},
+	}
 	metrics.Read(samples)
-	one("go_goroutines", "gauge", "Goroutines that exist.", runtime.NumGoroutine())
+	one("go_goroutines", "gauge", "Number of goroutines.", runtime.NumGoroutine())
 	one("go_memstats_heap_alloc_bytes", "gauge", "Bytes in heap objects.", samples[0].Value.Uint64())
 	one("go_memstats_sys_bytes", "gauge", "Bytes obtained from the system.", samples[1].Value.Uint64())
 	one("go_gc_cycles_total", "counter", "Completed collections.", samples[2].Value.Uint64())
 	one("go_gc_cpu_seconds_total", "counter", "Estimated processor time spent collecting.", samples[3].Value.Float64())
-	one("process_start_time_seconds", "gauge", "When the service started, in Unix time.", m.started.Unix())
-	head("spoolwright_build_info", "gauge", "What is running.")
+	one("process_start_time_seconds", "gauge", "Start time of the process, in Unix time.", m.started.Unix())
+	head("spoolwright_build_info", "gauge", "Version of the service and of Go.")
 	fmt.Fprintf(w, "spoolwright_build_info{version=%q,goversion=%q} 1\n", m.version, runtime.Version())
 }

@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// object is a JSON object that keeps its members' order.
+// object is a JSON object with ordered members.
 type object []member
 
 type member struct {
@@ -47,7 +47,7 @@ func (o *object) add(name string, value any) { *o = append(*o, member{name, valu
 
 func ref(kind, name string) object { return object{{"$ref", "#/components/" + kind + "/" + name}} }
 
-// OpenAPI returns the OpenAPI 3.1 document of the routes, made from the routes and their Go types alone.
+// OpenAPI returns the OpenAPI 3.1 document of the routes, which it generates from the routes and their Go types.
 func OpenAPI(routes []Route, version string) []byte {
 	d := document{sources: map[string]source{}, schemas: map[string]object{}}
 	paths := object{}
@@ -76,54 +76,35 @@ func OpenAPI(routes []Route, version string) []byte {
 	for _, name := range d.order {
 		schemas.add(name, d.schemas[name])
 	}
-	detail := object{{"type", "string"}, {"description", "What went wrong, for a person."}, {"examples", []string{ErrNotFound.Detail}}}
-	schemas.add("Error", object{{"type", "object"}, {"required", []string{"detail", "code"}}, {"additionalProperties", false}, {"properties", object{
-		{"detail", detail},
-		{"code", object{{"type", "string"}, {"description", "What went wrong, for a program."}, {"examples", []string{ErrNotFound.Code}}}},
-	}}})
-	schemas.add("ValidationError", object{{"type", "object"}, {"required", []string{"detail", "code", "errors"}}, {"additionalProperties", false}, {"properties", object{
-		{"detail", detail},
-		{"code", object{{"type", "string"}, {"description", "Always VALIDATION_ERROR."}, {"const", "VALIDATION_ERROR"}}},
-		{"errors", object{{"type", "array"}, {"description", "Every problem that was found."}, {"items", ref("schemas", "FieldError")}}},
-	}}})
-	schemas.add("FieldError", object{{"type", "object"}, {"required", []string{"field", "message"}}, {"additionalProperties", false}, {"properties", object{
-		{"field", object{{"type", "string"}, {"description", "The field of the body, the parameter or the header."}, {"examples", []string{"weight_grams"}}}},
-		{"message", object{{"type", "string"}, {"description", "What is wrong with it."}, {"examples", []string{"must be greater than 0"}}}},
-	}}})
+	schemas = append(schemas, errorSchemas()...)
 	for _, f := range sharedFailures {
 		responses.add(f.shared, f.response())
 	}
-	doc := object{
+	bearer := object{{"type", "http"}, {"scheme", "bearer"}, {"bearerFormat", "JWT"},
+		{"description", "The access_token of POST /api/v1/auth/login."}}
+	keySchema := object{{"type", "string"}, {"minLength", 1}, {"maxLength", 255}, {"pattern", "^[ -~]+$"}}
+	key := object{{"name", "Idempotency-Key"}, {"in", "header"}, {"required", false},
+		{"description", idempotencyDescription}, {"schema", keySchema}}
+	b, err := json.Marshal(object{
 		{"openapi", "3.1.0"},
 		{"info", object{
-			{"title", "Spoolwright"}, {"version", version}, {"summary", "Filament inventory, product catalog and production runs of 3D-print farms."},
-			{"description", apiDescription + "\n## Error codes\n\n" + errorTable(routes)}, {"license", object{{"name", "Apache-2.0"}, {"identifier", "Apache-2.0"}}},
+			{"title", "Spoolwright"}, {"version", version},
+			{"summary", "Filament inventory, product catalog and production runs of 3D-print farms."},
+			{"description", apiDescription + "\n## Error codes\n\n" + errorTable(routes)},
+			{"license", object{{"name", "Apache-2.0"}, {"identifier", "Apache-2.0"}}},
 		}},
 		{"servers", []object{{{"url", "."}, {"description", "This service, also behind a path prefix"}}}},
 		{"tags", tags},
 		{"security", []object{{{"bearerAuth", []string{}}}}},
 		{"paths", paths},
 		{"components", object{
-			{"securitySchemes", object{{"bearerAuth", object{{"type", "http"}, {"scheme", "bearer"}, {"bearerFormat", "JWT"},
-				{"description", "The access_token of POST /api/v1/auth/login."}}}}},
-			{"parameters", object{{"IdempotencyKey", object{{"name", "Idempotency-Key"}, {"in", "header"}, {"required", false},
-				{"description", idempotencyDescription}, {"schema", object{{"type", "string"}, {"minLength", 1}, {"maxLength", 255}, {"pattern", "^[ -~]+$"}}}}}}},
-			{"headers", object{
-				{"RateLimitLimit", header("integer", "Requests that the tighter of the two limits allows. This and the next two are missing where the limits are turned off.", 100)},
-				{"RateLimitRemaining", header("integer", "Requests left in the tighter limit.", 99)},
-				{"RateLimitReset", header("integer", "Unix time in seconds at which that limit is full again.", 1705312800)},
-				{"RequestId", header("string", "The id under which the service has logged the request: the one that was sent, if it has at most 128 letters, digits, dots, dashes and underscores.", exampleID)},
-				{"RetryAfter", header("integer", "Seconds to wait before trying again.", 1)},
-				{"Location", header("string", "The path of the new resource.", apiPrefix+"spools/"+exampleID)},
-				{"IdempotencyReplayed", object{{"description", "`true` if this is the stored answer to an earlier request with the same key; missing otherwise."},
-					{"schema", object{{"type", "string"}, {"const", "true"}}}, {"example", "true"}}},
-				{"WWWAuthenticate", header("string", "The scheme that is asked for.", "Bearer")},
-			}},
+			{"securitySchemes", object{{"bearerAuth", bearer}}},
+			{"parameters", object{{"IdempotencyKey", key}}},
+			{"headers", responseHeaders()},
 			{"responses", responses},
 			{"schemas", schemas},
 		}},
-	}
-	b, err := json.Marshal(doc)
+	})
 	if err != nil {
 		panic(err)
 	}
@@ -132,18 +113,71 @@ func OpenAPI(routes []Route, version string) []byte {
 
 const exampleID = "0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a41"
 
-func header(kind, description string, example any) object {
-	return object{{"description", description}, {"schema", object{{"type", kind}}}, {"example", example}}
+// errorSchemas returns the schemas of error bodies.
+func errorSchemas() object {
+	text := func(description, example string) object {
+		return object{{"type", "string"}, {"description", description}, {"examples", []string{example}}}
+	}
+	detail := text("The error, for people.", ErrNotFound.Detail)
+	errors := object{{"type", "array"}, {"description", "All problems."}, {"items", ref("schemas", "FieldError")}}
+	return object{
+		{"Error", closed([]string{"detail", "code"}, object{
+			{"detail", detail},
+			{"code", text("The error, for programs.", ErrNotFound.Code)},
+		})},
+		{"ValidationError", closed([]string{"detail", "code", "errors"}, object{
+			{"detail", detail},
+			{"code", object{{"type", "string"}, {"description", "Always VALIDATION_ERROR."}, {"const", "VALIDATION_ERROR"}}},
+			{"errors", errors},
+		})},
+		{"FieldError", closed([]string{"field", "message"}, object{
+			{"field", text("The field of the body, the parameter or the header.", "weight_grams")},
+			{"message", text("The problem with it.", "must be greater than 0")},
+		})},
+	}
 }
 
-// pathParameters describes the ids in a path: each is that of the resource in the collection before it.
+// closed returns the schema of an object that has only these properties.
+func closed(required []string, properties object) object {
+	schema := object{{"type", "object"}, {"additionalProperties", false}}
+	if len(required) > 0 {
+		schema.add("required", required)
+	}
+	schema.add("properties", properties)
+	return schema
+}
+
+// responseHeaders returns the descriptions of all response headers.
+func responseHeaders() object {
+	header := func(kind, description string, example any) object {
+		return object{{"description", description}, {"schema", object{{"type", kind}}}, {"example", example}}
+	}
+	return object{
+		{"RateLimitLimit", header("integer", "Capacity of the tighter of the two rate limits, in requests. "+
+			"The X-RateLimit headers are missing if rate limits are turned off.", 100)},
+		{"RateLimitRemaining", header("integer", "Requests left in that limit.", 99)},
+		{"RateLimitReset", header("integer", "Unix time in seconds at which that limit is full again.", 1705312800)},
+		{"RequestId", header("string", "The id of the request in the log of the service. It is the X-Request-Id of the "+
+			"request, if that consists of at most 128 letters, digits, dots, dashes and underscores.", exampleID)},
+		{"RetryAfter", header("integer", "Seconds to wait before the next attempt.", 1)},
+		{"Location", header("string", "The path of the new resource.", apiPrefix+"spools/"+exampleID)},
+		{"IdempotencyReplayed", object{
+			{"description", "`true` if this is the stored response to an earlier request with the same key; missing otherwise."},
+			{"schema", object{{"type", "string"}, {"const", "true"}}}, {"example", "true"},
+		}},
+		{"WWWAuthenticate", header("string", "The required authentication scheme.", "Bearer")},
+	}
+}
+
+// pathParameters describes the ids in a path. Each belongs to the resource that the path segment before it names.
 func pathParameters(path string) []object {
 	var params []object
 	parts := strings.Split(path, "/")
 	for i, part := range parts {
 		if strings.HasPrefix(part, "{") {
 			noun := strings.TrimSuffix(strings.ReplaceAll(parts[i-1], "-", " "), "s")
-			params = append(params, object{{"name", strings.Trim(part, "{}")}, {"in", "path"}, {"required", true}, {"description", "The id of the " + noun + ": a UUID."},
+			params = append(params, object{{"name", strings.Trim(part, "{}")}, {"in", "path"}, {"required", true},
+				{"description", "The id of the " + noun + ", a UUID."},
 				{"schema", object{{"type", "string"}, {"format", "uuid"}}}, {"example", exampleID}})
 		}
 	}
@@ -194,9 +228,8 @@ func (d *document) operation(route Route) object {
 	if params != nil {
 		op.add("parameters", params)
 	}
-	change := route.Method() == "PATCH"
 	if e.readsBody() {
-		name := d.request(e.in, change)
+		name := d.request(e.in, route.Method() == "PATCH")
 		content := object{{"schema", ref("schemas", name)}}
 		switch {
 		case route.Doc.Request != "":
@@ -245,33 +278,36 @@ func commonHeaders() object {
 	}
 }
 
-// failure is a status of an operation's errors.
+// failure describes the errors of an operation that have one status.
 type failure struct {
 	status int
-	shared string // its name, if operations share it
+	shared string // its name in the document, if operations share it
 	what   string
 	errors []*Error
 }
 
-// sharedFailures are the errors that are the same wherever they come from.
+// sharedFailures are the errors that several operations return.
 var sharedFailures = []failure{
-	{401, "Unauthorized", "No valid access token", []*Error{ErrInvalidToken, ErrTokenExpired}},
+	{401, "Unauthorized", "The access token is missing or not valid", []*Error{ErrInvalidToken, ErrTokenExpired}},
 	{403, "Forbidden", "The user's role does not permit this", []*Error{ErrForbidden}},
-	{404, "NotFound", "There is no such resource in this tenant", []*Error{ErrNotFound}},
+	{404, "NotFound", "The resource does not exist in this tenant", []*Error{ErrNotFound}},
 	{409, "Conflict", "The Idempotency-Key was used for another request", []*Error{errKeyConflict}},
 	{413, "PayloadTooLarge", "The body is larger than 1 MiB", []*Error{errTooLarge}},
 	{415, "UnsupportedMediaType", "The body is not sent as JSON", []*Error{errNotJSON}},
-	{422, "Invalid", "Some values are not valid; all of them are named", []*Error{
-		Invalid("weight_grams", "must be greater than 0"), Invalid("limit", "must be at most 100"), Invalid("id", "must be a UUID"),
+	{422, "Invalid", "The request contains invalid values; `errors` names all of them", []*Error{
+		Invalid("weight_grams", "must be greater than 0"),
+		Invalid("limit", "must be at most 100"),
+		Invalid("id", "must be a UUID"),
 	}},
 	{429, "TooManyRequests", "Too many requests", []*Error{errTooMany}},
-	{500, "InternalError", "A fault of the service", []*Error{errInternal}},
-	{503, "Unavailable", "The service cannot answer right now, for example because its database is away", []*Error{ErrUnavailable}},
+	{500, "InternalError", "Internal error", []*Error{errInternal}},
+	{503, "Unavailable", "The service is temporarily unavailable, for example because its database is",
+		[]*Error{ErrUnavailable}},
 }
 
 func failures(route Route) []failure {
 	e, ids := route.Endpoint, len(wildcards(route.Path())) > 0
-	badRequest := failure{status: 400, what: "The request cannot be done"}
+	badRequest := failure{status: 400, what: "The request cannot be executed"}
 	unauthorized := failure{status: 401, what: "The credentials are not valid"}
 	if e.readsBody() || route.Idempotent {
 		badRequest.errors = append(badRequest.errors, errMalformed)
@@ -319,7 +355,7 @@ func failures(route Route) []failure {
 	return all
 }
 
-// response describes the failure, with each error as an example.
+// response returns the description of the failure, with each error as an example.
 func (f failure) response() object {
 	schema, examples, codes := "Error", object{}, []string{}
 	for _, e := range f.errors {
@@ -339,11 +375,12 @@ func (f failure) response() object {
 	case 429, 503:
 		headers.add("Retry-After", ref("headers", "RetryAfter"))
 	}
+	content := object{{"schema", ref("schemas", schema)}, {"examples", examples}}
 	return object{{"description", f.what + ": " + strings.Join(codes, ", ") + "."}, {"headers", headers},
-		{"content", object{{"application/json", object{{"schema", ref("schemas", schema)}, {"examples", examples}}}}}}
+		{"content", object{{"application/json", content}}}}
 }
 
-// errorTable lists the codes of all routes in Markdown, by status.
+// errorTable returns a Markdown table of all error codes, ordered by status.
 func errorTable(routes []Route) string {
 	rows := map[string]bool{}
 	add := func(errors ...*Error) {
@@ -360,9 +397,9 @@ func errorTable(routes []Route) string {
 	return "| Status | Code |\n|---|---|\n| " + strings.Join(slices.Sorted(maps.Keys(rows)), " |\n| ") + " |\n"
 }
 
-// request registers the schema of a request body and returns its name. Read-only fields are left out: they are taken and
-// ignored, so that a resource can be sent back as it came.
-func (d *document) request(t reflect.Type, change bool) string {
+// request adds the schema of a request body and returns its name. The schema omits read-only fields, which requests may
+// contain and the service ignores.
+func (d *document) request(t reflect.Type, patch bool) string {
 	s := schemaOf(t)
 	name := s.Name
 	for _, f := range s.Fields {
@@ -371,8 +408,8 @@ func (d *document) request(t reflect.Type, change bool) string {
 		}
 	}
 	how := "request"
-	if change {
-		name, how = s.Name+"Update", "change"
+	if patch {
+		name, how = s.Name+"Update", "patch"
 	}
 	if !d.begin(name, t, how) {
 		return name
@@ -382,8 +419,8 @@ func (d *document) request(t reflect.Type, change bool) string {
 		if f.ReadOnly {
 			continue
 		}
-		properties.add(f.Name, f.documented(d.scalar(f, !f.Required && !(change && f.NotNull))))
-		if f.Required && !change {
+		properties.add(f.Name, f.documented(d.scalar(f, !f.Required && !(patch && f.NotNull))))
+		if f.Required && !patch {
 			required = append(required, f.Name)
 		}
 	}
@@ -391,7 +428,7 @@ func (d *document) request(t reflect.Type, change bool) string {
 	return name
 }
 
-// response registers the schema of a resource in answers, where every field is present.
+// response adds the schema of a resource in responses, which contain all fields, and returns its name.
 func (d *document) response(t reflect.Type) string {
 	s := schemaOf(t)
 	if !d.begin(s.Name, t, "response") {
@@ -421,7 +458,7 @@ func (d *document) response(t reflect.Type) string {
 	return s.Name
 }
 
-// page registers the schema of a list of the named items and returns its name.
+// page adds the schema of a page of a list and returns its name. Item is the name of the items' schema.
 func (d *document) page(item string) string {
 	name := strings.TrimSuffix(item, "Item")
 	if !strings.HasSuffix(name, "List") {
@@ -433,37 +470,32 @@ func (d *document) page(item string) string {
 	if d.begin(name, nil, "list of "+item) {
 		d.put(name, object{
 			{"items", object{{"type", "array"}, {"description", "The items of this page."}, {"items", ref("schemas", item)}}},
-			{"total", whole("How many items match, on all pages.", 1)},
-			{"skip", whole("How many were left out at the start.", 0)},
-			{"limit", whole("The most that this page could have.", 20)},
+			{"total", whole("Number of matching items on all pages.", 1)},
+			{"skip", whole("Number of skipped items.", 0)},
+			{"limit", whole("Maximum number of items on a page.", 20)},
 		}, []string{"items", "total", "skip", "limit"})
 	}
 	return name
 }
 
-// source is what a schema was made from.
+// source is the type of a schema and its use.
 type source struct {
 	kind reflect.Type
 	how  string
 }
 
-// begin reports whether the schema has still to be made. Two types that make the same name are a mistake of the program.
+// begin reports whether the schema is new. It panics if a schema of another source has the name.
 func (d *document) begin(name string, t reflect.Type, how string) bool {
 	made, ok := d.sources[name]
 	if ok && made != (source{t, how}) {
-		panic("server: two types of the API make the schema name " + name)
+		panic("server: two types of the API have the schema name " + name)
 	}
 	d.sources[name] = source{t, how}
 	return !ok
 }
 
 func (d *document) put(name string, properties object, required []string) {
-	schema := object{{"type", "object"}, {"additionalProperties", false}}
-	if len(required) > 0 {
-		schema.add("required", required)
-	}
-	schema.add("properties", properties)
-	d.schemas[name] = schema
+	d.schemas[name] = closed(required, properties)
 	d.order = append(d.order, name)
 }
 
@@ -481,8 +513,8 @@ func (f *Field) documented(schema object) object {
 	return schema
 }
 
-// scalar is the JSON Schema of a field that holds one value. The allowed values of a field with a type name of its own are a
-// schema of that name, so that generated clients have one type for them.
+// scalar returns the JSON Schema of a field with one value. The schema of a named enum is a reference, so that
+// generated clients have one type for it.
 func (d *document) scalar(f *Field, nullable bool) object {
 	if f.Named == "" {
 		return f.schema(nullable)
@@ -497,13 +529,13 @@ func (d *document) scalar(f *Field, nullable bool) object {
 	return ref("schemas", f.Named)
 }
 
-// What texts must match: none may hold U+0000, and a required one is not blank.
+// No text may contain U+0000, and a required one must not be blank.
 const (
 	textPattern     = `^[^\x00]*$`
 	requiredPattern = `^[^\x00]*[^\s\x00][^\x00]*$`
 )
 
-// schema is the JSON Schema of a scalar.
+// schema returns the JSON Schema of a scalar.
 func (f *Field) schema(nullable bool) object {
 	var o object
 	kind := func(name string) {
@@ -526,7 +558,7 @@ func (f *Field) schema(nullable bool) object {
 		case len(f.Enum) > 0:
 			values(anys(f.Enum))
 		case f.Format == "color":
-			o.add("pattern", "^#[0-9A-Fa-f]{6}$")
+			o.add("pattern", colorPattern)
 		case f.input && !f.ReadOnly:
 			if f.Required {
 				o.add("minLength", max(1, f.MinLength))
@@ -555,7 +587,7 @@ func (f *Field) schema(nullable bool) object {
 			values(anys(f.Numbers))
 		case f.input && !f.ReadOnly:
 			if f.Exclusive {
-				o.add("minimum", f.Minimum+least) // what is above it after rounding
+				o.add("minimum", f.Minimum+least) // the next number, because the service rounds
 			} else {
 				o.add("minimum", f.Minimum)
 			}
@@ -591,7 +623,7 @@ func literal(s string, t reflect.Type) any {
 	return json.RawMessage(s)
 }
 
-// exampleOf makes an example of a type from the examples of its fields.
+// exampleOf returns an example of a type, which consists of the examples of its fields.
 func exampleOf(t reflect.Type, request bool) object {
 	o := object{}
 	for _, f := range schemaOf(t).Fields {

@@ -33,7 +33,7 @@ func (s *Server) handle(pattern string, handler http.HandlerFunc) {
 		panic("server: two routes have the pattern " + pattern)
 	}
 	p.handlers[method] = func(w http.ResponseWriter, r *http.Request) {
-		noteOf(r).pattern = pattern
+		infoOf(r).pattern = pattern
 		handler(w, r)
 	}
 }
@@ -59,12 +59,12 @@ func (p *resource) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 var (
-	errNoPath  = &Error{Status: 404, Code: "NOT_FOUND", Detail: "There is no such path"}
-	errMethod  = &Error{Status: 405, Code: "METHOD_NOT_ALLOWED", Detail: "This path does not take this method"}
+	errNoPath  = &Error{Status: 404, Code: "NOT_FOUND", Detail: "The path does not exist"}
+	errMethod  = &Error{Status: 405, Code: "METHOD_NOT_ALLOWED", Detail: "The path does not support this method"}
 	errTooMany = &Error{Status: 429, Code: "RATE_LIMIT_EXCEEDED", Detail: "Too many requests; try again later"}
 )
 
-// isClean reports whether ServeMux routes a path instead of redirecting to its cleaned form.
+// isClean reports whether a path has no empty, "." or ".." elements. ServeMux would redirect other paths.
 func isClean(p string) bool {
 	clean := path.Clean(p)
 	if strings.HasSuffix(p, "/") && clean != "/" {
@@ -75,24 +75,24 @@ func isClean(p string) bool {
 
 // reject answers a request that no route serves. Below /api/v1 it counts against the rate limits.
 func (s *Server) reject(w http.ResponseWriter, r *http.Request, e *Error) {
-	n := noteOf(r)
+	info := infoOf(r)
 	if strings.HasPrefix(r.URL.Path+"/", apiPrefix) {
 		w.Header().Set("Cache-Control", "no-store")
 		var err error
-		n.caller, err = s.Authenticate(r)
-		if limited := s.limit(w, n, err != nil); limited != nil {
+		info.caller, err = s.Authenticate(r)
+		if limited := s.limit(w, info, err != nil); limited != nil {
 			e = limited
 		}
 	}
-	e.write(w, n.id)
+	e.write(w, info.id)
 }
 
-// limit takes one token from the buckets of the caller, or of the client's address, and sets the X-RateLimit headers. It
-// returns a 429 if there is no token left.
-func (s *Server) limit(w http.ResponseWriter, n *note, byAddress bool) *Error {
-	key := "user:" + n.caller.Actor.User
+// limit takes one token from the buckets of the caller, or of the client's address, and sets the X-RateLimit headers.
+// It returns a 429 if there is no token left.
+func (s *Server) limit(w http.ResponseWriter, info *requestInfo, byAddress bool) *Error {
+	key := "user:" + info.caller.Actor.User
 	if byAddress {
-		key = "addr:" + n.address
+		key = "addr:" + info.address
 	}
 	rate, ok := s.limiter.Take(key)
 	if !rate.Off {
@@ -121,12 +121,12 @@ type operation struct {
 // ServeHTTP answers a request. It checks in this order: token, rate limits, role, path, Idempotency-Key, body.
 func (o *operation) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", "no-store")
-	n := noteOf(r)
-	answer, err := o.answer(w, r, n)
+	info := infoOf(r)
+	answer, err := o.answer(w, r, info)
 	if err != nil {
 		e := asError(err)
-		n.err = e.err
-		e.write(w, n.id)
+		info.err = e.err
+		e.write(w, info.id)
 		return
 	}
 	if answer.Location != "" {
@@ -139,10 +139,10 @@ func (o *operation) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, answer.Status, answer.Body)
 }
 
-// answer authorizes the request, decodes it, and then runs it. With an Idempotency-Key only the last step is in the
-// transaction: an invalid body is a 422 even if the key was used for another request, and needs no connection.
-func (o *operation) answer(w http.ResponseWriter, r *http.Request, n *note) (Response, error) {
-	ctx, err := o.authorize(w, r, n)
+// answer authorizes the request, decodes it, and runs it. With an Idempotency-Key, only the last step is in the
+// transaction: an invalid body is a 400 or 422 and needs no connection, even if the key was used for another request.
+func (o *operation) answer(w http.ResponseWriter, r *http.Request, info *requestInfo) (Response, error) {
+	ctx, err := o.authorize(w, r, info)
 	if err != nil {
 		return Response{}, err
 	}
@@ -150,7 +150,7 @@ func (o *operation) answer(w http.ResponseWriter, r *http.Request, n *note) (Res
 	if err != nil {
 		return Response{}, err
 	}
-	c.address = n.address
+	c.address = info.address
 	run, err := o.route.Endpoint.prepare(ctx, c)
 	if err != nil {
 		return Response{}, err
@@ -173,13 +173,13 @@ func (o *operation) answer(w http.ResponseWriter, r *http.Request, n *note) (Res
 }
 
 // authorize checks the token, the rate limits and the role. It returns the context bound to the caller.
-func (o *operation) authorize(w http.ResponseWriter, r *http.Request, n *note) (context.Context, error) {
+func (o *operation) authorize(w http.ResponseWriter, r *http.Request, info *requestInfo) (context.Context, error) {
 	public := o.route.Access == Public
 	var denied error
 	if !public {
-		n.caller, denied = o.s.Authenticate(r)
+		info.caller, denied = o.s.Authenticate(r)
 	}
-	if e := o.s.limit(w, n, public || denied != nil); e != nil {
+	if e := o.s.limit(w, info, public || denied != nil); e != nil {
 		return nil, e
 	}
 	switch {
@@ -187,10 +187,10 @@ func (o *operation) authorize(w http.ResponseWriter, r *http.Request, n *note) (
 		return nil, denied
 	case public:
 		return r.Context(), nil
-	case n.caller.Level < o.route.Access:
+	case info.caller.Level < o.route.Access:
 		return nil, ErrForbidden
 	}
-	return db.As(r.Context(), n.caller.Actor), nil
+	return db.As(r.Context(), info.caller.Actor), nil
 }
 
 // read reads the parts of the request that the operation needs, and the Idempotency-Key.
@@ -213,15 +213,15 @@ func (o *operation) read(w http.ResponseWriter, r *http.Request) (c call, key st
 	return c, key, err
 }
 
-// response makes the response of a successful call from the handler's answer.
+// response returns the response for the result of a handler.
 func (o *operation) response(c call, body []byte) (Response, error) {
 	answer := Response{Status: o.route.Endpoint.out.status, Body: body}
 	if answer.Status != http.StatusCreated {
 		return answer, nil
 	}
-	var resource struct{ ID string }
-	err := json.Unmarshal(body, &resource)
-	answer.Location = o.path(c) + "/" + resource.ID
+	var created struct{ ID string }
+	err := json.Unmarshal(body, &created)
+	answer.Location = o.path(c) + "/" + created.ID
 	return answer, err
 }
 

@@ -11,10 +11,10 @@ import (
 	"spoolwright/db"
 )
 
-// Access says who may call a route.
+// Access is the access level that a route requires or a caller has.
 type Access int
 
-// The levels of access. Each includes those before it.
+// The access levels. Each includes the previous ones.
 const (
 	Public Access = iota // no token
 	Read                 // any role
@@ -22,17 +22,17 @@ const (
 	Admin                // admin
 )
 
-// Route is one operation of the API: a line in a feature's list. The mux, the access check, the OpenAPI document and the
-// table tests are all made from the joined lists.
+// Route is an operation of the API. The mux, the access check, the OpenAPI document and tests of all operations use the
+// features' lists of routes.
 type Route struct {
-	Pattern    string // method and path, such as "GET /api/v1/spools/{id}"; the wildcards are UUIDs
+	Pattern    string // method and path, such as "GET /api/v1/spools/{id}"; all wildcards are UUIDs
 	Access     Access
 	Endpoint   Endpoint
 	Doc        *Doc
 	Idempotent bool // accepts an Idempotency-Key
 }
 
-// Op makes a Route. It accepts an Idempotency-Key if it is a POST of a user.
+// Op returns a Route. It accepts an Idempotency-Key if it is a POST and requires a user.
 func Op(pattern string, access Access, endpoint Endpoint, doc *Doc) Route {
 	return Route{pattern, access, endpoint, doc, strings.HasPrefix(pattern, "POST ") && access != Public}
 }
@@ -49,63 +49,63 @@ func (r Route) Method() string { method, _, _ := strings.Cut(r.Pattern, " "); re
 // Path returns the pattern's path.
 func (r Route) Path() string { _, path, _ := strings.Cut(r.Pattern, " "); return path }
 
-// Doc is what the OpenAPI document says of a route beyond what its types say.
+// Doc is the part of a route's documentation that its types do not contain.
 type Doc struct {
 	ID          string   // operationId
-	Tag         *Tag     // the group it is shown in
-	Summary     string   // a line
-	Description string   // Markdown; the decisions that matter to a caller
-	Errors      []*Error // the errors with status 400 and 401 that only this operation returns
-	Request     string   // a real example of the body, if the fields' examples do not make one
+	Tag         *Tag     // the group that documentation pages show it in
+	Summary     string   // one line without a full stop
+	Description string   // Markdown
+	Errors      []*Error // the operation's own errors with status 400 and 401
+	Request     string   // an example of the body, if the examples of its fields do not suffice
 }
 
 // Tag is a group of operations in the OpenAPI document.
 type Tag struct{ Name, Description string }
 
-// Request is what a handler gets: decoded, validated, and with the caller's identity in the context.
+// Request is the decoded and validated request that a handler gets. The context contains the caller's identity.
 type Request[In any] struct {
 	In      In
-	Address string // the client's, as limits see it
+	Address string // of the client, as in the rate limits
 	ids     map[string]string
 }
 
-// ID returns a path parameter; it is a canonical UUID.
+// ID returns a path parameter, a UUID in canonical form.
 func (r *Request[In]) ID(name string) string { return r.ids[name] }
 
-// Answers of a handler are JSON texts; nil goes with an error. The kind decides the status, and T is the type of the
+// The results of handlers are JSON texts, or nil with an error. The Go type determines the status; T is the type of the
 // resource in the OpenAPI document.
 type (
 	OK[T any]   []byte // 200 with a resource
 	Page[T any] []byte // 200 with a list; ListPage makes it
 
-	// Created is a 201 with a resource, whose path (the Location) is the request's path and the resource's id.
+	// Created is a 201 with a resource. The Location is the request's path followed by the resource's id.
 	Created[T any] []byte
 
-	// NoContent is a 204; its only value is nil.
+	// NoContent is a 204. Its only value is nil.
 	NoContent []byte
 )
 
-type answer interface {
+type result interface {
 	~[]byte
-	kind() answerKind
+	kind() resultKind
 }
 
-// answerKind is what the OpenAPI document and the response line need to know of an answer.
-type answerKind struct {
+// resultKind describes a type of results.
+type resultKind struct {
 	status int
 	item   reflect.Type // of the resource, or of a list's items; nil without a body
 	list   bool
 }
 
-func (OK[T]) kind() answerKind      { return answerKind{status: 200, item: reflect.TypeFor[T]()} }
-func (Created[T]) kind() answerKind { return answerKind{status: 201, item: reflect.TypeFor[T]()} }
-func (Page[T]) kind() answerKind {
-	return answerKind{status: 200, item: reflect.TypeFor[T](), list: true}
+func (OK[T]) kind() resultKind      { return resultKind{status: 200, item: reflect.TypeFor[T]()} }
+func (Created[T]) kind() resultKind { return resultKind{status: 201, item: reflect.TypeFor[T]()} }
+func (Page[T]) kind() resultKind {
+	return resultKind{status: 200, item: reflect.TypeFor[T](), list: true}
 }
-func (NoContent) kind() answerKind { return answerKind{status: 204} }
+func (NoContent) kind() resultKind { return resultKind{status: 204} }
 
-// One returns the first row of a statement that was run, as JSON: the answer about one resource. It returns err if that
-// is not nil, and ErrNotFound if the statement returned no row.
+// One returns the first row of a statement that was run with the outcome err, as JSON. It returns err if err is not
+// nil, and ErrNotFound if the statement returned no row.
 func One(s *db.Stmt, err error) ([]byte, error) {
 	if err := Found(s, err); err != nil {
 		return nil, err
@@ -113,7 +113,7 @@ func One(s *db.Stmt, err error) ([]byte, error) {
 	return s.Object(), nil
 }
 
-// Found is One for answers without a body.
+// Found is One without the row.
 func Found(s *db.Stmt, err error) error {
 	if err == nil && s.Rows() == 0 {
 		return ErrNotFound
@@ -121,47 +121,50 @@ func Found(s *db.Stmt, err error) error {
 	return err
 }
 
-// Response is an answer as it is sent, and kept for a repeated Idempotency-Key.
+// Response is a successful response, as it is sent and stored for an Idempotency-Key.
 type Response struct {
 	Status   int
 	Location string
 	Body     []byte
 }
 
-// Endpoint is a handler with the types of its request and answer. Handle makes one.
+// Endpoint is a handler with the types of its request and result. Handle returns one.
 type Endpoint struct {
 	in      reflect.Type // struct{} if nothing is read
-	out     answerKind
+	out     resultKind
 	prepare func(context.Context, call) (run, error)
 }
 
-// call is a request as its operation has read it.
+// call contains the parts of a request that its endpoint needs.
 type call struct {
 	ids     map[string]string // the path parameters
-	address string            // of the client, as the rate limits see it
+	address string            // of the client, as in the rate limits
 	query   string
 	body    []byte
 	patch   bool // the method is PATCH
 }
 
-// run is the part of a handler that may be in a transaction. After a deadlock it is called again.
+// run executes a prepared call. It is called again if its transaction is retried.
 type run func(context.Context) ([]byte, error)
 
-// Handle makes an endpoint of fn. In decides what is read: a struct with `query` tags the URL's query, struct{} nothing,
-// any other struct the JSON body. Out decides the status. After a deadlock fn may run again with an equal Request.
-func Handle[In any, Out answer](fn func(context.Context, *Request[In]) (Out, error)) Endpoint {
+// Handle returns the endpoint of the handler fn. In determines what it reads: a struct with `query` tags the URL's
+// query, struct{} nothing, and any other struct the JSON body. Out determines the status. If a transaction is
+// retried, fn is called again with an equal Request.
+func Handle[In any, Out result](fn func(context.Context, *Request[In]) (Out, error)) Endpoint {
 	nothing := func(context.Context, *Request[In]) (struct{}, error) { return struct{}{}, nil }
-	return HandlePrepared(nothing, func(ctx context.Context, r *Request[In], _ struct{}) (Out, error) { return fn(ctx, r) })
+	return HandlePrepared(nothing, func(ctx context.Context, r *Request[In], _ struct{}) (Out, error) {
+		return fn(ctx, r)
+	})
 }
 
-// HandlePrepared is Handle for work that takes long and needs no transaction, such as hashing a password: prepare does
-// it once, before the transaction of an Idempotency-Key begins, and fn gets the result.
-func HandlePrepared[In, P any, Out answer](
+// HandlePrepared is Handle for handlers with long work that needs no transaction, such as hashing a password. It calls
+// prepare once, before the transaction of an Idempotency-Key begins, and passes the result to fn.
+func HandlePrepared[In, P any, Out result](
 	prepare func(context.Context, *Request[In]) (P, error),
 	fn func(context.Context, *Request[In], P) (Out, error),
 ) Endpoint {
-	var none Out
-	e := Endpoint{in: reflect.TypeFor[In](), out: none.kind()}
+	var out Out
+	e := Endpoint{in: reflect.TypeFor[In](), out: out.kind()}
 	query, body := e.readsQuery(), e.readsBody()
 	e.prepare = func(ctx context.Context, c call) (run, error) {
 		r := Request[In]{Address: c.address, ids: c.ids}
@@ -180,8 +183,8 @@ func HandlePrepared[In, P any, Out answer](
 			return nil, err
 		}
 		return func(ctx context.Context) ([]byte, error) {
-			again := r // fn may change its Request
-			return fn(ctx, &again, prepared)
+			request := r // a copy, because fn may change it
+			return fn(ctx, &request, prepared)
 		}, nil
 	}
 	return e
@@ -193,7 +196,7 @@ func (e Endpoint) readsQuery() bool {
 
 func (e Endpoint) readsBody() bool { return e.in.NumField() > 0 && !e.readsQuery() }
 
-// pathIDs checks the path parameters: all of them are UUIDs.
+// pathIDs returns the path parameters in canonical form. The error is a 422 with those that are not UUIDs.
 func pathIDs(r *http.Request, names []string) (map[string]string, error) {
 	if len(names) == 0 {
 		return nil, nil
@@ -223,7 +226,7 @@ func wildcards(pattern string) []string {
 	return names
 }
 
-// PathOf fills ids into a path pattern.
+// PathOf replaces the wildcards of a path pattern by ids.
 func PathOf(pattern string, ids ...string) string {
 	for _, id := range ids {
 		start, end := strings.IndexByte(pattern, '{'), strings.IndexByte(pattern, '}')
@@ -232,5 +235,5 @@ func PathOf(pattern string, ids ...string) string {
 	return pattern
 }
 
-// Encode makes an OK of a Go value, for answers that do not come from the database.
+// Encode returns the OK of a Go value, for results that do not come from the database.
 func Encode[T any](v T) (OK[T], error) { return json.Marshal(v) }

@@ -1,36 +1,40 @@
 package server
 
 import (
+	"encoding/json"
 	"fmt"
 	"reflect"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+
+	"spoolwright/db"
 )
 
-// Schema is what the tags of a Go type say about its fields. Decoding, validation, sorting and the OpenAPI document all
-// read it, so they cannot disagree.
+// Schema describes the fields of a Go type, as its tags define them. Decoding, validation, sorting and the OpenAPI
+// document all read it, so they cannot disagree.
 //
-// Tags: `json:"name"` or `query:"name"`; `doc` describes; `example` is a JSON value; `rule` is a comma-separated list of
+// The tag `json` or `query` is the field's name, `doc` its description, `example` a value of it, and `rule` a
+// comma-separated list of:
 //
-//	required             must be present and not null on create, not null on change
+//	required             must be present and not null in a POST, and not null in a PATCH
 //	readOnly             only in responses; ignored in requests
 //	writeOnly            only in requests
-//	notNull              never null in a response (required implies it), nor in a change
-//	minimum=1            of a number; 0 unless given
-//	exclusiveMinimum=0   the same, but the number itself is not allowed
-//	maximum=9            of a number; required for numbers in requests
-//	computed             the service may set a number that exceeds its maximum
-//	minLength=10         of a text, in characters
-//	maxLength=500        of a text, in characters; 200 unless given
+//	notNull              never null in a response or in a PATCH; implied by required
+//	minimum=1            lower bound of a number; the default is 0
+//	exclusiveMinimum=0   lower bound of a number that is itself not allowed
+//	maximum=9            upper bound of a number; every number in a request needs one
+//	computed             the service may set a number that exceeds the maximum
+//	minLength=10         in characters
+//	maxLength=500        in characters; the default is 200
 //	format=email         an e-mail address
 //	format=color         #RRGGBB
 //	enum=A|B             the allowed strings or numbers
-//	named=Kind           the name of the enum's schema; all enums with this name must have the same values
+//	named=Kind           the name of the enum's schema in the document
 //	default=20           of a query parameter, for the document only
 type Schema struct {
-	Name   string // of the Go type, with an upper-case initial
+	Name   string // the Go type, with an upper-case initial
 	Fields []*Field
 	byName map[string]*Field
 }
@@ -46,14 +50,14 @@ type Field struct {
 	Enum                                          []string
 	Numbers                                       []Decimal // the enum of a number
 
-	kind  reflect.Type // what an Optional, slice or plain field holds
-	input bool         // an Optional: requests may carry it
-	list  bool         // a nested list: part of a single response, never of a request
+	kind  reflect.Type // the type of the value, or of the elements of a list
+	input bool         // an Optional, which requests may contain
+	list  bool         // a nested list, which only single responses contain
 	index []int
 }
 
-// Enum is a string type with a fixed list of values. Fields of the type accept only these, and the OpenAPI document has a
-// schema with the type's name. A test proves that the column's check allows the same values (see dbtest.CheckedValues).
+// Enum is a string type with a fixed list of values. Fields of the type accept only these, and the OpenAPI document has
+// a schema with the type's name. dbtest.WantChecked compares the values with the check of the table's column.
 type Enum interface{ Enum() []string }
 
 type settable interface {
@@ -72,7 +76,8 @@ func schemaOf(t reflect.Type) *Schema {
 	if s, ok := schemas.Load(t); ok {
 		return s.(*Schema)
 	}
-	s := &Schema{Name: strings.ToUpper(t.Name()[:min(1, len(t.Name()))]) + t.Name()[min(1, len(t.Name())):], byName: map[string]*Field{}}
+	initial := min(1, len(t.Name()))
+	s := &Schema{Name: strings.ToUpper(t.Name()[:initial]) + t.Name()[initial:], byName: map[string]*Field{}}
 	for _, sf := range reflect.VisibleFields(t) {
 		name, query := sf.Tag.Get("json"), false
 		if q := sf.Tag.Get("query"); q != "" {
@@ -81,7 +86,10 @@ func schemaOf(t reflect.Type) *Schema {
 		if name == "" || name == "-" || sf.Anonymous {
 			continue
 		}
-		f := &Field{Name: name, Query: query, Doc: sf.Tag.Get("doc"), Example: sf.Tag.Get("example"), MaxLength: 200, Maximum: -1, kind: sf.Type, index: sf.Index}
+		f := &Field{
+			Name: name, Query: query, Doc: sf.Tag.Get("doc"), Example: example(sf.Tag.Get("example")),
+			MaxLength: 200, Maximum: -1, kind: sf.Type, index: sf.Index,
+		}
 		if reflect.PointerTo(sf.Type).Implements(reflect.TypeFor[settable]()) {
 			value, _ := sf.Type.FieldByName("Value")
 			f.kind, f.input = value.Type.Elem(), true
@@ -97,6 +105,14 @@ func schemaOf(t reflect.Type) *Schema {
 	}
 	actual, _ := schemas.LoadOrStore(t, s)
 	return actual.(*Schema)
+}
+
+// example returns the JSON value of an example tag, which need not quote a string that is no JSON value.
+func example(tag string) string {
+	if tag == "" || json.Valid([]byte(tag)) {
+		return tag
+	}
+	return string(db.AppendString(nil, tag))
 }
 
 func (f *Field) parse(rules string) {
@@ -183,9 +199,9 @@ func (s *Schema) Sortable() []string {
 	return names
 }
 
-// Assignments returns the list of a SET clause for the fields that the request carries, and the arguments with these
-// appended: `brand = $2::text, notes = $3::text`. Column names are field names, which are constants of the program.
-// It is empty if the request carries no field.
+// Assignments returns the list of a SET clause for the fields that the request contains, such as `brand = $2::text,
+// notes = $3::text`, and args with the values appended. Column names are field names, which come from the program and
+// not from the client. The list is empty if the request contains no field.
 func Assignments[T any](in *T, args []any) (string, []any) {
 	var b strings.Builder
 	v := reflect.ValueOf(in).Elem()
@@ -206,7 +222,7 @@ func Assignments[T any](in *T, args []any) (string, []any) {
 	return b.String(), args
 }
 
-// Unchanged turns the list of Assignments into a condition: that every column already has its new value.
+// Unchanged converts the list of Assignments to a condition that holds if every column already has its new value.
 func Unchanged(assignments string) string {
 	return strings.ReplaceAll(strings.ReplaceAll(assignments, " = $", " is not distinct from $"), ", ", " and ")
 }

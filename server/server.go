@@ -1,5 +1,5 @@
-// Package server is the HTTP toolkit: routes as data, JSON in and out, errors, lists, limits, the OpenAPI document and
-// its pages. It knows no feature, and of a caller only whom to bind to and what level of access it has.
+// Package server is the HTTP toolkit: routes as data, decoding and encoding of JSON, errors, lists, rate limits, the
+// OpenAPI document and its pages. It depends on no feature. Of a caller it knows only the actor and the access level.
 package server
 
 import (
@@ -23,45 +23,45 @@ import (
 
 const apiPrefix = "/api/v1/"
 
-// Caller is what the server must know of whoever sent a valid token.
+// Caller is the authenticated sender of a request.
 type Caller struct {
 	Actor db.Actor
-	Level Access // the highest level of access
+	Level Access // the highest access level that the caller has
 }
 
-// Config is what a Server is made of.
+// Config configures a Server. Only Routes, DB, Authenticate and Ready are required.
 type Config struct {
 	Routes         []Route
-	Secrets        []string                            // of the tokens; requests with an Idempotency-Key are told apart with them
-	DB             *db.DB                              // keeps the answers to requests with an Idempotency-Key
-	Authenticate   func(*http.Request) (Caller, error) // from the bearer token; an *Error if there is no valid one
-	Ready          func(context.Context) error         // whether the database is reachable and migrated
+	Secrets        []string                            // key the fingerprints of requests with an Idempotency-Key
+	DB             *db.DB                              // stores responses to requests with an Idempotency-Key
+	Authenticate   func(*http.Request) (Caller, error) // checks the bearer token; the error is an *Error
+	Ready          func(context.Context) error         // checks that the database is reachable and migrated
 	PerMinute      int                                 // requests per user or address; 0 turns the limit off
-	PerHour        int
-	TrustedProxies []netip.Prefix // whose X-Forwarded-For is believed
-	CORSOrigins    []string       // origins whose pages may call, exactly as browsers send them
-	HSTS           bool           // the service is reached over TLS
+	PerHour        int                                 // the same
+	TrustedProxies []netip.Prefix                      // proxies whose X-Forwarded-For is trusted
+	CORSOrigins    []string                            // allowed origins, as browsers send them
+	HSTS           bool                                // clients reach the service over TLS
 	Version        string
 	Log            *slog.Logger
 	Metrics        *Metrics
-	DrainDelay     time.Duration    // between the end of being ready and the end of accepting
-	Now            func() time.Time // for tests; nil is the wall clock
+	DrainDelay     time.Duration    // from "not ready" to the close of the listener
+	Now            func() time.Time // for tests
 }
 
-// Server answers all requests. It is an http.Handler.
+// Server is the http.Handler of the service.
 type Server struct {
 	Config
 	mux       *http.ServeMux
-	resources map[string]*resource // of the mux, by path
+	resources map[string]*resource // the handlers of the mux, by path
 	limiter   *Limiter
 	draining  atomic.Bool
 	readyMu   sync.Mutex // held during a call of Ready
 }
 
-// maxLimitedKeys bounds the memory that users and addresses seen by the limiter can take.
+// maxLimitedKeys limits the memory of the rate limiter.
 const maxLimitedKeys = 100_000
 
-// New makes a Server. It panics if two routes collide, which is a mistake of the program.
+// New returns a Server. It panics if two routes have the same pattern.
 func New(c Config) *Server {
 	if c.Now == nil {
 		c.Now = time.Now
@@ -101,7 +101,7 @@ func New(c Config) *Server {
 func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 	err := errors.New("draining")
 	if !s.draining.Load() {
-		// One look at a time, and none that ends with its client: /readyz has no limits and must not become a load.
+		// Only one check runs at a time, also if clients disconnect: /readyz has no rate limit and must not cause load.
 		s.readyMu.Lock()
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), 2*time.Second)
 		err = s.Ready(ctx)
@@ -112,12 +112,12 @@ func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	noteOf(r).err = err
-	ErrUnavailable.write(w, noteOf(r).id)
+	infoOf(r).err = err
+	ErrUnavailable.write(w, infoOf(r).id)
 }
 
-// note collects what the log line of a request will say.
-type note struct {
+// requestInfo is the part of a request's log line that handlers know.
+type requestInfo struct {
 	id      string
 	pattern string
 	caller  Caller
@@ -125,46 +125,47 @@ type note struct {
 	err     error
 }
 
-type noteKey struct{}
+type infoKey struct{}
 
-func noteOf(r *http.Request) *note {
-	n, _ := r.Context().Value(noteKey{}).(*note)
-	if n == nil {
-		return &note{}
+func infoOf(r *http.Request) *requestInfo {
+	info, _ := r.Context().Value(infoKey{}).(*requestInfo)
+	if info == nil {
+		return &requestInfo{}
 	}
-	return n
+	return info
 }
 
-// recorder remembers what was sent.
-type recorder struct {
+// statusWriter is a ResponseWriter that remembers the status.
+type statusWriter struct {
 	http.ResponseWriter
 	status int
 }
 
-func (r *recorder) WriteHeader(status int) {
-	if r.status == 0 {
-		r.status = status
+func (w *statusWriter) WriteHeader(status int) {
+	if w.status == 0 {
+		w.status = status
 	}
-	r.ResponseWriter.WriteHeader(status)
+	w.ResponseWriter.WriteHeader(status)
 }
 
-func (r *recorder) Write(b []byte) (int, error) {
-	if r.status == 0 {
-		r.status = 200
+func (w *statusWriter) Write(b []byte) (int, error) {
+	if w.status == 0 {
+		w.status = 200
 	}
-	return r.ResponseWriter.Write(b)
+	return w.ResponseWriter.Write(b)
 }
 
-func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
+func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// ServeHTTP answers one request: it is logged and counted once, and a panic is a 500.
+// ServeHTTP answers a request, and logs and counts it. A panic is a 500.
 func (s *Server) ServeHTTP(writer http.ResponseWriter, r *http.Request) {
 	start := time.Now()
-	n := &note{id: requestID(r), address: clientAddr(r.RemoteAddr, strings.Join(r.Header.Values("X-Forwarded-For"), ","), s.TrustedProxies)}
-	r = r.WithContext(context.WithValue(r.Context(), noteKey{}, n))
-	w := &recorder{ResponseWriter: writer}
+	forwarded := strings.Join(r.Header.Values("X-Forwarded-For"), ",")
+	info := &requestInfo{id: requestID(r), address: clientAddr(r.RemoteAddr, forwarded, s.TrustedProxies)}
+	r = r.WithContext(context.WithValue(r.Context(), infoKey{}, info))
+	w := &statusWriter{ResponseWriter: writer}
 	h := w.Header()
-	h.Set("X-Request-Id", n.id)
+	h.Set("X-Request-Id", info.id)
 	h.Set("X-Content-Type-Options", "nosniff")
 	if s.HSTS {
 		h.Set("Strict-Transport-Security", "max-age=31536000")
@@ -174,14 +175,14 @@ func (s *Server) ServeHTTP(writer http.ResponseWriter, r *http.Request) {
 			if p == http.ErrAbortHandler {
 				panic(p)
 			}
-			n.err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+			info.err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
 			if w.status == 0 {
-				asError(n.err).write(w, n.id)
+				asError(info.err).write(w, info.id)
 			}
 		}
 		elapsed := time.Since(start)
-		s.Metrics.observe(n.pattern, r.Method, w.status, elapsed)
-		s.log(r, n, w.status, elapsed)
+		s.Metrics.observe(info.pattern, r.Method, w.status, elapsed)
+		s.log(r, info, w.status, elapsed)
 	}()
 	switch {
 	case s.cors(w, r):
@@ -192,31 +193,32 @@ func (s *Server) ServeHTTP(writer http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (s *Server) log(r *http.Request, n *note, status int, elapsed time.Duration) {
+func (s *Server) log(r *http.Request, info *requestInfo, status int, elapsed time.Duration) {
 	level := slog.LevelInfo
 	switch {
-	case r.Context().Err() != nil: // the client hung up: its own affair, whatever the status
-	case status >= 500 && n.pattern != "GET /readyz":
+	case r.Context().Err() != nil: // the client disconnected, which is no error of the service
+	case status >= 500 && info.pattern != "GET /readyz":
 		level = slog.LevelError
-	case n.pattern == "GET /healthz" || n.pattern == "GET /readyz":
+	case info.pattern == "GET /healthz" || info.pattern == "GET /readyz":
 		level = slog.LevelDebug
 	}
 	if !s.Log.Enabled(r.Context(), level) {
 		return
 	}
 	attrs := make([]slog.Attr, 0, 10)
-	attrs = append(attrs, slog.String("request_id", n.id), slog.String("method", r.Method), slog.String("route", n.pattern),
-		slog.Int("status", status), slog.Duration("duration", elapsed), slog.String("address", n.address))
-	if n.caller.Actor.User != "" {
-		attrs = append(attrs, slog.String("user", n.caller.Actor.User), slog.String("tenant", n.caller.Actor.Tenant))
+	attrs = append(attrs,
+		slog.String("request_id", info.id), slog.String("method", r.Method), slog.String("route", info.pattern),
+		slog.Int("status", status), slog.Duration("duration", elapsed), slog.String("address", info.address))
+	if info.caller.Actor.User != "" {
+		attrs = append(attrs, slog.String("user", info.caller.Actor.User), slog.String("tenant", info.caller.Actor.Tenant))
 	}
-	if n.err != nil {
-		attrs = append(attrs, slog.String("error", n.err.Error()))
+	if info.err != nil {
+		attrs = append(attrs, slog.String("error", info.err.Error()))
 	}
 	s.Log.LogAttrs(r.Context(), level, "request", attrs...)
 }
 
-// requestID takes over the client's or proxy's id if it is harmless, and makes one otherwise.
+// requestID returns the X-Request-Id of the request if it has a safe form, and otherwise a new id.
 func requestID(r *http.Request) string {
 	id := r.Header.Get("X-Request-Id")
 	if id == "" || len(id) > 128 || strings.ContainsFunc(id, func(c rune) bool {
@@ -227,8 +229,8 @@ func requestID(r *http.Request) string {
 	return id
 }
 
-// cors answers a preflight request of an allowed origin, and lets its other requests be read. It reports whether the
-// request is answered.
+// cors adds the CORS headers for requests of an allowed origin, and answers its preflight requests. It reports
+// whether it answered the request.
 func (s *Server) cors(w http.ResponseWriter, r *http.Request) bool {
 	if len(s.CORSOrigins) == 0 {
 		return false
@@ -240,7 +242,8 @@ func (s *Server) cors(w http.ResponseWriter, r *http.Request) bool {
 		return false
 	}
 	h.Set("Access-Control-Allow-Origin", origin)
-	h.Set("Access-Control-Expose-Headers", "Location, Retry-After, X-Request-Id, X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset, Idempotency-Replayed")
+	h.Set("Access-Control-Expose-Headers", "Location, Retry-After, X-Request-Id, "+
+		"X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset, Idempotency-Replayed")
 	if r.Method != http.MethodOptions || r.Header.Get("Access-Control-Request-Method") == "" {
 		return false
 	}
@@ -251,11 +254,12 @@ func (s *Server) cors(w http.ResponseWriter, r *http.Request) bool {
 	return true
 }
 
-// drainTime is how long requests that run when the service stops may take to finish.
+// drainTime is the time that running requests have to finish when the service stops.
 const drainTime = 20 * time.Second
 
-// Serve answers on the listener until ctx ends. Then it is not ready any more, goes on for DrainDelay so that load balancers
-// notice, stops accepting, lets what runs finish (20 seconds at most), and returns nil.
+// Serve serves requests on the listener until ctx is done. Then it stops: /readyz fails at once; after DrainDelay, in
+// which load balancers notice this, it closes the listener; running requests have 20 seconds to finish. It returns
+// nil after a stop, and the error of http.Server.Serve otherwise.
 func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	h := &http.Server{
 		Handler:           s,
@@ -265,7 +269,7 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    64 << 10,
 
-		DisableGeneralOptionsHandler: true, // which would answer OPTIONS * without the headers of every answer
+		DisableGeneralOptionsHandler: true, // its response to OPTIONS * lacks the common headers
 		ErrorLog:                     slog.NewLogLogger(s.Log.Handler(), slog.LevelDebug),
 	}
 	stopped := make(chan error, 1)
@@ -280,7 +284,7 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTime)
 	defer cancel()
 	if err := h.Shutdown(ctx); err != nil {
-		s.Log.Warn("requests were still running when the service stopped", "error", err)
+		s.Log.Warn("the service stopped before all requests finished", "error", err)
 		h.Close()
 	}
 	return nil

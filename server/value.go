@@ -14,26 +14,26 @@ import (
 	"spoolwright/db"
 )
 
-// Decimal is an exact decimal with six fraction digits, counted in millionths: weights (grams), prices, costs, hours.
-// It is only compared in Go; all arithmetic is PostgreSQL's.
+// Decimal is an exact decimal number in millionths, for weights in grams, prices, costs and hours. Go code only
+// compares Decimals; PostgreSQL does the arithmetic.
 type Decimal int64
 
 const decimalOne Decimal = 1_000_000
 
-// maxDecimal is the largest number that is taken in at all; nine integer and six fraction digits survive any client's
-// floating-point numbers.
+// maxDecimal is the largest number in requests. A float64 of a client represents its nine integer and six fraction
+// digits exactly enough.
 const maxDecimal = 999_999_999 * decimalOne
 
-// ParseDecimal reads a JSON number, rounded half away from zero to six decimals. It returns false for what is no JSON
-// number and for numbers beyond 999,999,999, however they are written (1e400).
+// ParseDecimal parses a JSON number and rounds it to six decimals, half away from zero. It returns false if s is not
+// a JSON number, or exceeds 999,999,999 (also as 1e400).
 func ParseDecimal(s string) (Decimal, bool) {
 	d, _, ok := parseDecimal(s)
 	return d, ok
 }
 
-// parseDecimal is ParseDecimal that also tells whether nothing was lost by rounding.
+// parseDecimal is ParseDecimal and also reports whether the number needed no rounding.
 func parseDecimal(s string) (d Decimal, exact, ok bool) {
-	// Of all valid JSON, only numbers begin so and end in a digit.
+	// Only numbers among all valid JSON texts start and end like this.
 	if s == "" || s[0] != '-' && !isDigit(s[0]) || !isDigit(s[len(s)-1]) || !json.Valid([]byte(s)) {
 		return 0, false, false
 	}
@@ -45,7 +45,7 @@ func parseDecimal(s string) (d Decimal, exact, ok bool) {
 			sign, text = -1, text[1:]
 		}
 		text = strings.TrimLeft(text, "0")
-		exponent, _ = strconv.Atoi("0" + text[:min(len(text), 9)]) // 9 digits are far beyond any that a body can hold
+		exponent, _ = strconv.Atoi("0" + text[:min(len(text), 9)]) // 9 digits exceed the length of any body
 		exponent *= sign
 	}
 	negative := strings.HasPrefix(mantissa, "-")
@@ -101,7 +101,7 @@ func (d Decimal) String() string {
 // MarshalJSON writes the exact number.
 func (d Decimal) MarshalJSON() ([]byte, error) { return []byte(d.String()), nil }
 
-// Timestamp is a point in time, kept to the microsecond.
+// Timestamp is a point in time, truncated to microseconds.
 type Timestamp struct{ time.Time }
 
 // Date is a calendar day, YYYY-MM-DD.
@@ -112,14 +112,14 @@ type UUID string
 
 // Optional is a field of a request: absent, null, or a value.
 type Optional[T any] struct {
-	Set   bool // the request carries the field
+	Set   bool // the request contains the field
 	Value *T   // nil for null
 }
 
 // IsNull reports whether the field is absent or null.
 func (o Optional[T]) IsNull() bool { return o.Value == nil }
 
-// Or returns the value, or otherwise if there is none.
+// Or returns the value, or otherwise if the field is absent or null.
 func (o Optional[T]) Or(otherwise T) T {
 	if o.Value == nil {
 		return otherwise
@@ -127,10 +127,10 @@ func (o Optional[T]) Or(otherwise T) T {
 	return *o.Value
 }
 
-// Some is an Optional that is set to v.
+// Some returns an Optional with the value v.
 func Some[T any](v T) Optional[T] { return Optional[T]{Set: true, Value: &v} }
 
-// Arg returns the value as an argument of an SQL statement: nil if there is none.
+// Arg returns the value as an argument of a SQL statement; nil if the field is absent or null.
 func (o Optional[T]) Arg() any {
 	if o.Value == nil {
 		return nil
@@ -154,7 +154,7 @@ func (o Optional[T]) Arg() any {
 
 func (o Optional[T]) isSet() bool { return o.Set }
 
-// sqlType is what an argument is cast to, for exec modes that do not let PostgreSQL infer it.
+// sqlType returns the type to cast the argument to, because some exec modes of pgx do not let PostgreSQL infer it.
 func (o Optional[T]) sqlType() string {
 	var v T
 	switch any(v).(type) {
@@ -174,7 +174,7 @@ func (o Optional[T]) sqlType() string {
 	return "text"
 }
 
-// set takes a decoded scalar (nil, bool, string, or number) and returns what is wrong with it, or "".
+// set stores a decoded scalar: nil, bool, string or number. It returns the problem with it, or "".
 func (o *Optional[T]) set(f *Field, v any) string {
 	o.Set, o.Value = true, nil
 	if v == nil {
@@ -282,34 +282,27 @@ func (f *Field) text(v any) (string, string) {
 		return "", "must have at least " + strconv.Itoa(f.MinLength) + " characters"
 	case f.Format == "email" && (!emailForm.MatchString(s) || strings.ContainsFunc(s, isBlank)):
 		return "", "must be an e-mail address such as ada@farm.example"
-	case f.Format == "color" && !isHexColor(s):
+	case f.Format == "color" && !colorForm.MatchString(s):
 		return "", "must have the form #RRGGBB"
 	}
 	return s, ""
 }
 
-// emailPattern lets in whatever could be an address: only a message that arrives proves more.
+// emailPattern accepts more than valid addresses: only a delivered message proves that an address exists.
 const emailPattern = `^[^@\s\x00-\x1f\x7f-\x9f]+@[^@\s\x00-\x1f\x7f-\x9f]+$`
 
 var emailForm = regexp.MustCompile(emailPattern)
 
-// isBlank is what \s is in the patterns of the OpenAPI document, which are those of ECMAScript.
+// isBlank reports whether \s in a pattern of the OpenAPI document matches r. Its patterns are those of ECMAScript.
 func isBlank(r rune) bool { return unicode.IsSpace(r) && r != '\u0085' || r == '\ufeff' }
 
-func isHexColor(s string) bool {
-	if len(s) != 7 || s[0] != '#' {
-		return false
-	}
-	for _, c := range []byte(s[1:]) {
-		if !(c >= '0' && c <= '9' || c >= 'a' && c <= 'f' || c >= 'A' && c <= 'F') {
-			return false
-		}
-	}
-	return true
-}
+const colorPattern = `^#[0-9A-Fa-f]{6}$`
 
-// timestampForm is stricter than time.Parse, and takes the letters in either case, as RFC 3339 does.
-var timestampForm = regexp.MustCompile(`^\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]([01]\d|2[0-3]):[0-5]\d)?$`)
+var colorForm = regexp.MustCompile(colorPattern)
+
+// timestampForm is stricter than time.Parse, and accepts the letters in either case, as RFC 3339 does.
+var timestampForm = regexp.MustCompile(
+	`^\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]([01]\d|2[0-3]):[0-5]\d)?$`)
 
 func parseTimestamp(v any) (Timestamp, string) {
 	const problem = "must be an RFC 3339 timestamp such as 2024-01-15T10:00:00Z"
@@ -318,7 +311,8 @@ func parseTimestamp(v any) (Timestamp, string) {
 		return Timestamp{}, problem
 	}
 	s = strings.ToUpper(s)
-	for _, layout := range []string{time.RFC3339Nano, "2006-01-02T15:04:05.999999999", "2006-01-02 15:04:05.999999999Z07:00", "2006-01-02 15:04:05.999999999"} {
+	for _, layout := range []string{time.RFC3339Nano, "2006-01-02T15:04:05.999999999",
+		"2006-01-02 15:04:05.999999999Z07:00", "2006-01-02 15:04:05.999999999"} {
 		t, err := time.Parse(layout, s)
 		if err != nil {
 			continue

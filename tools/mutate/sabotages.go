@@ -94,7 +94,7 @@ var sabotages = []sabotage{
 	{"a lost answer logs out", "auth/auth.go", "and (s.counter = $3 or s.counter = $3 + 1 and s.refreshed_at >= $6)", "and (s.counter = $3 or s.counter = $3 + 1 and s.refreshed_at >= $6 and false)", "./auth", "TestRefresh"},
 	{"running logins are failures", "auth/throttle.go", "	case !slices.ContainsFunc(a.all, func(a *attempt) bool { return a.running }):", "	case true:", "./auth", "TestThrottle|TestConcurrentSlowLogins"},
 	{"guesses at once are not counted", "auth/throttle.go", "		t.windows[i].add(keys[i], a)\n", "		if false {\n			t.windows[i].add(keys[i], a)\n		}\n", "./auth", "TestThrottle|TestConcurrentGuesses"},
-	{"a viewer may write", "server/operation.go", "case n.caller.Level < o.route.Access:", "case n.caller.Level < o.route.Access && r.Method == \"TRACE\":", "./server", "TestAccess"},
+	{"a viewer may write", "server/operation.go", "case info.caller.Level < o.route.Access:", "case info.caller.Level < o.route.Access && r.Method == \"TRACE\":", "./server", "TestAccess"},
 
 	// What is taken in.
 	{"bodies have no bound", "server/decode.go", "io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))", "io.ReadAll(r.Body)", "./server", "TestBodySize"},
