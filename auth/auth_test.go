@@ -55,15 +55,17 @@ type world struct {
 
 func newWorld(t *testing.T, features ...func(*db.DB) []server.Route) *world {
 	t.Helper()
-	w := &world{
-		clock:  &clock{t: time.Date(2024, 1, 15, 10, 0, 0, 0, time.UTC)},
-		hasher: auth.NewHasher(testRounds),
-	}
+	return newWorldWith(t, dbtest.Open(t), &clock{t: time.Date(2024, 1, 15, 10, 0, 0, 0, time.UTC)}, features...)
+}
+
+func newWorldWith(t *testing.T, d *db.DB, clock *clock, features ...func(*db.DB) []server.Route) *world {
+	t.Helper()
+	w := &world{clock: clock, hasher: auth.NewHasher(testRounds)}
 	tokens, err := auth.NewTokens([]string{authtest.Secret}, 30*time.Minute, 7*24*time.Hour, w.clock.now)
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.API = authtest.New(t, authtest.Options{Now: w.clock.now, Change: func(c *server.Config) {
+	w.API = authtest.New(t, authtest.Options{DB: d, Now: w.clock.now, Change: func(c *server.Config) {
 		service := auth.New(c.DB, tokens, w.hasher, w.clock.now)
 		routes := service.Routes()
 		c.Routes = append(routes, c.Routes[len(routes):]...)
@@ -721,6 +723,81 @@ func TestFailedLoginsAreLimited(t *testing.T) {
 		attempt("198.51.100.1", user.Email, authtest.Password).Want(200)
 		hashed(1)
 	})
+}
+
+// fillAccount makes 100 failed logins of the account, 5 from each of 20 addresses.
+func (w *world) fillAccount(t *testing.T, email string) {
+	t.Helper()
+	for i := range 100 {
+		a := w.from(fmt.Sprintf("203.0.113.%d", i%20)).Post(t, loginPath, credentials(email, "wrong"))
+		a.WantError(401, "INVALID_CREDENTIALS")
+	}
+}
+
+// Failed logins from elsewhere do not lock out a user who has logged in or refreshed a session from the address within
+// 30 days. This survives a restart of the service.
+func TestKnownAddressIsNotLockedOut(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	user := w.Operator(t)
+	login := func(address, password string) *authtest.Response {
+		t.Helper()
+		return w.from(address).Post(t, loginPath, credentials(user.Email, password))
+	}
+	const home, office, elsewhere = "198.51.100.1", "2001:db8:1::1", "198.51.100.2"
+	w.clock.pass(-30*24*time.Hour + time.Hour)
+	session := tokensOf(t, login(home, authtest.Password))
+	w.from(office).Post(t, refreshPath, j{"refresh_token": session.Refresh}).Want(200)
+	w.clock.pass(30*24*time.Hour - time.Hour)
+
+	w.fillAccount(t, user.Email)
+	tooMany(t, login(elsewhere, authtest.Password), "900")
+	tooMany(t, login("203.0.113.1", authtest.Password), "900")
+	login(home, authtest.Password).Want(200)
+	login("2001:db8:1::ffff", authtest.Password).Want(200) // the same /64 network
+	mine := as(user, session.Access)
+	mine.Token = tokensOf(t, login(home, authtest.Password)).Access
+	changePassword(t, mine, "wrong", newPhrase).WantError(400, "INVALID_CREDENTIALS")
+
+	// The limit of the account and address still applies.
+	for range 5 {
+		login(home, "wrong").WantError(401, "INVALID_CREDENTIALS")
+	}
+	tooMany(t, login(home, authtest.Password), "900")
+
+	// Another instance, or the service after a restart, knows the addresses.
+	restarted := newWorldWith(t, w.DB, w.clock)
+	restarted.fillAccount(t, user.Email)
+	login = func(address, password string) *authtest.Response {
+		t.Helper()
+		return restarted.from(address).Post(t, loginPath, credentials(user.Email, password))
+	}
+	login(home, authtest.Password).Want(200)
+	tooMany(t, login(elsewhere, authtest.Password), "900")
+
+	// After 30 days without a login, the address is unknown.
+	w.clock.pass(30 * 24 * time.Hour)
+	restarted.fillAccount(t, user.Email)
+	tooMany(t, login(office, authtest.Password), "900")
+	tooMany(t, login(home, authtest.Password), "900")
+}
+
+// A user has at most 20 known addresses, those used last.
+func TestKnownAddressesAreBounded(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	user := w.Operator(t)
+	for i := range 25 {
+		w.from(fmt.Sprintf("198.51.100.%d", i)).Post(t, loginPath, credentials(user.Email, authtest.Password)).Want(200)
+		w.clock.pass(time.Minute)
+	}
+	var n int
+	var oldest string
+	err := w.DB.Read(db.As(t.Context(), db.Actor{Tenant: user.Actor.Tenant}), db.SQL(`
+		select count(*), (array_agg(address order by used_at))[1] from login_addresses`).Into(&n, &oldest))
+	if err != nil || n != 20 || oldest != "198.51.100.5" {
+		t.Errorf("%d known addresses, the oldest is %s; %v", n, oldest, err)
+	}
 }
 
 // Of 100 concurrent guesses the service hashes 5.

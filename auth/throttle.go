@@ -3,6 +3,7 @@ package auth
 import (
 	"container/list"
 	"crypto/sha256"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -22,9 +23,26 @@ const (
 	pairFailures    = 5
 	addressFailures = 20
 	accountFailures = 100
+	accountWindow   = 2 // the index in Throttle.windows
 
 	// A failure takes a core about 0.2 seconds, so 15 minutes have fewer failures than this on any machine.
 	maxThrottleKeys = 100_000
+)
+
+// Source tells which failures count together for the limit of an account.
+type Source int
+
+const (
+	// Anonymous attempts of an account from all addresses count together.
+	Anonymous Source = iota
+
+	// KnownAddress is for an address that has succeeded for the account. The limit of the account does not apply, so that
+	// others cannot lock out its owner.
+	KnownAddress
+
+	// Session is for attempts of a caller who has an access token of the account. They count together, and not with
+	// anonymous attempts.
+	Session
 )
 
 // Throttle limits failed logins within 15 minutes: 5 for an account from one address, 20 from an address, 100 for an
@@ -74,6 +92,10 @@ type Limit struct {
 
 	// Changed is closed when one of the running attempts ends. It is nil if RetryAfter is not 0.
 	Changed <-chan struct{}
+
+	// Account means that the limit of the account does not allow the attempt; the other limits do, or only running
+	// attempts fill them.
+	Account bool
 }
 
 // Begin must be called before a password is verified. It counts the attempt as running and returns nil, or it returns
@@ -83,12 +105,14 @@ type Limit struct {
 // The caller must report the outcome by calling done; only the first call has an effect. Failed turns the attempt into
 // a failure. Succeeded removes the attempt and all failures of this account from this address. Abandoned removes the
 // attempt. An attempt without an outcome counts as running until it expires.
-func (t *Throttle) Begin(account, address string) (done func(Outcome), limit *Limit) {
+func (t *Throttle) Begin(account, address string, source Source) (done func(Outcome), limit *Limit) {
 	// Hashes, because e-mails may be long.
-	keys := [3][32]byte{
+	keys := [][32]byte{
 		sha256.Sum256([]byte(account + "\x00" + address)),
 		sha256.Sum256([]byte(address)),
-		sha256.Sum256([]byte(account)),
+	}
+	if source != KnownAddress {
+		keys = append(keys, sha256.Sum256(fmt.Appendf(nil, "%d %s", source, account)))
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -96,9 +120,13 @@ func (t *Throttle) Begin(account, address string) (done func(Outcome), limit *Li
 	t.clock += max(now.Sub(t.seen), 0)
 	t.seen = now
 
-	for i := range t.windows {
-		full := t.windows[i].full(keys[i], t.clock)
-		if full != nil && (limit == nil || full.RetryAfter > limit.RetryAfter) {
+	for i, key := range keys {
+		full := t.windows[i].full(key, t.clock)
+		if full == nil {
+			continue
+		}
+		full.Account = i == accountWindow && (limit == nil || limit.RetryAfter == 0)
+		if limit == nil || full.RetryAfter > limit.RetryAfter {
 			limit = full
 		}
 	}
@@ -106,8 +134,8 @@ func (t *Throttle) Begin(account, address string) (done func(Outcome), limit *Li
 		return func(Outcome) {}, limit
 	}
 	a := &attempt{t.clock, true}
-	for i := range t.windows {
-		t.windows[i].add(keys[i], a)
+	for i, key := range keys {
+		t.windows[i].add(key, a)
 	}
 	return func(outcome Outcome) {
 		t.mu.Lock()
@@ -116,8 +144,8 @@ func (t *Throttle) Begin(account, address string) (done func(Outcome), limit *Li
 			return
 		}
 		a.running = false
-		for i := range t.windows {
-			t.windows[i].ended(keys[i], a, outcome != Failed)
+		for i, key := range keys {
+			t.windows[i].ended(key, a, outcome != Failed)
 		}
 		if outcome == Succeeded {
 			t.windows[0].clear(keys[0])

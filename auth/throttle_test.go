@@ -24,7 +24,7 @@ func (c *throttleClock) pass(d time.Duration) { c.t = c.t.Add(d) }
 // Begin must allow the attempt.
 func try(t *testing.T, th *Throttle, account, address string, outcome Outcome, wantWait time.Duration) {
 	t.Helper()
-	done, limit := th.Begin(account, address)
+	done, limit := th.Begin(account, address, Anonymous)
 	if limit != nil && (limit.RetryAfter != wantWait || wantWait == 0) || limit == nil && wantWait != 0 {
 		t.Fatalf("Begin(%s, %s) = %+v; want RetryAfter %v", account, address, limit, wantWait)
 	}
@@ -72,6 +72,43 @@ func TestThrottleAccount(t *testing.T) {
 	clock.pass(time.Minute)
 	try(t, th, "ada", "192.0.2.1", Failed, 14*time.Minute)
 	try(t, th, "bob", "192.0.2.1", Failed, 0)
+}
+
+// The limit of an account does not apply to known addresses, and sessions have their own. The other limits apply to
+// all.
+func TestThrottleSources(t *testing.T) {
+	th := NewThrottle(newThrottleClock().now)
+	attempts := func(source Source, address string) (n int) {
+		for {
+			done, limit := th.Begin("ada", address, source)
+			if limit != nil {
+				return n
+			}
+			done(Failed)
+			n++
+		}
+	}
+	for i := range 20 {
+		attempts(Anonymous, fmt.Sprint("address ", i))
+	}
+	if _, limit := th.Begin("ada", "192.0.2.1", Anonymous); limit == nil || !limit.Account {
+		t.Errorf("anonymous: %+v, want the limit of the account", limit)
+	}
+	if _, limit := th.Begin("ada", "address 1", Anonymous); limit == nil || limit.Account {
+		t.Errorf("anonymous, from an attacker's address: %+v, want the limit of the address", limit)
+	}
+	for i := range 30 {
+		if n := attempts(KnownAddress, fmt.Sprint("known ", i)); n != 5 {
+			t.Errorf("%d attempts from a known address, want 5", n)
+		}
+	}
+	total := 0
+	for i := range 30 {
+		total += attempts(Session, fmt.Sprint("session ", i))
+	}
+	if total != 100 {
+		t.Errorf("%d attempts of sessions, want 100", total)
+	}
 }
 
 // If several limits are exceeded, Begin returns the longest wait.
@@ -137,7 +174,7 @@ func TestThrottleRunningAttempts(t *testing.T) {
 	th := NewThrottle(clock.now)
 	var running []func(Outcome)
 	for range 5 {
-		done, limit := th.Begin("ada", "192.0.2.1")
+		done, limit := th.Begin("ada", "192.0.2.1", Anonymous)
 		if limit != nil {
 			t.Fatal("Begin does not allow the attempt")
 		}
@@ -145,7 +182,7 @@ func TestThrottleRunningAttempts(t *testing.T) {
 	}
 	full := func() <-chan struct{} {
 		t.Helper()
-		_, limit := th.Begin("ada", "192.0.2.1")
+		_, limit := th.Begin("ada", "192.0.2.1", Anonymous)
 		if limit == nil || limit.RetryAfter != 0 || limit.Changed == nil {
 			t.Fatalf("Begin = %+v; want a limit full of running attempts", limit)
 		}
@@ -173,7 +210,7 @@ func TestThrottleRunningAttempts(t *testing.T) {
 	// An attempt without an outcome expires.
 	clock.pass(time.Hour)
 	for range 5 {
-		th.Begin("ada", "192.0.2.1")
+		th.Begin("ada", "192.0.2.1", Anonymous)
 	}
 	changed := full()
 	clock.pass(15 * time.Minute)
@@ -189,10 +226,10 @@ func TestThrottleConcurrentGuesses(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 100 {
 		wg.Go(func() {
-			done, limit := th.Begin("ada", "192.0.2.1")
+			done, limit := th.Begin("ada", "192.0.2.1", Anonymous)
 			for limit != nil && limit.Changed != nil {
 				<-limit.Changed
-				done, limit = th.Begin("ada", "192.0.2.1")
+				done, limit = th.Begin("ada", "192.0.2.1", Anonymous)
 			}
 			if limit != nil {
 				if limit.RetryAfter <= 0 || limit.RetryAfter > throttleWindow {
@@ -290,7 +327,7 @@ func TestThrottleAgainstModel(t *testing.T) {
 		window(20, func(a *modelAttempt) bool { return a.address == address })
 		window(100, func(a *modelAttempt) bool { return a.account == account })
 
-		done, limit := th.Begin(account, address)
+		done, limit := th.Begin(account, address, Anonymous)
 		if (limit != nil) != wantLimit ||
 			limit != nil && (limit.RetryAfter != wantWait || (limit.Changed != nil) != (wantWait == 0)) {
 			t.Fatalf("event %d: Begin = %+v; in the model RetryAfter is %v, %v", i, limit, wantWait, wantLimit)

@@ -241,7 +241,7 @@ func (s *Service) changePassword(ctx context.Context, r *server.Request[NewPassw
 	if err := s.db.Read(ctx, user); err != nil {
 		return nil, err
 	}
-	done, err := s.begin(ctx, emailKey(email), r.Address)
+	done, err := s.begin(ctx, emailKey(email), r.Address, Session, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -31,6 +31,7 @@ var privileges = map[string]string{
 	"tenants":            "SELECT INSERT",
 	"users":              "SELECT INSERT UPDATE",
 	"sessions":           "SELECT INSERT UPDATE DELETE",
+	"login_addresses":    "SELECT INSERT UPDATE DELETE",
 	"row_counts":         "SELECT INSERT UPDATE",
 	"spools":             "SELECT INSERT UPDATE",
 	"spool_usage":        "SELECT INSERT", // the ledger is only added to
