@@ -17,8 +17,8 @@ import (
 	"spoolwright/inventory"
 )
 
-// together runs n requests at the same time.
-func together(t *testing.T, n int, send func(i int) (*authtest.Response, error)) []*authtest.Response {
+// concurrently sends n requests at the same time and returns the responses.
+func concurrently(t *testing.T, n int, send func(i int) (*authtest.Response, error)) []*authtest.Response {
 	t.Helper()
 	answers := make([]*authtest.Response, n)
 	errs := make([]error, n)
@@ -48,93 +48,106 @@ func statuses(answers []*authtest.Response) map[int]int {
 	return count
 }
 
-// A price shows when a product is edited or recalculated, and not before.
-func TestPricesShowLater(t *testing.T) {
+// A change of a price takes effect when a product is changed or recalculated, and not before.
+func TestPriceChangesTakeEffectLater(t *testing.T) {
 	t.Parallel()
-	c := start(t).Operator(t)
-	black := spool(t, c, "PLA", "Black", 10)
-	top, middle, bottom, aside := product(t, c, "Top"), product(t, c, "Middle"), product(t, c, "Bottom"), product(t, c, "Aside")
-	part(t, c, top, middle, 2)
-	inMiddle := part(t, c, middle, bottom, 3)
-	part(t, c, aside, bottom, 1)
+	c := newAPI(t).Operator(t)
+	black := createSpool(t, c, "PLA", "Black", 10)
+	top, middle, bottom, aside := createProduct(t, c, "Top"), createProduct(t, c, "Middle"),
+		createProduct(t, c, "Bottom"), createProduct(t, c, "Aside")
+	addComponent(t, c, top, middle, 2)
+	inMiddle := addComponent(t, c, middle, bottom, 3)
+	addComponent(t, c, aside, bottom, 1)
 	for _, p := range []string{top, middle, bottom, aside} {
-		material(t, c, p, "PLA", "black", 100)
+		addMaterial(t, c, p, "PLA", "black", 100)
 	}
-	totals := func(what, wantTop, wantMiddle, wantBottom, wantAside string) {
+	totals := func(when, wantTop, wantMiddle, wantBottom, wantAside string) {
 		t.Helper()
-		for path, want := range map[string]string{top: wantTop, middle: wantMiddle, bottom: wantBottom, aside: wantAside} {
+		for path, want := range map[string]string{top: wantTop, middle: wantMiddle, bottom: wantBottom,
+			aside: wantAside} {
 			if a := c.Get(t, path); a.Text("total_cost") != want {
-				t.Errorf("%s: %s costs %s, want %s", what, a.Text("name"), a.Text("total_cost"), want)
+				t.Errorf("%s: %s costs %s, want %s", when, a.Text("name"), a.Text("total_cost"), want)
 			}
 		}
 	}
 	totals("at 0.01", "9", "4", "1", "2")
 
 	c.Patch(t, black, j{"purchase_price": 20}).Want(200)
-	totals("before anything is edited", "9", "4", "1", "2")
+	totals("before any product is changed", "9", "4", "1", "2")
 	c.Patch(t, inMiddle, j{"quantity": 2}).Want(200)
-	totals("after middle was edited", "9", "4", "1", "2") // 2 of 1, and its own material at 2
+	totals("after middle was changed", "9", "4", "1", "2") // two components of 1, and the material at the new price
 	c.Get(t, middle).Shows(map[string]string{"material_cost": "2", "component_cost": "2"})
 	c.Get(t, top).Shows(map[string]string{"material_cost": "1", "component_cost": "8"})
 
-	// All that contains any product below follows, whether or not it contains this one.
-	c.Post(t, middle+"/recalculate", nil).Want(200).Shows(map[string]string{"material_cost": "2", "component_cost": "4", "total_cost": "6"})
+	// All products follow that contain a product below the recalculated one, even those that do not contain it.
+	c.Post(t, middle+"/recalculate", nil).Want(200).
+		Shows(map[string]string{"material_cost": "2", "component_cost": "4", "total_cost": "6"})
 	totals("after middle was recalculated", "13", "6", "2", "3")
 	c.Get(t, aside).Shows(map[string]string{"material_cost": "1", "component_cost": "2"})
 	c.Post(t, top+"/recalculate", nil).Want(200)
 	totals("after top was recalculated", "14", "6", "2", "3")
 }
 
-// The price is not rounded, so a cost is rounded once: a thirtieth of 0.030015 is 0.0010005, but 0.033333... times 0.030015 is less.
+// Prices are not rounded, so that costs are rounded once: 1/30 of 0.030015 is 0.0010005, but 0.033333 times 0.030015
+// is less.
 func TestCostsAreRoundedOnce(t *testing.T) {
 	t.Parallel()
-	c := start(t).Operator(t)
+	c := newAPI(t).Operator(t)
 	for _, price := range []int{25, 25, 50} {
-		spool(t, c, "PLA", "Black", price)
+		createSpool(t, c, "PLA", "Black", price)
 	}
-	p := product(t, c, "Small")
-	for grams, want := range map[string]string{"0.030015": "0.001001", "0.000015": "0.000001", "0.000014": "0", "0.030014": "0.001", "900000": "30000", "1000000": "33333.333333", "500000": "16666.666667"} {
-		c.Post(t, p+"/materials", `{"material_type":"PLA","color":"black","weight_grams":`+grams+`}`).Want(201).Shows(map[string]string{"weight_grams": grams, "cost": want})
+	p := createProduct(t, c, "Small")
+	for grams, want := range map[string]string{"0.030015": "0.001001", "0.000015": "0.000001", "0.000014": "0",
+		"0.030014": "0.001", "900000": "30000", "1000000": "33333.333333", "500000": "16666.666667"} {
+		c.Post(t, p+"/materials", `{"material_type":"PLA","color":"black","weight_grams":`+grams+`}`).Want(201).
+			Shows(map[string]string{"weight_grams": grams, "cost": want})
 	}
 }
 
-func TestComponentRefusals(t *testing.T) {
+func TestComponentErrors(t *testing.T) {
 	t.Parallel()
-	c := start(t).Operator(t)
-	var p [6]string // 0 contains 1, 1 contains 2 and 3, both of which contain 4; 5 is free
+	c := newAPI(t).Operator(t)
+	var p [6]string // 0 contains 1, 1 contains 2 and 3, which contain 4; 5 is not contained
 	for i := range p {
-		p[i] = product(t, c, fmt.Sprint("Product ", i))
+		p[i] = createProduct(t, c, fmt.Sprint("Product ", i))
 	}
 	edges := map[[2]int]string{}
 	for _, e := range [][2]int{{0, 1}, {1, 2}, {1, 3}, {2, 4}, {3, 4}} {
-		edges[e] = part(t, c, p[e[0]], p[e[1]], 1)
+		edges[e] = addComponent(t, c, p[e[0]], p[e[1]], 1)
 	}
 	for _, r := range []struct {
 		from, to int
 		code     string
 	}{
-		{0, 0, "COMPONENT_CYCLE"}, {1, 0, "COMPONENT_CYCLE"}, {4, 0, "COMPONENT_CYCLE"}, {4, 1, "COMPONENT_CYCLE"}, {4, 3, "COMPONENT_CYCLE"},
+		{0, 0, "COMPONENT_CYCLE"}, {1, 0, "COMPONENT_CYCLE"}, {4, 0, "COMPONENT_CYCLE"}, {4, 1, "COMPONENT_CYCLE"},
+		{4, 3, "COMPONENT_CYCLE"},
 		{0, 1, "DUPLICATE_COMPONENT"}, {3, 4, "DUPLICATE_COMPONENT"},
 	} {
-		c.Post(t, p[r.from]+"/components", j{"component_product_id": idOf(p[r.to]), "quantity": 2}).WantError(400, r.code)
+		c.Post(t, p[r.from]+"/components", j{"component_product_id": idOf(p[r.to]), "quantity": 2}).
+			WantError(400, r.code)
 	}
 	for _, r := range []struct {
 		edge [2]int
 		to   int
 		code string
 	}{
-		{[2]int{1, 2}, 0, "COMPONENT_CYCLE"}, {[2]int{2, 4}, 1, "COMPONENT_CYCLE"}, {[2]int{2, 4}, 2, "COMPONENT_CYCLE"}, {[2]int{1, 2}, 3, "DUPLICATE_COMPONENT"},
+		{[2]int{1, 2}, 0, "COMPONENT_CYCLE"}, {[2]int{2, 4}, 1, "COMPONENT_CYCLE"},
+		{[2]int{2, 4}, 2, "COMPONENT_CYCLE"}, {[2]int{1, 2}, 3, "DUPLICATE_COMPONENT"},
 	} {
 		c.Patch(t, edges[r.edge], j{"component_product_id": idOf(p[r.to]), "quantity": 7}).WantError(400, r.code)
-		c.Get(t, p[r.edge[0]]).Shows(map[string]string{"components.0.quantity": "1", "components.0.component_product_id": idOf(p[r.edge[1]])})
+		c.Get(t, p[r.edge[0]]).
+			Shows(map[string]string{"components.0.quantity": "1",
+				"components.0.component_product_id": idOf(p[r.edge[1]])})
 	}
-	// A component that is not there is not there, however bad the rest.
+	// An unknown component or product is reported first.
 	c.Patch(t, p[0]+"/components/"+db.NewID(), j{"component_product_id": idOf(p[0])}).WantError(404, "NOT_FOUND")
-	c.Post(t, products+"/"+db.NewID()+"/components", j{"component_product_id": db.NewID()}).WantError(404, "NOT_FOUND")
+	c.Post(t, products+"/"+db.NewID()+"/components", j{"component_product_id": db.NewID()}).
+		WantError(404, "NOT_FOUND")
 
-	c.Patch(t, edges[[2]int{1, 2}], j{"component_product_id": idOf(p[2])}).Want(200) // what it was
-	c.Patch(t, edges[[2]int{1, 2}], j{"component_product_id": idOf(p[5]), "quantity": 9}).Want(200).Shows(map[string]string{"component_name": "Product 5", "quantity": "9"})
-	part(t, c, p[2], p[0], 1) // 2 was freed
+	c.Patch(t, edges[[2]int{1, 2}], j{"component_product_id": idOf(p[2])}).Want(200) // the current value
+	c.Patch(t, edges[[2]int{1, 2}], j{"component_product_id": idOf(p[5]), "quantity": 9}).Want(200).
+		Shows(map[string]string{"component_name": "Product 5", "quantity": "9"})
+	addComponent(t, c, p[2], p[0], 1) // 0 does not contain 2 any more
 	c.Delete(t, edges[[2]int{2, 4}]).Want(204)
 	c.Post(t, p[4]+"/components", j{"component_product_id": idOf(p[2])}).WantError(400, "COMPONENT_CYCLE")
 	for i := 1; i < 6; i++ {
@@ -144,14 +157,14 @@ func TestComponentRefusals(t *testing.T) {
 	}
 }
 
-// A refused edit changes nothing, not even to today's prices.
-func TestRefusedEditsChangeNothing(t *testing.T) {
+// A request that fails changes nothing; it does not update the costs to the current prices either.
+func TestFailedRequestsChangeNothing(t *testing.T) {
 	t.Parallel()
-	c := start(t).Operator(t)
-	a, b := product(t, c, "A"), product(t, c, "B")
-	black := spool(t, c, "PLA", "Black", 10)
-	material(t, c, a, "PLA", "Black", 100)
-	p := part(t, c, a, b, 1)
+	c := newAPI(t).Operator(t)
+	a, b := createProduct(t, c, "A"), createProduct(t, c, "B")
+	black := createSpool(t, c, "PLA", "Black", 10)
+	addMaterial(t, c, a, "PLA", "Black", 100)
+	p := addComponent(t, c, a, b, 1)
 	before := string(c.Get(t, a).Want(200).Body)
 	c.Patch(t, black, j{"purchase_price": 20}).Want(200)
 
@@ -165,20 +178,22 @@ func TestRefusedEditsChangeNothing(t *testing.T) {
 	c.Delete(t, a+"/components/"+db.NewID()).WantError(404, "NOT_FOUND")
 	c.Delete(t, b).WantError(400, "PRODUCT_IN_USE")
 	if after := string(c.Get(t, a).Want(200).Body); after != before {
-		t.Errorf("changed:\n%s\n%s", before, after)
+		t.Errorf("before:\n%s\nafter:\n%s", before, after)
 	}
 }
 
 func TestCostsTooLarge(t *testing.T) {
 	t.Parallel()
-	c := start(t).Operator(t)
-	gold := spools + "/" + c.Post(t, spools, j{"material_type": "Custom", "color": "Gold", "diameter_mm": 1.75, "net_weight_grams": 0.002, "purchase_price": 1_000_000}).Want(201).ID() // 500,000,000 per gram
-	child, parent, top := product(t, c, "Child"), product(t, c, "Parent"), product(t, c, "Top")
-	m := material(t, c, child, "Custom", "Gold", 1)
-	p := part(t, c, parent, child, 1)
-	material(t, c, parent, "Custom", "Gold", 0.9)
-	cheap := material(t, c, parent, "PLA", "Gold", 1_000_000)
-	part(t, c, top, parent, 1)
+	c := newAPI(t).Operator(t)
+	// 500,000,000 per gram
+	gold := spools + "/" + c.Post(t, spools, j{"material_type": "Custom", "color": "Gold", "diameter_mm": 1.75,
+		"net_weight_grams": 0.002, "purchase_price": 1_000_000}).Want(201).ID()
+	child, parent, top := createProduct(t, c, "Child"), createProduct(t, c, "Parent"), createProduct(t, c, "Top")
+	m := addMaterial(t, c, child, "Custom", "Gold", 1)
+	p := addComponent(t, c, parent, child, 1)
+	addMaterial(t, c, parent, "Custom", "Gold", 0.9)
+	cheap := addMaterial(t, c, parent, "PLA", "Gold", 1_000_000)
+	addComponent(t, c, top, parent, 1)
 	read := func() string {
 		return string(c.Get(t, child).Body) + string(c.Get(t, parent).Body) + string(c.Get(t, top).Body)
 	}
@@ -188,62 +203,67 @@ func TestCostsTooLarge(t *testing.T) {
 	more := j{"material_type": "Custom", "color": "Gold", "weight_grams": 1.1}
 	c.Post(t, child+"/materials", more).Fields("weight_grams")
 	c.Post(t, parent+"/materials", more).Fields("weight_grams")
-	c.Post(t, top+"/materials", j{"material_type": "Custom", "color": "Gold", "weight_grams": 1_000_000}).Fields("weight_grams") // one cost alone
-	c.Patch(t, m, j{"weight_grams": 1.2}).Fields("weight_grams")                                                                 // top's cost, two levels up
+	// the cost of the material itself
+	c.Post(t, top+"/materials", j{"material_type": "Custom", "color": "Gold", "weight_grams": 1_000_000}).
+		Fields("weight_grams")
+	// the cost of top, two levels above
+	c.Patch(t, m, j{"weight_grams": 1.2}).Fields("weight_grams")
 	c.Patch(t, m, j{"weight_grams": 1_000_000, "color": "Gold"}).Fields("weight_grams")
 	c.Patch(t, cheap, j{"material_type": "Custom"}).Fields("material_type")
 	c.Patch(t, p, j{"quantity": 2}).Fields("quantity")
 	c.Patch(t, p, j{"quantity": 1_000_000}).Fields("quantity")
 	c.Post(t, top+"/components", j{"component_product_id": idOf(child)}).Fields("component_product_id")
 	c.Post(t, top+"/components", j{"component_product_id": idOf(child), "quantity": 1}).Fields("quantity")
-	box := product(t, c, "Box")
-	inBox := part(t, c, box, product(t, c, "Nothing"), 3)
+	box := createProduct(t, c, "Box")
+	inBox := addComponent(t, c, box, createProduct(t, c, "Nothing"), 3)
 	c.Patch(t, inBox, j{"component_product_id": idOf(child)}).Fields("component_product_id")
 	if after := read(); after != before {
-		t.Errorf("changed:\n%s\n%s", before, after)
+		t.Errorf("before:\n%s\nafter:\n%s", before, after)
 	}
-	// 999,999,999 itself is not too large.
+	// 999,999,999 is not too large.
 	c.Patch(t, m, j{"weight_grams": 1.099998}).Want(200)
-	filler := c.Post(t, spools, j{"material_type": "ABS", "color": "Grey", "diameter_mm": 1.75, "net_weight_grams": 1, "purchase_price": 1}).Want(201)
+	filler := c.Post(t, spools, j{"material_type": "ABS", "color": "Grey", "diameter_mm": 1.75, "net_weight_grams": 1,
+		"purchase_price": 1}).Want(201)
 	exact := c.Post(t, top+"/materials", j{"material_type": "ABS", "color": "Grey", "weight_grams": 999}).Want(201)
 	c.Get(t, top).Shows(map[string]string{"total_cost": "999999999"})
 	c.Patch(t, top+"/materials/"+exact.ID(), j{"weight_grams": 999.000001}).Fields("weight_grams")
 	c.Delete(t, spools+"/"+filler.ID()).Want(204)
 
-	// Dearer filament alone is enough.
+	// A higher price alone makes the costs too large.
 	c.Patch(t, gold, j{"purchase_price": 1_000_000, "net_weight_grams": 0.0011}).Want(200)
 	before = read()
 	c.Post(t, top+"/recalculate", nil).Fields("total_cost")
 	c.Delete(t, cheap).Fields("total_cost")
 	c.Patch(t, p, j{"notes": "x"}).Fields("total_cost")
 	if after := read(); after != before {
-		t.Errorf("changed:\n%s\n%s", before, after)
+		t.Errorf("before:\n%s\nafter:\n%s", before, after)
 	}
 }
 
-// Twelve pairs of requests would each close a circle from both ends, half of them a longer one.
-func TestRacingCircles(t *testing.T) {
+// Both requests of a pair would close a cycle together. In half of the twelve pairs the cycle is longer than two
+// products. One request of each pair must fail.
+func TestConcurrentCycles(t *testing.T) {
 	t.Parallel()
-	c := start(t).Operator(t)
+	c := newAPI(t).Operator(t)
 	const pairs = 12
 	var from, to [2 * pairs]string
 	for i := range pairs {
-		a, b := product(t, c, "A"), product(t, c, "B")
+		a, b := createProduct(t, c, "A"), createProduct(t, c, "B")
 		endA, endB := a, b
 		if i%2 == 1 {
 			for range 3 {
-				next := product(t, c, "A below")
-				part(t, c, endA, next, 1)
+				next := createProduct(t, c, "A below")
+				addComponent(t, c, endA, next, 1)
 				endA = next
 			}
-			next := product(t, c, "B below")
-			part(t, c, endB, next, 1)
+			next := createProduct(t, c, "B below")
+			addComponent(t, c, endB, next, 1)
 			endB = next
 		}
 		from[2*i], to[2*i] = endA, b
 		from[2*i+1], to[2*i+1] = endB, a
 	}
-	answers := together(t, 2*pairs, func(i int) (*authtest.Response, error) {
+	answers := concurrently(t, 2*pairs, func(i int) (*authtest.Response, error) {
 		return c.Send("POST", from[i]+"/components", j{"component_product_id": idOf(to[i])})
 	})
 	for i := range pairs {
@@ -257,16 +277,16 @@ func TestRacingCircles(t *testing.T) {
 	}
 }
 
-// A product is removed, or becomes a component: never both.
-func TestRacingRemoval(t *testing.T) {
+// Of two concurrent requests, one that removes a product and one that adds it to another product, one must fail.
+func TestConcurrentRemoval(t *testing.T) {
 	t.Parallel()
-	c := start(t).Operator(t)
+	c := newAPI(t).Operator(t)
 	const pairs = 12
 	var parents, parts [pairs]string
 	for i := range pairs {
-		parents[i], parts[i] = product(t, c, "Parent"), product(t, c, "Part")
+		parents[i], parts[i] = createProduct(t, c, "Parent"), createProduct(t, c, "Part")
 	}
-	answers := together(t, 2*pairs, func(i int) (*authtest.Response, error) {
+	answers := concurrently(t, 2*pairs, func(i int) (*authtest.Response, error) {
 		if i%2 == 0 {
 			return c.Send("DELETE", parts[i/2], nil)
 		}
@@ -274,33 +294,35 @@ func TestRacingRemoval(t *testing.T) {
 	})
 	for i := range pairs {
 		removed, added := answers[2*i], answers[2*i+1]
-		kept := removed.Status == 400 && strings.Contains(string(removed.Body), `"PRODUCT_IN_USE"`) && added.Status == 201
-		gone := removed.Status == 204 && added.Status == 400 && strings.Contains(string(added.Body), `"UNKNOWN_REFERENCE"`)
+		kept := removed.Status == 400 && strings.Contains(string(removed.Body), `"PRODUCT_IN_USE"`) && added.Status ==
+			201
+		gone := removed.Status == 204 && added.Status == 400 &&
+			strings.Contains(string(added.Body), `"UNKNOWN_REFERENCE"`)
 		if !kept && !gone {
 			t.Errorf("pair %d: %d %s, %d %s", i, removed.Status, removed.Body, added.Status, added.Body)
 		}
 	}
 }
 
-// Edits on all levels of a tree at once leave the costs that the edits one after the other would.
-func TestRacingCosts(t *testing.T) {
+// Concurrent changes on all levels of a tree result in the same costs as sequential ones.
+func TestConcurrentCosts(t *testing.T) {
 	t.Parallel()
-	c := start(t).Operator(t)
-	spool(t, c, "PLA", "Black", 1000)
+	c := newAPI(t).Operator(t)
+	createSpool(t, c, "PLA", "Black", 1000)
 	const levels = 12
 	var path, materials, components [levels]string
 	for i := range levels {
-		path[i] = product(t, c, fmt.Sprint("Level ", i))
-		materials[i] = material(t, c, path[i], "PLA", "Black", 1)
+		path[i] = createProduct(t, c, fmt.Sprint("Level ", i))
+		materials[i] = addMaterial(t, c, path[i], "PLA", "Black", 1)
 		if i > 0 {
-			components[i] = part(t, c, path[i], path[i-1], 1)
+			components[i] = addComponent(t, c, path[i], path[i-1], 1)
 		}
 		if i > 1 {
-			part(t, c, path[i], path[i-2], 1)
+			addComponent(t, c, path[i], path[i-2], 1)
 		}
 	}
 	for round := 2; round <= 4; round++ {
-		answers := together(t, 3*levels, func(i int) (*authtest.Response, error) {
+		answers := concurrently(t, 3*levels, func(i int) (*authtest.Response, error) {
 			switch at := i / 3; {
 			case i%3 == 0:
 				return c.Send("PATCH", materials[at], j{"weight_grams": round * (at + 1)})
@@ -324,16 +346,19 @@ func TestRacingCosts(t *testing.T) {
 			if i > 1 {
 				total[i] += total[i-2]
 			}
-			c.Get(t, path[i]).Want(200).Shows(map[string]string{"total_cost": fmt.Sprint(total[i]), "material_cost": fmt.Sprint(round * (i + 1))})
+			c.Get(t, path[i]).Want(200).
+				Shows(map[string]string{"total_cost": fmt.Sprint(total[i]),
+					"material_cost": fmt.Sprint(round * (i + 1))})
 		}
 	}
 }
 
-// counted is a service that counts its round trips to the database.
-func counted(t *testing.T) (*authtest.API, *atomic.Int64) {
+// newCountingAPI starts a service that counts its round trips to the database.
+func newCountingAPI(t *testing.T) (*authtest.API, *atomic.Int64) {
 	t.Helper()
 	var trips atomic.Int64
-	d, err := db.Open(context.Background(), db.Config{URL: dbtest.Private().AppURL(), MaxConns: 4, RoundTrip: func([]db.Statement) { trips.Add(1) }})
+	d, err := db.Open(context.Background(), db.Config{URL: dbtest.Private().AppURL(), MaxConns: 4,
+		RoundTrip: func([]db.Statement) { trips.Add(1) }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -341,17 +366,18 @@ func counted(t *testing.T) (*authtest.API, *atomic.Int64) {
 	return authtest.New(t, authtest.Options{DB: d}, inventory.Routes, catalog.Routes), &trips
 }
 
-// insert puts rows into the client's tenant, where a thousand requests would take long.
+// insert inserts rows into the client's tenant, where a thousand requests would take too long.
 func insert(t *testing.T, c *authtest.Client, sql string, args ...any) {
 	t.Helper()
-	if err := c.API.DB.Write(db.As(context.Background(), db.Actor{Tenant: c.Actor.Tenant}), db.SQL(sql, args...)); err != nil {
+	if err := c.API.DB.Write(db.As(context.Background(), db.Actor{Tenant: c.Actor.Tenant}),
+		db.SQL(sql, args...)); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// analyze updates the planner's statistics, as autovacuum does within a minute. Without them the planner expects a single
-// row after a bulk insert and compares all pairs of rows in nested loops, which can exceed the statement timeout on a
-// busy machine.
+// analyze updates the planner's statistics, as autovacuum does within a minute. Without them the planner expects a
+// single row after a bulk insert and compares all pairs of rows in nested loops, which can exceed the statement
+// timeout on a busy machine.
 func analyze(t *testing.T, tables ...string) {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), dbtest.Private().OwnerURL())
@@ -364,10 +390,10 @@ func analyze(t *testing.T, tables ...string) {
 	}
 }
 
-// Each operation is one round trip, however deep and wide the tree.
+// Each operation takes one round trip, whatever the size of the tree.
 func TestRoundTrips(t *testing.T) {
 	t.Parallel()
-	api, trips := counted(t)
+	api, trips := newCountingAPI(t)
 	c := api.Operator(t)
 	once := func(method, path string, body any) *authtest.Response {
 		t.Helper()
@@ -378,22 +404,23 @@ func TestRoundTrips(t *testing.T) {
 		}
 		return a
 	}
-	black := spool(t, c, "PLA", "Black", 1000) // 1 per gram
+	black := createSpool(t, c, "PLA", "Black", 1000) // 1 per gram
 
 	t.Run("deep", func(t *testing.T) {
 		const levels = 100
-		bottom := product(t, c, "Level 0")
-		m := material(t, c, bottom, "PLA", "Black", 1)
+		bottom := createProduct(t, c, "Level 0")
+		m := addMaterial(t, c, bottom, "PLA", "Black", 1)
 		path := []string{bottom}
 		for i := 1; i < levels; i++ {
-			path = append(path, product(t, c, fmt.Sprint("Level ", i)))
-			part(t, c, path[i], path[i-1], 1)
+			path = append(path, createProduct(t, c, fmt.Sprint("Level ", i)))
+			addComponent(t, c, path[i], path[i-1], 1)
 		}
 		top := path[levels-1]
 		c.Get(t, top).Shows(map[string]string{"total_cost": "1"})
 		once("PATCH", m, j{"weight_grams": 2})
 		c.Get(t, top).Shows(map[string]string{"total_cost": "2"})
-		inserted := once("POST", path[50]+"/materials", j{"material_type": "PLA", "color": "BLACK", "weight_grams": 5}).Header.Get("Location")
+		inserted := once("POST", path[50]+"/materials", j{"material_type": "PLA", "color": "BLACK",
+			"weight_grams": 5}).Header.Get("Location")
 		c.Get(t, top).Shows(map[string]string{"total_cost": "7"})
 		c.Patch(t, black, j{"purchase_price": 2000}).Want(200)
 		once("POST", top+"/recalculate", nil).Shows(map[string]string{"total_cost": "14"})
@@ -407,33 +434,43 @@ func TestRoundTrips(t *testing.T) {
 	})
 	t.Run("wide", func(t *testing.T) {
 		const n = 1000
-		hub := product(t, c, "Hub")
-		m := material(t, c, hub, "PLA", "Black", 1)
+		hub := createProduct(t, c, "Hub")
+		m := addMaterial(t, c, hub, "PLA", "Black", 1)
 		insert(t, c, `insert into product_materials (id, product_id, material_type, color, weight_grams)
 			select uuid_v7(), $1, 'PLA', 'Colour ' || n, 1 from generate_series(2, $2::int) n`, idOf(hub), n)
 		insert(t, c, `
-			with part as (insert into products (id, name, material_cost) select uuid_v7(), 'Part ' || n, 1 from generate_series(2, $2::int) n returning id)
-			insert into product_components (id, product_id, component_product_id, quantity) select uuid_v7(), $1, id, 2 from part`, idOf(hub), n)
+			with part as (
+				insert into products (id, name, material_cost)
+				select uuid_v7(), 'Part ' || n, 1 from generate_series(2, $2::int) n returning id)
+			insert into product_components (id, product_id, component_product_id, quantity)
+			select uuid_v7(), $1, id, 2 from part`, idOf(hub), n)
 		insert(t, c, `
-			with parent as (insert into products (id, name, levels) select uuid_v7(), 'Parent ' || n, 2 from generate_series(1, $2::int) n returning id)
-			insert into product_components (id, product_id, component_product_id, quantity) select uuid_v7(), id, $1, 3 from parent`, idOf(hub), n)
+			with parent as (
+				insert into products (id, name, levels)
+				select uuid_v7(), 'Parent ' || n, 2 from generate_series(1, $2::int) n returning id)
+			insert into product_components (id, product_id, component_product_id, quantity)
+			select uuid_v7(), id, $1, 3 from parent`, idOf(hub), n)
 		analyze(t, "products", "product_materials", "product_components")
-		last := once("POST", hub+"/components", j{"component_product_id": idOf(product(t, c, "Part 1")), "quantity": 2}).Header.Get("Location")
+		last := once("POST", hub+"/components", j{"component_product_id": idOf(createProduct(t, c, "Part 1")),
+			"quantity": 2}).Header.Get("Location")
 		got := once("GET", hub, nil)
 		got.Shows(map[string]string{"material_cost": "1000", "component_cost": "1998", "total_cost": "2998"})
-		if materials, components := got.List("materials"), got.List("components"); len(materials) != n || len(components) != n {
+		if materials, components := got.List("materials"), got.List("components"); len(materials) != n ||
+			len(components) != n {
 			t.Errorf("%d materials and %d components, want %d of each", len(materials), len(components), n)
 		}
 		parents := func(want string) {
 			t.Helper()
 			var wrong int
 			statement := db.SQL(`select count(*) from products p join product_components c on c.product_id = p.id
-				where c.component_product_id = $1 and p.total_cost is distinct from $2::numeric`, idOf(hub), want).Into(&wrong)
-			if err := api.DB.Read(db.As(context.Background(), db.Actor{Tenant: c.Actor.Tenant}), statement); err != nil {
+				where c.component_product_id = $1 and p.total_cost is distinct from $2::numeric`, idOf(hub), want).
+				Into(&wrong)
+			if err := api.DB.Read(db.As(context.Background(), db.Actor{Tenant: c.Actor.Tenant}), statement); err !=
+				nil {
 				t.Fatal(err)
 			}
 			if wrong > 0 {
-				t.Errorf("%d parents do not cost %s", wrong, want)
+				t.Errorf("the cost of %d parents is not %s", wrong, want)
 			}
 		}
 		parents("8994")
@@ -443,10 +480,11 @@ func TestRoundTrips(t *testing.T) {
 		once("DELETE", last, nil)
 		once("DELETE", m, nil)
 		c.Get(t, hub).Shows(map[string]string{"material_cost": "999", "component_cost": "1998"})
-		once("POST", hub+"/recalculate", nil).Shows(map[string]string{"total_cost": "999"}) // the parts had no materials that cost anything
+		// the inserted products have no materials, so that their costs become 0
+		once("POST", hub+"/recalculate", nil).Shows(map[string]string{"total_cost": "999"})
 		parents("2997")
 	})
-	t.Run("others", func(t *testing.T) {
+	t.Run("other operations", func(t *testing.T) {
 		made := once("POST", products, j{"name": "Dragon", "sku": "D-1"})
 		path := products + "/" + made.ID()
 		once("GET", path, nil)

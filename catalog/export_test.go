@@ -12,7 +12,7 @@ import (
 	"spoolwright/db"
 )
 
-// What is exported is what the API shows; in CSV a product has a row for each entry of its bill of materials.
+// An export has the values that the API returns. In CSV, a product has a row for each entry of its bill of materials.
 func TestExport(t *testing.T) {
 	t.Parallel()
 	api := authtest.New(t, authtest.Options{}, catalog.Routes)
@@ -23,14 +23,16 @@ func TestExport(t *testing.T) {
 	gone := c.Post(t, "/api/v1/products", authtest.JSON{"name": "Gone"}).Want(201).ID()
 	c.Delete(t, "/api/v1/products/"+gone).Want(204)
 	path := "/api/v1/products/" + dragon
-	c.Post(t, path+"/materials", authtest.JSON{"material_type": "PLA", "color": "Red", "weight_grams": 45.5}).Want(201)
+	c.Post(t, path+"/materials", authtest.JSON{"material_type": "PLA", "color": "Red", "weight_grams": 45.5}).
+		Want(201)
 	c.Post(t, path+"/materials", authtest.JSON{"material_type": "PETG", "color": "Red", "weight_grams": 1}).Want(201)
 	c.Post(t, path+"/components", authtest.JSON{"component_product_id": wing, "quantity": 2}).Want(201)
 
 	export := func(format string) []string {
 		t.Helper()
 		var b strings.Builder
-		if err := catalog.Export(db.As(t.Context(), db.Actor{Tenant: c.Actor.Tenant}), api.DB, &b, format); err != nil {
+		if err := catalog.Export(db.As(t.Context(), db.Actor{Tenant: c.Actor.Tenant}), api.DB, &b, format); err !=
+			nil {
 			t.Fatal(err)
 		}
 		return strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n")
@@ -41,18 +43,23 @@ func TestExport(t *testing.T) {
 	}
 	for i, id := range []string{wing, dragon} {
 		var exported, shown any
-		if err := errors.Join(json.Unmarshal([]byte(lines[i]), &exported), json.Unmarshal(c.Get(t, "/api/v1/products/"+id).Want(200).Body, &shown)); err != nil || !reflect.DeepEqual(exported, shown) {
-			t.Errorf("%v: %s is shown as %v", err, lines[i], shown)
+		if err := errors.Join(json.Unmarshal([]byte(lines[i]), &exported),
+			json.Unmarshal(c.Get(t, "/api/v1/products/"+id).Want(200).Body, &shown)); err != nil ||
+			!reflect.DeepEqual(exported, shown) {
+			t.Errorf("%v: the export has %s, the API %v", err, lines[i], shown)
 		}
 	}
 	rows := export("csv")
 	if len(rows) != 5 {
 		t.Fatalf("%d rows: %q", len(rows), rows)
 	}
-	if !strings.HasPrefix(rows[0], "id,name,description,sku,category,estimated_print_time_minutes,notes,materials.id,materials.material_type,") || !strings.Contains(rows[0], ",components.quantity,") {
+	if !strings.HasPrefix(rows[0], "id,name,description,sku,category,estimated_print_time_minutes,notes,"+
+		"materials.id,materials.material_type,") || !strings.Contains(rows[0], ",components.quantity,") {
 		t.Errorf("the header is %s", rows[0])
 	}
-	for i, want := range []string{wing + `,"Wing, left",,,,,"",,`, dragon + `,Dragon,,"D ""1""",,,,`, dragon + `,Dragon,,`, dragon + `,Dragon,,`} {
+	for i, want := range []string{
+		wing + `,"Wing, left",,,,,"",,`, dragon + `,Dragon,,"D ""1""",,,,`, dragon + `,Dragon,,`, dragon + `,Dragon,,`,
+	} {
 		if !strings.HasPrefix(rows[i+1], want) {
 			t.Errorf("row %d is %s, want %s", i+1, rows[i+1], want)
 		}
@@ -62,7 +69,8 @@ func TestExport(t *testing.T) {
 			t.Errorf("row %d is %s, without %s", i+2, rows[i+2], want)
 		}
 	}
-	if err := catalog.Export(db.As(t.Context(), db.Actor{Tenant: c.Actor.Tenant}), api.DB, &strings.Builder{}, "xml"); err == nil {
-		t.Error("xml is taken")
+	if err := catalog.Export(db.As(t.Context(), db.Actor{Tenant: c.Actor.Tenant}), api.DB, &strings.Builder{},
+		"xml"); err == nil {
+		t.Error("the format xml is accepted")
 	}
 }

@@ -13,18 +13,18 @@ import (
 	"spoolwright/auth/authtest"
 )
 
-var seedFlag = flag.Uint64("seed", 0, "seed of the property test; 0 takes a new one")
+var seedFlag = flag.Uint64("seed", 0, "seed of the property test; 0 means a random seed")
 
-// The model: the rules on costs in the plainest form, in memory, with fractions.
+// The model implements the rules for costs in memory, with fractions, as simply as possible.
 type (
 	modelSpool struct {
 		path, material, color string
-		price, remaining      *big.Rat // per gram, nil if unknown; grams
+		price, remaining      *big.Rat // price per gram, or nil; grams
 		hidden                bool
 	}
 	modelMaterial struct {
 		path, material, color string
-		grams, cost           *big.Rat // cost is nil if unknown
+		grams, cost           *big.Rat // cost may be nil
 	}
 	modelComponent struct {
 		path     string
@@ -45,7 +45,7 @@ type (
 
 var million = big.NewRat(1_000_000, 1)
 
-// round6 rounds what is not negative half up to six decimals.
+// round6 rounds a number that is not negative to six decimals, half up.
 func round6(x *big.Rat) *big.Rat {
 	y := new(big.Rat).Mul(x, million)
 	y.Add(y, big.NewRat(1, 2))
@@ -60,12 +60,13 @@ func decimal(s string) *big.Rat {
 	return r
 }
 
-// price is nil if it is unknown.
+// price returns the price per gram, or nil if there is none.
 func (m *model) price(material, color string) *big.Rat {
 	for _, anyColor := range []bool{false, true} {
 		weighted, weight, plain, count := new(big.Rat), new(big.Rat), new(big.Rat), new(big.Rat)
 		for _, s := range m.spools {
-			if !s.hidden && s.price != nil && s.material == material && (anyColor || strings.EqualFold(s.color, color)) {
+			if !s.hidden && s.price != nil && s.material == material &&
+				(anyColor || strings.EqualFold(s.color, color)) {
 				weighted.Add(weighted, new(big.Rat).Mul(s.price, s.remaining))
 				weight.Add(weight, s.remaining)
 				plain.Add(plain, s.price)
@@ -82,7 +83,7 @@ func (m *model) price(material, color string) *big.Rat {
 	return nil
 }
 
-// reprice gives the product's own materials today's costs.
+// reprice computes the costs of the product's materials from the current prices.
 func (m *model) reprice(p *modelProduct) {
 	for _, material := range p.materials {
 		material.cost = nil
@@ -96,7 +97,7 @@ func (p *modelProduct) contains(other *modelProduct) bool {
 	return p.tree(map[*modelProduct]bool{})[other]
 }
 
-// tree adds the product and all below it.
+// tree adds the product, and all products that it contains, to all.
 func (p *modelProduct) tree(all map[*modelProduct]bool) map[*modelProduct]bool {
 	if !all[p] {
 		all[p] = true
@@ -107,7 +108,7 @@ func (p *modelProduct) tree(all map[*modelProduct]bool) map[*modelProduct]bool {
 	return all
 }
 
-// costs are what a product's materials and what its components cost.
+// costs are the costs of a product.
 type costs struct{ material, component, total *big.Rat }
 
 func (p *modelProduct) costs(known map[*modelProduct]costs) costs {
@@ -130,7 +131,7 @@ func (p *modelProduct) costs(known map[*modelProduct]costs) costs {
 
 var tooMuch = big.NewRat(999_999_999, 1)
 
-// overflows reports whether any cost is out of range.
+// overflows reports whether the cost of any product is out of range.
 func (m *model) overflows() bool {
 	known := map[*modelProduct]costs{}
 	for _, p := range m.products {
@@ -141,8 +142,8 @@ func (m *model) overflows() bool {
 	return false
 }
 
-// keep remembers the stored costs and lists of every product; what it returns puts them back.
-func (m *model) keep() (undo func()) {
+// snapshot copies the materials and components of all products. The function that it returns restores them.
+func (m *model) snapshot() (restore func()) {
 	type state struct {
 		p          *modelProduct
 		materials  []modelMaterial
@@ -152,7 +153,8 @@ func (m *model) keep() (undo func()) {
 	}
 	var all []state
 	for _, p := range m.products {
-		s := state{p: p, list: append([]*modelMaterial(nil), p.materials...), parts: append([]*modelComponent(nil), p.components...)}
+		s := state{p: p, list: append([]*modelMaterial(nil), p.materials...),
+			parts: append([]*modelComponent(nil), p.components...)}
 		for _, x := range p.materials {
 			s.materials = append(s.materials, *x)
 		}
@@ -174,13 +176,13 @@ func (m *model) keep() (undo func()) {
 	}
 }
 
-// farm plays random operations on the service and the model alike.
+// farm applies random operations to the service and to the model.
 type farm struct {
 	t *testing.T
 	c *authtest.Client
 	r *rand.Rand
 	model
-	refused map[string]int
+	errors map[string]int // by code
 }
 
 func pick[T any](r *rand.Rand, all []T) T { return all[r.IntN(len(all))] }
@@ -220,40 +222,45 @@ func (f *farm) visible() []*modelProduct {
 
 func (f *farm) product() *modelProduct { return pick(f.r, f.visible()) }
 
-// expect ends the test unless the service refuses just when the model does.
-func (f *farm) expect(a *authtest.Response, success int, refusal string) bool {
+// expect ends the test unless the response has the error code that the model returns, or the status success if that
+// is "".
+func (f *farm) expect(a *authtest.Response, success int, code string) bool {
 	f.t.Helper()
-	if refusal == "" {
+	if code == "" {
 		a.Want(success)
 		return true
 	}
 	status := 400
-	if refusal == "VALIDATION_ERROR" {
+	if code == "VALIDATION_ERROR" {
 		status = 422
 	}
-	a.WantError(status, refusal)
-	f.refused[refusal]++
+	a.WantError(status, code)
+	f.errors[code]++
 	return false
 }
 
-// edit changes the model and then the service, if the model agrees.
-func (f *farm) edit(p *modelProduct, change func(), send func() *authtest.Response, success int) (*authtest.Response, bool) {
+// edit applies a change to the model and sends it to the service. It undoes the change in the model if a cost is too
+// large.
+func (f *farm) edit(
+	p *modelProduct, change func(), send func() *authtest.Response, success int,
+) (*authtest.Response, bool) {
 	f.t.Helper()
-	undo := f.keep()
+	restore := f.snapshot()
 	change()
 	f.reprice(p)
-	refusal := ""
+	code := ""
 	if f.overflows() {
-		refusal = "VALIDATION_ERROR"
-		undo()
+		code = "VALIDATION_ERROR"
+		restore()
 	}
 	a := send()
-	return a, f.expect(a, success, refusal)
+	return a, f.expect(a, success, code)
 }
 
 func (f *farm) addSpool() {
 	s := &modelSpool{material: f.material(), color: f.color(), remaining: decimal(f.number(1000, f.r.IntN(7)))}
-	body := j{"material_type": s.material, "color": s.color, "diameter_mm": 1.75, "net_weight_grams": 1000, "remaining_weight_grams": number(s.remaining)}
+	body := j{"material_type": s.material, "color": s.color, "diameter_mm": 1.75, "net_weight_grams": 1000,
+		"remaining_weight_grams": number(s.remaining)}
 	if f.r.IntN(3) == 0 {
 		s.remaining.SetInt64(0)
 		body["remaining_weight_grams"] = 0
@@ -265,7 +272,7 @@ func (f *farm) addSpool() {
 	f.spools = append(f.spools, s)
 }
 
-// price of a spool: now and then one that brings costs near the end of their range.
+// price returns the price of a spool. Some prices lead to costs near the upper limit.
 func (f *farm) price() string {
 	if f.r.IntN(15) == 0 {
 		return f.number(200_000, 2)
@@ -278,7 +285,7 @@ func (s *modelSpool) setPrice(body j, price string) {
 	s.price = round6(new(big.Rat).Quo(decimal(price), big.NewRat(1000, 1)))
 }
 
-// number is an exact JSON number.
+// number returns an exact JSON number.
 func number(r *big.Rat) any { return rawNumber(r.FloatString(6)) }
 
 type rawNumber string
@@ -309,21 +316,21 @@ func (f *farm) changeSpool() {
 
 func (f *farm) addProduct() {
 	p := &modelProduct{name: fmt.Sprint("Product ", len(f.products))}
-	p.path = product(f.t, f.c, p.name)
+	p.path = createProduct(f.t, f.c, p.name)
 	f.products = append(f.products, p)
 }
 
 func (f *farm) removeProduct() {
 	p := f.product()
-	refusal := ""
+	code := ""
 	for _, other := range f.visible() {
 		for _, c := range other.components {
 			if c.of == p {
-				refusal = "PRODUCT_IN_USE"
+				code = "PRODUCT_IN_USE"
 			}
 		}
 	}
-	if f.expect(f.c.Delete(f.t, p.path), 204, refusal) {
+	if f.expect(f.c.Delete(f.t, p.path), 204, code) {
 		p.hidden = true
 	}
 }
@@ -338,7 +345,8 @@ func (f *farm) weight() *big.Rat {
 func (f *farm) addMaterial() {
 	p, m := f.product(), &modelMaterial{material: f.material(), color: f.color(), grams: f.weight()}
 	a, ok := f.edit(p, func() { p.materials = append(p.materials, m) }, func() *authtest.Response {
-		return f.c.Post(f.t, p.path+"/materials", j{"material_type": m.material, "color": m.color, "weight_grams": number(m.grams)})
+		return f.c.Post(f.t, p.path+"/materials", j{"material_type": m.material, "color": m.color,
+			"weight_grams": number(m.grams)})
 	}, 201)
 	if ok {
 		m.path = a.Header.Get("Location")
@@ -353,7 +361,8 @@ func (f *farm) changeMaterial() {
 	}
 	m := pick(f.r, p.materials)
 	if f.r.IntN(3) == 0 {
-		f.edit(p, func() { p.materials = without(p.materials, m) }, func() *authtest.Response { return f.c.Delete(f.t, m.path) }, 204)
+		f.edit(p, func() { p.materials = without(p.materials, m) },
+			func() *authtest.Response { return f.c.Delete(f.t, m.path) }, 204)
 		return
 	}
 	body, grams, color, material := j{}, m.grams, m.color, m.material
@@ -369,7 +378,8 @@ func (f *farm) changeMaterial() {
 		material = f.material()
 		body["material_type"] = material
 	}
-	if a, ok := f.edit(p, func() { m.grams, m.color, m.material = grams, color, material }, func() *authtest.Response { return f.c.Patch(f.t, m.path, body) }, 200); ok {
+	if a, ok := f.edit(p, func() { m.grams, m.color, m.material = grams, color, material },
+		func() *authtest.Response { return f.c.Patch(f.t, m.path, body) }, 200); ok {
 		f.same(a, "cost", m.cost)
 	}
 }
@@ -383,8 +393,8 @@ func without[T comparable](all []T, one T) (rest []T) {
 	return rest
 }
 
-// refusal is why the product cannot have the other one as its component.
-func refusal(p, other *modelProduct, changed *modelComponent) string {
+// componentError returns the error code if the product cannot have the other one as its component, or "".
+func componentError(p, other *modelProduct, changed *modelComponent) string {
 	if other.hidden {
 		return "UNKNOWN_REFERENCE"
 	}
@@ -404,12 +414,13 @@ func (f *farm) quantity() int64 { return pick(f.r, []int64{1, 1, 1, 1, 2, 2, 3, 
 func (f *farm) addComponent() {
 	p, other, quantity := f.product(), pick(f.r, f.products), f.quantity()
 	body := j{"component_product_id": idOf(other.path), "quantity": quantity}
-	if why := refusal(p, other, nil); why != "" {
-		f.expect(f.c.Post(f.t, p.path+"/components", body), 0, why)
+	if code := componentError(p, other, nil); code != "" {
+		f.expect(f.c.Post(f.t, p.path+"/components", body), 0, code)
 		return
 	}
 	c := &modelComponent{of: other, quantity: quantity}
-	a, ok := f.edit(p, func() { p.components = append(p.components, c) }, func() *authtest.Response { return f.c.Post(f.t, p.path+"/components", body) }, 201)
+	a, ok := f.edit(p, func() { p.components = append(p.components, c) },
+		func() *authtest.Response { return f.c.Post(f.t, p.path+"/components", body) }, 201)
 	if ok {
 		c.path = a.Header.Get("Location")
 		f.same(a, "unit_cost", other.costs(map[*modelProduct]costs{}).total)
@@ -423,7 +434,8 @@ func (f *farm) changeComponent() {
 	}
 	c := pick(f.r, p.components)
 	if f.r.IntN(4) == 0 {
-		f.edit(p, func() { p.components = without(p.components, c) }, func() *authtest.Response { return f.c.Delete(f.t, c.path) }, 204)
+		f.edit(p, func() { p.components = without(p.components, c) },
+			func() *authtest.Response { return f.c.Delete(f.t, c.path) }, 204)
 		return
 	}
 	other, quantity := c.of, f.quantity()
@@ -431,26 +443,27 @@ func (f *farm) changeComponent() {
 	if f.r.IntN(2) == 0 {
 		other = pick(f.r, f.products)
 		body["component_product_id"] = idOf(other.path)
-		if why := refusal(p, other, c); why != "" {
-			f.expect(f.c.Patch(f.t, c.path, body), 0, why)
+		if code := componentError(p, other, c); code != "" {
+			f.expect(f.c.Patch(f.t, c.path, body), 0, code)
 			return
 		}
 	}
-	f.edit(p, func() { c.of, c.quantity = other, quantity }, func() *authtest.Response { return f.c.Patch(f.t, c.path, body) }, 200)
+	f.edit(p, func() { c.of, c.quantity = other, quantity },
+		func() *authtest.Response { return f.c.Patch(f.t, c.path, body) }, 200)
 }
 
 func (f *farm) recalculate() {
 	p := f.product()
-	undo := f.keep()
+	restore := f.snapshot()
 	for each := range p.tree(map[*modelProduct]bool{}) {
 		f.reprice(each)
 	}
-	why := ""
+	code := ""
 	if f.overflows() {
-		why = "VALIDATION_ERROR"
-		undo()
+		code = "VALIDATION_ERROR"
+		restore()
 	}
-	if a := f.c.Post(f.t, p.path+"/recalculate", nil); f.expect(a, 200, why) {
+	if a := f.c.Post(f.t, p.path+"/recalculate", nil); f.expect(a, 200, code) {
 		want := p.costs(map[*modelProduct]costs{})
 		f.same(a, "material_cost", want.material)
 		f.same(a, "component_cost", want.component)
@@ -458,7 +471,7 @@ func (f *farm) recalculate() {
 	}
 }
 
-// same compares a number in an answer with the model's.
+// same compares a number in a response with the model's number.
 func (f *farm) same(a *authtest.Response, path string, want *big.Rat) {
 	f.t.Helper()
 	got := a.Text(path)
@@ -473,7 +486,7 @@ func (f *farm) same(a *authtest.Response, path string, want *big.Rat) {
 	}
 }
 
-// check compares the costs of all products, and one product in full.
+// check compares the costs of all products, and all fields of one product.
 func (f *farm) check() {
 	f.t.Helper()
 	known := map[*modelProduct]costs{}
@@ -500,7 +513,7 @@ func (f *farm) check() {
 		for _, item := range page.Items {
 			p := byID[item.ID]
 			if p == nil {
-				f.t.Fatalf("%s is listed, and should not", item.ID)
+				f.t.Fatalf("the list has %s, which does not exist in the model", item.ID)
 			}
 			delete(byID, item.ID)
 			c := p.costs(known)
@@ -513,7 +526,7 @@ func (f *farm) check() {
 		}
 	}
 	if len(byID) > 0 {
-		f.t.Fatalf("%d products are not listed", len(byID))
+		f.t.Fatalf("the list lacks %d products", len(byID))
 	}
 	p := f.product()
 	a := f.c.Get(f.t, p.path).Want(200)
@@ -531,18 +544,18 @@ func (f *farm) check() {
 	}
 }
 
-// After every one of many random operations, all costs are what the model says, digit for digit.
-func TestCostsAgreeWithTheModel(t *testing.T) {
+// After each of many random operations, the costs of the service equal those of the model exactly.
+func TestCostsEqualModel(t *testing.T) {
 	t.Parallel()
 	seed := *seedFlag
 	if seed == 0 {
 		seed = uint64(time.Now().UnixNano())
 	}
 	t.Logf("to repeat this: -seed %d", seed)
-	api := start(t)
+	api := newAPI(t)
 	for i, size := range []int{6, 25, 80, 300} {
 		t.Run(fmt.Sprint(size, " products"), func(t *testing.T) {
-			f := &farm{t: t, c: api.Operator(t), r: rand.New(rand.NewPCG(seed, uint64(i))), refused: map[string]int{}}
+			f := &farm{t: t, c: api.Operator(t), r: rand.New(rand.NewPCG(seed, uint64(i))), errors: map[string]int{}}
 			for range 12 {
 				f.addSpool()
 			}
@@ -554,7 +567,7 @@ func TestCostsAgreeWithTheModel(t *testing.T) {
 				f.addComponent, f.addComponent, f.addComponent, f.addComponent, f.changeComponent, f.changeComponent,
 				f.changeSpool, f.addSpool, f.recalculate, f.removeProduct,
 			}
-			for range min(size*4, 400) { // something to begin with
+			for range min(size*4, 400) { // initial data
 				pick(f.r, operations[:10])()
 			}
 			f.check()
@@ -565,7 +578,7 @@ func TestCostsAgreeWithTheModel(t *testing.T) {
 				}
 				f.check()
 			}
-			t.Logf("refused: %v", f.refused)
+			t.Logf("errors: %v", f.errors)
 		})
 	}
 }

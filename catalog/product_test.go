@@ -22,90 +22,111 @@ const (
 	products = "/api/v1/products"
 )
 
-func start(t *testing.T) *authtest.API {
+func newAPI(t *testing.T) *authtest.API {
 	t.Helper()
 	return authtest.New(t, authtest.Options{}, inventory.Routes, catalog.Routes)
 }
 
-// product makes a product and returns its path.
-func product(t *testing.T, c *authtest.Client, name string) string {
+// createProduct creates a product and returns its path.
+func createProduct(t *testing.T, c *authtest.Client, name string) string {
 	t.Helper()
 	return products + "/" + c.Post(t, products, j{"name": name}).Want(201).ID()
 }
 
-// idOf is the id at the end of a path.
+// idOf returns the id at the end of a path.
 func idOf(path string) string { return path[strings.LastIndexByte(path, '/')+1:] }
 
-// part makes the product at path contain another one and returns the component's path.
-func part(t *testing.T, c *authtest.Client, path, part string, quantity int) string {
+// addComponent adds the product at other to the one at path, and returns the path of the component.
+func addComponent(t *testing.T, c *authtest.Client, path, other string, quantity int) string {
 	t.Helper()
-	return c.Post(t, path+"/components", j{"component_product_id": idOf(part), "quantity": quantity}).Want(201).Header.Get("Location")
+	return c.Post(t, path+"/components", j{"component_product_id": idOf(other), "quantity": quantity}).Want(201).
+		Header.Get("Location")
 }
 
-// material adds a material and returns its path.
-func material(t *testing.T, c *authtest.Client, path, kind, color string, grams float64) string {
+// addMaterial adds a material to the product at path, and returns the path of the material.
+func addMaterial(t *testing.T, c *authtest.Client, path, kind, color string, grams float64) string {
 	t.Helper()
-	return c.Post(t, path+"/materials", j{"material_type": kind, "color": color, "weight_grams": grams}).Want(201).Header.Get("Location")
+	return c.Post(t, path+"/materials", j{"material_type": kind, "color": color, "weight_grams": grams}).Want(201).
+		Header.Get("Location")
 }
 
-// spool enters a spool of 1,000 g and returns its path.
-func spool(t *testing.T, c *authtest.Client, kind, color string, price any) string {
+// createSpool creates a spool of 1,000 g and returns its path.
+func createSpool(t *testing.T, c *authtest.Client, kind, color string, price any) string {
 	t.Helper()
-	return spools + "/" + c.Post(t, spools, j{"material_type": kind, "color": color, "diameter_mm": 1.75, "net_weight_grams": 1000, "purchase_price": price}).Want(201).ID()
+	return spools + "/" +
+		c.Post(t, spools, j{"material_type": kind, "color": color, "diameter_mm": 1.75, "net_weight_grams": 1000,
+			"purchase_price": price}).Want(201).ID()
 }
 
-func TestProductStory(t *testing.T) {
+func TestProductLifecycle(t *testing.T) {
 	t.Parallel()
-	c := start(t).Operator(t)
-	made := c.Post(t, products, j{"name": "Dragon", "description": "Articulated", "sku": "DRG-1", "category": "Toys", "estimated_print_time_minutes": 180, "notes": "0.2 mm"}).Want(201)
+	c := newAPI(t).Operator(t)
+	made := c.Post(t, products, j{"name": "Dragon", "description": "Articulated", "sku": "DRG-1", "category": "Toys",
+		"estimated_print_time_minutes": 180, "notes": "0.2 mm"}).Want(201)
 	dragon := products + "/" + made.ID()
 	if got := made.Header.Get("Location"); got != dragon {
 		t.Errorf("Location %s, want %s", got, dragon)
 	}
-	made.Shows(map[string]string{"name": "Dragon", "description": "Articulated", "sku": "DRG-1", "category": "Toys", "estimated_print_time_minutes": "180",
-		"notes": "0.2 mm", "materials": "[]", "components": "[]", "material_cost": "0", "component_cost": "0", "total_cost": "0"})
+	made.Shows(map[string]string{"name": "Dragon", "description": "Articulated", "sku": "DRG-1", "category": "Toys",
+		"estimated_print_time_minutes": "180", "notes": "0.2 mm", "materials": "[]", "components": "[]",
+		"material_cost": "0", "component_cost": "0", "total_cost": "0"})
 	if got := c.Get(t, dragon).Want(200); string(got.Body) != string(made.Body) {
-		t.Errorf("the single get is not what the create answered:\n%s\n%s", got.Body, made.Body)
+		t.Errorf("GET returns\n%s\nand POST returned\n%s", got.Body, made.Body)
 	}
 
-	// Without any spool there is no price.
-	body := c.Post(t, dragon+"/materials", j{"material_type": "PLA", "color": "Black", "weight_grams": 45, "is_required": false, "notes": "body"}).Want(201)
-	body.Shows(map[string]string{"material_type": "PLA", "color": "Black", "weight_grams": "45", "is_required": "false", "notes": "body", "cost": "null"})
+	// There is no price without a spool.
+	body := c.Post(t, dragon+"/materials", j{"material_type": "PLA", "color": "Black", "weight_grams": 45,
+		"is_required": false, "notes": "body"}).Want(201)
+	body.Shows(map[string]string{"material_type": "PLA", "color": "Black", "weight_grams": "45",
+		"is_required": "false", "notes": "body", "cost": "null"})
 	if got := body.Header.Get("Location"); got != dragon+"/materials/"+body.ID() {
 		t.Errorf("Location %s", got)
 	}
 	c.Get(t, dragon).Shows(map[string]string{"material_cost": "0", "total_cost": "0", "materials.0.cost": "null"})
 
-	// The example of the interface: 45 g and 5 g at 0.025.
-	spool(t, c, "PLA", "Black", 25)
-	spool(t, c, "PLA", "Red", 25)
+	// The example of the interface specification: 45 g and 5 g at 0.025 per gram.
+	createSpool(t, c, "PLA", "Black", 25)
+	createSpool(t, c, "PLA", "Red", 25)
 	eyes := c.Post(t, dragon+"/materials", j{"material_type": "PLA", "color": "Red", "weight_grams": 5}).Want(201)
 	eyes.Shows(map[string]string{"is_required": "true", "notes": "null", "cost": "0.125"})
-	c.Get(t, dragon).Shows(map[string]string{"materials.0.id": body.ID(), "materials.0.cost": "1.125", "materials.1.id": eyes.ID(), "materials.1.cost": "0.125",
-		"material_cost": "1.25", "component_cost": "0", "total_cost": "1.25"})
+	c.Get(t, dragon).
+		Shows(map[string]string{"materials.0.id": body.ID(), "materials.0.cost": "1.125", "materials.1.id": eyes.ID(),
+			"materials.1.cost": "0.125", "material_cost": "1.25", "component_cost": "0", "total_cost": "1.25"})
 
-	wing := product(t, c, "Wing")
-	material(t, c, wing, "PLA", "black", 10)
-	wings := c.Post(t, dragon+"/components", j{"component_product_id": idOf(wing), "quantity": 2, "notes": "left and right"}).Want(201)
-	wings.Shows(map[string]string{"component_product_id": idOf(wing), "component_name": "Wing", "quantity": "2", "notes": "left and right", "unit_cost": "0.25", "cost": "0.5"})
+	wing := createProduct(t, c, "Wing")
+	addMaterial(t, c, wing, "PLA", "black", 10)
+	wings := c.Post(t, dragon+"/components", j{"component_product_id": idOf(wing), "quantity": 2,
+		"notes": "left and right"}).Want(201)
+	wings.Shows(map[string]string{"component_product_id": idOf(wing), "component_name": "Wing", "quantity": "2",
+		"notes": "left and right", "unit_cost": "0.25", "cost": "0.5"})
 	if got := wings.Header.Get("Location"); got != dragon+"/components/"+wings.ID() {
 		t.Errorf("Location %s", got)
 	}
-	c.Get(t, dragon).Shows(map[string]string{"components.0.id": wings.ID(), "components.0.component_name": "Wing", "components.0.cost": "0.5",
-		"material_cost": "1.25", "component_cost": "0.5", "total_cost": "1.75"})
-	c.Post(t, dragon+"/recalculate", nil).Want(200).Shows(map[string]string{"id": idOf(dragon), "material_cost": "1.25", "component_cost": "0.5", "total_cost": "1.75",
-		"cost_breakdown.materials.0.material": "PLA Black", "cost_breakdown.materials.0.weight": "45", "cost_breakdown.materials.0.cost": "1.125",
-		"cost_breakdown.materials.1.material": "PLA Red", "cost_breakdown.materials.1.weight": "5", "cost_breakdown.materials.1.cost": "0.125",
-		"cost_breakdown.components.0.component": "Wing", "cost_breakdown.components.0.quantity": "2", "cost_breakdown.components.0.cost": "0.5"})
+	c.Get(t, dragon).
+		Shows(map[string]string{"components.0.id": wings.ID(), "components.0.component_name": "Wing",
+			"components.0.cost": "0.5", "material_cost": "1.25", "component_cost": "0.5", "total_cost": "1.75"})
+	c.Post(t, dragon+"/recalculate", nil).Want(200).
+		Shows(map[string]string{"id": idOf(dragon), "material_cost": "1.25", "component_cost": "0.5",
+			"total_cost": "1.75", "cost_breakdown.materials.0.material": "PLA Black",
+			"cost_breakdown.materials.0.weight": "45", "cost_breakdown.materials.0.cost": "1.125",
+			"cost_breakdown.materials.1.material": "PLA Red", "cost_breakdown.materials.1.weight": "5",
+			"cost_breakdown.materials.1.cost": "0.125", "cost_breakdown.components.0.component": "Wing",
+			"cost_breakdown.components.0.quantity": "2", "cost_breakdown.components.0.cost": "0.5"})
 
-	c.Patch(t, dragon+"/components/"+wings.ID(), j{"quantity": 4, "notes": nil}).Want(200).Shows(map[string]string{"quantity": "4", "notes": "null", "cost": "1"})
-	c.Patch(t, dragon+"/materials/"+eyes.ID(), j{"weight_grams": 10, "color": "Black"}).Want(200).Shows(map[string]string{"cost": "0.25", "color": "Black"})
+	c.Patch(t, dragon+"/components/"+wings.ID(), j{"quantity": 4, "notes": nil}).Want(200).
+		Shows(map[string]string{"quantity": "4", "notes": "null", "cost": "1"})
+	c.Patch(t, dragon+"/materials/"+eyes.ID(), j{"weight_grams": 10, "color": "Black"}).Want(200).
+		Shows(map[string]string{"cost": "0.25", "color": "Black"})
 	c.Get(t, dragon).Shows(map[string]string{"material_cost": "1.375", "component_cost": "1", "total_cost": "2.375"})
-	c.Patch(t, dragon, j{"name": "Great dragon", "sku": nil}).Want(200).Shows(map[string]string{"name": "Great dragon", "sku": "null", "category": "Toys", "materials.1.id": eyes.ID(), "total_cost": "2.375"})
+	c.Patch(t, dragon, j{"name": "Great dragon", "sku": nil}).Want(200).
+		Shows(map[string]string{"name": "Great dragon", "sku": "null", "category": "Toys",
+			"materials.1.id": eyes.ID(), "total_cost": "2.375"})
 	c.Delete(t, wing).WantError(400, "PRODUCT_IN_USE")
 	c.Delete(t, dragon+"/materials/"+body.ID()).Want(204)
 	c.Delete(t, dragon+"/components/"+wings.ID()).Want(204)
-	c.Get(t, dragon).Shows(map[string]string{"material_cost": "0.25", "component_cost": "0", "total_cost": "0.25", "components": "[]"})
+	c.Get(t, dragon).
+		Shows(map[string]string{"material_cost": "0.25", "component_cost": "0", "total_cost": "0.25",
+			"components": "[]"})
 	for _, path := range []string{dragon + "/materials/" + body.ID(), dragon + "/components/" + wings.ID()} {
 		c.Delete(t, path).WantError(404, "NOT_FOUND")
 		c.Patch(t, path, j{}).WantError(404, "NOT_FOUND")
@@ -115,20 +136,23 @@ func TestProductStory(t *testing.T) {
 	c.Delete(t, wing).WantError(404, "NOT_FOUND")
 }
 
-// What was removed can be neither seen nor used, whatever the way.
+// No operation returns or changes a removed product, or adds it to another one.
 func TestRemovedProduct(t *testing.T) {
 	t.Parallel()
-	c := start(t).Operator(t)
-	keep := product(t, c, "Keep")
+	c := newAPI(t).Operator(t)
+	keep := createProduct(t, c, "Keep")
 	gone := products + "/" + c.Post(t, products, j{"name": "Gone", "sku": "G-1"}).Want(201).ID()
-	m, p := material(t, c, gone, "PLA", "Black", 1), part(t, c, gone, keep, 1)
+	m, p := addMaterial(t, c, gone, "PLA", "Black", 1), addComponent(t, c, gone, keep, 1)
 	c.Delete(t, keep).WantError(400, "PRODUCT_IN_USE")
 	c.Delete(t, gone).Want(204)
 
 	for _, r := range []struct{ method, path, body string }{
-		{"GET", gone, ""}, {"PATCH", gone, `{}`}, {"PATCH", gone, `{"name":"x"}`}, {"DELETE", gone, ""}, {"POST", gone + "/recalculate", ""},
-		{"POST", gone + "/materials", `{"material_type":"PLA","color":"Black","weight_grams":1}`}, {"PATCH", m, `{}`}, {"PATCH", m, `{"notes":"x"}`}, {"DELETE", m, ""},
-		{"POST", gone + "/components", `{"component_product_id":"` + idOf(keep) + `"}`}, {"PATCH", p, `{}`}, {"PATCH", p, `{"quantity":2}`}, {"DELETE", p, ""},
+		{"GET", gone, ""}, {"PATCH", gone, `{}`}, {"PATCH", gone, `{"name":"x"}`}, {"DELETE", gone, ""},
+		{"POST", gone + "/recalculate", ""},
+		{"POST", gone + "/materials", `{"material_type":"PLA","color":"Black","weight_grams":1}`}, {"PATCH", m, `{}`},
+		{"PATCH", m, `{"notes":"x"}`}, {"DELETE", m, ""},
+		{"POST", gone + "/components", `{"component_product_id":"` + idOf(keep) + `"}`}, {"PATCH", p, `{}`},
+		{"PATCH", p, `{"quantity":2}`}, {"DELETE", p, ""},
 	} {
 		var body any
 		if r.body != "" {
@@ -139,39 +163,44 @@ func TestRemovedProduct(t *testing.T) {
 	c.Post(t, keep+"/components", j{"component_product_id": idOf(gone)}).WantError(400, "UNKNOWN_REFERENCE")
 	c.Get(t, products).Shows(map[string]string{"total": "1", "items.0.id": idOf(keep)})
 	c.Post(t, products, j{"name": "Heir", "sku": "G-1"}).Want(201)
-	c.Delete(t, keep).Want(204) // a removed product uses nothing
+	c.Delete(t, keep).Want(204) // a removed product does not count as containing it
 }
 
 func TestProductPatch(t *testing.T) {
 	t.Parallel()
-	c := start(t).Operator(t)
-	path := products + "/" + c.Post(t, products, j{"name": "Dragon", "description": "d", "sku": "s", "category": "c", "estimated_print_time_minutes": 1, "notes": "n"}).Want(201).ID()
-	part(t, c, path, product(t, c, "Wing"), 1)
-	material(t, c, path, "PLA", "Black", 1)
+	c := newAPI(t).Operator(t)
+	path := products + "/" + c.Post(t, products, j{"name": "Dragon", "description": "d", "sku": "s", "category": "c",
+		"estimated_print_time_minutes": 1, "notes": "n"}).Want(201).ID()
+	addComponent(t, c, path, createProduct(t, c, "Wing"), 1)
+	addMaterial(t, c, path, "PLA", "Black", 1)
 	before := c.Get(t, path).Want(200)
 	m, p := path+"/materials/"+before.Text("materials.0.id"), path+"/components/"+before.Text("components.0.id")
 
-	// Nothing, or only what is read-only, changes nothing, not even updated_at.
+	// A request without a field, or with read-only fields only, changes nothing, not even updated_at.
 	for _, empty := range []string{path, m, p} {
 		c.Patch(t, empty, j{}).Want(200)
 	}
-	c.Patch(t, path, j{"id": db.NewID(), "materials": []j{}, "components": before.Value("components"), "total_cost": 1, "created_at": "x"}).Want(200)
+	c.Patch(t, path, j{"id": db.NewID(), "materials": []j{}, "components": before.Value("components"),
+		"total_cost": 1, "created_at": "x"}).Want(200)
 	c.Patch(t, m, j{"id": 1, "cost": 2}).Want(200)
 	c.Patch(t, p, j{"id": 1, "component_name": "x", "unit_cost": 2, "cost": 3}).Want(200)
 	if after := c.Get(t, path).Want(200); string(after.Body) != string(before.Body) {
-		t.Errorf("changed:\n%s\n%s", before.Body, after.Body)
+		t.Errorf("before:\n%s\nafter:\n%s", before.Body, after.Body)
 	}
-	// What was read can be sent back.
-	c.Patch(t, path, string(before.Body)).Want(200).Shows(map[string]string{"name": "Dragon", "materials.0.id": idOf(m), "components.0.id": idOf(p)})
+	// A response can be sent back.
+	c.Patch(t, path, string(before.Body)).Want(200).
+		Shows(map[string]string{"name": "Dragon", "materials.0.id": idOf(m), "components.0.id": idOf(p)})
 	c.Patch(t, m, before.Value("materials.0")).Want(200)
 	c.Patch(t, p, before.Value("components.0")).Want(200)
 
-	cleared := c.Patch(t, path, j{"description": nil, "sku": nil, "category": nil, "estimated_print_time_minutes": nil, "notes": nil}).Want(200)
-	cleared.Shows(map[string]string{"name": "Dragon", "description": "null", "sku": "null", "category": "null", "estimated_print_time_minutes": "null", "notes": "null"})
+	cleared := c.Patch(t, path, j{"description": nil, "sku": nil, "category": nil,
+		"estimated_print_time_minutes": nil, "notes": nil}).Want(200)
+	cleared.Shows(map[string]string{"name": "Dragon", "description": "null", "sku": "null", "category": "null",
+		"estimated_print_time_minutes": "null", "notes": "null"})
 	if cleared.Text("updated_at") <= before.Text("updated_at") {
 		t.Errorf("updated_at was %s and is %s", before.Text("updated_at"), cleared.Text("updated_at"))
 	}
-	// A change of a material or component is a change of the product, also where it costs nothing.
+	// A change of a material or component updates updated_at of the product, even if the costs stay the same.
 	at := cleared.Text("updated_at")
 	for _, sub := range []string{m, p} {
 		c.Patch(t, sub, j{"notes": "new"}).Want(200)
@@ -185,7 +214,7 @@ func TestProductPatch(t *testing.T) {
 
 func TestSKU(t *testing.T) {
 	t.Parallel()
-	api := start(t)
+	api := newAPI(t)
 	c := api.Operator(t)
 	c.Post(t, products, j{"name": "A", "sku": "X-1"}).Want(201)
 	c.Post(t, products, j{"name": "B", "sku": "X-1"}).WantError(400, "DUPLICATE_SKU")
@@ -200,16 +229,17 @@ func TestSKU(t *testing.T) {
 	}
 	api.Operator(t).Post(t, products, j{"name": "A", "sku": "X-1"}).Want(201)
 
-	// Of ten at once, one gets it.
+	// Of ten concurrent requests, one gets the SKU.
 	paths := make([]string, 10)
 	for i := range paths {
-		paths[i] = product(t, c, "racer")
+		paths[i] = createProduct(t, c, "racer")
 	}
-	answers := together(t, len(paths), func(i int) (*authtest.Response, error) { return c.Send("PATCH", paths[i], j{"sku": "X-3"}) })
+	answers := concurrently(t, len(paths),
+		func(i int) (*authtest.Response, error) { return c.Send("PATCH", paths[i], j{"sku": "X-3"}) })
 	if got := statuses(answers); got[200] != 1 || got[400] != 9 {
 		t.Errorf("statuses %v", got)
 	}
-	answers = together(t, 10, func(i int) (*authtest.Response, error) {
+	answers = concurrently(t, 10, func(i int) (*authtest.Response, error) {
 		return c.Send("POST", products, j{"name": "racer", "sku": "X-4"})
 	})
 	if got := statuses(answers); got[201] != 1 || got[400] != 9 {
@@ -219,18 +249,20 @@ func TestSKU(t *testing.T) {
 
 func TestProductList(t *testing.T) {
 	t.Parallel()
-	c := start(t).Operator(t)
+	c := newAPI(t).Operator(t)
 	var ids []string
 	for i, p := range []j{
-		{"name": "Dragon", "description": "100% PLA", "category": "Toys", "sku": "B", "estimated_print_time_minutes": 30},
+		{"name": "Dragon", "description": "100% PLA", "category": "Toys", "sku": "B",
+			"estimated_print_time_minutes": 30},
 		{"name": "snake_case", "category": "TOYS", "sku": "C", "estimated_print_time_minutes": 10},
-		{"name": "Vase", "description": "für Blumen", "category": "Home", "sku": "A", "estimated_print_time_minutes": 20},
+		{"name": "Vase", "description": "für Blumen", "category": "Home", "sku": "A",
+			"estimated_print_time_minutes": 20},
 		{"name": "ÄRMEL", "description": "dragon sleeve", "category": "toys and more"},
 	} {
 		p["notes"] = fmt.Sprint("never searched ", i)
 		ids = append(ids, c.Post(t, products, p).Want(201).ID())
 	}
-	c.Delete(t, product(t, c, "Dragon, removed")).Want(204)
+	c.Delete(t, createProduct(t, c, "Dragon, removed")).Want(204)
 	order := []int{0, 1, 2, 3}
 	slices.SortFunc(order, func(a, b int) int { return strings.Compare(ids[a], ids[b]) })
 	byID := strings.ReplaceAll(strings.Trim(fmt.Sprint(order), "[]"), " ", "")
@@ -279,13 +311,15 @@ func TestProductList(t *testing.T) {
 		if got != want {
 			t.Errorf("%s: products %s, want %s", query, got, want)
 		}
-		if total := a.Text("total"); !strings.Contains(query, "limit") && !strings.Contains(query, "skip") && total != fmt.Sprint(len(want)) {
+		if total := a.Text("total"); !strings.Contains(query, "limit") && !strings.Contains(query, "skip") &&
+			total != fmt.Sprint(len(want)) {
 			t.Errorf("%s: total %s, want %d", query, total, len(want))
 		}
 	}
-	// Exactly these fields.
+	// The items of the list have exactly these fields.
 	item := c.Get(t, products+"?limit=1").Want(200).Value("items.0").(map[string]any)
-	want := []string{"id", "name", "description", "sku", "category", "estimated_print_time_minutes", "material_cost", "total_cost", "created_at"}
+	want := []string{"id", "name", "description", "sku", "category", "estimated_print_time_minutes", "material_cost",
+		"total_cost", "created_at"}
 	for _, name := range want {
 		if _, ok := item[name]; !ok {
 			t.Errorf("the list item has no %s", name)
@@ -294,40 +328,55 @@ func TestProductList(t *testing.T) {
 	if len(item) != len(want) {
 		t.Errorf("the list item has other fields too: %v", item)
 	}
-	for query, field := range map[string]string{"sort_by=notes": "sort_by", "sort_by=materials": "sort_by", "sort_by=component_cost": "sort_by", "sort_by=tenant_id": "sort_by",
-		"sort_order=up": "sort_order", "limit=0": "limit", "limit=101": "limit", "skip=-1": "skip", "search=a%00": "search", "category=%FF": "category"} {
+	for query, field := range map[string]string{"sort_by=notes": "sort_by", "sort_by=materials": "sort_by",
+		"sort_by=component_cost": "sort_by", "sort_by=tenant_id": "sort_by", "sort_order=up": "sort_order",
+		"limit=0": "limit", "limit=101": "limit", "skip=-1": "skip", "search=a%00": "search",
+		"category=%FF": "category"} {
 		c.Get(t, products+"?"+query).Fields(field)
 	}
 }
 
 func TestBadInput(t *testing.T) {
 	t.Parallel()
-	c := start(t).Operator(t)
-	path, other := product(t, c, "Dragon"), product(t, c, "Wing")
-	m, p := material(t, c, path, "PLA", "Black", 1), part(t, c, path, other, 1)
+	c := newAPI(t).Operator(t)
+	path, other := createProduct(t, c, "Dragon"), createProduct(t, c, "Wing")
+	m, p := addMaterial(t, c, path, "PLA", "Black", 1), addComponent(t, c, path, other, 1)
 	good := `"component_product_id":"` + idOf(other) + `"`
 	long := strings.Repeat("x", 201)
 	for _, r := range []struct{ method, path, body, fields string }{
 		{"POST", products, `{}`, "name"},
 		{"POST", products, `{"name":null}`, "name"},
-		{"POST", products, `{"name":" ","description":1,"sku":true,"category":[],"estimated_print_time_minutes":1.5,"notes":{}}`, "name description sku category estimated_print_time_minutes notes"},
-		{"POST", products, `{"name":"` + long + `","sku":"` + long + `","category":"` + long + `","description":"a\u0000","estimated_print_time_minutes":-1}`, "name sku category description estimated_print_time_minutes"},
-		{"POST", products, `{"name":"x","estimated_print_time_minutes":1000001,"Name":"y","price":1}`, "estimated_print_time_minutes Name price"},
-		{"POST", products, `{"name":"x","estimated_print_time_minutes":1e400,"notes":"` + strings.Repeat("x", 10_001) + `"}`, "estimated_print_time_minutes notes"},
-		{"POST", products, `{"name":"x","materials":[{"material_type":"PLA"}],"components":[1]}`, "materials components"},
+		{"POST", products,
+			`{"name":" ","description":1,"sku":true,"category":[],"estimated_print_time_minutes":1.5,"notes":{}}`,
+			"name description sku category estimated_print_time_minutes notes"},
+		{"POST", products, `{"name":"` + long + `","sku":"` + long + `","category":"` + long +
+			`","description":"a\u0000","estimated_print_time_minutes":-1}`,
+			"name sku category description estimated_print_time_minutes"},
+		{"POST", products, `{"name":"x","estimated_print_time_minutes":1000001,"Name":"y","price":1}`,
+			"estimated_print_time_minutes Name price"},
+		{"POST", products, `{"name":"x","estimated_print_time_minutes":1e400,"notes":"` +
+			strings.Repeat("x", 10_001) + `"}`, "estimated_print_time_minutes notes"},
+		{"POST", products, `{"name":"x","materials":[{"material_type":"PLA"}],"components":[1]}`,
+			"materials components"},
 		{"POST", products, `[]`, "body"},
 		{"PATCH", path, `{"name":null,"sku":5}`, "name sku"},
 		{"PATCH", path, `{"nam":"x"}`, "nam"},
 		{"POST", path + "/materials", `{}`, "material_type color weight_grams"},
-		{"POST", path + "/materials", `{"material_type":"pla","color":"","weight_grams":0,"is_required":"yes","notes":1,"x":1}`, "material_type color weight_grams is_required notes x"},
-		{"POST", path + "/materials", `{"material_type":null,"color":null,"weight_grams":null,"is_required":null}`, "material_type color weight_grams"},
-		{"POST", path + "/materials", `{"material_type":"PLA","color":"` + long + `","weight_grams":1000000.000001}`, "color weight_grams"},
+		{"POST", path + "/materials",
+			`{"material_type":"pla","color":"","weight_grams":0,"is_required":"yes","notes":1,"x":1}`,
+			"material_type color weight_grams is_required notes x"},
+		{"POST", path + "/materials", `{"material_type":null,"color":null,"weight_grams":null,"is_required":null}`,
+			"material_type color weight_grams"},
+		{"POST", path + "/materials", `{"material_type":"PLA","color":"` + long + `","weight_grams":1000000.000001}`,
+			"color weight_grams"},
 		{"POST", path + "/materials", `{"material_type":"PLA","color":"x","weight_grams":0.0000004}`, "weight_grams"},
 		{"POST", path + "/materials", `{"material_type":"PLA","color":"x","weight_grams":"NaN"}`, "weight_grams"},
-		{"PATCH", m, `{"material_type":null,"color":null,"weight_grams":null,"is_required":null}`, "material_type color weight_grams is_required"},
+		{"PATCH", m, `{"material_type":null,"color":null,"weight_grams":null,"is_required":null}`,
+			"material_type color weight_grams is_required"},
 		{"PATCH", m, `{"weight_grams":-1,"grams":1}`, "weight_grams grams"},
 		{"POST", path + "/components", `{}`, "component_product_id"},
-		{"POST", path + "/components", `{"component_product_id":"x","quantity":0,"notes":1,"y":1}`, "component_product_id quantity notes y"},
+		{"POST", path + "/components", `{"component_product_id":"x","quantity":0,"notes":1,"y":1}`,
+			"component_product_id quantity notes y"},
 		{"POST", path + "/components", `{"component_product_id":null,"quantity":null}`, "component_product_id"},
 		{"POST", path + "/components", `{` + good + `,"quantity":1000001}`, "quantity"},
 		{"POST", path + "/components", `{` + good + `,"quantity":1.5}`, "quantity"},
@@ -344,32 +393,39 @@ func TestBadInput(t *testing.T) {
 		}
 		c.Do(t, r.method, r.path, body).Fields(strings.Fields(r.fields)...)
 	}
-	c.Get(t, path).Shows(map[string]string{"name": "Dragon", "materials.0.weight_grams": "1", "components.0.quantity": "1"})
+	c.Get(t, path).
+		Shows(map[string]string{"name": "Dragon", "materials.0.weight_grams": "1", "components.0.quantity": "1"})
 	c.Get(t, products).Shows(map[string]string{"total": "2"})
-	c.Post(t, products, j{"name": "x", "materials": []j{}, "components": []j{}, "total_cost": 5, "id": "x"}).Want(201).Shows(map[string]string{"total_cost": "0"})
-	// Null is not given, where it is not required.
-	c.Post(t, path+"/components", j{"component_product_id": strings.ToUpper(idOf(product(t, c, "Tail"))), "quantity": nil}).Want(201).Shows(map[string]string{"quantity": "1"})
-	c.Post(t, path+"/materials", j{"material_type": "PLA", "color": "x", "weight_grams": 1, "is_required": nil}).Want(201).Shows(map[string]string{"is_required": "true"})
+	c.Post(t, products, j{"name": "x", "materials": []j{}, "components": []j{}, "total_cost": 5, "id": "x"}).
+		Want(201).Shows(map[string]string{"total_cost": "0"})
+	// Null for a field that is not required is the same as no field.
+	c.Post(t, path+"/components", j{"component_product_id": strings.ToUpper(idOf(createProduct(t, c, "Tail"))),
+		"quantity": nil}).Want(201).Shows(map[string]string{"quantity": "1"})
+	c.Post(t, path+"/materials", j{"material_type": "PLA", "color": "x", "weight_grams": 1, "is_required": nil}).
+		Want(201).Shows(map[string]string{"is_required": "true"})
 }
 
-// Nobody sees, changes or uses another tenant's products, and roles hold.
+// Users cannot read, change or use products of another tenant, and viewers cannot write.
 func TestOtherTenants(t *testing.T) {
 	t.Parallel()
-	api := start(t)
+	api := newAPI(t)
 	home := api.Tenant(t)
 	c, foreign := home.User(t, "operator"), api.Operator(t)
-	mine, part1 := product(t, c, "Mine"), product(t, c, "Part")
-	m, p := material(t, c, mine, "PLA", "Black", 10), part(t, c, mine, part1, 3)
-	theirs := product(t, foreign, "Theirs")
+	mine, part1 := createProduct(t, c, "Mine"), createProduct(t, c, "Part")
+	m, p := addMaterial(t, c, mine, "PLA", "Black", 10), addComponent(t, c, mine, part1, 3)
+	theirs := createProduct(t, foreign, "Theirs")
 	before := c.Get(t, mine).Want(200).Body
 
 	viewer := home.User(t, "viewer")
 	viewer.Get(t, mine).Want(200)
 	viewer.Get(t, products).Want(200)
 	for _, r := range []struct{ method, path, body string }{
-		{"POST", products, `{"name":"x"}`}, {"PATCH", mine, `{"name":"x"}`}, {"DELETE", mine, ""}, {"POST", mine + "/recalculate", ""},
-		{"POST", mine + "/materials", `{"material_type":"PLA","color":"Black","weight_grams":1}`}, {"PATCH", m, `{"weight_grams":1}`}, {"DELETE", m, ""},
-		{"POST", mine + "/components", `{"component_product_id":"` + idOf(theirs) + `"}`}, {"PATCH", p, `{"quantity":1}`}, {"DELETE", p, ""},
+		{"POST", products, `{"name":"x"}`}, {"PATCH", mine, `{"name":"x"}`}, {"DELETE", mine, ""},
+		{"POST", mine + "/recalculate", ""},
+		{"POST", mine + "/materials", `{"material_type":"PLA","color":"Black","weight_grams":1}`},
+		{"PATCH", m, `{"weight_grams":1}`}, {"DELETE", m, ""},
+		{"POST", mine + "/components", `{"component_product_id":"` + idOf(theirs) + `"}`},
+		{"PATCH", p, `{"quantity":1}`}, {"DELETE", p, ""},
 	} {
 		var body any
 		if r.body != "" {
@@ -386,20 +442,22 @@ func TestOtherTenants(t *testing.T) {
 	c.Post(t, mine+"/components", j{"component_product_id": db.NewID()}).WantError(400, "UNKNOWN_REFERENCE")
 	foreign.Get(t, products).Shows(map[string]string{"total": "1"})
 
-	// Sub-resources belong to their own product.
+	// A material or component is not found below another product.
 	for _, path := range []string{part1 + "/materials/" + idOf(m), part1 + "/components/" + idOf(p)} {
 		c.Patch(t, path, j{}).WantError(404, "NOT_FOUND")
 		c.Patch(t, path, j{"notes": "x"}).WantError(404, "NOT_FOUND")
 		c.Delete(t, path).WantError(404, "NOT_FOUND")
 	}
 
-	// Prices are each tenant's own.
-	spool(t, foreign, "PLA", "Black", 99)
-	c.Post(t, mine+"/recalculate", nil).Want(200).Shows(map[string]string{"cost_breakdown.materials.0.cost": "null", "total_cost": "0"})
+	// Prices of one tenant do not affect another tenant.
+	createSpool(t, foreign, "PLA", "Black", 99)
+	c.Post(t, mine+"/recalculate", nil).Want(200).
+		Shows(map[string]string{"cost_breakdown.materials.0.cost": "null", "total_cost": "0"})
 	after := c.Get(t, mine).Want(200)
 	after.Shows(map[string]string{"materials.0.cost": "null", "total_cost": "0"})
-	if got, want := string(after.Body), string(before); got[:strings.Index(got, `"updated_at"`)] != want[:strings.Index(want, `"updated_at"`)] {
-		t.Errorf("changed:\n%s\n%s", want, got)
+	if got, want := string(after.Body), string(before); got[:strings.Index(got, `"updated_at"`)] !=
+		want[:strings.Index(want, `"updated_at"`)] {
+		t.Errorf("before:\n%s\nafter:\n%s", want, got)
 	}
 }
 

@@ -66,12 +66,12 @@ var sabotages = []sabotage{
 	{"a status can be changed after complete", "production/run.go", `open = fmt.Sprintf(" and (deducted_at is null or status = $%d)", len(args))`, `open = fmt.Sprintf(" and $%d::text is not null", len(args))`, "./production", "TestClosedDoor"},
 
 	// What products cost.
-	{"changes of one catalog do not wait for each other", "catalog/cost.go", "select pg_advisory_xact_lock(hashtextextended('catalog ' || current_setting('app.tenant_id'), 0))::text", "select 1::text", "./catalog", "TestRacing"},
-	{"a cost is rounded twice", "catalog/costs.sql", "div(o.weight_grams * p.amount * 2000000 + p.grams, p.grams * 2) * 0.000001 as cost", "round(o.weight_grams * round(p.amount / p.grams, 6), 6) as cost", "./catalog", "TestCostsAreRoundedOnce|TestCostsAgree"},
+	{"changes of one catalog do not wait for each other", "catalog/cost.go", "select pg_advisory_xact_lock(hashtextextended('catalog ' || current_setting('app.tenant_id'), 0))::text", "select 1::text", "./catalog", "TestConcurrent"},
+	{"a cost is rounded twice", "catalog/costs.sql", "div(o.weight_grams * p.amount * 2000000 + p.grams, p.grams * 2) * 0.000001 as cost", "round(o.weight_grams * round(p.amount / p.grams, 6), 6) as cost", "./catalog", "TestCostsAreRoundedOnce|TestCostsEqualModel"},
 	{"a removed spool tells a price", "inventory/prices.sql",
 		"where s.material_type = w.material_type and s.color_key = w.color_key\n\t\t\t\tand s.hidden_at is null and s.cost_per_gram is not null",
-		"where s.material_type = w.material_type and s.color_key = w.color_key\n\t\t\t\tand s.cost_per_gram is not null", "./catalog", "TestCostsAgree"},
-	{"a product may contain itself", "catalog/component.go", "when exists (select from below b where b.id = $1) then 'COMPONENT_CYCLE'", "when false then 'COMPONENT_CYCLE'", "./catalog", "TestComponentRefusals"},
+		"where s.material_type = w.material_type and s.color_key = w.color_key\n\t\t\t\tand s.cost_per_gram is not null", "./catalog", "TestCostsEqualModel"},
+	{"a product may contain itself", "catalog/component.go", "when exists (select from below b where b.id = $1) then 'COMPONENT_CYCLE'", "when false then 'COMPONENT_CYCLE'", "./catalog", "TestComponentErrors"},
 
 	// Who is calling.
 	{"the algorithm of tokens is not pinned", "auth/token.go", "jwt.WithValidMethods([]string{jwt.SigningMethodHS256.Alg()}),\n", "\n", "./auth", "TestToken"},
