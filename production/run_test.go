@@ -25,9 +25,10 @@ func newAPI(t *testing.T) *authtest.API {
 
 const runs = "/api/v1/production-runs"
 
-func spool(t *testing.T, c *authtest.Client, fields j) string {
+func createSpool(t *testing.T, c *authtest.Client, fields j) string {
 	t.Helper()
-	body := j{"material_type": "PLA", "color": "Black", "brand": "Polymaker", "diameter_mm": 1.75, "net_weight_grams": 1000, "purchase_price": 25}
+	body := j{"material_type": "PLA", "color": "Black", "brand": "Polymaker", "diameter_mm": 1.75,
+		"net_weight_grams": 1000, "purchase_price": 25}
 	for name, value := range fields {
 		body[name] = value
 	}
@@ -39,33 +40,43 @@ func remaining(t *testing.T, c *authtest.Client, spool string) string {
 	return c.Get(t, "/api/v1/spools/"+spool).Want(200).Text("remaining_weight_grams")
 }
 
-// weighed adds a material with both weighings to a run.
-func weighed(t *testing.T, c *authtest.Client, run, spool string, before, after any) string {
+// addWeighed adds a material with the weights before and after to a run, and returns its id.
+func addWeighed(t *testing.T, c *authtest.Client, run, spool string, before, after any) string {
 	t.Helper()
-	return c.Post(t, runs+"/"+run+"/materials", j{"spool_id": spool, "spool_weight_before_grams": before, "spool_weight_after_grams": after}).Want(201).ID()
+	return c.Post(t, runs+"/"+run+"/materials", j{"spool_id": spool, "spool_weight_before_grams": before,
+		"spool_weight_after_grams": after}).Want(201).ID()
 }
 
-func TestWalkThrough(t *testing.T) {
+func TestRunLifecycle(t *testing.T) {
 	t.Parallel()
 	c := newAPI(t).Operator(t)
-	black := spool(t, c, j{"remaining_weight_grams": 850})
-	run := c.Post(t, runs, j{"started_at": "2024-01-15T10:00:00Z", "estimated_print_time_hours": 4.0, "estimated_total_filament_grams": 150, "printer_name": "Printer 1", "status": "in_progress", "notes": "first"}).
+	black := createSpool(t, c, j{"remaining_weight_grams": 850})
+	run := c.Post(t, runs, j{"started_at": "2024-01-15T10:00:00Z", "estimated_print_time_hours": 4.0,
+		"estimated_total_filament_grams": 150, "printer_name": "Printer 1", "status": "in_progress",
+		"notes": "first"}).
 		Want(201)
-	run.Shows(map[string]string{"status": "in_progress", "started_at": "2024-01-15T10:00:00Z", "completed_at": "null", "variance_analysis.material_variance_grams": "null", "variance_analysis.time_variance_percent": "null"})
+	run.Shows(map[string]string{"status": "in_progress", "started_at": "2024-01-15T10:00:00Z", "completed_at": "null",
+		"variance_analysis.material_variance_grams": "null", "variance_analysis.time_variance_percent": "null"})
 	path := runs + "/" + run.ID()
 	if got := run.Header.Get("Location"); got != path {
 		t.Errorf("Location is %s, want %s", got, path)
 	}
-	material := c.Post(t, path+"/materials", j{"spool_id": black, "estimated_weight_grams": 150, "estimated_purge_grams": 5}).Want(201)
-	material.Shows(map[string]string{"spool_name": "PLA Black (Polymaker)", "cost_per_gram": "0.025", "actual_weight_grams": "null"})
+	material := c.Post(t, path+"/materials", j{"spool_id": black, "estimated_weight_grams": 150,
+		"estimated_purge_grams": 5}).Want(201)
+	material.Shows(map[string]string{"spool_name": "PLA Black (Polymaker)", "cost_per_gram": "0.025",
+		"actual_weight_grams": "null"})
 	c.Post(t, path+"/complete", nil).WantError(400, "ACTUAL_USAGE_MISSING")
-	c.Patch(t, path+"/materials/"+material.ID(), j{"spool_weight_before_grams": 850, "spool_weight_after_grams": 695}).Want(200).
-		Shows(map[string]string{"actual_weight_grams": "155", "spool_weight_before_grams": "850", "spool_weight_after_grams": "695"})
-	c.Patch(t, path, j{"completed_at": "2024-01-15T14:30:00Z", "quality_rating": 5, "quality_notes": "Perfect"}).Want(200).Shows(map[string]string{"quality_rating": "5"})
+	c.Patch(t, path+"/materials/"+material.ID(),
+		j{"spool_weight_before_grams": 850, "spool_weight_after_grams": 695}).Want(200).
+		Shows(map[string]string{"actual_weight_grams": "155", "spool_weight_before_grams": "850",
+			"spool_weight_after_grams": "695"})
+	c.Patch(t, path, j{"completed_at": "2024-01-15T14:30:00Z", "quality_rating": 5, "quality_notes": "Perfect"}).
+		Want(200).Shows(map[string]string{"quality_rating": "5"})
 
 	c.Post(t, path+"/complete", nil).Want(200).Shows(map[string]string{
 		"id": run.ID(), "status": "completed", "completed_at": "2024-01-15T14:30:00Z", "inventory_updated": "true",
-		"spools_updated.0.spool_id": black, "spools_updated.0.previous_weight": "850", "spools_updated.0.new_weight": "695", "spools_updated.0.deducted": "155",
+		"spools_updated.0.spool_id": black, "spools_updated.0.previous_weight": "850",
+		"spools_updated.0.new_weight": "695", "spools_updated.0.deducted": "155",
 	})
 	c.Get(t, path).Want(200).Shows(map[string]string{
 		"status": "completed", "actual_print_time_hours": "4.5", "actual_total_filament_grams": "155",
@@ -77,17 +88,21 @@ func TestWalkThrough(t *testing.T) {
 		t.Errorf("%s g remain, want 695", got)
 	}
 	c.Get(t, "/api/v1/spools/"+black+"/usage").Want(200).Shows(map[string]string{
-		"total": "2", "items.0.kind": "run", "items.0.run_id": run.ID(), "items.0.user_id": c.Actor.User, "items.0.change_grams": "-155",
+		"total": "2", "items.0.kind": "run", "items.0.run_id": run.ID(), "items.0.user_id": c.Actor.User,
+		"items.0.change_grams": "-155",
 	})
-	c.Get(t, runs).Want(200).Shows(map[string]string{"total": "1", "items.0.id": run.ID(), "items.0.actual_print_time_hours": "4.5"})
+	c.Get(t, runs).Want(200).
+		Shows(map[string]string{"total": "1", "items.0.id": run.ID(), "items.0.actual_print_time_hours": "4.5"})
 }
 
-func TestCompleteRefusals(t *testing.T) {
+func TestCompleteErrors(t *testing.T) {
 	t.Parallel()
 	c := newAPI(t).Operator(t)
 	unchanged := func(t *testing.T, path string, spools map[string]string) {
 		t.Helper()
-		c.Get(t, path).Want(200).Shows(map[string]string{"status": "pending", "completed_at": "null", "actual_total_filament_grams": "null"})
+		c.Get(t, path).Want(200).
+			Shows(map[string]string{"status": "pending", "completed_at": "null",
+				"actual_total_filament_grams": "null"})
 		for id, want := range spools {
 			answer := c.Get(t, "/api/v1/spools/"+id)
 			if answer.Status == 200 {
@@ -96,50 +111,53 @@ func TestCompleteRefusals(t *testing.T) {
 			}
 		}
 	}
-	new := func() string { return runs + "/" + c.Post(t, runs, j{}).Want(201).ID() }
+	newRun := func() string { return runs + "/" + c.Post(t, runs, j{}).Want(201).ID() }
 	id := func(path string) string { return path[len(runs)+1:] }
 
 	t.Run("no materials", func(t *testing.T) {
-		path := new()
+		path := newRun()
 		c.Post(t, path+"/complete", nil).WantError(400, "RUN_HAS_NO_MATERIALS")
 		unchanged(t, path, nil)
 	})
-	t.Run("one material not weighed", func(t *testing.T) {
-		path, a, b := new(), spool(t, c, nil), spool(t, c, j{"color": "Red", "brand": nil})
-		weighed(t, c, id(path), a, 100, 50)
+	t.Run("a material without a weight", func(t *testing.T) {
+		path, a, b := newRun(), createSpool(t, c, nil), createSpool(t, c, j{"color": "Red", "brand": nil})
+		addWeighed(t, c, id(path), a, 100, 50)
 		half := c.Post(t, path+"/materials", j{"spool_id": b, "spool_weight_before_grams": 10}).Want(201).ID()
 		answer := c.Post(t, path+"/complete", nil).WantError(400, "ACTUAL_USAGE_MISSING")
-		if want := "Record spool_weight_before_grams and spool_weight_after_grams first for: PLA Red (material " + half + ")"; answer.Text("detail") != want {
+		if want := "Record spool_weight_before_grams and spool_weight_after_grams first for: PLA Red (material " +
+			half + ")"; answer.Text("detail") != want {
 			t.Errorf("the detail is %s", answer.Text("detail"))
 		}
 		unchanged(t, path, map[string]string{a: "1000", b: "1000"})
 	})
-	t.Run("too little on one of two spools", func(t *testing.T) {
-		path, a, b := new(), spool(t, c, nil), spool(t, c, j{"remaining_weight_grams": 49.999999})
-		weighed(t, c, id(path), a, 100, 50)
-		weighed(t, c, id(path), b, 100, 50)
+	t.Run("too little filament on one of two spools", func(t *testing.T) {
+		path, a, b := newRun(), createSpool(t, c, nil), createSpool(t, c, j{"remaining_weight_grams": 49.999999})
+		addWeighed(t, c, id(path), a, 100, 50)
+		addWeighed(t, c, id(path), b, 100, 50)
 		answer := c.Post(t, path+"/complete", nil).WantError(400, "INSUFFICIENT_FILAMENT")
-		if want := "Too little filament is left, or the spool was removed: PLA Black (Polymaker) (spool " + b + ") has 49.999999 g of the 50 g needed"; answer.Text("detail") != want {
+		if want := "Too little filament is left, or the spool was removed: PLA Black (Polymaker) (spool " + b +
+			") has 49.999999 g of the 50 g needed"; answer.Text("detail") != want {
 			t.Errorf("the detail is %s", answer.Text("detail"))
 		}
 		unchanged(t, path, map[string]string{a: "1000", b: "49.999999"})
 		c.Patch(t, "/api/v1/spools/"+b, j{"remaining_weight_grams": 50}).Want(200)
 		c.Post(t, path+"/complete", nil).Want(200)
 	})
-	t.Run("two materials of one spool are too much together", func(t *testing.T) {
-		path, a := new(), spool(t, c, j{"remaining_weight_grams": 100})
-		weighed(t, c, id(path), a, 100, 40)
-		weighed(t, c, id(path), a, 100, 50)
+	t.Run("too little filament for two materials of a spool", func(t *testing.T) {
+		path, a := newRun(), createSpool(t, c, j{"remaining_weight_grams": 100})
+		addWeighed(t, c, id(path), a, 100, 40)
+		addWeighed(t, c, id(path), a, 100, 50)
 		c.Post(t, path+"/complete", nil).WantError(400, "INSUFFICIENT_FILAMENT")
 		unchanged(t, path, map[string]string{a: "100"})
 	})
 	t.Run("a removed spool", func(t *testing.T) {
-		path, a, b := new(), spool(t, c, nil), spool(t, c, nil)
-		weighed(t, c, id(path), a, 100, 50)
-		weighed(t, c, id(path), b, 100, 50)
+		path, a, b := newRun(), createSpool(t, c, nil), createSpool(t, c, nil)
+		addWeighed(t, c, id(path), a, 100, 50)
+		addWeighed(t, c, id(path), b, 100, 50)
 		c.Delete(t, "/api/v1/spools/"+b).Want(204)
 		answer := c.Post(t, path+"/complete", nil).WantError(400, "INSUFFICIENT_FILAMENT")
-		want := "Too little filament is left, or the spool was removed: PLA Black (Polymaker) (spool " + b + ") was removed"
+		want := "Too little filament is left, or the spool was removed: PLA Black (Polymaker) (spool " + b +
+			") was removed"
 		if got := answer.Text("detail"); got != want {
 			t.Errorf("the detail is %q, want %q", got, want)
 		}
@@ -155,9 +173,9 @@ func TestCompleteByPreviousRelease(t *testing.T) {
 	t.Parallel()
 	api := newAPI(t)
 	c := api.Operator(t)
-	black := spool(t, c, nil)
+	black := createSpool(t, c, nil)
 	run := c.Post(t, runs, j{}).Want(201).ID()
-	weighed(t, c, run, black, 100, 60)
+	addWeighed(t, c, run, black, 100, 60)
 	complete := func() (problem, spools *string) {
 		t.Helper()
 		err := api.DB.Write(db.As(t.Context(), db.Actor{Tenant: c.Actor.Tenant}),
@@ -179,15 +197,15 @@ func TestCompleteByPreviousRelease(t *testing.T) {
 	}
 }
 
-func TestTwoMaterialsOfOneSpoolAreOneDeduction(t *testing.T) {
+func TestMaterialsOfOneSpool(t *testing.T) {
 	t.Parallel()
 	c := newAPI(t).Operator(t)
-	a, b := spool(t, c, nil), spool(t, c, j{"remaining_weight_grams": 0.3})
+	a, b := createSpool(t, c, nil), createSpool(t, c, j{"remaining_weight_grams": 0.3})
 	run := c.Post(t, runs, j{}).Want(201).ID()
-	weighed(t, c, run, a, 500, 400)
-	weighed(t, c, run, b, 0.3, 0)
-	weighed(t, c, run, a, 400, 399.9)
-	weighed(t, c, run, a, 7, 7) // weighed and found unused
+	addWeighed(t, c, run, a, 500, 400)
+	addWeighed(t, c, run, b, 0.3, 0)
+	addWeighed(t, c, run, a, 400, 399.9)
+	addWeighed(t, c, run, a, 7, 7) // nothing was used
 	answer := c.Post(t, runs+"/"+run+"/complete", nil).Want(200)
 	if n := len(answer.List("spools_updated")); n != 2 {
 		t.Fatalf("%d spools updated, want 2: %s", n, answer.Body)
@@ -198,18 +216,19 @@ func TestTwoMaterialsOfOneSpoolAreOneDeduction(t *testing.T) {
 	c.Get(t, "/api/v1/spools/"+b).Want(200).Shows(map[string]string{"remaining_weight_grams": "0"})
 	c.Get(t, runs+"/"+run).Want(200).Shows(map[string]string{"actual_total_filament_grams": "100.4"})
 	c.Get(t, "/api/v1/spools/"+a+"/usage?sort_order=asc").Want(200).Shows(map[string]string{
-		"total": "4", "items.1.before_grams": "1000", "items.1.after_grams": "900", "items.2.before_grams": "900", "items.2.after_grams": "899.9",
+		"total": "4", "items.1.before_grams": "1000", "items.1.after_grams": "900", "items.2.before_grams": "900",
+		"items.2.after_grams":  "899.9",
 		"items.3.before_grams": "899.9", "items.3.change_grams": "0",
 	})
 }
 
-// TestConcurrentCompletes has 12 runs that use two spools in opposite order, each completed by 5 callers at once.
+// Five concurrent requests complete each of 12 runs, which use the same two spools in opposite order.
 func TestConcurrentCompletes(t *testing.T) {
 	t.Parallel()
 	api := newAPI(t)
 	tenant := api.Tenant(t)
 	c := tenant.User(t, "operator")
-	a, b := spool(t, c, nil), spool(t, c, nil)
+	a, b := createSpool(t, c, nil), createSpool(t, c, nil)
 	var ids []string
 	for n := range 12 {
 		run := c.Post(t, runs, j{}).Want(201).ID()
@@ -217,8 +236,8 @@ func TestConcurrentCompletes(t *testing.T) {
 		if n%2 == 1 {
 			first, second = b, a
 		}
-		weighed(t, c, run, first, 30, 0.5)
-		weighed(t, c, run, second, 20, 0.25)
+		addWeighed(t, c, run, first, 30, 0.5)
+		addWeighed(t, c, run, second, 20, 0.25)
 		ids = append(ids, run)
 	}
 	var mu sync.Mutex
@@ -251,9 +270,9 @@ func TestConcurrentCompletes(t *testing.T) {
 		}
 	}
 	if got["200"] != 12 || refused != 48 || len(got) != 2 {
-		t.Errorf("answers: %v, want 12 successes and 48 RUN_ALREADY_COMPLETED", got)
+		t.Errorf("the responses are %v, want 12 with status 200 and 48 RUN_ALREADY_COMPLETED", got)
 	}
-	// Six runs take 29.5 from a and 19.75 from b, six the other way round.
+	// Six runs use 29.5 g of a and 19.75 g of b; the other six use 19.75 g of a and 29.5 g of b.
 	for _, id := range []string{a, b} {
 		if got := remaining(t, c, id); got != "704.5" {
 			t.Errorf("%s g remain, want 704.5", got)
@@ -262,17 +281,18 @@ func TestConcurrentCompletes(t *testing.T) {
 	}
 }
 
-func TestClosedDoor(t *testing.T) {
+func TestCompletedRunIsFixed(t *testing.T) {
 	t.Parallel()
 	c := newAPI(t).Operator(t)
-	a := spool(t, c, nil)
+	a := createSpool(t, c, nil)
 	run := c.Post(t, runs, j{}).Want(201).ID()
 	path := runs + "/" + run
-	item := c.Post(t, path+"/items", j{"product_id": c.Post(t, "/api/v1/products", j{"name": "Lamp"}).Want(201).ID()}).Want(201).ID()
+	item := c.Post(t, path+"/items", j{"product_id": c.Post(t, "/api/v1/products", j{"name": "Lamp"}).Want(201).
+		ID()}).Want(201).ID()
 
-	// Setting the status by PATCH deducts nothing, and complete still works after it.
+	// A PATCH of the status deducts nothing, and complete succeeds after it.
 	c.Patch(t, path, j{"status": "completed"}).Want(200)
-	material := weighed(t, c, run, a, 100, 90)
+	material := addWeighed(t, c, run, a, 100, 90)
 	if got := remaining(t, c, a); got != "1000" {
 		t.Fatalf("%s g remain, want 1000", got)
 	}
@@ -284,18 +304,21 @@ func TestClosedDoor(t *testing.T) {
 	c.Patch(t, path+"/materials/"+material, j{"spool_weight_after_grams": 80}).WantError(400, "RUN_ALREADY_COMPLETED")
 	c.Patch(t, path+"/materials/"+material, j{"estimated_weight_grams": 80}).WantError(400, "RUN_ALREADY_COMPLETED")
 	c.Delete(t, path+"/materials/"+material).WantError(400, "RUN_ALREADY_COMPLETED")
-	c.Get(t, path).Want(200).Shows(map[string]string{"status": "completed", "notes": "null", "materials.0.spool_weight_after_grams": "90"})
+	c.Get(t, path).Want(200).
+		Shows(map[string]string{"status": "completed", "notes": "null", "materials.0.spool_weight_after_grams": "90"})
 
-	// What is there may be sent again, and all else stays editable.
+	// A PATCH with the current values succeeds, and the other fields can change.
 	c.Patch(t, path, j{"status": "completed", "notes": "kept"}).Want(200).Shows(map[string]string{"notes": "kept"})
-	c.Patch(t, path+"/materials/"+material, j{"spool_weight_after_grams": 90, "spool_id": a, "estimated_weight_grams": nil}).Want(200)
+	c.Patch(t, path+"/materials/"+material, j{"spool_weight_after_grams": 90, "spool_id": a,
+		"estimated_weight_grams": nil}).Want(200)
 	c.Patch(t, path+"/materials/"+material, j{}).Want(200)
-	c.Patch(t, path, j{"quality_rating": 4, "printer_name": "B", "actual_print_time_hours": 3}).Want(200).Shows(map[string]string{"actual_print_time_hours": "3"})
+	c.Patch(t, path, j{"quality_rating": 4, "printer_name": "B", "actual_print_time_hours": 3}).Want(200).
+		Shows(map[string]string{"actual_print_time_hours": "3"})
 	c.Patch(t, path+"/items/"+item, j{"successful_quantity": 1}).Want(200)
 	c.Post(t, path+"/items", j{"product_id": c.Get(t, path).Text("items.0.product_id")}).Want(201)
 	c.Delete(t, path+"/items/"+item).Want(204)
 
-	// The whole resource, fetched, edited and sent back.
+	// The whole resource can be fetched, edited and sent back.
 	whole := c.Get(t, path).Value("").(map[string]any)
 	whole["notes"] = "edited"
 	c.Patch(t, path, whole).Want(200).Shows(map[string]string{"notes": "edited", "status": "completed"})
@@ -310,15 +333,15 @@ func TestClosedDoor(t *testing.T) {
 	c.Get(t, runs).Want(200).Shows(map[string]string{"total": "0"})
 }
 
-// TestCompleteRacesMaterials lets materials be added and changed while runs are completed: whatever got in before is
-// deducted, everything after is refused.
-func TestCompleteRacesMaterials(t *testing.T) {
+// Concurrent requests complete a run and add and change its materials. What is added or changed before complete is
+// deducted; later requests fail.
+func TestCompleteConcurrentWithMaterials(t *testing.T) {
 	t.Parallel()
 	c := newAPI(t).Operator(t)
-	a := spool(t, c, j{"remaining_weight_grams": 100000, "net_weight_grams": 100000})
+	a := createSpool(t, c, j{"remaining_weight_grams": 100000, "net_weight_grams": 100000})
 	for range 10 {
 		run := c.Post(t, runs, j{}).Want(201).ID()
-		material := weighed(t, c, run, a, 10, 9)
+		material := addWeighed(t, c, run, a, 10, 9)
 		var all sync.WaitGroup
 		for n := range 6 {
 			all.Go(func() {
@@ -326,7 +349,8 @@ func TestCompleteRacesMaterials(t *testing.T) {
 				case 0:
 					c.Send("POST", runs+"/"+run+"/complete", nil)
 				case 1:
-					c.Send("POST", runs+"/"+run+"/materials", j{"spool_id": a, "spool_weight_before_grams": 10, "spool_weight_after_grams": 7})
+					c.Send("POST", runs+"/"+run+"/materials", j{"spool_id": a, "spool_weight_before_grams": 10,
+						"spool_weight_after_grams": 7})
 				case 2:
 					c.Send("PATCH", runs+"/"+run+"/materials/"+material, j{"spool_weight_after_grams": 5})
 				}
@@ -342,7 +366,7 @@ func TestCompleteRacesMaterials(t *testing.T) {
 			sum += grams
 		}
 		if total := got.Text("actual_total_filament_grams"); total != fmt.Sprint(sum) {
-			t.Errorf("the run took %s g, its materials %v", total, sum)
+			t.Errorf("the run used %s g, and its materials %v g", total, sum)
 		}
 		usage := c.Get(t, "/api/v1/spools/"+a+"/usage?limit=100").Want(200)
 		deducted := 0.0
@@ -354,16 +378,18 @@ func TestCompleteRacesMaterials(t *testing.T) {
 			}
 		}
 		if deducted != sum {
-			t.Errorf("%v g were deducted, the materials say %v", deducted, sum)
+			t.Errorf("%v g were deducted, and the materials used %v g", deducted, sum)
 		}
 	}
 }
 
-func TestStatusFillsTimes(t *testing.T) {
+func TestStatusSetsTimes(t *testing.T) {
 	t.Parallel()
 	c := newAPI(t).Operator(t)
 	set := func(a *authtest.Response, field string) bool { return a.Text(field) != "null" }
-	c.Post(t, runs, j{}).Want(201).Shows(map[string]string{"status": "pending", "started_at": "null", "completed_at": "null", "items": "[]", "materials": "[]"})
+	c.Post(t, runs, j{}).Want(201).
+		Shows(map[string]string{"status": "pending", "started_at": "null", "completed_at": "null", "items": "[]",
+			"materials": "[]"})
 	if a := c.Post(t, runs, j{"status": "in_progress"}).Want(201); !set(a, "started_at") || set(a, "completed_at") {
 		t.Errorf("times after in_progress: %s", a.Body)
 	}
@@ -376,16 +402,20 @@ func TestStatusFillsTimes(t *testing.T) {
 		}
 	}
 	path := runs + "/" + c.Post(t, runs, j{}).Want(201).ID()
-	c.Patch(t, path, j{"status": "in_progress", "started_at": "2024-01-15T12:00:00+02:00"}).Want(200).Shows(map[string]string{"started_at": "2024-01-15T10:00:00Z"})
-	c.Patch(t, path, j{"status": "in_progress"}).Want(200).Shows(map[string]string{"started_at": "2024-01-15T10:00:00Z"})
-	if a := c.Patch(t, path, j{"status": "in_progress", "started_at": nil}).Want(200); !set(a, "started_at") || a.Text("started_at") == "2024-01-15T10:00:00Z" {
+	c.Patch(t, path, j{"status": "in_progress", "started_at": "2024-01-15T12:00:00+02:00"}).Want(200).
+		Shows(map[string]string{"started_at": "2024-01-15T10:00:00Z"})
+	c.Patch(t, path, j{"status": "in_progress"}).Want(200).
+		Shows(map[string]string{"started_at": "2024-01-15T10:00:00Z"})
+	if a := c.Patch(t, path, j{"status": "in_progress", "started_at": nil}).Want(200); !set(a, "started_at") ||
+		a.Text("started_at") == "2024-01-15T10:00:00Z" {
 		t.Errorf("started_at after a clearing PATCH to in_progress: %s", a.Body)
 	}
 	if a := c.Patch(t, path, j{"status": "completed"}).Want(200); !set(a, "completed_at") {
 		t.Errorf("no completed_at: %s", a.Body)
 	}
-	// Any status may follow any other.
-	for _, status := range []string{"pending", "cancelled", "in_progress", "failed", "paused", "completed", "pending"} {
+	// Each status can follow each other one.
+	for _, status := range []string{"pending", "cancelled", "in_progress", "failed", "paused", "completed",
+		"pending"} {
 		c.Patch(t, path, j{"status": status}).Want(200).Shows(map[string]string{"status": status})
 	}
 }
@@ -399,15 +429,24 @@ func TestVariance(t *testing.T) {
 		want   [4]string
 	}{
 		{"nothing", j{}, [4]string{"null", "null", "null", "null"}},
-		{"no actual", j{"estimated_print_time_hours": 4, "estimated_total_filament_grams": 150}, [4]string{"null", "null", "null", "null"}},
-		{"no estimate", j{"actual_print_time_hours": 4, "actual_total_filament_grams": 150}, [4]string{"null", "null", "null", "null"}},
-		{"zero estimate", j{"estimated_print_time_hours": 0, "estimated_total_filament_grams": 0, "actual_print_time_hours": 4, "actual_total_filament_grams": 150}, [4]string{"150", "null", "4", "null"}},
-		{"less than estimated", j{"estimated_print_time_hours": 3, "estimated_total_filament_grams": 150, "actual_print_time_hours": 2, "actual_total_filament_grams": 149.9}, [4]string{"-0.1", "-0.1", "-1", "-33.3"}},
-		{"far more", j{"estimated_print_time_hours": 0.000001, "estimated_total_filament_grams": 0.000001, "actual_print_time_hours": 100000, "actual_total_filament_grams": 1000000}, [4]string{"999999.999999", "99999999999900", "99999.999999", "9999999999900"}},
+		{"no actual", j{"estimated_print_time_hours": 4, "estimated_total_filament_grams": 150},
+			[4]string{"null", "null", "null", "null"}},
+		{"no estimate", j{"actual_print_time_hours": 4, "actual_total_filament_grams": 150},
+			[4]string{"null", "null", "null", "null"}},
+		{"zero estimate", j{"estimated_print_time_hours": 0, "estimated_total_filament_grams": 0,
+			"actual_print_time_hours": 4, "actual_total_filament_grams": 150}, [4]string{"150", "null", "4", "null"}},
+		{"less than estimated", j{"estimated_print_time_hours": 3, "estimated_total_filament_grams": 150,
+			"actual_print_time_hours": 2, "actual_total_filament_grams": 149.9},
+			[4]string{"-0.1", "-0.1", "-1", "-33.3"}},
+		{"far more", j{"estimated_print_time_hours": 0.000001, "estimated_total_filament_grams": 0.000001,
+			"actual_print_time_hours": 100000, "actual_total_filament_grams": 1000000},
+			[4]string{"999999.999999", "99999999999900", "99999.999999", "9999999999900"}},
 	} {
 		c.Post(t, runs, test.fields).Want(201).Shows(map[string]string{
-			"variance_analysis.material_variance_grams": test.want[0], "variance_analysis.material_variance_percent": test.want[1],
-			"variance_analysis.time_variance_hours": test.want[2], "variance_analysis.time_variance_percent": test.want[3],
+			"variance_analysis.material_variance_grams":   test.want[0],
+			"variance_analysis.material_variance_percent": test.want[1],
+			"variance_analysis.time_variance_hours":       test.want[2],
+			"variance_analysis.time_variance_percent":     test.want[3],
 		})
 	}
 }
@@ -415,18 +454,23 @@ func TestVariance(t *testing.T) {
 func TestCompleteTimes(t *testing.T) {
 	t.Parallel()
 	c := newAPI(t).Operator(t)
-	a := spool(t, c, nil)
+	a := createSpool(t, c, nil)
 	complete := func(fields j) *authtest.Response {
 		run := c.Post(t, runs, fields).Want(201).ID()
-		weighed(t, c, run, a, 2, 1)
+		addWeighed(t, c, run, a, 2, 1)
 		c.Post(t, runs+"/"+run+"/complete", nil).Want(200)
 		return c.Get(t, runs+"/"+run).Want(200)
 	}
-	complete(j{"completed_at": "2024-01-15T14:30:00Z"}).Shows(map[string]string{"actual_print_time_hours": "null", "completed_at": "2024-01-15T14:30:00Z"})
-	complete(j{"started_at": "2024-01-15T14:00:00Z", "completed_at": "2024-01-15T14:00:01Z"}).Shows(map[string]string{"actual_print_time_hours": "0.000278"})
-	complete(j{"started_at": "2024-01-15T14:00:00Z", "completed_at": "2024-01-15T15:00:00Z", "actual_print_time_hours": 7}).Shows(map[string]string{"actual_print_time_hours": "7"})
-	complete(j{"started_at": "2024-01-15T14:00:00Z", "completed_at": "2024-01-15T13:00:00Z"}).Shows(map[string]string{"actual_print_time_hours": "0"})
-	complete(j{"started_at": "0001-01-01T00:00:00Z", "completed_at": "9999-12-31T23:00:00Z"}).Shows(map[string]string{"actual_print_time_hours": "87649415"})
+	complete(j{"completed_at": "2024-01-15T14:30:00Z"}).
+		Shows(map[string]string{"actual_print_time_hours": "null", "completed_at": "2024-01-15T14:30:00Z"})
+	complete(j{"started_at": "2024-01-15T14:00:00Z", "completed_at": "2024-01-15T14:00:01Z"}).
+		Shows(map[string]string{"actual_print_time_hours": "0.000278"})
+	complete(j{"started_at": "2024-01-15T14:00:00Z", "completed_at": "2024-01-15T15:00:00Z",
+		"actual_print_time_hours": 7}).Shows(map[string]string{"actual_print_time_hours": "7"})
+	complete(j{"started_at": "2024-01-15T14:00:00Z", "completed_at": "2024-01-15T13:00:00Z"}).
+		Shows(map[string]string{"actual_print_time_hours": "0"})
+	complete(j{"started_at": "0001-01-01T00:00:00Z", "completed_at": "9999-12-31T23:00:00Z"}).
+		Shows(map[string]string{"actual_print_time_hours": "87649415"})
 	complete(j{"actual_total_filament_grams": 12}).Shows(map[string]string{"actual_total_filament_grams": "1"})
 }
 
@@ -434,26 +478,31 @@ func TestRunList(t *testing.T) {
 	t.Parallel()
 	c := newAPI(t).Operator(t)
 	for n := range 12 {
-		fields := j{"printer_name": []any{"Prusa Ä", "prusa ä", "Prusa Ä2", nil}[n%4], "status": []string{"pending", "paused", "failed"}[n%3], "quality_rating": []any{1, 5, nil}[n%3]}
+		fields := j{"printer_name": []any{"Prusa Ä", "prusa ä", "Prusa Ä2", nil}[n%4],
+			"status": []string{"pending", "paused", "failed"}[n%3], "quality_rating": []any{1, 5, nil}[n%3]}
 		c.Post(t, runs, fields).Want(201)
 	}
 	for query, total := range map[string]string{
-		"": "12", "?status=paused": "4", "?printer_name=PRUSA%20%C3%84": "6", "?printer_name=prusa": "0", "?status=failed&printer_name=prusa%20%C3%A42": "1",
-		"?status=completed": "0", "?other=1": "12",
+		"": "12", "?status=paused": "4", "?printer_name=PRUSA%20%C3%84": "6", "?printer_name=prusa": "0",
+		"?status=failed&printer_name=prusa%20%C3%A42": "1",
+		"?status=completed":                           "0", "?other=1": "12",
 	} {
 		c.Get(t, runs+query).Want(200).Shows(map[string]string{"total": total})
 	}
-	for _, sort := range []string{"id", "status", "printer_name", "started_at", "completed_at", "estimated_print_time_hours", "actual_print_time_hours",
-		"estimated_total_filament_grams", "actual_total_filament_grams", "quality_rating", "created_at"} {
+	for _, sort := range []string{"id", "status", "printer_name", "started_at", "completed_at",
+		"estimated_print_time_hours", "actual_print_time_hours", "estimated_total_filament_grams",
+		"actual_total_filament_grams", "quality_rating", "created_at"} {
 		for _, order := range []string{"asc", "desc"} {
 			all := c.Get(t, runs+"?limit=100&sort_by="+sort+"&sort_order="+order).Want(200)
 			for i := range 12 {
-				page := c.Get(t, fmt.Sprintf("%s?limit=1&skip=%d&sort_by=%s&sort_order=%s", runs, i, sort, order)).Want(200)
+				page := c.Get(t, fmt.Sprintf("%s?limit=1&skip=%d&sort_by=%s&sort_order=%s", runs, i, sort, order)).
+					Want(200)
 				if page.Text("items.0.id") != all.Text(fmt.Sprintf("items.%d.id", i)) {
-					t.Errorf("sorted by %s %s, page %d differs from the whole list", sort, order, i)
+					t.Errorf("sorted by %s %s, page %d differs from the list", sort, order, i)
 				}
 			}
-			if sort == "quality_rating" && (all.Text("items.11.quality_rating") != "null" || all.Text("items.0.quality_rating") == "null") {
+			if sort == "quality_rating" && (all.Text("items.11.quality_rating") != "null" ||
+				all.Text("items.0.quality_rating") == "null") {
 				t.Errorf("sorted by %s %s, nulls are not last", sort, order)
 			}
 		}
@@ -466,10 +515,10 @@ func TestRunBadInput(t *testing.T) {
 	t.Parallel()
 	c := newAPI(t).Operator(t)
 	product := c.Post(t, "/api/v1/products", j{"name": "Lamp"}).Want(201).ID()
-	a := spool(t, c, nil)
+	a := createSpool(t, c, nil)
 	path := runs + "/" + c.Post(t, runs, j{}).Want(201).ID()
 	item := path + "/items/" + c.Post(t, path+"/items", j{"product_id": product, "quantity": 3}).Want(201).ID()
-	material := path + "/materials/" + weighed(t, c, path[len(runs)+1:], a, 10, 5)
+	material := path + "/materials/" + addWeighed(t, c, path[len(runs)+1:], a, 10, 5)
 	unknown := "0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a41"
 	long := string(make([]rune, 0))
 	for range 201 {
@@ -480,21 +529,31 @@ func TestRunBadInput(t *testing.T) {
 		body         j
 		fields       []string
 	}{
-		{"POST", runs, j{"status": "done", "printer_name": long, "started_at": "yesterday", "completed_at": 5, "estimated_print_time_hours": -1, "actual_print_time_hours": 100001,
-			"estimated_total_filament_grams": "1", "actual_total_filament_grams": 1000001, "quality_rating": 6, "quality_notes": false, "notes": "\x00", "printer": "x"},
-			[]string{"status", "printer_name", "started_at", "completed_at", "estimated_print_time_hours", "actual_print_time_hours", "estimated_total_filament_grams", "actual_total_filament_grams", "quality_rating", "quality_notes", "notes", "printer"}},
+		{"POST", runs, j{"status": "done", "printer_name": long, "started_at": "yesterday", "completed_at": 5,
+			"estimated_print_time_hours": -1, "actual_print_time_hours": 100001,
+			"estimated_total_filament_grams": "1", "actual_total_filament_grams": 1000001, "quality_rating": 6,
+			"quality_notes": false, "notes": "\x00", "printer": "x"}, []string{"status", "printer_name", "started_at",
+			"completed_at", "estimated_print_time_hours", "actual_print_time_hours", "estimated_total_filament_grams",
+			"actual_total_filament_grams", "quality_rating", "quality_notes", "notes", "printer"}},
 		{"POST", runs, j{"quality_rating": 0}, []string{"quality_rating"}},
 		{"POST", runs, j{"quality_rating": 4.5}, []string{"quality_rating"}},
-		{"POST", runs, j{"items": []j{{"product_id": product}}, "materials": []j{{"spool_id": a}}}, []string{"items", "materials"}},
+		{"POST", runs, j{"items": []j{{"product_id": product}}, "materials": []j{{"spool_id": a}}},
+			[]string{"items", "materials"}},
 		{"PATCH", path, j{"status": nil, "quality_rating": 9}, []string{"status", "quality_rating"}},
 		{"POST", path + "/items", j{}, []string{"product_id"}},
-		{"POST", path + "/items", j{"product_id": "x", "quantity": 0, "successful_quantity": -1, "estimated_total_cost": -1}, []string{"product_id", "quantity", "successful_quantity", "estimated_total_cost"}},
-		{"POST", path + "/items", j{"product_id": product, "quantity": 2, "successful_quantity": 1, "failed_quantity": 2}, []string{"successful_quantity"}},
-		{"POST", path + "/items", j{"product_id": product, "successful_quantity": 2}, []string{"successful_quantity"}},
+		{"POST", path + "/items", j{"product_id": "x", "quantity": 0, "successful_quantity": -1,
+			"estimated_total_cost": -1}, []string{"product_id", "quantity", "successful_quantity",
+			"estimated_total_cost"}},
+		{"POST", path + "/items", j{"product_id": product, "quantity": 2, "successful_quantity": 1,
+			"failed_quantity": 2}, []string{"successful_quantity"}},
+		{"POST", path + "/items", j{"product_id": product, "successful_quantity": 2},
+			[]string{"successful_quantity"}},
 		{"PATCH", item, j{"successful_quantity": 2, "failed_quantity": 2}, []string{"successful_quantity"}},
 		{"PATCH", item, j{"quantity": nil, "product_id": nil}, []string{"quantity", "product_id"}},
-		{"POST", path + "/materials", j{"estimated_weight_grams": -1}, []string{"spool_id", "estimated_weight_grams"}},
-		{"POST", path + "/materials", j{"spool_id": a, "spool_weight_before_grams": 5, "spool_weight_after_grams": 5.000001}, []string{"spool_weight_after_grams"}},
+		{"POST", path + "/materials", j{"estimated_weight_grams": -1},
+			[]string{"spool_id", "estimated_weight_grams"}},
+		{"POST", path + "/materials", j{"spool_id": a, "spool_weight_before_grams": 5,
+			"spool_weight_after_grams": 5.000001}, []string{"spool_weight_after_grams"}},
 		{"PATCH", material, j{"spool_weight_after_grams": 10.000001}, []string{"spool_weight_after_grams"}},
 		{"PATCH", material, j{"spool_weight_before_grams": 4}, []string{"spool_weight_after_grams"}},
 		{"PATCH", material, j{"spool_id": nil, "cost_per_gram": -1}, []string{"spool_id", "cost_per_gram"}},
@@ -522,40 +581,53 @@ func TestItemsAndMaterials(t *testing.T) {
 	t.Parallel()
 	api := newAPI(t)
 	c := api.Operator(t)
-	a := spool(t, c, nil)
+	a := createSpool(t, c, nil)
 	product := c.Post(t, "/api/v1/products", j{"name": "Lamp"}).Want(201).ID()
-	c.Post(t, "/api/v1/products/"+product+"/materials", j{"material_type": "PLA", "color": "black", "weight_grams": 50}).Want(201)
+	c.Post(t, "/api/v1/products/"+product+"/materials", j{"material_type": "PLA", "color": "black",
+		"weight_grams": 50}).Want(201)
 	path := runs + "/" + c.Post(t, runs, j{}).Want(201).ID()
 
 	item := c.Post(t, path+"/items", j{"product_id": product, "quantity": 3}).Want(201)
-	item.Shows(map[string]string{"product_name": "Lamp", "quantity": "3", "estimated_material_cost": "3.75", "estimated_total_cost": "3.75", "successful_quantity": "null", "failed_quantity": "null"})
+	item.Shows(map[string]string{"product_name": "Lamp", "quantity": "3", "estimated_material_cost": "3.75",
+		"estimated_total_cost": "3.75", "successful_quantity": "null", "failed_quantity": "null"})
 	if got := item.Header.Get("Location"); got != path+"/items/"+item.ID() {
 		t.Errorf("Location is %s", got)
 	}
-	c.Post(t, path+"/items", j{"product_id": product, "estimated_material_cost": 1, "estimated_total_cost": 0}).Want(201).
+	c.Post(t, path+"/items", j{"product_id": product, "estimated_material_cost": 1, "estimated_total_cost": 0}).
+		Want(201).
 		Shows(map[string]string{"quantity": "1", "estimated_material_cost": "1", "estimated_total_cost": "0"})
-	c.Patch(t, path+"/items/"+item.ID(), j{"successful_quantity": 2, "failed_quantity": 1}).Want(200).Shows(map[string]string{"successful_quantity": "2", "failed_quantity": "1"})
-	c.Patch(t, path+"/items/"+item.ID(), j{"failed_quantity": nil}).Want(200).Shows(map[string]string{"failed_quantity": "null"})
+	c.Patch(t, path+"/items/"+item.ID(), j{"successful_quantity": 2, "failed_quantity": 1}).Want(200).
+		Shows(map[string]string{"successful_quantity": "2", "failed_quantity": "1"})
+	c.Patch(t, path+"/items/"+item.ID(), j{"failed_quantity": nil}).Want(200).
+		Shows(map[string]string{"failed_quantity": "null"})
 	c.Patch(t, path+"/items/"+item.ID(), j{}).Want(200).Shows(map[string]string{"successful_quantity": "2"})
 
-	material := c.Post(t, path+"/materials", j{"spool_id": a, "estimated_weight_grams": 150.1234567, "cost_per_gram": 0.03}).Want(201)
+	material := c.Post(t, path+"/materials", j{"spool_id": a, "estimated_weight_grams": 150.1234567,
+		"cost_per_gram": 0.03}).Want(201)
 	material.Shows(map[string]string{"estimated_weight_grams": "150.123457", "cost_per_gram": "0.03"})
-	plain := spool(t, c, j{"brand": nil, "purchase_price": nil, "color": "Sky Blue"})
-	c.Post(t, path+"/materials", j{"spool_id": plain}).Want(201).Shows(map[string]string{"spool_name": "PLA Sky Blue", "cost_per_gram": "null"})
+	plain := createSpool(t, c, j{"brand": nil, "purchase_price": nil, "color": "Sky Blue"})
+	c.Post(t, path+"/materials", j{"spool_id": plain}).Want(201).
+		Shows(map[string]string{"spool_name": "PLA Sky Blue", "cost_per_gram": "null"})
 
-	// Names survive the removal of what they name; new references to it are refused, the old ones may be sent again.
+	// The names of a removed product and spool remain. New references to them fail; the current ones can be sent
+	// again.
 	c.Delete(t, "/api/v1/products/"+product).Want(204)
 	c.Delete(t, "/api/v1/spools/"+a).Want(204)
-	c.Get(t, path).Want(200).Shows(map[string]string{"items.0.product_name": "Lamp", "materials.0.spool_name": "PLA Black (Polymaker)", "materials.1.spool_name": "PLA Sky Blue"})
+	c.Get(t, path).Want(200).
+		Shows(map[string]string{"items.0.product_name": "Lamp", "materials.0.spool_name": "PLA Black (Polymaker)",
+			"materials.1.spool_name": "PLA Sky Blue"})
 	c.Post(t, path+"/items", j{"product_id": product}).WantError(400, "UNKNOWN_REFERENCE")
 	c.Post(t, path+"/materials", j{"spool_id": a}).WantError(400, "UNKNOWN_REFERENCE")
-	c.Patch(t, path+"/items/"+item.ID(), j{"product_id": product, "quantity": 5}).Want(200).Shows(map[string]string{"quantity": "5"})
-	c.Patch(t, path+"/materials/"+material.ID(), j{"spool_id": a, "actual_purge_grams": 2}).Want(200).Shows(map[string]string{"actual_purge_grams": "2"})
+	c.Patch(t, path+"/items/"+item.ID(), j{"product_id": product, "quantity": 5}).Want(200).
+		Shows(map[string]string{"quantity": "5"})
+	c.Patch(t, path+"/materials/"+material.ID(), j{"spool_id": a, "actual_purge_grams": 2}).Want(200).
+		Shows(map[string]string{"actual_purge_grams": "2"})
 
-	// Another tenant's product and spool are unknown here, and its run is not there.
+	// Products, spools and runs of another tenant do not exist for this one.
 	d := api.Operator(t)
-	c.Post(t, path+"/materials", j{"spool_id": spool(t, d, nil)}).WantError(400, "UNKNOWN_REFERENCE")
-	c.Post(t, path+"/items", j{"product_id": d.Post(t, "/api/v1/products", j{"name": "Theirs"}).Want(201).ID()}).WantError(400, "UNKNOWN_REFERENCE")
+	c.Post(t, path+"/materials", j{"spool_id": createSpool(t, d, nil)}).WantError(400, "UNKNOWN_REFERENCE")
+	c.Post(t, path+"/items", j{"product_id": d.Post(t, "/api/v1/products", j{"name": "Theirs"}).Want(201).ID()}).
+		WantError(400, "UNKNOWN_REFERENCE")
 	d.Get(t, path).WantError(404, "NOT_FOUND")
 	d.Post(t, path+"/complete", nil).WantError(404, "NOT_FOUND")
 
@@ -568,7 +640,7 @@ func TestItemsAndMaterials(t *testing.T) {
 	}
 }
 
-// The checks of the tables allow the values that the API accepts.
+// The checks of the tables allow exactly the values that the API accepts.
 func TestEnumsMatchTables(t *testing.T) {
 	t.Parallel()
 	dbtest.WantChecked(t, "production_runs", "status", production.RunStatus("").Enum())

@@ -51,19 +51,19 @@ var sabotages = []sabotage{
 	{"a replaced function loses its settings", "inventory/use.sql", " set plan_cache_mode = force_generic_plan", "", "./db", "TestDefinitionsKeepAttributes"},
 
 	// What is deducted, and how often.
-	{"complete does not lock the run", "production/complete.sql", "where r.id = target for no key update;", "where r.id = target;", "./production", "TestConcurrentCompletes|TestCompleteRacesMaterials"},
-	{"complete does not look whether it was done", "production/complete.sql", "if run.deducted_at is not null then", "if false then", "./production", "TestConcurrentCompletes|TestCompleteRefusals"},
+	{"complete does not lock the run", "production/complete.sql", "where r.id = target for no key update;", "where r.id = target;", "./production", "TestConcurrentCompletes|TestCompleteConcurrentWithMaterials"},
+	{"complete does not look whether it was done", "production/complete.sql", "if run.deducted_at is not null then", "if false then", "./production", "TestConcurrentCompletes|TestCompleteErrors"},
 	{"complete does not lock the spools", "inventory/use.sql", "	perform from spools s where s.id = any (spool_ids) order by s.id for no key update;\n", "", "./blackbox", "TestCompleteLocksSpoolsInOrder"},
 	{"complete locks the spools in any order", "inventory/use.sql", "where s.id = any (spool_ids) order by s.id for no key update", "join unnest(spool_ids) with ordinality u (id, n) on u.id = s.id order by u.n for no key update of s", "./blackbox", "TestCompleteLocksSpoolsInOrder"},
-	{"complete takes from a removed spool", "inventory/use.sql", "where s.hidden_at is not null or s.remaining_weight_grams < used.total", "where s.remaining_weight_grams < used.total", "./production", "TestCompleteRefusals"},
-	{"a material may be added to a completed run", "production/material.go", "select id from production_runs where id = $2 and deducted_at is null for share\n\t\t), m as (", "select id from production_runs where id = $2\n\t\t), m as (", "./production", "TestClosedDoor|TestCompleteRacesMaterials"},
-	{"adding a material does not wait for complete", "production/material.go", "deducted_at is null for share\n\t\t), m as (", "deducted_at is null\n\t\t), m as (", "./production", "TestCompleteRacesMaterials"},
+	{"complete takes from a removed spool", "inventory/use.sql", "where s.hidden_at is not null or s.remaining_weight_grams < used.total", "where s.remaining_weight_grams < used.total", "./production", "TestCompleteErrors"},
+	{"a material may be added to a completed run", "production/material.go", "select id from production_runs where id = $2 and deducted_at is null for share\n\t\t), m as (", "select id from production_runs where id = $2\n\t\t), m as (", "./production", "TestCompletedRunIsFixed|TestCompleteConcurrentWithMaterials"},
+	{"adding a material does not wait for complete", "production/material.go", "deducted_at is null for share\n\t\t), m as (", "deducted_at is null\n\t\t), m as (", "./production", "TestCompleteConcurrentWithMaterials"},
 	{"an edit of the weight does not lock the spool", "inventory/spool.go", "hidden_at is null for no key update", "hidden_at is null", "./inventory", "TestConcurrentEditsAndDeductions"},
 	{"more than is left can be deducted", "inventory/usage.go", "and hidden_at is null and remaining_weight_grams >= $2::numeric", "and hidden_at is null", "./inventory", "TestDeductRefused|TestConcurrentDeductions"},
 	{"a removed spool can be deducted from", "inventory/usage.go", "where id = $1 and hidden_at is null and remaining_weight_grams", "where id = $1 and remaining_weight_grams", "./inventory", "TestNotFound|TestConcurrentDelete|TestDeduct"},
 	{"a removed spool is listed", "inventory/spool.go", `server.NewList("spools", spoolColumns, "hidden_at is null", "spools")`, `server.NewList("spools", spoolColumns, "", "spools")`, "./inventory", "TestFarm|TestSpoolStory|TestTotal|TestList"},
 	{"totals are not counted down", "db/counts.sql", "values (old.tenant_id, tg_table_name, pg_backend_pid() & 31, -1)", "values (old.tenant_id, tg_table_name, pg_backend_pid() & 31, 0)", "./inventory", "TestTotal|TestSpoolStory"},
-	{"a status can be changed after complete", "production/run.go", `open = fmt.Sprintf(" and (deducted_at is null or status = $%d)", len(args))`, `open = fmt.Sprintf(" and $%d::text is not null", len(args))`, "./production", "TestClosedDoor"},
+	{"a status can be changed after complete", "production/run.go", `open = fmt.Sprintf(" and (deducted_at is null or status = $%d)", len(args))`, `open = fmt.Sprintf(" and $%d::text is not null", len(args))`, "./production", "TestCompletedRunIsFixed"},
 
 	// What products cost.
 	{"changes of one catalog do not wait for each other", "catalog/cost.go", "select pg_advisory_xact_lock(hashtextextended('catalog ' || current_setting('app.tenant_id'), 0))::text", "select 1::text", "./catalog", "TestConcurrent"},
