@@ -20,30 +20,32 @@ import (
 	"spoolwright/transfer"
 )
 
-// importer imports into the client's tenant and collects what it tells of bad rows.
-func importer(t *testing.T, c *authtest.Client) (i inventory.Importer, ctx context.Context, bad *[]string) {
+// newImporter returns an importer for the client's tenant that collects the invalid rows, as "where: fields".
+func newImporter(t *testing.T, c *authtest.Client) (_ inventory.Importer, ctx context.Context, invalid *[]string) {
 	t.Helper()
-	bad = new([]string)
+	invalid = new([]string)
 	return inventory.Importer{DB: c.API.DB, Invalid: func(where string, problems []server.FieldError) {
 		var fields []string
 		for _, p := range problems {
 			fields = append(fields, p.Field)
 		}
 		slices.Sort(fields)
-		*bad = append(*bad, where+": "+strings.Join(fields, " "))
-	}}, db.As(t.Context(), db.Actor{Tenant: c.Actor.Tenant}), bad
+		*invalid = append(*invalid, where+": "+strings.Join(fields, " "))
+	}}, db.As(t.Context(), db.Actor{Tenant: c.Actor.Tenant}), invalid
 }
 
+// export returns the export of the client's spools.
 func export(t *testing.T, c *authtest.Client, format string) string {
 	t.Helper()
 	var b bytes.Buffer
-	if err := inventory.Export(db.As(t.Context(), db.Actor{Tenant: c.Actor.Tenant}), c.API.DB, &b, format); err != nil {
+	ctx := db.As(t.Context(), db.Actor{Tenant: c.Actor.Tenant})
+	if err := inventory.Export(ctx, c.API.DB, &b, format); err != nil {
 		t.Fatal(err)
 	}
 	return b.String()
 }
 
-// withoutServerFields parses a CSV export and leaves out the columns that the service sets. Texts are quoted, null is not.
+// withoutServerFields parses a CSV export and removes the columns that the service sets. It quotes texts, but not null.
 func withoutServerFields(t *testing.T, text string) (rows [][]string) {
 	t.Helper()
 	r := transfer.NewReader(strings.NewReader(text))
@@ -75,7 +77,7 @@ func withoutServerFields(t *testing.T, text string) (rows [][]string) {
 	}
 }
 
-// What was exported can be imported elsewhere, and nothing is lost, whatever is in it.
+// An import of an export creates equal spools.
 func TestExportAndImport(t *testing.T) {
 	t.Parallel()
 	api := authtest.New(t, authtest.Options{}, inventory.Routes)
@@ -85,48 +87,56 @@ func TestExportAndImport(t *testing.T) {
 	for _, changes := range []authtest.JSON{
 		{},
 		{"brand": "", "finish": "", "supplier": "", "notes": ""},
-		{"brand": "a, b", "color": `say "black"`, "notes": "one\r\ntwo\nthree\rfour\n\n", "finish": " silk ", "supplier": `"`},
+		{"brand": "a, b", "color": `say "black"`, "notes": "one\r\ntwo\nthree\rfour\n\n", "finish": " silk ",
+			"supplier": `"`},
 		{"color": "=1+1", "brand": "Größe №5 \U0001f9f5", "notes": "\ufeffmark", "supplier": "null"},
-		{"net_weight_grams": 0.000001, "remaining_weight_grams": 999999.999999, "spool_weight_grams": 0, "purchase_price": 12.345678, "purchase_date": "2024-02-29", "color_hex": "#a0B1c2"},
+		{"net_weight_grams": 0.000001, "remaining_weight_grams": 999999.999999, "spool_weight_grams": 0,
+			"purchase_price": 12.345678, "purchase_date": "2024-02-29", "color_hex": "#a0B1c2"},
 		{"material_type": "Custom", "diameter_mm": 2.85, "remaining_weight_grams": 0},
 	} {
 		body := maps.Clone(base)
 		maps.Copy(body, changes)
 		ids = append(ids, from.Post(t, "/api/v1/spools", body).Want(201).ID())
 	}
-	gone := from.Post(t, "/api/v1/spools", base).Want(201).ID()
-	from.Delete(t, "/api/v1/spools/"+gone).Want(204)
+	deleted := from.Post(t, "/api/v1/spools", base).Want(201).ID()
+	from.Delete(t, "/api/v1/spools/"+deleted).Want(204)
 
 	text := export(t, from, "csv")
-	i, ctx, bad := importer(t, to)
-	done, err := i.CSV(ctx, strings.NewReader(text))
-	if err != nil || done != (inventory.ImportResult{Created: len(ids)}) || len(*bad) > 0 {
-		t.Fatalf("%+v %v %v", done, err, *bad)
+	importer, ctx, invalid := newImporter(t, to)
+	result, err := importer.CSV(ctx, strings.NewReader(text))
+	if err != nil || result != (inventory.ImportResult{Created: len(ids)}) || len(*invalid) > 0 {
+		t.Fatalf("%+v %v %v", result, err, *invalid)
 	}
 	want, got := withoutServerFields(t, text), withoutServerFields(t, export(t, to, "csv"))
 	if !slices.EqualFunc(want, got, slices.Equal) {
 		t.Errorf("exported\n%v\nimported\n%v", want, got)
 	}
 
-	// JSON lines are what the API shows.
+	// The JSON lines equal the responses of the API.
 	lines := strings.Split(strings.TrimSuffix(export(t, from, "jsonl"), "\n"), "\n")
 	if len(lines) != len(ids) {
 		t.Fatalf("%d lines", len(lines))
 	}
 	for n, id := range ids {
-		if shown := from.Get(t, "/api/v1/spools/"+id).Want(200).Body; string(shown) != lines[n] {
-			t.Errorf("line %d is\n%s\nthe API shows\n%s", n, lines[n], shown)
+		if body := from.Get(t, "/api/v1/spools/"+id).Want(200).Body; string(body) != lines[n] {
+			t.Errorf("line %d is\n%s\nwant the response\n%s", n, lines[n], body)
 		}
 	}
 
-	// Imported spools are like others: in lists, with a ledger, for their own tenant only.
-	list := to.Get(t, "/api/v1/spools").Want(200).Shows(map[string]string{"total": fmt.Sprint(len(ids)), "items.0.material_type": "Custom"})
+	// Imported spools are in lists, have a ledger, and belong to the tenant only.
+	list := to.Get(t, "/api/v1/spools").Want(200).Shows(map[string]string{
+		"total": fmt.Sprint(len(ids)), "items.0.material_type": "Custom",
+	})
 	usage := to.Get(t, "/api/v1/spools/"+list.Text("items.1.id")+"/usage").Want(200)
-	usage.Shows(map[string]string{"total": "1", "items.0.kind": "created", "items.0.before_grams": "0", "items.0.after_grams": "999999.999999", "items.0.user_id": "null"})
+	usage.Shows(map[string]string{
+		"total": "1", "items.0.kind": "created", "items.0.before_grams": "0", "items.0.after_grams": "999999.999999",
+		"items.0.user_id": "null",
+	})
 	from.Get(t, "/api/v1/spools").Want(200).Shows(map[string]string{"total": fmt.Sprint(len(ids))})
 	to.Post(t, "/api/v1/spools/"+list.Text("items.1.id")+"/deduct", authtest.JSON{"weight_grams": 1}).Want(200)
 }
 
+// An export of several pages has all rows of an import of several batches, in the same order.
 func TestExportPages(t *testing.T) {
 	t.Parallel()
 	c := authtest.New(t, authtest.Options{}, inventory.Routes).Operator(t)
@@ -135,9 +145,9 @@ func TestExportPages(t *testing.T) {
 	for n := range 1203 {
 		fmt.Fprintf(&b, "PLA,%04d,1.75,1000\n", n)
 	}
-	i, ctx, _ := importer(t, c)
-	if done, err := i.CSV(ctx, strings.NewReader(b.String())); err != nil || done.Created != 1203 {
-		t.Fatalf("%+v %v", done, err)
+	importer, ctx, _ := newImporter(t, c)
+	if result, err := importer.CSV(ctx, strings.NewReader(b.String())); err != nil || result.Created != 1203 {
+		t.Fatalf("%+v %v", result, err)
 	}
 	rows := withoutServerFields(t, export(t, c, "csv"))[1:]
 	for n, row := range rows {
@@ -152,11 +162,12 @@ func TestExportPages(t *testing.T) {
 
 const header = "material_type,color,diameter_mm,net_weight_grams"
 
-func TestImportNamesEveryBadRow(t *testing.T) {
+func TestImportReportsInvalidRows(t *testing.T) {
 	t.Parallel()
 	c := authtest.New(t, authtest.Options{}, inventory.Routes).Operator(t)
-	i, ctx, bad := importer(t, c)
-	file := "\ufeffnotes," + header + ",brand,remaining_weight_grams,color_hex,purchase_price,purchase_date,id,cost_per_gram\r\n" +
+	importer, ctx, invalid := newImporter(t, c)
+	file := "\ufeffnotes," + header +
+		",brand,remaining_weight_grams,color_hex,purchase_price,purchase_date,id,cost_per_gram\r\n" +
 		"\"two\r\nlines\",PLA,Black,1.75,1000,,,,,,x,y\r\n" + // 2 and 3
 		",PLO,,2,x,,-1,red,1e400,2024-02-30,,\n" + // 4
 		"\n" +
@@ -166,18 +177,20 @@ func TestImportNamesEveryBadRow(t *testing.T) {
 		",PLA,Black,1.75,0.000001,,,,1000000,,,\n" + // 9
 		"\"three\n\n\",PLA,Black,1.75,1000,,,,,,,,\n" + // 10 to 12
 		",PLA,Black, 1.75 ,1000,,,,,,," // 13
-	done, err := i.CSV(ctx, strings.NewReader(file))
+	result, err := importer.CSV(ctx, strings.NewReader(file))
 	want := []string{
-		"line 4: color color_hex diameter_mm material_type net_weight_grams purchase_date purchase_price remaining_weight_grams",
+		"line 4: color color_hex diameter_mm material_type net_weight_grams purchase_date purchase_price " +
+			"remaining_weight_grams",
 		"line 6: row", "line 7: row", "line 8: color net_weight_grams", "line 9: purchase_price", "line 10: row",
 	}
-	if err != inventory.InvalidRows(len(want)) || done != (inventory.ImportResult{Invalid: len(want)}) || !slices.Equal(*bad, want) {
-		t.Errorf("%+v %v\n%s", done, err, strings.Join(*bad, "\n"))
+	if err != inventory.InvalidRows(len(want)) || result != (inventory.ImportResult{Invalid: len(want)}) ||
+		!slices.Equal(*invalid, want) {
+		t.Errorf("%+v %v\n%s", result, err, strings.Join(*invalid, "\n"))
 	}
 	c.Get(t, "/api/v1/spools").Want(200).Shows(map[string]string{"total": "0"})
 }
 
-func TestImportRefusesFiles(t *testing.T) {
+func TestImportRejectsInvalidFiles(t *testing.T) {
 	t.Parallel()
 	c := authtest.New(t, authtest.Options{}, inventory.Routes).Operator(t)
 	for file, want := range map[string]string{
@@ -190,51 +203,61 @@ func TestImportRefusesFiles(t *testing.T) {
 		"material_type;color\nPLA;x": "commas",
 		header + "\nPLA,\"" + strings.Repeat("x\n", 600_000): "line 2: a row is longer",
 	} {
-		i, ctx, bad := importer(t, c)
-		if _, err := i.CSV(ctx, strings.NewReader(file)); err == nil || !strings.Contains(err.Error(), want) || len(*bad) > 0 {
-			t.Errorf("%.60q: %v %v, want %q", file, err, *bad, want)
+		importer, ctx, invalid := newImporter(t, c)
+		_, err := importer.CSV(ctx, strings.NewReader(file))
+		if err == nil || !strings.Contains(err.Error(), want) || len(*invalid) > 0 {
+			t.Errorf("%.60q: %v %v, want %q", file, err, *invalid, want)
 		}
 	}
-	i, ctx, bad := importer(t, c)
-	if _, err := i.CSV(ctx, strings.NewReader(header+"\nPLA,Black,1.75,1000\nPLA,\"Bl")); err != inventory.InvalidRows(1) || !slices.Equal(*bad, []string{"line 3: row"}) {
-		t.Errorf("a quote that is never closed: %v %v", err, *bad)
+	importer, ctx, invalid := newImporter(t, c)
+	_, err := importer.CSV(ctx, strings.NewReader(header+"\nPLA,Black,1.75,1000\nPLA,\"Bl"))
+	if err != inventory.InvalidRows(1) || !slices.Equal(*invalid, []string{"line 3: row"}) {
+		t.Errorf("with a missing closing quote: %v %v", err, *invalid)
 	}
-	if done, err := i.CSV(ctx, strings.NewReader(header)); err != nil || done != (inventory.ImportResult{}) {
-		t.Errorf("no rows: %+v %v", done, err)
+	if result, err := importer.CSV(ctx, strings.NewReader(header)); err != nil || result != (inventory.ImportResult{}) {
+		t.Errorf("without rows: %+v %v", result, err)
 	}
 	c.Get(t, "/api/v1/spools").Want(200).Shows(map[string]string{"total": "0"})
 }
 
-// An import and the API say the same of the same values.
-func TestImportAgreesWithTheAPI(t *testing.T) {
+// An import and the API accept and reject the same values.
+func TestImportAgreesWithAPI(t *testing.T) {
 	t.Parallel()
 	c := authtest.New(t, authtest.Options{}, inventory.Routes).Operator(t)
-	good := map[string]string{"material_type": `"PLA"`, "color": `"Black"`, "diameter_mm": "1.75", "net_weight_grams": "1000", "purchase_price": "20"}
+	valid := map[string]string{
+		"material_type": `"PLA"`, "color": `"Black"`, "diameter_mm": "1.75", "net_weight_grams": "1000",
+		"purchase_price": "20",
+	}
 	for field, values := range map[string][]string{
 		"material_type":          {`"PETG"`, `"petg"`, `"X"`},
-		"color":                  {`"x"`, `"   "`, `"` + strings.Repeat("é", 200) + `"`, `"` + strings.Repeat("é", 201) + `"`},
-		"brand":                  {`""`, `"` + strings.Repeat("x", 201) + `"`},
+		"color":                  {`"x"`, `"   "`, quotedOf("é", 200), quotedOf("é", 201)},
+		"brand":                  {`""`, quotedOf("x", 201)},
 		"color_hex":              {`"#00ff00"`, `"00ff00"`, `"#00ff0"`},
 		"diameter_mm":            {"1.750", "2.85", "2.850001", "1.7", "0"},
 		"net_weight_grams":       {"0", "0.0000004", "0.0000005", "1000000", "1000000.1", "-1", "1e3", "1E400", "01"},
 		"remaining_weight_grams": {"0", "-0", "-0.1", "1000000"},
 		"purchase_price":         {"0", "1000000", "1000000.000001"},
 		"purchase_date":          {`"2024-02-29"`, `"2023-02-29"`, `"24-01-01"`},
-		"notes":                  {`"` + strings.Repeat("x", 10_000) + `"`, `"` + strings.Repeat("x", 10_001) + `"`},
+		"notes":                  {quotedOf("x", 10_000), quotedOf("x", 10_001)},
 	} {
 		for _, value := range values {
-			row := maps.Clone(good)
+			row := maps.Clone(valid)
 			row[field] = value
 			agree(t, c, row)
 		}
 	}
-	for _, price := range []string{"999.999999", "999.9999990000005", "1000", "1000.000001"} { // cost_per_gram around its bound
-		row := maps.Clone(good)
+	// Prices around the maximum of cost_per_gram.
+	for _, price := range []string{"999.999999", "999.9999990000005", "1000", "1000.000001"} {
+		row := maps.Clone(valid)
 		row["net_weight_grams"], row["purchase_price"] = "0.000001", price
 		agree(t, c, row)
 	}
 }
 
+// quotedOf is a text of n times s, in quotes.
+func quotedOf(s string, n int) string { return `"` + strings.Repeat(s, n) + `"` }
+
+// agree sends a row, whose values are JSON, to the importer and to the API, and compares the results.
 func agree(t *testing.T, c *authtest.Client, row map[string]string) {
 	t.Helper()
 	names := slices.Sorted(maps.Keys(row))
@@ -243,107 +266,110 @@ func agree(t *testing.T, c *authtest.Client, row map[string]string) {
 		members = append(members, `"`+name+`":`+row[name])
 		cells = append(cells, row[name])
 	}
-	i, ctx, bad := importer(t, c)
-	done, err := i.CSV(ctx, strings.NewReader(strings.Join(names, ",")+"\n"+strings.Join(cells, ",")+"\n"))
+	importer, ctx, invalid := newImporter(t, c)
+	result, err := importer.CSV(ctx, strings.NewReader(strings.Join(names, ",")+"\n"+strings.Join(cells, ",")+"\n"))
 	a := c.Post(t, "/api/v1/spools", "{"+strings.Join(members, ",")+"}")
-	// What is no JSON at all is wrong either way.
-	if taken := err == nil && done.Created == 1; taken != (a.Status == 201) || !taken && len(*bad) != 1 {
-		t.Errorf("%v: the API says %d %s; the import %+v %v %v", row, a.Status, a.Body, done, err, *bad)
-	} else if a.Status == 422 && !strings.Contains(string(a.Body), `"field":"`+strings.Fields((*bad)[0])[2]+`"`) {
-		t.Errorf("%v: %s, and %v", row, a.Body, *bad)
+	if created := err == nil && result.Created == 1; created != (a.Status == 201) || !created && len(*invalid) != 1 {
+		t.Errorf("%v: the API returns %d %s; the import %+v %v %v", row, a.Status, a.Body, result, err, *invalid)
+	} else if a.Status == 422 && !strings.Contains(string(a.Body), `"field":"`+strings.Fields((*invalid)[0])[2]+`"`) {
+		t.Errorf("%v: %s, and %v", row, a.Body, *invalid)
 	}
 }
 
-// While an import is under way, others make spools and do not wait for it.
-func TestImportHoldsNobodyUp(t *testing.T) {
+// An import does not block requests that create spools, and the total is correct afterwards.
+func TestImportDoesNotBlockRequests(t *testing.T) {
 	t.Parallel()
 	c := authtest.New(t, authtest.Options{}, inventory.Routes).Operator(t)
-	i, ctx, _ := importer(t, c)
+	importer, ctx, _ := newImporter(t, c)
 	rows := 2500
 	file := header + "\n" + strings.Repeat("PLA,Black,1.75,1000\n", rows)
-	made := 0
-	i.Progress = func(n int) {
+	created := 0
+	importer.Progress = func(n int) {
 		if n != 2000 {
 			return
 		}
-		var wg sync.WaitGroup // more than there are shards of the count
+		var wg sync.WaitGroup
 		var mu sync.Mutex
-		for range 40 {
+		for range 40 { // more than the counter has shards
 			wg.Go(func() {
-				a, err := c.Send("POST", "/api/v1/spools", authtest.JSON{"material_type": "PETG", "color": "Red", "diameter_mm": 1.75, "net_weight_grams": 1})
+				a, err := c.Send("POST", "/api/v1/spools", authtest.JSON{
+					"material_type": "PETG", "color": "Red", "diameter_mm": 1.75, "net_weight_grams": 1,
+				})
 				mu.Lock()
 				defer mu.Unlock()
 				if err == nil && a.Status == 201 {
-					made++
+					created++
 				}
 			})
 		}
 		wg.Wait()
 	}
-	done, err := i.CSV(ctx, strings.NewReader(file))
-	if err != nil || done.Created != rows || made != 80 { // both times that the file is read
-		t.Fatalf("%+v %v, %d were made", done, err, made)
+	result, err := importer.CSV(ctx, strings.NewReader(file))
+	if err != nil || result.Created != rows || created != 80 { // the importer reads the file twice
+		t.Fatalf("%+v %v, and requests created %d spools", result, err, created)
 	}
-	c.Get(t, "/api/v1/spools").Want(200).Shows(map[string]string{"total": fmt.Sprint(rows + made)})
+	c.Get(t, "/api/v1/spools").Want(200).Shows(map[string]string{"total": fmt.Sprint(rows + created)})
 	c.Get(t, "/api/v1/spools?material_type=PLA").Want(200).Shows(map[string]string{"total": fmt.Sprint(rows)})
 }
 
-// A tenant has one import at a time; others have theirs meanwhile.
-func TestImportsTakeTurns(t *testing.T) {
+// A tenant can run one import at a time. Another tenant can run one at the same time.
+func TestOneImportPerTenant(t *testing.T) {
 	t.Parallel()
 	api := authtest.New(t, authtest.Options{}, inventory.Routes)
-	c, stranger := api.Operator(t), api.Operator(t)
+	c, otherTenant := api.Operator(t), api.Operator(t)
 	const file = "material_type,color,diameter_mm,net_weight_grams\nPLA,Red,1.75,1000\n"
-	i, ctx, _ := importer(t, c)
-	j, elsewhere, _ := importer(t, stranger)
+	importer, ctx, _ := newImporter(t, c)
+	other, otherCtx, _ := newImporter(t, otherTenant)
 	err := api.DB.Bulk(ctx, func(context.Context) error {
-		if done, err := i.CSV(ctx, strings.NewReader(file)); !errors.Is(err, db.ErrBulk) || done.Created != 0 {
-			t.Errorf("a second import: %+v %v", done, err)
+		if result, err := importer.CSV(ctx, strings.NewReader(file)); !errors.Is(err, db.ErrBulk) || result.Created != 0 {
+			t.Errorf("a second import: %+v %v", result, err)
 		}
-		if done, err := j.CSV(elsewhere, strings.NewReader(file)); err != nil || done.Created != 1 {
-			t.Errorf("an import of another tenant: %+v %v", done, err)
+		if result, err := other.CSV(otherCtx, strings.NewReader(file)); err != nil || result.Created != 1 {
+			t.Errorf("an import of another tenant: %+v %v", result, err)
 		}
 		return nil
 	})
 	if err != nil {
 		t.Error(err)
 	}
-	if done, err := i.CSV(ctx, strings.NewReader(file)); err != nil || done.Created != 1 {
-		t.Errorf("after it: %+v %v", done, err)
+	if result, err := importer.CSV(ctx, strings.NewReader(file)); err != nil || result.Created != 1 {
+		t.Errorf("an import afterwards: %+v %v", result, err)
 	}
 }
 
-// An import that is stopped on the way, or whose file changes under its hands, leaves nothing.
-func TestImportIsAllOrNothing(t *testing.T) {
+// An import creates nothing if it is interrupted, or if the file changes between the two times that it is read.
+func TestImportIsAtomic(t *testing.T) {
 	t.Parallel()
 	c := authtest.New(t, authtest.Options{}, inventory.Routes).Operator(t)
 	file := header + "\n" + strings.Repeat("PLA,Black,1.75,1000\n", 3500)
-	i, ctx, _ := importer(t, c)
+	importer, ctx, _ := newImporter(t, c)
 	ctx, cancel := context.WithCancel(ctx)
 	seen := 0
-	i.Progress = func(int) {
-		if seen++; seen == 6 { // the third time that the database has got something
+	importer.Progress = func(int) {
+		if seen++; seen == 6 { // three batches were validated, and the third was inserted
 			cancel()
 		}
 	}
-	if done, err := i.CSV(ctx, strings.NewReader(file)); !errors.Is(err, context.Canceled) || done.Created != 0 {
-		t.Errorf("stopped: %+v %v", done, err)
+	result, err := importer.CSV(ctx, strings.NewReader(file))
+	if !errors.Is(err, context.Canceled) || result.Created != 0 {
+		t.Errorf("interrupted: %+v %v", result, err)
 	}
-	i, ctx, _ = importer(t, c)
-	if done, err := i.CSV(ctx, &changing{strings.NewReader(file), strings.NewReader(file + "PLA,White,1.75,1000\n")}); err == nil || done.Created != 0 {
-		t.Errorf("changed: %+v %v", done, err)
+	importer, ctx, _ = newImporter(t, c)
+	changed := &changingFile{strings.NewReader(file), strings.NewReader(file + "PLA,White,1.75,1000\n")}
+	if result, err := importer.CSV(ctx, changed); err == nil || result.Created != 0 {
+		t.Errorf("with a changed file: %+v %v", result, err)
 	}
 	c.Get(t, "/api/v1/spools").Want(200).Shows(map[string]string{"total": "0"})
 	c.Get(t, "/api/v1/spools?material_type=PLA").Want(200).Shows(map[string]string{"total": "0"})
 }
 
-// changing is a file that is another one when it is read again.
-type changing struct {
+// changingFile has other content when it is read again.
+type changingFile struct {
 	*strings.Reader
 	then *strings.Reader
 }
 
-func (c *changing) Seek(int64, int) (int64, error) {
+func (c *changingFile) Seek(int64, int) (int64, error) {
 	c.Reader = c.then
 	return 0, nil
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -37,86 +38,101 @@ func openSpoolman(t *testing.T, source string) *os.File {
 	return f
 }
 
-// From a server, again from it, and from a file: each spool comes once, and what was done to it here stays.
+// Repeated imports, from a server and from a file, create each spool once, and do not change it.
 func TestSpoolman(t *testing.T) {
 	t.Parallel()
 	fixture := readFixture(t)
-	var asked []string
+	var requests []string
 	spoolman := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		asked = append(asked, r.Method+" "+r.URL.String())
+		requests = append(requests, r.Method+" "+r.URL.String())
 		w.Header().Set("Content-Type", "application/json")
 		w.Write(fixture)
 	}))
 	defer spoolman.Close()
 	api := authtest.New(t, authtest.Options{}, inventory.Routes)
-	c, stranger := api.Operator(t), api.Operator(t)
-	i, ctx, bad := importer(t, c)
-	if done, err := i.Spoolman(ctx, openSpoolman(t, spoolman.URL), false); err != nil || done != (inventory.ImportResult{Created: 5}) {
-		t.Fatalf("%+v %v %v", done, err, *bad)
+	c, otherTenant := api.Operator(t), api.Operator(t)
+	importer, ctx, invalid := newImporter(t, c)
+	result, err := importer.Spoolman(ctx, openSpoolman(t, spoolman.URL), false)
+	if err != nil || result != (inventory.ImportResult{Created: 5}) {
+		t.Fatalf("%+v %v %v", result, err, *invalid)
 	}
 	list := c.Get(t, "/api/v1/spools?sort_order=asc").Want(200).Shows(map[string]string{"total": "5",
-		"items.0.material_type": "PLA", "items.0.brand": "Northline", "items.0.color": "Harbour Grey", "items.0.color_hex": "#7A8288", "items.0.diameter_mm": "1.75",
-		"items.0.net_weight_grams": "1000", "items.0.remaining_weight_grams": "812.4", "items.0.spool_weight_grams": "212.5", "items.0.purchase_price": "19.9",
-		"items.0.supplier": "null", "items.0.purchase_date": "null",
-		"items.0.notes": "Opened by Kim\nFilament: Prints well at 60 mm/s\nhumidity: 12\nowner: Workshop\ndrying: 50 °C, 6 h\nLot: L-2024-11\nLocation: Shelf B\nArticle number: NL-0042\n" +
-			"Nozzle °C: 210\nBed °C: 60\nRegistered: 2024-02-03\nFirst used: 2024-02-10\nLast used: 2024-03-01\nSpoolman: 1",
+		"items.0.material_type": "PLA", "items.0.brand": "Northline", "items.0.color": "Harbour Grey",
+		"items.0.color_hex": "#7A8288", "items.0.diameter_mm": "1.75", "items.0.net_weight_grams": "1000",
+		"items.0.remaining_weight_grams": "812.4", "items.0.spool_weight_grams": "212.5",
+		"items.0.purchase_price": "19.9", "items.0.supplier": "null", "items.0.purchase_date": "null",
+		"items.0.notes": "Opened by Kim\nFilament: Prints well at 60 mm/s\nhumidity: 12\nowner: Workshop\n" +
+			"drying: 50 °C, 6 h\nLot: L-2024-11\nLocation: Shelf B\nArticle number: NL-0042\nNozzle °C: 210\n" +
+			"Bed °C: 60\nRegistered: 2024-02-03\nFirst used: 2024-02-10\nLast used: 2024-03-01\nSpoolman: 1",
 
-		"items.1.material_type": "PLA", "items.1.color": "Ember", "items.1.color_hex": "#FF4500", "items.1.net_weight_grams": "750", "items.1.remaining_weight_grams": "750",
+		"items.1.material_type": "PLA", "items.1.color": "Ember", "items.1.color_hex": "#FF4500",
+		"items.1.net_weight_grams": "750", "items.1.remaining_weight_grams": "750",
 		"items.1.spool_weight_grams": "190", "items.1.purchase_price": "23",
 		"items.1.notes": "Material: PLA+\nColours: #FF4500, #FFD700, #202020\nRegistered: 2024-02-03\nSpoolman: 2",
 
-		"items.2.material_type": "Nylon", "items.2.brand": "null", "items.2.color": "#101010", "items.2.color_hex": "#101010", "items.2.diameter_mm": "2.85",
-		"items.2.net_weight_grams": "480", "items.2.remaining_weight_grams": "0", "items.2.spool_weight_grams": "150", "items.2.purchase_price": "64",
+		"items.2.material_type": "Nylon", "items.2.brand": "null", "items.2.color": "#101010",
+		"items.2.color_hex": "#101010", "items.2.diameter_mm": "2.85", "items.2.net_weight_grams": "480",
+		"items.2.remaining_weight_grams": "0", "items.2.spool_weight_grams": "150", "items.2.purchase_price": "64",
 		"items.2.notes": "Material: pa-cf\nRegistered: 2024-02-04\nArchived in Spoolman\nSpoolman: 3",
 
-		"items.3.material_type": "Custom", "items.3.brand": "Kap & Son", "items.3.diameter_mm": "2.85", "items.3.remaining_weight_grams": "1040.25", "items.3.purchase_price": "null",
+		"items.3.material_type": "Custom", "items.3.brand": "Kap & Son", "items.3.diameter_mm": "2.85",
+		"items.3.remaining_weight_grams": "1040.25", "items.3.purchase_price": "null",
 		"items.3.notes": "Material: PVB\nDiameter: 3 mm\nRegistered: 2024-02-05\nSpoolman: 4",
 
-		"items.4.material_type": "Custom", "items.4.color": "Fog", "items.4.color_hex": "null", "items.4.notes": "Registered: 2024-02-06\nSpoolman: 5",
+		"items.4.material_type": "Custom", "items.4.color": "Fog", "items.4.color_hex": "null",
+		"items.4.notes": "Registered: 2024-02-06\nSpoolman: 5",
 	})
 	if text := string(list.Body); strings.Contains(text, "external") {
-		t.Errorf("the API shows where spools come from: %s", text)
+		t.Errorf("the API returns the external key: %s", text)
 	}
 
-	// One is used, one is edited, one is removed; a new one has come to Spoolman.
-	used, edited, removed := "/api/v1/spools/"+list.Text("items.0.id"), "/api/v1/spools/"+list.Text("items.1.id"), "/api/v1/spools/"+list.Text("items.4.id")
+	// Deduct from a spool, change one and delete one; add two to Spoolman.
+	path := func(item string) string { return "/api/v1/spools/" + list.Text("items."+item+".id") }
+	used, edited, deleted := path("0"), path("1"), path("4")
 	c.Post(t, used+"/deduct", authtest.JSON{"weight_grams": 12.4}).Want(200)
 	c.Patch(t, edited, authtest.JSON{"color": "Fire"}).Want(200)
-	c.Delete(t, removed).Want(204)
+	c.Delete(t, deleted).Want(204)
 	fixture = bytes.TrimRight(fixture, " \n]")
-	fixture = append(fixture, `, {"id": 6, "registered": "2024-03-01T00:00:00", "filament": {"material": "TPU 95A", "name": "Red", "diameter": 1.75}, "initial_weight": 500, "used_weight": 125.5},
-		{"id": 1, "registered": "2025-01-01T00:00:00Z", "filament": {"material": "petg", "name": "Of another server", "diameter": 1.75, "weight": 1}, "used_weight": 3}]`...)
-	for _, source := range []string{spoolman.URL + "/", spoolman.URL + "/api/v1", spoolman.URL + "/api/v1/spool?limit=1#x"} {
-		i, ctx, bad = importer(t, c)
-		done, err := i.Spoolman(ctx, openSpoolman(t, source), false)
+	fixture = append(fixture, `,
+		{"id": 6, "registered": "2024-03-01T00:00:00", "initial_weight": 500, "used_weight": 125.5,
+			"filament": {"material": "TPU 95A", "name": "Red", "diameter": 1.75}},
+		{"id": 1, "registered": "2025-01-01T00:00:00Z", "used_weight": 3,
+			"filament": {"material": "petg", "name": "Of another server", "diameter": 1.75, "weight": 1}}]`...)
+	for _, path := range []string{"/", "/api/v1", "/api/v1/spool?limit=1#x"} {
+		source := spoolman.URL + path
+		importer, ctx, invalid = newImporter(t, c)
+		result, err := importer.Spoolman(ctx, openSpoolman(t, source), false)
 		want := inventory.ImportResult{Existing: 7}
-		if source == spoolman.URL+"/" {
+		if path == "/" {
 			want = inventory.ImportResult{Created: 2, Existing: 5}
 		}
-		if err != nil || done != want {
-			t.Fatalf("%s: %+v %v %v", source, done, err, *bad)
+		if err != nil || result != want {
+			t.Fatalf("%s: %+v %v %v", source, result, err, *invalid)
 		}
 	}
-	if done, err := i.Spoolman(ctx, openSpoolman(t, spoolmanFixture), false); err != nil || done != (inventory.ImportResult{Existing: 5}) {
-		t.Fatalf("the file: %+v %v", done, err)
+	result, err = importer.Spoolman(ctx, openSpoolman(t, spoolmanFixture), false)
+	if err != nil || result != (inventory.ImportResult{Existing: 5}) {
+		t.Fatalf("import of the file: %+v %v", result, err)
 	}
 	c.Get(t, used).Want(200).Shows(map[string]string{"remaining_weight_grams": "800"})
 	c.Get(t, edited).Want(200).Shows(map[string]string{"color": "Fire"})
-	c.Get(t, removed).WantError(404, "NOT_FOUND")
-	c.Get(t, "/api/v1/spools?sort_order=asc").Want(200).Shows(map[string]string{"total": "6", "items.4.material_type": "TPU", "items.4.remaining_weight_grams": "374.5", "items.5.remaining_weight_grams": "0"})
+	c.Get(t, deleted).WantError(404, "NOT_FOUND")
+	c.Get(t, "/api/v1/spools?sort_order=asc").Want(200).Shows(map[string]string{"total": "6",
+		"items.4.material_type": "TPU", "items.4.remaining_weight_grams": "374.5", "items.5.remaining_weight_grams": "0"})
 
-	// Another tenant may have the same server.
-	i, ctx, _ = importer(t, stranger)
-	if done, err := i.Spoolman(ctx, openSpoolman(t, spoolmanFixture), false); err != nil || done != (inventory.ImportResult{Created: 5}) {
-		t.Errorf("another tenant: %+v %v", done, err)
+	// Another tenant can import from the same server.
+	importer, ctx, _ = newImporter(t, otherTenant)
+	result, err = importer.Spoolman(ctx, openSpoolman(t, spoolmanFixture), false)
+	if err != nil || result != (inventory.ImportResult{Created: 5}) {
+		t.Errorf("import of another tenant: %+v %v", result, err)
 	}
-	slices.Sort(asked)
-	if asked = slices.Compact(asked); !slices.Equal(asked, []string{"GET /api/v1/spool?allow_archived=true"}) {
-		t.Errorf("Spoolman was asked for %q", asked)
+	slices.Sort(requests)
+	if requests = slices.Compact(requests); !slices.Equal(requests, []string{"GET /api/v1/spool?allow_archived=true"}) {
+		t.Errorf("the requests to Spoolman are %q", requests)
 	}
 }
 
-// What Spoolman exports, as JSON with flat names or as CSV, is the same as what its API answers.
+// Imports of Spoolman's exports, JSON with flat names and CSV, create the same spools as imports from its API.
 func TestSpoolmanExports(t *testing.T) {
 	t.Parallel()
 	api := authtest.New(t, authtest.Options{}, inventory.Routes)
@@ -129,22 +145,19 @@ func TestSpoolmanExports(t *testing.T) {
 	for _, s := range spools {
 		f := map[string]any{}
 		flatten(f, "", s)
-		for _, name := range []string{"remaining_weight", "remaining_length"} { // which only the API computes
+		for _, name := range []string{"remaining_weight", "remaining_length"} { // computed by the API
 			delete(f, name)
 		}
 		for name, value := range f {
 			columns[name] = true
-			if at, ok := value.(string); ok && (strings.HasSuffix(name, "registered") || strings.HasSuffix(name, "_used")) {
-				f[name] = strings.TrimSuffix(strings.Replace(at, "T", " ", 1), "Z")
+			isTime := strings.HasSuffix(name, "registered") || strings.HasSuffix(name, "_used")
+			if text, ok := value.(string); ok && isTime {
+				f[name] = strings.TrimSuffix(strings.Replace(text, "T", " ", 1), "Z")
 			}
 		}
 		flat = append(flat, f)
 	}
-	var names []string
-	for name := range columns {
-		names = append(names, name)
-	}
-	slices.Sort(names)
+	names := slices.Sorted(maps.Keys(columns))
 	asCSV := strings.Join(names, ",") + "\r\n"
 	for _, f := range flat {
 		var cells []string
@@ -167,27 +180,28 @@ func TestSpoolmanExports(t *testing.T) {
 	}
 	for name, file := range map[string]string{"JSON": string(asJSON), "CSV": asCSV} {
 		c := api.Operator(t)
-		i, ctx, bad := importer(t, c)
-		if done, err := i.Spoolman(ctx, strings.NewReader(file), false); err != nil || done.Created != 5 {
-			t.Fatalf("%s: %+v %v %v", name, done, err, *bad)
+		importer, ctx, invalid := newImporter(t, c)
+		if result, err := importer.Spoolman(ctx, strings.NewReader(file), false); err != nil || result.Created != 5 {
+			t.Fatalf("%s: %+v %v %v", name, result, err, *invalid)
 		}
 		text := export(t, c, "csv")
-		if done, err := i.Spoolman(ctx, openSpoolman(t, spoolmanFixture), false); err != nil || done != (inventory.ImportResult{Existing: 5}) {
-			t.Errorf("%s: then from the API %+v %v", name, done, err)
+		result, err := importer.Spoolman(ctx, openSpoolman(t, spoolmanFixture), false)
+		if err != nil || result != (inventory.ImportResult{Existing: 5}) {
+			t.Errorf("%s: a second import, from the API: %+v %v", name, result, err)
 		}
 		other := api.Operator(t)
-		i, ctx, _ = importer(t, other)
-		if _, err := i.Spoolman(ctx, openSpoolman(t, spoolmanFixture), false); err != nil {
+		importer, ctx, _ = newImporter(t, other)
+		if _, err := importer.Spoolman(ctx, openSpoolman(t, spoolmanFixture), false); err != nil {
 			t.Fatal(err)
 		}
 		got, want := withoutServerFields(t, text), withoutServerFields(t, export(t, other, "csv"))
 		remaining := slices.IndexFunc(want[0], func(s string) bool { return s == `"remaining_weight_grams"` })
-		if want[4][remaining] != `"1040.25"` { // an export does not have this field
+		if want[4][remaining] != `"1040.25"` { // an export lacks this field of the API
 			t.Fatal(want[4])
 		}
 		want[4][remaining] = `"1000"`
 		if !slices.EqualFunc(want, got, slices.Equal) {
-			t.Errorf("%s:\n%v\nby the API:\n%v", name, got, want)
+			t.Errorf("%s:\n%v\nwant as from the API:\n%v", name, got, want)
 		}
 	}
 }
@@ -206,24 +220,31 @@ func TestSpoolmanMaterials(t *testing.T) {
 	t.Parallel()
 	c := authtest.New(t, authtest.Options{}, inventory.Routes).Operator(t)
 	want := map[string]string{
-		"PLA": "PLA", "pla": "PLA", "PLA+": "PLA", "PLA-CF": "PLA", "Silk PLA": "PLA", "PLA (wood)": "PLA", "rPLA": "PLA", "LW-PLA": "PLA", "HTPLA": "PLA", "PLA/PHA": "PLA", "PLA2": "PLA", "ePLA-ST": "PLA",
-		"PETG": "PETG", "PET-G": "PETG", "petg+": "PETG", "PETG-CF": "PETG", "rPETG": "PETG", "PETG HF": "PETG", "PCTG": "Custom", "PET": "Custom", "PET-CF": "Custom",
-		"ABS": "ABS", "ABS+": "ABS", "ABS-GF": "ABS", "TPU": "TPU", "TPU 95A": "TPU", "TPU95A": "TPU", "TPU-85A": "TPU", "ASA": "ASA", "ASA-CF": "ASA",
-		"Nylon": "Nylon", "PA": "Nylon", "PA6": "Nylon", "PA12-CF": "Nylon", "PA6-GF30": "Nylon", "PAHT-CF": "Nylon", "PACF": "Nylon", "Nylon 6/66": "Nylon", "PA-12": "Nylon",
+		"PLA": "PLA", "pla": "PLA", "PLA+": "PLA", "PLA-CF": "PLA", "Silk PLA": "PLA", "PLA (wood)": "PLA", "rPLA": "PLA",
+		"LW-PLA": "PLA", "HTPLA": "PLA", "PLA/PHA": "PLA", "PLA2": "PLA", "ePLA-ST": "PLA",
+		"PETG": "PETG", "PET-G": "PETG", "petg+": "PETG", "PETG-CF": "PETG", "rPETG": "PETG", "PETG HF": "PETG",
+		"PCTG": "Custom", "PET": "Custom", "PET-CF": "Custom",
+		"ABS": "ABS", "ABS+": "ABS", "ABS-GF": "ABS",
+		"TPU": "TPU", "TPU 95A": "TPU", "TPU95A": "TPU", "TPU-85A": "TPU", "ASA": "ASA", "ASA-CF": "ASA",
+		"Nylon": "Nylon", "PA": "Nylon", "PA6": "Nylon", "PA12-CF": "Nylon", "PA6-GF30": "Nylon", "PAHT-CF": "Nylon",
+		"PACF": "Nylon", "Nylon 6/66": "Nylon", "PA-12": "Nylon",
 		"PC": "PC", "PC-ABS": "PC", "PC Blend": "PC", "Polycarbonate": "PC", "HIPS": "HIPS", "PVA": "PVA", "PVA+": "PVA",
-		"PVB": "Custom", "PP": "Custom", "PEEK": "Custom", "PLASTIC": "Custom", "PARTY": "Custom", "ABSOLUTE": "Custom", "№5": "Custom",
+		"PVB": "Custom", "PP": "Custom", "PEEK": "Custom", "PLASTIC": "Custom", "PARTY": "Custom", "ABSOLUTE": "Custom",
+		"№5": "Custom",
 	}
 	var spools []map[string]any
 	for material := range want {
-		spools = append(spools, map[string]any{"id": len(spools) + 1, "filament": map[string]any{"name": material, "material": material, "diameter": 1.75, "weight": 1000}})
+		filament := map[string]any{"name": material, "material": material, "diameter": 1.75, "weight": 1000}
+		spools = append(spools, map[string]any{"id": len(spools) + 1, "filament": filament})
 	}
 	file, err := json.Marshal(spools)
 	if err != nil {
 		t.Fatal(err)
 	}
-	i, ctx, bad := importer(t, c)
-	if done, err := i.Spoolman(ctx, bytes.NewReader(file), false); err != nil || done.Created != len(want) {
-		t.Fatalf("%+v %v %v", done, err, *bad)
+	importer, ctx, invalid := newImporter(t, c)
+	result, err := importer.Spoolman(ctx, bytes.NewReader(file), false)
+	if err != nil || result.Created != len(want) {
+		t.Fatalf("%+v %v %v", result, err, *invalid)
 	}
 	for _, item := range c.Get(t, "/api/v1/spools?limit=100").Want(200).List("items") {
 		spool := item.(map[string]any)
@@ -231,14 +252,15 @@ func TestSpoolmanMaterials(t *testing.T) {
 		if spool["material_type"] != want[material] {
 			t.Errorf("%s is %v, want %s", material, spool["material_type"], want[material])
 		}
-		if kept := strings.Contains(fmt.Sprint(spool["notes"]), "Material: "+material+"\n"); kept != !strings.EqualFold(material, want[material]) {
+		noted := strings.Contains(fmt.Sprint(spool["notes"]), "Material: "+material+"\n")
+		if noted == strings.EqualFold(material, want[material]) {
 			t.Errorf("%s: the notes are %q", material, spool["notes"])
 		}
 	}
 }
 
-// Spools that cannot be told as ours are all named. Nothing is imported, or the others on demand.
-func TestSpoolmanBadSpools(t *testing.T) {
+// An import reports all invalid spools. It creates nothing, or the valid spools if it skips invalid ones.
+func TestSpoolmanInvalidSpools(t *testing.T) {
 	t.Parallel()
 	c := authtest.New(t, authtest.Options{}, inventory.Routes).Operator(t)
 	file := `[{"id": 1, "filament": {"diameter": 1.75, "weight": 1000}},
@@ -246,30 +268,39 @@ func TestSpoolmanBadSpools(t *testing.T) {
 		{"id": 3, "filament": {"diameter": 1.75}, "used_weight": 10},
 		{"filament": {"diameter": 1.75, "weight": 1000}},
 		{"id": 5, "filament": {"weight": 0}, "initial_weight": 0},
-		{"id": 6, "filament": {"diameter": 1.75, "weight": 1000, "vendor": {"name": "` + strings.Repeat("x", 201) + `"}}, "price": 1e9},
-		{"id": 7, "filament": {"diameter": 1.75, "weight": 1000, "color_hex": "blue"}, "remaining_weight": -4, "comment": "` + strings.Repeat("ü", 20_000) + `", "lot_nr": "L7", "archived": true},
+		{"id": 6, "filament": {"diameter": 1.75, "weight": 1000,
+			"vendor": {"name": "` + strings.Repeat("x", 201) + `"}}, "price": 1e9},
+		{"id": 7, "filament": {"diameter": 1.75, "weight": 1000, "color_hex": "blue"}, "remaining_weight": -4,
+			"comment": "` + strings.Repeat("ü", 20_000) + `", "lot_nr": "L7", "archived": true},
 		{"id": 8, "filament": {"diameter": 1.75, "weight": 1000}, "used_weight": "812,4"},
 		{"id": 9, "filament": {"diameter": 1.75, "weight": "1e400"}, "remaining_weight": "much"}]`
-	want := []string{"Spoolman's spool 2: filament.diameter", "Spoolman's spool 3: filament.weight", "spool 4 of the list: id",
+	want := []string{
+		"Spoolman's spool 2: filament.diameter", "Spoolman's spool 3: filament.weight", "spool 4 of the list: id",
 		"Spoolman's spool 5: filament.diameter filament.weight", "Spoolman's spool 6: brand purchase_price",
-		"Spoolman's spool 8: used_weight", "Spoolman's spool 9: filament.weight remaining_weight"}
-	i, ctx, bad := importer(t, c)
-	if done, err := i.Spoolman(ctx, strings.NewReader(file), false); err != inventory.InvalidRows(7) || done != (inventory.ImportResult{Invalid: 7}) || !slices.Equal(*bad, want) {
-		t.Errorf("%+v %v\n%s", done, err, strings.Join(*bad, "\n"))
+		"Spoolman's spool 8: used_weight", "Spoolman's spool 9: filament.weight remaining_weight",
+	}
+	importer, ctx, invalid := newImporter(t, c)
+	result, err := importer.Spoolman(ctx, strings.NewReader(file), false)
+	if err != inventory.InvalidRows(7) || result != (inventory.ImportResult{Invalid: 7}) || !slices.Equal(*invalid, want) {
+		t.Errorf("%+v %v\n%s", result, err, strings.Join(*invalid, "\n"))
 	}
 	c.Get(t, "/api/v1/spools").Want(200).Shows(map[string]string{"total": "0"})
-	i, ctx, bad = importer(t, c)
-	if done, err := i.Spoolman(ctx, strings.NewReader(file), true); err != nil || done != (inventory.ImportResult{Created: 2, Invalid: 7}) || !slices.Equal(*bad, want) {
-		t.Errorf("%+v %v\n%s", done, err, strings.Join(*bad, "\n"))
+	importer, ctx, invalid = newImporter(t, c)
+	result, err = importer.Spoolman(ctx, strings.NewReader(file), true)
+	if err != nil || result != (inventory.ImportResult{Created: 2, Invalid: 7}) || !slices.Equal(*invalid, want) {
+		t.Errorf("%+v %v\n%s", result, err, strings.Join(*invalid, "\n"))
 	}
-	list := c.Get(t, "/api/v1/spools?sort_order=asc").Want(200).Shows(map[string]string{"total": "2", "items.0.color": "Unknown", "items.1.color_hex": "null", "items.1.remaining_weight_grams": "0"})
-	// What is too long of a comment is cut off; what identifies the spool stays.
-	if notes := list.Text("items.1.notes"); utf8.RuneCountInString(notes) != 10_000 || !strings.HasSuffix(notes, "ü …\nColour code: blue\nLot: L7\nArchived in Spoolman\nSpoolman: 7") {
+	list := c.Get(t, "/api/v1/spools?sort_order=asc").Want(200).Shows(map[string]string{"total": "2",
+		"items.0.color": "Unknown", "items.1.color_hex": "null", "items.1.remaining_weight_grams": "0"})
+	// A long comment is truncated, the facts are not.
+	const facts = "ü …\nColour code: blue\nLot: L7\nArchived in Spoolman\nSpoolman: 7"
+	notes := list.Text("items.1.notes")
+	if utf8.RuneCountInString(notes) != 10_000 || !strings.HasSuffix(notes, facts) {
 		t.Errorf("the notes have %d characters and end with %q", utf8.RuneCountInString(notes), notes[len(notes)-200:])
 	}
 }
 
-func TestSpoolmanRefusesOtherThings(t *testing.T) {
+func TestSpoolmanRejectsOtherSources(t *testing.T) {
 	t.Parallel()
 	api := authtest.New(t, authtest.Options{}, inventory.Routes)
 	c := api.Operator(t)
@@ -285,30 +316,31 @@ func TestSpoolmanRefusesOtherThings(t *testing.T) {
 		`[{"id":1,"filament":{"diameter":1.75,"weight":1}}][]`: "one list at a time",
 		`[] end`: "one list at a time",
 	} {
-		i, ctx, bad := importer(t, c)
-		if done, err := i.Spoolman(ctx, strings.NewReader(file), true); err == nil || !strings.Contains(err.Error(), want) || done.Created != 0 || len(*bad) > 0 {
-			t.Errorf("%q: %+v %v %v, want %q", file, done, err, *bad, want)
+		importer, ctx, invalid := newImporter(t, c)
+		result, err := importer.Spoolman(ctx, strings.NewReader(file), true)
+		if err == nil || !strings.Contains(err.Error(), want) || result.Created != 0 || len(*invalid) > 0 {
+			t.Errorf("%q: %+v %v %v, want %q", file, result, err, *invalid, want)
 		}
 	}
 	c.Get(t, "/api/v1/spools").Want(200).Shows(map[string]string{"total": "0"})
 
-	elsewhere := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasPrefix(r.URL.Path, "/file") {
 			http.Redirect(w, r, "file:///etc/hostname", http.StatusFound)
 			return
 		}
 		http.NotFound(w, r)
 	}))
-	defer elsewhere.Close()
+	defer other.Close()
 	for source, want := range map[string]string{
-		elsewhere.URL:            "404",
-		elsewhere.URL + "/file":  "file",
+		other.URL:                "404",
+		other.URL + "/file":      "file",
 		"http://127.0.0.1:1":     "refused",
 		"ftp://spoolman.example": "http://",
 		"file:///etc/hostname":   "http://",
 		"http://":                "http://",
 		"/nothing/is/here.json":  "no such file",
-		strings.Replace(elsewhere.URL, "http://", "http://user:hidden@", 1): "404",
+		strings.Replace(other.URL, "http://", "http://user:hidden@", 1): "404",
 	} {
 		f, err := inventory.OpenSpoolman(t.Context(), source)
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "hidden") || f != nil {
