@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -110,11 +111,21 @@ func (s *Server) bootstrap(ctx context.Context, create bool) error {
 
 	var data, comment string
 	var exists bool
-	err = conn.QueryRow(ctx, `
-		select current_setting('data_directory'), d.oid is not null, coalesce(shobj_description(d.oid, 'pg_database'), '')
-		from (values (1)) one left join pg_database d on d.datname = $1`, Database).Scan(&data, &exists, &comment)
-	if err != nil {
-		return err
+	for recovering := true; recovering; {
+		err = conn.QueryRow(ctx, `
+			select current_setting('data_directory'), pg_is_in_recovery(),
+				d.oid is not null, coalesce(shobj_description(d.oid, 'pg_database'), '')
+			from (values (1)) one left join pg_database d on d.datname = $1`, Database,
+		).Scan(&data, &recovering, &exists, &comment)
+		if err != nil {
+			return err
+		}
+		if recovering && !create {
+			return errors.New("it is in archive recovery")
+		}
+		if recovering { // writes are allowed a moment after the control file says so
+			sleep(ctx, 10*time.Millisecond)
+		}
 	}
 	if !sameFile(data, s.cluster) {
 		return fmt.Errorf("the PostgreSQL that listens in %s serves the cluster %s, not %s", s.sockets, data, s.cluster)

@@ -83,8 +83,12 @@ type Server struct {
 // exist. If a crash of this program left a PostgreSQL running on the cluster, Start adopts it. Until Stop is called,
 // PostgreSQL is restarted whenever it dies. ctx bounds the start, not the life of the server.
 //
+// If the cluster is in archive recovery (point-in-time recovery), Start waits for its end as long as it makes progress,
+// even if ctx ends before.
+//
 // The error wraps ErrInUse if another service holds the folder, and ErrNoPostgres if no suitable binaries are
-// installed. After an error, no process that Start started is left running.
+// installed. After an error, no process that Start started is left running, except a PostgreSQL whose archive recovery
+// makes no progress.
 func Start(ctx context.Context, o Options) (*Server, error) { return open(ctx, o, service) }
 
 // Attach is Start for commands that run beside a service. It uses the PostgreSQL of a running service, and Stop then
@@ -107,7 +111,8 @@ func (s *Server) PID() int { return int(s.pid.Load()) }
 
 // Stop disconnects all clients, stops PostgreSQL, and returns when it has ended and the data folder is unlocked. If
 // ctx ends first, PostgreSQL is stopped immediately and recovers at its next start. Further calls return the result
-// of the first. If Attach found a running service, Stop has no effect.
+// of the first. If Attach found a running service, Stop has no effect. An archive recovery is not interrupted: Stop
+// waits for its end, whatever ctx says.
 func (s *Server) Stop(ctx context.Context) error {
 	s.once.Do(func() {
 		s.stopCtx = ctx
@@ -166,10 +171,10 @@ func (s *Server) start(ctx context.Context) (err error) {
 		if err == nil {
 			return
 		}
-		if p != nil && !p.adopted {
+		if p != nil && !p.adopted && !errors.Is(err, errStalled) {
 			grace, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 			defer cancel()
-			err = errors.Join(err, s.shutDown(grace, p))
+			err = errors.Join(err, s.shutDown(grace, p), os.RemoveAll(s.sockets))
 		}
 		err = errors.Join(err, s.close())
 	}()
@@ -198,8 +203,12 @@ func (s *Server) start(ctx context.Context) (err error) {
 		if err := s.makeSockets(); err != nil {
 			return err
 		}
+		s.warnOfInterruptedRecovery()
 		if p, err = s.boot(ctx); err != nil {
-			return errors.Join(err, os.RemoveAll(s.sockets))
+			if p == nil {
+				err = errors.Join(err, os.RemoveAll(s.sockets))
+			}
+			return err
 		}
 	}
 	if err := s.bootstrap(ctx, true); err != nil {

@@ -136,8 +136,10 @@ func (s *Server) boot(ctx context.Context) (*postmaster, error) {
 		if !errors.As(err, &died) {
 			return p, err
 		}
-		// The children of a killed postmaster keep its shared memory in use until they notice its death.
-		if try == 40 || !strings.Contains(died.log, "still in use") || !sleep(ctx, 50*time.Millisecond) {
+		// The children of a killed postmaster keep its shared memory in use until they notice its death, and its
+		// process id is in use until init has reaped it.
+		again := strings.Contains(died.log, "still in use") || strings.Contains(died.log, `"postmaster.pid" already exists`)
+		if try == 40 || !again || !sleep(ctx, 50*time.Millisecond) {
 			return nil, err
 		}
 		if try >= 10 {
@@ -151,14 +153,22 @@ type diedError struct{ log string }
 
 func (e *diedError) Error() string { return "PostgreSQL ended: " + e.log }
 
-// awaitReady waits until p accepts connections. The error is a *diedError if p ends before that.
+// awaitReady waits until p accepts connections that may write. The error is a *diedError if p ends before that. It wraps
+// errStalled if archive recovery stalls; p is then left running.
 func (s *Server) awaitReady(ctx context.Context, p *postmaster) error {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
+	r := recovery{s: s, p: p}
 	for {
-		if st, ok := s.status(); ok && st.ready && st.pid == p.pid {
+		recovering := s.inArchiveRecovery() // PostgreSQL can be ready then, but is read-only
+		if st, ok := s.status(); ok && st.ready && st.pid == p.pid && !recovering {
 			s.pid.Store(int64(p.pid))
 			return nil
+		}
+		if recovering {
+			if err := r.report(); err != nil {
+				return err
+			}
 		}
 		select {
 		case <-p.dead:
@@ -216,8 +226,19 @@ func (s *Server) restart() *postmaster {
 }
 
 // shutDown requests a fast shutdown and waits until the postmaster has ended. When ctx ends it requests an immediate
-// one.
+// one. It first waits until an archive recovery has ended, even if ctx ends before: when PostgreSQL is stopped before it
+// has recorded that recovery reached its target, the next start can replay changes from after the target.
 func (s *Server) shutDown(ctx context.Context, p *postmaster) error {
+	if s.inArchiveRecovery() {
+		s.log.Warn("PostgreSQL is in archive recovery and is stopped when that has ended; "+
+			"another interrupt ends the service and leaves PostgreSQL running", "pid", p.pid)
+		var died *diedError
+		if err := s.awaitReady(context.Background(), p); errors.As(err, &died) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+	}
 	p.proc.Signal(syscall.SIGINT)
 	select {
 	case <-p.dead:

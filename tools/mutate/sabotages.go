@@ -123,6 +123,12 @@ var sabotages = []sabotage{
 
 	// Roles, and the private PostgreSQL.
 	{"a login that is not a member gets no advice", "db/db.go", "pg.Code == \"42501\" ||", "", "./db", "TestRoles"},
+	{"a hot standby counts as ready", "db/local/postmaster.go", "st.pid == p.pid && !recovering {", "st.pid == p.pid {",
+		"./db/local", "TestArchiveRecovery"},
+	{"an archive recovery is stopped", "db/local/postmaster.go", "	if s.inArchiveRecovery() {\n", "	if false {\n",
+		"./db/local", "TestArchiveRecovery"},
+	{"an archive recovery is stopped in its last steps", "db/local/recovery.go",
+		" || s.controlState() == stateArchiveRecovery", "", "./db/local", "TestArchiveRecovery"},
 	{"the installation in PATH does not come first", "db/local/binaries.go",
 		"folders = append(folders, filepath.Dir(p))", "_ = filepath.Dir(p)", "./db/local", "TestPathComesFirst"},
 }
