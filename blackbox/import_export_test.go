@@ -22,8 +22,9 @@ func testCommandHelp(t *testing.T, p program) {
 	env := []string{"LISTEN_ADDR=nonsense"}
 	for command, want := range map[string]string{
 		"serve": "DATABASE_URL", "demo": "DATABASE_URL", "migrate": "DATABASE_URL", "version": "-sbom",
-		"user": "user add --tenant", "tenant": "tenant list", "user add": "-password-stdin", "user passwd": "-password-stdin", "user disable": "-email", "user enable": "-email",
-		"user list": "-json", "tenant list": "-json",
+		"user": "user add --tenant", "user add": "-password-stdin", "user passwd": "-password-stdin",
+		"user disable": "-email", "user enable": "-email", "user list": "-json",
+		"tenant": "tenant list", "tenant list": "-json",
 		"import": "import spoolman", "import spools": "FILE.csv", "import spoolman": "-skip-bad",
 		"export": "export runs", "export spools": "-format", "export products": "jsonl", "export runs": "-tenant",
 	} {
@@ -56,24 +57,28 @@ func testCommandHelp(t *testing.T, p program) {
 	}
 }
 
-// testTransfer takes spools in and out, as a person at the terminal does.
+// testImportExport runs the commands import and export: invalid rows, a round trip of the sample farm, repeated
+// imports, a closed output, and the memory that 100,000 rows take.
 func testImportExport(t *testing.T, p program) {
 	url, _ := newDatabase(t, dbtest.Private().OwnerURL)
 	env := []string{"DATABASE_URL=" + url, secretEnv, "LOG_LEVEL=error"}
 	for _, farm := range []string{"north", "south"} {
-		p.succeeds(t, "a password for tests", env, "user", "add", "--tenant", farm, "--email", "ada@"+farm+".example", "--name", "Ada\x1b[2J", "--role", "admin", "--password-stdin")
+		p.succeeds(t, testPassword, env, "user", "add", "--tenant", farm, "--email", "ada@"+farm+".example",
+			"--name", "Ada\x1b[2J", "--role", "admin", "--password-stdin")
 	}
 	for _, flag := range []string{"-json", "--json"} {
 		for _, command := range []string{"user", "tenant"} {
 			var rows []map[string]any
-			if out := p.succeeds(t, "", env, command, "list", flag); json.Unmarshal([]byte(out), &rows) != nil || len(rows) != 2 {
-				t.Errorf("%s list %s: %s", command, flag, out)
+			out := p.succeeds(t, "", env, command, "list", flag)
+			if err := json.Unmarshal([]byte(out), &rows); err != nil || len(rows) != 2 {
+				t.Errorf("%s list %s: %s, want a JSON array of 2: %v", command, flag, out, err)
 			}
 		}
 	}
 	table := strings.Split(p.succeeds(t, "", env, "user", "list"), "\n")
-	if len(table) != 4 || strings.Contains(table[1], "\x1b") || strings.Index(table[0], "ROLE") != strings.Index(strings.ReplaceAll(table[1], "\ufffd", "x"), "admin") {
-		t.Errorf("the table is not straight:\n%s", strings.Join(table, "\n"))
+	column := strings.Index(strings.ReplaceAll(table[1], "\ufffd", "x"), "admin")
+	if len(table) != 4 || strings.Contains(table[1], "\x1b") || strings.Index(table[0], "ROLE") != column {
+		t.Errorf("the columns are not aligned, or an escape sequence was printed:\n%s", strings.Join(table, "\n"))
 	}
 
 	dir := tempDir(t)
@@ -92,53 +97,61 @@ func testImportExport(t *testing.T, p program) {
 	if code != 1 || stdout != "" || stderr != want || lines("north") != 0 {
 		t.Errorf("status %d, %d spools\n%s%swant\n%s", code, lines("north"), stdout, stderr, want)
 	}
-	// What comes from elsewhere does not move the cursor.
-	foreign := `[{"id": "\u001b[2J7", "filament": {"diameter": "\u001b[31mx\nspool 1: ok", "weight": 1000}}]`
-	if _, stderr, code := p.run(t, foreign, env, "import", "spoolman", "-", "--tenant", "north"); code != 1 || strings.Contains(stderr, "\x1b") || strings.Count(stderr, "\n") != 2 {
-		t.Errorf("status %d: %q", code, stderr)
+	// Error messages print control characters of the imported file in escaped form.
+	controls := `[{"id": "\u001b[2J7", "filament": {"diameter": "\u001b[31mx\nspool 1: ok", "weight": 1000}}]`
+	_, stderr, code = p.run(t, controls, env, "import", "spoolman", "-", "--tenant", "north")
+	if code != 1 || strings.Contains(stderr, "\x1b") || strings.Count(stderr, "\n") != 2 {
+		t.Errorf("status %d: %q, want status 1 and two lines without control characters", code, stderr)
 	}
-	p.fails(t, 1, env, []string{"import", "spools", filepath.Join(dir, "nothing.csv"), "--tenant", "north"}, "nothing.csv", "no such file")
+	missing := []string{"import", "spools", filepath.Join(dir, "nothing.csv"), "--tenant", "north"}
+	p.fails(t, 1, env, missing, "nothing.csv", "no such file")
 	p.fails(t, 1, env, []string{"import", "spools", file, "--tenant", "west"}, `no tenant "west"`, "tenant list")
 	p.fails(t, 1, env, []string{"export", "spools", "--tenant", "west"}, `no tenant "west"`, "tenant list")
 
-	// The sample farm, out of one tenant and into the other.
-	if out := p.succeeds(t, "", env, "import", "spools", "--tenant", "north", absolutePath(t, "testdata/farm/spools.csv")); out != "spools imported: 354\n" {
-		t.Errorf("import says %q", out)
+	// Import the sample farm into one tenant, export it, and import the export into another tenant.
+	sample := absolutePath(t, "testdata/farm/spools.csv")
+	if out := p.succeeds(t, "", env, "import", "spools", "--tenant", "north", sample); out != "spools imported: 354\n" {
+		t.Errorf("import spools prints %q", out)
 	}
 	exported := p.succeeds(t, "", env, "export", "spools", "--tenant", "north")
 	p.succeeds(t, exported, env, "import", "spools", "-", "--tenant", "south")
 	columns := exportedColumns(t, exported)
-	if again := exportedColumns(t, p.succeeds(t, "", env, "export", "spools", "--tenant=south", "--format=csv")); !slices.Equal(again, columns) || len(columns) != 355 {
-		t.Errorf("out of one and into the other, %d rows became %d, or others", len(columns), len(again))
+	again := exportedColumns(t, p.succeeds(t, "", env, "export", "spools", "--tenant=south", "--format=csv"))
+	if !slices.Equal(again, columns) || len(columns) != 355 {
+		t.Errorf("%d rows were exported and imported, the second export has %d rows or other values, want 355 equal rows",
+			len(columns), len(again))
 	}
 	for _, what := range []string{"products", "runs"} {
-		if out := p.succeeds(t, "", env, "export", what, "--tenant", "north"); !strings.HasPrefix(out, "id,") || strings.Count(out, "\n") != 1 {
-			t.Errorf("export %s: %q", what, out)
+		out := p.succeeds(t, "", env, "export", what, "--tenant", "north")
+		if !strings.HasPrefix(out, "id,") || strings.Count(out, "\n") != 1 {
+			t.Errorf("export %s: %q, want only the header", what, out)
 		}
 	}
-	out := p.succeeds(t, "", env, "import", "spoolman", absolutePath(t, "testdata/spoolman/spools.json"), "--tenant", "south")
-	out += p.succeeds(t, "", env, "import", "spoolman", absolutePath(t, "testdata/spoolman/spools.json"), "--tenant", "south")
+	spoolman := []string{"import", "spoolman", absolutePath(t, "testdata/spoolman/spools.json"), "--tenant", "south"}
+	out := p.succeeds(t, "", env, spoolman...) + p.succeeds(t, "", env, spoolman...)
 	if out != "spools imported: 5\nspools imported: 0; already imported: 5\n" {
-		t.Errorf("import spoolman says %q", out)
+		t.Errorf("two calls of import spoolman print %q", out)
 	}
 	p.fails(t, 1, env, []string{"import", "spoolman", "http://127.0.0.1:1", "--tenant", "south"}, "127.0.0.1:1", "refused")
 
-	// What is read by somebody who stops reading ends with a line, not with a signal that would leave PostgreSQL
-	// behind.
+	// A reader that closes its end of the pipe must not kill the command with SIGPIPE, which would leave PostgreSQL
+	// running.
 	c := exec.Command("sh", "-c", `"$0" export spools --tenant north | head -n 1`, string(p))
 	c.Dir, c.Env = "/", processEnv(env)
 	if first, err := c.Output(); err != nil || !strings.HasPrefix(string(first), "id,") {
-		t.Errorf("export to head: %q %v", first, err)
+		t.Errorf("export spools | head -n 1: %q %v", first, err)
 	}
 
-	// Many rows need no more memory than few.
+	// Import and export stream rows: 100,000 rows need less than 96 MiB.
 	var many strings.Builder
 	many.WriteString(header)
 	for n := range 100_000 {
 		fmt.Fprintf(&many, "PLA,Colour %d,1.75,1000,\"some notes, of which there are many\"\n", n)
 	}
 	write(many.String())
-	for _, args := range [][]string{{"import", "spools", file, "--tenant", "north"}, {"export", "spools", "--tenant", "north"}} {
+	for _, args := range [][]string{
+		{"import", "spools", file, "--tenant", "north"}, {"export", "spools", "--tenant", "north"},
+	} {
 		c := exec.Command(string(p), args...)
 		c.Dir, c.Env = "/", processEnv(env)
 		var out outputBuffer
@@ -146,41 +159,40 @@ func testImportExport(t *testing.T, p program) {
 		check(t, c.Start())
 		ended := make(chan error, 1)
 		go func() { ended <- c.Wait() }()
-		if most := peakMemory(c.Process.Pid, ended); most > 96<<10 {
-			t.Errorf("%v has taken %d KiB", args, most)
+		if peak := peakMemory(c.Process.Pid, ended); peak > 96<<10 {
+			t.Errorf("%v used %d KiB, want at most %d", args, peak, 96<<10)
 		}
 		if c.ProcessState.ExitCode() != 0 || len(out.String()) == 0 {
 			t.Fatalf("%v: %v", args, c.ProcessState)
 		}
 	}
 	if n := lines("north"); n != 100_354 {
-		t.Errorf("%d spools", n)
+		t.Errorf("%d spools, want 100354", n)
 	}
 }
 
-// mostMemory waits for a process to end and returns the most memory, in KiB, that it was seen to have had; 0 where
-// there is no /proc. (What a parent learns of its child in the end includes what the parent itself had when it made
-// the child.)
-func peakMemory(pid int, ended <-chan error) (most int) {
+// peakMemory waits for a process to exit and returns its peak resident memory in KiB, or 0 without /proc. It does not
+// use the resource usage that wait returns, because that includes the memory of the test process before exec.
+func peakMemory(pid int, ended <-chan error) (peak int) {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for {
 		select {
 		case <-ended:
-			return most
+			return peak
 		case <-tick.C:
 			status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 			exe, _ := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
 			if _, rest, ok := strings.Cut(string(status), "VmHWM:"); ok && filepath.Base(exe) == "spoolwright" {
 				if n, err := strconv.Atoi(strings.Fields(rest)[0]); err == nil {
-					most = max(most, n)
+					peak = max(peak, n)
 				}
 			}
 		}
 	}
 }
 
-// checkout is the whole path of a file of the checkout: the program runs elsewhere.
+// absolutePath returns the absolute path of a file in the checkout, because the program runs in another directory.
 func absolutePath(t *testing.T, path string) string {
 	t.Helper()
 	path, err := filepath.Abs(path)
@@ -188,7 +200,8 @@ func absolutePath(t *testing.T, path string) string {
 	return path
 }
 
-// clientColumns is an export of spools, row by row, without the id in front and the two times at the end.
+// exportedColumns returns the rows of an export of spools without the first column, the id, and the last two, the
+// timestamps.
 func exportedColumns(t *testing.T, exported string) (rows []string) {
 	t.Helper()
 	all, err := csv.NewReader(strings.NewReader(exported)).ReadAll()
@@ -199,13 +212,14 @@ func exportedColumns(t *testing.T, exported string) (rows []string) {
 	return rows
 }
 
-// testImportOnTerminal looks at what a person sees of a long import.
+// testImportOnTerminal checks the progress that an import shows on a terminal.
 func testImportOnTerminal(t *testing.T, p program) {
 	url, _ := newDatabase(t, dbtest.Private().OwnerURL)
 	env := []string{"DATABASE_URL=" + url, secretEnv, "LOG_LEVEL=error"}
-	p.succeeds(t, "a password for tests", env, "user", "add", "--tenant", "farm", "--email", "ada@farm.example", "--name", "Ada", "--role", "admin", "--password-stdin")
+	p.addUser(t, env, "farm", "ada@farm.example", "admin")
 	file := filepath.Join(tempDir(t), "spools.csv")
-	check(t, os.WriteFile(file, []byte("material_type,color,diameter_mm,net_weight_grams\n"+strings.Repeat("PLA,Black,1.75,1000\n", 2000)), 0o600))
+	rows := "material_type,color,diameter_mm,net_weight_grams\n" + strings.Repeat("PLA,Black,1.75,1000\n", 2000)
+	check(t, os.WriteFile(file, []byte(rows), 0o600))
 	control, terminal, err := openTerminal()
 	if err != nil {
 		skipTest(t, "no terminal: "+err.Error())
@@ -217,7 +231,7 @@ func testImportOnTerminal(t *testing.T, p program) {
 	terminal.Close()
 	var shown strings.Builder
 	buffer := make([]byte, 1024)
-	for { // until the other end is closed, which is an error here
+	for { // Read returns an error when the program has exited
 		n, err := control.Read(buffer)
 		shown.Write(buffer[:n])
 		if err != nil {

@@ -31,73 +31,87 @@ import (
 	"spoolwright/server"
 )
 
-// Many tenants do random things through every route that there is. Each writes a mark of its own into every text. No answer,
-// header or log line may ever carry another tenant's mark or the id of anything that is another tenant's; and what
-// belongs to another tenant must look, to the byte, like what does not exist.
+// TestIsolation sends random requests of 50 tenants, concurrently, to every route. Each tenant writes its marker into
+// every text field. No response body, header or log line may contain the marker of another tenant or an id of its
+// resources, and the response to a request with another tenant's id must equal, byte by byte, the response for an id
+// that does not exist.
 func TestIsolation(t *testing.T) {
 	t.Parallel()
-	operations := 20_000
+	requests := 20_000
 	if *longFlag {
-		operations = 1_000_000
+		requests = 1_000_000
 	}
-	runIsolation(t, dbtest.Open(t), 50, operations)
+	runIsolation(t, dbtest.Open(t), 50, requests)
 }
 
-func runIsolation(t *testing.T, d *db.DB, tenants, operations int) {
+// runIsolation is TestIsolation with a given pool and given numbers.
+func runIsolation(t *testing.T, d *db.DB, tenants, requests int) {
 	t.Helper()
 	seed, begin := randomSeed(t), time.Now()
-	marks := &leakChecker{t: t}
-	w := newTestAPI(t, authtest.Options{DB: d, PerMinute: 1_000_000_000, PerHour: 1_000_000_000, Change: func(c *server.Config) {
-		c.Log = slog.New(slog.NewTextHandler(marks, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	}})
+	checker := &leakChecker{t: t}
+	log := slog.New(slog.NewTextHandler(checker, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	w := newTestAPI(t, authtest.Options{
+		DB: d, PerMinute: 1_000_000_000, PerHour: 1_000_000_000, Change: func(c *server.Config) { c.Log = log },
+	})
 	var routes []*operation
 	for _, op := range w.operations {
-		if isProtected(op) && op.Access <= server.Write && (op.Path() == "/api/v1/auth/me" || !strings.HasPrefix(op.Path(), "/api/v1/auth/")) {
+		changesSession := strings.HasPrefix(op.Path(), "/api/v1/auth/") && op.Path() != "/api/v1/auth/me"
+		if isProtected(op) && op.Access <= server.Write && !changesSession {
 			routes = append(routes, op)
 		}
 	}
 	for i := range tenants {
-		tenant := &isolationTenant{testAPI: w, marks: marks, n: i, routes: routes, Rand: rand.New(rand.NewPCG(seed, uint64(i))), own: map[string][]resource{}, counts: map[string]int{}}
+		tenant := &isolationTenant{
+			testAPI: w, checker: checker, n: i, routes: routes, Rand: rand.New(rand.NewPCG(seed, uint64(i))),
+			own: map[string][]resource{}, counts: map[string]int{},
+		}
 		tenant.client = w.api.Tenant(t).User(t, "operator")
-		marks.ids.Store(tenant.client.Actor.Tenant, i)
-		marks.ids.Store(tenant.client.Actor.User, i)
-		marks.tenants = append(marks.tenants, tenant)
+		checker.ids.Store(tenant.client.Actor.Tenant, i)
+		checker.ids.Store(tenant.client.Actor.User, i)
+		checker.tenants = append(checker.tenants, tenant)
 	}
-	// A worker has some of the tenants and goes round.
+	// Each worker serves a part of the tenants in turn, so a tenant does not send two requests at once.
 	const workers = 10
 	var wait sync.WaitGroup
 	for worker := range workers {
 		wait.Go(func() {
-			for i := worker; i < operations && !t.Failed(); i += workers {
-				marks.tenants[i%tenants].act()
+			for i := worker; i < requests && !t.Failed(); i += workers {
+				checker.tenants[i%tenants].act()
 			}
 		})
 	}
 	wait.Wait()
-	did := map[string]int{}
+
+	counts := map[string]int{} // by operation and status
 	pairs := 0
-	for _, tenant := range marks.tenants {
+	for _, tenant := range checker.tenants {
 		pairs += tenant.pairs
-		for what, n := range tenant.counts {
-			did[what] += n
+		for outcome, n := range tenant.counts {
+			counts[outcome] += n
 		}
 	}
 	for _, op := range routes {
-		if operations >= 10_000 && (did[op.Doc.ID+" 200"]+did[op.Doc.ID+" 201"]+did[op.Doc.ID+" 204"] == 0 || hasID(op) && did[op.Doc.ID+" 404"] == 0) {
-			t.Errorf("%s never succeeded, or was never refused", op.Doc.ID)
+		id := op.Doc.ID
+		succeeded := counts[id+" 200"]+counts[id+" 201"]+counts[id+" 204"] > 0
+		notFound := !hasID(op) || counts[id+" 404"] > 0
+		if requests >= 10_000 && !(succeeded && notFound) {
+			t.Errorf("%s: succeeded: %v, not found: %v, want both at least once", id, succeeded, notFound)
 		}
 	}
-	t.Logf("%d operations of %d tenants in %v, %d pairs of foreign and missing ids compared, %d own marks and %d own ids seen in answers, %d log lines",
-		operations, tenants, time.Since(begin).Round(time.Second), pairs, marks.markersSeen.Load(), marks.idsSeen.Load(), marks.logLines.Load())
-	if marks.markersSeen.Load() == 0 || marks.idsSeen.Load() == 0 || marks.logLines.Load() == 0 || pairs == 0 {
-		t.Error("nothing was looked at")
+	markers, ids, lines := checker.markersSeen.Load(), checker.idsSeen.Load(), checker.logLines.Load()
+	t.Logf("%d requests of %d tenants in %v; compared %d responses for foreign and missing ids; "+
+		"found %d own markers and %d own ids in responses, read %d log lines",
+		requests, tenants, time.Since(begin).Round(time.Second), pairs, markers, ids, lines)
+	if markers == 0 || ids == 0 || lines == 0 || pairs == 0 {
+		t.Error("one of these numbers is 0, so the test has not checked everything")
 	}
-	for _, what := range slices.Sorted(maps.Keys(did)) {
-		t.Logf("%7d %s", did[what], what)
+	for _, outcome := range slices.Sorted(maps.Keys(counts)) {
+		t.Logf("%7d %s", counts[outcome], outcome)
 	}
 }
 
-// marks knows what belongs to whom, and reads the log.
+// leakChecker knows which tenant owns each id, and finds ids and markers of other tenants in responses and log lines.
+// It is the writer of the service's log.
 type leakChecker struct {
 	t                              *testing.T
 	tenants                        []*isolationTenant
@@ -109,7 +123,7 @@ const marker = "canary" // followed by the tenant's number in four digits
 
 var uuidPattern = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
 
-// look complains about everything in text that belongs to another tenant than that one.
+// check fails the test if the text, found in what, contains a marker or an id of another tenant.
 func (m *leakChecker) check(what string, tenant int, text []byte) {
 	for rest := text; ; {
 		at := bytes.Index(rest, []byte(marker))
@@ -118,14 +132,14 @@ func (m *leakChecker) check(what string, tenant int, text []byte) {
 		}
 		rest = rest[at+len(marker):]
 		if n, err := strconv.Atoi(string(rest[:min(4, len(rest))])); err != nil || n != tenant {
-			m.t.Errorf("tenant %d, %s: shows a mark of another tenant: %s", tenant, what, text)
+			m.t.Errorf("tenant %d, %s: contains the marker of another tenant: %s", tenant, what, text)
 		}
 		m.markersSeen.Add(1)
 	}
 	for _, id := range uuidPattern.FindAll(text, -1) {
 		if owner, ok := m.ids.Load(string(id)); ok {
 			if m.idsSeen.Add(1); owner != tenant {
-				m.t.Errorf("tenant %d, %s: shows id %s of tenant %v: %s", tenant, what, id, owner, text)
+				m.t.Errorf("tenant %d, %s: contains the id %s of tenant %v: %s", tenant, what, id, owner, text)
 			}
 		}
 	}
@@ -133,7 +147,7 @@ func (m *leakChecker) check(what string, tenant int, text []byte) {
 
 var loggedTenant = regexp.MustCompile(` tenant=(\S+)`)
 
-// Write takes a log line. It may name its own tenant, and nothing that a tenant has written.
+// Write checks a log line: it must name its tenant, contain no text of any tenant, and not be an error.
 func (m *leakChecker) Write(line []byte) (int, error) {
 	m.logLines.Add(1)
 	tenant := -1
@@ -143,31 +157,31 @@ func (m *leakChecker) Write(line []byte) (int, error) {
 		}
 	}
 	m.check("log", tenant, line)
-	if bytes.Contains(line, []byte(marker)) || tenant < 0 || strings.Contains(string(line), "level=ERROR") {
-		m.t.Errorf("the log says too much, not whose it is, or of a failure: %s", line)
+	if bytes.Contains(line, []byte(marker)) || tenant < 0 || bytes.Contains(line, []byte("level=ERROR")) {
+		m.t.Errorf("a log line contains a marker, lacks the tenant, or is an error: %s", line)
 	}
 	return len(line), nil
 }
 
 type resource struct{ path, id string }
 
-// isolated is a tenant, used by one worker.
+// isolationTenant is a tenant. One worker calls its methods, except pick, which workers of other tenants call too.
 type isolationTenant struct {
 	*testAPI
 	*rand.Rand
-	marks  *leakChecker
-	n      int
-	routes []*operation
-	client *authtest.Client
-	count  int
-	pairs  int
-	counts map[string]int
+	checker *leakChecker
+	n       int // the tenant's number
+	routes  []*operation
+	client  *authtest.Client
+	texts   int            // number of texts written
+	pairs   int            // number of calls of compare
+	counts  map[string]int // responses by operation and status
 
-	mu  sync.Mutex // others look for strange ids here
-	own map[string][]resource
+	mu  sync.Mutex
+	own map[string][]resource // by path pattern, such as /api/v1/spools/{id}
 }
 
-// pick finds a resource of the tenant's that the pattern (such as /api/v1/spools/{id}) stands for.
+// pick returns a random resource of the tenant with the path pattern, chosen with r.
 func (i *isolationTenant) pick(pattern string, r *rand.Rand) (resource, bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -178,72 +192,74 @@ func (i *isolationTenant) pick(pattern string, r *rand.Rand) (resource, bool) {
 	return all[r.IntN(len(all))], true
 }
 
-// text is a new text with the tenant's mark.
+// text returns a new text with the tenant's marker.
 func (i *isolationTenant) text() string {
-	i.count++
-	return fmt.Sprintf("%s%04d text %d", marker, i.n, i.count)
+	i.texts++
+	return fmt.Sprintf("%s%04d text %d", marker, i.n, i.texts)
 }
 
+// target returns the resource of the tenant that op needs, its path pattern, and the rest of the path after the
+// pattern. It returns false if the tenant has no such resource.
+func (i *isolationTenant) target(op *operation) (r resource, pattern, rest string, ok bool) {
+	path := op.Path()
+	at := strings.LastIndexByte(path, '}') + 1
+	if at == 0 {
+		return resource{path: path}, "", "", true
+	}
+	pattern, rest = path[:at], path[at:]
+	r, ok = i.pick(pattern, i.Rand)
+	return r, pattern, rest, ok
+}
+
+// act sends a random request. Some requests use an id of another tenant.
 func (i *isolationTenant) act() {
 	op := i.routes[i.IntN(len(i.routes))]
-	path, pattern, rest := op.Path(), "", ""
-	target := resource{path: path}
-	if at := strings.LastIndexByte(path, '}') + 1; at > 0 {
-		pattern, rest = path[:at], path[at:]
-		var ok bool
-		if target, ok = i.pick(pattern, i.Rand); !ok {
-			// Something has to be made first.
-			if op = i.createOperation(pattern[:strings.LastIndexByte(pattern, '/')]); op == nil {
-				i.marks.t.Errorf("nothing makes %s", pattern)
-				return
-			}
-			path, pattern, rest = op.Path(), "", ""
-			target = resource{path: path}
-			if at := strings.LastIndexByte(path, '}') + 1; at > 0 {
-				pattern, rest = path[:at], path[at:]
-				if target, ok = i.pick(pattern, i.Rand); !ok {
-					op = i.createOperation(pattern[:strings.LastIndexByte(pattern, '/')])
-					pattern, rest, target = "", "", resource{path: op.Path()}
-				}
-			}
+	target, pattern, rest, ok := i.target(op)
+	for !ok { // create a resource of the kind that op needs, or first its parent
+		if op = i.createOperation(pattern[:strings.LastIndexByte(pattern, '/')]); op == nil {
+			i.checker.t.Errorf("no operation creates %s", pattern)
+			return
 		}
+		target, pattern, rest, ok = i.target(op)
 	}
 	body := i.randomBody(op)
-	if other := i.marks.tenants[i.IntN(len(i.marks.tenants))]; other != i && i.IntN(4) == 0 {
+	if other := i.checker.tenants[i.IntN(len(i.checker.tenants))]; other != i && i.IntN(4) == 0 {
 		if pattern != "" {
-			if strange, ok := other.pick(pattern, i.Rand); ok {
-				i.compare(op, strange.path+rest, uuidPattern.ReplaceAllStringFunc(strange.path, func(string) string { return db.NewID() })+rest, body, body)
+			if foreign, ok := other.pick(pattern, i.Rand); ok {
+				missing := uuidPattern.ReplaceAllStringFunc(foreign.path, func(string) string { return db.NewID() })
+				i.compare(op, foreign.path+rest, missing+rest, body, body)
 				return
 			}
 		}
 		for _, name := range referenceFields(op) {
-			if strange, ok := other.pick(i.collectionOf(i.marks.t, op, name)+"/{id}", i.Rand); ok {
+			if resource, ok := other.pick(i.collectionOf(i.checker.t, op, name)+"/{id}", i.Rand); ok {
 				foreign, missing := maps.Clone(body), maps.Clone(body)
-				foreign[name], missing[name] = strange.id, db.NewID()
+				foreign[name], missing[name] = resource.id, db.NewID()
 				i.compare(op, target.path+rest, target.path+rest, foreign, missing)
 				return
 			}
 		}
 	}
-	path = target.path + rest
+	path := target.path + rest
 	if op.Method() == "GET" && op.Path() != "/api/v1/auth/me" && rest == "" && pattern == "" {
 		path += i.query()
 	}
 	a := i.send(op, path, body)
-	switch {
-	case a.Code == 201:
+	switch a.Code {
+	case 201:
 		i.recordCreated(op, a)
-	case a.Code == 204:
+	case 204:
 		i.recordDeleted(pattern, target)
 	}
 }
 
+// query returns random query parameters for a list, or none.
 func (i *isolationTenant) query() string {
-	other := i.marks.tenants[i.IntN(len(i.marks.tenants))]
+	other := i.checker.tenants[i.IntN(len(i.checker.tenants))]
 	switch i.IntN(5) {
 	case 0:
 		return "?limit=100&sort_by=id"
-	case 1: // another's mark is found nowhere, and not repeated
+	case 1: // filters with another tenant's marker, which the response must not repeat
 		v := url.Values{}
 		for _, name := range []string{"search", "category", "brand", "color", "printer_name"} {
 			v.Set(name, fmt.Sprintf("%s%04d", marker, other.n))
@@ -257,7 +273,8 @@ func (i *isolationTenant) query() string {
 	return ""
 }
 
-// randomBody is the example of the document with a mark in every free text and with ids of the tenant's own.
+// randomBody returns the example of the operation with a marker in every text, ids of the tenant's resources, and
+// random weights.
 func (i *isolationTenant) randomBody(op *operation) map[string]any {
 	body := maps.Clone(op.example)
 	for _, name := range slices.Sorted(maps.Keys(body)) {
@@ -265,7 +282,7 @@ func (i *isolationTenant) randomBody(op *operation) map[string]any {
 		_, isText := body[name].(string)
 		switch {
 		case f.Format == "uuid":
-			if r, ok := i.pick(i.collectionOf(i.marks.t, op, name)+"/{id}", i.Rand); ok {
+			if r, ok := i.pick(i.collectionOf(i.checker.t, op, name)+"/{id}", i.Rand); ok {
 				body[name] = r.id
 			}
 		case isText && f.isFreeText():
@@ -282,70 +299,77 @@ func (i *isolationTenant) randomBody(op *operation) map[string]any {
 	return body
 }
 
+// send sends a request and checks the response for data of other tenants.
 func (i *isolationTenant) send(op *operation, path string, body map[string]any) *httptest.ResponseRecorder {
-	var b any
-	if op.example != nil {
-		b = body
-	}
 	c := i.client
 	if op.Method() == "POST" && i.IntN(4) == 0 {
-		c = c.With("Idempotency-Key", fmt.Sprint("key ", i.IntN(1_000_000))) // those of other tenants are the same
+		c = c.With("Idempotency-Key", fmt.Sprint("key ", i.IntN(1_000_000))) // other tenants use the same keys
 	}
-	a := callHandler(c, op.Method(), path, b)
+	a := callOperation(c, op, path, body)
 	i.counts[fmt.Sprint(op.Doc.ID, " ", a.Code)]++
 	what := op.Method() + " " + path
 	if a.Code >= 500 || a.Code == 401 || a.Code == 403 {
-		i.marks.t.Errorf("tenant %d: %s: %d %s", i.n, what, a.Code, a.Body)
+		i.checker.t.Errorf("tenant %d: %s: %d %s", i.n, what, a.Code, a.Body)
 	}
-	i.marks.check(what, i.n, a.Body.Bytes())
+	i.checker.check(what, i.n, a.Body.Bytes())
 	for name, values := range a.Header() {
 		for _, v := range values {
-			i.marks.check(what+" "+name, i.n, []byte(v))
+			i.checker.check(what+" "+name, i.n, []byte(v))
 		}
 	}
 	return a
 }
 
-// compare sends the same request about another tenant's resource and about none.
+// callOperation calls the handler, without a body if the operation has none.
+func callOperation(c *authtest.Client, op *operation, path string, body map[string]any) *httptest.ResponseRecorder {
+	if op.example == nil {
+		return callHandler(c, op.Method(), path, nil)
+	}
+	return callHandler(c, op.Method(), path, body)
+}
+
+// compare sends a request with ids of another tenant and the same request with ids that do not exist. Both must get
+// the same error.
 func (i *isolationTenant) compare(op *operation, foreign, missing string, foreignBody, missingBody map[string]any) {
 	i.pairs++
-	b := func(body map[string]any) any {
-		if op.example == nil {
-			return nil
-		}
-		return body
-	}
-	got, want := callHandler(i.client, op.Method(), foreign, b(foreignBody)), callHandler(i.client, op.Method(), missing, b(missingBody))
+	got, want := callOperation(i.client, op, foreign, foreignBody), callOperation(i.client, op, missing, missingBody)
 	i.counts[fmt.Sprint(op.Doc.ID, " ", got.Code)]++
 	for _, a := range []*httptest.ResponseRecorder{got, want} {
 		for _, name := range []string{"X-Request-Id", "X-RateLimit-Remaining", "X-RateLimit-Reset"} {
 			delete(a.Header(), name)
 		}
 	}
-	// A run that is closed, or gone meanwhile, is refused for that first, in both cases.
-	if got.Code != want.Code || !bytes.Equal(got.Body.Bytes(), want.Body.Bytes()) || !maps.EqualFunc(got.Header(), want.Header(), slices.Equal) || got.Code < 400 || got.Code >= 500 {
-		i.marks.t.Errorf("tenant %d: %s %s: foreign: %d %v %s\nmissing: %d %v %s", i.n, op.Method(), foreign, got.Code, got.Header(), got.Body, want.Code, want.Header(), want.Body)
+	// The error need not be about the id: a completed or deleted run of the tenant itself is reported first.
+	same := got.Code == want.Code && bytes.Equal(got.Body.Bytes(), want.Body.Bytes())
+	sameHeaders := maps.EqualFunc(got.Header(), want.Header(), slices.Equal)
+	if !same || !sameHeaders || got.Code < 400 || got.Code >= 500 {
+		i.checker.t.Errorf("tenant %d: %s %s: foreign: %d %v %s\nmissing: %d %v %s", i.n, op.Method(), foreign,
+			got.Code, got.Header(), got.Body, want.Code, want.Header(), want.Body)
 	}
 }
 
+// recordCreated remembers the resource that the response describes. It remembers at most 20 resources of a kind;
+// others remain in the database and in lists.
 func (i *isolationTenant) recordCreated(op *operation, a *httptest.ResponseRecorder) {
-	var made struct{ ID string }
-	if err := json.Unmarshal(a.Body.Bytes(), &made); err != nil || made.ID == "" {
-		i.marks.t.Errorf("%s: %s", op.Doc.ID, a.Body)
+	var created struct{ ID string }
+	if err := json.Unmarshal(a.Body.Bytes(), &created); err != nil || created.ID == "" {
+		i.checker.t.Errorf("%s: the response has no id: %s", op.Doc.ID, a.Body)
 	}
-	i.marks.ids.Store(made.ID, i.n)
+	i.checker.ids.Store(created.ID, i.n)
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	pattern := ""
 	for _, other := range i.routes {
-		if p := other.Path(); strings.HasPrefix(p, op.Path()+"/{") && strings.HasSuffix(p, "}") && len(pathParts(p)) == len(pathParts(op.Path()))+1 {
+		p := other.Path()
+		child := strings.HasPrefix(p, op.Path()+"/{") && strings.HasSuffix(p, "}")
+		if child && len(pathParts(p)) == len(pathParts(op.Path()))+1 {
 			pattern = p
 		}
 	}
-	r, all := resource{a.Header().Get("Location"), made.ID}, i.own[pattern]
+	r, all := resource{a.Header().Get("Location"), created.ID}, i.own[pattern]
 	if len(all) < 20 {
 		i.own[pattern] = append(all, r)
-	} else { // what is forgotten stays in the lists
+	} else {
 		all[i.IntN(len(all))] = r
 	}
 }
@@ -356,8 +380,8 @@ func (i *isolationTenant) recordDeleted(pattern string, r resource) {
 	i.own[pattern] = slices.DeleteFunc(i.own[pattern], func(o resource) bool { return o == r })
 }
 
-// The tables and the model again, with a pooler in between that gives a connection to whoever comes next after each
-// transaction.
+// TestPgBouncer runs every operation, TestModel and TestIsolation through a PgBouncer in transaction mode, which
+// assigns a server connection for each transaction.
 func TestPgBouncer(t *testing.T) {
 	t.Parallel()
 	bouncer := startPgBouncer(t)
@@ -370,10 +394,11 @@ func TestPgBouncer(t *testing.T) {
 			common := w.newFullFixture(t)
 			for _, op := range w.operations {
 				f := common
-				if op.Method() == "DELETE" || strings.HasSuffix(op.Path(), "/complete") || strings.HasSuffix(op.Path(), "/logout") {
-					f = w.newFullFixture(t) // after these, some of the others could not work
+				path := op.Path()
+				if op.Method() == "DELETE" || strings.HasSuffix(path, "/complete") || strings.HasSuffix(path, "/logout") {
+					f = w.newFullFixture(t) // other operations would fail after these
 				}
-				if a := f.do(t, f.admin, op, f.path(t, op.Path()), f.body(t, op)); a.Status >= 300 {
+				if a := f.do(t, f.admin, op, f.path(t, path), f.body(t, op)); a.Status >= 300 {
 					t.Errorf("%s: %d %s", a.What, a.Status, a.Body)
 				}
 			}
@@ -381,11 +406,12 @@ func TestPgBouncer(t *testing.T) {
 			runIsolation(t, d, 10, 600)
 		})
 	}
-	// Prepared statements stay on a connection that the next transaction may not get. Should this work one day, with a
-	// later PgBouncer, docs/database.md need not require another mode.
+	// docs/database.md forbids cache_statement, because a statement prepared on one server connection does not exist
+	// on the connection of the next transaction. This test fails if a PgBouncer supports it.
 	t.Run("cache_statement", func(t *testing.T) {
-		if version, err := exec.Command(bouncerBinary, "--version").Output(); err != nil || !strings.Contains(string(version), " 1.18.") {
-			t.Skipf("docs/database.md was tested with PgBouncer 1.18, this is %s", version)
+		version, err := exec.Command(bouncerBinary, "--version").Output()
+		if err != nil || !strings.Contains(string(version), " 1.18.") {
+			t.Skipf("needs PgBouncer 1.18, for which docs/database.md is written; installed is %s", version)
 		}
 		pool, err := pgxpool.New(t.Context(), bouncer+"&default_query_exec_mode=cache_statement&pool_max_conns=12")
 		check(t, err)
@@ -404,15 +430,15 @@ func TestPgBouncer(t *testing.T) {
 		}
 		wait.Wait()
 		if failed.Load() == 0 {
-			t.Error("prepared statements work through PgBouncer, so docs/database.md need not require another mode")
+			t.Error("prepared statements work through this PgBouncer; docs/database.md says that they do not")
 		}
 	})
 }
 
 const bouncerBinary = "pgbouncer"
 
-// startPgBouncer runs a pooler with three connections before the test's PostgreSQL, and returns the connection string of the service's
-// login through it.
+// startPgBouncer starts a PgBouncer with three server connections to the PostgreSQL of the tests. It returns the URL
+// of the service's login through it.
 func startPgBouncer(t *testing.T) string {
 	t.Helper()
 	binary, err := exec.LookPath(bouncerBinary)
@@ -444,25 +470,25 @@ auth_file = %s/users
 	c.Stdout, c.Stderr = &output, &output
 	c.SysProcAttr = bouncerAttributes(t, dir)
 	check(t, c.Start())
-	dead := make(chan struct{})
-	go func() { c.Wait(); close(dead) }()
+	exited := make(chan struct{})
+	go func() { c.Wait(); close(exited) }()
 	t.Cleanup(func() {
 		c.Process.Signal(syscall.SIGINT)
 		select {
-		case <-dead:
+		case <-exited:
 		case <-time.After(waitTimeout):
 			c.Process.Kill()
-			<-dead
+			<-exited
 		}
 		if t.Failed() {
 			log := output.String()
-			t.Logf("PgBouncer wrote: ...%s", log[max(0, len(log)-3000):])
+			t.Logf("output of PgBouncer: ...%s", log[max(0, len(log)-3000):])
 		}
 	})
 	eventually(t, "PgBouncer listens", func() bool {
 		select {
-		case <-dead:
-			t.Fatalf("PgBouncer ended: %s", &output)
+		case <-exited:
+			t.Fatalf("PgBouncer exited: %s", &output)
 		default:
 		}
 		_, err := os.Stat(filepath.Join(dir, ".s.PGSQL.6432"))
@@ -472,8 +498,8 @@ auth_file = %s/users
 	return fmt.Sprintf("postgres://%s:%s@%s?%s", login, password, direct.Path, q.Encode())
 }
 
-// bouncerAttributes make PgBouncer, which refuses to run as root, run as the account that PostgreSQL runs as; nobody else may
-// enter the folder of PostgreSQL's socket.
+// bouncerAttributes returns the account for PgBouncer, which does not run as root: the account of PostgreSQL, because
+// only that account may enter the directory of PostgreSQL's socket.
 func bouncerAttributes(t *testing.T, dir string) *syscall.SysProcAttr {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -489,6 +515,6 @@ func bouncerAttributes(t *testing.T, dir string) *syscall.SysProcAttr {
 		check(t, os.Chown(dir, uid, gid))
 		return &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}}
 	}
-	t.Fatal("no account to run PgBouncer as")
+	t.Fatal("neither the account postgres nor nobody exists")
 	return nil
 }
