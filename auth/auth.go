@@ -152,7 +152,8 @@ func (s *Service) login(ctx context.Context, r *server.Request[Credentials]) (se
 	if err := find(); err != nil {
 		return nil, err
 	}
-	right, err := s.hasher.Verify(ctx, user.hash, *r.In.Password.Value)
+	// Not the tenant: the order must not depend on whether the account exists.
+	right, err := s.hasher.Verify(ctx, user.hash, *r.In.Password.Value, "account "+email, "address "+r.Address)
 	if errors.Is(err, ErrBusy) {
 		return nil, server.ErrUnavailable.Because(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/netip"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -852,7 +853,7 @@ func TestConcurrentSlowLogins(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	user := w.Operator(t)
-	open := w.hasher.Gate()
+	gate := w.hasher.Gate()
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
@@ -863,7 +864,7 @@ func TestConcurrentSlowLogins(t *testing.T) {
 		})
 	}
 	time.Sleep(2200 * time.Millisecond)
-	open()
+	gate.Open()
 	wg.Wait()
 }
 
@@ -899,7 +900,14 @@ func TestHashingQueue(t *testing.T) {
 			t.Errorf("%d: %v", i, a.Header)
 		}
 	}
+	admin := w.Tenant(t).User(t, "admin")
+	create := j{"email": email(), "name": "Bob", "role": "viewer", "password": phrase}
+	changePassword(t, admin, authtest.Password, newPhrase).WantError(503, "UNAVAILABLE")
+	admin.Post(t, usersPath, create).WantError(503, "UNAVAILABLE")
+	admin.Patch(t, usersPath+"/"+admin.Actor.User, j{"password": newPhrase}).WantError(503, "UNAVAILABLE")
 	free()
+	admin.Post(t, usersPath, create).Want(201)
+	changePassword(t, admin, authtest.Password, newPhrase).Want(204)
 	w.login(t, user)
 	for range 5 {
 		w.Anonymous().Post(t, loginPath, credentials(user.Email, "wrong")).WantError(401, "INVALID_CREDENTIALS")
@@ -909,22 +917,80 @@ func TestHashingQueue(t *testing.T) {
 	tooMany(t, w.Anonymous().Post(t, loginPath, credentials(user.Email, "wrong")), "900")
 }
 
-// Requests that hash a new password never occupy the whole hasher, so logins go on.
-func TestPasswordChangesLeaveRoomForLogins(t *testing.T) {
+// While many logins with the known password of one account wait for the hasher, a login of another account is next,
+// also from the same address.
+func TestLoginsOfOneAccountDelayNoOther(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	user := w.Tenant(t).User(t, "admin")
-	free := w.hasher.FillChanges(10 * time.Millisecond)
-	w.login(t, user)
-	create := j{"email": email(), "name": "Bob", "role": "viewer", "password": "a long and secret phrase"}
-	changePassword(t, user, authtest.Password, newPhrase).WantError(503, "UNAVAILABLE")
-	changePassword(t, user, "wrong", newPhrase).WantError(503, "UNAVAILABLE") // not verified either
-	user.Post(t, usersPath, create).WantError(503, "UNAVAILABLE")
-	user.Patch(t, usersPath+"/"+user.Actor.User, j{"password": newPhrase}).WantError(503, "UNAVAILABLE")
-	w.login(t, user)
-	free()
-	user.Post(t, usersPath, create).Want(201)
-	changePassword(t, user, authtest.Password, newPhrase).Want(204)
+	attacker, victim := w.Operator(t), w.Operator(t)
+	setPassword(t, w, victim, "the victim's password")
+	gate := w.hasher.Gate()
+	var wg sync.WaitGroup
+	login := func(address string, c *authtest.Client, password string) {
+		wg.Go(func() {
+			a, err := w.from(address).Send("POST", loginPath, credentials(c.Email, password))
+			if err != nil || a.Status != 200 {
+				t.Errorf("%v, %+v", err, a)
+			}
+		})
+	}
+	slots := runtime.GOMAXPROCS(0)
+	for i := range 4 * (slots + 1) {
+		login(fmt.Sprintf("198.51.100.%d", i/4), attacker, authtest.Password)
+	}
+	for range slots {
+		<-gate.Started
+	}
+	gate.WaitFor(t, 4*(slots+1)-slots)
+	login("198.51.100.0", victim, "the victim's password")
+	gate.WaitFor(t, 4*(slots+1)-slots+1)
+	gate.Pass()
+	if next := <-gate.Started; next != "the victim's password" {
+		t.Errorf("the hasher continues with %q", next)
+	}
+	gate.Open()
+	wg.Wait()
+}
+
+// While many password changes of one tenant wait for the hasher, a change of another tenant is next.
+func TestPasswordChangesOfOneTenantDelayNoOther(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	admin, other := w.Tenant(t).User(t, "admin"), w.Tenant(t).User(t, "admin")
+	gate := w.hasher.Gate()
+	var wg sync.WaitGroup
+	send := func(c *authtest.Client, method, path string, body j, want int) {
+		wg.Go(func() {
+			a, err := c.Send(method, path, body)
+			if err != nil || a.Status != want {
+				t.Errorf("%v, %+v", err, a)
+			}
+		})
+	}
+	slots := runtime.GOMAXPROCS(0)
+	for range slots + 4 {
+		send(admin, "POST", usersPath, j{"email": email(), "name": "x", "role": "viewer", "password": phrase}, 201)
+	}
+	for range slots {
+		<-gate.Started
+	}
+	gate.WaitFor(t, 4)
+	send(other, "PATCH", usersPath+"/"+other.Actor.User, j{"password": newPhrase}, 200)
+	gate.WaitFor(t, 5)
+	gate.Pass()
+	if next := <-gate.Started; next != newPhrase {
+		t.Errorf("the hasher continues with %q", next)
+	}
+	gate.Open()
+	wg.Wait()
+}
+
+// setPassword changes the password of a client's user.
+func setPassword(t *testing.T, w *world, c *authtest.Client, password string) {
+	t.Helper()
+	if err := w.accounts().SetPassword(t.Context(), c.Email, password); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // A login deletes the user's expired sessions.

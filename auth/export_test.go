@@ -1,7 +1,8 @@
 package auth
 
 import (
-	"sync"
+	"context"
+	"testing"
 	"time"
 )
 
@@ -13,33 +14,61 @@ func (h *Hasher) Count(f func(rounds int)) {
 	}
 }
 
-// FillChanges acquires the semaphore of password changes and sets the wait of the others; free releases it.
-func (h *Hasher) FillChanges(wait time.Duration) (free func()) {
-	h.wait = wait
-	h.changes <- struct{}{}
-	return func() { <-h.changes }
-}
-
 // Fill acquires all slots and sets the wait of the others; free releases the slots.
 func (h *Hasher) Fill(wait time.Duration) (free func()) {
 	h.wait = wait
-	for range cap(h.slots) {
-		h.slots <- struct{}{}
+	var releases []func()
+	for range h.queue.free {
+		release, err := h.queue.acquire(context.Background(), 0)
+		if err != nil {
+			panic(err)
+		}
+		releases = append(releases, release)
 	}
 	return func() {
-		for range cap(h.slots) {
-			<-h.slots
+		for _, release := range releases {
+			release()
 		}
 	}
 }
 
-// Gate makes each hash wait until open is called, and removes the limit on the wait for a slot.
-func (h *Hasher) Gate() (open func()) {
-	gate := make(chan struct{})
+// Gate holds each hash until the test lets it proceed.
+type Gate struct {
+	Started chan string // the passwords, in the order in which the hasher starts them
+	proceed chan struct{}
+	hasher  *Hasher
+}
+
+// Gate makes each hash wait for the gate, and removes the limit on the wait for a slot.
+func (h *Hasher) Gate() *Gate {
+	g := &Gate{make(chan string, 1000), make(chan struct{}), h}
 	h.wait = time.Hour
 	h.key = func(password string, salt []byte, rounds int) ([]byte, error) {
-		<-gate
+		g.Started <- password
+		<-g.proceed
 		return pbkdf2Key(password, salt, rounds)
 	}
-	return sync.OnceFunc(func() { close(gate) })
+	return g
+}
+
+// Pass lets one hash proceed.
+func (g *Gate) Pass() { g.proceed <- struct{}{} }
+
+// Open lets all hashes proceed, now and later.
+func (g *Gate) Open() { close(g.proceed) }
+
+// WaitFor returns when n callers wait for a slot. It ends the test if that does not happen within 5 seconds.
+func (g *Gate) WaitFor(t *testing.T, n int) {
+	t.Helper()
+	waiting := 0
+	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		g.hasher.queue.mu.Lock()
+		waiting = len(g.hasher.queue.waiting)
+		g.hasher.queue.mu.Unlock()
+		if waiting == n {
+			return
+		}
+	}
+	g.Open()
+	t.Fatalf("%d callers wait for the hasher, want %d", waiting, n)
 }

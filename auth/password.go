@@ -30,14 +30,14 @@ var ErrBusy = errors.New("auth: too many passwords are being checked at once")
 
 var errMalformedHash = errors.New("auth: malformed password hash")
 
-// Hasher hashes passwords with PBKDF2-HMAC-SHA256, at most one per core at a time. Only one of these may be for a new
-// password, so that password changes leave room for logins. It is safe for concurrent use.
+// Hasher hashes passwords with PBKDF2-HMAC-SHA256, at most one per core at a time. Callers that wait share the cores
+// fairly: groups such as an account, an address or a tenant take turns, so that the passwords of one group cannot delay
+// those of the others for long. It is safe for concurrent use.
 type Hasher struct {
-	rounds  int
-	slots   chan struct{}
-	changes chan struct{}
-	wait    time.Duration
-	key     func(password string, salt []byte, rounds int) ([]byte, error) // PBKDF2; replaced by tests
+	rounds int
+	queue  *queue
+	wait   time.Duration
+	key    func(password string, salt []byte, rounds int) ([]byte, error) // PBKDF2; replaced by tests
 }
 
 // NewHasher returns a Hasher that hashes new passwords with the number of rounds; 0 means the default, 600,000.
@@ -45,22 +45,19 @@ func NewHasher(rounds int) *Hasher {
 	if rounds <= 0 {
 		rounds = defaultRounds
 	}
-	return &Hasher{
-		rounds: rounds, slots: make(chan struct{}, runtime.GOMAXPROCS(0)), changes: make(chan struct{}, 1),
-		wait: queueWait, key: pbkdf2Key,
-	}
+	return &Hasher{rounds: rounds, queue: newQueue(runtime.GOMAXPROCS(0)), wait: queueWait, key: pbkdf2Key}
 }
 
 func pbkdf2Key(password string, salt []byte, rounds int) ([]byte, error) {
 	return pbkdf2.Key(sha256.New, password, salt, rounds, keyBytes)
 }
 
-// Hash returns a hash of the password with a new salt, as pbkdf2-sha256$rounds$salt$key. The error is ErrBusy, or the
-// error of ctx if it ended before the hashing started.
-func (h *Hasher) Hash(ctx context.Context, password string) (string, error) {
+// Hash returns a hash of the password with a new salt, as pbkdf2-sha256$rounds$salt$key, on behalf of the groups. The
+// error is ErrBusy, or the error of ctx if it ended before the hashing started.
+func (h *Hasher) Hash(ctx context.Context, password string, groups ...string) (string, error) {
 	salt := make([]byte, saltBytes)
 	rand.Read(salt)
-	key, err := h.derive(ctx, password, salt, h.rounds, h.changes, h.slots)
+	key, err := h.derive(ctx, password, salt, h.rounds, groups)
 	if err != nil {
 		return "", err
 	}
@@ -69,57 +66,37 @@ func (h *Hasher) Hash(ctx context.Context, password string) (string, error) {
 
 // Verify reports whether encoded is a hash of the password. For an empty hash, which stands for an unknown account, it
 // takes the same time and returns false. The error is one of Hash, or says that the hash is malformed.
-func (h *Hasher) Verify(ctx context.Context, encoded, password string) (ok bool, err error) {
-	return h.verify(ctx, encoded, password, h.slots)
-}
-
-// Confirm is Verify for the current password of a password change.
-func (h *Hasher) Confirm(ctx context.Context, encoded, password string) (ok bool, err error) {
-	return h.verify(ctx, encoded, password, h.changes, h.slots)
-}
-
-func (h *Hasher) verify(ctx context.Context, encoded, password string, semaphores ...chan struct{}) (ok bool, err error) {
+func (h *Hasher) Verify(ctx context.Context, encoded, password string, groups ...string) (ok bool, err error) {
 	rounds, salt, want := h.rounds, make([]byte, saltBytes), make([]byte, keyBytes)
 	if encoded != "" {
 		if rounds, salt, want, err = decodeHash(encoded); err != nil {
 			return false, err
 		}
 	}
-	key, err := h.derive(ctx, password, salt, rounds, semaphores...)
+	key, err := h.derive(ctx, password, salt, rounds, groups)
 	if err != nil {
 		return false, err
 	}
 	return subtle.ConstantTimeCompare(key, want) == 1 && encoded != "", nil
 }
 
-// derive acquires each semaphore in order, under one shared timeout, and computes the key.
-func (h *Hasher) derive(ctx context.Context, password string, salt []byte, rounds int, semaphores ...chan struct{}) ([]byte, error) {
-	if err := ctx.Err(); err != nil {
+// derive computes the key once the queue grants a slot.
+func (h *Hasher) derive(
+	ctx context.Context, password string, salt []byte, rounds int, groups []string,
+) ([]byte, error) {
+	release, err := h.queue.acquire(ctx, h.wait, groups...)
+	if err != nil {
 		return nil, err
 	}
-	timer := time.NewTimer(h.wait)
-	defer timer.Stop()
-	for _, semaphore := range semaphores {
-		select {
-		case semaphore <- struct{}{}:
-		default:
-			select {
-			case semaphore <- struct{}{}:
-			case <-timer.C:
-				return nil, ErrBusy
-			case <-ctx.Done():
-				return nil, ctx.Err()
-			}
-		}
-		defer func() { <-semaphore }()
-	}
+	defer release()
 	return h.key(password, salt, rounds)
 }
 
 var hashEncoding = base64.RawStdEncoding
 
 func encodeHash(rounds int, salt, key []byte) string {
-	return fmt.Sprintf("%s$%d$%s$%s", hashScheme, rounds, hashEncoding.EncodeToString(salt), hashEncoding.EncodeToString(key))
+	return fmt.Sprintf("%s$%d$%s$%s", hashScheme, rounds,
+		hashEncoding.EncodeToString(salt), hashEncoding.EncodeToString(key))
 }
 
 // decodeHash accepts only what encodeHash returns; any other text gives errMalformedHash.

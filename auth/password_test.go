@@ -61,7 +61,7 @@ func TestHashKnownVectors(t *testing.T) {
 		{"passwd", "salt", 1, "55ac046e56e3089fec1691c22544b605f94185216dde0465e68b9d57c20dacbc"},
 		{"Password", "NaCl", 80000, "4ddcd8f60b98be21830cee5ef22701f9641a4418d04c0414aeff08876b34ab56"},
 	} {
-		key, err := h.derive(t.Context(), c.password, []byte(c.salt), c.rounds)
+		key, err := h.derive(t.Context(), c.password, []byte(c.salt), c.rounds, nil)
 		if err != nil || hex.EncodeToString(key) != c.key {
 			t.Errorf("%s: %x, %v", c.password, key, err)
 		}
@@ -142,13 +142,10 @@ func TestVerifyUnknownAccountCostsTheSame(t *testing.T) {
 
 func TestHasherIsBounded(t *testing.T) {
 	h := NewHasher(testRounds)
-	h.wait = 10 * time.Millisecond
-	if cap(h.slots) != runtime.GOMAXPROCS(0) {
-		t.Errorf("%d slots, want GOMAXPROCS", cap(h.slots))
+	if h.queue.free != runtime.GOMAXPROCS(0) {
+		t.Errorf("%d slots, want GOMAXPROCS", h.queue.free)
 	}
-	for range cap(h.slots) {
-		h.slots <- struct{}{}
-	}
+	free := h.Fill(10 * time.Millisecond)
 	if _, err := h.Hash(t.Context(), "correct horse battery"); err != ErrBusy {
 		t.Errorf("Hash: %v", err)
 	}
@@ -167,12 +164,12 @@ func TestHasherIsBounded(t *testing.T) {
 		_, err := h.Hash(t.Context(), "correct horse battery")
 		waiting <- err
 	}()
-	<-h.slots
+	free()
 	if err := <-waiting; err != nil {
 		t.Errorf("Hash after a slot became free: %v", err)
 	}
-	if len(h.slots) != cap(h.slots)-1 {
-		t.Error("Hash did not release its slot")
+	if h.queue.free != runtime.GOMAXPROCS(0) || len(h.queue.groups) != 0 || len(h.queue.waiting) != 0 {
+		t.Errorf("the queue is %+v after all callers left", h.queue)
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -188,20 +185,22 @@ func TestHasherConcurrent(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 50 {
 		wg.Go(func() {
-			if ok, err := h.Verify(t.Context(), encoded, "correct horse battery"); !ok || err != nil {
+			ok, err := h.Verify(t.Context(), encoded, "correct horse battery", "one group for all")
+			if !ok || err != nil {
 				t.Errorf("Verify = %v, %v", ok, err)
 			}
 		})
 	}
 	wg.Wait()
-	if len(h.slots) != 0 {
-		t.Errorf("%d slots were not released", len(h.slots))
+	if h.queue.free != runtime.GOMAXPROCS(0) || len(h.queue.groups) != 0 {
+		t.Errorf("the queue is %+v after all callers left", h.queue)
 	}
 }
 
 func TestCheckPassword(t *testing.T) {
 	for _, p := range []string{
-		"0123456789", strings.Repeat("x", 200), "äöüßéèñçøå", strings.Repeat("漢", 200), "          ", "a\tb\nc d e f",
+		"0123456789", strings.Repeat("x", 200), "äöüßéèñçøå", strings.Repeat("漢", 200), "          ",
+		"a\tb\nc d e f",
 	} {
 		if err := CheckPassword(p); err != nil {
 			t.Errorf("CheckPassword(%q) = %v", p, err)

@@ -97,12 +97,15 @@ func (s *Service) hashNew(ctx context.Context, r *server.Request[UserAccount]) (
 
 // hash hashes a password for a request; it maps ErrBusy to a 503.
 func (s *Service) hash(ctx context.Context, password string) (string, error) {
-	hash, err := s.hasher.Hash(ctx, password)
+	hash, err := s.hasher.Hash(ctx, password, tenantGroup(ctx))
 	if errors.Is(err, ErrBusy) {
 		err = server.ErrUnavailable.Because(err)
 	}
 	return hash, err
 }
+
+// tenantGroup returns the hasher's group for password changes in the caller's tenant.
+func tenantGroup(ctx context.Context) string { return "tenant " + db.ActorOf(ctx).Tenant }
 
 func (s *Service) createUser(
 	ctx context.Context, r *server.Request[UserAccount], hash string,
@@ -248,7 +251,7 @@ func (s *Service) changePassword(ctx context.Context, r *server.Request[NewPassw
 	outcome := Abandoned
 	defer func() { done(outcome) }()
 
-	right, err := s.hasher.Confirm(ctx, old, *r.In.Current.Value)
+	right, err := s.hasher.Verify(ctx, old, *r.In.Current.Value, tenantGroup(ctx))
 	switch {
 	case errors.Is(err, ErrBusy):
 		return nil, server.ErrUnavailable.Because(err)
