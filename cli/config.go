@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -37,73 +38,58 @@ type Config struct {
 	Log                     *slog.Logger
 	Definitions             []db.Definition // of Program
 	Throwaway               bool            // the private PostgreSQL is removed at the end; only for the demo
-	logFormat               string
-	logLevel                slog.Level
+	logFormat, logLevel     string
+}
+
+// setting is an environment variable. Set parses the value, by default the field value, into a Config.
+type setting struct {
+	name, value, usage string
+	set                func(v string) error
 }
 
 // settings are all environment variables, in the order of the help. A test compares docs/configuration.md with them.
-var settings = []struct {
-	name, value, usage string // value is the default
-	set                func(c *Config, v string) error
-}{
-	{"LISTEN_ADDR", "127.0.0.1:8000", "address to serve on",
-		func(c *Config, v string) error { c.Listen = v; return checkAddr(v) }},
-	{"DATABASE_URL", "", "PostgreSQL to use; without it, the service starts a private one",
-		func(c *Config, v string) error { c.DatabaseURL = v; return checkURL(v) }},
-	{"MIGRATE_DATABASE_URL", "",
-		"login of the database's owner, for migrations; DATABASE_URL then needs no ownership",
-		func(c *Config, v string) error { c.MigrateURL = v; return checkURL(v) }},
-	{"DATA_DIR", "./data", "folder of the private PostgreSQL and of generated secrets",
-		func(c *Config, v string) error { c.DataDir = v; return checkFolder(v) }},
-	{"JWT_SECRET", "",
-		"token secrets, at least 32 bytes each, separated by commas; the first signs, all verify",
-		setSecrets},
-	{"ACCESS_TOKEN_EXPIRE_MINUTES", "30", "lifetime of access tokens",
-		func(c *Config, v string) error { return duration(&c.AccessTTL, v, time.Minute, 1, 60*24*7) }},
-	{"REFRESH_TOKEN_EXPIRE_DAYS", "7", "lifetime of refresh tokens",
-		func(c *Config, v string) error { return duration(&c.RefreshTTL, v, 24*time.Hour, 1, 3650) }},
-	{"RATE_LIMIT_PER_MINUTE", "100", "requests per user and minute; 0 turns the limit off",
-		func(c *Config, v string) error { return count(&c.PerMinute, v, 0, 1_000_000_000) }},
-	{"RATE_LIMIT_PER_HOUR", "1000", "requests per user and hour; 0 turns the limit off",
-		func(c *Config, v string) error { return count(&c.PerHour, v, 0, 1_000_000_000) }},
-	{"TRUSTED_PROXIES", "", "addresses or networks of proxies that set X-Forwarded-For, separated by commas",
-		func(c *Config, v string) (err error) { c.TrustedProxies, err = server.ParsePrefixes(v); return err }},
-	{"CORS_ALLOWED_ORIGINS", "",
-		"websites that may call the API, such as https://farm.example, separated by commas", setOrigins},
-	{"TLS_CERT_FILE", "",
-		"certificate chain (PEM), for HTTPS; reloaded when it changes",
-		func(c *Config, v string) error { c.TLSCert = v; return nil }},
-	{"TLS_KEY_FILE", "", "private key (PEM), for HTTPS; reloaded when it changes",
-		func(c *Config, v string) error { c.TLSKey = v; return nil }},
-	{"METRICS_ADDR", "",
-		"private address for /metrics (Prometheus) and /debug/pprof/; off if empty",
-		func(c *Config, v string) error { c.MetricsAddr = v; return checkAddr(v) }},
-	{"DB_MAX_CONNS", "",
-		"maximum number of database connections; if empty, 8 per core, from 8 to 32",
-		func(c *Config, v string) error { return count(&c.MaxConns, v, 1, 10_000) }},
-	{"DRAIN_SECONDS", "1",
-		"seconds after SIGTERM in which requests are still served but /readyz returns 503",
-		func(c *Config, v string) error { return duration(&c.DrainDelay, v, time.Second, 0, 600) }},
-	{"LOG_FORMAT", "text", "text or json",
-		func(c *Config, v string) error { c.logFormat = v; return oneOf(v, "text", "json") }},
-	{"LOG_LEVEL", "info", "debug, info, warn or error", func(c *Config, v string) error {
-		c.logLevel.UnmarshalText([]byte(v)) // takes more than these four
-		return oneOf(strings.ToLower(v), "debug", "info", "warn", "error")
-	}},
+func (c *Config) settings() []setting {
+	return []setting{
+		{"LISTEN_ADDR", "127.0.0.1:8000", "address to serve on", text(&c.Listen, checkAddr)},
+		{"DATABASE_URL", "", "PostgreSQL to use; without it, the service starts a private one",
+			text(&c.DatabaseURL, checkURL)},
+		{"MIGRATE_DATABASE_URL", "", "login of the database's owner, for migrations; DATABASE_URL then needs no ownership",
+			text(&c.MigrateURL, checkURL)},
+		{"DATA_DIR", "./data", "folder of the private PostgreSQL and of generated secrets", text(&c.DataDir, checkFolder)},
+		{"JWT_SECRET", "", "token secrets, at least 32 bytes each, separated by commas; the first signs, all verify",
+			list(&c.JWTSecrets, checkSecret)},
+		{"ACCESS_TOKEN_EXPIRE_MINUTES", "30", "lifetime of access tokens", duration(&c.AccessTTL, time.Minute, 1, 60*24*7)},
+		{"REFRESH_TOKEN_EXPIRE_DAYS", "7", "lifetime of refresh tokens", duration(&c.RefreshTTL, 24*time.Hour, 1, 3650)},
+		{"RATE_LIMIT_PER_MINUTE", "100", "requests per user and minute; 0 turns the limit off",
+			number(&c.PerMinute, 0, 1_000_000_000)},
+		{"RATE_LIMIT_PER_HOUR", "1000", "requests per user and hour; 0 turns the limit off",
+			number(&c.PerHour, 0, 1_000_000_000)},
+		{"TRUSTED_PROXIES", "", "addresses or networks of proxies that set X-Forwarded-For, separated by commas",
+			func(v string) (err error) { c.TrustedProxies, err = server.ParsePrefixes(v); return err }},
+		{"CORS_ALLOWED_ORIGINS", "", "websites that may call the API, such as https://farm.example, separated by commas",
+			list(&c.CORSOrigins, checkOrigin)},
+		{"TLS_CERT_FILE", "", "certificate chain (PEM), for HTTPS; reloaded when it changes", text(&c.TLSCert, nil)},
+		{"TLS_KEY_FILE", "", "private key (PEM), for HTTPS; reloaded when it changes", text(&c.TLSKey, nil)},
+		{"METRICS_ADDR", "", "private address for /metrics (Prometheus) and /debug/pprof/; off if empty",
+			text(&c.MetricsAddr, checkAddr)},
+		{"DB_MAX_CONNS", "", "maximum number of database connections; if empty, 8 per core, from 8 to 32",
+			number(&c.MaxConns, 1, 10_000)},
+		{"DRAIN_SECONDS", "1", "seconds after SIGTERM in which requests are still served but /readyz returns 503",
+			duration(&c.DrainDelay, time.Second, 0, 600)},
+		{"LOG_FORMAT", "text", "text or json", text(&c.logFormat, oneOf("text", "json"))},
+		{"LOG_LEVEL", "info", "debug, info, warn or error", text(&c.logLevel, oneOf("debug", "info", "warn", "error"))},
+	}
 }
 
 // loadConfig returns the configuration of the environment, with a logger that writes to w. Errors name the variable.
 func loadConfig(getenv func(string) string, w io.Writer) (Config, error) {
 	var c Config
-	for _, s := range settings {
-		v := getenv(s.name)
-		if v == "" {
-			v = s.value
-		}
+	for _, s := range c.settings() {
+		v := cmp.Or(getenv(s.name), s.value)
 		if v == "" {
 			continue
 		}
-		if err := s.set(&c, v); err != nil {
+		if err := s.set(v); err != nil {
 			return c, fmt.Errorf("%s: %w", s.name, err)
 		}
 	}
@@ -113,9 +99,13 @@ func loadConfig(getenv func(string) string, w io.Writer) (Config, error) {
 	case c.MigrateURL != "" && c.DatabaseURL == "":
 		return c, errors.New("MIGRATE_DATABASE_URL requires DATABASE_URL")
 	}
-	options := &slog.HandlerOptions{Level: c.logLevel}
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(c.logLevel)); err != nil {
+		return c, err
+	}
+	options := &slog.HandlerOptions{Level: level}
 	c.Log = slog.New(slog.NewTextHandler(w, options))
-	if c.logFormat == "json" {
+	if strings.EqualFold(c.logFormat, "json") {
 		c.Log = slog.New(slog.NewJSONHandler(w, options))
 	}
 	return c, nil
@@ -123,7 +113,7 @@ func loadConfig(getenv func(string) string, w io.Writer) (Config, error) {
 
 func writeSettings(w io.Writer) {
 	fmt.Fprint(w, "\nEnvironment:\n")
-	for _, s := range settings {
+	for _, s := range new(Config).settings() {
 		usage := s.usage
 		if s.value != "" {
 			usage += " (default " + s.value + ")"
@@ -132,24 +122,69 @@ func writeSettings(w io.Writer) {
 	}
 }
 
-func setSecrets(c *Config, v string) error {
-	for secret := range strings.SplitSeq(v, ",") {
-		if secret = strings.TrimSpace(secret); len(secret) < 32 {
-			return errors.New("each secret must have at least 32 bytes")
+// text parses a text. Check may be nil.
+func text(to *string, check func(string) error) func(string) error {
+	return func(v string) error {
+		*to = v
+		if check == nil {
+			return nil
 		}
-		c.JWTSecrets = append(c.JWTSecrets, secret)
+		return check(v)
+	}
+}
+
+// list parses texts that are separated by commas.
+func list(to *[]string, check func(string) error) func(string) error {
+	return func(v string) error {
+		for item := range strings.SplitSeq(v, ",") {
+			item = strings.TrimSpace(item)
+			if err := check(item); err != nil {
+				return err
+			}
+			*to = append(*to, item)
+		}
+		return nil
+	}
+}
+
+func number(to *int, least, most int) func(string) error {
+	return func(v string) (err error) {
+		if *to, err = strconv.Atoi(v); err != nil || *to < least || *to > most {
+			return fmt.Errorf("%q is not a whole number from %d to %d", v, least, most)
+		}
+		return nil
+	}
+}
+
+func duration(to *time.Duration, unit time.Duration, least, most int) func(string) error {
+	return func(v string) error {
+		var n int
+		err := number(&n, least, most)(v)
+		*to = time.Duration(n) * unit
+		return err
+	}
+}
+
+func oneOf(allowed ...string) func(string) error {
+	return func(v string) error {
+		if !slices.Contains(allowed, strings.ToLower(v)) {
+			return fmt.Errorf("must be one of %s", strings.Join(allowed, ", "))
+		}
+		return nil
+	}
+}
+
+func checkSecret(v string) error {
+	if len(v) < 32 {
+		return errors.New("each secret must have at least 32 bytes")
 	}
 	return nil
 }
 
-func setOrigins(c *Config, v string) error {
-	for origin := range strings.SplitSeq(v, ",") {
-		origin = strings.TrimSpace(origin)
-		u, err := url.Parse(origin)
-		if err != nil || u.Scheme == "" || u.Host == "" || origin != u.Scheme+"://"+u.Host {
-			return fmt.Errorf("%q is not an origin such as https://farm.example", origin)
-		}
-		c.CORSOrigins = append(c.CORSOrigins, origin)
+func checkOrigin(v string) error {
+	u, err := url.Parse(v)
+	if err != nil || u.Scheme == "" || u.Host == "" || v != u.Scheme+"://"+u.Host {
+		return fmt.Errorf("%q is not an origin such as https://farm.example", v)
 	}
 	return nil
 }
@@ -177,25 +212,4 @@ func checkFolder(v string) error {
 		return fmt.Errorf("%q is not a folder", v)
 	}
 	return nil
-}
-
-func oneOf(v string, allowed ...string) error {
-	if !slices.Contains(allowed, v) {
-		return fmt.Errorf("must be one of %s", strings.Join(allowed, ", "))
-	}
-	return nil
-}
-
-func count(to *int, v string, least, most int) (err error) {
-	if *to, err = strconv.Atoi(v); err != nil || *to < least || *to > most {
-		return fmt.Errorf("%q is not a whole number from %d to %d", v, least, most)
-	}
-	return nil
-}
-
-func duration(to *time.Duration, v string, unit time.Duration, least, most int) error {
-	var n int
-	err := count(&n, v, least, most)
-	*to = time.Duration(n) * unit
-	return err
 }
