@@ -294,8 +294,8 @@ func TestConcurrentRemoval(t *testing.T) {
 	})
 	for i := range pairs {
 		removed, added := answers[2*i], answers[2*i+1]
-		kept := removed.Status == 400 && strings.Contains(string(removed.Body), `"PRODUCT_IN_USE"`) && added.Status ==
-			201
+		kept := removed.Status == 400 && strings.Contains(string(removed.Body), `"PRODUCT_IN_USE"`) &&
+			added.Status == 201
 		gone := removed.Status == 204 && added.Status == 400 &&
 			strings.Contains(string(added.Body), `"UNKNOWN_REFERENCE"`)
 		if !kept && !gone {
@@ -465,8 +465,8 @@ func TestRoundTrips(t *testing.T) {
 			statement := db.SQL(`select count(*) from products p join product_components c on c.product_id = p.id
 				where c.component_product_id = $1 and p.total_cost is distinct from $2::numeric`, idOf(hub), want).
 				Into(&wrong)
-			if err := api.DB.Read(db.As(context.Background(), db.Actor{Tenant: c.Actor.Tenant}), statement); err !=
-				nil {
+			if err := api.DB.Read(db.As(context.Background(), db.Actor{Tenant: c.Actor.Tenant}),
+				statement); err != nil {
 				t.Fatal(err)
 			}
 			if wrong > 0 {

@@ -31,8 +31,8 @@ func TestExport(t *testing.T) {
 	export := func(format string) []string {
 		t.Helper()
 		var b strings.Builder
-		if err := catalog.Export(db.As(t.Context(), db.Actor{Tenant: c.Actor.Tenant}), api.DB, &b, format); err !=
-			nil {
+		if err := catalog.Export(db.As(t.Context(), db.Actor{Tenant: c.Actor.Tenant}), api.DB, &b,
+			format); err != nil {
 			t.Fatal(err)
 		}
 		return strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n")

@@ -14,13 +14,13 @@ import (
 	"spoolwright/db/dbtest"
 )
 
-// answer is a definition of a function that returns n.
+// answer returns the definition of a function that returns n.
 func answer(version, n int) []db.Definition {
 	return []db.Definition{{Name: "test/answer", Version: version, SQL: fmt.Sprintf(
 		`create or replace function answer() returns int language sql as 'select %d'`, n)}}
 }
 
-// migrateWith migrates with the definitions of the program and more, and returns how many definitions it installed.
+// migrateWith migrates with the definitions of the program and more, and returns the number of installed definitions.
 func migrateWith(t *testing.T, u urls, more ...db.Definition) int {
 	t.Helper()
 	applied, err := db.Migrate(t.Context(), u.owner, u.app, slices.Concat(dbtest.Definitions, more))
@@ -56,13 +56,15 @@ func TestDefinitionVersions(t *testing.T) {
 		}
 	}
 	want := "test/answer 3 " + answer(3, 31)[0].Hash()
-	got := texts(t, super, `select concat_ws(' ', name, version, sha256) from schema_definitions where name = 'test/answer'`)
+	got := queryStrings(t, super,
+		`select concat_ws(' ', name, version, sha256) from schema_definitions where name = 'test/answer'`)
 	if len(got) != 1 || got[0] != want {
 		t.Errorf("schema_definitions has %v, want %s", got, want)
 	}
 }
 
-// Programs of two versions start at once, some with the older text: the newer text is installed in the end, once.
+// Programs with the older and with the newer text start at the same time. In the end the newer text is installed. It
+// was installed once.
 func TestDefinitionsAtOnce(t *testing.T) {
 	t.Parallel()
 	u := emptyDatabase(t)
@@ -97,16 +99,17 @@ func TestDefinitionFails(t *testing.T) {
 	t.Parallel()
 	u := migratedDatabase(t)
 	super := connect(t, u.super)
-	before := texts(t, super, `select d::text from schema_definitions d order by name`)
+	before := queryStrings(t, super, `select d::text from schema_definitions d order by name`)
 	broken := db.Definition{Name: "test/broken", Version: 1, SQL: `create function broken() returns int as 'x'`}
 	_, err := db.Migrate(t.Context(), u.owner, u.app, append(answer(1, 10), broken))
 	if err == nil || !strings.Contains(err.Error(), "definition test/broken") {
 		t.Errorf("the error is %v", err)
 	}
-	if after := texts(t, super, `select d::text from schema_definitions d order by name`); !slices.Equal(after, before) {
+	if after := queryStrings(t, super, `select d::text from schema_definitions d order by name`); !slices.Equal(after,
+		before) {
 		t.Errorf("schema_definitions is %v, want %v", after, before)
 	}
-	if n := len(texts(t, super, `select proname::text from pg_proc where proname = 'answer'`)); n != 0 {
+	if n := len(queryStrings(t, super, `select proname::text from pg_proc where proname = 'answer'`)); n != 0 {
 		t.Error("a definition before the broken one was installed")
 	}
 	if n := migrateWith(t, u, answer(1, 10)...); n != 1 {
@@ -114,22 +117,25 @@ func TestDefinitionFails(t *testing.T) {
 	}
 }
 
-// A login that does not own the schema can migrate while there is nothing to do, and is told what to do otherwise.
+// A login that does not own the schema can migrate while nothing is pending. Otherwise the error says what to do.
 func TestDefinitionsNeedTheOwner(t *testing.T) {
 	t.Parallel()
 	u := migratedDatabase(t)
-	if applied, err := db.Migrate(t.Context(), u.app, u.app, dbtest.Definitions); err != nil || applied != (db.Applied{}) {
+	if applied, err := db.Migrate(t.Context(), u.app, u.app, dbtest.Definitions); err != nil ||
+		applied != (db.Applied{}) {
 		t.Errorf("%+v, %v", applied, err)
 	}
 	use := slices.IndexFunc(dbtest.Definitions, func(d db.Definition) bool { return d.Name == "inventory/use" })
 	newer := dbtest.Definitions[use]
 	newer.Version++
 	_, err := db.Migrate(t.Context(), u.app, u.app, []db.Definition{newer})
-	if err == nil || !strings.Contains(err.Error(), "definition inventory/use") || !strings.Contains(err.Error(), "spoolwright migrate") {
+	if err == nil || !strings.Contains(err.Error(), "definition inventory/use") ||
+		!strings.Contains(err.Error(), "spoolwright migrate") {
 		t.Errorf("a definition is pending: %v", err)
 	}
 	exec(t, connect(t, u.super), `delete from schema_migrations where version > 1`)
-	if _, err = db.Migrate(t.Context(), u.app, u.app, nil); err == nil || !strings.Contains(err.Error(), "spoolwright migrate") {
+	if _, err = db.Migrate(t.Context(), u.app, u.app, nil); err == nil ||
+		!strings.Contains(err.Error(), "spoolwright migrate") {
 		t.Errorf("a migration is pending: %v", err)
 	}
 }
@@ -154,7 +160,8 @@ func TestReadyNeedsDefinitions(t *testing.T) {
 	}
 	super := connect(t, u.super)
 	exec(t, super, `delete from schema_definitions where name in ('test/answer', 'db/bind')`)
-	if err := d.Ready(t.Context()); err == nil || !strings.Contains(err.Error(), "lacks the definitions db/bind 1, test/answer 2") {
+	if err := d.Ready(t.Context()); err == nil ||
+		!strings.Contains(err.Error(), "lacks the definitions db/bind 1, test/answer 2") {
 		t.Errorf("Ready without the definitions: %v", err)
 	}
 	exec(t, super, `drop table schema_definitions`)
@@ -163,7 +170,7 @@ func TestReadyNeedsDefinitions(t *testing.T) {
 	}
 }
 
-// function is what pg_proc says of a function, except its body.
+// function has the attributes of a function in pg_proc, without its body.
 type function struct{ Name, Attributes string }
 
 func functions(t *testing.T, u urls) []function {
@@ -174,23 +181,24 @@ func functions(t *testing.T, u urls) []function {
 		from pg_proc where pronamespace = 'public'::regnamespace order by 1`)
 }
 
-// "create or replace function" resets what the statement does not repeat, such as search_path and plan_cache_mode. So the
-// functions must have the same attributes after the migrations of the first release, which had no definitions, after the
-// definitions, and after another version of each.
+// "create or replace function" resets the attributes that the statement does not repeat, such as search_path and
+// plan_cache_mode. The functions must have the same attributes after the migrations of the first release, which had
+// no definitions, after the definitions, and after another version of each definition.
 func TestDefinitionsKeepAttributes(t *testing.T) {
 	t.Parallel()
 	u := emptyDatabase(t)
 	owner := connect(t, u.owner)
 	exec(t, owner, `create table schema_migrations (
 		version int primary key, name text not null, applied_at timestamptz not null default now())`)
-	for version, file := range []string{"0001_accounts", "0002_spools", "0003_catalog", "0004_production", "0005_idempotency",
-		"0006_imports", "0007_complete_plans"} {
+	for version, file := range []string{"0001_accounts", "0002_spools", "0003_catalog", "0004_production",
+		"0005_idempotency", "0006_imports", "0007_complete_plans"} {
 		sql, err := os.ReadFile("migrations/" + file + ".sql")
 		if err != nil {
 			t.Fatal(err)
 		}
 		exec(t, owner, string(sql))
-		exec(t, owner, fmt.Sprintf(`insert into schema_migrations (version, name) values (%d, '%s')`, version+1, file))
+		exec(t, owner, fmt.Sprintf(`insert into schema_migrations (version, name) values (%d, '%s')`, version+1,
+			file))
 	}
 	released := functions(t, u)
 	compare := func(when string) {
@@ -198,7 +206,7 @@ func TestDefinitionsKeepAttributes(t *testing.T) {
 		now := functions(t, u)
 		for _, f := range released {
 			if !slices.Contains(now, f) {
-				t.Errorf("%s: no function is %+v", when, f)
+				t.Errorf("%s: there is no function %+v", when, f)
 			}
 		}
 	}
@@ -220,9 +228,10 @@ func TestDefinitionsKeepAttributes(t *testing.T) {
 		t.Errorf("the functions were\n%v, and with another version of the definitions they are\n%v", now, again)
 	}
 	super := connect(t, u.super)
-	for _, f := range texts(t, super, `
-		select proname::text from pg_proc where proname = 'use_filament' and proconfig is distinct from '{plan_cache_mode=force_generic_plan}'`) {
-		t.Errorf("%s does not keep its plans", f)
+	for _, f := range queryStrings(t, super, `
+		select proname::text from pg_proc
+		where proname = 'use_filament' and proconfig is distinct from '{plan_cache_mode=force_generic_plan}'`) {
+		t.Errorf("%s must have plan_cache_mode = force_generic_plan", f)
 	}
 	open(t, db.Config{URL: u.app, MaxConns: 1, Definitions: dbtest.Definitions})
 }
@@ -234,7 +243,8 @@ func TestFunctionsAreDefined(t *testing.T) {
 	t.Parallel()
 	defined := map[string]string{}
 	for _, d := range db.WithOwn(dbtest.Definitions) {
-		for _, m := range regexp.MustCompile(`(?mi)^create (or replace )?function (\w+)`).FindAllStringSubmatch(d.SQL, -1) {
+		for _, m := range regexp.MustCompile(`(?mi)^create (or replace )?function (\w+)`).
+			FindAllStringSubmatch(d.SQL, -1) {
 			if m[1] == "" || defined[m[2]] != "" {
 				t.Errorf("%s: %s must be created or replaced, in one definition", d.Name, m[2])
 			}
@@ -242,15 +252,16 @@ func TestFunctionsAreDefined(t *testing.T) {
 		}
 	}
 	super := connect(t, dbtest.Private().SuperURL())
-	got := texts(t, super, `select proname::text from pg_proc where pronamespace = 'public'::regnamespace order by 1`)
+	got := queryStrings(t, super,
+		`select proname::text from pg_proc where pronamespace = 'public'::regnamespace order by 1`)
 	want := slices.Sorted(slices.Values(append(slices.Collect(maps.Keys(defined)), superseded...)))
 	if !slices.Equal(got, want) {
 		t.Errorf("the database has the functions %v, and the definitions have %v", got, want)
 	}
 }
 
-// testdata/definitions.txt has each version of each definition with its hash, so that a text cannot change under a
-// version that programs have installed.
+// testdata/definitions.txt has the hash of each version of each definition, so that the text of a released version
+// cannot change.
 func TestDefinitionTextsHaveVersions(t *testing.T) {
 	t.Parallel()
 	b, err := os.ReadFile("testdata/definitions.txt")
@@ -261,15 +272,15 @@ func TestDefinitionTextsHaveVersions(t *testing.T) {
 	for _, d := range db.WithOwn(dbtest.Definitions) {
 		line := fmt.Sprintf("%s %d %s", d.Name, d.Version, d.Hash())
 		if !slices.Contains(lines, line) {
-			t.Errorf("the SQL of %s %d has changed, or is new. Raise the version if it was released, and put this line into "+
-				"testdata/definitions.txt:\n%s", d.Name, d.Version, line)
+			t.Errorf("the SQL of %s, version %d, is new or has changed. If the version was released, raise it. "+
+				"Add this line to testdata/definitions.txt:\n%s", d.Name, d.Version, line)
 		}
 		for _, l := range lines {
 			var name, hash string
 			var version int
 			fmt.Sscan(l, &name, &version, &hash)
 			if name == d.Name && (version > d.Version || version == d.Version && l != line) {
-				t.Errorf("testdata/definitions.txt has %s, and the program version %d", l, d.Version)
+				t.Errorf("testdata/definitions.txt has %q, and the program has version %d", l, d.Version)
 			}
 		}
 	}

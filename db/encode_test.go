@@ -15,11 +15,11 @@ import (
 	"spoolwright/db/dbtest"
 )
 
-// execModes are pgx's ways to run a statement. The first three get results in binary form, the others as text; a
-// connection pooler may need any of them.
+// execModes are the ways in which pgx runs a statement. The results of the first three are binary, those of the
+// others text. A connection pooler may need any of them.
 var execModes = []string{"cache_statement", "cache_describe", "describe_exec", "exec", "simple_protocol"}
 
-// inEachMode runs the test with a pool for each of the modes.
+// inEachMode runs the test once for each mode.
 func inEachMode(t *testing.T, url string, test func(t *testing.T, d *db.DB)) {
 	for _, mode := range execModes {
 		t.Run(mode, func(t *testing.T) {
@@ -29,7 +29,7 @@ func inEachMode(t *testing.T, url string, test func(t *testing.T, d *db.DB)) {
 	}
 }
 
-// decode reads JSON with encoding/json, numbers as they are written.
+// decode decodes JSON with encoding/json. Numbers keep their text.
 func decode[T any](t *testing.T, text []byte) T {
 	t.Helper()
 	var v T
@@ -39,7 +39,7 @@ func decode[T any](t *testing.T, text []byte) T {
 		t.Fatalf("%v: %s", err, text)
 	}
 	if d.More() {
-		t.Fatalf("there is more behind the first value: %s", text)
+		t.Fatalf("data after the first value: %s", text)
 	}
 	return v
 }
@@ -119,18 +119,20 @@ func TestEncodeTypes(t *testing.T) {
 			}
 		}
 		for _, sql := range []string{
-			`'NaN'::numeric`, `'Infinity'::numeric`, `'-Infinity'::numeric`, `'infinity'::timestamptz`, `'-infinity'::timestamptz`, `'infinity'::date`, `'-infinity'::date`,
+			`'NaN'::numeric`, `'Infinity'::numeric`, `'-Infinity'::numeric`, `'infinity'::timestamptz`,
+			`'-infinity'::timestamptz`, `'infinity'::date`, `'-infinity'::date`,
 			`'\x00'::bytea`, `1::float8`, `array[1]`, `interval '1 day'`,
 		} {
-			if err := d.Read(newBinding(t), db.SQL(`select `+sql+` as v`)); err == nil || !strings.Contains(err.Error(), "column v") {
-				t.Errorf("%s has no JSON form, but the error is %v", sql, err)
+			if err := d.Read(newBinding(t), db.SQL(`select `+sql+` as v`)); err == nil ||
+				!strings.Contains(err.Error(), "column v") {
+				t.Errorf("%s has no JSON encoding, but the error is %v", sql, err)
 			}
 		}
 	})
 }
 
-// The server's own settings for dates must not show: with text results they would.
-func TestEncodeElsewhere(t *testing.T) {
+// The server's settings for dates must not affect the results. They would affect text results.
+func TestEncodeIgnoresServerSettings(t *testing.T) {
 	t.Parallel()
 	u := migratedDatabase(t)
 	super := connect(t, u.super)
@@ -139,7 +141,9 @@ func TestEncodeElsewhere(t *testing.T) {
 		execute format('alter database %I set datestyle = ''SQL, DMY''', current_database());
 	end $$`)
 	inEachMode(t, u.app, func(t *testing.T, d *db.DB) {
-		v := db.SQL(`select '2024-07-15T10:00:00Z'::timestamptz as summer, '1850-06-01T12:00:00.5Z'::timestamptz as early, '2024-02-03'::date as day`)
+		v := db.SQL(`
+			select '2024-07-15T10:00:00Z'::timestamptz as summer, '1850-06-01T12:00:00.5Z'::timestamptz as early,
+				'2024-02-03'::date as day`)
 		read(t, d, newBinding(t), v)
 		const want = `{"summer":"2024-07-15T10:00:00Z","early":"1850-06-01T12:00:00.5Z","day":"2024-02-03"}`
 		if string(v.Object()) != want {
@@ -172,7 +176,9 @@ func TestEncodeNumbers(t *testing.T) {
 		texts = append(texts, b.String())
 	}
 	inEachMode(t, dbtest.Private().AppURL(), func(t *testing.T, d *db.DB) {
-		numbers := db.SQL(`select n::numeric as number, n::numeric::text as text from unnest($1::text[]) with ordinality o (n, i) order by i`, texts)
+		numbers := db.SQL(`
+			select n::numeric as number, n::numeric::text as text
+			from unnest($1::text[]) with ordinality o (n, i) order by i`, texts)
 		read(t, d, newBinding(t), numbers)
 		rows := decode[[]struct {
 			Number json.Number
@@ -185,11 +191,12 @@ func TestEncodeNumbers(t *testing.T) {
 			want, _ := new(big.Rat).SetString(texts[i])
 			got, ok := new(big.Rat).SetString(row.Number.String())
 			if !ok || got.Cmp(want) != 0 {
-				t.Errorf("%s (%s for PostgreSQL) is written %s", texts[i], row.Text, row.Number)
+				t.Errorf("%s (%s for PostgreSQL) is encoded as %s", texts[i], row.Text, row.Number)
 			}
 			text := row.Number.String()
-			if strings.ContainsAny(text, "eE+") || strings.Contains(text, ".") && strings.HasSuffix(text, "0") || strings.HasSuffix(text, ".") || text == "-0" {
-				t.Errorf("%s is written %s, which is not the shortest form", texts[i], text)
+			if strings.ContainsAny(text, "eE+") || strings.Contains(text, ".") && strings.HasSuffix(text, "0") ||
+				strings.HasSuffix(text, ".") || text == "-0" {
+				t.Errorf("%s is encoded as %s, which is not the shortest form", texts[i], text)
 			}
 		}
 	})
@@ -200,24 +207,27 @@ func TestEncodeTimestamps(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
-	first, last := time.Date(1, 1, 1, 0, 0, 0, 0, time.UTC).Unix(), time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC).Unix()
+	first, last := time.Date(1, 1, 1, 0, 0, 0, 0, time.UTC).
+		Unix(), time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC).Unix()
 	var times []time.Time
 	for range 1000 {
 		us := random.Int64N(1_000_000)
 		for i, cut := random.IntN(7), int64(10); i > 0; i, cut = i-1, cut*10 {
-			us -= us % cut // fractions of every length
+			us -= us % cut // fractions of all lengths
 		}
 		times = append(times, time.Unix(first+random.Int64N(last-first), us*1000).UTC())
 	}
 	inEachMode(t, dbtest.Private().AppURL(), func(t *testing.T, d *db.DB) {
-		stamps := db.SQL(`select s as stamp, s::date as day from unnest($1::timestamptz[]) with ordinality o (s, i) order by i`, times)
+		stamps := db.SQL(
+			`select s as stamp, s::date as day from unnest($1::timestamptz[]) with ordinality o (s, i) order by i`,
+			times)
 		read(t, d, newBinding(t), stamps)
 		rows := decode[[]struct{ Stamp, Day string }](t, stamps.Array())
 		for i, row := range rows {
-			// What encoding/json makes of a time is RFC 3339 without trailing zeros.
+			// encoding/json encodes a time as RFC 3339 without trailing zeros.
 			want, _ := times[i].MarshalJSON()
 			if `"`+row.Stamp+`"` != string(want) || row.Day != times[i].Format(time.DateOnly) {
-				t.Errorf("%v is written %s and %s", times[i], row.Stamp, row.Day)
+				t.Errorf("%v is encoded as %s and %s", times[i], row.Stamp, row.Day)
 			}
 		}
 		if len(rows) != len(times) {
@@ -227,13 +237,15 @@ func TestEncodeTimestamps(t *testing.T) {
 }
 
 var nastyTexts = []string{
-	"", " ", "\"", "\\", "\\\"", "'", "''", "$1", "?", "%s", "\n\r\t\b\f\v", "\x01\x1f\x7f", "\u0080\u009f", "\u2028\u2029", "\ufeff", "\ufffd", "\uffff",
-	"é", "漢字", "🖨️🧵", "\U0010ffff", "e\u0301", "\u202eRTL", "</script>", "&<>", "a\\u0000b", `{"a":1}`, "null", strings.Repeat("ä🧵\n", 3000),
+	"", " ", "\"", "\\", "\\\"", "'", "''", "$1", "?", "%s", "\n\r\t\b\f\v", "\x01\x1f\x7f", "\u0080\u009f",
+	"\u2028\u2029", "\ufeff", "\ufffd", "\uffff",
+	"é", "漢字", "🖨️🧵", "\U0010ffff", "e\u0301", "\u202eRTL", "</script>", "&<>", "a\\u0000b", `{"a":1}`, "null",
+	strings.Repeat("ä🧵\n", 3000),
 }
 
 func TestEncodeStrings(t *testing.T) {
 	t.Parallel()
-	// Every character there is, except NUL and halves of surrogate pairs, which PostgreSQL does not take.
+	// All characters except NUL and surrogates, which PostgreSQL rejects.
 	texts := append([]string(nil), nastyTexts...)
 	var b strings.Builder
 	for r := rune(1); r <= utf8.MaxRune; r++ {
@@ -250,7 +262,7 @@ func TestEncodeStrings(t *testing.T) {
 			read(t, d, newBinding(t), v)
 			got := decode[map[string]string](t, v.Object())
 			if got["v"] != text || got["again"] != text {
-				t.Errorf("%.40q is written %.80s", text, v.Object())
+				t.Errorf("%.40q is encoded as %.80s", text, v.Object())
 			}
 		}
 	})
@@ -262,11 +274,11 @@ func TestAppendString(t *testing.T) {
 		for _, got := range [][]byte{db.AppendString([]byte("x"), text), db.AppendString([]byte("x"), []byte(text))} {
 			var back string
 			if err := json.Unmarshal(got[1:], &back); err != nil || back != text || got[0] != 'x' {
-				t.Errorf("%.40q is written %.80s: %v", text, got, err)
+				t.Errorf("%.40q is encoded as %.80s: %v", text, got, err)
 			}
 		}
 	}
-	// What is no UTF-8 cannot come from PostgreSQL, but it can from a request: each bad byte is one U+FFFD.
+	// Invalid UTF-8 cannot come from PostgreSQL, but from requests. Each invalid byte becomes U+FFFD.
 	for text, want := range map[string]string{
 		"\xff":             `"\ufffd"`,
 		"a\xc3":            `"a\ufffd"`,
@@ -276,7 +288,7 @@ func TestAppendString(t *testing.T) {
 		"\xf4\x90\x80\x80": `"\ufffd\ufffd\ufffd\ufffd"`,
 	} {
 		if got := string(db.AppendString(nil, text)); got != want {
-			t.Errorf("%q is written %s, want %s", text, got, want)
+			t.Errorf("%q is encoded as %s, want %s", text, got, want)
 		}
 	}
 }
@@ -289,12 +301,12 @@ func FuzzAppendString(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		var back string
 		if err := json.Unmarshal(db.AppendString(nil, text), &back); err != nil || back != string([]rune(text)) {
-			t.Errorf("%q is written %s", text, db.AppendString(nil, text))
+			t.Errorf("%q is encoded as %s", text, db.AppendString(nil, text))
 		}
 	})
 }
 
-// A result is the same however it is asked for: no rows, one, several, and a statement that is used again.
+// The methods of a statement return the same result for no row, one row and several, and after a second run.
 func TestStatementResults(t *testing.T) {
 	t.Parallel()
 	d := dbtest.Open(t)
@@ -322,7 +334,7 @@ func TestStatementResults(t *testing.T) {
 			t.Errorf("%d rows: %s, want %d: %s", c.stmt.Rows(), c.stmt.Array(), c.rows, c.array)
 		}
 		if c.rows > 0 && string(c.stmt.Object()) != `{"row":1,"half":1.5}` {
-			t.Errorf("of %d rows the first is %s", c.rows, c.stmt.Object())
+			t.Errorf("the first of %d rows is %s", c.rows, c.stmt.Object())
 		}
 	}
 	if scanned.Rows() != 3 || i != 1 || half != "1.5" || missing.Rows() != 0 {
@@ -330,7 +342,7 @@ func TestStatementResults(t *testing.T) {
 	}
 	read(t, d, ctx, three, single)
 	if string(three.Array()) != `[{"row":1,"half":1.5},{"row":2,"half":3},{"row":3,"half":4.5}]` {
-		t.Errorf("run again: %s", three.Array())
+		t.Errorf("after the second run: %s", three.Array())
 	}
 	if err := d.Read(ctx, rows(1).Into(&i)); err == nil {
 		t.Error("two columns were scanned into one variable")

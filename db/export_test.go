@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// Pool lets tests look at a connection as no request can: outside of any tenant.
+// Pool returns the pool, for tests that use a connection without a tenant.
 func (d *DB) Pool() *pgxpool.Pool { return d.pool }
 
 // WithOwn is withOwn.

@@ -13,8 +13,8 @@ import (
 
 var uuidV7 = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`)
 
-// madeAt returns the millisecond in a UUIDv7.
-func madeAt(t *testing.T, id string) int64 {
+// timeOf returns the Unix time of a UUIDv7 in milliseconds.
+func timeOf(t *testing.T, id string) int64 {
 	t.Helper()
 	b, err := hex.DecodeString(strings.ReplaceAll(id, "-", "")[:12])
 	if err != nil {
@@ -37,27 +37,28 @@ func TestNewID(t *testing.T) {
 		id := db.NewID()
 		after := time.Now().UnixMilli()
 		if !uuidV7.MatchString(id) {
-			t.Fatalf("%s is no UUIDv7", id)
+			t.Fatalf("%s is not a UUIDv7", id)
 		}
 		if canonical, ok := db.ParseID(id); !ok || canonical != id {
 			t.Fatalf("ParseID(%s) = %s, %v", id, canonical, ok)
 		}
 		if seen[id] {
-			t.Fatalf("%s was made twice", id)
+			t.Fatalf("two ids are %s", id)
 		}
 		seen[id] = true
-		if ms := madeAt(t, id); ms < before || ms > after || ms < last {
-			t.Fatalf("%s says that it was made at %d, which was between %d and %d, after %d", id, ms, before, after, last)
+		if ms := timeOf(t, id); ms < before || ms > after || ms < last {
+			t.Fatalf("%s has the time %d, want one from %d to %d, not before %d", id, ms, before, after, last)
 		}
-		last = madeAt(t, id)
+		last = timeOf(t, id)
 		versions[id[15]], variants[id[19]] = true, true
 	}
 	if len(versions) != 16 || len(variants) != 4 {
-		t.Errorf("the bits beside the version and the variant do not vary: %d and %d values", len(versions), len(variants))
+		t.Errorf("the bits next to the version and the variant do not vary: %d and %d values", len(versions),
+			len(variants))
 	}
 }
 
-// A later millisecond sorts later, as text.
+// Of two ids from different milliseconds, the later one sorts after the earlier one, as text.
 func TestNewIDOrder(t *testing.T) {
 	t.Parallel()
 	last := db.NewID()
@@ -66,7 +67,7 @@ func TestNewIDOrder(t *testing.T) {
 		}
 		id := db.NewID()
 		if id <= last {
-			t.Fatalf("%s was made after %s", id, last)
+			t.Fatalf("%s is not greater than the earlier %s", id, last)
 		}
 		last = id
 	}
@@ -82,12 +83,12 @@ func TestUUIDv7InSQL(t *testing.T) {
 		id := value[string](t, d, ctx, `select uuid_v7()::text`)
 		after := time.Now().UnixMilli()
 		if !uuidV7.MatchString(id) || seen[id] {
-			t.Fatalf("%s is no new UUIDv7", id)
+			t.Fatalf("%s is not a new UUIDv7", id)
 		}
 		seen[id] = true
 		// PostgreSQL rounds to the millisecond.
-		if ms := madeAt(t, id); ms < before || ms > after+1 {
-			t.Fatalf("%s says %d, which was between %d and %d", id, ms, before, after)
+		if ms := timeOf(t, id); ms < before || ms > after+1 {
+			t.Fatalf("%s has the time %d, want one from %d to %d", id, ms, before, after)
 		}
 	}
 }

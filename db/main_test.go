@@ -13,10 +13,10 @@ import (
 
 func TestMain(m *testing.M) { dbtest.Main(m) }
 
-// urls are the connection strings of a database's three logins.
+// urls has the connection strings of a database for three logins.
 type urls struct{ super, owner, app string }
 
-// emptyDatabase makes a database that is not migrated, beside the one that the other tests share.
+// emptyDatabase creates a database without any migration. It ends with the test.
 func emptyDatabase(t *testing.T) urls {
 	t.Helper()
 	name := "t" + strings.ReplaceAll(db.NewID(), "-", "")
@@ -27,7 +27,7 @@ func emptyDatabase(t *testing.T) urls {
 	return urls{in(dbtest.Private().SuperURL()), in(dbtest.Private().OwnerURL()), in(dbtest.Private().AppURL())}
 }
 
-// migratedDatabase makes a database of its own for a test that spoils it.
+// migratedDatabase creates a database for a test that cannot share the common one.
 func migratedDatabase(t *testing.T) urls {
 	t.Helper()
 	u := emptyDatabase(t)
@@ -64,13 +64,13 @@ func open(t *testing.T, c db.Config) *db.DB {
 	return d
 }
 
-// one opens a pool of a single connection.
-func one(t *testing.T) *db.DB {
+// openSingle opens a pool with a single connection.
+func openSingle(t *testing.T) *db.DB {
 	t.Helper()
 	return open(t, db.Config{URL: dbtest.Private().AppURL(), MaxConns: 1})
 }
 
-// newTenant makes a tenant and returns a context that is bound to it.
+// newTenant creates a tenant and returns a context that is bound to it.
 func newTenant(t *testing.T, d *db.DB) context.Context {
 	t.Helper()
 	ctx := db.As(t.Context(), db.Actor{Tenant: db.NewID()})
@@ -92,7 +92,7 @@ func write(t *testing.T, d *db.DB, ctx context.Context, stmts ...*db.Stmt) {
 	}
 }
 
-// value reads one value.
+// value returns the value of a query with one row and one column.
 func value[T any](t *testing.T, d *db.DB, ctx context.Context, sql string, args ...any) T {
 	t.Helper()
 	var v T
@@ -100,7 +100,7 @@ func value[T any](t *testing.T, d *db.DB, ctx context.Context, sql string, args 
 	return v
 }
 
-// newBinding returns a context that is bound to a tenant without any row, which is enough to run what reads no table.
+// newBinding returns a context that is bound to a tenant without any row.
 func newBinding(t *testing.T) context.Context {
 	return db.As(t.Context(), db.Actor{Tenant: db.NewID()})
 }

@@ -21,7 +21,7 @@ import (
 	"spoolwright/inventory"
 )
 
-func latest(t *testing.T) int {
+func latestMigration(t *testing.T) int {
 	t.Helper()
 	files, err := filepath.Glob("migrations/*.sql")
 	if err != nil || len(files) == 0 {
@@ -30,14 +30,14 @@ func latest(t *testing.T) int {
 	return len(files)
 }
 
-// everything is what a migration of an empty database applies.
+// everything returns the counts of a migration of an empty database.
 func everything(t *testing.T) db.Applied {
 	t.Helper()
-	return db.Applied{Migrations: latest(t), Definitions: len(db.WithOwn(dbtest.Definitions))}
+	return db.Applied{Migrations: latestMigration(t), Definitions: len(db.WithOwn(dbtest.Definitions))}
 }
 
-// Eight instances start at once on a new database: each migration is applied once.
-func TestMigrateAtOnce(t *testing.T) {
+// Eight instances start at the same time on an empty database. Each migration and definition is applied once.
+func TestMigrateConcurrently(t *testing.T) {
 	t.Parallel()
 	u := emptyDatabase(t)
 	applied := make([]db.Applied, 8)
@@ -69,7 +69,8 @@ func TestMigrateAtOnce(t *testing.T) {
 		t.Errorf("%+v were applied, want %+v in total", applied, everything(t))
 	}
 	super := connect(t, u.super)
-	if rows := texts(t, super, `select version || ' ' || name from schema_migrations order by version`); len(rows) != latest(t) || !strings.HasPrefix(rows[0], "1 0001_") {
+	rows := queryStrings(t, super, `select version || ' ' || name from schema_migrations order by version`)
+	if len(rows) != latestMigration(t) || !strings.HasPrefix(rows[0], "1 0001_") {
 		t.Errorf("schema_migrations has %v", rows)
 	}
 	if n, err := db.Migrate(t.Context(), u.owner, u.app, dbtest.Definitions); n != (db.Applied{}) || err != nil {
@@ -85,22 +86,24 @@ func TestMigrateNewerDatabase(t *testing.T) {
 	if err := d.Ready(t.Context()); err != nil {
 		t.Error(err)
 	}
-	newer := latest(t) + 1
+	newer := latestMigration(t) + 1
 	exec(t, super, fmt.Sprintf(`insert into schema_migrations (version, name) values (%d, 'of tomorrow')`, newer))
-	if n, err := db.Migrate(t.Context(), u.owner, u.app, dbtest.Definitions); n != (db.Applied{}) || err == nil || !strings.Contains(err.Error(), fmt.Sprintf("is at migration %d, newer than this program", newer)) {
+	if n, err := db.Migrate(t.Context(), u.owner, u.app, dbtest.Definitions); n != (db.Applied{}) || err == nil ||
+		!strings.Contains(err.Error(), fmt.Sprintf("is at migration %d, newer than this program", newer)) {
 		t.Errorf("%+v, %v", n, err)
 	}
-	// While instances are replaced one by one, the old ones serve on the new schema.
+	// During a rolling upgrade, instances of the previous release run on the new schema.
 	if err := d.Ready(t.Context()); err != nil {
 		t.Error(err)
 	}
-	exec(t, super, fmt.Sprintf(`delete from schema_migrations where version >= %d`, latest(t)))
-	if err := d.Ready(t.Context()); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("this program needs %d", latest(t))) {
+	exec(t, super, fmt.Sprintf(`delete from schema_migrations where version >= %d`, latestMigration(t)))
+	if err := d.Ready(t.Context()); err == nil ||
+		!strings.Contains(err.Error(), fmt.Sprintf("this program needs %d", latestMigration(t))) {
 		t.Errorf("ready with a migration missing: %v", err)
 	}
 }
 
-// A migration that fails leaves nothing of itself, is named, and can be tried again.
+// A migration that fails is rolled back, the error has its name, and it can be retried.
 func TestMigrationFails(t *testing.T) {
 	t.Parallel()
 	u := emptyDatabase(t)
@@ -110,25 +113,29 @@ func TestMigrationFails(t *testing.T) {
 	if n.Migrations != 1 || err == nil || !strings.Contains(err.Error(), "migration 0002_spools") {
 		t.Errorf("%+v, %v", n, err)
 	}
-	if got := texts(t, owner, `select concat_ws(' ', to_regclass('tenants'), to_regclass('spools'), (select max(version) from schema_migrations))`); got[0] != "tenants 1" {
-		t.Errorf("what is there: %v", got)
+	got := queryStrings(t, owner, `
+		select concat_ws(' ', to_regclass('tenants'), to_regclass('spools'), max(version)) from schema_migrations`)
+	if got[0] != "tenants 1" {
+		t.Errorf("the tables and the version are %v", got)
 	}
 	exec(t, owner, `drop table spool_usage`)
-	if n, err := db.Migrate(t.Context(), u.owner, u.app, dbtest.Definitions); n.Migrations != latest(t)-1 || err != nil {
+	if n, err := db.Migrate(t.Context(), u.owner, u.app, dbtest.Definitions); n.Migrations != latestMigration(t)-1 ||
+		err != nil {
 		t.Errorf("again: %+v, %v", n, err)
 	}
 }
 
-func TestOpenRefuses(t *testing.T) {
+func TestOpenErrors(t *testing.T) {
 	t.Parallel()
 	t.Run("not migrated", func(t *testing.T) {
 		t.Parallel()
 		u := emptyDatabase(t)
-		if _, err := db.Open(t.Context(), db.Config{URL: u.app}); err == nil || !strings.Contains(err.Error(), "spoolwright migrate") {
+		if _, err := db.Open(t.Context(), db.Config{URL: u.app}); err == nil ||
+			!strings.Contains(err.Error(), "spoolwright migrate") {
 			t.Error(err)
 		}
 	})
-	t.Run("no URL", func(t *testing.T) {
+	t.Run("invalid URL", func(t *testing.T) {
 		t.Parallel()
 		const password = "the-password"
 		bad := "postgres://login:" + password + "@host:port/x"
@@ -140,31 +147,41 @@ func TestOpenRefuses(t *testing.T) {
 			}
 		}
 	})
-	t.Run("out of reach", func(t *testing.T) {
+	t.Run("unreachable", func(t *testing.T) {
 		t.Parallel()
 		away := "postgres://login:the-password@/x?host=" + t.TempDir()
 		_, err := db.Open(t.Context(), db.Config{URL: away})
 		_, migrateErr := db.Migrate(t.Context(), away, away, dbtest.Definitions)
 		for _, err := range []error{err, migrateErr} {
-			if err == nil || strings.Contains(err.Error(), "the-password") || !strings.HasPrefix(err.Error(), "database: ") {
+			if err == nil || strings.Contains(err.Error(), "the-password") ||
+				!strings.HasPrefix(err.Error(), "database: ") {
 				t.Errorf("%v", err)
 			}
 		}
 	})
+	const replaceBind = `
+		create or replace function bind_tenant(tenant uuid, caller uuid, caller_role text) returns void
+		language sql as $$ `
 	for name, c := range map[string]struct{ spoil, want string }{
-		"no policy":              {`drop policy tenant on spools`, "[spools]"},
-		"no policy for tenants":  {`drop policy tenant on tenants`, "[tenants]"},
-		"not enabled":            {`alter table users disable row level security`, "[users]"},
-		"not forced":             {`alter table sessions no force row level security`, "[sessions]"},
-		"a new table without":    {`create table printers (tenant_id uuid not null, id uuid not null, primary key (tenant_id, id))`, "[printers]"},
-		"a policy that lets all": {`alter policy tenant on tenants using (true) with check (true)`, "does not apply"},
-		"a second, laxer policy": {`create policy more on tenants using (true)`, "does not apply"},
-		"the role is not taken":  {`create or replace function bind_tenant(tenant uuid, caller uuid, caller_role text) returns void language sql as $$ select set_config('app.tenant_id', tenant::text, true) $$`, "not in force"},
-		"the tenant is not set":  {`create or replace function bind_tenant(tenant uuid, caller uuid, caller_role text) returns void language sql as $$ select set_config('role', 'spoolwright_app', true) $$`, "self-test"},
-		"no privilege":           {`revoke insert on tenants from spoolwright_app`, "self-test"},
-		"no warnings": {`do $$ begin execute format('alter database %I set client_min_messages = error', current_database()); end $$`,
-			"SET client_min_messages = warning"},
-		"all rights for everybody": {`grant all on tenants to public`, ""},
+		"no policy":             {`drop policy tenant on spools`, "[spools]"},
+		"no policy for tenants": {`drop policy tenant on tenants`, "[tenants]"},
+		"not enabled":           {`alter table users disable row level security`, "[users]"},
+		"not forced":            {`alter table sessions no force row level security`, "[sessions]"},
+		"a new table": {
+			`create table printers (tenant_id uuid not null, id uuid not null, primary key (tenant_id, id))`,
+			"[printers]"},
+		"a policy for all rows": {`alter policy tenant on tenants using (true) with check (true)`, "does not apply"},
+		"a second policy":       {`create policy more on tenants using (true)`, "does not apply"},
+		"the role is not set": {
+			replaceBind + `select set_config('app.tenant_id', tenant::text, true) $$`, "not in force"},
+		"the tenant is not set": {
+			replaceBind + `select set_config('role', 'spoolwright_app', true) $$`, "self-test"},
+		"no privilege": {`revoke insert on tenants from spoolwright_app`, "self-test"},
+		"no warnings": {
+			`do $$ begin
+				execute format('alter database %I set client_min_messages = error', current_database());
+			end $$`, "SET client_min_messages = warning"},
+		"all privileges for PUBLIC": {`grant all on tenants to public`, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -174,7 +191,7 @@ func TestOpenRefuses(t *testing.T) {
 			d, err := db.Open(t.Context(), db.Config{URL: u.app, MaxConns: 1})
 			if c.want == "" {
 				if err != nil {
-					t.Fatalf("row-level security binds, but: %v", err)
+					t.Fatalf("row-level security applies, but: %v", err)
 				}
 				d.Close()
 				return
@@ -189,18 +206,18 @@ func TestOpenRefuses(t *testing.T) {
 	}
 }
 
-// The self-test leaves nothing behind.
-func TestOpenLeavesNothing(t *testing.T) {
+// The self-test leaves no row in the database.
+func TestOpenLeavesNoRows(t *testing.T) {
 	t.Parallel()
 	u := migratedDatabase(t)
 	open(t, db.Config{URL: u.app, MaxConns: 1})
-	if got := texts(t, connect(t, u.super), `select name from tenants`); len(got) != 0 {
+	if got := queryStrings(t, connect(t, u.super), `select name from tenants`); len(got) != 0 {
 		t.Errorf("tenants: %v", got)
 	}
 }
 
-// cluster is a PostgreSQL of its own, for tests that change roles, which all databases of one share. It begins without the
-// role spoolwright_app.
+// cluster is a PostgreSQL for tests that change roles, because all databases of a cluster share its roles. It starts
+// without the role spoolwright_app.
 type cluster struct {
 	*local.Server
 	super *pgx.Conn
@@ -229,7 +246,7 @@ func newCluster(t *testing.T) *cluster {
 	return c
 }
 
-// login makes a login, with a database that it owns if it owns one.
+// login creates a login, and a database of the same name that it owns if owns is set.
 func (c *cluster) login(t *testing.T, name, attributes string, owns bool) {
 	t.Helper()
 	exec(t, c.super, `create role `+name+` login password 'p' `+attributes)
@@ -244,7 +261,8 @@ func (c *cluster) url(login, database string) string {
 	return "postgres://" + login + ":p@/" + database + "?" + query
 }
 
-// removeRole takes the role and all that depends on it away, so that the next migration makes it again.
+// removeRole drops the role spoolwright_app and the databases that depend on it, so that the next migration creates
+// it.
 func (c *cluster) removeRole(t *testing.T, databases ...string) {
 	t.Helper()
 	for _, name := range databases {
@@ -253,36 +271,37 @@ func (c *cluster) removeRole(t *testing.T, databases ...string) {
 	exec(t, c.super, `drop role if exists spoolwright_app`)
 }
 
-// Roles as a deployer may set them up. The steps share a cluster, and each begins without the role.
+// The ways in which a deployer can set up roles. The subtests share a cluster; each starts without the role.
 func TestRoles(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	ctx := t.Context()
 
-	t.Run("an owner who may make no roles", func(t *testing.T) {
+	t.Run("an owner without CREATEROLE", func(t *testing.T) {
 		c.login(t, "plain", "", true)
 		url := c.url("plain", "plain")
 		n, err := db.Migrate(ctx, url, url, dbtest.Definitions)
 		if n != (db.Applied{}) || err == nil {
 			t.Fatalf("%+v, %v", n, err)
 		}
-		for _, want := range []string{"spoolwright_app is missing", "plain may not create it", "CREATE ROLE spoolwright_app NOLOGIN; GRANT spoolwright_app TO plain"} {
+		for _, want := range []string{"spoolwright_app is missing", "plain may not create it",
+			"CREATE ROLE spoolwright_app NOLOGIN; GRANT spoolwright_app TO plain"} {
 			if !strings.Contains(err.Error(), want) {
 				t.Errorf("%q is not in: %v", want, err)
 			}
 		}
-		// What the message says helps.
+		// The statements in the message solve the problem.
 		exec(t, c.super, `CREATE ROLE spoolwright_app NOLOGIN; GRANT spoolwright_app TO plain`)
 		if n, err := db.Migrate(ctx, url, url, dbtest.Definitions); n != everything(t) || err != nil {
 			t.Errorf("%+v, %v", n, err)
 		}
 		open(t, db.Config{URL: url, MaxConns: 1})
 
-		// A login that is no member, beside an owner who cannot make it one.
+		// A login that is not a member, and an owner that cannot grant the membership.
 		c.login(t, "stranger", "", false)
 		stranger := c.url("stranger", "plain")
 		if _, err := db.Migrate(ctx, url, stranger, dbtest.Definitions); err != nil {
-			t.Errorf("a membership that cannot be granted ends the migration: %v", err)
+			t.Errorf("the migration fails when it cannot grant the membership: %v", err)
 		}
 		_, err = db.Open(ctx, db.Config{URL: stranger, MaxConns: 1})
 		want := `"stranger" is not a member of the role spoolwright_app: run GRANT spoolwright_app TO "stranger" as `
@@ -294,14 +313,17 @@ func TestRoles(t *testing.T) {
 		c.removeRole(t, "plain")
 	})
 
-	t.Run("an owner who may make roles, and a login of its own for the service", func(t *testing.T) {
+	t.Run("an owner with CREATEROLE, and another login for the service", func(t *testing.T) {
 		c.login(t, "deployer", "createrole", true)
 		c.login(t, "farm", "", false)
 		owner, farm := c.url("deployer", "deployer"), c.url("farm", "deployer")
 		if n, err := db.Migrate(ctx, owner, farm, dbtest.Definitions); n != everything(t) || err != nil {
 			t.Fatalf("%+v, %v", n, err)
 		}
-		if got := texts(t, c.super, `select concat_ws(' ', rolsuper, rolcreaterole, rolcreatedb, rolcanlogin, rolreplication, rolbypassrls) from pg_roles where rolname = 'spoolwright_app'`); len(got) != 1 || got[0] != "f f f f f f" {
+		got := queryStrings(t, c.super, `
+			select concat_ws(' ', rolsuper, rolcreaterole, rolcreatedb, rolcanlogin, rolreplication, rolbypassrls)
+			from pg_roles where rolname = 'spoolwright_app'`)
+		if len(got) != 1 || got[0] != "f f f f f f" {
 			t.Errorf("the role's attributes are %v", got)
 		}
 		c.login(t, "boss", "superuser", false)
@@ -311,28 +333,34 @@ func TestRoles(t *testing.T) {
 			if got := strings.Contains(log.String(), "level=WARN"); got != warned {
 				t.Errorf("warned is %v: %s", got, log.String())
 			}
-			// Whatever the login could do, a request cannot.
+			// Requests do not have the privileges of the login.
 			api := authtest.New(t, authtest.Options{DB: d}, inventory.Routes)
 			mine, other := api.Operator(t), api.Operator(t)
-			logged := api.Anonymous().Post(t, "/api/v1/auth/login", authtest.JSON{"email": mine.Email, "password": authtest.Password}).Want(200)
+			logged := api.Anonymous().
+				Post(t, "/api/v1/auth/login", authtest.JSON{"email": mine.Email, "password": authtest.Password}).
+				Want(200)
 			mine.Token = logged.Text("access_token")
-			id := mine.Post(t, "/api/v1/spools", authtest.JSON{"material_type": "PLA", "color": "Black", "diameter_mm": 1.75, "net_weight_grams": 1000}).Want(201).ID()
+			id := mine.Post(t, "/api/v1/spools", authtest.JSON{"material_type": "PLA", "color": "Black",
+				"diameter_mm": 1.75, "net_weight_grams": 1000}).Want(201).ID()
 			mine.Post(t, "/api/v1/spools/"+id+"/deduct", authtest.JSON{"weight_grams": 1}).Want(200)
 			mine.Get(t, "/api/v1/spools").Want(200).Shows(map[string]string{"total": "1"})
 			other.Get(t, "/api/v1/spools").Want(200).Shows(map[string]string{"total": "0"})
 			other.Get(t, "/api/v1/spools/"+id).WantError(404, "NOT_FOUND")
 			d.Close()
 		}
-		none(t, c.super, "the service's login may do more than take the role", `
+		wantNoRows(t, c.super, "the login of the service has more privileges than the role", `
 			select rolname::text from pg_roles where rolname = 'farm' and (rolsuper or rolbypassrls or rolcreaterole
-			or exists (select from pg_class where relowner = pg_roles.oid) or not pg_has_role(oid, 'spoolwright_app', 'member'))`)
+				or exists (select from pg_class where relowner = pg_roles.oid)
+				or not pg_has_role(oid, 'spoolwright_app', 'member'))`)
 
 		exec(t, c.super, `alter role spoolwright_app bypassrls`)
-		if _, err := db.Open(ctx, db.Config{URL: farm, MaxConns: 1}); err == nil || !strings.Contains(err.Error(), "BYPASSRLS") {
+		if _, err := db.Open(ctx, db.Config{URL: farm, MaxConns: 1}); err == nil ||
+			!strings.Contains(err.Error(), "BYPASSRLS") {
 			t.Errorf("with BYPASSRLS: %v", err)
 		}
 		exec(t, c.super, `alter role spoolwright_app nobypassrls superuser`)
-		if _, err := db.Open(ctx, db.Config{URL: farm, MaxConns: 1}); err == nil || !strings.Contains(err.Error(), "superuser") {
+		if _, err := db.Open(ctx, db.Config{URL: farm, MaxConns: 1}); err == nil ||
+			!strings.Contains(err.Error(), "superuser") {
 			t.Errorf("with a superuser's role: %v", err)
 		}
 		exec(t, c.super, `alter role spoolwright_app nosuperuser`)
@@ -340,10 +368,12 @@ func TestRoles(t *testing.T) {
 		c.removeRole(t, "deployer")
 	})
 
-	// The databases share the role, and both owners try to create it. Before PostgreSQL 16, every login with CREATEROLE
-	// can grant it. Since then only its creator can, so that the other owner needs one GRANT, which the error names.
+	// The databases share the role, and both owners try to create it. Before PostgreSQL 16, every login with
+	// CREATEROLE can grant it. Since then only its creator can, so that the other owner needs one GRANT, which the
+	// error names.
 	t.Run("two databases at once", func(t *testing.T) {
-		creatorOnly := texts(t, c.super, `select (current_setting('server_version_num')::int >= 160000)::text`)[0] == "true"
+		creatorOnly := queryStrings(t, c.super,
+			`select (current_setting('server_version_num')::int >= 160000)::text`)[0] == "true"
 		c.login(t, "one", "createrole", false)
 		c.login(t, "two", "createrole", false)
 		for range 3 {
@@ -362,7 +392,8 @@ func TestRoles(t *testing.T) {
 			for _, name := range names {
 				for range 2 {
 					wg.Go(func() {
-						if _, err := db.Migrate(ctx, c.url(name, name), c.url(name, name), dbtest.Definitions); err != nil {
+						if _, err := db.Migrate(ctx, c.url(name, name), c.url(name, name),
+							dbtest.Definitions); err != nil {
 							t.Errorf("%s: %v", name, err)
 						}
 					})

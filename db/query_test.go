@@ -17,14 +17,15 @@ import (
 
 const countTenants = `select count(*) from tenants`
 
-// addRow writes a row of the tenant that is easy to count; name tells them apart.
+// addRow returns a statement that inserts a row with the name, which must be unique in the tenant.
 func addRow(name string) *db.Stmt {
 	return db.SQL(`insert into row_counts (resource, shard, rows) values ($1, 0, 0)`, name)
 }
 
 func rowNames(t *testing.T, d *db.DB, ctx context.Context) []string {
 	t.Helper()
-	return value[[]string](t, d, ctx, `select coalesce(array_agg(resource::text order by resource), '{}') from row_counts`)
+	return value[[]string](t, d, ctx,
+		`select coalesce(array_agg(resource::text order by resource), '{}') from row_counts`)
 }
 
 func wantRows(t *testing.T, d *db.DB, ctx context.Context, want ...string) {
@@ -34,7 +35,7 @@ func wantRows(t *testing.T, d *db.DB, ctx context.Context, want ...string) {
 	}
 }
 
-func TestOutsideOfAnyTenant(t *testing.T) {
+func TestNoTenant(t *testing.T) {
 	t.Parallel()
 	d := dbtest.Open(t)
 	ran := false
@@ -48,7 +49,8 @@ func TestOutsideOfAnyTenant(t *testing.T) {
 			})
 		},
 	} {
-		for _, ctx := range []context.Context{t.Context(), db.As(t.Context(), db.Actor{}), db.As(t.Context(), db.Actor{User: db.NewID(), Role: "admin"})} {
+		for _, ctx := range []context.Context{t.Context(), db.As(t.Context(), db.Actor{}),
+			db.As(t.Context(), db.Actor{User: db.NewID(), Role: "admin"})} {
 			if err := run(ctx); err == nil || errors.Is(err, db.ErrUnavailable) {
 				t.Errorf("%s for %+v: %v", name, db.ActorOf(ctx), err)
 			}
@@ -59,19 +61,20 @@ func TestOutsideOfAnyTenant(t *testing.T) {
 	}
 	for _, tenant := range []string{"x", "0191d5b4", "' or true --"} {
 		if err := d.Read(db.As(t.Context(), db.Actor{Tenant: tenant}), db.SQL(countTenants)); err == nil {
-			t.Errorf("bound to the tenant %q", tenant)
+			t.Errorf("a transaction is bound to the tenant %q", tenant)
 		}
 	}
 }
 
-// Only a user who is there, enabled, of that tenant and of that role may do anything.
+// The actor's user must exist in the tenant, be enabled, and have the role.
 func TestRevokedCaller(t *testing.T) {
 	t.Parallel()
 	d := dbtest.Open(t)
 	tenant, other := newTenant(t, d), newTenant(t, d)
 	user, disabled := db.NewID(), db.NewID()
 	insert := `insert into users (id, email, name, role, password_hash) values ($1, 'e', 'n', $2, 'h')`
-	write(t, d, tenant, db.SQL(insert, user, "operator"), db.SQL(insert, disabled, "operator"), db.SQL(`update users set disabled_at = now() where id = $1`, disabled))
+	write(t, d, tenant, db.SQL(insert, user, "operator"), db.SQL(insert, disabled, "operator"),
+		db.SQL(`update users set disabled_at = now() where id = $1`, disabled))
 	here, there := db.ActorOf(tenant).Tenant, db.ActorOf(other).Tenant
 	for _, c := range []struct {
 		name  string
@@ -104,30 +107,34 @@ func TestErrors(t *testing.T) {
 	t.Parallel()
 	d := dbtest.Open(t)
 	ctx := newTenant(t, d)
-	if err := d.Read(ctx, db.SQL(`select 1000000000::numeric(15,6)`)); !errors.Is(err, db.ErrOutOfRange) || errors.Is(err, db.ErrUnavailable) {
-		t.Errorf("a number too large for its column: %v", err)
+	if err := d.Read(ctx, db.SQL(`select 1000000000::numeric(15,6)`)); !errors.Is(err, db.ErrOutOfRange) ||
+		errors.Is(err, db.ErrUnavailable) {
+		t.Errorf("a number that is too large: %v", err)
 	}
 	write(t, d, ctx, addRow("twice"))
 	err := d.Write(ctx, addRow("twice"))
 	if !db.Violates(err, "row_counts_pkey") || db.Violates(err, "tenants_pkey") || errors.Is(err, db.ErrUnavailable) {
-		t.Errorf("a row twice: %v", err)
+		t.Errorf("a duplicate row: %v", err)
 	}
 	if db.Violates(nil, "row_counts_pkey") || db.Violates(errors.New("row_counts_pkey"), "row_counts_pkey") {
-		t.Error("Violates sees a violation where there is none")
+		t.Error("Violates reports a violation for another error")
 	}
-	for _, sql := range []string{`select 1/0`, `select nonsense`, `selec`, `select 1; select 2`, `drop table tenants`, `alter table tenants disable row level security`, `select * from login_directory`} {
+	for _, sql := range []string{`select 1/0`, `select nonsense`, `selec`, `select 1; select 2`, `drop table tenants`,
+		`alter table tenants disable row level security`, `select * from login_directory`} {
 		err := d.Write(ctx, db.SQL(sql))
-		if err == nil || errors.Is(err, db.ErrUnavailable) || errors.Is(err, db.ErrRevoked) || errors.Is(err, db.ErrOutOfRange) {
+		if err == nil || errors.Is(err, db.ErrUnavailable) || errors.Is(err, db.ErrRevoked) ||
+			errors.Is(err, db.ErrOutOfRange) {
 			t.Errorf("%s: %v", sql, err)
 		}
 	}
 }
 
-// A batch is one transaction and one round trip: when one of its statements fails, none has happened.
+// A batch is one transaction and one round trip. If one of its statements fails, none has an effect.
 func TestBatchIsAtomic(t *testing.T) {
 	t.Parallel()
 	var trips atomic.Int64
-	d := open(t, db.Config{URL: dbtest.Private().AppURL(), MaxConns: 2, RoundTrip: func([]db.Statement) { trips.Add(1) }})
+	d := open(t, db.Config{URL: dbtest.Private().AppURL(), MaxConns: 2,
+		RoundTrip: func([]db.Statement) { trips.Add(1) }})
 	ctx := newTenant(t, d)
 	trip := func(want int64, name string) {
 		t.Helper()
@@ -137,7 +144,7 @@ func TestBatchIsAtomic(t *testing.T) {
 	}
 	trip(1, "a write")
 	if err := d.Write(ctx, addRow("a"), addRow("b"), addRow("a")); !db.Violates(err, "row_counts_pkey") {
-		t.Errorf("a row twice: %v", err)
+		t.Errorf("a duplicate row: %v", err)
 	}
 	trip(1, "a write that fails")
 	wantRows(t, d, ctx)
@@ -151,24 +158,24 @@ func TestBatchIsAtomic(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
-	trip(3, "a transaction of two: the first carries BEGIN and the binding, the last is COMMIT")
+	trip(3, "a transaction of two batches: the first includes BEGIN and the binding, then COMMIT")
 	if err := d.Tx(ctx, func(context.Context) error { return nil }); err != nil {
 		t.Error(err)
 	}
-	trip(0, "a transaction of nothing")
+	trip(0, "an empty transaction")
 	wantRows(t, d, ctx, "a", "b", "c")
 }
 
 func TestTxRollsBack(t *testing.T) {
 	t.Parallel()
-	d := one(t)
+	d := openSingle(t)
 	ctx := newTenant(t, d)
 	pid := value[int](t, d, ctx, `select pg_backend_pid()`)
 	mine := errors.New("mine")
 	if err := d.Tx(ctx, func(ctx context.Context) error {
 		write(t, d, ctx, addRow("a"))
 		wantRows(t, d, ctx, "a")
-		// A Tx inside joins; that it fails is for the outer one to judge.
+		// A Tx within a Tx joins it. Its error does not roll back the outer one.
 		if err := d.Tx(ctx, func(ctx context.Context) error {
 			write(t, d, ctx, addRow("b"))
 			return mine
@@ -182,13 +189,13 @@ func TestTxRollsBack(t *testing.T) {
 	}
 	wantRows(t, d, ctx)
 
-	// A failed statement cannot be swallowed: the transaction is lost.
+	// After a failed statement the transaction cannot be committed, even if fn ignores the error.
 	if err := d.Tx(ctx, func(ctx context.Context) error {
 		write(t, d, ctx, addRow("a"))
 		d.Write(ctx, addRow("a"))
 		return nil
 	}); err == nil {
-		t.Error("Tx with a failed statement says that it was committed")
+		t.Error("Tx with a failed statement returns no error")
 	}
 	wantRows(t, d, ctx)
 
@@ -199,14 +206,14 @@ func TestTxRollsBack(t *testing.T) {
 	}
 	wantRows(t, d, ctx, "c")
 	if now := value[int](t, d, ctx, `select pg_backend_pid()`); now != pid {
-		t.Error("a transaction that was rolled back cost the connection")
+		t.Error("a rollback closed the connection")
 	}
 }
 
-// With a single connection, whatever is left on it or lost with it shows in what comes next.
+// A panic in fn rolls the transaction back and releases the connection, the only one of the pool.
 func TestTxPanics(t *testing.T) {
 	t.Parallel()
-	d := one(t)
+	d := openSingle(t)
 	ctx := newTenant(t, d)
 	for i := range 5 {
 		func() {
@@ -238,7 +245,7 @@ func TestDeadlockIsRetried(t *testing.T) {
 		return db.SQL(`update row_counts set rows = rows + 1 where resource = $1`, name)
 	}
 	var tries atomic.Int64
-	var first sync.WaitGroup // both have one row before either asks for the other
+	var first sync.WaitGroup // both transactions lock one row before they lock the other one
 	first.Add(2)
 	var wg sync.WaitGroup
 	for _, order := range [][2]string{{"a", "b"}, {"b", "a"}} {
@@ -260,19 +267,20 @@ func TestDeadlockIsRetried(t *testing.T) {
 	}
 	wg.Wait()
 	if tries.Load() < 3 {
-		t.Errorf("%d tries: there was no deadlock", tries.Load())
+		t.Errorf("%d attempts: there was no deadlock", tries.Load())
 	}
 	if n := value[int](t, d, ctx, `select sum(rows)::int from row_counts`); n != 4 {
 		t.Errorf("%d changes, want 4", n)
 	}
 }
 
-// PostgreSQL's internal errors are mostly races of its own: what it rolled back for one is tried again, and is no fault of the caller.
+// Internal errors of PostgreSQL, which are mostly races, are retried. If they persist, the error is ErrUnavailable.
 func TestInternalErrorIsRetried(t *testing.T) {
 	t.Parallel()
 	d := dbtest.Open(t)
 	ctx := newTenant(t, d)
-	broken := db.SQL(`do $$ begin raise exception 'new multixact has more than one updating member' using errcode = 'XX000'; end $$`)
+	broken := db.SQL(
+		`do $$ begin raise exception 'new multixact has more than one updating member' using errcode = 'XX000'; end $$`)
 	tries := 0
 	err := d.Tx(ctx, func(ctx context.Context) error {
 		if err := d.Write(ctx, addRow("a")); err != nil {
@@ -284,23 +292,24 @@ func TestInternalErrorIsRetried(t *testing.T) {
 		return nil
 	})
 	if err != nil || tries != 3 {
-		t.Errorf("%d tries, %v", tries, err)
+		t.Errorf("%d attempts, %v", tries, err)
 	}
 	wantRows(t, d, ctx, "a")
 	if err := d.Write(ctx, addRow("b"), broken); !errors.Is(err, db.ErrUnavailable) {
-		t.Errorf("time and again: %v", err)
+		t.Errorf("an error that persists: %v", err)
 	}
 	wantRows(t, d, ctx, "a")
 }
 
-// What the transaction is bound by: the role, the tenant, the timeouts. Nothing of it is left on the connection.
-func TestNothingIsLeftOnTheConnection(t *testing.T) {
+// The settings of a transaction (role, tenant, timeouts) do not remain on the connection.
+func TestSettingsAreLocal(t *testing.T) {
 	t.Parallel()
-	d := one(t)
+	d := openSingle(t)
 	ctx := newTenant(t, d)
 	tenant := db.ActorOf(ctx).Tenant
-	const state = `select concat_ws(' ', current_user, current_setting('app.tenant_id', true), current_setting('app.user_id', true),
-		current_setting('statement_timeout'), current_setting('lock_timeout'), current_setting('idle_in_transaction_session_timeout'))`
+	const state = `select concat_ws(' ', current_user, current_setting('app.tenant_id', true),
+		current_setting('app.user_id', true), current_setting('statement_timeout'), current_setting('lock_timeout'),
+		current_setting('idle_in_transaction_session_timeout'))`
 	outside := func() (text string, pid int) {
 		t.Helper()
 		if err := d.Pool().QueryRow(t.Context(), state+`, pg_backend_pid()`).Scan(&text, &pid); err != nil {
@@ -326,12 +335,21 @@ func TestNothingIsLeftOnTheConnection(t *testing.T) {
 		"Read, failing":  func() { d.Read(ctx, db.SQL(`select 1/0`)) },
 		"Write":          func() { write(t, d, ctx, addRow(db.NewID())) },
 		"Write, failing": func() { d.Write(ctx, addRow("a"), addRow("a")) },
-		"revoked":        func() { d.Write(db.As(ctx, db.Actor{Tenant: tenant, User: db.NewID(), Role: "admin"}), addRow("a")) },
-		"Tx":             func() { d.Tx(ctx, inside) },
-		"Tx, failing":    func() { d.Tx(ctx, func(ctx context.Context) error { return errors.Join(inside(ctx), mine) }) },
-		"Tx, broken":     func() { d.Tx(ctx, func(ctx context.Context) error { return d.Read(ctx, db.SQL(`select 1/0`)) }) },
-		"directory":      func() { d.FindLogin(ctx, "nobody@test.example") },
-		"tenants":        func() { d.Tenants(ctx) },
+		"revoked": func() {
+			d.Write(db.As(ctx, db.Actor{Tenant: tenant, User: db.NewID(), Role: "admin"}),
+				addRow("a"))
+		},
+		"Tx": func() { d.Tx(ctx, inside) },
+		"Tx, failing": func() {
+			d.Tx(ctx,
+				func(ctx context.Context) error { return errors.Join(inside(ctx), mine) })
+		},
+		"Tx, broken": func() {
+			d.Tx(ctx,
+				func(ctx context.Context) error { return d.Read(ctx, db.SQL(`select 1/0`)) })
+		},
+		"directory": func() { d.FindLogin(ctx, "nobody@test.example") },
+		"tenants":   func() { d.Tenants(ctx) },
 	} {
 		run()
 		if after, now := outside(); after != unbound || now != pid {
@@ -340,10 +358,10 @@ func TestNothingIsLeftOnTheConnection(t *testing.T) {
 	}
 }
 
-// Statements that take too long are ended by PostgreSQL, and the connection serves on.
+// PostgreSQL cancels slow statements, and the connection stays usable.
 func TestTimeouts(t *testing.T) {
 	t.Parallel()
-	d := one(t)
+	d := openSingle(t)
 	ctx := newTenant(t, d)
 	write(t, d, ctx, addRow("locked"))
 	pid := value[int](t, d, ctx, `select pg_backend_pid()`)
@@ -352,7 +370,8 @@ func TestTimeouts(t *testing.T) {
 	locker := connect(t, dbtest.Private().SuperURL())
 	tx, err := locker.Begin(t.Context())
 	if err == nil {
-		_, err = tx.Exec(t.Context(), `select from row_counts where tenant_id = $1 for update`, db.ActorOf(ctx).Tenant)
+		_, err = tx.Exec(t.Context(), `select from row_counts where tenant_id = $1 for update`,
+			db.ActorOf(ctx).Tenant)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -361,25 +380,27 @@ func TestTimeouts(t *testing.T) {
 
 	for name, stmts := range map[string][]*db.Stmt{
 		"statement timeout": {addRow("lost"), set("statement_timeout", "20ms"), db.SQL(`select pg_sleep(60)::text`)},
-		"lock timeout":      {addRow("lost"), set("lock_timeout", "20ms"), db.SQL(`update row_counts set rows = 1 where resource = 'locked'`)},
+		"lock timeout": {addRow("lost"), set("lock_timeout", "20ms"),
+			db.SQL(`update row_counts set rows = 1 where resource = 'locked'`)},
 	} {
 		if err := d.Write(ctx, stmts...); !errors.Is(err, db.ErrUnavailable) {
 			t.Errorf("%s: %v", name, err)
 		}
-		if err := d.Tx(ctx, func(ctx context.Context) error { return d.Write(ctx, stmts...) }); !errors.Is(err, db.ErrUnavailable) {
+		if err := d.Tx(ctx, func(ctx context.Context) error { return d.Write(ctx, stmts...) }); !errors.Is(err,
+			db.ErrUnavailable) {
 			t.Errorf("%s in a Tx: %v", name, err)
 		}
 		wantRows(t, d, ctx, "locked")
 	}
 	if now := value[int](t, d, ctx, `select pg_backend_pid()`); now != pid {
-		t.Error("a timeout cost the connection")
+		t.Error("a timeout closed the connection")
 	}
 }
 
-// All connections are taken: who comes gets an answer in the end, not a hang.
+// While all connections are in use, other calls fail after the deadline.
 func TestPoolExhausted(t *testing.T) {
 	t.Parallel()
-	d := one(t)
+	d := openSingle(t)
 	ctx := newTenant(t, d)
 	taken, err := d.Pool().Acquire(t.Context())
 	if err != nil {
@@ -397,10 +418,10 @@ func TestPoolExhausted(t *testing.T) {
 	wantRows(t, d, ctx, "waits")
 }
 
-// A client that hangs up costs no connection, and what it asked for happens.
-func TestClientHangsUp(t *testing.T) {
+// When the context is cancelled, the connection stays usable and a write is completed.
+func TestCancelledContext(t *testing.T) {
 	t.Parallel()
-	d := one(t)
+	d := openSingle(t)
 	tenant := newTenant(t, d)
 	pid := value[int](t, d, tenant, `select pg_backend_pid()`)
 	ended, cancel := context.WithCancel(tenant)
@@ -426,7 +447,7 @@ func TestClientHangsUp(t *testing.T) {
 	}
 }
 
-// terminate ends a backend, once it sleeps if it should.
+// terminate terminates a backend; if sleeping is set, after it has started to sleep.
 func terminate(t *testing.T, super *pgx.Conn, pid int, sleeping bool) {
 	t.Helper()
 	for {
@@ -443,7 +464,8 @@ func terminate(t *testing.T, super *pgx.Conn, pid int, sleeping bool) {
 	}
 	for {
 		var there bool
-		if err := super.QueryRow(t.Context(), `select exists (select from pg_stat_activity where pid = $1)`, pid).Scan(&there); err != nil {
+		if err := super.QueryRow(t.Context(), `select exists (select from pg_stat_activity where pid = $1)`, pid).
+			Scan(&there); err != nil {
 			t.Fatal(err)
 		}
 		if !there {
@@ -456,12 +478,12 @@ func terminate(t *testing.T, super *pgx.Conn, pid int, sleeping bool) {
 func TestBackendIsKilledWhileIdle(t *testing.T) {
 	t.Parallel()
 	super := connect(t, dbtest.Private().SuperURL())
-	d := one(t)
+	d := openSingle(t)
 	ctx := newTenant(t, d)
 	for i := range 5 {
 		pid := value[int](t, d, ctx, `select pg_backend_pid()`)
 		terminate(t, super, pid, false)
-		if n := value[int](t, d, ctx, countTenants); n != 1 { // fails the test if the read does
+		if n := value[int](t, d, ctx, countTenants); n != 1 { // fails the test if the read fails
 			t.Errorf("%d tenants", n)
 		}
 
@@ -472,8 +494,9 @@ func TestBackendIsKilledWhileIdle(t *testing.T) {
 		if err != nil && !errors.Is(err, db.ErrUnavailable) {
 			t.Errorf("Write: %v", err)
 		}
-		if n := value[int](t, d, ctx, `select count(*) from row_counts where resource = $1`, name); n > 1 || err == nil && n == 0 {
-			t.Errorf("the row is there %d times, and Write said %v", n, err)
+		if n := value[int](t, d, ctx, `select count(*) from row_counts where resource = $1`, name); n > 1 ||
+			err == nil && n == 0 {
+			t.Errorf("the row exists %d times, and Write returned %v", n, err)
 		}
 		write(t, d, ctx, addRow(name+" again"))
 	}
@@ -482,8 +505,8 @@ func TestBackendIsKilledWhileIdle(t *testing.T) {
 	}
 }
 
-// The connection breaks in the middle: a read and a transaction that says it is repeatable happen all the same, anything
-// else has not happened and says so.
+// The connection breaks during a statement. Reads and repeatable transactions are retried; other calls return
+// ErrUnavailable and have no effect.
 func TestBackendIsKilledAtWork(t *testing.T) {
 	t.Parallel()
 	super := connect(t, dbtest.Private().SuperURL())
@@ -493,7 +516,8 @@ func TestBackendIsKilledAtWork(t *testing.T) {
 		run  func(d *db.DB, ctx context.Context, stmts ...*db.Stmt) error
 	}{
 		{"Read", nil, func(d *db.DB, ctx context.Context, stmts ...*db.Stmt) error { return d.Read(ctx, stmts...) }},
-		{"Write", db.ErrUnavailable, func(d *db.DB, ctx context.Context, stmts ...*db.Stmt) error { return d.Write(ctx, stmts...) }},
+		{"Write", db.ErrUnavailable,
+			func(d *db.DB, ctx context.Context, stmts ...*db.Stmt) error { return d.Write(ctx, stmts...) }},
 		{"Tx", db.ErrUnavailable, func(d *db.DB, ctx context.Context, stmts ...*db.Stmt) error {
 			return d.Tx(ctx, func(ctx context.Context) error { return d.Write(ctx, stmts...) })
 		}},
@@ -509,12 +533,13 @@ func TestBackendIsKilledAtWork(t *testing.T) {
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			d := one(t)
+			d := openSingle(t)
 			ctx := newTenant(t, d)
 			pid := value[int](t, d, ctx, `select pg_backend_pid()`)
 			done := make(chan error)
 			go func() {
-				done <- c.run(d, ctx, addRow("once"), db.SQL(`select pg_sleep(case when pg_backend_pid() = $1::int then 60 else 0 end)::text`, pid))
+				done <- c.run(d, ctx, addRow("once"),
+					db.SQL(`select pg_sleep(case when pg_backend_pid() = $1::int then 60 else 0 end)::text`, pid))
 			}()
 			terminate(t, super, pid, true)
 			if err := <-done; !errors.Is(err, c.want) || c.want == nil && err != nil {
@@ -532,7 +557,7 @@ func TestBackendIsKilledAtWork(t *testing.T) {
 	}
 }
 
-func TestOutOfReach(t *testing.T) {
+func TestUnreachable(t *testing.T) {
 	t.Parallel()
 	u := migratedDatabase(t)
 	d := open(t, db.Config{URL: u.app, MaxConns: 2})
@@ -543,7 +568,9 @@ func TestOutOfReach(t *testing.T) {
 		t.Fatal(err)
 	}
 	exec(t, super, `alter database `+name+` connection limit 0`)
-	exec(t, super, `select pg_terminate_backend(pid) from pg_stat_activity where usename = 'spoolwright_login' and datname = '`+name+`'`)
+	exec(t, super, `
+		select pg_terminate_backend(pid) from pg_stat_activity
+		where usename = 'spoolwright_login' and datname = '`+name+`'`)
 	for name, err := range map[string]error{
 		"Read":  d.Read(ctx, db.SQL(countTenants)),
 		"Write": d.Write(ctx, addRow("a")),
@@ -554,7 +581,7 @@ func TestOutOfReach(t *testing.T) {
 		}
 	}
 	if err := d.Ready(t.Context()); err == nil {
-		t.Error("ready without a database")
+		t.Error("Ready returns nil without a database")
 	}
 	exec(t, super, `alter database `+name+` connection limit -1`)
 	write(t, d, ctx, addRow("c"))
@@ -564,7 +591,7 @@ func TestOutOfReach(t *testing.T) {
 	}
 }
 
-// Many at once through few connections: all are answered, each in its own tenant.
+// Many concurrent calls share few connections. Each sees the rows of its tenant only.
 func TestConcurrentTenants(t *testing.T) {
 	t.Parallel()
 	d := open(t, db.Config{URL: dbtest.Private().AppURL(), MaxConns: 3})
@@ -574,20 +601,25 @@ func TestConcurrentTenants(t *testing.T) {
 		for i := range 3 {
 			wg.Go(func() {
 				for range 20 {
-					if err := d.Write(ctx, db.SQL(`insert into row_counts (resource, shard, rows) values ('n', 0, 1) on conflict (tenant_id, resource, shard) do update set rows = row_counts.rows + 1`)); err != nil {
+					err := d.Write(ctx, db.SQL(`
+						insert into row_counts (resource, shard, rows) values ('n', 0, 1)
+						on conflict (tenant_id, resource, shard) do update set rows = row_counts.rows + 1`))
+					if err != nil {
 						t.Errorf("%d: %v", i, err)
 					}
 					var tenant string
 					var n int
-					err := d.Read(ctx, db.SQL(`select tenant_id::text, count(*) over () from tenants`).Into(&tenant, &n))
+					err = d.Read(ctx, db.SQL(`select tenant_id::text, count(*) over () from tenants`).
+						Into(&tenant, &n))
 					if err != nil || n != 1 || tenant != db.ActorOf(ctx).Tenant {
-						t.Errorf("%s sees %d tenants, of them %s: %v", db.ActorOf(ctx).Tenant, n, tenant, err)
+						t.Errorf("%s sees %d tenants, among them %s: %v", db.ActorOf(ctx).Tenant, n, tenant, err)
 					}
 				}
 			})
 		}
 		t.Cleanup(func() {
-			if n := value[int](t, d, db.As(context.WithoutCancel(ctx), db.ActorOf(ctx)), `select rows::int from row_counts`); n != 60 {
+			if n := value[int](t, d, db.As(context.WithoutCancel(ctx), db.ActorOf(ctx)),
+				`select rows::int from row_counts`); n != 60 {
 				t.Errorf("%d changes, want 60", n)
 			}
 		})

@@ -12,7 +12,8 @@ import (
 	"spoolwright/db/dbtest"
 )
 
-// A commit whose wait for the synchronous standby ends early is not a success, whatever ended the wait. Reads succeed.
+// A commit whose wait for the synchronous standby ends early is not a success, whatever ended the wait. Reads
+// succeed.
 func TestCommitWithoutStandby(t *testing.T) {
 	t.Parallel()
 	s := dbtest.Cluster(t, dbtest.Synchronous)
@@ -34,10 +35,12 @@ func TestCommitWithoutStandby(t *testing.T) {
 			if err := run(addRow(row)); !errors.Is(err, db.ErrOutcomeUnknown) || !errors.Is(err, db.ErrUnavailable) {
 				t.Errorf("%s: %v", row, err)
 			}
-			if got := value[int](t, d, ctx, `select count(*)::int from row_counts where resource = $1`, row); got != 1 {
+			if got := value[int](t, d, ctx, `select count(*)::int from row_counts where resource = $1`,
+				row); got != 1 {
 				t.Errorf("%s: %d rows, want the committed one", row, got)
 			}
-			if err := d.Tx(ctx, func(ctx context.Context) error { return d.Read(ctx, db.SQL(countTenants)) }); err != nil {
+			if err := d.Tx(ctx,
+				func(ctx context.Context) error { return d.Read(ctx, db.SQL(countTenants)) }); err != nil {
 				t.Errorf("a transaction that only reads, after %s: %v", row, err)
 			}
 		}
