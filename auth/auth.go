@@ -4,6 +4,7 @@ package auth
 
 import (
 	"context"
+	_ "embed"
 	"errors"
 	"net/http"
 	"strings"
@@ -78,7 +79,15 @@ func tokenError(err error) error {
 	return server.ErrInvalidToken.Because(err)
 }
 
-var tag = &server.Tag{Name: "auth", Description: "Log in, refresh tokens, log out, and read your own account."}
+var tag = &server.Tag{
+	Name: "auth", Fields: fields,
+	Description: "Log in, refresh tokens, log out, and read your own account.",
+}
+
+// fields describes the fields of the requests and responses.
+//
+//go:embed fields.md
+var fields string
 
 // Routes returns the operations of /api/v1/auth and /api/v1/users.
 func (s *Service) Routes() []server.Route {
@@ -92,30 +101,30 @@ func (s *Service) Routes() []server.Route {
 
 // Credentials is the body of a login.
 type Credentials struct {
-	Email    server.Optional[string] `json:"email" rule:"required,maxLength=320" doc:"Not case-sensitive." example:"\"ada@farm.example\""`
-	Password server.Optional[string] `json:"password" rule:"required,maxLength=1000" doc:"The password." example:"\"correct horse battery\""`
+	Email    server.Optional[string] `json:"email" rule:"required,maxLength=320"`
+	Password server.Optional[string] `json:"password" rule:"required,maxLength=1000"`
 }
 
 // TokenSet is the response of login and refresh.
 type TokenSet struct {
-	AccessToken  string `json:"access_token" rule:"notNull" doc:"JWT for the Authorization header." example:"\"eyJhbGciOiJIUzI1NiJ9.e30.c2ln\""`
-	RefreshToken string `json:"refresh_token" rule:"notNull" doc:"JWT for POST /api/v1/auth/refresh." example:"\"eyJhbGciOiJIUzI1NiJ9.e30.c2ln\""`
-	TokenType    string `json:"token_type" rule:"notNull,enum=bearer" doc:"Always bearer." example:"\"bearer\""`
-	ExpiresIn    int64  `json:"expires_in" rule:"notNull,maximum=999999999" doc:"Seconds until the access token expires." example:"1800"`
+	AccessToken  string `json:"access_token" rule:"notNull"`
+	RefreshToken string `json:"refresh_token" rule:"notNull"`
+	TokenType    string `json:"token_type" rule:"notNull,enum=bearer"`
+	ExpiresIn    int64  `json:"expires_in" rule:"notNull,maximum=999999999"`
 }
 
 // RefreshToken is the body of refresh and logout.
 type RefreshToken struct {
-	RefreshToken server.Optional[string] `json:"refresh_token" rule:"required,maxLength=4096" doc:"A refresh token." example:"\"eyJhbGciOiJIUzI1NiJ9.e30.c2ln\""`
+	RefreshToken server.Optional[string] `json:"refresh_token" rule:"required,maxLength=4096"`
 }
 
 // User is the response of GET /api/v1/auth/me.
 type User struct {
-	ID        server.UUID      `json:"id" rule:"notNull" doc:"The user's id." example:"\"0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a41\""`
-	Email     string           `json:"email" rule:"notNull" doc:"The e-mail the user logs in with." example:"\"ada@farm.example\""`
-	Name      string           `json:"name" rule:"notNull" doc:"The user's name." example:"\"Ada\""`
-	CreatedAt server.Timestamp `json:"created_at" rule:"notNull" doc:"When the user was created." example:"\"2024-01-15T10:00:00Z\""`
-	TenantID  server.UUID      `json:"tenant_id" rule:"notNull" doc:"The user's tenant." example:"\"0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a42\""`
+	ID        server.UUID      `json:"id" rule:"notNull"`
+	Email     string           `json:"email" rule:"notNull"`
+	Name      string           `json:"name" rule:"notNull"`
+	CreatedAt server.Timestamp `json:"created_at" rule:"notNull"`
+	TenantID  server.UUID      `json:"tenant_id" rule:"notNull"`
 }
 
 var loginDoc = &server.Doc{

@@ -8,7 +8,10 @@ import (
 	"spoolwright/server"
 )
 
-var usersTag = &server.Tag{Name: "users", Description: "The users of the tenant and their roles. For admins."}
+var usersTag = &server.Tag{
+	Name: "users", Fields: fields,
+	Description: "The users of the tenant and their roles. For admins.",
+}
 
 // userRoutes returns the operations of /api/v1/users and the change of the caller's own password.
 func (s *Service) userRoutes() []server.Route {
@@ -23,13 +26,13 @@ func (s *Service) userRoutes() []server.Route {
 
 // UserAccount is a user as admins of the tenant read and write it.
 type UserAccount struct {
-	ID        server.UUID             `json:"id" rule:"readOnly,notNull" doc:"The user's id." example:"\"0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a45\""`
-	Email     server.Optional[string] `json:"email" rule:"required,format=email,maxLength=320" doc:"Not case-sensitive, unique across all tenants, cannot be changed." example:"\"bob@farm.example\""`
-	Name      server.Optional[string] `json:"name" rule:"required" doc:"The user's name." example:"\"Bob\""`
-	Role      server.Optional[Role]   `json:"role" rule:"required" doc:"viewer reads, operator also writes, admin also manages users." example:"\"operator\""`
-	Disabled  server.Optional[bool]   `json:"disabled" rule:"notNull" doc:"A disabled user cannot log in. Default: false." example:"false"`
-	Password  server.Optional[string] `json:"password" rule:"required,writeOnly,maxLength=200,minLength=10" doc:"Never returned." example:"\"a long and secret phrase\""`
-	CreatedAt server.Timestamp        `json:"created_at" rule:"readOnly,notNull" doc:"When the user was created." example:"\"2024-01-15T10:00:00Z\""`
+	ID        server.UUID             `json:"id" rule:"readOnly,notNull"`
+	Email     server.Optional[string] `json:"email" rule:"required,format=email,maxLength=320"`
+	Name      server.Optional[string] `json:"name" rule:"required"`
+	Role      server.Optional[Role]   `json:"role" rule:"required"`
+	Disabled  server.Optional[bool]   `json:"disabled" rule:"notNull"`
+	Password  server.Optional[string] `json:"password" rule:"required,writeOnly,maxLength=200,minLength=10"`
+	CreatedAt server.Timestamp        `json:"created_at" rule:"readOnly,notNull"`
 }
 
 // Check applies CheckPassword.
@@ -218,8 +221,8 @@ func (s *Service) updateUser(ctx context.Context, r *server.Request[UserAccount]
 
 // NewPassword is the body of POST /api/v1/auth/password.
 type NewPassword struct {
-	Current server.Optional[string] `json:"current_password" rule:"required,writeOnly,maxLength=1000" doc:"The current password." example:"\"correct horse battery\""`
-	New     server.Optional[string] `json:"new_password" rule:"required,writeOnly,maxLength=200,minLength=10" doc:"The new password." example:"\"a long and secret phrase\""`
+	Current server.Optional[string] `json:"current_password" rule:"required,writeOnly,maxLength=1000"`
+	New     server.Optional[string] `json:"new_password" rule:"required,writeOnly,maxLength=200,minLength=10"`
 }
 
 // Check applies CheckPassword.

@@ -9,13 +9,13 @@ import (
 
 // ProductComponent is a component of a product: another product that one piece of it contains.
 type ProductComponent struct {
-	ID        server.UUID                  `json:"id" rule:"readOnly,notNull" doc:"The component's id." example:"\"0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2b03\""`
-	ProductID server.Optional[server.UUID] `json:"component_product_id" rule:"required" doc:"The contained product." example:"\"0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2b04\""`
-	Name      string                       `json:"component_name" rule:"readOnly,notNull" doc:"Name of the contained product." example:"\"Wing\""`
-	Quantity  server.Optional[int64]       `json:"quantity" rule:"notNull,minimum=1,maximum=1000000" doc:"Pieces in one piece of the product; 1 by default." example:"2"`
-	Notes     server.Optional[string]      `json:"notes" rule:"maxLength=10000" doc:"Free text." example:"\"Left and right\""`
-	UnitCost  server.Decimal               `json:"unit_cost" rule:"readOnly,notNull" doc:"total_cost of the contained product." example:"0.25"`
-	Cost      server.Decimal               `json:"cost" rule:"readOnly,notNull" doc:"quantity times unit_cost." example:"0.5"`
+	ID        server.UUID                  `json:"id" rule:"readOnly,notNull"`
+	ProductID server.Optional[server.UUID] `json:"component_product_id" rule:"required"`
+	Name      string                       `json:"component_name" rule:"readOnly,notNull"`
+	Quantity  server.Optional[int64]       `json:"quantity" rule:"notNull,minimum=1,maximum=1000000"`
+	Notes     server.Optional[string]      `json:"notes" rule:"maxLength=10000"`
+	UnitCost  server.Decimal               `json:"unit_cost" rule:"readOnly,notNull"`
+	Cost      server.Decimal               `json:"cost" rule:"readOnly,notNull"`
 }
 
 // costField returns the field to report if the request makes a cost too large.

@@ -36,31 +36,31 @@ func costError(err error, field string) error {
 
 // Costs is the response to recalculate.
 type Costs struct {
-	ID            server.UUID    `json:"id" rule:"readOnly,notNull" doc:"The product's id." example:"\"0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2b01\""`
-	MaterialCost  server.Decimal `json:"material_cost" rule:"readOnly,notNull" doc:"Sum of the costs of the materials." example:"1.125"`
-	ComponentCost server.Decimal `json:"component_cost" rule:"readOnly,notNull" doc:"Sum of the costs of the components." example:"0.5"`
-	TotalCost     server.Decimal `json:"total_cost" rule:"readOnly,notNull" doc:"material_cost plus component_cost." example:"1.625"`
-	CostBreakdown CostBreakdown  `json:"cost_breakdown" rule:"readOnly,notNull" doc:"Costs of each material and component."`
+	ID            server.UUID    `json:"id" rule:"readOnly,notNull"`
+	MaterialCost  server.Decimal `json:"material_cost" rule:"readOnly,notNull"`
+	ComponentCost server.Decimal `json:"component_cost" rule:"readOnly,notNull"`
+	TotalCost     server.Decimal `json:"total_cost" rule:"readOnly,notNull"`
+	CostBreakdown CostBreakdown  `json:"cost_breakdown" rule:"readOnly,notNull"`
 }
 
 // CostBreakdown lists the parts of a product's costs.
 type CostBreakdown struct {
-	Materials  []MaterialShare  `json:"materials" doc:"Materials of the product, oldest entry first."`
-	Components []ComponentShare `json:"components" doc:"Components of the product, oldest entry first."`
+	Materials  []MaterialShare  `json:"materials"`
+	Components []ComponentShare `json:"components"`
 }
 
 // MaterialShare is a material in a CostBreakdown.
 type MaterialShare struct {
-	Material string         `json:"material" rule:"readOnly,notNull" doc:"Material type and colour." example:"\"PLA Black\""`
-	Weight   server.Decimal `json:"weight" rule:"readOnly,notNull" doc:"Grams." example:"45"`
-	Cost     server.Decimal `json:"cost" rule:"readOnly" doc:"Cost of the material; null without a price." example:"1.125"`
+	Material string         `json:"material" rule:"readOnly,notNull"`
+	Weight   server.Decimal `json:"weight" rule:"readOnly,notNull"`
+	Cost     server.Decimal `json:"cost" rule:"readOnly"`
 }
 
 // ComponentShare is a component in a CostBreakdown.
 type ComponentShare struct {
-	Component string         `json:"component" rule:"readOnly,notNull" doc:"Name of the component." example:"\"Wing\""`
-	Quantity  int64          `json:"quantity" rule:"readOnly,notNull" doc:"Pieces." example:"2"`
-	Cost      server.Decimal `json:"cost" rule:"readOnly,notNull" doc:"Cost of all these pieces." example:"0.5"`
+	Component string         `json:"component" rule:"readOnly,notNull"`
+	Quantity  int64          `json:"quantity" rule:"readOnly,notNull"`
+	Cost      server.Decimal `json:"cost" rule:"readOnly,notNull"`
 }
 
 var recalculateDoc = &server.Doc{

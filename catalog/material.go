@@ -10,13 +10,13 @@ import (
 
 // ProductMaterial is a material of a product: an amount of filament that one piece of it needs.
 type ProductMaterial struct {
-	ID           server.UUID                             `json:"id" rule:"readOnly,notNull" doc:"The material's id." example:"\"0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2b02\""`
-	MaterialType server.Optional[inventory.MaterialType] `json:"material_type" rule:"required" doc:"Type of filament." example:"\"PLA\""`
-	Color        server.Optional[string]                 `json:"color" rule:"required" doc:"Name of the colour." example:"\"Black\""`
-	Weight       server.Optional[server.Decimal]         `json:"weight_grams" rule:"required,exclusiveMinimum=0,maximum=1000000" doc:"Grams for one piece of the product." example:"45"`
-	IsRequired   server.Optional[bool]                   `json:"is_required" rule:"notNull" doc:"Whether the product needs it; true by default." example:"true"`
-	Notes        server.Optional[string]                 `json:"notes" rule:"maxLength=10000" doc:"Free text." example:"\"Body\""`
-	Cost         server.Decimal                          `json:"cost" rule:"readOnly" doc:"weight_grams times the price per gram; null without a price." example:"1.125"`
+	ID           server.UUID                             `json:"id" rule:"readOnly,notNull"`
+	MaterialType server.Optional[inventory.MaterialType] `json:"material_type" rule:"required"`
+	Color        server.Optional[string]                 `json:"color" rule:"required"`
+	Weight       server.Optional[server.Decimal]         `json:"weight_grams" rule:"required,exclusiveMinimum=0,maximum=1000000"`
+	IsRequired   server.Optional[bool]                   `json:"is_required" rule:"notNull"`
+	Notes        server.Optional[string]                 `json:"notes" rule:"maxLength=10000"`
+	Cost         server.Decimal                          `json:"cost" rule:"readOnly"`
 }
 
 // costField returns the field to report if the request makes a cost too large.

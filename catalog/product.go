@@ -3,12 +3,21 @@ package catalog
 
 import (
 	"context"
+	_ "embed"
 
 	"spoolwright/db"
 	"spoolwright/server"
 )
 
-var tag = &server.Tag{Name: "products", Description: "Products, their bills of materials, and their costs."}
+var tag = &server.Tag{
+	Name: "products", Fields: fields,
+	Description: "Products, their bills of materials, and their costs.",
+}
+
+// fields describes the fields of the requests and responses.
+//
+//go:embed fields.md
+var fields string
 
 // Routes are the operations of /api/v1/products.
 func Routes(d *db.DB) []server.Route {
@@ -33,40 +42,40 @@ type handlers struct{ db *db.DB }
 
 // Product is a product in requests and in responses, except lists.
 type Product struct {
-	ID            server.UUID             `json:"id" rule:"readOnly,notNull" doc:"The product's id." example:"\"0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2b01\""`
-	Name          server.Optional[string] `json:"name" rule:"required" doc:"Name of the product." example:"\"Dragon\""`
-	Description   server.Optional[string] `json:"description" rule:"maxLength=10000" doc:"Description of the product." example:"\"Articulated dragon\""`
-	SKU           server.Optional[string] `json:"sku" doc:"Stock keeping unit; unique unless it is empty." example:"\"DRG-001\""`
-	Category      server.Optional[string] `json:"category" doc:"Category of the product." example:"\"Toys\""`
-	PrintMinutes  server.Optional[int64]  `json:"estimated_print_time_minutes" rule:"maximum=1000000" doc:"Estimated print time in minutes." example:"180"`
-	Notes         server.Optional[string] `json:"notes" rule:"maxLength=10000" doc:"Free text, such as print settings." example:"\"0.2 mm layers, no supports\""`
-	Materials     []ProductMaterial       `json:"materials" doc:"Filament that one piece needs, oldest entry first."`
-	Components    []ProductComponent      `json:"components" doc:"Products that one piece contains, oldest entry first."`
-	MaterialCost  server.Decimal          `json:"material_cost" rule:"readOnly,notNull" doc:"Sum of the costs of the materials that have a price." example:"1.125"`
-	ComponentCost server.Decimal          `json:"component_cost" rule:"readOnly,notNull" doc:"Sum of the costs of the components." example:"0.5"`
-	TotalCost     server.Decimal          `json:"total_cost" rule:"readOnly,notNull" doc:"material_cost plus component_cost." example:"1.625"`
-	CreatedAt     server.Timestamp        `json:"created_at" rule:"readOnly,notNull" doc:"Time of creation." example:"\"2024-01-15T10:00:00Z\""`
-	UpdatedAt     server.Timestamp        `json:"updated_at" rule:"readOnly,notNull" doc:"Time of the last change of the product, its bill of materials or its costs." example:"\"2024-01-15T14:30:00Z\""`
+	ID            server.UUID             `json:"id" rule:"readOnly,notNull"`
+	Name          server.Optional[string] `json:"name" rule:"required"`
+	Description   server.Optional[string] `json:"description" rule:"maxLength=10000"`
+	SKU           server.Optional[string] `json:"sku"`
+	Category      server.Optional[string] `json:"category"`
+	PrintMinutes  server.Optional[int64]  `json:"estimated_print_time_minutes" rule:"maximum=1000000"`
+	Notes         server.Optional[string] `json:"notes" rule:"maxLength=10000"`
+	Materials     []ProductMaterial       `json:"materials"`
+	Components    []ProductComponent      `json:"components"`
+	MaterialCost  server.Decimal          `json:"material_cost" rule:"readOnly,notNull"`
+	ComponentCost server.Decimal          `json:"component_cost" rule:"readOnly,notNull"`
+	TotalCost     server.Decimal          `json:"total_cost" rule:"readOnly,notNull"`
+	CreatedAt     server.Timestamp        `json:"created_at" rule:"readOnly,notNull"`
+	UpdatedAt     server.Timestamp        `json:"updated_at" rule:"readOnly,notNull"`
 }
 
 // ProductListItem is a product in lists.
 type ProductListItem struct {
-	ID           server.UUID      `json:"id" rule:"readOnly,notNull" doc:"The product's id." example:"\"0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2b01\""`
-	Name         string           `json:"name" rule:"readOnly,notNull" doc:"Name of the product." example:"\"Dragon\""`
-	Description  string           `json:"description" rule:"readOnly" doc:"Description of the product." example:"\"Articulated dragon\""`
-	SKU          string           `json:"sku" rule:"readOnly" doc:"Stock keeping unit." example:"\"DRG-001\""`
-	Category     string           `json:"category" rule:"readOnly" doc:"Category of the product." example:"\"Toys\""`
-	PrintMinutes int64            `json:"estimated_print_time_minutes" rule:"readOnly" doc:"Estimated print time in minutes." example:"180"`
-	MaterialCost server.Decimal   `json:"material_cost" rule:"readOnly,notNull" doc:"Sum of the costs of the materials." example:"1.125"`
-	TotalCost    server.Decimal   `json:"total_cost" rule:"readOnly,notNull" doc:"Cost of one piece, including its components." example:"1.625"`
-	CreatedAt    server.Timestamp `json:"created_at" rule:"readOnly,notNull" doc:"Time of creation." example:"\"2024-01-15T10:00:00Z\""`
+	ID           server.UUID      `json:"id" rule:"readOnly,notNull"`
+	Name         string           `json:"name" rule:"readOnly,notNull"`
+	Description  string           `json:"description" rule:"readOnly"`
+	SKU          string           `json:"sku" rule:"readOnly"`
+	Category     string           `json:"category" rule:"readOnly"`
+	PrintMinutes int64            `json:"estimated_print_time_minutes" rule:"readOnly"`
+	MaterialCost server.Decimal   `json:"material_cost" rule:"readOnly,notNull"`
+	TotalCost    server.Decimal   `json:"total_cost" rule:"readOnly,notNull"`
+	CreatedAt    server.Timestamp `json:"created_at" rule:"readOnly,notNull"`
 }
 
 // Filter has the query parameters of the product list.
 type Filter struct {
 	server.ListQuery
-	Category server.Optional[string] `query:"category" doc:"Only products in this category, ignoring case."`
-	Search   server.Optional[string] `query:"search" doc:"Only products with this text in name or description, ignoring case; no wildcards."`
+	Category server.Optional[string] `query:"category"`
+	Search   server.Optional[string] `query:"search"`
 }
 
 var listDoc = &server.Doc{

@@ -3,13 +3,22 @@ package inventory
 
 import (
 	"context"
+	_ "embed"
 	"errors"
 
 	"spoolwright/db"
 	"spoolwright/server"
 )
 
-var tag = &server.Tag{Name: "spools", Description: "Filament spools: what is in stock, what it cost, and where it went."}
+var tag = &server.Tag{
+	Name: "spools", Fields: fields,
+	Description: "Filament spools: what is in stock, what it cost, and where it went.",
+}
+
+// fields describes the fields of the requests and responses.
+//
+//go:embed fields.md
+var fields string
 
 // Routes are the operations of /api/v1/spools.
 func Routes(d *db.DB) []server.Route {
@@ -37,23 +46,23 @@ func (MaterialType) Enum() []string {
 
 // Spool is a spool of filament, in requests and in answers.
 type Spool struct {
-	ID            server.UUID                     `json:"id" rule:"readOnly,notNull" doc:"The spool's id." example:"\"0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a41\""`
-	MaterialType  server.Optional[MaterialType]   `json:"material_type" rule:"required" doc:"The kind of filament." example:"\"PLA\""`
-	Brand         server.Optional[string]         `json:"brand" doc:"The manufacturer's name." example:"\"Polymaker\""`
-	Color         server.Optional[string]         `json:"color" rule:"required" doc:"The name of the colour." example:"\"Black\""`
-	ColorHex      server.Optional[string]         `json:"color_hex" rule:"format=color" doc:"The colour as #RRGGBB." example:"\"#1A1A1A\""`
-	Finish        server.Optional[string]         `json:"finish" doc:"Free text such as Matte, Glossy, Silk." example:"\"Matte\""`
-	DiameterMM    server.Optional[server.Decimal] `json:"diameter_mm" rule:"required,enum=1.75|2.85,named=FilamentDiameter" doc:"Filament diameter in millimetres." example:"1.75"`
-	NetWeight     server.Optional[server.Decimal] `json:"net_weight_grams" rule:"required,exclusiveMinimum=0,maximum=1000000" doc:"Grams of filament on a full spool." example:"1000"`
-	Remaining     server.Optional[server.Decimal] `json:"remaining_weight_grams" rule:"notNull,maximum=1000000" doc:"Grams of filament left. A new spool is full unless this says otherwise; every change is kept in the usage ledger." example:"850.5"`
-	SpoolWeight   server.Optional[server.Decimal] `json:"spool_weight_grams" rule:"maximum=1000000" doc:"Grams of the empty spool." example:"140"`
-	PurchasePrice server.Optional[server.Decimal] `json:"purchase_price" rule:"maximum=1000000" doc:"What the spool cost." example:"24.99"`
-	CostPerGram   server.Decimal                  `json:"cost_per_gram" rule:"readOnly" doc:"purchase_price divided by net_weight_grams, rounded to six decimals; null without a price." example:"0.02499"`
-	Supplier      server.Optional[string]         `json:"supplier" doc:"Where it was bought." example:"\"Filament Shop\""`
-	PurchaseDate  server.Optional[server.Date]    `json:"purchase_date" doc:"When it was bought." example:"\"2024-01-10\""`
-	Notes         server.Optional[string]         `json:"notes" rule:"maxLength=10000" doc:"Anything else." example:"\"Dry before use\""`
-	CreatedAt     server.Timestamp                `json:"created_at" rule:"readOnly,notNull" doc:"When the spool was entered." example:"\"2024-01-15T10:00:00Z\""`
-	UpdatedAt     server.Timestamp                `json:"updated_at" rule:"readOnly,notNull" doc:"When it last changed." example:"\"2024-01-15T14:30:00Z\""`
+	ID            server.UUID                     `json:"id" rule:"readOnly,notNull"`
+	MaterialType  server.Optional[MaterialType]   `json:"material_type" rule:"required"`
+	Brand         server.Optional[string]         `json:"brand"`
+	Color         server.Optional[string]         `json:"color" rule:"required"`
+	ColorHex      server.Optional[string]         `json:"color_hex" rule:"format=color"`
+	Finish        server.Optional[string]         `json:"finish"`
+	DiameterMM    server.Optional[server.Decimal] `json:"diameter_mm" rule:"required,enum=1.75|2.85,named=FilamentDiameter"`
+	NetWeight     server.Optional[server.Decimal] `json:"net_weight_grams" rule:"required,exclusiveMinimum=0,maximum=1000000"`
+	Remaining     server.Optional[server.Decimal] `json:"remaining_weight_grams" rule:"notNull,maximum=1000000"`
+	SpoolWeight   server.Optional[server.Decimal] `json:"spool_weight_grams" rule:"maximum=1000000"`
+	PurchasePrice server.Optional[server.Decimal] `json:"purchase_price" rule:"maximum=1000000"`
+	CostPerGram   server.Decimal                  `json:"cost_per_gram" rule:"readOnly"`
+	Supplier      server.Optional[string]         `json:"supplier"`
+	PurchaseDate  server.Optional[server.Date]    `json:"purchase_date"`
+	Notes         server.Optional[string]         `json:"notes" rule:"maxLength=10000"`
+	CreatedAt     server.Timestamp                `json:"created_at" rule:"readOnly,notNull"`
+	UpdatedAt     server.Timestamp                `json:"updated_at" rule:"readOnly,notNull"`
 }
 
 // spoolColumns are the fields of a Spool, in their order.
@@ -63,10 +72,10 @@ const spoolColumns = `id, material_type, brand, color, color_hex, finish, diamet
 // Filter are the parameters of the spool list.
 type Filter struct {
 	server.ListQuery
-	MaterialType server.Optional[MaterialType] `query:"material_type" doc:"Only this material."`
-	Brand        server.Optional[string]       `query:"brand" doc:"Only this brand: the whole name, without regard to case."`
-	Color        server.Optional[string]       `query:"color" doc:"Only this colour: the whole name, without regard to case."`
-	InStock      server.Optional[bool]         `query:"in_stock" doc:"true: only spools with filament left; false: only empty ones."`
+	MaterialType server.Optional[MaterialType] `query:"material_type"`
+	Brand        server.Optional[string]       `query:"brand"`
+	Color        server.Optional[string]       `query:"color"`
+	InStock      server.Optional[bool]         `query:"in_stock"`
 }
 
 var listDoc = &server.Doc{

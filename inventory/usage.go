@@ -9,15 +9,15 @@ import (
 
 // Deduction is the body of a deduct.
 type Deduction struct {
-	Weight server.Optional[server.Decimal] `json:"weight_grams" rule:"required,exclusiveMinimum=0,maximum=1000000" doc:"Grams to take from the spool." example:"45.5"`
-	Reason server.Optional[string]         `json:"reason" rule:"maxLength=10000" doc:"Why; kept in the usage ledger." example:"\"Test print\""`
+	Weight server.Optional[server.Decimal] `json:"weight_grams" rule:"required,exclusiveMinimum=0,maximum=1000000"`
+	Reason server.Optional[string]         `json:"reason" rule:"maxLength=10000"`
 }
 
 // Deducted is the answer to a deduct.
 type Deducted struct {
-	ID        server.UUID    `json:"id" rule:"notNull" doc:"The spool's id." example:"\"0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a41\""`
-	Remaining server.Decimal `json:"remaining_weight_grams" rule:"notNull" doc:"Grams left after it." example:"805"`
-	Deducted  server.Decimal `json:"deducted" rule:"notNull" doc:"Grams taken." example:"45.5"`
+	ID        server.UUID    `json:"id" rule:"notNull"`
+	Remaining server.Decimal `json:"remaining_weight_grams" rule:"notNull"`
+	Deducted  server.Decimal `json:"deducted" rule:"notNull"`
 }
 
 var deductDoc = &server.Doc{
@@ -62,16 +62,16 @@ func (UsageKind) Enum() []string { return []string{"created", "edited", "deducte
 
 // Usage is an entry of the usage ledger: one change of a spool's remaining weight.
 type Usage struct {
-	ID        server.UUID      `json:"id" rule:"notNull" doc:"The entry's id." example:"\"0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a43\""`
-	SpoolID   server.UUID      `json:"spool_id" rule:"notNull" doc:"The spool." example:"\"0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a41\""`
-	Kind      UsageKind        `json:"kind" rule:"notNull" doc:"What changed the weight: the spool was created, edited, deducted from, or used by a completed production run." example:"\"deducted\""`
-	Reason    string           `json:"reason" doc:"The reason that was given." example:"\"Test print\""`
-	RunID     server.UUID      `json:"run_id" doc:"The production run, if it was one." example:"null"`
-	UserID    server.UUID      `json:"user_id" doc:"Who did it." example:"\"0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a44\""`
-	Before    server.Decimal   `json:"before_grams" rule:"notNull" doc:"Grams left before." example:"850.5"`
-	After     server.Decimal   `json:"after_grams" rule:"notNull" doc:"Grams left after." example:"805"`
-	Change    server.Decimal   `json:"change_grams" rule:"notNull" doc:"The difference: after minus before. All of a spool's changes add up to its remaining weight." example:"-45.5"`
-	CreatedAt server.Timestamp `json:"created_at" rule:"notNull" doc:"When." example:"\"2024-01-15T14:30:00Z\""`
+	ID        server.UUID      `json:"id" rule:"notNull"`
+	SpoolID   server.UUID      `json:"spool_id" rule:"notNull"`
+	Kind      UsageKind        `json:"kind" rule:"notNull"`
+	Reason    string           `json:"reason"`
+	RunID     server.UUID      `json:"run_id"`
+	UserID    server.UUID      `json:"user_id"`
+	Before    server.Decimal   `json:"before_grams" rule:"notNull"`
+	After     server.Decimal   `json:"after_grams" rule:"notNull"`
+	Change    server.Decimal   `json:"change_grams" rule:"notNull"`
+	CreatedAt server.Timestamp `json:"created_at" rule:"notNull"`
 }
 
 var usageDoc = &server.Doc{

@@ -20,19 +20,19 @@ var Definitions = []db.Definition{{Name: "production/complete", Version: 1, SQL:
 
 // Completion is the response to complete.
 type Completion struct {
-	ID               server.UUID      `json:"id" rule:"notNull" doc:"The run's id." example:"\"0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a51\""`
-	Status           string           `json:"status" rule:"notNull,enum=completed" doc:"Always completed." example:"\"completed\""`
-	CompletedAt      server.Timestamp `json:"completed_at" rule:"notNull" doc:"When printing ended." example:"\"2024-01-15T14:30:00Z\""`
-	InventoryUpdated bool             `json:"inventory_updated" rule:"notNull" doc:"Always true." example:"true"`
-	SpoolsUpdated    []SpoolDeduction `json:"spools_updated" doc:"One entry per spool."`
+	ID               server.UUID      `json:"id" rule:"notNull"`
+	Status           string           `json:"status" rule:"notNull,enum=completed"`
+	CompletedAt      server.Timestamp `json:"completed_at" rule:"notNull"`
+	InventoryUpdated bool             `json:"inventory_updated" rule:"notNull"`
+	SpoolsUpdated    []SpoolDeduction `json:"spools_updated"`
 }
 
 // SpoolDeduction is what was deducted from one spool.
 type SpoolDeduction struct {
-	SpoolID  server.UUID    `json:"spool_id" rule:"notNull" doc:"The spool." example:"\"0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a41\""`
-	Previous server.Decimal `json:"previous_weight" rule:"notNull" doc:"Remaining grams before." example:"850"`
-	New      server.Decimal `json:"new_weight" rule:"notNull" doc:"Remaining grams after." example:"695"`
-	Deducted server.Decimal `json:"deducted" rule:"notNull" doc:"Deducted grams." example:"155"`
+	SpoolID  server.UUID    `json:"spool_id" rule:"notNull"`
+	Previous server.Decimal `json:"previous_weight" rule:"notNull"`
+	New      server.Decimal `json:"new_weight" rule:"notNull"`
+	Deducted server.Decimal `json:"deducted" rule:"notNull"`
 }
 
 // The problems of complete_run_2, apart from NOT_FOUND.

@@ -11,14 +11,14 @@ import (
 
 // RunItem is a product to print in a run.
 type RunItem struct {
-	ID                    server.UUID                     `json:"id" rule:"readOnly,notNull" doc:"The item's id." example:"\"0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a52\""`
-	ProductID             server.Optional[server.UUID]    `json:"product_id" rule:"required" doc:"The product." example:"\"0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a61\""`
-	ProductName           string                          `json:"product_name" rule:"readOnly,notNull" doc:"Name of the product, even if it was removed." example:"\"Desk lamp\""`
-	Quantity              server.Optional[int64]          `json:"quantity" rule:"notNull,exclusiveMinimum=0,maximum=1000000" doc:"Pieces to print; 1 by default." example:"2"`
-	SuccessfulQuantity    server.Optional[int64]          `json:"successful_quantity" rule:"maximum=1000000" doc:"Good pieces." example:"2"`
-	FailedQuantity        server.Optional[int64]          `json:"failed_quantity" rule:"maximum=1000000" doc:"Failed pieces. Both together are at most quantity." example:"0"`
-	EstimatedMaterialCost server.Optional[server.Decimal] `json:"estimated_material_cost" rule:"maximum=999999999" doc:"Material cost; by default quantity times material_cost of the product." example:"2.5"`
-	EstimatedTotalCost    server.Optional[server.Decimal] `json:"estimated_total_cost" rule:"maximum=999999999" doc:"Total cost; by default quantity times total_cost of the product." example:"3.1"`
+	ID                    server.UUID                     `json:"id" rule:"readOnly,notNull"`
+	ProductID             server.Optional[server.UUID]    `json:"product_id" rule:"required"`
+	ProductName           string                          `json:"product_name" rule:"readOnly,notNull"`
+	Quantity              server.Optional[int64]          `json:"quantity" rule:"notNull,exclusiveMinimum=0,maximum=1000000"`
+	SuccessfulQuantity    server.Optional[int64]          `json:"successful_quantity" rule:"maximum=1000000"`
+	FailedQuantity        server.Optional[int64]          `json:"failed_quantity" rule:"maximum=1000000"`
+	EstimatedMaterialCost server.Optional[server.Decimal] `json:"estimated_material_cost" rule:"maximum=999999999"`
+	EstimatedTotalCost    server.Optional[server.Decimal] `json:"estimated_total_cost" rule:"maximum=999999999"`
 }
 
 const itemColumns = `i.id, i.product_id, p.name as product_name, i.quantity, i.successful_quantity, i.failed_quantity,

@@ -11,16 +11,16 @@ import (
 
 // RunMaterial is a spool that a run prints from.
 type RunMaterial struct {
-	ID              server.UUID                     `json:"id" rule:"readOnly,notNull" doc:"The material's id." example:"\"0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a53\""`
-	SpoolID         server.Optional[server.UUID]    `json:"spool_id" rule:"required" doc:"The spool." example:"\"0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a41\""`
-	SpoolName       string                          `json:"spool_name" rule:"readOnly,notNull" doc:"Material, colour and brand of the spool, even if it was removed." example:"\"PLA Black (Polymaker)\""`
-	EstimatedWeight server.Optional[server.Decimal] `json:"estimated_weight_grams" rule:"maximum=1000000" doc:"Estimated grams to use from this spool." example:"150"`
-	ActualWeight    server.Decimal                  `json:"actual_weight_grams" rule:"readOnly" doc:"Used grams: weight before minus weight after; null until both are set." example:"155"`
-	WeightBefore    server.Optional[server.Decimal] `json:"spool_weight_before_grams" rule:"maximum=1000000" doc:"Weight of the spool before printing." example:"850"`
-	WeightAfter     server.Optional[server.Decimal] `json:"spool_weight_after_grams" rule:"maximum=1000000" doc:"Weight of the spool after printing, at most the weight before." example:"695"`
-	EstimatedPurge  server.Optional[server.Decimal] `json:"estimated_purge_grams" rule:"maximum=1000000" doc:"Estimated grams of purged filament." example:"5"`
-	ActualPurge     server.Optional[server.Decimal] `json:"actual_purge_grams" rule:"maximum=1000000" doc:"Actual grams of purged filament; the weights include them." example:"4.2"`
-	CostPerGram     server.Optional[server.Decimal] `json:"cost_per_gram" rule:"maximum=999999999" doc:"Price per gram; by default cost_per_gram of the spool." example:"0.025"`
+	ID              server.UUID                     `json:"id" rule:"readOnly,notNull"`
+	SpoolID         server.Optional[server.UUID]    `json:"spool_id" rule:"required"`
+	SpoolName       string                          `json:"spool_name" rule:"readOnly,notNull"`
+	EstimatedWeight server.Optional[server.Decimal] `json:"estimated_weight_grams" rule:"maximum=1000000"`
+	ActualWeight    server.Decimal                  `json:"actual_weight_grams" rule:"readOnly"`
+	WeightBefore    server.Optional[server.Decimal] `json:"spool_weight_before_grams" rule:"maximum=1000000"`
+	WeightAfter     server.Optional[server.Decimal] `json:"spool_weight_after_grams" rule:"maximum=1000000"`
+	EstimatedPurge  server.Optional[server.Decimal] `json:"estimated_purge_grams" rule:"maximum=1000000"`
+	ActualPurge     server.Optional[server.Decimal] `json:"actual_purge_grams" rule:"maximum=1000000"`
+	CostPerGram     server.Optional[server.Decimal] `json:"cost_per_gram" rule:"maximum=999999999"`
 }
 
 const materialColumns = `m.id, m.spool_id, spool_name(s.material_type, s.color, s.brand) as spool_name,

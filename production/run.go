@@ -4,6 +4,7 @@ package production
 
 import (
 	"context"
+	_ "embed"
 	"fmt"
 	"time"
 
@@ -11,8 +12,15 @@ import (
 	"spoolwright/server"
 )
 
-var tag = &server.Tag{Name: "production runs",
-	Description: "Print jobs. Completing a run deducts the filament that it used from the spools."}
+var tag = &server.Tag{
+	Name: "production runs", Fields: fields,
+	Description: "Print jobs. Completing a run deducts the filament that it used from the spools.",
+}
+
+// fields describes the fields of the requests and responses.
+//
+//go:embed fields.md
+var fields string
 
 // Routes are the operations of /api/v1/production-runs.
 func Routes(d *db.DB) []server.Route {
@@ -51,46 +59,46 @@ func (RunStatus) Enum() []string {
 
 // Run is a production run in requests and in responses, except lists.
 type Run struct {
-	ID             server.UUID                       `json:"id" rule:"readOnly,notNull" doc:"The run's id." example:"\"0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a51\""`
-	Status         server.Optional[RunStatus]        `json:"status" rule:"notNull" doc:"State of the run; pending by default." example:"\"in_progress\""`
-	PrinterName    server.Optional[string]           `json:"printer_name" doc:"Name of the printer." example:"\"Printer 1\""`
-	StartedAt      server.Optional[server.Timestamp] `json:"started_at" doc:"Start of printing; the status in_progress sets it." example:"\"2024-01-15T10:00:00Z\""`
-	CompletedAt    server.Optional[server.Timestamp] `json:"completed_at" doc:"End of printing; the status completed and the operation complete set it." example:"\"2024-01-15T14:30:00Z\""`
-	EstimatedHours server.Optional[server.Decimal]   `json:"estimated_print_time_hours" rule:"maximum=100000" doc:"Estimated print time in hours." example:"4"`
-	ActualHours    server.Optional[server.Decimal]   `json:"actual_print_time_hours" rule:"maximum=100000,computed" doc:"Actual print time in hours; complete sets it." example:"4.5"`
-	EstimatedGrams server.Optional[server.Decimal]   `json:"estimated_total_filament_grams" rule:"maximum=1000000" doc:"Estimated grams of filament." example:"150"`
-	ActualGrams    server.Optional[server.Decimal]   `json:"actual_total_filament_grams" rule:"maximum=1000000,computed" doc:"Actual grams of filament; complete sets it." example:"155"`
-	QualityRating  server.Optional[int64]            `json:"quality_rating" rule:"minimum=1,maximum=5" doc:"1 failed or unusable, 2 major defects, 3 minor defects, 4 good, 5 perfect." example:"5"`
-	QualityNotes   server.Optional[string]           `json:"quality_notes" rule:"maxLength=10000" doc:"Remarks on the quality." example:"\"Clean first layer\""`
-	Notes          server.Optional[string]           `json:"notes" rule:"maxLength=10000" doc:"Free text." example:"\"Order 1042\""`
-	CreatedAt      server.Timestamp                  `json:"created_at" rule:"readOnly,notNull" doc:"Time of creation." example:"\"2024-01-15T09:55:00Z\""`
-	Items          []RunItem                         `json:"items" doc:"The products to print, oldest first."`
-	Materials      []RunMaterial                     `json:"materials" doc:"The spools to print from, oldest first."`
-	Variance       Variance                          `json:"variance_analysis" rule:"readOnly,notNull" doc:"Differences between actual values and estimates."`
+	ID             server.UUID                       `json:"id" rule:"readOnly,notNull"`
+	Status         server.Optional[RunStatus]        `json:"status" rule:"notNull"`
+	PrinterName    server.Optional[string]           `json:"printer_name"`
+	StartedAt      server.Optional[server.Timestamp] `json:"started_at"`
+	CompletedAt    server.Optional[server.Timestamp] `json:"completed_at"`
+	EstimatedHours server.Optional[server.Decimal]   `json:"estimated_print_time_hours" rule:"maximum=100000"`
+	ActualHours    server.Optional[server.Decimal]   `json:"actual_print_time_hours" rule:"maximum=100000,computed"`
+	EstimatedGrams server.Optional[server.Decimal]   `json:"estimated_total_filament_grams" rule:"maximum=1000000"`
+	ActualGrams    server.Optional[server.Decimal]   `json:"actual_total_filament_grams" rule:"maximum=1000000,computed"`
+	QualityRating  server.Optional[int64]            `json:"quality_rating" rule:"minimum=1,maximum=5"`
+	QualityNotes   server.Optional[string]           `json:"quality_notes" rule:"maxLength=10000"`
+	Notes          server.Optional[string]           `json:"notes" rule:"maxLength=10000"`
+	CreatedAt      server.Timestamp                  `json:"created_at" rule:"readOnly,notNull"`
+	Items          []RunItem                         `json:"items"`
+	Materials      []RunMaterial                     `json:"materials"`
+	Variance       Variance                          `json:"variance_analysis" rule:"readOnly,notNull"`
 }
 
 // RunListItem is a production run in lists.
 type RunListItem struct {
-	ID             server.UUID      `json:"id" rule:"notNull" doc:"The run's id." example:"\"0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a51\""`
-	Status         RunStatus        `json:"status" rule:"notNull" doc:"State of the run." example:"\"completed\""`
-	PrinterName    string           `json:"printer_name" doc:"Name of the printer." example:"\"Printer 1\""`
-	StartedAt      server.Timestamp `json:"started_at" doc:"Start of printing." example:"\"2024-01-15T10:00:00Z\""`
-	CompletedAt    server.Timestamp `json:"completed_at" doc:"End of printing." example:"\"2024-01-15T14:30:00Z\""`
-	EstimatedHours server.Decimal   `json:"estimated_print_time_hours" doc:"Estimated print time in hours." example:"4"`
-	ActualHours    server.Decimal   `json:"actual_print_time_hours" doc:"Actual print time in hours." example:"4.5"`
-	EstimatedGrams server.Decimal   `json:"estimated_total_filament_grams" doc:"Estimated grams of filament." example:"150"`
-	ActualGrams    server.Decimal   `json:"actual_total_filament_grams" doc:"Actual grams of filament." example:"155"`
-	QualityRating  int64            `json:"quality_rating" doc:"1 (failed) to 5 (perfect)." example:"5"`
-	CreatedAt      server.Timestamp `json:"created_at" rule:"notNull" doc:"Time of creation." example:"\"2024-01-15T09:55:00Z\""`
+	ID             server.UUID      `json:"id" rule:"notNull"`
+	Status         RunStatus        `json:"status" rule:"notNull"`
+	PrinterName    string           `json:"printer_name"`
+	StartedAt      server.Timestamp `json:"started_at"`
+	CompletedAt    server.Timestamp `json:"completed_at"`
+	EstimatedHours server.Decimal   `json:"estimated_print_time_hours"`
+	ActualHours    server.Decimal   `json:"actual_print_time_hours"`
+	EstimatedGrams server.Decimal   `json:"estimated_total_filament_grams"`
+	ActualGrams    server.Decimal   `json:"actual_total_filament_grams"`
+	QualityRating  int64            `json:"quality_rating"`
+	CreatedAt      server.Timestamp `json:"created_at" rule:"notNull"`
 }
 
 // Variance has the differences between the actual values of a run and its estimates: actual minus estimated. A
 // difference is null if one of the values is null. A percentage is also null if the estimate is zero.
 type Variance struct {
-	MaterialGrams   server.Decimal `json:"material_variance_grams" doc:"Grams of filament." example:"5"`
-	MaterialPercent server.Decimal `json:"material_variance_percent" doc:"Percent of the estimate, rounded to one decimal place." example:"3.3"`
-	TimeHours       server.Decimal `json:"time_variance_hours" doc:"Hours of printing." example:"0.5"`
-	TimePercent     server.Decimal `json:"time_variance_percent" doc:"Percent of the estimate, rounded to one decimal place." example:"12.5"`
+	MaterialGrams   server.Decimal `json:"material_variance_grams"`
+	MaterialPercent server.Decimal `json:"material_variance_percent"`
+	TimeHours       server.Decimal `json:"time_variance_hours"`
+	TimePercent     server.Decimal `json:"time_variance_percent"`
 }
 
 const listColumns = `id, status, printer_name, started_at, completed_at,
@@ -112,8 +120,8 @@ const runColumns = `id, status, printer_name, started_at, completed_at,
 // Filter has the query parameters of the run list.
 type Filter struct {
 	server.ListQuery
-	Status      server.Optional[RunStatus] `query:"status" doc:"Only runs with this status."`
-	PrinterName server.Optional[string]    `query:"printer_name" doc:"Only runs with this printer name, ignoring case."`
+	Status      server.Optional[RunStatus] `query:"status"`
+	PrinterName server.Optional[string]    `query:"printer_name"`
 }
 
 var listDoc = &server.Doc{

@@ -11,10 +11,10 @@ import (
 
 // ListQuery are the parameters of every list. The query type of a list embeds it as its first field.
 type ListQuery struct {
-	Skip      Optional[int64]     `query:"skip" rule:"maximum=999999999,default=0" doc:"Items to skip." example:"0"`
-	Limit     Optional[int64]     `query:"limit" rule:"minimum=1,maximum=100,default=20" doc:"Maximum page size." example:"20"`
-	SortBy    Optional[string]    `query:"sort_by" rule:"default=created_at" doc:"Any scalar field of the items." example:"created_at"`
-	SortOrder Optional[SortOrder] `query:"sort_order" rule:"default=desc" doc:"Ascending or descending." example:"desc"`
+	Skip      Optional[int64]     `query:"skip" rule:"maximum=999999999,default=0"`
+	Limit     Optional[int64]     `query:"limit" rule:"minimum=1,maximum=100,default=20"`
+	SortBy    Optional[string]    `query:"sort_by" rule:"default=created_at"`
+	SortOrder Optional[SortOrder] `query:"sort_order" rule:"default=desc"`
 }
 
 // SortOrder is the direction of a list's order.

@@ -3,6 +3,7 @@ package server_test
 import (
 	"bytes"
 	"context"
+	_ "embed"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -24,22 +25,22 @@ func TestMain(m *testing.M) { dbtest.Main(m) }
 
 // Thing has a field of every kind, and its routes do nothing but show what was understood.
 type Thing struct {
-	ID      server.UUID                       `json:"id" rule:"readOnly,notNull" doc:"The id." example:"\"0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a41\""`
-	Name    server.Optional[string]           `json:"name" rule:"required" doc:"A name." example:"\"Ada\""`
-	Note    server.Optional[string]           `json:"note" rule:"maxLength=10" doc:"A short text." example:"\"x\""`
-	Kind    server.Optional[string]           `json:"kind" rule:"enum=PLA|PETG" doc:"One of two." example:"\"PLA\""`
-	Hex     server.Optional[string]           `json:"hex" rule:"format=color" doc:"A colour." example:"\"#1A1A1A\""`
-	Weight  server.Optional[server.Decimal]   `json:"weight" rule:"required,exclusiveMinimum=0,maximum=1000000" doc:"Above 0." example:"1.5"`
-	Price   server.Optional[server.Decimal]   `json:"price" rule:"maximum=1000000" doc:"From 0." example:"0"`
-	Size    server.Optional[server.Decimal]   `json:"size" rule:"enum=1.75|2.85" doc:"One of two numbers." example:"1.75"`
-	Count   server.Optional[int64]            `json:"count" rule:"minimum=1,maximum=100" doc:"A whole number." example:"7"`
-	Left    server.Optional[server.Decimal]   `json:"left" rule:"notNull,maximum=10" doc:"Never null." example:"1"`
-	Flag    server.Optional[bool]             `json:"flag" doc:"Yes or no." example:"true"`
-	At      server.Optional[server.Timestamp] `json:"at" doc:"A time." example:"\"2024-01-15T10:00:00Z\""`
-	Day     server.Optional[server.Date]      `json:"day" doc:"A day." example:"\"2024-01-15\""`
-	Ref     server.Optional[server.UUID]      `json:"ref" doc:"Another id." example:"\"0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a42\""`
-	Parts   []Part                            `json:"parts" doc:"A nested list."`
-	Created server.Timestamp                  `json:"created_at" rule:"readOnly,notNull" doc:"When." example:"\"2024-01-15T10:00:00Z\""`
+	ID      server.UUID                       `json:"id" rule:"readOnly,notNull"`
+	Name    server.Optional[string]           `json:"name" rule:"required"`
+	Note    server.Optional[string]           `json:"note" rule:"maxLength=10"`
+	Kind    server.Optional[string]           `json:"kind" rule:"enum=PLA|PETG"`
+	Hex     server.Optional[string]           `json:"hex" rule:"format=color"`
+	Weight  server.Optional[server.Decimal]   `json:"weight" rule:"required,exclusiveMinimum=0,maximum=1000000"`
+	Price   server.Optional[server.Decimal]   `json:"price" rule:"maximum=1000000"`
+	Size    server.Optional[server.Decimal]   `json:"size" rule:"enum=1.75|2.85"`
+	Count   server.Optional[int64]            `json:"count" rule:"minimum=1,maximum=100"`
+	Left    server.Optional[server.Decimal]   `json:"left" rule:"notNull,maximum=10"`
+	Flag    server.Optional[bool]             `json:"flag"`
+	At      server.Optional[server.Timestamp] `json:"at"`
+	Day     server.Optional[server.Date]      `json:"day"`
+	Ref     server.Optional[server.UUID]      `json:"ref"`
+	Parts   []Part                            `json:"parts"`
+	Created server.Timestamp                  `json:"created_at" rule:"readOnly,notNull"`
 }
 
 // Check is a rule over two fields.
@@ -51,24 +52,27 @@ func (t *Thing) Check(problems *server.Problems) {
 
 // Part is in a nested list.
 type Part struct {
-	ID server.UUID `json:"id" rule:"readOnly,notNull" doc:"The id." example:"\"0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a41\""`
+	ID server.UUID `json:"id" rule:"readOnly,notNull"`
 }
 
 // Echo is what was understood: the fields that were set.
 type Echo struct {
-	Got string `json:"got" rule:"notNull" doc:"The fields." example:"\"{}\""`
+	Got string `json:"got" rule:"notNull"`
 }
 
 // ThingQuery is a list's query.
 type ThingQuery struct {
 	server.ListQuery
-	Kind   server.Optional[string]         `query:"kind" rule:"enum=PLA|PETG" doc:"One of two."`
-	Name   server.Optional[string]         `query:"name" doc:"A name."`
-	Flag   server.Optional[bool]           `query:"flag" doc:"Yes or no."`
-	Weight server.Optional[server.Decimal] `query:"weight" rule:"maximum=1000" doc:"A number."`
+	Kind   server.Optional[string]         `query:"kind" rule:"enum=PLA|PETG"`
+	Name   server.Optional[string]         `query:"name"`
+	Flag   server.Optional[bool]           `query:"flag"`
+	Weight server.Optional[server.Decimal] `query:"weight" rule:"maximum=1000"`
 }
 
-var thingTag = &server.Tag{Name: "things", Description: "For tests."}
+var thingTag = &server.Tag{Name: "things", Description: "For tests.", Fields: thingFields}
+
+//go:embed testdata/things.md
+var thingFields string
 
 func doc(id string) *server.Doc { return &server.Doc{ID: id, Tag: thingTag, Summary: id} }
 

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"spoolwright/db"
 )
 
 // object is a JSON object with ordered members.
@@ -49,7 +51,11 @@ func ref(kind, name string) object { return object{{"$ref", "#/components/" + ki
 
 // OpenAPI returns the OpenAPI 3.1 document of the routes, which it generates from the routes and their Go types.
 func OpenAPI(routes []Route, version string) []byte {
-	d := document{sources: map[string]source{}, schemas: map[string]object{}}
+	d := document{docs: map[string]fieldDoc{}, sources: map[string]source{}, schemas: map[string]object{}}
+	d.readFields(listFields)
+	for _, route := range routes {
+		d.readFields(route.Doc.Tag.Fields)
+	}
 	paths := object{}
 	index := map[string]int{}
 	var tags []object
@@ -185,6 +191,7 @@ func pathParameters(path string) []object {
 }
 
 type document struct {
+	docs    map[string]fieldDoc // by type and field, such as "inventory.Spool.color"
 	sources map[string]source
 	schemas map[string]object
 	order   []string
@@ -215,9 +222,11 @@ func (d *document) operation(route Route) object {
 			if f.Default != "" {
 				schema.add("default", literal(f.Default, f.kind))
 			}
-			param := object{{"name", f.Name}, {"in", "query"}, {"required", false}, {"description", f.Doc}, {"schema", schema}}
-			if f.Example != "" {
-				param.add("example", json.RawMessage(f.Example))
+			doc := d.doc(f)
+			param := object{{"name", f.Name}, {"in", "query"}, {"required", false},
+				{"description", doc.description}, {"schema", schema}}
+			if doc.example != nil {
+				param.add("example", doc.example)
 			}
 			params = append(params, param)
 		}
@@ -235,7 +244,7 @@ func (d *document) operation(route Route) object {
 		case route.Doc.Request != "":
 			content.add("example", json.RawMessage(route.Doc.Request))
 		default:
-			content.add("example", exampleOf(e.in, true))
+			content.add("example", d.example(e.in, true))
 		}
 		op.add("requestBody", object{{"required", true}, {"content", object{{"application/json", content}}}})
 	}
@@ -249,7 +258,7 @@ func (d *document) operation(route Route) object {
 	}
 	success.add("headers", headers)
 	if item != nil {
-		name, example := d.response(item), any(exampleOf(item, false))
+		name, example := d.response(item), any(d.example(item, false))
 		if list {
 			success[0].value = "A page of the list"
 			name = d.page(name)
@@ -419,7 +428,7 @@ func (d *document) request(t reflect.Type, patch bool) string {
 		if f.ReadOnly {
 			continue
 		}
-		properties.add(f.Name, f.documented(d.scalar(f, !f.Required && !(patch && f.NotNull))))
+		properties.add(f.Name, d.documented(f, d.scalar(f, !f.Required && !(patch && f.NotNull))))
 		if f.Required && !patch {
 			required = append(required, f.Name)
 		}
@@ -451,7 +460,7 @@ func (d *document) response(t reflect.Type) string {
 		case f.nests():
 			schema = ref("schemas", d.response(f.kind))
 		}
-		properties.add(f.Name, f.documented(schema))
+		properties.add(f.Name, d.documented(f, schema))
 		required = append(required, f.Name)
 	}
 	d.put(s.Name, properties, required)
@@ -503,12 +512,47 @@ func (f *Field) nests() bool {
 	return f.kind.Kind() == reflect.Struct && f.kind != reflect.TypeFor[Timestamp]()
 }
 
-func (f *Field) documented(schema object) object {
-	if f.Doc != "" {
-		schema.add("description", f.Doc)
+// fieldDoc is the description of a field. The example is nil if there is none.
+type fieldDoc struct {
+	description string
+	example     json.RawMessage
+}
+
+// readFields adds the tables of a Tag's Fields to d.docs.
+func (d *document) readFields(text string) {
+	owner := ""
+	for line := range strings.Lines(text) {
+		if name, ok := strings.CutPrefix(line, "## "); ok {
+			owner = strings.TrimSpace(name)
+		}
+		cells := strings.Split(line, "|")
+		if len(cells) != 5 {
+			continue
+		}
+		doc := fieldDoc{description: strings.TrimSpace(cells[2])}
+		if example := strings.TrimSpace(cells[3]); json.Valid([]byte(example)) {
+			doc.example = json.RawMessage(example)
+		} else if example != "" {
+			doc.example = db.AppendString(nil, example)
+		}
+		d.docs[owner+"."+strings.TrimSpace(cells[1])] = doc
 	}
-	if f.Example != "" {
-		schema.add("examples", []json.RawMessage{json.RawMessage(f.Example)})
+}
+
+// doc returns the description of a field. It panics if there is none.
+func (d *document) doc(f *Field) fieldDoc {
+	doc := d.docs[f.owner.String()+"."+f.Name]
+	if doc.description == "" {
+		panic(fmt.Sprintf("server: no Tag describes the field %s of %s", f.Name, f.owner))
+	}
+	return doc
+}
+
+func (d *document) documented(f *Field, schema object) object {
+	doc := d.doc(f)
+	schema.add("description", doc.description)
+	if doc.example != nil {
+		schema.add("examples", []json.RawMessage{doc.example})
 	}
 	return schema
 }
@@ -623,18 +667,18 @@ func literal(s string, t reflect.Type) any {
 	return json.RawMessage(s)
 }
 
-// exampleOf returns an example of a type, which consists of the examples of its fields.
-func exampleOf(t reflect.Type, request bool) object {
+// example returns an example of a type, which consists of the examples of its fields.
+func (d *document) example(t reflect.Type, request bool) object {
 	o := object{}
 	for _, f := range schemaOf(t).Fields {
-		switch {
+		switch doc := d.doc(f); {
 		case request && f.ReadOnly, !request && f.WriteOnly:
 		case f.list:
-			o.add(f.Name, []any{exampleOf(f.kind, request)})
+			o.add(f.Name, []any{d.example(f.kind, request)})
 		case f.nests():
-			o.add(f.Name, exampleOf(f.kind, request))
-		case f.Example != "":
-			o.add(f.Name, json.RawMessage(f.Example))
+			o.add(f.Name, d.example(f.kind, request))
+		case doc.example != nil:
+			o.add(f.Name, doc.example)
 		case !request:
 			o.add(f.Name, nil)
 		}

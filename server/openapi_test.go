@@ -316,6 +316,49 @@ func TestOpenAPI(t *testing.T) {
 	}
 }
 
+// The tables of field descriptions have no row without a field.
+func TestFieldDescriptionsAreUsed(t *testing.T) {
+	t.Parallel()
+	routes := authtest.New(t, authtest.Options{}, inventory.Routes, catalog.Routes, production.Routes).Routes
+	texts := map[string]bool{}
+	for _, route := range routes {
+		texts[route.Doc.Tag.Fields] = true
+	}
+	for text := range texts {
+		rows := 0
+		for line := range strings.Lines(text) {
+			if cells := strings.Split(line, "|"); len(cells) == 5 && cells[1] != " Field " && cells[1] != "---" {
+				rows++
+				changed := strings.Replace(text, line, "| unknown"+line[1:], 1)
+				func() {
+					defer func() {
+						if recover() == nil {
+							t.Errorf("no field has the description %s", line)
+						}
+					}()
+					server.OpenAPI(withFields(routes, text, changed), "test")
+				}()
+			}
+		}
+		if rows < 10 {
+			t.Errorf("%d rows in %.40q", rows, text)
+		}
+	}
+}
+
+// withFields returns the routes with changed in place of text.
+func withFields(routes []server.Route, text, changed string) []server.Route {
+	routes = slices.Clone(routes)
+	for i, route := range routes {
+		if route.Doc.Tag.Fields == text {
+			doc, tag := *route.Doc, *route.Doc.Tag
+			tag.Fields, doc.Tag = changed, &tag
+			routes[i].Doc = &doc
+		}
+	}
+	return routes
+}
+
 // What the document says of a field is what the decoder does.
 func TestOpenAPIAgreesWithDecoder(t *testing.T) {
 	t.Parallel()

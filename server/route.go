@@ -60,7 +60,13 @@ type Doc struct {
 }
 
 // Tag is a group of operations in the OpenAPI document.
-type Tag struct{ Name, Description string }
+type Tag struct {
+	Name, Description string
+
+	// Fields describes the fields of the operations' types, in Markdown: under a heading such as "## inventory.Spool", a
+	// table with the columns field, description and example. A text need not be quoted in the example.
+	Fields string
+}
 
 // Request is the decoded and validated request that a handler gets. The context contains the caller's identity.
 type Request[In any] struct {

@@ -1,22 +1,19 @@
 package server
 
 import (
-	"encoding/json"
 	"fmt"
 	"reflect"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
-
-	"spoolwright/db"
 )
 
 // Schema describes the fields of a Go type, as its tags define them. Decoding, validation, sorting and the OpenAPI
 // document all read it, so they cannot disagree.
 //
-// The tag `json` or `query` is the field's name, `doc` its description, `example` a value of it, and `rule` a
-// comma-separated list of:
+// The tag `json` or `query` is the field's name. Its description is in the Fields of a Tag of the OpenAPI document. The
+// tag `rule` is a comma-separated list of:
 //
 //	required             must be present and not null in a POST, and not null in a PATCH
 //	readOnly             only in responses; ignored in requests
@@ -41,7 +38,7 @@ type Schema struct {
 
 // Field is one field of a Schema.
 type Field struct {
-	Name, Doc, Example, Default, Format, Named    string
+	Name, Default, Format, Named                  string
 	Query, Required, ReadOnly, WriteOnly, NotNull bool
 	Exclusive                                     bool // Minimum itself is not allowed
 	Computed                                      bool // may exceed Maximum in a response
@@ -54,6 +51,7 @@ type Field struct {
 	input bool         // an Optional, which requests may contain
 	list  bool         // a nested list, which only single responses contain
 	index []int
+	owner reflect.Type // the struct that declares the field
 }
 
 // Enum is a string type with a fixed list of values. Fields of the type accept only these, and the OpenAPI document has
@@ -87,8 +85,10 @@ func schemaOf(t reflect.Type) *Schema {
 			continue
 		}
 		f := &Field{
-			Name: name, Query: query, Doc: sf.Tag.Get("doc"), Example: example(sf.Tag.Get("example")),
-			MaxLength: 200, Maximum: -1, kind: sf.Type, index: sf.Index,
+			Name: name, Query: query, MaxLength: 200, Maximum: -1, kind: sf.Type, index: sf.Index, owner: t,
+		}
+		if last := len(sf.Index) - 1; last > 0 {
+			f.owner = t.FieldByIndex(sf.Index[:last]).Type
 		}
 		if reflect.PointerTo(sf.Type).Implements(reflect.TypeFor[settable]()) {
 			value, _ := sf.Type.FieldByName("Value")
@@ -105,14 +105,6 @@ func schemaOf(t reflect.Type) *Schema {
 	}
 	actual, _ := schemas.LoadOrStore(t, s)
 	return actual.(*Schema)
-}
-
-// example returns the JSON value of an example tag, which need not quote a string that is no JSON value.
-func example(tag string) string {
-	if tag == "" || json.Valid([]byte(tag)) {
-		return tag
-	}
-	return string(db.AppendString(nil, tag))
 }
 
 func (f *Field) parse(rules string) {
