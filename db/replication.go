@@ -11,16 +11,17 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// errUnreplicated means that PostgreSQL committed the transaction but stopped waiting for its synchronous standby, so that
-// a failover can lose the transaction.
-var errUnreplicated = fmt.Errorf("%w: committed on the primary, but not confirmed by a synchronous standby", ErrOutcomeUnknown)
+// errUnreplicated means that PostgreSQL committed the transaction but stopped waiting for its synchronous standby, so
+// that a failover can lose the transaction.
+var errUnreplicated = fmt.Errorf("%w: committed on the primary, but not confirmed by a synchronous standby",
+	ErrOutcomeUnknown)
 
 // unreplicatedKey is the key in a connection's custom data for a notice that it got since beginWrite.
 const unreplicatedKey = "spoolwright.unreplicated"
 
-// recordNotice is the notice handler of every connection. When something ends the wait for a synchronous standby (a cancel
-// request, the end of the session), PostgreSQL reports success and sends a warning. Its SQLSTATE is that of any
-// warning and its text is translated; the name of the C function that raised it is neither.
+// recordNotice is the notice handler of every connection. When something ends the wait for a synchronous standby (a
+// cancel request, the end of the session), PostgreSQL reports success and sends a warning. Its SQLSTATE is that of
+// any warning and its text is translated; the name of the C function that raised it is neither.
 func recordNotice(conn *pgconn.PgConn, n *pgconn.Notice) {
 	if strings.HasPrefix(n.Routine, "SyncRepWait") || strings.Contains(n.Detail, "might not have been replicated") {
 		conn.CustomData()[unreplicatedKey] = true

@@ -56,7 +56,8 @@ func Exec(tb testing.TB, s *local.Server, statements ...string) {
 // LoseStandby makes the commits of s wait for a standby that does not exist. FindStandby ends that.
 func LoseStandby(tb testing.TB, s *local.Server) {
 	tb.Helper()
-	Exec(tb, s, `create table if not exists probe (n int)`, `alter system set synchronous_standby_names = 'absent'`, `select pg_reload_conf()`)
+	Exec(tb, s, `create table if not exists probe (n int)`,
+		`alter system set synchronous_standby_names = 'absent'`, `select pg_reload_conf()`)
 	for waits := false; !waits; { // PostgreSQL does not say when the setting is in force
 		conn, err := pgx.Connect(context.Background(), s.SuperURL())
 		if err != nil {
@@ -76,7 +77,8 @@ func FindStandby(tb testing.TB, s *local.Server) {
 	Exec(tb, s, `alter system reset synchronous_standby_names`, `select pg_reload_conf()`)
 }
 
-// Interrupt calls a function such as pg_cancel_backend for every backend of s that waits for a standby, until stop is called.
+// Interrupt calls a function such as pg_cancel_backend for every backend of s that waits for a standby, until stop is
+// called.
 func Interrupt(tb testing.TB, s *local.Server, function string) (stop func()) {
 	done, ended := make(chan struct{}), make(chan struct{})
 	go func() {
