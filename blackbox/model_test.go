@@ -2,7 +2,6 @@ package blackbox_test
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -17,18 +16,16 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/jackc/pgx/v5"
-
 	"spoolwright/auth/authtest"
 	"spoolwright/db"
-	"spoolwright/db/dbtest"
 )
 
 var (
-	seedFlag = flag.Uint64("seed", 0, "seed of the random tests; 0 takes a new one")
-	longFlag = flag.Bool("long", false, "run the random tests in their long form")
+	seedFlag = flag.Uint64("seed", 0, "seed of the random tests; 0 chooses a random seed")
+	longFlag = flag.Bool("long", false, "run the random tests with many more requests")
 )
 
+// randomSeed returns the seed for a random test, and logs the command that uses the same seed again.
 func randomSeed(t *testing.T) uint64 {
 	t.Helper()
 	seed := *seedFlag
@@ -39,9 +36,10 @@ func randomSeed(t *testing.T) uint64 {
 	return seed
 }
 
-// Several users of several farms do random things at once. Each user knows what has to come of his own spools, runs and
-// products, to the last digit, and what may come of those that he shares with others of his farm. Between the phases
-// nothing happens, and everything that can be read must follow from the answers that were given.
+// TestModel sends random requests of several users of several tenants concurrently. A model predicts the exact
+// response for the spools, runs and products that only one user changes, and the possible responses for those that
+// users of a tenant share. After each phase, while no requests are sent, all data that the API returns must follow
+// from the responses so far.
 func TestModel(t *testing.T) {
 	t.Parallel()
 	users, phases, operations := 4, 5, 250
@@ -51,6 +49,8 @@ func TestModel(t *testing.T) {
 	runModel(t, newUnlimitedAPI(t), 4, users, phases, operations)
 }
 
+// runModel is TestModel with a given API and given numbers. Operations is the number of requests of a user in a
+// phase.
 func runModel(t *testing.T, w *testAPI, farms, users, phases, operations int) {
 	t.Helper()
 	seed := randomSeed(t)
@@ -59,14 +59,15 @@ func runModel(t *testing.T, w *testAPI, farms, users, phases, operations int) {
 		f := &modelTenant{t: t, tenant: w.api.Tenant(t), api: w.api}
 		for j := range users {
 			n := i*users + j
-			f.users = append(f.users, &modelUser{modelTenant: f, client: f.tenant.User(t, "operator"), n: n, Rand: rand.New(rand.NewPCG(seed, uint64(n)))})
+			f.users = append(f.users, &modelUser{
+				modelTenant: f, client: f.tenant.User(t, "operator"), n: n, Rand: rand.New(rand.NewPCG(seed, uint64(n))),
+			})
 		}
 		all = append(all, f)
 	}
 	for _, f := range all {
 		f.tenants = all
 	}
-	did := map[string]int{}
 	for range phases {
 		var wait sync.WaitGroup
 		for _, f := range all {
@@ -80,40 +81,45 @@ func runModel(t *testing.T, w *testAPI, farms, users, phases, operations int) {
 		}
 		wait.Wait()
 		for _, f := range all {
-			wait.Go(f.check)
+			wait.Go(f.checkAll)
 		}
 		wait.Wait()
 		if t.Failed() {
 			break
 		}
 	}
-	total, done := 0, 0
+	counts := map[string]int{}
+	total, succeeded := 0, 0
 	for _, f := range all {
 		for _, u := range f.users {
-			for what, n := range u.counts {
-				did[what] += n
+			for outcome, n := range u.counts {
+				counts[outcome] += n
 				total += n
-				if strings.HasSuffix(what, " ok") {
-					done += n
+				if strings.HasSuffix(outcome, " ok") {
+					succeeded += n
 				}
 			}
 		}
 	}
-	t.Logf("%d operations, %d of them done, %d refused as they had to be", total, done, total-done)
-	for _, what := range slices.Sorted(maps.Keys(did)) {
-		t.Logf("%7d %s", did[what], what)
+	t.Logf("%d requests: %d succeeded, %d got the error that the model expects", total, succeeded, total-succeeded)
+	for _, outcome := range slices.Sorted(maps.Keys(counts)) {
+		t.Logf("%7d %s", counts[outcome], outcome)
 	}
 	if farms*users*phases*operations >= 10_000 && !t.Failed() {
-		for _, what := range []string{"deduct ok", "deduct INSUFFICIENT_FILAMENT", "deduct NOT_FOUND", "complete ok", "complete RUN_ALREADY_COMPLETED", "complete INSUFFICIENT_FILAMENT",
-			"complete ACTUAL_USAGE_MISSING", "weigh RUN_ALREADY_COMPLETED", "add component COMPONENT_CYCLE", "delete product PRODUCT_IN_USE", "delete run ok", "delete spool ok"} {
-			if did[what] == 0 {
-				t.Errorf("this never happened, so nothing is known about it: %s", what)
+		for _, outcome := range []string{
+			"deduct ok", "deduct INSUFFICIENT_FILAMENT", "deduct NOT_FOUND",
+			"complete ok", "complete RUN_ALREADY_COMPLETED", "complete INSUFFICIENT_FILAMENT",
+			"complete ACTUAL_USAGE_MISSING", "weigh RUN_ALREADY_COMPLETED", "add component COMPONENT_CYCLE",
+			"delete product PRODUCT_IN_USE", "delete run ok", "delete spool ok",
+		} {
+			if counts[outcome] == 0 {
+				t.Errorf("the outcome %q never occurred, so the test has not checked it", outcome)
 			}
 		}
 	}
 }
 
-// micro is a weight, price or cost in millionths: exact, as the service has them.
+// micro is a weight, price or cost in millionths, the precision of the service.
 type micro int64
 
 const one micro = 1_000_000
@@ -127,7 +133,7 @@ func (m micro) MarshalJSON() ([]byte, error) { return []byte(m.String()), nil }
 
 func (m micro) rat() *big.Rat { return big.NewRat(int64(m), int64(one)) }
 
-// object is a JSON object with numbers as they were written.
+// object is a JSON object whose numbers are json.Number.
 type object map[string]any
 
 func (o object) text(name string) string { s, _ := o[name].(string); return s }
@@ -141,7 +147,7 @@ func (o object) list(name string) (items []object) {
 	return items
 }
 
-// micro is -1 for null, and -2 for what is no number of at most six decimals.
+// micro returns a number of at most six decimals, -1 for null, and -2 for any other value.
 func (o object) micro(name string) micro {
 	v, ok := o[name].(json.Number)
 	if !ok {
@@ -171,10 +177,11 @@ func parseObject(b []byte) (o object, err error) {
 	return o, d.Decode(&o)
 }
 
-// life is what everybody knows of a resource while several use it.
-type deletion struct{ deleting, deleted atomic.Bool } // a removal was sent; it was answered
+// deletion records that the DELETE of a resource was sent, and that its response was received. In between, concurrent
+// requests may find the resource or not.
+type deletion struct{ deleting, deleted atomic.Bool }
 
-// direct sends a request to the handler without a network in between, which would take longer than all else.
+// callHandler calls the handler directly, because random tests would spend most of their time in the network.
 func callHandler(c *authtest.Client, method, path string, body any) *httptest.ResponseRecorder {
 	b, err := json.Marshal(body)
 	if err != nil {
@@ -196,7 +203,7 @@ func callHandler(c *authtest.Client, method, path string, body any) *httptest.Re
 	return w
 }
 
-// modelFarm is what must be true of a tenant.
+// modelTenant is a tenant with its expected data.
 type modelTenant struct {
 	t       *testing.T
 	tenant  *authtest.Tenant
@@ -213,14 +220,14 @@ type modelTenant struct {
 type modelSpool struct {
 	deletion
 	id, material, color string
-	owner               *modelUser // alone edits and removes it
-	shared              bool       // others may take from it
+	owner               *modelUser // the only user who edits and deletes it
+	shared              bool       // other users deduct from it
 	initial             micro
-	net, price          micro // price -1: none
-	weight              micro // if not shared: what is left
+	net, price          micro // price is -1 if unset
+	weight              micro // remaining; during a phase only known if not shared
 }
 
-// effect is a change of a spool's weight that was acknowledged.
+// effect is an acknowledged change of a spool's weight.
 type effect struct {
 	kind, user    string
 	change, after micro
@@ -229,35 +236,35 @@ type effect struct {
 type modelRun struct {
 	deletion
 	id        string
-	owner     *modelUser // alone edits and removes it
-	shared    bool       // others may complete it
+	owner     *modelUser // the only user who edits and deletes it
+	shared    bool       // other users complete it
 	status    string
 	materials []*modelMaterial
 	items     []*modelItem
 
-	completing, completed atomic.Int64 // how often complete was sent, and how often it was said to be done
-	mu                    sync.Mutex
-	result                []object // spools_updated
+	completeSent, completeOK atomic.Int64 // number of complete requests sent, and of successful ones
+	mu                       sync.Mutex
+	result                   []object // spools_updated of the successful response
 }
 
 type modelMaterial struct {
 	id            string
 	spool         *modelSpool
-	before, after micro // -1: not weighed
+	before, after micro // -1 if unset
 }
 
 type modelItem struct {
 	id                       string
 	product                  *modelProduct
-	quantity, success, fails int64 // -1: not counted
+	quantity, success, fails int64 // -1 if unset
 }
 
 type modelProduct struct {
 	deletion
-	n          int // which product of the farm it is
+	n          int // index in modelTenant.products
 	id, name   string
 	owner      *modelUser
-	materials  map[string]object // sent, by id
+	materials  map[string]object // request bodies, by id
 	components []*modelComponent
 }
 
@@ -267,7 +274,7 @@ type modelComponent struct {
 	quantity int64
 }
 
-// modelUser is a user of a farm, and one goroutine.
+// modelUser is a user. Its methods run in one goroutine.
 type modelUser struct {
 	*modelTenant
 	*rand.Rand
@@ -276,18 +283,22 @@ type modelUser struct {
 	spools   []*modelSpool
 	runs     []*modelRun
 	products []*modelProduct
-	effects  map[*modelSpool]map[string]effect // by reason, or for an edit by the weight that was set
-	counts   map[string]int
+	effects  map[*modelSpool]map[string]effect // by the reason of a deduction, or the weight that an edit set
+	counts   map[string]int                    // requests by kind and outcome
 }
 
-var statusOf = map[string]int{"NOT_FOUND": 404, "VALIDATION_ERROR": 422, "INSUFFICIENT_FILAMENT": 400, "ACTUAL_USAGE_MISSING": 400, "RUN_HAS_NO_MATERIALS": 400,
-	"RUN_ALREADY_COMPLETED": 400, "COMPONENT_CYCLE": 400, "DUPLICATE_COMPONENT": 400, "PRODUCT_IN_USE": 400, "UNKNOWN_REFERENCE": 400}
+// statusOf has the HTTP status of every error code that may occur.
+var statusOf = map[string]int{
+	"NOT_FOUND": 404, "VALIDATION_ERROR": 422, "INSUFFICIENT_FILAMENT": 400, "ACTUAL_USAGE_MISSING": 400,
+	"RUN_HAS_NO_MATERIALS": 400, "RUN_ALREADY_COMPLETED": 400, "COMPONENT_CYCLE": 400, "DUPLICATE_COMPONENT": 400,
+	"PRODUCT_IN_USE": 400, "UNKNOWN_REFERENCE": 400,
+}
 
 func (u *modelUser) errorf(format string, args ...any) {
 	u.t.Errorf("user %d, operation %d: %s", u.n, u.ops, fmt.Sprintf(format, args...))
 }
 
-// call sends a request. The outcome is ok or the code of the refusal.
+// call sends a request and counts its outcome: "ok" or the error code. It fails the test for an unexpected status.
 func (u *modelUser) call(what, method, path string, body any) (outcome string, answer object) {
 	a := callHandler(u.client, method, path, body)
 	if a.Body.Len() > 0 {
@@ -310,10 +321,10 @@ func (u *modelUser) call(what, method, path string, body any) (outcome string, a
 	return outcome, answer
 }
 
-// must complains unless the outcome is one of these.
+// wantOutcome fails the test unless the outcome is one of the allowed ones.
 func (u *modelUser) wantOutcome(what, outcome string, answer object, allowed ...string) {
 	if !slices.Contains(allowed, outcome) {
-		u.errorf("%s: %s (%v), the model says %s", what, outcome, answer, strings.Join(allowed, " or "))
+		u.errorf("%s: %s (%v), want %s", what, outcome, answer, strings.Join(allowed, " or "))
 	}
 }
 
@@ -326,7 +337,7 @@ func pick[T any](u *modelUser, from []T) (t T, ok bool) {
 	return from[u.IntN(len(from))], true
 }
 
-// amount is up to most, but small as a rule.
+// amount returns a random amount between one millionth and most, usually less than a twentieth of most.
 func (u *modelUser) amount(most micro) micro {
 	switch u.IntN(6) {
 	case 0:
@@ -338,6 +349,7 @@ func (u *modelUser) amount(most micro) micro {
 	}
 }
 
+// act sends one random request.
 func (u *modelUser) act() {
 	u.ops++
 	switch n := u.IntN(100); {
@@ -354,7 +366,7 @@ func (u *modelUser) act() {
 	case n < 53:
 		u.addMaterial()
 	case n < 63:
-		u.weigh()
+		u.weighMaterial()
 	case n < 65:
 		u.deleteMaterial()
 	case n < 76:
@@ -380,7 +392,7 @@ func (u *modelUser) act() {
 	}
 }
 
-// anySpool is a spool that the user may take from, perhaps a removed one.
+// anySpool returns a random spool that the user may deduct from. Rarely it is a deleted one.
 func (u *modelUser) anySpool() *modelSpool {
 	if u.chance(30) {
 		return u.ownSpool()
@@ -395,6 +407,7 @@ func (u *modelUser) anySpool() *modelSpool {
 	return u.spools[0]
 }
 
+// ownSpool returns a random spool of the user. Rarely it is a deleted one.
 func (u *modelUser) ownSpool() *modelSpool {
 	for range 20 {
 		if s, _ := pick(u, u.spools); !s.deleted.Load() || u.chance(2) {
@@ -422,7 +435,9 @@ func (u *modelUser) createSpool() {
 	}
 	material, _ := pick(u, modelMaterials)
 	color, _ := pick(u, modelColors)
-	s := &modelSpool{owner: u, shared: u.chance(60), material: material, color: color, net: u.amount(5000 * one), price: -1}
+	s := &modelSpool{
+		owner: u, shared: u.chance(60), material: material, color: color, net: u.amount(5000 * one), price: -1,
+	}
 	body := object{"material_type": material, "color": color, "diameter_mm": 1.75, "net_weight_grams": s.net}
 	s.initial = s.net
 	if u.chance(50) {
@@ -437,7 +452,7 @@ func (u *modelUser) createSpool() {
 	out, a := u.call("create spool", "POST", "/api/v1/spools", body)
 	u.wantOutcome("create spool", out, a, "ok")
 	if a.micro("remaining_weight_grams") != s.initial {
-		u.errorf("create spool: %v, want %v left", a, s.initial)
+		u.errorf("create spool: %v, want the remaining weight %v", a, s.initial)
 	}
 	s.id = a.text("id")
 	u.mu.Lock()
@@ -447,6 +462,7 @@ func (u *modelUser) createSpool() {
 	u.record(s, "created", effect{"created", u.client.Actor.User, s.initial, s.initial})
 }
 
+// record remembers an acknowledged change that the spool's ledger must contain.
 func (u *modelUser) record(s *modelSpool, key string, e effect) {
 	if u.effects == nil {
 		u.effects = map[*modelSpool]map[string]effect{}
@@ -457,20 +473,24 @@ func (u *modelUser) record(s *modelSpool, key string, e effect) {
 	u.effects[s][key] = e
 }
 
-// settle complains about an outcome that does not fit what is known about the resource's removal.
-func (u *modelUser) checkDeletion(what, outcome string, answer object, l *deletion, goneBefore bool, missing string) {
-	if goneBefore && outcome != missing || outcome == missing && !l.deleting.Load() {
-		u.errorf("%s: %s (%v), removed before: %v, removal sent: %v", what, outcome, answer, goneBefore, l.deleting.Load())
+// checkDeletion fails the test unless the outcome fits the deletion of a resource that the request named: if the
+// resource was deleted before the request, the outcome must be missing; if no DELETE was sent, it must not.
+func (u *modelUser) checkDeletion(
+	what, outcome string, answer object, l *deletion, deletedBefore bool, missing string,
+) {
+	if deletedBefore && outcome != missing || outcome == missing && !l.deleting.Load() {
+		u.errorf("%s: %s (%v), deleted before: %v, DELETE sent: %v", what, outcome, answer, deletedBefore, l.deleting.Load())
 	}
 }
 
 func (u *modelUser) deduct() {
 	s, amount := u.anySpool(), u.amount(1500*one)
 	if u.chance(3) && !s.shared && s.weight > 0 {
-		amount = s.weight + micro(u.IntN(2)) // just all of it, or just more
+		amount = s.weight + micro(u.IntN(2)) // the remaining weight, or a millionth more
 	}
 	reason, gone := fmt.Sprintf("%d-%d", u.n, u.ops), s.deleted.Load()
-	out, a := u.call("deduct", "POST", "/api/v1/spools/"+s.id+"/deduct", object{"weight_grams": amount, "reason": reason})
+	body := object{"weight_grams": amount, "reason": reason}
+	out, a := u.call("deduct", "POST", "/api/v1/spools/"+s.id+"/deduct", body)
 	u.checkDeletion("deduct", out, a, &s.deletion, gone, "NOT_FOUND")
 	if out == "ok" {
 		if a.micro("deducted") != amount || a.text("id") != s.id {
@@ -487,7 +507,7 @@ func (u *modelUser) deduct() {
 	default:
 		u.wantOutcome("deduct", out, a, "ok")
 		if s.weight -= amount; a.micro("remaining_weight_grams") != s.weight {
-			u.errorf("deduct: %v, want %v left", a, s.weight)
+			u.errorf("deduct: %v, want the remaining weight %v", a, s.weight)
 		}
 	}
 }
@@ -497,7 +517,7 @@ func (u *modelUser) editSpool() {
 	body, want := object{}, "ok"
 	weight, price := micro(-1), s.price
 	if u.chance(60) {
-		// No other edit sets the same weight.
+		// A weight that no other edit of this spool sets, because the weight identifies the ledger entry.
 		weight = u.amount(10000*one)/one*one + micro(u.n)*10_000 + micro(u.ops%10_000)
 		body["remaining_weight_grams"] = weight
 	}
@@ -521,11 +541,11 @@ func (u *modelUser) editSpool() {
 	}
 	if weight >= 0 {
 		if s.weight = weight; a.micro("remaining_weight_grams") != weight {
-			u.errorf("edit spool: %v, want %v left", a, weight)
+			u.errorf("edit spool: %v, want the remaining weight %v", a, weight)
 		}
 		u.record(s, "set "+weight.String(), effect{"edited", u.client.Actor.User, 0, weight})
 	} else if !s.shared && a.micro("remaining_weight_grams") != s.weight {
-		u.errorf("edit spool: %v, want %v left as before", a, s.weight)
+		u.errorf("edit spool: %v, want the remaining weight %v as before", a, s.weight)
 	}
 }
 
@@ -540,13 +560,14 @@ func (u *modelUser) deleteSpool() {
 	s.deleted.Store(true)
 }
 
+// ownRun returns a random run of the user. Rarely it is a deleted or completed one.
 func (u *modelUser) ownRun() *modelRun {
 	if len(u.runs) == 0 {
 		u.createRun()
 	}
 	for range 20 {
 		r, _ := pick(u, u.runs)
-		if over := r.deleted.Load() || r.completed.Load() > 0; !over || u.chance(5) {
+		if over := r.deleted.Load() || r.completeOK.Load() > 0; !over || u.chance(5) {
 			return r
 		}
 	}
@@ -571,17 +592,18 @@ func (u *modelUser) createRun() {
 	u.runs = append(u.runs, r)
 }
 
-// closed complains about an outcome that does not fit what is known about the run's completion, which closes it for this change.
+// checkCompleted fails the test unless the outcome of a change that a completed run does not allow fits the run's
+// state.
 func (u *modelUser) checkCompleted(what, outcome string, answer object, r *modelRun, completedBefore bool) {
-	refused := outcome == "RUN_ALREADY_COMPLETED"
-	if completedBefore && !refused || refused && r.completing.Load() == 0 {
-		u.errorf("%s: %s (%v), completed before: %v, complete sent: %d", what, outcome, answer, completedBefore, r.completing.Load())
+	rejected, sent := outcome == "RUN_ALREADY_COMPLETED", r.completeSent.Load()
+	if completedBefore && !rejected || rejected && sent == 0 {
+		u.errorf("%s: %s (%v), completed before: %v, complete sent: %d", what, outcome, answer, completedBefore, sent)
 	}
 }
 
 func (u *modelUser) addMaterial() {
 	r, s := u.ownRun(), u.anySpool()
-	for r.shared && !s.shared { // who completes it takes from it
+	for r.shared && !s.shared { // other users may complete the run, which deducts from the spool
 		s = u.anySpool()
 	}
 	m := &modelMaterial{spool: s, before: -1, after: -1}
@@ -591,7 +613,7 @@ func (u *modelUser) addMaterial() {
 		m.before = m.after + u.amount(300*one)
 		body["spool_weight_before_grams"], body["spool_weight_after_grams"] = m.before, m.after
 	}
-	gone, completed := s.deleted.Load(), r.completed.Load() > 0
+	gone, completed := s.deleted.Load(), r.completeOK.Load() > 0
 	out, a := u.call("add material", "POST", "/api/v1/production-runs/"+r.id+"/materials", body)
 	if r.deleted.Load() {
 		u.wantOutcome("add material", out, a, "NOT_FOUND")
@@ -609,6 +631,7 @@ func (u *modelUser) addMaterial() {
 	}
 }
 
+// checkMaterial compares a material in a response with the model.
 func (u *modelUser) checkMaterial(a object, m *modelMaterial) {
 	actual := micro(-1)
 	if m.before >= 0 && m.after >= 0 {
@@ -616,11 +639,11 @@ func (u *modelUser) checkMaterial(a object, m *modelMaterial) {
 	}
 	if a.text("id") != m.id || a.text("spool_id") != m.spool.id || a.micro("spool_weight_before_grams") != m.before ||
 		a.micro("spool_weight_after_grams") != m.after || a.micro("actual_weight_grams") != actual {
-		u.errorf("material %v, want %v to %v of spool %s", a, m.before, m.after, m.spool.id)
+		u.errorf("material %v, want spool %s weighed %v before and %v after", a, m.spool.id, m.before, m.after)
 	}
 }
 
-func (u *modelUser) weigh() {
+func (u *modelUser) weighMaterial() {
 	r := u.ownRun()
 	m, ok := pick(u, r.materials)
 	if !ok {
@@ -637,10 +660,10 @@ func (u *modelUser) weigh() {
 		next.before = max(next.after-1, 0)
 	}
 	body["spool_weight_before_grams"] = next.before
-	completed := r.completed.Load() > 0
+	completed := r.completeOK.Load() > 0
 	out, a := u.call("weigh", "PATCH", "/api/v1/production-runs/"+r.id+"/materials/"+m.id, body)
 	switch {
-	case next.before < next.after && len(body) == 2: // wrong by itself
+	case next.before < next.after && len(body) == 2: // the request alone is invalid
 		u.wantOutcome("weigh", out, a, "VALIDATION_ERROR")
 	case r.deleted.Load():
 		u.wantOutcome("weigh", out, a, "NOT_FOUND")
@@ -663,7 +686,7 @@ func (u *modelUser) deleteMaterial() {
 		u.addMaterial()
 		return
 	}
-	completed := r.completed.Load() > 0
+	completed := r.completeOK.Load() > 0
 	out, a := u.call("delete material", "DELETE", "/api/v1/production-runs/"+r.id+"/materials/"+m.id, nil)
 	if r.deleted.Load() {
 		u.wantOutcome("delete material", out, a, "NOT_FOUND")
@@ -677,7 +700,7 @@ func (u *modelUser) deleteMaterial() {
 	}
 }
 
-// mustComplete is the one outcome that complete can have, or "" if that depends on others.
+// completeOutcome returns the only possible outcome of complete, or "" if it depends on other users.
 func (r *modelRun) completeOutcome(u *modelUser) string {
 	if r.shared || r.owner != u {
 		return ""
@@ -685,7 +708,7 @@ func (r *modelRun) completeOutcome(u *modelUser) string {
 	if r.deleted.Load() {
 		return "NOT_FOUND"
 	}
-	if r.completed.Load() > 0 {
+	if r.completeOK.Load() > 0 {
 		return "RUN_ALREADY_COMPLETED"
 	}
 	if len(r.materials) == 0 {
@@ -714,17 +737,17 @@ func (u *modelUser) complete() {
 	r := u.ownRun()
 	if u.chance(60) {
 		u.mu.RLock()
-		// Of the youngest runs, so that several users often meet.
+		// One of the newest runs, so that several users often complete the same run.
 		if other, ok := pick(u, u.modelTenant.runs[max(0, len(u.modelTenant.runs)-8):]); ok && other.shared {
 			r = other
 		}
 		u.mu.RUnlock()
 	}
-	gone, completed, must := r.deleted.Load(), r.completed.Load() > 0, r.completeOutcome(u)
-	r.completing.Add(1)
+	gone, completed, want := r.deleted.Load(), r.completeOK.Load() > 0, r.completeOutcome(u)
+	r.completeSent.Add(1)
 	out, a := u.call("complete", "POST", "/api/v1/production-runs/"+r.id+"/complete", nil)
-	if must != "" {
-		u.wantOutcome("complete", out, a, must)
+	if want != "" {
+		u.wantOutcome("complete", out, a, want)
 	}
 	u.checkDeletion("complete", out, a, &r.deletion, gone, "NOT_FOUND")
 	if !gone && completed && !r.deleting.Load() {
@@ -735,7 +758,7 @@ func (u *modelUser) complete() {
 		r.mu.Lock()
 		r.result = a.list("spools_updated")
 		r.mu.Unlock()
-		if r.completed.Add(1) > 1 {
+		if r.completeOK.Add(1) > 1 {
 			u.errorf("run %s was completed twice", r.id)
 		}
 		if a.text("status") != "completed" || a["inventory_updated"] != true || a.text("completed_at") == "" {
@@ -749,8 +772,8 @@ func (u *modelUser) complete() {
 			}
 		}
 	case "RUN_ALREADY_COMPLETED":
-		if r.completing.Load() < 2 {
-			u.errorf("complete: run %s is completed, but nobody has completed it", r.id)
+		if r.completeSent.Load() < 2 {
+			u.errorf("complete: run %s is completed, but this is the first complete request", r.id)
 		}
 	case "NOT_FOUND", "RUN_HAS_NO_MATERIALS", "ACTUAL_USAGE_MISSING", "INSUFFICIENT_FILAMENT":
 	default:
@@ -762,8 +785,9 @@ func (u *modelUser) patchRun() {
 	r := u.ownRun()
 	statuses := []string{"pending", "in_progress", "paused", "completed", "failed", "cancelled"}
 	status, _ := pick(u, statuses)
-	completed := r.completed.Load() > 0
-	out, a := u.call("patch run", "PATCH", "/api/v1/production-runs/"+r.id, object{"status": status, "quality_rating": 1 + u.IntN(5)})
+	completed := r.completeOK.Load() > 0
+	body := object{"status": status, "quality_rating": 1 + u.IntN(5)}
+	out, a := u.call("patch run", "PATCH", "/api/v1/production-runs/"+r.id, body)
 	switch {
 	case r.deleted.Load():
 		u.wantOutcome("patch run", out, a, "NOT_FOUND")
@@ -795,6 +819,7 @@ func (u *modelUser) deleteRun() {
 	r.deleted.Store(true)
 }
 
+// changeItem adds, edits or deletes an item of a run.
 func (u *modelUser) changeItem() {
 	r := u.ownRun()
 	path := "/api/v1/production-runs/" + r.id + "/items"
@@ -819,14 +844,15 @@ func (u *modelUser) changeItem() {
 	case u.chance(80):
 		next := *i
 		next.success, next.fails = u.Int64N(i.quantity+1), u.Int64N(i.quantity+1)
-		out, a := u.call("count item", "PATCH", path+"/"+i.id, object{"successful_quantity": next.success, "failed_quantity": next.fails})
+		body := object{"successful_quantity": next.success, "failed_quantity": next.fails}
+		out, a := u.call("edit item", "PATCH", path+"/"+i.id, body)
 		switch {
 		case r.deleted.Load():
-			u.wantOutcome("count item", out, a, "NOT_FOUND")
+			u.wantOutcome("edit item", out, a, "NOT_FOUND")
 		case next.success+next.fails > i.quantity:
-			u.wantOutcome("count item", out, a, "VALIDATION_ERROR")
+			u.wantOutcome("edit item", out, a, "VALIDATION_ERROR")
 		default:
-			u.wantOutcome("count item", out, a, "ok")
+			u.wantOutcome("edit item", out, a, "ok")
 			*i = next
 		}
 	default:
@@ -846,7 +872,8 @@ func (u *modelUser) createProduct() {
 		return
 	}
 	p := &modelProduct{owner: u, name: fmt.Sprintf("Product %d-%d", u.n, u.ops), materials: map[string]object{}}
-	out, a := u.call("create product", "POST", "/api/v1/products", object{"name": p.name, "category": fmt.Sprint("of ", u.n)})
+	body := object{"name": p.name, "category": fmt.Sprint("of ", u.n)}
+	out, a := u.call("create product", "POST", "/api/v1/products", body)
 	u.wantOutcome("create product", out, a, "ok")
 	p.id = a.text("id")
 	u.mu.Lock()
@@ -856,14 +883,15 @@ func (u *modelUser) createProduct() {
 	u.products = append(u.products, p)
 }
 
-// live turns the outcome that is due for a product into NOT_FOUND if the product was removed.
-func (p *modelProduct) live(outcome string) string {
+// wantUnlessDeleted returns the outcome, or NOT_FOUND if the product was deleted.
+func (p *modelProduct) wantUnlessDeleted(outcome string) string {
 	if p.deleted.Load() {
 		return "NOT_FOUND"
 	}
 	return outcome
 }
 
+// changeProductMaterial adds, edits or deletes a material of a product.
 func (u *modelUser) changeProductMaterial() {
 	p, _ := pick(u, u.products)
 	path := "/api/v1/products/" + p.id + "/materials"
@@ -871,7 +899,7 @@ func (u *modelUser) changeProductMaterial() {
 		id, _ := pick(u, ids)
 		if u.chance(30) {
 			out, a := u.call("delete product material", "DELETE", path+"/"+id, nil)
-			u.wantOutcome("delete product material", out, a, p.live("ok"))
+			u.wantOutcome("delete product material", out, a, p.wantUnlessDeleted("ok"))
 			if out == "ok" {
 				delete(p.materials, id)
 			}
@@ -879,7 +907,7 @@ func (u *modelUser) changeProductMaterial() {
 		}
 		weight := u.amount(500 * one)
 		out, a := u.call("edit product material", "PATCH", path+"/"+id, object{"weight_grams": weight})
-		u.wantOutcome("edit product material", out, a, p.live("ok"))
+		u.wantOutcome("edit product material", out, a, p.wantUnlessDeleted("ok"))
 		if out == "ok" {
 			p.materials[id]["weight_grams"] = weight
 		}
@@ -889,19 +917,20 @@ func (u *modelUser) changeProductMaterial() {
 	color, _ := pick(u, modelColors)
 	m := object{"material_type": material, "color": color, "weight_grams": u.amount(500 * one)}
 	out, a := u.call("add product material", "POST", path, m)
-	u.wantOutcome("add product material", out, a, p.live("ok"))
+	u.wantOutcome("add product material", out, a, p.wantUnlessDeleted("ok"))
 	if out == "ok" {
 		p.materials[a.text("id")] = m
 	}
 }
 
+// changeComponent adds, edits or deletes a component of a product.
 func (u *modelUser) changeComponent() {
 	p, _ := pick(u, u.products)
 	path := "/api/v1/products/" + p.id + "/components"
 	if c, ok := pick(u, p.components); ok && u.chance(30) {
 		if u.chance(50) {
 			out, a := u.call("delete component", "DELETE", path+"/"+c.id, nil)
-			u.wantOutcome("delete component", out, a, p.live("ok"))
+			u.wantOutcome("delete component", out, a, p.wantUnlessDeleted("ok"))
 			if out == "ok" {
 				p.components = slices.DeleteFunc(p.components, func(o *modelComponent) bool { return o == c })
 			}
@@ -909,16 +938,16 @@ func (u *modelUser) changeComponent() {
 		}
 		quantity := 1 + u.Int64N(3)
 		out, a := u.call("edit component", "PATCH", path+"/"+c.id, object{"quantity": quantity})
-		u.wantOutcome("edit component", out, a, p.live("ok"))
+		u.wantOutcome("edit component", out, a, p.wantUnlessDeleted("ok"))
 		if out == "ok" {
 			c.quantity = quantity
 		}
 		return
 	}
 	u.mu.RLock()
-	// Of eight neighbours: chains of more would in time cost more than a cost may be.
-	family := p.n &^ 7
-	other, _ := pick(u, u.modelTenant.products[family:min(family+8, len(u.modelTenant.products))])
+	// Products contain only products of the same group of eight. Longer chains would exceed the maximum cost.
+	group := p.n &^ 7
+	other, _ := pick(u, u.modelTenant.products[group:min(group+8, len(u.modelTenant.products))])
 	u.mu.RUnlock()
 	gone, quantity := other.deleted.Load(), 1+u.Int64N(3)
 	out, a := u.call("add component", "POST", path, object{"component_product_id": other.id, "quantity": quantity})
@@ -943,8 +972,9 @@ func (u *modelUser) changeComponent() {
 func (u *modelUser) deleteProduct() {
 	p, _ := pick(u, u.products)
 	gone, used := p.deleted.Load(), false
+	isP := func(c *modelComponent) bool { return c.product == p }
 	for _, parent := range u.products {
-		used = used || !parent.deleted.Load() && slices.ContainsFunc(parent.components, func(c *modelComponent) bool { return c.product == p })
+		used = used || !parent.deleted.Load() && slices.ContainsFunc(parent.components, isP)
 	}
 	p.deleting.Store(true)
 	out, a := u.call("delete product", "DELETE", "/api/v1/products/"+p.id, nil)
@@ -971,7 +1001,7 @@ func (u *modelUser) recalculate() {
 	u.checkDeletion("recalculate", out, a, &p.deletion, gone, "NOT_FOUND")
 }
 
-// stray uses ids of another farm.
+// useForeignIDs sends a request with an id of another tenant.
 func (u *modelUser) useForeignIDs() {
 	other, _ := pick(u, u.tenants)
 	if other == u.modelTenant {
@@ -999,17 +1029,17 @@ func (u *modelUser) useForeignIDs() {
 		{"POST", "/api/v1/production-runs/" + run.id + "/materials", object{"spool_id": spool.id}, "NOT_FOUND"},
 		{"POST", "/api/v1/production-runs/" + own.id + "/materials", object{"spool_id": spool.id}, "UNKNOWN_REFERENCE"},
 	}[u.IntN(8):][:1] {
-		out, a := u.call("stray", try.method, try.path, try.body)
-		if try.want == "UNKNOWN_REFERENCE" && (own.deleted.Load() || own.completing.Load() > 0) {
-			u.wantOutcome("stray", out, a, "NOT_FOUND", "UNKNOWN_REFERENCE", "RUN_ALREADY_COMPLETED")
+		out, a := u.call("foreign id", try.method, try.path, try.body)
+		if try.want == "UNKNOWN_REFERENCE" && (own.deleted.Load() || own.completeSent.Load() > 0) {
+			u.wantOutcome("foreign id", out, a, "NOT_FOUND", "UNKNOWN_REFERENCE", "RUN_ALREADY_COMPLETED")
 			continue
 		}
-		u.wantOutcome("stray", out, a, try.want)
+		u.wantOutcome("foreign id", out, a, try.want)
 	}
 }
 
-// check compares everything that can be read with what must be there. Nothing else happens meanwhile.
-func (f *modelTenant) check() {
+// checkAll compares all data that the API returns with the model, while no other requests are sent.
+func (f *modelTenant) checkAll() {
 	u := f.users[0]
 	effects := map[*modelSpool]map[string]effect{}
 	for _, s := range f.spools {
@@ -1023,23 +1053,23 @@ func (f *modelTenant) check() {
 
 	listed := f.listAll("spools")
 	live := 0
-	runRows := map[string][]string{} // what the ledgers say of each run: spool and grams
+	runRows := map[string][]string{} // the ledger entries of each run, as "spool grams"
 	for _, s := range f.spools {
 		left := f.checkLedger(s, effects[s], runRows)
 		if !s.shared && left != s.weight {
-			f.t.Errorf("spool %s: its ledger says %v are left, the model %v", s.id, left, s.weight)
+			f.t.Errorf("spool %s: the last ledger entry has %v left, the model %v", s.id, left, s.weight)
 		}
 		s.weight = left
 		shown, ok := listed[s.id]
 		if s.deleted.Load() {
 			if ok {
-				f.t.Errorf("spool %s was removed and is listed", s.id)
+				f.t.Errorf("spool %s was deleted, but is listed", s.id)
 			}
 			continue
 		}
 		live++
 		if !ok || shown.micro("remaining_weight_grams") != left {
-			f.t.Errorf("spool %s is listed as %v; its ledger says that %v are left", s.id, shown, left)
+			f.t.Errorf("spool %s is listed as %v; the last ledger entry has %v left", s.id, shown, left)
 		}
 	}
 	if len(listed) != live {
@@ -1052,8 +1082,10 @@ func (f *modelTenant) check() {
 		f.checkRun(r, runRows[r.id])
 		delete(runRows, r.id)
 		shown, ok := listed[r.id]
-		if ok == r.deleted.Load() || ok && (shown.text("status") == "completed") != (r.completed.Load() > 0 || r.status == "completed") {
-			f.t.Errorf("run %s (completed %d times, status %s) is listed as %v", r.id, r.completed.Load(), r.status, shown)
+		completed := r.completeOK.Load() > 0 || r.status == "completed"
+		if ok == r.deleted.Load() || ok && (shown.text("status") == "completed") != completed {
+			f.t.Errorf("run %s (completed %d times, status %s, deleted %v) is listed as %v",
+				r.id, r.completeOK.Load(), r.status, r.deleted.Load(), shown)
 		}
 		if !r.deleted.Load() {
 			live++
@@ -1063,7 +1095,7 @@ func (f *modelTenant) check() {
 		f.t.Errorf("%d runs are listed, the model has %d", len(listed), live)
 	}
 	for id, rows := range runRows {
-		f.t.Errorf("the ledgers name a run %s that nobody made: %v", id, rows)
+		f.t.Errorf("ledger entries name the run %s, which does not exist: %v", id, rows)
 	}
 
 	listed = f.listAll("products")
@@ -1071,14 +1103,14 @@ func (f *modelTenant) check() {
 	shown := map[*modelProduct]object{}
 	for _, p := range f.products {
 		if _, ok := listed[p.id]; ok == p.deleted.Load() {
-			f.t.Errorf("product %s: listed %v, removed %v", p.id, ok, !ok)
+			f.t.Errorf("product %s: listed: %v, deleted: %v", p.id, ok, p.deleted.Load())
 		}
 		if p.deleted.Load() {
 			continue
 		}
 		live++
-		// From today's prices, bottom up: then every cost can be told from the model.
-		if out, a := u.call("recalculate in peace", "POST", "/api/v1/products/"+p.id+"/recalculate", nil); out != "ok" {
+		// After all products are recalculated, their costs follow from the current prices.
+		if out, a := u.call("recalculate all", "POST", "/api/v1/products/"+p.id+"/recalculate", nil); out != "ok" {
 			f.t.Errorf("recalculate: %s %v", out, a)
 		}
 	}
@@ -1095,7 +1127,7 @@ func (f *modelTenant) check() {
 	}
 }
 
-// whole reads a whole list, page by page.
+// listAll returns all items of a list by id, read page by page.
 func (f *modelTenant) listAll(resource string) map[string]object {
 	u, all := f.users[len(f.users)-1], map[string]object{}
 	for skip := 0; ; skip += 100 {
@@ -1105,14 +1137,15 @@ func (f *modelTenant) listAll(resource string) map[string]object {
 		}
 		if len(page.list("items")) < 100 {
 			if fmt.Sprint(page["total"]) != strconv.Itoa(len(all)) {
-				f.t.Errorf("%s: %v in total, but %d are there", resource, page["total"], len(all))
+				f.t.Errorf("%s: the total is %v, the pages have %d items", resource, page["total"], len(all))
 			}
 			return all
 		}
 	}
 }
 
-// ledger is a spool's ledger, newest first. That of a removed spool is read where it lies.
+// ledger returns a spool's ledger, newest first. The API does not return the ledger of a deleted spool, so it is read
+// from the database.
 func (f *modelTenant) ledger(s *modelSpool) (rows []object) {
 	if s.deleted.Load() {
 		stmt := db.SQL(`select spool_id, kind, reason, run_id, user_id, before_grams, after_grams, change_grams, created_at
@@ -1127,35 +1160,40 @@ func (f *modelTenant) ledger(s *modelSpool) (rows []object) {
 		return o.list("items")
 	}
 	for {
-		_, page := f.users[0].call("ledger", "GET", fmt.Sprintf("/api/v1/spools/%s/usage?limit=100&skip=%d", s.id, len(rows)), nil)
+		path := fmt.Sprintf("/api/v1/spools/%s/usage?limit=100&skip=%d", s.id, len(rows))
+		_, page := f.users[0].call("ledger", "GET", path, nil)
 		rows = append(rows, page.list("items")...)
 		if items := len(page.list("items")); items < 100 {
 			if fmt.Sprint(page["total"]) != strconv.Itoa(len(rows)) {
-				f.t.Errorf("ledger of %s: %v in total, but %d are there", s.id, page["total"], len(rows))
+				f.t.Errorf("ledger of %s: the total is %v, the pages have %d entries", s.id, page["total"], len(rows))
 			}
 			return rows
 		}
 	}
 }
 
-// checkLedger follows a ledger from the first entry on, and returns what is left in the end.
-func (f *modelTenant) checkLedger(s *modelSpool, effects map[string]effect, runRows map[string][]string) (left micro) {
+// checkLedger checks that each ledger entry begins with the weight at which the previous one ended, and that the
+// entries are the acknowledged effects. It adds the entries of runs to runRows and returns the last weight.
+func (f *modelTenant) checkLedger(
+	s *modelSpool, effects map[string]effect, runRows map[string][]string,
+) (left micro) {
 	rows := f.ledger(s)
 	slices.Reverse(rows)
 	sum := micro(0)
 	for i := range rows {
-		// Entries of one microsecond are in any order.
-		for j := i; rows[i].micro("before_grams") != left && j < len(rows) && rows[j].text("created_at") == rows[i].text("created_at"); j++ {
+		// Entries of the same microsecond are in no particular order.
+		at := rows[i].text("created_at")
+		for j := i; j < len(rows) && rows[i].micro("before_grams") != left && rows[j].text("created_at") == at; j++ {
 			if rows[j].micro("before_grams") == left {
 				rows[i], rows[j] = rows[j], rows[i]
 			}
 		}
 		row := rows[i]
-		before, after := row.micro("before_grams"), row.micro("after_grams")
-		if before != left || after < 0 || row.micro("change_grams") != after-before || row.text("spool_id") != s.id {
-			f.t.Errorf("ledger of %s: entry %d does not follow on %v: %v", s.id, i, left, row)
+		before, after, change := row.micro("before_grams"), row.micro("after_grams"), row.micro("change_grams")
+		if before != left || after < 0 || change != after-before || row.text("spool_id") != s.id {
+			f.t.Errorf("ledger of %s: entry %d does not follow an entry that ends with %v: %v", s.id, i, left, row)
 		}
-		sum += row.micro("change_grams")
+		sum += change
 		left = after
 		key := row.text("kind")
 		switch key {
@@ -1169,25 +1207,25 @@ func (f *modelTenant) checkLedger(s *modelSpool, effects map[string]effect, runR
 		}
 		e, ok := effects[key]
 		delete(effects, key)
-		if !ok || e.kind != row.text("kind") || e.user != row.text("user_id") || e.after != after || e.kind != "edited" && e.change != after-before {
-			f.t.Errorf("ledger of %s: entry %d is none of what was acknowledged (%v): %v", s.id, i, e, row)
+		sameChange := e.kind == "edited" || e.change == after-before
+		if !ok || e.kind != row.text("kind") || e.user != row.text("user_id") || e.after != after || !sameChange {
+			f.t.Errorf("ledger of %s: entry %d is not an acknowledged change (the nearest is %v): %v", s.id, i, e, row)
 		}
 	}
 	if sum != left {
-		f.t.Errorf("ledger of %s: the changes add up to %v, and %v are left", s.id, sum, left)
+		f.t.Errorf("ledger of %s: the sum of changes is %v, want %v, the remaining weight", s.id, sum, left)
 	}
 	for key, e := range effects {
-		// An edit that sets what is there leaves no entry; no other edit can have set it.
-		f.t.Errorf("ledger of %s: %s was acknowledged and is missing: %v", s.id, key, e)
+		f.t.Errorf("ledger of %s: the acknowledged change %s is missing: %v", s.id, key, e)
 	}
-	// What was matched stays so: the next phase begins with one known entry for each.
 	return left
 }
 
+// checkRun compares a run, and the ledger entries that name it, with the model.
 func (f *modelTenant) checkRun(r *modelRun, rows []string) {
 	var want []string
 	used := map[string]micro{}
-	if r.completed.Load() > 0 {
+	if r.completeOK.Load() > 0 {
 		for _, m := range r.materials {
 			want = append(want, m.spool.id+" "+(m.before-m.after).String())
 			used[m.spool.id] += m.before - m.after
@@ -1196,16 +1234,18 @@ func (f *modelTenant) checkRun(r *modelRun, rows []string) {
 	slices.Sort(want)
 	slices.Sort(rows)
 	if !slices.Equal(want, rows) {
-		f.t.Errorf("run %s (completed %d times): its materials are %v, the ledgers say %v", r.id, r.completed.Load(), want, rows)
+		f.t.Errorf("run %s (completed %d times): the ledger entries are %v, want its materials %v",
+			r.id, r.completeOK.Load(), rows, want)
 	}
 	for _, s := range r.result {
-		if d := s.micro("deducted"); used[s.text("spool_id")] != d || s.micro("previous_weight")-s.micro("new_weight") != d {
-			f.t.Errorf("run %s answered %v, its materials are %v", r.id, s, want)
+		d := s.micro("deducted")
+		if used[s.text("spool_id")] != d || s.micro("previous_weight")-s.micro("new_weight") != d {
+			f.t.Errorf("run %s: complete returned %v, want its materials %v", r.id, s, want)
 		}
 		delete(used, s.text("spool_id"))
 	}
 	if len(used) > 0 {
-		f.t.Errorf("run %s: the answer of complete lacks %v", r.id, used)
+		f.t.Errorf("run %s: spools_updated lacks %v", r.id, used)
 	}
 
 	u := f.users[0]
@@ -1217,7 +1257,8 @@ func (f *modelTenant) checkRun(r *modelRun, rows []string) {
 	u.wantOutcome("get run", out, a, "ok")
 	materials, items := a.list("materials"), a.list("items")
 	if len(materials) != len(r.materials) || len(items) != len(r.items) {
-		f.t.Errorf("run %s has %d materials and %d items, want %d and %d", r.id, len(materials), len(items), len(r.materials), len(r.items))
+		f.t.Errorf("run %s has %d materials and %d items, want %d and %d",
+			r.id, len(materials), len(items), len(r.materials), len(r.items))
 		return
 	}
 	sum := micro(0)
@@ -1226,28 +1267,40 @@ func (f *modelTenant) checkRun(r *modelRun, rows []string) {
 		sum += m.before - m.after
 	}
 	for i, item := range r.items {
-		shown := items[i]
-		if count := func(n int64) string {
-			if n < 0 {
-				return "<nil>"
-			}
-			return strconv.FormatInt(n, 10)
-		}; shown.text("id") != item.id || shown.text("product_id") != item.product.id || shown.text("product_name") != item.product.name || fmt.Sprint(shown["quantity"]) != count(item.quantity) ||
-			fmt.Sprint(shown["successful_quantity"]) != count(item.success) || fmt.Sprint(shown["failed_quantity"]) != count(item.fails) {
-			f.t.Errorf("run %s: item %v, want %+v", r.id, shown, item)
-		}
+		f.checkItem(r, items[i], item)
 	}
-	if r.completed.Load() > 0 && a.micro("actual_total_filament_grams") != sum {
-		f.t.Errorf("run %s took %v, its materials %v", r.id, a["actual_total_filament_grams"], sum)
+	if r.completeOK.Load() > 0 && a.micro("actual_total_filament_grams") != sum {
+		f.t.Errorf("run %s: actual_total_filament_grams is %v, want %v", r.id, a["actual_total_filament_grams"], sum)
 	}
 }
 
-// checkProduct compares a product with the model: what it consists of, and what that costs at today's prices.
+// checkItem compares an item in a response with the model.
+func (f *modelTenant) checkItem(r *modelRun, shown object, item *modelItem) {
+	counts := map[string]int64{
+		"quantity": item.quantity, "successful_quantity": item.success, "failed_quantity": item.fails,
+	}
+	for name, n := range counts {
+		want := "<nil>"
+		if n >= 0 {
+			want = strconv.FormatInt(n, 10)
+		}
+		if fmt.Sprint(shown[name]) != want {
+			f.t.Errorf("run %s: item %v: %s, want %s", r.id, shown, name, want)
+		}
+	}
+	sameProduct := shown.text("product_id") == item.product.id && shown.text("product_name") == item.product.name
+	if shown.text("id") != item.id || !sameProduct {
+		f.t.Errorf("run %s: item %v, want %+v", r.id, shown, item)
+	}
+}
+
+// checkProduct compares a product with the model: its materials and components, and the costs at current prices.
 func (f *modelTenant) checkProduct(p *modelProduct, shown map[*modelProduct]object) {
 	a := shown[p]
 	materials, components := a.list("materials"), a.list("components")
 	if len(materials) != len(p.materials) || len(components) != len(p.components) {
-		f.t.Errorf("product %s has %d materials and %d components, want %d and %d", p.id, len(materials), len(components), len(p.materials), len(p.components))
+		f.t.Errorf("product %s has %d materials and %d components, want %d and %d",
+			p.id, len(materials), len(components), len(p.materials), len(p.components))
 		return
 	}
 	var sum, parts micro
@@ -1262,29 +1315,38 @@ func (f *modelTenant) checkProduct(p *modelProduct, shown map[*modelProduct]obje
 			sum += cost
 		}
 		if m.micro("cost") != cost {
-			f.t.Errorf("product %s: material %v costs %v", p.id, m, cost)
+			f.t.Errorf("product %s: material %v, want the cost %v", p.id, m, cost)
 		}
 	}
 	for i, c := range p.components {
-		if other, ok := shown[c.product]; !ok || components[i].text("component_product_id") != c.product.id || fmt.Sprint(components[i]["quantity"]) != fmt.Sprint(c.quantity) {
-			f.t.Errorf("product %s: component %v, want %d of %s (there: %v)", p.id, components[i], c.quantity, c.product.id, ok)
+		other, exists := shown[c.product]
+		sameProduct := components[i].text("component_product_id") == c.product.id
+		if !exists || !sameProduct || fmt.Sprint(components[i]["quantity"]) != fmt.Sprint(c.quantity) {
+			f.t.Errorf("product %s: component %v, want %d of %s (which exists: %v)",
+				p.id, components[i], c.quantity, c.product.id, exists)
 		} else {
 			parts += micro(c.quantity) * other.micro("total_cost")
 		}
 	}
 	if a.micro("material_cost") != sum || a.micro("component_cost") != parts || a.micro("total_cost") != sum+parts {
-		f.t.Errorf("product %s costs %v + %v = %v, want %v + %v", p.id, a["material_cost"], a["component_cost"], a["total_cost"], sum, parts)
+		f.t.Errorf("product %s costs %v + %v = %v, want %v + %v",
+			p.id, a["material_cost"], a["component_cost"], a["total_cost"], sum, parts)
 	}
-	var below func(*modelProduct, int) bool
-	below = func(q *modelProduct, depth int) bool {
-		return depth > len(shown) || slices.ContainsFunc(q.components, func(c *modelComponent) bool { return below(c.product, depth+1) })
+	// cyclic reports whether a chain of components has more products than exist.
+	var cyclic func(*modelProduct, int) bool
+	cyclic = func(q *modelProduct, depth int) bool {
+		return depth > len(shown) || slices.ContainsFunc(q.components, func(c *modelComponent) bool {
+			return cyclic(c.product, depth+1)
+		})
 	}
-	if below(p, 0) {
+	if cyclic(p, 0) {
 		f.t.Errorf("product %s contains itself", p.id)
 	}
 }
 
-// price is what a gram costs; nil if that is unknown.
+// price returns the price of a gram, or nil if it is unknown: the mean over the priced spools of the material and
+// color, weighted with the remaining weights; the plain mean if all are empty; and if there are none, the same over
+// all colors.
 func (f *modelTenant) price(material, color string) *big.Rat {
 	for _, anyColor := range []bool{false, true} {
 		weighted, grams, plain, n := new(big.Rat), new(big.Rat), new(big.Rat), int64(0)
@@ -1313,58 +1375,4 @@ func roundHalfUp(r *big.Rat) micro {
 	twice := new(big.Int).Mul(r.Num(), big.NewInt(2*int64(one)))
 	twice.Add(twice, r.Denom())
 	return micro(twice.Quo(twice, new(big.Int).Mul(r.Denom(), big.NewInt(2))).Int64())
-}
-
-// Complete locks all its spools before it looks at any, in the order of their ids. A transaction that holds the first of them
-// shows both: the others are still free then, and what it changes is seen.
-func TestCompleteLocksSpoolsInOrder(t *testing.T) {
-	t.Parallel()
-	w := newUnlimitedAPI(t)
-	c := w.api.Operator(t)
-	spool := func() string {
-		return c.Post(t, "/api/v1/spools", object{"material_type": "PLA", "color": "Black", "diameter_mm": 1.75, "net_weight_grams": 1000}).Want(201).ID()
-	}
-	first, second := spool(), spool() // ids rise
-	run := "/api/v1/production-runs/" + c.Post(t, "/api/v1/production-runs", object{}).Want(201).ID()
-	for _, id := range []string{second, first} {
-		c.Post(t, run+"/materials", object{"spool_id": id, "spool_weight_before_grams": 100, "spool_weight_after_grams": 90}).Want(201)
-	}
-
-	begin := func() (*pgx.Conn, pgx.Tx) {
-		conn, err := pgx.Connect(t.Context(), dbtest.Private().AppURL())
-		check(t, err)
-		t.Cleanup(func() { conn.Close(context.Background()) })
-		tx, err := conn.Begin(t.Context())
-		check(t, err)
-		_, err = tx.Exec(t.Context(), `select bind_tenant($1, null, null)`, c.Actor.Tenant)
-		check(t, err)
-		return conn, tx
-	}
-	holder, held := begin()
-	_, err := held.Exec(t.Context(), `update spools set remaining_weight_grams = 500 where id = $1`, first)
-	check(t, err)
-	_, err = held.Exec(t.Context(), `insert into spool_usage (spool_id, kind, before_grams, after_grams) values ($1, 'edited', 1000, 500)`, first)
-	check(t, err)
-
-	done := make(chan *httptest.ResponseRecorder, 1)
-	go func() { done <- callHandler(c, "POST", run+"/complete", nil) }()
-	probe, err := pgx.Connect(t.Context(), dbtest.Private().SuperURL())
-	check(t, err)
-	defer probe.Close(context.Background())
-	eventually(t, "complete waits for the first spool", func() bool {
-		var waiting bool
-		check(t, probe.QueryRow(t.Context(), `select exists (select from pg_stat_activity where $1::int = any (pg_blocking_pids(pid)))`, holder.PgConn().PID()).Scan(&waiting))
-		return waiting
-	})
-	_, other := begin()
-	if _, err := other.Exec(t.Context(), `select from spools where id = $1 for no key update nowait`, second); err != nil {
-		t.Errorf("complete waits for the first spool and holds the second: %v", err)
-	}
-	check(t, other.Rollback(t.Context()))
-	check(t, held.Commit(t.Context()))
-
-	if a := <-done; a.Code != 200 {
-		t.Fatalf("complete: %d %s", a.Code, a.Body)
-	}
-	c.Get(t, "/api/v1/spools/"+first+"/usage").Shows(map[string]string{"items.0.kind": "run", "items.0.before_grams": "500", "items.0.after_grams": "490"})
 }
