@@ -1,4 +1,4 @@
-// Package inventory owns the filament spools and the ledger of what was taken from them.
+// Package inventory owns the filament spools and their usage ledger.
 package inventory
 
 import (
@@ -12,7 +12,7 @@ import (
 
 var tag = &server.Tag{
 	Name: "spools", Fields: fields,
-	Description: "Filament spools: what is in stock, what it cost, and where it went.",
+	Description: "Filament spools, their costs, and the ledger of the filament used.",
 }
 
 // fields describes the fields of the requests and responses.
@@ -39,12 +39,12 @@ type handlers struct{ db *db.DB }
 // MaterialType is a kind of filament.
 type MaterialType string
 
-// Enum returns all material types.
+// Enum returns all types.
 func (MaterialType) Enum() []string {
 	return []string{"PLA", "PETG", "ABS", "TPU", "ASA", "Nylon", "PC", "HIPS", "PVA", "Custom"}
 }
 
-// Spool is a spool of filament, in requests and in answers.
+// Spool is a spool of filament in requests and responses.
 type Spool struct {
 	ID            server.UUID                     `json:"id" rule:"readOnly,notNull"`
 	MaterialType  server.Optional[MaterialType]   `json:"material_type" rule:"required"`
@@ -65,9 +65,10 @@ type Spool struct {
 	UpdatedAt     server.Timestamp                `json:"updated_at" rule:"readOnly,notNull"`
 }
 
-// spoolColumns are the fields of a Spool, in their order.
-const spoolColumns = `id, material_type, brand, color, color_hex, finish, diameter_mm, net_weight_grams, remaining_weight_grams,
-	spool_weight_grams, purchase_price, cost_per_gram, supplier, purchase_date, notes, created_at, updated_at`
+// spoolColumns are the fields of a Spool in order.
+const spoolColumns = `id, material_type, brand, color, color_hex, finish, diameter_mm, net_weight_grams,
+	remaining_weight_grams, spool_weight_grams, purchase_price, cost_per_gram, supplier, purchase_date, notes,
+	created_at, updated_at`
 
 // Filter are the parameters of the spool list.
 type Filter struct {
@@ -80,7 +81,8 @@ type Filter struct {
 
 var listDoc = &server.Doc{
 	ID: "listSpools", Tag: tag, Summary: "List spools",
-	Description: "Filters combine with AND. The default order (newest first), alone or with one filter, reads an index whatever the size of the stock; any other `sort_by` sorts all matching spools.",
+	Description: "Filters combine with AND. The default order, newest first, uses an index, also with one filter. " +
+		"Any other `sort_by` sorts all matching spools.",
 }
 
 func (h handlers) list(ctx context.Context, r *server.Request[Filter]) (server.Page[Spool], error) {
@@ -100,33 +102,41 @@ func (h handlers) list(ctx context.Context, r *server.Request[Filter]) (server.P
 	return server.ListPage[Spool](ctx, h.db.Read, l, r.In.ListQuery)
 }
 
-var getDoc = &server.Doc{ID: "getSpool", Tag: tag, Summary: "Get a spool", Description: "As it is now; `usage` says how it came to be so."}
-
-func (h handlers) get(ctx context.Context, r *server.Request[struct{}]) (server.OK[Spool], error) {
-	return h.one(ctx, h.db.Read, db.SQL(`select `+spoolColumns+` from spools where id = $1 and hidden_at is null`, r.ID("id")))
+var getDoc = &server.Doc{
+	ID: "getSpool", Tag: tag, Summary: "Get a spool",
+	Description: "`GET /api/v1/spools/{id}/usage` returns the history of its remaining weight.",
 }
 
-// one runs a statement that returns the one spool it is about.
-func (h handlers) one(ctx context.Context, run func(context.Context, ...*db.Stmt) error, spool *db.Stmt) ([]byte, error) {
-	return server.One(spool, numbers(run(ctx, spool)))
+func (h handlers) get(ctx context.Context, r *server.Request[struct{}]) (server.OK[Spool], error) {
+	spool := selectSpool(r.ID("id"))
+	return server.One(spool, h.db.Read(ctx, spool))
+}
+
+func selectSpool(id string) *db.Stmt {
+	return db.SQL(`select `+spoolColumns+` from spools where id = $1 and hidden_at is null`, id)
+}
+
+// write runs a statement that returns the spool that it writes.
+func (h handlers) write(ctx context.Context, spool *db.Stmt) ([]byte, error) {
+	return server.One(spool, costError(h.db.Write(ctx, spool)))
 }
 
 const costTooLarge = "makes cost_per_gram larger than 999,999,999"
 
-// numbers names the field when the price per gram, which PostgreSQL computes, gets out of range.
-func numbers(err error) error {
+// costError converts the error of a cost_per_gram out of range to a 422. PostgreSQL computes that column.
+func costError(err error) error {
 	if errors.Is(err, db.ErrOutOfRange) || db.Violates(err, "spools_cost_per_gram_check") {
 		return server.Invalid("purchase_price", costTooLarge).Because(err)
 	}
 	return err
 }
 
-// Check refuses such a price where the request has all that decides it, so that an import can name the row.
+// Check rejects such a price if the request contains both numbers, so that an import can name the row.
 func (s *Spool) Check(problems *server.Problems) {
 	if s.PurchasePrice.IsNull() || s.NetWeight.IsNull() {
 		return
 	}
-	const million = 1_000_000 // both are at most a million, in millionths: nothing here overflows
+	const million = 1_000_000 // both numbers are at most a million, in millionths, so nothing overflows
 	price, net := int64(*s.PurchasePrice.Value), int64(*s.NetWeight.Value)
 	if (2*price*million+net)/(2*net) > 999_999_999*million {
 		problems.Add("purchase_price", costTooLarge)
@@ -134,8 +144,8 @@ func (s *Spool) Check(problems *server.Problems) {
 }
 
 var createDoc = &server.Doc{
-	ID: "createSpool", Tag: tag, Summary: "Enter a spool",
-	Description: "`remaining_weight_grams` defaults to `net_weight_grams`; it is the first entry of the spool's usage ledger.",
+	ID: "createSpool", Tag: tag, Summary: "Create a spool",
+	Description: "`remaining_weight_grams` is `net_weight_grams` by default. It is the first entry of the usage ledger.",
 }
 
 func (h handlers) create(ctx context.Context, r *server.Request[Spool]) (server.Created[Spool], error) {
@@ -145,37 +155,43 @@ func (h handlers) create(ctx context.Context, r *server.Request[Spool]) (server.
 	}
 	spool := db.SQL(`
 		with spool as (
-			insert into spools (id, material_type, brand, color, color_hex, finish, diameter_mm, net_weight_grams, remaining_weight_grams,
-				spool_weight_grams, purchase_price, supplier, purchase_date, notes)
-			values ($1, $2, $3, $4, $5, $6, $7::numeric, $8::numeric, $9::numeric, $10::numeric, $11::numeric, $12, $13::date, $14)
+			insert into spools (id, material_type, brand, color, color_hex, finish, diameter_mm, net_weight_grams,
+				remaining_weight_grams, spool_weight_grams, purchase_price, supplier, purchase_date, notes)
+			values ($1, $2, $3, $4, $5, $6, $7::numeric, $8::numeric,
+				$9::numeric, $10::numeric, $11::numeric, $12, $13::date, $14)
 			returning `+spoolColumns+`
 		), entry as (
 			insert into spool_usage (spool_id, kind, before_grams, after_grams)
 			select id, 'created', 0, remaining_weight_grams from spool
 		)
 		select * from spool`,
-		id, in.MaterialType.Arg(), in.Brand.Arg(), in.Color.Arg(), in.ColorHex.Arg(), in.Finish.Arg(), in.DiameterMM.Arg(), in.NetWeight.Arg(),
-		in.Remaining.Arg(), in.SpoolWeight.Arg(), in.PurchasePrice.Arg(), in.Supplier.Arg(), in.PurchaseDate.Arg(), in.Notes.Arg())
-	return h.one(ctx, h.db.Write, spool)
+		id, in.MaterialType.Arg(), in.Brand.Arg(), in.Color.Arg(), in.ColorHex.Arg(), in.Finish.Arg(), in.DiameterMM.Arg(),
+		in.NetWeight.Arg(), in.Remaining.Arg(), in.SpoolWeight.Arg(), in.PurchasePrice.Arg(), in.Supplier.Arg(),
+		in.PurchaseDate.Arg(), in.Notes.Arg())
+	return h.write(ctx, spool)
 }
 
 var updateDoc = &server.Doc{
-	ID: "updateSpool", Tag: tag, Summary: "Change a spool",
-	Description: "A new `remaining_weight_grams` (a spool put on the scale) is an entry in the usage ledger. Leave it out when you change something else: " +
-		"sent back as it was fetched, it would undo what was deducted in between.",
+	ID: "updateSpool", Tag: tag, Summary: "Update a spool",
+	Description: "A changed `remaining_weight_grams`, for example after weighing the spool, is an entry of the usage " +
+		"ledger. Omit it to change other fields: a value that you fetched earlier would undo the deductions since then.",
 }
 
 func (h handlers) update(ctx context.Context, r *server.Request[Spool]) (server.OK[Spool], error) {
 	set, args := server.Assignments(&r.In, []any{r.ID("id")})
 	if set == "" {
-		return h.one(ctx, h.db.Read, db.SQL(`select `+spoolColumns+` from spools where id = $1 and hidden_at is null`, args...))
+		spool := selectSpool(r.ID("id"))
+		return server.One(spool, h.db.Read(ctx, spool))
 	}
 	if !r.In.Remaining.Set {
-		return h.one(ctx, h.db.Write, db.SQL(`update spools set `+set+`, updated_at = now() where id = $1 and hidden_at is null returning `+spoolColumns, args...))
+		return h.write(ctx, db.SQL(`
+			update spools set `+set+`, updated_at = now()
+			where id = $1 and hidden_at is null returning `+spoolColumns, args...))
 	}
-	return h.one(ctx, h.db.Write, db.SQL(`
+	return h.write(ctx, db.SQL(`
 		with old as (
-			select id as old_id, remaining_weight_grams as before from spools where id = $1 and hidden_at is null for no key update
+			select id as old_id, remaining_weight_grams as before
+			from spools where id = $1 and hidden_at is null for no key update
 		), spool as (
 			update spools set `+set+`, updated_at = now() from old where id = old_id returning `+spoolColumns+`, before
 		), entry as (
@@ -187,10 +203,10 @@ func (h handlers) update(ctx context.Context, r *server.Request[Spool]) (server.
 
 var deleteDoc = &server.Doc{
 	ID: "deleteSpool", Tag: tag, Summary: "Remove a spool",
-	Description: "The spool disappears from lists and can no longer be used; production runs and the ledger that mention it keep its name and cost.",
+	Description: "Hides the spool from lists and other requests. Production runs with this spool keep its name and cost.",
 }
 
 func (h handlers) delete(ctx context.Context, r *server.Request[struct{}]) (server.NoContent, error) {
-	_, err := h.one(ctx, h.db.Write, db.SQL(`update spools set hidden_at = now() where id = $1 and hidden_at is null returning id`, r.ID("id")))
-	return nil, err
+	hidden := db.SQL(`update spools set hidden_at = now() where id = $1 and hidden_at is null returning id`, r.ID("id"))
+	return nil, server.Found(hidden, h.db.Write(ctx, hidden))
 }

@@ -7,13 +7,13 @@ import (
 	"spoolwright/server"
 )
 
-// Deduction is the body of a deduct.
+// Deduction is the request to deduct filament.
 type Deduction struct {
 	Weight server.Optional[server.Decimal] `json:"weight_grams" rule:"required,exclusiveMinimum=0,maximum=1000000"`
 	Reason server.Optional[string]         `json:"reason" rule:"maxLength=10000"`
 }
 
-// Deducted is the answer to a deduct.
+// Deducted is the response to a Deduction.
 type Deducted struct {
 	ID        server.UUID    `json:"id" rule:"notNull"`
 	Remaining server.Decimal `json:"remaining_weight_grams" rule:"notNull"`
@@ -22,11 +22,13 @@ type Deducted struct {
 
 var deductDoc = &server.Doc{
 	ID: "deductFromSpool", Tag: tag, Summary: "Deduct filament",
-	Description: "Takes filament from a spool and writes an entry into its usage ledger, both or neither. More than is left is refused with `INSUFFICIENT_FILAMENT` and changes nothing.",
-	Errors:      []*server.Error{errInsufficient},
+	Description: "Deducts filament from a spool and adds an entry to its usage ledger, atomically. If the spool has " +
+		"less filament left, returns `INSUFFICIENT_FILAMENT` and changes nothing.",
+	Errors: []*server.Error{errInsufficient},
 }
 
-var errInsufficient = server.BadRequest("INSUFFICIENT_FILAMENT", "The spool has %s g left, less than the %s g to deduct", "30", "45.5")
+var errInsufficient = server.BadRequest("INSUFFICIENT_FILAMENT",
+	"The spool has %s g left, less than the %s g to deduct", "30", "45.5")
 
 func (h handlers) deduct(ctx context.Context, r *server.Request[Deduction]) (server.OK[Deducted], error) {
 	weight := *r.In.Weight.Value
@@ -39,7 +41,8 @@ func (h handlers) deduct(ctx context.Context, r *server.Request[Deduction]) (ser
 			insert into spool_usage (spool_id, kind, reason, before_grams, after_grams)
 			select id, 'deducted', $3, remaining_weight_grams + $2::numeric, remaining_weight_grams from spool
 		)
-		select id, remaining_weight_grams, $2::numeric as deducted from spool`, r.ID("id"), weight.String(), r.In.Reason.Arg())
+		select id, remaining_weight_grams, $2::numeric as deducted from spool`,
+		r.ID("id"), weight.String(), r.In.Reason.Arg())
 	if err := h.db.Write(ctx, deducted); err != nil {
 		return nil, err
 	}
@@ -47,20 +50,22 @@ func (h handlers) deduct(ctx context.Context, r *server.Request[Deduction]) (ser
 		return deducted.Object(), nil
 	}
 	var remaining string
-	spool := db.SQL(`select trim_scale(remaining_weight_grams)::text from spools where id = $1 and hidden_at is null`, r.ID("id")).Into(&remaining)
+	spool := db.SQL(`
+		select trim_scale(remaining_weight_grams)::text
+		from spools where id = $1 and hidden_at is null`, r.ID("id")).Into(&remaining)
 	if err := server.Found(spool, h.db.Read(ctx, spool)); err != nil {
 		return nil, err
 	}
 	return nil, errInsufficient.With(remaining, weight)
 }
 
-// UsageKind is what changed a spool's remaining weight.
+// UsageKind is the cause of a change of a spool's remaining weight.
 type UsageKind string
 
-// Enum returns all kinds of usage.
+// Enum returns all kinds.
 func (UsageKind) Enum() []string { return []string{"created", "edited", "deducted", "run"} }
 
-// Usage is an entry of the usage ledger: one change of a spool's remaining weight.
+// Usage is an entry of the usage ledger, about one change of a spool's remaining weight.
 type Usage struct {
 	ID        server.UUID      `json:"id" rule:"notNull"`
 	SpoolID   server.UUID      `json:"spool_id" rule:"notNull"`
@@ -76,11 +81,12 @@ type Usage struct {
 
 var usageDoc = &server.Doc{
 	ID: "listSpoolUsage", Tag: tag, Summary: "List a spool's usage",
-	Description: "The spool's ledger, newest first: every change of its remaining weight with who, why and how much. Entries are never changed or removed.",
+	Description: "Lists all changes of the spool's remaining weight, newest first. Entries are never changed or removed.",
 }
 
 func (h handlers) usage(ctx context.Context, r *server.Request[server.ListQuery]) (server.Page[Usage], error) {
-	l := server.NewList("spool_usage", "id, spool_id, kind, reason, run_id, user_id, before_grams, after_grams, change_grams, created_at", "", "")
+	l := server.NewList("spool_usage",
+		"id, spool_id, kind, reason, run_id, user_id, before_grams, after_grams, change_grams, created_at", "", "")
 	l.Where("spool_id = ?", r.ID("id"))
 	return server.ListPage[Usage](ctx, func(ctx context.Context, stmts ...*db.Stmt) error {
 		spool := db.SQL(`select id from spools where id = $1 and hidden_at is null`, r.ID("id"))
