@@ -9,6 +9,7 @@ package main
 
 import (
 	"bytes"
+	_ "embed"
 	"errors"
 	"flag"
 	"fmt"
@@ -23,6 +24,50 @@ import (
 	"text/tabwriter"
 	"time"
 )
+
+//go:embed sabotages.txt
+var sabotages string
+
+// sabotage replaces a text in a file of the program, so that one of the tests in pkg must fail.
+type sabotage struct {
+	name           string
+	file, old, new string
+	pkg, tests     string
+}
+
+// parse returns the sabotages in a text of paragraphs.
+func parse(text string) (all []sabotage, err error) {
+	for paragraph := range strings.SplitSeq(strings.TrimSpace(text), "\n\n") {
+		var s sabotage
+		var old, new []string
+		for line := range strings.SplitSeq(paragraph, "\n") {
+			key, value, _ := strings.Cut(line, ": ")
+			switch {
+			case strings.HasPrefix(line, "#"):
+			case strings.HasPrefix(line, "-"):
+				old = append(old, line[1:])
+			case strings.HasPrefix(line, "+"):
+				new = append(new, line[1:])
+			case key == "name":
+				s.name = value
+			case key == "file":
+				s.file = value
+			case key == "test":
+				s.pkg, s.tests, _ = strings.Cut(value, " ")
+			default:
+				return nil, fmt.Errorf("sabotages.txt: unexpected line %q", line)
+			}
+		}
+		if s.old, s.new = strings.Join(old, "\n"), strings.Join(new, "\n"); s.old == "" && s.name == "" {
+			continue // a heading
+		}
+		if s.name == "" || s.file == "" || s.tests == "" || s.old == "" {
+			return nil, fmt.Errorf("sabotages.txt: incomplete paragraph:\n%s", paragraph)
+		}
+		all = append(all, s)
+	}
+	return all, nil
+}
 
 type result struct {
 	sabotage
@@ -56,8 +101,12 @@ func run(only string, list bool, jobs int) error {
 		dirs <- dir
 	}
 	dir := filepath.Join(top, "0")
+	all, err := parse(sabotages)
+	if err != nil {
+		return err
+	}
 	var chosen []sabotage
-	for _, s := range slices.Concat(sabotages, failover) {
+	for _, s := range all {
 		if !strings.Contains(s.name, only) {
 			continue
 		}
@@ -83,7 +132,8 @@ func run(only string, list bool, jobs int) error {
 	for pkg, patterns := range tests {
 		begin := time.Now()
 		if out, err := test(dir, pkg, strings.Join(patterns, "|")); err != nil {
-			fmt.Printf("%-9s %6.1fs  %s without a sabotage: %v\n%s", "FAILED", time.Since(begin).Seconds(), pkg, err, out)
+			seconds := time.Since(begin).Seconds()
+			fmt.Printf("%-9s %6.1fs  %s without a sabotage: %v\n%s", "FAILED", seconds, pkg, err, out)
 			red[pkg] = true
 			continue
 		}
