@@ -251,6 +251,15 @@ type modelMaterial struct {
 	id            string
 	spool         *modelSpool
 	before, after micro // -1 if unset
+	sent          micro // actual_weight_grams of a request; -1 if unset
+}
+
+// actual returns the grams to deduct, or -1 if they are unknown.
+func (m *modelMaterial) actual() micro {
+	if m.before >= 0 && m.after >= 0 {
+		return m.before - m.after
+	}
+	return m.sent
 }
 
 type modelItem struct {
@@ -606,12 +615,16 @@ func (u *modelUser) addMaterial() {
 	for r.shared && !s.shared { // other users may complete the run, which deducts from the spool
 		s = u.anySpool()
 	}
-	m := &modelMaterial{spool: s, before: -1, after: -1}
+	m := &modelMaterial{spool: s, before: -1, after: -1, sent: -1}
 	body := object{"spool_id": s.id, "estimated_weight_grams": 10}
 	if u.chance(75) {
 		m.after = u.amount(500 * one)
 		m.before = m.after + u.amount(300*one)
 		body["spool_weight_before_grams"], body["spool_weight_after_grams"] = m.before, m.after
+	}
+	if u.chance(20) {
+		m.sent = u.amount(300 * one)
+		body["actual_weight_grams"] = m.sent
 	}
 	gone, completed := s.deleted.Load(), r.completeOK.Load() > 0
 	out, a := u.call("add material", "POST", "/api/v1/production-runs/"+r.id+"/materials", body)
@@ -633,13 +646,10 @@ func (u *modelUser) addMaterial() {
 
 // checkMaterial compares a material in a response with the model.
 func (u *modelUser) checkMaterial(a object, m *modelMaterial) {
-	actual := micro(-1)
-	if m.before >= 0 && m.after >= 0 {
-		actual = m.before - m.after
-	}
 	if a.text("id") != m.id || a.text("spool_id") != m.spool.id || a.micro("spool_weight_before_grams") != m.before ||
-		a.micro("spool_weight_after_grams") != m.after || a.micro("actual_weight_grams") != actual {
-		u.errorf("material %v, want spool %s weighed %v before and %v after", a, m.spool.id, m.before, m.after)
+		a.micro("spool_weight_after_grams") != m.after || a.micro("actual_weight_grams") != m.actual() {
+		u.errorf("material %v, want spool %s weighed %v before and %v after, and %v sent", a, m.spool.id, m.before,
+			m.after, m.sent)
 	}
 }
 
@@ -652,6 +662,14 @@ func (u *modelUser) weighMaterial() {
 	}
 	next := *m
 	body := object{}
+	switch u.IntN(10) {
+	case 0:
+		next.sent = u.amount(300 * one)
+		body["actual_weight_grams"] = next.sent
+	case 1:
+		next.sent = -1
+		body["actual_weight_grams"] = nil
+	}
 	if u.chance(90) {
 		next.after = u.amount(500 * one)
 		body["spool_weight_after_grams"] = next.after
@@ -663,7 +681,7 @@ func (u *modelUser) weighMaterial() {
 	completed := r.completeOK.Load() > 0
 	out, a := u.call("weigh", "PATCH", "/api/v1/production-runs/"+r.id+"/materials/"+m.id, body)
 	switch {
-	case next.before < next.after && len(body) == 2: // the request alone is invalid
+	case next.before < next.after && body["spool_weight_after_grams"] != nil: // the request alone is invalid
 		u.wantOutcome("weigh", out, a, "VALIDATION_ERROR")
 	case r.deleted.Load():
 		u.wantOutcome("weigh", out, a, "NOT_FOUND")
@@ -716,10 +734,10 @@ func (r *modelRun) completeOutcome(u *modelUser) string {
 	}
 	need := map[*modelSpool]micro{}
 	for _, m := range r.materials {
-		if m.before < 0 || m.after < 0 {
+		if m.actual() < 0 {
 			return "ACTUAL_USAGE_MISSING"
 		}
-		need[m.spool] += m.before - m.after
+		need[m.spool] += m.actual()
 	}
 	outcome := "ok"
 	for s, grams := range need {
@@ -767,7 +785,7 @@ func (u *modelUser) complete() {
 		if r.owner == u {
 			for _, m := range r.materials {
 				if !m.spool.shared {
-					m.spool.weight -= m.before - m.after
+					m.spool.weight -= m.actual()
 				}
 			}
 		}
@@ -1227,8 +1245,8 @@ func (f *modelTenant) checkRun(r *modelRun, rows []string) {
 	used := map[string]micro{}
 	if r.completeOK.Load() > 0 {
 		for _, m := range r.materials {
-			want = append(want, m.spool.id+" "+(m.before-m.after).String())
-			used[m.spool.id] += m.before - m.after
+			want = append(want, m.spool.id+" "+m.actual().String())
+			used[m.spool.id] += m.actual()
 		}
 	}
 	slices.Sort(want)
@@ -1264,7 +1282,7 @@ func (f *modelTenant) checkRun(r *modelRun, rows []string) {
 	sum := micro(0)
 	for i, m := range r.materials {
 		u.checkMaterial(materials[i], m)
-		sum += m.before - m.after
+		sum += m.actual()
 	}
 	for i, item := range r.items {
 		f.checkItem(r, items[i], item)

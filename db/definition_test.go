@@ -187,19 +187,7 @@ func functions(t *testing.T, u urls) []function {
 func TestDefinitionsKeepAttributes(t *testing.T) {
 	t.Parallel()
 	u := emptyDatabase(t)
-	owner := connect(t, u.owner)
-	exec(t, owner, `create table schema_migrations (
-		version int primary key, name text not null, applied_at timestamptz not null default now())`)
-	for version, file := range []string{"0001_accounts", "0002_spools", "0003_catalog", "0004_production",
-		"0005_idempotency", "0006_imports", "0007_complete_plans"} {
-		sql, err := os.ReadFile("migrations/" + file + ".sql")
-		if err != nil {
-			t.Fatal(err)
-		}
-		exec(t, owner, string(sql))
-		exec(t, owner, fmt.Sprintf(`insert into schema_migrations (version, name) values (%d, '%s')`, version+1,
-			file))
-	}
+	applyFirstRelease(t, u)
 	released := functions(t, u)
 	compare := func(when string) {
 		t.Helper()

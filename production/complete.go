@@ -43,7 +43,7 @@ var (
 		"The run has no materials, so there is nothing to deduct")
 
 	errNotWeighed = server.BadRequest("ACTUAL_USAGE_MISSING",
-		"Record spool_weight_before_grams and spool_weight_after_grams first for: %s",
+		"Record actual_weight_grams, or spool_weight_before_grams and spool_weight_after_grams, first for: %s",
 		"PLA Black (Polymaker) (material 0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a53)")
 
 	errInsufficient = server.BadRequest("INSUFFICIENT_FILAMENT",
@@ -57,7 +57,7 @@ var completeDoc = &server.Doc{
 		"usage ledger, all or nothing. A run is completed only once: later requests return " +
 		"`RUN_ALREADY_COMPLETED`.\n\n" +
 		"The request fails and changes nothing if the run has no materials (`RUN_HAS_NO_MATERIALS`), if a " +
-		"material lacks a weight before or after (`ACTUAL_USAGE_MISSING`), or if a spool has too little filament " +
+		"material lacks `actual_weight_grams` (`ACTUAL_USAGE_MISSING`), or if a spool has too little filament " +
 		"or was removed (`INSUFFICIENT_FILAMENT`). The `detail` of the last two names the materials or " +
 		"spools.\n\n" +
 		"Sets `status`, `completed_at` (to the current time, unless it is set), `actual_total_filament_grams` (to " +

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"spoolwright/db"
 	"spoolwright/server"
@@ -15,7 +16,7 @@ type RunMaterial struct {
 	SpoolID         server.Optional[server.UUID]    `json:"spool_id" rule:"required"`
 	SpoolName       string                          `json:"spool_name" rule:"readOnly,notNull"`
 	EstimatedWeight server.Optional[server.Decimal] `json:"estimated_weight_grams" rule:"maximum=1000000"`
-	ActualWeight    server.Decimal                  `json:"actual_weight_grams" rule:"readOnly"`
+	ActualWeight    server.Optional[server.Decimal] `json:"actual_weight_grams" rule:"maximum=1000000"`
 	WeightBefore    server.Optional[server.Decimal] `json:"spool_weight_before_grams" rule:"maximum=1000000"`
 	WeightAfter     server.Optional[server.Decimal] `json:"spool_weight_after_grams" rule:"maximum=1000000"`
 	EstimatedPurge  server.Optional[server.Decimal] `json:"estimated_purge_grams" rule:"maximum=1000000"`
@@ -32,10 +33,14 @@ var (
 	errUnknownSpool   = server.BadRequest("UNKNOWN_REFERENCE", "spool_id is not the id of a spool")
 )
 
+const actualWeightRule = "Send either `actual_weight_grams`, as a slicer or printer reports it, or the weights of the " +
+	"spool before and after printing. If both weights are set, `actual_weight_grams` is their difference, and a value " +
+	"that was sent has no effect until one of the weights is cleared."
+
 var addMaterialDoc = &server.Doc{
 	ID: "addProductionRunMaterial", Tag: tag, Summary: "Add a spool to a run",
 	Description: "The default of `cost_per_gram` is the current value of the spool, and does not change with it " +
-		"later. A spool may be added more than once.",
+		"later. A spool may be added more than once.\n\n" + actualWeightRule,
 	Errors: []*server.Error{errUnknownSpool, errCompleted},
 }
 
@@ -49,16 +54,16 @@ func (h handlers) addMaterial(
 			select id from production_runs where id = $2 and deducted_at is null for share
 		), m as (
 			insert into run_materials (id, run_id, spool_id, estimated_weight_grams,
-				spool_weight_before_grams, spool_weight_after_grams,
+				spool_weight_before_grams, spool_weight_after_grams, sent_actual_grams,
 				estimated_purge_grams, actual_purge_grams, cost_per_gram)
-			select $1::uuid, run.id, s.id, $4::numeric, $5::numeric, $6::numeric, $7::numeric, $8::numeric,
-				coalesce($9::numeric, s.cost_per_gram)
+			select $1::uuid, run.id, s.id, $4::numeric, $5::numeric, $6::numeric, $7::numeric, $8::numeric, $9::numeric,
+				coalesce($10::numeric, s.cost_per_gram)
 			from run, spools s where s.id = $3 and s.hidden_at is null
 			returning *
 		)
 		select `+materialColumns+` from m join spools s on s.id = m.spool_id`,
 		id, run, in.SpoolID.Arg(), in.EstimatedWeight.Arg(), in.WeightBefore.Arg(), in.WeightAfter.Arg(),
-		in.EstimatedPurge.Arg(), in.ActualPurge.Arg(), in.CostPerGram.Arg())
+		in.ActualWeight.Arg(), in.EstimatedPurge.Arg(), in.ActualPurge.Arg(), in.CostPerGram.Arg())
 	if err := h.db.Write(ctx, material); err != nil {
 		return nil, materialError(err)
 	}
@@ -70,8 +75,8 @@ func (h handlers) addMaterial(
 
 var updateMaterialDoc = &server.Doc{
 	ID: "updateProductionRunMaterial", Tag: tag, Summary: "Change a material of a run",
-	Description: "Records the weight of the spool before and after printing; `actual_weight_grams` is the " +
-		"difference. After `complete`, a material cannot change; a request with its current values succeeds.",
+	Description: "Records how much filament the run used. " + actualWeightRule + "\n\n" +
+		"After `complete`, a material cannot change; a request with its current values succeeds.",
 	Errors: []*server.Error{errUnknownSpool, errCompleted},
 }
 
@@ -92,12 +97,15 @@ func (h handlers) updateMaterial(ctx context.Context, r *server.Request[RunMater
 			known = fmt.Sprintf(` and (spool_id = $%d or
 				exists (select from spools s where s.id = $%[1]d and s.hidden_at is null))`, len(args))
 		}
+		unchanged := server.Unchanged(set)
+		// actual_weight_grams is a generated column, from sent_actual_grams and the two weights of the spool.
+		set = strings.Replace(set, "actual_weight_grams = ", "sent_actual_grams = ", 1)
 		update := db.SQL(`
 			with run as (
 				select id, deducted_at from production_runs where id = $2 for share
 			)
 			update run_materials m set `+set+` from run
-			where m.id = $1 and m.run_id = run.id and (run.deducted_at is null or `+server.Unchanged(set)+`)`+known+`
+			where m.id = $1 and m.run_id = run.id and (run.deducted_at is null or `+unchanged+`)`+known+`
 			returning m.id`, args...)
 		if err := h.db.Write(ctx, update, material); err != nil {
 			return nil, materialError(err)

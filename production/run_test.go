@@ -124,8 +124,8 @@ func TestCompleteErrors(t *testing.T) {
 		addWeighed(t, c, id(path), a, 100, 50)
 		half := c.Post(t, path+"/materials", j{"spool_id": b, "spool_weight_before_grams": 10}).Want(201).ID()
 		answer := c.Post(t, path+"/complete", nil).WantError(400, "ACTUAL_USAGE_MISSING")
-		if want := "Record spool_weight_before_grams and spool_weight_after_grams first for: PLA Red (material " +
-			half + ")"; answer.Text("detail") != want {
+		if want := "Record actual_weight_grams, or spool_weight_before_grams and spool_weight_after_grams, first for: " +
+			"PLA Red (material " + half + ")"; answer.Text("detail") != want {
 			t.Errorf("the detail is %s", answer.Text("detail"))
 		}
 		unchanged(t, path, map[string]string{a: "1000", b: "1000"})

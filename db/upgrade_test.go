@@ -1,0 +1,56 @@
+package db_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"spoolwright/db"
+	"spoolwright/db/dbtest"
+)
+
+// applyFirstRelease creates the tables and functions of release 0.1.0, which had seven migrations and no definitions.
+func applyFirstRelease(t *testing.T, u urls) {
+	t.Helper()
+	owner := connect(t, u.owner)
+	exec(t, owner, `create table schema_migrations (
+		version int primary key, name text not null, applied_at timestamptz not null default now())`)
+	files, err := filepath.Glob("migrations/*.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, file := range files[:7] {
+		sql, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		exec(t, owner, string(sql))
+		exec(t, owner, fmt.Sprintf(`insert into schema_migrations (version, name) values (%d, '%s')`, i+1, file))
+	}
+}
+
+// Data of release 0.1.0 has the same meaning after the migrations.
+func TestUpgradeFromFirstRelease(t *testing.T) {
+	t.Parallel()
+	u := emptyDatabase(t)
+	applyFirstRelease(t, u)
+	super := connect(t, u.super)
+	exec(t, super, `
+		insert into tenants (tenant_id, name) values ('00000000-0000-7000-8000-000000000001', 'farm');
+		select set_config('app.tenant_id', '00000000-0000-7000-8000-000000000001', false);
+		insert into spools (id, material_type, color, diameter_mm, net_weight_grams, remaining_weight_grams)
+			values ('00000000-0000-7000-8000-00000000000a', 'PLA', 'Black', 1.75, 1000, 1000);
+		insert into production_runs (id, status) values ('00000000-0000-7000-8000-00000000000b', 'pending');
+		insert into run_materials (id, run_id, spool_id, spool_weight_before_grams, spool_weight_after_grams)
+			values (uuid_v7(), '00000000-0000-7000-8000-00000000000b', '00000000-0000-7000-8000-00000000000a', 90, 60.5),
+				(uuid_v7(), '00000000-0000-7000-8000-00000000000b', '00000000-0000-7000-8000-00000000000a', 90, null)`)
+	if _, err := db.Migrate(t.Context(), u.owner, u.app, dbtest.Definitions); err != nil {
+		t.Fatal(err)
+	}
+	got := queryStrings(t, super, `select coalesce(actual_weight_grams::text, 'null') from run_materials order by created_at, id`)
+	if want := []string{"29.500000", "null"}; !slices.Equal(got, want) {
+		t.Errorf("actual_weight_grams is %v, want %v", got, want)
+	}
+}
