@@ -13,7 +13,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -27,13 +26,10 @@ import (
 	"spoolwright/db/local"
 )
 
-// TestOverload puts the built program under loads that it cannot bear. Whoever asks gets an answer, be it a 503, and
-// afterwards nothing is left of the load.
+// TestOverload runs the built program under loads that it cannot handle. Every request must get a valid response, if
+// with status 503, and after the load the service must work and have released its file descriptors and goroutines.
 func TestOverload(t *testing.T) {
 	t.Parallel()
-	if runtime.GOOS != "linux" {
-		t.Skip("needs /proc")
-	}
 	p := buildProgram(t)
 	for _, test := range []struct {
 		name string
@@ -51,19 +47,20 @@ func TestOverload(t *testing.T) {
 	}
 }
 
-// burdened is a service on a PostgreSQL of its own.
+// overloadTest is a service with its own PostgreSQL, and a user and a spool for requests.
 type overloadTest struct {
 	*process
 	postgres   *local.Server
 	token      string
-	spool      string // has a million grams
-	metrics    string
-	fds        int // at rest
-	goroutines int
+	spool      string // path of a spool with a million grams
+	metrics    string // METRICS_ADDR
+	fds        int    // file descriptors before the load
+	goroutines int    // goroutines before the load
 }
 
-const overloadConns = 4
+const overloadConns = 4 // database connections of the service
 
+// newOverloadTest starts PostgreSQL in dir with the settings, and the service.
 func newOverloadTest(t *testing.T, p program, dir string, settings map[string]string) *overloadTest {
 	t.Helper()
 	s := &overloadTest{}
@@ -75,15 +72,17 @@ func newOverloadTest(t *testing.T, p program, dir string, settings map[string]st
 	check(t, err)
 	s.metrics = free.Addr().String()
 	free.Close()
-	env := []string{"DATABASE_URL=" + s.postgres.AppURL(), "MIGRATE_DATABASE_URL=" + s.postgres.OwnerURL(), secretEnv, "METRICS_ADDR=" + s.metrics,
-		"RATE_LIMIT_PER_MINUTE=0", "RATE_LIMIT_PER_HOUR=0", "DB_MAX_CONNS=" + strconv.Itoa(overloadConns)}
-	p.succeeds(t, "a password for tests", env, "user", "add", "--tenant", "farm", "--email", "ada@farm.example", "--name", "Ada", "--password-stdin")
+	env := append([]string{
+		"DATABASE_URL=" + s.postgres.AppURL(), "MIGRATE_DATABASE_URL=" + s.postgres.OwnerURL(), secretEnv,
+		"METRICS_ADDR=" + s.metrics, "DB_MAX_CONNS=" + strconv.Itoa(overloadConns),
+	}, noLimits...)
+	p.addUser(t, env, "farm", "ada@farm.example", "operator")
 	s.process = p.startAs(t, func(c *exec.Cmd) { c.Stderr = &logFilter{to: c.Stderr} }, env)
 	s.client.Timeout = waitTimeout
-	s.token = s.login(t, "ada@farm.example", "a password for tests")
+	s.token = s.login(t, "ada@farm.example", testPassword)
 	s.spool = s.newSpool(t)
-	var wg sync.WaitGroup // opens all connections to PostgreSQL
-	for range 4 * overloadConns {
+	var wg sync.WaitGroup
+	for range 4 * overloadConns { // opens all database connections
 		wg.Go(func() { s.request("GET", "/api/v1/spools", nil) })
 	}
 	wg.Wait()
@@ -91,6 +90,7 @@ func newOverloadTest(t *testing.T, p program, dir string, settings map[string]st
 	return s
 }
 
+// newSpool creates a spool and returns its path.
 func (s *overloadTest) newSpool(t *testing.T) string {
 	t.Helper()
 	status, spool := s.call(t, s.token, "POST", "/api/v1/spools", faultSpool(""))
@@ -102,7 +102,8 @@ func (s *overloadTest) newSpool(t *testing.T) string {
 
 var goroutinesLine = regexp.MustCompile(`(?m)^go_goroutines (\d+)`)
 
-// resources are the file descriptors and goroutines that the service has, without those of idle clients.
+// resources returns the numbers of the service's file descriptors and goroutines, after closing idle client
+// connections.
 func (s *overloadTest) resources(t *testing.T) (fds, routines int) {
 	t.Helper()
 	s.client.CloseIdleConnections()
@@ -115,35 +116,37 @@ func (s *overloadTest) resources(t *testing.T) (fds, routines int) {
 	check(t, err)
 	m := goroutinesLine.FindSubmatch(b)
 	if m == nil {
-		t.Fatalf("no go_goroutines in %s", b)
+		t.Fatalf("/metrics has no go_goroutines: %s", b)
 	}
 	routines, err = strconv.Atoi(string(m[1]))
 	check(t, err)
 	return len(open), routines
 }
 
-// atRest waits until the service has given back what the load took.
+// wantResourcesReleased waits until the service has as few file descriptors and goroutines as before the load.
 func (s *overloadTest) wantResourcesReleased(t *testing.T) {
 	t.Helper()
-	const slack = 8 // the scrape itself, and a connection to PostgreSQL that comes or goes
+	const slack = 8 // the request for /metrics, and a database connection that opens or closes
 	var fds, routines int
-	eventually(t, "file descriptors and goroutines are as before", func() bool {
+	eventually(t, "the service has released file descriptors and goroutines", func() bool {
 		fds, routines = s.resources(t)
 		return fds <= s.fds+slack && routines <= s.goroutines+slack
 	})
 	t.Logf("file descriptors: %d before, %d after; goroutines: %d before, %d after", s.fds, fds, s.goroutines, routines)
 }
 
-// answer is what a request under load got.
+// overloadResponse is the status and duration of a request under load.
 type overloadResponse struct {
 	status int
 	took   time.Duration
 }
 
-// limit is how long a request may take under any load: the service's deadline, and what a busy machine adds.
+// overloadLimit is the maximum duration of a request under any load. It exceeds the service's deadline, for busy
+// machines.
 const overloadLimit = 60 * time.Second
 
-// ask sends a request. Whatever happens, it must be answered, in JSON, and as the interface says.
+// request sends a request. It returns an error unless the response is a success or a 503 with Retry-After, in JSON
+// and in time.
 func (s *overloadTest) request(method, path string, body any) (overloadResponse, error) {
 	var reader io.Reader
 	if body != nil {
@@ -170,16 +173,16 @@ func (s *overloadTest) request(method, path string, body any) (overloadResponse,
 	switch {
 	case err != nil:
 	case a.took > overloadLimit:
-		err = fmt.Errorf("%s %s: %d after %v", method, path, a.status, a.took)
+		err = fmt.Errorf("%s %s: %d after %v, want at most %v", method, path, a.status, a.took, overloadLimit)
 	case !json.Valid(text) || response.Header.Get("Content-Type") != "application/json":
-		err = fmt.Errorf("%s %s: %d %s is no JSON", method, path, a.status, text)
+		err = fmt.Errorf("%s %s: %d %s is not JSON", method, path, a.status, text)
 	case a.status >= 300 && a.status != 503, a.status == 503 && response.Header.Get("Retry-After") == "":
 		err = fmt.Errorf("%s %s: %d %v %s", method, path, a.status, response.Header, text)
 	}
 	return a, err
 }
 
-// crowd sends requests at once and counts the answers.
+// requestAtOnce sends n requests concurrently and returns the number of responses by status.
 func (s *overloadTest) requestAtOnce(t *testing.T, n int, method, path string, body any) map[int]int {
 	t.Helper()
 	statuses := map[int]int{}
@@ -200,11 +203,14 @@ func (s *overloadTest) requestAtOnce(t *testing.T, n int, method, path string, b
 	return statuses
 }
 
-// works wants the service to do everything again.
+// wantWorking waits until writes succeed, and checks that a read succeeds and that all spools agree with their
+// ledgers.
 func (s *overloadTest) wantWorking(t *testing.T) {
 	t.Helper()
-	for path, body := range map[string]any{s.spool + "/deduct": map[string]any{"weight_grams": 1}, "/api/v1/spools": faultSpool("")} {
-		eventually(t, "POST "+path+" works again", func() bool {
+	for path, body := range map[string]any{
+		s.spool + "/deduct": map[string]any{"weight_grams": 1}, "/api/v1/spools": faultSpool(""),
+	} {
+		eventually(t, "POST "+path+" succeeds", func() bool {
 			a, err := s.request("POST", path, body)
 			check(t, err)
 			return a.status < 300
@@ -217,25 +223,30 @@ func (s *overloadTest) wantWorking(t *testing.T) {
 	check(t, err)
 	defer conn.Close(t.Context())
 	var wrong int
-	check(t, conn.QueryRow(t.Context(), `select count(*) from spools s where remaining_weight_grams is distinct from (select sum(change_grams) from spool_usage u where u.spool_id = s.id)`).Scan(&wrong))
+	check(t, conn.QueryRow(t.Context(), `
+		select count(*) from spools s where remaining_weight_grams is distinct from
+			(select sum(change_grams) from spool_usage u where u.spool_id = s.id)`).Scan(&wrong))
 	if wrong != 0 {
 		t.Errorf("%d spools differ from their ledgers", wrong)
 	}
 }
 
-// Thousands of connections that send a byte a second keep nobody from being answered, and are hung up on.
+// testSlowClients opens thousands of connections that send a byte a second, half of them in the header and half in
+// the body. Other requests must succeed meanwhile, and the service must close the connections that are slow in the
+// header.
 func testSlowClients(t *testing.T, p program) {
 	s := newOverloadTest(t, p, filepath.Join(tempDir(t), "data"), nil)
 	n := 5000
-	var limit syscall.Rlimit // Go has raised it to what is allowed
+	var limit syscall.Rlimit // the Go runtime has raised the soft limit to the hard limit
 	check(t, syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit))
 	if most := int(limit.Cur) - 1000; most < n {
-		t.Logf("only %d connections, for %d files may be open", most, limit.Cur)
+		t.Logf("opening only %d connections, because the limit of open files is %d", most, limit.Cur)
 		n = most
 	}
-	head := "POST /api/v1/spools HTTP/1.1\r\nHost: farm\r\nAuthorization: Bearer " + s.token + "\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n"
+	header := "POST /api/v1/spools HTTP/1.1\r\nHost: farm\r\nAuthorization: Bearer " + s.token +
+		"\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n"
 	conns := make([]net.Conn, 0, n)
-	var hungUp atomic.Int64 // of those that are slow with the head
+	var closed atomic.Int64 // closed connections of those that are slow in the header
 	defer func() {
 		for _, conn := range conns {
 			conn.Close()
@@ -245,17 +256,17 @@ func testSlowClients(t *testing.T, p program) {
 		conn, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
 		check(t, err)
 		conns = append(conns, conn)
-		if i%2 == 0 { // half of them are slow with the head, the others with the body
-			_, err = io.WriteString(conn, head)
+		if i%2 == 0 { // slow in the body
+			_, err = io.WriteString(conn, header)
 			check(t, err)
 			continue
 		}
 		go func() {
 			io.Copy(io.Discard, conn)
-			hungUp.Add(1)
+			closed.Add(1)
 		}()
 	}
-	answered := 0
+	reads := 0
 	for second := 0; ; second++ {
 		for _, conn := range conns {
 			conn.Write([]byte("P"))
@@ -264,17 +275,19 @@ func testSlowClients(t *testing.T, p program) {
 			if a, err := s.request("GET", path, nil); err != nil || a.status != 200 {
 				t.Errorf("GET %s: %d %v", path, a.status, err)
 			}
-			answered++
+			reads++
 		}
-		if a, err := s.request("POST", s.spool+"/deduct", map[string]any{"weight_grams": 1}); err != nil || a.status != 200 {
+		a, err := s.request("POST", s.spool+"/deduct", map[string]any{"weight_grams": 1})
+		if err != nil || a.status != 200 {
 			t.Errorf("POST %s/deduct: %d %v", s.spool, a.status, err)
 		}
-		if int(hungUp.Load()) == n/2 {
-			t.Logf("%d slow connections; %d were hung up on within %d seconds; %d other requests were answered meanwhile", n, n/2, second+1, answered*3/2)
+		if int(closed.Load()) == n/2 {
+			t.Logf("the service closed %d of %d slow connections within %d seconds, and responded to %d other requests",
+				n/2, n, second+1, reads*3/2)
 			break
 		}
 		if second > 60 {
-			t.Fatal("slow connections stay")
+			t.Fatalf("after %d seconds the service has closed %d slow connections, want %d", second, closed.Load(), n/2)
 		}
 		time.Sleep(time.Second)
 	}
@@ -285,7 +298,8 @@ func testSlowClients(t *testing.T, p program) {
 	s.wantResourcesReleased(t)
 }
 
-// More requests than there are connections to PostgreSQL wait for a lock.
+// testLockedRow locks a row, and sends more writes that wait for it than the service has database connections. They
+// get a 503 after the lock timeout.
 func testLockedRow(t *testing.T, p program) {
 	s := newOverloadTest(t, p, filepath.Join(tempDir(t), "data"), nil)
 	other := s.newSpool(t)
@@ -301,36 +315,39 @@ func testLockedRow(t *testing.T, p program) {
 	check(t, err)
 	var wg sync.WaitGroup
 	var blocked, healthy map[int]int
-	wg.Go(func() { blocked = s.requestAtOnce(t, 40, "POST", s.spool+"/deduct", map[string]any{"weight_grams": 1}) })
-	eventually(t, "all connections wait", func() bool {
+	deduction := map[string]any{"weight_grams": 1}
+	wg.Go(func() { blocked = s.requestAtOnce(t, 40, "POST", s.spool+"/deduct", deduction) })
+	eventually(t, "all database connections wait for the lock", func() bool {
 		var n int
-		check(t, conn.QueryRow(t.Context(), `select count(*) from pg_stat_activity where usename = $1 and wait_event_type = 'Lock'`, local.LoginRole).Scan(&n))
+		check(t, conn.QueryRow(t.Context(), `
+			select count(*) from pg_stat_activity where usename = $1 and wait_event_type = 'Lock'`,
+			local.LoginRole).Scan(&n))
 		return n == overloadConns
 	})
-	wg.Go(func() { healthy = s.requestAtOnce(t, 40, "POST", other+"/deduct", map[string]any{"weight_grams": 1}) })
+	wg.Go(func() { healthy = s.requestAtOnce(t, 40, "POST", other+"/deduct", deduction) })
 	if r, err := s.client.Get(s.url + "/healthz"); err != nil || r.StatusCode != 200 {
 		t.Errorf("/healthz: %v %v", r, err)
 	} else {
 		r.Body.Close()
 	}
-	time.Sleep(6 * time.Second) // longer than any request waits for a lock
+	time.Sleep(6 * time.Second) // longer than the lock timeout
 	check(t, tx.Rollback(t.Context()))
 	wg.Wait()
-	t.Logf("behind the lock: %v; others: %v", blocked, healthy)
+	t.Logf("responses for the locked spool: %v; for another spool: %v", blocked, healthy)
 	if blocked[503] == 0 {
-		t.Error("nobody was told that a lock takes too long")
+		t.Error("no request for the locked spool got a 503")
 	}
 	for spool, ok := range map[string]int{s.spool: blocked[200], other: healthy[200]} {
 		_, answer := s.call(t, s.token, "GET", spool, nil)
 		if left := fmt.Sprintf("%.0f", answer["remaining_weight_grams"]); left != strconv.Itoa(1_000_000-ok) {
-			t.Errorf("%d deductions were acknowledged, and %s g are left", ok, left)
+			t.Errorf("after %d deductions of 1 g, %s g are left of 1000000", ok, left)
 		}
 	}
 	s.wantWorking(t)
 	s.wantResourcesReleased(t)
 }
 
-// signalPostgres signals the postmaster and all its children.
+// signalPostgres sends the signal to the postmaster and all its children.
 func signalPostgres(t *testing.T, pid int, signal syscall.Signal) {
 	t.Helper()
 	stats, err := filepath.Glob("/proc/[0-9]*/stat")
@@ -338,9 +355,9 @@ func signalPostgres(t *testing.T, pid int, signal syscall.Signal) {
 	for _, path := range stats {
 		stat, err := os.ReadFile(path)
 		if err != nil {
-			continue // has ended
+			continue // the process has exited
 		}
-		// The parent is the second field after the name, which stands in parentheses.
+		// The parent's process id is the second field after the name, which is in parentheses.
 		after := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
 		child, err := strconv.Atoi(filepath.Base(filepath.Dir(path)))
 		if err == nil && (child == pid || after[1] == strconv.Itoa(pid)) {
@@ -349,13 +366,13 @@ func signalPostgres(t *testing.T, pid int, signal syscall.Signal) {
 	}
 }
 
-// PostgreSQL stands still: it takes connections, and never answers.
+// testHangingPostgres stops all PostgreSQL processes with SIGSTOP, so that connections open but get no response.
 func testHangingPostgres(t *testing.T, p program) {
 	s := newOverloadTest(t, p, filepath.Join(tempDir(t), "data"), nil)
 	pid := s.postgres.PID()
 	signalPostgres(t, pid, syscall.SIGSTOP)
-	goOn := sync.OnceFunc(func() { signalPostgres(t, pid, syscall.SIGCONT) })
-	defer goOn()
+	resume := sync.OnceFunc(func() { signalPostgres(t, pid, syscall.SIGCONT) })
+	defer resume()
 	var wg sync.WaitGroup
 	for _, path := range []string{"/healthz", "/openapi.json"} {
 		if r, err := s.client.Get(s.url + path); err != nil || r.StatusCode != 200 {
@@ -374,25 +391,26 @@ func testHangingPostgres(t *testing.T, p program) {
 	})
 	wg.Wait()
 	if reads[503] != 20 || writes[503] != 20 {
-		t.Errorf("while PostgreSQL hangs, reads got %v and writes %v", reads, writes)
+		t.Errorf("while PostgreSQL hangs, the statuses of reads are %v and of writes %v, want 20 times 503", reads, writes)
 	}
-	goOn()
+	resume()
 	s.wantWorking(t)
 	s.wantResourcesReleased(t)
 }
 
-// The disk is full: what cannot be written is refused, and when there is room again everything goes on.
+// testFullDisk fills the disk of PostgreSQL. Writes get a 503, and succeed when there is space again.
 func testFullDisk(t *testing.T, p program) {
 	if os.Geteuid() != 0 {
-		t.Skip("needs root, to mount a small file system")
+		t.Skip("needs root to mount a small file system")
 	}
 	disk := filepath.Join(tempDir(t), "disk")
 	check(t, os.Mkdir(disk, 0o711))
 	if err := syscall.Mount("tmpfs", disk, "tmpfs", 0, "size=160m,mode=0711"); err != nil {
-		t.Skipf("no file system can be mounted here: %v", err)
+		t.Skipf("cannot mount a tmpfs: %v", err)
 	}
 	t.Cleanup(func() { check(t, syscall.Unmount(disk, syscall.MNT_DETACH)) })
-	s := newOverloadTest(t, p, filepath.Join(disk, "data"), map[string]string{"min_wal_size": "32MB", "max_wal_size": "48MB", "synchronous_commit": "on"})
+	settings := map[string]string{"min_wal_size": "32MB", "max_wal_size": "48MB", "synchronous_commit": "on"}
+	s := newOverloadTest(t, p, filepath.Join(disk, "data"), settings)
 
 	ballast, err := os.Create(filepath.Join(disk, "ballast"))
 	check(t, err)
@@ -411,9 +429,9 @@ func testFullDisk(t *testing.T, p program) {
 		}
 	}
 	reads := s.requestAtOnce(t, 20, "GET", "/api/v1/spools", nil)
-	t.Logf("while the disk was full, writes got %v, reads %v", all, reads)
+	t.Logf("while the disk is full, the statuses of writes are %v and of reads %v", all, reads)
 	if all[503] == 0 {
-		t.Error("the disk was never full")
+		t.Error("no write got a 503")
 	}
 	check(t, os.Truncate(ballast.Name(), 0))
 	s.wantWorking(t)
