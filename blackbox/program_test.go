@@ -158,7 +158,12 @@ func testLifecycle(t *testing.T, p program) {
 	pid := postmasterPID(t, data)
 	c.cmd.Process.Kill()
 	<-c.exited
-	c = p.start(t, env)
+	c = p.startAs(t, func(cmd *exec.Cmd) {
+		cmd.Args = append([]string{"nohup"}, cmd.Args...)
+		cmd.Path, err = exec.LookPath("nohup")
+		check(t, err)
+	}, env)
+	c.signal(syscall.SIGHUP) // ignored because of nohup
 	if now := postmasterPID(t, data); now != pid {
 		t.Errorf("PostgreSQL runs as process %d, want %d as before the service crashed", now, pid)
 	}
@@ -171,11 +176,12 @@ func testLifecycle(t *testing.T, p program) {
 	wantNoProcess(t, dir)
 }
 
-// testTerminal starts the service in a terminal and stops it with Ctrl-C. Only the first start prints the password.
+// testTerminal starts the service in a terminal and stops it with Ctrl-C, then starts it again and closes the terminal.
+// Only the first start prints the password.
 func testTerminal(t *testing.T, p program) {
 	dir := tempDir(t)
 	data := filepath.Join(dir, "data")
-	onTerminal := func() string {
+	onTerminal := func(stop func(control *os.File) error) string {
 		control, terminal, err := openTerminal()
 		if err != nil {
 			skipTest(t, "no terminal: "+err.Error())
@@ -188,13 +194,16 @@ func testTerminal(t *testing.T, p program) {
 		terminal.Close()
 		go io.Copy(&c.stdout, control)
 		c.awaitReady(t)
-		_, err = control.Write([]byte{3}) // Ctrl-C
-		check(t, err)
+		output := c.stdout.String()
+		check(t, stop(control))
 		c.waitExit(t)
 		wantNoProcess(t, dir)
-		return strings.ReplaceAll(c.stdout.String(), "\r\n", "\n")
+		return strings.ReplaceAll(output, "\r\n", "\n")
 	}
-	first := onTerminal()
+	first := onTerminal(func(control *os.File) error {
+		_, err := control.Write([]byte{3}) // Ctrl-C
+		return err
+	})
 	for _, want := range []*regexp.Regexp{regexp.MustCompile(`shown once`), passwordLine, curlLine} {
 		if !want.MatchString(first) {
 			t.Errorf("the first start does not print %v:\n%s", want, first)
@@ -203,7 +212,7 @@ func testTerminal(t *testing.T, p program) {
 	if _, err := os.Stat(filepath.Join(data, "first-login")); err == nil {
 		t.Error("first-login exists although the terminal showed the password")
 	}
-	if second := onTerminal(); passwordLine.MatchString(second) {
+	if second := onTerminal((*os.File).Close); passwordLine.MatchString(second) {
 		t.Errorf("the second start prints a password:\n%s", second)
 	}
 }

@@ -16,10 +16,20 @@ func openTerminal() (control, terminal *os.File, err error) {
 	}
 	var number, unlocked uint32
 	for request, value := range map[uintptr]*uint32{syscall.TIOCSPTLCK: &unlocked, syscall.TIOCGPTN: &number} {
-		_, _, errno := syscall.Syscall(syscall.SYS_IOCTL, control.Fd(), request, uintptr(unsafe.Pointer(value)))
-		if errno != 0 {
+		// Not control.Fd(): it would make the file blocking, and Close would then wait for a pending Read.
+		raw, err := control.SyscallConn()
+		var errno syscall.Errno
+		if err == nil {
+			err = raw.Control(func(fd uintptr) {
+				_, _, errno = syscall.Syscall(syscall.SYS_IOCTL, fd, request, uintptr(unsafe.Pointer(value)))
+			})
+		}
+		if err == nil && errno != 0 {
+			err = errno
+		}
+		if err != nil {
 			control.Close()
-			return nil, nil, errno
+			return nil, nil, err
 		}
 	}
 	terminal, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|syscall.O_NOCTTY, 0)

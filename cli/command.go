@@ -84,7 +84,11 @@ func interrupted(ctx context.Context, err error) error {
 // Main runs the command that args name and returns the exit status: 0 for success, 2 for a Misuse, 1 for any other
 // failure.
 func (p Program) Main(args []string, getenv func(string) string, in io.Reader, out, stderr io.Writer) int {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	signals := []os.Signal{os.Interrupt, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) { // nohup ignores it
+		signals = append(signals, syscall.SIGHUP)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), signals...)
 	defer stop()
 	context.AfterFunc(ctx, func() {
 		time.Sleep(2 * time.Second) // some senders signal both the process and its group
