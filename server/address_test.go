@@ -69,7 +69,8 @@ func TestParsePrefixes(t *testing.T) {
 			t.Errorf("ParsePrefixes(%q) = %v, %v; want %s", in, got, err, want)
 		}
 	}
-	for _, in := range []string{"localhost", "10.0.0.0/33", "10.0.0.0/8/8", "10.0.0", "*", "10.0.0.1:80", "fe80::1%eth0", "10.0.0.1 10.0.0.2", "1.1.1.1,/8"} {
+	for _, in := range []string{"localhost", "10.0.0.0/33", "10.0.0.0/8/8", "10.0.0", "*", "10.0.0.1:80",
+		"fe80::1%eth0", "10.0.0.1 10.0.0.2", "1.1.1.1,/8"} {
 		got, err := ParsePrefixes(in)
 		if err == nil || got != nil || !strings.Contains(err.Error(), `"`) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("ParsePrefixes(%q) = %v, %v; want an error that names it", in, got, err)

@@ -18,14 +18,14 @@ const (
 	thingPath = "/api/v1/things/" + someID
 )
 
-// nest returns a body that is nested so deep, itself included.
+// nest returns a body with the nesting depth, which counts the outermost object.
 func nest(depth int) string {
 	return `{"name":"x","weight":1,"deep":` + strings.Repeat("[", depth-1) + strings.Repeat("]", depth-1) + `}`
 }
 
 func TestBody(t *testing.T) {
 	t.Parallel()
-	s := plain(t)
+	s := newServer(t)
 	const base = `"name":"x","weight":1`
 	bad := func(code string) func(method, name, body string) {
 		return func(method, name, body string) {
@@ -72,7 +72,7 @@ func TestBody(t *testing.T) {
 		"a key twice, nested, escaped":   `{` + base + `,"parts":[{"a":{"x":1,"\u0078":2}}]}`,
 		"the empty key twice":            `{` + base + `,"":1,"":2}`,
 		"nested 33 deep":                 nest(33),
-		"objects nested 33 deep":         `{` + base + `,"d":` + strings.Repeat(`{"a":`, 32) + `1` + strings.Repeat(`}`, 32) + `}`,
+		"objects nested 33 deep":         `{"d":` + strings.Repeat(`{"a":`, 32) + `1` + strings.Repeat(`}`, 32) + `}`,
 		"nested a hundred thousand deep": nest(100_000),
 	} {
 		malformed("POST", name, body)
@@ -84,33 +84,35 @@ func TestBody(t *testing.T) {
 		name, method, body string
 		fields             string // in alphabetical order
 	}{
-		{"no object: a list", "POST", `[]`, "body"},
-		{"no object: null", "POST", `null`, "body"},
-		{"no object: a number", "POST", ` 1 `, "body"},
-		{"no object: a string", "PATCH", `"name"`, "body"},
-		{"nothing", "POST", `{}`, "name weight"},
-		{"null for what is required", "POST", `{"name":null,"weight":null}`, "name weight"},
-		{"null for what is required, in a change", "PATCH", `{"name":null,"weight":null}`, "name weight"},
-		{"null for what is never null, in a change", "PATCH", `{"left":null}`, "left"},
-		{"unknown", "POST", `{` + base + `,"wieght":1}`, "wieght"},
-		{"unknown, in a change", "PATCH", `{"wieght":1}`, "wieght"},
-		{"other case", "POST", `{` + base + `,"NAME":"y","Weight":2}`, "NAME Weight"},
-		{"other case only", "POST", `{"NAME":"y","weight":1}`, "NAME name"},
+		{"not an object: a list", "POST", `[]`, "body"},
+		{"not an object: null", "POST", `null`, "body"},
+		{"not an object: a number", "POST", ` 1 `, "body"},
+		{"not an object: a string", "PATCH", `"name"`, "body"},
+		{"no fields", "POST", `{}`, "name weight"},
+		{"null for required fields", "POST", `{"name":null,"weight":null}`, "name weight"},
+		{"null for required fields, PATCH", "PATCH", `{"name":null,"weight":null}`, "name weight"},
+		{"null for a notNull field, PATCH", "PATCH", `{"left":null}`, "left"},
+		{"unknown field", "POST", `{` + base + `,"wieght":1}`, "wieght"},
+		{"unknown field, PATCH", "PATCH", `{"wieght":1}`, "wieght"},
+		{"keys in another case", "POST", `{` + base + `,"NAME":"y","Weight":2}`, "NAME Weight"},
+		{"only a key in another case", "POST", `{"NAME":"y","weight":1}`, "NAME name"},
 		{"the empty key", "POST", `{` + base + `,"":1}`, ""},
 		{"a key with NUL", "POST", `{` + base + `,"name\u0000":1}`, "name\x00"},
 		{"a key with half a surrogate pair", "POST", `{` + base + `,"\ud800":1}`, "\ufffd"},
 		{"a key that looks like a format", "POST", `{` + base + `,"%s%d":1}`, "%s%d"},
 		{"nested 32 deep", "POST", nest(32), "deep"},
 		{"entries in a nested list", "POST", `{` + base + `,"parts":[{}]}`, "parts"},
-		{"a nested list that is none", "POST", `{` + base + `,"parts":"x"}`, "parts"},
-		{"everything at once", "POST",
-			`{"name":"","note":"12345678901","kind":"pla","hex":"#12345","weight":0,"price":-1,"size":2,"count":1.5,"left":11,"flag":1,"at":"now","day":"2024-02-30","ref":"x","parts":[1],"x":1}`,
+		{"a string for a nested list", "POST", `{` + base + `,"parts":"x"}`, "parts"},
+		{"many problems", "POST",
+			`{"name":"","note":"12345678901","kind":"pla","hex":"#12345","weight":0,"price":-1,"size":2,` +
+				`"count":1.5,"left":11,"flag":1,"at":"now","day":"2024-02-30","ref":"x","parts":[1],"x":1}`,
 			"at count day flag hex kind left name note parts price ref size weight x"},
-		{"every field of another type", "POST",
-			`{"name":1,"note":{},"kind":[],"hex":true,"weight":"1","price":[1],"size":{"a":1},"count":"7","left":false,"flag":"true","at":1705312800,"day":20240115,"ref":1}`,
+		{"the wrong type for each field", "POST",
+			`{"name":1,"note":{},"kind":[],"hex":true,"weight":"1","price":[1],"size":{"a":1},` +
+				`"count":"7","left":false,"flag":"true","at":1705312800,"day":20240115,"ref":1}`,
 			"at count day flag hex kind left name note price ref size weight"},
-		{"a rule over two fields", "POST", `{` + base + `,"price":1,"left":2}`, "left"},
-		{"a rule over two fields and another problem", "PATCH", `{"price":1,"left":2,"count":0}`, "count left"},
+		{"a rule about two fields", "POST", `{` + base + `,"price":1,"left":2}`, "left"},
+		{"a rule about two fields, and another problem", "PATCH", `{"price":1,"left":2,"count":0}`, "count left"},
 	} {
 		path := "/api/v1/things"
 		if c.method == "PATCH" {
@@ -119,7 +121,7 @@ func TestBody(t *testing.T) {
 		r := send(t, s, c.method, path, c.body)
 		e := wantError(t, r, 422, "VALIDATION_ERROR")
 		if got := strings.Join(e.fields(), " "); got != c.fields {
-			t.Errorf("%s: the problems are with %q, want %q: %s", c.name, got, c.fields, text(t, r))
+			t.Errorf("%s: problems with %q, want %q: %s", c.name, got, c.fields, text(t, r))
 		}
 		for i, f := range e.Errors {
 			if f.Message == "" || strings.Contains(f.Message, "%!") || i < 3 && !strings.Contains(e.Detail, f.Message) {
@@ -129,23 +131,30 @@ func TestBody(t *testing.T) {
 	}
 
 	for _, c := range []struct{ name, method, body, want string }{
-		{"a plain one", "POST", `{"name":"x","weight":1}`, `{"name":"x","weight":"1"}`},
+		{"required fields", "POST", `{"name":"x","weight":1}`, `{"name":"x","weight":"1"}`},
 		{"white space", "POST", " \t\r\n{ \"name\" : \"x\" ,\n\"weight\":1 } \n", `{"name":"x","weight":"1"}`},
 		{"escaped keys", "POST", `{"n\u0061me":"x","w\u0065ight":1}`, `{"name":"x","weight":"1"}`},
-		{"nothing, in a change", "PATCH", `{}`, `{}`},
-		{"null clears", "PATCH", `{"note":null,"price":null,"flag":null,"at":null,"day":null,"ref":null,"count":null,"kind":null,"hex":null,"size":null}`,
-			`{"at":null,"count":null,"day":null,"flag":null,"hex":null,"kind":null,"note":null,"price":null,"ref":null,"size":null}`},
-		{"null for what is never null is as good as absent in a creation", "POST", `{` + base + `,"left":null}`, `{"left":null,"name":"x","weight":"1"}`},
-		{"read-only fields are ignored, whatever they say", "POST", `{` + base + `,"id":17,"created_at":{"a":[]}}`, `{"name":"x","weight":"1"}`},
+		{"no fields, PATCH", "PATCH", `{}`, `{}`},
+		{"null clears", "PATCH",
+			`{"note":null,"price":null,"flag":null,"at":null,"day":null,"ref":null,"count":null,"kind":null,"hex":null}`,
+			`{"at":null,"count":null,"day":null,"flag":null,"hex":null,"kind":null,"note":null,"price":null,"ref":null}`},
+		{"null for a notNull field, POST", "POST", `{` + base + `,"left":null}`, `{"left":null,"name":"x","weight":"1"}`},
+		{"read-only fields are ignored", "POST", `{` + base + `,"id":17,"created_at":{"a":[]}}`, `{"name":"x","weight":"1"}`},
 		{"an empty nested list", "POST", `{` + base + `,"parts":[ ]}`, `{"name":"x","weight":"1"}`},
 		{"null for a nested list", "POST", `{` + base + `,"parts":null}`, `{"name":"x","weight":"1"}`},
-		{"a nested list in a change", "PATCH", `{"parts":[{"id":"` + someID + `","x":[[]]}]}`, `{}`},
-		{"keys that are the same one level apart", "PATCH", `{"name":"x","parts":[{"name":"y"},{"name":"z","parts":{"name":1}}]}`, `{"name":"x"}`},
+		{"a nested list, PATCH", "PATCH", `{"parts":[{"id":"` + someID + `","x":[[]]}]}`, `{}`},
+		{"the same key on two levels", "PATCH", `{"name":"x","parts":[{"name":"y"},{"name":"z","parts":{"name":1}}]}`,
+			`{"name":"x"}`},
 		{"a surrogate pair", "POST", `{"name":"\ud83e\uddf5","weight":1}`, `{"name":"🧵","weight":"1"}`},
-		{"rounding", "POST", `{"name":"x","weight":0.0000005,"price":1.23456789}`, `{"name":"x","price":"1.234568","weight":"0.000001"}`},
+		{"rounding", "POST", `{"name":"x","weight":0.0000005,"price":1.23456789}`,
+			`{"name":"x","price":"1.234568","weight":"0.000001"}`},
 		{"all fields", "POST",
-			`{"name":" x ","note":"1234567890","kind":"PETG","hex":"#aAfF09","weight":1e6,"price":0,"size":2.850,"count":1e2,"left":0,"flag":false,"at":"2024-01-15T10:00:00+02:00","day":"2024-02-29","ref":"` + strings.ToUpper(someID) + `"}`,
-			`{"at":"2024-01-15T08:00:00Z","count":100,"day":"2024-02-29","flag":false,"hex":"#aAfF09","kind":"PETG","left":"0","name":" x ","note":"1234567890","price":"0","ref":"` + someID + `","size":"2.85","weight":"1000000"}`},
+			`{"name":" x ","note":"1234567890","kind":"PETG","hex":"#aAfF09","weight":1e6,"price":0,"size":2.850,` +
+				`"count":1e2,"left":0,"flag":false,"at":"2024-01-15T10:00:00+02:00","day":"2024-02-29",` +
+				`"ref":"` + strings.ToUpper(someID) + `"}`,
+			`{"at":"2024-01-15T08:00:00Z","count":100,"day":"2024-02-29","flag":false,"hex":"#aAfF09",` +
+				`"kind":"PETG","left":"0","name":" x ","note":"1234567890","price":"0",` +
+				`"ref":"` + someID + `","size":"2.85","weight":"1000000"}`},
 	} {
 		path := "/api/v1/things"
 		if c.method == "PATCH" {
@@ -160,72 +169,94 @@ func TestBody(t *testing.T) {
 	}
 }
 
-// Each value by itself: what is taken, in which form, and what is not.
+// Each type accepts its values, in one form, and rejects others.
 func TestValues(t *testing.T) {
 	t.Parallel()
-	s := plain(t)
+	s := newServer(t)
 	long := func(n int, of string) string { return `"` + strings.Repeat(of, n) + `"` }
 	for field, values := range map[string]map[string]string{
 		"name": {
-			`"a"`: `"a"`, `" a "`: `" a "`, long(200, "x"): long(200, "x"), long(200, "🧵"): long(200, "🧵"), `"\u2028\"\\\n"`: "\"\u2028\\\"\\\\\\n\"", `"\u0001"`: `"\u0001"`,
-			`""`: "", `" "`: "", `"\t\n\u00a0\u2003\ufeff"`: "", long(201, "x"): "", long(201, "🧵"): "", `"a\u0000"`: "", `"\ud800"`: "", `"\udfff\ud800"`: "", `"\ufffd"`: "", `1`: "", `true`: "", `{}`: "", `["a"]`: "", `[]`: "",
+			`"a"`: `"a"`, `" a "`: `" a "`, long(200, "x"): long(200, "x"), long(200, "🧵"): long(200, "🧵"),
+			`"\u2028\"\\\n"`: "\"\u2028\\\"\\\\\\n\"", `"\u0001"`: `"\u0001"`,
+			`""`: "", `" "`: "", `"\t\n\u00a0\u2003\ufeff"`: "", long(201, "x"): "", long(201, "🧵"): "", `"a\u0000"`: "",
+			`"\ud800"`: "", `"\udfff\ud800"`: "", `"\ufffd"`: "", `1`: "", `true`: "", `{}`: "", `["a"]`: "", `[]`: "",
 		},
-		"note":   {`""`: `""`, `" "`: `" "`, long(10, "é"): long(10, "é"), long(11, "é"): "", `"\u0000"`: ""},
-		"kind":   {`"PLA"`: `"PLA"`, `"PETG"`: `"PETG"`, `"pla"`: "", `"PLA "`: "", `"ABS"`: "", `""`: "", `1`: ""},
-		"hex":    {`"#000000"`: `"#000000"`, `"#FFffFF"`: `"#FFffFF"`, `"FFFFFF"`: "", `"#FFF"`: "", `"#GGGGGG"`: "", `"#FFFFFFF"`: "", `"#FFFFF "`: "", `""`: "", `"#ＦＦ"`: ""},
-		"weight": {`1`: `"1"`, `0.000001`: `"0.000001"`, `1000000`: `"1000000"`, `1E6`: `"1000000"`, `0`: "", `-0`: "", `-1`: "", `0.0000004`: "", `1e-400`: "", `1000000.000001`: "", `1e400`: "", `-1e400`: "", `1e999999999999`: "", `"1"`: "", `true`: ""},
-		"price":  {`0`: `"0"`, `-0`: `"0"`, `-0.0000001`: `"0"`, `0e999999999999`: `"0"`, `-0.000001`: "", `1000000.0000001`: `"1000000"`, `1e7`: "", `1` + strings.Repeat("0", 500): ""},
-		"size":   {`1.75`: `"1.75"`, `175e-2`: `"1.75"`, `2.850000`: `"2.85"`, `1.7500001`: `"1.75"`, `1.750001`: "", `2`: "", `3`: "", `-1.75`: ""},
-		"count":  {`1`: `1`, `100`: `100`, `7.0`: `7`, `70e-1`: `7`, `0`: "", `101`: "", `1.5`: "", `0.9999999`: "", `1.0000000001`: "", `1e-400`: "", `100.000`: `100`, `-1`: "", `1e300`: "", `"7"`: ""},
-		"flag":   {`true`: `true`, `false`: `false`, `"true"`: "", `1`: "", `0`: "", `"yes"`: ""},
+		"note": {`""`: `""`, `" "`: `" "`, long(10, "é"): long(10, "é"), long(11, "é"): "", `"\u0000"`: ""},
+		"kind": {`"PLA"`: `"PLA"`, `"PETG"`: `"PETG"`, `"pla"`: "", `"PLA "`: "", `"ABS"`: "", `""`: "", `1`: ""},
+		"hex": {`"#000000"`: `"#000000"`, `"#FFffFF"`: `"#FFffFF"`, `"FFFFFF"`: "", `"#FFF"`: "", `"#GGGGGG"`: "",
+			`"#FFFFFFF"`: "", `"#FFFFF "`: "", `""`: "", `"#ＦＦ"`: ""},
+		"weight": {`1`: `"1"`, `0.000001`: `"0.000001"`, `1000000`: `"1000000"`, `1E6`: `"1000000"`, `0`: "", `-0`: "",
+			`-1`: "", `0.0000004`: "", `1e-400`: "", `1000000.000001`: "", `1e400`: "", `-1e400`: "", `1e999999999999`: "",
+			`"1"`: "", `true`: ""},
+		"price": {`0`: `"0"`, `-0`: `"0"`, `-0.0000001`: `"0"`, `0e999999999999`: `"0"`, `-0.000001`: "",
+			`1000000.0000001`: `"1000000"`, `1e7`: "", `1` + strings.Repeat("0", 500): ""},
+		"size": {`1.75`: `"1.75"`, `175e-2`: `"1.75"`, `2.850000`: `"2.85"`, `1.7500001`: `"1.75"`, `1.750001`: "",
+			`2`: "", `3`: "", `-1.75`: ""},
+		"count": {`1`: `1`, `100`: `100`, `7.0`: `7`, `70e-1`: `7`, `0`: "", `101`: "", `1.5`: "", `0.9999999`: "",
+			`1.0000000001`: "", `1e-400`: "", `100.000`: `100`, `-1`: "", `1e300`: "", `"7"`: ""},
+		"flag": {`true`: `true`, `false`: `false`, `"true"`: "", `1`: "", `0`: "", `"yes"`: ""},
 		"at": {
-			`"2024-01-15T10:00:00Z"`: `"2024-01-15T10:00:00Z"`, `"2024-01-15t10:00:00z"`: `"2024-01-15T10:00:00Z"`, `"2024-01-15T1:00:00Z"`: "", `"2024-01-15T10:00:00+24:00"`: "", `"2024-01-15T10:00:00-01:60"`: "", `"2024-01-15T10:00:00"`: `"2024-01-15T10:00:00Z"`, `"2024-01-15T10:00:00.5"`: `"2024-01-15T10:00:00.5Z"`,
-			`"2024-01-15 10:00:00"`: `"2024-01-15T10:00:00Z"`, `"2024-01-15 10:00:00+01:00"`: `"2024-01-15T09:00:00Z"`, `"2024-01-15T10:00:00.1234567899-11:30"`: `"2024-01-15T21:30:00.123456Z"`,
-			`"0001-01-01T00:00:00Z"`: `"0001-01-01T00:00:00Z"`, `"9999-12-31T23:59:59.999999Z"`: `"9999-12-31T23:59:59.999999Z"`, `"2000-02-29T00:00:00-00:00"`: `"2000-02-29T00:00:00Z"`,
-			`"0001-01-01T00:00:00+01:00"`: "", `"9999-12-31T23:59:59-01:00"`: "", `"0000-01-01T00:00:00Z"`: "", `"2024-02-30T10:00:00Z"`: "", `"2023-02-29T10:00:00Z"`: "", `"2024-01-15T24:00:00Z"`: "",
-			`"2024-01-15T10:60:00Z"`: "", `"2024-01-15"`: "", `"10:00:00"`: "", `"2024-01-15T10:00:00,5Z"`: "", `"2024-01-15T10:00:00Z "`: "", `"20240115T100000Z"`: "", `"now"`: "", `"infinity"`: "", `""`: "", `1705312800`: "", `"10000-01-01T00:00:00Z"`: "",
+			`"2024-01-15T10:00:00Z"`: `"2024-01-15T10:00:00Z"`, `"2024-01-15t10:00:00z"`: `"2024-01-15T10:00:00Z"`,
+			`"2024-01-15T1:00:00Z"`: "", `"2024-01-15T10:00:00+24:00"`: "", `"2024-01-15T10:00:00-01:60"`: "",
+			`"2024-01-15T10:00:00"`: `"2024-01-15T10:00:00Z"`, `"2024-01-15T10:00:00.5"`: `"2024-01-15T10:00:00.5Z"`,
+			`"2024-01-15 10:00:00"`: `"2024-01-15T10:00:00Z"`, `"2024-01-15 10:00:00+01:00"`: `"2024-01-15T09:00:00Z"`,
+			`"2024-01-15T10:00:00.1234567899-11:30"`: `"2024-01-15T21:30:00.123456Z"`,
+			`"0001-01-01T00:00:00Z"`:                 `"0001-01-01T00:00:00Z"`,
+			`"9999-12-31T23:59:59.999999Z"`:          `"9999-12-31T23:59:59.999999Z"`,
+			`"2000-02-29T00:00:00-00:00"`:            `"2000-02-29T00:00:00Z"`,
+			`"0001-01-01T00:00:00+01:00"`:            "", `"9999-12-31T23:59:59-01:00"`: "", `"0000-01-01T00:00:00Z"`: "",
+			`"2024-02-30T10:00:00Z"`: "", `"2023-02-29T10:00:00Z"`: "", `"2024-01-15T24:00:00Z"`: "",
+			`"2024-01-15T10:60:00Z"`: "", `"2024-01-15"`: "", `"10:00:00"`: "", `"2024-01-15T10:00:00,5Z"`: "",
+			`"2024-01-15T10:00:00Z "`: "", `"20240115T100000Z"`: "", `"now"`: "", `"infinity"`: "", `""`: "",
+			`1705312800`: "", `"10000-01-01T00:00:00Z"`: "",
 		},
-		"day": {`"2024-01-15"`: `"2024-01-15"`, `"0001-01-01"`: `"0001-01-01"`, `"9999-12-31"`: `"9999-12-31"`, `"0000-12-31"`: "", `"2024-02-30"`: "", `"2024-1-5"`: "", `"15.01.2024"`: "", `"2024-01-15T00:00:00Z"`: "", `""`: "", `"today"`: "", `20240115`: ""},
-		"ref": {`"` + someID + `"`: `"` + someID + `"`, `"` + strings.ToUpper(someID) + `"`: `"` + someID + `"`, `"` + someID + ` "`: "", `"{` + someID + `}"`: "", `""`: "", `"x"`: "", `1`: "", `["` + someID + `"]`: ""},
+		"day": {`"2024-01-15"`: `"2024-01-15"`, `"0001-01-01"`: `"0001-01-01"`, `"9999-12-31"`: `"9999-12-31"`,
+			`"0000-12-31"`: "", `"2024-02-30"`: "", `"2024-1-5"`: "", `"15.01.2024"`: "", `"2024-01-15T00:00:00Z"`: "",
+			`""`: "", `"today"`: "", `20240115`: ""},
+		"ref": {`"` + someID + `"`: `"` + someID + `"`, `"` + strings.ToUpper(someID) + `"`: `"` + someID + `"`,
+			`"` + someID + ` "`: "", `"{` + someID + `}"`: "", `["` + someID + `"]`: "", `""`: "", `"x"`: "", `1`: ""},
 	} {
 		for value, want := range values {
 			r := send(t, s, "PATCH", thingPath, `{"`+field+`":`+value+`}`)
 			if want == "" {
 				e := wantError(t, r, 422, "VALIDATION_ERROR")
 				if got := e.fields(); !slices.Equal(got, []string{field}) {
-					t.Errorf("%s: %.60s: the problems are with %v", field, value, got)
+					t.Errorf("%s: %.60s: problems with %v", field, value, got)
 				}
 				continue
 			}
 			var e Echo
-			if json.Unmarshal([]byte(text(t, r)), &e); r.StatusCode != 200 || e.Got != `{"`+field+`":`+want+`}` && !sameJSON(e.Got, `{"`+field+`":`+want+`}`) {
-				t.Errorf("%s: %.60s is taken as %.200s, want %.60s", field, value, text(t, r), want)
+			json.Unmarshal([]byte(text(t, r)), &e)
+			if object := `{"` + field + `":` + want + `}`; r.StatusCode != 200 || e.Got != object && !sameJSON(e.Got, object) {
+				t.Errorf("%s: %.60s is decoded as %.200s, want %.60s", field, value, text(t, r), want)
 			}
 		}
 	}
 }
 
-// sameJSON compares texts that may escape differently.
+// sameJSON reports whether two JSON texts have the same value.
 func sameJSON(a, b string) bool {
 	var x, y any
 	return json.Unmarshal([]byte(a), &x) == nil && json.Unmarshal([]byte(b), &y) == nil && fmt.Sprint(x) == fmt.Sprint(y)
 }
 
-// A body may be nothing but mistakes. Of unknown fields a hundred are named, in short, so neither the work nor the answer grows
-// with their number; what the known fields lack is named all the same.
+// An error names at most 100 unknown fields, and shortens their names, so that neither the work nor the response grows
+// with their number. It still names all problems with known fields.
 func TestManyProblems(t *testing.T) {
 	t.Parallel()
-	s := plain(t)
+	s := newServer(t)
 	var b strings.Builder
 	for i := range 80_000 {
 		fmt.Fprintf(&b, `,"k%05d":1`, i)
 	}
 	r := send(t, s, "POST", "/api/v1/things", `{"name":"x"`+b.String()+`}`)
 	e := wantError(t, r, 422, "VALIDATION_ERROR")
-	if n := len(e.Errors); n != 101 || e.Errors[99].Field != "k00099" || e.Errors[100].Field != "weight" || !strings.HasSuffix(e.Detail, "and 98 more") {
+	if n := len(e.Errors); n != 101 || e.Errors[99].Field != "k00099" || e.Errors[100].Field != "weight" ||
+		!strings.HasSuffix(e.Detail, "and 98 more") {
 		t.Errorf("%d problems; %.200s", len(e.Errors), e.Detail)
 	}
-	for _, key := range []string{strings.Repeat("x", 400_000), strings.Repeat("🧵", 100_000), strings.Repeat(`\u0000`, 60_000)} {
+	for _, key := range []string{strings.Repeat("x", 400_000), strings.Repeat("🧵", 100_000),
+		strings.Repeat(`\u0000`, 60_000)} {
 		for _, body := range []string{`{"` + key + `":1}`, `{"` + key + `":1,"` + key + `":1}`} {
 			if r := send(t, s, "PATCH", thingPath, body); len(text(t, r)) > 3000 || r.StatusCode != 422 && r.StatusCode != 400 {
 				t.Errorf("%.20s...: %d with %d bytes", body, r.StatusCode, len(text(t, r)))
@@ -236,7 +267,7 @@ func TestManyProblems(t *testing.T) {
 
 func TestMediaTypes(t *testing.T) {
 	t.Parallel()
-	s := plain(t)
+	s := newServer(t)
 	for header, taken := range map[string]bool{
 		"application/json":                     true,
 		"APPLICATION/Json":                     true,
@@ -273,9 +304,10 @@ func TestMediaTypes(t *testing.T) {
 		}
 	}
 	for _, coding := range []string{"gzip", "identity", "br"} {
-		wantError(t, send(t, s, "POST", "/api/v1/things", `{"name":"x","weight":1}`, "Content-Encoding", coding), 415, "UNSUPPORTED_MEDIA_TYPE")
+		wantError(t, send(t, s, "POST", "/api/v1/things", `{"name":"x","weight":1}`, "Content-Encoding", coding), 415,
+			"UNSUPPORTED_MEDIA_TYPE")
 	}
-	// What reads no body does not look at its type.
+	// Operations without a body ignore the content type.
 	if r := send(t, s, "GET", "/api/v1/things", `x`, "Content-Type", "text/plain"); r.StatusCode != 200 {
 		t.Errorf("GET with a body: %d", r.StatusCode)
 	}
@@ -286,7 +318,7 @@ func TestMediaTypes(t *testing.T) {
 
 func TestBodySize(t *testing.T) {
 	t.Parallel()
-	s := plain(t)
+	s := newServer(t)
 	const most = 1 << 20
 	body := `{"name":"x","weight":1}`
 	padded := body + strings.Repeat(" ", most-len(body))
@@ -296,9 +328,9 @@ func TestBodySize(t *testing.T) {
 	r := send(t, s, "POST", "/api/v1/things", padded+" ")
 	wantError(t, r, 413, "PAYLOAD_TOO_LARGE")
 	if r.Header.Get("Connection") != "close" {
-		t.Error("the connection stays open for the rest of a body that is too large")
+		t.Error("the connection stays open after a body that is too large")
 	}
-	// Without a Content-Length, and larger than memory should ever hold.
+	// A body without Content-Length, much larger than the limit.
 	endless := httptest.NewRequest("POST", "/api/v1/things", io.MultiReader(strings.NewReader(`{"name":"`), neverEnds{}))
 	endless.ContentLength = -1
 	endless.Header.Set("Content-Type", "application/json")
@@ -329,7 +361,7 @@ func (breaks) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
 
 func TestQuery(t *testing.T) {
 	t.Parallel()
-	s := plain(t)
+	s := newServer(t)
 	for query, want := range map[string]string{
 		"":                                   `{}`,
 		"skip=0&limit=1":                     `{"limit":1,"skip":0}`,
@@ -341,7 +373,7 @@ func TestQuery(t *testing.T) {
 		"flag=1":                             `{"flag":true}`,
 		"flag=0":                             `{"flag":false}`,
 		"flag=false":                         `{"flag":false}`,
-		"flag=True":                          `{"flag":true}`, // as Python writes it
+		"flag=True":                          `{"flag":true}`, // as Python clients send it
 		"flag=FALSE":                         `{"flag":false}`,
 		"name=a%20b+c%2Bd":                   `{"name":"a b c+d"}`,
 		"name=%F0%9F%A7%B5":                  `{"name":"🧵"}`,
@@ -396,14 +428,14 @@ func TestQuery(t *testing.T) {
 		r := send(t, s, "GET", "/api/v1/things?"+query, "")
 		e := wantError(t, r, 422, "VALIDATION_ERROR")
 		if got := strings.Join(e.fields(), " "); got != want {
-			t.Errorf("%q: the problems are with %q, want %q", query, got, want)
+			t.Errorf("%q: problems with %q, want %q", query, got, want)
 		}
 	}
 }
 
 func TestPathIDs(t *testing.T) {
 	t.Parallel()
-	s := plain(t)
+	s := newServer(t)
 	for id, taken := range map[string]bool{
 		someID:                  true,
 		strings.ToUpper(someID): true,
@@ -429,15 +461,18 @@ func TestPathIDs(t *testing.T) {
 	}
 }
 
-// FuzzBody sends bodies: nothing is a 500, what is no JSON is a 400, and what is taken is what encoding/json reads.
+// FuzzBody sends bodies. No response is a 500, invalid JSON is a 400, and decoded values are those of encoding/json.
 func FuzzBody(f *testing.F) {
 	for _, body := range []string{
-		`{"name":"x","weight":1}`, `{"name":"\ud83e\uddf5","weight":1e-3,"flag":true,"at":"2024-01-15T10:00:00+02:00","day":"2024-02-29"}`, `{}`, `[]`, `null`, ``, `{"a":{"b":[1,{"c":null}]}}`,
-		`{"name":"x","n\u0061me":"y","weight":1}`, `{"parts":[{}],"count":1e2}`, `{"weight":1e400}`, "{\"name\":\"\xff\"}", nest(32), nest(33), `{"":"","\u0000":0}`, `{"size":1.75,"left":0,"price":0}`, `{"ref":"` + someID + `"} `,
+		`{"name":"x","weight":1}`, `{}`, `[]`, `null`, ``, `{"a":{"b":[1,{"c":null}]}}`,
+		`{"name":"\ud83e\uddf5","weight":1e-3,"flag":true,"at":"2024-01-15T10:00:00+02:00","day":"2024-02-29"}`,
+		`{"name":"x","n\u0061me":"y","weight":1}`, `{"parts":[{}],"count":1e2}`, `{"weight":1e400}`,
+		"{\"name\":\"\xff\"}", nest(32), nest(33), `{"":"","\u0000":0}`, `{"size":1.75,"left":0,"price":0}`,
+		`{"ref":"` + someID + `"} `,
 	} {
 		f.Add(body)
 	}
-	s := plain(f)
+	s := newServer(f)
 	f.Fuzz(func(t *testing.T, body string) {
 		for _, method := range []string{"POST", "PATCH"} {
 			path := "/api/v1/things"
@@ -452,7 +487,7 @@ func FuzzBody(f *testing.F) {
 			case 422:
 				wantError(t, r, 422, "VALIDATION_ERROR")
 				if !json.Valid([]byte(body)) {
-					t.Errorf("%q is no JSON, and the answer is %s", body, text(t, r))
+					t.Errorf("%q is not valid JSON, and the response is %s", body, text(t, r))
 				}
 				continue
 			case 413:
@@ -462,7 +497,7 @@ func FuzzBody(f *testing.F) {
 				t.Fatalf("%q: %d %s", body, r.StatusCode, text(t, r))
 			}
 			if !json.Valid([]byte(body)) || !utf8.ValidString(body) {
-				t.Fatalf("%q was taken", body)
+				t.Fatalf("%q was accepted", body)
 			}
 			var e Echo
 			var got map[string]any
@@ -482,7 +517,7 @@ func FuzzBody(f *testing.F) {
 				delete(want, name)
 			}
 			if len(want) != len(got) {
-				t.Fatalf("%q was taken as %s", body, e.Got)
+				t.Fatalf("%q was decoded as %s", body, e.Got)
 			}
 			for name, value := range want {
 				switch v := value.(type) {
@@ -512,12 +547,13 @@ func FuzzBody(f *testing.F) {
 	})
 }
 
-// FuzzQuery sends queries: the answer is a 200 with what url.ParseQuery reads too, or a 422.
+// FuzzQuery sends queries. The response is a 200 with the values that url.ParseQuery reads, or a 422.
 func FuzzQuery(f *testing.F) {
-	for _, query := range []string{"", "limit=20&skip=0", "limit=1e2", "name=a+b%20c", "name=%zz", "a;b", "flag=1&flag=0", "weight=-0", "sort_by=%00", "&&==&", "kind=PLA&sort_order=asc"} {
+	for _, query := range []string{"", "limit=20&skip=0", "limit=1e2", "name=a+b%20c", "name=%zz", "a;b",
+		"flag=1&flag=0", "weight=-0", "sort_by=%00", "&&==&", "kind=PLA&sort_order=asc"} {
 		f.Add(query)
 	}
-	s := plain(f)
+	s := newServer(f)
 	f.Fuzz(func(t *testing.T, query string) {
 		r := httptest.NewRequest("GET", "/api/v1/things", nil)
 		r.URL.RawQuery = query
@@ -535,7 +571,7 @@ func FuzzQuery(f *testing.F) {
 		}
 		want, err := url.ParseQuery(query)
 		if err != nil {
-			t.Fatalf("%q was taken", query)
+			t.Fatalf("%q was accepted", query)
 		}
 		for name, value := range got {
 			if len(want[name]) != 1 {

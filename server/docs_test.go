@@ -36,7 +36,7 @@ func docsBody(t *testing.T, res *http.Response) []byte {
 	return body
 }
 
-// What each path must be: the type, and the policy of its page.
+// docsWant has the content type and the policy of each path.
 var docsWant = map[string]struct{ contentType, csp string }{
 	"/docs":                      {"text/html; charset=utf-8", swaggerCSP},
 	"/docs/init.js":              {"text/javascript; charset=utf-8", swaggerCSP},
@@ -69,10 +69,10 @@ func TestDocsAssets(t *testing.T) {
 				}
 			}
 			if got := plain.Header.Get("Content-Encoding"); got != "" {
-				t.Errorf("without Accept-Encoding the answer is encoded as %q", got)
+				t.Errorf("without Accept-Encoding the response is encoded as %q", got)
 			}
 			if got := gzipped.Header.Get("Content-Encoding"); got != "gzip" {
-				t.Fatalf("with Accept-Encoding the answer is encoded as %q, want gzip", got)
+				t.Fatalf("with Accept-Encoding the response is encoded as %q, want gzip", got)
 			}
 
 			zr, err := gzip.NewReader(gzipped.Body)
@@ -94,7 +94,7 @@ func TestDocsAssets(t *testing.T) {
 			for form, res := range map[string]*http.Response{"": plain, "gzip": gzipped} {
 				tag := res.Header.Get("ETag")
 				if !regexp.MustCompile(`^"[0-9a-f]{64}"$`).MatchString(tag) {
-					t.Errorf("ETag %q is not a strong one", tag)
+					t.Errorf("ETag %q is not strong", tag)
 				}
 				again := docsGet(t, "GET", path, map[string]string{"Accept-Encoding": form, "If-None-Match": tag})
 				if rest := docsBody(t, again); again.StatusCode != 304 || len(rest) != 0 {
@@ -113,7 +113,7 @@ func TestDocsAssets(t *testing.T) {
 	}
 }
 
-// Every asset that a page names exists, and the pages name nothing outside and contain no inline script or style.
+// The pages refer only to assets that exist and to no other host, and contain no inline script or style.
 func TestDocsPagesAreSelfContained(t *testing.T) {
 	for _, page := range []string{"/docs", "/redoc"} {
 		html := string(docsBody(t, docsGet(t, "GET", page, nil)))
@@ -135,18 +135,18 @@ func TestDocsPagesAreSelfContained(t *testing.T) {
 				t.Errorf("%s: %q is not relative", page, target)
 			default:
 				if res := docsGet(t, "GET", "/"+target, nil); res.StatusCode != 200 {
-					t.Errorf("%s loads %q, which answers %d", page, target, res.StatusCode)
+					t.Errorf("%s loads %q, which returns %d", page, target, res.StatusCode)
 				}
 			}
 		}
 
 		script := string(docsBody(t, docsGet(t, "GET", page+"/init.js", nil)))
 		if !strings.Contains(script, `"openapi.json"`) {
-			t.Errorf("%s/init.js does not name openapi.json", page)
+			t.Errorf("%s/init.js does not contain openapi.json", page)
 		}
-		own := strings.ReplaceAll(html, "xmlns='http://www.w3.org/2000/svg'", "") // a name, not an address to load
+		own := strings.ReplaceAll(html, "xmlns='http://www.w3.org/2000/svg'", "") // a name, and not an address to load
 		if found := regexp.MustCompile(`(?i)(?:[a-z]+:)?//[a-z0-9][^\s"']*`).FindString(own + script); found != "" {
-			t.Errorf("%s or its script names an outside address: %q", page, found)
+			t.Errorf("%s or its script contains the address of another host: %q", page, found)
 		}
 	}
 }
@@ -168,7 +168,7 @@ func TestDocsTrailingSlash(t *testing.T) {
 	}
 }
 
-func TestDocsRefusals(t *testing.T) {
+func TestDocsErrors(t *testing.T) {
 	for _, c := range []struct {
 		method, path string
 		status       int
@@ -187,7 +187,8 @@ func TestDocsRefusals(t *testing.T) {
 	} {
 		res := docsGet(t, c.method, c.path, nil)
 		body := string(docsBody(t, res))
-		if res.StatusCode != c.status || !strings.Contains(body, `"code":"`+c.code+`"`) || !strings.Contains(body, `"detail":"`) {
+		if res.StatusCode != c.status || !strings.Contains(body, `"code":"`+c.code+`"`) ||
+			!strings.Contains(body, `"detail":"`) {
 			t.Errorf("%s %s: %d %s, want %d with code %s", c.method, c.path, res.StatusCode, body, c.status, c.code)
 		}
 		if got := res.Header.Get("Content-Type"); got != "application/json" {
@@ -228,6 +229,6 @@ func TestAcceptsGzip(t *testing.T) {
 		}
 	}
 	if !acceptsGzip([]string{"br", "gzip"}) {
-		t.Error("two headers are one list")
+		t.Error("the second of two headers is ignored")
 	}
 }

@@ -17,10 +17,10 @@ import (
 	"spoolwright/server"
 )
 
-// What a key does on each POST of the program is tested in package main; here is what no feature has a part in.
+// These tests need no feature. The package blackbox tests keys with each POST of the service.
 
-// super is a connection of the superuser.
-func super(tb testing.TB) *pgx.Conn {
+// superuser returns a connection of the superuser.
+func superuser(tb testing.TB) *pgx.Conn {
 	tb.Helper()
 	conn, err := pgx.Connect(context.Background(), dbtest.Private().SuperURL())
 	if err != nil {
@@ -30,32 +30,36 @@ func super(tb testing.TB) *pgx.Conn {
 	return conn
 }
 
-// keys are the user's kept keys, in order.
+// keys returns the stored keys of the user, in order.
 func keys(tb testing.TB, conn *pgx.Conn, user string) string {
 	tb.Helper()
 	var list string
-	err := conn.QueryRow(context.Background(), `select coalesce(string_agg(key, ' ' order by key collate "C"), '') from idempotency_keys where user_id = $1`, user).Scan(&list)
+	err := conn.QueryRow(context.Background(), `
+		select coalesce(string_agg(key, ' ' order by key collate "C"), '')
+		from idempotency_keys where user_id = $1`, user).Scan(&list)
 	if err != nil {
 		tb.Fatal(err)
 	}
 	return list
 }
 
-// addKeys enters keys of the user that are so old.
+// addKeys inserts n keys of the user with the age.
 func addKeys(tb testing.TB, conn *pgx.Conn, c *authtest.Client, prefix string, n int, age string) {
 	tb.Helper()
-	_, err := conn.Exec(context.Background(), `insert into idempotency_keys (tenant_id, user_id, key, request, status, body, created_at)
-		select $1, $2, $3 || i, '\x00', 200, '{}', now() - $4::text::interval from generate_series(1, $5::int) i`, c.Actor.Tenant, c.Actor.User, prefix, age, n)
+	_, err := conn.Exec(context.Background(), `
+		insert into idempotency_keys (tenant_id, user_id, key, request, status, body, created_at)
+		select $1, $2, $3 || i, '\x00', 200, '{}', now() - $4::text::interval from generate_series(1, $5::int) i`,
+		c.Actor.Tenant, c.Actor.User, prefix, age, n)
 	if err != nil {
 		tb.Fatal(err)
 	}
 }
 
-// Expired keys go away by themselves: each write that has a key removes more of them than it adds, and Sweep removes the rest.
+// Each write with a key deletes more expired keys than it adds, and Sweep deletes all of them.
 func TestKeysExpire(t *testing.T) {
 	t.Parallel()
 	api := authtest.New(t, authtest.Options{}, things)
-	conn := super(t)
+	conn := superuser(t)
 	tenant := api.Tenant(t)
 	c, idle := tenant.User(t, "operator"), api.Operator(t)
 	body := `{"name":"x","weight":1}`
@@ -66,10 +70,10 @@ func TestKeysExpire(t *testing.T) {
 		c.With("Idempotency-Key", fmt.Sprint("now", i)).Post(t, "/api/v1/things", body).Want(200)
 		kept := keys(t, conn, c.Actor.User)
 		if n := strings.Count(kept, "old"); n != left {
-			t.Errorf("after %d writes %d expired keys are kept, want %d", i+1, n, left)
+			t.Errorf("after %d writes there are %d expired keys, want %d", i+1, n, left)
 		}
 		if strings.Count(kept, "young") != 3 || strings.Count(kept, "now") != i+1 {
-			t.Errorf("after %d writes these keys are kept: %s", i+1, kept)
+			t.Errorf("after %d writes the keys are %s", i+1, kept)
 		}
 	}
 
@@ -79,15 +83,17 @@ func TestKeysExpire(t *testing.T) {
 	if err := server.Sweep(t.Context(), api.DB); err != nil {
 		t.Fatal(err)
 	}
-	for user, want := range map[*authtest.Client]string{c: "now0 now1 now2 now3 young1 young2 young3", idle: "young1 young2"} {
+	for user, want := range map[*authtest.Client]string{
+		c: "now0 now1 now2 now3 young1 young2 young3", idle: "young1 young2",
+	} {
 		if got := keys(t, conn, user.Actor.User); got != want {
-			t.Errorf("after Sweep the keys %q are kept, want %q", got, want)
+			t.Errorf("after Sweep the keys are %q, want %q", got, want)
 		}
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := server.Sweep(ended, api.DB); err == nil {
-		t.Error("Sweep went on when the service stopped")
+		t.Error("Sweep ignored the end of its context")
 	}
 }
 
@@ -140,11 +146,11 @@ func TestRetryGetsOriginalRequest(t *testing.T) {
 	}
 }
 
-// The price of a key does not grow with the number of keys: no statement goes through all of them.
+// No statement about keys scans the table.
 func TestKeysAreFoundByIndex(t *testing.T) {
 	t.Parallel()
 	api := authtest.New(t, authtest.Options{}, things)
-	conn := super(t)
+	conn := superuser(t)
 	c := api.Operator(t)
 	addKeys(t, conn, c, "young", 20_000, "1 hour")
 	addKeys(t, conn, c, "old", 100, "25 hours")
@@ -152,7 +158,8 @@ func TestKeysAreFoundByIndex(t *testing.T) {
 		t.Fatal(err)
 	}
 	var recorded []db.Statement
-	d, err := db.Open(t.Context(), db.Config{URL: dbtest.Private().AppURL(), MaxConns: 2, RoundTrip: func(s []db.Statement) { recorded = append(recorded, s...) }})
+	d, err := db.Open(t.Context(), db.Config{URL: dbtest.Private().AppURL(), MaxConns: 2,
+		RoundTrip: func(s []db.Statement) { recorded = append(recorded, s...) }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -172,7 +179,7 @@ func TestKeysAreFoundByIndex(t *testing.T) {
 			t.Fatal(err)
 		}
 		if text := string(plan.Array()); strings.Contains(text, "Seq Scan on idempotency_keys") {
-			t.Errorf("%s\nis a scan of the table: %s", s.SQL, text)
+			t.Errorf("%s\nscans the table: %s", s.SQL, text)
 		}
 	}
 	if explained != 4 {
@@ -180,7 +187,8 @@ func TestKeysAreFoundByIndex(t *testing.T) {
 	}
 }
 
-// A deadlock or a serialization failure is met by another try, with a key and without. If it does not pass, it is a 503.
+// A transaction is retried after a deadlock or a serialization failure, with a key and without. If the retries fail
+// too, the response is a 503.
 func TestTransientFailures(t *testing.T) {
 	t.Parallel()
 	for _, code := range []string{"40001", "40P01"} {
@@ -220,8 +228,8 @@ func TestTransientFailures(t *testing.T) {
 							t.Errorf("%d tries", n)
 						}
 					}
-					if kept := keys(t, super(t), c.Actor.User); kept != want {
-						t.Errorf("the keys %q are kept, want %q", kept, want)
+					if kept := keys(t, superuser(t), c.Actor.User); kept != want {
+						t.Errorf("the stored keys are %q, want %q", kept, want)
 					}
 				})
 			}
@@ -229,10 +237,11 @@ func TestTransientFailures(t *testing.T) {
 	}
 }
 
-// A refusal that reads like an error of the driver is a refusal all the same: it is not tried again, and costs no connection.
-func TestRefusalThatReadsLikeAFailure(t *testing.T) {
+// An error of a handler whose text reads like an error of the driver causes no retry.
+func TestErrorTextCausesNoRetry(t *testing.T) {
 	t.Parallel()
-	for _, text := range []string{"conn closed", "deadlock detected", "unexpected EOF", "broken pipe", "context deadline exceeded", "closed pool"} {
+	for _, text := range []string{"conn closed", "deadlock detected", "unexpected EOF", "broken pipe",
+		"context deadline exceeded", "closed pool"} {
 		tries := 0
 		api := authtest.New(t, authtest.Options{}, func(d *db.DB) []server.Route {
 			handle := func(ctx context.Context, _ *server.Request[struct{}]) (server.NoContent, error) {
@@ -242,18 +251,18 @@ func TestRefusalThatReadsLikeAFailure(t *testing.T) {
 				}
 				return nil, server.BadRequest("PRODUCT_IN_USE", "The product is a component of %s", text)
 			}
-			route := server.Op("POST /api/v1/refuses", server.Write, server.Handle(handle), doc("refuse"))
+			route := server.Op("POST /api/v1/fails-always", server.Write, server.Handle(handle), doc("failAlways"))
 			route.Doc.Errors = []*server.Error{server.BadRequest("PRODUCT_IN_USE", "The product is a component")}
 			return []server.Route{route}
 		})
-		api.Operator(t).With("Idempotency-Key", "key").Post(t, "/api/v1/refuses", nil).WantError(400, "PRODUCT_IN_USE")
+		api.Operator(t).With("Idempotency-Key", "key").Post(t, "/api/v1/fails-always", nil).WantError(400, "PRODUCT_IN_USE")
 		if tries != 1 {
 			t.Errorf("%q: %d tries", text, tries)
 		}
 	}
 }
 
-// printable reports whether a key is taken.
+// printable reports whether a key is valid.
 func printable(key string) bool {
 	for _, c := range []byte(key) {
 		if c < ' ' || c > '~' {
@@ -264,7 +273,8 @@ func printable(key string) bool {
 }
 
 func FuzzIdempotencyKey(f *testing.F) {
-	for _, key := range []string{"", "a", " ", "~", "\x7f", "\x00", "é", "\xff", "a\tb", "'; drop table spools --", "%s%n", `{"a":1}`, strings.Repeat("k", 255), strings.Repeat("k", 256)} {
+	for _, key := range []string{"", "a", " ", "~", "\x7f", "\x00", "é", "\xff", "a\tb", "'; drop table spools --",
+		"%s%n", `{"a":1}`, strings.Repeat("k", 255), strings.Repeat("k", 256)} {
 		f.Add(key, "{}")
 	}
 	f.Add("k", `{"name":"x","weight":1}`)
@@ -285,13 +295,15 @@ func FuzzIdempotencyKey(f *testing.F) {
 		wantError(t, twice.Result(), 422, "VALIDATION_ERROR")
 		if !printable(key) {
 			for _, w := range []*httptest.ResponseRecorder{first, again, conflict} {
-				if e := wantError(t, w.Result(), 422, "VALIDATION_ERROR"); len(e.Errors) != 1 || e.Errors[0].Field != "Idempotency-Key" {
+				if e := wantError(t, w.Result(), 422, "VALIDATION_ERROR"); len(e.Errors) != 1 ||
+					e.Errors[0].Field != "Idempotency-Key" {
 					t.Errorf("%q: %s", key, w.Body)
 				}
 			}
 			return
 		}
-		if first.Code != 200 || again.Code != 200 || first.Body.String() != again.Body.String() || again.Header().Get("Idempotency-Replayed") != "true" {
+		if first.Code != 200 || again.Code != 200 || first.Body.String() != again.Body.String() ||
+			again.Header().Get("Idempotency-Replayed") != "true" {
 			t.Errorf("%q: %d %s, then %d %v %s", key, first.Code, first.Body, again.Code, again.Header(), again.Body)
 		}
 		plain := post(other)
@@ -305,12 +317,14 @@ func FuzzIdempotencyKey(f *testing.F) {
 	})
 }
 
-// FuzzID sends any text where an id belongs: in the path and in the body.
+// FuzzID sends any text as an id, in the path and in the body.
 func FuzzID(f *testing.F) {
-	for _, id := range []string{someID, strings.ToUpper(someID), "", "1", "null", "..", "a/b", "{id}", "\x00", "\xff", "%2e", "?", "#", "ä", strings.ReplaceAll(someID, "-", ""), someID + " ", "{" + someID + "}", strings.Repeat("0", 36)} {
+	for _, id := range []string{someID, strings.ToUpper(someID), "", "1", "null", "..", "a/b", "{id}", "\x00", "\xff",
+		"%2e", "?", "#", "ä", strings.ReplaceAll(someID, "-", ""), someID + " ", "{" + someID + "}",
+		strings.Repeat("0", 36)} {
 		f.Add(id)
 	}
-	s := plain(f)
+	s := newServer(f)
 	f.Fuzz(func(t *testing.T, id string) {
 		canonical, valid := db.ParseID(id)
 		r := httptest.NewRequest("PATCH", "/", strings.NewReader("{}"))
@@ -347,7 +361,8 @@ func FuzzID(f *testing.F) {
 		}
 		var e Echo
 		var got struct{ Ref string }
-		if err := json.Unmarshal([]byte(text(t, answer)), &e); err != nil || json.Unmarshal([]byte(e.Got), &got) != nil || got.Ref != canonical {
+		if err := json.Unmarshal([]byte(text(t, answer)), &e); err != nil || json.Unmarshal([]byte(e.Got), &got) != nil ||
+			got.Ref != canonical {
 			t.Errorf("%q in the body: %d %+v %v", id, answer.StatusCode, e, err)
 		}
 	})

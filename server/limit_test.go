@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// limitClock is a clock that tests set.
+// limitClock is a clock for tests.
 type limitClock struct{ t time.Time }
 
 func newLimitClock() *limitClock {
@@ -19,7 +19,7 @@ func newLimitClock() *limitClock {
 
 func (c *limitClock) now() time.Time { return c.t }
 
-// modelBucket is a token bucket in whole numbers: a token is `period` units, and a nanosecond brings `limit` units.
+// modelBucket is a token bucket with integers: a token is `period` units, and each nanosecond adds `limit` units.
 type modelBucket struct {
 	limit, period, units int64
 }
@@ -38,8 +38,9 @@ func (b *modelBucket) until(units int64) time.Duration {
 	return time.Duration(max(units-b.units, 0) / b.limit)
 }
 
-// The limiter computes in float64, the model in integers, so a bucket that stands within a millionth of a token of a
-// border may fall on either side; then the model follows. 25,000 rounding errors of 1e-13 are still far below that.
+// The limiter computes with float64 and the model with integers. If a bucket is within a millionth of a token of a
+// whole number, they may differ, and the model then follows the limiter. 25,000 rounding errors of 1e-13 are far
+// below that.
 const modelTolerance = 1e-6
 
 func TestLimiterAgainstModel(t *testing.T) {
@@ -66,7 +67,7 @@ func compareWithModel(t *testing.T, random *rand.Rand, perMinute, perHour, event
 			model[key] = append(model[key], newModelBucket(perHour, time.Hour))
 		}
 	}
-	var shorter, longer time.Duration // how long a token takes in the one and in the other bucket
+	var shorter, longer time.Duration // refill time of a token in the two buckets
 	for _, b := range model[keys[0]] {
 		shorter, longer = longer, time.Duration(b.period/b.limit)
 	}
@@ -109,7 +110,8 @@ func compareWithModel(t *testing.T, random *rand.Rand, perMinute, perHour, event
 			wait = max(wait, b.until(b.period))
 		}
 		if ok && !mayPass || !ok && mustPass {
-			t.Fatalf("event %d, %s: accepted is %v, but the model has %v and %v tokens", i, key, ok, buckets[0].tokens(), buckets[len(buckets)-1].tokens())
+			t.Fatalf("event %d, %s: accepted is %v, but the model has %v and %v tokens", i, key, ok, buckets[0].tokens(),
+				buckets[len(buckets)-1].tokens())
 		}
 		if ok {
 			accepted++
@@ -131,10 +133,12 @@ func compareWithModel(t *testing.T, random *rand.Rand, perMinute, perHour, event
 		}
 		for _, b := range buckets {
 			if tighter == nil || tighter.tokens() > b.tokens()+modelTolerance {
-				t.Fatalf("event %d, %s: Limit is %d; the model has %v and %v tokens", i, key, r.Limit, buckets[0].tokens(), buckets[len(buckets)-1].tokens())
+				t.Fatalf("event %d, %s: Limit is %d; the model has %v and %v tokens", i, key, r.Limit, buckets[0].tokens(),
+					buckets[len(buckets)-1].tokens())
 			}
 		}
-		if n := tighter.tokens(); r.Remaining != int(n+modelTolerance) && r.Remaining != int(n-modelTolerance) || r.Remaining < 0 {
+		if n := tighter.tokens(); r.Remaining != int(n+modelTolerance) && r.Remaining != int(n-modelTolerance) ||
+			r.Remaining < 0 {
 			t.Fatalf("event %d, %s: Remaining is %d, in the model %v", i, key, r.Remaining, n)
 		}
 		if d := r.Reset.Sub(clock.t) - tighter.until(tighter.limit*tighter.period); d.Abs() > 10*time.Microsecond {
@@ -142,7 +146,7 @@ func compareWithModel(t *testing.T, random *rand.Rand, perMinute, perHour, event
 		}
 	}
 	if accepted < events/100 || refused < events/100 {
-		t.Errorf("%d accepted and %d refused; the test should see both", accepted, refused)
+		t.Errorf("%d accepted and %d rejected; the test needs both", accepted, refused)
 	}
 	t.Logf("%d accepted, %d refused", accepted, refused)
 }
@@ -163,7 +167,7 @@ func TestLimiterTighterBucket(t *testing.T) {
 	take(Rate{Limit: 3, Remaining: 0, Reset: in(time.Minute)}, true)
 	take(Rate{Limit: 3, Remaining: 0, Reset: in(time.Minute), RetryAfter: 20 * time.Second}, false)
 
-	// The hour gets 5/60 of a token in a minute: 2 of its 5 are left, and the minute is full.
+	// After a minute, the bucket of the hour has 2 of 5 tokens, plus 5/60, and that of the minute is full.
 	clock.t = clock.t.Add(time.Minute)
 	in = clock.t.Add
 	take(Rate{Limit: 5, Remaining: 1, Reset: in(4*12*time.Minute - time.Minute)}, true)
@@ -179,11 +183,11 @@ func TestLimiterOff(t *testing.T) {
 		}
 	}
 	if l.Len() != 0 {
-		t.Errorf("%d keys are kept", l.Len())
+		t.Errorf("the limiter has %d keys", l.Len())
 	}
 }
 
-// Whoever waits exactly as long as told gets a token, and one nanosecond less is not enough.
+// After exactly RetryAfter an event is accepted, and one nanosecond earlier it is not.
 func TestLimiterRetryAfterIsEnough(t *testing.T) {
 	for _, limits := range [][2]int{{100, 1000}, {7, 0}, {0, 7}, {1, 1}, {999, 12_345}} {
 		clock := newLimitClock()
@@ -195,13 +199,13 @@ func TestLimiterRetryAfterIsEnough(t *testing.T) {
 			}
 			clock.t = clock.t.Add(r.RetryAfter)
 			if _, ok := l.Take("user:a"); !ok {
-				t.Fatalf("%v: refused after waiting for %v", limits, r.RetryAfter)
+				t.Fatalf("%v: rejected after %v", limits, r.RetryAfter)
 			}
 		}
 	}
 }
 
-// At exactly the pace that the limits allow, nothing is refused however long it goes on, and whole tokens show as such.
+// Events at exactly the refill rate are always accepted, and Remaining counts whole tokens exactly.
 func TestLimiterExactPace(t *testing.T) {
 	for _, limits := range [][2]int{{100, 0}, {7, 0}, {0, 1000}, {0, 625}, {60, 3600}} {
 		clock := newLimitClock()
@@ -269,17 +273,17 @@ func TestLimiterMemory(t *testing.T) {
 		l.Take("user:kept")
 		l.Take(fmt.Sprint("addr:", i))
 		if l.Len() > 1000 {
-			t.Fatalf("%d keys are kept", l.Len())
+			t.Fatalf("the limiter has %d keys", l.Len())
 		}
 	}
 	if r, ok := l.Take("user:kept"); ok || r.Remaining != 0 {
-		t.Errorf("the key in use was forgotten: %+v", r)
+		t.Errorf("the limiter evicted the most recently used key: %+v", r)
 	}
 	if r, _ := l.Take(fmt.Sprint("addr:", keys-1)); r.Remaining != 98 {
-		t.Errorf("a key used lately was forgotten: %+v", r)
+		t.Errorf("the limiter evicted a recently used key: %+v", r)
 	}
 	if r, _ := l.Take("addr:0"); r.Remaining != 99 {
-		t.Errorf("the key used longest ago was not forgotten: %+v", r)
+		t.Errorf("the limiter did not evict the least recently used key: %+v", r)
 	}
 
 	clock.t = clock.t.Add(time.Hour)
@@ -287,7 +291,7 @@ func TestLimiterMemory(t *testing.T) {
 		l.Take("user:kept")
 	}
 	if l.Len() != 1 {
-		t.Errorf("after an idle hour %d keys are kept", l.Len())
+		t.Errorf("after an idle hour the limiter has %d keys", l.Len())
 	}
 
 	var before, after runtime.MemStats

@@ -23,7 +23,7 @@ import (
 
 func TestMain(m *testing.M) { dbtest.Main(m) }
 
-// Thing has a field of every kind, and its routes do nothing but show what was understood.
+// Thing has a field of each type. Its routes return the decoded request.
 type Thing struct {
 	ID      server.UUID                       `json:"id" rule:"readOnly,notNull"`
 	Name    server.Optional[string]           `json:"name" rule:"required"`
@@ -43,24 +43,24 @@ type Thing struct {
 	Created server.Timestamp                  `json:"created_at" rule:"readOnly,notNull"`
 }
 
-// Check is a rule over two fields.
+// Check implements server.Checker with a rule about two fields.
 func (t *Thing) Check(problems *server.Problems) {
 	if t.Price.Value != nil && t.Left.Value != nil && *t.Price.Value < *t.Left.Value {
 		problems.Add("left", "must not be more than price")
 	}
 }
 
-// Part is in a nested list.
+// Part is an element of a nested list.
 type Part struct {
 	ID server.UUID `json:"id" rule:"readOnly,notNull"`
 }
 
-// Echo is what was understood: the fields that were set.
+// Echo is the response of the routes: the fields that the request contains, as JSON text.
 type Echo struct {
 	Got string `json:"got" rule:"notNull"`
 }
 
-// ThingQuery is a list's query.
+// ThingQuery is the query of a list.
 type ThingQuery struct {
 	server.ListQuery
 	Kind   server.Optional[string]         `query:"kind" rule:"enum=PLA|PETG"`
@@ -76,7 +76,7 @@ var thingFields string
 
 func doc(id string) *server.Doc { return &server.Doc{ID: id, Tag: thingTag, Summary: id} }
 
-// echo shows the fields of a request that are set, as JSON.
+// echo returns the fields of a request as JSON.
 func echo(fields map[string]any) string {
 	b, err := json.Marshal(fields)
 	if err != nil {
@@ -109,7 +109,7 @@ func (t *Thing) echo() Echo {
 	return Echo{echo(fields)}
 }
 
-var errSecret = errors.New("a secret of the inside")
+var errSecret = errors.New("an internal secret")
 
 // things are the routes for tests.
 func things(*db.DB) []server.Route {
@@ -133,6 +133,7 @@ func things(*db.DB) []server.Route {
 			return nil, err
 		})
 	}
+	panics := func(context.Context, *server.Request[struct{}]) (server.NoContent, error) { panic(errSecret) }
 	return []server.Route{
 		server.Op("POST /api/v1/things", server.Write, server.Handle(body), doc("createThing")),
 		server.Op("GET /api/v1/things", server.Read, server.Handle(query), doc("listThings")),
@@ -143,18 +144,16 @@ func things(*db.DB) []server.Route {
 		server.Op("GET /api/v1/away", server.Read, answer(fmt.Errorf("%w: %w", db.ErrUnavailable, errSecret)), doc("away")),
 		server.Op("GET /api/v1/revoked", server.Read, answer(fmt.Errorf("%w: %w", db.ErrRevoked, errSecret)), doc("revoked")),
 		server.Op("GET /api/v1/range", server.Read, answer(fmt.Errorf("%w: %w", db.ErrOutOfRange, errSecret)), doc("range")),
-		server.Op("GET /api/v1/panics", server.Read, server.Handle(func(context.Context, *server.Request[struct{}]) (server.NoContent, error) {
-			panic(errSecret)
-		}), doc("panics")),
+		server.Op("GET /api/v1/panics", server.Read, server.Handle(panics), doc("panics")),
 	}
 }
 
-// roles are the tokens of plain servers, and what they may do.
+// roles maps the tokens of newServer to their access levels.
 var roles = map[string]server.Access{"viewer": server.Read, "operator": server.Write, "admin": server.Admin}
 
-// plain makes a server of things alone, without accounts: a bearer token is the name of a role, and whatever follows a dot
-// tells users apart.
-func plain(tb testing.TB, change ...func(*server.Config)) *server.Server {
+// newServer returns a server with only the routes of things, and without a database. A bearer token is the name of a
+// role; a suffix such as ".a" makes another user.
+func newServer(tb testing.TB, change ...func(*server.Config)) *server.Server {
 	tb.Helper()
 	c := server.Config{
 		Routes:  things(nil),
@@ -176,7 +175,7 @@ func plain(tb testing.TB, change ...func(*server.Config)) *server.Server {
 	return server.New(c)
 }
 
-// send sends a request to a server without a network. Headers are given as name, value.
+// send passes a request to a handler and returns the response. Headers are pairs of name and value; "" deletes one.
 func send(tb testing.TB, s http.Handler, method, target, body string, headers ...string) *http.Response {
 	tb.Helper()
 	r := httptest.NewRequest(method, target, strings.NewReader(body))
@@ -219,7 +218,7 @@ func (e errorBody) fields() []string {
 	return names
 }
 
-// wantError fails the test unless the answer is an error in the form that all errors have.
+// wantError fails the test unless the response is a well-formed error with the status and code.
 func wantError(tb testing.TB, r *http.Response, status int, code string) errorBody {
 	tb.Helper()
 	body := text(tb, r)
@@ -231,23 +230,26 @@ func wantError(tb testing.TB, r *http.Response, status int, code string) errorBo
 	d := json.NewDecoder(strings.NewReader(body))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&e); err != nil && !(r.Request != nil && r.Request.Method == "HEAD") {
-		tb.Errorf("%sthe body is no error: %v: %q", what, err, body)
-	} else if r.StatusCode != status || e.Code != code && body != "" || e.Detail == "" && body != "" || (len(e.Errors) > 0) != (status == 422) && body != "" {
+		tb.Errorf("%sthe body is not an error: %v: %q", what, err, body)
+	} else if r.StatusCode != status || e.Code != code && body != "" || e.Detail == "" && body != "" ||
+		(len(e.Errors) > 0) != (status == 422) && body != "" {
 		tb.Errorf("%s%d %.300s, want %d %s", what, r.StatusCode, body, status, code)
 	}
 	wantHeaders(tb, r)
-	for name, want := range map[string]bool{"WWW-Authenticate": status == 401, "Retry-After": status == 429 || status == 503, "Allow": status == 405} {
+	for name, want := range map[string]bool{
+		"WWW-Authenticate": status == 401, "Retry-After": status == 429 || status == 503, "Allow": status == 405,
+	} {
 		if got := r.Header.Get(name); (got != "") != want {
 			tb.Errorf("%s%d has the header %s: %q", what, r.StatusCode, name, got)
 		}
 	}
 	if got := r.Header.Get("Content-Type"); got != "application/json" {
-		tb.Errorf("%sthe type is %q", what, got)
+		tb.Errorf("%sContent-Type is %q", what, got)
 	}
 	return e
 }
 
-// wantHeaders fails the test unless the answer has what every answer has.
+// wantHeaders fails the test unless the response has the common headers.
 func wantHeaders(tb testing.TB, r *http.Response) {
 	tb.Helper()
 	if r.Header.Get("X-Request-Id") == "" || r.Header.Get("X-Content-Type-Options") != "nosniff" {
@@ -255,7 +257,7 @@ func wantHeaders(tb testing.TB, r *http.Response) {
 	}
 }
 
-// logbook keeps what is logged, as JSON lines.
+// logbook collects log lines in JSON.
 type logbook struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -273,7 +275,7 @@ func (l *logbook) String() string {
 	return l.text.String()
 }
 
-// lines returns the logged events, as they are and decoded.
+// lines returns the decoded log lines.
 func (l *logbook) lines(tb testing.TB) []map[string]any {
 	tb.Helper()
 	var all []map[string]any

@@ -203,9 +203,9 @@ func (d *document) operation(route Route) object {
 	description := route.Doc.Description
 	switch route.Access {
 	case Write:
-		description += "\n\nNeeds the role `operator` or `admin`."
+		description += "\n\nRequires the role `operator` or `admin`."
 	case Admin:
-		description += "\n\nNeeds the role `admin`."
+		description += "\n\nRequires the role `admin`."
 	}
 	op.add("description", strings.TrimSpace(description))
 	if route.Access == Public {

@@ -39,13 +39,13 @@ func readDocument(t *testing.T, text []byte) document {
 	return document{t, root}
 }
 
-// resolve follows a reference such as #/components/schemas/Spool.
+// resolve returns the target of a reference such as #/components/schemas/Spool.
 func (d document) resolve(ref string) any {
 	var at any = d.root
 	for part := range strings.SplitSeq(strings.TrimPrefix(ref, "#/"), "/") {
 		next, ok := at.(object)[part]
 		if !ok || !strings.HasPrefix(ref, "#/") {
-			d.t.Errorf("%s leads nowhere", ref)
+			d.t.Errorf("%s has no target", ref)
 			return nil
 		}
 		at = next
@@ -68,7 +68,7 @@ func walk(at string, v any, visit func(at string, o object)) {
 	}
 }
 
-// match returns what is wrong with a value by a JSON Schema, as far as the document uses that.
+// match returns the violations of a JSON Schema by a value. It supports the keywords that the document uses.
 func (d document) match(schema object, v any, at string) (problems []string) {
 	bad := func(format string, args ...any) { problems = append(problems, at+": "+fmt.Sprintf(format, args...)) }
 	number := func(name string) (float64, bool) {
@@ -113,11 +113,11 @@ func (d document) match(schema object, v any, at string) (problems []string) {
 			_, err = time.Parse(time.DateOnly, v)
 		case "uuid":
 			if _, ok := db.ParseID(v); !ok {
-				bad("%q is no UUID", v)
+				bad("%q is not a UUID", v)
 			}
 		case nil, "double":
 		default:
-			bad("the format %v is unknown to this test", schema["format"])
+			bad("the format %v is not supported by this test", schema["format"])
 		}
 		if err != nil {
 			bad("%v", err)
@@ -148,7 +148,7 @@ func (d document) match(schema object, v any, at string) (problems []string) {
 		required, _ := schema["required"].([]any)
 		for _, name := range required {
 			if _, ok := v[name.(string)]; !ok {
-				bad("no %s", name)
+				bad("%s is missing", name)
 			}
 		}
 		for name, value := range v {
@@ -168,7 +168,7 @@ func (d document) match(schema object, v any, at string) (problems []string) {
 		bad("%v is %s, not %v", v, kind, schema["type"])
 	}
 	if enum, ok := schema["enum"].([]any); ok && !slices.Contains(enum, v) {
-		bad("%v is none of %v", v, enum)
+		bad("%v is not one of %v", v, enum)
 	}
 	if constant, ok := schema["const"]; ok && v != constant {
 		bad("%v is not %v", v, constant)
@@ -181,11 +181,12 @@ func TestOpenAPI(t *testing.T) {
 	api := authtest.New(t, authtest.Options{}, inventory.Routes, catalog.Routes, production.Routes)
 	served := api.Anonymous().Get(t, "/openapi.json").Want(200)
 	d := readDocument(t, served.Body)
-	if d.root["openapi"] != "3.1.0" || d.root["info"].(object)["title"] != "Spoolwright" || d.root["info"].(object)["version"] != "test" {
+	if d.root["openapi"] != "3.1.0" || d.root["info"].(object)["title"] != "Spoolwright" ||
+		d.root["info"].(object)["version"] != "test" {
 		t.Errorf("%v, %v", d.root["openapi"], d.root["info"])
 	}
 	if again := server.OpenAPI(api.Routes, "test"); !bytes.Equal(again, served.Body) {
-		t.Error("the document differs from one time to the next")
+		t.Error("two calls of OpenAPI return different documents")
 	}
 
 	refs := 0
@@ -194,7 +195,7 @@ func TestOpenAPI(t *testing.T) {
 			refs++
 			d.resolve(ref)
 		}
-		// Examples: of a field, a parameter, a body.
+		// Examples of fields, parameters and bodies match their schemas.
 		if schema, ok := o["schema"].(object); ok {
 			all := map[string]any{}
 			if example, ok := o["example"]; ok {
@@ -242,10 +243,11 @@ func TestOpenAPI(t *testing.T) {
 			what := strings.ToUpper(method) + " " + path
 			id, _ := op["operationId"].(string)
 			if !regexp.MustCompile(`^[a-z][A-Za-z]+$`).MatchString(id) || ids[id] != "" {
-				t.Errorf("%s has the operationId %q, like %q", what, id, ids[id])
+				t.Errorf("%s has the operationId %q, as has %q", what, id, ids[id])
 			}
 			ids[id] = what
-			if summary, _ := op["summary"].(string); summary == "" || strings.HasSuffix(summary, ".") || strings.Contains(summary, "\n") {
+			if summary, _ := op["summary"].(string); summary == "" || strings.HasSuffix(summary, ".") ||
+				strings.Contains(summary, "\n") {
 				t.Errorf("%s has the summary %q", what, summary)
 			}
 			if got, _ := op["tags"].([]any); len(got) != 1 || !tags[got[0].(string)] {
@@ -253,7 +255,7 @@ func TestOpenAPI(t *testing.T) {
 			}
 			i := slices.IndexFunc(api.Routes, func(r server.Route) bool { return r.Pattern == what })
 			if i < 0 {
-				t.Errorf("%s is no route", what)
+				t.Errorf("%s is not a route", what)
 				continue
 			}
 			public := api.Routes[i].Access == server.Public
@@ -266,7 +268,8 @@ func TestOpenAPI(t *testing.T) {
 					t.Errorf("%s does not describe %s", what, status)
 				}
 			}
-			if (responses["403"] != nil) != (api.Routes[i].Access >= server.Write) || (responses["404"] != nil) != strings.Contains(path, "{") {
+			if (responses["403"] != nil) != (api.Routes[i].Access >= server.Write) ||
+				(responses["404"] != nil) != strings.Contains(path, "{") {
 				t.Errorf("%s describes 403: %v, 404: %v", what, responses["403"] != nil, responses["404"] != nil)
 			}
 			if description, _ := op["description"].(string); description == "" {
@@ -277,11 +280,13 @@ func TestOpenAPI(t *testing.T) {
 					response = d.resolve(ref)
 				}
 				headers, _ := response.(object)["headers"].(object)
-				if headers["X-RateLimit-Remaining"] == nil || headers["X-Request-Id"] == nil || (headers["Location"] != nil) != (status == "201") || (headers["Retry-After"] != nil) != (status == "429" || status == "503") {
+				if headers["X-RateLimit-Remaining"] == nil || headers["X-Request-Id"] == nil ||
+					(headers["Location"] != nil) != (status == "201") ||
+					(headers["Retry-After"] != nil) != (status == "429" || status == "503") {
 					t.Errorf("%s, %s: the headers are %v", what, status, headers)
 				}
 			}
-			// Each {name} in the path is a parameter, and no other is.
+			// The path parameters are the wildcards of the path.
 			var named []string
 			if parameters, ok := item.(object)["parameters"].([]any); ok {
 				for _, p := range parameters {
@@ -299,7 +304,8 @@ func TestOpenAPI(t *testing.T) {
 	for name, schema := range d.root["components"].(object)["schemas"].(object) {
 		schema := schema.(object)
 		properties, _ := schema["properties"].(object)
-		if schema["enum"] == nil && (schema["type"] != "object" || schema["additionalProperties"] != false || len(properties) == 0) {
+		if schema["enum"] == nil &&
+			(schema["type"] != "object" || schema["additionalProperties"] != false || len(properties) == 0) {
 			t.Errorf("schema %s: %v", name, schema["type"])
 		}
 		required, _ := schema["required"].([]any)
@@ -359,16 +365,18 @@ func withFields(routes []server.Route, text, changed string) []server.Route {
 	return routes
 }
 
-// What the document says of a field is what the decoder does.
+// The decoder accepts the values that match a field's schema, and no others.
 func TestOpenAPIAgreesWithDecoder(t *testing.T) {
 	t.Parallel()
-	s := plain(t)
+	s := newServer(t)
 	r := send(t, s, "GET", "/openapi.json", "", "Authorization", "")
 	d := readDocument(t, []byte(text(t, r)))
 	schema := d.resolve("#/components/schemas/ThingUpdate").(object)
 	values := []string{
-		`null`, `true`, `false`, `""`, `" "`, `"x"`, `"12345678901"`, `"PLA"`, `"pla"`, `"#aabbcc"`, `"#aabbc"`, `0`, `-1`, `1`, `1.5`, `1.75`, `7`, `100`, `101`, `1000000`, `1000001`, `10.5`,
-		`"2024-01-15"`, `"2024-01-15T10:00:00Z"`, `"2024-13-15"`, `"` + someID + `"`, `"0191d5b4"`, `"` + strings.Repeat("x", 201) + `"`,
+		`null`, `true`, `false`, `""`, `" "`, `"x"`, `"12345678901"`, `"PLA"`, `"pla"`, `"#aabbcc"`, `"#aabbc"`, `0`,
+		`-1`, `1`, `1.5`, `1.75`, `7`, `100`, `101`, `1000000`, `1000001`, `10.5`,
+		`"2024-01-15"`, `"2024-01-15T10:00:00Z"`, `"2024-13-15"`, `"` + someID + `"`, `"0191d5b4"`,
+		`"` + strings.Repeat("x", 201) + `"`,
 	}
 	tried := 0
 	for name, property := range schema["properties"].(object) {
@@ -381,14 +389,14 @@ func TestOpenAPIAgreesWithDecoder(t *testing.T) {
 			}
 			described := len(d.match(property.(object), v, name)) == 0
 			status := send(t, s, "PATCH", thingPath, `{"`+name+`":`+value+`}`).StatusCode
-			// A schema cannot say that a text must not be blank.
+			// A schema cannot express that a text must not be blank.
 			if taken := status == http.StatusOK; taken != described && value != `" "` {
-				t.Errorf("%s: %s is %v by the document, and the answer is %d", name, value, described, status)
+				t.Errorf("%s: %s matches the schema: %v; status %d", name, value, described, status)
 			}
 			tried++
 		}
 	}
 	if tried < 300 {
-		t.Errorf("%d values were tried", tried)
+		t.Errorf("the test tried %d values", tried)
 	}
 }

@@ -26,10 +26,10 @@ import (
 	"spoolwright/server"
 )
 
-// What no route takes is answered by the server too: as JSON, with the headers of every answer.
+// Requests that no route serves get a JSON error with the common headers.
 func TestRouting(t *testing.T) {
 	t.Parallel()
-	s := plain(t)
+	s := newServer(t)
 	for _, c := range []struct {
 		method, target string
 		status         int
@@ -79,7 +79,8 @@ func TestRouting(t *testing.T) {
 		{"DELETE", "/openapi.json", 405, "METHOD_NOT_ALLOWED", "GET, HEAD"},
 		{"POST", "/docs", 405, "METHOD_NOT_ALLOWED", "GET, HEAD"},
 	} {
-		r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(c.method + " " + c.target + " HTTP/1.1\r\nHost: test\r\nAuthorization: Bearer admin\r\n\r\n")))
+		r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(c.method + " " + c.target +
+			" HTTP/1.1\r\nHost: test\r\nAuthorization: Bearer admin\r\n\r\n")))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -95,13 +96,14 @@ func TestRouting(t *testing.T) {
 			t.Errorf("%s %s: Allow is %q, want %q", c.method, c.target, got, c.allow)
 		}
 	}
-	// Escapes of what needs none are the same path.
+	// Unnecessary escapes do not change the path.
 	if r := send(t, s, "GET", "/api/v1/%74hings", ""); r.StatusCode != 200 {
-		t.Errorf("an escaped letter: %d", r.StatusCode)
+		t.Errorf("path with an escaped letter: status %d", r.StatusCode)
 	}
 }
 
-// serving runs Serve until the test ends, and returns the address and what ends it early and waits.
+// serving runs Serve until the test ends. It returns the address, and a function that stops Serve and returns its
+// error.
 func serving(t *testing.T, s *server.Server) (address string, stop func() error) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -119,7 +121,7 @@ func serving(t *testing.T, s *server.Server) (address string, stop func() error)
 	return listener.Addr().String(), stop
 }
 
-// raw sends bytes as they are, and returns the answer.
+// raw sends the text of a request and returns the response.
 func raw(t *testing.T, address, method, request string) *http.Response {
 	t.Helper()
 	conn, err := net.Dial("tcp", address)
@@ -137,10 +139,10 @@ func raw(t *testing.T, address, method, request string) *http.Response {
 	return r
 }
 
-// Request lines that Go's client does not send.
+// The server handles request lines that net/http's client does not send.
 func TestRawRequests(t *testing.T) {
 	t.Parallel()
-	address, _ := serving(t, plain(t))
+	address, _ := serving(t, newServer(t))
 	const rest = " HTTP/1.1\r\nHost: test\r\nAuthorization: Bearer admin\r\nConnection: close\r\n\r\n"
 	for _, c := range []struct {
 		method, target string
@@ -168,7 +170,7 @@ func TestRawRequests(t *testing.T) {
 func TestRequestID(t *testing.T) {
 	t.Parallel()
 	var log logbook
-	s := plain(t, func(c *server.Config) { c.Log = log.logger() })
+	s := newServer(t, func(c *server.Config) { c.Log = log.logger() })
 	own := regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`)
 	for id, taken := range map[string]bool{
 		"a":                      true,
@@ -192,32 +194,35 @@ func TestRequestID(t *testing.T) {
 			}
 		}
 	}
-	// A 500 says the id that the log has.
+	// The body of a 500 contains the request id of the log line.
 	r := send(t, s, "GET", "/api/v1/fails", "", "X-Request-Id", "find-me")
 	if e := wantError(t, r, 500, "INTERNAL_ERROR"); !strings.Contains(e.Detail, "find-me") {
 		t.Error(e.Detail)
 	}
 	lines := log.lines(t)
-	if last := lines[len(lines)-1]; last["request_id"] != "find-me" || last["error"] != errSecret.Error() || last["level"] != "ERROR" {
+	if last := lines[len(lines)-1]; last["request_id"] != "find-me" || last["error"] != errSecret.Error() ||
+		last["level"] != "ERROR" {
 		t.Errorf("%v", last)
 	}
 }
 
-// Errors of handlers: the right status, and nothing of the inside.
+// Each error of a handler has its status, and the response contains no internal text.
 func TestHandlerErrors(t *testing.T) {
 	t.Parallel()
 	var log logbook
-	s := plain(t, func(c *server.Config) { c.Log = log.logger() })
+	s := newServer(t, func(c *server.Config) { c.Log = log.logger() })
 	for path, want := range map[string]string{
-		"fails": "500 INTERNAL_ERROR", "panics": "500 INTERNAL_ERROR", "away": "503 UNAVAILABLE", "revoked": "401 INVALID_TOKEN", "range": "422 VALIDATION_ERROR",
+		"fails": "500 INTERNAL_ERROR", "panics": "500 INTERNAL_ERROR", "away": "503 UNAVAILABLE",
+		"revoked": "401 INVALID_TOKEN", "range": "422 VALIDATION_ERROR",
 	} {
 		r := send(t, s, "GET", "/api/v1/"+path, "", "X-Request-Id", "id-of-"+path)
 		var status int
 		var code string
 		fmt.Sscan(want, &status, &code)
 		e := wantError(t, r, status, code)
-		if body := text(t, r); strings.Contains(body, "secret") || strings.Contains(body, "goroutine") || strings.Contains(body, ".go:") {
-			t.Errorf("%s shows the inside: %s", path, body)
+		if body := text(t, r); strings.Contains(body, "secret") || strings.Contains(body, "goroutine") ||
+			strings.Contains(body, ".go:") {
+			t.Errorf("%s: the body contains internal text: %s", path, body)
 		}
 		if status == 500 && !strings.Contains(e.Detail, "id-of-"+path) {
 			t.Errorf("%s: no request id in %q", path, e.Detail)
@@ -225,22 +230,22 @@ func TestHandlerErrors(t *testing.T) {
 	}
 	for _, line := range log.lines(t) {
 		if message, _ := line["error"].(string); !strings.Contains(message, errSecret.Error()) {
-			t.Errorf("the log does not say why: %v", line)
+			t.Errorf("log line without the cause: %v", line)
 		}
 		if line["route"] == "GET /api/v1/panics" && !strings.Contains(fmt.Sprint(line["error"]), "main_test.go") {
-			t.Errorf("a panic without its place: %v", line)
+			t.Errorf("log line of a panic without its stack: %v", line)
 		}
 	}
-	// The service goes on.
+	// The server still works.
 	if r := send(t, s, "GET", "/api/v1/things", ""); r.StatusCode != 200 {
 		t.Errorf("after a panic: %d", r.StatusCode)
 	}
 }
 
-// http.ErrAbortHandler is how a handler cuts its answer off; it is not a fault.
+// The server passes on a panic with http.ErrAbortHandler, which aborts a response.
 func TestAbortHandler(t *testing.T) {
 	t.Parallel()
-	s := plain(t, func(c *server.Config) {
+	s := newServer(t, func(c *server.Config) {
 		c.Routes = append(c.Routes, server.Op("GET /api/v1/aborts", server.Public,
 			server.Handle(func(context.Context, *server.Request[struct{}]) (server.NoContent, error) {
 				panic(http.ErrAbortHandler)
@@ -248,7 +253,7 @@ func TestAbortHandler(t *testing.T) {
 	})
 	defer func() {
 		if recover() != http.ErrAbortHandler {
-			t.Error("the answer was not cut off")
+			t.Error("the panic did not reach the caller")
 		}
 	}()
 	send(t, s, "GET", "/api/v1/aborts", "")
@@ -256,19 +261,21 @@ func TestAbortHandler(t *testing.T) {
 
 func TestAccess(t *testing.T) {
 	t.Parallel()
-	s := plain(t)
+	s := newServer(t)
 	const none = ""
 	for _, c := range []struct {
 		method, target, body string
 		want                 map[string]int // by role
 	}{
-		{"POST", "/api/v1/public", `{"name":"x","weight":1}`, map[string]int{none: 200, "viewer": 200, "operator": 200, "admin": 200}},
+		{"POST", "/api/v1/public", `{"name":"x","weight":1}`,
+			map[string]int{none: 200, "viewer": 200, "operator": 200, "admin": 200}},
 		{"GET", "/api/v1/things", "", map[string]int{none: 401, "viewer": 200, "operator": 200, "admin": 200}},
 		{"HEAD", "/api/v1/things", "", map[string]int{none: 401, "viewer": 200, "operator": 200, "admin": 200}},
-		{"POST", "/api/v1/things", `{"name":"x","weight":1}`, map[string]int{none: 401, "viewer": 403, "operator": 200, "admin": 200}},
+		{"POST", "/api/v1/things", `{"name":"x","weight":1}`,
+			map[string]int{none: 401, "viewer": 403, "operator": 200, "admin": 200}},
 		{"PATCH", thingPath, `{}`, map[string]int{none: 401, "viewer": 403, "operator": 200, "admin": 200}},
 		{"DELETE", thingPath, "", map[string]int{none: 401, "viewer": 403, "operator": 403, "admin": 204}},
-		// Before anything is read.
+		// The role is checked before path and body.
 		{"POST", "/api/v1/things", `{`, map[string]int{none: 401, "viewer": 403, "operator": 400}},
 		{"PATCH", "/api/v1/things/x", `{`, map[string]int{none: 401, "viewer": 403, "operator": 422}},
 	} {
@@ -283,13 +290,13 @@ func TestAccess(t *testing.T) {
 			}
 			wantHeaders(t, r)
 			if got := r.Header.Get("Cache-Control"); got != "no-store" {
-				t.Errorf("%s %s as %q may be cached: %q", c.method, c.target, role, got)
+				t.Errorf("%s %s as %q: Cache-Control is %q", c.method, c.target, role, got)
 			}
 		}
 	}
 }
 
-// limits returns the X-RateLimit headers, in the spelling that they are sent in.
+// limits returns the X-RateLimit headers. It looks them up by their exact spelling.
 func limits(r *http.Response) [3]string {
 	var all [3]string
 	for i, name := range []string{"X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset"} {
@@ -304,12 +311,12 @@ func TestRateLimits(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2024, 1, 15, 10, 0, 0, 0, time.UTC)
 	limited := func(perMinute int) *server.Server {
-		return plain(t, func(c *server.Config) {
+		return newServer(t, func(c *server.Config) {
 			c.PerMinute, c.PerHour, c.Now = perMinute, 1000, func() time.Time { return now }
 			c.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("192.0.2.1/32")} // the peer of httptest
 		})
 	}
-	// Every answer counts, and says so.
+	// Every response takes a token and has the headers.
 	s := limited(100)
 	left := map[string]int{}
 	for _, c := range []struct {
@@ -338,21 +345,22 @@ func TestRateLimits(t *testing.T) {
 		{"GET", "/api/v1/fails", "", "admin", 500},
 		{"GET", "/api/v1/panics", "", "admin", 500},
 		{"GET", "/api/v1/away", "", "admin", 503},
-		{"POST", "/api/v1/public", "{}", "admin", 422}, // counts for the address, whoever it is
+		{"POST", "/api/v1/public", "{}", "admin", 422}, // counts for the address also with a token
 	} {
 		r := send(t, s, c.method, c.target, c.body, "Authorization", "Bearer "+c.role)
-		who := c.role
+		key := c.role
 		if roles[c.role] == 0 || strings.HasSuffix(c.target, "/public") {
-			who = "the address"
+			key = "the address"
 		}
-		left[who]++
-		want := [3]string{"100", strconv.Itoa(100 - left[who]), strconv.FormatInt(now.Add(time.Duration(left[who])*600*time.Millisecond+time.Second-1).Unix(), 10)}
+		left[key]++
+		want := [3]string{"100", strconv.Itoa(100 - left[key]),
+			strconv.FormatInt(now.Add(time.Duration(left[key])*600*time.Millisecond+time.Second-1).Unix(), 10)}
 		if got := limits(r); r.StatusCode != c.want || got != want {
 			t.Errorf("%s %s as %q: %d with %v, want %d with %v", c.method, c.target, c.role, r.StatusCode, got, c.want, want)
 		}
 	}
 
-	// Beyond the limit: users by themselves, wherever they are; everybody else by address.
+	// Each user has a limit, from any address. Requests without a valid token share the limit of their address.
 	s = limited(2)
 	forwarded := func(role, address string) *http.Response {
 		return send(t, s, "GET", "/api/v1/things", "", "Authorization", "Bearer "+role, "X-Forwarded-For", address)
@@ -367,7 +375,7 @@ func TestRateLimits(t *testing.T) {
 		{"", "198.51.100.1", []int{401, 401, 429}},
 		{"forged", "198.51.100.1", []int{429}},
 		{"", "198.51.100.2", []int{401, 401, 429}},
-		{"", "9.9.9.9, 198.51.100.2", []int{429}}, // what stands left of it is made up
+		{"", "9.9.9.9, 198.51.100.2", []int{429}}, // only the last address counts
 		{"", "2001:db8::1", []int{401, 401, 429}},
 		{"", "2001:db8::2", []int{429}},
 		{"", "2001:db8:0:1::", []int{401}},
@@ -380,13 +388,15 @@ func TestRateLimits(t *testing.T) {
 			if want == 429 {
 				wantError(t, r, 429, "RATE_LIMIT_EXCEEDED")
 				if got := r.Header.Get("Retry-After"); got != "30" || limits(r)[1] != "0" {
-					t.Errorf("refused for %s seconds with %v", got, limits(r))
+					t.Errorf("Retry-After is %s, with %v", got, limits(r))
 				}
 			}
 		}
 	}
-	// A refused request of any kind says the same, before it is looked at.
-	for method, target := range map[string]string{"GET": "/api/v1/nothing", "PUT": "/api/v1/things", "POST": "/api/v1/things", "DELETE": "/api/v1/things/x"} {
+	// The limit is checked before method, path and body.
+	for method, target := range map[string]string{
+		"GET": "/api/v1/nothing", "PUT": "/api/v1/things", "POST": "/api/v1/things", "DELETE": "/api/v1/things/x",
+	} {
 		wantError(t, send(t, s, method, target, "{", "Authorization", "Bearer viewer.a"), 429, "RATE_LIMIT_EXCEEDED")
 	}
 	now = now.Add(30 * time.Second)
@@ -395,16 +405,17 @@ func TestRateLimits(t *testing.T) {
 			t.Errorf("30 seconds later, request %d: %d, want %d", i+1, r.StatusCode, want)
 		}
 	}
-	// Outside of /api/v1 there are no limits.
+	// Paths outside /api/v1 have no limit.
 	for range 5 {
 		for _, target := range []string{"/healthz", "/readyz", "/openapi.json", "/docs", "/redoc"} {
-			if r := send(t, s, "GET", target, "", "Authorization", "Bearer viewer.a"); r.StatusCode != 200 || limits(r) != [3]string{} {
+			if r := send(t, s, "GET", target, "", "Authorization", "Bearer viewer.a"); r.StatusCode != 200 ||
+				limits(r) != [3]string{} {
 				t.Errorf("%s: %d with %v", target, r.StatusCode, limits(r))
 			}
 		}
 	}
-	// Turned off, there is nothing to say.
-	s = plain(t)
+	// Without limits there are no headers.
+	s = newServer(t)
 	for range 300 {
 		if r := send(t, s, "GET", "/api/v1/things", ""); r.StatusCode != 200 || limits(r) != [3]string{} {
 			t.Fatalf("%d with %v", r.StatusCode, limits(r))
@@ -414,9 +425,11 @@ func TestRateLimits(t *testing.T) {
 
 func TestCORS(t *testing.T) {
 	t.Parallel()
-	const origin = "https://farm.example"
-	on := plain(t, func(c *server.Config) { c.CORSOrigins = []string{"https://other.example", origin}; c.PerMinute = 1000 })
-	off := plain(t)
+	const origin, method = "https://farm.example", "Access-Control-Request-Method"
+	on := newServer(t, func(c *server.Config) {
+		c.CORSOrigins, c.PerMinute = []string{"https://other.example", origin}, 1000
+	})
+	off := newServer(t)
 	for _, c := range []struct {
 		name    string
 		s       *server.Server
@@ -428,20 +441,21 @@ func TestCORS(t *testing.T) {
 	}{
 		{"no origin", on, "GET", nil, 200, false, "Origin"},
 		{"the origin", on, "GET", []string{"Origin", origin}, 200, true, "Origin"},
-		{"another", on, "GET", []string{"Origin", "https://evil.example"}, 200, false, "Origin"},
-		{"a prefix", on, "GET", []string{"Origin", "https://farm.exampl"}, 200, false, "Origin"},
-		{"more behind", on, "GET", []string{"Origin", origin + ".evil.example"}, 200, false, "Origin"},
+		{"another origin", on, "GET", []string{"Origin", "https://evil.example"}, 200, false, "Origin"},
+		{"a prefix of the origin", on, "GET", []string{"Origin", "https://farm.exampl"}, 200, false, "Origin"},
+		{"a domain with the origin as prefix", on, "GET", []string{"Origin", origin + ".evil.example"}, 200, false, "Origin"},
 		{"another scheme", on, "GET", []string{"Origin", "http://farm.example"}, 200, false, "Origin"},
 		{"another port", on, "GET", []string{"Origin", origin + ":8443"}, 200, false, "Origin"},
 		{"null", on, "GET", []string{"Origin", "null"}, 200, false, "Origin"},
 		{"an error", on, "PUT", []string{"Origin", origin}, 405, true, "Origin"},
 		{"without a token", on, "GET", []string{"Origin", origin, "Authorization", ""}, 401, true, "Origin"},
-		{"preflight", on, "OPTIONS", []string{"Origin", origin, "Access-Control-Request-Method", "PATCH", "Authorization", ""}, 204, true, "Origin"},
-		{"preflight of another", on, "OPTIONS", []string{"Origin", "https://evil.example", "Access-Control-Request-Method", "PATCH"}, 405, false, "Origin"},
-		{"preflight without an origin", on, "OPTIONS", []string{"Access-Control-Request-Method", "PATCH"}, 405, false, "Origin"},
-		{"OPTIONS that is no preflight", on, "OPTIONS", []string{"Origin", origin}, 405, true, "Origin"},
+		{"preflight", on, "OPTIONS", []string{"Origin", origin, method, "PATCH", "Authorization", ""}, 204, true, "Origin"},
+		{"preflight of another origin", on, "OPTIONS", []string{"Origin", "https://evil.example", method, "PATCH"},
+			405, false, "Origin"},
+		{"preflight without an origin", on, "OPTIONS", []string{method, "PATCH"}, 405, false, "Origin"},
+		{"OPTIONS without the preflight header", on, "OPTIONS", []string{"Origin", origin}, 405, true, "Origin"},
 		{"off", off, "GET", []string{"Origin", origin}, 200, false, ""},
-		{"off, preflight", off, "OPTIONS", []string{"Origin", origin, "Access-Control-Request-Method", "PATCH"}, 405, false, ""},
+		{"off, preflight", off, "OPTIONS", []string{"Origin", origin, method, "PATCH"}, 405, false, ""},
 	} {
 		r := send(t, c.s, c.method, "/api/v1/things", "", c.headers...)
 		wantHeaders(t, r)
@@ -450,17 +464,20 @@ func TestCORS(t *testing.T) {
 			want = origin
 		}
 		h := r.Header
-		if r.StatusCode != c.status || h.Get("Access-Control-Allow-Origin") != want || h.Get("Vary") != c.vary || h.Get("Access-Control-Allow-Credentials") != "" {
+		if r.StatusCode != c.status || h.Get("Access-Control-Allow-Origin") != want || h.Get("Vary") != c.vary ||
+			h.Get("Access-Control-Allow-Credentials") != "" {
 			t.Errorf("%s: %d with %v", c.name, r.StatusCode, h)
 		}
-		if preflight := c.status == 204; (h.Get("Access-Control-Allow-Methods") == "GET, POST, PATCH, DELETE") != preflight || preflight != strings.Contains(h.Get("Access-Control-Allow-Headers"), "Authorization") ||
+		if preflight := c.status == 204; preflight != (h.Get("Access-Control-Allow-Methods") == "GET, POST, PATCH, DELETE") ||
+			preflight != strings.Contains(h.Get("Access-Control-Allow-Headers"), "Authorization") ||
 			preflight != (h.Get("Access-Control-Max-Age") != "") {
 			t.Errorf("%s: %v", c.name, h)
 		}
 		if c.allowed {
-			for _, name := range []string{"Location", "Retry-After", "X-Request-Id", "X-RateLimit-Remaining", "Idempotency-Replayed"} {
+			for _, name := range []string{"Location", "Retry-After", "X-Request-Id", "X-RateLimit-Remaining",
+				"Idempotency-Replayed"} {
 				if !strings.Contains(h.Get("Access-Control-Expose-Headers"), name) {
-					t.Errorf("%s: a page cannot read %s", c.name, name)
+					t.Errorf("%s: %s is not exposed", c.name, name)
 				}
 			}
 		}
@@ -470,8 +487,9 @@ func TestCORS(t *testing.T) {
 func TestSecurityHeaders(t *testing.T) {
 	t.Parallel()
 	for _, tls := range []bool{false, true} {
-		s := plain(t, func(c *server.Config) { c.HSTS = tls })
-		for _, target := range []string{"/api/v1/things", "/api/v1/nothing", "/api/v1/panics", "/nothing", "/docs", "/docs/", "/docs/init.js", "/docs/nothing", "/redoc", "/openapi.json", "/healthz", "/readyz", "//"} {
+		s := newServer(t, func(c *server.Config) { c.HSTS = tls })
+		for _, target := range []string{"/api/v1/things", "/api/v1/nothing", "/api/v1/panics", "/nothing", "/docs",
+			"/docs/", "/docs/init.js", "/docs/nothing", "/redoc", "/openapi.json", "/healthz", "/readyz", "//"} {
 			r := send(t, s, "GET", "http://test"+target, "")
 			wantHeaders(t, r)
 			if got := r.Header.Get("Strict-Transport-Security"); (got != "") != tls {
@@ -488,11 +506,11 @@ func TestHealth(t *testing.T) {
 		err  error
 	}{{"ready", nil}, {"not ready", errSecret}} {
 		var log logbook
-		s := plain(t, func(config *server.Config) {
+		s := newServer(t, func(config *server.Config) {
 			config.Log = log.logger()
 			config.Ready = func(ctx context.Context) error {
 				if _, ok := ctx.Deadline(); !ok {
-					t.Error("the check for readiness may take for ever")
+					t.Error("the context of Ready has no deadline")
 				}
 				return c.err
 			}
@@ -505,8 +523,9 @@ func TestHealth(t *testing.T) {
 		} else if wantError(t, r, 503, "UNAVAILABLE"); strings.Contains(text(t, r), "secret") {
 			t.Error(text(t, r))
 		}
-		if r := send(t, s, "GET", "/healthz", "", "Authorization", ""); r.StatusCode != 200 || text(t, r) != `{"status":"ok"}` {
-			t.Errorf("%s: alive: %d %s", c.name, r.StatusCode, text(t, r))
+		if r := send(t, s, "GET", "/healthz", "", "Authorization", ""); r.StatusCode != 200 ||
+			text(t, r) != `{"status":"ok"}` {
+			t.Errorf("%s: /healthz: %d %s", c.name, r.StatusCode, text(t, r))
 		}
 		lines := log.lines(t)
 		if len(lines) != 2 || lines[0]["level"] != "DEBUG" || c.err != nil && lines[0]["error"] != errSecret.Error() {
@@ -515,16 +534,17 @@ func TestHealth(t *testing.T) {
 	}
 }
 
-// When the service stops, what runs is finished, nothing new is accepted, and it is not ready.
+// A stopping server is not ready, closes its listener, and finishes running requests.
 func TestGracefulStop(t *testing.T) {
 	t.Parallel()
 	began, finish := make(chan struct{}), make(chan struct{})
-	s := plain(t, func(c *server.Config) {
-		c.Routes = append(c.Routes, server.Op("POST /api/v1/slow", server.Public, server.Handle(func(context.Context, *server.Request[struct{}]) (server.OK[Echo], error) {
-			close(began)
-			<-finish
-			return server.Encode(Echo{"done"})
-		}), doc("slow")))
+	s := newServer(t, func(c *server.Config) {
+		c.Routes = append(c.Routes, server.Op("POST /api/v1/slow", server.Public,
+			server.Handle(func(context.Context, *server.Request[struct{}]) (server.OK[Echo], error) {
+				close(began)
+				<-finish
+				return server.Encode(Echo{"done"})
+			}), doc("slow")))
 	})
 	address, stop := serving(t, s)
 	answered := make(chan string)
@@ -540,11 +560,11 @@ func TestGracefulStop(t *testing.T) {
 	}()
 	<-began
 	if r := send(t, s, "GET", "/readyz", ""); r.StatusCode != 200 {
-		t.Errorf("before: %d", r.StatusCode)
+		t.Errorf("/readyz before the stop: %d", r.StatusCode)
 	}
 	stopped := make(chan error)
 	go func() { stopped <- stop() }()
-	for { // until it stops accepting
+	for { // until the listener is closed
 		conn, err := net.Dial("tcp", address)
 		if err != nil {
 			break
@@ -554,16 +574,16 @@ func TestGracefulStop(t *testing.T) {
 	}
 	wantError(t, send(t, s, "GET", "/readyz", ""), 503, "UNAVAILABLE")
 	if r := send(t, s, "GET", "/healthz", ""); r.StatusCode != 200 {
-		t.Errorf("a service that stops is alive: %d", r.StatusCode)
+		t.Errorf("/healthz of a stopping server: %d", r.StatusCode)
 	}
 	select {
 	case err := <-stopped:
-		t.Fatalf("stopped (%v) while a request was running", err)
+		t.Fatalf("Serve returned %v while a request was running", err)
 	default:
 	}
 	close(finish)
 	if got := <-answered; got != `200{"got":"done"}<nil>` {
-		t.Errorf("the request that was running got %s", got)
+		t.Errorf("the running request got %s", got)
 	}
 	if err := <-stopped; err != nil {
 		t.Error(err)
@@ -577,18 +597,19 @@ func TestServeFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	listener.Close()
-	if err := plain(t).Serve(t.Context(), listener); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+	if err := newServer(t).Serve(t.Context(), listener); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("%v", err)
 	}
 }
 
-// Each request is one line with what an operator needs, and never a secret.
+// The log has one line for each request, without secrets.
 func TestLog(t *testing.T) {
 	t.Parallel()
 	var log logbook
-	api := authtest.New(t, authtest.Options{PerMinute: 1000, Change: func(c *server.Config) { c.Log = log.logger() }}, things, inventory.Routes)
+	api := authtest.New(t, authtest.Options{PerMinute: 1000, Change: func(c *server.Config) { c.Log = log.logger() }},
+		things, inventory.Routes)
 	user := api.Operator(t)
-	anybody := api.Anonymous()
+	anonymous := api.Anonymous()
 	const wrong = "a wrong password, which is wrong"
 	requests := 0
 	do := func(c *authtest.Client, method, path string, body any, want int) *authtest.Response {
@@ -622,15 +643,15 @@ func TestLog(t *testing.T) {
 		}
 		return object
 	}
-	do(anybody, "POST", "/api/v1/auth/login", j("email", user.Email, "password", wrong), 401)
-	do(anybody, "POST", "/api/v1/auth/login", j("email", "nobody@test.example", "password", wrong), 401)
-	do(anybody, "POST", "/api/v1/auth/login", j("email", wrong, "password", wrong, wrong, wrong), 422)
-	do(anybody, "POST", "/api/v1/auth/login", `{"password":"`+wrong+`"`, 400)
-	keep(do(anybody, "POST", "/api/v1/auth/login", j("email", user.Email, "password", authtest.Password), 200))
+	do(anonymous, "POST", "/api/v1/auth/login", j("email", user.Email, "password", wrong), 401)
+	do(anonymous, "POST", "/api/v1/auth/login", j("email", "nobody@test.example", "password", wrong), 401)
+	do(anonymous, "POST", "/api/v1/auth/login", j("email", wrong, "password", wrong, wrong, wrong), 422)
+	do(anonymous, "POST", "/api/v1/auth/login", `{"password":"`+wrong+`"`, 400)
+	keep(do(anonymous, "POST", "/api/v1/auth/login", j("email", user.Email, "password", authtest.Password), 200))
 	first := tokens.Refresh
-	keep(do(anybody, "POST", "/api/v1/auth/refresh", j("refresh_token", first), 200))
-	do(anybody, "POST", "/api/v1/auth/refresh", j("refresh_token", first[:len(first)-2]), 401)
-	do(anybody, "POST", "/api/v1/auth/refresh", j("refresh_token", tokens.Access), 401)
+	keep(do(anonymous, "POST", "/api/v1/auth/refresh", j("refresh_token", first), 200))
+	do(anonymous, "POST", "/api/v1/auth/refresh", j("refresh_token", first[:len(first)-2]), 401)
+	do(anonymous, "POST", "/api/v1/auth/refresh", j("refresh_token", tokens.Access), 401)
 	user.Token = tokens.Access
 	do(user, "GET", "/api/v1/auth/me", nil, 200)
 	do(user.With("Authorization", "Bearer "+tokens.Refresh), "GET", "/api/v1/auth/me", nil, 401)
@@ -640,9 +661,9 @@ func TestLog(t *testing.T) {
 	do(user, "GET", "/api/v1/spools/"+tokens.Access, nil, 422)
 	do(user, "GET", "/api/v1/panics", nil, 500)
 	do(user, "POST", "/api/v1/auth/logout", j("refresh_token", tokens.Refresh), 204)
-	do(anybody, "POST", "/api/v1/auth/refresh", j("refresh_token", tokens.Refresh), 401)
-	do(anybody, "GET", "/healthz", nil, 200)
-	do(anybody, "GET", "/nothing", nil, 404)
+	do(anonymous, "POST", "/api/v1/auth/refresh", j("refresh_token", tokens.Refresh), 401)
+	do(anonymous, "GET", "/healthz", nil, 200)
+	do(anonymous, "GET", "/nothing", nil, 404)
 
 	all := log.String()
 	for _, secret := range secrets {
@@ -652,7 +673,7 @@ func TestLog(t *testing.T) {
 		}
 		for _, part := range parts {
 			if strings.Contains(all, part) {
-				t.Errorf("the log has %q", part)
+				t.Errorf("the log contains %q", part)
 			}
 		}
 	}
@@ -662,7 +683,8 @@ func TestLog(t *testing.T) {
 	}
 	seen := map[string]bool{}
 	for _, line := range lines {
-		for _, name := range []string{"time", "level", "msg", "request_id", "method", "route", "status", "duration", "address"} {
+		for _, name := range []string{"time", "level", "msg", "request_id", "method", "route", "status", "duration",
+			"address"} {
 			if _, ok := line[name]; !ok {
 				t.Errorf("no %s in %v", name, line)
 			}
@@ -673,8 +695,10 @@ func TestLog(t *testing.T) {
 			seen[id] = true
 		}
 		route := fmt.Sprint(line["route"])
-		if line["status"] == 200.0 && (route == "GET /api/v1/auth/me" || strings.HasPrefix(route, "GET /api/v1/spools")) && (line["user"] != user.Actor.User || line["tenant"] != user.Actor.Tenant) {
-			t.Errorf("not whose it is: %v", line)
+		byUser := route == "GET /api/v1/auth/me" || strings.HasPrefix(route, "GET /api/v1/spools")
+		if line["status"] == 200.0 && byUser &&
+			(line["user"] != user.Actor.User || line["tenant"] != user.Actor.Tenant) {
+			t.Errorf("wrong user or tenant: %v", line)
 		}
 		if line["address"] != "127.0.0.1" || strings.Contains(route, "?") {
 			t.Errorf("%v", line)
@@ -684,17 +708,18 @@ func TestLog(t *testing.T) {
 			level = "DEBUG"
 		}
 		if line["level"] != level {
-			t.Errorf("not at level %s: %v", level, line)
+			t.Errorf("level is not %s: %v", level, line)
 		}
 	}
 }
 
 var (
-	sample = regexp.MustCompile(`^([a-z_]+)(?:\{((?:[a-z]+="(?:[^"\\\n]|\\.)*",?)*)\})? (-?[0-9.]+(?:e[+-][0-9]+)?|\+Inf|NaN)$`)
-	meta   = regexp.MustCompile(`^# (HELP|TYPE) ([a-z_]+) (.+)$`)
+	sample = regexp.MustCompile(
+		`^([a-z_]+)(?:\{((?:[a-z]+="(?:[^"\\\n]|\\.)*",?)*)\})? (-?[0-9.]+(?:e[+-][0-9]+)?|\+Inf|NaN)$`)
+	meta = regexp.MustCompile(`^# (HELP|TYPE) ([a-z_]+) (.+)$`)
 )
 
-// scrape reads metrics as Prometheus would, and returns the value of each series.
+// scrape parses the metrics as Prometheus does, and returns the value of each series.
 func scrape(t *testing.T, m *server.Metrics) map[string]float64 {
 	t.Helper()
 	w := httptest.NewRecorder()
@@ -719,7 +744,7 @@ func scrape(t *testing.T, m *server.Metrics) map[string]float64 {
 		}
 		m := sample.FindStringSubmatch(line)
 		if m == nil {
-			t.Fatalf("not in the text format: %q", line)
+			t.Fatalf("invalid line: %q", line)
 		}
 		name := m[1]
 		for _, suffix := range []string{"_bucket", "_sum", "_count"} {
@@ -731,14 +756,14 @@ func scrape(t *testing.T, m *server.Metrics) map[string]float64 {
 			t.Errorf("%s has no TYPE or HELP before it", name)
 		}
 		if types[name] == "counter" && !strings.HasSuffix(name, "_total") {
-			t.Errorf("the counter %s is not called _total", name)
+			t.Errorf("the name of the counter %s does not end in _total", name)
 		}
 		key := m[1]
 		if m[2] != "" {
 			key += "{" + m[2] + "}"
 		}
 		if _, ok := values[key]; ok {
-			t.Errorf("%s is there twice", key)
+			t.Errorf("%s occurs twice", key)
 		}
 		v, err := strconv.ParseFloat(m[3], 64)
 		if err != nil {
@@ -754,7 +779,7 @@ func TestMetrics(t *testing.T) {
 	m := server.NewMetrics(`1.0 "quoted" \n`, func() db.PoolStats {
 		return db.PoolStats{Max: 8, Total: 3, Idle: 2, InUse: 1, Acquires: 100, Waits: 4, WaitTime: 1500 * time.Millisecond}
 	})
-	s := plain(t, func(c *server.Config) { c.Metrics = m; c.PerMinute = 20 })
+	s := newServer(t, func(c *server.Config) { c.Metrics = m; c.PerMinute = 20 })
 	before := scrape(t, m)
 	for range 3 {
 		send(t, s, "GET", "/api/v1/things", "", "Authorization", "Bearer viewer.a")
@@ -793,7 +818,7 @@ func TestMetrics(t *testing.T) {
 			t.Errorf("%s: %v durations, want %v", labels, got, want)
 		}
 		if after["http_request_duration_seconds_sum"+labels] <= 0 {
-			t.Errorf("%s took no time", labels)
+			t.Errorf("%s: the sum of durations is 0", labels)
 		}
 		bucket := func(le string) float64 {
 			v, ok := after["http_request_duration_seconds_bucket"+strings.TrimSuffix(labels, "}")+`,le="`+le+`"}`]
@@ -803,7 +828,8 @@ func TestMetrics(t *testing.T) {
 			return v
 		}
 		last := 0.0
-		for _, le := range []string{"0.001", "0.0025", "0.005", "0.01", "0.025", "0.05", "0.1", "0.25", "0.5", "1", "2.5", "5", "10", "+Inf"} {
+		for _, le := range []string{"0.001", "0.0025", "0.005", "0.01", "0.025", "0.05", "0.1", "0.25", "0.5", "1", "2.5",
+			"5", "10", "+Inf"} {
 			if v := bucket(le); v < last {
 				t.Errorf("%s: bucket %s has %v, the one before %v", labels, le, v, last)
 			} else {
@@ -824,18 +850,20 @@ func TestMetrics(t *testing.T) {
 		t.Errorf("%d series of requests, want 8", series)
 	}
 	for name, want := range map[string]float64{
-		"http_requests_rate_limited_total": 3, "db_pool_max_connections": 8, "db_pool_connections": 3, "db_pool_idle_connections": 2, "db_pool_in_use_connections": 1,
+		"http_requests_rate_limited_total": 3, "db_pool_max_connections": 8, "db_pool_connections": 3,
+		"db_pool_idle_connections": 2, "db_pool_in_use_connections": 1,
 		"db_pool_acquires_total": 100, "db_pool_waits_total": 4, "db_pool_wait_seconds_total": 1.5,
 	} {
 		if after[name] != want {
 			t.Errorf("%s is %v, want %v", name, after[name], want)
 		}
 	}
-	if before["http_requests_rate_limited_total"] != 0 || before["go_goroutines"] < 1 || before["process_start_time_seconds"] < 1_700_000_000 {
+	if before["http_requests_rate_limited_total"] != 0 || before["go_goroutines"] < 1 ||
+		before["process_start_time_seconds"] < 1_700_000_000 {
 		t.Errorf("%v", before)
 	}
 	if _, ok := scrape(t, server.NewMetrics("x", nil))["db_pool_connections"]; ok {
-		t.Error("figures of a pool that there is not")
+		t.Error("metrics of a pool without a pool")
 	}
 	w := httptest.NewRecorder()
 	m.Handler().ServeHTTP(w, httptest.NewRequest("GET", "/debug/pprof/", nil))
@@ -844,13 +872,13 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// Two routes that collide are a mistake of the program, found at its start.
+// New panics if two routes have the same pattern.
 func TestCollidingRoutes(t *testing.T) {
 	t.Parallel()
 	defer func() {
 		if recover() == nil {
-			t.Error("two routes with the same pattern were taken")
+			t.Error("New did not panic")
 		}
 	}()
-	plain(t, func(c *server.Config) { c.Routes = append(c.Routes, c.Routes[0]) })
+	newServer(t, func(c *server.Config) { c.Routes = append(c.Routes, c.Routes[0]) })
 }

@@ -114,12 +114,12 @@ func TestParseDecimal(t *testing.T) {
 	}
 }
 
-// exactly computes what ParseDecimal must say, with fractions: half a millionth is rounded away from zero.
+// exactly computes the result of ParseDecimal with fractions: it rounds half a millionth away from zero.
 func exactly(t *testing.T, text string) (string, bool) {
 	t.Helper()
 	r, ok := new(big.Rat).SetString(text)
 	if !ok {
-		t.Fatalf("%q is no number", text)
+		t.Fatalf("%q is not a number", text)
 	}
 	million := big.NewRat(1_000_000, 1)
 	scaled := new(big.Rat).Mul(new(big.Rat).Abs(r), million)
@@ -179,11 +179,11 @@ func TestParseDecimalAgainstFractions(t *testing.T) {
 		}
 	}
 	if good < 1000 || bad < 1000 {
-		t.Errorf("%d were taken and %d refused; the test should see more of both", good, bad)
+		t.Errorf("ParseDecimal accepted %d numbers and rejected %d; the test needs more of both", good, bad)
 	}
 }
 
-// Whatever is taken comes out as it went in, and stays the same when it goes in again.
+// The text of a parsed Decimal parses to the same Decimal.
 func FuzzDecimal(f *testing.F) {
 	for _, s := range []string{"0", "-1.5e-3", "1e400", "999999999.9999999", "5e-7", "1e+-5", "00", "-"} {
 		f.Add(s)
@@ -194,7 +194,7 @@ func FuzzDecimal(f *testing.F) {
 			return
 		}
 		if again, ok := server.ParseDecimal(d.String()); again != d || !ok {
-			t.Errorf("%q is %v, and that is %v, %v", s, d, again, ok)
+			t.Errorf("%q is %v, which parses to %v, %v", s, d, again, ok)
 		}
 		if len(s) < 1000 && !strings.ContainsAny(s, "eE") {
 			if want, ok := exactly(t, s); !ok || want != d.String() {
@@ -221,13 +221,14 @@ func TestOptional(t *testing.T) {
 	}
 	d, _ := server.ParseDecimal("1.5")
 	if got := server.Some(d).Arg(); got != "1.5" {
-		t.Errorf("a decimal goes to PostgreSQL as %v", got)
+		t.Errorf("the argument of a decimal is %v", got)
 	}
 }
 
 func TestPathOf(t *testing.T) {
 	t.Parallel()
-	if got := server.PathOf("/api/v1/products/{id}/materials/{material_id}", "a", "b/c"); got != "/api/v1/products/a/materials/b%2Fc" {
+	if got := server.PathOf("/api/v1/products/{id}/materials/{material_id}", "a",
+		"b/c"); got != "/api/v1/products/a/materials/b%2Fc" {
 		t.Error(got)
 	}
 }
