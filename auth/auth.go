@@ -133,7 +133,7 @@ var loginDoc = &server.Doc{
 		"response, after the same time. Failed logins within 15 minutes are limited: 5 for an account from one address, " +
 		"20 from an address, 100 for an account. Beyond that, every login gets a `429` with `Retry-After`, also with the " +
 		"right password. The limit of the account does not apply to the 20 addresses from which the user last logged in " +
-		"or refreshed a session within 30 days.",
+		"or refreshed a session within 30 days. An account can log in 300 times within 15 minutes.",
 	Errors: []*server.Error{errCredentials},
 }
 
@@ -244,7 +244,7 @@ func (s *Service) begin(
 		if limit == nil {
 			return done, nil
 		}
-		if limit.Account && known != nil {
+		if limit.Window == accountWindow && known != nil {
 			ok, err := known()
 			if err != nil {
 				return nil, err
@@ -256,10 +256,14 @@ func (s *Service) begin(
 			}
 		}
 		if limit.RetryAfter > 0 {
-			return nil, &server.Error{
+			e := &server.Error{
 				Status: 429, Code: "RATE_LIMIT_EXCEEDED", Detail: "Too many failed logins; try again later",
 				RetryAfter: limit.RetryAfter,
 			}
+			if limit.Window == loginWindow {
+				e.Detail = "Too many logins of this account; try again later"
+			}
+			return nil, e
 		}
 		select {
 		case <-limit.Changed:

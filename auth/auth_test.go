@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/netip"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -853,7 +852,7 @@ func TestConcurrentSlowLogins(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	user := w.Operator(t)
-	gate := w.hasher.Gate()
+	gate := w.hasher.Gate(2)
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
@@ -917,39 +916,79 @@ func TestHashingQueue(t *testing.T) {
 	tooMany(t, w.Anonymous().Post(t, loginPath, credentials(user.Email, "wrong")), "900")
 }
 
-// While many logins with the known password of one account wait for the hasher, a login of another account is next,
-// also from the same address.
+// Logins with the known passwords of two accounts wait for the hasher, 4 of each account. A login of a third account is
+// next.
 func TestLoginsOfOneAccountDelayNoOther(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	attacker, victim := w.Operator(t), w.Operator(t)
-	setPassword(t, w, victim, "the victim's password")
-	gate := w.hasher.Gate()
+	attackers, victim := []*authtest.Client{w.Operator(t), w.Operator(t)}, w.Operator(t)
+	const secret = "the victim's password"
+	if err := w.accounts().SetPassword(t.Context(), victim.Email, secret); err != nil {
+		t.Fatal(err)
+	}
+	gate := w.hasher.Gate(2)
 	var wg sync.WaitGroup
-	login := func(address string, c *authtest.Client, password string) {
+	login := func(c *authtest.Client, password string) {
 		wg.Go(func() {
-			a, err := w.from(address).Send("POST", loginPath, credentials(c.Email, password))
+			a, err := w.Anonymous().Send("POST", loginPath, credentials(c.Email, password))
 			if err != nil || a.Status != 200 {
 				t.Errorf("%v, %+v", err, a)
 			}
 		})
 	}
-	slots := runtime.GOMAXPROCS(0)
-	for i := range 4 * (slots + 1) {
-		login(fmt.Sprintf("198.51.100.%d", i/4), attacker, authtest.Password)
-	}
-	for range slots {
+	for _, c := range attackers {
+		login(c, authtest.Password)
 		<-gate.Started
 	}
-	gate.WaitFor(t, 4*(slots+1)-slots)
-	login("198.51.100.0", victim, "the victim's password")
-	gate.WaitFor(t, 4*(slots+1)-slots+1)
+	for range 9 {
+		login(attackers[0], authtest.Password)
+		login(attackers[1], authtest.Password)
+	}
+	gate.WaitFor(t, 6)
+	login(victim, secret)
+	gate.WaitFor(t, 7)
 	gate.Pass()
-	if next := <-gate.Started; next != "the victim's password" {
+	if next := <-gate.Started; next != secret {
 		t.Errorf("the hasher continues with %q", next)
 	}
 	gate.Open()
 	wg.Wait()
+}
+
+// An account can log in 300 times within 15 minutes; more logins are not hashed. Password changes count too.
+func TestLoginsAreLimited(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	user := w.Operator(t)
+	hashes := w.hashes()
+	changePassword(t, user, authtest.Password, authtest.Password).Want(204)
+	var wg sync.WaitGroup
+	for i := range 13 {
+		wg.Go(func() {
+			for range 23 {
+				c := w.from(fmt.Sprintf("198.51.100.%d", i))
+				a, err := c.Send("POST", loginPath, credentials(user.Email, authtest.Password))
+				if err != nil || a.Status != 200 {
+					t.Errorf("%v, %+v", err, a)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	hashes.Store(0)
+	for _, address := range []string{"198.51.100.1", "203.0.113.1"} {
+		a := w.from(address).Post(t, loginPath, credentials(user.Email, authtest.Password))
+		tooMany(t, a, "900")
+		if detail := a.Text("detail"); detail != "Too many logins of this account; try again later" {
+			t.Errorf("the detail is %q", detail)
+		}
+	}
+	if n := hashes.Load(); n != 0 {
+		t.Errorf("%d hashes", n)
+	}
+	w.login(t, w.Operator(t))
+	w.clock.pass(15 * time.Minute)
+	w.login(t, user)
 }
 
 // While many password changes of one tenant wait for the hasher, a change of another tenant is next.
@@ -957,7 +996,7 @@ func TestPasswordChangesOfOneTenantDelayNoOther(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	admin, other := w.Tenant(t).User(t, "admin"), w.Tenant(t).User(t, "admin")
-	gate := w.hasher.Gate()
+	gate := w.hasher.Gate(2)
 	var wg sync.WaitGroup
 	send := func(c *authtest.Client, method, path string, body j, want int) {
 		wg.Go(func() {
@@ -967,13 +1006,11 @@ func TestPasswordChangesOfOneTenantDelayNoOther(t *testing.T) {
 			}
 		})
 	}
-	slots := runtime.GOMAXPROCS(0)
-	for range slots + 4 {
+	for range 6 {
 		send(admin, "POST", usersPath, j{"email": email(), "name": "x", "role": "viewer", "password": phrase}, 201)
 	}
-	for range slots {
-		<-gate.Started
-	}
+	<-gate.Started
+	<-gate.Started
 	gate.WaitFor(t, 4)
 	send(other, "PATCH", usersPath+"/"+other.Actor.User, j{"password": newPhrase}, 200)
 	gate.WaitFor(t, 5)
@@ -983,14 +1020,6 @@ func TestPasswordChangesOfOneTenantDelayNoOther(t *testing.T) {
 	}
 	gate.Open()
 	wg.Wait()
-}
-
-// setPassword changes the password of a client's user.
-func setPassword(t *testing.T, w *world, c *authtest.Client, password string) {
-	t.Helper()
-	if err := w.accounts().SetPassword(t.Context(), c.Email, password); err != nil {
-		t.Fatal(err)
-	}
 }
 
 // A login deletes the user's expired sessions.

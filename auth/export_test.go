@@ -39,8 +39,9 @@ type Gate struct {
 	hasher  *Hasher
 }
 
-// Gate makes each hash wait for the gate, and removes the limit on the wait for a slot.
-func (h *Hasher) Gate() *Gate {
+// Gate makes each hash wait for the gate, sets the number of slots, and removes the limit on the wait for a slot.
+func (h *Hasher) Gate(slots int) *Gate {
+	h.queue = newQueue(slots)
 	g := &Gate{make(chan string, 1000), make(chan struct{}), h}
 	h.wait = time.Hour
 	h.key = func(password string, salt []byte, rounds int) ([]byte, error) {

@@ -23,10 +23,18 @@ const (
 	pairFailures    = 5
 	addressFailures = 20
 	accountFailures = 100
-	accountWindow   = 2 // the index in Throttle.windows
+	accountLogins   = 300
+	accountParallel = 4
 
-	// A failure takes a core about 0.2 seconds, so 15 minutes have fewer failures than this on any machine.
-	maxThrottleKeys = 100_000
+	maxThrottleKeys = 100_000 // bounds the memory of a window
+)
+
+// The indexes in Throttle.windows.
+const (
+	pairWindow = iota
+	addressWindow
+	loginWindow
+	accountWindow
 )
 
 // Source tells which failures count together for the limit of an account.
@@ -45,23 +53,26 @@ const (
 	Session
 )
 
-// Throttle limits failed logins within 15 minutes: 5 for an account from one address, 20 from an address, 100 for an
-// account. Its memory is bounded. It is safe for concurrent use.
+// Throttle limits logins within 15 minutes: 5 failures for an account from one address, 20 failures from an address,
+// 100 failures for an account, and 300 successes for an account. It lets 4 attempts of an account run at a time. Its
+// memory is bounded. It is safe for concurrent use.
 type Throttle struct {
 	now func() time.Time
 
 	mu      sync.Mutex
 	seen    time.Time     // the last result of now
 	clock   time.Duration // time since NewThrottle; does not go backwards when now does
-	windows [3]window     // by account and address, by address, by account
+	windows [4]window
 }
 
-// window holds the attempts of each key.
+// window holds the attempts of each key: those that run, and those that ended with the outcome that it counts.
 type window struct {
-	limit   int
-	maxKeys int
-	keys    map[[32]byte]*list.Element // of *attempts
-	order   list.List                  // sorted by the latest attempt, the newest in front
+	counts   Outcome
+	limit    int
+	parallel int // the number of attempts of a key that may run at a time; 0 for any number
+	maxKeys  int
+	keys     map[[32]byte]*list.Element // of *attempts
+	order    list.List                  // sorted by the latest attempt, the newest in front
 }
 
 type attempts struct {
@@ -78,38 +89,44 @@ type attempt struct {
 // NewThrottle returns a Throttle that reads the time from now.
 func NewThrottle(now func() time.Time) *Throttle {
 	t := &Throttle{now: now, seen: now()}
-	for i, limit := range []int{pairFailures, addressFailures, accountFailures} {
-		t.windows[i] = window{limit: limit, maxKeys: maxThrottleKeys, keys: make(map[[32]byte]*list.Element)}
+	t.windows = [...]window{
+		pairWindow:    {counts: Failed, limit: pairFailures},
+		addressWindow: {counts: Failed, limit: addressFailures},
+		loginWindow:   {counts: Succeeded, limit: accountLogins, parallel: accountParallel},
+		accountWindow: {counts: Failed, limit: accountFailures},
+	}
+	for i := range t.windows {
+		t.windows[i].maxKeys, t.windows[i].keys = maxThrottleKeys, make(map[[32]byte]*list.Element)
 	}
 	return t
 }
 
 // Limit says why an attempt is not allowed.
 type Limit struct {
-	// RetryAfter is the time until the failures that fill a limit expire. It is 0 if failures and running attempts fill
-	// it together: then the outcome of these decides.
+	// RetryAfter is the time until enough of the attempts that fill a limit expire. It is 0 if some of these still run:
+	// then their outcome decides.
 	RetryAfter time.Duration
 
 	// Changed is closed when one of the running attempts ends. It is nil if RetryAfter is not 0.
 	Changed <-chan struct{}
 
-	// Account means that the limit of the account does not allow the attempt; the other limits do, or only running
-	// attempts fill them.
-	Account bool
+	// Window is the index of the limit, such as accountWindow. Of several limits it is one with the longest RetryAfter.
+	Window int
 }
 
 // Begin must be called before a password is verified. It counts the attempt as running and returns nil, or it returns
-// why the attempt is not allowed. Running attempts count like failures, so that concurrent guesses are limited too. The
+// why the attempt is not allowed. Running attempts fill all limits, so that concurrent guesses are limited too. The
 // account is the normalized e-mail, which need not exist.
 //
 // The caller must report the outcome by calling done; only the first call has an effect. Failed turns the attempt into
-// a failure. Succeeded removes the attempt and all failures of this account from this address. Abandoned removes the
-// attempt. An attempt without an outcome counts as running until it expires.
+// a failure. Succeeded turns it into a success and removes all failures of this account from this address. Abandoned
+// removes the attempt. An attempt without an outcome counts as running until it expires.
 func (t *Throttle) Begin(account, address string, source Source) (done func(Outcome), limit *Limit) {
 	// Hashes, because e-mails may be long.
 	keys := [][32]byte{
 		sha256.Sum256([]byte(account + "\x00" + address)),
 		sha256.Sum256([]byte(address)),
+		sha256.Sum256([]byte(account)),
 	}
 	if source != KnownAddress {
 		keys = append(keys, sha256.Sum256(fmt.Appendf(nil, "%d %s", source, account)))
@@ -122,12 +139,9 @@ func (t *Throttle) Begin(account, address string, source Source) (done func(Outc
 
 	for i, key := range keys {
 		full := t.windows[i].full(key, t.clock)
-		if full == nil {
-			continue
-		}
-		full.Account = i == accountWindow && (limit == nil || limit.RetryAfter == 0)
-		if limit == nil || full.RetryAfter > limit.RetryAfter {
+		if full != nil && (limit == nil || full.RetryAfter > limit.RetryAfter) {
 			limit = full
+			limit.Window = i
 		}
 	}
 	if limit != nil {
@@ -145,10 +159,10 @@ func (t *Throttle) Begin(account, address string, source Source) (done func(Outc
 		}
 		a.running = false
 		for i, key := range keys {
-			t.windows[i].ended(key, a, outcome != Failed)
+			t.windows[i].ended(key, a, outcome)
 		}
 		if outcome == Succeeded {
-			t.windows[0].clear(keys[0])
+			t.windows[pairWindow].clear(keys[pairWindow])
 		}
 	}, nil
 }
@@ -168,13 +182,20 @@ func (w *window) full(key [32]byte, clock time.Duration) *Limit {
 	}
 	a := element.Value.(*attempts)
 	a.all = slices.DeleteFunc(a.all, func(a *attempt) bool { return clock-a.at >= throttleWindow })
-	switch {
-	case len(a.all) == 0:
+	if len(a.all) == 0 {
 		w.clear(key)
 		return nil
-	case len(a.all) < w.limit:
+	}
+	running := 0
+	for _, a := range a.all {
+		if a.running {
+			running++
+		}
+	}
+	switch {
+	case len(a.all) < w.limit && (w.parallel == 0 || running < w.parallel):
 		return nil
-	case !slices.ContainsFunc(a.all, func(a *attempt) bool { return a.running }):
+	case running == 0:
 		return &Limit{RetryAfter: a.all[0].at + throttleWindow - clock}
 	}
 	if a.changed == nil {
@@ -198,15 +219,16 @@ func (w *window) add(key [32]byte, a *attempt) {
 	*all = append(*all, a)
 }
 
-// ended notifies those who wait for an attempt of the key to end, and removes the attempt if remove is set.
-func (w *window) ended(key [32]byte, ended *attempt, remove bool) {
+// ended notifies the callers that wait for an attempt of the key to end, and removes the attempt unless the window
+// counts the outcome.
+func (w *window) ended(key [32]byte, ended *attempt, outcome Outcome) {
 	element := w.keys[key]
 	if element == nil {
 		return
 	}
 	a := element.Value.(*attempts)
 	a.notify()
-	if remove {
+	if outcome != w.counts {
 		a.all = slices.DeleteFunc(a.all, func(other *attempt) bool { return other == ended })
 	}
 	if len(a.all) == 0 {

@@ -91,10 +91,10 @@ func TestThrottleSources(t *testing.T) {
 	for i := range 20 {
 		attempts(Anonymous, fmt.Sprint("address ", i))
 	}
-	if _, limit := th.Begin("ada", "192.0.2.1", Anonymous); limit == nil || !limit.Account {
+	if _, limit := th.Begin("ada", "192.0.2.1", Anonymous); limit == nil || limit.Window != accountWindow {
 		t.Errorf("anonymous: %+v, want the limit of the account", limit)
 	}
-	if _, limit := th.Begin("ada", "address 1", Anonymous); limit == nil || limit.Account {
+	if _, limit := th.Begin("ada", "address 1", Anonymous); limit == nil || limit.Window != pairWindow {
 		t.Errorf("anonymous, from an attacker's address: %+v, want the limit of the address", limit)
 	}
 	for i := range 30 {
@@ -134,11 +134,66 @@ func TestThrottleLongestWait(t *testing.T) {
 	try(t, th, "ada", "192.0.2.1", Failed, 5*time.Minute)
 }
 
+// An account has 300 logins within 15 minutes, from all addresses together; failures and abandoned attempts do not
+// count.
+func TestThrottleLogins(t *testing.T) {
+	clock := newThrottleClock()
+	th := NewThrottle(clock.now)
+	for i := range 100 {
+		if i < 90 {
+			try(t, th, "ada", fmt.Sprint("address ", i%20), Failed, 0)
+		}
+		try(t, th, "ada", "192.0.2.1", Abandoned, 0)
+		for range 3 {
+			try(t, th, "ada", fmt.Sprint("address ", i%20), Succeeded, 0)
+		}
+		if i == 0 {
+			clock.pass(time.Minute)
+		}
+	}
+	try(t, th, "bob", "192.0.2.1", Succeeded, 0)
+	clock.pass(time.Minute)
+	for _, source := range []Source{Anonymous, KnownAddress, Session} {
+		_, limit := th.Begin("ada", "192.0.2.1", source)
+		if limit == nil || limit.RetryAfter != 13*time.Minute || limit.Window != loginWindow {
+			t.Errorf("source %d: Begin = %+v, want the limit of logins", source, limit)
+		}
+	}
+	clock.pass(13 * time.Minute)
+	for range 3 {
+		try(t, th, "ada", "192.0.2.1", Succeeded, 0)
+	}
+	try(t, th, "ada", "192.0.2.1", Succeeded, time.Minute)
+}
+
+// Of an account, 4 attempts run at a time.
+func TestThrottleParallel(t *testing.T) {
+	th := NewThrottle(newThrottleClock().now)
+	var running []func(Outcome)
+	for i := range 4 {
+		done, limit := th.Begin("ada", fmt.Sprint("address ", i), Source(i%3))
+		if limit != nil {
+			t.Fatalf("attempt %d: %+v", i, limit)
+		}
+		running = append(running, done)
+	}
+	for _, done := range running {
+		_, limit := th.Begin("ada", "192.0.2.1", KnownAddress)
+		if limit == nil || limit.Changed == nil {
+			t.Fatalf("Begin = %+v, want to wait", limit)
+		}
+		done(Abandoned)
+		<-limit.Changed
+		if _, limit = th.Begin("ada", "192.0.2.2", KnownAddress); limit != nil {
+			t.Fatalf("Begin = %+v after an attempt ended", limit)
+		}
+	}
+}
+
 func TestThrottleOutcomes(t *testing.T) {
 	clock := newThrottleClock()
 	th := NewThrottle(clock.now)
 	for range 1000 {
-		try(t, th, "ada", "192.0.2.1", Succeeded, 0)
 		try(t, th, "ada", "192.0.2.1", Abandoned, 0)
 	}
 	if n := throttleKeys(th); n != 0 {
@@ -172,6 +227,7 @@ func TestThrottleOutcomes(t *testing.T) {
 func TestThrottleRunningAttempts(t *testing.T) {
 	clock := newThrottleClock()
 	th := NewThrottle(clock.now)
+	th.windows[loginWindow].parallel = 0
 	var running []func(Outcome)
 	for range 5 {
 		done, limit := th.Begin("ada", "192.0.2.1", Anonymous)
@@ -253,6 +309,7 @@ type modelAttempt struct {
 	account, address string
 	at               time.Duration
 	running          bool
+	succeeded        bool
 	cleared          bool // removed from the count of the account and address by a success
 	done             func(Outcome)
 }
@@ -264,6 +321,7 @@ func TestThrottleAgainstModel(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed, 0))
 	clock := newThrottleClock()
 	th := NewThrottle(clock.now)
+	th.windows[loginWindow].limit, th.windows[loginWindow].parallel = 8, 6
 	var model []*modelAttempt
 	var elapsed time.Duration // does not go backwards when the clock does
 	var allowed, limited int
@@ -286,8 +344,8 @@ func TestThrottleAgainstModel(t *testing.T) {
 				outcome = Succeeded + Outcome(random.IntN(2))
 			}
 			a.done(outcome)
-			a.running = false
-			if outcome != Failed {
+			a.running, a.succeeded = false, outcome == Succeeded
+			if outcome == Abandoned {
 				model = slices.Delete(model, k, k+1)
 			}
 			for _, other := range model {
@@ -303,9 +361,9 @@ func TestThrottleAgainstModel(t *testing.T) {
 		}
 		var wantWait time.Duration
 		wantLimit := false
-		window := func(limit int, counts func(*modelAttempt) bool) {
+		window := func(limit, parallel int, counts func(*modelAttempt) bool) {
 			var wait time.Duration
-			n, running := 0, false
+			n, running := 0, 0
 			for _, a := range model {
 				if !counts(a) {
 					continue
@@ -313,19 +371,24 @@ func TestThrottleAgainstModel(t *testing.T) {
 				if n++; n == 1 {
 					wait = a.at + 15*time.Minute - elapsed
 				}
-				running = running || a.running
+				if a.running {
+					running++
+				}
 			}
-			if n < limit {
+			if n < limit && running < parallel {
 				return
 			}
 			wantLimit = true
-			if !running {
+			if running == 0 {
 				wantWait = max(wantWait, wait)
 			}
 		}
-		window(5, func(a *modelAttempt) bool { return a.account == account && a.address == address && !a.cleared })
-		window(20, func(a *modelAttempt) bool { return a.address == address })
-		window(100, func(a *modelAttempt) bool { return a.account == account })
+		window(5, 100, func(a *modelAttempt) bool {
+			return a.account == account && a.address == address && !a.cleared && !a.succeeded
+		})
+		window(20, 100, func(a *modelAttempt) bool { return a.address == address && !a.succeeded })
+		window(8, 6, func(a *modelAttempt) bool { return a.account == account && (a.running || a.succeeded) })
+		window(100, 100, func(a *modelAttempt) bool { return a.account == account && !a.succeeded })
 
 		done, limit := th.Begin(account, address, Anonymous)
 		if (limit != nil) != wantLimit ||

@@ -508,7 +508,16 @@ func BenchmarkRequests(b *testing.B) {
 		const body = `{"email":"bench@farm.example","password":"bench-password"}`
 		trips, _ := f.record(b, "POST", loginPath, body)
 		session := trips[len(trips)-1][2].Args[0].(string)
-		f.compare(b, "POST", func() (string, string) { return loginPath, body }, trips, func() map[string]string { return map[string]string{session: db.NewID()} })
+		// Several accounts, because the logins of one account are limited.
+		var bodies [20]string
+		for i := range bodies {
+			email := db.NewID() + "@farm.example"
+			f.create(b, "/api/v1/users", `{"email":"`+email+`","name":"B","role":"viewer","password":"bench-password"}`)
+			bodies[i] = `{"email":"` + email + `","password":"bench-password"}`
+		}
+		var n atomic.Int64
+		next := func() (string, string) { return loginPath, bodies[n.Add(1)%int64(len(bodies))] }
+		f.compare(b, "POST", next, trips, func() map[string]string { return map[string]string{session: db.NewID()} })
 	})
 }
 
