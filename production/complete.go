@@ -42,7 +42,7 @@ var (
 	errNoMaterials = server.BadRequest("RUN_HAS_NO_MATERIALS",
 		"The run has no materials, so there is nothing to deduct")
 
-	errNotWeighed = server.BadRequest("ACTUAL_USAGE_MISSING",
+	errUsageMissing = server.BadRequest("ACTUAL_USAGE_MISSING",
 		"Record actual_weight_grams, or spool_weight_before_grams and spool_weight_after_grams, first for: %s",
 		"PLA Black (Polymaker) (material 0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a53)")
 
@@ -63,7 +63,7 @@ var completeDoc = &server.Doc{
 		"Sets `status`, `completed_at` (to the current time, unless it is set), `actual_total_filament_grams` (to " +
 		"the sum) and `actual_print_time_hours` (to the time from start to completion, unless it is set). The " +
 		"weights include purged filament, so purge is not deducted separately.",
-	Errors: []*server.Error{errNoMaterials, errNotWeighed, errInsufficient, errDeducted},
+	Errors: []*server.Error{errNoMaterials, errUsageMissing, errInsufficient, errDeducted},
 }
 
 func (h handlers) complete(ctx context.Context, r *server.Request[struct{}]) (server.OK[Completion], error) {
@@ -108,11 +108,11 @@ func completeError(problem string, details []byte) error {
 		return errDeducted
 	case errNoMaterials.Code:
 		return errNoMaterials
-	case errNotWeighed.Code:
+	case errUsageMissing.Code:
 		for _, row := range rows {
 			list = append(list, fmt.Sprintf("%s (material %s)", row.SpoolName, row.MaterialID))
 		}
-		return errNotWeighed.With(strings.Join(list, ", "))
+		return errUsageMissing.With(strings.Join(list, ", "))
 	case errInsufficient.Code:
 		for _, row := range rows {
 			what := "was removed"

@@ -10,7 +10,7 @@
 --   NOT_FOUND
 --   RUN_ALREADY_COMPLETED
 --   RUN_HAS_NO_MATERIALS
---   ACTUAL_USAGE_MISSING   the materials that lack a weighing: material_id, spool_name
+--   ACTUAL_USAGE_MISSING   the materials without an actual weight: material_id, spool_name
 --   INSUFFICIENT_FILAMENT  the spools that are removed or have too little: spool_id, spool_name, remaining, needed
 --                          (grams), enough (whether remaining is enough, so that the spool must have been removed)
 --
