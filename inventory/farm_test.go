@@ -24,12 +24,13 @@ func rat(s string) *big.Rat {
 	return r
 }
 
-// round rounds half away from zero to six decimals.
+// round rounds to six decimals, half away from zero.
 func round(r *big.Rat) *big.Rat { return rat(r.FloatString(6)) }
 
-var numbers = []string{"diameter_mm", "net_weight_grams", "remaining_weight_grams", "spool_weight_grams", "purchase_price"}
+var numbers = []string{"diameter_mm", "net_weight_grams", "remaining_weight_grams", "spool_weight_grams",
+	"purchase_price"}
 
-// readFarm reads the spools of a whole farm, each as the API should show it, but without id and times.
+// readFarm reads the spools of a farm from a file, as the API returns them, without ids and times.
 func readFarm(t *testing.T) (bodies, want []j) {
 	t.Helper()
 	f, err := os.Open("../testdata/farm/spools.csv")
@@ -58,14 +59,15 @@ func readFarm(t *testing.T) (bodies, want []j) {
 			show["remaining_weight_grams"] = show["net_weight_grams"]
 		}
 		if price, ok := show["purchase_price"].(json.Number); ok {
-			show["cost_per_gram"] = json.Number(round(new(big.Rat).Quo(rat(price.String()), rat(show["net_weight_grams"].(json.Number).String()))).FloatString(6))
+			show["cost_per_gram"] = json.Number(round(new(big.Rat).Quo(rat(price.String()),
+				rat(show["net_weight_grams"].(json.Number).String()))).FloatString(6))
 		}
 		bodies, want = append(bodies, body), append(want, show)
 	}
 	return bodies, want
 }
 
-// sum adds up what the spools hold in grams, what was paid for them, and what is left of that in money.
+// sum returns the sums of remaining grams, purchase prices, and costs of the remaining filament.
 func sum(spools []j) [3]string {
 	grams, paid, left := new(big.Rat), new(big.Rat), new(big.Rat)
 	for _, s := range spools {
@@ -79,7 +81,7 @@ func sum(spools []j) [3]string {
 	return [3]string{grams.FloatString(6), paid.FloatString(6), left.FloatString(12)}
 }
 
-// all reads every spool of a list.
+// all returns all spools of a list.
 func all(t *testing.T, c *authtest.Client, pairs ...any) []j {
 	t.Helper()
 	items := []j{}
@@ -95,14 +97,14 @@ func all(t *testing.T, c *authtest.Client, pairs ...any) []j {
 	}
 }
 
-// A farm enters its real shelf, and every list agrees with what it wrote down before.
+// A farm creates its spools from a file, and all lists agree with the file.
 func TestFarm(t *testing.T) {
 	t.Parallel()
 	api := authtest.New(t, authtest.Options{}, inventory.Routes)
 	c := api.Operator(t)
 	bodies, farm := readFarm(t)
 	if len(farm) < 300 {
-		t.Fatalf("a farm of %d spools", len(farm))
+		t.Fatalf("the farm has %d spools", len(farm))
 	}
 	for i, body := range bodies {
 		made := c.Post(t, spools, body).Want(201)
@@ -124,7 +126,7 @@ func TestFarm(t *testing.T) {
 		}
 		for i := range want {
 			if got[i]["id"] != want[i]["id"] {
-				t.Errorf("%s: place %d is %v, want %v", what, i+1, got[i], want[i])
+				t.Errorf("%s: item %d is %v, want %v", what, i+1, got[i], want[i])
 				return
 			}
 		}
@@ -141,7 +143,7 @@ func TestFarm(t *testing.T) {
 		}
 	}
 
-	// Every filter with every value in the file, in capitals too; then all of them together.
+	// Each filter with each value in the file, also in capitals, and then all filters together.
 	slices.SortFunc(farm, sortedBy("created_at", "desc"))
 	match := func(pairs ...any) []j {
 		var some []j
@@ -187,7 +189,8 @@ func TestFarm(t *testing.T) {
 			}
 		}
 	}
-	for i, of := range slices.SortedFunc(maps.Keys(combinations), func(a, b [3]string) int { return slices.Compare(a[:], b[:]) }) {
+	for i, of := range slices.SortedFunc(maps.Keys(combinations),
+		func(a, b [3]string) int { return slices.Compare(a[:], b[:]) }) {
 		if i%9 == 0 {
 			check("material_type", of[0], "brand", of[1], "color", of[2], "in_stock", i%2 == 0)
 		}

@@ -24,7 +24,7 @@ import (
 	"spoolwright/server"
 )
 
-// query makes a list's path: query("limit", 5) is /api/v1/spools?limit=5.
+// query returns the path of a list: query("limit", 5) is /api/v1/spools?limit=5.
 func query(pairs ...any) string {
 	values := url.Values{}
 	for i := 0; i < len(pairs); i += 2 {
@@ -33,7 +33,7 @@ func query(pairs ...any) string {
 	return spools + "?" + values.Encode()
 }
 
-// ids are the ids of a page's items, in their order.
+// ids returns the ids of a page's items, in order.
 func ids(a *authtest.Response) []string {
 	var page struct{ Items []struct{ ID string } }
 	json.Unmarshal(a.Body, &page)
@@ -44,7 +44,7 @@ func ids(a *authtest.Response) []string {
 	return all
 }
 
-// pages reads a whole list page by page, and checks what each page says of itself.
+// pages reads all pages of a list, and checks total, skip and limit of each.
 func pages(t *testing.T, c *authtest.Client, path string, limit int) []string {
 	t.Helper()
 	join := "?"
@@ -67,7 +67,7 @@ func pages(t *testing.T, c *authtest.Client, path string, limit int) []string {
 	}
 }
 
-// fill enters n spools in one statement; columns and values are SQL, in which i counts from 1.
+// fill inserts n spools. Columns and values are SQL, in which i counts from 1.
 func fill(t *testing.T, c *authtest.Client, n int, columns, values string) {
 	t.Helper()
 	err := c.API.DB.Write(db.As(context.Background(), c.Actor), db.SQL(`
@@ -81,7 +81,8 @@ func fill(t *testing.T, c *authtest.Client, n int, columns, values string) {
 func TestListShapeAndBounds(t *testing.T) {
 	t.Parallel()
 	c := operator(t)
-	is(t, c.Get(t, spools).Want(200), "", j{"items": []any{}, "total": json.Number("0"), "skip": json.Number("0"), "limit": json.Number("20")})
+	is(t, c.Get(t, spools).Want(200), "", j{"items": []any{}, "total": json.Number("0"), "skip": json.Number("0"),
+		"limit": json.Number("20")})
 	var newest []string
 	for range 25 {
 		newest = append([]string{c.Post(t, spools, spool(nil)).Want(201).ID()}, newest...)
@@ -98,7 +99,7 @@ func TestListShapeAndBounds(t *testing.T) {
 		"?skip=24&limit=100":                 {newest[24:], "24", "100"},
 		"?skip=25":                           {nil, "25", "20"},
 		"?skip=999999999":                    {nil, "999999999", "20"},
-		"?limit=2&page=7&tenant_id=x&Limit=": {newest[:2], "0", "2"}, // unknown parameters mean nothing
+		"?limit=2&page=7&tenant_id=x&Limit=": {newest[:2], "0", "2"}, // unknown parameters are ignored
 		"?limit=2&sort_order=asc":            {[]string{newest[24], newest[23]}, "0", "2"},
 	} {
 		a := c.Get(t, spools+path).Want(200).Shows(map[string]string{"total": "25", "skip": want.skip, "limit": want.limit})
@@ -107,21 +108,27 @@ func TestListShapeAndBounds(t *testing.T) {
 		}
 	}
 	for path, field := range map[string]string{
-		"?limit=0": "limit", "?limit=101": "limit", "?limit=-1": "limit", "?limit=": "limit", "?limit=ten": "limit", "?limit=1.5": "limit", "?limit=1&limit=2": "limit",
+		"?limit=0": "limit", "?limit=101": "limit", "?limit=-1": "limit", "?limit=": "limit", "?limit=ten": "limit",
+		"?limit=1.5": "limit", "?limit=1&limit=2": "limit",
 		"?limit=99999999999999999999": "limit", "?limit=0x10": "limit", "?limit=%31%00": "limit",
-		"?skip=-1": "skip", "?skip=": "skip", "?skip=1000000000": "skip", "?skip=1e99": "skip", "?skip=0.5": "skip", "?skip=NaN": "skip",
+		"?skip=-1": "skip", "?skip=": "skip", "?skip=1000000000": "skip", "?skip=1e99": "skip", "?skip=0.5": "skip",
+		"?skip=NaN":              "skip",
 		"?sort_order=descending": "sort_order", "?sort_order=": "sort_order", "?sort_order=DESC": "sort_order",
-		"?in_stock=": "in_stock", "?in_stock=yes": "in_stock", "?material_type=": "material_type", "?material_type=pla": "material_type",
-		"?color=%ff": "color", "?brand=%00": "brand", "?brand=" + strings.Repeat("x", 201): "brand", "?limit=%zz": "query",
+		"?in_stock=": "in_stock", "?in_stock=yes": "in_stock", "?material_type=": "material_type",
+		"?material_type=pla": "material_type",
+		"?color=%ff":         "color", "?brand=%00": "brand", "?limit=%zz": "query",
+		"?brand=" + strings.Repeat("x", 201): "brand",
 	} {
 		c.Get(t, spools+path).Fields(field)
 	}
-	for _, field := range []string{"", "nonsense", "ID", "tenant_id", "hidden_at", "brand_key", "in_stock", "color desc", "id;drop table spools", "1", "items"} {
+	for _, field := range []string{"", "nonsense", "ID", "tenant_id", "hidden_at", "brand_key", "in_stock",
+		"color desc", "id;drop table spools", "1", "items"} {
 		refused := c.Get(t, query("sort_by", field)).Fields("sort_by")
-		for _, allowed := range []string{"id", "material_type", "brand", "color", "color_hex", "finish", "diameter_mm", "net_weight_grams", "remaining_weight_grams",
-			"spool_weight_grams", "purchase_price", "cost_per_gram", "supplier", "purchase_date", "notes", "created_at", "updated_at"} {
+		for _, allowed := range []string{"id", "material_type", "brand", "color", "color_hex", "finish", "diameter_mm",
+			"net_weight_grams", "remaining_weight_grams", "spool_weight_grams", "purchase_price", "cost_per_gram",
+			"supplier", "purchase_date", "notes", "created_at", "updated_at"} {
 			if !strings.Contains(refused.Text("errors.0.message"), allowed) {
-				t.Errorf("%s: does not say that %s is allowed: %s", refused.What, allowed, refused.Body)
+				t.Errorf("%s: the message does not contain %s: %s", refused.What, allowed, refused.Body)
 			}
 		}
 	}
@@ -142,7 +149,7 @@ func TestFilters(t *testing.T) {
 		{"brand": "Ελλάδα & Söhne", "color": "Ж\\б"},
 		{"brand": "Straße", "color": "İğ"},
 	} {
-		c.Post(t, spools, spool(j{"notes": strconv.Itoa(i)})).Want(201) // in nobody's way: Black, no brand
+		c.Post(t, spools, spool(j{"notes": strconv.Itoa(i)})).Want(201) // matches no filter: Black, without brand
 		s["notes"] = strconv.Itoa(i)
 		c.Post(t, spools, spool(s)).Want(201)
 		other.Post(t, spools, spool(s)).Want(201)
@@ -150,7 +157,7 @@ func TestFilters(t *testing.T) {
 	}
 	for _, test := range []struct {
 		filter []any
-		want   string // the notes of the matching spools that are not black
+		want   string // notes of the matching spools that are not black
 	}{
 		{[]any{"brand", "polymaker"}, "0 1"},
 		{[]any{"brand", "pOLYMAKER"}, "0 1"},
@@ -203,15 +210,19 @@ func TestFilters(t *testing.T) {
 	c.Get(t, query("color", "BLACK")).Want(200).Shows(map[string]string{"total": "9"})
 }
 
-// Every field sorts both ways, nulls last, ties by id; and paging through shows every spool once, in that order.
+// Each field sorts in both directions, with nulls last and ties ordered by id. The pages contain each spool once, in
+// that order.
 func TestSortByEveryField(t *testing.T) {
 	t.Parallel()
 	c := operator(t)
-	fill(t, c, 61, `material_type, brand, color_hex, finish, remaining_weight_grams, spool_weight_grams, purchase_price, supplier, purchase_date, notes, created_at, updated_at`, `
+	fill(t, c, 61, `
+		material_type, brand, color_hex, finish, remaining_weight_grams, spool_weight_grams, purchase_price, supplier,
+		purchase_date, notes, created_at, updated_at`, `
 		case i % 4 when 0 then 'TPU' when 1 then 'ABS' else 'PLA' end,
 		case i % 5 when 0 then null when 1 then '' when 2 then 'a' when 3 then 'B' else 'é' end,
 		case when i % 3 > 0 then '#00000' || i % 6 end, case when i % 2 = 0 then 'Silk' end, (i % 7) * 100.5,
-		case when i % 4 > 1 then i % 10 + 0.25 end, case when i % 3 > 0 then (i % 12) * 9.5 end, case when i > 59 then 's' || i end,
+		case when i % 4 > 1 then i % 10 + 0.25 end, case when i % 3 > 0 then (i % 12) * 9.5 end,
+		case when i > 59 then 's' || i end,
 		case when i % 3 > 0 then date '2024-01-31' - i % 40 end, case when i % 2 = 0 then 'n' || i end,
 		timestamptz '2024-01-01' + i % 25 * interval '1 microsecond', timestamptz '2024-01-01' + i % 3 * interval '1 hour'`)
 	var all []j
@@ -232,12 +243,13 @@ func TestSortByEveryField(t *testing.T) {
 			})
 		}
 	}
-	if got, want := pages(t, c, spools, 7), pages(t, c, query("sort_by", "created_at", "sort_order", "desc"), 50); !slices.Equal(got, want) {
+	got, want := pages(t, c, spools, 7), pages(t, c, query("sort_by", "created_at", "sort_order", "desc"), 50)
+	if !slices.Equal(got, want) {
 		t.Errorf("the default order is %v, want newest first: %v", got, want)
 	}
 }
 
-// sortedIDs are the ids of the items in the order of a list.
+// sortedIDs returns the ids of the items in the order of a list.
 func sortedIDs(items []j, field, order string) []string {
 	var all []string
 	for _, item := range slices.SortedFunc(slices.Values(items), sortedBy(field, order)) {
@@ -246,7 +258,7 @@ func sortedIDs(items []j, field, order string) []string {
 	return all
 }
 
-// sortedBy compares spools as the list does: numbers and times by value, all else by its text; nulls last; ties by id.
+// sortedBy compares spools as the list does: numbers and times by value, others by text; nulls last; ties by id.
 func sortedBy(field, order string) func(a, b j) int {
 	return func(a, b j) int {
 		by := compare(a[field], b[field])
@@ -274,7 +286,7 @@ func compare(a, b any) int {
 	if n, ok := a.(json.Number); ok {
 		return rat(n.String()).Cmp(rat(b.(json.Number).String()))
 	}
-	// As text, a whole second would come after its fractions.
+	// The texts would order a whole second after its fractions.
 	if before, err := time.Parse(time.RFC3339, a.(string)); err == nil {
 		if after, err := time.Parse(time.RFC3339, b.(string)); err == nil {
 			return before.Compare(after)
@@ -283,12 +295,13 @@ func compare(a, b any) int {
 	return strings.Compare(a.(string), b.(string))
 }
 
-// A page far down is found in another way, and must be the same page.
+// Pages beyond deepSkip use another statement and must have the same items.
 func TestDeepPages(t *testing.T) {
 	t.Parallel()
 	c := operator(t)
 	fill(t, c, 1130, `material_type, remaining_weight_grams, purchase_price, created_at`,
-		`'PLA', case when i > 1110 then 0 else i % 9 end, case when i % 3 > 0 then i % 5 end, timestamptz '2024-01-01' + i % 700 * interval '1 second'`)
+		`'PLA', case when i > 1110 then 0 else i % 9 end, case when i % 3 > 0 then i % 5 end,
+		timestamptz '2024-01-01' + i % 700 * interval '1 second'`)
 	for _, path := range []string{
 		spools,
 		query("sort_order", "asc"),
@@ -307,12 +320,14 @@ func TestDeepPages(t *testing.T) {
 		}
 		deep.Shows(map[string]string{"total": "1130", "skip": "1000", "limit": "99"})
 		c.Get(t, path+join+"skip=1125").Want(200).Shows(map[string]string{"items.4.color": "Black", "total": "1130"})
-		is(t, c.Get(t, path+join+"skip=1130").Want(200), "", j{"items": []any{}, "total": json.Number("1130"), "skip": json.Number("1130"), "limit": json.Number("20")})
+		is(t, c.Get(t, path+join+"skip=1130").Want(200), "", j{"items": []any{}, "total": json.Number("1130"),
+			"skip": json.Number("1130"), "limit": json.Number("20")})
 	}
-	c.Get(t, query("in_stock", false, "skip", 1000)).Want(200).Shows(map[string]string{"total": strconv.Itoa(1130/9 - 1110/9 + 20 + 1110/9 - 2)})
+	empty := strconv.Itoa(1130/9 - 1110/9 + 20 + 1110/9 - 2)
+	c.Get(t, query("in_stock", false, "skip", 1000)).Want(200).Shows(map[string]string{"total": empty})
 }
 
-// The total is kept beside the rows; it must be right whatever happens at once.
+// The stored total is correct after concurrent requests.
 func TestTotalAfterConcurrentCreatesAndDeletes(t *testing.T) {
 	t.Parallel()
 	c := operator(t)
@@ -345,7 +360,7 @@ func TestTotalAfterConcurrentCreatesAndDeletes(t *testing.T) {
 				}
 				twice.Wait()
 				if n := hidden.Load(); n != 1 {
-					t.Errorf("%d of 3 deletes hid the spool", n)
+					t.Errorf("%d of 3 DELETEs returned 204", n)
 				}
 			}
 		})
@@ -353,13 +368,14 @@ func TestTotalAfterConcurrentCreatesAndDeletes(t *testing.T) {
 	wg.Wait()
 	want := fmt.Sprint(living.Load())
 	c.Get(t, query("limit", 1)).Want(200).Shows(map[string]string{"total": want})
-	c.Get(t, query("color", "black", "limit", 1)).Want(200).Shows(map[string]string{"total": want}) // counted, not kept
+	// This total is counted, and not stored.
+	c.Get(t, query("color", "black", "limit", 1)).Want(200).Shows(map[string]string{"total": want})
 	if got := len(pages(t, c, spools, 100)); fmt.Sprint(got) != want {
 		t.Errorf("%d spools in the list, total %s", got, want)
 	}
 }
 
-// tap is a database whose round trips are noted.
+// tap records the round trips of a database.
 type tap struct {
 	mu    sync.Mutex
 	trips [][]db.Statement
@@ -369,11 +385,12 @@ type tap struct {
 func tapped(t *testing.T) (*db.DB, *tap) {
 	t.Helper()
 	w := &tap{}
-	d, err := db.Open(context.Background(), db.Config{URL: dbtest.Private().AppURL(), MaxConns: 2, RoundTrip: func(statements []db.Statement) {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		w.trips = append(w.trips, statements)
-	}})
+	d, err := db.Open(context.Background(), db.Config{URL: dbtest.Private().AppURL(), MaxConns: 2,
+		RoundTrip: func(statements []db.Statement) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.trips = append(w.trips, statements)
+		}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -381,7 +398,7 @@ func tapped(t *testing.T) (*db.DB, *tap) {
 	return d, w
 }
 
-// take returns the round trips since the last time.
+// take returns the round trips since the last call.
 func (w *tap) take() [][]db.Statement {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -427,7 +444,7 @@ func TestOneRoundTrip(t *testing.T) {
 	}
 }
 
-// The very statements of the list are explained as the service runs them: in its role, bound to the tenant.
+// The test explains the statements of lists as the service runs them: in its role, bound to the tenant.
 func TestListPlans(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -435,8 +452,11 @@ func TestListPlans(t *testing.T) {
 	c := authtest.New(t, authtest.Options{DB: d}, inventory.Routes).Operator(t)
 	super, app := connect(t, dbtest.Private().SuperURL()), connect(t, dbtest.Private().AppURL())
 	for tenant, n := range map[string]int{c.Actor.Tenant: 20_000, db.NewID(): 6_000, db.NewID(): 500} {
-		_, err := super.Exec(ctx, `insert into spools (tenant_id, id, material_type, brand, color, diameter_mm, net_weight_grams, remaining_weight_grams, created_at)
-			select $1, uuid_v7(), case when i % 50 = 0 then 'ASA' else 'PLA' end, 'Brand ' || i % 100, 'Color ' || i % 200, 1.75, 1000, i % 40, timestamptz '2024-01-01' + i * interval '1 minute'
+		_, err := super.Exec(ctx, `
+			insert into spools (tenant_id, id, material_type, brand, color, diameter_mm, net_weight_grams,
+				remaining_weight_grams, created_at)
+			select $1, uuid_v7(), case when i % 50 = 0 then 'ASA' else 'PLA' end, 'Brand ' || i % 100, 'Color ' || i % 200,
+				1.75, 1000, i % 40, timestamptz '2024-01-01' + i * interval '1 minute'
 			from generate_series(1, $2::int) i`, tenant, n)
 		if err != nil {
 			t.Fatal(err)
@@ -457,11 +477,12 @@ func TestListPlans(t *testing.T) {
 			c.Get(t, query(append(slices.Clone(filter), "skip", skip)...)).Want(200)
 			trips := w.take()
 			if len(trips) != 1 || len(trips[0]) != 3 {
-				t.Fatalf("%s: the round trips are %v, want one of binding, page and total", index, trips)
+				t.Fatalf("%s: the round trips are %v, want one with bind, page and total", index, trips)
 			}
 			page, total := explain(t, app, trips[0], 1), explain(t, app, trips[0], 2)
-			// Few rows, or all above a deep page, may be cheaper to sort.
-			if strings.Contains(page, "Seq Scan") || skip == 0 && !strings.Contains(page, index) || skip == 0 && len(filter) == 0 && strings.Contains(page, "Sort") {
+			// PostgreSQL may sort if the filter selects few rows or the page is deep.
+			if strings.Contains(page, "Seq Scan") || skip == 0 && !strings.Contains(page, index) ||
+				skip == 0 && len(filter) == 0 && strings.Contains(page, "Sort") {
 				t.Errorf("%s, skip %d: the page is\n%s", index, skip, page)
 			}
 			if strings.Contains(total, "Seq Scan on spools") {
@@ -471,7 +492,7 @@ func TestListPlans(t *testing.T) {
 	}
 }
 
-// explain returns the plan of one statement of a round trip, whose first statement binds.
+// explain returns the plan of a statement of a round trip, whose first statement binds the tenant.
 func explain(t *testing.T, conn *pgx.Conn, trip []db.Statement, statement int) string {
 	t.Helper()
 	ctx := context.Background()
@@ -504,13 +525,15 @@ func connect(t *testing.T, url string) *pgx.Conn {
 	return conn
 }
 
-// A filter or a sort must not leak into the next request of the same user.
+// Concurrent lists with different filters and orders do not affect each other.
 func TestListsAreIndependent(t *testing.T) {
 	t.Parallel()
 	c := operator(t)
-	fill(t, c, 30, `material_type, brand, remaining_weight_grams`, `case when i % 2 = 0 then 'PLA' else 'ABS' end, 'b' || i % 3, i`)
+	fill(t, c, 30, `material_type, brand, remaining_weight_grams`,
+		`case when i % 2 = 0 then 'PLA' else 'ABS' end, 'b' || i % 3, i`)
 	want := map[string][]string{}
-	for _, path := range []string{spools, query("material_type", "PLA"), query("brand", "B1"), query("sort_by", "remaining_weight_grams"), query("in_stock", false)} {
+	for _, path := range []string{spools, query("material_type", "PLA"), query("brand", "B1"),
+		query("sort_by", "remaining_weight_grams"), query("in_stock", false)} {
 		want[path] = ids(c.Get(t, path).Want(200))
 	}
 	var wg sync.WaitGroup

@@ -30,7 +30,7 @@ func TestEnumsMatchTables(t *testing.T) {
 
 const spools = "/api/v1/spools"
 
-// spool is the body of a create: the required fields, and these.
+// spool returns the body of a POST with the required fields and the given ones.
 func spool(fields j) j {
 	body := j{"material_type": "PLA", "color": "Black", "diameter_mm": 1.75, "net_weight_grams": 1000}
 	maps.Copy(body, fields)
@@ -42,8 +42,8 @@ func operator(t *testing.T) *authtest.Client {
 	return authtest.New(t, authtest.Options{}, inventory.Routes).Operator(t)
 }
 
-// is fails the test unless the answer's value at the path is exactly want: the same fields, types and digits. A
-// *regexp.Regexp in want stands for a string that it matches.
+// is fails the test unless the value at the path of the response equals want: the same fields, types and digits. A
+// *regexp.Regexp in want equals each string that it matches.
 func is(t *testing.T, a *authtest.Response, path string, want any) {
 	t.Helper()
 	if problem := differs(a.Value(path), want); problem != "" {
@@ -84,8 +84,8 @@ var (
 	moment = regexp.MustCompile(`^20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{0,5}[1-9])?Z$`)
 )
 
-// A user's path from the first spool to the empty shelf.
-func TestSpoolStory(t *testing.T) {
+// A user creates, reads, edits, deducts from and removes a spool.
+func TestSpoolLifecycle(t *testing.T) {
 	t.Parallel()
 	c := operator(t)
 	made := c.Post(t, spools, spool(j{"purchase_price": 25, "notes": "dry first"})).Want(201)
@@ -95,43 +95,50 @@ func TestSpoolStory(t *testing.T) {
 		t.Fatalf("Location %q", path)
 	}
 	c.Get(t, spools).Want(200).Shows(map[string]string{"total": "1", "items.0.id": made.ID()})
-	c.Post(t, path+"/deduct", j{"weight_grams": 45.5, "reason": "Benchy"}).Want(200).Shows(map[string]string{"remaining_weight_grams": "954.5", "deducted": "45.5"})
+	c.Post(t, path+"/deduct", j{"weight_grams": 45.5, "reason": "Benchy"}).
+		Want(200).Shows(map[string]string{"remaining_weight_grams": "954.5", "deducted": "45.5"})
 
-	// Fetched, edited and sent back as a whole.
+	// A PATCH with all fields of the GET response.
 	var whole j
 	if err := json.Unmarshal(c.Get(t, path).Want(200).Body, &whole); err != nil {
 		t.Fatal(err)
 	}
 	whole["notes"], whole["brand"] = nil, "Polymaker"
-	edited := c.Patch(t, path, whole).Want(200).Shows(map[string]string{"notes": "null", "brand": "Polymaker", "remaining_weight_grams": "954.5"})
+	edited := c.Patch(t, path, whole).Want(200).Shows(map[string]string{"notes": "null", "brand": "Polymaker",
+		"remaining_weight_grams": "954.5"})
 	if got := c.Get(t, path).Want(200); !bytes.Equal(got.Body, edited.Body) {
-		t.Errorf("PATCH answered %s, GET %s", edited.Body, got.Body)
+		t.Errorf("PATCH returned %s, GET %s", edited.Body, got.Body)
 	}
-	// The weight came along but did not change: no entry in the ledger.
-	c.Get(t, path+"/usage").Want(200).Shows(map[string]string{"total": "2", "items.0.reason": "Benchy", "items.1.kind": "created"})
+	// The body contains the unchanged weight, so the ledger has no new entry.
+	c.Get(t, path+"/usage").Want(200).Shows(map[string]string{"total": "2", "items.0.reason": "Benchy",
+		"items.1.kind": "created"})
 
 	if body := c.Delete(t, path).Want(204).Body; len(body) > 0 {
-		t.Errorf("DELETE answered %s", body)
+		t.Errorf("DELETE returned %s", body)
 	}
 	c.Get(t, path).WantError(404, "NOT_FOUND")
 	c.Get(t, spools).Want(200).Shows(map[string]string{"total": "0"})
 }
 
-// A spool has the same fields with the same values wherever it appears.
-func TestFieldsOfASpool(t *testing.T) {
+// All responses with a spool contain the same fields with the same values.
+func TestSpoolFields(t *testing.T) {
 	t.Parallel()
 	c := operator(t)
 	defaults := j{
 		"id": uuid, "material_type": "PLA", "brand": nil, "color": "Black", "color_hex": nil, "finish": nil,
-		"diameter_mm": json.Number("1.75"), "net_weight_grams": json.Number("1000"), "remaining_weight_grams": json.Number("1000"),
-		"spool_weight_grams": nil, "purchase_price": nil, "cost_per_gram": nil, "supplier": nil, "purchase_date": nil, "notes": nil,
+		"diameter_mm": json.Number("1.75"), "net_weight_grams": json.Number("1000"),
+		"remaining_weight_grams": json.Number("1000"),
+		"spool_weight_grams":     nil, "purchase_price": nil, "cost_per_gram": nil, "supplier": nil, "purchase_date": nil,
+		"notes":      nil,
 		"created_at": moment, "updated_at": moment,
 	}
 	all := j{
 		"material_type": "Nylon", "brand": "Fiberlogy", "color": "Türkis", "color_hex": "#1aB2c3", "finish": "Matte",
-		"diameter_mm": json.Number("2.85"), "net_weight_grams": json.Number("750.5"), "remaining_weight_grams": json.Number("0"),
-		"spool_weight_grams": json.Number("200.123456"), "purchase_price": json.Number("52.99"), "supplier": "3DJake", "purchase_date": "2024-02-29",
-		"notes": "line one\nline \"two\" \\ \t\u007f\u2028 🧵",
+		"diameter_mm": json.Number("2.85"), "net_weight_grams": json.Number("750.5"),
+		"remaining_weight_grams": json.Number("0"),
+		"spool_weight_grams":     json.Number("200.123456"), "purchase_price": json.Number("52.99"), "supplier": "3DJake",
+		"purchase_date": "2024-02-29",
+		"notes":         "line one\nline \"two\" \\ \t\u007f\u2028 🧵",
 	}
 	full := maps.Clone(defaults)
 	maps.Copy(full, all)
@@ -139,14 +146,16 @@ func TestFieldsOfASpool(t *testing.T) {
 
 	for name, test := range map[string]struct{ body, want j }{
 		"required fields only": {spool(nil), defaults},
-		"null is the default":  {spool(j{"remaining_weight_grams": nil, "brand": nil, "purchase_price": nil, "purchase_date": nil}), defaults},
 		"all fields":           {all, full},
+		"null is the default": {
+			spool(j{"remaining_weight_grams": nil, "brand": nil, "purchase_price": nil, "purchase_date": nil}), defaults,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			made := c.Post(t, spools, test.body).Want(201)
 			is(t, made, "", test.want)
 			if made.Text("created_at") != made.Text("updated_at") {
-				t.Errorf("a new spool was changed: %s", made.Body)
+				t.Errorf("created_at and updated_at of a new spool differ: %s", made.Body)
 			}
 			got := c.Get(t, spools+"/"+made.ID()).Want(200)
 			is(t, got, "", test.want)
@@ -156,22 +165,25 @@ func TestFieldsOfASpool(t *testing.T) {
 			want := maps.Clone(test.want)
 			want["finish"] = "Silk"
 			is(t, changed, "", want)
-			if changed.Text("created_at") != made.Text("created_at") || compare(changed.Text("updated_at"), made.Text("updated_at")) <= 0 {
-				t.Errorf("created %s, updated %s after the change of %s", changed.Text("created_at"), changed.Text("updated_at"), made.Body)
+			if changed.Text("created_at") != made.Text("created_at") ||
+				compare(changed.Text("updated_at"), made.Text("updated_at")) <= 0 {
+				t.Errorf("created %s, updated %s after the change of %s", changed.Text("created_at"),
+					changed.Text("updated_at"), made.Body)
 			}
 			if canonical := c.Get(t, spools+"/"+strings.ToUpper(made.ID())).Want(200); canonical.ID() != made.ID() {
-				t.Errorf("an id in capitals found %s", canonical.Body)
+				t.Errorf("GET with an id in capitals returned %s", canonical.Body)
 			}
 		})
 	}
 }
 
-// Each value is tried in a create and in a change. An empty want is a 422 that names the field.
-func TestValuesOfFields(t *testing.T) {
+// The test sends each value in a POST and in a PATCH. An invalid one is a 422 that names the field.
+func TestFieldValues(t *testing.T) {
 	t.Parallel()
 	c := operator(t)
 	long := func(n int, s string) string { return `"` + strings.Repeat(s, n) + `"` }
-	type values map[string]string // JSON in, text out
+	type values map[string]string // from JSON to the text in responses
+	const invalid = "invalid"
 	same := func(texts ...string) values {
 		v := values{}
 		for _, text := range texts {
@@ -179,60 +191,70 @@ func TestValuesOfFields(t *testing.T) {
 		}
 		return v
 	}
-	notText := values{`7`: "", `true`: "", `[]`: "", `{}`: "", `["PLA"]`: "", `"a\u0000b"`: "", `"\ud800"`: ""}
+	notText := values{`7`: invalid, `true`: invalid, `[]`: invalid, `{}`: invalid, `["PLA"]`: invalid,
+		`"a\u0000b"`: invalid, `"\ud800"`: invalid}
 	optionalText := func(limit int) values {
 		v := maps.Clone(notText)
-		maps.Copy(v, values{`""`: "", `" a "`: " a ", `null`: "null", long(limit, "x"): strings.Repeat("x", limit), long(limit+1, "x"): "refused",
-			long(limit, "🧵"): strings.Repeat("🧵", limit), long(limit+1, "🧵"): "refused", long(limit+1, "é"): "refused"})
+		maps.Copy(v, values{`""`: "", `" a "`: " a ", `null`: "null",
+			long(limit, "x"): strings.Repeat("x", limit), long(limit, "🧵"): strings.Repeat("🧵", limit),
+			long(limit+1, "x"): invalid, long(limit+1, "🧵"): invalid, long(limit+1, "é"): invalid})
 		return v
 	}
 	requiredText := optionalText(200)
-	maps.Copy(requiredText, values{`""`: "refused", `" "`: "refused", `"\t\n\u00a0\u3000"`: "refused", `null`: "refused"})
-	notNumber := values{`"1"`: "refused", `true`: "refused", `[1]`: "refused", `{}`: "refused", `1e400`: "refused", `-1e400`: "refused", `1e1000000000000000000000`: "refused",
-		`1000000000`: "refused", `-1`: "refused", `-0.000001`: "refused", `1000000.000001`: "refused", `1000000.0000005`: "refused"}
+	maps.Copy(requiredText, values{`""`: invalid, `" "`: invalid, `"\t\n\u00a0\u3000"`: invalid, `null`: invalid})
+	notNumber := values{`"1"`: invalid, `true`: invalid, `[1]`: invalid, `{}`: invalid, `1e400`: invalid,
+		`-1e400`: invalid, `1e1000000000000000000000`: invalid,
+		`1000000000`: invalid, `-1`: invalid, `-0.000001`: invalid, `1000000.000001`: invalid,
+		`1000000.0000005`: invalid}
 	weight := maps.Clone(notNumber)
 	maps.Copy(weight, values{
-		`0`: "0", `-0`: "0", `0.0`: "0", `0e9`: "0", `-0.0000004`: "0", `0.0000004`: "0", `0.00000049999`: "0", `0.0000005`: "0.000001", `1e-400`: "0",
-		`1000000`: "1000000", `1e6`: "1000000", `1000000.0000004`: "1000000", `999999.9999995`: "1000000", `999999.9999994`: "999999.999999",
-		`12.3456785`: "12.345679", `12.3456784999`: "12.345678", `0.1234565`: "0.123457", `123456.789012`: "123456.789012", `0.1`: "0.1", `1.10`: "1.1", `25E-1`: "2.5",
+		`0`: "0", `-0`: "0", `0.0`: "0", `0e9`: "0", `-0.0000004`: "0", `0.0000004`: "0", `0.00000049999`: "0",
+		`0.0000005`: "0.000001", `1e-400`: "0",
+		`1000000`: "1000000", `1e6`: "1000000", `1000000.0000004`: "1000000", `999999.9999995`: "1000000",
+		`999999.9999994`: "999999.999999", `12.3456785`: "12.345679", `12.3456784999`: "12.345678", `0.1234565`: "0.123457",
+		`123456.789012`: "123456.789012", `0.1`: "0.1", `1.10`: "1.1", `25E-1`: "2.5",
 	})
 	nullable := maps.Clone(weight)
 	nullable["null"] = "null"
 	above := maps.Clone(weight)
 	for in, out := range weight {
 		if out == "0" {
-			above[in] = "refused"
+			above[in] = invalid
 		}
 	}
-	above["null"] = "refused"
+	above["null"] = invalid
 	materials := maps.Clone(notText)
 	maps.Copy(materials, same("PLA", "PETG", "ABS", "TPU", "ASA", "Nylon", "PC", "HIPS", "PVA", "Custom"))
-	maps.Copy(materials, values{`"pla"`: "refused", `"PLA "`: "refused", `"NYLON"`: "refused", `""`: "refused", `"Wood"`: "refused", `null`: "refused"})
+	maps.Copy(materials, values{`"pla"`: invalid, `"PLA "`: invalid, `"NYLON"`: invalid, `""`: invalid,
+		`"Wood"`: invalid, `null`: invalid})
 	hex := maps.Clone(notText)
 	maps.Copy(hex, same("#000000", "#FFFFFF", "#a1B2c3"))
-	maps.Copy(hex, values{`null`: "null", `""`: "refused", `"#FFF"`: "refused", `"FFFFFF"`: "refused", `"#FFFFFFF"`: "refused", `"#GGGGGG"`: "refused", `"#ＦＦＦＦＦＦ"`: "refused", `"#ffffff\n"`: "refused", `" #ffffff"`: "refused"})
+	maps.Copy(hex, values{`null`: "null", `""`: invalid, `"#FFF"`: invalid, `"FFFFFF"`: invalid,
+		`"#FFFFFFF"`: invalid, `"#GGGGGG"`: invalid, `"#ＦＦＦＦＦＦ"`: invalid, `"#ffffff\n"`: invalid,
+		`" #ffffff"`: invalid})
 	dates := maps.Clone(notText)
 	maps.Copy(dates, same("2024-01-15", "2024-02-29", "2000-02-29", "0001-01-01", "9999-12-31", "1582-10-10"))
-	maps.Copy(dates, values{`null`: "null", `"2024-02-30"`: "refused", `"2023-02-29"`: "refused", `"1900-02-29"`: "refused", `"2024-1-5"`: "refused", `"2024-13-01"`: "refused", `"2024-00-10"`: "refused",
-		`"0000-01-01"`: "refused", `"-001-01-01"`: "refused", `"10000-01-01"`: "refused", `"24-01-01"`: "refused", `"2024-01-15T10:00:00Z"`: "refused", `"01/15/2024"`: "refused", `" 2024-01-15"`: "refused",
-		`""`: "refused", `"infinity"`: "refused", `"today"`: "refused", `20240115`: "refused"})
-	diameters := values{`1.75`: "1.75", `1.750`: "1.75", `2.85`: "2.85", `175e-2`: "1.75", `1.7500004`: "1.75", `1.76`: "refused", `1.7`: "refused", `2`: "refused", `3`: "refused", `0`: "refused", `-1.75`: "refused",
-		`"1.75"`: "refused", `null`: "refused", `1e400`: "refused", `true`: "refused"}
+	maps.Copy(dates, values{`null`: "null", `"2024-02-30"`: invalid, `"2023-02-29"`: invalid,
+		`"1900-02-29"`: invalid, `"2024-1-5"`: invalid, `"2024-13-01"`: invalid, `"2024-00-10"`: invalid,
+		`"0000-01-01"`: invalid, `"-001-01-01"`: invalid, `"10000-01-01"`: invalid, `"24-01-01"`: invalid,
+		`"2024-01-15T10:00:00Z"`: invalid, `"01/15/2024"`: invalid, `" 2024-01-15"`: invalid,
+		`""`: invalid, `"infinity"`: invalid, `"today"`: invalid, `20240115`: invalid})
+	diameters := values{`1.75`: "1.75", `1.750`: "1.75", `2.85`: "2.85", `175e-2`: "1.75", `1.7500004`: "1.75",
+		`1.76`: invalid, `1.7`: invalid, `2`: invalid, `3`: invalid, `0`: invalid, `-1.75`: invalid,
+		`"1.75"`: invalid, `null`: invalid, `1e400`: invalid, `true`: invalid}
 
 	for field, values := range map[string]values{
-		"material_type": materials, "color": requiredText, "brand": optionalText(200), "finish": optionalText(200), "supplier": optionalText(200),
-		"notes": optionalText(10000), "color_hex": hex, "purchase_date": dates, "diameter_mm": diameters,
-		"net_weight_grams": above, "remaining_weight_grams": weight, "spool_weight_grams": nullable, "purchase_price": nullable,
+		"material_type": materials, "color": requiredText, "color_hex": hex, "purchase_date": dates,
+		"brand": optionalText(200), "finish": optionalText(200), "supplier": optionalText(200), "notes": optionalText(10000),
+		"diameter_mm": diameters, "net_weight_grams": above, "remaining_weight_grams": weight,
+		"spool_weight_grams": nullable, "purchase_price": nullable,
 	} {
 		t.Run(field, func(t *testing.T) {
 			made := c.Post(t, spools, spool(nil)).Want(201).ID()
 			for in, out := range values {
-				if out == "" && in != `""` {
-					out = "refused"
-				}
 				create := c.Post(t, spools, rawBody(t, spool(nil), field, in))
 				change := c.Patch(t, spools+"/"+made, `{"`+field+`":`+in+`}`)
-				if out == "refused" {
+				if out == invalid {
 					create.Fields(field)
 					change.Fields(field)
 					continue
@@ -244,7 +266,7 @@ func TestValuesOfFields(t *testing.T) {
 	}
 }
 
-// rawBody is an object with one field given as JSON text, for numbers and strings that Go would not write.
+// rawBody returns a body with a field whose value is a JSON text, for texts that json.Marshal does not write.
 func rawBody(t *testing.T, body j, field, raw string) string {
 	t.Helper()
 	delete(body, field)
@@ -264,17 +286,18 @@ func TestCostPerGram(t *testing.T) {
 		{"0", "1000", "0"},
 		{"1", "3", "0.333333"},
 		{"2", "3", "0.666667"},
-		{"0.0000005", "1", "0.000001"}, // the price is rounded first
+		{"0.0000005", "1", "0.000001"}, // the price is rounded before the division
 		{"1", "2000", "0.0005"},
-		{"0.001", "2000", "0.000001"}, // 0.0000005, half away from zero
+		{"0.001", "2000", "0.000001"}, // 0.0000005 is rounded away from zero
 		{"0.000999", "2000", "0"},
 		{"1000000", "1000000", "1"},
 		{"1000000", "0.01", "100000000"},
 		{"999999", "0.001", "999999000"},
-		{"999999.999", "0.001", "999999999"}, // the most there is
+		{"999999.999", "0.001", "999999999"}, // the maximum
 		{"null", "1000", "null"},
 	} {
-		body := `{"material_type":"PLA","color":"x","diameter_mm":1.75,"net_weight_grams":` + test.net + `,"purchase_price":` + test.price + `}`
+		body := `{"material_type":"PLA","color":"x","diameter_mm":1.75,"net_weight_grams":` + test.net +
+			`,"purchase_price":` + test.price + `}`
 		made := c.Post(t, spools, body).Want(201).Shows(map[string]string{"cost_per_gram": test.want})
 		c.Get(t, spools+"/"+made.ID()).Want(200).Shows(map[string]string{"cost_per_gram": test.want})
 	}
@@ -282,31 +305,36 @@ func TestCostPerGram(t *testing.T) {
 	path := spools + "/" + c.Post(t, spools, spool(j{"purchase_price": 20})).Want(201).ID()
 	c.Patch(t, path, j{"net_weight_grams": 500}).Want(200).Shows(map[string]string{"cost_per_gram": "0.04"})
 	c.Patch(t, path, j{"purchase_price": 10}).Want(200).Shows(map[string]string{"cost_per_gram": "0.02"})
-	c.Patch(t, path, j{"purchase_price": nil}).Want(200).Shows(map[string]string{"cost_per_gram": "null", "purchase_price": "null"})
-	c.Patch(t, path, j{"purchase_price": 5, "remaining_weight_grams": 1}).Want(200).Shows(map[string]string{"cost_per_gram": "0.01"})
+	c.Patch(t, path, j{"purchase_price": nil}).Want(200).Shows(map[string]string{"cost_per_gram": "null",
+		"purchase_price": "null"})
+	c.Patch(t, path, j{"purchase_price": 5, "remaining_weight_grams": 1}).
+		Want(200).Shows(map[string]string{"cost_per_gram": "0.01"})
 }
 
-// A price per gram that is out of range is the client's mistake, and changes nothing.
+// A price per gram out of range is a 422 and changes nothing.
 func TestCostPerGramOutOfRange(t *testing.T) {
 	t.Parallel()
 	c := operator(t)
 	for _, test := range []struct{ price, net string }{
 		{"1000000", "0.000001"},
 		{"1000000", "0.001"},       // ten integer digits
-		{"999999.9999", "0.001"},   // fits the column, but is over 999,999,999
-		{"999999.999001", "0.001"}, // the least that is too much
+		{"999999.9999", "0.001"},   // fits into the column, but exceeds 999,999,999
+		{"999999.999001", "0.001"}, // the smallest excess
 		{"1000", "0.000001"},
 	} {
-		c.Post(t, spools, `{"material_type":"PLA","color":"x","diameter_mm":1.75,"net_weight_grams":`+test.net+`,"purchase_price":`+test.price+`}`).Fields("purchase_price")
+		const start = `{"material_type":"PLA","color":"x","diameter_mm":1.75,"net_weight_grams":`
+		c.Post(t, spools, start+test.net+`,"purchase_price":`+test.price+`}`).Fields("purchase_price")
 
-		dear := c.Post(t, spools, `{"material_type":"PLA","color":"x","diameter_mm":1.75,"net_weight_grams":1000,"purchase_price":`+test.price+`}`).Want(201)
-		light := c.Post(t, spools, `{"material_type":"PLA","color":"x","diameter_mm":1.75,"net_weight_grams":`+test.net+`}`).Want(201)
-		for made, change := range map[*authtest.Response]string{dear: `"net_weight_grams":` + test.net, light: `"purchase_price":` + test.price} {
+		expensive := c.Post(t, spools, start+`1000,"purchase_price":`+test.price+`}`).Want(201)
+		light := c.Post(t, spools, start+test.net+`}`).Want(201)
+		for made, change := range map[*authtest.Response]string{
+			expensive: `"net_weight_grams":` + test.net, light: `"purchase_price":` + test.price,
+		} {
 			path := spools + "/" + made.ID()
 			c.Patch(t, path, `{`+change+`}`).Fields("purchase_price")
 			c.Patch(t, path, `{"remaining_weight_grams":5,`+change+`}`).Fields("purchase_price")
 			if got := c.Get(t, path).Want(200); !bytes.Equal(got.Body, made.Body) {
-				t.Errorf("a refused change left %s of %s", got.Body, made.Body)
+				t.Errorf("after a 422 the spool is %s, was %s", got.Body, made.Body)
 			}
 			c.Get(t, path+"/usage").Want(200).Shows(map[string]string{"total": "1"})
 		}
@@ -321,12 +349,12 @@ func TestReadOnlyFieldsAreIgnored(t *testing.T) {
 	readOnly := j{"id": other, "created_at": "2001-01-01T00:00:00Z", "updated_at": "nonsense", "cost_per_gram": []any{1}}
 	made := c.Post(t, spools, spool(readOnly)).Want(201)
 	if made.ID() == other || strings.HasPrefix(made.Text("created_at"), "2001") {
-		t.Errorf("a client has set %s", made.Body)
+		t.Errorf("the client set a read-only field: %s", made.Body)
 	}
 	made.Shows(map[string]string{"cost_per_gram": "null"})
-	// Nothing but read-only fields is no change at all.
+	// A PATCH with only read-only fields changes nothing, not even updated_at.
 	if got := c.Patch(t, spools+"/"+made.ID(), readOnly).Want(200); !bytes.Equal(got.Body, made.Body) {
-		t.Errorf("%s became %s", made.Body, got.Body)
+		t.Errorf("the spool is %s, was %s", got.Body, made.Body)
 	}
 	c.Get(t, spools+"/"+other).WantError(404, "NOT_FOUND")
 }
@@ -334,14 +362,15 @@ func TestReadOnlyFieldsAreIgnored(t *testing.T) {
 func TestPatch(t *testing.T) {
 	t.Parallel()
 	c := operator(t)
-	optional := j{"brand": "B", "color_hex": "#123456", "finish": "F", "spool_weight_grams": 200, "purchase_price": 9, "supplier": "S", "purchase_date": "2024-01-01", "notes": "N"}
+	optional := j{"brand": "B", "color_hex": "#123456", "finish": "F", "spool_weight_grams": 200, "purchase_price": 9,
+		"supplier": "S", "purchase_date": "2024-01-01", "notes": "N"}
 	made := c.Post(t, spools, spool(optional)).Want(201)
 	path := spools + "/" + made.ID()
 
 	if got := c.Patch(t, path, j{}).Want(200); !bytes.Equal(got.Body, made.Body) {
-		t.Errorf("{} changed %s to %s", made.Body, got.Body)
+		t.Errorf("after a PATCH with {} the spool is %s, was %s", got.Body, made.Body)
 	}
-	// What is absent stays; null clears; each field alone.
+	// Absent fields are not changed, and null clears a field. The test does this with each field.
 	want := made.Value("").(map[string]any)
 	want["updated_at"] = moment
 	for field := range optional {
@@ -355,41 +384,49 @@ func TestPatch(t *testing.T) {
 	for _, field := range []string{"material_type", "color", "diameter_mm", "net_weight_grams", "remaining_weight_grams"} {
 		c.Patch(t, path, j{field: nil}).Fields(field)
 	}
-	// One bad field keeps the good ones from being written.
+	// If one field is invalid, the valid ones are not written.
 	c.Patch(t, path, j{"brand": "New", "color": ""}).Fields("color")
 	if got := c.Get(t, path).Want(200); !bytes.Equal(got.Body, cleared.Body) {
-		t.Errorf("refused changes left %s of %s", got.Body, cleared.Body)
+		t.Errorf("after a 422 the spool is %s, was %s", got.Body, cleared.Body)
 	}
-	c.Patch(t, path, j{"material_type": "PETG", "color": "Red", "diameter_mm": 2.85, "net_weight_grams": 750, "remaining_weight_grams": 800}).Want(200).
-		Shows(map[string]string{"material_type": "PETG", "color": "Red", "diameter_mm": "2.85", "net_weight_grams": "750", "remaining_weight_grams": "800"})
+	c.Patch(t, path, j{
+		"material_type": "PETG", "color": "Red", "diameter_mm": 2.85, "net_weight_grams": 750, "remaining_weight_grams": 800,
+	}).Want(200).Shows(map[string]string{
+		"material_type": "PETG", "color": "Red", "diameter_mm": "2.85", "net_weight_grams": "750",
+		"remaining_weight_grams": "800",
+	})
 }
 
-func TestEveryProblemIsNamedAtOnce(t *testing.T) {
+func TestAllProblemsAreReported(t *testing.T) {
 	t.Parallel()
 	c := operator(t)
 	made := c.Post(t, spools, spool(nil)).Want(201)
 	c.Post(t, spools, j{}).Fields("material_type", "color", "diameter_mm", "net_weight_grams")
-	bad := j{"material_type": "Wood", "color": " ", "color_hex": "red", "diameter_mm": 3, "net_weight_grams": 0, "remaining_weight_grams": -1, "spool_weight_grams": "x",
-		"purchase_price": 1e7, "purchase_date": "soon", "brand": strings.Repeat("x", 201), "finish": 1, "supplier": "\x00", "notes": strings.Repeat("x", 10001), "wieght": 1, "Color": "Red"}
+	bad := j{"material_type": "Wood", "color": " ", "color_hex": "red", "diameter_mm": 3, "net_weight_grams": 0,
+		"remaining_weight_grams": -1, "spool_weight_grams": "x",
+		"purchase_price": 1e7, "purchase_date": "soon", "brand": strings.Repeat("x", 201), "finish": 1,
+		"supplier": "\x00", "notes": strings.Repeat("x", 10001), "wieght": 1, "Color": "Red"}
 	names := slices.Collect(maps.Keys(bad))
 	c.Post(t, spools, bad).Fields(names...)
 	c.Patch(t, spools+"/"+made.ID(), bad).Fields(names...)
 	c.Post(t, spools+"/"+made.ID()+"/deduct", j{"weight": 1, "reason": 7}).Fields("weight", "weight_grams", "reason")
-	c.Get(t, spools+"?limit=0&skip=-1&material_type=wood&in_stock=maybe&sort_order=up&color=%00").Fields("limit", "skip", "material_type", "in_stock", "sort_order", "color")
+	c.Get(t, spools+"?limit=0&skip=-1&material_type=wood&in_stock=maybe&sort_order=up&color=%00").Fields("limit",
+		"skip", "material_type", "in_stock", "sort_order", "color")
 }
 
 func TestUnknownFields(t *testing.T) {
 	t.Parallel()
 	c := operator(t)
 	path := spools + "/" + c.Post(t, spools, spool(nil)).Want(201).ID()
-	for _, field := range []string{"wieght", "COLOR", "Color", "color ", "tenant_id", "hidden_at", "in_stock", "brand_key", ""} {
+	for _, field := range []string{"wieght", "COLOR", "Color", "color ", "tenant_id", "hidden_at", "in_stock",
+		"brand_key", ""} {
 		c.Post(t, spools, spool(j{field: nil})).Fields(field)
 		c.Patch(t, path, j{field: "x"}).Fields(field)
 	}
 	c.Get(t, spools).Want(200).Shows(map[string]string{"total": "1"})
 }
 
-// A spool that is hidden, another tenant's, or was never there: nobody can tell which.
+// Responses do not differ between a removed spool, one of another tenant, and an unknown id.
 func TestNotFound(t *testing.T) {
 	t.Parallel()
 	api := authtest.New(t, authtest.Options{}, inventory.Routes)
@@ -418,18 +455,21 @@ func TestNotFound(t *testing.T) {
 				first = a.Body
 			}
 			if !bytes.Equal(a.Body, first) {
-				t.Errorf("%s answered %s, others %s", a.What, a.Body, first)
+				t.Errorf("%s returned %s, others %s", a.What, a.Body, first)
 			}
 		}
 	}
 	c.Get(t, spools).Want(200).Shows(map[string]string{"total": "0"})
 	if got := other.Get(t, spools+"/"+foreign.ID()).Want(200); !bytes.Equal(got.Body, foreign.Body) {
-		t.Errorf("another tenant changed %s to %s", foreign.Body, got.Body)
+		t.Errorf("another tenant changed the spool to %s, was %s", got.Body, foreign.Body)
 	}
-	for _, id := range []string{"1", "null", "%00", "%2e%2e", "..%2f", hidden + "x", hidden[:35], "{" + hidden[1:35] + "}", strings.ReplaceAll(hidden, "-", ""), strings.ReplaceAll(hidden, "-", "%2f")} {
-		for _, call := range []struct{ method, path string }{{"GET", ""}, {"PATCH", ""}, {"DELETE", ""}, {"POST", "/deduct"}, {"GET", "/usage"}} {
+	for _, id := range []string{"1", "null", "%00", "%2e%2e", "..%2f", hidden + "x", hidden[:35],
+		"{" + hidden[1:35] + "}", strings.ReplaceAll(hidden, "-", ""), strings.ReplaceAll(hidden, "-", "%2f")} {
+		for _, call := range []struct{ method, path string }{
+			{"GET", ""}, {"PATCH", ""}, {"DELETE", ""}, {"POST", "/deduct"}, {"GET", "/usage"},
+		} {
 			a := c.Do(t, call.method, spools+"/"+id+call.path, nil)
-			if a.Status != 404 { // an unclean path is no path at all
+			if a.Status != 404 { // the path is not clean
 				a.Fields("id")
 			}
 		}

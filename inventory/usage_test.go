@@ -22,8 +22,8 @@ import (
 	"spoolwright/server"
 )
 
-// ledger reads a spool's whole ledger, oldest entry first, and fails the test unless it is a chain without gaps from 0 to
-// the remaining weight, whose changes add up to that.
+// ledger returns all entries of a spool's ledger, oldest first. It fails the test unless each entry begins with the
+// weight at which the previous one ends, and the changes add up to the remaining weight.
 func ledger(t *testing.T, c *authtest.Client, path string) []j {
 	t.Helper()
 	var entries []j
@@ -43,7 +43,7 @@ func ledger(t *testing.T, c *authtest.Client, path string) []j {
 	before := new(big.Rat)
 	for i, entry := range entries {
 		if grams(entry, "before_grams").Cmp(before) != 0 {
-			t.Fatalf("%s: entry %d begins with %v, the one before ends with %s", path, i, entry, before.FloatString(6))
+			t.Fatalf("%s: entry %d begins with %v, the previous one ends with %s", path, i, entry, before.FloatString(6))
 		}
 		before.Add(before, grams(entry, "change_grams"))
 		if grams(entry, "after_grams").Cmp(before) != 0 {
@@ -54,7 +54,7 @@ func ledger(t *testing.T, c *authtest.Client, path string) []j {
 		}
 	}
 	if remaining := c.Get(t, path).Want(200).Text("remaining_weight_grams"); rat(remaining).Cmp(before) != 0 {
-		t.Fatalf("%s: the ledger adds up to %s, the spool holds %s", path, before.FloatString(6), remaining)
+		t.Fatalf("%s: the changes add up to %s, the spool has %s", path, before.FloatString(6), remaining)
 	}
 	return entries
 }
@@ -70,13 +70,14 @@ func TestDeduct(t *testing.T) {
 		{"0.7", "0.7", "99"},
 		{"33.333333", "33.333333", "65.666667"},
 		{"0.000001", "0.000001", "65.666666"},
-		{"0.0000005", "0.000001", "65.666665"}, // rounded when it comes in
+		{"0.0000005", "0.000001", "65.666665"}, // rounded by the service
 		{"5.6666654", "5.666665", "60"},
 		{"1e1", "10", "50"},
 		{"49.999999", "49.999999", "0.000001"},
 	} {
 		a := c.Post(t, path+"/deduct", `{"weight_grams":`+test.weight+`}`).Want(200)
-		is(t, a, "", j{"id": uuid, "remaining_weight_grams": json.Number(test.remaining), "deducted": json.Number(test.deducted)})
+		is(t, a, "", j{"id": uuid, "remaining_weight_grams": json.Number(test.remaining),
+			"deducted": json.Number(test.deducted)})
 		got := c.Get(t, path).Want(200).Shows(map[string]string{"remaining_weight_grams": test.remaining})
 		if now := got.Text("updated_at"); compare(now, updated) <= 0 {
 			t.Errorf("updated_at was %s and is %s", updated, now)
@@ -85,9 +86,11 @@ func TestDeduct(t *testing.T) {
 		}
 	}
 	c.Get(t, query("in_stock", true)).Want(200).Shows(map[string]string{"total": "1"})
-	c.Post(t, path+"/deduct", j{"weight_grams": json.Number("0.000001")}).Want(200).Shows(map[string]string{"remaining_weight_grams": "0"})
+	c.Post(t, path+"/deduct", j{"weight_grams": json.Number("0.000001")}).
+		Want(200).Shows(map[string]string{"remaining_weight_grams": "0"})
 	c.Get(t, query("in_stock", true)).Want(200).Shows(map[string]string{"total": "0"})
-	c.Get(t, query("in_stock", false)).Want(200).Shows(map[string]string{"total": "1", "items.0.remaining_weight_grams": "0"})
+	c.Get(t, query("in_stock", false)).Want(200).Shows(map[string]string{"total": "1",
+		"items.0.remaining_weight_grams": "0"})
 	c.Post(t, path+"/deduct", j{"weight_grams": 1}).WantError(400, "INSUFFICIENT_FILAMENT")
 	c.Patch(t, path, j{"remaining_weight_grams": 1}).Want(200)
 	c.Get(t, query("in_stock", true)).Want(200).Shows(map[string]string{"total": "1"})
@@ -96,36 +99,39 @@ func TestDeduct(t *testing.T) {
 	}
 }
 
-// A refused deduction changes nothing at all.
-func TestDeductRefused(t *testing.T) {
+// A deduction that fails changes nothing.
+func TestDeductErrors(t *testing.T) {
 	t.Parallel()
 	c := operator(t)
 	made := c.Post(t, spools, spool(j{"remaining_weight_grams": 7.5})).Want(201)
 	path := spools + "/" + made.ID()
-	refused := c.Post(t, path+"/deduct", j{"weight_grams": json.Number("7.500001")}).WantError(400, "INSUFFICIENT_FILAMENT")
+	refused := c.Post(t, path+"/deduct", j{"weight_grams": json.Number("7.500001")}).
+		WantError(400, "INSUFFICIENT_FILAMENT")
 	if detail := refused.Text("detail"); !strings.Contains(detail, "7.5 g") || !strings.Contains(detail, "7.500001 g") {
-		t.Errorf("the message does not say how much there is and was wanted: %s", detail)
+		t.Errorf("the detail does not contain both weights: %s", detail)
 	}
 	c.Post(t, path+"/deduct", j{"weight_grams": 1000000}).WantError(400, "INSUFFICIENT_FILAMENT")
-	for _, weight := range []string{"0", "-0", "-1", "0.0000004", "-0.0000004", "1000000.000001", "1e400", `"1"`, "null", "true", "[]"} {
+	for _, weight := range []string{"0", "-0", "-1", "0.0000004", "-0.0000004", "1000000.000001", "1e400", `"1"`,
+		"null", "true", "[]"} {
 		c.Post(t, path+"/deduct", `{"weight_grams":`+weight+`}`).Fields("weight_grams")
 	}
 	c.Post(t, path+"/deduct", j{}).Fields("weight_grams")
-	for field, value := range map[string]any{"reason": strings.Repeat("é", 10001), "remaining_weight_grams": 1, "id": made.ID(), "Reason": "x"} {
+	for field, value := range map[string]any{"reason": strings.Repeat("é", 10001), "remaining_weight_grams": 1,
+		"id": made.ID(), "Reason": "x"} {
 		c.Post(t, path+"/deduct", j{"weight_grams": 1, field: value}).Fields(field)
 	}
 	c.Post(t, path+"/deduct", `{"weight_grams":1,"reason":"\u0000"}`).Fields("reason")
 	c.Post(t, path+"/deduct", `{"weight_grams":1,"weight_grams":2}`).WantError(400, "MALFORMED_JSON")
 	c.Post(t, path+"/deduct", nil).WantError(415, "UNSUPPORTED_MEDIA_TYPE")
 	if got := c.Get(t, path).Want(200); !bytes.Equal(got.Body, made.Body) {
-		t.Errorf("%s became %s", made.Body, got.Body)
+		t.Errorf("the spool is %s, was %s", got.Body, made.Body)
 	}
 	if entries := ledger(t, c, path); len(entries) != 1 {
-		t.Errorf("the ledger has %v", entries)
+		t.Errorf("the ledger is %v", entries)
 	}
 }
 
-// Every entry says when, who, why, and what was there before and after.
+// Each entry contains time, user, reason, and the weights before and after.
 func TestLedger(t *testing.T) {
 	t.Parallel()
 	api := authtest.New(t, authtest.Options{}, inventory.Routes)
@@ -139,17 +145,20 @@ func TestLedger(t *testing.T) {
 	ada.Post(t, path+"/deduct", j{"weight_grams": 50, "reason": ""}).Want(200)
 	ben.Patch(t, path, j{"remaining_weight_grams": 950, "notes": "weighed"}).Want(200)
 
-	// No weight changes here.
-	ben.Patch(t, path, j{"remaining_weight_grams": 950, "notes": "weighed again"}).Want(200).Shows(map[string]string{"notes": "weighed again"})
+	// These requests do not change the weight.
+	ben.Patch(t, path, j{"remaining_weight_grams": 950, "notes": "weighed again"}).
+		Want(200).Shows(map[string]string{"notes": "weighed again"})
 	ben.Patch(t, path, j{"remaining_weight_grams": 950.0000004}).Want(200)
-	ben.Patch(t, path, j{"net_weight_grams": 900, "purchase_price": 3}).Want(200).Shows(map[string]string{"remaining_weight_grams": "950"})
+	ben.Patch(t, path, j{"net_weight_grams": 900, "purchase_price": 3}).
+		Want(200).Shows(map[string]string{"remaining_weight_grams": "950"})
 	ben.Patch(t, path, j{"remaining_weight_grams": 1, "color": ""}).Fields("color")
 	viewer.Patch(t, path, j{"remaining_weight_grams": 1}).WantError(403, "FORBIDDEN")
 	viewer.Post(t, path+"/deduct", j{"weight_grams": 1}).WantError(403, "FORBIDDEN")
 
 	entry := func(kind string, reason any, by *authtest.Client, before, after, change string) j {
 		return j{"id": uuid, "spool_id": id, "kind": kind, "reason": reason, "run_id": nil, "user_id": by.Actor.User,
-			"before_grams": json.Number(before), "after_grams": json.Number(after), "change_grams": json.Number(change), "created_at": moment}
+			"before_grams": json.Number(before), "after_grams": json.Number(after), "change_grams": json.Number(change),
+			"created_at": moment}
 	}
 	want := []j{
 		entry("edited", nil, ben, "900", "950", "50"),
@@ -164,16 +173,17 @@ func TestLedger(t *testing.T) {
 	}
 	ledger(t, ada, path)
 
-	// An empty spool begins its ledger too, with nothing.
+	// The ledger of an empty spool has an entry too.
 	empty := spools + "/" + ada.Post(t, spools, spool(j{"remaining_weight_grams": 0})).Want(201).ID()
-	ada.Get(t, empty+"/usage").Want(200).Shows(map[string]string{"total": "1", "items.0.after_grams": "0", "items.0.change_grams": "0"})
+	ada.Get(t, empty+"/usage").Want(200).Shows(map[string]string{"total": "1", "items.0.after_grams": "0",
+		"items.0.change_grams": "0"})
 
 	api.Operator(t).Get(t, path+"/usage").WantError(404, "NOT_FOUND")
 	ada.Delete(t, path).Want(204)
 	ada.Get(t, path+"/usage").WantError(404, "NOT_FOUND")
 }
 
-// The ledger is a list like others.
+// The ledger supports the parameters of lists.
 func TestLedgerIsAList(t *testing.T) {
 	t.Parallel()
 	c := operator(t)
@@ -193,16 +203,18 @@ func TestLedgerIsAList(t *testing.T) {
 			}
 		}
 	}
-	if got, want := pages(t, c, path+"/usage", 5), sortedIDs(entries, "created_at", "desc"); fmt.Sprint(got) != fmt.Sprint(want) {
+	got, want := pages(t, c, path+"/usage", 5), sortedIDs(entries, "created_at", "desc")
+	if fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("by default: %v, want newest first: %v", got, want)
 	}
-	for query, field := range map[string]string{"limit=0": "limit", "limit=101": "limit", "skip=-1": "skip", "sort_by=color": "sort_by", "sort_order=x": "sort_order"} {
+	for query, field := range map[string]string{"limit=0": "limit", "limit=101": "limit", "skip=-1": "skip",
+		"sort_by=color": "sort_by", "sort_order=x": "sort_order"} {
 		c.Get(t, path+"/usage?"+query).Fields(field)
 	}
 	c.Get(t, path+"/usage?material_type=nonsense&in_stock=x").Want(200).Shows(map[string]string{"total": "13"})
 }
 
-// Not even the service itself, in the role of its transactions, can rewrite history.
+// The role of the service's transactions cannot change or delete entries.
 func TestLedgerIsAppendOnly(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -235,23 +247,25 @@ func TestLedgerIsAppendOnly(t *testing.T) {
 			t.Errorf("%s: %v, want insufficient privilege", statement, err)
 		}
 	}
-	// What it may add is its own tenant's only.
+	// It cannot insert an entry for another tenant.
 	err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, `select bind_tenant($1, null, null)`, db.NewID()); err != nil {
 			t.Fatal(err)
 		}
-		_, err := tx.Exec(ctx, `insert into spool_usage (tenant_id, spool_id, kind, before_grams, after_grams) values ($1, $2, 'edited', 1000, 0)`, c.Actor.Tenant, strings.TrimPrefix(path, spools+"/"))
+		_, err := tx.Exec(ctx, `
+			insert into spool_usage (tenant_id, spool_id, kind, before_grams, after_grams)
+			values ($1, $2, 'edited', 1000, 0)`, c.Actor.Tenant, strings.TrimPrefix(path, spools+"/"))
 		return err
 	})
 	if err == nil || !strings.Contains(err.Error(), "row-level security") {
-		t.Errorf("an entry for another tenant: %v", err)
+		t.Errorf("insert for another tenant: %v", err)
 	}
 	if entries := ledger(t, c, path); len(entries) != 1 {
-		t.Errorf("the ledger has %v", entries)
+		t.Errorf("the ledger is %v", entries)
 	}
 }
 
-// 200 users take 7.5 g at once from 1,000 g: 133 get it, and 2.5 g are left.
+// Of 200 concurrent deductions of 7.5 g from 1,000 g, 133 succeed, and 2.5 g are left.
 func TestConcurrentDeductions(t *testing.T) {
 	t.Parallel()
 	c := operator(t)
@@ -273,7 +287,7 @@ func TestConcurrentDeductions(t *testing.T) {
 	}
 	wg.Wait()
 	if done.Load() != 133 || refused.Load() != 67 {
-		t.Errorf("%d deductions and %d refusals, want 133 and 67", done.Load(), refused.Load())
+		t.Errorf("%d deductions succeeded and %d failed, want 133 and 67", done.Load(), refused.Load())
 	}
 	c.Get(t, path).Want(200).Shows(map[string]string{"remaining_weight_grams": "2.5"})
 	if entries := ledger(t, c, path); len(entries) != 134 {
@@ -281,7 +295,7 @@ func TestConcurrentDeductions(t *testing.T) {
 	}
 }
 
-// Spools are weighed while they are used: whatever the order, the ledger tells it without a gap.
+// The ledger has no gap after concurrent edits and deductions.
 func TestConcurrentEditsAndDeductions(t *testing.T) {
 	t.Parallel()
 	c := operator(t)
@@ -295,8 +309,9 @@ func TestConcurrentEditsAndDeductions(t *testing.T) {
 				var a *authtest.Response
 				var err error
 				switch worker % 3 {
-				case 0: // never the weight that is there
-					a, err = c.Send("PATCH", path, j{"remaining_weight_grams": json.Number(fmt.Sprintf("9%d.%02d1", worker, i)), "notes": "weighed"})
+				case 0: // always another weight
+					a, err = c.Send("PATCH", path, j{"remaining_weight_grams": json.Number(fmt.Sprintf("9%d.%02d1", worker, i)),
+						"notes": "weighed"})
 				case 1:
 					a, err = c.Send("POST", path+"/deduct", j{"weight_grams": json.Number("0.125")})
 				case 2:
@@ -316,7 +331,7 @@ func TestConcurrentEditsAndDeductions(t *testing.T) {
 	}
 }
 
-// A spool that is hidden while it is used: each deduction is before or after that, and the ledger has those before.
+// If a spool is removed during deductions, the ledger contains exactly those that succeeded.
 func TestConcurrentDeleteAndDeductions(t *testing.T) {
 	t.Parallel()
 	c := operator(t)
@@ -338,7 +353,7 @@ func TestConcurrentDeleteAndDeductions(t *testing.T) {
 				switch {
 				case i == 6:
 					if !call("DELETE", path, nil, 204) {
-						t.Error("the spool was gone before it was deleted")
+						t.Error("a deduction returned 404 before the DELETE")
 					}
 				case i%2 == 0:
 					if call("PATCH", path, j{"remaining_weight_grams": 500 + float64(i)/100}, 200) {
@@ -352,13 +367,16 @@ func TestConcurrentDeleteAndDeductions(t *testing.T) {
 		wg.Wait()
 		c.Post(t, path+"/deduct", j{"weight_grams": 1}).WantError(404, "NOT_FOUND")
 		var entries, sum, remaining string
-		stmt := db.SQL(`select count(*)::text, trim_scale(sum(change_grams))::text, (select trim_scale(remaining_weight_grams)::text from spools where id = $1) from spool_usage where spool_id = $1`, id).
+		stmt := db.SQL(`
+			select count(*)::text, trim_scale(sum(change_grams))::text,
+				(select trim_scale(remaining_weight_grams)::text from spools where id = $1)
+			from spool_usage where spool_id = $1`, id).
 			Into(&entries, &sum, &remaining)
 		if err := c.API.DB.Read(db.As(context.Background(), c.Actor), stmt); err != nil {
 			t.Fatal(err)
 		}
 		if entries != fmt.Sprint(1+done.Load()) || sum != remaining {
-			t.Errorf("%s entries add up to %s for %d changes, the spool holds %s", entries, sum, done.Load(), remaining)
+			t.Errorf("%s entries add up to %s for %d changes, the spool has %s", entries, sum, done.Load(), remaining)
 		}
 	}
 	c.Get(t, spools).Want(200).Shows(map[string]string{"total": "0"})
