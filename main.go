@@ -60,6 +60,7 @@ func serve(ctx context.Context, call *cli.Call) error {
 		return cli.Misuse{Err: errors.New("DATABASE_URL requires JWT_SECRET: 32 random bytes or more, the same for all " +
 			"instances (for example from `openssl rand -hex 32`)")}
 	}
+	demo.RemoveLeftovers(c.Log)
 	l, err := cli.Listen(c)
 	if err != nil {
 		return err

@@ -706,10 +706,44 @@ func testDemo(t *testing.T, p program) {
 			t.Errorf("GET %s: %d %v, want the %d of the sample data", path, status, answer["total"], want)
 		}
 	}
+
+	// A demo that is killed leaves its folder to the next start. That leaves the folder of a running demo alone.
+	folders := func() []string {
+		var names []string
+		left, err := os.ReadDir(temporary)
+		check(t, err)
+		for _, entry := range left {
+			names = append(names, entry.Name())
+		}
+		return names
+	}
+	c.cmd.Process.Kill()
+	<-c.exited
+	killed := folders()
+	if len(killed) != 1 {
+		t.Errorf("TMPDIR has %v after the demo was killed, want one folder", killed)
+	}
+	c = p.start(t, []string{"TMPDIR=" + temporary}, "demo")
+	running := folders()
+	if len(running) != 1 || slices.Equal(running, killed) {
+		t.Errorf("TMPDIR has %v after the next start, want one new folder", running)
+	}
+	check(t, os.Mkdir(filepath.Join(temporary, "spoolwright-demo-killed"), 0o711))
+	check(t, os.WriteFile(filepath.Join(temporary, "spoolwright-demo-killed", "throwaway.log"), nil, 0o600))
+	address := strings.TrimPrefix(c.url, "http://")
+	_, stderr, code := p.run(t, "", []string{"TMPDIR=" + temporary, "LISTEN_ADDR=" + address}, "serve")
+	if code != 1 || !strings.Contains(stderr, "address already in use") {
+		t.Errorf("serve on the demo's address: status %d, %s", code, stderr)
+	}
+	if got := folders(); !slices.Equal(got, running) {
+		t.Errorf("TMPDIR has %v after another service started, want %v of the running demo", got, running)
+	}
+	c.login(t, "demo@farm.example", "demo-password")
+
 	c.stop(t, syscall.SIGINT)
 	wantNoProcess(t, temporary)
-	if left, err := os.ReadDir(temporary); err != nil || len(left) > 0 {
-		t.Errorf("the demo left %v in TMPDIR, %v", left, err)
+	if left := folders(); len(left) > 0 {
+		t.Errorf("the demo left %v in TMPDIR", left)
 	}
 }
 

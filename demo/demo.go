@@ -14,7 +14,6 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"os"
 	"strings"
 
 	"spoolwright/auth"
@@ -67,14 +66,12 @@ func Command(newServer func(cli.Config, *db.DB) (*server.Server, error),
 				return cli.Misuse{Err: errors.New("demo serves on loopback only, because its password is public: " +
 					"set LISTEN_ADDR to 127.0.0.1 and a port")}
 			}
-			dir, err := os.MkdirTemp("", "spoolwright-demo-")
+			RemoveLeftovers(c.Log)
+			dir, remove, err := makeFolder()
 			if err != nil {
 				return err
 			}
-			defer os.RemoveAll(dir)
-			if err := os.Chmod(dir, 0o711); err != nil { // PostgreSQL may run as another account
-				return err
-			}
+			defer remove()
 			c.DataDir, c.DatabaseURL, c.MigrateURL, c.Throwaway = dir, "", "", true
 			c.JWTSecrets = []string{rand.Text() + rand.Text()}
 			l, err := cli.Listen(c)

@@ -83,8 +83,8 @@ type Server struct {
 // exist. If a crash of this program left a PostgreSQL running on the cluster, Start adopts it. Until Stop is called,
 // PostgreSQL is restarted whenever it dies. ctx bounds the start, not the life of the server.
 //
-// If the cluster is in archive recovery (point-in-time recovery), Start waits for its end as long as it makes progress,
-// even if ctx ends before.
+// If the cluster is in archive recovery (point-in-time recovery), Start waits for its end as long as it makes
+// progress, even if ctx ends before.
 //
 // The error wraps ErrInUse if another service holds the folder, and ErrNoPostgres if no suitable binaries are
 // installed. After an error, no process that Start started is left running, except a PostgreSQL whose archive recovery
@@ -96,6 +96,19 @@ func Start(ctx context.Context, o Options) (*Server, error) { return open(ctx, o
 // The error wraps ErrInUse if another process holds the folder for 30 seconds and its PostgreSQL does not answer.
 // Other errors are those of Start.
 func Attach(ctx context.Context, o Options) (*Server, error) { return open(ctx, o, command) }
+
+// RemoveThrowaway removes the throwaway that a killed process left in dir. It stops its PostgreSQL if that is still
+// running. The error wraps ErrInUse if another process uses dir.
+func RemoveThrowaway(dir string) error {
+	f, err := openFolder(dir, true)
+	if err != nil {
+		return err
+	}
+	if err := f.acquire(command); err != nil {
+		return err
+	}
+	return (&Server{folder: f, options: Options{Throwaway: true}}).close()
+}
 
 // OwnerURL returns the connection string of the login for migrations, which owns the database and is not a superuser.
 func (s *Server) OwnerURL() string { return s.url(OwnerRole, s.secrets.Owner, Database) }
