@@ -179,7 +179,8 @@ func checkConsistency(t *testing.T, c *process, token string) {
 			sum += entry.(map[string]any)["change_grams"].(float64)
 		}
 		if sum != spool["remaining_weight_grams"] {
-			t.Errorf("spool %v has %v g left, want %v, the sum of its ledger", spool["id"], spool["remaining_weight_grams"], sum)
+			t.Errorf("spool %v has %v g left, want %v, the sum of its ledger",
+				spool["id"], spool["remaining_weight_grams"], sum)
 		}
 	}
 }

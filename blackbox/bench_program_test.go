@@ -34,6 +34,7 @@ func benchProgram(b *testing.B) string {
 	return path
 }
 
+// freeAddr returns an address on which a program can listen.
 func freeAddr(b *testing.B) string {
 	b.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -44,11 +45,13 @@ func freeAddr(b *testing.B) string {
 	return listener.Addr().String()
 }
 
-// startProgram starts the program and waits until it has answered; it returns how long that took.
+// startProgram starts the program and waits until it is ready. It returns how long that took.
 func startProgram(b *testing.B, path, addr string, env ...string) (process *exec.Cmd, took time.Duration) {
 	b.Helper()
 	process = exec.Command(path)
-	process.Env = append([]string{"PATH=" + os.Getenv("PATH"), "LISTEN_ADDR=" + addr, "LOG_LEVEL=error", "DRAIN_SECONDS=0"}, env...)
+	process.Env = append([]string{
+		"PATH=" + os.Getenv("PATH"), "LISTEN_ADDR=" + addr, "LOG_LEVEL=error", "DRAIN_SECONDS=0",
+	}, env...)
 	process.Stderr = os.Stderr
 	start := time.Now()
 	if err := process.Start(); err != nil {
@@ -63,7 +66,7 @@ func startProgram(b *testing.B, path, addr string, env ...string) (process *exec
 		}
 		time.Sleep(time.Millisecond)
 	}
-	b.Fatal("the program did not answer")
+	b.Fatal("the program is not ready after 30 seconds")
 	return nil, 0
 }
 
@@ -75,7 +78,7 @@ func stopProgram(b *testing.B, process *exec.Cmd) {
 	}
 }
 
-// BenchmarkStart measures the time from the start of the process to its first answer.
+// BenchmarkStart measures the time from the start of the process until /readyz returns 200.
 func BenchmarkStart(b *testing.B) {
 	path := benchProgram(b)
 	b.Run("database-url", func(b *testing.B) {
@@ -102,7 +105,7 @@ func BenchmarkStart(b *testing.B) {
 		for i := range 8 {
 			process, took := startProgram(b, path, addr, "DATA_DIR="+dir)
 			stopProgram(b, process)
-			if i > 0 { // the first start makes the data
+			if i > 0 { // the first start creates the data directory
 				all = append(all, float64(took)/1e6)
 			}
 		}
@@ -111,8 +114,8 @@ func BenchmarkStart(b *testing.B) {
 	})
 }
 
-// BenchmarkMemory sends two equal rounds of 200,000 mixed requests by 10,000 users over 32 connections, and reports what the
-// process holds after each.
+// BenchmarkMemory sends two equal rounds of 200,000 mixed requests of 10,000 users over 32 connections. It reports
+// the memory and the goroutines of the process after each round.
 func BenchmarkMemory(b *testing.B) {
 	const users, requests = 10_000, 200_000
 	secret := rand.Text() + rand.Text()
@@ -122,8 +125,10 @@ func BenchmarkMemory(b *testing.B) {
 	if err := loadSpools(ctx, f.super, f.actor.Tenant, 2000, 1); err != nil {
 		b.Fatal(err)
 	}
-	if _, err := f.super.Exec(ctx, `insert into users (tenant_id, id, email, name, role, password_hash)
-		select $1::uuid, uuid_v7(), 'user' || n, 'User', 'operator', 'none' from generate_series(1, $2) n`, f.actor.Tenant, users); err != nil {
+	const insert = `
+		insert into users (tenant_id, id, email, name, role, password_hash)
+		select $1::uuid, uuid_v7(), 'user' || n, 'User', 'operator', 'none' from generate_series(1, $2) n`
+	if _, err := f.super.Exec(ctx, insert, f.actor.Tenant, users); err != nil {
 		b.Fatal(err)
 	}
 	tokens, err := auth.NewTokens([]string{secret}, time.Hour, time.Hour, time.Now)
@@ -131,33 +136,37 @@ func BenchmarkMemory(b *testing.B) {
 		b.Fatal(err)
 	}
 	var bearer []string
-	for _, id := range f.queryStrings(b, `select id::text from users where tenant_id = $1 and role = 'operator'`, f.actor.Tenant) {
+	const operators = `select id::text from users where tenant_id = $1 and role = 'operator'`
+	for _, id := range f.queryStrings(b, operators, f.actor.Tenant) {
 		token, err := tokens.Access(auth.Principal{TenantID: f.actor.Tenant, UserID: id, Role: "operator"})
 		if err != nil {
 			b.Fatal(err)
 		}
 		bearer = append(bearer, token)
 	}
-	spools := randomPick(f.queryStrings(b, `select id::text from spools where tenant_id = $1 and in_stock`, f.actor.Tenant))
+	const stocked = `select id::text from spools where tenant_id = $1 and in_stock`
+	spools := randomPick(f.queryStrings(b, stocked, f.actor.Tenant))
 	addr, metrics := freeAddr(b), freeAddr(b)
-	process, _ := startProgram(b, path, addr, "DATABASE_URL="+f.serviceURL, "JWT_SECRET="+secret, "METRICS_ADDR="+metrics, "RATE_LIMIT_PER_MINUTE=1000000", "RATE_LIMIT_PER_HOUR=1000000")
+	process, _ := startProgram(b, path, addr, "DATABASE_URL="+f.serviceURL, "JWT_SECRET="+secret,
+		"METRICS_ADDR="+metrics, "RATE_LIMIT_PER_MINUTE=1000000", "RATE_LIMIT_PER_HOUR=1000000")
 	defer stopProgram(b, process)
 	f.addr = addr
 	clients := f.connect(b)
-	figure := func(name string) float64 {
+	metric := func(name string) float64 {
 		r, err := http.Get("http://" + metrics + "/metrics")
 		if err != nil {
 			b.Fatal(err)
 		}
 		defer r.Body.Close()
 		text, _ := io.ReadAll(r.Body)
-		value, _ := strconv.ParseFloat(string(regexp.MustCompile(`(?m)^` + name + ` (\S+)$`).FindSubmatch(text)[1]), 64)
+		m := regexp.MustCompile(`(?m)^` + name + ` (\S+)$`).FindSubmatch(text)
+		value, _ := strconv.ParseFloat(string(m[1]), 64)
 		return value
 	}
-	resident := func() float64 {
+	residentMiB := func() float64 {
 		status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", process.Process.Pid))
 		if err != nil {
-			b.Skip("resident memory is read from /proc")
+			b.Skip("needs /proc to read the resident memory")
 		}
 		_, line, _ := bytes.Cut(status, []byte("VmRSS:"))
 		kib, _ := strconv.ParseFloat(strings.Fields(string(line))[0], 64)
@@ -180,14 +189,15 @@ func BenchmarkMemory(b *testing.B) {
 			case 3:
 				method, path, body = "POST", path+"/deduct", `{"weight_grams":0.01}`
 			case 4:
-				method, path, body = "POST", "/api/v1/spools", `{"material_type":"PLA","color":"Black","diameter_mm":1.75,"net_weight_grams":1000}`
+				method, path = "POST", "/api/v1/spools"
+				body = `{"material_type":"PLA","color":"Black","diameter_mm":1.75,"net_weight_grams":1000}`
 			}
 			return clients.do(client, rawRequest(method, path, body, bearer[int(at)%users]))
 		})
 		time.Sleep(time.Second)
-		b.ReportMetric(resident(), fmt.Sprintf("resident-MiB-%d", i+1))
-		b.ReportMetric(figure("go_goroutines"), fmt.Sprintf("goroutines-%d", i+1))
-		b.ReportMetric(figure("go_memstats_heap_alloc_bytes")/(1<<20), fmt.Sprintf("heap-MiB-%d", i+1))
+		b.ReportMetric(residentMiB(), fmt.Sprintf("resident-MiB-%d", i+1))
+		b.ReportMetric(metric("go_goroutines"), fmt.Sprintf("goroutines-%d", i+1))
+		b.ReportMetric(metric("go_memstats_heap_alloc_bytes")/(1<<20), fmt.Sprintf("heap-MiB-%d", i+1))
 	}
 	b.ReportMetric(0, "ns/op")
 }

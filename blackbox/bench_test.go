@@ -33,9 +33,10 @@ import (
 	"spoolwright/server"
 )
 
-// The benchmarks measure the service beside its floor: the very statements that it sends, sent by as many clients as one
-// pipeline a request, without HTTP and JSON, on the same PostgreSQL and in turn with the service. PostgreSQL is durable
-// and on disk. They report req/s, p50 and p99 of the service, the floor's req/s, and the median of the rounds' ratios.
+// The benchmarks compare the service with its floor: the same statements, sent by the same number of clients as one
+// pipeline per round trip, without HTTP and JSON, to the same PostgreSQL. Rounds of the service and of the floor
+// alternate. PostgreSQL writes to disk with fsync. Reported are req/s, p50 and p99 of the service, req/s of the
+// floor, and the median ratio of the rounds.
 
 const (
 	loginPath = "/api/v1/auth/login"
@@ -45,26 +46,28 @@ const (
 	benchRound   = 700 * time.Millisecond
 )
 
-// benchFarm is a running service with a tenant full of data, and a copy of its database for the floor.
+// benchService is a running service with a tenant full of data, and a copy of its database for the floor.
 type benchService struct {
 	addr                 string
 	token                string
 	actor                db.Actor
-	super                *pgx.Conn // of the service's database
-	floorURL, serviceURL string
-	recorder             *server.Server
+	super                *pgx.Conn      // of the service's database
+	floorURL, serviceURL string         // databases of the floor and of the service
+	recorder             *server.Server // a second instance, which appends the statements of requests to recorded
 	recorded             atomic.Pointer[[][]db.Statement]
 	db                   *db.DB
 	stop                 []func()
 }
 
+// close calls the stop functions in reverse order.
 func (f *benchService) close() {
 	for _, stop := range slices.Backward(f.stop) {
 		stop()
 	}
 }
 
-// newBenchFarm starts a service; load fills its database as the superuser before the floor's copy is made.
+// newBenchService starts a service. If load is not nil, it fills the database as superuser before the floor's copy is
+// created.
 func newBenchService(b *testing.B, load func(ctx context.Context, f *benchService) error) *benchService {
 	b.Helper()
 	ctx := context.Background()
@@ -80,7 +83,8 @@ func newBenchService(b *testing.B, load func(ctx context.Context, f *benchServic
 	must(err)
 	f.stop = append(f.stop, func() { os.RemoveAll(dir) })
 	must(os.Chmod(dir, 0o711))
-	private, err := local.Start(ctx, local.Options{Dir: dir, Settings: map[string]string{"max_wal_size": "4GB", "shared_buffers": "512MB"}})
+	settings := map[string]string{"max_wal_size": "4GB", "shared_buffers": "512MB"}
+	private, err := local.Start(ctx, local.Options{Dir: dir, Settings: settings})
 	must(err)
 	f.stop = append(f.stop, func() { private.Stop(ctx) })
 	_, err = db.Migrate(ctx, private.OwnerURL(), private.AppURL(), dbtest.Definitions)
@@ -89,7 +93,9 @@ func newBenchService(b *testing.B, load func(ctx context.Context, f *benchServic
 	must(err)
 	f.db = d
 	f.stop = append(f.stop, d.Close)
-	f.actor, err = auth.Accounts{DB: d, Hasher: auth.NewHasher(0)}.Add(ctx, auth.NewUser{Tenant: "bench", Email: "bench@farm.example", Name: "B", Role: "admin", Password: "bench-password"})
+	f.actor, err = auth.Accounts{DB: d, Hasher: auth.NewHasher(0)}.Add(ctx, auth.NewUser{
+		Tenant: "bench", Email: "bench@farm.example", Name: "B", Role: "admin", Password: "bench-password",
+	})
 	must(err)
 	f.super, err = pgx.Connect(ctx, private.SuperURL())
 	must(err)
@@ -100,7 +106,7 @@ func newBenchService(b *testing.B, load func(ctx context.Context, f *benchServic
 	must(err)
 	f.super.Close(ctx)
 
-	// The floor's database is a copy of this moment; it lacks what keeps the totals of lists.
+	// The floor's database is a copy, without the triggers that maintain the totals of lists.
 	d.Close()
 	admin, err := pgx.Connect(ctx, strings.Replace(private.SuperURL(), "/"+local.Database+"?", "/postgres?", 1))
 	must(err)
@@ -132,10 +138,12 @@ func newBenchService(b *testing.B, load func(ctx context.Context, f *benchServic
 	secrets := []string{rand.Text() + rand.Text()}
 	tokens, err := auth.NewTokens(secrets, time.Hour, time.Hour, time.Now)
 	must(err)
-	service := func(d *db.DB) *server.Server { // as main.go makes it, without limits and log
+	service := func(d *db.DB) *server.Server { // without rate limits and log
 		a := auth.New(d, tokens, auth.NewHasher(0), time.Now)
-		return server.New(server.Config{Routes: allRoutes(d, a), Secrets: secrets, DB: d, Authenticate: a.Authenticate, Ready: d.Ready,
-			Log: slog.New(slog.DiscardHandler), Metrics: server.NewMetrics("bench", d.Stats)})
+		return server.New(server.Config{
+			Routes: allRoutes(d, a), Secrets: secrets, DB: d, Authenticate: a.Authenticate, Ready: d.Ready,
+			Log: slog.New(slog.DiscardHandler), Metrics: server.NewMetrics("bench", d.Stats),
+		})
 	}
 	s := service(f.db)
 	f.recorder = service(recording)
@@ -151,7 +159,7 @@ func newBenchService(b *testing.B, load func(ctx context.Context, f *benchServic
 	return f
 }
 
-// call is a request as bytes on the wire.
+// request returns the bytes of an HTTP request with the tenant's token.
 func (f *benchService) request(method, path, body string) []byte {
 	return rawRequest(method, path, body, f.token)
 }
@@ -166,7 +174,7 @@ func rawRequest(method, path, body, token string) []byte {
 	return b.Bytes()
 }
 
-// record runs a request through the service and returns the statements of each round trip, and the answer.
+// record sends a request to the recorder and returns the statements of each round trip, and the response body.
 func (f *benchService) record(b *testing.B, method, path, body string) ([][]db.Statement, []byte) {
 	b.Helper()
 	var trips [][]db.Statement
@@ -187,12 +195,13 @@ func (f *benchService) record(b *testing.B, method, path, body string) ([][]db.S
 }
 
 var (
-	errDone      = errors.New("done")      // ends a client's work before its time
-	errBusy      = errors.New("503")       // the answer of a service that has too much to do
-	errUncounted = errors.New("uncounted") // goes on without counting what was done
+	errDone      = errors.New("done")      // work returns it to end the client before the deadline
+	errBusy      = errors.New("503")       // httpClients.do returns it for the status 503
+	errUncounted = errors.New("uncounted") // work returns it for a request that must not be counted
 )
 
-// round runs work on all clients for a while and returns what each took.
+// round calls work in a loop, in all clients concurrently, until the time is over. It returns the sorted durations of
+// the calls.
 func round(b *testing.B, length time.Duration, work func(client int) error) []time.Duration {
 	b.Helper()
 	var mu sync.Mutex
@@ -227,6 +236,7 @@ func round(b *testing.B, length time.Duration, work func(client int) error) []ti
 	return all
 }
 
+// percentile returns the value at p, between 0 and 1, in milliseconds.
 func percentile(sorted []time.Duration, p float64) float64 {
 	if len(sorted) == 0 {
 		return math.NaN()
@@ -239,7 +249,7 @@ func median(values []float64) float64 {
 	return values[len(values)/2]
 }
 
-// httpClients are connections that send prepared requests and read whole answers.
+// httpClients are connections that send requests and read responses with little overhead.
 type httpClients []struct {
 	conn   net.Conn
 	reader *bufio.Reader
@@ -259,6 +269,7 @@ func (f *benchService) connect(b *testing.B) httpClients {
 	return clients
 }
 
+// do sends a request and reads the response. It returns an error unless the status is 2xx.
 func (c httpClients) do(client int, request []byte) error {
 	if _, err := c[client].conn.Write(request); err != nil {
 		return err
@@ -292,7 +303,7 @@ func (c httpClients) do(client int, request []byte) error {
 	return err
 }
 
-// floorClients are connections that send round trips as pipelines.
+// floorClients are database connections that send each round trip as one pipeline.
 type floorClients []*pgx.Conn
 
 func (f *benchService) floor(b *testing.B) floorClients {
@@ -309,7 +320,7 @@ func (f *benchService) floor(b *testing.B) floorClients {
 	return clients
 }
 
-// do sends the round trips, with the arguments of swap in place of those recorded.
+// do sends the recorded round trips, with arguments replaced as swap says.
 func (c floorClients) do(client int, trips [][]db.Statement, swap map[string]string) error {
 	for _, trip := range trips {
 		var batch pgx.Batch
@@ -337,17 +348,22 @@ func (c floorClients) do(client int, trips [][]db.Statement, swap map[string]str
 	return nil
 }
 
-// compare measures a request beside its floor. Next returns the path and body of a request, and what to swap in the
-// recorded statements for the floor's.
-func (f *benchService) compare(b *testing.B, method string, next func() (path, body string), trips [][]db.Statement, swap func() map[string]string) {
+// compare measures a request and its floor. next returns the path and body of a request. trips are the recorded
+// statements of such a request, and swap returns replacements for their arguments. A nil swap means none.
+func (f *benchService) compare(
+	b *testing.B, method string, next func() (path, body string), trips [][]db.Statement, swap func() map[string]string,
+) {
 	b.Helper()
+	if swap == nil {
+		swap = func() map[string]string { return nil }
+	}
 	clients, floor := f.connect(b), f.floor(b)
 	var latencies []time.Duration
 	var rates, floors, ratios []float64
 	service := func(client int) error {
 		path, body := next()
 		err := clients.do(client, f.request(method, path, body))
-		if err == errBusy && path == loginPath { // hashing is bounded: more logins than it has time for are refused
+		if err == errBusy && path == loginPath { // the number of concurrent logins is limited
 			return errUncounted
 		}
 		return err
@@ -363,7 +379,8 @@ func (f *benchService) compare(b *testing.B, method string, next func() (path, b
 			b.FailNow()
 		}
 		rate, floorRate := float64(len(took))/benchRound.Seconds(), float64(len(floorTook))/benchRound.Seconds()
-		rates, floors, ratios = append(rates, rate), append(floors, floorRate), append(ratios, rate/floorRate)
+		rates, floors = append(rates, rate), append(floors, floorRate)
+		ratios = append(ratios, rate/floorRate)
 		latencies = append(latencies, took...)
 	}
 	slices.Sort(latencies)
@@ -375,24 +392,25 @@ func (f *benchService) compare(b *testing.B, method string, next func() (path, b
 	b.ReportMetric(median(ratios), "ratio")
 }
 
-// pool hands out values in random order, again and again.
+// randomPick returns a function that returns a random value at each call.
 func randomPick(values []string) func() string {
 	return func() string { return values[mathrand.IntN(len(values))] }
 }
 
-// queue hands out each value once.
+// pickOnce returns a function that returns each value once.
 func pickOnce(b *testing.B, values []string) func() string {
 	var at atomic.Int64
 	return func() string {
 		i := int(at.Add(1)) - 1
 		if i >= len(values) {
-			b.Error("the prepared data is used up")
+			b.Error("all prepared values are used up")
 			return values[0]
 		}
 		return values[i]
 	}
 }
 
+// queryStrings returns the only column of a query's result.
 func (f *benchService) queryStrings(b *testing.B, sql string, args ...any) []string {
 	b.Helper()
 	rows, err := f.super.Query(context.Background(), sql, args...)
@@ -406,18 +424,24 @@ func (f *benchService) queryStrings(b *testing.B, sql string, args ...any) []str
 	return all
 }
 
-// loadSpools enters n spools of realistic variety for a tenant, each with its first ledger entry and as many more as are
-// asked for. Triggers are off, so it sets the count of rows itself.
+// loadSpools inserts n spools of a tenant with the given number of ledger entries each. Triggers are off, so it also
+// adds n to the tenant's counter.
 func loadSpools(ctx context.Context, conn *pgx.Conn, tenant string, n, entries int) error {
 	for _, statement := range []string{
 		`set session_replication_role = replica`,
-		fmt.Sprintf(`insert into spools (tenant_id, id, material_type, brand, color, diameter_mm, net_weight_grams, remaining_weight_grams, purchase_price, created_at)
-			select '%s', uuid_v7(), (array['PLA','PETG','ABS','TPU','ASA','Nylon','PC','HIPS','PVA','Custom'])[1 + (n %% 20) / 2],
-				'Brand ' || n %% 100, 'Color ' || n %% 50, 1.75, 1000000, case when n %% 2 = 0 then 1000000 else 0 end, 20 + n %% 17, now() - n * interval '1 second'
+		fmt.Sprintf(`
+			insert into spools (tenant_id, id, material_type, brand, color, diameter_mm, net_weight_grams,
+				remaining_weight_grams, purchase_price, created_at)
+			select '%s', uuid_v7(),
+				(array['PLA','PETG','ABS','TPU','ASA','Nylon','PC','HIPS','PVA','Custom'])[1 + (n %% 20) / 2],
+				'Brand ' || n %% 100, 'Color ' || n %% 50, 1.75, 1000000, case when n %% 2 = 0 then 1000000 else 0 end,
+				20 + n %% 17, now() - n * interval '1 second'
 			from generate_series(1, %d) n`, tenant, n),
 		fmt.Sprintf(`insert into spool_usage (tenant_id, spool_id, kind, before_grams, after_grams)
-			select tenant_id, id, 'created', 0, remaining_weight_grams from spools, generate_series(1, %d) where tenant_id = '%s'`, entries, tenant),
-		fmt.Sprintf(`insert into row_counts values ('%s', 'spools', 0, %d) on conflict (tenant_id, resource, shard) do update set rows = row_counts.rows + excluded.rows`, tenant, n),
+			select tenant_id, id, 'created', 0, remaining_weight_grams
+			from spools, generate_series(1, %d) where tenant_id = '%s'`, entries, tenant),
+		fmt.Sprintf(`insert into row_counts values ('%s', 'spools', 0, %d)
+			on conflict (tenant_id, resource, shard) do update set rows = row_counts.rows + excluded.rows`, tenant, n),
 		`set session_replication_role = origin`,
 	} {
 		if _, err := conn.Exec(ctx, statement); err != nil {
@@ -427,6 +451,7 @@ func loadSpools(ctx context.Context, conn *pgx.Conn, tenant string, n, entries i
 	return nil
 }
 
+// BenchmarkRequests measures the most frequent requests.
 func BenchmarkRequests(b *testing.B) {
 	const prepared = 30_000
 	f := newBenchService(b, func(ctx context.Context, f *benchService) error {
@@ -434,13 +459,15 @@ func BenchmarkRequests(b *testing.B) {
 			return err
 		}
 		_, err := f.super.Exec(ctx, `
-			insert into production_runs (tenant_id, id, status, started_at) select $1::uuid, uuid_v7(), 'in_progress', now() from generate_series(1, $2)`, f.actor.Tenant, prepared)
+			insert into production_runs (tenant_id, id, status, started_at)
+			select $1::uuid, uuid_v7(), 'in_progress', now() from generate_series(1, $2)`, f.actor.Tenant, prepared)
 		if err != nil {
 			return err
 		}
-		// Three spools of a few hundred for each run: some are hot, as in a farm.
+		// Each run uses three of 300 spools, so that concurrent runs often use the same spool.
 		_, err = f.super.Exec(ctx, `
-			insert into run_materials (tenant_id, id, run_id, spool_id, spool_weight_before_grams, spool_weight_after_grams, cost_per_gram)
+			insert into run_materials (tenant_id, id, run_id, spool_id, spool_weight_before_grams,
+				spool_weight_after_grams, cost_per_gram)
 			select r.tenant_id, uuid_v7(), r.id, s.ids[1 + ((r.n * 7 + m * 131) % 300)], 10, 9.99, 0.02
 			from (select tenant_id, id, row_number() over () as n from production_runs) r, generate_series(1, 3) m,
 				(select array_agg(id) as ids from spools where in_stock) s`)
@@ -451,58 +478,67 @@ func BenchmarkRequests(b *testing.B) {
 	get := func(path string) func(b *testing.B) {
 		return func(b *testing.B) {
 			trips, _ := f.record(b, "GET", path, "")
-			f.compare(b, "GET", func() (string, string) { return path, "" }, trips, func() map[string]string { return nil })
+			f.compare(b, "GET", func() (string, string) { return path, "" }, trips, nil)
 		}
 	}
-	any := randomPick(stocked)
+	spool := randomPick(stocked)
+	swapSpool := func() map[string]string { return map[string]string{first: spool()} }
 	b.Run("read", func(b *testing.B) {
 		trips, _ := f.record(b, "GET", "/api/v1/spools/"+first, "")
-		f.compare(b, "GET", func() (string, string) { return "/api/v1/spools/" + any(), "" }, trips, func() map[string]string { return map[string]string{first: any()} })
+		f.compare(b, "GET", func() (string, string) { return "/api/v1/spools/" + spool(), "" }, trips, swapSpool)
 	})
 	b.Run("list", get("/api/v1/spools"))
 	b.Run("list-filtered", get("/api/v1/spools?material_type=PETG"))
 	b.Run("create", func(b *testing.B) {
-		const body = `{"material_type":"PLA","brand":"Polymaker","color":"Black","diameter_mm":1.75,"net_weight_grams":1000,"purchase_price":24.99}`
-		trips, answer := f.record(b, "POST", "/api/v1/spools", body)
-		var made struct{ ID string }
-		json.Unmarshal(answer, &made)
-		f.compare(b, "POST", func() (string, string) { return "/api/v1/spools", body }, trips, func() map[string]string { return map[string]string{made.ID: db.NewID()} })
+		const body = `{"material_type":"PLA","brand":"Polymaker","color":"Black","diameter_mm":1.75,` +
+			`"net_weight_grams":1000,"purchase_price":24.99}`
+		trips, response := f.record(b, "POST", "/api/v1/spools", body)
+		var created struct{ ID string }
+		json.Unmarshal(response, &created)
+		f.compare(b, "POST", func() (string, string) { return "/api/v1/spools", body }, trips,
+			func() map[string]string { return map[string]string{created.ID: db.NewID()} })
 	})
 	b.Run("deduct", func(b *testing.B) {
 		const body = `{"weight_grams":0.01,"reason":"bench"}`
 		trips, _ := f.record(b, "POST", "/api/v1/spools/"+first+"/deduct", body)
-		f.compare(b, "POST", func() (string, string) { return "/api/v1/spools/" + any() + "/deduct", body }, trips, func() map[string]string { return map[string]string{first: any()} })
+		next := func() (string, string) { return "/api/v1/spools/" + spool() + "/deduct", body }
+		f.compare(b, "POST", next, trips, swapSpool)
 	})
 	b.Run("complete", func(b *testing.B) {
 		ids := f.queryStrings(b, `select id::text from production_runs where deducted_at is null`)
 		trips, _ := f.record(b, "POST", "/api/v1/production-runs/"+ids[0]+"/complete", "")
-		mine, floors := pickOnce(b, ids[1:]), pickOnce(b, ids[1:])
-		f.compare(b, "POST", func() (string, string) { return "/api/v1/production-runs/" + mine() + "/complete", "" }, trips, func() map[string]string { return map[string]string{ids[0]: floors()} })
+		run, floorRun := pickOnce(b, ids[1:]), pickOnce(b, ids[1:])
+		f.compare(b, "POST", func() (string, string) { return "/api/v1/production-runs/" + run() + "/complete", "" }, trips,
+			func() map[string]string { return map[string]string{ids[0]: floorRun()} })
 	})
 	b.Run("product", func(b *testing.B) {
 		product := f.create(b, "/api/v1/products", `{"name":"Lamp"}`)
 		for n := range 20 {
-			f.create(b, "/api/v1/products/"+product+"/materials", fmt.Sprintf(`{"material_type":"PLA","color":"Color %d","weight_grams":12.5}`, n))
+			material := fmt.Sprintf(`{"material_type":"PLA","color":"Color %d","weight_grams":12.5}`, n)
+			f.create(b, "/api/v1/products/"+product+"/materials", material)
 		}
-		f.floorURL = f.serviceURL // its copy of the database has no such product
+		f.floorURL = f.serviceURL // the floor's copy does not have the product
 		get("/api/v1/products/" + product)(b)
 	})
 	b.Run("recalculate", func(b *testing.B) {
-		// A root with nine assemblies of ten parts each: a hundred products.
+		// A root with nine assemblies of ten parts each: 100 products.
 		root := f.create(b, "/api/v1/products", `{"name":"Root"}`)
 		for range 9 {
 			assembly := f.create(b, "/api/v1/products", `{"name":"Assembly"}`)
 			for n := range 10 {
 				part := f.create(b, "/api/v1/products", `{"name":"Part"}`)
-				f.create(b, "/api/v1/products/"+part+"/materials", fmt.Sprintf(`{"material_type":"PETG","color":"Color %d","weight_grams":5}`, n))
-				f.create(b, "/api/v1/products/"+assembly+"/components", fmt.Sprintf(`{"component_product_id":"%s","quantity":2}`, part))
+				f.create(b, "/api/v1/products/"+part+"/materials",
+					fmt.Sprintf(`{"material_type":"PETG","color":"Color %d","weight_grams":5}`, n))
+				f.create(b, "/api/v1/products/"+assembly+"/components",
+					fmt.Sprintf(`{"component_product_id":"%s","quantity":2}`, part))
 			}
-			f.create(b, "/api/v1/products/"+root+"/components", fmt.Sprintf(`{"component_product_id":"%s","quantity":1}`, assembly))
+			f.create(b, "/api/v1/products/"+root+"/components",
+				fmt.Sprintf(`{"component_product_id":"%s","quantity":1}`, assembly))
 		}
 		f.floorURL = f.serviceURL
 		path := "/api/v1/products/" + root + "/recalculate"
 		trips, _ := f.record(b, "POST", path, "")
-		f.compare(b, "POST", func() (string, string) { return path, "" }, trips, func() map[string]string { return nil })
+		f.compare(b, "POST", func() (string, string) { return path, "" }, trips, nil)
 	})
 	b.Run("login", func(b *testing.B) {
 		const body = `{"email":"bench@farm.example","password":"bench-password"}`
@@ -517,22 +553,23 @@ func BenchmarkRequests(b *testing.B) {
 		}
 		var n atomic.Int64
 		next := func() (string, string) { return loginPath, bodies[n.Add(1)%int64(len(bodies))] }
-		f.compare(b, "POST", next, trips, func() map[string]string { return map[string]string{session: db.NewID()} })
+		f.compare(b, "POST", next, trips,
+			func() map[string]string { return map[string]string{session: db.NewID()} })
 	})
 }
 
-// made sends a request that makes something and returns its id.
+// create sends a POST and returns the id of the created resource.
 func (f *benchService) create(b *testing.B, path, body string) string {
 	b.Helper()
-	_, answer := f.record(b, "POST", path, body)
-	var made struct{ ID string }
-	if err := json.Unmarshal(answer, &made); err != nil {
+	_, response := f.record(b, "POST", path, body)
+	var created struct{ ID string }
+	if err := json.Unmarshal(response, &created); err != nil {
 		b.Fatal(err)
 	}
-	return made.ID
+	return created.ID
 }
 
-// times returns the median time of one request after the other, in milliseconds.
+// medianTime sends requests one after the other, and returns the median of their durations in milliseconds.
 func (f *benchService) medianTime(b *testing.B, method string, next func() (path, body string)) float64 {
 	b.Helper()
 	clients := f.connect(b)
@@ -548,8 +585,9 @@ func (f *benchService) medianTime(b *testing.B, method string, next func() (path
 	return median(took[1:])
 }
 
-// BenchmarkGrowth shows what requests cost as one tenant grows, with 100 other tenants beside it: medians in milliseconds,
-// one request after the other. At the largest size the ledger has ten entries a spool.
+// BenchmarkGrowth measures requests of a tenant that has up to a million spools, while 100 other tenants have 500
+// each. It reports the median of the durations, in milliseconds, of requests one after the other. At the largest size
+// the ledger has ten entries per spool.
 func BenchmarkGrowth(b *testing.B) {
 	f := newBenchService(b, func(ctx context.Context, f *benchService) error {
 		for range 100 {
@@ -572,24 +610,36 @@ func BenchmarkGrowth(b *testing.B) {
 			}
 			have = size
 			f.vacuum(b, "spools", "spool_usage")
-			stocked := randomPick(f.queryStrings(b, `select id::text from spools where tenant_id = $1 and in_stock limit 1000`, f.actor.Tenant))
+			const query = `select id::text from spools where tenant_id = $1 and in_stock limit 1000`
+			spool := randomPick(f.queryStrings(b, query, f.actor.Tenant))
 			b.ResetTimer()
 			for name, path := range map[string]string{
-				"list": "", "one-in-100": "?brand=brand%207", "half": "?in_stock=true", "skip-90%": fmt.Sprintf("?skip=%d", size*9/10), "sort-brand": "?sort_by=brand", "sort-remaining": "?sort_by=remaining_weight_grams",
+				"list": "", "one-in-100": "?brand=brand%207", "half": "?in_stock=true",
+				"skip-90%": fmt.Sprintf("?skip=%d", size*9/10), "sort-brand": "?sort_by=brand",
+				"sort-remaining": "?sort_by=remaining_weight_grams",
 			} {
-				b.ReportMetric(f.medianTime(b, "GET", func() (string, string) { return "/api/v1/spools" + path, "" }), name+"-ms")
+				next := func() (string, string) { return "/api/v1/spools" + path, "" }
+				b.ReportMetric(f.medianTime(b, "GET", next), name+"-ms")
 			}
-			b.ReportMetric(f.medianTime(b, "POST", func() (string, string) { return "/api/v1/spools/" + stocked() + "/deduct", `{"weight_grams":0.01}` }), "deduct-ms")
-			b.ReportMetric(f.medianTime(b, "POST", func() (string, string) {
-				return "/api/v1/production-runs/" + f.weighedRun(b, stocked) + "/complete", ""
-			}), "complete-ms")
+			deduct := func() (string, string) { return "/api/v1/spools/" + spool() + "/deduct", `{"weight_grams":0.01}` }
+			b.ReportMetric(f.medianTime(b, "POST", deduct), "deduct-ms")
+			complete := func() (string, string) {
+				return "/api/v1/production-runs/" + f.createRun(b, spool) + "/complete", ""
+			}
+			b.ReportMetric(f.medianTime(b, "POST", complete), "complete-ms")
 			b.ReportMetric(0, "ns/op")
 		})
 	}
 	b.Run("products-and-runs-100000", func(b *testing.B) {
 		for _, statement := range []string{
-			`insert into products (tenant_id, id, name, description, category, created_at) select $1::uuid, uuid_v7(), 'Product ' || n, 'Text ' || n % 1000, 'Category ' || n % 100, now() - n * interval '1 second' from generate_series(1, 100000) n`,
-			`insert into production_runs (tenant_id, id, status, printer_name, created_at) select $1::uuid, uuid_v7(), (array['pending','completed'])[1 + n % 2], 'Printer ' || n % 100, now() - n * interval '1 second' from generate_series(1, 100000) n`,
+			`insert into products (tenant_id, id, name, description, category, created_at)
+				select $1::uuid, uuid_v7(), 'Product ' || n, 'Text ' || n % 1000, 'Category ' || n % 100,
+					now() - n * interval '1 second'
+				from generate_series(1, 100000) n`,
+			`insert into production_runs (tenant_id, id, status, printer_name, created_at)
+				select $1::uuid, uuid_v7(), (array['pending','completed'])[1 + n % 2], 'Printer ' || n % 100,
+					now() - n * interval '1 second'
+				from generate_series(1, 100000) n`,
 		} {
 			if _, err := f.super.Exec(ctx, statement, f.actor.Tenant); err != nil {
 				b.Fatal(err)
@@ -598,32 +648,40 @@ func BenchmarkGrowth(b *testing.B) {
 		f.vacuum(b, "products", "production_runs")
 		b.ResetTimer()
 		for name, path := range map[string]string{
-			"products": "/products", "category": "/products?category=category%207", "search": "/products?search=text%20777", "skip-90%": "/products?skip=90000", "sort-name": "/products?sort_by=name",
-			"runs": "/production-runs", "printer": "/production-runs?printer_name=printer%207", "status": "/production-runs?status=completed", "sort-printer": "/production-runs?sort_by=printer_name",
+			"products": "/products", "category": "/products?category=category%207",
+			"search": "/products?search=text%20777", "skip-90%": "/products?skip=90000",
+			"sort-name": "/products?sort_by=name",
+			"runs":      "/production-runs", "printer": "/production-runs?printer_name=printer%207",
+			"status": "/production-runs?status=completed", "sort-printer": "/production-runs?sort_by=printer_name",
 		} {
-			b.ReportMetric(f.medianTime(b, "GET", func() (string, string) { return "/api/v1" + path, "" }), name+"-ms")
+			next := func() (string, string) { return "/api/v1" + path, "" }
+			b.ReportMetric(f.medianTime(b, "GET", next), name+"-ms")
 		}
 		b.ReportMetric(0, "ns/op")
 	})
 }
 
-// weighedRun enters a run with three weighed materials.
-func (f *benchService) weighedRun(b *testing.B, spools func() string) string {
+// createRun creates a run with three materials that can be completed, and returns its id.
+func (f *benchService) createRun(b *testing.B, spool func() string) string {
 	b.Helper()
-	id := db.NewID()
-	if _, err := f.super.Exec(context.Background(), `insert into production_runs (tenant_id, id, status) values ($1, $2, 'pending')`, f.actor.Tenant, id); err != nil {
+	ctx, id := context.Background(), db.NewID()
+	_, err := f.super.Exec(ctx, `
+		insert into production_runs (tenant_id, id, status) values ($1, $2, 'pending')`, f.actor.Tenant, id)
+	if err != nil {
 		b.Fatal(err)
 	}
 	for range 3 {
-		if _, err := f.super.Exec(context.Background(), `insert into run_materials (tenant_id, id, run_id, spool_id, spool_weight_before_grams, spool_weight_after_grams)
-			values ($1, $2, $3, $4, 10, 9.99)`, f.actor.Tenant, db.NewID(), id, spools()); err != nil {
+		_, err := f.super.Exec(ctx, `
+			insert into run_materials (tenant_id, id, run_id, spool_id, spool_weight_before_grams, spool_weight_after_grams)
+			values ($1, $2, $3, $4, 10, 9.99)`, f.actor.Tenant, db.NewID(), id, spool())
+		if err != nil {
 			b.Fatal(err)
 		}
 	}
 	return id
 }
 
-// settle lets PostgreSQL do at once what autovacuum does in time.
+// vacuum does what autovacuum would do some time later.
 func (f *benchService) vacuum(b *testing.B, tables ...string) {
 	b.Helper()
 	for _, table := range tables {

@@ -16,7 +16,7 @@ import (
 // compiles them together with the scripts in testdata/clients, and runs the scripts against the service. It needs
 // tools that .ci/run installs:
 //
-//	CLIENT_TOOLS   a directory into which npm has installed @redocly/cli, openapi-typescript, openapi-fetch and typescript
+//	CLIENT_TOOLS   directory with the npm packages @redocly/cli, openapi-typescript, openapi-fetch and typescript
 //	OAPI_CODEGEN   the program oapi-codegen, if it is not in PATH
 func testClients(t *testing.T, p program) {
 	c, _ := startWithAdmin(t, p)

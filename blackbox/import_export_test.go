@@ -132,7 +132,8 @@ func testImportExport(t *testing.T, p program) {
 	if out != "spools imported: 5\nspools imported: 0; already imported: 5\n" {
 		t.Errorf("two calls of import spoolman print %q", out)
 	}
-	p.fails(t, 1, env, []string{"import", "spoolman", "http://127.0.0.1:1", "--tenant", "south"}, "127.0.0.1:1", "refused")
+	unreachable := []string{"import", "spoolman", "http://127.0.0.1:1", "--tenant", "south"}
+	p.fails(t, 1, env, unreachable, "127.0.0.1:1", "refused")
 
 	// A reader that closes its end of the pipe must not kill the command with SIGPIPE, which would leave PostgreSQL
 	// running.

@@ -36,7 +36,8 @@ func TestCompleteLocksSpoolsInOrder(t *testing.T) {
 	go func() { done <- callHandler(c, "POST", run+"/complete", nil) }()
 	waitBlocked(t, holder)
 	_, other := beginAs(t, c)
-	if _, err := other.Exec(t.Context(), `select from spools where id = $1 for no key update nowait`, second); err != nil {
+	const lock = `select from spools where id = $1 for no key update nowait`
+	if _, err := other.Exec(t.Context(), lock, second); err != nil {
 		t.Errorf("complete waits for the first spool, but has locked the second: %v", err)
 	}
 	check(t, other.Rollback(t.Context()))

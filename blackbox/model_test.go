@@ -488,7 +488,8 @@ func (u *modelUser) checkDeletion(
 	what, outcome string, answer object, l *deletion, deletedBefore bool, missing string,
 ) {
 	if deletedBefore && outcome != missing || outcome == missing && !l.deleting.Load() {
-		u.errorf("%s: %s (%v), deleted before: %v, DELETE sent: %v", what, outcome, answer, deletedBefore, l.deleting.Load())
+		u.errorf("%s: %s (%v), deleted before: %v, DELETE sent: %v",
+			what, outcome, answer, deletedBefore, l.deleting.Load())
 	}
 }
 

@@ -470,7 +470,8 @@ func testDefinitions(t *testing.T, p program) {
 		conn, err := pgx.Connect(t.Context(), url)
 		check(t, err)
 		defer conn.Close(t.Context())
-		rows, err := conn.Query(t.Context(), `select concat_ws(' ', name, version, sha256) from schema_definitions order by 1`)
+		rows, err := conn.Query(t.Context(), `
+			select concat_ws(' ', name, version, sha256) from schema_definitions order by 1`)
 		check(t, err)
 		all, err = pgx.CollectRows(rows, pgx.RowTo[string])
 		check(t, err)
@@ -478,7 +479,7 @@ func testDefinitions(t *testing.T, p program) {
 	}
 	got, want := definitions(url), definitions(dbtest.Private().OwnerURL())
 	if !slices.Equal(got, want) || len(got) == 0 {
-		t.Errorf("the program installs %v, and dbtest.Definitions are %v", got, want)
+		t.Errorf("the program installs %v, want dbtest.Definitions %v", got, want)
 	}
 }
 

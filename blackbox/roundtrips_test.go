@@ -51,5 +51,6 @@ func TestRoundTripsGolden(t *testing.T) {
 		mu.Unlock()
 	}
 	out.Flush()
-	compareGolden(t, "testdata/roundtrips.golden", []byte(strings.ReplaceAll(b.String(), "1 round trips", "1 round trip")))
+	got := strings.ReplaceAll(b.String(), "1 round trips", "1 round trip")
+	compareGolden(t, "testdata/roundtrips.golden", []byte(got))
 }
