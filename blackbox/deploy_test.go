@@ -21,6 +21,8 @@ import (
 	"testing"
 
 	"spoolwright/db/dbtest"
+
+	"spoolwright/server"
 )
 
 // releaseBuild is the command that builds a release. docs/deployment.md, the Dockerfile and .ci/run must use the
@@ -206,7 +208,10 @@ func testBillOfMaterials(t *testing.T, p program) {
 		Type, Name, Version, PURL string
 		Ref                       string `json:"bom-ref"`
 		Hashes                    []struct{ Alg, Content string }
-		Licenses                  []struct{ License struct{ ID string } }
+		Licenses                  []struct {
+			License    struct{ ID string }
+			Expression string
+		}
 	}
 	var bom struct {
 		BOMFormat, SpecVersion string
@@ -236,22 +241,41 @@ func testBillOfMaterials(t *testing.T, p program) {
 			t.Errorf("component %+v is incomplete or occurs twice", c)
 		}
 		sha256 := len(c.Hashes) == 1 && c.Hashes[0].Alg == "SHA-256" && hash.MatchString(c.Hashes[0].Content)
-		if c.Name != "std" && !sha256 {
+		if c.Name != "std" && !sha256 && !strings.HasPrefix(c.PURL, "pkg:npm/") {
 			t.Errorf("component %s has the hashes %v, want one SHA-256", c.Name, c.Hashes)
 		}
 		refs[c.Ref] = true
 		names = append(names, c.Name)
 	}
+	var direct []string
 	for _, d := range bom.Dependencies {
+		if d.Ref == main.Ref {
+			direct = d.DependsOn
+		}
 		for _, ref := range append(d.DependsOn, d.Ref) {
 			if !refs[ref] {
 				t.Errorf("the dependencies contain %s, which is not a component", ref)
 			}
 		}
 	}
-	// The components are the modules in testdata/supply-chain.golden, the standard library, and two JavaScript
-	// bundles.
+	// The direct dependencies are the standard library and those of go.mod.
+	required, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f",
+		"{{if not (or .Main .Indirect)}}pkg:golang/{{.Path}}@{{.Version}}{{end}}", "all").Output()
+	check(t, err)
+	if want := strings.Fields(string(required)); len(direct) < 1 || !slices.Equal(direct[1:], want) {
+		t.Errorf("the direct dependencies are %v, want std and %v", direct, want)
+	}
+	// The components are the modules in testdata/supply-chain.golden, the standard library, two JavaScript bundles and
+	// the packages inside them.
 	want := []string{"std", "swagger-ui-dist", "redoc"}
+	for _, bundle := range server.Bundles {
+		for _, p := range bundle.Contains {
+			want = append(want, p.Name)
+			if !strings.Contains(string(bundle.Body()), p.Text) {
+				t.Errorf("%s does not contain %q: which version of %s does it have?", bundle.Name, p.Text, p.Name)
+			}
+		}
+	}
 	list := strings.Split(string(listSupplyChain(t)), "\n")
 	for _, line := range list[1:slices.Index(list, "packages with os/exec")] {
 		want = append(want, strings.TrimSpace(line))

@@ -29,7 +29,8 @@ type Config struct {
 	DataDir                 string
 	JWTSecrets              []string // the first signs, all verify
 	AccessTTL, RefreshTTL   time.Duration
-	PerMinute, PerHour      int // limits of requests; 0 is none
+	PerMinute, PerHour      int // limits of requests of a user; 0 is none
+	TenantPerMinute         int // limit of requests of all users of a tenant
 	TrustedProxies          []netip.Prefix
 	CORSOrigins             []string
 	TLSCert, TLSKey         string // paths of PEM files, both or neither
@@ -64,6 +65,8 @@ func (c *Config) settings() []setting {
 			number(&c.PerMinute, 0, 1_000_000_000)},
 		{"RATE_LIMIT_PER_HOUR", "1000", "requests per user and hour; 0 turns the limit off",
 			number(&c.PerHour, 0, 1_000_000_000)},
+		{"RATE_LIMIT_TENANT_PER_MINUTE", "", "requests of all users of a tenant per minute; if empty, 10 times that of a user",
+			number(&c.TenantPerMinute, 0, 1_000_000_000)},
 		{"TRUSTED_PROXIES", "", "addresses or networks of proxies that set X-Forwarded-For, separated by commas",
 			func(v string) (err error) { c.TrustedProxies, err = server.ParsePrefixes(v); return err }},
 		{"CORS_ALLOWED_ORIGINS", "", "websites that may call the API, such as https://farm.example, separated by commas",
@@ -83,7 +86,7 @@ func (c *Config) settings() []setting {
 
 // loadConfig returns the configuration of the environment, with a logger that writes to w. Errors name the variable.
 func loadConfig(getenv func(string) string, w io.Writer) (Config, error) {
-	var c Config
+	c := Config{TenantPerMinute: -1}
 	for _, s := range c.settings() {
 		v := cmp.Or(getenv(s.name), s.value)
 		if v == "" {
@@ -98,6 +101,9 @@ func loadConfig(getenv func(string) string, w io.Writer) (Config, error) {
 		return c, errors.New("TLS_CERT_FILE and TLS_KEY_FILE must be set together")
 	case c.MigrateURL != "" && c.DatabaseURL == "":
 		return c, errors.New("MIGRATE_DATABASE_URL requires DATABASE_URL")
+	}
+	if c.TenantPerMinute < 0 {
+		c.TenantPerMinute = min(10*c.PerMinute, 1_000_000_000)
 	}
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(c.logLevel)); err != nil {

@@ -29,10 +29,23 @@ func Listen(c Config) (l Listeners, err error) {
 			return l, fmt.Errorf("METRICS_ADDR: %w", err)
 		}
 	}
+	if public(l.Metrics) {
+		c.Log.Warn("METRICS_ADDR accepts connections from other machines: /metrics and /debug/pprof/ need no token, so only " +
+			"a private network may reach them")
+	}
 	if secure != nil {
 		l.API = tls.NewListener(l.API, secure)
 	}
 	return l, nil
+}
+
+// public reports whether a listener, if there is one, accepts connections from other machines.
+func public(l net.Listener) bool {
+	if l == nil {
+		return false
+	}
+	address, ok := l.Addr().(*net.TCPAddr)
+	return ok && !address.IP.IsLoopback()
 }
 
 // Close closes the listeners.

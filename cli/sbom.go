@@ -11,14 +11,26 @@ import (
 	"spoolwright/server"
 )
 
+// directModules are the modules that go.mod requires directly.
+var directModules = []string{
+	"github.com/golang-jwt/jwt/v5", "github.com/jackc/pgx/v5", "github.com/mvrilo/go-redoc", "github.com/swaggest/swgui",
+	"golang.org/x/time",
+}
+
 // sbom returns the software bill of materials of a build, a CycloneDX 1.6 document in JSON: Go's standard library, the
-// modules of the build, and the JavaScript bundles of the documentation pages. The same build has the same document.
+// modules of the build, and the JavaScript bundles of the documentation pages with the packages that they are known to
+// contain. The same build has the same document.
 func sbom(info *debug.BuildInfo) []byte {
 	type object = map[string]any
 	component := func(kind, purl, name, version string) object {
 		return object{"type": kind, "bom-ref": purl, "purl": purl, "name": name, "version": version}
 	}
-	licenses := func(id string) []object { return []object{{"license": object{"id": id}}} }
+	licenses := func(id string) []object {
+		if strings.Contains(id, " ") {
+			return []object{{"expression": id}}
+		}
+		return []object{{"license": object{"id": id}}}
+	}
 	hashes := func(sum []byte) []object { return []object{{"alg": "SHA-256", "content": hex.EncodeToString(sum)}} }
 	purl := func(name, version string) string { return "pkg:golang/" + name + "@" + version }
 
@@ -38,9 +50,9 @@ func sbom(info *debug.BuildInfo) []byte {
 		refs[m.Path] = c["bom-ref"]
 		components = append(components, c)
 	}
-	var direct []any
-	for _, c := range components {
-		direct = append(direct, c["bom-ref"])
+	direct := []any{components[0]["bom-ref"]}
+	for _, path := range directModules {
+		direct = append(direct, refs[path])
 	}
 	dependencies := []object{{"ref": program["bom-ref"], "dependsOn": direct}}
 	for _, b := range server.Bundles {
@@ -49,6 +61,14 @@ func sbom(info *debug.BuildInfo) []byte {
 		c["hashes"], c["licenses"] = hashes(sum[:]), licenses(b.License)
 		components = append(components, c)
 		dependencies = append(dependencies, object{"ref": refs[b.Module], "dependsOn": []any{c["bom-ref"]}})
+		var contained []any
+		for _, p := range b.Contains {
+			inner := component("library", "pkg:npm/"+p.Name+"@"+p.Version, p.Name, p.Version)
+			inner["licenses"] = licenses(p.License)
+			components = append(components, inner)
+			contained = append(contained, inner["bom-ref"])
+		}
+		dependencies = append(dependencies, object{"ref": c["bom-ref"], "dependsOn": contained})
 	}
 	out, err := json.MarshalIndent(object{
 		"$schema":   "http://cyclonedx.org/schema/bom-1.6.schema.json",

@@ -79,6 +79,12 @@ func parseAddr(s string) (netip.Addr, bool) {
 	return address.Unmap().WithZone(""), err == nil
 }
 
+// isTrustedPeer reports whether the peer of a connection is a trusted proxy.
+func isTrustedPeer(remoteAddr string, trusted []netip.Prefix) bool {
+	peer, ok := parseAddr(remoteAddr)
+	return ok && isTrusted(peer, trusted)
+}
+
 func isTrusted(address netip.Addr, trusted []netip.Prefix) bool {
 	return slices.ContainsFunc(trusted, func(p netip.Prefix) bool { return p.Contains(address) })
 }

@@ -221,7 +221,7 @@ func (w *walker) object(depth int) error {
 		w.space()
 		key := w.string()
 		if keys[key] {
-			return malformed("The body has the key " + shorten(key) + " twice")
+			return malformed("The body has the key " + shorten(key, maxRepeated) + " twice")
 		}
 		keys[key] = true
 		w.space()

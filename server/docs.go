@@ -35,14 +35,33 @@ type Bundle struct {
 	Name, Version, License string // of the npm package
 	Module                 string // the Go module
 	Body                   func() []byte
+	Contains               []BundledPackage
 }
+
+// BundledPackage is an npm package inside a bundle. Text is a part of the bundle from which the version is known; a
+// test looks for it, so that an update of the bundle cannot leave this list behind.
+type BundledPackage struct{ Name, Version, License, Text string }
 
 // Bundles are all bundles of the documentation pages.
 var Bundles = []Bundle{
 	{"swagger-ui-dist", "5.32.6", "Apache-2.0", "github.com/swaggest/swgui",
-		func() []byte { return decompress(mustRead(swaggerui.FS, "swagger-ui-bundle.js.gz")) }},
+		func() []byte { return decompress(mustRead(swaggerui.FS, "swagger-ui-bundle.js.gz")) },
+		[]BundledPackage{
+			{"dompurify", "3.4.0", "MPL-2.0 OR Apache-2.0", `DOMPurify.version="3.4.0"`},
+			{"react-dom", "18.3.1", "MIT", `version:"18.3.1",rendererPackageName:"react-dom"`},
+			{"autolinker", "3.16.2", "MIT", `Autolinker.version="3.16.2"`},
+			{"core-js-pure", "3.40.0", "MIT", `push({version:"3.40.0",mode:`},
+			{"short-unique-id", "5.3.2", "Apache-2.0", `this.version="5.3.2";const{dictionary:`},
+		}},
 	{"redoc", "2.0.0-rc.59", "MIT", "github.com/mvrilo/go-redoc",
-		func() []byte { return []byte(redoc.JavaScript) }},
+		func() []byte { return []byte(redoc.JavaScript) },
+		[]BundledPackage{
+			{"dompurify", "2.2.9", "MPL-2.0 OR Apache-2.0", `n.version="2.2.9",n.removed=[]`},
+			{"react-dom", "17.0.2", "MIT", `version:"17.0.2",rendererPackageName:"react-dom"`},
+			{"core-js", "3.14.0", "MIT", `push({version:"3.14.0",mode:`},
+			{"lunr", "2.3.9", "MIT", `R.version="2.3.9",R.utils={}`},
+			{"punycode", "1.3.2", "MIT", `a={version:"1.3.2",ucs2:`},
+		}},
 }
 
 const (

@@ -88,7 +88,7 @@ type Problems []FieldError
 
 // Add adds a problem with a field, unless the field already has one.
 func (p *Problems) Add(field, message string, args ...any) {
-	field = shorten(field)
+	field = shorten(field, maxRepeated)
 	for _, known := range *p {
 		if known.Field == field {
 			return
@@ -97,9 +97,11 @@ func (p *Problems) Add(field, message string, args ...any) {
 	*p = append(*p, FieldError{field, fmt.Sprintf(message, args...)})
 }
 
-// shorten limits the length of a client's text that an error repeats.
-func shorten(s string) string {
-	const most = 100
+// maxRepeated is the length of a client's text that an error repeats.
+const maxRepeated = 100
+
+// shorten returns the first bytes of s, at most as many as given, and an ellipsis if that is not all.
+func shorten(s string, most int) string {
 	if len(s) <= most {
 		return s
 	}

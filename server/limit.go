@@ -14,15 +14,24 @@ type Rate struct {
 	Limit      int           // capacity of the bucket
 	Remaining  int           // whole tokens in it
 	Reset      time.Time     // when it is full
-	RetryAfter time.Duration // until both buckets have a token; 0 if a token was taken
-	Off        bool          // both limits are turned off; the other fields are zero
+	RetryAfter time.Duration // until all buckets have a token; 0 if a token was taken
+	Off        bool          // all limits are turned off; the other fields are zero
 }
 
-// Limiter is a rate limiter with two token buckets for each key, one that refills over a minute and one over an hour.
-// An event takes a token from both or from neither. A Limiter is safe for concurrent use.
+// Limits are the capacities of a key's two token buckets, one that refills over a minute and one over an hour; 0 turns
+// a limit off.
+type Limits struct{ PerMinute, PerHour int }
+
+// Claim asks for one token from each bucket of a key. The limits of a key must not change.
+type Claim struct {
+	Key    string
+	Limits Limits
+}
+
+// Limiter is a rate limiter with two token buckets for each key. An event takes a token from all buckets of its keys or
+// from none. A Limiter is safe for concurrent use.
 type Limiter struct {
 	now     func() time.Time
-	limits  [2]limit
 	maxKeys int
 
 	mu      sync.Mutex
@@ -32,40 +41,40 @@ type Limiter struct {
 	clock   time.Time                // advances with now, but never goes backwards
 }
 
-type limit struct {
-	burst     int
-	perSecond float64
-}
-
 type entry struct {
 	key     string
-	buckets [2]*rate.Limiter // nil if the limit is turned off
-	full    time.Time        // when both are full, so that the entry can be dropped
+	buckets [2]bucket
+	full    time.Time // when all buckets are full, so that the entry can be dropped
+}
+
+// bucket is a token bucket. If its limit is turned off, tokens is nil.
+type bucket struct {
+	tokens    *rate.Limiter
+	burst     int
+	perSecond float64
 }
 
 // tokenSlack is a tolerance for the rounding errors of a bucket's float64, so that a request exactly at refill time
 // succeeds.
 const tokenSlack = 1e-9
 
-// NewLimiter returns a Limiter that allows perMinute events per minute and perHour events per hour for each key, in
-// bursts or spread; 0 turns a limit off. It holds at most maxKeys keys and evicts the least recently used one.
-func NewLimiter(perMinute, perHour, maxKeys int, now func() time.Time) *Limiter {
+// maxClaims is the number of keys that an event can have: the caller and the caller's tenant.
+const maxClaims = 2
+
+// NewLimiter returns a Limiter that holds at most maxKeys keys and evicts the least recently used one.
+func NewLimiter(maxKeys int, now func() time.Time) *Limiter {
 	return &Limiter{
 		now:     now,
-		limits:  [2]limit{{perMinute, float64(perMinute) / 60}, {perHour, float64(perHour) / 3600}},
-		maxKeys: max(maxKeys, 1),
+		maxKeys: max(maxKeys, maxClaims),
 		entries: make(map[string]*list.Element),
 		seen:    now(),
 		clock:   time.Unix(0, 0),
 	}
 }
 
-// Take takes one token from both buckets of the key and returns true. If one of them is empty, it takes nothing and
-// returns false.
-func (l *Limiter) Take(key string) (Rate, bool) {
-	if l.limits[0].burst <= 0 && l.limits[1].burst <= 0 {
-		return Rate{Off: true}, true
-	}
+// Take takes one token from each bucket of the claims, of which there are at most two, and returns true. If one of the
+// buckets is empty, it takes nothing and returns false.
+func (l *Limiter) Take(claims ...Claim) (Rate, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 
@@ -75,34 +84,47 @@ func (l *Limiter) Take(key string) (Rate, bool) {
 	}
 	l.seen = wall
 
-	e := l.entry(key)
-	var tokens [2]float64
+	// Two idle entries for each that may be new, so that idle entries are dropped faster than new ones are added.
+	l.dropIdle(2 * len(claims))
+	var entries [maxClaims]*entry
+	var tokens [maxClaims][2]float64
 	var wait time.Duration
-	for i, b := range e.buckets {
-		if b != nil {
-			tokens[i] = b.TokensAt(l.clock)
-			wait = max(wait, l.limits[i].until(1, tokens[i]))
-		}
-	}
-	r := Rate{RetryAfter: wait}
-	left := math.Inf(1)
-	var full time.Duration
-	for i, b := range e.buckets {
-		if b == nil {
+	n := 0
+	for _, c := range claims {
+		if c.Limits == (Limits{}) {
 			continue
 		}
-		if wait == 0 {
-			b.ReserveN(l.clock, 1)
-			tokens[i]--
+		entries[n] = l.entry(c)
+		for i, b := range entries[n].buckets {
+			if b.tokens != nil {
+				tokens[n][i] = b.tokens.TokensAt(l.clock)
+				wait = max(wait, b.until(1, tokens[n][i]))
+			}
 		}
-		reset := l.limits[i].until(float64(l.limits[i].burst), tokens[i])
-		full = max(full, reset)
-		if tokens[i] < left {
-			left = tokens[i]
-			r.Limit, r.Remaining, r.Reset = l.limits[i].burst, int(left+tokenSlack), wall.Add(reset)
-		}
+		n++
 	}
-	e.full = l.clock.Add(full)
+	r := Rate{RetryAfter: wait, Off: n == 0}
+	left := math.Inf(1)
+	for k, e := range entries[:n] {
+		var full time.Duration
+		for i, b := range e.buckets {
+			if b.tokens == nil {
+				continue
+			}
+			remaining := tokens[k][i]
+			if wait == 0 {
+				b.tokens.ReserveN(l.clock, 1)
+				remaining--
+			}
+			reset := b.until(float64(b.burst), remaining)
+			full = max(full, reset)
+			if remaining < left {
+				left = remaining
+				r.Limit, r.Remaining, r.Reset = b.burst, int(left+tokenSlack), wall.Add(reset)
+			}
+		}
+		e.full = l.clock.Add(full)
+	}
 	return r, wait == 0
 }
 
@@ -114,40 +136,38 @@ func (l *Limiter) Len() int {
 }
 
 // until returns how long a bucket takes to refill from tokens to wanted.
-func (l limit) until(wanted, tokens float64) time.Duration {
+func (b bucket) until(wanted, tokens float64) time.Duration {
 	if tokens+tokenSlack >= wanted {
 		return 0
 	}
-	return time.Duration(math.Ceil((wanted - tokens) / l.perSecond * float64(time.Second)))
+	return time.Duration(math.Ceil((wanted - tokens) / b.perSecond * float64(time.Second)))
 }
 
-// entry returns the entry of the key, which it creates if necessary, and moves it to the front. Each call drops up to
-// two idle entries, so idle entries are dropped faster than new ones are added.
-func (l *Limiter) entry(key string) *entry {
-	if element := l.entries[key]; element != nil {
+// entry returns the entry of the claim's key, which it creates if necessary, and moves it to the front.
+func (l *Limiter) entry(c Claim) *entry {
+	if element := l.entries[c.Key]; element != nil {
 		l.order.MoveToFront(element)
-		l.dropIdle(2)
 		return element.Value.(*entry)
 	}
-	l.dropIdle(2)
 	for len(l.entries) >= l.maxKeys {
 		l.drop(l.order.Back())
 	}
-	e := &entry{key: key}
-	for i, limit := range l.limits {
+	e := &entry{key: c.Key}
+	for i, limit := range []struct{ burst, seconds int }{{c.Limits.PerMinute, 60}, {c.Limits.PerHour, 3600}} {
 		if limit.burst > 0 {
-			e.buckets[i] = rate.NewLimiter(rate.Limit(limit.perSecond), limit.burst)
+			perSecond := float64(limit.burst) / float64(limit.seconds)
+			e.buckets[i] = bucket{rate.NewLimiter(rate.Limit(perSecond), limit.burst), limit.burst, perSecond}
 		}
 	}
-	l.entries[key] = l.order.PushFront(e)
+	l.entries[c.Key] = l.order.PushFront(e)
 	return e
 }
 
+// dropIdle drops up to most of the least recently used entries whose buckets are full: they are as good as new.
 func (l *Limiter) dropIdle(most int) {
 	for ; most > 0; most-- {
 		last := l.order.Back()
-		// The caller may be using the front entry.
-		if last == nil || last == l.order.Front() || last.Value.(*entry).full.After(l.clock) {
+		if last == nil || last.Value.(*entry).full.After(l.clock) {
 			return
 		}
 		l.drop(last)

@@ -57,7 +57,7 @@ func TestLimiterAgainstModel(t *testing.T) {
 func compareWithModel(t *testing.T, random *rand.Rand, perMinute, perHour, events int) {
 	clock := newLimitClock()
 	keys := []string{"user:a", "user:b", "user:c", "addr:192.0.2.1", "addr:2001:db8::/64"}
-	l := NewLimiter(perMinute, perHour, len(keys), clock.now)
+	l := newTestLimiter(perMinute, perHour, len(keys), clock.now)
 	model := map[string][]*modelBucket{}
 	for _, key := range keys {
 		if perMinute > 0 {
@@ -153,7 +153,7 @@ func compareWithModel(t *testing.T, random *rand.Rand, perMinute, perHour, event
 
 func TestLimiterTighterBucket(t *testing.T) {
 	clock := newLimitClock()
-	l := NewLimiter(3, 5, 10, clock.now)
+	l := newTestLimiter(3, 5, 10, clock.now)
 	take := func(want Rate, wantOK bool) {
 		t.Helper()
 		got, ok := l.Take("user:a")
@@ -176,7 +176,7 @@ func TestLimiterTighterBucket(t *testing.T) {
 }
 
 func TestLimiterOff(t *testing.T) {
-	l := NewLimiter(0, 0, 10, time.Now)
+	l := newTestLimiter(0, 0, 10, time.Now)
 	for range 10_000 {
 		if r, ok := l.Take("user:a"); !ok || r != (Rate{Off: true}) {
 			t.Fatalf("Take = %+v, %v", r, ok)
@@ -191,7 +191,7 @@ func TestLimiterOff(t *testing.T) {
 func TestLimiterRetryAfterIsEnough(t *testing.T) {
 	for _, limits := range [][2]int{{100, 1000}, {7, 0}, {0, 7}, {1, 1}, {999, 12_345}} {
 		clock := newLimitClock()
-		l := NewLimiter(limits[0], limits[1], 10, clock.now)
+		l := newTestLimiter(limits[0], limits[1], 10, clock.now)
 		for range 20_000 {
 			r, ok := l.Take("user:a")
 			if ok {
@@ -209,7 +209,7 @@ func TestLimiterRetryAfterIsEnough(t *testing.T) {
 func TestLimiterExactPace(t *testing.T) {
 	for _, limits := range [][2]int{{100, 0}, {7, 0}, {0, 1000}, {0, 625}, {60, 3600}} {
 		clock := newLimitClock()
-		l := NewLimiter(limits[0], limits[1], 10, clock.now)
+		l := newTestLimiter(limits[0], limits[1], 10, clock.now)
 		for {
 			if _, ok := l.Take("user:a"); !ok {
 				break
@@ -236,7 +236,7 @@ func TestLimiterExactPace(t *testing.T) {
 
 func TestLimiterIdleKeyComesBack(t *testing.T) {
 	clock := newLimitClock()
-	l := NewLimiter(100, 1000, 10, clock.now)
+	l := newTestLimiter(100, 1000, 10, clock.now)
 	for range 3 {
 		for i := range 3 {
 			if r, ok := l.Take("user:a"); !ok || r.Remaining != 99-i {
@@ -249,7 +249,7 @@ func TestLimiterIdleKeyComesBack(t *testing.T) {
 
 func TestLimiterClockGoesBackwards(t *testing.T) {
 	clock := newLimitClock()
-	l := NewLimiter(60, 0, 10, clock.now)
+	l := newTestLimiter(60, 0, 10, clock.now)
 	for range 60 {
 		l.Take("user:a")
 	}
@@ -268,7 +268,7 @@ func TestLimiterClockGoesBackwards(t *testing.T) {
 func TestLimiterMemory(t *testing.T) {
 	const keys = 100_000
 	clock := newLimitClock()
-	l := NewLimiter(100, 1000, 1000, clock.now)
+	l := newTestLimiter(100, 1000, 1000, clock.now)
 	for i := range keys {
 		l.Take("user:kept")
 		l.Take(fmt.Sprint("addr:", i))
@@ -297,7 +297,7 @@ func TestLimiterMemory(t *testing.T) {
 	var before, after runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)
-	l = NewLimiter(100, 1000, keys, clock.now)
+	l = newTestLimiter(100, 1000, keys, clock.now)
 	for i := range keys {
 		l.Take(fmt.Sprintf("user:%036d", i))
 	}
@@ -313,7 +313,7 @@ func TestLimiterMemory(t *testing.T) {
 
 func TestLimiterConcurrent(t *testing.T) {
 	clock := newLimitClock()
-	l := NewLimiter(100, 150, 10, clock.now)
+	l := newTestLimiter(100, 150, 10, clock.now)
 	var accepted [4]atomic.Int64
 	var wg sync.WaitGroup
 	for g := range 32 {
@@ -335,7 +335,7 @@ func TestLimiterConcurrent(t *testing.T) {
 }
 
 func TestLimiterDoesNotAllocate(t *testing.T) {
-	l := NewLimiter(100, 1000, 10, time.Now)
+	l := newTestLimiter(100, 1000, 10, time.Now)
 	l.Take("user:a")
 	if n := testing.AllocsPerRun(1000, func() { l.Take("user:a") }); n != 0 {
 		t.Errorf("Take allocates %v times", n)
@@ -348,21 +348,21 @@ func BenchmarkLimiter(b *testing.B) {
 		keys[i] = fmt.Sprintf("user:%036d", i)
 	}
 	b.Run("mostly refused", func(b *testing.B) {
-		l := NewLimiter(100, 1000, 100_000, time.Now)
+		l := newTestLimiter(100, 1000, 100_000, time.Now)
 		b.ReportAllocs()
 		for i := 0; b.Loop(); i++ {
 			l.Take(keys[i%len(keys)])
 		}
 	})
 	b.Run("accepted, without the clock", func(b *testing.B) {
-		l := NewLimiter(1_000_000_000, 1_000_000_000, 100_000, newLimitClock().now)
+		l := newTestLimiter(1_000_000_000, 1_000_000_000, 100_000, newLimitClock().now)
 		b.ReportAllocs()
 		for i := 0; b.Loop(); i++ {
 			l.Take(keys[i%len(keys)])
 		}
 	})
 	b.Run("parallel", func(b *testing.B) {
-		l := NewLimiter(100, 1000, 100_000, time.Now)
+		l := newTestLimiter(100, 1000, 100_000, time.Now)
 		b.RunParallel(func(pb *testing.PB) {
 			for i := rand.IntN(len(keys)); pb.Next(); i++ {
 				l.Take(keys[i%len(keys)])

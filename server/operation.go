@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"maps"
 	"net/http"
 	"path"
@@ -64,6 +65,8 @@ var (
 	errTooMany = &Error{Status: 429, Code: "RATE_LIMIT_EXCEEDED", Detail: "Too many requests; try again later"}
 )
 
+var errInFlight = errors.New("too many bytes of large responses are being sent; clients read them too slowly")
+
 // isClean reports whether a path has no empty, "." or ".." elements. ServeMux would redirect other paths.
 func isClean(p string) bool {
 	clean := path.Clean(p)
@@ -83,18 +86,25 @@ func (s *Server) reject(w http.ResponseWriter, r *http.Request, e *Error) {
 		if limited := s.limit(w, info, err != nil); limited != nil {
 			e = limited
 		}
+	} else if limited := s.limitPage(info); limited != nil {
+		e = limited
 	}
 	e.write(w, info.id)
 }
 
-// limit takes one token from the buckets of the caller, or of the client's address, and sets the X-RateLimit headers.
-// It returns a 429 if there is no token left.
+// limit takes one token from the buckets of the caller and the caller's tenant, or from those of the client's address,
+// and sets the X-RateLimit headers. It returns a 429 if there is no token left.
 func (s *Server) limit(w http.ResponseWriter, info *requestInfo, byAddress bool) *Error {
-	key := "user:" + info.caller.Actor.User
+	limits := Limits{s.PerMinute, s.PerHour}
+	var rate Rate
+	var ok bool
 	if byAddress {
-		key = "addr:" + info.address
+		rate, ok = s.limiter.Take(Claim{"addr:" + info.address, limits})
+	} else {
+		actor := info.caller.Actor
+		rate, ok = s.limiter.Take(Claim{"user:" + actor.User, limits},
+			Claim{"tenant:" + actor.Tenant, Limits{PerMinute: s.TenantPerMinute}})
 	}
-	rate, ok := s.limiter.Take(key)
 	if !rate.Off {
 		h := w.Header()
 		// Header.Set would spell the names X-Ratelimit.
@@ -105,10 +115,40 @@ func (s *Server) limit(w http.ResponseWriter, info *requestInfo, byAddress bool)
 	if ok {
 		return nil
 	}
+	return s.tooMany(rate)
+}
+
+func (s *Server) tooMany(rate Rate) *Error {
 	s.Metrics.limited()
 	e := *errTooMany
 	e.RetryAfter = max(rate.RetryAfter, 1)
 	return &e
+}
+
+// pagesPerMinute limits the requests of an address for paths outside /api/v1. The rate limits of the API turn it off
+// too, for those who test. /healthz and /readyz have no limit: a load balancer that got a 429 would stop using the
+// instance, and they cost next to nothing.
+const pagesPerMinute = 600
+
+// page limits a handler that is not part of the API.
+func (s *Server) page(handler http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if limited := s.limitPage(infoOf(r)); limited != nil {
+			limited.write(w, infoOf(r).id)
+			return
+		}
+		handler(w, r)
+	}
+}
+
+func (s *Server) limitPage(info *requestInfo) *Error {
+	if s.PerMinute <= 0 {
+		return nil
+	}
+	if rate, ok := s.limiter.Take(Claim{"page:" + info.address, Limits{PerMinute: pagesPerMinute}}); !ok {
+		return s.tooMany(rate)
+	}
+	return nil
 }
 
 // operation runs a route of the API.
@@ -135,6 +175,15 @@ func (o *operation) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if answer.Status == http.StatusNoContent {
 		w.WriteHeader(answer.Status)
 		return
+	}
+	if n := len(answer.Body); n > smallBody {
+		// The effect of a write is committed, so its response is always sent.
+		if !o.s.inFlight.add(info.caller.Actor.User, n, o.route.Method() != http.MethodGet) {
+			info.err = errInFlight
+			ErrUnavailable.write(w, info.id)
+			return
+		}
+		defer o.s.inFlight.remove(info.caller.Actor.User, n)
 	}
 	writeJSON(w, answer.Status, answer.Body)
 }

@@ -31,21 +31,23 @@ type Caller struct {
 
 // Config configures a Server. Only Routes, DB, Authenticate and Ready are required.
 type Config struct {
-	Routes         []Route
-	Secrets        []string                            // key the fingerprints of requests with an Idempotency-Key
-	DB             *db.DB                              // stores responses to requests with an Idempotency-Key
-	Authenticate   func(*http.Request) (Caller, error) // checks the bearer token; the error is an *Error
-	Ready          func(context.Context) error         // checks that the database is reachable and migrated
-	PerMinute      int                                 // requests per user or address; 0 turns the limit off
-	PerHour        int                                 // the same
-	TrustedProxies []netip.Prefix                      // proxies whose X-Forwarded-For is trusted
-	CORSOrigins    []string                            // allowed origins, as browsers send them
-	HSTS           bool                                // clients reach the service over TLS
-	Version        string
-	Log            *slog.Logger
-	Metrics        *Metrics
-	DrainDelay     time.Duration    // from "not ready" to the close of the listener
-	Now            func() time.Time // for tests
+	Routes       []Route
+	Secrets      []string                            // key the fingerprints of requests with an Idempotency-Key
+	DB           *db.DB                              // stores responses to requests with an Idempotency-Key
+	Authenticate func(*http.Request) (Caller, error) // checks the bearer token; the error is an *Error
+	Ready        func(context.Context) error         // checks that the database is reachable and migrated
+	PerMinute    int                                 // requests per user or address; 0 turns the limit off
+	PerHour      int                                 // the same
+	// TenantPerMinute limits the requests of all users of a tenant together; 0 turns the limit off.
+	TenantPerMinute int
+	TrustedProxies  []netip.Prefix // proxies whose X-Forwarded-For is trusted
+	CORSOrigins     []string       // allowed origins, as browsers send them
+	HSTS            bool           // clients reach the service over TLS
+	Version         string
+	Log             *slog.Logger
+	Metrics         *Metrics
+	DrainDelay      time.Duration    // from "not ready" to the close of the listener
+	Now             func() time.Time // for tests
 }
 
 // Server is the http.Handler of the service.
@@ -54,7 +56,9 @@ type Server struct {
 	mux       *http.ServeMux
 	resources map[string]*resource // the handlers of the mux, by path
 	limiter   *Limiter
+	inFlight  inFlight
 	draining  atomic.Bool
+	forwarded sync.Once  // warns of X-Forwarded-For from an untrusted address
 	readyMu   sync.Mutex // held during a call of Ready
 }
 
@@ -76,20 +80,20 @@ func New(c Config) *Server {
 		c.Metrics = NewMetrics(c.Version, nil)
 	}
 	s := &Server{Config: c, mux: http.NewServeMux(), resources: map[string]*resource{}}
-	s.limiter = NewLimiter(c.PerMinute, c.PerHour, maxLimitedKeys, c.Now)
+	s.limiter = NewLimiter(maxLimitedKeys, c.Now)
 	for _, route := range c.Routes {
 		o := &operation{s, route, wildcards(route.Pattern)}
 		s.handle(route.Pattern, o.ServeHTTP)
 	}
 	docs := docsHandler()
 	for _, pattern := range []string{"GET /docs", "GET /docs/", "GET /redoc", "GET /redoc/"} {
-		s.handle(pattern, docs.ServeHTTP)
+		s.handle(pattern, s.page(docs.ServeHTTP))
 	}
 	openapi := OpenAPI(c.Routes, c.Version)
-	s.handle("GET /openapi.json", func(w http.ResponseWriter, r *http.Request) {
+	s.handle("GET /openapi.json", s.page(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Cache-Control", "no-cache")
 		writeJSON(w, 200, openapi)
-	})
+	}))
 	s.handle("GET /healthz", func(w http.ResponseWriter, r *http.Request) {
 		writeJSON(w, 200, []byte(`{"status":"ok"}`))
 	})
@@ -161,7 +165,13 @@ func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 func (s *Server) ServeHTTP(writer http.ResponseWriter, r *http.Request) {
 	start := time.Now()
 	forwarded := strings.Join(r.Header.Values("X-Forwarded-For"), ",")
-	info := &requestInfo{id: requestID(r), address: clientAddr(r.RemoteAddr, forwarded, s.TrustedProxies)}
+	info := &requestInfo{id: requestID(r), address: shorten(clientAddr(r.RemoteAddr, forwarded, s.TrustedProxies), 64)}
+	if forwarded != "" && !isTrustedPeer(r.RemoteAddr, s.TrustedProxies) {
+		s.forwarded.Do(func() {
+			s.Log.Warn("ignoring X-Forwarded-For: it comes from an address that is not in TRUSTED_PROXIES; if that is the "+
+				"reverse proxy, all clients behind it share one address and its rate limits", "address", info.address)
+		})
+	}
 	r = r.WithContext(context.WithValue(r.Context(), infoKey{}, info))
 	w := &statusWriter{ResponseWriter: writer}
 	h := w.Header()
@@ -193,6 +203,11 @@ func (s *Server) ServeHTTP(writer http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// maxLoggedError limits the error of a log line. It has room for the stack of a panic.
+const maxLoggedError = 8 << 10
+
+// log writes the log line of a request. Clients choose the method and parts of errors, so every field has a maximum
+// length: otherwise they could fill the disk.
 func (s *Server) log(r *http.Request, info *requestInfo, status int, elapsed time.Duration) {
 	level := slog.LevelInfo
 	switch {
@@ -207,13 +222,13 @@ func (s *Server) log(r *http.Request, info *requestInfo, status int, elapsed tim
 	}
 	attrs := make([]slog.Attr, 0, 10)
 	attrs = append(attrs,
-		slog.String("request_id", info.id), slog.String("method", r.Method), slog.String("route", info.pattern),
+		slog.String("request_id", info.id), slog.String("method", shorten(r.Method, 16)), slog.String("route", info.pattern),
 		slog.Int("status", status), slog.Duration("duration", elapsed), slog.String("address", info.address))
 	if info.caller.Actor.User != "" {
 		attrs = append(attrs, slog.String("user", info.caller.Actor.User), slog.String("tenant", info.caller.Actor.Tenant))
 	}
 	if info.err != nil {
-		attrs = append(attrs, slog.String("error", info.err.Error()))
+		attrs = append(attrs, slog.String("error", shorten(info.err.Error(), maxLoggedError)))
 	}
 	s.Log.LogAttrs(r.Context(), level, "request", attrs...)
 }
