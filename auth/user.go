@@ -85,8 +85,9 @@ func readUser(id string) *db.Stmt {
 var createUserDoc = &server.Doc{
 	ID: "createUser", Tag: usersTag, Summary: "Create a user",
 	Description: "The user can log in immediately. An e-mail is unique across all tenants: `EMAIL_TAKEN` does not tell " +
-		"which tenant uses it. Users cannot be deleted, because the usage ledger refers to them; disable them instead.",
-	Errors: []*server.Error{errEmailTaken},
+		"which tenant uses it. Users cannot be deleted, because the usage ledger refers to them; disable them instead. " +
+		"A tenant can have 200 users, including disabled users.",
+	Errors: []*server.Error{errEmailTaken, errUserLimit},
 }
 
 // hashNew hashes the password of a new user. It checks the caller first, so that a revoked caller cannot cause the
@@ -116,24 +117,40 @@ func (s *Service) createUser(
 	return insertUser(ctx, s.db, db.NewID(), &r.In, hash)
 }
 
+// maxUsers is the number of users that a tenant can have. It bounds what one tenant can cost the service in logins.
+const maxUsers = 200
+
 // insertUser inserts a user with the id into the context's tenant and enters the e-mail in the login directory. It
-// returns the user as JSON. The error is EMAIL_TAKEN if a user of any tenant has the e-mail.
+// returns the user as JSON. The error is errEmailTaken if a user of any tenant has the e-mail, or errUserLimit.
 func insertUser(ctx context.Context, d *db.DB, id string, in *UserAccount, hash string) ([]byte, error) {
 	user := db.SQL(`
 		insert into users (id, email, name, role, password_hash, disabled_at)
-		values ($1, $2, $3, $4, $5, case when $6::boolean then now() end)
-		returning `+userColumns, id, in.Email.Arg(), in.Name.Arg(), in.Role.Arg(), hash, in.Disabled.Or(false))
-	err := d.Write(ctx, user, db.SQL(`select login_claim($1, $2)::text`, emailKey(*in.Email.Value), id))
-	if db.Violates(err, "login_directory_pkey") {
+		select $1, $2, $3, $4, $5, case when $6::boolean then now() end
+		where (select count(*) from users) < $7
+		returning `+userColumns,
+		id, in.Email.Arg(), in.Name.Arg(), in.Role.Arg(), hash, in.Disabled.Or(false), maxUsers)
+	claim := db.SQL(`select login_claim($1, id)::text from users where id = $2`, emailKey(*in.Email.Value), id)
+	err := d.Write(ctx, lockUsers(), user, claim)
+	switch {
+	case db.Violates(err, "login_directory_pkey"):
 		return nil, errEmailTaken.With(*in.Email.Value)
-	}
-	if err != nil {
+	case err != nil:
 		return nil, err
+	case user.Rows() == 0:
+		return nil, errUserLimit
 	}
 	return user.Object(), nil
 }
 
-var errEmailTaken = server.BadRequest("EMAIL_TAKEN", "The e-mail %s is already in use", "bob@farm.example")
+// lockUsers returns a statement that serializes changes of the tenant's users until the transaction ends.
+func lockUsers() *db.Stmt {
+	return db.SQL(`select pg_advisory_xact_lock(hashtextextended('users ' || current_setting('app.tenant_id'), 0))::text`)
+}
+
+var (
+	errEmailTaken = server.BadRequest("EMAIL_TAKEN", "The e-mail %s is already in use", "bob@farm.example")
+	errUserLimit  = server.BadRequest("USER_LIMIT", "A tenant can have %d users, including disabled users", maxUsers)
+)
 
 var errLastAdmin = server.BadRequest("LAST_ADMIN",
 	"This is the last enabled admin of the tenant; give another user the role admin first")
@@ -202,7 +219,7 @@ func (s *Service) updateUser(ctx context.Context, r *server.Request[UserAccount]
 	// sessions: a concurrent login has either inserted its session by then, or sees the change and fails.
 	caller := db.ActorOf(ctx)
 	err := s.db.Write(ctx,
-		db.SQL(`select pg_advisory_xact_lock(hashtextextended('users ' || current_setting('app.tenant_id'), 0))::text`),
+		lockUsers(),
 		db.SQL(`select bind_tenant($1, $2, $3)::text`, caller.Tenant, caller.User, caller.Role),
 		db.SQL(`select id from users where id = $1 for no key update`, id),
 		change, user)

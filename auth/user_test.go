@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -180,6 +181,57 @@ func TestUserList(t *testing.T) {
 	admin.Get(t, usersPath+"?sort_by=disabled&limit=1").Want(200).Shows(map[string]string{"items.0.name": "user 2"})
 	admin.Get(t, usersPath+"?sort_by=password").Fields("sort_by")
 	admin.Get(t, usersPath+"?sort_by=password_hash").Fields("sort_by")
+}
+
+// A tenant can have 200 users, also if they are created concurrently, by the API or the command.
+func TestUserLimit(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	tenant := w.Tenant(t)
+	admin := tenant.User(t, "admin")
+	err := w.DB.Write(db.As(t.Context(), db.Actor{Tenant: tenant.ID}), db.SQL(`
+		insert into users (id, email, name, role, password_hash, disabled_at)
+		select gen_random_uuid(), n || '@' || $1 || '.example', 'x', 'viewer', '', now() from generate_series(1, 198) n`,
+		tenant.ID))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lock := holdUsersLock(t, w.API, tenant.ID)
+	var wg sync.WaitGroup
+	var created, limited atomic.Int64
+	for range 3 {
+		wg.Go(func() {
+			a, err := admin.Send("POST", usersPath, newUser(nil))
+			switch {
+			case err != nil:
+				t.Error(err)
+			case a.Status == 201:
+				created.Add(1)
+			case a.Status == 400 && strings.Contains(string(a.Body), `"USER_LIMIT"`):
+				limited.Add(1)
+			default:
+				t.Errorf("%d %s", a.Status, a.Body)
+			}
+		})
+	}
+	lock.waitFor(t, 3)
+	lock.release()
+	wg.Wait()
+	if created.Load() != 1 || limited.Load() != 2 {
+		t.Errorf("%d users created, %d responses USER_LIMIT; want 1 and 2", created.Load(), limited.Load())
+	}
+	email := email()
+	response := admin.Post(t, usersPath, newUser(j{"email": email})).WantError(400, "USER_LIMIT")
+	_, err = w.accounts().Add(t.Context(), auth.NewUser{
+		Tenant: "tenant " + tenant.ID, Email: email, Name: "x", Role: "viewer", Password: phrase,
+	})
+	if want := "A tenant can have 200 users, including disabled users"; err == nil || err.Error() != want ||
+		response.Text("detail") != want {
+		t.Errorf("the command returns %v, the API %s", err, response.Body)
+	}
+	// The rejected user did not claim the e-mail. Users can still be changed.
+	w.Tenant(t).User(t, "admin").Post(t, usersPath, newUser(j{"email": email})).Want(201)
+	admin.Patch(t, usersPath+"/"+admin.Actor.User, j{"name": "Ada"}).Want(200)
 }
 
 // No response, and no response stored for an Idempotency-Key, contains a password or its hash.

@@ -635,6 +635,17 @@ var errorCases = []errorCase{
 			body := authtest.JSON{"email": c.Email, "name": "x", "role": "viewer", "password": authtest.Password}
 			return "/api/v1/users", body, nil
 		}},
+	{"POST /api/v1/users", 400, "USER_LIMIT",
+		func(t *testing.T, c *authtest.Client) (string, any, func()) {
+			err := c.API.DB.Write(db.As(t.Context(), db.Actor{Tenant: c.Actor.Tenant}), db.SQL(`
+				insert into users (id, email, name, role, password_hash)
+				select gen_random_uuid(), 'x', 'x', 'viewer', '' from generate_series(1, 199)`))
+			if err != nil {
+				t.Fatal(err)
+			}
+			body := authtest.JSON{"email": "x@test.example", "name": "x", "role": "viewer", "password": authtest.Password}
+			return "/api/v1/users", body, nil
+		}},
 	{"POST /api/v1/production-runs/{id}/complete", 404, "NOT_FOUND",
 		func(t *testing.T, c *authtest.Client) (string, any, func()) {
 			return runsURL + "/" + db.NewID() + "/complete", nil, nil
