@@ -143,9 +143,7 @@ func insertUser(ctx context.Context, d *db.DB, id string, in *UserAccount, hash 
 }
 
 // lockUsers returns a statement that serializes changes of the tenant's users until the transaction ends.
-func lockUsers() *db.Stmt {
-	return db.SQL(`select pg_advisory_xact_lock(hashtextextended('users ' || current_setting('app.tenant_id'), 0))::text`)
-}
+func lockUsers() *db.Stmt { return db.Lock("users") }
 
 var (
 	errEmailTaken = server.BadRequest("EMAIL_TAKEN", "The e-mail %s is already in use", "bob@farm.example")

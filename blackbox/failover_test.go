@@ -21,7 +21,7 @@ func TestSynchronousStandbyAway(t *testing.T) {
 	conn, err := pgx.Connect(t.Context(), s.SuperURL())
 	check(t, err)
 	defer conn.Close(t.Context())
-	d, err := db.Open(t.Context(), db.Config{URL: s.AppURL(), MaxConns: 90})
+	d, err := db.Open(t.Context(), db.Config{URL: s.AppURL(), MaxConns: 16})
 	check(t, err)
 	defer d.Close()
 	w := newTestAPI(t, authtest.Options{DB: d})

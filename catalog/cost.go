@@ -18,10 +18,7 @@ var Definitions = []db.Definition{{Name: "catalog/costs", Version: 1, SQL: costs
 // lockCatalog locks the tenant's catalog until the end of the transaction. It must be the first statement of every
 // write that depends on the tree of components or on costs. Otherwise two concurrent writes could close a cycle
 // together, or one could compute a cost from another cost that is about to change.
-func lockCatalog() *db.Stmt {
-	return db.SQL(`
-		select pg_advisory_xact_lock(hashtextextended('catalog ' || current_setting('app.tenant_id'), 0))::text`)
-}
+func lockCatalog() *db.Stmt { return db.Lock("catalog") }
 
 // costError returns an error of the field if err says that the cost of a product is too large. It may be the cost of
 // a product that contains the changed one.

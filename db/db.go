@@ -36,7 +36,7 @@ type Config struct {
 type DB struct {
 	pool      *pgxpool.Pool
 	needs     []Definition
-	reads     chan struct{} // semaphore of the concurrent reads
+	shares    *shares // of the pool; every use of a connection has one
 	log       *slog.Logger
 	roundTrip func(statements []Statement)
 }
@@ -83,10 +83,7 @@ func Open(ctx context.Context, c Config) (*DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Concurrent writes mostly wait for the disk and share its flushes. Reads mostly use a core, so that more of them
-	// at once are not faster. Reads therefore get half of the pool, and slow reads cannot block writes.
-	d := &DB{pool: pool, needs: withOwn(c.Definitions), reads: make(chan struct{}, max(1, config.MaxConns/2)),
-		log: c.Log, roundTrip: c.RoundTrip}
+	d := &DB{pool: pool, needs: withOwn(c.Definitions), shares: newShares(int(config.MaxConns)), log: c.Log, roundTrip: c.RoundTrip}
 	if d.log == nil {
 		d.log = slog.New(slog.DiscardHandler)
 	}
@@ -108,13 +105,18 @@ func (d *DB) Close() { d.pool.Close() }
 // Ready returns nil if the database answers and has the migrations and definitions of this program, or later ones. It
 // is one statement, which reads two small tables.
 func (d *DB) Ready(ctx context.Context) error {
+	h, err := d.shares.acquire(ctx, ctx, "", reading)
+	if err != nil {
+		return fmt.Errorf("database: no connection is free: %w", err)
+	}
+	defer h.release()
 	names, versions := make([]string, len(d.needs)), make([]int, len(d.needs))
 	for i, need := range d.needs {
 		names[i], versions[i] = need.Name, need.Version
 	}
 	var version int
 	var missing []string
-	err := d.pool.QueryRow(ctx, `
+	err = d.pool.QueryRow(ctx, `
 		select (select coalesce(max(version), 0) from schema_migrations),
 			array(
 				select n.name || ' ' || n.version from unnest($1::text[], $2::int[]) n (name, version)
@@ -139,7 +141,7 @@ const howToMigrate = "run `spoolwright migrate` with MIGRATE_DATABASE_URL set to
 // PoolStats are statistics of the connection pool.
 type PoolStats struct {
 	Max, Total, Idle, InUse int32
-	Acquires, Waits         int64 // since the start; Waits counts the acquires that found no idle connection
+	Acquires, Waits         int64 // since the start; Waits counts the acquires that waited for a share or an idle connection
 	WaitTime                time.Duration
 }
 
@@ -148,7 +150,8 @@ func (d *DB) Stats() PoolStats {
 	s := d.pool.Stat()
 	return PoolStats{
 		Max: s.MaxConns(), Total: s.TotalConns(), Idle: s.IdleConns(), InUse: s.AcquiredConns(),
-		Acquires: s.AcquireCount(), Waits: s.EmptyAcquireCount(), WaitTime: s.EmptyAcquireWaitTime(),
+		Acquires: s.AcquireCount(), Waits: s.EmptyAcquireCount() + d.shares.waits.Load(),
+		WaitTime: s.EmptyAcquireWaitTime() + time.Duration(d.shares.waited.Load()),
 	}
 }
 

@@ -25,10 +25,16 @@ func (d *DB) Tenants(ctx context.Context) ([]string, error) {
 
 // directory runs one statement that is bound to no tenant: it sees no rows of tenants.
 func (d *DB) directory(ctx context.Context, sql string, args []any, dest ...any) (rows int, err error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), deadline)
+	client := ctx
+	ctx, cancel := detach(ctx)
 	defer cancel()
 	stmt := SQL(sql, args...).Into(dest...)
 	err = d.retry(ctx, true, func() error {
+		h, err := d.shares.acquire(ctx, client, "", reading)
+		if err != nil {
+			return err
+		}
+		defer h.release()
 		var b pgx.Batch
 		b.Queue(bindSQL, nil, nil, nil)
 		if err := d.queue(ctx, &b, []*Stmt{stmt}, false); err != nil {

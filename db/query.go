@@ -3,6 +3,7 @@ package db
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -41,6 +42,7 @@ type Stmt struct {
 	cut  int // the end of the first row in json
 
 	expect int
+	lock   bool // whether the statement is a Lock
 }
 
 // SQL returns a statement that keeps its rows as JSON.
@@ -103,6 +105,15 @@ func (s *Stmt) read(rows pgx.Rows) error {
 	return rows.Err()
 }
 
+// Lock returns a statement that waits for the named lock of the tenant and holds it until the transaction ends. Two
+// transactions of a tenant at most have or await a lock in PostgreSQL; others wait without a connection.
+func Lock(name string) *Stmt {
+	return &Stmt{lock: true, sql: `select pg_advisory_xact_lock(hashtextextended('` + name +
+		` ' || current_setting('app.tenant_id'), 0))::text`}
+}
+
+func isLock(s *Stmt) bool { return s.lock }
+
 // Read runs the statements in one round trip, as one transaction that is bound to the context's actor. It retries
 // after a broken connection and transient failures. The error wraps ErrUnavailable, ErrRevoked or ErrOutOfRange where
 // one applies.
@@ -124,19 +135,22 @@ func (d *DB) send(ctx context.Context, readOnly bool, stmts []*Stmt) error {
 	if tx, ok := ctx.Value(txKey{}).(*transaction); ok {
 		return tx.send(stmts)
 	}
-	// A client that disconnects must not break a connection or leave the outcome of a write unknown. The work is
-	// short.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), deadline)
-	defer cancel()
-	if readOnly {
-		select {
-		case d.reads <- struct{}{}:
-			defer func() { <-d.reads }()
-		case <-ctx.Done():
-			return classify(ctx.Err())
-		}
+	class := writing
+	switch {
+	case readOnly:
+		class = reading
+	case slices.ContainsFunc(stmts, isLock):
+		class = serialized
 	}
+	client := ctx
+	ctx, cancel := detach(ctx)
+	defer cancel()
 	return d.retry(ctx, readOnly, func() error {
+		h, err := d.shares.acquire(ctx, client, ActorOf(ctx).Tenant, class)
+		if err != nil {
+			return err
+		}
+		defer h.release()
 		var b pgx.Batch
 		if err := d.queue(ctx, &b, stmts, true); err != nil {
 			return err
@@ -152,6 +166,12 @@ func (d *DB) send(ctx context.Context, readOnly bool, stmts []*Stmt) error {
 		beginWrite(conn)
 		return endWrite(conn, conn.SendBatch(ctx, &b).Close())
 	})
+}
+
+// detach returns a context for work in PostgreSQL. It does not end when the client disconnects: that would break a
+// connection, or leave the outcome of a write unknown, to save work that is short. Waiting for a connection does end.
+func detach(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), deadline)
 }
 
 // queue adds the statements to b, after the statement that binds the transaction to the context's actor if bind is
@@ -229,10 +249,20 @@ type transaction struct {
 	conn interface {
 		SendBatch(context.Context, *pgx.Batch) pgx.BatchResults
 	}
-	tx pgx.Tx
+	tx   pgx.Tx
+	hold hold
+	busy bool // see errBusy
 }
 
+// errBusy rolls a transaction back that needs a Lock for which enough transactions of the tenant wait already. It is
+// run again as one that waits for its turn without a connection.
+var errBusy = fmt.Errorf("%w: too many transactions of the tenant wait for a lock", ErrUnavailable)
+
 func (t *transaction) send(stmts []*Stmt) error {
+	if slices.ContainsFunc(stmts, isLock) && !t.hold.serialize() {
+		t.busy = true
+		return errBusy
+	}
 	var b pgx.Batch
 	first := t.tx == nil
 	if first {
@@ -268,31 +298,50 @@ func (d *DB) transact(ctx context.Context, repeatable bool, fn func(ctx context.
 	if _, ok := ctx.Value(txKey{}).(*transaction); ok {
 		return fn(ctx)
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), deadline)
+	client := ctx
+	ctx, cancel := detach(ctx)
 	defer cancel()
-	return d.retry(ctx, repeatable, func() error { return d.tryTx(ctx, fn) })
+	class := writing
+	return d.retry(ctx, repeatable, func() error {
+		busy, err := d.tryTx(ctx, client, class, fn)
+		if busy {
+			class = serialized
+			_, err = d.tryTx(ctx, client, class, fn)
+		}
+		return err
+	})
 }
 
-func (d *DB) tryTx(ctx context.Context, fn func(ctx context.Context) error) error {
+// tryTx runs a transaction once. Busy means that it must be run again as a serialized one.
+func (d *DB) tryTx(ctx, client context.Context, c class, fn func(ctx context.Context) error) (busy bool, err error) {
+	h, err := d.shares.acquire(ctx, client, ActorOf(ctx).Tenant, c)
+	if err != nil {
+		return false, err
+	}
+	t := &transaction{d: d, hold: h}
+	defer func() { t.hold.release() }()
 	conn, err := d.pool.Acquire(ctx)
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer conn.Release()
 	beginWrite(conn)
-	t := &transaction{d: d, conn: conn}
+	t.conn = conn
 	t.ctx = context.WithValue(ctx, txKey{}, t)
-	if err := fn(t.ctx); err != nil {
+	if err = fn(t.ctx); err == nil && t.busy {
+		err = errBusy
+	}
+	if err != nil {
 		if t.tx != nil {
 			t.tx.Rollback(ctx)
 		}
-		return err
+		return t.busy, err
 	}
 	if t.tx == nil {
-		return nil
+		return false, nil
 	}
 	if d.roundTrip != nil {
 		d.roundTrip([]Statement{{SQL: "commit"}})
 	}
-	return endWrite(conn, t.tx.Commit(ctx))
+	return false, endWrite(conn, t.tx.Commit(ctx))
 }

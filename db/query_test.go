@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -625,4 +626,162 @@ func TestConcurrentTenants(t *testing.T) {
 		})
 	}
 	wg.Wait()
+}
+
+// blockAll locks a key that sleepers wait for, and returns the function that lets them go.
+func blockAll(t *testing.T, key int) (unblock func()) {
+	t.Helper()
+	conn := connect(t, dbtest.Private().SuperURL())
+	exec(t, conn, fmt.Sprintf(`select pg_advisory_lock(%d)`, key))
+	return func() { exec(t, conn, fmt.Sprintf(`select pg_advisory_unlock(%d)`, key)) }
+}
+
+// waiters counts the backends that wait for an advisory lock on behalf of the tenants.
+func waiters(t *testing.T, super *pgx.Conn, application string) (n int) {
+	t.Helper()
+	err := super.QueryRow(t.Context(), `select count(*) from pg_stat_activity
+		where application_name = $1 and wait_event_type = 'Lock' and wait_event = 'advisory'`, application).Scan(&n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// steady returns what count returns when it has not changed for a while.
+func steady(t *testing.T, count func() int) int {
+	t.Helper()
+	last, since := count(), time.Now()
+	for time.Since(since) < 300*time.Millisecond {
+		time.Sleep(10 * time.Millisecond)
+		if n := count(); n != last {
+			last, since = n, time.Now()
+		}
+	}
+	return last
+}
+
+// Reads that take long, of however many tenants, leave connections to writes, and the reverse.
+func TestReadsAndWritesLeaveConnections(t *testing.T) {
+	t.Parallel()
+	for i, c := range []struct {
+		name        string
+		slow, other func(*db.DB, context.Context, *db.Stmt) error
+		want        int // of 8 connections
+	}{
+		{"reads", func(d *db.DB, ctx context.Context, s *db.Stmt) error { return d.Read(ctx, s) },
+			func(d *db.DB, ctx context.Context, s *db.Stmt) error { return d.Write(ctx, s) }, 4},
+		{"writes", func(d *db.DB, ctx context.Context, s *db.Stmt) error { return d.Write(ctx, s) },
+			func(d *db.DB, ctx context.Context, s *db.Stmt) error { return d.Read(ctx, s) }, 6},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			application := "leave-" + c.name
+			d := open(t, db.Config{URL: dbtest.Private().AppURL() + "&application_name=" + application, MaxConns: 8})
+			super := connect(t, dbtest.Private().SuperURL())
+			unblock := blockAll(t, 1000+i)
+			var wg sync.WaitGroup
+			for range 16 {
+				ctx := newBinding(t)
+				wg.Go(func() {
+					if err := c.slow(d, ctx, db.SQL(`select pg_advisory_xact_lock_shared($1)::text`, 1000+i)); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			if n := steady(t, func() int { return waiters(t, super, application) }); n != c.want {
+				t.Errorf("%d slow %s have a connection, want %d", n, c.name, c.want)
+			}
+			begin := time.Now()
+			if err := c.other(d, newBinding(t), db.SQL(countTenants)); err != nil || time.Since(begin) > 2*time.Second {
+				t.Errorf("beside slow %s: %v after %v", c.name, err, time.Since(begin))
+			}
+			if err := d.Ready(t.Context()); err != nil {
+				t.Error(err)
+			}
+			unblock()
+			wg.Wait()
+		})
+	}
+}
+
+// Transactions that wait for a lock of their tenant hold no connections while they wait, whether the lock is all that they
+// need or comes after other statements.
+func TestLockWaitsWithoutConnection(t *testing.T) {
+	t.Parallel()
+	const application = "lock-waits"
+	d := open(t, db.Config{URL: dbtest.Private().AppURL() + "&application_name=" + application, MaxConns: 8})
+	ctx := newTenant(t, d)
+	super := connect(t, dbtest.Private().SuperURL())
+	locker := connect(t, dbtest.Private().SuperURL())
+	exec(t, locker, `select pg_advisory_lock(hashtextextended('catalog `+db.ActorOf(ctx).Tenant+`', 0))`)
+	var wg sync.WaitGroup
+	var want []string
+	for i := range 10 {
+		a, b, c := fmt.Sprint("a", i), fmt.Sprint("b", i), fmt.Sprint("c", i)
+		want = append(want, a, b, c)
+		wg.Go(func() { write(t, d, ctx, db.Lock("catalog"), addRow(a)) })
+		wg.Go(func() {
+			err := d.Tx(ctx, func(ctx context.Context) error {
+				if err := d.Write(ctx, addRow(b)); err != nil {
+					return err
+				}
+				return d.Write(ctx, db.Lock("catalog"), db.SQL(countTenants))
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		})
+		wg.Go(func() {
+			err := d.Tx(ctx, func(ctx context.Context) error { return d.Write(ctx, db.Lock("catalog"), addRow(c)) })
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	if n := steady(t, func() int { return waiters(t, super, application) }); n != 2 {
+		t.Errorf("%d transactions wait for the lock with a connection, want 2", n)
+	}
+	if n := d.Stats().InUse; n != 2 {
+		t.Errorf("%d connections are in use, want 2", n)
+	}
+	write(t, d, ctx, addRow("another write of the tenant"))
+	want = append(want, "another write of the tenant")
+	exec(t, locker, `select pg_advisory_unlock_all()`)
+	wg.Wait()
+	slices.Sort(want)
+	wantRows(t, d, ctx, want...)
+}
+
+// A request that waits for a connection ends when its client disconnects, and nothing of it happens.
+func TestClientDisconnectsWhileItWaits(t *testing.T) {
+	t.Parallel()
+	d := openSingle(t)
+	tenant := newTenant(t, d)
+	unblock := blockAll(t, 1100)
+	defer unblock()
+	done := make(chan error)
+	go func() { done <- d.Read(tenant, db.SQL(`select pg_advisory_xact_lock_shared(1100)::text`)) }()
+	for d.Stats().InUse == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	for name, run := range map[string]func(context.Context) error{
+		"Read":  func(ctx context.Context) error { return d.Read(ctx, db.SQL(countTenants)) },
+		"Write": func(ctx context.Context) error { return d.Write(ctx, addRow("x")) },
+		"Tx": func(ctx context.Context) error {
+			return d.Tx(ctx, func(ctx context.Context) error { return d.Write(ctx, addRow("x")) })
+		},
+		"FindLogin": func(ctx context.Context) error { _, _, err := d.FindLogin(ctx, "x"); return err },
+	} {
+		ctx, cancel := context.WithTimeout(tenant, 20*time.Millisecond)
+		begin := time.Now()
+		if err := run(ctx); !errors.Is(err, db.ErrUnavailable) || time.Since(begin) > 2*time.Second {
+			t.Fatalf("%s: %v after %v", name, err, time.Since(begin))
+		}
+		cancel()
+	}
+	unblock()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	wantRows(t, d, tenant)
 }
