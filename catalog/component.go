@@ -112,7 +112,7 @@ func (h handlers) addComponent(
 }
 
 var updateComponentDoc = &server.Doc{
-	ID: "updateProductComponent", Tag: tag, Summary: "Change a component of a product",
+	ID: "updateProductComponent", Tag: tag, Summary: "Update a component of a product",
 	Description: "A new `component_product_id` must meet the same conditions as when a component is added. " +
 		costsFollow,
 	Errors: componentErrors,

@@ -65,7 +65,7 @@ func (h handlers) addMaterial(
 }
 
 var updateMaterialDoc = &server.Doc{
-	ID: "updateProductMaterial", Tag: tag, Summary: "Change a material of a product", Description: costsFollow,
+	ID: "updateProductMaterial", Tag: tag, Summary: "Update a material of a product", Description: costsFollow,
 }
 
 func (h handlers) updateMaterial(

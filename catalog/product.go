@@ -162,7 +162,7 @@ func (h handlers) create(ctx context.Context, r *server.Request[Product]) (serve
 }
 
 var updateDoc = &server.Doc{
-	ID: "updateProduct", Tag: tag, Summary: "Change a product",
+	ID: "updateProduct", Tag: tag, Summary: "Update a product",
 	Description: "Materials and components have their own operations. This operation ignores them and the costs.",
 	Errors:      []*server.Error{errDuplicateSKU},
 }

@@ -81,8 +81,8 @@ type Filter struct {
 
 var listDoc = &server.Doc{
 	ID: "listSpools", Tag: tag, Summary: "List spools",
-	Description: "Filters combine with AND. The default order, newest first, uses an index, also with one filter. " +
-		"Any other `sort_by` sorts all matching spools.",
+	Description: "The default order, without a filter or with one, uses an index. " +
+		"Another `sort_by` sorts all matching spools.",
 }
 
 func (h handlers) list(ctx context.Context, r *server.Request[Filter]) (server.Page[Spool], error) {

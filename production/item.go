@@ -57,7 +57,7 @@ func (h handlers) addItem(ctx context.Context, r *server.Request[RunItem]) (serv
 }
 
 var updateItemDoc = &server.Doc{
-	ID: "updateProductionRunItem", Tag: tag, Summary: "Change an item of a run",
+	ID: "updateProductionRunItem", Tag: tag, Summary: "Update an item of a run",
 	Description: "Records the numbers of good and failed pieces. A change of the quantity or the product does not " +
 		"change the estimated costs.",
 	Errors: []*server.Error{errUnknownProduct},

@@ -74,7 +74,7 @@ func (h handlers) addMaterial(
 }
 
 var updateMaterialDoc = &server.Doc{
-	ID: "updateProductionRunMaterial", Tag: tag, Summary: "Change a material of a run",
+	ID: "updateProductionRunMaterial", Tag: tag, Summary: "Update a material of a run",
 	Description: "Records how much filament the run used. " + actualWeightRule + "\n\n" +
 		"After `complete`, a material cannot change; a request with its current values succeeds.",
 	Errors: []*server.Error{errUnknownSpool, errCompleted},

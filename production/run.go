@@ -208,7 +208,7 @@ var errCompleted = server.BadRequest("RUN_ALREADY_COMPLETED",
 	"The run was completed and its filament deducted: its status and its materials are fixed")
 
 var updateDoc = &server.Doc{
-	ID: "updateProductionRun", Tag: tag, Summary: "Change a production run",
+	ID: "updateProductionRun", Tag: tag, Summary: "Update a production run",
 	Description: "A change of `status` does not deduct filament; only `complete` does. After `complete`, the " +
 		"status cannot change (`RUN_ALREADY_COMPLETED`, except for the value `completed`), but all other fields " +
 		"can. `in_progress` sets `started_at`, and `completed` sets `completed_at`, to the current time, unless " +
