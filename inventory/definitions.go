@@ -15,8 +15,8 @@ var (
 	useSQL string
 )
 
-// Definitions are the SQL functions of spools: spool_name, filament_prices and use_filament. Other packages call them in
-// their own statements, and so within their own transactions.
+// Definitions are the SQL functions of spools: spool_name, filament_prices and use_filament. Other packages call them
+// in their own statements, and so within their own transactions.
 var Definitions = []db.Definition{
 	{Name: "inventory/name", Version: 1, SQL: nameSQL},
 	{Name: "inventory/prices", Version: 1, SQL: pricesSQL},

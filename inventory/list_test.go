@@ -123,12 +123,12 @@ func TestListShapeAndBounds(t *testing.T) {
 	}
 	for _, field := range []string{"", "nonsense", "ID", "tenant_id", "hidden_at", "brand_key", "in_stock",
 		"color desc", "id;drop table spools", "1", "items"} {
-		refused := c.Get(t, query("sort_by", field)).Fields("sort_by")
+		invalid := c.Get(t, query("sort_by", field)).Fields("sort_by")
 		for _, allowed := range []string{"id", "material_type", "brand", "color", "color_hex", "finish", "diameter_mm",
 			"net_weight_grams", "remaining_weight_grams", "spool_weight_grams", "purchase_price", "cost_per_gram",
 			"supplier", "purchase_date", "notes", "created_at", "updated_at"} {
-			if !strings.Contains(refused.Text("errors.0.message"), allowed) {
-				t.Errorf("%s: the message does not contain %s: %s", refused.What, allowed, refused.Body)
+			if !strings.Contains(invalid.Text("errors.0.message"), allowed) {
+				t.Errorf("%s: the message does not contain %s: %s", invalid.What, allowed, invalid.Body)
 			}
 		}
 	}

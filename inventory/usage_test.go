@@ -105,9 +105,9 @@ func TestDeductErrors(t *testing.T) {
 	c := operator(t)
 	made := c.Post(t, spools, spool(j{"remaining_weight_grams": 7.5})).Want(201)
 	path := spools + "/" + made.ID()
-	refused := c.Post(t, path+"/deduct", j{"weight_grams": json.Number("7.500001")}).
+	failed := c.Post(t, path+"/deduct", j{"weight_grams": json.Number("7.500001")}).
 		WantError(400, "INSUFFICIENT_FILAMENT")
-	if detail := refused.Text("detail"); !strings.Contains(detail, "7.5 g") || !strings.Contains(detail, "7.500001 g") {
+	if detail := failed.Text("detail"); !strings.Contains(detail, "7.5 g") || !strings.Contains(detail, "7.500001 g") {
 		t.Errorf("the detail does not contain both weights: %s", detail)
 	}
 	c.Post(t, path+"/deduct", j{"weight_grams": 1000000}).WantError(400, "INSUFFICIENT_FILAMENT")
@@ -270,7 +270,7 @@ func TestConcurrentDeductions(t *testing.T) {
 	t.Parallel()
 	c := operator(t)
 	path := spools + "/" + c.Post(t, spools, spool(nil)).Want(201).ID()
-	var done, refused atomic.Int64
+	var done, failed atomic.Int64
 	var wg sync.WaitGroup
 	for range 200 {
 		wg.Go(func() {
@@ -279,15 +279,15 @@ func TestConcurrentDeductions(t *testing.T) {
 			case err == nil && a.Status == 200:
 				done.Add(1)
 			case err == nil && a.Status == 400 && strings.Contains(string(a.Body), "INSUFFICIENT_FILAMENT"):
-				refused.Add(1)
+				failed.Add(1)
 			default:
 				t.Errorf("%v %+v", err, a)
 			}
 		})
 	}
 	wg.Wait()
-	if done.Load() != 133 || refused.Load() != 67 {
-		t.Errorf("%d deductions succeeded and %d failed, want 133 and 67", done.Load(), refused.Load())
+	if done.Load() != 133 || failed.Load() != 67 {
+		t.Errorf("%d deductions succeeded and %d failed, want 133 and 67", done.Load(), failed.Load())
 	}
 	c.Get(t, path).Want(200).Shows(map[string]string{"remaining_weight_grams": "2.5"})
 	if entries := ledger(t, c, path); len(entries) != 134 {

@@ -284,13 +284,13 @@ func decodeQuery(raw string, in any) error {
 	return check(in, problems)
 }
 
-// fromText returns the scalar that a text stands for in a query parameter or a CSV file.
+// fromText returns the scalar for the text of a query parameter or a cell of a CSV file.
 func (f *Field) fromText(text string) any {
 	switch f.kind {
 	case reflect.TypeFor[int64](), reflect.TypeFor[Decimal]():
 		return number(text)
 	case reflect.TypeFor[bool]():
-		switch strings.ToLower(text) { // Python writes True
+		switch strings.ToLower(text) { // Python clients send True
 		case "true", "1":
 			return true
 		case "false", "0":

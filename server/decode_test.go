@@ -268,7 +268,7 @@ func TestManyProblems(t *testing.T) {
 func TestMediaTypes(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
-	for header, taken := range map[string]bool{
+	for header, accepted := range map[string]bool{
 		"application/json":                     true,
 		"APPLICATION/Json":                     true,
 		"application/json; charset=utf-8":      true,
@@ -295,10 +295,10 @@ func TestMediaTypes(t *testing.T) {
 				path = thingPath
 			}
 			r := send(t, s, method, path, `{"name":"x","weight":1}`, "Content-Type", header)
-			if taken && r.StatusCode != 200 {
+			if accepted && r.StatusCode != 200 {
 				t.Errorf("%s with %q: %d", method, header, r.StatusCode)
 			}
-			if !taken {
+			if !accepted {
 				wantError(t, r, 415, "UNSUPPORTED_MEDIA_TYPE")
 			}
 		}
@@ -436,7 +436,7 @@ func TestQuery(t *testing.T) {
 func TestPathIDs(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
-	for id, taken := range map[string]bool{
+	for id, accepted := range map[string]bool{
 		someID:                  true,
 		strings.ToUpper(someID): true,
 		"0":                     false,
@@ -450,10 +450,10 @@ func TestPathIDs(t *testing.T) {
 		"'":                     false,
 	} {
 		r := send(t, s, "PATCH", "/api/v1/things/"+id, `{}`)
-		if taken && r.StatusCode != 200 {
+		if accepted && r.StatusCode != 200 {
 			t.Errorf("%q: %d %s", id, r.StatusCode, text(t, r))
 		}
-		if !taken {
+		if !accepted {
 			if e := wantError(t, r, 422, "VALIDATION_ERROR"); !slices.Equal(e.fields(), []string{"id"}) {
 				t.Errorf("%q: %s", id, text(t, r))
 			}

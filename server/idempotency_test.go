@@ -68,12 +68,12 @@ func TestKeysExpire(t *testing.T) {
 	addKeys(t, conn, c, "young", 3, "23 hours 59 minutes")
 	for i, left := range []int{25, 5, 0, 0} {
 		c.With("Idempotency-Key", fmt.Sprint("now", i)).Post(t, "/api/v1/things", body).Want(200)
-		kept := keys(t, conn, c.Actor.User)
-		if n := strings.Count(kept, "old"); n != left {
+		stored := keys(t, conn, c.Actor.User)
+		if n := strings.Count(stored, "old"); n != left {
 			t.Errorf("after %d writes there are %d expired keys, want %d", i+1, n, left)
 		}
-		if strings.Count(kept, "young") != 3 || strings.Count(kept, "now") != i+1 {
-			t.Errorf("after %d writes the keys are %s", i+1, kept)
+		if strings.Count(stored, "young") != 3 || strings.Count(stored, "now") != i+1 {
+			t.Errorf("after %d writes the keys are %s", i+1, stored)
 		}
 	}
 
@@ -228,8 +228,8 @@ func TestTransientFailures(t *testing.T) {
 							t.Errorf("%d tries", n)
 						}
 					}
-					if kept := keys(t, superuser(t), c.Actor.User); kept != want {
-						t.Errorf("the stored keys are %q, want %q", kept, want)
+					if stored := keys(t, superuser(t), c.Actor.User); stored != want {
+						t.Errorf("the stored keys are %q, want %q", stored, want)
 					}
 				})
 			}

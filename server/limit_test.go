@@ -74,7 +74,7 @@ func compareWithModel(t *testing.T, random *rand.Rand, perMinute, perHour, event
 	if shorter == 0 || shorter > longer {
 		shorter, longer = longer, max(shorter, longer)
 	}
-	var accepted, refused int
+	var accepted, rejected int
 	for i := range events {
 		var step time.Duration
 		switch n := random.IntN(100); {
@@ -120,7 +120,7 @@ func compareWithModel(t *testing.T, random *rand.Rand, perMinute, perHour, event
 			}
 			wait = 0
 		} else {
-			refused++
+			rejected++
 		}
 		if d := r.RetryAfter - wait; d.Abs() > 10*time.Microsecond || (r.RetryAfter == 0) != ok {
 			t.Fatalf("event %d, %s: RetryAfter is %v, in the model %v", i, key, r.RetryAfter, wait)
@@ -145,10 +145,10 @@ func compareWithModel(t *testing.T, random *rand.Rand, perMinute, perHour, event
 			t.Fatalf("event %d, %s: Reset is %v off the model", i, key, d)
 		}
 	}
-	if accepted < events/100 || refused < events/100 {
-		t.Errorf("%d accepted and %d rejected; the test needs both", accepted, refused)
+	if accepted < events/100 || rejected < events/100 {
+		t.Errorf("%d accepted and %d rejected; the test needs both", accepted, rejected)
 	}
-	t.Logf("%d accepted, %d refused", accepted, refused)
+	t.Logf("%d accepted, %d rejected", accepted, rejected)
 }
 
 func TestLimiterTighterBucket(t *testing.T) {
@@ -270,13 +270,13 @@ func TestLimiterMemory(t *testing.T) {
 	clock := newLimitClock()
 	l := newTestLimiter(100, 1000, 1000, clock.now)
 	for i := range keys {
-		l.Take("user:kept")
+		l.Take("user:recent")
 		l.Take(fmt.Sprint("addr:", i))
 		if l.Len() > 1000 {
 			t.Fatalf("the limiter has %d keys", l.Len())
 		}
 	}
-	if r, ok := l.Take("user:kept"); ok || r.Remaining != 0 {
+	if r, ok := l.Take("user:recent"); ok || r.Remaining != 0 {
 		t.Errorf("the limiter evicted the most recently used key: %+v", r)
 	}
 	if r, _ := l.Take(fmt.Sprint("addr:", keys-1)); r.Remaining != 98 {
@@ -288,7 +288,7 @@ func TestLimiterMemory(t *testing.T) {
 
 	clock.t = clock.t.Add(time.Hour)
 	for range 1000 {
-		l.Take("user:kept")
+		l.Take("user:recent")
 	}
 	if l.Len() != 1 {
 		t.Errorf("after an idle hour the limiter has %d keys", l.Len())
@@ -347,7 +347,7 @@ func BenchmarkLimiter(b *testing.B) {
 	for i := range keys {
 		keys[i] = fmt.Sprintf("user:%036d", i)
 	}
-	b.Run("mostly refused", func(b *testing.B) {
+	b.Run("mostly rejected", func(b *testing.B) {
 		l := newTestLimiter(100, 1000, 100_000, time.Now)
 		b.ReportAllocs()
 		for i := 0; b.Loop(); i++ {

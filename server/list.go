@@ -31,7 +31,7 @@ type List struct {
 }
 
 // NewList returns a list of a table's columns in the rows that meet the condition base, if it is not empty. Counted
-// names the resource in row_counts that holds their number; it is empty if there is none.
+// names the resource in row_counts with their number, or is empty.
 func NewList(table, columns, base, counted string) *List {
 	l := &List{table: table, columns: columns, counted: counted}
 	if base != "" {

@@ -21,11 +21,11 @@ import (
 
 // Metrics counts requests, for Prometheus.
 type Metrics struct {
-	version string
-	started time.Time
-	pool    func() db.PoolStats
-	refused atomic.Int64
-	series  sync.Map // seriesKey -> *series
+	version     string
+	started     time.Time
+	pool        func() db.PoolStats
+	rateLimited atomic.Int64
+	series      sync.Map // seriesKey -> *series
 }
 
 type seriesKey struct {
@@ -65,7 +65,7 @@ func (m *Metrics) observe(route, method string, status int, elapsed time.Duratio
 	s.nanos.Add(int64(elapsed))
 }
 
-func (m *Metrics) limited() { m.refused.Add(1) }
+func (m *Metrics) limited() { m.rateLimited.Add(1) }
 
 // Handler serves /metrics in the Prometheus text format, and /debug/pprof/. Clients must not reach it: serve it on a
 // separate address.
@@ -149,7 +149,7 @@ func (m *Metrics) write(w io.Writer) {
 		fmt.Fprintf(w, "http_request_duration_seconds_sum{%s} %g\n", e.labels, time.Duration(e.nanos.Load()).Seconds())
 		fmt.Fprintf(w, "http_request_duration_seconds_count{%s} %d\n", e.labels, n)
 	}
-	one("http_requests_rate_limited_total", "counter", "Requests that exceeded the rate limits.", m.refused.Load())
+	one("http_requests_rate_limited_total", "counter", "Requests that exceeded the rate limits.", m.rateLimited.Load())
 	if m.pool != nil {
 		p := m.pool()
 		one("db_pool_max_connections", "gauge", "Maximum size of the pool.", p.Max)

@@ -390,7 +390,7 @@ func TestOpenAPIAgreesWithDecoder(t *testing.T) {
 			described := len(d.match(property.(object), v, name)) == 0
 			status := send(t, s, "PATCH", thingPath, `{"`+name+`":`+value+`}`).StatusCode
 			// A schema cannot express that a text must not be blank.
-			if taken := status == http.StatusOK; taken != described && value != `" "` {
+			if accepted := status == http.StatusOK; accepted != described && value != `" "` {
 				t.Errorf("%s: %s matches the schema: %v; status %d", name, value, described, status)
 			}
 			tried++

@@ -172,7 +172,7 @@ func TestRequestID(t *testing.T) {
 	var log logbook
 	s := newServer(t, func(c *server.Config) { c.Log = log.logger() })
 	own := regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`)
-	for id, taken := range map[string]bool{
+	for id, accepted := range map[string]bool{
 		"a":                      true,
 		"Req_1.2-3":              true,
 		strings.Repeat("x", 128): true,
@@ -189,7 +189,7 @@ func TestRequestID(t *testing.T) {
 	} {
 		for _, target := range []string{"/api/v1/things", "/api/v1/nothing", "/healthz", "/nothing"} {
 			got := send(t, s, "GET", target, "", "X-Request-Id", id).Header["X-Request-Id"]
-			if len(got) != 1 || taken && got[0] != id || !taken && !own.MatchString(got[0]) {
+			if len(got) != 1 || accepted && got[0] != id || !accepted && !own.MatchString(got[0]) {
 				t.Errorf("%s with the id %q: %q", target, id, got)
 			}
 		}
