@@ -8,6 +8,7 @@ import (
 
 	"spoolwright/cli"
 	"spoolwright/db"
+	"spoolwright/db/local"
 )
 
 // FirstLogin creates a tenant and its admin if there is no tenant yet. It shows the password once: on out if that is a
@@ -22,7 +23,7 @@ func FirstLogin(ctx context.Context, c cli.Config, d *db.DB, baseURL string, out
 	onTerminal := cli.IsTerminal(out)
 	if !onTerminal {
 		// Written before the user is created: after a crash in between, the password must not be lost.
-		if err := cli.WriteSecret(path, []byte(LoginText(baseURL, admin))); err != nil {
+		if err := local.WritePrivate(path, []byte(LoginText(baseURL, admin))); err != nil {
 			return err
 		}
 	}

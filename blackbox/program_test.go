@@ -41,6 +41,7 @@ func TestProgram(t *testing.T) {
 		{"Terminal", testTerminal},
 		{"Unprivileged", testUnprivileged},
 		{"UnreachableDataDir", testUnreachableDataDir},
+		{"UnsafeDataDir", testUnsafeDataDir},
 		{"StopDuringStart", testStopDuringStart},
 		{"Usage", testUsage},
 		{"CommandHelp", testCommandHelp},
@@ -263,6 +264,25 @@ func testUnreachableDataDir(t *testing.T, p program) {
 	closed := filepath.Join(tempDir(t), "closed")
 	check(t, os.Mkdir(closed, 0o700))
 	p.fails(t, 1, []string{"DATA_DIR=" + filepath.Join(closed, "data")}, nil, closed, "chmod", "DATA_DIR")
+}
+
+// testUnsafeDataDir starts the service where another account could have created the file with the secret for tokens.
+func testUnsafeDataDir(t *testing.T, p program) {
+	data := filepath.Join(tempDir(t), "data")
+	check(t, os.Mkdir(data, 0o711))
+	planted := filepath.Join(data, "jwt-secret")
+	check(t, os.WriteFile(planted, bytes.Repeat([]byte("x"), 40), 0o644))
+	check(t, os.Chmod(planted, 0o644))
+	env := []string{"DATA_DIR=" + data, "LOG_LEVEL=error"}
+
+	check(t, os.Chmod(data, 0o777|os.ModeSticky))
+	p.fails(t, 1, env, nil, data, "other accounts can change the data folder", "chmod go-w")
+	check(t, os.Chmod(data, 0o711))
+	p.fails(t, 1, env, nil, planted, "other accounts can read or change", "chmod 600")
+	check(t, os.Remove(planted))
+	check(t, os.Symlink("/dev/zero", planted))
+	p.fails(t, 1, env, nil, planted, "symbolic link")
+	wantNoProcess(t, data)
 }
 
 // testStopDuringStart stops the service while initdb runs. It must exit with status 0 and leave no process.

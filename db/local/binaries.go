@@ -35,7 +35,7 @@ type tools struct {
 // there is no cluster yet, one of version 15 or newer.
 func (s *Server) findTools() (tools, error) {
 	want := 0
-	version, err := os.ReadFile(filepath.Join(s.cluster, "PG_VERSION"))
+	version, err := s.readCluster("PG_VERSION")
 	if err == nil {
 		if want, err = strconv.Atoi(strings.TrimSpace(string(version))); err != nil {
 			return tools{}, fmt.Errorf("cluster %s: PG_VERSION: %w", s.cluster, err)

@@ -61,6 +61,9 @@ func (s *Server) createCluster(ctx context.Context) error {
 	if err := os.Rename(data, s.cluster); err != nil {
 		return err
 	}
+	if err := s.checkCluster(); err != nil { // PostgreSQL's account could replace data
+		return errors.Join(err, os.Remove(s.cluster))
+	}
 	return syncDir(s.dir)
 }
 

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/user"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -80,6 +81,13 @@ func openFolder(dir string, throwaway bool) (*folder, error) {
 	if f.dir, err = filepath.EvalSymlinks(f.dir); err != nil {
 		return nil, err
 	}
+	info, err := os.Stat(f.dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkFolder(f.dir, info); err != nil {
+		return nil, err
+	}
 	base := filepath.Join(f.dir, clusterFolder)
 	if throwaway {
 		base = filepath.Join(f.dir, "throwaway") // apart from the durable cluster
@@ -91,11 +99,13 @@ func openFolder(dir string, throwaway bool) (*folder, error) {
 		return nil, err
 	}
 	for _, file := range []string{f.lockFile, f.logFile, f.secretsFile} {
-		if err := checkOwner(file, os.Geteuid()); err != nil {
-			return nil, err
+		if info, err := os.Lstat(file); err == nil {
+			if err := checkOwner(file, info, os.Geteuid()); err != nil {
+				return nil, err
+			}
 		}
 	}
-	return f, errors.Join(checkOwner(f.dir, os.Geteuid(), 0), checkOwner(f.cluster, f.account.uid))
+	return f, f.checkCluster()
 }
 
 // socketFolder returns the folder beside the cluster, or one in the temporary folder when that path is too long for a
@@ -116,24 +126,30 @@ func (f *folder) socketFolder() string {
 // account may have created something under the same name: anything but a directory of this account, or of
 // PostgreSQL's, is an error.
 func (f *folder) makeSockets() error {
-	err := os.Mkdir(f.sockets, 0o700)
-	if err != nil && !errors.Is(err, os.ErrExist) {
+	if err := os.Mkdir(f.sockets, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
 		return err
 	}
-	info, err := os.Lstat(f.sockets)
+	d, err := os.OpenFile(f.sockets, os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NOFOLLOW, 0)
+	if errors.Is(err, syscall.ELOOP) || errors.Is(err, syscall.ENOTDIR) {
+		return fmt.Errorf("%s must be a folder, for PostgreSQL's socket: remove it", f.sockets)
+	}
 	if err != nil {
 		return err
 	}
-	if !info.IsDir() {
-		return fmt.Errorf("%s must be a folder, for PostgreSQL's socket: remove it", f.sockets)
-	}
-	if err := checkOwner(f.sockets, os.Geteuid(), f.account.uid); err != nil {
+	defer d.Close()
+	info, err := d.Stat()
+	if err != nil {
 		return err
 	}
-	if err := f.chown(f.sockets); err != nil {
+	if err := checkOwner(f.sockets, info, os.Geteuid(), f.account.uid); err != nil {
 		return err
 	}
-	return os.Chmod(f.sockets, 0o700)
+	if cred := f.account.cred; cred != nil {
+		if err := d.Chown(int(cred.Uid), int(cred.Gid)); err != nil {
+			return err
+		}
+	}
+	return d.Chmod(0o700)
 }
 
 // chown makes PostgreSQL's account the owner of path.
@@ -181,19 +197,10 @@ func chooseAccount(cluster string) (*account, error) {
 	return found, nil
 }
 
-// checkOwner returns an error if path exists and belongs to none of the accounts.
-func checkOwner(path string, uids ...int) error {
-	info, err := os.Lstat(path)
-	if errors.Is(err, os.ErrNotExist) {
+// checkOwner returns an error if path, which info describes, belongs to none of the accounts.
+func checkOwner(path string, info os.FileInfo, uids ...int) error {
+	if slices.Contains(uids, owner(info)) {
 		return nil
-	}
-	if err != nil {
-		return err
-	}
-	for _, uid := range uids {
-		if owner(info) == uid {
-			return nil
-		}
 	}
 	return fmt.Errorf("%s belongs to account %s, not to %s: start the service as the account that created the data "+
 		"folder, or set DATA_DIR to another folder", path, accountName(owner(info)), accountName(uids[0]))
@@ -213,19 +220,6 @@ func accountName(uid int) string {
 		return u.Username
 	}
 	return strconv.Itoa(uid)
-}
-
-// openOwn opens or creates a file with mode 0600 for reading and writing.
-func openOwn(path string, flags int) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW|flags, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	if err := f.Chmod(0o600); err != nil {
-		f.Close()
-		return nil, err
-	}
-	return f, nil
 }
 
 // acquire locks the data folder for this process and records in the lock file whether that is a service or a command.
@@ -266,7 +260,7 @@ func (f *folder) holder() string {
 // readSecrets returns the passwords that makeSecrets wrote.
 func readSecrets(path string) (secrets, error) {
 	var s secrets
-	b, err := os.ReadFile(path)
+	b, err := ReadPrivate(path)
 	if err != nil {
 		return s, err
 	}
@@ -286,12 +280,7 @@ func makeSecrets(path string) (secrets, error) {
 	if err != nil {
 		return s, err
 	}
-	f, err := openOwn(path, os.O_TRUNC)
-	if err != nil {
-		return s, err
-	}
-	_, err = f.Write(append(b, '\n'))
-	return s, errors.Join(err, f.Sync(), f.Close())
+	return s, WritePrivate(path, append(b, '\n'))
 }
 
 // syncDir flushes a directory, so that a rename in it survives a crash of the machine.

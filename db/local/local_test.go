@@ -70,8 +70,8 @@ func startChild(t *testing.T, mode, dir string, cred *syscall.Credential) (*exec
 	bin, err := os.Executable()
 	check(t, err)
 	if cred != nil { // other accounts cannot enter the folder of the test binary
-		// cp copies it, not this process: a child that another test forks meanwhile would inherit the open file and keep
-		// it from being executed ("text file busy").
+		// cp copies it, not this process: a child that another test forks meanwhile would inherit the open file and
+		// keep it from being executed ("text file busy").
 		copied := filepath.Join(folder(t), "test")
 		check(t, exec.Command("cp", bin, copied).Run())
 		check(t, os.Chmod(copied, 0o755))

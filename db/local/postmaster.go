@@ -34,7 +34,7 @@ func (s *Server) pidFile() string { return filepath.Join(s.cluster, "postmaster.
 
 // status reads postmaster.pid. It returns false if the file is missing or incomplete.
 func (s *Server) status() (state, bool) {
-	b, err := os.ReadFile(s.pidFile())
+	b, err := s.readCluster("postmaster.pid")
 	if err != nil {
 		return state{}, false
 	}
@@ -153,8 +153,8 @@ type diedError struct{ log string }
 
 func (e *diedError) Error() string { return "PostgreSQL ended: " + e.log }
 
-// awaitReady waits until p accepts connections that may write. The error is a *diedError if p ends before that. It wraps
-// errStalled if archive recovery stalls; p is then left running.
+// awaitReady waits until p accepts connections that may write. The error is a *diedError if p ends before that. It
+// wraps errStalled if archive recovery stalls; p is then left running.
 func (s *Server) awaitReady(ctx context.Context, p *postmaster) error {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
@@ -226,8 +226,8 @@ func (s *Server) restart() *postmaster {
 }
 
 // shutDown requests a fast shutdown and waits until the postmaster has ended. When ctx ends it requests an immediate
-// one. It first waits until an archive recovery has ended, even if ctx ends before: when PostgreSQL is stopped before it
-// has recorded that recovery reached its target, the next start can replay changes from after the target.
+// one. It first waits until an archive recovery has ended, even if ctx ends before: when PostgreSQL is stopped before
+// it has recorded that recovery reached its target, the next start can replay changes from after the target.
 func (s *Server) shutDown(ctx context.Context, p *postmaster) error {
 	if s.inArchiveRecovery() {
 		s.log.Warn("PostgreSQL is in archive recovery and is stopped when that has ended; "+

@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"time"
@@ -21,9 +20,9 @@ const (
 	recoveryStall  = 10 * time.Minute // longest time without progress: restore_command may be slow
 )
 
-// inArchiveRecovery reports whether the cluster is in archive recovery (point-in-time recovery, or a standby), or is to
-// start in it. From the control file alone a start would be missed before PostgreSQL has read recovery.signal, and from
-// that file alone the last steps of recovery, because PostgreSQL removes it before.
+// inArchiveRecovery reports whether the cluster is in archive recovery (point-in-time recovery, or a standby), or is
+// to start in it. From the control file alone a start would be missed before PostgreSQL has read recovery.signal, and
+// from that file alone the last steps of recovery, because PostgreSQL removes it before.
 func (s *Server) inArchiveRecovery() bool {
 	return s.recoveryRequested() || s.controlState() == stateArchiveRecovery
 }
@@ -46,24 +45,15 @@ const (
 
 // controlState returns the state in the control file, or stateUnknown if that cannot be read.
 func (s *Server) controlState() uint32 {
-	f, err := os.Open(filepath.Join(s.cluster, "global", "pg_control"))
-	if err != nil {
+	b, err := s.readCluster("global/pg_control")
+	if err != nil || len(b) < 20 {
 		return stateUnknown
 	}
-	defer f.Close()
-	var head struct {
-		System           uint64
-		Version, Catalog uint32
-		State            uint32
-	}
-	if err := binary.Read(io.LimitReader(f, 20), binary.NativeEndian, &head); err != nil {
-		return stateUnknown
-	}
-	return head.State
+	return binary.NativeEndian.Uint32(b[16:]) // after the identifier (8 bytes) and two versions (4 each)
 }
 
-// warnOfInterruptedRecovery logs a warning if archive recovery was interrupted after PostgreSQL had removed recovery.signal, by
-// a crash for example: PostgreSQL then replays all changes that it finds.
+// warnOfInterruptedRecovery logs a warning if archive recovery was interrupted after PostgreSQL had removed
+// recovery.signal, by a crash for example: PostgreSQL then replays all changes that it finds.
 func (s *Server) warnOfInterruptedRecovery() {
 	state := s.controlState()
 	if (state == stateArchiveRecovery || state == stateShutdownInRecovery) && !s.recoveryRequested() {

@@ -3,6 +3,7 @@ package local_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -96,7 +97,8 @@ func shell(t *testing.T, format string, args ...any) {
 	}
 }
 
-// atTarget checks that the running cluster has the rows from before the restore point and no others, and can be written.
+// atTarget checks that the running cluster has the rows from before the restore point and no others, and can be
+// written.
 func atTarget(t *testing.T, s *local.Server) {
 	t.Helper()
 	expect(t, s.OwnerURL(), "select string_agg(v, ' ' order by v desc) from history", "before before before base")
@@ -110,7 +112,8 @@ func superURL(t *testing.T, dir string) string {
 	check(t, err)
 	_, password, _ := strings.Cut(string(b), `"superuser": "`)
 	password, _, _ = strings.Cut(password, `"`)
-	return "postgres://postgres:" + password + "@/postgres?port=5432&sslmode=disable&host=" + filepath.Join(dir, "postgres.run")
+	sockets := filepath.Join(dir, "postgres.run")
+	return "postgres://postgres:" + password + "@/postgres?port=5432&sslmode=disable&host=" + sockets
 }
 
 func TestArchiveRecovery(t *testing.T) {
@@ -158,7 +161,7 @@ func TestArchiveRecovery(t *testing.T) {
 			done <- err
 		}()
 		waitFor(t, "the pause", func() bool { return strings.Contains(log.String(), "recovery is paused") })
-		if _, err := local.Start(t.Context(), local.Options{Dir: dir}); err == nil || !strings.Contains(err.Error(), "in use") {
+		if _, err := local.Start(t.Context(), local.Options{Dir: dir}); !errors.Is(err, local.ErrInUse) {
 			t.Errorf("a second service: %v", err)
 		}
 		cancel()
