@@ -116,12 +116,16 @@ func (d *DB) Ready(ctx context.Context) error {
 	}
 	var version int
 	var missing []string
-	err = d.pool.QueryRow(ctx, `
+	// A batch: in some exec modes, a statement outside of a batch takes two round trips, and a pooler in transaction mode
+	// can send them to different servers.
+	var b pgx.Batch
+	b.Queue(`
 		select (select coalesce(max(version), 0) from schema_migrations),
 			array(
 				select n.name || ' ' || n.version from unnest($1::text[], $2::int[]) n (name, version)
 				where not exists (select from schema_definitions d where d.name = n.name and d.version >= n.version)
-				order by 1)`, names, versions).Scan(&version, &missing)
+				order by 1)`, names, versions).QueryRow(func(row pgx.Row) error { return row.Scan(&version, &missing) })
+	err = d.pool.SendBatch(ctx, &b).Close()
 	var pg *pgconn.PgError
 	switch want := latestMigration(); {
 	case errors.As(err, &pg) && pg.Code == "42P01":
