@@ -1,7 +1,9 @@
 package server
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -138,31 +140,21 @@ func asError(err error) *Error {
 	return errInternal.Because(err)
 }
 
-// body returns the JSON of the response. It does not escape <, > and &, as encoding/json does.
+// body returns the JSON of the response.
 func (e *Error) body(requestID string) []byte {
 	detail := e.Detail
 	if e.Status == 500 {
 		detail += " (" + requestID + ")"
 	}
-	b := append([]byte(nil), `{"detail":`...)
-	b = db.AppendString(b, detail)
-	b = append(b, `,"code":`...)
-	b = db.AppendString(b, e.Code)
-	if e.Status == 422 {
-		b = append(b, `,"errors":[`...)
-		for i, f := range e.Fields {
-			if i > 0 {
-				b = append(b, ',')
-			}
-			b = append(b, `{"field":`...)
-			b = db.AppendString(b, f.Field)
-			b = append(b, `,"message":`...)
-			b = db.AppendString(b, f.Message)
-			b = append(b, '}')
-		}
-		b = append(b, ']')
-	}
-	return append(b, '}')
+	var b bytes.Buffer
+	encoder := json.NewEncoder(&b)
+	encoder.SetEscapeHTML(false)
+	encoder.Encode(struct {
+		Detail string       `json:"detail"`
+		Code   string       `json:"code"`
+		Errors []FieldError `json:"errors,omitempty"`
+	}{detail, e.Code, e.Fields}) // strings have no encoding errors
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }
 
 // write sends the response.

@@ -9,8 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
-	"spoolwright/db"
 )
 
 // object is a JSON object with ordered members.
@@ -533,7 +531,7 @@ func (d *document) readFields(text string) {
 		if example := strings.TrimSpace(cells[3]); json.Valid([]byte(example)) {
 			doc.example = json.RawMessage(example)
 		} else if example != "" {
-			doc.example = db.AppendString(nil, example)
+			doc.example, _ = json.Marshal(example)
 		}
 		d.docs[owner+"."+strings.TrimSpace(cells[1])] = doc
 	}
