@@ -98,7 +98,7 @@ func (p Program) Main(args []string, getenv func(string) string, in io.Reader, o
 	if err == nil {
 		return 0
 	}
-	fmt.Fprintln(stderr, "spoolwright:", err)
+	fmt.Fprintln(stderr, "spoolwright:", printableLines(err.Error()))
 	if _, ok := errors.AsType[Misuse](err); ok {
 		return 2
 	}
@@ -258,6 +258,15 @@ func writeCommands(w io.Writer, commands []Command) {
 		help, _, _ := strings.Cut(c.Help, "\n\n")
 		fmt.Fprintf(w, "%-*s%s\n", len(indent), synopsis, strings.ReplaceAll(help, "\n", "\n"+indent))
 	}
+}
+
+// printableLines is Printable for a text of several lines, such as an error that repeats what a server sent.
+func printableLines(s string) string {
+	var lines []string
+	for line := range strings.SplitSeq(s, "\n") {
+		lines = append(lines, Printable(line))
+	}
+	return strings.Join(lines, "\n")
 }
 
 // Printable returns a text of unknown origin in a form that is safe to show on a terminal: characters that move the

@@ -128,6 +128,9 @@ func TestHelpListsCommandsAndSettings(t *testing.T) {
 }
 
 func TestPrintable(t *testing.T) {
+	if got := printableLines("Get: 404 \x1b]0;owned\a\nsecond line"); got != "Get: 404 \ufffd]0;owned\ufffd\nsecond line" {
+		t.Errorf("got %q", got)
+	}
 	t.Parallel()
 	if got := Printable("Grüße\x1b[2J\u202e 株\n"); got != "Grüße\ufffd[2J\ufffd 株\ufffd" {
 		t.Errorf("%q", got)

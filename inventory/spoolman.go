@@ -83,7 +83,7 @@ func OpenSpoolman(ctx context.Context, source string) (*os.File, error) {
 		ResponseHeaderTimeout: time.Minute,
 	}
 	defer transport.CloseIdleConnections()
-	client := &http.Client{Transport: transport, Timeout: 5 * time.Minute}
+	client := &http.Client{Transport: transport, Timeout: 5 * time.Minute, CheckRedirect: stayOnHost}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
 	if err != nil {
 		return nil, err
@@ -106,6 +106,40 @@ func OpenSpoolman(ctx context.Context, source string) (*os.File, error) {
 		return nil, errors.Join(err, fmt.Errorf("%s sent more than %d MiB", u.Redacted(), maxSpoolman>>20))
 	}
 	return f, nil
+}
+
+// stayOnHost rejects redirects to other hosts: the user named one server, and a server must not make the import send
+// requests to others, for example inside the user's network.
+func stayOnHost(request *http.Request, via []*http.Request) error {
+	switch {
+	case request.URL.Host != via[0].URL.Host:
+		return fmt.Errorf("it redirects to another host, %s", request.URL.Host)
+	case len(via) >= 10:
+		return errors.New("it redirects more than 10 times")
+	}
+	return nil
+}
+
+// maxObject limits the size of one spool in JSON. The limit is not exact, because the decoder reads ahead.
+const maxObject = 1 << 20
+
+var errLargeObject = fmt.Errorf("one spool has more than %d bytes", maxObject)
+
+// objectReader limits what is read between two calls of next.
+type objectReader struct {
+	r    io.Reader
+	left int
+}
+
+func (o *objectReader) next() { o.left = maxObject }
+
+func (o *objectReader) Read(b []byte) (int, error) {
+	if o.left <= 0 {
+		return 0, errLargeObject
+	}
+	n, err := o.r.Read(b[:min(len(b), o.left)])
+	o.left -= n
+	return n, err
 }
 
 // spoolmanSpool holds the fields of a spool as texts. Fields of nested objects have names such as filament.vendor.name,
@@ -132,13 +166,19 @@ func readSpoolman(file io.Reader) (func() (spoolmanSpool, error), error) {
 	if start = bytes.TrimLeft(start, " \t\r\n"); len(start) > 0 && start[0] != '[' && start[0] != '{' {
 		return readSpoolmanCSV(r)
 	}
-	d := json.NewDecoder(r)
+	limited := &objectReader{r: r}
+	limited.next()
+	d := json.NewDecoder(limited)
 	d.UseNumber()
 	if start, err := d.Token(); err != nil || start != json.Delim('[') {
 		return nil, errNotSpoolman
 	}
 	return func() (spoolmanSpool, error) {
+		limited.next()
 		if !d.More() {
+			if limited.left <= 0 {
+				return nil, errLargeObject
+			}
 			if _, err := d.Token(); err != nil {
 				return nil, errors.New("the list has no end: the file is incomplete")
 			}

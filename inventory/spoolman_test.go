@@ -322,6 +322,20 @@ func TestSpoolmanRejectsOtherSources(t *testing.T) {
 			t.Errorf("%q: %+v %v %v, want %q", file, result, err, *invalid, want)
 		}
 	}
+	// However large an answer is, a spool of it is not: the memory for one is limited.
+	zeros := strings.Repeat("0,", 32<<20)
+	for name, file := range map[string]string{
+		"a long list":   `[{"id":1,"extra":[` + zeros + `0]}]`,
+		"a long text":   `[{"id":1,"comment":"` + zeros + `"}]`,
+		"a long number": `[` + strings.Repeat("1", 64<<20),
+		"many blanks":   `[` + strings.Repeat(" ", 64<<20),
+	} {
+		importer, ctx, _ := newImporter(t, c)
+		_, err := importer.Spoolman(ctx, strings.NewReader(file), true)
+		if err == nil || !strings.Contains(err.Error(), "more than 1048576 bytes") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
 	c.Get(t, "/api/v1/spools").Want(200).Shows(map[string]string{"total": "0"})
 
 	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -329,12 +343,17 @@ func TestSpoolmanRejectsOtherSources(t *testing.T) {
 			http.Redirect(w, r, "file:///etc/hostname", http.StatusFound)
 			return
 		}
+		if strings.HasPrefix(r.URL.Path, "/elsewhere") {
+			http.Redirect(w, r, "http://localhost:1/api/v1/spool", http.StatusFound)
+			return
+		}
 		http.NotFound(w, r)
 	}))
 	defer other.Close()
 	for source, want := range map[string]string{
 		other.URL:                "404",
-		other.URL + "/file":      "file",
+		other.URL + "/file":      "redirects to another host",
+		other.URL + "/elsewhere": "redirects to another host, localhost:1",
 		"http://127.0.0.1:1":     "refused",
 		"ftp://spoolman.example": "http://",
 		"file:///etc/hostname":   "http://",
