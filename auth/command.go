@@ -14,7 +14,7 @@ import (
 	"spoolwright/db"
 )
 
-// Commands returns the account commands. Passwords are hashed in so many rounds, or the default number for 0.
+// Commands returns the account commands. They hash passwords with the number of rounds, as NewHasher.
 func Commands(rounds int) []cli.Command {
 	accounts := func(d *db.DB) Accounts { return Accounts{DB: d, Hasher: NewHasher(rounds)} }
 	return []cli.Command{

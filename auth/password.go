@@ -26,7 +26,7 @@ const (
 )
 
 // ErrBusy means that a password was not hashed because it waited 2 seconds for others.
-var ErrBusy = errors.New("auth: too many passwords are being checked at once")
+var ErrBusy = errors.New("auth: too many passwords wait to be hashed")
 
 var errMalformedHash = errors.New("auth: malformed password hash")
 

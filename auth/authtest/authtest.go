@@ -351,12 +351,3 @@ func (a *Response) Shows(want map[string]string) *Response {
 	}
 	return a
 }
-
-// Answer, Anybody and Refused are the former names of Response, Anonymous and WantError.
-type Answer = Response
-
-func (a *API) Anybody() *Client { return a.Anonymous() }
-func (a *Response) Refused(status int, code string) *Response {
-	a.tb.Helper()
-	return a.WantError(status, code)
-}
