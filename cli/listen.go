@@ -30,8 +30,8 @@ func Listen(c Config) (l Listeners, err error) {
 		}
 	}
 	if public(l.Metrics) {
-		c.Log.Warn("METRICS_ADDR accepts connections from other machines: /metrics and /debug/pprof/ need no token, so only " +
-			"a private network may reach them")
+		c.Log.Warn("METRICS_ADDR accepts connections from other machines: /metrics and /debug/pprof/ need no token, " +
+			"so only a private network may reach them")
 	}
 	if secure != nil {
 		l.API = tls.NewListener(l.API, secure)
