@@ -1,0 +1,189 @@
+package auth
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"spoolwright/db"
+	"spoolwright/server"
+)
+
+// Credentials is the body of a login.
+type Credentials struct {
+	Email    server.Optional[string] `json:"email" rule:"required,maxLength=320"`
+	Password server.Optional[string] `json:"password" rule:"required,maxLength=1000"`
+}
+
+var loginDoc = &server.Doc{
+	ID: "login", Tag: tag, Summary: "Log in",
+	Description: "Returns an access token and a refresh token. A wrong e-mail and a wrong password get the same " +
+		"response, after the same time. Failed logins within 15 minutes are limited: 5 for an account from one address, " +
+		"20 from an address, 100 for an account. Beyond that, every login gets a `429` with `Retry-After`, also with the " +
+		"right password. The limit of the account does not apply to the 20 addresses from which the user last logged in " +
+		"or refreshed a session within 30 days. An account can log in 300 times within 15 minutes.",
+	Errors: []*server.Error{errCredentials},
+}
+
+var errCredentials = &server.Error{Status: 401, Code: "INVALID_CREDENTIALS", Detail: "Incorrect email or password"}
+
+func (s *Service) login(ctx context.Context, r *server.Request[Credentials]) (server.OK[TokenSet], error) {
+	email := emailKey(*r.In.Email.Value)
+	var user *loginUser
+	find := func() (err error) {
+		if user == nil {
+			user, err = s.findUser(ctx, email, r.Address)
+		}
+		return err
+	}
+	done, err := s.begin(ctx, email, r.Address, Anonymous, func() (bool, error) {
+		err := find()
+		return err == nil && user.knownAddress, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	outcome := Abandoned
+	defer func() { done(outcome) }()
+
+	if err := find(); err != nil {
+		return nil, err
+	}
+	// The groups do not include the tenant: the order of hashing must not depend on whether the account exists.
+	right, err := s.hasher.Verify(ctx, user.hash, *r.In.Password.Value, "account "+email, "address "+r.Address)
+	if errors.Is(err, ErrBusy) {
+		return nil, server.ErrUnavailable.Because(err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if !right {
+		outcome = Failed
+		return nil, errCredentials
+	}
+	outcome = Succeeded
+	return s.startSession(db.As(ctx, user.actor), user, r.Address)
+}
+
+// loginUser is the user that a login names. If the user does not exist or is disabled, hash is empty.
+type loginUser struct {
+	actor        db.Actor
+	hash         string
+	knownAddress bool // the user logged in or refreshed a session from the address within knownFor
+}
+
+// findUser returns the user with the e-mail. It makes the same round trips for an unknown e-mail, so that the time of
+// the response does not tell whether the e-mail exists.
+func (s *Service) findUser(ctx context.Context, email, address string) (*loginUser, error) {
+	actor, found, err := s.db.FindLogin(ctx, email)
+	if err != nil {
+		return nil, err
+	}
+	if !found {
+		actor = db.Actor{Tenant: db.NewID(), User: db.NewID()}
+	}
+	u := &loginUser{actor: actor}
+	return u, s.db.Read(db.As(ctx, db.Actor{Tenant: actor.Tenant}), db.SQL(`
+		select u.password_hash, u.role, exists (
+			select from login_addresses a where a.user_id = u.id and a.address = $2 and a.used_at > $3)
+		from users u where u.id = $1 and u.disabled_at is null`, actor.User, address, s.now().Add(-knownFor)).
+		Into(&u.hash, &u.actor.Role, &u.knownAddress))
+}
+
+// knownFor is how long an address counts as known after a login or a refresh, and maxKnown is how many of the latest
+// addresses of a user do.
+const (
+	knownFor = 30 * 24 * time.Hour
+	maxKnown = 20
+)
+
+// rememberAddress returns a statement that makes the address known for the user of the session, if the session exists,
+// and deletes addresses that are no longer known. To save writes, it does not update an address more often than once an
+// hour.
+func rememberAddress(session Refresh, address string, now time.Time) *db.Stmt {
+	return db.SQL(`
+		with used as (
+			insert into login_addresses as a (user_id, address, used_at)
+			select s.user_id, $3, $4 from sessions s where s.id = $1 and s.user_id = $2
+			on conflict (tenant_id, user_id, address) do update set used_at = excluded.used_at
+				where a.used_at < excluded.used_at - interval '1 hour'
+		)
+		delete from login_addresses a
+		where a.user_id = $2 and a.address <> $3 and (a.used_at <= $5 or a.address not in (
+			select o.address from login_addresses o
+			where o.user_id = $2 and o.address <> $3 order by o.used_at desc limit $6))`,
+		session.SessionID, session.UserID, address, now, now.Add(-knownFor), maxKnown-1)
+}
+
+// beginWait is how long an attempt waits for the outcome of others of the same account or address.
+const beginWait = 10 * time.Second
+
+// begin calls the throttle's Begin. While running attempts fill a limit, it waits for their outcome, because they may
+// be logins with the right password. When the limit of the account is full, it asks known whether the address is a
+// known address of the account; a nil known means no. The error is one of known, a 429 if failures fill a limit, or a
+// 503 after beginWait.
+func (s *Service) begin(
+	ctx context.Context, email, address string, source Source, known func() (bool, error),
+) (done func(Outcome), err error) {
+	timeout := time.NewTimer(beginWait)
+	defer timeout.Stop()
+	for {
+		done, limit := s.throttle.Begin(email, address, source)
+		if limit == nil {
+			return done, nil
+		}
+		if limit.Window == accountWindow && known != nil {
+			ok, err := known()
+			if err != nil {
+				return nil, err
+			}
+			known = nil
+			if ok {
+				source = KnownAddress
+				continue
+			}
+		}
+		if limit.RetryAfter > 0 {
+			e := &server.Error{
+				Status: 429, Code: "RATE_LIMIT_EXCEEDED", Detail: "Too many failed logins; try again later",
+				RetryAfter: limit.RetryAfter,
+			}
+			if limit.Window == loginWindow {
+				e.Detail = "Too many logins of this account; try again later"
+			}
+			return nil, e
+		}
+		select {
+		case <-limit.Changed:
+		case <-timeout.C:
+			return nil, server.ErrUnavailable.Because(ErrBusy)
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// startSession inserts a session for the user and deletes the user's expired sessions. The row lock waits for a
+// concurrent change of the user; if that replaced the password hash or disabled the user, the error is errCredentials.
+func (s *Service) startSession(
+	ctx context.Context, user *loginUser, address string,
+) (server.OK[TokenSet], error) {
+	now, actor := s.now().UTC().Truncate(time.Second), user.actor
+	session := Refresh{TenantID: actor.Tenant, UserID: actor.User, SessionID: db.NewID(), Counter: 1, IssuedAt: now}
+	opened := db.SQL(`
+		with u as (select id from users where id = $2 and password_hash = $5 and disabled_at is null for share)
+		insert into sessions (id, user_id, counter, refreshed_at, expires_at)
+		select $1, u.id, 1, $3, $4 from u returning id`,
+		session.SessionID, actor.User, now, now.Add(s.tokens.RefreshTTL()), user.hash)
+	err := s.db.Write(ctx,
+		db.SQL(`delete from sessions where user_id = $1 and expires_at < $2`, actor.User, now),
+		opened,
+		rememberAddress(session, address, now))
+	if err == nil && opened.Rows() == 0 {
+		err = errCredentials
+	}
+	if err != nil {
+		return nil, err
+	}
+	return s.tokenSet(actor, session)
+}
