@@ -36,16 +36,25 @@ func docsBody(t *testing.T, res *http.Response) []byte {
 	return body
 }
 
-// docsWant has the content type and the policy of each path.
-var docsWant = map[string]struct{ contentType, csp string }{
-	"/docs":                      {"text/html; charset=utf-8", swaggerCSP},
-	"/docs/init.js":              {"text/javascript; charset=utf-8", swaggerCSP},
-	"/docs/swagger-ui.css":       {"text/css; charset=utf-8", swaggerCSP},
-	"/docs/swagger-ui-bundle.js": {"text/javascript; charset=utf-8", swaggerCSP},
-	"/redoc":                     {"text/html; charset=utf-8", redocCSP},
-	"/redoc/init.js":             {"text/javascript; charset=utf-8", redocCSP},
-	"/redoc/redoc.standalone.js": {"text/javascript; charset=utf-8", redocCSP},
-}
+// docsWant has the content type and the Content-Security-Policy of each path. The policies are repeated here, so that a
+// change of the program that allows more fails the test.
+var docsWant = func() map[string]struct{ contentType, csp string } {
+	const (
+		swagger = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; " +
+			"connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+		redoc = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; " +
+			"connect-src 'self'; worker-src blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+	)
+	return map[string]struct{ contentType, csp string }{
+		"/docs":                      {"text/html; charset=utf-8", swagger},
+		"/docs/init.js":              {"text/javascript; charset=utf-8", swagger},
+		"/docs/swagger-ui.css":       {"text/css; charset=utf-8", swagger},
+		"/docs/swagger-ui-bundle.js": {"text/javascript; charset=utf-8", swagger},
+		"/redoc":                     {"text/html; charset=utf-8", redoc},
+		"/redoc/init.js":             {"text/javascript; charset=utf-8", redoc},
+		"/redoc/redoc.standalone.js": {"text/javascript; charset=utf-8", redoc},
+	}
+}()
 
 func TestDocsAssets(t *testing.T) {
 	for path, want := range docsWant {
