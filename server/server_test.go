@@ -399,7 +399,14 @@ func TestRateLimits(t *testing.T) {
 	} {
 		wantError(t, send(t, s, method, target, "{", "Authorization", "Bearer viewer.a"), 429, "RATE_LIMIT_EXCEEDED")
 	}
-	now = now.Add(30 * time.Second)
+	// Retry-After is rounded up: a client that waits so long must succeed.
+	now = now.Add(29*time.Second + 500*time.Millisecond)
+	r := forwarded("viewer.a", "")
+	wantError(t, r, 429, "RATE_LIMIT_EXCEEDED")
+	if got := r.Header.Get("Retry-After"); got != "1" {
+		t.Errorf("half a second before the next token, Retry-After is %s, want 1", got)
+	}
+	now = now.Add(500 * time.Millisecond)
 	for i, want := range []int{200, 429} {
 		if r := forwarded("viewer.a", ""); r.StatusCode != want {
 			t.Errorf("30 seconds later, request %d: %d, want %d", i+1, r.StatusCode, want)
