@@ -295,10 +295,20 @@ func compare(a, b any) int {
 	return strings.Compare(a.(string), b.(string))
 }
 
-// Pages beyond deepSkip use another statement and must have the same items.
+// Pages beyond deepSkip use another statement and must have the same items in the same order, also if PostgreSQL joins
+// with a hash table, which does not keep the order of the page.
 func TestDeepPages(t *testing.T) {
 	t.Parallel()
 	c := operator(t)
+	d, err := db.Open(t.Context(), db.Config{
+		URL: dbtest.Private().AppURL() + "&enable_nestloop=off&enable_mergejoin=off", MaxConns: 2,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(d.Close)
+	hashJoin := *c
+	hashJoin.API = authtest.New(t, authtest.Options{DB: d}, inventory.Routes)
 	fill(t, c, 1130, `material_type, remaining_weight_grams, purchase_price, created_at`,
 		`'PLA', case when i > 1110 then 0 else i % 9 end, case when i % 3 > 0 then i % 5 end,
 		timestamptz '2024-01-01' + i % 700 * interval '1 second'`)
@@ -314,11 +324,14 @@ func TestDeepPages(t *testing.T) {
 	} {
 		join := map[bool]string{true: "&", false: "?"}[strings.Contains(path, "?")]
 		shallow := c.Get(t, path+join+"limit=100&skip=999").Want(200)
-		deep := c.Get(t, path+join+"limit=99&skip=1000").Want(200)
-		if got, want := deep.List("items"), shallow.List("items")[1:]; len(got) != 99 || !reflect.DeepEqual(got, want) {
-			t.Errorf("%s: the page is\n%v, want\n%v", path, got, want)
+		want := shallow.List("items")[1:]
+		for _, c := range []*authtest.Client{c, &hashJoin} {
+			deep := c.Get(t, path+join+"limit=99&skip=1000").Want(200)
+			if got := deep.List("items"); len(got) != 99 || !reflect.DeepEqual(got, want) {
+				t.Errorf("%s: the page is\n%v, want\n%v", path, got, want)
+			}
+			deep.Shows(map[string]string{"total": "1130", "skip": "1000", "limit": "99"})
 		}
-		deep.Shows(map[string]string{"total": "1130", "skip": "1000", "limit": "99"})
 		c.Get(t, path+join+"skip=1125").Want(200).Shows(map[string]string{"items.4.color": "Black", "total": "1130"})
 		is(t, c.Get(t, path+join+"skip=1130").Want(200), "", j{"items": []any{}, "total": json.Number("1130"),
 			"skip": json.Number("1130"), "limit": json.Number("20")})
