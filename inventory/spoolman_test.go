@@ -367,3 +367,29 @@ func TestSpoolmanRejectsOtherSources(t *testing.T) {
 		}
 	}
 }
+
+// A response of a Spoolman server without end, here of white space, fails after 256 MiB.
+func TestSpoolmanResponseWithoutEnd(t *testing.T) {
+	t.Parallel()
+	const limit = 256 << 20
+	sent := make(chan int, 1)
+	endless := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		block := bytes.Repeat([]byte(" "), 1<<20)
+		n := 0
+		for n < 2*limit {
+			if _, err := w.Write(block); err != nil {
+				break
+			}
+			n += len(block)
+		}
+		sent <- n
+	}))
+	defer endless.Close()
+	f, err := inventory.OpenSpoolman(t.Context(), endless.URL)
+	if err == nil || !strings.Contains(err.Error(), "256 MiB") || f != nil {
+		t.Errorf("%v, want an error with the limit", err)
+	}
+	if n := <-sent; n > limit+limit/8 {
+		t.Errorf("%d bytes were read, want at most %d", n, limit)
+	}
+}
