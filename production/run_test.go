@@ -582,14 +582,19 @@ func TestItemsAndMaterials(t *testing.T) {
 	api := newAPI(t)
 	c := api.Operator(t)
 	a := createSpool(t, c, nil)
+	// The lamp costs 1.25 for its material, and 0.5 for a component.
 	product := c.Post(t, "/api/v1/products", j{"name": "Lamp"}).Want(201).ID()
 	c.Post(t, "/api/v1/products/"+product+"/materials", j{"material_type": "PLA", "color": "black",
 		"weight_grams": 50}).Want(201)
+	foot := c.Post(t, "/api/v1/products", j{"name": "Foot"}).Want(201).ID()
+	c.Post(t, "/api/v1/products/"+foot+"/materials", j{"material_type": "PLA", "color": "black",
+		"weight_grams": 20}).Want(201)
+	c.Post(t, "/api/v1/products/"+product+"/components", j{"component_product_id": foot}).Want(201)
 	path := runs + "/" + c.Post(t, runs, j{}).Want(201).ID()
 
 	item := c.Post(t, path+"/items", j{"product_id": product, "quantity": 3}).Want(201)
 	item.Shows(map[string]string{"product_name": "Lamp", "quantity": "3", "estimated_material_cost": "3.75",
-		"estimated_total_cost": "3.75", "successful_quantity": "null", "failed_quantity": "null"})
+		"estimated_total_cost": "5.25", "successful_quantity": "null", "failed_quantity": "null"})
 	if got := item.Header.Get("Location"); got != path+"/items/"+item.ID() {
 		t.Errorf("Location is %s", got)
 	}
