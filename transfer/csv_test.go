@@ -70,9 +70,26 @@ func TestReader(t *testing.T) {
 	}
 }
 
+// TestAppendCell checks which texts are quoted. A carriage return must be: programs such as Excel read it as a line
+// break, other than Reader and encoding/csv.
+func TestAppendCell(t *testing.T) {
+	t.Parallel()
+	if got := transfer.AppendCell([]byte("x"), nil); string(got) != "x" {
+		t.Errorf("null is written as %q, want nothing", got)
+	}
+	for text, want := range map[string]string{
+		"": `""`, "a": "a", "a b": "a b", " a": `" a"`, "a\t": "\"a\t\"", "a,b": `"a,b"`, `a"b`: `"a""b"`,
+		"a\nb": "\"a\nb\"", "a\rb": "\"a\rb\"", "a\r\nb": "\"a\r\nb\"", "\ufeffa": "\"\ufeffa\"", "é;'": "é;'",
+	} {
+		if got := transfer.AppendCell(nil, &text); string(got) != want {
+			t.Errorf("%q is written as %q, want %q", text, got, want)
+		}
+	}
+}
+
 // FuzzAppendCell checks that Reader and encoding/csv read the cells back.
 func FuzzAppendCell(f *testing.F) {
-	for _, text := range []string{"", "a", " a ", "a,b", `"`, "a\nb", "a\r\nb", "\ufeffa", "null", "\xff", "\u2028"} {
+	for _, text := range []string{"", "a", " a ", "a,b", `"`, "a\nb", "a\rb", "a\r\nb", "\ufeffa", "null", "\xff", "\u2028"} {
 		f.Add(text, text)
 	}
 	f.Fuzz(func(t *testing.T, first, second string) {
