@@ -3,6 +3,7 @@ package blackbox_test
 import (
 	"context"
 	"net/http/httptest"
+	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -34,7 +35,10 @@ func TestCompleteLocksSpoolsInOrder(t *testing.T) {
 
 	done := make(chan *httptest.ResponseRecorder, 1)
 	go func() { done <- callHandler(c, "POST", run+"/complete", nil) }()
-	waitBlocked(t, holder)
+	super := connectSuper(t)
+	eventually(t, "complete waits for the first spool", func() bool {
+		return blockedBy(t, super, holder.PgConn().PID()) != 0
+	})
 	_, other := beginAs(t, c)
 	const lock = `select from spools where id = $1 for no key update nowait`
 	if _, err := other.Exec(t.Context(), lock, second); err != nil {
@@ -52,6 +56,57 @@ func TestCompleteLocksSpoolsInOrder(t *testing.T) {
 	})
 }
 
+// TestMaterialChangesWaitForComplete checks that adding, changing and removing a material of a run wait until a running
+// complete has ended, and then get an error. Otherwise complete would deduct other weights than the materials show.
+func TestMaterialChangesWaitForComplete(t *testing.T) {
+	t.Parallel()
+	w := newUnlimitedAPI(t)
+	for _, test := range []struct {
+		name, method string
+		body         any
+	}{
+		{"Add", "POST", authtest.JSON{}},
+		{"Change", "PATCH", authtest.JSON{"spool_weight_after_grams": 1}},
+		{"Remove", "DELETE", nil},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			c := w.api.Operator(t)
+			spool := createSpool(t, c, nil)
+			run, material := createRun(t, c, spool, 2)
+			path, body := material, test.body
+			if test.method == "POST" {
+				path, body = run+"/materials", authtest.JSON{"spool_id": idOf(spool)}
+			}
+
+			// A transaction locks the spool. complete locks the run and waits for the spool.
+			holder, held := beginAs(t, c)
+			_, err := held.Exec(t.Context(), `select from spools where id = $1 for update`, idOf(spool))
+			check(t, err)
+			complete, change := make(chan int, 1), make(chan *httptest.ResponseRecorder, 1)
+			go func() { complete <- callHandler(c, "POST", run+"/complete", nil).Code }()
+			super := connectSuper(t)
+			var pid uint32
+			eventually(t, "complete waits for the spool", func() bool {
+				pid = blockedBy(t, super, holder.PgConn().PID())
+				return pid != 0
+			})
+			go func() { change <- callHandler(c, test.method, path, body) }()
+			eventually(t, "the change waits for complete, or gets a response", func() bool {
+				return len(change) > 0 || blockedBy(t, super, pid) != 0
+			})
+			check(t, held.Rollback(t.Context()))
+
+			if status := <-complete; status != 200 {
+				t.Errorf("complete: %d, want 200", status)
+			}
+			if a := <-change; a.Code != 400 || !strings.Contains(a.Body.String(), "RUN_ALREADY_COMPLETED") {
+				t.Errorf("%s %s: %d %s, want 400 RUN_ALREADY_COMPLETED", test.method, path, a.Code, a.Body)
+			}
+		})
+	}
+}
+
 // beginAs begins a transaction of the service's login that is bound to the client's tenant.
 func beginAs(t *testing.T, c *authtest.Client) (*pgx.Conn, pgx.Tx) {
 	t.Helper()
@@ -65,15 +120,10 @@ func beginAs(t *testing.T, c *authtest.Client) (*pgx.Conn, pgx.Tx) {
 	return conn, tx
 }
 
-// waitBlocked waits until another connection waits for a lock that holder has.
-func waitBlocked(t *testing.T, holder *pgx.Conn) {
+// blockedBy returns the process id of a backend that waits for a lock of the backend holder, or 0.
+func blockedBy(t *testing.T, conn *pgx.Conn, holder uint32) (pid uint32) {
 	t.Helper()
-	conn := connectSuper(t)
-	eventually(t, "a connection waits for the lock", func() bool {
-		var waiting bool
-		check(t, conn.QueryRow(t.Context(), `
-			select exists (select from pg_stat_activity where $1::int = any (pg_blocking_pids(pid)))`,
-			holder.PgConn().PID()).Scan(&waiting))
-		return waiting
-	})
+	const query = `select coalesce(min(pid), 0) from pg_stat_activity where $1::int = any (pg_blocking_pids(pid))`
+	check(t, conn.QueryRow(t.Context(), query, holder).Scan(&pid))
+	return pid
 }
