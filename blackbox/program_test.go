@@ -553,6 +553,19 @@ func testTLS(t *testing.T, p program) {
 	if r.StatusCode != 200 || r.ProtoMajor != 2 || r.Header.Get("Strict-Transport-Security") == "" {
 		t.Errorf("over HTTPS: %d %s %v, want 200, HTTP/2 and Strict-Transport-Security", r.StatusCode, r.Proto, r.Header)
 	}
+	for version, want := range map[uint16]bool{
+		tls.VersionTLS10: false, tls.VersionTLS11: false, tls.VersionTLS12: true, tls.VersionTLS13: true,
+	} {
+		conn, err := tls.Dial("tcp", strings.TrimPrefix(c.url, "https://"), &tls.Config{
+			MinVersion: version, MaxVersion: version, InsecureSkipVerify: true,
+		})
+		if err == nil {
+			conn.Close()
+		}
+		if (err == nil) != want {
+			t.Errorf("a handshake with %s: %v, want success: %v", tls.VersionName(version), err, want)
+		}
+	}
 	plain, err := c.client.Get(strings.Replace(c.url, "https", "http", 1) + "/readyz")
 	check(t, err)
 	plain.Body.Close()
