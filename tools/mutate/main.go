@@ -1,7 +1,7 @@
 // Mutate tests the tests. It breaks a copy of the program in one way after the other, and runs tests that must fail. It
 // takes about an hour; run it in the root of the checkout:
 //
-//	go run ./tools/mutate [-only TEXT] [-jobs N] [-list]
+//	go run ./tools/mutate [-only REGEXP] [-jobs N] [-list]
 //
 // It exits with status 1 if the tests pass in spite of a sabotage, or if the text that a sabotage replaces does not
 // occur exactly once.
@@ -76,7 +76,7 @@ type result struct {
 }
 
 func main() {
-	only := flag.String("only", "", "run only sabotages with this text in their names")
+	only := flag.String("only", "", "run only sabotages whose names match this regular expression")
 	list := flag.Bool("list", false, "list the sabotages and check that the texts they replace exist")
 	jobs := flag.Int("jobs", 1, "number of sabotages to run in parallel")
 	flag.Parse()
@@ -105,9 +105,13 @@ func run(only string, list bool, jobs int) error {
 	if err != nil {
 		return err
 	}
+	wanted, err := regexp.Compile(only)
+	if err != nil {
+		return err
+	}
 	var chosen []sabotage
 	for _, s := range all {
-		if !strings.Contains(s.name, only) {
+		if !wanted.MatchString(s.name) {
 			continue
 		}
 		chosen = append(chosen, s)
