@@ -2,6 +2,7 @@ package blackbox_test
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
@@ -20,8 +21,10 @@ import (
 	"syscall"
 	"testing"
 
-	"spoolwright/db/dbtest"
+	"github.com/jackc/pgx/v5"
 
+	"spoolwright/db/dbtest"
+	"spoolwright/db/local"
 	"spoolwright/server"
 )
 
@@ -330,16 +333,48 @@ func TestSystemdUnit(t *testing.T) {
 	}
 }
 
-// TestContainerRoles checks that the container creates the same roles as docs/database.md.
+// TestContainerRoles checks that the container creates the same roles as docs/database.md, and that no argument of a
+// command contains a password.
 func TestContainerRoles(t *testing.T) {
 	t.Parallel()
 	b, err := os.ReadFile("deploy/roles.sh")
 	check(t, err)
 	_, script, _ := strings.Cut(string(b), "<<'END'\n")
 	script, _, _ = strings.Cut(script, "END\n")
+	script = regexp.MustCompile(`(?m)^\\getenv .*\n`).ReplaceAllString(script, "")
 	script = strings.NewReplacer(":'owner'", "'owner-password'", ":'service'", "'service-password'").Replace(script)
 	if want := block(t, "sql", "CREATE ROLE farm_owner"); script != want {
 		t.Errorf("deploy/roles.sh runs\n%s\nand docs/database.md says\n%s", script, want)
+	}
+
+	psql, err := exec.LookPath("psql")
+	if err != nil {
+		skipTest(t, "psql is not installed")
+	}
+	s, err := local.Start(t.Context(), local.Options{Dir: tempDir(t), Throwaway: true})
+	check(t, err)
+	t.Cleanup(func() { check(t, s.Stop(context.Background())) })
+	execSQL(t, s.SuperURL(), "drop role spoolwright_app")
+	config, err := pgx.ParseConfig(s.SuperURL())
+	check(t, err)
+	dir := t.TempDir()
+	wrapper := "#!/bin/sh\nprintf '%s\\n' \"$@\" >" + dir + "/arguments\nexec " + psql + " \"$@\"\n"
+	check(t, os.WriteFile(filepath.Join(dir, "psql"), []byte(wrapper), 0o755))
+	c := exec.Command("sh", "deploy/roles.sh")
+	c.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"), "PGHOST="+config.Host, "PGPASSWORD="+config.Password,
+		"OWNER_PASSWORD=the owner's", "SERVICE_PASSWORD=the service's")
+	if out, err := c.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	arguments, err := os.ReadFile(filepath.Join(dir, "arguments"))
+	if err != nil || bytes.Contains(arguments, []byte("the ")) {
+		t.Errorf("the arguments of psql are %q, %v", arguments, err)
+	}
+	for login, password := range map[string]string{"farm_owner": "the owner's", "farm_service": "the service's"} {
+		config.User, config.Password, config.Database = login, password, "farm"
+		conn, err := pgx.ConnectConfig(t.Context(), config)
+		check(t, err)
+		conn.Close(t.Context())
 	}
 }
 

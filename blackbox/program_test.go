@@ -427,8 +427,12 @@ func testSeparateRoles(t *testing.T, p program) {
 	defer conn.Close(ctx)
 	t.Cleanup(func() {
 		execSQL(t, super, "drop database if exists farm with (force)", "drop role if exists farm_service",
-			"drop role if exists farm_owner", "drop role if exists farm_stranger")
+			"drop database if exists second with (force)", "drop role if exists second_service",
+			"drop role if exists farm_owner", "drop role if exists farm_stranger", "drop role if exists second_owner")
 	})
+	for _, s := range statements[:len(statements):len(statements)] { // a second installation in the cluster
+		statements = append(statements, strings.ReplaceAll(s, "farm", "second"))
+	}
 	for _, s := range statements {
 		_, err := conn.Exec(ctx, s)
 		if s == "CREATE ROLE spoolwright_app NOLOGIN" && err != nil && strings.Contains(err.Error(), "already exists") {
@@ -469,14 +473,23 @@ func testSeparateRoles(t *testing.T, p program) {
 	}
 	for _, s := range []string{
 		"select * from login_directory", "delete from users", "drop table spools", "create table mine ()",
+		"create temporary table mine ()",
 	} {
 		if _, err := service.Exec(ctx, s); err == nil || !strings.Contains(err.Error(), "42501") {
 			t.Errorf("the service's login executes %s: %v, want SQLSTATE 42501", s, err)
 		}
 	}
 
+	// spoolwright_app has privileges in all databases of the cluster, so other installations must not connect.
+	for _, login := range []string{"second_service:service-password", "second_owner:owner-password"} {
+		name, password, _ := strings.Cut(login, ":")
+		if _, err := pgx.Connect(ctx, url(name, password)); err == nil || !strings.Contains(err.Error(), "42501") {
+			t.Errorf("%s connects to the database of another installation: %v, want SQLSTATE 42501", name, err)
+		}
+	}
+
 	// A login that is not a member of spoolwright_app.
-	execSQL(t, super, "create role farm_stranger login password 'pw'")
+	execSQL(t, super, "create role farm_stranger login password 'pw'", "grant connect on database farm to farm_stranger")
 	p.fails(t, 1, []string{"DATABASE_URL=" + url("farm_stranger", "pw"), owner, secretEnv}, nil,
 		"GRANT spoolwright_app TO", "farm_stranger")
 }

@@ -1,12 +1,13 @@
--- Binds the current transaction to a tenant: sets the role that row-level security applies to, the tenant, the
--- user that the ledger records, and the timeouts. All settings are local to the transaction, so that nothing
--- remains on a pooled connection. A null tenant binds to no tenant: no row of any tenant is visible.
+-- Binds the current transaction to a tenant: sets the role that row-level security applies to, the schemas (a
+-- temporary table cannot replace a table), the tenant, the user that the ledger records, and the timeouts. All
+-- settings are local to the transaction, so that nothing remains on a pooled connection. A null tenant binds to no tenant: no row of any tenant is visible.
 --
 -- If caller is not null, the user must exist in the tenant, be enabled, and have caller_role; otherwise the
 -- function raises SW401.
 create or replace function bind_tenant(tenant uuid, caller uuid, caller_role text) returns void language plpgsql as $$
 begin
 	perform set_config('role', 'spoolwright_app', true),
+		set_config('search_path', 'public, pg_temp', true),
 		set_config('app.tenant_id', coalesce(tenant::text, ''), true),
 		set_config('app.user_id', coalesce(caller::text, ''), true),
 		set_config('statement_timeout', '8s', true),

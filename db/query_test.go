@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -302,7 +303,36 @@ func TestInternalErrorIsRetried(t *testing.T) {
 	wantRows(t, d, ctx, "a")
 }
 
-// The settings of a transaction (role, tenant, timeouts) do not remain on the connection.
+// Where the service's login may create temporary tables, one of them must not replace a table.
+func TestTemporaryTables(t *testing.T) {
+	t.Parallel()
+	u := migratedDatabase(t)
+	exec(t, connect(t, u.super), `do $$ begin
+		execute format('grant temporary on database %I to public', current_database());
+	end $$`)
+	conn := connect(t, u.app)
+	tenant, user := db.NewID(), db.NewID()
+	exec(t, conn, fmt.Sprintf(`create temporary table users as select '%s'::uuid as tenant_id, '%s'::uuid as id,
+		'admin' as role, null::timestamptz as disabled_at; grant select on users to spoolwright_app`, tenant, user))
+	_, err := conn.Exec(t.Context(), `select bind_tenant($1, $2, 'admin')`, tenant, user)
+	if err == nil || !strings.Contains(err.Error(), "SW401") {
+		t.Errorf("a user of a temporary table is bound: %v", err)
+	}
+	tx, err := conn.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(context.Background())
+	var users int
+	if _, err = tx.Exec(t.Context(), `select bind_tenant($1, null, null)`, tenant); err == nil {
+		err = tx.QueryRow(t.Context(), `select count(*) from users`).Scan(&users)
+	}
+	if err != nil || users != 0 {
+		t.Errorf("a bound transaction reads %d users of a temporary table, %v", users, err)
+	}
+}
+
+// The settings of a transaction (role, schemas, tenant, timeouts) do not remain on the connection.
 func TestSettingsAreLocal(t *testing.T) {
 	t.Parallel()
 	d := openSingle(t)
@@ -310,7 +340,7 @@ func TestSettingsAreLocal(t *testing.T) {
 	tenant := db.ActorOf(ctx).Tenant
 	const state = `select concat_ws(' ', current_user, current_setting('app.tenant_id', true),
 		current_setting('app.user_id', true), current_setting('statement_timeout'), current_setting('lock_timeout'),
-		current_setting('idle_in_transaction_session_timeout'))`
+		current_setting('idle_in_transaction_session_timeout'), current_setting('search_path'))`
 	outside := func() (text string, pid int) {
 		t.Helper()
 		if err := d.Pool().QueryRow(t.Context(), state+`, pg_backend_pid()`).Scan(&text, &pid); err != nil {
@@ -318,8 +348,8 @@ func TestSettingsAreLocal(t *testing.T) {
 		}
 		return text, pid
 	}
-	bound := "spoolwright_app " + tenant + "  8s 5s 15s"
-	const unbound = "spoolwright_login   0 0 0"
+	bound := "spoolwright_app " + tenant + "  8s 5s 15s public, pg_temp"
+	const unbound = `spoolwright_login   0 0 0 "$user", public`
 	before, pid := outside()
 	if before != unbound {
 		t.Errorf("before: %q, want %q", before, unbound)
