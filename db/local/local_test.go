@@ -223,6 +223,21 @@ func TestLife(t *testing.T) {
 		expect(t, s.AppURL(), "select string_agg(x, '' order by x) from unnest('{a,B,ä,Z}'::text[]) x", "BZaä")
 		expect(t, s.AppURL(), "select ('GRÜN' ilike 'grün')::text", "true")
 	})
+	t.Run("log contains no values of rows", func(t *testing.T) {
+		expect(t, s.OwnerURL(), "create table once (v text primary key)", "")
+		for _, url := range []string{s.OwnerURL(), s.SuperURL()} {
+			// A violated constraint has a detail that quotes the row.
+			_, err := query(t.Context(), url, "insert into once select repeat('secret ', n) from (values (2), (2)) v (n)")
+			if err == nil || !strings.Contains(err.Error(), "23505") {
+				t.Errorf("got %v", err)
+			}
+		}
+		b, err := os.ReadFile(filepath.Join(dir, "postgres.log"))
+		check(t, err)
+		if !strings.Contains(string(b), "once_pkey") || strings.Contains(string(b), "secret secret") {
+			t.Errorf("the log has no line about the error, or a value:\n%s", b)
+		}
+	})
 	t.Run("closed to others", func(t *testing.T) {
 		for name, want := range map[string]os.FileMode{
 			"postgres": 0o700, "postgres.run": 0o700,
