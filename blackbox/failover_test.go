@@ -1,8 +1,15 @@
 package blackbox_test
 
 import (
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/url"
 	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -88,4 +95,130 @@ func TestSynchronousStandbyAway(t *testing.T) {
 			t.Errorf("%s added %s, want %s", r.op.Pattern, got, r.want)
 		}
 	}
+}
+
+// A standby is promoted while clients write. One instance reaches the primary through a proxy that keeps the sessions
+// to the old primary open; the other one knows both hosts. Both serve the new primary without a restart, and it has
+// every acknowledged write once.
+func TestFailover(t *testing.T) {
+	t.Parallel()
+	p := buildProgram(t)
+	old := dbtest.Cluster(t, dbtest.Synchronous)
+	at := dbtest.Standby(t, old)
+	dbtest.Exec(t, old, `alter system set synchronous_standby_names = '*'`, `select pg_reload_conf()`)
+	proxy := dbtest.NewForwarder(t, old.SuperURL())
+	owner := "MIGRATE_DATABASE_URL=" + old.OwnerURL()
+	env := []string{secretEnv, "RATE_LIMIT_PER_MINUTE=0", "RATE_LIMIT_PER_HOUR=0", "RATE_LIMIT_TENANT_PER_MINUTE=0"}
+	p.addUser(t, append(env, "DATABASE_URL="+old.AppURL(), owner), "farm", "ada@farm.example", "admin")
+	instances := map[string]*process{
+		"proxy":     p.start(t, append(env, owner, "DATABASE_URL="+proxy.URL(t, old.AppURL()))),
+		"two hosts": p.start(t, append(env, owner, "DATABASE_URL="+bothHosts(t, old.AppURL(), at(old.AppURL())))),
+	}
+	token := instances["proxy"].login(t, "ada@farm.example", testPassword)
+
+	// Each client creates spools, each with a key until it succeeds.
+	var mu sync.Mutex
+	acked := map[string]string{}      // note of the spool -> instance
+	lastAck := map[string]time.Time{} // of each instance
+	sent, stop := atomic.Int64{}, make(chan struct{})
+	var clients sync.WaitGroup
+	for name, instance := range instances {
+		for range 4 {
+			clients.Go(func() {
+				for {
+					select {
+					case <-stop:
+						return
+					default:
+					}
+					note := fmt.Sprint(name, " ", sent.Add(1))
+					body := `{"material_type":"PLA","color":"Black","diameter_mm":1.75,"net_weight_grams":1000,"notes":"` + note + `"}`
+					for begin := time.Now(); ; time.Sleep(20 * time.Millisecond) {
+						r, err := http.NewRequest("POST", instance.url+"/api/v1/spools", strings.NewReader(body))
+						check(t, err)
+						r.Header.Set("Authorization", "Bearer "+token)
+						r.Header.Set("Content-Type", "application/json")
+						r.Header.Set("Idempotency-Key", note)
+						response, err := instance.client.Do(r)
+						if err != nil {
+							t.Error(err)
+							return
+						}
+						io.Copy(io.Discard, response.Body)
+						response.Body.Close()
+						if response.StatusCode == 201 {
+							mu.Lock()
+							acked[note], lastAck[name] = name, time.Now()
+							mu.Unlock()
+							break
+						}
+						if response.StatusCode != 503 || time.Since(begin) > waitTimeout {
+							t.Errorf("%s: %d", note, response.StatusCode)
+							return
+						}
+					}
+				}
+			})
+		}
+	}
+	acks := func(name string, since time.Time) bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return lastAck[name].After(since)
+	}
+	ready := func(name string) int {
+		r, err := instances[name].client.Get(instances[name].url + "/readyz")
+		check(t, err)
+		r.Body.Close()
+		return r.StatusCode
+	}
+	for name := range instances {
+		eventually(t, name+" writes", func() bool { return acks(name, time.Time{}) })
+	}
+
+	// The old primary is demoted: it serves its sessions, but only their reads.
+	dbtest.Exec(t, old, `alter system set default_transaction_read_only = on`, `select pg_reload_conf()`)
+	eventually(t, "no instance is ready", func() bool { return ready("proxy") == 503 && ready("two hosts") == 503 })
+	dbtest.ExecURL(t, at(old.SuperURL()), `select pg_promote()`, `alter system reset synchronous_standby_names`,
+		`select pg_reload_conf()`)
+	promoted := time.Now()
+	proxy.Switch(t, at(old.SuperURL()))
+	for name := range instances {
+		eventually(t, name+" writes to the new primary", func() bool { return acks(name, promoted) })
+		eventually(t, name+" is ready", func() bool { return ready(name) == 200 })
+		if took := time.Since(promoted); took > 10*time.Second {
+			t.Errorf("%s wrote %v after the failover", name, took)
+		}
+	}
+	close(stop)
+	clients.Wait()
+
+	conn, err := pgx.Connect(t.Context(), at(old.SuperURL()))
+	check(t, err)
+	defer conn.Close(t.Context())
+	rows, err := conn.Query(t.Context(), `select notes from spools order by notes`)
+	check(t, err)
+	stored, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	check(t, err)
+	if want := slices.Sorted(maps.Keys(acked)); !slices.Equal(stored, want) {
+		t.Errorf("the new primary has %d spools, and %d were acknowledged", len(stored), len(want))
+	}
+	t.Logf("%d spools were acknowledged", len(acked))
+}
+
+// bothHosts is a connection string for the primary among two hosts.
+func bothHosts(t *testing.T, first, second string) string {
+	t.Helper()
+	u, err := url.Parse(first)
+	check(t, err)
+	other, err := url.Parse(second)
+	check(t, err)
+	a, b := u.Query(), other.Query()
+	u.RawQuery = url.Values{
+		"host":                 {a.Get("host") + "," + b.Get("host")},
+		"port":                 {a.Get("port") + "," + b.Get("port")},
+		"sslmode":              {"disable"},
+		"target_session_attrs": {"read-write"},
+	}.Encode()
+	return u.String()
 }

@@ -11,6 +11,7 @@ import (
 	"maps"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -39,6 +40,8 @@ type DB struct {
 	shares    *shares // of the pool; every use of a connection has one
 	log       *slog.Logger
 	roundTrip func(statements []Statement)
+
+	reconnected atomic.Int64 // when reconnect last closed the connections, in Unix nanoseconds
 }
 
 // Statement is a statement that was sent.
@@ -102,8 +105,8 @@ func Open(ctx context.Context, c Config) (*DB, error) {
 // Close waits until no connection is in use, and closes all of them.
 func (d *DB) Close() { d.pool.Close() }
 
-// Ready returns nil if the database answers and has the migrations and definitions of this program, or later ones. It
-// is one statement, which reads two small tables.
+// Ready returns nil if the database accepts writes and has the migrations and definitions of this program, or later
+// ones. It is one statement, which reads two small tables.
 func (d *DB) Ready(ctx context.Context) error {
 	h, err := d.shares.acquire(ctx, ctx, "", reading)
 	if err != nil {
@@ -116,6 +119,7 @@ func (d *DB) Ready(ctx context.Context) error {
 	}
 	var version int
 	var missing []string
+	var readOnly bool
 	// A batch: in some exec modes, a statement outside of a batch takes two round trips, and a pooler in transaction mode
 	// can send them to different servers.
 	var b pgx.Batch
@@ -124,7 +128,9 @@ func (d *DB) Ready(ctx context.Context) error {
 			array(
 				select n.name || ' ' || n.version from unnest($1::text[], $2::int[]) n (name, version)
 				where not exists (select from schema_definitions d where d.name = n.name and d.version >= n.version)
-				order by 1)`, names, versions).QueryRow(func(row pgx.Row) error { return row.Scan(&version, &missing) })
+				order by 1),
+			pg_is_in_recovery() or current_setting('transaction_read_only')::boolean`,
+		names, versions).QueryRow(func(row pgx.Row) error { return row.Scan(&version, &missing, &readOnly) })
 	err = d.pool.SendBatch(ctx, &b).Close()
 	var pg *pgconn.PgError
 	switch want := latestMigration(); {
@@ -132,6 +138,9 @@ func (d *DB) Ready(ctx context.Context) error {
 		return fmt.Errorf("the database is not migrated: %s", howToMigrate)
 	case err != nil:
 		return fmt.Errorf("database: %w", err)
+	case readOnly:
+		d.reconnect()
+		return errReadOnly
 	case version < want:
 		return fmt.Errorf("the database is at migration %d, this program needs %d: %s", version, want, howToMigrate)
 	case len(missing) > 0:

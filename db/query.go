@@ -145,7 +145,7 @@ func (d *DB) send(ctx context.Context, readOnly bool, stmts []*Stmt) error {
 	client := ctx
 	ctx, cancel := detach(ctx)
 	defer cancel()
-	return d.retry(ctx, readOnly, func() error {
+	return d.retry(ctx, readOnly, func() (err error) {
 		h, err := d.shares.acquire(ctx, client, ActorOf(ctx).Tenant, class)
 		if err != nil {
 			return err
@@ -159,7 +159,7 @@ func (d *DB) send(ctx context.Context, readOnly bool, stmts []*Stmt) error {
 		if err != nil {
 			return err
 		}
-		defer conn.Release()
+		defer func() { release(ctx, conn, err) }()
 		if readOnly {
 			return conn.SendBatch(ctx, &b).Close()
 		}
@@ -208,7 +208,8 @@ func (d *DB) report(b *pgx.Batch) {
 }
 
 // retry calls attempt up to ten times, with random pauses. It retries transient failures (deadlock, serialization),
-// statements that never reached PostgreSQL, and, if repeatable is set, any broken connection.
+// statements that never reached PostgreSQL, once those that a read-only PostgreSQL rejected, for the new connection
+// may lead to the new primary, and, if repeatable is set, any broken connection.
 func (d *DB) retry(ctx context.Context, repeatable bool, attempt func() error) error {
 	for n := 0; ; n++ {
 		err := attempt()
@@ -222,6 +223,10 @@ func (d *DB) retry(ctx context.Context, repeatable bool, attempt func() error) e
 			// After a restart of PostgreSQL all idle connections are broken. Close them, so that others need not fail
 			// first.
 			d.pool.Reset()
+		}
+		if isReadOnly(err) {
+			d.reconnect()
+			again = again || n == 0
 		}
 		if pg := internalError(err); pg != nil {
 			d.log.Warn("PostgreSQL rolled back after an internal error", "error", err, "where", pg.Where, "try", n+1)
@@ -324,7 +329,7 @@ func (d *DB) tryTx(ctx, client context.Context, c class, fn func(ctx context.Con
 	if err != nil {
 		return false, err
 	}
-	defer conn.Release()
+	defer func() { release(ctx, conn, err) }()
 	beginWrite(conn)
 	t.conn = conn
 	t.ctx = context.WithValue(ctx, txKey{}, t)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -52,4 +53,33 @@ func withOutcome(err error) error {
 		return fmt.Errorf("%w: %w", ErrOutcomeUnknown, err)
 	}
 	return err
+}
+
+// errReadOnly means that the connection leads to a standby, or to a primary that a failover has demoted.
+var errReadOnly = fmt.Errorf("%w: PostgreSQL accepts only reads: it is a standby, or was demoted", ErrUnavailable)
+
+// isReadOnly reports whether PostgreSQL rejected a write because it accepts only reads.
+func isReadOnly(err error) bool {
+	var pg *pgconn.PgError
+	return errors.Is(err, errReadOnly) || errors.As(err, &pg) && pg.Code == "25006"
+}
+
+// reconnectAfter limits how often a PostgreSQL that stays read-only makes the pool replace its connections.
+const reconnectAfter = time.Second
+
+// reconnect closes the connections of the pool, those in use when they are released, so that new ones lead to the new
+// primary.
+func (d *DB) reconnect() {
+	now, last := time.Now().UnixNano(), d.reconnected.Load()
+	if now-last >= int64(reconnectAfter) && d.reconnected.CompareAndSwap(last, now) {
+		d.pool.Reset()
+	}
+}
+
+// release returns the connection to the pool after a transaction with the result err, or closes it if it is read-only.
+func release(ctx context.Context, conn *pgxpool.Conn, err error) {
+	if isReadOnly(err) {
+		conn.Conn().Close(ctx)
+	}
+	conn.Release()
 }

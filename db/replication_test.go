@@ -3,6 +3,9 @@ package db_test
 import (
 	"context"
 	"errors"
+	"net/url"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -100,6 +103,109 @@ func TestTranslatedNotice(t *testing.T) {
 		})
 		if !errors.Is(err, want) || want == nil && err != nil {
 			t.Errorf("a notice of %s: %v, want %v", routine, err, want)
+		}
+	}
+}
+
+// After a failover, connections to the demoted primary are closed at the first write that it rejects, and the write
+// succeeds on the new primary.
+func TestDemotedPrimary(t *testing.T) {
+	t.Parallel()
+	old, promoted := dbtest.Cluster(t, nil), dbtest.Cluster(t, nil)
+	dbtest.Exec(t, old, `alter role spoolwright_login password 'p'`)
+	dbtest.Exec(t, promoted, `alter role spoolwright_login password 'p'`)
+	forwarder := dbtest.NewForwarder(t, old.SuperURL())
+	u, err := url.Parse(forwarder.URL(t, old.AppURL()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.User = url.UserPassword("spoolwright_login", "p")
+	d := open(t, db.Config{URL: u.String(), MaxConns: 8})
+	ctx := newTenant(t, d)
+	dbtest.Exec(t, promoted, `insert into tenants (tenant_id, name) values ('`+db.ActorOf(ctx).Tenant+`', 'test')`)
+	system := func() string {
+		t.Helper()
+		return value[string](t, d, ctx, `select pg_postmaster_start_time()::text`)
+	}
+	fill := func() { // opens several connections
+		var wg sync.WaitGroup
+		for range 6 {
+			wg.Go(func() { d.Write(ctx, db.SQL(`select pg_sleep(0.1)::text`)) })
+		}
+		wg.Wait()
+	}
+	fill()
+	before := system()
+	if err := d.Ready(t.Context()); err != nil {
+		t.Error(err)
+	}
+
+	dbtest.Exec(t, old, `alter system set default_transaction_read_only = on`, `select pg_reload_conf()`)
+	eventuallyReadOnly(t, d, ctx)
+	if err := d.Write(ctx, addRow("rejected")); !errors.Is(err, db.ErrUnavailable) || errors.Is(err, db.ErrOutcomeUnknown) {
+		t.Errorf("a write while all PostgreSQL are read-only: %v", err)
+	}
+	if err := d.Ready(t.Context()); err == nil || !strings.Contains(err.Error(), "accepts only reads") {
+		t.Errorf("ready while PostgreSQL is read-only: %v", err)
+	}
+	if system() != before { // reads go on
+		t.Error("the forwarder has switched by itself")
+	}
+
+	fill()
+	time.Sleep(time.Second) // the pool is not reset more often
+	forwarder.Switch(t, promoted.SuperURL())
+	for name, write := range map[string]func(string) error{
+		"Write": func(row string) error { return d.Write(ctx, addRow(row)) },
+		"Tx": func(row string) error {
+			return d.Tx(ctx, func(ctx context.Context) error { return d.Write(ctx, addRow(row)) })
+		},
+	} {
+		if err := write(name); err != nil {
+			t.Errorf("%s after the failover: %v", name, err)
+		}
+	}
+	for range 10 {
+		if system() == before {
+			t.Fatal("a read goes to the demoted primary")
+		}
+	}
+	wantRows(t, d, ctx, "Tx", "Write")
+	if err := d.Ready(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+func eventuallyReadOnly(t *testing.T, d *db.DB, ctx context.Context) {
+	t.Helper()
+	for value[string](t, d, ctx, `select current_setting('default_transaction_read_only')`) != "on" {
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// A check of readiness that finds a read-only PostgreSQL closes the connections too: an instance without writes recovers.
+func TestReadyClosesReadOnlyConnections(t *testing.T) {
+	t.Parallel()
+	s := dbtest.Cluster(t, nil)
+	d := open(t, db.Config{URL: s.AppURL(), MaxConns: 1})
+	ctx := newTenant(t, d)
+	pid := value[int](t, d, ctx, `select pg_backend_pid()`)
+	dbtest.Exec(t, s, `alter system set default_transaction_read_only = on`, `select pg_reload_conf()`)
+	eventuallyReadOnly(t, d, ctx)
+	if err := d.Ready(t.Context()); !errors.Is(err, db.ErrUnavailable) {
+		t.Errorf("ready: %v", err)
+	}
+	next := value[int](t, d, ctx, `select pg_backend_pid()`)
+	if next == pid {
+		t.Error("the connection is the same as before")
+	}
+	begin := time.Now()
+	for time.Since(begin) < 200*time.Millisecond { // a second one is not replaced at once
+		if err := d.Ready(t.Context()); !errors.Is(err, db.ErrUnavailable) {
+			t.Errorf("ready: %v", err)
+		}
+		if now := value[int](t, d, ctx, `select pg_backend_pid()`); now != next && time.Since(begin) < 500*time.Millisecond {
+			t.Error("a check within a second replaced the connection again")
 		}
 	}
 }

@@ -1,8 +1,13 @@
 package dbtest
 
 import (
+	"bytes"
 	"context"
+	"net/url"
 	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 
@@ -41,7 +46,13 @@ func Cluster(tb testing.TB, settings map[string]string) *local.Server {
 // Exec runs statements as the superuser of s.
 func Exec(tb testing.TB, s *local.Server, statements ...string) {
 	tb.Helper()
-	conn, err := pgx.Connect(context.Background(), s.SuperURL())
+	ExecURL(tb, s.SuperURL(), statements...)
+}
+
+// ExecURL runs statements at a connection string.
+func ExecURL(tb testing.TB, url string, statements ...string) {
+	tb.Helper()
+	conn, err := pgx.Connect(context.Background(), url)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -93,4 +104,77 @@ func Interrupt(tb testing.TB, s *local.Server, function string) (stop func()) {
 		}
 	}()
 	return func() { close(done); <-ended }
+}
+
+// Standby starts a hot standby of s and returns a function that gives the connection string of the standby for one of s.
+func Standby(tb testing.TB, s *local.Server) (at func(url string) string) {
+	tb.Helper()
+	conn, err := pgx.Connect(context.Background(), s.SuperURL())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer conn.Close(context.Background())
+	var bin, data string
+	err = conn.QueryRow(context.Background(),
+		`select setting, current_setting('data_directory') from pg_config where name = 'BINDIR'`).Scan(&bin, &data)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	info, err := os.Stat(data)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	dir, err := Dir()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { os.RemoveAll(dir) })
+	owner := info.Sys().(*syscall.Stat_t)
+	if err := os.Chown(dir, int(owner.Uid), int(owner.Gid)); err != nil {
+		tb.Fatal(err)
+	}
+	var output bytes.Buffer
+	command := func(name string, args ...string) *exec.Cmd {
+		c := exec.Command(filepath.Join(bin, name), args...)
+		c.Dir, c.Stdout, c.Stderr = dir, &output, &output
+		if os.Geteuid() == 0 {
+			c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: owner.Uid, Gid: owner.Gid}}
+		}
+		return c
+	}
+	copied := filepath.Join(dir, "data")
+	err = command("pg_basebackup", "--dbname", s.SuperURL(), "--pgdata", copied, "--write-recovery-conf", "--checkpoint=fast").Run()
+	if err != nil {
+		tb.Fatalf("pg_basebackup: %v\n%s", err, &output)
+	}
+	standby := command("postgres", "-D", copied, "-c", "unix_socket_directories="+dir, "-c", "port=5432",
+		"-c", "listen_addresses=", "-c", "fsync=off")
+	if err := standby.Start(); err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		standby.Process.Signal(syscall.SIGINT)
+		standby.Wait()
+		if tb.Failed() {
+			tb.Logf("output of the standby:\n%s", &output)
+		}
+	})
+	at = func(direct string) string {
+		u, err := url.Parse(direct)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		u.RawQuery = url.Values{"host": {dir}, "port": {"5432"}, "sslmode": {"disable"}}.Encode()
+		return u.String()
+	}
+	for begin := time.Now(); ; time.Sleep(20 * time.Millisecond) {
+		conn, err := pgx.Connect(context.Background(), at(s.SuperURL()))
+		if err == nil {
+			conn.Close(context.Background())
+			return at
+		}
+		if time.Since(begin) > 30*time.Second {
+			tb.Fatalf("the standby does not start: %v", err)
+		}
+	}
 }
