@@ -20,7 +20,7 @@ import (
 var migrationFiles embed.FS
 
 // migrationLock is the advisory lock under which instances migrate, one after the other.
-const migrationLock = 0x53504f4f4c
+const migrationLock int64 = 0x53504f4f4c
 
 type migration struct {
 	version   int
