@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -43,15 +44,21 @@ type Accounts struct {
 	Hasher *Hasher
 }
 
-// NewUser is the input of Accounts.Add.
-type NewUser struct{ Tenant, Email, Name, Role, Password string }
+// NewUser is the input of Accounts.Add. Tenant may be empty if there is one tenant. If NewTenant is set, the tenant is
+// created if it does not exist.
+type NewUser struct {
+	Tenant, Email, Name, Role, Password string
+	NewTenant                           bool
+}
 
-// Add creates a user, and the tenant if no tenant has the name. It validates the user by the rules of POST
+// Add creates a user. It validates the user by the rules of POST
 // /api/v1/users; the error names the invalid fields, or says that the e-mail is in use (e-mails are unique across all
 // tenants).
 func (a Accounts) Add(ctx context.Context, u NewUser) (db.Actor, error) {
-	if err := checkTenantName(u.Tenant); err != nil {
-		return db.Actor{}, err
+	if u.Tenant != "" || u.NewTenant {
+		if err := checkTenantName(u.Tenant); err != nil {
+			return db.Actor{}, err
+		}
 	}
 	user, err := u.account()
 	if err != nil {
@@ -62,7 +69,7 @@ func (a Accounts) Add(ctx context.Context, u NewUser) (db.Actor, error) {
 		return db.Actor{}, err
 	}
 	for {
-		actor, err := a.add(ctx, u.Tenant, &user, hash)
+		actor, err := a.add(ctx, u, &user, hash)
 		if !errors.Is(err, errTenantExists) {
 			return actor, withoutCode(err)
 		}
@@ -90,20 +97,21 @@ func withoutCode(err error) error {
 	return err
 }
 
-// add inserts the user, and the tenant if it does not exist. It returns errTenantExists if another transaction created
+// add inserts the user, and the tenant if it is a new one. It returns errTenantExists if another transaction created
 // the tenant since add read the list of tenants.
-func (a Accounts) add(ctx context.Context, tenant string, user *UserAccount, hash string) (db.Actor, error) {
+func (a Accounts) add(ctx context.Context, u NewUser, user *UserAccount, hash string) (db.Actor, error) {
 	actor := db.Actor{User: db.NewID(), Role: string(*user.Role.Value)}
 	tenants, err := a.Tenants(ctx)
 	if err != nil {
 		return db.Actor{}, err
 	}
-	for _, t := range tenants {
-		if t.Name == tenant {
-			actor.Tenant = t.ID
-		}
+	info, err := choose(tenants, u.Tenant)
+	isNew := err != nil
+	if isNew && !u.NewTenant {
+		return db.Actor{}, fmt.Errorf("%w; --new-tenant creates a tenant", err)
 	}
-	isNew := actor.Tenant == ""
+	tenant := u.Tenant
+	actor.Tenant = info.ID
 	if isNew {
 		actor.Tenant = db.NewID()
 	}
@@ -132,7 +140,7 @@ func (a Accounts) add(ctx context.Context, tenant string, user *UserAccount, has
 func (a Accounts) lockTenantName(tx context.Context, own, name string, known []TenantInfo) (bool, error) {
 	var ids []string
 	err := a.DB.Write(tx,
-		db.SQL(`select pg_advisory_xact_lock(hashtextextended('tenant ' || $1::text, 0))::text`, name),
+		db.SQL(lockNameSQL, name),
 		db.SQL(`select coalesce(array_agg(t::text), '{}') from login_tenants() t`).Into(&ids))
 	if err != nil {
 		return false, err
@@ -150,6 +158,9 @@ func (a Accounts) lockTenantName(tx context.Context, own, name string, known []T
 	}
 	return false, nil
 }
+
+// lockNameSQL locks a tenant name until the end of the transaction.
+const lockNameSQL = `select pg_advisory_xact_lock(hashtextextended('tenant ' || $1::text, 0))::text`
 
 var errTenantExists = errors.New("another command created the tenant at the same time")
 
@@ -181,17 +192,23 @@ func (a Accounts) SetDisabled(ctx context.Context, email string, disabled bool) 
 }
 
 // change runs an UPDATE whose $1 is the id of the user with the e-mail and whose $2 is arg, and deletes the user's
-// sessions, in one transaction. It returns ErrNoUser if no user has the e-mail.
+// sessions, in one transaction. The error wraps ErrNoUser if no user has the e-mail.
 func (a Accounts) change(ctx context.Context, email, sql string, arg any) error {
-	actor, found, err := a.DB.FindLogin(ctx, emailKey(email))
+	actor, err := a.findUser(ctx, email)
 	if err != nil {
 		return err
 	}
-	if !found {
-		return fmt.Errorf("%w: %s", ErrNoUser, email)
-	}
 	return a.DB.Write(db.As(ctx, db.Actor{Tenant: actor.Tenant}), db.SQL(sql, actor.User, arg),
 		db.SQL(`delete from sessions where user_id = $1`, actor.User))
+}
+
+// findUser returns the user with the e-mail. The error wraps ErrNoUser if there is none.
+func (a Accounts) findUser(ctx context.Context, email string) (db.Actor, error) {
+	actor, found, err := a.DB.FindLogin(ctx, emailKey(email))
+	if err == nil && !found {
+		err = fmt.Errorf("%w: %s", ErrNoUser, email)
+	}
+	return actor, err
 }
 
 // Tenants returns all tenants that have a user.
@@ -214,18 +231,38 @@ func (a Accounts) Tenants(ctx context.Context) ([]TenantInfo, error) {
 	return all, nil
 }
 
-// FindTenant returns the id of the tenant with the name. The error for an unknown name says how to list the tenants.
-func (a Accounts) FindTenant(ctx context.Context, name string) (string, error) {
+// FindTenant returns the tenant with the name, or the only tenant if the name is empty. The error lists tenants.
+func (a Accounts) FindTenant(ctx context.Context, name string) (TenantInfo, error) {
 	tenants, err := a.Tenants(ctx)
 	if err != nil {
-		return "", err
+		return TenantInfo{}, err
 	}
+	return choose(tenants, name)
+}
+
+// choose returns the tenant with the name, or the only one if the name is empty. The error lists ten tenants at most.
+func choose(tenants []TenantInfo, name string) (TenantInfo, error) {
 	for _, t := range tenants {
-		if t.Name == name {
-			return t.ID, nil
+		if t.Name == name || name == "" && len(tenants) == 1 {
+			return t, nil
 		}
 	}
-	return "", fmt.Errorf("there is no tenant %q; `spoolwright tenant list` lists the tenants", name)
+	const most = 10
+	var names []string
+	for _, t := range tenants[:min(len(tenants), most)] {
+		names = append(names, strconv.Quote(t.Name))
+	}
+	if len(tenants) > most {
+		names = append(names, fmt.Sprintf("and %d others (see tenant list)", len(tenants)-most))
+	}
+	problem := "name the tenant with --tenant"
+	if name != "" {
+		problem = fmt.Sprintf("there is no tenant %q", name)
+	}
+	if len(tenants) == 0 {
+		return TenantInfo{}, errors.New(problem + "; there are no tenants yet")
+	}
+	return TenantInfo{}, fmt.Errorf("%s; the tenants are %s", problem, strings.Join(names, ", "))
 }
 
 // Users returns the users of the named tenant, or of all tenants if the name is empty.

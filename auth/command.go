@@ -20,13 +20,14 @@ func Commands(rounds int) []cli.Command {
 	return []cli.Command{
 		{
 			Name: "user add",
-			Args: "--tenant NAME --email E --name N [--role admin|operator|viewer] [--password-stdin]",
-			Help: "create a user, and the tenant if it does not exist;\n" +
-				"without --password-stdin, a random password is generated and printed",
-			Needs: cli.NewFarm,
+			Args: "--email E --name N [--tenant NAME] [--new-tenant] [--role admin|operator|viewer] [--password-stdin] " +
+				"[--init]",
+			Help:  "create a user; without --password-stdin, a random password is generated and printed",
+			Needs: cli.InitFarm,
 			Setup: func(flags *flag.FlagSet) cli.Run {
 				var u NewUser
-				flags.StringVar(&u.Tenant, "tenant", "", "name of the tenant; it is created if it does not exist")
+				flags.StringVar(&u.Tenant, "tenant", "", "name of the tenant; optional if there is only one")
+				flags.BoolVar(&u.NewTenant, "new-tenant", false, "create the tenant if it does not exist")
 				flags.StringVar(&u.Email, "email", "", "e-mail, unique across all tenants")
 				flags.StringVar(&u.Name, "name", "", "the person's name")
 				flags.StringVar(&u.Role, "role", "operator", "admin, operator or viewer")
@@ -59,6 +60,26 @@ func Commands(rounds int) []cli.Command {
 			Help:  "let a disabled user log in again",
 			Setup: setDisabled(false),
 		}, {
+			Name: "user move", Args: "--email E --tenant NAME", Needs: cli.Farm,
+			Help: "move a user to another tenant, with the same password and role; ends the user's sessions",
+			Setup: func(flags *flag.FlagSet) cli.Run {
+				email, tenant := emailFlag(flags), flags.String("tenant", "", "name of the new tenant")
+				return func(ctx context.Context, c *cli.Call) error {
+					from, to, err := accounts(c.DB).MoveUser(ctx, db.Owner{URL: c.OwnerURL}, *email, *tenant)
+					return report(c, err, "moved %s from the tenant %q to %q; all sessions have ended", *email, from, to)
+				}
+			},
+		}, {
+			Name: "user remove", Args: "--email E", Needs: cli.Farm,
+			Help: "delete a user; the usage ledger keeps the user's id; allowed for the last admin too",
+			Setup: func(flags *flag.FlagSet) cli.Run {
+				email := emailFlag(flags)
+				return func(ctx context.Context, c *cli.Call) error {
+					tenant, err := accounts(c.DB).RemoveUser(ctx, db.Owner{URL: c.OwnerURL}, *email)
+					return report(c, err, "removed %s from the tenant %q; all sessions have ended", *email, tenant)
+				}
+			},
+		}, {
 			Name: "user list", Args: "[--tenant NAME] [--json]", Needs: cli.Farm,
 			Help: "list the users",
 			Setup: func(flags *flag.FlagSet) cli.Run {
@@ -79,8 +100,40 @@ func Commands(rounds int) []cli.Command {
 					return writeList(c.Out, tenants, err, *asJSON, "TENANT USERS CREATED ID", tenantRow)
 				}
 			},
+		}, {
+			Name: "tenant rename", Args: "NAME NEW-NAME", Needs: cli.Farm,
+			Help: "change the name of a tenant",
+			Setup: cli.Without(func(ctx context.Context, c *cli.Call) error {
+				from, to := c.Operands[0], c.Operands[1]
+				err := accounts(c.DB).RenameTenant(ctx, db.Owner{URL: c.OwnerURL}, from, to)
+				return report(c, err, "renamed the tenant %q to %q", from, to)
+			}),
+		}, {
+			Name: "tenant remove", Args: "NAME --yes", Needs: cli.Farm,
+			Help: "delete a tenant with its users and all its data; this cannot be undone",
+			Setup: func(flags *flag.FlagSet) cli.Run {
+				yes := flags.Bool("yes", false, "confirm that all data of the tenant are deleted")
+				return func(ctx context.Context, c *cli.Call) error {
+					name := c.Operands[0]
+					if !*yes {
+						return cli.Misuse{Err: fmt.Errorf("tenant remove deletes all data of the tenant %q, and this cannot be "+
+							"undone: confirm with --yes", name)}
+					}
+					err := accounts(c.DB).RemoveTenant(ctx, db.Owner{URL: c.OwnerURL}, name)
+					return report(c, err, "removed the tenant %q, its users and all its data", name)
+				}
+			},
 		},
 	}
+}
+
+// report prints a line that says what a command did. It returns err if that is not nil.
+func report(c *cli.Call, err error, format string, args ...any) error {
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(c.Out, cli.Printable(fmt.Sprintf(format, args...)))
+	return err
 }
 
 func emailFlag(flags *flag.FlagSet) *string { return flags.String("email", "", "the user's e-mail") }
@@ -95,7 +148,12 @@ func setDisabled(disabled bool) func(*flag.FlagSet) cli.Run {
 	return func(flags *flag.FlagSet) cli.Run {
 		email := emailFlag(flags)
 		return func(ctx context.Context, c *cli.Call) error {
-			return Accounts{DB: c.DB}.SetDisabled(ctx, *email, disabled)
+			err := Accounts{DB: c.DB}.SetDisabled(ctx, *email, disabled)
+			what := "enabled"
+			if disabled {
+				what = "disabled"
+			}
+			return report(c, err, "%s %s; all sessions have ended", what, strings.TrimSpace(*email))
 		}
 	}
 }
@@ -155,15 +213,15 @@ func writeList[T any](w io.Writer, list []T, err error, asJSON bool, header stri
 	return t.Flush()
 }
 
-// InTenant adds the flag tenant, and returns a function that calls run in a context of the tenant with that name. The
-// error for an unknown name says how to list the tenants.
+// InTenant adds the flag tenant, and returns a function that calls run in a context of the tenant with that name, or of
+// the only tenant if the flag is not given. Other errors list the tenants.
 func InTenant(flags *flag.FlagSet, run cli.Run) cli.Run {
-	tenant := flags.String("tenant", "", "name of the tenant (spoolwright tenant list lists them)")
+	name := flags.String("tenant", "", "name of the tenant (see tenant list); optional if there is only one")
 	return func(ctx context.Context, c *cli.Call) error {
-		id, err := Accounts{DB: c.DB}.FindTenant(ctx, *tenant)
+		tenant, err := Accounts{DB: c.DB}.FindTenant(ctx, *name)
 		if err != nil {
 			return err
 		}
-		return run(db.As(ctx, db.Actor{Tenant: id}), c)
+		return run(db.As(ctx, db.Actor{Tenant: tenant.ID}), c)
 	}
 }

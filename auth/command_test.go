@@ -21,8 +21,16 @@ import (
 // command runs an account command as main does, and returns what it printed.
 func command(t *testing.T, a auth.Accounts, stdin string, args ...string) (stdout, stderr string, err error) {
 	t.Helper()
+	return commandOf(t, a, dbtest.Private().OwnerURL(), stdin, args...)
+}
+
+// commandOf is command with the connection string of the login that owns the tables.
+func commandOf(
+	t *testing.T, a auth.Accounts, ownerURL, stdin string, args ...string,
+) (stdout, stderr string, err error) {
+	t.Helper()
 	var out, errs bytes.Buffer
-	call := &cli.Call{In: strings.NewReader(stdin), Out: &out, Err: &errs, DB: a.DB}
+	call := &cli.Call{In: strings.NewReader(stdin), Out: &out, Err: &errs, DB: a.DB, OwnerURL: ownerURL}
 	_, run, err := cli.Parse(auth.Commands(testRounds), args, call)
 	if err == nil {
 		err = run(t.Context(), call)
@@ -56,7 +64,7 @@ func TestUserAdd(t *testing.T) {
 	admin, viewer := "Ada."+email(), email()
 
 	// The command prints a random password, and the user can log in with it.
-	m := shownPassword.FindStringSubmatch(must(t, a, "", "user", "add", "--tenant", farm,
+	m := shownPassword.FindStringSubmatch(must(t, a, "", "user", "add", "--tenant", farm, "--new-tenant",
 		"--email", " "+admin+" ", "--name", "Ada L.", "--role", "admin"))
 	if m == nil {
 		t.Fatal("the command printed no password")
@@ -89,7 +97,7 @@ func TestUserAdd(t *testing.T) {
 
 	// Lengths are counted in characters, not in bytes.
 	long := strings.Repeat("漢", 150)
-	must(t, a, "", "user", "add", "--tenant", long+db.NewID(), "--email", email(), "--name", long)
+	must(t, a, "", "user", "add", "--tenant", long+db.NewID(), "--new-tenant", "--email", email(), "--name", long)
 
 	const (
 		badEmail  = "email must be an e-mail address"
@@ -116,8 +124,8 @@ func TestUserAdd(t *testing.T) {
 		{"name not UTF-8", "name", "\xff", "name must be valid Unicode text"},
 	} {
 		// The flag package uses the last value of a repeated flag.
-		out, _, err := command(t, a, "", "user", "add", "--tenant", other, "--email", email(), "--name", "x",
-			"--"+c.flag, c.value)
+		out, _, err := command(t, a, "", "user", "add", "--tenant", other, "--new-tenant", "--email", email(),
+			"--name", "x", "--"+c.flag, c.value)
 		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "SQLSTATE") || out != "" {
 			t.Errorf("%s: %v, want %q; printed %q", c.name, err, c.want, out)
 		}
@@ -127,7 +135,8 @@ func TestUserAdd(t *testing.T) {
 		"":                          "must have at least 10 characters",
 		strings.Repeat("x", 10_000): "must have at most 200 characters",
 	} {
-		out, _, err := command(t, a, stdin, "user", "add", "--tenant", other, "--email", email(), "--name", "x",
+		out, _, err := command(t, a, stdin, "user", "add", "--tenant", other, "--new-tenant", "--email", email(),
+			"--name", "x",
 			"--password-stdin")
 		if err == nil || !strings.Contains(err.Error(), "the password on standard input "+want) || out != "" {
 			t.Errorf("password %.10q: %v, want %q; printed %q", stdin, err, want, out)
@@ -155,7 +164,10 @@ func TestAddAndAPIRejectTheSameUsers(t *testing.T) {
 			"a NUL \x00 in it"},
 	} {
 		for _, value := range values {
-			u := auth.NewUser{Tenant: "new " + farm.ID, Email: email(), Name: "x", Role: "viewer", Password: authtest.Password}
+			u := auth.NewUser{
+				Tenant: "new " + farm.ID, NewTenant: true,
+				Email: email(), Name: "x", Role: "viewer", Password: authtest.Password,
+			}
 			switch field {
 			case "email":
 				u.Email = value
@@ -189,7 +201,7 @@ func TestConcurrentUserAdd(t *testing.T) {
 		begin := make(chan struct{})
 		add := func(tenant, email string) (db.Actor, error) {
 			return a.Add(t.Context(), auth.NewUser{
-				Tenant: tenant, Email: email, Name: "x", Role: "operator", Password: authtest.Password,
+				Tenant: tenant, NewTenant: true, Email: email, Name: "x", Role: "operator", Password: authtest.Password,
 			})
 		}
 		for i := range actors {
@@ -246,7 +258,7 @@ func TestAccountsWithOneConnection(t *testing.T) {
 	defer d.Close()
 	a := auth.Accounts{DB: d, Hasher: auth.NewHasher(testRounds)}
 	farm, user := "farm "+db.NewID(), email()
-	must(t, a, "", "user", "add", "--tenant", farm, "--email", user, "--name", "x")
+	must(t, a, "", "user", "add", "--tenant", farm, "--new-tenant", "--email", user, "--name", "x")
 	must(t, a, "", "user", "passwd", "--email", user)
 	must(t, a, "", "user", "disable", "--email", user)
 	must(t, a, "", "user", "enable", "--email", user)
@@ -291,13 +303,20 @@ func TestUserDisable(t *testing.T) {
 	user, colleague := w.Operator(t), w.Operator(t)
 	set := w.login(t, user)
 	for range 2 {
-		must(t, a, "", "user", "disable", "--email", " "+strings.ToUpper(user.Email))
+		upper := strings.ToUpper(user.Email)
+		out := must(t, a, "", "user", "disable", "--email", " "+upper)
+		if out != "disabled "+upper+"; all sessions have ended\n" {
+			t.Errorf("printed %q", out)
+		}
 		user.Get(t, mePath).WantError(401, "INVALID_TOKEN")
 		w.refreshFails(t, set.Refresh, "INVALID_TOKEN")
 	}
 	colleague.Get(t, mePath).Want(200)
 	for range 2 {
-		must(t, a, "", "user", "enable", "--email", user.Email)
+		out := must(t, a, "", "user", "enable", "--email", user.Email)
+		if out != "enabled "+user.Email+"; all sessions have ended\n" {
+			t.Errorf("printed %q", out)
+		}
 		user.Get(t, mePath).Want(200)
 	}
 	w.refreshFails(t, set.Refresh, "INVALID_TOKEN")
@@ -317,7 +336,7 @@ func TestLists(t *testing.T) {
 	for _, u := range [][]string{
 		{farm, bob, "Bob", "viewer"}, {farm, ada, "Ada", "admin"}, {other, eve, "Eve", "operator"},
 	} {
-		must(t, a, "", "user", "add", "--tenant", u[0], "--email", u[1], "--name", u[2], "--role", u[3])
+		must(t, a, "", "user", "add", "--tenant", u[0], "--new-tenant", "--email", u[1], "--name", u[2], "--role", u[3])
 	}
 	must(t, a, "", "user", "disable", "--email", bob)
 
@@ -384,8 +403,11 @@ func TestLists(t *testing.T) {
 func TestCommandMistakes(t *testing.T) {
 	t.Parallel()
 	for args, want := range map[string]string{
-		"user add":                                  "--tenant is missing",
-		"user add --tenant t --name n":              "--email is missing",
+		"user add --name n":                         "--email is missing",
+		"user move --email e@x":                     "--tenant is missing",
+		"user remove":                               "--email is missing",
+		"tenant rename a":                           "NEW-NAME is missing",
+		"tenant remove":                             "NAME is missing",
 		"user add --tenant t --email e@x":           "--name is missing",
 		"user add --tenant t --email e@x --name=":   "--name is missing",
 		"user passwd":                               "--email is missing",

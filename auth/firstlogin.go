@@ -18,7 +18,10 @@ func FirstLogin(ctx context.Context, c cli.Config, d *db.DB, baseURL string, out
 	if err != nil || len(tenants) > 0 {
 		return err
 	}
-	admin := NewUser{Tenant: "farm", Email: "admin@farm.example", Name: "Admin", Role: "admin", Password: RandomPassword()}
+	admin := NewUser{
+		Tenant: "farm", NewTenant: true, Email: "admin@farm.example", Name: "Admin", Role: "admin",
+		Password: RandomPassword(),
+	}
 	path := filepath.Join(c.DataDir, "first-login")
 	onTerminal := cli.IsTerminal(out)
 	if !onTerminal {

@@ -94,7 +94,7 @@ func newBenchService(b *testing.B, load func(ctx context.Context, f *benchServic
 	f.db = d
 	f.stop = append(f.stop, d.Close)
 	f.actor, err = auth.Accounts{DB: d, Hasher: auth.NewHasher(0)}.Add(ctx, auth.NewUser{
-		Tenant: "bench", Email: "bench@farm.example", Name: "B", Role: "admin", Password: "bench-password",
+		Tenant: "bench", NewTenant: true, Email: "bench@farm.example", Name: "B", Role: "admin", Password: "bench-password",
 	})
 	must(err)
 	f.super, err = pgx.Connect(ctx, private.SuperURL())

@@ -22,9 +22,10 @@ func testCommandHelp(t *testing.T, p program) {
 	env := []string{"LISTEN_ADDR=nonsense"}
 	for command, want := range map[string]string{
 		"serve": "DATABASE_URL", "demo": "DATABASE_URL", "migrate": "DATABASE_URL", "version": "-sbom",
-		"user": "user add --tenant", "user add": "-password-stdin", "user passwd": "-password-stdin",
+		"user": "user add --email", "user add": "-init", "user passwd": "-password-stdin",
 		"user disable": "-email", "user enable": "-email", "user list": "-json",
-		"tenant": "tenant list", "tenant list": "-json",
+		"user move": "-tenant", "user remove": "-email",
+		"tenant": "tenant list", "tenant list": "-json", "tenant rename": "NEW-NAME", "tenant remove": "-yes",
 		"import": "import spoolman", "import spools": "FILE.csv", "import spoolman": "-skip-bad",
 		"export": "export runs", "export spools": "-format", "export products": "jsonl", "export runs": "-tenant",
 	} {
@@ -35,19 +36,21 @@ func testCommandHelp(t *testing.T, p program) {
 			}
 		}
 	}
+	for _, group := range []string{"user", "tenant", "import", "export"} {
+		stdout, stderr, code := p.run(t, "", env, group)
+		if code != 0 || stderr != "" || !strings.Contains(stdout, "\n  "+group+" ") {
+			t.Errorf("%s alone: status %d, want the help of its commands\n%s%s", group, code, stdout, stderr)
+		}
+	}
 	for command, want := range map[string]string{
-		"import":                              "import spools, import spoolman",
 		"import frogs x --tenant t":           "import spools, import spoolman",
-		"export":                              "export runs",
 		"export frogs":                        "export runs",
 		"import spools":                       "is missing",
 		"import spools --tenant t":            "is missing",
-		"import spools a.csv":                 "--tenant is missing",
 		"import spools a.csv b.csv":           `unexpected argument "b.csv"`,
 		"import spools --tenant t a.csv -x":   "-x",
 		"import spools a.csv --skip-bad":      "-skip-bad",
 		"export spools x --tenant t":          `unexpected argument "x"`,
-		"export spools":                       "--tenant is missing",
 		"export spools --tenant t --format x": "csv or jsonl",
 		"user list --tenant":                  "flag needs an argument",
 		"user add --password secret":          "-password",
@@ -63,8 +66,8 @@ func testImportExport(t *testing.T, p program) {
 	url, _ := newDatabase(t, dbtest.Private().OwnerURL)
 	env := []string{"DATABASE_URL=" + url, secretEnv, "LOG_LEVEL=error"}
 	for _, farm := range []string{"north", "south"} {
-		p.succeeds(t, testPassword, env, "user", "add", "--tenant", farm, "--email", "ada@"+farm+".example",
-			"--name", "Ada\x1b[2J", "--role", "admin", "--password-stdin")
+		p.succeeds(t, testPassword, env, "user", "add", "--tenant", farm, "--new-tenant",
+			"--email", "ada@"+farm+".example", "--name", "Ada\x1b[2J", "--role", "admin", "--password-stdin")
 	}
 	for _, flag := range []string{"-json", "--json"} {
 		for _, command := range []string{"user", "tenant"} {
@@ -105,8 +108,9 @@ func testImportExport(t *testing.T, p program) {
 	}
 	missing := []string{"import", "spools", filepath.Join(dir, "nothing.csv"), "--tenant", "north"}
 	p.fails(t, 1, env, missing, "nothing.csv", "no such file")
-	p.fails(t, 1, env, []string{"import", "spools", file, "--tenant", "west"}, `no tenant "west"`, "tenant list")
-	p.fails(t, 1, env, []string{"export", "spools", "--tenant", "west"}, `no tenant "west"`, "tenant list")
+	p.fails(t, 1, env, []string{"import", "spools", file, "--tenant", "west"}, `no tenant "west"`, `"north"`)
+	p.fails(t, 1, env, []string{"export", "spools", "--tenant", "west"}, `no tenant "west"`, `"south"`)
+	p.fails(t, 1, env, []string{"export", "spools"}, "name the tenant with --tenant", `"north"`, `"south"`)
 
 	// Import the sample farm into one tenant, export it, and import the export into another tenant.
 	sample := absolutePath(t, "testdata/farm/spools.csv")

@@ -151,11 +151,11 @@ func (p program) fails(t *testing.T, code int, env []string, args []string, word
 // testPassword is the password of the users that addUser adds.
 const testPassword = "a password for tests"
 
-// addUser runs the command user add. It also creates the tenant if it does not exist.
+// addUser runs the command user add. It also creates the farm and the tenant if they do not exist.
 func (p program) addUser(t *testing.T, env []string, tenant, email, role string) {
 	t.Helper()
 	p.succeeds(t, testPassword, env, "user", "add", "--tenant", tenant, "--email", email, "--name", "Ada",
-		"--role", role, "--password-stdin")
+		"--role", role, "--password-stdin", "--new-tenant", "--init")
 }
 
 // outputBuffer collects what a process writes. It is safe for concurrent use.

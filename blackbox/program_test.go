@@ -113,11 +113,11 @@ func testLifecycle(t *testing.T, p program) {
 	if out := p.succeeds(t, "", env, "user", "list"); !strings.Contains(out, "admin@farm.example") {
 		t.Errorf("user list: %s", out)
 	}
-	p.succeeds(t, "the operator's password\n", env, "user", "add", "--tenant", "farm", "--email", "op@farm.example",
+	p.succeeds(t, "the operator's password\n", env, "user", "add", "--email", "op@farm.example",
 		"--name", "Op", "--role", "operator", "--password-stdin")
 	operator := c.login(t, "OP@farm.example", "the operator's password")
 	c.createSpool(t, operator)
-	again := []string{"user", "add", "--tenant", "other", "--email", "op@farm.example", "--name", "Op"}
+	again := []string{"user", "add", "--tenant", "other", "--new-tenant", "--email", "op@farm.example", "--name", "Op"}
 	p.fails(t, 1, env, again, "op@farm.example", "already in use")
 	p.fails(t, 1, env, []string{"user", "disable", "--email", "nobody@farm.example"}, "nobody@farm.example")
 	p.succeeds(t, "", env, "user", "disable", "--email", "op@farm.example")
@@ -131,8 +131,8 @@ func testLifecycle(t *testing.T, p program) {
 		t.Fatal("user passwd prints no password")
 	}
 	c.login(t, "op@farm.example", generated[1])
-	p.succeeds(t, "", env, "user", "add", "--tenant", "second farm", "--email", "ada@second.example", "--name", "Ada",
-		"--role", "admin")
+	p.succeeds(t, "", env, "user", "add", "--tenant", "second farm", "--new-tenant",
+		"--email", "ada@second.example", "--name", "Ada", "--role", "admin")
 	if out := p.succeeds(t, "", env, "tenant", "list"); !strings.Contains(out, "second farm") {
 		t.Errorf("tenant list: %s", out)
 	}
@@ -306,8 +306,9 @@ func testUsage(t *testing.T, p program) {
 			t.Errorf("the output of %v differs from that of -h:\n%s", args, out)
 		}
 		for _, command := range []string{
-			"serve", "demo", "migrate", "version", "user add", "user passwd", "user disable", "user list", "tenant list",
-			"import spools", "import spoolman", "export spools",
+			"serve", "demo", "migrate", "version", "user add", "user passwd", "user disable", "user list",
+			"user move", "user remove",
+			"tenant list", "tenant rename", "tenant remove", "import spools", "import spoolman", "export spools",
 		} {
 			if !strings.Contains(out, "\n  "+command) {
 				t.Errorf("%v does not list the command %s", args, command)
@@ -369,8 +370,10 @@ func testInvalidSettings(t *testing.T, p program) {
 		"user list", "tenant list", "user passwd --email ada@farm.example", "export spools --tenant farm",
 		"import spools x.csv --tenant farm",
 	} {
-		p.fails(t, 2, []string{data}, strings.Fields(command), "no farm", "DATA_DIR")
+		p.fails(t, 2, []string{data}, strings.Fields(command), "no farm", filepath.Join(dir, "data"), "DATA_DIR")
 	}
+	add := strings.Fields("user add --tenant farm --new-tenant --email ada@farm.example --name Ada")
+	p.fails(t, 2, []string{data}, add, "no farm", filepath.Join(dir, "data"), "DATA_DIR", "--init")
 	if _, err := os.Stat(filepath.Join(dir, "data")); err == nil {
 		t.Error("a start that failed created the data directory")
 	}

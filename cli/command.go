@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -48,6 +49,7 @@ const (
 	Nothing  Need = iota
 	Settings      // the environment is read into Call.Config
 	Farm          // Call.DB is the migrated database; a private one must exist
+	InitFarm      // like Farm, and the flag --init, which Parse adds, makes it NewFarm
 	NewFarm       // like Farm, and a private database is created if it does not exist
 )
 
@@ -64,6 +66,9 @@ type Call struct {
 	Out, Err io.Writer
 	Config   Config
 	DB       *db.DB
+	OwnerURL string // connection string of the login that migrated DB
+
+	init bool // the flag --init of InitFarm
 }
 
 // Misuse is the error of a wrong argument or setting. The program then exits with status 2.
@@ -76,10 +81,23 @@ var ErrInterrupted = errors.New("interrupted")
 
 func interrupted(ctx context.Context, err error) error {
 	if err != nil && ctx.Err() != nil {
-		return fmt.Errorf("%w: %w", ErrInterrupted, err)
+		return interruption{err}
 	}
 	return err
 }
+
+// interruption is the error of a command that a signal stopped. Its text does not mention the context.
+type interruption struct{ err error }
+
+func (i interruption) Error() string {
+	text := strings.TrimSuffix(i.err.Error(), context.Canceled.Error())
+	if text = strings.TrimRight(text, ": "); text == "" {
+		return ErrInterrupted.Error()
+	}
+	return ErrInterrupted.Error() + ": " + text
+}
+
+func (i interruption) Unwrap() []error { return []error{ErrInterrupted, i.err} }
 
 // Main runs the command that args name and returns the exit status: 0 for success, 2 for a Misuse, 1 for any other
 // failure.
@@ -124,13 +142,25 @@ func (p Program) run(ctx context.Context, args []string, getenv func(string) str
 		}
 		return err
 	}
-	if c := call.Config; command.Needs == Farm && c.DatabaseURL == "" && !local.Exists(c.DataDir) {
-		return Misuse{fmt.Errorf("there is no farm in %s: is DATA_DIR right?", c.DataDir)}
+	if c := call.Config; command.Needs < NewFarm && !call.init && c.DatabaseURL == "" && !local.Exists(c.DataDir) {
+		return Misuse{noFarm(c.DataDir, command.Needs == InitFarm)}
 	}
-	return WithDatabase(ctx, call.Config, local.Attach, func(d *db.DB) error {
-		call.DB = d
+	return withDatabase(ctx, call.Config, local.Attach, func(d *db.DB, ownerURL string) error {
+		call.DB, call.OwnerURL = d, ownerURL
 		return interrupted(ctx, run(ctx, call))
 	})
+}
+
+// noFarm returns the error of a command that needs a farm, if the data folder contains none.
+func noFarm(dir string, canInit bool) error {
+	if absolute, err := filepath.Abs(dir); err == nil {
+		dir = absolute
+	}
+	text := "there is no farm in " + dir + ": set DATA_DIR to the data folder of the service"
+	if canInit {
+		text += ", or create a farm there with --init"
+	}
+	return errors.New(text)
 }
 
 // Parse returns the command that args name and the function that runs it, and sets call.Operands. If args ask for help,
@@ -162,7 +192,7 @@ func Parse(commands []Command, args []string, call *Call) (Command, Run, error) 
 	switch {
 	case len(group) == 0:
 		return Command{}, nil, Misuse{fmt.Errorf("unknown command %q (see -h)", args[0])}
-	case len(args) > 1 && isHelp(args[1]):
+	case len(args) == 1 || isHelp(args[1]):
 		fmt.Fprint(call.Out, "Usage: spoolwright COMMAND\n\n")
 		writeCommands(call.Out, group)
 		return Command{}, nil, nil
@@ -178,6 +208,9 @@ func (c Command) parse(args []string, call *Call) (Run, error) {
 	flags := flag.NewFlagSet(c.Name, flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
 	run := c.Setup(flags)
+	if c.Needs == InitFarm {
+		flags.BoolVar(&call.init, "init", false, "create the private PostgreSQL in DATA_DIR if there is none")
+	}
 	misuse := func(format string, a ...any) (Run, error) {
 		return nil, Misuse{fmt.Errorf("%s: %w (see %[1]s -h)", c.Name, fmt.Errorf(format, a...))}
 	}

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -38,6 +40,12 @@ func testCommands() []Command {
 	}
 }
 
+const copyHelp = "Usage: spoolwright COMMAND\n\n" +
+	"  copy files FROM TO --owner NAME [--force]\n" +
+	"                       copy a file\n" +
+	"                       in two lines\n" +
+	"  copy all             copy everything\n"
+
 func TestArguments(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -58,14 +66,9 @@ func TestArguments(t *testing.T) {
 		{"copy all now", 2, "", "spoolwright: copy all: it takes no arguments (see copy all -h)\n"},
 		{"copy some", 2, "",
 			`spoolwright: unknown command "copy some"; the commands are copy files, copy all (see copy -h)` + "\n"},
-		{"copy", 2, "",
-			`spoolwright: unknown command "copy"; the commands are copy files, copy all (see copy -h)` + "\n"},
+		{"copy", 0, copyHelp, ""},
 		{"brew", 2, "", `spoolwright: unknown command "brew" (see -h)` + "\n"},
-		{"copy -h", 0, "Usage: spoolwright COMMAND\n\n" +
-			"  copy files FROM TO --owner NAME [--force]\n" +
-			"                       copy a file\n" +
-			"                       in two lines\n" +
-			"  copy all             copy everything\n", ""},
+		{"copy -h", 0, copyHelp, ""},
 		{"copy files a --help", 0, "Usage: spoolwright copy files FROM TO --owner NAME [--force]\n\n" +
 			"copy a file\nin two lines\n\nAnd more about it.\n\n" +
 			"  -force\n    \toverwrite\n  -owner string\n    \towner of the copy\n", ""},
@@ -76,6 +79,57 @@ func TestArguments(t *testing.T) {
 		if status != test.status || stdout.String() != test.stdout || stderr.String() != test.stderr {
 			t.Errorf("%s: status %d\n%s%s", test.args, status, &stdout, &stderr)
 		}
+	}
+}
+
+// The error of an interrupted command does not mention the context.
+func TestInterruption(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for want, err := range map[string]error{
+		"interrupted":                       context.Canceled,
+		"interrupted: nothing was imported": fmt.Errorf("nothing was imported: %w", context.Canceled),
+		"interrupted: the disk is full":     errors.New("the disk is full"),
+	} {
+		got := interrupted(ctx, err)
+		if got.Error() != want || !errors.Is(got, ErrInterrupted) || !errors.Is(got, err) {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
+// A command that needs a farm does not create one, unless it has the flag --init and the user gives it.
+func TestCommandsWithoutAFarm(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	run := func(context.Context, *Call) error { return nil }
+	command := func(name string, needs Need) Command { return Command{Name: name, Needs: needs, Setup: Without(run)} }
+	p := Program{Commands: []Command{command("list", Farm), command("add", InitFarm)}}
+	getenv := func(name string) string { return map[string]string{"DATA_DIR": filepath.Join(dir, "data")}[name] }
+	for name, want := range map[string]string{
+		"list": "there is no farm in " + dir + "/data: set DATA_DIR to the data folder of the service\n",
+		"add":  "set DATA_DIR to the data folder of the service, or create a farm there with --init\n",
+	} {
+		var out bytes.Buffer
+		if status := p.Main([]string{name}, getenv, nil, &out, &out); status != 2 || !strings.HasSuffix(out.String(), want) {
+			t.Errorf("%s: status %d, %s", name, status, &out)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(dir, "data")); err == nil {
+		t.Error("a command created the data folder")
+	}
+	var call Call
+	for _, c := range []struct {
+		args []string
+		ok   bool
+	}{{[]string{"add", "--init"}, true}, {[]string{"list", "--init"}, false}} {
+		if _, _, err := Parse(p.Commands, c.args, &call); (err == nil) != c.ok {
+			t.Errorf("%v: %v", c.args, err)
+		}
+	}
+	if !call.init {
+		t.Error("--init has no effect")
 	}
 }
 

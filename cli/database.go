@@ -11,7 +11,13 @@ import (
 // WithDatabase connects to DATABASE_URL or gets a private PostgreSQL from start (local.Start or local.Attach), migrates
 // the database, calls fn, and closes what it opened. The error wraps ErrInterrupted if ctx ended before fn was called.
 func WithDatabase(ctx context.Context, c Config, start func(context.Context, local.Options) (*local.Server, error),
-	fn func(*db.DB) error) (err error) {
+	fn func(*db.DB) error) error {
+	return withDatabase(ctx, c, start, func(d *db.DB, _ string) error { return fn(d) })
+}
+
+// withDatabase is WithDatabase for an fn that also needs the connection string of the login that migrates.
+func withDatabase(ctx context.Context, c Config, start func(context.Context, local.Options) (*local.Server, error),
+	fn func(d *db.DB, ownerURL string) error) (err error) {
 	ownerURL, appURL := c.MigrateURL, c.DatabaseURL
 	if appURL == "" {
 		private, err := start(ctx, local.Options{Dir: c.DataDir, Log: c.Log, Throwaway: c.Throwaway})
@@ -42,5 +48,5 @@ func WithDatabase(ctx context.Context, c Config, start func(context.Context, loc
 		return interrupted(ctx, err)
 	}
 	defer d.Close()
-	return fn(d)
+	return fn(d, ownerURL)
 }

@@ -80,7 +80,7 @@ func Command(newServer func(cli.Config, *db.DB) (*server.Server, error),
 			}
 			defer l.Close()
 			return cli.WithDatabase(ctx, c, local.Start, func(d *db.DB) error {
-				user := auth.NewUser{Tenant: "demo farm", Email: "demo@farm.example", Name: "Demo", Role: "admin",
+				user := auth.NewUser{Tenant: "demo farm", NewTenant: true, Email: "demo@farm.example", Name: "Demo", Role: "admin",
 					Password: "demo-password"}
 				if _, err := (auth.Accounts{DB: d, Hasher: auth.NewHasher(0)}).Add(ctx, user); err != nil {
 					return err

@@ -17,7 +17,7 @@ import (
 // Commands are the commands for spools.
 var Commands = []cli.Command{
 	{
-		Name: "import spools", Args: "FILE.csv --tenant NAME", Needs: cli.Farm,
+		Name: "import spools", Args: "FILE.csv [--tenant NAME]", Needs: cli.Farm,
 		Help: "create spools from a CSV file: all rows, or none\n\n" +
 			"The first line names the columns. The names are the fields of a spool in the API; material_type, color,\n" +
 			"diameter_mm and net_weight_grams are required. The rules for a row are those of the API. If any row is\n" +
@@ -30,7 +30,7 @@ var Commands = []cli.Command{
 			})
 		},
 	}, {
-		Name: "import spoolman", Args: "URL|FILE --tenant NAME [--skip-bad]", Needs: cli.Farm,
+		Name: "import spoolman", Args: "URL|FILE [--tenant NAME] [--skip-bad]", Needs: cli.Farm,
 		Help: "create spools from those of a Spoolman server\n\n" +
 			"The source is the address of the server, such as http://spoolman.local:7912, or a file: the response of its\n" +
 			"/api/v1/spool, or its JSON or CSV export. Archived spools are included. The command may be repeated: it does\n" +

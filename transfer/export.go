@@ -76,7 +76,7 @@ func Export[T any](page func(createdAt, id string) *db.Stmt) Exporter {
 // Command returns the command that exports resources, with their name in the plural.
 func (e Exporter) Command(resources string) cli.Command {
 	return cli.Command{
-		Name: "export " + resources, Args: "--tenant NAME [--format csv|jsonl]", Needs: cli.Farm,
+		Name: "export " + resources, Args: "[--tenant NAME] [--format csv|jsonl]", Needs: cli.Farm,
 		Help: "write all " + resources + " to standard output, oldest first",
 		Setup: func(flags *flag.FlagSet) cli.Run {
 			format := "csv"

@@ -1,0 +1,132 @@
+package auth
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"spoolwright/db"
+)
+
+// RemoveUser deletes a user, including the last admin of a tenant, and returns the name of the tenant. The usage
+// ledger keeps the user's id. Access tokens of the user are invalid at once.
+func (a Accounts) RemoveUser(ctx context.Context, owner db.Owner, email string) (tenant string, err error) {
+	actor, err := a.findUser(ctx, email)
+	if err != nil {
+		return "", err
+	}
+	if err := a.DB.Read(db.As(ctx, db.Actor{Tenant: actor.Tenant}),
+		db.SQL(`select name from tenants`).Into(&tenant)); err != nil {
+		return "", err
+	}
+	return tenant, owner.Tx(ctx, actor.Tenant, func(_ db.Bind, exec db.Exec) error {
+		if _, err := exec(`delete from login_directory where email_key = $1 and user_id = $2`, emailKey(email),
+			actor.User); err != nil {
+			return err
+		}
+		return deleteUser(exec, actor)
+	})
+}
+
+// deleteUser deletes a user and what belongs to the user alone.
+func deleteUser(exec db.Exec, actor db.Actor) error {
+	for _, table := range []string{"sessions", "login_addresses", "idempotency_keys"} {
+		sql := `delete from ` + table + ` where tenant_id = $1 and user_id = $2`
+		if _, err := exec(sql, actor.Tenant, actor.User); err != nil {
+			return err
+		}
+	}
+	deleted, err := exec(`delete from users where tenant_id = $1 and id = $2`, actor.Tenant, actor.User)
+	if err == nil && deleted == 0 {
+		err = errors.New("another command changed the user at the same time")
+	}
+	return err
+}
+
+// MoveUser moves a user to another tenant, with the same e-mail, name, role and password, and returns the names of
+// both tenants. The user gets a new id; the ledger of the old tenant keeps the old one. All sessions end.
+func (a Accounts) MoveUser(ctx context.Context, owner db.Owner, email, tenant string) (from, to string, err error) {
+	target, err := a.FindTenant(ctx, tenant)
+	if err != nil {
+		return "", "", err
+	}
+	actor, err := a.findUser(ctx, email)
+	if err != nil {
+		return "", "", err
+	}
+	if actor.Tenant == target.ID {
+		return "", "", fmt.Errorf("the user is in the tenant %q already", target.Name)
+	}
+	var address, name, role, hash string
+	var disabled *string
+	err = a.DB.Read(db.As(ctx, db.Actor{Tenant: actor.Tenant}), db.SQL(`select name from tenants`).Into(&from),
+		db.SQL(`select email, name, role, password_hash, disabled_at::text from users where id = $1`, actor.User).
+			Into(&address, &name, &role, &hash, &disabled))
+	if err != nil {
+		return "", "", err
+	}
+	id := db.NewID()
+	err = owner.Tx(ctx, actor.Tenant, func(bind db.Bind, exec db.Exec) error {
+		if err := deleteUser(exec, actor); err != nil {
+			return err
+		}
+		if _, err := exec(`update login_directory set tenant_id = $1, user_id = $2 where email_key = $3 and user_id = $4`,
+			target.ID, id, emailKey(email), actor.User); err != nil {
+			return err
+		}
+		if err := bind(target.ID); err != nil {
+			return err
+		}
+		inserted, err := exec(`
+			insert into users (tenant_id, id, email, name, role, password_hash, disabled_at)
+			select $1, $2, $3, $4, $5, $6, $7::text::timestamptz
+			where (select count(*) from users where tenant_id = $1) < $8`,
+			target.ID, id, address, name, role, hash, disabled, maxUsers)
+		if err == nil && inserted == 0 {
+			err = withoutCode(errUserLimit)
+		}
+		return err
+	})
+	return from, target.Name, err
+}
+
+// RenameTenant changes the name of a tenant. The names of tenants are unique.
+func (a Accounts) RenameTenant(ctx context.Context, owner db.Owner, name, newName string) error {
+	for _, n := range []string{name, newName} {
+		if err := checkTenantName(n); err != nil { // an empty name would choose the only tenant
+			return err
+		}
+	}
+	tenant, err := a.FindTenant(ctx, name)
+	if err != nil {
+		return err
+	}
+	return owner.Tx(ctx, tenant.ID, func(_ db.Bind, exec db.Exec) error {
+		if _, err := exec(lockNameSQL, newName); err != nil {
+			return err
+		}
+		tenants, err := a.Tenants(ctx)
+		if err != nil {
+			return err
+		}
+		for _, t := range tenants {
+			if t.Name == newName && t.ID != tenant.ID {
+				return fmt.Errorf("there is already a tenant %q", newName)
+			}
+		}
+		_, err = exec(`update tenants set name = $2 where tenant_id = $1`, tenant.ID, newName)
+		return err
+	})
+}
+
+// RemoveTenant deletes a tenant, its users and all its data.
+func (a Accounts) RemoveTenant(ctx context.Context, owner db.Owner, name string) error {
+	if err := checkTenantName(name); err != nil { // an empty name would choose the only tenant
+		return err
+	}
+	tenant, err := a.FindTenant(ctx, name)
+	if err != nil {
+		return err
+	}
+	return owner.RemoveTenant(ctx, tenant.ID)
+}

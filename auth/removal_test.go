@@ -1,0 +1,316 @@
+package auth_test
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"spoolwright/auth"
+	"spoolwright/auth/authtest"
+	"spoolwright/catalog"
+	"spoolwright/cli"
+	"spoolwright/db"
+	"spoolwright/db/dbtest"
+	"spoolwright/db/local"
+	"spoolwright/inventory"
+	"spoolwright/production"
+)
+
+// user add creates a tenant only with --new-tenant, and the error lists the tenants.
+func TestUserAddWithoutNewTenant(t *testing.T) {
+	t.Parallel()
+	d := emptyDatabase(t)
+	a := auth.Accounts{DB: d, Hasher: auth.NewHasher(testRounds)}
+	add := func(flags ...string) (string, error) {
+		out, _, err := command(t, a, "", append([]string{"user", "add", "--email", email(), "--name", "x"}, flags...)...)
+		return out, err
+	}
+	wantError := func(want string, flags ...string) {
+		t.Helper()
+		if out, err := add(flags...); err == nil || err.Error() != want || out != "" {
+			t.Errorf("%q: %v, printed %q, want %q", flags, err, out, want)
+		}
+	}
+	wantError("name the tenant with --tenant; there are no tenants yet; --new-tenant creates a tenant")
+	wantError(`there is no tenant "farm"; there are no tenants yet; --new-tenant creates a tenant`, "--tenant", "farm")
+	wantError("the tenant name must have 1 to 200 characters, without blanks at its start or end", "--new-tenant")
+	if _, err := add("--tenant", "farm", "--new-tenant"); err != nil {
+		t.Fatal(err)
+	}
+	// The only tenant is the default.
+	if _, err := add(); err != nil {
+		t.Error(err)
+	}
+	wantError(`there is no tenant "fram"; the tenants are "farm"; --new-tenant creates a tenant`, "--tenant", "fram")
+	if users, err := a.Users(t.Context(), "farm"); err != nil || len(users) != 2 {
+		t.Errorf("%d users, %v; want 2", len(users), err)
+	}
+	for i := range 11 {
+		if _, err := add("--tenant", "farm "+string(rune('a'+i)), "--new-tenant"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, err := add()
+	for _, want := range []string{
+		"name the tenant with --tenant; the tenants are \"", ", and 2 others (see tenant list)",
+	} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q in it", err, want)
+		}
+	}
+}
+
+// user move keeps the password and the role; the user sees only the new tenant.
+func TestUserMove(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, inventory.Routes)
+	a := w.accounts()
+	from, to := w.Tenant(t), w.Tenant(t)
+	user, colleague := from.User(t, "operator"), from.User(t, "operator")
+	target := to.User(t, "admin")
+	names := tenantNames(t, a)
+	set := w.login(t, user)
+	spool := as(w.Anonymous(), set.Access).Post(t, "/api/v1/spools", spoolBody).Want(201).Text("id")
+
+	move := []string{"user", "move", "--email", strings.ToUpper(user.Email), "--tenant", names[to.ID]}
+	want := "moved " + strings.ToUpper(user.Email) + ` from the tenant "` + names[from.ID] + `" to "` + names[to.ID] +
+		`"; all sessions have ended` + "\n"
+	if out := must(t, a, "", move...); out != want {
+		t.Errorf("printed %q, want %q", out, want)
+	}
+	w.refreshFails(t, set.Refresh, "INVALID_TOKEN")
+	as(w.Anonymous(), set.Access).Get(t, mePath).WantError(401, "INVALID_TOKEN")
+	moved := tokensOf(t, w.Anonymous().Post(t, loginPath, credentials(user.Email, authtest.Password)))
+	me := as(w.Anonymous(), moved.Access).Get(t, mePath).Want(200)
+	if me.Text("tenant_id") != to.ID || me.Text("email") != user.Email {
+		t.Errorf("%s, want the tenant %s", me.Body, to.ID)
+	}
+	as(w.Anonymous(), moved.Access).Get(t, "/api/v1/spools/"+spool).WantError(404, "NOT_FOUND")
+	colleague.Get(t, "/api/v1/spools/"+spool).Want(200)
+	if p, err := w.Tokens.ParseAccess(moved.Access); err != nil || p.Role != "operator" {
+		t.Errorf("%+v, %v", p, err)
+	}
+	// The ledger of the old tenant keeps the id of the user.
+	usage := colleague.Get(t, "/api/v1/spools/"+spool+"/usage").Want(200)
+	if !strings.Contains(string(usage.Body), user.Actor.User) {
+		t.Errorf("the ledger %s lacks the user %s", usage.Body, user.Actor.User)
+	}
+	target.Get(t, "/api/v1/users").Want(200)
+
+	for want, args := range map[string][]string{
+		"is in the tenant":               move,
+		"no user has this e-mail: x@y":   {"user", "move", "--email", "x@y", "--tenant", names[to.ID]},
+		`there is no tenant "no such"; `: {"user", "move", "--email", user.Email, "--tenant", "no such"},
+	} {
+		if out, _, err := command(t, a, "", args...); err == nil || !strings.Contains(err.Error(), want) || out != "" {
+			t.Errorf("%q: %v, printed %q, want %q", args, err, out, want)
+		}
+	}
+}
+
+// user remove ends all access and frees the e-mail.
+func TestUserRemove(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, inventory.Routes)
+	a := w.accounts()
+	farm := w.Tenant(t)
+	user, colleague := farm.User(t, "operator"), farm.User(t, "operator")
+	set := w.login(t, user)
+	spool := as(w.Anonymous(), set.Access).Post(t, "/api/v1/spools", spoolBody).Want(201).Text("id")
+	out := must(t, a, "", "user", "remove", "--email", user.Email)
+	if !strings.HasPrefix(out, "removed "+user.Email+" from the tenant \"") {
+		t.Errorf("printed %q", out)
+	}
+	w.refreshFails(t, set.Refresh, "INVALID_TOKEN")
+	as(w.Anonymous(), set.Access).Get(t, mePath).WantError(401, "INVALID_TOKEN")
+	w.Anonymous().Post(t, loginPath, credentials(user.Email, authtest.Password)).WantError(401, "INVALID_CREDENTIALS")
+	colleague.Get(t, "/api/v1/spools/"+spool).Want(200)
+	if _, _, err := command(t, a, "", "user", "remove", "--email", user.Email); !errors.Is(err, auth.ErrNoUser) {
+		t.Errorf("a second removal: %v", err)
+	}
+	name := tenantNames(t, a)[farm.ID]
+	must(t, a, authtest.Password, "user", "add", "--tenant", name, "--email", user.Email, "--name", "x",
+		"--password-stdin")
+	tokensOf(t, w.Anonymous().Post(t, loginPath, credentials(user.Email, authtest.Password)))
+}
+
+func TestTenantRename(t *testing.T) {
+	t.Parallel()
+	d := dbtest.Open(t)
+	a := auth.Accounts{DB: d, Hasher: auth.NewHasher(testRounds)}
+	one, two := "one "+db.NewID(), "two "+db.NewID()
+	for _, name := range []string{one, two} {
+		must(t, a, "", "user", "add", "--tenant", name, "--new-tenant", "--email", email(), "--name", "x")
+	}
+	out := must(t, a, "", "tenant", "rename", one, one+" new")
+	if out != `renamed the tenant "`+one+`" to "`+one+` new"`+"\n" {
+		t.Errorf("printed %q", out)
+	}
+	for _, c := range [][3]string{
+		{one + " new", two, "there is already a tenant"}, {one, "x", "there is no tenant"}, {two, " ", "1 to 200 characters"},
+		{"", "x", "1 to 200 characters"},
+	} {
+		_, _, err := command(t, a, "", "tenant", "rename", c[0], c[1])
+		if err == nil || !strings.Contains(err.Error(), c[2]) {
+			t.Errorf("%q: %v", c, err)
+		}
+	}
+	if users, err := a.Users(t.Context(), one+" new"); err != nil || len(users) != 1 || users[0].Tenant != one+" new" {
+		t.Errorf("%+v %v", users, err)
+	}
+	must(t, a, "", "tenant", "rename", two, two) // the same name
+}
+
+// tenant remove deletes all rows of the tenant in all tables, and no row of another tenant.
+func TestTenantRemove(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, inventory.Routes, catalog.Routes, production.Routes)
+	a := w.accounts()
+	farm, other := w.Tenant(t), w.Tenant(t)
+	for _, tenant := range []*authtest.Tenant{farm, other} {
+		user := tenant.User(t, "admin")
+		set := w.login(t, user)
+		c := as(w.Anonymous(), set.Access)
+		spool := c.Post(t, "/api/v1/spools", spoolBody).Want(201).Text("id")
+		c.Post(t, "/api/v1/spools/"+spool+"/deduct", j{"weight_grams": 5}).Want(200)
+		part := c.Post(t, "/api/v1/products", j{"name": "part"}).Want(201).Text("id")
+		whole := c.Post(t, "/api/v1/products", j{"name": "whole"}).Want(201).Text("id")
+		c.Post(t, "/api/v1/products/"+part+"/materials",
+			j{"material_type": "PLA", "color": "Red", "weight_grams": 5}).Want(201)
+		c.Post(t, "/api/v1/products/"+whole+"/components", j{"component_product_id": part}).Want(201)
+		run := c.Post(t, "/api/v1/production-runs", j{}).Want(201).Text("id")
+		c.Post(t, "/api/v1/production-runs/"+run+"/items", j{"product_id": part}).Want(201)
+		c.Post(t, "/api/v1/production-runs/"+run+"/materials", j{"spool_id": spool, "estimated_weight_grams": 1}).Want(201)
+	}
+	before := rowsOf(t, other.ID)
+	if rows := rowsOf(t, farm.ID); len(rows) < 10 {
+		t.Fatalf("the tenant has rows in %v only", rows)
+	}
+	name := tenantNames(t, a)[farm.ID]
+	_, _, err := command(t, a, "", "tenant", "remove", name)
+	if _, ok := errors.AsType[cli.Misuse](err); !ok || !strings.Contains(err.Error(), "confirm with --yes") {
+		t.Errorf("without --yes: %v", err)
+	}
+	if _, _, err := command(t, a, "", "tenant", "remove", "", "--yes"); err == nil {
+		t.Error("an empty name removes a tenant")
+	}
+	out := must(t, a, "", "tenant", "remove", "--yes", name)
+	if out != `removed the tenant "`+name+`", its users and all its data`+"\n" {
+		t.Errorf("printed %q", out)
+	}
+	if rows := rowsOf(t, farm.ID); len(rows) > 0 {
+		t.Errorf("the removed tenant has rows in %v", rows)
+	}
+	if after := rowsOf(t, other.ID); !slices.Equal(after, before) {
+		t.Errorf("the other tenant has rows in %v, before %v", after, before)
+	}
+	if _, ok := tenantNames(t, a)[farm.ID]; ok {
+		t.Error("tenant list shows the removed tenant")
+	}
+}
+
+// A removal of a tenant waits for a transaction that has checked a user and can still add rows.
+func TestTenantRemoveWaitsForTransactions(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, inventory.Routes)
+	farm := w.Tenant(t)
+	user := farm.User(t, "operator")
+	removed := make(chan error, 1)
+	err := w.DB.Tx(db.As(t.Context(), user.Actor), func(ctx context.Context) error {
+		if err := w.DB.CheckActor(ctx); err != nil {
+			return err
+		}
+		go func() { removed <- db.Owner{URL: dbtest.Private().OwnerURL()}.RemoveTenant(t.Context(), farm.ID) }()
+		select {
+		case err := <-removed:
+			t.Errorf("the removal did not wait: %v", err)
+			return err
+		case <-time.After(1500 * time.Millisecond):
+		}
+		return w.DB.Write(ctx, db.SQL(`insert into products (id, name) values ($1, 'late')`, db.NewID()))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := <-removed; err != nil {
+		t.Fatal(err)
+	}
+	if rows := rowsOf(t, farm.ID); len(rows) > 0 {
+		t.Errorf("the removed tenant has rows in %v", rows)
+	}
+}
+
+// With a login that does not own the tables, the error names MIGRATE_DATABASE_URL.
+func TestOwnerCommandsNeedTheOwner(t *testing.T) {
+	t.Parallel()
+	a := auth.Accounts{DB: dbtest.Open(t), Hasher: auth.NewHasher(testRounds)}
+	name := "farm " + db.NewID()
+	must(t, a, "", "user", "add", "--tenant", name, "--new-tenant", "--email", email(), "--name", "x")
+	_, _, err := commandOf(t, a, dbtest.Private().AppURL(), "", "tenant", "rename", name, name+" 2")
+	if err == nil || !strings.Contains(err.Error(), "set MIGRATE_DATABASE_URL to the login of the database's owner") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// emptyDatabase creates a migrated database without tenants.
+func emptyDatabase(t *testing.T) *db.DB {
+	t.Helper()
+	name := "test_" + strings.ToLower(rand.Text())
+	dbtest.ExecURL(t, dbtest.Private().SuperURL(), "create database "+name+" owner "+local.OwnerRole)
+	t.Cleanup(func() { dbtest.ExecURL(t, dbtest.Private().SuperURL(), "drop database "+name+" with (force)") })
+	at := func(url string) string { return strings.Replace(url, "/"+local.Database+"?", "/"+name+"?", 1) }
+	if _, err := db.Migrate(t.Context(), at(dbtest.Private().OwnerURL()), at(dbtest.Private().AppURL()), nil); err != nil {
+		t.Fatal(err)
+	}
+	d, err := db.Open(t.Context(), db.Config{URL: at(dbtest.Private().AppURL()), MaxConns: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(d.Close)
+	return d
+}
+
+var spoolBody = j{"material_type": "PLA", "color": "Red", "diameter_mm": 1.75, "net_weight_grams": 1000}
+
+// tenantNames returns the names of all tenants by id.
+func tenantNames(t *testing.T, a auth.Accounts) map[string]string {
+	t.Helper()
+	tenants, err := a.Tenants(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := map[string]string{}
+	for _, tenant := range tenants {
+		names[tenant.ID] = tenant.Name
+	}
+	return names
+}
+
+// rowsOf returns the tables with rows of a tenant, and the numbers of these rows.
+func rowsOf(t *testing.T, tenant string) (tables []string) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), dbtest.Private().SuperURL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.Background())
+	rows, err := conn.Query(t.Context(), `
+		select c.relname || ' ' || (xpath('/row/n/text()', query_to_xml(
+			format('select count(*) as n from %I where tenant_id = %L', c.relname, $1::text), true, true, '')))[1]::text
+		from pg_class c join pg_attribute a on a.attrelid = c.oid and a.attname = 'tenant_id' and not a.attisdropped
+		where c.relkind = 'r' order by 1`, tenant)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.DeleteFunc(all, func(s string) bool { return strings.HasSuffix(s, " 0") })
+}
