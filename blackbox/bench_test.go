@@ -315,6 +315,11 @@ func (f *benchService) floor(b *testing.B) floorClients {
 			b.Fatal(err)
 		}
 		b.Cleanup(func() { conn.Close(context.Background()) })
+		_, err = conn.Exec(context.Background(), `select set_config('role', 'spoolwright_app', false),
+			set_config('search_path', 'public, pg_temp', false), set_config('enable_seqscan', 'off', false)`)
+		if err != nil {
+			b.Fatal(err)
+		}
 		clients[i] = conn
 	}
 	return clients

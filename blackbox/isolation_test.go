@@ -23,6 +23,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"spoolwright/auth/authtest"
@@ -404,6 +405,20 @@ func TestPgBouncer(t *testing.T) {
 			}
 			runModel(t, w, 2, 3, 1, 150)
 			runIsolation(t, d, 10, 600)
+
+			// The server connections of the pooler keep no setting.
+			conn, err := pgx.Connect(t.Context(), bouncer+"&default_query_exec_mode="+mode)
+			check(t, err)
+			defer conn.Close(t.Context())
+			for range 20 {
+				var settings string
+				check(t, conn.QueryRow(t.Context(), `select concat_ws(' ', current_user = session_user,
+					current_setting('statement_timeout'), current_setting('search_path'))
+					from pg_sleep(0.001)`).Scan(&settings))
+				if settings != `t 0 "$user", public` {
+					t.Fatalf("a server connection of the pooler has the settings %s", settings)
+				}
+			}
 		})
 	}
 	// docs/database.md forbids cache_statement, because a statement prepared on one server connection does not exist

@@ -20,3 +20,9 @@ begin
 		raise exception 'the caller is unknown, disabled, or has another role' using errcode = 'SW401';
 	end if;
 end $$;
+
+-- Raises an error with the SQLSTATE code, for a condition in an expression.
+create or replace function refuse(code text, message text) returns text language plpgsql as $$
+begin
+	raise exception '%', message using errcode = code;
+end $$;

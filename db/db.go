@@ -41,6 +41,7 @@ type DB struct {
 	log       *slog.Logger
 	roundTrip func(statements []Statement)
 
+	unprepared  atomic.Bool  // whether a session lost its settings: something unknown pools connections
 	reconnected atomic.Int64 // when reconnect last closed the connections, in Unix nanoseconds
 }
 
@@ -82,6 +83,7 @@ func Open(ctx context.Context, c Config) (*DB, error) {
 		return &pgconn.CancelRequestContextWatcherHandler{Conn: conn, CancelRequestDelay: 0, DeadlineDelay: time.Second}
 	}
 	config.ConnConfig.OnNotice = recordNotice
+	config.AfterConnect = prepareSession
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
 		return nil, err
@@ -195,6 +197,10 @@ func (d *DB) selfTest(ctx context.Context) error {
 			login, pgx.Identifier{login}.Sanitize())
 	}
 	tenant, other := NewID(), NewID()
+	// Test bind_tenant as it works in a session that is not prepared.
+	if _, err := tx.Exec(ctx, `select set_config('role', 'none', true)`); err != nil {
+		return fmt.Errorf("database: %w", err)
+	}
 	if _, err := tx.Exec(ctx, bindSQL, tenant, nil, nil); err != nil {
 		return bindError(err, login)
 	}
@@ -225,9 +231,10 @@ func (d *DB) selfTest(ctx context.Context) error {
 		return fmt.Errorf("self-test: %w", err)
 	}
 	count := func(tenant string) (n int, err error) {
-		if _, err = tx.Exec(ctx, bindSQL, tenant, nil, nil); err == nil {
-			err = tx.QueryRow(ctx, `select count(*) from tenants`).Scan(&n)
-		}
+		var b pgx.Batch
+		d.queueBind(&b, tx.Conn(), Actor{Tenant: tenant})
+		b.Queue(`select count(*) from tenants`).QueryRow(func(row pgx.Row) error { return row.Scan(&n) })
+		err = tx.SendBatch(ctx, &b).Close()
 		return n, err
 	}
 	own, err := count(tenant)

@@ -33,7 +33,7 @@ var (
 // ownDefinitions are the functions of this package, which the features' definitions may call.
 var ownDefinitions = []Definition{
 	{"db/id", 1, idSQL},
-	{"db/bind", 1, bindTenantSQL},
+	{"db/bind", 2, bindTenantSQL},
 	{"db/counts", 1, countsSQL},
 	{"db/directory", 1, directorySQL},
 }

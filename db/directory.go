@@ -35,12 +35,17 @@ func (d *DB) directory(ctx context.Context, sql string, args []any, dest ...any)
 			return err
 		}
 		defer h.release()
-		var b pgx.Batch
-		b.Queue(bindSQL, nil, nil, nil)
-		if err := d.queue(ctx, &b, []*Stmt{stmt}, false); err != nil {
+		conn, err := d.pool.Acquire(ctx)
+		if err != nil {
 			return err
 		}
-		return d.pool.SendBatch(ctx, &b).Close()
+		defer conn.Release()
+		var b pgx.Batch
+		d.queueBind(&b, conn.Conn(), Actor{})
+		if err := d.queue(ctx, &b, []*Stmt{stmt}, nil); err != nil {
+			return err
+		}
+		return conn.SendBatch(ctx, &b).Close()
 	})
 	return stmt.rows, err
 }

@@ -3,7 +3,6 @@ package db
 import (
 	"context"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
@@ -16,6 +15,5 @@ var WithOwn = withOwn
 
 // Notify delivers a notice as if PostgreSQL had sent it on the connection of the transaction of ctx.
 func Notify(ctx context.Context, n *pgconn.Notice) {
-	conn := ctx.Value(txKey{}).(*transaction).conn.(interface{ Conn() *pgx.Conn }).Conn()
-	recordNotice(conn.PgConn(), n)
+	recordNotice(ctx.Value(txKey{}).(*transaction).conn.Conn().PgConn(), n)
 }

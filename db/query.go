@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 const (
@@ -151,15 +152,15 @@ func (d *DB) send(ctx context.Context, readOnly bool, stmts []*Stmt) error {
 			return err
 		}
 		defer h.release()
-		var b pgx.Batch
-		if err := d.queue(ctx, &b, stmts, true); err != nil {
-			return err
-		}
 		conn, err := d.pool.Acquire(ctx)
 		if err != nil {
 			return err
 		}
 		defer func() { release(ctx, conn, err) }()
+		var b pgx.Batch
+		if err := d.queue(ctx, &b, stmts, conn.Conn()); err != nil {
+			return err
+		}
 		if readOnly {
 			return conn.SendBatch(ctx, &b).Close()
 		}
@@ -174,19 +175,15 @@ func detach(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), deadline)
 }
 
-// queue adds the statements to b, after the statement that binds the transaction to the context's actor if bind is
-// set.
-func (d *DB) queue(ctx context.Context, b *pgx.Batch, stmts []*Stmt, bind bool) error {
-	if bind {
+// queue adds the statements to b, after the statement that binds the transaction to the context's actor if bind, the
+// connection on which the transaction begins, is not nil.
+func (d *DB) queue(ctx context.Context, b *pgx.Batch, stmts []*Stmt, bind *pgx.Conn) error {
+	if bind != nil {
 		a := ActorOf(ctx)
 		if a.Tenant == "" {
 			return errors.New("db: the context has no tenant")
 		}
-		var user, role any
-		if a.User != "" {
-			user, role = a.User, a.Role
-		}
-		b.Queue(bindSQL, a.Tenant, user, role)
+		d.queueBind(b, bind, a)
 	}
 	for _, s := range stmts {
 		b.Queue(s.sql, s.args...).Query(s.read)
@@ -224,6 +221,11 @@ func (d *DB) retry(ctx context.Context, repeatable bool, attempt func() error) e
 			// first.
 			d.pool.Reset()
 		}
+		if isUnprepared(err) {
+			d.log.Warn("a database session lost its settings: binding each transaction with bind_tenant from now on")
+			d.unprepared.Store(true)
+			again = true
+		}
 		if isReadOnly(err) {
 			d.reconnect()
 			again = again || n == 0
@@ -251,9 +253,7 @@ type txKey struct{}
 type transaction struct {
 	d    *DB
 	ctx  context.Context
-	conn interface {
-		SendBatch(context.Context, *pgx.Batch) pgx.BatchResults
-	}
+	conn *pgxpool.Conn
 	tx   pgx.Tx
 	hold hold
 	busy bool // see errBusy
@@ -270,10 +270,12 @@ func (t *transaction) send(stmts []*Stmt) error {
 	}
 	var b pgx.Batch
 	first := t.tx == nil
+	var bind *pgx.Conn
 	if first {
 		b.BeginTx(pgx.TxOptions{})
+		bind = t.conn.Conn()
 	}
-	if err := t.d.queue(t.ctx, &b, stmts, first); err != nil {
+	if err := t.d.queue(t.ctx, &b, stmts, bind); err != nil {
 		return err
 	}
 	results := t.conn.SendBatch(t.ctx, &b)

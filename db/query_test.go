@@ -71,7 +71,19 @@ func TestNoTenant(t *testing.T) {
 // The actor's user must exist in the tenant, be enabled, and have the role.
 func TestRevokedCaller(t *testing.T) {
 	t.Parallel()
-	d := dbtest.Open(t)
+	t.Run("prepared", func(t *testing.T) {
+		t.Parallel()
+		testRevoked(t, openSingle(t))
+	})
+	t.Run("not prepared", func(t *testing.T) {
+		t.Parallel()
+		d := openSingle(t)
+		unprepare(t, d)
+		testRevoked(t, d)
+	})
+}
+
+func testRevoked(t *testing.T, d *db.DB) {
 	tenant, other := newTenant(t, d), newTenant(t, d)
 	user, disabled := db.NewID(), db.NewID()
 	insert := `insert into users (id, email, name, role, password_hash) values ($1, 'e', 'n', $2, 'h')`
@@ -332,10 +344,32 @@ func TestTemporaryTables(t *testing.T) {
 	}
 }
 
-// The settings of a transaction (role, schemas, tenant, timeouts) do not remain on the connection.
+// The tenant and user of a transaction do not remain on the connection. Of a session that is not prepared, nothing
+// remains: the role, the schemas and the timeouts are those of the login, as a pooler's other clients expect.
 func TestSettingsAreLocal(t *testing.T) {
 	t.Parallel()
-	d := openSingle(t)
+	t.Run("prepared", func(t *testing.T) {
+		t.Parallel()
+		testSettings(t, openSingle(t), "spoolwright_app   8s 5s 15s public, pg_temp")
+	})
+	t.Run("not prepared", func(t *testing.T) {
+		t.Parallel()
+		d := openSingle(t)
+		unprepare(t, d)
+		testSettings(t, d, `spoolwright_login   0 0 0 "$user", public`)
+	})
+}
+
+// unprepare resets the settings of the session, as if a pooler had assigned another one to the connection.
+func unprepare(t *testing.T, d *db.DB) {
+	t.Helper()
+	if _, err := d.Pool().Exec(t.Context(), `reset role; reset all`, pgx.QueryExecModeSimpleProtocol); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// testSettings checks that unbound has the settings of the session outside of transactions.
+func testSettings(t *testing.T, d *db.DB, unbound string) {
 	ctx := newTenant(t, d)
 	tenant := db.ActorOf(ctx).Tenant
 	const state = `select concat_ws(' ', current_user, current_setting('app.tenant_id', true),
@@ -349,7 +383,6 @@ func TestSettingsAreLocal(t *testing.T) {
 		return text, pid
 	}
 	bound := "spoolwright_app " + tenant + "  8s 5s 15s public, pg_temp"
-	const unbound = `spoolwright_login   0 0 0 "$user", public`
 	before, pid := outside()
 	if before != unbound {
 		t.Errorf("before: %q, want %q", before, unbound)
@@ -386,6 +419,54 @@ func TestSettingsAreLocal(t *testing.T) {
 		if after, now := outside(); after != unbound || now != pid {
 			t.Errorf("after %s: %q on backend %d, want %q on %d", name, after, now, unbound, pid)
 		}
+	}
+}
+
+// A session that lost its role or its schemas serves no transaction: the transaction runs again, bound by bind_tenant.
+// This also applies to a transaction that changes data, because nothing of it has been executed.
+func TestLostSettings(t *testing.T) {
+	t.Parallel()
+	for name, lose := range map[string]string{
+		"role": `reset role`, "schemas": `set search_path = pg_temp, public`, "both": `reset role; reset search_path`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for run, do := range map[string]func(context.Context, *db.DB) error{
+				"Read":  func(ctx context.Context, d *db.DB) error { return d.Read(ctx, db.SQL(`select 1`)) },
+				"Write": func(ctx context.Context, d *db.DB) error { return d.Write(ctx, addRow(db.NewID())) },
+				"Tx": func(ctx context.Context, d *db.DB) error {
+					return d.Tx(ctx, func(ctx context.Context) error { return d.Write(ctx, addRow(db.NewID())) })
+				},
+				"directory": func(ctx context.Context, d *db.DB) error {
+					_, err := d.Tenants(ctx)
+					return err
+				},
+			} {
+				var sent []string
+				d := open(t, db.Config{URL: dbtest.Private().SuperURL(), MaxConns: 1,
+					RoundTrip: func(all []db.Statement) {
+						for _, statement := range all {
+							sent = append(sent, statement.SQL)
+						}
+					}})
+				ctx := newTenant(t, d)
+				sent = nil
+				if _, err := d.Pool().Exec(t.Context(), lose, pgx.QueryExecModeSimpleProtocol); err != nil {
+					t.Fatal(err)
+				}
+				if err := do(ctx, d); err != nil {
+					t.Errorf("%s: %v", run, err)
+				}
+				if all := strings.Join(sent, "\n"); run != "directory" &&
+					(!strings.Contains(all, "current_user <>") || !strings.Contains(all, "bind_tenant")) {
+					t.Errorf("%s: the statements are %s", run, all)
+				}
+				role := value[string](t, d, ctx, `select current_user || ' ' || current_setting('search_path')`)
+				if role != "spoolwright_app public, pg_temp" {
+					t.Errorf("%s: afterwards, the role and the schemas are %q", run, role)
+				}
+			}
+		})
 	}
 }
 

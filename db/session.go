@@ -1,0 +1,93 @@
+package db
+
+import (
+	"context"
+	"errors"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// A connection that leads to PostgreSQL directly keeps the settings that are the same for all transactions: the role,
+// the schemas, and the timeouts. A transaction then sets only its tenant and user (bindSessionSQL). On a connection
+// through a pooler, which assigns a server connection to each transaction, nothing is set for the session, and
+// bind_tenant sets everything for the transaction.
+
+// prepareSQL applies the settings to the session and returns a row for each of them, if $1 is the server process of the
+// session. A pooler gives its clients process numbers of its own, which are those of no server process.
+//
+// enable_seqscan: a plan that is made while a table is small stays in use while the table grows, until PostgreSQL
+// analyzes it. A sequential scan would be such a plan's choice. Statements that need one set it for their transaction.
+const prepareSQL = `
+	select set_config(s.name, s.value, false) from (values
+		('role', '` + appRole + `'), ('search_path', '` + appSchemas + `'), ('statement_timeout', '8s'),
+		('lock_timeout', '5s'), ('idle_in_transaction_session_timeout', '15s'), ('enable_seqscan', 'off')
+	) s (name, value) where $1 = pg_backend_pid()`
+
+// bindSessionSQL binds the current transaction to tenant $1 and user $2, both of which may be empty, and checks that the
+// user has the role $3, as bind_tenant does. The transaction must be in a prepared session: if the session lost its
+// role or its schemas, refuse raises SW500. CASE evaluates its conditions in order, so the policy of users sees the
+// tenant.
+const bindSessionSQL = `
+	select case
+		when current_user <> '` + appRole + `' or current_setting('search_path') <> '` + appSchemas + `'
+			then refuse('SW500', 'the session lost its role or its schemas')
+		when set_config('app.tenant_id', $1, true) || set_config('app.user_id', $2, true) is null then null
+		when $2 <> '' and not exists (
+			select from users u where u.tenant_id = nullif($1, '')::uuid and u.id = nullif($2, '')::uuid
+				and u.role = $3 and u.disabled_at is null)
+			then refuse('SW401', 'the caller is unknown, disabled, or has another role')
+	end`
+
+const appSchemas = "public, pg_temp"
+
+// preparedKey is the key in a connection's custom data that says that its session has the settings of prepareSQL.
+const preparedKey = "spoolwright.prepared"
+
+// prepareSession applies prepareSQL to a new connection. If PostgreSQL rejects it, because it is not migrated or the
+// login is not a member of the role, the session stays as it is, and bind_tenant reports the reason.
+func prepareSession(ctx context.Context, conn *pgx.Conn) error {
+	prepared := 0
+	var b pgx.Batch // see Ready
+	b.Queue(prepareSQL, int32(conn.PgConn().PID())).Query(func(rows pgx.Rows) error {
+		for rows.Next() {
+			prepared++
+		}
+		return rows.Err()
+	})
+	err := conn.SendBatch(ctx, &b).Close()
+	var pg *pgconn.PgError
+	switch {
+	case err == nil && prepared > 0:
+		conn.PgConn().CustomData()[preparedKey] = true
+	case errors.As(err, &pg) && !isBroken(err):
+		return nil
+	}
+	return err
+}
+
+// queueBind adds the statement that binds the transaction to the actor. An empty tenant binds to no tenant.
+func (d *DB) queueBind(b *pgx.Batch, conn *pgx.Conn, a Actor) {
+	if conn.PgConn().CustomData()[preparedKey] != nil && !d.unprepared.Load() {
+		role := a.Role
+		if a.User == "" {
+			role = ""
+		}
+		b.Queue(bindSessionSQL, a.Tenant, a.User, role)
+		return
+	}
+	var tenant, user, role any
+	if a.Tenant != "" {
+		tenant = a.Tenant
+	}
+	if a.User != "" {
+		user, role = a.User, a.Role
+	}
+	b.Queue(bindSQL, tenant, user, role)
+}
+
+// isUnprepared reports whether bindSessionSQL found that the session lost its settings. Nothing has been executed then.
+func isUnprepared(err error) bool {
+	var pg *pgconn.PgError
+	return errors.As(err, &pg) && pg.Code == "SW500"
+}
