@@ -94,12 +94,23 @@ func testImportExport(t *testing.T, p program) {
 
 	write(header + "PLA,Black,1.75,1000,\nPLO,Black,1.75,1000,\nPLA,White,1.75,1000,\"two\nlines\"\nPLA,,1.75,0,\n")
 	stdout, stderr, code := p.run(t, "", env, "import", "spools", file, "--tenant", "north")
-	want := "line 3: material_type must be one of PLA, PETG, ABS, TPU, ASA, Nylon, PC, HIPS, PVA, Custom\n" +
-		"line 6: net_weight_grams must be greater than 0; color is required\n" +
+	want := "line 3: material_type must be one of PLA, PETG, ABS, TPU, ASA, Nylon, PC, HIPS, PVA, Custom; " +
+		"the value is \"PLO\"\n" +
+		"line 6: net_weight_grams must be greater than 0; the value is \"0\"; color is required\n" +
 		"spoolwright: nothing was imported: 2 rows are invalid\n"
 	if code != 1 || stdout != "" || stderr != want || lines("north") != 0 {
 		t.Errorf("status %d, %d spools\n%s%swant\n%s", code, lines("north"), stdout, stderr, want)
 	}
+	// At most 50 invalid rows are listed.
+	write(header + strings.Repeat("PLA,,1.75,1000,\n", 62))
+	_, stderr, code = p.run(t, "", env, "import", "spools", file, "--tenant", "north")
+	want = "line 51: color is required\nand 12 other invalid rows\n" +
+		"spoolwright: nothing was imported: 62 rows are invalid\n"
+	if code != 1 || !strings.HasSuffix(stderr, want) || strings.Count(stderr, "\n") != 52 {
+		t.Errorf("status %d: %s, want 50 rows and\n%s", code, stderr, want)
+	}
+	write("PK\x03\x04")
+	p.fails(t, 1, env, []string{"import", "spools", file, "--tenant", "north"}, ".xlsx", "save it as CSV in UTF-8")
 	// Error messages print control characters of the imported file in escaped form.
 	controls := `[{"id": "\u001b[2J7", "filament": {"diameter": "\u001b[31mx\nspool 1: ok", "weight": 1000}}]`
 	_, stderr, code = p.run(t, controls, env, "import", "spoolman", "-", "--tenant", "north")
@@ -244,7 +255,7 @@ func testImportOnTerminal(t *testing.T, p program) {
 		}
 	}
 	check(t, c.Wait())
-	for _, want := range []string{"1000 rows", "2000 rows", "\r\x1b[Kspools imported: 2000\r\n"} {
+	for _, want := range []string{"50 %", "100 %", "\r\x1b[Kspools imported: 2000\r\n"} {
 		if !strings.Contains(shown.String(), want) {
 			t.Errorf("%q is not in %q", want, shown.String())
 		}

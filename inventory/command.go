@@ -20,8 +20,9 @@ var Commands = []cli.Command{
 		Name: "import spools", Args: "FILE.csv [--tenant NAME]", Needs: cli.Farm,
 		Help: "create spools from a CSV file: all rows, or none\n\n" +
 			"The first line names the columns. The names are the fields of a spool in the API; material_type, color,\n" +
-			"diameter_mm and net_weight_grams are required. The rules for a row are those of the API. If any row is\n" +
-			"invalid, nothing is imported. FILE may be - for standard input.",
+			"diameter_mm and net_weight_grams are required. The rules for a row are those of the API. Columns may be\n" +
+			"separated by commas, semicolons or tabs, numbers may have a decimal comma. If any row is invalid, nothing is\n" +
+			"imported. FILE may be - for standard input.",
 		Setup: func(flags *flag.FlagSet) cli.Run {
 			return auth.InTenant(flags, func(ctx context.Context, c *cli.Call) error {
 				return runImport(c, openFile, func(i Importer, file io.ReadSeeker) (ImportResult, error) {
@@ -90,6 +91,9 @@ func keep(r io.Reader) (*os.File, error) {
 	return f, nil
 }
 
+// maxListed is the maximum number of invalid rows that an import lists.
+const maxListed = 50
+
 // runImport opens the command's operand, imports the file, and reports invalid rows, the progress and the result.
 func runImport(c *cli.Call, open func(source string) (*os.File, error),
 	importFile func(Importer, io.ReadSeeker) (ImportResult, error)) error {
@@ -107,7 +111,11 @@ func runImport(c *cli.Call, open func(source string) (*os.File, error),
 	defer file.Close()
 
 	clearLine, importer := "", Importer{DB: c.DB}
+	invalid := 0
 	importer.Invalid = func(where string, problems []server.FieldError) {
+		if invalid++; invalid > maxListed {
+			return
+		}
 		var texts []string
 		for _, p := range problems {
 			texts = append(texts, p.Field+" "+p.Message)
@@ -116,10 +124,16 @@ func runImport(c *cli.Call, open func(source string) (*os.File, error),
 	}
 	if cli.IsTerminal(c.Err) {
 		clearLine = "\r\x1b[K"
-		importer.Progress = func(rows int) { fmt.Fprintf(c.Err, "%s%d rows", clearLine, rows) }
+		importer.Progress = func(percent int) { fmt.Fprintf(c.Err, "%s%d %%", clearLine, percent) }
+		if info, err := file.Stat(); err == nil {
+			importer.Size = info.Size()
+		}
 	}
 	result, err := importFile(importer, file)
 	fmt.Fprint(c.Err, clearLine)
+	if invalid > maxListed {
+		fmt.Fprintf(c.Err, "and %d other invalid rows\n", invalid-maxListed)
+	}
 	if err != nil {
 		return fmt.Errorf("nothing was imported: %w", err)
 	}

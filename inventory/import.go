@@ -24,7 +24,8 @@ var Export = transfer.Export[Spool](func(createdAt, id string) *db.Stmt {
 type Importer struct {
 	DB       *db.DB
 	Invalid  func(where string, problems []server.FieldError) // called for each invalid row
-	Progress func(rows int)                                   // called after each batch of rows; may be nil
+	Size     int64                                            // of the file in bytes; only for Progress
+	Progress func(percent int)                                // called after each batch of rows; may be nil
 }
 
 // ImportResult counts the rows of an import.
@@ -79,7 +80,7 @@ type rowReader func() (importRow, error)
 func (i Importer) importFile(ctx context.Context, file io.ReadSeeker, skipInvalid bool,
 	open func(io.Reader) (rowReader, error)) (result ImportResult, err error) {
 	rows := 0
-	err = i.read(ctx, file, open, func(row *importRow) error {
+	err = i.read(ctx, file, 0, open, func(row *importRow) error {
 		if len(row.problems) > 0 {
 			result.Invalid++
 			i.Invalid(row.where, row.problems)
@@ -106,7 +107,7 @@ func (i Importer) importFile(ctx context.Context, file io.ReadSeeker, skipInvali
 			return err
 		}
 		n, invalid := 0, 0
-		err := i.read(ctx, file, open, func(row *importRow) error {
+		err := i.read(ctx, file, 50, open, func(row *importRow) error {
 			n++
 			if len(row.problems) > 0 {
 				invalid++
@@ -131,10 +132,11 @@ func (i Importer) importFile(ctx context.Context, file io.ReadSeeker, skipInvali
 	return result, err
 }
 
-// read calls use for each row, until an error or the end of ctx.
-func (i Importer) read(ctx context.Context, file io.Reader, open func(io.Reader) (rowReader, error),
+// read calls use for each row, until an error or the end of ctx. It is half of the progress, which begins at percent.
+func (i Importer) read(ctx context.Context, file io.Reader, percent int, open func(io.Reader) (rowReader, error),
 	use func(*importRow) error) error {
-	next, err := open(file)
+	counted := &countingReader{r: file}
+	next, err := open(counted)
 	if err != nil {
 		return err
 	}
@@ -153,9 +155,21 @@ func (i Importer) read(ctx context.Context, file io.Reader, open func(io.Reader)
 			return err
 		}
 		if rows++; i.Progress != nil && rows%batchRows == 0 {
-			i.Progress(rows)
+			i.Progress(percent + int(50*min(counted.n, i.Size)/max(i.Size, 1)))
 		}
 	}
+}
+
+// countingReader counts the bytes that were read.
+type countingReader struct {
+	r io.Reader
+	n int64
+}
+
+func (c *countingReader) Read(b []byte) (int, error) {
+	n, err := c.r.Read(b)
+	c.n += int64(n)
+	return n, err
 }
 
 // rowBatch holds rows of one INSERT, as they are named in the statement.

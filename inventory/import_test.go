@@ -175,7 +175,7 @@ func TestImportReportsInvalidRows(t *testing.T) {
 		"\"a\" b,PLA,Black,1.75,1000,,,,,,,\n" + // 7
 		",PLA,\"\",1.75,0,,,,,,,\n" + // 8
 		",PLA,Black,1.75,0.000001,,,,1000000,,,\n" + // 9
-		"\"three\n\n\",PLA,Black,1.75,1000,,,,,,,,\n" + // 10 to 12
+		"\"three\n\n\",PLA,Black,1.75,1000,,,,,,,,x\n" + // 10 to 12
 		",PLA,Black, 1.75 ,1000,,,,,,," // 13
 	result, err := importer.CSV(ctx, strings.NewReader(file))
 	want := []string{
@@ -197,10 +197,13 @@ func TestImportRejectsInvalidFiles(t *testing.T) {
 		"":                           "empty",
 		"\n\n":                       "empty",
 		header + ",weight\n":         `unknown column "weight"`,
-		header + ",Color\n":          `unknown column "Color"`,
-		header + ",color\n":          "appears twice",
+		header + ",Colour\n":         `unknown column "Colour"`,
+		header + ",Color\n":          "the column color appears twice",
 		"material_type,color\n":      "diameter_mm is missing",
-		"material_type;color\nPLA;x": "commas",
+		"material_type;color\nPLA;x": "line 1: the column diameter_mm is missing",
+		"PK\x03\x04\x14\x00":         "save it as CSV in UTF-8",
+		"\xd0\xcf\x11\xe0\xa1\xb1":   "save it as CSV in UTF-8",
+		"\xff\xfem\x00a\x00":         "UTF-16",
 		header + "\nPLA,\"" + strings.Repeat("x\n", 600_000): "line 2: a row is longer",
 	} {
 		importer, ctx, invalid := newImporter(t, c)
@@ -220,6 +223,82 @@ func TestImportRejectsInvalidFiles(t *testing.T) {
 	c.Get(t, "/api/v1/spools").Want(200).Shows(map[string]string{"total": "0"})
 }
 
+// An import accepts what spreadsheet programs write.
+func TestImportFromSpreadsheets(t *testing.T) {
+	t.Parallel()
+	c := authtest.New(t, authtest.Options{}, inventory.Routes).Operator(t)
+	for name, file := range map[string]string{
+		"semicolons": "\ufeffMaterial_Type;COLOR;Diameter mm;net-weight-grams;purchase_price\r\n" +
+			"petg;Black, matt;1,75;1000;29,99\r\n",
+		"tabs": strings.ReplaceAll(header, ",", "\t") + "\tpurchase_price\n" +
+			"PETG\t\"Black, matt\"\t1.75\t1000\t29,99\n",
+		"quoted":      header + ",purchase_price\nPetg,\"Black, matt\",\"1,75\",\"1.000,00\",\"29,990000\"\n",
+		"empty cells": header + ",purchase_price,,\nPETG,\"Black, matt\",1.75,1000,29.99,,\n,,,,,,\n\n,,,,\n\"\",,,,,\n",
+		"named": "sep=;\r\n" + strings.ReplaceAll(header, ",", ";") + ";purchase_price\r\n" +
+			"PETG;Black, matt;1.75;1000;29.99",
+		"blank lines": "\r\n\r\n" + header + ",purchase_price\r\n\r\nPETG,\"Black, matt\",1.75,1000,29.99\r\n\r\n",
+		"pipes": "sep=|\n" + strings.ReplaceAll(header, ",", "|") + "|purchase_price\n" +
+			"PETG|Black, matt|1.75|1000|29.99",
+		"quoted names": `"material_type";"color";"diameter_mm";"net_weight_grams";"purchase_price"` +
+			"\nPETG;\"Black, matt\";1,75;1000;29,99",
+	} {
+		importer, ctx, invalid := newImporter(t, c)
+		result, err := importer.CSV(ctx, strings.NewReader(file))
+		if err != nil || result != (inventory.ImportResult{Created: 1}) || len(*invalid) > 0 {
+			t.Errorf("%s: %+v %v %v", name, result, err, *invalid)
+			continue
+		}
+		c.Get(t, "/api/v1/spools").Want(200).Shows(map[string]string{
+			"items.0.material_type": "PETG", "items.0.color": "Black, matt", "items.0.diameter_mm": "1.75",
+			"items.0.net_weight_grams": "1000", "items.0.purchase_price": "29.99",
+		})
+	}
+}
+
+// The messages about invalid rows contain the values.
+func TestImportShowsInvalidValues(t *testing.T) {
+	t.Parallel()
+	c := authtest.New(t, authtest.Options{}, inventory.Routes).Operator(t)
+	for row, want := range map[string]string{
+		"PLO,x,1.75,1000":    `must be one of PLA, PETG, ABS, TPU, ASA, Nylon, PC, HIPS, PVA, Custom; the value is "PLO"`,
+		`PLA,x,1.75,"1,000"`: `must be a number between 0 and 1000000; the value is "1,000": write it without a thousands separator`,
+		"PLA,x,1.75,0":       `must be greater than 0; the value is "0"`,
+		"PLA,x,1.75,":        "is required",
+		"PLA," + strings.Repeat("é", 201) + ",1.75,1": `must have at most 200 characters; the value is "` +
+			strings.Repeat("é", 40) + `…"`,
+		"PLA,\xff,1.75,1": `must be valid Unicode text; the value is "\xff"`,
+	} {
+		importer, ctx, _ := newImporter(t, c)
+		var got []string
+		importer.Invalid = func(_ string, problems []server.FieldError) {
+			for _, p := range problems {
+				got = append(got, p.Message)
+			}
+		}
+		importer.CSV(ctx, strings.NewReader(header+"\n"+row))
+		if !slices.Equal(got, []string{want}) {
+			t.Errorf("%s: %q, want %q", row, got, want)
+		}
+	}
+}
+
+// The progress covers both times that the file is read, in one count from 0 to 100.
+func TestImportProgress(t *testing.T) {
+	t.Parallel()
+	c := authtest.New(t, authtest.Options{}, inventory.Routes).Operator(t)
+	importer, ctx, _ := newImporter(t, c)
+	file := header + "\n" + strings.Repeat("PLA,Black,1.75,1000\n", 20_000)
+	importer.Size = int64(len(file))
+	var shown []int
+	importer.Progress = func(percent int) { shown = append(shown, percent) }
+	if _, err := importer.CSV(ctx, strings.NewReader(file)); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(shown); n != 40 || !slices.IsSorted(shown) || shown[0] > 15 || shown[19] != 50 || shown[n-1] != 100 {
+		t.Errorf("the progress is %v", shown)
+	}
+}
+
 // An import and the API accept and reject the same values.
 func TestImportAgreesWithAPI(t *testing.T) {
 	t.Parallel()
@@ -229,7 +308,7 @@ func TestImportAgreesWithAPI(t *testing.T) {
 		"purchase_price": "20",
 	}
 	for field, values := range map[string][]string{
-		"material_type":          {`"PETG"`, `"petg"`, `"X"`},
+		"material_type":          {`"PETG"`, `"X"`},
 		"color":                  {`"x"`, `"   "`, quotedOf("é", 200), quotedOf("é", 201)},
 		"brand":                  {`""`, quotedOf("x", 201)},
 		"color_hex":              {`"#00ff00"`, `"00ff00"`, `"#00ff0"`},
@@ -283,9 +362,9 @@ func TestImportDoesNotBlockRequests(t *testing.T) {
 	importer, ctx, _ := newImporter(t, c)
 	rows := 2500
 	file := header + "\n" + strings.Repeat("PLA,Black,1.75,1000\n", rows)
-	created := 0
-	importer.Progress = func(n int) {
-		if n != 2000 {
+	created, calls := 0, 0
+	importer.Progress = func(int) {
+		if calls++; calls%2 != 0 { // two batches are complete, each time that the file is read
 			return
 		}
 		var wg sync.WaitGroup

@@ -54,6 +54,11 @@ type Field struct {
 	owner reflect.Type // the struct that declares the field
 }
 
+// IsNumber reports whether the field's values are numbers.
+func (f *Field) IsNumber() bool {
+	return f.kind == reflect.TypeFor[Decimal]() || f.kind == reflect.TypeFor[int64]()
+}
+
 // Enum is a string type with a fixed list of values. Fields of the type accept only these, and the OpenAPI document has
 // a schema with the type's name. dbtest.WantChecked compares the values with the check of the table's column.
 type Enum interface{ Enum() []string }
@@ -108,7 +113,7 @@ func schemaOf(t reflect.Type) *Schema {
 }
 
 func (f *Field) parse(rules string) {
-	isNumber := f.kind == reflect.TypeFor[Decimal]() || f.kind == reflect.TypeFor[int64]()
+	isNumber := f.IsNumber()
 	for rule := range strings.SplitSeq(rules, ",") {
 		name, value, _ := strings.Cut(strings.TrimSpace(rule), "=")
 		var err error

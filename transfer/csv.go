@@ -3,9 +3,11 @@ package transfer
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -18,22 +20,65 @@ type Cell = *string
 // Reader reads CSV (RFC 4180). It does three things that encoding/csv does not: it distinguishes null from an empty
 // text, which is quoted; it keeps \r\n in a quoted field; and it limits the length of a row.
 type Reader struct {
-	r    *bufio.Reader
-	line int // lines read so far
+	r         *bufio.Reader
+	separator byte
+	line      int // lines read so far
 }
 
 // NewReader returns a reader that skips a byte order mark at the start.
 func NewReader(r io.Reader) *Reader {
-	c := &Reader{r: bufio.NewReaderSize(r, 64<<10)}
+	c := &Reader{r: bufio.NewReaderSize(r, 64<<10), separator: ','}
 	if mark, _ := c.r.Peek(3); string(mark) == "\xef\xbb\xbf" {
 		c.r.Discard(3)
 	}
 	return c
 }
 
+// separators are those of spreadsheet programs, which choose one by the language of the system.
+const separators = ",;\t"
+
+// detect sets the separator to the one that the first line contains most often outside of quotes, or to the one that a
+// line such as "sep=;", which Excel understands, names; it skips that line.
+func (c *Reader) detect() {
+	start, _ := c.r.Peek(c.r.Size())
+	for len(start) > 0 && (start[0] == '\r' || start[0] == '\n') {
+		start = start[1:]
+	}
+	line, _, _ := bytes.Cut(start, []byte("\n"))
+	if rest, ok := bytes.CutPrefix(bytes.ToLower(bytes.TrimRight(line, "\r")), []byte("sep=")); ok && len(rest) == 1 {
+		c.Next()
+		c.separator = rest[0]
+		return
+	}
+	counts := map[byte]int{}
+	quoted := false
+	for _, b := range line {
+		if b == '"' {
+			quoted = !quoted
+		} else if !quoted {
+			counts[b]++
+		}
+	}
+	for _, s := range []byte(separators) {
+		if counts[s] > counts[c.separator] {
+			c.separator = s
+		}
+	}
+}
+
+// foreign are the first bytes of files that are not CSV in UTF-8, and what to do with such a file.
+var foreign = []struct{ start, problem string }{
+	{"PK\x03\x04", "the file is a spreadsheet such as .xlsx or .ods: " + saveAs},
+	{"\xd0\xcf\x11\xe0", "the file is an old spreadsheet such as .xls: " + saveAs},
+	{"\xff\xfe", "the file is in UTF-16: " + saveAs},
+	{"\xfe\xff", "the file is in UTF-16: " + saveAs},
+}
+
+const saveAs = "open it in a spreadsheet program, save it as CSV in UTF-8, and import that file"
+
 // ErrSyntax is returned for a row with a syntax error. The reader can continue with the next row.
 var ErrSyntax = errors.New("a quoted field does not end properly: " +
-	"double the quotes inside it, and write a comma or a line break after its closing quote")
+	"double the quotes inside it, and write a separator or a line break after its closing quote")
 
 // maxRow is the maximum length of a row in bytes, the same as that of a request body.
 const maxRow = 1 << 20
@@ -92,12 +137,12 @@ func (c *Reader) next() (row []Cell, line int, err error) {
 				b, err = read()
 				valid = valid && (err != nil || b == '\n')
 			}
-			for err == nil && b != ',' && b != '\n' {
+			for err == nil && b != c.separator && b != '\n' {
 				valid = false
 				b, err = read()
 			}
 		} else {
-			for err == nil && b != ',' && b != '\n' {
+			for err == nil && b != c.separator && b != '\n' {
 				text = append(text, b)
 				b, err = read()
 			}
@@ -115,7 +160,7 @@ func (c *Reader) next() (row []Cell, line int, err error) {
 		}
 		row = append(row, cell)
 		switch {
-		case err == nil && b == ',':
+		case err == nil && b == c.separator:
 		case valid:
 			return row, line, nil
 		default:
@@ -139,73 +184,153 @@ func AppendCell(to []byte, c Cell) []byte {
 }
 
 // Records reads a CSV file whose header names fields of T, the input type of a POST. The rules for values are those of
-// the POST.
+// the POST, but it also accepts what spreadsheet programs write: the separators ; and tab, numbers with a decimal
+// comma, empty rows, and headers and values of enums in any case.
 type Records[T any] struct {
-	csv   *Reader
-	names []string
+	csv    *Reader
+	names  []string
+	fields []*server.Field // of the names
 }
 
 // ReadRecords reads the header. It returns an error if a required field is missing or a column is unknown. Columns of
 // read-only fields are ignored.
 func ReadRecords[T any](r io.Reader) (*Records[T], error) {
 	c := NewReader(r)
-	header, _, err := c.Next()
+	start, _ := c.r.Peek(4)
+	for _, f := range foreign {
+		if bytes.HasPrefix(start, []byte(f.start)) {
+			return nil, errors.New(f.problem)
+		}
+	}
+	c.detect()
+	header, line, err := c.Next()
 	if err == io.EOF {
 		return nil, errors.New("the file is empty: its first line must name the columns")
 	}
-	if err != nil {
-		return nil, fmt.Errorf("line 1: %w", err)
+	problem := func(format string, args ...any) (*Records[T], error) {
+		return nil, fmt.Errorf("line %d: %w", line, fmt.Errorf(format, args...))
 	}
-	var known, writable, names []string
+	if err != nil {
+		return problem("%w", err)
+	}
+	var writable []string
+	known := map[string]*server.Field{}
 	schema := server.SchemaOf[T]()
 	for _, f := range schema.Fields {
 		if nested, _ := f.Nested(); nested != nil {
 			continue
 		}
-		known = append(known, f.Name)
+		known[f.Name] = f
 		if !f.ReadOnly {
 			writable = append(writable, f.Name)
 		}
 	}
-	for _, cell := range header {
-		name := ""
-		if cell != nil {
-			name = strings.TrimSpace(*cell)
-		}
+	records := &Records[T]{csv: c}
+	for _, cell := range trim(header) {
+		shown := textOf(cell)
+		name := strings.NewReplacer(" ", "_", "-", "_").Replace(strings.ToLower(shown))
 		switch {
-		case !slices.Contains(known, name):
-			hint := ""
-			if len(header) == 1 && strings.ContainsAny(name, ";\t") {
-				hint = "; separate columns with commas"
-			}
-			return nil, fmt.Errorf("line 1: unknown column %.100q; the columns are %s%s",
-				name, strings.Join(writable, ", "), hint)
-		case slices.Contains(names, name):
-			return nil, fmt.Errorf("line 1: the column %s appears twice", name)
+		case known[name] == nil:
+			return problem("unknown column %q; the columns are %s", shorten(shown), strings.Join(writable, ", "))
+		case slices.Contains(records.names, name):
+			return problem("the column %s appears twice", name)
 		}
-		names = append(names, name)
+		records.names, records.fields = append(records.names, name), append(records.fields, known[name])
 	}
 	for _, f := range schema.Fields {
-		if f.Required && !f.ReadOnly && !slices.Contains(names, f.Name) {
-			return nil, fmt.Errorf("line 1: the column %s is missing", f.Name)
+		if f.Required && !f.ReadOnly && !slices.Contains(records.names, f.Name) {
+			return problem("the column %s is missing", f.Name)
 		}
 	}
-	return &Records[T]{c, names}, nil
+	return records, nil
 }
 
-// Next decodes the next row. It returns the line on which the row starts and all problems of the row. The error is
-// io.EOF after the last row, or final.
+// textOf returns the text of a cell without the blanks around it, or "" for null.
+func textOf(c Cell) string {
+	if c == nil {
+		return ""
+	}
+	return strings.TrimSpace(*c)
+}
+
+// trim removes blank cells from the end of a row.
+func trim(row []Cell) []Cell {
+	for len(row) > 0 && textOf(row[len(row)-1]) == "" {
+		row = row[:len(row)-1]
+	}
+	return row
+}
+
+// shorten shortens a text for a message.
+func shorten(text string) string {
+	const most = 40
+	if runes := []rune(text); len(runes) > most {
+		return string(runes[:most]) + "…"
+	}
+	return text
+}
+
+// Next decodes the next row that is not blank. It returns the line on which the row starts and all problems of the row;
+// the messages contain the values. The error is io.EOF after the last row, or final.
 func (r *Records[T]) Next() (in T, line int, problems []server.FieldError, err error) {
 	row, line, err := r.csv.Next()
+	for err == nil && len(trim(row)) == 0 {
+		row, line, err = r.csv.Next()
+	}
 	switch {
 	case err == ErrSyntax:
 		return in, line, []server.FieldError{{Field: "row", Message: err.Error()}}, nil
 	case err != nil:
 		return in, line, nil, err
-	case len(row) != len(r.names):
+	}
+	if len(row) > len(r.names) { // a spreadsheet writes empty cells to the right of the table
+		row = row[:max(len(r.names), len(trim(row)))]
+	}
+	if len(row) != len(r.names) {
 		message := fmt.Sprintf("has %d fields, but the header has %d", len(row), len(r.names))
 		return in, line, []server.FieldError{{Field: "row", Message: message}}, nil
 	}
-	in, problems = server.DecodeTexts[T](r.names, row)
+	cells := make([]Cell, len(row))
+	for i, cell := range row {
+		cells[i] = normalize(r.fields[i], cell)
+	}
+	in, problems = server.DecodeTexts[T](r.names, cells)
+	for i := range problems {
+		p := &problems[i]
+		column := slices.Index(r.names, p.Field)
+		if column < 0 || textOf(row[column]) == "" {
+			continue
+		}
+		p.Message += fmt.Sprintf("; the value is %q", shorten(*row[column]))
+		if r.fields[column].IsNumber() && grouped.MatchString(textOf(row[column])) {
+			p.Message += ": write it without a thousands separator"
+		}
+	}
 	return in, line, problems, nil
+}
+
+var (
+	// decimalComma matches a number with a decimal comma, and perhaps dots between thousands.
+	decimalComma = regexp.MustCompile(`^(-?(?:\d+|\d{1,3}(?:\.\d{3})+)),(\d+)$`)
+	// grouped matches a number in which a comma can separate thousands.
+	grouped = regexp.MustCompile(`^-?[1-9]\d{0,2}(,\d{3})+$`)
+)
+
+// normalize returns a cell in the form that the API accepts.
+func normalize(f *server.Field, cell Cell) Cell {
+	text := textOf(cell)
+	if f.IsNumber() {
+		m := decimalComma.FindStringSubmatch(text)
+		if m == nil || grouped.MatchString(text) {
+			return cell
+		}
+		text = strings.ReplaceAll(m[1], ".", "") + "." + m[2]
+		return &text
+	}
+	for _, value := range f.Enum {
+		if strings.EqualFold(text, value) {
+			return &value
+		}
+	}
+	return cell
 }
