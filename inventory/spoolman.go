@@ -333,10 +333,15 @@ func (s spoolmanSpool) fill(row *importRow) {
 }
 
 func (c *conversion) convertColors() {
-	var colors []string
+	var colors, exact []string
 	for _, code := range strings.Split(c.text("filament.color_hex", "filament.multi_color_hexes"), ",") {
 		if m := hexCode.FindStringSubmatch(strings.TrimSpace(code)); m != nil {
-			colors = append(colors, "#"+strings.ToUpper(m[1]))
+			color, alpha := "#"+strings.ToUpper(m[1]), strings.ToUpper(m[2])
+			colors = append(colors, color)
+			if alpha == "FF" { // opaque, as without an alpha
+				alpha = ""
+			}
+			exact = append(exact, color+alpha)
 		} else {
 			c.fact("Colour code", strings.TrimSpace(code))
 		}
@@ -347,8 +352,11 @@ func (c *conversion) convertColors() {
 		c.values["color_hex"] = color
 	}
 	if len(colors) > 1 {
-		c.fact("Colours", strings.Join(colors, ", "))
+		c.fact("Colours", strings.Join(exact, ", "))
+	} else if !slices.Equal(exact, colors) {
+		c.fact("Colour with alpha", exact[0])
 	}
+	c.fact("Colour direction", c.text("filament.multi_color_direction"))
 	if c.values["color"] == "" {
 		c.values["color"] = color
 	}
@@ -426,7 +434,10 @@ func (c *conversion) notes() string {
 	if comment := c.text("filament.comment"); comment != "" {
 		comments = append(comments, "Filament: "+comment)
 	}
-	for _, prefix := range []string{"extra.", "filament.extra."} {
+	if comment := c.text("filament.vendor.comment"); comment != "" {
+		comments = append(comments, "Vendor: "+comment)
+	}
+	for _, prefix := range []string{"extra.", "filament.extra.", "filament.vendor.extra."} {
 		var extra []string
 		for name, value := range c.spoolmanSpool {
 			if key, ok := strings.CutPrefix(name, prefix); ok {
@@ -443,7 +454,7 @@ func (c *conversion) notes() string {
 	return joinNotes(comments, c.facts, 10_000)
 }
 
-var hexCode = regexp.MustCompile(`^#?([0-9A-Fa-f]{6})(?:[0-9A-Fa-f]{2})?$`)
+var hexCode = regexp.MustCompile(`^#?([0-9A-Fa-f]{6})([0-9A-Fa-f]{2})?$`)
 
 // joinNotes joins comments and facts to a text of at most so many characters. It truncates the comments first.
 func joinNotes(comments, facts []string, most int) string {

@@ -68,7 +68,8 @@ func TestSpoolman(t *testing.T) {
 		"items.1.material_type": "PLA", "items.1.color": "Ember", "items.1.color_hex": "#FF4500",
 		"items.1.net_weight_grams": "750", "items.1.remaining_weight_grams": "750",
 		"items.1.spool_weight_grams": "190", "items.1.purchase_price": "23",
-		"items.1.notes": "Material: PLA+\nColours: #FF4500, #FFD700, #202020\nRegistered: 2024-02-03\nSpoolman: 2",
+		"items.1.notes": "Material: PLA+\nColours: #FF4500, #FFD70080, #202020\n" +
+			"Colour direction: coaxial\nRegistered: 2024-02-03\nSpoolman: 2",
 
 		"items.2.material_type": "Nylon", "items.2.brand": "null", "items.2.color": "#101010",
 		"items.2.color_hex": "#101010", "items.2.diameter_mm": "2.85", "items.2.net_weight_grams": "480",
@@ -77,7 +78,7 @@ func TestSpoolman(t *testing.T) {
 
 		"items.3.material_type": "Custom", "items.3.brand": "Kap & Son", "items.3.diameter_mm": "2.85",
 		"items.3.remaining_weight_grams": "1040.25", "items.3.purchase_price": "null",
-		"items.3.notes": "Material: PVB\nDiameter: 3 mm\nRegistered: 2024-02-05\nSpoolman: 4",
+		"items.3.notes": "Vendor: Ships on Mondays\ncountry: Norway\nrating: 4\nMaterial: PVB\nDiameter: 3 mm\nRegistered: 2024-02-05\nSpoolman: 4",
 
 		"items.4.material_type": "Custom", "items.4.color": "Fog", "items.4.color_hex": "null",
 		"items.4.notes": "Registered: 2024-02-06\nSpoolman: 5",
@@ -213,6 +214,25 @@ func flatten(to map[string]any, prefix string, from map[string]any) {
 		} else {
 			to[prefix+name] = value
 		}
+	}
+}
+
+// The alpha of a colour goes to the notes, unless it is opaque.
+func TestSpoolmanAlpha(t *testing.T) {
+	t.Parallel()
+	api := authtest.New(t, authtest.Options{}, inventory.Routes)
+	for code, want := range map[string]string{
+		"ff450080": "Colour with alpha: #FF450080\nSpoolman: 1", "#FF4500ff": "Spoolman: 1", "FF4500": "Spoolman: 1",
+	} {
+		c := api.Operator(t)
+		file := `[{"id": 1, "filament": {"diameter": 1.75, "weight": 1, "material": "PLA", "color_hex": "` + code + `"}}]`
+		importer, ctx, invalid := newImporter(t, c)
+		if _, err := importer.Spoolman(ctx, strings.NewReader(file), false); err != nil {
+			t.Fatal(err, *invalid)
+		}
+		c.Get(t, "/api/v1/spools").Want(200).Shows(map[string]string{
+			"items.0.color_hex": "#FF4500", "items.0.notes": want,
+		})
 	}
 }
 
