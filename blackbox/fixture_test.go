@@ -45,11 +45,11 @@ func newTestAPI(t *testing.T, o authtest.Options) *testAPI {
 	for _, r := range w.api.Routes {
 		var described struct {
 			RequestBody *struct {
-				Content map[string]struct {
-					Schema struct {
-						Ref string `json:"$ref"`
-					}
-					Example map[string]any
+				Required bool
+				Content  map[string]struct {
+					Schema   ref
+					Example  map[string]any
+					Examples map[string]struct{ Value map[string]any }
 				}
 			}
 			Responses map[string]any
@@ -60,8 +60,17 @@ func newTestAPI(t *testing.T, o authtest.Options) *testAPI {
 		op := &operation{Route: r, creates: described.Responses["201"] != nil}
 		if described.RequestBody != nil {
 			content := described.RequestBody.Content["application/json"]
-			op.example = content.Example
-			op.fields = doc.Components.Schemas[strings.TrimPrefix(content.Schema.Ref, "#/components/schemas/")].Properties
+			op.example, op.plain, op.optional = content.Example, content.Example, !described.RequestBody.Required
+			if with, ok := content.Examples["lists"]; ok {
+				op.example, op.plain = with.Value, content.Examples["plain"].Value
+			}
+			op.fields = doc.Components.Schemas[content.Schema.name()].Properties
+			op.entries = map[string]map[string]field{}
+			for name, f := range op.fields {
+				if f.Type == "array" {
+					op.entries[name] = doc.Components.Schemas[f.Items.name()].Properties
+				}
+			}
 			if len(op.example) == 0 || len(op.fields) == 0 {
 				t.Fatalf("%s: the document has no example or no schema for the request body", r.Pattern)
 			}
@@ -74,15 +83,26 @@ func newTestAPI(t *testing.T, o authtest.Options) *testAPI {
 // operation is a route with its part of the OpenAPI document.
 type operation struct {
 	server.Route
-	example map[string]any   // the request body; nil if the operation has none
-	fields  map[string]field // the schema of the request body
-	creates bool             // a success is 201
+	example  map[string]any              // the request body, with lists; nil if the operation has none
+	plain    map[string]any              // the request body without lists
+	fields   map[string]field            // the schema of the request body
+	entries  map[string]map[string]field // the schemas of the entries of its lists
+	optional bool                        // the body may be missing
+	creates  bool                        // a success is 201
 }
+
+// ref is a reference to a schema of the document.
+type ref struct {
+	Ref string `json:"$ref"`
+}
+
+func (r ref) name() string { return strings.TrimPrefix(r.Ref, "#/components/schemas/") }
 
 // field is the schema of a property of a request body.
 type field struct {
+	ref
 	Type            any
-	Ref             string `json:"$ref"`
+	Items           ref
 	Format, Pattern string
 	Enum, AnyOf     []any
 }
@@ -124,12 +144,16 @@ func (w *testAPI) createOperation(collection string) *operation {
 	return nil
 }
 
-// collectionOf returns the top-level collection whose resources the field refers to: /api/v1/products for
-// component_product_id.
+// collectionOf returns the path pattern of the collection whose resources the field refers to: /api/v1/products for
+// component_product_id or items[0].product_id, and the materials of a run for materials[0].id of its complete.
 func (w *testAPI) collectionOf(t *testing.T, op *operation, name string) string {
 	t.Helper()
+	list, entryField, ok := strings.Cut(name, "[0].")
+	if ok && entryField == "id" {
+		return op.Path()[:strings.LastIndexByte(op.Path(), '/')+1] + list
+	}
 	noun := strings.TrimSuffix(name, "_id")
-	noun = noun[strings.LastIndexByte(noun, '_')+1:]
+	noun = noun[strings.LastIndexAny(noun, "_.")+1:]
 	for _, other := range w.operations {
 		if other.creates && !hasID(other) && strings.HasSuffix(other.Path(), noun+"s") {
 			return other.Path()
@@ -139,14 +163,45 @@ func (w *testAPI) collectionOf(t *testing.T, op *operation, name string) string 
 	return ""
 }
 
-// referenceFields returns the names of the fields in the example that refer to other resources.
-func referenceFields(op *operation) (names []string) {
-	for name, value := range op.example {
+// referenceFields returns the names of the fields in a body that refer to other resources, such as product_id or
+// items[0].product_id.
+func referenceFields(op *operation, body map[string]any) (names []string) {
+	for name, value := range body {
 		if op.fields[name].Format == "uuid" && value != nil {
 			names = append(names, name)
 		}
+		for entryField, schema := range op.entries[name] {
+			if schema.Format == "uuid" {
+				names = append(names, name+"[0]."+entryField)
+			}
+		}
 	}
+	slices.Sort(names)
 	return names
+}
+
+// withReference returns a copy of a body in which the field that referenceFields names is an id.
+func withReference(body map[string]any, name, id string) map[string]any {
+	body = clone(body)
+	if list, entryField, ok := strings.Cut(name, "[0]."); ok {
+		body[list].([]any)[0].(map[string]any)[entryField] = id
+	} else {
+		body[name] = id
+	}
+	return body
+}
+
+// clone returns a deep copy of a JSON object.
+func clone(o map[string]any) map[string]any {
+	b, err := json.Marshal(o)
+	if err != nil {
+		panic(err)
+	}
+	var copied map[string]any
+	if err := json.Unmarshal(b, &copied); err != nil {
+		panic(err)
+	}
+	return copied
 }
 
 func pathParts(path string) []string { return strings.Split(strings.TrimPrefix(path, "/"), "/") }
@@ -180,7 +235,7 @@ func (w *testAPI) newFullFixture(t *testing.T) *fixture {
 	}
 	for _, op := range w.operations {
 		if op.Method() == "PATCH" {
-			f.admin.Patch(t, f.path(t, op.Path()), f.newBody(t, op)).Want(200)
+			f.admin.Patch(t, f.path(t, op.Path()), f.newBody(t, op, op.example)).Want(200)
 		}
 	}
 	return f
@@ -224,7 +279,7 @@ func (f *fixture) create(t *testing.T, pattern, path string) string {
 		t.Fatalf("%s/{id} exists, but no route POST %s with status 201", pattern, pattern)
 	}
 	f.created[pattern]++
-	body := f.newBody(t, op)
+	body := f.newBody(t, op, op.plain)
 	if n := f.created[pattern]; n > 1 { // texts may have to be unique
 		for name, value := range body {
 			text, ok := value.(string)
@@ -240,16 +295,25 @@ func (f *fixture) create(t *testing.T, pattern, path string) string {
 func (f *fixture) body(t *testing.T, op *operation) map[string]any {
 	t.Helper()
 	if f.bodies[op] == nil && op.example != nil {
-		f.bodies[op] = f.newBody(t, op)
+		f.bodies[op] = f.newBody(t, op, op.example)
 	}
 	return f.bodies[op]
 }
 
-// newBody returns the example of the operation's body with new values for what the example cannot know: ids of
+// newBody returns an example of the operation's body with new values for what the example cannot know: ids of
 // resources, which it creates, e-mail addresses, passwords and refresh tokens.
-func (f *fixture) newBody(t *testing.T, op *operation) map[string]any {
+func (f *fixture) newBody(t *testing.T, op *operation, example map[string]any) map[string]any {
 	t.Helper()
-	body := maps.Clone(op.example)
+	body := clone(example)
+	for _, name := range referenceFields(op, example) {
+		collection, id := f.collectionOf(t, op, name), ""
+		if hasParent := strings.Contains(collection, "{"); hasParent {
+			id = idOf(f.path(t, collection+"/{id}"))
+		} else {
+			id = f.create(t, collection, collection)
+		}
+		body = withReference(body, name, id)
+	}
 	for _, name := range slices.Sorted(maps.Keys(body)) {
 		switch {
 		case name == "email" && op.creates:
@@ -261,9 +325,6 @@ func (f *fixture) newBody(t *testing.T, op *operation) map[string]any {
 		case name == "refresh_token":
 			login := authtest.JSON{"email": f.admin.Email, "password": authtest.Password}
 			body[name] = f.admin.Post(t, "/api/v1/auth/login", login).Want(200).Text("refresh_token")
-		case op.fields[name].Format == "uuid" && body[name] != nil:
-			collection := f.collectionOf(t, op, name)
-			body[name] = f.create(t, collection, collection)
 		}
 	}
 	return body

@@ -281,6 +281,8 @@ func (r *keyTest) otherBody(t *testing.T) map[string]any {
 				continue
 			}
 			body[name] = v + 1
+		case []any:
+			delete(body, name)
 		default:
 			continue
 		}
@@ -534,6 +536,23 @@ var errorCases = []errorCase{
 			product := c.Post(t, productsURL, body).Want(201).Header.Get("Location")
 			return productsURL, body, func() { c.Delete(t, product).Want(204) }
 		}},
+	{"POST /api/v1/products", 400, "UNKNOWN_REFERENCE",
+		func(t *testing.T, c *authtest.Client) (string, any, func()) {
+			component := authtest.JSON{"component_product_id": db.NewID()}
+			return productsURL, authtest.JSON{"name": "x", "components": []any{component}}, nil
+		}},
+	{"POST /api/v1/products", 400, "DUPLICATE_COMPONENT",
+		func(t *testing.T, c *authtest.Client) (string, any, func()) {
+			component := authtest.JSON{"component_product_id": idOf(createProduct(t, c, 0))}
+			return productsURL, authtest.JSON{"name": "x", "components": []any{component, component}}, nil
+		}},
+	{"POST /api/v1/products", 422, "VALIDATION_ERROR",
+		func(t *testing.T, c *authtest.Client) (string, any, func()) {
+			spool := createExpensiveSpool(t, c)
+			material := authtest.JSON{"material_type": "PLA", "color": "Black", "weight_grams": 1_000_000}
+			body := authtest.JSON{"name": "x", "materials": []any{material}}
+			return productsURL, body, func() { c.Delete(t, spool).Want(204) }
+		}},
 	{"POST /api/v1/products/{id}/materials", 404, "NOT_FOUND",
 		func(t *testing.T, c *authtest.Client) (string, any, func()) {
 			body := authtest.JSON{"material_type": "PLA", "color": "Black", "weight_grams": 1}
@@ -588,6 +607,12 @@ var errorCases = []errorCase{
 			product := createProduct(t, c, 1000)
 			spool := createExpensiveSpool(t, c)
 			return product + "/recalculate", nil, func() { c.Delete(t, spool).Want(204) }
+		}},
+	{"POST /api/v1/production-runs", 400, "UNKNOWN_REFERENCE",
+		func(t *testing.T, c *authtest.Client) (string, any, func()) {
+			item := authtest.JSON{"product_id": idOf(createProduct(t, c, 0))}
+			material := authtest.JSON{"spool_id": db.NewID()}
+			return runsURL, authtest.JSON{"items": []any{item}, "materials": []any{material}}, nil
 		}},
 	{"POST /api/v1/production-runs/{id}/items", 404, "NOT_FOUND",
 		func(t *testing.T, c *authtest.Client) (string, any, func()) {
@@ -658,6 +683,22 @@ var errorCases = []errorCase{
 					"spool_id":                  idOf(createSpool(t, c, nil)),
 					"spool_weight_before_grams": 1, "spool_weight_after_grams": 0,
 				}).Want(201)
+			}
+		}},
+	{"POST /api/v1/production-runs/{id}/complete", 400, "UNKNOWN_REFERENCE",
+		func(t *testing.T, c *authtest.Client) (string, any, func()) {
+			run, _ := createRun(t, c, createSpool(t, c, nil), 1)
+			material := authtest.JSON{"id": db.NewID(), "actual_weight_grams": 1}
+			return run + "/complete", authtest.JSON{"materials": []any{material}}, nil
+		}},
+	{"POST /api/v1/production-runs/{id}/complete", 422, "VALIDATION_ERROR",
+		func(t *testing.T, c *authtest.Client) (string, any, func()) {
+			run, _ := createRun(t, c, createSpool(t, c, nil), 1)
+			item := authtest.JSON{"product_id": idOf(createProduct(t, c, 0))}
+			path := c.Post(t, run+"/items", item).Want(201).Header.Get("Location")
+			pieces := authtest.JSON{"id": idOf(path), "failed_quantity": 2}
+			return run + "/complete", authtest.JSON{"items": []any{pieces}}, func() {
+				c.Patch(t, path, authtest.JSON{"quantity": 2}).Want(200)
 			}
 		}},
 	{"POST /api/v1/production-runs/{id}/complete", 400, "ACTUAL_USAGE_MISSING",

@@ -223,7 +223,7 @@ func (i *isolationTenant) act() {
 		}
 		target, pattern, rest, ok = i.target(op)
 	}
-	body := i.randomBody(op)
+	body := i.randomBody(op, target)
 	if other := i.checker.tenants[i.IntN(len(i.checker.tenants))]; other != i && i.IntN(4) == 0 {
 		if pattern != "" {
 			if foreign, ok := other.pick(pattern, i.Rand); ok {
@@ -232,10 +232,9 @@ func (i *isolationTenant) act() {
 				return
 			}
 		}
-		for _, name := range referenceFields(op) {
-			if resource, ok := other.pick(i.collectionOf(i.checker.t, op, name)+"/{id}", i.Rand); ok {
-				foreign, missing := maps.Clone(body), maps.Clone(body)
-				foreign[name], missing[name] = resource.id, db.NewID()
+		for _, name := range referenceFields(op, body) {
+			if resource, ok := other.pick(i.references(op, name), i.Rand); ok {
+				foreign, missing := withReference(body, name, resource.id), withReference(body, name, db.NewID())
 				i.compare(op, target.path+rest, target.path+rest, foreign, missing)
 				return
 			}
@@ -274,18 +273,50 @@ func (i *isolationTenant) query() string {
 	return ""
 }
 
+// references returns the path pattern of the resources that a field refers to.
+func (i *isolationTenant) references(op *operation, name string) string {
+	collection := i.collectionOf(i.checker.t, op, name)
+	for _, other := range i.routes {
+		p := other.Path()
+		if strings.HasPrefix(p, collection+"/{") && strings.Count(p, "/") == strings.Count(collection, "/")+1 {
+			return p
+		}
+	}
+	return ""
+}
+
 // randomBody returns the example of the operation with a marker in every text, ids of the tenant's resources, and
-// random weights.
-func (i *isolationTenant) randomBody(op *operation) map[string]any {
-	body := maps.Clone(op.example)
+// random weights. If the tenant has no resource for an entry of a list, the body lacks the list.
+func (i *isolationTenant) randomBody(op *operation, target resource) map[string]any {
+	if op.example == nil {
+		return nil
+	}
+	body := clone(op.example)
+	for _, name := range referenceFields(op, body) {
+		r, ok := i.pick(i.references(op, name), i.Rand)
+		list, entryField, nested := strings.Cut(name, "[0].")
+		if belongs := entryField != "id" || strings.HasPrefix(r.path, target.path+"/"); ok && belongs {
+			body = withReference(body, name, r.id)
+		} else if nested {
+			delete(body, list)
+		}
+	}
+	i.randomize(body, op.fields)
+	for list, schema := range op.entries {
+		if entries, ok := body[list].([]any); ok {
+			i.randomize(entries[0].(map[string]any), schema)
+		}
+	}
+	return body
+}
+
+// randomize replaces texts, weights and statuses in an object of a body.
+func (i *isolationTenant) randomize(body map[string]any, schema map[string]field) {
 	for _, name := range slices.Sorted(maps.Keys(body)) {
-		f := op.fields[name]
+		f := schema[name]
 		_, isText := body[name].(string)
 		switch {
 		case f.Format == "uuid":
-			if r, ok := i.pick(i.collectionOf(i.checker.t, op, name)+"/{id}", i.Rand); ok {
-				body[name] = r.id
-			}
 		case isText && f.isFreeText():
 			body[name] = i.text()
 		case strings.HasSuffix(name, "_grams"):
@@ -297,7 +328,6 @@ func (i *isolationTenant) randomBody(op *operation) map[string]any {
 	if before, ok := body["spool_weight_before_grams"].(int); ok {
 		body["spool_weight_after_grams"] = max(before-i.IntN(3), 0)
 	}
-	return body
 }
 
 // send sends a request and checks the response for data of other tenants.
@@ -352,23 +382,40 @@ func (i *isolationTenant) compare(op *operation, foreign, missing string, foreig
 // recordCreated remembers the resource that the response describes. It remembers at most 20 resources of a kind;
 // others remain in the database and in lists.
 func (i *isolationTenant) recordCreated(op *operation, a *httptest.ResponseRecorder) {
-	var created struct{ ID string }
+	var created struct {
+		ID                           string
+		Items, Materials, Components []struct{ ID string }
+	}
 	if err := json.Unmarshal(a.Body.Bytes(), &created); err != nil || created.ID == "" {
 		i.checker.t.Errorf("%s: the response has no id: %s", op.Doc.ID, a.Body)
 	}
-	i.checker.ids.Store(created.ID, i.n)
+	for _, id := range uuidPattern.FindAllString(a.Body.String(), -1) { // with those of nested lists
+		i.checker.ids.LoadOrStore(id, i.n)
+	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
+	location := a.Header().Get("Location")
+	i.remember(op.Path(), resource{location, created.ID})
+	for list, entries := range map[string][]struct{ ID string }{
+		"items": created.Items, "materials": created.Materials, "components": created.Components,
+	} {
+		for _, entry := range entries {
+			i.remember(op.Path()+"/{id}/"+list, resource{location + "/" + list + "/" + entry.ID, entry.ID})
+		}
+	}
+}
+
+// remember adds a resource of the collection to i.own. The caller holds i.mu.
+func (i *isolationTenant) remember(collection string, r resource) {
 	pattern := ""
 	for _, other := range i.routes {
 		p := other.Path()
-		child := strings.HasPrefix(p, op.Path()+"/{") && strings.HasSuffix(p, "}")
-		if child && len(pathParts(p)) == len(pathParts(op.Path()))+1 {
+		child := strings.HasPrefix(p, collection+"/{") && strings.HasSuffix(p, "}")
+		if child && len(pathParts(p)) == len(pathParts(collection))+1 {
 			pattern = p
 		}
 	}
-	r, all := resource{a.Header().Get("Location"), created.ID}, i.own[pattern]
-	if len(all) < 20 {
+	if all := i.own[pattern]; len(all) < 20 {
 		i.own[pattern] = append(all, r)
 	} else {
 		all[i.IntN(len(all))] = r

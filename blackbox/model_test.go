@@ -458,17 +458,33 @@ func (u *modelUser) createSpool() {
 		body["purchase_price"] = s.price
 	}
 	s.weight = s.initial
+	created := []*modelSpool{s}
+	if u.chance(20) { // several equal spools
+		created = append(created, &modelSpool{})
+		body["quantity"] = len(created)
+	}
 	out, a := u.call("create spool", "POST", "/api/v1/spools", body)
 	u.wantOutcome("create spool", out, a, "ok")
-	if a.micro("remaining_weight_grams") != s.initial {
-		u.errorf("create spool: %v, want the remaining weight %v", a, s.initial)
+	responses := []object{a}
+	if len(created) > 1 {
+		if responses = a.list("items"); len(responses) != len(created) {
+			u.errorf("create spool: %v, want %d spools", a, len(created))
+			return
+		}
 	}
-	s.id = a.text("id")
+	for i, response := range responses {
+		n := created[i]
+		n.owner, n.shared, n.material, n.color = s.owner, s.shared, s.material, s.color
+		n.initial, n.net, n.price, n.weight = s.initial, s.net, s.price, s.initial
+		if n.id = response.text("id"); response.micro("remaining_weight_grams") != s.initial {
+			u.errorf("create spool: %v, want the remaining weight %v", a, s.initial)
+		}
+		u.record(n, "created", effect{"created", u.client.Actor.User, s.initial, s.initial})
+	}
 	u.mu.Lock()
-	u.modelTenant.spools = append(u.modelTenant.spools, s)
+	u.modelTenant.spools = append(u.modelTenant.spools, created...)
 	u.mu.Unlock()
-	u.spools = append(u.spools, s)
-	u.record(s, "created", effect{"created", u.client.Actor.User, s.initial, s.initial})
+	u.spools = append(u.spools, created...)
 }
 
 // record remembers an acknowledged change that the spool's ledger must contain.
@@ -591,10 +607,45 @@ func (u *modelUser) createRun() {
 		r.status = "in_progress"
 		body["status"] = r.status
 	}
+	var materials, items []object
+	var spools []*modelSpool
+	gone, deleting := false, false
+	for range u.IntN(3) * u.IntN(2) {
+		m, entry := u.newMaterial(r)
+		r.materials, materials, spools = append(r.materials, m), append(materials, entry), append(spools, m.spool)
+		gone = gone || m.spool.deleted.Load()
+	}
+	for range u.IntN(3) * u.IntN(2) {
+		if p, ok := pick(u, u.products); ok {
+			i := &modelItem{product: p, quantity: 1 + u.Int64N(20), success: -1, fails: -1}
+			r.items, items = append(r.items, i), append(items, object{"product_id": p.id, "quantity": i.quantity})
+			gone, deleting = gone || p.deleted.Load(), deleting || p.deleted.Load()
+		}
+	}
+	if materials != nil || items != nil {
+		body["materials"], body["items"] = materials, items // a nil slice is sent as null
+	}
 	out, a := u.call("create run", "POST", "/api/v1/production-runs", body)
-	u.wantOutcome("create run", out, a, "ok")
-	if r.id = a.text("id"); a.text("status") != r.status {
-		u.errorf("create run: %v, want %s", a, r.status)
+	for _, s := range spools {
+		deleting = deleting || s.deleting.Load()
+	}
+	if gone && out != "UNKNOWN_REFERENCE" || out == "UNKNOWN_REFERENCE" && !deleting {
+		u.errorf("create run: %s (%v), with something deleted before: %v, DELETE sent: %v", out, a, gone, deleting)
+	}
+	if u.wantOutcome("create run", out, a, "ok", "UNKNOWN_REFERENCE"); out != "ok" {
+		return
+	}
+	if r.id = a.text("id"); a.text("status") != r.status || len(a.list("materials")) != len(r.materials) ||
+		len(a.list("items")) != len(r.items) {
+		u.errorf("create run: %v, want %s with %d materials and %d items", a, r.status, len(r.materials), len(r.items))
+		return
+	}
+	for i, m := range r.materials {
+		m.id = a.list("materials")[i].text("id")
+		u.checkMaterial(a.list("materials")[i], m)
+	}
+	for i, item := range r.items {
+		item.id = a.list("items")[i].text("id")
 	}
 	u.mu.Lock()
 	u.modelTenant.runs = append(u.modelTenant.runs, r)
@@ -611,13 +662,14 @@ func (u *modelUser) checkCompleted(what, outcome string, answer object, r *model
 	}
 }
 
-func (u *modelUser) addMaterial() {
-	r, s := u.ownRun(), u.anySpool()
+// newMaterial returns a random material for a run and the body to create it.
+func (u *modelUser) newMaterial(r *modelRun) (m *modelMaterial, body object) {
+	s := u.anySpool()
 	for r.shared && !s.shared { // other users may complete the run, which deducts from the spool
 		s = u.anySpool()
 	}
-	m := &modelMaterial{spool: s, before: -1, after: -1, sent: -1}
-	body := object{"spool_id": s.id, "estimated_weight_grams": 10}
+	m = &modelMaterial{spool: s, before: -1, after: -1, sent: -1}
+	body = object{"spool_id": s.id, "estimated_weight_grams": 10}
 	if u.chance(75) {
 		m.after = u.amount(500 * one)
 		m.before = m.after + u.amount(300*one)
@@ -627,6 +679,13 @@ func (u *modelUser) addMaterial() {
 		m.sent = u.amount(300 * one)
 		body["actual_weight_grams"] = m.sent
 	}
+	return m, body
+}
+
+func (u *modelUser) addMaterial() {
+	r := u.ownRun()
+	m, body := u.newMaterial(r)
+	s := m.spool
 	gone, completed := s.deleted.Load(), r.completeOK.Load() > 0
 	out, a := u.call("add material", "POST", "/api/v1/production-runs/"+r.id+"/materials", body)
 	if r.deleted.Load() {
@@ -762,9 +821,13 @@ func (u *modelUser) complete() {
 		}
 		u.mu.RUnlock()
 	}
+	body, undo := u.completeBody(r)
 	gone, completed, want := r.deleted.Load(), r.completeOK.Load() > 0, r.completeOutcome(u)
 	r.completeSent.Add(1)
-	out, a := u.call("complete", "POST", "/api/v1/production-runs/"+r.id+"/complete", nil)
+	out, a := u.call("complete", "POST", "/api/v1/production-runs/"+r.id+"/complete", body)
+	if out != "ok" {
+		undo()
+	}
 	if want != "" {
 		u.wantOutcome("complete", out, a, want)
 	}
@@ -797,6 +860,39 @@ func (u *modelUser) complete() {
 	case "NOT_FOUND", "RUN_HAS_NO_MATERIALS", "ACTUAL_USAGE_MISSING", "INSUFFICIENT_FILAMENT":
 	default:
 		u.errorf("complete: %s %v", out, a)
+	}
+}
+
+// completeBody returns a body that completes a run of the user with other weights and numbers of pieces, or nil. It
+// applies them to the model, until undo.
+func (u *modelUser) completeBody(r *modelRun) (body any, undo func()) {
+	if r.owner != u || u.chance(60) {
+		return nil, func() {}
+	}
+	materials, items := []object{}, []object{}
+	oldMaterials, oldItems := map[*modelMaterial]modelMaterial{}, map[*modelItem]modelItem{}
+	for _, m := range r.materials {
+		if u.chance(50) {
+			oldMaterials[m] = *m
+			m.sent = u.amount(300 * one)
+			materials = append(materials, object{"id": m.id, "actual_weight_grams": m.sent})
+		}
+	}
+	for _, i := range r.items {
+		if u.chance(50) {
+			oldItems[i] = *i
+			i.success = u.Int64N(i.quantity + 1)
+			i.fails = u.Int64N(i.quantity - i.success + 1)
+			items = append(items, object{"id": i.id, "successful_quantity": i.success, "failed_quantity": i.fails})
+		}
+	}
+	return object{"materials": materials, "items": items}, func() {
+		for m, old := range oldMaterials {
+			*m = old
+		}
+		for i, old := range oldItems {
+			*i = old
+		}
 	}
 }
 
@@ -892,9 +988,25 @@ func (u *modelUser) createProduct() {
 	}
 	p := &modelProduct{owner: u, name: fmt.Sprintf("Product %d-%d", u.n, u.ops), materials: map[string]object{}}
 	body := object{"name": p.name, "category": fmt.Sprint("of ", u.n)}
+	materials := []object{}
+	for range u.IntN(3) {
+		material, _ := pick(u, modelMaterials)
+		color, _ := pick(u, modelColors)
+		materials = append(materials,
+			object{"material_type": material, "color": color, "weight_grams": u.amount(500 * one)})
+	}
+	if len(materials) > 0 {
+		body["materials"] = materials
+	}
 	out, a := u.call("create product", "POST", "/api/v1/products", body)
 	u.wantOutcome("create product", out, a, "ok")
-	p.id = a.text("id")
+	if p.id = a.text("id"); len(a.list("materials")) != len(materials) {
+		u.errorf("create product: %v, want %d materials", a, len(materials))
+		return
+	}
+	for i, m := range materials {
+		p.materials[a.list("materials")[i].text("id")] = m
+	}
 	u.mu.Lock()
 	p.n = len(u.modelTenant.products)
 	u.modelTenant.products = append(u.modelTenant.products, p)

@@ -197,7 +197,7 @@ func TestOtherTenants(t *testing.T) {
 	w := newUnlimitedAPI(t)
 	theirs := w.newFullFixture(t)
 	before := theirs.snapshot(t)
-	namesIDs := func(op *operation) bool { return hasID(op) || referenceFields(op) != nil }
+	namesIDs := func(op *operation) bool { return hasID(op) || referenceFields(op, op.example) != nil }
 	w.forEach(t, namesIDs, func(t *testing.T, op *operation) {
 		mine, more := w.newFullFixture(t), w.newFixture(t)
 		more.admin = mine.admin // more creates other resources of the same tenant
@@ -229,15 +229,16 @@ func TestOtherTenants(t *testing.T) {
 				wantSameResponse(t, want, send(otherParent))
 			}
 		}
-		for _, name := range referenceFields(op) {
+		for _, name := range referenceFields(op, body) {
 			collection := w.collectionOf(t, op, name)
-			theirs.path(t, collection+"/{id}")
-			missing, theirID := maps.Clone(body), maps.Clone(body)
-			missing[name], theirID[name] = db.NewID(), theirs.ids[collection]
-			want := mine.do(t, mine.admin, op, "/"+strings.Join(own, "/"), missing).WantError(400, "UNKNOWN_REFERENCE")
-			got := mine.do(t, mine.admin, op, "/"+strings.Join(own, "/"), theirID)
-			want.Body = bytes.ReplaceAll(want.Body, []byte(missing[name].(string)), []byte("ID"))
-			got.Body = bytes.ReplaceAll(got.Body, []byte(theirID[name].(string)), []byte("ID"))
+			missing, theirID := db.NewID(), idOf(theirs.path(t, collection+"/{id}"))
+			send := func(id string) *authtest.Response {
+				t.Helper()
+				return mine.do(t, mine.admin, op, "/"+strings.Join(own, "/"), withReference(body, name, id))
+			}
+			want, got := send(missing).WantError(400, "UNKNOWN_REFERENCE"), send(theirID)
+			want.Body = bytes.ReplaceAll(want.Body, []byte(missing), []byte("ID"))
+			got.Body = bytes.ReplaceAll(got.Body, []byte(theirID), []byte("ID"))
 			wantSameResponse(t, want, got)
 		}
 		mine.wantUnchanged(t, mineBefore)
@@ -272,7 +273,7 @@ func TestInvalidBodies(t *testing.T) {
 		f.admin.With("Content-Encoding", "gzip").Do(t, op.Method(), path, object).WantError(415, "UNSUPPORTED_MEDIA_TYPE")
 
 		for _, malformed := range []string{
-			"", " ", "{", object[:len(object)-1], object + "x", object + object, `{"` + name + `"}`, `{'a':1}`,
+			" ", "{", object[:len(object)-1], object + "x", object + object, `{"` + name + `"}`, `{'a':1}`,
 			"\xef\xbb\xbf" + object,      // a byte order mark
 			with(`"x":"` + "\xff" + `"`), // invalid UTF-8
 			with(`"` + name + `":1`),     // a repeated key
@@ -281,6 +282,9 @@ func TestInvalidBodies(t *testing.T) {
 			if a := send(malformed); a.Status != 400 || a.Text("code") != "MALFORMED_JSON" {
 				t.Errorf("%s with %.80q: %d %s", a.What, malformed, a.Status, a.Body)
 			}
+		}
+		if !op.optional {
+			send("").WantError(400, "MALFORMED_JSON")
 		}
 		for _, notObject := range []string{"[]", "[" + object + "]", `"text"`, "1", "true", "null"} {
 			send(notObject).Fields("body")

@@ -111,6 +111,33 @@ func (h handlers) addComponent(
 	return component.Object(), nil
 }
 
+// componentRows returns the components as an argument for json_to_recordset, with new ids. The error is a
+// DUPLICATE_COMPONENT.
+func componentRows(components []ProductComponent) (string, error) {
+	rows := make([]map[string]any, len(components))
+	first := map[any]int{}
+	for i, c := range components {
+		if j, ok := first[c.ProductID.Arg()]; ok {
+			name := func(i int) string { return server.EntryNames("components", []int32{int32(i)}, "component_product_id") }
+			return "", errDuplicateEntry.With(name(i), name(j))
+		}
+		first[c.ProductID.Arg()] = i
+		rows[i] = map[string]any{"id": db.NewID(), "component_product_id": c.ProductID.Arg(),
+			"quantity": c.Quantity.Or(1), "notes": c.Notes.Arg()}
+	}
+	return db.Rows(rows), nil
+}
+
+// addComponents returns a statement that adds the rows of componentRows to a product, if it exists. A new product
+// cannot close a cycle.
+func addComponents(product, rows string) *db.Stmt {
+	return db.SQL(`
+		insert into product_components (id, product_id, component_product_id, quantity, notes)
+		select c.id, p.id, c.component_product_id, c.quantity, c.notes
+		from products p, json_to_recordset($2::json) c (n int, id uuid, component_product_id uuid, quantity int, notes text)
+		where p.id = $1 order by c.n`, product, rows)
+}
+
 var updateComponentDoc = &server.Doc{
 	ID: "updateProductComponent", Tag: tag, Summary: "Update a component of a product",
 	Description: "A new `component_product_id` must meet the same conditions as when a component is added. " +

@@ -20,13 +20,14 @@ var Definitions = []db.Definition{{Name: "catalog/costs", Version: 1, SQL: costs
 // together, or one could compute a cost from another cost that is about to change.
 func lockCatalog() *db.Stmt { return db.Lock("catalog") }
 
+const costTooLarge = "makes a cost of this product, or of one that contains it, larger than 999,999,999"
+
 // costError returns an error of the field if err says that the cost of a product is too large. It may be the cost of
 // a product that contains the changed one.
 func costError(err error, field string) error {
 	if errors.Is(err, db.ErrOutOfRange) || db.Violates(err, "products_cost_range") ||
 		db.Violates(err, "product_materials_cost_range") {
-		return server.Invalid(field,
-			"makes a cost of this product, or of one that contains it, larger than 999,999,999").Because(err)
+		return server.Invalid(field, costTooLarge).Because(err)
 	}
 	return err
 }

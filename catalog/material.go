@@ -64,6 +64,21 @@ func (h handlers) addMaterial(
 	return server.One(material, costError(h.db.Write(ctx, lockCatalog(), added, material), in.costField()))
 }
 
+// addMaterials returns a statement that adds the materials to a product, if it exists.
+func addMaterials(product string, materials []ProductMaterial) *db.Stmt {
+	rows := make([]map[string]any, len(materials))
+	for i, m := range materials {
+		rows[i] = map[string]any{"id": db.NewID(), "material_type": m.MaterialType.Arg(), "color": m.Color.Arg(),
+			"weight_grams": m.Weight.Arg(), "is_required": m.IsRequired.Or(true), "notes": m.Notes.Arg()}
+	}
+	return db.SQL(`
+		insert into product_materials (id, product_id, material_type, color, weight_grams, is_required, notes)
+		select m.id, p.id, m.material_type, m.color, m.weight_grams, m.is_required, m.notes
+		from products p, json_to_recordset($2::json) m (n int, id uuid, material_type text, color text,
+			weight_grams numeric, is_required boolean, notes text)
+		where p.id = $1 order by m.n`, product, db.Rows(rows))
+}
+
 var updateMaterialDoc = &server.Doc{
 	ID: "updateProductMaterial", Tag: tag, Summary: "Update a material of a product", Description: costsFollow,
 }

@@ -4,6 +4,7 @@ package catalog
 import (
 	"context"
 	_ "embed"
+	"slices"
 
 	"spoolwright/db"
 	"spoolwright/server"
@@ -134,10 +135,19 @@ var (
 	errInUse        = server.BadRequest("PRODUCT_IN_USE", "The product is a component of %s", "Dragon")
 )
 
+var (
+	errUnknownComponents = server.BadRequest("UNKNOWN_REFERENCE", "Not the id of a product: %s",
+		"components[1].component_product_id")
+	errDuplicateEntry = server.BadRequest("DUPLICATE_COMPONENT", "%s is the same product as %s",
+		"components[1].component_product_id", "components[0].component_product_id")
+)
+
 var createDoc = &server.Doc{
 	ID: "createProduct", Tag: tag, Summary: "Create a product",
-	Description: "A `sku` that is not empty must be unique. Materials and components have their own operations.",
-	Errors:      []*server.Error{errDuplicateSKU},
+	Description: "The request may contain the product's materials and components, all or nothing. Errors name the " +
+		"entry, such as `components[1].component_product_id`. The costs are computed from the current spool prices. " +
+		"A `sku` that is not empty must be unique.",
+	Errors: []*server.Error{errDuplicateSKU, errUnknownComponents, errDuplicateEntry},
 	// The example has no SKU, so that it works more than once.
 	Request: `{"name":"Dragon","description":"Articulated dragon","category":"Toys","estimated_print_time_minutes":180,` +
 		`"notes":"0.2 mm layers, no supports"}`,
@@ -145,17 +155,47 @@ var createDoc = &server.Doc{
 
 func (h handlers) create(ctx context.Context, r *server.Request[Product]) (server.Created[Product], error) {
 	id, in := db.NewID(), &r.In
-	added := db.SQL(`
-		insert into products (id, name, description, sku, category, estimated_print_time_minutes, notes)
-		values ($1, $2, $3, $4, $5, $6, $7)
-		on conflict (tenant_id, sku) where hidden_at is null and sku <> '' do nothing
-		returning id`,
-		id, in.Name.Arg(), in.Description.Arg(), in.SKU.Arg(), in.Category.Arg(), in.PrintMinutes.Arg(), in.Notes.Arg())
-	product := db.SQL(getProduct, id)
-	if err := h.db.Write(ctx, added, product); err != nil {
+	components, err := componentRows(in.Components)
+	if err != nil {
 		return nil, err
 	}
-	if added.Rows() == 0 {
+	var added, expensive bool // expensive means that the components together cost too much
+	var unknown []int32       // the indexes of unknown components
+	statements := []*db.Stmt{db.SQL(`
+		with component as materialized (
+			select c.n, p.id is null as unknown, c.quantity * p.total_cost as cost
+			from json_to_recordset($8::json) c (n int, component_product_id uuid, quantity int)
+			-- "offset 0" makes PostgreSQL look up each id in the index, instead of reading all products of the tenant.
+			left join lateral (
+				select * from products p where p.id = c.component_product_id and p.hidden_at is null offset 0
+			) p on true
+		), added as (
+			insert into products (id, name, description, sku, category, estimated_print_time_minutes, notes)
+			select $1::uuid, $2, $3, $4, $5, $6::int, $7
+			where not exists (select from component where unknown)
+				and not (select coalesce(sum(cost), 0) > 999999999 from component)
+			on conflict (tenant_id, sku) where hidden_at is null and sku <> '' do nothing
+			returning id
+		)
+		select exists (select from added), array(select n from component where unknown order by n),
+			(select coalesce(sum(cost), 0) > 999999999 from component)`,
+		id, in.Name.Arg(), in.Description.Arg(), in.SKU.Arg(), in.Category.Arg(), in.PrintMinutes.Arg(), in.Notes.Arg(),
+		components).Into(&added, &unknown, &expensive)}
+	if len(in.Materials)+len(in.Components) > 0 {
+		statements = slices.Concat([]*db.Stmt{lockCatalog()}, statements, []*db.Stmt{
+			addMaterials(id, in.Materials), addComponents(id, components),
+			db.SQL(`select recompute_costs(id, false) from products where id = $1`, id)})
+	}
+	product := db.SQL(getProduct, id)
+	err = h.db.Write(ctx, append(statements, product)...)
+	switch {
+	case err != nil:
+		return nil, costError(err, "materials")
+	case expensive:
+		return nil, server.Invalid("components", costTooLarge)
+	case len(unknown) > 0:
+		return nil, errUnknownComponents.With(server.EntryNames("components", unknown, "component_product_id"))
+	case !added:
 		return nil, errDuplicateSKU.With(in.SKU.Or(""))
 	}
 	return product.Object(), nil
@@ -163,8 +203,9 @@ func (h handlers) create(ctx context.Context, r *server.Request[Product]) (serve
 
 var updateDoc = &server.Doc{
 	ID: "updateProduct", Tag: tag, Summary: "Update a product",
-	Description: "Materials and components have their own operations. This operation ignores them and the costs.",
-	Errors:      []*server.Error{errDuplicateSKU},
+	Description: "Materials and components have their own operations. This operation ignores `materials`, " +
+		"`components` and the costs.",
+	Errors: []*server.Error{errDuplicateSKU},
 }
 
 func (h handlers) update(ctx context.Context, r *server.Request[Product]) (server.OK[Product], error) {

@@ -357,7 +357,7 @@ func TestBadInput(t *testing.T) {
 		{"POST", products, `{"name":"x","estimated_print_time_minutes":1e400,"notes":"` +
 			strings.Repeat("x", 10_001) + `"}`, "estimated_print_time_minutes notes"},
 		{"POST", products, `{"name":"x","materials":[{"material_type":"PLA"}],"components":[1]}`,
-			"materials components"},
+			"materials[0].color materials[0].weight_grams components[0]"},
 		{"POST", products, `[]`, "body"},
 		{"PATCH", path, `{"name":null,"sku":5}`, "name sku"},
 		{"PATCH", path, `{"nam":"x"}`, "nam"},
@@ -465,4 +465,76 @@ func TestOtherTenants(t *testing.T) {
 func TestEnumsMatchTables(t *testing.T) {
 	t.Parallel()
 	dbtest.WantChecked(t, "product_materials", "material_type", inventory.MaterialType("").Enum())
+}
+
+func TestCreateProductWithLists(t *testing.T) {
+	t.Parallel()
+	api := newAPI(t)
+	c := api.Operator(t)
+	createSpool(t, c, "PLA", "Black", 25)
+	createSpool(t, c, "PETG", "Red", 40)
+	wing := c.Post(t, products, j{"name": "Wing", "materials": []j{
+		{"material_type": "PLA", "color": "black", "weight_grams": 10}}}).Want(201).
+		Shows(map[string]string{"total_cost": "0.25"}).ID()
+	tail := idOf(createProduct(t, c, "Tail"))
+	created := c.Post(t, products, j{"name": "Dragon", "sku": "DRG", "materials": []j{
+		{"material_type": "PETG", "color": "Red", "weight_grams": 100, "notes": "Body"},
+		{"material_type": "Nylon", "color": "Red", "weight_grams": 5, "is_required": false},
+	}, "components": []j{{"component_product_id": wing, "quantity": 2}, {"component_product_id": tail, "notes": "x"}}}).
+				Want(201).Shows(map[string]string{
+		"material_cost": "4", "component_cost": "0.5", "total_cost": "4.5",
+		"materials.0.material_type": "PETG", "materials.0.cost": "4", "materials.0.is_required": "true",
+		"materials.0.notes": "Body", "materials.1.material_type": "Nylon", "materials.1.cost": "null",
+		"materials.1.is_required": "false", "components.0.component_name": "Wing", "components.0.quantity": "2",
+		"components.0.unit_cost": "0.25", "components.0.cost": "0.5", "components.1.component_name": "Tail",
+		"components.1.quantity": "1", "components.1.notes": "x",
+	})
+	path := products + "/" + created.ID()
+	if got := c.Get(t, path).Want(200); string(got.Body) != string(created.Body) {
+		t.Errorf("the product is %s, and its creation returned %s", got.Body, created.Body)
+	}
+	// A change below the new product reaches it.
+	addMaterial(t, c, products+"/"+tail, "PLA", "Black", 100)
+	c.Get(t, path).Want(200).Shows(map[string]string{"component_cost": "3", "total_cost": "7"})
+	c.Post(t, products+"/"+wing+"/components", j{"component_product_id": created.ID()}).WantError(400, "COMPONENT_CYCLE")
+	c.Post(t, products, j{"name": "x", "materials": nil, "components": []j{}}).Want(201)
+
+	// An invalid entry creates nothing, and is named.
+	hidden := createProduct(t, c, "Hidden")
+	c.Delete(t, hidden).Want(204)
+	theirs := idOf(createProduct(t, api.Operator(t), "Theirs"))
+	material := j{"material_type": "PLA", "color": "Black", "weight_grams": 1}
+	component := func(id string) j { return j{"component_product_id": id} }
+	total := c.Get(t, products).Text("total")
+	for _, test := range []struct {
+		body         j
+		code, detail string
+	}{
+		{j{"name": "x", "materials": []j{material}, "components": []j{component(wing), component(idOf(hidden)),
+			component(tail), component(theirs)}}, "UNKNOWN_REFERENCE",
+			"Not the id of a product: components[1].component_product_id, components[3].component_product_id"},
+		{j{"name": "x", "components": []j{component(wing), component(tail), component(wing)}}, "DUPLICATE_COMPONENT",
+			"components[2].component_product_id is the same product as components[0].component_product_id"},
+		{j{"name": "x", "sku": "DRG", "materials": []j{material}}, "DUPLICATE_SKU", "Another product has the SKU DRG"},
+	} {
+		if got := c.Post(t, products, test.body).WantError(400, test.code).Text("detail"); got != test.detail {
+			t.Errorf("the detail is %q, want %q", got, test.detail)
+		}
+	}
+	c.Post(t, products, j{"name": "x", "materials": []j{material, {"material_type": "Wood", "color": " "}},
+		"components": []j{{"component_product_id": "x", "quantity": 0}}}).
+		Fields("materials[1].material_type", "materials[1].color", "materials[1].weight_grams",
+			"components[0].component_product_id", "components[0].quantity")
+	c.Post(t, spools, j{"material_type": "PC", "color": "Clear", "diameter_mm": 1.75, "net_weight_grams": 0.001,
+		"purchase_price": 999_999}).Want(201)
+	gold := j{"material_type": "PC", "color": "Clear", "weight_grams": 1}
+	c.Post(t, products, j{"name": "x", "materials": []j{material, {"material_type": "PC", "color": "Clear",
+		"weight_grams": 1000}}, "components": []j{component(wing)}}).Fields("materials")
+	rich := c.Post(t, products, j{"name": "Rich", "materials": []j{gold}}).Want(201).ID()
+	c.Post(t, products, j{"name": "x", "components": []j{{"component_product_id": rich, "quantity": 2}}}).
+		Fields("components")
+	var n int
+	fmt.Sscan(total, &n)
+	c.Get(t, products).Want(200).Shows(map[string]string{"total": fmt.Sprint(n + 1)})
+	c.Get(t, products+"?search=x").Want(200).Shows(map[string]string{"total": "1"})
 }

@@ -2,6 +2,7 @@ package db
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -48,6 +49,19 @@ type Stmt struct {
 
 // SQL returns a statement that keeps its rows as JSON.
 func SQL(sql string, args ...any) *Stmt { return &Stmt{sql: sql, args: args} }
+
+// Rows returns rows as an argument for json_to_recordset. Their values are strings, numbers, bools and nil, and the number
+// of each row, counted from 0, is added as n.
+func Rows(rows []map[string]any) string {
+	for i, row := range rows {
+		row["n"] = i
+	}
+	text, err := json.Marshal(rows)
+	if err != nil {
+		panic(err) // not for such values
+	}
+	return string(text)
+}
 
 // Into makes the statement scan its first row into dest instead of keeping JSON.
 func (s *Stmt) Into(dest ...any) *Stmt { s.into = dest; return s }

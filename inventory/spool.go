@@ -4,6 +4,7 @@ package inventory
 import (
 	"context"
 	_ "embed"
+	"encoding/json"
 	"errors"
 
 	"spoolwright/db"
@@ -143,32 +144,54 @@ func (s *Spool) Check(problems *server.Problems) {
 	}
 }
 
-var createDoc = &server.Doc{
-	ID: "createSpool", Tag: tag, Summary: "Create a spool",
-	Description: "`remaining_weight_grams` is `net_weight_grams` by default. It is the first entry of the usage ledger.",
+// SpoolCreate is the body of a request that creates spools.
+type SpoolCreate struct {
+	Spool
+	Quantity server.Optional[int64] `json:"quantity" rule:"writeOnly,minimum=1,maximum=100"`
 }
 
-func (h handlers) create(ctx context.Context, r *server.Request[Spool]) (server.Created[Spool], error) {
-	id, in := db.NewID(), &r.In
+var createDoc = &server.Doc{
+	ID: "createSpool", Tag: tag, Summary: "Create a spool, or several equal ones",
+	Description: "`remaining_weight_grams` is `net_weight_grams` by default. It is the first entry of the usage " +
+		"ledger.\n\n" +
+		"With `quantity`, the operation creates that many equal spools, all or none, and returns a list of them, also " +
+		"for a `quantity` of 1. The `Location` is then that of the list of spools.",
+}
+
+func (h handlers) create(ctx context.Context, r *server.Request[SpoolCreate]) (server.CreatedMany[Spool], error) {
+	in, quantity := &r.In, r.In.Quantity.Or(1)
 	if in.Remaining.IsNull() {
 		in.Remaining = in.NetWeight
+	}
+	ids := make([]string, quantity)
+	for i := range ids {
+		ids[i] = db.NewID()
+	}
+	list, err := json.Marshal(ids)
+	if err != nil {
+		return nil, err
 	}
 	spool := db.SQL(`
 		with spool as (
 			insert into spools (id, material_type, brand, color, color_hex, finish, diameter_mm, net_weight_grams,
 				remaining_weight_grams, spool_weight_grams, purchase_price, supplier, purchase_date, notes)
-			values ($1, $2, $3, $4, $5, $6, $7::numeric, $8::numeric,
-				$9::numeric, $10::numeric, $11::numeric, $12, $13::date, $14)
+			select id::uuid, $2, $3, $4, $5, $6, $7::numeric, $8::numeric,
+				$9::numeric, $10::numeric, $11::numeric, $12, $13::date, $14
+			from json_array_elements_text($1::json) id
 			returning `+spoolColumns+`
 		), entry as (
 			insert into spool_usage (spool_id, kind, before_grams, after_grams)
 			select id, 'created', 0, remaining_weight_grams from spool
 		)
-		select * from spool`,
-		id, in.MaterialType.Arg(), in.Brand.Arg(), in.Color.Arg(), in.ColorHex.Arg(), in.Finish.Arg(), in.DiameterMM.Arg(),
+		select * from spool order by id`,
+		string(list), in.MaterialType.Arg(), in.Brand.Arg(), in.Color.Arg(), in.ColorHex.Arg(), in.Finish.Arg(), in.DiameterMM.Arg(),
 		in.NetWeight.Arg(), in.Remaining.Arg(), in.SpoolWeight.Arg(), in.PurchasePrice.Arg(), in.Supplier.Arg(),
 		in.PurchaseDate.Arg(), in.Notes.Arg())
-	return h.write(ctx, spool)
+	one, err := h.write(ctx, spool.Expect(len(ids)))
+	if err != nil || in.Quantity.IsNull() {
+		return one, err
+	}
+	return server.NewPage(spool.Array(), quantity, 0, quantity), nil
 }
 
 var updateDoc = &server.Doc{

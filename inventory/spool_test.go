@@ -475,3 +475,48 @@ func TestNotFound(t *testing.T) {
 		}
 	}
 }
+
+func TestCreateSeveralSpools(t *testing.T) {
+	t.Parallel()
+	c := operator(t)
+	fields := spool(j{"brand": "Prusament", "purchase_price": 29.99, "remaining_weight_grams": 950, "notes": "box of 10"})
+	fields["quantity"] = 10
+	created := c.Post(t, spools, fields).Want(201).Shows(map[string]string{"total": "10", "skip": "0", "limit": "10"})
+	if got := created.Header.Get("Location"); got != spools {
+		t.Errorf("the Location is %s, want %s", got, spools)
+	}
+	seen, last := map[string]bool{}, ""
+	for i := range created.List("items") {
+		at := fmt.Sprintf("items.%d.", i)
+		created.Shows(map[string]string{at + "brand": "Prusament", at + "remaining_weight_grams": "950",
+			at + "cost_per_gram": "0.02999", at + "notes": "box of 10"})
+		id := created.Text(at + "id")
+		if seen[id] || id < last {
+			t.Errorf("the ids are repeated or not in order: %s", created.Body)
+		}
+		seen[id], last = true, id
+		one := c.Get(t, spools+"/"+id).Want(200)
+		if !bytes.Contains(created.Body, one.Body) {
+			t.Errorf("the spool is %s, its creation returned %s", one.Body, created.Body)
+		}
+		c.Get(t, spools+"/"+id+"/usage").Want(200).Shows(map[string]string{"total": "1", "items.0.kind": "created",
+			"items.0.after_grams": "950"})
+	}
+	if len(seen) != 10 {
+		t.Errorf("%d spools were created, want 10", len(seen))
+	}
+	c.Get(t, spools).Want(200).Shows(map[string]string{"total": "10"})
+
+	c.Post(t, spools, spool(j{"quantity": 1})).Want(201).Shows(map[string]string{"total": "1", "limit": "1",
+		"items.0.remaining_weight_grams": "1000"})
+	c.Post(t, spools, spool(j{"quantity": nil})).Want(201).ID()
+	c.Post(t, spools, spool(j{"quantity": 100})).Want(201).Shows(map[string]string{"total": "100", "limit": "100"})
+	c.Get(t, spools).Want(200).Shows(map[string]string{"total": "112"})
+	for _, quantity := range []any{0, 101, 2.5, "2", true} {
+		c.Post(t, spools, spool(j{"quantity": quantity})).Fields("quantity")
+	}
+	c.Post(t, spools, spool(j{"quantity": 2, "net_weight_grams": 0.000001, "purchase_price": 1_000_000})).
+		Fields("purchase_price")
+	c.Patch(t, spools+"/"+last, j{"quantity": 3}).Fields("quantity")
+	c.Get(t, spools).Want(200).Shows(map[string]string{"total": "112"})
+}

@@ -16,7 +16,62 @@ import (
 var completeSQL string
 
 // Definitions are the SQL functions of production runs: complete_run_2, which calls use_filament of inventory.
-var Definitions = []db.Definition{{Name: "production/complete", Version: 1, SQL: completeSQL}}
+var Definitions = []db.Definition{{Name: "production/complete", Version: 2, SQL: completeSQL}}
+
+// CompleteRequest is the body of complete.
+type CompleteRequest struct {
+	Materials []CompleteMaterial `json:"materials"`
+	Items     []CompleteItem     `json:"items"`
+}
+
+// CompleteMaterial is the actual weight of a material.
+type CompleteMaterial struct {
+	ID           server.Optional[server.UUID]    `json:"id" rule:"required"`
+	ActualWeight server.Optional[server.Decimal] `json:"actual_weight_grams" rule:"required,maximum=1000000"`
+}
+
+// CompleteItem is the numbers of good and failed pieces of an item.
+type CompleteItem struct {
+	ID                 server.Optional[server.UUID] `json:"id" rule:"required"`
+	SuccessfulQuantity server.Optional[int64]       `json:"successful_quantity" rule:"maximum=1000000"`
+	FailedQuantity     server.Optional[int64]       `json:"failed_quantity" rule:"maximum=1000000"`
+}
+
+// Check reports ids that are in a list twice.
+func (r *CompleteRequest) Check(problems *server.Problems) {
+	seen := map[server.UUID]bool{}
+	once := func(id server.Optional[server.UUID], list string, i int) {
+		if key := id.Or(""); key != "" && seen[key] {
+			problems.Add(fmt.Sprintf("%s[%d].id", list, i), "is in the list twice")
+		}
+		seen[id.Or("")] = true
+	}
+	for i, m := range r.Materials {
+		once(m.ID, "materials", i)
+	}
+	for i, item := range r.Items {
+		once(item.ID, "items", i)
+	}
+}
+
+// lists returns the lists as arguments of complete_run_2.
+func (r *CompleteRequest) lists() (materials, items string) {
+	weights := make([]map[string]any, len(r.Materials))
+	for i, m := range r.Materials {
+		weights[i] = map[string]any{"id": m.ID.Arg(), "actual_weight_grams": m.ActualWeight.Arg()}
+	}
+	pieces := make([]map[string]any, len(r.Items))
+	for i, item := range r.Items {
+		pieces[i] = map[string]any{"id": item.ID.Arg()}
+		if item.SuccessfulQuantity.Set {
+			pieces[i]["successful_quantity"] = item.SuccessfulQuantity.Arg()
+		}
+		if item.FailedQuantity.Set {
+			pieces[i]["failed_quantity"] = item.FailedQuantity.Arg()
+		}
+	}
+	return db.Rows(weights), db.Rows(pieces)
+}
 
 // Completion is the response to complete.
 type Completion struct {
@@ -35,8 +90,10 @@ type SpoolDeduction struct {
 	Deducted server.Decimal `json:"deducted" rule:"notNull"`
 }
 
-// The problems of complete_run_2, apart from NOT_FOUND.
+// The problems of complete_run_2, apart from NOT_FOUND and TOO_MANY_PIECES.
 var (
+	errNotInRun = server.BadRequest("UNKNOWN_REFERENCE", "Not in the run: %s", "materials[1].id")
+
 	errDeducted = server.BadRequest("RUN_ALREADY_COMPLETED", "The run was completed before; its filament is deducted")
 
 	errNoMaterials = server.BadRequest("RUN_HAS_NO_MATERIALS",
@@ -62,21 +119,26 @@ var completeDoc = &server.Doc{
 		"spools.\n\n" +
 		"Sets `status`, `completed_at` (to the current time, unless it is set), `actual_total_filament_grams` (to " +
 		"the sum) and `actual_print_time_hours` (to the time from start to completion, unless it is set). The " +
-		"weights include purged filament, so purge is not deducted separately.",
-	Errors: []*server.Error{errNoMaterials, errUsageMissing, errInsufficient, errDeducted},
+		"weights include purged filament, so purge is not deducted separately.\n\n" +
+		"The body may be empty. It can contain the actual weights of materials and the numbers of pieces of items, " +
+		"which are set in the same transaction. As with `updateProductionRunMaterial`, the difference of both weights " +
+		"of the spool takes precedence over `actual_weight_grams`. An absent number of pieces keeps its value.",
+	Errors: []*server.Error{errNoMaterials, errNotInRun, errUsageMissing, errInsufficient, errDeducted},
 }
 
-func (h handlers) complete(ctx context.Context, r *server.Request[struct{}]) (server.OK[Completion], error) {
+func (h handlers) complete(ctx context.Context, r *server.Request[CompleteRequest]) (server.OK[Completion], error) {
+	materials, items := r.In.lists()
 	var problem *string
 	var completedAt *time.Time
 	var details []byte
-	err := h.db.Write(ctx, db.SQL(`select problem, finished_at, details from complete_run_2($1)`, r.ID("id")).
-		Into(&problem, &completedAt, &details))
+	err := h.db.Write(ctx, db.SQL(`
+		select problem, finished_at, details from complete_run_2($1, $2::jsonb, $3::jsonb)`,
+		r.ID("id"), materials, items).Into(&problem, &completedAt, &details))
 	switch {
 	case db.Violates(err, "production_runs_actual_total_filament_grams_check"):
 		return nil, server.Invalid("actual_total_filament_grams", "would be more than 999,999,999").Because(err)
 	case err != nil:
-		return nil, err
+		return nil, itemError(err)
 	case problem != nil:
 		return nil, completeError(*problem, details)
 	}
@@ -94,6 +156,8 @@ func completeError(problem string, details []byte) error {
 		Remaining  json.Number `json:"remaining"`
 		Needed     json.Number `json:"needed"`
 		Enough     bool        `json:"enough"`
+		List       string      `json:"list"`
+		N          int32       `json:"n"`
 	}
 	if details != nil {
 		if err := json.Unmarshal(details, &rows); err != nil {
@@ -108,6 +172,17 @@ func completeError(problem string, details []byte) error {
 		return errDeducted
 	case errNoMaterials.Code:
 		return errNoMaterials
+	case errNotInRun.Code:
+		for _, row := range rows {
+			list = append(list, server.EntryNames(row.List, []int32{row.N}, "id"))
+		}
+		return errNotInRun.With(strings.Join(list, ", "))
+	case "TOO_MANY_PIECES":
+		var problems server.Problems
+		for _, row := range rows {
+			problems.Add(server.EntryNames(row.List, []int32{row.N}, "successful_quantity"), tooManyPieces)
+		}
+		return problems.Err()
 	case errUsageMissing.Code:
 		for _, row := range rows {
 			list = append(list, fmt.Sprintf("%s (material %s)", row.SpoolName, row.MaterialID))

@@ -1,6 +1,10 @@
 -- Completes a production run: deducts the actual weight of each of its materials from the material's spool, all
 -- or nothing, and only once. Locks the run first and then the spools. Returns one row.
 --
+-- The lists set values of the run's materials and items before it is completed. They are JSON arrays of objects
+-- with different ids: {"id", "actual_weight_grams"}, and {"id", "successful_quantity", "failed_quantity"},
+-- where a missing quantity stays as it is.
+--
 -- If the run is completed, problem is null, finished_at is the run's completed_at, and details is a JSON array
 -- with an object for each spool: spool_id, previous_weight, new_weight, deducted (grams).
 --
@@ -10,12 +14,14 @@
 --   NOT_FOUND
 --   RUN_ALREADY_COMPLETED
 --   RUN_HAS_NO_MATERIALS
+--   UNKNOWN_REFERENCE      the entries with an id that is not in the run: list (its name), n (from 0)
+--   TOO_MANY_PIECES        the entries with more pieces than the item's quantity: list, n
 --   ACTUAL_USAGE_MISSING   the materials without an actual weight: material_id, spool_name
 --   INSUFFICIENT_FILAMENT  the spools that are removed or have too little: spool_id, spool_name, remaining, needed
 --                          (grams), enough (whether remaining is enough, so that the spool must have been removed)
 --
 -- Programs of release 0.1.0 call complete_run, which is in a migration and does the same.
-create or replace function complete_run_2(target uuid)
+create or replace function complete_run_2(target uuid, material_list jsonb, item_list jsonb)
 returns table (problem text, finished_at timestamptz, details json)
 language plpgsql as $$
 declare
@@ -23,6 +29,7 @@ declare
 	spool_ids uuid[];
 	grams numeric[];
 	short boolean;
+	has_lists boolean := jsonb_array_length(material_list) + jsonb_array_length(item_list) > 0;
 begin
 	select * into run from production_runs r where r.id = target for no key update;
 	if not found then
@@ -36,13 +43,49 @@ begin
 		return;
 	end if;
 
-	select array_agg(m.spool_id order by m.created_at, m.id),
-		array_agg(m.actual_weight_grams order by m.created_at, m.id),
-		json_agg(json_build_object('material_id', m.id, 'spool_name', spool_name(s.material_type, s.color, s.brand))
-			order by m.created_at, m.id) filter (where m.actual_weight_grams is null)
+	if has_lists then
+		select json_agg(json_build_object('list', e.list, 'n', e.n) order by e.list desc, e.n) into details
+		from (
+			select 'materials' as list, e.n - 1 as n
+			from jsonb_array_elements(material_list) with ordinality e (entry, n)
+			where not exists (select from run_materials m where m.run_id = target and m.id = (e.entry ->> 'id')::uuid)
+			union all
+			select 'items', e.n - 1 from jsonb_array_elements(item_list) with ordinality e (entry, n)
+			where not exists (select from run_items i where i.run_id = target and i.id = (e.entry ->> 'id')::uuid)
+		) e;
+		if details is not null then
+			problem := 'UNKNOWN_REFERENCE';
+			return next;
+			return;
+		end if;
+		select json_agg(json_build_object('list', 'items', 'n', e.n - 1) order by e.n) into details
+		from jsonb_array_elements(item_list) with ordinality e (entry, n)
+		join run_items i on i.run_id = target and i.id = (e.entry ->> 'id')::uuid
+		where coalesce(case when e.entry ? 'successful_quantity' then (e.entry ->> 'successful_quantity')::bigint
+				else i.successful_quantity end, 0)
+			+ coalesce(case when e.entry ? 'failed_quantity' then (e.entry ->> 'failed_quantity')::bigint
+				else i.failed_quantity end, 0) > i.quantity;
+		if details is not null then
+			problem := 'TOO_MANY_PIECES';
+			return next;
+			return;
+		end if;
+	end if;
+
+	-- The rule for the actual weight is that of the generated column run_materials.actual_weight_grams.
+	select array_agg(a.spool_id order by a.created_at, a.id), array_agg(a.grams order by a.created_at, a.id),
+		json_agg(json_build_object('material_id', a.id, 'spool_name', a.spool_name) order by a.created_at, a.id)
+			filter (where a.grams is null)
 	into spool_ids, grams, details
-	from run_materials m join spools s on s.id = m.spool_id
-	where m.run_id = target;
+	from (
+		select m.id, m.created_at, m.spool_id, spool_name(s.material_type, s.color, s.brand) as spool_name,
+			coalesce(m.spool_weight_before_grams - m.spool_weight_after_grams, e.actual_weight_grams,
+				m.actual_weight_grams) as grams
+		from run_materials m
+		join spools s on s.id = m.spool_id
+		left join jsonb_to_recordset(material_list) e (id uuid, actual_weight_grams numeric) on e.id = m.id
+		where m.run_id = target
+	) a;
 	if spool_ids is null then
 		problem := 'RUN_HAS_NO_MATERIALS';
 		return next;
@@ -71,6 +114,18 @@ begin
 		return;
 	end if;
 
+	if has_lists then
+		update run_materials m set sent_actual_grams = e.actual_weight_grams
+		from jsonb_to_recordset(material_list) e (id uuid, actual_weight_grams numeric)
+		where m.run_id = target and m.id = e.id;
+		update run_items i set
+			successful_quantity = case when e.entry ? 'successful_quantity'
+				then (e.entry ->> 'successful_quantity')::int else i.successful_quantity end,
+			failed_quantity = case when e.entry ? 'failed_quantity'
+				then (e.entry ->> 'failed_quantity')::int else i.failed_quantity end
+		from jsonb_array_elements(item_list) e (entry)
+		where i.run_id = target and i.id = (e.entry ->> 'id')::uuid;
+	end if;
 	update production_runs r set
 		status = 'completed',
 		deducted_at = now(),

@@ -56,6 +56,32 @@ func (h handlers) addItem(ctx context.Context, r *server.Request[RunItem]) (serv
 	return item.Object(), nil
 }
 
+// itemRows returns the items as an argument for json_to_recordset, with new ids.
+func itemRows(items []RunItem) string {
+	rows := make([]map[string]any, len(items))
+	for i, item := range items {
+		rows[i] = map[string]any{"id": db.NewID(), "product_id": item.ProductID.Arg(), "quantity": item.Quantity.Or(1),
+			"successful_quantity": item.SuccessfulQuantity.Arg(), "failed_quantity": item.FailedQuantity.Arg(),
+			"estimated_material_cost": item.EstimatedMaterialCost.Arg(),
+			"estimated_total_cost":    item.EstimatedTotalCost.Arg()}
+	}
+	return db.Rows(rows)
+}
+
+// addItems returns a statement that adds the rows of itemRows to a run, if it exists.
+func addItems(run, rows string) *db.Stmt {
+	return db.SQL(`
+		insert into run_items (id, run_id, product_id, quantity, successful_quantity, failed_quantity,
+			estimated_material_cost, estimated_total_cost)
+		select i.id, run.id, p.id, i.quantity, i.successful_quantity, i.failed_quantity,
+			coalesce(i.estimated_material_cost, round(p.material_cost * i.quantity, 6)),
+			coalesce(i.estimated_total_cost, round(p.total_cost * i.quantity, 6))
+		from production_runs run, json_to_recordset($2::json) i (n int, id uuid, product_id uuid, quantity int,
+			successful_quantity int, failed_quantity int, estimated_material_cost numeric, estimated_total_cost numeric)
+		cross join lateral (select * from products p where p.id = i.product_id offset 0) p
+		where run.id = $1 order by i.n`, run, rows)
+}
+
 var updateItemDoc = &server.Doc{
 	ID: "updateProductionRunItem", Tag: tag, Summary: "Update an item of a run",
 	Description: "Records the numbers of good and failed pieces. A change of the quantity or the product does not " +
@@ -91,7 +117,10 @@ func (h handlers) updateItem(ctx context.Context, r *server.Request[RunItem]) (s
 	return server.One(item, nil)
 }
 
-const tooManyPieces = "and failed_quantity together must not be more than quantity"
+const (
+	tooManyPieces = "and failed_quantity together must not be more than quantity"
+	costTooLarge  = "makes the estimated cost larger than 999,999,999"
+)
 
 // itemError returns the field error for the violation of a constraint of run_items.
 func itemError(err error) error {
@@ -100,7 +129,7 @@ func itemError(err error) error {
 		return server.Invalid("successful_quantity", tooManyPieces).Because(err)
 	case db.Violates(err, "run_items_estimated_material_cost_check"),
 		db.Violates(err, "run_items_estimated_total_cost_check"), errors.Is(err, db.ErrOutOfRange):
-		return server.Invalid("quantity", "makes the estimated cost larger than 999,999,999").Because(err)
+		return server.Invalid("quantity", costTooLarge).Because(err)
 	}
 	return err
 }

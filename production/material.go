@@ -73,6 +73,35 @@ func (h handlers) addMaterial(
 	return material.Object(), nil
 }
 
+// materialRows returns the materials as an argument for json_to_recordset, with new ids.
+func materialRows(materials []RunMaterial) string {
+	rows := make([]map[string]any, len(materials))
+	for i, m := range materials {
+		rows[i] = map[string]any{"id": db.NewID(), "spool_id": m.SpoolID.Arg(),
+			"estimated_weight_grams": m.EstimatedWeight.Arg(), "sent_actual_grams": m.ActualWeight.Arg(),
+			"spool_weight_before_grams": m.WeightBefore.Arg(), "spool_weight_after_grams": m.WeightAfter.Arg(),
+			"estimated_purge_grams": m.EstimatedPurge.Arg(), "actual_purge_grams": m.ActualPurge.Arg(),
+			"cost_per_gram": m.CostPerGram.Arg()}
+	}
+	return db.Rows(rows)
+}
+
+// addMaterials returns a statement that adds the rows of materialRows to a run, if it exists.
+func addMaterials(run, rows string) *db.Stmt {
+	return db.SQL(`
+		insert into run_materials (id, run_id, spool_id, estimated_weight_grams, sent_actual_grams,
+			spool_weight_before_grams, spool_weight_after_grams, estimated_purge_grams, actual_purge_grams, cost_per_gram)
+		select m.id, run.id, s.id, m.estimated_weight_grams, m.sent_actual_grams,
+			m.spool_weight_before_grams, m.spool_weight_after_grams, m.estimated_purge_grams, m.actual_purge_grams,
+			coalesce(m.cost_per_gram, s.cost_per_gram)
+		from production_runs run, json_to_recordset($2::json) m (n int, id uuid, spool_id uuid,
+			estimated_weight_grams numeric, sent_actual_grams numeric, spool_weight_before_grams numeric,
+			spool_weight_after_grams numeric, estimated_purge_grams numeric, actual_purge_grams numeric,
+			cost_per_gram numeric)
+		cross join lateral (select id, cost_per_gram from spools s where s.id = m.spool_id offset 0) s
+		where run.id = $1 order by m.n`, run, rows)
+}
+
 var updateMaterialDoc = &server.Doc{
 	ID: "updateProductionRunMaterial", Tag: tag, Summary: "Update a material of a run",
 	Description: "Records how much filament the run used. " + actualWeightRule + "\n\n" +

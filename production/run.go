@@ -6,6 +6,7 @@ import (
 	"context"
 	_ "embed"
 	"fmt"
+	"strings"
 	"time"
 
 	"spoolwright/db"
@@ -37,7 +38,7 @@ func Routes(d *db.DB) []server.Route {
 		server.Op("POST /api/v1/production-runs/{id}/materials", server.Write, server.Handle(h.addMaterial), addMaterialDoc),
 		server.Op("PATCH /api/v1/production-runs/{id}/materials/{material_id}", server.Write, server.Handle(h.updateMaterial), updateMaterialDoc),
 		server.Op("DELETE /api/v1/production-runs/{id}/materials/{material_id}", server.Write, server.Handle(h.deleteMaterial), deleteMaterialDoc),
-		server.Op("POST /api/v1/production-runs/{id}/complete", server.Write, server.Handle(h.complete), completeDoc),
+		server.Op("POST /api/v1/production-runs/{id}/complete", server.Write, server.Handle(h.complete).OptionalBody(), completeDoc),
 	}
 }
 
@@ -176,11 +177,17 @@ func respond(
 	return append(b, '}'), nil
 }
 
+var errUnknownReferences = server.BadRequest("UNKNOWN_REFERENCE", "%s",
+	"Not the id of a product: items[1].product_id; not the id of a spool: materials[0].spool_id")
+
 var createDoc = &server.Doc{
 	ID: "createProductionRun", Tag: tag, Summary: "Create a production run",
 	Description: "All fields are optional. The default `status` is `pending`. Unless the request has the time, " +
-		"`in_progress` sets `started_at` and `completed` sets `completed_at` to the current time. Items and " +
-		"materials have their own operations.",
+		"`in_progress` sets `started_at` and `completed` sets `completed_at` to the current time.\n\n" +
+		"The request may contain the run's items and materials, all or nothing. Errors name the entry, such as " +
+		"`items[1].product_id`. The defaults of their fields are those of the operations that add one.\n\n" +
+		"No `status` deducts filament; only `complete` does.",
+	Errors: []*server.Error{errUnknownReferences},
 }
 
 func (h handlers) create(ctx context.Context, r *server.Request[Run]) (server.Created[Run], error) {
@@ -193,15 +200,78 @@ func (h handlers) create(ctx context.Context, r *server.Request[Run]) (server.Cr
 	if status == completed && in.CompletedAt.IsNull() {
 		in.CompletedAt = server.Some(now)
 	}
-	insert := db.SQL(`
-		insert into production_runs (id, status, printer_name, started_at, completed_at,
-			estimated_print_time_hours, actual_print_time_hours,
-			estimated_total_filament_grams, actual_total_filament_grams, quality_rating, quality_notes, notes)
-		values ($1, $2, $3, $4, $5, $6::numeric, $7::numeric, $8::numeric, $9::numeric, $10::int, $11, $12)`,
+	items, materials := itemRows(in.Items), materialRows(in.Materials)
+	// Here and in addItems and addMaterials, "offset 0" makes PostgreSQL look up each id in the index. The cached plan of
+	// a join could read all products or spools of a tenant.
+	var products, costs, spools []int32 // the indexes of invalid entries
+	statements := []*db.Stmt{db.SQL(`
+		with item as materialized (
+			select i.n, p.id is null as unknown, greatest(
+					coalesce(i.estimated_material_cost, p.material_cost * i.quantity),
+					coalesce(i.estimated_total_cost, p.total_cost * i.quantity)) > 999999999 as expensive
+			from json_to_recordset($13::json) i (n int, product_id uuid, quantity int,
+				estimated_material_cost numeric, estimated_total_cost numeric)
+			left join lateral (
+				select * from products p where p.id = i.product_id and p.hidden_at is null offset 0
+			) p on true
+		), material as materialized (
+			select m.n from json_to_recordset($14::json) m (n int, spool_id uuid)
+			left join lateral (select id from spools s where s.id = m.spool_id and s.hidden_at is null offset 0) s on true
+			where s.id is null
+		), run as (
+			insert into production_runs (id, status, printer_name, started_at, completed_at,
+				estimated_print_time_hours, actual_print_time_hours,
+				estimated_total_filament_grams, actual_total_filament_grams, quality_rating, quality_notes, notes)
+			select $1::uuid, $2, $3, $4::timestamptz, $5::timestamptz, $6::numeric, $7::numeric, $8::numeric, $9::numeric,
+				$10::int, $11, $12
+			where not exists (select from item where unknown or expensive) and not exists (select from material)
+		)
+		select array(select n from item where unknown order by n), array(select n from item where expensive order by n),
+			array(select n from material order by n)`,
 		id, string(status), in.PrinterName.Arg(), in.StartedAt.Arg(), in.CompletedAt.Arg(),
 		in.EstimatedHours.Arg(), in.ActualHours.Arg(), in.EstimatedGrams.Arg(), in.ActualGrams.Arg(),
-		in.QualityRating.Arg(), in.QualityNotes.Arg(), in.Notes.Arg())
-	return respond(ctx, h.db.Write, id, insert)
+		in.QualityRating.Arg(), in.QualityNotes.Arg(), in.Notes.Arg(), items, materials).
+		Into(&products, &costs, &spools)}
+	if len(in.Items) > 0 {
+		statements = append(statements, addItems(id, items))
+	}
+	if len(in.Materials) > 0 {
+		statements = append(statements, addMaterials(id, materials))
+	}
+	run, err := respond(ctx, h.db.Write, id, statements...)
+	if problem := invalidEntries(products, costs, spools); problem != nil {
+		return nil, problem
+	}
+	return run, itemError(err)
+}
+
+// invalidEntries returns the error of a new run, or nil. Its arguments are the indexes of items with an unknown product,
+// of items whose estimated costs are too large, and of materials with an unknown spool.
+func invalidEntries(products, costs, spools []int32) error {
+	var problems server.Problems
+	for _, i := range costs {
+		problems.Add(fmt.Sprintf("items[%d].quantity", i), costTooLarge)
+	}
+	var unknown []string
+	if len(products) > 0 {
+		unknown = append(unknown, "not the id of a product: "+server.EntryNames("items", products, "product_id"))
+	}
+	if len(spools) > 0 {
+		unknown = append(unknown, "not the id of a spool: "+server.EntryNames("materials", spools, "spool_id"))
+	}
+	if text := strings.Join(unknown, "; "); text != "" {
+		return errUnknownReferences.With("N" + text[1:])
+	}
+	return problems.Err()
+}
+
+// Check reports more good and failed pieces than the default quantity in an item of a new run.
+func (r *Run) Check(problems *server.Problems) {
+	for i, item := range r.Items {
+		if item.Quantity.IsNull() && item.SuccessfulQuantity.Or(0)+item.FailedQuantity.Or(0) > 1 {
+			problems.Add(fmt.Sprintf("items[%d].successful_quantity", i), tooManyPieces)
+		}
+	}
 }
 
 var errCompleted = server.BadRequest("RUN_ALREADY_COMPLETED",

@@ -1,8 +1,10 @@
 package server
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"mime"
 	"net/http"
@@ -28,8 +30,16 @@ var (
 		Header: http.Header{"Connection": {"close"}}}
 )
 
-// readBody reads a body with the content type JSON. The error is a 413, 415 or 400.
-func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+// readBody reads a body with the content type JSON. An optional body may be missing, or empty with any content type. The
+// error is a 413, 415 or 400.
+func readBody(w http.ResponseWriter, r *http.Request, optional bool) ([]byte, error) {
+	if optional {
+		body, err := readAll(w, r)
+		if err != nil || len(body) == 0 {
+			return nil, err
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
+	}
 	media, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	charset, named := params["charset"]
 	if err != nil || media != "application/json" || named && !strings.EqualFold(charset, "utf-8") {
@@ -72,27 +82,54 @@ func decodeBody(body []byte, in any, patch bool) error {
 		}
 		return malformed(detail)
 	}
-	v := reflect.ValueOf(in).Elem()
+	d := decoder{patch: patch}
+	if err := d.object(body, reflect.ValueOf(in).Elem(), ""); err != nil {
+		return err
+	}
+	return d.problems.Err()
+}
+
+// maxEntries is the maximum length of a nested list in a request.
+const maxEntries = 500
+
+// decoder decodes the objects of one body.
+type decoder struct {
+	patch    bool
+	problems Problems
+	unknown  int // unknown fields so far
+}
+
+// object decodes and validates a JSON object that json.Valid accepts, and adds its problems to d.problems. Prefix
+// precedes the names of its fields in them, such as "items[2].". The error is a 400 or a 422.
+func (d *decoder) object(text []byte, v reflect.Value, prefix string) error {
 	schema := schemaOf(v.Type())
 	var problems Problems
-	unknown := 0
+	lists := map[*Field]array{}
 	seen := make(map[string]bool, 16)
-	walker := walker{text: body, member: func(key string, value any) {
+	walker := walker{text: text, member: func(key string, value any) {
 		seen[key] = true
 		f := schema.byName[key]
 		switch {
 		case f == nil:
-			if unknown++; unknown <= maxUnknown {
+			if d.unknown++; d.unknown <= maxUnknown {
 				problems.Add(key, "is not a known field")
 			}
-		case f.list && !patch && value != nil && value != emptyList{}:
-			problems.Add(key, "must be empty: add its entries by their own endpoint")
 		case f.ReadOnly:
+		case f.list:
+			if entries, ok := value.(array); d.patch || value == nil {
+				return
+			} else if !ok {
+				problems.Add(key, "must be a list")
+			} else if len(entries) > maxEntries {
+				problems.Add(key, "must have at most %d entries", maxEntries)
+			} else {
+				lists[f] = entries
+			}
 		default:
 			field := v.FieldByIndex(f.index).Addr().Interface().(settable)
 			if problem := field.set(f, value); problem != "" {
 				problems.Add(key, "%s", problem)
-			} else if value == nil && (f.Required || patch && f.NotNull) {
+			} else if value == nil && (f.Required || d.patch && f.NotNull) {
 				problems.Add(key, "must not be null")
 			}
 		}
@@ -100,14 +137,46 @@ func decodeBody(body []byte, in any, patch bool) error {
 	if err := walker.run(); err != nil {
 		return err
 	}
-	if !patch {
+	if !d.patch {
 		for _, f := range schema.Fields {
 			if f.Required && !f.ReadOnly && !seen[f.Name] {
 				problems.Add(f.Name, "is required")
 			}
 		}
 	}
-	return check(in, problems)
+	outer := d.problems
+	d.problems = nil
+	for _, f := range schema.Fields {
+		if err := d.entries(lists[f], v, f, prefix); err != nil {
+			return err
+		}
+	}
+	if c, ok := v.Addr().Interface().(Checker); ok {
+		c.Check(&problems)
+	}
+	for _, p := range problems {
+		outer = append(outer, FieldError{prefix + p.Field, p.Message})
+	}
+	d.problems = append(outer, d.problems...)
+	return nil
+}
+
+// entries decodes the entries of the list f in an object into its struct v.
+func (d *decoder) entries(texts array, v reflect.Value, f *Field, prefix string) error {
+	if len(texts) == 0 {
+		return nil
+	}
+	entries := reflect.MakeSlice(reflect.SliceOf(f.kind), len(texts), len(texts))
+	v.FieldByIndex(f.index).Set(entries)
+	for i, text := range texts {
+		name := fmt.Sprintf("%s%s[%d]", prefix, f.Name, i)
+		if text[0] != '{' {
+			d.problems = append(d.problems, FieldError{name, "must be a JSON object"})
+		} else if err := d.object(text, entries.Index(i), name+"."); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // DecodeBody decodes and validates the body of a POST with the input type T, for input that a command builds. Its
@@ -125,16 +194,14 @@ func check(in any, problems Problems) error {
 	if c, ok := in.(Checker); ok {
 		c.Check(&problems)
 	}
-	if len(problems) > 0 {
-		return invalid(problems)
-	}
-	return nil
+	return problems.Err()
 }
 
-// nested is the value of a JSON object or of a list with entries, emptyList that of an empty list.
+// array is the value of a list that is a member of the outermost object: the texts of its entries. nested is the value of
+// any other list and of an object.
 type (
-	nested    struct{}
-	emptyList struct{}
+	array  [][]byte
+	nested struct{}
 )
 
 // walker reads a text that json.Valid accepts. It rejects what json.Valid does not, deep nesting and repeated keys, and
@@ -174,22 +241,11 @@ func (w *walker) value(depth int) (any, error) {
 	case '{':
 		return nested{}, w.object(depth)
 	case '[':
-		w.at++
-		w.space()
-		if w.text[w.at] == ']' {
-			w.at++
-			return emptyList{}, nil
+		entries, err := w.list(depth)
+		if depth == 2 {
+			return entries, err
 		}
-		for {
-			if _, err := w.value(depth + 1); err != nil {
-				return nil, err
-			}
-			w.space()
-			w.at++
-			if w.text[w.at-1] == ']' {
-				return nested{}, nil
-			}
-		}
+		return nested{}, err
 	case '"':
 		return w.string(), nil
 	case 't':
@@ -207,6 +263,31 @@ func (w *walker) value(depth int) (any, error) {
 		w.at++
 	}
 	return number(w.text[start:w.at]), nil
+}
+
+// list returns the texts of the entries, for a member of the outermost object, and nil for any other list.
+func (w *walker) list(depth int) (entries array, err error) {
+	w.at++
+	w.space()
+	if w.text[w.at] == ']' {
+		w.at++
+		return nil, nil
+	}
+	for {
+		w.space()
+		start := w.at
+		if _, err := w.value(depth + 1); err != nil {
+			return nil, err
+		}
+		if depth == 2 {
+			entries = append(entries, w.text[start:w.at])
+		}
+		w.space()
+		w.at++
+		if w.text[w.at-1] == ']' {
+			return entries, nil
+		}
+	}
 }
 
 func (w *walker) object(depth int) error {

@@ -101,12 +101,11 @@ func TestBody(t *testing.T) {
 		{"a key with half a surrogate pair", "POST", `{` + base + `,"\ud800":1}`, "\ufffd"},
 		{"a key that looks like a format", "POST", `{` + base + `,"%s%d":1}`, "%s%d"},
 		{"nested 32 deep", "POST", nest(32), "deep"},
-		{"entries in a nested list", "POST", `{` + base + `,"parts":[{}]}`, "parts"},
 		{"a string for a nested list", "POST", `{` + base + `,"parts":"x"}`, "parts"},
 		{"many problems", "POST",
 			`{"name":"","note":"12345678901","kind":"pla","hex":"#12345","weight":0,"price":-1,"size":2,` +
 				`"count":1.5,"left":11,"flag":1,"at":"now","day":"2024-02-30","ref":"x","parts":[1],"x":1}`,
-			"at count day flag hex kind left name note parts price ref size weight x"},
+			"at count day flag hex kind left name note parts[0] price ref size weight x"},
 		{"the wrong type for each field", "POST",
 			`{"name":1,"note":{},"kind":[],"hex":true,"weight":"1","price":[1],"size":{"a":1},` +
 				`"count":"7","left":false,"flag":"true","at":1705312800,"day":20240115,"ref":1}`,

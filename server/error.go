@@ -99,6 +99,28 @@ func (p *Problems) Add(field, message string, args ...any) {
 	*p = append(*p, FieldError{field, fmt.Sprintf(message, args...)})
 }
 
+// Err returns a 422 with the problems, or nil if there are none.
+func (p Problems) Err() error {
+	if len(p) == 0 {
+		return nil
+	}
+	return invalid(p)
+}
+
+// EntryNames returns the names of a field in several entries of a list, such as "items[0].product_id,
+// items[2].product_id", for the detail of an error.
+func EntryNames(list string, indexes []int32, field string) string {
+	var names []string
+	for _, i := range indexes[:min(10, len(indexes))] {
+		names = append(names, fmt.Sprintf("%s[%d].%s", list, i, field))
+	}
+	text := strings.Join(names, ", ")
+	if more := len(indexes) - len(names); more > 0 {
+		text += " and " + strconv.Itoa(more) + " more"
+	}
+	return text
+}
+
 // maxRepeated is the length of a client's text that an error repeats.
 const maxRepeated = 100
 

@@ -110,8 +110,12 @@ func ListPage[T any](ctx context.Context, run func(context.Context, ...*db.Stmt)
 	if err := run(ctx, append(before, page, count)...); err != nil {
 		return nil, err
 	}
-	items := page.Array()
+	return NewPage(page.Array(), total, skip, limit), nil
+}
+
+// NewPage returns the JSON of a page of a list with these items, a JSON array.
+func NewPage(items []byte, total, skip, limit int64) []byte {
 	answer := append(make([]byte, 0, len(items)+80), `{"items":`...)
 	answer = append(answer, items...)
-	return fmt.Appendf(answer, `,"total":%d,"skip":%d,"limit":%d}`, total, skip, limit), nil
+	return fmt.Appendf(answer, `,"total":%d,"skip":%d,"limit":%d}`, total, skip, limit)
 }

@@ -237,14 +237,8 @@ func (d *document) operation(route Route) object {
 	}
 	if e.readsBody() {
 		name := d.request(e.in, route.Method() == "PATCH")
-		content := object{{"schema", ref("schemas", name)}}
-		switch {
-		case route.Doc.Request != "":
-			content.add("example", json.RawMessage(route.Doc.Request))
-		default:
-			content.add("example", d.example(e.in, true))
-		}
-		op.add("requestBody", object{{"required", true}, {"content", object{{"application/json", content}}}})
+		content := append(object{{"schema", ref("schemas", name)}}, d.requestExamples(route)...)
+		op.add("requestBody", object{{"required", !e.optional}, {"content", object{{"application/json", content}}}})
 	}
 	success := object{{"description", map[int]string{200: "Done", 201: "Created", 204: "Done; no body"}[status]}}
 	headers := commonHeaders()
@@ -262,7 +256,12 @@ func (d *document) operation(route Route) object {
 			name = d.page(name)
 			example = object{{"items", []any{example}}, {"total", 1}, {"skip", 0}, {"limit", 20}}
 		}
-		success.add("content", object{{"application/json", object{{"schema", ref("schemas", name)}, {"example", example}}}})
+		schema := ref("schemas", name)
+		if e.out.either {
+			success[0].value = "Created; a list if the request is for several"
+			schema = ref("schemas", d.either(name))
+		}
+		success.add("content", object{{"application/json", object{{"schema", schema}, {"example", example}}}})
 	}
 	responses := object{{strconv.Itoa(status), success}}
 	for _, failure := range failures(route) {
@@ -411,7 +410,7 @@ func (d *document) request(t reflect.Type, patch bool) string {
 	name := s.Name
 	for _, f := range s.Fields {
 		if f.ReadOnly {
-			name = s.Name + "Create"
+			name = strings.TrimSuffix(s.Name, "Create") + "Create"
 		}
 	}
 	how := "request"
@@ -423,10 +422,16 @@ func (d *document) request(t reflect.Type, patch bool) string {
 	}
 	properties, required := object{}, []string{}
 	for _, f := range s.Fields {
-		if f.ReadOnly {
+		if f.ReadOnly || f.list && patch {
 			continue
 		}
-		properties.add(f.Name, d.documented(f, d.scalar(f, !f.Required && !(patch && f.NotNull))))
+		var schema object
+		if f.list {
+			schema = object{{"type", "array"}, {"maxItems", maxEntries}, {"items", ref("schemas", d.request(f.kind, false))}}
+		} else {
+			schema = d.scalar(f, !f.Required && !(patch && f.NotNull))
+		}
+		properties.add(f.Name, d.documented(f, schema))
 		if f.Required && !patch {
 			required = append(required, f.Name)
 		}
@@ -481,6 +486,17 @@ func (d *document) page(item string) string {
 			{"skip", whole("Number of skipped items.", 0)},
 			{"limit", whole("Maximum number of items on a page.", 20)},
 		}, []string{"items", "total", "skip", "limit"})
+	}
+	return name
+}
+
+// either adds the schema of a resource or a page of a list of them and returns its name. It is not part of the response,
+// because some generators make no methods for a nameless union. Item is the name of the resource's schema.
+func (d *document) either(item string) string {
+	name := item + "OrList"
+	if page := d.page(item); d.begin(name, nil, "either "+item) {
+		d.schemas[name] = object{{"oneOf", []object{ref("schemas", item), ref("schemas", page)}}}
+		d.order = append(d.order, name)
 	}
 	return name
 }
@@ -665,12 +681,48 @@ func literal(s string, t reflect.Type) any {
 	return json.RawMessage(s)
 }
 
-// example returns an example of a type, which consists of the examples of its fields.
+// requestExamples returns the member of a media type object that shows examples of a route's body: one, or, if a POST
+// accepts nested lists, one without them and one with them.
+func (d *document) requestExamples(route Route) object {
+	plain := []byte(route.Doc.Request)
+	if len(plain) == 0 {
+		var err error
+		if plain, err = json.Marshal(d.example(route.Endpoint.in, true)); err != nil {
+			panic(err)
+		}
+	}
+	full := bytes.Clone(plain[:len(plain)-1])
+	for _, f := range schemaOf(route.Endpoint.in).Fields {
+		if !f.list || f.ReadOnly || route.Method() == "PATCH" {
+			continue
+		}
+		entry, err := json.Marshal(d.example(f.kind, true))
+		if err != nil {
+			panic(err)
+		}
+		if len(full) > 1 {
+			full = append(full, ',')
+		}
+		full = fmt.Appendf(full, `%q:[%s]`, f.Name, entry)
+	}
+	if len(full) == len(plain)-1 {
+		return object{{"example", json.RawMessage(plain)}}
+	}
+	named := func(summary string, value []byte) object {
+		return object{{"summary", summary}, {"value", json.RawMessage(value)}}
+	}
+	return object{{"examples", object{
+		{"plain", named("Without lists", plain)},
+		{"lists", named("With lists", append(full, '}'))},
+	}}}
+}
+
+// example returns an example of a type, which consists of the examples of its fields. That of a request has no lists.
 func (d *document) example(t reflect.Type, request bool) object {
 	o := object{}
 	for _, f := range schemaOf(t).Fields {
 		switch doc := d.doc(f); {
-		case request && f.ReadOnly, !request && f.WriteOnly:
+		case request && (f.ReadOnly || f.list), !request && f.WriteOnly:
 		case f.list:
 			o.add(f.Name, []any{d.example(f.kind, request)})
 		case f.nests():

@@ -255,7 +255,8 @@ func (o *operation) read(w http.ResponseWriter, r *http.Request) (c call, key st
 	}
 	switch {
 	case o.route.Endpoint.readsBody():
-		c.body, err = readBody(w, r)
+		c.optional = o.route.Endpoint.optional
+		c.body, err = readBody(w, r, c.optional)
 	case key != "":
 		c.body, err = readAll(w, r)
 	}
@@ -270,7 +271,10 @@ func (o *operation) response(c call, body []byte) (Response, error) {
 	}
 	var created struct{ ID string }
 	err := json.Unmarshal(body, &created)
-	answer.Location = o.path(c) + "/" + created.ID
+	answer.Location = o.path(c)
+	if created.ID != "" {
+		answer.Location += "/" + created.ID
+	}
 	return answer, err
 }
 

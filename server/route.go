@@ -87,6 +87,10 @@ type (
 	// Created is a 201 with a resource. The Location is the request's path followed by the resource's id.
 	Created[T any] []byte
 
+	// CreatedMany is a 201 with a resource, or with a list of resources; NewPage makes it. The Location of the list is
+	// the request's path.
+	CreatedMany[T any] []byte
+
 	// NoContent is a 204. Its only value is nil.
 	NoContent []byte
 )
@@ -101,10 +105,14 @@ type resultKind struct {
 	status int
 	item   reflect.Type // of the resource, or of a list's items; nil without a body
 	list   bool
+	either bool // a resource or a list
 }
 
 func (OK[T]) kind() resultKind      { return resultKind{status: 200, item: reflect.TypeFor[T]()} }
 func (Created[T]) kind() resultKind { return resultKind{status: 201, item: reflect.TypeFor[T]()} }
+func (CreatedMany[T]) kind() resultKind {
+	return resultKind{status: 201, item: reflect.TypeFor[T](), either: true}
+}
 func (Page[T]) kind() resultKind {
 	return resultKind{status: 200, item: reflect.TypeFor[T](), list: true}
 }
@@ -136,18 +144,26 @@ type Response struct {
 
 // Endpoint is a handler with the types of its request and result. Handle returns one.
 type Endpoint struct {
-	in      reflect.Type // struct{} if nothing is read
-	out     resultKind
-	prepare func(context.Context, call) (run, error)
+	in       reflect.Type // struct{} if nothing is read
+	out      resultKind
+	optional bool // the body may be missing
+	prepare  func(context.Context, call) (run, error)
+}
+
+// OptionalBody returns the endpoint for requests without a body too, in which all fields are absent.
+func (e Endpoint) OptionalBody() Endpoint {
+	e.optional = true
+	return e
 }
 
 // call contains the parts of a request that its endpoint needs.
 type call struct {
-	ids     map[string]string // the path parameters
-	address string            // of the client, as in the rate limits
-	query   string
-	body    []byte
-	patch   bool // the method is PATCH
+	ids      map[string]string // the path parameters
+	address  string            // of the client, as in the rate limits
+	query    string
+	body     []byte
+	optional bool // the body may be empty
+	patch    bool // the method is PATCH
 }
 
 // run executes a prepared call. It is called again if its transaction is retried.
@@ -178,7 +194,7 @@ func HandlePrepared[In, P any, Out result](
 		switch {
 		case query:
 			err = decodeQuery(c.query, &r.In)
-		case body:
+		case body && !(c.optional && len(c.body) == 0):
 			err = decodeBody(c.body, &r.In, c.patch)
 		}
 		if err != nil {
@@ -189,7 +205,7 @@ func HandlePrepared[In, P any, Out result](
 			return nil, err
 		}
 		return func(ctx context.Context) ([]byte, error) {
-			request := r // a copy, because fn may change it
+			request := r // a copy, because fn may change its fields, except the entries of lists
 			return fn(ctx, &request, prepared)
 		}, nil
 	}

@@ -49,7 +49,7 @@ type Field struct {
 
 	kind  reflect.Type // the type of the value, or of the elements of a list
 	input bool         // an Optional, which requests may contain
-	list  bool         // a nested list, which only single responses contain
+	list  bool         // a nested list, which a POST and single responses contain, and a PATCH ignores
 	index []int
 	owner reflect.Type // the struct that declares the field
 }
@@ -99,7 +99,7 @@ func schemaOf(t reflect.Type) *Schema {
 			value, _ := sf.Type.FieldByName("Value")
 			f.kind, f.input = value.Type.Elem(), true
 		} else if sf.Type.Kind() == reflect.Slice {
-			f.list, f.ReadOnly, f.kind = true, true, sf.Type.Elem()
+			f.list, f.kind = true, sf.Type.Elem()
 		}
 		if enum, ok := reflect.Zero(f.kind).Interface().(Enum); ok {
 			f.Enum, f.Named, f.kind = enum.Enum(), f.kind.Name(), reflect.TypeFor[string]()

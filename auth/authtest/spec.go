@@ -2,6 +2,7 @@ package authtest
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"regexp"
@@ -107,6 +108,18 @@ func (s *spec) match(schema map[string]any, v any, at string) error {
 			}
 		}
 		return err
+	}
+	if options, ok := schema["oneOf"].([]any); ok {
+		var problems []error
+		for _, option := range options {
+			if err := s.match(option.(map[string]any), v, at); err != nil {
+				problems = append(problems, err)
+			}
+		}
+		if n := len(options) - len(problems); n != 1 {
+			return fmt.Errorf("%s: matches %d alternatives, want 1: %w", at, n, errors.Join(problems...))
+		}
+		return nil
 	}
 	bad := func(format string, args ...any) error { return fmt.Errorf(at+": "+format, args...) }
 	kind := "null"

@@ -50,11 +50,21 @@ func main() {
 		PurchasePrice: new(29.99),
 	}
 	created := must(client.CreateSpoolWithResponse(ctx, &api.CreateSpoolParams{IdempotencyKey: &key}, entry))
-	spool := ok(created.JSON201, created.Body)
+	one := ok(created.JSON201, created.Body)
+	spool := must(one.AsSpool())
 	repeated := must(client.CreateSpoolWithResponse(ctx, &api.CreateSpoolParams{IdempotencyKey: &key}, entry))
 	location := created.HTTPResponse.Header.Get("Location")
-	if ok(repeated.JSON201, repeated.Body).Id != spool.Id || location != "/api/v1/spools/"+spool.Id.String() {
+	same := ok(repeated.JSON201, repeated.Body)
+	if must(same.AsSpool()).Id != spool.Id || location != "/api/v1/spools/"+spool.Id.String() {
 		log.Fatal("a repeated request has created another spool, or its Location is wrong")
+	}
+
+	several := must(client.CreateSpoolWithResponse(ctx, &api.CreateSpoolParams{}, api.SpoolCreate{
+		MaterialType: api.PETG, Color: "Jet Black", DiameterMm: api.N175, NetWeightGrams: 1000, Quantity: new(2),
+	}))
+	spools := ok(several.JSON201, several.Body)
+	if items := must(spools.AsSpoolList()).Items; len(items) != 2 {
+		log.Fatalf("%d spools were created, want 2", len(items))
 	}
 
 	found := must(client.ListSpoolsWithResponse(ctx, &api.ListSpoolsParams{
@@ -80,7 +90,8 @@ func main() {
 	weighed := must(client.UpdateProductionRunMaterialWithResponse(ctx, run.Id, material.Id,
 		api.RunMaterialUpdate{SpoolWeightBeforeGrams: &left, SpoolWeightAfterGrams: new(799.25)}))
 	ok(weighed.JSON200, weighed.Body)
-	completed := must(client.CompleteProductionRunWithResponse(ctx, run.Id, &api.CompleteProductionRunParams{}))
+	completed := must(client.CompleteProductionRunWithResponse(ctx, run.Id, &api.CompleteProductionRunParams{},
+		api.CompleteRequest{}))
 	var deducted []float64
 	for _, spool := range ok(completed.JSON200, completed.Body).SpoolsUpdated {
 		deducted = append(deducted, spool.Deducted)

@@ -1,0 +1,214 @@
+package production_test
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"spoolwright/auth/authtest"
+)
+
+func TestCreateRunWithLists(t *testing.T) {
+	t.Parallel()
+	api := newAPI(t)
+	c := api.Operator(t)
+	a, b := createSpool(t, c, nil), createSpool(t, c, j{"color": "Red", "purchase_price": nil})
+	lamp := c.Post(t, "/api/v1/products", j{"name": "Lamp", "materials": []j{
+		{"material_type": "PLA", "color": "Black", "weight_grams": 10}}}).Want(201).ID()
+	vase := c.Post(t, "/api/v1/products", j{"name": "Vase"}).Want(201).ID()
+	created := c.Post(t, runs, j{"printer_name": "Printer 1", "items": []j{
+		{"product_id": lamp, "quantity": 3, "successful_quantity": 2, "failed_quantity": 1},
+		{"product_id": vase, "estimated_total_cost": 7},
+		{"product_id": lamp, "quantity": nil, "successful_quantity": 1},
+	}, "materials": []j{
+		{"spool_id": b, "estimated_weight_grams": 12, "estimated_purge_grams": 1, "cost_per_gram": 0.5},
+		{"spool_id": a, "spool_weight_before_grams": 900, "spool_weight_after_grams": 850, "actual_purge_grams": 2},
+		{"spool_id": a, "actual_weight_grams": 5},
+	}}).Want(201).Shows(map[string]string{
+		"status": "pending", "printer_name": "Printer 1",
+		"items.0.product_name": "Lamp", "items.0.quantity": "3", "items.0.estimated_material_cost": "0.75",
+		"items.0.estimated_total_cost": "0.75", "items.0.successful_quantity": "2", "items.0.failed_quantity": "1",
+		"items.1.product_name": "Vase", "items.1.quantity": "1", "items.1.estimated_material_cost": "0",
+		"items.1.estimated_total_cost": "7", "items.2.product_id": lamp, "items.2.estimated_total_cost": "0.25",
+		"materials.0.spool_name": "PLA Red (Polymaker)", "materials.0.cost_per_gram": "0.5",
+		"materials.0.estimated_weight_grams": "12", "materials.0.estimated_purge_grams": "1",
+		"materials.0.actual_weight_grams": "null",
+		"materials.1.spool_id":            a, "materials.1.cost_per_gram": "0.025", "materials.1.actual_weight_grams": "50",
+		"materials.1.actual_purge_grams": "2", "materials.2.actual_weight_grams": "5",
+	})
+	if got := c.Get(t, runs+"/"+created.ID()).Want(200); string(got.Body) != string(created.Body) {
+		t.Errorf("the run is %s, and its creation returned %s", got.Body, created.Body)
+	}
+	c.Post(t, runs, j{"items": []j{}, "materials": nil}).Want(201).Shows(map[string]string{"items": "[]", "materials": "[]"})
+
+	// An invalid entry creates nothing, and is named.
+	hidden := createSpool(t, c, nil)
+	c.Delete(t, "/api/v1/spools/"+hidden).Want(204)
+	other := api.Operator(t)
+	theirSpool := createSpool(t, other, nil)
+	theirs := other.Post(t, "/api/v1/products", j{"name": "Theirs"}).Want(201).ID()
+	unknown := "0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a41"
+	for _, test := range []struct {
+		body   j
+		detail string
+	}{
+		{j{"items": []j{{"product_id": lamp}, {"product_id": unknown}}}, "Not the id of a product: items[1].product_id"},
+		{j{"items": []j{{"product_id": theirs}, {"product_id": lamp}, {"product_id": a}},
+			"materials": []j{{"spool_id": a}}},
+			"Not the id of a product: items[0].product_id, items[2].product_id"},
+		{j{"items": []j{{"product_id": lamp}}, "materials": []j{{"spool_id": a}, {"spool_id": hidden}}},
+			"Not the id of a spool: materials[1].spool_id"},
+		{j{"items": []j{{"product_id": unknown}}, "materials": []j{{"spool_id": theirSpool}, {"spool_id": a}}},
+			"Not the id of a product: items[0].product_id; not the id of a spool: materials[0].spool_id"},
+	} {
+		if got := c.Post(t, runs, test.body).WantError(400, "UNKNOWN_REFERENCE").Text("detail"); got != test.detail {
+			t.Errorf("%v: the detail is %q, want %q", test.body, got, test.detail)
+		}
+	}
+	expensive := c.Post(t, "/api/v1/products", j{"name": "Boat", "materials": []j{
+		{"material_type": "PLA", "color": "Black", "weight_grams": 1_000_000}}}).Want(201).ID()
+	c.Post(t, runs, j{"items": []j{{"product_id": lamp}, {"product_id": expensive, "quantity": 50_000}}}).
+		Fields("items[1].quantity")
+	c.Post(t, runs, j{"items": []j{{"product_id": expensive, "quantity": 50_000, "estimated_material_cost": 1,
+		"estimated_total_cost": 999_999_999}}}).Want(201)
+	c.Get(t, runs).Want(200).Shows(map[string]string{"total": "3"})
+}
+
+func TestCompleteWithLists(t *testing.T) {
+	t.Parallel()
+	c := newAPI(t).Operator(t)
+	a, b := createSpool(t, c, nil), createSpool(t, c, j{"remaining_weight_grams": 50})
+	lamp := c.Post(t, "/api/v1/products", j{"name": "Lamp"}).Want(201).ID()
+	create := func() *authtest.Response {
+		return c.Post(t, runs, j{
+			"items": []j{{"product_id": lamp, "quantity": 5, "successful_quantity": 1}, {"product_id": lamp, "quantity": 2}},
+			"materials": []j{{"spool_id": a}, {"spool_id": b, "actual_weight_grams": 1},
+				{"spool_id": a, "spool_weight_before_grams": 20, "spool_weight_after_grams": 10}},
+		}).Want(201)
+	}
+	run, otherRun := create(), create()
+	path := runs + "/" + run.ID()
+	id := func(at string) string { return run.Text(at + ".id") }
+	material := func(at int, grams any) j {
+		return j{"id": id(fmt.Sprint("materials.", at)), "actual_weight_grams": grams}
+	}
+	item := func(at int, good, failed any) j {
+		return j{"id": id(fmt.Sprint("items.", at)), "successful_quantity": good, "failed_quantity": failed}
+	}
+
+	// These change nothing.
+	c.Post(t, path+"/complete", j{"materials": []j{material(0, nil)}, "items": []j{{"id": "x"}}}).
+		Fields("materials[0].actual_weight_grams", "items[0].id")
+	c.Post(t, path+"/complete", j{"materials": []j{material(0, 1), material(1, 2), material(0, 3)},
+		"items": []j{item(0, 1, 0), item(0, 1, 0)}}).Fields("materials[2].id", "items[1].id")
+	c.Post(t, path+"/complete", j{"materials": []j{{"id": id("materials.0"), "actual_weight_grams": 1, "surprise": 1}}}).
+		Fields("materials[0].surprise")
+	answer := c.Post(t, path+"/complete", j{
+		"materials": []j{material(0, 1), {"id": otherRun.Text("materials.0.id"), "actual_weight_grams": 1}},
+		"items":     []j{{"id": otherRun.Text("items.1.id")}, item(0, 1, 1), {"id": lamp}},
+	}).WantError(400, "UNKNOWN_REFERENCE")
+	if got := answer.Text("detail"); got != "Not in the run: materials[1].id, items[0].id, items[2].id" {
+		t.Errorf("the detail is %q", got)
+	}
+	c.Post(t, path+"/complete", j{"materials": []j{material(0, 1)},
+		"items": []j{item(1, 2, 0), {"id": id("items.0"), "failed_quantity": 5}}}).
+		Fields("items[1].successful_quantity")
+	c.Post(t, path+"/complete", j{"items": []j{item(1, 2, 0)}}).WantError(400, "ACTUAL_USAGE_MISSING")
+	c.Post(t, path+"/complete", j{"materials": []j{material(0, 1), material(1, 50.000001)}, "items": []j{item(1, 2, 0)}}).
+		WantError(400, "INSUFFICIENT_FILAMENT")
+	if got := c.Get(t, path).Want(200); string(got.Body) != string(run.Body) {
+		t.Errorf("requests with errors changed the run to %s", got.Body)
+	}
+
+	// Sent weights replace earlier ones, but not the difference of both weights of the spool.
+	c.Post(t, path+"/complete", j{
+		"materials": []j{material(2, 99), material(1, 50), material(0, 0.5)},
+		"items":     []j{{"id": id("items.0"), "failed_quantity": 4}, item(1, nil, 0)},
+	}).Want(200)
+	c.Get(t, path).Want(200).Shows(map[string]string{
+		"status": "completed", "actual_total_filament_grams": "60.5",
+		"materials.0.actual_weight_grams": "0.5", "materials.1.actual_weight_grams": "50",
+		"materials.2.actual_weight_grams": "10", "items.0.successful_quantity": "1", "items.0.failed_quantity": "4",
+		"items.1.successful_quantity": "null", "items.1.failed_quantity": "0",
+	})
+	for spool, want := range map[string]string{a: "989.5", b: "0"} {
+		if got := remaining(t, c, spool); got != want {
+			t.Errorf("%s g remain, want %s", got, want)
+		}
+	}
+	c.Post(t, path+"/complete", j{"items": []j{item(1, 2, 0)}}).WantError(400, "RUN_ALREADY_COMPLETED")
+	c.Get(t, path).Want(200).Shows(map[string]string{"items.1.successful_quantity": "null"})
+}
+
+// Concurrent requests complete a run with different weights: one of them succeeds, and its weight is deducted and stored.
+func TestCompleteWithListsConcurrently(t *testing.T) {
+	t.Parallel()
+	c := newAPI(t).Operator(t)
+	a := createSpool(t, c, nil)
+	run := c.Post(t, runs, j{"materials": []j{{"spool_id": a}}}).Want(201)
+	var mu sync.Mutex
+	var succeeded []string
+	var all sync.WaitGroup
+	for n := range 8 {
+		all.Go(func() {
+			grams := fmt.Sprint(n + 1)
+			body := fmt.Sprintf(`{"materials":[{"id":%q,"actual_weight_grams":%s}]}`, run.Text("materials.0.id"), grams)
+			answer, err := c.Send("POST", runs+"/"+run.ID()+"/complete", body)
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case err != nil || answer.Status != 200 && !strings.Contains(string(answer.Body), "RUN_ALREADY_COMPLETED"):
+				t.Errorf("%v: %+v", err, answer)
+			case answer.Status == 200:
+				succeeded = append(succeeded, grams)
+			}
+		})
+	}
+	all.Wait()
+	if len(succeeded) != 1 {
+		t.Fatalf("the requests with %v g succeeded, want one", succeeded)
+	}
+	c.Get(t, runs+"/"+run.ID()).Want(200).Shows(map[string]string{"materials.0.actual_weight_grams": succeeded[0]})
+	c.Get(t, "/api/v1/spools/"+a+"/usage").Want(200).Shows(map[string]string{"items.0.change_grams": "-" + succeeded[0]})
+}
+
+// A day with ten runs takes two requests for each: one creates the run with its items and materials, and one completes it
+// with the actual weights and the numbers of pieces.
+func TestDayOfTenRuns(t *testing.T) {
+	t.Parallel()
+	c := newAPI(t).Operator(t)
+	spools := c.Post(t, "/api/v1/spools", j{"material_type": "PETG", "color": "Grey", "diameter_mm": 1.75,
+		"net_weight_grams": 1000, "purchase_price": 20, "quantity": 2}).Want(201)
+	product := c.Post(t, "/api/v1/products", j{"name": "Clip", "materials": []j{
+		{"material_type": "PETG", "color": "Grey", "weight_grams": 12.5}}}).Want(201).ID()
+	requests := 0
+	for n := range 10 {
+		run := c.Post(t, runs, j{
+			"status": "in_progress", "printer_name": fmt.Sprint("Printer ", n%3+1), "started_at": "2026-01-15T08:00:00Z",
+			"estimated_print_time_hours": 3, "estimated_total_filament_grams": 100,
+			"items": []j{{"product_id": product, "quantity": 8}},
+			"materials": []j{{"spool_id": spools.Text("items.0.id"), "estimated_weight_grams": 80},
+				{"spool_id": spools.Text("items.1.id"), "estimated_weight_grams": 20}},
+		}).Want(201)
+		c.Post(t, runs+"/"+run.ID()+"/complete", j{
+			"materials": []j{{"id": run.Text("materials.0.id"), "actual_weight_grams": 81.5},
+				{"id": run.Text("materials.1.id"), "actual_weight_grams": 20}},
+			"items": []j{{"id": run.Text("items.0.id"), "successful_quantity": 7, "failed_quantity": 1}},
+		}).Want(200)
+		requests += 2
+	}
+	if requests > 20 {
+		t.Errorf("ten runs took %d requests, want at most 20", requests)
+	}
+	if got := remaining(t, c, spools.Text("items.0.id")); got != "185" {
+		t.Errorf("%s g remain on the first spool, want 185", got)
+	}
+	list := c.Get(t, runs+"?status=completed").Want(200)
+	for i := range list.List("items") {
+		run := c.Get(t, runs+"/"+list.Text(fmt.Sprintf("items.%d.id", i))).Want(200)
+		run.Shows(map[string]string{"items.0.successful_quantity": "7", "actual_total_filament_grams": "101.5",
+			"variance_analysis.material_variance_grams": "1.5"})
+	}
+	list.Shows(map[string]string{"total": "10"})
+}
