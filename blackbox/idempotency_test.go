@@ -685,6 +685,12 @@ var errorCases = []errorCase{
 				}).Want(201)
 			}
 		}},
+	{"POST /api/v1/production-runs/{id}/complete", 400, "RUN_NOT_OPEN",
+		func(t *testing.T, c *authtest.Client) (string, any, func()) {
+			run, _ := createRun(t, c, createSpool(t, c, nil), 1)
+			c.Patch(t, run, authtest.JSON{"status": "failed"}).Want(200)
+			return run + "/complete", nil, func() { c.Patch(t, run, authtest.JSON{"status": "paused"}).Want(200) }
+		}},
 	{"POST /api/v1/production-runs/{id}/complete", 400, "UNKNOWN_REFERENCE",
 		func(t *testing.T, c *authtest.Client) (string, any, func()) {
 			run, _ := createRun(t, c, createSpool(t, c, nil), 1)

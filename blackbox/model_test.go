@@ -109,7 +109,7 @@ func runModel(t *testing.T, w *testAPI, farms, users, phases, operations int) {
 		for _, outcome := range []string{
 			"deduct ok", "deduct INSUFFICIENT_FILAMENT", "deduct NOT_FOUND",
 			"complete ok", "complete RUN_ALREADY_COMPLETED", "complete INSUFFICIENT_FILAMENT",
-			"complete ACTUAL_USAGE_MISSING", "weigh RUN_ALREADY_COMPLETED", "add component COMPONENT_CYCLE",
+			"complete ACTUAL_USAGE_MISSING", "complete RUN_NOT_OPEN", "weigh RUN_ALREADY_COMPLETED", "add component COMPONENT_CYCLE",
 			"delete product PRODUCT_IN_USE", "delete run ok", "delete spool ok",
 		} {
 			if counts[outcome] == 0 {
@@ -789,6 +789,9 @@ func (r *modelRun) completeOutcome(u *modelUser) string {
 	if r.completeOK.Load() > 0 {
 		return "RUN_ALREADY_COMPLETED"
 	}
+	if r.status == "failed" || r.status == "cancelled" {
+		return "RUN_NOT_OPEN"
+	}
 	if len(r.materials) == 0 {
 		return "RUN_HAS_NO_MATERIALS"
 	}
@@ -857,7 +860,7 @@ func (u *modelUser) complete() {
 		if r.completeSent.Load() < 2 {
 			u.errorf("complete: run %s is completed, but this is the first complete request", r.id)
 		}
-	case "NOT_FOUND", "RUN_HAS_NO_MATERIALS", "ACTUAL_USAGE_MISSING", "INSUFFICIENT_FILAMENT":
+	case "NOT_FOUND", "RUN_NOT_OPEN", "RUN_HAS_NO_MATERIALS", "ACTUAL_USAGE_MISSING", "INSUFFICIENT_FILAMENT":
 	default:
 		u.errorf("complete: %s %v", out, a)
 	}
@@ -900,6 +903,9 @@ func (u *modelUser) patchRun() {
 	r := u.ownRun()
 	statuses := []string{"pending", "in_progress", "paused", "completed", "failed", "cancelled"}
 	status, _ := pick(u, statuses)
+	if u.chance(50) {
+		status = "in_progress" // of runs that failed or were cancelled, so that they can be completed
+	}
 	completed := r.completeOK.Load() > 0
 	body := object{"status": status, "quality_rating": 1 + u.IntN(5)}
 	out, a := u.call("patch run", "PATCH", "/api/v1/production-runs/"+r.id, body)

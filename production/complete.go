@@ -96,6 +96,9 @@ var (
 
 	errDeducted = server.BadRequest("RUN_ALREADY_COMPLETED", "The run was completed before; its filament is deducted")
 
+	errNotOpen = server.BadRequest("RUN_NOT_OPEN",
+		"The status of the run is failed or cancelled; such a run cannot be completed")
+
 	errNoMaterials = server.BadRequest("RUN_HAS_NO_MATERIALS",
 		"The run has no materials, so there is nothing to deduct")
 
@@ -113,7 +116,8 @@ var completeDoc = &server.Doc{
 	Description: "Deducts the actual weight of each material from its spool and adds an entry to each spool's " +
 		"usage ledger, all or nothing. A run is completed only once: later requests return " +
 		"`RUN_ALREADY_COMPLETED`.\n\n" +
-		"The request fails and changes nothing if the run has no materials (`RUN_HAS_NO_MATERIALS`), if a " +
+		"The request fails and changes nothing if the run has the status `failed` or `cancelled` (`RUN_NOT_OPEN`), " +
+		"if it has no materials (`RUN_HAS_NO_MATERIALS`), if a " +
 		"material lacks `actual_weight_grams` (`ACTUAL_USAGE_MISSING`), or if a spool has too little filament " +
 		"or was removed (`INSUFFICIENT_FILAMENT`). The `detail` of the last two names the materials or " +
 		"spools.\n\n" +
@@ -123,7 +127,7 @@ var completeDoc = &server.Doc{
 		"The body may be empty. It can contain the actual weights of materials and the numbers of pieces of items, " +
 		"which are set in the same transaction. As with `updateProductionRunMaterial`, the difference of both weights " +
 		"of the spool takes precedence over `actual_weight_grams`. An absent number of pieces keeps its value.",
-	Errors: []*server.Error{errNoMaterials, errNotInRun, errUsageMissing, errInsufficient, errDeducted},
+	Errors: []*server.Error{errNotOpen, errNoMaterials, errNotInRun, errUsageMissing, errInsufficient, errDeducted},
 }
 
 func (h handlers) complete(ctx context.Context, r *server.Request[CompleteRequest]) (server.OK[Completion], error) {
@@ -170,6 +174,8 @@ func completeError(problem string, details []byte) error {
 		return server.ErrNotFound
 	case errDeducted.Code:
 		return errDeducted
+	case errNotOpen.Code:
+		return errNotOpen
 	case errNoMaterials.Code:
 		return errNoMaterials
 	case errNotInRun.Code:

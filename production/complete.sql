@@ -13,6 +13,7 @@
 --
 --   NOT_FOUND
 --   RUN_ALREADY_COMPLETED
+--   RUN_NOT_OPEN           the status is failed or cancelled
 --   RUN_HAS_NO_MATERIALS
 --   UNKNOWN_REFERENCE      the entries with an id that is not in the run: list (its name), n (from 0)
 --   TOO_MANY_PIECES        the entries with more pieces than the item's quantity: list, n
@@ -39,6 +40,12 @@ begin
 	end if;
 	if run.deducted_at is not null then
 		problem := 'RUN_ALREADY_COMPLETED';
+		return next;
+		return;
+	end if;
+
+	if run.status in ('failed', 'cancelled') then
+		problem := 'RUN_NOT_OPEN';
 		return next;
 		return;
 	end if;

@@ -30,6 +30,6 @@ var Export = transfer.Export[Run](func(createdAt, id string) *db.Stmt {
 					'cost_per_gram', trim_scale(m.cost_per_gram)) order by m.created_at, m.id), '[]')
 				from run_materials m join spools s on s.id = m.spool_id
 				where m.run_id = production_runs.id) as materials
-		from production_runs
+		from `+runsTable+`
 		where (created_at, id) > ($1::text::timestamptz, $2::uuid) order by created_at, id limit 200`, createdAt, id)
 })

@@ -212,3 +212,51 @@ func TestDayOfTenRuns(t *testing.T) {
 	}
 	list.Shows(map[string]string{"total": "10"})
 }
+
+// Only complete deducts filament, and a run shows whether it has.
+func TestInventoryUpdated(t *testing.T) {
+	t.Parallel()
+	c := newAPI(t).Operator(t)
+	a := createSpool(t, c, nil)
+	materials := []j{{"spool_id": a, "actual_weight_grams": 10}}
+	deducted := func(path, inventoryUpdated string) {
+		t.Helper()
+		run := c.Get(t, path).Want(200).Shows(map[string]string{"inventory_updated": inventoryUpdated})
+		list := c.Get(t, runs+"?sort_by=created_at&limit=1").Want(200).
+			Shows(map[string]string{"items.0.id": run.ID(), "items.0.inventory_updated": inventoryUpdated,
+				"items.0.inventory_updated_at": run.Text("inventory_updated_at")})
+		if (list.Text("items.0.inventory_updated_at") == "null") != (inventoryUpdated == "false") {
+			t.Errorf("inventory_updated is %s: %s", inventoryUpdated, list.Body)
+		}
+	}
+	path := runs + "/" + c.Post(t, runs, j{"status": "completed", "materials": materials, "inventory_updated": true}).
+		Want(201).Shows(map[string]string{"inventory_updated": "false", "inventory_updated_at": "null"}).ID()
+	deducted(path, "false")
+	c.Patch(t, path, j{"status": "in_progress"}).Want(200)
+	c.Patch(t, path, j{"status": "completed", "inventory_updated": true}).Want(200).
+		Shows(map[string]string{"inventory_updated": "false"})
+	deducted(path, "false")
+	if got := remaining(t, c, a); got != "1000" {
+		t.Errorf("%s g remain before complete, want 1000", got)
+	}
+	c.Post(t, path+"/complete", nil).Want(200)
+	deducted(path, "true")
+	at := c.Get(t, path).Text("inventory_updated_at")
+	c.Patch(t, path, j{"inventory_updated": false, "inventory_updated_at": nil, "notes": "x"}).Want(200).
+		Shows(map[string]string{"inventory_updated": "true", "inventory_updated_at": at})
+
+	for _, status := range []string{"failed", "cancelled"} {
+		path := runs + "/" + c.Post(t, runs, j{"status": status, "materials": materials}).Want(201).ID()
+		c.Post(t, path+"/complete", nil).WantError(400, "RUN_NOT_OPEN")
+		c.Get(t, path).Want(200).Shows(map[string]string{"status": status, "inventory_updated": "false"})
+		c.Patch(t, path, j{"status": "paused"}).Want(200)
+		c.Post(t, path+"/complete", nil).Want(200)
+	}
+	if got := remaining(t, c, a); got != "970" {
+		t.Errorf("%s g remain, want 970", got)
+	}
+	unfinished := c.Post(t, runs, j{}).Want(201).ID()
+	c.Get(t, runs+"?sort_by=inventory_updated&sort_order=asc").Want(200).Shows(map[string]string{"items.0.id": unfinished})
+	c.Get(t, runs+"?sort_by=inventory_updated_at&sort_order=desc").Want(200).
+		Shows(map[string]string{"items.3.id": unfinished})
+}

@@ -73,6 +73,8 @@ type Run struct {
 	QualityNotes   server.Optional[string]           `json:"quality_notes" rule:"maxLength=10000"`
 	Notes          server.Optional[string]           `json:"notes" rule:"maxLength=10000"`
 	CreatedAt      server.Timestamp                  `json:"created_at" rule:"readOnly,notNull"`
+	Deducted       bool                              `json:"inventory_updated" rule:"readOnly,notNull"`
+	DeductedAt     server.Timestamp                  `json:"inventory_updated_at" rule:"readOnly"`
 	Items          []RunItem                         `json:"items"`
 	Materials      []RunMaterial                     `json:"materials"`
 	Variance       Variance                          `json:"variance_analysis" rule:"readOnly,notNull"`
@@ -91,6 +93,8 @@ type RunListItem struct {
 	ActualGrams    server.Decimal   `json:"actual_total_filament_grams"`
 	QualityRating  int64            `json:"quality_rating"`
 	CreatedAt      server.Timestamp `json:"created_at" rule:"notNull"`
+	Deducted       bool             `json:"inventory_updated" rule:"notNull"`
+	DeductedAt     server.Timestamp `json:"inventory_updated_at"`
 }
 
 // Variance has the differences between the actual values of a run and its estimates: actual minus estimated. A
@@ -104,11 +108,15 @@ type Variance struct {
 
 const listColumns = `id, status, printer_name, started_at, completed_at,
 	estimated_print_time_hours, actual_print_time_hours, estimated_total_filament_grams, actual_total_filament_grams,
-	quality_rating, created_at`
+	quality_rating, created_at, inventory_updated, inventory_updated_at`
+
+// runsTable is production_runs with the fields that have no column of the same name.
+const runsTable = `(select *, deducted_at is not null as inventory_updated, deducted_at as inventory_updated_at
+	from production_runs) production_runs`
 
 const runColumns = `id, status, printer_name, started_at, completed_at,
 	estimated_print_time_hours, actual_print_time_hours, estimated_total_filament_grams, actual_total_filament_grams,
-	quality_rating, quality_notes, notes, created_at,
+	quality_rating, quality_notes, notes, created_at, inventory_updated, inventory_updated_at,
 	json_build_object(
 		'material_variance_grams', trim_scale(actual_total_filament_grams - estimated_total_filament_grams),
 		'material_variance_percent', trim_scale(round((actual_total_filament_grams - estimated_total_filament_grams)
@@ -132,7 +140,7 @@ var listDoc = &server.Doc{
 }
 
 func (h handlers) list(ctx context.Context, r *server.Request[Filter]) (server.Page[RunListItem], error) {
-	l := server.NewList("production_runs", listColumns, "", "production_runs")
+	l := server.NewList(runsTable, listColumns, "", "production_runs")
 	if in := r.In.Status; !in.IsNull() {
 		l.Where("status = ?", in.Arg())
 	}
@@ -157,7 +165,7 @@ func (h handlers) get(ctx context.Context, r *server.Request[struct{}]) (server.
 func respond(
 	ctx context.Context, send func(context.Context, ...*db.Stmt) error, id string, before ...*db.Stmt,
 ) ([]byte, error) {
-	run := db.SQL(`select `+runColumns+` from production_runs where id = $1`, id)
+	run := db.SQL(`select `+runColumns+` from `+runsTable+` where id = $1`, id)
 	items := db.SQL(`
 		select `+itemColumns+` from run_items i join products p on p.id = i.product_id
 		where i.run_id = $1 order by i.created_at, i.id`, id)
@@ -186,7 +194,8 @@ var createDoc = &server.Doc{
 		"`in_progress` sets `started_at` and `completed` sets `completed_at` to the current time.\n\n" +
 		"The request may contain the run's items and materials, all or nothing. Errors name the entry, such as " +
 		"`items[1].product_id`. The defaults of their fields are those of the operations that add one.\n\n" +
-		"No `status` deducts filament; only `complete` does.",
+		"No `status` deducts filament, also not `completed`: `inventory_updated` is false until " +
+		"`completeProductionRun`.",
 	Errors: []*server.Error{errUnknownReferences},
 }
 
@@ -279,7 +288,8 @@ var errCompleted = server.BadRequest("RUN_ALREADY_COMPLETED",
 
 var updateDoc = &server.Doc{
 	ID: "updateProductionRun", Tag: tag, Summary: "Update a production run",
-	Description: "A change of `status` does not deduct filament; only `complete` does. After `complete`, the " +
+	Description: "A change of `status` does not deduct filament, also not to `completed`: `inventory_updated` stays " +
+		"false. To deduct the filament, call `completeProductionRun`, before or after that. After it, the " +
 		"status cannot change (`RUN_ALREADY_COMPLETED`, except for the value `completed`), but all other fields " +
 		"can. `in_progress` sets `started_at`, and `completed` sets `completed_at`, to the current time, unless " +
 		"the run or the request has the time.",

@@ -491,7 +491,8 @@ func TestRunList(t *testing.T) {
 	}
 	for _, sort := range []string{"id", "status", "printer_name", "started_at", "completed_at",
 		"estimated_print_time_hours", "actual_print_time_hours", "estimated_total_filament_grams",
-		"actual_total_filament_grams", "quality_rating", "created_at"} {
+		"actual_total_filament_grams", "quality_rating", "created_at", "inventory_updated",
+		"inventory_updated_at"} {
 		for _, order := range []string{"asc", "desc"} {
 			all := c.Get(t, runs+"?limit=100&sort_by="+sort+"&sort_order="+order).Want(200)
 			for i := range 12 {
