@@ -111,6 +111,7 @@ func runModel(t *testing.T, w *testAPI, farms, users, phases, operations int) {
 			"complete ok", "complete RUN_ALREADY_COMPLETED", "complete INSUFFICIENT_FILAMENT",
 			"complete ACTUAL_USAGE_MISSING", "complete RUN_NOT_OPEN", "weigh RUN_ALREADY_COMPLETED", "add component COMPONENT_CYCLE",
 			"delete product PRODUCT_IN_USE", "delete run ok", "delete spool ok",
+			"restore run ok", "restore spool ok", "restore run NOT_FOUND",
 		} {
 			if counts[outcome] == 0 {
 				t.Errorf("the outcome %q never occurred, so the test has not checked it", outcome)
@@ -179,7 +180,10 @@ func parseObject(b []byte) (o object, err error) {
 
 // deletion records that the DELETE of a resource was sent, and that its response was received. In between, concurrent
 // requests may find the resource or not.
-type deletion struct{ deleting, deleted atomic.Bool }
+//
+// restored is set before a request that restores the resource. From then on, users other than the owner cannot know
+// whether it is deleted.
+type deletion struct{ deleting, deleted, restored atomic.Bool }
 
 // callHandler calls the handler directly, because random tests would spend most of their time in the network.
 func callHandler(c *authtest.Client, method, path string, body any) *httptest.ResponseRecorder {
@@ -503,6 +507,9 @@ func (u *modelUser) record(s *modelSpool, key string, e effect) {
 func (u *modelUser) checkDeletion(
 	what, outcome string, answer object, l *deletion, deletedBefore bool, missing string,
 ) {
+	if l.restored.Load() {
+		return
+	}
 	if deletedBefore && outcome != missing || outcome == missing && !l.deleting.Load() {
 		u.errorf("%s: %s (%v), deleted before: %v, DELETE sent: %v",
 			what, outcome, answer, deletedBefore, l.deleting.Load())
@@ -577,8 +584,24 @@ func (u *modelUser) editSpool() {
 
 func (u *modelUser) deleteSpool() {
 	s, want := u.ownSpool(), "ok"
+	for range 20 { // prefer a deleted one, to restore it
+		if s.deleted.Load() {
+			break
+		}
+		s, _ = pick(u, u.spools)
+	}
 	if s.deleted.Load() {
 		want = "NOT_FOUND"
+	}
+	if u.chance(40) {
+		s.restored.Store(true)
+		out, a := u.call("restore spool", "POST", "/api/v1/spools/"+s.id+"/restore", nil)
+		if u.wantOutcome("restore spool", out, a, "ok"); !s.shared && a.micro("remaining_weight_grams") != s.weight {
+			u.errorf("restore spool: %v, want the remaining weight %v", a, s.weight)
+		}
+		s.deleting.Store(false)
+		s.deleted.Store(false)
+		return
 	}
 	s.deleting.Store(true)
 	out, a := u.call("delete spool", "DELETE", "/api/v1/spools/"+s.id, nil)
@@ -626,10 +649,11 @@ func (u *modelUser) createRun() {
 		body["materials"], body["items"] = materials, items // a nil slice is sent as null
 	}
 	out, a := u.call("create run", "POST", "/api/v1/production-runs", body)
+	restored := false
 	for _, s := range spools {
-		deleting = deleting || s.deleting.Load()
+		deleting, restored = deleting || s.deleting.Load(), restored || s.restored.Load()
 	}
-	if gone && out != "UNKNOWN_REFERENCE" || out == "UNKNOWN_REFERENCE" && !deleting {
+	if !restored && gone && out != "UNKNOWN_REFERENCE" || out == "UNKNOWN_REFERENCE" && !deleting && !restored {
 		u.errorf("create run: %s (%v), with something deleted before: %v, DELETE sent: %v", out, a, gone, deleting)
 	}
 	if u.wantOutcome("create run", out, a, "ok", "UNKNOWN_REFERENCE"); out != "ok" {
@@ -804,10 +828,10 @@ func (r *modelRun) completeOutcome(u *modelUser) string {
 	}
 	outcome := "ok"
 	for s, grams := range need {
-		if s.deleted.Load() || !s.shared && s.weight < grams {
+		switch {
+		case s.owner == u && s.deleted.Load(), !s.shared && s.weight < grams:
 			return "INSUFFICIENT_FILAMENT"
-		}
-		if s.shared {
+		case s.shared: // other users deduct from it, and its owner may delete and restore it
 			outcome = ""
 		}
 	}
@@ -835,7 +859,7 @@ func (u *modelUser) complete() {
 		u.wantOutcome("complete", out, a, want)
 	}
 	u.checkDeletion("complete", out, a, &r.deletion, gone, "NOT_FOUND")
-	if !gone && completed && !r.deleting.Load() {
+	if !gone && completed && !r.deleting.Load() && !r.restored.Load() {
 		u.wantOutcome("complete", out, a, "RUN_ALREADY_COMPLETED")
 	}
 	switch out {
@@ -930,6 +954,10 @@ func (u *modelUser) deleteRun() {
 	if !ok {
 		return
 	}
+	if u.chance(40) {
+		u.restoreRun(r)
+		return
+	}
 	want := "ok"
 	if r.deleted.Load() {
 		want = "NOT_FOUND"
@@ -938,6 +966,23 @@ func (u *modelUser) deleteRun() {
 	out, a := u.call("delete run", "DELETE", "/api/v1/production-runs/"+r.id, nil)
 	u.wantOutcome("delete run", out, a, want)
 	r.deleted.Store(true)
+}
+
+// restoreRun restores a run of the user. A deleted run exists only if it was completed.
+func (u *modelUser) restoreRun(r *modelRun) {
+	allowed := []string{"ok"}
+	if r.deleted.Load() && r.completeOK.Load() == 0 {
+		allowed = []string{"NOT_FOUND"}
+		if r.shared && r.completeSent.Load() > 0 { // another user may not have received the response yet
+			allowed = append(allowed, "ok")
+		}
+	}
+	r.restored.Store(true)
+	out, a := u.call("restore run", "POST", "/api/v1/production-runs/"+r.id+"/restore", nil)
+	if u.wantOutcome("restore run", out, a, allowed...); out == "ok" {
+		r.deleting.Store(false)
+		r.deleted.Store(false)
+	}
 }
 
 // changeItem adds, edits or deletes an item of a run.
@@ -1161,11 +1206,13 @@ func (u *modelUser) useForeignIDs() {
 		{"GET", "/api/v1/spools/" + spool.id + "/usage", nil, "NOT_FOUND"},
 		{"POST", "/api/v1/spools/" + spool.id + "/deduct", object{"weight_grams": 1}, "NOT_FOUND"},
 		{"DELETE", "/api/v1/spools/" + spool.id, nil, "NOT_FOUND"},
+		{"POST", "/api/v1/spools/" + spool.id + "/restore", nil, "NOT_FOUND"},
+		{"POST", "/api/v1/production-runs/" + run.id + "/restore", nil, "NOT_FOUND"},
 		{"GET", "/api/v1/production-runs/" + run.id, nil, "NOT_FOUND"},
 		{"POST", "/api/v1/production-runs/" + run.id + "/complete", nil, "NOT_FOUND"},
 		{"POST", "/api/v1/production-runs/" + run.id + "/materials", object{"spool_id": spool.id}, "NOT_FOUND"},
 		{"POST", "/api/v1/production-runs/" + own.id + "/materials", object{"spool_id": spool.id}, "UNKNOWN_REFERENCE"},
-	}[u.IntN(8):][:1] {
+	}[u.IntN(10):][:1] {
 		out, a := u.call("foreign id", try.method, try.path, try.body)
 		if try.want == "UNKNOWN_REFERENCE" && (own.deleted.Load() || own.completeSent.Load() > 0) {
 			u.wantOutcome("foreign id", out, a, "NOT_FOUND", "UNKNOWN_REFERENCE", "RUN_ALREADY_COMPLETED")
@@ -1188,7 +1235,7 @@ func (f *modelTenant) checkAll() {
 		}
 	}
 
-	listed := f.listAll("spools")
+	listed, hidden := f.listAll("spools", false), f.listAll("spools", true)
 	live := 0
 	runRows := map[string][]string{} // the ledger entries of each run, as "spool grams"
 	for _, s := range f.spools {
@@ -1199,8 +1246,8 @@ func (f *modelTenant) checkAll() {
 		s.weight = left
 		shown, ok := listed[s.id]
 		if s.deleted.Load() {
-			if ok {
-				f.t.Errorf("spool %s was deleted, but is listed", s.id)
+			if ok || hidden[s.id] == nil {
+				f.t.Errorf("spool %s was deleted; listed: %v, listed as hidden: %v", s.id, ok, hidden[s.id])
 			}
 			continue
 		}
@@ -1209,11 +1256,12 @@ func (f *modelTenant) checkAll() {
 			f.t.Errorf("spool %s is listed as %v; the last ledger entry has %v left", s.id, shown, left)
 		}
 	}
-	if len(listed) != live {
-		f.t.Errorf("%d spools are listed, the model has %d", len(listed), live)
+	if len(listed) != live || len(hidden) != len(f.spools)-live {
+		f.t.Errorf("%d spools are listed, and %d as hidden; the model has %d and %d",
+			len(listed), len(hidden), live, len(f.spools)-live)
 	}
 
-	listed = f.listAll("production-runs")
+	listed, hidden = f.listAll("production-runs", false), f.listAll("production-runs", true)
 	live = 0
 	for _, r := range f.runs {
 		f.checkRun(r, runRows[r.id])
@@ -1223,6 +1271,13 @@ func (f *modelTenant) checkAll() {
 		if ok == r.deleted.Load() || ok && (shown.text("status") == "completed") != completed {
 			f.t.Errorf("run %s (completed %d times, status %s, deleted %v) is listed as %v",
 				r.id, r.completeOK.Load(), r.status, r.deleted.Load(), shown)
+		}
+		if ok && shown["inventory_updated"] != (r.completeOK.Load() > 0) {
+			f.t.Errorf("run %s (completed %d times) is listed as %v", r.id, r.completeOK.Load(), shown)
+		}
+		if wantHidden := r.deleted.Load() && r.completeOK.Load() > 0; (hidden[r.id] != nil) != wantHidden {
+			f.t.Errorf("run %s (completed %d times, deleted %v) is listed as hidden: %v",
+				r.id, r.completeOK.Load(), r.deleted.Load(), hidden[r.id])
 		}
 		if !r.deleted.Load() {
 			live++
@@ -1235,7 +1290,7 @@ func (f *modelTenant) checkAll() {
 		f.t.Errorf("ledger entries name the run %s, which does not exist: %v", id, rows)
 	}
 
-	listed = f.listAll("products")
+	listed = f.listAll("products", false)
 	live = 0
 	shown := map[*modelProduct]object{}
 	for _, p := range f.products {
@@ -1265,10 +1320,10 @@ func (f *modelTenant) checkAll() {
 }
 
 // listAll returns all items of a list by id, read page by page.
-func (f *modelTenant) listAll(resource string) map[string]object {
+func (f *modelTenant) listAll(resource string, hidden bool) map[string]object {
 	u, all := f.users[len(f.users)-1], map[string]object{}
 	for skip := 0; ; skip += 100 {
-		_, page := u.call("list", "GET", fmt.Sprintf("/api/v1/%s?limit=100&skip=%d", resource, skip), nil)
+		_, page := u.call("list", "GET", fmt.Sprintf("/api/v1/%s?limit=100&skip=%d&hidden=%v", resource, skip, hidden), nil)
 		for _, item := range page.list("items") {
 			all[item.text("id")] = item
 		}
@@ -1281,21 +1336,8 @@ func (f *modelTenant) listAll(resource string) map[string]object {
 	}
 }
 
-// ledger returns a spool's ledger, newest first. The API does not return the ledger of a deleted spool, so it is read
-// from the database.
+// ledger returns a spool's ledger, newest first.
 func (f *modelTenant) ledger(s *modelSpool) (rows []object) {
-	if s.deleted.Load() {
-		stmt := db.SQL(`select spool_id, kind, reason, run_id, user_id, before_grams, after_grams, change_grams, created_at
-			from spool_usage where spool_id = $1 order by created_at desc, id desc`, s.id)
-		if err := f.api.DB.Read(db.As(f.t.Context(), db.Actor{Tenant: f.tenant.ID}), stmt); err != nil {
-			f.t.Error(err)
-		}
-		o, err := parseObject(append(append([]byte(`{"items":`), stmt.Array()...), '}'))
-		if err != nil {
-			f.t.Error(err)
-		}
-		return o.list("items")
-	}
 	for {
 		path := fmt.Sprintf("/api/v1/spools/%s/usage?limit=100&skip=%d", s.id, len(rows))
 		_, page := f.users[0].call("ledger", "GET", path, nil)

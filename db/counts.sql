@@ -15,6 +15,19 @@ begin
 	return null;
 end $$;
 
+-- Adds one row to the table's count. For a row-level trigger on the UPDATE that shows a hidden row again.
+create or replace function count_restored() returns trigger language plpgsql as $$
+begin
+	insert into row_counts (tenant_id, resource, shard, rows)
+	values (new.tenant_id, tg_table_name, pg_backend_pid() & 31, 1)
+	on conflict (tenant_id, resource, shard) do update set rows = row_counts.rows + excluded.rows;
+	return null;
+end $$;
+create or replace trigger count_restored after update of hidden_at on spools
+	for each row when (old.hidden_at is not null and new.hidden_at is null) execute function count_restored();
+create or replace trigger count_restored after update of hidden_at on production_runs
+	for each row when (old.hidden_at is not null and new.hidden_at is null) execute function count_restored();
+
 -- Subtracts one row from the table's count. For a row-level trigger on DELETE, or on the UPDATE that hides a
 -- row.
 create or replace function count_removed() returns trigger language plpgsql as $$

@@ -34,7 +34,7 @@ var (
 var ownDefinitions = []Definition{
 	{"db/id", 1, idSQL},
 	{"db/bind", 2, bindTenantSQL},
-	{"db/counts", 1, countsSQL},
+	{"db/counts", 2, countsSQL},
 	{"db/directory", 1, directorySQL},
 }
 

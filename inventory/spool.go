@@ -30,6 +30,7 @@ func Routes(d *db.DB) []server.Route {
 		server.Op("GET /api/v1/spools/{id}", server.Read, server.Handle(h.get), getDoc),
 		server.Op("PATCH /api/v1/spools/{id}", server.Write, server.Handle(h.update), updateDoc),
 		server.Op("DELETE /api/v1/spools/{id}", server.Write, server.Handle(h.delete), deleteDoc),
+		server.Op("POST /api/v1/spools/{id}/restore", server.Write, server.Handle(h.restore), restoreDoc),
 		server.Op("POST /api/v1/spools/{id}/deduct", server.Write, server.Handle(h.deduct), deductDoc),
 		server.Op("GET /api/v1/spools/{id}/usage", server.Read, server.Handle(h.usage), usageDoc),
 	}
@@ -64,12 +65,13 @@ type Spool struct {
 	Notes         server.Optional[string]         `json:"notes" rule:"maxLength=10000"`
 	CreatedAt     server.Timestamp                `json:"created_at" rule:"readOnly,notNull"`
 	UpdatedAt     server.Timestamp                `json:"updated_at" rule:"readOnly,notNull"`
+	HiddenAt      server.Timestamp                `json:"hidden_at" rule:"readOnly"`
 }
 
 // spoolColumns are the fields of a Spool in order.
 const spoolColumns = `id, material_type, brand, color, color_hex, finish, diameter_mm, net_weight_grams,
 	remaining_weight_grams, spool_weight_grams, purchase_price, cost_per_gram, supplier, purchase_date, notes,
-	created_at, updated_at`
+	created_at, updated_at, hidden_at`
 
 // Filter are the parameters of the spool list.
 type Filter struct {
@@ -78,6 +80,7 @@ type Filter struct {
 	Brand        server.Optional[string]       `query:"brand"`
 	Color        server.Optional[string]       `query:"color"`
 	InStock      server.Optional[bool]         `query:"in_stock"`
+	Hidden       server.Optional[bool]         `query:"hidden" rule:"default=false"`
 }
 
 var listDoc = &server.Doc{
@@ -87,7 +90,7 @@ var listDoc = &server.Doc{
 }
 
 func (h handlers) list(ctx context.Context, r *server.Request[Filter]) (server.Page[Spool], error) {
-	l := server.NewList("spools", spoolColumns, "hidden_at is null", "spools")
+	l := server.NewHidingList("spools", spoolColumns, "spools", r.In.Hidden.Or(false))
 	if in := r.In.MaterialType; !in.IsNull() {
 		l.Where("material_type = ?", in.Arg())
 	}
@@ -226,10 +229,25 @@ func (h handlers) update(ctx context.Context, r *server.Request[Spool]) (server.
 
 var deleteDoc = &server.Doc{
 	ID: "deleteSpool", Tag: tag, Summary: "Remove a spool",
-	Description: "Hides the spool from lists and other requests. Production runs with this spool keep its name and cost.",
+	Description: "Hides the spool: lists no longer contain it, and requests with its id return 404, except for " +
+		"`listSpoolUsage`. It does not count for prices. Production runs with this spool keep its name and cost. " +
+		"`GET /api/v1/spools?hidden=true` lists hidden spools, and `restoreSpool` shows one again.",
 }
 
 func (h handlers) delete(ctx context.Context, r *server.Request[struct{}]) (server.NoContent, error) {
 	hidden := db.SQL(`update spools set hidden_at = now() where id = $1 and hidden_at is null returning id`, r.ID("id"))
 	return nil, server.Found(hidden, h.db.Write(ctx, hidden))
+}
+
+var restoreDoc = &server.Doc{
+	ID: "restoreSpool", Tag: tag, Summary: "Restore a removed spool",
+	Description: "Shows a spool again that was removed. Its fields and its usage ledger are those that it had before. " +
+		"For a spool that is not hidden, the operation changes nothing and returns the spool.",
+}
+
+func (h handlers) restore(ctx context.Context, r *server.Request[struct{}]) (server.OK[Spool], error) {
+	restored := db.SQL(`
+		update spools set hidden_at = null, updated_at = now() where id = $1 and hidden_at is not null`, r.ID("id"))
+	spool := selectSpool(r.ID("id"))
+	return server.One(spool, h.db.Write(ctx, restored, spool))
 }

@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"spoolwright/auth/authtest"
@@ -519,4 +520,85 @@ func TestCreateSeveralSpools(t *testing.T) {
 		Fields("purchase_price")
 	c.Patch(t, spools+"/"+last, j{"quantity": 3}).Fields("quantity")
 	c.Get(t, spools).Want(200).Shows(map[string]string{"total": "112"})
+}
+
+func TestHideAndRestoreSpool(t *testing.T) {
+	t.Parallel()
+	c := operator(t)
+	other := c.API.Operator(t)
+	c.Post(t, spools, spool(j{"color": "White"})).Want(201)
+	id := c.Post(t, spools, spool(j{"color": "Black", "purchase_price": 20})).Want(201).ID()
+	path := spools + "/" + id
+	c.Post(t, path+"/deduct", j{"weight_grams": 100}).Want(200)
+	before := c.Get(t, path).Want(200).Shows(map[string]string{"hidden_at": "null"})
+	c.Get(t, spools+"?hidden=true").Want(200).Shows(map[string]string{"total": "0"})
+
+	c.Delete(t, path).Want(204)
+	c.Delete(t, path).WantError(404, "NOT_FOUND")
+	c.Get(t, path).WantError(404, "NOT_FOUND")
+	c.Patch(t, path, j{"hidden_at": nil}).WantError(404, "NOT_FOUND")
+	c.Patch(t, path, j{"notes": "x"}).WantError(404, "NOT_FOUND")
+	c.Post(t, path+"/deduct", j{"weight_grams": 1}).WantError(404, "NOT_FOUND")
+	c.Get(t, path+"/usage").Want(200).Shows(map[string]string{"total": "2", "items.0.kind": "deducted",
+		"items.0.after_grams": "900", "items.1.kind": "created"})
+	other.Get(t, path+"/usage").WantError(404, "NOT_FOUND")
+	c.Get(t, spools).Want(200).Shows(map[string]string{"total": "1", "items.0.color": "White"})
+	c.Get(t, spools+"?hidden=false").Want(200).Shows(map[string]string{"total": "1", "items.0.hidden_at": "null"})
+	for query, total := range map[string]string{"": "1", "&color=BLACK": "1", "&color=White": "0", "&in_stock=true": "1",
+		"&sort_by=hidden_at": "1", "&sort_by=color&sort_order=asc": "1"} {
+		c.Get(t, spools+"?hidden=true"+query).Want(200).Shows(map[string]string{"total": total})
+	}
+	hidden := c.Get(t, spools+"?hidden=true").Want(200).
+		Shows(map[string]string{"items.0.id": id, "items.0.remaining_weight_grams": "900"})
+	if hidden.Text("items.0.hidden_at") == "null" {
+		t.Errorf("hidden_at is null: %s", hidden.Body)
+	}
+	c.Get(t, spools+"?hidden=maybe").Fields("hidden")
+
+	other.Post(t, path+"/restore", nil).WantError(404, "NOT_FOUND")
+	c.Post(t, spools+"/"+db.NewID()+"/restore", nil).WantError(404, "NOT_FOUND")
+	restored := c.Post(t, path+"/restore", nil).Want(200)
+	if got := c.Get(t, path).Want(200); !bytes.Equal(got.Body, restored.Body) {
+		t.Errorf("the spool is %s, and restore returned %s", got.Body, restored.Body)
+	}
+	for _, field := range []string{"created_at", "remaining_weight_grams", "cost_per_gram", "hidden_at", "color"} {
+		restored.Shows(map[string]string{field: before.Text(field)})
+	}
+	c.Post(t, path+"/restore", nil).Want(200).Shows(map[string]string{"updated_at": restored.Text("updated_at")})
+	c.Get(t, spools).Want(200).Shows(map[string]string{"total": "2"})
+	c.Get(t, spools+"?hidden=true").Want(200).Shows(map[string]string{"total": "0"})
+	c.Post(t, path+"/deduct", j{"weight_grams": 1}).Want(200).Shows(map[string]string{"remaining_weight_grams": "899"})
+	c.Get(t, path+"/usage").Want(200).Shows(map[string]string{"total": "3"})
+}
+
+// Concurrent requests hide and restore the same spools. The total of the list stays the number of spools in it.
+func TestConcurrentHideAndRestore(t *testing.T) {
+	t.Parallel()
+	c := operator(t)
+	created := c.Post(t, spools, spool(j{"quantity": 3})).Want(201)
+	var all sync.WaitGroup
+	for n := range 6 {
+		all.Go(func() {
+			for i := range 10 {
+				path := spools + "/" + created.Text(fmt.Sprintf("items.%d.id", i%3))
+				method, rest := "DELETE", ""
+				if (n+i)%2 == 0 {
+					method, rest = "POST", "/restore"
+				}
+				a, err := c.Send(method, path+rest, nil)
+				if err != nil || a.Status != 200 && a.Status != 204 && a.Status != 404 {
+					t.Errorf("%s: %v %+v", method, err, a)
+				}
+			}
+		})
+	}
+	all.Wait()
+	list, hidden := c.Get(t, spools).Want(200), c.Get(t, spools+"?hidden=true").Want(200)
+	if n := len(list.List("items")); list.Text("total") != fmt.Sprint(n) || n+len(hidden.List("items")) != 3 {
+		t.Errorf("the lists are %s and %s", list.Body, hidden.Body)
+	}
+	for i := range 3 {
+		c.Post(t, spools+"/"+created.Text(fmt.Sprintf("items.%d.id", i))+"/restore", nil).Want(200)
+	}
+	c.Get(t, spools).Want(200).Shows(map[string]string{"total": "3"})
 }

@@ -89,7 +89,7 @@ func (h handlers) usage(ctx context.Context, r *server.Request[server.ListQuery]
 		"id, spool_id, kind, reason, run_id, user_id, before_grams, after_grams, change_grams, created_at", "", "")
 	l.Where("spool_id = ?", r.ID("id"))
 	return server.ListPage[Usage](ctx, func(ctx context.Context, stmts ...*db.Stmt) error {
-		spool := db.SQL(`select id from spools where id = $1 and hidden_at is null`, r.ID("id"))
+		spool := db.SQL(`select id from spools where id = $1`, r.ID("id")) // also of a hidden spool
 		return server.Found(spool, h.db.Read(ctx, append(stmts, spool)...))
 	}, l, r.In)
 }

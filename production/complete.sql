@@ -32,7 +32,7 @@ declare
 	short boolean;
 	has_lists boolean := jsonb_array_length(material_list) + jsonb_array_length(item_list) > 0;
 begin
-	select * into run from production_runs r where r.id = target for no key update;
+	select * into run from production_runs r where r.id = target and r.hidden_at is null for no key update;
 	if not found then
 		problem := 'NOT_FOUND';
 		return next;

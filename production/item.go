@@ -41,7 +41,7 @@ func (h handlers) addItem(ctx context.Context, r *server.Request[RunItem]) (serv
 				coalesce($7::numeric, round(p.material_cost * $4::int, 6)),
 				coalesce($8::numeric, round(p.total_cost * $4::int, 6))
 			from production_runs run, products p
-			where run.id = $2 and p.id = $3 and p.hidden_at is null
+			where run.id = $2 and run.hidden_at is null and p.id = $3 and p.hidden_at is null
 			returning *
 		)
 		select `+itemColumns+` from i join products p on p.id = i.product_id`,
@@ -82,6 +82,9 @@ func addItems(run, rows string) *db.Stmt {
 		where run.id = $1 order by i.n`, run, rows)
 }
 
+// visibleRun is the condition that the run $2 is not hidden.
+const visibleRun = `exists (select from production_runs r where r.id = $2 and r.hidden_at is null)`
+
 var updateItemDoc = &server.Doc{
 	ID: "updateProductionRunItem", Tag: tag, Summary: "Update an item of a run",
 	Description: "Records the numbers of good and failed pieces. A change of the quantity or the product does not " +
@@ -93,7 +96,7 @@ func (h handlers) updateItem(ctx context.Context, r *server.Request[RunItem]) (s
 	run, id, in := r.ID("id"), r.ID("item_id"), &r.In
 	item := db.SQL(`
 		select `+itemColumns+` from run_items i join products p on p.id = i.product_id
-		where i.id = $1 and i.run_id = $2`, id, run)
+		where i.id = $1 and i.run_id = $2 and `+visibleRun, id, run)
 	set, args := server.Assignments(in, []any{id, run})
 	if set == "" {
 		if err := h.db.Read(ctx, item); err != nil {
@@ -106,7 +109,8 @@ func (h handlers) updateItem(ctx context.Context, r *server.Request[RunItem]) (s
 			known = fmt.Sprintf(` and (product_id = $%d or
 				exists (select from products p where p.id = $%[1]d and p.hidden_at is null))`, len(args))
 		}
-		update := db.SQL(`update run_items set `+set+` where id = $1 and run_id = $2`+known+` returning id`, args...)
+		update := db.SQL(`update run_items set `+set+` where id = $1 and run_id = $2 and `+visibleRun+known+`
+			returning id`, args...)
 		if err := h.db.Write(ctx, update, item); err != nil {
 			return nil, itemError(err)
 		}
@@ -140,7 +144,8 @@ var deleteItemDoc = &server.Doc{
 }
 
 func (h handlers) deleteItem(ctx context.Context, r *server.Request[struct{}]) (server.NoContent, error) {
-	deleted := db.SQL(`delete from run_items where id = $1 and run_id = $2 returning id`, r.ID("item_id"), r.ID("id"))
+	deleted := db.SQL(`delete from run_items where id = $1 and run_id = $2 and `+visibleRun+` returning id`,
+		r.ID("item_id"), r.ID("id"))
 	return nil, server.Found(deleted, h.db.Write(ctx, deleted))
 }
 

@@ -113,7 +113,7 @@ func (h handlers) updateMaterial(ctx context.Context, r *server.Request[RunMater
 	run, id, in := r.ID("id"), r.ID("material_id"), &r.In
 	material := db.SQL(`
 		select `+materialColumns+` from run_materials m join spools s on s.id = m.spool_id
-		where m.id = $1 and m.run_id = $2`, id, run)
+		where m.id = $1 and m.run_id = $2 and `+visibleRun, id, run)
 	set, args := server.Assignments(in, []any{id, run})
 	if set == "" {
 		if err := h.db.Read(ctx, material); err != nil {
@@ -131,7 +131,7 @@ func (h handlers) updateMaterial(ctx context.Context, r *server.Request[RunMater
 		set = strings.Replace(set, "actual_weight_grams = ", "sent_actual_grams = ", 1)
 		update := db.SQL(`
 			with run as (
-				select id, deducted_at from production_runs where id = $2 for share
+				select id, deducted_at from production_runs where id = $2 and hidden_at is null for share
 			)
 			update run_materials m set `+set+` from run
 			where m.id = $1 and m.run_id = run.id and (run.deducted_at is null or `+unchanged+`)`+known+`
@@ -193,7 +193,7 @@ func (h handlers) explain(ctx context.Context, run, table, id string, product, s
 		select r.id is not null, coalesce(r.deducted_at is not null, false), `+row+`,
 			$2::uuid is null or exists (select from products where id = $2::uuid and hidden_at is null),
 			$3::uuid is null or exists (select from spools where id = $3::uuid and hidden_at is null)
-		from (select) always left join production_runs r on r.id = $1`, args...).
+		from (select) always left join production_runs r on r.id = $1 and r.hidden_at is null`, args...).
 		Into(&runExists, &completed, &rowExists, &productExists, &spoolExists))
 	switch {
 	case err != nil:

@@ -32,6 +32,7 @@ func Routes(d *db.DB) []server.Route {
 		server.Op("GET /api/v1/production-runs/{id}", server.Read, server.Handle(h.get), getDoc),
 		server.Op("PATCH /api/v1/production-runs/{id}", server.Write, server.Handle(h.update), updateDoc),
 		server.Op("DELETE /api/v1/production-runs/{id}", server.Write, server.Handle(h.delete), deleteDoc),
+		server.Op("POST /api/v1/production-runs/{id}/restore", server.Write, server.Handle(h.restore), restoreDoc),
 		server.Op("POST /api/v1/production-runs/{id}/items", server.Write, server.Handle(h.addItem), addItemDoc),
 		server.Op("PATCH /api/v1/production-runs/{id}/items/{item_id}", server.Write, server.Handle(h.updateItem), updateItemDoc),
 		server.Op("DELETE /api/v1/production-runs/{id}/items/{item_id}", server.Write, server.Handle(h.deleteItem), deleteItemDoc),
@@ -75,6 +76,7 @@ type Run struct {
 	CreatedAt      server.Timestamp                  `json:"created_at" rule:"readOnly,notNull"`
 	Deducted       bool                              `json:"inventory_updated" rule:"readOnly,notNull"`
 	DeductedAt     server.Timestamp                  `json:"inventory_updated_at" rule:"readOnly"`
+	HiddenAt       server.Timestamp                  `json:"hidden_at" rule:"readOnly"`
 	Items          []RunItem                         `json:"items"`
 	Materials      []RunMaterial                     `json:"materials"`
 	Variance       Variance                          `json:"variance_analysis" rule:"readOnly,notNull"`
@@ -95,6 +97,7 @@ type RunListItem struct {
 	CreatedAt      server.Timestamp `json:"created_at" rule:"notNull"`
 	Deducted       bool             `json:"inventory_updated" rule:"notNull"`
 	DeductedAt     server.Timestamp `json:"inventory_updated_at"`
+	HiddenAt       server.Timestamp `json:"hidden_at"`
 }
 
 // Variance has the differences between the actual values of a run and its estimates: actual minus estimated. A
@@ -108,7 +111,7 @@ type Variance struct {
 
 const listColumns = `id, status, printer_name, started_at, completed_at,
 	estimated_print_time_hours, actual_print_time_hours, estimated_total_filament_grams, actual_total_filament_grams,
-	quality_rating, created_at, inventory_updated, inventory_updated_at`
+	quality_rating, created_at, inventory_updated, inventory_updated_at, hidden_at`
 
 // runsTable is production_runs with the fields that have no column of the same name.
 const runsTable = `(select *, deducted_at is not null as inventory_updated, deducted_at as inventory_updated_at
@@ -116,7 +119,7 @@ const runsTable = `(select *, deducted_at is not null as inventory_updated, dedu
 
 const runColumns = `id, status, printer_name, started_at, completed_at,
 	estimated_print_time_hours, actual_print_time_hours, estimated_total_filament_grams, actual_total_filament_grams,
-	quality_rating, quality_notes, notes, created_at, inventory_updated, inventory_updated_at,
+	quality_rating, quality_notes, notes, created_at, inventory_updated, inventory_updated_at, hidden_at,
 	json_build_object(
 		'material_variance_grams', trim_scale(actual_total_filament_grams - estimated_total_filament_grams),
 		'material_variance_percent', trim_scale(round((actual_total_filament_grams - estimated_total_filament_grams)
@@ -131,6 +134,7 @@ type Filter struct {
 	server.ListQuery
 	Status      server.Optional[RunStatus] `query:"status"`
 	PrinterName server.Optional[string]    `query:"printer_name"`
+	Hidden      server.Optional[bool]      `query:"hidden" rule:"default=false"`
 }
 
 var listDoc = &server.Doc{
@@ -140,7 +144,7 @@ var listDoc = &server.Doc{
 }
 
 func (h handlers) list(ctx context.Context, r *server.Request[Filter]) (server.Page[RunListItem], error) {
-	l := server.NewList(runsTable, listColumns, "", "production_runs")
+	l := server.NewHidingList(runsTable, listColumns, "production_runs", r.In.Hidden.Or(false))
 	if in := r.In.Status; !in.IsNull() {
 		l.Where("status = ?", in.Arg())
 	}
@@ -165,7 +169,7 @@ func (h handlers) get(ctx context.Context, r *server.Request[struct{}]) (server.
 func respond(
 	ctx context.Context, send func(context.Context, ...*db.Stmt) error, id string, before ...*db.Stmt,
 ) ([]byte, error) {
-	run := db.SQL(`select `+runColumns+` from `+runsTable+` where id = $1`, id)
+	run := db.SQL(`select `+runColumns+` from `+runsTable+` where id = $1 and hidden_at is null`, id)
 	items := db.SQL(`
 		select `+itemColumns+` from run_items i join products p on p.id = i.product_id
 		where i.run_id = $1 order by i.created_at, i.id`, id)
@@ -314,7 +318,8 @@ func (h handlers) update(ctx context.Context, r *server.Request[Run]) (server.OK
 		args = append(args, in.Status.Arg())
 		open = fmt.Sprintf(" and (deducted_at is null or status = $%d)", len(args))
 	}
-	update := db.SQL(`update production_runs set `+set+fill+` where id = $1`+open+` returning id`, args...)
+	update := db.SQL(`update production_runs set `+set+fill+`
+		where id = $1 and hidden_at is null`+open+` returning id`, args...)
 	changed, err := respond(ctx, h.db.Write, r.ID("id"), update)
 	if err == nil && update.Rows() == 0 {
 		err = errCompleted
@@ -338,11 +343,33 @@ func fillTime(sent *server.Optional[server.Timestamp], column string) string {
 
 var deleteDoc = &server.Doc{
 	ID: "deleteProductionRun", Tag: tag, Summary: "Remove a production run",
-	Description: "Removes the run with its items and materials. Deducted filament is not returned to the spools, " +
-		"and the usage ledgers keep their entries.",
+	Description: "Deletes the run with its items and materials. A run that has deducted filament " +
+		"(`inventory_updated`) is hidden instead, because usage ledgers name it: lists no longer contain it, and " +
+		"requests with its id return 404. `GET /api/v1/production-runs?hidden=true` lists hidden runs, and " +
+		"`restoreProductionRun` shows one again. The deducted filament is not returned to the spools.",
 }
 
 func (h handlers) delete(ctx context.Context, r *server.Request[struct{}]) (server.NoContent, error) {
-	deleted := db.SQL(`delete from production_runs where id = $1 returning id`, r.ID("id"))
-	return nil, server.Found(deleted, h.db.Write(ctx, deleted))
+	// The lock makes delete wait for complete, which decides between the two ways.
+	removed := db.SQL(`
+		with run as (
+			select id, deducted_at from production_runs where id = $1 and hidden_at is null for update
+		), hidden as (
+			update production_runs p set hidden_at = now() from run where p.id = run.id and run.deducted_at is not null
+		), deleted as (
+			delete from production_runs p using run where p.id = run.id and run.deducted_at is null
+		)
+		select id from run`, r.ID("id"))
+	return nil, server.Found(removed, h.db.Write(ctx, removed))
+}
+
+var restoreDoc = &server.Doc{
+	ID: "restoreProductionRun", Tag: tag, Summary: "Restore a removed production run",
+	Description: "Shows a run again that was hidden when it was removed, with its items and materials. For a run that " +
+		"is not hidden, the operation changes nothing and returns the run.",
+}
+
+func (h handlers) restore(ctx context.Context, r *server.Request[struct{}]) (server.OK[Run], error) {
+	restored := db.SQL(`update production_runs set hidden_at = null where id = $1 and hidden_at is not null`, r.ID("id"))
+	return respond(ctx, h.db.Write, r.ID("id"), restored)
 }

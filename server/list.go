@@ -40,6 +40,15 @@ func NewList(table, columns, base, counted string) *List {
 	return l
 }
 
+// NewHidingList returns a list of a table with the column hidden_at: of the rows in which it is null, or of the hidden
+// ones.
+func NewHidingList(table, columns, counted string, hidden bool) *List {
+	if hidden {
+		return NewList(table, columns, "hidden_at is not null", "")
+	}
+	return NewList(table, columns, "hidden_at is null", counted)
+}
+
 // Where adds a condition; each ? in it is replaced by the parameter of arg. The total is then counted.
 func (l *List) Where(condition string, arg any) {
 	l.args = append(l.args, arg)
