@@ -13,7 +13,7 @@ import (
 var costsSQL string
 
 // Definitions are the SQL functions of products: recompute_costs, which calls filament_prices of inventory.
-var Definitions = []db.Definition{{Name: "catalog/costs", Version: 1, SQL: costsSQL}}
+var Definitions = []db.Definition{{Name: "catalog/costs", Version: 2, SQL: costsSQL}}
 
 // lockCatalog locks the tenant's catalog until the end of the transaction. It must be the first statement of every
 // write that depends on the tree of components or on costs. Otherwise two concurrent writes could close a cycle
@@ -38,6 +38,7 @@ type Costs struct {
 	MaterialCost  server.Decimal `json:"material_cost" rule:"readOnly,notNull"`
 	ComponentCost server.Decimal `json:"component_cost" rule:"readOnly,notNull"`
 	TotalCost     server.Decimal `json:"total_cost" rule:"readOnly,notNull"`
+	CostsComplete bool           `json:"costs_complete" rule:"readOnly,notNull"`
 	CostBreakdown CostBreakdown  `json:"cost_breakdown" rule:"readOnly,notNull"`
 }
 
@@ -71,14 +72,15 @@ var recalculateDoc = &server.Doc{
 		"(ignoring case), weighted by their remaining weight. If they are all empty, it is the plain mean. If no " +
 		"spool of that colour has a price, the same applies to the spools of that material in any colour. Spools " +
 		"without a price and removed spools do not count. The price is not rounded; a cost is rounded to six " +
-		"decimal places. Without any price, `cost` is null, and the sums do not include the material.",
+		"decimal places. Without any price, `cost` is null, and the sums do not include the material. If such a " +
+		"material is required, `costs_complete` is false, also in all products that contain this one.",
 }
 
 func (h handlers) recalculate(ctx context.Context, r *server.Request[struct{}]) (server.OK[Costs], error) {
 	recomputed := db.SQL(`select recompute_costs(id, true) from products where id = $1 and hidden_at is null`,
 		r.ID("id"))
 	costs := db.SQL(`
-		select p.id, p.material_cost, p.component_cost, p.total_cost, json_build_object(
+		select p.id, p.material_cost, p.component_cost, p.total_cost, p.costs_complete, json_build_object(
 			'materials', (
 				select coalesce(json_agg(json_build_object('material', m.material_type || ' ' || m.color,
 					'weight', trim_scale(m.weight_grams), 'cost', trim_scale(m.cost))

@@ -494,3 +494,79 @@ func TestRoundTrips(t *testing.T) {
 		once("DELETE", path, nil)
 	})
 }
+
+// A required material without a price makes the costs of its product incomplete, and of the products that contain it.
+func TestCostsComplete(t *testing.T) {
+	t.Parallel()
+	c := newAPI(t).Operator(t)
+	createSpool(t, c, "PLA", "Black", 25)
+	wing, dragon, fleet := createProduct(t, c, "Wing"), createProduct(t, c, "Dragon"), createProduct(t, c, "Fleet")
+	addComponent(t, c, dragon, wing, 2)
+	addComponent(t, c, fleet, dragon, 1)
+	addMaterial(t, c, wing, "PLA", "Black", 10)
+	want := func(when string, complete bool) {
+		t.Helper()
+		for _, path := range []string{wing, dragon, fleet} {
+			if a := c.Get(t, path).Want(200); a.Value("costs_complete") != complete {
+				t.Errorf("%s: costs_complete of %s is %s, want %v", when, a.Text("name"), a.Text("costs_complete"), complete)
+			}
+		}
+		list := c.Get(t, products+"?sort_by=costs_complete").Want(200)
+		for i := range list.List("items") {
+			if got := list.Value(fmt.Sprintf("items.%d.costs_complete", i)); got != complete {
+				t.Errorf("%s: costs_complete in the list is %v, want %v", when, got, complete)
+			}
+		}
+	}
+	want("with a price", true)
+	material := addMaterial(t, c, wing, "Nylon", "Red", 5)
+	want("with a required material without a price", false)
+	c.Get(t, fleet).Want(200).Shows(map[string]string{"total_cost": "0.5"})
+	c.Patch(t, material, j{"is_required": false}).Want(200)
+	want("with an optional material without a price", true)
+	c.Patch(t, material, j{"is_required": true}).Want(200)
+	want("after the material became required", false)
+	spool := createSpool(t, c, "Nylon", "White", 50)
+	want("before recalculate", false)
+	c.Post(t, dragon+"/recalculate", nil).Want(200).Shows(map[string]string{"costs_complete": "true"})
+	want("after recalculate", true)
+	c.Delete(t, spool).Want(204)
+	c.Post(t, wing+"/recalculate", nil).Want(200).Shows(map[string]string{"costs_complete": "false"})
+	want("without the spool", false)
+	c.Post(t, spool+"/restore", nil).Want(200)
+	c.Post(t, fleet+"/recalculate", nil).Want(200).Shows(map[string]string{"costs_complete": "true"})
+	want("after the spool was restored", true)
+	c.Delete(t, spool).Want(204)
+	c.Post(t, wing+"/recalculate", nil).Want(200)
+	c.Delete(t, material).Want(204)
+	want("without the material", true)
+
+	plain := j{"material_type": "PLA", "color": "Black", "weight_grams": 1}
+	unpriced := j{"material_type": "TPU", "color": "Black", "weight_grams": 1}
+	c.Post(t, products, j{"name": "x", "materials": []j{plain}}).Want(201).Shows(map[string]string{"costs_complete": "true"})
+	part := c.Post(t, products, j{"name": "y", "materials": []j{plain, unpriced}}).Want(201).
+		Shows(map[string]string{"costs_complete": "false"}).ID()
+	c.Post(t, products, j{"name": "z", "components": []j{{"component_product_id": part}}}).Want(201).
+		Shows(map[string]string{"costs_complete": "false"})
+	c.Post(t, products, j{"name": "empty", "costs_complete": false}).Want(201).
+		Shows(map[string]string{"costs_complete": "true"})
+}
+
+// Blanks around short texts are removed, so that a material finds the price of a spool that was entered with a blank.
+func TestBlanksAroundTexts(t *testing.T) {
+	t.Parallel()
+	c := newAPI(t).Operator(t)
+	c.Post(t, spools, j{"material_type": "PLA", "color": " Jet Black\t", "brand": "\u00a0Prusament \u3000", "finish": " ",
+		"diameter_mm": 1.75, "net_weight_grams": 1000, "purchase_price": 25, "notes": "  kept  "}).Want(201).
+		Shows(map[string]string{"color": "Jet Black", "brand": "Prusament", "finish": "", "notes": "  kept  "})
+	c.Get(t, spools+"?color=%20jet%20black%20&brand=Prusament%20").Want(200).Shows(map[string]string{"total": "1"})
+	product := c.Post(t, products, j{"name": " Desk lamp ", "sku": " DL-1 ", "category": "Home ", "description": " kept ",
+		"materials": []j{{"material_type": "PLA", "color": "jet black ", "weight_grams": 10, "notes": " kept "}}}).
+		Want(201).Shows(map[string]string{"name": "Desk lamp", "sku": "DL-1", "category": "Home", "description": " kept ",
+		"materials.0.color": "jet black", "materials.0.notes": " kept ", "total_cost": "0.25"}).ID()
+	c.Post(t, products, j{"name": "x", "sku": "DL-1 "}).WantError(400, "DUPLICATE_SKU")
+	c.Get(t, products+"?category=%20home&search=%20lamp%20").Want(200).Shows(map[string]string{"total": "1"})
+	c.Patch(t, products+"/"+product, j{"name": "\n Lamp"}).Want(200).Shows(map[string]string{"name": "Lamp"})
+	c.Patch(t, products+"/"+product, j{"name": " \u2003 "}).Fields("name")
+	c.Patch(t, products+"/"+product, j{"name": strings.Repeat(" ", 50) + strings.Repeat("x", 200)}).Want(200)
+}

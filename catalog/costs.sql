@@ -1,4 +1,4 @@
--- Recomputes the stored costs of a product and returns its id. With whole_tree, also of all products below it
+-- Recomputes the stored costs of a product, and whether they are complete, and returns its id. With whole_tree, also of all products below it
 -- (those that it contains, directly or through others). For these products, material costs come from the
 -- current spool prices. Then the component costs of all products above any of them follow; the material costs
 -- of those stay as they are stored.
@@ -48,22 +48,27 @@ begin
 		group by p.levels order by p.levels
 	loop
 		update products p
-		set levels = n.levels, material_cost = n.material_cost, component_cost = n.component_cost, updated_at = now()
+		set levels = n.levels, material_cost = n.material_cost, component_cost = n.component_cost,
+			costs_complete = n.costs_complete, updated_at = now()
 		from (
-			select q.id, c.levels, c.component_cost,
-				case when q.id = any (tree) then
-					(select coalesce(sum(m.cost), 0) from product_materials m where m.product_id = q.id)
-				else q.material_cost end as material_cost
+			select q.id, c.levels, c.component_cost, m.complete and c.complete as costs_complete,
+				case when q.id = any (tree) then m.cost else q.material_cost end as material_cost
 			from products q cross join lateral (
 				select coalesce(max(s.levels) + 1, 0) as levels,
-					coalesce(sum(c.quantity * s.total_cost), 0) as component_cost
+					coalesce(sum(c.quantity * s.total_cost), 0) as component_cost,
+					coalesce(bool_and(s.costs_complete), true) as complete
 				from product_components c join products s on s.id = c.component_product_id
 				where c.product_id = q.id
-			) c
+			) c cross join lateral (
+				select coalesce(sum(m.cost), 0) as cost,
+					coalesce(bool_and(m.cost is not null or not m.is_required), true) as complete
+				from product_materials m where m.product_id = q.id
+			) m
 			where q.id = any (next_level)
 		) n
-		where p.id = n.id and (p.id = product or
-			(p.levels, p.material_cost, p.component_cost) is distinct from (n.levels, n.material_cost, n.component_cost));
+		where p.id = n.id and (p.id = product
+			or (p.levels, p.material_cost, p.component_cost, p.costs_complete)
+				is distinct from (n.levels, n.material_cost, n.component_cost, n.costs_complete));
 	end loop;
 	return product;
 end $$;

@@ -25,6 +25,7 @@ type (
 	modelMaterial struct {
 		path, material, color string
 		grams, cost           *big.Rat // cost may be nil
+		optional              bool
 	}
 	modelComponent struct {
 		path     string
@@ -109,19 +110,25 @@ func (p *modelProduct) tree(all map[*modelProduct]bool) map[*modelProduct]bool {
 }
 
 // costs are the costs of a product.
-type costs struct{ material, component, total *big.Rat }
+type costs struct {
+	material, component, total *big.Rat
+	complete                   bool
+}
 
 func (p *modelProduct) costs(known map[*modelProduct]costs) costs {
 	if c, ok := known[p]; ok {
 		return c
 	}
-	c := costs{new(big.Rat), new(big.Rat), new(big.Rat)}
+	c := costs{new(big.Rat), new(big.Rat), new(big.Rat), true}
 	for _, m := range p.materials {
 		if m.cost != nil {
 			c.material.Add(c.material, m.cost)
+		} else if !m.optional {
+			c.complete = false
 		}
 	}
 	for _, part := range p.components {
+		c.complete = c.complete && part.of.costs(known).complete
 		c.component.Add(c.component, new(big.Rat).Mul(big.NewRat(part.quantity, 1), part.of.costs(known).total))
 	}
 	c.total.Add(c.material, c.component)
@@ -343,10 +350,11 @@ func (f *farm) weight() *big.Rat {
 }
 
 func (f *farm) addMaterial() {
-	p, m := f.product(), &modelMaterial{material: f.material(), color: f.color(), grams: f.weight()}
+	p := f.product()
+	m := &modelMaterial{material: f.material(), color: f.color(), grams: f.weight(), optional: f.r.IntN(4) == 0}
 	a, ok := f.edit(p, func() { p.materials = append(p.materials, m) }, func() *authtest.Response {
 		return f.c.Post(f.t, p.path+"/materials", j{"material_type": m.material, "color": m.color,
-			"weight_grams": number(m.grams)})
+			"weight_grams": number(m.grams), "is_required": !m.optional})
 	}, 201)
 	if ok {
 		m.path = a.Header.Get("Location")
@@ -365,7 +373,11 @@ func (f *farm) changeMaterial() {
 			func() *authtest.Response { return f.c.Delete(f.t, m.path) }, 204)
 		return
 	}
-	body, grams, color, material := j{}, m.grams, m.color, m.material
+	body, grams, color, material, optional := j{}, m.grams, m.color, m.material, m.optional
+	if f.r.IntN(4) == 0 {
+		optional = !optional
+		body["is_required"] = !optional
+	}
 	if f.r.IntN(2) == 0 {
 		grams = f.weight()
 		body["weight_grams"] = number(grams)
@@ -378,7 +390,8 @@ func (f *farm) changeMaterial() {
 		material = f.material()
 		body["material_type"] = material
 	}
-	if a, ok := f.edit(p, func() { m.grams, m.color, m.material = grams, color, material },
+	change := func() { m.grams, m.color, m.material, m.optional = grams, color, material, optional }
+	if a, ok := f.edit(p, change,
 		func() *authtest.Response { return f.c.Patch(f.t, m.path, body) }, 200); ok {
 		f.same(a, "cost", m.cost)
 	}
@@ -468,6 +481,7 @@ func (f *farm) recalculate() {
 		f.same(a, "material_cost", want.material)
 		f.same(a, "component_cost", want.component)
 		f.same(a, "total_cost", want.total)
+		a.Shows(map[string]string{"costs_complete": fmt.Sprint(want.complete)})
 	}
 }
 
@@ -505,6 +519,7 @@ func (f *farm) check() {
 				ID       string
 				Material json.Number `json:"material_cost"`
 				Total    json.Number `json:"total_cost"`
+				Complete bool        `json:"costs_complete"`
 			}
 		}
 		if err := json.Unmarshal(a.Body, &page); err != nil {
@@ -523,6 +538,9 @@ func (f *farm) check() {
 			if got := decimal(item.Total.String()); got.Cmp(c.total) != 0 {
 				f.t.Fatalf("%s: total_cost %s, want %s", p.name, item.Total, c.total.FloatString(6))
 			}
+			if item.Complete != c.complete {
+				f.t.Fatalf("%s: costs_complete %v, want %v", p.name, item.Complete, c.complete)
+			}
 		}
 	}
 	if len(byID) > 0 {
@@ -531,6 +549,7 @@ func (f *farm) check() {
 	p := f.product()
 	a := f.c.Get(f.t, p.path).Want(200)
 	f.same(a, "component_cost", p.costs(known).component)
+	a.Shows(map[string]string{"costs_complete": fmt.Sprint(p.costs(known).complete)})
 	if m, c := len(a.List("materials")), len(a.List("components")); m != len(p.materials) || c != len(p.components) {
 		f.t.Fatalf("%d materials and %d components, want %d and %d", m, c, len(p.materials), len(p.components))
 	}

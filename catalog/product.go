@@ -55,6 +55,7 @@ type Product struct {
 	MaterialCost  server.Decimal          `json:"material_cost" rule:"readOnly,notNull"`
 	ComponentCost server.Decimal          `json:"component_cost" rule:"readOnly,notNull"`
 	TotalCost     server.Decimal          `json:"total_cost" rule:"readOnly,notNull"`
+	CostsComplete bool                    `json:"costs_complete" rule:"readOnly,notNull"`
 	CreatedAt     server.Timestamp        `json:"created_at" rule:"readOnly,notNull"`
 	UpdatedAt     server.Timestamp        `json:"updated_at" rule:"readOnly,notNull"`
 }
@@ -69,6 +70,7 @@ type ProductListItem struct {
 	PrintMinutes int64            `json:"estimated_print_time_minutes" rule:"readOnly"`
 	MaterialCost server.Decimal   `json:"material_cost" rule:"readOnly,notNull"`
 	TotalCost    server.Decimal   `json:"total_cost" rule:"readOnly,notNull"`
+	Complete     bool             `json:"costs_complete" rule:"readOnly,notNull"`
 	CreatedAt    server.Timestamp `json:"created_at" rule:"readOnly,notNull"`
 }
 
@@ -87,7 +89,7 @@ var listDoc = &server.Doc{
 
 func (h handlers) list(ctx context.Context, r *server.Request[Filter]) (server.Page[ProductListItem], error) {
 	l := server.NewList("products", `id, name, description, sku, category, estimated_print_time_minutes,
-		material_cost, total_cost, created_at`, "hidden_at is null", "products")
+		material_cost, total_cost, costs_complete, created_at`, "hidden_at is null", "products")
 	if in := r.In.Category; !in.IsNull() {
 		l.Where(`category_key = lower(?::text collate "und-x-icu") collate "C"`, *in.Value)
 	}
@@ -113,7 +115,7 @@ const selectProducts = `
 				'cost', trim_scale(c.quantity * s.total_cost)) order by c.created_at, c.id), '[]')
 			from product_components c join products s on s.id = c.component_product_id
 			where c.product_id = p.id) as components,
-		p.material_cost, p.component_cost, p.total_cost, p.created_at, p.updated_at
+		p.material_cost, p.component_cost, p.total_cost, p.costs_complete, p.created_at, p.updated_at
 	from products p where p.hidden_at is null`
 
 var getDoc = &server.Doc{

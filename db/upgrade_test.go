@@ -45,12 +45,26 @@ func TestUpgradeFromFirstRelease(t *testing.T) {
 		insert into production_runs (id, status) values ('00000000-0000-7000-8000-00000000000b', 'pending');
 		insert into run_materials (id, run_id, spool_id, spool_weight_before_grams, spool_weight_after_grams)
 			values (uuid_v7(), '00000000-0000-7000-8000-00000000000b', '00000000-0000-7000-8000-00000000000a', 90, 60.5),
-				(uuid_v7(), '00000000-0000-7000-8000-00000000000b', '00000000-0000-7000-8000-00000000000a', 90, null)`)
+				(uuid_v7(), '00000000-0000-7000-8000-00000000000b', '00000000-0000-7000-8000-00000000000a', 90, null);
+		insert into users (id, email, name, role, password_hash)
+			values ('00000000-0000-7000-8000-00000000000c', 'ada@farm.example', 'Ada', 'admin', 'x');
+		select login_claim('ada@farm.example', '00000000-0000-7000-8000-00000000000c');
+		insert into products (id, name) values ('00000000-0000-7000-8000-000000000011', 'unpriced'),
+			('00000000-0000-7000-8000-000000000012', 'contains it'), ('00000000-0000-7000-8000-000000000013', 'optional');
+		insert into product_materials (id, product_id, material_type, color, weight_grams, is_required)
+			values (uuid_v7(), '00000000-0000-7000-8000-000000000011', 'PLA', 'Red', 1, true),
+				(uuid_v7(), '00000000-0000-7000-8000-000000000013', 'PLA', 'Red', 1, false);
+		insert into product_components (id, product_id, component_product_id)
+			values (uuid_v7(), '00000000-0000-7000-8000-000000000012', '00000000-0000-7000-8000-000000000011')`)
 	if _, err := db.Migrate(t.Context(), u.owner, u.app, dbtest.Definitions); err != nil {
 		t.Fatal(err)
 	}
 	got := queryStrings(t, super, `select coalesce(actual_weight_grams::text, 'null') from run_materials order by created_at, id`)
 	if want := []string{"29.500000", "null"}; !slices.Equal(got, want) {
 		t.Errorf("actual_weight_grams is %v, want %v", got, want)
+	}
+	got = queryStrings(t, super, `select name from products where costs_complete order by 1`)
+	if want := []string{"optional"}; !slices.Equal(got, want) {
+		t.Errorf("the costs of %v are complete, want %v", got, want)
 	}
 }

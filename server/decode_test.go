@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -144,6 +145,8 @@ func TestBody(t *testing.T) {
 		{"a nested list, PATCH", "PATCH", `{"parts":[{"id":"` + someID + `","x":[[]]}]}`, `{}`},
 		{"the same key on two levels", "PATCH", `{"name":"x","parts":[{"name":"y"},{"name":"z","parts":{"name":1}}]}`,
 			`{"name":"x"}`},
+		{"blanks around texts", "POST", `{"name":"\t a \u00a0b\ufeff\n","note":" x ","weight":1}`,
+			`{"name":"a  b","note":" x ","weight":"1"}`},
 		{"a surrogate pair", "POST", `{"name":"\ud83e\uddf5","weight":1}`, `{"name":"🧵","weight":"1"}`},
 		{"rounding", "POST", `{"name":"x","weight":0.0000005,"price":1.23456789}`,
 			`{"name":"x","price":"1.234568","weight":"0.000001"}`},
@@ -152,7 +155,7 @@ func TestBody(t *testing.T) {
 				`"count":1e2,"left":0,"flag":false,"at":"2024-01-15T10:00:00+02:00","day":"2024-02-29",` +
 				`"ref":"` + strings.ToUpper(someID) + `"}`,
 			`{"at":"2024-01-15T08:00:00Z","count":100,"day":"2024-02-29","flag":false,"hex":"#aAfF09",` +
-				`"kind":"PETG","left":"0","name":" x ","note":"1234567890","price":"0",` +
+				`"kind":"PETG","left":"0","name":"x","note":"1234567890","price":"0",` +
 				`"ref":"` + someID + `","size":"2.85","weight":"1000000"}`},
 	} {
 		path := "/api/v1/things"
@@ -460,6 +463,11 @@ func TestPathIDs(t *testing.T) {
 	}
 }
 
+// withoutBlanks removes what \s matches in an ECMAScript pattern from both ends of a text.
+func withoutBlanks(s string) string {
+	return strings.TrimFunc(s, func(r rune) bool { return unicode.IsSpace(r) && r != '\u0085' || r == '\ufeff' })
+}
+
 // FuzzBody sends bodies. No response is a 500, invalid JSON is a 400, and decoded values are those of encoding/json.
 func FuzzBody(f *testing.F) {
 	for _, body := range []string{
@@ -524,6 +532,9 @@ func FuzzBody(f *testing.F) {
 					if name == "at" || name == "ref" {
 						continue // normalised
 					}
+					if name == "name" {
+						v = withoutBlanks(v)
+					}
 					if got[name] != v {
 						t.Errorf("%q: %s is %q", body, name, got[name])
 					}
@@ -576,7 +587,7 @@ func FuzzQuery(f *testing.F) {
 			if len(want[name]) != 1 {
 				t.Errorf("%q: %s is %v", query, name, value)
 			}
-			if text, ok := value.(string); ok && name != "weight" && text != want.Get(name) {
+			if text, ok := value.(string); ok && name != "weight" && text != withoutBlanks(want.Get(name)) {
 				t.Errorf("%q: %s is %q", query, name, text)
 			}
 			if n, ok := value.(float64); ok && (name == "limit" && (n < 1 || n > 100) || n < 0) {

@@ -24,7 +24,7 @@ import (
 //	maximum=9            upper bound of a number; every number in a request needs one
 //	computed             the service may set a number that exceeds the maximum
 //	minLength=10         in characters
-//	maxLength=500        in characters; the default is 200
+//	maxLength=500        in characters; the default is 200, for short texts, which lose the blanks around them
 //	format=email         an e-mail address
 //	format=color         #RRGGBB
 //	enum=A|B             the allowed strings or numbers
@@ -49,6 +49,7 @@ type Field struct {
 
 	kind  reflect.Type // the type of the value, or of the elements of a list
 	input bool         // an Optional, which requests may contain
+	short bool         // a text without maxLength, around which blanks are removed
 	list  bool         // a nested list, which a POST and single responses contain, and a PATCH ignores
 	index []int
 	owner reflect.Type // the struct that declares the field
@@ -104,6 +105,7 @@ func schemaOf(t reflect.Type) *Schema {
 		if enum, ok := reflect.Zero(f.kind).Interface().(Enum); ok {
 			f.Enum, f.Named, f.kind = enum.Enum(), f.kind.Name(), reflect.TypeFor[string]()
 		}
+		f.short = true
 		f.parse(sf.Tag.Get("rule"))
 		s.Fields = append(s.Fields, f)
 		s.byName[f.Name] = f
@@ -143,6 +145,7 @@ func (f *Field) parse(rules string) {
 		case "minLength":
 			f.MinLength, err = strconv.Atoi(value)
 		case "maxLength":
+			f.short = false
 			f.MaxLength, err = strconv.Atoi(value)
 		case "format":
 			if f.Format = value; value != "email" && value != "color" {

@@ -260,6 +260,9 @@ func joinStrings(numbers []Decimal) string {
 
 func (f *Field) text(v any) (string, string) {
 	s, ok := v.(string)
+	if f.short && len(f.Enum) == 0 && f.Format == "" {
+		s = strings.TrimFunc(s, isBlank)
+	}
 	switch {
 	case !ok:
 		return "", "must be a string"
