@@ -1406,9 +1406,11 @@ func (f *modelTenant) checkRun(r *modelRun, rows []string) {
 	used := map[string]micro{}
 	if r.completeOK.Load() > 0 {
 		for _, m := range r.materials {
-			want = append(want, m.spool.id+" "+m.actual().String())
 			used[m.spool.id] += m.actual()
 		}
+	}
+	for spool, grams := range used { // one ledger entry per spool
+		want = append(want, spool+" "+grams.String())
 	}
 	slices.Sort(want)
 	slices.Sort(rows)

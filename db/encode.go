@@ -86,17 +86,35 @@ func appendValue(to []byte, column pgconn.FieldDescription, value []byte) ([]byt
 		}
 		return t.AppendFormat(to, `"2006-01-02"`), nil
 	case pgtype.JSONOID:
-		return append(to, value...), nil
+		return appendCompact(to, value), nil
 	case pgtype.JSONBOID:
 		if binaryFormat {
 			value = value[1:]
 		}
-		return append(to, value...), nil
+		return appendCompact(to, value), nil
 	}
 	return nil, fmt.Errorf("no JSON encoding for the SQL type %d", column.DataTypeOID)
 }
 
 var errNotFinite = errors.New("not a finite number")
+
+// appendCompact appends valid JSON without the white space between its tokens, which PostgreSQL adds.
+func appendCompact(to, json []byte) []byte {
+	inString := false
+	for i := 0; i < len(json); i++ {
+		switch c := json[i]; {
+		case c == '"':
+			inString = !inString
+		case inString && c == '\\':
+			to = append(to, c)
+			i++
+		case !inString && (c == ' ' || c == '\n' || c == '\t' || c == '\r'):
+			continue
+		}
+		to = append(to, json[i])
+	}
+	return to
+}
 
 func parseDate(value []byte, binaryFormat bool) (time.Time, error) {
 	if !binaryFormat {

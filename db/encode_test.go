@@ -243,6 +243,22 @@ var nastyTexts = []string{
 	strings.Repeat("ä🧵\n", 3000),
 }
 
+// Nested JSON has no white space between its tokens, like the rest of a response.
+func TestEncodeNestedJSON(t *testing.T) {
+	t.Parallel()
+	d := dbtest.Open(t)
+	row := db.SQL(`
+		select json_build_object('a b', 1.50, 'list', json_build_array(1, null, true, ' x : y ,\n"\\')) as built,
+			(select json_agg(x) from (values (1, 'a'), (2, null)) x (n, t)) as agg,
+			'{"b" : [ ] , "a":\t{ } }'::json as text, '{"b": 1, "a": [1, 2]}'::jsonb as binary, null::json as none`)
+	read(t, d, newTenant(t, d), row)
+	const want = `{"built":{"a b":1.50,"list":[1,null,true," x : y ,\n\"\\"]},"agg":[{"n":1,"t":"a"},{"n":2,"t":null}],` +
+		`"text":{"b":[],"a":{}},"binary":{"a":[1,2],"b":1},"none":null}`
+	if got := string(row.Object()); got != want {
+		t.Errorf("the row is\n%s\nwant\n%s", got, want)
+	}
+}
+
 func TestEncodeStrings(t *testing.T) {
 	t.Parallel()
 	// All characters except NUL and surrogates, which PostgreSQL rejects.

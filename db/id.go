@@ -4,18 +4,36 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"encoding/hex"
+	"sync"
 	"time"
 )
 
-// NewID returns a new UUIDv7 (RFC 9562) in canonical form. Of two ids that one process makes in different
-// milliseconds, the later one sorts after the earlier one.
+// lastID is the time of the last id in milliseconds, and the counter that follows it in the id.
+var lastID struct {
+	sync.Mutex
+	ms      int64
+	counter uint16
+}
+
+// NewID returns a new UUIDv7 (RFC 9562) in canonical form. Ids of one process sort in the order in which they are made,
+// also within a millisecond and after the clock was set back.
 func NewID() string {
 	var b [16]byte
 	rand.Read(b[:])
-	var ms [8]byte
-	binary.BigEndian.PutUint64(ms[:], uint64(time.Now().UnixMilli()))
-	copy(b[:6], ms[2:])
-	b[6] = b[6]&0x0f | 0x70
+	// The counter has 12 bits. It starts at a random number below half of its range.
+	start := binary.BigEndian.Uint16(b[6:]) & 0x07ff
+	lastID.Lock()
+	if now := time.Now().UnixMilli(); now > lastID.ms {
+		lastID.ms, lastID.counter = now, start
+	} else if lastID.counter++; lastID.counter > 0x0fff {
+		lastID.ms, lastID.counter = lastID.ms+1, start
+	}
+	ms, counter := lastID.ms, lastID.counter
+	lastID.Unlock()
+	var time [8]byte
+	binary.BigEndian.PutUint64(time[:], uint64(ms))
+	copy(b[:6], time[2:])
+	binary.BigEndian.PutUint16(b[6:], 0x7000|counter)
 	b[8] = b[8]&0x3f | 0x80
 	return formatID(b)
 }

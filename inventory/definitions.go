@@ -20,5 +20,5 @@ var (
 var Definitions = []db.Definition{
 	{Name: "inventory/name", Version: 1, SQL: nameSQL},
 	{Name: "inventory/prices", Version: 1, SQL: pricesSQL},
-	{Name: "inventory/use", Version: 1, SQL: useSQL},
+	{Name: "inventory/use", Version: 2, SQL: useSQL},
 }

@@ -1,5 +1,5 @@
 -- Deducts the filament of a production run from spools: grams[n] from spool_ids[n], where a spool may occur
--- several times. Writes one ledger row for each n. Returns one row for each spool, with short = false.
+-- several times. Writes one ledger row for each spool. Returns one row for each spool, with short = false.
 --
 -- If any of the spools is hidden or has less than its total, nothing changes; the function returns only those
 -- spools, with short = true, deducted as the grams that the run needs, and both weights as the grams that
@@ -29,15 +29,11 @@ begin
 		return;
 	end if;
 
-	-- so_far is the sum of a spool's deductions up to this one, so that its ledger rows follow each other.
 	insert into spool_usage (spool_id, kind, run_id, before_grams, after_grams)
-	select s.id, 'run', run, s.remaining_weight_grams - u.so_far + u.g, s.remaining_weight_grams - u.so_far
-	from (
-		select e.id, e.g, e.n, sum(e.g) over (partition by e.id order by e.n) as so_far
-		from unnest(spool_ids, grams) with ordinality e (id, g, n)
-	) u
-	join spools s on s.id = u.id
-	order by u.n;
+	select s.id, 'run', run, s.remaining_weight_grams, s.remaining_weight_grams - used.total
+	from spools s
+	join (select u.id, sum(u.g) as total from unnest(spool_ids, grams) u (id, g) group by u.id) used on used.id = s.id
+	order by s.id;
 
 	return query
 		update spools s set remaining_weight_grams = s.remaining_weight_grams - used.total, updated_at = now()

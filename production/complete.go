@@ -1,6 +1,7 @@
 package production
 
 import (
+	"bytes"
 	"context"
 	_ "embed"
 	"encoding/json"
@@ -146,9 +147,12 @@ func (h handlers) complete(ctx context.Context, r *server.Request[CompleteReques
 	case problem != nil:
 		return nil, completeError(*problem, details)
 	}
-	return fmt.Appendf(nil,
-		`{"id":"%s","status":"completed","completed_at":"%s","inventory_updated":true,"spools_updated":%s}`,
-		r.ID("id"), completedAt.UTC().Format(time.RFC3339Nano), details), nil
+	b := bytes.NewBuffer(fmt.Appendf(nil,
+		`{"id":"%s","status":"completed","completed_at":"%s","inventory_updated":true,"spools_updated":`,
+		r.ID("id"), completedAt.UTC().Format(time.RFC3339Nano)))
+	err = json.Compact(b, details)
+	b.WriteByte('}')
+	return b.Bytes(), err
 }
 
 // completeError returns the error for a problem of complete_run_2 and its details.

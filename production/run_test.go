@@ -216,9 +216,8 @@ func TestMaterialsOfOneSpool(t *testing.T) {
 	c.Get(t, "/api/v1/spools/"+b).Want(200).Shows(map[string]string{"remaining_weight_grams": "0"})
 	c.Get(t, runs+"/"+run).Want(200).Shows(map[string]string{"actual_total_filament_grams": "100.4"})
 	c.Get(t, "/api/v1/spools/"+a+"/usage?sort_order=asc").Want(200).Shows(map[string]string{
-		"total": "4", "items.1.before_grams": "1000", "items.1.after_grams": "900", "items.2.before_grams": "900",
-		"items.2.after_grams":  "899.9",
-		"items.3.before_grams": "899.9", "items.3.change_grams": "0",
+		"total": "2", "items.1.before_grams": "1000", "items.1.after_grams": "899.9", "items.1.change_grams": "-100.1",
+		"items.1.run_id": run,
 	})
 }
 
