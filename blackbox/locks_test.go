@@ -58,6 +58,7 @@ func TestCompleteLocksSpoolsInOrder(t *testing.T) {
 
 // TestMaterialChangesWaitForComplete checks that adding, changing and removing a material of a run wait until a running
 // complete has ended, and then get an error. Otherwise complete would deduct other weights than the materials show.
+// Removing the run waits too, and then hides it instead of deleting it.
 func TestMaterialChangesWaitForComplete(t *testing.T) {
 	t.Parallel()
 	w := newUnlimitedAPI(t)
@@ -68,6 +69,7 @@ func TestMaterialChangesWaitForComplete(t *testing.T) {
 		{"Add", "POST", authtest.JSON{}},
 		{"Change", "PATCH", authtest.JSON{"spool_weight_after_grams": 1}},
 		{"Remove", "DELETE", nil},
+		{"RemoveRun", "DELETE", nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -77,6 +79,9 @@ func TestMaterialChangesWaitForComplete(t *testing.T) {
 			path, body := material, test.body
 			if test.method == "POST" {
 				path, body = run+"/materials", authtest.JSON{"spool_id": idOf(spool)}
+			}
+			if test.name == "RemoveRun" {
+				path = run
 			}
 
 			// A transaction locks the spool. complete locks the run and waits for the spool.
@@ -100,7 +105,12 @@ func TestMaterialChangesWaitForComplete(t *testing.T) {
 			if status := <-complete; status != 200 {
 				t.Errorf("complete: %d, want 200", status)
 			}
-			if a := <-change; a.Code != 400 || !strings.Contains(a.Body.String(), "RUN_ALREADY_COMPLETED") {
+			if a := <-change; test.name == "RemoveRun" {
+				if a.Code != 204 {
+					t.Errorf("%s %s: %d %s, want 204", test.method, path, a.Code, a.Body)
+				}
+				c.Post(t, run+"/restore", nil).Want(200).Shows(map[string]string{"inventory_updated": "true"})
+			} else if a.Code != 400 || !strings.Contains(a.Body.String(), "RUN_ALREADY_COMPLETED") {
 				t.Errorf("%s %s: %d %s, want 400 RUN_ALREADY_COMPLETED", test.method, path, a.Code, a.Body)
 			}
 		})

@@ -13,7 +13,7 @@ type ProductComponent struct {
 	ProductID server.Optional[server.UUID] `json:"component_product_id" rule:"required"`
 	Name      string                       `json:"component_name" rule:"readOnly,notNull"`
 	Quantity  server.Optional[int64]       `json:"quantity" rule:"notNull,minimum=1,maximum=1000000"`
-	Notes     server.Optional[string]      `json:"notes" rule:"maxLength=10000"`
+	Notes     server.Optional[string]      `json:"notes" rule:"maxLength=2000,storedLength=10000"`
 	UnitCost  server.Decimal               `json:"unit_cost" rule:"readOnly,notNull"`
 	Cost      server.Decimal               `json:"cost" rule:"readOnly,notNull"`
 }
@@ -56,6 +56,8 @@ func checkComponent(target string) string {
 			when exists (select from below b where b.id = $1) then 'COMPONENT_CYCLE'
 			when exists (select from product_components o
 				where o.product_id = $1 and o.component_product_id = $3::uuid and o.id <> $2) then 'DUPLICATE_COMPONENT'
+			when not exists (select from product_components o where o.id = $2)
+				and (select count(*) from product_components o where o.product_id = $1) >= 500 then 'TOO_MANY_COMPONENTS'
 		end as problem
 	)`
 }
@@ -68,15 +70,20 @@ var componentErrors = []*server.Error{
 	server.BadRequest("DUPLICATE_COMPONENT", "The product already has this component; change its quantity instead"),
 }
 
-// write runs a statement that begins with checkComponent and returns the problem, and then the one that reads the
-// component.
+// write runs a statement that begins with checkComponent and returns the problem and the id of the recomputed product,
+// and then the one that reads the component.
 func (h handlers) write(ctx context.Context, in *ProductComponent, change, component *db.Stmt) error {
-	var problem *string
-	if err := h.db.Write(ctx, lockCatalog(), change.Into(&problem, nil), component); err != nil {
+	var problem, recomputed *string
+	err := h.db.Write(ctx, lockCatalog(), change.Into(&problem, &recomputed), component)
+	switch {
+	case err != nil:
 		return costError(err, in.costField())
-	}
-	if problem == nil {
+	case problem == nil && recomputed == nil:
+		return errLongNotes
+	case problem == nil:
 		return nil
+	case *problem == "TOO_MANY_COMPONENTS":
+		return server.TooManyEntries("components")
 	}
 	for _, e := range componentErrors {
 		if e.Code == *problem {
@@ -103,7 +110,7 @@ func (h handlers) addComponent(
 			select $2::uuid, $1::uuid, $3::uuid, $4::int, $5::text from checked where problem is null
 			returning product_id
 		)
-		select problem, (select recompute_costs(product_id, false) from component) from checked`,
+		select problem, (select recompute_costs(product_id, false)::text from component) from checked`,
 		product, id, in.ProductID.Arg(), in.Quantity.Or(1), in.Notes.Arg())
 	if err := h.write(ctx, in, added, component); err != nil {
 		return nil, err
@@ -154,13 +161,15 @@ func (h handlers) updateComponent(
 	if set, args := server.Assignments(&r.In, []any{product, id, r.In.ProductID.Arg()}); set == "" {
 		err = h.db.Read(ctx, component)
 	} else {
+		unchanged, args := unchangedNotes(r.In.Notes, args)
 		change := db.SQL(checkComponent(`
 				select from product_components c join products p on p.id = c.product_id
 				where c.product_id = $1 and c.id = $2 and p.hidden_at is null`)+`, component as (
-				update product_components set `+set+` from checked where problem is null and product_id = $1 and id = $2
+				update product_components set `+set+` 
+				from checked where problem is null and product_id = $1 and id = $2`+unchanged+`
 				returning product_id
 			)
-			select problem, (select recompute_costs(product_id, false) from component) from checked`, args...)
+			select problem, (select recompute_costs(product_id, false)::text from component) from checked`, args...)
 		err = h.write(ctx, &r.In, change, component)
 	}
 	return server.One(component, err)

@@ -2,6 +2,8 @@ package catalog
 
 import (
 	"context"
+	"fmt"
+	"unicode/utf8"
 
 	"spoolwright/db"
 	"spoolwright/inventory"
@@ -15,7 +17,7 @@ type ProductMaterial struct {
 	Color        server.Optional[string]                 `json:"color" rule:"required"`
 	Weight       server.Optional[server.Decimal]         `json:"weight_grams" rule:"required,exclusiveMinimum=0,maximum=1000000"`
 	IsRequired   server.Optional[bool]                   `json:"is_required" rule:"notNull"`
-	Notes        server.Optional[string]                 `json:"notes" rule:"maxLength=10000"`
+	Notes        server.Optional[string]                 `json:"notes" rule:"maxLength=2000,storedLength=10000"`
 	Cost         server.Decimal                          `json:"cost" rule:"readOnly"`
 }
 
@@ -51,17 +53,25 @@ func (h handlers) addMaterial(
 	ctx context.Context, r *server.Request[ProductMaterial],
 ) (server.Created[ProductMaterial], error) {
 	product, id, in := r.ID("id"), db.NewID(), &r.In
+	var full bool
 	added := db.SQL(`
-		with material as (
-			insert into product_materials (id, product_id, material_type, color, weight_grams, is_required, notes)
-			select $2::uuid, p.id, $3::text, $4::text, $5::numeric, $6::boolean, $7::text
+		with product as (
+			select p.id, (select count(*) from product_materials m where m.product_id = p.id) >= $8 as is_full
 			from products p where p.id = $1 and p.hidden_at is null
+		), material as (
+			insert into product_materials (id, product_id, material_type, color, weight_grams, is_required, notes)
+			select $2::uuid, p.id, $3::text, $4::text, $5::numeric, $6::boolean, $7::text from product p where not is_full
 			returning product_id
 		)
-		select recompute_costs(product_id, false) from material`,
-		product, id, in.MaterialType.Arg(), in.Color.Arg(), in.Weight.Arg(), in.IsRequired.Or(true), in.Notes.Arg())
+		select is_full, (select recompute_costs(product_id, false) from material) from product`,
+		product, id, in.MaterialType.Arg(), in.Color.Arg(), in.Weight.Arg(), in.IsRequired.Or(true), in.Notes.Arg(),
+		server.MaxEntries).Into(&full, nil)
 	material := getMaterial(product, id)
-	return server.One(material, costError(h.db.Write(ctx, lockCatalog(), added, material), in.costField()))
+	err := h.db.Write(ctx, lockCatalog(), added, material)
+	if err == nil && full {
+		return nil, server.TooManyEntries("materials")
+	}
+	return server.One(material, costError(err, in.costField()))
 }
 
 // addMaterials returns a statement that adds the materials to a product, if it exists.
@@ -92,16 +102,36 @@ func (h handlers) updateMaterial(
 	if set, args := server.Assignments(&r.In, []any{product, id}); set == "" {
 		err = h.db.Read(ctx, material)
 	} else {
-		err = h.db.Write(ctx, lockCatalog(), db.SQL(`
+		unchanged, args := unchangedNotes(r.In.Notes, args)
+		changed := db.SQL(`
 			with material as (
 				update product_materials set `+set+`
 				where product_id = $1 and id = $2
-					and exists (select from products p where p.id = $1 and p.hidden_at is null)
+					and exists (select from products p where p.id = $1 and p.hidden_at is null)`+unchanged+`
 				returning product_id
 			)
-			select recompute_costs(product_id, false) from material`, args...), material)
+			select recompute_costs(product_id, false) from material`, args...)
+		err = h.db.Write(ctx, lockCatalog(), changed, material)
+		if err == nil && changed.Rows() == 0 && material.Rows() == 1 {
+			return nil, errLongNotes
+		}
 	}
 	return server.One(material, costError(err, r.In.costField()))
+}
+
+// maxNotes is the maximum length of the notes of a material or component, in characters.
+const maxNotes = 2000
+
+var errLongNotes = server.Invalid("notes", "must have at most %d characters", maxNotes)
+
+// unchangedNotes returns a condition that notes do not change, if they are longer than maxNotes, as release 0.1.0
+// accepted, and args with its argument.
+func unchangedNotes(notes server.Optional[string], args []any) (string, []any) {
+	if utf8.RuneCountInString(notes.Or("")) <= maxNotes {
+		return "", args
+	}
+	args = append(args, notes.Arg())
+	return fmt.Sprintf(" and notes = $%d::text", len(args)), args
 }
 
 var deleteMaterialDoc = &server.Doc{

@@ -538,3 +538,89 @@ func TestCreateProductWithLists(t *testing.T) {
 	c.Get(t, products).Want(200).Shows(map[string]string{"total": fmt.Sprint(n + 1)})
 	c.Get(t, products+"?search=x").Want(200).Shows(map[string]string{"total": "1"})
 }
+
+// A product has at most 500 materials and 500 components, also when concurrent requests add them.
+func TestFullLists(t *testing.T) {
+	t.Parallel()
+	api := newAPI(t)
+	c := api.Operator(t)
+	material := j{"material_type": "PLA", "color": "Black", "weight_grams": 1}
+	var parts []string
+	for range 4 {
+		parts = append(parts, idOf(createProduct(t, c, "Part")))
+	}
+	var materials []j
+	for range 498 {
+		materials = append(materials, material)
+	}
+	c.Post(t, products, j{"name": "x", "materials": append(materials, material, material, material)}).Fields("materials")
+	path := products + "/" + c.Post(t, products, j{"name": "Whole", "materials": materials}).Want(201).ID()
+	// Components of different products: inserted here, because creating 498 products takes long.
+	insert(t, c, `
+		with part as (
+			insert into products (id, name) select uuid_v7(), 'Part' from generate_series(1, 498) returning id
+		)
+		insert into product_components (id, product_id, component_product_id) select uuid_v7(), $1::uuid, id from part`,
+		idOf(path))
+	for name, body := range map[string]func(i int) j{
+		"materials":  func(int) j { return material },
+		"components": func(i int) j { return j{"component_product_id": parts[i%4]} },
+	} {
+		got := statuses(concurrently(t, 4, func(i int) (*authtest.Response, error) {
+			return c.Send("POST", path+"/"+name, body(i))
+		}))
+		if got[201] != 2 || got[422] != 2 {
+			t.Errorf("%s: the statuses are %v, want 2 times 201 and 2 times 422", name, got)
+		}
+	}
+	full := c.Get(t, path).Want(200)
+	if m, n := len(full.List("materials")), len(full.List("components")); m != 500 || n != 500 {
+		t.Errorf("the product has %d materials and %d components, want 500", m, n)
+	}
+	c.Post(t, path+"/materials", material).Fields("materials")
+	for _, part := range parts { // two of them are components already, which is reported first
+		if a := c.Post(t, path+"/components", j{"component_product_id": part}); a.Status == 422 {
+			a.Fields("components")
+		} else {
+			a.WantError(400, "DUPLICATE_COMPONENT")
+		}
+	}
+	c.Patch(t, path+"/materials/"+full.Text("materials.0.id"), j{"weight_grams": 2}).Want(200)
+	c.Patch(t, path+"/components/"+full.Text("components.0.id"), j{"quantity": 2}).Want(200)
+	c.Delete(t, path+"/materials/"+full.Text("materials.0.id")).Want(204)
+	c.Post(t, path+"/materials", material).Want(201)
+}
+
+// Notes of materials and components have at most 2,000 characters. Longer notes of release 0.1.0 stay until they change.
+func TestLongNotes(t *testing.T) {
+	t.Parallel()
+	c := newAPI(t).Operator(t)
+	path, part := createProduct(t, c, "Whole"), createProduct(t, c, "Part")
+	material := j{"material_type": "PLA", "color": "Black", "weight_grams": 1}
+	paths := map[string]string{"product_materials": addMaterial(t, c, path, "PLA", "Black", 1),
+		"product_components": addComponent(t, c, path, part, 1)}
+	limit, long := strings.Repeat("ä", 2000), strings.Repeat("ä", 2001)
+	material["notes"] = long
+	c.Post(t, path+"/materials", material).Fields("notes")
+	c.Post(t, path+"/components", j{"component_product_id": idOf(part), "notes": long}).Fields("notes")
+	c.Post(t, products, j{"name": "x", "materials": []j{material}}).Fields("materials[0].notes")
+	for table, entry := range paths {
+		c.Patch(t, entry, j{"notes": limit}).Want(200).Shows(map[string]string{"notes": limit})
+		c.Patch(t, entry, j{"notes": long}).Fields("notes")
+		c.Patch(t, entry, j{"notes": strings.Repeat("x", 10_001)}).Fields("notes")
+		c.Get(t, path).Want(200)
+
+		insert(t, c, `update `+table+` set notes = repeat('ä', 5000) where product_id = $1`, idOf(path))
+		stored := strings.Repeat("ä", 5000)
+		list := strings.TrimPrefix(table, "product_")
+		whole := c.Get(t, path).Want(200).Shows(map[string]string{list + ".0.notes": stored}).Value(list + ".0")
+		c.Patch(t, entry, whole).Want(200).Shows(map[string]string{"notes": stored})
+		c.Patch(t, entry, j{"notes": stored[:len(stored)-2]}).Fields("notes")
+		c.Patch(t, entry, j{"notes": strings.Repeat("x", 5000)}).Fields("notes")
+		c.Get(t, path).Want(200).Shows(map[string]string{list + ".0.notes": stored})
+		c.Patch(t, entry, j{"notes": "short"}).Want(200)
+		c.Patch(t, entry, j{"notes": stored}).Fields("notes")
+		missing := entry[:strings.LastIndexByte(entry, '/')+1] + idOf(part)
+		c.Patch(t, missing, j{"notes": stored}).WantError(404, "NOT_FOUND")
+	}
+}

@@ -43,6 +43,8 @@ func TestUpgradeFromFirstRelease(t *testing.T) {
 		insert into spools (id, material_type, color, diameter_mm, net_weight_grams, remaining_weight_grams)
 			values ('00000000-0000-7000-8000-00000000000a', 'PLA', 'Black', 1.75, 1000, 1000);
 		insert into production_runs (id, status) values ('00000000-0000-7000-8000-00000000000b', 'pending');
+		insert into production_runs (id, status, actual_print_time_hours, actual_total_filament_grams)
+			values (uuid_v7(), 'completed', 87649415, 1000000), (uuid_v7(), 'completed', 100000, 1000001);
 		insert into run_materials (id, run_id, spool_id, spool_weight_before_grams, spool_weight_after_grams)
 			values (uuid_v7(), '00000000-0000-7000-8000-00000000000b', '00000000-0000-7000-8000-00000000000a', 90, 60.5),
 				(uuid_v7(), '00000000-0000-7000-8000-00000000000b', '00000000-0000-7000-8000-00000000000a', 90, null);
@@ -62,6 +64,12 @@ func TestUpgradeFromFirstRelease(t *testing.T) {
 	got := queryStrings(t, super, `select coalesce(actual_weight_grams::text, 'null') from run_materials order by created_at, id`)
 	if want := []string{"29.500000", "null"}; !slices.Equal(got, want) {
 		t.Errorf("actual_weight_grams is %v, want %v", got, want)
+	}
+	got = queryStrings(t, super, `
+		select concat_ws(' ', actual_print_time_hours::int, actual_total_filament_grams::int)
+		from production_runs where status = 'completed' order by 1`)
+	if want := []string{"100000", "1000000"}; !slices.Equal(got, want) {
+		t.Errorf("the computed hours and grams are %v, want %v", got, want)
 	}
 	got = queryStrings(t, super, `select name from products where costs_complete order by 1`)
 	if want := []string{"optional"}; !slices.Equal(got, want) {

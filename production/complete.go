@@ -123,8 +123,8 @@ var completeDoc = &server.Doc{
 		"or was removed (`INSUFFICIENT_FILAMENT`). The `detail` of the last two names the materials or " +
 		"spools.\n\n" +
 		"Sets `status`, `completed_at` (to the current time, unless it is set), `actual_total_filament_grams` (to " +
-		"the sum) and `actual_print_time_hours` (to the time from start to completion, unless it is set). The " +
-		"weights include purged filament, so purge is not deducted separately.\n\n" +
+		"the sum, or null if it is more than 1,000,000) and `actual_print_time_hours` (to the time from start to " +
+		"completion, or null if it is more than 100,000 hours, unless the field is set). The weights include purged filament, so purge is not deducted separately.\n\n" +
 		"The body may be empty. It can contain the actual weights of materials and the numbers of pieces of items, " +
 		"which are set in the same transaction. As with `updateProductionRunMaterial`, the difference of both weights " +
 		"of the spool takes precedence over `actual_weight_grams`. An absent number of pieces keeps its value.",
@@ -140,8 +140,6 @@ func (h handlers) complete(ctx context.Context, r *server.Request[CompleteReques
 		select problem, finished_at, details from complete_run_2($1, $2::jsonb, $3::jsonb)`,
 		r.ID("id"), materials, items).Into(&problem, &completedAt, &details))
 	switch {
-	case db.Violates(err, "production_runs_actual_total_filament_grams_check"):
-		return nil, server.Invalid("actual_total_filament_grams", "would be more than 999,999,999").Because(err)
 	case err != nil:
 		return nil, itemError(err)
 	case problem != nil:

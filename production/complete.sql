@@ -137,9 +137,12 @@ begin
 		status = 'completed',
 		deducted_at = now(),
 		completed_at = coalesce(r.completed_at, now()),
-		actual_total_filament_grams = (select sum(g) from unnest(grams) g),
-		actual_print_time_hours = coalesce(r.actual_print_time_hours, case when r.started_at is not null then
-			greatest(0, round(extract(epoch from coalesce(r.completed_at, now()) - r.started_at) / 3600, 6)) end)
+		-- Values that a client could not send back are null.
+		actual_total_filament_grams = (select case when sum(g) <= 1000000 then sum(g) end from unnest(grams) g),
+		actual_print_time_hours = coalesce(r.actual_print_time_hours,
+			(select case when h <= 100000 then h end from (
+				select greatest(0, round(extract(epoch from coalesce(r.completed_at, now()) - r.started_at) / 3600, 6)) as h
+				where r.started_at is not null) t))
 	where r.id = target
 	returning r.completed_at into finished_at;
 	return next;

@@ -42,18 +42,35 @@ func (h handlers) addItem(ctx context.Context, r *server.Request[RunItem]) (serv
 				coalesce($8::numeric, round(p.total_cost * $4::int, 6))
 			from production_runs run, products p
 			where run.id = $2 and run.hidden_at is null and p.id = $3 and p.hidden_at is null
+				and (select count(*) from run_items other where other.run_id = $2) < $9
 			returning *
 		)
 		select `+itemColumns+` from i join products p on p.id = i.product_id`,
 		id, run, in.ProductID.Arg(), in.Quantity.Or(1), in.SuccessfulQuantity.Arg(), in.FailedQuantity.Arg(),
-		in.EstimatedMaterialCost.Arg(), in.EstimatedTotalCost.Arg())
-	if err := h.db.Write(ctx, item); err != nil {
+		in.EstimatedMaterialCost.Arg(), in.EstimatedTotalCost.Arg(), server.MaxEntries)
+	var full bool
+	if err := h.db.Write(ctx, lockRun(run), isFull("run_items", run, &full), item); err != nil {
 		return nil, itemError(err)
+	}
+	if full {
+		return nil, server.TooManyEntries("items")
 	}
 	if item.Rows() == 0 {
 		return nil, h.explain(ctx, run, "", "", in.ProductID.Arg(), nil)
 	}
 	return item.Object(), nil
+}
+
+// lockRun locks a run until the end of the transaction, so that concurrent requests cannot fill its lists beyond the
+// limit, and changes of its materials wait for complete, and the reverse. The statements after it see what the
+// transaction that it waited for has changed.
+func lockRun(run string) *db.Stmt {
+	return db.SQL(`select id from production_runs where id = $1 and hidden_at is null for no key update`, run)
+}
+
+// isFull sets full to whether a run has the maximum number of rows in the table.
+func isFull(table, run string, full *bool) *db.Stmt {
+	return db.SQL(`select count(*) >= $2 from `+table+` where run_id = $1`, run, server.MaxEntries).Into(full)
 }
 
 // itemRows returns the items as an argument for json_to_recordset, with new ids.

@@ -260,3 +260,88 @@ func TestInventoryUpdated(t *testing.T) {
 	c.Get(t, runs+"?sort_by=inventory_updated_at&sort_order=desc").Want(200).
 		Shows(map[string]string{"items.3.id": unfinished})
 }
+
+// A run has at most 500 items and 500 materials, also when concurrent requests add them.
+func TestFullLists(t *testing.T) {
+	t.Parallel()
+	c := newAPI(t).Operator(t)
+	a := createSpool(t, c, nil)
+	product := c.Post(t, "/api/v1/products", j{"name": "Lamp"}).Want(201).ID()
+	item, material := j{"product_id": product}, j{"spool_id": a}
+	list := func(n int, entry j) (all []j) {
+		for range n {
+			all = append(all, entry)
+		}
+		return all
+	}
+	c.Post(t, runs, j{"items": list(501, item), "materials": list(501, material)}).Fields("items", "materials")
+	run := c.Post(t, runs, j{"items": list(498, item), "materials": list(498, material)}).Want(201)
+	path := runs + "/" + run.ID()
+	for name, body := range map[string]j{"items": item, "materials": material} {
+		var mu sync.Mutex
+		statuses := map[int]int{}
+		var all sync.WaitGroup
+		for range 8 {
+			all.Go(func() {
+				answer, err := c.Send("POST", path+"/"+name, body)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				statuses[answer.Status]++
+			})
+		}
+		all.Wait()
+		if statuses[201] != 2 || statuses[422] != 6 {
+			t.Errorf("%s: the statuses are %v, want 2 times 201 and 6 times 422", name, statuses)
+		}
+		c.Post(t, path+"/"+name, body).Fields(name)
+	}
+	full := c.Get(t, path).Want(200)
+	if i, m := len(full.List("items")), len(full.List("materials")); i != 500 || m != 500 {
+		t.Errorf("the run has %d items and %d materials, want 500", i, m)
+	}
+	c.Delete(t, path+"/items/"+full.Text("items.0.id")).Want(204)
+	c.Post(t, path+"/items", item).Want(201)
+	c.Patch(t, path+"/materials/"+full.Text("materials.0.id"), j{"actual_weight_grams": 1}).Want(200)
+	c.Post(t, runs+"/0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a41/items", item).WantError(404, "NOT_FOUND")
+}
+
+// Computed hours and grams that a request could not contain are null.
+func TestComputedBounds(t *testing.T) {
+	t.Parallel()
+	c := newAPI(t).Operator(t)
+	a := createSpool(t, c, j{"net_weight_grams": 1_000_000, "remaining_weight_grams": 1_000_000})
+	b := createSpool(t, c, j{"net_weight_grams": 1_000_000, "remaining_weight_grams": 1_000_000})
+	complete := func(body j) *authtest.Response {
+		t.Helper()
+		path := runs + "/" + c.Post(t, runs, body).Want(201).ID()
+		c.Post(t, path+"/complete", nil).Want(200)
+		run := c.Get(t, path).Want(200)
+		whole := run.Value("").(map[string]any)
+		c.Patch(t, path, whole).Want(200) // it can be sent back
+		return run
+	}
+	use := func(grams ...float64) (all []j) {
+		for i, g := range grams {
+			all = append(all, j{"spool_id": []string{a, b}[i], "actual_weight_grams": g})
+		}
+		return all
+	}
+	complete(j{"started_at": "2000-01-01T00:00:00Z", "completed_at": "2011-05-29T16:00:00Z", "materials": use(1)}).
+		Shows(map[string]string{"actual_print_time_hours": "100000", "actual_total_filament_grams": "1"})
+	complete(j{"started_at": "2000-01-01T00:00:00Z", "completed_at": "2011-05-29T16:00:01Z", "materials": use(1),
+		"estimated_print_time_hours": 1}).
+		Shows(map[string]string{"actual_print_time_hours": "null", "variance_analysis.time_variance_hours": "null"})
+	complete(j{"materials": use(500_000, 500_000), "estimated_total_filament_grams": 1}).
+		Shows(map[string]string{"actual_total_filament_grams": "1000000"})
+	c.Patch(t, "/api/v1/spools/"+a, j{"remaining_weight_grams": 1_000_000}).Want(200)
+	c.Patch(t, "/api/v1/spools/"+b, j{"remaining_weight_grams": 1_000_000}).Want(200)
+	complete(j{"materials": use(500_000, 500_001), "estimated_total_filament_grams": 1}).
+		Shows(map[string]string{"actual_total_filament_grams": "null", "variance_analysis.material_variance_grams": "null"})
+	if got := remaining(t, c, b); got != "499999" {
+		t.Errorf("%s g remain, want 499999", got)
+	}
+}

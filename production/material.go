@@ -48,24 +48,30 @@ func (h handlers) addMaterial(
 	ctx context.Context, r *server.Request[RunMaterial],
 ) (server.Created[RunMaterial], error) {
 	id, run, in := db.NewID(), r.ID("id"), &r.In
-	// Here and below, the lock on the run makes changes of the materials wait for complete, and the reverse.
 	material := db.SQL(`
 		with run as (
-			select id from production_runs where id = $2 and deducted_at is null for share
+			select id from production_runs where id = $2 and deducted_at is null
 		), m as (
 			insert into run_materials (id, run_id, spool_id, estimated_weight_grams,
 				spool_weight_before_grams, spool_weight_after_grams, sent_actual_grams,
 				estimated_purge_grams, actual_purge_grams, cost_per_gram)
 			select $1::uuid, run.id, s.id, $4::numeric, $5::numeric, $6::numeric, $7::numeric, $8::numeric, $9::numeric,
 				coalesce($10::numeric, s.cost_per_gram)
-			from run, spools s where s.id = $3 and s.hidden_at is null
+			from run, spools s
+			where s.id = $3 and s.hidden_at is null
+				and (select count(*) from run_materials other where other.run_id = $2) < $11
 			returning *
 		)
 		select `+materialColumns+` from m join spools s on s.id = m.spool_id`,
 		id, run, in.SpoolID.Arg(), in.EstimatedWeight.Arg(), in.WeightBefore.Arg(), in.WeightAfter.Arg(),
-		in.ActualWeight.Arg(), in.EstimatedPurge.Arg(), in.ActualPurge.Arg(), in.CostPerGram.Arg())
-	if err := h.db.Write(ctx, material); err != nil {
+		in.ActualWeight.Arg(), in.EstimatedPurge.Arg(), in.ActualPurge.Arg(), in.CostPerGram.Arg(),
+		server.MaxEntries)
+	var full bool
+	if err := h.db.Write(ctx, lockRun(run), isFull("run_materials", run, &full), material); err != nil {
 		return nil, materialError(err)
+	}
+	if full {
+		return nil, server.TooManyEntries("materials")
 	}
 	if material.Rows() == 0 {
 		return nil, h.explain(ctx, run, "", "", nil, in.SpoolID.Arg())
@@ -129,6 +135,7 @@ func (h handlers) updateMaterial(ctx context.Context, r *server.Request[RunMater
 		unchanged := server.Unchanged(set)
 		// actual_weight_grams is a generated column, from sent_actual_grams and the two weights of the spool.
 		set = strings.Replace(set, "actual_weight_grams = ", "sent_actual_grams = ", 1)
+		// Here and below, the lock on the run makes the change wait for complete, and the reverse.
 		update := db.SQL(`
 			with run as (
 				select id, deducted_at from production_runs where id = $2 and hidden_at is null for share

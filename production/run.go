@@ -67,9 +67,9 @@ type Run struct {
 	StartedAt      server.Optional[server.Timestamp] `json:"started_at"`
 	CompletedAt    server.Optional[server.Timestamp] `json:"completed_at"`
 	EstimatedHours server.Optional[server.Decimal]   `json:"estimated_print_time_hours" rule:"maximum=100000"`
-	ActualHours    server.Optional[server.Decimal]   `json:"actual_print_time_hours" rule:"maximum=100000,computed"`
+	ActualHours    server.Optional[server.Decimal]   `json:"actual_print_time_hours" rule:"maximum=100000"`
 	EstimatedGrams server.Optional[server.Decimal]   `json:"estimated_total_filament_grams" rule:"maximum=1000000"`
-	ActualGrams    server.Optional[server.Decimal]   `json:"actual_total_filament_grams" rule:"maximum=1000000,computed"`
+	ActualGrams    server.Optional[server.Decimal]   `json:"actual_total_filament_grams" rule:"maximum=1000000"`
 	QualityRating  server.Optional[int64]            `json:"quality_rating" rule:"minimum=1,maximum=5"`
 	QualityNotes   server.Optional[string]           `json:"quality_notes" rule:"maxLength=10000"`
 	Notes          server.Optional[string]           `json:"notes" rule:"maxLength=10000"`

@@ -89,8 +89,13 @@ func decodeBody(body []byte, in any, patch bool) error {
 	return d.problems.Err()
 }
 
-// maxEntries is the maximum length of a nested list in a request.
-const maxEntries = 500
+// MaxEntries is the maximum length of a nested list of a resource.
+const MaxEntries = 500
+
+const tooManyEntries = "must have at most 500 entries"
+
+// TooManyEntries returns a 422 for a request that would add another entry to a full list.
+func TooManyEntries(list string) *Error { return Invalid(list, tooManyEntries) }
 
 // decoder decodes the objects of one body.
 type decoder struct {
@@ -120,13 +125,16 @@ func (d *decoder) object(text []byte, v reflect.Value, prefix string) error {
 				return
 			} else if !ok {
 				problems.Add(key, "must be a list")
-			} else if len(entries) > maxEntries {
-				problems.Add(key, "must have at most %d entries", maxEntries)
+			} else if len(entries) > MaxEntries {
+				problems.Add(key, tooManyEntries)
 			} else {
 				lists[f] = entries
 			}
 		default:
 			field := v.FieldByIndex(f.index).Addr().Interface().(settable)
+			if d.patch {
+				f = f.lenient()
+			}
 			if problem := field.set(f, value); problem != "" {
 				problems.Add(key, "%s", problem)
 			} else if value == nil && (f.Required || d.patch && f.NotNull) {

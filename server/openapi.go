@@ -427,7 +427,7 @@ func (d *document) request(t reflect.Type, patch bool) string {
 		}
 		var schema object
 		if f.list {
-			schema = object{{"type", "array"}, {"maxItems", maxEntries}, {"items", ref("schemas", d.request(f.kind, false))}}
+			schema = object{{"type", "array"}, {"maxItems", MaxEntries}, {"items", ref("schemas", d.request(f.kind, false))}}
 		} else {
 			schema = d.scalar(f, !f.Required && !(patch && f.NotNull))
 		}
@@ -451,12 +451,7 @@ func (d *document) response(t reflect.Type) string {
 		if f.WriteOnly {
 			continue
 		}
-		if f.Computed {
-			limitless := *f
-			limitless.Maximum = maxDecimal
-			f = &limitless
-		}
-		schema := d.scalar(f, !f.NotNull)
+		schema := d.scalar(f.lenient(), !f.NotNull)
 		switch {
 		case f.list:
 			schema = object{{"type", "array"}, {"items", ref("schemas", d.response(f.kind))}}

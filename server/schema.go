@@ -22,9 +22,10 @@ import (
 //	minimum=1            lower bound of a number; the default is 0
 //	exclusiveMinimum=0   lower bound of a number that is itself not allowed
 //	maximum=9            upper bound of a number; every number in a request needs one
-//	computed             the service may set a number that exceeds the maximum
 //	minLength=10         in characters
 //	maxLength=500        in characters; the default is 200, for short texts, which lose the blanks around them
+//	storedLength=9000    length of texts that earlier releases accepted; a PATCH accepts them up to this length, for the
+//	                     handler to check that they do not change
 //	format=email         an e-mail address
 //	format=color         #RRGGBB
 //	enum=A|B             the allowed strings or numbers
@@ -41,9 +42,9 @@ type Field struct {
 	Name, Default, Format, Named                  string
 	Query, Required, ReadOnly, WriteOnly, NotNull bool
 	Exclusive                                     bool // Minimum itself is not allowed
-	Computed                                      bool // may exceed Maximum in a response
 	Minimum, Maximum                              Decimal
 	MinLength, MaxLength                          int
+	StoredLength                                  int // of texts in responses, if it exceeds MaxLength
 	Enum                                          []string
 	Numbers                                       []Decimal // the enum of a number
 
@@ -136,14 +137,14 @@ func (f *Field) parse(rules string) {
 			f.WriteOnly = true
 		case "notNull":
 			f.NotNull = true
-		case "computed":
-			f.Computed = true
 		case "minimum", "exclusiveMinimum":
 			f.Minimum, f.Exclusive = bound(), name == "exclusiveMinimum"
 		case "maximum":
 			f.Maximum = bound()
 		case "minLength":
 			f.MinLength, err = strconv.Atoi(value)
+		case "storedLength":
+			f.StoredLength, err = strconv.Atoi(value)
 		case "maxLength":
 			f.short = false
 			f.MaxLength, err = strconv.Atoi(value)
@@ -178,6 +179,16 @@ func (f *Field) parse(rules string) {
 		}
 		f.Maximum = maxDecimal
 	}
+}
+
+// lenient returns the field with StoredLength, if it has one, instead of MaxLength.
+func (f *Field) lenient() *Field {
+	if f.StoredLength == 0 {
+		return f
+	}
+	lenient := *f
+	lenient.MaxLength = f.StoredLength
+	return &lenient
 }
 
 // Nested returns the schema of the object that the field holds, or of each object in its list. It is nil for a scalar.
