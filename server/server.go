@@ -5,7 +5,6 @@ package server
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -58,8 +57,8 @@ type Server struct {
 	limiter   *Limiter
 	inFlight  inFlight
 	draining  atomic.Bool
-	forwarded sync.Once  // warns of X-Forwarded-For from an untrusted address
-	readyMu   sync.Mutex // held during a call of Ready
+	forwarded sync.Once // warns of X-Forwarded-For from an untrusted address
+	readiness readiness
 }
 
 // maxLimitedKeys limits the memory of the rate limiter.
@@ -79,7 +78,9 @@ func New(c Config) *Server {
 	if c.Metrics == nil {
 		c.Metrics = NewMetrics(c.Version, nil)
 	}
-	s := &Server{Config: c, mux: http.NewServeMux(), resources: map[string]*resource{}}
+	s := &Server{
+		Config: c, mux: http.NewServeMux(), resources: map[string]*resource{}, readiness: readiness{check: c.Ready},
+	}
 	s.limiter = NewLimiter(maxLimitedKeys, c.Now)
 	for _, route := range c.Routes {
 		o := &operation{s, route, wildcards(route.Pattern)}
@@ -100,24 +101,6 @@ func New(c Config) *Server {
 	s.handle("GET /readyz", s.ready)
 	s.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { s.reject(w, r, errNoPath) })
 	return s
-}
-
-func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
-	err := errors.New("draining")
-	if !s.draining.Load() {
-		// Only one check runs at a time, also if clients disconnect: /readyz has no rate limit and must not cause load.
-		s.readyMu.Lock()
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), 2*time.Second)
-		err = s.Ready(ctx)
-		cancel()
-		s.readyMu.Unlock()
-		if err == nil {
-			writeJSON(w, 200, []byte(`{"status":"ready"}`))
-			return
-		}
-	}
-	infoOf(r).err = err
-	ErrUnavailable.write(w, infoOf(r).id)
 }
 
 // requestInfo is the part of a request's log line that handlers know.
