@@ -4,12 +4,15 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net"
 	"net/http"
 	"net/url"
+	"os/exec"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -106,7 +109,7 @@ func TestFailover(t *testing.T) {
 	old := dbtest.Cluster(t, dbtest.Synchronous)
 	at := dbtest.Standby(t, old)
 	dbtest.Exec(t, old, `alter system set synchronous_standby_names = '*'`, `select pg_reload_conf()`)
-	proxy := dbtest.NewForwarder(t, old.SuperURL())
+	proxy := dbtest.NewForwarder(t, "127.0.0.1:0", old.SuperURL())
 	owner := "MIGRATE_DATABASE_URL=" + old.OwnerURL()
 	env := []string{secretEnv, "RATE_LIMIT_PER_MINUTE=0", "RATE_LIMIT_PER_HOUR=0", "RATE_LIMIT_TENANT_PER_MINUTE=0"}
 	p.addUser(t, append(env, "DATABASE_URL="+old.AppURL(), owner), "farm", "ada@farm.example", "admin")
@@ -221,4 +224,41 @@ func bothHosts(t *testing.T, first, second string) string {
 		"target_session_attrs": {"read-write"},
 	}.Encode()
 	return u.String()
+}
+
+// The program can be started before its database: it waits, and serves when the database is there.
+func TestStartBeforeDatabase(t *testing.T) {
+	t.Parallel()
+	p := buildProgram(t)
+	s := dbtest.Cluster(t, nil)
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	check(t, err)
+	addr := free.Addr().String()
+	free.Close()
+	at := func(direct string) string {
+		u, err := url.Parse(direct)
+		check(t, err)
+		u.Host, u.RawQuery = addr, "sslmode=disable"
+		return u.String()
+	}
+	env := []string{secretEnv, "DATABASE_URL=" + at(s.AppURL()), "MIGRATE_DATABASE_URL=" + at(s.OwnerURL())}
+	c := p.launch(t, func(*exec.Cmd) {}, env)
+	stopped := p.launch(t, func(*exec.Cmd) {}, env)
+	for _, c := range []*process{c, stopped} {
+		eventually(t, "the program waits", func() bool {
+			return strings.Contains(c.stderr.String(), "waiting for the database")
+		})
+	}
+	stopped.stop(t, syscall.SIGTERM)
+	dbtest.NewForwarder(t, addr, s.SuperURL())
+	c.awaitReady(t)
+
+	begin := time.Now()
+	wrong, err := url.Parse(s.AppURL())
+	check(t, err)
+	wrong.User = url.UserPassword(wrong.User.Username(), "wrong")
+	p.fails(t, 1, []string{secretEnv, "DATABASE_URL=" + at(wrong.String())}, []string{"migrate"}, "28P01")
+	if took := time.Since(begin); took > 20*time.Second {
+		t.Errorf("a wrong password is reported after %v", took)
+	}
 }

@@ -8,8 +8,11 @@ import (
 	"spoolwright/db/local"
 )
 
+// databasePatience is how long a program that starts waits for a database that is out of reach.
+const databasePatience = time.Minute
+
 // WithDatabase connects to DATABASE_URL or gets a private PostgreSQL from start (local.Start or local.Attach), migrates
-// the database, calls fn, and closes what it opened. The error wraps ErrInterrupted if ctx ended before fn was called.
+// the database, calls fn, and closes what it opened. It waits for a database that is out of reach. The error wraps ErrInterrupted if ctx ended before fn was called.
 func WithDatabase(ctx context.Context, c Config, start func(context.Context, local.Options) (*local.Server, error),
 	fn func(*db.DB) error) error {
 	return withDatabase(ctx, c, start, func(d *db.DB, _ string) error { return fn(d) })
@@ -36,14 +39,22 @@ func withDatabase(ctx context.Context, c Config, start func(context.Context, loc
 	if ownerURL == "" {
 		ownerURL = appURL
 	}
-	applied, err := db.Migrate(ctx, ownerURL, appURL, c.Definitions)
+	var applied db.Applied
+	err = db.Await(ctx, c.Log, databasePatience, func(ctx context.Context) (err error) {
+		applied, err = db.Migrate(ctx, ownerURL, appURL, c.Definitions)
+		return err
+	})
 	if err != nil {
 		return interrupted(ctx, err)
 	}
 	if applied != (db.Applied{}) {
 		c.Log.Info("the database was migrated", "migrations", applied.Migrations, "definitions", applied.Definitions)
 	}
-	d, err := db.Open(ctx, db.Config{URL: appURL, MaxConns: c.MaxConns, Log: c.Log, Definitions: c.Definitions})
+	var d *db.DB
+	err = db.Await(ctx, c.Log, databasePatience, func(ctx context.Context) (err error) {
+		d, err = db.Open(ctx, db.Config{URL: appURL, MaxConns: c.MaxConns, Log: c.Log, Definitions: c.Definitions})
+		return err
+	})
 	if err != nil {
 		return interrupted(ctx, err)
 	}

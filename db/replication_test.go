@@ -114,7 +114,7 @@ func TestDemotedPrimary(t *testing.T) {
 	old, promoted := dbtest.Cluster(t, nil), dbtest.Cluster(t, nil)
 	dbtest.Exec(t, old, `alter role spoolwright_login password 'p'`)
 	dbtest.Exec(t, promoted, `alter role spoolwright_login password 'p'`)
-	forwarder := dbtest.NewForwarder(t, old.SuperURL())
+	forwarder := dbtest.NewForwarder(t, "127.0.0.1:0", old.SuperURL())
 	u, err := url.Parse(forwarder.URL(t, old.AppURL()))
 	if err != nil {
 		t.Fatal(err)

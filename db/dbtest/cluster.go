@@ -106,7 +106,7 @@ func Interrupt(tb testing.TB, s *local.Server, function string) (stop func()) {
 	return func() { close(done); <-ended }
 }
 
-// Standby starts a hot standby of s and returns a function that gives the connection string of the standby for one of s.
+// Standby starts a hot standby of s. It returns a function that changes a connection string of s to the standby.
 func Standby(tb testing.TB, s *local.Server) (at func(url string) string) {
 	tb.Helper()
 	conn, err := pgx.Connect(context.Background(), s.SuperURL())
@@ -143,7 +143,8 @@ func Standby(tb testing.TB, s *local.Server) (at func(url string) string) {
 		return c
 	}
 	copied := filepath.Join(dir, "data")
-	err = command("pg_basebackup", "--dbname", s.SuperURL(), "--pgdata", copied, "--write-recovery-conf", "--checkpoint=fast").Run()
+	err = command("pg_basebackup", "--dbname", s.SuperURL(), "--pgdata", copied, "--write-recovery-conf",
+		"--checkpoint=fast").Run()
 	if err != nil {
 		tb.Fatalf("pg_basebackup: %v\n%s", err, &output)
 	}

@@ -15,12 +15,13 @@ type Forwarder struct {
 	target atomic.Pointer[string] // a socket
 }
 
-// NewForwarder starts a forwarder to the PostgreSQL of a connection string.
-func NewForwarder(tb testing.TB, to string) *Forwarder {
+// NewForwarder starts a forwarder to the PostgreSQL of a connection string. Addr is where it listens, such as
+// 127.0.0.1:0.
+func NewForwarder(tb testing.TB, addr, to string) *Forwarder {
 	tb.Helper()
 	f := &Forwarder{}
 	f.Switch(tb, to)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := net.Listen("tcp", addr)
 	if err != nil {
 		tb.Fatal(err)
 	}
