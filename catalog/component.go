@@ -76,6 +76,8 @@ func (h handlers) write(ctx context.Context, in *ProductComponent, change, compo
 	var problem, recomputed *string
 	err := h.db.Write(ctx, lockCatalog(), change.Into(&problem, &recomputed), component)
 	switch {
+	case db.Violates(err, "products_levels_range"):
+		return server.Invalid("component_product_id", "nests components more than 50 levels deep").Because(err)
 	case err != nil:
 		return costError(err, in.costField())
 	case problem == nil && recomputed == nil:
@@ -96,7 +98,8 @@ func (h handlers) write(ctx context.Context, in *ProductComponent, change, compo
 var addComponentDoc = &server.Doc{
 	ID: "addProductComponent", Tag: tag, Summary: "Add a component to a product",
 	Description: "A component is another product. A product must not contain itself, directly or through other " +
-		"products (`COMPONENT_CYCLE`), and can have a component only once (`DUPLICATE_COMPONENT`). " + costsFollow,
+		"products (`COMPONENT_CYCLE`), and can have a component only once (`DUPLICATE_COMPONENT`). Components nest at " +
+		"most 50 levels deep. " + costsFollow,
 	Errors: componentErrors,
 }
 

@@ -353,6 +353,61 @@ func TestConcurrentCosts(t *testing.T) {
 	}
 }
 
+// Components nest at most 50 levels deep, however the levels come together. A product that has more already, as earlier
+// versions allowed, can still be changed, but gets no further level.
+func TestComponentLevels(t *testing.T) {
+	t.Parallel()
+	c := newAPI(t).Operator(t)
+	const tooDeep = `"message":"nests components more than 50 levels deep"`
+	refused := func(a *authtest.Response) {
+		t.Helper()
+		if a.Fields("component_product_id"); !strings.Contains(string(a.Body), tooDeep) {
+			t.Errorf("%s: %s", a.What, a.Body)
+		}
+	}
+	chain := func(products int) (all []string) { // the bottom first
+		for i := range products {
+			all = append(all, createProduct(t, c, fmt.Sprint("Product ", i)))
+			if i > 0 {
+				addComponent(t, c, all[i], all[i-1], 1)
+			}
+		}
+		return all
+	}
+	upper, lower := chain(26), chain(25)
+	m := addMaterial(t, c, lower[0], "PLA", "Black", 1)
+	joint := addComponent(t, c, upper[0], lower[24], 1) // 51 products: 50 levels
+	top, bottom := upper[25], lower[0]
+	above, below := createProduct(t, c, "Above"), createProduct(t, c, "Below")
+	refused(c.Post(t, above+"/components", j{"component_product_id": idOf(top)}))
+	refused(c.Post(t, bottom+"/components", j{"component_product_id": idOf(below)}))
+	aside := addComponent(t, c, above, below, 1)
+	refused(c.Patch(t, aside, j{"component_product_id": idOf(top)}))
+	c.Get(t, above).Want(200).Shows(map[string]string{"components.0.component_product_id": idOf(below)})
+	c.Patch(t, joint, j{"quantity": 2}).Want(200)
+	c.Patch(t, m, j{"weight_grams": 2}).Want(200)
+	c.Delete(t, joint).Want(204)
+	c.Post(t, above+"/components", j{"component_product_id": idOf(top)}).Want(201)
+
+	insert(t, c, `
+		with p as (
+			insert into products (id, name, levels)
+			select uuid_v7(), 'Old ' || n, n
+			from generate_series(0, 60) n returning id, levels)
+		insert into product_components (id, product_id, component_product_id)
+		select uuid_v7(), a.id, b.id from p a join p b on b.levels = a.levels - 1`)
+	old := func(n int) string {
+		t.Helper()
+		return products + "/" + c.Get(t, products+fmt.Sprintf("?search=Old%%20%d", n)).Want(200).Text("items.0.id")
+	}
+	addMaterial(t, c, old(0), "PLA", "Black", 1)
+	c.Patch(t, old(60), j{"name": "Old 60, renamed"}).Want(200)
+	c.Post(t, old(60)+"/components", j{"component_product_id": idOf(below)}).Want(201)
+	c.Post(t, old(60)+"/recalculate", nil).Want(200)
+	refused(c.Post(t, above+"/components", j{"component_product_id": idOf(old(60))}))
+	refused(c.Post(t, old(0)+"/components", j{"component_product_id": idOf(below)}))
+}
+
 // newCountingAPI starts a service that counts its round trips to the database.
 func newCountingAPI(t *testing.T) (*authtest.API, *atomic.Int64) {
 	t.Helper()
@@ -407,7 +462,7 @@ func TestRoundTrips(t *testing.T) {
 	black := createSpool(t, c, "PLA", "Black", 1000) // 1 per gram
 
 	t.Run("deep", func(t *testing.T) {
-		const levels = 100
+		const levels = 51 // the most that there may be
 		bottom := createProduct(t, c, "Level 0")
 		m := addMaterial(t, c, bottom, "PLA", "Black", 1)
 		path := []string{bottom}
@@ -419,12 +474,12 @@ func TestRoundTrips(t *testing.T) {
 		c.Get(t, top).Shows(map[string]string{"total_cost": "1"})
 		once("PATCH", m, j{"weight_grams": 2})
 		c.Get(t, top).Shows(map[string]string{"total_cost": "2"})
-		inserted := once("POST", path[50]+"/materials", j{"material_type": "PLA", "color": "BLACK",
+		inserted := once("POST", path[25]+"/materials", j{"material_type": "PLA", "color": "BLACK",
 			"weight_grams": 5}).Header.Get("Location")
 		c.Get(t, top).Shows(map[string]string{"total_cost": "7"})
 		c.Patch(t, black, j{"purchase_price": 2000}).Want(200)
 		once("POST", top+"/recalculate", nil).Shows(map[string]string{"total_cost": "14"})
-		c.Get(t, path[50]).Shows(map[string]string{"total_cost": "14", "material_cost": "10"})
+		c.Get(t, path[25]).Shows(map[string]string{"total_cost": "14", "material_cost": "10"})
 		c.Patch(t, black, j{"purchase_price": 1000}).Want(200)
 		once("POST", bottom+"/recalculate", nil).Shows(map[string]string{"total_cost": "2"})
 		c.Get(t, top).Shows(map[string]string{"total_cost": "12"})

@@ -1,17 +1,21 @@
--- Recomputes the stored costs of a product, and whether they are complete, and returns its id. With whole_tree, also of all products below it
--- (those that it contains, directly or through others). For these products, material costs come from the
--- current spool prices. Then the component costs of all products above any of them follow; the material costs
--- of those stay as they are stored.
+-- Recomputes the stored costs of a product, and whether they are complete, and returns its id. With whole_tree, also
+-- of all products below it (those that it contains, directly or through others). For these products, material costs
+-- come from the current spool prices. Then the component costs of all products above any of them follow; the material
+-- costs of those stay as they are stored.
 --
 -- Each product is computed once, after all of its components: products are updated level by level, where levels
 -- is 0 without components and otherwise one more than the highest level of a component. The caller must hold
 -- the tenant's catalog lock (lockCatalog in cost.go), so that no other transaction changes the tree meanwhile.
+--
+-- Components may nest 50 levels deep: more levels raise a violation of the check products_levels_range, which is not
+-- a constraint of the table. A product that has more already keeps them.
 create or replace function recompute_costs(product uuid, whole_tree boolean) returns uuid language plpgsql as $$
 declare
 	tree uuid[] := array[product];
 	material_types text[];
 	color_keys text[];
 	next_level uuid[];
+	too_deep boolean;
 begin
 	if whole_tree then
 		tree := array(
@@ -47,28 +51,37 @@ begin
 		where p.hidden_at is null
 		group by p.levels order by p.levels
 	loop
-		update products p
-		set levels = n.levels, material_cost = n.material_cost, component_cost = n.component_cost,
-			costs_complete = n.costs_complete, updated_at = now()
-		from (
-			select q.id, c.levels, c.component_cost, m.complete and c.complete as costs_complete,
-				case when q.id = any (tree) then m.cost else q.material_cost end as material_cost
-			from products q cross join lateral (
-				select coalesce(max(s.levels) + 1, 0) as levels,
-					coalesce(sum(c.quantity * s.total_cost), 0) as component_cost,
-					coalesce(bool_and(s.costs_complete), true) as complete
-				from product_components c join products s on s.id = c.component_product_id
-				where c.product_id = q.id
-			) c cross join lateral (
-				select coalesce(sum(m.cost), 0) as cost,
-					coalesce(bool_and(m.cost is not null or not m.is_required), true) as complete
-				from product_materials m where m.product_id = q.id
-			) m
-			where q.id = any (next_level)
-		) n
-		where p.id = n.id and (p.id = product
-			or (p.levels, p.material_cost, p.component_cost, p.costs_complete)
-				is distinct from (n.levels, n.material_cost, n.component_cost, n.costs_complete));
+		with changed as (
+			update products p
+			set levels = n.levels, material_cost = n.material_cost, component_cost = n.component_cost,
+				costs_complete = n.costs_complete, updated_at = now()
+			from (
+				select q.id, q.levels as old_levels, c.levels, c.component_cost,
+					m.complete and c.complete as costs_complete,
+					case when q.id = any (tree) then m.cost else q.material_cost end as material_cost
+				from products q cross join lateral (
+					select coalesce(max(s.levels) + 1, 0) as levels,
+						coalesce(sum(c.quantity * s.total_cost), 0) as component_cost,
+						coalesce(bool_and(s.costs_complete), true) as complete
+					from product_components c join products s on s.id = c.component_product_id
+					where c.product_id = q.id
+				) c cross join lateral (
+					select coalesce(sum(m.cost), 0) as cost,
+						coalesce(bool_and(m.cost is not null or not m.is_required), true) as complete
+					from product_materials m where m.product_id = q.id
+				) m
+				where q.id = any (next_level)
+			) n
+			where p.id = n.id and (p.id = product
+				or (p.levels, p.material_cost, p.component_cost, p.costs_complete)
+					is distinct from (n.levels, n.material_cost, n.component_cost, n.costs_complete))
+			returning n.levels > greatest(50, n.old_levels) as too_deep
+		)
+		select bool_or(c.too_deep) into too_deep from changed c;
+		if too_deep then
+			raise exception 'components nest more than 50 levels deep'
+				using errcode = 'check_violation', constraint = 'products_levels_range';
+		end if;
 	end loop;
 	return product;
 end $$;

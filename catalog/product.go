@@ -78,7 +78,7 @@ type ProductListItem struct {
 type Filter struct {
 	server.ListQuery
 	Category server.Optional[string] `query:"category"`
-	Search   server.Optional[string] `query:"search"`
+	Search   server.Optional[string] `query:"search" rule:"maxLength=100"`
 }
 
 var listDoc = &server.Doc{
@@ -94,7 +94,7 @@ func (h handlers) list(ctx context.Context, r *server.Request[Filter]) (server.P
 		l.Where(`category_key = lower(?::text collate "und-x-icu") collate "C"`, *in.Value)
 	}
 	if in := r.In.Search; !in.IsNull() {
-		l.Where(`strpos(search_key, lower(?::text collate "und-x-icu") collate "C") > 0`, *in.Value)
+		l.Scan(`strpos(search_key, lower(?::text collate "und-x-icu") collate "C") > 0`, *in.Value)
 	}
 	return server.ListPage[ProductListItem](ctx, h.db.Read, l, r.In.ListQuery)
 }

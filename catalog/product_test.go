@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"spoolwright/auth/authtest"
@@ -286,6 +287,13 @@ func TestProductList(t *testing.T) {
 		"?search=vasef":                         "",
 		"?search=eldrag":                        "",
 		"?search=":                              "3210",
+		"?search=a&limit=2":                     "32",
+		"?search=a&skip=2":                      "10",
+		"?search=a&skip=4":                      "",
+		"?search=a&skip=2000":                   "",
+		"?search=a&sort_by=id&sort_order=asc":   byID,
+		"?search=a&sort_by=sku":                 "1023",
+		"?search=a&sort_by=total_cost&limit=3":  downID[:3],
 		"?sort_by=name&sort_order=asc":          "0213",
 		"?sort_by=sku":                          "1023",
 		"?sort_by=sku&sort_order=asc":           "2013",
@@ -311,7 +319,9 @@ func TestProductList(t *testing.T) {
 		if got != want {
 			t.Errorf("%s: products %s, want %s", query, got, want)
 		}
-		if total := a.Text("total"); !strings.Contains(query, "limit") && !strings.Contains(query, "skip") &&
+		if total := a.Text("total"); strings.Contains(query, "search=a&") && total != "4" {
+			t.Errorf("%s: total %s, want 4", query, total)
+		} else if !strings.Contains(query, "limit") && !strings.Contains(query, "skip") &&
 			total != fmt.Sprint(len(want)) {
 			t.Errorf("%s: total %s, want %d", query, total, len(want))
 		}
@@ -331,8 +341,34 @@ func TestProductList(t *testing.T) {
 	for query, field := range map[string]string{"sort_by=notes": "sort_by", "sort_by=materials": "sort_by",
 		"sort_by=component_cost": "sort_by", "sort_by=tenant_id": "sort_by", "sort_order=up": "sort_order",
 		"limit=0": "limit", "limit=101": "limit", "skip=-1": "skip", "search=a%00": "search",
-		"category=%FF": "category"} {
+		"search=" + strings.Repeat("a", 101): "search",
+		"category=%FF":                       "category"} {
 		c.Get(t, products+"?"+query).Fields(field)
+	}
+	c.Get(t, products+"?search="+strings.Repeat("%C3%A4", 100)).Want(200).Shows(map[string]string{"total": "0"})
+}
+
+// A search reads the products once for both the page and its total.
+func TestSearchScansOnce(t *testing.T) {
+	t.Parallel()
+	var scans atomic.Int64
+	d, err := db.Open(t.Context(), db.Config{URL: dbtest.Private().AppURL(), MaxConns: 1,
+		RoundTrip: func(statements []db.Statement) {
+			for _, s := range statements {
+				scans.Add(int64(strings.Count(s.SQL, "strpos(")))
+			}
+		}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(d.Close)
+	c := authtest.New(t, authtest.Options{DB: d}, catalog.Routes).Operator(t)
+	createProduct(t, c, "Dragon")
+	for _, query := range []string{"?search=dragon", "?search=dragon&skip=2000", "?search=dragon&category=x&sort_by=name"} {
+		scans.Store(0)
+		if c.Get(t, products+query).Want(200); scans.Load() != 1 {
+			t.Errorf("%s: %d scans, want 1", query, scans.Load())
+		}
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -45,6 +46,7 @@ type Stmt struct {
 
 	expect int
 	lock   bool // whether the statement is a Lock
+	total  *int64
 }
 
 // SQL returns a statement that keeps its rows as JSON.
@@ -69,6 +71,11 @@ func (s *Stmt) Into(dest ...any) *Stmt { s.into = dest; return s }
 // Expect sets the expected number of rows, to allocate the memory for their JSON at once.
 func (s *Stmt) Expect(rows int) *Stmt { s.expect = rows; return s }
 
+// Total makes the statement read the first column of its rows, a bigint that is the same in all of them, into dest
+// instead of keeping it. A row whose second column is null counts as no row: it carries the total where there are no
+// rows.
+func (s *Stmt) Total(dest *int64) *Stmt { s.total = dest; return s }
+
 // Rows returns the number of rows that the statement returned.
 func (s *Stmt) Rows() int { return s.rows }
 
@@ -87,6 +94,19 @@ func (s *Stmt) read(rows pgx.Rows) error {
 	s.rows, s.cut, s.json = 0, 0, s.json[:0]
 	var columns []pgconn.FieldDescription
 	for rows.Next() {
+		values := rows.RawValues()
+		if s.total != nil {
+			total, err := appendValue(nil, rows.FieldDescriptions()[0], values[0])
+			if err == nil {
+				*s.total, err = strconv.ParseInt(string(total), 10, 64)
+			}
+			if err != nil {
+				return fmt.Errorf("total: %w", err)
+			}
+			if values = values[1:]; values[0] == nil {
+				continue
+			}
+		}
 		s.rows++
 		if s.into != nil {
 			if s.rows == 1 {
@@ -98,6 +118,7 @@ func (s *Stmt) read(rows pgx.Rows) error {
 		}
 		if columns == nil {
 			columns = rows.FieldDescriptions()
+			columns = columns[len(columns)-len(values):]
 			s.json = append(s.json, '[')
 		} else {
 			if s.rows == 2 {
@@ -107,7 +128,7 @@ func (s *Stmt) read(rows pgx.Rows) error {
 			s.json = append(s.json, ',')
 		}
 		var err error
-		if s.json, err = appendRow(s.json, columns, rows.RawValues()); err != nil {
+		if s.json, err = appendRow(s.json, columns, values); err != nil {
 			return err
 		}
 		if s.rows == 1 {
@@ -120,8 +141,8 @@ func (s *Stmt) read(rows pgx.Rows) error {
 	return rows.Err()
 }
 
-// Lock returns a statement that waits for the named lock of the tenant and holds it until the transaction ends. Two
-// transactions of a tenant at most have or await a lock in PostgreSQL; others wait without a connection.
+// Lock returns a statement that acquires the tenant's lock of that name until the transaction ends. At most two
+// transactions of a tenant that need a Lock have a connection; the others wait without one.
 func Lock(name string) *Stmt {
 	return &Stmt{lock: true, sql: `select pg_advisory_xact_lock(hashtextextended('` + name +
 		` ' || current_setting('app.tenant_id'), 0))::text`}
@@ -183,8 +204,8 @@ func (d *DB) send(ctx context.Context, readOnly bool, stmts []*Stmt) error {
 	})
 }
 
-// detach returns a context for work in PostgreSQL. It does not end when the client disconnects: that would break a
-// connection, or leave the outcome of a write unknown, to save work that is short. Waiting for a connection does end.
+// detach returns a context for statements, which ends at the deadline but not when the client disconnects. That would
+// break a connection, or leave the outcome of a write unknown, and the work is short.
 func detach(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), deadline)
 }
@@ -273,8 +294,8 @@ type transaction struct {
 	busy bool // see errBusy
 }
 
-// errBusy rolls a transaction back that needs a Lock for which enough transactions of the tenant wait already. It is
-// run again as one that waits for its turn without a connection.
+// errBusy rolls back a transaction that needs a Lock while enough transactions of the tenant that need one have a
+// connection. The transaction is run again, as a serialized one, which waits without a connection.
 var errBusy = fmt.Errorf("%w: too many transactions of the tenant wait for a lock", ErrUnavailable)
 
 func (t *transaction) send(stmts []*Stmt) error {
@@ -333,7 +354,7 @@ func (d *DB) transact(ctx context.Context, repeatable bool, fn func(ctx context.
 	})
 }
 
-// tryTx runs a transaction once. Busy means that it must be run again as a serialized one.
+// tryTx runs a transaction once. If busy is set, the transaction was rolled back with errBusy.
 func (d *DB) tryTx(ctx, client context.Context, c class, fn func(ctx context.Context) error) (busy bool, err error) {
 	h, err := d.shares.acquire(ctx, client, ActorOf(ctx).Tenant, c)
 	if err != nil {

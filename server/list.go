@@ -28,6 +28,7 @@ type List struct {
 	table, columns, counted string
 	where                   []string
 	args                    []any
+	scan                    bool // whether a condition has no index
 }
 
 // NewList returns a list of a table's columns in the rows that meet the condition base, if it is not empty. Counted
@@ -54,6 +55,13 @@ func (l *List) Where(condition string, arg any) {
 	l.args = append(l.args, arg)
 	l.counted = ""
 	l.where = append(l.where, strings.ReplaceAll(condition, "?", "$"+strconv.Itoa(len(l.args))))
+}
+
+// Scan is Where for a condition without an index, which reads all rows of the tenant that meet the others. The page and
+// its total then come from one scan.
+func (l *List) Scan(condition string, arg any) {
+	l.Where(condition, arg)
+	l.scan = true
 }
 
 // deepSkip is the number of skipped rows from which ListPage reads only the index to find a page, and then its rows.
@@ -94,12 +102,7 @@ func ListPage[T any](ctx context.Context, run func(context.Context, ...*db.Stmt)
 	if len(conditions) > 0 {
 		where = " where " + strings.Join(conditions, " and ")
 	}
-	var total int64
-	count := db.SQL("select coalesce(sum(rows), 0)::bigint from row_counts where resource = '" + l.counted + "'")
-	if l.counted == "" {
-		count = db.SQL("select count(*) from "+l.table+where, args...)
-	}
-	count.Into(&total)
+	filters := args // without the argument of the page
 	// The limit is text and not an argument: PostgreSQL prefers custom plans for a limit that it does not know, and would
 	// plan the statement each time.
 	window := " limit " + strconv.FormatInt(limit, 10)
@@ -107,16 +110,30 @@ func ListPage[T any](ctx context.Context, run func(context.Context, ...*db.Stmt)
 		args = append(args[:len(args):len(args)], skip)
 		window += " offset $" + strconv.Itoa(len(args))
 	}
+	var total int64
 	var page *db.Stmt
-	if skip < deepSkip {
+	switch {
+	case l.scan:
+		key := "tenant_id, id"
+		if sort != "id" {
+			key += ", " + sort
+		}
+		page = db.SQL("with found as materialized (select "+key+" from "+l.table+where+"),"+
+			" page as (select tenant_id, id from found order by "+by("")+window+")"+
+			" select counted.total, "+l.columns+" from (select count(*) as total from found) counted"+
+			" left join (page join "+l.table+" using (tenant_id, id)) on true order by "+by(""), args...).Total(&total)
+	case skip < deepSkip:
 		page = db.SQL("select "+l.columns+" from "+l.table+where+" order by "+by("")+window, args...)
-	} else {
+	default:
 		page = db.SQL("select "+l.columns+" from "+l.table+
 			" join (select tenant_id, id from "+l.table+where+" order by "+by("")+window+") page"+
 			" using (tenant_id, id) order by "+by(""), args...)
 	}
-	page.Expect(int(limit))
-	if err := run(ctx, append(before, page, count)...); err != nil {
+	stmts := append(before, page.Expect(int(limit)))
+	if !l.scan {
+		stmts = append(stmts, l.count(where, filters).Into(&total))
+	}
+	if err := run(ctx, stmts...); err != nil {
 		return nil, err
 	}
 	return NewPage(page.Array(), total, skip, limit), nil
@@ -127,4 +144,12 @@ func NewPage(items []byte, total, skip, limit int64) []byte {
 	answer := append(make([]byte, 0, len(items)+80), `{"items":`...)
 	answer = append(answer, items...)
 	return fmt.Appendf(answer, `,"total":%d,"skip":%d,"limit":%d}`, total, skip, limit)
+}
+
+// count returns the statement that counts the rows of the list.
+func (l *List) count(where string, args []any) *db.Stmt {
+	if l.counted == "" {
+		return db.SQL("select count(*) from "+l.table+where, args...)
+	}
+	return db.SQL("select coalesce(sum(rows), 0)::bigint from row_counts where resource = '" + l.counted + "'")
 }
