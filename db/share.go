@@ -8,34 +8,35 @@ import (
 	"time"
 )
 
-// class is a kind of work that needs a connection. Each has its own limits.
+// class is a kind of request for a connection. Each class has its own limits.
 type class int
 
 const (
 	reading    class = iota
-	writing          // may wait for the disk, for a row lock, or for a standby
-	serialized       // writing under a lock that admits one transaction of a tenant at a time; see Lock
+	writing          // can wait for the disk, for a row lock, or for a standby
+	serialized       // writing under a Lock, which only one transaction of the tenant can hold
 	classes
 )
 
-// maxSerialized is how many serialized transactions of one tenant have a connection: one runs, and one waits for its lock, so
-// that PostgreSQL can hand the lock over at once. More of them would hold connections just to wait.
+// maxSerialized is the number of connections of one tenant for serialized transactions: one transaction runs, and one
+// waits for the lock, so that PostgreSQL can pass the lock on at once. More of them would hold connections to wait.
 const maxSerialized = 2
 
-// activeFor is how long, at least, a tenant counts as active after its last request.
+// activeFor is the minimum time that a tenant counts as active after its last request. The maximum is twice that.
 const activeFor = time.Second
 
-// shares divides the connections of a pool among tenants. A request gets its share before it takes a connection, so that
-// requests that wait hold nothing.
+// shares divides the connections of a pool among tenants. A request acquires a share before it takes a connection, so
+// that waiting requests hold no connections.
 //
-// Reads get at most half of the connections and writes three quarters, so that neither keeps the other out, however long it
-// takes. While other tenants are active, one tenant gets at most a quarter: of all connections, of those for reads, and
-// of those for writes. Without other active tenants it gets all of them but the last, which is for tenants that
-// have none, so that a tenant that was idle does not wait for the requests of a busy one. Among tenants that wait,
-// freed connections go round; requests of one tenant and class are served in order.
+// Reads get at most half of the connections, and writes three quarters, so that slow reads cannot block writes, nor
+// slow writes reads. While other tenants are active, one tenant gets at most a quarter of the connections, of those
+// for reads, and of those for writes. While no other tenant is active, it gets all but the last of each. The last one
+// is only for a tenant that holds none: such a tenant does not wait for the requests of a busy one.
 //
-// The tenant "" is the service itself, for logins and checks of readiness. It gets up to a quarter of the connections whatever
-// the tenants do, has one of a larger pool to itself, and does not count as active.
+// Waiting tenants take turns. The requests of one tenant and class are served in the order in which they came.
+//
+// The tenant "" is the service itself: logins and readiness checks. It gets at most a quarter of the connections, but
+// no other limit applies to it, and a pool of at least 8 keeps a connection for it. It never counts as active.
 type shares struct {
 	mu       sync.Mutex
 	conns    int          // of the pool
@@ -48,20 +49,19 @@ type shares struct {
 	active   int       // how many of tenants are not ""
 	queue    list.List // of *share: the tenants that wait, the next one first
 	seq      int64
-	sweeping bool
-	window   time.Duration
+	sweeping bool // whether a call of sweep is scheduled
 
-	waits, waited atomic.Int64 // how many requests waited, and for how many nanoseconds
+	waits, waited atomic.Int64 // number of requests that waited, and their time in nanoseconds
 }
 
-// share is what one tenant has.
+// share has the connections and the waiting requests of a tenant.
 type share struct {
 	tenant  string
 	held    int
 	used    [classes]int
 	waiting [classes]list.List // of *waiter
 	queued  *list.Element      // in shares.queue; nil if nothing waits
-	idle    bool               // held nothing at the last sweep
+	idle    bool               // whether there was no request since the last sweep
 }
 
 type waiter struct {
@@ -76,12 +76,11 @@ func newShares(conns int) *shares {
 		total:   conns - min(1, conns/8),
 		limit:   [classes]int{reading: max(1, conns/2), writing: conns - conns/4},
 		tenants: map[string]*share{},
-		window:  activeFor,
 	}
 }
 
-// acquire waits until the tenant may use one more connection for work of a class. It returns a context's error if ctx ends
-// before that, or client, the context of the request.
+// acquire waits until the tenant may use one more connection. It returns the error of ctx, or of client, the context
+// of the HTTP request, if that ends first.
 func (s *shares) acquire(ctx, client context.Context, tenant string, c class) (hold, error) {
 	s.mu.Lock()
 	t := s.tenants[tenant]
@@ -134,14 +133,15 @@ type hold struct {
 	class  class
 }
 
-// release gives the connection back, and to a request that waits.
+// release ends the hold. A waiting request can then get the connection.
 func (h *hold) release() {
 	h.shares.mu.Lock()
 	h.shares.giveBack(h.share, h.class)
 	h.shares.mu.Unlock()
 }
 
-// serialize makes a hold for writing one for serialized work, and reports whether the tenant may have one more of these.
+// serialize changes a hold for writing to one for a serialized transaction. It returns false, and changes nothing, if
+// the tenant has too many of these.
 func (h *hold) serialize() bool {
 	h.shares.mu.Lock()
 	defer h.shares.mu.Unlock()
@@ -156,7 +156,7 @@ func (h *hold) serialize() bool {
 	return true
 }
 
-// admits reports whether the tenant may use one more connection for work of a class.
+// admits reports whether the tenant may use one more connection for the class.
 func (s *shares) admits(t *share, c class) bool {
 	if s.inUse+s.service == s.conns {
 		return false
@@ -178,7 +178,7 @@ func (s *shares) admits(t *share, c class) bool {
 // quarter returns a quarter of n, but at least 1.
 func quarter(n int) int { return max(1, n/4) }
 
-// allButLast returns how many of n connections are for tenants that have one already. A few cannot spare any.
+// allButLast returns how many of n connections tenants that hold one already may use. Of fewer than 4 it is all.
 func allButLast(n int) int {
 	if n < 4 {
 		return n
@@ -215,7 +215,8 @@ func (s *shares) giveBack(t *share, c class) {
 	}
 }
 
-// dispatch grants what may be granted. It must be called whenever a limit no longer holds.
+// dispatch grants connections to waiting requests until none may get one. It must be called after each change that
+// allows more.
 func (s *shares) dispatch() {
 	for e := s.queue.Front(); e != nil && s.inUse+s.service < s.conns; {
 		t := e.Value.(*share)
@@ -240,7 +241,7 @@ func (s *shares) dispatch() {
 	}
 }
 
-// unqueue removes a tenant from the queue when nothing of it waits any more.
+// unqueue removes a tenant from the queue if none of its requests waits.
 func (s *shares) unqueue(t *share) {
 	for c := range t.waiting {
 		if t.waiting[c].Len() > 0 {
@@ -259,12 +260,12 @@ func (s *shares) add(tenant string) *share {
 	}
 	if !s.sweeping {
 		s.sweeping = true
-		time.AfterFunc(s.window, s.sweep)
+		time.AfterFunc(activeFor, s.sweep)
 	}
 	return t
 }
 
-// sweep forgets the tenants that had no request since the last sweep, and comes again while there are others.
+// sweep removes the tenants that had no request since the last sweep. It runs again while there are other tenants.
 func (s *shares) sweep() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -283,6 +284,6 @@ func (s *shares) sweep() {
 	s.dispatch()
 	s.sweeping = len(s.tenants) > 0
 	if s.sweeping {
-		time.AfterFunc(s.window, s.sweep)
+		time.AfterFunc(activeFor, s.sweep)
 	}
 }
