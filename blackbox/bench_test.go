@@ -49,6 +49,7 @@ const (
 // benchService is a running service with a tenant full of data, and a copy of its database for the floor.
 type benchService struct {
 	addr                 string
+	tokens               *auth.Tokens
 	token                string
 	actor                db.Actor
 	super                *pgx.Conn      // of the service's database
@@ -147,6 +148,7 @@ func newBenchService(b *testing.B, load func(ctx context.Context, f *benchServic
 	}
 	s := service(f.db)
 	f.recorder = service(recording)
+	f.tokens = tokens
 	f.token, err = tokens.Access(auth.Principal{TenantID: f.actor.Tenant, UserID: f.actor.User, Role: f.actor.Role})
 	must(err)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
