@@ -100,7 +100,8 @@ func (c *process) clientEnv() []string {
 	return []string{"FARM_URL=" + c.url, "FARM_EMAIL=ada@farm.example", "FARM_PASSWORD=a password for tests"}
 }
 
-// typeScript generates types with openapi-typescript, and compiles a script for openapi-fetch with tsc --strict.
+// typeScriptClient generates types with openapi-typescript, and compiles a script for openapi-fetch with tsc
+// --strict.
 func typeScriptClient(c *process) func(*testing.T, string) []byte {
 	return func(t *testing.T, dir string) []byte {
 		generate, compile := nodeTool(t, "openapi-typescript"), nodeTool(t, "tsc")

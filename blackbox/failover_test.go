@@ -23,8 +23,9 @@ import (
 	"spoolwright/db/dbtest"
 )
 
-// While the synchronous standby is away, no write is acknowledged: not by its first response, and not by a replay. What
-// reads goes on. When the standby is back, a replay is acknowledged, and the effect happened once.
+// TestSynchronousStandbyAway stops the synchronous standby. Until it is back, no write is acknowledged, neither by
+// its first response nor by a replay, and reads succeed. Then a replay is acknowledged, and the effect is that of one
+// request.
 func TestSynchronousStandbyAway(t *testing.T) {
 	t.Parallel()
 	s := dbtest.Cluster(t, dbtest.Synchronous)

@@ -710,7 +710,9 @@ var errorCases = []errorCase{
 	{"POST /api/v1/production-runs/{id}/complete", 400, "ACTUAL_USAGE_MISSING",
 		func(t *testing.T, c *authtest.Client) (string, any, func()) {
 			run, material := createRun(t, c, createSpool(t, c, nil), nil)
-			return run + "/complete", nil, func() { c.Patch(t, material, authtest.JSON{"spool_weight_before_grams": 3}).Want(200) }
+			return run + "/complete", nil, func() {
+				c.Patch(t, material, authtest.JSON{"spool_weight_before_grams": 3}).Want(200)
+			}
 		}},
 	{"POST /api/v1/production-runs/{id}/complete", 400, "INSUFFICIENT_FILAMENT",
 		func(t *testing.T, c *authtest.Client) (string, any, func()) {

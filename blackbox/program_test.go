@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -48,6 +49,8 @@ func TestProgram(t *testing.T) {
 		{"ImportExport", testImportExport},
 		{"ImportOnTerminal", testImportOnTerminal},
 		{"InvalidSettings", testInvalidSettings},
+		{"Settings", testSettings},
+		{"ExpiredKeys", testExpiredKeys},
 		{"AddressInUse", testAddressInUse},
 		{"DatabaseURL", testDatabaseURL},
 		{"SeparateRoles", testSeparateRoles},
@@ -177,8 +180,8 @@ func testLifecycle(t *testing.T, p program) {
 	wantNoProcess(t, dir)
 }
 
-// testTerminal starts the service in a terminal and stops it with Ctrl-C, then starts it again and closes the terminal.
-// Only the first start prints the password.
+// testTerminal starts the service in a terminal and stops it with Ctrl-C, then starts it again and closes the
+// terminal. Only the first start prints the password.
 func testTerminal(t *testing.T, p program) {
 	dir := tempDir(t)
 	data := filepath.Join(dir, "data")
@@ -377,6 +380,99 @@ func testInvalidSettings(t *testing.T, p program) {
 	if _, err := os.Stat(filepath.Join(dir, "data")); err == nil {
 		t.Error("a start that failed created the data directory")
 	}
+}
+
+// testSettings checks that the service uses its settings: each has another value than the default, and the responses
+// and the log must show it. Other tests check the settings of the database, HTTPS, metrics, shutdown and the format
+// of the log.
+func testSettings(t *testing.T, p program) {
+	const origin = "https://shop.example"
+	c, token := startWithAdmin(t, p, "ACCESS_TOKEN_EXPIRE_MINUTES=7", "REFRESH_TOKEN_EXPIRE_DAYS=3",
+		"RATE_LIMIT_PER_MINUTE=9", "RATE_LIMIT_PER_HOUR=8", "TRUSTED_PROXIES=127.0.0.1", "CORS_ALLOWED_ORIGINS="+origin)
+	_, tokens := c.call(t, "", "POST", "/api/v1/auth/login",
+		map[string]string{"email": "ada@farm.example", "password": testPassword})
+	for name, want := range map[string]time.Duration{
+		"access_token": 7 * time.Minute, "refresh_token": 3 * 24 * time.Hour,
+	} {
+		var claims struct{ Iat, Exp int64 }
+		payload, err := base64.RawURLEncoding.DecodeString(strings.Split(tokens[name].(string), ".")[1])
+		check(t, err)
+		check(t, json.Unmarshal(payload, &claims))
+		if got := time.Duration(claims.Exp-claims.Iat) * time.Second; got != want {
+			t.Errorf("%s expires after %v, want %v", name, got, want)
+		}
+	}
+
+	r, err := http.NewRequest("GET", c.url+"/api/v1/auth/me", nil)
+	check(t, err)
+	r.Header = http.Header{
+		"Authorization": {"Bearer " + token}, "Origin": {origin}, "X-Forwarded-For": {"198.51.100.7"},
+	}
+	response, err := c.client.Do(r)
+	check(t, err)
+	response.Body.Close()
+	for name, want := range map[string]string{"X-RateLimit-Limit": "8", "Access-Control-Allow-Origin": origin} {
+		if got := response.Header.Get(name); got != want {
+			t.Errorf("%s is %q, want %q", name, got, want)
+		}
+	}
+	if !strings.Contains(c.stderr.String(), "address=198.51.100.7") {
+		t.Errorf("the log has no line with the address in X-Forwarded-For: %s", &c.stderr)
+	}
+	c.stop(t, syscall.SIGTERM)
+
+	c, token = startWithAdmin(t, p, "RATE_LIMIT_PER_MINUTE=2", "RATE_LIMIT_PER_HOUR=0")
+	for i, want := range []int{200, 200, 429} {
+		if status, _ := c.call(t, token, "GET", "/api/v1/auth/me", nil); status != want {
+			t.Errorf("with 2 requests per minute, request %d: %d, want %d", i+1, status, want)
+		}
+	}
+	c.stop(t, syscall.SIGTERM)
+
+	c, token = startWithAdmin(t, p, "RATE_LIMIT_TENANT_PER_MINUTE=2")
+	for i, want := range []int{200, 200, 429} {
+		if status, _ := c.call(t, token, "GET", "/api/v1/auth/me", nil); status != want {
+			t.Errorf("with 2 requests of the tenant per minute, request %d: %d, want %d", i+1, status, want)
+		}
+	}
+	c.stop(t, syscall.SIGTERM)
+}
+
+// testExpiredKeys checks that the service deletes expired idempotency keys.
+func testExpiredKeys(t *testing.T, p program) {
+	url, name := newDatabase(t, dbtest.Private().OwnerURL)
+	env := []string{"DATABASE_URL=" + url, secretEnv}
+	p.addUser(t, env, "farm", "ada@farm.example", "operator")
+	c := p.start(t, env)
+	token := c.login(t, "ada@farm.example", testPassword)
+	r, err := http.NewRequest("POST", c.url+"/api/v1/production-runs", strings.NewReader("{}"))
+	check(t, err)
+	r.Header = http.Header{
+		"Authorization": {"Bearer " + token}, "Content-Type": {"application/json"}, "Idempotency-Key": {"key"},
+	}
+	response, err := c.client.Do(r)
+	check(t, err)
+	response.Body.Close()
+	if response.StatusCode != 201 {
+		t.Fatalf("POST /api/v1/production-runs: %s", response.Status)
+	}
+	c.stop(t, syscall.SIGTERM)
+
+	conn, err := pgx.Connect(t.Context(), withDatabase(dbtest.Private().SuperURL(), name))
+	check(t, err)
+	defer conn.Close(t.Context())
+	tag, err := conn.Exec(t.Context(), `update idempotency_keys set created_at = created_at - interval '25 hours'`)
+	check(t, err)
+	if tag.RowsAffected() != 1 {
+		t.Fatalf("%d keys are stored, want 1", tag.RowsAffected())
+	}
+	c = p.start(t, env)
+	eventually(t, "the service has deleted the expired key", func() bool {
+		var n int
+		check(t, conn.QueryRow(t.Context(), `select count(*) from idempotency_keys`).Scan(&n))
+		return n == 0
+	})
+	c.stop(t, syscall.SIGTERM)
 }
 
 // testAddressInUse starts the service on an address in use. It must name the setting and create nothing.
