@@ -9,6 +9,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	_ "embed"
 	"errors"
 	"flag"
@@ -16,11 +17,13 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"text/tabwriter"
 	"time"
 )
@@ -80,13 +83,16 @@ func main() {
 	list := flag.Bool("list", false, "list the sabotages and check that the texts they replace exist")
 	jobs := flag.Int("jobs", 1, "number of sabotages to run in parallel")
 	flag.Parse()
-	if err := run(*only, *list, *jobs); err != nil {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, *only, *list, *jobs); err != nil {
 		fmt.Fprintln(os.Stderr, "mutate:", err)
 		os.Exit(1)
 	}
 }
 
-func run(only string, list bool, jobs int) error {
+// run tries the sabotages whose names match only. When ctx ends it stops the tests, and removes its copies.
+func run(ctx context.Context, only string, list bool, jobs int) error {
 	top, err := os.MkdirTemp("", "spoolwright-mutate-")
 	if err != nil {
 		return err
@@ -135,7 +141,7 @@ func run(only string, list bool, jobs int) error {
 	red := map[string]bool{} // packages whose tests fail without a sabotage
 	for pkg, patterns := range tests {
 		begin := time.Now()
-		if out, err := test(dir, pkg, strings.Join(patterns, "|")); err != nil {
+		if out, err := test(ctx, dir, pkg, strings.Join(patterns, "|")); err != nil {
 			seconds := time.Since(begin).Seconds()
 			fmt.Printf("%-9s %6.1fs  %s without a sabotage: %v\n%s", "FAILED", seconds, pkg, err, out)
 			red[pkg] = true
@@ -153,15 +159,18 @@ func run(only string, list bool, jobs int) error {
 			continue
 		}
 		dir := <-dirs
+		if ctx.Err() != nil {
+			break
+		}
 		wait.Go(func() {
 			defer func() { dirs <- dir }()
-			r, err := try(dir, s)
+			r, err := try(ctx, dir, s)
 			results[i], errs[i] = r, err
 			fmt.Printf("%-9s %6.1fs  %s: %s\n", r.verdict, r.took.Seconds(), s.name, r.by)
 		})
 	}
 	wait.Wait()
-	if err := errors.Join(errs...); err != nil {
+	if err := errors.Join(append(errs, ctx.Err())...); err != nil {
 		return err
 	}
 
@@ -224,19 +233,25 @@ func (s sabotage) apply(dir string, write bool) ([]byte, error) {
 var (
 	failed = regexp.MustCompile(`(?m)^\s*--- FAIL: (\S+)`)
 	notRun = regexp.MustCompile(`\[(build|setup) failed\]|no tests to run`)
+
+	// go test prints this line if a signal ended the tests. It says nothing about the sabotage.
+	stopped = regexp.MustCompile(`(?m)^signal: `)
 )
 
 // try runs the tests of a sabotage in the copy in dir.
-func try(dir string, s sabotage) (result, error) {
+func try(ctx context.Context, dir string, s sabotage) (result, error) {
 	before, err := s.apply(dir, true)
 	if err != nil {
 		return result{}, err
 	}
 	defer os.WriteFile(filepath.Join(dir, s.file), before, 0o644)
 	begin := time.Now()
-	out, err := test(dir, s.pkg, s.tests)
+	out, err := test(ctx, dir, s.pkg, s.tests)
 	r := result{sabotage: s, verdict: "SURVIVED", took: time.Since(begin)}
+	exit, _ := errors.AsType[*exec.ExitError](err)
 	switch {
+	case ctx.Err() != nil || exit != nil && !exit.Exited() || stopped.Match(out):
+		r.verdict, r.by = "UNTRIED", "the tests were stopped"
 	case notRun.Match(out):
 		r.verdict = "BROKEN"
 		return r, fmt.Errorf("%s: no tests were run:\n%s", s.name, out)
@@ -251,8 +266,12 @@ func try(dir string, s sabotage) (result, error) {
 	return r, nil
 }
 
-func test(dir, pkg, tests string) ([]byte, error) {
-	c := exec.Command("go", "test", "-count=1", "-failfast", "-timeout=10m", "-run", tests, pkg)
+// test runs tests of a package in the copy in dir. When ctx ends it stops go and the tests.
+func test(ctx context.Context, dir, pkg, tests string) ([]byte, error) {
+	c := exec.CommandContext(ctx, "go", "test", "-count=1", "-failfast", "-timeout=10m", "-run", tests, pkg)
+	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	c.Cancel = func() error { return syscall.Kill(-c.Process.Pid, syscall.SIGTERM) }
+	c.WaitDelay = time.Minute
 	c.Dir = dir
 	c.Env = append(os.Environ(), "GOFLAGS=-buildvcs=false")
 	return c.CombinedOutput()
