@@ -95,6 +95,13 @@ func TestUserAdd(t *testing.T) {
 	}
 	must(t, a, "", "user", "add", "--tenant", farm, "--email", email(), "--name", "Eve")
 
+	// The names of tenants are case-sensitive.
+	upper := strings.ToUpper(farm)
+	must(t, a, "", "user", "add", "--tenant", upper, "--email", email(), "--name", "Eve")
+	if users, err := a.Users(t.Context(), upper); err != nil || len(users) != 1 {
+		t.Errorf("the tenant %q has %d users, %v, want 1", upper, len(users), err)
+	}
+
 	// Lengths are counted in characters, not in bytes.
 	long := strings.Repeat("漢", 150)
 	must(t, a, "", "user", "add", "--tenant", long+db.NewID(), "--new-tenant", "--email", email(), "--name", long)
