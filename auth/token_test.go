@@ -273,7 +273,7 @@ func TestTokenCache(t *testing.T) {
 }
 
 // An invalid claim gives ErrTokenInvalid, also in an expired token.
-func TestInvalidClaims(t *testing.T) {
+func TestTokenInvalidClaims(t *testing.T) {
 	future := testTime.Add(6 * time.Second).Unix()
 	both := []claimsMap{
 		{"iss": nil}, {"iss": ""}, {"iss": "Spoolwright"}, {"iss": "evil"}, {"iss": 1}, {"iss": []string{"spoolwright"}},
