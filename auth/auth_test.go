@@ -507,7 +507,10 @@ func everyRoute(t *testing.T, w *world, c *authtest.Client, check func(route ser
 	var d struct {
 		Paths map[string]map[string]struct {
 			RequestBody struct {
-				Content map[string]struct{ Example map[string]any }
+				Content map[string]struct {
+					Example  map[string]any
+					Examples map[string]struct{ Value map[string]any }
+				}
 			}
 		}
 	}
@@ -537,7 +540,12 @@ func everyRoute(t *testing.T, w *world, c *authtest.Client, check func(route ser
 		}
 		var body any
 		operation := d.Paths[route.Path()][strings.ToLower(route.Method())]
-		if example := operation.RequestBody.Content["application/json"].Example; example != nil {
+		content := operation.RequestBody.Content["application/json"]
+		example := content.Example
+		if plain, ok := content.Examples["plain"]; ok {
+			example = plain.Value
+		}
+		if example != nil {
 			if _, ok := example["refresh_token"]; ok {
 				example["refresh_token"] = refresh
 			}

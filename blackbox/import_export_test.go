@@ -216,14 +216,14 @@ func absolutePath(t *testing.T, path string) string {
 	return path
 }
 
-// exportedColumns returns the rows of an export of spools without the first column, the id, and the last two, the
+// exportedColumns returns the rows of an export of spools without the first column, the id, and the last three, the
 // timestamps.
 func exportedColumns(t *testing.T, exported string) (rows []string) {
 	t.Helper()
 	all, err := csv.NewReader(strings.NewReader(exported)).ReadAll()
 	check(t, err)
 	for _, row := range all {
-		rows = append(rows, strings.Join(row[1:len(row)-2], "|"))
+		rows = append(rows, strings.Join(row[1:len(row)-3], "|"))
 	}
 	return rows
 }

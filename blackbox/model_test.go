@@ -17,7 +17,6 @@ import (
 	"testing"
 
 	"spoolwright/auth/authtest"
-	"spoolwright/db"
 )
 
 var (
@@ -304,7 +303,7 @@ type modelUser struct {
 var statusOf = map[string]int{
 	"NOT_FOUND": 404, "VALIDATION_ERROR": 422, "INSUFFICIENT_FILAMENT": 400, "ACTUAL_USAGE_MISSING": 400,
 	"RUN_HAS_NO_MATERIALS": 400, "RUN_ALREADY_COMPLETED": 400, "COMPONENT_CYCLE": 400, "DUPLICATE_COMPONENT": 400,
-	"PRODUCT_IN_USE": 400, "UNKNOWN_REFERENCE": 400,
+	"PRODUCT_IN_USE": 400, "UNKNOWN_REFERENCE": 400, "RUN_NOT_OPEN": 400,
 }
 
 func (u *modelUser) errorf(format string, args ...any) {

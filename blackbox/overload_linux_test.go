@@ -385,6 +385,7 @@ func testHangingPostgres(t *testing.T, p program) {
 	wg.Go(func() { reads = s.requestAtOnce(t, 20, "GET", "/api/v1/spools", nil) })
 	wg.Go(func() { writes = s.requestAtOnce(t, 20, "POST", s.spool+"/deduct", map[string]any{"weight_grams": 1}) })
 	wg.Go(func() {
+		time.Sleep(time.Second) // for which an earlier result of a check is used
 		if a, err := s.request("GET", "/readyz", nil); err != nil || a.status != 503 {
 			t.Errorf("/readyz: %d %v", a.status, err)
 		}

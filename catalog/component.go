@@ -70,6 +70,9 @@ var componentErrors = []*server.Error{
 	server.BadRequest("DUPLICATE_COMPONENT", "The product already has this component; change its quantity instead"),
 }
 
+// tooManyLevels is the message about components that recompute_costs rejects because of their levels.
+const tooManyLevels = "nests components more than 50 levels deep"
+
 // write runs a statement that begins with checkComponent and returns the problem and the id of the recomputed product,
 // and then the one that reads the component.
 func (h handlers) write(ctx context.Context, in *ProductComponent, change, component *db.Stmt) error {
@@ -77,7 +80,7 @@ func (h handlers) write(ctx context.Context, in *ProductComponent, change, compo
 	err := h.db.Write(ctx, lockCatalog(), change.Into(&problem, &recomputed), component)
 	switch {
 	case db.Violates(err, "products_levels_range"):
-		return server.Invalid("component_product_id", "nests components more than 50 levels deep").Because(err)
+		return server.Invalid("component_product_id", tooManyLevels).Because(err)
 	case err != nil:
 		return costError(err, in.costField())
 	case problem == nil && recomputed == nil:

@@ -78,7 +78,7 @@ type ProductListItem struct {
 type Filter struct {
 	server.ListQuery
 	Category server.Optional[string] `query:"category"`
-	Search   server.Optional[string] `query:"search" rule:"maxLength=100"`
+	Search   server.Optional[string] `query:"search" rule:"maxLength=100,trim"`
 }
 
 var listDoc = &server.Doc{
@@ -191,6 +191,8 @@ func (h handlers) create(ctx context.Context, r *server.Request[Product]) (serve
 	product := db.SQL(getProduct, id)
 	err = h.db.Write(ctx, append(statements, product)...)
 	switch {
+	case db.Violates(err, "products_levels_range"):
+		return nil, server.Invalid("components", tooManyLevels).Because(err)
 	case err != nil:
 		return nil, costError(err, "materials")
 	case expensive:

@@ -71,10 +71,10 @@ func TestEncodeTypes(t *testing.T) {
 			`'1999-12-31'::date`:                            `"1999-12-31"`,
 			`'0001-01-01'::date`:                            `"0001-01-01"`,
 			`'9999-12-31'::date`:                            `"9999-12-31"`,
-			`'{"a": [1, null, "x"]}'::json`:                 `{"a": [1, null, "x"]}`,
-			`'{"b": 1.50}'::jsonb`:                          `{"b": 1.50}`,
+			`'{"a": [1, null, "x"]}'::json`:                 `{"a":[1,null,"x"]}`,
+			`'{"b": 1.50}'::jsonb`:                          `{"b":1.50}`,
 			`'null'::jsonb`:                                 `null`,
-			`json_build_array(json_build_object('a', 1.5))`: `[{"a" : 1.5}]`,
+			`json_build_array(json_build_object('a', 1.5))`: `[{"a":1.5}]`,
 
 			`0::numeric`:                    `0`,
 			`0.000000::numeric(15,6)`:       `0`,
@@ -248,9 +248,9 @@ func TestEncodeNestedJSON(t *testing.T) {
 	t.Parallel()
 	d := dbtest.Open(t)
 	row := db.SQL(`
-		select json_build_object('a b', 1.50, 'list', json_build_array(1, null, true, ' x : y ,\n"\\')) as built,
+		select json_build_object('a b', 1.50, 'list', json_build_array(1, null, true, E' x : y ,\n"\\')) as built,
 			(select json_agg(x) from (values (1, 'a'), (2, null)) x (n, t)) as agg,
-			'{"b" : [ ] , "a":\t{ } }'::json as text, '{"b": 1, "a": [1, 2]}'::jsonb as binary, null::json as none`)
+			E'{"b" : [ ] , "a":\t{ } }'::json as text, '{"b": 1, "a": [1, 2]}'::jsonb as binary, null::json as none`)
 	read(t, d, newTenant(t, d), row)
 	const want = `{"built":{"a b":1.50,"list":[1,null,true," x : y ,\n\"\\"]},"agg":[{"n":1,"t":"a"},{"n":2,"t":null}],` +
 		`"text":{"b":[],"a":{}},"binary":{"a":[1,2],"b":1},"none":null}`

@@ -178,8 +178,8 @@ func TestValues(t *testing.T) {
 	long := func(n int, of string) string { return `"` + strings.Repeat(of, n) + `"` }
 	for field, values := range map[string]map[string]string{
 		"name": {
-			`"a"`: `"a"`, `" a "`: `" a "`, long(200, "x"): long(200, "x"), long(200, "🧵"): long(200, "🧵"),
-			`"\u2028\"\\\n"`: "\"\u2028\\\"\\\\\\n\"", `"\u0001"`: `"\u0001"`,
+			`"a"`: `"a"`, `" a "`: `"a"`, `" a b\t"`: `"a b"`, long(200, "x"): long(200, "x"), long(200, "🧵"): long(200, "🧵"),
+			`"a\u2028\"\\\nb"`: "\"a\u2028\\\"\\\\\\nb\"", `"\u0001"`: `"\u0001"`,
 			`""`: "", `" "`: "", `"\t\n\u00a0\u2003\ufeff"`: "", long(201, "x"): "", long(201, "🧵"): "", `"a\u0000"`: "",
 			`"\ud800"`: "", `"\udfff\ud800"`: "", `"\ufffd"`: "", `1`: "", `true`: "", `{}`: "", `["a"]`: "", `[]`: "",
 		},

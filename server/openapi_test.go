@@ -79,7 +79,11 @@ func (d document) match(schema object, v any, at string) (problems []string) {
 	if ref, ok := schema["$ref"].(string); ok {
 		return d.match(d.resolve(ref).(object), v, at)
 	}
-	if options, ok := schema["anyOf"].([]any); ok {
+	options, ok := schema["anyOf"].([]any)
+	if !ok {
+		options, ok = schema["oneOf"].([]any)
+	}
+	if ok {
 		for _, option := range options {
 			if problems = d.match(option.(object), v, at); len(problems) == 0 {
 				return nil
@@ -304,7 +308,7 @@ func TestOpenAPI(t *testing.T) {
 	for name, schema := range d.root["components"].(object)["schemas"].(object) {
 		schema := schema.(object)
 		properties, _ := schema["properties"].(object)
-		if schema["enum"] == nil &&
+		if schema["enum"] == nil && schema["oneOf"] == nil &&
 			(schema["type"] != "object" || schema["additionalProperties"] != false || len(properties) == 0) {
 			t.Errorf("schema %s: %v", name, schema["type"])
 		}

@@ -22,6 +22,7 @@ import (
 //	minimum=1            lower bound of a number; the default is 0
 //	exclusiveMinimum=0   lower bound of a number that is itself not allowed
 //	maximum=9            upper bound of a number; every number in a request needs one
+//	trim                 remove the blanks around the text; after maxLength, which turns this off
 //	minLength=10         in characters
 //	maxLength=500        in characters; the default is 200, for short texts, which lose the blanks around them
 //	storedLength=9000    length of texts that earlier releases accepted; a PATCH accepts them up to this length, for the
@@ -148,6 +149,8 @@ func (f *Field) parse(rules string) {
 		case "maxLength":
 			f.short = false
 			f.MaxLength, err = strconv.Atoi(value)
+		case "trim":
+			f.short = true
 		case "format":
 			if f.Format = value; value != "email" && value != "color" {
 				err = fmt.Errorf("unknown format")
