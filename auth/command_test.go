@@ -97,7 +97,7 @@ func TestUserAdd(t *testing.T) {
 
 	// The names of tenants are case-sensitive.
 	upper := strings.ToUpper(farm)
-	must(t, a, "", "user", "add", "--tenant", upper, "--email", email(), "--name", "Eve")
+	must(t, a, "", "user", "add", "--tenant", upper, "--new-tenant", "--email", email(), "--name", "Eve")
 	if users, err := a.Users(t.Context(), upper); err != nil || len(users) != 1 {
 		t.Errorf("the tenant %q has %d users, %v, want 1", upper, len(users), err)
 	}

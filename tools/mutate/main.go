@@ -116,20 +116,21 @@ func run(ctx context.Context, only string, list bool, jobs int) error {
 		return err
 	}
 	var chosen []sabotage
+	var outdated []error
 	for _, s := range all {
 		if !wanted.MatchString(s.name) {
 			continue
 		}
 		chosen = append(chosen, s)
 		if _, err := s.apply(dir, false); err != nil {
-			return err
+			outdated = append(outdated, err)
 		}
 		if list {
 			fmt.Printf("%s: %s\n", s.file, s.name)
 		}
 	}
-	if list {
-		return nil
+	if err := errors.Join(outdated...); list || err != nil {
+		return err
 	}
 
 	tests := map[string][]string{} // by package, the patterns of its tests
