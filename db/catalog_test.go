@@ -23,6 +23,7 @@ var outsideTenancy = map[string]string{
 	"schema_migrations":  "lists the applied migrations; has no tenant's data",
 	"schema_definitions": "lists the installed definitions; has no tenant's data",
 	"login_directory":    "maps an e-mail address to its tenant; only its owner has privileges on it",
+	"key_directory":      "maps the hash of an API key to its tenant; only its owner has privileges on it",
 }
 
 // privileges has the maximum privileges of the service's role. A new table must be added here, with the privileges
@@ -32,6 +33,7 @@ var privileges = map[string]string{
 	"users":              "SELECT INSERT UPDATE",
 	"sessions":           "SELECT INSERT UPDATE DELETE",
 	"login_addresses":    "SELECT INSERT UPDATE DELETE",
+	"api_keys":           "SELECT INSERT UPDATE",
 	"row_counts":         "SELECT INSERT UPDATE",
 	"spools":             "SELECT INSERT UPDATE",
 	"spool_usage":        "SELECT INSERT", // the ledger is append-only
@@ -45,6 +47,7 @@ var privileges = map[string]string{
 	"schema_migrations":  "SELECT",
 	"schema_definitions": "SELECT",
 	"login_directory":    "",
+	"key_directory":      "",
 }
 
 const (
@@ -140,7 +143,8 @@ func TestCatalogTenantKeys(t *testing.T) {
 		and not exists (
 			select from pg_constraint f where f.conrelid = c.oid and f.contype = 'f' and a.attnum = any (f.conkey))
 		and c.relname || '.' || a.attname
-			<> all ('{spool_usage.run_id,spool_usage.user_id,idempotency_keys.user_id}')`, tables)
+			<> all (
+			'{spool_usage.run_id,spool_usage.user_id,spool_usage.api_key_id,idempotency_keys.user_id}')`, tables)
 
 	wantNoRows(t, super, "these tests do not cover exclusion constraints",
 		`select conname::text from pg_constraint where contype = 'x'`)
@@ -245,7 +249,7 @@ func TestCatalogFunctions(t *testing.T) {
 	super := connect(t, dbtest.Private().SuperURL())
 	definers := queryStrings(t, super,
 		`select proname::text from pg_proc where pronamespace = 'public'::regnamespace and prosecdef order by 1`)
-	if want := []string{"login_claim", "login_find", "login_tenants"}; !slices.Equal(definers, want) {
+	if want := []string{"key_claim", "key_drop", "key_find", "login_claim", "login_find", "login_tenants"}; !slices.Equal(definers, want) {
 		t.Errorf("the security definer functions are %v, want %v", definers, want)
 	}
 	wantNoRows(t, super, "the security definer function has no fixed search_path", `
@@ -256,7 +260,7 @@ func TestCatalogFunctions(t *testing.T) {
 		and (p.proacl is null or exists (select from aclexplode(p.proacl) a where a.grantee = 0))`)
 	wantNoRows(t, super, "the security definer function uses a table of tenants", `
 		select proname::text from pg_proc where pronamespace = 'public'::regnamespace and prosecdef
-		and prosrc !~ 'login_directory'
+		and prosrc !~ '(login|key)_directory'
 		and prosrc ~ any (array(select '\m' || relname || '\M' from pg_class where relname = any ($1)))`,
 		tenantTables(t, super))
 }
@@ -345,7 +349,7 @@ func someRow(t *testing.T, super *pgx.Conn, table, tenant string) tableRow {
 			continue
 		}
 		value := map[string]string{"uuid": `'` + db.NewID() + `'`, "text": `'x'`, "boolean": `true`,
-			"timestamp with time zone": `now()`, "date": `'2024-01-15'`, "bytea": `''`}[c.Type]
+			"timestamp with time zone": `now()`, "date": `'2024-01-15'`, "bytea": `sha256('')`}[c.Type]
 		if value == "" {
 			value = "1" // a number
 		}

@@ -28,6 +28,8 @@ var (
 	countsSQL string
 	//go:embed directory.sql
 	directorySQL string
+	//go:embed key.sql
+	keySQL string
 )
 
 // ownDefinitions are the functions of this package, which the features' definitions may call.
@@ -35,7 +37,8 @@ var ownDefinitions = []Definition{
 	{"db/id", 1, idSQL},
 	{"db/bind", 2, bindTenantSQL},
 	{"db/counts", 2, countsSQL},
-	{"db/directory", 1, directorySQL},
+	{"db/directory", 2, directorySQL},
+	{"db/key", 1, keySQL},
 }
 
 // withOwn returns all definitions of a program in the order in which they are installed.

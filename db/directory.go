@@ -7,13 +7,22 @@ import (
 )
 
 // FindLogin returns the user of an e-mail address, which must be in its compared form (lower case), and false if
-// there is none. It reads the login directory, the only data outside of tenants. The Actor has no role, so that
+// there is none. It reads the login directory, which is outside of tenants. The Actor has no role, so that
 // transactions on its behalf do not check the user.
 func (d *DB) FindLogin(ctx context.Context, email string) (Actor, bool, error) {
 	var tenant, user string
 	rows, err := d.directory(ctx, `select tenant_id::text, user_id::text from login_find($1)`, []any{email},
 		&tenant, &user)
 	return Actor{Tenant: tenant, User: user}, rows > 0, err
+}
+
+// FindKey returns the API key whose secret has the SHA-256, of 32 bytes, and false if there is none. It reads the key
+// directory, which does not know whether the key is still valid: transactions on behalf of the Actor check it.
+func (d *DB) FindKey(ctx context.Context, hash string) (Actor, bool, error) {
+	var tenant, key string
+	rows, err := d.directory(ctx, `select tenant_id::text, key_id::text from key_find($1)`, []any{[]byte(hash)},
+		&tenant, &key)
+	return Actor{Tenant: tenant, APIKey: key, KeyHash: hash}, rows > 0, err
 }
 
 // Tenants returns the ids of all tenants that have a user, for the account commands.

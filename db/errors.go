@@ -24,6 +24,9 @@ var (
 	// ErrRevoked means that the context's actor does not exist, is disabled, or has another role.
 	ErrRevoked = errors.New("the caller's access was revoked")
 
+	// ErrKeyRevoked means that the context's API key does not exist, was revoked, or that it or its secret has expired.
+	ErrKeyRevoked = errors.New("the API key is not valid")
+
 	// ErrBulk means that another Bulk of the tenant is running.
 	ErrBulk = errors.New("another import into this tenant is running: try again when it has ended")
 
@@ -39,9 +42,10 @@ func Violates(err error, constraint string) bool {
 	return errors.As(err, &pg) && strings.HasPrefix(pg.Code, "23") && pg.ConstraintName == constraint
 }
 
-// classify wraps err in ErrRevoked, ErrOutOfRange or ErrUnavailable, or returns it as it is.
+// classify wraps err in ErrRevoked, ErrKeyRevoked, ErrOutOfRange or ErrUnavailable, or returns it as it is.
 func classify(err error) error {
-	if errors.Is(err, ErrUnavailable) || errors.Is(err, ErrRevoked) || errors.Is(err, ErrOutOfRange) {
+	if errors.Is(err, ErrUnavailable) || errors.Is(err, ErrRevoked) || errors.Is(err, ErrKeyRevoked) ||
+		errors.Is(err, ErrOutOfRange) {
 		return err // classified within a transaction
 	}
 	var connect *pgconn.ConnectError
@@ -53,6 +57,8 @@ func classify(err error) error {
 		switch {
 		case pg.Code == "SW401":
 			return fmt.Errorf("%w: %w", ErrRevoked, err)
+		case pg.Code == "SW402":
+			return fmt.Errorf("%w: %w", ErrKeyRevoked, err)
 		case pg.Code == "22003":
 			return fmt.Errorf("%w: %w", ErrOutOfRange, err)
 		case isTransient(err), isBroken(err),

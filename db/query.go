@@ -1,6 +1,7 @@
 package db
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -18,11 +19,21 @@ import (
 const (
 	appRole = "spoolwright_app"
 	bindSQL = `select bind_tenant($1, $2, $3)`
+
+	bindKeySQL = `select bind_key($1, $2, $3)`
 )
 
-// Actor is the tenant and user on whose behalf statements run. Every transaction is bound to Tenant. If User is not
-// empty, the same round trip checks that the user exists, is enabled, and has Role.
-type Actor struct{ Tenant, User, Role string }
+// Actor is the tenant and the user or API key on whose behalf statements run. Every transaction is bound to Tenant. If
+// User is not empty, the same round trip checks that the user exists, is enabled, and has Role. If APIKey is not empty,
+// it checks that the key exists and has a secret with KeyHash, and that neither has expired or was revoked.
+type Actor struct {
+	Tenant, User, Role string
+	APIKey             string // the id of an API key; User is then empty
+	KeyHash            string // the SHA-256 of the key's secret, as 32 bytes
+}
+
+// ID returns the id of the user or API key, or "" if the actor is only a tenant.
+func (a Actor) ID() string { return cmp.Or(a.User, a.APIKey) }
 
 type actorKey struct{}
 
@@ -151,14 +162,14 @@ func Lock(name string) *Stmt {
 func isLock(s *Stmt) bool { return s.lock }
 
 // Read runs the statements in one round trip, as one transaction that is bound to the context's actor. It retries
-// after a broken connection and transient failures. The error wraps ErrUnavailable, ErrRevoked or ErrOutOfRange where
-// one applies.
+// after a broken connection and transient failures. The error wraps ErrUnavailable, ErrRevoked, ErrKeyRevoked or
+// ErrOutOfRange where one applies.
 func (d *DB) Read(ctx context.Context, stmts ...*Stmt) error {
 	return d.send(ctx, true, stmts)
 }
 
-// CheckActor checks that the context's actor still exists, is enabled, and has its role. The error is ErrRevoked if
-// not.
+// CheckActor checks that the context's actor still exists, is enabled, and has its role. The error is ErrRevoked or
+// ErrKeyRevoked if not.
 func (d *DB) CheckActor(ctx context.Context) error { return d.Read(ctx) }
 
 // Write is like Read for statements that change data: either all of them take effect or none. It retries transient

@@ -24,19 +24,32 @@ const prepareSQL = `
 		('lock_timeout', '5s'), ('idle_in_transaction_session_timeout', '15s'), ('enable_seqscan', 'off')
 	) s (name, value) where $1 = pg_backend_pid()`
 
-// bindSessionSQL binds the current transaction to tenant $1 and user $2, both of which may be empty, and checks that the
-// user has the role $3, as bind_tenant does. The transaction must be in a prepared session: if the session lost its
-// role or its schemas, refuse raises SW500. CASE evaluates its conditions in order, so the policy of users sees the
-// tenant.
-const bindSessionSQL = `
+// bindSession binds the current transaction to tenant $1. The transaction must be in a prepared session: if the session
+// lost its role or its schemas, refuse raises SW500. CASE evaluates its conditions in order, so the policies of the
+// tables in later conditions see the tenant.
+const bindSession = `
 	select case
 		when current_user <> '` + appRole + `' or current_setting('search_path') <> '` + appSchemas + `'
 			then refuse('SW500', 'the session lost its role or its schemas')
-		when set_config('app.tenant_id', $1, true) || set_config('app.user_id', $2, true) is null then null
+		when set_config('app.tenant_id', $1, true) || `
+
+// bindSessionSQL binds the current transaction to tenant $1 and user $2, both of which may be empty, and checks that the
+// user has the role $3, as bind_tenant does.
+const bindSessionSQL = bindSession + `set_config('app.user_id', $2, true) is null then null
 		when $2 <> '' and not exists (
 			select from users u where u.tenant_id = nullif($1, '')::uuid and u.id = nullif($2, '')::uuid
 				and u.role = $3 and u.disabled_at is null)
 			then refuse('SW401', 'the caller is unknown, disabled, or has another role')
+	end`
+
+// bindKeySessionSQL binds the current transaction to tenant $1 and API key $2, and checks that the key is valid and has a
+// secret with the hash $3, as bind_key does.
+const bindKeySessionSQL = bindSession + `set_config('app.api_key_id', $2, true) is null then null
+		when not exists (
+			select from api_keys k where k.tenant_id = nullif($1, '')::uuid and k.id = nullif($2, '')::uuid
+				and k.revoked_at is null and (k.expires_at is null or k.expires_at > now())
+				and (k.hash = $3 or k.previous_hash = $3 and k.previous_until > now()))
+			then refuse('SW402', 'the API key is unknown, revoked or expired')
 	end`
 
 const appSchemas = "public, pg_temp"
@@ -68,7 +81,16 @@ func prepareSession(ctx context.Context, conn *pgx.Conn) error {
 
 // queueBind adds the statement that binds the transaction to the actor. An empty tenant binds to no tenant.
 func (d *DB) queueBind(b *pgx.Batch, conn *pgx.Conn, a Actor) {
-	if conn.PgConn().CustomData()[preparedKey] != nil && !d.unprepared.Load() {
+	prepared := conn.PgConn().CustomData()[preparedKey] != nil && !d.unprepared.Load()
+	if a.APIKey != "" {
+		sql := bindKeySQL
+		if prepared {
+			sql = bindKeySessionSQL
+		}
+		b.Queue(sql, a.Tenant, a.APIKey, []byte(a.KeyHash))
+		return
+	}
+	if prepared {
 		role := a.Role
 		if a.User == "" {
 			role = ""
