@@ -114,6 +114,7 @@ func newServer(c cli.Config, d *db.DB) (*server.Server, error) {
 	}
 	return server.New(server.Config{
 		Routes: routes, DB: d, Authenticate: a.Authenticate, Secrets: c.JWTSecrets, Ready: d.Ready,
+		Stopped:   a.Stop,
 		PerMinute: c.PerMinute, PerHour: c.PerHour, TenantPerMinute: c.TenantPerMinute,
 		TrustedProxies: c.TrustedProxies, CORSOrigins: c.CORSOrigins,
 		HSTS: c.TLSCert != "", DrainDelay: c.DrainDelay, Version: cli.Version, Log: c.Log,

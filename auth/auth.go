@@ -1,5 +1,5 @@
-// Package auth manages tenants, users, passwords, sessions and tokens. It authenticates requests, serves /api/v1/auth
-// and /api/v1/users, and implements the account commands.
+// Package auth manages tenants, users, passwords, sessions, tokens and API keys. It authenticates requests, serves
+// /api/v1/auth, /api/v1/users and /api/v1/api-keys, and implements the account commands.
 package auth
 
 import (
@@ -14,12 +14,13 @@ import (
 	"spoolwright/server"
 )
 
-// Service serves /api/v1/auth and /api/v1/users and authenticates the requests of all routes.
+// Service serves /api/v1/auth, /api/v1/users and /api/v1/api-keys, and authenticates the requests of all routes.
 type Service struct {
 	db       *db.DB
 	tokens   *Tokens
 	hasher   *Hasher
 	throttle *Throttle
+	keys     keyring
 	now      func() time.Time
 }
 
@@ -55,11 +56,23 @@ func (r Role) access() server.Access {
 	return server.Public
 }
 
-// Authenticate returns the caller that the bearer token names. The error is server.ErrInvalidToken (also without a
-// token) or server.ErrTokenExpired. It does not read the database: the request's first statement checks that the user
-// still exists, is enabled and has the role.
-func (s *Service) Authenticate(r *http.Request) (server.Caller, error) {
+// Authenticate is a server.Authenticate. It returns the caller that the access token or the API key names. The error is
+// server.ErrInvalidToken (also without credentials), server.ErrTokenExpired, server.ErrInvalidKey,
+// server.ErrTwoCredentials, or that of admit or of the database. The request's first statement checks that the user
+// still exists, is enabled and has the role, or that the API key is still valid: Authenticate itself reads the database
+// only for a key that it does not know yet.
+func (s *Service) Authenticate(r *http.Request, basic bool, admit func() error) (server.Caller, error) {
+	if keys := r.Header["X-Api-Key"]; keys != nil {
+		if len(keys) > 1 || r.Header["Authorization"] != nil {
+			return server.Caller{}, server.ErrTwoCredentials
+		}
+		return s.keyCaller(r.Context(), keys[0], admit)
+	}
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	if basic && strings.EqualFold(scheme, "Basic") {
+		_, key, _ := r.BasicAuth()
+		return s.keyCaller(r.Context(), key, admit)
+	}
 	if !strings.EqualFold(scheme, "Bearer") {
 		return server.Caller{}, server.ErrInvalidToken
 	}
@@ -89,14 +102,14 @@ var tag = &server.Tag{
 //go:embed fields.md
 var fields string
 
-// Routes returns the operations of /api/v1/auth and /api/v1/users.
+// Routes returns the operations of /api/v1/auth, /api/v1/users and /api/v1/api-keys.
 func (s *Service) Routes() []server.Route {
 	return append([]server.Route{
-		server.Op("POST /api/v1/auth/login", server.Public, server.Handle(s.login), loginDoc),
-		server.Op("POST /api/v1/auth/refresh", server.Public, server.Handle(s.refresh), refreshDoc),
-		server.Op("POST /api/v1/auth/logout", server.Read, server.Handle(s.logout), logoutDoc).WithoutKey(),
-		server.Op("GET /api/v1/auth/me", server.Read, server.Handle(s.me), meDoc),
-	}, s.userRoutes()...)
+		server.Op("POST /api/v1/auth/login", server.Public, server.Handle(s.login), loginDoc).ForUsers(),
+		server.Op("POST /api/v1/auth/refresh", server.Public, server.Handle(s.refresh), refreshDoc).ForUsers(),
+		server.Op("POST /api/v1/auth/logout", server.Read, server.Handle(s.logout), logoutDoc).WithoutKey().ForUsers(),
+		server.Op("GET /api/v1/auth/me", server.Read, server.Handle(s.me), meDoc).ForUsers(),
+	}, append(s.userRoutes(), s.keyRoutes()...)...)
 }
 
 // TokenSet is the response of login and refresh.

@@ -16,11 +16,13 @@ var usersTag = &server.Tag{
 // userRoutes returns the operations of /api/v1/users and the change of the caller's own password.
 func (s *Service) userRoutes() []server.Route {
 	return []server.Route{
-		server.Op("POST /api/v1/auth/password", server.Read, server.Handle(s.changePassword), changePasswordDoc).WithoutKey(),
-		server.Op("GET /api/v1/users", server.Admin, server.Handle(s.listUsers), listUsersDoc),
-		server.Op("POST /api/v1/users", server.Admin, server.HandlePrepared(s.hashNew, s.createUser), createUserDoc),
-		server.Op("GET /api/v1/users/{id}", server.Admin, server.Handle(s.getUser), getUserDoc),
-		server.Op("PATCH /api/v1/users/{id}", server.Admin, server.Handle(s.updateUser), updateUserDoc),
+		server.Op("POST /api/v1/auth/password", server.Read, server.Handle(s.changePassword), changePasswordDoc).
+			WithoutKey().ForUsers(),
+		server.Op("GET /api/v1/users", server.Admin, server.Handle(s.listUsers), listUsersDoc).ForUsers(),
+		server.Op("POST /api/v1/users", server.Admin, server.HandlePrepared(s.hashNew, s.createUser), createUserDoc).
+			ForUsers(),
+		server.Op("GET /api/v1/users/{id}", server.Admin, server.Handle(s.getUser), getUserDoc).ForUsers(),
+		server.Op("PATCH /api/v1/users/{id}", server.Admin, server.Handle(s.updateUser), updateUserDoc).ForUsers(),
 	}
 }
 

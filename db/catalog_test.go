@@ -249,7 +249,8 @@ func TestCatalogFunctions(t *testing.T) {
 	super := connect(t, dbtest.Private().SuperURL())
 	definers := queryStrings(t, super,
 		`select proname::text from pg_proc where pronamespace = 'public'::regnamespace and prosecdef order by 1`)
-	if want := []string{"key_claim", "key_drop", "key_find", "login_claim", "login_find", "login_tenants"}; !slices.Equal(definers, want) {
+	want := []string{"key_claim", "key_drop", "key_find", "login_claim", "login_find", "login_tenants"}
+	if !slices.Equal(definers, want) {
 		t.Errorf("the security definer functions are %v, want %v", definers, want)
 	}
 	wantNoRows(t, super, "the security definer function has no fixed search_path", `

@@ -73,6 +73,7 @@ type Usage struct {
 	Reason    string           `json:"reason"`
 	RunID     server.UUID      `json:"run_id"`
 	UserID    server.UUID      `json:"user_id"`
+	APIKeyID  server.UUID      `json:"api_key_id"`
 	Before    server.Decimal   `json:"before_grams" rule:"notNull"`
 	After     server.Decimal   `json:"after_grams" rule:"notNull"`
 	Change    server.Decimal   `json:"change_grams" rule:"notNull"`
@@ -86,7 +87,8 @@ var usageDoc = &server.Doc{
 
 func (h handlers) usage(ctx context.Context, r *server.Request[server.ListQuery]) (server.Page[Usage], error) {
 	l := server.NewList("spool_usage",
-		"id, spool_id, kind, reason, run_id, user_id, before_grams, after_grams, change_grams, created_at", "", "")
+		"id, spool_id, kind, reason, run_id, user_id, api_key_id, before_grams, after_grams, change_grams, created_at",
+		"", "")
 	l.Where("spool_id = ?", r.ID("id"))
 	return server.ListPage[Usage](ctx, func(ctx context.Context, stmts ...*db.Stmt) error {
 		spool := db.SQL(`select id from spools where id = $1`, r.ID("id")) // also of a hidden spool

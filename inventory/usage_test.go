@@ -156,7 +156,7 @@ func TestLedger(t *testing.T) {
 	viewer.Post(t, path+"/deduct", j{"weight_grams": 1}).WantError(403, "FORBIDDEN")
 
 	entry := func(kind string, reason any, by *authtest.Client, before, after, change string) j {
-		return j{"id": uuid, "spool_id": id, "kind": kind, "reason": reason, "run_id": nil, "user_id": by.Actor.User,
+		return j{"id": uuid, "spool_id": id, "kind": kind, "reason": reason, "run_id": nil, "user_id": by.Actor.User, "api_key_id": nil,
 			"before_grams": json.Number(before), "after_grams": json.Number(after), "change_grams": json.Number(change),
 			"created_at": moment}
 	}

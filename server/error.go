@@ -61,9 +61,18 @@ var (
 	ErrNotFound     = &Error{Status: 404, Code: "NOT_FOUND", Detail: "The resource does not exist"}
 	ErrForbidden    = &Error{Status: 403, Code: "FORBIDDEN", Detail: "Your role does not permit this"}
 	ErrInvalidToken = &Error{Status: 401, Code: "INVALID_TOKEN", Detail: "Could not validate credentials"}
+	ErrInvalidKey   = &Error{Status: 401, Code: "INVALID_API_KEY", Detail: "The API key is not valid"}
 	ErrTokenExpired = &Error{Status: 401, Code: "TOKEN_EXPIRED", Detail: "Token has expired"}
 	ErrUnavailable  = &Error{Status: 503, Code: "UNAVAILABLE", RetryAfter: time.Second,
 		Detail: "The service is temporarily unavailable; try again"}
+
+	// ErrTwoCredentials is ErrInvalidKey for a request that also has an access token or another key.
+	ErrTwoCredentials = &Error{Status: 401, Code: "INVALID_API_KEY",
+		Detail: "Send one X-API-Key header or an Authorization header, not both"}
+
+	// errOnlyUsers is ErrForbidden for an API key where only users are allowed.
+	errOnlyUsers = &Error{Status: 403, Code: "FORBIDDEN",
+		Detail: "API keys do not permit this; log in as a user"}
 
 	// errOutcomeUnknown is ErrUnavailable for a write that may have taken effect.
 	errOutcomeUnknown = &Error{Status: 503, Code: "UNAVAILABLE", RetryAfter: time.Second,
@@ -152,6 +161,8 @@ func asError(err error) *Error {
 		return e
 	case errors.Is(err, db.ErrRevoked):
 		return ErrInvalidToken.Because(err)
+	case errors.Is(err, db.ErrKeyRevoked):
+		return ErrInvalidKey.Because(err)
 	case errors.Is(err, db.ErrOutcomeUnknown):
 		return errOutcomeUnknown.Because(err)
 	case errors.Is(err, db.ErrUnavailable), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
@@ -186,7 +197,7 @@ func (e *Error) write(w http.ResponseWriter, requestID string) {
 		h[name] = values
 	}
 	if e.Status == 401 {
-		h.Set("WWW-Authenticate", "Bearer")
+		h.Add("WWW-Authenticate", "Bearer")
 	}
 	if e.RetryAfter > 0 {
 		h.Set("Retry-After", strconv.Itoa(int((e.RetryAfter+time.Second-1)/time.Second)))

@@ -29,14 +29,14 @@ func idempotencyKey(r *http.Request) (string, error) {
 var errKeyConflict = &Error{Status: 409, Code: "IDEMPOTENCY_CONFLICT",
 	Detail: "This Idempotency-Key was used for another request within the last 24 hours"}
 
-// once runs a handler at most once for a key of the user, and returns the stored response if it has run. One
-// transaction stores the key and contains the handler's effect. A concurrent request with the same key waits at the
-// insert until the first one ends. After a broken connection, also during COMMIT, it tries again: if the key is
-// stored, so is the effect. The insert locks the row that it finds, so a replay commits a change as well: with
+// once runs a handler at most once for a key of the caller, and returns the stored response if it has run. The column
+// user_id has the id of the user or of the API key. One transaction stores the key and contains the handler's effect. A
+// concurrent request with the same key waits at the insert until the first one ends. After a broken connection, also
+// during COMMIT, it tries again: if the key is stored, so is the effect. The insert locks the row that it finds, so a replay commits a change as well: with
 // synchronous replication it waits until the standby has the row and, before it, the effect.
 func (s *Server) once(ctx context.Context, key, path string, body []byte, run func(context.Context) (Response, error),
 ) (answer Response, replayed bool, err error) {
-	user := db.ActorOf(ctx).User
+	user := db.ActorOf(ctx).ID()
 	requests := s.fingerprints(path, body)
 	err = s.DB.TxRepeatable(ctx, func(ctx context.Context) error {
 		answer, replayed = Response{}, false
@@ -68,7 +68,7 @@ func (s *Server) once(ctx context.Context, key, path string, body []byte, run fu
 		return s.DB.Write(ctx,
 			db.SQL(`
 				update idempotency_keys set status = $3, location = nullif($4, ''), body = $5
-				where user_id = $1 and key = $2`, user, key, answer.Status, answer.Location, answer.Body),
+				where user_id = $1 and key = $2`, user, key, answer.Status, answer.Location, answer.stored),
 			db.SQL(sweepSQL))
 	})
 	return answer, replayed && err == nil, err

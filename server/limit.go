@@ -74,7 +74,12 @@ func NewLimiter(maxKeys int, now func() time.Time) *Limiter {
 
 // Take takes one token from each bucket of the claims, of which there are at most two, and returns true. If one of the
 // buckets is empty, it takes nothing and returns false.
-func (l *Limiter) Take(claims ...Claim) (Rate, bool) {
+func (l *Limiter) Take(claims ...Claim) (Rate, bool) { return l.take(1, claims) }
+
+// Peek is Take without taking: it reports whether Take would succeed now.
+func (l *Limiter) Peek(claims ...Claim) (Rate, bool) { return l.take(0, claims) }
+
+func (l *Limiter) take(n int, claims []Claim) (Rate, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 
@@ -89,32 +94,32 @@ func (l *Limiter) Take(claims ...Claim) (Rate, bool) {
 	var entries [maxClaims]*entry
 	var tokens [maxClaims][2]float64
 	var wait time.Duration
-	n := 0
+	limited := 0
 	for _, c := range claims {
 		if c.Limits == (Limits{}) {
 			continue
 		}
-		entries[n] = l.entry(c)
-		for i, b := range entries[n].buckets {
+		entries[limited] = l.entry(c)
+		for i, b := range entries[limited].buckets {
 			if b.tokens != nil {
-				tokens[n][i] = b.tokens.TokensAt(l.clock)
-				wait = max(wait, b.until(1, tokens[n][i]))
+				tokens[limited][i] = b.tokens.TokensAt(l.clock)
+				wait = max(wait, b.until(1, tokens[limited][i]))
 			}
 		}
-		n++
+		limited++
 	}
-	r := Rate{RetryAfter: wait, Off: n == 0}
+	r := Rate{RetryAfter: wait, Off: limited == 0}
 	left := math.Inf(1)
-	for k, e := range entries[:n] {
+	for k, e := range entries[:limited] {
 		var full time.Duration
 		for i, b := range e.buckets {
 			if b.tokens == nil {
 				continue
 			}
 			remaining := tokens[k][i]
-			if wait == 0 {
-				b.tokens.ReserveN(l.clock, 1)
-				remaining--
+			if wait == 0 && n > 0 {
+				b.tokens.ReserveN(l.clock, n)
+				remaining -= float64(n)
 			}
 			reset := b.until(float64(b.burst), remaining)
 			full = max(full, reset)

@@ -159,7 +159,7 @@ func newServer(tb testing.TB, change ...func(*server.Config)) *server.Server {
 		Routes:  things(nil),
 		Version: "test",
 		Ready:   func(context.Context) error { return nil },
-		Authenticate: func(r *http.Request) (server.Caller, error) {
+		Authenticate: func(r *http.Request, _ bool, _ func() error) (server.Caller, error) {
 			token := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
 			role, _, _ := strings.Cut(token, ".")
 			level, ok := roles[role]

@@ -84,8 +84,16 @@ func OpenAPI(routes []Route, version string) []byte {
 	for _, f := range sharedFailures {
 		responses.add(f.shared, f.response())
 	}
-	bearer := object{{"type", "http"}, {"scheme", "bearer"}, {"bearerFormat", "JWT"},
-		{"description", "The access_token of POST /api/v1/auth/login."}}
+	schemes := object{
+		{"bearerAuth", object{{"type", "http"}, {"scheme", "bearer"}, {"bearerFormat", "JWT"},
+			{"description", "The access_token of POST /api/v1/auth/login."}}},
+		{"apiKeyAuth", object{{"type", "apiKey"}, {"in", "header"}, {"name", "X-API-Key"},
+			{"description", "The key of POST /api/v1/api-keys. Do not send an Authorization header with it."}}},
+	}
+	if slices.ContainsFunc(routes, func(r Route) bool { return r.Keys.Basic }) {
+		schemes.add("basicAuth", object{{"type", "http"}, {"scheme", "basic"},
+			{"description", "An API key as the password, with any user name."}})
+	}
 	keySchema := object{{"type", "string"}, {"minLength", 1}, {"maxLength", 255}, {"pattern", "^[ -~]+$"}}
 	key := object{{"name", "Idempotency-Key"}, {"in", "header"}, {"required", false},
 		{"description", idempotencyDescription}, {"schema", keySchema}}
@@ -99,10 +107,10 @@ func OpenAPI(routes []Route, version string) []byte {
 		}},
 		{"servers", []object{{{"url", "."}, {"description", "This service, also behind a path prefix"}}}},
 		{"tags", tags},
-		{"security", []object{{{"bearerAuth", []string{}}}}},
+		{"security", security(Keys{})},
 		{"paths", paths},
 		{"components", object{
-			{"securitySchemes", object{{"bearerAuth", bearer}}},
+			{"securitySchemes", schemes},
 			{"parameters", object{{"IdempotencyKey", key}}},
 			{"headers", responseHeaders()},
 			{"responses", responses},
@@ -113,6 +121,18 @@ func OpenAPI(routes []Route, version string) []byte {
 		panic(err)
 	}
 	return b
+}
+
+// security returns the alternative security schemes of a route.
+func security(k Keys) []object {
+	all := []object{{{"bearerAuth", []string{}}}}
+	if !k.Reject {
+		all = append(all, object{{"apiKeyAuth", []string{}}})
+	}
+	if k.Basic {
+		all = append(all, object{{"basicAuth", []string{}}})
+	}
+	return all
 }
 
 const exampleID = "0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a41"
@@ -206,8 +226,11 @@ func (d *document) operation(route Route) object {
 		description += "\n\nRequires the role `admin`."
 	}
 	op.add("description", strings.TrimSpace(description))
-	if route.Access == Public {
+	switch {
+	case route.Access == Public:
 		op.add("security", []object{})
+	case route.Keys != Keys{}:
+		op.add("security", security(route.Keys))
 	}
 	status, item, list := e.out.status, e.out.item, e.out.list
 	var params []object
@@ -294,8 +317,9 @@ type failure struct {
 
 // sharedFailures are the errors that several operations return.
 var sharedFailures = []failure{
-	{401, "Unauthorized", "The access token is missing or not valid", []*Error{ErrInvalidToken, ErrTokenExpired}},
-	{403, "Forbidden", "The user's role does not permit this", []*Error{ErrForbidden}},
+	{401, "Unauthorized", "The access token or the API key is missing or not valid",
+		[]*Error{ErrInvalidToken, ErrTokenExpired, ErrInvalidKey}},
+	{403, "Forbidden", "The role of the user or API key does not permit this", []*Error{ErrForbidden}},
 	{404, "NotFound", "The resource does not exist in this tenant", []*Error{ErrNotFound}},
 	{409, "Conflict", "The Idempotency-Key was used for another request", []*Error{errKeyConflict}},
 	{413, "PayloadTooLarge", "The body is larger than 1 MiB", []*Error{errTooLarge}},
@@ -326,7 +350,7 @@ func failures(route Route) []failure {
 		}
 	}
 	if len(unauthorized.errors) > 0 && route.Access != Public {
-		unauthorized.errors = append(unauthorized.errors, ErrInvalidToken, ErrTokenExpired)
+		unauthorized.errors = append(unauthorized.errors, ErrInvalidToken, ErrTokenExpired, ErrInvalidKey)
 	}
 	var all []failure
 	for _, f := range []failure{badRequest, unauthorized} {
@@ -340,7 +364,7 @@ func failures(route Route) []failure {
 		case 401:
 			applies = route.Access != Public && len(unauthorized.errors) == 0
 		case 403:
-			applies = route.Access >= Write
+			applies = route.Access >= Write || route.Keys.Reject || route.Access == Read && !route.Keys.Printer
 		case 404:
 			applies = ids
 		case 409:

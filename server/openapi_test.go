@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -262,19 +263,29 @@ func TestOpenAPI(t *testing.T) {
 				t.Errorf("%s is not a route", what)
 				continue
 			}
-			public := api.Routes[i].Access == server.Public
-			if security, ok := op["security"].([]any); public != (ok && len(security) == 0) {
-				t.Errorf("%s: public is %v, security is %v", what, public, op["security"])
+			public, security := api.Routes[i].Access == server.Public, any(d.root["security"])
+			if own, ok := op["security"]; ok {
+				security = own
+			}
+			bearer, key := object{"bearerAuth": []any{}}, object{"apiKeyAuth": []any{}}
+			want := []any{bearer, key}
+			switch {
+			case public:
+				want = []any{}
+			case api.Routes[i].Keys.Reject:
+				want = []any{bearer}
+			}
+			if !reflect.DeepEqual(security, any(want)) {
+				t.Errorf("%s has the security %v, want %v", what, security, want)
 			}
 			responses := op["responses"].(object)
-			for _, status := range []string{"401", "429", "500", "503"} {
+			for _, status := range []string{"401", "403", "429", "500", "503"} {
 				if responses[status] == nil {
 					t.Errorf("%s does not describe %s", what, status)
 				}
 			}
-			if (responses["403"] != nil) != (api.Routes[i].Access >= server.Write) ||
-				(responses["404"] != nil) != strings.Contains(path, "{") {
-				t.Errorf("%s describes 403: %v, 404: %v", what, responses["403"] != nil, responses["404"] != nil)
+			if (responses["404"] != nil) != strings.Contains(path, "{") {
+				t.Errorf("%s describes 404: %v", what, responses["404"] != nil)
 			}
 			if description, _ := op["description"].(string); description == "" {
 				t.Errorf("%s has no description", what)

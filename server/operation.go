@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net/http"
 	"path"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -82,7 +83,7 @@ func (s *Server) reject(w http.ResponseWriter, r *http.Request, e *Error) {
 	if strings.HasPrefix(r.URL.Path+"/", apiPrefix) {
 		w.Header().Set("Cache-Control", "no-store")
 		var err error
-		info.caller, err = s.Authenticate(r)
+		info.caller, err = s.Authenticate(r, false, s.admit(info))
 		if limited := s.limit(w, info, err != nil); limited != nil {
 			e = limited
 		}
@@ -92,17 +93,29 @@ func (s *Server) reject(w http.ResponseWriter, r *http.Request, e *Error) {
 	e.write(w, info.id)
 }
 
+// Limits of an API key of a printer, which reports every few seconds. They apply if they are higher than the limits of
+// users, and are off where those are. The printers of a tenant do not use up the limit of its users.
+const (
+	printerPerMinute = 300
+	printerPerHour   = 3600
+	printersPerUsers = 3 // the limit of all printers of a tenant, as a multiple of that of its users
+)
+
 // limit takes one token from the buckets of the caller and the caller's tenant, or from those of the client's address,
 // and sets the X-RateLimit headers. It returns a 429 if there is no token left.
 func (s *Server) limit(w http.ResponseWriter, info *requestInfo, byAddress bool) *Error {
-	limits := Limits{s.PerMinute, s.PerHour}
 	var rate Rate
 	var ok bool
-	if byAddress {
-		rate, ok = s.limiter.Take(Claim{"addr:" + info.address, limits})
-	} else {
-		actor := info.caller.Actor
-		rate, ok = s.limiter.Take(Claim{"user:" + actor.User, limits},
+	switch actor := info.caller.Actor; {
+	case byAddress:
+		rate, ok = s.limiter.Take(s.addressClaim(info))
+	case info.caller.Printer:
+		rate, ok = s.limiter.Take(
+			Claim{"printer:" + actor.APIKey,
+				Limits{orOff(s.PerMinute, printerPerMinute), orOff(s.PerHour, printerPerHour)}},
+			Claim{"printers:" + actor.Tenant, Limits{PerMinute: printersPerUsers * s.TenantPerMinute}})
+	default:
+		rate, ok = s.limiter.Take(Claim{"user:" + actor.ID(), Limits{s.PerMinute, s.PerHour}},
 			Claim{"tenant:" + actor.Tenant, Limits{PerMinute: s.TenantPerMinute}})
 	}
 	if !rate.Off {
@@ -118,8 +131,36 @@ func (s *Server) limit(w http.ResponseWriter, info *requestInfo, byAddress bool)
 	return s.tooMany(rate)
 }
 
+// orOff returns the higher limit, or 0 if the limit of users is turned off.
+func orOff(users, printers int) int {
+	if users == 0 {
+		return 0
+	}
+	return max(users, printers)
+}
+
+func (s *Server) addressClaim(info *requestInfo) Claim {
+	return Claim{"addr:" + info.address, Limits{s.PerMinute, s.PerHour}}
+}
+
+// admit returns a function that returns a 429 if the bucket of the client's address is empty. It takes no token: only
+// requests without valid credentials count for the address.
+func (s *Server) admit(info *requestInfo) func() error {
+	return func() error {
+		rate, ok := s.limiter.Peek(s.addressClaim(info))
+		if ok {
+			return nil
+		}
+		return tooMany(rate)
+	}
+}
+
 func (s *Server) tooMany(rate Rate) *Error {
 	s.Metrics.limited()
+	return tooMany(rate)
+}
+
+func tooMany(rate Rate) *Error {
 	e := *errTooMany
 	e.RetryAfter = max(rate.RetryAfter, 1)
 	return &e
@@ -156,6 +197,21 @@ type operation struct {
 	s     *Server
 	route Route
 	names []string // of the path parameters
+
+	secrets []*regexp.Regexp // match the secret fields of responses, up to the colon as a group
+}
+
+func (s *Server) operation(route Route) *operation {
+	o := &operation{s: s, route: route, names: wildcards(route.Pattern)}
+	if item := route.Endpoint.out.item; item != nil {
+		for _, f := range schemaOf(item).Fields {
+			if f.Secret {
+				// A JSON text has these bytes only where the field is: quotes within a string are escaped.
+				o.secrets = append(o.secrets, regexp.MustCompile(`("`+f.Name+`": *)"[^"\\]*"`))
+			}
+		}
+	}
+	return o
 }
 
 // ServeHTTP answers a request. It checks in this order: token, rate limits, role, path, Idempotency-Key, body.
@@ -166,6 +222,9 @@ func (o *operation) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		e := asError(err)
 		info.err = e.err
+		if e.Status == 401 && o.route.Keys.Basic {
+			w.Header().Add("WWW-Authenticate", `Basic realm="spoolwright", charset="UTF-8"`)
+		}
 		e.write(w, info.id)
 		return
 	}
@@ -178,12 +237,12 @@ func (o *operation) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if n := len(answer.Body); n > smallBody {
 		// The effect of a write is committed, so its response is always sent.
-		if !o.s.inFlight.add(info.caller.Actor.User, n, o.route.Method() != http.MethodGet) {
+		if !o.s.inFlight.add(info.caller.Actor.ID(), n, o.route.Method() != http.MethodGet) {
 			info.err = errInFlight
 			ErrUnavailable.write(w, info.id)
 			return
 		}
-		defer o.s.inFlight.remove(info.caller.Actor.User, n)
+		defer o.s.inFlight.remove(info.caller.Actor.ID(), n)
 	}
 	writeJSON(w, answer.Status, answer.Body)
 }
@@ -221,12 +280,12 @@ func (o *operation) answer(w http.ResponseWriter, r *http.Request, info *request
 	return answer, err
 }
 
-// authorize checks the token, the rate limits and the role. It returns the context bound to the caller.
+// authorize checks the token or API key, the rate limits and the role. It returns the context bound to the caller.
 func (o *operation) authorize(w http.ResponseWriter, r *http.Request, info *requestInfo) (context.Context, error) {
-	public := o.route.Access == Public
+	public, keys := o.route.Access == Public, o.route.Keys
 	var denied error
 	if !public {
-		info.caller, denied = o.s.Authenticate(r)
+		info.caller, denied = o.s.Authenticate(r, keys.Basic, o.s.admit(info))
 	}
 	if e := o.s.limit(w, info, public || denied != nil); e != nil {
 		return nil, e
@@ -234,9 +293,11 @@ func (o *operation) authorize(w http.ResponseWriter, r *http.Request, info *requ
 	switch {
 	case denied != nil:
 		return nil, denied
+	case keys.Reject && (info.caller.Actor.APIKey != "" || public && r.Header["X-Api-Key"] != nil):
+		return nil, errOnlyUsers
 	case public:
 		return r.Context(), nil
-	case info.caller.Level < o.route.Access:
+	case info.caller.Level < o.route.Access, info.caller.Printer && !keys.Printer:
 		return nil, ErrForbidden
 	}
 	return db.As(r.Context(), info.caller.Actor), nil
@@ -265,7 +326,10 @@ func (o *operation) read(w http.ResponseWriter, r *http.Request) (c call, key st
 
 // response returns the response for the result of a handler.
 func (o *operation) response(c call, body []byte) (Response, error) {
-	answer := Response{Status: o.route.Endpoint.out.status, Body: body}
+	answer := Response{Status: o.route.Endpoint.out.status, Body: body, stored: body}
+	for _, secret := range o.secrets {
+		answer.stored = secret.ReplaceAll(answer.stored, []byte(`${1}null`))
+	}
 	if answer.Status != http.StatusCreated {
 		return answer, nil
 	}

@@ -17,7 +17,7 @@ type Access int
 // The access levels. Each includes the previous ones.
 const (
 	Public Access = iota // no token
-	Read                 // any role
+	Read                 // any role, except API keys of printers
 	Write                // operator and admin
 	Admin                // admin
 )
@@ -30,11 +30,35 @@ type Route struct {
 	Endpoint   Endpoint
 	Doc        *Doc
 	Idempotent bool // accepts an Idempotency-Key
+	Keys       Keys
 }
 
-// Op returns a Route. It accepts an Idempotency-Key if it is a POST and requires a user.
+// Keys is the use that a route makes of API keys. By default, a route accepts the keys of operators and viewers, in the
+// header X-API-Key, according to its Access.
+type Keys struct {
+	Reject  bool // requests with an API key get a 403
+	Printer bool // also keys of printers may call the route; they have the access level Write there
+	Basic   bool // also accepts keys as the password of Basic authentication, with any user name
+}
+
+// Op returns a Route. It accepts an Idempotency-Key if it is a POST and requires a user or an API key.
 func Op(pattern string, access Access, endpoint Endpoint, doc *Doc) Route {
-	return Route{pattern, access, endpoint, doc, strings.HasPrefix(pattern, "POST ") && access != Public}
+	idempotent := strings.HasPrefix(pattern, "POST ") && access != Public
+	return Route{Pattern: pattern, Access: access, Endpoint: endpoint, Doc: doc, Idempotent: idempotent}
+}
+
+// ForUsers returns the route, which then rejects API keys. Operations on accounts and API keys need it, so that a key
+// cannot create another key.
+func (r Route) ForUsers() Route {
+	r.Keys = Keys{Reject: true}
+	return r
+}
+
+// ForPrinters returns the route, which then also accepts API keys of printers, and API keys as the password of Basic
+// authentication. Clients in printers often support nothing else.
+func (r Route) ForPrinters() Route {
+	r.Keys = Keys{Printer: true, Basic: true}
+	return r
 }
 
 // WithoutKey returns the route without support for an Idempotency-Key.
@@ -140,6 +164,7 @@ type Response struct {
 	Status   int
 	Location string
 	Body     []byte
+	stored   []byte // Body as it is stored: without the secrets
 }
 
 // Endpoint is a handler with the types of its request and result. Handle returns one.

@@ -18,6 +18,8 @@ import (
 //	required             must be present and not null in a POST, and not null in a PATCH
 //	readOnly             only in responses; ignored in requests
 //	writeOnly            only in requests
+//	secret               only in responses, and null in a response that is repeated for an Idempotency-Key, because the
+//	                     service does not store the value; a string without characters that JSON escapes
 //	notNull              never null in a response or in a PATCH; implied by required
 //	minimum=1            lower bound of a number; the default is 0
 //	exclusiveMinimum=0   lower bound of a number that is itself not allowed
@@ -42,6 +44,7 @@ type Schema struct {
 type Field struct {
 	Name, Default, Format, Named                  string
 	Query, Required, ReadOnly, WriteOnly, NotNull bool
+	Secret                                        bool // ReadOnly, and not stored
 	Exclusive                                     bool // Minimum itself is not allowed
 	Minimum, Maximum                              Decimal
 	MinLength, MaxLength                          int
@@ -136,6 +139,8 @@ func (f *Field) parse(rules string) {
 			f.ReadOnly = true
 		case "writeOnly":
 			f.WriteOnly = true
+		case "secret":
+			f.ReadOnly, f.Secret = true, true
 		case "notNull":
 			f.NotNull = true
 		case "minimum", "exclusiveMinimum":

@@ -22,21 +22,23 @@ import (
 
 const apiPrefix = "/api/v1/"
 
-// Caller is the authenticated sender of a request.
+// Caller is the authenticated sender of a request: a user or an API key.
 type Caller struct {
-	Actor db.Actor
-	Level Access // the highest access level that the caller has
+	Actor   db.Actor
+	Level   Access // the highest access level that the caller has
+	Printer bool   // an API key of a printer, which has Level only on routes with Keys.Printer
 }
 
 // Config configures a Server. Only Routes, DB, Authenticate and Ready are required.
 type Config struct {
 	Routes       []Route
-	Secrets      []string                            // key the fingerprints of requests with an Idempotency-Key
-	DB           *db.DB                              // stores responses to requests with an Idempotency-Key
-	Authenticate func(*http.Request) (Caller, error) // checks the bearer token; the error is an *Error
-	Ready        func(context.Context) error         // checks that the database is reachable and migrated
-	PerMinute    int                                 // requests per user or address; 0 turns the limit off
-	PerHour      int                                 // the same
+	Secrets      []string                    // key the fingerprints of requests with an Idempotency-Key
+	DB           *db.DB                      // stores responses to requests with an Idempotency-Key
+	Authenticate Authenticate                // checks the access token or the API key of a request
+	Ready        func(context.Context) error // checks that the database is reachable and migrated
+	PerMinute    int                         // requests per user, API key or address; 0 turns the limit off
+	PerHour      int                         // the same
+	Stopped      func(context.Context) error // if not nil, is called by Serve after the last request, to save state
 	// TenantPerMinute limits the requests of all users of a tenant together; 0 turns the limit off.
 	TenantPerMinute int
 	TrustedProxies  []netip.Prefix // proxies whose X-Forwarded-For is trusted
@@ -48,6 +50,11 @@ type Config struct {
 	DrainDelay      time.Duration    // from "not ready" to the close of the listener
 	Now             func() time.Time // for tests
 }
+
+// Authenticate returns the sender of a request. If basic is set, it accepts an API key as the password of Basic
+// authentication. It calls admit before it looks up in the database whether an API key exists, and returns the error of
+// admit, which means that the client's address has sent too many invalid keys.
+type Authenticate func(r *http.Request, basic bool, admit func() error) (Caller, error)
 
 // Server is the http.Handler of the service.
 type Server struct {
@@ -83,8 +90,7 @@ func New(c Config) *Server {
 	}
 	s.limiter = NewLimiter(maxLimitedKeys, c.Now)
 	for _, route := range c.Routes {
-		o := &operation{s, route, wildcards(route.Pattern)}
-		s.handle(route.Pattern, o.ServeHTTP)
+		s.handle(route.Pattern, s.operation(route).ServeHTTP)
 	}
 	docs := docsHandler()
 	for _, pattern := range []string{"GET /docs", "GET /docs/", "GET /redoc", "GET /redoc/"} {
@@ -207,8 +213,11 @@ func (s *Server) log(r *http.Request, info *requestInfo, status int, elapsed tim
 	attrs = append(attrs,
 		slog.String("request_id", info.id), slog.String("method", shorten(r.Method, 16)), slog.String("route", info.pattern),
 		slog.Int("status", status), slog.Duration("duration", elapsed), slog.String("address", info.address))
-	if info.caller.Actor.User != "" {
-		attrs = append(attrs, slog.String("user", info.caller.Actor.User), slog.String("tenant", info.caller.Actor.Tenant))
+	switch actor := info.caller.Actor; {
+	case actor.User != "":
+		attrs = append(attrs, slog.String("user", actor.User), slog.String("tenant", actor.Tenant))
+	case actor.APIKey != "":
+		attrs = append(attrs, slog.String("api_key", actor.APIKey), slog.String("tenant", actor.Tenant))
 	}
 	if info.err != nil {
 		attrs = append(attrs, slog.String("error", shorten(info.err.Error(), maxLoggedError)))
@@ -246,7 +255,7 @@ func (s *Server) cors(w http.ResponseWriter, r *http.Request) bool {
 		return false
 	}
 	h.Set("Access-Control-Allow-Methods", "GET, POST, PATCH, DELETE")
-	h.Set("Access-Control-Allow-Headers", "Authorization, Content-Type, Idempotency-Key, X-Request-Id")
+	h.Set("Access-Control-Allow-Headers", "Authorization, Content-Type, Idempotency-Key, X-API-Key, X-Request-Id")
 	h.Set("Access-Control-Max-Age", "600")
 	w.WriteHeader(http.StatusNoContent)
 	return true
@@ -284,6 +293,11 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	if err := h.Shutdown(ctx); err != nil {
 		s.Log.Warn("the service stopped before all requests finished", "error", err)
 		h.Close()
+	}
+	if s.Stopped != nil {
+		if err := s.Stopped(ctx); err != nil {
+			s.Log.Warn("the service could not save the last use of API keys", "error", err)
+		}
 	}
 	return nil
 }

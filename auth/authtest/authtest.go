@@ -32,6 +32,7 @@ type API struct {
 	URL    string
 	DB     *db.DB
 	Tokens *auth.Tokens
+	Auth   *auth.Service
 	Routes []server.Route
 	Server *server.Server
 	spec   *spec
@@ -66,6 +67,7 @@ func New(tb testing.TB, o Options, features ...func(*db.DB) []server.Route) *API
 	}
 	config := server.Config{
 		Routes: routes, Secrets: []string{Secret}, DB: o.DB, Authenticate: service.Authenticate, Ready: o.DB.Ready,
+		Stopped:   service.Stop,
 		PerMinute: o.PerMinute, PerHour: o.PerHour, Now: o.Now, Version: "test",
 	}
 	if o.Change != nil {
@@ -77,7 +79,7 @@ func New(tb testing.TB, o Options, features ...func(*db.DB) []server.Route) *API
 	transport := &http.Transport{MaxIdleConnsPerHost: 64}
 	tb.Cleanup(transport.CloseIdleConnections)
 	return &API{
-		URL: h.URL, DB: o.DB, Tokens: tokens, Routes: routes, Server: s,
+		URL: h.URL, DB: o.DB, Tokens: tokens, Auth: service, Routes: routes, Server: s,
 		spec: readSpec(tb, server.OpenAPI(routes, "test")),
 		client: &http.Client{
 			Transport:     transport,
@@ -130,7 +132,16 @@ func (t *Tenant) User(tb testing.TB, role string) *Client {
 	return c
 }
 
-// Client calls the service: as a user if Token is set, otherwise anonymously.
+// Key creates an API key with the role and returns a client that sends it. An admin of the tenant creates it.
+func (t *Tenant) Key(tb testing.TB, role string) *Client {
+	tb.Helper()
+	a := t.User(tb, "admin").Post(tb, "/api/v1/api-keys", JSON{"name": "Test " + role, "role": role}).Want(201)
+	c := (&Client{API: t.api}).With("X-API-Key", a.Text("key"))
+	c.Actor = db.Actor{Tenant: t.ID, APIKey: a.ID()}
+	return c
+}
+
+// Client calls the service: as a user if Token is set, with the headers of an API key, or else anonymously.
 type Client struct {
 	API    *API
 	Actor  db.Actor

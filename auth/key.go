@@ -1,0 +1,235 @@
+package auth
+
+import (
+	"context"
+	"time"
+
+	"spoolwright/db"
+	"spoolwright/server"
+)
+
+var keysTag = &server.Tag{
+	Name: "api keys", Fields: fields,
+	Description: "Keys for scripts, integrations and printers, which cannot log in. For admins. A key belongs to the " +
+		"tenant, not to a person: it works until it expires or is revoked, also when its creator is disabled. Send it as " +
+		"`X-API-Key`, without an `Authorization` header. Operations below `/auth`, `/users` and `/api-keys` reject keys.",
+}
+
+// keyRoutes returns the operations of /api/v1/api-keys.
+func (s *Service) keyRoutes() []server.Route {
+	const path, one = " /api/v1/api-keys", " /api/v1/api-keys/{id}"
+	return []server.Route{
+		server.Op("GET"+path, server.Admin, server.Handle(s.listKeys), listKeysDoc).ForUsers(),
+		server.Op("POST"+path, server.Admin, server.Handle(s.createKey), createKeyDoc).ForUsers(),
+		server.Op("GET"+one, server.Admin, server.Handle(s.getKey), getKeyDoc).ForUsers(),
+		server.Op("PATCH"+one, server.Admin, server.Handle(s.updateKey), updateKeyDoc).ForUsers(),
+		server.Op("DELETE"+one, server.Admin, server.Handle(s.revokeKey), revokeKeyDoc).ForUsers(),
+		server.Op("POST"+one+"/rotate", server.Admin, server.Handle(s.rotateKey), rotateKeyDoc).ForUsers(),
+	}
+}
+
+// KeyRole determines which operations an API key may call.
+type KeyRole string
+
+// Enum returns all roles.
+func (KeyRole) Enum() []string { return []string{"viewer", "operator", "printer"} }
+
+// APIKey is an API key without its secret.
+type APIKey struct {
+	ID         server.UUID                       `json:"id" rule:"readOnly,notNull"`
+	Name       server.Optional[string]           `json:"name" rule:"required"`
+	Role       server.Optional[KeyRole]          `json:"role" rule:"required"`
+	Hint       string                            `json:"hint" rule:"readOnly,notNull"`
+	CreatedBy  server.UUID                       `json:"created_by" rule:"readOnly"`
+	CreatedAt  server.Timestamp                  `json:"created_at" rule:"readOnly,notNull"`
+	ExpiresAt  server.Optional[server.Timestamp] `json:"expires_at"`
+	LastUsedAt server.Timestamp                  `json:"last_used_at" rule:"readOnly"`
+	RevokedAt  server.Timestamp                  `json:"revoked_at" rule:"readOnly"`
+}
+
+// APIKeySecret is an API key with its secret, as the operations that create one return it.
+type APIKeySecret struct {
+	APIKey
+	Key string `json:"key" rule:"secret"`
+}
+
+// Rotation is the body of a rotation.
+type Rotation struct {
+	GraceHours server.Optional[int64] `json:"grace_hours" rule:"notNull,maximum=168"`
+}
+
+// keyColumns selects the fields of an APIKey.
+const keyColumns = `id, name, role, hint, created_by, created_at, expires_at, last_used_at, revoked_at`
+
+// withKey adds the secret to the JSON of an APIKey. PostgreSQL gets only its hash.
+func withKey(key []byte, secret string) []byte {
+	return append(append(key[:len(key)-1:len(key)-1], `,"key":"`+secret...), `"}`...)
+}
+
+var listKeysDoc = &server.Doc{
+	ID: "listApiKeys", Tag: keysTag, Summary: "List API keys",
+	Description: "Returns all keys of the tenant, including expired and revoked keys, without their secrets.",
+}
+
+func (s *Service) listKeys(ctx context.Context, r *server.Request[server.ListQuery]) (server.Page[APIKey], error) {
+	return server.ListPage[APIKey](ctx, s.db.Read, server.NewList("api_keys", keyColumns, "", ""), r.In)
+}
+
+var getKeyDoc = &server.Doc{
+	ID: "getApiKey", Tag: keysTag, Summary: "Get an API key",
+	Description: "Returns a key of the tenant, without its secret.",
+}
+
+func (s *Service) getKey(ctx context.Context, r *server.Request[struct{}]) (server.OK[APIKey], error) {
+	key := readKey(r.ID("id"))
+	return server.One(key, s.db.Read(ctx, key))
+}
+
+func readKey(id string) *db.Stmt {
+	return db.SQL(`select `+keyColumns+` from api_keys where id = $1`, id)
+}
+
+// maxKeys is the number of API keys that a tenant can have, without revoked keys.
+const maxKeys = 500
+
+var (
+	errKeyLimit = server.BadRequest("API_KEY_LIMIT",
+		"A tenant can have %d API keys; revoke one that is not in use", maxKeys)
+	errKeyRevoked = server.BadRequest("API_KEY_REVOKED", "The API key is revoked; create a new one")
+)
+
+var createKeyDoc = &server.Doc{
+	ID: "createApiKey", Tag: keysTag, Summary: "Create an API key",
+	Description: "Returns the key with its secret in `key`. This is the only response with the secret: the service " +
+		"stores its SHA-256 hash. For the same reason, a response that is repeated for an `Idempotency-Key` has `null` in " +
+		"`key`; if the first response was lost, rotate the key to get a new secret. A tenant can have 500 keys, without " +
+		"revoked keys.",
+	Errors: []*server.Error{errKeyLimit},
+}
+
+func (s *Service) createKey(ctx context.Context, r *server.Request[APIKey]) (server.Created[APIKeySecret], error) {
+	if err := s.checkExpiry(r.In.ExpiresAt); err != nil {
+		return nil, err
+	}
+	return insertKey(ctx, s.db, &r.In)
+}
+
+// checkExpiry returns a 422 if a new key would have expired already.
+func (s *Service) checkExpiry(at server.Optional[server.Timestamp]) error {
+	if !at.IsNull() && !at.Value.After(s.now()) {
+		return server.Invalid("expires_at", "must be in the future")
+	}
+	return nil
+}
+
+// insertKey inserts an API key into the context's tenant, created by the context's user if there is one. It returns the
+// key with its secret, as JSON. The error is errKeyLimit if the tenant has too many keys.
+func insertKey(ctx context.Context, d *db.DB, in *APIKey) ([]byte, error) {
+	id, secret := db.NewID(), newKeySecret()
+	hash := []byte(keyHash(secret))
+	var user any
+	if actor := db.ActorOf(ctx); actor.User != "" {
+		user = actor.User
+	}
+	key := db.SQL(`
+		insert into api_keys (id, name, role, hint, hash, expires_at, created_by)
+		select $1, $2, $3, $4, $5, $6::timestamptz, $7::uuid
+		where (select count(*) from api_keys where revoked_at is null) < $8
+		returning `+keyColumns,
+		id, in.Name.Arg(), in.Role.Arg(), keyHint(secret), hash, in.ExpiresAt.Arg(), user, maxKeys)
+	claim := db.SQL(`select key_claim($2, id)::text from api_keys where id = $1`, id, hash)
+	if err := d.Write(ctx, db.Lock("api_keys"), key, claim); err != nil {
+		return nil, err
+	}
+	if key.Rows() == 0 {
+		return nil, errKeyLimit
+	}
+	return withKey(key.Object(), secret), nil
+}
+
+var updateKeyDoc = &server.Doc{
+	ID: "updateApiKey", Tag: keysTag, Summary: "Update an API key",
+	Description: "Changes the name, or when the key expires: `null` means never, and a time in the past ends the key at " +
+		"once. `role` cannot be changed; its current value is accepted. A revoked key stays revoked.",
+	Request: `{"name":"Label printer","expires_at":"2035-06-30T00:00:00Z"}`,
+}
+
+func (s *Service) updateKey(ctx context.Context, r *server.Request[APIKey]) (server.OK[APIKey], error) {
+	id, in := r.ID("id"), &r.In
+	var sameRole bool
+	change := db.SQL(`
+		with target as (
+			select k.id, $5::text is null or k.role = $5 as same_role from api_keys k where k.id = $1
+		), changed as (
+			update api_keys k set
+				name = coalesce($2::text, k.name),
+				expires_at = case when $3::boolean then $4::timestamptz else k.expires_at end
+			from target t where k.id = t.id and t.same_role
+		)
+		select same_role from target`,
+		id, in.Name.Arg(), in.ExpiresAt.Set, in.ExpiresAt.Arg(), in.Role.Arg()).Into(&sameRole)
+	key := readKey(id)
+	if err := server.Found(change, s.db.Write(ctx, change, key)); err != nil {
+		return nil, err
+	}
+	if !sameRole {
+		return nil, server.Invalid("role", "cannot be changed: create a new key and revoke this one")
+	}
+	return key.Object(), nil
+}
+
+var rotateKeyDoc = &server.Doc{
+	ID: "rotateApiKey", Tag: keysTag, Summary: "Rotate an API key",
+	Description: "Replaces the secret of the key and returns the new secret in `key`, once, as after its creation. The " +
+		"previous secret stays valid for `grace_hours`, so that clients can change to the new one without a gap. " +
+		"A second rotation ends the secret before the previous one. The expiry of the key does not change.",
+	Errors: []*server.Error{errKeyRevoked},
+}
+
+// defaultGrace is the default of Rotation.GraceHours.
+const defaultGrace = 24
+
+func (s *Service) rotateKey(ctx context.Context, r *server.Request[Rotation]) (server.OK[APIKeySecret], error) {
+	id, secret := r.ID("id"), newKeySecret()
+	hash := []byte(keyHash(secret))
+	grace := time.Duration(r.In.GraceHours.Or(defaultGrace)) * time.Hour
+	rotated := db.SQL(`
+		update api_keys set
+			hash = $2, hint = $3, previous_hash = hash, previous_until = now() + make_interval(secs => $4)
+		where id = $1 and revoked_at is null returning `+keyColumns, id, hash, keyHint(secret), grace.Seconds())
+	exists := db.SQL(`select id from api_keys where id = $1`, id)
+	err := s.db.Write(ctx,
+		// The row lock serializes rotations, so that each drops the hash that it replaces.
+		db.SQL(`select id from api_keys where id = $1 for no key update`, id),
+		db.SQL(`select key_drop(previous_hash)::text from api_keys where id = $1 and revoked_at is null`, id),
+		rotated,
+		db.SQL(`select key_claim($2, id)::text from api_keys where id = $1 and hash = $2`, id, hash),
+		exists)
+	switch {
+	case err != nil:
+		return nil, err
+	case exists.Rows() == 0:
+		return nil, server.ErrNotFound
+	case rotated.Rows() == 0:
+		return nil, errKeyRevoked
+	}
+	return withKey(rotated.Object(), secret), nil
+}
+
+var revokeKeyDoc = &server.Doc{
+	ID: "revokeApiKey", Tag: keysTag, Summary: "Revoke an API key",
+	Description: "Ends the key at once and for ever. It stays in the list, because the usage ledger refers to it.",
+}
+
+func (s *Service) revokeKey(ctx context.Context, r *server.Request[struct{}]) (server.NoContent, error) {
+	revoke := revokeKey(r.ID("id"))
+	return nil, server.Found(revoke[0], s.db.Write(ctx, revoke...))
+}
+
+// revokeKey returns the statements that revoke a key. The first one returns the key's name if the key exists.
+func revokeKey(id string) []*db.Stmt {
+	return []*db.Stmt{
+		db.SQL(`update api_keys set revoked_at = coalesce(revoked_at, now()) where id = $1 returning name`, id),
+		db.SQL(`select key_drop(hash)::text, key_drop(previous_hash)::text as previous from api_keys where id = $1`, id),
+	}
+}

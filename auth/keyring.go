@@ -1,0 +1,203 @@
+package auth
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"spoolwright/db"
+	"spoolwright/server"
+)
+
+// keyring maps the hashes of the secrets of API keys to their keys, so that a request with a known key takes no
+// additional round trip. That is safe, because a hash never becomes that of another key, and the tenant and the role of
+// a key never change; the request's first statement checks everything else. The keyring also records when keys were
+// used. When it is full, add empties it.
+type keyring struct {
+	mu   sync.RWMutex
+	keys map[string]*knownKey
+	due  []*knownKey // the keys whose use must be written; see used
+}
+
+// knownKey is a key and the last time it was used.
+type knownKey struct {
+	caller  server.Caller
+	used    atomic.Int64 // in Unix microseconds
+	written atomic.Int64 // the last used that was written, or is in keyring.due
+}
+
+// maxKnownKeys bounds the keyring to about 5 MiB.
+const maxKnownKeys = 16_384
+
+// An API key's last_used_at is written within useDelay of a use if it is older than useInterval, and when the service
+// stops. So it is at most useInterval and useDelay too early, even if the service is killed.
+const (
+	useInterval = 10 * time.Minute
+	useDelay    = time.Second
+)
+
+func (k *keyring) find(hash string) *knownKey {
+	k.mu.RLock()
+	defer k.mu.RUnlock()
+	return k.keys[hash]
+}
+
+// add returns the entry of the hash, which it creates if necessary.
+func (k *keyring) add(hash string, caller server.Caller, lastUsed time.Time) *knownKey {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if known := k.keys[hash]; known != nil {
+		return known
+	}
+	if k.keys == nil || len(k.keys) >= maxKnownKeys {
+		k.keys = map[string]*knownKey{}
+	}
+	known := &knownKey{caller: caller}
+	known.used.Store(lastUsed.UnixMicro())
+	known.written.Store(lastUsed.UnixMicro())
+	k.keys[hash] = known
+	return known
+}
+
+// keyRoles maps the roles of API keys to what they may do. Printer keys have their level only where a route accepts
+// printers.
+var keyRoles = map[KeyRole]server.Caller{
+	"viewer":   {Level: server.Read},
+	"operator": {Level: server.Write},
+	"printer":  {Level: server.Write, Printer: true},
+}
+
+// keyCaller returns the API key with the secret, and records that it was used.
+func (s *Service) keyCaller(ctx context.Context, secret string, admit func() error) (server.Caller, error) {
+	if !isKeySecret(secret) {
+		return server.Caller{}, server.ErrInvalidKey
+	}
+	hash := keyHash(secret)
+	known := s.keys.find(hash)
+	if known == nil {
+		if err := admit(); err != nil {
+			return server.Caller{}, err
+		}
+		var err error
+		if known, err = s.findKey(ctx, hash); err != nil {
+			return server.Caller{}, err
+		}
+	}
+	s.used(known)
+	return known.caller, nil
+}
+
+// findKey finds the valid key with the hash and adds it to the keyring. If there is none, the error is
+// server.ErrInvalidKey.
+func (s *Service) findKey(ctx context.Context, hash string) (*knownKey, error) {
+	actor, found, err := s.db.FindKey(ctx, hash)
+	if err != nil {
+		return nil, err
+	}
+	if !found {
+		return nil, server.ErrInvalidKey
+	}
+	var role string
+	var lastUsed *time.Time
+	key := db.SQL(`select role, last_used_at from api_keys where id = $1`, actor.APIKey).Into(&role, &lastUsed)
+	if err := s.db.Read(db.As(ctx, actor), key); errors.Is(err, db.ErrKeyRevoked) {
+		return nil, server.ErrInvalidKey.Because(err)
+	} else if err != nil {
+		return nil, err
+	}
+	caller, ok := keyRoles[KeyRole(role)]
+	if !ok {
+		return nil, server.ErrInvalidKey // a role of a newer program
+	}
+	caller.Actor = actor
+	var used time.Time
+	if lastUsed != nil {
+		used = *lastUsed
+	}
+	return s.keys.add(hash, caller, used), nil
+}
+
+// used records the use of a key now. If the written time is too old, the key becomes due, and the due keys are written
+// together after useDelay.
+func (s *Service) used(key *knownKey) {
+	now, written := s.now().UnixMicro(), key.written.Load()
+	key.used.Store(now)
+	if now-written < useInterval.Microseconds() || !key.written.CompareAndSwap(written, now) {
+		return
+	}
+	s.keys.mu.Lock()
+	defer s.keys.mu.Unlock()
+	if s.keys.due = append(s.keys.due, key); len(s.keys.due) == 1 {
+		time.AfterFunc(useDelay, func() {
+			s.keys.mu.Lock()
+			due := s.keys.due
+			s.keys.due = nil
+			s.keys.mu.Unlock()
+			s.writeUses(context.Background(), due) // after an error, the next use of a key tries again
+		})
+	}
+}
+
+// Stop writes the uses of API keys that have not been written. It must be called after the last request.
+func (s *Service) Stop(ctx context.Context) error {
+	s.keys.mu.Lock()
+	due := s.keys.due
+	s.keys.due = nil
+	for _, key := range s.keys.keys {
+		if key.used.Load() > key.written.Load() {
+			due = append(due, key)
+		}
+	}
+	s.keys.mu.Unlock()
+	return s.writeUses(ctx, due)
+}
+
+// writeUses writes the last use of the keys, in one statement for each tenant. It returns the errors of all tenants.
+func (s *Service) writeUses(ctx context.Context, keys []*knownKey) error {
+	slices.SortFunc(keys, func(a, b *knownKey) int {
+		x, y := a.caller.Actor, b.caller.Actor
+		return cmp.Or(cmp.Compare(x.Tenant, y.Tenant), cmp.Compare(x.APIKey, y.APIKey)) // one order prevents deadlocks
+	})
+	var failed []error
+	for len(keys) > 0 && ctx.Err() == nil {
+		tenant := keys[0].caller.Actor.Tenant
+		n := slices.IndexFunc(keys, func(k *knownKey) bool { return k.caller.Actor.Tenant != tenant })
+		if n < 0 {
+			n = len(keys)
+		}
+		var ids []string
+		var times []time.Time
+		var hashes [][]byte
+		for _, key := range keys[:n] {
+			used := key.used.Load()
+			key.written.Store(used)
+			ids, times = append(ids, key.caller.Actor.APIKey), append(times, time.UnixMicro(used).UTC())
+			hashes = append(hashes, []byte(key.caller.Actor.KeyHash))
+		}
+		// A request with a secret that was not valid any more is no use of the key.
+		err := s.db.Write(db.As(ctx, db.Actor{Tenant: tenant}), db.SQL(`
+			update api_keys k set last_used_at = u.used_at
+			from (
+				select v.id, max(u.used_at) as used_at
+				from unnest($2::uuid[], $3::timestamptz[], $4::bytea[]) u (id, used_at, hash)
+				join api_keys v on v.tenant_id = $1 and v.id = u.id
+					and (v.hash = u.hash or v.previous_hash = u.hash and v.previous_until > u.used_at)
+					and u.used_at < coalesce(least(v.revoked_at, v.expires_at), 'infinity')
+				group by v.id
+			) u
+			where k.tenant_id = $1 and k.id = u.id and u.used_at > coalesce(k.last_used_at, '-infinity')`,
+			tenant, ids, times, hashes))
+		if err != nil {
+			failed = append(failed, err)
+			for _, key := range keys[:n] {
+				key.written.Store(0)
+			}
+		}
+		keys = keys[n:]
+	}
+	return errors.Join(append(failed, ctx.Err())...)
+}
