@@ -24,7 +24,7 @@ func (s *Service) keyRoutes() []server.Route {
 		server.Op("GET"+one, server.Admin, server.Handle(s.getKey), getKeyDoc).ForUsers(),
 		server.Op("PATCH"+one, server.Admin, server.Handle(s.updateKey), updateKeyDoc).ForUsers(),
 		server.Op("DELETE"+one, server.Admin, server.Handle(s.revokeKey), revokeKeyDoc).ForUsers(),
-		server.Op("POST"+one+"/rotate", server.Admin, server.Handle(s.rotateKey), rotateKeyDoc).ForUsers(),
+		server.Op("POST"+one+"/rotate", server.Admin, server.Handle(s.rotateKey).OptionalBody(), rotateKeyDoc).ForUsers(),
 	}
 }
 

@@ -175,6 +175,7 @@ func TestTenantRemove(t *testing.T) {
 	farm, other := w.Tenant(t), w.Tenant(t)
 	for _, tenant := range []*authtest.Tenant{farm, other} {
 		user := tenant.User(t, "admin")
+		tenant.Key(t, "viewer").Get(t, "/api/v1/spools").Want(200)
 		set := w.login(t, user)
 		c := as(w.Anonymous(), set.Access)
 		spool := c.Post(t, "/api/v1/spools", spoolBody).Want(201).Text("id")
@@ -215,12 +216,17 @@ func TestTenantRemove(t *testing.T) {
 	}
 }
 
-// A removal of a tenant waits for a transaction that has checked a user and can still add rows.
+// A removal of a tenant waits for a transaction that has checked a user or an API key and can still add rows.
 func TestTenantRemoveWaitsForTransactions(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, inventory.Routes)
+	t.Run("user", func(t *testing.T) { t.Parallel(); testRemoveWaits(t, w, (*authtest.Tenant).User) })
+	t.Run("key", func(t *testing.T) { t.Parallel(); testRemoveWaits(t, w, (*authtest.Tenant).Key) })
+}
+
+func testRemoveWaits(t *testing.T, w *world, create func(*authtest.Tenant, testing.TB, string) *authtest.Client) {
 	farm := w.Tenant(t)
-	user := farm.User(t, "operator")
+	user := create(farm, t, "operator")
 	removed := make(chan error, 1)
 	err := w.DB.Tx(db.As(t.Context(), user.Actor), func(ctx context.Context) error {
 		if err := w.DB.CheckActor(ctx); err != nil {

@@ -57,12 +57,15 @@ func (o Owner) connect(ctx context.Context, fn func(*pgx.Conn) error) error {
 	return err
 }
 
-// RemoveTenant deletes all rows of a tenant, in all tables. It first disables the tenant's users and waits until no
-// transaction that began before can add rows. If it fails, the users stay disabled, no row was deleted, and it can be
-// called again.
+// RemoveTenant deletes all rows of a tenant, in all tables. It first disables the tenant's users, revokes its API keys,
+// and waits until no transaction that began before can add rows. If it fails, the users stay disabled and the keys
+// revoked, no row was deleted, and it can be called again.
 func (o Owner) RemoveTenant(ctx context.Context, tenant string) error {
 	err := o.Tx(ctx, tenant, func(_ Bind, exec Exec) error {
 		_, err := exec(`update users set disabled_at = coalesce(disabled_at, now()) where tenant_id = $1`, tenant)
+		if err == nil {
+			_, err = exec(`update api_keys set revoked_at = coalesce(revoked_at, now()) where tenant_id = $1`, tenant)
+		}
 		return err
 	})
 	if err == nil {
@@ -93,15 +96,15 @@ func (o Owner) RemoveTenant(ctx context.Context, tenant string) error {
 	})
 }
 
-// awaitUsers waits until the transactions of all tenants that have checked a user have ended: a transaction that began
-// before the users of a tenant were disabled can still insert rows. Each attempt waits a second at most, because other
+// awaitUsers waits until the transactions of all tenants that have checked a user or an API key have ended: a transaction
+// that began before the users of a tenant were disabled can still insert rows. Each attempt waits a second at most, because other
 // requests wait meanwhile.
 func (o Owner) awaitUsers(ctx context.Context, tenant string) error {
 	for try := 0; ; try++ {
 		err := o.Tx(ctx, tenant, func(_ Bind, exec Exec) error {
 			_, err := exec(`select set_config('lock_timeout', '1s', true)`)
 			if err == nil {
-				_, err = exec(`lock table users in access exclusive mode`)
+				_, err = exec(`lock table users, api_keys in access exclusive mode`)
 			}
 			return err
 		})

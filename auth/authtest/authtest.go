@@ -5,6 +5,7 @@ package authtest
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -137,7 +138,8 @@ func (t *Tenant) Key(tb testing.TB, role string) *Client {
 	tb.Helper()
 	a := t.User(tb, "admin").Post(tb, "/api/v1/api-keys", JSON{"name": "Test " + role, "role": role}).Want(201)
 	c := (&Client{API: t.api}).With("X-API-Key", a.Text("key"))
-	c.Actor = db.Actor{Tenant: t.ID, APIKey: a.ID()}
+	hash := sha256.Sum256([]byte(a.Text("key")))
+	c.Actor = db.Actor{Tenant: t.ID, APIKey: a.ID(), KeyHash: string(hash[:])}
 	return c
 }
 

@@ -9,14 +9,13 @@ create table api_keys (
 	hash bytea not null check (length(hash) = 32), -- SHA-256 of the secret
 	previous_hash bytea check (length(previous_hash) = 32), -- of the secret before the last rotation
 	previous_until timestamptz, -- when the previous secret expires
-	created_by uuid, -- null if the command line created the key
+	created_by uuid, -- kept when the user is removed; null if the command line created the key
 	created_at timestamptz not null default now(),
 	expires_at timestamptz,
 	last_used_at timestamptz,
 	revoked_at timestamptz,
 	primary key (tenant_id, id),
-	foreign key (tenant_id) references tenants (tenant_id),
-	foreign key (tenant_id, created_by) references users (tenant_id, id)
+	foreign key (tenant_id) references tenants (tenant_id)
 );
 create index api_keys_newest on api_keys (tenant_id, created_at, id);
 
