@@ -198,7 +198,7 @@ func testBackupCopy(t *testing.T, p program) {
 	want := readAll(t, c, token)
 	c.stop(t, syscall.SIGTERM)
 
-	runBackupCommands(t, home, block(t, "sh", "cp -a data"))
+	runBackupCommands(t, home, block(t, "sh", "cp -aL data"))
 	check(t, os.RemoveAll(home+"/data"))
 	check(t, os.Rename(home+"/backup", home+"/data"))
 	c = p.start(t, env)

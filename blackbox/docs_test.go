@@ -80,7 +80,7 @@ func TestShellBlocksAreTested(t *testing.T) {
 	t.Parallel()
 	tests := []struct{ page, has, test string }{
 		{"README.md", "go test ./...", "TestReadmeStartsWithTheTwoCommands"},
-		{"docs/backup.md", "cp -a data", "TestBackup/Copy"},
+		{"docs/backup.md", "cp -aL data", "TestBackup/Copy"},
 		{"docs/backup.md", `pg_dump -d "$SUPER"`, "TestBackup/Private"},
 		{"docs/backup.md", `pg_restore -d "$SUPER"`, "TestBackup/Private"},
 		{"docs/backup.md", `pg_dump -d "$BACKUP"`, "TestBackup/DatabaseURL"},

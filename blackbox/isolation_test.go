@@ -3,6 +3,7 @@ package blackbox_test
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -468,6 +469,17 @@ func TestPgBouncer(t *testing.T) {
 			}
 		})
 	}
+	t.Run("without a mode", func(t *testing.T) {
+		if d, err := db.Open(t.Context(), db.Config{URL: bouncer}); !errors.Is(err, db.ErrPooler) {
+			t.Errorf("Open: %v, want ErrPooler", err)
+			if err == nil {
+				d.Close()
+			}
+		}
+		if _, err := db.Migrate(t.Context(), bouncer, "", nil); !errors.Is(err, db.ErrPooler) {
+			t.Errorf("Migrate: %v, want ErrPooler", err)
+		}
+	})
 	// docs/database.md forbids cache_statement, because a statement prepared on one server connection does not exist
 	// on the connection of the next transaction. This test fails if a PgBouncer supports it.
 	t.Run("cache_statement", func(t *testing.T) {

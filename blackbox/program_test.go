@@ -13,6 +13,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"os/exec"
 	"os/user"
@@ -52,6 +53,7 @@ func TestProgram(t *testing.T) {
 		{"Settings", testSettings},
 		{"ExpiredKeys", testExpiredKeys},
 		{"AddressInUse", testAddressInUse},
+		{"StartErrors", testStartErrors},
 		{"DatabaseURL", testDatabaseURL},
 		{"SeparateRoles", testSeparateRoles},
 		{"Definitions", testDefinitions},
@@ -473,6 +475,36 @@ func testExpiredKeys(t *testing.T, p program) {
 		return n == 0
 	})
 	c.stop(t, syscall.SIGTERM)
+}
+
+// testStartErrors starts the service on databases that it cannot use. The error must name the setting and say what to
+// do, and must not show the password.
+func testStartErrors(t *testing.T, p program) {
+	owner, name := newDatabase(t, dbtest.Private().OwnerURL)
+	service := withDatabase(dbtest.Private().AppURL(), name)
+	password := func(connection, password string) string {
+		u, err := url.Parse(connection)
+		check(t, err)
+		u.User = url.UserPassword(u.User.Username(), password)
+		return u.String()
+	}
+	start := func(code int, env []string, words ...string) {
+		t.Helper()
+		line := p.fails(t, code, append(env, secretEnv, "DATA_DIR="+filepath.Join(tempDir(t), "data")), nil, words...)
+		if strings.Contains(line, "hidden") || strings.Contains(line, "URL: database:") {
+			t.Errorf("the error shows a password or repeats a prefix: %s", line)
+		}
+	}
+	start(1, []string{"DATABASE_URL=" + service}, "DATABASE_URL: ", "run `spoolwright migrate` with MIGRATE_DATABASE_URL")
+	start(1, []string{"DATABASE_URL=" + password(service, "hidden")}, "DATABASE_URL: ", "password", "percent-encode", "%40")
+	start(1, []string{"DATABASE_URL=" + service, "MIGRATE_DATABASE_URL=" + password(owner, "hidden")},
+		"MIGRATE_DATABASE_URL: ", "password", "percent-encode")
+	start(1, []string{"DATABASE_URL=" + strings.Replace(owner, name, "no_such_database", 1)},
+		"DATABASE_URL: ", "no_such_database", "CREATE DATABASE")
+	for _, secret := range []string{"12/hidden", "hidden/x", "hidden%", "x@hidden"} {
+		start(2, []string{"DATABASE_URL=postgres://farm:" + secret + "@127.0.0.1:1/farm"}, "DATABASE_URL: ",
+			"percent-encode special characters of the password: @ is %40")
+	}
 }
 
 // testAddressInUse starts the service on an address in use. It must name the setting and create nothing.

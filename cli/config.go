@@ -27,6 +27,7 @@ type Config struct {
 	Listen, MetricsAddr     string
 	DatabaseURL, MigrateURL string // DatabaseURL is empty for a private PostgreSQL in DataDir
 	DataDir                 string
+	elsewhere               string   // local.Options.Elsewhere
 	JWTSecrets              []string // the first signs, all verify
 	AccessTTL, RefreshTTL   time.Duration
 	PerMinute, PerHour      int // limits of requests of a user; 0 is none
@@ -102,6 +103,9 @@ func loadConfig(getenv func(string) string, w io.Writer) (Config, error) {
 		return c, errors.New("TLS_CERT_FILE and TLS_KEY_FILE must be set together")
 	case c.MigrateURL != "" && c.DatabaseURL == "":
 		return c, errors.New("MIGRATE_DATABASE_URL requires DATABASE_URL")
+	}
+	if getenv("DATA_DIR") == "" { // a folder that the user chose, such as a mounted volume, is used or is an error
+		c.elsewhere = "/var/lib/spoolwright"
 	}
 	if c.TenantPerMinute < 0 {
 		c.TenantPerMinute = min(10*c.PerMinute, 1_000_000_000)
@@ -205,9 +209,13 @@ func checkAddr(v string) error {
 }
 
 func checkURL(v string) error {
-	if _, err := pgconn.ParseConfig(v); err != nil {
+	c, err := pgconn.ParseConfig(v)
+	// An @ or / of a password ends it too early, so that the real @ is in the host or the database.
+	split := err == nil && strings.Contains(v, "://") &&
+		(strings.LastIndex(c.Host, "@") > 0 || strings.Contains(c.Database, "@"))
+	if err != nil || split {
 		// Both the value and the parser's error may contain the password.
-		return errors.New("not a connection string such as postgres://user:password@host:5432/database")
+		return errors.New("not a connection string such as postgres://user:password@host:5432/database; " + percentEncode)
 	}
 	return nil
 }

@@ -2,7 +2,12 @@ package cli
 
 import (
 	"context"
+	"errors"
+	"slices"
+	"strings"
 	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"spoolwright/db"
 	"spoolwright/db/local"
@@ -12,7 +17,8 @@ import (
 const databasePatience = time.Minute
 
 // WithDatabase connects to DATABASE_URL or gets a private PostgreSQL from start (local.Start or local.Attach), migrates
-// the database, calls fn, and closes what it opened. It waits for a database that is out of reach. The error wraps ErrInterrupted if ctx ended before fn was called.
+// the database, calls fn, and closes what it opened. It waits for a database that is out of reach. The error wraps
+// ErrInterrupted if ctx ended before fn was called. Errors about a database that the user runs name the variable.
 func WithDatabase(ctx context.Context, c Config, start func(context.Context, local.Options) (*local.Server, error),
 	fn func(*db.DB) error) error {
 	return withDatabase(ctx, c, start, func(d *db.DB, _ string) error { return fn(d) })
@@ -22,8 +28,13 @@ func WithDatabase(ctx context.Context, c Config, start func(context.Context, loc
 func withDatabase(ctx context.Context, c Config, start func(context.Context, local.Options) (*local.Server, error),
 	fn func(d *db.DB, ownerURL string) error) (err error) {
 	ownerURL, appURL := c.MigrateURL, c.DatabaseURL
+	ownerVariable, appVariable := "DATABASE_URL", "DATABASE_URL"
+	if ownerURL != "" {
+		ownerVariable = "MIGRATE_DATABASE_URL"
+	}
 	if appURL == "" {
-		private, err := start(ctx, local.Options{Dir: c.DataDir, Log: c.Log, Throwaway: c.Throwaway})
+		ownerVariable, appVariable = "", ""
+		private, err := start(ctx, local.Options{Dir: c.DataDir, Log: c.Log, Throwaway: c.Throwaway, Elsewhere: c.elsewhere})
 		if err != nil {
 			return interrupted(ctx, err)
 		}
@@ -45,7 +56,7 @@ func withDatabase(ctx context.Context, c Config, start func(context.Context, loc
 		return err
 	})
 	if err != nil {
-		return interrupted(ctx, err)
+		return interrupted(ctx, explain(ownerVariable, err))
 	}
 	if applied != (db.Applied{}) {
 		c.Log.Info("the database was migrated", "migrations", applied.Migrations, "definitions", applied.Definitions)
@@ -56,8 +67,52 @@ func withDatabase(ctx context.Context, c Config, start func(context.Context, loc
 		return err
 	})
 	if err != nil {
-		return interrupted(ctx, err)
+		return interrupted(ctx, explain(appVariable, err))
 	}
 	defer d.Close()
 	return fn(d, ownerURL)
 }
+
+const percentEncode = "percent-encode special characters of the password: @ is %40, / is %2F, % is %25"
+
+// explain adds the variable to an error of the database at its URL, and advice where there is some. An empty variable
+// means the private PostgreSQL.
+func explain(variable string, err error) error {
+	if variable == "" {
+		return err
+	}
+	advice := ""
+	pg, refused := errors.AsType[*pgconn.PgError](err)
+	_, connecting := errors.AsType[*pgconn.ConnectError](err)
+	switch {
+	case refused && (pg.Code == "28P01" || pg.Code == "28000"):
+		advice = "check the login and its password; " + percentEncode
+	case refused && pg.Code == "3D000":
+		advice = "check the name of the database, or create it with CREATE DATABASE"
+	case connecting && refused && pg.Code == "42501":
+		advice = "run GRANT CONNECT ON DATABASE for the login"
+	case connecting && !refused:
+		advice = "check the host and the port, and that PostgreSQL runs there"
+	}
+	return startError{variable, advice, err}
+}
+
+type startError struct {
+	variable, advice string
+	err              error
+}
+
+func (e startError) Error() string {
+	// An error of pgx has a line for each attempt to connect, first with TLS and then without it.
+	attempts := slices.Compact(strings.Split(strings.TrimPrefix(e.err.Error(), "database: "), "\n\t"))
+	text := e.variable + ": " + attempts[0]
+	if len(attempts) > 1 {
+		text += " " + strings.Join(attempts[1:], "; ")
+	}
+	if e.advice != "" {
+		text += ": " + e.advice
+	}
+	return text
+}
+
+func (e startError) Unwrap() error { return e.err }

@@ -83,7 +83,8 @@ func Open(ctx context.Context, c Config) (*DB, error) {
 		return &pgconn.CancelRequestContextWatcherHandler{Conn: conn, CancelRequestDelay: 0, DeadlineDelay: time.Second}
 	}
 	config.ConnConfig.OnNotice = recordNotice
-	config.AfterConnect = prepareSession
+	named := usesNamed(config.ConnConfig, c.URL)
+	config.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error { return prepareSession(ctx, conn, named) }
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
 		return nil, err

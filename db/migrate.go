@@ -76,6 +76,11 @@ func Migrate(ctx context.Context, ownerURL, memberURL string, features []Definit
 		return applied, fmt.Errorf("database: %w", err)
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
+	if usesNamed(config, ownerURL) {
+		if err := checkPooler(ctx, conn); err != nil {
+			return applied, err
+		}
+	}
 
 	var member string
 	if memberURL != "" && memberURL != ownerURL {

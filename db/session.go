@@ -3,6 +3,7 @@ package db
 import (
 	"context"
 	"errors"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -54,12 +55,36 @@ const bindKeySessionSQL = bindSession + `set_config('app.api_key_id', $2, true) 
 
 const appSchemas = "public, pg_temp"
 
+// ErrPooler is the error of Open and Migrate for a connection through a pooler that does not support named statements:
+// some of the requests would fail. A URL that sets the mode is not checked.
+var ErrPooler = errors.New("it leads to a connection pooler such as PgBouncer, which requires the parameter " +
+	"default_query_exec_mode=cache_describe (see docs/database.md)")
+
+// usesNamed reports whether pgx prepares named statements because the URL does not set default_query_exec_mode.
+func usesNamed(config *pgx.ConnConfig, url string) bool {
+	return config.DefaultQueryExecMode == pgx.QueryExecModeCacheStatement &&
+		!strings.Contains(url, "default_query_exec_mode")
+}
+
+// checkPooler returns ErrPooler if the connection leads through a pooler.
+func checkPooler(ctx context.Context, conn *pgx.Conn) error {
+	var process uint32
+	err := conn.QueryRow(ctx, `select pg_backend_pid()::int8`, pgx.QueryExecModeSimpleProtocol).Scan(&process)
+	if err == nil && process != conn.PgConn().PID() {
+		err = ErrPooler
+	}
+	return err
+}
+
 // preparedKey is the key in a connection's custom data that says that its session has the settings of prepareSQL.
 const preparedKey = "spoolwright.prepared"
 
 // prepareSession applies prepareSQL to a new connection. If PostgreSQL rejects it, because it is not migrated or the
 // login is not a member of the role, the session stays as it is, and bind_tenant reports the reason.
-func prepareSession(ctx context.Context, conn *pgx.Conn) error {
+//
+// If named is set, the URL does not choose how statements are sent, so that pgx prepares named statements. The error is
+// ErrPooler if the connection leads through a pooler then.
+func prepareSession(ctx context.Context, conn *pgx.Conn, named bool) error {
 	prepared := 0
 	var b pgx.Batch // see Ready
 	b.Queue(prepareSQL, int32(conn.PgConn().PID())).Query(func(rows pgx.Rows) error {
@@ -70,10 +95,14 @@ func prepareSession(ctx context.Context, conn *pgx.Conn) error {
 	})
 	err := conn.SendBatch(ctx, &b).Close()
 	var pg *pgconn.PgError
+	isPg := errors.As(err, &pg)
 	switch {
+	// The codes are those of a named statement that another server process has, or that the process does not have.
+	case named && (err == nil && prepared == 0 || isPg && (pg.Code == "42P05" || pg.Code == "26000")):
+		return ErrPooler
 	case err == nil && prepared > 0:
 		conn.PgConn().CustomData()[preparedKey] = true
-	case errors.As(err, &pg) && !isBroken(err):
+	case isPg && !isBroken(err):
 		return nil
 	}
 	return err

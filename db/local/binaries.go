@@ -121,11 +121,22 @@ func (s *Server) inspect(folder string) (tools, error) {
 	return t, err
 }
 
-// checkEnter returns an error when PostgreSQL's account cannot enter the data folder. It runs a command in the folder
-// instead of reading permission bits, so that access control lists are honored.
+// checkEnter returns an error when PostgreSQL's account cannot enter the folder of the cluster. It places a new cluster
+// in Options.Elsewhere then, if that is set. It runs a command in the folder instead of reading permission bits, so
+// that access control lists are honored.
 func (s *Server) checkEnter(binary string) error {
-	if s.account.cred == nil || s.enters(binary, s.dir) {
+	if s.account.cred == nil || s.enters(binary, filepath.Dir(s.cluster)) {
 		return nil
+	}
+	if _, err := os.Stat(s.cluster); s.options.Elsewhere != "" && !s.options.Throwaway && errors.Is(err, fs.ErrNotExist) {
+		if err := s.relocate(s.options.Elsewhere); err != nil {
+			return err
+		}
+		if s.enters(binary, filepath.Dir(s.cluster)) {
+			s.log.Info("PostgreSQL's account cannot enter the data folder, so its files are in another folder",
+				"account", s.account.name, "data", s.dir, "postgres", s.cluster)
+			return nil
+		}
 	}
 	path := "/"
 	for _, name := range strings.Split(strings.TrimPrefix(s.dir, "/"), "/") {

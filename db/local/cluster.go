@@ -64,7 +64,7 @@ func (s *Server) createCluster(ctx context.Context) error {
 	if err := s.checkCluster(); err != nil { // PostgreSQL's account could replace data
 		return errors.Join(err, os.Remove(s.cluster))
 	}
-	return syncDir(s.dir)
+	return syncDir(filepath.Dir(s.cluster))
 }
 
 // settings returns PostgreSQL's settings for the command line, where they override postgresql.conf, so that each start

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/user"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -92,9 +93,9 @@ func openFolder(dir string, throwaway bool) (*folder, error) {
 	if throwaway {
 		base = filepath.Join(f.dir, "throwaway") // apart from the durable cluster
 	}
-	f.cluster, f.staging, f.logFile, f.secretsFile = base, base+".new", base+".log", base+".passwords"
+	f.logFile, f.secretsFile = base+".log", base+".passwords"
 	f.lockFile = filepath.Join(f.dir, "postgres.lock")
-	f.sockets = f.socketFolder()
+	f.place(relocated(base))
 	if f.account, err = chooseAccount(f.cluster); err != nil {
 		return nil, err
 	}
@@ -106,6 +107,53 @@ func openFolder(dir string, throwaway bool) (*folder, error) {
 		}
 	}
 	return f, f.checkCluster()
+}
+
+// place sets the paths that PostgreSQL's account uses.
+func (f *folder) place(cluster string) {
+	f.cluster, f.staging = cluster, cluster+".new"
+	f.sockets = f.socketFolder()
+}
+
+// relocatedName is the name of a cluster outside of the data folder.
+var relocatedName = regexp.MustCompile(`^postgres-[0-9A-Z]{26}$`)
+
+// relocated returns the cluster to which relocate linked base, or base. Only root follows such a link, and only if no
+// other account can have put something in its place.
+func relocated(base string) string {
+	target, err := os.Readlink(base)
+	if err != nil || os.Geteuid() != 0 || !filepath.IsAbs(target) || !relocatedName.MatchString(filepath.Base(target)) {
+		return base
+	}
+	link, err1 := os.Lstat(base)
+	parent, err2 := os.Lstat(filepath.Dir(target))
+	if err1 != nil || err2 != nil || owner(link) != 0 || owner(parent) != 0 || !parent.IsDir() ||
+		parent.Mode().Perm()&0o022 != 0 {
+		return base
+	}
+	return target
+}
+
+// relocate places a new cluster in the folder elsewhere, and links to it from the data folder.
+func (f *folder) relocate(elsewhere string) error {
+	if err := os.MkdirAll(elsewhere, 0o711); err != nil {
+		return err
+	}
+	target := filepath.Join(elsewhere, "postgres-"+rand.Text())
+	for _, suffix := range []string{"", ".run"} {
+		link := filepath.Join(f.dir, clusterFolder) + suffix
+		if info, err := os.Lstat(link); err == nil && info.Mode()&os.ModeSymlink != 0 { // left by an interrupted start
+			os.Remove(link)
+		}
+		if err := os.Symlink(target+suffix, link); err != nil {
+			return err
+		}
+	}
+	if relocated(filepath.Join(f.dir, clusterFolder)) != target {
+		return fmt.Errorf("%s must be a folder of root that no other account can change", elsewhere)
+	}
+	f.place(target)
+	return nil
 }
 
 // socketFolder returns the folder beside the cluster, or one in the temporary folder when that path is too long for a

@@ -52,6 +52,10 @@ type Options struct {
 	// stops its PostgreSQL.
 	Throwaway bool
 
+	// Elsewhere is the folder for a new cluster if PostgreSQL's account cannot enter Dir, which then contains a
+	// symbolic link to the cluster. Without it, that is an error.
+	Elsewhere string
+
 	// Settings are additional settings of postgresql.conf. They override those of this package. An adopted or attached
 	// PostgreSQL keeps the settings it was started with.
 	Settings map[string]string

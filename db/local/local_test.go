@@ -2,10 +2,13 @@ package local_test
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
+	"net/url"
 	"os"
 	"os/exec"
 	"os/user"
@@ -523,5 +526,48 @@ func TestUnprivileged(t *testing.T) {
 	_, err := local.Start(t.Context(), local.Options{Dir: dir})
 	if err == nil || !strings.Contains(err.Error(), "nobody") {
 		t.Errorf("root accepted the data folder of another account: %v", err)
+	}
+}
+
+// TestElsewhere checks a data folder that PostgreSQL's account cannot enter: a new cluster is in another folder, to
+// which the data folder links, and later starts use it.
+func TestElsewhere(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root; otherwise PostgreSQL runs as the same account")
+	}
+	shut := filepath.Join(folder(t), "shut")
+	check(t, os.Mkdir(shut, 0o700))
+	var log bytes.Buffer
+	o := local.Options{
+		Dir: filepath.Join(shut, "data"), Elsewhere: filepath.Join(folder(t), "lib", "spoolwright"),
+		Log: slog.New(slog.NewTextHandler(&log, nil)),
+	}
+	s := start(t, o)
+	expect(t, s.OwnerURL(), "create table kept as select 'data' as d", "")
+	target, err := os.Readlink(filepath.Join(o.Dir, "postgres"))
+	check(t, err)
+	if filepath.Dir(target) != o.Elsewhere || strings.Count(log.String(), target) != 1 || !local.Exists(o.Dir) {
+		t.Errorf("the data folder links to %s; the log is\n%s", target, &log)
+	}
+	// docs/backup.md names the socket in the data folder.
+	login, _, _ := strings.Cut(s.OwnerURL(), "host=")
+	config, err := pgx.ParseConfig(login + "host=" + url.QueryEscape(filepath.Join(o.Dir, "postgres.run")) + "&port=5432")
+	check(t, err)
+	conn, err := pgx.ConnectConfig(t.Context(), config)
+	check(t, err)
+	check(t, conn.Close(t.Context()))
+	stop(t, s)
+	for _, elsewhere := range []string{o.Elsewhere, ""} {
+		o.Elsewhere = elsewhere
+		a, err := local.Attach(t.Context(), o)
+		check(t, err)
+		expect(t, a.OwnerURL(), "select d from kept", "data")
+		check(t, a.Stop(t.Context()))
+	}
+	// Another account that can change the folder could replace the cluster.
+	check(t, os.Chmod(filepath.Dir(target), 0o777))
+	if _, err := local.Start(t.Context(), o); err == nil || !strings.Contains(err.Error(), "not a symbolic link") {
+		t.Errorf("with a folder that others can change: %v", err)
 	}
 }
