@@ -13,7 +13,7 @@ import (
 var costsSQL string
 
 // Definitions are the SQL functions of products: recompute_costs, which calls filament_prices of inventory.
-var Definitions = []db.Definition{{Name: "catalog/costs", Version: 2, SQL: costsSQL}}
+var Definitions = []db.Definition{{Name: "catalog/costs", Version: 3, SQL: costsSQL}}
 
 // lockCatalog locks the tenant's catalog until the end of the transaction. It must be the first statement of every
 // write that depends on the tree of components or on costs. Otherwise two concurrent writes could close a cycle

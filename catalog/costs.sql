@@ -7,6 +7,8 @@
 -- is 0 without components and otherwise one more than the highest level of a component. The caller must hold
 -- the tenant's catalog lock (lockCatalog in cost.go), so that no other transaction changes the tree meanwhile.
 --
+-- Joins with "lateral (... offset 0)" read each product by its primary key, whatever the planner knows of the table.
+--
 -- Components may nest 50 levels deep: more levels raise a violation of the check products_levels_range, which is not
 -- a constraint of the table. A product that has more already keeps them.
 create or replace function recompute_costs(product uuid, whole_tree boolean) returns uuid language plpgsql as $$
@@ -47,8 +49,9 @@ begin
 			select unnest(tree) union
 			select c.product_id from above a join product_components c on c.component_product_id = a.id
 		)
-		select array_agg(p.id) from above a join products p on p.id = a.id
-		where p.hidden_at is null
+		select array_agg(p.id) from above a cross join lateral (
+			select p.id, p.levels from products p where p.id = a.id and p.hidden_at is null offset 0
+		) p
 		group by p.levels order by p.levels
 	loop
 		with changed as (
@@ -72,7 +75,7 @@ begin
 				) m
 				where q.id = any (next_level)
 			) n
-			where p.id = n.id and (p.id = product
+			where p.id = any (next_level) and p.id = n.id and (p.id = product
 				or (p.levels, p.material_cost, p.component_cost, p.costs_complete)
 					is distinct from (n.levels, n.material_cost, n.component_cost, n.costs_complete))
 			returning n.levels > greatest(50, n.old_levels) as too_deep

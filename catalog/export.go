@@ -12,6 +12,6 @@ var Commands = []cli.Command{Export.Command("products")}
 // Export writes all products with their bills of materials.
 var Export = transfer.Export[Product](func(createdAt, id string) *db.Stmt {
 	return db.SQL(selectProducts+`
-		and (p.created_at, p.id) > ($1::text::timestamptz, $2::uuid)
+		and num_nonnulls(p.hidden_at) <> 1 and (p.created_at, p.id) > ($1::text::timestamptz, $2::uuid)
 		order by p.created_at, p.id limit 200`, createdAt, id)
 })

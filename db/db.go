@@ -4,6 +4,7 @@
 package db
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,6 +30,10 @@ type Config struct {
 	// Definitions are the features' definitions, as given to Migrate. Open and Ready fail while one is missing.
 	Definitions []Definition
 
+	// PlanAge is the time for which a connection keeps the plans of its statements. PostgreSQL itself keeps them until
+	// it analyzes a table, which may be a minute after a small table became large. 0 means 15 seconds.
+	PlanAge time.Duration
+
 	// RoundTrip, if not nil, is called for each round trip with its statements, by tests and benchmarks.
 	RoundTrip func(statements []Statement)
 }
@@ -40,6 +45,7 @@ type DB struct {
 	shares    *shares // of the pool; every use of a connection has one
 	log       *slog.Logger
 	roundTrip func(statements []Statement)
+	planAge   time.Duration
 
 	unprepared  atomic.Bool  // whether a session lost its settings: something unknown pools connections
 	reconnected atomic.Int64 // when reconnect last closed the connections, in Unix nanoseconds
@@ -91,6 +97,7 @@ func Open(ctx context.Context, c Config) (*DB, error) {
 	}
 	d := &DB{
 		pool: pool, needs: withOwn(c.Definitions), shares: newShares(int(config.MaxConns)), log: c.Log, roundTrip: c.RoundTrip,
+		planAge: cmp.Or(c.PlanAge, 15*time.Second),
 	}
 	if d.log == nil {
 		d.log = slog.New(slog.DiscardHandler)

@@ -238,13 +238,16 @@ func (d *DB) queue(ctx context.Context, b *pgx.Batch, stmts []*Stmt, bind *pgx.C
 	return nil
 }
 
-// report calls the RoundTrip hook, if there is one.
+// report calls the RoundTrip hook, if there is one, with all statements but discardSQL.
 func (d *DB) report(b *pgx.Batch) {
 	if d.roundTrip == nil {
 		return
 	}
 	var all []Statement
 	for _, q := range b.QueuedQueries {
+		if q.SQL == discardSQL {
+			continue // depends on the time
+		}
 		all = append(all, Statement{q.SQL, q.Arguments})
 	}
 	d.roundTrip(all)

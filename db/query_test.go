@@ -901,3 +901,22 @@ func TestClientDisconnectsWhileItWaits(t *testing.T) {
 	}
 	wantRows(t, d, tenant)
 }
+
+// A connection discards its plans when they are older than PlanAge, as part of the next transaction.
+func TestPlanAge(t *testing.T) {
+	t.Parallel()
+	for age, want := range map[time.Duration]bool{time.Nanosecond: true, time.Hour: false} {
+		d := open(t, db.Config{URL: dbtest.Private().AppURL(), MaxConns: 1, PlanAge: age})
+		ctx := newTenant(t, d)
+		err := d.Tx(ctx, func(ctx context.Context) error { return d.Write(ctx, addRow("a")) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantRows(t, d, ctx, "a")
+		discards := value[bool](t, d, ctx,
+			`select exists (select from pg_prepared_statements where statement = 'discard plans')`)
+		if discards != want {
+			t.Errorf("plans kept for %v: discarded %t, want %t", age, discards, want)
+		}
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -17,8 +18,8 @@ import (
 // prepareSQL applies the settings to the session and returns a row for each of them, if $1 is the server process of the
 // session. A pooler gives its clients process numbers of its own, which are those of no server process.
 //
-// enable_seqscan: a plan that is made while a table is small stays in use while the table grows, until PostgreSQL
-// analyzes it. A sequential scan would be such a plan's choice. Statements that need one set it for their transaction.
+// A sequential scan would be the best plan for a table that is small when the plan is made, but slow when the table has
+// grown. Scan allows it for the rest of a transaction.
 const prepareSQL = `
 	select set_config(s.name, s.value, false) from (values
 		('role', '` + appRole + `'), ('search_path', '` + appSchemas + `'), ('statement_timeout', '8s'),
@@ -76,8 +77,15 @@ func checkPooler(ctx context.Context, conn *pgx.Conn) error {
 	return err
 }
 
-// preparedKey is the key in a connection's custom data that says that its session has the settings of prepareSQL.
-const preparedKey = "spoolwright.prepared"
+// sessionKey is the key in a connection's custom data for its *session, if the session is prepared.
+const sessionKey = "spoolwright.session"
+
+// session is a server session with the settings of prepareSQL.
+type session struct {
+	planned time.Time // when the session last discarded its plans
+}
+
+const discardSQL = `discard plans`
 
 // prepareSession applies prepareSQL to a new connection. If PostgreSQL rejects it, because it is not migrated or the
 // login is not a member of the role, the session stays as it is, and bind_tenant reports the reason.
@@ -101,7 +109,7 @@ func prepareSession(ctx context.Context, conn *pgx.Conn, named bool) error {
 	case named && (err == nil && prepared == 0 || isPg && (pg.Code == "42P05" || pg.Code == "26000")):
 		return ErrPooler
 	case err == nil && prepared > 0:
-		conn.PgConn().CustomData()[preparedKey] = true
+		conn.PgConn().CustomData()[sessionKey] = &session{time.Now()}
 	case isPg && !isBroken(err):
 		return nil
 	}
@@ -110,7 +118,14 @@ func prepareSession(ctx context.Context, conn *pgx.Conn, named bool) error {
 
 // queueBind adds the statement that binds the transaction to the actor. An empty tenant binds to no tenant.
 func (d *DB) queueBind(b *pgx.Batch, conn *pgx.Conn, a Actor) {
-	prepared := conn.PgConn().CustomData()[preparedKey] != nil && !d.unprepared.Load()
+	s, prepared := conn.PgConn().CustomData()[sessionKey].(*session)
+	prepared = prepared && !d.unprepared.Load()
+	if prepared {
+		if now := time.Now(); now.Sub(s.planned) >= d.planAge {
+			s.planned = now
+			b.Queue(discardSQL)
+		}
+	}
 	if a.APIKey != "" {
 		sql := bindKeySQL
 		if prepared {
@@ -135,6 +150,14 @@ func (d *DB) queueBind(b *pgx.Batch, conn *pgx.Conn, a Actor) {
 		user, role = a.User, a.Role
 	}
 	b.Queue(bindSQL, tenant, user, role)
+}
+
+// Scan returns a statement that must precede statements that read all rows of a tenant, such as a sort without an index
+// or a report. It allows sequential scans, and makes PostgreSQL plan each execution: the best plan depends on the share of
+// the tenant in the table. A plan for several executions would be one for a tenant of average size.
+func Scan() *Stmt {
+	return SQL(`select set_config('plan_cache_mode', 'force_custom_plan', true),
+		set_config('enable_seqscan', 'on', true)`)
 }
 
 // isUnprepared reports whether bindSessionSQL found that the session lost its settings. Nothing has been executed then.

@@ -15,7 +15,7 @@ import (
 // Export writes all spools. Importer.CSV reads its CSV format.
 var Export = transfer.Export[Spool](func(createdAt, id string) *db.Stmt {
 	return db.SQL(`select `+spoolColumns+` from spools
-		where hidden_at is null and (created_at, id) > ($1::text::timestamptz, $2::uuid)
+		where `+server.NotHidden+` and (created_at, id) > ($1::text::timestamptz, $2::uuid)
 		order by created_at, id limit 500`, createdAt, id)
 })
 

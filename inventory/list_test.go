@@ -515,7 +515,8 @@ func explain(t *testing.T, conn *pgx.Conn, trip []db.Statement, statement int) s
 		t.Fatal(err)
 	}
 	defer tx.Rollback(ctx)
-	if _, err := tx.Exec(ctx, trip[0].SQL, trip[0].Args...); err != nil {
+	if _, err := tx.Exec(ctx, `select bind_tenant($1::text::uuid, null, null), set_config('enable_seqscan', 'off', true)`,
+		trip[0].Args[0]); err != nil {
 		t.Fatal(err)
 	}
 	rows, err := tx.Query(ctx, "explain "+trip[statement].SQL, trip[statement].Args...)

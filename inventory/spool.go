@@ -219,7 +219,8 @@ func (h handlers) update(ctx context.Context, r *server.Request[Spool]) (server.
 			select id as old_id, remaining_weight_grams as before
 			from spools where id = $1 and hidden_at is null for no key update
 		), spool as (
-			update spools set `+set+`, updated_at = now() from old where id = old_id returning `+spoolColumns+`, before
+			update spools set `+set+`, updated_at = now() from old where id = $1 and id = old_id
+			returning `+spoolColumns+`, before
 		), entry as (
 			insert into spool_usage (spool_id, kind, before_grams, after_grams)
 			select id, 'edited', before, remaining_weight_grams from spool where remaining_weight_grams <> before

@@ -3,6 +3,7 @@ package production
 import (
 	"spoolwright/cli"
 	"spoolwright/db"
+	"spoolwright/server"
 	"spoolwright/transfer"
 )
 
@@ -31,6 +32,6 @@ var Export = transfer.Export[Run](func(createdAt, id string) *db.Stmt {
 				from run_materials m join spools s on s.id = m.spool_id
 				where m.run_id = production_runs.id) as materials
 		from `+runsTable+`
-		where hidden_at is null and (created_at, id) > ($1::text::timestamptz, $2::uuid) 
+		where `+server.NotHidden+` and (created_at, id) > ($1::text::timestamptz, $2::uuid) 
 		order by created_at, id limit 200`, createdAt, id)
 })

@@ -41,13 +41,18 @@ func NewList(table, columns, base, counted string) *List {
 	return l
 }
 
+// NotHidden is the condition of a list for rows that are not hidden, and the predicate of its indexes. It means
+// "hidden_at is null", but PostgreSQL does not know that: with this predicate, only lists can use the indexes, and
+// statements that select a row by its id use the primary key even if the table was empty when they were planned.
+const NotHidden = "num_nonnulls(hidden_at) <> 1"
+
 // NewHidingList returns a list of a table with the column hidden_at: of the rows in which it is null, or of the hidden
 // ones.
 func NewHidingList(table, columns, counted string, hidden bool) *List {
 	if hidden {
 		return NewList(table, columns, "hidden_at is not null", "")
 	}
-	return NewList(table, columns, "hidden_at is null", counted)
+	return NewList(table, columns, NotHidden, counted)
 }
 
 // Where adds a condition; each ? in it is replaced by the parameter of arg. The total is then counted.
@@ -91,10 +96,9 @@ func ListPage[T any](ctx context.Context, run func(context.Context, ...*db.Stmt)
 	}
 	conditions, args := l.where, l.args
 	var before []*db.Stmt
-	if sort != "created_at" && sort != "id" {
-		// No index has this order, so PostgreSQL sorts all rows. The best plan depends on the size of the tenant; the
-		// condition of row-level security alone would get one cached plan for a tenant of average size.
-		before = []*db.Stmt{db.SQL(`select set_config('plan_cache_mode', 'force_custom_plan', true)`)}
+	if sort != "created_at" && sort != "id" || l.scan {
+		// No index has this order or condition, so PostgreSQL reads all rows.
+		before = []*db.Stmt{db.Scan()}
 		args = append(args[:len(args):len(args)], db.ActorOf(ctx).Tenant)
 		conditions = append(conditions[:len(conditions):len(conditions)], "tenant_id = $"+strconv.Itoa(len(args)))
 	}

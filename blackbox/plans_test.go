@@ -1,0 +1,155 @@
+package blackbox_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"spoolwright/auth/authtest"
+	"spoolwright/db"
+	"spoolwright/db/dbtest"
+	"spoolwright/server"
+)
+
+const (
+	// plansRows is the number of rows that TestPlans adds to each large table.
+	plansRows = 20_000
+
+	// plansBlocks is the maximum number of blocks that a request may read. An index that is read from the tenant's first
+	// row to its last one has more than 160 blocks, a table more than 300.
+	plansBlocks = 150
+)
+
+// isJoined reports whether the operation joins a set of rows with a table. The plan of such a statement can depend on
+// when it was made, which db.Config.PlanAge limits.
+func isJoined(op *operation) bool {
+	path := op.Path()
+	return strings.HasSuffix(path, "/complete") || op.Pattern == "POST /api/v1/products" ||
+		strings.HasSuffix(path, "/recalculate") || strings.Contains(path, "/products/{id}/") && op.Access == server.Write
+}
+
+// TestPlans checks that the plans of statements do not depend on statistics. All operations run while the tables are
+// small, until PostgreSQL keeps the plans. Then the tables grow, and are not analyzed.
+func TestPlans(t *testing.T) {
+	t.Parallel()
+	for _, analyzed := range []bool{false, true} {
+		t.Run(fmt.Sprintf("analyzed when small: %t", analyzed), func(t *testing.T) {
+			t.Parallel()
+			testPlans(t, analyzed)
+		})
+	}
+}
+
+func testPlans(t *testing.T, analyzed bool) {
+	cluster := dbtest.Cluster(t, map[string]string{"autovacuum": "off"})
+	d, err := db.Open(t.Context(), db.Config{URL: cluster.AppURL(), MaxConns: 1, PlanAge: time.Hour})
+	check(t, err)
+	t.Cleanup(d.Close)
+	w := newTestAPI(t, authtest.Options{DB: d, PerMinute: 1_000_000, PerHour: 10_000_000})
+	super, err := pgx.Connect(t.Context(), cluster.SuperURL())
+	check(t, err)
+	t.Cleanup(func() { super.Close(context.Background()) })
+	exec := func(sql string) {
+		t.Helper()
+		check(t, super.PgConn().Exec(t.Context(), sql).Close())
+	}
+
+	large := w.newFixture(t)
+	var operations []*operation
+	for _, op := range w.operations {
+		if path := strings.TrimPrefix(op.Path(), "/api/v1/"); strings.HasPrefix(path, "spools") ||
+			strings.HasPrefix(path, "products") || strings.HasPrefix(path, "production-runs") {
+			operations = append(operations, op)
+		}
+	}
+	// each runs every operation with resources of its own.
+	each := func(run func(op *operation, do func())) {
+		t.Helper()
+		for _, op := range operations {
+			f := &fixture{testAPI: w, tenant: large.tenant, admin: large.admin,
+				ids: map[string]string{}, created: map[string]int{}, bodies: map[*operation]map[string]any{}}
+			path := f.path(t, op.Path())
+			if strings.HasSuffix(path, "/complete") {
+				f.path(t, "/api/v1/production-runs/{id}/materials/{material_id}")
+			}
+			body := f.body(t, op)
+			if body["sku"] != nil {
+				body["sku"] = path // unique
+			}
+			run(op, func() {
+				t.Helper()
+				if a := f.do(t, f.admin, op, path, body); a.Status >= 300 {
+					t.Fatalf("%s: %d %s", a.What, a.Status, a.Body)
+				}
+			})
+		}
+	}
+	warm := func() {
+		for range 6 { // from the sixth execution on, PostgreSQL keeps a plan
+			each(func(_ *operation, do func()) { do() })
+		}
+	}
+	warm()
+	if analyzed {
+		exec(`analyze`)
+		warm()
+	}
+	exec(fmt.Sprintf(`
+		select set_config('app.tenant_id', (select tenant_id::text from spools limit 1), false);
+		set session_replication_role = replica; -- no triggers
+		insert into spools (id, material_type, color, brand, diameter_mm, net_weight_grams, remaining_weight_grams)
+			select gen_random_uuid(), 'PLA', 'Black', 'Brand', 1.75, 1000, 1000 from generate_series(1, %[1]d);
+		insert into spool_usage (spool_id, kind, before_grams, after_grams)
+			select id, 'created', 0, 1000 from spools;
+		insert into products (id, name) select gen_random_uuid(), 'Name' from generate_series(1, %[1]d);
+		insert into product_materials (id, product_id, material_type, color, weight_grams)
+			select gen_random_uuid(), id, 'PLA', 'Black', 1 from products;
+		insert into product_components (id, product_id, component_product_id)
+			select gen_random_uuid(), id, lag(id) over (order by id) from products offset 1
+			on conflict do nothing;
+		insert into production_runs (id, status) select gen_random_uuid(), 'pending' from generate_series(1, %[1]d);
+		insert into run_items (id, run_id, product_id, quantity)
+			select gen_random_uuid(), r.id, p.id, 1 from production_runs r cross join (select id from products limit 1) p;
+		insert into run_materials (id, run_id, spool_id)
+			select gen_random_uuid(), r.id, s.id from production_runs r cross join (select id from spools limit 1) s`,
+		plansRows))
+
+	// read returns the number of blocks that have been read of each table and index.
+	read := func() map[string]int {
+		t.Helper()
+		check(t, d.Read(db.As(t.Context(), db.Actor{Tenant: large.admin.Actor.Tenant}),
+			db.SQL(`select pg_stat_force_next_flush()::text`)))
+		all := map[string]int{}
+		rows, err := super.Query(t.Context(), `
+			select relname, heap_blks_hit + heap_blks_read from pg_statio_user_tables union all
+			select indexrelname, idx_blks_hit + idx_blks_read from pg_statio_user_indexes`)
+		check(t, err)
+		var name string
+		var blocks int
+		_, err = pgx.ForEachRow(rows, []any{&name, &blocks}, func() error { all[name] = blocks; return nil })
+		check(t, err)
+		return all
+	}
+	each(func(op *operation, do func()) {
+		if isJoined(op) {
+			check(t, d.Read(db.As(t.Context(), db.Actor{Tenant: large.admin.Actor.Tenant}), db.SQL(`discard plans`)))
+		}
+		before := read()
+		do()
+		total, detail := 0, ""
+		for name, blocks := range read() {
+			if n := blocks - before[name]; n > 0 {
+				total += n
+				detail += fmt.Sprintf(" %s %d", name, n)
+			}
+		}
+		t.Logf("%s reads %d blocks", op.Pattern, total)
+		if total > plansBlocks {
+			t.Errorf("%s reads %d blocks, want at most %d:%s", op.Pattern, total, plansBlocks, detail)
+		}
+	})
+}
