@@ -15,6 +15,17 @@ begin
 	return null;
 end $$;
 
+-- Like count_added, for spools, of which archived ones do not count.
+create or replace function count_spools_added() returns trigger language plpgsql as $$
+begin
+	insert into row_counts (tenant_id, resource, shard, rows)
+	select a.tenant_id, tg_table_name,
+		coalesce(nullif(current_setting('app.count_shard', true), '')::int, pg_backend_pid() & 31), count(*)
+	from added a where a.hidden_at is null and not a.archived group by a.tenant_id
+	on conflict (tenant_id, resource, shard) do update set rows = row_counts.rows + excluded.rows;
+	return null;
+end $$;
+
 -- Adds one row to the table's count. For a row-level trigger on the UPDATE that shows a hidden row again.
 create or replace function count_restored() returns trigger language plpgsql as $$
 begin
@@ -23,8 +34,9 @@ begin
 	on conflict (tenant_id, resource, shard) do update set rows = row_counts.rows + excluded.rows;
 	return null;
 end $$;
-create or replace trigger count_restored after update of hidden_at on spools
-	for each row when (old.hidden_at is not null and new.hidden_at is null) execute function count_restored();
+create or replace trigger count_restored after update of hidden_at, archived on spools
+	for each row when ((old.hidden_at is not null or old.archived) and new.hidden_at is null and not new.archived)
+	execute function count_restored();
 create or replace trigger count_restored after update of hidden_at on production_runs
 	for each row when (old.hidden_at is not null and new.hidden_at is null) execute function count_restored();
 

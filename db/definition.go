@@ -36,7 +36,7 @@ var (
 var ownDefinitions = []Definition{
 	{"db/id", 1, idSQL},
 	{"db/bind", 2, bindTenantSQL},
-	{"db/counts", 2, countsSQL},
+	{"db/counts", 3, countsSQL},
 	{"db/directory", 2, directorySQL},
 	{"db/key", 1, keySQL},
 }

@@ -42,6 +42,10 @@ func TestUpgradeFromFirstRelease(t *testing.T) {
 		select set_config('app.tenant_id', '00000000-0000-7000-8000-000000000001', false);
 		insert into spools (id, material_type, color, diameter_mm, net_weight_grams, remaining_weight_grams)
 			values ('00000000-0000-7000-8000-00000000000a', 'PLA', 'Black', 1.75, 1000, 1000);
+		insert into spool_usage (spool_id, kind, before_grams, after_grams, created_at) values
+			('00000000-0000-7000-8000-00000000000a', 'created', 0, 1002, '2024-01-01'),
+			('00000000-0000-7000-8000-00000000000a', 'deducted', 1002, 1001, '2024-01-02'),
+			('00000000-0000-7000-8000-00000000000a', 'run', 1001, 1000, '2024-01-03');
 		insert into production_runs (id, status) values ('00000000-0000-7000-8000-00000000000b', 'pending');
 		insert into production_runs (id, status, actual_print_time_hours, actual_total_filament_grams)
 			values (uuid_v7(), 'completed', 87649415, 1000000), (uuid_v7(), 'completed', 100000, 1000001);
@@ -74,5 +78,10 @@ func TestUpgradeFromFirstRelease(t *testing.T) {
 	got = queryStrings(t, super, `select name from products where costs_complete order by 1`)
 	if want := []string{"optional"}; !slices.Equal(got, want) {
 		t.Errorf("the costs of %v are complete, want %v", got, want)
+	}
+	got = queryStrings(t, super, `
+		select to_char(first_used_at, 'YYYY-MM-DD') || ' ' || to_char(last_used_at, 'YYYY-MM-DD') from spools`)
+	if want := []string{"2024-01-02 2024-01-03"}; !slices.Equal(got, want) {
+		t.Errorf("the first and last use of the spool are %v, want %v", got, want)
 	}
 }

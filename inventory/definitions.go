@@ -19,6 +19,6 @@ var (
 // in their own statements, and so within their own transactions.
 var Definitions = []db.Definition{
 	{Name: "inventory/name", Version: 1, SQL: nameSQL},
-	{Name: "inventory/prices", Version: 1, SQL: pricesSQL},
-	{Name: "inventory/use", Version: 2, SQL: useSQL},
+	{Name: "inventory/prices", Version: 2, SQL: pricesSQL},
+	{Name: "inventory/use", Version: 3, SQL: useSQL},
 }

@@ -186,6 +186,8 @@ func (b *rowBatch) add(n int, r *importRow) {
 		"net_weight_grams": r.NetWeight.Arg(), "remaining_weight_grams": r.Remaining.Arg(),
 		"spool_weight_grams": r.SpoolWeight.Arg(), "purchase_price": r.PurchasePrice.Arg(),
 		"supplier": r.Supplier.Arg(), "purchase_date": r.PurchaseDate.Arg(), "notes": r.Notes.Arg(),
+		"location": r.Location.Arg(), "lot_number": r.LotNumber.Arg(), "density_g_cm3": r.Density.Arg(),
+		"archived": r.Archived.Or(false),
 	}
 	if r.key != "" {
 		row["external_key"] = r.key
@@ -205,14 +207,15 @@ func (b rowBatch) insert(ctx context.Context, d *db.DB, rows int) (created int, 
 		with added as (
 			insert into spools (id, external_key, material_type, brand, color, color_hex, finish, diameter_mm,
 				net_weight_grams, remaining_weight_grams, spool_weight_grams, purchase_price, supplier, purchase_date,
-				notes, created_at, updated_at)
+				notes, location, lot_number, density_g_cm3, archived, created_at, updated_at)
 			select id, external_key, material_type, brand, color, color_hex, finish, diameter_mm,
 				net_weight_grams, remaining_weight_grams, spool_weight_grams, purchase_price, supplier, purchase_date,
-				notes, now() - ($1::int - n) * interval '1 microsecond', now() - ($1::int - n) * interval '1 microsecond'
+				notes, location, lot_number, density_g_cm3, archived,
+				now() - ($1::int - n) * interval '1 microsecond', now() - ($1::int - n) * interval '1 microsecond'
 			from json_to_recordset($2::json) as r (n int, id uuid, external_key text, material_type text, brand text,
 				color text, color_hex text, finish text, diameter_mm numeric, net_weight_grams numeric,
 				remaining_weight_grams numeric, spool_weight_grams numeric, purchase_price numeric, supplier text,
-				purchase_date date, notes text)
+				purchase_date date, notes text, location text, lot_number text, density_g_cm3 numeric, archived boolean)
 			on conflict (tenant_id, external_key) where external_key is not null do nothing
 			returning id, remaining_weight_grams
 		), entry as (

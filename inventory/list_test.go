@@ -218,23 +218,28 @@ func TestSortByEveryField(t *testing.T) {
 	c := operator(t)
 	fill(t, c, 61, `
 		material_type, brand, color_hex, finish, remaining_weight_grams, spool_weight_grams, purchase_price, supplier,
-		purchase_date, notes, created_at, updated_at`, `
+		purchase_date, notes, location, lot_number, density_g_cm3, archived, first_used_at, last_used_at, created_at,
+		updated_at`, `
 		case i % 4 when 0 then 'TPU' when 1 then 'ABS' else 'PLA' end,
 		case i % 5 when 0 then null when 1 then '' when 2 then 'a' when 3 then 'B' else 'é' end,
 		case when i % 3 > 0 then '#00000' || i % 6 end, case when i % 2 = 0 then 'Silk' end, (i % 7) * 100.5,
 		case when i % 4 > 1 then i % 10 + 0.25 end, case when i % 3 > 0 then (i % 12) * 9.5 end,
 		case when i > 59 then 's' || i end,
 		case when i % 3 > 0 then date '2024-01-31' - i % 40 end, case when i % 2 = 0 then 'n' || i end,
+		case when i % 5 > 0 then 'L' || i % 6 end, case when i % 7 > 0 then i % 9 || '' end,
+		case when i % 3 > 0 then 1 + i % 8 * 0.01 end, i % 4 = 0,
+		case when i % 6 > 0 then timestamptz '2024-02-01' + i % 5 * interval '1 second' end,
+		case when i % 6 > 0 then timestamptz '2024-03-01' + i % 5 * interval '1 second' end,
 		timestamptz '2024-01-01' + i % 25 * interval '1 microsecond', timestamptz '2024-01-01' + i % 3 * interval '1 hour'`)
 	var all []j
-	for _, item := range c.Get(t, query("limit", 100, "sort_by", "id")).Want(200).List("items") {
+	for _, item := range c.Get(t, query("limit", 100, "sort_by", "id", "archived", "any")).Want(200).List("items") {
 		all = append(all, item.(map[string]any))
 	}
 	for _, field := range server.SchemaOf[inventory.Spool]().Sortable() {
 		for _, order := range []string{"asc", "desc"} {
 			t.Run(field+" "+order, func(t *testing.T) {
 				want := sortedIDs(all, field, order)
-				path := query("sort_by", field, "sort_order", order)
+				path := query("sort_by", field, "sort_order", order, "archived", "any")
 				if got := pages(t, c, path, 100); !slices.Equal(got, want) {
 					t.Errorf("%v\nwant\n%v", got, want)
 				}
@@ -244,7 +249,8 @@ func TestSortByEveryField(t *testing.T) {
 			})
 		}
 	}
-	got, want := pages(t, c, spools, 7), pages(t, c, query("sort_by", "created_at", "sort_order", "desc"), 50)
+	got := pages(t, c, query("archived", "any"), 7)
+	want := pages(t, c, query("sort_by", "created_at", "sort_order", "desc", "archived", "any"), 50)
 	if !slices.Equal(got, want) {
 		t.Errorf("the default order is %v, want newest first: %v", got, want)
 	}
@@ -283,6 +289,9 @@ func compare(a, b any) int {
 		return 1
 	case b == nil:
 		return -1
+	}
+	if x, ok := a.(bool); ok {
+		return strings.Compare(fmt.Sprint(x), fmt.Sprint(b))
 	}
 	if n, ok := a.(json.Number); ok {
 		return rat(n.String()).Cmp(rat(b.(json.Number).String()))
@@ -563,4 +572,54 @@ func TestListsAreIndependent(t *testing.T) {
 		})
 	}
 	wg.Wait()
+}
+
+// Lists leave archived spools out unless the request asks for them, and the total is that of the list.
+func TestArchivedSpools(t *testing.T) {
+	t.Parallel()
+	c := operator(t)
+	a := c.Post(t, spools, spool(nil)).Want(201).ID()
+	b := c.Post(t, spools, spool(j{"archived": true})).Want(201).ID()
+	d := c.Post(t, spools, spool(nil)).Want(201).ID()
+	wantLists := func(current, archived, all []string) {
+		t.Helper()
+		for archivedIs, want := range map[any][]string{nil: current, "false": current, "true": archived, "any": all} {
+			for _, more := range [][]any{nil, {"material_type", "PLA"}, {"color", "black"}, {"in_stock", true}} {
+				params := append([]any{"sort_order", "asc"}, more...)
+				if archivedIs != nil {
+					params = append(params, "archived", archivedIs)
+				}
+				page := c.Get(t, query(params...)).Want(200)
+				if got := ids(page); !slices.Equal(got, want) || page.Text("total") != fmt.Sprint(len(want)) {
+					t.Errorf("archived=%v with %v: %v, total %s; want %v", archivedIs, more, got, page.Text("total"), want)
+				}
+			}
+		}
+	}
+	wantLists([]string{a, d}, []string{b}, []string{a, b, d})
+	c.Patch(t, spools+"/"+a, j{"archived": true}).Want(200).Shows(map[string]string{"archived": "true"})
+	wantLists([]string{d}, []string{a, b}, []string{a, b, d})
+	c.Patch(t, spools+"/"+a, j{"archived": true}).Want(200)
+	c.Patch(t, spools+"/"+b, j{"archived": false}).Want(200).Shows(map[string]string{"archived": "false"})
+	wantLists([]string{b, d}, []string{a}, []string{a, b, d})
+	c.Patch(t, spools+"/"+a, j{"archived": nil}).WantError(422, "VALIDATION_ERROR")
+
+	// Removed spools are listed whether they are archived or not, unless the request asks for one of them.
+	c.Get(t, spools+"/"+a).Want(200)
+	c.Delete(t, spools+"/"+a).Want(204)
+	c.Delete(t, spools+"/"+d).Want(204)
+	wantLists([]string{b}, []string{}, []string{b})
+	for params, want := range map[string][]string{"": {a, d}, "&archived=true": {a}, "&archived=false": {d},
+		"&archived=any": {a, d}} {
+		page := c.Get(t, spools+"?sort_order=asc&hidden=true"+params).Want(200)
+		if got := ids(page); !slices.Equal(got, want) || page.Text("total") != fmt.Sprint(len(want)) {
+			t.Errorf("hidden=true%s: %v, total %s; want %v", params, got, page.Text("total"), want)
+		}
+	}
+	c.Post(t, spools+"/"+a+"/restore", nil).Want(200).Shows(map[string]string{"archived": "true"})
+	wantLists([]string{b}, []string{a}, []string{a, b})
+	c.Post(t, spools+"/"+d+"/restore", nil).Want(200)
+	c.Patch(t, spools+"/"+a, j{"archived": false}).Want(200)
+	wantLists([]string{a, b, d}, []string{}, []string{a, b, d})
+	c.Get(t, spools+"?archived=maybe").WantError(422, "VALIDATION_ERROR")
 }

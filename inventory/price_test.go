@@ -16,9 +16,10 @@ func TestPrices(t *testing.T) {
 	api := authtest.New(t, authtest.Options{}, inventory.Routes)
 	type stock struct {
 		material, color  string
-		price, remaining any // of 1,000 g
+		price, remaining any // of 1,000 g; archivedGrams for an archived spool
 		removed          bool
 	}
+	type archivedGrams int
 	for name, c := range map[string]struct {
 		stock           []stock
 		material, color string
@@ -88,6 +89,18 @@ func TestPrices(t *testing.T) {
 			[]stock{{"PLA", "Black", 30, 100, true}},
 			"PLA", "black", "",
 		},
+		"an archived spool counts as empty": {
+			[]stock{{"PLA", "Black", 10, 100, false}, {"PLA", "Black", 30, archivedGrams(500), false}},
+			"PLA", "black", "10/1000",
+		},
+		"only archived and empty spools: plain mean": {
+			[]stock{{"PLA", "Black", 10, 0, false}, {"PLA", "Black", 40, archivedGrams(500), false}},
+			"PLA", "black", "25/1000",
+		},
+		"other colours, one of them archived": {
+			[]stock{{"PLA", "Red", 30, archivedGrams(100), false}, {"PLA", "Blue", 10, 300, false}},
+			"PLA", "black", "10/1000",
+		},
 		"a removed spool of another colour": {
 			[]stock{{"PLA", "Red", 30, 100, true}, {"PLA", "Blue", 10, 0, false}},
 			"PLA", "black", "10/1000",
@@ -97,7 +110,8 @@ func TestPrices(t *testing.T) {
 			t.Parallel()
 			client := api.Operator(t)
 			for _, s := range c.stock {
-				made := client.Post(t, spools, spool(j{"material_type": s.material, "color": s.color,
+				_, archived := s.remaining.(archivedGrams)
+				made := client.Post(t, spools, spool(j{"material_type": s.material, "color": s.color, "archived": archived,
 					"purchase_price": s.price, "remaining_weight_grams": s.remaining})).Want(201)
 				if s.removed {
 					client.Delete(t, spools+"/"+made.ID()).Want(204)

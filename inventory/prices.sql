@@ -3,7 +3,7 @@
 --
 -- The price per gram is amount / grams. It is a fraction so that callers round once, after they multiply. Both
 -- are null if there is no price. Only spools of the transaction's tenant count that have a price and are not
--- hidden. The price is the first of these that exists:
+-- hidden. Archived spools count as empty. The price is the first of these that exists:
 --
 --   1. the mean cost_per_gram of that material and colour, weighted by the remaining filament;
 --   2. the plain mean of these, if nothing remains on any of them;
@@ -17,10 +17,12 @@ language sql stable as $$
 	), exact as materialized (
 		select w.material_type, w.color_key, p.amount, p.grams
 		from wanted w cross join lateral (
-			select case when sum(s.remaining_weight_grams) > 0
-					then sum(s.cost_per_gram * s.remaining_weight_grams) else sum(s.cost_per_gram) end as amount,
-				case when sum(s.remaining_weight_grams) > 0
-					then sum(s.remaining_weight_grams) else nullif(count(*), 0) end as grams
+			select case when sum(s.remaining_weight_grams) filter (where not s.archived) > 0
+					then sum(s.cost_per_gram * s.remaining_weight_grams) filter (where not s.archived)
+					else sum(s.cost_per_gram) end as amount,
+				case when sum(s.remaining_weight_grams) filter (where not s.archived) > 0
+					then sum(s.remaining_weight_grams) filter (where not s.archived)
+					else nullif(count(*), 0) end as grams
 			from spools s
 			where s.material_type = w.material_type and s.color_key = w.color_key
 				and s.hidden_at is null and s.cost_per_gram is not null
@@ -28,10 +30,12 @@ language sql stable as $$
 	), any_color as materialized (
 		select w.material_type, p.amount, p.grams
 		from (select distinct e.material_type from exact e where e.amount is null) w cross join lateral (
-			select case when sum(s.remaining_weight_grams) > 0
-					then sum(s.cost_per_gram * s.remaining_weight_grams) else sum(s.cost_per_gram) end as amount,
-				case when sum(s.remaining_weight_grams) > 0
-					then sum(s.remaining_weight_grams) else nullif(count(*), 0) end as grams
+			select case when sum(s.remaining_weight_grams) filter (where not s.archived) > 0
+					then sum(s.cost_per_gram * s.remaining_weight_grams) filter (where not s.archived)
+					else sum(s.cost_per_gram) end as amount,
+				case when sum(s.remaining_weight_grams) filter (where not s.archived) > 0
+					then sum(s.remaining_weight_grams) filter (where not s.archived)
+					else nullif(count(*), 0) end as grams
 			from spools s
 			where s.material_type = w.material_type and s.hidden_at is null and s.cost_per_gram is not null
 		) p

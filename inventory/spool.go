@@ -63,6 +63,12 @@ type Spool struct {
 	Supplier      server.Optional[string]         `json:"supplier"`
 	PurchaseDate  server.Optional[server.Date]    `json:"purchase_date"`
 	Notes         server.Optional[string]         `json:"notes" rule:"maxLength=10000"`
+	Location      server.Optional[string]         `json:"location"`
+	LotNumber     server.Optional[string]         `json:"lot_number"`
+	Density       server.Optional[server.Decimal] `json:"density_g_cm3" rule:"exclusiveMinimum=0,maximum=100"`
+	Archived      server.Optional[bool]           `json:"archived" rule:"notNull"`
+	FirstUsedAt   server.Timestamp                `json:"first_used_at" rule:"readOnly"`
+	LastUsedAt    server.Timestamp                `json:"last_used_at" rule:"readOnly"`
 	CreatedAt     server.Timestamp                `json:"created_at" rule:"readOnly,notNull"`
 	UpdatedAt     server.Timestamp                `json:"updated_at" rule:"readOnly,notNull"`
 	HiddenAt      server.Timestamp                `json:"hidden_at" rule:"readOnly"`
@@ -71,7 +77,7 @@ type Spool struct {
 // spoolColumns are the fields of a Spool in order.
 const spoolColumns = `id, material_type, brand, color, color_hex, finish, diameter_mm, net_weight_grams,
 	remaining_weight_grams, spool_weight_grams, purchase_price, cost_per_gram, supplier, purchase_date, notes,
-	created_at, updated_at, hidden_at`
+	location, lot_number, density_g_cm3, archived, first_used_at, last_used_at, created_at, updated_at, hidden_at`
 
 // Filter are the parameters of the spool list.
 type Filter struct {
@@ -80,17 +86,35 @@ type Filter struct {
 	Brand        server.Optional[string]       `query:"brand"`
 	Color        server.Optional[string]       `query:"color"`
 	InStock      server.Optional[bool]         `query:"in_stock"`
+	Archived     server.Optional[Archived]     `query:"archived" rule:"default=false"`
 	Hidden       server.Optional[bool]         `query:"hidden" rule:"default=false"`
 }
+
+// Archived selects spools of a list.
+type Archived string
+
+// Enum returns all values: only archived spools, only the others, or all.
+func (Archived) Enum() []string { return []string{"true", "false", "any"} }
 
 var listDoc = &server.Doc{
 	ID: "listSpools", Tag: tag, Summary: "List spools",
 	Description: "The default order, without a filter or with one, uses an index. " +
-		"Another `sort_by` sorts all matching spools.",
+		"Another `sort_by` sorts all matching spools, and so does `archived=any`.",
 }
 
 func (h handlers) list(ctx context.Context, r *server.Request[Filter]) (server.Page[Spool], error) {
-	l := server.NewHidingList("spools", spoolColumns, "spools", r.In.Hidden.Or(false))
+	hidden, archived := r.In.Hidden.Or(false), r.In.Archived.Or("false")
+	counted := "spools" // neither hidden nor archived
+	if archived != "false" {
+		counted = ""
+	}
+	l := server.NewHidingList("spools", spoolColumns, counted, hidden)
+	switch {
+	case archived == "true":
+		l.And("archived")
+	case archived == "false" && !(hidden && r.In.Archived.IsNull()):
+		l.And("not archived")
+	}
 	if in := r.In.MaterialType; !in.IsNull() {
 		l.Where("material_type = ?", in.Arg())
 	}
@@ -177,9 +201,10 @@ func (h handlers) create(ctx context.Context, r *server.Request[SpoolCreate]) (s
 	spool := db.SQL(`
 		with spool as (
 			insert into spools (id, material_type, brand, color, color_hex, finish, diameter_mm, net_weight_grams,
-				remaining_weight_grams, spool_weight_grams, purchase_price, supplier, purchase_date, notes)
+				remaining_weight_grams, spool_weight_grams, purchase_price, supplier, purchase_date, notes,
+				location, lot_number, density_g_cm3, archived)
 			select id::uuid, $2, $3, $4, $5, $6, $7::numeric, $8::numeric,
-				$9::numeric, $10::numeric, $11::numeric, $12, $13::date, $14
+				$9::numeric, $10::numeric, $11::numeric, $12, $13::date, $14, $15, $16, $17::numeric, $18::boolean
 			from json_array_elements_text($1::json) id
 			returning `+spoolColumns+`
 		), entry as (
@@ -187,9 +212,11 @@ func (h handlers) create(ctx context.Context, r *server.Request[SpoolCreate]) (s
 			select id, 'created', 0, remaining_weight_grams from spool
 		)
 		select * from spool order by id`,
-		string(list), in.MaterialType.Arg(), in.Brand.Arg(), in.Color.Arg(), in.ColorHex.Arg(), in.Finish.Arg(), in.DiameterMM.Arg(),
+		string(list), in.MaterialType.Arg(), in.Brand.Arg(), in.Color.Arg(), in.ColorHex.Arg(), in.Finish.Arg(),
+		in.DiameterMM.Arg(),
 		in.NetWeight.Arg(), in.Remaining.Arg(), in.SpoolWeight.Arg(), in.PurchasePrice.Arg(), in.Supplier.Arg(),
-		in.PurchaseDate.Arg(), in.Notes.Arg())
+		in.PurchaseDate.Arg(), in.Notes.Arg(), in.Location.Arg(), in.LotNumber.Arg(), in.Density.Arg(),
+		in.Archived.Or(false))
 	one, err := h.write(ctx, spool.Expect(len(ids)))
 	if err != nil || in.Quantity.IsNull() {
 		return one, err

@@ -130,8 +130,8 @@ func TestSpoolFields(t *testing.T) {
 		"diameter_mm": json.Number("1.75"), "net_weight_grams": json.Number("1000"),
 		"remaining_weight_grams": json.Number("1000"),
 		"spool_weight_grams":     nil, "purchase_price": nil, "cost_per_gram": nil, "supplier": nil, "purchase_date": nil,
-		"notes": nil, "hidden_at": nil,
-		"created_at": moment, "updated_at": moment,
+		"notes": nil, "location": nil, "lot_number": nil, "density_g_cm3": nil, "archived": false,
+		"first_used_at": nil, "last_used_at": nil, "created_at": moment, "updated_at": moment, "hidden_at": nil,
 	}
 	all := j{
 		"material_type": "Nylon", "brand": "Fiberlogy", "color": "Türkis", "color_hex": "#1aB2c3", "finish": "Matte",
@@ -140,6 +140,7 @@ func TestSpoolFields(t *testing.T) {
 		"spool_weight_grams":     json.Number("200.123456"), "purchase_price": json.Number("52.99"), "supplier": "3DJake",
 		"purchase_date": "2024-02-29",
 		"notes":         "line one\nline \"two\" \\ \t\u007f\u2028 🧵",
+		"location":      "Shelf A3", "lot_number": "L-1 2/é", "density_g_cm3": json.Number("1.141"),
 	}
 	full := maps.Clone(defaults)
 	maps.Copy(full, all)
@@ -149,7 +150,8 @@ func TestSpoolFields(t *testing.T) {
 		"required fields only": {spool(nil), defaults},
 		"all fields":           {all, full},
 		"null is the default": {
-			spool(j{"remaining_weight_grams": nil, "brand": nil, "purchase_price": nil, "purchase_date": nil}), defaults,
+			spool(j{"remaining_weight_grams": nil, "brand": nil, "purchase_price": nil, "purchase_date": nil, "location": nil,
+				"density_g_cm3": nil, "archived": nil}), defaults,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -34,7 +34,8 @@ func (h handlers) deduct(ctx context.Context, r *server.Request[Deduction]) (ser
 	weight := *r.In.Weight.Value
 	deducted := db.SQL(`
 		with spool as (
-			update spools set remaining_weight_grams = remaining_weight_grams - $2::numeric, updated_at = now()
+			update spools set remaining_weight_grams = remaining_weight_grams - $2::numeric, updated_at = now(),
+				first_used_at = coalesce(first_used_at, now()), last_used_at = now()
 			where id = $1 and hidden_at is null and remaining_weight_grams >= $2::numeric
 			returning id, remaining_weight_grams
 		), entry as (

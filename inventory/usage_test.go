@@ -100,6 +100,26 @@ func TestDeduct(t *testing.T) {
 }
 
 // A deduction that fails changes nothing.
+// The first deduction sets both times of use, and a later one the second.
+func TestTimesOfUse(t *testing.T) {
+	t.Parallel()
+	c := operator(t)
+	path := spools + "/" + c.Post(t, spools, spool(nil)).Want(201).ID()
+	c.Patch(t, path, j{"remaining_weight_grams": 900, "first_used_at": "2020-01-01T00:00:00Z"}).Want(200).
+		Shows(map[string]string{"first_used_at": "null", "last_used_at": "null"})
+	c.Post(t, path+"/deduct", j{"weight_grams": 1}).Want(200)
+	first := c.Get(t, path)
+	if at := first.Text("first_used_at"); at == "null" || at != first.Text("last_used_at") {
+		t.Errorf("after the first deduction: %s", first.Body)
+	}
+	c.Post(t, path+"/deduct", j{"weight_grams": 1}).Want(200)
+	second := c.Get(t, path)
+	if second.Text("first_used_at") != first.Text("first_used_at") ||
+		compare(second.Text("last_used_at"), first.Text("last_used_at")) <= 0 {
+		t.Errorf("after the second deduction: %s; after the first one: %s", second.Body, first.Body)
+	}
+}
+
 func TestDeductErrors(t *testing.T) {
 	t.Parallel()
 	c := operator(t)

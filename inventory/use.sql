@@ -36,7 +36,8 @@ begin
 	order by s.id;
 
 	return query
-		update spools s set remaining_weight_grams = s.remaining_weight_grams - used.total, updated_at = now()
+		update spools s set remaining_weight_grams = s.remaining_weight_grams - used.total, updated_at = now(),
+			first_used_at = coalesce(s.first_used_at, now()), last_used_at = now()
 		from (select u.id, sum(u.g) as total from unnest(spool_ids, grams) u (id, g) group by u.id) used
 		where s.id = used.id
 		returning s.id, spool_name(s.material_type, s.color, s.brand), s.remaining_weight_grams + used.total,

@@ -55,6 +55,9 @@ func NewHidingList(table, columns, counted string, hidden bool) *List {
 	return NewList(table, columns, NotHidden, counted)
 }
 
+// And adds a condition without a parameter. It does not change how the total is determined.
+func (l *List) And(condition string) { l.where = append(l.where, condition) }
+
 // Where adds a condition; each ? in it is replaced by the parameter of arg. The total is then counted.
 func (l *List) Where(condition string, arg any) {
 	l.args = append(l.args, arg)
