@@ -12,12 +12,14 @@ import (
 	"testing"
 )
 
-// testClients lints the OpenAPI document that the service serves, generates a TypeScript and a Go client from it,
+// testClients lints the OpenAPI document that the service serves, generates TypeScript, Go and Python clients from it,
 // compiles them together with the scripts in testdata/clients, and runs the scripts against the service. It needs
 // tools that .ci/run installs:
 //
-//	CLIENT_TOOLS   directory with the npm packages @redocly/cli, openapi-typescript, openapi-fetch and typescript
-//	OAPI_CODEGEN   the program oapi-codegen, if it is not in PATH
+//	CLIENT_TOOLS       directory with the npm packages @redocly/cli, openapi-typescript, openapi-fetch and typescript
+//	OAPI_CODEGEN       the program oapi-codegen, if it is not in PATH
+//	PYTHON_CLIENTS     virtual environment with openapi-python-client and the packages that Python clients import
+//	OPENAPI_GENERATOR  openapi-generator-cli.jar, which needs java
 func testClients(t *testing.T, p program) {
 	c, _ := startWithAdmin(t, p)
 	document, err := c.client.Get(c.url + "/openapi.json")
@@ -28,7 +30,8 @@ func testClients(t *testing.T, p program) {
 	for _, test := range []struct {
 		name string
 		run  func(t *testing.T, dir string) []byte
-	}{{"Lint", lintDocument}, {"TypeScript", typeScriptClient(c)}, {"Go", goClient(c)}} {
+	}{{"Lint", lintDocument}, {"TypeScript", typeScriptClient(c)}, {"Go", goClient(c)},
+		{"Python", pythonClient(c)}, {"GeneratorGo", generatorGoClient(c)}, {"GeneratorPython", generatorPythonClient(c)}} {
 		t.Run(test.name, func(t *testing.T) {
 			dir := tempDir(t)
 			check(t, os.WriteFile(filepath.Join(dir, "openapi.json"), b, 0o600))
@@ -136,6 +139,63 @@ func goClient(c *process) func(*testing.T, string) []byte {
 			"-o", filepath.Join("api", "api.go"), "openapi.json")
 		runIn(t, dir, env, "go", "mod", "tidy")
 		runIn(t, dir, env, "go", "vet", "./...")
+		return runIn(t, dir, append(env, c.clientEnv()...), "go", "run", ".")
+	}
+}
+
+// python returns the interpreter of PYTHON_CLIENTS.
+func python(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(os.Getenv("PYTHON_CLIENTS"), "bin", "python")
+	if _, err := os.Stat(path); err != nil {
+		skipTest(t, "PYTHON_CLIENTS is not a virtual environment")
+	}
+	return path
+}
+
+// pythonClient generates a client with openapi-python-client, and runs a script that uses it.
+func pythonClient(c *process) func(*testing.T, string) []byte {
+	return func(t *testing.T, dir string) []byte {
+		python := python(t)
+		generator := filepath.Join(filepath.Dir(python), "openapi-python-client")
+		runIn(t, dir, nil, generator, "generate", "--path", "openapi.json", "--meta", "none", "--output-path", "farm")
+		return runIn(t, dir, append(c.clientEnv(), "PYTHONPATH="+dir), python,
+			absolutePath(t, "testdata/clients/generated_attrs.py"))
+	}
+}
+
+// openAPIGenerator generates a client with openapi-generator into a directory.
+func openAPIGenerator(t *testing.T, dir, language, out, properties string, options ...string) {
+	t.Helper()
+	jar := os.Getenv("OPENAPI_GENERATOR")
+	if _, err := exec.LookPath("java"); err != nil || jar == "" {
+		skipTest(t, "java is not installed, or OPENAPI_GENERATOR is not set")
+	}
+	runIn(t, dir, nil, append([]string{"java", "-jar", jar, "generate", "--input-spec", "openapi.json", "--generator-name",
+		language, "--output", out, "--additional-properties", properties}, options...)...)
+}
+
+// generatorPythonClient generates a Python client with openapi-generator, and runs a script that uses it.
+func generatorPythonClient(c *process) func(*testing.T, string) []byte {
+	return func(t *testing.T, dir string) []byte {
+		python := python(t)
+		openAPIGenerator(t, dir, "python", "client", "packageName=farm")
+		return runIn(t, dir, append(c.clientEnv(), "PYTHONPATH="+filepath.Join(dir, "client")), python,
+			absolutePath(t, "testdata/clients/generated_pydantic.py"))
+	}
+}
+
+// generatorGoClient generates a Go client with openapi-generator, and compiles and runs a program that uses it.
+func generatorGoClient(c *process) func(*testing.T, string) []byte {
+	return func(t *testing.T, dir string) []byte {
+		openAPIGenerator(t, dir, "go", "api", "packageName=api,withGoMod=false", "--git-host", "farm.example",
+			"--git-user-id", "farm", "--git-repo-id", "api", "--global-property",
+			"models,apis,supportingFiles,apiTests=false,modelTests=false,apiDocs=false,modelDocs=false")
+		copyFile(t, "testdata/clients/openapi-generator/main.go", filepath.Join(dir, "main.go"))
+		check(t, os.WriteFile(filepath.Join(dir, "go.mod"), []byte("module farm.example/farm\n\ngo 1.26\n"), 0o600))
+		env := []string{"GOFLAGS=-mod=mod", "GOWORK=off"}
+		runIn(t, dir, env, "go", "mod", "tidy")
+		runIn(t, dir, env, "go", "vet", ".")
 		return runIn(t, dir, append(env, c.clientEnv()...), "go", "run", ".")
 	}
 }

@@ -54,7 +54,7 @@ type Spool struct {
 	Color         server.Optional[string]         `json:"color" rule:"required"`
 	ColorHex      server.Optional[string]         `json:"color_hex" rule:"format=color"`
 	Finish        server.Optional[string]         `json:"finish"`
-	DiameterMM    server.Optional[server.Decimal] `json:"diameter_mm" rule:"required,enum=1.75|2.85,named=FilamentDiameter"`
+	DiameterMM    server.Optional[server.Decimal] `json:"diameter_mm" rule:"required,enum=1.75|2.85"`
 	NetWeight     server.Optional[server.Decimal] `json:"net_weight_grams" rule:"required,exclusiveMinimum=0,maximum=1000000"`
 	Remaining     server.Optional[server.Decimal] `json:"remaining_weight_grams" rule:"notNull,maximum=1000000"`
 	SpoolWeight   server.Optional[server.Decimal] `json:"spool_weight_grams" rule:"maximum=1000000"`

@@ -475,7 +475,7 @@ func (d *document) response(t reflect.Type) string {
 		if f.WriteOnly {
 			continue
 		}
-		schema := d.scalar(f.lenient(), !f.NotNull)
+		schema := d.scalar(f.unbounded(), !f.NotNull)
 		switch {
 		case f.list:
 			schema = object{{"type", "array"}, {"items", ref("schemas", d.response(f.kind))}}
@@ -583,7 +583,11 @@ func (d *document) doc(f *Field) fieldDoc {
 
 func (d *document) documented(f *Field, schema object) object {
 	doc := d.doc(f)
-	schema.add("description", doc.description)
+	description := doc.description
+	if len(f.Numbers) > 0 {
+		description += " One of " + joinStrings(f.Numbers) + "."
+	}
+	schema.add("description", description)
 	if doc.example != nil {
 		schema.add("examples", []json.RawMessage{doc.example})
 	}
@@ -596,7 +600,7 @@ func (d *document) scalar(f *Field, nullable bool) object {
 	if f.Named == "" {
 		return f.schema(nullable)
 	}
-	if d.begin(f.Named, nil, fmt.Sprint(f.Enum, f.Numbers)) {
+	if d.begin(f.Named, nil, fmt.Sprint(f.Enum)) {
 		d.schemas[f.Named] = f.schema(false)
 		d.order = append(d.order, f.Named)
 	}
@@ -634,9 +638,10 @@ func (f *Field) schema(nullable bool) object {
 		switch {
 		case len(f.Enum) > 0:
 			values(anys(f.Enum))
+		case !f.input || f.ReadOnly:
 		case f.Format == "color":
 			o.add("pattern", colorPattern)
-		case f.input && !f.ReadOnly:
+		default:
 			if f.Required {
 				o.add("minLength", max(1, f.MinLength))
 			}
@@ -659,10 +664,9 @@ func (f *Field) schema(nullable bool) object {
 			kind("integer")
 			least = decimalOne
 		}
-		switch {
-		case len(f.Numbers) > 0:
-			values(anys(f.Numbers))
-		case f.input && !f.ReadOnly:
+		// The description lists the numbers of an enum. Client generators have no type for an enum of fractions: their
+		// clients lack the schema, round the numbers, or do not compile.
+		if f.input && !f.ReadOnly {
 			if f.Exclusive {
 				o.add("minimum", f.Minimum+least) // the next number, because the service rounds
 			} else {

@@ -48,7 +48,7 @@ type Field struct {
 	Exclusive                                     bool // Minimum itself is not allowed
 	Minimum, Maximum                              Decimal
 	MinLength, MaxLength                          int
-	StoredLength                                  int // of texts in responses, if it exceeds MaxLength
+	StoredLength                                  int // of texts that earlier releases accepted; 0 if none are longer
 	Enum                                          []string
 	Numbers                                       []Decimal // the enum of a number
 
@@ -197,6 +197,14 @@ func (f *Field) lenient() *Field {
 	lenient := *f
 	lenient.MaxLength = f.StoredLength
 	return &lenient
+}
+
+// unbounded returns the field without bounds and patterns, as in the schema of a response. Clients do not check
+// responses; the Go clients of openapi-generator fail at a pattern of a text that can be null.
+func (f *Field) unbounded() *Field {
+	unbounded := *f
+	unbounded.input = false
+	return &unbounded
 }
 
 // Nested returns the schema of the object that the field holds, or of each object in its list. It is nil for a scalar.

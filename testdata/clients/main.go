@@ -46,7 +46,7 @@ func main() {
 
 	brand, key := "Brand "+uuid.NewString(), uuid.NewString()
 	entry := api.SpoolCreate{
-		MaterialType: api.PETG, Brand: &brand, Color: "Jet Black", DiameterMm: api.N175, NetWeightGrams: 1000,
+		MaterialType: api.PETG, Brand: &brand, Color: "Jet Black", DiameterMm: 1.75, NetWeightGrams: 1000,
 		PurchasePrice: new(29.99),
 	}
 	created := must(client.CreateSpoolWithResponse(ctx, &api.CreateSpoolParams{IdempotencyKey: &key}, entry))
@@ -60,7 +60,7 @@ func main() {
 	}
 
 	several := must(client.CreateSpoolWithResponse(ctx, &api.CreateSpoolParams{}, api.SpoolCreate{
-		MaterialType: api.PETG, Color: "Jet Black", DiameterMm: api.N175, NetWeightGrams: 1000, Quantity: new(2),
+		MaterialType: api.PETG, Color: "Jet Black", DiameterMm: 1.75, NetWeightGrams: 1000, Quantity: new(2),
 	}))
 	spools := ok(several.JSON201, several.Body)
 	if items := must(spools.AsSpoolList()).Items; len(items) != 2 {
