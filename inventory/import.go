@@ -12,10 +12,15 @@ import (
 	"spoolwright/transfer"
 )
 
-// Export writes all spools. Importer.CSV reads its CSV format.
+// Export writes all spools. Importer.CSV reads its CSV format. The indexes have the archived spools apart from the
+// others.
 var Export = transfer.Export[Spool](func(createdAt, id string) *db.Stmt {
-	return db.SQL(`select `+spoolColumns+` from spools
-		where `+server.NotHidden+` and (created_at, id) > ($1::text::timestamptz, $2::uuid)
+	page := func(condition string) string {
+		return `(select ` + spoolColumns + ` from spools
+			where ` + server.NotHidden + ` and ` + condition + ` and (created_at, id) > ($1::text::timestamptz, $2::uuid)
+			order by created_at, id limit 500)`
+	}
+	return db.SQL(`select * from (`+page(`archived`)+` union all `+page(`not archived`)+`) spools
 		order by created_at, id limit 500`, createdAt, id)
 })
 

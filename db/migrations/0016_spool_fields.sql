@@ -21,11 +21,16 @@ alter table spool_usage force row level security;
 
 -- Lists select either archived spools or the others.
 drop index spools_newest, spools_material, spools_brand, spools_color, spools_in_stock;
-create index spools_newest on spools (tenant_id, archived, created_at, id) where hidden_at is null;
-create index spools_material on spools (tenant_id, material_type, archived, created_at, id) where hidden_at is null;
-create index spools_brand on spools (tenant_id, brand_key, archived, created_at, id) where hidden_at is null;
-create index spools_color on spools (tenant_id, color_key, archived, created_at, id) where hidden_at is null;
-create index spools_in_stock on spools (tenant_id, in_stock, archived, created_at, id) where hidden_at is null;
+create index spools_newest on spools (tenant_id, archived, created_at, id)
+	where num_nonnulls(hidden_at) <> 1;
+create index spools_material on spools (tenant_id, material_type, archived, created_at, id)
+	where num_nonnulls(hidden_at) <> 1;
+create index spools_brand on spools (tenant_id, brand_key, archived, created_at, id)
+	where num_nonnulls(hidden_at) <> 1;
+create index spools_color on spools (tenant_id, color_key, archived, created_at, id)
+	where num_nonnulls(hidden_at) <> 1;
+create index spools_in_stock on spools (tenant_id, in_stock, archived, created_at, id)
+	where num_nonnulls(hidden_at) <> 1;
 
 -- row_counts has the number of the spools that are neither hidden nor archived. The definition db/counts has the
 -- functions and the other triggers.
