@@ -73,3 +73,15 @@ func (g *Gate) WaitFor(t *testing.T, n int) {
 	g.Open()
 	t.Fatalf("%d callers wait for the hasher, want %d", waiting, n)
 }
+
+// IsKeySecret and KeyHash are isKeySecret and keyHash.
+var (
+	IsKeySecret = isKeySecret
+	KeyHash     = keyHash
+)
+
+// NewKeySecret is newKeySecret.
+var NewKeySecret = newKeySecret
+
+// MaxKeys is maxKeys.
+const MaxKeys = maxKeys

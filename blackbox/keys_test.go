@@ -1,0 +1,138 @@
+package blackbox_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"spoolwright/auth/authtest"
+	"spoolwright/db"
+	"spoolwright/server"
+)
+
+// TestKeyRoles checks for each operation and each role of API keys: it works if the access level of the role suffices,
+// and otherwise it is rejected without an effect. No key can call the operations on accounts and keys.
+func TestKeyRoles(t *testing.T) {
+	t.Parallel()
+	w := newUnlimitedAPI(t)
+	rejecting := 0
+	for _, op := range w.operations {
+		if op.Keys.Reject {
+			rejecting++
+		}
+		for _, prefix := range []string{"auth", "users", "api-keys", "webhooks"} {
+			if pathParts(op.Path())[2] == prefix && !op.Keys.Reject {
+				t.Errorf("%s accepts API keys", op.Pattern)
+			}
+		}
+	}
+	if rejecting < 15 || rejecting == len(w.operations) {
+		t.Errorf("%d of %d operations reject keys", rejecting, len(w.operations))
+	}
+	w.forEach(t, everyRoute, func(t *testing.T, op *operation) {
+		t.Parallel()
+		f := w.newFullFixture(t)
+		path, body := f.path(t, op.Path()), f.body(t, op)
+		levels := map[string]server.Access{"viewer": server.Read, "operator": server.Write, "printer": server.Public}
+		keys := map[string]*authtest.Client{}
+		for role := range levels {
+			keys[role] = f.usedKey(t, role)
+		}
+		before := f.snapshot(t)
+		for role, level := range levels {
+			if op.Keys.Reject || op.Access > level {
+				f.do(t, keys[role], op, path, body).WantError(403, "FORBIDDEN")
+			}
+		}
+		f.wantUnchanged(t, before)
+		for _, role := range []string{"viewer", "operator"} {
+			if op.Keys.Reject || op.Access > levels[role] {
+				continue
+			}
+			if a := f.do(t, keys[role], op, path, body); a.Status >= 300 {
+				t.Errorf("%s with a key of the role %s: %d %s", a.What, role, a.Status, a.Body)
+			}
+		}
+	})
+}
+
+// usedKey creates an API key whose last_used_at is in the future, so that requests with it do not change it. The
+// instance knows the key.
+func (f *fixture) usedKey(t *testing.T, role string) *authtest.Client {
+	t.Helper()
+	key := f.tenant.Key(t, role)
+	err := f.api.DB.Write(db.As(context.Background(), db.Actor{Tenant: f.tenant.ID}),
+		db.SQL(`update api_keys set last_used_at = now() + interval '1 day' where id = $1`, key.Actor.APIKey))
+	if err != nil {
+		t.Fatal(err)
+	}
+	key.Get(t, "/api/v1/nothing").WantError(404, "NOT_FOUND")
+	return key
+}
+
+// TestInvalidKeys checks that no operation accepts a key that is forged, truncated, expired or revoked, or that is sent
+// beside a token, and that a key in the query has no effect.
+func TestInvalidKeys(t *testing.T) {
+	t.Parallel()
+	w := newUnlimitedAPI(t)
+	f := w.newFullFixture(t).prepareBodies(t)
+	ctx := db.As(context.Background(), db.Actor{Tenant: f.tenant.ID})
+	change := func(columns string) *authtest.Client {
+		t.Helper()
+		c := f.usedKey(t, "operator")
+		if err := w.api.DB.Write(ctx, db.SQL(`update api_keys set `+columns+` where id = $1`, c.Actor.APIKey)); err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	valid := f.usedKey(t, "operator")
+	secret := valid.Header.Get("X-API-Key")
+	clients := map[string]*authtest.Client{
+		"expired":        change(`expires_at = now()`),
+		"revoked":        change(`revoked_at = now()`),
+		"replaced":       change(`hash = sha256('')`),
+		"truncated":      valid.With("X-API-Key", secret[:len(secret)-1]),
+		"forged":         valid.With("X-API-Key", secret[:20]+"x"+secret[21:]),
+		"with a token":   valid.With("Authorization", "Bearer "+f.admin.Token),
+		"invalid, token": f.admin.With("X-API-Key", "x"),
+	}
+	before := f.snapshot(t)
+	w.forEach(t, isProtected, func(t *testing.T, op *operation) {
+		path, body := f.path(t, op.Path()), f.body(t, op)
+		for name, c := range clients {
+			a := f.do(t, c, op, path, body)
+			// An instance does not read the database to reject a key that it knows for its role.
+			known := name == "expired" || name == "revoked" || name == "replaced"
+			if known && (op.Keys.Reject || op.Access > server.Write) && a.Status == 403 {
+				continue
+			}
+			if a.Status != 401 || a.Text("code") != "INVALID_API_KEY" || a.Header.Get("WWW-Authenticate") != "Bearer" {
+				t.Errorf("%s: %s: %d %s", name, a.What, a.Status, a.Body)
+			}
+		}
+		f.do(t, w.api.Anonymous(), op, path+"?X-API-Key="+secret+"&api_key="+secret, body).
+			WantError(401, "INVALID_TOKEN")
+	})
+	f.wantUnchanged(t, before)
+}
+
+// TestKeysOfOtherTenants checks that a key sees no other tenant's resources, and that the response to their ids equals
+// that to ids that do not exist.
+func TestKeysOfOtherTenants(t *testing.T) {
+	t.Parallel()
+	w := newUnlimitedAPI(t)
+	theirs := w.newFullFixture(t).prepareBodies(t)
+	before := theirs.snapshot(t)
+	acceptsKeys := func(op *operation) bool { return hasID(op) && !op.Keys.Reject }
+	w.forEach(t, acceptsKeys, func(t *testing.T, op *operation) {
+		mine := w.newFixture(t)
+		key, body := mine.tenant.Key(t, "operator"), theirs.body(t, op)
+		missing := make([]string, strings.Count(op.Path(), "{"))
+		for i := range missing {
+			missing[i] = db.NewID()
+		}
+		want := mine.do(t, key, op, server.PathOf(op.Path(), missing...), body).WantError(404, "NOT_FOUND")
+		wantSameResponse(t, want, mine.do(t, key, op, theirs.path(t, op.Path()), body))
+	})
+	theirs.wantUnchanged(t, before)
+}
