@@ -17,7 +17,7 @@ import (
 // Commands returns the account commands. They hash passwords with the number of rounds, as NewHasher.
 func Commands(rounds int) []cli.Command {
 	accounts := func(d *db.DB) Accounts { return Accounts{DB: d, Hasher: NewHasher(rounds)} }
-	return []cli.Command{
+	return append([]cli.Command{
 		{
 			Name: "user add",
 			Args: "--email E --name N [--tenant NAME] [--new-tenant] [--role admin|operator|viewer] [--password-stdin] " +
@@ -124,7 +124,7 @@ func Commands(rounds int) []cli.Command {
 				}
 			},
 		},
-	}
+	}, keyCommands()...)
 }
 
 // report prints a line that says what a command did. It returns err if that is not nil.

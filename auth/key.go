@@ -108,15 +108,15 @@ var createKeyDoc = &server.Doc{
 }
 
 func (s *Service) createKey(ctx context.Context, r *server.Request[APIKey]) (server.Created[APIKeySecret], error) {
-	if err := s.checkExpiry(r.In.ExpiresAt); err != nil {
+	if err := checkExpiry(r.In.ExpiresAt, s.now()); err != nil {
 		return nil, err
 	}
 	return insertKey(ctx, s.db, &r.In)
 }
 
 // checkExpiry returns a 422 if a new key would have expired already.
-func (s *Service) checkExpiry(at server.Optional[server.Timestamp]) error {
-	if !at.IsNull() && !at.Value.After(s.now()) {
+func checkExpiry(at server.Optional[server.Timestamp], now time.Time) error {
+	if !at.IsNull() && !at.Value.After(now) {
 		return server.Invalid("expires_at", "must be in the future")
 	}
 	return nil
