@@ -659,6 +659,41 @@ func testNginx(t *testing.T, p program) {
 		seen[at] = true
 	}
 
+	// Requests with one API key go to one instance, and those with different keys to different instances.
+	for name, header := range map[string]func(n int) (name, value string){
+		"key":   func(n int) (string, string) { return "X-API-Key", fmt.Sprintf("swk_%036d", n) },
+		"basic": func(n int) (string, string) { return "Authorization", fmt.Sprintf("Basic eDpzd2tf%010d+/A=", n) },
+	} {
+		requestID := func(n int) string { return fmt.Sprintf("%s-%d.", name, n) }
+		for n := range 3 * 20 {
+			r, err := http.NewRequest("GET", proxy.url+"/api/v1/spools", nil)
+			check(t, err)
+			r.Header.Set(header(n / 3))
+			r.Header.Set("X-Request-Id", requestID(n/3))
+			response, err := proxy.client.Do(r)
+			check(t, err)
+			response.Body.Close()
+		}
+		eventually(t, "all requests are logged", func() bool {
+			return strings.Count(instances[0].stderr.String()+instances[1].stderr.String(), "request_id="+name) == 3*20
+		})
+		var keys [2]int // of each instance
+		for n := range 20 {
+			for i, c := range instances {
+				switch strings.Count(c.stderr.String(), "request_id="+requestID(n)) {
+				case 0:
+				case 3:
+					keys[i]++
+				default:
+					t.Errorf("%s: instance %d served some of the requests of a key", name, i)
+				}
+			}
+		}
+		if keys[0] == 0 || keys[1] == 0 || keys[0]+keys[1] != 20 {
+			t.Errorf("%s: the instances served %v of 20 keys", name, keys)
+		}
+	}
+
 	r, err := http.NewRequest("POST", proxy.url+"/api/v1/spools", strings.NewReader(strings.Repeat(" ", 3<<19)))
 	check(t, err)
 	const requestID = "a-body-that-is-too-large"

@@ -80,6 +80,8 @@ func TestShellBlocksAreTested(t *testing.T) {
 	t.Parallel()
 	tests := []struct{ page, has, test string }{
 		{"README.md", "go test ./...", "TestReadmeStartsWithTheTwoCommands"},
+		{"README.md", "key add", "TestProgram/Keys"},
+		{"docs/api-keys.md", "key add", "TestProgram/Keys"},
 		{"docs/backup.md", "cp -aL data", "TestBackup/Copy"},
 		{"docs/backup.md", `pg_dump -d "$SUPER"`, "TestBackup/Private"},
 		{"docs/backup.md", `pg_restore -d "$SUPER"`, "TestBackup/Private"},

@@ -2,8 +2,13 @@ package blackbox_test
 
 import (
 	"context"
+	"encoding/json"
+	"os/exec"
+	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"spoolwright/auth/authtest"
 	"spoolwright/db"
@@ -135,4 +140,76 @@ func TestKeysOfOtherTenants(t *testing.T) {
 		wantSameResponse(t, want, mine.do(t, key, op, theirs.path(t, op.Path()), body))
 	})
 	theirs.wantUnchanged(t, before)
+}
+
+// testKeys runs the commands of the README that create a key and call the API with it, against the first start of the
+// service. After a crash, the time of the last use is still known, and so is the key.
+func testKeys(t *testing.T, p program) {
+	if _, err := exec.LookPath("curl"); err != nil {
+		skipTest(t, "curl is not installed")
+	}
+	data := filepath.Join(tempDir(t), "data")
+	env := []string{"DATA_DIR=" + data}
+	c := p.start(t, env)
+	var scripts []string
+	for _, b := range fencedBlocks(t, "sh") {
+		if strings.Contains(b.text, "key add") {
+			scripts = append(scripts, b.text)
+		}
+	}
+	if len(scripts) != 2 || scripts[0] != scripts[1] {
+		t.Fatalf("README.md and docs/api-keys.md do not have the same commands: %q", scripts)
+	}
+	script := scripts[0]
+	for old, new := range map[string]string{"go run .": string(p), "http://127.0.0.1:8000": c.url} {
+		if n := strings.Count(script, old); n != 1 {
+			t.Fatalf("the block contains %q %d times, want once:\n%s", old, n, script)
+		}
+		script = strings.Replace(script, old, new, 1)
+	}
+	bash := exec.Command("bash", "-euc", script+"\necho; echo $KEY")
+	bash.Env = processEnv(env)
+	out, err := bash.CombinedOutput()
+	check(t, err)
+	list, key, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
+	if !strings.HasPrefix(list, `{"items":[],"total":0,`) {
+		t.Errorf("the commands print %s", out)
+	}
+	type info struct {
+		ID, Name, Role string
+		LastUsedAt     *time.Time `json:"last_used_at"`
+	}
+	used := func() (k info) {
+		t.Helper()
+		var keys []info
+		check(t, json.Unmarshal([]byte(p.succeeds(t, "", env, "key", "list", "--json")), &keys))
+		if len(keys) != 1 {
+			t.Fatalf("%+v", keys)
+		}
+		return keys[0]
+	}
+	eventually(t, "the use is written", func() bool { return used().LastUsedAt != nil })
+	c.signal(syscall.SIGKILL)
+	<-c.exited
+	k := used()
+	if k.LastUsedAt == nil || time.Since(*k.LastUsedAt) > 15*time.Minute ||
+		k.Name != "my script" || k.Role != "operator" {
+		t.Errorf("after a crash: %+v", k)
+	}
+
+	// A regular stop writes the last use exactly.
+	c = p.start(t, env)
+	before := time.Now()
+	curl(t, `curl -s -H "X-API-Key: `+key+`" `+c.url+`/api/v1/spools`)
+	c.stop(t, syscall.SIGTERM)
+	if k := used(); k.LastUsedAt.Before(before.Add(-time.Second)) {
+		t.Errorf("after a stop, the last use was at %v, want %v", k.LastUsedAt, before)
+	}
+	p.succeeds(t, "", env, "key", "revoke", k.ID)
+	c = p.start(t, env)
+	answer := curl(t, `curl -s -H "X-API-Key: `+key+`" `+c.url+`/api/v1/spools`)
+	if !strings.Contains(answer, "INVALID_API_KEY") {
+		t.Errorf("with a revoked key: %s", answer)
+	}
+	c.stop(t, syscall.SIGTERM)
 }

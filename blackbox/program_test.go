@@ -68,6 +68,7 @@ func TestProgram(t *testing.T) {
 		{"LinkedPackages", testLinkedPackages},
 		{"Clients", testClients},
 		{"Nginx", testNginx},
+		{"Keys", testKeys},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
