@@ -48,7 +48,7 @@ func newTestAPI(t *testing.T, o authtest.Options) *testAPI {
 				Required bool
 				Content  map[string]struct {
 					Schema   ref
-					Example  map[string]any
+					Example  any
 					Examples map[string]struct{ Value map[string]any }
 				}
 			}
@@ -58,9 +58,12 @@ func newTestAPI(t *testing.T, o authtest.Options) *testAPI {
 			t.Fatal(err)
 		}
 		op := &operation{Route: r, creates: described.Responses["201"] != nil}
-		if described.RequestBody != nil {
+		if described.RequestBody != nil && described.RequestBody.Content["text/csv"].Example != nil {
+			op.csv = described.RequestBody.Content["text/csv"].Example.(string)
+		} else if described.RequestBody != nil {
 			content := described.RequestBody.Content["application/json"]
-			op.example, op.plain, op.optional = content.Example, content.Example, !described.RequestBody.Required
+			op.example, _ = content.Example.(map[string]any)
+			op.plain, op.optional = op.example, !described.RequestBody.Required
 			if with, ok := content.Examples["lists"]; ok {
 				op.example, op.plain = with.Value, content.Examples["plain"].Value
 			}
@@ -87,6 +90,7 @@ type operation struct {
 	plain    map[string]any              // the request body without lists
 	fields   map[string]field            // the schema of the request body
 	entries  map[string]map[string]field // the schemas of the entries of its lists
+	csv      string                      // the request body, if it is CSV
 	optional bool                        // the body may be missing
 	creates  bool                        // a success is 201
 }
@@ -330,13 +334,22 @@ func (f *fixture) newBody(t *testing.T, op *operation, example map[string]any) m
 	return body
 }
 
-// do sends the request of an operation, without a body if the operation has none.
+// do sends the request of an operation: without a body if the operation has none, and with the example if it is CSV.
 func (f *fixture) do(t *testing.T, c *authtest.Client, op *operation, path string, body any) *authtest.Response {
 	t.Helper()
-	if op.example == nil {
-		body = nil
-	}
+	c, body = op.request(c, body)
 	return c.Do(t, op.Method(), path, body)
+}
+
+// request returns the client and the body for do.
+func (op *operation) request(c *authtest.Client, body any) (*authtest.Client, any) {
+	switch {
+	case op.csv != "":
+		return c.With("Content-Type", "text/csv"), op.csv
+	case op.example == nil:
+		return c, nil
+	}
+	return c, body
 }
 
 // snapshot returns the response of every GET, by path.

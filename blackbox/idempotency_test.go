@@ -186,16 +186,13 @@ func (r *keyTest) testInvalid(t *testing.T) {
 func (r *keyTest) testConcurrent(t *testing.T, effect string) {
 	t.Helper()
 	before := r.f.countRows(t, r.conn)
-	var body any
-	if r.op.example != nil {
-		body = r.body
-	}
+	c, body := r.op.request(r.c, r.body)
 	responses := make([]*authtest.Response, 20)
 	var wg sync.WaitGroup
 	for i := range responses {
 		wg.Go(func() {
 			var err error
-			if responses[i], err = r.c.Send("POST", r.path, body); err != nil {
+			if responses[i], err = c.Send("POST", r.path, body); err != nil {
 				t.Error(err)
 			}
 		})

@@ -354,10 +354,8 @@ func (i *isolationTenant) send(op *operation, path string, body map[string]any) 
 
 // callOperation calls the handler, without a body if the operation has none.
 func callOperation(c *authtest.Client, op *operation, path string, body map[string]any) *httptest.ResponseRecorder {
-	if op.example == nil {
-		return callHandler(c, op.Method(), path, nil)
-	}
-	return callHandler(c, op.Method(), path, body)
+	c, sent := op.request(c, body)
+	return callHandler(c, op.Method(), path, sent)
 }
 
 // compare sends a request with ids of another tenant and the same request with ids that do not exist. Both must get

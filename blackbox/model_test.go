@@ -190,8 +190,11 @@ func callHandler(c *authtest.Client, method, path string, body any) *httptest.Re
 	if err != nil {
 		panic(err)
 	}
-	if body == nil {
+	switch text := body.(type) {
+	case nil:
 		b = nil
+	case string:
+		b = []byte(text)
 	}
 	r := httptest.NewRequest(method, path, bytes.NewReader(b))
 	if body != nil {

@@ -3,6 +3,7 @@ package catalog
 import (
 	"spoolwright/cli"
 	"spoolwright/db"
+	"spoolwright/server"
 	"spoolwright/transfer"
 )
 
@@ -10,8 +11,14 @@ import (
 var Commands = []cli.Command{Export.Command("products")}
 
 // Export writes all products with their bills of materials.
-var Export = transfer.Export[Product](func(createdAt, id string) *db.Stmt {
+var Export = transfer.Export[Product](200, func(createdAt, id, limit string) *db.Stmt {
 	return db.SQL(selectProducts+`
 		and num_nonnulls(p.hidden_at) <> 1 and (p.created_at, p.id) > ($1::text::timestamptz, $2::uuid)
-		order by p.created_at, p.id limit 200`, createdAt, id)
+		order by p.created_at, p.id limit `+limit, createdAt, id)
 })
+
+var exportDoc = &server.Doc{
+	ID: "exportProducts", Tag: tag, Summary: "Export products as CSV",
+	Description: transfer.ExportDescription + "material and each component of a product, with the fields of the " +
+		"product repeated, and a row for a product without either. Products are in the order of their creation.",
+}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
 
 	"spoolwright/auth"
 	"spoolwright/cli"
@@ -116,11 +115,7 @@ func runImport(c *cli.Call, open func(source string) (*os.File, error),
 		if invalid++; invalid > maxListed {
 			return
 		}
-		var texts []string
-		for _, p := range problems {
-			texts = append(texts, p.Field+" "+p.Message)
-		}
-		fmt.Fprintf(c.Err, "%s%s\n", clearLine, cli.Printable(where+": "+strings.Join(texts, "; ")))
+		fmt.Fprintf(c.Err, "%s%s\n", clearLine, cli.Printable(where+": "+describe(problems)))
 	}
 	if cli.IsTerminal(c.Err) {
 		clearLine = "\r\x1b[K"

@@ -14,14 +14,14 @@ import (
 
 // Export writes all spools. Importer.CSV reads its CSV format. The indexes have the archived spools apart from the
 // others.
-var Export = transfer.Export[Spool](func(createdAt, id string) *db.Stmt {
+var Export = transfer.Export[Spool](500, func(createdAt, id, limit string) *db.Stmt {
 	page := func(condition string) string {
 		return `(select ` + spoolColumns + ` from spools
 			where ` + server.NotHidden + ` and ` + condition + ` and (created_at, id) > ($1::text::timestamptz, $2::uuid)
-			order by created_at, id limit 500)`
+			order by created_at, id limit ` + limit + `)`
 	}
 	return db.SQL(`select * from (`+page(`archived`)+` union all `+page(`not archived`)+`) spools
-		order by created_at, id limit 500`, createdAt, id)
+		order by created_at, id limit `+limit, createdAt, id)
 })
 
 // Importer creates spools from a file in the tenant of the context, with the first entries of their ledgers. An import

@@ -27,6 +27,9 @@ func Routes(d *db.DB) []server.Route {
 	return []server.Route{
 		server.Op("GET /api/v1/spools", server.Read, server.Handle(h.list), listDoc),
 		server.Op("POST /api/v1/spools", server.Write, server.Handle(h.create), createDoc),
+		server.Op("POST /api/v1/spools/import", server.Write,
+			server.HandleText("text/csv", importExample, readImport, h.importRows), importDoc),
+		server.Op("GET /api/v1/spools/export", server.Read, Export.Endpoint(d, "spools"), exportDoc),
 		server.Op("GET /api/v1/spools/{id}", server.Read, server.Handle(h.get), getDoc),
 		server.Op("PATCH /api/v1/spools/{id}", server.Write, server.Handle(h.update), updateDoc),
 		server.Op("DELETE /api/v1/spools/{id}", server.Write, server.Handle(h.delete), deleteDoc),

@@ -11,7 +11,7 @@ import (
 var Commands = []cli.Command{Export.Command("runs")}
 
 // Export writes all production runs with their items and materials.
-var Export = transfer.Export[Run](func(createdAt, id string) *db.Stmt {
+var Export = transfer.Export[Run](200, func(createdAt, id, limit string) *db.Stmt {
 	return db.SQL(`
 		select `+runColumns+`,
 			(select coalesce(json_agg(json_build_object(
@@ -33,5 +33,11 @@ var Export = transfer.Export[Run](func(createdAt, id string) *db.Stmt {
 				where m.run_id = production_runs.id) as materials
 		from `+runsTable+`
 		where `+server.NotHidden+` and (created_at, id) > ($1::text::timestamptz, $2::uuid) 
-		order by created_at, id limit 200`, createdAt, id)
+		order by created_at, id limit `+limit, createdAt, id)
 })
+
+var exportDoc = &server.Doc{
+	ID: "exportProductionRuns", Tag: tag, Summary: "Export production runs as CSV",
+	Description: transfer.ExportDescription + "item and each material of a run, with the fields of the run repeated, " +
+		"and a row for a run without either. Runs are in the order of their creation.",
+}

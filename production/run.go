@@ -28,6 +28,7 @@ func Routes(d *db.DB) []server.Route {
 	h := handlers{d}
 	return []server.Route{
 		server.Op("GET /api/v1/production-runs", server.Read, server.Handle(h.list), listDoc),
+		server.Op("GET /api/v1/production-runs/export", server.Read, Export.Endpoint(d, "production-runs"), exportDoc),
 		server.Op("POST /api/v1/production-runs", server.Write, server.Handle(h.create), createDoc),
 		server.Op("GET /api/v1/production-runs/{id}", server.Read, server.Handle(h.get), getDoc),
 		server.Op("PATCH /api/v1/production-runs/{id}", server.Write, server.Handle(h.update), updateDoc),

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"mime"
 	"net/http"
 	"net/url"
 	"reflect"
@@ -24,8 +23,7 @@ const (
 )
 
 var (
-	errNotJSON = &Error{Status: 415, Code: "UNSUPPORTED_MEDIA_TYPE",
-		Detail: "Send the body as Content-Type: application/json"}
+	errNotJSON  = errNotMedia("application/json")
 	errTooLarge = &Error{Status: 413, Code: "PAYLOAD_TOO_LARGE", Detail: "The body is larger than 1 MiB",
 		Header: http.Header{"Connection": {"close"}}}
 )
@@ -40,15 +38,7 @@ func readBody(w http.ResponseWriter, r *http.Request, optional bool) ([]byte, er
 		}
 		r.Body = io.NopCloser(bytes.NewReader(body))
 	}
-	media, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
-	charset, named := params["charset"]
-	if err != nil || media != "application/json" || named && !strings.EqualFold(charset, "utf-8") {
-		return nil, errNotJSON
-	}
-	if r.Header.Get("Content-Encoding") != "" {
-		return nil, &Error{Status: 415, Code: "UNSUPPORTED_MEDIA_TYPE", Detail: "Send the body without Content-Encoding"}
-	}
-	return readAll(w, r)
+	return readText(w, r, "application/json")
 }
 
 // readAll reads a body of any content type. The error is a 413 or 400.

@@ -263,6 +263,10 @@ func (d *document) operation(route Route) object {
 		content := append(object{{"schema", ref("schemas", name)}}, d.requestExamples(route)...)
 		op.add("requestBody", object{{"required", !e.optional}, {"content", object{{"application/json", content}}}})
 	}
+	if e.media != "" {
+		op.add("requestBody", object{{"required", true}, {"content", object{
+			{e.media, object{{"schema", object{{"type", "string"}}}, {"example", e.example}}}}}})
+	}
 	success := object{{"description", map[int]string{200: "Done", 201: "Created", 204: "Done; no body"}[status]}}
 	headers := commonHeaders()
 	if status == 201 {
@@ -285,6 +289,10 @@ func (d *document) operation(route Route) object {
 			schema = ref("schemas", d.either(name))
 		}
 		success.add("content", object{{"application/json", object{{"schema", schema}, {"example", example}}}})
+	}
+	if e.file != nil {
+		success[0].value = "The file"
+		success.add("content", object{{e.file.media, object{{"schema", object{{"type", "string"}}}}}})
 	}
 	responses := object{{strconv.Itoa(status), success}}
 	for _, failure := range failures(route) {
@@ -373,6 +381,10 @@ func failures(route Route) []failure {
 			applies = e.readsBody() || route.Idempotent
 		case 415:
 			applies = e.readsBody()
+			if e.media != "" {
+				f = failure{status: 415, what: "The body is not sent as " + e.media, errors: []*Error{errNotMedia(e.media)}}
+				applies = true
+			}
 		case 422:
 			applies = e.readsBody() || e.readsQuery() || ids || route.Idempotent
 		default:

@@ -218,7 +218,13 @@ func (s *Server) operation(route Route) *operation {
 func (o *operation) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", "no-store")
 	info := infoOf(r)
-	answer, err := o.answer(w, r, info)
+	var answer Response
+	var err error
+	if o.route.Endpoint.file != nil {
+		err = o.sendFile(w, r, info)
+	} else {
+		answer, err = o.answer(w, r, info)
+	}
 	if err != nil {
 		e := asError(err)
 		info.err = e.err
@@ -226,6 +232,9 @@ func (o *operation) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			w.Header().Add("WWW-Authenticate", `Basic realm="spoolwright", charset="UTF-8"`)
 		}
 		e.write(w, info.id)
+		return
+	}
+	if o.route.Endpoint.file != nil {
 		return
 	}
 	if answer.Location != "" {
@@ -318,6 +327,8 @@ func (o *operation) read(w http.ResponseWriter, r *http.Request) (c call, key st
 	case o.route.Endpoint.readsBody():
 		c.optional = o.route.Endpoint.optional
 		c.body, err = readBody(w, r, c.optional)
+	case o.route.Endpoint.media != "":
+		c.body, err = readText(w, r, o.route.Endpoint.media)
 	case key != "":
 		c.body, err = readAll(w, r)
 	}

@@ -171,7 +171,10 @@ type Response struct {
 type Endpoint struct {
 	in       reflect.Type // struct{} if nothing is read
 	out      resultKind
-	optional bool // the body may be missing
+	optional bool   // the body may be missing
+	media    string // of the body, if it is not JSON
+	example  string // of such a body
+	file     *file  // the response, if it is not JSON
 	prepare  func(context.Context, call) (run, error)
 }
 

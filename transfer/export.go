@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"os/signal"
+	"strconv"
 	"syscall"
 
 	"spoolwright/auth"
@@ -28,8 +29,8 @@ import (
 type Exporter func(ctx context.Context, d *db.DB, w io.Writer, format string) error
 
 // Export returns the exporter of resources with the type T. Page returns the statement for the resources that come
-// after the one with that created_at and id.
-func Export[T any](page func(createdAt, id string) *db.Stmt) Exporter {
+// after the one with that created_at and id, with the limit as a number in its text: a plan for any limit can be slower.
+func Export[T any](limit int, page func(createdAt, id, limit string) *db.Stmt) Exporter {
 	return func(ctx context.Context, d *db.DB, w io.Writer, format string) error {
 		var out []byte
 		write := appendLine
@@ -43,7 +44,7 @@ func Export[T any](page func(createdAt, id string) *db.Stmt) Exporter {
 		}
 		createdAt, id := "-infinity", "00000000-0000-0000-0000-000000000000"
 		for ctx.Err() == nil {
-			stmt := page(createdAt, id)
+			stmt := page(createdAt, id, strconv.Itoa(limit))
 			if err := d.Read(ctx, stmt); err != nil {
 				return err
 			}
@@ -57,7 +58,7 @@ func Export[T any](page func(createdAt, id string) *db.Stmt) Exporter {
 			if err == nil {
 				_, err = w.Write(out)
 			}
-			if err != nil || len(rows) == 0 {
+			if err != nil || len(rows) < limit {
 				return err
 			}
 			var last struct {
@@ -72,6 +73,16 @@ func Export[T any](page func(createdAt, id string) *db.Stmt) Exporter {
 		return ctx.Err()
 	}
 }
+
+// Endpoint returns the endpoint that exports resources as CSV, with their name in the plural.
+func (e Exporter) Endpoint(d *db.DB, resources string) server.Endpoint {
+	return server.HandleFile("text/csv", resources+".csv", func(ctx context.Context, w io.Writer) error {
+		return e(ctx, d, w, "csv")
+	})
+}
+
+// ExportDescription describes what an endpoint of an Exporter returns.
+const ExportDescription = "Returns a CSV file (UTF-8, separated by commas) with a row for each "
 
 // Command returns the command that exports resources, with their name in the plural.
 func (e Exporter) Command(resources string) cli.Command {

@@ -67,6 +67,12 @@ func (s *spec) check(method, target string, a *Response) error {
 			}
 			return nil
 		}
+		if file, ok := content["text/csv"]; ok && file != nil {
+			if got := a.Header.Get("Content-Type"); got != "text/csv; charset=utf-8" {
+				return fmt.Errorf("the content type is %q", got)
+			}
+			return nil
+		}
 		schema = content["application/json"].(map[string]any)["schema"].(map[string]any)
 	} else if len(responses) > 0 || a.Status != 404 && a.Status != 405 && a.Status != 429 {
 		return fmt.Errorf("the document does not describe the status")

@@ -1,0 +1,87 @@
+package inventory_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"spoolwright/auth/authtest"
+	"spoolwright/inventory"
+)
+
+const importPath = "/api/v1/spools/import"
+
+func postCSV(t *testing.T, c *authtest.Client, file string) *authtest.Response {
+	t.Helper()
+	return c.With("Content-Type", "text/csv; charset=utf-8").Post(t, importPath, file)
+}
+
+// An import through the API creates all spools of a file, in its order, with the user in their ledgers. The export
+// through the API is that of the command, also with several pages, and can be imported.
+func TestImportAndExportThroughAPI(t *testing.T) {
+	t.Parallel()
+	api := authtest.New(t, authtest.Options{}, inventory.Routes)
+	c, other := api.Operator(t), api.Operator(t)
+	var file strings.Builder
+	file.WriteString("\ufeffMaterial type;COLOR;diameter_mm;net_weight_grams;brand\r\n")
+	for n := range 1003 {
+		fmt.Fprintf(&file, "petg;Farbe %04d;1,75;1000,5;\r\n", n)
+	}
+	file.WriteString(";;;;\r\n")
+	if body := postCSV(t, c, file.String()).Want(200).Body; string(body) != `{"created":1003}` {
+		t.Errorf("got %s", body)
+	}
+	list := c.Get(t, "/api/v1/spools?limit=1").Want(200).Shows(map[string]string{
+		"total": "1003", "items.0.color": "Farbe 1002", "items.0.material_type": "PETG", "items.0.net_weight_grams": "1000.5",
+	})
+	c.Get(t, "/api/v1/spools/"+list.Text("items.0.id")+"/usage").Want(200).Shows(map[string]string{
+		"total": "1", "items.0.kind": "created", "items.0.user_id": c.Actor.User,
+	})
+
+	exported := c.Get(t, "/api/v1/spools/export").Want(200)
+	if string(exported.Body) != export(t, c, "csv") || strings.Count(string(exported.Body), "\n") != 1004 {
+		t.Error("the export of the API is not that of the command")
+	}
+	for name, want := range map[string]string{
+		"Content-Type": "text/csv; charset=utf-8", "Content-Disposition": `attachment; filename="spools.csv"`,
+	} {
+		if got := exported.Header.Get(name); got != want {
+			t.Errorf("%s is %q, want %q", name, got, want)
+		}
+	}
+	if body := other.Get(t, "/api/v1/spools/export").Want(200).Body; strings.Count(string(body), "\n") != 1 {
+		t.Errorf("the export of another tenant has rows: %.300s", body)
+	}
+	postCSV(t, other, string(exported.Body)).Want(200).Shows(map[string]string{"created": "1003"})
+	postCSV(t, other, header).Want(200).Shows(map[string]string{"created": "0"})
+}
+
+// An import through the API with an invalid row or file creates nothing and names the lines.
+func TestImportThroughAPIIsAtomic(t *testing.T) {
+	t.Parallel()
+	c := authtest.New(t, authtest.Options{}, inventory.Routes).Operator(t)
+	const good = "PLA,Black,1.75,1000\n"
+	invalid := postCSV(t, c, header+"\n"+good+"PLO,,1.75,1000\n"+good+"PLA,x,3,1000\n").Fields("line 3", "line 5")
+	invalid.Shows(map[string]string{"errors.0.message": "material_type must be one of PLA, PETG, ABS, TPU, ASA, Nylon, " +
+		"PC, HIPS, PVA, Custom; the value is \"PLO\"; color is required"})
+	many := postCSV(t, c, header+"\n"+strings.Repeat("PLA,,1.75,1000\n", 70)).WantError(422, "VALIDATION_ERROR")
+	many.Shows(map[string]string{"errors.49.field": "line 51", "errors.50.message": "20 other rows are invalid"})
+	if n := len(many.List("errors")); n != 51 {
+		t.Errorf("%d errors, want 51", n)
+	}
+	for file, field := range map[string]string{
+		"": "body", "PK\x03\x04": "body", "color,weight\n": "line 1", "\n\ncolor\n": "line 3",
+		header + "\n" + strings.Repeat(good, 10_001): "body",
+		header + "\nPLA,\"x":                         "line 2",
+	} {
+		postCSV(t, c, file).Fields(field)
+	}
+	postCSV(t, c, header+"\n"+strings.Repeat("x", 1<<20)).WantError(413, "PAYLOAD_TOO_LARGE")
+	for _, media := range []string{"application/json", "", "text/plain", "text/csv; charset=latin1"} {
+		c.With("Content-Type", media).Post(t, importPath, header).WantError(415, "UNSUPPORTED_MEDIA_TYPE")
+	}
+	c.With("Content-Type", "text/csv").With("Content-Encoding", "gzip").Post(t, importPath, header).
+		WantError(415, "UNSUPPORTED_MEDIA_TYPE")
+	c.Get(t, "/api/v1/spools").Want(200).Shows(map[string]string{"total": "0"})
+	postCSV(t, c, header+"\n"+strings.Repeat(good, 10_000)).Want(200).Shows(map[string]string{"created": "10000"})
+}

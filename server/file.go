@@ -1,0 +1,114 @@
+package server
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"mime"
+	"net/http"
+	"reflect"
+	"strings"
+	"time"
+)
+
+// file is the response of an endpoint that HandleFile made.
+type file struct {
+	media, name string
+	write       func(context.Context, io.Writer) error
+}
+
+// HandleFile returns an endpoint whose response is a file with the media type and the name. It sends the file while
+// write runs. An error before the first 64 KiB is an error response; a later one breaks the connection, so that the
+// client does not take the part for the whole.
+func HandleFile(media, name string, write func(context.Context, io.Writer) error) Endpoint {
+	return Endpoint{in: reflect.TypeFor[struct{}](), out: resultKind{status: 200}, file: &file{media, name, write}}
+}
+
+const (
+	fileBuffer   = 64 << 10
+	fileInFlight = 1 << 20 // what a file that is being sent counts as
+)
+
+// sendFile answers the request of an endpoint that HandleFile made.
+func (o *operation) sendFile(w http.ResponseWriter, r *http.Request, info *requestInfo) error {
+	ctx, err := o.authorize(w, r, info)
+	if err != nil {
+		return err
+	}
+	caller := info.caller.Actor.ID()
+	if !o.s.inFlight.add(caller, fileInFlight, false) {
+		return ErrUnavailable.Because(errInFlight)
+	}
+	defer o.s.inFlight.remove(caller, fileInFlight)
+	f := o.route.Endpoint.file
+	to := &fileWriter{w: w, file: f}
+	buffer := bufio.NewWriterSize(to, fileBuffer)
+	err = f.write(ctx, buffer)
+	if err != nil && !to.started {
+		return err
+	}
+	if err == nil {
+		err = buffer.Flush()
+	}
+	if err != nil {
+		if r.Context().Err() == nil {
+			o.s.Log.Error("a file was not sent completely", "request_id", info.id, "route", info.pattern, "error", err)
+		}
+		panic(http.ErrAbortHandler)
+	}
+	return nil
+}
+
+// fileWriter sends a file. A client that does not read for a minute loses the connection; the whole file may take
+// longer.
+type fileWriter struct {
+	w       http.ResponseWriter
+	file    *file
+	started bool
+}
+
+func (f *fileWriter) Write(b []byte) (int, error) {
+	if !f.started {
+		f.started = true
+		f.w.Header().Set("Content-Type", f.file.media+"; charset=utf-8")
+		f.w.Header().Set("Content-Disposition", `attachment; filename="`+f.file.name+`"`)
+	}
+	http.NewResponseController(f.w).SetWriteDeadline(time.Now().Add(time.Minute))
+	return f.w.Write(b)
+}
+
+// HandleText returns an endpoint that reads a body with another media type than JSON. The example is for the OpenAPI
+// document. Prepare validates the body before the transaction of an Idempotency-Key begins; fn gets its result.
+func HandleText[P any, Out result](media, example string, prepare func(context.Context, []byte) (P, error),
+	fn func(context.Context, P) (Out, error)) Endpoint {
+	e := HandlePrepared(
+		func(context.Context, *Request[struct{}]) (struct{}, error) { return struct{}{}, nil },
+		func(context.Context, *Request[struct{}], struct{}) (Out, error) { return nil, nil })
+	e.media, e.example = media, example
+	e.prepare = func(ctx context.Context, c call) (run, error) {
+		prepared, err := prepare(ctx, c.body)
+		if err != nil {
+			return nil, err
+		}
+		return func(ctx context.Context) ([]byte, error) { return fn(ctx, prepared) }, nil
+	}
+	return e
+}
+
+// errNotMedia is the error of a body with another media type than that of the endpoint.
+func errNotMedia(media string) *Error {
+	return &Error{Status: 415, Code: "UNSUPPORTED_MEDIA_TYPE", Detail: "Send the body as Content-Type: " + media}
+}
+
+// readText reads a body with the media type. The error is a 413, 415 or 400.
+func readText(w http.ResponseWriter, r *http.Request, media string) ([]byte, error) {
+	got, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	charset, named := params["charset"]
+	if err != nil || got != media || named && !strings.EqualFold(charset, "utf-8") {
+		return nil, errNotMedia(media)
+	}
+	if r.Header.Get("Content-Encoding") != "" {
+		return nil, &Error{Status: 415, Code: "UNSUPPORTED_MEDIA_TYPE", Detail: "Send the body without Content-Encoding"}
+	}
+	return readAll(w, r)
+}

@@ -1,0 +1,42 @@
+package server_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"spoolwright/server"
+)
+
+// An error before a file is sent is an error response. A later one breaks the connection: the client must not take a
+// part of the file for the whole.
+func TestFileErrors(t *testing.T) {
+	t.Parallel()
+	for size, want := range map[int]int{0: 404, 1000: 404, 1 << 20: 200} {
+		write := func(_ context.Context, w io.Writer) error {
+			if _, err := io.WriteString(w, strings.Repeat("x", size)); err != nil {
+				return err
+			}
+			return server.ErrNotFound
+		}
+		tag := &server.Tag{Name: "files"}
+		s := server.New(server.Config{Routes: []server.Route{server.Op("GET /api/v1/files", server.Public,
+			server.HandleFile("text/csv", "x.csv", write), &server.Doc{ID: "getFile", Tag: tag})}})
+		h := httptest.NewServer(s)
+		defer h.Close()
+		r, err := http.Get(h.URL + "/api/v1/files")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Body.Close()
+		body, err := io.ReadAll(r.Body)
+		broken := errors.Is(err, io.ErrUnexpectedEOF)
+		if r.StatusCode != want || broken != (want == 200) || want == 404 && !strings.Contains(string(body), "NOT_FOUND") {
+			t.Errorf("after %d bytes: %d, %v, %.100s", size, r.StatusCode, err, body)
+		}
+	}
+}
