@@ -75,7 +75,7 @@ func (l *List) Scan(condition string, arg any) {
 // deepSkip is the number of skipped rows from which ListPage reads only the index to find a page, and then its rows.
 const deepSkip = 1000
 
-// ListPage returns a page of a list. It calls run once, with the statements of the page and of the total. T is the type
+// ListPage returns a page of a list. It calls run once. T is the type
 // of the items; its scalar fields are those that sort_by accepts.
 func ListPage[T any](ctx context.Context, run func(context.Context, ...*db.Stmt) error, l *List, q ListQuery,
 ) (Page[T], error) {
@@ -109,7 +109,6 @@ func ListPage[T any](ctx context.Context, run func(context.Context, ...*db.Stmt)
 	if len(conditions) > 0 {
 		where = " where " + strings.Join(conditions, " and ")
 	}
-	filters := args // without the argument of the page
 	// The limit is text and not an argument: PostgreSQL prefers custom plans for a limit that it does not know, and would
 	// plan the statement each time.
 	window := " limit " + strconv.FormatInt(limit, 10)
@@ -117,30 +116,32 @@ func ListPage[T any](ctx context.Context, run func(context.Context, ...*db.Stmt)
 		args = append(args[:len(args):len(args)], skip)
 		window += " offset $" + strconv.Itoa(len(args))
 	}
-	var total int64
-	var page *db.Stmt
+	// One statement, and so one snapshot, reads the page and the total. The statements of a request see the commits of
+	// others between them.
+	var sql string
 	switch {
 	case l.scan:
 		key := "tenant_id, id"
 		if sort != "id" {
 			key += ", " + sort
 		}
-		page = db.SQL("with found as materialized (select "+key+" from "+l.table+where+"),"+
-			" page as (select tenant_id, id from found order by "+by("")+window+")"+
-			" select counted.total, "+l.columns+" from (select count(*) as total from found) counted"+
-			" left join (page join "+l.table+" using (tenant_id, id)) on true order by "+by(""), args...).Total(&total)
+		sql = "with found as materialized (select " + key + " from " + l.table + where + ")," +
+			" page as (select tenant_id, id from found order by " + by("") + window + ")" +
+			" select counted.total, " + l.columns + " from (select count(*) as total from found) counted" +
+			" left join (page join " + l.table + " using (tenant_id, id)) on true order by " + by("")
 	case skip < deepSkip:
-		page = db.SQL("select "+l.columns+" from "+l.table+where+" order by "+by("")+window, args...)
+		sql = "select counted.total, page.* from (" + l.count(where) + ") counted" +
+			" left join (select " + l.columns + " from " + l.table + where + " order by " + by("") + window + ") page" +
+			" on true order by " + by("page.")
 	default:
-		page = db.SQL("select "+l.columns+" from "+l.table+
-			" join (select tenant_id, id from "+l.table+where+" order by "+by("")+window+") page"+
-			" using (tenant_id, id) order by "+by(""), args...)
+		sql = "select counted.total, page.* from (" + l.count(where) + ") counted" +
+			" left join (select " + l.columns + " from " + l.table +
+			" join (select tenant_id, id from " + l.table + where + " order by " + by("") + window + ") found" +
+			" using (tenant_id, id)) page on true order by " + by("page.")
 	}
-	stmts := append(before, page.Expect(int(limit)))
-	if !l.scan {
-		stmts = append(stmts, l.count(where, filters).Into(&total))
-	}
-	if err := run(ctx, stmts...); err != nil {
+	var total int64
+	page := db.SQL(sql, args...).Total(&total).Expect(int(limit))
+	if err := run(ctx, append(before, page)...); err != nil {
 		return nil, err
 	}
 	return NewPage(page.Array(), total, skip, limit), nil
@@ -153,10 +154,10 @@ func NewPage(items []byte, total, skip, limit int64) []byte {
 	return fmt.Appendf(answer, `,"total":%d,"skip":%d,"limit":%d}`, total, skip, limit)
 }
 
-// count returns the statement that counts the rows of the list.
-func (l *List) count(where string, args []any) *db.Stmt {
+// count returns the query that counts the rows of the list as total.
+func (l *List) count(where string) string {
 	if l.counted == "" {
-		return db.SQL("select count(*) from "+l.table+where, args...)
+		return "select count(*) as total from " + l.table + where
 	}
-	return db.SQL("select coalesce(sum(rows), 0)::bigint from row_counts where resource = '" + l.counted + "'")
+	return "select coalesce(sum(rows), 0)::bigint as total from row_counts where resource = '" + l.counted + "'"
 }
