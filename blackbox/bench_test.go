@@ -318,7 +318,8 @@ func (f *benchService) floor(b *testing.B) floorClients {
 		}
 		b.Cleanup(func() { conn.Close(context.Background()) })
 		_, err = conn.Exec(context.Background(), `select set_config('role', 'spoolwright_app', false),
-			set_config('search_path', 'public, pg_temp', false), set_config('enable_seqscan', 'off', false)`)
+			set_config('search_path', 'public, pg_temp', false), set_config('enable_seqscan', 'off', false),
+			set_config('enable_sort', 'off', false)`)
 		if err != nil {
 			b.Fatal(err)
 		}

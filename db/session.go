@@ -19,11 +19,14 @@ import (
 // session. A pooler gives its clients process numbers of its own, which are those of no server process.
 //
 // A sequential scan would be the best plan for a table that is small when the plan is made, but slow when the table has
-// grown. Scan allows it for the rest of a transaction.
+// grown. Sorting all rows would be the best plan for a list while PostgreSQL does not know that most rows of the table
+// belong to one tenant. Off means that PostgreSQL uses an index that has the order, if there is one. Scan allows both
+// for the rest of a transaction.
 const prepareSQL = `
 	select set_config(s.name, s.value, false) from (values
 		('role', '` + appRole + `'), ('search_path', '` + appSchemas + `'), ('statement_timeout', '8s'),
-		('lock_timeout', '5s'), ('idle_in_transaction_session_timeout', '15s'), ('enable_seqscan', 'off')
+		('lock_timeout', '5s'), ('idle_in_transaction_session_timeout', '15s'),
+		('enable_seqscan', 'off'), ('enable_sort', 'off')
 	) s (name, value) where $1 = pg_backend_pid()`
 
 // bindSession binds the current transaction to tenant $1. The transaction must be in a prepared session: if the session
@@ -153,11 +156,11 @@ func (d *DB) queueBind(b *pgx.Batch, conn *pgx.Conn, a Actor) {
 }
 
 // Scan returns a statement that must precede statements that read all rows of a tenant, such as a sort without an index
-// or a report. It allows sequential scans, and makes PostgreSQL plan each execution: the best plan depends on the share of
-// the tenant in the table. A plan for several executions would be one for a tenant of average size.
+// or a report. It allows sequential scans and any sort, and makes PostgreSQL plan each execution: the best plan depends on
+// the share of the tenant in the table. A plan for several executions would be one for a tenant of average size.
 func Scan() *Stmt {
 	return SQL(`select set_config('plan_cache_mode', 'force_custom_plan', true),
-		set_config('enable_seqscan', 'on', true)`)
+		set_config('enable_seqscan', 'on', true), set_config('enable_sort', 'on', true)`)
 }
 
 // isUnprepared reports whether bindSessionSQL found that the session lost its settings. Nothing has been executed then.

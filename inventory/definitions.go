@@ -20,5 +20,5 @@ var (
 var Definitions = []db.Definition{
 	{Name: "inventory/name", Version: 1, SQL: nameSQL},
 	{Name: "inventory/prices", Version: 2, SQL: pricesSQL},
-	{Name: "inventory/use", Version: 3, SQL: useSQL},
+	{Name: "inventory/use", Version: 4, SQL: useSQL},
 }

@@ -555,7 +555,8 @@ func explain(t *testing.T, conn *pgx.Conn, trip []db.Statement, statement int) s
 		t.Fatal(err)
 	}
 	defer tx.Rollback(ctx)
-	if _, err := tx.Exec(ctx, `select bind_tenant($1::text::uuid, null, null), set_config('enable_seqscan', 'off', true)`,
+	if _, err := tx.Exec(ctx, `select bind_tenant($1::text::uuid, null, null), set_config('enable_seqscan', 'off', true),
+		set_config('enable_sort', 'off', true)`,
 		trip[0].Args[0]); err != nil {
 		t.Fatal(err)
 	}
