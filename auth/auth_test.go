@@ -508,7 +508,7 @@ func everyRoute(t *testing.T, w *world, c *authtest.Client, check func(route ser
 		Paths map[string]map[string]struct {
 			RequestBody struct {
 				Content map[string]struct {
-					Example  map[string]any
+					Example  any
 					Examples map[string]struct{ Value map[string]any }
 				}
 			}
@@ -541,7 +541,7 @@ func everyRoute(t *testing.T, w *world, c *authtest.Client, check func(route ser
 		var body any
 		operation := d.Paths[route.Path()][strings.ToLower(route.Method())]
 		content := operation.RequestBody.Content["application/json"]
-		example := content.Example
+		example, _ := content.Example.(map[string]any)
 		if plain, ok := content.Examples["plain"]; ok {
 			example = plain.Value
 		}
@@ -550,6 +550,10 @@ func everyRoute(t *testing.T, w *world, c *authtest.Client, check func(route ser
 				example["refresh_token"] = refresh
 			}
 			body = example
+		}
+		c := c
+		if csv := operation.RequestBody.Content["text/csv"].Example; csv != nil {
+			c, body = c.With("Content-Type", "text/csv"), csv
 		}
 		path := server.PathOf(route.Path(), func() (ids []string) {
 			for range strings.Count(route.Path(), "{") {
