@@ -72,7 +72,10 @@ func openFolder(dir string, throwaway bool) (*folder, error) {
 		if os.Geteuid() == 0 {
 			mode = 0o711 // PostgreSQL's account must enter it
 		}
-		if err := errors.Join(os.MkdirAll(dir, mode), os.Chmod(dir, mode)); err != nil {
+		if err := os.MkdirAll(dir, mode); err != nil {
+			return nil, err
+		}
+		if err := os.Chmod(dir, mode); err != nil {
 			return nil, err
 		}
 	}
