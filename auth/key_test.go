@@ -384,9 +384,9 @@ func TestKeyLimit(t *testing.T) {
 func TestKeyRateLimits(t *testing.T) {
 	t.Parallel()
 	d, trips := openCounted(t)
-	api := authtest.New(t, authtest.Options{DB: d, PerMinute: 3, PerHour: 5, Change: func(c *server.Config) {
-		c.TenantPerMinute = 8
-	}}, inventory.Routes, printerRoutes)
+	clock := &clock{t: time.Now()} // stands still, so that no bucket refills
+	api := authtest.New(t, authtest.Options{DB: d, Now: clock.now, PerMinute: 3, PerHour: 5,
+		Change: func(c *server.Config) { c.TenantPerMinute = 8 }}, inventory.Routes, printerRoutes)
 	tenant := api.Tenant(t)
 	first, second := tenant.Key(t, "operator"), tenant.Key(t, "viewer") // two requests of two admins
 	printer := tenant.Key(t, "printer")                                 // the third
