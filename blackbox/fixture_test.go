@@ -32,6 +32,7 @@ func newUnlimitedAPI(t *testing.T) *testAPI {
 // newTestAPI starts the whole API. It fails the test if an operation with a request body has no example or schema.
 func newTestAPI(t *testing.T, o authtest.Options) *testAPI {
 	t.Helper()
+	watch(t)
 	w := &testAPI{api: authtest.New(t, o, features...)}
 	var doc struct {
 		Paths      map[string]map[string]json.RawMessage

@@ -29,6 +29,9 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
+	if terminal := openProgress(); terminal != nil {
+		showProgress(terminal, progressEvery)
+	}
 	dbtest.Main(m)
 }
 

@@ -61,6 +61,9 @@ func testPlans(t *testing.T, analyzed bool) {
 	large := w.newFixture(t)
 	var operations []*operation
 	for _, op := range w.operations {
+		if strings.HasSuffix(op.Path(), "/export") {
+			continue // it reads all rows
+		}
 		if path := strings.TrimPrefix(op.Path(), "/api/v1/"); strings.HasPrefix(path, "spools") ||
 			strings.HasPrefix(path, "products") || strings.HasPrefix(path, "production-runs") {
 			operations = append(operations, op)

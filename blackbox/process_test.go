@@ -65,6 +65,7 @@ func eventually(t *testing.T, what string, condition func() bool) {
 // tempDir creates a directory that every account may enter. The test's cleanup removes it.
 func tempDir(t *testing.T) string {
 	t.Helper()
+	watch(t)
 	dir, err := dbtest.Dir()
 	check(t, err)
 	t.Cleanup(func() { check(t, os.RemoveAll(dir)) })
