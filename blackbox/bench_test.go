@@ -438,9 +438,9 @@ func loadSpools(ctx context.Context, conn *pgx.Conn, tenant string, n, entries i
 	for _, statement := range []string{
 		`set session_replication_role = replica`,
 		fmt.Sprintf(`
-			insert into spools (tenant_id, id, material_type, brand, color, diameter_mm, net_weight_grams,
+			insert into spools (tenant_id, id, number, material_type, brand, color, diameter_mm, net_weight_grams,
 				remaining_weight_grams, purchase_price, created_at)
-			select '%s', uuid_v7(),
+			select '%s', uuid_v7(), n,
 				(array['PLA','PETG','ABS','TPU','ASA','Nylon','PC','HIPS','PVA','Custom'])[1 + (n %% 20) / 2],
 				'Brand ' || n %% 100, 'Color ' || n %% 50, 1.75, 1000000, case when n %% 2 = 0 then 1000000 else 0 end,
 				20 + n %% 17, now() - n * interval '1 second'

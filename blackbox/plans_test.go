@@ -106,8 +106,10 @@ func testPlans(t *testing.T, analyzed bool) {
 		exec(fmt.Sprintf(`
 			select set_config('app.tenant_id', (select tenant_id::text from spools limit 1), false);
 			set session_replication_role = replica; -- no triggers
-			insert into spools (id, material_type, color, brand, diameter_mm, net_weight_grams, remaining_weight_grams)
-				select gen_random_uuid(), 'PLA', 'Black', 'Brand', 1.75, 1000, 1000 from generate_series(1, %[1]d);
+			insert into spools (id, number, material_type, color, brand, diameter_mm, net_weight_grams,
+					remaining_weight_grams)
+				select gen_random_uuid(), last + n, 'PLA', 'Black', 'Brand', 1.75, 1000, 1000
+				from generate_series(1, %[1]d) n, (select max(number) as last from spools) numbered;
 			insert into spool_usage (spool_id, kind, before_grams, after_grams)
 				select id, 'created', 0, 1000 from spools;
 			insert into products (id, name) select gen_random_uuid(), 'Name' from generate_series(1, %[1]d);

@@ -36,6 +36,7 @@ var privileges = map[string]string{
 	"api_keys":           "SELECT INSERT UPDATE",
 	"row_counts":         "SELECT INSERT UPDATE",
 	"spools":             "SELECT INSERT UPDATE",
+	"spool_numbers":      "SELECT INSERT UPDATE",
 	"spool_usage":        "SELECT INSERT", // the ledger is append-only
 	"products":           "SELECT INSERT UPDATE",
 	"product_materials":  "SELECT INSERT UPDATE DELETE",

@@ -42,6 +42,10 @@ func TestUpgradeFromFirstRelease(t *testing.T) {
 		select set_config('app.tenant_id', '00000000-0000-7000-8000-000000000001', false);
 		insert into spools (id, material_type, color, diameter_mm, net_weight_grams, remaining_weight_grams)
 			values ('00000000-0000-7000-8000-00000000000a', 'PLA', 'Black', 1.75, 1000, 1000);
+		insert into spools (tenant_id, id, material_type, color, diameter_mm, net_weight_grams, remaining_weight_grams,
+				created_at)
+			select '00000000-0000-7000-8000-000000000002', uuid_v7(), 'PLA', n, 1.75, 1000, 1000,
+				timestamptz '2024-01-09' - n * interval '1 day' from generate_series(1, 3) n;
 		insert into spool_usage (spool_id, kind, before_grams, after_grams, created_at) values
 			('00000000-0000-7000-8000-00000000000a', 'created', 0, 1002, '2024-01-01'),
 			('00000000-0000-7000-8000-00000000000a', 'deducted', 1002, 1001, '2024-01-02'),
@@ -80,8 +84,14 @@ func TestUpgradeFromFirstRelease(t *testing.T) {
 		t.Errorf("the costs of %v are complete, want %v", got, want)
 	}
 	got = queryStrings(t, super, `
-		select to_char(first_used_at, 'YYYY-MM-DD') || ' ' || to_char(last_used_at, 'YYYY-MM-DD') from spools`)
+		select to_char(first_used_at, 'YYYY-MM-DD') || ' ' || to_char(last_used_at, 'YYYY-MM-DD')
+		from spools where first_used_at is not null`)
 	if want := []string{"2024-01-02 2024-01-03"}; !slices.Equal(got, want) {
 		t.Errorf("the first and last use of the spool are %v, want %v", got, want)
+	}
+	// A tenant without users has spools too.
+	got = queryStrings(t, super, `select color || ' ' || number from spools order by tenant_id, number`)
+	if want := []string{"Black 1", "3 1", "2 2", "1 3"}; !slices.Equal(got, want) {
+		t.Errorf("the colours and numbers of spools are %v, want %v", got, want)
 	}
 }

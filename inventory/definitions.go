@@ -9,16 +9,19 @@ import (
 var (
 	//go:embed name.sql
 	nameSQL string
+	//go:embed number.sql
+	numberSQL string
 	//go:embed prices.sql
 	pricesSQL string
 	//go:embed use.sql
 	useSQL string
 )
 
-// Definitions are the SQL functions of spools: spool_name, filament_prices and use_filament. Other packages call them
-// in their own statements, and so within their own transactions.
+// Definitions are the SQL functions of spools. Other packages call spool_name, filament_prices and use_filament in their
+// own statements, and so within their own transactions.
 var Definitions = []db.Definition{
 	{Name: "inventory/name", Version: 1, SQL: nameSQL},
+	{Name: "inventory/number", Version: 1, SQL: numberSQL},
 	{Name: "inventory/prices", Version: 2, SQL: pricesSQL},
 	{Name: "inventory/use", Version: 4, SQL: useSQL},
 }

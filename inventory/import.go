@@ -85,13 +85,15 @@ type rowReader func() (importRow, error)
 func (i Importer) importFile(ctx context.Context, file io.ReadSeeker, skipInvalid bool,
 	open func(io.Reader) (rowReader, error)) (result ImportResult, err error) {
 	rows := 0
+	count := newRowCounter(i.DB)
 	err = i.read(ctx, file, 0, open, func(row *importRow) error {
+		rows++
 		if len(row.problems) > 0 {
 			result.Invalid++
 			i.Invalid(row.where, row.problems)
+			return nil
 		}
-		rows++
-		return nil
+		return count.add(ctx, row.key)
 	})
 	if err == nil && result.Invalid > 0 && !skipInvalid {
 		err = InvalidRows(result.Invalid)
@@ -102,22 +104,31 @@ func (i Importer) importFile(ctx context.Context, file io.ReadSeeker, skipInvali
 	if _, err := file.Seek(0, io.SeekStart); err != nil {
 		return result, err
 	}
+	number, err := count.reserve(ctx)
+	if err != nil {
+		return result, err
+	}
 	err = i.DB.Bulk(ctx, func(ctx context.Context) error {
 		var batch rowBatch
 		insert := func() error {
-			created, err := batch.insert(ctx, i.DB, rows)
+			created, err := batch.insert(ctx, i.DB, rows, number+result.Created)
 			result.Created += created
 			result.Existing += len(batch) - created
 			batch = nil
 			return err
 		}
-		n, invalid := 0, 0
+		n, invalid, seen := 0, 0, map[string]bool{}
 		err := i.read(ctx, file, 50, open, func(row *importRow) error {
 			n++
 			if len(row.problems) > 0 {
 				invalid++
 				return nil
 			}
+			if row.key != "" && seen[row.key] {
+				result.Existing++
+				return nil
+			}
+			seen[row.key] = true
 			if batch.add(n, row); len(batch) < batchRows {
 				return nil
 			}
@@ -177,6 +188,58 @@ func (c *countingReader) Read(b []byte) (int, error) {
 	return n, err
 }
 
+// rowCounter counts the spools that an import will create, so that it can reserve their numbers before its long
+// transaction begins.
+type rowCounter struct {
+	db   *db.DB
+	rows int
+	keys []string // that were not looked up yet
+	seen map[string]bool
+}
+
+func newRowCounter(d *db.DB) *rowCounter { return &rowCounter{db: d, seen: map[string]bool{}} }
+
+// add adds a row with the external key, unless a spool or another row has that key.
+func (c *rowCounter) add(ctx context.Context, key string) error {
+	c.rows++
+	if key == "" {
+		return nil
+	}
+	if c.seen[key] {
+		c.rows--
+		return nil
+	}
+	c.seen[key] = true
+	if c.keys = append(c.keys, key); len(c.keys) < batchRows {
+		return nil
+	}
+	return c.lookUp(ctx)
+}
+
+func (c *rowCounter) lookUp(ctx context.Context) error {
+	var existing int
+	err := c.db.Read(ctx, db.SQL(`select count(*) from spools where external_key = any ($1::text[])`, c.keys).
+		Into(&existing))
+	c.rows -= existing
+	c.keys = c.keys[:0]
+	return err
+}
+
+// reserve reserves the numbers of the counted spools and returns the first one. If the import fails, they remain
+// unused.
+func (c *rowCounter) reserve(ctx context.Context) (number int, err error) {
+	if err := c.lookUp(ctx); err != nil || c.rows == 0 {
+		return 0, err
+	}
+	return reserveNumbers(ctx, c.db, c.rows)
+}
+
+// reserveNumbers reserves consecutive numbers of spools and returns the first one. See reserve_spool_numbers.
+func reserveNumbers(ctx context.Context, d *db.DB, count int) (number int, err error) {
+	err = d.Write(ctx, db.SQL(`select reserve_spool_numbers($1)`, count).Into(&number))
+	return number, err
+}
+
 // rowBatch holds rows of one INSERT, as they are named in the statement.
 type rowBatch []map[string]any
 
@@ -200,33 +263,35 @@ func (b *rowBatch) add(n int, r *importRow) {
 	*b = append(*b, row)
 }
 
-// insert inserts the spools whose external key does not exist yet, and the first entries of their ledgers, and returns
-// the number of inserted spools. The spools' created_at differ by a microsecond in the order of all rows of the import,
-// so that lists keep that order.
-func (b rowBatch) insert(ctx context.Context, d *db.DB, rows int) (created int, err error) {
+// insert inserts the spools whose external key does not exist yet, with consecutive numbers, and the first entries of
+// their ledgers, and returns how many it inserted. The spools' created_at differ by a microsecond in the order of all
+// rows of the import, so that lists keep that order.
+func (b rowBatch) insert(ctx context.Context, d *db.DB, rows, number int) (created int, err error) {
 	text, err := json.Marshal(b)
 	if err != nil {
 		return 0, err
 	}
 	err = d.Write(ctx, db.SQL(`
 		with added as (
-			insert into spools (id, external_key, material_type, brand, color, color_hex, finish, diameter_mm,
+			insert into spools (id, number, external_key, material_type, brand, color, color_hex, finish, diameter_mm,
 				net_weight_grams, remaining_weight_grams, spool_weight_grams, purchase_price, supplier, purchase_date,
 				notes, location, lot_number, density_g_cm3, archived, created_at, updated_at)
-			select id, external_key, material_type, brand, color, color_hex, finish, diameter_mm,
-				net_weight_grams, remaining_weight_grams, spool_weight_grams, purchase_price, supplier, purchase_date,
-				notes, location, lot_number, density_g_cm3, archived,
+			select id, $3::int - 1 + row_number() over (order by n), external_key, material_type, brand, color, color_hex,
+				finish, diameter_mm, net_weight_grams, remaining_weight_grams, spool_weight_grams, purchase_price, supplier,
+				purchase_date, notes, location, lot_number, density_g_cm3, archived,
 				now() - ($1::int - n) * interval '1 microsecond', now() - ($1::int - n) * interval '1 microsecond'
 			from json_to_recordset($2::json) as r (n int, id uuid, external_key text, material_type text, brand text,
 				color text, color_hex text, finish text, diameter_mm numeric, net_weight_grams numeric,
 				remaining_weight_grams numeric, spool_weight_grams numeric, purchase_price numeric, supplier text,
 				purchase_date date, notes text, location text, lot_number text, density_g_cm3 numeric, archived boolean)
+			where external_key is null or not exists (
+				select from spools s where s.tenant_id = $4::uuid and s.external_key = r.external_key)
 			on conflict (tenant_id, external_key) where external_key is not null do nothing
 			returning id, remaining_weight_grams
 		), entry as (
 			insert into spool_usage (spool_id, kind, before_grams, after_grams)
 			select id, 'created', 0, remaining_weight_grams from added
 		)
-		select count(*) from added`, rows, string(text)).Into(&created))
+		select count(*) from added`, rows, string(text), number, db.ActorOf(ctx).Tenant).Into(&created))
 	return created, err
 }

@@ -34,7 +34,7 @@ const importExample = "material_type,brand,color,diameter_mm,net_weight_grams,pu
 	"PLA,Polymaker,Black,1.75,1000,24.99\nPETG,,Transparent,1.75,750,\n"
 
 // readImport decodes and validates the rows of a CSV file. The error is a 422.
-func readImport(_ context.Context, body []byte) ([]importRow, error) {
+func readImport(body []byte) ([]importRow, error) {
 	records, err := transfer.ReadRecords[Spool](bytes.NewReader(body))
 	if err != nil {
 		if where, problem, ok := strings.Cut(err.Error(), ": "); ok && strings.HasPrefix(where, "line ") {
@@ -79,8 +79,26 @@ func describe(problems []server.FieldError) string {
 	return strings.Join(texts, "; ")
 }
 
-func (h handlers) importRows(ctx context.Context, rows []importRow) (server.OK[Imported], error) {
-	created := 0
+// numberedRows are rows whose spools have consecutive numbers, the first of which is number.
+type numberedRows struct {
+	rows   []importRow
+	number int
+}
+
+// prepareImport reads the rows and reserves their numbers. It does so before the transaction of the import, because
+// creates wait for the transaction of a reservation. A response that is repeated for an Idempotency-Key leaves its
+// numbers unused.
+func (h handlers) prepareImport(ctx context.Context, body []byte) (numberedRows, error) {
+	rows, err := readImport(body)
+	if err != nil || len(rows) == 0 {
+		return numberedRows{}, err
+	}
+	number, err := reserveNumbers(ctx, h.db, len(rows))
+	return numberedRows{rows, number}, err
+}
+
+func (h handlers) importRows(ctx context.Context, prepared numberedRows) (server.OK[Imported], error) {
+	rows, created := prepared.rows, 0
 	err := h.db.Tx(ctx, func(ctx context.Context) error {
 		created = 0
 		for start := 0; start < len(rows); start += batchRows {
@@ -89,7 +107,7 @@ func (h handlers) importRows(ctx context.Context, rows []importRow) (server.OK[I
 				row := rows[i]
 				batch.add(i+1, &row)
 			}
-			n, err := batch.insert(ctx, h.db, len(rows))
+			n, err := batch.insert(ctx, h.db, len(rows), prepared.number+start)
 			if err != nil {
 				return err
 			}

@@ -71,8 +71,9 @@ func pages(t *testing.T, c *authtest.Client, path string, limit int) []string {
 func fill(t *testing.T, c *authtest.Client, n int, columns, values string) {
 	t.Helper()
 	err := c.API.DB.Write(db.As(context.Background(), c.Actor), db.SQL(`
-		insert into spools (id, color, diameter_mm, net_weight_grams, `+columns+`)
-		select uuid_v7(), 'Black', 1.75, 1000, `+values+` from generate_series(1, $1::int) i`, n))
+		with base as (select coalesce(max(number), 0) as number from spools)
+		insert into spools (id, number, color, diameter_mm, net_weight_grams, `+columns+`)
+		select uuid_v7(), number + i, 'Black', 1.75, 1000, `+values+` from generate_series(1, $1::int) i, base`, n))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -476,9 +477,9 @@ func TestListPlans(t *testing.T) {
 	super, app := connect(t, dbtest.Private().SuperURL()), connect(t, dbtest.Private().AppURL())
 	for tenant, n := range map[string]int{c.Actor.Tenant: 20_000, db.NewID(): 6_000, db.NewID(): 500} {
 		_, err := super.Exec(ctx, `
-			insert into spools (tenant_id, id, material_type, brand, color, diameter_mm, net_weight_grams,
+			insert into spools (tenant_id, id, number, material_type, brand, color, diameter_mm, net_weight_grams,
 				remaining_weight_grams, created_at)
-			select $1, uuid_v7(), case when i % 50 = 0 then 'ASA' else 'PLA' end, 'Brand ' || i % 100, 'Color ' || i % 200,
+			select $1, uuid_v7(), i, case when i % 50 = 0 then 'ASA' else 'PLA' end, 'Brand ' || i % 100, 'Color ' || i % 200,
 				1.75, 1000, i % 40, timestamptz '2024-01-01' + i * interval '1 minute'
 			from generate_series(1, $2::int) i`, tenant, n)
 		if err != nil {

@@ -28,7 +28,7 @@ func Routes(d *db.DB) []server.Route {
 		server.Op("GET /api/v1/spools", server.Read, server.Handle(h.list), listDoc),
 		server.Op("POST /api/v1/spools", server.Write, server.Handle(h.create), createDoc),
 		server.Op("POST /api/v1/spools/import", server.Write,
-			server.HandleText("text/csv", importExample, readImport, h.importRows), importDoc),
+			server.HandleText("text/csv", importExample, h.prepareImport, h.importRows), importDoc),
 		server.Op("GET /api/v1/spools/export", server.Read, Export.Endpoint(d, "spools"), exportDoc),
 		server.Op("GET /api/v1/spools/{id}", server.Read, server.Handle(h.get), getDoc),
 		server.Op("PATCH /api/v1/spools/{id}", server.Write, server.Handle(h.update), updateDoc),
@@ -52,6 +52,7 @@ func (MaterialType) Enum() []string {
 // Spool is a spool of filament in requests and responses.
 type Spool struct {
 	ID            server.UUID                     `json:"id" rule:"readOnly,notNull"`
+	Number        int64                           `json:"number" rule:"readOnly,notNull"`
 	MaterialType  server.Optional[MaterialType]   `json:"material_type" rule:"required"`
 	Brand         server.Optional[string]         `json:"brand"`
 	Color         server.Optional[string]         `json:"color" rule:"required"`
@@ -78,13 +79,14 @@ type Spool struct {
 }
 
 // spoolColumns are the fields of a Spool in order.
-const spoolColumns = `id, material_type, brand, color, color_hex, finish, diameter_mm, net_weight_grams,
+const spoolColumns = `id, number, material_type, brand, color, color_hex, finish, diameter_mm, net_weight_grams,
 	remaining_weight_grams, spool_weight_grams, purchase_price, cost_per_gram, supplier, purchase_date, notes,
 	location, lot_number, density_g_cm3, archived, first_used_at, last_used_at, created_at, updated_at, hidden_at`
 
 // Filter are the parameters of the spool list.
 type Filter struct {
 	server.ListQuery
+	Number       server.Optional[int64]        `query:"number" rule:"minimum=1,maximum=999999999"`
 	MaterialType server.Optional[MaterialType] `query:"material_type"`
 	Brand        server.Optional[string]       `query:"brand"`
 	Color        server.Optional[string]       `query:"color"`
@@ -117,6 +119,9 @@ func (h handlers) list(ctx context.Context, r *server.Request[Filter]) (server.P
 		l.And("archived")
 	case archived == "false" && !(hidden && r.In.Archived.IsNull()):
 		l.And("not archived")
+	}
+	if in := r.In.Number; !in.IsNull() {
+		l.Where("number = ?", *in.Value)
 	}
 	if in := r.In.MaterialType; !in.IsNull() {
 		l.Where("material_type = ?", in.Arg())

@@ -1,0 +1,49 @@
+-- Returns the next number of a spool in the tenant that the transaction is bound to: 1, 2, 3, ... It is the default of
+-- spools.number, evaluated for each inserted row.
+--
+-- A counter row would stay locked until commit, so that the creates of a tenant would wait for each other. Instead, the
+-- transaction locks the first number after the last committed one that no other transaction has locked, which never
+-- waits. The lock lasts until commit or rollback. A number that is rolled back is given to the next spool, unless a
+-- higher one was committed meanwhile; then it remains unused.
+--
+-- A transaction may insert about a hundred spools this way, because locks occupy shared memory. Imports reserve their
+-- numbers with reserve_spool_numbers. The unique index spools_number would reject a number that two transactions got.
+create or replace function next_spool_number() returns int language plpgsql as $$
+declare
+	tenant uuid := nullif(current_setting('app.tenant_id', true), '')::uuid;
+	n int;
+begin
+	if tenant is null then
+		raise exception 'the transaction is not bound to a tenant';
+	end if;
+	-- Waits only while reserve_spool_numbers commits a reservation, which the next statement then reads.
+	perform pg_advisory_xact_lock_shared(hashtextextended('spool numbers ' || tenant, 0));
+	n := greatest(
+		(select s.number from spools s where s.tenant_id = tenant order by s.number desc limit 1),
+		(select r.reserved from spool_numbers r where r.tenant_id = tenant), 0);
+	loop
+		n := n + 1;
+		if pg_try_advisory_xact_lock(hashtextextended('spool number ' || n || ' ' || tenant, 0)) then
+			-- Another transaction may have committed n, and so unlocked it, after the statement above read the table.
+			exit when n is distinct from (
+				select s.number from spools s where s.tenant_id = tenant and s.number >= n order by s.number limit 1);
+		end if;
+	end loop;
+	return n;
+end $$;
+
+-- Reserves so many consecutive numbers of spools and returns the first one. next_spool_number does not return them. The
+-- transaction must be short: it waits for the running creates of the tenant, and new ones wait for it.
+create or replace function reserve_spool_numbers(count int) returns int language plpgsql as $$
+declare
+	tenant uuid := nullif(current_setting('app.tenant_id', true), '')::uuid;
+	n int;
+begin
+	perform pg_advisory_xact_lock(hashtextextended('spool numbers ' || tenant, 0));
+	n := 1 + greatest(
+		(select s.number from spools s where s.tenant_id = tenant order by s.number desc limit 1),
+		(select r.reserved from spool_numbers r where r.tenant_id = tenant), 0);
+	insert into spool_numbers (tenant_id, reserved) values (tenant, n + count - 1)
+	on conflict (tenant_id) do update set reserved = excluded.reserved;
+	return n;
+end $$;

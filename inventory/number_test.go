@@ -1,0 +1,166 @@
+package inventory_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"spoolwright/auth/authtest"
+	"spoolwright/db"
+	"spoolwright/inventory"
+)
+
+// numbersOf returns the numbers of the client's spools, hidden ones included, in order.
+func numbersOf(t *testing.T, c *authtest.Client) []int {
+	t.Helper()
+	var all []int
+	err := c.API.DB.Read(db.As(context.Background(), db.Actor{Tenant: c.Actor.Tenant}),
+		db.SQL(`select coalesce(array_agg(number order by number), '{}') from spools`).Into(&all))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// upTo returns 1, 2, 3, ..., n.
+func upTo(n int) (all []int) {
+	for i := range n {
+		all = append(all, i+1)
+	}
+	return all
+}
+
+// Each tenant counts its spools from 1. A removed spool keeps its number.
+func TestSpoolNumbers(t *testing.T) {
+	t.Parallel()
+	api := authtest.New(t, authtest.Options{}, inventory.Routes)
+	c, other := api.Operator(t), api.Operator(t)
+	first := c.Post(t, spools, spool(j{"number": 77})).Want(201).Shows(map[string]string{"number": "1"}).ID()
+	c.Post(t, spools, spool(j{"quantity": 3})).Want(201).
+		Shows(map[string]string{"items.0.number": "2", "items.1.number": "3", "items.2.number": "4"})
+	last := c.Get(t, query("number", 4)).Want(200).Shows(map[string]string{"total": "1", "items.0.number": "4"})
+	c.Delete(t, spools+"/"+last.Text("items.0.id")).Want(204)
+	c.Post(t, spools, spool(nil)).Want(201).Shows(map[string]string{"number": "5"})
+	c.Patch(t, spools+"/"+first, j{"number": 9}).Want(200).Shows(map[string]string{"number": "1"})
+	other.Post(t, spools, spool(nil)).Want(201).Shows(map[string]string{"number": "1"})
+
+	c.Get(t, query("number", 1)).Want(200).Shows(map[string]string{"total": "1", "items.0.id": first})
+	c.Get(t, query("number", 4)).Want(200).Shows(map[string]string{"total": "0"})
+	c.Get(t, query("number", 4, "hidden", true)).Want(200).Shows(map[string]string{"total": "1"})
+	other.Get(t, query("number", 2)).Want(200).Shows(map[string]string{"total": "0"})
+	for _, number := range []string{"0", "-1", "1.5", "x", "1e400", "2147483648"} {
+		c.Get(t, query("number", number)).WantError(422, "VALIDATION_ERROR")
+	}
+}
+
+// Concurrent creates and imports get different numbers, almost without gaps.
+func TestConcurrentNumbers(t *testing.T) {
+	t.Parallel()
+	c := authtest.New(t, authtest.Options{}, inventory.Routes).Operator(t)
+	const creates, rows = 150, 1500
+	var wg sync.WaitGroup
+	limit := make(chan bool, 32)
+	for i := range creates {
+		wg.Go(func() {
+			limit <- true
+			defer func() { <-limit }()
+			switch i % 10 {
+			case 0:
+				failed := errors.New("roll back")
+				err := c.API.DB.Tx(db.As(context.Background(), db.Actor{Tenant: c.Actor.Tenant}),
+					func(ctx context.Context) error {
+						err := c.API.DB.Write(ctx, db.SQL(`select next_spool_number()`))
+						return errors.Join(err, failed)
+					})
+				if !errors.Is(err, failed) {
+					t.Error(err)
+				}
+			case 1:
+				if a, err := c.Send("POST", spools, spool(j{"quantity": 7})); err != nil || a.Status != 201 {
+					t.Errorf("%+v %v", a, err)
+				}
+			default:
+				if a, err := c.Send("POST", spools, spool(nil)); err != nil || a.Status != 201 {
+					t.Errorf("%+v %v", a, err)
+				}
+			}
+		})
+	}
+	importer, ctx, _ := newImporter(t, c)
+	file := header + "\n" + strings.Repeat("PLA,Black,1.75,1000\n", rows)
+	if result, err := importer.CSV(ctx, strings.NewReader(file)); err != nil || result.Created != rows {
+		t.Errorf("%+v %v", result, err)
+	}
+	wg.Wait()
+	const total = creates/10*8 + creates/10*7 + rows
+	got := numbersOf(t, c)
+	for i, n := range got[1:] {
+		if n == got[i] {
+			t.Errorf("the number %d occurs twice", n)
+		}
+	}
+	// A rolled back transaction leaves a gap if a later number was committed before.
+	if len(got) != total || got[total-1] > total+creates/10+32 {
+		t.Errorf("%d spools have the numbers %d to %d, want %d spools", len(got), got[0], got[len(got)-1], total)
+	}
+}
+
+// A create does not wait for another one whose transaction is open.
+func TestNumbersDoNotWait(t *testing.T) {
+	t.Parallel()
+	c := authtest.New(t, authtest.Options{}, inventory.Routes).Operator(t)
+	err := c.API.DB.Tx(db.As(context.Background(), db.Actor{Tenant: c.Actor.Tenant}), func(ctx context.Context) error {
+		var held int
+		if err := c.API.DB.Write(ctx, db.SQL(`select next_spool_number()`).Into(&held)); err != nil {
+			return err
+		}
+		c.Post(t, spools, spool(nil)).Want(201).Shows(map[string]string{"number": strconv.Itoa(held + 1)})
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// An import that skips existing spools, or names one twice, uses no numbers for them.
+func TestNumbersOfImports(t *testing.T) {
+	t.Parallel()
+	c := authtest.New(t, authtest.Options{}, inventory.Routes).Operator(t)
+	importer, ctx, _ := newImporter(t, c)
+	list := func(ids ...int) *strings.Reader {
+		var all []string
+		for _, id := range ids {
+			all = append(all, fmt.Sprintf(`{"id":%d,"registered":"2024-01-01T00:00:00Z",
+				"filament":{"material":"PLA","diameter":1.75,"weight":1000}}`, id))
+		}
+		return strings.NewReader("[" + strings.Join(all, ",") + "]")
+	}
+	var many []int
+	for id := range 1100 { // two batches, each of which repeats spools
+		many = append(many, id, id/2)
+	}
+	for _, test := range []struct {
+		ids  []int
+		want inventory.ImportResult
+	}{
+		{[]int{1, 2}, inventory.ImportResult{Created: 2}},
+		{[]int{1, 2, 3}, inventory.ImportResult{Created: 1, Existing: 2}},
+		{[]int{3, 2}, inventory.ImportResult{Existing: 2}},
+		{many, inventory.ImportResult{Created: 1097, Existing: 1103}},
+	} {
+		if result, err := importer.Spoolman(ctx, list(test.ids...), false); err != nil || result != test.want {
+			t.Errorf("%d spools: %+v %v, want %+v", len(test.ids), result, err, test.want)
+		}
+		c.Post(t, spools, spool(nil)).Want(201)
+	}
+	if got := numbersOf(t, c); !slices.Equal(got, upTo(1104)) {
+		t.Errorf("%d numbers up to %d", len(got), got[len(got)-1])
+	}
+	listed := c.Get(t, query("sort_by", "number", "sort_order", "asc", "limit", 5)).Want(200)
+	listed.Shows(map[string]string{"items.0.number": "1", "items.4.number": "5"})
+}
