@@ -920,3 +920,13 @@ func TestPlanAge(t *testing.T) {
 		}
 	}
 }
+
+// PostgreSQL does not compile plans in the service's sessions: compiling takes longer than any of its statements.
+func TestNoJIT(t *testing.T) {
+	t.Parallel()
+	d := openSingle(t)
+	ctx := newTenant(t, d)
+	if got := value[string](t, d, ctx, `select current_setting('jit')`); got != "off" {
+		t.Errorf("jit is %s", got)
+	}
+}
