@@ -13,6 +13,8 @@ var (
 	numberSQL string
 	//go:embed prices.sql
 	pricesSQL string
+	//go:embed report.sql
+	reportSQL string
 	//go:embed use.sql
 	useSQL string
 )
@@ -23,5 +25,6 @@ var Definitions = []db.Definition{
 	{Name: "inventory/name", Version: 1, SQL: nameSQL},
 	{Name: "inventory/number", Version: 1, SQL: numberSQL},
 	{Name: "inventory/prices", Version: 2, SQL: pricesSQL},
+	{Name: "inventory/report", Version: 1, SQL: reportSQL},
 	{Name: "inventory/use", Version: 4, SQL: useSQL},
 }

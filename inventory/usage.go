@@ -60,11 +60,38 @@ func (h handlers) deduct(ctx context.Context, r *server.Request[Deduction]) (ser
 	return nil, errInsufficient.With(remaining, weight)
 }
 
+// Measurement is the request to set the remaining weight from a scale.
+type Measurement struct {
+	Gross server.Optional[server.Decimal] `json:"gross_grams" rule:"required,maximum=1000000"`
+}
+
+var measureDoc = &server.Doc{
+	ID: "measureSpool", Tag: tag, Summary: "Weigh a spool",
+	Description: "Sets the remaining weight to `gross_grams`, the weight of the spool with its filament on a scale, " +
+		"without `spool_weight_grams`, and at least 0. The ledger entry has the kind `measured`. Returns " +
+		"`VALIDATION_ERROR` if the spool has no `spool_weight_grams`.",
+}
+
+func (h handlers) measure(ctx context.Context, r *server.Request[Measurement]) (server.OK[Spool], error) {
+	var measured *bool
+	measure := db.SQL(`select measure_spool($1, $2::numeric)`, r.ID("id"), r.In.Gross.Arg()).Into(&measured)
+	spool := selectSpool(r.ID("id"))
+	if err := h.db.Write(ctx, measure, spool); err != nil {
+		return nil, err
+	}
+	if measured != nil && !*measured {
+		return nil, server.Invalid("spool_weight_grams", "of the spool must be set before it can be weighed")
+	}
+	return server.One(spool, nil)
+}
+
 // UsageKind is the cause of a change of a spool's remaining weight.
 type UsageKind string
 
 // Enum returns all kinds.
-func (UsageKind) Enum() []string { return []string{"created", "edited", "deducted", "run"} }
+func (UsageKind) Enum() []string {
+	return []string{"created", "edited", "deducted", "run", "measured", "printed"}
+}
 
 // Usage is an entry of the usage ledger, about one change of a spool's remaining weight.
 type Usage struct {
@@ -78,18 +105,21 @@ type Usage struct {
 	Before    server.Decimal   `json:"before_grams" rule:"notNull"`
 	After     server.Decimal   `json:"after_grams" rule:"notNull"`
 	Change    server.Decimal   `json:"change_grams" rule:"notNull"`
+	Shortfall server.Decimal   `json:"shortfall_grams"`
 	CreatedAt server.Timestamp `json:"created_at" rule:"notNull"`
+	UpdatedAt server.Timestamp `json:"updated_at"`
 }
 
 var usageDoc = &server.Doc{
 	ID: "listSpoolUsage", Tag: tag, Summary: "List a spool's usage",
-	Description: "Lists all changes of the spool's remaining weight, newest first. Entries are never changed or removed.",
+	Description: "Lists all changes of the spool's remaining weight, newest first. Entries are never removed, " +
+		"and only the newest one can change: consecutive reports of a printer within an hour are one entry, which grows.",
 }
 
 func (h handlers) usage(ctx context.Context, r *server.Request[server.ListQuery]) (server.Page[Usage], error) {
 	l := server.NewList("spool_usage",
-		"id, spool_id, kind, reason, run_id, user_id, api_key_id, before_grams, after_grams, change_grams, created_at",
-		"", "")
+		"id, spool_id, kind, reason, run_id, user_id, api_key_id, before_grams, after_grams, change_grams, "+
+			"shortfall_grams, created_at, updated_at", "", "")
 	l.Where("spool_id = ?", r.ID("id"))
 	return server.ListPage[Usage](ctx, func(ctx context.Context, stmts ...*db.Stmt) error {
 		spool := db.SQL(`select id from spools where id = $1`, r.ID("id")) // also of a hidden spool

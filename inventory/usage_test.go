@@ -178,6 +178,7 @@ func TestLedger(t *testing.T) {
 	entry := func(kind string, reason any, by *authtest.Client, before, after, change string) j {
 		return j{"id": uuid, "spool_id": id, "kind": kind, "reason": reason, "run_id": nil, "user_id": by.Actor.User, "api_key_id": nil,
 			"before_grams": json.Number(before), "after_grams": json.Number(after), "change_grams": json.Number(change),
+			"shortfall_grams": nil, "updated_at": nil,
 			"created_at": moment}
 	}
 	want := []j{
@@ -242,7 +243,8 @@ func TestLedgerIsAppendOnly(t *testing.T) {
 	path := spools + "/" + c.Post(t, spools, spool(nil)).Want(201).ID()
 	conn := connect(t, dbtest.Private().AppURL())
 	for _, statement := range []string{
-		`update spool_usage set after_grams = 1`,
+		`update spool_usage set before_grams = 1`,
+		`update spool_usage set kind = 'printed'`,
 		`update spool_usage set reason = 'another'`,
 		`delete from spool_usage`,
 		`truncate spool_usage`,
@@ -266,6 +268,20 @@ func TestLedgerIsAppendOnly(t *testing.T) {
 		if !errors.As(err, &pg) || pg.Code != "42501" {
 			t.Errorf("%s: %v, want insufficient privilege", statement, err)
 		}
+	}
+	// It can change the weight of an entry only if a printer reported it.
+	err0 := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, `select bind_tenant($1, null, null)`, c.Actor.Tenant); err != nil {
+			t.Fatal(err)
+		}
+		changed, err := tx.Exec(ctx, `update spool_usage set after_grams = 1`)
+		if changed.RowsAffected() != 0 {
+			t.Errorf("an UPDATE changed %d entries", changed.RowsAffected())
+		}
+		return err
+	})
+	if err0 != nil {
+		t.Error(err0)
 	}
 	// It cannot insert an entry for another tenant.
 	err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
@@ -400,4 +416,38 @@ func TestConcurrentDeleteAndDeductions(t *testing.T) {
 		}
 	}
 	c.Get(t, spools).Want(200).Shows(map[string]string{"total": "0"})
+}
+
+// Weighing a spool sets its remaining weight, and needs the weight of the empty spool.
+func TestMeasure(t *testing.T) {
+	t.Parallel()
+	api := authtest.New(t, authtest.Options{}, inventory.Routes)
+	c, other := api.Operator(t), api.Operator(t)
+	path := spools + "/" + c.Post(t, spools, spool(nil)).Want(201).ID()
+	c.Post(t, path+"/measure", j{"gross_grams": 500}).Fields("spool_weight_grams")
+	c.Get(t, path).Want(200).Shows(map[string]string{"remaining_weight_grams": "1000"})
+	c.Patch(t, path, j{"spool_weight_grams": 140.5}).Want(200)
+	want := []string{"1000"}
+	for _, test := range []struct{ gross, remaining string }{
+		{"990.5", "850"}, {"140.5", "0"}, {"100", "0"}, {"0", "0"}, {"1000000", "999859.5"},
+	} {
+		c.Post(t, path+"/measure", j{"gross_grams": json.Number(test.gross)}).Want(200).
+			Shows(map[string]string{"remaining_weight_grams": test.remaining, "first_used_at": "null"})
+		want = append(want, test.remaining)
+	}
+	for i, entry := range ledger(t, c, path) {
+		kind := "measured"
+		if i == 0 {
+			kind = "created"
+		}
+		if entry["kind"] != kind || fmt.Sprint(entry["after_grams"]) != want[i] || entry["user_id"] != c.Actor.User {
+			t.Errorf("entry %d is %v, want %s to %s", i, entry, kind, want[i])
+		}
+	}
+	for _, body := range []j{{}, {"gross_grams": nil}, {"gross_grams": -1}, {"gross_grams": 1000001}, {"gross_grams": "1"}} {
+		c.Post(t, path+"/measure", body).Fields("gross_grams")
+	}
+	other.Post(t, path+"/measure", j{"gross_grams": 1}).WantError(404, "NOT_FOUND")
+	c.Delete(t, path).Want(204)
+	c.Post(t, path+"/measure", j{"gross_grams": 1}).WantError(404, "NOT_FOUND")
 }

@@ -1,0 +1,94 @@
+-- Returns the usual density of a material in g/cm3.
+create or replace function usual_density(material_type text) returns numeric
+language sql immutable parallel safe as $$
+	select case material_type when 'PETG' then 1.27 when 'ABS' then 1.04 when 'ASA' then 1.05 when 'TPU' then 1.21
+		when 'PC' then 1.20 when 'HIPS' then 1.03 when 'PVA' then 1.23 when 'Nylon' then 1.14 else 1.24 end
+$$;
+
+-- Returns the grams of a millimetre of filament with the diameter in mm and the density in g/cm3.
+create or replace function grams_per_mm(diameter numeric, density numeric) returns numeric
+language sql immutable parallel safe as $$
+	select 3.14159265358979324 / 4 * diameter * diameter * density / 1000
+$$;
+
+-- Deducts what a printer reports: weight in grams or, if that is null, length in mm. A negative report adds filament,
+-- but not more than a full spool has. Returns the spool's id, or null if there is no spool with the number.
+--
+-- A printer cannot undo what it has printed, so a report that exceeds the remaining weight leaves 0 g, and the ledger
+-- keeps the shortfall. Reports of the same caller within an hour of the first one, with no other change of the spool in
+-- between, are one ledger entry, which grows. Every change of a spool sets updated_at, so the entry grows only if both
+-- still have the time and the weight of its last report; the order of the clock's times does not matter for that.
+create or replace function report_use(spool_number int, weight numeric, length numeric) returns uuid
+language plpgsql as $$
+declare
+	tenant uuid := nullif(current_setting('app.tenant_id', true), '')::uuid;
+	s spools;
+	e spool_usage;
+	used numeric;
+	start_grams numeric;
+	left_grams numeric;
+	shortfall numeric;
+begin
+	select * into s from spools x where x.tenant_id = tenant and x.number = spool_number and x.hidden_at is null
+		for no key update;
+	if not found then
+		return null;
+	end if;
+	used := round(coalesce(weight, length * grams_per_mm(s.diameter_mm,
+		coalesce(s.density_g_cm3, usual_density(s.material_type)))), 6);
+	used := least(greatest(used, -1000000), 1000000);
+	if used = 0 then
+		return s.id;
+	end if;
+
+	select * into e from spool_usage u where u.tenant_id = tenant and u.spool_id = s.id
+		order by u.created_at desc, u.id desc limit 1;
+	start_grams := s.remaining_weight_grams;
+	if e.kind = 'printed' and e.after_grams = s.remaining_weight_grams and e.updated_at = s.updated_at
+		and e.api_key_id is not distinct from nullif(current_setting('app.api_key_id', true), '')::uuid
+		and e.user_id is not distinct from nullif(current_setting('app.user_id', true), '')::uuid
+		and e.created_at between clock_timestamp() - interval '1 hour' and clock_timestamp()
+	then
+		start_grams := e.before_grams;
+		used := used + e.before_grams - e.after_grams + e.shortfall_grams;
+	else
+		e.id := null;
+	end if;
+	left_grams := least(greatest(start_grams - used, 0), greatest(start_grams, s.net_weight_grams));
+	shortfall := least(greatest(used - start_grams, 0), 999999999);
+	if e.id is null then
+		insert into spool_usage (spool_id, kind, before_grams, after_grams, shortfall_grams, updated_at)
+		values (s.id, 'printed', start_grams, left_grams, shortfall, now());
+	else
+		update spool_usage u set after_grams = left_grams, shortfall_grams = shortfall, updated_at = now()
+		where u.tenant_id = tenant and u.id = e.id;
+	end if;
+	update spools x set remaining_weight_grams = left_grams, updated_at = now(),
+		first_used_at = coalesce(x.first_used_at, now()), last_used_at = now()
+	where x.tenant_id = tenant and x.id = s.id;
+	return s.id;
+end $$;
+
+-- Sets the remaining weight of a spool to its gross weight on a scale without the weight of the empty spool, at least 0,
+-- and writes a ledger entry. Returns false and changes nothing if the weight of the empty spool is unknown, and null if
+-- the spool does not exist.
+create or replace function measure_spool(target uuid, gross numeric) returns boolean language plpgsql as $$
+declare
+	tenant uuid := nullif(current_setting('app.tenant_id', true), '')::uuid;
+	s spools;
+	net numeric;
+begin
+	select * into s from spools x where x.tenant_id = tenant and x.id = target and num_nulls(x.hidden_at) = 1
+		for no key update;
+	if not found then
+		return null;
+	end if;
+	if s.spool_weight_grams is null then
+		return false;
+	end if;
+	net := greatest(gross - s.spool_weight_grams, 0);
+	insert into spool_usage (spool_id, kind, before_grams, after_grams)
+	values (s.id, 'measured', s.remaining_weight_grams, net);
+	update spools x set remaining_weight_grams = net, updated_at = now() where x.tenant_id = tenant and x.id = s.id;
+	return true;
+end $$;
