@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"spoolwright/db"
 	"spoolwright/server"
@@ -260,6 +261,12 @@ func (b *rowBatch) add(n int, r *importRow) {
 	if r.key != "" {
 		row["external_key"] = r.key
 	}
+	if !r.FirstUsedAt.IsZero() {
+		row["first_used_at"] = r.FirstUsedAt.Format(time.RFC3339Nano)
+	}
+	if !r.LastUsedAt.IsZero() {
+		row["last_used_at"] = r.LastUsedAt.Format(time.RFC3339Nano)
+	}
 	*b = append(*b, row)
 }
 
@@ -271,27 +278,34 @@ func (b rowBatch) insert(ctx context.Context, d *db.DB, rows, number int) (creat
 	if err != nil {
 		return 0, err
 	}
+	keys := []string{}
+	for _, row := range b {
+		if key, ok := row["external_key"].(string); ok {
+			keys = append(keys, key)
+		}
+	}
 	err = d.Write(ctx, db.SQL(`
 		with added as (
 			insert into spools (id, number, external_key, material_type, brand, color, color_hex, finish, diameter_mm,
 				net_weight_grams, remaining_weight_grams, spool_weight_grams, purchase_price, supplier, purchase_date,
-				notes, location, lot_number, density_g_cm3, archived, created_at, updated_at)
+				notes, location, lot_number, density_g_cm3, archived, first_used_at, last_used_at, created_at, updated_at)
 			select id, $3::int - 1 + row_number() over (order by n), external_key, material_type, brand, color, color_hex,
 				finish, diameter_mm, net_weight_grams, remaining_weight_grams, spool_weight_grams, purchase_price, supplier,
-				purchase_date, notes, location, lot_number, density_g_cm3, archived,
+				purchase_date, notes, location, lot_number, density_g_cm3, archived, first_used_at, last_used_at,
 				now() - ($1::int - n) * interval '1 microsecond', now() - ($1::int - n) * interval '1 microsecond'
 			from json_to_recordset($2::json) as r (n int, id uuid, external_key text, material_type text, brand text,
 				color text, color_hex text, finish text, diameter_mm numeric, net_weight_grams numeric,
 				remaining_weight_grams numeric, spool_weight_grams numeric, purchase_price numeric, supplier text,
-				purchase_date date, notes text, location text, lot_number text, density_g_cm3 numeric, archived boolean)
-			where external_key is null or not exists (
-				select from spools s where s.tenant_id = $4::uuid and s.external_key = r.external_key)
+				purchase_date date, notes text, location text, lot_number text, density_g_cm3 numeric, archived boolean,
+				first_used_at timestamptz, last_used_at timestamptz)
+			where r.external_key is null or r.external_key not in (
+				select s.external_key from spools s where s.tenant_id = $4::uuid and s.external_key = any ($5::text[]))
 			on conflict (tenant_id, external_key) where external_key is not null do nothing
 			returning id, remaining_weight_grams
 		), entry as (
 			insert into spool_usage (spool_id, kind, before_grams, after_grams)
 			select id, 'created', 0, remaining_weight_grams from added
 		)
-		select count(*) from added`, rows, string(text), number, db.ActorOf(ctx).Tenant).Into(&created))
+		select count(*) from added`, rows, string(text), number, db.ActorOf(ctx).Tenant, keys).Into(&created))
 	return created, err
 }

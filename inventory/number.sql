@@ -19,14 +19,16 @@ begin
 	-- Waits only while reserve_spool_numbers commits a reservation, which the next statement then reads.
 	perform pg_advisory_xact_lock_shared(hashtextextended('spool numbers ' || tenant, 0));
 	n := greatest(
-		(select s.number from spools s where s.tenant_id = tenant order by s.number desc limit 1),
+		(select s.number from spools s where s.tenant_id = tenant and num_nonnulls(s.number) = 1
+			order by s.number desc limit 1),
 		(select r.reserved from spool_numbers r where r.tenant_id = tenant), 0);
 	loop
 		n := n + 1;
 		if pg_try_advisory_xact_lock(hashtextextended('spool number ' || n || ' ' || tenant, 0)) then
 			-- Another transaction may have committed n, and so unlocked it, after the statement above read the table.
 			exit when n is distinct from (
-				select s.number from spools s where s.tenant_id = tenant and s.number >= n order by s.number limit 1);
+				select s.number from spools s where s.tenant_id = tenant and num_nonnulls(s.number) = 1 and s.number >= n
+				order by s.number limit 1);
 		end if;
 	end loop;
 	return n;
@@ -41,7 +43,8 @@ declare
 begin
 	perform pg_advisory_xact_lock(hashtextextended('spool numbers ' || tenant, 0));
 	n := 1 + greatest(
-		(select s.number from spools s where s.tenant_id = tenant order by s.number desc limit 1),
+		(select s.number from spools s where s.tenant_id = tenant and num_nonnulls(s.number) = 1
+			order by s.number desc limit 1),
 		(select r.reserved from spool_numbers r where r.tenant_id = tenant), 0);
 	insert into spool_numbers (tenant_id, reserved) values (tenant, n + count - 1)
 	on conflict (tenant_id) do update set reserved = excluded.reserved;

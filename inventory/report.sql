@@ -29,7 +29,8 @@ declare
 	left_grams numeric;
 	shortfall numeric;
 begin
-	select * into s from spools x where x.tenant_id = tenant and x.number = spool_number and x.hidden_at is null
+	select * into s from spools x where x.tenant_id = tenant and x.number = spool_number and num_nonnulls(x.number) = 1
+		and x.hidden_at is null
 		for no key update;
 	if not found then
 		return null;

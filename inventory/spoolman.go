@@ -278,6 +278,33 @@ func (c *conversion) fact(name, value string) {
 	}
 }
 
+// maxDensity is the highest density_g_cm3 of a Spool.
+const maxDensity = server.Decimal(100_000_000)
+
+// short sets a field of at most 200 characters; a longer value is a fact.
+func (c *conversion) short(field, name, value string) {
+	if utf8.RuneCountInString(value) > 200 {
+		c.fact(name, value)
+		return
+	}
+	c.values[field] = value
+}
+
+// times sets the times of use of the row. Invalid times are facts.
+func (c *conversion) times(row *importRow) {
+	for _, t := range []struct {
+		name string
+		to   *server.Timestamp
+	}{{"First used", &row.FirstUsedAt}, {"Last used", &row.LastUsedAt}} {
+		text := c.text(strings.ReplaceAll(strings.ToLower(t.name), " ", "_"))
+		if at, ok := parseSpoolmanTime(text); ok && at.Year() >= 1 && at.Year() <= 9999 {
+			t.to.Time = at
+		} else {
+			c.fact(t.name, text)
+		}
+	}
+}
+
 // number returns the value of a numeric field. It is not ok if the field is absent, or invalid, which is a problem.
 func (c *conversion) number(name string) (d server.Decimal, ok bool) {
 	text := c.text(name)
@@ -294,7 +321,14 @@ func (s spoolmanSpool) fill(row *importRow) {
 		"color":              s.text("filament.name"),
 		"spool_weight_grams": s.text("spool_weight", "filament.spool_weight", "filament.vendor.empty_spool_weight"),
 		"purchase_price":     s.text("price", "filament.price"),
+		"archived":           fmt.Sprint(strings.EqualFold(s.text("archived"), "true") || s.text("archived") == "1"),
 	}}
+	c.short("location", "Location", s.text("location"))
+	c.short("lot_number", "Lot", s.text("lot_nr"))
+	if density, ok := server.ParseDecimal(s.text("filament.density")); ok && density > 0 && density <= maxDensity {
+		c.values["density_g_cm3"] = density.String()
+	}
+	c.times(row)
 	material, exact := materialOf(s.text("filament.material"))
 	c.values["material_type"] = material
 	if !exact {
@@ -316,8 +350,10 @@ func (s spoolmanSpool) fill(row *importRow) {
 		value := c.values[name]
 		cells = append(cells, &value)
 	}
+	first, last := row.FirstUsedAt, row.LastUsedAt
 	var problems []server.FieldError
 	row.Spool, problems = server.DecodeTexts[Spool](names, cells)
+	row.FirstUsedAt, row.LastUsedAt = first, last
 	for _, p := range problems {
 		if c.values[p.Field] != "" { // for missing values, c has a problem with the name that Spoolman uses
 			c.problems = append(c.problems, p)
@@ -410,21 +446,14 @@ func (c *conversion) convertWeights() {
 
 // notes returns the comments and all facts that have no field of their own.
 func (c *conversion) notes() string {
-	c.fact("Lot", c.text("lot_nr"))
-	c.fact("Location", c.text("location"))
 	c.fact("Article number", c.text("filament.article_number"))
 	c.fact("Nozzle °C", c.text("filament.settings_extruder_temp"))
 	c.fact("Bed °C", c.text("filament.settings_bed_temp"))
-	for _, name := range []string{"Registered", "First used", "Last used"} {
-		text := c.text(strings.ReplaceAll(strings.ToLower(name), " ", "_"))
-		if t, ok := parseSpoolmanTime(text); ok {
-			text = t.Format(time.DateOnly)
-		}
-		c.fact(name, text)
+	registered := c.text("registered")
+	if t, ok := parseSpoolmanTime(registered); ok {
+		registered = t.Format(time.DateOnly)
 	}
-	if strings.EqualFold(c.text("archived"), "true") || c.text("archived") == "1" {
-		c.facts = append(c.facts, "Archived in Spoolman")
-	}
+	c.fact("Registered", registered)
 	c.fact("Spoolman", c.text("id"))
 
 	var comments []string

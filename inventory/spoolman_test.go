@@ -56,14 +56,18 @@ func TestSpoolman(t *testing.T) {
 	if err != nil || result != (inventory.ImportResult{Created: 5}) {
 		t.Fatalf("%+v %v %v", result, err, *invalid)
 	}
-	list := c.Get(t, "/api/v1/spools?sort_order=asc").Want(200).Shows(map[string]string{"total": "5",
+	list := c.Get(t, "/api/v1/spools?sort_order=asc&archived=any").Want(200).Shows(map[string]string{"total": "5",
 		"items.0.material_type": "PLA", "items.0.brand": "Northline", "items.0.color": "Harbour Grey",
 		"items.0.color_hex": "#7A8288", "items.0.diameter_mm": "1.75", "items.0.net_weight_grams": "1000",
 		"items.0.remaining_weight_grams": "812.4", "items.0.spool_weight_grams": "212.5",
 		"items.0.purchase_price": "19.9", "items.0.supplier": "null", "items.0.purchase_date": "null",
 		"items.0.notes": "Opened by Kim\nFilament: Prints well at 60 mm/s\nhumidity: 12\nowner: Workshop\n" +
-			"drying: 50 °C, 6 h\nLot: L-2024-11\nLocation: Shelf B\nArticle number: NL-0042\nNozzle °C: 210\n" +
-			"Bed °C: 60\nRegistered: 2024-02-03\nFirst used: 2024-02-10\nLast used: 2024-03-01\nSpoolman: 1",
+			"drying: 50 °C, 6 h\nArticle number: NL-0042\nNozzle °C: 210\n" +
+			"Bed °C: 60\nRegistered: 2024-02-03\nSpoolman: 1",
+		"items.0.location": "Shelf B", "items.0.lot_number": "L-2024-11", "items.0.density_g_cm3": "1.24",
+		"items.0.archived": "false", "items.0.first_used_at": "2024-02-10T18:00:00Z",
+		"items.0.last_used_at": "2024-03-01T07:30:12.5Z", "items.2.archived": "true", "items.2.location": "null",
+		"items.2.first_used_at": "null",
 
 		"items.1.material_type": "PLA", "items.1.color": "Ember", "items.1.color_hex": "#FF4500",
 		"items.1.net_weight_grams": "750", "items.1.remaining_weight_grams": "750",
@@ -74,7 +78,7 @@ func TestSpoolman(t *testing.T) {
 		"items.2.material_type": "Nylon", "items.2.brand": "null", "items.2.color": "#101010",
 		"items.2.color_hex": "#101010", "items.2.diameter_mm": "2.85", "items.2.net_weight_grams": "480",
 		"items.2.remaining_weight_grams": "0", "items.2.spool_weight_grams": "150", "items.2.purchase_price": "64",
-		"items.2.notes": "Material: pa-cf\nRegistered: 2024-02-04\nArchived in Spoolman\nSpoolman: 3",
+		"items.2.notes": "Material: pa-cf\nRegistered: 2024-02-04\nSpoolman: 3",
 
 		"items.3.material_type": "Custom", "items.3.brand": "Kap & Son", "items.3.diameter_mm": "2.85",
 		"items.3.remaining_weight_grams": "1040.25", "items.3.purchase_price": "null",
@@ -118,7 +122,7 @@ func TestSpoolman(t *testing.T) {
 	c.Get(t, used).Want(200).Shows(map[string]string{"remaining_weight_grams": "800"})
 	c.Get(t, edited).Want(200).Shows(map[string]string{"color": "Fire"})
 	c.Get(t, deleted).WantError(404, "NOT_FOUND")
-	c.Get(t, "/api/v1/spools?sort_order=asc").Want(200).Shows(map[string]string{"total": "6",
+	c.Get(t, "/api/v1/spools?sort_order=asc&archived=any").Want(200).Shows(map[string]string{"total": "6",
 		"items.4.material_type": "TPU", "items.4.remaining_weight_grams": "374.5", "items.5.remaining_weight_grams": "0"})
 
 	// Another tenant can import from the same server.
@@ -310,10 +314,10 @@ func TestSpoolmanInvalidSpools(t *testing.T) {
 	if err != nil || result != (inventory.ImportResult{Created: 2, Invalid: 7}) || !slices.Equal(*invalid, want) {
 		t.Errorf("%+v %v\n%s", result, err, strings.Join(*invalid, "\n"))
 	}
-	list := c.Get(t, "/api/v1/spools?sort_order=asc").Want(200).Shows(map[string]string{"total": "2",
+	list := c.Get(t, "/api/v1/spools?sort_order=asc&archived=any").Want(200).Shows(map[string]string{"total": "2",
 		"items.0.color": "Unknown", "items.1.color_hex": "null", "items.1.remaining_weight_grams": "0"})
 	// A long comment is truncated, the facts are not.
-	const facts = "ü …\nColour code: blue\nLot: L7\nArchived in Spoolman\nSpoolman: 7"
+	const facts = "ü …\nColour code: blue\nSpoolman: 7"
 	notes := list.Text("items.1.notes")
 	if utf8.RuneCountInString(notes) != 10_000 || !strings.HasSuffix(notes, facts) {
 		t.Errorf("the notes have %d characters and end with %q", utf8.RuneCountInString(notes), notes[len(notes)-200:])
