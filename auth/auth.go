@@ -130,6 +130,7 @@ type User struct {
 	ID        server.UUID      `json:"id" rule:"notNull"`
 	Email     string           `json:"email" rule:"notNull"`
 	Name      string           `json:"name" rule:"notNull"`
+	Role      Role             `json:"role" rule:"notNull"`
 	CreatedAt server.Timestamp `json:"created_at" rule:"notNull"`
 	TenantID  server.UUID      `json:"tenant_id" rule:"notNull"`
 }
@@ -219,7 +220,7 @@ var meDoc = &server.Doc{
 }
 
 func (s *Service) me(ctx context.Context, _ *server.Request[struct{}]) (server.OK[User], error) {
-	user := db.SQL(`select id, email, name, created_at, tenant_id from users where id = $1`, db.ActorOf(ctx).User)
+	user := db.SQL(`select id, email, name, role, created_at, tenant_id from users where id = $1`, db.ActorOf(ctx).User)
 	if err := s.db.Read(ctx, user); err != nil {
 		return nil, err
 	}

@@ -487,13 +487,14 @@ func TestMe(t *testing.T) {
 		user := w.Tenant(t).User(t, role)
 		a := user.Get(t, mePath).Want(200)
 		a.Shows(map[string]string{
-			"id": user.Actor.User, "email": user.Email, "name": "Test " + role, "tenant_id": user.Actor.Tenant,
+			"id": user.Actor.User, "email": user.Email, "name": "Test " + role, "role": role,
+			"tenant_id": user.Actor.Tenant,
 		})
 		created := a.Text("created_at")
 		if _, err := time.Parse(time.RFC3339, created); err != nil || !strings.HasSuffix(created, "Z") {
 			t.Errorf("%s", a.Body)
 		}
-		if fields := a.Value("").(map[string]any); len(fields) != 5 {
+		if fields := a.Value("").(map[string]any); len(fields) != 6 {
 			t.Errorf("%s", a.Body)
 		}
 	}

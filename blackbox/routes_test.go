@@ -45,6 +45,7 @@ func TestOpenAPIGolden(t *testing.T) {
 	defer r.Body.Close()
 	served, err := io.ReadAll(r.Body)
 	check(t, err)
+	served = bytes.TrimSuffix(served, []byte("\n"))
 	if !bytes.Equal(served, server.OpenAPI(programRoutes(t), p.version(t))) {
 		t.Error("the program serves other routes than the features in main_test.go have")
 	}

@@ -20,6 +20,11 @@ var Definitions = []db.Definition{{Name: "catalog/costs", Version: 3, SQL: costs
 // together, or one could compute a cost from another cost that is about to change.
 func lockCatalog() *db.Stmt { return db.Lock("catalog") }
 
+// lockProduct is the server.Lock of a product. All changes of a bill of materials or of costs lock the catalog.
+func lockProduct(ids ...string) []*db.Stmt {
+	return []*db.Stmt{lockCatalog(), db.SQL(`select id from products where id = $1 for no key update`, ids[0])}
+}
+
 const costTooLarge = "makes a cost of this product, or of one that contains it, larger than 999,999,999"
 
 // costError returns an error of the field if err says that the cost of a product is too large. It may be the cost of

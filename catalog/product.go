@@ -27,7 +27,7 @@ func Routes(d *db.DB) []server.Route {
 		server.Op("GET /api/v1/products", server.Read, server.Handle(h.list), listDoc),
 		server.Op("GET /api/v1/products/export", server.Read, Export.Endpoint(d, "products"), exportDoc),
 		server.Op("POST /api/v1/products", server.Write, server.Handle(h.create), createDoc),
-		server.Op("GET /api/v1/products/{id}", server.Read, server.Handle(h.get), getDoc),
+		server.Op("GET /api/v1/products/{id}", server.Read, server.Handle(h.get), getDoc).Versioned(lockProduct),
 		server.Op("PATCH /api/v1/products/{id}", server.Write, server.Handle(h.update), updateDoc),
 		server.Op("DELETE /api/v1/products/{id}", server.Write, server.Handle(h.delete), deleteDoc),
 		server.Op("POST /api/v1/products/{id}/materials", server.Write, server.Handle(h.addMaterial), addMaterialDoc),

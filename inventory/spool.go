@@ -30,7 +30,7 @@ func Routes(d *db.DB) []server.Route {
 		server.Op("POST /api/v1/spools/import", server.Write,
 			server.HandleText("text/csv", importExample, h.prepareImport, h.importRows), importDoc),
 		server.Op("GET /api/v1/spools/export", server.Read, Export.Endpoint(d, "spools"), exportDoc),
-		server.Op("GET /api/v1/spools/{id}", server.Read, server.Handle(h.get), getDoc),
+		server.Op("GET /api/v1/spools/{id}", server.Read, server.Handle(h.get), getDoc).Versioned(lockSpool),
 		server.Op("PATCH /api/v1/spools/{id}", server.Write, server.Handle(h.update), updateDoc),
 		server.Op("DELETE /api/v1/spools/{id}", server.Write, server.Handle(h.delete), deleteDoc),
 		server.Op("POST /api/v1/spools/{id}/restore", server.Write, server.Handle(h.restore), restoreDoc),
@@ -147,6 +147,11 @@ var getDoc = &server.Doc{
 func (h handlers) get(ctx context.Context, r *server.Request[struct{}]) (server.OK[Spool], error) {
 	spool := selectSpool(r.ID("id"))
 	return server.One(spool, h.db.Read(ctx, spool))
+}
+
+// lockSpool is the server.Lock of a spool.
+func lockSpool(ids ...string) []*db.Stmt {
+	return []*db.Stmt{db.SQL(`select id from spools where id = $1 for no key update`, ids[0])}
 }
 
 func selectSpool(id string) *db.Stmt {

@@ -30,7 +30,8 @@ func Routes(d *db.DB) []server.Route {
 		server.Op("GET /api/v1/production-runs", server.Read, server.Handle(h.list), listDoc),
 		server.Op("GET /api/v1/production-runs/export", server.Read, Export.Endpoint(d, "production-runs"), exportDoc),
 		server.Op("POST /api/v1/production-runs", server.Write, server.Handle(h.create), createDoc),
-		server.Op("GET /api/v1/production-runs/{id}", server.Read, server.Handle(h.get), getDoc),
+		server.Op("GET /api/v1/production-runs/{id}", server.Read, server.Handle(h.get), getDoc).Versioned(
+			func(ids ...string) []*db.Stmt { return []*db.Stmt{lockRun(ids[0])} }),
 		server.Op("PATCH /api/v1/production-runs/{id}", server.Write, server.Handle(h.update), updateDoc),
 		server.Op("DELETE /api/v1/production-runs/{id}", server.Write, server.Handle(h.delete), deleteDoc),
 		server.Op("POST /api/v1/production-runs/{id}/restore", server.Write, server.Handle(h.restore), restoreDoc),

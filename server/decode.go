@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"reflect"
 	"strings"
+	"time"
 	"unicode/utf8"
 )
 
@@ -41,8 +42,36 @@ func readBody(w http.ResponseWriter, r *http.Request, optional bool) ([]byte, er
 	return readText(w, r, "application/json")
 }
 
+// drainBytes and drainIdle limit how much of a body that is too large is read, and how long the server waits for more.
+const (
+	drainBytes = 8 << 20
+	drainIdle  = 200 * time.Millisecond
+)
+
+// drain sends the response and then reads a part of the body that is too large. Without it, the server would reset a
+// connection on which the client still sends, and the client might not see the response.
+func drain(w http.ResponseWriter, r *http.Request) {
+	c := http.NewResponseController(w)
+	if c.Flush() != nil {
+		return
+	}
+	part := make([]byte, 32<<10)
+	for total := 0; total < drainBytes; {
+		if c.SetReadDeadline(time.Now().Add(drainIdle)) != nil {
+			return
+		}
+		n, err := r.Body.Read(part)
+		if total += n; err != nil {
+			return
+		}
+	}
+}
+
 // readAll reads a body of any content type. The error is a 413 or 400.
 func readAll(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	if r.ContentLength > maxBody {
+		return nil, errTooLarge // before the client that waits for 100 Continue sends it
+	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	var tooLarge *http.MaxBytesError
 	switch {

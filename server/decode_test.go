@@ -309,12 +309,19 @@ func TestMediaTypes(t *testing.T) {
 		wantError(t, send(t, s, "POST", "/api/v1/things", `{"name":"x","weight":1}`, "Content-Encoding", coding), 415,
 			"UNSUPPORTED_MEDIA_TYPE")
 	}
-	// Operations without a body ignore the content type.
-	if r := send(t, s, "GET", "/api/v1/things", `x`, "Content-Type", "text/plain"); r.StatusCode != 200 {
-		t.Errorf("GET with a body: %d", r.StatusCode)
-	}
-	if r := send(t, s, "DELETE", thingPath, `x`, "Content-Type", "text/plain"); r.StatusCode != 204 {
-		t.Errorf("DELETE with a body: %d", r.StatusCode)
+	// Operations without a body ignore the content type, but not a body with data.
+	for method, path := range map[string]string{"GET": "/api/v1/things", "DELETE": thingPath} {
+		for _, body := range []string{"", " ", "{}", "{ }\n"} {
+			if r := send(t, s, method, path, body, "Content-Type", "text/plain"); r.StatusCode >= 300 {
+				t.Errorf("%s with the body %q: %d", method, body, r.StatusCode)
+			}
+		}
+		for _, body := range []string{"x", `{"name":"x"}`, "[]", "null"} {
+			e := wantError(t, send(t, s, method, path, body), 422, "VALIDATION_ERROR")
+			if got := e.fields(); !slices.Equal(got, []string{"body"}) {
+				t.Errorf("%s with the body %q: problems with %v", method, body, got)
+			}
+		}
 	}
 }
 

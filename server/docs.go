@@ -18,7 +18,7 @@ import (
 	swaggerui "github.com/swaggest/swgui/v5/static"
 )
 
-//go:embed docs/*.html docs/*.js
+//go:embed docs/*.html docs/*.js docs/*.css docs/*.svg
 var docsFiles embed.FS
 
 // The policies make the browser block all external resources. ReDoc needs two exceptions: it adds an inline style
@@ -68,6 +68,7 @@ const (
 	typeHTML = "text/html; charset=utf-8"
 	typeCSS  = "text/css; charset=utf-8"
 	typeJS   = "text/javascript; charset=utf-8"
+	typeSVG  = "image/svg+xml"
 )
 
 // docsHandler serves the interactive documentation: Swagger UI at /docs, ReDoc at /redoc, and below these the files
@@ -76,6 +77,7 @@ func docsHandler() http.Handler {
 	assets := map[string]*docsAsset{
 		"/docs":                      ownAsset("docs/swagger.html", typeHTML, swaggerCSP),
 		"/docs/init.js":              ownAsset("docs/swagger.js", typeJS, swaggerCSP),
+		"/docs/own.css":              ownAsset("docs/swagger.css", typeCSS, swaggerCSP),
 		"/docs/swagger-ui.css":       swaggerAsset("swagger-ui.css.gz", typeCSS),
 		"/docs/swagger-ui-bundle.js": swaggerAsset("swagger-ui-bundle.js.gz", typeJS),
 		"/redoc":                     ownAsset("docs/redoc.html", typeHTML, redocCSP),
@@ -137,8 +139,10 @@ func docsFormOf(body func() []byte) func() docsForm {
 func (a *docsAsset) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Content-Type", a.contentType)
-	h.Set("Content-Security-Policy", a.csp)
-	h.Set("Vary", "Accept-Encoding")
+	if a.csp != "" {
+		h.Set("Content-Security-Policy", a.csp)
+	}
+	h.Add("Vary", "Accept-Encoding")
 	h.Set("Cache-Control", "no-cache") // revalidate each time, so that an upgrade is visible at once
 	form := a.plain
 	if acceptsGzip(r.Header.Values("Accept-Encoding")) {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -116,6 +117,22 @@ func (p Problems) Err() error {
 	return invalid(p)
 }
 
+// join returns a 422 with these problems and those of err, which is nil or the error of reading and decoding the body. If
+// there are problems, they take precedence over an err with another status.
+func (p Problems) join(err error) error {
+	if len(p) == 0 {
+		return err
+	}
+	all := slices.Clone(p)
+	var e *Error
+	if errors.As(err, &e) {
+		for _, problem := range e.Fields {
+			all.Add(problem.Field, "%s", problem.Message)
+		}
+	}
+	return all.Err()
+}
+
 // EntryNames returns the names of a field in several entries of a list, such as "items[0].product_id,
 // items[2].product_id", for the detail of an error.
 func EntryNames(list string, indexes []int32, field string) string {
@@ -187,7 +204,7 @@ func (e *Error) body(requestID string) []byte {
 		Code   string       `json:"code"`
 		Errors []FieldError `json:"errors,omitempty"`
 	}{detail, e.Code, e.Fields}) // strings have no encoding errors
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")) // writeJSON adds it
 }
 
 // write sends the response.
@@ -206,6 +223,11 @@ func (e *Error) write(w http.ResponseWriter, requestID string) {
 }
 
 func writeJSON(w http.ResponseWriter, status int, body []byte) {
+	send(w, status, append(body, '\n')) // in terminals, the prompt then begins on a new line
+}
+
+// send sends a response with a body that is JSON, perhaps compressed.
+func send(w http.ResponseWriter, status int, body []byte) {
 	h := w.Header()
 	h.Set("Content-Type", "application/json")
 	h.Set("Content-Length", strconv.Itoa(len(body)))

@@ -87,7 +87,7 @@ func HandleText[P any, Out result](media, example string, prepare func(context.C
 	e.media, e.example = media, example
 	e.prepare = func(ctx context.Context, c call) (run, error) {
 		prepared, err := prepare(ctx, c.body)
-		if err != nil {
+		if err = c.problems.join(err); err != nil {
 			return nil, err
 		}
 		return func(ctx context.Context) ([]byte, error) { return fn(ctx, prepared) }, nil

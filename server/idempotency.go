@@ -12,18 +12,18 @@ import (
 	"spoolwright/db"
 )
 
-// idempotencyKey returns the request's key, or "" if it has none. The error is a 422.
-func idempotencyKey(r *http.Request) (string, error) {
+// idempotencyKey returns the request's key, or "" if it has none, and adds an invalid one to the problems.
+func idempotencyKey(r *http.Request, problems *Problems) string {
 	values := r.Header.Values("Idempotency-Key")
 	if len(values) == 0 {
-		return "", nil
+		return ""
 	}
 	key := values[0]
 	notPrintable := func(c rune) bool { return c < ' ' || c > '~' }
 	if len(values) > 1 || key == "" || len(key) > 255 || strings.ContainsFunc(key, notPrintable) {
-		return "", Invalid("Idempotency-Key", "must be one header of 1 to 255 printable ASCII characters")
+		problems.Add("Idempotency-Key", "must be one header of 1 to 255 printable ASCII characters")
 	}
-	return key, nil
+	return key
 }
 
 var errKeyConflict = &Error{Status: 409, Code: "IDEMPOTENCY_CONFLICT",

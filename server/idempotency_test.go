@@ -295,7 +295,7 @@ func FuzzIdempotencyKey(f *testing.F) {
 		wantError(t, twice.Result(), 422, "VALIDATION_ERROR")
 		if !printable(key) {
 			for _, w := range []*httptest.ResponseRecorder{first, again, conflict} {
-				if e := wantError(t, w.Result(), 422, "VALIDATION_ERROR"); len(e.Errors) != 1 ||
+				if e := wantError(t, w.Result(), 422, "VALIDATION_ERROR"); len(e.Errors) == 0 ||
 					e.Errors[0].Field != "Idempotency-Key" {
 					t.Errorf("%q: %s", key, w.Body)
 				}

@@ -57,6 +57,10 @@ func OpenAPI(routes []Route, version string) []byte {
 	paths := object{}
 	index := map[string]int{}
 	var tags []object
+	versioned := map[string]bool{} // by path
+	for _, route := range routes {
+		versioned[route.Path()] = versioned[route.Path()] || route.Lock != nil
+	}
 	for _, route := range routes {
 		path := route.Path()
 		at, ok := index[path]
@@ -73,7 +77,7 @@ func OpenAPI(routes []Route, version string) []byte {
 			tags = append(tags, object{{"name", tag.Name}, {"description", tag.Description}})
 		}
 		item := paths[at].value.(object)
-		item.add(strings.ToLower(route.Method()), d.operation(route))
+		item.add(strings.ToLower(route.Method()), d.operation(route, versioned[path] && route.Method() != "GET"))
 		paths[at].value = item
 	}
 	schemas, responses := object{}, object{}
@@ -111,7 +115,13 @@ func OpenAPI(routes []Route, version string) []byte {
 		{"paths", paths},
 		{"components", object{
 			{"securitySchemes", schemes},
-			{"parameters", object{{"IdempotencyKey", key}}},
+			{"parameters", object{
+				{"IdempotencyKey", key},
+				{"IfMatch", conditional("If-Match", "The `ETag` of the resource as you know it. If the resource has changed "+
+					"since, the response is `412` and nothing changes.")},
+				{"IfNoneMatch", conditional("If-None-Match", "The `ETag` of the resource as you know it. If the resource has not "+
+					"changed since, the response is `304` without a body.")},
+			}},
 			{"headers", responseHeaders()},
 			{"responses", responses},
 			{"schemas", schemas},
@@ -121,6 +131,12 @@ func OpenAPI(routes []Route, version string) []byte {
 		panic(err)
 	}
 	return b
+}
+
+// conditional describes a header with entity tags.
+func conditional(name, description string) object {
+	return object{{"name", name}, {"in", "header"}, {"required", false}, {"description", description},
+		{"schema", object{{"type", "string"}}}}
 }
 
 // security returns the alternative security schemes of a route.
@@ -189,6 +205,7 @@ func responseHeaders() object {
 			{"description", "`true` if this is the stored response to an earlier request with the same key; missing otherwise."},
 			{"schema", object{{"type", "string"}, {"const", "true"}}}, {"example", "true"},
 		}},
+		{"ETag", header("string", "The version of the resource: changes when the response does.", `"9f86d081884c7d65"`)},
 		{"WWWAuthenticate", header("string", "The required authentication scheme.", "Bearer")},
 	}
 }
@@ -215,7 +232,8 @@ type document struct {
 	order   []string
 }
 
-func (d *document) operation(route Route) object {
+// operation describes a route. Guarded means that it accepts If-Match.
+func (d *document) operation(route Route, guarded bool) object {
 	e := route.Endpoint
 	op := object{{"operationId", route.Doc.ID}, {"tags", []string{route.Doc.Tag.Name}}, {"summary", route.Doc.Summary}}
 	description := route.Doc.Description
@@ -255,6 +273,12 @@ func (d *document) operation(route Route) object {
 	if route.Idempotent {
 		params = append(params, ref("parameters", "IdempotencyKey"))
 	}
+	if route.Lock != nil {
+		params = append(params, ref("parameters", "IfNoneMatch"))
+	}
+	if guarded {
+		params = append(params, ref("parameters", "IfMatch"))
+	}
 	if params != nil {
 		op.add("parameters", params)
 	}
@@ -274,6 +298,9 @@ func (d *document) operation(route Route) object {
 	}
 	if route.Idempotent {
 		headers.add("Idempotency-Replayed", ref("headers", "IdempotencyReplayed"))
+	}
+	if route.Lock != nil || guarded && item != nil {
+		headers.add("ETag", ref("headers", "ETag"))
 	}
 	success.add("headers", headers)
 	if item != nil {
@@ -295,6 +322,12 @@ func (d *document) operation(route Route) object {
 		success.add("content", object{{e.file.media, object{{"schema", object{{"type", "string"}}}}}})
 	}
 	responses := object{{strconv.Itoa(status), success}}
+	if route.Lock != nil {
+		responses.add("304", object{{"description", "The resource has not changed; no body"}, {"headers", headers}})
+	}
+	if guarded {
+		responses.add("412", failure{what: "The resource has changed", errors: []*Error{errPrecondition}}.response())
+	}
 	for _, failure := range failures(route) {
 		if failure.shared != "" {
 			responses.add(strconv.Itoa(failure.status), ref("responses", failure.shared))

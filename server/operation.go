@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -198,6 +199,8 @@ type operation struct {
 	route Route
 	names []string // of the path parameters
 
+	current *operation // the GET operation of the same path, if its responses have an ETag
+
 	secrets []*regexp.Regexp // match the secret fields of responses, up to the colon as a group
 }
 
@@ -232,6 +235,9 @@ func (o *operation) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			w.Header().Add("WWW-Authenticate", `Basic realm="spoolwright", charset="UTF-8"`)
 		}
 		e.write(w, info.id)
+		if e.Status == http.StatusRequestEntityTooLarge {
+			drain(w, r)
+		}
 		return
 	}
 	if o.route.Endpoint.file != nil {
@@ -244,6 +250,14 @@ func (o *operation) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(answer.Status)
 		return
 	}
+	if o.current != nil {
+		tag := etag(answer.Body)
+		w.Header().Set("ETag", tag)
+		if o.route.Lock != nil && isKnown(r, tag) {
+			w.WriteHeader(http.StatusNotModified)
+			return
+		}
+	}
 	if n := len(answer.Body); n > smallBody {
 		// The effect of a write is committed, so its response is always sent.
 		if !o.s.inFlight.add(info.caller.Actor.ID(), n, o.route.Method() != http.MethodGet) {
@@ -252,6 +266,12 @@ func (o *operation) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		defer o.s.inFlight.remove(info.caller.Actor.ID(), n)
+	}
+	if o.route.Endpoint.out.list {
+		if body := compressed(w, r, answer.Body); body != nil {
+			send(w, answer.Status, body)
+			return
+		}
 	}
 	writeJSON(w, answer.Status, answer.Body)
 }
@@ -278,6 +298,9 @@ func (o *operation) answer(w http.ResponseWriter, r *http.Request, info *request
 			return Response{}, err
 		}
 		return o.response(c, body)
+	}
+	if tags := entityTags(r, "If-Match"); o.current != nil && len(tags) > 0 {
+		return o.ifMatch(ctx, c, tags, respond)
 	}
 	if key == "" {
 		return respond(ctx)
@@ -315,13 +338,9 @@ func (o *operation) authorize(w http.ResponseWriter, r *http.Request, info *requ
 // read reads the parts of the request that the operation needs, and the Idempotency-Key.
 func (o *operation) read(w http.ResponseWriter, r *http.Request) (c call, key string, err error) {
 	c = call{query: r.URL.RawQuery, patch: r.Method == http.MethodPatch}
-	if c.ids, err = pathIDs(r, o.names); err != nil {
-		return c, "", err
-	}
+	c.ids = pathIDs(r, o.names, &c.problems)
 	if o.route.Idempotent {
-		if key, err = idempotencyKey(r); err != nil {
-			return c, "", err
-		}
+		key = idempotencyKey(r, &c.problems)
 	}
 	switch {
 	case o.route.Endpoint.readsBody():
@@ -329,8 +348,14 @@ func (o *operation) read(w http.ResponseWriter, r *http.Request) (c call, key st
 		c.body, err = readBody(w, r, c.optional)
 	case o.route.Endpoint.media != "":
 		c.body, err = readText(w, r, o.route.Endpoint.media)
-	case key != "":
+	case r.Body != http.NoBody:
 		c.body, err = readAll(w, r)
+		if text := bytes.Join(bytes.Fields(c.body), nil); len(text) > 0 && string(text) != "{}" {
+			c.problems.Add("body", "must be empty, because this operation reads no body")
+		}
+	}
+	if err != nil && err != errTooLarge {
+		err = c.problems.join(err)
 	}
 	return c, key, err
 }

@@ -31,6 +31,7 @@ type Route struct {
 	Doc        *Doc
 	Idempotent bool // accepts an Idempotency-Key
 	Keys       Keys
+	Lock       Lock // of a resource with an ETag, on its GET route; nil for others
 }
 
 // Keys is the use that a route makes of API keys. By default, a route accepts the keys of operators and viewers, in the
@@ -187,6 +188,7 @@ func (e Endpoint) OptionalBody() Endpoint {
 // call contains the parts of a request that its endpoint needs.
 type call struct {
 	ids      map[string]string // the path parameters
+	problems Problems          // with the path and the headers
 	address  string            // of the client, as in the rate limits
 	query    string
 	body     []byte
@@ -225,7 +227,7 @@ func HandlePrepared[In, P any, Out result](
 		case body && !(c.optional && len(c.body) == 0):
 			err = decodeBody(c.body, &r.In, c.patch)
 		}
-		if err != nil {
+		if err = c.problems.join(err); err != nil {
 			return nil, err
 		}
 		prepared, err := prepare(ctx, &r)
@@ -246,13 +248,12 @@ func (e Endpoint) readsQuery() bool {
 
 func (e Endpoint) readsBody() bool { return e.in.NumField() > 0 && !e.readsQuery() }
 
-// pathIDs returns the path parameters in canonical form. The error is a 422 with those that are not UUIDs.
-func pathIDs(r *http.Request, names []string) (map[string]string, error) {
+// pathIDs returns the path parameters in canonical form, and adds those that are not UUIDs to the problems.
+func pathIDs(r *http.Request, names []string, problems *Problems) map[string]string {
 	if len(names) == 0 {
-		return nil, nil
+		return nil
 	}
 	ids := make(map[string]string, len(names))
-	var problems Problems
 	for _, name := range names {
 		id, ok := db.ParseID(r.PathValue(name))
 		if !ok {
@@ -260,10 +261,7 @@ func pathIDs(r *http.Request, names []string) (map[string]string, error) {
 		}
 		ids[name] = id
 	}
-	if len(problems) > 0 {
-		return nil, invalid(problems)
-	}
-	return ids, nil
+	return ids
 }
 
 func wildcards(pattern string) []string {

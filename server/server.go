@@ -89,17 +89,30 @@ func New(c Config) *Server {
 		Config: c, mux: http.NewServeMux(), resources: map[string]*resource{}, readiness: readiness{check: c.Ready},
 	}
 	s.limiter = NewLimiter(maxLimitedKeys, c.Now)
+	current := map[string]*operation{} // by path
 	for _, route := range c.Routes {
-		s.handle(route.Pattern, s.operation(route).ServeHTTP)
+		if route.Lock != nil {
+			current[route.Path()] = s.operation(route)
+		}
+	}
+	for _, route := range c.Routes {
+		o := s.operation(route)
+		switch route.Method() {
+		case http.MethodGet, http.MethodPatch, http.MethodDelete:
+			o.current = current[route.Path()]
+		}
+		s.handle(route.Pattern, o.ServeHTTP)
 	}
 	docs := docsHandler()
 	for _, pattern := range []string{"GET /docs", "GET /docs/", "GET /redoc", "GET /redoc/"} {
 		s.handle(pattern, s.page(docs.ServeHTTP))
 	}
-	openapi := OpenAPI(c.Routes, c.Version)
-	s.handle("GET /openapi.json", s.page(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Cache-Control", "no-cache")
-		writeJSON(w, 200, openapi)
+	openapi := plainAsset(append(OpenAPI(c.Routes, c.Version), '\n'), "application/json", "")
+	s.handle("GET /openapi.json", s.page(openapi.ServeHTTP))
+	s.handle("GET /favicon.ico", s.page(ownAsset("docs/favicon.svg", typeSVG, swaggerCSP).ServeHTTP))
+	s.handle("GET /{$}", s.page(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Location", "docs") // relative, so that it works behind a path prefix
+		w.WriteHeader(http.StatusFound)
 	}))
 	s.handle("GET /healthz", func(w http.ResponseWriter, r *http.Request) {
 		writeJSON(w, 200, []byte(`{"status":"ok"}`))
@@ -249,13 +262,14 @@ func (s *Server) cors(w http.ResponseWriter, r *http.Request) bool {
 		return false
 	}
 	h.Set("Access-Control-Allow-Origin", origin)
-	h.Set("Access-Control-Expose-Headers", "Location, Retry-After, X-Request-Id, "+
+	h.Set("Access-Control-Expose-Headers", "ETag, Location, Retry-After, X-Request-Id, "+
 		"X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset, Idempotency-Replayed")
 	if r.Method != http.MethodOptions || r.Header.Get("Access-Control-Request-Method") == "" {
 		return false
 	}
 	h.Set("Access-Control-Allow-Methods", "GET, POST, PATCH, DELETE")
-	h.Set("Access-Control-Allow-Headers", "Authorization, Content-Type, Idempotency-Key, X-API-Key, X-Request-Id")
+	h.Set("Access-Control-Allow-Headers", "Authorization, Content-Type, Idempotency-Key, "+
+		"If-Match, If-None-Match, X-API-Key, X-Request-Id")
 	h.Set("Access-Control-Max-Age", "600")
 	w.WriteHeader(http.StatusNoContent)
 	return true

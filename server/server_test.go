@@ -35,8 +35,8 @@ func TestRouting(t *testing.T) {
 		status         int
 		code, allow    string
 	}{
-		{"GET", "/", 404, "NOT_FOUND", ""},
-		{"GET", "/favicon.ico", 404, "NOT_FOUND", ""},
+		{"POST", "/favicon.ico", 405, "METHOD_NOT_ALLOWED", "GET, HEAD"},
+		{"DELETE", "/", 405, "METHOD_NOT_ALLOWED", "GET, HEAD"},
 		{"GET", "/api", 404, "NOT_FOUND", ""},
 		{"GET", "/api/", 404, "NOT_FOUND", ""},
 		{"GET", "/api/v1", 404, "NOT_FOUND", ""},
@@ -161,7 +161,7 @@ func TestRawRequests(t *testing.T) {
 		wantError(t, res, c.status, c.code)
 	}
 	res := raw(t, address, "HEAD", "HEAD /api/v1/things"+rest)
-	if length := res.Header.Get("Content-Length"); res.StatusCode != 200 || length != "12" || text(t, res) != "" {
+	if length := res.Header.Get("Content-Length"); res.StatusCode != 200 || length != "13" || text(t, res) != "" {
 		t.Errorf("HEAD: %d, length %s, body %q", res.StatusCode, length, text(t, res))
 	}
 	wantHeaders(t, res)
@@ -524,14 +524,14 @@ func TestHealth(t *testing.T) {
 		})
 		r := send(t, s, "GET", "/readyz", "", "Authorization", "")
 		if c.err == nil {
-			if r.StatusCode != 200 || text(t, r) != `{"status":"ready"}` {
+			if r.StatusCode != 200 || text(t, r) != `{"status":"ready"}`+"\n" {
 				t.Errorf("%d %s", r.StatusCode, text(t, r))
 			}
 		} else if wantError(t, r, 503, "UNAVAILABLE"); strings.Contains(text(t, r), "secret") {
 			t.Error(text(t, r))
 		}
 		if r := send(t, s, "GET", "/healthz", "", "Authorization", ""); r.StatusCode != 200 ||
-			text(t, r) != `{"status":"ok"}` {
+			text(t, r) != `{"status":"ok"}`+"\n" {
 			t.Errorf("%s: /healthz: %d %s", c.name, r.StatusCode, text(t, r))
 		}
 		lines := log.lines(t)
@@ -589,7 +589,7 @@ func TestGracefulStop(t *testing.T) {
 	default:
 	}
 	close(finish)
-	if got := <-answered; got != `200{"got":"done"}<nil>` {
+	if got := <-answered; got != `200{"got":"done"}`+"\n<nil>" {
 		t.Errorf("the running request got %s", got)
 	}
 	if err := <-stopped; err != nil {

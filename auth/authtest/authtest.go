@@ -178,7 +178,7 @@ type Response struct {
 	What   string // method and path
 	Status int
 	Header http.Header
-	Body   []byte
+	Body   []byte // JSON is without the newline at its end
 }
 
 // Do sends a request and checks the response against the OpenAPI document. A body of type string or []byte is sent
@@ -231,6 +231,9 @@ func (c *Client) Send(method, path string, body any) (*Response, error) {
 	}
 	defer response.Body.Close()
 	text, err := io.ReadAll(response.Body)
+	if response.Header.Get("Content-Type") == "application/json" {
+		text = bytes.TrimSuffix(text, []byte("\n"))
+	}
 	return &Response{What: method + " " + path, Status: response.StatusCode, Header: response.Header, Body: text}, err
 }
 

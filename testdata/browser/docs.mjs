@@ -105,9 +105,9 @@ async function swagger(browser, token) {
   await appears("Authorize opens a dialog", dialog.locator(".modal-ux"));
   check("the dialog asks for bearerAuth", (await dialog.innerText()).includes("bearerAuth"), await dialog.innerText());
   await dialog.locator("input").first().fill(token);
-  await dialog.locator("button.authorize").click();
+  await dialog.locator("button.authorize").first().click(); // that of bearerAuth
   await appears("the dialog accepts the token", dialog.getByText("Authorized"));
-  await dialog.locator(".btn-done").click();
+  await dialog.locator(".btn-done").first().click();
 
   const operation = page.locator(".opblock-get").filter({
     has: page.locator('.opblock-summary-path[data-path="/api/v1/spools"]'),
@@ -136,7 +136,30 @@ async function swagger(browser, token) {
 
   await page.reload({ waitUntil: "load" });
   await appears("/docs comes back after a reload", page.locator(".opblock"));
-  check("a reload forgets the token", (await page.locator(".auth-wrapper .btn.authorize.locked").count()) === 0);
+  await appears("a reload keeps the token", page.locator(".auth-wrapper .btn.authorize.locked"));
+  clean();
+
+  // Logging out forgets it, and the login operation, with its example, sets one again.
+  await page.locator(".auth-wrapper .btn.authorize").first().click();
+  await dialog.locator("button", { hasText: "Logout" }).first().click();
+  await dialog.locator(".btn-done").first().click();
+  await page.reload({ waitUntil: "load" });
+  await appears("/docs comes back after another reload", page.locator(".opblock"));
+  check("a logout forgets the token", (await page.locator(".auth-wrapper .btn.authorize.locked").count()) === 0);
+  const loggingIn = page.locator(".opblock-post").filter({
+    has: page.locator('.opblock-summary-path[data-path="/api/v1/auth/login"]'),
+  });
+  await loggingIn.locator(".opblock-summary-control").click();
+  await appears("the login operation opens", loggingIn.locator(".opblock-body"));
+  await Promise.all([
+    page.waitForResponse((response) => response.url().endsWith("/api/v1/auth/login") && response.status() === 200),
+    loggingIn.locator("button.execute").click(),
+  ]);
+  await appears("a login authorizes", page.locator(".auth-wrapper .btn.authorize.locked"));
+
+  const button = await page.locator(".auth-wrapper .btn.authorize").first().boundingBox();
+  const title = await page.locator(".information-container").boundingBox();
+  check("Authorize is above the description", button.y < title.y, `${button.y}, ${title.y}`);
   clean();
   await context.close();
 }

@@ -1,0 +1,78 @@
+package server
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"net/http"
+	"slices"
+	"strings"
+
+	"spoolwright/db"
+)
+
+// Lock returns statements that lock a resource, so that other transactions cannot change it until this one ends. IDs
+// are those of the resource's path.
+type Lock func(ids ...string) []*db.Stmt
+
+// Versioned returns the GET route of a resource whose responses have an ETag. The PATCH and DELETE routes of the same
+// path then accept If-Match: they compare it with the representation under the lock, in the transaction of the write.
+func (r Route) Versioned(lock Lock) Route {
+	r.Lock = lock
+	return r
+}
+
+var errPrecondition = &Error{Status: 412, Code: "PRECONDITION_FAILED",
+	Detail: "The resource has changed: its ETag is not in If-Match. Get it again, and repeat the change"}
+
+// etag returns the strong entity tag of a representation. It is the same on all instances of a version of the program.
+func etag(body []byte) string {
+	sum := sha256.Sum256(body)
+	return `"` + hex.EncodeToString(sum[:16]) + `"`
+}
+
+// entityTags returns the tags of an If-Match or If-None-Match header, of which "*" is one.
+func entityTags(r *http.Request, header string) (tags []string) {
+	for tag := range strings.SplitSeq(strings.Join(r.Header.Values(header), ","), ",") {
+		if tag = strings.TrimSpace(tag); tag != "" {
+			tags = append(tags, tag)
+		}
+	}
+	return tags
+}
+
+// isKnown reports whether a client that sent If-None-Match has the representation with the tag.
+func isKnown(r *http.Request, tag string) bool {
+	return slices.ContainsFunc(entityTags(r, "If-None-Match"), func(known string) bool {
+		return known == "*" || strings.TrimPrefix(known, "W/") == tag
+	})
+}
+
+// ifMatch runs a write if the tag of the current representation is one of tags. The error is a 412 if it is not, and
+// that of the GET route if there is no such resource.
+func (o *operation) ifMatch(ctx context.Context, c call, tags []string,
+	write func(context.Context) (Response, error)) (answer Response, err error) {
+	get, err := o.current.route.Endpoint.prepare(ctx, call{ids: c.ids})
+	if err != nil {
+		return Response{}, err
+	}
+	ids := make([]string, len(o.names))
+	for i, name := range o.names {
+		ids[i] = c.ids[name]
+	}
+	err = o.s.DB.Tx(ctx, func(ctx context.Context) error {
+		if err := o.s.DB.Write(ctx, o.current.route.Lock(ids...)...); err != nil {
+			return err
+		}
+		body, err := get(ctx)
+		if err != nil {
+			return err
+		}
+		if !slices.Contains(tags, "*") && !slices.Contains(tags, etag(body)) {
+			return errPrecondition
+		}
+		answer, err = write(ctx)
+		return err
+	})
+	return answer, err
+}
