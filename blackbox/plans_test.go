@@ -61,9 +61,6 @@ func testPlans(t *testing.T, analyzed bool) {
 	large := w.newFixture(t)
 	var operations []*operation
 	for _, op := range w.operations {
-		if strings.HasSuffix(op.Path(), "/export") {
-			continue // it reads all rows
-		}
 		if path := strings.TrimPrefix(op.Path(), "/api/v1/"); strings.HasPrefix(path, "spools") ||
 			strings.HasPrefix(path, "products") || strings.HasPrefix(path, "production-runs") {
 			operations = append(operations, op)
@@ -145,6 +142,9 @@ func testPlans(t *testing.T, analyzed bool) {
 	}
 	measure := func(op *operation, do func(), most int) {
 		t.Helper()
+		if strings.HasSuffix(op.Path(), "/export") {
+			most = 100 * plansRows // it reads all rows, and each needs some reads of indexes
+		}
 		before := read()
 		do()
 		total, detail := 0, ""

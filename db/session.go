@@ -164,6 +164,12 @@ func Scan() *Stmt {
 		set_config('enable_seqscan', 'on', true), set_config('enable_sort', 'on', true)`)
 }
 
+// FreshPlan returns a statement that makes PostgreSQL plan each later execution in the transaction. Statements that read
+// many rows with joins need it: a plan that was made while a table was small can be slower by orders of magnitude.
+func FreshPlan() *Stmt {
+	return SQL(`select set_config('plan_cache_mode', 'force_custom_plan', true)`)
+}
+
 // isUnprepared reports whether bindSessionSQL found that the session lost its settings. Nothing has been executed then.
 func isUnprepared(err error) bool {
 	var pg *pgconn.PgError

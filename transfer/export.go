@@ -45,7 +45,7 @@ func Export[T any](limit int, page func(createdAt, id, limit string) *db.Stmt) E
 		createdAt, id := "-infinity", "00000000-0000-0000-0000-000000000000"
 		for ctx.Err() == nil {
 			stmt := page(createdAt, id, strconv.Itoa(limit))
-			if err := d.Read(ctx, stmt); err != nil {
+			if err := d.Read(ctx, db.FreshPlan(), stmt); err != nil {
 				return err
 			}
 			var rows []json.RawMessage
