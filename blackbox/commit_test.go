@@ -136,14 +136,17 @@ func (c *faultProxy) serve(client net.Conn) {
 			}
 		}
 	}()
-	executed := false
+	executed, setup := false, false
 	for typed := false; ; typed = true {
 		m, err := readMessage(client, typed)
 		if err != nil {
 			return
 		}
 		executed = executed || typed && m[0] == 'E' // a batch without Execute only prepares statements
-		if typed && (m[0] == 'S' && executed || m[0] == 'Q' && string(m[5:]) == "commit\x00") {
+		setup = setup || typed && m[0] == 'P' && bytes.Contains(m, []byte("pg_backend_pid()"))
+		if setup && executed && m[0] == 'S' { // a new connection applies the settings of its session
+			setup, executed = false, false
+		} else if typed && (m[0] == 'S' && executed || m[0] == 'Q' && string(m[5:]) == "commit\x00") {
 			executed = false
 			switch c.next(m[0]) {
 			case before:

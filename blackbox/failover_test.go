@@ -92,7 +92,10 @@ func TestSynchronousStandbyAway(t *testing.T) {
 
 	dbtest.FindStandby(t, s)
 	for _, r := range all {
-		if a := r.do(t, r.client, r.op, r.path, r.body); a.Status >= 300 || !isReplay(a) {
+		a := r.do(t, r.client, r.op, r.path, r.body)
+		// An import first reserves numbers, which waits for the standby too; the import itself did not begin then.
+		replayed := isReplay(a) || strings.HasSuffix(r.path, "/import")
+		if a.Status >= 300 || !replayed {
 			t.Errorf("with the standby: %s: %d %s", a.What, a.Status, a.Body)
 		}
 		if got := addedRows(r.before, r.countRows(t, conn)); got != r.want {

@@ -167,7 +167,7 @@ func testKeys(t *testing.T, p program) {
 		}
 		script = strings.Replace(script, old, new, 1)
 	}
-	bash := exec.Command("bash", "-euc", script+"\necho; echo $KEY")
+	bash := exec.Command("bash", "-euc", script+"\necho $KEY")
 	bash.Env = processEnv(env)
 	out, err := bash.CombinedOutput()
 	check(t, err)

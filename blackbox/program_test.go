@@ -419,9 +419,9 @@ func testSettings(t *testing.T, p program) {
 			t.Errorf("%s is %q, want %q", name, got, want)
 		}
 	}
-	if !strings.Contains(c.stderr.String(), "address=198.51.100.7") {
-		t.Errorf("the log has no line with the address in X-Forwarded-For: %s", &c.stderr)
-	}
+	eventually(t, "the log has a line with the address in X-Forwarded-For", func() bool {
+		return strings.Contains(c.stderr.String(), "address=198.51.100.7")
+	})
 	c.stop(t, syscall.SIGTERM)
 
 	c, token = startWithAdmin(t, p, "RATE_LIMIT_PER_MINUTE=2", "RATE_LIMIT_PER_HOUR=0")

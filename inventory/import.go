@@ -235,9 +235,12 @@ func (c *rowCounter) reserve(ctx context.Context) (number int, err error) {
 	return reserveNumbers(ctx, c.db, c.rows)
 }
 
-// reserveNumbers reserves consecutive numbers of spools and returns the first one. See reserve_spool_numbers.
+// reserveNumbers reserves consecutive numbers of spools and returns the first one. See reserve_spool_numbers. It tries
+// again after a broken connection: if the reservation was committed, its numbers remain unused.
 func reserveNumbers(ctx context.Context, d *db.DB, count int) (number int, err error) {
-	err = d.Write(ctx, db.SQL(`select reserve_spool_numbers($1)`, count).Into(&number))
+	err = d.TxRepeatable(ctx, func(ctx context.Context) error {
+		return d.Write(ctx, db.SQL(`select reserve_spool_numbers($1)`, count).Into(&number))
+	})
 	return number, err
 }
 
