@@ -19,6 +19,7 @@ import (
 	"spoolwright/db/local"
 	"spoolwright/demo"
 	"spoolwright/inventory"
+	"spoolwright/printers"
 	"spoolwright/production"
 	"spoolwright/server"
 )
@@ -113,8 +114,8 @@ func newServer(c cli.Config, d *db.DB) (*server.Server, error) {
 		routes = append(routes, feature(d)...)
 	}
 	return server.New(server.Config{
-		Routes: routes, DB: d, Authenticate: a.Authenticate, Secrets: c.JWTSecrets, Ready: d.Ready,
-		Stopped:   a.Stop,
+		Routes: routes, Surfaces: []server.Surface{printers.Surface(d)}, DB: d,
+		Authenticate: a.Authenticate, Secrets: c.JWTSecrets, Ready: d.Ready, Stopped: a.Stop,
 		PerMinute: c.PerMinute, PerHour: c.PerHour, TenantPerMinute: c.TenantPerMinute,
 		TrustedProxies: c.TrustedProxies, CORSOrigins: c.CORSOrigins,
 		HSTS: c.TLSCert != "", DrainDelay: c.DrainDelay, Version: cli.Version, Log: c.Log,

@@ -37,6 +37,8 @@ var privileges = map[string]string{
 	"row_counts":         "SELECT INSERT UPDATE",
 	"spools":             "SELECT INSERT UPDATE",
 	"spool_numbers":      "SELECT INSERT UPDATE",
+	"printer_fields":     "SELECT INSERT UPDATE DELETE",
+	"printer_extras":     "SELECT INSERT UPDATE",
 	"spool_usage":        "SELECT INSERT UPDATE", // TestLedgerIsAppendOnly has the exception for UPDATE
 	"products":           "SELECT INSERT UPDATE",
 	"product_materials":  "SELECT INSERT UPDATE DELETE",

@@ -443,3 +443,10 @@ func DecodeTexts[T any](names []string, texts []*string) (T, []FieldError) {
 	}
 	return in, nil
 }
+
+// DecodePatch is DecodeBody for the body of a PATCH.
+func DecodePatch[T any](body []byte) (T, error) {
+	var in T
+	err := decodeBody(body, &in, true)
+	return in, err
+}

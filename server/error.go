@@ -207,8 +207,15 @@ func (e *Error) body(requestID string) []byte {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")) // writeJSON adds it
 }
 
-// write sends the response.
-func (e *Error) write(w http.ResponseWriter, requestID string) {
+// detailed returns a copy of an internal error whose detail names the request.
+func (e *Error) detailed(requestID string) *Error {
+	c := *e
+	c.Detail += " (" + requestID + ")"
+	return &c
+}
+
+// writeHeaders sets the headers of the response.
+func (e *Error) writeHeaders(w http.ResponseWriter) {
 	h := w.Header()
 	for name, values := range e.Header {
 		h[name] = values
@@ -219,6 +226,11 @@ func (e *Error) write(w http.ResponseWriter, requestID string) {
 	if e.RetryAfter > 0 {
 		h.Set("Retry-After", strconv.Itoa(int((e.RetryAfter+time.Second-1)/time.Second)))
 	}
+}
+
+// write sends the response.
+func (e *Error) write(w http.ResponseWriter, requestID string) {
+	e.writeHeaders(w)
 	writeJSON(w, e.Status, e.body(requestID))
 }
 

@@ -32,6 +32,7 @@ type Caller struct {
 // Config configures a Server. Only Routes, DB, Authenticate and Ready are required.
 type Config struct {
 	Routes       []Route
+	Surfaces     []Surface
 	Secrets      []string                    // key the fingerprints of requests with an Idempotency-Key
 	DB           *db.DB                      // stores responses to requests with an Idempotency-Key
 	Authenticate Authenticate                // checks the access token or the API key of a request
@@ -102,6 +103,9 @@ func New(c Config) *Server {
 			o.current = current[route.Path()]
 		}
 		s.handle(route.Pattern, o.ServeHTTP)
+	}
+	for _, f := range c.Surfaces {
+		s.mux.HandleFunc(f.Prefix, s.surface(f))
 	}
 	docs := docsHandler()
 	for _, pattern := range []string{"GET /docs", "GET /docs/", "GET /redoc", "GET /redoc/"} {
@@ -293,6 +297,9 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 		DisableGeneralOptionsHandler: true, // its response to OPTIONS * lacks the common headers
 		ErrorLog:                     slog.NewLogLogger(s.Log.Handler(), slog.LevelDebug),
 	}
+	for _, f := range s.Surfaces {
+		go f.Run(ctx)
+	}
 	stopped := make(chan error, 1)
 	go func() { stopped <- h.Serve(listener) }()
 	select {
@@ -302,6 +309,9 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	}
 	s.draining.Store(true)
 	time.Sleep(s.DrainDelay)
+	for _, f := range s.Surfaces {
+		f.Close()
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTime)
 	defer cancel()
 	if err := h.Shutdown(ctx); err != nil {

@@ -1,0 +1,197 @@
+package printers
+
+import (
+	"encoding/json"
+	"maps"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+
+	"spoolwright/db"
+	"spoolwright/inventory"
+	"spoolwright/server"
+)
+
+// fields are the fields of Spoolman's spools that are fields of a Spool.
+var fields = map[string]string{
+	"initial_weight": "net_weight_grams", "remaining_weight": "remaining_weight_grams",
+	"spool_weight": "spool_weight_grams", "price": "purchase_price", "location": "location", "lot_nr": "lot_number",
+	"comment": "notes", "archived": "archived",
+}
+
+// ignored are fields that clients send back, or that a Spool computes.
+var ignored = []string{"id", "registered", "first_used", "last_used", "filament", "filament_id", "used_weight", "used_length",
+	"remaining_length", "extra"}
+
+// spool converts a body to a Spool for a PATCH.
+func spool(body map[string]json.RawMessage) (inventory.Spool, error) {
+	native := object{}
+	for name, value := range body {
+		switch field := fields[name]; {
+		case field != "":
+			native[field] = value
+		case !slices.Contains(ignored, name):
+			return inventory.Spool{}, server.Invalid(name, "is not a known field")
+		}
+	}
+	text, err := json.Marshal(native)
+	if err != nil {
+		return inventory.Spool{}, err
+	}
+	return server.DecodePatch[inventory.Spool](text)
+}
+
+func (q request) edit(id int64) error {
+	body, err := q.body()
+	if err != nil {
+		return err
+	}
+	in, err := spool(body)
+	if err != nil {
+		return err
+	}
+	stmts, err := q.extra("spool", id, body)
+	if err != nil {
+		return err
+	}
+	if !isNull(body["used_weight"]) && isNull(body["remaining_weight"]) {
+		weight, ok := server.ParseDecimal(string(body["used_weight"]))
+		if !ok || weight < 0 {
+			return server.Invalid("used_weight", "must be a number of at least 0")
+		}
+		return q.editUsed(id, &in, weight, stmts)
+	}
+	return q.sendSpool(id, q.db.Write, append(stmts, inventory.Edit(id, &in))...)
+}
+
+// editUsed edits a spool whose remaining weight becomes the initial weight without the used weight.
+func (q request) editUsed(id int64, in *inventory.Spool, used server.Decimal, stmts []*db.Stmt) error {
+	net := in.NetWeight
+	if net.IsNull() {
+		var text string
+		full := db.SQL(`select trim_scale(net_weight_grams)::text from spools
+			where number = $1 and num_nonnulls(number) = 1 and hidden_at is null`, id).Into(&text)
+		if err := q.db.Read(q.r.Context(), full); err != nil {
+			return err
+		}
+		weight, ok := server.ParseDecimal(text)
+		if !ok {
+			return errNumber
+		}
+		net = server.Some(weight)
+	}
+	in.Remaining = server.Some(max(*net.Value-used, 0))
+	return q.sendSpool(id, q.db.Write, append(stmts, inventory.Edit(id, in))...)
+}
+
+// create creates a spool of a filament, which must exist: the filaments are those of the spools.
+func (q request) create() error {
+	body, err := q.body()
+	if err != nil {
+		return err
+	}
+	var filament int64
+	if json.Unmarshal(body["filament_id"], &filament) != nil {
+		return server.Invalid("filament_id", "must be the id of a filament")
+	}
+	in, err := spool(body)
+	if err != nil {
+		return err
+	}
+	if filament < 1 || filament > 1<<31-1 {
+		return errNoGroup
+	}
+	var number int64
+	copied := inventory.Copy(filament, &in).Into(&number)
+	if err := q.db.Write(q.r.Context(), copied); err != nil {
+		return err
+	}
+	if copied.Rows() == 0 {
+		return errNoGroup
+	}
+	stmts, err := q.extra("spool", number, body)
+	if err != nil {
+		return err
+	}
+	q.sockets.changed(q.tenant())
+	return q.sendSpool(number, q.db.Write, stmts...)
+}
+
+// extra returns the statements that merge the body's custom fields into those of an item.
+func (q request) extra(entity string, number int64, body map[string]json.RawMessage) ([]*db.Stmt, error) {
+	if isNull(body["extra"]) {
+		return nil, nil
+	}
+	var values map[string]*string
+	if json.Unmarshal(body["extra"], &values) != nil || strings.Contains(string(body["extra"]), `\u0000`) {
+		return nil, server.Invalid("extra", "must be an object whose values are texts with JSON")
+	}
+	for name, value := range values {
+		if value != nil && !json.Valid([]byte(*value)) {
+			return nil, server.Invalid("extra."+name, "must be a text with JSON")
+		}
+	}
+	text, err := json.Marshal(values)
+	if err != nil || len(text) > 50_000 {
+		return nil, server.Invalid("extra", "must have at most 50,000 characters")
+	}
+	return []*db.Stmt{db.SQL(`
+		insert into printer_extras as x (entity, number, extra)
+		select $1, $2::int, jsonb_strip_nulls($3::text::jsonb)::text
+		where exists (select from spools where number = $2::int and num_nonnulls(number) = 1)
+		on conflict (tenant_id, entity, number) do update
+			set extra = jsonb_strip_nulls(x.extra::jsonb || $3::text::jsonb)::text`, entity, number, string(text))}, nil
+}
+
+var keyForm = regexp.MustCompile(`^[a-z0-9_]{1,64}$`)
+
+// field lists, defines and removes custom fields.
+func (q request) field(method string, parts []string) error {
+	entity := parts[0]
+	if len(parts) > 2 || entity != "spool" && entity != "filament" && entity != "vendor" {
+		return errMethod
+	}
+	var stmts []*db.Stmt
+	run := q.db.Write
+	switch {
+	case len(parts) == 1 && method == http.MethodGet:
+		run = q.db.Read
+	case len(parts) == 2 && !keyForm.MatchString(parts[1]):
+		return server.Invalid("key", "must have 1 to 64 lower-case letters, digits and underscores")
+	case len(parts) == 2 && method == http.MethodDelete:
+		stmts = append(stmts, db.SQL(`delete from printer_fields where entity = $1 and key = $2`, entity, parts[1]))
+	case len(parts) == 2 && method == http.MethodPost:
+		body, err := q.body()
+		if err != nil {
+			return err
+		}
+		definition := maps.Clone(body)
+		for name, value := range map[string]string{"key": parts[1], "entity_type": entity} {
+			definition[name], _ = json.Marshal(value)
+		}
+		if isNull(definition["name"]) || isNull(definition["field_type"]) {
+			return server.Invalid("name", "and field_type are required")
+		}
+		maps.DeleteFunc(definition, func(_ string, value json.RawMessage) bool { return isNull(value) })
+		text, err := json.Marshal(definition)
+		if err != nil || len(text) > 9000 || strings.Contains(string(text), `\u0000`) {
+			return server.Invalid("body", "must be a definition of at most 9,000 characters")
+		}
+		stmts = append(stmts, db.SQL(`
+			insert into printer_fields (entity, key, definition)
+			select $1, $2, $3 where (select count(*) from printer_fields where entity = $1) < 100
+			on conflict (tenant_id, entity, key) do update set definition = excluded.definition`,
+			entity, parts[1], string(text)))
+	default:
+		return errMethod
+	}
+	var list string
+	all := db.SQL(`select coalesce('[' || string_agg(definition, ',' order by created_at, key) || ']', '[]')
+		from printer_fields where entity = $1`, entity).Into(&list)
+	if err := run(q.r.Context(), append(stmts, all)...); err != nil {
+		return err
+	}
+	send(q.w, 200, []byte(list))
+	return nil
+}

@@ -1,0 +1,298 @@
+package printers_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"spoolwright/auth/authtest"
+	"spoolwright/db"
+	"spoolwright/db/dbtest"
+	"spoolwright/inventory"
+	"spoolwright/printers"
+	"spoolwright/server"
+)
+
+func TestMain(m *testing.M) { dbtest.Main(m) }
+
+type j = authtest.JSON
+
+const (
+	spools  = "/api/v1/spools"
+	surface = "/spoolman/api/v1/"
+)
+
+// start starts a service with the surface.
+func start(t *testing.T) *authtest.API {
+	t.Helper()
+	return authtest.New(t, authtest.Options{Change: func(c *server.Config) {
+		s := printers.Surface(c.DB)
+		ctx, stop := context.WithCancel(context.Background())
+		t.Cleanup(stop)
+		t.Cleanup(s.Close)
+		go s.Run(ctx)
+		c.Surfaces = []server.Surface{s}
+	}}, inventory.Routes)
+}
+
+// printer is a client with an API key.
+type printer struct {
+	url, key string
+	operator *authtest.Client
+}
+
+// newPrinter creates a tenant and returns a client with a key of the role.
+func newPrinter(t *testing.T, api *authtest.API, role string) *printer {
+	t.Helper()
+	tenant := api.Tenant(t)
+	return &printer{api.URL, keyOf(t, tenant, role), tenant.User(t, "operator")}
+}
+
+func keyOf(t *testing.T, tenant *authtest.Tenant, role string) string {
+	t.Helper()
+	return tenant.User(t, "admin").Post(t, "/api/v1/api-keys", j{"name": role, "role": role}).Want(201).Text("key")
+}
+
+type answer struct {
+	status int
+	header http.Header
+	body   string
+}
+
+// do sends a request with Basic authentication, without a Content-Type. The body is JSON text.
+func (p *printer) do(t testing.TB, method, path, body string) answer {
+	t.Helper()
+	r, err := http.NewRequest(method, p.url+surface+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p.key != "" {
+		r.SetBasicAuth("x", p.key)
+	}
+	a, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Body.Close()
+	text, _ := io.ReadAll(a.Body)
+	return answer{a.StatusCode, a.Header, string(text)}
+}
+
+// want sends a request and fails the test unless the response has the status, is JSON, and contains the texts.
+func (p *printer) want(t testing.TB, method, path, body string, status int, contains ...string) answer {
+	t.Helper()
+	a := p.do(t, method, path, body)
+	if a.status != status || !json.Valid([]byte(a.body)) || status >= 400 && !strings.HasPrefix(a.body, `{"message":`) {
+		t.Errorf("%s %s %s: %d %s, want %d", method, path, body, a.status, a.body, status)
+	}
+	compact := strings.ReplaceAll(a.body, `": `, `":`)
+	for _, text := range contains {
+		if !strings.Contains(compact, text) {
+			t.Errorf("%s %s %s: %s, want %s", method, path, body, a.body, text)
+		}
+	}
+	if strings.Contains(compact, ":null") {
+		t.Errorf("%s %s: null in %s", method, path, a.body)
+	}
+	return a
+}
+
+// add creates a spool of 1 kg and returns its path in the API.
+func (p *printer) add(t testing.TB, fields j) string {
+	t.Helper()
+	body := j{"material_type": "PLA", "color": "Black", "diameter_mm": 1.75, "net_weight_grams": 1000}
+	for name, value := range fields {
+		body[name] = value
+	}
+	return spools + "/" + p.operator.Post(t, spools, body).Want(201).ID()
+}
+
+// wantLedger compares the ledger, oldest first, as "kind before after shortfall".
+func (p *printer) wantLedger(t testing.TB, path string, want ...string) {
+	t.Helper()
+	var page struct{ Items []map[string]any }
+	a := p.operator.Get(t, path+"/usage?limit=100").Want(200)
+	d := json.NewDecoder(bytes.NewReader(a.Body))
+	d.UseNumber()
+	if err := d.Decode(&page); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, e := range page.Items {
+		text := fmt.Sprint(e["kind"], " ", e["before_grams"], " ", e["after_grams"])
+		if s := e["shortfall_grams"]; s != nil {
+			text += fmt.Sprint(" ", s)
+		}
+		got = append([]string{text}, got...)
+	}
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("the ledger is %q, want %q", got, want)
+	}
+}
+
+// Reports of a printer change the spool and are one entry of the ledger until something else changes the spool.
+func TestReports(t *testing.T) {
+	t.Parallel()
+	p := newPrinter(t, start(t), "printer")
+	path := p.add(t, nil)
+	p.want(t, "PUT", "spool/1/use", `{"use_weight": 10}`, 200, `"remaining_weight":990`, `"used_weight":10`)
+	p.want(t, "PUT", "spool/1/use", `"{\"use_weight\": 5.5}"`, 200, `"remaining_weight":984.5`)
+	p.want(t, "PUT", "spool/1/use", `{"use_weight": -0.5}`, 200, `"remaining_weight":985`)
+	p.want(t, "PUT", "spool/1/use", `{"use_weight": 0}`, 200, `"remaining_weight":985`)
+	p.wantLedger(t, path, "created 0 1000", "printed 1000 985 0")
+	p.operator.Post(t, path+"/deduct", j{"weight_grams": 85}).Want(200)
+	// 1 m of 1.75 mm PLA: pi / 4 x 1.75^2 x 1000 x 1.24 / 1000
+	p.want(t, "PUT", "spool/1/use", `{"use_length": 1000}`, 200, `"remaining_weight":897.01745`)
+	p.operator.Patch(t, path, j{"location": "Shelf"}).Want(200)
+	p.want(t, "PUT", "spool/1/use", `{"use_weight": 7.01745}`, 200, `"remaining_weight":890`, `"location":"Shelf"`)
+	p.wantLedger(t, path, "created 0 1000", "printed 1000 985 0", "deducted 985 900", "printed 900 897.01745 0",
+		"printed 897.01745 890 0")
+
+	// More than is left: 0 g, and a correction first reduces the shortfall.
+	p.want(t, "PUT", "spool/1/use", `{"use_weight": 900}`, 200, `"remaining_weight":0`)
+	p.want(t, "PUT", "spool/1/use", `{"use_weight": 5}`, 200, `"remaining_weight":0`)
+	p.want(t, "PUT", "spool/1/use", `{"use_weight": -25}`, 200, `"remaining_weight":10`)
+	p.want(t, "PUT", "spool/1/use", `{"use_weight": 30}`, 200, `"remaining_weight":0`)
+	p.wantLedger(t, path, "created 0 1000", "printed 1000 985 0", "deducted 985 900", "printed 900 897.01745 0",
+		"printed 897.01745 0 20")
+	// A spool does not get fuller than full.
+	p.want(t, "PUT", "spool/1/use", `{"use_weight": -100000}`, 200, `"remaining_weight":1000`)
+	entry := p.operator.Get(t, path+"/usage?limit=1").Want(200)
+	if entry.Text("items.0.api_key_id") == "null" || entry.Text("items.0.user_id") != "null" {
+		t.Errorf("the entry names %s", entry.Body)
+	}
+
+	for body, status := range map[string]int{`{}`: 400, `{"use_weight": 1, "use_length": 1}`: 400, `[]`: 400, `{"use_weight"`: 400,
+		`{"use_weight": "x"}`: 422, `{"use_length": 1e400}`: 422, "\xff": 400} {
+		p.want(t, "PUT", "spool/1/use", body, status)
+	}
+	p.want(t, "PUT", "spool/2/use", `{"use_weight": 1}`, 404)
+	p.want(t, "PUT", "spool/99999999999/use", `{"use_weight": 1}`, 422)
+}
+
+// Archived and empty spools accept reports, hidden ones do not exist. Another key starts another entry, and so does an
+// entry that is older than an hour or, after a clock jumped back, in the future.
+func TestReportsOfOtherSpools(t *testing.T) {
+	t.Parallel()
+	api := start(t)
+	tenant := api.Tenant(t)
+	p := &printer{api.URL, keyOf(t, tenant, "printer"), tenant.User(t, "operator")}
+	second := &printer{api.URL, keyOf(t, tenant, "printer"), p.operator}
+	archived, empty := p.add(t, j{"archived": true}), p.add(t, j{"remaining_weight_grams": 0})
+	hidden := p.add(t, nil)
+	p.operator.Delete(t, hidden).Want(204)
+	p.want(t, "PUT", "spool/1/use", `{"use_weight": 1}`, 200, `"archived":true`)
+	second.want(t, "PUT", "spool/1/use", `{"use_weight": 2}`, 200)
+	p.want(t, "PUT", "spool/1/use", `{"use_weight": 3}`, 200)
+	p.wantLedger(t, archived, "created 0 1000", "printed 1000 999 0", "printed 999 997 0", "printed 997 994 0")
+	p.want(t, "PUT", "spool/2/use", `{"use_weight": 4}`, 200, `"remaining_weight":0`)
+	p.wantLedger(t, empty, "created 0 0", "printed 0 0 4")
+	p.want(t, "PUT", "spool/3/use", `{"use_weight": 1}`, 404)
+
+	conn := superuser(t)
+	for _, age := range []string{"61 minutes", "-10 seconds"} {
+		before := p.operator.Get(t, archived+"/usage").Text("total")
+		if _, err := conn.Exec(t.Context(), `update spool_usage set created_at = clock_timestamp() - $3::text::interval
+			where tenant_id = $1 and id = $2`, tenant.ID,
+			p.operator.Get(t, archived+"/usage?limit=1").Text("items.0.id"), age); err != nil {
+			t.Fatal(err)
+		}
+		p.want(t, "PUT", "spool/1/use", `{"use_weight": 1}`, 200)
+		if after := p.operator.Get(t, archived+"/usage").Text("total"); after == before {
+			t.Errorf("a report was added to an entry that is %s old", age)
+		}
+	}
+}
+
+// Concurrent reports of two printers with one key, and deductions, add up.
+func TestConcurrentReports(t *testing.T) {
+	t.Parallel()
+	p := newPrinter(t, start(t), "printer")
+	path := p.add(t, nil)
+	var wg sync.WaitGroup
+	for n := range 3 {
+		wg.Go(func() {
+			for range 30 {
+				if n == 0 {
+					p.operator.Post(t, path+"/deduct", j{"weight_grams": 1}).Want(200)
+				} else {
+					p.want(t, "PUT", "spool/1/use", `{"use_weight": 1}`, 200)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	p.operator.Get(t, path).Want(200).Shows(map[string]string{"remaining_weight_grams": "910"})
+	var sum string
+	err := p.operator.API.DB.Read(db.As(t.Context(), db.Actor{Tenant: p.operator.Actor.Tenant}),
+		db.SQL(`select trim_scale(sum(change_grams))::text from spool_usage`).Into(&sum))
+	if err != nil || sum != "910" {
+		t.Errorf("the ledger's sum is %s: %v", sum, err)
+	}
+}
+
+// A report with an Idempotency-Key counts once. So does one that a client repeats after it did not get the answer.
+func TestRepeatedReports(t *testing.T) {
+	t.Parallel()
+	p := newPrinter(t, start(t), "printer")
+	path := p.add(t, nil)
+	send := func(ctx context.Context, key, body string) (int, error) {
+		r, _ := http.NewRequestWithContext(ctx, "PUT", p.url+surface+"spool/1/use", strings.NewReader(body))
+		r.Header.Set("X-API-Key", p.key)
+		if key != "" {
+			r.Header.Set("Idempotency-Key", key)
+		}
+		a, err := http.DefaultClient.Do(r)
+		if err != nil {
+			return 0, err
+		}
+		a.Body.Close()
+		return a.StatusCode, nil
+	}
+	for range 3 {
+		if status, err := send(t.Context(), "one", `{"use_weight": 1}`); status != 200 {
+			t.Errorf("%d %v", status, err)
+		}
+	}
+	if status, err := send(t.Context(), "one", `{"use_weight": 2}`); status != 409 {
+		t.Errorf("another report with the key: %d %v", status, err)
+	}
+	p.operator.Get(t, path).Want(200).Shows(map[string]string{"remaining_weight_grams": "999"})
+
+	// Lock the spool, so that the report takes longer than the client waits.
+	conn := superuser(t)
+	tx, err := conn.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(t.Context(), `select from spools where tenant_id = $1 for update`, p.operator.Actor.Tenant); err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	defer cancel()
+	if status, err := send(ctx, "", `{"use_weight": 10}`); err == nil {
+		t.Fatalf("the report did not wait: %d", status)
+	}
+	wg.Go(func() {
+		if status, err := send(t.Context(), "", `{"use_weight": 10}`); status != 200 {
+			t.Errorf("the repeated report: %d %v", status, err)
+		}
+	})
+	time.Sleep(200 * time.Millisecond)
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	wg.Wait()
+	p.operator.Get(t, path).Want(200).Shows(map[string]string{"remaining_weight_grams": "989"})
+	// Equal reports that were answered count each time.
+	p.want(t, "PUT", "spool/1/use", `{"use_weight": 10}`, 200, `"remaining_weight":979`)
+	p.want(t, "PUT", "spool/1/use", `{"use_weight": 10}`, 200, `"remaining_weight":969`)
+}

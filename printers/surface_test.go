@@ -1,0 +1,185 @@
+package printers_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"spoolwright/db/dbtest"
+)
+
+func superuser(t *testing.T) *pgx.Conn {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), dbtest.Private().SuperURL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close(context.Background()) })
+	return conn
+}
+
+// The shapes, lists, filters and edits that clients use.
+func TestSurface(t *testing.T) {
+	t.Parallel()
+	p := newPrinter(t, start(t), "printer")
+	p.add(t, j{"brand": "Polymaker", "color_hex": "#1A2b3C", "spool_weight_grams": 140, "lot_number": "L1"})
+	p.add(t, j{"brand": "polymaker", "color": "black", "color_hex": "#1a2b3c", "location": "Shelf, A"})
+	p.add(t, j{"color": "Red", "material_type": "PETG", "archived": true, "purchase_price": 20})
+	hidden := p.add(t, j{"brand": "Gone"})
+	p.operator.Delete(t, hidden).Want(204)
+	p.add(t, j{"brand": "Gone"})
+
+	p.want(t, "GET", "info", "", 200, `"version":"0.26.1"`)
+	p.want(t, "GET", "health", "", 200, `"status":"healthy"`)
+	p.want(t, "GET", "spool/1", "", 200, `"id":1`, `"color_hex":"1A2b3C"`, `"lot_nr":"L1"`, `"name":"Polymaker"`,
+		`"remaining_weight":1000`, `"archived":false`, `"extra":{}`, `"spool_weight":140`, `"density":1.24`)
+	p.want(t, "GET", "spool/3", "", 200, `"name":"Unknown"`, `"archived":true`)
+	for path, want := range map[string][]int{
+		"spool": {1, 2, 5}, "spool?allow_archived=False": {1, 2, 5}, "spool?allow_archived=true": {1, 2, 3, 5},
+		"spool?sort=id:desc&limit=2": {5, 2}, "spool?limit=1&offset=1": {2}, "spool?sort=lot_nr:asc,id:desc": {1, 5, 2},
+		"spool?filament.vendor.name=POLY": {1, 2}, `spool?filament.vendor.name="poly"`: {},
+		`spool?filament.vendor.name="polymaker",gone`: {1, 2, 5}, `spool?lot_nr=""`: {2, 5}, "spool?filament_id=1": {1, 2},
+		"spool?vendor_id=4": {5}, "spool?filament.name=black&nonsense=1": {1, 2, 5},
+		"filament": {1, 3, 4}, "filament?vendor_id=1": {1}, "vendor": {1, 3, 4}, "vendor?name=poly": {1},
+	} {
+		a := p.want(t, "GET", path, "", 200)
+		var items []struct{ ID int }
+		if err := json.Unmarshal([]byte(a.body), &items); err != nil {
+			t.Fatal(err)
+		}
+		got := []int{}
+		for _, item := range items {
+			got = append(got, item.ID)
+		}
+		if fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("%s: %v, want %v", path, got, want)
+		}
+		if total := a.header.Get("X-Total-Count"); !strings.Contains(path, "limit") && total != fmt.Sprint(len(want)) {
+			t.Errorf("%s: X-Total-Count %q", path, total)
+		}
+	}
+	p.want(t, "GET", "filament/1", "", 200, `"id":1`, `"vendor":{`)
+	p.want(t, "GET", "vendor/4", "", 200, `"name":"Gone"`)
+	p.want(t, "GET", "material", "", 200, `["PETG", "PLA"]`)
+	p.want(t, "GET", "location", "", 200, `["Shelf, A"]`)
+	p.want(t, "GET", "lot-number", "", 200, `["L1"]`)
+	p.want(t, "GET", "article-number", "", 200, `[]`)
+	p.want(t, "GET", "setting/", "", 200, `"currency":{`)
+	p.want(t, "GET", "setting/currency", "", 200, `"value":`)
+	for _, path := range []string{"spool/4", "spool/99", "filament/2", "vendor/9", "setting/nonsense"} {
+		p.want(t, "GET", path, "", 404)
+	}
+	p.want(t, "GET", "spool/x", "", 422)
+	p.want(t, "GET", "spool?limit=x", "", 422)
+	p.want(t, "GET", "spool?vendor_id=x", "", 422)
+	p.want(t, "GET", "spool?location=%00", "", 422)
+	p.want(t, "GET", "spool?location=%ff", "", 422)
+	for _, op := range []string{"POST vendor", "POST filament", "DELETE filament/1", "PATCH vendor/1", "POST setting/currency",
+		"GET external/filament", "PATCH location/x", "GET nonsense", "PUT spool/1/nonsense", "GET spool/1/use",
+		"POST backup", "DELETE spool", "PUT field/spool/x", "GET field/nonsense"} {
+		method, path, _ := strings.Cut(op, " ")
+		p.want(t, method, path, "{}", 405)
+	}
+
+	p.want(t, "PATCH", "spool/1", `{"location": "Printer 1", "lot_nr": null, "remaining_weight": 500, "archived": false,
+		"extra": {"mmu": "\"gate 3\"", "n": "1"}}`, 200, `"location":"Printer 1"`, `"remaining_weight":500`,
+		`"mmu":"\"gate 3\""`)
+	p.want(t, "PATCH", "spool/1", `{"extra": {"n": "2"}, "used_weight": 100}`, 200, `"n":"2"`, `"mmu":`, `"remaining_weight":900`)
+	p.want(t, "PATCH", "filament/1", `{"extra": {"k": "[]"}}`, 200, `"k":"[]"`)
+	p.want(t, "PATCH", "filament/1", `{"name": "x"}`, 422)
+	p.want(t, "PATCH", "spool/1", `{"nonsense": 1}`, 422)
+	p.want(t, "PATCH", "spool/1", `{"remaining_weight": -1}`, 422)
+	p.want(t, "PATCH", "spool/1", `{"extra": {"n": 2}}`, 422)
+	p.want(t, "PATCH", "spool/1", `{"extra": {"n": "{"}}`, 422)
+	p.want(t, "PATCH", "spool/4", `{"location": "x"}`, 404)
+	p.want(t, "PUT", "spool/1/measure", `{"weight": 640}`, 200, `"remaining_weight":500`)
+	p.want(t, "PUT", "spool/2/measure", `{"weight": 640}`, 400)
+	p.want(t, "POST", "spool", `{"filament_id": 1, "remaining_weight": 10, "location": "New"}`, 200, `"id":6`,
+		`"remaining_weight":10`, `"name":"Polymaker"`, `"location":"New"`)
+	p.want(t, "POST", "spool", `{"filament_id": 77}`, 404)
+	p.want(t, "POST", "spool", `{}`, 422)
+	p.want(t, "DELETE", "spool/6", "", 200)
+	p.want(t, "DELETE", "spool/6", "", 404)
+	p.want(t, "GET", "field/spool", "", 200, "[]")
+	p.want(t, "POST", "field/spool/mmu", `{"name": "MMU", "field_type": "text", "default_value": null}`, 200, `"key":"mmu"`,
+		`"entity_type":"spool"`)
+	p.want(t, "POST", "field/spool/Bad", `{"name": "MMU", "field_type": "text"}`, 422)
+	p.want(t, "DELETE", "field/spool/mmu", "", 200, "[]")
+}
+
+// Viewers read, printers do nothing outside of the surface, other tenants have other numbers, and invalid keys nothing.
+func TestSurfaceAccess(t *testing.T) {
+	t.Parallel()
+	api := start(t)
+	tenant := api.Tenant(t)
+	p := &printer{api.URL, keyOf(t, tenant, "printer"), tenant.User(t, "operator")}
+	path := p.add(t, nil)
+	viewer := &printer{api.URL, keyOf(t, tenant, "viewer"), p.operator}
+	other := newPrinter(t, api, "printer")
+	for _, op := range []string{"GET info", "GET health", "GET spool", "GET spool/1", "GET filament", "GET filament/1",
+		"GET vendor", "GET vendor/1", "GET material", "GET location", "GET lot-number", "GET article-number", "GET setting/",
+		"GET setting/currency", "GET field/spool", "PUT spool/1/use", "PUT spool/1/measure", "POST spool", "PATCH spool/1",
+		"PATCH filament/1", "POST field/spool/x", "DELETE field/spool/x", "DELETE spool/1"} {
+		method, target, _ := strings.Cut(op, " ")
+		for _, key := range []string{"", "swk_x", p.key[:len(p.key)-1] + "_", "password"} {
+			a := (&printer{url: api.URL, key: key}).want(t, method, target, "{}", 401)
+			if key == "" && !strings.Contains(fmt.Sprint(a.header.Values("WWW-Authenticate")), "Basic") {
+				t.Errorf("%s: WWW-Authenticate is %q", op, a.header.Values("WWW-Authenticate"))
+			}
+		}
+		if method == "GET" {
+			viewer.want(t, method, target, "", 200)
+		} else {
+			viewer.want(t, method, target, "{}", 403)
+		}
+		if strings.Contains(target, "/1") {
+			body := `{"use_weight": 1, "weight": 1, "location": "x", "extra": {}}`
+			if strings.HasSuffix(target, "use") {
+				body = `{"use_weight": 1}`
+			} else if strings.HasPrefix(target, "filament") {
+				body = `{"extra": {}}`
+			} else if method == "PATCH" {
+				body = `{"location": "x"}`
+			}
+			other.want(t, method, target, body, 404)
+		}
+	}
+	p.operator.Get(t, path).Want(200).Shows(map[string]string{"remaining_weight_grams": "1000", "location": "null"})
+	// A page of another site cannot use credentials that the browser has stored.
+	r, _ := http.NewRequest("POST", api.URL+surface+"spool", strings.NewReader(`{"filament_id": 1}`))
+	r.SetBasicAuth("x", p.key)
+	r.Header.Set("Origin", "https://evil.example")
+	if a, err := http.DefaultClient.Do(r); err != nil || a.StatusCode != 403 {
+		t.Errorf("a POST of another origin: %v %v", a, err)
+	}
+}
+
+// A list without a limit has all spools.
+func TestLargeList(t *testing.T) {
+	t.Parallel()
+	p := newPrinter(t, start(t), "printer")
+	if _, err := superuser(t).Exec(t.Context(), `
+		insert into spools (tenant_id, id, number, material_type, color, brand, diameter_mm, net_weight_grams,
+			remaining_weight_grams)
+		select $1, uuid_v7(), i, 'PLA', 'C' || i % 100, 'B' || i % 10, 1.75, 1000, 1000 from generate_series(1, 10000) i`,
+		p.operator.Actor.Tenant); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{"spool", "filament"} {
+		begin := time.Now()
+		a := p.want(t, "GET", path, "", 200)
+		t.Logf("%s: %d bytes in %v, X-Total-Count %s", path, len(a.body), time.Since(begin), a.header.Get("X-Total-Count"))
+		if path == "spool" && (a.header.Get("X-Total-Count") != "10000" || strings.Count(a.body, `"remaining_weight"`) != 10000) {
+			t.Errorf("%d bytes, X-Total-Count %s", len(a.body), a.header.Get("X-Total-Count"))
+		}
+	}
+	begin := time.Now()
+	p.want(t, "PUT", "spool/10000/use", `{"use_weight": 1}`, 200, `"id":10000`)
+	t.Logf("use: %v", time.Since(begin))
+}

@@ -1,0 +1,162 @@
+package printers
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strconv"
+	"time"
+
+	"spoolwright/db"
+)
+
+const (
+	pollEvery  = time.Second
+	checkEvery = 10 // polls, after which the keys of the sockets are checked
+
+	// pollWindow is longer than transactions take, because updated_at is the time at which a transaction begins.
+	pollWindow = "20 seconds"
+)
+
+// state tells versions of a spool apart.
+type state struct {
+	at     string
+	hidden bool
+}
+
+// watch sends the changes of spools to the sockets until ctx ends. It polls the tenants that have an open socket, so that
+// it finds the changes of other instances too, and writes cost nothing.
+func (h *hub) watch(ctx context.Context) {
+	tick := time.NewTicker(pollEvery)
+	defer tick.Stop()
+	for n := 0; ; n++ {
+		var only map[string]bool
+		select {
+		case <-ctx.Done():
+			return
+		case <-h.wake:
+			h.mu.Lock()
+			only, h.dirty = h.dirty, map[string]bool{}
+			h.mu.Unlock()
+		case <-tick.C:
+		}
+		h.mu.Lock()
+		var tenants []string
+		var callers = map[db.Actor]bool{}
+		for tenant, a := range h.tenants {
+			if only == nil || only[tenant] {
+				tenants = append(tenants, tenant)
+			}
+			for s := range a.sockets {
+				callers[s.caller] = true
+			}
+		}
+		h.mu.Unlock()
+		for _, tenant := range tenants {
+			h.poll(ctx, tenant) // after an error, the next poll tries again
+		}
+		if n%checkEvery == checkEvery-1 {
+			for caller := range callers {
+				err := h.db.CheckActor(db.As(ctx, caller))
+				if errors.Is(err, db.ErrRevoked) || errors.Is(err, db.ErrKeyRevoked) {
+					h.endAll(caller)
+				}
+			}
+		}
+	}
+}
+
+// endAll closes the sockets of a caller.
+func (h *hub) endAll(caller db.Actor) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if a := h.tenants[caller.Tenant]; a != nil {
+		for s := range a.sockets {
+			if s.caller == caller {
+				s.end(closePolicy)
+			}
+		}
+	}
+}
+
+// poll sends the changes of a tenant's spools since the last poll. The first poll of a tenant sends nothing.
+func (h *hub) poll(ctx context.Context, tenant string) error {
+	ctx = db.As(ctx, db.Actor{Tenant: tenant})
+	var text []byte
+	err := h.db.Read(ctx, db.Scan(), db.SQL(`
+		select coalesce(json_agg(json_build_array(number, updated_at::text, hidden_at is not null, created_at = updated_at)
+			order by updated_at), '[]')::text
+		from spools where tenant_id = $1::uuid
+			and (updated_at > now() - interval '`+pollWindow+`' or hidden_at > now() - interval '`+pollWindow+`')`, tenant).
+		Into(&text))
+	if err != nil {
+		return err
+	}
+	var rows [][4]any
+	if err := json.Unmarshal(text, &rows); err != nil {
+		return err
+	}
+	h.mu.Lock()
+	a := h.tenants[tenant]
+	if a == nil {
+		h.mu.Unlock()
+		return nil
+	}
+	before := a.seen
+	h.mu.Unlock()
+
+	seen := map[int64]state{}
+	var changed []int64
+	types := map[int64]string{}
+	for _, row := range rows {
+		number := int64(row[0].(float64))
+		now := state{row[1].(string), row[2].(bool)}
+		seen[number] = now
+		old, known := before[number]
+		switch {
+		case before == nil || known && old == now:
+			continue
+		case now.hidden:
+			types[number] = "deleted"
+		case !known && row[3].(bool) || old.hidden:
+			types[number] = "added"
+		default:
+			types[number] = "updated"
+		}
+		changed = append(changed, number)
+	}
+	const batch = 100 // spools of one round trip
+	for start := 0; start < len(changed); start += batch {
+		part := changed[start:min(start+batch, len(changed))]
+		payloads := make([]string, len(part))
+		var stmts []*db.Stmt
+		for i, number := range part {
+			stmts = append(stmts, db.SQL(`select `+spoolJSON+`::text from `+oneSpool, tenant, number).Into(&payloads[i]))
+		}
+		if err := h.db.Read(ctx, stmts...); err != nil {
+			return err
+		}
+		for i, number := range part {
+			message := `{"type":"` + types[number] + `","resource":"spool","date":"` +
+				time.Now().UTC().Format(time.RFC3339) + `","payload":` + payloads[i] + `}`
+			h.tell(tenant, strconv.FormatInt(number, 10), frame(opText, []byte(message)))
+		}
+	}
+	h.mu.Lock()
+	a.seen = seen
+	h.mu.Unlock()
+	return nil
+}
+
+// tell sends a frame to the tenant's sockets that want the spool.
+func (h *hub) tell(tenant, spool string, f []byte) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if a := h.tenants[tenant]; a != nil {
+		for s := range a.sockets {
+			if s.spool == "" || s.spool == spool {
+				s.send(f)
+			}
+		}
+	}
+}
