@@ -72,7 +72,7 @@ func (h *handlers) upgrade(w http.ResponseWriter, r *http.Request, caller server
 			Header: http.Header{"Sec-WebSocket-Version": {"13"}}}
 	}
 	// Unlike other GETs, this one would return data to a page of another site.
-	if origin := r.Header.Get("Origin"); origin != "" {
+	if origin := r.Header.Get("Origin"); origin != "" && r.Header.Get("Sec-Fetch-Site") != "same-origin" {
 		if _, host, _ := strings.Cut(origin, "://"); host != r.Host {
 			return server.ErrForbidden
 		}
