@@ -58,5 +58,8 @@ func (s *Server) surface(f Surface) http.HandlerFunc {
 		if err := f.Serve(w, r.WithContext(db.As(r.Context(), info.caller.Actor)), info.caller); err != nil {
 			fail(w, r, err)
 		}
+		if sw, ok := w.(*statusWriter); ok && sw.status == 0 { // the connection is a WebSocket now
+			sw.status = http.StatusSwitchingProtocols
+		}
 	}
 }

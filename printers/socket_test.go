@@ -1,0 +1,306 @@
+package printers_test
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"spoolwright/auth/authtest"
+)
+
+// socket is the client's side of a WebSocket.
+type socket struct {
+	net.Conn
+	r *bufio.Reader
+}
+
+// dial opens a socket and returns the status of the response; the socket is nil unless it is 101.
+func (p *printer) dial(t testing.TB, path string, header ...string) (*socket, int) {
+	t.Helper()
+	conn, err := net.Dial("tcp", strings.TrimPrefix(p.url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	fmt.Fprintf(conn, "GET %s%s HTTP/1.1\r\nHost: farm.example\r\nConnection: keep-alive, Upgrade\r\nUpgrade: websocket\r\n"+
+		"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nAuthorization: Basic %s\r\n%s\r\n",
+		surface, path, base64.StdEncoding.EncodeToString([]byte("x:"+p.key)), strings.Join(append(header, ""), "\r\n"))
+	s := &socket{conn, bufio.NewReader(conn)}
+	conn.SetReadDeadline(time.Now().Add(20 * time.Second))
+	a, err := http.ReadResponse(s.r, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a.StatusCode != 101 {
+		return nil, a.StatusCode
+	}
+	// The example of RFC 6455.
+	if got := a.Header.Get("Sec-WebSocket-Accept"); got != "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=" {
+		t.Errorf("Sec-WebSocket-Accept is %q", got)
+	}
+	return s, 101
+}
+
+// raw writes a masked frame with any first byte.
+func (s *socket) raw(first byte, payload []byte) {
+	f := []byte{first}
+	if len(payload) < 126 {
+		f = append(f, 0x80|byte(len(payload)))
+	} else {
+		f = binary.BigEndian.AppendUint16(append(f, 0x80|126), uint16(len(payload)))
+	}
+	mask := []byte{1, 2, 3, 4}
+	f = append(f, mask...)
+	for i, b := range payload {
+		f = append(f, b^mask[i%4])
+	}
+	s.Write(f)
+}
+
+// next returns the opcode and the payload of the next frame.
+func (s *socket) next() (byte, []byte, error) {
+	head := make([]byte, 2)
+	if _, err := io.ReadFull(s.r, head); err != nil {
+		return 0, nil, err
+	}
+	n := int(head[1])
+	if n == 126 {
+		size := make([]byte, 2)
+		io.ReadFull(s.r, size)
+		n = int(binary.BigEndian.Uint16(size))
+	}
+	payload := make([]byte, n)
+	_, err := io.ReadFull(s.r, payload)
+	return head[0] & 15, payload, err
+}
+
+// event returns the type and the spool of the next message.
+func (s *socket) event(t *testing.T) string {
+	t.Helper()
+	op, payload, err := s.next()
+	if err != nil || op != 1 {
+		t.Fatalf("opcode %d, %q, %v", op, payload, err)
+	}
+	var e struct {
+		Type, Resource, Date string
+		Payload              struct {
+			ID        int
+			Remaining json.Number `json:"remaining_weight"`
+			Filament  struct{ ID int }
+		}
+	}
+	if err := json.Unmarshal(payload, &e); err != nil || e.Resource != "spool" || e.Payload.Filament.ID == 0 {
+		t.Fatalf("%s: %v", payload, err)
+	}
+	return fmt.Sprint(e.Type, " ", e.Payload.ID, " ", e.Payload.Remaining)
+}
+
+func (s *socket) wantEvents(t *testing.T, want ...string) {
+	t.Helper()
+	for _, w := range want {
+		if got := s.event(t); got != w {
+			t.Fatalf("the message is %q, want %q", got, w)
+		}
+	}
+}
+
+// Sockets get the changes of their tenant's spools, also those of other instances.
+func TestSocketEvents(t *testing.T) {
+	t.Parallel()
+	p := newPrinter(t, start(t), "printer")
+	first, second := p.add(t, nil), p.add(t, nil)
+	all, _ := p.dial(t, "spool")
+	one, _ := p.dial(t, "spool/2")
+	root, _ := p.dial(t, "")
+	foreign := newPrinter(t, start(t), "printer")
+	none, _ := foreign.dial(t, "")
+	begin := time.Now()
+	// The handlers of the API do not know the sockets, so this is like a change by another instance.
+	p.operator.Post(t, first+"/deduct", j{"weight_grams": 1}).Want(200)
+	all.wantEvents(t, "updated 1 999")
+	if took := time.Since(begin); took > 2*time.Second {
+		t.Errorf("the message took %v", took)
+	}
+	p.operator.Patch(t, second, j{"location": "x"}).Want(200)
+	all.wantEvents(t, "updated 2 1000")
+	p.want(t, "PUT", "spool/2/use", `{"use_weight": 5}`, 200)
+	all.wantEvents(t, "updated 2 995")
+	third := p.add(t, nil)
+	all.wantEvents(t, "added 3 1000")
+	p.operator.Delete(t, second).Want(204)
+	all.wantEvents(t, "deleted 2 995")
+	p.operator.Post(t, second+"/restore", nil).Want(200)
+	all.wantEvents(t, "added 2 995")
+	p.operator.Delete(t, third).Want(204)
+	all.wantEvents(t, "deleted 3 1000")
+	one.wantEvents(t, "updated 2 1000", "updated 2 995", "deleted 2 995", "added 2 995")
+	root.wantEvents(t, "updated 1 999")
+	none.SetReadDeadline(time.Now().Add(100 * time.Millisecond))
+	if op, payload, err := none.next(); err == nil {
+		t.Errorf("the socket of another tenant got %d %s", op, payload)
+	}
+}
+
+// The server answers messages and pings, and closes sockets that violate the protocol.
+func TestSocketProtocol(t *testing.T) {
+	t.Parallel()
+	p := newPrinter(t, start(t), "viewer")
+	s, _ := p.dial(t, "")
+	for name, test := range map[string]struct {
+		send func(*socket)
+		op   byte
+		want string
+	}{
+		"text":       {func(s *socket) { s.raw(0x81, []byte("hello")) }, 1, `{"status": "healthy"}`},
+		"ping":       {func(s *socket) { s.raw(0x89, []byte("p")) }, 10, "p"},
+		"fragmented": {func(s *socket) { s.raw(0x01, []byte("a")); s.raw(0x89, nil); s.raw(0x80, []byte("b")) }, 10, ""},
+	} {
+		test.send(s)
+		if op, payload, err := s.next(); err != nil || op != test.op || string(payload) != test.want {
+			t.Errorf("%s: opcode %d, %q, %v", name, op, payload, err)
+		}
+		if name == "fragmented" {
+			if op, payload, err := s.next(); err != nil || op != 1 || len(payload) == 0 {
+				t.Errorf("%s: opcode %d, %q, %v", name, op, payload, err)
+			}
+		}
+	}
+	for name, test := range map[string]struct {
+		send func(*socket)
+		code uint16
+	}{
+		"close":              {func(s *socket) { s.raw(0x88, nil) }, 1000},
+		"too large":          {func(s *socket) { s.raw(0x81, make([]byte, 5000)) }, 1009},
+		"large in fragments": {func(s *socket) { s.raw(0x01, make([]byte, 3000)); s.raw(0x80, make([]byte, 3000)) }, 1009},
+		"huge length":        {func(s *socket) { s.Write([]byte{0x81, 0xff, 255, 255, 255, 255, 255, 255, 255, 255}) }, 1009},
+		"not masked":         {func(s *socket) { s.Write([]byte{0x81, 1, 'x'}) }, 1002},
+		"reserved bit":       {func(s *socket) { s.raw(0xc1, nil) }, 1002},
+		"unknown opcode":     {func(s *socket) { s.raw(0x83, nil) }, 1002},
+		"large ping":         {func(s *socket) { s.raw(0x89, make([]byte, 126)) }, 1002},
+		"no first fragment":  {func(s *socket) { s.raw(0x80, nil) }, 1002},
+	} {
+		s, _ := p.dial(t, "spool")
+		test.send(s)
+		op, payload, err := s.next()
+		if err != nil || op != 8 || len(payload) != 2 || binary.BigEndian.Uint16(payload) != test.code {
+			t.Errorf("%s: opcode %d, %v, %v; want a close with %d", name, op, payload, err, test.code)
+		}
+		if _, _, err := s.next(); err != io.EOF && !strings.Contains(fmt.Sprint(err), "reset") {
+			t.Errorf("%s: the connection is open: %v", name, err)
+		}
+	}
+	if _, status := (&printer{url: p.url, key: "swk_x"}).dial(t, ""); status != 401 {
+		t.Errorf("a socket with an invalid key: %d", status)
+	}
+	if _, status := p.dial(t, "", "Origin: https://evil.example"); status != 403 {
+		t.Errorf("a socket of another origin: %d", status)
+	}
+	if _, status := p.dial(t, "", "Origin: https://farm.example"); status != 101 {
+		t.Errorf("a socket of the same origin: %d", status)
+	}
+	if _, status := p.dial(t, "filament"); status == 101 {
+		t.Error("a socket for filaments")
+	}
+}
+
+// A socket that never reads is closed, and delays neither the other sockets nor the requests.
+func TestSocketThatNeverReads(t *testing.T) {
+	t.Parallel()
+	p := newPrinter(t, start(t), "printer")
+	p.add(t, nil)
+	slow, _ := p.dial(t, "")
+	slow.Conn.(*net.TCPConn).SetReadBuffer(4 << 10)
+	closed := false
+	for range 3_000 { // each makes the server queue an answer
+		slow.SetWriteDeadline(time.Now().Add(2 * time.Second))
+		message := append([]byte{0x89, 0x80 | 125, 0, 0, 0, 0}, make([]byte, 125)...)
+		if _, err := slow.Write(bytes.Repeat(message, 20)); err != nil {
+			closed = true
+			break
+		}
+	}
+	if !closed {
+		t.Error("the server keeps a socket that never reads")
+	}
+	fast, _ := p.dial(t, "")
+	p.want(t, "PUT", "spool/1/use", `{"use_weight": 1}`, 200)
+	fast.wantEvents(t, "updated 1 999")
+}
+
+// A thousand sockets get a message. A key can have 100.
+func TestManySockets(t *testing.T) {
+	t.Parallel()
+	api := start(t)
+	tenant := api.Tenant(t)
+	p := &printer{url: api.URL, operator: tenant.User(t, "operator")}
+	path := p.add(t, nil)
+	var all []*socket
+	for range 10 {
+		key := &printer{url: api.URL, key: keyOf(t, tenant, "printer")}
+		for range 100 {
+			s, status := key.dial(t, "")
+			if status != 101 {
+				t.Fatalf("socket %d: status %d", len(all), status)
+			}
+			all = append(all, s)
+		}
+		if _, status := key.dial(t, ""); status != 429 {
+			t.Errorf("one socket too many: status %d", status)
+		}
+		all[len(all)-1].Close()
+		all = all[:len(all)-1]
+	}
+	begin := time.Now()
+	p.operator.Post(t, path+"/deduct", authtest.JSON{"weight_grams": 1}).Want(200)
+	var wg sync.WaitGroup
+	for _, s := range all {
+		wg.Go(func() {
+			if op, payload, err := s.next(); err != nil || op != 1 || !bytes.Contains(payload, []byte(`"updated"`)) {
+				t.Errorf("opcode %d, %q, %v", op, payload, err)
+			}
+		})
+	}
+	wg.Wait()
+	t.Logf("%d sockets in %v, %d goroutines", len(all), time.Since(begin), runtime.NumGoroutine())
+}
+
+// The sockets of a revoked key are closed, and all sockets when the service stops.
+func TestSocketsEnd(t *testing.T) {
+	t.Parallel()
+	api := start(t)
+	tenant := api.Tenant(t)
+	admin := tenant.User(t, "admin")
+	created := admin.Post(t, "/api/v1/api-keys", j{"name": "x", "role": "printer"}).Want(201)
+	p := &printer{url: api.URL, key: created.Text("key")}
+	s, _ := p.dial(t, "")
+	admin.Delete(t, "/api/v1/api-keys/"+created.ID()).Want(204)
+	if _, status := p.dial(t, ""); status != 401 {
+		t.Errorf("a new socket of a revoked key: %d", status)
+	}
+	s.SetReadDeadline(time.Now().Add(30 * time.Second))
+	if op, payload, err := s.next(); err != nil || op != 8 || binary.BigEndian.Uint16(payload) != 1008 {
+		t.Errorf("opcode %d, %v, %v; want a close with 1008", op, payload, err)
+	}
+	other := &printer{url: api.URL, key: keyOf(t, tenant, "printer")}
+	s, _ = other.dial(t, "")
+	for _, f := range api.Server.Surfaces {
+		f.Close()
+	}
+	if op, payload, err := s.next(); err != nil || op != 8 || binary.BigEndian.Uint16(payload) != 1001 {
+		t.Errorf("opcode %d, %v, %v; want a close with 1001", op, payload, err)
+	}
+	if _, status := other.dial(t, ""); status == 101 {
+		t.Error("a new socket after the stop")
+	}
+}
