@@ -95,7 +95,7 @@ func (h handlers) list(ctx context.Context, r *server.Request[Filter]) (server.P
 		l.Where(`category_key = lower(?::text collate "und-x-icu") collate "C"`, *in.Value)
 	}
 	if in := r.In.Search; !in.IsNull() {
-		l.Scan(`strpos(search_key, lower(?::text collate "und-x-icu") collate "C") > 0`, *in.Value)
+		l.Search(*in.Value)
 	}
 	return server.ListPage[ProductListItem](ctx, h.db.Read, l, r.In.ListQuery)
 }

@@ -656,3 +656,41 @@ func TestArchivedSpools(t *testing.T) {
 	wantLists([]string{a, b, d}, []string{}, []string{a, b, d})
 	c.Get(t, spools+"?archived=maybe").WantError(422, "VALIDATION_ERROR")
 }
+
+// A search finds spools by a part of their texts, together with the other filters.
+func TestSearch(t *testing.T) {
+	t.Parallel()
+	api := authtest.New(t, authtest.Options{}, inventory.Routes)
+	c, other := api.Operator(t), api.Operator(t)
+	for i, s := range []j{
+		{"color": "Türkis", "brand": "Polymaker", "notes": "first"},
+		{"color": "Black", "brand": "Prusament", "supplier": "3DJake", "material_type": "PETG", "notes": "50% off_"},
+		{"color": "Jet black", "brand": nil, "notes": "Dry before use", "remaining_weight_grams": 0},
+	} {
+		s["location"] = strconv.Itoa(i)
+		c.Post(t, spools, spool(s)).Want(201)
+		other.Post(t, spools, spool(s)).Want(201)
+	}
+	c.Delete(t, spools+"/"+c.Post(t, spools, spool(j{"notes": "dry"})).Want(201).ID()).Want(204)
+	for _, test := range []struct {
+		filter []any
+		want   string
+	}{
+		{[]any{"search", "TÜRK"}, "0"}, {[]any{"search", "  black "}, "1 2"}, {[]any{"search", "petg"}, "1"},
+		{[]any{"search", "djake"}, "1"}, {[]any{"search", "dry BEFORE"}, "2"}, {[]any{"search", "%"}, "1"},
+		{[]any{"search", "_"}, "1"}, {[]any{"search", "polymakerfirst"}, ""}, {[]any{"search", ""}, "0 1 2"},
+		{[]any{"search", "black", "in_stock", true}, "1"}, {[]any{"search", "black", "color", "black"}, "1"},
+		{[]any{"search", "p", "sort_by", "color", "limit", 1}, "1"}, {[]any{"search", "nothing"}, ""},
+	} {
+		a := c.Get(t, query(append([]any{"sort_order", "asc"}, test.filter...)...)).Want(200)
+		var found []string
+		for _, item := range a.List("items") {
+			found = append(found, item.(map[string]any)["location"].(string))
+		}
+		if got := strings.Join(found, " "); got != test.want {
+			t.Errorf("%v: %q, want %q", test.filter, got, test.want)
+		}
+	}
+	c.Get(t, query("search", strings.Repeat("x", 101))).Fields("search")
+	c.Get(t, query("search", "dry", "hidden", true)).Want(200).Shows(map[string]string{"total": "1"})
+}

@@ -92,6 +92,7 @@ type Filter struct {
 	Brand        server.Optional[string]       `query:"brand"`
 	Color        server.Optional[string]       `query:"color"`
 	InStock      server.Optional[bool]         `query:"in_stock"`
+	Search       server.Optional[string]       `query:"search" rule:"maxLength=100,trim"`
 	Archived     server.Optional[Archived]     `query:"archived" rule:"default=false"`
 	Hidden       server.Optional[bool]         `query:"hidden" rule:"default=false"`
 }
@@ -105,7 +106,7 @@ func (Archived) Enum() []string { return []string{"true", "false", "any"} }
 var listDoc = &server.Doc{
 	ID: "listSpools", Tag: tag, Summary: "List spools",
 	Description: "The default order, without a filter or with one, uses an index. " +
-		"Another `sort_by` sorts all matching spools, and so does `archived=any`.",
+		"`search` and another `sort_by` read all matching spools, and so does `archived=any`.",
 }
 
 func (h handlers) list(ctx context.Context, r *server.Request[Filter]) (server.Page[Spool], error) {
@@ -135,6 +136,9 @@ func (h handlers) list(ctx context.Context, r *server.Request[Filter]) (server.P
 	}
 	if in := r.In.InStock; !in.IsNull() {
 		l.Where("in_stock = ?", *in.Value)
+	}
+	if in := r.In.Search; !in.IsNull() {
+		l.Search(*in.Value)
 	}
 	return server.ListPage[Spool](ctx, h.db.Read, l, r.In.ListQuery)
 }

@@ -136,13 +136,14 @@ type Filter struct {
 	server.ListQuery
 	Status      server.Optional[RunStatus] `query:"status"`
 	PrinterName server.Optional[string]    `query:"printer_name"`
+	Search      server.Optional[string]    `query:"search" rule:"maxLength=100,trim"`
 	Hidden      server.Optional[bool]      `query:"hidden" rule:"default=false"`
 }
 
 var listDoc = &server.Doc{
 	ID: "listProductionRuns", Tag: tag, Summary: "List production runs",
 	Description: "The list has no items and materials. The default order, without a filter or with one, uses an " +
-		"index. Another `sort_by` sorts all matching runs.",
+		"index. `search` and another `sort_by` read all matching runs.",
 }
 
 func (h handlers) list(ctx context.Context, r *server.Request[Filter]) (server.Page[RunListItem], error) {
@@ -152,6 +153,9 @@ func (h handlers) list(ctx context.Context, r *server.Request[Filter]) (server.P
 	}
 	if in := r.In.PrinterName; !in.IsNull() {
 		l.Where(`printer_key = lower(?::text collate "und-x-icu") collate "C"`, *in.Value)
+	}
+	if in := r.In.Search; !in.IsNull() {
+		l.Search(*in.Value)
 	}
 	return server.ListPage[RunListItem](ctx, h.db.Read, l, r.In.ListQuery)
 }

@@ -653,3 +653,20 @@ func TestEnumsMatchTables(t *testing.T) {
 	t.Parallel()
 	dbtest.WantChecked(t, "production_runs", "status", production.RunStatus("").Enum())
 }
+
+// A search finds runs by a part of the printer's name or of the notes.
+func TestSearch(t *testing.T) {
+	t.Parallel()
+	api := newAPI(t)
+	c, other := api.Operator(t), api.Operator(t)
+	for _, r := range []j{{"printer_name": "Prusa MK4"}, {"printer_name": "Voron", "notes": "reprint of MK4 plate"},
+		{"notes": "Ärger"}, {}} {
+		c.Post(t, runs, r).Want(201)
+		other.Post(t, runs, r).Want(201)
+	}
+	for search, total := range map[string]string{"mk4": "2", "voron": "1", "äRGER": "1", "": "4", "%": "0", "vorone": "0",
+		"mk4&status=completed": "0", "mk4&status=pending&sort_by=printer_name": "2"} {
+		c.Get(t, runs+"?search="+strings.ReplaceAll(search, "%", "%25")).Want(200).Shows(map[string]string{"total": total})
+	}
+	c.Get(t, runs+"?search="+strings.Repeat("x", 101)).Fields("search")
+}

@@ -65,10 +65,12 @@ func (l *List) Where(condition string, arg any) {
 	l.where = append(l.where, strings.ReplaceAll(condition, "?", "$"+strconv.Itoa(len(l.args))))
 }
 
-// Scan is Where for a condition without an index, which reads all rows of the tenant that meet the others. The page and
-// its total then come from one scan.
-func (l *List) Scan(condition string, arg any) {
-	l.Where(condition, arg)
+// Search adds the condition that the column search_key contains the text, without regard to case. It has no index: row-
+// level security evaluates its condition first, because PostgreSQL does not regard text operators as leakproof, so that
+// a trigram index would not be used. The page and its total come from one scan of the tenant's rows that meet the other
+// conditions.
+func (l *List) Search(text string) {
+	l.Where(`strpos(search_key, lower(?::text collate "und-x-icu") collate "C") > 0`, text)
 	l.scan = true
 }
 
