@@ -19,8 +19,8 @@ var (
 	useSQL string
 )
 
-// Definitions are the SQL functions of spools. Other packages call spool_name, filament_prices and use_filament in their
-// own statements, and so within their own transactions.
+// Definitions are the SQL functions of spools. Other packages call spool_name, filament_prices, use_filament, report_use
+// and measure_spool in their own statements, and so within their own transactions.
 var Definitions = []db.Definition{
 	{Name: "inventory/name", Version: 1, SQL: nameSQL},
 	{Name: "inventory/number", Version: 2, SQL: numberSQL},

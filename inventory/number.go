@@ -35,8 +35,8 @@ func Hide(number int64) *db.Stmt {
 }
 
 // Copy returns a statement that creates a spool of the same filament as the spool with the number, which may be hidden,
-// and returns the new number. Weights, price, location, lot, notes and archived come from in; a weight or a price that in
-// does not contain is that of the other spool.
+// and returns the new number. Weights, price, location, lot, notes and archived come from in; a weight or a price that
+// in does not contain is that of the other spool.
 func Copy(number int64, in *Spool) *db.Stmt {
 	return db.SQL(`
 		with spool as (

@@ -21,8 +21,8 @@ var fields = map[string]string{
 }
 
 // ignored are fields that clients send back, or that a Spool computes.
-var ignored = []string{"id", "registered", "first_used", "last_used", "filament", "filament_id", "used_weight", "used_length",
-	"remaining_length", "extra"}
+var ignored = []string{"id", "registered", "first_used", "last_used", "filament", "filament_id", "used_weight",
+	"used_length", "remaining_length", "extra"}
 
 // spool converts a body to a Spool for a PATCH.
 func spool(body map[string]json.RawMessage) (inventory.Spool, error) {

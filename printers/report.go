@@ -14,8 +14,8 @@ import (
 	"spoolwright/server"
 )
 
-// use deducts the reported filament. Except with an Idempotency-Key, the body alone does not tell a repeated report from
-// a new one: printers report equal lengths one after the other.
+// use deducts the reported filament. Without an Idempotency-Key, the body alone does not tell a repeated report from a
+// new one: printers report equal lengths one after the other.
 func (q request) use(id int64) error {
 	body, err := q.body()
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"spoolwright/server"
 )
 
-// A filament is a group of spools with equal attributes, and a vendor a group of spools with an equal brand. The id of a
-// group is the lowest number of its spools, hidden ones included.
+// A filament is a group of spools with equal attributes, and a vendor a group of spools with an equal brand. The id of
+// a group is the lowest number of its spools, hidden ones included.
 const (
 	filamentKey = `material_type, brand_key, color_key, upper(color_hex), diameter_mm`
 	vendorKey   = `coalesce(brand_key, '')`
@@ -47,8 +47,8 @@ var (
 	vendorJSON = `jsonb_build_object('id', s.vendor_id, 'registered', ` + instant("s.created_at") + `,
 		'name', coalesce(nullif(s.brand, ''), 'Unknown'), 'extra', ` + extraOf("vendor", "s.vendor_id") + `)`
 
-	filamentJSON = `jsonb_strip_nulls(jsonb_build_object('id', s.filament_id, 'registered', ` + instant("s.created_at") + `,
-		'name', s.color, 'vendor', ` + vendorJSON + `, 'material', s.material_type, 'price', trim_scale(s.purchase_price),
+	filamentJSON = `jsonb_strip_nulls(jsonb_build_object('id', s.filament_id,
+		'registered', ` + instant("s.created_at") + `, 'name', s.color, 'vendor', ` + vendorJSON + `, 'material', s.material_type, 'price', trim_scale(s.purchase_price),
 		'density', trim_scale(coalesce(s.density_g_cm3, usual_density(s.material_type))),
 		'diameter', trim_scale(s.diameter_mm), 'weight', trim_scale(s.net_weight_grams),
 		'spool_weight', trim_scale(s.spool_weight_grams), 'color_hex', substr(s.color_hex, 2),

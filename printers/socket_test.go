@@ -33,8 +33,8 @@ func (p *printer) dial(t testing.TB, path string, header ...string) (*socket, in
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close() })
-	fmt.Fprintf(conn, "GET %s%s HTTP/1.1\r\nHost: farm.example\r\nConnection: keep-alive, Upgrade\r\nUpgrade: websocket\r\n"+
-		"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nAuthorization: Basic %s\r\n%s\r\n",
+	fmt.Fprintf(conn, "GET %s%s HTTP/1.1\r\nHost: farm.example\r\nConnection: keep-alive, Upgrade\r\n"+
+		"Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nAuthorization: Basic %s\r\n%s\r\n",
 		surface, path, base64.StdEncoding.EncodeToString([]byte("x:"+p.key)), strings.Join(append(header, ""), "\r\n"))
 	s := &socket{conn, bufio.NewReader(conn)}
 	conn.SetReadDeadline(time.Now().Add(20 * time.Second))

@@ -80,8 +80,8 @@ func TestSurface(t *testing.T) {
 	p.want(t, "GET", "spool?vendor_id=x", "", 422)
 	p.want(t, "GET", "spool?location=%00", "", 422)
 	p.want(t, "GET", "spool?location=%ff", "", 422)
-	for _, op := range []string{"POST vendor", "POST filament", "DELETE filament/1", "PATCH vendor/1", "POST setting/currency",
-		"GET external/filament", "PATCH location/x", "GET nonsense", "PUT spool/1/nonsense", "GET spool/1/use",
+	for _, op := range []string{"POST vendor", "POST filament", "DELETE filament/1", "PATCH vendor/1",
+		"POST setting/currency", "GET external/filament", "PATCH location/x", "GET nonsense", "PUT spool/1/nonsense", "GET spool/1/use",
 		"POST backup", "DELETE spool", "PUT field/spool/x", "GET field/nonsense"} {
 		method, path, _ := strings.Cut(op, " ")
 		p.want(t, method, path, "{}", 405)
@@ -90,7 +90,8 @@ func TestSurface(t *testing.T) {
 	p.want(t, "PATCH", "spool/1", `{"location": "Printer 1", "lot_nr": null, "remaining_weight": 500, "archived": false,
 		"extra": {"mmu": "\"gate 3\"", "n": "1"}}`, 200, `"location":"Printer 1"`, `"remaining_weight":500`,
 		`"mmu":"\"gate 3\""`)
-	p.want(t, "PATCH", "spool/1", `{"extra": {"n": "2"}, "used_weight": 100}`, 200, `"n":"2"`, `"mmu":`, `"remaining_weight":900`)
+	p.want(t, "PATCH", "spool/1", `{"extra": {"n": "2"}, "used_weight": 100}`, 200, `"n":"2"`, `"mmu":`,
+		`"remaining_weight":900`)
 	p.want(t, "PATCH", "filament/1", `{"extra": {"k": "[]"}}`, 200, `"k":"[]"`)
 	p.want(t, "PATCH", "filament/1", `{"name": "x"}`, 422)
 	p.want(t, "PATCH", "spool/1", `{"nonsense": 1}`, 422)
@@ -107,8 +108,8 @@ func TestSurface(t *testing.T) {
 	p.want(t, "DELETE", "spool/6", "", 200)
 	p.want(t, "DELETE", "spool/6", "", 404)
 	p.want(t, "GET", "field/spool", "", 200, "[]")
-	p.want(t, "POST", "field/spool/mmu", `{"name": "MMU", "field_type": "text", "default_value": null}`, 200, `"key":"mmu"`,
-		`"entity_type":"spool"`)
+	p.want(t, "POST", "field/spool/mmu", `{"name": "MMU", "field_type": "text", "default_value": null}`, 200,
+		`"key":"mmu"`, `"entity_type":"spool"`)
 	p.want(t, "POST", "field/spool/Bad", `{"name": "MMU", "field_type": "text"}`, 422)
 	p.want(t, "DELETE", "field/spool/mmu", "", 200, "[]")
 }
@@ -175,7 +176,8 @@ func TestLargeList(t *testing.T) {
 		begin := time.Now()
 		a := p.want(t, "GET", path, "", 200)
 		t.Logf("%s: %d bytes in %v, X-Total-Count %s", path, len(a.body), time.Since(begin), a.header.Get("X-Total-Count"))
-		if path == "spool" && (a.header.Get("X-Total-Count") != "10000" || strings.Count(a.body, `"remaining_weight"`) != 10000) {
+		items := strings.Count(a.body, `"remaining_weight"`)
+		if path == "spool" && (a.header.Get("X-Total-Count") != "10000" || items != 10000) {
 			t.Errorf("%d bytes, X-Total-Count %s", len(a.body), a.header.Get("X-Total-Count"))
 		}
 	}

@@ -24,8 +24,8 @@ type state struct {
 	hidden bool
 }
 
-// watch sends the changes of spools to the sockets until ctx ends. It polls the tenants that have an open socket, so that
-// it finds the changes of other instances too, and writes cost nothing.
+// watch sends the changes of spools to the sockets until ctx ends. It polls the tenants that have an open socket. So it
+// finds the changes of other instances too, and writes have no additional cost.
 func (h *hub) watch(ctx context.Context) {
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
