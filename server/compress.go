@@ -18,14 +18,13 @@ var gzipWriters = sync.Pool{New: func() any {
 	return w
 }}
 
-// compressed returns the body with gzip and sets the headers about it, if the client accepts gzip and the body is large
-// enough. Otherwise it returns nil.
+// compressed returns the body with gzip, if the client accepts it and the body is large enough, and nil otherwise. It
+// sets the header Vary in both cases.
 func compressed(w http.ResponseWriter, r *http.Request, body []byte) []byte {
 	w.Header().Add("Vary", "Accept-Encoding")
 	if len(body) < compressFrom || !acceptsGzip(r.Header.Values("Accept-Encoding")) {
 		return nil
 	}
-	w.Header().Set("Content-Encoding", "gzip")
 	b := bytes.NewBuffer(make([]byte, 0, len(body)/4))
 	z := gzipWriters.Get().(*gzip.Writer)
 	z.Reset(b)

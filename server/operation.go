@@ -2,6 +2,7 @@ package server
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -258,7 +259,11 @@ func (o *operation) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	if n := len(answer.Body); n > smallBody {
+	var encoded []byte
+	if o.route.Endpoint.out.list {
+		encoded = compressed(w, r, answer.Body)
+	}
+	if n := cmp.Or(len(encoded), len(answer.Body)); n > smallBody {
 		// The effect of a write is committed, so its response is always sent.
 		if !o.s.inFlight.add(info.caller.Actor.ID(), n, o.route.Method() != http.MethodGet) {
 			info.err = errInFlight
@@ -267,11 +272,10 @@ func (o *operation) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		defer o.s.inFlight.remove(info.caller.Actor.ID(), n)
 	}
-	if o.route.Endpoint.out.list {
-		if body := compressed(w, r, answer.Body); body != nil {
-			send(w, answer.Status, body)
-			return
-		}
+	if encoded != nil {
+		w.Header().Set("Content-Encoding", "gzip")
+		send(w, answer.Status, encoded)
+		return
 	}
 	writeJSON(w, answer.Status, answer.Body)
 }
@@ -299,7 +303,7 @@ func (o *operation) answer(w http.ResponseWriter, r *http.Request, info *request
 		}
 		return o.response(c, body)
 	}
-	if tags := entityTags(r, "If-Match"); o.current != nil && len(tags) > 0 {
+	if tags := entityTags(r, "If-Match"); o.current != nil && o.route.Lock == nil && len(tags) > 0 {
 		return o.ifMatch(ctx, c, tags, respond)
 	}
 	if key == "" {
