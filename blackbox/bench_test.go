@@ -504,7 +504,9 @@ func BenchmarkRequests(b *testing.B) {
 		var created struct{ ID string }
 		json.Unmarshal(response, &created)
 		f.compare(b, "POST", func() (string, string) { return "/api/v1/spools", body }, trips,
-			func() map[string]string { return map[string]string{created.ID: db.NewID()} })
+			func() map[string]string { // the ids of the new spools are a list
+				return map[string]string{`["` + created.ID + `"]`: `["` + db.NewID() + `"]`}
+			})
 	})
 	b.Run("deduct", func(b *testing.B) {
 		const body = `{"weight_grams":0.01,"reason":"bench"}`

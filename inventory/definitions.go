@@ -23,7 +23,7 @@ var (
 // and measure_spool in their own statements, and so within their own transactions.
 var Definitions = []db.Definition{
 	{Name: "inventory/name", Version: 1, SQL: nameSQL},
-	{Name: "inventory/number", Version: 2, SQL: numberSQL},
+	{Name: "inventory/number", Version: 3, SQL: numberSQL},
 	{Name: "inventory/prices", Version: 2, SQL: pricesSQL},
 	{Name: "inventory/report", Version: 1, SQL: reportSQL},
 	{Name: "inventory/use", Version: 4, SQL: useSQL},

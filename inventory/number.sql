@@ -11,20 +11,24 @@
 create or replace function next_spool_number() returns int language plpgsql as $$
 declare
 	tenant uuid := nullif(current_setting('app.tenant_id', true), '')::uuid;
+	base bigint := hashtextextended('spool number ' || tenant, 0);
 	n int;
 begin
 	if tenant is null then
 		raise exception 'the transaction is not bound to a tenant';
 	end if;
 	-- Waits only while reserve_spool_numbers commits a reservation, which the next statement then reads.
-	perform pg_advisory_xact_lock_shared(hashtextextended('spool numbers ' || tenant, 0));
+	-- An expression, because PERFORM would run a query.
+	if pg_advisory_xact_lock_shared(hashtextextended('spool numbers ' || tenant, 0)) is null then
+		return null;
+	end if;
 	n := greatest(
 		(select s.number from spools s where s.tenant_id = tenant and num_nonnulls(s.number) = 1
 			order by s.number desc limit 1),
 		(select r.reserved from spool_numbers r where r.tenant_id = tenant), 0);
 	loop
 		n := n + 1;
-		if pg_try_advisory_xact_lock(hashtextextended('spool number ' || n || ' ' || tenant, 0)) then
+		if pg_try_advisory_xact_lock(base # n) then
 			-- Another transaction may have committed n, and so unlocked it, after the statement above read the table.
 			exit when n is distinct from (
 				select s.number from spools s where s.tenant_id = tenant and num_nonnulls(s.number) = 1 and s.number >= n
