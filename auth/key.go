@@ -34,11 +34,11 @@ type KeyRole string
 // Enum returns all roles.
 func (KeyRole) Enum() []string { return []string{"viewer", "operator", "printer"} }
 
-// APIKey is an API key without its secret.
-type APIKey struct {
+// AccessKey is an API key without its secret.
+type AccessKey struct {
 	ID         server.UUID                       `json:"id" rule:"readOnly,notNull"`
 	Name       server.Optional[string]           `json:"name" rule:"required"`
-	Role       server.Optional[KeyRole]          `json:"role" rule:"required"`
+	Role       server.Optional[KeyRole]          `json:"role" rule:"required,named="`
 	Hint       string                            `json:"hint" rule:"readOnly,notNull"`
 	CreatedBy  server.UUID                       `json:"created_by" rule:"readOnly"`
 	CreatedAt  server.Timestamp                  `json:"created_at" rule:"readOnly,notNull"`
@@ -47,9 +47,9 @@ type APIKey struct {
 	RevokedAt  server.Timestamp                  `json:"revoked_at" rule:"readOnly"`
 }
 
-// APIKeySecret is an API key with its secret, as the operations that create one return it.
-type APIKeySecret struct {
-	APIKey
+// AccessKeySecret is an API key with its secret, as the operations that create one return it.
+type AccessKeySecret struct {
+	AccessKey
 	Key string `json:"key" rule:"secret"`
 }
 
@@ -58,10 +58,10 @@ type Rotation struct {
 	GraceHours server.Optional[int64] `json:"grace_hours" rule:"notNull,maximum=168"`
 }
 
-// keyColumns selects the fields of an APIKey.
+// keyColumns selects the fields of an AccessKey.
 const keyColumns = `id, name, role, hint, created_by, created_at, expires_at, last_used_at, revoked_at`
 
-// withKey adds the secret to the JSON of an APIKey. PostgreSQL gets only its hash.
+// withKey adds the secret to the JSON of an AccessKey. PostgreSQL gets only its hash.
 func withKey(key []byte, secret string) []byte {
 	return append(append(key[:len(key)-1:len(key)-1], `,"key":"`+secret...), `"}`...)
 }
@@ -71,8 +71,8 @@ var listKeysDoc = &server.Doc{
 	Description: "Returns all keys of the tenant, including expired and revoked keys, without their secrets.",
 }
 
-func (s *Service) listKeys(ctx context.Context, r *server.Request[server.ListQuery]) (server.Page[APIKey], error) {
-	return server.ListPage[APIKey](ctx, s.db.Read, server.NewList("api_keys", keyColumns, "", ""), r.In)
+func (s *Service) listKeys(ctx context.Context, r *server.Request[server.ListQuery]) (server.Page[AccessKey], error) {
+	return server.ListPage[AccessKey](ctx, s.db.Read, server.NewList("api_keys", keyColumns, "", ""), r.In)
 }
 
 var getKeyDoc = &server.Doc{
@@ -80,7 +80,7 @@ var getKeyDoc = &server.Doc{
 	Description: "Returns a key of the tenant, without its secret.",
 }
 
-func (s *Service) getKey(ctx context.Context, r *server.Request[struct{}]) (server.OK[APIKey], error) {
+func (s *Service) getKey(ctx context.Context, r *server.Request[struct{}]) (server.OK[AccessKey], error) {
 	key := readKey(r.ID("id"))
 	return server.One(key, s.db.Read(ctx, key))
 }
@@ -107,7 +107,7 @@ var createKeyDoc = &server.Doc{
 	Errors: []*server.Error{errKeyLimit},
 }
 
-func (s *Service) createKey(ctx context.Context, r *server.Request[APIKey]) (server.Created[APIKeySecret], error) {
+func (s *Service) createKey(ctx context.Context, r *server.Request[AccessKey]) (server.Created[AccessKeySecret], error) {
 	if err := checkExpiry(r.In.ExpiresAt, s.now()); err != nil {
 		return nil, err
 	}
@@ -124,7 +124,7 @@ func checkExpiry(at server.Optional[server.Timestamp], now time.Time) error {
 
 // insertKey inserts an API key into the context's tenant, created by the context's user if there is one. It returns the
 // key with its secret, as JSON. The error is errKeyLimit if the tenant has too many keys.
-func insertKey(ctx context.Context, d *db.DB, in *APIKey) ([]byte, error) {
+func insertKey(ctx context.Context, d *db.DB, in *AccessKey) ([]byte, error) {
 	id, secret := db.NewID(), newKeySecret()
 	hash := []byte(keyHash(secret))
 	var user any
@@ -154,7 +154,7 @@ var updateKeyDoc = &server.Doc{
 	Request: `{"name":"Label printer","expires_at":"2035-06-30T00:00:00Z"}`,
 }
 
-func (s *Service) updateKey(ctx context.Context, r *server.Request[APIKey]) (server.OK[APIKey], error) {
+func (s *Service) updateKey(ctx context.Context, r *server.Request[AccessKey]) (server.OK[AccessKey], error) {
 	id, in := r.ID("id"), &r.In
 	var sameRole bool
 	change := db.SQL(`
@@ -189,7 +189,7 @@ var rotateKeyDoc = &server.Doc{
 // defaultGrace is the default of Rotation.GraceHours.
 const defaultGrace = 24
 
-func (s *Service) rotateKey(ctx context.Context, r *server.Request[Rotation]) (server.OK[APIKeySecret], error) {
+func (s *Service) rotateKey(ctx context.Context, r *server.Request[Rotation]) (server.OK[AccessKeySecret], error) {
 	id, secret := r.ID("id"), newKeySecret()
 	hash := []byte(keyHash(secret))
 	grace := time.Duration(r.In.GraceHours.Or(defaultGrace)) * time.Hour

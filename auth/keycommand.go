@@ -74,7 +74,7 @@ func (a Accounts) AddKey(ctx context.Context, k NewKey) (secret string, err erro
 	if err != nil {
 		return "", err
 	}
-	in, err := server.DecodeBody[APIKey](text)
+	in, err := server.DecodeBody[AccessKey](text)
 	if err == nil {
 		err = checkExpiry(in.ExpiresAt, time.Now())
 	}

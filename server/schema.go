@@ -32,7 +32,8 @@ import (
 //	format=email         an e-mail address
 //	format=color         #RRGGBB
 //	enum=A|B             the allowed strings or numbers
-//	named=Kind           the name of the enum's schema in the document
+//	named=Kind           the name of the enum's schema in the document; without a name, it is part of the field's: Go
+//	                     clients of openapi-generator do not compile if two named enums have a value in common
 //	default=20           of a query parameter, for the document only
 type Schema struct {
 	Name   string // the Go type, with an upper-case initial

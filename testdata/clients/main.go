@@ -96,7 +96,7 @@ func main() {
 	for _, spool := range ok(completed.JSON200, completed.Body).SpoolsUpdated {
 		deducted = append(deducted, spool.Deducted)
 	}
-	shown := must(client.GetProductionRunWithResponse(ctx, run.Id))
+	shown := must(client.GetProductionRunWithResponse(ctx, run.Id, &api.GetProductionRunParams{}))
 	done := ok(shown.JSON200, shown.Body)
 
 	b := must(json.Marshal(map[string]any{
