@@ -130,7 +130,7 @@ func (f *benchService) fairUsers(b *testing.B, tenant string, n int) (tokens []s
 	for range n {
 		user := db.NewID()
 		_, err := f.super.Exec(ctx, `insert into users (tenant_id, id, email, name, role, password_hash)
-			values ($1, $2, $2::text, 'x', 'operator', 'x')`, tenant, user)
+			values ($1, $2::uuid, $2::uuid::text, 'x', 'operator', 'x')`, tenant, user)
 		if err != nil {
 			b.Fatal(err)
 		}
