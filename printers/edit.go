@@ -1,6 +1,7 @@
 package printers
 
 import (
+	"context"
 	"encoding/json"
 	"maps"
 	"net/http"
@@ -51,10 +52,11 @@ func (q request) edit(id int64) error {
 	if err != nil {
 		return err
 	}
-	stmts, err := q.extra("spool", id, body)
+	extra, err := customFields(body)
 	if err != nil {
 		return err
 	}
+	stmts := mergeExtra("spool", id, extra)
 	if !isNull(body["used_weight"]) && isNull(body["remaining_weight"]) {
 		weight, ok := server.ParseDecimal(string(body["used_weight"]))
 		if !ok || weight < 0 {
@@ -67,22 +69,34 @@ func (q request) edit(id int64) error {
 
 // editUsed edits a spool whose remaining weight becomes the initial weight without the used weight.
 func (q request) editUsed(id int64, in *inventory.Spool, used server.Decimal, stmts []*db.Stmt) error {
-	net := in.NetWeight
-	if net.IsNull() {
-		var text string
-		full := db.SQL(`select trim_scale(net_weight_grams)::text from spools
-			where number = $1 and num_nonnulls(number) = 1 and hidden_at is null`, id).Into(&text)
-		if err := q.db.Read(q.r.Context(), full); err != nil {
-			return err
+	var text string
+	err := q.db.Tx(q.r.Context(), func(ctx context.Context) error {
+		net := in.NetWeight
+		if net.IsNull() {
+			var initial string
+			locked := db.SQL(`select trim_scale(net_weight_grams)::text from spools
+				where number = $1 and num_nonnulls(number) = 1 and hidden_at is null for no key update`, id).Into(&initial)
+			if err := q.db.Write(ctx, locked); err != nil {
+				return err
+			}
+			weight, ok := server.ParseDecimal(initial)
+			if !ok {
+				return errNumber
+			}
+			net = server.Some(weight)
 		}
-		weight, ok := server.ParseDecimal(text)
-		if !ok {
-			return errNumber
+		in.Remaining = server.Some(max(*net.Value-used, 0))
+		spool := selectSpool(q.tenant(), id).Into(&text)
+		err := q.db.Write(ctx, slices.Concat(stmts, []*db.Stmt{inventory.Edit(id, in), spool})...)
+		if err == nil && spool.Rows() == 0 {
+			err = errNumber
 		}
-		net = server.Some(weight)
+		return err
+	})
+	if err != nil {
+		return err
 	}
-	in.Remaining = server.Some(max(*net.Value-used, 0))
-	return q.sendSpool(id, q.db.Write, append(stmts, inventory.Edit(id, in))...)
+	return q.sendChanged(text)
 }
 
 // create creates a spool of a filament, which must exist: the filaments are those of the spools.
@@ -102,46 +116,62 @@ func (q request) create() error {
 	if filament < 1 || filament > 1<<31-1 {
 		return errNoGroup
 	}
-	var number int64
-	copied := inventory.Copy(filament, &in).Into(&number)
-	if err := q.db.Write(q.r.Context(), copied); err != nil {
-		return err
-	}
-	if copied.Rows() == 0 {
-		return errNoGroup
-	}
-	stmts, err := q.extra("spool", number, body)
+	extra, err := customFields(body)
 	if err != nil {
 		return err
 	}
-	q.sockets.changed(q.tenant())
-	return q.sendSpool(number, q.db.Write, stmts...)
+	var text string
+	err = q.db.Tx(q.r.Context(), func(ctx context.Context) error {
+		var number int64
+		copied := inventory.Copy(filament, &in).Into(&number)
+		if err := q.db.Write(ctx, copied); err != nil {
+			return err
+		}
+		if copied.Rows() == 0 {
+			return errNoGroup
+		}
+		return q.db.Write(ctx, append(mergeExtra("spool", number, extra), selectSpool(q.tenant(), number).Into(&text))...)
+	})
+	if err != nil {
+		return err
+	}
+	return q.sendChanged(text)
 }
 
-// extra returns the statements that merge the body's custom fields into those of an item.
-func (q request) extra(entity string, number int64, body map[string]json.RawMessage) ([]*db.Stmt, error) {
+// customFields returns the custom fields of a body, as JSON, or "" if it has none.
+func customFields(body map[string]json.RawMessage) (string, error) {
 	if isNull(body["extra"]) {
-		return nil, nil
+		return "", nil
 	}
 	var values map[string]*string
 	if json.Unmarshal(body["extra"], &values) != nil || strings.Contains(string(body["extra"]), `\u0000`) {
-		return nil, server.Invalid("extra", "must be an object whose values are texts with JSON")
+		return "", server.Invalid("extra", "must be an object whose values are texts with JSON")
 	}
 	for name, value := range values {
 		if value != nil && !json.Valid([]byte(*value)) {
-			return nil, server.Invalid("extra."+name, "must be a text with JSON")
+			return "", server.Invalid("extra."+name, "must be a text with JSON")
 		}
 	}
 	text, err := json.Marshal(values)
 	if err != nil || len(text) > 50_000 {
-		return nil, server.Invalid("extra", "must have at most 50,000 characters")
+		return "", server.Invalid("extra", "must have at most 50,000 characters")
+	}
+	return string(text), nil
+}
+
+// mergeExtra returns the statements that merge custom fields into those of an item: a spool that is not hidden, or a
+// filament, whose id can be the number of a hidden spool. It returns none for "".
+func mergeExtra(entity string, number int64, extra string) []*db.Stmt {
+	if extra == "" {
+		return nil
 	}
 	return []*db.Stmt{db.SQL(`
 		insert into printer_extras as x (entity, number, extra)
 		select $1, $2::int, jsonb_strip_nulls($3::text::jsonb)::text
-		where exists (select from spools where number = $2::int and num_nonnulls(number) = 1)
+		where exists (select from spools where number = $2::int and num_nonnulls(number) = 1
+			and (hidden_at is null or $1 <> 'spool'))
 		on conflict (tenant_id, entity, number) do update
-			set extra = jsonb_strip_nulls(x.extra::jsonb || $3::text::jsonb)::text`, entity, number, string(text))}, nil
+			set extra = jsonb_strip_nulls(x.extra::jsonb || $3::text::jsonb)::text`, entity, number, extra)}
 }
 
 var keyForm = regexp.MustCompile(`^[a-z0-9_]{1,64}$`)
@@ -192,6 +222,5 @@ func (q request) field(method string, parts []string) error {
 	if err := run(q.r.Context(), append(stmts, all)...); err != nil {
 		return err
 	}
-	send(q.w, 200, []byte(list))
-	return nil
+	return q.send([]byte(list))
 }

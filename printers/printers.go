@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"io"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -136,6 +135,14 @@ type request struct {
 	query  url.Values
 }
 
+// send sends a body with status 200. The error wraps errWrite.
+func (q request) send(body []byte) error {
+	if err := send(q.w, http.StatusOK, body); err != nil {
+		return errors.Join(errWrite, err)
+	}
+	return nil
+}
+
 func (q request) tenant() string { return q.caller.Actor.Tenant }
 
 func (q request) encode(v any) error {
@@ -146,8 +153,7 @@ func (q request) encode(v any) error {
 	if err != nil {
 		return err
 	}
-	send(q.w, 200, body)
-	return nil
+	return q.send(body)
 }
 
 type object map[string]any
@@ -192,8 +198,7 @@ func (q request) collection(method, name string) error {
 		if err != nil {
 			return err
 		}
-		send(q.w, 200, []byte(items))
-		return nil
+		return q.send([]byte(items))
 	}
 	f, ok := resources[name]
 	if !ok {
@@ -209,8 +214,7 @@ func (q request) collection(method, name string) error {
 		return err
 	}
 	q.w.Header().Set("X-Total-Count", strconv.FormatInt(total, 10))
-	send(q.w, 200, []byte(items))
-	return nil
+	return q.send([]byte(items))
 }
 
 func (q request) item(method, name string, id int64) error {
@@ -228,8 +232,7 @@ func (q request) item(method, name string, id int64) error {
 			return errNumber
 		}
 		q.sockets.changed(q.tenant())
-		send(q.w, 200, []byte(`{"message":"Success!"}`))
-		return nil
+		return q.send([]byte(`{"message":"Success!"}`))
 	case name == "filament" && method == http.MethodPatch:
 		body, err := q.body()
 		if err != nil {
@@ -240,13 +243,25 @@ func (q request) item(method, name string, id int64) error {
 				return server.Invalid(field, "of a filament can be changed only in its spools")
 			}
 		}
-		extra, err := q.extra("filament", id, body)
-		if err == nil {
-			err = q.sendGroup(name, id, q.db.Write, extra...)
+		extra, err := customFields(body)
+		if err != nil {
+			return err
 		}
-		return err
+		var text string
+		err = q.db.Tx(q.r.Context(), func(ctx context.Context) error {
+			text, err = q.group(ctx, name, id, q.db.Write, mergeExtra("filament", id, extra)...)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		return q.send([]byte(text))
 	case method == http.MethodGet:
-		return q.sendGroup(name, id, q.db.Read)
+		text, err := q.group(q.r.Context(), name, id, q.db.Read)
+		if err != nil {
+			return err
+		}
+		return q.send([]byte(text))
 	}
 	return errMethod
 }
@@ -264,32 +279,36 @@ func (q request) sendSpool(number int64, run runner, before ...*db.Stmt) error {
 		return errNumber
 	}
 	if len(before) > 0 {
-		q.sockets.changed(q.tenant())
+		return q.sendChanged(text)
 	}
-	return writeError(send(q.w, 200, []byte(text)))
+	return q.send([]byte(text))
 }
 
-// sendGroup runs the statements and sends the filament or vendor with the id.
-func (q request) sendGroup(name string, id int64, run runner, before ...*db.Stmt) error {
+// sendChanged sends a spool that was changed, and makes the sockets send it.
+func (q request) sendChanged(spool string) error {
+	q.sockets.changed(q.tenant())
+	return q.send([]byte(spool))
+}
+
+// group runs the statements and returns the filament or vendor with the id. The error is errNoGroup if there is none.
+func (q request) group(ctx context.Context, name string, id int64, run runner, before ...*db.Stmt) (text string, err error) {
 	f := resources[name]
-	var text string
 	group := db.SQL(`select `+f.json+`::text from `+allSpools+` where s.hidden_at is null and `+f.id+` = $2::int
 		order by s.number limit 1`, q.tenant(), id).Into(&text)
-	if err := run(q.r.Context(), append(before, db.Scan(), group)...); err != nil {
-		return err
+	if err := run(ctx, append(before, db.Scan(), group)...); err != nil {
+		return "", err
 	}
 	if group.Rows() == 0 {
-		return errNoGroup
+		return "", errNoGroup
 	}
-	send(q.w, 200, []byte(text))
-	return nil
+	return text, nil
 }
 
 // body reads a JSON object, or a JSON string that contains one, as Moonraker sends it, of any content type.
 func (q request) body() (map[string]json.RawMessage, error) {
-	text, err := io.ReadAll(q.r.Body)
+	text, err := server.ReadBody(q.w, q.r)
 	if err != nil {
-		return nil, &server.Error{Status: 400, Code: "MALFORMED_JSON", Detail: "The body could not be read"}
+		return nil, err
 	}
 	var inner string
 	if json.Unmarshal(text, &inner) == nil {
@@ -319,10 +338,3 @@ func number(body map[string]json.RawMessage, name string) (any, error) {
 
 // errWrite wraps the error of writing an answer, which is committed.
 var errWrite = errors.New("the answer was not written")
-
-func writeError(err error) error {
-	if err != nil {
-		return errors.Join(errWrite, err)
-	}
-	return nil
-}

@@ -6,7 +6,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"net/http"
 	"sync"
 	"time"
 
@@ -34,8 +33,13 @@ func (q request) use(id int64) error {
 			Detail: "Send either use_weight in g or use_length in mm"}
 	}
 	report := fmt.Sprintf("%d\n%v\n%v", id, weight, length)
-	if keys := q.r.Header.Values("Idempotency-Key"); len(keys) > 0 {
-		return q.useOnce(id, keys[0], report, weight, length)
+	var problems server.Problems
+	key := server.IdempotencyKey(q.r, &problems)
+	if err := problems.Err(); err != nil {
+		return err
+	}
+	if key != "" {
+		return q.useOnce(id, key, report, weight, length)
 	}
 	p, repeated := q.reports.begin(q.r.Context(), q.caller.Actor.ID()+"\n"+report)
 	if repeated {
@@ -50,14 +54,6 @@ func (q request) use(id int64) error {
 
 // useOnce is use for a report with an Idempotency-Key, which takes effect once within 24 hours.
 func (q request) useOnce(id int64, key, report string, weight, length any) error {
-	for _, c := range key {
-		if c < ' ' || c > '~' || len(key) > 255 {
-			return server.Invalid("Idempotency-Key", "must have 1 to 255 printable ASCII characters")
-		}
-	}
-	if key == "" {
-		return server.Invalid("Idempotency-Key", "must not be empty")
-	}
 	sum := sha256.Sum256([]byte("use\n" + report))
 	caller := q.caller.Actor.ID()
 	used := db.SQL(`
@@ -77,15 +73,13 @@ func (q request) useOnce(id int64, key, report string, weight, length any) error
 	}
 	switch {
 	case !bytes.Equal(first, sum[:]):
-		return &server.Error{Status: 409, Code: "IDEMPOTENCY_CONFLICT",
-			Detail: "This Idempotency-Key was used for another request within the last 24 hours"}
+		return server.ErrKeyConflict
 	case spool.Rows() == 0:
 		return errNumber
 	case used.Rows() == 0:
 		q.w.Header().Set("Idempotency-Replayed", "true")
 	}
-	q.sockets.changed(q.tenant())
-	return writeError(send(q.w, http.StatusOK, []byte(text)))
+	return q.sendChanged(text)
 }
 
 func (q request) measure(id int64) error {
@@ -115,8 +109,7 @@ func (q request) measure(id int64) error {
 	if !*measured {
 		return errUnweighed
 	}
-	q.sockets.changed(q.tenant())
-	return writeError(send(q.w, http.StatusOK, []byte(text)))
+	return q.sendChanged(text)
 }
 
 // repeatTime is how long the same report of a caller is a repetition of one whose answer was lost.

@@ -24,6 +24,16 @@ func superuser(t *testing.T) *pgx.Conn {
 	return conn
 }
 
+// customFieldRows counts the rows of custom fields of an item in every tenant of the test's database.
+func customFieldRows(t *testing.T, entity string, number int, name string) (n int) {
+	t.Helper()
+	const count = "select count(*) from printer_extras where entity = $1 and number = $2 and extra::jsonb ? $3"
+	if err := superuser(t).QueryRow(t.Context(), count, entity, number, name).Scan(&n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
 // The shapes, lists, filters and edits that clients use.
 func TestSurface(t *testing.T) {
 	t.Parallel()
@@ -104,6 +114,17 @@ func TestSurface(t *testing.T) {
 	p.want(t, "POST", "spool", `{"filament_id": 1, "remaining_weight": 10, "location": "New"}`, 200, `"id":6`,
 		`"remaining_weight":10`, `"name":"Polymaker"`, `"location":"New"`)
 	p.want(t, "POST", "spool", `{"filament_id": 77}`, 404)
+	// A request that is rejected has no effect: no spool, and no custom fields.
+	p.want(t, "POST", "spool", `{"filament_id": 1, "extra": {"n": 2}}`, 422)
+	p.want(t, "GET", "spool/7", "", 404)
+	p.want(t, "PATCH", "filament/2", `{"extra": {"lost": "1"}}`, 404)
+	if n := customFieldRows(t, "filament", 2, "lost"); n != 0 {
+		t.Errorf("a rejected PATCH stored %d rows of custom fields", n)
+	}
+	p.want(t, "PATCH", "spool/4", `{"extra": {"lost": "1"}}`, 404)
+	if n := customFieldRows(t, "spool", 4, "lost"); n != 0 {
+		t.Errorf("a PATCH of a hidden spool stored %d rows of custom fields", n)
+	}
 	p.want(t, "POST", "spool", `{}`, 422)
 	p.want(t, "DELETE", "spool/6", "", 200)
 	p.want(t, "DELETE", "spool/6", "", 404)

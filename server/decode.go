@@ -1,11 +1,11 @@
 package server
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"mime"
 	"net/http"
 	"net/url"
 	"reflect"
@@ -15,6 +15,8 @@ import (
 )
 
 const (
+	jsonMedia = "application/json"
+
 	maxBody  = 1 << 20
 	maxDepth = 32
 
@@ -24,22 +26,43 @@ const (
 )
 
 var (
-	errNotJSON  = errNotMedia("application/json")
+	errNotJSON  = errNotMedia(jsonMedia)
 	errTooLarge = &Error{Status: 413, Code: "PAYLOAD_TOO_LARGE", Detail: "The body is larger than 1 MiB",
 		Header: http.Header{"Connection": {"close"}}}
 )
 
-// readBody reads a body with the content type JSON. An optional body may be missing, or empty with any content type. The
-// error is a 413, 415 or 400.
-func readBody(w http.ResponseWriter, r *http.Request, optional bool) ([]byte, error) {
-	if optional {
-		body, err := readAll(w, r)
-		if err != nil || len(body) == 0 {
+// errNotMedia is the error of a body with another media type than that of the operation.
+func errNotMedia(media string) *Error {
+	return &Error{Status: 415, Code: "UNSUPPORTED_MEDIA_TYPE", Detail: "Send the body as Content-Type: " + media}
+}
+
+// readMedia reads a body with the media type. An optional body may be missing, or empty with any media type. The error is
+// a 413, 415 or 400.
+func readMedia(w http.ResponseWriter, r *http.Request, media string, optional bool) ([]byte, error) {
+	if !optional {
+		if err := checkMedia(r, media); err != nil {
 			return nil, err
 		}
-		r.Body = io.NopCloser(bytes.NewReader(body))
+		return ReadBody(w, r)
 	}
-	return readText(w, r, "application/json")
+	body, err := ReadBody(w, r)
+	if err != nil || len(body) == 0 {
+		return nil, err
+	}
+	return body, checkMedia(r, media)
+}
+
+// checkMedia returns a 415 if the request's body has another media type, character encoding or content encoding.
+func checkMedia(r *http.Request, media string) error {
+	got, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	charset, named := params["charset"]
+	if err != nil || got != media || named && !strings.EqualFold(charset, "utf-8") {
+		return errNotMedia(media)
+	}
+	if r.Header.Get("Content-Encoding") != "" {
+		return &Error{Status: 415, Code: "UNSUPPORTED_MEDIA_TYPE", Detail: "Send the body without Content-Encoding"}
+	}
+	return nil
 }
 
 // drainBytes and drainIdle limit how much of a body that is too large is read, and how long the server waits for more.
@@ -67,8 +90,8 @@ func drain(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// readAll reads a body of any content type. The error is a 413 or 400.
-func readAll(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+// ReadBody reads a body of any content type. The error is a 413 or 400.
+func ReadBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	if r.ContentLength > maxBody {
 		return nil, errTooLarge // before the client that waits for 100 Continue sends it
 	}

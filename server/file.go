@@ -4,10 +4,8 @@ import (
 	"bufio"
 	"context"
 	"io"
-	"mime"
 	"net/http"
 	"reflect"
-	"strings"
 	"time"
 )
 
@@ -32,6 +30,13 @@ const (
 // sendFile answers the request of an endpoint that HandleFile made.
 func (o *operation) sendFile(w http.ResponseWriter, r *http.Request, info *requestInfo) error {
 	ctx, err := o.authorize(w, r, info)
+	if err != nil {
+		return err
+	}
+	c, _, err := o.read(w, r)
+	if err == nil {
+		err = c.problems.Err()
+	}
 	if err != nil {
 		return err
 	}
@@ -81,10 +86,8 @@ func (f *fileWriter) Write(b []byte) (int, error) {
 // document. Prepare validates the body before the transaction of an Idempotency-Key begins; fn gets its result.
 func HandleText[P any, Out result](media, example string, prepare func(context.Context, []byte) (P, error),
 	fn func(context.Context, P) (Out, error)) Endpoint {
-	e := HandlePrepared(
-		func(context.Context, *Request[struct{}]) (struct{}, error) { return struct{}{}, nil },
-		func(context.Context, *Request[struct{}], struct{}) (Out, error) { return nil, nil })
-	e.media, e.example = media, example
+	var out Out
+	e := Endpoint{in: reflect.TypeFor[struct{}](), out: out.kind(), media: media, example: example}
 	e.prepare = func(ctx context.Context, c call) (run, error) {
 		prepared, err := prepare(ctx, c.body)
 		if err = c.problems.join(err); err != nil {
@@ -93,22 +96,4 @@ func HandleText[P any, Out result](media, example string, prepare func(context.C
 		return func(ctx context.Context) ([]byte, error) { return fn(ctx, prepared) }, nil
 	}
 	return e
-}
-
-// errNotMedia is the error of a body with another media type than that of the endpoint.
-func errNotMedia(media string) *Error {
-	return &Error{Status: 415, Code: "UNSUPPORTED_MEDIA_TYPE", Detail: "Send the body as Content-Type: " + media}
-}
-
-// readText reads a body with the media type. The error is a 413, 415 or 400.
-func readText(w http.ResponseWriter, r *http.Request, media string) ([]byte, error) {
-	got, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
-	charset, named := params["charset"]
-	if err != nil || got != media || named && !strings.EqualFold(charset, "utf-8") {
-		return nil, errNotMedia(media)
-	}
-	if r.Header.Get("Content-Encoding") != "" {
-		return nil, &Error{Status: 415, Code: "UNSUPPORTED_MEDIA_TYPE", Detail: "Send the body without Content-Encoding"}
-	}
-	return readAll(w, r)
 }

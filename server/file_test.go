@@ -40,3 +40,18 @@ func TestFileErrors(t *testing.T) {
 		}
 	}
 }
+
+// An export rejects a body as the other operations that read none.
+func TestFileRejectsBody(t *testing.T) {
+	t.Parallel()
+	write := func(_ context.Context, w io.Writer) error { return nil }
+	s := server.New(server.Config{Routes: []server.Route{server.Op("GET /api/v1/files", server.Public,
+		server.HandleFile("text/csv", "x.csv", write), &server.Doc{ID: "getFile", Tag: &server.Tag{Name: "files"}})}})
+	for body, want := range map[string]int{"": 200, "{}": 200, `{"from":"2026"}`: 422} {
+		w := httptest.NewRecorder()
+		s.ServeHTTP(w, httptest.NewRequest("GET", "/api/v1/files", strings.NewReader(body)))
+		if w.Code != want {
+			t.Errorf("body %q: status %d, want %d: %s", body, w.Code, want, w.Body)
+		}
+	}
+}

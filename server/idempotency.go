@@ -12,8 +12,8 @@ import (
 	"spoolwright/db"
 )
 
-// idempotencyKey returns the request's key, or "" if it has none, and adds an invalid one to the problems.
-func idempotencyKey(r *http.Request, problems *Problems) string {
+// IdempotencyKey returns the Idempotency-Key of a request, or "" if it has none, and adds an invalid one to the problems.
+func IdempotencyKey(r *http.Request, problems *Problems) string {
 	values := r.Header.Values("Idempotency-Key")
 	if len(values) == 0 {
 		return ""
@@ -26,14 +26,16 @@ func idempotencyKey(r *http.Request, problems *Problems) string {
 	return key
 }
 
-var errKeyConflict = &Error{Status: 409, Code: "IDEMPOTENCY_CONFLICT",
+// ErrKeyConflict is the error of a request whose Idempotency-Key was used for another request.
+var ErrKeyConflict = &Error{Status: 409, Code: "IDEMPOTENCY_CONFLICT",
 	Detail: "This Idempotency-Key was used for another request within the last 24 hours"}
 
 // once runs a handler at most once for a key of the caller, and returns the stored response if it has run. The column
 // user_id has the id of the user or of the API key. One transaction stores the key and contains the handler's effect. A
 // concurrent request with the same key waits at the insert until the first one ends. After a broken connection, also
-// during COMMIT, it tries again: if the key is stored, so is the effect. The insert locks the row that it finds, so a replay commits a change as well: with
-// synchronous replication it waits until the standby has the row and, before it, the effect.
+// during COMMIT, it tries again: if the key is stored, so is the effect. The insert locks the row that it finds, so a
+// replay commits a change as well: with synchronous replication it waits until the standby has the row and, before it,
+// the effect.
 func (s *Server) once(ctx context.Context, key, path string, body []byte, run func(context.Context) (Response, error),
 ) (answer Response, replayed bool, err error) {
 	user := db.ActorOf(ctx).ID()
@@ -56,7 +58,7 @@ func (s *Server) once(ctx context.Context, key, path string, body []byte, run fu
 		}
 		if claim.Rows() == 0 {
 			if !slices.ContainsFunc(requests, func(request []byte) bool { return bytes.Equal(first, request) }) {
-				return errKeyConflict
+				return ErrKeyConflict
 			}
 			replayed = true
 			return nil

@@ -362,7 +362,7 @@ var sharedFailures = []failure{
 		[]*Error{ErrInvalidToken, ErrTokenExpired, ErrInvalidKey}},
 	{403, "Forbidden", "The role of the user or API key does not permit this", []*Error{ErrForbidden}},
 	{404, "NotFound", "The resource does not exist in this tenant", []*Error{ErrNotFound}},
-	{409, "Conflict", "The Idempotency-Key was used for another request", []*Error{errKeyConflict}},
+	{409, "Conflict", "The Idempotency-Key was used for another request", []*Error{ErrKeyConflict}},
 	{413, "PayloadTooLarge", "The body is larger than 1 MiB", []*Error{errTooLarge}},
 	{415, "UnsupportedMediaType", "The body is not sent as JSON", []*Error{errNotJSON}},
 	{422, "Invalid", "The request contains invalid values; `errors` names all of them", []*Error{

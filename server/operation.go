@@ -303,8 +303,10 @@ func (o *operation) answer(w http.ResponseWriter, r *http.Request, info *request
 		}
 		return o.response(c, body)
 	}
-	if tags := entityTags(r, "If-Match"); o.current != nil && o.route.Lock == nil && len(tags) > 0 {
-		return o.ifMatch(ctx, c, tags, respond)
+	if o.current != nil && o.route.Lock == nil {
+		if tags := entityTags(r, "If-Match"); len(tags) > 0 {
+			return o.ifMatch(ctx, c, tags, respond)
+		}
 	}
 	if key == "" {
 		return respond(ctx)
@@ -344,16 +346,16 @@ func (o *operation) read(w http.ResponseWriter, r *http.Request) (c call, key st
 	c = call{query: r.URL.RawQuery, patch: r.Method == http.MethodPatch}
 	c.ids = pathIDs(r, o.names, &c.problems)
 	if o.route.Idempotent {
-		key = idempotencyKey(r, &c.problems)
+		key = IdempotencyKey(r, &c.problems)
 	}
 	switch {
 	case o.route.Endpoint.readsBody():
 		c.optional = o.route.Endpoint.optional
-		c.body, err = readBody(w, r, c.optional)
+		c.body, err = readMedia(w, r, jsonMedia, c.optional)
 	case o.route.Endpoint.media != "":
-		c.body, err = readText(w, r, o.route.Endpoint.media)
+		c.body, err = readMedia(w, r, o.route.Endpoint.media, false)
 	case r.Body != http.NoBody:
-		c.body, err = readAll(w, r)
+		c.body, err = ReadBody(w, r)
 		if text := bytes.Join(bytes.Fields(c.body), nil); len(text) > 0 && string(text) != "{}" {
 			c.problems.Add("body", "must be empty, because this operation reads no body")
 		}
