@@ -117,6 +117,50 @@ func TestMaterialChangesWaitForComplete(t *testing.T) {
 	}
 }
 
+// TestNestedChangesWaitForRun checks that each change of a run's items and materials waits for a transaction that has
+// locked the run. An edit with If-Match locks it and then compares the ETag, which covers the items and materials.
+func TestNestedChangesWaitForRun(t *testing.T) {
+	t.Parallel()
+	w := newUnlimitedAPI(t)
+	for _, list := range []string{"items", "materials"} {
+		for _, method := range []string{"POST", "PATCH", "DELETE"} {
+			t.Run(method+list, func(t *testing.T) {
+				t.Parallel()
+				c := w.api.Operator(t)
+				spool := createSpool(t, c, nil)
+				run, path := createRun(t, c, spool, 2)
+				var body any = authtest.JSON{"spool_id": idOf(spool)}
+				if list == "items" {
+					body = authtest.JSON{"product_id": idOf(createProduct(t, c, 10))}
+					path = c.Post(t, run+"/items", body).Want(201).Header.Get("Location")
+				}
+				switch method {
+				case "POST":
+					path = run + "/" + list
+				case "DELETE":
+					body = nil
+				}
+				holder, held := beginAs(t, c)
+				_, err := held.Exec(t.Context(), `select from production_runs where id = $1 for no key update`, idOf(run))
+				check(t, err)
+				change := make(chan *httptest.ResponseRecorder, 1)
+				go func() { change <- callHandler(c, method, path, body) }()
+				super := connectSuper(t)
+				eventually(t, "the change waits for the run, or gets a response", func() bool {
+					return len(change) > 0 || blockedBy(t, super, holder.PgConn().PID()) != 0
+				})
+				if len(change) > 0 {
+					t.Error("the change did not wait for the run")
+				}
+				check(t, held.Rollback(t.Context()))
+				if a := <-change; a.Code > 204 {
+					t.Errorf("%s %s: %d %s", method, path, a.Code, a.Body)
+				}
+			})
+		}
+	}
+}
+
 // beginAs begins a transaction of the service's login that is bound to the client's tenant.
 func beginAs(t *testing.T, c *authtest.Client) (*pgx.Conn, pgx.Tx) {
 	t.Helper()

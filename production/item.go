@@ -62,7 +62,7 @@ func (h handlers) addItem(ctx context.Context, r *server.Request[RunItem]) (serv
 }
 
 // lockRun locks a run until the end of the transaction, so that concurrent requests cannot fill its lists beyond the
-// limit, and changes of its materials wait for complete, and the reverse. The statements after it see what the
+// limit, and changes of its items and materials wait for complete and for an edit with If-Match, and the reverse. The statements after it see what the
 // transaction that it waited for has changed.
 func lockRun(run string) *db.Stmt {
 	return db.SQL(`select id from production_runs where id = $1 and hidden_at is null for no key update`, run)
@@ -128,7 +128,7 @@ func (h handlers) updateItem(ctx context.Context, r *server.Request[RunItem]) (s
 		}
 		update := db.SQL(`update run_items set `+set+` where id = $1 and run_id = $2 and `+visibleRun+known+`
 			returning id`, args...)
-		if err := h.db.Write(ctx, update, item); err != nil {
+		if err := h.db.Write(ctx, lockRun(run), update, item); err != nil {
 			return nil, itemError(err)
 		}
 		if update.Rows() == 0 && item.Rows() == 1 {
@@ -163,7 +163,7 @@ var deleteItemDoc = &server.Doc{
 func (h handlers) deleteItem(ctx context.Context, r *server.Request[struct{}]) (server.NoContent, error) {
 	deleted := db.SQL(`delete from run_items where id = $1 and run_id = $2 and `+visibleRun+` returning id`,
 		r.ID("item_id"), r.ID("id"))
-	return nil, server.Found(deleted, h.db.Write(ctx, deleted))
+	return nil, server.Found(deleted, h.db.Write(ctx, lockRun(r.ID("id")), deleted))
 }
 
 // Check reports more good and failed pieces than the quantity, if the request has a quantity.
