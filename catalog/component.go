@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"context"
+	"strconv"
 
 	"spoolwright/db"
 	"spoolwright/server"
@@ -57,7 +58,8 @@ func checkComponent(target string) string {
 			when exists (select from product_components o
 				where o.product_id = $1 and o.component_product_id = $3::uuid and o.id <> $2) then 'DUPLICATE_COMPONENT'
 			when not exists (select from product_components o where o.id = $2)
-				and (select count(*) from product_components o where o.product_id = $1) >= 500 then 'TOO_MANY_COMPONENTS'
+				and (select count(*) from product_components o where o.product_id = $1) >= ` +
+		strconv.Itoa(server.MaxEntries) + ` then 'TOO_MANY_COMPONENTS'
 		end as problem
 	)`
 }
@@ -171,7 +173,7 @@ func (h handlers) updateComponent(
 		change := db.SQL(checkComponent(`
 				select from product_components c join products p on p.id = c.product_id
 				where c.product_id = $1 and c.id = $2 and p.hidden_at is null`)+`, component as (
-				update product_components set `+set+` 
+				update product_components set `+set+`
 				from checked where problem is null and product_id = $1 and id = $2`+unchanged+`
 				returning product_id
 			)

@@ -13,20 +13,10 @@ const byNumber = `number = $1 and num_nonnulls(number) = 1 and hidden_at is null
 // changed remaining weight is an entry of the ledger.
 func Edit(number int64, in *Spool) *db.Stmt {
 	set, args := server.Assignments(in, []any{number})
-	if set != "" {
-		set += ", "
+	if set == "" {
+		set = "hidden_at = null" // its value
 	}
-	return db.SQL(`
-		with old as (
-			select id as old_id, remaining_weight_grams as before from spools where `+byNumber+` for no key update
-		), spool as (
-			update spools set `+set+`updated_at = now() from old where id = old_id
-			returning id, before, remaining_weight_grams
-		), entry as (
-			insert into spool_usage (spool_id, kind, before_grams, after_grams)
-			select id, 'edited', before, remaining_weight_grams from spool where remaining_weight_grams <> before
-		)
-		select id from spool`, args...)
+	return edit(byNumber, "id", set, args)
 }
 
 // Hide returns a statement that hides the spool with the number and returns its id.

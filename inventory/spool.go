@@ -259,18 +259,23 @@ func (h handlers) update(ctx context.Context, r *server.Request[Spool]) (server.
 			update spools set `+set+`, updated_at = now()
 			where id = $1 and hidden_at is null returning `+spoolColumns, args...))
 	}
-	return h.write(ctx, db.SQL(`
+	return h.write(ctx, edit(`id = $1 and hidden_at is null`, spoolColumns, set, args))
+}
+
+// edit returns a statement that sets columns of the spool for which condition is true, and returns the columns of that
+// spool. A changed remaining weight is an entry of the ledger.
+func edit(condition, columns, set string, args []any) *db.Stmt {
+	return db.SQL(`
 		with old as (
-			select id as old_id, remaining_weight_grams as before
-			from spools where id = $1 and hidden_at is null for no key update
+			select id as old_id, remaining_weight_grams as before from spools where `+condition+` for no key update
 		), spool as (
-			update spools set `+set+`, updated_at = now() from old where id = $1 and id = old_id
-			returning `+spoolColumns+`, before
+			update spools set `+set+`, updated_at = now() from old where id = old_id
+			returning `+columns+`, remaining_weight_grams as after, before
 		), entry as (
 			insert into spool_usage (spool_id, kind, before_grams, after_grams)
-			select id, 'edited', before, remaining_weight_grams from spool where remaining_weight_grams <> before
+			select id, 'edited', before, after from spool where after <> before
 		)
-		select `+spoolColumns+` from spool`, args...))
+		select `+columns+` from spool`, args...)
 }
 
 var deleteDoc = &server.Doc{
