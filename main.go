@@ -19,6 +19,7 @@ import (
 	"spoolwright/db/local"
 	"spoolwright/demo"
 	"spoolwright/inventory"
+	"spoolwright/orders"
 	"spoolwright/printers"
 	"spoolwright/production"
 	"spoolwright/server"
@@ -32,7 +33,8 @@ var features = []func(*db.DB) []server.Route{
 }
 
 // definitions are the SQL functions of the features. A feature comes after those whose functions it calls.
-var definitions = slices.Concat(inventory.Definitions, catalog.Definitions, production.Definitions)
+var definitions = slices.Concat(inventory.Definitions, catalog.Definitions, production.Definitions,
+	orders.Definitions)
 
 // commands are all commands, in the order of the help. The first one is the default.
 var commands = slices.Concat(

@@ -9,11 +9,19 @@ import (
 	"spoolwright/server"
 )
 
-//go:embed costs.sql
-var costsSQL string
+var (
+	//go:embed costs.sql
+	costsSQL string
+	//go:embed explode.sql
+	explodeSQL string
+)
 
-// Definitions are the SQL functions of products: recompute_costs, which calls filament_prices of inventory.
-var Definitions = []db.Definition{{Name: "catalog/costs", Version: 3, SQL: costsSQL}}
+// Definitions are the SQL functions of products: recompute_costs, which calls filament_prices of inventory, and
+// explode_products, which other packages call in their own statements.
+var Definitions = []db.Definition{
+	{Name: "catalog/costs", Version: 3, SQL: costsSQL},
+	{Name: "catalog/explode", Version: 1, SQL: explodeSQL},
+}
 
 // lockCatalog locks the tenant's catalog until the end of the transaction. It must be the first statement of every
 // write that depends on the tree of components or on costs. Otherwise two concurrent writes could close a cycle

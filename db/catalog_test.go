@@ -46,6 +46,8 @@ var privileges = map[string]string{
 	"production_runs":    "SELECT INSERT UPDATE DELETE",
 	"run_items":          "SELECT INSERT UPDATE DELETE",
 	"run_materials":      "SELECT INSERT UPDATE DELETE",
+	"orders":             "SELECT INSERT UPDATE",
+	"order_items":        "SELECT INSERT",
 	"idempotency_keys":   "SELECT INSERT UPDATE DELETE",
 	"schema_migrations":  "SELECT",
 	"schema_definitions": "SELECT",

@@ -20,12 +20,14 @@ import (
 	"spoolwright/db"
 	"spoolwright/db/local"
 	"spoolwright/inventory"
+	"spoolwright/orders"
 	"spoolwright/production"
 )
 
 // Definitions are the SQL functions of all features, as in main.go, which cannot be imported. A test of the program
 // in blackbox compares the two lists.
-var Definitions = slices.Concat(inventory.Definitions, catalog.Definitions, production.Definitions)
+var Definitions = slices.Concat(inventory.Definitions, catalog.Definitions, production.Definitions,
+	orders.Definitions)
 
 var private *local.Server
 

@@ -1,0 +1,45 @@
+-- Returns the filament that pieces of products need: pieces[n] of ids[n], where a product may occur several times.
+-- The materials of their components count too, through all levels. Materials that are not required do not count. One
+-- row for each material type and colour key, in no particular order; color is the first spelling of the colour.
+--
+-- The loop visits the products from the highest level down, so that each product is read once, however many paths lead
+-- to it. A product that was removed may have components with its own level or a higher one; these are read again.
+create or replace function explode_products(ids uuid[], pieces numeric[])
+returns table (material_type text, color_key text, color text, grams numeric)
+language plpgsql stable as $$
+declare
+	all_ids uuid[] := '{}';
+	all_pieces numeric[] := '{}';
+	level_ids uuid[];
+	level_pieces numeric[];
+begin
+	while cardinality(ids) > 0 loop
+		with pending as materialized (
+			select u.id, u.pieces, p.levels
+			from (select e.id, sum(e.pieces) as pieces from unnest(ids, pieces) e (id, pieces) group by e.id) u
+			cross join lateral (select p.levels from products p where p.id = u.id offset 0) p
+		), top as materialized (
+			select n.id, n.pieces from pending n where n.levels = (select max(m.levels) from pending m)
+		), below as (
+			select n.id, n.pieces from pending n where n.levels < (select max(m.levels) from pending m)
+			union all
+			select c.component_product_id, t.pieces * c.quantity from top t cross join lateral (
+				select c.component_product_id, c.quantity from product_components c where c.product_id = t.id offset 0
+			) c
+		)
+		select (select array_agg(t.id order by t.id) from top t), (select array_agg(t.pieces order by t.id) from top t),
+			array_agg(b.id), array_agg(b.pieces)
+		into level_ids, level_pieces, ids, pieces
+		from below b;
+		all_ids := all_ids || level_ids;
+		all_pieces := all_pieces || level_pieces;
+	end loop;
+
+	return query
+		select m.material_type, m.color_key, min(m.color), sum(m.weight_grams * u.pieces)
+		from (select e.id, sum(e.pieces) as pieces from unnest(all_ids, all_pieces) e (id, pieces) group by e.id) u
+		cross join lateral (
+			select * from product_materials m where m.product_id = u.id and m.is_required offset 0
+		) m
+		group by m.material_type, m.color_key;
+end $$;

@@ -1,0 +1,64 @@
+-- Orders and their items, and the items of production runs that print them.
+create table orders (
+	tenant_id uuid not null default nullif(current_setting('app.tenant_id', true), '')::uuid,
+	id uuid not null,
+	source text collate "C" check (length(source) <= 200),
+	reference text collate "C" check (length(reference) <= 200),
+	customer text collate "C" check (length(customer) <= 200),
+	due_date date,
+	notes text collate "C" check (length(notes) <= 10000),
+	status text collate "C" not null check (status in ('received', 'in_production', 'done', 'cancelled')),
+	content bytea not null check (length(content) = 32), -- SHA-256 of the request that created the order
+	created_at timestamptz not null default now(),
+	updated_at timestamptz not null default now(),
+	hidden_at timestamptz,
+	-- Whether the order reserves filament, and follows its production runs.
+	is_open boolean not null generated always as (status in ('received', 'in_production') and hidden_at is null) stored,
+	source_key text collate "C" generated always as (lower(source collate "und-x-icu") collate "C") stored,
+	search_key text collate "C" not null generated always as (lower((
+		coalesce(reference, '') || U&'\FFFD' || coalesce(customer, '') || U&'\FFFD' || coalesce(notes, ''))
+		collate "und-x-icu") collate "C") stored,
+	primary key (tenant_id, id)
+) with (fillfactor = 85);
+create index orders_newest on orders (tenant_id, created_at, id) where num_nonnulls(hidden_at) <> 1;
+create index orders_status on orders (tenant_id, status, created_at, id) where num_nonnulls(hidden_at) <> 1;
+create index orders_source on orders (tenant_id, source_key, created_at, id) where num_nonnulls(hidden_at) <> 1;
+create index orders_open on orders (tenant_id, id) where is_open;
+create unique index orders_reference on orders (tenant_id, coalesce(source, ''), reference)
+	where hidden_at is null and reference <> '';
+
+create trigger count_added after insert on orders referencing new table as added
+	for each statement execute function count_added();
+create trigger count_hidden after update of hidden_at on orders
+	for each row when (old.hidden_at is null and new.hidden_at is not null) execute function count_removed();
+
+create table order_items (
+	tenant_id uuid not null default nullif(current_setting('app.tenant_id', true), '')::uuid,
+	id uuid not null,
+	order_id uuid not null,
+	product_id uuid not null,
+	quantity int not null check (quantity > 0 and quantity <= 1000000),
+	created_at timestamptz not null default clock_timestamp(),
+	primary key (tenant_id, id),
+	unique (tenant_id, id, product_id), -- for the foreign key of run_items
+	foreign key (tenant_id, order_id) references orders (tenant_id, id),
+	foreign key (tenant_id, product_id) references products (tenant_id, id)
+);
+create index order_items_order on order_items (tenant_id, order_id, created_at, id);
+
+alter table orders enable row level security, force row level security;
+create policy tenant on orders
+	using (tenant_id = (select nullif(current_setting('app.tenant_id', true), '')::uuid))
+	with check (tenant_id = (select nullif(current_setting('app.tenant_id', true), '')::uuid));
+alter table order_items enable row level security, force row level security;
+create policy tenant on order_items
+	using (tenant_id = (select nullif(current_setting('app.tenant_id', true), '')::uuid))
+	with check (tenant_id = (select nullif(current_setting('app.tenant_id', true), '')::uuid));
+grant select, insert, update on orders to spoolwright_app;
+grant select, insert on order_items to spoolwright_app;
+
+-- An item of a run may print an item of an order. Both have the same product.
+alter table run_items add column order_item_id uuid,
+	add constraint run_items_order_item foreign key (tenant_id, order_item_id, product_id)
+		references order_items (tenant_id, id, product_id);
+create index run_items_order on run_items (tenant_id, order_item_id) where order_item_id is not null;

@@ -1,0 +1,26 @@
+// Package orders owns the orders of customers, and answers whether the filament is there to print them.
+package orders
+
+import (
+	_ "embed"
+
+	"spoolwright/db"
+)
+
+var (
+	//go:embed follow.sql
+	followSQL string
+	//go:embed reserve.sql
+	reserveSQL string
+)
+
+// Definitions are the SQL functions of orders: order_item_pieces and reserved_materials, which calls explode_products of
+// catalog, and follow_run. Other packages call reserved_materials in their own statements.
+var Definitions = []db.Definition{
+	{Name: "orders/reserve", Version: 1, SQL: reserveSQL},
+	{Name: "orders/follow", Version: 1, SQL: followSQL},
+}
+
+// Follow returns a statement that changes the status of the orders that a run prints items of. It is the hook of
+// production.Routes.
+func Follow(run string) *db.Stmt { return db.SQL(`select follow_run($1)::text`, run) }
