@@ -102,9 +102,9 @@ type faultTest struct {
 
 // ack is an acknowledged write.
 type ack struct {
-	kind     string // deduct, create, run, material, complete, print
-	id       string // of the created or completed resource
-	spool    string // of a deduction or completion
+	kind     string // deduct, create, run, material, complete, fail, cancel, print
+	id       string // of the created resource, or of the run that has ended
+	spool    string // of a deduction or the end of a run
 	weight   server.Decimal
 	path     string // path, body and response are set for some writes, which verify repeats
 	body     any
@@ -403,7 +403,8 @@ func (f *faultTest) client(c int) {
 	maps.Copy(f.acked, acked)
 }
 
-// step deducts, creates a spool, or creates a run and completes it. It adds the acknowledged writes to acked.
+// step deducts, creates a spool, or creates a run and completes, fails or cancels it. It adds the acknowledged writes to
+// acked.
 func (f *faultTest) step(key string, acked map[string]ack) error {
 	spool := f.spools[rand.IntN(faultSpools)]
 	weight := server.Decimal(1 + rand.IntN(500_000))
@@ -471,16 +472,20 @@ func (f *faultTest) step(key string, acked map[string]ack) error {
 	if _, err := write(key+"-material", path+"/materials", body, 201, ack{kind: "material"}); err != nil {
 		return err
 	}
-	complete := ack{kind: "complete", id: run.id, spool: spool, weight: weight}
-	if _, err := write(key+"-complete", path+"/complete", nil, 200, complete); err != nil {
+	ends := []string{"complete", "fail", "cancel"}
+	bodies := map[string]any{"complete": nil, "fail": map[string]any{"reason": "power_failure"}, "cancel": nil}
+	kind := ends[max(0, rand.IntN(4)-1)] // half of them complete
+	end := ack{kind: kind, id: run.id, spool: spool, weight: weight}
+	if _, err := write(key+"-"+kind, path+"/"+kind, bodies[kind], 200, end); err != nil {
 		return err
 	}
 	if rand.IntN(8) > 0 {
 		return nil
 	}
-	again, err := f.post(path+"/complete", key+"-again", nil)
+	kind = ends[rand.IntN(3)]
+	again, err := f.post(path+"/"+kind, key+"-again", bodies[kind])
 	if err == nil && again.status != 400 {
-		err = fmt.Errorf("complete of a completed run: %d %s, want 400", again.status, again.body)
+		err = fmt.Errorf("%s of a run that has ended: %d %s, want 400", kind, again.status, again.body)
 	}
 	return err
 }
@@ -511,7 +516,7 @@ func (f *faultTest) verify(t *testing.T) {
 	used := map[string]server.Decimal{}
 	for key, a := range f.acked {
 		used[a.spool] += a.weight
-		if a.kind == "complete" {
+		if endsRun("/" + a.kind) {
 			byRun[a.id] = key
 		}
 	}
@@ -542,15 +547,18 @@ func (f *faultTest) verify(t *testing.T) {
 	}
 	stream(`
 		select kind, coalesce(reason, run_id::text), spool_id::text, (-change_grams * 1000000)::bigint
-		from spool_usage where kind in ('deducted', 'run')`,
+		from spool_usage where kind in ('deducted', 'run', 'wasted')`,
 		func(kind, key, spool string, weight int64) {
 			id := spool
-			if kind == "run" {
+			if kind != "deducted" {
 				id = key
 				if key = byRun[key]; key == "" {
-					report("run %s was completed, but this was not acknowledged", id)
+					report("run %s has ended, but this was not acknowledged", id)
 					return
 				}
+			}
+			if a := f.acked[key]; kind == "wasted" != (a.kind == "fail" || a.kind == "cancel") {
+				report("the write %s: the ledger has the kind %s, acknowledged was %s", key, kind, a.kind)
 			}
 			if a := f.acked[key]; a.spool != spool || int64(a.weight) != weight {
 				report("the write %s: the ledger has %d millionths of spool %s, acknowledged were %d of %s",

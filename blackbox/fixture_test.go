@@ -139,6 +139,11 @@ func isProtected(op *operation) bool { return op.Access > server.Public }
 func readsBody(op *operation) bool   { return op.example != nil }
 func hasID(op *operation) bool       { return strings.Contains(op.Path(), "{") }
 
+// endsRun reports whether the path is that of an operation that ends a production run.
+func endsRun(path string) bool {
+	return strings.HasSuffix(path, "/complete") || strings.HasSuffix(path, "/fail") || strings.HasSuffix(path, "/cancel")
+}
+
 // createOperation returns the operation that creates resources in the collection, or nil.
 func (w *testAPI) createOperation(collection string) *operation {
 	for _, op := range w.operations {

@@ -746,6 +746,66 @@ var errorCases = []errorCase{
 			c.Post(t, run+"/complete", nil).Want(200)
 			return run + "/complete", nil, nil
 		}},
+	{"POST /api/v1/production-runs/{id}/fail", 404, "NOT_FOUND",
+		func(t *testing.T, c *authtest.Client) (string, any, func()) {
+			return runsURL + "/" + db.NewID() + "/fail", authtest.JSON{"reason": "clog"}, nil
+		}},
+	{"POST /api/v1/production-runs/{id}/fail", 400, "RUN_NOT_OPEN",
+		func(t *testing.T, c *authtest.Client) (string, any, func()) {
+			run, _ := createRun(t, c, createSpool(t, c, nil), 1)
+			c.Patch(t, run, authtest.JSON{"status": "cancelled"}).Want(200)
+			return run + "/fail", authtest.JSON{"reason": "clog"}, func() { c.Patch(t, run, authtest.JSON{"status": "paused"}).Want(200) }
+		}},
+	{"POST /api/v1/production-runs/{id}/fail", 400, "UNKNOWN_REFERENCE",
+		func(t *testing.T, c *authtest.Client) (string, any, func()) {
+			run, _ := createRun(t, c, createSpool(t, c, nil), 1)
+			material := authtest.JSON{"id": db.NewID(), "wasted_grams": 1}
+			return run + "/fail", authtest.JSON{"reason": "clog", "materials": []any{material}}, nil
+		}},
+	{"POST /api/v1/production-runs/{id}/fail", 400, "INSUFFICIENT_FILAMENT",
+		func(t *testing.T, c *authtest.Client) (string, any, func()) {
+			spool := createSpool(t, c, nil)
+			run, _ := createRun(t, c, spool, 11)
+			return run + "/fail", authtest.JSON{"reason": "clog"}, func() {
+				c.Patch(t, spool, authtest.JSON{"remaining_weight_grams": 12}).Want(200)
+			}
+		}},
+	{"POST /api/v1/production-runs/{id}/fail", 400, "RUN_ALREADY_COMPLETED",
+		func(t *testing.T, c *authtest.Client) (string, any, func()) {
+			run, _ := createRun(t, c, createSpool(t, c, nil), 1)
+			c.Post(t, run+"/complete", nil).Want(200)
+			return run + "/fail", authtest.JSON{"reason": "clog"}, nil
+		}},
+	{"POST /api/v1/production-runs/{id}/cancel", 404, "NOT_FOUND",
+		func(t *testing.T, c *authtest.Client) (string, any, func()) {
+			return runsURL + "/" + db.NewID() + "/cancel", nil, nil
+		}},
+	{"POST /api/v1/production-runs/{id}/cancel", 400, "RUN_NOT_OPEN",
+		func(t *testing.T, c *authtest.Client) (string, any, func()) {
+			run, _ := createRun(t, c, createSpool(t, c, nil), 1)
+			c.Patch(t, run, authtest.JSON{"status": "failed"}).Want(200)
+			return run + "/cancel", nil, func() { c.Patch(t, run, authtest.JSON{"status": "paused"}).Want(200) }
+		}},
+	{"POST /api/v1/production-runs/{id}/cancel", 400, "UNKNOWN_REFERENCE",
+		func(t *testing.T, c *authtest.Client) (string, any, func()) {
+			run, _ := createRun(t, c, createSpool(t, c, nil), 1)
+			material := authtest.JSON{"id": db.NewID(), "wasted_grams": 1}
+			return run + "/cancel", authtest.JSON{"materials": []any{material}}, nil
+		}},
+	{"POST /api/v1/production-runs/{id}/cancel", 400, "INSUFFICIENT_FILAMENT",
+		func(t *testing.T, c *authtest.Client) (string, any, func()) {
+			spool := createSpool(t, c, nil)
+			run, _ := createRun(t, c, spool, 11)
+			return run + "/cancel", nil, func() {
+				c.Patch(t, spool, authtest.JSON{"remaining_weight_grams": 12}).Want(200)
+			}
+		}},
+	{"POST /api/v1/production-runs/{id}/cancel", 400, "RUN_ALREADY_COMPLETED",
+		func(t *testing.T, c *authtest.Client) (string, any, func()) {
+			run, _ := createRun(t, c, createSpool(t, c, nil), 1)
+			c.Post(t, run+"/complete", nil).Want(200)
+			return run + "/cancel", nil, nil
+		}},
 }
 
 // TestErrorsAreNotStored checks that an error response is the same with and without a key, and that the key is not

@@ -73,7 +73,7 @@ func testPlans(t *testing.T, analyzed bool) {
 			f := &fixture{testAPI: w, tenant: large.tenant, admin: large.admin,
 				ids: map[string]string{}, created: map[string]int{}, bodies: map[*operation]map[string]any{}}
 			path := f.path(t, op.Path())
-			if strings.HasSuffix(path, "/complete") {
+			if endsRun(path) {
 				f.path(t, "/api/v1/production-runs/{id}/materials/{material_id}")
 			}
 			body := f.body(t, op)

@@ -218,7 +218,7 @@ func TestDefinitionsKeepAttributes(t *testing.T) {
 	super := connect(t, u.super)
 	for _, f := range queryStrings(t, super, `
 		select proname::text from pg_proc
-		where proname = 'use_filament' and proconfig is distinct from '{plan_cache_mode=force_generic_plan}'`) {
+		where proname in ('use_filament', 'take_filament') and proconfig is distinct from '{plan_cache_mode=force_generic_plan}'`) {
 		t.Errorf("%s must have plan_cache_mode = force_generic_plan", f)
 	}
 	open(t, db.Config{URL: u.app, MaxConns: 1, Definitions: dbtest.Definitions})

@@ -19,12 +19,12 @@ var (
 	useSQL string
 )
 
-// Definitions are the SQL functions of spools. Other packages call spool_name, filament_prices, use_filament, report_use
+// Definitions are the SQL functions of spools. Other packages call spool_name, filament_prices, take_filament, report_use
 // and measure_spool in their own statements, and so within their own transactions.
 var Definitions = []db.Definition{
 	{Name: "inventory/name", Version: 1, SQL: nameSQL},
 	{Name: "inventory/number", Version: 3, SQL: numberSQL},
 	{Name: "inventory/prices", Version: 2, SQL: pricesSQL},
 	{Name: "inventory/report", Version: 1, SQL: reportSQL},
-	{Name: "inventory/use", Version: 4, SQL: useSQL},
+	{Name: "inventory/use", Version: 5, SQL: useSQL},
 }

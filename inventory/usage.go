@@ -90,7 +90,7 @@ type UsageKind string
 
 // Enum returns all kinds.
 func (UsageKind) Enum() []string {
-	return []string{"created", "edited", "deducted", "run", "measured", "printed"}
+	return []string{"created", "edited", "deducted", "run", "measured", "printed", "wasted"}
 }
 
 // Usage is an entry of the usage ledger, about one change of a spool's remaining weight.

@@ -1,5 +1,6 @@
 -- Deducts the filament of a production run from spools: grams[n] from spool_ids[n], where a spool may occur
--- several times. Writes one ledger row for each spool. Returns one row for each spool, with short = false.
+-- several times. Writes one ledger row of the kind, run or wasted, for each spool. Returns one row for each spool, with
+-- short = false.
 --
 -- If any of the spools is hidden or has less than its total, nothing changes; the function returns only those
 -- spools, with short = true, deducted as the grams that the run needs, and both weights as the grams that
@@ -11,7 +12,7 @@
 -- force_generic_plan: for short arrays of known length the planner would plan each statement again at each
 -- call, which takes longer than running it. With "lateral (... offset 0)" and in the loop, a spool is always read
 -- by its primary key, whatever the planner knows of the table.
-create or replace function use_filament(run uuid, spool_ids uuid[], grams numeric[])
+create or replace function take_filament(run uuid, spool_ids uuid[], grams numeric[], kind text)
 returns table (
 	spool_id uuid, name text, previous_weight numeric, new_weight numeric, deducted numeric, short boolean
 )
@@ -32,7 +33,7 @@ begin
 	end if;
 
 	insert into spool_usage (spool_id, kind, run_id, before_grams, after_grams)
-	select s.id, 'run', run, s.remaining_weight_grams, s.remaining_weight_grams - used.total
+	select s.id, take_filament.kind, run, s.remaining_weight_grams, s.remaining_weight_grams - used.total
 	from (select u.id, sum(u.g) as total from unnest(spool_ids, grams) u (id, g) group by u.id) used
 	cross join lateral (select * from spools s where s.id = used.id offset 0) s
 	order by s.id;
@@ -49,4 +50,14 @@ begin
 		into name, previous_weight, new_weight;
 		return next;
 	end loop;
+end $$;
+
+-- Earlier programs call this function.
+create or replace function use_filament(run uuid, spool_ids uuid[], grams numeric[])
+returns table (
+	spool_id uuid, name text, previous_weight numeric, new_weight numeric, deducted numeric, short boolean
+)
+language plpgsql set plan_cache_mode = force_generic_plan as $$
+begin
+	return query select * from take_filament(run, spool_ids, grams, 'run');
 end $$;

@@ -1,7 +1,6 @@
 package production
 
 import (
-	"bytes"
 	"context"
 	_ "embed"
 	"encoding/json"
@@ -16,8 +15,11 @@ import (
 //go:embed complete.sql
 var completeSQL string
 
-// Definitions are the SQL functions of production runs: complete_run_2, which calls use_filament of inventory.
-var Definitions = []db.Definition{{Name: "production/complete", Version: 2, SQL: completeSQL}}
+// Definitions are the SQL functions of production runs: complete_run_2 and end_run. They call take_filament of inventory.
+var Definitions = []db.Definition{
+	{Name: "production/complete", Version: 3, SQL: completeSQL},
+	{Name: "production/fail", Version: 1, SQL: failSQL},
+}
 
 // CompleteRequest is the body of complete.
 type CompleteRequest struct {
@@ -31,27 +33,37 @@ type CompleteMaterial struct {
 	ActualWeight server.Optional[server.Decimal] `json:"actual_weight_grams" rule:"required,maximum=1000000"`
 }
 
-// CompleteItem is the numbers of good and failed pieces of an item.
+// CompleteItem is the numbers of good and failed pieces of an item, and why pieces failed.
 type CompleteItem struct {
 	ID                 server.Optional[server.UUID] `json:"id" rule:"required"`
 	SuccessfulQuantity server.Optional[int64]       `json:"successful_quantity" rule:"maximum=1000000"`
 	FailedQuantity     server.Optional[int64]       `json:"failed_quantity" rule:"maximum=1000000"`
+
+	FailureReason server.Optional[FailureReason] `json:"failure_reason"`
 }
 
 // Check reports ids that are in a list twice.
 func (r *CompleteRequest) Check(problems *server.Problems) {
+	materials := make([]server.Optional[server.UUID], len(r.Materials))
+	for i, m := range r.Materials {
+		materials[i] = m.ID
+	}
+	checkOnce("materials", materials, problems)
+	items := make([]server.Optional[server.UUID], len(r.Items))
+	for i, item := range r.Items {
+		items[i] = item.ID
+	}
+	checkOnce("items", items, problems)
+}
+
+// checkOnce reports ids that are in a list twice.
+func checkOnce(list string, ids []server.Optional[server.UUID], problems *server.Problems) {
 	seen := map[server.UUID]bool{}
-	once := func(id server.Optional[server.UUID], list string, i int) {
+	for i, id := range ids {
 		if key := id.Or(""); key != "" && seen[key] {
 			problems.Add(fmt.Sprintf("%s[%d].id", list, i), "is in the list twice")
 		}
 		seen[id.Or("")] = true
-	}
-	for i, m := range r.Materials {
-		once(m.ID, "materials", i)
-	}
-	for i, item := range r.Items {
-		once(item.ID, "items", i)
 	}
 }
 
@@ -69,6 +81,9 @@ func (r *CompleteRequest) lists() (materials, items string) {
 		}
 		if item.FailedQuantity.Set {
 			pieces[i]["failed_quantity"] = item.FailedQuantity.Arg()
+		}
+		if item.FailureReason.Set {
+			pieces[i]["failure_reason"] = item.FailureReason.Arg()
 		}
 	}
 	return db.Rows(weights), db.Rows(pieces)
@@ -91,7 +106,7 @@ type SpoolDeduction struct {
 	Deducted server.Decimal `json:"deducted" rule:"notNull"`
 }
 
-// The problems of complete_run_2, apart from NOT_FOUND and TOO_MANY_PIECES.
+// The problems of complete_run_2 and end_run, apart from NOT_FOUND, TOO_MANY_PIECES and errClosed.
 var (
 	errNotInRun = server.BadRequest("UNKNOWN_REFERENCE", "Not in the run: %s", "materials[1].id")
 
@@ -145,15 +160,10 @@ func (h handlers) complete(ctx context.Context, r *server.Request[CompleteReques
 	case problem != nil:
 		return nil, completeError(*problem, details)
 	}
-	b := bytes.NewBuffer(fmt.Appendf(nil,
-		`{"id":"%s","status":"completed","completed_at":"%s","inventory_updated":true,"spools_updated":`,
-		r.ID("id"), completedAt.UTC().Format(time.RFC3339Nano)))
-	err = json.Compact(b, details)
-	b.WriteByte('}')
-	return b.Bytes(), err
+	return endResponse(r.ID("id"), "completed", *completedAt, details)
 }
 
-// completeError returns the error for a problem of complete_run_2 and its details.
+// completeError returns the error for a problem of complete_run_2 or end_run and its details.
 func completeError(problem string, details []byte) error {
 	var rows []struct {
 		MaterialID string      `json:"material_id"`
@@ -167,7 +177,7 @@ func completeError(problem string, details []byte) error {
 	}
 	if details != nil {
 		if err := json.Unmarshal(details, &rows); err != nil {
-			return fmt.Errorf("details of complete_run_2: %w", err)
+			return fmt.Errorf("details of the end of a run: %w", err)
 		}
 	}
 	var list []string
@@ -206,5 +216,5 @@ func completeError(problem string, details []byte) error {
 		}
 		return errInsufficient.With(strings.Join(list, ", "))
 	}
-	return fmt.Errorf("complete_run_2 returned the problem %q", problem)
+	return fmt.Errorf("the end of a run returned the problem %q", problem)
 }

@@ -2,8 +2,8 @@
 -- or nothing, and only once. Locks the run first and then the spools. Returns one row.
 --
 -- The lists set values of the run's materials and items before it is completed. They are JSON arrays of objects
--- with different ids: {"id", "actual_weight_grams"}, and {"id", "successful_quantity", "failed_quantity"},
--- where a missing quantity stays as it is.
+-- with different ids: {"id", "actual_weight_grams"}, and {"id", "successful_quantity", "failed_quantity",
+-- "failure_reason"}, where a missing quantity or reason stays as it is.
 --
 -- If the run is completed, problem is null, finished_at is the run's completed_at, and details is a JSON array
 -- with an object for each spool: spool_id, previous_weight, new_weight, deducted (grams).
@@ -38,14 +38,13 @@ begin
 		return next;
 		return;
 	end if;
-	if run.deducted_at is not null then
-		problem := 'RUN_ALREADY_COMPLETED';
+	if run.status in ('failed', 'cancelled') then
+		problem := 'RUN_NOT_OPEN';
 		return next;
 		return;
 	end if;
-
-	if run.status in ('failed', 'cancelled') then
-		problem := 'RUN_NOT_OPEN';
+	if run.deducted_at is not null then
+		problem := 'RUN_ALREADY_COMPLETED';
 		return next;
 		return;
 	end if;
@@ -114,7 +113,7 @@ begin
 				'new_weight', trim_scale(u.new_weight), 'deducted', trim_scale(u.deducted)) end
 			order by u.spool_id)
 	into short, details
-	from use_filament(target, spool_ids, grams) u;
+	from take_filament(target, spool_ids, grams, 'run') u;
 	if short then
 		problem := 'INSUFFICIENT_FILAMENT';
 		return next;
@@ -129,7 +128,9 @@ begin
 			successful_quantity = case when e.entry ? 'successful_quantity'
 				then (e.entry ->> 'successful_quantity')::int else i.successful_quantity end,
 			failed_quantity = case when e.entry ? 'failed_quantity'
-				then (e.entry ->> 'failed_quantity')::int else i.failed_quantity end
+				then (e.entry ->> 'failed_quantity')::int else i.failed_quantity end,
+			failure_reason = case when e.entry ? 'failure_reason'
+				then e.entry ->> 'failure_reason' else i.failure_reason end
 		from jsonb_array_elements(item_list) e (entry)
 		where i.run_id = target and i.id = (e.entry ->> 'id')::uuid;
 	end if;

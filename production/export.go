@@ -17,7 +17,7 @@ var Export = transfer.Export[Run](200, func(createdAt, id, limit string) *db.Stm
 			(select coalesce(json_agg(json_build_object(
 					'id', i.id, 'product_id', i.product_id, 'product_name', p.name, 'quantity', i.quantity,
 					'successful_quantity', i.successful_quantity, 'failed_quantity', i.failed_quantity,
-					'estimated_material_cost', trim_scale(i.estimated_material_cost),
+					'failure_reason', i.failure_reason, 'estimated_material_cost', trim_scale(i.estimated_material_cost),
 					'estimated_total_cost', trim_scale(i.estimated_total_cost)) order by i.created_at, i.id), '[]')
 				from run_items i join products p on p.id = i.product_id where i.run_id = production_runs.id) as items,
 			(select coalesce(json_agg(json_build_object(

@@ -17,12 +17,13 @@ type RunItem struct {
 	Quantity              server.Optional[int64]          `json:"quantity" rule:"notNull,exclusiveMinimum=0,maximum=1000000"`
 	SuccessfulQuantity    server.Optional[int64]          `json:"successful_quantity" rule:"maximum=1000000"`
 	FailedQuantity        server.Optional[int64]          `json:"failed_quantity" rule:"maximum=1000000"`
+	FailureReason         server.Optional[FailureReason]  `json:"failure_reason"`
 	EstimatedMaterialCost server.Optional[server.Decimal] `json:"estimated_material_cost" rule:"maximum=999999999"`
 	EstimatedTotalCost    server.Optional[server.Decimal] `json:"estimated_total_cost" rule:"maximum=999999999"`
 }
 
 const itemColumns = `i.id, i.product_id, p.name as product_name, i.quantity, i.successful_quantity, i.failed_quantity,
-	i.estimated_material_cost, i.estimated_total_cost`
+	i.failure_reason, i.estimated_material_cost, i.estimated_total_cost`
 
 var addItemDoc = &server.Doc{
 	ID: "addProductionRunItem", Tag: tag, Summary: "Add a product to a run",
@@ -35,9 +36,9 @@ func (h handlers) addItem(ctx context.Context, r *server.Request[RunItem]) (serv
 	id, run, in := db.NewID(), r.ID("id"), &r.In
 	item := db.SQL(`
 		with i as (
-			insert into run_items (id, run_id, product_id, quantity, successful_quantity, failed_quantity,
+			insert into run_items (id, run_id, product_id, quantity, successful_quantity, failed_quantity, failure_reason,
 				estimated_material_cost, estimated_total_cost)
-			select $1::uuid, run.id, p.id, $4::int, $5::int, $6::int,
+			select $1::uuid, run.id, p.id, $4::int, $5::int, $6::int, $10,
 				coalesce($7::numeric, round(p.material_cost * $4::int, 6)),
 				coalesce($8::numeric, round(p.total_cost * $4::int, 6))
 			from production_runs run, products p
@@ -47,7 +48,8 @@ func (h handlers) addItem(ctx context.Context, r *server.Request[RunItem]) (serv
 		)
 		select `+itemColumns+` from i join products p on p.id = i.product_id`,
 		id, run, in.ProductID.Arg(), in.Quantity.Or(1), in.SuccessfulQuantity.Arg(), in.FailedQuantity.Arg(),
-		in.EstimatedMaterialCost.Arg(), in.EstimatedTotalCost.Arg(), server.MaxEntries)
+		in.EstimatedMaterialCost.Arg(), in.EstimatedTotalCost.Arg(), server.MaxEntries,
+		in.FailureReason.Arg())
 	var full bool
 	if err := h.db.Write(ctx, lockRun(run), isFull("run_items", run, &full), item); err != nil {
 		return nil, itemError(err)
@@ -79,6 +81,7 @@ func itemRows(items []RunItem) string {
 	for i, item := range items {
 		rows[i] = map[string]any{"id": db.NewID(), "product_id": item.ProductID.Arg(), "quantity": item.Quantity.Or(1),
 			"successful_quantity": item.SuccessfulQuantity.Arg(), "failed_quantity": item.FailedQuantity.Arg(),
+			"failure_reason":          item.FailureReason.Arg(),
 			"estimated_material_cost": item.EstimatedMaterialCost.Arg(),
 			"estimated_total_cost":    item.EstimatedTotalCost.Arg()}
 	}
@@ -88,13 +91,14 @@ func itemRows(items []RunItem) string {
 // addItems returns a statement that adds the rows of itemRows to a run, if it exists.
 func addItems(run, rows string) *db.Stmt {
 	return db.SQL(`
-		insert into run_items (id, run_id, product_id, quantity, successful_quantity, failed_quantity,
+		insert into run_items (id, run_id, product_id, quantity, successful_quantity, failed_quantity, failure_reason,
 			estimated_material_cost, estimated_total_cost)
-		select i.id, run.id, p.id, i.quantity, i.successful_quantity, i.failed_quantity,
+		select i.id, run.id, p.id, i.quantity, i.successful_quantity, i.failed_quantity, i.failure_reason,
 			coalesce(i.estimated_material_cost, round(p.material_cost * i.quantity, 6)),
 			coalesce(i.estimated_total_cost, round(p.total_cost * i.quantity, 6))
 		from production_runs run, json_to_recordset($2::json) i (n int, id uuid, product_id uuid, quantity int,
-			successful_quantity int, failed_quantity int, estimated_material_cost numeric, estimated_total_cost numeric)
+			successful_quantity int, failed_quantity int, failure_reason text,
+			estimated_material_cost numeric, estimated_total_cost numeric)
 		cross join lateral (select * from products p where p.id = i.product_id offset 0) p
 		where run.id = $1 order by i.n`, run, rows)
 }

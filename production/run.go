@@ -15,7 +15,8 @@ import (
 
 var tag = &server.Tag{
 	Name: "production runs", Fields: fields,
-	Description: "Print jobs. Completing a run deducts the filament that it used from the spools.",
+	Description: "Print jobs. Completing a run deducts the filament that it used from the spools. A run can also fail or " +
+		"be cancelled, which deducts the filament that it wasted.",
 }
 
 // fields describes the fields of the requests and responses.
@@ -42,6 +43,8 @@ func Routes(d *db.DB) []server.Route {
 		server.Op("PATCH /api/v1/production-runs/{id}/materials/{material_id}", server.Write, server.Handle(h.updateMaterial), updateMaterialDoc),
 		server.Op("DELETE /api/v1/production-runs/{id}/materials/{material_id}", server.Write, server.Handle(h.deleteMaterial), deleteMaterialDoc),
 		server.Op("POST /api/v1/production-runs/{id}/complete", server.Write, server.Handle(h.complete).OptionalBody(), completeDoc),
+		server.Op("POST /api/v1/production-runs/{id}/fail", server.Write, server.Handle(h.fail), failDoc),
+		server.Op("POST /api/v1/production-runs/{id}/cancel", server.Write, server.Handle(h.cancel).OptionalBody(), cancelDoc),
 	}
 }
 
@@ -75,6 +78,8 @@ type Run struct {
 	QualityRating  server.Optional[int64]            `json:"quality_rating" rule:"minimum=1,maximum=5"`
 	QualityNotes   server.Optional[string]           `json:"quality_notes" rule:"maxLength=10000"`
 	Notes          server.Optional[string]           `json:"notes" rule:"maxLength=10000"`
+	FailureReason  server.Optional[FailureReason]    `json:"failure_reason"`
+	FailureNotes   server.Optional[string]           `json:"failure_notes" rule:"maxLength=10000"`
 	CreatedAt      server.Timestamp                  `json:"created_at" rule:"readOnly,notNull"`
 	Deducted       bool                              `json:"inventory_updated" rule:"readOnly,notNull"`
 	DeductedAt     server.Timestamp                  `json:"inventory_updated_at" rule:"readOnly"`
@@ -96,6 +101,7 @@ type RunListItem struct {
 	EstimatedGrams server.Decimal   `json:"estimated_total_filament_grams"`
 	ActualGrams    server.Decimal   `json:"actual_total_filament_grams"`
 	QualityRating  int64            `json:"quality_rating"`
+	FailureReason  FailureReason    `json:"failure_reason"`
 	CreatedAt      server.Timestamp `json:"created_at" rule:"notNull"`
 	Deducted       bool             `json:"inventory_updated" rule:"notNull"`
 	DeductedAt     server.Timestamp `json:"inventory_updated_at"`
@@ -113,7 +119,7 @@ type Variance struct {
 
 const listColumns = `id, status, printer_name, started_at, completed_at,
 	estimated_print_time_hours, actual_print_time_hours, estimated_total_filament_grams, actual_total_filament_grams,
-	quality_rating, created_at, inventory_updated, inventory_updated_at, hidden_at`
+	quality_rating, failure_reason, created_at, inventory_updated, inventory_updated_at, hidden_at`
 
 // runsTable is production_runs with the fields that have no column of the same name.
 const runsTable = `(select *, deducted_at is not null as inventory_updated, deducted_at as inventory_updated_at
@@ -121,7 +127,7 @@ const runsTable = `(select *, deducted_at is not null as inventory_updated, dedu
 
 const runColumns = `id, status, printer_name, started_at, completed_at,
 	estimated_print_time_hours, actual_print_time_hours, estimated_total_filament_grams, actual_total_filament_grams,
-	quality_rating, quality_notes, notes, created_at, inventory_updated, inventory_updated_at, hidden_at,
+	quality_rating, quality_notes, notes, failure_reason, failure_notes, created_at, inventory_updated, inventory_updated_at, hidden_at,
 	json_build_object(
 		'material_variance_grams', trim_scale(actual_total_filament_grams - estimated_total_filament_grams),
 		'material_variance_percent', trim_scale(round((actual_total_filament_grams - estimated_total_filament_grams)
@@ -240,16 +246,18 @@ func (h handlers) create(ctx context.Context, r *server.Request[Run]) (server.Cr
 		), run as (
 			insert into production_runs (id, status, printer_name, started_at, completed_at,
 				estimated_print_time_hours, actual_print_time_hours,
-				estimated_total_filament_grams, actual_total_filament_grams, quality_rating, quality_notes, notes)
+				estimated_total_filament_grams, actual_total_filament_grams, quality_rating, quality_notes, notes,
+				failure_reason, failure_notes)
 			select $1::uuid, $2, $3, $4::timestamptz, $5::timestamptz, $6::numeric, $7::numeric, $8::numeric, $9::numeric,
-				$10::int, $11, $12
+				$10::int, $11, $12, $15, $16
 			where not exists (select from item where unknown or expensive) and not exists (select from material)
 		)
 		select array(select n from item where unknown order by n), array(select n from item where expensive order by n),
 			array(select n from material order by n)`,
 		id, string(status), in.PrinterName.Arg(), in.StartedAt.Arg(), in.CompletedAt.Arg(),
 		in.EstimatedHours.Arg(), in.ActualHours.Arg(), in.EstimatedGrams.Arg(), in.ActualGrams.Arg(),
-		in.QualityRating.Arg(), in.QualityNotes.Arg(), in.Notes.Arg(), items, materials).
+		in.QualityRating.Arg(), in.QualityNotes.Arg(), in.Notes.Arg(), items, materials,
+		in.FailureReason.Arg(), in.FailureNotes.Arg()).
 		Into(&products, &costs, &spools)}
 	if len(in.Items) > 0 {
 		statements = append(statements, addItems(id, items))
@@ -294,14 +302,14 @@ func (r *Run) Check(problems *server.Problems) {
 }
 
 var errCompleted = server.BadRequest("RUN_ALREADY_COMPLETED",
-	"The run was completed and its filament deducted: its status and its materials are fixed")
+	"The run has ended and its filament is deducted: its status and its materials are fixed")
 
 var updateDoc = &server.Doc{
 	ID: "updateProductionRun", Tag: tag, Summary: "Update a production run",
 	Description: "A change of `status` does not deduct filament, also not to `completed`: `inventory_updated` stays " +
-		"false. To deduct the filament, call `completeProductionRun`, before or after that. After it, the " +
-		"status cannot change (`RUN_ALREADY_COMPLETED`, except for the value `completed`), but all other fields " +
-		"can. `in_progress` sets `started_at`, and `completed` sets `completed_at`, to the current time, unless " +
+		"false. To deduct the filament, call `completeProductionRun`, `failProductionRun` or `cancelProductionRun`, before " +
+		"or after that. After it, the status cannot change (`RUN_ALREADY_COMPLETED`, except for the same value), but all " +
+		"other fields can. `in_progress` sets `started_at`, and `completed` sets `completed_at`, to the current time, unless " +
 		"the run or the request has the time.",
 	Errors: []*server.Error{errCompleted},
 }

@@ -105,6 +105,17 @@ var allowedText = regexp.MustCompile(`'([^']*)'::text`)
 // WantChecked fails the test unless the checks of the column allow exactly these texts, and null is not allowed.
 func WantChecked(tb testing.TB, table, column string, want []string) {
 	tb.Helper()
+	wantChecked(tb, table, column, want, true)
+}
+
+// WantCheckedOrNull fails the test unless the checks of the column allow exactly these texts and null.
+func WantCheckedOrNull(tb testing.TB, table, column string, want []string) {
+	tb.Helper()
+	wantChecked(tb, table, column, want, false)
+}
+
+func wantChecked(tb testing.TB, table, column string, want []string, wantNotNull bool) {
+	tb.Helper()
 	var checks string
 	var notNull bool
 	// A check of one column with a list of texts reads: CHECK ((role = ANY (ARRAY['admin'::text, 'viewer'::text])))
@@ -121,7 +132,7 @@ func WantChecked(tb testing.TB, table, column string, want []string) {
 		got = append(got, match[1])
 	}
 	form := allowedText.ReplaceAllString(checks, "")
-	if !regexp.MustCompile(`^CHECK \(\(`+column+` = ANY \(ARRAY\[[, ]*\]\)\)\)$`).MatchString(form) || !notNull {
+	if !regexp.MustCompile(`^CHECK \(\(`+column+` = ANY \(ARRAY\[[, ]*\]\)\)\)$`).MatchString(form) || notNull != wantNotNull {
 		tb.Errorf("%s.%s has not null %v and the checks %s", table, column, notNull, checks)
 	}
 	slices.Sort(got)

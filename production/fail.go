@@ -1,0 +1,139 @@
+package production
+
+import (
+	"bytes"
+	"context"
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"spoolwright/db"
+	"spoolwright/server"
+)
+
+//go:embed fail.sql
+var failSQL string
+
+// FailureReason is why a run or its pieces failed, or why it was cancelled.
+type FailureReason string
+
+// Enum returns all reasons.
+func (FailureReason) Enum() []string {
+	return []string{"adhesion", "spaghetti", "layer_shift", "clog", "under_extrusion", "over_extrusion", "warping",
+		"stringing", "filament_runout", "power_failure", "printer_error", "operator_error", "quality", "other"}
+}
+
+// FailRequest is the body of fail.
+type FailRequest struct {
+	Reason    server.Optional[FailureReason] `json:"reason" rule:"required"`
+	Notes     server.Optional[string]        `json:"notes" rule:"maxLength=10000"`
+	Materials []WastedMaterial               `json:"materials"`
+}
+
+// CancelRequest is the body of cancel.
+type CancelRequest struct {
+	Reason    server.Optional[FailureReason] `json:"reason"`
+	Notes     server.Optional[string]        `json:"notes" rule:"maxLength=10000"`
+	Materials []WastedMaterial               `json:"materials"`
+}
+
+// WastedMaterial is the weight that a material wasted.
+type WastedMaterial struct {
+	ID     server.Optional[server.UUID]    `json:"id" rule:"required"`
+	Wasted server.Optional[server.Decimal] `json:"wasted_grams" rule:"required,maximum=1000000"`
+}
+
+// Check reports ids that are in the list twice.
+func (r *FailRequest) Check(problems *server.Problems) { checkWasted(r.Materials, problems) }
+
+// Check reports ids that are in the list twice.
+func (r *CancelRequest) Check(problems *server.Problems) { checkWasted(r.Materials, problems) }
+
+func checkWasted(materials []WastedMaterial, problems *server.Problems) {
+	ids := make([]server.Optional[server.UUID], len(materials))
+	for i, m := range materials {
+		ids[i] = m.ID
+	}
+	checkOnce("materials", ids, problems)
+}
+
+// End is the response to fail and cancel.
+type End struct {
+	ID               server.UUID      `json:"id" rule:"notNull"`
+	Status           string           `json:"status" rule:"notNull,enum=failed|cancelled"`
+	CompletedAt      server.Timestamp `json:"completed_at" rule:"notNull"`
+	InventoryUpdated bool             `json:"inventory_updated" rule:"notNull"`
+	SpoolsUpdated    []SpoolDeduction `json:"spools_updated"`
+}
+
+var errClosed = server.BadRequest("RUN_NOT_OPEN",
+	"The run has failed, was cancelled, or has another final status; it cannot be ended again")
+
+const endRules = " adds an entry of the kind `wasted` to each spool's usage ledger, all or nothing. `complete`, `fail` " +
+	"and `cancel` together end a run only once: later requests return `RUN_ALREADY_COMPLETED` after `complete`, else " +
+	"`RUN_NOT_OPEN`.\n\n" +
+	"The wasted grams of a material are the difference of both weights of its spool, if they are recorded, else " +
+	"`wasted_grams`, else its `actual_weight_grams`, else 0. The request fails and changes nothing if a spool has less " +
+	"filament, or filament was used from a spool that was removed (`INSUFFICIENT_FILAMENT`).\n\n" +
+	"Sets `status`, `completed_at` (to the current time, unless it is set), `actual_total_filament_grams` and " +
+	"`actual_print_time_hours` as `completeProductionRun` does, `inventory_updated`, and `failure_reason` and " +
+	"`failure_notes` to `reason` and `notes`, if they are sent. Afterwards the status and the materials are fixed. "
+
+var failDoc = &server.Doc{
+	ID: "failProductionRun", Tag: tag, Summary: "Record that a run failed, and the filament it wasted",
+	Description: "Deducts the filament that the failed print wasted from the spools, and" + endRules +
+		"A run whose status was set to `failed` by an update can still be ended by this operation; one with the status " +
+		"`completed` or `cancelled` cannot.",
+	Errors: []*server.Error{errClosed, errNotInRun, errInsufficient, errDeducted},
+}
+
+var cancelDoc = &server.Doc{
+	ID: "cancelProductionRun", Tag: tag, Summary: "Cancel a run, and record the filament it wasted",
+	Description: "Deducts the filament that the run used until it was cancelled from the spools, and" + endRules +
+		"The body may be empty. A run whose status was set to `cancelled` by an update can still be ended by this " +
+		"operation; one with the status `completed` or `failed` cannot.",
+	Errors: []*server.Error{errClosed, errNotInRun, errInsufficient, errDeducted},
+}
+
+func (h handlers) fail(ctx context.Context, r *server.Request[FailRequest]) (server.OK[End], error) {
+	return h.end(ctx, r.ID("id"), "failed", r.In.Reason.Arg(), r.In.Notes.Arg(), r.In.Materials)
+}
+
+func (h handlers) cancel(ctx context.Context, r *server.Request[CancelRequest]) (server.OK[End], error) {
+	return h.end(ctx, r.ID("id"), "cancelled", r.In.Reason.Arg(), r.In.Notes.Arg(), r.In.Materials)
+}
+
+// end ends a run with the status failed or cancelled.
+func (h handlers) end(ctx context.Context, id, status string, reason, notes any, materials []WastedMaterial,
+) (server.OK[End], error) {
+	wasted := make([]map[string]any, len(materials))
+	for i, m := range materials {
+		wasted[i] = map[string]any{"id": m.ID.Arg(), "wasted_grams": m.Wasted.Arg()}
+	}
+	var problem *string
+	var completedAt *time.Time
+	var details []byte
+	err := h.db.Write(ctx, db.SQL(`
+		select problem, finished_at, details from end_run($1, $2, $3, $4, $5::jsonb)`,
+		id, status, reason, notes, db.Rows(wasted)).Into(&problem, &completedAt, &details))
+	switch {
+	case err != nil:
+		return nil, err
+	case problem != nil && *problem == errClosed.Code:
+		return nil, errClosed
+	case problem != nil:
+		return nil, completeError(*problem, details)
+	}
+	return endResponse(id, status, *completedAt, details)
+}
+
+// endResponse returns the JSON of the response to complete, fail or cancel. Spools is a JSON array.
+func endResponse(id, status string, completedAt time.Time, spools []byte) ([]byte, error) {
+	b := bytes.NewBuffer(fmt.Appendf(nil,
+		`{"id":"%s","status":"%s","completed_at":"%s","inventory_updated":true,"spools_updated":`,
+		id, status, completedAt.UTC().Format(time.RFC3339Nano)))
+	err := json.Compact(b, spools)
+	b.WriteByte('}')
+	return b.Bytes(), err
+}
