@@ -541,6 +541,31 @@ func TestHealth(t *testing.T) {
 	}
 }
 
+// A request that fails because its client disconnected is no error of the service.
+func TestDisconnectedClientIsNoError(t *testing.T) {
+	t.Parallel()
+	for _, disconnected := range []bool{false, true} {
+		var log logbook
+		s := newServer(t, func(c *server.Config) { c.Log = log.logger() })
+		ctx, cancel := context.WithCancel(t.Context())
+		r := httptest.NewRequestWithContext(ctx, "GET", "/api/v1/away", nil)
+		r.Header.Set("Authorization", "Bearer admin")
+		if disconnected {
+			cancel()
+		}
+		w := httptest.NewRecorder()
+		s.ServeHTTP(w, r)
+		cancel()
+		want := "ERROR"
+		if disconnected {
+			want = "INFO"
+		}
+		if lines := log.lines(t); w.Code != 503 || len(lines) != 1 || lines[0]["level"] != want {
+			t.Errorf("disconnected %v: status %d, log %v, want level %s", disconnected, w.Code, lines, want)
+		}
+	}
+}
+
 // A stopping server is not ready, closes its listener, and finishes running requests.
 func TestGracefulStop(t *testing.T) {
 	t.Parallel()
