@@ -277,7 +277,7 @@ func TestCatalogFunctions(t *testing.T) {
 type column struct {
 	Name, Type         string
 	Required, Computed bool
-	Check              string // the check constraints of this column
+	Check              string // the check constraints of this column, or the texts that a check of the row allows
 }
 
 func columnsOf(t *testing.T, super *pgx.Conn, table string) []column {
@@ -286,7 +286,13 @@ func columnsOf(t *testing.T, super *pgx.Conn, table string) []column {
 		select a.attname::text, format_type(a.atttypid, a.atttypmod), a.attnotnull, a.attgenerated <> '',
 			coalesce((
 				select string_agg(pg_get_constraintdef(k.oid), ' ') from pg_constraint k
-				where k.conrelid = a.attrelid and k.contype = 'c' and k.conkey = array[a.attnum]), '')
+				where k.conrelid = a.attrelid and k.contype = 'c' and k.conkey = array[a.attnum]), (
+				select 'ARRAY[' || substring(p.prosrc from '\m' || a.attname || ' in \(([^)]*)\)')
+				from pg_constraint k
+				join pg_depend d on d.classid = 'pg_constraint'::regclass and d.objid = k.oid
+					and d.refclassid = 'pg_proc'::regclass
+				join pg_proc p on p.oid = d.refobjid
+				where k.conrelid = a.attrelid and k.contype = 'c'), '')
 		from pg_attribute a
 		where a.attrelid = ('public.' || $1::text)::regclass and a.attnum > 0 and not a.attisdropped
 		order by a.attnum`, table)
@@ -329,6 +335,117 @@ func TestCatalogNumbers(t *testing.T) {
 	if numbers < 10 {
 		t.Errorf("the test covers only %d columns", numbers)
 	}
+}
+
+// Columns of texts have a maximum length, except those that no client can set.
+func TestCatalogTexts(t *testing.T) {
+	t.Parallel()
+	super := connect(t, dbtest.Private().SuperURL())
+	exec(t, super, `set session_replication_role = replica`)
+	set := []string{"users.password_hash", "row_counts.resource", "idempotency_keys.location"}
+	texts := 0
+	for _, table := range tenantTables(t, super) {
+		for _, c := range columnsOf(t, super, table) {
+			if c.Type != "text" || c.Computed || slices.Contains(set, table+"."+c.Name) {
+				continue
+			}
+			texts++
+			row := someRow(t, super, table, db.NewID())
+			row[c.Name] = "repeat('x', 100001)"
+			wantRejected(t, super, table, row, c.Name+" of 100,001 characters")
+		}
+	}
+	if texts < 20 {
+		t.Errorf("the test covers only %d columns", texts)
+	}
+}
+
+func wantRejected(t *testing.T, super *pgx.Conn, table string, row tableRow, what string) {
+	t.Helper()
+	_, err := super.Exec(t.Context(), row.insert(table))
+	var pg *pgconn.PgError
+	if !errors.As(err, &pg) || pg.Code != "23514" {
+		t.Errorf("%s accepts a row with %s: %v", table, what, err)
+	}
+}
+
+// The functions that check rows reject each value outside of its range, and accept the values at its ends.
+func TestRowChecks(t *testing.T) {
+	t.Parallel()
+	super := connect(t, dbtest.Private().SuperURL())
+	exec(t, super, `set session_replication_role = replica`)
+	spool := func() tableRow {
+		row := someRow(t, super, "spools", db.NewID())
+		row["diameter_mm"] = "1.75"
+		return row
+	}
+	usage := func() tableRow { return someRow(t, super, "spool_usage", db.NewID()) }
+	for _, c := range []struct {
+		table, column string
+		row           func() tableRow
+		accept, deny  []string
+	}{
+		{"spools", "number", spool, []string{"1", "2147483647"}, []string{"0", "-1"}},
+		{"spools", "material_type", spool, []string{"'Custom'"}, []string{"'pla'", "''", "'PLA '"}},
+		{"spools", "diameter_mm", spool, []string{"2.85"}, []string{"1.76", "0", "'NaN'"}},
+		{"spools", "net_weight_grams", spool, []string{"0.000001", "1000000"},
+			[]string{"0", "-1", "1000000.000001", "'NaN'"}},
+		{"spools", "remaining_weight_grams", spool, []string{"0", "1000000"},
+			[]string{"-0.000001", "1000000.000001", "'NaN'"}},
+		{"spools", "spool_weight_grams", spool, []string{"null", "0", "1000000"},
+			[]string{"-0.000001", "1000000.000001", "'NaN'"}},
+		{"spools", "purchase_price", spool, []string{"null", "0", "1000000"},
+			[]string{"-0.000001", "1000000.000001", "'NaN'"}},
+		{"spools", "density_g_cm3", spool, []string{"null", "0.000001", "100"}, []string{"0", "100.000001", "'NaN'"}},
+		{"spools", "color_hex", spool, []string{"null", "'#09afAF'"},
+			[]string{"'#09afA'", "'#09afAF0'", "'#09afAG'", "'09afAF'", "E'#09afAF\n'", "''"}},
+		{"spools", "brand", spool, []string{"null", "repeat('é', 200)"}, []string{"repeat('x', 201)"}},
+		{"spools", "color", spool, []string{"repeat('é', 200)"}, []string{"repeat('x', 201)"}},
+		{"spools", "finish", spool, []string{"null", "repeat('é', 200)"}, []string{"repeat('x', 201)"}},
+		{"spools", "supplier", spool, []string{"null", "repeat('é', 200)"}, []string{"repeat('x', 201)"}},
+		{"spools", "location", spool, []string{"null", "repeat('é', 200)"}, []string{"repeat('x', 201)"}},
+		{"spools", "lot_number", spool, []string{"null", "repeat('é', 200)"}, []string{"repeat('x', 201)"}},
+		{"spools", "notes", spool, []string{"null", "repeat('é', 10000)"}, []string{"repeat('x', 10001)"}},
+		{"spools", "external_key", spool, []string{"null", "repeat('é', 500)"}, []string{"repeat('x', 501)"}},
+		{"spool_usage", "kind", usage, []string{"'printed'"}, []string{"'Printed'", "''"}},
+		{"spool_usage", "shortfall_grams", usage, []string{"null", "0", "999999999"},
+			[]string{"-0.000001", "999999999.000001", "'NaN'"}},
+		{"spool_usage", "reason", usage, []string{"null", "repeat('é', 10000)"}, []string{"repeat('x', 10001)"}},
+	} {
+		for _, value := range c.accept {
+			row := c.row()
+			row[c.column] = value
+			if _, err := super.Exec(t.Context(), row.insert(c.table)); err != nil {
+				t.Errorf("%s.%s rejects %s: %v", c.table, c.column, value, err)
+			}
+		}
+		for _, value := range c.deny {
+			row := c.row()
+			row[c.column] = value
+			wantRejected(t, super, c.table, row, c.column+" "+value)
+		}
+	}
+}
+
+// PostgreSQL parses the checks of a table again for each statement that changes it. The tables of frequent writes
+// therefore have few and short ones, which call a function: see valid_spool.
+func TestChecksAreCheap(t *testing.T) {
+	t.Parallel()
+	super := connect(t, dbtest.Private().SuperURL())
+	for _, c := range query[struct {
+		Table string
+		Size  int
+	}](t, super, `
+		select conrelid::regclass::text, sum(length(conbin::text))::int from pg_constraint
+		where contype = 'c' and conrelid in ('spools'::regclass, 'spool_usage'::regclass, 'row_counts'::regclass)
+		group by 1`) {
+		if c.Size > 1500 {
+			t.Errorf("the checks of %s have %d bytes in PostgreSQL's form: write a new function like valid_spool, which "+
+				"replaces it", c.Table, c.Size)
+		}
+	}
+	wantNoRows(t, super, "the constraint is not validated",
+		`select conrelid::regclass || ' ' || conname from pg_constraint where not convalidated`)
 }
 
 // tableRow is a row of a table: SQL expressions by column.

@@ -1,11 +1,14 @@
 package db_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"testing"
+
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"spoolwright/db"
 	"spoolwright/db/dbtest"
@@ -93,5 +96,20 @@ func TestUpgradeFromFirstRelease(t *testing.T) {
 	got = queryStrings(t, super, `select color || ' ' || number from spools order by tenant_id, number`)
 	if want := []string{"Black 1", "3 1", "2 2", "1 3"}; !slices.Equal(got, want) {
 		t.Errorf("the colours and numbers of spools are %v, want %v", got, want)
+	}
+	// The checks of the first release still apply, also to its rows.
+	for _, sql := range []string{
+		`update spools set net_weight_grams = 0 where color = 'Black'`,
+		`update spools set brand = repeat('x', 201) where color = 'Black'`,
+		`update spools set material_type = 'Wood' where color = 'Black'`,
+		`update spools set remaining_weight_grams = remaining_weight_grams - 1000.000001 where color = 'Black'`,
+		`insert into spool_usage (spool_id, kind, before_grams, after_grams)
+			values ('00000000-0000-7000-8000-00000000000a', 'stolen', 1, 0)`,
+	} {
+		_, err := super.Exec(t.Context(), sql)
+		var pg *pgconn.PgError
+		if !errors.As(err, &pg) || pg.Code != "23514" {
+			t.Errorf("%s: %v", sql, err)
+		}
 	}
 }

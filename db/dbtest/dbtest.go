@@ -119,10 +119,22 @@ func wantChecked(tb testing.TB, table, column string, want []string, wantNotNull
 	var checks string
 	var notNull bool
 	// A check of one column with a list of texts reads: CHECK ((role = ANY (ARRAY['admin'::text, 'viewer'::text])))
+	// In a function that checks whole rows, it is a line with: u.role in ('admin', 'viewer')
 	err := Open(tb).Read(db.As(context.Background(), db.Actor{Tenant: db.NewID()}), db.SQL(`
-		select coalesce(string_agg(pg_get_constraintdef(c.oid), ' and '), ''), bool_and(a.attnotnull)
+		select coalesce(string_agg(coalesce(pg_get_constraintdef(c.oid), regexp_replace(
+				'CHECK ((' || a.attname || ' = ANY (ARRAY[' || f.list || '])))', '(''[^'']*'')', '\1::text', 'g')), ' and '), ''),
+			bool_and(a.attnotnull)
 		from pg_attribute a
 		left join pg_constraint c on c.conrelid = a.attrelid and c.conkey = array[a.attnum] and c.contype = 'c'
+		left join (
+			select k.conrelid, m[1] as attname, m[2] as list
+			from pg_constraint k
+			join pg_depend d on d.classid = 'pg_constraint'::regclass and d.objid = k.oid
+				and d.refclassid = 'pg_proc'::regclass
+			join pg_proc p on p.oid = d.refobjid
+			cross join lateral regexp_matches(p.prosrc, '\n\t\t?(?:return|and) \w\.(\w+) in \(([^)]*)\)', 'g') m
+			where k.contype = 'c'
+		) f on f.conrelid = a.attrelid and f.attname = a.attname
 		where a.attrelid = $1::text::regclass and a.attname = $2`, table, column).Into(&checks, &notNull))
 	if err != nil {
 		tb.Fatal(err)
