@@ -121,6 +121,7 @@ func (h handlers) usage(ctx context.Context, r *server.Request[server.ListQuery]
 		"id, spool_id, kind, reason, run_id, user_id, api_key_id, before_grams, after_grams, change_grams, "+
 			"shortfall_grams, created_at, updated_at", "", "")
 	l.Where("spool_id = ?", r.ID("id"))
+	l.CountOrdered()
 	return server.ListPage[Usage](ctx, func(ctx context.Context, stmts ...*db.Stmt) error {
 		spool := db.SQL(`select id from spools where id = $1`, r.ID("id")) // also of a hidden spool
 		return server.Found(spool, h.db.Read(ctx, append(stmts, spool)...))
