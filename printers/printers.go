@@ -163,6 +163,7 @@ const version = "0.26.1"
 
 var settings = map[string]object{
 	"currency":              {"value": `"EUR"`, "is_set": false, "type": "string"},
+	"base_url":              {"value": `""`, "is_set": false, "type": "string"},
 	"round_prices":          {"value": "false", "is_set": false, "type": "boolean"},
 	"extra_fields_spool":    {"value": "[]", "is_set": false, "type": "array"},
 	"extra_fields_filament": {"value": "[]", "is_set": false, "type": "array"},

@@ -41,6 +41,21 @@ func extraOf(entity, number string) string {
 		`' and x.number = ` + number + `), '{}')`
 }
 
+// usualTemperature returns the expression for the usual temperature in °C of the extruder (0) or the bed (1) with the
+// material. The templates of spoolman2slicer fail without one.
+func usualTemperature(part int) string {
+	expression := "case s.material_type"
+	for _, material := range []struct {
+		name         string
+		temperatures [2]int
+	}{{"PLA", [2]int{210, 60}}, {"PETG", [2]int{240, 80}}, {"ABS", [2]int{250, 100}}, {"TPU", [2]int{225, 50}},
+		{"ASA", [2]int{255, 100}}, {"Nylon", [2]int{260, 80}}, {"PC", [2]int{270, 110}}, {"HIPS", [2]int{240, 100}},
+		{"PVA", [2]int{200, 60}}} {
+		expression += fmt.Sprintf(" when '%s' then %d", material.name, material.temperatures[part])
+	}
+	return expression + " end"
+}
+
 // The JSON objects. Clients fail on null, so unset fields are missing. Every filament has a vendor, and every spool a
 // remaining weight, because clients read these without asking.
 var (
@@ -48,10 +63,12 @@ var (
 		'name', coalesce(nullif(s.brand, ''), 'Unknown'), 'extra', ` + extraOf("vendor", "s.vendor_id") + `)`
 
 	filamentJSON = `jsonb_strip_nulls(jsonb_build_object('id', s.filament_id,
-		'registered', ` + instant("s.created_at") + `, 'name', s.color, 'vendor', ` + vendorJSON + `, 'material', s.material_type, 'price', trim_scale(s.purchase_price),
+		'registered', ` + instant("s.created_at") + `, 'name', s.color, 'vendor', ` + vendorJSON + `,
+		'material', s.material_type, 'price', trim_scale(s.purchase_price),
 		'density', trim_scale(coalesce(s.density_g_cm3, usual_density(s.material_type))),
 		'diameter', trim_scale(s.diameter_mm), 'weight', trim_scale(s.net_weight_grams),
 		'spool_weight', trim_scale(s.spool_weight_grams), 'color_hex', substr(s.color_hex, 2),
+		'settings_extruder_temp', ` + usualTemperature(0) + `, 'settings_bed_temp', ` + usualTemperature(1) + `,
 		'extra', ` + extraOf("filament", "s.filament_id") + `))`
 
 	perMM = `grams_per_mm(s.diameter_mm, coalesce(s.density_g_cm3, usual_density(s.material_type)))`
