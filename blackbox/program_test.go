@@ -67,6 +67,7 @@ func TestProgram(t *testing.T) {
 		{"Browser", testBrowser},
 		{"LinkedPackages", testLinkedPackages},
 		{"Clients", testClients},
+		{"PrinterClients", testPrinterClients},
 		{"Nginx", testNginx},
 		{"Keys", testKeys},
 	} {
