@@ -23,6 +23,7 @@ import (
 	"spoolwright/printers"
 	"spoolwright/production"
 	"spoolwright/server"
+	"spoolwright/webhooks"
 )
 
 // features return the routes of the API other than accounts, in the order of the documentation.
@@ -33,8 +34,11 @@ var features = []func(*db.DB) []server.Route{
 }
 
 // definitions are the SQL functions of the features. A feature comes after those whose functions it calls.
-var definitions = slices.Concat(inventory.Definitions, catalog.Definitions, production.Definitions,
+var definitions = slices.Concat(webhooks.Definitions, inventory.Definitions, catalog.Definitions, production.Definitions,
 	orders.Definitions)
+
+// events are the events that webhooks get.
+var events = slices.Concat(webhooks.Events, production.Events)
 
 // commands are all commands, in the order of the help. The first one is the default.
 var commands = slices.Concat(
@@ -110,15 +114,20 @@ func newServer(c cli.Config, d *db.DB) (*server.Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	hooks := webhooks.New(webhooks.Config{
+		DB: d, Secrets: c.JWTSecrets, AllowedNetworks: c.WebhookNetworks, Version: cli.Version, Log: c.Log,
+	})
 	a := auth.New(d, tokens, auth.NewHasher(0), time.Now)
 	routes := a.Routes()
 	for _, feature := range features {
 		routes = append(routes, feature(d)...)
 	}
+	routes = append(routes, hooks.Routes()...)
 	return server.New(server.Config{
-		Routes: routes, Surfaces: []server.Surface{printers.Surface(d)}, DB: d,
+		Routes: routes, Events: events, Surfaces: []server.Surface{printers.Surface(d)}, DB: d,
 		Authenticate: a.Authenticate, Secrets: c.JWTSecrets, Ready: d.Ready, Stopped: a.Stop,
-		PerMinute: c.PerMinute, PerHour: c.PerHour, TenantPerMinute: c.TenantPerMinute,
+		Background: hooks.Run,
+		PerMinute:  c.PerMinute, PerHour: c.PerHour, TenantPerMinute: c.TenantPerMinute,
 		TrustedProxies: c.TrustedProxies, CORSOrigins: c.CORSOrigins,
 		HSTS: c.TLSCert != "", DrainDelay: c.DrainDelay, Version: cli.Version, Log: c.Log,
 		Metrics: server.NewMetrics(cli.BuildVersion(), d.Stats),

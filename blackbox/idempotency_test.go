@@ -32,13 +32,13 @@ func isReplay(a *authtest.Response) bool { return a.Header.Get("Idempotency-Repl
 
 // wantReplay fails the test unless the first response is an original success and the second its replay: the same
 // status, Location and body, with Idempotency-Replayed.
-// secretField is the secret of an API key, which is not stored, and is null in a replay.
-var secretField = regexp.MustCompile(`"key":"swk_[0-9A-Za-z]+"`)
+// secretField is the secret of an API key or a webhook, which is not stored, and is null in a replay.
+var secretField = regexp.MustCompile(`"(key|secret)":"(swk|whsec)_[^"]+"`)
 
 func wantReplay(t *testing.T, first, second *authtest.Response) {
 	t.Helper()
 	firstLocation, secondLocation := first.Header.Get("Location"), second.Header.Get("Location")
-	body := secretField.ReplaceAll(first.Body, []byte(`"key":null`))
+	body := secretField.ReplaceAll(first.Body, []byte(`"$1":null`))
 	same := first.Status == second.Status && bytes.Equal(body, second.Body) && firstLocation == secondLocation
 	if first.Status >= 300 || !same {
 		t.Errorf("%s: %d %s %s, and with the same key: %d %s %s", first.What,

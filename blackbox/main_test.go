@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -20,6 +21,7 @@ import (
 	"spoolwright/inventory"
 	"spoolwright/production"
 	"spoolwright/server"
+	"spoolwright/webhooks"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files in testdata")
@@ -37,7 +39,15 @@ func TestMain(m *testing.M) {
 
 // features must equal the features of main.go, which tests cannot import. TestOpenAPIGolden compares them with the
 // program.
-var features = []func(*db.DB) []server.Route{inventory.Routes, catalog.Routes, production.Routes}
+var features = []func(*db.DB) []server.Route{inventory.Routes, catalog.Routes, production.Routes, webhookRoutes}
+
+// webhookRoutes returns the operations of webhooks, without a dispatcher that runs.
+func webhookRoutes(d *db.DB) []server.Route {
+	return webhooks.New(webhooks.Config{DB: d, Secrets: []string{authtest.Secret}}).Routes()
+}
+
+// events must equal the events of main.go.
+var events = slices.Concat(webhooks.Events, production.Events)
 
 // compareGolden fails the test if the file differs. With -update it rewrites the file.
 func compareGolden(t *testing.T, path string, got []byte) {

@@ -46,7 +46,7 @@ func TestOpenAPIGolden(t *testing.T) {
 	served, err := io.ReadAll(r.Body)
 	check(t, err)
 	served = bytes.TrimSuffix(served, []byte("\n"))
-	if !bytes.Equal(served, server.OpenAPI(programRoutes(t), p.version(t))) {
+	if !bytes.Equal(served, server.OpenAPI(programRoutes(t), p.version(t), events...)) {
 		t.Error("the program serves other routes than the features in main_test.go have")
 	}
 	var b bytes.Buffer

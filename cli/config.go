@@ -34,8 +34,9 @@ type Config struct {
 	TenantPerMinute         int // limit of requests of all users of a tenant
 	TrustedProxies          []netip.Prefix
 	CORSOrigins             []string
-	TLSCert, TLSKey         string // paths of PEM files, both or neither
-	MaxConns                int    // 0 is the default of db.Open
+	WebhookNetworks         []netip.Prefix // private networks that receivers of webhooks may be in
+	TLSCert, TLSKey         string         // paths of PEM files, both or neither
+	MaxConns                int            // 0 is the default of db.Open
 	DrainDelay              time.Duration
 	Log                     *slog.Logger
 	Definitions             []db.Definition // of Program
@@ -73,6 +74,9 @@ func (c *Config) settings() []setting {
 			func(v string) (err error) { c.TrustedProxies, err = server.ParsePrefixes(v); return err }},
 		{"CORS_ALLOWED_ORIGINS", "", "websites that may call the API, such as https://farm.example, separated by commas",
 			list(&c.CORSOrigins, checkOrigin)},
+		{"WEBHOOK_ALLOWED_NETWORKS", "",
+			"private networks that webhooks may reach, also without TLS, such as 192.168.1.0/24, separated by commas",
+			func(v string) (err error) { c.WebhookNetworks, err = server.ParsePrefixes(v); return err }},
 		{"TLS_CERT_FILE", "", "certificate chain (PEM), for HTTPS; reloaded when it changes", text(&c.TLSCert, nil)},
 		{"TLS_KEY_FILE", "", "private key (PEM), for HTTPS; reloaded when it changes", text(&c.TLSKey, nil)},
 		{"METRICS_ADDR", "", "private address for /metrics (Prometheus) and /debug/pprof/; off if empty",

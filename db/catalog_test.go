@@ -24,6 +24,8 @@ var outsideTenancy = map[string]string{
 	"schema_definitions": "lists the installed definitions; has no tenant's data",
 	"login_directory":    "maps an e-mail address to its tenant; only its owner has privileges on it",
 	"key_directory":      "maps the hash of an API key to its tenant; only its owner has privileges on it",
+	"queue_signals":      "has ids of items with due work; only its owner has privileges on it",
+	"queue_items":        "has ids of items with due work; only its owner has privileges on it",
 }
 
 // privileges has the maximum privileges of the service's role. A new table must be added here, with the privileges
@@ -51,8 +53,12 @@ var privileges = map[string]string{
 	"idempotency_keys":   "SELECT INSERT UPDATE DELETE",
 	"schema_migrations":  "SELECT",
 	"schema_definitions": "SELECT",
+	"webhooks":           "SELECT INSERT UPDATE DELETE",
+	"webhook_deliveries": "SELECT INSERT UPDATE DELETE",
 	"login_directory":    "",
 	"key_directory":      "",
+	"queue_signals":      "",
+	"queue_items":        "",
 }
 
 const (
@@ -139,7 +145,8 @@ func TestCatalogTenantKeys(t *testing.T) {
 		join pg_attribute b on b.attrelid = f.confrelid and b.attnum = f.confkey[1]
 		where f.contype = 'f' and not (a.attname = 'tenant_id' and b.attname = 'tenant_id')`)
 
-	// Exceptions are the ledger, whose entries remain when a run is removed, and idempotency keys, which expire.
+	// Exceptions are the ledger, whose entries remain when a run is removed, idempotency keys, which expire, and
+	// deliveries, which the dispatcher deletes after their webhook.
 	wantNoRows(t, super, "the column refers to another table without a foreign key", `
 		select c.relname || '.' || a.attname from pg_class c
 		join pg_attribute a on a.attrelid = c.oid and not a.attisdropped
@@ -149,7 +156,8 @@ func TestCatalogTenantKeys(t *testing.T) {
 			select from pg_constraint f where f.conrelid = c.oid and f.contype = 'f' and a.attnum = any (f.conkey))
 		and c.relname || '.' || a.attname
 			<> all (
-			'{spool_usage.run_id,spool_usage.user_id,spool_usage.api_key_id,idempotency_keys.user_id}')`, tables)
+			'{spool_usage.run_id,spool_usage.user_id,spool_usage.api_key_id,idempotency_keys.user_id,'
+			'webhook_deliveries.webhook_id}')`, tables)
 
 	wantNoRows(t, super, "these tests do not cover exclusion constraints",
 		`select conname::text from pg_constraint where contype = 'x'`)
@@ -257,7 +265,8 @@ func TestCatalogFunctions(t *testing.T) {
 	super := connect(t, dbtest.Private().SuperURL())
 	definers := queryStrings(t, super,
 		`select proname::text from pg_proc where pronamespace = 'public'::regnamespace and prosecdef order by 1`)
-	want := []string{"key_claim", "key_drop", "key_find", "login_claim", "login_find", "login_tenants"}
+	want := []string{"key_claim", "key_drop", "key_find", "login_claim", "login_find", "login_tenants",
+		"queue_add", "queue_claim", "queue_release", "queue_renew"}
 	if !slices.Equal(definers, want) {
 		t.Errorf("the security definer functions are %v, want %v", definers, want)
 	}
@@ -475,7 +484,7 @@ func someRow(t *testing.T, super *pgx.Conn, table, tenant string) tableRow {
 			continue
 		}
 		value := map[string]string{"uuid": `'` + db.NewID() + `'`, "text": `'x'`, "boolean": `true`,
-			"timestamp with time zone": `now()`, "date": `'2024-01-15'`, "bytea": `sha256('')`}[c.Type]
+			"timestamp with time zone": `now()`, "date": `'2024-01-15'`, "bytea": `sha256('')`, "text[]": `array['x']`}[c.Type]
 		if value == "" {
 			value = "1" // a number
 		}

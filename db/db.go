@@ -47,8 +47,9 @@ type DB struct {
 	roundTrip func(statements []Statement)
 	planAge   time.Duration
 
-	unprepared  atomic.Bool  // whether a session lost its settings: something unknown pools connections
-	reconnected atomic.Int64 // when reconnect last closed the connections, in Unix nanoseconds
+	unprepared  atomic.Bool   // whether a session lost its settings: something unknown pools connections
+	queued      chan struct{} // see Queued
+	reconnected atomic.Int64  // when reconnect last closed the connections, in Unix nanoseconds
 }
 
 // Statement is a statement that was sent.
@@ -97,7 +98,7 @@ func Open(ctx context.Context, c Config) (*DB, error) {
 	}
 	d := &DB{
 		pool: pool, needs: withOwn(c.Definitions), shares: newShares(int(config.MaxConns)), log: c.Log, roundTrip: c.RoundTrip,
-		planAge: cmp.Or(c.PlanAge, 15*time.Second),
+		planAge: cmp.Or(c.PlanAge, 15*time.Second), queued: make(chan struct{}, 1),
 	}
 	if d.log == nil {
 		d.log = slog.New(slog.DiscardHandler)
@@ -225,7 +226,7 @@ func (d *DB) selfTest(ctx context.Context) error {
 	var unprotected []string
 	err = tx.QueryRow(ctx, `select coalesce(array_agg(c.relname::text), '{}') from pg_class c
 		join pg_attribute a on a.attrelid = c.oid and a.attname = 'tenant_id' and not a.attisdropped
-		where c.relkind in ('r', 'p') and c.relname not in ('login_directory', 'key_directory')
+		where c.relkind in ('r', 'p') and c.relname not in ('login_directory', 'key_directory', 'queue_signals', 'queue_items')
 			and c.relnamespace = (select relnamespace from pg_class where oid = 'tenants'::regclass)
 			and not (c.relrowsecurity and c.relforcerowsecurity
 				and exists (select from pg_policy p where p.polrelid = c.oid))`).Scan(&unprotected)

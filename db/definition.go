@@ -30,6 +30,8 @@ var (
 	directorySQL string
 	//go:embed key.sql
 	keySQL string
+	//go:embed queue.sql
+	queueSQL string
 )
 
 // ownDefinitions are the functions of this package, which the features' definitions may call.
@@ -39,6 +41,7 @@ var ownDefinitions = []Definition{
 	{"db/counts", 3, countsSQL},
 	{"db/directory", 2, directorySQL},
 	{"db/key", 1, keySQL},
+	{"db/queue", 1, queueSQL},
 }
 
 // withOwn returns all definitions of a program in the order in which they are installed.

@@ -211,7 +211,7 @@ func (d *DB) send(ctx context.Context, readOnly bool, stmts []*Stmt) error {
 			return conn.SendBatch(ctx, &b).Close()
 		}
 		beginWrite(conn)
-		return endWrite(conn, conn.SendBatch(ctx, &b).Close())
+		return d.endWrite(conn, conn.SendBatch(ctx, &b).Close())
 	})
 }
 
@@ -399,5 +399,5 @@ func (d *DB) tryTx(ctx, client context.Context, c class, fn func(ctx context.Con
 	if d.roundTrip != nil {
 		d.roundTrip([]Statement{{SQL: "commit"}})
 	}
-	return false, endWrite(conn, t.tx.Commit(ctx))
+	return false, d.endWrite(conn, t.tx.Commit(ctx))
 }

@@ -27,17 +27,31 @@ func recordNotice(conn *pgconn.PgConn, n *pgconn.Notice) {
 	if strings.HasPrefix(n.Routine, "SyncRepWait") || strings.Contains(n.Detail, "might not have been replicated") {
 		conn.CustomData()[unreplicatedKey] = true
 	}
+	if n.Code == "SW200" {
+		conn.CustomData()[queuedKey] = true
+	}
 }
 
 // beginWrite forgets the notices of earlier transactions of the connection.
-func beginWrite(conn *pgxpool.Conn) { delete(conn.Conn().PgConn().CustomData(), unreplicatedKey) }
+func beginWrite(conn *pgxpool.Conn) {
+	data := conn.Conn().PgConn().CustomData()
+	delete(data, unreplicatedKey)
+	delete(data, queuedKey)
+}
 
 // endWrite returns the outcome of a transaction that changed something, where err is the result of its commit.
-func endWrite(conn *pgxpool.Conn, err error) error {
+func (d *DB) endWrite(conn *pgxpool.Conn, err error) error {
+	data := conn.Conn().PgConn().CustomData()
+	if data[queuedKey] != nil {
+		select {
+		case d.queued <- struct{}{}:
+		default:
+		}
+	}
 	if err != nil {
 		return withOutcome(err)
 	}
-	if conn.Conn().PgConn().CustomData()[unreplicatedKey] != nil {
+	if data[unreplicatedKey] != nil {
 		return errUnreplicated
 	}
 	return nil

@@ -5,6 +5,7 @@ import (
 	_ "embed"
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"strings"
 	"time"
 
@@ -15,10 +16,28 @@ import (
 //go:embed complete.sql
 var completeSQL string
 
-// Definitions are the SQL functions of production runs: complete_run_2 and end_run. They call take_filament of inventory.
+// Definitions are the SQL functions of production runs: complete_run_2 and end_run. They call take_filament of inventory
+// and emit_event of webhooks.
 var Definitions = []db.Definition{
-	{Name: "production/complete", Version: 3, SQL: completeSQL},
+	{Name: "production/complete", Version: 4, SQL: completeSQL},
 	{Name: "production/fail", Version: 1, SQL: failSQL},
+}
+
+// Events are the events of production runs, for the OpenAPI document.
+var Events = []server.Event{{
+	Type: "production_run.completed", Tag: tag, Summary: "A production run was completed",
+	Description: "Sent when `completeProductionRun` has deducted the filament of the run.",
+	Data:        reflect.TypeFor[RunCompleted](),
+}}
+
+// RunCompleted is the data of a production_run.completed.
+type RunCompleted struct {
+	ID          server.UUID      `json:"id" rule:"notNull"`
+	PrinterName string           `json:"printer_name"`
+	StartedAt   server.Timestamp `json:"started_at"`
+	CompletedAt server.Timestamp `json:"completed_at" rule:"notNull"`
+	ActualHours server.Decimal   `json:"actual_print_time_hours"`
+	ActualGrams server.Decimal   `json:"actual_total_filament_grams"`
 }
 
 // CompleteRequest is the body of complete.

@@ -90,7 +90,7 @@ func ListPage[T any](ctx context.Context, run func(context.Context, ...*db.Stmt)
 	sort, order := q.SortBy.Or("created_at"), string(q.SortOrder.Or("desc"))
 	schema := SchemaOf[T]()
 	field := schema.byName[sort]
-	if field == nil || field.list || field.WriteOnly {
+	if field == nil || field.list || field.set || field.WriteOnly {
 		return nil, Invalid("sort_by", "must be one of %s", strings.Join(schema.Sortable(), ", "))
 	}
 	by := func(prefix string) string {

@@ -47,12 +47,24 @@ func (o *object) add(name string, value any) { *o = append(*o, member{name, valu
 
 func ref(kind, name string) object { return object{{"$ref", "#/components/" + kind + "/" + name}} }
 
-// OpenAPI returns the OpenAPI 3.1 document of the routes, which it generates from the routes and their Go types.
-func OpenAPI(routes []Route, version string) []byte {
+// Event is a type of events that the service sends to webhooks.
+type Event struct {
+	Type        string // such as "production_run.completed"
+	Tag         *Tag
+	Summary     string       // one line without a full stop
+	Description string       // Markdown
+	Data        reflect.Type // of the field data
+}
+
+// OpenAPI returns the OpenAPI 3.1 document of the routes and events, which it generates from their Go types.
+func OpenAPI(routes []Route, version string, events ...Event) []byte {
 	d := document{docs: map[string]fieldDoc{}, sources: map[string]source{}, schemas: map[string]object{}}
 	d.readFields(listFields)
 	for _, route := range routes {
 		d.readFields(route.Doc.Tag.Fields)
+	}
+	for _, event := range events {
+		d.readFields(event.Tag.Fields)
 	}
 	paths := object{}
 	index := map[string]int{}
@@ -80,6 +92,10 @@ func OpenAPI(routes []Route, version string) []byte {
 		item.add(strings.ToLower(route.Method()), d.operation(route, versioned[path] && route.Method() != "GET"))
 		paths[at].value = item
 	}
+	webhooks := object{}
+	for _, event := range events {
+		webhooks.add(event.Type, object{{"post", d.event(event)}})
+	}
 	schemas, responses := object{}, object{}
 	for _, name := range d.order {
 		schemas.add(name, d.schemas[name])
@@ -101,7 +117,7 @@ func OpenAPI(routes []Route, version string) []byte {
 	keySchema := object{{"type", "string"}, {"minLength", 1}, {"maxLength", 255}, {"pattern", "^[ -~]+$"}}
 	key := object{{"name", "Idempotency-Key"}, {"in", "header"}, {"required", false},
 		{"description", idempotencyDescription}, {"schema", keySchema}}
-	b, err := json.Marshal(object{
+	whole := object{
 		{"openapi", "3.1.0"},
 		{"info", object{
 			{"title", "Spoolwright"}, {"version", version},
@@ -126,7 +142,11 @@ func OpenAPI(routes []Route, version string) []byte {
 			{"responses", responses},
 			{"schemas", schemas},
 		}},
-	})
+	}
+	if len(events) > 0 {
+		whole.add("webhooks", webhooks)
+	}
+	b, err := json.Marshal(whole)
 	if err != nil {
 		panic(err)
 	}
@@ -337,6 +357,45 @@ func (d *document) operation(route Route, guarded bool) object {
 	}
 	op.add("responses", responses)
 	return op
+}
+
+// event describes the request that the service sends for an event.
+func (d *document) event(e Event) object {
+	data := d.response(e.Data)
+	name := strings.ReplaceAll(e.Type, ".", "_")
+	name = strings.ToUpper(name[:1]) + name[1:] + "_event"
+	at := json.RawMessage(`"2024-01-15T10:00:00.123456Z"`)
+	if d.begin(name, e.Data, "event") {
+		d.put(name, object{
+			{"type", object{{"type", "string"}, {"description", "The type of the event."}, {"const", e.Type}}},
+			{"timestamp", object{{"type", "string"}, {"format", "date-time"}, {"description", "When the event happened."},
+				{"examples", []json.RawMessage{at}}}},
+			{"data", ref("schemas", data)},
+		}, []string{"type", "timestamp", "data"})
+	}
+	header := func(name, description, example string) object {
+		return object{{"name", name}, {"in", "header"}, {"required", true}, {"description", description},
+			{"schema", object{{"type", "string"}}}, {"example", example}}
+	}
+	example := object{{"type", e.Type}, {"timestamp", at}, {"data", d.example(e.Data, false)}}
+	return object{
+		{"operationId", "on" + strings.ReplaceAll(strings.TrimSuffix(name, "_event"), "_", "")},
+		{"tags", []string{e.Tag.Name}}, {"summary", e.Summary}, {"description", e.Description},
+		{"security", []object{}},
+		{"parameters", []object{
+			header("webhook-id", "The id of the event, the same in every try.", "msg_"+exampleID),
+			header("webhook-timestamp", "When this try was sent, in Unix seconds.", "1705312800"),
+			header("webhook-signature", "One or two signatures, separated by a space: `v1,` and the Base64 of the "+
+				"HMAC-SHA256 of `webhook-id.webhook-timestamp.body`.", "v1,K5oZfzN95Z9UVu1EsfQmfVNQhnkZ2pj9o9NDN/H/pI4="),
+		}},
+		{"requestBody", object{{"required", true}, {"content", object{{"application/json", object{
+			{"schema", ref("schemas", name)}, {"example", example}}}}}}},
+		{"responses", object{
+			{"204", object{{"description", "The receiver has the event. Any status from 200 to 299 means that."}}},
+			{"410", object{{"description", "The receiver wants no more events: the service disables the webhook."}}},
+			{"default", object{{"description", "The service tries again later."}}},
+		}},
+	}
 }
 
 func commonHeaders() object {
@@ -642,6 +701,12 @@ func (d *document) documented(f *Field, schema object) object {
 // scalar returns the JSON Schema of a field with one value. The schema of a named enum is a reference, so that
 // generated clients have one type for it.
 func (d *document) scalar(f *Field, nullable bool) object {
+	if f.set {
+		values := *f
+		values.set = false
+		return object{{"type", "array"}, {"minItems", 1}, {"maxItems", len(f.Enum)}, {"uniqueItems", true},
+			{"items", d.scalar(&values, false)}}
+	}
 	if f.Named == "" {
 		return f.schema(nullable)
 	}
@@ -686,6 +751,10 @@ func (f *Field) schema(nullable bool) object {
 		case !f.input || f.ReadOnly:
 		case f.Format == "color":
 			o.add("pattern", colorPattern)
+		case f.Format == "uri":
+			o.add("format", "uri")
+			o.add("minLength", 1)
+			o.add("maxLength", f.MaxLength)
 		default:
 			if f.Required {
 				o.add("minLength", max(1, f.MinLength))

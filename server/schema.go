@@ -31,6 +31,7 @@ import (
 //	                     handler to check that they do not change
 //	format=email         an e-mail address
 //	format=color         #RRGGBB
+//	format=uri           an absolute URL; the handler checks it
 //	enum=A|B             the allowed strings or numbers
 //	named=Kind           the name of the enum's schema in the document; without a name, it is part of the field's: Go
 //	                     clients of openapi-generator do not compile if two named enums have a value in common
@@ -57,6 +58,7 @@ type Field struct {
 	input bool         // an Optional, which requests may contain
 	short bool         // a text without maxLength, around which blanks are removed
 	list  bool         // a nested list, which a POST and single responses contain, and a PATCH ignores
+	set   bool         // a Set of values of Enum; kind is string
 	index []int
 	owner reflect.Type // the struct that declares the field
 }
@@ -105,6 +107,9 @@ func schemaOf(t reflect.Type) *Schema {
 		if reflect.PointerTo(sf.Type).Implements(reflect.TypeFor[settable]()) {
 			value, _ := sf.Type.FieldByName("Value")
 			f.kind, f.input = value.Type.Elem(), true
+			if set, ok := reflect.Zero(f.kind).Interface().(interface{ element() reflect.Type }); ok {
+				f.set, f.kind = true, set.element()
+			}
 		} else if sf.Type.Kind() == reflect.Slice {
 			f.list, f.kind = true, sf.Type.Elem()
 		}
@@ -158,7 +163,7 @@ func (f *Field) parse(rules string) {
 		case "trim":
 			f.short = true
 		case "format":
-			if f.Format = value; value != "email" && value != "color" {
+			if f.Format = value; value != "email" && value != "color" && value != "uri" {
 				err = fmt.Errorf("unknown format")
 			}
 		case "default":
@@ -220,7 +225,7 @@ func (f *Field) Nested() (schema *Schema, isList bool) {
 func (s *Schema) Sortable() []string {
 	var names []string
 	for _, f := range s.Fields {
-		if !f.list && !f.WriteOnly {
+		if !f.list && !f.set && !f.WriteOnly {
 			names = append(names, f.Name)
 		}
 	}

@@ -33,6 +33,7 @@ type Caller struct {
 type Config struct {
 	Routes       []Route
 	Surfaces     []Surface
+	Events       []Event                     // that webhooks get, for the OpenAPI document
 	Secrets      []string                    // key the fingerprints of requests with an Idempotency-Key
 	DB           *db.DB                      // stores responses to requests with an Idempotency-Key
 	Authenticate Authenticate                // checks the access token or the API key of a request
@@ -40,6 +41,9 @@ type Config struct {
 	PerMinute    int                         // requests per user, API key or address; 0 turns the limit off
 	PerHour      int                         // the same
 	Stopped      func(context.Context) error // if not nil, is called by Serve after the last request, to save state
+	// Background, if not nil, is called by Serve in a goroutine of its own. Serve waits until it has returned, which it
+	// must do soon after its context ended.
+	Background func(context.Context)
 	// TenantPerMinute limits the requests of all users of a tenant together; 0 turns the limit off.
 	TenantPerMinute int
 	TrustedProxies  []netip.Prefix // proxies whose X-Forwarded-For is trusted
@@ -111,7 +115,7 @@ func New(c Config) *Server {
 	for _, pattern := range []string{"GET /docs", "GET /docs/", "GET /redoc", "GET /redoc/"} {
 		s.handle(pattern, s.page(docs.ServeHTTP))
 	}
-	openapi := plainAsset(append(OpenAPI(c.Routes, c.Version), '\n'), "application/json", "")
+	openapi := plainAsset(append(OpenAPI(c.Routes, c.Version, c.Events...), '\n'), "application/json", "")
 	s.handle("GET /openapi.json", s.page(openapi.ServeHTTP))
 	s.handle("GET /favicon.ico", s.page(ownAsset("docs/favicon.svg", typeSVG, swaggerCSP).ServeHTTP))
 	s.handle("GET /{$}", s.page(func(w http.ResponseWriter, r *http.Request) {
@@ -300,6 +304,13 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	for _, f := range s.Surfaces {
 		go f.Run(ctx)
 	}
+	var background sync.WaitGroup
+	defer background.Wait()
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	if s.Background != nil {
+		background.Go(func() { s.Background(ctx) })
+	}
 	stopped := make(chan error, 1)
 	go func() { stopped <- h.Serve(listener) }()
 	select {
@@ -312,14 +323,14 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	for _, f := range s.Surfaces {
 		f.Close()
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTime)
+	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTime)
 	defer cancel()
-	if err := h.Shutdown(ctx); err != nil {
+	if err := h.Shutdown(ending); err != nil {
 		s.Log.Warn("the service stopped before all requests finished", "error", err)
 		h.Close()
 	}
 	if s.Stopped != nil {
-		if err := s.Stopped(ctx); err != nil {
+		if err := s.Stopped(ending); err != nil {
 			s.Log.Warn("the service could not save the last use of API keys", "error", err)
 		}
 	}

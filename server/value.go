@@ -110,6 +110,36 @@ type Date string
 // UUID is an id in its canonical text form.
 type UUID string
 
+// Set is a list of different values of an Enum, with at least one. In SQL it is an array of texts.
+type Set[E Enum] []string
+
+func (Set[E]) element() reflect.Type { return reflect.TypeFor[E]() }
+func (s Set[E]) texts() []string     { return s }
+
+// parse stores the decoded value of a JSON list. It returns the problem with it, or "".
+func (s *Set[E]) parse(v any) string {
+	entries, ok := v.(array)
+	if !ok {
+		return "must be a list of strings"
+	}
+	var e E
+	allowed := e.Enum()
+	if len(entries) == 0 || len(entries) > len(allowed) {
+		return "must have 1 to " + strconv.Itoa(len(allowed)) + " entries"
+	}
+	for _, entry := range entries {
+		var value string
+		if json.Unmarshal(entry, &value) != nil || !slices.Contains(allowed, value) {
+			return "must have entries of " + strings.Join(allowed, ", ")
+		}
+		if slices.Contains(*s, value) {
+			return "must not have an entry twice"
+		}
+		*s = append(*s, value)
+	}
+	return ""
+}
+
 // Optional is a field of a request: absent, null, or a value.
 type Optional[T any] struct {
 	Set   bool // the request contains the field
@@ -148,6 +178,8 @@ func (o Optional[T]) Arg() any {
 		return string(v)
 	case UUID:
 		return string(v)
+	case interface{ texts() []string }:
+		return v.texts()
 	}
 	return *o.Value
 }
@@ -170,6 +202,8 @@ func (o Optional[T]) sqlType() string {
 		return "int"
 	case bool:
 		return "boolean"
+	case interface{ texts() []string }:
+		return "text[]"
 	}
 	return "text"
 }
@@ -211,6 +245,8 @@ func (o *Optional[T]) set(f *Field, v any) string {
 			problem = "must be a UUID"
 		}
 		*to = UUID(id)
+	case interface{ parse(any) string }:
+		problem = to.parse(v)
 	case Enum:
 		var s string
 		s, problem = f.text(v)

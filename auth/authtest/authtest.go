@@ -81,12 +81,27 @@ func New(tb testing.TB, o Options, features ...func(*db.DB) []server.Route) *API
 	tb.Cleanup(transport.CloseIdleConnections)
 	return &API{
 		URL: h.URL, DB: o.DB, Tokens: tokens, Auth: service, Routes: routes, Server: s,
-		spec: readSpec(tb, server.OpenAPI(routes, "test")),
+		spec: readSpec(tb, server.OpenAPI(routes, "test", config.Events...)),
 		client: &http.Client{
 			Transport:     transport,
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 	}
+}
+
+// CheckEvent returns an error if the body of a request to a webhook differs from what the OpenAPI document describes for
+// events of the type.
+func (a *API) CheckEvent(kind string, body []byte) error {
+	path, ok := a.spec.root["webhooks"].(map[string]any)[kind].(map[string]any)
+	if !ok {
+		return fmt.Errorf("the document does not describe %s", kind)
+	}
+	at := path["post"].(map[string]any)["requestBody"].(map[string]any)["content"].(map[string]any)
+	var v any
+	if err := json.Unmarshal(body, &v); err != nil {
+		return err
+	}
+	return a.spec.match(at["application/json"].(map[string]any)["schema"].(map[string]any), v, "body")
 }
 
 // Tenant is a new tenant.
@@ -179,6 +194,11 @@ type Response struct {
 	Status int
 	Header http.Header
 	Body   []byte // JSON is without the newline at its end
+}
+
+// NewResponse returns a response with a body that the test got elsewhere, such as a request to a webhook.
+func NewResponse(tb testing.TB, body []byte) *Response {
+	return &Response{tb: tb, What: "body", Body: body}
 }
 
 // Do sends a request and checks the response against the OpenAPI document. A body of type string or []byte is sent

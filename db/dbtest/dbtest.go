@@ -3,6 +3,7 @@ package dbtest
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"os"
@@ -22,11 +23,12 @@ import (
 	"spoolwright/inventory"
 	"spoolwright/orders"
 	"spoolwright/production"
+	"spoolwright/webhooks"
 )
 
 // Definitions are the SQL functions of all features, as in main.go, which cannot be imported. A test of the program
 // in blackbox compares the two lists.
-var Definitions = slices.Concat(inventory.Definitions, catalog.Definitions, production.Definitions,
+var Definitions = slices.Concat(webhooks.Definitions, inventory.Definitions, catalog.Definitions, production.Definitions,
 	orders.Definitions)
 
 var private *local.Server
@@ -97,6 +99,25 @@ func Open(tb testing.TB) *db.DB {
 	if err != nil {
 		tb.Fatal(err)
 	}
+	return d
+}
+
+// Database creates and migrates a database in the private PostgreSQL for one test, and opens it.
+func Database(tb testing.TB, c db.Config) *db.DB {
+	tb.Helper()
+	name := "test_" + strings.ToLower(rand.Text())
+	ExecURL(tb, private.SuperURL(), "create database "+name+" owner spoolwright_owner")
+	tb.Cleanup(func() { ExecURL(tb, private.SuperURL(), "drop database "+name+" with (force)") })
+	in := func(url string) string { return strings.Replace(url, "@/spoolwright?", "@/"+name+"?", 1) }
+	if _, err := db.Migrate(context.Background(), in(private.OwnerURL()), in(private.AppURL()), Definitions); err != nil {
+		tb.Fatal(err)
+	}
+	c.URL, c.Definitions = in(private.AppURL()), Definitions
+	d, err := db.Open(context.Background(), c)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(d.Close)
 	return d
 }
 

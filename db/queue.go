@@ -1,0 +1,38 @@
+package db
+
+import (
+	"context"
+	"time"
+)
+
+// QueueItem is an item of a tenant with due work.
+type QueueItem struct {
+	Tenant, ID string
+	Fresh      bool // leased by this call; otherwise the holder had leased it, and queue_add was called for it since
+}
+
+// ClaimQueue leases up to most items that are due, of any tenant, to the holder, a UUID. No other holder gets them
+// until the lease ends. Transactions that are bound to a tenant add, renew and release items with the functions of queue.sql.
+func (d *DB) ClaimQueue(ctx context.Context, holder string, most int, lease time.Duration) ([]QueueItem, error) {
+	var tenants, ids []string
+	var fresh []bool
+	_, err := d.directory(ctx, `
+		select coalesce(array_agg(tenant_id::text), '{}'), coalesce(array_agg(item_id::text), '{}'),
+			coalesce(array_agg(fresh), '{}')
+		from queue_claim($1, $2, $3)`, []any{holder, most, int(lease.Seconds())}, &tenants, &ids, &fresh)
+	if err != nil {
+		return nil, err
+	}
+	items := make([]QueueItem, len(ids))
+	for i := range items {
+		items[i] = QueueItem{tenants[i], ids[i], fresh[i]}
+	}
+	return items, nil
+}
+
+// Queued receives a value after this DB has committed a transaction that added items to the queue, so that they need
+// not wait for the next poll.
+func (d *DB) Queued() <-chan struct{} { return d.queued }
+
+// queuedKey is the key in a connection's custom data for a notice of queue_add since beginWrite.
+const queuedKey = "spoolwright.queued"

@@ -1,0 +1,80 @@
+-- The queue of items with due work, such as webhooks with deliveries. These functions are the only access to
+-- queue_signals and queue_items. They run with their owner's privileges (security definer), have a fixed search_path,
+-- and may be called by the service's role only. All but queue_claim work on items of the tenant that the transaction
+-- is bound to.
+
+-- Makes the items due now. It only inserts rows, so that it waits for no other transaction. The notice, with the
+-- SQLSTATE SW200, makes the service claim items as soon as the transaction is committed.
+create or replace function queue_add(items uuid[]) returns void
+language plpgsql security definer set search_path = public, pg_temp as $$
+begin
+	insert into queue_signals (tenant_id, item_id)
+	select nullif(current_setting('app.tenant_id', true), '')::uuid, i from unnest(items) i;
+	raise notice 'work was added to the queue' using errcode = 'SW200';
+end $$;
+
+-- Leases up to most items that are due, of any tenant, to holder. Also returns, with fresh = false, the items that
+-- holder has leased already and that queue_add was called for since.
+create or replace function queue_claim(holder uuid, most int, lease_seconds int)
+returns table (tenant_id uuid, item_id uuid, fresh boolean)
+language plpgsql security definer set search_path = public, pg_temp as $$
+begin
+	with taken as (
+		delete from queue_signals s
+		where s.ctid = any (array(select g.ctid from queue_signals g limit 10000 for update skip locked))
+		returning s.tenant_id, s.item_id
+	)
+	insert into queue_items as q (tenant_id, item_id, due_at, signalled)
+	select distinct t.tenant_id, t.item_id, now(), true from taken t order by 1, 2
+	on conflict on constraint queue_items_pkey do update set due_at = least(q.due_at, excluded.due_at), signalled = true;
+
+	return query select q.tenant_id, q.item_id, false from queue_items q
+	where q.leased_by = holder and q.signalled and q.leased_until > now();
+
+	return query
+		update queue_items q
+		set leased_by = holder, leased_until = now() + make_interval(secs => lease_seconds), signalled = false
+		from (
+			select i.tenant_id, i.item_id from queue_items i
+			where i.due_at <= now() and (i.leased_until is null or i.leased_until <= now())
+			order by i.due_at limit most for update skip locked
+		) due
+		where q.tenant_id = due.tenant_id and q.item_id = due.item_id
+		returning q.tenant_id, q.item_id, true;
+end $$;
+
+-- Extends the lease of an item. Returns false if holder does not have it any more.
+create or replace function queue_renew(item uuid, holder uuid, lease_seconds int) returns boolean
+language plpgsql security definer set search_path = public, pg_temp as $$
+begin
+	update queue_items q set leased_until = now() + make_interval(secs => lease_seconds)
+	where q.tenant_id = nullif(current_setting('app.tenant_id', true), '')::uuid and q.item_id = item
+		and q.leased_by = holder;
+	return found;
+end $$;
+
+-- Ends the lease of an item, which becomes due again after the seconds, or leaves the queue if they are null. If
+-- queue_add was called for the item since the lease began or since the last call, the lease does not end, and the
+-- function returns false.
+create or replace function queue_release(item uuid, holder uuid, due_seconds float8) returns boolean
+language plpgsql security definer set search_path = public, pg_temp as $$
+declare
+	tenant uuid := nullif(current_setting('app.tenant_id', true), '')::uuid;
+begin
+	update queue_items q set signalled = false
+	where q.tenant_id = tenant and q.item_id = item and q.leased_by = holder and q.signalled;
+	if found then
+		return false;
+	end if;
+	if due_seconds is null then
+		delete from queue_items q where q.tenant_id = tenant and q.item_id = item and q.leased_by = holder;
+	else
+		update queue_items q
+		set leased_by = null, leased_until = null, due_at = now() + make_interval(secs => due_seconds)
+		where q.tenant_id = tenant and q.item_id = item and q.leased_by = holder;
+	end if;
+	return true;
+end $$;
+
+revoke all on function queue_add, queue_claim, queue_renew, queue_release from public;
+grant execute on function queue_add, queue_claim, queue_renew, queue_release to spoolwright_app;

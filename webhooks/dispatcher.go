@@ -1,0 +1,547 @@
+package webhooks
+
+import (
+	"context"
+	"encoding/json"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"spoolwright/db"
+)
+
+const (
+	maxActive   = 500 // webhooks that one instance works on at a time
+	maxParallel = 4   // tries of one webhook at a time, in all instances together
+	maxLoad     = 32  // deliveries that are loaded at a time
+	maxTurn     = 10 * time.Second
+	claimPause  = 20 * time.Millisecond // at least, between two looks at the queue
+	flushAfter  = 200 * time.Millisecond
+)
+
+// schedule has the pauses after the first try and each further one.
+var schedule = []time.Duration{
+	5 * time.Second, 5 * time.Minute, 30 * time.Minute, 2 * time.Hour, 5 * time.Hour, 10 * time.Hour, 14 * time.Hour,
+	20 * time.Hour, 24 * time.Hour,
+}
+
+// Run delivers events until ctx ends. Then it starts no further try, waits for those that run, at most for the Grace,
+// and returns.
+//
+// It claims webhooks with due deliveries from the queue: at once after a transaction of this instance added some, and
+// otherwise every two seconds. A worker has the lease of its webhook, so that no other instance sends its deliveries.
+func (s *Service) Run(ctx context.Context) {
+	go s.maintain(ctx)
+	sending, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	context.AfterFunc(ctx, func() { time.AfterFunc(s.Grace, cancel) })
+	var workers sync.WaitGroup
+	defer workers.Wait()
+	failed := false
+	for ctx.Err() == nil {
+		claimed := time.Now()
+		items, err := s.DB.ClaimQueue(ctx, s.holder, maxActive-s.count(), s.Lease)
+		if err != nil && !failed && ctx.Err() == nil {
+			s.Log.Warn("cannot look for due webhooks; trying again", "error", err)
+		}
+		failed = err != nil
+		for _, item := range items {
+			if w := s.admit(item, claimed); w != nil {
+				workers.Go(func() {
+					for w != nil {
+						w.run(ctx, sending)
+						w = s.end(w)
+					}
+				})
+			}
+		}
+		pause := time.NewTimer(s.Poll - time.Duration(rand.Int64N(int64(s.Poll)/4)))
+		select {
+		case <-ctx.Done():
+		case <-pause.C:
+		case <-s.DB.Queued():
+		case <-s.freed:
+		}
+		pause.Stop()
+		select {
+		case <-ctx.Done():
+		case <-time.After(claimPause):
+		}
+	}
+}
+
+// count returns the number of active workers.
+func (s *Service) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.active)
+}
+
+// admit returns a worker for an item that was just leased, or nil if there is one already.
+func (s *Service) admit(item db.QueueItem, leased time.Time) *worker {
+	key := db.QueueItem{Tenant: item.Tenant, ID: item.ID}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	w := s.active[key]
+	switch {
+	case w != nil:
+		if item.Fresh { // the worker has released the lease, or let it expire, and is about to end
+			w.again = leased
+		}
+		select {
+		case w.more <- struct{}{}:
+		default:
+		}
+		return nil
+	case !item.Fresh:
+		return nil
+	}
+	w = newWorker(s, key, leased)
+	s.active[key] = w
+	return w
+}
+
+// end removes a worker that has ended. It returns another one if the item was leased again meanwhile. If there was no
+// room for another worker, it wakes Run.
+func (s *Service) end(w *worker) *worker {
+	key := db.QueueItem{Tenant: w.tenant, ID: w.id}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !w.again.IsZero() {
+		w = newWorker(s, key, w.again)
+		s.active[key] = w
+		return w
+	}
+	if len(s.active) >= maxActive {
+		select {
+		case s.freed <- struct{}{}:
+		default:
+		}
+	}
+	delete(s.active, key)
+	return nil
+}
+
+// write runs a transaction of the dispatcher. Few of them run at a time, so that they leave connections to requests.
+func (s *Service) write(ctx context.Context, stmts ...*db.Stmt) error {
+	s.slots <- struct{}{}
+	defer func() { <-s.slots }()
+	return s.DB.Write(ctx, stmts...)
+}
+
+// worker delivers the events of one webhook while it has its lease.
+type worker struct {
+	*Service
+	tenant, id string
+	more       chan struct{} // receives a value when the webhook has new deliveries
+	again      time.Time     // when the item was leased again; set under the mutex
+	results    chan result
+
+	leased  time.Time // when the lease was last renewed
+	began   time.Time
+	url     string
+	secrets [][]byte
+	problem string // why no request can be sent
+	loaded  []due
+	running map[string]bool
+	done    []result // not recorded yet
+	oldest  time.Time
+}
+
+// due is a delivery that is due.
+type due struct {
+	ID      string `json:"id"`
+	EventID string `json:"event_id"`
+	Body    string `json:"body"`
+	Tries   int    `json:"tries"`
+}
+
+type result struct {
+	due
+	outcome
+	dropped bool // the service stopped before the try ended
+}
+
+func newWorker(s *Service, item db.QueueItem, leased time.Time) *worker {
+	return &worker{
+		Service: s, tenant: item.Tenant, id: item.ID, more: make(chan struct{}, 1), results: make(chan result, maxParallel),
+		leased: leased, began: leased, running: map[string]bool{},
+	}
+}
+
+// run delivers until no delivery is due, the lease is lost, or ctx ends. Tries use the context sending.
+func (w *worker) run(ctx, sending context.Context) {
+	bound := db.As(context.WithoutCancel(ctx), db.Actor{Tenant: w.tenant})
+	look := true // whether there may be due deliveries that are not loaded
+	var next any // seconds until a delivery is due, as release expects it
+	renew := time.NewTicker(w.Lease / 3)
+	defer renew.Stop()
+	held := true
+	for {
+		stop := ctx.Err() != nil || !held || time.Since(w.leased) > w.Lease*5/6 ||
+			time.Since(w.began) > maxTurn && w.count() >= maxActive
+		if stop {
+			w.loaded, look = nil, true
+		}
+		wantMore := look && !stop && len(w.loaded) == 0 && len(w.running) < maxParallel
+		flush := len(w.done) > 0 && (len(w.done) >= maxLoad/2 || len(w.running) == 0 ||
+			time.Since(w.oldest) > flushAfter)
+		if wantMore || flush {
+			state, err := w.record(bound, wantMore)
+			switch {
+			case err != nil:
+				if !w.rest(ctx, sending) {
+					return
+				}
+				continue
+			case state.cancelled: // look again: there may be more to cancel
+				continue
+			case wantMore:
+				look, next = len(w.loaded) == maxLoad, state.next
+			}
+		}
+		for len(w.loaded) > 0 && len(w.running) < maxParallel && !stop {
+			d := w.loaded[0]
+			w.loaded = w.loaded[1:]
+			w.running[d.ID] = true
+			go func() { w.results <- w.try(sending, d) }()
+		}
+		if len(w.running) == 0 && len(w.done) == 0 {
+			if !held {
+				return
+			}
+			if stop {
+				next = 0.0
+			} else if look {
+				continue
+			}
+			released, err := w.release(bound, next)
+			switch {
+			case err != nil:
+				if !w.rest(ctx, sending) {
+					return
+				}
+				look = true
+			case released:
+				return
+			default:
+				look = true
+			}
+			continue
+		}
+		var flushing <-chan time.Time
+		if len(w.done) > 0 {
+			flushing = time.After(flushAfter)
+		}
+		ending := ctx.Done()
+		if stop {
+			ending = nil
+		}
+		select {
+		case r := <-w.results:
+			w.collect(r)
+			look = look || len(w.loaded) == 0
+		case <-w.more:
+			look = true
+		case <-flushing:
+		case <-ending:
+		case <-renew.C:
+			held = held && w.renew(bound)
+		}
+		for len(w.results) > 0 {
+			w.collect(<-w.results)
+		}
+	}
+}
+
+// rest waits before an operation of the database is repeated. It returns false if there is no time left for that.
+func (w *worker) rest(ctx, sending context.Context) bool {
+	select {
+	case <-sending.Done():
+		return false
+	case <-time.After(time.Second):
+	}
+	return ctx.Err() == nil || len(w.done) > 0 || len(w.running) > 0
+}
+
+func (w *worker) collect(r result) {
+	delete(w.running, r.ID)
+	if r.dropped {
+		return
+	}
+	if len(w.done) == 0 {
+		w.oldest = time.Now()
+	}
+	w.done = append(w.done, r)
+}
+
+// try sends a delivery once.
+func (w *worker) try(sending context.Context, d due) result {
+	r := result{due: d}
+	if w.problem != "" {
+		r.outcome = outcome{began: time.Now(), err: w.problem}
+		return r
+	}
+	ctx, cancel := context.WithTimeout(sending, w.Timeout)
+	defer cancel()
+	r.outcome = w.sender.send(ctx, w.url, d.EventID, w.secrets, []byte(d.Body))
+	r.dropped = !r.ok() && sending.Err() != nil
+	return r
+}
+
+// state is the state of a webhook's deliveries after record has looked.
+type state struct {
+	next      any  // seconds until a delivery is due; nil if none is pending
+	cancelled bool // deliveries of a disabled or deleted webhook were ended, and there may be more
+}
+
+// record writes the results that are not recorded, and loads the webhook and its due deliveries if look is set.
+func (w *worker) record(ctx context.Context, look bool) (state, error) {
+	var stmts []*db.Stmt
+	var succeeded, failed, gone bool
+	for _, r := range w.done {
+		switch {
+		case r.ok():
+			succeeded = true
+		default:
+			failed, gone = true, gone || r.status == 410
+		}
+		stmts = append(stmts, w.update(r))
+	}
+	switch {
+	case succeeded:
+		stmts = append(stmts, db.SQL(`update webhooks set failing_since = null where id = $1 and failing_since is not null`,
+			w.id))
+	case failed:
+		stmts = append(stmts, db.SQL(`update webhooks set failing_since = now() where id = $1 and failing_since is null`,
+			w.id))
+	}
+	disabled := db.SQL(`
+		update webhooks set disabled_at = now(), disabled_reason = case when $2 then 'gone' else 'failing' end
+		where id = $1 and disabled_at is null and ($2 or failing_since < now() - interval '5 days')
+		returning id`, w.id, gone)
+	if failed && !succeeded || gone {
+		stmts = append(stmts, disabled)
+	}
+	var url string
+	var isDisabled bool
+	var secret, previous []byte
+	webhook := db.SQL(`
+		select url, disabled_at is not null, secret, case when previous_until > now() then previous_secret end
+		from webhooks where id = $1`, w.id).Into(&url, &isDisabled, &secret, &previous)
+	skip := make([]string, 0, maxParallel)
+	for id := range w.running {
+		skip = append(skip, id)
+	}
+	loaded := db.SQL(`
+		select id, event_id, body, tries from webhook_deliveries
+		where tenant_id = $1 and webhook_id = $2 and status = 'pending' and next_try_at <= now() and id <> all ($3::uuid[])
+		order by next_try_at limit 32`, w.tenant, w.id, skip)
+	var next *float64
+	first := db.SQL(`
+		select greatest(0, extract(epoch from min(next_try_at) - now()))::float8 from webhook_deliveries
+		where tenant_id = $1 and webhook_id = $2 and status = 'pending' and id <> all ($3::uuid[])`,
+		w.tenant, w.id, skip).Into(&next)
+	if look {
+		stmts = append(stmts, webhook, loaded, first)
+	}
+	if err := w.write(ctx, stmts...); err != nil {
+		w.Log.Debug("cannot record the outcomes of deliveries; trying again", "webhook", w.id, "error", err)
+		return state{}, err
+	}
+	w.done = nil
+	if disabled.Rows() > 0 {
+		w.Log.Warn("a webhook was disabled: its receiver fails or answers 410", "tenant", w.tenant, "webhook", w.id)
+	}
+	if !look {
+		return state{}, nil
+	}
+	if webhook.Rows() == 0 || isDisabled {
+		ended, err := w.cancel(ctx, webhook.Rows() == 0)
+		return state{cancelled: ended}, err
+	}
+	if err := json.Unmarshal(loaded.Array(), &w.loaded); err != nil {
+		return state{}, err
+	}
+	w.url, w.secrets, w.problem = url, nil, ""
+	for _, text := range [][]byte{secret, previous} {
+		if text == nil {
+			continue
+		}
+		opened, _, err := w.keys.open(w.tenant, w.id, text)
+		if err == nil {
+			w.secrets = append(w.secrets, opened)
+		} else if len(w.secrets) == 0 {
+			w.problem = err.Error()
+			break
+		}
+	}
+	if next == nil {
+		return state{}, nil
+	}
+	return state{next: *next}, nil
+}
+
+// update returns the statement that records a result.
+func (w *worker) update(r result) *db.Stmt {
+	status, pause := "delivered", any(nil)
+	if !r.ok() {
+		status = "failed"
+		if r.Tries < len(w.Schedule) && r.status != 410 {
+			status = "pending"
+			after := w.Schedule[r.Tries]
+			after += time.Duration((rand.Float64()*2 - 1) / 10 * float64(after))
+			pause = max(after, r.retryAfter).Seconds()
+		}
+	}
+	var code, response, problem any
+	if r.outcome.status != 0 {
+		code, response = r.outcome.status, r.response
+	} else {
+		problem = r.err
+	}
+	return db.SQL(`
+		update webhook_deliveries set status = $3, tries = tries + 1,
+			next_try_at = case when $3 = 'pending' then now() + make_interval(secs => $4::float8) end,
+			last_try_at = $5, duration_ms = $6, response_status = $7, response = $8, error = $9
+		where id = $1 and webhook_id = $2 and status = 'pending'`,
+		r.ID, w.id, status, pause, r.began, r.took.Milliseconds(), code, response, problem)
+}
+
+// cancel ends pending deliveries of a disabled webhook, or deletes deliveries of a deleted one. It reports whether
+// there may be more.
+func (w *worker) cancel(ctx context.Context, deleted bool) (more bool, err error) {
+	end := db.SQL(`
+		update webhook_deliveries set status = 'failed', next_try_at = null, error = 'the webhook is disabled'
+		where tenant_id = $1 and id = any (array(
+			select id from webhook_deliveries where tenant_id = $1 and webhook_id = $2 and status = 'pending' limit 1000))
+		returning id`, w.tenant, w.id)
+	if deleted {
+		end = db.SQL(`
+			delete from webhook_deliveries
+			where tenant_id = $1 and id = any (array(
+				select id from webhook_deliveries where tenant_id = $1 and webhook_id = $2 limit 1000))
+			returning id`, w.tenant, w.id)
+	}
+	err = w.write(ctx, end)
+	return end.Rows() > 0, err
+}
+
+// renew extends the lease. It returns false if another instance has it.
+func (w *worker) renew(ctx context.Context) bool {
+	var held bool
+	now := time.Now()
+	err := w.write(ctx, db.SQL(`select queue_renew($1, $2, $3)`, w.id, w.holder, int(w.Lease.Seconds())).Into(&held))
+	if err == nil && held {
+		w.leased = now
+	}
+	return err != nil || held // after an error, the lease ends by itself
+}
+
+// release ends the lease. It returns false if the webhook got new deliveries meanwhile.
+func (w *worker) release(ctx context.Context, next any) (released bool, err error) {
+	err = w.write(ctx, db.SQL(`select queue_release($1, $2, $3::float8)`, w.id, w.holder, next).Into(&released))
+	return released, err
+}
+
+// maintain removes old deliveries and encrypts secrets again, now and every hour.
+func (s *Service) maintain(ctx context.Context) {
+	tick := time.NewTicker(time.Hour)
+	defer tick.Stop()
+	for {
+		if err := s.Maintain(ctx); err != nil && ctx.Err() == nil {
+			s.Log.Warn("cannot remove old deliveries of webhooks; trying again in an hour", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// Maintain deletes the deliveries of all tenants that ended and are older than 30 days, and those of deleted webhooks.
+// It encrypts secrets with the first configured secret that are encrypted with another one, so that the other can be
+// removed. It also queues the webhooks with pending deliveries, in case that the queue was lost, for example because a
+// backup of single tables was restored.
+func (s *Service) Maintain(ctx context.Context) error {
+	tenants, err := s.DB.Tenants(ctx)
+	for _, tenant := range tenants {
+		if err == nil {
+			err = ctx.Err()
+		}
+		if err != nil {
+			return err
+		}
+		err = s.maintainTenant(db.As(ctx, db.Actor{Tenant: tenant}), tenant)
+	}
+	return err
+}
+
+func (s *Service) maintainTenant(ctx context.Context, tenant string) error {
+	webhooks := db.SQL(`
+		select id, encode(secret, 'base64') as secret, encode(previous_secret, 'base64') as previous from webhooks
+		where tenant_id = $1`, tenant)
+	stored := db.SQL(`select id from webhook_deliveries where tenant_id = $1 limit 1`, tenant)
+	if err := s.DB.Read(ctx, webhooks, stored); err != nil {
+		return err
+	}
+	var all []struct {
+		ID               string
+		Secret, Previous []byte
+	}
+	if err := json.Unmarshal(webhooks.Array(), &all); err != nil {
+		return err
+	}
+	for _, w := range all {
+		for column, text := range map[string][]byte{"secret": w.Secret, "previous_secret": w.Previous} {
+			secret, key, err := s.keys.open(tenant, w.ID, text)
+			if err != nil || key == 0 {
+				continue
+			}
+			err = s.write(ctx, db.SQL(`update webhooks set `+column+` = $2 where id = $1 and `+column+` = $3`,
+				w.ID, s.keys.seal(tenant, w.ID, secret), text))
+			if err != nil {
+				return err
+			}
+		}
+	}
+	if stored.Rows() == 0 {
+		return nil
+	}
+	for {
+		old := db.SQL(`
+			delete from webhook_deliveries
+			where tenant_id = $1 and id = any (array(
+				select d.id from webhook_deliveries d
+				where d.tenant_id = $1 and d.status <> 'pending' and d.created_at < now() - interval '30 days'
+					and d.id < $2 order by d.id limit 1000))
+			returning id`, tenant, timeID(time.Now().Add(-30*24*time.Hour)))
+		if err := s.write(ctx, old); err != nil {
+			return err
+		}
+		if old.Rows() == 0 {
+			break
+		}
+	}
+	return s.write(ctx, db.SQL(`
+		select queue_add(array_agg(d.webhook_id))::text
+		from (select distinct webhook_id from webhook_deliveries where tenant_id = $1 and status = 'pending'
+			union select distinct webhook_id from webhook_deliveries d where tenant_id = $1
+				and not exists (select from webhooks w where w.tenant_id = $1 and w.id = d.webhook_id)) d
+		having count(*) > 0`, tenant))
+}
+
+// timeID returns the smallest UUIDv7 of the next millisecond after a time.
+func timeID(at time.Time) string {
+	const digits = "0123456789abcdef"
+	ms := at.UnixMilli() + 1
+	id := []byte("00000000-0000-7000-8000-000000000000")
+	for i := 12; i >= 0; i-- {
+		if id[i] != '-' {
+			id[i] = digits[ms&15]
+			ms >>= 4
+		}
+	}
+	return string(id)
+}

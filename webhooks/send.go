@@ -1,0 +1,176 @@
+package webhooks
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+const (
+	tryTimeout    = 15 * time.Second
+	maxRead       = 4 << 10 // bytes of a response that are read
+	maxStored     = 1 << 10 // bytes of a response that are stored
+	maxRetryAfter = 24 * time.Hour
+)
+
+// sender sends requests to receivers.
+type sender struct {
+	secure, plain http.Client // for https and http
+	agent         string
+}
+
+// outcome is the result of a try.
+type outcome struct {
+	began      time.Time
+	took       time.Duration
+	status     int           // 0 without a response
+	response   string        // its first bytes, as valid text
+	err        string        // why there is no response; "" if there is one
+	retryAfter time.Duration // that the receiver asked for
+}
+
+func (o outcome) ok() bool { return o.status >= 200 && o.status <= 299 }
+
+// errAddress means that a host has an address that receivers must not have.
+var errAddress = errors.New("the address is not public")
+
+func newSender(c Config) *sender {
+	client := func(tls bool) http.Client {
+		dialer := &net.Dialer{Timeout: 10 * time.Second, Resolver: c.Resolver,
+			// Control gets the address of each connection after the host name was resolved, so that no later answer of the
+			// DNS can replace it.
+			Control: func(_, address string, _ syscall.RawConn) error {
+				to, err := netip.ParseAddrPort(address)
+				if err != nil || !isAllowed(to.Addr(), tls, c.AllowedNetworks) {
+					return errAddress
+				}
+				return nil
+			}}
+		return http.Client{
+			Transport: &http.Transport{
+				Proxy:                  nil, // a proxy would connect to an address that is not checked
+				DialContext:            dialer.DialContext,
+				TLSClientConfig:        tlsConfig(c),
+				TLSHandshakeTimeout:    10 * time.Second,
+				MaxIdleConns:           256,
+				MaxIdleConnsPerHost:    8,
+				IdleConnTimeout:        30 * time.Second,
+				MaxResponseHeaderBytes: 16 << 10,
+				DisableCompression:     true,
+			},
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		}
+	}
+	agent := "Spoolwright"
+	if c.Version != "" {
+		agent += "/" + c.Version
+	}
+	return &sender{secure: client(true), plain: client(false), agent: agent}
+}
+
+func tlsConfig(c Config) *tls.Config {
+	return &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: c.Roots}
+}
+
+// send sends a request. It ends with the context.
+func (s *sender) send(ctx context.Context, to, id string, secrets [][]byte, body []byte) (o outcome) {
+	o.began = time.Now()
+	defer func() { o.took = time.Since(o.began) }()
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, to, bytes.NewReader(body))
+	if err != nil {
+		o.err = "the URL is not valid"
+		return o
+	}
+	timestamp := o.began.Unix()
+	var signatures []string
+	for _, secret := range secrets {
+		signatures = append(signatures, signature(secret, id, timestamp, body))
+	}
+	r.Header = http.Header{ // Header.Set would spell the names Webhook-Id
+		"Content-Type":      {"application/json"},
+		"User-Agent":        {s.agent},
+		"webhook-id":        {id},
+		"webhook-timestamp": {strconv.FormatInt(timestamp, 10)},
+		"webhook-signature": {strings.Join(signatures, " ")},
+	}
+	client := &s.secure
+	if r.URL.Scheme != "https" {
+		client = &s.plain
+	}
+	response, err := client.Do(r)
+	if err != nil {
+		o.err = describe(err)
+		return o
+	}
+	defer response.Body.Close()
+	o.status = response.StatusCode
+	// The status decides; an error while the body is read does not matter.
+	read, _ := io.ReadAll(io.LimitReader(response.Body, maxRead))
+	o.response = printable(read)
+	o.retryAfter = retryAfter(response.Header.Get("Retry-After"), o.began)
+	return o
+}
+
+// printable returns the first bytes of a response as text that PostgreSQL accepts.
+func printable(b []byte) string {
+	text := strings.ToValidUTF8(string(b[:min(len(b), maxStored)]), "")
+	return strings.ReplaceAll(text, "\x00", "")
+}
+
+// retryAfter returns the pause that the header Retry-After asks for, or 0.
+func retryAfter(header string, now time.Time) time.Duration {
+	var pause time.Duration
+	if seconds, err := strconv.ParseInt(header, 10, 64); err == nil {
+		pause = time.Duration(min(seconds, int64(maxRetryAfter/time.Second))) * time.Second
+	} else if at, err := http.ParseTime(header); err == nil {
+		pause = at.Sub(now)
+	}
+	return min(max(pause, 0), maxRetryAfter)
+}
+
+// describe returns the reason of a failed request for users. It contains no address, because that would show how names
+// resolve in the network of the service.
+func describe(err error) string {
+	var dns *net.DNSError
+	var certificate *tls.CertificateVerificationError
+	var record tls.RecordHeaderError
+	var alert tls.AlertError
+	var failed *url.Error
+	switch {
+	case errors.Is(err, errAddress):
+		return "the host has an address that is not public"
+	case errors.As(err, &dns):
+		return "the host name could not be resolved"
+	case errors.As(err, &certificate):
+		return cut("the certificate is not valid: "+certificate.Err.Error(), 300)
+	case errors.As(err, &record), errors.As(err, &alert):
+		return "the TLS handshake failed"
+	case errors.As(err, &failed) && failed.Timeout(), errors.Is(err, context.DeadlineExceeded):
+		return "no response in time"
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return "the connection was refused"
+	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH):
+		return "the host is unreachable"
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET),
+		errors.Is(err, syscall.EPIPE):
+		return "the connection was closed before a response"
+	}
+	return "the response is not valid HTTP"
+}
+
+func cut(s string, most int) string {
+	if len(s) > most {
+		s = strings.ToValidUTF8(s[:most], "") + "..."
+	}
+	return s
+}

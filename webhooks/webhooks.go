@@ -1,0 +1,305 @@
+// Package webhooks sends events to the HTTPS receivers of tenants, signed as Standard Webhooks specifies. Events and
+// their deliveries are rows that features insert in the transaction of the event's cause (emit.sql). A dispatcher in
+// each instance sends them, and tries again until the receiver accepts them.
+package webhooks
+
+import (
+	"cmp"
+	"context"
+	"crypto/x509"
+	_ "embed"
+	"log/slog"
+	"net"
+	"net/netip"
+	"net/url"
+	"reflect"
+	"strings"
+	"sync"
+	"time"
+
+	"spoolwright/db"
+	"spoolwright/server"
+)
+
+var (
+	//go:embed fields.md
+	fields string
+	//go:embed emit.sql
+	emitSQL string
+)
+
+// Definitions are the SQL functions of events. Other packages call has_webhook, event_time and emit_event.
+var Definitions = []db.Definition{{Name: "webhooks/emit", Version: 1, SQL: emitSQL}}
+
+// EventType is a type of events that a webhook can ask for.
+type EventType string
+
+// Enum returns all types.
+func (EventType) Enum() []string { return []string{"production_run.completed"} }
+
+// testEvent is the type of the events of testWebhook, which every webhook gets.
+const testEvent = "webhook.test"
+
+// Events are the events of this package, for the OpenAPI document. Each feature has the events that it emits.
+var Events = []server.Event{{
+	Type: testEvent, Tag: tag, Summary: "Test of a webhook",
+	Description: "Sent by `testWebhook`, to one webhook, whatever its `events` are.", Data: reflect.TypeFor[Test](),
+}}
+
+// Config configures a Service. Only DB and Secrets are required.
+type Config struct {
+	DB              *db.DB
+	Secrets         []string       // the first encrypts the secrets of webhooks, all decrypt them
+	AllowedNetworks []netip.Prefix // private networks that receivers may be in, also without TLS
+	Version         string         // of the program, for the User-Agent
+	Log             *slog.Logger
+
+	// Tests set the following. Zero means the default.
+	Resolver *net.Resolver
+	Roots    *x509.CertPool
+	Schedule []time.Duration // the pauses after the first try and each further one
+	Timeout  time.Duration   // of a try
+	Poll     time.Duration   // the longest pause between two looks at the queue
+	Lease    time.Duration   // of a webhook, in whole seconds; it is renewed after a third of it
+	Grace    time.Duration   // that running tries have to end when the service stops
+}
+
+// Service has the operations of /api/v1/webhooks and the dispatcher.
+type Service struct {
+	Config
+	keys   keys
+	sender *sender
+	holder string        // identifies this instance in leases
+	slots  chan struct{} // limits the concurrent database transactions of the dispatcher
+
+	mu     sync.Mutex
+	active map[db.QueueItem]*worker // by item, with Fresh unset
+	freed  chan struct{}            // receives a value when there is room for another worker
+}
+
+// New returns a Service. Its dispatcher does not run until Run is called.
+func New(c Config) *Service {
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if c.Schedule == nil {
+		c.Schedule = schedule
+	}
+	c.Timeout = cmp.Or(c.Timeout, tryTimeout)
+	c.Poll = cmp.Or(c.Poll, 2*time.Second)
+	c.Lease = cmp.Or(c.Lease, 30*time.Second)
+	c.Grace = cmp.Or(c.Grace, 10*time.Second)
+	return &Service{
+		Config: c, keys: newKeys(c.Secrets), sender: newSender(c), holder: db.NewID(),
+		slots:  make(chan struct{}, max(1, min(4, c.DB.Stats().Max/4))),
+		active: map[db.QueueItem]*worker{}, freed: make(chan struct{}, 1),
+	}
+}
+
+var tag = &server.Tag{
+	Name: "webhooks", Fields: fields,
+	Description: "URLs that get events of the tenant, signed as [Standard Webhooks](https://www.standardwebhooks.com) " +
+		"specifies. For admins; API keys are rejected. An event is stored in the transaction of its cause, so that none is " +
+		"lost, and sent at least once, in no particular order. `webhook-id` identifies repetitions. A status from 200 to " +
+		"299 within 15 seconds is a success; redirects are not followed. After a failure the service tries again after 5 " +
+		"seconds, 5 and 30 minutes, and 2, 5, 10, 14, 20 and 24 hours, or later if `Retry-After` says so (up to 24 hours). " +
+		"The status 410, or five days with nothing but failures, disables the webhook.",
+}
+
+// Routes returns the operations.
+func (s *Service) Routes() []server.Route {
+	const path, one = " /api/v1/webhooks", " /api/v1/webhooks/{id}"
+	const sent, delivery = one + "/deliveries", one + "/deliveries/{delivery_id}"
+	return []server.Route{
+		server.Op("GET"+path, server.Admin, server.Handle(s.list), listDoc).ForUsers(),
+		server.Op("POST"+path, server.Admin, server.Handle(s.create), createDoc).ForUsers(),
+		server.Op("GET"+one, server.Admin, server.Handle(s.get), getDoc).ForUsers().Versioned(
+			func(ids ...string) []*db.Stmt {
+				return []*db.Stmt{db.SQL(`select id from webhooks where id = $1 for no key update`, ids[0])}
+			}),
+		server.Op("PATCH"+one, server.Admin, server.Handle(s.update), updateDoc).ForUsers(),
+		server.Op("DELETE"+one, server.Admin, server.Handle(s.remove), removeDoc).ForUsers(),
+		server.Op("POST"+one+"/test", server.Admin, server.Handle(s.test), testDoc).ForUsers(),
+		server.Op("POST"+one+"/rotate-secret", server.Admin, server.Handle(s.rotate), rotateDoc).ForUsers(),
+		server.Op("GET"+sent, server.Admin, server.Handle(s.listDeliveries), listDeliveriesDoc).ForUsers(),
+		server.Op("GET"+delivery, server.Admin, server.Handle(s.getDelivery), getDeliveryDoc).ForUsers(),
+		server.Op("POST"+delivery+"/redeliver", server.Admin, server.Handle(s.redeliver), redeliverDoc).ForUsers(),
+	}
+}
+
+// Webhook is a webhook without its secret.
+type Webhook struct {
+	ID             server.UUID                            `json:"id" rule:"readOnly,notNull"`
+	URL            server.Optional[string]                `json:"url" rule:"required,maxLength=2000,format=uri"`
+	Events         server.Optional[server.Set[EventType]] `json:"events" rule:"required"`
+	Description    server.Optional[string]                `json:"description"`
+	Disabled       server.Optional[bool]                  `json:"disabled" rule:"notNull"`
+	DisabledAt     server.Timestamp                       `json:"disabled_at" rule:"readOnly"`
+	DisabledReason string                                 `json:"disabled_reason" rule:"readOnly,enum=gone|failing"`
+	FailingSince   server.Timestamp                       `json:"failing_since" rule:"readOnly"`
+	CreatedAt      server.Timestamp                       `json:"created_at" rule:"readOnly,notNull"`
+}
+
+// WebhookSecret is a webhook with its secret, as the operations that create one return it.
+type WebhookSecret struct {
+	Webhook
+	Secret string `json:"secret" rule:"secret"`
+}
+
+// columns selects the fields of a Webhook.
+const columns = `id, url, array_to_json(events) as events, description, disabled_at is not null as disabled,
+	disabled_at, disabled_reason, failing_since, created_at`
+
+// withSecret adds the secret to the JSON of a Webhook. PostgreSQL gets only its encrypted form.
+func withSecret(webhook []byte, secret []byte) []byte {
+	return append(append(webhook[:len(webhook)-1:len(webhook)-1], `,"secret":"`+encodeSecret(secret)...), `"}`...)
+}
+
+var listDoc = &server.Doc{
+	ID: "listWebhooks", Tag: tag, Summary: "List webhooks",
+	Description: "Returns all webhooks of the tenant, without their secrets.",
+}
+
+func (s *Service) list(ctx context.Context, r *server.Request[server.ListQuery]) (server.Page[Webhook], error) {
+	l := server.NewList(`(select tenant_id, `+columns+` from webhooks) webhooks`, `id, url, events, description, disabled,
+		disabled_at, disabled_reason, failing_since, created_at`, "", "")
+	return server.ListPage[Webhook](ctx, s.DB.Read, l, r.In)
+}
+
+var getDoc = &server.Doc{
+	ID: "getWebhook", Tag: tag, Summary: "Get a webhook",
+	Description: "Returns a webhook, without its secret.",
+}
+
+func (s *Service) get(ctx context.Context, r *server.Request[struct{}]) (server.OK[Webhook], error) {
+	webhook := readWebhook(r.ID("id"))
+	return server.One(webhook, s.DB.Read(ctx, webhook))
+}
+
+func readWebhook(id string) *db.Stmt {
+	return db.SQL(`select `+columns+` from webhooks where id = $1`, id)
+}
+
+// maxWebhooks is the number of webhooks that a tenant can have.
+const maxWebhooks = 10
+
+var (
+	errLimit    = server.BadRequest("WEBHOOK_LIMIT", "A tenant can have %d webhooks", maxWebhooks)
+	errDisabled = server.BadRequest("WEBHOOK_DISABLED", "The webhook is disabled; enable it first")
+)
+
+var createDoc = &server.Doc{
+	ID: "createWebhook", Tag: tag, Summary: "Create a webhook",
+	Description: "Returns the webhook with its secret in `secret`, which verifies the signatures. This is the only " +
+		"response with the secret: the service stores it encrypted. For the same reason, a response that is repeated for " +
+		"an `Idempotency-Key` has `null` in `secret`; if the first response was lost, rotate the secret. The URL must be " +
+		"https. Its host must have a public address at every delivery, unless the operator of the service allows the " +
+		"network. A tenant can have 10 webhooks.",
+	Errors: []*server.Error{errLimit},
+}
+
+func (s *Service) create(ctx context.Context, r *server.Request[Webhook]) (server.Created[WebhookSecret], error) {
+	if problem := s.checkURL(*r.In.URL.Value); problem != "" {
+		return nil, server.Invalid("url", "%s", problem)
+	}
+	id, secret := db.NewID(), newSecret()
+	webhook := db.SQL(`
+		insert into webhooks (id, url, events, description, secret, disabled_at)
+		select $1, $2, $3::text[], $4, $5, case when $6::boolean then now() end
+		where (select count(*) from webhooks) < $7
+		returning `+columns,
+		id, r.In.URL.Arg(), r.In.Events.Arg(), r.In.Description.Arg(), s.keys.seal(db.ActorOf(ctx).Tenant, id, secret),
+		r.In.Disabled.Or(false), maxWebhooks)
+	if err := s.DB.Write(ctx, db.Lock("webhooks"), webhook); err != nil {
+		return nil, err
+	}
+	if webhook.Rows() == 0 {
+		return nil, errLimit
+	}
+	return withSecret(webhook.Object(), secret), nil
+}
+
+// checkURL returns the problem with the URL of a webhook, or "".
+func (s *Service) checkURL(text string) string {
+	u, err := url.Parse(text)
+	plain := len(s.AllowedNetworks) > 0
+	switch {
+	case err != nil || u.Host == "" || u.Hostname() == "" || u.Opaque != "" || strings.ContainsAny(text, " \t"):
+		return "must be an absolute URL such as https://farm.example/hooks"
+	case u.Scheme != "https" && !(plain && u.Scheme == "http"):
+		return "must be an https URL"
+	case u.User != nil:
+		return "must not contain a user name or password"
+	case u.Fragment != "":
+		return "must not contain a fragment"
+	}
+	if addr, err := netip.ParseAddr(u.Hostname()); err == nil && !isAllowed(addr, u.Scheme == "https", s.AllowedNetworks) {
+		return "must not name a private, local or special address"
+	}
+	return ""
+}
+
+var updateDoc = &server.Doc{
+	ID: "updateWebhook", Tag: tag, Summary: "Update a webhook",
+	Description: "Changes the URL, the events, the description, or whether the webhook is disabled. A disabled webhook " +
+		"gets no events, and the deliveries that it still waits for fail; enable it to redeliver them. The secret stays.",
+	Request: `{"events":["production_run.completed"],"description":"Shop floor display"}`,
+}
+
+func (s *Service) update(ctx context.Context, r *server.Request[Webhook]) (server.OK[Webhook], error) {
+	id, in := r.ID("id"), &r.In
+	if in.URL.Set {
+		if problem := s.checkURL(*in.URL.Value); problem != "" {
+			return nil, server.Invalid("url", "%s", problem)
+		}
+	}
+	webhook := db.SQL(`
+		update webhooks w set
+			url = coalesce($2::text, w.url),
+			events = coalesce($3::text[], w.events),
+			description = case when $4::boolean then $5::text else w.description end,
+			disabled_at = case when $6::boolean is null then w.disabled_at
+				when $6::boolean then coalesce(w.disabled_at, now()) end,
+			disabled_reason = case when $6::boolean is distinct from false then w.disabled_reason end,
+			failing_since = case when $6::boolean is distinct from false then w.failing_since end
+		where w.id = $1
+		returning `+columns,
+		id, in.URL.Arg(), in.Events.Arg(), in.Description.Set, in.Description.Arg(), in.Disabled.Arg())
+	stmts := []*db.Stmt{webhook}
+	if in.Disabled.Or(false) {
+		stmts = append(stmts, wake(id)) // to end the deliveries that wait
+	}
+	return server.One(webhook, s.DB.Write(ctx, stmts...))
+}
+
+// wake returns a statement that makes the dispatcher look at a webhook.
+func wake(id string) *db.Stmt { return db.SQL(`select queue_add(array[$1]::uuid[])::text`, id) }
+
+var removeDoc = &server.Doc{
+	ID: "deleteWebhook", Tag: tag, Summary: "Delete a webhook",
+	Description: "Deletes the webhook and its deliveries.",
+}
+
+func (s *Service) remove(ctx context.Context, r *server.Request[struct{}]) (server.NoContent, error) {
+	remove := db.SQL(`delete from webhooks where id = $1 returning id`, r.ID("id"))
+	return nil, server.Found(remove, s.DB.Write(ctx, remove, db.SQL(`
+		select queue_add(array[d.webhook_id])::text from webhook_deliveries d where d.webhook_id = $1 limit 1`, r.ID("id"))))
+}
+
+var rotateDoc = &server.Doc{
+	ID: "rotateWebhookSecret", Tag: tag, Summary: "Rotate the secret of a webhook",
+	Description: "Replaces the secret and returns the new one in `secret`, once, as after the creation. For 24 hours, " +
+		"each request has two signatures: one with the new and one with the previous secret.",
+}
+
+func (s *Service) rotate(ctx context.Context, r *server.Request[struct{}]) (server.OK[WebhookSecret], error) {
+	id, secret := r.ID("id"), newSecret()
+	rotated := db.SQL(`
+		update webhooks set secret = $2, previous_secret = secret, previous_until = now() + interval '24 hours'
+		where id = $1 returning `+columns, id, s.keys.seal(db.ActorOf(ctx).Tenant, id, secret))
+	webhook, err := server.One(rotated, s.DB.Write(ctx, rotated))
+	if err != nil {
+		return nil, err
+	}
+	return withSecret(webhook, secret), nil
+}

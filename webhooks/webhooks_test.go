@@ -1,0 +1,73 @@
+package webhooks_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"spoolwright/auth/authtest"
+	"spoolwright/webhooks"
+)
+
+// TestEvents causes each event through the API, receives it, checks it, finds it in the list of deliveries, and has it
+// delivered again.
+func TestEvents(t *testing.T) {
+	t.Parallel()
+	f := start(t, nil)
+	for _, kind := range append([]string{"webhook.test"}, webhooks.EventType("").Enum()...) {
+		t.Run(kind, func(t *testing.T) {
+			s := receive(t, func(w http.ResponseWriter, r *http.Request) { w.Write([]byte("Danke \x00 schön")) })
+			tenant := f.Tenant(t)
+			admin := tenant.User(t, "admin")
+			hook := f.webhook(t, admin, s.URL+"/hooks?token=1")
+			path := hooksPath + hook.ID()
+			data := map[string]string{}
+			switch kind {
+			case "webhook.test":
+				admin.Post(t, path+"/test", nil).Want(200).Shows(map[string]string{"status": "pending", "type": kind})
+				data = map[string]string{"webhook_id": hook.ID()}
+			case "production_run.completed":
+				run := complete(t, tenant.User(t, "operator"))
+				data = map[string]string{"id": run, "printer_name": `Printer "1" 100%s`, "actual_print_time_hours": "1.5",
+					"actual_total_filament_grams": "12.5", "completed_at": "2024-01-15T11:30:00Z"}
+			default:
+				t.Fatal("the test does not cause the event")
+			}
+			got := s.wait(t)
+			if err := got.verify(hook.Text("secret")); err != nil {
+				t.Error(err)
+			}
+			if err := f.CheckEvent(kind, got.body); err != nil {
+				t.Errorf("%v: %s", err, got.body)
+			}
+			body := authtest.NewResponse(t, got.body)
+			body.Shows(map[string]string{"type": kind})
+			for field, want := range data {
+				body.Shows(map[string]string{"data." + field: want})
+			}
+			if got.method != "POST" || got.header.Get("Content-Type") != "application/json" ||
+				!strings.HasPrefix(got.header.Get("User-Agent"), "Spoolwright") {
+				t.Errorf("the request is %s with %v", got.method, got.header)
+			}
+			all := eventually(t, admin, path+"/deliveries?status=delivered", map[string]string{"total": "1"})
+			all.Shows(map[string]string{
+				"items.0.type": kind, "items.0.status": "delivered", "items.0.tries": "1", "items.0.event_id": got.id(),
+				"items.0.response_status": "200", "items.0.response": "Danke  schön", "items.0.error": "null",
+				"items.0.next_try_at": "null",
+			})
+			delivery := path + "/deliveries/" + all.Text("items.0.id")
+			if text := admin.Get(t, delivery).Want(200).Text("body"); text != string(got.body) {
+				t.Errorf("the delivery has the body %s, the receiver got %s", text, got.body)
+			}
+			admin.Post(t, delivery+"/redeliver", nil).Want(200).Shows(map[string]string{"status": "pending", "tries": "0"})
+			again := s.wait(t)
+			if again.id() != got.id() || string(again.body) != string(got.body) {
+				t.Errorf("the event is delivered again as %s %s, first it was %s %s", again.id(), again.body, got.id(), got.body)
+			}
+			if err := again.verify(hook.Text("secret")); err != nil {
+				t.Error(err)
+			}
+			eventually(t, admin, delivery, map[string]string{"status": "delivered", "tries": "1"})
+		})
+	}
+}
