@@ -101,6 +101,9 @@ func (s *Stmt) Array() []byte {
 	return s.json
 }
 
+// rowSize is the initial capacity for the JSON of a row. Most rows have fewer bytes.
+const rowSize = 1 << 10
+
 func (s *Stmt) read(rows pgx.Rows) error {
 	s.rows, s.cut, s.json = 0, 0, s.json[:0]
 	var columns []pgconn.FieldDescription
@@ -130,6 +133,7 @@ func (s *Stmt) read(rows pgx.Rows) error {
 		if columns == nil {
 			columns = rows.FieldDescriptions()
 			columns = columns[len(columns)-len(values):]
+			s.json = slices.Grow(s.json, rowSize)
 			s.json = append(s.json, '[')
 		} else {
 			if s.rows == 2 {

@@ -74,6 +74,9 @@ var errReadOnly = fmt.Errorf("%w: PostgreSQL accepts only reads: it is a standby
 
 // isReadOnly reports whether PostgreSQL rejected a write because it accepts only reads.
 func isReadOnly(err error) bool {
+	if err == nil {
+		return false // in most cases, without an allocation
+	}
 	var pg *pgconn.PgError
 	return errors.Is(err, errReadOnly) || errors.As(err, &pg) && pg.Code == "25006"
 }

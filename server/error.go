@@ -241,7 +241,7 @@ func writeJSON(w http.ResponseWriter, status int, body []byte) {
 // send sends a response with a body that is JSON, perhaps compressed.
 func send(w http.ResponseWriter, status int, body []byte) {
 	h := w.Header()
-	h.Set("Content-Type", "application/json")
+	h["Content-Type"] = headerJSON
 	h.Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(status)
 	w.Write(body)

@@ -220,7 +220,7 @@ func (s *Server) operation(route Route) *operation {
 
 // ServeHTTP answers a request. It checks in this order: token, rate limits, role, path, Idempotency-Key, body.
 func (o *operation) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	w.Header().Set("Cache-Control", "no-store")
+	w.Header()["Cache-Control"] = headerNoStore
 	info := infoOf(r)
 	var answer Response
 	var err error

@@ -171,6 +171,14 @@ func (w *statusWriter) Write(b []byte) (int, error) {
 
 func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
+// Values of headers that most responses have: Header.Set would allocate a slice for each. They must not be changed;
+// Header.Add copies them, because they have no capacity left.
+var (
+	headerNoSniff = []string{"nosniff"}
+	headerNoStore = []string{"no-store"}
+	headerJSON    = []string{"application/json"}
+)
+
 // ServeHTTP answers a request, and logs and counts it. A panic is a 500.
 func (s *Server) ServeHTTP(writer http.ResponseWriter, r *http.Request) {
 	start := time.Now()
@@ -186,7 +194,7 @@ func (s *Server) ServeHTTP(writer http.ResponseWriter, r *http.Request) {
 	w := &statusWriter{ResponseWriter: writer}
 	h := w.Header()
 	h.Set("X-Request-Id", info.id)
-	h.Set("X-Content-Type-Options", "nosniff")
+	h["X-Content-Type-Options"] = headerNoSniff
 	if s.HSTS {
 		h.Set("Strict-Transport-Security", "max-age=31536000")
 	}
