@@ -134,6 +134,7 @@ func (p Program) run(ctx context.Context, args []string, getenv func(string) str
 	if call.Config, err = loadConfig(getenv, call.Err); err != nil {
 		return Misuse{err}
 	}
+	defer call.Config.log.Flush()
 	call.Config.Definitions = p.Definitions
 	if command.Needs == Settings {
 		if err = run(ctx, call); errors.Is(err, ErrInterrupted) {

@@ -41,6 +41,7 @@ type Config struct {
 	Log                     *slog.Logger
 	Definitions             []db.Definition // of Program
 	Throwaway               bool            // the private PostgreSQL is removed at the end; only for the demo
+	log                     *logWriter      // of Log
 	logFormat, logLevel     string
 }
 
@@ -90,7 +91,8 @@ func (c *Config) settings() []setting {
 	}
 }
 
-// loadConfig returns the configuration of the environment, with a logger that writes to w. Errors name the variable.
+// loadConfig returns the configuration of the environment, with a logger that writes to w. The caller must flush
+// Config.log in the end. Errors name the variable.
 func loadConfig(getenv func(string) string, w io.Writer) (Config, error) {
 	c := Config{TenantPerMinute: -1}
 	for _, s := range c.settings() {
@@ -119,10 +121,12 @@ func loadConfig(getenv func(string) string, w io.Writer) (Config, error) {
 		return c, err
 	}
 	options := &slog.HandlerOptions{Level: level}
-	c.Log = slog.New(slog.NewTextHandler(w, options))
+	c.log = &logWriter{w: w}
+	var handler slog.Handler = slog.NewTextHandler(c.log, options)
 	if strings.EqualFold(c.logFormat, "json") {
-		c.Log = slog.New(slog.NewJSONHandler(w, options))
+		handler = slog.NewJSONHandler(c.log, options)
 	}
+	c.Log = slog.New(logHandler{handler, c.log})
 	return c, nil
 }
 

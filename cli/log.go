@@ -1,0 +1,84 @@
+package cli
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"sync"
+	"time"
+)
+
+const (
+	// logDelay is the maximum time for which lines of a busy log stay in memory.
+	logDelay = 100 * time.Millisecond
+
+	// maxLogBuffer is the number of bytes from which they are written at once.
+	maxLogBuffer = 64 << 10
+)
+
+// logWriter is a writer of log lines that saves system calls. It writes a line at once if there was none in the last
+// logDelay. Otherwise it collects lines for at most logDelay. It is safe for concurrent use.
+type logWriter struct {
+	w io.Writer
+
+	mu      sync.Mutex
+	lines   []byte
+	written time.Time   // when lines were last written to w
+	timer   *time.Timer // calls Flush; runs if lines is not empty
+}
+
+// Write takes a line. It returns no error: a log that cannot be written is no reason to fail.
+func (l *logWriter) Write(line []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	collecting := len(l.lines) > 0
+	l.lines = append(l.lines, line...)
+	wait := logDelay - time.Since(l.written)
+	switch {
+	case wait <= 0 || len(l.lines) >= maxLogBuffer:
+		l.flush()
+	case l.timer == nil:
+		l.timer = time.AfterFunc(wait, l.Flush)
+	case !collecting:
+		l.timer.Reset(wait)
+	}
+	return len(line), nil
+}
+
+// Flush writes the lines that were collected.
+func (l *logWriter) Flush() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.flush()
+}
+
+func (l *logWriter) flush() {
+	if len(l.lines) == 0 {
+		return
+	}
+	l.w.Write(l.lines)
+	l.lines = l.lines[:0]
+	l.written = time.Now()
+}
+
+// logHandler flushes the log after warnings and errors.
+type logHandler struct {
+	slog.Handler
+	log *logWriter
+}
+
+func (h logHandler) Handle(ctx context.Context, r slog.Record) error {
+	err := h.Handler.Handle(ctx, r)
+	if r.Level > slog.LevelInfo {
+		h.log.Flush()
+	}
+	return err
+}
+
+func (h logHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return logHandler{h.Handler.WithAttrs(attrs), h.log}
+}
+
+func (h logHandler) WithGroup(name string) slog.Handler {
+	return logHandler{h.Handler.WithGroup(name), h.log}
+}
