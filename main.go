@@ -47,6 +47,7 @@ var commands = slices.Concat(
 		demo.Command(newServer, serveOn),
 		{Name: "migrate", Help: "migrate the database to this program's schema", Needs: cli.NewFarm,
 			Setup: cli.Without(func(context.Context, *cli.Call) error { return nil })}, // opening it has migrated it
+		cli.UpgradeCommand,
 		cli.VersionCommand,
 	},
 	auth.Commands(0),

@@ -48,6 +48,7 @@ func (s *Server) findTools() (tools, error) {
 		folders = usualFolders()
 	}
 	var rejected []string
+	newest := 0
 	for i, folder := range folders {
 		if slices.Contains(folders[:i], folder) {
 			continue
@@ -60,6 +61,7 @@ func (s *Server) findTools() (tools, error) {
 		case want == 0 && t.major >= oldestMajor, want != 0 && t.major == want:
 			return t, s.checkEnter(t.postgres)
 		default:
+			newest = max(newest, t.major)
 			rejected = append(rejected, fmt.Sprintf("%s (version %d)", folder, t.major))
 		}
 	}
@@ -68,6 +70,11 @@ func (s *Server) findTools() (tools, error) {
 		need = fmt.Sprintf("%d, which created the cluster %s,", want, s.cluster)
 	}
 	found := ""
+	if want >= oldestMajor && newest > want {
+		return tools{}, fmt.Errorf("%w: the cluster %s was created by version %d, and only version %d is installed: install "+
+			"version %[3]d too, and run `spoolwright upgrade-data` to use version %[4]d from now on (%[5]s)",
+			ErrNoPostgres, s.cluster, want, newest, installHint)
+	}
 	if len(rejected) > 0 {
 		found = "; found only " + strings.Join(rejected, ", ")
 	}

@@ -29,7 +29,7 @@ func (s *Server) createCluster(ctx context.Context) error {
 		return fmt.Errorf("%s is not empty and not a PostgreSQL cluster: move it away, or set DATA_DIR to another folder",
 			s.cluster)
 	}
-	sec, err := makeSecrets(s.secretsFile)
+	sec, err := makeSecrets(s.secretsFile, s.options.secrets)
 	if err != nil {
 		return err
 	}

@@ -30,7 +30,8 @@ type folder struct {
 	created bool   // by this process
 	account *account
 
-	cluster     string
+	base        string // the name of the cluster in dir
+	cluster     string // base, or what base links to
 	staging     string // where initdb creates the cluster
 	sockets     string
 	logFile     string
@@ -56,8 +57,12 @@ type secrets struct {
 
 // Exists reports whether the data folder holds a cluster.
 func Exists(dir string) bool {
-	_, err := os.Stat(filepath.Join(dir, clusterFolder))
-	return !errors.Is(err, os.ErrNotExist)
+	for _, name := range []string{clusterFolder, filepath.Join(upgradeFolder, upgradeMark)} {
+		if _, err := os.Stat(filepath.Join(dir, name)); !errors.Is(err, os.ErrNotExist) {
+			return true
+		}
+	}
+	return false
 }
 
 // openFolder creates the data folder if it does not exist, and checks the owners of what it holds.
@@ -92,13 +97,13 @@ func openFolder(dir string, throwaway bool) (*folder, error) {
 	if err := checkFolder(f.dir, info); err != nil {
 		return nil, err
 	}
-	base := filepath.Join(f.dir, clusterFolder)
+	f.base = filepath.Join(f.dir, clusterFolder)
 	if throwaway {
-		base = filepath.Join(f.dir, "throwaway") // apart from the durable cluster
+		f.base = filepath.Join(f.dir, "throwaway") // apart from the durable cluster
 	}
-	f.logFile, f.secretsFile = base+".log", base+".passwords"
+	f.logFile, f.secretsFile = f.base+".log", f.base+".passwords"
 	f.lockFile = filepath.Join(f.dir, "postgres.lock")
-	f.place(relocated(base))
+	f.place(relocated(f.base))
 	if f.account, err = chooseAccount(f.cluster); err != nil {
 		return nil, err
 	}
@@ -324,9 +329,12 @@ func readSecrets(path string) (secrets, error) {
 	return s, nil
 }
 
-// makeSecrets generates the passwords of a new cluster and writes them to path.
-func makeSecrets(path string) (secrets, error) {
+// makeSecrets writes the passwords of a new cluster to path. It generates them, unless they are given.
+func makeSecrets(path string, given *secrets) (secrets, error) {
 	s := secrets{Superuser: rand.Text(), Owner: rand.Text(), Login: rand.Text()}
+	if given != nil {
+		s = *given
+	}
 	b, err := json.MarshalIndent(s, "", "  ")
 	if err != nil {
 		return s, err

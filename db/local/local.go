@@ -62,6 +62,8 @@ type Options struct {
 
 	// Folders are searched for postgres and initdb. If nil, PATH and the usual installation folders are.
 	Folders []string
+
+	secrets *secrets // the passwords of a new cluster; nil generates them
 }
 
 // Server is a running PostgreSQL. Its methods are safe for concurrent use.
@@ -197,9 +199,11 @@ func (s *Server) start(ctx context.Context) (err error) {
 	}()
 	begin := time.Now()
 	if s.options.Throwaway {
-		if err := s.removeThrowaway(); err != nil {
+		if err := s.remove(); err != nil {
 			return err
 		}
+	} else if err := s.finishUpgrade(); err != nil {
+		return fmt.Errorf("finish an upgrade: %w", err)
 	}
 	if s.tools, err = s.findTools(); err != nil {
 		return err
@@ -262,7 +266,7 @@ func (s *Server) close() error {
 		errs = append(errs, s.output.Close())
 	}
 	if s.options.Throwaway {
-		errs = append(errs, s.removeThrowaway(), os.Remove(s.lock.Name()))
+		errs = append(errs, s.remove(), os.Remove(s.lock.Name()))
 		if s.created {
 			os.Remove(s.dir) // fails if it holds other files
 		}

@@ -257,9 +257,9 @@ func (s *Server) shutDown(ctx context.Context, p *postmaster) error {
 	return fmt.Errorf("PostgreSQL (process %d) did not stop", p.pid)
 }
 
-// removeThrowaway stops the PostgreSQL that an earlier process left running on the throwaway cluster, and removes all
+// remove stops the PostgreSQL that an earlier process left running on the cluster, and removes the cluster and its other
 // files.
-func (s *Server) removeThrowaway() error {
+func (s *Server) remove() error {
 	if st, ok := s.status(); ok && alive(st.pid) && isPostgres(st.pid, s.cluster) {
 		syscall.Kill(st.pid, syscall.SIGQUIT)
 		for begin := time.Now(); alive(st.pid) && time.Since(begin) < 10*time.Second; {

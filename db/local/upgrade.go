@@ -1,0 +1,205 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strconv"
+	"syscall"
+)
+
+const (
+	// upgradeFolder is the folder in the data folder that holds the new cluster of an upgrade.
+	upgradeFolder = "upgrade"
+
+	// upgradeMark is a file in upgradeFolder, with the version of the old cluster. It exists when the new cluster has all
+	// data, until it has replaced the old one.
+	upgradeMark = "complete"
+)
+
+// Upgraded is the result of Upgrade.
+type Upgraded struct {
+	From, To int    // major versions of PostgreSQL
+	Old      string // the folder of the old cluster
+}
+
+// Upgrade replaces the cluster of a data folder by one of the newest version of PostgreSQL that is installed. It needs
+// the binaries of both versions, and room for both clusters. No other process can use the data folder meanwhile: the
+// error wraps ErrInUse if one does.
+//
+// Upgrade starts both clusters and calls move, which must copy the data from the old one to the new one, whose database
+// is empty. The roles and their passwords are the same. After an error, or if the program is killed, the data folder
+// holds the old cluster, unchanged except by move, or else the new one with all data. The old cluster is then beside
+// the new one, with its major version at the end of the name; Upgrade does not remove it.
+func Upgrade(ctx context.Context, o Options, move func(ctx context.Context, from, to *Server) error) (Upgraded, error) {
+	u, err := upgrade(ctx, o, move)
+	if err != nil && !errors.Is(err, ErrInUse) {
+		err = fmt.Errorf("private PostgreSQL: %w", err)
+	}
+	return u, err
+}
+
+func upgrade(ctx context.Context, o Options, move func(ctx context.Context, from, to *Server) error,
+) (u Upgraded, err error) {
+	from, lock, err := lockAlone(o)
+	if err != nil {
+		return u, err
+	}
+	defer syscall.Close(lock)
+	u, folder, err := from.planUpgrade()
+	if err != nil {
+		return u, errors.Join(err, from.lock.Close())
+	}
+	if err := from.start(ctx); err != nil {
+		return u, err
+	}
+	running := true
+	stop := func(s *Server) error { return s.Stop(context.WithoutCancel(ctx)) }
+	defer func() {
+		if running {
+			err = errors.Join(err, stop(from))
+		}
+	}()
+
+	dir := filepath.Join(from.dir, upgradeFolder)
+	if err := removeUpgrade(dir); err != nil { // of an interrupted upgrade
+		return u, err
+	}
+	to, err := Start(ctx, Options{Dir: dir, Log: o.Log, Elsewhere: o.Elsewhere, Folders: []string{folder},
+		secrets: &from.secrets})
+	if err != nil {
+		return u, errors.Join(err, removeUpgrade(dir))
+	}
+	err = errors.Join(move(ctx, from, to), stop(to))
+	if err == nil {
+		running = false
+		err = stop(from)
+	}
+	if err == nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		return u, errors.Join(err, removeUpgrade(dir))
+	}
+	if err := WritePrivate(filepath.Join(dir, upgradeMark), []byte(strconv.Itoa(u.From))); err != nil {
+		return u, err
+	}
+	return u, from.finishUpgrade()
+}
+
+// lockAlone locks the data folder for a command that does not share it. It returns a second descriptor of the lock, which
+// keeps the data folder locked after the server has stopped.
+func lockAlone(o Options) (s *Server, lock int, err error) {
+	f, err := openFolder(o.Dir, false)
+	if err != nil {
+		return nil, 0, err
+	}
+	s = &Server{folder: f, options: o, log: o.Log, stopped: make(chan struct{})}
+	if s.log == nil {
+		s.log = slog.New(slog.DiscardHandler)
+	}
+	s.running, s.cancel = context.WithCancel(context.Background())
+	if err := s.acquire(command); err != nil {
+		return nil, 0, err
+	}
+	if lock, err = syscall.Dup(int(s.lock.Fd())); err != nil {
+		return nil, 0, errors.Join(err, s.lock.Close())
+	}
+	syscall.CloseOnExec(lock)
+	return s, lock, nil
+}
+
+// planUpgrade returns the versions of an upgrade, and the folder of the new one's binaries.
+func (s *Server) planUpgrade() (u Upgraded, folder string, err error) {
+	if err := s.finishUpgrade(); err != nil { // of an earlier one
+		return u, "", err
+	}
+	current, err := s.findTools()
+	if err != nil {
+		return u, "", err
+	}
+	newest, folder, err := s.newestTools()
+	if err != nil {
+		return u, "", err
+	}
+	u = Upgraded{From: current.major, To: newest.major, Old: fmt.Sprintf("%s.%d", s.base, current.major)}
+	if u.To <= u.From {
+		return u, "", fmt.Errorf("the cluster %s has version %d, and no newer version of PostgreSQL is installed",
+			s.cluster, u.From)
+	}
+	if _, err := os.Lstat(u.Old); !errors.Is(err, os.ErrNotExist) {
+		return u, "", errors.Join(err,
+			fmt.Errorf("%s, the old cluster of an earlier upgrade, is in the way: move it away", u.Old))
+	}
+	return u, folder, nil
+}
+
+// newestTools returns the installation with the newest version, and its folder.
+func (s *Server) newestTools() (newest tools, folder string, err error) {
+	folders := s.options.Folders
+	if folders == nil {
+		folders = usualFolders()
+	}
+	for _, f := range folders {
+		if t, err := s.inspect(f); err == nil && t.major > newest.major {
+			newest, folder = t, f
+		}
+	}
+	if newest.major == 0 {
+		return newest, "", ErrNoPostgres
+	}
+	return newest, folder, nil
+}
+
+// removeUpgrade removes the folder of an upgrade that is not complete, and the cluster in it.
+func removeUpgrade(dir string) error {
+	if _, err := os.Lstat(dir); errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	f, err := openFolder(dir, false)
+	if err != nil {
+		return err
+	}
+	if err := f.acquire(command); err != nil {
+		return err
+	}
+	defer f.lock.Close()
+	return errors.Join((&Server{folder: f}).remove(), os.RemoveAll(dir))
+}
+
+// finishUpgrade replaces the cluster by the one of a complete upgrade, if there is one. After a crash at any point, it
+// can be called again. The caller must hold the lock, and neither cluster may run.
+func (f *folder) finishUpgrade() error {
+	dir := filepath.Join(f.dir, upgradeFolder)
+	version, err := ReadPrivate(filepath.Join(dir, upgradeMark))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	old := f.base + "." + string(version)
+	for _, suffix := range []string{"", ".run"} { // both are links if the new cluster is outside of the data folder
+		next, current := filepath.Join(dir, clusterFolder)+suffix, f.base+suffix
+		if _, err := os.Lstat(next); errors.Is(err, os.ErrNotExist) {
+			continue // moved before a crash
+		}
+		if err := os.Rename(current, old+suffix); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+		if err := os.Rename(next, current); err != nil {
+			return err
+		}
+		if err := syncDir(f.dir); err != nil {
+			return err
+		}
+	}
+	f.place(relocated(f.base))
+	if f.account, err = chooseAccount(f.cluster); err != nil {
+		return err
+	}
+	return errors.Join(os.RemoveAll(dir), syncDir(f.dir), f.checkCluster())
+}
