@@ -18,6 +18,7 @@ import (
 	"spoolwright/db"
 	"spoolwright/db/dbtest"
 	"spoolwright/server"
+	"spoolwright/tools/sdkgen"
 )
 
 // TestRoutesGolden compares the list of routes with testdata/routes.golden.
@@ -34,7 +35,7 @@ func TestRoutesGolden(t *testing.T) {
 }
 
 // TestOpenAPIGolden compares the document that the built program serves with testdata/openapi.json, and with the
-// document of the features that the other tests use.
+// document of the features that the other tests use. It also compares the client libraries that are generated from it.
 func TestOpenAPIGolden(t *testing.T) {
 	t.Parallel()
 	p := buildProgram(t)
@@ -53,6 +54,11 @@ func TestOpenAPIGolden(t *testing.T) {
 	check(t, json.Indent(&b, served, "", "  "))
 	b.WriteByte('\n')
 	compareGolden(t, "testdata/openapi.json", b.Bytes())
+	files, err := sdkgen.Files(served)
+	check(t, err)
+	for path, text := range files {
+		compareGolden(t, path, text)
+	}
 }
 
 // TestOperationIDs checks that each route has a unique operationId, a summary, and a tag with a description.
