@@ -30,7 +30,8 @@ import (
 var features = []func(*db.DB) []server.Route{
 	inventory.Routes,
 	catalog.Routes,
-	production.Routes,
+	production.Routes(orders.Follow),
+	orders.Routes,
 }
 
 // definitions are the SQL functions of the features. A feature comes after those whose functions it calls.
@@ -54,6 +55,7 @@ var commands = slices.Concat(
 	inventory.Commands,
 	catalog.Commands,
 	production.Commands,
+	orders.Commands,
 )
 
 func main() {

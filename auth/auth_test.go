@@ -18,6 +18,7 @@ import (
 	"spoolwright/db"
 	"spoolwright/db/dbtest"
 	"spoolwright/inventory"
+	"spoolwright/orders"
 	"spoolwright/production"
 	"spoolwright/server"
 )
@@ -570,7 +571,7 @@ func everyRoute(t *testing.T, w *world, c *authtest.Client, check func(route ser
 // token for the new role.
 func TestAccessIsRevokedImmediately(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, inventory.Routes, catalog.Routes, production.Routes)
+	w := newWorld(t, inventory.Routes, catalog.Routes, production.Routes(orders.Follow))
 	farm := w.Tenant(t)
 	setRole := func(c *authtest.Client, role string) {
 		t.Helper()

@@ -19,6 +19,7 @@ import (
 	"spoolwright/db/dbtest"
 	"spoolwright/db/local"
 	"spoolwright/inventory"
+	"spoolwright/orders"
 	"spoolwright/production"
 )
 
@@ -176,7 +177,7 @@ func TestTenantRename(t *testing.T) {
 // tenant remove deletes all rows of the tenant in all tables, and no row of another tenant.
 func TestTenantRemove(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, inventory.Routes, catalog.Routes, production.Routes)
+	w := newWorld(t, inventory.Routes, catalog.Routes, production.Routes(orders.Follow))
 	a := w.accounts()
 	farm, other := w.Tenant(t), w.Tenant(t)
 	for _, tenant := range []*authtest.Tenant{farm, other} {

@@ -181,13 +181,23 @@ func referenceFields(op *operation, body map[string]any) (names []string) {
 			names = append(names, name)
 		}
 		for entryField, schema := range op.entries[name] {
-			if schema.Format == "uuid" {
+			if schema.Format == "uuid" && hasEntryField(value, entryField) {
 				names = append(names, name+"[0]."+entryField)
 			}
 		}
 	}
 	slices.Sort(names)
 	return names
+}
+
+// hasEntryField reports whether the first entry of a list has the field, and it is not null.
+func hasEntryField(list any, field string) bool {
+	entries, _ := list.([]any)
+	if len(entries) == 0 {
+		return false
+	}
+	entry, _ := entries[0].(map[string]any)
+	return entry[field] != nil
 }
 
 // withReference returns a copy of a body in which the field that referenceFields names is an id.
@@ -331,6 +341,8 @@ func (f *fixture) newBody(t *testing.T, op *operation, example map[string]any) m
 		switch {
 		case name == "email" && op.creates:
 			body[name] = db.NewID() + "@test.example" // addresses are unique across tenants
+		case name == "reference" && op.creates:
+			body[name] = db.NewID() // unique
 		case name == "email":
 			body[name] = f.admin.Email
 		case name == "password", name == "current_password":

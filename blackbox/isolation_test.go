@@ -322,6 +322,8 @@ func (i *isolationTenant) randomize(body map[string]any, schema map[string]field
 			body[name] = i.text()
 		case strings.HasSuffix(name, "_grams"):
 			body[name] = 1 + i.IntN(1000)
+		case name == "status" && body[name] == "received": // of an order
+			body[name] = []string{"received", "in_production", "done"}[i.IntN(3)]
 		case name == "status":
 			body[name] = []string{"pending", "paused"}[i.IntN(2)]
 		}

@@ -19,6 +19,7 @@ import (
 	"spoolwright/db"
 	"spoolwright/db/dbtest"
 	"spoolwright/inventory"
+	"spoolwright/orders"
 	"spoolwright/production"
 	"spoolwright/server"
 	"spoolwright/webhooks"
@@ -39,7 +40,9 @@ func TestMain(m *testing.M) {
 
 // features must equal the features of main.go, which tests cannot import. TestOpenAPIGolden compares them with the
 // program.
-var features = []func(*db.DB) []server.Route{inventory.Routes, catalog.Routes, production.Routes, webhookRoutes}
+var features = []func(*db.DB) []server.Route{
+	inventory.Routes, catalog.Routes, production.Routes(orders.Follow), orders.Routes, webhookRoutes,
+}
 
 // webhookRoutes returns the operations of webhooks, without a dispatcher that runs.
 func webhookRoutes(d *db.DB) []server.Route {

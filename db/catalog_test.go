@@ -49,7 +49,7 @@ var privileges = map[string]string{
 	"run_items":          "SELECT INSERT UPDATE DELETE",
 	"run_materials":      "SELECT INSERT UPDATE DELETE",
 	"orders":             "SELECT INSERT UPDATE",
-	"order_items":        "SELECT INSERT",
+	"order_items":        "SELECT INSERT UPDATE DELETE",
 	"idempotency_keys":   "SELECT INSERT UPDATE DELETE",
 	"schema_migrations":  "SELECT",
 	"schema_definitions": "SELECT",

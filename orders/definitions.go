@@ -1,4 +1,3 @@
-// Package orders owns the orders of customers, and answers whether the filament is there to print them.
 package orders
 
 import (
@@ -8,6 +7,8 @@ import (
 )
 
 var (
+	//go:embed available.sql
+	availableSQL string
 	//go:embed follow.sql
 	followSQL string
 	//go:embed reserve.sql
@@ -15,10 +16,11 @@ var (
 )
 
 // Definitions are the SQL functions of orders: order_item_pieces and reserved_materials, which calls explode_products of
-// catalog, and follow_run. Other packages call reserved_materials in their own statements.
+// catalog, available_materials, settle_orders and follow_run. Other packages call reserved_materials and order_item_problem in their own statements.
 var Definitions = []db.Definition{
-	{Name: "orders/reserve", Version: 1, SQL: reserveSQL},
-	{Name: "orders/follow", Version: 1, SQL: followSQL},
+	{Name: "orders/reserve", Version: 2, SQL: reserveSQL},
+	{Name: "orders/available", Version: 1, SQL: availableSQL},
+	{Name: "orders/follow", Version: 2, SQL: followSQL},
 }
 
 // Follow returns a statement that changes the status of the orders that a run prints items of. It is the hook of

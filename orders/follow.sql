@@ -1,38 +1,41 @@
--- Changes the status of the orders whose items a run prints: to in_production when the run has started, and to done when
--- everything is produced. It never changes the status back, and leaves done and cancelled orders as they are. Production
--- calls it in each transaction that changes the status of a run or the pieces of its items.
+-- Changes the status of open orders (received, in_production) to what their runs have achieved: in_production when a run
+-- that prints one of their items has started, and done when everything is produced. It never changes a status back, and
+-- leaves done and cancelled orders as they are.
 --
 -- The orders are locked first, in the order of their ids. The statement after that sees the runs of the transactions that
 -- it waited for: the last of several concurrent runs finds everything produced.
-create or replace function follow_run(run uuid) returns void language plpgsql as $$
-declare
-	run_status text;
-	linked uuid[];
+create or replace function settle_orders(ids uuid[]) returns void language plpgsql as $$
 begin
-	select r.status into run_status from production_runs r
-	where r.id = run and r.status in ('in_progress', 'paused', 'completed');
-	if not found then
-		return;
-	end if;
-	linked := array(
-		select distinct o.order_id
-		from run_items i
-		cross join lateral (select o.order_id from order_items o where o.id = i.order_item_id offset 0) o
-		where i.run_id = run and i.order_item_id is not null
-		order by o.order_id);
-	if cardinality(linked) = 0 then
-		return;
-	end if;
-	perform from unnest(linked) with ordinality u (id, n)
+	perform from (select distinct u.id from unnest(ids) u (id) order by u.id) u
 	cross join lateral (select from orders o where o.id = u.id for no key update) o;
 
 	update orders o set status = n.status, updated_at = now()
 	from (
-		select u.id, case when exists (
-				select from order_items i cross join lateral order_item_pieces(i.id) p
-				where i.order_id = u.id and p.produced < i.quantity
-			) then 'in_production' else 'done' end as status
-		from unnest(linked) u (id)
+		select u.id, case when bool_and(p.produced >= i.quantity) then 'done'
+			when bool_or(exists (
+				select from run_items r
+				cross join lateral (select s.status from production_runs s where s.id = r.run_id offset 0) s
+				where r.order_item_id = i.id and s.status in ('in_progress', 'paused', 'completed')
+			)) then 'in_production' end as status
+		from (select distinct u.id from unnest(ids) u (id)) u
+		cross join lateral (select i.id, i.quantity from order_items i where i.order_id = u.id offset 0) i
+		cross join lateral order_item_pieces(i.id) p
+		group by u.id
 	) n
 	where o.id = n.id and o.is_open and o.status <> n.status;
+end $$;
+
+-- Calls settle_orders for the orders that a run prints items of. Production calls it in each transaction that changes the
+-- status of a run or the pieces of its items.
+create or replace function follow_run(run uuid) returns void language plpgsql as $$
+declare
+	linked uuid[] := array(
+		select o.order_id
+		from run_items i
+		cross join lateral (select o.order_id from order_items o where o.id = i.order_item_id offset 0) o
+		where i.run_id = run and i.order_item_id is not null);
+begin
+	if cardinality(linked) > 0 then
+		perform settle_orders(linked);
+	end if;
 end $$;

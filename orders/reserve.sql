@@ -85,3 +85,18 @@ begin
 			where f.material_type = t.material_type and coalesce(f.color_key, t.color_key) = t.color_key))
 		group by t.material_type, t.color_key;
 end $$;
+
+-- Returns why an item of a run with the product cannot print an item of an order, or null if it can:
+--
+--   UNKNOWN        the item does not exist, or its order was removed
+--   OTHER_PRODUCT  the item has another product
+--   CANCELLED      the order is cancelled
+create or replace function order_item_problem(item uuid, product uuid) returns text language sql stable as $$
+	select case when o.id is null then 'UNKNOWN' when i.product_id <> product then 'OTHER_PRODUCT'
+		when o.status = 'cancelled' then 'CANCELLED' end
+	from (select) always
+	left join lateral (select i.order_id, i.product_id from order_items i where i.id = item offset 0) i on true
+	left join lateral (
+		select o.id, o.status from orders o where o.id = i.order_id and o.hidden_at is null offset 0
+	) o on true
+$$;

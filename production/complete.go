@@ -172,7 +172,7 @@ func (h handlers) complete(ctx context.Context, r *server.Request[CompleteReques
 	var details []byte
 	err := h.db.Write(ctx, db.SQL(`
 		select problem, finished_at, details from complete_run_2($1, $2::jsonb, $3::jsonb)`,
-		r.ID("id"), materials, items).Into(&problem, &completedAt, &details))
+		r.ID("id"), materials, items).Into(&problem, &completedAt, &details), h.follow(r.ID("id")))
 	switch {
 	case err != nil:
 		return nil, itemError(err)

@@ -15,7 +15,8 @@ var Export = transfer.Export[Run](200, func(createdAt, id, limit string) *db.Stm
 	return db.SQL(`
 		select `+runColumns+`,
 			(select coalesce(json_agg(json_build_object(
-					'id', i.id, 'product_id', i.product_id, 'product_name', p.name, 'quantity', i.quantity,
+					'id', i.id, 'product_id', i.product_id, 'product_name', p.name,
+					'order_item_id', i.order_item_id, 'quantity', i.quantity,
 					'successful_quantity', i.successful_quantity, 'failed_quantity', i.failed_quantity,
 					'failure_reason', i.failure_reason, 'estimated_material_cost', trim_scale(i.estimated_material_cost),
 					'estimated_total_cost', trim_scale(i.estimated_total_cost)) order by i.created_at, i.id), '[]')

@@ -14,6 +14,7 @@ type RunItem struct {
 	ID                    server.UUID                     `json:"id" rule:"readOnly,notNull"`
 	ProductID             server.Optional[server.UUID]    `json:"product_id" rule:"required"`
 	ProductName           string                          `json:"product_name" rule:"readOnly,notNull"`
+	OrderItemID           server.Optional[server.UUID]    `json:"order_item_id"`
 	Quantity              server.Optional[int64]          `json:"quantity" rule:"notNull,exclusiveMinimum=0,maximum=1000000"`
 	SuccessfulQuantity    server.Optional[int64]          `json:"successful_quantity" rule:"maximum=1000000"`
 	FailedQuantity        server.Optional[int64]          `json:"failed_quantity" rule:"maximum=1000000"`
@@ -22,14 +23,15 @@ type RunItem struct {
 	EstimatedTotalCost    server.Optional[server.Decimal] `json:"estimated_total_cost" rule:"maximum=999999999"`
 }
 
-const itemColumns = `i.id, i.product_id, p.name as product_name, i.quantity, i.successful_quantity, i.failed_quantity,
-	i.failure_reason, i.estimated_material_cost, i.estimated_total_cost`
+const itemColumns = `i.id, i.product_id, p.name as product_name, i.order_item_id, i.quantity, i.successful_quantity,
+	i.failed_quantity, i.failure_reason, i.estimated_material_cost, i.estimated_total_cost`
 
 var addItemDoc = &server.Doc{
 	ID: "addProductionRunItem", Tag: tag, Summary: "Add a product to a run",
 	Description: "The defaults of the estimated costs come from the current costs of the product, and do not " +
-		"change with them later.",
-	Errors: []*server.Error{errUnknownProduct},
+		"change with them later. With `order_item_id`, the pieces count for an item of an order, which must have the " +
+		"same product; `getOrder` shows what that does.",
+	Errors: []*server.Error{errUnknownProduct, errUnknownOrderItem},
 }
 
 func (h handlers) addItem(ctx context.Context, r *server.Request[RunItem]) (server.Created[RunItem], error) {
@@ -37,28 +39,33 @@ func (h handlers) addItem(ctx context.Context, r *server.Request[RunItem]) (serv
 	item := db.SQL(`
 		with i as (
 			insert into run_items (id, run_id, product_id, quantity, successful_quantity, failed_quantity, failure_reason,
-				estimated_material_cost, estimated_total_cost)
+				estimated_material_cost, estimated_total_cost, order_item_id)
 			select $1::uuid, run.id, p.id, $4::int, $5::int, $6::int, $10,
 				coalesce($7::numeric, round(p.material_cost * $4::int, 6)),
-				coalesce($8::numeric, round(p.total_cost * $4::int, 6))
+				coalesce($8::numeric, round(p.total_cost * $4::int, 6)), $11::uuid
 			from production_runs run, products p
 			where run.id = $2 and run.hidden_at is null and p.id = $3 and p.hidden_at is null
 				and (select count(*) from run_items other where other.run_id = $2) < $9
+				and ($11::uuid is null or order_item_problem($11::uuid, $3) is null)
 			returning *
 		)
 		select `+itemColumns+` from i join products p on p.id = i.product_id`,
 		id, run, in.ProductID.Arg(), in.Quantity.Or(1), in.SuccessfulQuantity.Arg(), in.FailedQuantity.Arg(),
 		in.EstimatedMaterialCost.Arg(), in.EstimatedTotalCost.Arg(), server.MaxEntries,
-		in.FailureReason.Arg())
+		in.FailureReason.Arg(), in.OrderItemID.Arg())
 	var full bool
-	if err := h.db.Write(ctx, lockRun(run), isFull("run_items", run, &full), item); err != nil {
+	statements := []*db.Stmt{lockRun(run), isFull("run_items", run, &full), item}
+	if !in.OrderItemID.IsNull() {
+		statements = append(statements, h.follow(run))
+	}
+	if err := h.db.Write(ctx, statements...); err != nil {
 		return nil, itemError(err)
 	}
 	if full {
 		return nil, server.TooManyEntries("items")
 	}
 	if item.Rows() == 0 {
-		return nil, h.explain(ctx, run, "", "", in.ProductID.Arg(), nil)
+		return nil, h.explain(ctx, run, "", "", in.ProductID.Arg(), nil, in.OrderItemID.Arg())
 	}
 	return item.Object(), nil
 }
@@ -80,6 +87,7 @@ func itemRows(items []RunItem) string {
 	rows := make([]map[string]any, len(items))
 	for i, item := range items {
 		rows[i] = map[string]any{"id": db.NewID(), "product_id": item.ProductID.Arg(), "quantity": item.Quantity.Or(1),
+			"order_item_id":       item.OrderItemID.Arg(),
 			"successful_quantity": item.SuccessfulQuantity.Arg(), "failed_quantity": item.FailedQuantity.Arg(),
 			"failure_reason":          item.FailureReason.Arg(),
 			"estimated_material_cost": item.EstimatedMaterialCost.Arg(),
@@ -91,13 +99,13 @@ func itemRows(items []RunItem) string {
 // addItems returns a statement that adds the rows of itemRows to a run, if it exists.
 func addItems(run, rows string) *db.Stmt {
 	return db.SQL(`
-		insert into run_items (id, run_id, product_id, quantity, successful_quantity, failed_quantity, failure_reason,
-			estimated_material_cost, estimated_total_cost)
-		select i.id, run.id, p.id, i.quantity, i.successful_quantity, i.failed_quantity, i.failure_reason,
+		insert into run_items (id, run_id, product_id, order_item_id, quantity, successful_quantity, failed_quantity,
+			failure_reason, estimated_material_cost, estimated_total_cost)
+		select i.id, run.id, p.id, i.order_item_id, i.quantity, i.successful_quantity, i.failed_quantity, i.failure_reason,
 			coalesce(i.estimated_material_cost, round(p.material_cost * i.quantity, 6)),
 			coalesce(i.estimated_total_cost, round(p.total_cost * i.quantity, 6))
-		from production_runs run, json_to_recordset($2::json) i (n int, id uuid, product_id uuid, quantity int,
-			successful_quantity int, failed_quantity int, failure_reason text,
+		from production_runs run, json_to_recordset($2::json) i (n int, id uuid, product_id uuid, order_item_id uuid,
+			quantity int, successful_quantity int, failed_quantity int, failure_reason text,
 			estimated_material_cost numeric, estimated_total_cost numeric)
 		cross join lateral (select * from products p where p.id = i.product_id offset 0) p
 		where run.id = $1 order by i.n`, run, rows)
@@ -110,7 +118,7 @@ var updateItemDoc = &server.Doc{
 	ID: "updateProductionRunItem", Tag: tag, Summary: "Update an item of a run",
 	Description: "Records the numbers of good and failed pieces. A change of the quantity or the product does not " +
 		"change the estimated costs.",
-	Errors: []*server.Error{errUnknownProduct},
+	Errors: []*server.Error{errUnknownProduct, errUnknownOrderItem},
 }
 
 func (h handlers) updateItem(ctx context.Context, r *server.Request[RunItem]) (server.OK[RunItem], error) {
@@ -130,19 +138,31 @@ func (h handlers) updateItem(ctx context.Context, r *server.Request[RunItem]) (s
 			known = fmt.Sprintf(` and (product_id = $%d or
 				exists (select from products p where p.id = $%[1]d and p.hidden_at is null))`, len(args))
 		}
+		if !in.OrderItemID.IsNull() { // the order may be a cancelled or removed one only if the item prints it already
+			args = append(args, in.OrderItemID.Arg(), in.ProductID.Arg())
+			known += fmt.Sprintf(` and (order_item_id = $%d or
+				order_item_problem($%[1]d, coalesce($%[2]d::uuid, product_id)) is null)`, len(args)-1, len(args))
+		}
 		update := db.SQL(`update run_items set `+set+` where id = $1 and run_id = $2 and `+visibleRun+known+`
 			returning id`, args...)
-		if err := h.db.Write(ctx, lockRun(run), update, item); err != nil {
+		if err := h.db.Write(ctx, lockRun(run), update, item, h.follow(run)); err != nil {
+			if db.Violates(err, "run_items_order_item") {
+				return nil, server.Invalid("product_id", otherOrderItemProduct).Because(err)
+			}
 			return nil, itemError(err)
 		}
 		if update.Rows() == 0 && item.Rows() == 1 {
-			return nil, errUnknownProduct
+			return nil, h.explain(ctx, run, "run_items", id, in.ProductID.Arg(), nil, in.OrderItemID.Arg())
 		}
 	}
 	return server.One(item, nil)
 }
 
 const (
+	otherOrderProduct     = "is an item of an order with another product"
+	otherOrderItemProduct = "must be the product of the order's item that this item prints"
+	cancelledOrder        = "is an item of a cancelled order"
+
 	tooManyPieces = "and failed_quantity together must not be more than quantity"
 	costTooLarge  = "makes the estimated cost larger than 999,999,999"
 )
@@ -157,6 +177,17 @@ func itemError(err error) error {
 		return server.Invalid("quantity", costTooLarge).Because(err)
 	}
 	return err
+}
+
+// orderItemError returns the error for a problem of order_item_problem.
+func orderItemError(problem string) error {
+	switch problem {
+	case "OTHER_PRODUCT":
+		return server.Invalid("order_item_id", otherOrderProduct)
+	case "CANCELLED":
+		return server.Invalid("order_item_id", cancelledOrder)
+	}
+	return errUnknownOrderItem
 }
 
 var deleteItemDoc = &server.Doc{

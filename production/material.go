@@ -31,6 +31,8 @@ const materialColumns = `m.id, m.spool_id, spool_name(s.material_type, s.color, 
 var (
 	errUnknownProduct = server.BadRequest("UNKNOWN_REFERENCE", "product_id is not the id of a product")
 	errUnknownSpool   = server.BadRequest("UNKNOWN_REFERENCE", "spool_id is not the id of a spool")
+
+	errUnknownOrderItem = server.BadRequest("UNKNOWN_REFERENCE", "order_item_id is not the id of an item of an order")
 )
 
 const actualWeightRule = "Send either `actual_weight_grams`, as a slicer or printer reports it, or the weights of the " +
@@ -74,7 +76,7 @@ func (h handlers) addMaterial(
 		return nil, server.TooManyEntries("materials")
 	}
 	if material.Rows() == 0 {
-		return nil, h.explain(ctx, run, "", "", nil, in.SpoolID.Arg())
+		return nil, h.explain(ctx, run, "", "", nil, in.SpoolID.Arg(), nil)
 	}
 	return material.Object(), nil
 }
@@ -147,7 +149,7 @@ func (h handlers) updateMaterial(ctx context.Context, r *server.Request[RunMater
 			return nil, materialError(err)
 		}
 		if update.Rows() == 0 && material.Rows() == 1 {
-			return nil, h.explain(ctx, run, "run_materials", id, nil, in.SpoolID.Arg())
+			return nil, h.explain(ctx, run, "run_materials", id, nil, in.SpoolID.Arg(), nil)
 		}
 	}
 	return server.One(material, nil)
@@ -180,28 +182,34 @@ func (h handlers) deleteMaterial(ctx context.Context, r *server.Request[struct{}
 		return nil, err
 	}
 	if deleted.Rows() == 0 {
-		return nil, h.explain(ctx, r.ID("id"), "run_materials", r.ID("material_id"), nil, nil)
+		return nil, h.explain(ctx, r.ID("id"), "run_materials", r.ID("material_id"), nil, nil, nil)
 	}
 	return nil, nil
 }
 
 // explain returns the error of a statement that changed no row of a run's items or materials: the run, the row (of
-// the table, unless that is ""), the product or the spool (unless that is nil) does not exist, or the run is
-// completed.
-func (h handlers) explain(ctx context.Context, run, table, id string, product, spool any) error {
+// the table, unless that is ""), the product or the spool (unless that is nil) does not exist, the item cannot print the
+// item of an order (unless that is nil), or the run is completed, after which its materials are fixed.
+func (h handlers) explain(ctx context.Context, run, table, id string, product, spool, orderItem any) error {
 	var runExists, completed, rowExists, productExists, spoolExists bool
-	row := "true"
-	args := []any{run, product, spool}
+	var orderProblem *string
+	row, rowProduct := "true", "null"
+	args := []any{run, product, spool, orderItem}
 	if table != "" {
-		row = `exists (select from ` + table + ` where id = $4 and run_id = $1)`
+		row = `exists (select from ` + table + ` where id = $5 and run_id = $1)`
 		args = append(args, id)
+	}
+	if table == "run_items" {
+		rowProduct = `(select product_id from run_items where id = $5 and run_id = $1)`
 	}
 	err := h.db.Read(ctx, db.SQL(`
 		select r.id is not null, coalesce(r.deducted_at is not null, false), `+row+`,
-			$2::uuid is null or exists (select from products where id = $2::uuid and hidden_at is null),
-			$3::uuid is null or exists (select from spools where id = $3::uuid and hidden_at is null)
+			$2::uuid is null or exists (select from products where id = $2::uuid and hidden_at is null)
+				or coalesce($2::uuid = `+rowProduct+`, false),
+			$3::uuid is null or exists (select from spools where id = $3::uuid and hidden_at is null),
+			case when $4::uuid is not null then order_item_problem($4::uuid, coalesce($2::uuid, `+rowProduct+`)) end
 		from (select) always left join production_runs r on r.id = $1 and r.hidden_at is null`, args...).
-		Into(&runExists, &completed, &rowExists, &productExists, &spoolExists))
+		Into(&runExists, &completed, &rowExists, &productExists, &spoolExists, &orderProblem))
 	switch {
 	case err != nil:
 		return err
@@ -209,7 +217,9 @@ func (h handlers) explain(ctx context.Context, run, table, id string, product, s
 		return server.ErrNotFound
 	case !productExists:
 		return errUnknownProduct
-	case completed:
+	case orderProblem != nil:
+		return orderItemError(*orderProblem)
+	case completed && product == nil && orderItem == nil:
 		return errCompleted
 	case !spoolExists:
 		return errUnknownSpool

@@ -6,6 +6,7 @@ import (
 	"context"
 	_ "embed"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -24,12 +25,19 @@ var tag = &server.Tag{
 //go:embed fields.md
 var fields string
 
-// Routes are the operations of /api/v1/production-runs.
-func Routes(d *db.DB) []server.Route {
-	h := handlers{d}
+// Hook returns a statement for the transactions that change the status of a run or the pieces of its items. It runs
+// after the change.
+type Hook func(run string) *db.Stmt
+
+// Routes returns the operations of /api/v1/production-runs. Follow lets a package above this one follow the runs.
+func Routes(follow Hook) func(*db.DB) []server.Route {
+	return func(d *db.DB) []server.Route { return routes(handlers{d, follow}) }
+}
+
+func routes(h handlers) []server.Route {
 	return []server.Route{
 		server.Op("GET /api/v1/production-runs", server.Read, server.Handle(h.list), listDoc),
-		server.Op("GET /api/v1/production-runs/export", server.Read, Export.Endpoint(d, "production-runs"), exportDoc),
+		server.Op("GET /api/v1/production-runs/export", server.Read, Export.Endpoint(h.db, "production-runs"), exportDoc),
 		server.Op("POST /api/v1/production-runs", server.Write, server.Handle(h.create), createDoc),
 		server.Op("GET /api/v1/production-runs/{id}", server.Read, server.Handle(h.get), getDoc).Versioned(
 			func(ids ...string) []*db.Stmt { return []*db.Stmt{lockRun(ids[0])} }),
@@ -48,7 +56,10 @@ func Routes(d *db.DB) []server.Route {
 	}
 }
 
-type handlers struct{ db *db.DB }
+type handlers struct {
+	db     *db.DB
+	follow Hook
+}
 
 // RunStatus is the state of a production run.
 type RunStatus string
@@ -228,13 +239,15 @@ func (h handlers) create(ctx context.Context, r *server.Request[Run]) (server.Cr
 	items, materials := itemRows(in.Items), materialRows(in.Materials)
 	// Here and in addItems and addMaterials, "offset 0" makes PostgreSQL look up each id in the index. The cached plan of
 	// a join could read all products or spools of a tenant.
-	var products, costs, spools []int32 // the indexes of invalid entries
+	var invalid invalidEntries
 	statements := []*db.Stmt{db.SQL(`
 		with item as materialized (
 			select i.n, p.id is null as unknown, greatest(
 					coalesce(i.estimated_material_cost, p.material_cost * i.quantity),
-					coalesce(i.estimated_total_cost, p.total_cost * i.quantity)) > 999999999 as expensive
-			from json_to_recordset($13::json) i (n int, product_id uuid, quantity int,
+					coalesce(i.estimated_total_cost, p.total_cost * i.quantity)) > 999999999 as expensive,
+				case when i.order_item_id is not null
+					then order_item_problem(i.order_item_id, i.product_id) end as order_problem
+			from json_to_recordset($13::json) i (n int, product_id uuid, order_item_id uuid, quantity int,
 				estimated_material_cost numeric, estimated_total_cost numeric)
 			left join lateral (
 				select * from products p where p.id = i.product_id and p.hidden_at is null offset 0
@@ -250,44 +263,77 @@ func (h handlers) create(ctx context.Context, r *server.Request[Run]) (server.Cr
 				failure_reason, failure_notes)
 			select $1::uuid, $2, $3, $4::timestamptz, $5::timestamptz, $6::numeric, $7::numeric, $8::numeric, $9::numeric,
 				$10::int, $11, $12, $15, $16
-			where not exists (select from item where unknown or expensive) and not exists (select from material)
+			where not exists (select from item where unknown or expensive or order_problem is not null)
+				and not exists (select from material)
 		)
 		select array(select n from item where unknown order by n), array(select n from item where expensive order by n),
-			array(select n from material order by n)`,
+			array(select n from material order by n),
+			array(select n from item where order_problem = 'UNKNOWN' order by n),
+			array(select n from item where order_problem = 'OTHER_PRODUCT' order by n),
+			array(select n from item where order_problem = 'CANCELLED' order by n)`,
 		id, string(status), in.PrinterName.Arg(), in.StartedAt.Arg(), in.CompletedAt.Arg(),
 		in.EstimatedHours.Arg(), in.ActualHours.Arg(), in.EstimatedGrams.Arg(), in.ActualGrams.Arg(),
 		in.QualityRating.Arg(), in.QualityNotes.Arg(), in.Notes.Arg(), items, materials,
 		in.FailureReason.Arg(), in.FailureNotes.Arg()).
-		Into(&products, &costs, &spools)}
+		Into(&invalid.products, &invalid.costs, &invalid.spools, &invalid.orderItems, &invalid.otherProducts,
+			&invalid.cancelled)}
 	if len(in.Items) > 0 {
 		statements = append(statements, addItems(id, items))
 	}
 	if len(in.Materials) > 0 {
 		statements = append(statements, addMaterials(id, materials))
 	}
+	if slices.ContainsFunc(in.Items, func(i RunItem) bool { return !i.OrderItemID.IsNull() }) {
+		statements = append(statements, h.follow(id))
+	}
 	run, err := respond(ctx, h.db.Write, id, statements...)
-	if problem := invalidEntries(products, costs, spools); problem != nil {
+	if problem := invalid.err(); problem != nil {
 		return nil, problem
 	}
 	return run, itemError(err)
 }
 
-// invalidEntries returns the error of a new run, or nil. Its arguments are the indexes of items with an unknown product,
-// of items whose estimated costs are too large, and of materials with an unknown spool.
-func invalidEntries(products, costs, spools []int32) error {
-	var problems server.Problems
-	for _, i := range costs {
-		problems.Add(fmt.Sprintf("items[%d].quantity", i), costTooLarge)
-	}
+// invalidEntries has the indexes of the items and materials of a new run that are not valid.
+type invalidEntries struct {
+	products      []int32 // items with an unknown product
+	costs         []int32 // items whose estimated costs are too large
+	spools        []int32 // materials with an unknown spool
+	orderItems    []int32 // items with an unknown item of an order
+	otherProducts []int32 // items with an item of an order that has another product
+	cancelled     []int32 // items with an item of a cancelled order
+}
+
+// err returns the error of the new run, or nil.
+func (e invalidEntries) err() error {
 	var unknown []string
-	if len(products) > 0 {
-		unknown = append(unknown, "not the id of a product: "+server.EntryNames("items", products, "product_id"))
-	}
-	if len(spools) > 0 {
-		unknown = append(unknown, "not the id of a spool: "+server.EntryNames("materials", spools, "spool_id"))
+	for _, list := range []struct {
+		what, list, field string
+		indexes           []int32
+	}{
+		{"a product", "items", "product_id", e.products},
+		{"an item of an order", "items", "order_item_id", e.orderItems},
+		{"a spool", "materials", "spool_id", e.spools},
+	} {
+		if len(list.indexes) > 0 {
+			unknown = append(unknown, "not the id of "+list.what+": "+
+				server.EntryNames(list.list, list.indexes, list.field))
+		}
 	}
 	if text := strings.Join(unknown, "; "); text != "" {
 		return errUnknownReferences.With("N" + text[1:])
+	}
+	var problems server.Problems
+	for _, list := range []struct {
+		field, message string
+		indexes        []int32
+	}{
+		{"quantity", costTooLarge, e.costs},
+		{"order_item_id", otherOrderProduct, e.otherProducts},
+		{"order_item_id", cancelledOrder, e.cancelled},
+	} {
+		for _, i := range list.indexes {
+			problems.Add(fmt.Sprintf("items[%d].%s", i, list.field), "%s", list.message)
+		}
 	}
 	return problems.Err()
 }
@@ -334,7 +380,11 @@ func (h handlers) update(ctx context.Context, r *server.Request[Run]) (server.OK
 	}
 	update := db.SQL(`update production_runs set `+set+fill+`
 		where id = $1 and hidden_at is null`+open+` returning id`, args...)
-	changed, err := respond(ctx, h.db.Write, r.ID("id"), update)
+	statements := []*db.Stmt{update}
+	if in.Status.Set {
+		statements = append(statements, h.follow(r.ID("id")))
+	}
+	changed, err := respond(ctx, h.db.Write, r.ID("id"), statements...)
 	if err == nil && update.Rows() == 0 {
 		err = errCompleted
 	}

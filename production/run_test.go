@@ -11,6 +11,7 @@ import (
 	"spoolwright/db"
 	"spoolwright/db/dbtest"
 	"spoolwright/inventory"
+	"spoolwright/orders"
 	"spoolwright/production"
 )
 
@@ -20,7 +21,7 @@ type j = authtest.JSON
 
 func newAPI(t *testing.T) *authtest.API {
 	t.Helper()
-	return authtest.New(t, authtest.Options{}, inventory.Routes, catalog.Routes, production.Routes)
+	return authtest.New(t, authtest.Options{}, inventory.Routes, catalog.Routes, production.Routes(orders.Follow))
 }
 
 const runs = "/api/v1/production-runs"

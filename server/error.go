@@ -90,6 +90,13 @@ func BadRequest(code, format string, example ...any) *Error {
 	return &Error{Status: 400, Code: code, Detail: fmt.Sprintf(format, example...), format: format}
 }
 
+// Conflict returns a 409, like BadRequest: the request contradicts an earlier one.
+func Conflict(code, format string, example ...any) *Error {
+	e := BadRequest(code, format, example...)
+	e.Status = http.StatusConflict
+	return e
+}
+
 // Invalid returns a 422 for one field.
 func Invalid(field, message string, args ...any) *Error {
 	return invalid([]FieldError{{field, fmt.Sprintf(message, args...)}})

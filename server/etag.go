@@ -64,7 +64,7 @@ func (o *operation) ifMatch(ctx context.Context, c call, tags []string,
 		if err := o.s.DB.Write(ctx, o.current.route.Lock(ids...)...); err != nil {
 			return err
 		}
-		body, err := get(ctx)
+		body, _, err := get(ctx)
 		if err != nil {
 			return err
 		}

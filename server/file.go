@@ -93,7 +93,10 @@ func HandleText[P any, Out result](media, example string, prepare func(context.C
 		if err = c.problems.join(err); err != nil {
 			return nil, err
 		}
-		return func(ctx context.Context) ([]byte, error) { return fn(ctx, prepared) }, nil
+		return func(ctx context.Context) ([]byte, bool, error) {
+			body, err := fn(ctx, prepared)
+			return body, false, err
+		}, nil
 	}
 	return e
 }

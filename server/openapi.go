@@ -342,6 +342,12 @@ func (d *document) operation(route Route, guarded bool) object {
 		success.add("content", object{{e.file.media, object{{"schema", object{{"type", "string"}}}}}})
 	}
 	responses := object{{strconv.Itoa(status), success}}
+	if e.out.existing {
+		found := slices.Clone(success)
+		found[0].value = "An equal request has created it before"
+		found[1].value = slices.DeleteFunc(slices.Clone(headers), func(m member) bool { return m.name == "Location" })
+		responses = object{{"200", found}, responses[0]}
+	}
 	if route.Lock != nil {
 		responses.add("304", object{{"description", "The resource has not changed; no body"}, {"headers", headers}})
 	}
@@ -439,13 +445,17 @@ func failures(route Route) []failure {
 	e, ids := route.Endpoint, len(wildcards(route.Path())) > 0
 	badRequest := failure{status: 400, what: "The request cannot be executed"}
 	unauthorized := failure{status: 401, what: "The credentials are not valid"}
+	conflict := failure{status: 409, what: "The request contradicts an earlier one"}
 	if e.readsBody() || route.Idempotent {
 		badRequest.errors = append(badRequest.errors, errMalformed)
 	}
 	for _, e := range route.Doc.Errors {
-		if e.Status == 401 {
+		switch e.Status {
+		case 401:
 			unauthorized.errors = append(unauthorized.errors, e)
-		} else {
+		case 409:
+			conflict.errors = append(conflict.errors, e)
+		default:
 			badRequest.errors = append(badRequest.errors, e)
 		}
 	}
@@ -469,6 +479,12 @@ func failures(route Route) []failure {
 			applies = ids
 		case 409:
 			applies = route.Idempotent
+			if len(conflict.errors) > 0 {
+				if applies {
+					conflict.errors = append(conflict.errors, f.errors...)
+				}
+				f, applies = conflict, true
+			}
 		case 413:
 			applies = e.readsBody() || route.Idempotent
 		case 415:

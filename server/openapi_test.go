@@ -17,6 +17,7 @@ import (
 	"spoolwright/catalog"
 	"spoolwright/db"
 	"spoolwright/inventory"
+	"spoolwright/orders"
 	"spoolwright/production"
 	"spoolwright/server"
 )
@@ -183,7 +184,7 @@ func (d document) match(schema object, v any, at string) (problems []string) {
 
 func TestOpenAPI(t *testing.T) {
 	t.Parallel()
-	api := authtest.New(t, authtest.Options{}, inventory.Routes, catalog.Routes, production.Routes)
+	api := authtest.New(t, authtest.Options{}, inventory.Routes, catalog.Routes, production.Routes(orders.Follow))
 	served := api.Anonymous().Get(t, "/openapi.json").Want(200)
 	d := readDocument(t, served.Body)
 	if d.root["openapi"] != "3.1.0" || d.root["info"].(object)["title"] != "Spoolwright" ||
@@ -340,7 +341,7 @@ func TestOpenAPI(t *testing.T) {
 // The tables of field descriptions have no row without a field.
 func TestFieldDescriptionsAreUsed(t *testing.T) {
 	t.Parallel()
-	routes := authtest.New(t, authtest.Options{}, inventory.Routes, catalog.Routes, production.Routes).Routes
+	routes := authtest.New(t, authtest.Options{}, inventory.Routes, catalog.Routes, production.Routes(orders.Follow)).Routes
 	texts := map[string]bool{}
 	for _, route := range routes {
 		texts[route.Doc.Tag.Fields] = true

@@ -297,11 +297,11 @@ func (o *operation) answer(w http.ResponseWriter, r *http.Request, info *request
 		return Response{}, err
 	}
 	respond := func(ctx context.Context) (Response, error) {
-		body, err := run(ctx)
+		body, existing, err := run(ctx)
 		if err != nil {
 			return Response{}, err
 		}
-		return o.response(c, body)
+		return o.response(c, body, existing)
 	}
 	if o.current != nil && o.route.Lock == nil {
 		if tags := entityTags(r, "If-Match"); len(tags) > 0 {
@@ -367,8 +367,11 @@ func (o *operation) read(w http.ResponseWriter, r *http.Request) (c call, key st
 }
 
 // response returns the response for the result of a handler.
-func (o *operation) response(c call, body []byte) (Response, error) {
+func (o *operation) response(c call, body []byte, existing bool) (Response, error) {
 	answer := Response{Status: o.route.Endpoint.out.status, Body: body, stored: body}
+	if existing {
+		answer.Status = http.StatusOK
+	}
 	for _, secret := range o.secrets {
 		answer.stored = secret.ReplaceAll(answer.stored, []byte(`${1}null`))
 	}

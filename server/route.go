@@ -80,7 +80,7 @@ type Doc struct {
 	Tag         *Tag     // the group that documentation pages show it in
 	Summary     string   // one line without a full stop
 	Description string   // Markdown
-	Errors      []*Error // the operation's own errors with status 400 and 401
+	Errors      []*Error // the operation's own errors with status 400, 401 and 409
 	Request     string   // an example of the body, if the examples of its fields do not suffice
 }
 
@@ -98,7 +98,12 @@ type Request[In any] struct {
 	In      In
 	Address string // of the client, as in the rate limits
 	ids     map[string]string
+
+	existing bool
 }
+
+// Existing makes the response of a CreatedOrExisting a 200: the request has created nothing.
+func (r *Request[In]) Existing() { r.existing = true }
 
 // ID returns a path parameter, a UUID in canonical form.
 func (r *Request[In]) ID(name string) string { return r.ids[name] }
@@ -116,6 +121,10 @@ type (
 	// the request's path.
 	CreatedMany[T any] []byte
 
+	// CreatedOrExisting is a Created, or a 200 with a resource that an equal request has created before: see
+	// Request.Existing.
+	CreatedOrExisting[T any] []byte
+
 	// NoContent is a 204. Its only value is nil.
 	NoContent []byte
 )
@@ -127,16 +136,20 @@ type result interface {
 
 // resultKind describes a type of results.
 type resultKind struct {
-	status int
-	item   reflect.Type // of the resource, or of a list's items; nil without a body
-	list   bool
-	either bool // a resource or a list
+	status   int
+	item     reflect.Type // of the resource, or of a list's items; nil without a body
+	list     bool
+	either   bool // a resource or a list
+	existing bool // the status may also be 200
 }
 
 func (OK[T]) kind() resultKind      { return resultKind{status: 200, item: reflect.TypeFor[T]()} }
 func (Created[T]) kind() resultKind { return resultKind{status: 201, item: reflect.TypeFor[T]()} }
 func (CreatedMany[T]) kind() resultKind {
 	return resultKind{status: 201, item: reflect.TypeFor[T](), either: true}
+}
+func (CreatedOrExisting[T]) kind() resultKind {
+	return resultKind{status: 201, item: reflect.TypeFor[T](), existing: true}
 }
 func (Page[T]) kind() resultKind {
 	return resultKind{status: 200, item: reflect.TypeFor[T](), list: true}
@@ -196,8 +209,8 @@ type call struct {
 	patch    bool // the method is PATCH
 }
 
-// run executes a prepared call. It is called again if its transaction is retried.
-type run func(context.Context) ([]byte, error)
+// run executes a prepared call. It is called again if its transaction is retried. Existing is that of the Request.
+type run func(context.Context) (body []byte, existing bool, err error)
 
 // Handle returns the endpoint of the handler fn. In determines what it reads: a struct with `query` tags the URL's
 // query, struct{} nothing, and any other struct the JSON body. Out determines the status. If a transaction is
@@ -234,9 +247,10 @@ func HandlePrepared[In, P any, Out result](
 		if err != nil {
 			return nil, err
 		}
-		return func(ctx context.Context) ([]byte, error) {
+		return func(ctx context.Context) ([]byte, bool, error) {
 			request := r // a copy, because fn may change its fields, except the entries of lists
-			return fn(ctx, &request, prepared)
+			body, err := fn(ctx, &request, prepared)
+			return body, request.existing, err
 		}, nil
 	}
 	return e

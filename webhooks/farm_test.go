@@ -22,6 +22,7 @@ import (
 	"spoolwright/db"
 	"spoolwright/db/dbtest"
 	"spoolwright/inventory"
+	"spoolwright/orders"
 	"spoolwright/production"
 	"spoolwright/server"
 	"spoolwright/webhooks"
@@ -63,7 +64,7 @@ func startWithout(t *testing.T, d *db.DB, change func(*webhooks.Config)) *farm {
 	}
 	hooks := webhooks.New(f.config)
 	f.API = authtest.New(t, authtest.Options{DB: d, Change: func(c *server.Config) { c.Events = events }},
-		inventory.Routes, production.Routes, func(*db.DB) []server.Route { return hooks.Routes() })
+		inventory.Routes, production.Routes(orders.Follow), func(*db.DB) []server.Route { return hooks.Routes() })
 	return f
 }
 

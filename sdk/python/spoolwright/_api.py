@@ -29,6 +29,8 @@ RunStatus = Literal["pending", "in_progress", "paused", "completed", "failed", "
 
 FailureReason = Literal["adhesion", "spaghetti", "layer_shift", "clog", "under_extrusion", "over_extrusion", "warping", "stringing", "filament_runout", "power_failure", "printer_error", "operator_error", "quality", "other"]
 
+OrderStatus = Literal["received", "in_production", "done", "cancelled"]
+
 EventType = Literal["production_run.completed"]
 
 DeliveryStatus = Literal["pending", "delivered", "failed"]
@@ -826,6 +828,8 @@ class RunItem:
     """The product."""
     product_name: str
     """Name of the product, even if it was removed."""
+    order_item_id: str | None
+    """The item of an order that this item prints; it has the same product."""
     quantity: int
     """Pieces to print; 1 by default."""
     successful_quantity: int | None
@@ -846,6 +850,7 @@ def _RunItem(d: Any, etag: str | None = None) -> RunItem:
         id=get("id"),
         product_id=get("product_id"),
         product_name=get("product_name"),
+        order_item_id=get("order_item_id"),
         quantity=get("quantity"),
         successful_quantity=get("successful_quantity"),
         failed_quantity=get("failed_quantity"),
@@ -1076,6 +1081,264 @@ def _End(d: Any, etag: str | None = None) -> End:
         completed_at=_core.timestamp(get("completed_at")),
         inventory_updated=get("inventory_updated"),
         spools_updated=_core.each(_SpoolDeduction, get("spools_updated")),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AvailableSpool:
+    """The type `AvailableSpool` of the API."""
+
+    id: str
+    """The spool's id."""
+    number: int
+    """The spool's number."""
+    name: str
+    """Material, colour and brand of the spool."""
+    remaining_weight_grams: Number
+    """Grams on the spool."""
+    location: str | None
+    """Where the spool is."""
+
+
+def _AvailableSpool(d: Any, etag: str | None = None) -> AvailableSpool:
+    get = d.get
+    return AvailableSpool(
+        id=get("id"),
+        number=get("number"),
+        name=get("name"),
+        remaining_weight_grams=_core.number(get("remaining_weight_grams")),
+        location=get("location"),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AvailableMaterial:
+    """The type `AvailableMaterial` of the API."""
+
+    material_type: MaterialType
+    """Type of filament."""
+    color: str
+    """Name of the colour."""
+    needed: Number
+    """Grams that the pieces need."""
+    remaining: Number
+    """Grams on the spools of this material and colour."""
+    reserved: Number
+    """Grams that open orders and unfinished runs reserve."""
+    available: Number
+    """remaining minus reserved; may be negative."""
+    missing: Number
+    """needed minus available, or 0 if enough is available."""
+    spools: tuple[AvailableSpool, ...]
+    """Up to ten spools that have all that is needed, those with the least filament first."""
+
+
+def _AvailableMaterial(d: Any, etag: str | None = None) -> AvailableMaterial:
+    get = d.get
+    return AvailableMaterial(
+        material_type=get("material_type"),
+        color=get("color"),
+        needed=_core.number(get("needed")),
+        remaining=_core.number(get("remaining")),
+        reserved=_core.number(get("reserved")),
+        available=_core.number(get("available")),
+        missing=_core.number(get("missing")),
+        spools=_core.each(_AvailableSpool, get("spools")),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProductAvailability:
+    """The type `ProductAvailability` of the API."""
+
+    product_id: str
+    """The product."""
+    product_name: str
+    """Name of the product."""
+    quantity: int
+    """Pieces of the product."""
+    can_print: bool
+    """Whether no material is missing."""
+    material_count: int
+    """Number of materials and colours."""
+    materials: tuple[AvailableMaterial, ...]
+    """The materials and colours, missing ones first; at most 500."""
+
+
+def _ProductAvailability(d: Any, etag: str | None = None) -> ProductAvailability:
+    get = d.get
+    return ProductAvailability(
+        product_id=get("product_id"),
+        product_name=get("product_name"),
+        quantity=get("quantity"),
+        can_print=get("can_print"),
+        material_count=get("material_count"),
+        materials=_core.each(_AvailableMaterial, get("materials")),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrderListItem:
+    """The type `OrderListItem` of the API."""
+
+    id: str
+    """The order's id."""
+    source: str | None
+    """Where the order comes from."""
+    reference: str | None
+    """The order's number at the source."""
+    customer: str | None
+    """Name of the customer."""
+    due_date: _dt.date | None
+    """Day on which the order is due."""
+    status: OrderStatus
+    """State of the order."""
+    created_at: _dt.datetime
+    """Time of creation."""
+    updated_at: _dt.datetime
+    """Time of the last change of the order, its items or its status."""
+
+
+def _OrderListItem(d: Any, etag: str | None = None) -> OrderListItem:
+    get = d.get
+    return OrderListItem(
+        id=get("id"),
+        source=get("source"),
+        reference=get("reference"),
+        customer=get("customer"),
+        due_date=_core.date(get("due_date")),
+        status=get("status"),
+        created_at=_core.timestamp(get("created_at")),
+        updated_at=_core.timestamp(get("updated_at")),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrderList:
+    """The type `OrderList` of the API."""
+
+    items: tuple[OrderListItem, ...]
+    """The items of this page."""
+    total: int
+    """Number of matching items on all pages."""
+    skip: int
+    """Number of skipped items."""
+    limit: int
+    """Maximum number of items on a page."""
+
+
+def _OrderList(d: Any, etag: str | None = None) -> OrderList:
+    get = d.get
+    return OrderList(
+        items=_core.each(_OrderListItem, get("items")),
+        total=get("total"),
+        skip=get("skip"),
+        limit=get("limit"),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrderItem:
+    """The type `OrderItem` of the API."""
+
+    id: str
+    """The item's id."""
+    product_id: str | None
+    """The product."""
+    sku: str | None
+    """Stock keeping unit of the product; names the product instead of product_id."""
+    product_name: str
+    """Name of the product, even if it was removed."""
+    quantity: int
+    """Ordered pieces; 1 by default."""
+    produced: int
+    """Good pieces of completed production runs."""
+    planned: int
+    """Pieces in unfinished production runs."""
+
+
+def _OrderItem(d: Any, etag: str | None = None) -> OrderItem:
+    get = d.get
+    return OrderItem(
+        id=get("id"),
+        product_id=get("product_id"),
+        sku=get("sku"),
+        product_name=get("product_name"),
+        quantity=get("quantity"),
+        produced=get("produced"),
+        planned=get("planned"),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """The type `Order` of the API."""
+
+    id: str
+    """The order's id."""
+    source: str | None
+    """Where the order comes from, such as a shop."""
+    reference: str | None
+    """The order's number at the source; together they are unique."""
+    customer: str | None
+    """Name of the customer."""
+    due_date: _dt.date | None
+    """Day on which the order is due."""
+    notes: str | None
+    """Free text."""
+    status: OrderStatus
+    """State of the order; received by default. Open orders are received or in_production."""
+    items: tuple[OrderItem, ...]
+    """The ordered products, oldest entry first."""
+    created_at: _dt.datetime
+    """Time of creation."""
+    updated_at: _dt.datetime
+    """Time of the last change of the order, its items or its status."""
+    etag: str | None = field(default=None, compare=False)
+    """The version of the resource, for ``if_match``. None in lists, and where the service sends none."""
+
+
+def _Order(d: Any, etag: str | None = None) -> Order:
+    get = d.get
+    return Order(
+        id=get("id"),
+        source=get("source"),
+        reference=get("reference"),
+        customer=get("customer"),
+        due_date=_core.date(get("due_date")),
+        notes=get("notes"),
+        status=get("status"),
+        items=_core.each(_OrderItem, get("items")),
+        created_at=_core.timestamp(get("created_at")),
+        updated_at=_core.timestamp(get("updated_at")),
+        etag=etag,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrderAvailability:
+    """The type `OrderAvailability` of the API."""
+
+    order_id: str
+    """The order."""
+    status: OrderStatus
+    """State of the order."""
+    can_print: bool
+    """Whether no material is missing."""
+    material_count: int
+    """Number of materials and colours."""
+    materials: tuple[AvailableMaterial, ...]
+    """The materials and colours, missing ones first; at most 500."""
+
+
+def _OrderAvailability(d: Any, etag: str | None = None) -> OrderAvailability:
+    get = d.get
+    return OrderAvailability(
+        order_id=get("order_id"),
+        status=get("status"),
+        can_print=get("can_print"),
+        material_count=get("material_count"),
+        materials=_core.each(_AvailableMaterial, get("materials")),
     )
 
 
@@ -1350,6 +1613,8 @@ class _RunItemCreateRequired(TypedDict):
 class RunItemCreate(_RunItemCreateRequired, total=False):
     """The type `RunItemCreate` of the API, in request bodies."""
 
+    order_item_id: str | None
+    """The item of an order that this item prints; it has the same product."""
     quantity: int | None
     """Pieces to print; 1 by default."""
     successful_quantity: int | None
@@ -1424,6 +1689,17 @@ class WastedMaterial(TypedDict):
     """Wasted grams; 0 if nothing was printed."""
 
 
+class OrderItemCreate(TypedDict, total=False):
+    """The type `OrderItemCreate` of the API, in request bodies."""
+
+    product_id: str | None
+    """The product."""
+    sku: str | None
+    """Stock keeping unit of the product; names the product instead of product_id."""
+    quantity: int | None
+    """Ordered pieces; 1 by default."""
+
+
 class ActualUsageMissingError(ApiError):
     """The service responded ``ACTUAL_USAGE_MISSING`` (status 400)."""
 
@@ -1494,6 +1770,14 @@ class MethodNotAllowedError(ApiError):
 
 class NotFoundError(ApiError):
     """The service responded ``NOT_FOUND`` (status 404)."""
+
+
+class OrderConflictError(ApiError):
+    """The service responded ``ORDER_CONFLICT`` (status 409)."""
+
+
+class OrderItemInUseError(ApiError):
+    """The service responded ``ORDER_ITEM_IN_USE`` (status 400)."""
 
 
 class PayloadTooLargeError(ApiError):
@@ -1575,6 +1859,8 @@ _ERRORS: dict[str, type[ApiError]] = {
     "MALFORMED_JSON": MalformedJsonError,
     "METHOD_NOT_ALLOWED": MethodNotAllowedError,
     "NOT_FOUND": NotFoundError,
+    "ORDER_CONFLICT": OrderConflictError,
+    "ORDER_ITEM_IN_USE": OrderItemInUseError,
     "PAYLOAD_TOO_LARGE": PayloadTooLargeError,
     "PRECONDITION_FAILED": PreconditionFailedError,
     "PRODUCT_IN_USE": ProductInUseError,
@@ -3018,6 +3304,35 @@ class ProductsResource:
             idempotency_key=idempotency_key or _core.new_key(),
         )
 
+    def get_availability(
+        self,
+        id: str,
+        *,
+        quantity: int | None = None,
+    ) -> ProductAvailability:
+        """Check whether a product can be printed.
+
+        Follows the bill of materials through all components. Materials that are not required do not count.
+        `needed`, `remaining`, `reserved`, `available` and `missing` are grams of each material and colour
+        (ignoring case). Archived and removed spools do not count.
+
+        Open orders reserve what their pieces need that are neither produced nor in an unfinished run (`pending`,
+        `in_progress`, `paused`). Unfinished runs reserve the weights of their materials, actual or else estimated;
+        a run without such weights reserves the bills of materials of its items. Reservations are computed at each
+        request, and never prevent a deduction, so that `available` can be negative.
+
+        :param id: The id of the product, a UUID.
+        :param quantity: Pieces of the product.
+        """
+        return self._client._call(
+            "GET",
+            f"/products/{_core.segment(id)}/availability",
+            _ProductAvailability,
+            query={
+                "quantity": quantity,
+            },
+        )
+
 
 class ProductionRunsResource:
     """Print jobs. Completing a run deducts the filament that it used from the spools. A run can also fail or be
@@ -3340,6 +3655,7 @@ class ProductionRunsResource:
         id: str,
         *,
         product_id: str,
+        order_item_id: str | None = None,
         quantity: int | None = None,
         successful_quantity: int | None = None,
         failed_quantity: int | None = None,
@@ -3351,12 +3667,14 @@ class ProductionRunsResource:
         """Add a product to a run.
 
         The defaults of the estimated costs come from the current costs of the product, and do not change with them
-        later.
+        later. With `order_item_id`, the pieces count for an item of an order, which must have the same product;
+        `getOrder` shows what that does.
 
         Requires the role `operator` or `admin`.
 
         :param id: The id of the production run, a UUID.
         :param product_id: The product.
+        :param order_item_id: The item of an order that this item prints; it has the same product.
         :param quantity: Pieces to print; 1 by default.
         :param successful_quantity: Good pieces.
         :param failed_quantity: Failed pieces. Both together are at most quantity.
@@ -3372,6 +3690,7 @@ class ProductionRunsResource:
             _RunItem,
             body={
                 "product_id": product_id,
+                "order_item_id": UNSET if order_item_id is None else order_item_id,
                 "quantity": UNSET if quantity is None else quantity,
                 "successful_quantity": UNSET if successful_quantity is None else successful_quantity,
                 "failed_quantity": UNSET if failed_quantity is None else failed_quantity,
@@ -3388,6 +3707,7 @@ class ProductionRunsResource:
         item_id: str,
         *,
         product_id: str | Unset = UNSET,
+        order_item_id: str | None | Unset = UNSET,
         quantity: int | Unset = UNSET,
         successful_quantity: int | None | Unset = UNSET,
         failed_quantity: int | None | Unset = UNSET,
@@ -3405,6 +3725,7 @@ class ProductionRunsResource:
         :param id: The id of the production run, a UUID.
         :param item_id: The id of the item, a UUID.
         :param product_id: The product.
+        :param order_item_id: The item of an order that this item prints; it has the same product.
         :param quantity: Pieces to print; 1 by default.
         :param successful_quantity: Good pieces.
         :param failed_quantity: Failed pieces. Both together are at most quantity.
@@ -3418,6 +3739,7 @@ class ProductionRunsResource:
             _RunItem,
             body={
                 "product_id": product_id,
+                "order_item_id": order_item_id,
                 "quantity": quantity,
                 "successful_quantity": successful_quantity,
                 "failed_quantity": failed_quantity,
@@ -3711,6 +4033,352 @@ class ProductionRunsResource:
                 "materials": UNSET if materials is None else materials,
             },
             idempotency_key=idempotency_key or _core.new_key(),
+        )
+
+
+class OrdersResource:
+    """Orders of customers, what they still need, and whether the filament is there to print it."""
+
+    __slots__ = ("_client",)
+
+    def __init__(self, client: _core.BaseClient) -> None:
+        self._client = client
+
+    def list(
+        self,
+        *,
+        skip: int | None = None,
+        limit: int | None = None,
+        sort_by: Literal["id", "source", "reference", "customer", "due_date", "status", "created_at", "updated_at"] | None = None,
+        sort_order: SortOrder | None = None,
+        status: OrderStatus | None = None,
+        source: str | None = None,
+        search: str | None = None,
+    ) -> OrderList:
+        """List orders.
+
+        The list has no items. The default order, without a filter or with `status` or `source`, uses an index.
+        `search` and another `sort_by` read all matching orders.
+
+        :param skip: Items to skip.
+        :param limit: Maximum page size.
+        :param sort_by: Any scalar field of the items.
+        :param sort_order: Ascending or descending.
+        :param status: Only orders with this status.
+        :param source: Only orders from this source, ignoring case.
+        :param search: Only orders with this text in reference, customer or notes, ignoring case; no wildcards.
+        """
+        return self._client._call(
+            "GET",
+            "/orders",
+            _OrderList,
+            query={
+                "skip": skip,
+                "limit": limit,
+                "sort_by": sort_by,
+                "sort_order": sort_order,
+                "status": status,
+                "source": source,
+                "search": search,
+            },
+        )
+
+    def iterate(
+        self,
+        *,
+        sort_by: Literal["id", "source", "reference", "customer", "due_date", "status", "created_at", "updated_at"] | None = None,
+        sort_order: SortOrder | None = None,
+        status: OrderStatus | None = None,
+        source: str | None = None,
+        search: str | None = None,
+    ) -> Iterator[OrderListItem]:
+        """Iterates over all items of the list, page by page.
+
+        Items that others create or delete meanwhile may be missing or not; every other item occurs exactly once.
+        Sort by a field that does not change meanwhile.
+
+        :param sort_by: Any scalar field of the items.
+        :param sort_order: Ascending or descending.
+        :param status: Only orders with this status.
+        :param source: Only orders from this source, ignoring case.
+        :param search: Only orders with this text in reference, customer or notes, ignoring case; no wildcards.
+        """
+        return _core.pages(self._client, "/orders", _OrderList,
+            query={
+                "sort_by": sort_by,
+                "sort_order": sort_order,
+                "status": status,
+                "source": source,
+                "search": search,
+            },
+        )
+
+    def create(
+        self,
+        *,
+        source: str | None = None,
+        reference: str | None = None,
+        customer: str | None = None,
+        due_date: _dt.date | None = None,
+        notes: str | None = None,
+        status: OrderStatus | None = None,
+        items: Sequence[OrderItemCreate] | None = None,
+        idempotency_key: str | None = None,
+    ) -> Order:
+        """Create an order.
+
+        `source` and `reference` together identify an order that has a `reference`. Shops may therefore send an
+        order twice, also at the same time and without an `Idempotency-Key`: if the order exists, and the request
+        that created it was equal, the response is 200 with the order as it is now. If that request was different,
+        it is 409 `ORDER_CONFLICT`. This is also so for a cancelled order; after an order was removed, another one
+        can have its reference.
+
+        The request may contain the order's items, all or nothing. Each names a product by `product_id` or `sku`,
+        or both. Errors name the entry, such as `items[1].sku`.
+
+        Requires the role `operator` or `admin`.
+
+        :param source: Where the order comes from, such as a shop.
+        :param reference: The order's number at the source; together they are unique.
+        :param customer: Name of the customer.
+        :param due_date: Day on which the order is due.
+        :param notes: Free text.
+        :param status: State of the order; received by default. Open orders are received or in_production.
+        :param items: The ordered products, oldest entry first.
+        :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
+        a key.
+        """
+        return self._client._call(
+            "POST",
+            "/orders",
+            _Order,
+            body={
+                "source": UNSET if source is None else source,
+                "reference": UNSET if reference is None else reference,
+                "customer": UNSET if customer is None else customer,
+                "due_date": UNSET if due_date is None else due_date,
+                "notes": UNSET if notes is None else notes,
+                "status": UNSET if status is None else status,
+                "items": UNSET if items is None else items,
+            },
+            idempotency_key=idempotency_key or _core.new_key(),
+        )
+
+    def export_csv(
+        self,
+    ) -> str:
+        """Export orders as CSV.
+
+        Returns a CSV file (UTF-8, separated by commas) with a row for each item of an order, with the fields of
+        the order repeated, and a row for an order without items. Orders are in the order of their creation.
+        """
+        return self._client._call(
+            "GET",
+            "/orders/export",
+            _core.text,
+        )
+
+    def get(
+        self,
+        id: str,
+    ) -> Order:
+        """Get an order.
+
+        Returns the order with its items. `produced` counts the good pieces of completed production runs whose
+        items have the `order_item_id`, and all pieces of an item without counts. `planned` counts the pieces of
+        such runs that are `pending`, `in_progress` or `paused`.
+
+        An order is open while it is `received` or `in_production`. When a run that prints one of its items starts,
+        an open order becomes `in_production`, and when all its items are produced, `done`, in the same
+        transaction. The service never changes a status back.
+
+        :param id: The id of the order, a UUID.
+        """
+        return self._client._call(
+            "GET",
+            f"/orders/{_core.segment(id)}",
+            _Order,
+        )
+
+    def update(
+        self,
+        id: str,
+        *,
+        source: str | None | Unset = UNSET,
+        reference: str | None | Unset = UNSET,
+        customer: str | None | Unset = UNSET,
+        due_date: _dt.date | None | Unset = UNSET,
+        notes: str | None | Unset = UNSET,
+        status: OrderStatus | Unset = UNSET,
+        if_match: str | None = None,
+    ) -> Order:
+        """Update an order.
+
+        Any `status` may be set. A `done` or `cancelled` order reserves no filament, and its status no longer
+        follows its production runs; set it to `received` or `in_production` to open it again. The runs of a
+        cancelled order stay as they are, and go on reserving filament until they end, but no further run can print
+        its items.
+
+        Items have their own operations; this one ignores `items`.
+
+        Requires the role `operator` or `admin`.
+
+        :param id: The id of the order, a UUID.
+        :param source: Where the order comes from, such as a shop.
+        :param reference: The order's number at the source; together they are unique.
+        :param customer: Name of the customer.
+        :param due_date: Day on which the order is due.
+        :param notes: Free text.
+        :param status: State of the order; received by default. Open orders are received or in_production.
+        :param if_match: The ``etag`` of the resource as you know it. If the resource has changed since, the call
+        raises PreconditionFailedError and changes nothing.
+        """
+        return self._client._call(
+            "PATCH",
+            f"/orders/{_core.segment(id)}",
+            _Order,
+            body={
+                "source": source,
+                "reference": reference,
+                "customer": customer,
+                "due_date": due_date,
+                "notes": notes,
+                "status": status,
+            },
+            if_match=if_match,
+        )
+
+    def delete(
+        self,
+        id: str,
+        *,
+        if_match: str | None = None,
+    ) -> None:
+        """Remove an order.
+
+        Lists no longer contain the order, requests with its id return 404, and it reserves no filament. Another
+        order can have its `reference`. Production runs that print its items stay as they are. To keep an order
+        that is not to be printed, set its `status` to `cancelled` instead.
+
+        Requires the role `operator` or `admin`.
+
+        :param id: The id of the order, a UUID.
+        :param if_match: The ``etag`` of the resource as you know it. If the resource has changed since, the call
+        raises PreconditionFailedError and changes nothing.
+        """
+        return self._client._call(
+            "DELETE",
+            f"/orders/{_core.segment(id)}",
+            _core.nothing,
+            if_match=if_match,
+        )
+
+    def get_availability(
+        self,
+        id: str,
+    ) -> OrderAvailability:
+        """Check whether an order can be printed.
+
+        Follows the bill of materials through all components. Materials that are not required do not count.
+        `needed`, `remaining`, `reserved`, `available` and `missing` are grams of each material and colour
+        (ignoring case). Archived and removed spools do not count.
+
+        Open orders reserve what their pieces need that are neither produced nor in an unfinished run (`pending`,
+        `in_progress`, `paused`). Unfinished runs reserve the weights of their materials, actual or else estimated;
+        a run without such weights reserves the bills of materials of its items. Reservations are computed at each
+        request, and never prevent a deduction, so that `available` can be negative.
+
+        `needed` is for the pieces of the order that are neither produced nor in an unfinished run. `reserved`
+        contains what those runs plan, and not what the order itself reserves. An order that is `done` or
+        `cancelled` needs nothing.
+
+        :param id: The id of the order, a UUID.
+        """
+        return self._client._call(
+            "GET",
+            f"/orders/{_core.segment(id)}/availability",
+            _OrderAvailability,
+        )
+
+    def add_item(
+        self,
+        id: str,
+        *,
+        product_id: str | None = None,
+        sku: str | None = None,
+        quantity: int | None = None,
+        idempotency_key: str | None = None,
+    ) -> OrderItem:
+        """Add a product to an order.
+
+        The item names the product by `product_id` or `sku`, or both. The status of the order does not change.
+
+        Requires the role `operator` or `admin`.
+
+        :param id: The id of the order, a UUID.
+        :param product_id: The product.
+        :param sku: Stock keeping unit of the product; names the product instead of product_id.
+        :param quantity: Ordered pieces; 1 by default.
+        :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
+        a key.
+        """
+        return self._client._call(
+            "POST",
+            f"/orders/{_core.segment(id)}/items",
+            _OrderItem,
+            body={
+                "product_id": UNSET if product_id is None else product_id,
+                "sku": UNSET if sku is None else sku,
+                "quantity": UNSET if quantity is None else quantity,
+            },
+            idempotency_key=idempotency_key or _core.new_key(),
+        )
+
+    def update_item(
+        self,
+        id: str,
+        item_id: str,
+        *,
+        quantity: int | Unset = UNSET,
+    ) -> OrderItem:
+        """Update an item of an order.
+
+        Only the quantity can change. If everything is produced then, an open order becomes `done`.
+
+        Requires the role `operator` or `admin`.
+
+        :param id: The id of the order, a UUID.
+        :param item_id: The id of the item, a UUID.
+        :param quantity: Ordered pieces.
+        """
+        return self._client._call(
+            "PATCH",
+            f"/orders/{_core.segment(id)}/items/{_core.segment(item_id)}",
+            _OrderItem,
+            body={
+                "quantity": quantity,
+            },
+        )
+
+    def delete_item(
+        self,
+        id: str,
+        item_id: str,
+    ) -> None:
+        """Remove an item from an order.
+
+        An item that a production run prints cannot be removed (`ORDER_ITEM_IN_USE`). If everything else is
+        produced, an open order becomes `done`.
+
+        Requires the role `operator` or `admin`.
+
+        :param id: The id of the order, a UUID.
+        :param item_id: The id of the item, a UUID.
+        """
+        return self._client._call(
+            "DELETE",
+            f"/orders/{_core.segment(id)}/items/{_core.segment(item_id)}",
+            _core.nothing,
         )
 
 
@@ -4084,6 +4752,8 @@ class Client(_core.BaseClient):
         """Print jobs. Completing a run deducts the filament that it used from the spools. A run can also fail or be
         cancelled, which deducts the filament that it wasted.
         """
+        self.orders = OrdersResource(self)
+        """Orders of customers, what they still need, and whether the filament is there to print it."""
         self.webhooks = WebhooksResource(self)
         """URLs that get events of the tenant, signed as [Standard Webhooks](https://www.standardwebhooks.com)
         specifies. For admins; API keys are rejected. An event is stored in the transaction of its cause, so that
@@ -4104,6 +4774,8 @@ __all__ = [
     "ApiKeysResource",
     "Archived",
     "AuthResource",
+    "AvailableMaterial",
+    "AvailableSpool",
     "Client",
     "CompleteItem",
     "CompleteMaterial",
@@ -4137,9 +4809,20 @@ __all__ = [
     "MaterialType",
     "MethodNotAllowedError",
     "NotFoundError",
+    "Order",
+    "OrderAvailability",
+    "OrderConflictError",
+    "OrderItem",
+    "OrderItemCreate",
+    "OrderItemInUseError",
+    "OrderList",
+    "OrderListItem",
+    "OrderStatus",
+    "OrdersResource",
     "PayloadTooLargeError",
     "PreconditionFailedError",
     "Product",
+    "ProductAvailability",
     "ProductComponent",
     "ProductComponentCreate",
     "ProductInUseError",

@@ -1,0 +1,121 @@
+package orders
+
+import (
+	"context"
+
+	"spoolwright/db"
+	"spoolwright/inventory"
+	"spoolwright/server"
+)
+
+// ProductAvailability says whether the filament for a number of pieces of a product is there.
+type ProductAvailability struct {
+	ProductID     server.UUID         `json:"product_id" rule:"notNull"`
+	ProductName   string              `json:"product_name" rule:"notNull"`
+	Quantity      int64               `json:"quantity" rule:"notNull"`
+	CanPrint      bool                `json:"can_print" rule:"notNull"`
+	MaterialCount int64               `json:"material_count" rule:"notNull"`
+	Materials     []AvailableMaterial `json:"materials" rule:"notNull"`
+}
+
+// OrderAvailability says whether the filament for an order is there.
+type OrderAvailability struct {
+	OrderID       server.UUID         `json:"order_id" rule:"notNull"`
+	Status        OrderStatus         `json:"status" rule:"notNull"`
+	CanPrint      bool                `json:"can_print" rule:"notNull"`
+	MaterialCount int64               `json:"material_count" rule:"notNull"`
+	Materials     []AvailableMaterial `json:"materials" rule:"notNull"`
+}
+
+// AvailableMaterial is a filament that pieces need, in grams.
+type AvailableMaterial struct {
+	MaterialType inventory.MaterialType `json:"material_type" rule:"notNull"`
+	Color        string                 `json:"color" rule:"notNull"`
+	Needed       server.Decimal         `json:"needed" rule:"notNull"`
+	Remaining    server.Decimal         `json:"remaining" rule:"notNull"`
+	Reserved     server.Decimal         `json:"reserved" rule:"notNull"`
+	Available    server.Decimal         `json:"available" rule:"notNull"`
+	Missing      server.Decimal         `json:"missing" rule:"notNull"`
+	Spools       []AvailableSpool       `json:"spools" rule:"notNull"`
+}
+
+// AvailableSpool is a spool that has all that is needed of a filament.
+type AvailableSpool struct {
+	ID        server.UUID    `json:"id" rule:"notNull"`
+	Number    int64          `json:"number" rule:"notNull"`
+	Name      string         `json:"name" rule:"notNull"`
+	Remaining server.Decimal `json:"remaining_weight_grams" rule:"notNull"`
+	Location  string         `json:"location"`
+}
+
+// Quantity is the query parameter of the availability of a product.
+type Quantity struct {
+	Quantity server.Optional[int64] `query:"quantity" rule:"minimum=1,maximum=1000000,default=1"`
+}
+
+// summary is the part of a select list about the rows of available_materials, which are called a. The list has at most
+// 500 materials, missing ones first.
+const summary = `
+	(select coalesce(bool_and(a.missing = 0), true) from a) as can_print,
+	(select count(*) from a) as material_count,
+	(select coalesce(json_agg(json_build_object(
+			'material_type', m.material_type, 'color', m.color,
+			'needed', trim_scale(m.needed), 'remaining', trim_scale(m.remaining), 'reserved', trim_scale(m.reserved),
+			'available', trim_scale(m.available), 'missing', trim_scale(m.missing), 'spools', m.spools)
+			order by m.missing = 0, m.material_type, m.color), '[]')
+		from (select * from a order by a.missing = 0, a.material_type, a.color limit 500) m) as materials`
+
+const availabilityRules = "Follows the bill of materials through all components. Materials that are not required do not " +
+	"count. `needed`, `remaining`, `reserved`, `available` and `missing` are grams of each material and colour " +
+	"(ignoring case). Archived and removed spools do not count.\n\n" +
+	"Open orders reserve what their pieces need that are neither produced nor in an unfinished run (`pending`, " +
+	"`in_progress`, `paused`). Unfinished runs reserve the weights of their materials, actual or else estimated; a run " +
+	"without such weights reserves the bills of materials of its items. Reservations are computed at each request, and " +
+	"never prevent a deduction, so that `available` can be negative."
+
+var productAvailabilityDoc = &server.Doc{
+	ID: "getProductAvailability", Tag: tag, Summary: "Check whether a product can be printed",
+	Description: availabilityRules,
+}
+
+func (h handlers) productAvailability(
+	ctx context.Context, r *server.Request[Quantity],
+) (server.OK[ProductAvailability], error) {
+	quantity := r.In.Quantity.Or(1)
+	available := db.SQL(`
+		with p as materialized (
+			select p.id, p.name from products p where p.id = $1 and p.hidden_at is null
+		), a as materialized (
+			select a.* from p, available_materials($3, array[p.id], array[$2::numeric], array[$2::numeric], null) a
+		)
+		select p.id as product_id, p.name as product_name, $2::bigint as quantity,`+summary+` from p`,
+		r.ID("id"), quantity, db.ActorOf(ctx).Tenant)
+	return server.One(available, h.db.Read(ctx, available))
+}
+
+var orderAvailabilityDoc = &server.Doc{
+	ID: "getOrderAvailability", Tag: tag, Summary: "Check whether an order can be printed",
+	Description: availabilityRules + "\n\n" +
+		"`needed` is for the pieces of the order that are neither produced nor in an unfinished run. `reserved` contains " +
+		"what those runs plan, and not what the order itself reserves. An order that is `done` or `cancelled` needs " +
+		"nothing.",
+}
+
+func (h handlers) orderAvailability(
+	ctx context.Context, r *server.Request[struct{}],
+) (server.OK[OrderAvailability], error) {
+	available := db.SQL(`
+		with o as materialized (
+			select o.id, o.status, o.is_open from orders o where o.id = $1 and o.hidden_at is null
+		), n as materialized (
+			select i.product_id, greatest(0, i.quantity - n.produced) as pieces,
+				greatest(0, i.quantity - n.produced - n.planned) as waiting
+			from o cross join order_items i cross join lateral order_item_pieces(i.id) n
+			where o.is_open and i.order_id = $1 and n.produced < i.quantity
+		), a as materialized (
+			select a.* from o, available_materials($2, array(select n.product_id from n), array(select n.pieces from n),
+				array(select n.waiting from n), o.id) a
+		)
+		select o.id as order_id, o.status,`+summary+` from o`, r.ID("id"), db.ActorOf(ctx).Tenant)
+	return server.One(available, h.db.Read(ctx, available))
+}

@@ -1,0 +1,275 @@
+// Package orders owns the orders of customers, and answers whether the filament to print them is there.
+package orders
+
+import (
+	"context"
+	"crypto/sha256"
+	_ "embed"
+	"encoding/json"
+	"fmt"
+
+	"spoolwright/db"
+	"spoolwright/server"
+)
+
+var tag = &server.Tag{
+	Name: "orders", Fields: fields,
+	Description: "Orders of customers, what they still need, and whether the filament is there to print it.",
+}
+
+// fields describes the fields of the requests and responses.
+//
+//go:embed fields.md
+var fields string
+
+// Routes are the operations of /api/v1/orders, and the availability of products.
+func Routes(d *db.DB) []server.Route {
+	h := handlers{d}
+	return []server.Route{
+		server.Op("GET /api/v1/products/{id}/availability", server.Read, server.Handle(h.productAvailability), productAvailabilityDoc),
+		server.Op("GET /api/v1/orders", server.Read, server.Handle(h.list), listDoc),
+		server.Op("GET /api/v1/orders/export", server.Read, Export.Endpoint(d, "orders"), exportDoc),
+		server.Op("POST /api/v1/orders", server.Write, server.Handle(h.create), createDoc),
+		server.Op("GET /api/v1/orders/{id}", server.Read, server.Handle(h.get), getDoc).Versioned(lockOrder),
+		server.Op("PATCH /api/v1/orders/{id}", server.Write, server.Handle(h.update), updateDoc),
+		server.Op("DELETE /api/v1/orders/{id}", server.Write, server.Handle(h.delete), deleteDoc),
+		server.Op("GET /api/v1/orders/{id}/availability", server.Read, server.Handle(h.orderAvailability), orderAvailabilityDoc),
+		server.Op("POST /api/v1/orders/{id}/items", server.Write, server.Handle(h.addItem), addItemDoc),
+		server.Op("PATCH /api/v1/orders/{id}/items/{item_id}", server.Write, server.Handle(h.updateItem), updateItemDoc),
+		server.Op("DELETE /api/v1/orders/{id}/items/{item_id}", server.Write, server.Handle(h.deleteItem), deleteItemDoc),
+	}
+}
+
+type handlers struct{ db *db.DB }
+
+// OrderStatus is the state of an order.
+type OrderStatus string
+
+// Enum returns all states. The first two are those of open orders.
+func (OrderStatus) Enum() []string { return []string{"received", "in_production", "done", "cancelled"} }
+
+// Order is an order in requests and in responses, except lists.
+type Order struct {
+	ID        server.UUID                  `json:"id" rule:"readOnly,notNull"`
+	Source    server.Optional[string]      `json:"source"`
+	Reference server.Optional[string]      `json:"reference"`
+	Customer  server.Optional[string]      `json:"customer"`
+	DueDate   server.Optional[server.Date] `json:"due_date"`
+	Notes     server.Optional[string]      `json:"notes" rule:"maxLength=10000"`
+	Status    server.Optional[OrderStatus] `json:"status" rule:"notNull"`
+	Items     []OrderItem                  `json:"items"`
+	CreatedAt server.Timestamp             `json:"created_at" rule:"readOnly,notNull"`
+	UpdatedAt server.Timestamp             `json:"updated_at" rule:"readOnly,notNull"`
+}
+
+// OrderListItem is an order in lists.
+type OrderListItem struct {
+	ID        server.UUID      `json:"id" rule:"notNull"`
+	Source    string           `json:"source"`
+	Reference string           `json:"reference"`
+	Customer  string           `json:"customer"`
+	DueDate   server.Date      `json:"due_date"`
+	Status    OrderStatus      `json:"status" rule:"notNull"`
+	CreatedAt server.Timestamp `json:"created_at" rule:"notNull"`
+	UpdatedAt server.Timestamp `json:"updated_at" rule:"notNull"`
+}
+
+// Filter has the query parameters of the order list.
+type Filter struct {
+	server.ListQuery
+	Status server.Optional[OrderStatus] `query:"status"`
+	Source server.Optional[string]      `query:"source"`
+	Search server.Optional[string]      `query:"search" rule:"maxLength=100,trim"`
+}
+
+var listDoc = &server.Doc{
+	ID: "listOrders", Tag: tag, Summary: "List orders",
+	Description: "The list has no items. The default order, without a filter or with `status` or `source`, uses an " +
+		"index. `search` and another `sort_by` read all matching orders.",
+}
+
+func (h handlers) list(ctx context.Context, r *server.Request[Filter]) (server.Page[OrderListItem], error) {
+	l := server.NewList("orders", `id, source, reference, customer, due_date, status, created_at, updated_at`,
+		server.NotHidden, "orders")
+	if in := r.In.Status; !in.IsNull() {
+		l.Where("status = ?", in.Arg())
+	}
+	if in := r.In.Source; !in.IsNull() {
+		l.Where(`source_key = lower(?::text collate "und-x-icu") collate "C"`, *in.Value)
+	}
+	if in := r.In.Search; !in.IsNull() {
+		l.Search(*in.Value)
+	}
+	return server.ListPage[OrderListItem](ctx, h.db.Read, l, r.In.ListQuery)
+}
+
+// selectOrders is one statement, so that the items and their pieces come from one snapshot.
+const selectOrders = `
+	select o.id, o.source, o.reference, o.customer, o.due_date, o.notes, o.status,
+		(select coalesce(json_agg(json_build_object(
+				'id', i.id, 'product_id', i.product_id, 'sku', p.sku, 'product_name', p.name, 'quantity', i.quantity,
+				'produced', n.produced, 'planned', n.planned) order by i.created_at, i.id), '[]')
+			from order_items i
+			cross join lateral (select p.name, p.sku from products p where p.id = i.product_id offset 0) p
+			cross join lateral order_item_pieces(i.id) n
+			where i.order_id = o.id) as items,
+		o.created_at, o.updated_at
+	from orders o where o.hidden_at is null`
+
+func selectOrder(id string) *db.Stmt { return db.SQL(selectOrders+` and o.id = $1`, id) }
+
+// lockOrder is the server.Lock of an order.
+func lockOrder(ids ...string) []*db.Stmt {
+	return []*db.Stmt{db.SQL(`select id from orders where id = $1 and hidden_at is null for no key update`, ids[0])}
+}
+
+var getDoc = &server.Doc{
+	ID: "getOrder", Tag: tag, Summary: "Get an order",
+	Description: "Returns the order with its items. `produced` counts the good pieces of completed production runs " +
+		"whose items have the `order_item_id`, and all pieces of an item without counts. `planned` counts the pieces of " +
+		"such runs that are `pending`, `in_progress` or `paused`.\n\n" +
+		"An order is open while it is `received` or `in_production`. When a run that prints one of its items starts, an " +
+		"open order becomes `in_production`, and when all its items are produced, `done`, in the same transaction. The " +
+		"service never changes a status back.",
+}
+
+func (h handlers) get(ctx context.Context, r *server.Request[struct{}]) (server.OK[Order], error) {
+	order := selectOrder(r.ID("id"))
+	return server.One(order, h.db.Read(ctx, order))
+}
+
+var (
+	errConflict = server.Conflict("ORDER_CONFLICT", "Another order has this source and reference: %s %s",
+		"etsy", "1042")
+	errUnknownProducts = server.BadRequest("UNKNOWN_REFERENCE", "Not a product: %s", "items[1].sku")
+)
+
+var createDoc = &server.Doc{
+	ID: "createOrder", Tag: tag, Summary: "Create an order",
+	Description: "`source` and `reference` together identify an order that has a `reference`. Shops may therefore send " +
+		"an order twice, also at the same time and without an `Idempotency-Key`: if the order exists, and the request " +
+		"that created it was equal, the response is 200 with the order as it is now. If that request was different, it " +
+		"is 409 `ORDER_CONFLICT`. This is also so for a cancelled order; after an order was removed, another one can " +
+		"have its reference.\n\n" +
+		"The request may contain the order's items, all or nothing. Each names a product by `product_id` or `sku`, or " +
+		"both. Errors name the entry, such as `items[1].sku`.",
+	Errors: []*server.Error{errUnknownProducts, errConflict},
+}
+
+func (h handlers) create(
+	ctx context.Context, r *server.Request[Order],
+) (server.CreatedOrExisting[Order], error) {
+	id, in := db.NewID(), &r.In
+	content, err := contentOf(in)
+	if err != nil {
+		return nil, err
+	}
+	var unknown []int32 // the indexes of items without a product
+	created := db.SQL(`
+		with item as materialized (
+			select i.n, i.id, coalesce(p.id, s.id) as product_id, i.quantity
+			from json_to_recordset($9::json) i (n int, id uuid, product_id uuid, sku text, quantity int)
+			-- "offset 0" makes PostgreSQL look up each product in the index.
+			left join lateral (
+				select p.id from products p where p.id = i.product_id and p.hidden_at is null
+					and (i.sku is null or p.sku = i.sku) offset 0
+			) p on true
+			left join lateral (
+				select p.id from products p where i.product_id is null and p.sku = i.sku and p.sku <> ''
+					and p.hidden_at is null offset 0
+			) s on true
+		), added as (
+			insert into orders (id, source, reference, customer, due_date, notes, status, content)
+			select $1::uuid, $2, $3, $4, $5::date, $6, $7, $8::bytea
+			where not exists (select from item i where i.product_id is null)
+				and not exists (select from orders o where coalesce(o.source, '') = coalesce($2, '')
+					and o.reference = $3 and o.reference <> '' and o.hidden_at is null)
+			on conflict (tenant_id, coalesce(source, ''), reference) where hidden_at is null and reference <> '' do nothing
+			returning id
+		), items as (
+			insert into order_items (id, order_id, product_id, quantity)
+			select i.id, a.id, i.product_id, i.quantity from added a, item i order by i.n
+		)
+		select array(select i.n from item i where i.product_id is null order by i.n)`,
+		id, in.Source.Arg(), in.Reference.Arg(), in.Customer.Arg(), in.DueDate.Arg(), in.Notes.Arg(),
+		string(in.Status.Or("received")), content, itemRows(in.Items)).Into(&unknown)
+	// The statements after it see the order of a concurrent request that it waited for.
+	const found = `(
+		select coalesce((
+			select o.id from orders o where coalesce(o.source, '') = coalesce($2::text, '') and o.reference = $3::text
+				and o.reference <> '' and o.hidden_at is null
+		), $1::uuid))`
+	var existing, equal bool
+	known := db.SQL(`select o.id <> $1::uuid, o.content = $4::bytea from orders o where o.id = `+found,
+		id, in.Source.Arg(), in.Reference.Arg(), content).Into(&existing, &equal)
+	order := db.SQL(selectOrders+` and o.id = `+found, id, in.Source.Arg(), in.Reference.Arg())
+	err = h.db.Write(ctx, created, known, order)
+	switch {
+	case err != nil:
+		return nil, err
+	case existing && !equal:
+		return nil, errConflict.With(in.Source.Or(""), in.Reference.Or(""))
+	case existing:
+		r.Existing()
+	case len(unknown) > 0:
+		return nil, errUnknownProducts.With(productNames(in.Items, unknown))
+	}
+	return server.One(order, nil)
+}
+
+// contentOf returns the SHA-256 of what a request says about an order. Later changes of the order do not matter: a shop
+// that sends its request again sends the same content.
+func contentOf(o *Order) ([]byte, error) {
+	content := []any{o.Source.Arg(), o.Reference.Arg(), o.Customer.Arg(), o.DueDate.Arg(), o.Notes.Arg(), o.Status.Arg()}
+	for _, i := range o.Items {
+		content = append(content, []any{i.ProductID.Arg(), i.SKU.Arg(), i.Quantity.Or(1)})
+	}
+	text, err := json.Marshal(content)
+	sum := sha256.Sum256(text)
+	return sum[:], err
+}
+
+var updateDoc = &server.Doc{
+	ID: "updateOrder", Tag: tag, Summary: "Update an order",
+	Description: "Any `status` may be set. A `done` or `cancelled` order reserves no filament, and its status no longer " +
+		"follows its production runs; set it to `received` or `in_production` to open it again. The runs of a cancelled " +
+		"order stay as they are, and go on reserving filament until they end, but no further run can print its items.\n\n" +
+		"Items have their own operations; this one ignores `items`.",
+	Errors: []*server.Error{errConflict},
+}
+
+func (h handlers) update(ctx context.Context, r *server.Request[Order]) (server.OK[Order], error) {
+	order := selectOrder(r.ID("id"))
+	set, args := server.Assignments(&r.In, []any{r.ID("id")})
+	if set == "" {
+		return server.One(order, h.db.Read(ctx, order))
+	}
+	changed := db.SQL(`update orders set `+set+`, updated_at = now() where id = $1 and hidden_at is null returning id`,
+		args...)
+	err := h.db.Write(ctx, changed, order)
+	if db.Violates(err, "orders_reference") {
+		return nil, errConflict.With(r.In.Source.Or(""), r.In.Reference.Or(""))
+	}
+	return server.One(order, err)
+}
+
+var deleteDoc = &server.Doc{
+	ID: "deleteOrder", Tag: tag, Summary: "Remove an order",
+	Description: "Lists no longer contain the order, requests with its id return 404, and it reserves no filament. " +
+		"Another order can have its `reference`. Production runs that print its items stay as they are. To keep an order " +
+		"that is not to be printed, set its `status` to `cancelled` instead.",
+}
+
+func (h handlers) delete(ctx context.Context, r *server.Request[struct{}]) (server.NoContent, error) {
+	hidden := db.SQL(`update orders set hidden_at = now() where id = $1 and hidden_at is null returning id`, r.ID("id"))
+	return nil, server.Found(hidden, h.db.Write(ctx, hidden))
+}
+
+// Check reports items without a product.
+func (o *Order) Check(problems *server.Problems) {
+	for i, item := range o.Items {
+		if item.ProductID.IsNull() && item.SKU.Or("") == "" {
+			problems.Add(fmt.Sprintf("items[%d].product_id", i), noProduct)
+		}
+	}
+}

@@ -1,0 +1,362 @@
+package orders_test
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+
+	"spoolwright/auth/authtest"
+)
+
+// newOrder creates an order of pieces of a product, and returns its path and the id of its item.
+func newOrder(t testing.TB, c *authtest.Client, product string, pieces int) (order, item string) {
+	t.Helper()
+	a := c.Post(t, path, j{"items": []j{{"product_id": product, "quantity": pieces}}}).Want(201)
+	return path + "/" + a.ID(), a.Text("items.0.id")
+}
+
+// newRun creates a run that prints pieces of an item of an order, and returns its path.
+func newRun(t testing.TB, c *authtest.Client, product, item string, pieces int, fields j) string {
+	t.Helper()
+	body := j{"items": []j{{"product_id": product, "order_item_id": item, "quantity": pieces}}}
+	for name, value := range fields {
+		body[name] = value
+	}
+	return runs + "/" + c.Post(t, runs, body).Want(201).ID()
+}
+
+func shows(t testing.TB, c *authtest.Client, order, status, produced, planned string) {
+	t.Helper()
+	c.Get(t, order).Want(200).Shows(map[string]string{"status": status, "items.0.produced": produced,
+		"items.0.planned": planned})
+}
+
+// An order follows the runs that print its items.
+func TestOrderFollowsRuns(t *testing.T) {
+	t.Parallel()
+	c := newAPI(t).Operator(t)
+	product, spool := newProduct(t, c, "A", 10), newSpool(t, c, 1000, nil)
+	order, item := newOrder(t, c, product, 10)
+	material := []j{{"spool_id": spool, "actual_weight_grams": 1}}
+
+	first := newRun(t, c, product, item, 4, j{"materials": material})
+	shows(t, c, order, "received", "0", "4")
+	c.Get(t, first).Want(200).Shows(map[string]string{"items.0.order_item_id": item})
+	c.Patch(t, first, j{"status": "in_progress"}).Want(200)
+	shows(t, c, order, "in_production", "0", "4")
+	itemPath := first + "/items/" + c.Get(t, first).Want(200).Text("items.0.id")
+	c.Patch(t, itemPath, j{"successful_quantity": 3}).Want(200)
+	c.Patch(t, first, j{"status": "paused"}).Want(200)
+	shows(t, c, order, "in_production", "0", "4")
+	c.Post(t, first+"/complete", j{}).Want(200)
+	shows(t, c, order, "in_production", "3", "0")
+	c.Delete(t, first).Want(204) // hides it
+	shows(t, c, order, "in_production", "3", "0")
+
+	// Failed and cancelled runs do not count. An item with only failed pieces has produced the others.
+	failed := newRun(t, c, product, item, 5, j{"status": "in_progress", "materials": material})
+	shows(t, c, order, "in_production", "3", "5")
+	c.Post(t, failed+"/fail", j{"reason": "adhesion"}).Want(200)
+	c.Post(t, newRun(t, c, product, item, 5, nil)+"/cancel", nil).Want(200)
+	shows(t, c, order, "in_production", "3", "0")
+	third := newRun(t, c, product, item, 5, j{"status": "completed"})
+	shows(t, c, order, "in_production", "8", "0")
+	itemPath = third + "/items/" + c.Get(t, third).Want(200).Text("items.0.id")
+	c.Patch(t, itemPath, j{"failed_quantity": 2}).Want(200)
+	shows(t, c, order, "in_production", "6", "0")
+
+	last := newRun(t, c, product, item, 4, j{"materials": material})
+	c.Post(t, last+"/complete", nil).Want(200)
+	shows(t, c, order, "done", "10", "0")
+	c.Delete(t, third).Want(204) // deletes it
+	shows(t, c, order, "done", "7", "0")
+
+	// An order that is opened again follows its runs again.
+	c.Patch(t, order, j{"status": "received"}).Want(200)
+	c.Post(t, runs+"/"+c.Post(t, runs, j{"status": "in_progress"}).Want(201).ID()+"/items",
+		j{"product_id": product, "order_item_id": item, "quantity": 3}).Want(201)
+	shows(t, c, order, "in_production", "7", "3")
+	c.Patch(t, order+"/items/"+item, j{"quantity": 7}).Want(200)
+	shows(t, c, order, "done", "7", "3")
+}
+
+// A cancelled order no longer follows its runs, and no further run can print its items.
+func TestCancelledOrder(t *testing.T) {
+	t.Parallel()
+	c := newAPI(t).Operator(t)
+	product := newProduct(t, c, "A", 10)
+	order, item := newOrder(t, c, product, 2)
+	run := newRun(t, c, product, item, 2, nil)
+	c.Patch(t, order, j{"status": "cancelled"}).Want(200)
+	c.Patch(t, run, j{"status": "in_progress"}).Want(200)
+	shows(t, c, order, "cancelled", "0", "2")
+	c.Patch(t, run, j{"status": "completed"}).Want(200)
+	shows(t, c, order, "cancelled", "2", "0")
+	runItem := run + "/items/" + c.Get(t, run).Want(200).Text("items.0.id")
+	c.Patch(t, runItem, j{"quantity": 3, "order_item_id": item}).Want(200) // it was so before
+
+	link := j{"product_id": product, "order_item_id": item}
+	c.Post(t, runs, j{"items": []j{link}}).Fields("items[0].order_item_id")
+	c.Post(t, run+"/items", link).Fields("order_item_id")
+	other := run + "/items/" + c.Post(t, run+"/items", j{"product_id": product}).Want(201).ID()
+	c.Patch(t, other, j{"order_item_id": item}).Fields("order_item_id")
+	c.Patch(t, order, j{"status": "received"}).Want(200)
+	c.Patch(t, other, j{"order_item_id": item}).Want(200)
+	shows(t, c, order, "done", "4", "0")
+}
+
+func TestOrderItemsOfRuns(t *testing.T) {
+	t.Parallel()
+	api := newAPI(t)
+	c, other := api.Operator(t), api.Operator(t)
+	product, second := newProduct(t, c, "A", 10), newProduct(t, c, "B", 10)
+	order, item := newOrder(t, c, product, 2)
+	_, theirs := newOrder(t, other, newProduct(t, other, "A", 10), 2)
+	removed, gone := newOrder(t, c, product, 2)
+	c.Delete(t, removed).Want(204)
+	missing := "0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a52"
+	run := runs + "/" + c.Post(t, runs, j{}).Want(201).ID()
+	runItem := run + "/items/" + c.Post(t, run+"/items", j{"product_id": product}).Want(201).ID()
+	for _, id := range []string{theirs, gone, missing} {
+		link := j{"product_id": product, "order_item_id": id}
+		a := c.Post(t, runs, j{"items": []j{{"product_id": product}, link}}).WantError(400, "UNKNOWN_REFERENCE")
+		if got, want := a.Text("detail"), "Not the id of an item of an order: items[1].order_item_id"; got != want {
+			t.Errorf("the detail is %s, want %s", got, want)
+		}
+		c.Post(t, run+"/items", link).WantError(400, "UNKNOWN_REFERENCE")
+		c.Patch(t, runItem, j{"order_item_id": id}).WantError(400, "UNKNOWN_REFERENCE")
+	}
+	wrong := j{"product_id": second, "order_item_id": item}
+	c.Post(t, runs, j{"items": []j{wrong}}).Fields("items[0].order_item_id")
+	c.Post(t, run+"/items", wrong).Fields("order_item_id")
+	c.Patch(t, runItem, wrong).Fields("order_item_id")
+	c.Patch(t, runItem, j{"order_item_id": "x"}).Fields("order_item_id")
+	c.Get(t, runs).Want(200).Shows(map[string]string{"total": "1"})
+
+	c.Patch(t, runItem, j{"order_item_id": item}).Want(200).Shows(map[string]string{"order_item_id": item})
+	c.Patch(t, runItem, j{"product_id": second}).Fields("product_id")
+	c.Patch(t, runItem, j{"product_id": second, "order_item_id": item}).Fields("product_id")
+	c.Delete(t, order+"/items/"+item).WantError(400, "ORDER_ITEM_IN_USE")
+	c.Patch(t, runItem, j{"product_id": second, "order_item_id": nil}).Want(200).
+		Shows(map[string]string{"order_item_id": "null", "product_id": second})
+	shows(t, c, order, "received", "0", "0")
+	c.Delete(t, order+"/items/"+item).Want(204)
+}
+
+// Runs that print items of one order end at the same time: the last one makes it done.
+func TestConcurrentRunsOfOrder(t *testing.T) {
+	t.Parallel()
+	c := newAPI(t).Operator(t)
+	product, spool := newProduct(t, c, "A", 10), newSpool(t, c, 1000, nil)
+	for range 8 {
+		order, item := newOrder(t, c, product, 8)
+		second, other := newOrder(t, c, product, 8)
+		var all sync.WaitGroup
+		for i := range 8 {
+			items := []j{{"product_id": product, "order_item_id": item}, {"product_id": product, "order_item_id": other}}
+			if i%2 == 0 {
+				items[0], items[1] = items[1], items[0]
+			}
+			body := j{"items": items, "materials": []j{{"spool_id": spool, "actual_weight_grams": 1}}}
+			run := runs + "/" + c.Post(t, runs, body).Want(201).ID()
+			all.Go(func() {
+				if a, err := c.Send("POST", run+"/complete", nil); err != nil || a.Status != 200 {
+					t.Errorf("%v %+v", err, a)
+				}
+			})
+		}
+		all.Wait()
+		shows(t, c, order, "done", "8", "0")
+		shows(t, c, second, "done", "8", "0")
+	}
+}
+
+// reserved checks what is reserved of PLA Black, as the availability of a product shows it.
+func reserved(t testing.TB, c *authtest.Client, product, want string) {
+	t.Helper()
+	c.Get(t, products+"/"+product+"/availability").Want(200).Shows(map[string]string{"materials.0.reserved": want})
+}
+
+func TestReservations(t *testing.T) {
+	t.Parallel()
+	api := newAPI(t)
+	c, foreign := api.Operator(t), api.Operator(t)
+	newOrder(t, foreign, newProduct(t, foreign, "A", 10), 100)
+	product, spool := newProduct(t, c, "A", 10), newSpool(t, c, 1000, nil)
+	orange := newSpool(t, c, 1000, j{"color": "Orange"})
+	reserved(t, c, product, "0")
+	order, item := newOrder(t, c, product, 10)
+	reserved(t, c, product, "100")
+	newOrder(t, c, newProduct(t, c, "B", 1.5), 2)
+	reserved(t, c, product, "103")
+
+	// A run without weights plans the bill of materials of its items, also of those that no order has.
+	run := newRun(t, c, product, item, 4, nil)
+	reserved(t, c, product, "103")
+	c.Post(t, run+"/items", j{"product_id": product, "quantity": 2}).Want(201)
+	reserved(t, c, product, "123")
+	// With a weight, it plans the weights: the actual one, or else the estimate.
+	material := run + "/materials/" + c.Post(t, run+"/materials", j{"spool_id": spool}).Want(201).ID()
+	reserved(t, c, product, "123")
+	c.Patch(t, material, j{"estimated_weight_grams": 55.5}).Want(200)
+	reserved(t, c, product, "118.5")
+	c.Post(t, run+"/materials", j{"spool_id": orange, "estimated_weight_grams": 7}).Want(201)
+	reserved(t, c, product, "118.5")
+	c.Patch(t, material, j{"actual_weight_grams": 50}).Want(200)
+	reserved(t, c, product, "113")
+	c.Patch(t, material, j{"actual_weight_grams": nil, "estimated_weight_grams": 0}).Want(200)
+	reserved(t, c, product, "63")
+	for _, status := range []string{"in_progress", "paused", "pending"} {
+		c.Patch(t, run, j{"status": status}).Want(200)
+		reserved(t, c, product, "63")
+	}
+	for status, want := range map[string]string{"failed": "103", "cancelled": "103", "completed": "63"} {
+		c.Patch(t, run, j{"status": status}).Want(200)
+		reserved(t, c, product, want)
+	}
+	c.Patch(t, run, j{"status": "pending"}).Want(200)
+
+	// More pieces planned than ordered reserve nothing negative.
+	more := newRun(t, c, product, item, 100, j{"materials": []j{{"spool_id": spool, "estimated_weight_grams": 1}}})
+	reserved(t, c, product, "4")
+	c.Delete(t, more).Want(204)
+	reserved(t, c, product, "63")
+	for status, want := range map[string]string{"done": "3", "cancelled": "3", "in_production": "63", "received": "63"} {
+		c.Patch(t, order, j{"status": status}).Want(200)
+		reserved(t, c, product, want)
+	}
+	c.Delete(t, order).Want(204)
+	reserved(t, c, product, "3")
+	// Hidden and archived spools of a run do not matter for what it reserves.
+	c.Patch(t, material, j{"estimated_weight_grams": 5}).Want(200)
+	reserved(t, c, product, "8")
+	c.Delete(t, "/api/v1/spools/"+spool).Want(204)
+	reserved(t, c, product, "8")
+}
+
+func TestAvailability(t *testing.T) {
+	t.Parallel()
+	c := newAPI(t).Operator(t)
+	wing := c.Post(t, products, j{"name": "Wing", "materials": []j{
+		{"material_type": "PLA", "color": "red", "weight_grams": 2.5},
+		{"material_type": "PETG", "color": "Clear", "weight_grams": 1, "is_required": false}}}).Want(201).ID()
+	head := c.Post(t, products, j{"name": "Head", "components": []j{{"component_product_id": wing, "quantity": 3}},
+		"materials": []j{{"material_type": "TPU", "color": "Black", "weight_grams": 4}}}).Want(201).ID()
+	dragon := c.Post(t, products, j{"name": "Dragon", "materials": []j{
+		{"material_type": "PLA", "color": "Red", "weight_grams": 10}},
+		"components": []j{{"component_product_id": wing, "quantity": 2}, {"component_product_id": head}}}).Want(201).ID()
+	available := func(path string) *authtest.Response { return c.Get(t, path).Want(200) }
+	empty := c.Post(t, products, j{"name": "Empty"}).Want(201).ID()
+	available(products + "/" + empty + "/availability").Shows(map[string]string{"can_print": "true", "material_count": "0",
+		"quantity": "1"})
+
+	// 22.5 g of PLA Red, 4 g of TPU Black a piece.
+	available(products + "/" + dragon + "/availability?quantity=4").Shows(map[string]string{"can_print": "false",
+		"product_id": dragon, "product_name": "Dragon", "quantity": "4", "material_count": "2",
+		"materials.0.material_type": "PLA", "materials.0.needed": "90", "materials.0.remaining": "0",
+		"materials.0.reserved": "0", "materials.0.available": "0", "materials.0.missing": "90",
+		"materials.1.material_type": "TPU", "materials.1.color": "Black", "materials.1.needed": "16"})
+	var red []string
+	for _, grams := range []float64{100, 90, 89.999999, 500} {
+		red = append(red, newSpool(t, c, grams, j{"color": "RED", "location": "Shelf"}))
+	}
+	newSpool(t, c, 1000, j{"color": "Red", "archived": true})
+	c.Delete(t, "/api/v1/spools/"+newSpool(t, c, 1000, j{"color": "Red"})).Want(204)
+	newSpool(t, c, 1000, j{"color": "Red", "material_type": "PETG"})
+	newSpool(t, c, 15, j{"color": "Black", "material_type": "TPU"})
+	answer := available(products + "/" + dragon + "/availability?quantity=4")
+	answer.Shows(map[string]string{"can_print": "false", "materials.0.material_type": "TPU", "materials.0.missing": "1",
+		"materials.1.remaining": "779.999999", "materials.1.available": "779.999999",
+		"materials.1.missing": "0", "materials.1.spools.0.id": red[1], "materials.1.spools.1.id": red[0],
+		"materials.1.spools.2.id": red[3], "materials.1.spools.0.location": "Shelf",
+		"materials.1.spools.0.remaining_weight_grams": "90", "materials.1.spools.0.name": "PLA RED"})
+	wantLen(t, answer, "materials.0.spools", 0)
+	wantLen(t, answer, "materials.1.spools", 3)
+	newSpool(t, c, 1, j{"color": "Black", "material_type": "TPU"})
+	available(products + "/" + dragon + "/availability?quantity=4").Shows(map[string]string{"can_print": "true"})
+
+	// The order's own reservation does not count against it; its runs and other orders do.
+	order, item := newOrder(t, c, dragon, 4)
+	answer = available(order + "/availability").Shows(map[string]string{"order_id": order[len(path)+1:], "status": "received",
+		"can_print": "true", "materials.0.needed": "90", "materials.0.reserved": "0", "materials.0.available": "779.999999",
+		"materials.1.needed": "16", "materials.1.missing": "0"})
+	wantLen(t, answer, "materials.1.spools", 0)
+	available(products + "/" + dragon + "/availability").Shows(map[string]string{"can_print": "false",
+		"materials.0.material_type": "TPU", "materials.0.reserved": "16", "materials.0.available": "0",
+		"materials.0.missing": "4", "materials.1.reserved": "90"})
+	other, _ := newOrder(t, c, head, 1)
+	available(order + "/availability").Shows(map[string]string{"can_print": "false", "materials.0.material_type": "TPU",
+		"materials.0.reserved": "4", "materials.0.available": "12", "materials.0.missing": "4",
+		"materials.1.reserved": "7.5"})
+	c.Patch(t, other, j{"status": "cancelled"}).Want(200)
+	run := newRun(t, c, dragon, item, 3, nil)
+	available(order + "/availability").Shows(map[string]string{"can_print": "true", "materials.0.needed": "22.5",
+		"materials.0.reserved": "67.5", "materials.1.needed": "4", "materials.1.reserved": "12",
+		"materials.1.available": "4"})
+	c.Patch(t, run+"/items/"+c.Get(t, run).Want(200).Text("items.0.id"), j{"quantity": 4}).Want(200)
+	answer = available(order + "/availability").Shows(map[string]string{"can_print": "true", "material_count": "2",
+		"materials.0.needed": "0", "materials.0.reserved": "90"})
+	wantLen(t, answer, "materials.0.spools", 0)
+	// Its runs cannot be printed from what is left.
+	c.Post(t, "/api/v1/spools/"+red[3]+"/deduct", j{"weight_grams": 500}).Want(200)
+	c.Post(t, "/api/v1/spools/"+red[0]+"/deduct", j{"weight_grams": 100}).Want(200)
+	c.Post(t, "/api/v1/spools/"+red[1]+"/deduct", j{"weight_grams": 90}).Want(200)
+	available(order + "/availability").Shows(map[string]string{"can_print": "false",
+		"materials.0.available": "-0.000001", "materials.0.missing": "0.000001"})
+	c.Patch(t, run, j{"status": "completed"}).Want(200)
+	available(order + "/availability").Shows(map[string]string{"can_print": "true", "status": "done",
+		"material_count": "0"})
+}
+
+// A product that many paths of components lead to is read once, and no number is too large for a client.
+func TestAvailabilityOfDeepTree(t *testing.T) {
+	t.Parallel()
+	c := newAPI(t).Operator(t)
+	below := []string{newProduct(t, c, "left", 1000), newProduct(t, c, "right", 1000)}
+	for level := range 50 {
+		quantity := 1_000_000
+		if level < 2 {
+			quantity = 2
+		}
+		components := []j{{"component_product_id": below[0], "quantity": quantity},
+			{"component_product_id": below[1], "quantity": quantity}}
+		for i := range below {
+			below[i] = c.Post(t, products, j{"name": fmt.Sprint(level, " ", i), "components": components}).Want(201).ID()
+		}
+		if level == 1 {
+			c.Get(t, products+"/"+below[0]+"/availability?quantity=3").Want(200).
+				Shows(map[string]string{"materials.0.needed": "48000", "material_count": "1"})
+		}
+	}
+	newSpool(t, c, 1000, nil)
+	newOrder(t, c, below[0], 1_000_000)
+	c.Get(t, products+"/"+below[1]+"/availability?quantity=1000000").Want(200).
+		Shows(map[string]string{"materials.0.needed": "999999999", "materials.0.reserved": "999999999",
+			"materials.0.available": "-999999999", "materials.0.missing": "999999999", "can_print": "false"})
+}
+
+// The lists of the response have a maximum length, and the verdict is about all materials.
+func TestAvailabilityIsBounded(t *testing.T) {
+	t.Parallel()
+	c := newAPI(t).Operator(t)
+	var components []j
+	for part := range 2 {
+		materials := make([]j, 300)
+		for i := range materials {
+			materials[i] = j{"material_type": "PLA", "color": fmt.Sprint("Colour ", part, " ", i), "weight_grams": 1}
+		}
+		components = append(components, j{"component_product_id": c.Post(t, products,
+			j{"name": "Part", "materials": materials}).Want(201).ID()})
+	}
+	product := c.Post(t, products, j{"name": "Rainbow", "components": components, "materials": []j{
+		{"material_type": "ABS", "color": "Black", "weight_grams": 1}}}).Want(201).ID()
+	c.Post(t, "/api/v1/spools", j{"material_type": "ABS", "color": "black", "diameter_mm": 1.75, "net_weight_grams": 5,
+		"quantity": 11}).Want(201)
+	answer := c.Get(t, products+"/"+product+"/availability").Want(200).Shows(map[string]string{"can_print": "false",
+		"material_count": "601", "materials.0.material_type": "PLA"})
+	wantLen(t, answer, "materials", 500)
+	part := c.Post(t, products, j{"name": "Part", "materials": []j{
+		{"material_type": "ABS", "color": "Black", "weight_grams": 1}}}).Want(201).ID()
+	answer = c.Get(t, products+"/"+part+"/availability").Want(200).Shows(map[string]string{"can_print": "true"})
+	wantLen(t, answer, "materials.0.spools", 10)
+}
