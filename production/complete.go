@@ -20,7 +20,7 @@ var completeSQL string
 // and emit_event of webhooks.
 var Definitions = []db.Definition{
 	{Name: "production/complete", Version: 4, SQL: completeSQL},
-	{Name: "production/fail", Version: 1, SQL: failSQL},
+	{Name: "production/fail", Version: 2, SQL: failSQL},
 }
 
 // Events are the events of production runs, for the OpenAPI document.
@@ -28,6 +28,10 @@ var Events = []server.Event{{
 	Type: "production_run.completed", Tag: tag, Summary: "A production run was completed",
 	Description: "Sent when `completeProductionRun` has deducted the filament of the run.",
 	Data:        reflect.TypeFor[RunCompleted](),
+}, {
+	Type: "production_run.failed", Tag: tag, Summary: "A production run failed",
+	Description: "Sent when `failProductionRun` has ended the run. A cancelled run has no event.",
+	Data:        reflect.TypeFor[RunFailed](),
 }}
 
 // RunCompleted is the data of a production_run.completed.
@@ -38,6 +42,12 @@ type RunCompleted struct {
 	CompletedAt server.Timestamp `json:"completed_at" rule:"notNull"`
 	ActualHours server.Decimal   `json:"actual_print_time_hours"`
 	ActualGrams server.Decimal   `json:"actual_total_filament_grams"`
+}
+
+// RunFailed is the data of a production_run.failed.
+type RunFailed struct {
+	RunCompleted
+	FailureReason FailureReason `json:"failure_reason" rule:"notNull"`
 }
 
 // CompleteRequest is the body of complete.

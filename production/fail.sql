@@ -105,5 +105,13 @@ begin
 				where r.started_at is not null) t))
 	where r.id = target
 	returning r.completed_at into finished_at;
+	if outcome = 'failed' and has_webhook('production_run.failed') then
+		perform emit_event('production_run.failed', json_build_object(
+			'id', r.id, 'printer_name', r.printer_name, 'failure_reason', r.failure_reason,
+			'started_at', event_time(r.started_at), 'completed_at', event_time(r.completed_at),
+			'actual_print_time_hours', trim_scale(r.actual_print_time_hours),
+			'actual_total_filament_grams', trim_scale(r.actual_total_filament_grams)))
+		from production_runs r where r.id = target;
+	end if;
 	return next;
 end $$;

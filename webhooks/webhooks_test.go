@@ -30,6 +30,11 @@ func TestEvents(t *testing.T) {
 				run := complete(t, tenant.User(t, "operator"))
 				data = map[string]string{"id": run, "printer_name": `Printer "1" 100%s`, "actual_print_time_hours": "1.5",
 					"actual_total_filament_grams": "12.5", "completed_at": "2024-01-15T11:30:00Z"}
+			case "production_run.failed":
+				operator := tenant.User(t, "operator")
+				run := operator.Post(t, "/api/v1/production-runs", authtest.JSON{"printer_name": "Printer 2"}).Want(201).ID()
+				operator.Post(t, "/api/v1/production-runs/"+run+"/fail", authtest.JSON{"reason": "clog"}).Want(200)
+				data = map[string]string{"id": run, "failure_reason": "clog", "actual_total_filament_grams": "0"}
 			default:
 				t.Fatal("the test does not cause the event")
 			}
