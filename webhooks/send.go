@@ -153,7 +153,7 @@ func describe(err error) string {
 		return "the host name could not be resolved"
 	case errors.As(err, &certificate):
 		return cut("the certificate is not valid: "+certificate.Err.Error(), 300)
-	case errors.As(err, &record), errors.As(err, &alert):
+	case errors.As(err, &record), errors.As(err, &alert), errors.Is(err, http.ErrSchemeMismatch):
 		return "the TLS handshake failed"
 	case errors.As(err, &failed) && failed.Timeout(), errors.Is(err, context.DeadlineExceeded):
 		return "no response in time"

@@ -35,7 +35,9 @@ var Definitions = []db.Definition{{Name: "webhooks/emit", Version: 1, SQL: emitS
 type EventType string
 
 // Enum returns all types.
-func (EventType) Enum() []string { return []string{"production_run.completed", "production_run.failed"} }
+func (EventType) Enum() []string {
+	return []string{"production_run.completed", "production_run.failed"}
+}
 
 // testEvent is the type of the events of testWebhook, which every webhook gets.
 const testEvent = "webhook.test"

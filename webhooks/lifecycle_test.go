@@ -1,0 +1,310 @@
+package webhooks_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"spoolwright/auth/authtest"
+	"spoolwright/db"
+	"spoolwright/db/dbtest"
+	"spoolwright/webhooks"
+)
+
+// TestTransactions checks that an event exists exactly if its cause does, and reaches webhooks of its tenant only.
+func TestTransactions(t *testing.T) {
+	t.Parallel()
+	f := start(t, nil)
+	mine, theirs := receive(t, nil), receive(t, nil)
+	tenant := f.Tenant(t)
+	admin := tenant.User(t, "admin")
+	f.webhook(t, admin, mine.URL)
+	f.webhook(t, f.Tenant(t).User(t, "admin"), theirs.URL)
+	failed := f.webhook(t, admin, theirs.URL)
+	admin.Patch(t, hooksPath+failed.ID(), authtest.JSON{"events": []string{"production_run.failed"}}).Want(200)
+
+	operator := tenant.User(t, "operator")
+	run := complete(t, operator)
+	if got := authtest.NewResponse(t, mine.wait(t).body).Text("data.id"); got != run {
+		t.Errorf("the event has the run %s, want %s", got, run)
+	}
+	operator.Post(t, "/api/v1/production-runs/"+run+"/complete", nil).WantError(400, "RUN_ALREADY_COMPLETED")
+	for range 3 {
+		again := operator.With("Idempotency-Key", "complete")
+		again.Post(t, "/api/v1/production-runs/"+run+"/complete", nil).WantError(400, "RUN_ALREADY_COMPLETED")
+	}
+	rollback := errors.New("rolled back")
+	bound := db.As(t.Context(), db.Actor{Tenant: tenant.ID})
+	err := f.DB.Tx(bound, func(ctx context.Context) error {
+		emit := db.SQL(`select emit_event('production_run.completed', '{}')::text`)
+		if err := f.DB.Write(ctx, emit); err != nil {
+			return err
+		}
+		return rollback
+	})
+	if !errors.Is(err, rollback) {
+		t.Error(err)
+	}
+	mine.wantNone(t, 400*time.Millisecond)
+	theirs.wantNone(t, 0)
+}
+
+// TestDisabledWebhooks checks that a disabled webhook gets no events, that its pending deliveries fail, and that the
+// deliveries of a deleted webhook are deleted.
+func TestDisabledWebhooks(t *testing.T) {
+	t.Parallel()
+	f := start(t, func(c *webhooks.Config) { c.Schedule = []time.Duration{time.Hour} })
+	s := receive(t, func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(500) })
+	tenant := f.Tenant(t)
+	admin := tenant.User(t, "admin")
+	path := hooksPath + f.webhook(t, admin, s.URL).ID()
+	delivery := path + "/deliveries/" + admin.Post(t, path+"/test", nil).Want(200).ID()
+	eventually(t, admin, delivery, map[string]string{"status": "pending", "tries": "1"})
+	s.wait(t)
+	admin.Patch(t, path, authtest.JSON{"disabled": true}).Want(200).Shows(map[string]string{"disabled_reason": "null"})
+	eventually(t, admin, delivery, map[string]string{"status": "failed", "error": "the webhook is disabled"})
+	complete(t, tenant.User(t, "operator"))
+	s.wantNone(t, 300*time.Millisecond)
+	admin.Get(t, path+"/deliveries").Want(200).Shows(map[string]string{"total": "1"})
+	admin.Patch(t, path, authtest.JSON{"disabled": false}).Want(200)
+	admin.Post(t, delivery+"/redeliver", nil).Want(200)
+	s.wait(t)
+	admin.Delete(t, path).Want(204)
+	f.emptied(t, admin, "webhook_deliveries")
+	f.emptied(t, admin, "webhooks")
+}
+
+// emptied waits until the tenant has no row in the table.
+func (f *farm) emptied(t *testing.T, c *authtest.Client, table string) {
+	t.Helper()
+	var n int
+	for begin := time.Now(); time.Since(begin) < 5*time.Second; time.Sleep(20 * time.Millisecond) {
+		stmt := db.SQL(`select count(*) from ` + table).Into(&n)
+		if err := f.DB.Read(db.As(t.Context(), db.Actor{Tenant: c.Actor.Tenant}), stmt); err != nil {
+			t.Fatal(err)
+		}
+		if n == 0 {
+			return
+		}
+	}
+	t.Errorf("%s still has %d rows", table, n)
+}
+
+// TestMaintain checks that ended deliveries are deleted after 30 days, that those of deleted webhooks are too, and that
+// pending ones which are not in the queue are sent.
+func TestMaintain(t *testing.T) {
+	t.Parallel()
+	f := startWithout(t, dbtest.Database(t, db.Config{}), nil)
+	s := receive(t, nil)
+	admin := f.Tenant(t).User(t, "admin")
+	hook := f.webhook(t, admin, s.URL)
+	path := hooksPath + hook.ID()
+	add := func(status, age string) {
+		t.Helper()
+		f.sql(t, admin, `
+			insert into webhook_deliveries (id, webhook_id, event_id, type, body, status, created_at)
+			select (lpad(to_hex((extract(epoch from at) * 1000)::bigint), 12, '0') || '7abc8abc' || lpad(to_hex(n), 12, '0'))::uuid,
+				$1, $2, 'webhook.test', '{}', $2, at
+			from (select now() - $3::text::interval as at) a, generate_series(1, 1500) n`, hook.ID(), status, age)
+	}
+	add("delivered", "30 days 1 minute")
+	add("failed", "31 days")
+	add("delivered", "29 days 23 hours")
+	add("failed", "1 minute")
+	if err := webhooks.New(f.config).Maintain(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	admin.Get(t, path+"/deliveries").Want(200).Shows(map[string]string{"total": "3000"})
+
+	admin.Post(t, path+"/test", nil).Want(200)
+	if _, err := f.DB.ClaimQueue(t.Context(), db.NewID(), 10, time.Hour); err != nil { // an instance that never works
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := webhooks.New(f.config).Maintain(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	dbtest.ExecURL(t, f.super(t), `update queue_items set leased_until = now()`)
+	if claimed, err := f.DB.ClaimQueue(t.Context(), db.NewID(), 10, time.Second); err != nil || len(claimed) != 1 {
+		t.Errorf("Maintain queues %v, %v", claimed, err)
+	}
+	time.Sleep(time.Second)
+	f.run(t, f.config)
+	s.wait(t)
+	admin.Delete(t, path).Want(204)
+	f.emptied(t, admin, "webhook_deliveries")
+}
+
+// super returns the superuser's connection string of the farm's database.
+func (f *farm) super(t *testing.T) string {
+	t.Helper()
+	var name string
+	stmt := db.SQL(`select current_database()::text`).Into(&name)
+	if err := f.DB.Read(db.As(t.Context(), db.Actor{Tenant: db.NewID()}), stmt); err != nil {
+		t.Fatal(err)
+	}
+	return strings.Replace(dbtest.Private().SuperURL(), "@/spoolwright?", "@/"+name+"?", 1)
+}
+
+// TestLease checks that another instance takes over a webhook when the lease of an instance that was killed ends, not
+// earlier.
+func TestLease(t *testing.T) {
+	t.Parallel()
+	f := startWithout(t, dbtest.Database(t, db.Config{}), func(c *webhooks.Config) { c.Lease = 2 * time.Second })
+	s := receive(t, nil)
+	admin := f.Tenant(t).User(t, "admin")
+	path := hooksPath + f.webhook(t, admin, s.URL).ID()
+	admin.Post(t, path+"/test", nil).Want(200)
+	killed := db.NewID()
+	items, err := f.DB.ClaimQueue(t.Context(), killed, 10, 2*time.Second)
+	if err != nil || len(items) != 1 {
+		t.Fatal(items, err)
+	}
+	begin := time.Now()
+	if again, err := f.DB.ClaimQueue(t.Context(), db.NewID(), 10, time.Second); err != nil || len(again) > 0 {
+		t.Errorf("a second holder gets %v, %v", again, err)
+	}
+	f.run(t, f.config)
+	s.wait(t)
+	if took := time.Since(begin); took < 1900*time.Millisecond {
+		t.Errorf("the event was sent after %v, while another instance had the lease", took)
+	}
+	bound := db.As(t.Context(), db.Actor{Tenant: admin.Actor.Tenant})
+	var held bool
+	renew := db.SQL(`select queue_renew($1, $2, 1)`, items[0].ID, killed).Into(&held)
+	if err := f.DB.Write(bound, renew); err != nil || held {
+		t.Errorf("the previous holder renews the lease: %v, %v", held, err)
+	}
+	// A lease of another tenant cannot be renewed or released.
+	f.stop()
+	admin.Post(t, path+"/test", nil).Want(200)
+	if items, err = f.DB.ClaimQueue(t.Context(), killed, 10, time.Minute); err != nil || len(items) != 1 {
+		t.Fatal(items, err)
+	}
+	foreign := db.As(t.Context(), db.Actor{Tenant: db.NewID()})
+	if err := f.DB.Write(foreign, renew); err != nil || held {
+		t.Errorf("another tenant renews the lease: %v, %v", held, err)
+	}
+	release := db.SQL(`select queue_release($1, $2, 0)`, items[0].ID, killed).Into(&held)
+	if err := f.DB.Write(foreign, release); err != nil {
+		t.Error(err)
+	}
+	if again, err := f.DB.ClaimQueue(t.Context(), db.NewID(), 10, time.Second); err != nil || len(again) > 0 {
+		t.Errorf("another tenant releases the lease: %v, %v", again, err)
+	}
+}
+
+// TestIdle checks that a dispatcher without work sends less than one query a second, and that a signal wakes it at once.
+func TestIdle(t *testing.T) {
+	t.Parallel()
+	var trips atomic.Int64
+	d := dbtest.Database(t, db.Config{MaxConns: 8, RoundTrip: func([]db.Statement) { trips.Add(1) }})
+	f := startWithout(t, d, func(c *webhooks.Config) { c.Poll = 0 })
+	s := receive(t, nil)
+	admin := f.Tenant(t).User(t, "admin")
+	path := hooksPath + f.webhook(t, admin, s.URL).ID()
+	f.run(t, f.config)
+	time.Sleep(500 * time.Millisecond)
+	before := trips.Load()
+	time.Sleep(5 * time.Second)
+	if n := trips.Load() - before; n >= 5 {
+		t.Errorf("%d round trips in 5 seconds without work, want less than one a second", n)
+	}
+	for range 5 {
+		begin := time.Now()
+		admin.Post(t, path+"/test", nil).Want(200)
+		if took := s.wait(t).at.Sub(begin); took > time.Second {
+			t.Errorf("the event arrived after %v", took)
+		}
+	}
+	f.stop()
+	before = trips.Load()
+	time.Sleep(300 * time.Millisecond)
+	if n := trips.Load() - before; n > 0 {
+		t.Errorf("%d round trips after the dispatcher stopped", n)
+	}
+}
+
+// TestShutdown checks that a stop waits for running tries and records them, starts no others, and cuts off those that
+// take longer than the Grace; the events are sent after the next start.
+func TestShutdown(t *testing.T) {
+	t.Parallel()
+	f := start(t, func(c *webhooks.Config) { c.Timeout, c.Grace = 10*time.Second, time.Second })
+	var block atomic.Pointer[chan struct{}]
+	first := make(chan struct{})
+	block.Store(&first)
+	s := receive(t, func(w http.ResponseWriter, r *http.Request) { <-*block.Load() })
+	admin := f.Tenant(t).User(t, "admin")
+	path := hooksPath + f.webhook(t, admin, s.URL).ID()
+	for range 6 {
+		admin.Post(t, path+"/test", nil).Want(200)
+	}
+	for range 4 {
+		s.wait(t)
+	}
+	time.AfterFunc(300*time.Millisecond, func() { close(first) })
+	f.stop()
+	admin.Get(t, path+"/deliveries?status=delivered").Want(200).Shows(map[string]string{"total": "4"})
+	s.wantNone(t, 0)
+
+	second := make(chan struct{})
+	block.Store(&second)
+	f.run(t, f.config)
+	s.wait(t)
+	s.wait(t)
+	begin := time.Now()
+	f.stop()
+	if took := time.Since(begin); took > 3*time.Second {
+		t.Errorf("the stop took %v", took)
+	}
+	admin.Get(t, path+"/deliveries?status=pending").Want(200).Shows(map[string]string{"total": "2", "items.0.tries": "0"})
+	close(second)
+	f.run(t, f.config)
+	eventually(t, admin, path+"/deliveries?status=delivered", map[string]string{"total": "6"})
+}
+
+// TestManyEvents sends more events than a worker loads at a time, while the receiver sometimes fails.
+func TestManyEvents(t *testing.T) {
+	t.Parallel()
+	f := start(t, func(c *webhooks.Config) {
+		c.Schedule = []time.Duration{50 * time.Millisecond, 50 * time.Millisecond, time.Second}
+	})
+	var n atomic.Int64
+	s := receive(t, func(w http.ResponseWriter, r *http.Request) {
+		if n.Add(1)%5 == 0 {
+			w.WriteHeader(503)
+		}
+	})
+	tenant := f.Tenant(t)
+	admin := tenant.User(t, "admin")
+	path := hooksPath + f.webhook(t, admin, s.URL).ID()
+	f.sql(t, admin, `
+		select emit_event('production_run.completed', json_build_object('n', n))::text from generate_series(1, 300) n`)
+	eventually(t, admin, path+"/deliveries?status=delivered", map[string]string{"total": "300"})
+	seen := map[string]string{}
+	for _, r := range s.requests() {
+		if body, ok := seen[r.id()]; ok && body != string(r.body) {
+			t.Errorf("two bodies have the id %s: %s, %s", r.id(), body, r.body)
+		}
+		seen[r.id()] = string(r.body)
+	}
+	if len(seen) != 300 {
+		t.Errorf("the receiver got %d events", len(seen))
+	}
+	for i := range 300 {
+		want := fmt.Sprintf(`"n" : %d}`, i+1)
+		found := false
+		for _, body := range seen {
+			found = found || strings.Contains(body, want)
+		}
+		if !found {
+			t.Errorf("no event contains %s", want)
+		}
+	}
+}

@@ -1,0 +1,370 @@
+package webhooks_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"spoolwright/auth/authtest"
+	"spoolwright/db"
+	"spoolwright/db/dbtest"
+	"spoolwright/webhooks"
+)
+
+// raw starts a TCP server that calls serve for each connection, and returns its URL.
+func raw(t *testing.T, serve func(net.Conn)) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() { defer c.Close(); serve(c) }()
+		}
+	}()
+	return "http://" + l.Addr().String()
+}
+
+// TestReceivers delivers an event to receivers that misbehave.
+func TestReceivers(t *testing.T) {
+	t.Parallel()
+	f := start(t, func(c *webhooks.Config) {
+		c.Schedule = []time.Duration{time.Hour}
+		c.Timeout = 700 * time.Millisecond
+	})
+	secret := receive(t, nil) // must never get a request that follows a redirect
+	status := func(code int, header ...string) string {
+		return receive(t, func(w http.ResponseWriter, r *http.Request) {
+			for i := 0; i < len(header); i += 2 {
+				w.Header().Set(header[i], header[i+1])
+			}
+			w.WriteHeader(code)
+			fmt.Fprint(w, strings.Repeat("x", 3000))
+		}).URL
+	}
+	endless := func(w http.ResponseWriter, r *http.Request) {
+		for part := []byte(strings.Repeat("y", 1<<20)); ; {
+			if _, err := w.Write(part); err != nil {
+				return
+			}
+		}
+	}
+	says := func(text string) func(net.Conn) { return func(c net.Conn) { c.Write([]byte(text)) } }
+	failed := func(reason string) map[string]string { return map[string]string{"status": "pending", "error": reason} }
+	plainAsTLS := strings.Replace(raw(t, says("HTTP/1.0 200 OK\r\n\r\n")), "http", "https", 1)
+	foreign := strings.Replace(status(204), "127.0.0.1", "localhost", 1) // the certificate is for another name
+	for name, r := range map[string]struct {
+		url   string
+		want  map[string]string
+		pause time.Duration // until the next try; 0 means that there is none
+	}{
+		"success":  {status(200), map[string]string{"status": "delivered", "response": strings.Repeat("x", 1024)}, 0},
+		"created":  {status(201), map[string]string{"status": "delivered", "response_status": "201"}, 0},
+		"failure":  {status(500), map[string]string{"status": "pending", "response_status": "500"}, time.Hour},
+		"redirect": {status(307, "Location", secret.URL), map[string]string{"response_status": "307"}, time.Hour},
+		"found":    {status(302, "Location", "http://127.0.0.1/"), map[string]string{"response_status": "302"}, time.Hour},
+		"gone":     {status(410), map[string]string{"status": "failed", "response_status": "410"}, 0},
+		"busy":     {status(429, "Retry-After", "7200"), map[string]string{"response_status": "429"}, 2 * time.Hour},
+		"sooner":   {status(503, "Retry-After", "1"), map[string]string{"response_status": "503"}, time.Hour},
+		"date": {status(503, "Retry-After", time.Now().Add(5*time.Hour).UTC().Format(http.TimeFormat)),
+			map[string]string{"status": "pending"}, 5 * time.Hour},
+		"never": {status(429, "Retry-After", "99999999999"), map[string]string{"status": "pending"}, 24 * time.Hour},
+		"hangs": {raw(t, func(c net.Conn) { time.Sleep(5 * time.Second) }),
+			map[string]string{"error": "no response in time"}, time.Hour},
+		"drips": {raw(t, func(c net.Conn) {
+			for _, b := range []byte("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n") {
+				c.Write([]byte{b})
+				time.Sleep(100 * time.Millisecond)
+			}
+		}), map[string]string{"error": "no response in time"}, time.Hour},
+		"drips the body": {raw(t, func(c net.Conn) {
+			c.Write([]byte("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n"))
+			for range 100 {
+				c.Write([]byte("z"))
+				time.Sleep(100 * time.Millisecond)
+			}
+		}), map[string]string{"status": "delivered", "response_status": "200"}, 0},
+		"endless":      {receive(t, endless).URL, map[string]string{"response": strings.Repeat("y", 1024)}, 0},
+		"closes":       {raw(t, func(net.Conn) {}), failed("the connection was closed before a response"), time.Hour},
+		"garbage":      {raw(t, says("hello\r\n\r\n")), failed("the response is not valid HTTP"), time.Hour},
+		"huge header":  {raw(t, hugeHeader), failed("the response is not valid HTTP"), time.Hour},
+		"not TLS":      {plainAsTLS, failed("the TLS handshake failed"), time.Hour},
+		"refused":      {"https://127.0.0.1:1", failed("the connection was refused"), time.Hour},
+		"unknown":      {"https://unknown.invalid", failed("the host name could not be resolved"), time.Hour},
+		"another name": {foreign, map[string]string{"status": "pending", "response_status": "null"}, time.Hour},
+		"not UTF-8": {receive(t, func(w http.ResponseWriter, r *http.Request) { w.Write([]byte("\xff\x00a")) }).URL,
+			map[string]string{"response": "a"}, 0},
+		"informational": {receive(t, func(w http.ResponseWriter, r *http.Request) {
+			w.WriteHeader(103)
+			w.WriteHeader(404)
+		}).URL, map[string]string{"response_status": "404"}, time.Hour},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			admin := f.Tenant(t).User(t, "admin")
+			path := hooksPath + f.webhook(t, admin, r.url).ID()
+			began := time.Now()
+			delivery := path + "/deliveries/" + admin.Post(t, path+"/test", nil).Want(200).ID()
+			want := map[string]string{"tries": "1"}
+			for field, text := range r.want {
+				want[field] = text
+			}
+			a := eventually(t, admin, delivery, want)
+			if next := a.Text("next_try_at"); r.pause == 0 && next != "null" {
+				t.Errorf("the next try is at %s, want none", next)
+			} else if r.pause > 0 {
+				at, err := time.Parse(time.RFC3339, next)
+				if pause := at.Sub(began); err != nil || pause < r.pause*9/10 || pause > r.pause*11/10+15*time.Second {
+					t.Errorf("the next try is at %s, %v after the first, want %v", next, pause, r.pause)
+				}
+			}
+			if took, _ := strconv.Atoi(a.Text("duration_ms")); took > 2000 {
+				t.Errorf("the try took %d ms", took)
+			}
+			if name == "gone" {
+				eventually(t, admin, path, map[string]string{"disabled": "true", "disabled_reason": "gone"})
+				admin.Post(t, path+"/test", nil).WantError(400, "WEBHOOK_DISABLED")
+				admin.Post(t, delivery+"/redeliver", nil).WantError(400, "WEBHOOK_DISABLED")
+				admin.Patch(t, path, authtest.JSON{"disabled": false}).Want(200).Shows(map[string]string{
+					"disabled": "false", "disabled_reason": "null", "failing_since": "null", "disabled_at": "null"})
+				admin.Post(t, path+"/test", nil).Want(200)
+			} else if admin.Get(t, path).Want(200); r.pause > 0 {
+				if admin.Get(t, path).Text("failing_since") == "null" {
+					t.Error("failing_since is not set")
+				}
+			}
+		})
+	}
+	t.Cleanup(func() {
+		if n := len(secret.requests()); n > 0 {
+			t.Errorf("%d requests followed a redirect", n)
+		}
+	})
+}
+
+func hugeHeader(c net.Conn) {
+	c.Write([]byte("HTTP/1.1 200 OK\r\n"))
+	for range 1000 {
+		if _, err := c.Write([]byte("X-Filler: " + strings.Repeat("a", 1000) + "\r\n")); err != nil {
+			return
+		}
+	}
+}
+
+// TestRetries checks that a receiver that fails gets the event again, with the same id and a new timestamp, until it
+// accepts it or the schedule ends.
+func TestRetries(t *testing.T) {
+	t.Parallel()
+	f := start(t, nil)
+	admin := f.Tenant(t).User(t, "admin")
+	var failures atomic.Int64
+	s := receive(t, func(w http.ResponseWriter, r *http.Request) {
+		if failures.Add(-1) >= 0 {
+			w.WriteHeader(500)
+		}
+	})
+	hook := f.webhook(t, admin, s.URL)
+	path := hooksPath + hook.ID()
+	failures.Store(2)
+	delivery := path + "/deliveries/" + admin.Post(t, path+"/test", nil).Want(200).ID()
+	first := s.wait(t)
+	if next := s.wait(t); next.id() != first.id() || next.at.Sub(first.at) < 90*time.Millisecond {
+		t.Errorf("the second try has the id %s and comes after %v, the first has %s", next.id(), next.at.Sub(first.at), first.id())
+	}
+	if last := s.wait(t); last.id() != first.id() || last.verify(hook.Text("secret")) != nil {
+		t.Errorf("the third try has the id %s, %v", last.id(), last.verify(hook.Text("secret")))
+	}
+	eventually(t, admin, delivery, map[string]string{"status": "delivered", "tries": "3", "next_try_at": "null"})
+	eventually(t, admin, path, map[string]string{"failing_since": "null"})
+
+	failures.Store(100)
+	delivery = path + "/deliveries/" + admin.Post(t, path+"/test", nil).Want(200).ID()
+	eventually(t, admin, delivery, map[string]string{"status": "failed", "tries": "3", "next_try_at": "null"})
+	for range 3 {
+		s.wait(t)
+	}
+	s.wantNone(t, 500*time.Millisecond)
+	if since := admin.Get(t, path).Text("failing_since"); since == "null" {
+		t.Error("failing_since is null after failures")
+	}
+
+	// Five days of failures.
+	f.sql(t, admin, `update webhooks set failing_since = now() - interval '4 days 23 hours'`)
+	admin.Post(t, delivery+"/redeliver", nil).Want(200)
+	eventually(t, admin, delivery, map[string]string{"status": "failed", "tries": "3"})
+	admin.Get(t, path).Want(200).Shows(map[string]string{"disabled": "false"})
+	f.sql(t, admin, `update webhooks set failing_since = now() - interval '5 days 1 second'`)
+	admin.Post(t, delivery+"/redeliver", nil).Want(200)
+	eventually(t, admin, path, map[string]string{"disabled": "true", "disabled_reason": "failing"})
+	eventually(t, admin, delivery, map[string]string{"status": "failed", "error": "the webhook is disabled"})
+}
+
+// sql runs a statement in the client's tenant.
+func (f *farm) sql(t *testing.T, c *authtest.Client, sql string, args ...any) *db.Stmt {
+	t.Helper()
+	stmt := db.SQL(sql, args...)
+	if err := f.DB.Write(db.As(t.Context(), db.Actor{Tenant: c.Actor.Tenant}), stmt); err != nil {
+		t.Fatal(err)
+	}
+	return stmt
+}
+
+// TestRebinding checks that the address of each connection counts, not the one that the name had before.
+func TestRebinding(t *testing.T) {
+	t.Parallel()
+	s := receive(t, nil)
+	_, port, _ := net.SplitHostPort(s.Listener.Addr().String())
+	var lookups atomic.Int64
+	f := start(t, func(c *webhooks.Config) {
+		c.AllowedNetworks = nil
+		c.Schedule = []time.Duration{50 * time.Millisecond, time.Hour}
+		c.Resolver = dns(t, func(name string) netip.Addr {
+			if lookups.Add(1) <= 2 { // of the types A and AAAA
+				return netip.MustParseAddr("192.0.2.1") // fails: it is for documentation
+			}
+			return netip.MustParseAddr("127.0.0.1")
+		})
+	})
+	admin := f.Tenant(t).User(t, "admin")
+	path := hooksPath + f.webhook(t, admin, "https://example.com:"+port).ID()
+	delivery := path + "/deliveries/" + admin.Post(t, path+"/test", nil).Want(200).ID()
+	eventually(t, admin, delivery, map[string]string{
+		"tries": "2", "status": "pending", "error": "the host has an address that is not public"})
+	s.wantNone(t, 100*time.Millisecond)
+	if lookups.Load() < 3 {
+		t.Errorf("the name was resolved %d times", lookups.Load())
+	}
+}
+
+// dns returns a resolver whose answers to queries for IPv4 addresses come from the function.
+func dns(t *testing.T, resolve func(name string) netip.Addr) *net.Resolver {
+	t.Helper()
+	l, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		b := make([]byte, 1500)
+		for {
+			n, from, err := l.ReadFrom(b)
+			if err != nil {
+				return
+			}
+			end := 12
+			for end < n && b[end] != 0 {
+				end += int(b[end]) + 1
+			}
+			question := b[12 : end+5]
+			answer := append([]byte{b[0], b[1], 0x81, 0x80, 0, 1, 0, 0, 0, 0, 0, 0}, question...)
+			addr := resolve(string(question)).As4()
+			if question[len(question)-3] == 1 { // type A
+				answer[7] = 1
+				answer = append(answer, 0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 0, 0, 4)
+				answer = append(answer, addr[:]...)
+			}
+			l.WriteTo(answer, from)
+		}
+	}()
+	return &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		var d net.Dialer
+		return d.DialContext(ctx, "udp", l.LocalAddr().String())
+	}}
+}
+
+// TestSlowReceivers checks that receivers that hang delay neither other tenants nor each other, and that a webhook has at
+// most four requests at a time, also with two instances.
+func TestSlowReceivers(t *testing.T) {
+	t.Parallel()
+	f := startWithout(t, dbtest.Database(t, db.Config{MaxConns: 16}), func(c *webhooks.Config) { c.Timeout = 5 * time.Second })
+	f.run(t, f.config)
+	f.run(t, f.config)
+	release := make(chan struct{})
+	var now, most atomic.Int64
+	hanging := receive(t, func(w http.ResponseWriter, r *http.Request) {
+		n := now.Add(1)
+		defer now.Add(-1)
+		for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
+		}
+		<-release
+	})
+	slow := f.Tenant(t)
+	admin := slow.User(t, "admin")
+	path := hooksPath + f.webhook(t, admin, hanging.URL).ID()
+	for range 20 {
+		admin.Post(t, path+"/test", nil).Want(200)
+	}
+	for range 4 {
+		hanging.wait(t)
+	}
+	fast := receive(t, nil)
+	for name, c := range map[string]*authtest.Client{"the same tenant": admin, "another tenant": f.Tenant(t).User(t, "admin")} {
+		other := hooksPath + f.webhook(t, c, fast.URL).ID()
+		for range 5 {
+			begin := time.Now()
+			c.Post(t, other+"/test", nil).Want(200)
+			if took := fast.wait(t).at.Sub(begin); took > 2*time.Second {
+				t.Errorf("%s: the event arrived after %v", name, took)
+			}
+		}
+	}
+	time.Sleep(300 * time.Millisecond)
+	close(release)
+	eventually(t, admin, path+"/deliveries?status=delivered", map[string]string{"total": "20"})
+	if n := most.Load(); n != 4 {
+		t.Errorf("a webhook had %d requests at a time, want 4", n)
+	}
+	if n := len(hanging.requests()); n != 20 {
+		t.Errorf("20 events led to %d requests", n)
+	}
+}
+
+// TestInstances checks that two instances share the work, and that without failures each event arrives once.
+func TestInstances(t *testing.T) {
+	t.Parallel()
+	f := startWithout(t, dbtest.Database(t, db.Config{MaxConns: 16}), nil)
+	f.run(t, f.config)
+	f.run(t, f.config)
+	s := receive(t, nil)
+	want := map[string]bool{}
+	var mu sync.Mutex
+	var wait sync.WaitGroup
+	for range 5 {
+		admin := f.Tenant(t).User(t, "admin")
+		path := hooksPath + f.webhook(t, admin, s.URL).ID()
+		wait.Go(func() {
+			for range 40 {
+				a, err := admin.Send("POST", path+"/test", nil)
+				if err != nil || a.Status != 200 {
+					t.Errorf("%v %s", err, a.Body)
+					return
+				}
+				mu.Lock()
+				want[authtest.NewResponse(t, a.Body).Text("event_id")] = true
+				mu.Unlock()
+			}
+		})
+	}
+	wait.Wait()
+	for range len(want) {
+		delete(want, s.wait(t).id())
+	}
+	if len(want) > 0 {
+		t.Errorf("%d events did not arrive", len(want))
+	}
+	s.wantNone(t, 300*time.Millisecond)
+}
