@@ -256,7 +256,7 @@ func (h handlers) update(ctx context.Context, r *server.Request[Spool]) (server.
 	}
 	if !r.In.Remaining.Set {
 		return h.write(ctx, db.SQL(`
-			update spools set `+set+`, updated_at = now()
+			update spools set `+set+`, updated_at = now(), edited_at = now()
 			where id = $1 and hidden_at is null returning `+spoolColumns, args...))
 	}
 	return h.write(ctx, edit(`id = $1 and hidden_at is null`, spoolColumns, set, args))
@@ -269,7 +269,7 @@ func edit(condition, columns, set string, args []any) *db.Stmt {
 		with old as (
 			select id as old_id, remaining_weight_grams as before from spools where `+condition+` for no key update
 		), spool as (
-			update spools set `+set+`, updated_at = now() from old where id = old_id
+			update spools set `+set+`, updated_at = now(), edited_at = now() from old where id = old_id
 			returning `+columns+`, remaining_weight_grams as after, before
 		), entry as (
 			insert into spool_usage (spool_id, kind, before_grams, after_grams)
@@ -286,7 +286,8 @@ var deleteDoc = &server.Doc{
 }
 
 func (h handlers) delete(ctx context.Context, r *server.Request[struct{}]) (server.NoContent, error) {
-	hidden := db.SQL(`update spools set hidden_at = now() where id = $1 and hidden_at is null returning id`, r.ID("id"))
+	hidden := db.SQL(`
+		update spools set hidden_at = now(), edited_at = now() where id = $1 and hidden_at is null returning id`, r.ID("id"))
 	return nil, server.Found(hidden, h.db.Write(ctx, hidden))
 }
 
@@ -298,7 +299,8 @@ var restoreDoc = &server.Doc{
 
 func (h handlers) restore(ctx context.Context, r *server.Request[struct{}]) (server.OK[Spool], error) {
 	restored := db.SQL(`
-		update spools set hidden_at = null, updated_at = now() where id = $1 and hidden_at is not null`, r.ID("id"))
+		update spools set hidden_at = null, updated_at = now(), edited_at = now()
+		where id = $1 and hidden_at is not null`, r.ID("id"))
 	spool := selectSpool(r.ID("id"))
 	return server.One(spool, h.db.Write(ctx, restored, spool))
 }

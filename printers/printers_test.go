@@ -32,7 +32,13 @@ const (
 // start starts a service with the surface.
 func start(t *testing.T) *authtest.API {
 	t.Helper()
-	return authtest.New(t, authtest.Options{Change: func(c *server.Config) {
+	return startOn(t, nil)
+}
+
+// startOn starts a service with the surface on a database, or on that of the tests if it is nil.
+func startOn(t *testing.T, d *db.DB) *authtest.API {
+	t.Helper()
+	return authtest.New(t, authtest.Options{DB: d, Change: func(c *server.Config) {
 		s := printers.Surface(c.DB)
 		ctx, stop := context.WithCancel(context.Background())
 		t.Cleanup(stop)

@@ -44,6 +44,7 @@ const (
 	closeProtocol  = 1002
 	closePolicy    = 1008
 	closeTooBig    = 1009
+	closeTryLater  = 1013
 )
 
 func hasToken(values []string, token string) bool {
@@ -280,6 +281,7 @@ type hub struct {
 type audience struct {
 	sockets map[*socket]bool
 	seen    map[int64]state // of the spools that changed recently; nil before the first poll
+	missed  bool            // too many spools changed to tell which
 }
 
 func newHub(d *db.DB) *hub {

@@ -3,6 +3,7 @@ package printers_test
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/json"
@@ -18,7 +19,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"spoolwright/auth/authtest"
+	"spoolwright/db"
+	"spoolwright/db/dbtest"
 )
 
 // socket is the client's side of a WebSocket.
@@ -152,6 +157,94 @@ func TestSocketEvents(t *testing.T) {
 	if op, payload, err := none.next(); err == nil {
 		t.Errorf("the socket of another tenant got %d %s", op, payload)
 	}
+}
+
+// Watching a tenant costs as much as its spools change, not as many as it has. After too many changes at once, sockets are
+// closed, so that clients read the lists again.
+func TestSocketsOfManySpools(t *testing.T) {
+	t.Parallel()
+	cluster := dbtest.Cluster(t, map[string]string{"autovacuum": "off"})
+	d, err := db.Open(t.Context(), db.Config{URL: cluster.AppURL()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(d.Close)
+	p := newPrinter(t, startOn(t, d), "printer")
+	super, err := pgx.Connect(t.Context(), cluster.SuperURL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer super.Close(context.Background())
+	fill := func(rows, ledger int) {
+		t.Helper()
+		if _, err := super.Exec(t.Context(), `
+			with added as (
+				insert into spools (tenant_id, id, number, material_type, color, diameter_mm, net_weight_grams,
+					remaining_weight_grams)
+				select $1, uuid_v7(), last + i, 'PLA', 'Black', 1.75, 1000, 1000
+				from generate_series(1, $2::int) i, (select coalesce(max(number), 0) as last from spools) numbered
+				returning id, number
+			)
+			insert into spool_usage (tenant_id, spool_id, kind, before_grams, after_grams)
+			select $1, id, 'created', 0, 1000 from added order by number limit $3`,
+			p.operator.Actor.Tenant, rows, ledger); err != nil {
+			t.Fatal(err)
+		}
+	}
+	blocks := func() (n int) {
+		t.Helper()
+		if err := super.QueryRow(t.Context(), `
+			select sum(heap_blks_hit + heap_blks_read + idx_blks_hit + idx_blks_read)::int
+			from pg_statio_user_tables where relname in ('spools', 'spool_usage')`).Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	path := p.add(t, nil)
+	fill(10_000, 0)
+	s, _ := p.dial(t, "")
+	s.SetReadDeadline(time.Now().Add(time.Minute))
+	p.operator.Post(t, path+"/deduct", j{"weight_grams": 1}).Want(200)
+	s.wantEvents(t, "updated 1 999")
+	time.Sleep(2 * time.Second) // PostgreSQL's statistics are late
+	before := blocks()
+	const polls = 4
+	time.Sleep(polls * time.Second)
+	perPoll := (blocks() - before) / polls
+	t.Logf("%d blocks a poll", perPoll)
+	if perPoll == 0 || perPoll > 60 {
+		t.Errorf("a poll reads %d blocks of a tenant with 10,000 spools, want 1 to 60", perPoll)
+	}
+
+	fill(1000, 1000) // most of them are sent before the socket reads
+	for range 1000 {
+		if got := s.event(t); !strings.HasPrefix(got, "added ") {
+			t.Fatalf("the message is %q", got)
+		}
+	}
+	left := 999
+	for _, changes := range []int{1001, 20_000} {
+		fill(changes, changes)
+		op, payload, err := s.next()
+		for err == nil && op == 9 { // a ping
+			op, payload, err = s.next()
+		}
+		if err != nil || op != 8 || binary.BigEndian.Uint16(payload) != 1013 {
+			t.Fatalf("after %d changes: opcode %d, %v, %v; want a close with 1013", changes, op, payload, err)
+		}
+		s, _ = p.dial(t, "")
+		s.SetReadDeadline(time.Now().Add(time.Minute))
+		p.want(t, "PUT", "spool/1/use", `{"use_weight": 1}`, 200)
+		left--
+		// The second report extends an entry that is older than the changes that a poll looks for.
+		s.wantEvents(t, fmt.Sprint("updated 1 ", left))
+	}
+	// The creation of this spool is older than that, too.
+	old := spools + "/" + p.operator.Get(t, spools+"?number=5").Want(200).Text("items.0.id")
+	p.operator.Patch(t, old, j{"location": "x"}).Want(200)
+	s.wantEvents(t, "updated 5 1000")
+	p.operator.Delete(t, old).Want(204)
+	s.wantEvents(t, "deleted 5 1000")
 }
 
 // The server answers messages and pings, and closes sockets that violate the protocol.

@@ -49,7 +49,8 @@ func TestSurface(t *testing.T) {
 	p.want(t, "GET", "health", "", 200, `"status":"healthy"`)
 	p.want(t, "GET", "spool/1", "", 200, `"id":1`, `"color_hex":"1A2b3C"`, `"lot_nr":"L1"`, `"name":"Polymaker"`,
 		`"remaining_weight":1000`, `"archived":false`, `"extra":{}`, `"spool_weight":140`, `"density":1.24`)
-	p.want(t, "GET", "spool/3", "", 200, `"name":"Unknown"`, `"archived":true`)
+	p.want(t, "GET", "spool/3", "", 200, `"name":"Unknown"`, `"archived":true`, `"settings_extruder_temp":240`,
+		`"settings_bed_temp":80`)
 	for path, want := range map[string][]int{
 		"spool": {1, 2, 5}, "spool?allow_archived=False": {1, 2, 5}, "spool?allow_archived=true": {1, 2, 3, 5},
 		"spool?sort=id:desc&limit=2": {5, 2}, "spool?limit=1&offset=1": {2}, "spool?sort=lot_nr:asc,id:desc": {1, 5, 2},
@@ -80,7 +81,7 @@ func TestSurface(t *testing.T) {
 	p.want(t, "GET", "location", "", 200, `["Shelf, A"]`)
 	p.want(t, "GET", "lot-number", "", 200, `["L1"]`)
 	p.want(t, "GET", "article-number", "", 200, `[]`)
-	p.want(t, "GET", "setting/", "", 200, `"currency":{`)
+	p.want(t, "GET", "setting/", "", 200, `"currency":{`, `"base_url":{`)
 	p.want(t, "GET", "setting/currency", "", 200, `"value":`)
 	for _, path := range []string{"spool/4", "spool/99", "filament/2", "vendor/9", "setting/nonsense"} {
 		p.want(t, "GET", path, "", 404)

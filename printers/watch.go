@@ -16,6 +16,14 @@ const (
 
 	// pollWindow is longer than transactions take, because updated_at is the time at which a transaction begins.
 	pollWindow = "20 seconds"
+
+	// wakeDelay is the time from a change by this instance to the poll that sends it together with others.
+	wakeDelay = 100 * time.Millisecond
+
+	// After more than maxChanges changes between two polls, or more than maxRecent within pollWindow, for example by an
+	// import, the sockets are closed instead: their clients read the lists when they connect again.
+	maxChanges = 1000
+	maxRecent  = 10_000
 )
 
 // state tells versions of a spool apart.
@@ -35,6 +43,7 @@ func (h *hub) watch(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-h.wake:
+			time.Sleep(wakeDelay)
 			h.mu.Lock()
 			only, h.dirty = h.dirty, map[string]bool{}
 			h.mu.Unlock()
@@ -79,16 +88,33 @@ func (h *hub) endAll(caller db.Actor) {
 	}
 }
 
+// newerThan returns the SQL expression for an id between those of older and those of younger ledger entries, whose first
+// 48 bits are the time in milliseconds.
+func newerThan(interval string) string {
+	return `(lpad(to_hex((extract(epoch from now() - interval '` + interval + `') * 1000)::bigint), 12, '0') ||
+		repeat('0', 20))::uuid`
+}
+
+// changedSpools selects the ids of tenant $1's spools that changed within pollWindow. It reads only these, however many
+// spools the tenant has, and needs no index on columns that a deduction changes: those would make deductions slower.
+var changedSpools = `(
+	select u.spool_id as id from spool_usage u where u.tenant_id = $1::uuid and u.id > ` + newerThan(pollWindow) + `
+	union select u.spool_id from spool_usage u
+		where u.tenant_id = $1::uuid and u.kind = 'printed' and u.id > ` + newerThan("1 hour "+pollWindow) + `
+			and u.updated_at > now() - interval '` + pollWindow + `'
+	union select s.id from spools s where s.tenant_id = $1::uuid and num_nonnulls(s.edited_at) = 1
+		and s.edited_at > now() - interval '` + pollWindow + `'
+	limit ` + strconv.Itoa(maxRecent+1) + `) changed`
+
 // poll sends the changes of a tenant's spools since the last poll. The first poll of a tenant sends nothing.
 func (h *hub) poll(ctx context.Context, tenant string) error {
 	ctx = db.As(ctx, db.Actor{Tenant: tenant})
 	var text []byte
-	err := h.db.Read(ctx, db.Scan(), db.SQL(`
-		select coalesce(json_agg(json_build_array(number, updated_at::text, hidden_at is not null, created_at = updated_at)
-			order by updated_at), '[]')::text
-		from spools where tenant_id = $1::uuid
-			and (updated_at > now() - interval '`+pollWindow+`' or hidden_at > now() - interval '`+pollWindow+`')`, tenant).
-		Into(&text))
+	err := h.db.Read(ctx, db.SQL(`
+		select coalesce(json_agg(json_build_array(s.number, s.updated_at::text, s.hidden_at is not null,
+			s.created_at = s.updated_at) order by s.updated_at, s.number), '[]')::text
+		from `+changedSpools+` cross join lateral (
+			select * from spools x where x.tenant_id = $1::uuid and x.id = changed.id offset 0) s`, tenant).Into(&text))
 	if err != nil {
 		return err
 	}
@@ -103,6 +129,11 @@ func (h *hub) poll(ctx context.Context, tenant string) error {
 		return nil
 	}
 	before := a.seen
+	if len(rows) > maxRecent {
+		a.missed = true
+		h.mu.Unlock()
+		return nil
+	}
 	h.mu.Unlock()
 
 	seen := map[int64]state{}
@@ -124,6 +155,18 @@ func (h *hub) poll(ctx context.Context, tenant string) error {
 			types[number] = "updated"
 		}
 		changed = append(changed, number)
+	}
+	h.mu.Lock()
+	tooMany := a.missed || len(changed) > maxChanges
+	if tooMany {
+		for s := range a.sockets {
+			s.end(closeTryLater)
+		}
+		a.seen, a.missed = seen, false
+	}
+	h.mu.Unlock()
+	if tooMany {
+		return nil
 	}
 	const batch = 100 // spools of one round trip
 	for start := 0; start < len(changed); start += batch {
