@@ -7,10 +7,28 @@ import (
 	_ "embed"
 	"encoding/json"
 	"fmt"
+	"reflect"
 
 	"spoolwright/db"
 	"spoolwright/server"
 )
+
+// Events are the events of orders, for the OpenAPI document.
+var Events = []server.Event{{
+	Type: "order.received", Tag: tag, Summary: "An order was received",
+	Description: "Sent when `createOrder` has created an order with the status `received`, not when a shop sends it again.",
+	Data:        reflect.TypeFor[OrderReceived](),
+}}
+
+// OrderReceived is the data of an order.received.
+type OrderReceived struct {
+	ID        server.UUID `json:"id" rule:"notNull"`
+	Source    string      `json:"source"`
+	Reference string      `json:"reference"`
+	Customer  string      `json:"customer"`
+	DueDate   server.Date `json:"due_date"`
+	ItemCount int64       `json:"item_count" rule:"notNull"`
+}
 
 var tag = &server.Tag{
 	Name: "orders", Fields: fields,
@@ -203,7 +221,12 @@ func (h handlers) create(
 	known := db.SQL(`select o.id <> $1::uuid, o.content = $4::bytea from orders o where o.id = `+found,
 		id, in.Source.Arg(), in.Reference.Arg(), content).Into(&existing, &equal)
 	order := db.SQL(selectOrders+` and o.id = `+found, id, in.Source.Arg(), in.Reference.Arg())
-	err = h.db.Write(ctx, created, known, order)
+	received := db.SQL(`
+		select emit_event('order.received', json_build_object('id', o.id, 'source', o.source, 'reference', o.reference,
+			'customer', o.customer, 'due_date', o.due_date,
+			'item_count', (select count(*) from order_items i where i.order_id = o.id)))::text
+		from orders o where o.id = $1 and o.status = 'received' and has_webhook('order.received')`, id)
+	err = h.db.Write(ctx, created, received, known, order)
 	switch {
 	case err != nil:
 		return nil, err

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"spoolwright/auth/authtest"
+	"spoolwright/catalog"
 	"spoolwright/db"
 	"spoolwright/db/dbtest"
 	"spoolwright/inventory"
@@ -30,7 +31,7 @@ import (
 
 func TestMain(m *testing.M) { dbtest.Main(m) }
 
-var events = slices.Concat(webhooks.Events, production.Events)
+var events = slices.Concat(webhooks.Events, production.Events, orders.Events)
 
 // farm is a service with a database of its own, because a dispatcher works for all tenants of a database.
 type farm struct {
@@ -64,7 +65,7 @@ func startWithout(t *testing.T, d *db.DB, change func(*webhooks.Config)) *farm {
 	}
 	hooks := webhooks.New(f.config)
 	f.API = authtest.New(t, authtest.Options{DB: d, Change: func(c *server.Config) { c.Events = events }},
-		inventory.Routes, production.Routes(orders.Follow), func(*db.DB) []server.Route { return hooks.Routes() })
+		inventory.Routes, catalog.Routes, production.Routes(orders.Follow), orders.Routes, func(*db.DB) []server.Route { return hooks.Routes() })
 	return f
 }
 

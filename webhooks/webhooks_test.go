@@ -35,6 +35,16 @@ func TestEvents(t *testing.T) {
 				run := operator.Post(t, "/api/v1/production-runs", authtest.JSON{"printer_name": "Printer 2"}).Want(201).ID()
 				operator.Post(t, "/api/v1/production-runs/"+run+"/fail", authtest.JSON{"reason": "clog"}).Want(200)
 				data = map[string]string{"id": run, "failure_reason": "clog", "actual_total_filament_grams": "0"}
+			case "order.received":
+				catalog := tenant.User(t, "operator")
+				product := catalog.Post(t, "/api/v1/products", authtest.JSON{"name": "Vase"}).Want(201).ID()
+				order := authtest.JSON{"source": "etsy", "reference": "7", "customer": "Zoë \"Z\"", "due_date": "2030-02-01",
+					"items": []any{authtest.JSON{"product_id": product, "quantity": 2}}}
+				id := catalog.Post(t, "/api/v1/orders", order).Want(201).ID()
+				catalog.Post(t, "/api/v1/orders", order).Want(200)
+				catalog.Post(t, "/api/v1/orders", authtest.JSON{"status": "done"}).Want(201)
+				data = map[string]string{"id": id, "reference": "7", "customer": "Zoë \"Z\"", "due_date": "2030-02-01",
+					"item_count": "1"}
 			default:
 				t.Fatal("the test does not cause the event")
 			}

@@ -31,7 +31,7 @@ FailureReason = Literal["adhesion", "spaghetti", "layer_shift", "clog", "under_e
 
 OrderStatus = Literal["received", "in_production", "done", "cancelled"]
 
-EventType = Literal["production_run.completed"]
+EventType = Literal["order.received", "production_run.completed", "production_run.failed"]
 
 DeliveryStatus = Literal["pending", "delivered", "failed"]
 
