@@ -27,7 +27,7 @@ func testSDKs(t *testing.T, p program) {
 	for _, test := range []struct {
 		name string
 		run  func(t *testing.T, env []string)
-	}{{"Python", testPythonSDK}} {
+	}{{"Python", testPythonSDK}, {"TypeScript", testTypeScriptSDK}} {
 		t.Run(test.name, func(t *testing.T) {
 			unlimited := []string{"RATE_LIMIT_PER_MINUTE=0", "RATE_LIMIT_PER_HOUR=0",
 				"RATE_LIMIT_TENANT_PER_MINUTE=0"}
@@ -68,10 +68,37 @@ func pythonForSDK(t *testing.T) string {
 	return "python3"
 }
 
+// testTypeScriptSDK compiles sdk/typescript, and runs its tests with the node in PATH.
+func testTypeScriptSDK(t *testing.T, env []string) {
+	dir := buildTypeScriptSDK(t)
+	for _, v := range env {
+		if path, ok := strings.CutPrefix(v, "FARM_CA="); ok {
+			env = append(env, "NODE_EXTRA_CA_CERTS="+path)
+		}
+	}
+	out := runScripts(t, dir, env, "node", "--test", "tests/")
+	if !strings.Contains(out, "\n# skipped 0\n") || strings.Contains(out, "\n# pass 0\n") {
+		t.Errorf("not all tests ran:\n%s", out)
+	}
+}
+
+// buildTypeScriptSDK compiles a copy of sdk/typescript and the types in its tests, and returns the directory. The
+// tests import the package by its name.
+func buildTypeScriptSDK(t *testing.T) string {
+	t.Helper()
+	compile := nodeTool(t, "tsc")
+	dir := filepath.Join(tempDir(t), "typescript")
+	check(t, os.CopyFS(dir, os.DirFS("sdk/typescript")))
+	runScripts(t, dir, nil, append(compile, "-p", ".")...)
+	runScripts(t, dir, nil, append(compile, "--strict", "--noEmit", "--exactOptionalPropertyTypes", "--module", "nodenext",
+		"--target", "es2022", "--lib", "es2022,dom,dom.iterable", "tests/types.ts")...)
+	return dir
+}
+
 // runScripts runs a command in a directory of the checkout, and returns its output.
 func runScripts(t *testing.T, dir string, env []string, command ...string) string {
 	t.Helper()
-	err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error { // so that `go test` sees changes
+	err := filepath.WalkDir("sdk", func(path string, d os.DirEntry, err error) error { // so that `go test` sees changes
 		if err == nil && d.Type().IsRegular() {
 			_, err = os.ReadFile(path)
 		}

@@ -178,6 +178,7 @@ func Files(openAPI []byte) (map[string][]byte, error) {
 	}
 	return map[string][]byte{
 		"sdk/python/spoolwright/_api.py": python(a),
+		"sdk/typescript/src/api.ts":      typeScript(a),
 	}, nil
 }
 
