@@ -111,6 +111,9 @@ func runModel(t *testing.T, w *testAPI, farms, users, phases, operations int) {
 			"complete ACTUAL_USAGE_MISSING", "complete RUN_NOT_OPEN", "weigh RUN_ALREADY_COMPLETED", "add component COMPONENT_CYCLE",
 			"delete product PRODUCT_IN_USE", "delete run ok", "delete spool ok",
 			"restore run ok", "restore spool ok", "restore run NOT_FOUND",
+			"fail ok", "cancel ok", "fail RUN_NOT_OPEN", "create order ok", "create order again ok",
+			"create order again ORDER_CONFLICT", "delete order ok", "patch order ok", "edit order item ok",
+			"delete order item ORDER_ITEM_IN_USE", "availability ok",
 		} {
 			if counts[outcome] == 0 {
 				t.Errorf("the outcome %q never occurred, so the test has not checked it", outcome)
@@ -221,6 +224,7 @@ type modelTenant struct {
 	spools   []*modelSpool
 	runs     []*modelRun
 	products []*modelProduct
+	orders   []*modelOrder
 }
 
 type modelSpool struct {
@@ -245,6 +249,7 @@ type modelRun struct {
 	owner     *modelUser // the only user who edits and deletes it
 	shared    bool       // other users complete it
 	status    string
+	ended     bool // by fail or cancel
 	materials []*modelMaterial
 	items     []*modelItem
 
@@ -258,6 +263,7 @@ type modelMaterial struct {
 	spool         *modelSpool
 	before, after micro // -1 if unset
 	sent          micro // actual_weight_grams of a request; -1 if unset
+	estimated     micro // -1 if unset
 }
 
 // actual returns the grams to deduct, or -1 if they are unknown.
@@ -271,7 +277,8 @@ func (m *modelMaterial) actual() micro {
 type modelItem struct {
 	id                       string
 	product                  *modelProduct
-	quantity, success, fails int64 // -1 if unset
+	order                    *modelOrderItem // the item of an order that it prints, or nil
+	quantity, success, fails int64           // -1 if unset
 }
 
 type modelProduct struct {
@@ -298,6 +305,9 @@ type modelUser struct {
 	spools   []*modelSpool
 	runs     []*modelRun
 	products []*modelProduct
+	orders   []*modelOrder
+	sent     object                            // the last body that created an order
+	sentID   string                            // the id of that order
 	effects  map[*modelSpool]map[string]effect // by the reason of a deduction, or the weight that an edit set
 	counts   map[string]int                    // requests by kind and outcome
 }
@@ -307,6 +317,7 @@ var statusOf = map[string]int{
 	"NOT_FOUND": 404, "VALIDATION_ERROR": 422, "INSUFFICIENT_FILAMENT": 400, "ACTUAL_USAGE_MISSING": 400,
 	"RUN_HAS_NO_MATERIALS": 400, "RUN_ALREADY_COMPLETED": 400, "COMPONENT_CYCLE": 400, "DUPLICATE_COMPONENT": 400,
 	"PRODUCT_IN_USE": 400, "UNKNOWN_REFERENCE": 400, "RUN_NOT_OPEN": 400,
+	"ORDER_ITEM_IN_USE": 400, "ORDER_CONFLICT": 409,
 }
 
 func (u *modelUser) errorf(format string, args ...any) {
@@ -370,8 +381,12 @@ func (u *modelUser) act() {
 	switch n := u.IntN(100); {
 	case n < 4 || len(u.spools) < 3:
 		u.createSpool()
-	case n < 30:
+	case n < 22:
 		u.deduct()
+	case n < 28 && len(u.products) > 0:
+		u.changeOrder()
+	case n < 30:
+		u.endRun()
 	case n < 37:
 		u.editSpool()
 	case n < 38:
@@ -618,7 +633,7 @@ func (u *modelUser) ownRun() *modelRun {
 	}
 	for range 20 {
 		r, _ := pick(u, u.runs)
-		if over := r.deleted.Load() || r.completeOK.Load() > 0; !over || u.chance(5) {
+		if over := r.deleted.Load() || r.completeOK.Load() > 0 || r.ended; !over || u.chance(5) {
 			return r
 		}
 	}
@@ -642,8 +657,9 @@ func (u *modelUser) createRun() {
 	}
 	for range u.IntN(3) * u.IntN(2) {
 		if p, ok := pick(u, u.products); ok {
-			i := &modelItem{product: p, quantity: 1 + u.Int64N(20), success: -1, fails: -1}
-			r.items, items = append(r.items, i), append(items, object{"product_id": p.id, "quantity": i.quantity})
+			i, entry := u.newItem(p)
+			p = i.product
+			r.items, items = append(r.items, i), append(items, entry)
 			gone, deleting = gone || p.deleted.Load(), deleting || p.deleted.Load()
 		}
 	}
@@ -683,6 +699,9 @@ func (u *modelUser) createRun() {
 // state.
 func (u *modelUser) checkCompleted(what, outcome string, answer object, r *modelRun, completedBefore bool) {
 	rejected, sent := outcome == "RUN_ALREADY_COMPLETED", r.completeSent.Load()
+	if r.ended {
+		completedBefore, sent = true, 1
+	}
 	if completedBefore && !rejected || rejected && sent == 0 {
 		u.errorf("%s: %s (%v), completed before: %v, complete sent: %d", what, outcome, answer, completedBefore, sent)
 	}
@@ -694,8 +713,12 @@ func (u *modelUser) newMaterial(r *modelRun) (m *modelMaterial, body object) {
 	for r.shared && !s.shared { // other users may complete the run, which deducts from the spool
 		s = u.anySpool()
 	}
-	m = &modelMaterial{spool: s, before: -1, after: -1, sent: -1}
-	body = object{"spool_id": s.id, "estimated_weight_grams": 10}
+	m = &modelMaterial{spool: s, before: -1, after: -1, sent: -1, estimated: -1}
+	body = object{"spool_id": s.id}
+	if u.chance(60) {
+		m.estimated = u.amount(300 * one)
+		body["estimated_weight_grams"] = m.estimated
+	}
 	if u.chance(75) {
 		m.after = u.amount(500 * one)
 		m.before = m.after + u.amount(300*one)
@@ -733,7 +756,8 @@ func (u *modelUser) addMaterial() {
 // checkMaterial compares a material in a response with the model.
 func (u *modelUser) checkMaterial(a object, m *modelMaterial) {
 	if a.text("id") != m.id || a.text("spool_id") != m.spool.id || a.micro("spool_weight_before_grams") != m.before ||
-		a.micro("spool_weight_after_grams") != m.after || a.micro("actual_weight_grams") != m.actual() {
+		a.micro("spool_weight_after_grams") != m.after || a.micro("actual_weight_grams") != m.actual() ||
+		a.micro("estimated_weight_grams") != m.estimated {
 		u.errorf("material %v, want spool %s weighed %v before and %v after, and %v sent", a, m.spool.id, m.before,
 			m.after, m.sent)
 	}
@@ -815,7 +839,7 @@ func (r *modelRun) completeOutcome(u *modelUser) string {
 	if r.completeOK.Load() > 0 {
 		return "RUN_ALREADY_COMPLETED"
 	}
-	if r.status == "failed" || r.status == "cancelled" {
+	if r.ended || r.status == "failed" || r.status == "cancelled" {
 		return "RUN_NOT_OPEN"
 	}
 	if len(r.materials) == 0 {
@@ -933,12 +957,17 @@ func (u *modelUser) patchRun() {
 		status = "in_progress" // of runs that failed or were cancelled, so that they can be completed
 	}
 	completed := r.completeOK.Load() > 0
+	if r.ended && u.chance(50) {
+		status = r.status // the only status that is allowed
+	}
 	body := object{"status": status, "quality_rating": 1 + u.IntN(5)}
 	out, a := u.call("patch run", "PATCH", "/api/v1/production-runs/"+r.id, body)
 	switch {
 	case r.deleted.Load():
 		u.wantOutcome("patch run", out, a, "NOT_FOUND")
-	case status == "completed":
+	case r.ended && status == r.status:
+		u.wantOutcome("patch run", out, a, "ok")
+	case status == "completed" && !r.ended:
 		u.wantOutcome("patch run", out, a, "ok")
 		r.status = status
 	default:
@@ -973,7 +1002,7 @@ func (u *modelUser) deleteRun() {
 // restoreRun restores a run of the user. A deleted run exists only if it was completed.
 func (u *modelUser) restoreRun(r *modelRun) {
 	allowed := []string{"ok"}
-	if r.deleted.Load() && r.completeOK.Load() == 0 {
+	if r.gone() {
 		allowed = []string{"NOT_FOUND"}
 		if r.shared && r.completeSent.Load() > 0 { // another user may not have received the response yet
 			allowed = append(allowed, "ok")
@@ -987,6 +1016,20 @@ func (u *modelUser) restoreRun(r *modelRun) {
 	}
 }
 
+// newItem returns an item for a run, of the product or of an order, and the body to create it.
+func (u *modelUser) newItem(p *modelProduct) (*modelItem, object) {
+	i := &modelItem{product: p, quantity: 1 + u.Int64N(20), success: -1, fails: -1}
+	body := object{"quantity": i.quantity}
+	if u.chance(60) {
+		if i.order = u.pickOrderItem(); i.order != nil {
+			i.product = i.order.product
+			body["order_item_id"] = i.order.id
+		}
+	}
+	body["product_id"] = i.product.id
+	return i, body
+}
+
 // changeItem adds, edits or deletes an item of a run.
 func (u *modelUser) changeItem() {
 	r := u.ownRun()
@@ -997,8 +1040,10 @@ func (u *modelUser) changeItem() {
 	case !there:
 		u.createProduct()
 	case !ok || u.chance(30):
-		i = &modelItem{product: p, quantity: 1 + u.Int64N(20), success: -1, fails: -1}
-		out, a := u.call("add item", "POST", path, object{"product_id": p.id, "quantity": i.quantity})
+		var body object
+		i, body = u.newItem(p)
+		p = i.product
+		out, a := u.call("add item", "POST", path, body)
 		switch {
 		case r.deleted.Load():
 			u.wantOutcome("add item", out, a, "NOT_FOUND")
@@ -1274,10 +1319,10 @@ func (f *modelTenant) checkAll() {
 			f.t.Errorf("run %s (completed %d times, status %s, deleted %v) is listed as %v",
 				r.id, r.completeOK.Load(), r.status, r.deleted.Load(), shown)
 		}
-		if ok && shown["inventory_updated"] != (r.completeOK.Load() > 0) {
+		if ok && shown["inventory_updated"] != (r.completeOK.Load() > 0 || r.ended) {
 			f.t.Errorf("run %s (completed %d times) is listed as %v", r.id, r.completeOK.Load(), shown)
 		}
-		if wantHidden := r.deleted.Load() && r.completeOK.Load() > 0; (hidden[r.id] != nil) != wantHidden {
+		if wantHidden := r.deleted.Load() && !r.gone(); (hidden[r.id] != nil) != wantHidden {
 			f.t.Errorf("run %s (completed %d times, deleted %v) is listed as hidden: %v",
 				r.id, r.completeOK.Load(), r.deleted.Load(), hidden[r.id])
 		}
@@ -1291,6 +1336,8 @@ func (f *modelTenant) checkAll() {
 	for id, rows := range runRows {
 		f.t.Errorf("ledger entries name the run %s, which does not exist: %v", id, rows)
 	}
+
+	f.checkOrders()
 
 	listed = f.listAll("products", false)
 	live = 0
@@ -1378,7 +1425,7 @@ func (f *modelTenant) checkLedger(
 		left = after
 		key := row.text("kind")
 		switch key {
-		case "run":
+		case "run", "wasted":
 			runRows[row.text("run_id")] = append(runRows[row.text("run_id")], s.id+" "+(before-after).String())
 			continue
 		case "deducted":
@@ -1406,8 +1453,8 @@ func (f *modelTenant) checkLedger(
 func (f *modelTenant) checkRun(r *modelRun, rows []string) {
 	var want []string
 	used := map[string]micro{}
-	if r.completeOK.Load() > 0 {
-		for _, m := range r.materials {
+	for _, m := range r.materials {
+		if r.completeOK.Load() > 0 || r.ended && m.actual() > 0 {
 			used[m.spool.id] += m.actual()
 		}
 	}

@@ -162,6 +162,9 @@ func TestBadInput(t *testing.T) {
 	c.Patch(t, item, j{"quantity": nil}).Fields("quantity")
 	c.Patch(t, item, j{"quantity": 5, "product_id": theirs}).Want(200).
 		Shows(map[string]string{"quantity": "5", "product_id": a})
+	if updated := c.Get(t, order).Want(200); updated.Text("updated_at") == updated.Text("created_at") {
+		t.Errorf("the order has the time of its creation: %s", updated.Body)
+	}
 	other.Patch(t, item, j{"quantity": 6}).WantError(404, "NOT_FOUND")
 	other.Delete(t, item).WantError(404, "NOT_FOUND")
 	c.Delete(t, item).Want(204)

@@ -1,0 +1,436 @@
+package blackbox_test
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+
+	"spoolwright/auth/authtest"
+)
+
+// This file is the part of the model of TestModel with orders, and what they and unfinished runs reserve.
+
+// modelOrder is an order. Only its owner changes it and links runs to it, but other users complete such runs.
+type modelOrder struct {
+	deletion
+	id      string
+	owner   *modelUser
+	status  string // the last one that the owner has set
+	patched bool   // whether the owner has set a status
+	items   []*modelOrderItem
+}
+
+type modelOrderItem struct {
+	id       string
+	order    *modelOrder
+	product  *modelProduct
+	quantity int64
+}
+
+// pickOrderItem returns a random item of an order that a new item of a run can print.
+func (u *modelUser) pickOrderItem() *modelOrderItem {
+	o, ok := pick(u, u.orders)
+	if !ok || o.deleted.Load() || o.status == "cancelled" {
+		return nil
+	}
+	i, _ := pick(u, o.items)
+	return i
+}
+
+// changeOrder creates, edits or deletes an order or one of its items.
+func (u *modelUser) changeOrder() {
+	if len(u.products) == 0 {
+		u.createProduct()
+		return
+	}
+	o, ok := pick(u, u.orders)
+	if !ok || u.chance(25) {
+		u.createOrder()
+		return
+	}
+	if o.deleted.Load() {
+		out, a := u.call("get order", "GET", "/api/v1/orders/"+o.id, nil)
+		u.wantOutcome("get order", out, a, "NOT_FOUND")
+		return
+	}
+	path := "/api/v1/orders/" + o.id
+	i, there := pick(u, o.items)
+	switch n := u.IntN(100); {
+	case n < 30:
+		status, _ := pick(u, []string{"received", "in_production", "received", "in_production", "done", "cancelled"})
+		out, a := u.call("patch order", "PATCH", path, object{"status": status})
+		u.wantOutcome("patch order", out, a, "ok")
+		o.status, o.patched = status, true
+	case n < 60 && there:
+		quantity := 1 + u.Int64N(20)
+		out, a := u.call("edit order item", "PATCH", path+"/items/"+i.id, object{"quantity": quantity})
+		u.wantOutcome("edit order item", out, a, "ok")
+		i.quantity = quantity
+	case n < 70 && there:
+		used := slices.ContainsFunc(u.modelUserRuns(), func(r *modelRun) bool { return r.prints(i) })
+		want := "ok"
+		if used {
+			want = "ORDER_ITEM_IN_USE"
+		}
+		out, a := u.call("delete order item", "DELETE", path+"/items/"+i.id, nil)
+		if u.wantOutcome("delete order item", out, a, want); out == "ok" {
+			o.items = slices.DeleteFunc(o.items, func(other *modelOrderItem) bool { return other == i })
+		}
+	case n < 90:
+		p, _ := pick(u, u.products)
+		item := &modelOrderItem{order: o, product: p, quantity: 1 + u.Int64N(20)}
+		out, a := u.call("add order item", "POST", path+"/items", object{"product_id": p.id, "quantity": item.quantity})
+		if p.deleted.Load() {
+			u.wantOutcome("add order item", out, a, "UNKNOWN_REFERENCE")
+			return
+		}
+		u.wantOutcome("add order item", out, a, "ok")
+		item.id = a.text("id")
+		o.items = append(o.items, item)
+	default:
+		out, a := u.call("delete order", "DELETE", path, nil)
+		u.wantOutcome("delete order", out, a, "ok")
+		o.deleted.Store(true)
+	}
+}
+
+// modelUserRuns returns the runs of the user that exist, also hidden ones.
+func (u *modelUser) modelUserRuns() []*modelRun {
+	return slices.DeleteFunc(slices.Clone(u.runs), func(r *modelRun) bool { return r.gone() })
+}
+
+// prints reports whether an item of the run prints the item of an order.
+func (r *modelRun) prints(i *modelOrderItem) bool {
+	return slices.ContainsFunc(r.items, func(item *modelItem) bool { return item.order == i })
+}
+
+func (u *modelUser) createOrder() {
+	open := 0
+	for _, o := range u.orders {
+		if !o.deleted.Load() {
+			open++
+		}
+	}
+	if open > 5 {
+		u.recreateOrder()
+		return
+	}
+	o := &modelOrder{owner: u, status: "received"}
+	body, want := u.orderBody(o, fmt.Sprintf("%d-%d", u.n, u.ops))
+	out, a := u.call("create order", "POST", "/api/v1/orders", body)
+	if u.wantOutcome("create order", out, a, want); out != "ok" {
+		return
+	}
+	if o.id = a.text("id"); len(a.list("items")) != len(o.items) || a.text("status") != "received" {
+		u.errorf("create order: %v, want %d items", a, len(o.items))
+		return
+	}
+	for n, i := range o.items {
+		i.id = a.list("items")[n].text("id")
+	}
+	u.orders = append(u.orders, o)
+	u.mu.Lock()
+	u.modelTenant.orders = append(u.modelTenant.orders, o)
+	u.mu.Unlock()
+	u.sent = body
+	u.sentID = o.id
+}
+
+// recreateOrder sends the user's last order again.
+func (u *modelUser) recreateOrder() {
+	if u.sent == nil || slices.ContainsFunc(u.orders, func(o *modelOrder) bool {
+		return o.id == u.sentID && o.deleted.Load()
+	}) {
+		return
+	}
+	body, want := u.sent, "ok"
+	if u.chance(30) {
+		body, want = object{"source": "model", "reference": u.sent["reference"], "notes": "other"}, "ORDER_CONFLICT"
+	}
+	out, a := u.call("create order again", "POST", "/api/v1/orders", body)
+	if u.wantOutcome("create order again", out, a, want); out == "ok" && a.text("id") != u.sentID {
+		u.errorf("create order again: %v, want the id %s", a, u.sentID)
+	}
+}
+
+// orderBody returns a body that creates the order, whose items it adds, and its outcome.
+func (u *modelUser) orderBody(o *modelOrder, reference string) (body object, want string) {
+	want = "ok"
+	items := []object{}
+	for range u.IntN(4) {
+		if p, ok := pick(u, u.products); ok {
+			i := &modelOrderItem{order: o, product: p, quantity: 1 + u.Int64N(20)}
+			o.items, items = append(o.items, i), append(items, object{"product_id": p.id, "quantity": i.quantity})
+			if p.deleted.Load() {
+				want = "UNKNOWN_REFERENCE"
+			}
+		}
+	}
+	return object{"source": "model", "reference": reference, "items": items}, want
+}
+
+// endRun fails or cancels a run that only the user changes.
+func (u *modelUser) endRun() {
+	r := u.ownRun()
+	if r.shared || slices.ContainsFunc(r.materials, func(m *modelMaterial) bool { return m.spool.owner != u }) {
+		u.changeOrder()
+		return
+	}
+	operation, status := "fail", "failed"
+	if u.chance(50) {
+		operation, status = "cancel", "cancelled"
+	}
+	want, need := "ok", map[*modelSpool]micro{}
+	for _, m := range r.materials {
+		if m.actual() > 0 {
+			need[m.spool] += m.actual()
+		}
+	}
+	for s, grams := range need {
+		switch {
+		case s.deleted.Load(), !s.shared && s.weight < grams:
+			want = "INSUFFICIENT_FILAMENT"
+		case s.shared && want == "ok":
+			want = ""
+		}
+	}
+	switch {
+	case r.deleted.Load():
+		want = "NOT_FOUND"
+	case r.completeOK.Load() > 0:
+		want = "RUN_ALREADY_COMPLETED"
+	case r.ended, r.status != status && slices.Contains([]string{"completed", "failed", "cancelled"}, r.status):
+		want = "RUN_NOT_OPEN"
+	}
+	out, a := u.call(operation, "POST", "/api/v1/production-runs/"+r.id+"/"+operation, object{"reason": "adhesion"})
+	if want == "" {
+		u.wantOutcome(operation, out, a, "ok", "INSUFFICIENT_FILAMENT")
+	} else {
+		u.wantOutcome(operation, out, a, want)
+	}
+	if out != "ok" {
+		return
+	}
+	r.status, r.ended = status, true
+	r.result = a.list("spools_updated")
+	for s, grams := range need {
+		if !s.shared {
+			s.weight -= grams
+		}
+	}
+}
+
+// gone reports whether the run was deleted, and not hidden.
+func (r *modelRun) gone() bool { return r.deleted.Load() && r.completeOK.Load() == 0 && !r.ended }
+
+// state returns the status of the run while no requests are sent.
+func (r *modelRun) state() string {
+	if r.completeOK.Load() > 0 {
+		return "completed"
+	}
+	return r.status
+}
+
+// isUnfinished reports whether the run reserves filament.
+func (r *modelRun) isUnfinished() bool {
+	return !r.gone() && slices.Contains([]string{"pending", "in_progress", "paused"}, r.state())
+}
+
+// pieces returns how many pieces of the item of an order the runs have produced, and plan to print.
+func (f *modelTenant) pieces(i *modelOrderItem) (produced, planned int64, started bool) {
+	for _, r := range f.runs {
+		for _, item := range r.items {
+			switch {
+			case item.order != i || r.gone():
+			case r.isUnfinished():
+				planned += item.quantity
+				started = started || r.state() != "pending"
+			case r.state() == "completed" && item.success >= 0:
+				produced += item.success
+				started = true
+			case r.state() == "completed":
+				produced += item.quantity - max(item.fails, 0)
+				started = true
+			}
+		}
+	}
+	return produced, planned, started
+}
+
+// filament is a material and a color.
+type filament struct{ material, color string }
+
+// explode adds the filament that pieces of the product need.
+func (p *modelProduct) explode(pieces int64, into map[filament]micro) {
+	for _, m := range p.materials {
+		into[filament{m.text("material_type"), m.text("color")}] += m["weight_grams"].(micro) * micro(pieces)
+	}
+	for _, c := range p.components {
+		c.product.explode(pieces*c.quantity, into)
+	}
+}
+
+// reserved returns what the open orders and the unfinished runs reserve. open has the open orders.
+func (f *modelTenant) reserved(open map[*modelOrder]bool, without *modelOrder) map[filament]micro {
+	all := map[filament]micro{}
+	for _, o := range f.orders {
+		if !open[o] || o == without {
+			continue
+		}
+		for _, i := range o.items {
+			produced, planned, _ := f.pieces(i)
+			i.product.explode(max(0, i.quantity-produced-planned), all)
+		}
+	}
+	for _, r := range f.runs {
+		if !r.isUnfinished() {
+			continue
+		}
+		weighed := false
+		for _, m := range r.materials {
+			grams := m.actual()
+			if grams < 0 {
+				grams = m.estimated
+			}
+			if grams >= 0 {
+				weighed = true
+				all[filament{m.spool.material, m.spool.color}] += grams
+			}
+		}
+		for _, i := range r.items {
+			if !weighed {
+				i.product.explode(i.quantity, all)
+			}
+		}
+	}
+	return all
+}
+
+// checkOrders compares the orders, and the availability of some products and orders, with the model.
+func (f *modelTenant) checkOrders() {
+	u := f.users[0]
+	listed := f.listAll("orders", false)
+	open, live := map[*modelOrder]bool{}, 0
+	for _, o := range f.orders {
+		out, a := u.call("get order", "GET", "/api/v1/orders/"+o.id, nil)
+		if o.deleted.Load() {
+			u.wantOutcome("get order", out, a, "NOT_FOUND")
+			continue
+		}
+		live++
+		status := a.text("status")
+		open[o] = status == "received" || status == "in_production"
+		if shown := listed[o.id]; shown.text("status") != status || len(a.list("items")) != len(o.items) {
+			f.t.Errorf("order %s is %v, and listed as %v; want %d items", o.id, a, shown, len(o.items))
+			continue
+		}
+		anyStarted, allProduced := false, len(o.items) > 0
+		for n, i := range o.items {
+			produced, planned, started := f.pieces(i)
+			anyStarted, allProduced = anyStarted || started, allProduced && produced >= i.quantity
+			got := a.list("items")[n]
+			for name, want := range map[string]int64{"quantity": i.quantity, "produced": produced, "planned": planned} {
+				if fmt.Sprint(got[name]) != strconv.FormatInt(want, 10) {
+					f.t.Errorf("order %s: item %v, want %s %d", o.id, got, name, want)
+				}
+			}
+			if got.text("id") != i.id || got.text("product_id") != i.product.id {
+				f.t.Errorf("order %s: item %v, want %s with product %s", o.id, got, i.id, i.product.id)
+			}
+		}
+		// A status that the owner has set remains until a run changes.
+		switch {
+		case !o.patched && (status == "received" && anyStarted || status == "in_production" && allProduced):
+			f.t.Errorf("order %s is %s; started: %v, everything produced: %v", o.id, status, anyStarted, allProduced)
+		case status == "cancelled" && o.status != "cancelled", o.status == "cancelled" && status != "cancelled",
+			o.status == "done" && status != "done":
+			f.t.Errorf("order %s is %s, the owner set %s", o.id, status, o.status)
+		}
+	}
+	if len(listed) != live {
+		f.t.Errorf("%d orders are listed, the model has %d", len(listed), live)
+	}
+
+	reserved := f.reserved(open, nil)
+	for range min(12, len(f.products)) {
+		p, _ := pick(u, f.products)
+		if p.deleted.Load() {
+			continue
+		}
+		quantity, needed := 1+u.Int64N(50), map[filament]micro{}
+		p.explode(quantity, needed)
+		f.checkAvailability(u.client, fmt.Sprintf("/api/v1/products/%s/availability?quantity=%d", p.id, quantity), needed,
+			needed, reserved)
+	}
+	for range min(12, len(f.orders)) {
+		o, _ := pick(u, f.orders)
+		if o.deleted.Load() {
+			continue
+		}
+		rows, needed := map[filament]micro{}, map[filament]micro{}
+		for _, i := range o.items {
+			produced, planned, _ := f.pieces(i)
+			if open[o] && produced < i.quantity {
+				i.product.explode(i.quantity-produced, rows)
+				i.product.explode(max(0, i.quantity-produced-planned), needed)
+			}
+		}
+		f.checkAvailability(u.client, "/api/v1/orders/"+o.id+"/availability", rows, needed, f.reserved(open, o))
+	}
+}
+
+// checkAvailability compares a response with the filament of rows, of which needed is needed.
+func (f *modelTenant) checkAvailability(
+	c *authtest.Client, path string, rows, needed, reserved map[filament]micro,
+) {
+	w := callHandler(c, "GET", path, nil)
+	a, err := parseObject(w.Body.Bytes())
+	if err != nil || w.Code != 200 {
+		f.t.Errorf("%s: %d %s", path, w.Code, w.Body)
+		return
+	}
+	f.users[0].counts["availability ok"]++
+	const most = 999_999_999 * one
+	printable, missing := true, 0
+	shown := map[filament]object{}
+	for _, m := range a.list("materials") {
+		shown[filament{m.text("material_type"), m.text("color")}] = m
+	}
+	for which := range rows {
+		var remaining micro
+		candidates := []micro{}
+		for _, s := range f.spools {
+			if !s.deleted.Load() && s.material == which.material && s.color == which.color {
+				remaining += s.weight
+				if needed[which] > 0 && s.weight >= needed[which] {
+					candidates = append(candidates, s.weight)
+				}
+			}
+		}
+		slices.Sort(candidates)
+		candidates = candidates[:min(10, len(candidates))]
+		m := shown[which]
+		want := map[string]micro{"needed": min(needed[which], most), "remaining": remaining,
+			"reserved": min(reserved[which], most), "available": max(remaining-reserved[which], -most),
+			"missing": min(max(needed[which]+reserved[which]-remaining, 0), most)}
+		for name, grams := range want {
+			if got := m.micro(name); m == nil || got != grams && fmt.Sprint(m[name]) != grams.String() {
+				f.t.Errorf("%s: %s %s of %v, want %v: %v", path, which, name, m[name], grams, m)
+			}
+		}
+		if want["missing"] > 0 {
+			printable = false
+			missing++
+		}
+		var spools []micro
+		for _, s := range m.list("spools") {
+			spools = append(spools, s.micro("remaining_weight_grams"))
+		}
+		if !slices.Equal(spools, candidates) {
+			f.t.Errorf("%s: spools of %s with %v, want %v", path, which, spools, candidates)
+		}
+	}
+	if len(shown) != len(rows) || a["can_print"] != printable {
+		f.t.Errorf("%s: %v, want %d materials of which %d are missing", path, a, len(rows), missing)
+	}
+}
