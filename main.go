@@ -137,13 +137,16 @@ func newServer(c cli.Config, d *db.DB) (*server.Server, error) {
 	}), nil
 }
 
-// sweep removes expired idempotency keys, now and every hour, until ctx ends.
+// sweep removes expired idempotency keys and summarises the usage ledgers, now and every hour, until ctx ends.
 func sweep(ctx context.Context, c cli.Config, d *db.DB) {
 	tick := time.NewTicker(time.Hour)
 	defer tick.Stop()
 	for {
 		if err := server.Sweep(ctx, d); err != nil && ctx.Err() == nil {
 			c.Log.Warn("cannot remove expired idempotency keys; retrying in an hour", "error", err)
+		}
+		if err := inventory.SummariseUsage(ctx, d); err != nil && ctx.Err() == nil {
+			c.Log.Warn("cannot summarise the usage ledgers; retrying in an hour", "error", err)
 		}
 		select {
 		case <-ctx.Done():

@@ -30,6 +30,7 @@ import (
 	"spoolwright/db"
 	"spoolwright/db/dbtest"
 	"spoolwright/db/local"
+	"spoolwright/inventory"
 	"spoolwright/server"
 )
 
@@ -669,6 +670,61 @@ func BenchmarkGrowth(b *testing.B) {
 		}
 		b.ReportMetric(0, "ns/op")
 	})
+}
+
+// BenchmarkGrowthOfUsage measures reports of a tenant with 5,000 spools and a million ledger entries in the last year, half
+// of them of runs of 100 printers. It reports how long the first summary of the ledger takes, and the median of the
+// durations of reports, in milliseconds. They read what was used since the last summarised day from the ledger.
+func BenchmarkGrowthOfUsage(b *testing.B) {
+	f := newBenchService(b, func(ctx context.Context, f *benchService) error {
+		for _, tenant := range []string{db.NewID(), f.actor.Tenant} {
+			if err := loadSpools(ctx, f.super, tenant, 5000, 0); err != nil {
+				return err
+			}
+		}
+		for _, statement := range []string{
+			`set session_replication_role = replica`,
+			`insert into production_runs (tenant_id, id, status, printer_name)
+				select $1, uuid_v7(), 'completed', 'Printer ' || n from generate_series(1, 100) n`,
+			`with spool as (
+				select array_agg(id) as ids from spools where tenant_id = $1
+			), run as (
+				select array_agg(id) as ids from production_runs where tenant_id = $1
+			)
+			insert into spool_usage (tenant_id, id, spool_id, kind, run_id, before_grams, after_grams, created_at)
+				select $1, overlay(uuid_v7_from(at)::text placing right(gen_random_uuid()::text, 12) from 25)::uuid,
+					spool.ids[1 + floor(random() * 5000)], 'run',
+					case when n % 2 = 0 then run.ids[1 + floor(random() * 100)] end, 1000, 1000 - 50 * random(), at
+				from spool, run, generate_series(1, 1000000) n,
+					lateral (select now() - (1000000 - n) * interval '31.5 seconds' as at) t`,
+			`set session_replication_role = origin`,
+		} {
+			args := []any{f.actor.Tenant}
+			if !strings.Contains(statement, "$1") {
+				args = nil
+			}
+			if _, err := f.super.Exec(ctx, statement, args...); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	f.vacuum(b, "spools", "spool_usage", "production_runs")
+	year := "&from=" + time.Now().UTC().AddDate(-1, 0, 1).Format(time.DateOnly)
+	measure := func(by string) {
+		next := func() (string, string) { return "/api/v1/reports/usage?group_by=" + by + year, "" }
+		b.ReportMetric(f.medianTime(b, "GET", next), by+"-ms")
+	}
+	start := time.Now()
+	if err := inventory.SummariseUsage(context.Background(), f.db); err != nil {
+		b.Fatal(err)
+	}
+	b.ReportMetric(time.Since(start).Seconds()*1000, "summarise-ms")
+	b.ResetTimer()
+	for _, by := range inventory.UsageGroup("").Enum() {
+		measure(by)
+	}
+	b.ReportMetric(0, "ns/op")
 }
 
 // createRun creates a run with three materials that can be completed, and returns its id.

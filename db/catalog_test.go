@@ -41,6 +41,9 @@ var privileges = map[string]string{
 	"spool_numbers":      "SELECT INSERT UPDATE",
 	"printer_fields":     "SELECT INSERT UPDATE DELETE",
 	"printer_extras":     "SELECT INSERT UPDATE",
+	"usage_days":         "SELECT INSERT DELETE",
+	"usage_summaries":    "SELECT INSERT UPDATE",
+	"usage_changes":      "SELECT INSERT DELETE",
 	"spool_usage":        "SELECT INSERT UPDATE", // TestLedgerIsAppendOnly has the exception for UPDATE
 	"products":           "SELECT INSERT UPDATE",
 	"product_materials":  "SELECT INSERT UPDATE DELETE",

@@ -50,6 +50,7 @@ var Commands = []cli.Command{
 		},
 	},
 	Export.Command("spools"),
+	ExportUsage.Command("usage"),
 }
 
 // openFile opens a regular file.

@@ -15,6 +15,8 @@ var (
 	pricesSQL string
 	//go:embed report.sql
 	reportSQL string
+	//go:embed rollup.sql
+	rollupSQL string
 	//go:embed use.sql
 	useSQL string
 )
@@ -26,5 +28,6 @@ var Definitions = []db.Definition{
 	{Name: "inventory/number", Version: 3, SQL: numberSQL},
 	{Name: "inventory/prices", Version: 2, SQL: pricesSQL},
 	{Name: "inventory/report", Version: 1, SQL: reportSQL},
+	{Name: "inventory/rollup", Version: 1, SQL: rollupSQL},
 	{Name: "inventory/use", Version: 5, SQL: useSQL},
 }

@@ -53,6 +53,7 @@ func routes(h handlers) []server.Route {
 		server.Op("POST /api/v1/production-runs/{id}/complete", server.Write, server.Handle(h.complete).OptionalBody(), completeDoc),
 		server.Op("POST /api/v1/production-runs/{id}/fail", server.Write, server.Handle(h.fail), failDoc),
 		server.Op("POST /api/v1/production-runs/{id}/cancel", server.Write, server.Handle(h.cancel).OptionalBody(), cancelDoc),
+		server.Op("GET /api/v1/reports/waste", server.Read, server.Handle(h.reportWaste), wasteReportDoc),
 	}
 }
 

@@ -25,9 +25,13 @@ Archived = Literal["true", "false", "any"]
 
 UsageKind = Literal["created", "edited", "deducted", "run", "measured", "printed", "wasted"]
 
+UsageGroup = Literal["material", "color", "printer", "day", "week", "month"]
+
 RunStatus = Literal["pending", "in_progress", "paused", "completed", "failed", "cancelled"]
 
 FailureReason = Literal["adhesion", "spaghetti", "layer_shift", "clog", "under_extrusion", "over_extrusion", "warping", "stringing", "filament_runout", "power_failure", "printer_error", "operator_error", "quality", "other"]
+
+WasteGroup = Literal["reason", "printer", "material", "product"]
 
 OrderStatus = Literal["received", "in_production", "done", "cancelled"]
 
@@ -452,6 +456,78 @@ def _UsageList(d: Any, etag: str | None = None) -> UsageList:
         total=get("total"),
         skip=get("skip"),
         limit=get("limit"),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsageReportRow:
+    """The type `UsageReportRow` of the API."""
+
+    material_type: MaterialType | None
+    """The material, if the groups have one."""
+    color: str | None
+    """The colour, if the groups have one."""
+    printer_name: str | None
+    """The printer or API key, if the groups are by printer; null for use without one."""
+    start: _dt.date | None
+    """The day, or the first day of the week or month, if the groups are of time."""
+    grams: Number
+    """Grams used."""
+    cost: Number | None
+    """Cost of these grams; null if no spool has a price."""
+    remaining_grams: Number | None
+    """Grams in stock now: on spools that are neither removed nor archived."""
+    grams_per_day: Number | None
+    """Mean use of the last 30 days."""
+    days_left: Number | None
+    """Days that the stock lasts at that rate; null without use."""
+
+
+def _UsageReportRow(d: Any, etag: str | None = None) -> UsageReportRow:
+    get = d.get
+    return UsageReportRow(
+        material_type=get("material_type"),
+        color=get("color"),
+        printer_name=get("printer_name"),
+        start=_core.date(get("start")),
+        grams=_core.number(get("grams")),
+        cost=_core.number(get("cost")),
+        remaining_grams=_core.number(get("remaining_grams")),
+        grams_per_day=_core.number(get("grams_per_day")),
+        days_left=_core.number(get("days_left")),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsageReport:
+    """The type `UsageReport` of the API."""
+
+    from_: _dt.date
+    """The first day."""
+    to: _dt.date
+    """The last day."""
+    group_by: UsageGroup
+    """What the rows have in common."""
+    grams: Number
+    """Grams used in the period."""
+    cost: Number | None
+    """Cost of these grams; null if no spool has a price."""
+    groups: int
+    """Number of groups in the period; items has at most 1,000 of them."""
+    items: tuple[UsageReportRow, ...]
+    """The groups."""
+
+
+def _UsageReport(d: Any, etag: str | None = None) -> UsageReport:
+    get = d.get
+    return UsageReport(
+        from_=_core.date(get("from")),
+        to=_core.date(get("to")),
+        group_by=get("group_by"),
+        grams=_core.number(get("grams")),
+        cost=_core.number(get("cost")),
+        groups=get("groups"),
+        items=_core.each(_UsageReportRow, get("items")),
     )
 
 
@@ -1081,6 +1157,96 @@ def _End(d: Any, etag: str | None = None) -> End:
         completed_at=_core.timestamp(get("completed_at")),
         inventory_updated=get("inventory_updated"),
         spools_updated=_core.each(_SpoolDeduction, get("spools_updated")),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WasteReportRow:
+    """The type `WasteReportRow` of the API."""
+
+    reason: FailureReason | None
+    """The reason, if the groups are by reason; null for runs without one."""
+    printer_name: str | None
+    """The printer, if the groups are by printer; null for runs without one."""
+    material_type: MaterialType | None
+    """The material, if the groups are by material; null for runs without one."""
+    product_id: str | None
+    """The product, if the groups are by product; null for runs without one."""
+    product_name: str | None
+    """Name of the product."""
+    grams: Number
+    """Grams wasted."""
+    cost: Number | None
+    """Cost of these grams; null if no material has a price."""
+    runs: int
+    """Runs that failed or were cancelled."""
+    failed_runs: int
+    """Runs that failed."""
+    completed_runs: int
+    """Runs that completed."""
+    rate: Number | None
+    """Share of failed runs; null without failed and completed runs."""
+
+
+def _WasteReportRow(d: Any, etag: str | None = None) -> WasteReportRow:
+    get = d.get
+    return WasteReportRow(
+        reason=get("reason"),
+        printer_name=get("printer_name"),
+        material_type=get("material_type"),
+        product_id=get("product_id"),
+        product_name=get("product_name"),
+        grams=_core.number(get("grams")),
+        cost=_core.number(get("cost")),
+        runs=get("runs"),
+        failed_runs=get("failed_runs"),
+        completed_runs=get("completed_runs"),
+        rate=_core.number(get("rate")),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WasteReport:
+    """The type `WasteReport` of the API."""
+
+    from_: _dt.date
+    """The first day."""
+    to: _dt.date
+    """The last day."""
+    group_by: WasteGroup
+    """What the rows have in common."""
+    grams: Number
+    """Grams wasted."""
+    cost: Number | None
+    """Cost of these grams; null if no material has a price."""
+    runs: int
+    """Runs that failed or were cancelled."""
+    failed_runs: int
+    """Runs that failed."""
+    completed_runs: int
+    """Runs that completed."""
+    rate: Number | None
+    """Share of failed runs; null without failed and completed runs."""
+    groups: int
+    """Number of groups in the period; items has at most 1,000 of them."""
+    items: tuple[WasteReportRow, ...]
+    """The groups."""
+
+
+def _WasteReport(d: Any, etag: str | None = None) -> WasteReport:
+    get = d.get
+    return WasteReport(
+        from_=_core.date(get("from")),
+        to=_core.date(get("to")),
+        group_by=get("group_by"),
+        grams=_core.number(get("grams")),
+        cost=_core.number(get("cost")),
+        runs=get("runs"),
+        failed_runs=get("failed_runs"),
+        completed_runs=get("completed_runs"),
+        rate=_core.number(get("rate")),
+        groups=get("groups"),
+        items=_core.each(_WasteReportRow, get("items")),
     )
 
 
@@ -2857,6 +3023,101 @@ class SpoolsResource:
             query={
                 "sort_by": sort_by,
                 "sort_order": sort_order,
+            },
+        )
+
+
+class ReportsResource:
+    """What was used and what was wasted, in grams and money. Days begin at midnight UTC."""
+
+    __slots__ = ("_client",)
+
+    def __init__(self, client: _core.BaseClient) -> None:
+        self._client = client
+
+    def usage(
+        self,
+        *,
+        group_by: UsageGroup | None = None,
+        from_: _dt.date | None = None,
+        to: _dt.date | None = None,
+    ) -> UsageReport:
+        """Report the filament that was used.
+
+        Adds up the usage ledger: deductions, completed runs, waste, reports of printers, and what weighing a spool
+        found missing or left over. Edits of the remaining weight correct it and do not count. `cost` is at the
+        current price of each spool; spools without a price add nothing to it.
+
+        `group_by=material` and `color` (a material and a colour) also return what remains in stock, the mean use
+        of the last 30 days, and how many days the stock lasts at that rate. `printer` is the printer of the run,
+        or the name of the API key that reported the use. `day`, `week` (from Monday) and `month` return the first
+        day of each, oldest first; the other groups have the largest first. A report has at most 1,000 groups;
+        `grams` and `cost` are the totals of all `groups`.
+
+        The report reads a summary of past days. A change of a spool's material, colour or price changes their
+        costs and groups within about an hour.
+
+        :param group_by: What the rows of the report have in common.
+        :param from_: The first day, in UTC; by default 29 days before to.
+        :param to: The last day, in UTC; today by default.
+        """
+        return self._client._call(
+            "GET",
+            "/reports/usage",
+            _UsageReport,
+            query={
+                "group_by": group_by,
+                "from": from_,
+                "to": to,
+            },
+        )
+
+    def export_usage_csv(
+        self,
+    ) -> str:
+        """Export the usage ledger as CSV.
+
+        Returns a CSV file (UTF-8, separated by commas) with a row for each entry of the usage ledgers of all
+        spools, also of removed ones, oldest first.
+        """
+        return self._client._call(
+            "GET",
+            "/reports/usage/export",
+            _core.text,
+        )
+
+    def waste(
+        self,
+        *,
+        group_by: WasteGroup | None = None,
+        from_: _dt.date | None = None,
+        to: _dt.date | None = None,
+    ) -> WasteReport:
+        """Report the filament that failed runs wasted.
+
+        Adds up the filament that `failProductionRun` and `cancelProductionRun` deducted, by the day of that, also
+        of runs that were removed since. `cost` is at the prices of the runs' materials; materials without a price
+        add nothing to it. `runs` failed or were cancelled. `rate` is `failed_runs` / (`failed_runs` +
+        `completed_runs`); cancelled runs, and runs that an update alone set to a status, do not count for it.
+
+        `group_by=reason` has the rate of each reason among all runs. A run of several materials or products is in
+        the group of each: products share the waste in proportion to their `estimated_material_cost`, or to their
+        quantities if no item has one. A group whose field is null has the runs without a reason, printer, material
+        or product. The groups with the most grams come first. A report has at most 1,000 groups; the other fields
+        are totals of all runs.
+
+        :param group_by: What the rows of the report have in common.
+        :param from_: The first day, in UTC; by default 29 days before to.
+        :param to: The last day, in UTC; today by default.
+        """
+        return self._client._call(
+            "GET",
+            "/reports/waste",
+            _WasteReport,
+            query={
+                "group_by": group_by,
+                "from": from_,
+                "to": to,
             },
         )
 
@@ -4746,6 +5007,8 @@ class Client(_core.BaseClient):
         """
         self.spools = SpoolsResource(self)
         """Filament spools, their costs, and the ledger of the filament used."""
+        self.reports = ReportsResource(self)
+        """What was used and what was wasted, in grams and money. Days begin at midnight UTC."""
         self.products = ProductsResource(self)
         """Products, their bills of materials, and their costs."""
         self.production_runs = ProductionRunsResource(self)
@@ -4833,6 +5096,7 @@ __all__ = [
     "ProductionRunsResource",
     "ProductsResource",
     "RateLimitExceededError",
+    "ReportsResource",
     "Role",
     "Run",
     "RunAlreadyCompletedError",
@@ -4855,8 +5119,11 @@ __all__ = [
     "UnknownReferenceError",
     "UnsupportedMediaTypeError",
     "Usage",
+    "UsageGroup",
     "UsageKind",
     "UsageList",
+    "UsageReport",
+    "UsageReportRow",
     "User",
     "UserAccount",
     "UserAccountList",
@@ -4864,6 +5131,9 @@ __all__ = [
     "UsersResource",
     "ValidationError",
     "Variance",
+    "WasteGroup",
+    "WasteReport",
+    "WasteReportRow",
     "WastedMaterial",
     "Webhook",
     "WebhookDisabledError",

@@ -26,9 +26,13 @@ export type Archived = "true" | "false" | "any";
 
 export type UsageKind = "created" | "edited" | "deducted" | "run" | "measured" | "printed" | "wasted";
 
+export type UsageGroup = "material" | "color" | "printer" | "day" | "week" | "month";
+
 export type RunStatus = "pending" | "in_progress" | "paused" | "completed" | "failed" | "cancelled";
 
 export type FailureReason = "adhesion" | "spaghetti" | "layer_shift" | "clog" | "under_extrusion" | "over_extrusion" | "warping" | "stringing" | "filament_runout" | "power_failure" | "printer_error" | "operator_error" | "quality" | "other";
+
+export type WasteGroup = "reason" | "printer" | "material" | "product";
 
 export type OrderStatus = "received" | "in_production" | "done" | "cancelled";
 
@@ -265,6 +269,46 @@ export interface UsageList<D = number> {
   readonly skip: number;
   /** Maximum number of items on a page. */
   readonly limit: number;
+}
+
+/** The type `UsageReportRow` of the API. */
+export interface UsageReportRow<D = number> {
+  /** The material, if the groups have one. */
+  readonly material_type: MaterialType | null;
+  /** The colour, if the groups have one. */
+  readonly color: string | null;
+  /** The printer or API key, if the groups are by printer; null for use without one. */
+  readonly printer_name: string | null;
+  /** The day, or the first day of the week or month, if the groups are of time. */
+  readonly start: string | null;
+  /** Grams used. */
+  readonly grams: D;
+  /** Cost of these grams; null if no spool has a price. */
+  readonly cost: D | null;
+  /** Grams in stock now: on spools that are neither removed nor archived. */
+  readonly remaining_grams: D | null;
+  /** Mean use of the last 30 days. */
+  readonly grams_per_day: D | null;
+  /** Days that the stock lasts at that rate; null without use. */
+  readonly days_left: D | null;
+}
+
+/** The type `UsageReport` of the API. */
+export interface UsageReport<D = number> {
+  /** The first day. */
+  readonly from: string;
+  /** The last day. */
+  readonly to: string;
+  /** What the rows have in common. */
+  readonly group_by: UsageGroup;
+  /** Grams used in the period. */
+  readonly grams: D;
+  /** Cost of these grams; null if no spool has a price. */
+  readonly cost: D | null;
+  /** Number of groups in the period; items has at most 1,000 of them. */
+  readonly groups: number;
+  /** The groups. */
+  readonly items: readonly UsageReportRow<D>[];
 }
 
 /** The type `ProductListItem` of the API. */
@@ -610,6 +654,58 @@ export interface End<D = number> {
   readonly inventory_updated: boolean;
   /** One entry per spool from which filament was deducted. */
   readonly spools_updated: readonly SpoolDeduction<D>[];
+}
+
+/** The type `WasteReportRow` of the API. */
+export interface WasteReportRow<D = number> {
+  /** The reason, if the groups are by reason; null for runs without one. */
+  readonly reason: FailureReason | null;
+  /** The printer, if the groups are by printer; null for runs without one. */
+  readonly printer_name: string | null;
+  /** The material, if the groups are by material; null for runs without one. */
+  readonly material_type: MaterialType | null;
+  /** The product, if the groups are by product; null for runs without one. */
+  readonly product_id: string | null;
+  /** Name of the product. */
+  readonly product_name: string | null;
+  /** Grams wasted. */
+  readonly grams: D;
+  /** Cost of these grams; null if no material has a price. */
+  readonly cost: D | null;
+  /** Runs that failed or were cancelled. */
+  readonly runs: number;
+  /** Runs that failed. */
+  readonly failed_runs: number;
+  /** Runs that completed. */
+  readonly completed_runs: number;
+  /** Share of failed runs; null without failed and completed runs. */
+  readonly rate: D | null;
+}
+
+/** The type `WasteReport` of the API. */
+export interface WasteReport<D = number> {
+  /** The first day. */
+  readonly from: string;
+  /** The last day. */
+  readonly to: string;
+  /** What the rows have in common. */
+  readonly group_by: WasteGroup;
+  /** Grams wasted. */
+  readonly grams: D;
+  /** Cost of these grams; null if no material has a price. */
+  readonly cost: D | null;
+  /** Runs that failed or were cancelled. */
+  readonly runs: number;
+  /** Runs that failed. */
+  readonly failed_runs: number;
+  /** Runs that completed. */
+  readonly completed_runs: number;
+  /** Share of failed runs; null without failed and completed runs. */
+  readonly rate: D | null;
+  /** Number of groups in the period; items has at most 1,000 of them. */
+  readonly groups: number;
+  /** The groups. */
+  readonly items: readonly WasteReportRow<D>[];
 }
 
 /** The type `AvailableSpool` of the API. */
@@ -1464,6 +1560,26 @@ export interface ListSpoolUsageQuery {
   sort_order?: SortOrder | undefined;
 }
 
+/** Query parameters of `reports.usage`. */
+export interface ReportUsageQuery {
+  /** What the rows of the report have in common. */
+  group_by?: UsageGroup | undefined;
+  /** The first day, in UTC; by default 29 days before to. */
+  from?: string | undefined;
+  /** The last day, in UTC; today by default. */
+  to?: string | undefined;
+}
+
+/** Query parameters of `reports.waste`. */
+export interface ReportWasteQuery {
+  /** What the rows of the report have in common. */
+  group_by?: WasteGroup | undefined;
+  /** The first day, in UTC; by default 29 days before to. */
+  from?: string | undefined;
+  /** The last day, in UTC; today by default. */
+  to?: string | undefined;
+}
+
 /** Query parameters of `products.list`. */
 export interface ListProductsQuery {
   /** Items to skip. */
@@ -1706,6 +1822,7 @@ const DECIMALS: ReadonlySet<string> = /* @__PURE__ */ new Set([
   "component_cost",
   "cost",
   "cost_per_gram",
+  "days_left",
   "deducted",
   "density_g_cm3",
   "diameter_mm",
@@ -1715,6 +1832,8 @@ const DECIMALS: ReadonlySet<string> = /* @__PURE__ */ new Set([
   "estimated_total_cost",
   "estimated_total_filament_grams",
   "estimated_weight_grams",
+  "grams",
+  "grams_per_day",
   "gross_grams",
   "material_cost",
   "material_variance_grams",
@@ -1725,7 +1844,9 @@ const DECIMALS: ReadonlySet<string> = /* @__PURE__ */ new Set([
   "new_weight",
   "previous_weight",
   "purchase_price",
+  "rate",
   "remaining",
+  "remaining_grams",
   "remaining_weight_grams",
   "reserved",
   "shortfall_grams",
@@ -2199,6 +2320,72 @@ export class SpoolsResource<M extends DecimalMode = "number"> {
     options: RequestOptions = {},
   ): AsyncGenerator<Usage<Decimals[M]>, void, undefined> {
     return pages(this.#client, `/spools/${segment(id)}/usage`, { ...query }, options);
+  }
+
+}
+
+/** What was used and what was wasted, in grams and money. Days begin at midnight UTC. */
+export class ReportsResource<M extends DecimalMode = "number"> {
+  readonly #client: BaseClient;
+
+  constructor(client: BaseClient) {
+    this.#client = client;
+  }
+
+  /**
+   * Report the filament that was used.
+   *
+   * Adds up the usage ledger: deductions, completed runs, waste, reports of printers, and what weighing a spool found
+   * missing or left over. Edits of the remaining weight correct it and do not count. `cost` is at the current price
+   * of each spool; spools without a price add nothing to it.
+   *
+   * `group_by=material` and `color` (a material and a colour) also return what remains in stock, the mean use of the
+   * last 30 days, and how many days the stock lasts at that rate. `printer` is the printer of the run, or the name of
+   * the API key that reported the use. `day`, `week` (from Monday) and `month` return the first day of each, oldest
+   * first; the other groups have the largest first. A report has at most 1,000 groups; `grams` and `cost` are the
+   * totals of all `groups`.
+   *
+   * The report reads a summary of past days. A change of a spool's material, colour or price changes their costs and
+   * groups within about an hour.
+   */
+  usage(
+    query: ReportUsageQuery = {},
+    options: RequestOptions = {},
+  ): Promise<UsageReport<Decimals[M]>> {
+    return this.#client.call("GET", `/reports/usage`, { query: { ...query } }, options);
+  }
+
+  /**
+   * Export the usage ledger as CSV.
+   *
+   * Returns a CSV file (UTF-8, separated by commas) with a row for each entry of the usage ledgers of all spools,
+   * also of removed ones, oldest first.
+   */
+  exportUsageCsv(
+    options: RequestOptions = {},
+  ): Promise<string> {
+    return this.#client.call("GET", `/reports/usage/export`, {  }, options);
+  }
+
+  /**
+   * Report the filament that failed runs wasted.
+   *
+   * Adds up the filament that `failProductionRun` and `cancelProductionRun` deducted, by the day of that, also of
+   * runs that were removed since. `cost` is at the prices of the runs' materials; materials without a price add
+   * nothing to it. `runs` failed or were cancelled. `rate` is `failed_runs` / (`failed_runs` + `completed_runs`);
+   * cancelled runs, and runs that an update alone set to a status, do not count for it.
+   *
+   * `group_by=reason` has the rate of each reason among all runs. A run of several materials or products is in the
+   * group of each: products share the waste in proportion to their `estimated_material_cost`, or to their quantities
+   * if no item has one. A group whose field is null has the runs without a reason, printer, material or product. The
+   * groups with the most grams come first. A report has at most 1,000 groups; the other fields are totals of all
+   * runs.
+   */
+  waste(
+    query: ReportWasteQuery = {},
+    options: RequestOptions = {},
+  ): Promise<WasteReport<Decimals[M]>> {
+    return this.#client.call("GET", `/reports/waste`, { query: { ...query } }, options);
   }
 
 }
@@ -3183,6 +3370,8 @@ export class Client<M extends DecimalMode = "number"> extends BaseClient {
   readonly apiKeys: ApiKeysResource<M>;
   /** Filament spools, their costs, and the ledger of the filament used. */
   readonly spools: SpoolsResource<M>;
+  /** What was used and what was wasted, in grams and money. Days begin at midnight UTC. */
+  readonly reports: ReportsResource<M>;
   /** Products, their bills of materials, and their costs. */
   readonly products: ProductsResource<M>;
   /**
@@ -3209,6 +3398,7 @@ export class Client<M extends DecimalMode = "number"> extends BaseClient {
     this.users = new UsersResource(this);
     this.apiKeys = new ApiKeysResource(this);
     this.spools = new SpoolsResource(this);
+    this.reports = new ReportsResource(this);
     this.products = new ProductsResource(this);
     this.productionRuns = new ProductionRunsResource(this);
     this.orders = new OrdersResource(this);

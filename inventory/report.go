@@ -1,0 +1,235 @@
+package inventory
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"spoolwright/db"
+	"spoolwright/server"
+	"spoolwright/transfer"
+)
+
+// ReportsTag is the tag of the operations that return reports.
+var ReportsTag = &server.Tag{
+	Name: "reports", Fields: fields,
+	Description: "What was used and what was wasted, in grams and money. Days begin at midnight UTC.",
+}
+
+// Period are the query parameters of a report: its first and its last day, in UTC.
+type Period struct {
+	From server.Optional[server.Date] `query:"from"`
+	To   server.Optional[server.Date] `query:"to"`
+}
+
+const (
+	defaultDays = 30   // of a report without from
+	maxDays     = 3660 // of a report
+	maxGroups   = 1000 // of a report
+)
+
+// Range returns the first day and the day after the last one. The errors are 422s.
+func (p Period) Range(now time.Time) (first, end string, err error) {
+	parse := func(d server.Optional[server.Date], otherwise time.Time) time.Time {
+		if d.IsNull() {
+			return otherwise
+		}
+		t, _ := time.Parse(time.DateOnly, string(*d.Value)) // server has validated it
+		return t
+	}
+	to := parse(p.To, now.UTC().Truncate(24*time.Hour))
+	from := parse(p.From, to.AddDate(0, 0, 1-defaultDays))
+	switch {
+	case from.After(to):
+		return "", "", server.Invalid("from", "must not be after to")
+	case to.Sub(from) >= maxDays*24*time.Hour:
+		return "", "", server.Invalid("from", "must be at most %d days before to", maxDays-1)
+	case to.Year() > 9998:
+		return "", "", server.Invalid("to", "must be before the year 9999")
+	}
+	return from.Format(time.DateOnly), to.AddDate(0, 0, 1).Format(time.DateOnly), nil
+}
+
+// UsageGroup is what a group of the usage report has in common.
+type UsageGroup string
+
+// Enum returns all groups.
+func (UsageGroup) Enum() []string {
+	return []string{"material", "color", "printer", "day", "week", "month"}
+}
+
+// UsageQuery are the parameters of the usage report.
+type UsageQuery struct {
+	GroupBy server.Optional[UsageGroup] `query:"group_by" rule:"default=material"`
+	Period
+}
+
+// UsageReport is the filament that was used in a period.
+type UsageReport struct {
+	From    server.Date      `json:"from" rule:"notNull"`
+	To      server.Date      `json:"to" rule:"notNull"`
+	GroupBy UsageGroup       `json:"group_by" rule:"notNull"`
+	Grams   server.Decimal   `json:"grams" rule:"notNull"`
+	Cost    server.Decimal   `json:"cost"`
+	Groups  int64            `json:"groups" rule:"notNull"`
+	Items   []UsageReportRow `json:"items"`
+}
+
+// UsageReportRow is a group of the usage report.
+type UsageReportRow struct {
+	Material  MaterialType   `json:"material_type"`
+	Color     string         `json:"color"`
+	Printer   string         `json:"printer_name"`
+	Start     server.Date    `json:"start"`
+	Grams     server.Decimal `json:"grams" rule:"notNull"`
+	Cost      server.Decimal `json:"cost"`
+	Remaining server.Decimal `json:"remaining_grams"`
+	Daily     server.Decimal `json:"grams_per_day"`
+	DaysLeft  server.Decimal `json:"days_left"`
+}
+
+var usageReportDoc = &server.Doc{
+	ID: "reportUsage", Tag: ReportsTag, Summary: "Report the filament that was used",
+	Description: "Adds up the usage ledger: deductions, completed runs, waste, reports of printers, and what weighing a " +
+		"spool found missing or left over. Edits of the remaining weight correct it and do not count. `cost` is at the " +
+		"current price of each spool; spools without a price add nothing to it.\n\n" +
+		"`group_by=material` and `color` (a material and a colour) also return what remains in stock, the mean use of the " +
+		"last 30 days, and how many days the stock lasts at that rate. `printer` is the printer of the run, or the name of " +
+		"the API key that reported the use. `day`, `week` (from Monday) and `month` return the first day of each, oldest " +
+		"first; the other groups have the largest first. A report has at most 1,000 groups; `grams` and `cost` are the " +
+		"totals of all `groups`.\n\n" +
+		"The report reads a summary of past days. A change of a spool's material, colour or price changes their costs and " +
+		"groups within about an hour.",
+}
+
+// usageBetween is a query of what was used by the tenant $1 between the days first and end: of the rows of usage_days, and
+// of the ledger for the days that are not in it. It needs the table expression summarised.
+func usageBetween(byPrinter bool, first, end string) string {
+	return fmt.Sprintf(`
+		select d.day, d.material_type, d.color_key, d.printer_key, d.color, d.printer_name, d.grams, d.cost
+		from usage_days d
+		where d.tenant_id = $1 and d.by_printer = %[1]v and d.day >= %[2]s
+			and d.day < least(%[3]s, (select next_day from summarised))
+		union all
+		select l.day, l.material_type, l.color_key, l.printer_key, l.color, l.printer_name, l.grams, l.cost
+		from (select greatest(%[2]s, next_day) as first from summarised) s
+		cross join lateral ledger_usage($1, s.first, %[3]s) l where l.by_printer = %[1]v`, byPrinter, first, end)
+}
+
+// usageGroups are the grouping keys of the rows of usageBetween and the fields of the report that they fill.
+var usageGroups = map[UsageGroup]struct{ key, fields string }{
+	"material": {"material_type", "material_type as material_type"},
+	"color":    {"material_type, color_key", "material_type as material_type, min(color) as color"},
+	"printer":  {"printer_key", "min(printer_name) as printer_name"},
+	"day":      {"day", "day as start"},
+	"week":     {"date_trunc('week', day)", "date_trunc('week', day)::date as start"},
+	"month":    {"date_trunc('month', day)", "date_trunc('month', day)::date as start"},
+}
+
+func (h handlers) reportUsage(ctx context.Context, r *server.Request[UsageQuery]) (server.OK[UsageReport], error) {
+	first, end, err := r.In.Range(time.Now())
+	if err != nil {
+		return nil, err
+	}
+	by := r.In.GroupBy.Or("material")
+	group := usageGroups[by]
+	order, stock, left := "g.grams desc, g.keys", "", ""
+	row := func(field, otherwise string) string {
+		if strings.Contains(group.fields, " as "+field) {
+			return "g." + field
+		}
+		return otherwise
+	}
+	switch by {
+	case "day", "week", "month":
+		order = "g.start"
+	case "material", "color":
+		// Weights that remain and the rates have the same keys as the groups.
+		stock = `, recent as (
+				select array[` + group.key + `] as keys, greatest(sum(grams), 0) / 30 as daily
+				from (` + usageBetween(false, "$4::date - 29", "$4::date + 1") + `) u group by ` + group.key + `
+			), stock as (
+				select array[` + group.key + `] as keys, sum(remaining_weight_grams) as remaining
+				from spools where tenant_id = $1 and hidden_at is null and not archived group by ` + group.key + `
+			)`
+		left = ` left join recent using (keys) left join stock using (keys)`
+	}
+	remaining, daily, daysLeft := "null", "null", "null"
+	args := []any{db.ActorOf(ctx).Tenant, first, end}
+	if stock != "" {
+		args = append(args, time.Now().UTC().Format(time.DateOnly))
+		remaining, daily = "trim_scale(coalesce(remaining, 0))", "trim_scale(round(coalesce(daily, 0), 6))"
+		daysLeft = "trim_scale(least(round(coalesce(remaining, 0) / nullif(daily, 0), 1), 999999999))"
+	}
+	report := db.SQL(`
+		with summarised as materialized (
+			select coalesce((select next_day from usage_summaries where tenant_id = $1), '-infinity') as next_day
+		), grouped as materialized (
+			select array[`+group.key+`]::text[] as keys, `+group.fields+`, sum(grams) as grams, sum(cost) as cost
+			from (`+usageBetween(by == "printer", "$2::date", "$3::date")+`) u group by `+group.key+`
+		)`+strings.ReplaceAll(stock, "] as keys", "]::text[] as keys")+`, page as (
+			select g.*, `+remaining+` as remaining, `+daily+` as daily, `+daysLeft+` as days_left
+			from (select * from grouped g order by `+order+` limit `+strconv.Itoa(maxGroups)+`) g`+left+`
+		)
+		select $2::date as "from", $3::date - 1 as "to", '`+string(by)+`' as group_by, t.grams, t.cost, t.groups,
+			(select coalesce(json_agg(json_build_object(
+					'material_type', `+row("material_type", "null")+`, 'color', `+row("color", "null")+`,
+					'printer_name', `+row("printer_name", "null")+`, 'start', `+row("start", "null")+`,
+					'grams', trim_scale(g.grams), 'cost', trim_scale(round(g.cost, 6)), 'remaining_grams', g.remaining,
+					'grams_per_day', g.daily, 'days_left', g.days_left) order by `+order+`), '[]')
+				from page g) as items
+		from (
+			select round(coalesce(sum(grams), 0), 6) as grams, round(sum(cost), 6) as cost, count(*) as groups from grouped
+		) t`, args...)
+	return server.One(report, h.db.Read(ctx, db.Scan(), report))
+}
+
+// UsageEntry is an entry of the usage ledger in an export.
+type UsageEntry struct {
+	Usage
+	SpoolNumber int64          `json:"spool_number" rule:"notNull"`
+	SpoolName   string         `json:"spool_name" rule:"notNull"`
+	PrinterName string         `json:"printer_name"`
+	CostPerGram server.Decimal `json:"cost_per_gram"`
+}
+
+// ExportUsage writes the usage ledgers of all spools.
+var ExportUsage = transfer.Export[UsageEntry](1000, func(_, id, limit string) *db.Stmt {
+	return db.SQL(`
+		select u.id, u.spool_id, u.kind, u.reason, u.run_id, u.user_id, u.api_key_id, u.before_grams, u.after_grams,
+			u.change_grams, u.shortfall_grams, u.created_at, u.updated_at, s.number as spool_number,
+			spool_name(s.material_type, s.color, s.brand) as spool_name,
+			(select r.printer_name from production_runs r where r.id = u.run_id) as printer_name, s.cost_per_gram
+		from (select * from spool_usage where id > $1::uuid order by id limit `+limit+`) u
+		cross join lateral (select * from spools s where s.id = u.spool_id offset 0) s
+		order by u.id`, id)
+})
+
+var exportUsageDoc = &server.Doc{
+	ID: "exportUsage", Tag: ReportsTag, Summary: "Export the usage ledger as CSV",
+	Description: transfer.ExportDescription + "entry of the usage ledgers of all spools, also of removed ones, oldest " +
+		"first.",
+}
+
+// SummariseUsage summarises the past days of the usage ledgers of all tenants, which the usage report reads.
+func SummariseUsage(ctx context.Context, d *db.DB) error {
+	tenants, err := d.Tenants(ctx)
+	if err != nil {
+		return err
+	}
+	for _, tenant := range tenants {
+		for ctx.Err() == nil {
+			var days int
+			summary := db.SQL(`select summarise_usage(31)`).Into(&days)
+			if err := d.Write(db.As(ctx, db.Actor{Tenant: tenant}), summary); err != nil {
+				return err
+			}
+			if days == 0 {
+				break
+			}
+		}
+	}
+	return ctx.Err()
+}

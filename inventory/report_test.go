@@ -1,0 +1,223 @@
+package inventory_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math/big"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"spoolwright/auth/authtest"
+	"spoolwright/db"
+	"spoolwright/inventory"
+)
+
+const reportURL = "/api/v1/reports/usage"
+
+// addUsage adds an entry to the ledger of a spool at a time in the past. The spool's remaining weight stays.
+func addUsage(t *testing.T, c *authtest.Client, spool, kind string, grams float64, at time.Time) {
+	t.Helper()
+	err := c.API.DB.Write(db.As(t.Context(), c.Actor), db.SQL(`
+		insert into spool_usage (id, spool_id, kind, before_grams, after_grams, created_at)
+		select overlay(uuid_v7_from($4::text::timestamptz)::text placing right(gen_random_uuid()::text, 12) from 25)::uuid,
+			$1, $2, 1000000, 1000000 - $3::text::numeric, $4::text::timestamptz`,
+		spool, kind, fmt.Sprint(grams), at.UTC().Format(time.RFC3339Nano)))
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// summarise summarises the ledgers of the client's tenant, at most so many days.
+func summarise(t *testing.T, c *authtest.Client, most int) (days int) {
+	t.Helper()
+	err := c.API.DB.Write(db.As(t.Context(), c.Actor), db.SQL(`select summarise_usage($1)`, most).Into(&days))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return days
+}
+
+// wantReport compares a report with a query of the ledger alone.
+func wantReport(t *testing.T, c *authtest.Client, by string, first, last time.Time) {
+	t.Helper()
+	keys := map[string]string{"material": "s.material_type", "color": "s.material_type || ' ' || min(s.color)",
+		"printer": "''::text", "day": "(u.created_at at time zone 'UTC')::date::text",
+		"week":  "date_trunc('week', u.created_at at time zone 'UTC')::date::text",
+		"month": "to_char(u.created_at at time zone 'UTC', 'YYYY-MM-01')"}
+	group := keys[by]
+	if by == "color" {
+		group = "s.material_type, s.color_key"
+	}
+	var text string
+	err := c.API.DB.Read(db.As(t.Context(), c.Actor), db.SQL(`
+		select coalesce(json_object_agg(key, grams || ' ' || coalesce(cost::text, 'null')), '{}')::text from (
+			select `+keys[by]+` as key, trim_scale(sum(u.before_grams - u.after_grams)) as grams,
+				trim_scale(round(sum((u.before_grams - u.after_grams) * s.cost_per_gram), 6)) as cost
+			from spool_usage u join spools s on s.id = u.spool_id
+			where u.kind not in ('created', 'edited') and u.created_at >= $1::text::timestamptz
+				and u.created_at < $2::text::timestamptz
+			group by `+group+`
+		) t`, first.Format(time.RFC3339), last.AddDate(0, 0, 1).Format(time.RFC3339)).Into(&text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, got := map[string]string{}, map[string]string{}
+	if err := json.Unmarshal([]byte(text), &want); err != nil {
+		t.Fatal(err)
+	}
+	path := fmt.Sprintf("%s?group_by=%s&from=%s&to=%s", reportURL, by, first.Format(time.DateOnly), last.Format(time.DateOnly))
+	report := c.Get(t, path).Want(200).Shows(map[string]string{"from": first.Format(time.DateOnly),
+		"to": last.Format(time.DateOnly), "group_by": by, "groups": fmt.Sprint(len(want))})
+	for i := range report.List("items") {
+		text := func(name string) string { return report.Text(fmt.Sprintf("items.%d.%s", i, name)) }
+		key := map[string]string{"material": text("material_type"), "color": text("material_type") + " " + text("color"),
+			"printer": "", "day": text("start"), "week": text("start"), "month": text("start")}[by]
+		got[key] = text("grams") + " " + text("cost")
+	}
+	// The summary rounds the cost of each day.
+	same := func(got, want string) bool {
+		gotGrams, gotCost, _ := strings.Cut(got, " ")
+		wantGrams, wantCost, _ := strings.Cut(want, " ")
+		if gotCost == "null" || wantCost == "null" || gotGrams != wantGrams {
+			return got == want
+		}
+		difference := new(big.Rat).Sub(rat(gotCost), rat(wantCost))
+		return difference.Abs(difference).Cmp(rat("0.001")) < 0
+	}
+	if !maps.EqualFunc(got, want, same) {
+		t.Errorf("%s: the report has %v, the ledger %v", path, got, want)
+	}
+}
+
+// Reports equal the ledger, whichever days are summarised, also after changes of spools and with concurrent summaries.
+func TestUsageReportEqualsLedger(t *testing.T) {
+	t.Parallel()
+	c := operator(t)
+	today := time.Now().UTC().Truncate(24 * time.Hour)
+	start := today.AddDate(0, 0, -70)
+	var ids []string
+	for i, material := range []string{"PLA", "PLA", "PLA", "PETG", "PETG", "TPU"} {
+		ids = append(ids, c.Post(t, "/api/v1/spools", spool(j{"material_type": material,
+			"color": []string{"Black", "black", "Red"}[i%3], "purchase_price": []any{20, 25.5, nil}[i%3]})).Want(201).ID())
+	}
+	c.Delete(t, "/api/v1/spools/"+ids[5]).Want(204) // what was used from it counts
+	for n := range 400 {
+		at := start.Add(time.Duration(rand.Int64N(int64(71 * 24 * time.Hour))))
+		if n%10 == 0 { // just before or after midnight
+			at = at.Truncate(24 * time.Hour).Add(time.Duration(n%3-1) * time.Microsecond)
+		}
+		if at.After(time.Now()) {
+			continue
+		}
+		kind := []string{"created", "edited", "deducted", "run", "measured", "printed", "wasted"}[rand.IntN(7)]
+		grams := float64(rand.IntN(100_000)) / 1000
+		if kind == "measured" && n%2 == 0 {
+			grams = -grams
+		}
+		addUsage(t, c, ids[rand.IntN(len(ids))], kind, grams, at)
+	}
+	check := func() {
+		t.Helper()
+		for _, by := range inventory.UsageGroup("").Enum() {
+			first := start.AddDate(0, 0, rand.IntN(60)-5)
+			wantReport(t, c, by, first, first.AddDate(0, 0, rand.IntN(40)))
+			wantReport(t, c, by, start, today)
+		}
+	}
+	check()
+	if n := summarise(t, c, 10); n != 10 {
+		t.Errorf("%d days were summarised, want 10", n)
+	}
+	check()
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() {
+			for range 4 {
+				if _, err := c.Send("GET", reportURL+"?group_by=day", nil); err != nil {
+					t.Error(err)
+				}
+				summarise(t, c, 7)
+			}
+		})
+	}
+	all.Wait()
+	for summarise(t, c, 31) > 0 {
+	}
+	check()
+
+	// The summary ends before the day that can still get entries.
+	var open, rows int
+	err := c.API.DB.Read(db.As(t.Context(), c.Actor), db.SQL(`
+		select (select ((now() - interval '2 hours') at time zone 'UTC')::date - next_day from usage_summaries),
+			(select count(*) from usage_days)`).Into(&open, &rows))
+	if err != nil || open != 0 || rows < 50 {
+		t.Errorf("%v: the summary ends %d days before the first open day, want 0, and has %d rows", err, open, rows)
+	}
+
+	// Changes of spools take effect with the next summary.
+	c.Patch(t, "/api/v1/spools/"+ids[0], j{"purchase_price": 99, "notes": "x"}).Want(200)
+	c.Patch(t, "/api/v1/spools/"+ids[1], j{"color": "Green"}).Want(200)
+	c.Patch(t, "/api/v1/spools/"+ids[3], j{"material_type": "ABS"}).Want(200)
+	c.Patch(t, "/api/v1/spools/"+ids[4], j{"net_weight_grams": 500}).Want(200)
+	c.Patch(t, "/api/v1/spools/"+ids[2], j{"purchase_price": nil, "notes": "x"}).Want(200) // no change
+	if n := summarise(t, c, 31); n != 4 {
+		t.Errorf("%d changed spools were summarised, want 4", n)
+	}
+	check()
+	if n := summarise(t, c, 31); n != 0 {
+		t.Errorf("%d spools were summarised again", n)
+	}
+}
+
+// The report shows the cause's printer, and how long the stock of a material lasts.
+func TestUsageReport(t *testing.T) {
+	t.Parallel()
+	api := authtest.New(t, authtest.Options{}, inventory.Routes)
+	tenant := api.Tenant(t)
+	c := tenant.User(t, "operator")
+	black := c.Post(t, "/api/v1/spools", spool(j{"purchase_price": 25})).Want(201).ID()
+	c.Post(t, "/api/v1/spools", spool(j{"color": "Red", "remaining_weight_grams": 300})).Want(201)
+	archived := c.Post(t, "/api/v1/spools", spool(j{"archived": true})).Want(201).ID()
+	removed := c.Post(t, "/api/v1/spools", spool(nil)).Want(201).ID()
+	c.Delete(t, "/api/v1/spools/"+removed).Want(204)
+	now := time.Now().UTC()
+	addUsage(t, c, black, "deducted", 240, now.AddDate(0, 0, -29))
+	addUsage(t, c, archived, "deducted", 30, now.AddDate(0, 0, -1))
+	addUsage(t, c, black, "deducted", 1000, now.AddDate(0, 0, -30)) // before the last 30 days
+	c.Post(t, "/api/v1/spools/"+black+"/deduct", j{"weight_grams": 30}).Want(200)
+	for range 2 {
+		c.Get(t, reportURL).Want(200).Shows(map[string]string{"group_by": "material", "grams": "300", "groups": "1",
+			"items.0.material_type": "PLA", "items.0.color": "null", "items.0.grams": "300",
+			"items.0.remaining_grams": "1270", "items.0.grams_per_day": "10", "items.0.days_left": "127",
+			"to": now.Format(time.DateOnly), "from": now.AddDate(0, 0, -29).Format(time.DateOnly)})
+		c.Get(t, reportURL+"?group_by=color&from="+now.Format(time.DateOnly)).Want(200).Shows(map[string]string{
+			"grams": "30", "cost": "0.75", "items.0.color": "Black", "items.0.remaining_grams": "970",
+			"items.0.days_left": "97"})
+		c.Get(t, reportURL+"?group_by=month&from=2020-01-01&to=2020-12-31").Want(200).
+			Shows(map[string]string{"grams": "0", "cost": "null", "groups": "0", "items": "[]"})
+		summarise(t, c, 100)
+	}
+	var lines strings.Builder
+	if err := inventory.ExportUsage(db.As(t.Context(), c.Actor), api.DB, &lines, "jsonl"); err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(lines.String(), "\n"); n != 8 || !strings.Contains(lines.String(), `"spool_name":"PLA Red`) {
+		t.Errorf("the export has %d entries, want 8: %s", n, &lines)
+	}
+	if csv := c.Get(t, reportURL+"/export").Want(200); strings.Count(string(csv.Body), "\n") != 9 {
+		t.Errorf("the CSV file is %s", csv.Body)
+	}
+	tenant.User(t, "viewer").Get(t, reportURL).Want(200)
+	api.Operator(t).Get(t, reportURL).Want(200).Shows(map[string]string{"groups": "0"}) // another tenant
+
+	for query, field := range map[string]string{
+		"group_by=year": "group_by", "from=2024-13-01": "from", "to=yesterday": "to",
+		"from=2024-02-01&to=2024-01-31": "from", "from=2000-01-01&to=2020-01-01": "from", "to=9999-12-31": "to",
+	} {
+		c.Get(t, reportURL+"?"+query).WantError(422, "VALIDATION_ERROR").Shows(map[string]string{"errors.0.field": field})
+	}
+}

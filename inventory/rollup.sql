@@ -1,0 +1,110 @@
+-- Returns the lowest UUIDv7 with this time. The ids of the ledger are in the order of their times, so that the primary
+-- key finds the entries of a time.
+create or replace function uuid_v7_from(at timestamptz) returns uuid language sql immutable parallel safe as $$
+	select encode(substring(int8send(greatest(0, extract(epoch from at) * 1000)::bigint) from 3)
+		|| '\x70008000000000000000', 'hex')::uuid
+$$;
+
+-- Returns what was used from the day first until the day before last, in UTC: a row for each day, material and colour,
+-- and, with by_printer, a row for each day and printer. The printer is that of the run, or the API key that reported;
+-- printer_key is '' if there is neither.
+--
+-- Used is what was deducted, also by runs and printers, what failed runs wasted, and the differences that a scale found.
+-- Edits of the remaining weight correct it and do not count. cost is at the price that the spool has now, and null if no
+-- spool has one.
+--
+-- An entry gets its id just before its time. The margin of a minute covers a clock that was set in between.
+create or replace function ledger_usage(tenant uuid, first date, last date)
+returns table (
+	by_printer boolean, day date, material_type text, color_key text, printer_key text, color text, printer_name text,
+	grams numeric, cost numeric
+)
+language sql stable as $$
+	select grouping(e.material_type) = 1, e.day, coalesce(e.material_type, ''), coalesce(e.color_key, ''),
+		coalesce(e.printer_key, ''), case when grouping(e.material_type) = 0 then min(e.color) end,
+		case when grouping(e.material_type) = 1 then min(e.printer_name) end, sum(e.grams), sum(e.cost)
+	from (
+		select (u.created_at at time zone 'UTC')::date as day, s.material_type, s.color_key, s.color,
+			coalesce(r.printer_name, k.name) as printer_name,
+			lower(coalesce(r.printer_name, k.name, '') collate "und-x-icu") collate "C" as printer_key,
+			-u.change_grams as grams, -u.change_grams * s.cost_per_gram as cost
+		from spool_usage u
+		join spools s on s.tenant_id = u.tenant_id and s.id = u.spool_id
+		left join production_runs r on r.tenant_id = u.tenant_id and r.id = u.run_id
+		left join api_keys k on u.kind = 'printed' and k.tenant_id = u.tenant_id and k.id = u.api_key_id
+		where u.tenant_id = tenant
+			and u.id >= uuid_v7_from((first::timestamp at time zone 'UTC') - interval '1 minute')
+			and u.id < uuid_v7_from((last::timestamp at time zone 'UTC') + interval '1 minute')
+			and u.created_at >= first::timestamp at time zone 'UTC' and u.created_at < last::timestamp at time zone 'UTC'
+			and u.kind in ('deducted', 'run', 'wasted', 'printed', 'measured')
+	) e
+	group by grouping sets ((e.day, e.material_type, e.color_key), (e.day, e.printer_key))
+$$;
+
+-- Summarises up to `most` days of the ledger in usage_days, and returns how many days it summarised. Call it until it
+-- returns 0. Only days that have ended two hours ago count as closed: an entry of a printer grows for an hour, and a
+-- transaction takes much less than another hour. The days of spools in usage_changes are summarised again.
+--
+-- One transaction at a time summarises a tenant; another one returns 0. It locks no row that other statements wait for.
+create or replace function summarise_usage(most int) returns int language plpgsql as $$
+declare
+	tenant uuid := nullif(current_setting('app.tenant_id', true), '')::uuid;
+	closed date := ((now() - interval '2 hours') at time zone 'UTC')::date;
+	first date;
+	last date;
+	again date[];
+	spools_changed uuid[];
+	d date;
+begin
+	if not pg_try_advisory_xact_lock(hashtextextended('usage days ' || tenant, 0)) then
+		return 0;
+	end if;
+	select s.next_day into first from usage_summaries s where s.tenant_id = tenant;
+	if first is null then
+		select (u.created_at at time zone 'UTC')::date into first
+		from spool_usage u where u.tenant_id = tenant order by u.id limit 1;
+		if first is null then
+			return 0;
+		end if;
+	end if;
+	last := least(closed, first + most);
+
+	-- The statements after this one see the spools as the changes have left them.
+	with changed as (
+		delete from usage_changes c where c.tenant_id = tenant and c.id in (
+			select x.id from usage_changes x where x.tenant_id = tenant order by x.id limit 100)
+		returning c.spool_id
+	)
+	select array_agg(distinct c.spool_id) into spools_changed from changed c;
+	select array_agg(distinct (u.created_at at time zone 'UTC')::date) into again
+	from unnest(spools_changed) c (id)
+	cross join lateral (
+		select u.created_at from spool_usage u
+		where u.tenant_id = tenant and u.spool_id = c.id and u.created_at < first::timestamp at time zone 'UTC'
+		order by u.created_at offset 0
+	) u;
+	if again is not null then
+		delete from usage_days x where x.tenant_id = tenant and x.by_printer in (true, false) and x.day = any (again);
+	end if;
+	again := coalesce(again, '{}');
+	foreach d in array again loop
+		insert into usage_days (tenant_id, by_printer, day, material_type, color_key, printer_key, color, printer_name,
+			grams, cost)
+		select tenant, l.by_printer, l.day, l.material_type, l.color_key, l.printer_key, l.color, l.printer_name,
+			least(greatest(l.grams, -999999999), 999999999),
+			case when l.cost is not null then least(greatest(l.cost, -999999999), 999999999) end
+		from ledger_usage(tenant, d, d + 1) l;
+	end loop;
+
+	if first < last then
+		insert into usage_days (tenant_id, by_printer, day, material_type, color_key, printer_key, color, printer_name,
+			grams, cost)
+		select tenant, l.by_printer, l.day, l.material_type, l.color_key, l.printer_key, l.color, l.printer_name,
+			least(greatest(l.grams, -999999999), 999999999),
+			case when l.cost is not null then least(greatest(l.cost, -999999999), 999999999) end
+		from ledger_usage(tenant, first, last) l;
+		insert into usage_summaries (tenant_id, next_day) values (tenant, last)
+		on conflict (tenant_id) do update set next_day = excluded.next_day;
+	end if;
+	return greatest(last - first, 0) + coalesce(cardinality(spools_changed), 0);
+end $$;

@@ -1,0 +1,170 @@
+package production
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"time"
+
+	"spoolwright/db"
+	"spoolwright/inventory"
+	"spoolwright/server"
+)
+
+// WasteGroup is what a group of the waste report has in common.
+type WasteGroup string
+
+// Enum returns all groups.
+func (WasteGroup) Enum() []string { return []string{"reason", "printer", "material", "product"} }
+
+// WasteQuery are the parameters of the waste report.
+type WasteQuery struct {
+	GroupBy server.Optional[WasteGroup] `query:"group_by" rule:"default=reason"`
+	inventory.Period
+}
+
+// WasteReport is the filament that failed and cancelled runs wasted in a period.
+type WasteReport struct {
+	From      server.Date      `json:"from" rule:"notNull"`
+	To        server.Date      `json:"to" rule:"notNull"`
+	GroupBy   WasteGroup       `json:"group_by" rule:"notNull"`
+	Grams     server.Decimal   `json:"grams" rule:"notNull"`
+	Cost      server.Decimal   `json:"cost"`
+	Runs      int64            `json:"runs" rule:"notNull"`
+	Failed    int64            `json:"failed_runs" rule:"notNull"`
+	Completed int64            `json:"completed_runs" rule:"notNull"`
+	Rate      server.Decimal   `json:"rate"`
+	Groups    int64            `json:"groups" rule:"notNull"`
+	Items     []WasteReportRow `json:"items"`
+}
+
+// WasteReportRow is a group of the waste report.
+type WasteReportRow struct {
+	Reason    FailureReason          `json:"reason"`
+	Printer   string                 `json:"printer_name"`
+	Material  inventory.MaterialType `json:"material_type"`
+	ProductID server.UUID            `json:"product_id"`
+	Product   string                 `json:"product_name"`
+	Grams     server.Decimal         `json:"grams" rule:"notNull"`
+	Cost      server.Decimal         `json:"cost"`
+	Runs      int64                  `json:"runs" rule:"notNull"`
+	Failed    int64                  `json:"failed_runs" rule:"notNull"`
+	Completed int64                  `json:"completed_runs" rule:"notNull"`
+	Rate      server.Decimal         `json:"rate"`
+}
+
+var wasteReportDoc = &server.Doc{
+	ID: "reportWaste", Tag: inventory.ReportsTag, Summary: "Report the filament that failed runs wasted",
+	Description: "Adds up the filament that `failProductionRun` and `cancelProductionRun` deducted, by the day of that, " +
+		"also of runs that were removed since. `cost` is at the prices of the runs' materials; materials without a price " +
+		"add nothing to it. `runs` failed or were cancelled. `rate` is `failed_runs` / (`failed_runs` + " +
+		"`completed_runs`); cancelled runs, and runs that an update alone set to a status, do not count for it.\n\n" +
+		"`group_by=reason` has the rate of each reason among all runs. A run of several materials or products is in the " +
+		"group of each: products share the waste in proportion to their `estimated_material_cost`, or to their quantities " +
+		"if no item has one. A group whose field is null has the runs without a reason, printer, material or product. The " +
+		"groups with the most grams come first. A report has at most 1,000 groups; the other fields are totals of all runs.",
+}
+
+// wasteGroups are, for each group: the joins of a row for each run r and group, with the share of the waste; the grouping
+// key; and the fields that it fills. The waste w of a run has a row for each material type.
+var wasteGroups = map[WasteGroup]struct{ joins, share, key, fields string }{
+	"reason":   {"", "1", "failure_reason", "failure_reason as reason"},
+	"printer":  {"", "1", "printer_key", "min(printer_name) as printer_name"},
+	"material": {"", "1", "material_type", "material_type as material_type"},
+	"product": {` left join lateral (
+				select i.product_id, sum(i.share) as share from (
+					select i.product_id, coalesce(
+						i.estimated_material_cost / nullif(sum(i.estimated_material_cost) over (), 0),
+						case when coalesce(sum(i.estimated_material_cost) over (), 0) = 0
+							then i.quantity::numeric / sum(i.quantity) over () else 0 end) as share
+					from run_items i where i.tenant_id = $1 and i.run_id = r.id
+				) i group by i.product_id
+			) i on true`, "coalesce(i.share, 1)", "product_id", "product_id as product_id, " +
+		"(select p.name from products p where p.tenant_id = $1 and p.id = product_id) as product_name"},
+}
+
+func (h handlers) reportWaste(ctx context.Context, r *server.Request[WasteQuery]) (server.OK[WasteReport], error) {
+	first, end, err := r.In.Range(time.Now())
+	if err != nil {
+		return nil, err
+	}
+	by := r.In.GroupBy.Or("reason")
+	group := wasteGroups[by]
+	field := func(name string) string {
+		if strings.Contains(group.fields, " as "+name) {
+			return "'" + name + "', g." + name
+		}
+		return "'" + name + "', null"
+	}
+	columns := "null::uuid as product_id"
+	if by == "product" {
+		columns = "i.product_id"
+	}
+	// Only materials need those of completed runs. Reasons compare with all completed runs.
+	materials := "and r.status <> 'completed'"
+	if by == "material" {
+		materials = ""
+	}
+	completed := "count(distinct id) filter (where status = 'completed')"
+	having := ""
+	if by == "reason" {
+		completed, having = "(select count(*) from runs where status = 'completed')", " having bool_or(status <> 'completed')"
+	}
+	failedOf := "count(distinct id) filter (where status = 'failed')"
+	rate := func(failed, completed string) string {
+		if by == "reason" {
+			return failed + " / nullif((select count(*) from runs where status <> 'cancelled'), 0)::numeric"
+		}
+		return failed + " / nullif(" + failed + " + " + completed + ", 0)::numeric"
+	}
+	report := db.SQL(`
+		with runs as materialized (
+			select r.id, r.status, r.failure_reason, r.printer_key, r.printer_name from production_runs r
+			where r.tenant_id = $1 and r.status in ('completed', 'failed', 'cancelled')
+				and num_nonnulls(r.deducted_at) = 1
+				and r.deducted_at >= $2::date::timestamp at time zone 'UTC'
+				and r.deducted_at < $3::date::timestamp at time zone 'UTC'
+		), wasted as materialized (
+			select r.*, w.material_type,
+				case when r.status <> 'completed' then w.grams else 0 end as grams,
+				case when r.status <> 'completed' then w.cost end as cost
+			from runs r
+			left join lateral (
+				select s.material_type, sum(m.actual_weight_grams) as grams,
+					sum(m.actual_weight_grams * coalesce(m.cost_per_gram, s.cost_per_gram)) as cost
+				from run_materials m join spools s on s.tenant_id = m.tenant_id and s.id = m.spool_id
+				where m.tenant_id = $1 and m.run_id = r.id and m.actual_weight_grams > 0 `+materials+`
+				group by s.material_type
+			) w on true
+		), grouped as materialized (
+			select `+group.key+`::text as key, `+group.fields+`, coalesce(sum(grams), 0) as grams, sum(cost) as cost,
+				count(distinct id) filter (where status <> 'completed') as runs,
+				`+failedOf+` as failed, `+completed+` as completed, `+rate(failedOf, completed)+` as rate
+			from (
+				select r.id, r.status, r.failure_reason, r.printer_key, r.printer_name, r.material_type,
+					r.grams * `+group.share+` as grams, r.cost * `+group.share+` as cost, `+columns+`
+				from wasted r`+group.joins+`
+			) w
+			group by `+group.key+having+`
+		)
+		select $2::date as "from", $3::date - 1 as "to", '`+string(by)+`' as group_by,
+			(select round(coalesce(sum(grams), 0), 6) from wasted) as grams, (select round(sum(cost), 6) from wasted) as cost,
+			t.runs, t.failed as failed_runs, t.completed as completed_runs,
+			round(t.failed / nullif(t.failed + t.completed, 0)::numeric, 4) as rate,
+			(select count(*) from grouped) as groups,
+			(select coalesce(json_agg(json_build_object(`+field("reason")+`, `+field("printer_name")+`,
+					`+field("material_type")+`, `+field("product_id")+`, `+field("product_name")+`,
+					'grams', trim_scale(round(g.grams, 6)), 'cost', trim_scale(round(g.cost, 6)), 'runs', g.runs,
+					'failed_runs', g.failed, 'completed_runs', g.completed, 'rate', trim_scale(round(g.rate, 4)))
+					order by g.grams desc, g.runs desc, g.key), '[]')
+				from (select * from grouped g order by g.grams desc, g.runs desc, g.key limit `+strconv.Itoa(maxGroups)+`) g
+			) as items
+		from (
+			select count(*) filter (where status <> 'completed') as runs, count(*) filter (where status = 'failed') as failed,
+				count(*) filter (where status = 'completed') as completed
+			from runs
+		) t`, db.ActorOf(ctx).Tenant, first, end)
+	return server.One(report, h.db.Read(ctx, db.Scan(), report))
+}
+
+const maxGroups = 1000 // of a report

@@ -1,0 +1,114 @@
+package production_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"spoolwright/auth/authtest"
+	"spoolwright/db"
+)
+
+const wasteURL = "/api/v1/reports/waste"
+
+// endRun creates a run, ends it, and returns its path. Fields are those of the run, body that of the operation.
+func endRun(t *testing.T, c *authtest.Client, operation string, fields j, body any) string {
+	t.Helper()
+	path := runs + "/" + c.Post(t, runs, fields).Want(201).ID()
+	if operation != "" {
+		c.Post(t, path+"/"+operation, body).Want(200)
+	}
+	return path
+}
+
+// The report adds up grams and costs, and counts runs, by each group.
+func TestWasteReport(t *testing.T) {
+	t.Parallel()
+	api := newAPI(t)
+	tenant := api.Tenant(t)
+	c := tenant.User(t, "operator")
+	black := createSpool(t, c, j{"net_weight_grams": 10_000, "purchase_price": 200}) // 0.02 per g
+	free := createSpool(t, c, j{"material_type": "PETG", "purchase_price": nil})
+	lamp := c.Post(t, "/api/v1/products", j{"name": "Lamp"}).Want(201).ID()
+	vase := c.Post(t, "/api/v1/products", j{"name": "Vase"}).Want(201).ID()
+	used := func(grams ...float64) (list []j) {
+		for i, g := range grams {
+			list = append(list, j{"spool_id": []string{black, free}[i], "actual_weight_grams": g})
+		}
+		return list
+	}
+	items := []j{{"product_id": lamp, "quantity": 2, "estimated_material_cost": 3},
+		{"product_id": vase, "quantity": 2, "estimated_material_cost": 1}}
+	endRun(t, c, "fail", j{"printer_name": "A", "materials": used(100, 10), "items": items}, j{"reason": "clog"})
+	removed := endRun(t, c, "fail", j{"printer_name": "a", "materials": used(50)}, j{"reason": "warping"})
+	c.Delete(t, removed).Want(204) // its filament is gone anyway
+	endRun(t, c, "fail", j{"printer_name": "B", "items": []j{{"product_id": lamp}, {"product_id": vase, "quantity": 3}},
+		"materials": used(8)}, j{"reason": "clog"})
+	endRun(t, c, "cancel", j{"printer_name": "B", "materials": used(4)}, nil)
+	for range 3 {
+		endRun(t, c, "complete", j{"printer_name": "B", "materials": used(1), "items": []j{{"product_id": lamp}}}, nil)
+	}
+	endRun(t, c, "", j{"status": "failed", "materials": used(1000)}, nil) // nothing was deducted
+	endRun(t, c, "", j{"status": "completed", "materials": used(1000)}, nil)
+
+	total := map[string]string{"grams": "172", "cost": "3.24", "runs": "4", "failed_runs": "3", "completed_runs": "3",
+		"rate": "0.5"}
+	for by, rows := range map[string][]map[string]string{
+		"reason": {
+			{"reason": "clog", "grams": "118", "cost": "2.16", "runs": "2", "failed_runs": "2", "completed_runs": "3",
+				"rate": "0.3333", "printer_name": "null"},
+			{"reason": "warping", "grams": "50", "cost": "1", "runs": "1", "failed_runs": "1", "rate": "0.1667"},
+			{"reason": "null", "grams": "4", "cost": "0.08", "runs": "1", "failed_runs": "0", "rate": "0"},
+		},
+		"printer": {
+			{"printer_name": "A", "grams": "160", "cost": "3", "runs": "2", "failed_runs": "2", "completed_runs": "0",
+				"rate": "1", "reason": "null"},
+			{"printer_name": "B", "grams": "12", "cost": "0.24", "runs": "2", "failed_runs": "1", "completed_runs": "3",
+				"rate": "0.25"},
+		},
+		"material": {
+			{"material_type": "PLA", "grams": "162", "cost": "3.24", "runs": "4", "failed_runs": "3",
+				"completed_runs": "3", "rate": "0.5"},
+			{"material_type": "PETG", "grams": "10", "cost": "null", "runs": "1", "failed_runs": "1",
+				"completed_runs": "0", "rate": "1"},
+		},
+		"product": {
+			{"product_id": lamp, "product_name": "Lamp", "grams": "84.5", "cost": "1.54", "runs": "2", "failed_runs": "2",
+				"completed_runs": "3", "rate": "0.4"},
+			{"product_id": "null", "product_name": "null", "grams": "54", "cost": "1.08", "runs": "2", "failed_runs": "1",
+				"completed_runs": "0", "rate": "1"},
+			{"product_id": vase, "product_name": "Vase", "grams": "33.5", "cost": "0.62", "runs": "2", "failed_runs": "2"},
+		},
+	} {
+		report := c.Get(t, wasteURL+"?group_by="+by).Want(200).Shows(total).
+			Shows(map[string]string{"group_by": by, "groups": fmt.Sprint(len(rows))})
+		for i, row := range rows {
+			for field, want := range row {
+				if got := report.Text(fmt.Sprintf("items.%d.%s", i, field)); got != want {
+					t.Errorf("%s, row %d: %s is %s, want %s", by, i, field, got, want)
+				}
+			}
+		}
+	}
+
+	// The day is that of the operation, in UTC.
+	today := time.Now().UTC().Truncate(24 * time.Hour)
+	tx := db.As(t.Context(), c.Actor)
+	for _, at := range []time.Time{today.AddDate(0, 0, -2), today.AddDate(0, 0, -1).Add(-time.Microsecond)} {
+		if err := api.DB.Write(tx, db.SQL(`update production_runs set deducted_at = $1::text::timestamptz
+			where failure_reason = 'warping'`, at.Format(time.RFC3339Nano))); err != nil {
+			t.Fatal(err)
+		}
+		day := today.AddDate(0, 0, -2).Format(time.DateOnly)
+		c.Get(t, wasteURL+"?from="+day+"&to="+day).Want(200).
+			Shows(map[string]string{"grams": "50", "groups": "1", "completed_runs": "0", "rate": "1", "from": day, "to": day})
+		c.Get(t, wasteURL+"?from="+today.AddDate(0, 0, -1).Format(time.DateOnly)).Want(200).
+			Shows(map[string]string{"grams": "122"})
+	}
+	tenant.User(t, "viewer").Get(t, wasteURL).Want(200)
+	api.Operator(t).Get(t, wasteURL).Want(200). // another tenant
+							Shows(map[string]string{"grams": "0", "cost": "null", "rate": "null", "items": "[]", "completed_runs": "0"})
+	c.Get(t, wasteURL+"?group_by=month").WantError(422, "VALIDATION_ERROR")
+	c.Get(t, wasteURL+"?from=2024-02-01&to=2024-01-31").WantError(422, "VALIDATION_ERROR").
+		Shows(map[string]string{"errors.0.field": "from"})
+}
