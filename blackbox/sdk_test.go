@@ -30,7 +30,7 @@ func testSDKs(t *testing.T, p program) {
 	}{{"Python", testPythonSDK}, {"TypeScript", testTypeScriptSDK}} {
 		t.Run(test.name, func(t *testing.T) {
 			unlimited := []string{"RATE_LIMIT_PER_MINUTE=0", "RATE_LIMIT_PER_HOUR=0",
-				"RATE_LIMIT_TENANT_PER_MINUTE=0"}
+				"RATE_LIMIT_TENANT_PER_MINUTE=0", "WEBHOOK_ALLOWED_NETWORKS=127.0.0.0/8"}
 			c, _ := startWithAdmin(t, p, unlimited...)
 			proxy := newHTTPFaultProxy(t, c.url)
 			dir := tempDir(t)
@@ -42,7 +42,7 @@ func testSDKs(t *testing.T, p program) {
 				deductions = "10000"
 			}
 			test.run(t, append(c.clientEnv(), "FARM_PROXY="+proxy.url, "FARM_TLS_URL="+secure.url, "FARM_CA="+cert,
-				"FARM_DEDUCTIONS="+deductions))
+				"FARM_DEDUCTIONS="+deductions, "WEBHOOK_VECTORS="+absolutePath(t, "testdata/webhooks.json")))
 			c.stop(t, syscall.SIGTERM)
 		})
 	}

@@ -20,6 +20,7 @@ type document struct {
 		Name, Description string
 	}
 	Paths      ordered[pathItem]
+	Webhooks   ordered[pathItem]
 	Components struct {
 		Schemas    ordered[*schema]
 		Parameters map[string]parameter
@@ -156,6 +157,9 @@ type method struct {
 	ifMatch    bool   // the operation accepts If-Match
 }
 
+// event is an event that webhooks send.
+type event struct{ name, schema string } // "order.received", "OrderReceivedEvent"
+
 // api is the model from which both languages are generated.
 type api struct {
 	version  string
@@ -168,6 +172,7 @@ type api struct {
 	enums    []string        // named enums
 	etags    map[string]bool // schemas whose responses have an ETag
 	decimals []string        // names of fields that are decimals wherever they occur
+	events   []event         // events that webhooks send
 }
 
 // Files returns the generated files by their paths in the checkout.
@@ -192,7 +197,18 @@ func parse(openAPI []byte) (*api, error) {
 	if err := json.Unmarshal(openAPI, &d); err != nil {
 		return nil, fmt.Errorf("the OpenAPI document: %w", err)
 	}
-	a := &api{version: d.Info.Version, schemas: d.Components.Schemas, etags: map[string]bool{}}
+	a := &api{version: d.Info.Version, etags: map[string]bool{}}
+	a.schemas.of = map[string]*schema{}
+	for _, name := range d.Components.Schemas.keys {
+		a.schemas.keys = append(a.schemas.keys, typeName(name))
+		a.schemas.of[typeName(name)] = d.Components.Schemas.of[name]
+	}
+	for _, name := range d.Webhooks.keys {
+		if op := d.Webhooks.of[name].Post; op != nil && op.RequestBody != nil {
+			body := op.RequestBody.Content["application/json"].Schema
+			a.events = append(a.events, event{name, refName(body.Ref)})
+		}
+	}
 	groups := map[string]*group{}
 	statuses := map[string][]string{}
 	for _, m := range codeRow.FindAllStringSubmatch(d.Info.Description, -1) {
@@ -266,7 +282,10 @@ func (d *document) response(r response) response {
 	return r
 }
 
-func refName(ref string) string { return ref[strings.LastIndexByte(ref, '/')+1:] }
+func refName(ref string) string { return typeName(ref[strings.LastIndexByte(ref, '/')+1:]) }
+
+// typeName returns the name of a schema as that of a type.
+func typeName(schema string) string { return pascal(strings.Split(schema, "_")) }
 
 func (a *api) method(d *document, g *group, verb, path string, item pathItem, op *operation) *method {
 	m := &method{group: g, id: op.OperationID, verb: verb, path: path, doc: op.Summary + "."}
@@ -424,6 +443,9 @@ func (a *api) collect() {
 				}
 			}
 		}
+	}
+	for _, e := range a.events {
+		visit(&schema{Ref: e.schema}, out)
 	}
 	decimal, other := map[string]bool{}, map[string]bool{}
 	for _, name := range a.schemas.keys {

@@ -22,7 +22,7 @@ func python(a *api) []byte {
 from __future__ import annotations
 
 import datetime as _dt
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypedDict
 
@@ -42,6 +42,7 @@ VERSION = %s
 	for _, name := range a.inputs {
 		a.pyInput(w, name)
 	}
+	a.pyEvents(w)
 	for _, c := range a.codes {
 		w.f("\nclass %s(ApiError):", c.class)
 		w.pyDoc("    ", fmt.Sprintf("The service responded ``%s`` (status %s).", c.code, strings.Join(c.statuses, " or ")))
@@ -89,6 +90,9 @@ class Client(_core.BaseClient):
 		names = append(names, c.class)
 	}
 	names = slices.Concat(names, a.enums, a.outputs, []string{"Client"})
+	if len(a.events) > 0 {
+		names = append(names, "WebhookEvent")
+	}
 	for _, name := range a.inputs {
 		names = append(names, a.inputName(name))
 	}
@@ -98,6 +102,24 @@ class Client(_core.BaseClient):
 	}
 	w.f("]")
 	return w.Bytes()
+}
+
+// pyEvents writes the union of the events of webhooks, and their decoders by name.
+func (a *api) pyEvents(w *writer) {
+	if len(a.events) == 0 {
+		return
+	}
+	var all []string
+	for _, e := range a.events {
+		all = append(all, e.schema)
+	}
+	w.f("\nWebhookEvent = (\n    %s\n)", strings.Join(all, "\n    | "))
+	w.pyDoc("", "An event that a webhook sends.")
+	w.f("\nEVENTS: dict[str, Callable[[Any], WebhookEvent]] = {")
+	for _, e := range a.events {
+		w.f("    %s: _%s,", pyString(e.name), e.schema)
+	}
+	w.f("}\n")
 }
 
 func (g *group) class() string { return pascal(g.words) + "Resource" }

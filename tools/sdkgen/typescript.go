@@ -20,6 +20,14 @@ func typeScript(a *api) []byte {
 	for _, name := range a.outputs {
 		t.output(w, name)
 	}
+	if len(a.events) > 0 {
+		var all []string
+		for _, e := range a.events {
+			all = append(all, t.result(e.schema, "number"))
+		}
+		w.f("/** An event that a webhook sends. Newer services send other types too: ignore them. */")
+		w.f("export type WebhookEvent =\n  | %s;\n", strings.Join(all, "\n  | "))
+	}
 	inputs := slices.Concat(a.tops, a.inputs)
 	slices.Sort(inputs)
 	for _, name := range a.schemas.keys {

@@ -13,7 +13,7 @@ from ._api import *
 from ._api import VERSION as __version__
 from ._api import __all__ as _generated
 from ._core import UNSET, ApiError, Error, FieldError, Number, RequestTimeout, TransportError, Unset
-from ._webhooks import WebhookError, verify_webhook
+from ._webhooks import UnknownEvent, WebhookError, verify_webhook
 
 __all__ = [
     "UNSET",
@@ -23,6 +23,7 @@ __all__ = [
     "Number",
     "RequestTimeout",
     "TransportError",
+    "UnknownEvent",
     "Unset",
     "WebhookError",
     "verify_webhook",

@@ -7,13 +7,24 @@ import hmac
 import json
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from . import _api, _core
 from ._core import Error
 
 
 class WebhookError(Error):
     """The request is not an authentic, recent message of the service."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnknownEvent:
+    """An event of a type that this version of the package does not know."""
+
+    type: str
+    timestamp: Any
+    data: Any
 
 
 def verify_webhook(
@@ -23,8 +34,8 @@ def verify_webhook(
     *,
     tolerance: float = 300,
     now: float | None = None,
-) -> Any:
-    """Checks the signature of a webhook request, and returns its decoded body.
+) -> _api.WebhookEvent | UnknownEvent:
+    """Checks the signature of a webhook request, and returns its event.
 
     Raises WebhookError if no signature is valid, or if the request is too old or from the future.
 
@@ -58,6 +69,8 @@ def verify_webhook(
     if not valid:
         raise WebhookError("webhook-signature has no valid signature")
     try:
-        return json.loads(content)
-    except ValueError:
-        raise WebhookError("the body is not JSON") from None
+        event = json.loads(content)
+        name, decode = event["type"], _api.EVENTS.get(event["type"])
+        return decode(event) if decode else UnknownEvent(name, _core.timestamp(event["timestamp"]), event["data"])
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise WebhookError("the body is not an event") from None

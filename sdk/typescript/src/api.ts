@@ -974,6 +974,107 @@ export interface DeliveryDetails {
   readonly body: string;
 }
 
+/** The type `Test` of the API. */
+export interface Test {
+  /** The id of the webhook. */
+  readonly webhook_id: string;
+  /** A text for people. */
+  readonly message: string;
+}
+
+/** The type `WebhookTestEvent` of the API. */
+export interface WebhookTestEvent {
+  /** The type of the event. */
+  readonly type: "webhook.test";
+  /** When the event happened. */
+  readonly timestamp: string;
+  readonly data: Test;
+}
+
+/** The type `RunCompleted` of the API. */
+export interface RunCompleted<D = number> {
+  /** The run's id. */
+  readonly id: string;
+  /** Name of the printer. */
+  readonly printer_name: string | null;
+  /** Start of printing. */
+  readonly started_at: string | null;
+  /** End of printing. */
+  readonly completed_at: string;
+  /** Actual print time in hours. */
+  readonly actual_print_time_hours: D | null;
+  /** Grams of filament that were deducted; null if they are more than 1,000,000. */
+  readonly actual_total_filament_grams: D | null;
+}
+
+/** The type `ProductionRunCompletedEvent` of the API. */
+export interface ProductionRunCompletedEvent<D = number> {
+  /** The type of the event. */
+  readonly type: "production_run.completed";
+  /** When the event happened. */
+  readonly timestamp: string;
+  readonly data: RunCompleted<D>;
+}
+
+/** The type `RunFailed` of the API. */
+export interface RunFailed<D = number> {
+  /** The run's id. */
+  readonly id: string;
+  /** Name of the printer. */
+  readonly printer_name: string | null;
+  /** Start of printing. */
+  readonly started_at: string | null;
+  /** End of printing. */
+  readonly completed_at: string;
+  /** Actual print time in hours. */
+  readonly actual_print_time_hours: D | null;
+  /** Grams of filament that were deducted; null if they are more than 1,000,000. */
+  readonly actual_total_filament_grams: D | null;
+  /** Why the run failed. */
+  readonly failure_reason: FailureReason;
+}
+
+/** The type `ProductionRunFailedEvent` of the API. */
+export interface ProductionRunFailedEvent<D = number> {
+  /** The type of the event. */
+  readonly type: "production_run.failed";
+  /** When the event happened. */
+  readonly timestamp: string;
+  readonly data: RunFailed<D>;
+}
+
+/** The type `OrderReceived` of the API. */
+export interface OrderReceived {
+  /** The order's id. */
+  readonly id: string;
+  /** Where the order comes from. */
+  readonly source: string | null;
+  /** The order's number there. */
+  readonly reference: string | null;
+  /** Who ordered. */
+  readonly customer: string | null;
+  /** When the order must be finished. */
+  readonly due_date: string | null;
+  /** Number of items. */
+  readonly item_count: number;
+}
+
+/** The type `OrderReceivedEvent` of the API. */
+export interface OrderReceivedEvent {
+  /** The type of the event. */
+  readonly type: "order.received";
+  /** When the event happened. */
+  readonly timestamp: string;
+  readonly data: OrderReceived;
+}
+
+/** An event that a webhook sends. Newer services send other types too: ignore them. */
+export type WebhookEvent =
+  | WebhookTestEvent
+  | ProductionRunCompletedEvent<number>
+  | ProductionRunFailedEvent<number>
+  | OrderReceivedEvent;
+
 /** The type `NewPassword` of the API, in request bodies. */
 export interface NewPassword {
   /** The current password. */

@@ -84,7 +84,13 @@ export class ApiError extends SpoolwrightError {
   /** The seconds to wait before the next try, if the service sent them. */
   readonly retryAfter: number | undefined;
 
-  constructor(status: number, code: string, detail: string, errors: readonly FieldError[] = [], headers = new Headers()) {
+  constructor(
+    status: number,
+    code: string,
+    detail: string,
+    errors: readonly FieldError[] = [],
+    headers: Headers = new Headers(),
+  ) {
     super(`${status} ${code}: ${detail}`);
     this.status = status;
     this.code = code;
@@ -122,7 +128,7 @@ const jsonNumber = /^-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?$/;
 
 /** Returns the JSON text of a value. Strings in fields that are decimals become numbers with the same digits. */
 function encode(value: unknown, decimals: ReadonlySet<string>, key = ""): string {
-  if (typeof value === "number" && !Number.isFinite(value)) throw new TypeError(`${key}: ${value} is not a JSON number`);
+  if (typeof value === "number" && !Number.isFinite(value)) throw new TypeError(`${key}: ${value} is not a number`);
   if (typeof value === "string" && decimals.has(key)) {
     if (!jsonNumber.test(value)) throw new TypeError(`${key}: ${JSON.stringify(value)} is not a decimal`);
     return value;
@@ -247,7 +253,8 @@ export class BaseClient {
         if (last || certificate.test(code) || (error.sent && !repeatable)) throw error;
       }
       const pause = 250 * 2 ** attempt;
-      await abortable(new Promise((wake) => setTimeout(wake, (seconds ?? 0) * 1000 || pause + Math.random() * pause)), signal);
+      const milliseconds = (seconds ? seconds * 1000 : pause) + Math.random() * pause;
+      await abortable(new Promise((wake) => setTimeout(wake, milliseconds)), signal);
     }
   }
 
@@ -381,7 +388,8 @@ export async function* pages<T extends { readonly id: string }>(
   for (let skip = 0; ; skip += limit - 1) {
     let items: readonly T[];
     for (;;) {
-      ({ items } = await client.call<{ items: readonly T[] }>("GET", path, { query: { ...query, skip, limit } }, options));
+      const parts = { query: { ...query, skip, limit } };
+      ({ items } = await client.call<{ items: readonly T[] }>("GET", path, parts, options));
       if (skip === 0 || (items[0] && seen.has(items[0].id))) break;
       skip = Math.max(0, skip - limit + 1);
     }

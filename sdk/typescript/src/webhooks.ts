@@ -1,3 +1,4 @@
+import type { WebhookEvent } from "./api.js";
 import { SpoolwrightError } from "./core.js";
 
 /** The request is not an authentic, recent message of the service. */
@@ -7,7 +8,7 @@ export class WebhookError extends SpoolwrightError {}
 export type WebhookHeaders = Headers | Readonly<Record<string, string | readonly string[] | undefined>>;
 
 /**
- * Checks the signature of a webhook request, and returns its decoded body.
+ * Checks the signature of a webhook request, and returns its event.
  *
  * Throws WebhookError if no signature is valid, or if the request is too old or from the future.
  *
@@ -22,7 +23,7 @@ export async function verifyWebhook(
   headers: WebhookHeaders,
   secret: string | readonly string[],
   options: { tolerance?: number; now?: number } = {},
-): Promise<unknown> {
+): Promise<WebhookEvent> {
   const header = (name: string): string => {
     const value = headers instanceof Headers
       ? headers.get(name)
@@ -53,11 +54,14 @@ export async function verifyWebhook(
     }
   }
   if (!valid) throw new WebhookError("webhook-signature has no valid signature");
+  let event: WebhookEvent | null;
   try {
-    return JSON.parse(new TextDecoder().decode(content));
+    event = JSON.parse(new TextDecoder().decode(content));
   } catch {
-    throw new WebhookError("the body is not JSON");
+    event = null;
   }
+  if (typeof event?.type !== "string") throw new WebhookError("the body is not an event");
+  return event;
 }
 
 function decodeSecret(secret: string): Uint8Array<ArrayBuffer> {

@@ -56,9 +56,10 @@ function shuffled(values) {
 
 describe("calls", () => {
   test("values", async () => {
-    const spool = await newSpool({ net_weight_grams: "999999.123456", notes: "a\n\u00e4\u{1f9f5}", purchase_price: "24.99" });
+    const notes = "a\n\u00e4\u{1f9f5}";
+    const spool = await newSpool({ net_weight_grams: "999999.123456", notes, purchase_price: "24.99" });
     assert.equal(spool.net_weight_grams, 999999.123456);
-    assert.equal(spool.notes, "a\n\u00e4\u{1f9f5}");
+    assert.equal(spool.notes, notes);
     assert.equal(spool.brand, null);
     const exact = new sw.Client(url, { apiKey: key, decimals: "string" });
     const same = await exact.spools.get(spool.id);
@@ -114,7 +115,8 @@ describe("calls", () => {
     const spool = await newSpool();
     await assert.rejects(direct.spools.deduct(spool.id, { weight_grams: 1001 }), (error) => {
       assert.ok(error instanceof sw.InsufficientFilamentError && error instanceof sw.ApiError);
-      assert.deepEqual([error.name, error.status, error.code], ["InsufficientFilamentError", 400, "INSUFFICIENT_FILAMENT"]);
+      assert.equal(error.name, "InsufficientFilamentError");
+      assert.deepEqual([error.status, error.code], [400, "INSUFFICIENT_FILAMENT"]);
       assert.match(error.message, /1001/);
       assert.ok(error.requestId);
       return true;
@@ -178,7 +180,8 @@ describe("retries", () => {
     }
     for (const [status, headers] of [[500, {}], [429, { "Retry-After": "3600" }]]) {
       await faults({ fault: "status", path: "/api/v1/spools", status, headers });
-      await assert.rejects(farm.spools.list(), (e) => e.status === status && e.retryAfter === (status === 429 ? 3600 : undefined));
+      const retryAfter = headers["Retry-After"] && 3600;
+      await assert.rejects(farm.spools.list(), (e) => e.status === status && e.retryAfter === retryAfter);
       assert.equal((await requests("GET")).length, 1);
     }
   });
@@ -206,17 +209,13 @@ describe("retries", () => {
   test("a refused connection is tried again, even for PATCH", async () => {
     let tries = 0;
     const counting = (...args) => (tries++, fetch(...args));
-    const closed = new sw.Client("http://127.0.0.1:1", { apiKey: "x", fetch: counting });
-    const error = await closed.spools.update("x", { location: "A" }).catch((e) => e);
-    // The port may be blocked by fetch itself, which counts as sent.
-    assert.ok(error instanceof sw.TransportError);
     const server = createServer();
     await new Promise((done) => server.listen(0, "127.0.0.1", done));
     const { port } = server.address();
     await new Promise((done) => server.close(done));
-    tries = 0;
     const refused = new sw.Client(`http://127.0.0.1:${port}`, { apiKey: "x", fetch: counting });
-    await assert.rejects(refused.spools.update("x", { location: "A" }), (e) => e instanceof sw.TransportError && !e.sent);
+    const wanted = (e) => e instanceof sw.TransportError && !e.sent;
+    await assert.rejects(refused.spools.update("x", { location: "A" }), wanted);
     assert.equal(tries, 3);
   });
 
@@ -246,7 +245,8 @@ describe("retries", () => {
       socket.on("close", () => clearInterval(timer));
     });
     await new Promise((done) => server.listen(0, "127.0.0.1", done));
-    const trickle = new sw.Client(`http://127.0.0.1:${server.address().port}`, { apiKey: "x", timeout: 500, retries: 0 });
+    const options = { apiKey: "x", timeout: 500, retries: 0 };
+    const trickle = new sw.Client(`http://127.0.0.1:${server.address().port}`, options);
     await assert.rejects(trickle.spools.list(), sw.RequestTimeout);
     await new Promise((done) => server.close(done));
   });
