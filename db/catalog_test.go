@@ -234,6 +234,18 @@ func TestCatalogPrivileges(t *testing.T) {
 			}
 		}
 	}
+	// The service may change only these columns of an entry of the ledger, and other tables as a whole.
+	partly := queryStrings(t, super, `
+		select c.relname || ' ' || string_agg(a.attname, ' ' order by a.attname)
+			filter (where has_column_privilege('spoolwright_app', c.oid, a.attnum, 'UPDATE'))
+		from pg_class c join pg_attribute a on a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped
+		where c.relnamespace = 'public'::regnamespace and c.relkind = 'r'
+			and not has_table_privilege('spoolwright_app', c.oid, 'UPDATE')
+		group by c.oid, c.relname
+		having bool_or(has_column_privilege('spoolwright_app', c.oid, a.attnum, 'UPDATE'))`)
+	if want := []string{"spool_usage after_grams shortfall_grams updated_at"}; !slices.Equal(partly, want) {
+		t.Errorf("tables and the columns of them that the service may change: %q, want %q", partly, want)
+	}
 	for table := range privileges {
 		if len(queryStrings(t, super, `select relname::text from pg_class where relname = $1`, table)) != 1 {
 			t.Errorf("the table %s does not exist", table)

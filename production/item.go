@@ -71,8 +71,8 @@ func (h handlers) addItem(ctx context.Context, r *server.Request[RunItem]) (serv
 }
 
 // lockRun locks a run until the end of the transaction, so that concurrent requests cannot fill its lists beyond the
-// limit, and changes of its items and materials wait for complete and for an edit with If-Match, and the reverse. The statements after it see what the
-// transaction that it waited for has changed.
+// limit, and changes of its items and materials wait for complete and for an edit with If-Match, and the reverse. The
+// statements after it see what the transaction that it waited for has changed.
 func lockRun(run string) *db.Stmt {
 	return db.SQL(`select id from production_runs where id = $1 and hidden_at is null for no key update`, run)
 }
