@@ -53,12 +53,18 @@ func newTestAPI(t *testing.T, o authtest.Options) *testAPI {
 					Examples map[string]struct{ Value map[string]any }
 				}
 			}
-			Responses map[string]any
+			Responses  map[string]any
+			Parameters []struct{ Name, In string }
 		}
 		if err := json.Unmarshal(doc.Paths[r.Path()][strings.ToLower(r.Method())], &described); err != nil {
 			t.Fatal(err)
 		}
 		op := &operation{Route: r, creates: described.Responses["201"] != nil}
+		for _, p := range described.Parameters {
+			if p.In == "query" {
+				op.query = append(op.query, p.Name)
+			}
+		}
 		if described.RequestBody != nil && described.RequestBody.Content["text/csv"].Example != nil {
 			op.csv = described.RequestBody.Content["text/csv"].Example.(string)
 		} else if described.RequestBody != nil {
@@ -94,6 +100,7 @@ type operation struct {
 	csv      string                      // the request body, if it is CSV
 	optional bool                        // the body may be missing
 	creates  bool                        // a success is 201
+	query    []string                    // the names of the query's parameters
 }
 
 // ref is a reference to a schema of the document.

@@ -3,6 +3,7 @@ package blackbox_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -66,7 +67,7 @@ func testPlans(t *testing.T, analyzed bool) {
 			operations = append(operations, op)
 		}
 	}
-	// each runs every operation with resources of its own.
+	// each runs every operation with resources of its own. Of a list, it also reads the second page with a cursor.
 	each := func(run func(op *operation, do func())) {
 		t.Helper()
 		for _, op := range operations {
@@ -80,12 +81,20 @@ func testPlans(t *testing.T, analyzed bool) {
 			if body["sku"] != nil {
 				body["sku"] = path // unique
 			}
+			next := ""
 			run(op, func() {
 				t.Helper()
-				if a := f.do(t, f.admin, op, path, body); a.Status >= 300 {
+				a := f.do(t, f.admin, op, path, body)
+				if a.Status >= 300 {
 					t.Fatalf("%s: %d %s", a.What, a.Status, a.Body)
 				}
+				if slices.Contains(op.query, "after") {
+					next, _ = a.Value("next").(string)
+				}
 			})
+			if next != "" {
+				run(op, func() { t.Helper(); f.admin.Get(t, path+"?after="+next).Want(200) })
+			}
 		}
 	}
 	warm := func() {

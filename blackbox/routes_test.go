@@ -365,3 +365,72 @@ func TestRateLimit(t *testing.T) {
 		f.wantUnchanged(t, before)
 	})
 }
+
+// TestCursors reads every list page by page with the cursors in its responses, and with skip. Both return the same
+// items. A cursor of another tenant only selects a position among the own items.
+func TestCursors(t *testing.T) {
+	t.Parallel()
+	w := newUnlimitedAPI(t)
+	isList := func(op *operation) bool { return slices.Contains(op.query, "after") }
+	w.forEach(t, isList, func(t *testing.T, op *operation) {
+		t.Parallel()
+		own, other := w.newFullFixture(t), w.newFullFixture(t)
+		path := own.path(t, op.Path())
+		for range 4 {
+			switch {
+			case strings.HasSuffix(path, "/usage"):
+				own.admin.Post(t, strings.TrimSuffix(path, "usage")+"deduct", map[string]any{"weight_grams": 1}).Want(200)
+			default:
+				own.create(t, op.Path(), path)
+			}
+		}
+		ids := func(a *authtest.Response) (all []string) {
+			for _, item := range a.Want(200).List("items") {
+				all = append(all, item.(map[string]any)["id"].(string))
+			}
+			return all
+		}
+		want := ids(own.admin.Get(t, path+"?limit=100"))
+		if len(want) < 5 {
+			t.Fatalf("the list has only %d items", len(want))
+		}
+		foreign := ids(other.admin.Get(t, other.path(t, op.Path())+"?limit=100"))
+		for _, limit := range []int{1, 2, len(want) - 1, len(want)} {
+			query, got, count := "?limit="+strconv.Itoa(limit), []string(nil), 0
+			for after := ""; ; {
+				count++
+				a := own.admin.Get(t, path+query+after)
+				got = append(got, ids(a)...)
+				a.Shows(map[string]string{"total": strconv.Itoa(len(want)), "skip": "0"})
+				if len(got) > len(want) || a.Value("next") == nil {
+					break
+				}
+				after = "&after=" + a.Text("next")
+				for _, id := range ids(other.admin.Get(t, other.path(t, op.Path())+query+after)) {
+					if !slices.Contains(foreign, id) {
+						t.Errorf("limit %d: the cursor of another tenant returns %s", limit, id)
+					}
+				}
+			}
+			if pages := (len(want) + limit - 1) / limit; count != pages {
+				t.Errorf("limit %d: there are %d pages, want %d", limit, count, pages)
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("limit %d: the pages have the items\n%v, want\n%v", limit, got, want)
+			}
+		}
+		last := own.admin.Get(t, path+"?limit=1").Text("next")
+		for _, query := range []string{"", "x", last[1:], last + "AAAA", last[:31] + "!", strings.Repeat("f", 32), "%00"} {
+			own.admin.Get(t, path+"?after="+query).Fields("after")
+		}
+		own.admin.Get(t, path+"?after="+last+"&skip=1").Fields("after")
+		own.admin.Get(t, path+"?after="+last+"&sort_order=asc").Fields("after")
+		own.admin.Get(t, path+"?after="+last+"&sort_by=id").Fields("after")
+		own.admin.Get(t, path+"?limit=0&after="+last[1:]).Fields("after", "limit")
+		own.admin.Get(t, path+"?skip=0&sort_by=created_at&sort_order=desc&limit=1&after="+last).Want(200).
+			Shows(map[string]string{"items.0.id": want[1]})
+		if next := own.admin.Get(t, path+"?limit=1&sort_order=asc").Value("next"); next != nil {
+			t.Errorf("in another order, next is %v, want null", next)
+		}
+	})
+}

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -56,6 +57,8 @@ type Stmt struct {
 	cut  int // the end of the first row in json
 
 	expect int
+	keep   int // the maximum number of rows to keep; 0 means all
+	next   *Position
 	lock   bool // whether the statement is a Lock
 	total  *int64
 }
@@ -87,7 +90,20 @@ func (s *Stmt) Expect(rows int) *Stmt { s.expect = rows; return s }
 // rows.
 func (s *Stmt) Total(dest *int64) *Stmt { s.total = dest; return s }
 
-// Rows returns the number of rows that the statement returned.
+// Position is the position of a row in the order of created_at and id.
+type Position struct {
+	CreatedAt time.Time
+	ID        string
+}
+
+// Keep makes the statement keep at most n rows. Next then reports whether there are more.
+func (s *Stmt) Keep(n int) *Stmt { s.keep = n; return s }
+
+// Next returns the position of the last row that was kept, if the statement returned more rows than Keep allows, and
+// nil otherwise. The rows must have the columns created_at and id.
+func (s *Stmt) Next() *Position { return s.next }
+
+// Rows returns the number of rows that the statement returned, or kept.
 func (s *Stmt) Rows() int { return s.rows }
 
 // Object returns the first row as a JSON object. The statement must have returned a row.
@@ -105,8 +121,9 @@ func (s *Stmt) Array() []byte {
 const rowSize = 1 << 10
 
 func (s *Stmt) read(rows pgx.Rows) error {
-	s.rows, s.cut, s.json = 0, 0, s.json[:0]
+	s.rows, s.cut, s.json, s.next = 0, 0, s.json[:0], nil
 	var columns []pgconn.FieldDescription
+	var last Position
 	for rows.Next() {
 		values := rows.RawValues()
 		if s.total != nil {
@@ -120,6 +137,10 @@ func (s *Stmt) read(rows pgx.Rows) error {
 			if values = values[1:]; values[0] == nil {
 				continue
 			}
+		}
+		if s.keep > 0 && s.rows == s.keep {
+			s.next = &last
+			continue
 		}
 		s.rows++
 		if s.into != nil {
@@ -149,11 +170,37 @@ func (s *Stmt) read(rows pgx.Rows) error {
 		if s.rows == 1 {
 			s.cut = len(s.json)
 		}
+		if s.rows == s.keep {
+			if last, err = positionOf(columns, values); err != nil {
+				return err
+			}
+		}
 	}
 	if s.json != nil && s.rows > 0 {
 		s.json = append(s.json, ']')
 	}
 	return rows.Err()
+}
+
+// positionOf returns the position of a row.
+func positionOf(columns []pgconn.FieldDescription, values [][]byte) (p Position, err error) {
+	for i, column := range columns {
+		switch column.Name {
+		case "created_at":
+			p.CreatedAt, err = parseTimestamp(values[i], column.Format == pgx.BinaryFormatCode)
+		case "id":
+			var id []byte
+			id, err = appendValue(nil, column, values[i])
+			p.ID = strings.Trim(string(id), `"`)
+		}
+		if err != nil {
+			return p, err
+		}
+	}
+	if p.CreatedAt.IsZero() || p.ID == "" {
+		return p, errors.New("db: a row without created_at or id has no position")
+	}
+	return p, nil
 }
 
 // Lock returns a statement that acquires the tenant's lock of that name until the transaction ends. At most two

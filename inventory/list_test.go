@@ -44,6 +44,88 @@ func ids(a *authtest.Response) []string {
 	return all
 }
 
+// follow reads all pages of a list with the cursors in its responses, and calls between after each page.
+func follow(t *testing.T, c *authtest.Client, path string, limit int, between func()) (all []string) {
+	t.Helper()
+	join := "?"
+	if strings.Contains(path, "?") {
+		join = "&"
+	}
+	for after := ""; ; {
+		a := c.Get(t, fmt.Sprintf("%s%slimit=%d%s", path, join, limit, after)).Want(200)
+		page := ids(a)
+		all = append(all, page...)
+		if a.Value("next") == nil {
+			return all
+		}
+		if len(page) != limit {
+			t.Fatalf("%s: %d items and a next page", a.What, len(page))
+		}
+		after = "&after=" + a.Text("next")
+		between()
+	}
+}
+
+// Cursors work with every filter, for spools with the same created_at, and while spools come and go.
+func TestFollow(t *testing.T) {
+	t.Parallel()
+	c := operator(t)
+	fill(t, c, 400, "material_type, brand, remaining_weight_grams, created_at, archived", `
+		(array['PLA', 'PETG'])[1 + i % 2], 'B' || i % 3, i % 4, timestamptz '2024-01-01' + i % 5 * interval '1 us',
+		i % 7 = 0`)
+	for _, path := range []string{
+		spools,
+		query("archived", "any"),
+		query("archived", "true"),
+		query("material_type", "PETG"),
+		query("material_type", "PETG", "brand", "b1", "in_stock", "true"),
+		query("search", "b2"),
+		query("search", "b2", "archived", "any"),
+		query("number", "17"),
+		query("brand", "none"),
+	} {
+		want := pages(t, c, path, 100)
+		for _, limit := range []int{1, 7, 100} {
+			if limit == 1 && len(want) > 100 {
+				continue
+			}
+			if got := follow(t, c, path, limit, func() {}); !slices.Equal(got, want) {
+				t.Errorf("%s, limit %d: the pages have %d items in another order than the %d", path, limit, len(got), len(want))
+			}
+		}
+	}
+
+	// Between the pages, a spool is created, and one before and one after the cursor are removed.
+	want := pages(t, c, spools, 100)
+	removed := map[string]bool{}
+	n := 0
+	got := follow(t, c, spools, 10, func() {
+		n++
+		c.Post(t, spools, spool(nil)).Want(201)
+		for _, i := range []int{10*n - 1, len(want) - 2*n} {
+			if id := want[i]; !removed[id] {
+				removed[id] = true
+				c.Delete(t, spools+"/"+id).Want(204)
+			}
+		}
+	})
+	seen := map[string]bool{}
+	for _, id := range got {
+		if seen[id] {
+			t.Errorf("%s is on two pages", id)
+		}
+		seen[id] = true
+	}
+	for i, id := range want {
+		if !seen[id] && !removed[id] {
+			t.Errorf("spool %d, %s, is on no page", i, id)
+		}
+	}
+	if len(removed) < 40 || len(got) > len(want) {
+		t.Errorf("%d spools were removed, and the pages have %d of %d", len(removed), len(got), len(want))
+	}
+}
+
 // pages reads all pages of a list, and checks total, skip and limit of each.
 func pages(t *testing.T, c *authtest.Client, path string, limit int) []string {
 	t.Helper()
@@ -83,7 +165,7 @@ func TestListShapeAndBounds(t *testing.T) {
 	t.Parallel()
 	c := operator(t)
 	is(t, c.Get(t, spools).Want(200), "", j{"items": []any{}, "total": json.Number("0"), "skip": json.Number("0"),
-		"limit": json.Number("20")})
+		"limit": json.Number("20"), "next": nil})
 	var newest []string
 	for range 25 {
 		newest = append([]string{c.Post(t, spools, spool(nil)).Want(201).ID()}, newest...)
@@ -345,7 +427,7 @@ func TestDeepPages(t *testing.T) {
 		}
 		c.Get(t, path+join+"skip=1125").Want(200).Shows(map[string]string{"items.4.color": "Black", "total": "1130"})
 		is(t, c.Get(t, path+join+"skip=1130").Want(200), "", j{"items": []any{}, "total": json.Number("1130"),
-			"skip": json.Number("1130"), "limit": json.Number("20")})
+			"skip": json.Number("1130"), "limit": json.Number("20"), "next": nil})
 	}
 	empty := strconv.Itoa(1130/9 - 1110/9 + 20 + 1110/9 - 2)
 	c.Get(t, query("in_stock", false, "skip", 1000)).Want(200).Shows(map[string]string{"total": empty})

@@ -2,9 +2,13 @@ package server
 
 import (
 	"context"
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/hex"
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"spoolwright/db"
 )
@@ -15,6 +19,62 @@ type ListQuery struct {
 	Limit     Optional[int64]     `query:"limit" rule:"minimum=1,maximum=100,default=20"`
 	SortBy    Optional[string]    `query:"sort_by" rule:"default=created_at"`
 	SortOrder Optional[SortOrder] `query:"sort_order" rule:"default=desc"`
+	After     Optional[string]    `query:"after"`
+}
+
+// Check checks After, and that it is not combined with parameters that select another page.
+func (q *ListQuery) Check(problems *Problems) {
+	if q.After.IsNull() {
+		return
+	}
+	if _, ok := parseCursor(*q.After.Value); !ok {
+		problems.Add("after", "must be the `next` of a page")
+	}
+	if q.Skip.Or(0) > 0 {
+		problems.Add("after", "cannot be combined with skip")
+	}
+	if !q.isDefaultOrder() {
+		problems.Add("after", "cannot be combined with another order than the default: omit sort_by and sort_order")
+	}
+}
+
+// isDefaultOrder reports whether the order is the newest first, in which pages have a next.
+func (q *ListQuery) isDefaultOrder() bool {
+	return q.SortBy.Or("created_at") == "created_at" && q.SortOrder.Or("desc") == "desc"
+}
+
+// cursorSize is the number of bytes of a cursor, which is the position of an item: its created_at in microseconds since
+// 1970, and its id. In requests and responses, they are in base64.
+const cursorSize = 8 + 16
+
+// exampleCursor is the cursor of an item in the OpenAPI document.
+var exampleCursor = cursor(db.Position{
+	CreatedAt: time.Date(2024, 1, 15, 10, 0, 0, 0, time.UTC), ID: "018d0c4f-7a00-7c3e-8b5a-1f2e3d4c5b6a",
+})
+
+// cursor returns the value of next for a page that ends at the position.
+func cursor(p db.Position) string {
+	b := binary.BigEndian.AppendUint64(make([]byte, 0, cursorSize), uint64(p.CreatedAt.UnixMicro()))
+	b, err := hex.AppendDecode(b, []byte(strings.ReplaceAll(p.ID, "-", "")))
+	if err != nil {
+		panic(err) // PostgreSQL returned the id
+	}
+	return base64.RawURLEncoding.EncodeToString(b)
+}
+
+// parseCursor returns the position of a cursor.
+func parseCursor(text string) (db.Position, bool) {
+	b, err := base64.RawURLEncoding.Strict().DecodeString(text)
+	if err != nil || len(b) != cursorSize || strings.ContainsAny(text, "\r\n") {
+		return db.Position{}, false
+	}
+	created := time.UnixMicro(int64(binary.BigEndian.Uint64(b))).UTC()
+	if year := created.Year(); year < 1 || year > 9999 {
+		return db.Position{}, false
+	}
+	id := hex.EncodeToString(b[8:])
+	id = id[:8] + "-" + id[8:12] + "-" + id[12:16] + "-" + id[16:20] + "-" + id[20:]
+	return db.Position{CreatedAt: created, ID: id}, true
 }
 
 // SortOrder is the direction of a list's order.
@@ -112,13 +172,21 @@ func ListPage[T any](ctx context.Context, run func(context.Context, ...*db.Stmt)
 		args = append(args[:len(args):len(args)], db.ActorOf(ctx).Tenant)
 		conditions = append(conditions[:len(conditions):len(conditions)], "tenant_id = $"+strconv.Itoa(len(args)))
 	}
-	where := ""
-	if len(conditions) > 0 {
-		where = " where " + strings.Join(conditions, " and ")
+	// The total counts the items of all pages. In the default order, one more row than the limit tells whether there is a
+	// next page.
+	where, pageWhere, foundWhere, fetch := whereOf(conditions...), whereOf(conditions...), "", limit
+	if q.isDefaultOrder() {
+		fetch++
+	}
+	if !q.After.IsNull() {
+		last, _ := parseCursor(*q.After.Value) // ListQuery.Check has accepted it
+		args = append(args[:len(args):len(args)], last.CreatedAt, last.ID)
+		after := fmt.Sprintf("(created_at, id) < ($%d::timestamptz, $%d::uuid)", len(args)-1, len(args))
+		pageWhere, foundWhere = whereOf(append(conditions[:len(conditions):len(conditions)], after)...), whereOf(after)
 	}
 	// The limit is text and not an argument: PostgreSQL prefers custom plans for a limit that it does not know, and would
 	// plan the statement each time.
-	window := " limit " + strconv.FormatInt(limit, 10)
+	window := " limit " + strconv.FormatInt(fetch, 10)
 	if skip > 0 {
 		args = append(args[:len(args):len(args)], skip)
 		window += " offset $" + strconv.Itoa(len(args))
@@ -133,12 +201,12 @@ func ListPage[T any](ctx context.Context, run func(context.Context, ...*db.Stmt)
 			key += ", " + sort
 		}
 		sql = "with found as materialized (select " + key + " from " + l.table + where + ")," +
-			" page as (select tenant_id, id from found order by " + by("") + window + ")" +
+			" page as (select tenant_id, id from found" + foundWhere + " order by " + by("") + window + ")" +
 			" select counted.total, " + l.columns + " from (select count(*) as total from found) counted" +
 			" left join (page join " + l.table + " using (tenant_id, id)) on true order by " + by("")
 	case skip < deepSkip:
 		sql = "select counted.total, page.* from (" + l.count(where) + ") counted" +
-			" left join (select " + l.columns + " from " + l.table + where + " order by " + by("") + window + ") page" +
+			" left join (select " + l.columns + " from " + l.table + pageWhere + " order by " + by("") + window + ") page" +
 			" on true order by " + by("page.")
 	default:
 		sql = "select counted.total, page.* from (" + l.count(where) + ") counted" +
@@ -148,17 +216,36 @@ func ListPage[T any](ctx context.Context, run func(context.Context, ...*db.Stmt)
 	}
 	var total int64
 	page := db.SQL(sql, args...).Total(&total).Expect(int(limit))
+	if q.isDefaultOrder() {
+		page.Keep(int(limit))
+	}
 	if err := run(ctx, append(before, page)...); err != nil {
 		return nil, err
 	}
-	return NewPage(page.Array(), total, skip, limit), nil
+	answer := newPage(page.Array(), total, skip, limit)
+	if next := page.Next(); next != nil {
+		return append(append(append(answer, '"'), cursor(*next)...), `"}`...), nil
+	}
+	return append(answer, "null}"...), nil
 }
 
-// NewPage returns the JSON of a page of a list with these items, a JSON array.
+func whereOf(conditions ...string) string {
+	if len(conditions) == 0 {
+		return ""
+	}
+	return " where " + strings.Join(conditions, " and ")
+}
+
+// NewPage returns the JSON of the only page of a list, with these items, a JSON array.
 func NewPage(items []byte, total, skip, limit int64) []byte {
-	answer := append(make([]byte, 0, len(items)+80), `{"items":`...)
+	return append(newPage(items, total, skip, limit), "null}"...)
+}
+
+// newPage returns the JSON of a page up to the value of next.
+func newPage(items []byte, total, skip, limit int64) []byte {
+	answer := append(make([]byte, 0, len(items)+150), `{"items":`...)
 	answer = append(answer, items...)
-	return fmt.Appendf(answer, `,"total":%d,"skip":%d,"limit":%d}`, total, skip, limit)
+	return fmt.Appendf(answer, `,"total":%d,"skip":%d,"limit":%d,"next":`, total, skip, limit)
 }
 
 // count returns the query that counts the rows of the list as total.

@@ -328,7 +328,8 @@ func (d *document) operation(route Route, guarded bool) object {
 		if list {
 			success[0].value = "A page of the list"
 			name = d.page(name)
-			example = object{{"items", []any{example}}, {"total", 1}, {"skip", 0}, {"limit", 20}}
+			example = object{{"items", []any{example}}, {"total", 1}, {"skip", 0}, {"limit", 20},
+				{"next", nil}}
 		}
 		schema := ref("schemas", name)
 		if e.out.either {
@@ -624,7 +625,10 @@ func (d *document) page(item string) string {
 			{"total", whole("Number of matching items on all pages.", 1)},
 			{"skip", whole("Number of skipped items.", 0)},
 			{"limit", whole("Maximum number of items on a page.", 20)},
-		}, []string{"items", "total", "skip", "limit"})
+			{"next", object{{"type", []string{"string", "null"}},
+				{"description", "The value of `after` for the next page; null on the last page, and if the request has " +
+					"another order than the default."}, {"examples", []string{exampleCursor}}}},
+		}, []string{"items", "total", "skip", "limit", "next"})
 	}
 	return name
 }

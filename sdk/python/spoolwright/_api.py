@@ -112,6 +112,10 @@ class UserAccountList:
     """Number of skipped items."""
     limit: int
     """Maximum number of items on a page."""
+    next: str | None
+    """The value of `after` for the next page; null on the last page, and if the request has another order than the
+    default.
+    """
 
 
 def _UserAccountList(d: Any, etag: str | None = None) -> UserAccountList:
@@ -121,6 +125,7 @@ def _UserAccountList(d: Any, etag: str | None = None) -> UserAccountList:
         total=get("total"),
         skip=get("skip"),
         limit=get("limit"),
+        next=get("next"),
     )
 
 
@@ -175,6 +180,10 @@ class AccessKeyList:
     """Number of skipped items."""
     limit: int
     """Maximum number of items on a page."""
+    next: str | None
+    """The value of `after` for the next page; null on the last page, and if the request has another order than the
+    default.
+    """
 
 
 def _AccessKeyList(d: Any, etag: str | None = None) -> AccessKeyList:
@@ -184,6 +193,7 @@ def _AccessKeyList(d: Any, etag: str | None = None) -> AccessKeyList:
         total=get("total"),
         skip=get("skip"),
         limit=get("limit"),
+        next=get("next"),
     )
 
 
@@ -333,6 +343,10 @@ class SpoolList:
     """Number of skipped items."""
     limit: int
     """Maximum number of items on a page."""
+    next: str | None
+    """The value of `after` for the next page; null on the last page, and if the request has another order than the
+    default.
+    """
 
 
 def _SpoolList(d: Any, etag: str | None = None) -> SpoolList:
@@ -342,6 +356,7 @@ def _SpoolList(d: Any, etag: str | None = None) -> SpoolList:
         total=get("total"),
         skip=get("skip"),
         limit=get("limit"),
+        next=get("next"),
     )
 
 
@@ -447,6 +462,10 @@ class UsageList:
     """Number of skipped items."""
     limit: int
     """Maximum number of items on a page."""
+    next: str | None
+    """The value of `after` for the next page; null on the last page, and if the request has another order than the
+    default.
+    """
 
 
 def _UsageList(d: Any, etag: str | None = None) -> UsageList:
@@ -456,6 +475,7 @@ def _UsageList(d: Any, etag: str | None = None) -> UsageList:
         total=get("total"),
         skip=get("skip"),
         limit=get("limit"),
+        next=get("next"),
     )
 
 
@@ -585,6 +605,10 @@ class ProductList:
     """Number of skipped items."""
     limit: int
     """Maximum number of items on a page."""
+    next: str | None
+    """The value of `after` for the next page; null on the last page, and if the request has another order than the
+    default.
+    """
 
 
 def _ProductList(d: Any, etag: str | None = None) -> ProductList:
@@ -594,6 +618,7 @@ def _ProductList(d: Any, etag: str | None = None) -> ProductList:
         total=get("total"),
         skip=get("skip"),
         limit=get("limit"),
+        next=get("next"),
     )
 
 
@@ -882,6 +907,10 @@ class RunList:
     """Number of skipped items."""
     limit: int
     """Maximum number of items on a page."""
+    next: str | None
+    """The value of `after` for the next page; null on the last page, and if the request has another order than the
+    default.
+    """
 
 
 def _RunList(d: Any, etag: str | None = None) -> RunList:
@@ -891,6 +920,7 @@ def _RunList(d: Any, etag: str | None = None) -> RunList:
         total=get("total"),
         skip=get("skip"),
         limit=get("limit"),
+        next=get("next"),
     )
 
 
@@ -1391,6 +1421,10 @@ class OrderList:
     """Number of skipped items."""
     limit: int
     """Maximum number of items on a page."""
+    next: str | None
+    """The value of `after` for the next page; null on the last page, and if the request has another order than the
+    default.
+    """
 
 
 def _OrderList(d: Any, etag: str | None = None) -> OrderList:
@@ -1400,6 +1434,7 @@ def _OrderList(d: Any, etag: str | None = None) -> OrderList:
         total=get("total"),
         skip=get("skip"),
         limit=get("limit"),
+        next=get("next"),
     )
 
 
@@ -1562,6 +1597,10 @@ class WebhookList:
     """Number of skipped items."""
     limit: int
     """Maximum number of items on a page."""
+    next: str | None
+    """The value of `after` for the next page; null on the last page, and if the request has another order than the
+    default.
+    """
 
 
 def _WebhookList(d: Any, etag: str | None = None) -> WebhookList:
@@ -1571,6 +1610,7 @@ def _WebhookList(d: Any, etag: str | None = None) -> WebhookList:
         total=get("total"),
         skip=get("skip"),
         limit=get("limit"),
+        next=get("next"),
     )
 
 
@@ -1676,6 +1716,10 @@ class DeliveryList:
     """Number of skipped items."""
     limit: int
     """Maximum number of items on a page."""
+    next: str | None
+    """The value of `after` for the next page; null on the last page, and if the request has another order than the
+    default.
+    """
 
 
 def _DeliveryList(d: Any, etag: str | None = None) -> DeliveryList:
@@ -1685,6 +1729,7 @@ def _DeliveryList(d: Any, etag: str | None = None) -> DeliveryList:
         total=get("total"),
         skip=get("skip"),
         limit=get("limit"),
+        next=get("next"),
     )
 
 
@@ -2314,6 +2359,7 @@ class UsersResource:
         limit: int | None = None,
         sort_by: Literal["id", "email", "name", "role", "disabled", "created_at"] | None = None,
         sort_order: SortOrder | None = None,
+        after: str | None = None,
     ) -> UserAccountList:
         """List users.
 
@@ -2325,6 +2371,8 @@ class UsersResource:
         :param limit: Maximum page size.
         :param sort_by: Any scalar field of the items.
         :param sort_order: Ascending or descending.
+        :param after: The `next` of a page, to get the page after it. Cannot be combined with `skip` or another
+        order than the default.
         """
         return self._client._call(
             "GET",
@@ -2335,6 +2383,7 @@ class UsersResource:
                 "limit": limit,
                 "sort_by": sort_by,
                 "sort_order": sort_order,
+                "after": after,
             },
         )
 
@@ -2352,7 +2401,7 @@ class UsersResource:
         :param sort_by: Any scalar field of the items.
         :param sort_order: Ascending or descending.
         """
-        return _core.pages(self._client, "/users", _UserAccountList,
+        return _core.cursor_pages(self._client, "/users", _UserAccountList,
             query={
                 "sort_by": sort_by,
                 "sort_order": sort_order,
@@ -2477,6 +2526,7 @@ class ApiKeysResource:
         limit: int | None = None,
         sort_by: Literal["id", "name", "role", "hint", "created_by", "created_at", "expires_at", "last_used_at", "revoked_at"] | None = None,
         sort_order: SortOrder | None = None,
+        after: str | None = None,
     ) -> AccessKeyList:
         """List API keys.
 
@@ -2488,6 +2538,8 @@ class ApiKeysResource:
         :param limit: Maximum page size.
         :param sort_by: Any scalar field of the items.
         :param sort_order: Ascending or descending.
+        :param after: The `next` of a page, to get the page after it. Cannot be combined with `skip` or another
+        order than the default.
         """
         return self._client._call(
             "GET",
@@ -2498,6 +2550,7 @@ class ApiKeysResource:
                 "limit": limit,
                 "sort_by": sort_by,
                 "sort_order": sort_order,
+                "after": after,
             },
         )
 
@@ -2515,7 +2568,7 @@ class ApiKeysResource:
         :param sort_by: Any scalar field of the items.
         :param sort_order: Ascending or descending.
         """
-        return _core.pages(self._client, "/api-keys", _AccessKeyList,
+        return _core.cursor_pages(self._client, "/api-keys", _AccessKeyList,
             query={
                 "sort_by": sort_by,
                 "sort_order": sort_order,
@@ -2670,6 +2723,7 @@ class SpoolsResource:
         limit: int | None = None,
         sort_by: Literal["id", "number", "material_type", "brand", "color", "color_hex", "finish", "diameter_mm", "net_weight_grams", "remaining_weight_grams", "spool_weight_grams", "purchase_price", "cost_per_gram", "supplier", "purchase_date", "notes", "location", "lot_number", "density_g_cm3", "archived", "first_used_at", "last_used_at", "created_at", "updated_at", "hidden_at"] | None = None,
         sort_order: SortOrder | None = None,
+        after: str | None = None,
         number: int | None = None,
         material_type: MaterialType | None = None,
         brand: str | None = None,
@@ -2688,6 +2742,8 @@ class SpoolsResource:
         :param limit: Maximum page size.
         :param sort_by: Any scalar field of the items.
         :param sort_order: Ascending or descending.
+        :param after: The `next` of a page, to get the page after it. Cannot be combined with `skip` or another
+        order than the default.
         :param number: Only the spool with this number.
         :param material_type: Only spools of this material.
         :param brand: Only spools of this brand: the whole name, not case-sensitive.
@@ -2708,6 +2764,7 @@ class SpoolsResource:
                 "limit": limit,
                 "sort_by": sort_by,
                 "sort_order": sort_order,
+                "after": after,
                 "number": number,
                 "material_type": material_type,
                 "brand": brand,
@@ -2751,7 +2808,7 @@ class SpoolsResource:
         spools is any.
         :param hidden: true: only removed spools; false: only the others.
         """
-        return _core.pages(self._client, "/spools", _SpoolList,
+        return _core.cursor_pages(self._client, "/spools", _SpoolList,
             query={
                 "sort_by": sort_by,
                 "sort_order": sort_order,
@@ -3186,6 +3243,7 @@ class SpoolsResource:
         limit: int | None = None,
         sort_by: Literal["id", "spool_id", "kind", "reason", "run_id", "user_id", "api_key_id", "before_grams", "after_grams", "change_grams", "shortfall_grams", "created_at", "updated_at"] | None = None,
         sort_order: SortOrder | None = None,
+        after: str | None = None,
     ) -> UsageList:
         """List a spool's usage.
 
@@ -3197,6 +3255,8 @@ class SpoolsResource:
         :param limit: Maximum page size.
         :param sort_by: Any scalar field of the items.
         :param sort_order: Ascending or descending.
+        :param after: The `next` of a page, to get the page after it. Cannot be combined with `skip` or another
+        order than the default.
         """
         return self._client._call(
             "GET",
@@ -3207,6 +3267,7 @@ class SpoolsResource:
                 "limit": limit,
                 "sort_by": sort_by,
                 "sort_order": sort_order,
+                "after": after,
             },
         )
 
@@ -3226,7 +3287,7 @@ class SpoolsResource:
         :param sort_by: Any scalar field of the items.
         :param sort_order: Ascending or descending.
         """
-        return _core.pages(self._client, f"/spools/{_core.segment(id)}/usage", _UsageList,
+        return _core.cursor_pages(self._client, f"/spools/{_core.segment(id)}/usage", _UsageList,
             query={
                 "sort_by": sort_by,
                 "sort_order": sort_order,
@@ -3344,6 +3405,7 @@ class ProductsResource:
         limit: int | None = None,
         sort_by: Literal["id", "name", "description", "sku", "category", "estimated_print_time_minutes", "material_cost", "total_cost", "costs_complete", "created_at"] | None = None,
         sort_order: SortOrder | None = None,
+        after: str | None = None,
         category: str | None = None,
         search: str | None = None,
     ) -> ProductList:
@@ -3356,6 +3418,8 @@ class ProductsResource:
         :param limit: Maximum page size.
         :param sort_by: Any scalar field of the items.
         :param sort_order: Ascending or descending.
+        :param after: The `next` of a page, to get the page after it. Cannot be combined with `skip` or another
+        order than the default.
         :param category: Only products in this category, ignoring case.
         :param search: Only products with this text in name or description, ignoring case; no wildcards.
         """
@@ -3368,6 +3432,7 @@ class ProductsResource:
                 "limit": limit,
                 "sort_by": sort_by,
                 "sort_order": sort_order,
+                "after": after,
                 "category": category,
                 "search": search,
             },
@@ -3391,7 +3456,7 @@ class ProductsResource:
         :param category: Only products in this category, ignoring case.
         :param search: Only products with this text in name or description, ignoring case; no wildcards.
         """
-        return _core.pages(self._client, "/products", _ProductList,
+        return _core.cursor_pages(self._client, "/products", _ProductList,
             query={
                 "sort_by": sort_by,
                 "sort_order": sort_order,
@@ -3819,6 +3884,7 @@ class ProductionRunsResource:
         limit: int | None = None,
         sort_by: Literal["id", "status", "printer_name", "started_at", "completed_at", "estimated_print_time_hours", "actual_print_time_hours", "estimated_total_filament_grams", "actual_total_filament_grams", "quality_rating", "failure_reason", "created_at", "inventory_updated", "inventory_updated_at", "hidden_at"] | None = None,
         sort_order: SortOrder | None = None,
+        after: str | None = None,
         status: RunStatus | None = None,
         printer_name: str | None = None,
         search: str | None = None,
@@ -3833,6 +3899,8 @@ class ProductionRunsResource:
         :param limit: Maximum page size.
         :param sort_by: Any scalar field of the items.
         :param sort_order: Ascending or descending.
+        :param after: The `next` of a page, to get the page after it. Cannot be combined with `skip` or another
+        order than the default.
         :param status: Only runs with this status.
         :param printer_name: Only runs with this printer name, ignoring case.
         :param search: Only runs with this text in printer name or notes, ignoring case; no wildcards.
@@ -3847,6 +3915,7 @@ class ProductionRunsResource:
                 "limit": limit,
                 "sort_by": sort_by,
                 "sort_order": sort_order,
+                "after": after,
                 "status": status,
                 "printer_name": printer_name,
                 "search": search,
@@ -3876,7 +3945,7 @@ class ProductionRunsResource:
         :param search: Only runs with this text in printer name or notes, ignoring case; no wildcards.
         :param hidden: true: only removed runs; false: only the others.
         """
-        return _core.pages(self._client, "/production-runs", _RunList,
+        return _core.cursor_pages(self._client, "/production-runs", _RunList,
             query={
                 "sort_by": sort_by,
                 "sort_order": sort_order,
@@ -4519,6 +4588,7 @@ class OrdersResource:
         limit: int | None = None,
         sort_by: Literal["id", "source", "reference", "customer", "due_date", "status", "created_at", "updated_at"] | None = None,
         sort_order: SortOrder | None = None,
+        after: str | None = None,
         status: OrderStatus | None = None,
         source: str | None = None,
         search: str | None = None,
@@ -4532,6 +4602,8 @@ class OrdersResource:
         :param limit: Maximum page size.
         :param sort_by: Any scalar field of the items.
         :param sort_order: Ascending or descending.
+        :param after: The `next` of a page, to get the page after it. Cannot be combined with `skip` or another
+        order than the default.
         :param status: Only orders with this status.
         :param source: Only orders from this source, ignoring case.
         :param search: Only orders with this text in reference, customer or notes, ignoring case; no wildcards.
@@ -4545,6 +4617,7 @@ class OrdersResource:
                 "limit": limit,
                 "sort_by": sort_by,
                 "sort_order": sort_order,
+                "after": after,
                 "status": status,
                 "source": source,
                 "search": search,
@@ -4571,7 +4644,7 @@ class OrdersResource:
         :param source: Only orders from this source, ignoring case.
         :param search: Only orders with this text in reference, customer or notes, ignoring case; no wildcards.
         """
-        return _core.pages(self._client, "/orders", _OrderList,
+        return _core.cursor_pages(self._client, "/orders", _OrderList,
             query={
                 "sort_by": sort_by,
                 "sort_order": sort_order,
@@ -4871,6 +4944,7 @@ class WebhooksResource:
         limit: int | None = None,
         sort_by: Literal["id", "url", "description", "disabled", "disabled_at", "disabled_reason", "failing_since", "created_at"] | None = None,
         sort_order: SortOrder | None = None,
+        after: str | None = None,
     ) -> WebhookList:
         """List webhooks.
 
@@ -4882,6 +4956,8 @@ class WebhooksResource:
         :param limit: Maximum page size.
         :param sort_by: Any scalar field of the items.
         :param sort_order: Ascending or descending.
+        :param after: The `next` of a page, to get the page after it. Cannot be combined with `skip` or another
+        order than the default.
         """
         return self._client._call(
             "GET",
@@ -4892,6 +4968,7 @@ class WebhooksResource:
                 "limit": limit,
                 "sort_by": sort_by,
                 "sort_order": sort_order,
+                "after": after,
             },
         )
 
@@ -4909,7 +4986,7 @@ class WebhooksResource:
         :param sort_by: Any scalar field of the items.
         :param sort_order: Ascending or descending.
         """
-        return _core.pages(self._client, "/webhooks", _WebhookList,
+        return _core.cursor_pages(self._client, "/webhooks", _WebhookList,
             query={
                 "sort_by": sort_by,
                 "sort_order": sort_order,
@@ -5090,6 +5167,7 @@ class WebhooksResource:
         limit: int | None = None,
         sort_by: Literal["id", "event_id", "type", "status", "tries", "next_try_at", "last_try_at", "duration_ms", "response_status", "response", "error", "created_at"] | None = None,
         sort_order: SortOrder | None = None,
+        after: str | None = None,
         status: DeliveryStatus | None = None,
     ) -> DeliveryList:
         """List the deliveries of a webhook.
@@ -5104,6 +5182,8 @@ class WebhooksResource:
         :param limit: Maximum page size.
         :param sort_by: Any scalar field of the items.
         :param sort_order: Ascending or descending.
+        :param after: The `next` of a page, to get the page after it. Cannot be combined with `skip` or another
+        order than the default.
         :param status: Only deliveries with this status.
         """
         return self._client._call(
@@ -5115,6 +5195,7 @@ class WebhooksResource:
                 "limit": limit,
                 "sort_by": sort_by,
                 "sort_order": sort_order,
+                "after": after,
                 "status": status,
             },
         )
@@ -5137,7 +5218,7 @@ class WebhooksResource:
         :param sort_order: Ascending or descending.
         :param status: Only deliveries with this status.
         """
-        return _core.pages(self._client, f"/webhooks/{_core.segment(id)}/deliveries", _DeliveryList,
+        return _core.cursor_pages(self._client, f"/webhooks/{_core.segment(id)}/deliveries", _DeliveryList,
             query={
                 "sort_by": sort_by,
                 "sort_order": sort_order,

@@ -3,6 +3,7 @@
 import {
   ApiError,
   BaseClient,
+  cursorPages,
   pages,
   segment,
   type ClientOptions,
@@ -82,6 +83,11 @@ export interface UserAccountList {
   readonly skip: number;
   /** Maximum number of items on a page. */
   readonly limit: number;
+  /**
+   * The value of `after` for the next page; null on the last page, and if the request has another order than the
+   * default.
+   */
+  readonly next: string | null;
 }
 
 /** The type `AccessKey` of the API. */
@@ -116,6 +122,11 @@ export interface AccessKeyList {
   readonly skip: number;
   /** Maximum number of items on a page. */
   readonly limit: number;
+  /**
+   * The value of `after` for the next page; null on the last page, and if the request has another order than the
+   * default.
+   */
+  readonly next: string | null;
 }
 
 /** The type `AccessKeySecret` of the API. */
@@ -208,6 +219,11 @@ export interface SpoolList<D = number> {
   readonly skip: number;
   /** Maximum number of items on a page. */
   readonly limit: number;
+  /**
+   * The value of `after` for the next page; null on the last page, and if the request has another order than the
+   * default.
+   */
+  readonly next: string | null;
 }
 
 /** The type `Imported` of the API. */
@@ -269,6 +285,11 @@ export interface UsageList<D = number> {
   readonly skip: number;
   /** Maximum number of items on a page. */
   readonly limit: number;
+  /**
+   * The value of `after` for the next page; null on the last page, and if the request has another order than the
+   * default.
+   */
+  readonly next: string | null;
 }
 
 /** The type `UsageReportRow` of the API. */
@@ -345,6 +366,11 @@ export interface ProductList<D = number> {
   readonly skip: number;
   /** Maximum number of items on a page. */
   readonly limit: number;
+  /**
+   * The value of `after` for the next page; null on the last page, and if the request has another order than the
+   * default.
+   */
+  readonly next: string | null;
 }
 
 /** The type `ProductMaterial` of the API. */
@@ -505,6 +531,11 @@ export interface RunList<D = number> {
   readonly skip: number;
   /** Maximum number of items on a page. */
   readonly limit: number;
+  /**
+   * The value of `after` for the next page; null on the last page, and if the request has another order than the
+   * default.
+   */
+  readonly next: string | null;
 }
 
 /** The type `RunItem` of the API. */
@@ -788,6 +819,11 @@ export interface OrderList {
   readonly skip: number;
   /** Maximum number of items on a page. */
   readonly limit: number;
+  /**
+   * The value of `after` for the next page; null on the last page, and if the request has another order than the
+   * default.
+   */
+  readonly next: string | null;
 }
 
 /** The type `OrderItem` of the API. */
@@ -878,6 +914,11 @@ export interface WebhookList {
   readonly skip: number;
   /** Maximum number of items on a page. */
   readonly limit: number;
+  /**
+   * The value of `after` for the next page; null on the last page, and if the request has another order than the
+   * default.
+   */
+  readonly next: string | null;
 }
 
 /** The type `WebhookSecret` of the API. */
@@ -942,6 +983,11 @@ export interface DeliveryList {
   readonly skip: number;
   /** Maximum number of items on a page. */
   readonly limit: number;
+  /**
+   * The value of `after` for the next page; null on the last page, and if the request has another order than the
+   * default.
+   */
+  readonly next: string | null;
 }
 
 /** The type `DeliveryDetails` of the API. */
@@ -1607,6 +1653,10 @@ export interface ListUsersQuery {
   sort_by?: "id" | "email" | "name" | "role" | "disabled" | "created_at" | undefined;
   /** Ascending or descending. */
   sort_order?: SortOrder | undefined;
+  /**
+   * The `next` of a page, to get the page after it. Cannot be combined with `skip` or another order than the default.
+   */
+  after?: string | undefined;
 }
 
 /** Query parameters of `apiKeys.list`. */
@@ -1619,6 +1669,10 @@ export interface ListApiKeysQuery {
   sort_by?: "id" | "name" | "role" | "hint" | "created_by" | "created_at" | "expires_at" | "last_used_at" | "revoked_at" | undefined;
   /** Ascending or descending. */
   sort_order?: SortOrder | undefined;
+  /**
+   * The `next` of a page, to get the page after it. Cannot be combined with `skip` or another order than the default.
+   */
+  after?: string | undefined;
 }
 
 /** Query parameters of `spools.list`. */
@@ -1631,6 +1685,10 @@ export interface ListSpoolsQuery {
   sort_by?: "id" | "number" | "material_type" | "brand" | "color" | "color_hex" | "finish" | "diameter_mm" | "net_weight_grams" | "remaining_weight_grams" | "spool_weight_grams" | "purchase_price" | "cost_per_gram" | "supplier" | "purchase_date" | "notes" | "location" | "lot_number" | "density_g_cm3" | "archived" | "first_used_at" | "last_used_at" | "created_at" | "updated_at" | "hidden_at" | undefined;
   /** Ascending or descending. */
   sort_order?: SortOrder | undefined;
+  /**
+   * The `next` of a page, to get the page after it. Cannot be combined with `skip` or another order than the default.
+   */
+  after?: string | undefined;
   /** Only the spool with this number. */
   number?: number | undefined;
   /** Only spools of this material. */
@@ -1659,6 +1717,10 @@ export interface ListSpoolUsageQuery {
   sort_by?: "id" | "spool_id" | "kind" | "reason" | "run_id" | "user_id" | "api_key_id" | "before_grams" | "after_grams" | "change_grams" | "shortfall_grams" | "created_at" | "updated_at" | undefined;
   /** Ascending or descending. */
   sort_order?: SortOrder | undefined;
+  /**
+   * The `next` of a page, to get the page after it. Cannot be combined with `skip` or another order than the default.
+   */
+  after?: string | undefined;
 }
 
 /** Query parameters of `reports.usage`. */
@@ -1691,6 +1753,10 @@ export interface ListProductsQuery {
   sort_by?: "id" | "name" | "description" | "sku" | "category" | "estimated_print_time_minutes" | "material_cost" | "total_cost" | "costs_complete" | "created_at" | undefined;
   /** Ascending or descending. */
   sort_order?: SortOrder | undefined;
+  /**
+   * The `next` of a page, to get the page after it. Cannot be combined with `skip` or another order than the default.
+   */
+  after?: string | undefined;
   /** Only products in this category, ignoring case. */
   category?: string | undefined;
   /** Only products with this text in name or description, ignoring case; no wildcards. */
@@ -1713,6 +1779,10 @@ export interface ListProductionRunsQuery {
   sort_by?: "id" | "status" | "printer_name" | "started_at" | "completed_at" | "estimated_print_time_hours" | "actual_print_time_hours" | "estimated_total_filament_grams" | "actual_total_filament_grams" | "quality_rating" | "failure_reason" | "created_at" | "inventory_updated" | "inventory_updated_at" | "hidden_at" | undefined;
   /** Ascending or descending. */
   sort_order?: SortOrder | undefined;
+  /**
+   * The `next` of a page, to get the page after it. Cannot be combined with `skip` or another order than the default.
+   */
+  after?: string | undefined;
   /** Only runs with this status. */
   status?: RunStatus | undefined;
   /** Only runs with this printer name, ignoring case. */
@@ -1733,6 +1803,10 @@ export interface ListOrdersQuery {
   sort_by?: "id" | "source" | "reference" | "customer" | "due_date" | "status" | "created_at" | "updated_at" | undefined;
   /** Ascending or descending. */
   sort_order?: SortOrder | undefined;
+  /**
+   * The `next` of a page, to get the page after it. Cannot be combined with `skip` or another order than the default.
+   */
+  after?: string | undefined;
   /** Only orders with this status. */
   status?: OrderStatus | undefined;
   /** Only orders from this source, ignoring case. */
@@ -1751,6 +1825,10 @@ export interface ListWebhooksQuery {
   sort_by?: "id" | "url" | "description" | "disabled" | "disabled_at" | "disabled_reason" | "failing_since" | "created_at" | undefined;
   /** Ascending or descending. */
   sort_order?: SortOrder | undefined;
+  /**
+   * The `next` of a page, to get the page after it. Cannot be combined with `skip` or another order than the default.
+   */
+  after?: string | undefined;
 }
 
 /** Query parameters of `webhooks.listDeliveries`. */
@@ -1763,6 +1841,10 @@ export interface ListWebhookDeliveriesQuery {
   sort_by?: "id" | "event_id" | "type" | "status" | "tries" | "next_try_at" | "last_try_at" | "duration_ms" | "response_status" | "response" | "error" | "created_at" | undefined;
   /** Ascending or descending. */
   sort_order?: SortOrder | undefined;
+  /**
+   * The `next` of a page, to get the page after it. Cannot be combined with `skip` or another order than the default.
+   */
+  after?: string | undefined;
   /** Only deliveries with this status. */
   status?: DeliveryStatus | undefined;
 }
@@ -2030,7 +2112,7 @@ export class UsersResource<M extends DecimalMode = "number"> {
     query: Omit<ListUsersQuery, "skip" | "limit" | "after"> = {},
     options: RequestOptions = {},
   ): AsyncGenerator<UserAccount, void, undefined> {
-    return pages(this.#client, `/users`, { ...query }, options);
+    return cursorPages(this.#client, `/users`, { ...query }, options);
   }
 
   /**
@@ -2120,7 +2202,7 @@ export class ApiKeysResource<M extends DecimalMode = "number"> {
     query: Omit<ListApiKeysQuery, "skip" | "limit" | "after"> = {},
     options: RequestOptions = {},
   ): AsyncGenerator<AccessKey, void, undefined> {
-    return pages(this.#client, `/api-keys`, { ...query }, options);
+    return cursorPages(this.#client, `/api-keys`, { ...query }, options);
   }
 
   /**
@@ -2234,7 +2316,7 @@ export class SpoolsResource<M extends DecimalMode = "number"> {
     query: Omit<ListSpoolsQuery, "skip" | "limit" | "after"> = {},
     options: RequestOptions = {},
   ): AsyncGenerator<Spool<Decimals[M]>, void, undefined> {
-    return pages(this.#client, `/spools`, { ...query }, options);
+    return cursorPages(this.#client, `/spools`, { ...query }, options);
   }
 
   /**
@@ -2420,7 +2502,7 @@ export class SpoolsResource<M extends DecimalMode = "number"> {
     query: Omit<ListSpoolUsageQuery, "skip" | "limit" | "after"> = {},
     options: RequestOptions = {},
   ): AsyncGenerator<Usage<Decimals[M]>, void, undefined> {
-    return pages(this.#client, `/spools/${segment(id)}/usage`, { ...query }, options);
+    return cursorPages(this.#client, `/spools/${segment(id)}/usage`, { ...query }, options);
   }
 
 }
@@ -2522,7 +2604,7 @@ export class ProductsResource<M extends DecimalMode = "number"> {
     query: Omit<ListProductsQuery, "skip" | "limit" | "after"> = {},
     options: RequestOptions = {},
   ): AsyncGenerator<ProductListItem<Decimals[M]>, void, undefined> {
-    return pages(this.#client, `/products`, { ...query }, options);
+    return cursorPages(this.#client, `/products`, { ...query }, options);
   }
 
   /**
@@ -2776,7 +2858,7 @@ export class ProductionRunsResource<M extends DecimalMode = "number"> {
     query: Omit<ListProductionRunsQuery, "skip" | "limit" | "after"> = {},
     options: RequestOptions = {},
   ): AsyncGenerator<RunListItem<Decimals[M]>, void, undefined> {
-    return pages(this.#client, `/production-runs`, { ...query }, options);
+    return cursorPages(this.#client, `/production-runs`, { ...query }, options);
   }
 
   /**
@@ -3096,7 +3178,7 @@ export class OrdersResource<M extends DecimalMode = "number"> {
     query: Omit<ListOrdersQuery, "skip" | "limit" | "after"> = {},
     options: RequestOptions = {},
   ): AsyncGenerator<OrderListItem, void, undefined> {
-    return pages(this.#client, `/orders`, { ...query }, options);
+    return cursorPages(this.#client, `/orders`, { ...query }, options);
   }
 
   /**
@@ -3296,7 +3378,7 @@ export class WebhooksResource<M extends DecimalMode = "number"> {
     query: Omit<ListWebhooksQuery, "skip" | "limit" | "after"> = {},
     options: RequestOptions = {},
   ): AsyncGenerator<Webhook, void, undefined> {
-    return pages(this.#client, `/webhooks`, { ...query }, options);
+    return cursorPages(this.#client, `/webhooks`, { ...query }, options);
   }
 
   /**
@@ -3417,7 +3499,7 @@ export class WebhooksResource<M extends DecimalMode = "number"> {
     query: Omit<ListWebhookDeliveriesQuery, "skip" | "limit" | "after"> = {},
     options: RequestOptions = {},
   ): AsyncGenerator<Delivery, void, undefined> {
-    return pages(this.#client, `/webhooks/${segment(id)}/deliveries`, { ...query }, options);
+    return cursorPages(this.#client, `/webhooks/${segment(id)}/deliveries`, { ...query }, options);
   }
 
   /**
