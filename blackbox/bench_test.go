@@ -31,6 +31,7 @@ import (
 	"spoolwright/db/dbtest"
 	"spoolwright/db/local"
 	"spoolwright/inventory"
+	"spoolwright/printers"
 	"spoolwright/server"
 )
 
@@ -58,6 +59,7 @@ type benchService struct {
 	recorder             *server.Server // a second instance, which appends the statements of requests to recorded
 	recorded             atomic.Pointer[[][]db.Statement]
 	db                   *db.DB
+	postmaster           int // process id
 	stop                 []func()
 }
 
@@ -89,6 +91,7 @@ func newBenchService(b *testing.B, load func(ctx context.Context, f *benchServic
 	private, err := local.Start(ctx, local.Options{Dir: dir, Settings: settings})
 	must(err)
 	f.stop = append(f.stop, func() { private.Stop(ctx) })
+	f.postmaster = private.PID()
 	_, err = db.Migrate(ctx, private.OwnerURL(), private.AppURL(), dbtest.Definitions)
 	must(err)
 	d, err := db.Open(ctx, db.Config{URL: private.AppURL()})
@@ -145,6 +148,7 @@ func newBenchService(b *testing.B, load func(ctx context.Context, f *benchServic
 		return server.New(server.Config{
 			Routes: allRoutes(d, a), Secrets: secrets, DB: d, Authenticate: a.Authenticate, Ready: d.Ready,
 			Log: slog.New(slog.DiscardHandler), Metrics: server.NewMetrics("bench", d.Stats),
+			Surfaces: []server.Surface{printers.Surface(d)},
 		})
 	}
 	s := service(f.db)
