@@ -202,6 +202,9 @@ func TestLargeList(t *testing.T) {
 		if path == "spool" && (a.header.Get("X-Total-Count") != "10000" || items != 10000) {
 			t.Errorf("%d bytes, X-Total-Count %s", len(a.body), a.header.Get("X-Total-Count"))
 		}
+		if most := 10_000 * 1000; len(a.body) > most {
+			t.Errorf("%s: %d bytes, want at most %d", path, len(a.body), most)
+		}
 	}
 	begin := time.Now()
 	p.want(t, "PUT", "spool/10000/use", `{"use_weight": 1}`, 200, `"id":10000`)
