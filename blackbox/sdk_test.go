@@ -16,45 +16,121 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 )
 
 // testSDKs runs the tests of the client libraries, sdk/*/tests, against the service and a proxy that breaks
-// connections. The tests are scripts in the language of the library.
+// connections. The tests are scripts in the language of the library. It also builds the packages, installs them, and
+// runs the examples of their README.md. CLIENT_TOOLS and PYTHON_CLIENTS are those of testClients; CHROMIUM and
+// PLAYWRIGHT_CORE are those of testBrowser.
 func testSDKs(t *testing.T, p program) {
 	for _, test := range []struct {
 		name string
-		run  func(t *testing.T, env []string)
-	}{{"Python", testPythonSDK}, {"TypeScript", testTypeScriptSDK}} {
-		t.Run(test.name, func(t *testing.T) {
-			unlimited := []string{"RATE_LIMIT_PER_MINUTE=0", "RATE_LIMIT_PER_HOUR=0",
-				"RATE_LIMIT_TENANT_PER_MINUTE=0", "WEBHOOK_ALLOWED_NETWORKS=127.0.0.0/8"}
-			c, _ := startWithAdmin(t, p, unlimited...)
-			proxy := newHTTPFaultProxy(t, c.url)
-			dir := tempDir(t)
-			cert, key := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
-			writeCertificate(t, 1, cert, key)
-			secure, _ := startWithAdmin(t, p, append(unlimited, "TLS_CERT_FILE="+cert, "TLS_KEY_FILE="+key)...)
-			deductions := "400"
-			if *longFlag {
-				deductions = "10000"
-			}
-			test.run(t, append(c.clientEnv(), "FARM_PROXY="+proxy.url, "FARM_TLS_URL="+secure.url, "FARM_CA="+cert,
-				"FARM_DEDUCTIONS="+deductions, "WEBHOOK_VECTORS="+absolutePath(t, "testdata/webhooks.json")))
-			c.stop(t, syscall.SIGTERM)
-		})
+		run  func(*testing.T, *sdkFarm)
+	}{
+		{"Python", testPythonSDK}, {"PythonPackage", testPythonPackage},
+		{"TypeScript", testTypeScriptSDK}, {"TypeScriptPackage", testTypeScriptPackage}, {"Browser", testSDKInBrowser},
+	} {
+		t.Run(test.name, func(t *testing.T) { test.run(t, &sdkFarm{program: p}) })
 	}
 }
 
+// sdkFarm is a service for the tests of a client library.
+type sdkFarm struct {
+	program program
+	*process
+	token string
+}
+
+// start starts the service without limits. The test's cleanup stops it.
+func (f *sdkFarm) start(t *testing.T, env ...string) {
+	t.Helper()
+	f.process, f.token = startWithAdmin(t, f.program, append(env, "RATE_LIMIT_PER_MINUTE=0", "RATE_LIMIT_PER_HOUR=0",
+		"RATE_LIMIT_TENANT_PER_MINUTE=0", "WEBHOOK_ALLOWED_NETWORKS=127.0.0.0/8")...)
+}
+
+// scriptEnv starts the service, the proxy and a second service with HTTPS, and returns the environment of the scripts.
+func (f *sdkFarm) scriptEnv(t *testing.T) []string {
+	t.Helper()
+	dir := tempDir(t)
+	cert, key := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+	writeCertificate(t, 1, cert, key)
+	secure := &sdkFarm{program: f.program}
+	secure.start(t, "TLS_CERT_FILE="+cert, "TLS_KEY_FILE="+key)
+	f.start(t)
+	deductions := "400"
+	if *longFlag {
+		deductions = "10000"
+	}
+	return append(f.clientEnv(), "FARM_PROXY="+newHTTPFaultProxy(t, f.url).url, "FARM_TLS_URL="+secure.url,
+		"FARM_CA="+cert, "NODE_EXTRA_CA_CERTS="+cert, "FARM_DEDUCTIONS="+deductions,
+		"WEBHOOK_VECTORS="+absolutePath(t, "testdata/webhooks.json"))
+}
+
+// examples returns the code blocks of a README.md as one program, with the service's URL and an API key in place of
+// the placeholders.
+func (f *sdkFarm) examples(t *testing.T, path, language string) string {
+	t.Helper()
+	var blocks []string
+	for _, m := range fence.FindAllStringSubmatch(page(t, path), -1) {
+		if m[1] == language {
+			blocks = append(blocks, m[2])
+		}
+	}
+	if len(blocks) < 8 {
+		t.Fatalf("%s has %d examples, want at least 8", path, len(blocks))
+	}
+	status, key := f.call(t, f.token, "POST", "/api/v1/api-keys", map[string]any{"name": "readme", "role": "operator"})
+	if status != 201 {
+		t.Fatalf("POST /api/v1/api-keys: %d %v", status, key)
+	}
+	return strings.NewReplacer("https://farm.example", f.url, "swk_...", key["key"].(string)).
+		Replace(strings.Join(blocks, "\n"))
+}
+
 // testPythonSDK runs sdk/python/tests with the python3 in PATH.
-func testPythonSDK(t *testing.T, env []string) {
+func testPythonSDK(t *testing.T, f *sdkFarm) {
 	python := pythonForSDK(t)
-	out := runScripts(t, "sdk/python", append(env, "PYTHONPATH=.", "PYTHONDONTWRITEBYTECODE=1", "PYTHONWARNINGS=error"),
-		python, "-m", "unittest", "discover", "-s", "tests", "-v")
+	env := append(f.scriptEnv(t), "PYTHONPATH=.", "PYTHONDONTWRITEBYTECODE=1", "PYTHONWARNINGS=error")
+	out := runScripts(t, "sdk/python", env, python, "-m", "unittest", "discover", "-s", "tests", "-v")
 	if !strings.Contains(out, "\nOK\n") { // unittest also exits with 0 after skipped tests
 		t.Errorf("not all tests ran:\n%s", out)
+	}
+}
+
+// testPythonPackage checks the types of sdk/python with mypy, builds the wheel, installs it into a new virtual
+// environment, and runs the examples there.
+func testPythonPackage(t *testing.T, f *sdkFarm) {
+	python := python(t)
+	for _, module := range []string{"mypy", "flit_core"} {
+		if exec.Command(python, "-c", "import "+module).Run() != nil {
+			skipTest(t, "PYTHON_CLIENTS lacks "+module)
+		}
+	}
+	f.start(t)
+	dir := tempDir(t)
+	source, env := filepath.Join(dir, "source"), filepath.Join(dir, "env")
+	check(t, os.CopyFS(source, os.DirFS("sdk/python")))
+	runScripts(t, source, nil, python, "-m", "mypy", "--strict", "spoolwright")
+	runScripts(t, source, nil, python, "-m", "pip", "--disable-pip-version-check", "wheel", "--quiet", "--no-deps",
+		"--no-index", "--no-build-isolation", "--wheel-dir", dir, ".")
+	wheels, err := filepath.Glob(filepath.Join(dir, "spoolwright-"+f.program.version(t)+"-py3-none-any.whl"))
+	check(t, err)
+	if len(wheels) != 1 {
+		t.Fatalf("built %q, want one wheel of the service's version", wheels)
+	}
+	runScripts(t, dir, nil, python, "-m", "venv", env)
+	installed := filepath.Join(env, "bin", "python")
+	runScripts(t, dir, nil, installed, "-m", "pip", "--disable-pip-version-check", "install", "--quiet", "--no-index",
+		wheels[0])
+	script := f.examples(t, "sdk/python/README.md", "python") + "\nassert receive(b'{}', {}) == 400\n" +
+		"assert 'Deduct filament' in (farm.spools.deduct.__doc__ or '')\nprint(farm.spools.get(spool.id).location)\n"
+	check(t, os.WriteFile(filepath.Join(dir, "readme.py"), []byte(script), 0o600))
+	runScripts(t, dir, nil, python, "-m", "mypy", "--strict", "--python-executable", installed, "readme.py")
+	out := runScripts(t, dir, nil, installed, "readme.py")
+	if !strings.HasPrefix(out, "spool 1 has 954.5 g left\n") || !strings.HasSuffix(out, "\nShelf B1\n") {
+		t.Errorf("the examples print\n%s", out)
 	}
 }
 
@@ -69,16 +145,68 @@ func pythonForSDK(t *testing.T) string {
 }
 
 // testTypeScriptSDK compiles sdk/typescript, and runs its tests with the node in PATH.
-func testTypeScriptSDK(t *testing.T, env []string) {
+func testTypeScriptSDK(t *testing.T, f *sdkFarm) {
 	dir := buildTypeScriptSDK(t)
-	for _, v := range env {
-		if path, ok := strings.CutPrefix(v, "FARM_CA="); ok {
-			env = append(env, "NODE_EXTRA_CA_CERTS="+path)
-		}
-	}
-	out := runScripts(t, dir, env, "node", "--test", "tests/")
-	if !strings.Contains(out, "\n# skipped 0\n") || strings.Contains(out, "\n# pass 0\n") {
+	tests, err := filepath.Glob(filepath.Join(dir, "tests", "*.test.mjs"))
+	check(t, err)
+	out := runScripts(t, dir, f.scriptEnv(t), append([]string{"node", "--test", "--test-reporter=tap"}, tests...)...)
+	if !strings.Contains(out, "\n# skipped 0\n") || len(tests) == 0 {
 		t.Errorf("not all tests ran:\n%s", out)
+	}
+}
+
+// testTypeScriptPackage builds the package of sdk/typescript, checks it with publint and attw, installs it into a new
+// directory, and compiles and runs the examples there.
+func testTypeScriptPackage(t *testing.T, f *sdkFarm) {
+	publint, attw, compile := nodeTool(t, "publint"), nodeTool(t, "attw"), nodeTool(t, "tsc")
+	if _, err := exec.LookPath("npm"); err != nil {
+		skipTest(t, "npm is not installed")
+	}
+	f.start(t)
+	source, dir := buildTypeScriptSDK(t), tempDir(t)
+	npm := []string{"HOME=" + dir, "npm_config_update_notifier=false", "npm_config_loglevel=error"}
+	runScripts(t, source, npm, "npm", "pack", "--pack-destination", dir)
+	file := filepath.Join(dir, "spoolwright-"+f.program.version(t)+".tgz")
+	if out := runScripts(t, dir, nil, append(publint, "--strict", file)...); !strings.Contains(out, "All good!") {
+		t.Errorf("publint: %s", out)
+	}
+	runScripts(t, dir, nil, append(attw, "--profile", "esm-only", file)...) // fails for each problem
+	check(t, os.WriteFile(filepath.Join(dir, "package.json"), []byte(`{"type":"module"}`), 0o600))
+	runScripts(t, dir, npm, "npm", "install", "--offline", "--no-audit", "--no-fund", file)
+	script := f.examples(t, "sdk/typescript/README.md", "ts") +
+		"\nconst forged = await receive(new Request(\"http://x\", { method: \"POST\", body: \"{}\" }));\n" +
+		"console.log(forged.status, (await ada.spools.get(spool.id)).location);\n"
+	check(t, os.WriteFile(filepath.Join(dir, "readme.ts"), []byte(script), 0o600))
+	runScripts(t, dir, nil, append(compile, strictTypeScript("readme.ts")...)...)
+	out := runScripts(t, dir, nil, "node", "readme.js")
+	if !strings.HasPrefix(out, "spool 1 has 954.5 g left\n") || !strings.HasSuffix(out, "\n400 Shelf B1\n") {
+		t.Errorf("the examples print\n%s", out)
+	}
+}
+
+// strictTypeScript returns the options of tsc for a program that uses the package.
+func strictTypeScript(options ...string) []string {
+	return append([]string{"--strict", "--noUncheckedIndexedAccess", "--exactOptionalPropertyTypes",
+		"--module", "nodenext", "--target", "es2022", "--lib", "es2022,dom,dom.iterable"}, options...)
+}
+
+// testSDKInBrowser runs sdk/typescript/tests/browser.html in a headless Chromium, as a page of another origin.
+func testSDKInBrowser(t *testing.T, f *sdkFarm) {
+	if _, err := exec.LookPath(browserPath()); err != nil {
+		skipTest(t, browserPath()+" is not installed")
+	}
+	if os.Getenv("PLAYWRIGHT_CORE") == "" {
+		skipTest(t, "PLAYWRIGHT_CORE is not set")
+	}
+	dir := buildTypeScriptSDK(t)
+	copyFile(t, "testdata/webhooks.json", filepath.Join(dir, "tests", "webhooks.json"))
+	pages := httptest.NewServer(http.FileServer(http.Dir(dir)))
+	t.Cleanup(pages.Close)
+	f.start(t, "CORS_ALLOWED_ORIGINS="+pages.URL)
+	out := runScripts(t, dir, append(f.clientEnv(), "CHROMIUM="+browserPath(), "TMPDIR="+tempDir(t)),
+		"node", "tests/browser.mjs", pages.URL+"/tests/browser.html")
+	if !strings.HasSuffix(out, "ok\n") {
+		t.Errorf("the page reports\n%s", out)
 	}
 }
 
@@ -90,8 +218,7 @@ func buildTypeScriptSDK(t *testing.T) string {
 	dir := filepath.Join(tempDir(t), "typescript")
 	check(t, os.CopyFS(dir, os.DirFS("sdk/typescript")))
 	runScripts(t, dir, nil, append(compile, "-p", ".")...)
-	runScripts(t, dir, nil, append(compile, "--strict", "--noEmit", "--exactOptionalPropertyTypes", "--module", "nodenext",
-		"--target", "es2022", "--lib", "es2022,dom,dom.iterable", "tests/types.ts")...)
+	runScripts(t, dir, nil, append(compile, strictTypeScript("--noEmit", "tests/types.ts")...)...)
 	return dir
 }
 

@@ -9,9 +9,9 @@
         print(spool.number, spool.color, spool.remaining_weight_grams)
 """
 
+from . import _api
 from ._api import *
 from ._api import VERSION as __version__
-from ._api import __all__ as _generated
 from ._core import UNSET, ApiError, Error, FieldError, Number, RequestTimeout, TransportError, Unset
 from ._webhooks import UnknownEvent, WebhookError, verify_webhook
 
@@ -28,4 +28,4 @@ __all__ = [
     "WebhookError",
     "verify_webhook",
 ]
-__all__ += _generated
+__all__ += _api.__all__

@@ -266,7 +266,8 @@ class Pool:
             if connection.sock is None:
                 connection.timeout = timeout
                 connection.connect()
-            connection.sock.settimeout(max(deadline - time.monotonic(), 0.001))
+            if connection.sock is not None:
+                connection.sock.settimeout(max(deadline - time.monotonic(), 0.001))
             sent = True
             if not self.tls:
                 headers = {**headers, **self.proxy_headers}
@@ -536,7 +537,10 @@ def pages(client: BaseClient, path: str, decode: Callable[[Any], Any], query: Ma
 def cursor_pages(
     client: BaseClient, path: str, decode: Callable[[Any], Any], query: Mapping[str, Any]
 ) -> Iterator[Any]:
-    """Yields the items of a list with a cursor."""
+    """Yields the items of a list with a cursor, which only the default order has."""
+    if query.get("sort_by") is not None or query.get("sort_order") is not None:
+        yield from pages(client, path, decode, query)
+        return
     after: str | None = None
     while True:
         page = client._call("GET", path, lambda d, _: decode(d), query={**query, "limit": 100, "after": after})

@@ -403,13 +403,17 @@ export async function* pages<T extends { readonly id: string }>(
   }
 }
 
-/** Yields the items of a list with a cursor. */
-export async function* cursorPages<T>(
+/** Yields the items of a list with a cursor, which only the default order has. */
+export async function* cursorPages<T extends { readonly id: string }>(
   client: BaseClient,
   path: string,
   query: Record<string, unknown>,
   options: RequestOptions,
 ): AsyncGenerator<T, void, undefined> {
+  if (query["sort_by"] !== undefined || query["sort_order"] !== undefined) {
+    yield* pages<T>(client, path, query, options);
+    return;
+  }
   for (let after: string | null | undefined; after !== null; ) {
     const parts = { query: { ...query, limit: 100, after } };
     const page = await client.call<{ items: readonly T[]; next: string | null }>("GET", path, parts, options);
