@@ -239,12 +239,15 @@ func TestSocketsOfManySpools(t *testing.T) {
 		// The second report extends an entry that is older than the changes that a poll looks for.
 		s.wantEvents(t, fmt.Sprint("updated 1 ", left))
 	}
-	// The creation of this spool is older than that, too.
-	old := spools + "/" + p.operator.Get(t, spools+"?number=5").Want(200).Text("items.0.id")
-	p.operator.Patch(t, old, j{"location": "x"}).Want(200)
+	// The creation of these spools is older than that, too.
+	old := func(number string) string {
+		return spools + "/" + p.operator.Get(t, spools+"?number="+number).Want(200).Text("items.0.id")
+	}
+	s.SetReadDeadline(time.Now().Add(10 * time.Second))
+	p.operator.Patch(t, old("5"), j{"location": "x"}).Want(200)
 	s.wantEvents(t, "updated 5 1000")
-	p.operator.Delete(t, old).Want(204)
-	s.wantEvents(t, "deleted 5 1000")
+	p.operator.Delete(t, old("6")).Want(204)
+	s.wantEvents(t, "deleted 6 1000")
 }
 
 // The server answers messages and pings, and closes sockets that violate the protocol.
