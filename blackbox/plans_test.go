@@ -45,6 +45,22 @@ func TestPlans(t *testing.T) {
 	}
 }
 
+// needRareFilament makes the product or order of a path to its availability need filament of which there is one spool.
+// Availability reads all spools of a filament, all open orders and all unfinished runs.
+func (f *fixture) needRareFilament(t *testing.T, path string) {
+	t.Helper()
+	owner := strings.TrimSuffix(path, "/availability")
+	if strings.Contains(owner, "/products/") {
+		f.admin.Post(t, owner+"/materials", authtest.JSON{"material_type": "ABS", "color": "Rare", "weight_grams": 1}).
+			Want(201)
+		return
+	}
+	product := f.admin.Post(t, "/api/v1/products", authtest.JSON{"name": "Rare", "materials": []authtest.JSON{
+		{"material_type": "ABS", "color": "Rare", "weight_grams": 1}}}).Want(201).ID()
+	f.admin.Post(t, owner+"/items", authtest.JSON{"product_id": product}).Want(201)
+	f.admin.Patch(t, owner, authtest.JSON{"status": "received"}).Want(200)
+}
+
 func testPlans(t *testing.T, analyzed bool) {
 	cluster := dbtest.Cluster(t, map[string]string{"autovacuum": "off"})
 	d, err := db.Open(t.Context(), db.Config{URL: cluster.AppURL(), MaxConns: 1, PlanAge: time.Hour})
@@ -63,7 +79,8 @@ func testPlans(t *testing.T, analyzed bool) {
 	var operations []*operation
 	for _, op := range w.operations {
 		if path := strings.TrimPrefix(op.Path(), "/api/v1/"); strings.HasPrefix(path, "spools") ||
-			strings.HasPrefix(path, "products") || strings.HasPrefix(path, "production-runs") {
+			strings.HasPrefix(path, "products") || strings.HasPrefix(path, "production-runs") ||
+			strings.HasPrefix(path, "orders") {
 			operations = append(operations, op)
 		}
 	}
@@ -77,9 +94,14 @@ func testPlans(t *testing.T, analyzed bool) {
 			if endsRun(path) {
 				f.path(t, "/api/v1/production-runs/{id}/materials/{material_id}")
 			}
+			if strings.HasSuffix(path, "/availability") {
+				f.needRareFilament(t, path)
+			}
 			body := f.body(t, op)
-			if body["sku"] != nil {
-				body["sku"] = path // unique
+			for _, name := range []string{"sku", "reference"} {
+				if body[name] != nil {
+					body[name] = db.NewID() // unique
+				}
 			}
 			next := ""
 			run(op, func() {
@@ -122,9 +144,13 @@ func testPlans(t *testing.T, analyzed bool) {
 			insert into product_materials (id, product_id, material_type, color, weight_grams)
 				select gen_random_uuid(), id, 'PLA', 'Black', 1 from products;
 			insert into product_components (id, product_id, component_product_id)
-				select gen_random_uuid(), id, lag(id) over (order by id) from products offset 1
+				select gen_random_uuid(), id, lag(id) over (order by id) from products where name = 'Name' offset 1
 				on conflict do nothing;
-			insert into production_runs (id, status) select gen_random_uuid(), 'pending' from generate_series(1, %[1]d);
+			insert into production_runs (id, status) select gen_random_uuid(), 'completed' from generate_series(1, %[1]d);
+			insert into orders (id, status, content)
+				select gen_random_uuid(), 'done', sha256('') from generate_series(1, %[1]d);
+			insert into order_items (id, order_id, product_id, quantity)
+				select gen_random_uuid(), o.id, p.id, 1 from orders o cross join (select id from products limit 1) p;
 			insert into run_items (id, run_id, product_id, quantity)
 				select gen_random_uuid(), r.id, p.id, 1 from production_runs r cross join (select id from products limit 1) p;
 			insert into run_materials (id, run_id, spool_id)
@@ -153,6 +179,9 @@ func testPlans(t *testing.T, analyzed bool) {
 		t.Helper()
 		if strings.HasSuffix(op.Path(), "/export") {
 			most = 100 * plansRows // it reads all rows, and each needs some reads of indexes
+		}
+		if strings.HasSuffix(op.Path(), "/availability") {
+			most = plansRows / 3 // it reads the open orders and unfinished runs, which are those of this test
 		}
 		before := read()
 		do()

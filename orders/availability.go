@@ -65,8 +65,8 @@ const summary = `
 			order by m.missing = 0, m.material_type, m.color), '[]')
 		from (select * from a order by a.missing = 0, a.material_type, a.color limit 500) m) as materials`
 
-const availabilityRules = "Follows the bill of materials through all components. Materials that are not required do not " +
-	"count. `needed`, `remaining`, `reserved`, `available` and `missing` are grams of each material and colour " +
+const availabilityRules = "Follows the bill of materials through all components. Materials that are not required do " +
+	"not count. `needed`, `remaining`, `reserved`, `available` and `missing` are grams of each material and colour " +
 	"(ignoring case). Archived and removed spools do not count.\n\n" +
 	"Open orders reserve what their pieces need that are neither produced nor in an unfinished run (`pending`, " +
 	"`in_progress`, `paused`). Unfinished runs reserve the weights of their materials, actual or else estimated; a run " +
@@ -86,7 +86,7 @@ func (h handlers) productAvailability(
 		with p as materialized (
 			select p.id, p.name from products p where p.id = $1 and p.hidden_at is null
 		), a as materialized (
-			select a.* from p, available_materials($3, array[p.id], array[$2::numeric], array[$2::numeric], null) a
+			select a.* from p, available_materials($3, array[p.id], array[$2::numeric], null, null) a
 		)
 		select p.id as product_id, p.name as product_name, $2::bigint as quantity,`+summary+` from p`,
 		r.ID("id"), quantity, db.ActorOf(ctx).Tenant)

@@ -1,7 +1,7 @@
 -- Returns what filament pieces of products need, and what there is: pieces[n] of ids[n]. One row for each material and
 -- colour that any of the pieces need, with grams:
 --
---   needed     for waiting[n] of the pieces; the others are in unfinished runs
+--   needed     for waiting[n] of the pieces; the others are in unfinished runs. A null array stands for all pieces
 --   remaining  on the spools that are neither archived nor hidden
 --   reserved   by open orders and unfinished runs, except without_order (see reserved_materials)
 --   available  remaining less reserved, which may be negative
@@ -21,25 +21,31 @@ declare
 	types text[];
 	keys text[];
 	colors text[];
+	needs numeric[];
 begin
-	select array_agg(e.material_type), array_agg(e.color_key), array_agg(e.color) into types, keys, colors
+	select array_agg(e.material_type), array_agg(e.color_key), array_agg(e.color), array_agg(e.grams)
+	into types, keys, colors, needs
 	from explode_products(ids, pieces) e;
+	if waiting is not null then
+		needs := array(
+			select coalesce(w.grams, 0)
+			from unnest(types, keys) with ordinality u (material_type, color_key, n)
+			left join explode_products(ids, waiting) w
+				on w.material_type = u.material_type and w.color_key = u.color_key
+			order by u.n);
+	end if;
 
 	return query
-		with waits as materialized (
-			select e.material_type, e.color_key, e.grams from explode_products(ids, waiting) e
-		), reserves as materialized (
+		with reserves as materialized (
 			select r.material_type, r.color_key, r.grams from reserved_materials(tenant, types, keys, without_order) r
 		), stock as materialized (
-			select u.material_type, u.color_key, u.color,
-				coalesce((select w.grams from waits w
-					where w.material_type = u.material_type and w.color_key = u.color_key), 0) as needed,
+			select u.material_type, u.color_key, u.color, u.needed,
 				coalesce((select r.grams from reserves r
 					where r.material_type = u.material_type and r.color_key = u.color_key), 0) as reserved,
 				coalesce((select sum(s.remaining_weight_grams) from spools s
 					where s.tenant_id = tenant and s.material_type = u.material_type and s.color_key = u.color_key
 						and s.in_stock and not s.archived and num_nonnulls(s.hidden_at) <> 1), 0) as remaining
-			from unnest(types, keys, colors) u (material_type, color_key, color)
+			from unnest(types, keys, colors, needs) u (material_type, color_key, color, needed)
 		)
 		select k.material_type, k.color, least(k.needed, 999999999), least(k.remaining, 999999999),
 			least(k.reserved, 999999999), greatest(k.remaining - k.reserved, -999999999),

@@ -1,9 +1,9 @@
--- Changes the status of open orders (received, in_production) to what their runs have achieved: in_production when a run
--- that prints one of their items has started, and done when everything is produced. It never changes a status back, and
--- leaves done and cancelled orders as they are.
+-- Changes the status of open orders (received, in_production) to what their runs have achieved: in_production when
+-- a run that prints one of their items has started, and done when everything is produced. It never changes a status
+-- back, and leaves done and cancelled orders as they are.
 --
--- The orders are locked first, in the order of their ids. The statement after that sees the runs of the transactions that
--- it waited for: the last of several concurrent runs finds everything produced.
+-- The orders are locked first, in the order of their ids. The statement after that sees the runs of the transactions
+-- that it waited for: the last of several concurrent runs finds everything produced.
 create or replace function settle_orders(ids uuid[]) returns void language plpgsql as $$
 begin
 	perform from (select distinct u.id from unnest(ids) u (id) order by u.id) u
@@ -25,8 +25,8 @@ begin
 	where o.id = n.id and o.is_open and o.status <> n.status;
 end $$;
 
--- Calls settle_orders for the orders that a run prints items of. Production calls it in each transaction that changes the
--- status of a run or the pieces of its items.
+-- Calls settle_orders for the orders that a run prints items of. Production calls it in each transaction that changes
+-- the status of a run or the pieces of its items.
 create or replace function follow_run(run uuid) returns void language plpgsql as $$
 declare
 	linked uuid[] := array(

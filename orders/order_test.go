@@ -329,7 +329,8 @@ func TestExport(t *testing.T) {
 	if len(lines) != 2 || len(rows) != 4 {
 		t.Fatalf("%d lines and %d rows", len(lines), len(rows))
 	}
-	for i, want := range []string{"id,source,reference,customer,due_date,notes,status,items.id,items.product_id,items.sku,",
+	for i, want := range []string{
+		"id,source,reference,customer,due_date,notes,status,items.id,items.product_id,items.sku,",
 		ids[0] + `,,,"Ada, ""Countess""",,,received,,,`, ids[1] + ",etsy,1,,,,received,", ids[1] + ",etsy,1,,,,received,"} {
 		if !strings.HasPrefix(rows[i], want) {
 			t.Errorf("row %d is %s, want %s", i, rows[i], want)

@@ -40,7 +40,7 @@ begin
 			and coalesce(m.actual_weight_grams, m.estimated_weight_grams) is not null))
 	into runs, unweighed
 	from production_runs r
-	where r.tenant_id = tenant and r.status in ('pending', 'in_progress', 'paused') and num_nonnulls(r.hidden_at) <> 1;
+	where r.tenant_id = tenant and r.status in ('pending', 'in_progress', 'paused'); -- these are never hidden
 
 	select array_agg(n.product_id), array_agg(n.pieces) into ids, pieces
 	from (

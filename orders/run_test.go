@@ -147,8 +147,12 @@ func TestOrderItemsOfRuns(t *testing.T) {
 func TestConcurrentRunsOfOrder(t *testing.T) {
 	t.Parallel()
 	c := newAPI(t).Operator(t)
-	product, spool := newProduct(t, c, "A", 10), newSpool(t, c, 1000, nil)
+	product := newProduct(t, c, "A", 10)
+	var spools []string // one for each run, because complete locks them
 	for range 8 {
+		spools = append(spools, newSpool(t, c, 1000, nil))
+	}
+	for range 12 {
 		order, item := newOrder(t, c, product, 8)
 		second, other := newOrder(t, c, product, 8)
 		var all sync.WaitGroup
@@ -157,10 +161,14 @@ func TestConcurrentRunsOfOrder(t *testing.T) {
 			if i%2 == 0 {
 				items[0], items[1] = items[1], items[0]
 			}
-			body := j{"items": items, "materials": []j{{"spool_id": spool, "actual_weight_grams": 1}}}
+			body := j{"items": items, "materials": []j{{"spool_id": spools[i], "actual_weight_grams": 1}}}
 			run := runs + "/" + c.Post(t, runs, body).Want(201).ID()
 			all.Go(func() {
-				if a, err := c.Send("POST", run+"/complete", nil); err != nil || a.Status != 200 {
+				method, path, body := "POST", run+"/complete", any(nil)
+				if i < 2 {
+					method, path, body = "PATCH", run, j{"status": "completed"}
+				}
+				if a, err := c.Send(method, path, body); err != nil || a.Status != 200 {
 					t.Errorf("%v %+v", err, a)
 				}
 			})
@@ -204,22 +212,26 @@ func TestReservations(t *testing.T) {
 	reserved(t, c, product, "118.5")
 	c.Patch(t, material, j{"actual_weight_grams": 50}).Want(200)
 	reserved(t, c, product, "113")
-	c.Patch(t, material, j{"actual_weight_grams": nil, "estimated_weight_grams": 0}).Want(200)
-	reserved(t, c, product, "63")
 	for _, status := range []string{"in_progress", "paused", "pending"} {
 		c.Patch(t, run, j{"status": status}).Want(200)
-		reserved(t, c, product, "63")
+		reserved(t, c, product, "113")
 	}
+	c.Patch(t, material, j{"actual_weight_grams": nil, "estimated_weight_grams": 0}).Want(200)
+	reserved(t, c, product, "63")
 	for status, want := range map[string]string{"failed": "103", "cancelled": "103", "completed": "63"} {
 		c.Patch(t, run, j{"status": status}).Want(200)
 		reserved(t, c, product, want)
 	}
 	c.Patch(t, run, j{"status": "pending"}).Want(200)
 
-	// More pieces planned than ordered reserve nothing negative.
+	// More pieces planned than ordered do not reduce what another order reserves.
+	other, _ := newOrder(t, c, product, 1)
+	reserved(t, c, product, "73")
 	more := newRun(t, c, product, item, 100, j{"materials": []j{{"spool_id": spool, "estimated_weight_grams": 1}}})
-	reserved(t, c, product, "4")
+	reserved(t, c, product, "14")
 	c.Delete(t, more).Want(204)
+	reserved(t, c, product, "73")
+	c.Delete(t, other).Want(204)
 	reserved(t, c, product, "63")
 	for status, want := range map[string]string{"done": "3", "cancelled": "3", "in_production": "63", "received": "63"} {
 		c.Patch(t, order, j{"status": status}).Want(200)
@@ -277,8 +289,8 @@ func TestAvailability(t *testing.T) {
 
 	// The order's own reservation does not count against it; its runs and other orders do.
 	order, item := newOrder(t, c, dragon, 4)
-	answer = available(order + "/availability").Shows(map[string]string{"order_id": order[len(path)+1:], "status": "received",
-		"can_print": "true", "materials.0.needed": "90", "materials.0.reserved": "0", "materials.0.available": "779.999999",
+	answer = available(order + "/availability").Shows(map[string]string{"order_id": order[len(path)+1:],
+		"status": "received", "can_print": "true", "materials.0.needed": "90", "materials.0.reserved": "0", "materials.0.available": "779.999999",
 		"materials.1.needed": "16", "materials.1.missing": "0"})
 	wantLen(t, answer, "materials.1.spools", 0)
 	available(products + "/" + dragon + "/availability").Shows(map[string]string{"can_print": "false",
