@@ -111,11 +111,14 @@ func readAll(t *testing.T, c *process, token string) map[string]string {
 		return b.String()
 	}
 	get("/api/v1/auth/me")
-	for _, resource := range []string{"spools", "products", "production-runs"} {
+	for _, resource := range []string{"spools", "products", "production-runs", "orders"} {
 		for _, id := range idInJSON.FindAllStringSubmatch(get("/api/v1/"+resource+"?limit=100"), -1) {
 			get("/api/v1/" + resource + "/" + id[1])
 			if resource == "spools" {
 				get("/api/v1/spools/" + id[1] + "/usage?limit=100")
+			}
+			if resource == "products" || resource == "orders" {
+				get("/api/v1/" + resource + "/" + id[1] + "/availability")
 			}
 		}
 	}

@@ -536,20 +536,7 @@ func BenchmarkRequests(b *testing.B) {
 		get("/api/v1/products/" + product)(b)
 	})
 	b.Run("recalculate", func(b *testing.B) {
-		// A root with nine assemblies of ten parts each: 100 products.
-		root := f.create(b, "/api/v1/products", `{"name":"Root"}`)
-		for range 9 {
-			assembly := f.create(b, "/api/v1/products", `{"name":"Assembly"}`)
-			for n := range 10 {
-				part := f.create(b, "/api/v1/products", `{"name":"Part"}`)
-				f.create(b, "/api/v1/products/"+part+"/materials",
-					fmt.Sprintf(`{"material_type":"PETG","color":"Color %d","weight_grams":5}`, n))
-				f.create(b, "/api/v1/products/"+assembly+"/components",
-					fmt.Sprintf(`{"component_product_id":"%s","quantity":2}`, part))
-			}
-			f.create(b, "/api/v1/products/"+root+"/components",
-				fmt.Sprintf(`{"component_product_id":"%s","quantity":1}`, assembly))
-		}
+		root := f.newTree(b)
 		f.floorURL = f.serviceURL
 		path := "/api/v1/products/" + root + "/recalculate"
 		trips, _ := f.record(b, "POST", path, "")
@@ -582,6 +569,71 @@ func (f *benchService) create(b *testing.B, path, body string) string {
 		b.Fatal(err)
 	}
 	return created.ID
+}
+
+// newTree creates a root product with nine assemblies of ten parts each, 100 products, and returns the id of the root.
+func (f *benchService) newTree(b *testing.B) string {
+	b.Helper()
+	root := f.create(b, "/api/v1/products", `{"name":"Root"}`)
+	for range 9 {
+		assembly := f.create(b, "/api/v1/products", `{"name":"Assembly"}`)
+		for n := range 10 {
+			part := f.create(b, "/api/v1/products", `{"name":"Part"}`)
+			f.create(b, "/api/v1/products/"+part+"/materials",
+				fmt.Sprintf(`{"material_type":"PETG","color":"Color %d","weight_grams":5}`, n))
+			f.create(b, "/api/v1/products/"+assembly+"/components",
+				fmt.Sprintf(`{"component_product_id":"%s","quantity":2}`, part))
+		}
+		f.create(b, "/api/v1/products/"+root+"/components",
+			fmt.Sprintf(`{"component_product_id":"%s","quantity":1}`, assembly))
+	}
+	return root
+}
+
+// BenchmarkAvailability compares the availability of a tree of 100 products with its recalculation, in a tenant with
+// 2,000 spools, 100 open orders of that tree and 100 unfinished runs. The statements of both run one after the other in
+// transactions that are rolled back, because only recalculate commits. ratio is the time of the former divided by
+// the time of the latter; ms is the time of a request.
+func BenchmarkAvailability(b *testing.B) {
+	f := newBenchService(b, func(ctx context.Context, f *benchService) error {
+		return loadSpools(ctx, f.super, f.actor.Tenant, 2000, 1)
+	})
+	root := f.newTree(b)
+	spool := f.queryStrings(b, `select id::text from spools where in_stock limit 1`)[0]
+	for range 100 {
+		f.create(b, "/api/v1/orders", fmt.Sprintf(`{"items":[{"product_id":"%s","quantity":3}]}`, root))
+		f.create(b, "/api/v1/production-runs", fmt.Sprintf(`{"status":"in_progress",
+			"materials":[{"spool_id":"%s","estimated_weight_grams":10}]}`, spool))
+	}
+	available, recalculate := "/api/v1/products/"+root+"/availability?quantity=1000", "/api/v1/products/"+root+"/recalculate"
+	read, _ := f.record(b, "GET", available, "")
+	costs, _ := f.record(b, "POST", recalculate, "")
+	f.floorURL = f.serviceURL
+	conn := f.floor(b)[0]
+	took := func(trips [][]db.Statement) float64 {
+		start := time.Now()
+		tx, err := conn.Begin(context.Background())
+		if err == nil {
+			err = floorClients{conn}.do(0, trips, nil)
+		}
+		if err == nil {
+			err = tx.Rollback(context.Background())
+		}
+		if err != nil {
+			b.Fatal(err)
+		}
+		return float64(time.Since(start)) / 1e6
+	}
+	var reads, ratios []float64
+	b.ResetTimer()
+	for range 200 {
+		a := took(read)
+		reads, ratios = append(reads, a), append(ratios, a/took(costs))
+	}
+	b.ReportMetric(0, "ns/op")
+	b.ReportMetric(f.medianTime(b, "GET", func() (string, string) { return available, "" }), "ms")
+	b.ReportMetric(median(reads), "statements-ms")
+	b.ReportMetric(median(ratios), "ratio")
 }
 
 // medianTime sends requests one after the other, and returns the median of their durations in milliseconds.
