@@ -39,7 +39,7 @@ var definitions = slices.Concat(webhooks.Definitions, inventory.Definitions, cat
 	orders.Definitions)
 
 // events are the events that webhooks get.
-var events = slices.Concat(webhooks.Events, production.Events, orders.Events)
+var events = slices.Concat(webhooks.Events, inventory.Events, production.Events, orders.Events)
 
 // commands are all commands, in the order of the help. The first one is the default.
 var commands = slices.Concat(

@@ -348,7 +348,7 @@ func (r *keyTest) testOtherUsers(t *testing.T) {
 	} {
 		a := r.do(t, withKey(c, "key"))
 		notFound := c.Actor.Tenant == r.c.Actor.Tenant || !hasID(r.op) || a.Status == 404
-		if isReplay(a) || a.Status == 409 || a.Status >= 500 || !notFound {
+		if isReplay(a) || a.Status == 409 && a.Text("code") == "IDEMPOTENCY_CONFLICT" || a.Status >= 500 || !notFound {
 			t.Errorf("%s: %d %v %s", name, a.Status, a.Header, a.Body)
 		}
 	}
@@ -805,6 +805,22 @@ var errorCases = []errorCase{
 			run, _ := createRun(t, c, createSpool(t, c, nil), 1)
 			c.Post(t, run+"/complete", nil).Want(200)
 			return run + "/cancel", nil, nil
+		}},
+	{"POST /api/v1/stock-levels", 409, "STOCK_LEVEL_EXISTS",
+		func(t *testing.T, c *authtest.Client) (string, any, func()) {
+			body := authtest.JSON{"material_type": "PLA", "minimum_grams": 1}
+			level := c.Post(t, "/api/v1/stock-levels", body).Want(201).ID()
+			return "/api/v1/stock-levels", body, func() { c.Delete(t, "/api/v1/stock-levels/"+level).Want(204) }
+		}},
+	{"POST /api/v1/stock-levels", 400, "STOCK_LEVEL_LIMIT",
+		func(t *testing.T, c *authtest.Client) (string, any, func()) {
+			err := c.API.DB.Write(db.As(t.Context(), db.Actor{Tenant: c.Actor.Tenant}), db.SQL(`
+				insert into stock_levels (id, material_type, color, minimum_grams)
+				select gen_random_uuid(), 'PLA', n::text, 1 from generate_series(1, 500) n`))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return "/api/v1/stock-levels", authtest.JSON{"material_type": "PLA", "minimum_grams": 1}, nil
 		}},
 }
 

@@ -50,7 +50,7 @@ func webhookRoutes(d *db.DB) []server.Route {
 }
 
 // events must equal the events of main.go.
-var events = slices.Concat(webhooks.Events, production.Events, orders.Events)
+var events = slices.Concat(webhooks.Events, inventory.Events, production.Events, orders.Events)
 
 // compareGolden fails the test if the file differs. With -update it rewrites the file.
 func compareGolden(t *testing.T, path string, got []byte) {

@@ -41,6 +41,7 @@ var privileges = map[string]string{
 	"spool_numbers":      "SELECT INSERT UPDATE",
 	"printer_fields":     "SELECT INSERT UPDATE DELETE",
 	"printer_extras":     "SELECT INSERT UPDATE",
+	"stock_levels":       "SELECT INSERT UPDATE DELETE",
 	"usage_days":         "SELECT INSERT DELETE",
 	"usage_summaries":    "SELECT INSERT UPDATE",
 	"usage_changes":      "SELECT INSERT DELETE",

@@ -31,7 +31,7 @@ import (
 
 func TestMain(m *testing.M) { dbtest.Main(m) }
 
-var events = slices.Concat(webhooks.Events, production.Events, orders.Events)
+var events = slices.Concat(webhooks.Events, inventory.Events, production.Events, orders.Events)
 
 // farm is a service with a database of its own, because a dispatcher works for all tenants of a database.
 type farm struct {

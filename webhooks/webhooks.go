@@ -36,7 +36,7 @@ type EventType string
 
 // Enum returns all types.
 func (EventType) Enum() []string {
-	return []string{"order.received", "production_run.completed", "production_run.failed"}
+	return []string{"inventory.low_stock", "order.received", "production_run.completed", "production_run.failed"}
 }
 
 // testEvent is the type of the events of testWebhook, which every webhook gets.

@@ -35,6 +35,11 @@ func TestEvents(t *testing.T) {
 				run := operator.Post(t, "/api/v1/production-runs", authtest.JSON{"printer_name": "Printer 2"}).Want(201).ID()
 				operator.Post(t, "/api/v1/production-runs/"+run+"/fail", authtest.JSON{"reason": "clog"}).Want(200)
 				data = map[string]string{"id": run, "failure_reason": "clog", "actual_total_filament_grams": "0"}
+			case "inventory.low_stock":
+				level := tenant.User(t, "operator").Post(t, "/api/v1/stock-levels", authtest.JSON{"material_type": "PLA",
+					"brand": "A \"B\"", "minimum_grams": 10}).Want(201).ID()
+				data = map[string]string{"id": level, "material_type": "PLA", "color": "null", "brand": "A \"B\"",
+					"minimum_grams": "10", "available_grams": "0", "missing_grams": "11"}
 			case "order.received":
 				catalog := tenant.User(t, "operator")
 				product := catalog.Post(t, "/api/v1/products", authtest.JSON{"name": "Vase"}).Want(201).ID()

@@ -35,7 +35,7 @@ WasteGroup = Literal["reason", "printer", "material", "product"]
 
 OrderStatus = Literal["received", "in_production", "done", "cancelled"]
 
-EventType = Literal["order.received", "production_run.completed", "production_run.failed"]
+EventType = Literal["inventory.low_stock", "order.received", "production_run.completed", "production_run.failed"]
 
 DeliveryStatus = Literal["pending", "delivered", "failed"]
 
@@ -472,6 +472,89 @@ def _UsageList(d: Any, etag: str | None = None) -> UsageList:
     get = d.get
     return UsageList(
         items=_core.each(_Usage, get("items")),
+        total=get("total"),
+        skip=get("skip"),
+        limit=get("limit"),
+        next=get("next"),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StockLevel:
+    """The type `StockLevel` of the API."""
+
+    id: str
+    """The level's id."""
+    material_type: MaterialType
+    """The material."""
+    color: str | None
+    """The colour, ignoring case; null for all colours."""
+    brand: str | None
+    """The brand, ignoring case; null for all brands."""
+    minimum_grams: Number
+    """Grams that should be available."""
+    remaining_grams: Number
+    """Grams on spools in stock."""
+    reserved_grams: Number
+    """Grams that open orders and unfinished production runs still take."""
+    available_grams: Number
+    """remaining_grams minus reserved_grams; may be negative."""
+    missing_grams: Number
+    """Grams that are missing to 110 % of minimum_grams if the level is low, else 0."""
+    spool_count: int
+    """Spools in stock."""
+    low: bool
+    """Whether too little is available."""
+    low_since: _dt.datetime | None
+    """When the level became low."""
+    created_at: _dt.datetime
+    """Time of creation."""
+    updated_at: _dt.datetime
+    """Time of the last change of the level itself."""
+
+
+def _StockLevel(d: Any, etag: str | None = None) -> StockLevel:
+    get = d.get
+    return StockLevel(
+        id=get("id"),
+        material_type=get("material_type"),
+        color=get("color"),
+        brand=get("brand"),
+        minimum_grams=_core.number(get("minimum_grams")),
+        remaining_grams=_core.number(get("remaining_grams")),
+        reserved_grams=_core.number(get("reserved_grams")),
+        available_grams=_core.number(get("available_grams")),
+        missing_grams=_core.number(get("missing_grams")),
+        spool_count=get("spool_count"),
+        low=get("low"),
+        low_since=_core.timestamp(get("low_since")),
+        created_at=_core.timestamp(get("created_at")),
+        updated_at=_core.timestamp(get("updated_at")),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StockLevelList:
+    """The type `StockLevelList` of the API."""
+
+    items: tuple[StockLevel, ...]
+    """The items of this page."""
+    total: int
+    """Number of matching items on all pages."""
+    skip: int
+    """Number of skipped items."""
+    limit: int
+    """Maximum number of items on a page."""
+    next: str | None
+    """The value of `after` for the next page; null on the last page, and if the request has another order than the
+    default.
+    """
+
+
+def _StockLevelList(d: Any, etag: str | None = None) -> StockLevelList:
+    get = d.get
+    return StockLevelList(
+        items=_core.each(_StockLevel, get("items")),
         total=get("total"),
         skip=get("skip"),
         limit=get("limit"),
@@ -1823,6 +1906,62 @@ def _WebhookTestEvent(d: Any, etag: str | None = None) -> WebhookTestEvent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LowStock:
+    """The type `LowStock` of the API."""
+
+    id: str
+    """The level's id."""
+    material_type: MaterialType
+    """The material."""
+    color: str | None
+    """The colour; null for all colours."""
+    brand: str | None
+    """The brand; null for all brands."""
+    minimum_grams: Number
+    """Grams that should be available."""
+    available_grams: Number
+    """Grams that are available."""
+    missing_grams: Number
+    """Grams that are missing to 110 % of minimum_grams."""
+    low_since: _dt.datetime
+    """When the level became low."""
+
+
+def _LowStock(d: Any, etag: str | None = None) -> LowStock:
+    get = d.get
+    return LowStock(
+        id=get("id"),
+        material_type=get("material_type"),
+        color=get("color"),
+        brand=get("brand"),
+        minimum_grams=_core.number(get("minimum_grams")),
+        available_grams=_core.number(get("available_grams")),
+        missing_grams=_core.number(get("missing_grams")),
+        low_since=_core.timestamp(get("low_since")),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InventoryLowStockEvent:
+    """The type `InventoryLowStockEvent` of the API."""
+
+    type: Literal["inventory.low_stock"]
+    """The type of the event."""
+    timestamp: _dt.datetime
+    """When the event happened."""
+    data: LowStock
+
+
+def _InventoryLowStockEvent(d: Any, etag: str | None = None) -> InventoryLowStockEvent:
+    get = d.get
+    return InventoryLowStockEvent(
+        type=get("type"),
+        timestamp=_core.timestamp(get("timestamp")),
+        data=_core.optional(_LowStock, get("data")),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunCompleted:
     """The type `RunCompleted` of the API."""
 
@@ -2104,6 +2243,7 @@ class OrderItemCreate(TypedDict, total=False):
 
 WebhookEvent = (
     WebhookTestEvent
+    | InventoryLowStockEvent
     | ProductionRunCompletedEvent
     | ProductionRunFailedEvent
     | OrderReceivedEvent
@@ -2112,6 +2252,7 @@ WebhookEvent = (
 
 EVENTS: dict[str, Callable[[Any], WebhookEvent]] = {
     "webhook.test": _WebhookTestEvent,
+    "inventory.low_stock": _InventoryLowStockEvent,
     "production_run.completed": _ProductionRunCompletedEvent,
     "production_run.failed": _ProductionRunFailedEvent,
     "order.received": _OrderReceivedEvent,
@@ -2226,6 +2367,14 @@ class RunNotOpenError(ApiError):
     """The service responded ``RUN_NOT_OPEN`` (status 400)."""
 
 
+class StockLevelExistsError(ApiError):
+    """The service responded ``STOCK_LEVEL_EXISTS`` (status 409)."""
+
+
+class StockLevelLimitError(ApiError):
+    """The service responded ``STOCK_LEVEL_LIMIT`` (status 400)."""
+
+
 class TokenExpiredError(ApiError):
     """The service responded ``TOKEN_EXPIRED`` (status 401)."""
 
@@ -2286,6 +2435,8 @@ _ERRORS: dict[str, type[ApiError]] = {
     "RUN_ALREADY_COMPLETED": RunAlreadyCompletedError,
     "RUN_HAS_NO_MATERIALS": RunHasNoMaterialsError,
     "RUN_NOT_OPEN": RunNotOpenError,
+    "STOCK_LEVEL_EXISTS": StockLevelExistsError,
+    "STOCK_LEVEL_LIMIT": StockLevelLimitError,
     "TOKEN_EXPIRED": TokenExpiredError,
     "UNAVAILABLE": UnavailableError,
     "UNKNOWN_REFERENCE": UnknownReferenceError,
@@ -3292,6 +3443,204 @@ class SpoolsResource:
                 "sort_by": sort_by,
                 "sort_order": sort_order,
             },
+        )
+
+
+class StockLevelsResource:
+    """How much filament should be in stock. The levels that are low are the shopping list."""
+
+    __slots__ = ("_client",)
+
+    def __init__(self, client: _core.BaseClient) -> None:
+        self._client = client
+
+    def list(
+        self,
+        *,
+        skip: int | None = None,
+        limit: int | None = None,
+        sort_by: Literal["id", "material_type", "color", "brand", "minimum_grams", "remaining_grams", "reserved_grams", "available_grams", "missing_grams", "spool_count", "low", "low_since", "created_at", "updated_at"] | None = None,
+        sort_order: SortOrder | None = None,
+        after: str | None = None,
+        low: bool | None = None,
+        material_type: MaterialType | None = None,
+        brand: str | None = None,
+        color: str | None = None,
+    ) -> StockLevelList:
+        """List stock levels.
+
+        `low=true` is the shopping list: the levels with too little filament, each with the grams that are missing.
+
+        :param skip: Items to skip.
+        :param limit: Maximum page size.
+        :param sort_by: Any scalar field of the items.
+        :param sort_order: Ascending or descending.
+        :param after: The `next` of a page, to get the page after it. Cannot be combined with `skip` or another
+        order than the default.
+        :param low: Whether too little is available.
+        :param material_type: Only this material.
+        :param brand: Only this brand, ignoring case.
+        :param color: Only this colour, ignoring case.
+        """
+        return self._client._call(
+            "GET",
+            "/stock-levels",
+            _StockLevelList,
+            query={
+                "skip": skip,
+                "limit": limit,
+                "sort_by": sort_by,
+                "sort_order": sort_order,
+                "after": after,
+                "low": low,
+                "material_type": material_type,
+                "brand": brand,
+                "color": color,
+            },
+        )
+
+    def iterate(
+        self,
+        *,
+        sort_by: Literal["id", "material_type", "color", "brand", "minimum_grams", "remaining_grams", "reserved_grams", "available_grams", "missing_grams", "spool_count", "low", "low_since", "created_at", "updated_at"] | None = None,
+        sort_order: SortOrder | None = None,
+        low: bool | None = None,
+        material_type: MaterialType | None = None,
+        brand: str | None = None,
+        color: str | None = None,
+    ) -> Iterator[StockLevel]:
+        """Iterates over all items of the list, page by page.
+
+        Items that others create or delete meanwhile may be missing or not; every other item occurs exactly once.
+        Sort by a field that does not change meanwhile.
+
+        :param sort_by: Any scalar field of the items.
+        :param sort_order: Ascending or descending.
+        :param low: Whether too little is available.
+        :param material_type: Only this material.
+        :param brand: Only this brand, ignoring case.
+        :param color: Only this colour, ignoring case.
+        """
+        return _core.cursor_pages(self._client, "/stock-levels", _StockLevelList,
+            query={
+                "sort_by": sort_by,
+                "sort_order": sort_order,
+                "low": low,
+                "material_type": material_type,
+                "brand": brand,
+                "color": color,
+            },
+        )
+
+    def create(
+        self,
+        *,
+        material_type: MaterialType,
+        minimum_grams: DecimalInput,
+        color: str | None = None,
+        brand: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> StockLevel:
+        """Create a stock level.
+
+        Each combination of material, colour and brand has one level (`STOCK_LEVEL_EXISTS`). Without `color` or
+        `brand`, all colours or brands count. Spools that are archived or removed do not count.
+
+        `reserved_grams` is what open orders and unfinished production runs still take, as in
+        `getProductAvailability`; for a level with a brand, as far as other brands do not cover it. A level becomes
+        `low` when `available_grams` is less than `minimum_grams`, and is low until it reaches 110 % of that, so
+        that it does not change with each gram. `missing_grams` are missing to the 110 %. Each change of spools,
+        runs, orders and products updates `low` in the same transaction.
+
+        Requires the role `operator` or `admin`.
+
+        :param material_type: The material.
+        :param minimum_grams: Grams that should be available.
+        :param color: The colour, ignoring case; null for all colours.
+        :param brand: The brand, ignoring case; null for all brands.
+        :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
+        a key.
+        """
+        return self._client._call(
+            "POST",
+            "/stock-levels",
+            _StockLevel,
+            body={
+                "material_type": material_type,
+                "minimum_grams": minimum_grams,
+                "color": UNSET if color is None else color,
+                "brand": UNSET if brand is None else brand,
+            },
+            idempotency_key=idempotency_key or _core.new_key(),
+        )
+
+    def get(
+        self,
+        id: str,
+    ) -> StockLevel:
+        """Get a stock level.
+
+        :param id: The id of the stock level, a UUID.
+        """
+        return self._client._call(
+            "GET",
+            f"/stock-levels/{_core.segment(id)}",
+            _StockLevel,
+        )
+
+    def update(
+        self,
+        id: str,
+        *,
+        material_type: MaterialType | Unset = UNSET,
+        color: str | None | Unset = UNSET,
+        brand: str | None | Unset = UNSET,
+        minimum_grams: DecimalInput | Unset = UNSET,
+    ) -> StockLevel:
+        """Update a stock level.
+
+        Without `color` or `brand`, all colours or brands count. Spools that are archived or removed do not count.
+
+        `reserved_grams` is what open orders and unfinished production runs still take, as in
+        `getProductAvailability`; for a level with a brand, as far as other brands do not cover it. A level becomes
+        `low` when `available_grams` is less than `minimum_grams`, and is low until it reaches 110 % of that, so
+        that it does not change with each gram. `missing_grams` are missing to the 110 %. Each change of spools,
+        runs, orders and products updates `low` in the same transaction.
+
+        Requires the role `operator` or `admin`.
+
+        :param id: The id of the stock level, a UUID.
+        :param material_type: The material.
+        :param color: The colour, ignoring case; null for all colours.
+        :param brand: The brand, ignoring case; null for all brands.
+        :param minimum_grams: Grams that should be available.
+        """
+        return self._client._call(
+            "PATCH",
+            f"/stock-levels/{_core.segment(id)}",
+            _StockLevel,
+            body={
+                "material_type": material_type,
+                "color": color,
+                "brand": brand,
+                "minimum_grams": minimum_grams,
+            },
+        )
+
+    def delete(
+        self,
+        id: str,
+    ) -> None:
+        """Remove a stock level.
+
+        Requires the role `operator` or `admin`.
+
+        :param id: The id of the stock level, a UUID.
+        """
+        return self._client._call(
+            "DELETE",
+            f"/stock-levels/{_core.segment(id)}",
+            _core.nothing,
         )
 
 
@@ -5295,6 +5644,8 @@ class Client(_core.BaseClient):
         """
         self.spools = SpoolsResource(self)
         """Filament spools, their costs, and the ledger of the filament used."""
+        self.stock_levels = StockLevelsResource(self)
+        """How much filament should be in stock. The levels that are low are the shopping list."""
         self.reports = ReportsResource(self)
         """What was used and what was wasted, in grams and money. Days begin at midnight UTC."""
         self.products = ProductsResource(self)
@@ -5354,7 +5705,9 @@ __all__ = [
     "InvalidApiKeyError",
     "InvalidCredentialsError",
     "InvalidTokenError",
+    "InventoryLowStockEvent",
     "LastAdminError",
+    "LowStock",
     "MalformedJsonError",
     "MaterialShare",
     "MaterialType",
@@ -5408,6 +5761,11 @@ __all__ = [
     "SpoolDeduction",
     "SpoolList",
     "SpoolsResource",
+    "StockLevel",
+    "StockLevelExistsError",
+    "StockLevelLimitError",
+    "StockLevelList",
+    "StockLevelsResource",
     "Test",
     "TokenExpiredError",
     "UnavailableError",

@@ -37,7 +37,7 @@ export type WasteGroup = "reason" | "printer" | "material" | "product";
 
 export type OrderStatus = "received" | "in_production" | "done" | "cancelled";
 
-export type EventType = "order.received" | "production_run.completed" | "production_run.failed";
+export type EventType = "inventory.low_stock" | "order.received" | "production_run.completed" | "production_run.failed";
 
 export type DeliveryStatus = "pending" | "delivered" | "failed";
 
@@ -279,6 +279,55 @@ export interface Usage<D = number> {
 export interface UsageList<D = number> {
   /** The items of this page. */
   readonly items: readonly Usage<D>[];
+  /** Number of matching items on all pages. */
+  readonly total: number;
+  /** Number of skipped items. */
+  readonly skip: number;
+  /** Maximum number of items on a page. */
+  readonly limit: number;
+  /**
+   * The value of `after` for the next page; null on the last page, and if the request has another order than the
+   * default.
+   */
+  readonly next: string | null;
+}
+
+/** The type `StockLevel` of the API. */
+export interface StockLevel<D = number> {
+  /** The level's id. */
+  readonly id: string;
+  /** The material. */
+  readonly material_type: MaterialType;
+  /** The colour, ignoring case; null for all colours. */
+  readonly color: string | null;
+  /** The brand, ignoring case; null for all brands. */
+  readonly brand: string | null;
+  /** Grams that should be available. */
+  readonly minimum_grams: D;
+  /** Grams on spools in stock. */
+  readonly remaining_grams: D;
+  /** Grams that open orders and unfinished production runs still take. */
+  readonly reserved_grams: D;
+  /** remaining_grams minus reserved_grams; may be negative. */
+  readonly available_grams: D;
+  /** Grams that are missing to 110 % of minimum_grams if the level is low, else 0. */
+  readonly missing_grams: D;
+  /** Spools in stock. */
+  readonly spool_count: number;
+  /** Whether too little is available. */
+  readonly low: boolean;
+  /** When the level became low. */
+  readonly low_since: string | null;
+  /** Time of creation. */
+  readonly created_at: string;
+  /** Time of the last change of the level itself. */
+  readonly updated_at: string;
+}
+
+/** The type `StockLevelList` of the API. */
+export interface StockLevelList<D = number> {
+  /** The items of this page. */
+  readonly items: readonly StockLevel<D>[];
   /** Number of matching items on all pages. */
   readonly total: number;
   /** Number of skipped items. */
@@ -1037,6 +1086,35 @@ export interface WebhookTestEvent {
   readonly data: Test;
 }
 
+/** The type `LowStock` of the API. */
+export interface LowStock<D = number> {
+  /** The level's id. */
+  readonly id: string;
+  /** The material. */
+  readonly material_type: MaterialType;
+  /** The colour; null for all colours. */
+  readonly color: string | null;
+  /** The brand; null for all brands. */
+  readonly brand: string | null;
+  /** Grams that should be available. */
+  readonly minimum_grams: D;
+  /** Grams that are available. */
+  readonly available_grams: D;
+  /** Grams that are missing to 110 % of minimum_grams. */
+  readonly missing_grams: D;
+  /** When the level became low. */
+  readonly low_since: string;
+}
+
+/** The type `InventoryLowStockEvent` of the API. */
+export interface InventoryLowStockEvent<D = number> {
+  /** The type of the event. */
+  readonly type: "inventory.low_stock";
+  /** When the event happened. */
+  readonly timestamp: string;
+  readonly data: LowStock<D>;
+}
+
 /** The type `RunCompleted` of the API. */
 export interface RunCompleted<D = number> {
   /** The run's id. */
@@ -1117,6 +1195,7 @@ export interface OrderReceivedEvent {
 /** An event that a webhook sends. Newer services send other types too: ignore them. */
 export type WebhookEvent =
   | WebhookTestEvent
+  | InventoryLowStockEvent<number>
   | ProductionRunCompletedEvent<number>
   | ProductionRunFailedEvent<number>
   | OrderReceivedEvent;
@@ -1277,6 +1356,30 @@ export interface Deduction {
 export interface Measurement {
   /** Weight of the spool with its filament in grams. */
   gross_grams: Decimal;
+}
+
+/** The type `StockLevelCreate` of the API, in request bodies. */
+export interface StockLevelCreate {
+  /** The material. */
+  material_type: MaterialType;
+  /** The colour, ignoring case; null for all colours. */
+  color?: string | null | undefined;
+  /** The brand, ignoring case; null for all brands. */
+  brand?: string | null | undefined;
+  /** Grams that should be available. */
+  minimum_grams: Decimal;
+}
+
+/** The type `StockLevelUpdate` of the API, in request bodies. */
+export interface StockLevelUpdate {
+  /** The material. */
+  material_type?: MaterialType | undefined;
+  /** The colour, ignoring case; null for all colours. */
+  color?: string | null | undefined;
+  /** The brand, ignoring case; null for all brands. */
+  brand?: string | null | undefined;
+  /** Grams that should be available. */
+  minimum_grams?: Decimal | undefined;
 }
 
 /** The type `ProductMaterialCreate` of the API, in request bodies. */
@@ -1723,6 +1826,30 @@ export interface ListSpoolUsageQuery {
   after?: string | undefined;
 }
 
+/** Query parameters of `stockLevels.list`. */
+export interface ListStockLevelsQuery {
+  /** Items to skip. */
+  skip?: number | undefined;
+  /** Maximum page size. */
+  limit?: number | undefined;
+  /** Any scalar field of the items. */
+  sort_by?: "id" | "material_type" | "color" | "brand" | "minimum_grams" | "remaining_grams" | "reserved_grams" | "available_grams" | "missing_grams" | "spool_count" | "low" | "low_since" | "created_at" | "updated_at" | undefined;
+  /** Ascending or descending. */
+  sort_order?: SortOrder | undefined;
+  /**
+   * The `next` of a page, to get the page after it. Cannot be combined with `skip` or another order than the default.
+   */
+  after?: string | undefined;
+  /** Whether too little is available. */
+  low?: boolean | undefined;
+  /** Only this material. */
+  material_type?: MaterialType | undefined;
+  /** Only this brand, ignoring case. */
+  brand?: string | undefined;
+  /** Only this colour, ignoring case. */
+  color?: string | undefined;
+}
+
 /** Query parameters of `reports.usage`. */
 export interface ReportUsageQuery {
   /** What the rows of the report have in common. */
@@ -1930,6 +2057,12 @@ export class RunHasNoMaterialsError extends ApiError {}
 /** The service responded `RUN_NOT_OPEN` (status 400). */
 export class RunNotOpenError extends ApiError {}
 
+/** The service responded `STOCK_LEVEL_EXISTS` (status 409). */
+export class StockLevelExistsError extends ApiError {}
+
+/** The service responded `STOCK_LEVEL_LIMIT` (status 400). */
+export class StockLevelLimitError extends ApiError {}
+
 /** The service responded `TOKEN_EXPIRED` (status 401). */
 export class TokenExpiredError extends ApiError {}
 
@@ -1982,6 +2115,8 @@ const ERRORS: Record<string, typeof ApiError> = {
   RUN_ALREADY_COMPLETED: RunAlreadyCompletedError,
   RUN_HAS_NO_MATERIALS: RunHasNoMaterialsError,
   RUN_NOT_OPEN: RunNotOpenError,
+  STOCK_LEVEL_EXISTS: StockLevelExistsError,
+  STOCK_LEVEL_LIMIT: StockLevelLimitError,
   TOKEN_EXPIRED: TokenExpiredError,
   UNAVAILABLE: UnavailableError,
   UNKNOWN_REFERENCE: UnknownReferenceError,
@@ -2000,6 +2135,7 @@ const DECIMALS: ReadonlySet<string> = /* @__PURE__ */ new Set([
   "actual_weight_grams",
   "after_grams",
   "available",
+  "available_grams",
   "before_grams",
   "change_grams",
   "component_cost",
@@ -2021,7 +2157,9 @@ const DECIMALS: ReadonlySet<string> = /* @__PURE__ */ new Set([
   "material_cost",
   "material_variance_grams",
   "material_variance_percent",
+  "minimum_grams",
   "missing",
+  "missing_grams",
   "needed",
   "net_weight_grams",
   "new_weight",
@@ -2032,6 +2170,7 @@ const DECIMALS: ReadonlySet<string> = /* @__PURE__ */ new Set([
   "remaining_grams",
   "remaining_weight_grams",
   "reserved",
+  "reserved_grams",
   "shortfall_grams",
   "spool_weight_after_grams",
   "spool_weight_before_grams",
@@ -2503,6 +2642,103 @@ export class SpoolsResource<M extends DecimalMode = "number"> {
     options: RequestOptions = {},
   ): AsyncGenerator<Usage<Decimals[M]>, void, undefined> {
     return cursorPages(this.#client, `/spools/${segment(id)}/usage`, { ...query }, options);
+  }
+
+}
+
+/** How much filament should be in stock. The levels that are low are the shopping list. */
+export class StockLevelsResource<M extends DecimalMode = "number"> {
+  readonly #client: BaseClient;
+
+  constructor(client: BaseClient) {
+    this.#client = client;
+  }
+
+  /**
+   * List stock levels.
+   *
+   * `low=true` is the shopping list: the levels with too little filament, each with the grams that are missing.
+   */
+  list(
+    query: ListStockLevelsQuery = {},
+    options: RequestOptions = {},
+  ): Promise<StockLevelList<Decimals[M]>> {
+    return this.#client.call("GET", `/stock-levels`, { query: { ...query } }, options);
+  }
+
+  /**
+   * Iterates over all items of the list, page by page.
+   *
+   * Items that others create or delete meanwhile may be missing or not; every other item occurs exactly once. Sort by
+   * a field that does not change meanwhile.
+   */
+  iterate(
+    query: Omit<ListStockLevelsQuery, "skip" | "limit" | "after"> = {},
+    options: RequestOptions = {},
+  ): AsyncGenerator<StockLevel<Decimals[M]>, void, undefined> {
+    return cursorPages(this.#client, `/stock-levels`, { ...query }, options);
+  }
+
+  /**
+   * Create a stock level.
+   *
+   * Each combination of material, colour and brand has one level (`STOCK_LEVEL_EXISTS`). Without `color` or `brand`,
+   * all colours or brands count. Spools that are archived or removed do not count.
+   *
+   * `reserved_grams` is what open orders and unfinished production runs still take, as in `getProductAvailability`;
+   * for a level with a brand, as far as other brands do not cover it. A level becomes `low` when `available_grams` is
+   * less than `minimum_grams`, and is low until it reaches 110 % of that, so that it does not change with each gram.
+   * `missing_grams` are missing to the 110 %. Each change of spools, runs, orders and products updates `low` in the
+   * same transaction.
+   *
+   * Requires the role `operator` or `admin`.
+   */
+  create(
+    input: StockLevelCreate,
+    options: RequestOptions & Keyed = {},
+  ): Promise<StockLevel<Decimals[M]>> {
+    return this.#client.call("POST", `/stock-levels`, { body: input, keyed: true }, options);
+  }
+
+  /** Get a stock level. */
+  get(
+    id: string,
+    options: RequestOptions = {},
+  ): Promise<StockLevel<Decimals[M]>> {
+    return this.#client.call("GET", `/stock-levels/${segment(id)}`, {  }, options);
+  }
+
+  /**
+   * Update a stock level.
+   *
+   * Without `color` or `brand`, all colours or brands count. Spools that are archived or removed do not count.
+   *
+   * `reserved_grams` is what open orders and unfinished production runs still take, as in `getProductAvailability`;
+   * for a level with a brand, as far as other brands do not cover it. A level becomes `low` when `available_grams` is
+   * less than `minimum_grams`, and is low until it reaches 110 % of that, so that it does not change with each gram.
+   * `missing_grams` are missing to the 110 %. Each change of spools, runs, orders and products updates `low` in the
+   * same transaction.
+   *
+   * Requires the role `operator` or `admin`.
+   */
+  update(
+    id: string,
+    input: StockLevelUpdate,
+    options: RequestOptions = {},
+  ): Promise<StockLevel<Decimals[M]>> {
+    return this.#client.call("PATCH", `/stock-levels/${segment(id)}`, { body: input }, options);
+  }
+
+  /**
+   * Remove a stock level.
+   *
+   * Requires the role `operator` or `admin`.
+   */
+  delete(
+    id: string,
+    options: RequestOptions = {},
+  ): Promise<void> {
+    return this.#client.call("DELETE", `/stock-levels/${segment(id)}`, {  }, options);
   }
 
 }
@@ -3553,6 +3789,8 @@ export class Client<M extends DecimalMode = "number"> extends BaseClient {
   readonly apiKeys: ApiKeysResource<M>;
   /** Filament spools, their costs, and the ledger of the filament used. */
   readonly spools: SpoolsResource<M>;
+  /** How much filament should be in stock. The levels that are low are the shopping list. */
+  readonly stockLevels: StockLevelsResource<M>;
   /** What was used and what was wasted, in grams and money. Days begin at midnight UTC. */
   readonly reports: ReportsResource<M>;
   /** Products, their bills of materials, and their costs. */
@@ -3581,6 +3819,7 @@ export class Client<M extends DecimalMode = "number"> extends BaseClient {
     this.users = new UsersResource(this);
     this.apiKeys = new ApiKeysResource(this);
     this.spools = new SpoolsResource(this);
+    this.stockLevels = new StockLevelsResource(this);
     this.reports = new ReportsResource(this);
     this.products = new ProductsResource(this);
     this.productionRuns = new ProductionRunsResource(this);

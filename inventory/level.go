@@ -1,0 +1,185 @@
+package inventory
+
+import (
+	"context"
+	"reflect"
+
+	"spoolwright/db"
+	"spoolwright/server"
+)
+
+var levelsTag = &server.Tag{
+	Name: "stock levels", Fields: fields,
+	Description: "How much filament should be in stock. The levels that are low are the shopping list.",
+}
+
+// StockLevel is the grams of a filament that should be in stock.
+type StockLevel struct {
+	ID           server.UUID                     `json:"id" rule:"readOnly,notNull"`
+	MaterialType server.Optional[MaterialType]   `json:"material_type" rule:"required"`
+	Color        server.Optional[string]         `json:"color"`
+	Brand        server.Optional[string]         `json:"brand"`
+	Minimum      server.Optional[server.Decimal] `json:"minimum_grams" rule:"required,exclusiveMinimum=0,maximum=999999999"`
+	Remaining    server.Decimal                  `json:"remaining_grams" rule:"readOnly,notNull"`
+	Reserved     server.Decimal                  `json:"reserved_grams" rule:"readOnly,notNull"`
+	Available    server.Decimal                  `json:"available_grams" rule:"readOnly,notNull"`
+	Missing      server.Decimal                  `json:"missing_grams" rule:"readOnly,notNull"`
+	SpoolCount   int64                           `json:"spool_count" rule:"readOnly,notNull"`
+	Low          bool                            `json:"low" rule:"readOnly,notNull"`
+	LowSince     server.Timestamp                `json:"low_since" rule:"readOnly"`
+	CreatedAt    server.Timestamp                `json:"created_at" rule:"readOnly,notNull"`
+	UpdatedAt    server.Timestamp                `json:"updated_at" rule:"readOnly,notNull"`
+}
+
+// Events are the events of stock levels.
+var Events = []server.Event{{
+	Type: "inventory.low_stock", Tag: levelsTag, Summary: "A stock level became low",
+	Description: "Sent once when the available grams of a level fall below its minimum, whatever caused it. The level " +
+		"must reach 110 % of the minimum before it can become low again.",
+	Data: reflect.TypeFor[LowStock](),
+}}
+
+// LowStock is the data of an inventory.low_stock.
+type LowStock struct {
+	ID           server.UUID      `json:"id" rule:"notNull"`
+	MaterialType MaterialType     `json:"material_type" rule:"notNull"`
+	Color        string           `json:"color"`
+	Brand        string           `json:"brand"`
+	Minimum      server.Decimal   `json:"minimum_grams" rule:"notNull"`
+	Available    server.Decimal   `json:"available_grams" rule:"notNull"`
+	Missing      server.Decimal   `json:"missing_grams" rule:"notNull"`
+	LowSince     server.Timestamp `json:"low_since" rule:"notNull"`
+}
+
+const levelColumns = `id, material_type, color, brand, minimum_grams, remaining_grams, reserved_grams, available_grams,
+	missing_grams, spool_count, low, low_since, created_at, updated_at`
+
+// levelsTable is stock_levels with the fields that are computed.
+const levelsTable = `(select l.*, s.remaining as remaining_grams, s.reserved as reserved_grams,
+		s.remaining - s.reserved as available_grams,
+		case when l.low_since is null then 0 else greatest(0, l.minimum_grams * 1.1 - s.remaining + s.reserved) end
+			as missing_grams,
+		s.spools as spool_count, l.low_since is not null as low
+	from stock_levels l join stock_state() s on s.level = l.id) stock_levels`
+
+// maxLevels is the maximum number of stock levels of a tenant.
+const maxLevels = 500
+
+var (
+	errLevelExists = server.Conflict("STOCK_LEVEL_EXISTS",
+		"There is a stock level for this material, colour and brand already")
+	errLevelLimit = server.BadRequest("STOCK_LEVEL_LIMIT", "A tenant has at most 500 stock levels")
+)
+
+// LevelFilter are the parameters of the list of stock levels.
+type LevelFilter struct {
+	server.ListQuery
+	Low          server.Optional[bool]         `query:"low"`
+	MaterialType server.Optional[MaterialType] `query:"material_type"`
+	Brand        server.Optional[string]       `query:"brand"`
+	Color        server.Optional[string]       `query:"color"`
+}
+
+var listLevelsDoc = &server.Doc{
+	ID: "listStockLevels", Tag: levelsTag, Summary: "List stock levels",
+	Description: "`low=true` is the shopping list: the levels with too little filament, each with the grams that are " +
+		"missing.",
+}
+
+func (h handlers) listLevels(ctx context.Context, r *server.Request[LevelFilter]) (server.Page[StockLevel], error) {
+	l := server.NewList(levelsTable, levelColumns, "", "")
+	if in := r.In.Low; !in.IsNull() {
+		l.Where("low = ?", *in.Value)
+	}
+	if in := r.In.MaterialType; !in.IsNull() {
+		l.Where("material_type = ?", in.Arg())
+	}
+	if in := r.In.Brand; !in.IsNull() {
+		l.Where(`brand_key = lower(?::text collate "und-x-icu") collate "C"`, *in.Value)
+	}
+	if in := r.In.Color; !in.IsNull() {
+		l.Where(`color_key = lower(?::text collate "und-x-icu") collate "C"`, *in.Value)
+	}
+	return server.ListPage[StockLevel](ctx, func(ctx context.Context, stmts ...*db.Stmt) error {
+		return h.db.Read(ctx, append([]*db.Stmt{db.Scan()}, stmts...)...)
+	}, l, r.In.ListQuery)
+}
+
+func selectLevel(id string) *db.Stmt {
+	return db.SQL(`select `+levelColumns+` from `+levelsTable+` where id = $1`, id)
+}
+
+var getLevelDoc = &server.Doc{ID: "getStockLevel", Tag: levelsTag, Summary: "Get a stock level"}
+
+func (h handlers) getLevel(ctx context.Context, r *server.Request[struct{}]) (server.OK[StockLevel], error) {
+	level := selectLevel(r.ID("id"))
+	return server.One(level, h.db.Read(ctx, level))
+}
+
+// lockLevels locks all stock levels in the order in which refresh_stock_levels locks them.
+func lockLevels() *db.Stmt {
+	return db.SQL(`select id from stock_levels order by id for no key update`)
+}
+
+// refreshLevels refreshes the levels before the end of the transaction, for a response that shows one.
+func refreshLevels() *db.Stmt { return db.SQL(`select announce_low_stock()::text`) }
+
+const levelRules = "Without `color` or `brand`, all colours or brands count. Spools that are archived or removed do not " +
+	"count.\n\n" +
+	"`reserved_grams` is what open orders and unfinished production runs still take, as in `getProductAvailability`; for " +
+	"a level with a brand, as far as other brands do not cover it. A level becomes `low` when `available_grams` is less " +
+	"than `minimum_grams`, and is low until it reaches 110 % of that, so that it does not change with each gram. " +
+	"`missing_grams` are missing to the 110 %. Each change of spools, runs, orders and products updates `low` in the same " +
+	"transaction."
+
+var createLevelDoc = &server.Doc{
+	ID: "createStockLevel", Tag: levelsTag, Summary: "Create a stock level",
+	Description: "Each combination of material, colour and brand has one level (`STOCK_LEVEL_EXISTS`). " + levelRules,
+	Errors:      []*server.Error{errLevelLimit, errLevelExists},
+}
+
+func (h handlers) createLevel(ctx context.Context, r *server.Request[StockLevel]) (server.Created[StockLevel], error) {
+	id, in := db.NewID(), &r.In
+	created := db.SQL(`
+		insert into stock_levels (id, material_type, color, brand, minimum_grams)
+		select $1::uuid, $2, $3, $4, $5::numeric where (select count(*) from stock_levels) < $6 returning id`,
+		id, in.MaterialType.Arg(), in.Color.Arg(), in.Brand.Arg(), in.Minimum.Arg(), maxLevels)
+	level := selectLevel(id)
+	if err := h.db.Write(ctx, created, refreshLevels(), level); err != nil {
+		return nil, levelError(err)
+	}
+	if created.Rows() == 0 {
+		return nil, errLevelLimit
+	}
+	return server.One(level, nil)
+}
+
+// levelError returns the 409 for a second level of a filament.
+func levelError(err error) error {
+	if db.Violates(err, "stock_levels_filament") {
+		return errLevelExists.Because(err)
+	}
+	return err
+}
+
+var updateLevelDoc = &server.Doc{
+	ID: "updateStockLevel", Tag: levelsTag, Summary: "Update a stock level", Description: levelRules,
+	Errors: []*server.Error{errLevelExists},
+}
+
+func (h handlers) updateLevel(ctx context.Context, r *server.Request[StockLevel]) (server.OK[StockLevel], error) {
+	level := selectLevel(r.ID("id"))
+	set, args := server.Assignments(&r.In, []any{r.ID("id")})
+	if set == "" {
+		return server.One(level, h.db.Read(ctx, level))
+	}
+	update := db.SQL(`update stock_levels set `+set+`, updated_at = now() where id = $1`, args...)
+	return server.One(level, levelError(h.db.Write(ctx, lockLevels(), update, refreshLevels(), level)))
+}
+
+var deleteLevelDoc = &server.Doc{ID: "deleteStockLevel", Tag: levelsTag, Summary: "Remove a stock level"}
+
+func (h handlers) deleteLevel(ctx context.Context, r *server.Request[struct{}]) (server.NoContent, error) {
+	deleted := db.SQL(`delete from stock_levels where id = $1 returning id`, r.ID("id"))
+	return nil, server.Found(deleted, h.db.Write(ctx, deleted))
+}

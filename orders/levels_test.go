@@ -1,0 +1,256 @@
+package orders_test
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+
+	"spoolwright/auth/authtest"
+	"spoolwright/db"
+)
+
+const levels = "/api/v1/stock-levels"
+
+// countLowStock makes the tenant's events of low stock countable: with a webhook, and a function that returns the number
+// of its deliveries.
+func countLowStock(t *testing.T, c *authtest.Client) func() int {
+	t.Helper()
+	ctx := db.As(t.Context(), db.Actor{Tenant: c.Actor.Tenant})
+	if err := c.API.DB.Write(ctx, db.SQL(`insert into webhooks (id, url, events, secret)
+		values (uuid_v7(), 'https://farm.example', '{inventory.low_stock}', '')`)); err != nil {
+		t.Fatal(err)
+	}
+	return func() (n int) {
+		t.Helper()
+		err := c.API.DB.Read(ctx, db.SQL(`select count(*) from webhook_deliveries where type = 'inventory.low_stock'`).Into(&n))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+}
+
+// Each operation that changes stock or reservations makes a level low, or fine again, with one event.
+func TestLevelsFollowOperations(t *testing.T) {
+	t.Parallel()
+	api := newAPI(t)
+	// farm is a tenant with a spool of 1,000 g and a level of 900 g, and a product that needs 150 g.
+	type farm struct {
+		*authtest.Client
+		t                     *testing.T
+		spool, level, product string
+		run, material, item   string
+	}
+	spool := func(f *farm) string { return "/api/v1/spools/" + f.spool }
+	newRun := func(f *farm, grams any) {
+		run := f.Post(f.t, runs, j{"materials": []j{{"spool_id": f.spool, "estimated_weight_grams": grams}}}).Want(201)
+		f.run, f.material = runs+"/"+run.ID(), run.Text("materials.0.id")
+	}
+	material := func(f *farm) string { return f.run + "/materials/" + f.material }
+	newOrder := func(f *farm, quantity int) {
+		order := f.Post(f.t, path, j{"items": []j{{"product_id": f.product, "quantity": quantity}}}).Want(201)
+		f.run, f.item = path+"/"+order.ID(), order.Text("items.0.id")
+	}
+	report := func(grams string) func(*farm) {
+		return func(f *farm) {
+			err := api.DB.Write(db.As(f.t.Context(), f.Actor), db.SQL(`select report_use(1, $1::numeric, null)::text`, grams))
+			if err != nil {
+				f.t.Error(err)
+			}
+		}
+	}
+	patch := func(of func(*farm) string, body j) func(*farm) {
+		return func(f *farm) { f.Patch(f.t, of(f), body).Want(200) }
+	}
+	current := func(f *farm) string { return f.run }
+	deduct := func(f *farm) { f.Post(f.t, spool(f)+"/deduct", j{"weight_grams": 150}).Want(200) }
+	refill := patch(spool, j{"remaining_weight_grams": 990})
+	remove := func(of func(*farm) string) func(*farm) {
+		return func(f *farm) { f.Delete(f.t, of(f)).Want(204) }
+	}
+	materialPath := func(f *farm) string {
+		return products + "/" + f.product + "/materials/" + f.Get(f.t, products+"/"+f.product).Text("materials.0.id")
+	}
+	for name, steps := range map[string][]func(*farm){ // after the first, the third, ... the level is low
+		"deduct, edit":    {deduct, refill},
+		"remove, restore": {remove(spool), func(f *farm) { f.Post(f.t, spool(f)+"/restore", nil).Want(200) }},
+		"archive":         {patch(spool, j{"archived": true}), patch(spool, j{"archived": false})},
+		"color":           {patch(spool, j{"color": "Red"}), patch(spool, j{"color": "BLACK"})},
+		"material":        {patch(spool, j{"material_type": "ABS"}), patch(spool, j{"material_type": "PLA"})},
+		"measure": {func(f *farm) { f.Post(f.t, spool(f)+"/measure", j{"gross_grams": 1099.999999}).Want(200) },
+			func(f *farm) { f.Post(f.t, spool(f)+"/measure", j{"gross_grams": 1190}).Want(200) }},
+		"printers": {report("150"), report("-150")},
+		"create":   {deduct, func(f *farm) { newSpool(f.t, f.Client, 140, nil) }},
+		"import": {deduct, func(f *farm) {
+			f.With("Content-Type", "text/csv").Post(f.t, "/api/v1/spools/import",
+				"material_type,color,diameter_mm,net_weight_grams\nPLA,black,1.75,140\n").Want(200)
+		}},
+		"edit by number": {func(f *farm) { deduct(f) }, func(f *farm) {
+			f.Patch(f.t, spool(f), j{"net_weight_grams": 990, "remaining_weight_grams": 990}).Want(200)
+		}},
+		"create and delete a run": {func(f *farm) { newRun(f, 100.5) }, remove(current)},
+		"materials of a run": {func(f *farm) { newRun(f, 150) }, remove(material), func(f *farm) {
+			f.material = f.Post(f.t, f.run+"/materials", j{"spool_id": f.spool, "estimated_weight_grams": 150}).Want(201).ID()
+		}, patch(material, j{"estimated_weight_grams": 10}), patch(material, j{"actual_weight_grams": 101})},
+		"status of a run": {func(f *farm) { newRun(f, 150) }, patch(current, j{"status": "failed"}),
+			patch(current, j{"status": "paused"}), patch(current, j{"status": "cancelled"})},
+		"complete with less": {func(f *farm) { newRun(f, 150) }, func(f *farm) {
+			f.Post(f.t, f.run+"/complete", j{"materials": []j{{"id": f.material, "actual_weight_grams": 10}}}).Want(200)
+		}},
+		"complete with more": {func(f *farm) {
+			newRun(f, 50)
+			f.Post(f.t, f.run+"/complete", j{"materials": []j{{"id": f.material, "actual_weight_grams": 101}}}).Want(200)
+		}, refill},
+		"fail with less": {func(f *farm) { newRun(f, 150) }, func(f *farm) {
+			f.Post(f.t, f.run+"/fail", j{"reason": "clog"}).Want(200)
+		}},
+		"cancel with more": {func(f *farm) {
+			newRun(f, 50)
+			f.Post(f.t, f.run+"/cancel", j{"materials": []j{{"id": f.material, "wasted_grams": 101}}}).Want(200)
+		}, refill},
+		"items of a run": {func(f *farm) {
+			run := f.Post(f.t, runs, j{"items": []j{{"product_id": f.product}}}).Want(201)
+			f.run, f.item = runs+"/"+run.ID(), run.Text("items.0.id")
+		}, func(f *farm) { f.Delete(f.t, f.run+"/items/"+f.item).Want(204) }, func(f *farm) {
+			f.item = f.Post(f.t, f.run+"/items", j{"product_id": f.product}).Want(201).ID()
+		}},
+		"create and cancel an order": {func(f *farm) { newOrder(f, 1) }, patch(current, j{"status": "cancelled"})},
+		"finish an order":            {func(f *farm) { newOrder(f, 1) }, patch(current, j{"status": "done"})},
+		"remove an order":            {func(f *farm) { newOrder(f, 1) }, remove(current)},
+		"items of an order": {func(f *farm) { newOrder(f, 1) }, func(f *farm) {
+			f.Delete(f.t, f.run+"/items/"+f.item).Want(204)
+		}, func(f *farm) { f.Post(f.t, f.run+"/items", j{"product_id": f.product}).Want(201) }},
+		"a bill of materials": {func(f *farm) { newOrder(f, 1) },
+			func(f *farm) { f.Patch(f.t, materialPath(f), j{"weight_grams": 10}).Want(200) },
+			func(f *farm) { f.Patch(f.t, materialPath(f), j{"weight_grams": 101}).Want(200) },
+			func(f *farm) { f.Delete(f.t, materialPath(f)).Want(204) },
+			func(f *farm) {
+				f.Post(f.t, products+"/"+f.product+"/materials",
+					j{"material_type": "PLA", "color": "Black", "weight_grams": 150}).Want(201)
+			}},
+		"components": {func(f *farm) {
+			set := f.Post(f.t, products, j{"name": "Set", "components": []j{{"component_product_id": f.product}}}).Want(201)
+			f.item = products + "/" + set.ID() + "/components/" + set.Text("components.0.id")
+			f.Post(f.t, path, j{"items": []j{{"product_id": set.ID()}}}).Want(201)
+		}, func(f *farm) { f.Delete(f.t, f.item).Want(204) }},
+		"the level": {patch(func(f *farm) string { return levels + "/" + f.level }, j{"minimum_grams": 1001}),
+			patch(func(f *farm) string { return levels + "/" + f.level }, j{"minimum_grams": 909})},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := api.Operator(t)
+			f := &farm{Client: c, t: t, spool: newSpool(t, c, 1000, j{"spool_weight_grams": 200}),
+				product: newProduct(t, c, "A", 150)}
+			newSpool(t, c, 1000, j{"material_type": "ABS", "color": "Red"}) // does not count
+			f.level = c.Post(t, levels, j{"material_type": "PLA", "color": "black", "minimum_grams": 900}).Want(201).
+				Shows(map[string]string{"low": "false", "available_grams": "1000"}).ID()
+			events := countLowStock(t, c)
+			for n, step := range steps {
+				step(f)
+				low := n%2 == 0
+				a := c.Get(t, levels+"/"+f.level).Want(200)
+				if a.Text("low") != fmt.Sprint(low) || (a.Text("low_since") != "null") != low {
+					t.Fatalf("after step %d: %s", n+1, a.Body)
+				}
+				if got := events(); got != n/2+1 {
+					t.Fatalf("after step %d: %d events, want %d", n+1, got, n/2+1)
+				}
+			}
+		})
+	}
+}
+
+// Of concurrent deductions that together make a level low, exactly one sends the event.
+func TestLevelsConcurrently(t *testing.T) {
+	t.Parallel()
+	c := newAPI(t).Operator(t)
+	level := levels + "/" + c.Post(t, levels, j{"material_type": "PLA", "minimum_grams": 900}).Want(201).ID()
+	c.Post(t, levels, j{"material_type": "PLA", "color": "Black", "minimum_grams": 10}).Want(201)
+	events := countLowStock(t, c)
+	spools := make([]string, 8)
+	for i := range spools {
+		spools[i] = "/api/v1/spools/" + newSpool(t, c, 125, nil)
+	}
+	for round := range 12 {
+		c.Get(t, level).Shows(map[string]string{"low": "false", "available_grams": "1000"})
+		var all sync.WaitGroup
+		start := make(chan bool)
+		for _, spool := range spools {
+			all.Go(func() {
+				<-start
+				if a, err := c.Send("POST", spool+"/deduct", j{"weight_grams": 13}); err != nil || a.Status != 200 {
+					t.Errorf("%v %v", a, err)
+				}
+			})
+		}
+		close(start)
+		all.Wait()
+		c.Get(t, level).Shows(map[string]string{"low": "true", "available_grams": "896", "missing_grams": "94"})
+		if n := events(); n != round+1 {
+			t.Fatalf("round %d: %d events", round+1, n)
+		}
+		for _, spool := range spools {
+			c.Patch(t, spool, j{"remaining_weight_grams": 125}).Want(200)
+		}
+	}
+}
+
+// Levels sort, filter and page, and belong to a material, a colour and a brand.
+func TestStockLevels(t *testing.T) {
+	t.Parallel()
+	api := newAPI(t)
+	tenant := api.Tenant(t)
+	c := tenant.User(t, "operator")
+	newSpool(t, c, 400, j{"brand": "Polymaker"})
+	newSpool(t, c, 300, j{"brand": "Other"})
+	newSpool(t, c, 200, j{"color": "Red"})
+	newSpool(t, c, 0, nil)
+	product := newProduct(t, c, "A", 350)
+	c.Post(t, path, j{"items": []j{{"product_id": product}}}).Want(201)
+	create := func(body j) *authtest.Response { return c.Post(t, levels, body) }
+	all := create(j{"material_type": "PLA", "minimum_grams": 600}).Want(201).Shows(map[string]string{"color": "null",
+		"brand": "null", "remaining_grams": "900", "reserved_grams": "350", "available_grams": "550", "spool_count": "3",
+		"low": "true", "missing_grams": "110"})
+	create(j{"material_type": "PLA", "color": "Black", "minimum_grams": 100}).Want(201).Shows(map[string]string{
+		"remaining_grams": "700", "reserved_grams": "350", "spool_count": "2", "low": "false", "missing_grams": "0"})
+	// The other brand covers 300 g of the 350 g that are reserved.
+	create(j{"material_type": "PLA", "color": "Black", "brand": "POLYMAKER", "minimum_grams": 350}).Want(201).
+		Shows(map[string]string{"remaining_grams": "400", "reserved_grams": "50", "spool_count": "1", "low": "false"})
+	create(j{"material_type": "TPU", "minimum_grams": 0.5}).Want(201).Shows(map[string]string{"spool_count": "0",
+		"available_grams": "0", "missing_grams": "0.55", "low": "true"})
+	create(j{"material_type": "PLA", "color": "BLACK", "minimum_grams": 1}).WantError(409, "STOCK_LEVEL_EXISTS")
+	create(j{"material_type": "PLA", "minimum_grams": 1}).WantError(409, "STOCK_LEVEL_EXISTS")
+	other := create(j{"material_type": "PLA", "color": "Red", "minimum_grams": 1}).Want(201)
+	c.Patch(t, levels+"/"+other.ID(), j{"color": nil}).WantError(409, "STOCK_LEVEL_EXISTS")
+	for field, body := range map[string]j{"minimum_grams": {"material_type": "PLA"},
+		"material_type": {"minimum_grams": 1, "material_type": "Wood"}, "low": {"low": "x", "minimum_grams": 0}} {
+		a := create(body).WantError(422, "VALIDATION_ERROR")
+		if field != "low" {
+			a.Shows(map[string]string{"errors.0.field": field})
+		}
+	}
+
+	list := func(query string, total string, first string) {
+		t.Helper()
+		c.Get(t, levels+"?"+query).Want(200).Shows(map[string]string{"total": total, "items.0.material_type": first})
+	}
+	list("", "5", "PLA")
+	list("low=true", "2", "TPU")
+	list("low=true&sort_by=missing_grams", "2", "PLA")
+	list("low=false&sort_by=available_grams&sort_order=asc&limit=1&skip=1", "3", "PLA")
+	list("color=black&brand=polymaker&material_type=PLA", "1", "PLA")
+	c.Get(t, levels+"?sort_by=spool_count&sort_order=asc").Want(200).Shows(map[string]string{"items.0.spool_count": "0"})
+
+	foreign := api.Operator(t)
+	id := levels + "/" + all.ID()
+	foreign.Get(t, id).WantError(404, "NOT_FOUND")
+	foreign.Patch(t, id, j{"minimum_grams": 1}).WantError(404, "NOT_FOUND")
+	foreign.Delete(t, id).WantError(404, "NOT_FOUND")
+	viewer := tenant.User(t, "viewer")
+	viewer.Get(t, levels).Want(200)
+	viewer.Delete(t, id).WantError(403, "FORBIDDEN")
+	viewer.Post(t, levels, j{"material_type": "ABS", "minimum_grams": 1}).WantError(403, "FORBIDDEN")
+	c.Delete(t, id).Want(204)
+	c.Get(t, id).WantError(404, "NOT_FOUND")
+	c.Delete(t, id).WantError(404, "NOT_FOUND")
+}
