@@ -177,7 +177,7 @@ func TestTenantRename(t *testing.T) {
 // tenant remove deletes all rows of the tenant in all tables, and no row of another tenant.
 func TestTenantRemove(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, inventory.Routes, catalog.Routes, production.Routes(orders.Follow))
+	w := newWorld(t, inventory.Routes, catalog.Routes, production.Routes(orders.Follow), orders.Routes)
 	a := w.accounts()
 	farm, other := w.Tenant(t), w.Tenant(t)
 	for _, tenant := range []*authtest.Tenant{farm, other} {
@@ -193,7 +193,8 @@ func TestTenantRemove(t *testing.T) {
 			j{"material_type": "PLA", "color": "Red", "weight_grams": 5}).Want(201)
 		c.Post(t, "/api/v1/products/"+whole+"/components", j{"component_product_id": part}).Want(201)
 		run := c.Post(t, "/api/v1/production-runs", j{}).Want(201).Text("id")
-		c.Post(t, "/api/v1/production-runs/"+run+"/items", j{"product_id": part}).Want(201)
+		item := c.Post(t, "/api/v1/orders", j{"items": []j{{"product_id": part}}}).Want(201).Text("items.0.id")
+		c.Post(t, "/api/v1/production-runs/"+run+"/items", j{"product_id": part, "order_item_id": item}).Want(201)
 		c.Post(t, "/api/v1/production-runs/"+run+"/materials", j{"spool_id": spool, "estimated_weight_grams": 1}).Want(201)
 	}
 	before := rowsOf(t, other.ID)

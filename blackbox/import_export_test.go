@@ -28,6 +28,7 @@ func testCommandHelp(t *testing.T, p program) {
 		"tenant": "tenant list", "tenant list": "-json", "tenant rename": "NEW-NAME", "tenant remove": "-yes",
 		"import": "import spoolman", "import spools": "FILE.csv", "import spoolman": "-skip-bad",
 		"export": "export runs", "export spools": "-format", "export products": "jsonl", "export runs": "-tenant",
+		"export orders": "-tenant",
 	} {
 		for _, flag := range []string{"-h", "-help", "--help"} {
 			stdout, stderr, code := p.run(t, "", env, append(strings.Fields(command), flag)...)
@@ -136,7 +137,7 @@ func testImportExport(t *testing.T, p program) {
 		t.Errorf("%d rows were exported and imported, the second export has %d rows or other values, want 355 equal rows",
 			len(columns), len(again))
 	}
-	for _, what := range []string{"products", "runs"} {
+	for _, what := range []string{"products", "runs", "orders"} {
 		out := p.succeeds(t, "", env, "export", what, "--tenant", "north")
 		if !strings.HasPrefix(out, "id,") || strings.Count(out, "\n") != 1 {
 			t.Errorf("export %s: %q, want only the header", what, out)
