@@ -24,7 +24,7 @@ var outsideTenancy = map[string]string{
 	"schema_definitions": "lists the installed definitions; has no tenant's data",
 	"login_directory":    "maps an e-mail address to its tenant; only its owner has privileges on it",
 	"key_directory":      "maps the hash of an API key to its tenant; only its owner has privileges on it",
-	"queue_signals":      "has ids of items with due work; only its owner has privileges on it",
+	"queue_signals":      "has ids of items with due work; the service may only insert its tenant's",
 	"queue_items":        "has ids of items with due work; only its owner has privileges on it",
 }
 
@@ -61,7 +61,7 @@ var privileges = map[string]string{
 	"webhook_deliveries": "SELECT INSERT UPDATE DELETE",
 	"login_directory":    "",
 	"key_directory":      "",
-	"queue_signals":      "",
+	"queue_signals":      "INSERT",
 	"queue_items":        "",
 }
 
@@ -282,7 +282,7 @@ func TestCatalogFunctions(t *testing.T) {
 	definers := queryStrings(t, super,
 		`select proname::text from pg_proc where pronamespace = 'public'::regnamespace and prosecdef order by 1`)
 	want := []string{"key_claim", "key_drop", "key_find", "login_claim", "login_find", "login_tenants",
-		"queue_add", "queue_claim", "queue_release", "queue_renew"}
+		"queue_claim", "queue_release", "queue_renew"}
 	if !slices.Equal(definers, want) {
 		t.Errorf("the security definer functions are %v, want %v", definers, want)
 	}
@@ -496,7 +496,7 @@ func someRow(t *testing.T, super *pgx.Conn, table, tenant string) tableRow {
 			row[c.Name] = `'` + tenant + `'`
 			continue
 		}
-		if c.Computed || !c.Required {
+		if c.Computed || !c.Required || table == "webhook_deliveries" && c.Name == "status" { // which has a default
 			continue
 		}
 		value := map[string]string{"uuid": `'` + db.NewID() + `'`, "text": `'x'`, "boolean": `true`,

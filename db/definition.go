@@ -41,7 +41,7 @@ var ownDefinitions = []Definition{
 	{"db/counts", 3, countsSQL},
 	{"db/directory", 2, directorySQL},
 	{"db/key", 1, keySQL},
-	{"db/queue", 1, queueSQL},
+	{"db/queue", 2, queueSQL},
 }
 
 // withOwn returns all definitions of a program in the order in which they are installed.

@@ -1,15 +1,13 @@
--- The queue of items with due work, such as webhooks with deliveries. These functions are the only access to
--- queue_signals and queue_items. They run with their owner's privileges (security definer), have a fixed search_path,
--- and may be called by the service's role only. All but queue_claim work on items of the tenant that the transaction
--- is bound to.
+-- The queue of items with due work, such as webhooks with deliveries. The service may only insert into queue_signals, for
+-- the tenant that the transaction is bound to. The functions other than queue_add run with their owner's privileges
+-- (security definer), to whom row-level security does not apply; they have a fixed search_path, and may be called by the
+-- service's role only. queue_claim returns items of all tenants, the others work on those of the transaction's tenant.
 
 -- Makes the items due now. It only inserts rows, so that it waits for no other transaction. The notice, with the
 -- SQLSTATE SW200, makes the service claim items as soon as the transaction is committed.
-create or replace function queue_add(items uuid[]) returns void
-language plpgsql security definer set search_path = public, pg_temp as $$
+create or replace function queue_add(items uuid[]) returns void language plpgsql as $$
 begin
-	insert into queue_signals (tenant_id, item_id)
-	select nullif(current_setting('app.tenant_id', true), '')::uuid, i from unnest(items) i;
+	insert into queue_signals (item_id) select unnest(items);
 	raise notice 'work was added to the queue' using errcode = 'SW200';
 end $$;
 
@@ -76,5 +74,5 @@ begin
 	return true;
 end $$;
 
-revoke all on function queue_add, queue_claim, queue_renew, queue_release from public;
-grant execute on function queue_add, queue_claim, queue_renew, queue_release to spoolwright_app;
+revoke all on function queue_claim, queue_renew, queue_release from public;
+grant execute on function queue_claim, queue_renew, queue_release to spoolwright_app;

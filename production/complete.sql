@@ -27,6 +27,7 @@ returns table (problem text, finished_at timestamptz, details json)
 language plpgsql as $$
 declare
 	run production_runs;
+	hooks uuid[];
 	spool_ids uuid[];
 	grams numeric[];
 	short boolean;
@@ -145,14 +146,15 @@ begin
 				select greatest(0, round(extract(epoch from coalesce(r.completed_at, now()) - r.started_at) / 3600, 6)) as h
 				where r.started_at is not null) t))
 	where r.id = target
-	returning r.completed_at into finished_at;
-	if has_webhook('production_run.completed') then
-		perform emit_event('production_run.completed', json_build_object(
-			'id', r.id, 'printer_name', r.printer_name,
-			'started_at', event_time(r.started_at), 'completed_at', event_time(r.completed_at),
-			'actual_print_time_hours', trim_scale(r.actual_print_time_hours),
-			'actual_total_filament_grams', trim_scale(r.actual_total_filament_grams)))
-		from production_runs r where r.id = target;
+	returning * into run;
+	finished_at := run.completed_at;
+	hooks := event_webhooks('production_run.completed');
+	if hooks is not null then
+		perform emit_event_to(hooks, 'production_run.completed', json_build_object(
+			'id', run.id, 'printer_name', run.printer_name,
+			'started_at', event_time(run.started_at), 'completed_at', event_time(run.completed_at),
+			'actual_print_time_hours', trim_scale(run.actual_print_time_hours),
+			'actual_total_filament_grams', trim_scale(run.actual_total_filament_grams)));
 	end if;
 	return next;
 end $$;

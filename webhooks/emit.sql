@@ -1,20 +1,24 @@
--- Events for webhooks. Features call has_webhook and emit_event in the transaction of the event's cause, so that the
--- event exists if and only if its cause does.
+-- Events for webhooks. Features call emit_event in the transaction of the event's cause, so that the event exists if and
+-- only if its cause does. Frequent operations call event_webhooks first, and build the data of the event only for
+-- emit_event_to.
 
--- Reports whether emit_event would send an event of the type. It makes an event without a webhook cheap: the caller
--- then need not build its data.
-create or replace function has_webhook(event text) returns boolean language plpgsql stable as $$
+-- Returns the enabled webhooks that want events of the type, or null if there are none.
+create or replace function event_webhooks(event text) returns uuid[] language plpgsql stable as $$
 begin
-	return exists (
-		select from webhooks w
+	return (
+		select array_agg(w.id) from webhooks w
 		where w.tenant_id = nullif(current_setting('app.tenant_id', true), '')::uuid
 			and w.disabled_at is null and event = any (w.events));
 end $$;
 
+-- Reports whether emit_event would send an event of the type.
+create or replace function has_webhook(event text) returns boolean language sql stable as $$
+	select event_webhooks(event) is not null
+$$;
+
 -- Returns a timestamp as the API shows it: in UTC, with a fraction of a second only if it is not zero.
 create or replace function event_time(at timestamptz) returns text language sql stable as $$
 	select regexp_replace(to_char(at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US'), '\.?0+$', '') || 'Z'
-	where at is not null
 $$;
 
 -- Returns the body of an event that happens now.
@@ -22,23 +26,27 @@ create or replace function event_body(event text, data json) returns text langua
 	select format('{"type":"%s","timestamp":"%s","data":%s}', event, event_time(now()), data)
 $$;
 
--- Adds an event, and a delivery to each webhook of the tenant that wants it. The data must be an object of less than
--- 19 kB.
+-- Adds an event, and a delivery to each of the webhooks, which are those of event_webhooks. The data must be an object of
+-- less than 19 kB.
+create or replace function emit_event_to(hooks uuid[], event text, data json) returns void language plpgsql as $$
+declare
+	message text := 'msg_' || uuid_v7();
+	text_of_body text := event_body(event, data);
+	hook uuid;
+begin
+	foreach hook in array hooks loop
+		insert into webhook_deliveries (id, webhook_id, event_id, type, body, next_try_at)
+		values (uuid_v7(), hook, message, event, text_of_body, now());
+	end loop;
+	perform queue_add(hooks);
+end $$;
+
+-- Adds an event, and a delivery to each webhook of the tenant that wants it.
 create or replace function emit_event(event text, data json) returns void language plpgsql as $$
 declare
-	hooks uuid[];
+	hooks uuid[] := event_webhooks(event);
 begin
-	with added as (
-		insert into webhook_deliveries (id, webhook_id, event_id, type, body, next_try_at)
-		select uuid_v7(), w.id, e.id, event, e.body, now()
-		from (select 'msg_' || uuid_v7() as id, event_body(event, data) as body) e
-		cross join webhooks w
-		where w.tenant_id = nullif(current_setting('app.tenant_id', true), '')::uuid
-			and w.disabled_at is null and event = any (w.events)
-		returning webhook_id
-	)
-	select array_agg(a.webhook_id) into hooks from added a;
 	if hooks is not null then
-		perform queue_add(hooks);
+		perform emit_event_to(hooks, event, data);
 	end if;
 end $$;

@@ -28,8 +28,9 @@ var (
 	emitSQL string
 )
 
-// Definitions are the SQL functions of events. Other packages call has_webhook, event_time and emit_event.
-var Definitions = []db.Definition{{Name: "webhooks/emit", Version: 1, SQL: emitSQL}}
+// Definitions are the SQL functions of events. Other packages call event_webhooks, has_webhook, event_time,
+// emit_event and emit_event_to.
+var Definitions = []db.Definition{{Name: "webhooks/emit", Version: 2, SQL: emitSQL}}
 
 // EventType is a type of events that a webhook can ask for.
 type EventType string

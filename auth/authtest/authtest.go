@@ -122,6 +122,9 @@ func (a *API) Tenant(tb testing.TB) *Tenant {
 	return t
 }
 
+// TenantOf returns a tenant that the test created otherwise.
+func (a *API) TenantOf(id string) *Tenant { return &Tenant{ID: id, api: a} }
+
 var passwordHash = sync.OnceValues(func() (string, error) {
 	return auth.NewHasher(1000).Hash(context.Background(), Password)
 })
