@@ -666,7 +666,20 @@ func BenchmarkGrowth(b *testing.B) {
 	})
 	ctx := context.Background()
 	have := 0
+	curves := []curve{}
+	for _, name := range []string{"list", "one-in-100", "half", "skip-90%", "after-90%", "sort-brand", "sort-remaining",
+		"deduct", "complete"} {
+		curves = append(curves, curve{name, map[int]float64{}})
+	}
 	for _, size := range []int{1_000, 10_000, 100_000, 1_000_000} {
+		report := func(b *testing.B, name string, ms float64) {
+			b.ReportMetric(ms, name+"-ms")
+			for _, c := range curves {
+				if c.name == name {
+					c.ms[size] = ms
+				}
+			}
+		}
 		b.Run(fmt.Sprintf("spools-%d", size), func(b *testing.B) {
 			entries := 0
 			if size == 1_000_000 {
@@ -679,23 +692,34 @@ func BenchmarkGrowth(b *testing.B) {
 			f.vacuum(b, "spools", "spool_usage")
 			const query = `select id::text from spools where tenant_id = $1 and in_stock limit 1000`
 			spool := randomPick(f.queryStrings(b, query, f.actor.Tenant))
+			_, page := f.record(b, "GET", fmt.Sprintf("/api/v1/spools?limit=1&skip=%d", size*9/10-1), "")
+			var before struct{ Next string }
+			if err := json.Unmarshal(page, &before); err != nil {
+				b.Fatal(err)
+			}
 			b.ResetTimer()
 			for name, path := range map[string]string{
-				"list": "", "one-in-100": "?brand=brand%207", "half": "?in_stock=true",
+				"list": "", "one-in-100": "?brand=brand%207", "half": "?in_stock=true", "after-90%": "?after=" + before.Next,
 				"skip-90%": fmt.Sprintf("?skip=%d", size*9/10), "sort-brand": "?sort_by=brand",
 				"sort-remaining": "?sort_by=remaining_weight_grams",
 			} {
 				next := func() (string, string) { return "/api/v1/spools" + path, "" }
-				b.ReportMetric(f.medianTime(b, "GET", next), name+"-ms")
+				report(b, name, f.medianTime(b, "GET", next))
 			}
 			deduct := func() (string, string) { return "/api/v1/spools/" + spool() + "/deduct", `{"weight_grams":0.01}` }
-			b.ReportMetric(f.medianTime(b, "POST", deduct), "deduct-ms")
+			report(b, "deduct", f.medianTime(b, "POST", deduct))
 			complete := func() (string, string) {
 				return "/api/v1/production-runs/" + f.createRun(b, spool) + "/complete", ""
 			}
-			b.ReportMetric(f.medianTime(b, "POST", complete), "complete-ms")
+			report(b, "complete", f.medianTime(b, "POST", complete))
 			b.ReportMetric(0, "ns/op")
 		})
+	}
+	if !slices.ContainsFunc(curves, func(c curve) bool { return len(c.ms) < 4 }) {
+		svg := picture("Median time of a request by number of spools", curves)
+		if err := os.WriteFile("docs/growth.svg", []byte(svg), 0o644); err != nil {
+			b.Fatal(err)
+		}
 	}
 	b.Run("products-and-runs-100000", func(b *testing.B) {
 		for _, statement := range []string{
