@@ -3,7 +3,6 @@ package sdkgen
 import (
 	"encoding/json"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 )
@@ -104,15 +103,13 @@ export class Client<M extends DecimalMode = "number"> extends BaseClient {`, "`"
 	head := &writer{}
 	head.f("// %s\n\nimport {", generated)
 	for _, name := range tsImports {
-		if word := name[strings.LastIndexByte(name, ' ')+1:]; regexp.MustCompile(`\b` + word + `\b`).Match(w.Bytes()) {
-			head.f("  %s,", name)
-		}
+		head.f("  %s,", name)
 	}
 	head.f("} from \"./core.js\";\n")
 	return append(head.Bytes(), w.Bytes()...)
 }
 
-// tsImports are the names of the core that generated code can use.
+// tsImports are the names of the core that generated code can use. The compiler drops those that it does not use.
 var tsImports = []string{"ApiError", "BaseClient", "cursorPages", "pages", "segment", "type ClientOptions",
 	"type Decimal", "type DecimalMode", "type Decimals", "type IfMatch", "type Keyed", "type RequestOptions"}
 

@@ -538,7 +538,7 @@ def cursor_pages(
     client: BaseClient, path: str, decode: Callable[[Any], Any], query: Mapping[str, Any]
 ) -> Iterator[Any]:
     """Yields the items of a list with a cursor, which only the default order has."""
-    if query.get("sort_by") is not None or query.get("sort_order") is not None:
+    if query.get("sort_by") not in (None, "created_at") or query.get("sort_order") not in (None, "desc"):
         yield from pages(client, path, decode, query)
         return
     after: str | None = None

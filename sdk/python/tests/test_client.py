@@ -16,6 +16,7 @@ import threading
 import time
 import unittest
 import urllib.request
+import uuid
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from unittest import mock
@@ -119,7 +120,7 @@ class Calls(Case):
         self.assertEqual(self.direct.spools.restore(spool.id).id, spool.id)
 
     def test_create_many_lists_and_nested(self):
-        color = "many " + str(random.random())
+        color = "many " + str(uuid.uuid4())
         many = self.direct.spools.create_many(
             quantity=3, material_type="PLA", color=color, diameter_mm=1.75, net_weight_grams=1000
         )
@@ -389,7 +390,7 @@ class Refreshes(Case):
 
 class Iterators(Case):
     def test_all_items_once_while_others_come_and_go(self):
-        color = "iterate " + str(random.random())
+        color = "iterate " + str(uuid.uuid4())
         fields = {"material_type": "PLA", "color": color, "diameter_mm": 1.75, "net_weight_grams": 1}
         ids = []
         for _ in range(6):
@@ -414,7 +415,7 @@ class Iterators(Case):
             ids = [s.id for s in self.direct.spools.iterate(color=color)]
 
     def test_most_items_deleted(self):
-        color = "shrink " + str(random.random())
+        color = "shrink " + str(uuid.uuid4())
         fields = {"material_type": "PLA", "color": color, "diameter_mm": 1.75, "net_weight_grams": 1}
         ids = []
         for _ in range(3):

@@ -410,7 +410,7 @@ export async function* cursorPages<T extends { readonly id: string }>(
   query: Record<string, unknown>,
   options: RequestOptions,
 ): AsyncGenerator<T, void, undefined> {
-  if (query["sort_by"] !== undefined || query["sort_order"] !== undefined) {
+  if ((query["sort_by"] ?? "created_at") !== "created_at" || (query["sort_order"] ?? "desc") !== "desc") {
     yield* pages<T>(client, path, query, options);
     return;
   }
