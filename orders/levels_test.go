@@ -1,6 +1,7 @@
 package orders_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"sync"
 	"testing"
@@ -11,8 +12,7 @@ import (
 
 const levels = "/api/v1/stock-levels"
 
-// countLowStock makes the tenant's events of low stock countable: with a webhook, and a function that returns the number
-// of its deliveries.
+// countLowStock creates a webhook for events of low stock, and returns a function that counts them.
 func countLowStock(t *testing.T, c *authtest.Client) func() int {
 	t.Helper()
 	ctx := db.As(t.Context(), db.Actor{Tenant: c.Actor.Tenant})
@@ -22,8 +22,8 @@ func countLowStock(t *testing.T, c *authtest.Client) func() int {
 	}
 	return func() (n int) {
 		t.Helper()
-		err := c.API.DB.Read(ctx, db.SQL(`select count(*) from webhook_deliveries where type = 'inventory.low_stock'`).Into(&n))
-		if err != nil {
+		count := db.SQL(`select count(*) from webhook_deliveries where type = 'inventory.low_stock'`).Into(&n)
+		if err := c.API.DB.Read(ctx, count); err != nil {
 			t.Fatal(err)
 		}
 		return n
@@ -157,6 +157,30 @@ func TestLevelsFollowOperations(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A level is low from below its minimum until 110 % of it.
+func TestLevelThresholds(t *testing.T) {
+	t.Parallel()
+	c := newAPI(t).Operator(t)
+	spool := "/api/v1/spools/" + newSpool(t, c, 1000, nil)
+	level := levels + "/" + c.Post(t, levels, j{"material_type": "PLA", "minimum_grams": 900}).Want(201).ID()
+	events := countLowStock(t, c)
+	since := "null"
+	for _, step := range []struct{ remaining, missing, low string }{
+		{"900", "0", "false"}, {"899.999999", "90.000001", "true"}, {"989.999999", "0.000001", "true"},
+		{"500", "490", "true"}, {"990", "0", "false"}, {"900", "0", "false"},
+	} {
+		c.Patch(t, spool, j{"remaining_weight_grams": json.Number(step.remaining)}).Want(200)
+		a := c.Get(t, level).Want(200).Shows(map[string]string{"low": step.low, "missing_grams": step.missing})
+		if got := a.Text("low_since"); step.low == "true" && since != "null" && got != since {
+			t.Errorf("at %s g, the level is low since %s, and was since %s", step.remaining, got, since)
+		}
+		since = a.Text("low_since")
+	}
+	if n := events(); n != 1 {
+		t.Errorf("%d events, want 1", n)
 	}
 }
 
