@@ -445,11 +445,12 @@ func loadSpools(ctx context.Context, conn *pgx.Conn, tenant string, n, entries i
 		fmt.Sprintf(`
 			insert into spools (tenant_id, id, number, material_type, brand, color, diameter_mm, net_weight_grams,
 				remaining_weight_grams, purchase_price, created_at)
-			select '%s', uuid_v7(), n,
+			select '%[1]s', uuid_v7(), n + last,
 				(array['PLA','PETG','ABS','TPU','ASA','Nylon','PC','HIPS','PVA','Custom'])[1 + (n %% 20) / 2],
 				'Brand ' || n %% 100, 'Color ' || n %% 50, 1.75, 1000000, case when n %% 2 = 0 then 1000000 else 0 end,
 				20 + n %% 17, now() - n * interval '1 second'
-			from generate_series(1, %d) n`, tenant, n),
+			from generate_series(1, %[2]d) n,
+				(select coalesce(max(number), 0) as last from spools where tenant_id = '%[1]s') numbered`, tenant, n),
 		fmt.Sprintf(`insert into spool_usage (tenant_id, spool_id, kind, before_grams, after_grams)
 			select tenant_id, id, 'created', 0, remaining_weight_grams
 			from spools, generate_series(1, %d) where tenant_id = '%s'`, entries, tenant),
