@@ -21,6 +21,8 @@ import (
 	"spoolwright/inventory"
 	"spoolwright/orders"
 	"spoolwright/production"
+	"spoolwright/server"
+	"spoolwright/webhooks"
 )
 
 // user add creates a tenant only with --new-tenant, and the error lists the tenants.
@@ -177,7 +179,10 @@ func TestTenantRename(t *testing.T) {
 // tenant remove deletes all rows of the tenant in all tables, and no row of another tenant.
 func TestTenantRemove(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, inventory.Routes, catalog.Routes, production.Routes(orders.Follow), orders.Routes)
+	w := newWorld(t, inventory.Routes, catalog.Routes, production.Routes(orders.Follow), orders.Routes,
+		func(d *db.DB) []server.Route {
+			return webhooks.New(webhooks.Config{DB: d, Secrets: []string{authtest.Secret}}).Routes()
+		})
 	a := w.accounts()
 	farm, other := w.Tenant(t), w.Tenant(t)
 	for _, tenant := range []*authtest.Tenant{farm, other} {
@@ -192,6 +197,9 @@ func TestTenantRemove(t *testing.T) {
 		c.Post(t, "/api/v1/products/"+part+"/materials",
 			j{"material_type": "PLA", "color": "Red", "weight_grams": 5}).Want(201)
 		c.Post(t, "/api/v1/products/"+whole+"/components", j{"component_product_id": part}).Want(201)
+		hook := c.Post(t, "/api/v1/webhooks", j{"url": "https://hooks.example", "events": []string{"order.received"}}).
+			Want(201).Text("id")
+		c.Post(t, "/api/v1/webhooks/"+hook+"/test", nil).Want(200)
 		run := c.Post(t, "/api/v1/production-runs", j{}).Want(201).Text("id")
 		item := c.Post(t, "/api/v1/orders", j{"items": []j{{"product_id": part}}}).Want(201).Text("items.0.id")
 		c.Post(t, "/api/v1/production-runs/"+run+"/items", j{"product_id": part, "order_item_id": item}).Want(201)

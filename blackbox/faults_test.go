@@ -138,7 +138,7 @@ func newFaultTest(t *testing.T) *faultTest {
 	t.Cleanup(func() { check(t, f.postgres.Stop(context.Background())) })
 	f.env = append([]string{
 		"DATABASE_URL=" + f.postgres.AppURL(), "MIGRATE_DATABASE_URL=" + f.postgres.OwnerURL(), secretEnv,
-		"ACCESS_TOKEN_EXPIRE_MINUTES=10000",
+		"ACCESS_TOKEN_EXPIRE_MINUTES=10000", loopbackWebhooks,
 	}, noLimits...)
 	f.program.addUser(t, f.env, "farm", "ada@farm.example", "operator")
 	for i := range f.children {
