@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -31,6 +32,7 @@ func testSDKs(t *testing.T, p program) {
 	}{
 		{"Python", testPythonSDK}, {"PythonPackage", testPythonPackage},
 		{"TypeScript", testTypeScriptSDK}, {"TypeScriptPackage", testTypeScriptPackage}, {"Browser", testSDKInBrowser},
+		{"Overhead", testSDKOverhead},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.run(t, &sdkFarm{program: p}) })
 	}
@@ -207,6 +209,27 @@ func testSDKInBrowser(t *testing.T, f *sdkFarm) {
 		"node", "tests/browser.mjs", pages.URL+"/tests/browser.html")
 	if !strings.HasSuffix(out, "ok\n") {
 		t.Errorf("the page reports\n%s", out)
+	}
+}
+
+// testSDKOverhead logs how many calls per second the clients make, and requires at least 0.8 times the rate of the
+// platform's HTTP client. It runs with -long.
+func testSDKOverhead(t *testing.T, f *sdkFarm) {
+	if !*longFlag {
+		t.Skip("the overhead is measured with -long")
+	}
+	python, dir := pythonForSDK(t), buildTypeScriptSDK(t)
+	f.start(t)
+	for _, out := range []string{
+		runScripts(t, "sdk/python", append(f.clientEnv(), "PYTHONPATH=.", "PYTHONDONTWRITEBYTECODE=1"),
+			python, "tests/bench.py"),
+		runScripts(t, dir, f.clientEnv(), "node", "tests/bench.mjs"),
+	} {
+		t.Log(out)
+		_, text, _ := strings.Cut(strings.TrimSpace(out), "ratio ")
+		if ratio, err := strconv.ParseFloat(text, 64); err != nil || ratio < 0.8 {
+			t.Errorf("%s: want a ratio of at least 0.8", out)
+		}
 	}
 }
 

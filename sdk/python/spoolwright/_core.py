@@ -281,9 +281,9 @@ class Pool:
                 if connection.sock is not None:
                     connection.sock.settimeout(remaining)
                 chunk = response.read1(1 << 16)
-                if not chunk:
-                    break
                 content += chunk
+                if not chunk or response.length == 0:
+                    break
             if response.length:
                 raise http.client.IncompleteRead(content, response.length)
             response.close()
@@ -421,7 +421,7 @@ class BaseClient:
         if_match: str | None = None,
         token: str | None = "",
     ) -> T:
-        headers = {"Accept": "application/json, text/csv", "User-Agent": "spoolwright-python/" + self._version}
+        headers = {"User-Agent": "spoolwright-python/" + self._version}
         if query:
             pairs = [(k, plain(v)) for k, v in query.items() if v is not None]
             path += "?" + urllib.parse.urlencode(pairs) if pairs else ""
@@ -453,8 +453,9 @@ class BaseClient:
                 seconds = None
             else:
                 if response.status < 300:
-                    kind = response.headers.get_content_type()
-                    value = json.loads(response.content) if kind == "application/json" else response.content.decode()
+                    kind = response.headers.get("Content-Type", "")
+                    json_body = kind.startswith("application/json")
+                    value = json.loads(response.content) if json_body else response.content.decode()
                     return decode(value, response.headers.get("ETag"))
                 error = self._error(response)
                 if error.status == 401 and token is not None and not renewed and self._renew(token):

@@ -235,8 +235,11 @@ export class BaseClient {
       }
       const last = attempt >= (retries ?? 2);
       let seconds: number | undefined;
-      try {
-        const [response, text] = await this.#send(send, url, { method, headers, body }, timeout ?? 30_000, signal);
+      const result = await this.#send(send, url, { method, headers, body }, timeout ?? 30_000, signal);
+      if (result instanceof TransportError) {
+        if (last || certificate.test(errorCode(result.cause)) || (result.sent && !repeatable)) throw result;
+      } else {
+        const [response, text] = result;
         if (response.ok) return this.#decode<T>(response, text, decimals);
         const error = this.#error(response, text);
         if (error.status === 401 && token !== undefined && !renewed && (await this.#renew(token, signal))) {
@@ -247,10 +250,6 @@ export class BaseClient {
         const again = error.status === 429 || (repeatable && [502, 503, 504].includes(error.status));
         if (last || !again || (error.retryAfter ?? 0) > 60) throw error;
         seconds = error.retryAfter;
-      } catch (error) {
-        if (!(error instanceof TransportError)) throw error;
-        const code = errorCode(error.cause);
-        if (last || certificate.test(code) || (error.sent && !repeatable)) throw error;
       }
       const pause = 250 * 2 ** attempt;
       const milliseconds = (seconds ? seconds * 1000 : pause) + Math.random() * pause;
@@ -258,14 +257,14 @@ export class BaseClient {
     }
   }
 
-  /** Sends a request once, and reads the whole response. */
+  /** Sends a request once, and returns the whole response or the error of the connection. */
   async #send(
     send: typeof fetch | undefined,
     url: string,
     request: { method: string; headers: Record<string, string>; body: string | Uint8Array | undefined },
     timeout: number,
     signal: AbortSignal | undefined,
-  ): Promise<[Response, string]> {
+  ): Promise<[Response, string] | TransportError> {
     signal?.throwIfAborted();
     const controller = new AbortController();
     const cancel = () => controller.abort();
@@ -282,10 +281,10 @@ export class BaseClient {
       return [response, await response.text()];
     } catch (cause) {
       signal?.throwIfAborted();
-      if (late) throw new RequestTimeout(`${what}: no response within ${timeout} ms`, true, { cause });
+      if (late) return new RequestTimeout(`${what}: no response within ${timeout} ms`, true, { cause });
       const code = errorCode(cause);
       const sent = !notSent.includes(code) && !certificate.test(code);
-      throw new TransportError(`${what}: ${code || String(cause)}`, sent, { cause });
+      return new TransportError(`${what}: ${code || String(cause)}`, sent, { cause });
     } finally {
       clearTimeout(timer);
       signal?.removeEventListener("abort", cancel);
