@@ -21,8 +21,8 @@ const (
 )
 
 // BenchmarkFairness measures the requests of one tenant alone, and while ten users of another tenant send as many
-// expensive requests as they can, in alternating rounds. It reports the p99 of the reads and writes in milliseconds, and the
-// median ratio of the rounds.
+// expensive requests as they can, in alternating rounds. It reports the p99 of the reads and writes in milliseconds,
+// and the median ratio of the rounds.
 func BenchmarkFairness(b *testing.B) {
 	f := newBenchService(b, nil)
 	ctx := context.Background()

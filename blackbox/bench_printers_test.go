@@ -40,8 +40,8 @@ func (f *benchService) cpuTime(b *testing.B) time.Duration {
 	return total
 }
 
-// BenchmarkPrinters measures reports of printers: their CPU time beside that of other writes, with one client, and their
-// response time while 32 clients read.
+// BenchmarkPrinters measures reports of printers: their CPU time beside that of other writes, with one client, and
+// their response time while 32 clients read.
 func BenchmarkPrinters(b *testing.B) {
 	f := newBenchService(b, nil)
 	var ids []string

@@ -753,9 +753,9 @@ func BenchmarkGrowth(b *testing.B) {
 	})
 }
 
-// BenchmarkGrowthOfUsage measures reports of a tenant with 5,000 spools and a million ledger entries in the last year, half
-// of them of runs of 100 printers. It reports how long the first summary of the ledger takes, and the median of the
-// durations of reports, in milliseconds. They read what was used since the last summarised day from the ledger.
+// BenchmarkGrowthOfUsage measures reports of a tenant with 5,000 spools and a million ledger entries in the last year,
+// half of them of runs of 100 printers. It reports how long the first summary of the ledger takes, and the median of
+// the durations of reports, in milliseconds. They read what was used since the last summarised day from the ledger.
 func BenchmarkGrowthOfUsage(b *testing.B) {
 	f := newBenchService(b, func(ctx context.Context, f *benchService) error {
 		for _, tenant := range []string{db.NewID(), f.actor.Tenant} {

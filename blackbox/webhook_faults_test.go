@@ -16,9 +16,9 @@ import (
 
 var webhookEvents = flag.Int("webhooks.events", 600, "number of events that TestWebhookFaults causes")
 
-// TestWebhookFaults kills PostgreSQL and instances of the service while clients cause events. Each event of a write that
-// was acknowledged must arrive, also those of a write that was repeated after an error; an event may arrive several times,
-// with one id. No event of a rejected write may arrive. The long form is
+// TestWebhookFaults kills PostgreSQL and instances of the service while clients cause events. Each event of a write
+// that was acknowledged must arrive, also those of a write that was repeated after an error; an event may arrive
+// several times, with one id. No event of a rejected write may arrive. The long form is
 //
 //	go test ./blackbox -run TestWebhookFaults -timeout 0 -webhooks.events 100000
 func TestWebhookFaults(t *testing.T) {

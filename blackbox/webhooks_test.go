@@ -133,7 +133,8 @@ func (l *lockedOutput) String() string {
 	return l.b.String()
 }
 
-// TestWebhookLibraries verifies requests of the service with the libraries of Standard Webhooks, which .ci/run installs:
+// TestWebhookLibraries verifies requests of the service with the libraries of Standard Webhooks, which .ci/run
+// installs:
 //
 //	WEBHOOK_LIBRARIES  directory with the npm package standardwebhooks, and with a Python environment in python
 func TestWebhookLibraries(t *testing.T) {

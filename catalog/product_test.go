@@ -627,7 +627,8 @@ func TestFullLists(t *testing.T) {
 	c.Post(t, path+"/materials", material).Want(201)
 }
 
-// Notes of materials and components have at most 2,000 characters. Longer notes of release 0.1.0 stay until they change.
+// Notes of materials and components have at most 2,000 characters. Longer notes of release 0.1.0 stay until they
+// change.
 func TestLongNotes(t *testing.T) {
 	t.Parallel()
 	c := newAPI(t).Operator(t)

@@ -98,8 +98,8 @@ func (t copiedTable) copy(ctx context.Context, from, to *pgx.Conn) (int64, error
 	return tag.RowsAffected(), nil
 }
 
-// sum returns the number of rows and the sum of their hashes. Generated columns are left out: their values may depend on
-// the version of PostgreSQL.
+// sum returns the number of rows and the sum of their hashes. Generated columns are left out: their values may depend
+// on the version of PostgreSQL.
 func (t copiedTable) sum(ctx context.Context, conn *pgx.Conn) (sum string, err error) {
 	err = conn.QueryRow(ctx, `
 		select count(*) || ' rows with the checksum ' || coalesce(sum(hashtextextended(row(`+t.Columns+`)::text, 0)), 0)

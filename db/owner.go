@@ -96,9 +96,9 @@ func (o Owner) RemoveTenant(ctx context.Context, tenant string) error {
 	})
 }
 
-// awaitUsers waits until the transactions of all tenants that have checked a user or an API key have ended: a transaction
-// that began before the users of a tenant were disabled can still insert rows. Each attempt waits a second at most, because other
-// requests wait meanwhile.
+// awaitUsers waits until the transactions of all tenants that have checked a user or an API key have ended: a
+// transaction that began before the users of a tenant were disabled can still insert rows. Each attempt waits a second
+// at most, because other requests wait meanwhile.
 func (o Owner) awaitUsers(ctx context.Context, tenant string) error {
 	for try := 0; ; try++ {
 		err := o.Tx(ctx, tenant, func(_ Bind, exec Exec) error {

@@ -815,8 +815,8 @@ func TestReadsAndWritesLeaveConnections(t *testing.T) {
 	}
 }
 
-// Transactions that wait for a lock of their tenant hold no connections while they wait, whether the lock is all that they
-// need or comes after other statements.
+// Transactions that wait for a lock of their tenant hold no connections while they wait, whether the lock is all that
+// they need or comes after other statements.
 func TestLockWaitsWithoutConnection(t *testing.T) {
 	t.Parallel()
 	const application = "lock-waits"

@@ -12,7 +12,8 @@ type QueueItem struct {
 }
 
 // ClaimQueue leases up to most items that are due, of any tenant, to the holder, a UUID. No other holder gets them
-// until the lease ends. Transactions that are bound to a tenant add, renew and release items with the functions of queue.sql.
+// until the lease ends. Transactions that are bound to a tenant add, renew and release items with the functions of
+// queue.sql.
 func (d *DB) ClaimQueue(ctx context.Context, holder string, most int, lease time.Duration) ([]QueueItem, error) {
 	var tenants, ids []string
 	var fresh []bool

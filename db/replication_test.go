@@ -183,7 +183,8 @@ func eventuallyReadOnly(t *testing.T, d *db.DB, ctx context.Context) {
 	}
 }
 
-// A check of readiness that finds a read-only PostgreSQL closes the connections too: an instance without writes recovers.
+// A check of readiness that finds a read-only PostgreSQL closes the connections too: an instance without writes
+// recovers.
 func TestReadyClosesReadOnlyConnections(t *testing.T) {
 	t.Parallel()
 	s := dbtest.Cluster(t, nil)

@@ -39,8 +39,8 @@ const bindSession = `
 			then refuse('SW500', 'the session lost its role or its schemas')
 		when set_config('app.tenant_id', $1, true) || `
 
-// bindSessionSQL binds the current transaction to tenant $1 and user $2, both of which may be empty, and checks that the
-// user has the role $3, as bind_tenant does.
+// bindSessionSQL binds the current transaction to tenant $1 and user $2, both of which may be empty, and checks that
+// the user has the role $3, as bind_tenant does.
 const bindSessionSQL = bindSession + `set_config('app.user_id', $2, true) is null then null
 		when $2 <> '' and not exists (
 			select from users u where u.tenant_id = nullif($1, '')::uuid and u.id = nullif($2, '')::uuid
@@ -48,8 +48,8 @@ const bindSessionSQL = bindSession + `set_config('app.user_id', $2, true) is nul
 			then refuse('SW401', 'the caller is unknown, disabled, or has another role')
 	end`
 
-// bindKeySessionSQL binds the current transaction to tenant $1 and API key $2, and checks that the key is valid and has a
-// secret with the hash $3, as bind_key does.
+// bindKeySessionSQL binds the current transaction to tenant $1 and API key $2, and checks that the key is valid and has
+// a secret with the hash $3, as bind_key does.
 const bindKeySessionSQL = bindSession + `set_config('app.api_key_id', $2, true) is null then null
 		when not exists (
 			select from api_keys k where k.tenant_id = nullif($1, '')::uuid and k.id = nullif($2, '')::uuid
@@ -157,15 +157,15 @@ func (d *DB) queueBind(b *pgx.Batch, conn *pgx.Conn, a Actor) {
 }
 
 // Scan returns a statement that must precede statements that read all rows of a tenant, such as a sort without an index
-// or a report. It allows sequential scans and any sort, and makes PostgreSQL plan each execution: the best plan depends on
-// the share of the tenant in the table. A plan for several executions would be one for a tenant of average size.
+// or a report. It allows sequential scans and any sort, and makes PostgreSQL plan each execution: the best plan depends
+// on the share of the tenant in the table. A plan for several executions would be one for a tenant of average size.
 func Scan() *Stmt {
 	return SQL(`select set_config('plan_cache_mode', 'force_custom_plan', true),
 		set_config('enable_seqscan', 'on', true), set_config('enable_sort', 'on', true)`)
 }
 
-// FreshPlan returns a statement that makes PostgreSQL plan each later execution in the transaction. Statements that read
-// many rows with joins need it: a plan that was made while a table was small can be slower by orders of magnitude.
+// FreshPlan returns a statement that makes PostgreSQL plan each later execution in the transaction. Statements that
+// read many rows with joins need it: a plan that was made while a table was small can be slower by orders of magnitude.
 func FreshPlan() *Stmt {
 	return SQL(`select set_config('plan_cache_mode', 'force_custom_plan', true)`)
 }

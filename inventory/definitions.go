@@ -23,8 +23,8 @@ var (
 	useSQL string
 )
 
-// Definitions are the SQL functions of spools. Other packages call spool_name, filament_prices, take_filament, report_use
-// and measure_spool in their own statements, and so within their own transactions.
+// Definitions are the SQL functions of spools. Other packages call spool_name, filament_prices, take_filament,
+// report_use and measure_spool in their own statements, and so within their own transactions.
 var Definitions = []db.Definition{
 	{Name: "inventory/levels", Version: 1, SQL: levelsSQL},
 	{Name: "inventory/name", Version: 1, SQL: nameSQL},

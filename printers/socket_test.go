@@ -159,8 +159,8 @@ func TestSocketEvents(t *testing.T) {
 	}
 }
 
-// Watching a tenant costs as much as its spools change, not as many as it has. After too many changes at once, sockets are
-// closed, so that clients read the lists again.
+// Watching a tenant costs as much as its spools change, not as many as it has. After too many changes at once, sockets
+// are closed, so that clients read the lists again.
 func TestSocketsOfManySpools(t *testing.T) {
 	t.Parallel()
 	cluster := dbtest.Cluster(t, map[string]string{"autovacuum": "off"})

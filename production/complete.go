@@ -16,8 +16,8 @@ import (
 //go:embed complete.sql
 var completeSQL string
 
-// Definitions are the SQL functions of production runs: complete_run_2 and end_run. They call take_filament of inventory
-// and emit_event of webhooks.
+// Definitions are the SQL functions of production runs: complete_run_2 and end_run. They call take_filament of
+// inventory and emit_event of webhooks.
 var Definitions = []db.Definition{
 	{Name: "production/complete", Version: 5, SQL: completeSQL},
 	{Name: "production/fail", Version: 2, SQL: failSQL},

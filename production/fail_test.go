@@ -172,7 +172,8 @@ func TestFailAfterStatus(t *testing.T) {
 	c.Post(t, path+"/cancel", nil).WantError(400, "RUN_ALREADY_COMPLETED")
 }
 
-// Of 64 concurrent requests that complete, fail or cancel a run, exactly one succeeds, and the filament is deducted once.
+// Of 64 concurrent requests that complete, fail or cancel a run, exactly one succeeds, and the filament is deducted
+// once.
 func TestOneEnd(t *testing.T) {
 	t.Parallel()
 	c := newAPI(t).Operator(t)

@@ -141,7 +141,8 @@ func TestCompleteWithLists(t *testing.T) {
 	c.Get(t, path).Want(200).Shows(map[string]string{"items.1.successful_quantity": "null"})
 }
 
-// Concurrent requests complete a run with different weights: one of them succeeds, and its weight is deducted and stored.
+// Concurrent requests complete a run with different weights: one of them succeeds, and its weight is deducted and
+// stored.
 func TestCompleteWithListsConcurrently(t *testing.T) {
 	t.Parallel()
 	c := newAPI(t).Operator(t)
@@ -173,8 +174,8 @@ func TestCompleteWithListsConcurrently(t *testing.T) {
 	c.Get(t, "/api/v1/spools/"+a+"/usage").Want(200).Shows(map[string]string{"items.0.change_grams": "-" + succeeded[0]})
 }
 
-// A day with ten runs takes two requests for each: one creates the run with its items and materials, and one completes it
-// with the actual weights and the numbers of pieces.
+// A day with ten runs takes two requests for each: one creates the run with its items and materials, and one completes
+// it with the actual weights and the numbers of pieces.
 func TestDayOfTenRuns(t *testing.T) {
 	t.Parallel()
 	c := newAPI(t).Operator(t)

@@ -188,8 +188,8 @@ func (h handlers) deleteMaterial(ctx context.Context, r *server.Request[struct{}
 }
 
 // explain returns the error of a statement that changed no row of a run's items or materials: the run, the row (of
-// the table, unless that is ""), the product or the spool (unless that is nil) does not exist, the item cannot print the
-// item of an order (unless that is nil), or the run is completed, after which its materials are fixed.
+// the table, unless that is ""), the product or the spool (unless that is nil) does not exist, the item cannot print
+// the item of an order (unless that is nil), or the run is completed, after which its materials are fixed.
 func (h handlers) explain(ctx context.Context, run, table, id string, product, spool, orderItem any) error {
 	var runExists, completed, rowExists, productExists, spoolExists bool
 	var orderProblem *string

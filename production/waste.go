@@ -65,8 +65,8 @@ var wasteReportDoc = &server.Doc{
 		"groups with the most grams come first. A report has at most 1,000 groups; the other fields are totals of all runs.",
 }
 
-// wasteGroups are, for each group: the joins of a row for each run r and group, with the share of the waste; the grouping
-// key; and the fields that it fills. The waste w of a run has a row for each material type.
+// wasteGroups are, for each group: the joins of a row for each run r and group, with the share of the waste; the
+// grouping key; and the fields that it fills. The waste w of a run has a row for each material type.
 var wasteGroups = map[WasteGroup]struct{ joins, share, key, fields string }{
 	"reason":   {"", "1", "failure_reason", "failure_reason as reason"},
 	"printer":  {"", "1", "printer_key", "min(printer_name) as printer_name"},

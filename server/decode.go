@@ -36,8 +36,8 @@ func errNotMedia(media string) *Error {
 	return &Error{Status: 415, Code: "UNSUPPORTED_MEDIA_TYPE", Detail: "Send the body as Content-Type: " + media}
 }
 
-// readMedia reads a body with the media type. An optional body may be missing, or empty with any media type. The error is
-// a 413, 415 or 400.
+// readMedia reads a body with the media type. An optional body may be missing, or empty with any media type. The error
+// is a 413, 415 or 400.
 func readMedia(w http.ResponseWriter, r *http.Request, media string, optional bool) ([]byte, error) {
 	if !optional {
 		if err := checkMedia(r, media); err != nil {
@@ -247,8 +247,8 @@ func check(in any, problems Problems) error {
 	return problems.Err()
 }
 
-// array is the value of a list that is a member of the outermost object: the texts of its entries. nested is the value of
-// any other list and of an object.
+// array is the value of a list that is a member of the outermost object: the texts of its entries. nested is the value
+// of any other list and of an object.
 type (
 	array  [][]byte
 	nested struct{}

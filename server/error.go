@@ -124,8 +124,8 @@ func (p Problems) Err() error {
 	return invalid(p)
 }
 
-// join returns a 422 with these problems and those of err, which is nil or the error of reading and decoding the body. If
-// there are problems, they take precedence over an err with another status.
+// join returns a 422 with these problems and those of err, which is nil or the error of reading and decoding the body.
+// If there are problems, they take precedence over an err with another status.
 func (p Problems) join(err error) error {
 	if len(p) == 0 {
 		return err

@@ -12,7 +12,8 @@ import (
 	"spoolwright/db"
 )
 
-// IdempotencyKey returns the Idempotency-Key of a request, or "" if it has none, and adds an invalid one to the problems.
+// IdempotencyKey returns the Idempotency-Key of a request, or "" if it has none, and adds an invalid one to the
+// problems.
 func IdempotencyKey(r *http.Request, problems *Problems) string {
 	values := r.Header.Values("Idempotency-Key")
 	if len(values) == 0 {

@@ -29,7 +29,8 @@ import (
 type Exporter func(ctx context.Context, d *db.DB, w io.Writer, format string) error
 
 // Export returns the exporter of resources with the type T. Page returns the statement for the resources that come
-// after the one with that created_at and id, with the limit as a number in its text: a plan for any limit can be slower.
+// after the one with that created_at and id, with the limit as a number in its text: a plan for any limit can be
+// slower.
 func Export[T any](limit int, page func(createdAt, id, limit string) *db.Stmt) Exporter {
 	return func(ctx context.Context, d *db.DB, w io.Writer, format string) error {
 		var out []byte

@@ -200,7 +200,8 @@ func TestLease(t *testing.T) {
 	}
 }
 
-// TestIdle checks that a dispatcher without work sends less than one query a second, and that a signal wakes it at once.
+// TestIdle checks that a dispatcher without work sends less than one query a second, and that a signal wakes it at
+// once.
 func TestIdle(t *testing.T) {
 	t.Parallel()
 	var trips atomic.Int64

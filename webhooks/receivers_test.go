@@ -286,8 +286,8 @@ func dns(t *testing.T, resolve func(name string) netip.Addr) *net.Resolver {
 	}}
 }
 
-// TestSlowReceivers checks that receivers that hang delay neither other tenants nor each other, and that a webhook has at
-// most four requests at a time, also with two instances.
+// TestSlowReceivers checks that receivers that hang delay neither other tenants nor each other, and that a webhook has
+// at most four requests at a time, also with two instances.
 func TestSlowReceivers(t *testing.T) {
 	t.Parallel()
 	f := startWithout(t, dbtest.Database(t, db.Config{MaxConns: 16}), func(c *webhooks.Config) { c.Timeout = 5 * time.Second })

@@ -89,8 +89,8 @@ func New(tb testing.TB, o Options, features ...func(*db.DB) []server.Route) *API
 	}
 }
 
-// CheckEvent returns an error if the body of a request to a webhook differs from what the OpenAPI document describes for
-// events of the type.
+// CheckEvent returns an error if the body of a request to a webhook differs from what the OpenAPI document describes
+// for events of the type.
 func (a *API) CheckEvent(kind string, body []byte) error {
 	path, ok := a.spec.root["webhooks"].(map[string]any)[kind].(map[string]any)
 	if !ok {

@@ -257,8 +257,8 @@ func (s *Server) shutDown(ctx context.Context, p *postmaster) error {
 	return fmt.Errorf("PostgreSQL (process %d) did not stop", p.pid)
 }
 
-// remove stops the PostgreSQL that an earlier process left running on the cluster, and removes the cluster and its other
-// files.
+// remove stops the PostgreSQL that an earlier process left running on the cluster, and removes the cluster and its
+// other files.
 func (s *Server) remove() error {
 	if st, ok := s.status(); ok && alive(st.pid) && isPostgres(st.pid, s.cluster) {
 		syscall.Kill(st.pid, syscall.SIGQUIT)

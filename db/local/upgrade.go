@@ -90,8 +90,8 @@ func upgrade(ctx context.Context, o Options, move func(ctx context.Context, from
 	return u, from.finishUpgrade()
 }
 
-// lockAlone locks the data folder for a command that does not share it. It returns a second descriptor of the lock, which
-// keeps the data folder locked after the server has stopped.
+// lockAlone locks the data folder for a command that does not share it. It returns a second descriptor of the lock,
+// which keeps the data folder locked after the server has stopped.
 func lockAlone(o Options) (s *Server, lock int, err error) {
 	f, err := openFolder(o.Dir, false)
 	if err != nil {
