@@ -3,6 +3,7 @@ package webhooks_test
 import (
 	"context"
 	"crypto/x509"
+	"flag"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -213,10 +214,13 @@ func superURL(tb testing.TB, d *db.DB) string {
 	return regexp.MustCompile(`@/spoolwright\?`).ReplaceAllString(dbtest.Private().SuperURL(), "@/"+name+"?")
 }
 
+var dueDeliveries = flag.Int("webhooks.due", 100_000, "number of deliveries that BenchmarkDrain sends")
+
 // BenchmarkDrain sends 100,000 due deliveries of 50 tenants. The receiver of every fifth tenant never answers. Another
 // tenant has an event every 100 ms: p99-ms is the time until its first try. tail-ms is the longest such time.
 func BenchmarkDrain(b *testing.B) {
-	const tenants, each = 50, 2000
+	const tenants = 50
+	each := *dueDeliveries / tenants
 	d := dbtest.Database(b, db.Config{MaxConns: 16})
 	var delivered atomic.Int64
 	release := make(chan struct{})

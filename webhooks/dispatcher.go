@@ -124,8 +124,12 @@ func (s *Service) end(w *worker) *worker {
 
 // write runs a transaction of the dispatcher. Few of them run at a time, so that they leave connections to requests.
 func (s *Service) write(ctx context.Context, stmts ...*db.Stmt) error {
-	s.slots <- struct{}{}
-	defer func() { <-s.slots }()
+	return s.writeIn(ctx, s.slots, stmts)
+}
+
+func (s *Service) writeIn(ctx context.Context, slots chan struct{}, stmts []*db.Stmt) error {
+	slots <- struct{}{}
+	defer func() { <-slots }()
 	return s.DB.Write(ctx, stmts...)
 }
 
@@ -142,6 +146,7 @@ type worker struct {
 	url     string
 	secrets [][]byte
 	problem string // why no request can be sent
+	started bool   // whether record has run
 	loaded  []due
 	running map[string]bool
 	done    []result // not recorded yet
@@ -345,11 +350,15 @@ func (w *worker) record(ctx context.Context, look bool) (state, error) {
 	if look {
 		stmts = append(stmts, webhook, loaded, first)
 	}
-	if err := w.write(ctx, stmts...); err != nil {
+	slots := w.slots
+	if !w.started {
+		slots = w.first
+	}
+	if err := w.writeIn(ctx, slots, stmts); err != nil {
 		w.Log.Debug("cannot record the outcomes of deliveries; trying again", "webhook", w.id, "error", err)
 		return state{}, err
 	}
-	w.done = nil
+	w.done, w.started = nil, true
 	if disabled.Rows() > 0 {
 		w.Log.Warn("a webhook was disabled: its receiver fails or answers 410", "tenant", w.tenant, "webhook", w.id)
 	}

@@ -74,6 +74,7 @@ type Service struct {
 	sender *sender
 	holder string        // identifies this instance in leases
 	slots  chan struct{} // limits the concurrent database transactions of the dispatcher
+	first  chan struct{} // likewise, for the first one of each worker, which does not wait for those with many deliveries
 
 	mu     sync.Mutex
 	active map[db.QueueItem]*worker // by item, with Fresh unset
@@ -92,9 +93,10 @@ func New(c Config) *Service {
 	c.Poll = cmp.Or(c.Poll, 2*time.Second)
 	c.Lease = cmp.Or(c.Lease, 30*time.Second)
 	c.Grace = cmp.Or(c.Grace, 10*time.Second)
+	slots := max(1, min(4, c.DB.Stats().Max/4))
 	return &Service{
 		Config: c, keys: newKeys(c.Secrets), sender: newSender(c), holder: db.NewID(),
-		slots:  make(chan struct{}, max(1, min(4, c.DB.Stats().Max/4))),
+		slots: make(chan struct{}, slots), first: make(chan struct{}, slots),
 		active: map[db.QueueItem]*worker{}, freed: make(chan struct{}, 1),
 	}
 }
