@@ -92,12 +92,16 @@ func TestInvalidKeys(t *testing.T) {
 	}
 	valid := f.usedKey(t, "operator")
 	secret := valid.Header.Get("X-API-Key")
+	other := "x"
+	if secret[20] == 'x' {
+		other = "y"
+	}
 	clients := map[string]*authtest.Client{
 		"expired":        change(`expires_at = now()`),
 		"revoked":        change(`revoked_at = now()`),
 		"replaced":       change(`hash = sha256('')`),
 		"truncated":      valid.With("X-API-Key", secret[:len(secret)-1]),
-		"forged":         valid.With("X-API-Key", secret[:20]+"x"+secret[21:]),
+		"forged":         valid.With("X-API-Key", secret[:20]+other+secret[21:]),
 		"with a token":   valid.With("Authorization", "Bearer "+f.admin.Token),
 		"invalid, token": f.admin.With("X-API-Key", "x"),
 	}
