@@ -467,6 +467,8 @@ const driverErrorText = "conn closed"
 const (
 	spoolsURL   = "/api/v1/spools"
 	productsURL = "/api/v1/products"
+	ordersURL   = "/api/v1/orders"
+	webhooksURL = "/api/v1/webhooks"
 	runsURL     = "/api/v1/production-runs"
 )
 
@@ -495,6 +497,13 @@ func createProduct(t *testing.T, c *authtest.Client, grams float64) string {
 		c.Post(t, product+"/materials", material).Want(201)
 	}
 	return product
+}
+
+// createWebhook creates a webhook and returns its path.
+func createWebhook(t *testing.T, c *authtest.Client) string {
+	t.Helper()
+	body := authtest.JSON{"url": "https://shop.example/hook", "events": []any{"order.received"}}
+	return webhooksURL + "/" + c.Post(t, webhooksURL, body).Want(201).ID()
 }
 
 func idOf(path string) string { return path[strings.LastIndexByte(path, '/')+1:] }
@@ -805,6 +814,44 @@ var errorCases = []errorCase{
 			run, _ := createRun(t, c, createSpool(t, c, nil), 1)
 			c.Post(t, run+"/complete", nil).Want(200)
 			return run + "/cancel", nil, nil
+		}},
+	{"POST /api/v1/orders", 400, "UNKNOWN_REFERENCE",
+		func(t *testing.T, c *authtest.Client) (string, any, func()) {
+			body := authtest.JSON{"items": []any{authtest.JSON{"sku": "cube"}}}
+			return ordersURL, body, func() { c.Post(t, productsURL, authtest.JSON{"name": "x", "sku": "cube"}).Want(201) }
+		}},
+	{"POST /api/v1/orders", 409, "ORDER_CONFLICT",
+		func(t *testing.T, c *authtest.Client) (string, any, func()) {
+			order := c.Post(t, ordersURL, authtest.JSON{"source": "etsy", "reference": "1"}).Want(201).ID()
+			body := authtest.JSON{"source": "etsy", "reference": "1", "customer": "Ada"}
+			return ordersURL, body, func() { c.Delete(t, ordersURL+"/"+order).Want(204) }
+		}},
+	{"POST /api/v1/orders/{id}/items", 400, "UNKNOWN_REFERENCE",
+		func(t *testing.T, c *authtest.Client) (string, any, func()) {
+			order := c.Post(t, ordersURL, authtest.JSON{}).Want(201).ID()
+			return ordersURL + "/" + order + "/items", authtest.JSON{"sku": "cube"},
+				func() { c.Post(t, productsURL, authtest.JSON{"name": "x", "sku": "cube"}).Want(201) }
+		}},
+	{"POST /api/v1/webhooks", 400, "WEBHOOK_LIMIT",
+		func(t *testing.T, c *authtest.Client) (string, any, func()) {
+			for range 10 {
+				createWebhook(t, c)
+			}
+			return webhooksURL, authtest.JSON{"url": "https://shop.example/hook", "events": []any{"order.received"}}, nil
+		}},
+	{"POST /api/v1/webhooks/{id}/test", 400, "WEBHOOK_DISABLED",
+		func(t *testing.T, c *authtest.Client) (string, any, func()) {
+			webhook := createWebhook(t, c)
+			c.Patch(t, webhook, authtest.JSON{"disabled": true}).Want(200)
+			return webhook + "/test", nil, func() { c.Patch(t, webhook, authtest.JSON{"disabled": false}).Want(200) }
+		}},
+	{"POST /api/v1/webhooks/{id}/deliveries/{delivery_id}/redeliver", 400, "WEBHOOK_DISABLED",
+		func(t *testing.T, c *authtest.Client) (string, any, func()) {
+			webhook := createWebhook(t, c)
+			delivery := c.Post(t, webhook+"/test", nil).Want(200).ID()
+			c.Patch(t, webhook, authtest.JSON{"disabled": true}).Want(200)
+			return webhook + "/deliveries/" + delivery + "/redeliver", nil,
+				func() { c.Patch(t, webhook, authtest.JSON{"disabled": false}).Want(200) }
 		}},
 	{"POST /api/v1/stock-levels", 409, "STOCK_LEVEL_EXISTS",
 		func(t *testing.T, c *authtest.Client) (string, any, func()) {
