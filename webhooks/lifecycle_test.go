@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -255,6 +256,8 @@ func TestShutdown(t *testing.T) {
 	s.wantNone(t, 0)
 
 	second := make(chan struct{})
+	answer := sync.OnceFunc(func() { close(second) })
+	t.Cleanup(answer) // otherwise the receiver would not stop after a failure
 	block.Store(&second)
 	f.run(t, f.config)
 	s.wait(t)
@@ -265,7 +268,7 @@ func TestShutdown(t *testing.T) {
 		t.Errorf("the stop took %v", took)
 	}
 	admin.Get(t, path+"/deliveries?status=pending").Want(200).Shows(map[string]string{"total": "2", "items.0.tries": "0"})
-	close(second)
+	answer()
 	f.run(t, f.config)
 	eventually(t, admin, path+"/deliveries?status=delivered", map[string]string{"total": "6"})
 }
