@@ -109,7 +109,10 @@ func selectLevel(id string) *db.Stmt {
 	return db.SQL(`select `+levelColumns+` from `+levelsTable+` where id = $1`, id)
 }
 
-var getLevelDoc = &server.Doc{ID: "getStockLevel", Tag: levelsTag, Summary: "Get a stock level"}
+var getLevelDoc = &server.Doc{
+	ID: "getStockLevel", Tag: levelsTag, Summary: "Get a stock level",
+	Description: "Returns a stock level with what is in stock, reserved and missing now.",
+}
 
 func (h handlers) getLevel(ctx context.Context, r *server.Request[struct{}]) (server.OK[StockLevel], error) {
 	level := selectLevel(r.ID("id"))

@@ -108,3 +108,10 @@ begin
 	end if;
 	return greatest(last - first, 0) + coalesce(cardinality(spools_changed), 0);
 end $$;
+
+-- Remembers a spool whose material, colour or price changed, so that summarise_usage summarises its past days again.
+create or replace function usage_changed() returns trigger language plpgsql as $$
+begin
+	insert into usage_changes (tenant_id, spool_id) values (new.tenant_id, new.id);
+	return null;
+end $$;

@@ -346,6 +346,7 @@ func TestFieldDescriptionsAreUsed(t *testing.T) {
 	for _, route := range routes {
 		texts[route.Doc.Tag.Fields] = true
 	}
+	events := slices.Concat(inventory.Events, production.Events, orders.Events)
 	for text := range texts {
 		rows := 0
 		for line := range strings.Lines(text) {
@@ -358,7 +359,7 @@ func TestFieldDescriptionsAreUsed(t *testing.T) {
 							t.Errorf("no field has the description %s", line)
 						}
 					}()
-					server.OpenAPI(withFields(routes, text, changed), "test")
+					server.OpenAPI(withFields(routes, text, changed), "test", eventsWithFields(events, text, changed)...)
 				}()
 			}
 		}
@@ -379,6 +380,19 @@ func withFields(routes []server.Route, text, changed string) []server.Route {
 		}
 	}
 	return routes
+}
+
+// eventsWithFields returns the events with changed in place of text.
+func eventsWithFields(events []server.Event, text, changed string) []server.Event {
+	events = slices.Clone(events)
+	for i, event := range events {
+		if event.Tag.Fields == text {
+			tag := *event.Tag
+			tag.Fields = changed
+			events[i].Tag = &tag
+		}
+	}
+	return events
 }
 
 // The decoder accepts the values that match a field's schema, and no others.

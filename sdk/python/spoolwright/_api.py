@@ -3580,6 +3580,8 @@ class StockLevelsResource:
     ) -> StockLevel:
         """Get a stock level.
 
+        Returns a stock level with what is in stock, reserved and missing now.
+
         :param id: The id of the stock level, a UUID.
         """
         return self._client._call(

@@ -2700,7 +2700,11 @@ export class StockLevelsResource<M extends DecimalMode = "number"> {
     return this.#client.call("POST", `/stock-levels`, { body: input, keyed: true }, options);
   }
 
-  /** Get a stock level. */
+  /**
+   * Get a stock level.
+   *
+   * Returns a stock level with what is in stock, reserved and missing now.
+   */
   get(
     id: string,
     options: RequestOptions = {},
