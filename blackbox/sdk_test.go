@@ -450,7 +450,7 @@ func hangUp(w http.ResponseWriter, b []byte) {
 func tunnel(w http.ResponseWriter, host string) {
 	server, err := net.Dial("tcp", host)
 	if err != nil {
-		http.Error(w, err.Error(), 502)
+		http.Error(w, err.Error(), http.StatusBadGateway)
 		return
 	}
 	defer server.Close()

@@ -21,7 +21,7 @@ func TestEvents(t *testing.T) {
 			admin := tenant.User(t, "admin")
 			hook := f.webhook(t, admin, s.URL+"/hooks?token=1")
 			path := hooksPath + hook.ID()
-			data := map[string]string{}
+			var data map[string]string
 			switch kind {
 			case "webhook.test":
 				admin.Post(t, path+"/test", nil).Want(200).Shows(map[string]string{"status": "pending", "type": kind})
