@@ -141,16 +141,21 @@ type worker struct {
 	again      time.Time     // when the item was leased again; set under the mutex
 	results    chan result
 
-	leased  time.Time // when the lease was last renewed
-	began   time.Time
-	url     string
-	secrets [][]byte
-	problem string // why no request can be sent
-	started bool   // whether record has run
+	leased time.Time // when the lease was last renewed
+	began  time.Time
+	receiver
+	started bool // whether record has run
 	loaded  []due
 	running map[string]bool
 	done    []result // not recorded yet
 	oldest  time.Time
+}
+
+// receiver is where the events of a webhook are sent.
+type receiver struct {
+	url     string
+	secrets [][]byte
+	problem string // why no request can be sent
 }
 
 // due is a delivery that is due.
@@ -209,7 +214,8 @@ func (w *worker) run(ctx, sending context.Context) {
 			d := w.loaded[0]
 			w.loaded = w.loaded[1:]
 			w.running[d.ID] = true
-			go func() { w.results <- w.try(sending, d) }()
+			to := w.receiver // tries go on while another record replaces it
+			go func() { w.results <- w.try(sending, to, d) }()
 		}
 		if len(w.running) == 0 && len(w.done) == 0 {
 			if !held {
@@ -281,15 +287,15 @@ func (w *worker) collect(r result) {
 }
 
 // try sends a delivery once.
-func (w *worker) try(sending context.Context, d due) result {
+func (w *worker) try(sending context.Context, to receiver, d due) result {
 	r := result{due: d}
-	if w.problem != "" {
-		r.outcome = outcome{began: time.Now(), err: w.problem}
+	if to.problem != "" {
+		r.outcome = outcome{began: time.Now(), err: to.problem}
 		return r
 	}
 	ctx, cancel := context.WithTimeout(sending, w.Timeout)
 	defer cancel()
-	r.outcome = w.sender.send(ctx, w.url, d.EventID, w.secrets, []byte(d.Body))
+	r.outcome = w.sender.send(ctx, to.url, d.EventID, to.secrets, []byte(d.Body))
 	r.dropped = !r.ok() && sending.Err() != nil
 	return r
 }
@@ -372,7 +378,7 @@ func (w *worker) record(ctx context.Context, look bool) (state, error) {
 	if err := json.Unmarshal(loaded.Array(), &w.loaded); err != nil {
 		return state{}, err
 	}
-	w.url, w.secrets, w.problem = url, nil, ""
+	w.receiver = receiver{url: url}
 	for _, text := range [][]byte{secret, previous} {
 		if text == nil {
 			continue

@@ -33,7 +33,13 @@ func raw(t *testing.T, serve func(net.Conn)) string {
 			if err != nil {
 				return
 			}
-			go func() { defer c.Close(); serve(c) }()
+			go func() {
+				defer c.Close()
+				// A response before the request would be one that the client did not ask for.
+				if _, err := c.Read(make([]byte, 1)); err == nil {
+					serve(c)
+				}
+			}()
 		}
 	}()
 	return "http://" + l.Addr().String()

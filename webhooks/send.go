@@ -110,6 +110,9 @@ func (s *sender) send(ctx context.Context, to, id string, secrets [][]byte, body
 	response, err := client.Do(r)
 	if err != nil {
 		o.err = describe(err)
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) { // err can be that of the connection which was closed then
+			o.err = noResponse
+		}
 		return o
 	}
 	defer response.Body.Close()
@@ -138,6 +141,8 @@ func retryAfter(header string, now time.Time) time.Duration {
 	return min(max(pause, 0), maxRetryAfter)
 }
 
+const noResponse = "no response in time"
+
 // describe returns the reason of a failed request for users. It contains no address, because that would show how names
 // resolve in the network of the service.
 func describe(err error) string {
@@ -146,6 +151,7 @@ func describe(err error) string {
 	var record tls.RecordHeaderError
 	var alert tls.AlertError
 	var failed *url.Error
+	var network *net.OpError
 	switch {
 	case errors.Is(err, errAddress):
 		return "the host has an address that is not public"
@@ -156,13 +162,14 @@ func describe(err error) string {
 	case errors.As(err, &record), errors.As(err, &alert), errors.Is(err, http.ErrSchemeMismatch):
 		return "the TLS handshake failed"
 	case errors.As(err, &failed) && failed.Timeout(), errors.Is(err, context.DeadlineExceeded):
-		return "no response in time"
+		return noResponse
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return "the connection was refused"
 	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH):
 		return "the host is unreachable"
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET),
-		errors.Is(err, syscall.EPIPE):
+		errors.Is(err, syscall.EPIPE), errors.As(err, &network), errors.Is(err, net.ErrClosed),
+		strings.Contains(err.Error(), "closed idle connection"):
 		return "the connection was closed before a response"
 	}
 	return "the response is not valid HTTP"
