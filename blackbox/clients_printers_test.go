@@ -156,14 +156,21 @@ func printerPython(t *testing.T) string {
 	return path
 }
 
-// runScript runs a script of testdata/clients/printers that imports the file of a client in PRINTER_SOURCES, and
-// compares the JSON that it prints.
-func (f *printerFarm) runScript(t *testing.T, script, repository, file string, want any) {
+// needSource returns the folder of a client in PRINTER_SOURCES, or skips the test.
+func needSource(t *testing.T, repository, file string) string {
 	t.Helper()
 	folder := filepath.Join(os.Getenv("PRINTER_SOURCES"), repository)
 	if _, err := os.Stat(filepath.Join(folder, file)); err != nil {
 		t.Skipf("%s is not in PRINTER_SOURCES; no package registry has it", filepath.Join(repository, file))
 	}
+	return folder
+}
+
+// runScript runs a script of testdata/clients/printers that imports the file of a client in PRINTER_SOURCES, and
+// compares the JSON that it prints.
+func (f *printerFarm) runScript(t *testing.T, script, repository, file string, want any) {
+	t.Helper()
+	folder := needSource(t, repository, file)
 	out := runIn(t, tempDir(t), []string{"SPOOLMAN_URL=" + f.surface, "SPOOLMAN_BASE_URL=" + f.surface,
 		"PYTHONDONTWRITEBYTECODE=1", "PYTHONPATH=" + filepath.Join(folder, filepath.Dir(file))},
 		printerPython(t), absolutePath(t, "testdata/clients/printers/"+script))
@@ -187,6 +194,8 @@ func near(a, b float64) bool { return math.Abs(a-b) < 1e-4 }
 // testOctoPrint calls the connector of the plugin OctoPrint-Spoolman. While another transaction locks spool 2, a report
 // takes longer than the connector's timeout of one second, so that the connector repeats it.
 func testOctoPrint(t *testing.T, f *printerFarm) {
+	const repository, file = "octoprint-spoolman", "octoprint_Spoolman/modules/SpoolmanConnector.py"
+	needSource(t, repository, file)
 	conn, err := pgx.Connect(t.Context(), f.superURL)
 	check(t, err)
 	defer conn.Close(context.Background())
@@ -211,7 +220,7 @@ func testOctoPrint(t *testing.T, f *printerFarm) {
 		}
 	})
 	committed := map[string]any{}
-	f.runScript(t, "octoprint.py", "octoprint-spoolman", "octoprint_Spoolman/modules/SpoolmanConnector.py",
+	f.runScript(t, "octoprint.py", repository, file,
 		map[string]any{
 			"spools": []any{1.0, 2.0}, "committed": []any{committed, committed, committed},
 			"unknown": "spoolman_api__spool_not_found", "wrong_key": "spoolman_api__request_failed",
