@@ -19,11 +19,14 @@ type member struct {
 	value any
 }
 
-// MarshalJSON writes the members in order.
+// MarshalJSON writes the members in order. Two members of one name are an error: many parsers reject such a text.
 func (o object) MarshalJSON() ([]byte, error) {
 	var b bytes.Buffer
 	b.WriteByte('{')
 	for i, m := range o {
+		if slices.ContainsFunc(o[:i], func(earlier member) bool { return earlier.name == m.name }) {
+			return nil, fmt.Errorf("two members have the name %q", m.name)
+		}
 		if i > 0 {
 			b.WriteByte(',')
 		}
@@ -516,6 +519,10 @@ func (f failure) response() object {
 		}
 		if code := "`" + e.Code + "`"; !slices.Contains(codes, code) {
 			codes = append(codes, code)
+		}
+		used := func(m member) bool { return m.name == name }
+		for n := 2; slices.ContainsFunc(examples, used); n++ { // errors with different details can share a code
+			name = fmt.Sprintf("%s_%d", e.Code, n)
 		}
 		examples.add(name, object{{"value", json.RawMessage(e.body(exampleID))}})
 	}
