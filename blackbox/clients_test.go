@@ -175,10 +175,20 @@ func openAPIGenerator(t *testing.T, dir, language, out, properties string, optio
 		language, "--output", out, "--additional-properties", properties}, options...)...)
 }
 
-// generatorPythonClient generates a Python client with openapi-generator, and runs a script that uses it.
+// generatorPythonClient generates a Python client with openapi-generator, and runs a script that uses it. It removes
+// the webhooks from the document first, as docs/clients.md says: the generator writes invalid Python for them.
 func generatorPythonClient(c *process) func(*testing.T, string) []byte {
 	return func(t *testing.T, dir string) []byte {
 		python := python(t)
+		path := filepath.Join(dir, "openapi.json")
+		b, err := os.ReadFile(path)
+		check(t, err)
+		var document map[string]json.RawMessage
+		check(t, json.Unmarshal(b, &document))
+		delete(document, "webhooks")
+		b, err = json.Marshal(document)
+		check(t, err)
+		check(t, os.WriteFile(path, b, 0o600))
 		openAPIGenerator(t, dir, "python", "client", "packageName=farm")
 		return runIn(t, dir, append(c.clientEnv(), "PYTHONPATH="+filepath.Join(dir, "client")), python,
 			absolutePath(t, "testdata/clients/generated_pydantic.py"))
@@ -188,7 +198,7 @@ func generatorPythonClient(c *process) func(*testing.T, string) []byte {
 // generatorGoClient generates a Go client with openapi-generator, and compiles and runs a program that uses it.
 func generatorGoClient(c *process) func(*testing.T, string) []byte {
 	return func(t *testing.T, dir string) []byte {
-		openAPIGenerator(t, dir, "go", "api", "packageName=api,withGoMod=false", "--git-host", "farm.example",
+		openAPIGenerator(t, dir, "go", "api", "packageName=api,withGoMod=false,enumClassPrefix=true", "--git-host", "farm.example",
 			"--git-user-id", "farm", "--git-repo-id", "api", "--global-property",
 			"models,apis,supportingFiles,apiTests=false,modelTests=false,apiDocs=false,modelDocs=false")
 		copyFile(t, "testdata/clients/openapi-generator/main.go", filepath.Join(dir, "main.go"))

@@ -92,7 +92,11 @@ func OpenAPI(routes []Route, version string, events ...Event) []byte {
 			tags = append(tags, object{{"name", tag.Name}, {"description", tag.Description}})
 		}
 		item := paths[at].value.(object)
-		item.add(strings.ToLower(route.Method()), d.operation(route, versioned[path] && route.Method() != "GET"))
+		op := d.operation(route, versioned[path] && route.Method() != "GET")
+		if route.Doc.Events {
+			op.add("callbacks", d.callbacks(events))
+		}
+		item.add(strings.ToLower(route.Method()), op)
 		paths[at].value = item
 	}
 	webhooks := object{}
@@ -120,6 +124,16 @@ func OpenAPI(routes []Route, version string, events ...Event) []byte {
 	keySchema := object{{"type", "string"}, {"minLength", 1}, {"maxLength", 255}, {"pattern", "^[ -~]+$"}}
 	key := object{{"name", "Idempotency-Key"}, {"in", "header"}, {"required", false},
 		{"description", idempotencyDescription}, {"schema", keySchema}}
+	parameters := object{
+		{"IdempotencyKey", key},
+		{"IfMatch", conditional("If-Match", "The `ETag` of the resource as you know it. If the resource has changed "+
+			"since, the response is `412` and nothing changes.")},
+		{"IfNoneMatch", conditional("If-None-Match", "The `ETag` of the resource as you know it. If the resource has not "+
+			"changed since, the response is `304` without a body.")},
+	}
+	if len(events) > 0 {
+		parameters = append(parameters, eventHeaders...)
+	}
 	whole := object{
 		{"openapi", "3.1.0"},
 		{"info", object{
@@ -134,13 +148,7 @@ func OpenAPI(routes []Route, version string, events ...Event) []byte {
 		{"paths", paths},
 		{"components", object{
 			{"securitySchemes", schemes},
-			{"parameters", object{
-				{"IdempotencyKey", key},
-				{"IfMatch", conditional("If-Match", "The `ETag` of the resource as you know it. If the resource has changed "+
-					"since, the response is `412` and nothing changes.")},
-				{"IfNoneMatch", conditional("If-None-Match", "The `ETag` of the resource as you know it. If the resource has not "+
-					"changed since, the response is `304` without a body.")},
-			}},
+			{"parameters", parameters},
 			{"headers", responseHeaders()},
 			{"responses", responses},
 			{"schemas", schemas},
@@ -371,41 +379,76 @@ func (d *document) operation(route Route, guarded bool) object {
 
 // event describes the request that the service sends for an event.
 func (d *document) event(e Event) object {
+	name := d.eventSchema(e)
+	example := object{{"type", e.Type}, {"timestamp", eventTime}, {"data", d.example(e.Data, false)}}
+	op := object{
+		{"operationId", "on" + strings.ReplaceAll(strings.TrimSuffix(name, "_event"), "_", "")},
+		{"tags", []string{e.Tag.Name}}, {"summary", e.Summary}, {"description", e.Description},
+	}
+	return append(op, receiver(object{{"schema", ref("schemas", name)}, {"example", example}})...)
+}
+
+// callbacks describes the requests that the receiver of a new webhook gets.
+func (d *document) callbacks(events []Event) object {
+	var all []object
+	types := object{}
+	for _, e := range events {
+		all = append(all, ref("schemas", d.eventSchema(e)))
+		types.add(e.Type, "#/components/schemas/"+d.eventSchema(e))
+	}
+	op := append(object{{"summary", "Receive an event"}}, receiver(object{{"schema", object{
+		{"oneOf", all}, {"discriminator", object{{"propertyName", "type"}, {"mapping", types}}}}}})...)
+	return object{{"event", object{{"{$request.body#/url}", object{{"post", op}}}}}}
+}
+
+var eventTime = json.RawMessage(`"2024-01-15T10:00:00.123456Z"`)
+
+// eventSchema returns the name of the schema of an event's body.
+func (d *document) eventSchema(e Event) string {
 	data := d.response(e.Data)
 	name := strings.ReplaceAll(e.Type, ".", "_")
 	name = strings.ToUpper(name[:1]) + name[1:] + "_event"
-	at := json.RawMessage(`"2024-01-15T10:00:00.123456Z"`)
 	if d.begin(name, e.Data, "event") {
 		d.put(name, object{
 			{"type", object{{"type", "string"}, {"description", "The type of the event."}, {"const", e.Type}}},
 			{"timestamp", object{{"type", "string"}, {"format", "date-time"}, {"description", "When the event happened."},
-				{"examples", []json.RawMessage{at}}}},
+				{"examples", []json.RawMessage{eventTime}}}},
 			{"data", ref("schemas", data)},
 		}, []string{"type", "timestamp", "data"})
 	}
-	header := func(name, description, example string) object {
-		return object{{"name", name}, {"in", "header"}, {"required", true}, {"description", description},
-			{"schema", object{{"type", "string"}}}, {"example", example}}
+	return name
+}
+
+// receiver returns the members of an operation whose body has this media type, and that the receiver of a webhook has.
+func receiver(body object) object {
+	var headers []object
+	for _, h := range eventHeaders {
+		headers = append(headers, ref("parameters", h.name))
 	}
-	example := object{{"type", e.Type}, {"timestamp", at}, {"data", d.example(e.Data, false)}}
 	return object{
-		{"operationId", "on" + strings.ReplaceAll(strings.TrimSuffix(name, "_event"), "_", "")},
-		{"tags", []string{e.Tag.Name}}, {"summary", e.Summary}, {"description", e.Description},
 		{"security", []object{}},
-		{"parameters", []object{
-			header("webhook-id", "The id of the event, the same in every try.", "msg_"+exampleID),
-			header("webhook-timestamp", "When this try was sent, in Unix seconds.", "1705312800"),
-			header("webhook-signature", "One or two signatures, separated by a space: `v1,` and the Base64 of the "+
-				"HMAC-SHA256 of `webhook-id.webhook-timestamp.body`.", "v1,K5oZfzN95Z9UVu1EsfQmfVNQhnkZ2pj9o9NDN/H/pI4="),
-		}},
-		{"requestBody", object{{"required", true}, {"content", object{{"application/json", object{
-			{"schema", ref("schemas", name)}, {"example", example}}}}}}},
+		{"parameters", headers},
+		{"requestBody", object{{"required", true}, {"content", object{{"application/json", body}}}}},
 		{"responses", object{
 			{"204", object{{"description", "The receiver has the event. Any status from 200 to 299 means that."}}},
 			{"410", object{{"description", "The receiver wants no more events: the service disables the webhook."}}},
 			{"default", object{{"description", "The service tries again later."}}},
 		}},
 	}
+}
+
+// eventHeaders describes the headers of the requests to receivers, as component parameters.
+var eventHeaders = object{
+	{"WebhookID", eventHeader("webhook-id", "The id of the event, the same in every try.", "msg_"+exampleID)},
+	{"WebhookTimestamp", eventHeader("webhook-timestamp", "When this try was sent, in Unix seconds.", "1705312800")},
+	{"WebhookSignature", eventHeader("webhook-signature", "One or two signatures, separated by a space: `v1,` and the "+
+		"Base64 of the HMAC-SHA256 of `webhook-id.webhook-timestamp.body`.",
+		"v1,K5oZfzN95Z9UVu1EsfQmfVNQhnkZ2pj9o9NDN/H/pI4=")},
+}
+
+func eventHeader(name, description, example string) object {
+	return object{{"name", name}, {"in", "header"}, {"required", true}, {"description", description},
+		{"schema", object{{"type", "string"}}}, {"example", example}}
 }
 
 func commonHeaders() object {

@@ -82,6 +82,10 @@ type Doc struct {
 	Description string   // Markdown
 	Errors      []*Error // the operation's own errors with status 400, 401 and 409
 	Request     string   // an example of the body, if the examples of its fields do not suffice
+
+	// Events means that the request's "url" gets the events from then on. The OpenAPI document then describes them as a
+	// callback too. Some generators of clients read only what the paths refer to.
+	Events bool
 }
 
 // Tag is a group of operations in the OpenAPI document.

@@ -200,7 +200,7 @@ var createDoc = &server.Doc{
 		"an `Idempotency-Key` has `null` in `secret`; if the first response was lost, rotate the secret. The URL must be " +
 		"https. Its host must have a public address at every delivery, unless the operator of the service allows the " +
 		"network. A tenant can have 10 webhooks.",
-	Errors: []*server.Error{errLimit},
+	Errors: []*server.Error{errLimit}, Events: true,
 }
 
 func (s *Service) create(ctx context.Context, r *server.Request[Webhook]) (server.Created[WebhookSecret], error) {

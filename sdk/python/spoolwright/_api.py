@@ -1740,134 +1740,6 @@ def _WebhookSecret(d: Any, etag: str | None = None) -> WebhookSecret:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Delivery:
-    """The type `Delivery` of the API."""
-
-    id: str
-    """The delivery's id."""
-    event_id: str
-    """The id of the event, which the header webhook-id has."""
-    type: str
-    """The type of the event."""
-    status: DeliveryStatus
-    """pending: a try runs or will follow. delivered: a try succeeded. failed: no try will follow."""
-    tries: int
-    """Number of tries since the event or its last redelivery."""
-    next_try_at: _dt.datetime | None
-    """When the next try is due."""
-    last_try_at: _dt.datetime | None
-    """When the last try began."""
-    duration_ms: int | None
-    """Duration of the last try in milliseconds."""
-    response_status: int | None
-    """HTTP status of the last try; null without a response."""
-    response: str | None
-    """First 1024 bytes of the response's body."""
-    error: str | None
-    """Why the last try had no response."""
-    created_at: _dt.datetime
-    """When the event happened."""
-
-
-def _Delivery(d: Any, etag: str | None = None) -> Delivery:
-    get = d.get
-    return Delivery(
-        id=get("id"),
-        event_id=get("event_id"),
-        type=get("type"),
-        status=get("status"),
-        tries=get("tries"),
-        next_try_at=_core.timestamp(get("next_try_at")),
-        last_try_at=_core.timestamp(get("last_try_at")),
-        duration_ms=get("duration_ms"),
-        response_status=get("response_status"),
-        response=get("response"),
-        error=get("error"),
-        created_at=_core.timestamp(get("created_at")),
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeliveryList:
-    """The type `DeliveryList` of the API."""
-
-    items: tuple[Delivery, ...]
-    """The items of this page."""
-    total: int
-    """Number of matching items on all pages."""
-    skip: int
-    """Number of skipped items."""
-    limit: int
-    """Maximum number of items on a page."""
-    next: str | None
-    """The value of `after` for the next page; null on the last page, and if the request has another order than the
-    default.
-    """
-
-
-def _DeliveryList(d: Any, etag: str | None = None) -> DeliveryList:
-    get = d.get
-    return DeliveryList(
-        items=_core.each(_Delivery, get("items")),
-        total=get("total"),
-        skip=get("skip"),
-        limit=get("limit"),
-        next=get("next"),
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeliveryDetails:
-    """The type `DeliveryDetails` of the API."""
-
-    id: str
-    """The delivery's id."""
-    event_id: str
-    """The id of the event, which the header webhook-id has."""
-    type: str
-    """The type of the event."""
-    status: DeliveryStatus
-    """pending: a try runs or will follow. delivered: a try succeeded. failed: no try will follow."""
-    tries: int
-    """Number of tries since the event or its last redelivery."""
-    next_try_at: _dt.datetime | None
-    """When the next try is due."""
-    last_try_at: _dt.datetime | None
-    """When the last try began."""
-    duration_ms: int | None
-    """Duration of the last try in milliseconds."""
-    response_status: int | None
-    """HTTP status of the last try; null without a response."""
-    response: str | None
-    """First 1024 bytes of the response's body."""
-    error: str | None
-    """Why the last try had no response."""
-    created_at: _dt.datetime
-    """When the event happened."""
-    body: str
-    """The body of the requests, exactly as it is signed."""
-
-
-def _DeliveryDetails(d: Any, etag: str | None = None) -> DeliveryDetails:
-    get = d.get
-    return DeliveryDetails(
-        id=get("id"),
-        event_id=get("event_id"),
-        type=get("type"),
-        status=get("status"),
-        tries=get("tries"),
-        next_try_at=_core.timestamp(get("next_try_at")),
-        last_try_at=_core.timestamp(get("last_try_at")),
-        duration_ms=get("duration_ms"),
-        response_status=get("response_status"),
-        response=get("response"),
-        error=get("error"),
-        created_at=_core.timestamp(get("created_at")),
-        body=get("body"),
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Test:
     """The type `Test` of the API."""
 
@@ -2111,6 +1983,134 @@ def _OrderReceivedEvent(d: Any, etag: str | None = None) -> OrderReceivedEvent:
         type=get("type"),
         timestamp=_core.timestamp(get("timestamp")),
         data=_core.optional(_OrderReceived, get("data")),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delivery:
+    """The type `Delivery` of the API."""
+
+    id: str
+    """The delivery's id."""
+    event_id: str
+    """The id of the event, which the header webhook-id has."""
+    type: str
+    """The type of the event."""
+    status: DeliveryStatus
+    """pending: a try runs or will follow. delivered: a try succeeded. failed: no try will follow."""
+    tries: int
+    """Number of tries since the event or its last redelivery."""
+    next_try_at: _dt.datetime | None
+    """When the next try is due."""
+    last_try_at: _dt.datetime | None
+    """When the last try began."""
+    duration_ms: int | None
+    """Duration of the last try in milliseconds."""
+    response_status: int | None
+    """HTTP status of the last try; null without a response."""
+    response: str | None
+    """First 1024 bytes of the response's body."""
+    error: str | None
+    """Why the last try had no response."""
+    created_at: _dt.datetime
+    """When the event happened."""
+
+
+def _Delivery(d: Any, etag: str | None = None) -> Delivery:
+    get = d.get
+    return Delivery(
+        id=get("id"),
+        event_id=get("event_id"),
+        type=get("type"),
+        status=get("status"),
+        tries=get("tries"),
+        next_try_at=_core.timestamp(get("next_try_at")),
+        last_try_at=_core.timestamp(get("last_try_at")),
+        duration_ms=get("duration_ms"),
+        response_status=get("response_status"),
+        response=get("response"),
+        error=get("error"),
+        created_at=_core.timestamp(get("created_at")),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeliveryList:
+    """The type `DeliveryList` of the API."""
+
+    items: tuple[Delivery, ...]
+    """The items of this page."""
+    total: int
+    """Number of matching items on all pages."""
+    skip: int
+    """Number of skipped items."""
+    limit: int
+    """Maximum number of items on a page."""
+    next: str | None
+    """The value of `after` for the next page; null on the last page, and if the request has another order than the
+    default.
+    """
+
+
+def _DeliveryList(d: Any, etag: str | None = None) -> DeliveryList:
+    get = d.get
+    return DeliveryList(
+        items=_core.each(_Delivery, get("items")),
+        total=get("total"),
+        skip=get("skip"),
+        limit=get("limit"),
+        next=get("next"),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeliveryDetails:
+    """The type `DeliveryDetails` of the API."""
+
+    id: str
+    """The delivery's id."""
+    event_id: str
+    """The id of the event, which the header webhook-id has."""
+    type: str
+    """The type of the event."""
+    status: DeliveryStatus
+    """pending: a try runs or will follow. delivered: a try succeeded. failed: no try will follow."""
+    tries: int
+    """Number of tries since the event or its last redelivery."""
+    next_try_at: _dt.datetime | None
+    """When the next try is due."""
+    last_try_at: _dt.datetime | None
+    """When the last try began."""
+    duration_ms: int | None
+    """Duration of the last try in milliseconds."""
+    response_status: int | None
+    """HTTP status of the last try; null without a response."""
+    response: str | None
+    """First 1024 bytes of the response's body."""
+    error: str | None
+    """Why the last try had no response."""
+    created_at: _dt.datetime
+    """When the event happened."""
+    body: str
+    """The body of the requests, exactly as it is signed."""
+
+
+def _DeliveryDetails(d: Any, etag: str | None = None) -> DeliveryDetails:
+    get = d.get
+    return DeliveryDetails(
+        id=get("id"),
+        event_id=get("event_id"),
+        type=get("type"),
+        status=get("status"),
+        tries=get("tries"),
+        next_try_at=_core.timestamp(get("next_try_at")),
+        last_try_at=_core.timestamp(get("last_try_at")),
+        duration_ms=get("duration_ms"),
+        response_status=get("response_status"),
+        response=get("response"),
+        error=get("error"),
+        created_at=_core.timestamp(get("created_at")),
+        body=get("body"),
     )
 
 

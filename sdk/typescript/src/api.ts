@@ -994,81 +994,6 @@ export interface WebhookSecret {
   readonly secret: string | null;
 }
 
-/** The type `Delivery` of the API. */
-export interface Delivery {
-  /** The delivery's id. */
-  readonly id: string;
-  /** The id of the event, which the header webhook-id has. */
-  readonly event_id: string;
-  /** The type of the event. */
-  readonly type: string;
-  /** pending: a try runs or will follow. delivered: a try succeeded. failed: no try will follow. */
-  readonly status: DeliveryStatus;
-  /** Number of tries since the event or its last redelivery. */
-  readonly tries: number;
-  /** When the next try is due. */
-  readonly next_try_at: string | null;
-  /** When the last try began. */
-  readonly last_try_at: string | null;
-  /** Duration of the last try in milliseconds. */
-  readonly duration_ms: number | null;
-  /** HTTP status of the last try; null without a response. */
-  readonly response_status: number | null;
-  /** First 1024 bytes of the response's body. */
-  readonly response: string | null;
-  /** Why the last try had no response. */
-  readonly error: string | null;
-  /** When the event happened. */
-  readonly created_at: string;
-}
-
-/** The type `DeliveryList` of the API. */
-export interface DeliveryList {
-  /** The items of this page. */
-  readonly items: readonly Delivery[];
-  /** Number of matching items on all pages. */
-  readonly total: number;
-  /** Number of skipped items. */
-  readonly skip: number;
-  /** Maximum number of items on a page. */
-  readonly limit: number;
-  /**
-   * The value of `after` for the next page; null on the last page, and if the request has another order than the
-   * default.
-   */
-  readonly next: string | null;
-}
-
-/** The type `DeliveryDetails` of the API. */
-export interface DeliveryDetails {
-  /** The delivery's id. */
-  readonly id: string;
-  /** The id of the event, which the header webhook-id has. */
-  readonly event_id: string;
-  /** The type of the event. */
-  readonly type: string;
-  /** pending: a try runs or will follow. delivered: a try succeeded. failed: no try will follow. */
-  readonly status: DeliveryStatus;
-  /** Number of tries since the event or its last redelivery. */
-  readonly tries: number;
-  /** When the next try is due. */
-  readonly next_try_at: string | null;
-  /** When the last try began. */
-  readonly last_try_at: string | null;
-  /** Duration of the last try in milliseconds. */
-  readonly duration_ms: number | null;
-  /** HTTP status of the last try; null without a response. */
-  readonly response_status: number | null;
-  /** First 1024 bytes of the response's body. */
-  readonly response: string | null;
-  /** Why the last try had no response. */
-  readonly error: string | null;
-  /** When the event happened. */
-  readonly created_at: string;
-  /** The body of the requests, exactly as it is signed. */
-  readonly body: string;
-}
-
 /** The type `Test` of the API. */
 export interface Test {
   /** The id of the webhook. */
@@ -1190,6 +1115,81 @@ export interface OrderReceivedEvent {
   /** When the event happened. */
   readonly timestamp: string;
   readonly data: OrderReceived;
+}
+
+/** The type `Delivery` of the API. */
+export interface Delivery {
+  /** The delivery's id. */
+  readonly id: string;
+  /** The id of the event, which the header webhook-id has. */
+  readonly event_id: string;
+  /** The type of the event. */
+  readonly type: string;
+  /** pending: a try runs or will follow. delivered: a try succeeded. failed: no try will follow. */
+  readonly status: DeliveryStatus;
+  /** Number of tries since the event or its last redelivery. */
+  readonly tries: number;
+  /** When the next try is due. */
+  readonly next_try_at: string | null;
+  /** When the last try began. */
+  readonly last_try_at: string | null;
+  /** Duration of the last try in milliseconds. */
+  readonly duration_ms: number | null;
+  /** HTTP status of the last try; null without a response. */
+  readonly response_status: number | null;
+  /** First 1024 bytes of the response's body. */
+  readonly response: string | null;
+  /** Why the last try had no response. */
+  readonly error: string | null;
+  /** When the event happened. */
+  readonly created_at: string;
+}
+
+/** The type `DeliveryList` of the API. */
+export interface DeliveryList {
+  /** The items of this page. */
+  readonly items: readonly Delivery[];
+  /** Number of matching items on all pages. */
+  readonly total: number;
+  /** Number of skipped items. */
+  readonly skip: number;
+  /** Maximum number of items on a page. */
+  readonly limit: number;
+  /**
+   * The value of `after` for the next page; null on the last page, and if the request has another order than the
+   * default.
+   */
+  readonly next: string | null;
+}
+
+/** The type `DeliveryDetails` of the API. */
+export interface DeliveryDetails {
+  /** The delivery's id. */
+  readonly id: string;
+  /** The id of the event, which the header webhook-id has. */
+  readonly event_id: string;
+  /** The type of the event. */
+  readonly type: string;
+  /** pending: a try runs or will follow. delivered: a try succeeded. failed: no try will follow. */
+  readonly status: DeliveryStatus;
+  /** Number of tries since the event or its last redelivery. */
+  readonly tries: number;
+  /** When the next try is due. */
+  readonly next_try_at: string | null;
+  /** When the last try began. */
+  readonly last_try_at: string | null;
+  /** Duration of the last try in milliseconds. */
+  readonly duration_ms: number | null;
+  /** HTTP status of the last try; null without a response. */
+  readonly response_status: number | null;
+  /** First 1024 bytes of the response's body. */
+  readonly response: string | null;
+  /** Why the last try had no response. */
+  readonly error: string | null;
+  /** When the event happened. */
+  readonly created_at: string;
+  /** The body of the requests, exactly as it is signed. */
+  readonly body: string;
 }
 
 /** An event that a webhook sends. Newer services send other types too: ignore them. */

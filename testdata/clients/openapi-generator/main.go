@@ -31,12 +31,12 @@ func main() {
 	tokens := must(client.AuthAPI.Login(ctx).Credentials(credentials).Execute())
 	configuration.AddDefaultHeader("Authorization", "Bearer "+tokens.AccessToken)
 
-	entry := *api.NewSpoolCreate(api.PETG, "Jet Black", 1.75, 1000)
+	entry := *api.NewSpoolCreate(api.MATERIALTYPE_PETG, "Jet Black", 1.75, 1000)
 	brand := "Brand " + time.Now().Format(time.RFC3339Nano)
 	entry.SetBrand(brand)
 	entry.SetPurchasePrice(29.99)
 	spool := must(client.SpoolsAPI.CreateSpool(ctx).SpoolCreate(entry).Execute()).Spool
-	several := *api.NewSpoolCreate(api.PETG, "Jet Black", 1.75, 1000)
+	several := *api.NewSpoolCreate(api.MATERIALTYPE_PETG, "Jet Black", 1.75, 1000)
 	several.SetQuantity(2)
 	list := must(client.SpoolsAPI.CreateSpool(ctx).SpoolCreate(several).Execute()).SpoolList
 	if len(list.Items) != 2 || spool.DiameterMm != 1.75 {
