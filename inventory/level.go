@@ -60,7 +60,7 @@ const levelsTable = `(select l.*, s.remaining as remaining_grams, s.reserved as 
 		case when l.low_since is null then 0 else greatest(0, l.minimum_grams * 1.1 - s.remaining + s.reserved) end
 			as missing_grams,
 		s.spools as spool_count, l.low_since is not null as low
-	from stock_levels l join stock_state() s on s.level = l.id) stock_levels`
+	from stock_levels l join level_stock(null) s on s.level = l.id) stock_levels`
 
 // maxLevels is the maximum number of stock levels of a tenant.
 const maxLevels = 500
@@ -119,13 +119,12 @@ func (h handlers) getLevel(ctx context.Context, r *server.Request[struct{}]) (se
 	return server.One(level, h.db.Read(ctx, level))
 }
 
-// lockLevels locks all stock levels in the order in which refresh_stock_levels locks them.
-func lockLevels() *db.Stmt {
-	return db.SQL(`select id from stock_levels order by id for no key update`)
-}
+// lockLevels makes transactions that change stock wait at their commits, and waits for those that are committing. It
+// comes before the statements that change levels.
+func lockLevels() *db.Stmt { return db.SQL(`select lock_stock_levels()::text`) }
 
-// refreshLevels refreshes the levels before the end of the transaction, for a response that shows one.
-func refreshLevels() *db.Stmt { return db.SQL(`select announce_low_stock()::text`) }
+// refreshLevels finds out which levels are low. It comes after the statements that change levels.
+func refreshLevels() *db.Stmt { return db.SQL(`select refresh_levels(null)::text`) }
 
 const levelRules = "Without `color` or `brand`, all colours or brands count. Spools that are archived or removed do not " +
 	"count.\n\n" +
@@ -148,7 +147,7 @@ func (h handlers) createLevel(ctx context.Context, r *server.Request[StockLevel]
 		select $1::uuid, $2, $3, $4, $5::numeric where (select count(*) from stock_levels) < $6 returning id`,
 		id, in.MaterialType.Arg(), in.Color.Arg(), in.Brand.Arg(), in.Minimum.Arg(), maxLevels)
 	level := selectLevel(id)
-	if err := h.db.Write(ctx, created, refreshLevels(), level); err != nil {
+	if err := h.db.Write(ctx, lockLevels(), created, refreshLevels(), level); err != nil {
 		return nil, levelError(err)
 	}
 	if created.Rows() == 0 {

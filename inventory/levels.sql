@@ -1,11 +1,14 @@
 -- Returns for each stock level of the tenant the grams and the number of its spools in stock, and what open orders and
--- unfinished runs reserve of it. Reservations name a material and a colour; a level with a brand is reserved what spools
--- of other brands do not cover.
-create or replace function stock_state() returns table (level uuid, remaining numeric, reserved numeric, spools bigint)
+-- unfinished runs reserve of it. If only_types is not null, only the levels of these material types are returned.
+-- Reservations name a material and a colour; a level with a brand is reserved what spools of other brands do not cover.
+create or replace function level_stock(only_types text[])
+returns table (level uuid, remaining numeric, reserved numeric, spools bigint)
 language plpgsql stable as $$
 declare
 	tenant uuid := nullif(current_setting('app.tenant_id', true), '')::uuid;
-	types text[] := array(select distinct l.material_type from stock_levels l where l.tenant_id = tenant);
+	types text[] := array(
+		select distinct l.material_type from stock_levels l
+		where l.tenant_id = tenant and (only_types is null or l.material_type = any (only_types)));
 begin
 	return query
 		with stock as materialized (
@@ -34,59 +37,49 @@ begin
 			select sum(t.grams) as grams from taken t
 			where t.material_type = l.material_type and (l.color_key is null or t.color_key = l.color_key)
 		) t on true
-		where l.tenant_id = tenant;
+		where l.tenant_id = tenant and l.material_type = any (types);
 end $$;
 
--- Updates which stock levels of the tenant are low, and returns those that became low. A level becomes low when the
--- available grams (remaining less reserved) are below its minimum, and fine again when they reach 110 % of it.
+-- Stock levels are correct whatever transactions run at once, because of two locks, which last until commit:
 --
--- It must be the last statement of a transaction that changes stock or reservations. It locks the levels, in the order of
--- their ids, and then reads the stock: of two concurrent transactions that together make a level low, the second one
--- waits, sees the changes of the first one, and exactly one of them returns the level. Transactions lock levels after all
--- other rows, so that they cannot deadlock.
-create or replace function refresh_stock_levels() returns setof stock_levels language plpgsql as $$
+--   * A transaction that creates or changes a level takes the first lock alone, with lock_stock_levels, before it locks
+--     a row. Transactions that change stock or reservations share it, as the first thing of their commit. So either the
+--     one that changes stock has committed before the level reads the stock, or it finds the level when it commits.
+--   * Of the transactions that change stock, those that concern a level then take the second lock, one after the other.
+--     When two of them make a level low together, the second one reads what the first one has committed, and exactly one
+--     finds that the level became low.
+--
+-- Nothing waits for these locks while it holds the second one, and they come after the locks of all rows other than
+-- levels, so that they cannot cause a deadlock.
+create or replace function lock_stock_levels() returns void language sql as $$
+	select pg_advisory_xact_lock(
+		hashtextextended('stock levels ' || nullif(current_setting('app.tenant_id', true), ''), 0))
+$$;
+
+-- Updates which stock levels of the tenant are low, of these material types, or of all if they are null, and sends the
+-- event inventory.low_stock for each that became low. A level becomes low when the available grams (remaining less
+-- reserved) are below its minimum, and fine again when they reach 110 % of it. The transaction must have one of the
+-- locks above.
+--
+-- force_generic_plan: planning the statements for the given arrays takes longer than running them.
+create or replace function refresh_levels(only_types text[]) returns void
+language plpgsql set plan_cache_mode = force_generic_plan as $$
 declare
 	tenant uuid := nullif(current_setting('app.tenant_id', true), '')::uuid;
-begin
-	perform from stock_levels l where l.tenant_id = tenant order by l.id for no key update;
-	if not found then
-		return;
-	end if;
-	return query
-		with changed as (
-			update stock_levels l set low_since = case when s.is_low then now() end
-			from (
-				select n.id, n.low_since is null as is_low
-				from stock_levels n join stock_state() s on s.level = n.id
-				where n.tenant_id = tenant and case when n.low_since is null then s.remaining - s.reserved < n.minimum_grams
-					else s.remaining - s.reserved >= n.minimum_grams * 1.1 end
-			) s
-			where l.tenant_id = tenant and l.id = s.id
-			returning l.*
-		)
-		select c.* from changed c where c.low_since is not null;
-end $$;
-
--- Refreshes the stock levels when the transaction commits, at its first event: all its statements have run then.
--- Tenants without levels pay for one look into their index.
-create or replace function stock_changed() returns trigger language plpgsql as $$
-begin
-	if current_setting('app.stock_refreshed', true) = 'yes' then
-		return null;
-	end if;
-	perform set_config('app.stock_refreshed', 'yes', true);
-	if exists (select from stock_levels l where l.tenant_id = nullif(current_setting('app.tenant_id', true), '')::uuid) then
-		perform announce_low_stock();
-	end if;
-	return null;
-end $$;
-
--- Refreshes the stock levels, and sends the event inventory.low_stock for each that became low. Returns their number.
-create or replace function announce_low_stock() returns bigint language plpgsql as $$
-declare
 	low uuid[];
 begin
-	select array_agg(r.id order by r.id) into low from refresh_stock_levels() r;
+	with changed as (
+		update stock_levels l set low_since = case when s.is_low then now() end
+		from (
+			select n.id, n.low_since is null as is_low
+			from stock_levels n join level_stock(only_types) s on s.level = n.id
+			where n.tenant_id = tenant and case when n.low_since is null then s.remaining - s.reserved < n.minimum_grams
+				else s.remaining - s.reserved >= n.minimum_grams * 1.1 end
+		) s
+		where l.tenant_id = tenant and l.id = s.id
+		returning l.id, l.low_since
+	)
+	select array_agg(c.id) into low from changed c where c.low_since is not null;
 	if low is not null and has_webhook('inventory.low_stock') then
 		perform emit_event('inventory.low_stock', json_build_object(
 			'id', l.id, 'material_type', l.material_type, 'color', l.color, 'brand', l.brand,
@@ -94,8 +87,41 @@ begin
 			'available_grams', trim_scale(s.remaining - s.reserved),
 			'missing_grams', trim_scale(l.minimum_grams * 1.1 - s.remaining + s.reserved),
 			'low_since', event_time(l.low_since)))
-		from stock_levels l join stock_state() s on s.level = l.id
-		where l.tenant_id = nullif(current_setting('app.tenant_id', true), '')::uuid and l.id = any (low);
+		from stock_levels l join level_stock(only_types) s on s.level = l.id
+		where l.tenant_id = tenant and l.id = any (low);
 	end if;
-	return coalesce(cardinality(low), 0);
+end $$;
+
+-- Refreshes the stock levels when the transaction commits, at its first event: all its statements have run then. An
+-- event of a spool concerns the levels of its material, another one all levels. app.stock_refreshed has the material
+-- types that the transaction has refreshed, or 'all'.
+create or replace function stock_changed() returns trigger language plpgsql as $$
+declare
+	tenant text := nullif(current_setting('app.tenant_id', true), '');
+	refreshed text := coalesce(current_setting('app.stock_refreshed', true), '');
+	types text[];
+begin
+	if refreshed = 'all' then
+		return null;
+	end if;
+	if tg_table_name = 'spools' then
+		types := array_remove(array[old.material_type, new.material_type], null);
+		if types <@ string_to_array(refreshed, ',') then
+			return null;
+		end if;
+	end if;
+	-- An expression, because PERFORM would run a query.
+	if refreshed = '' and pg_advisory_xact_lock_shared(hashtextextended('stock levels ' || tenant, 0)) is null then
+		return null;
+	end if;
+	refreshed := set_config('app.stock_refreshed',
+		coalesce(refreshed || ',' || array_to_string(types, ','), 'all'), true);
+	if exists (
+		select from stock_levels l
+		where l.tenant_id = tenant::uuid and (types is null or l.material_type = any (types))
+	) then
+		perform pg_advisory_xact_lock(hashtextextended('low stock ' || tenant, 0));
+		perform refresh_levels(types);
+	end if;
+	return null;
 end $$;

@@ -1,13 +1,18 @@
 package orders_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"sync"
 	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"spoolwright/auth/authtest"
 	"spoolwright/db"
+	"spoolwright/db/dbtest"
 )
 
 const levels = "/api/v1/stock-levels"
@@ -217,6 +222,137 @@ func TestLevelsConcurrently(t *testing.T) {
 			c.Patch(t, spool, j{"remaining_weight_grams": 125}).Want(200)
 		}
 	}
+}
+
+// A change of stock and a new or changed level that commit at the same time are both seen by the later one.
+func TestLevelsRaceWithStock(t *testing.T) {
+	t.Parallel()
+	api := newAPI(t)
+	const bind = `select set_config('app.tenant_id', $1, true)`
+	// during begins a transaction of the client's tenant with the statements, calls do, which may wait for it, and
+	// commits the transaction when do has ended or waits.
+	during := func(t *testing.T, c *authtest.Client, do func(), statements ...string) {
+		t.Helper()
+		conn, err := pgx.Connect(t.Context(), dbtest.Private().SuperURL())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close(context.Background())
+		tx, err := conn.Begin(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := tx.Exec(t.Context(), bind, c.Actor.Tenant); err != nil {
+			t.Fatal(err)
+		}
+		for _, sql := range statements {
+			if _, err := tx.Exec(t.Context(), sql); err != nil {
+				t.Fatalf("%s: %v", sql, err)
+			}
+		}
+		ended := make(chan bool)
+		go func() {
+			defer close(ended)
+			do()
+		}()
+		waits := func() (n int) {
+			const blocked = `select count(*) from pg_stat_activity where $1 = any (pg_blocking_pids(pid))`
+			if err := tx.QueryRow(t.Context(), blocked, int32(conn.PgConn().PID())).Scan(&n); err != nil {
+				t.Error(err)
+				return 1
+			}
+			return n
+		}
+		for ended := ended; ended != nil && waits() == 0; {
+			select {
+			case <-ended:
+				ended = nil
+			case <-time.After(5 * time.Millisecond):
+			}
+		}
+		if err := tx.Commit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		<-ended
+	}
+	const (
+		deduct = `update spools set remaining_weight_grams = 100
+			where tenant_id = current_setting('app.tenant_id')::uuid and material_type = 'PLA'`
+		insert = `insert into stock_levels (id, material_type, minimum_grams) values (uuid_v7(), 'PLA', 900)`
+		raise  = `update stock_levels set minimum_grams = 1001 where tenant_id = current_setting('app.tenant_id')::uuid`
+		lock   = `select lock_stock_levels()`
+		judge  = `select refresh_levels(null)`
+		commit = `set constraints all immediate`
+	)
+	level := j{"material_type": "PLA", "minimum_grams": 900}
+	wantLow := func(t *testing.T, c *authtest.Client) {
+		t.Helper()
+		c.Get(t, levels+"?material_type=PLA").Shows(map[string]string{"total": "1", "items.0.low": "true"})
+	}
+	for _, others := range []int{0, 1} { // levels of another material
+		farm := func(t *testing.T) (c *authtest.Client, spool string) {
+			c = api.Operator(t)
+			for range others {
+				c.Post(t, levels, j{"material_type": "ABS", "minimum_grams": 1}).Want(201)
+			}
+			return c, "/api/v1/spools/" + newSpool(t, c, 1000, nil)
+		}
+		t.Run(fmt.Sprintf("create while a deduction commits, %d others", others), func(t *testing.T) {
+			c, _ := farm(t)
+			during(t, c, func() { c.Post(t, levels, level).Want(201) }, deduct, commit)
+			wantLow(t, c)
+		})
+		t.Run(fmt.Sprintf("deduct while a creation commits, %d others", others), func(t *testing.T) {
+			c, spool := farm(t)
+			during(t, c, func() { c.Post(t, spool+"/deduct", j{"weight_grams": 900}).Want(200) }, lock, insert, judge)
+			wantLow(t, c)
+		})
+		t.Run(fmt.Sprintf("update while a deduction commits, %d others", others), func(t *testing.T) {
+			c, _ := farm(t)
+			id := c.Post(t, levels, j{"material_type": "PLA", "minimum_grams": 50}).Want(201).ID()
+			during(t, c, func() { c.Patch(t, levels+"/"+id, level).Want(200) }, deduct, commit)
+			wantLow(t, c)
+		})
+		t.Run(fmt.Sprintf("deduct while an update commits, %d others", others), func(t *testing.T) {
+			c, spool := farm(t)
+			c.Post(t, levels, j{"material_type": "PLA", "minimum_grams": 50}).Want(201)
+			during(t, c, func() { c.Post(t, spool+"/deduct", j{"weight_grams": 0.5}).Want(200) }, lock, raise, judge)
+			wantLow(t, c)
+		})
+	}
+	t.Run("create while the only other level is removed", func(t *testing.T) {
+		c := api.Operator(t)
+		newSpool(t, c, 1000, nil)
+		old := levels + "/" + c.Post(t, levels, j{"material_type": "PLA", "color": "Black", "minimum_grams": 1}).Want(201).ID()
+		during(t, c, func() {
+			c.Delete(t, old).Want(204)
+			c.Post(t, levels, level).Want(201)
+		}, deduct, commit)
+		wantLow(t, c)
+	})
+}
+
+// A transaction that changes spools of several materials, and then something else, refreshes all their levels.
+func TestLevelsOfSeveralMaterials(t *testing.T) {
+	t.Parallel()
+	c := newAPI(t).Operator(t)
+	var materials []j
+	for _, material := range []string{"TPU", "PLA", "ABS"} {
+		c.Post(t, levels, j{"material_type": material, "minimum_grams": 900}).Want(201)
+		spool := newSpool(t, c, 1000, j{"material_type": material})
+		materials = append(materials, j{"spool_id": spool, "actual_weight_grams": 101})
+	}
+	c.Post(t, levels, j{"material_type": "PC", "minimum_grams": 1}).Want(201)
+	c.Get(t, levels+"?low=true").Shows(map[string]string{"total": "1", "items.0.material_type": "PC"})
+	run := c.Post(t, runs, j{}).Want(201).ID()
+	for _, m := range materials {
+		c.Post(t, runs+"/"+run+"/materials", m).Want(201)
+	}
+	c.Post(t, runs+"/"+run+"/complete", nil).Want(200)
+	c.Get(t, levels+"?low=true").Shows(map[string]string{"total": "4"})
+	c.With("Content-Type", "text/csv").Post(t, "/api/v1/spools/import", "material_type,color,diameter_mm,net_weight_grams\n"+
+		"ABS,Black,1.75,500\nPC,Red,1.75,1000\nPLA,Red,1.75,500\nTPU,Red,1.75,500\n").Want(200)
+	c.Get(t, levels+"?low=true").Shows(map[string]string{"total": "0"})
 }
 
 // Levels sort, filter and page, and belong to a material, a colour and a brand.
