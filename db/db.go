@@ -46,6 +46,7 @@ type DB struct {
 	log       *slog.Logger
 	roundTrip func(statements []Statement)
 	planAge   time.Duration
+	named     bool // whether statements are prepared by name
 
 	unprepared  atomic.Bool   // whether a session lost its settings: something unknown pools connections
 	queued      chan struct{} // see Queued
@@ -98,7 +99,7 @@ func Open(ctx context.Context, c Config) (*DB, error) {
 	}
 	d := &DB{
 		pool: pool, needs: withOwn(c.Definitions), shares: newShares(int(config.MaxConns)), log: c.Log, roundTrip: c.RoundTrip,
-		planAge: cmp.Or(c.PlanAge, 15*time.Second), queued: make(chan struct{}, 1),
+		planAge: cmp.Or(c.PlanAge, 15*time.Second), named: named, queued: make(chan struct{}, 1),
 	}
 	if d.log == nil {
 		d.log = slog.New(slog.DiscardHandler)
@@ -169,6 +170,7 @@ type PoolStats struct {
 	Max, Total, Idle, InUse int32
 	Acquires, Waits         int64 // since the start; Waits counts the acquires that waited for a share or an idle connection
 	WaitTime                time.Duration
+	Shared                  int64 // reads since the start that another request sent with its own
 }
 
 // Stats returns the current statistics of the pool.
@@ -178,6 +180,7 @@ func (d *DB) Stats() PoolStats {
 		Max: s.MaxConns(), Total: s.TotalConns(), Idle: s.IdleConns(), InUse: s.AcquiredConns(),
 		Acquires: s.AcquireCount(), Waits: s.EmptyAcquireCount() + d.shares.waits.Load(),
 		WaitTime: s.EmptyAcquireWaitTime() + time.Duration(d.shares.waited.Load()),
+		Shared:   d.shares.shared.Load(),
 	}
 }
 

@@ -79,10 +79,16 @@ func classify(err error) error {
 }
 
 // isTransient reports whether PostgreSQL rolled the transaction back for a reason that a retry may avoid: a
-// serialization failure, a deadlock, or an internal error.
+// serialization failure, a deadlock, a stale statement, or an internal error.
 func isTransient(err error) bool {
 	var pg *pgconn.PgError
-	return errors.As(err, &pg) && (pg.Code == "40001" || pg.Code == "40P01") || internalError(err) != nil
+	return errors.As(err, &pg) && (pg.Code == "40001" || pg.Code == "40P01") || isStale(err) || internalError(err) != nil
+}
+
+// isStale reports whether a prepared statement failed because a migration changed the types of its columns.
+func isStale(err error) bool {
+	var pg *pgconn.PgError
+	return errors.As(err, &pg) && pg.Code == "0A000" && pg.Routine == "RevalidateCachedQuery"
 }
 
 // internalError returns the PostgreSQL internal error (XX000) in err, or nil. Some of these errors are caused by rare

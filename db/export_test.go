@@ -17,3 +17,15 @@ var WithOwn = withOwn
 func Notify(ctx context.Context, n *pgconn.Notice) {
 	recordNotice(ctx.Value(txKey{}).(*transaction).conn.Conn().PgConn(), n)
 }
+
+// Waiting returns the number of reads and writes that wait for a connection.
+func (d *DB) Waiting() (n int) {
+	d.shares.mu.Lock()
+	defer d.shares.mu.Unlock()
+	for _, t := range d.shares.tenants {
+		for _, w := range t.waiting {
+			n += w.Len()
+		}
+	}
+	return n
+}

@@ -60,6 +60,7 @@ type Stmt struct {
 	keep   int // the maximum number of rows to keep; 0 means all
 	next   *Position
 	lock   bool // whether the statement is a Lock
+	quick  bool
 	total  *int64
 }
 
@@ -78,6 +79,10 @@ func Rows(rows []map[string]any) string {
 	}
 	return string(text)
 }
+
+// Quick marks a statement that reads few rows by an index, however large the tenant is. While all connections for reads
+// are busy, a Read of such statements can share its round trip with other ones.
+func (s *Stmt) Quick() *Stmt { s.quick = true; return s }
 
 // Into makes the statement scan its first row into dest instead of keeping JSON.
 func (s *Stmt) Into(dest ...any) *Stmt { s.into = dest; return s }
@@ -233,6 +238,9 @@ func (d *DB) send(ctx context.Context, readOnly bool, stmts []*Stmt) error {
 	if tx, ok := ctx.Value(txKey{}).(*transaction); ok {
 		return tx.send(stmts)
 	}
+	if readOnly && d.shareable(stmts) {
+		return d.readQuick(ctx, stmts)
+	}
 	class := writing
 	switch {
 	case readOnly:
@@ -285,23 +293,17 @@ func (d *DB) queue(ctx context.Context, b *pgx.Batch, stmts []*Stmt, bind *pgx.C
 	for _, s := range stmts {
 		b.Queue(s.sql, s.args...).Query(s.read)
 	}
-	d.report(b)
-	return nil
-}
-
-// report calls the RoundTrip hook, if there is one, with all statements but discardSQL.
-func (d *DB) report(b *pgx.Batch) {
-	if d.roundTrip == nil {
-		return
-	}
-	var all []Statement
-	for _, q := range b.QueuedQueries {
-		if q.SQL == discardSQL {
-			continue // depends on the time
+	if d.roundTrip != nil {
+		var all []Statement
+		for _, q := range b.QueuedQueries {
+			if q.SQL == discardSQL {
+				continue // depends on the time
+			}
+			all = append(all, Statement{q.SQL, q.Arguments})
 		}
-		all = append(all, Statement{q.SQL, q.Arguments})
+		d.roundTrip(all)
 	}
-	d.roundTrip(all)
+	return nil
 }
 
 // retry calls attempt up to ten times, with random pauses. It retries transient failures (deadlock, serialization),

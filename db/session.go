@@ -86,7 +86,9 @@ const sessionKey = "spoolwright.session"
 
 // session is a server session with the settings of prepareSQL.
 type session struct {
-	planned time.Time // when the session last discarded its plans
+	planned    time.Time                     // when the session last discarded its plans
+	statements map[string]*preparedStatement // for quick reads, by SQL
+	count      int                           // of statements that were prepared
 }
 
 const discardSQL = `discard plans`
@@ -113,38 +115,57 @@ func prepareSession(ctx context.Context, conn *pgx.Conn, named bool) error {
 	case named && (err == nil && prepared == 0 || isPg && (pg.Code == "42P05" || pg.Code == "26000")):
 		return ErrPooler
 	case err == nil && prepared > 0:
-		conn.PgConn().CustomData()[sessionKey] = &session{time.Now()}
+		conn.PgConn().CustomData()[sessionKey] = &session{planned: time.Now(), statements: map[string]*preparedStatement{}}
 	case isPg && !isBroken(err):
 		return nil
 	}
 	return err
 }
 
+// outdated reports whether the session must discard its plans now.
+func (s *session) outdated(age time.Duration) bool {
+	now := time.Now()
+	if now.Sub(s.planned) < age {
+		return false
+	}
+	s.planned = now
+	return true
+}
+
+// sessionOf returns the prepared session of a connection, or nil.
+func (d *DB) sessionOf(conn *pgx.Conn) *session {
+	s, _ := conn.PgConn().CustomData()[sessionKey].(*session)
+	if d.unprepared.Load() {
+		return nil
+	}
+	return s
+}
+
 // queueBind adds the statement that binds the transaction to the actor. An empty tenant binds to no tenant.
 func (d *DB) queueBind(b *pgx.Batch, conn *pgx.Conn, a Actor) {
-	s, prepared := conn.PgConn().CustomData()[sessionKey].(*session)
-	prepared = prepared && !d.unprepared.Load()
-	if prepared {
-		if now := time.Now(); now.Sub(s.planned) >= d.planAge {
-			s.planned = now
-			b.Queue(discardSQL)
-		}
+	s := d.sessionOf(conn)
+	if s != nil && s.outdated(d.planAge) {
+		b.Queue(discardSQL)
 	}
+	bind := bindOf(a, s != nil)
+	b.Queue(bind.SQL, bind.Args...)
+}
+
+// bindOf returns the statement that binds the transaction to the actor, in a prepared session or in another one.
+func bindOf(a Actor, prepared bool) Statement {
 	if a.APIKey != "" {
 		sql := bindKeySQL
 		if prepared {
 			sql = bindKeySessionSQL
 		}
-		b.Queue(sql, a.Tenant, a.APIKey, []byte(a.KeyHash))
-		return
+		return Statement{sql, []any{a.Tenant, a.APIKey, []byte(a.KeyHash)}}
 	}
 	if prepared {
 		role := a.Role
 		if a.User == "" {
 			role = ""
 		}
-		b.Queue(bindSessionSQL, a.Tenant, a.User, role)
-		return
+		return Statement{bindSessionSQL, []any{a.Tenant, a.User, role}}
 	}
 	var tenant, user, role any
 	if a.Tenant != "" {
@@ -153,7 +174,7 @@ func (d *DB) queueBind(b *pgx.Batch, conn *pgx.Conn, a Actor) {
 	if a.User != "" {
 		user, role = a.User, a.Role
 	}
-	b.Queue(bindSQL, tenant, user, role)
+	return Statement{bindSQL, []any{tenant, user, role}}
 }
 
 // Scan returns a statement that must precede statements that read all rows of a tenant, such as a sort without an index

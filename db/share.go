@@ -33,7 +33,9 @@ const activeFor = time.Second
 // for reads, and of those for writes. While no other tenant is active, it gets all but the last of each. The last one
 // is only for a tenant that holds none: such a tenant does not wait for the requests of a busy one.
 //
-// Waiting tenants take turns. The requests of one tenant and class are served in the order in which they came.
+// Waiting tenants take turns. The requests of one tenant and class are served in the order in which they came. A quick
+// read that waited uses its connection for other waiting quick reads too (see quickRead), also those of tenants that
+// may not have one more connection: they take no time that counts.
 //
 // The tenant "" is the service itself: logins and readiness checks. It gets at most a quarter of the connections, but
 // no other limit applies to it, and a pool of at least 8 keeps a connection for it. It never counts as active.
@@ -52,6 +54,7 @@ type shares struct {
 	sweeping bool // whether a call of sweep is scheduled
 
 	waits, waited atomic.Int64 // number of requests that waited, and their time in nanoseconds
+	shared        atomic.Int64 // number of quick reads that another request sent
 }
 
 // share has the connections and the waiting requests of a tenant.
@@ -68,6 +71,7 @@ type waiter struct {
 	class   class
 	seq     int64
 	granted chan struct{} // closed, with the mutex held, when the waiter has its connection
+	quick   *quickRead    // that can share a connection; nil for anything else
 }
 
 func newShares(conns int) *shares {
@@ -82,6 +86,17 @@ func newShares(conns int) *shares {
 // acquire waits until the tenant may use one more connection. It returns the error of ctx, or of client, the context
 // of the HTTP request, if that ends first.
 func (s *shares) acquire(ctx, client context.Context, tenant string, c class) (hold, error) {
+	return s.await(ctx, client, tenant, &waiter{class: c})
+}
+
+// acquireQuick is like acquire for a quick read. If it returns with q.taken set, another request has sent the read, and
+// there is no hold. Otherwise the caller must send the reads in q.others too.
+func (s *shares) acquireQuick(ctx, client context.Context, q *quickRead) (hold, error) {
+	return s.await(ctx, client, q.actor.Tenant, &waiter{class: reading, quick: q})
+}
+
+func (s *shares) await(ctx, client context.Context, tenant string, w *waiter) (hold, error) {
+	c := w.class
 	s.mu.Lock()
 	t := s.tenants[tenant]
 	if t == nil {
@@ -93,7 +108,12 @@ func (s *shares) acquire(ctx, client context.Context, tenant string, c class) (h
 		s.mu.Unlock()
 		return hold{s, t, c}, nil
 	}
-	w := &waiter{class: c, seq: s.seq, granted: make(chan struct{})}
+	w.seq, w.granted = s.seq, make(chan struct{})
+	var sent chan struct{} // never ready if nil
+	if w.quick != nil {
+		sent = make(chan struct{})
+		w.quick.sent = sent
+	}
 	s.seq++
 	element := t.waiting[c].PushBack(w)
 	if t.queued == nil {
@@ -109,15 +129,25 @@ func (s *shares) acquire(ctx, client context.Context, tenant string, c class) (h
 	select {
 	case <-w.granted:
 		return hold{s, t, c}, nil
+	case <-sent:
+		return hold{}, nil
 	case <-ctx.Done():
 		err = ctx.Err()
 	case <-client.Done():
 		err = client.Err()
 	}
 	s.mu.Lock()
+	if w.quick != nil && w.quick.taken { // the other request is writing the results
+		s.mu.Unlock()
+		<-sent
+		return hold{}, nil
+	}
 	defer s.mu.Unlock()
 	select {
 	case <-w.granted:
+		if w.quick != nil && len(w.quick.others) > 0 { // which wait for this one
+			return hold{s, t, c}, nil
+		}
 		s.giveBack(t, c)
 	default:
 		t.waiting[c].Remove(element)
@@ -234,10 +264,31 @@ func (s *shares) dispatch() {
 		w := first.Value.(*waiter)
 		t.waiting[w.class].Remove(first)
 		s.count(t, w.class, 1)
-		close(w.granted)
 		s.queue.MoveToBack(e)
 		s.unqueue(t)
+		if w.quick != nil {
+			s.share(w.quick)
+		}
+		close(w.granted)
 		e = s.queue.Front()
+	}
+}
+
+// share lets a quick read that has got a connection send other ones that wait. The tenants take turns.
+func (s *shares) share(q *quickRead) {
+	for e := s.queue.Front(); e != nil && len(q.others) < maxShared-1; {
+		t := e.Value.(*share)
+		next := e.Next()
+		if first := t.waiting[reading].Front(); first != nil && first.Value.(*waiter).quick != nil {
+			other := t.waiting[reading].Remove(first).(*waiter).quick
+			other.taken = true
+			s.shared.Add(1)
+			q.others = append(q.others, other)
+			s.queue.MoveToBack(e)
+			s.unqueue(t)
+			next = s.queue.Front()
+		}
+		e = next
 	}
 }
 

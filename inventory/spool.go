@@ -166,7 +166,7 @@ func lockSpool(ids ...string) []*db.Stmt {
 }
 
 func selectSpool(id string) *db.Stmt {
-	return db.SQL(`select `+spoolColumns+` from spools where id = $1 and hidden_at is null`, id)
+	return db.SQL(`select `+spoolColumns+` from spools where id = $1 and hidden_at is null`, id).Quick()
 }
 
 // write runs a statement that returns the spool that it writes.

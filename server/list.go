@@ -144,6 +144,9 @@ func (l *List) Search(text string) {
 // take half as long again.
 const deepSkip = 1000
 
+// quickSkip is the number of skipped rows from which a page takes too long to share a round trip with other reads.
+const quickSkip = 100
+
 // ListPage returns a page of a list. It calls run once. T is the type
 // of the items; its scalar fields are those that sort_by accepts.
 func ListPage[T any](ctx context.Context, run func(context.Context, ...*db.Stmt) error, l *List, q ListQuery,
@@ -220,6 +223,9 @@ func ListPage[T any](ctx context.Context, run func(context.Context, ...*db.Stmt)
 	page := db.SQL(sql, args...).Total(&total).Expect(int(limit))
 	if q.isDefaultOrder() {
 		page.Keep(int(limit))
+	}
+	if l.counted != "" && len(before) == 0 && skip < quickSkip {
+		page.Quick()
 	}
 	if err := run(ctx, append(before, page)...); err != nil {
 		return nil, err

@@ -159,6 +159,7 @@ func (m *Metrics) write(w io.Writer) {
 		one("db_pool_acquires_total", "counter", "Acquired connections.", p.Acquires)
 		one("db_pool_waits_total", "counter", "Acquisitions that had to wait for a connection.", p.Waits)
 		one("db_pool_wait_seconds_total", "counter", "Time spent waiting for a connection.", p.WaitTime.Seconds())
+		one("db_pool_shared_reads_total", "counter", "Reads that shared the round trip of another request.", p.Shared)
 	}
 	samples := []metrics.Sample{
 		{Name: "/memory/classes/heap/objects:bytes"}, {Name: "/memory/classes/total:bytes"},

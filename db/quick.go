@@ -1,0 +1,238 @@
+package db
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io"
+	"strconv"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgtype"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// maxShared is the maximum number of quick reads in one round trip. Each of them delays the responses to the others by
+// its own time in PostgreSQL.
+const maxShared = 8
+
+// maxPrepared is the maximum number of statements that a connection keeps prepared for quick reads.
+const maxPrepared = 200
+
+// quickRead is a Read whose statements are all Quick. While all connections for reads are busy, quick reads wait. The
+// one that gets a connection sends the statements of others too: all of them in one pipeline, where each read ends with
+// a Sync. So each is its own transaction, bound to its own actor, and fails on its own. This saves switches between
+// processes, which cost as much as the statements.
+type quickRead struct {
+	actor Actor
+	stmts []*Stmt
+
+	others []*quickRead // which this one must send too
+
+	taken bool          // whether another request sends this one
+	sent  chan struct{} // closed when it has done so; nil before the request waits
+
+	prepared []quickStatement // the one that binds, and stmts
+	err      error
+}
+
+// finish tells the request that its read has ended.
+func (q *quickRead) finish(err error) {
+	q.err = err
+	if q.taken {
+		close(q.sent)
+	}
+}
+
+// shareable reports whether a Read of the statements can share a round trip. This requires prepared statements.
+func (d *DB) shareable(stmts []*Stmt) bool {
+	if !d.named || d.unprepared.Load() {
+		return false
+	}
+	for _, s := range stmts {
+		if !s.quick {
+			return false
+		}
+	}
+	return true
+}
+
+// readQuick is send for quick reads.
+func (d *DB) readQuick(ctx context.Context, stmts []*Stmt) error {
+	client := ctx
+	ctx, cancel := detach(ctx)
+	defer cancel()
+	return d.retry(ctx, true, func() error {
+		q := &quickRead{actor: ActorOf(ctx), stmts: stmts}
+		if q.actor.Tenant == "" {
+			return errors.New("db: the context has no tenant")
+		}
+		h, err := d.shares.acquireQuick(ctx, client, q)
+		switch {
+		case err != nil:
+			return err
+		case q.taken:
+			return q.err
+		}
+		defer h.release()
+		conn, err := d.pool.Acquire(ctx)
+		if err != nil {
+			for _, other := range q.others {
+				other.finish(err)
+			}
+			return err
+		}
+		defer conn.Release()
+		d.sendQuick(ctx, conn, append(q.others, q))
+		return q.err
+	})
+}
+
+// sendQuick sends the reads in one pipeline and finishes all of them.
+func (d *DB) sendQuick(ctx context.Context, conn *pgxpool.Conn, reads []*quickRead) {
+	session := d.sessionOf(conn.Conn())
+	if session == nil { // it has lost its settings since the reads were combined
+		for _, q := range reads {
+			var b pgx.Batch
+			err := d.queue(As(ctx, q.actor), &b, q.stmts, conn.Conn())
+			if err == nil {
+				err = conn.SendBatch(ctx, &b).Close()
+			}
+			q.finish(err)
+		}
+		return
+	}
+	pg, types := conn.Conn().PgConn(), conn.Conn().TypeMap()
+	for _, q := range reads {
+		q.prepare(ctx, conn.Conn(), session)
+	}
+	pipeline := pg.StartPipeline(ctx)
+	discards := session.outdated(d.planAge)
+	if discards {
+		pipeline.SendQueryParams(discardSQL, nil, nil, nil, nil)
+		pipeline.SendPipelineSync()
+	}
+	var query pgx.ExtendedQueryBuilder
+	for _, q := range reads {
+		for i := range q.prepared {
+			if q.err != nil {
+				break
+			}
+			p := &q.prepared[i]
+			if q.err = query.Build(types, p.description, p.args); q.err == nil {
+				pipeline.SendQueryStatement(p.description, query.ParamValues, query.ParamFormats, p.formats)
+			}
+		}
+		pipeline.SendPipelineSync()
+		if d.roundTrip != nil {
+			d.roundTrip(q.statements())
+		}
+	}
+	err := pipeline.Flush()
+	if discards && err == nil {
+		err = (&quickRead{}).receive(pipeline, types)
+	}
+	stale := false
+	for _, q := range reads {
+		if err == nil {
+			q.err = cmp.Or(q.receive(pipeline, types), q.err)
+		}
+		stale = stale || isStale(q.err)
+		q.finish(cmp.Or(err, q.err))
+	}
+	pipeline.Close()
+	if stale {
+		conn.Conn().Close(ctx) // with its prepared statements
+	}
+}
+
+// prepare prepares the statements of the read that the session has not prepared yet. Each takes a round trip, once.
+func (q *quickRead) prepare(ctx context.Context, conn *pgx.Conn, s *session) {
+	q.prepared = make([]quickStatement, 0, 1+len(q.stmts))
+	add := func(sql string, args []any) {
+		known := s.statements[sql]
+		if known == nil && q.err == nil {
+			known, q.err = s.prepare(ctx, conn, sql)
+		}
+		if q.err == nil {
+			q.prepared = append(q.prepared, quickStatement{known, args})
+		}
+	}
+	bind := bindOf(q.actor, true)
+	add(bind.SQL, bind.Args)
+	for _, stmt := range q.stmts {
+		add(stmt.sql, stmt.args)
+	}
+}
+
+// receive reads the results of the read's statements.
+func (q *quickRead) receive(pipeline *pgconn.Pipeline, types *pgtype.Map) (err error) {
+	for n := -1; ; n++ { // -1 is the statement that binds
+		results, failure := pipeline.GetResults()
+		switch r := results.(type) {
+		case *pgconn.PipelineSync:
+			return err
+		case *pgconn.ResultReader:
+			if n < 0 || n >= len(q.stmts) {
+				_, failure = r.Close()
+			} else {
+				rows := pgx.RowsFromResultReader(types, r)
+				failure = q.stmts[n].read(rows)
+				rows.Close()
+			}
+		default:
+			if failure == nil { // the connection ended
+				failure = io.ErrUnexpectedEOF
+			}
+			if _, ok := errors.AsType[*pgconn.PgError](failure); !ok {
+				return failure
+			}
+		}
+		err = cmp.Or(err, failure)
+	}
+}
+
+// quickStatement is a statement that a session has prepared.
+type quickStatement struct {
+	*preparedStatement
+	args []any
+}
+
+type preparedStatement struct {
+	description *pgconn.StatementDescription
+	formats     []int16 // of the columns
+}
+
+// prepare prepares a statement on the session's connection.
+func (s *session) prepare(ctx context.Context, conn *pgx.Conn, sql string) (*preparedStatement, error) {
+	if len(s.statements) == maxPrepared {
+		for sql, old := range s.statements { // any
+			delete(s.statements, sql)
+			if err := conn.PgConn().Deallocate(ctx, old.description.Name); err != nil {
+				return nil, err
+			}
+			break
+		}
+	}
+	s.count++
+	description, err := conn.PgConn().Prepare(ctx, "quick_"+strconv.Itoa(s.count), sql, nil)
+	if err != nil {
+		return nil, err
+	}
+	p := &preparedStatement{description: description}
+	for _, f := range description.Fields {
+		p.formats = append(p.formats, conn.TypeMap().FormatCodeForOID(f.DataTypeOID))
+	}
+	s.statements[sql] = p
+	return p, nil
+}
+
+// statements returns the statements for the RoundTrip hook.
+func (q *quickRead) statements() []Statement {
+	all := []Statement{bindOf(q.actor, true)}
+	for _, s := range q.stmts {
+		all = append(all, Statement{s.sql, s.args})
+	}
+	return all
+}

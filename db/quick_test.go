@@ -1,0 +1,175 @@
+package db_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"spoolwright/db"
+	"spoolwright/db/dbtest"
+)
+
+// openForSharing returns a DB with one connection for reads, so that a second read waits.
+func openForSharing(t *testing.T) *db.DB {
+	t.Helper()
+	return open(t, db.Config{URL: dbtest.Private().AppURL(), MaxConns: 2})
+}
+
+// holdReads occupies the connection for reads until release is called.
+func holdReads(t *testing.T, d *db.DB, ctx context.Context) (release func()) {
+	t.Helper()
+	super := connect(t, dbtest.Private().SuperURL())
+	if _, err := super.Exec(t.Context(), `select pg_advisory_lock(16001)`); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- d.Read(ctx, db.SQL(`select pg_advisory_xact_lock_shared(16001)::text`)) }()
+	for d.Stats().InUse == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	return func() {
+		if _, err := super.Exec(t.Context(), `select pg_advisory_unlock(16001)`); err != nil {
+			t.Error(err)
+		}
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// quick is a read of one text in another goroutine.
+type quick struct {
+	got    string
+	err    error
+	cancel context.CancelFunc
+}
+
+func startQuick(d *db.DB, group *sync.WaitGroup, ctx context.Context, sql string, args ...any) *quick {
+	q := &quick{}
+	ctx, q.cancel = context.WithCancel(ctx)
+	waiting := d.Waiting()
+	group.Go(func() { q.err = d.Read(ctx, db.SQL(sql, args...).Into(&q.got).Quick()) })
+	for d.Waiting() == waiting {
+		time.Sleep(time.Millisecond)
+	}
+	return q
+}
+
+// Quick reads that wait share one round trip. Each is bound to its own actor and fails on its own.
+func TestSharedReads(t *testing.T) {
+	const seen = `select concat_ws(' ', $1::text, (select string_agg(resource, ',') from row_counts),
+		pg_current_xact_id_if_assigned()) as seen`
+	d := openForSharing(t)
+	a, b := newTenant(t, d), newTenant(t, d)
+	write(t, d, a, addRow("of a"))
+	write(t, d, b, addRow("of b"))
+	release := holdReads(t, d, a)
+	var group sync.WaitGroup
+	first := startQuick(d, &group, a, seen, "1")
+	of := db.ActorOf(a)
+	of.User, of.Role = db.NewID(), "admin"
+	revoked := startQuick(d, &group, db.As(t.Context(), of), seen, "2")
+	failing := startQuick(d, &group, a, `select (1 / ($1::int - 1))::text`, 1)
+	misused := startQuick(d, &group, a, `select $1::int::text`, "no number")
+	gone := startQuick(d, &group, a, seen, "3")
+	other := startQuick(d, &group, b, seen, "4")
+	last := startQuick(d, &group, a, seen, "5")
+	gone.cancel()
+	for d.Waiting() != 6 {
+		time.Sleep(time.Millisecond)
+	}
+	release()
+	group.Wait()
+	for i, c := range []struct {
+		q    *quick
+		want string
+	}{{first, "1 of a"}, {other, "4 of b"}, {last, "5 of a"}} {
+		if c.q.err != nil || c.q.got != c.want {
+			t.Errorf("read %d: %q, %v, want %q", i, c.q.got, c.q.err, c.want)
+		}
+	}
+	if !errors.Is(revoked.err, db.ErrRevoked) {
+		t.Errorf("an unknown user: %v", revoked.err)
+	}
+	if failing.err == nil || misused.err == nil || errors.Is(failing.err, db.ErrUnavailable) {
+		t.Errorf("a failing statement: %v; a wrong argument: %v", failing.err, misused.err)
+	}
+	if !errors.Is(gone.err, context.Canceled) {
+		t.Errorf("a read whose client has gone: %v", gone.err)
+	}
+	if got := d.Stats().Shared; got != 5 {
+		t.Errorf("%d reads shared the round trip of the first", got)
+	}
+	wantRows(t, d, a, "of a") // the connection still works
+}
+
+// When the connection of a shared round trip breaks, all of its reads are repeated.
+func TestSharedReadsAreRepeated(t *testing.T) {
+	d := openForSharing(t)
+	super := connect(t, dbtest.Private().SuperURL())
+	ctx := newTenant(t, d)
+	release := holdReads(t, d, ctx)
+	var group sync.WaitGroup
+	var all []*quick
+	for i := range 12 { // more than one round trip
+		all = append(all, startQuick(d, &group, ctx, `select $1::text || coalesce(pg_sleep(0.05)::text, '')`, fmt.Sprint(i)))
+	}
+	broken := make(chan bool)
+	go func() {
+		var pid int
+		for pid == 0 && d.Waiting() > 0 {
+			super.QueryRow(t.Context(), `select pid from pg_stat_activity where wait_event = 'PgSleep'
+				and query like 'select $1::text || coalesce(pg_sleep%'`).Scan(&pid)
+		}
+		_, err := super.Exec(t.Context(), `select pg_terminate_backend($1)`, pid)
+		broken <- err == nil && pid > 0
+	}()
+	release()
+	if !<-broken {
+		t.Error("no connection was broken")
+	}
+	group.Wait()
+	for i, q := range all {
+		if q.err != nil || q.got != fmt.Sprint(i) {
+			t.Errorf("read %d: %q, %v", i, q.got, q.err)
+		}
+	}
+}
+
+// A migration can change the type of a column of a prepared statement.
+func TestQuickReadAfterMigration(t *testing.T) {
+	t.Parallel()
+	url := dbtest.Private().SuperURL()
+	d := openForSharing(t)
+	ctx := newBinding(t)
+	dbtest.ExecURL(t, url, `create schema quick`, `create view quick.v as select 1::int as v`,
+		`grant usage on schema quick to spoolwright_app`, `grant select on quick.v to spoolwright_app`)
+	t.Cleanup(func() { dbtest.ExecURL(t, url, `drop schema quick cascade`) })
+	for _, change := range []string{`select`, `drop view quick.v; create view quick.v as select 'text'::text as v;
+		grant select on quick.v to spoolwright_app`} {
+		dbtest.ExecURL(t, url, change)
+		s := db.SQL(`select v from quick.v`).Quick()
+		if err := d.Read(ctx, s); err != nil || s.Rows() != 1 {
+			t.Errorf("after %q: %d rows, %v", change, s.Rows(), err)
+		}
+	}
+}
+
+// A connection keeps a limited number of prepared statements.
+func TestQuickReadsOfManyTexts(t *testing.T) {
+	t.Parallel()
+	d := openSingle(t)
+	ctx := newBinding(t)
+	for i := range 250 {
+		var got int
+		if err := d.Read(ctx, db.SQL(fmt.Sprintf(`select %d`, i)).Into(&got).Quick()); err != nil || got != i {
+			t.Fatalf("read %d: %d, %v", i, got, err)
+		}
+	}
+	if n := value[int](t, d, ctx, `select count(*) from pg_prepared_statements`); n > 215 {
+		t.Errorf("%d prepared statements", n)
+	}
+}
