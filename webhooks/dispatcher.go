@@ -145,6 +145,7 @@ type worker struct {
 	began  time.Time
 	receiver
 	started bool // whether record has run
+	failing bool // whether failing_since is set, as far as known
 	loaded  []due
 	running map[string]bool
 	done    []result // not recorded yet
@@ -194,7 +195,7 @@ func (w *worker) run(ctx, sending context.Context) {
 			w.loaded, look = nil, true
 		}
 		wantMore := look && !stop && len(w.loaded) == 0 && len(w.running) < maxParallel
-		flush := len(w.done) > 0 && (len(w.done) >= maxLoad/2 || len(w.running) == 0 ||
+		flush := len(w.done) > 0 && (len(w.done) >= maxLoad || len(w.running) == 0 ||
 			time.Since(w.oldest) > flushAfter)
 		if wantMore || flush {
 			state, err := w.record(bound, wantMore)
@@ -311,19 +312,18 @@ func (w *worker) record(ctx context.Context, look bool) (state, error) {
 	var stmts []*db.Stmt
 	var succeeded, failed, gone bool
 	for _, r := range w.done {
-		switch {
-		case r.ok():
-			succeeded = true
-		default:
-			failed, gone = true, gone || r.status == 410
-		}
-		stmts = append(stmts, w.update(r))
+		succeeded = succeeded || r.ok()
+		failed = failed || !r.ok()
+		gone = gone || r.status == 410
+	}
+	if len(w.done) > 0 {
+		stmts = append(stmts, w.update())
 	}
 	switch {
-	case succeeded:
+	case succeeded && w.failing:
 		stmts = append(stmts, db.SQL(`update webhooks set failing_since = null where id = $1 and failing_since is not null`,
 			w.id))
-	case failed:
+	case failed && !succeeded:
 		stmts = append(stmts, db.SQL(`update webhooks set failing_since = now() where id = $1 and failing_since is null`,
 			w.id))
 	}
@@ -335,11 +335,12 @@ func (w *worker) record(ctx context.Context, look bool) (state, error) {
 		stmts = append(stmts, disabled)
 	}
 	var url string
-	var isDisabled bool
+	var isDisabled, isFailing bool
 	var secret, previous []byte
 	webhook := db.SQL(`
-		select url, disabled_at is not null, secret, case when previous_until > now() then previous_secret end
-		from webhooks where id = $1`, w.id).Into(&url, &isDisabled, &secret, &previous)
+		select url, disabled_at is not null, failing_since is not null, secret,
+			case when previous_until > now() then previous_secret end
+		from webhooks where id = $1`, w.id).Into(&url, &isDisabled, &isFailing, &secret, &previous)
 	skip := make([]string, 0, maxParallel)
 	for id := range w.running {
 		skip = append(skip, id)
@@ -350,8 +351,9 @@ func (w *worker) record(ctx context.Context, look bool) (state, error) {
 		order by next_try_at limit 32`, w.tenant, w.id, skip)
 	var next *float64
 	first := db.SQL(`
-		select greatest(0, extract(epoch from min(next_try_at) - now()))::float8 from webhook_deliveries
-		where tenant_id = $1 and webhook_id = $2 and status = 'pending' and id <> all ($3::uuid[])`,
+		select greatest(0, extract(epoch from next_try_at - now()))::float8 from webhook_deliveries
+		where tenant_id = $1 and webhook_id = $2 and status = 'pending' and id <> all ($3::uuid[])
+		order by next_try_at limit 1`,
 		w.tenant, w.id, skip).Into(&next)
 	if look {
 		stmts = append(stmts, webhook, loaded, first)
@@ -365,6 +367,7 @@ func (w *worker) record(ctx context.Context, look bool) (state, error) {
 		return state{}, err
 	}
 	w.done, w.started = nil, true
+	w.failing = !succeeded && (w.failing || failed)
 	if disabled.Rows() > 0 {
 		w.Log.Warn("a webhook was disabled: its receiver fails or answers 410", "tenant", w.tenant, "webhook", w.id)
 	}
@@ -378,7 +381,7 @@ func (w *worker) record(ctx context.Context, look bool) (state, error) {
 	if err := json.Unmarshal(loaded.Array(), &w.loaded); err != nil {
 		return state{}, err
 	}
-	w.receiver = receiver{url: url}
+	w.receiver, w.failing = receiver{url: url}, isFailing
 	for _, text := range [][]byte{secret, previous} {
 		if text == nil {
 			continue
@@ -397,30 +400,40 @@ func (w *worker) record(ctx context.Context, look bool) (state, error) {
 	return state{next: *next}, nil
 }
 
-// update returns the statement that records a result.
-func (w *worker) update(r result) *db.Stmt {
-	status, pause := "delivered", any(nil)
-	if !r.ok() {
-		status = "failed"
-		if r.Tries < len(w.Schedule) && r.status != 410 {
-			status = "pending"
-			after := w.Schedule[r.Tries]
-			after += time.Duration((rand.Float64()*2 - 1) / 10 * float64(after))
-			pause = max(after, r.retryAfter).Seconds()
+// update returns the statement that records the results.
+//
+// Its plan must find the deliveries by the primary key, whatever PostgreSQL knows of the table. The condition on
+// r.webhook_id makes it expect one result, so that nothing is cheaper than one look-up; next_try_at is set while a
+// delivery is pending, and does not match the index of due deliveries.
+func (w *worker) update() *db.Stmt {
+	var rows []map[string]any
+	for _, r := range w.done {
+		row := map[string]any{
+			"webhook_id": w.id, "id": r.ID, "status": "delivered", "began": r.began, "took": r.took.Milliseconds(),
 		}
-	}
-	var code, response, problem any
-	if r.outcome.status != 0 {
-		code, response = r.outcome.status, r.response
-	} else {
-		problem = r.err
+		if !r.ok() {
+			row["status"] = "failed"
+			if r.Tries < len(w.Schedule) && r.status != 410 {
+				row["status"] = "pending"
+				after := w.Schedule[r.Tries]
+				after += time.Duration((rand.Float64()*2 - 1) / 10 * float64(after))
+				row["pause"] = max(after, r.retryAfter).Seconds()
+			}
+		}
+		if r.outcome.status != 0 {
+			row["code"], row["response"] = r.outcome.status, r.response
+		} else {
+			row["error"] = r.err
+		}
+		rows = append(rows, row)
 	}
 	return db.SQL(`
-		update webhook_deliveries set status = $3, tries = tries + 1,
-			next_try_at = case when $3 = 'pending' then now() + make_interval(secs => $4::float8) end,
-			last_try_at = $5, duration_ms = $6, response_status = $7, response = $8, error = $9
-		where id = $1 and webhook_id = $2 and status = 'pending'`,
-		r.ID, w.id, status, pause, r.began, r.took.Milliseconds(), code, response, problem)
+		update webhook_deliveries d set status = r.status, tries = d.tries + 1,
+			next_try_at = now() + make_interval(secs => r.pause),
+			last_try_at = r.began, duration_ms = r.took, response_status = r.code, response = r.response, error = r.error
+		from json_to_recordset($2::json) r (webhook_id uuid, id uuid, status text, pause float8, began timestamptz,
+			took int, code int, response text, error text)
+		where r.webhook_id = $1 and d.id = r.id and d.next_try_at is not null`, w.id, db.Rows(rows))
 }
 
 // cancel ends pending deliveries of a disabled webhook, or deletes deliveries of a deleted one. It reports whether

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -310,5 +312,53 @@ func TestManyEvents(t *testing.T) {
 		if !found {
 			t.Errorf("no event contains %s", want)
 		}
+	}
+}
+
+// TestCost checks that many deliveries share connections and transactions, also those of several tenants to one host.
+func TestCost(t *testing.T) {
+	t.Parallel()
+	const tenants, events = 10, 64
+	var trips, statements, connections atomic.Int64
+	d := dbtest.Database(t, db.Config{MaxConns: 16, RoundTrip: func(all []db.Statement) {
+		trips.Add(1)
+		statements.Add(int64(len(all)))
+	}})
+	f := startWithout(t, d, nil)
+	var received atomic.Int64
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { received.Add(1) }))
+	s.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			connections.Add(1)
+		}
+	}
+	s.StartTLS()
+	t.Cleanup(s.Close)
+	for range tenants {
+		admin := f.Tenant(t).User(t, "admin")
+		f.webhook(t, admin, s.URL)
+		f.sql(t, admin, `select count(emit_event('order.received', '{}')::text) from generate_series(1, $1)`, events)
+	}
+	trips.Store(0)
+	statements.Store(0)
+	begin := time.Now()
+	f.run(t, f.config)
+	for received.Load() < tenants*events {
+		if time.Since(begin) > 20*time.Second {
+			t.Fatalf("the receiver got %d requests", received.Load())
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	f.stop()
+	if n := connections.Load(); n > 2*tenants*4 {
+		t.Errorf("%d requests needed %d connections, want one for each that runs at a time", tenants*events, n)
+	}
+	// While the computer is busy, outcomes are also recorded when flushAfter has passed.
+	most := tenants * (10 + int64(7*time.Since(begin).Seconds()))
+	if n := trips.Load(); n > most {
+		t.Errorf("%d deliveries needed %d transactions, want at most %d", tenants*events, n, most)
+	}
+	if n := statements.Load(); n > 4*most {
+		t.Errorf("%d deliveries needed %d statements, want at most %d", tenants*events, n, 4*most)
 	}
 }

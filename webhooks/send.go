@@ -63,7 +63,7 @@ func newSender(c Config) *sender {
 				TLSClientConfig:        tlsConfig(c),
 				TLSHandshakeTimeout:    10 * time.Second,
 				MaxIdleConns:           256,
-				MaxIdleConnsPerHost:    8,
+				MaxIdleConnsPerHost:    256,
 				IdleConnTimeout:        30 * time.Second,
 				MaxResponseHeaderBytes: 16 << 10,
 				DisableCompression:     true,

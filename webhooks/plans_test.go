@@ -1,0 +1,82 @@
+package webhooks_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"spoolwright/db"
+	"spoolwright/db/dbtest"
+	"spoolwright/webhooks"
+)
+
+// TestPlans checks that the dispatcher reads few blocks although the statistics of PostgreSQL are those of a table that
+// was small: a tenant has many deliveries that ended, and many that are due later.
+func TestPlans(t *testing.T) {
+	t.Parallel()
+	for _, analyzed := range []bool{false, true} {
+		t.Run(fmt.Sprintf("analyzed when small: %t", analyzed), func(t *testing.T) {
+			t.Parallel()
+			testPlans(t, analyzed)
+		})
+	}
+}
+
+func testPlans(t *testing.T, analyzed bool) {
+	cluster := dbtest.Cluster(t, map[string]string{"autovacuum": "off"})
+	d, err := db.Open(t.Context(), db.Config{URL: cluster.AppURL(), MaxConns: 1, PlanAge: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(d.Close)
+	f := startWithout(t, d, func(c *webhooks.Config) { c.Poll = time.Hour }) // one claim for each event
+	f.run(t, f.config)
+	s := receive(t, nil)
+	admin := f.Tenant(t).User(t, "admin")
+	hook := f.webhook(t, admin, s.URL)
+	path := hooksPath + hook.ID()
+	const events = 8 // from the sixth execution on, PostgreSQL keeps a plan
+	send := func() {
+		t.Helper()
+		for range events {
+			delivery := path + "/deliveries/" + admin.Post(t, path+"/test", nil).Want(200).ID()
+			eventually(t, admin, delivery, map[string]string{"status": "delivered"})
+		}
+	}
+	blocks := func() (n int) {
+		t.Helper()
+		f.sql(t, admin, `select pg_stat_force_next_flush()::text`)
+		conn, err := pgx.Connect(t.Context(), cluster.SuperURL())
+		if err == nil {
+			err = conn.QueryRow(t.Context(), `
+				select sum(idx_blks_hit + idx_blks_read + heap_blks_hit + heap_blks_read)::int
+				from pg_statio_user_tables where relname = 'webhook_deliveries'`).Scan(&n)
+			conn.Close(t.Context())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	send()
+	if analyzed {
+		dbtest.Exec(t, cluster, "analyze")
+	}
+	for range 2 {
+		f.sql(t, admin, `
+			insert into webhook_deliveries (id, webhook_id, event_id, type, body, status, next_try_at)
+			select uuid_v7(), $1, n, 'webhook.test', '{}', case n % 4 when 0 then 'pending' else 'delivered' end,
+				case n % 4 when 0 then now() + interval '1 day' end
+			from generate_series(1, 10000) n`, hook.ID())
+		f.sql(t, admin, `discard plans`) // as after db.Config.PlanAge
+		before := blocks()
+		send()
+		n := (blocks() - before) / events
+		t.Logf("%d blocks for each event", n)
+		if n > 100 {
+			t.Errorf("%d blocks for each event, want at most 100", n)
+		}
+	}
+}
