@@ -11,6 +11,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -53,6 +54,7 @@ func testPrinterClients(t *testing.T, p program) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
+			printerPython(t) // before the service starts
 			test.run(t, newPrinterFarm(t, p))
 		})
 	}
@@ -72,7 +74,6 @@ type printerFarm struct {
 
 func newPrinterFarm(t *testing.T, p program) *printerFarm {
 	t.Helper()
-	printerPython(t) // before the service starts
 	url, name := newDatabase(t, dbtest.Private().OwnerURL)
 	address := freeAddress(t)
 	f := &printerFarm{program: p, env: []string{"DATABASE_URL=" + url, secretEnv, "LISTEN_ADDR=" + address},
@@ -135,6 +136,63 @@ func (f *printerFarm) restart(t *testing.T, s syscall.Signal) {
 	f.signal(s)
 	<-f.exited
 	f.process = f.program.start(t, f.env)
+}
+
+// testReportAfterCrash kills the service after it has sent a report to PostgreSQL, which commits it. A client that
+// repeats the report does not use the filament twice, but its next report counts.
+func testReportAfterCrash(t *testing.T, p program) {
+	f := newPrinterFarm(t, p)
+	use := func() error {
+		r, err := http.NewRequest("PUT", f.url+"/spoolman/api/v1/spool/1/use", strings.NewReader(`{"use_weight": 10}`))
+		check(t, err)
+		r.SetBasicAuth("x", f.key)
+		a, err := http.DefaultClient.Do(r)
+		if err != nil {
+			return err
+		}
+		defer a.Body.Close()
+		if a.StatusCode != 200 {
+			t.Errorf("the status is %d", a.StatusCode)
+		}
+		return nil
+	}
+	check(t, use())
+	conn, err := pgx.Connect(t.Context(), f.superURL)
+	check(t, err)
+	defer conn.Close(context.Background())
+	tx, err := conn.Begin(t.Context())
+	check(t, err)
+	_, err = tx.Exec(t.Context(), `select from spools where number = 1 for update`)
+	check(t, err)
+	lost := make(chan error)
+	go func() { lost <- use() }()
+	eventually(t, "the report waits for the spool", func() (waits bool) {
+		const blocked = `select exists (select from pg_stat_activity where $1 = any (pg_blocking_pids(pid)))`
+		check(t, tx.QueryRow(t.Context(), blocked, int32(conn.PgConn().PID())).Scan(&waits))
+		return waits
+	})
+	f.signal(syscall.SIGKILL)
+	<-f.exited
+	if err := <-lost; err == nil {
+		t.Error("the report was answered")
+	}
+	check(t, tx.Commit(t.Context()))
+	eventually(t, "PostgreSQL has committed the report", func() (committed bool) {
+		check(t, conn.QueryRow(t.Context(), `select remaining_weight_grams = 980 from spools where number = 1`).
+			Scan(&committed))
+		return committed
+	})
+	f.process = p.start(t, f.env)
+	// The start may have taken longer than the 5 seconds.
+	execSQL(t, f.superURL, `update spool_usage set updated_at = now() where kind = 'printed'`)
+	check(t, use())
+	if used := f.used(t, 1); used != 20 {
+		t.Errorf("after the repetition, %v g are used, want 20", used)
+	}
+	check(t, use())
+	if used := f.used(t, 1); used != 30 {
+		t.Errorf("after the next report, %v g are used, want 30", used)
+	}
 }
 
 // freeAddress returns an address of the loopback interface where no server listens.

@@ -68,6 +68,7 @@ func TestProgram(t *testing.T) {
 		{"LinkedPackages", testLinkedPackages},
 		{"Clients", testClients},
 		{"PrinterClients", testPrinterClients},
+		{"ReportAfterCrash", testReportAfterCrash},
 		{"SDKs", testSDKs},
 		{"Nginx", testNginx},
 		{"Keys", testKeys},

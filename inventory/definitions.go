@@ -24,13 +24,13 @@ var (
 )
 
 // Definitions are the SQL functions of spools. Other packages call spool_name, filament_prices, take_filament,
-// report_use and measure_spool in their own statements, and so within their own transactions.
+// report_use_2 and measure_spool in their own statements, and so within their own transactions.
 var Definitions = []db.Definition{
 	{Name: "inventory/levels", Version: 2, SQL: levelsSQL},
 	{Name: "inventory/name", Version: 1, SQL: nameSQL},
 	{Name: "inventory/number", Version: 3, SQL: numberSQL},
 	{Name: "inventory/prices", Version: 2, SQL: pricesSQL},
-	{Name: "inventory/report", Version: 1, SQL: reportSQL},
+	{Name: "inventory/report", Version: 2, SQL: reportSQL},
 	{Name: "inventory/rollup", Version: 2, SQL: rollupSQL},
 	{Name: "inventory/use", Version: 5, SQL: useSQL},
 }

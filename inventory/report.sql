@@ -18,8 +18,15 @@ $$;
 -- keeps the shortfall. Reports of the same caller within an hour of the first one, with no other change of the spool in
 -- between, are one ledger entry, which grows. Every change of a spool sets updated_at, so the entry grows only if both
 -- still have the time and the weight of its last report; the order of the clock's times does not matter for that.
-create or replace function report_use(spool_number int, weight numeric, length numeric) returns uuid
-language plpgsql as $$
+--
+-- token identifies the report, and is null if the client sent a key. If repeat_seconds is not null, the report may repeat
+-- one that took effect: that with the same token or, of other processes, one in the last repeat_seconds that is equal,
+-- which means that its token has the same upper half. Then the function changes nothing. The lower half of a token
+-- starts with 16 bits of the process.
+create or replace function report_use_2(
+	spool_number int, weight numeric, length numeric, token bigint, repeat_seconds float8
+)
+returns uuid language plpgsql as $$
 declare
 	tenant uuid := nullif(current_setting('app.tenant_id', true), '')::uuid;
 	s spools;
@@ -41,6 +48,15 @@ begin
 	if used = 0 then
 		return s.id;
 	end if;
+	if repeat_seconds is not null and exists (
+		select from spool_usage u
+		where u.tenant_id = tenant and u.spool_id = s.id and u.kind = 'printed'
+			and u.created_at > now() - interval '2 hours'
+			and (u.report_token = token or u.report_token >> 32 = token >> 32 and u.report_token >> 16 <> token >> 16
+				and u.updated_at > now() - make_interval(secs => repeat_seconds))
+	) then
+		return s.id;
+	end if;
 
 	select * into e from spool_usage u where u.tenant_id = tenant and u.spool_id = s.id
 		order by u.created_at desc, u.id desc limit 1;
@@ -58,10 +74,11 @@ begin
 	left_grams := least(greatest(start_grams - used, 0), greatest(start_grams, s.net_weight_grams));
 	shortfall := least(greatest(used - start_grams, 0), 999999999);
 	if e.id is null then
-		insert into spool_usage (spool_id, kind, before_grams, after_grams, shortfall_grams, updated_at)
-		values (s.id, 'printed', start_grams, left_grams, shortfall, now());
+		insert into spool_usage (spool_id, kind, before_grams, after_grams, shortfall_grams, updated_at, report_token)
+		values (s.id, 'printed', start_grams, left_grams, shortfall, now(), token);
 	else
-		update spool_usage u set after_grams = left_grams, shortfall_grams = shortfall, updated_at = now()
+		update spool_usage u
+		set after_grams = left_grams, shortfall_grams = shortfall, updated_at = now(), report_token = token
 		where u.tenant_id = tenant and u.id = e.id;
 	end if;
 	update spools x set remaining_weight_grams = left_grams, updated_at = now(),

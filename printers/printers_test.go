@@ -300,7 +300,73 @@ func TestRepeatedReports(t *testing.T) {
 	}
 	wg.Wait()
 	p.operator.Get(t, path).Want(200).Shows(map[string]string{"remaining_weight_grams": "989"})
+	// Of three tries at the same time, whose first two clients are gone, one counts.
+	tx, err = conn.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(t.Context(), lock, p.operator.Actor.Tenant); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		defer cancel()
+		if status, err := send(ctx, "", `{"use_weight": 10}`); err == nil {
+			t.Fatalf("the report did not wait: %d", status)
+		}
+		time.Sleep(50 * time.Millisecond) // until the service notices
+	}
+	wg.Go(func() {
+		if status, err := send(t.Context(), "", `{"use_weight": 10}`); status != 200 {
+			t.Errorf("the repeated report: %d %v", status, err)
+		}
+	})
+	time.Sleep(200 * time.Millisecond)
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	wg.Wait()
+	p.operator.Get(t, path).Want(200).Shows(map[string]string{"remaining_weight_grams": "979"})
+	p.operator.Patch(t, path, j{"remaining_weight_grams": 989}).Want(200)
 	// Equal reports that were answered count each time.
 	p.want(t, "PUT", "spool/1/use", `{"use_weight": 10}`, 200, `"remaining_weight":979`)
 	p.want(t, "PUT", "spool/1/use", `{"use_weight": 10}`, 200, `"remaining_weight":969`)
+}
+
+// The first report of a key on a spool that an instance gets is ignored if another instance added an equal one in the
+// last 5 seconds, whose answer may be lost. All others count.
+func TestReportsRepeatedToAnotherInstance(t *testing.T) {
+	t.Parallel()
+	api := start(t)
+	tenant := api.Tenant(t)
+	first := &printer{api.URL, keyOf(t, tenant, "printer"), tenant.User(t, "operator")}
+	another := func() *printer { return &printer{start(t).URL, first.key, first.operator} }
+	path := first.add(t, nil)
+	first.add(t, nil)
+	conn := superuser(t)
+	use := func(p *printer, body, remaining string) {
+		t.Helper()
+		p.want(t, "PUT", "spool/1/use", body, 200, `"remaining_weight":`+remaining)
+	}
+	const ten = `{"use_weight": 10}`
+	use(first, ten, "990")
+	second := another()
+	use(second, ten, "990") // repeated
+	use(second, ten, "980") // further ones count, and go to either instance
+	use(first, ten, "970")
+	use(second, ten, "960")
+	second.want(t, "PUT", "spool/2/use", ten, 200, `"remaining_weight":990`)
+	use(another(), `{"use_weight": 20}`, "940") // other content
+
+	use(first, ten, "930")
+	first.operator.Post(t, path+"/deduct", j{"weight_grams": 30}).Want(200)
+	use(another(), ten, "900") // repeated, although something else has changed the spool
+	use(&printer{another().url, keyOf(t, tenant, "printer"), first.operator}, ten, "890") // of another key
+
+	use(first, ten, "880")
+	if _, err := conn.Exec(t.Context(), `update spool_usage set updated_at = updated_at - interval '5 seconds'
+		where tenant_id = $1`, tenant.ID); err != nil {
+		t.Fatal(err)
+	}
+	use(another(), ten, "870") // too late
 }

@@ -2,10 +2,12 @@ package printers
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
-	"errors"
+	"encoding/binary"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -41,14 +43,11 @@ func (q request) use(id int64) error {
 	if key != "" {
 		return q.useOnce(id, key, report, weight, length)
 	}
-	p, repeated := q.reports.begin(q.r.Context(), q.caller.Actor.ID()+"\n"+report)
-	if repeated {
-		return q.sendSpool(id, q.db.Read)
-	}
-	used := db.SQL(`select report_use($1::int, $2::numeric, $3::numeric)`, id, weight, length)
+	p := q.reports.begin(q.r.Context(), q.caller.Actor.ID(), id, report)
+	used := db.SQL(`select report_use_2($1::int, $2::numeric, $3::numeric, $4::int8, $5::float8)`, id, weight, length,
+		p.token, p.window())
 	err = q.sendSpool(id, q.db.Write, used)
-	lost := errors.Is(err, errWrite) || err == nil && q.r.Context().Err() != nil
-	q.reports.end(p, lost)
+	q.reports.end(p, err == nil && q.r.Context().Err() == nil)
 	return err
 }
 
@@ -63,7 +62,7 @@ func (q request) useOnce(id int64, key, report string, weight, length any) error
 				where k.created_at < now() - interval '24 hours'
 			returning key
 		)
-		select report_use($1::int, $2::numeric, $3::numeric) from claim`, id, weight, length, caller, key, sum[:])
+		select report_use_2($1::int, $2::numeric, $3::numeric, null, null) from claim`, id, weight, length, caller, key, sum[:])
 	var first []byte
 	stored := db.SQL(`select request from idempotency_keys where user_id = $1 and key = $2`, caller, key).Into(&first)
 	var text string
@@ -112,66 +111,95 @@ func (q request) measure(id int64) error {
 	return q.sendChanged(text)
 }
 
-// repeatTime is how long the same report of a caller is a repetition of one whose answer was lost.
-const repeatTime = 5 * time.Second
+const (
+	// repeatTime is how long an equal report of a caller is a repetition of one whose answer was lost.
+	repeatTime = 5 * time.Second
+	// knownTime is how long an instance that gets reports of a caller on a spool is the one that gets them all.
+	knownTime = time.Minute
+)
 
-// reports recognises reports that a client sends again because it did not get the answer: its connection broke, or it
-// stopped waiting. It knows only the reports of this instance.
+// reports recognises reports that a client sends again because it did not get the answer: its connection broke, it
+// stopped waiting, or the service or its database crashed. A report has a token, which the ledger keeps with the entry
+// that the report was added to. A repetition has the token of the first try, so that the database can tell whether that
+// took effect, whatever became of its transaction.
+//
+// The first report of a caller on a spool that an instance gets, or the first one for a minute, may repeat one that
+// another instance got, or this one before it was restarted, and did not answer. Then an equal report that took effect in
+// the last seconds is the same.
 type reports struct {
-	mu  sync.Mutex
-	all map[string]*report
+	mu       sync.Mutex
+	process  int64 // random
+	sequence int64
+	// The last reports of each caller on each spool, by both. Those of older began before renewed.
+	recent, older map[string]*report
+	renewed       time.Time
 }
 
-// report is a report that is in progress, or whose answer was lost.
+// report is a try of a report.
 type report struct {
-	key  string
-	gone context.Context // ends when the client disconnects
-	done chan bool       // closed at the end of the report
-	lost time.Time       // when the answer was lost; the report has taken effect
+	key   string
+	token int64           // a hash of the report in the upper 32 bits, then 16 bits of the process, and 16 of the sequence
+	since time.Time       // if not zero, an equal report of another process since then is this one
+	again bool            // whether the token is that of an earlier try
+	begun time.Time       // of this try
+	gone  context.Context // ends when the client disconnects; nil at the end
+
+	ended    time.Time
+	answered bool
 }
 
-func newReports() *reports { return &reports{all: map[string]*report{}} }
+// window returns the last argument of report_use_2.
+func (p *report) window() any {
+	switch {
+	case !p.since.IsZero():
+		return time.Since(p.since).Seconds()
+	case p.again:
+		return 0
+	}
+	return nil
+}
 
-// begin reports whether a report is repeated. If it is not, end must be called for the returned report.
-func (r *reports) begin(ctx context.Context, key string) (p *report, repeated bool) {
-	p = &report{key: key, gone: ctx, done: make(chan bool)}
-	for {
-		r.mu.Lock()
-		first := r.all[key]
-		switch {
-		case first == nil || first.lost.IsZero() && first.gone.Err() == nil ||
-			!first.lost.IsZero() && time.Since(first.lost) > repeatTime:
-			r.all[key] = p
-			r.mu.Unlock()
-			return p, false
-		case !first.lost.IsZero():
-			delete(r.all, key)
-			r.mu.Unlock()
-			return nil, true
+// isLost reports whether the client did not get the answer, and may repeat the report.
+func (p *report) isLost() bool {
+	if p.ended.IsZero() {
+		return p.gone.Err() != nil
+	}
+	return !p.answered && time.Since(p.ended) <= repeatTime
+}
+
+func newReports() *reports {
+	return &reports{process: int64(rand.Uint32() & 0xffff), recent: map[string]*report{}}
+}
+
+// begin returns a new try of a report. ctx ends when the client disconnects. The caller must call end.
+func (r *reports) begin(ctx context.Context, caller string, spool int64, content string) *report {
+	p := &report{key: fmt.Sprint(caller, spool), begun: time.Now(), gone: ctx}
+	sum := sha256.Sum256([]byte(caller + "\n" + content))
+	hash := int64(int32(binary.BigEndian.Uint32(sum[:])))
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if p.begun.Sub(r.renewed) > knownTime {
+		r.recent, r.older, r.renewed = map[string]*report{}, r.recent, p.begun
+	}
+	r.sequence++
+	p.token = hash<<32 | r.process<<16 | r.sequence&0xffff
+	last := cmp.Or(r.recent[p.key], r.older[p.key])
+	switch {
+	case last == nil || p.begun.Sub(last.begun) > knownTime:
+		p.since = p.begun.Add(-repeatTime)
+	case last.isLost():
+		p.since = last.since
+		if last.token>>32 == hash {
+			p.token, p.again = last.token, true
 		}
-		r.mu.Unlock()
-		<-first.done // its client is gone: whether it takes effect decides about this one
 	}
+	r.recent[p.key] = p
+	return p
 }
 
-// end ends a report. If lost is set, it took effect and its client may not have the answer.
-func (r *reports) end(p *report, lost bool) {
+// end ends a try. The client has the answer if answered is set.
+func (r *reports) end(p *report, answered bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if lost {
-		p.lost = time.Now()
-		r.all[p.key] = p
-		time.AfterFunc(repeatTime, func() { r.forget(p) })
-	} else if r.all[p.key] == p {
-		delete(r.all, p.key)
-	}
-	close(p.done)
-}
-
-func (r *reports) forget(p *report) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.all[p.key] == p {
-		delete(r.all, p.key)
-	}
+	p.ended, p.answered, p.gone = time.Now(), answered, nil
 }
