@@ -27,9 +27,7 @@ func holdReads(t *testing.T, d *db.DB, ctx context.Context) (release func()) {
 	}
 	done := make(chan error, 1)
 	go func() { done <- d.Read(ctx, db.SQL(`select pg_advisory_xact_lock_shared(16001)::text`)) }()
-	for d.Stats().InUse == 0 {
-		time.Sleep(time.Millisecond)
-	}
+	until(func() bool { return d.Stats().InUse > 0 })
 	return func() {
 		if _, err := super.Exec(t.Context(), `select pg_advisory_unlock(16001)`); err != nil {
 			t.Error(err)
@@ -37,6 +35,13 @@ func holdReads(t *testing.T, d *db.DB, ctx context.Context) (release func()) {
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// until waits for a condition, for at most 5 seconds. The test fails by its results if it does not become true.
+func until(condition func() bool) {
+	for end := time.Now().Add(5 * time.Second); !condition() && time.Now().Before(end); {
+		time.Sleep(time.Millisecond)
 	}
 }
 
@@ -52,9 +57,7 @@ func startQuick(d *db.DB, group *sync.WaitGroup, ctx context.Context, sql string
 	ctx, q.cancel = context.WithCancel(ctx)
 	waiting := d.Waiting()
 	group.Go(func() { q.err = d.Read(ctx, db.SQL(sql, args...).Into(&q.got).Quick()) })
-	for d.Waiting() == waiting {
-		time.Sleep(time.Millisecond)
-	}
+	until(func() bool { return d.Waiting() > waiting })
 	return q
 }
 
@@ -78,9 +81,7 @@ func TestSharedReads(t *testing.T) {
 	other := startQuick(d, &group, b, seen, "4")
 	last := startQuick(d, &group, a, seen, "5")
 	gone.cancel()
-	for d.Waiting() != 6 {
-		time.Sleep(time.Millisecond)
-	}
+	until(func() bool { return d.Waiting() == 6 })
 	release()
 	group.Wait()
 	for i, c := range []struct {
