@@ -32,6 +32,8 @@ type TenantInfo struct {
 	Name      string    `json:"name"`
 	Users     int       `json:"users"`
 	CreatedAt time.Time `json:"created_at"`
+	Home      *int      `json:"database,omitempty"`     // the number of its database; nil if there is only one
+	Away      bool      `json:"out_of_reach,omitempty"` // its database is out of reach, so that only ID and Home are set
 }
 
 // ErrNoUser means that no user has the e-mail.
@@ -106,6 +108,9 @@ func (a Accounts) add(ctx context.Context, u NewUser, user *UserAccount, hash st
 		return db.Actor{}, err
 	}
 	info, err := choose(tenants, u.Tenant)
+	if errors.Is(err, db.ErrUnavailable) {
+		return db.Actor{}, err
+	}
 	isNew := err != nil
 	if isNew && !u.NewTenant {
 		return db.Actor{}, fmt.Errorf("%w; --new-tenant creates a tenant", err)
@@ -115,23 +120,47 @@ func (a Accounts) add(ctx context.Context, u NewUser, user *UserAccount, hash st
 	if isNew {
 		actor.Tenant = db.NewID()
 	}
-	err = a.DB.Tx(db.As(ctx, db.Actor{Tenant: actor.Tenant}), func(tx context.Context) error {
+	if !isNew || !a.DB.Several() {
+		return actor, a.insert(ctx, actor, u, user, hash, isNew, tenants)
+	}
+	err = a.DB.Exclusive(ctx, "name "+tenant, func() error {
+		if tenants, err = a.Tenants(ctx); err != nil {
+			return err
+		}
+		if _, err := choose(tenants, tenant); err == nil {
+			return errTenantExists
+		} else if errors.Is(err, db.ErrUnavailable) {
+			return err
+		}
+		if err := a.DB.Settle(ctx, actor.Tenant); err != nil {
+			return err
+		}
+		return a.insert(ctx, actor, u, user, hash, true, tenants)
+	})
+	return actor, err
+}
+
+// insert inserts the user, and the tenant if it is a new one.
+func (a Accounts) insert(ctx context.Context, actor db.Actor, u NewUser, user *UserAccount, hash string, isNew bool,
+	tenants []TenantInfo) error {
+	return a.DB.Tx(db.As(ctx, db.Actor{Tenant: actor.Tenant}), func(tx context.Context) error {
 		if isNew {
-			created, err := a.lockTenantName(tx, actor.Tenant, tenant, tenants)
-			if err != nil {
-				return err
+			if !a.DB.Several() { // otherwise the caller has the lock
+				created, err := a.lockTenantName(tx, actor.Tenant, u.Tenant, tenants)
+				if err != nil {
+					return err
+				}
+				if created {
+					return errTenantExists
+				}
 			}
-			if created {
-				return errTenantExists
-			}
-			if err := a.DB.Write(tx, db.SQL(`insert into tenants (name) values ($1)`, tenant)); err != nil {
+			if err := a.DB.Write(tx, db.SQL(`insert into tenants (name) values ($1)`, u.Tenant)); err != nil {
 				return err
 			}
 		}
 		_, err := insertUser(tx, a.DB, actor.User, user, hash)
 		return err
 	})
-	return actor, err
 }
 
 // lockTenantName locks the tenant name and reports whether another transaction created it since known was read. It
@@ -217,16 +246,26 @@ func (a Accounts) Tenants(ctx context.Context) ([]TenantInfo, error) {
 	if err != nil {
 		return nil, err
 	}
-	all := make([]TenantInfo, len(ids))
-	for i, id := range ids {
-		t := &all[i]
-		t.ID = id
-		err := a.DB.Read(db.As(ctx, db.Actor{Tenant: id}),
-			db.SQL(`select name, created_at, (select count(*) from users) from tenants`).
-				Into(&t.Name, &t.CreatedAt, &t.Users))
-		if err != nil {
+	all := make([]TenantInfo, 0, len(ids))
+	for _, id := range ids {
+		t := TenantInfo{ID: id}
+		row := db.SQL(`select name, created_at, (select count(*) from users) from tenants`).
+			Into(&t.Name, &t.CreatedAt, &t.Users)
+		err := a.DB.Read(db.As(ctx, db.Actor{Tenant: id}), row)
+		t.Away = a.DB.Several() && errors.Is(err, db.ErrUnavailable)
+		if err != nil && !t.Away {
 			return nil, err
 		}
+		if a.DB.Several() {
+			home, err := a.DB.Home(ctx, id)
+			if err != nil {
+				return nil, err
+			}
+			if t.Home = &home; row.Rows() == 0 && !t.Away {
+				continue // a command was interrupted before it created the tenant, or after it removed it
+			}
+		}
+		all = append(all, t)
 	}
 	return all, nil
 }
@@ -242,10 +281,18 @@ func (a Accounts) FindTenant(ctx context.Context, name string) (TenantInfo, erro
 
 // choose returns the tenant with the name, or the only one if the name is empty. The error lists ten tenants at most.
 func choose(tenants []TenantInfo, name string) (TenantInfo, error) {
+	away := 0
 	for _, t := range tenants {
-		if t.Name == name || name == "" && len(tenants) == 1 {
+		switch {
+		case t.Away:
+			away++
+		case t.Name == name || name == "" && len(tenants) == 1:
 			return t, nil
 		}
+	}
+	if away > 0 && name != "" {
+		return TenantInfo{}, fmt.Errorf("%w: the name may be that of one of %d tenants whose database is out of reach",
+			db.ErrUnavailable, away)
 	}
 	const most = 10
 	var names []string
@@ -274,7 +321,7 @@ func (a Accounts) Users(ctx context.Context, tenant string) ([]Account, error) {
 	all := []Account{}
 	found := tenant == ""
 	for _, t := range tenants {
-		if tenant != "" && t.Name != tenant {
+		if t.Away || tenant != "" && t.Name != tenant {
 			continue
 		}
 		found = true

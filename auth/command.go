@@ -65,7 +65,7 @@ func Commands(rounds int) []cli.Command {
 			Setup: func(flags *flag.FlagSet) cli.Run {
 				email, tenant := emailFlag(flags), flags.String("tenant", "", "name of the new tenant")
 				return func(ctx context.Context, c *cli.Call) error {
-					from, to, err := accounts(c.DB).MoveUser(ctx, db.Owner{URL: c.OwnerURL}, *email, *tenant)
+					from, to, err := accounts(c.DB).MoveUser(ctx, c.Owner, *email, *tenant)
 					return report(c, err, "moved %s from the tenant %q to %q; all sessions have ended", *email, from, to)
 				}
 			},
@@ -75,7 +75,7 @@ func Commands(rounds int) []cli.Command {
 			Setup: func(flags *flag.FlagSet) cli.Run {
 				email := emailFlag(flags)
 				return func(ctx context.Context, c *cli.Call) error {
-					tenant, err := accounts(c.DB).RemoveUser(ctx, db.Owner{URL: c.OwnerURL}, *email)
+					tenant, err := accounts(c.DB).RemoveUser(ctx, c.Owner, *email)
 					return report(c, err, "removed %s from the tenant %q; all sessions have ended", *email, tenant)
 				}
 			},
@@ -97,7 +97,11 @@ func Commands(rounds int) []cli.Command {
 				asJSON := jsonFlag(flags)
 				return func(ctx context.Context, c *cli.Call) error {
 					tenants, err := Accounts{DB: c.DB}.Tenants(ctx)
-					return writeList(c.Out, tenants, err, *asJSON, "TENANT USERS CREATED ID", tenantRow)
+					header := "TENANT USERS CREATED ID"
+					if c.DB.Several() {
+						header += " DATABASE"
+					}
+					return writeList(c.Out, tenants, err, *asJSON, header, tenantRow)
 				}
 			},
 		}, {
@@ -105,7 +109,7 @@ func Commands(rounds int) []cli.Command {
 			Help: "change the name of a tenant",
 			Setup: cli.Without(func(ctx context.Context, c *cli.Call) error {
 				from, to := c.Operands[0], c.Operands[1]
-				err := accounts(c.DB).RenameTenant(ctx, db.Owner{URL: c.OwnerURL}, from, to)
+				err := accounts(c.DB).RenameTenant(ctx, c.Owner, from, to)
 				return report(c, err, "renamed the tenant %q to %q", from, to)
 			}),
 		}, {
@@ -119,7 +123,7 @@ func Commands(rounds int) []cli.Command {
 						return cli.Misuse{Err: fmt.Errorf("tenant remove deletes all data of the tenant %q, and this cannot be "+
 							"undone: confirm with --yes", name)}
 					}
-					err := accounts(c.DB).RemoveTenant(ctx, db.Owner{URL: c.OwnerURL}, name)
+					err := accounts(c.DB).RemoveTenant(ctx, c.Owner, name)
 					return report(c, err, "removed the tenant %q, its users and all its data", name)
 				}
 			},
@@ -188,7 +192,14 @@ func accountRow(a Account) []string {
 }
 
 func tenantRow(t TenantInfo) []string {
-	return []string{t.Name, fmt.Sprint(t.Users), t.CreatedAt.UTC().Format("2006-01-02"), t.ID}
+	row := []string{t.Name, fmt.Sprint(t.Users), t.CreatedAt.UTC().Format("2006-01-02"), t.ID}
+	if t.Away {
+		row[0], row[1], row[2] = "(out of reach)", "", ""
+	}
+	if t.Home != nil {
+		row = append(row, fmt.Sprint(*t.Home))
+	}
+	return row
 }
 
 // writeList writes a list as JSON or as a table with a header. It returns err if that is not nil.

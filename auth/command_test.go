@@ -30,7 +30,7 @@ func commandOf(
 ) (stdout, stderr string, err error) {
 	t.Helper()
 	var out, errs bytes.Buffer
-	call := &cli.Call{In: strings.NewReader(stdin), Out: &out, Err: &errs, DB: a.DB, OwnerURL: ownerURL}
+	call := &cli.Call{In: strings.NewReader(stdin), Out: &out, Err: &errs, DB: a.DB, Owner: db.Owner{URL: ownerURL}}
 	_, run, err := cli.Parse(auth.Commands(testRounds), args, call)
 	if err == nil {
 		err = run(t.Context(), call)

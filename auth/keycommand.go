@@ -122,6 +122,9 @@ func (a Accounts) Keys(ctx context.Context, tenant string) ([]KeyInfo, error) {
 	}
 	all := []KeyInfo{}
 	for _, t := range tenants {
+		if t.Away {
+			continue
+		}
 		var keys []KeyInfo
 		err := a.DB.Read(db.As(ctx, db.Actor{Tenant: t.ID}), db.SQL(`
 			select coalesce(json_agg(json_build_object(
@@ -143,19 +146,21 @@ func (a Accounts) RevokeKey(ctx context.Context, id string) (name string, err er
 	if !ok {
 		return "", cli.Misuse{Err: errors.New("the id must be a UUID, as key list shows it")}
 	}
-	tenants, err := a.DB.Tenants(ctx)
-	if err != nil {
-		return "", err
-	}
-	for _, tenant := range tenants {
+	found := errors.New("found")
+	err = a.DB.EachTenant(ctx, func(ctx context.Context, _ string) error {
 		revoke := revokeKey(id)
 		revoke[0].Into(&name)
-		if err := a.DB.Write(db.As(ctx, db.Actor{Tenant: tenant}), revoke...); err != nil {
-			return "", err
+		err := a.DB.Write(ctx, revoke...)
+		if err == nil && revoke[0].Rows() > 0 {
+			err = found
 		}
-		if revoke[0].Rows() > 0 {
-			return name, nil
-		}
+		return err
+	})
+	switch {
+	case errors.Is(err, found):
+		return name, nil
+	case err != nil:
+		return "", err
 	}
 	return "", errors.New("no API key has this id; `spoolwright key list` lists the keys")
 }

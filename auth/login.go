@@ -72,6 +72,10 @@ type loginUser struct {
 	knownAddress bool // the user logged in or refreshed a session from the address within knownFor
 }
 
+// nobody is an id of no tenant and no user. It is always the same one, so that db remembers that its home is the first
+// database, as it does for tenants that log in.
+var nobody = db.NewID()
+
 // findUser returns the user with the e-mail. It makes the same round trips for an unknown e-mail, so that the time of
 // the response does not tell whether the e-mail exists.
 func (s *Service) findUser(ctx context.Context, email, address string) (*loginUser, error) {
@@ -80,7 +84,7 @@ func (s *Service) findUser(ctx context.Context, email, address string) (*loginUs
 		return nil, err
 	}
 	if !found {
-		actor = db.Actor{Tenant: db.NewID(), User: db.NewID()}
+		actor = db.Actor{Tenant: nobody, User: nobody}
 	}
 	u := &loginUser{actor: actor}
 	return u, s.db.Read(db.As(ctx, db.Actor{Tenant: actor.Tenant}), db.SQL(`

@@ -19,13 +19,17 @@ func (a Accounts) RemoveUser(ctx context.Context, owner db.Owner, email string) 
 		db.SQL(`select name from tenants`).Into(&tenant)); err != nil {
 		return "", err
 	}
-	return tenant, owner.Tx(ctx, actor.Tenant, func(_ db.Bind, exec db.Exec) error {
+	err = owner.Tx(ctx, actor.Tenant, func(_ db.Bind, exec db.Exec) error {
 		if _, err := exec(`delete from login_directory where email_key = $1 and user_id = $2`, emailKey(email),
 			actor.User); err != nil {
 			return err
 		}
 		return deleteUser(exec, actor)
 	})
+	if err == nil {
+		err = a.DB.DropLogin(ctx, emailKey(email), actor)
+	}
+	return tenant, err
 }
 
 // deleteUser deletes a user and what belongs to the user alone.
@@ -56,6 +60,13 @@ func (a Accounts) MoveUser(ctx context.Context, owner db.Owner, email, tenant st
 	}
 	if actor.Tenant == target.ID {
 		return "", "", fmt.Errorf("the user is in the tenant %q already", target.Name)
+	}
+	for _, id := range []string{actor.Tenant, target.ID} {
+		if home, err := a.DB.Home(ctx, id); err != nil {
+			return "", "", err
+		} else if home != 0 {
+			return "", "", errors.New("a user can be moved only between tenants in the first database, number 0 of tenant list")
+		}
 	}
 	var address, name, role, hash string
 	var disabled *string
@@ -101,7 +112,15 @@ func (a Accounts) RenameTenant(ctx context.Context, owner db.Owner, name, newNam
 	if err != nil {
 		return err
 	}
-	return owner.Tx(ctx, tenant.ID, func(_ db.Bind, exec db.Exec) error {
+	rename := func() error { return a.rename(ctx, owner, tenant.ID, newName) }
+	if a.DB.Several() {
+		return a.DB.Exclusive(ctx, "name "+newName, rename)
+	}
+	return rename()
+}
+
+func (a Accounts) rename(ctx context.Context, owner db.Owner, tenant, newName string) error {
+	return owner.Tx(ctx, tenant, func(_ db.Bind, exec db.Exec) error {
 		if _, err := exec(lockNameSQL, newName); err != nil {
 			return err
 		}
@@ -110,11 +129,11 @@ func (a Accounts) RenameTenant(ctx context.Context, owner db.Owner, name, newNam
 			return err
 		}
 		for _, t := range tenants {
-			if t.Name == newName && t.ID != tenant.ID {
+			if t.Name == newName && t.ID != tenant {
 				return fmt.Errorf("there is already a tenant %q", newName)
 			}
 		}
-		_, err = exec(`update tenants set name = $2 where tenant_id = $1`, tenant.ID, newName)
+		_, err = exec(`update tenants set name = $2 where tenant_id = $1`, tenant, newName)
 		return err
 	})
 }

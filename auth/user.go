@@ -131,10 +131,9 @@ func insertUser(ctx context.Context, d *db.DB, id string, in *UserAccount, hash 
 		where (select count(*) from users) < $7
 		returning `+userColumns,
 		id, in.Email.Arg(), in.Name.Arg(), in.Role.Arg(), hash, in.Disabled.Or(false), maxUsers)
-	claim := db.SQL(`select login_claim($1, id)::text from users where id = $2`, emailKey(*in.Email.Value), id)
-	err := d.Write(ctx, lockUsers(), user, claim)
+	err := d.WriteLogin(ctx, emailKey(*in.Email.Value), id, lockUsers(), user)
 	switch {
-	case db.Violates(err, "login_directory_pkey"):
+	case errors.Is(err, db.ErrLoginTaken):
 		return nil, errEmailTaken.With(*in.Email.Value)
 	case err != nil:
 		return nil, err
@@ -172,8 +171,17 @@ func (s *Service) updateUser(ctx context.Context, r *server.Request[UserAccount]
 		return s.showUser(ctx, id)
 	}
 	var email, hash any
+	var holder any // the user with the e-mail, if the login directory may be in another database
 	if in.Email.Set {
-		email = emailKey(*in.Email.Value)
+		key := emailKey(*in.Email.Value)
+		email = key
+		if s.db.Several() {
+			actor, _, err := s.db.FindLogin(ctx, key)
+			if err != nil {
+				return nil, err
+			}
+			holder = actor.User
+		}
 	}
 	if in.Password.Set {
 		if err := s.db.CheckActor(ctx); err != nil {
@@ -193,7 +201,8 @@ func (s *Service) updateUser(ctx context.Context, r *server.Request[UserAccount]
 			from users u where u.id = $1
 		), checked as materialized (
 			select t.*, case
-				when $6::text is not null and not exists (select from login_find($6::text) f where f.user_id = t.id)
+				when $6::text is not null and t.id::text is distinct from
+						coalesce($7::text, (select f.user_id::text from login_find($6::text) f))
 					then 'EMAIL'
 				when t.role = 'admin' and not t.disabled and (t.new_role <> 'admin' or t.new_disabled) and not exists (
 					select from users o where o.id <> t.id and o.role = 'admin' and o.disabled_at is null)
@@ -212,7 +221,7 @@ func (s *Service) updateUser(ctx context.Context, r *server.Request[UserAccount]
 			where s.user_id = c.id and c.problem is null and ($5::text is not null or c.new_disabled and not c.disabled)
 		)
 		select problem from checked`,
-		id, in.Name.Arg(), in.Role.Arg(), in.Disabled.Arg(), hash, email).Into(&problem)
+		id, in.Name.Arg(), in.Role.Arg(), in.Disabled.Arg(), hash, email, holder).Into(&problem)
 	user := readUser(id)
 	// The advisory lock serializes changes of users in a tenant, and the caller is checked again under it: of two admins
 	// who disable each other concurrently, one stays enabled. The row lock comes before the statement that deletes the

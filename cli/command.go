@@ -66,7 +66,7 @@ type Call struct {
 	Out, Err io.Writer
 	Config   Config
 	DB       *db.DB
-	OwnerURL string // connection string of the login that migrated DB
+	Owner    db.Owner // the login that migrated DB
 
 	init bool // the flag --init of InitFarm
 }
@@ -146,8 +146,8 @@ func (p Program) run(ctx context.Context, args []string, getenv func(string) str
 	if c := call.Config; command.Needs < NewFarm && !call.init && c.DatabaseURL == "" && !local.Exists(c.DataDir) {
 		return Misuse{noFarm(c.DataDir, command.Needs == InitFarm)}
 	}
-	return withDatabase(ctx, call.Config, local.Attach, func(d *db.DB, ownerURL string) error {
-		call.DB, call.OwnerURL = d, ownerURL
+	return withDatabase(ctx, call.Config, local.Attach, func(d *db.DB, owner db.Owner) error {
+		call.DB, call.Owner = d, owner
 		return interrupted(ctx, run(ctx, call))
 	})
 }

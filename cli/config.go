@@ -26,6 +26,7 @@ import (
 type Config struct {
 	Listen, MetricsAddr     string
 	DatabaseURL, MigrateURL string // DatabaseURL is empty for a private PostgreSQL in DataDir
+	further, furtherMigrate []string
 	DataDir                 string
 	elsewhere               string   // local.Options.Elsewhere
 	JWTSecrets              []string // the first signs, all verify
@@ -59,6 +60,10 @@ func (c *Config) settings() []setting {
 			text(&c.DatabaseURL, checkURL)},
 		{"MIGRATE_DATABASE_URL", "", "login of the database's owner, for migrations; DATABASE_URL then needs no ownership",
 			text(&c.MigrateURL, checkURL)},
+		{"FURTHER_DATABASE_URLS", "", "more databases for tenants, separated by commas; their order must never change",
+			urls(&c.further)},
+		{"FURTHER_MIGRATE_DATABASE_URLS", "", "logins of the owners of FURTHER_DATABASE_URLS, in the same order",
+			urls(&c.furtherMigrate)},
 		{"DATA_DIR", "./data", "folder of the private PostgreSQL and of generated secrets", text(&c.DataDir, checkFolder)},
 		{"JWT_SECRET", "", "token secrets, at least 32 bytes each, separated by commas; the first signs, all verify",
 			list(&c.JWTSecrets, checkSecret)},
@@ -109,6 +114,11 @@ func loadConfig(getenv func(string) string, w io.Writer) (Config, error) {
 		return c, errors.New("TLS_CERT_FILE and TLS_KEY_FILE must be set together")
 	case c.MigrateURL != "" && c.DatabaseURL == "":
 		return c, errors.New("MIGRATE_DATABASE_URL requires DATABASE_URL")
+	case c.further != nil && c.DatabaseURL == "":
+		return c, errors.New("FURTHER_DATABASE_URLS requires DATABASE_URL")
+	case c.furtherMigrate != nil && len(c.furtherMigrate) != len(c.further):
+		return c, fmt.Errorf("FURTHER_MIGRATE_DATABASE_URLS names %d databases, and FURTHER_DATABASE_URLS %d",
+			len(c.furtherMigrate), len(c.further))
 	}
 	if getenv("DATA_DIR") == "" { // a folder that the user chose, such as a mounted volume, is used or is an error
 		c.elsewhere = "/var/lib/spoolwright"
@@ -226,6 +236,28 @@ func checkURL(v string) error {
 		return errors.New("not a connection string such as postgres://user:password@host:5432/database; " + percentEncode)
 	}
 	return nil
+}
+
+// urls parses URLs that are separated by commas. A URL with several hosts contains commas itself.
+func urls(to *[]string) func(string) error {
+	return func(v string) error {
+		for item := range strings.SplitSeq(v, ",") {
+			item = strings.TrimSpace(item)
+			if strings.HasPrefix(item, "postgres://") || strings.HasPrefix(item, "postgresql://") {
+				*to = append(*to, item)
+			} else if n := len(*to); n > 0 {
+				(*to)[n-1] += "," + item
+			} else {
+				return errors.New("each must begin with postgres://; " + percentEncode)
+			}
+		}
+		for _, item := range *to {
+			if err := checkURL(item); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
 }
 
 // checkFolder accepts a folder, and a path where one can be created.

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -21,12 +22,12 @@ const databasePatience = time.Minute
 // ErrInterrupted if ctx ended before fn was called. Errors about a database that the user runs name the variable.
 func WithDatabase(ctx context.Context, c Config, start func(context.Context, local.Options) (*local.Server, error),
 	fn func(*db.DB) error) error {
-	return withDatabase(ctx, c, start, func(d *db.DB, _ string) error { return fn(d) })
+	return withDatabase(ctx, c, start, func(d *db.DB, _ db.Owner) error { return fn(d) })
 }
 
-// withDatabase is WithDatabase for an fn that also needs the connection string of the login that migrates.
+// withDatabase is WithDatabase for an fn that also needs the login that migrates.
 func withDatabase(ctx context.Context, c Config, start func(context.Context, local.Options) (*local.Server, error),
-	fn func(d *db.DB, ownerURL string) error) (err error) {
+	fn func(d *db.DB, owner db.Owner) error) (err error) {
 	ownerURL, appURL := c.MigrateURL, c.DatabaseURL
 	ownerVariable, appVariable := "DATABASE_URL", "DATABASE_URL"
 	if ownerURL != "" {
@@ -62,15 +63,28 @@ func withDatabase(ctx context.Context, c Config, start func(context.Context, loc
 		c.Log.Info("the database was migrated", "migrations", applied.Migrations, "definitions", applied.Definitions)
 	}
 	var d *db.DB
+	config := db.Config{URL: appURL, MaxConns: c.MaxConns, Log: c.Log, Definitions: c.Definitions}
+	owner := db.Owner{URL: ownerURL}
+	for i, url := range c.further {
+		f := db.Further{URL: url, OwnerURL: url}
+		if c.furtherMigrate != nil {
+			f.OwnerURL = c.furtherMigrate[i]
+		}
+		config.Further, owner.Further = append(config.Further, f), append(owner.Further, f.OwnerURL)
+	}
 	err = db.Await(ctx, c.Log, databasePatience, func(ctx context.Context) (err error) {
-		d, err = db.Open(ctx, db.Config{URL: appURL, MaxConns: c.MaxConns, Log: c.Log, Definitions: c.Definitions})
+		d, err = db.Open(ctx, config)
 		return err
 	})
+	if further, ok := errors.AsType[*db.FurtherError](err); ok {
+		appVariable = fmt.Sprintf("FURTHER_DATABASE_URLS (database %d)", further.Number)
+	}
 	if err != nil {
 		return interrupted(ctx, explain(appVariable, err))
 	}
 	defer d.Close()
-	return fn(d, ownerURL)
+	owner.DB = d
+	return fn(d, owner)
 }
 
 const percentEncode = "percent-encode special characters of the password: @ is %40, / is %2F, % is %25"

@@ -7,7 +7,15 @@ import "context"
 // of its own, so that other transactions of the tenant do not wait for it. A tenant has one Bulk at a time: while
 // another one runs, the error is ErrBulk.
 func (d *DB) Bulk(ctx context.Context, fn func(ctx context.Context) error) error {
-	_, err := d.tryTx(ctx, ctx, writing, func(ctx context.Context) error {
+	if d.homes == nil {
+		return d.bulkOne(ctx, ungated, fn)
+	}
+	return d.homes.visit(ctx, true, func(d *DB, g gate) error { return d.bulkOne(ctx, g, fn) })
+}
+
+// bulkOne is Bulk for the tenants of this database.
+func (d *DB) bulkOne(ctx context.Context, g gate, fn func(ctx context.Context) error) error {
+	_, err := d.tryTx(ctx, ctx, g, writing, func(ctx context.Context) error {
 		var locked bool
 		err := d.Write(ctx,
 			SQL(`select set_config('statement_timeout', '30min', true), set_config('lock_timeout', '1min', true),

@@ -34,12 +34,17 @@ type Config struct {
 	// it analyzes a table, which may be a minute after a small table became large. 0 means 15 seconds.
 	PlanAge time.Duration
 
+	// Further are the databases other than that of URL in which tenants are at home. Their order must never change.
+	Further []Further
+
 	// RoundTrip, if not nil, is called for each round trip with its statements, by tests and benchmarks.
 	RoundTrip func(statements []Statement)
 }
 
-// DB is a pool of connections to a migrated database. Its methods may be called concurrently.
+// DB is a pool of connections to a migrated database, and to the further ones if there are any. Its methods may be
+// called concurrently.
 type DB struct {
+	homes     *homes // nil if there is one database
 	pool      *pgxpool.Pool
 	needs     []Definition
 	shares    *shares // of the pool; every use of a connection has one
@@ -49,7 +54,8 @@ type DB struct {
 	named     bool // whether statements are prepared by name
 
 	unprepared  atomic.Bool   // whether a session lost its settings: something unknown pools connections
-	queued      chan struct{} // see Queued
+	further     int           // the number of further databases
+	queued      chan struct{} // see Queue
 	reconnected atomic.Int64  // when reconnect last closed the connections, in Unix nanoseconds
 }
 
@@ -66,7 +72,23 @@ const deadline = 10 * time.Second
 // Open connects to the database, and proves with a self-test that row-level security applies to the transactions of
 // the DB. The error, of one line, says that the database is unreachable, that it is not migrated, or that a tenant
 // could see the rows of another one.
+//
+// Open also migrates and connects to the further databases. One that is out of reach is no error: until Open has
+// connected to it in the background, everything that needs it fails with ErrUnavailable.
 func Open(ctx context.Context, c Config) (*DB, error) {
+	d, err := openOne(ctx, c)
+	if err != nil || len(c.Further) == 0 {
+		return d, err
+	}
+	if d.homes, err = openHomes(ctx, d, c); err != nil {
+		d.pool.Close()
+		return nil, err
+	}
+	return d, nil
+}
+
+// openOne is Open without the further databases.
+func openOne(ctx context.Context, c Config) (*DB, error) {
 	config, err := pgxpool.ParseConfig(c.URL)
 	if err != nil {
 		return nil, errInvalidURL
@@ -99,7 +121,7 @@ func Open(ctx context.Context, c Config) (*DB, error) {
 	}
 	d := &DB{
 		pool: pool, needs: withOwn(c.Definitions), shares: newShares(int(config.MaxConns)), log: c.Log, roundTrip: c.RoundTrip,
-		planAge: cmp.Or(c.PlanAge, 15*time.Second), named: named, queued: make(chan struct{}, 1),
+		planAge: cmp.Or(c.PlanAge, 15*time.Second), named: named, queued: make(chan struct{}, 1), further: len(c.Further),
 	}
 	if d.log == nil {
 		d.log = slog.New(slog.DiscardHandler)
@@ -117,10 +139,15 @@ func Open(ctx context.Context, c Config) (*DB, error) {
 }
 
 // Close waits until no connection is in use, and closes all of them.
-func (d *DB) Close() { d.pool.Close() }
+func (d *DB) Close() {
+	if d.homes != nil {
+		d.homes.close()
+	}
+	d.pool.Close()
+}
 
 // Ready returns nil if the database accepts writes and has the migrations and definitions of this program, or later
-// ones. It is one statement, which reads two small tables.
+// ones. It is one statement, which reads three small tables. It does not check the further databases.
 func (d *DB) Ready(ctx context.Context) error {
 	h, err := d.shares.acquire(ctx, ctx, "", reading)
 	if err != nil {
@@ -131,7 +158,7 @@ func (d *DB) Ready(ctx context.Context) error {
 	for i, need := range d.needs {
 		names[i], versions[i] = need.Name, need.Version
 	}
-	var version int
+	var version, further int
 	var missing []string
 	var readOnly bool
 	// A batch: in some exec modes, a statement outside of a batch takes two round trips, and a pooler in transaction mode
@@ -145,9 +172,13 @@ func (d *DB) Ready(ctx context.Context) error {
 				order by 1),
 			pg_is_in_recovery() or current_setting('transaction_read_only')::boolean`,
 		names, versions).QueryRow(func(row pgx.Row) error { return row.Scan(&version, &missing, &readOnly) })
+	b.Queue(`select coalesce(max(home), 0) from further_databases where used`). // not in a database of an older program
+											QueryRow(func(row pgx.Row) error { return row.Scan(&further) })
 	err = d.pool.SendBatch(ctx, &b).Close()
 	var pg *pgconn.PgError
 	switch want := latestMigration(); {
+	case version > 0 && version < want && !readOnly:
+		return fmt.Errorf("the database is at migration %d, this program needs %d: %s", version, want, howToMigrate)
 	case errors.As(err, &pg) && pg.Code == "42P01":
 		return fmt.Errorf("the database is not migrated: %s", howToMigrate)
 	case err != nil:
@@ -155,10 +186,13 @@ func (d *DB) Ready(ctx context.Context) error {
 	case readOnly:
 		d.reconnect()
 		return errReadOnly
-	case version < want:
+	case version < want: // 0
 		return fmt.Errorf("the database is at migration %d, this program needs %d: %s", version, want, howToMigrate)
 	case len(missing) > 0:
 		return fmt.Errorf("the database lacks the definitions %s: %s", strings.Join(missing, ", "), howToMigrate)
+	case further > d.further:
+		return fmt.Errorf("tenants are at home in %d further databases, and %d are named: "+
+			"set FURTHER_DATABASE_URLS as for the other instances", further, d.further)
 	}
 	return nil
 }
@@ -173,8 +207,31 @@ type PoolStats struct {
 	Shared                  int64 // reads since the start that another request sent with its own
 }
 
-// Stats returns the current statistics of the pool.
+// Stats returns the current statistics of the pools of all databases together.
 func (d *DB) Stats() PoolStats {
+	sum := d.stats()
+	if d.homes == nil {
+		return sum
+	}
+	for _, h := range d.homes.all[1:] {
+		further := h.db.Load()
+		if further == nil {
+			continue
+		}
+		s := further.stats()
+		sum.Max += s.Max
+		sum.Total += s.Total
+		sum.Idle += s.Idle
+		sum.InUse += s.InUse
+		sum.Acquires += s.Acquires
+		sum.Waits += s.Waits
+		sum.WaitTime += s.WaitTime
+		sum.Shared += s.Shared
+	}
+	return sum
+}
+
+func (d *DB) stats() PoolStats {
 	s := d.pool.Stat()
 	return PoolStats{
 		Max: s.MaxConns(), Total: s.TotalConns(), Idle: s.IdleConns(), InUse: s.AcquiredConns(),
@@ -229,7 +286,8 @@ func (d *DB) selfTest(ctx context.Context) error {
 	var unprotected []string
 	err = tx.QueryRow(ctx, `select coalesce(array_agg(c.relname::text), '{}') from pg_class c
 		join pg_attribute a on a.attrelid = c.oid and a.attname = 'tenant_id' and not a.attisdropped
-		where c.relkind in ('r', 'p') and c.relname not in ('login_directory', 'key_directory', 'queue_signals', 'queue_items')
+		where c.relkind in ('r', 'p') and c.relname not in ('login_directory', 'key_directory', 'tenant_homes',
+			'queue_signals', 'queue_items')
 			and c.relnamespace = (select relnamespace from pg_class where oid = 'tenants'::regclass)
 			and not (c.relrowsecurity and c.relforcerowsecurity
 				and exists (select from pg_policy p where p.polrelid = c.oid))`).Scan(&unprotected)

@@ -20,6 +20,8 @@ type Definition struct {
 }
 
 var (
+	//go:embed home.sql
+	homeSQL string
 	//go:embed id.sql
 	idSQL string
 	//go:embed bind.sql
@@ -42,6 +44,7 @@ var ownDefinitions = []Definition{
 	{"db/directory", 2, directorySQL},
 	{"db/key", 1, keySQL},
 	{"db/queue", 2, queueSQL},
+	{"db/home", 1, homeSQL},
 }
 
 // withOwn returns all definitions of a program in the order in which they are installed.

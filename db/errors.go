@@ -27,6 +27,13 @@ var (
 	// ErrKeyRevoked means that the context's API key does not exist, was revoked, or that it or its secret has expired.
 	ErrKeyRevoked = errors.New("the API key is not valid")
 
+	// errMoved means that the tenant has moved to another database, or is about to. It is an ErrUnavailable for callers
+	// that cannot look up the new one.
+	errMoved = fmt.Errorf("%w: the tenant moved to another database", ErrUnavailable)
+
+	// errMoving means that the tenant cannot be changed while it is moved to another database.
+	errMoving = fmt.Errorf("%w: the tenant is being moved to another database", ErrUnavailable)
+
 	// ErrBulk means that another Bulk of the tenant is running.
 	ErrBulk = errors.New("another import into this tenant is running: try again when it has ended")
 
@@ -59,6 +66,10 @@ func classify(err error) error {
 			return fmt.Errorf("%w: %w", ErrRevoked, err)
 		case pg.Code == "SW402":
 			return fmt.Errorf("%w: %w", ErrKeyRevoked, err)
+		case pg.Code == "SW410":
+			return errMoved
+		case pg.Code == "SW503":
+			return errMoving
 		case pg.Code == "22003":
 			return fmt.Errorf("%w: %w", ErrOutOfRange, err)
 		case isTransient(err), isBroken(err),

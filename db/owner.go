@@ -13,7 +13,11 @@ import (
 
 // Owner changes what the service's role has no privileges for, such as the removal of a tenant, with the login that
 // owns the tables. Only commands use it.
-type Owner struct{ URL string }
+type Owner struct {
+	URL     string   // of the first database
+	Further []string // of the further databases
+	DB      *DB      // tells in which database a tenant is at home; needed only if there are several
+}
 
 // Bind binds the transaction of an Owner to a tenant. It may be called again for another tenant.
 type Bind func(tenant string) error
@@ -21,10 +25,18 @@ type Bind func(tenant string) error
 // Exec runs a statement of the transaction and returns the number of rows that it changed or returned.
 type Exec func(sql string, args ...any) (rows int64, err error)
 
-// Tx runs fn in one transaction, which row-level security binds to the tenant. The error of a login that does not own
-// the tables names the setting MIGRATE_DATABASE_URL.
+// Tx runs fn in one transaction in the tenant's home, which row-level security binds to the tenant. The error of a login
+// that does not own the tables names the setting MIGRATE_DATABASE_URL.
 func (o Owner) Tx(ctx context.Context, tenant string, fn func(Bind, Exec) error) error {
-	return o.connect(ctx, func(conn *pgx.Conn) error {
+	home, g := 0, ungated
+	if len(o.Further) > 0 {
+		at, err := o.DB.homes.lookUp(ctx, tenant)
+		if err != nil {
+			return err
+		}
+		home, g = at.home, gate(at.moves)
+	}
+	return o.connect(ctx, home, func(conn *pgx.Conn) error {
 		return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
 			exec := func(sql string, args ...any) (int64, error) {
 				tag, err := tx.Exec(ctx, sql, args...)
@@ -38,21 +50,30 @@ func (o Owner) Tx(ctx context.Context, tenant string, fn func(Bind, Exec) error)
 			if err := bind(tenant); err != nil {
 				return err
 			}
+			var b pgx.Batch
+			g.queue(&b, tenant, true)
+			if err := tx.SendBatch(ctx, &b).Close(); err != nil {
+				return classify(err)
+			}
 			return fn(bind, exec)
 		})
 	})
 }
 
-func (o Owner) connect(ctx context.Context, fn func(*pgx.Conn) error) error {
-	conn, err := pgx.Connect(ctx, o.URL)
+func (o Owner) connect(ctx context.Context, home int, fn func(*pgx.Conn) error) error {
+	url, setting := o.URL, "MIGRATE_DATABASE_URL"
+	if home > 0 {
+		url, setting = o.Further[home-1], "FURTHER_MIGRATE_DATABASE_URLS"
+	}
+	conn, err := pgx.Connect(ctx, url)
 	if err != nil {
 		return fmt.Errorf("database: %w", err)
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
 	err = fn(conn)
 	if pg, ok := errors.AsType[*pgconn.PgError](err); ok && pg.Code == "42501" {
-		err = fmt.Errorf("the database login does not own the tables: set MIGRATE_DATABASE_URL to the login of the "+
-			"database's owner: %w", err)
+		err = fmt.Errorf("the database login does not own the tables: set %s to the login of the database's owner: %w",
+			setting, err)
 	}
 	return err
 }
@@ -75,13 +96,13 @@ func (o Owner) RemoveTenant(ctx context.Context, tenant string) error {
 		return err
 	}
 	var tables []string
-	if err := o.connect(ctx, func(conn *pgx.Conn) error {
+	if err := o.connect(ctx, 0, func(conn *pgx.Conn) error {
 		tables, err = tenantTables(ctx, conn)
 		return err
 	}); err != nil {
 		return err
 	}
-	return o.Tx(ctx, tenant, func(_ Bind, exec Exec) error {
+	err = o.Tx(ctx, tenant, func(_ Bind, exec Exec) error {
 		// An import by a command does not read users; it holds this lock.
 		if _, err := exec(`select set_config('lock_timeout', '30s', true),
 			pg_advisory_xact_lock(hashtextextended('bulk ' || $1::text, 0))`, tenant); err != nil {
@@ -93,6 +114,15 @@ func (o Owner) RemoveTenant(ctx context.Context, tenant string) error {
 			}
 		}
 		return nil
+	})
+	if err != nil || len(o.Further) == 0 {
+		return err
+	}
+	return o.connect(ctx, 0, func(conn *pgx.Conn) error {
+		_, err := conn.Exec(ctx, `
+			with forgotten as (delete from tenant_homes where tenant_id = $1)
+			delete from login_directory where tenant_id = $1`, tenant)
+		return err
 	})
 }
 

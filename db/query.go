@@ -211,8 +211,11 @@ func positionOf(columns []pgconn.FieldDescription, values [][]byte) (p Position,
 // Lock returns a statement that acquires the tenant's lock of that name until the transaction ends. At most two
 // transactions of a tenant that need a Lock have a connection; the others wait without one.
 func Lock(name string) *Stmt {
-	return &Stmt{lock: true, sql: `select pg_advisory_xact_lock(hashtextextended('` + name +
-		` ' || current_setting('app.tenant_id'), 0))::text`}
+	return &Stmt{lock: true, sql: `select pg_advisory_xact_lock(` + lockKey(name) + `)::text`}
+}
+
+func lockKey(name string) string {
+	return `hashtextextended('` + name + ` ' || current_setting('app.tenant_id'), 0)`
 }
 
 func isLock(s *Stmt) bool { return s.lock }
@@ -238,8 +241,16 @@ func (d *DB) send(ctx context.Context, readOnly bool, stmts []*Stmt) error {
 	if tx, ok := ctx.Value(txKey{}).(*transaction); ok {
 		return tx.send(stmts)
 	}
+	if d.homes == nil {
+		return d.sendOne(ctx, ungated, readOnly, stmts)
+	}
+	return d.homes.visit(ctx, !readOnly, func(d *DB, g gate) error { return d.sendOne(ctx, g, readOnly, stmts) })
+}
+
+// sendOne is send for the tenants of this database.
+func (d *DB) sendOne(ctx context.Context, g gate, readOnly bool, stmts []*Stmt) error {
 	if readOnly && d.shareable(stmts) {
-		return d.readQuick(ctx, stmts)
+		return d.readQuick(ctx, g, stmts)
 	}
 	class := writing
 	switch {
@@ -263,7 +274,7 @@ func (d *DB) send(ctx context.Context, readOnly bool, stmts []*Stmt) error {
 		}
 		defer func() { release(ctx, conn, err) }()
 		var b pgx.Batch
-		if err := d.queue(ctx, &b, stmts, conn.Conn()); err != nil {
+		if err := d.queue(ctx, &b, stmts, conn.Conn(), g, !readOnly); err != nil {
 			return err
 		}
 		if readOnly {
@@ -280,15 +291,16 @@ func detach(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), deadline)
 }
 
-// queue adds the statements to b, after the statement that binds the transaction to the context's actor if bind, the
-// connection on which the transaction begins, is not nil.
-func (d *DB) queue(ctx context.Context, b *pgx.Batch, stmts []*Stmt, bind *pgx.Conn) error {
+// queue adds the statements to b, after those that bind the transaction to the context's actor and pass the gate if
+// bind, the connection on which the transaction begins, is not nil.
+func (d *DB) queue(ctx context.Context, b *pgx.Batch, stmts []*Stmt, bind *pgx.Conn, g gate, write bool) error {
 	if bind != nil {
 		a := ActorOf(ctx)
 		if a.Tenant == "" {
-			return errors.New("db: the context has no tenant")
+			return errNoTenant
 		}
 		d.queueBind(b, bind, a)
+		g.queue(b, a.Tenant, write)
 	}
 	for _, s := range stmts {
 		b.Queue(s.sql, s.args...).Query(s.read)
@@ -354,6 +366,7 @@ type txKey struct{}
 // of their round trip.
 type transaction struct {
 	d    *DB
+	gate gate
 	ctx  context.Context
 	conn *pgxpool.Conn
 	tx   pgx.Tx
@@ -377,7 +390,7 @@ func (t *transaction) send(stmts []*Stmt) error {
 		b.BeginTx(pgx.TxOptions{})
 		bind = t.conn.Conn()
 	}
-	if err := t.d.queue(t.ctx, &b, stmts, bind); err != nil {
+	if err := t.d.queue(t.ctx, &b, stmts, bind, t.gate, true); err != nil {
 		return err
 	}
 	results := t.conn.SendBatch(t.ctx, &b)
@@ -407,27 +420,36 @@ func (d *DB) transact(ctx context.Context, repeatable bool, fn func(ctx context.
 	if _, ok := ctx.Value(txKey{}).(*transaction); ok {
 		return fn(ctx)
 	}
+	if d.homes == nil {
+		return d.transactOne(ctx, ungated, repeatable, fn)
+	}
+	return d.homes.visit(ctx, true, func(d *DB, g gate) error { return d.transactOne(ctx, g, repeatable, fn) })
+}
+
+// transactOne is transact for the tenants of this database.
+func (d *DB) transactOne(ctx context.Context, g gate, repeatable bool, fn func(ctx context.Context) error) error {
 	client := ctx
 	ctx, cancel := detach(ctx)
 	defer cancel()
 	class := writing
 	return d.retry(ctx, repeatable, func() error {
-		busy, err := d.tryTx(ctx, client, class, fn)
+		busy, err := d.tryTx(ctx, client, g, class, fn)
 		if busy {
 			class = serialized
-			_, err = d.tryTx(ctx, client, class, fn)
+			_, err = d.tryTx(ctx, client, g, class, fn)
 		}
 		return err
 	})
 }
 
 // tryTx runs a transaction once. If busy is set, the transaction was rolled back with errBusy.
-func (d *DB) tryTx(ctx, client context.Context, c class, fn func(ctx context.Context) error) (busy bool, err error) {
+func (d *DB) tryTx(ctx, client context.Context, g gate, c class, fn func(ctx context.Context) error,
+) (busy bool, err error) {
 	h, err := d.shares.acquire(ctx, client, ActorOf(ctx).Tenant, c)
 	if err != nil {
 		return false, err
 	}
-	t := &transaction{d: d, hold: h}
+	t := &transaction{d: d, gate: g, hold: h}
 	defer func() { t.hold.release() }()
 	conn, err := d.pool.Acquire(ctx)
 	if err != nil {

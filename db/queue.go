@@ -11,13 +11,33 @@ type QueueItem struct {
 	Fresh      bool // leased by this call; otherwise the holder had leased it, and queue_add was called for it since
 }
 
-// ClaimQueue leases up to most items that are due, of any tenant, to the holder, a UUID. No other holder gets them
-// until the lease ends. Transactions that are bound to a tenant add, renew and release items with the functions of
-// queue.sql.
-func (d *DB) ClaimQueue(ctx context.Context, holder string, most int, lease time.Duration) ([]QueueItem, error) {
+// Queue is the queue of one database. Only transactions of tenants that are at home there add items to it.
+type Queue struct {
+	db    func() (*DB, error)
+	added chan struct{}
+}
+
+// Queues returns the queues of all databases.
+func (d *DB) Queues() []Queue {
+	all := []Queue{{func() (*DB, error) { return d, nil }, d.queued}}
+	if d.homes != nil {
+		for _, h := range d.homes.all[1:] {
+			all = append(all, Queue{h.open, h.queued})
+		}
+	}
+	return all
+}
+
+// Claim leases up to most items that are due, of any tenant, to the holder, a UUID. No other holder gets them until the
+// lease ends. Transactions that are bound to a tenant add, renew and release items with the functions of queue.sql.
+func (q Queue) Claim(ctx context.Context, holder string, most int, lease time.Duration) ([]QueueItem, error) {
+	d, err := q.db()
+	if err != nil {
+		return nil, err
+	}
 	var tenants, ids []string
 	var fresh []bool
-	_, err := d.directory(ctx, `
+	_, err = d.directory(ctx, `
 		select coalesce(array_agg(tenant_id::text), '{}'), coalesce(array_agg(item_id::text), '{}'),
 			coalesce(array_agg(fresh), '{}')
 		from queue_claim($1, $2, $3)`, []any{holder, most, int(lease.Seconds())}, &tenants, &ids, &fresh)
@@ -31,9 +51,9 @@ func (d *DB) ClaimQueue(ctx context.Context, holder string, most int, lease time
 	return items, nil
 }
 
-// Queued receives a value after this DB has committed a transaction that added items to the queue, so that they need
-// not wait for the next poll.
-func (d *DB) Queued() <-chan struct{} { return d.queued }
+// Added receives a value after the DB has committed a transaction that added items to the queue, so that they need not
+// wait for the next poll.
+func (q Queue) Added() <-chan struct{} { return q.added }
 
 // queuedKey is the key in a connection's custom data for a notice of queue_add since beginWrite.
 const queuedKey = "spoolwright.queued"

@@ -26,6 +26,7 @@ const maxPrepared = 200
 // processes, which cost as much as the statements.
 type quickRead struct {
 	actor Actor
+	gate  gate
 	stmts []*Stmt
 
 	others []*quickRead // which this one must send too
@@ -33,7 +34,7 @@ type quickRead struct {
 	taken bool          // whether another request sends this one
 	sent  chan struct{} // closed when it has done so; nil before the request waits
 
-	prepared []quickStatement // the one that binds, and stmts
+	prepared []quickStatement // those of begin, and stmts
 	err      error
 }
 
@@ -58,15 +59,15 @@ func (d *DB) shareable(stmts []*Stmt) bool {
 	return true
 }
 
-// readQuick is send for quick reads.
-func (d *DB) readQuick(ctx context.Context, stmts []*Stmt) error {
+// readQuick is sendOne for quick reads.
+func (d *DB) readQuick(ctx context.Context, g gate, stmts []*Stmt) error {
 	client := ctx
 	ctx, cancel := detach(ctx)
 	defer cancel()
 	return d.retry(ctx, true, func() error {
-		q := &quickRead{actor: ActorOf(ctx), stmts: stmts}
+		q := &quickRead{actor: ActorOf(ctx), gate: g, stmts: stmts}
 		if q.actor.Tenant == "" {
-			return errors.New("db: the context has no tenant")
+			return errNoTenant
 		}
 		h, err := d.shares.acquireQuick(ctx, client, q)
 		switch {
@@ -95,7 +96,7 @@ func (d *DB) sendQuick(ctx context.Context, conn *pgxpool.Conn, reads []*quickRe
 	if session == nil { // it has lost its settings since the reads were combined
 		for _, q := range reads {
 			var b pgx.Batch
-			err := d.queue(As(ctx, q.actor), &b, q.stmts, conn.Conn())
+			err := d.queue(As(ctx, q.actor), &b, q.stmts, conn.Conn(), q.gate, false)
 			if err == nil {
 				err = conn.SendBatch(ctx, &b).Close()
 			}
@@ -131,7 +132,7 @@ func (d *DB) sendQuick(ctx context.Context, conn *pgxpool.Conn, reads []*quickRe
 	}
 	err := pipeline.Flush()
 	if discards && err == nil {
-		err = (&quickRead{}).receive(pipeline, types)
+		err = (&quickRead{gate: ungated}).receive(pipeline, types)
 	}
 	stale := false
 	for _, q := range reads {
@@ -159,16 +160,26 @@ func (q *quickRead) prepare(ctx context.Context, conn *pgx.Conn, s *session) {
 			q.prepared = append(q.prepared, quickStatement{known, args})
 		}
 	}
-	bind := bindOf(q.actor, true)
-	add(bind.SQL, bind.Args)
+	for _, stmt := range q.begin() {
+		add(stmt.SQL, stmt.Args)
+	}
 	for _, stmt := range q.stmts {
 		add(stmt.sql, stmt.args)
 	}
 }
 
+// begin returns the statements that begin the transaction.
+func (q *quickRead) begin() []Statement {
+	return append([]Statement{bindOf(q.actor, true)}, q.gate.statements(q.actor.Tenant, false)...)
+}
+
 // receive reads the results of the read's statements.
 func (q *quickRead) receive(pipeline *pgconn.Pipeline, types *pgtype.Map) (err error) {
-	for n := -1; ; n++ { // -1 is the statement that binds
+	n := -1 // the statements of begin
+	if q.gate != ungated {
+		n--
+	}
+	for ; ; n++ {
 		results, failure := pipeline.GetResults()
 		switch r := results.(type) {
 		case *pgconn.PipelineSync:
@@ -230,7 +241,7 @@ func (s *session) prepare(ctx context.Context, conn *pgx.Conn, sql string) (*pre
 
 // statements returns the statements for the RoundTrip hook.
 func (q *quickRead) statements() []Statement {
-	all := []Statement{bindOf(q.actor, true)}
+	all := q.begin()
 	for _, s := range q.stmts {
 		all = append(all, Statement{s.sql, s.args})
 	}

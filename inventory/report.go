@@ -215,21 +215,14 @@ var exportUsageDoc = &server.Doc{
 
 // SummariseUsage summarises the past days of the usage ledgers of all tenants, which the usage report reads.
 func SummariseUsage(ctx context.Context, d *db.DB) error {
-	tenants, err := d.Tenants(ctx)
-	if err != nil {
-		return err
-	}
-	for _, tenant := range tenants {
+	return d.EachTenant(ctx, func(ctx context.Context, _ string) error {
 		for ctx.Err() == nil {
 			var days int
 			summary := db.SQL(`select summarise_usage(31)`).Into(&days)
-			if err := d.Write(db.As(ctx, db.Actor{Tenant: tenant}), summary); err != nil {
+			if err := d.Write(ctx, summary); err != nil || days == 0 {
 				return err
 			}
-			if days == 0 {
-				break
-			}
 		}
-	}
-	return ctx.Err()
+		return ctx.Err()
+	})
 }

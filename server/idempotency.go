@@ -97,23 +97,13 @@ const sweepSQL = `delete from idempotency_keys where (tenant_id, user_id, key) i
 
 // Sweep deletes the expired idempotency keys of all tenants, including those that no longer write.
 func Sweep(ctx context.Context, d *db.DB) error {
-	tenants, err := d.Tenants(ctx)
-	if err != nil {
-		return err
-	}
-	for _, tenant := range tenants {
-		for {
+	return d.EachTenant(ctx, func(ctx context.Context, _ string) error {
+		for ctx.Err() == nil {
 			swept := db.SQL(sweepSQL + ` returning key`)
-			if err := d.Write(db.As(ctx, db.Actor{Tenant: tenant}), swept); err != nil {
+			if err := d.Write(ctx, swept); err != nil || swept.Rows() == 0 {
 				return err
 			}
-			if swept.Rows() == 0 {
-				break
-			}
 		}
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-	}
-	return nil
+		return ctx.Err()
+	})
 }

@@ -24,6 +24,7 @@ type Metrics struct {
 	version     string
 	started     time.Time
 	pool        func() db.PoolStats
+	further     func() []bool // see WithFurther
 	rateLimited atomic.Int64
 	series      sync.Map // seriesKey -> *series
 }
@@ -46,6 +47,9 @@ type series struct {
 func NewMetrics(version string, pool func() db.PoolStats) *Metrics {
 	return &Metrics{version: version, started: time.Now(), pool: pool}
 }
+
+// WithFurther makes each scrape call up, which returns for each further database whether it is within reach.
+func (m *Metrics) WithFurther(up func() []bool) *Metrics { m.further = up; return m }
 
 func (m *Metrics) observe(route, method string, status int, elapsed time.Duration) {
 	if route == "" {
@@ -161,6 +165,9 @@ func (m *Metrics) write(w io.Writer) {
 		one("db_pool_wait_seconds_total", "counter", "Time spent waiting for a connection.", p.WaitTime.Seconds())
 		one("db_pool_shared_reads_total", "counter", "Reads that shared the round trip of another request.", p.Shared)
 	}
+	if m.further != nil {
+		m.writeFurther(w, m.further())
+	}
 	samples := []metrics.Sample{
 		{Name: "/memory/classes/heap/objects:bytes"}, {Name: "/memory/classes/total:bytes"},
 		{Name: "/gc/cycles/total:gc-cycles"}, {Name: "/cpu/classes/gc/total:cpu-seconds"},
@@ -174,4 +181,20 @@ func (m *Metrics) write(w io.Writer) {
 	one("process_start_time_seconds", "gauge", "Start time of the process, in Unix time.", m.started.Unix())
 	head("spoolwright_build_info", "gauge", "Version of the service and of Go.")
 	fmt.Fprintf(w, "spoolwright_build_info{version=%q,goversion=%q} 1\n", m.version, runtime.Version())
+}
+
+// writeFurther writes whether the further databases are within reach.
+func (m *Metrics) writeFurther(w io.Writer, up []bool) {
+	if len(up) == 0 {
+		return
+	}
+	fmt.Fprint(w, "# HELP db_further_up Whether a database of FURTHER_DATABASE_URLS is within reach.\n"+
+		"# TYPE db_further_up gauge\n")
+	for i, is := range up {
+		value := 0
+		if is {
+			value = 1
+		}
+		fmt.Fprintf(w, "db_further_up{database=\"%d\"} %d\n", i+1, value)
+	}
 }

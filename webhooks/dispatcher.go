@@ -28,8 +28,9 @@ var schedule = []time.Duration{
 // Run delivers events until ctx ends. Then it starts no further try, waits for those that run, at most for the Grace,
 // and returns.
 //
-// It claims webhooks with due deliveries from the queue: at once after a transaction of this instance added some, and
-// otherwise every two seconds. A worker has the lease of its webhook, so that no other instance sends its deliveries.
+// It claims webhooks with due deliveries from the queue of each database: at once after a transaction of this instance
+// added some, and otherwise every two seconds. A worker has the lease of its webhook, so that no other instance sends its
+// deliveries.
 func (s *Service) Run(ctx context.Context) {
 	go s.maintain(ctx)
 	sending, cancel := context.WithCancel(context.WithoutCancel(ctx))
@@ -37,16 +38,25 @@ func (s *Service) Run(ctx context.Context) {
 	context.AfterFunc(ctx, func() { time.AfterFunc(s.Grace, cancel) })
 	var workers sync.WaitGroup
 	defer workers.Wait()
+	var serving sync.WaitGroup
+	defer serving.Wait()
+	for _, q := range s.queues {
+		serving.Go(func() { s.serve(ctx, sending, q, &workers) })
+	}
+}
+
+// serve starts a worker for each webhook that is due in the queue, until ctx ends.
+func (s *Service) serve(ctx, sending context.Context, q *queue, workers *sync.WaitGroup) {
 	failed := false
 	for ctx.Err() == nil {
 		claimed := time.Now()
-		items, err := s.DB.ClaimQueue(ctx, s.holder, maxActive-s.count(), s.Lease)
+		items, err := q.Claim(ctx, s.holder, maxActive-s.count(), s.Lease)
 		if err != nil && !failed && ctx.Err() == nil {
 			s.Log.Warn("cannot look for due webhooks; trying again", "error", err)
 		}
 		failed = err != nil
 		for _, item := range items {
-			if w := s.admit(item, claimed); w != nil {
+			if w := s.admit(q, item, claimed); w != nil {
 				workers.Go(func() {
 					for w != nil {
 						w.run(ctx, sending)
@@ -59,8 +69,8 @@ func (s *Service) Run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 		case <-pause.C:
-		case <-s.DB.Queued():
-		case <-s.freed:
+		case <-q.Added():
+		case <-q.freed:
 		}
 		pause.Stop()
 		select {
@@ -68,6 +78,14 @@ func (s *Service) Run(ctx context.Context) {
 		case <-time.After(claimPause):
 		}
 	}
+}
+
+// queue is the queue of a database.
+type queue struct {
+	db.Queue
+	slots chan struct{} // limits the concurrent transactions of the dispatcher in the database
+	first chan struct{} // likewise, for the first one of each worker, which does not wait for those with many deliveries
+	freed chan struct{} // receives a value when there is room for another worker
 }
 
 // count returns the number of active workers.
@@ -78,7 +96,7 @@ func (s *Service) count() int {
 }
 
 // admit returns a worker for an item that was just leased, or nil if there is one already.
-func (s *Service) admit(item db.QueueItem, leased time.Time) *worker {
+func (s *Service) admit(q *queue, item db.QueueItem, leased time.Time) *worker {
 	key := db.QueueItem{Tenant: item.Tenant, ID: item.ID}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -96,7 +114,7 @@ func (s *Service) admit(item db.QueueItem, leased time.Time) *worker {
 	case !item.Fresh:
 		return nil
 	}
-	w = newWorker(s, key, leased)
+	w = newWorker(s, q, key, leased)
 	s.active[key] = w
 	return w
 }
@@ -108,14 +126,16 @@ func (s *Service) end(w *worker) *worker {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !w.again.IsZero() {
-		w = newWorker(s, key, w.again)
+		w = newWorker(s, w.queue, key, w.again)
 		s.active[key] = w
 		return w
 	}
 	if len(s.active) >= maxActive {
-		select {
-		case s.freed <- struct{}{}:
-		default:
+		for _, q := range s.queues {
+			select {
+			case q.freed <- struct{}{}:
+			default:
+			}
 		}
 	}
 	delete(s.active, key)
@@ -123,8 +143,8 @@ func (s *Service) end(w *worker) *worker {
 }
 
 // write runs a transaction of the dispatcher. Few of them run at a time, so that they leave connections to requests.
-func (s *Service) write(ctx context.Context, stmts ...*db.Stmt) error {
-	return s.writeIn(ctx, s.slots, stmts)
+func (w *worker) write(ctx context.Context, stmts ...*db.Stmt) error {
+	return w.writeIn(ctx, w.queue.slots, stmts)
 }
 
 func (s *Service) writeIn(ctx context.Context, slots chan struct{}, stmts []*db.Stmt) error {
@@ -136,6 +156,7 @@ func (s *Service) writeIn(ctx context.Context, slots chan struct{}, stmts []*db.
 // worker delivers the events of one webhook while it has its lease.
 type worker struct {
 	*Service
+	queue      *queue
 	tenant, id string
 	more       chan struct{} // receives a value when the webhook has new deliveries
 	again      time.Time     // when the item was leased again; set under the mutex
@@ -173,10 +194,10 @@ type result struct {
 	dropped bool // the service stopped before the try ended
 }
 
-func newWorker(s *Service, item db.QueueItem, leased time.Time) *worker {
+func newWorker(s *Service, q *queue, item db.QueueItem, leased time.Time) *worker {
 	return &worker{
-		Service: s, tenant: item.Tenant, id: item.ID, more: make(chan struct{}, 1), results: make(chan result, maxParallel),
-		leased: leased, began: leased, running: map[string]bool{},
+		Service: s, queue: q, tenant: item.Tenant, id: item.ID, more: make(chan struct{}, 1),
+		results: make(chan result, maxParallel), leased: leased, began: leased, running: map[string]bool{},
 	}
 }
 
@@ -358,9 +379,9 @@ func (w *worker) record(ctx context.Context, look bool) (state, error) {
 	if look {
 		stmts = append(stmts, webhook, loaded, first)
 	}
-	slots := w.slots
+	slots := w.queue.slots
 	if !w.started {
-		slots = w.first
+		slots = w.queue.first
 	}
 	if err := w.writeIn(ctx, slots, stmts); err != nil {
 		w.Log.Debug("cannot record the outcomes of deliveries; trying again", "webhook", w.id, "error", err)
@@ -493,20 +514,11 @@ func (s *Service) maintain(ctx context.Context) {
 // removed. It also queues the webhooks with pending deliveries, in case that the queue was lost, for example because a
 // backup of single tables was restored.
 func (s *Service) Maintain(ctx context.Context) error {
-	tenants, err := s.DB.Tenants(ctx)
-	for _, tenant := range tenants {
-		if err == nil {
-			err = ctx.Err()
-		}
-		if err != nil {
-			return err
-		}
-		err = s.maintainTenant(db.As(ctx, db.Actor{Tenant: tenant}), tenant)
-	}
-	return err
+	return s.DB.EachTenant(ctx, s.maintainTenant)
 }
 
 func (s *Service) maintainTenant(ctx context.Context, tenant string) error {
+	write := func(stmt *db.Stmt) error { return s.DB.Write(ctx, stmt) }
 	webhooks := db.SQL(`
 		select id, encode(secret, 'base64') as secret, encode(previous_secret, 'base64') as previous from webhooks
 		where tenant_id = $1`, tenant)
@@ -527,7 +539,7 @@ func (s *Service) maintainTenant(ctx context.Context, tenant string) error {
 			if err != nil || key == 0 {
 				continue
 			}
-			err = s.write(ctx, db.SQL(`update webhooks set `+column+` = $2 where id = $1 and `+column+` = $3`,
+			err = write(db.SQL(`update webhooks set `+column+` = $2 where id = $1 and `+column+` = $3`,
 				w.ID, s.keys.seal(tenant, w.ID, secret), text))
 			if err != nil {
 				return err
@@ -545,14 +557,14 @@ func (s *Service) maintainTenant(ctx context.Context, tenant string) error {
 				where d.tenant_id = $1 and d.status <> 'pending' and d.created_at < now() - interval '30 days'
 					and d.id < $2 order by d.id limit 1000))
 			returning id`, tenant, timeID(time.Now().Add(-30*24*time.Hour)))
-		if err := s.write(ctx, old); err != nil {
+		if err := write(old); err != nil {
 			return err
 		}
 		if old.Rows() == 0 {
 			break
 		}
 	}
-	return s.write(ctx, db.SQL(`
+	return write(db.SQL(`
 		select queue_add(array_agg(d.webhook_id))::text
 		from (select distinct webhook_id from webhook_deliveries where tenant_id = $1 and status = 'pending'
 			union select distinct webhook_id from webhook_deliveries d where tenant_id = $1

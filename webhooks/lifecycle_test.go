@@ -125,7 +125,7 @@ func TestMaintain(t *testing.T) {
 	admin.Get(t, path+"/deliveries").Want(200).Shows(map[string]string{"total": "3000"})
 
 	admin.Post(t, path+"/test", nil).Want(200)
-	if _, err := f.DB.ClaimQueue(t.Context(), db.NewID(), 10, time.Hour); err != nil { // an instance that never works
+	if _, err := f.DB.Queues()[0].Claim(t.Context(), db.NewID(), 10, time.Hour); err != nil { // an instance that never works
 		t.Fatal(err)
 	}
 	for range 2 {
@@ -134,7 +134,7 @@ func TestMaintain(t *testing.T) {
 		}
 	}
 	dbtest.ExecURL(t, f.super(t), `update queue_items set leased_until = now()`)
-	if claimed, err := f.DB.ClaimQueue(t.Context(), db.NewID(), 10, time.Second); err != nil || len(claimed) != 1 {
+	if claimed, err := f.DB.Queues()[0].Claim(t.Context(), db.NewID(), 10, time.Second); err != nil || len(claimed) != 1 {
 		t.Errorf("Maintain queues %v, %v", claimed, err)
 	}
 	time.Sleep(time.Second)
@@ -165,12 +165,12 @@ func TestLease(t *testing.T) {
 	path := hooksPath + f.webhook(t, admin, s.URL).ID()
 	admin.Post(t, path+"/test", nil).Want(200)
 	killed := db.NewID()
-	items, err := f.DB.ClaimQueue(t.Context(), killed, 10, 2*time.Second)
+	items, err := f.DB.Queues()[0].Claim(t.Context(), killed, 10, 2*time.Second)
 	if err != nil || len(items) != 1 {
 		t.Fatal(items, err)
 	}
 	begin := time.Now()
-	if again, err := f.DB.ClaimQueue(t.Context(), db.NewID(), 10, time.Second); err != nil || len(again) > 0 {
+	if again, err := f.DB.Queues()[0].Claim(t.Context(), db.NewID(), 10, time.Second); err != nil || len(again) > 0 {
 		t.Errorf("a second holder gets %v, %v", again, err)
 	}
 	f.run(t, f.config)
@@ -187,7 +187,7 @@ func TestLease(t *testing.T) {
 	// A lease of another tenant cannot be renewed or released.
 	f.stop()
 	admin.Post(t, path+"/test", nil).Want(200)
-	if items, err = f.DB.ClaimQueue(t.Context(), killed, 10, time.Minute); err != nil || len(items) != 1 {
+	if items, err = f.DB.Queues()[0].Claim(t.Context(), killed, 10, time.Minute); err != nil || len(items) != 1 {
 		t.Fatal(items, err)
 	}
 	foreign := db.As(t.Context(), db.Actor{Tenant: db.NewID()})
@@ -198,7 +198,7 @@ func TestLease(t *testing.T) {
 	if err := f.DB.Write(foreign, release); err != nil {
 		t.Error(err)
 	}
-	if again, err := f.DB.ClaimQueue(t.Context(), db.NewID(), 10, time.Second); err != nil || len(again) > 0 {
+	if again, err := f.DB.Queues()[0].Claim(t.Context(), db.NewID(), 10, time.Second); err != nil || len(again) > 0 {
 		t.Errorf("another tenant releases the lease: %v, %v", again, err)
 	}
 }

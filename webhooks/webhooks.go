@@ -72,13 +72,11 @@ type Service struct {
 	Config
 	keys   keys
 	sender *sender
-	holder string        // identifies this instance in leases
-	slots  chan struct{} // limits the concurrent database transactions of the dispatcher
-	first  chan struct{} // likewise, for the first one of each worker, which does not wait for those with many deliveries
+	holder string // identifies this instance in leases
+	queues []*queue
 
 	mu     sync.Mutex
 	active map[db.QueueItem]*worker // by item, with Fresh unset
-	freed  chan struct{}            // receives a value when there is room for another worker
 }
 
 // New returns a Service. Its dispatcher does not run until Run is called.
@@ -94,11 +92,15 @@ func New(c Config) *Service {
 	c.Lease = cmp.Or(c.Lease, 30*time.Second)
 	c.Grace = cmp.Or(c.Grace, 10*time.Second)
 	slots := max(1, min(4, c.DB.Stats().Max/4))
-	return &Service{
-		Config: c, keys: newKeys(c.Secrets), sender: newSender(c), holder: db.NewID(),
-		slots: make(chan struct{}, slots), first: make(chan struct{}, slots),
-		active: map[db.QueueItem]*worker{}, freed: make(chan struct{}, 1),
+	s := &Service{
+		Config: c, keys: newKeys(c.Secrets), sender: newSender(c), holder: db.NewID(), active: map[db.QueueItem]*worker{},
 	}
+	for _, q := range c.DB.Queues() {
+		s.queues = append(s.queues, &queue{
+			q, make(chan struct{}, slots), make(chan struct{}, slots), make(chan struct{}, 1),
+		})
+	}
+	return s
 }
 
 var tag = &server.Tag{

@@ -111,9 +111,21 @@ type Tenant struct {
 }
 
 // Tenant creates a tenant.
-func (a *API) Tenant(tb testing.TB) *Tenant {
+func (a *API) Tenant(tb testing.TB) *Tenant { tb.Helper(); return a.tenant(tb, db.NewID()) }
+
+// TenantIn creates a tenant in the database with the number.
+func (a *API) TenantIn(tb testing.TB, home int) *Tenant {
 	tb.Helper()
-	t := &Tenant{ID: db.NewID(), api: a}
+	id := db.NewID()
+	if err := a.DB.SettleIn(context.Background(), id, home); err != nil {
+		tb.Fatal(err)
+	}
+	return a.tenant(tb, id)
+}
+
+func (a *API) tenant(tb testing.TB, id string) *Tenant {
+	tb.Helper()
+	t := &Tenant{ID: id, api: a}
 	err := a.DB.Write(db.As(context.Background(), db.Actor{Tenant: t.ID}),
 		db.SQL(`insert into tenants (name) values ($1)`, "tenant "+t.ID))
 	if err != nil {
@@ -138,10 +150,9 @@ func (t *Tenant) User(tb testing.TB, role string) *Client {
 	}
 	c := &Client{API: t.api, Actor: db.Actor{Tenant: t.ID, User: db.NewID(), Role: role}}
 	c.Email = c.Actor.User + "@test.example"
-	err = t.api.DB.Write(db.As(context.Background(), db.Actor{Tenant: t.ID}),
-		db.SQL(`insert into users (id, email, name, role, password_hash) values ($1, $2, $3, $4, $5)`,
-			c.Actor.User, c.Email, "Test "+role, role, hash),
-		db.SQL(`select login_claim($1, $2)::text`, c.Email, c.Actor.User))
+	err = t.api.DB.WriteLogin(db.As(context.Background(), db.Actor{Tenant: t.ID}), c.Email, c.Actor.User,
+		db.SQL(`insert into users (id, email, name, role, password_hash) values ($1, $2, $3, $4, $5) returning id`,
+			c.Actor.User, c.Email, "Test "+role, role, hash))
 	if err == nil {
 		c.Token, err = t.api.Tokens.Access(auth.Principal{TenantID: t.ID, UserID: c.Actor.User, Role: role})
 	}

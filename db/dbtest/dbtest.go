@@ -105,14 +105,11 @@ func Open(tb testing.TB) *db.DB {
 // Database creates and migrates a database in the private PostgreSQL for one test, and opens it.
 func Database(tb testing.TB, c db.Config) *db.DB {
 	tb.Helper()
-	name := "test_" + strings.ToLower(rand.Text())
-	ExecURL(tb, private.SuperURL(), "create database "+name+" owner spoolwright_owner")
-	tb.Cleanup(func() { ExecURL(tb, private.SuperURL(), "drop database "+name+" with (force)") })
-	in := func(url string) string { return strings.Replace(url, "@/spoolwright?", "@/"+name+"?", 1) }
-	if _, err := db.Migrate(context.Background(), in(private.OwnerURL()), in(private.AppURL()), Definitions); err != nil {
+	owner, app := newDatabase(tb)
+	if _, err := db.Migrate(context.Background(), owner, app, Definitions); err != nil {
 		tb.Fatal(err)
 	}
-	c.URL, c.Definitions = in(private.AppURL()), Definitions
+	c.URL, c.Definitions = app, Definitions
 	d, err := db.Open(context.Background(), c)
 	if err != nil {
 		tb.Fatal(err)
@@ -120,6 +117,65 @@ func Database(tb testing.TB, c db.Config) *db.DB {
 	tb.Cleanup(d.Close)
 	return d
 }
+
+// newDatabase creates an empty database for one test. It returns the connection strings of its owner and of the login of
+// the service.
+func newDatabase(tb testing.TB) (owner, app string) {
+	tb.Helper()
+	name := "test_" + strings.ToLower(rand.Text())
+	ExecURL(tb, private.SuperURL(), "create database "+name+" owner spoolwright_owner")
+	tb.Cleanup(func() { ExecURL(tb, private.SuperURL(), "drop database "+name+" with (force)") })
+	in := func(url string) string { return strings.Replace(url, "@/spoolwright?", "@/"+name+"?", 1) }
+	return in(private.OwnerURL()), in(private.AppURL())
+}
+
+// Homes are two databases of one installation.
+type Homes struct {
+	Config db.Config  // of DB
+	Owner  db.Owner   // of both
+	Super  [2]string  // connection strings of the superuser
+	gate   *Forwarder // to the further database
+	direct string     // a connection string of it that does not lead through gate
+}
+
+// NewHomes creates two databases in the private PostgreSQL for one test. The caller opens them with Config.
+func NewHomes(tb testing.TB, c db.Config) *Homes {
+	tb.Helper()
+	h := &Homes{Config: c}
+	owner, app := newDatabase(tb)
+	if _, err := db.Migrate(context.Background(), owner, app, Definitions); err != nil {
+		tb.Fatal(err)
+	}
+	super := func(url string) string {
+		name := regexp.MustCompile(`@/(\w+)\?`).FindStringSubmatch(url)[1]
+		return strings.Replace(private.SuperURL(), "@/spoolwright?", "@/"+name+"?", 1)
+	}
+	h.Config.URL, h.Config.Definitions, h.Owner.URL, h.Super[0] = app, Definitions, owner, super(owner)
+	owner, app = newDatabase(tb)
+	h.Super[1], h.direct = super(owner), owner
+	h.gate = NewForwarder(tb, "127.0.0.1:0", owner)
+	h.Config.Further = []db.Further{{URL: h.gate.URL(tb, app), OwnerURL: h.gate.URL(tb, owner)}}
+	h.Owner.Further = []string{h.gate.URL(tb, owner)}
+	return h
+}
+
+// Open opens the databases.
+func (h *Homes) Open(tb testing.TB) *db.DB {
+	tb.Helper()
+	d, err := db.Open(context.Background(), h.Config)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(d.Close)
+	h.Owner.DB = d
+	return d
+}
+
+// Down makes the further database unreachable.
+func (h *Homes) Down() { h.gate.Down() }
+
+// Up ends Down.
+func (h *Homes) Up(tb testing.TB) { tb.Helper(); h.gate.Switch(tb, h.direct) }
 
 var allowedText = regexp.MustCompile(`'([^']*)'::text`)
 

@@ -4,6 +4,7 @@ import (
 	"io"
 	"net"
 	"net/url"
+	"sync"
 	"sync/atomic"
 	"testing"
 )
@@ -12,14 +13,17 @@ import (
 // connections to the old PostgreSQL when it is given a new one.
 type Forwarder struct {
 	addr   string
-	target atomic.Pointer[string] // a socket
+	target atomic.Pointer[string] // a socket; nil while Down
+
+	mu    sync.Mutex
+	conns map[net.Conn]bool // of clients
 }
 
 // NewForwarder starts a forwarder to the PostgreSQL of a connection string. Addr is where it listens, such as
 // 127.0.0.1:0.
 func NewForwarder(tb testing.TB, addr, to string) *Forwarder {
 	tb.Helper()
-	f := &Forwarder{}
+	f := &Forwarder{conns: map[net.Conn]bool{}}
 	f.Switch(tb, to)
 	l, err := net.Listen("tcp", addr)
 	if err != nil {
@@ -61,9 +65,31 @@ func (f *Forwarder) URL(tb testing.TB, direct string) string {
 	return u.String()
 }
 
+// Down ends all connections, and all new ones until Switch is called.
+func (f *Forwarder) Down() {
+	f.target.Store(nil)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for client := range f.conns {
+		client.Close()
+	}
+}
+
 func (f *Forwarder) forward(client net.Conn) {
-	defer client.Close()
-	postgres, err := net.Dial("unix", *f.target.Load())
+	f.mu.Lock()
+	f.conns[client] = true
+	f.mu.Unlock()
+	defer func() {
+		client.Close()
+		f.mu.Lock()
+		delete(f.conns, client)
+		f.mu.Unlock()
+	}()
+	target := f.target.Load()
+	if target == nil {
+		return
+	}
+	postgres, err := net.Dial("unix", *target)
 	if err != nil {
 		return
 	}

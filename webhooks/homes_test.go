@@ -1,0 +1,40 @@
+package webhooks_test
+
+import (
+	"testing"
+	"time"
+
+	"spoolwright/db"
+	"spoolwright/db/dbtest"
+)
+
+// TestHomes checks that the dispatcher delivers the events of all databases, and that one that is out of reach delays
+// only its own.
+func TestHomes(t *testing.T) {
+	t.Parallel()
+	h := dbtest.NewHomes(t, db.Config{MaxConns: 8})
+	f := startWithout(t, h.Open(t), nil)
+	near, far := f.TenantIn(t, 0), f.TenantIn(t, 1)
+	nearReceiver, farReceiver := receive(t, nil), receive(t, nil)
+	f.webhook(t, near.User(t, "admin"), nearReceiver.URL)
+	f.webhook(t, far.User(t, "admin"), farReceiver.URL)
+	nearOperator, farOperator := near.User(t, "operator"), far.User(t, "operator")
+
+	complete(t, farOperator)
+	h.Down()
+	f.run(t, f.config)
+	for range 3 {
+		complete(t, nearOperator)
+		nearReceiver.wait(t)
+	}
+	farReceiver.wantNone(t, 0)
+	h.Up(t)
+	farReceiver.wait(t)
+	for begin := time.Now(); !f.DB.FurtherUp()[0]; time.Sleep(20 * time.Millisecond) {
+		if time.Since(begin) > 20*time.Second {
+			t.Fatal("the database does not come back")
+		}
+	}
+	complete(t, farOperator)
+	farReceiver.wait(t)
+}
