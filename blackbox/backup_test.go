@@ -30,10 +30,15 @@ func TestBackup(t *testing.T) {
 }
 
 // runBackupCommands runs a shell block of docs/backup.md, which must print nothing. If pg_dump is not in PATH, it
-// adds the directory of the newest installed version.
+// adds the directory of the newest installed version. The programs of an older PostgreSQL refuse a newer server, so
+// those in POSTGRES_BIN are required if it is set.
 func runBackupCommands(t *testing.T, dir, script string, env ...string) {
 	t.Helper()
-	if _, err := exec.LookPath("pg_dump"); err != nil {
+	if folder := os.Getenv("POSTGRES_BIN"); folder != "" {
+		if _, err := exec.LookPath(filepath.Join(folder, "pg_dump")); err != nil {
+			skipTest(t, "POSTGRES_BIN contains no pg_dump")
+		}
+	} else if _, err := exec.LookPath("pg_dump"); err != nil {
 		if found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/pg_dump"); len(found) == 0 {
 			skipTest(t, "pg_dump is not installed")
 		} else {

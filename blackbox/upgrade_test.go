@@ -3,13 +3,15 @@ package blackbox_test
 import (
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 )
 
 // TestUpgradeData moves a data folder to a newer PostgreSQL with `spoolwright upgrade-data`. NEWER_POSTGRES is a folder
-// with the binaries of a newer version than the one in PATH or the usual folders.
+// with the binaries of a newer version than those in the usual folders. The old version is that of POSTGRES_BIN, or an
+// installed one if that is not older.
 func TestUpgradeData(t *testing.T) {
 	t.Parallel()
 	newer := os.Getenv("NEWER_POSTGRES")
@@ -17,9 +19,13 @@ func TestUpgradeData(t *testing.T) {
 		t.Skip("NEWER_POSTGRES names no newer PostgreSQL")
 	}
 	p := buildProgram(t)
+	path := os.Getenv("PATH")
+	if folder := os.Getenv("POSTGRES_BIN"); folder != "" && postgresVersion(t, folder) == postgresVersion(t, newer) {
+		path = strings.TrimPrefix(path, folder+":")
+	}
 	dir := tempDir(t) + "/data"
-	env := append([]string{"DATA_DIR=" + dir}, noLimits...)
-	both := append([]string{"PATH=" + newer + ":" + os.Getenv("PATH")}, env...)
+	env := append([]string{"DATA_DIR=" + dir, "PATH=" + path}, noLimits...)
+	both := append(env, "PATH="+newer+":"+path) // the last one counts
 	c := p.start(t, env)
 	token := p.addAdmin(t, c, env, "farm", "ada@farm.example")
 	createSampleData(t, c, token)
@@ -57,4 +63,13 @@ func TestUpgradeData(t *testing.T) {
 
 	// The other direction: only the older version is installed.
 	p.fails(t, 1, env, nil, "no suitable PostgreSQL is installed", dir+"/postgres")
+}
+
+// postgresVersion returns the major version of the PostgreSQL in a folder of binaries.
+func postgresVersion(t *testing.T, folder string) string {
+	t.Helper()
+	out, err := exec.Command(filepath.Join(folder, "postgres"), "--version").Output()
+	check(t, err)
+	version, _, _ := strings.Cut(strings.TrimPrefix(string(out), "postgres (PostgreSQL) "), ".")
+	return version
 }

@@ -37,7 +37,16 @@ var private *local.Server
 // fails.
 func Main(m *testing.M) { os.Exit(runTests(m)) }
 
+// UsePostgres puts the folder POSTGRES_BIN, if it is set, first in PATH. The tests then use the PostgreSQL and the
+// client programs in it.
+func UsePostgres() {
+	if folder := os.Getenv("POSTGRES_BIN"); folder != "" {
+		os.Setenv("PATH", folder+string(os.PathListSeparator)+os.Getenv("PATH"))
+	}
+}
+
 func runTests(m *testing.M) int {
+	UsePostgres()
 	fail := func(err error) int {
 		fmt.Fprintln(os.Stderr, "the tests need PostgreSQL:", err)
 		return 1

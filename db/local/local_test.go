@@ -22,6 +22,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"spoolwright/db/dbtest"
 	"spoolwright/db/local"
 )
 
@@ -39,6 +40,7 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
+	dbtest.UsePostgres()
 	os.Exit(m.Run())
 }
 
