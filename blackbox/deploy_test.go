@@ -647,7 +647,11 @@ func testNginx(t *testing.T, p program) {
 			}
 		}
 		token = tokens["access_token"].(string)
-		counts := served(user)
+		var counts [2]int
+		eventually(t, "the instances have logged the requests", func() bool { // they collect lines for 100 ms
+			counts = served(user)
+			return counts[0]+counts[1] == 3
+		})
 		switch counts {
 		case [2]int{3, 0}:
 			at = 0
@@ -712,6 +716,9 @@ func testNginx(t *testing.T, p program) {
 	if h := response.Header; h.Get("Strict-Transport-Security") == "" || h.Get("X-Request-Id") != requestID {
 		t.Errorf("the response has the headers %v, want Strict-Transport-Security and the X-Request-Id of the request", h)
 	}
+	eventually(t, "the request is logged", func() bool {
+		return strings.Contains(instances[at].stderr.String(), requestID)
+	})
 	if strings.Contains(instances[at].stderr.String(), "192.0.2.1") {
 		t.Error("the service uses the X-Forwarded-For of the client, not that of nginx")
 	}
