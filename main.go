@@ -133,7 +133,7 @@ func newServer(c cli.Config, d *db.DB) (*server.Server, error) {
 		PerMinute:  c.PerMinute, PerHour: c.PerHour, TenantPerMinute: c.TenantPerMinute,
 		TrustedProxies: c.TrustedProxies, CORSOrigins: c.CORSOrigins,
 		HSTS: c.TLSCert != "", DrainDelay: c.DrainDelay, Version: cli.Version, Log: c.Log,
-		Metrics: server.NewMetrics(cli.BuildVersion(), d.Stats).WithFurther(d.FurtherUp),
+		Metrics: server.NewMetrics(cli.BuildVersion(), d.Stats, hooks.WriteMetrics).WithFurther(d.FurtherUp),
 	}), nil
 }
 

@@ -15,7 +15,7 @@ import (
 )
 
 // metricName matches the names of this program's metrics in a PromQL expression.
-var metricName = regexp.MustCompile(`\b(?:http|db_pool|go|process|spoolwright)_[a-z_]+`)
+var metricName = regexp.MustCompile(`\b(?:http|db_pool|webhook|go|process|spoolwright)_[a-z_]+`)
 
 // dashboard is the part of deploy/grafana.json that the test reads.
 type dashboard struct {

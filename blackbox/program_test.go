@@ -759,7 +759,7 @@ func testMetrics(t *testing.T, p program) {
 	for _, want := range []string{
 		`http_requests_total{route="POST /api/v1/spools",method="POST",status="201"} 1`,
 		`http_request_duration_seconds_count{route="POST /api/v1/spools",method="POST",status="201"} 1`,
-		"db_pool_max_connections ", "go_goroutines ", "spoolwright_build_info{",
+		"db_pool_max_connections ", "go_goroutines ", "spoolwright_build_info{", `webhook_queue{state="waiting"} 0`,
 	} {
 		if status != 200 || !strings.Contains(text, "\n"+want) {
 			t.Errorf("/metrics: %d, want 200 with %s:\n%s", status, want, text)

@@ -289,7 +289,8 @@ func TestCatalogFunctions(t *testing.T) {
 	definers := queryStrings(t, super,
 		`select proname::text from pg_proc where pronamespace = 'public'::regnamespace and prosecdef order by 1`)
 	want := []string{"home_claim", "home_counts", "home_find", "home_register", "key_claim", "key_drop", "key_find",
-		"login_claim", "login_drop", "login_find", "login_tenants", "queue_claim", "queue_release", "queue_renew"}
+		"login_claim", "login_drop", "login_find", "login_tenants", "queue_claim", "queue_release", "queue_renew",
+		"queue_state"}
 	if !slices.Equal(definers, want) {
 		t.Errorf("the security definer functions are %v, want %v", definers, want)
 	}

@@ -43,7 +43,7 @@ var ownDefinitions = []Definition{
 	{"db/counts", 3, countsSQL},
 	{"db/directory", 2, directorySQL},
 	{"db/key", 1, keySQL},
-	{"db/queue", 2, queueSQL},
+	{"db/queue", 3, queueSQL},
 	{"db/home", 1, homeSQL},
 }
 

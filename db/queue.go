@@ -55,5 +55,26 @@ func (q Queue) Claim(ctx context.Context, holder string, most int, lease time.Du
 // wait for the next poll.
 func (q Queue) Added() <-chan struct{} { return q.added }
 
+// QueueState is the state of a queue, of all tenants.
+type QueueState struct {
+	Signals int           // that Claim has not seen yet, at most 1,000
+	Waiting int           // items that are due and not leased
+	Leased  int           // items that were due when they were leased
+	Oldest  time.Duration // since the first of the waiting items became due
+}
+
+// State returns the state of the queue, for monitoring.
+func (q Queue) State(ctx context.Context) (s QueueState, err error) {
+	d, err := q.db()
+	if err != nil {
+		return s, err
+	}
+	var seconds float64
+	_, err = d.directory(ctx, `select signals, waiting, leased, oldest_seconds from queue_state()`, nil,
+		&s.Signals, &s.Waiting, &s.Leased, &seconds)
+	s.Oldest = time.Duration(seconds * float64(time.Second))
+	return s, err
+}
+
 // queuedKey is the key in a connection's custom data for a notice of queue_add since beginWrite.
 const queuedKey = "spoolwright.queued"

@@ -1,7 +1,7 @@
 -- The queue of items with due work, such as webhooks with deliveries. The service may only insert into queue_signals, for
 -- the tenant that the transaction is bound to. The functions other than queue_add run with their owner's privileges
 -- (security definer), to whom row-level security does not apply; they have a fixed search_path, and may be called by the
--- service's role only. queue_claim returns items of all tenants, the others work on those of the transaction's tenant.
+-- service's role only. queue_claim and queue_state work on items of all tenants, the others on those of the transaction's tenant.
 
 -- Makes the items due now. It only inserts rows, so that it waits for no other transaction. The notice, with the
 -- SQLSTATE SW200, makes the service claim items as soon as the transaction is committed.
@@ -74,5 +74,20 @@ begin
 	return true;
 end $$;
 
-revoke all on function queue_claim, queue_renew, queue_release from public;
-grant execute on function queue_claim, queue_renew, queue_release to spoolwright_app;
+-- Returns the state of the queue, for monitoring: signals that queue_claim has not merged, at most 1,000; due items that
+-- no holder has leased, those that one has leased, and the seconds since the first of the former became due.
+create or replace function queue_state(out signals int, out waiting int, out leased int, out oldest_seconds float8)
+language plpgsql stable security definer set search_path = public, pg_temp as $$
+begin
+	select count(*) into signals from (select from queue_signals limit 1000) s;
+	select count(*) filter (where w.waits), count(*) filter (where not w.waits),
+		coalesce(extract(epoch from now() - min(w.due_at) filter (where w.waits)), 0)
+	into waiting, leased, oldest_seconds
+	from (
+		select q.due_at, q.leased_until is null or q.leased_until <= now() as waits
+		from queue_items q where q.due_at <= now()
+	) w;
+end $$;
+
+revoke all on function queue_claim, queue_renew, queue_release, queue_state from public;
+grant execute on function queue_claim, queue_renew, queue_release, queue_state to spoolwright_app;

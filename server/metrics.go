@@ -25,8 +25,9 @@ type Metrics struct {
 	started     time.Time
 	pool        func() db.PoolStats
 	further     func() []bool // see WithFurther
+	more        []func(MetricsWriter)
 	rateLimited atomic.Int64
-	series      sync.Map // seriesKey -> *series
+	series      sync.Map // seriesKey -> *Histogram
 }
 
 type seriesKey struct {
@@ -34,18 +35,26 @@ type seriesKey struct {
 	status        int
 }
 
-// buckets are the upper bounds of the duration histogram, in seconds.
+// buckets are the upper bounds of histograms, in seconds.
 var buckets = [...]float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10}
 
-type series struct {
+// Histogram counts durations. The zero value is empty. Its methods may be called concurrently.
+type Histogram struct {
 	counts [len(buckets) + 1]atomic.Int64
 	nanos  atomic.Int64
 }
 
+// Observe adds a duration.
+func (h *Histogram) Observe(elapsed time.Duration) {
+	i, _ := slices.BinarySearch(buckets[:], elapsed.Seconds())
+	h.counts[i].Add(1)
+	h.nanos.Add(int64(elapsed))
+}
+
 // NewMetrics returns Metrics that start at zero. Each scrape calls pool, if it is not nil, for the connection pool's
-// state.
-func NewMetrics(version string, pool func() db.PoolStats) *Metrics {
-	return &Metrics{version: version, started: time.Now(), pool: pool}
+// state, and the functions more, which write metrics of features.
+func NewMetrics(version string, pool func() db.PoolStats, more ...func(MetricsWriter)) *Metrics {
+	return &Metrics{version: version, started: time.Now(), pool: pool, more: more}
 }
 
 // WithFurther makes each scrape call up, which returns for each further database whether it is within reach.
@@ -61,12 +70,9 @@ func (m *Metrics) observe(route, method string, status int, elapsed time.Duratio
 	key := seriesKey{route, method, status}
 	v, ok := m.series.Load(key)
 	if !ok {
-		v, _ = m.series.LoadOrStore(key, &series{})
+		v, _ = m.series.LoadOrStore(key, &Histogram{})
 	}
-	s := v.(*series)
-	i, _ := slices.BinarySearch(buckets[:], elapsed.Seconds())
-	s.counts[i].Add(1)
-	s.nanos.Add(int64(elapsed))
+	v.(*Histogram).Observe(elapsed)
 }
 
 func (m *Metrics) limited() { m.rateLimited.Add(1) }
@@ -114,44 +120,70 @@ func isLoopback(host string) bool {
 	return strings.EqualFold(host, "localhost") || err == nil && ip.IsLoopback()
 }
 
-func (m *Metrics) write(w io.Writer) {
+// MetricsWriter writes metrics in the Prometheus text format.
+type MetricsWriter struct{ w io.Writer }
+
+// Head begins a metric of the kind counter, gauge or histogram.
+func (m MetricsWriter) Head(name, kind, help string) {
+	fmt.Fprintf(m.w, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, kind)
+}
+
+// Value writes a value of the metric. Labels are empty or have the form a="x",b="y"; few combinations may occur, and
+// clients must not be able to add some.
+func (m MetricsWriter) Value(name, labels string, value any) {
+	if labels != "" {
+		labels = "{" + labels + "}"
+	}
+	fmt.Fprintf(m.w, "%s%s %v\n", name, labels, value)
+}
+
+// Histogram writes the values of a histogram.
+func (m MetricsWriter) Histogram(name, labels string, h *Histogram) {
+	separator := ""
+	if labels != "" {
+		separator = ","
+	}
+	var n int64
+	for i, bound := range buckets {
+		n += h.counts[i].Load()
+		m.Value(name+"_bucket", fmt.Sprintf(`%s%sle="%g"`, labels, separator, bound), n)
+	}
+	n += h.counts[len(buckets)].Load()
+	m.Value(name+"_bucket", labels+separator+`le="+Inf"`, n)
+	m.Value(name+"_sum", labels, time.Duration(h.nanos.Load()).Seconds())
+	m.Value(name+"_count", labels, n)
+}
+
+func (m *Metrics) write(out io.Writer) {
+	w := MetricsWriter{out}
 	type entry struct {
 		labels string
-		*series
+		*Histogram
 	}
 	var entries []entry
 	m.series.Range(func(k, v any) bool {
 		key := k.(seriesKey)
 		labels := fmt.Sprintf(`route=%q,method=%q,status="%d"`, key.route, key.method, key.status)
-		entries = append(entries, entry{labels, v.(*series)})
+		entries = append(entries, entry{labels, v.(*Histogram)})
 		return true
 	})
 	slices.SortFunc(entries, func(a, b entry) int { return strings.Compare(a.labels, b.labels) })
 
-	head := func(name, kind, help string) { fmt.Fprintf(w, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, kind) }
 	one := func(name, kind, help string, value any) {
-		head(name, kind, help)
-		fmt.Fprintf(w, "%s %v\n", name, value)
+		w.Head(name, kind, help)
+		w.Value(name, "", value)
 	}
-	head("http_requests_total", "counter", "Requests by route, method and status.")
+	w.Head("http_requests_total", "counter", "Requests by route, method and status.")
 	for _, e := range entries {
 		var n int64
 		for i := range e.counts {
 			n += e.counts[i].Load()
 		}
-		fmt.Fprintf(w, "http_requests_total{%s} %d\n", e.labels, n)
+		w.Value("http_requests_total", e.labels, n)
 	}
-	head("http_request_duration_seconds", "histogram", "Time to handle a request.")
+	w.Head("http_request_duration_seconds", "histogram", "Time to handle a request.")
 	for _, e := range entries {
-		var n int64
-		for i, bound := range buckets {
-			n += e.counts[i].Load()
-			fmt.Fprintf(w, "http_request_duration_seconds_bucket{%s,le=\"%g\"} %d\n", e.labels, bound, n)
-		}
-		n += e.counts[len(buckets)].Load()
-		fmt.Fprintf(w, "http_request_duration_seconds_bucket{%s,le=\"+Inf\"} %d\n", e.labels, n)
-		fmt.Fprintf(w, "http_request_duration_seconds_sum{%s} %g\n", e.labels, time.Duration(e.nanos.Load()).Seconds())
-		fmt.Fprintf(w, "http_request_duration_seconds_count{%s} %d\n", e.labels, n)
+		w.Histogram("http_request_duration_seconds", e.labels, e.Histogram)
 	}
 	one("http_requests_rate_limited_total", "counter", "Requests that exceeded the rate limits.", m.rateLimited.Load())
 	if m.pool != nil {
@@ -166,7 +198,10 @@ func (m *Metrics) write(w io.Writer) {
 		one("db_pool_shared_reads_total", "counter", "Reads that shared the round trip of another request.", p.Shared)
 	}
 	if m.further != nil {
-		m.writeFurther(w, m.further())
+		writeFurther(w, m.further())
+	}
+	for _, more := range m.more {
+		more(w)
 	}
 	samples := []metrics.Sample{
 		{Name: "/memory/classes/heap/objects:bytes"}, {Name: "/memory/classes/total:bytes"},
@@ -179,22 +214,21 @@ func (m *Metrics) write(w io.Writer) {
 	one("go_gc_cycles_total", "counter", "Completed collections.", samples[2].Value.Uint64())
 	one("go_gc_cpu_seconds_total", "counter", "Estimated processor time spent collecting.", samples[3].Value.Float64())
 	one("process_start_time_seconds", "gauge", "Start time of the process, in Unix time.", m.started.Unix())
-	head("spoolwright_build_info", "gauge", "Version of the service and of Go.")
-	fmt.Fprintf(w, "spoolwright_build_info{version=%q,goversion=%q} 1\n", m.version, runtime.Version())
+	w.Head("spoolwright_build_info", "gauge", "Version of the service and of Go.")
+	w.Value("spoolwright_build_info", fmt.Sprintf("version=%q,goversion=%q", m.version, runtime.Version()), 1)
 }
 
 // writeFurther writes whether the further databases are within reach.
-func (m *Metrics) writeFurther(w io.Writer, up []bool) {
+func writeFurther(w MetricsWriter, up []bool) {
 	if len(up) == 0 {
 		return
 	}
-	fmt.Fprint(w, "# HELP db_further_up Whether a database of FURTHER_DATABASE_URLS is within reach.\n"+
-		"# TYPE db_further_up gauge\n")
+	w.Head("db_further_up", "gauge", "Whether a database of FURTHER_DATABASE_URLS is within reach.")
 	for i, is := range up {
 		value := 0
 		if is {
 			value = 1
 		}
-		fmt.Fprintf(w, "db_further_up{database=\"%d\"} %d\n", i+1, value)
+		w.Value("db_further_up", fmt.Sprintf(`database="%d"`, i+1), value)
 	}
 }

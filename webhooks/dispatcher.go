@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"math/rand/v2"
+	"net/http"
 	"sync"
 	"time"
 
@@ -302,6 +303,7 @@ func (w *worker) collect(r result) {
 	if r.dropped {
 		return
 	}
+	w.metrics.observe(w.status(r), r.took)
 	if len(w.done) == 0 {
 		w.oldest = time.Now()
 	}
@@ -335,7 +337,7 @@ func (w *worker) record(ctx context.Context, look bool) (state, error) {
 	for _, r := range w.done {
 		succeeded = succeeded || r.ok()
 		failed = failed || !r.ok()
-		gone = gone || r.status == 410
+		gone = gone || r.code == http.StatusGone
 	}
 	if len(w.done) > 0 {
 		stmts = append(stmts, w.update())
@@ -421,6 +423,17 @@ func (w *worker) record(ctx context.Context, look bool) (state, error) {
 	return state{next: *next}, nil
 }
 
+// status returns the status of a delivery after a try.
+func (w *worker) status(r result) DeliveryStatus {
+	switch {
+	case r.ok():
+		return "delivered"
+	case r.Tries < len(w.Schedule) && r.code != http.StatusGone:
+		return "pending"
+	}
+	return "failed"
+}
+
 // update returns the statement that records the results.
 //
 // Its plan must find the deliveries by the primary key, whatever PostgreSQL knows of the table. The condition on
@@ -430,19 +443,15 @@ func (w *worker) update() *db.Stmt {
 	var rows []map[string]any
 	for _, r := range w.done {
 		row := map[string]any{
-			"webhook_id": w.id, "id": r.ID, "status": "delivered", "began": r.began, "took": r.took.Milliseconds(),
+			"webhook_id": w.id, "id": r.ID, "status": w.status(r), "began": r.began, "took": r.took.Milliseconds(),
 		}
-		if !r.ok() {
-			row["status"] = "failed"
-			if r.Tries < len(w.Schedule) && r.status != 410 {
-				row["status"] = "pending"
-				after := w.Schedule[r.Tries]
-				after += time.Duration((rand.Float64()*2 - 1) / 10 * float64(after))
-				row["pause"] = max(after, r.retryAfter).Seconds()
-			}
+		if w.status(r) == "pending" {
+			after := w.Schedule[r.Tries]
+			after += time.Duration((rand.Float64()*2 - 1) / 10 * float64(after))
+			row["pause"] = max(after, r.retryAfter).Seconds()
 		}
-		if r.outcome.status != 0 {
-			row["code"], row["response"] = r.outcome.status, r.response
+		if r.code != 0 {
+			row["code"], row["response"] = r.code, r.response
 		} else {
 			row["error"] = r.err
 		}

@@ -33,13 +33,13 @@ type sender struct {
 type outcome struct {
 	began      time.Time
 	took       time.Duration
-	status     int           // 0 without a response
+	code       int           // the status of the response; 0 without one
 	response   string        // its first bytes, as valid text
 	err        string        // why there is no response; "" if there is one
 	retryAfter time.Duration // that the receiver asked for
 }
 
-func (o outcome) ok() bool { return o.status >= 200 && o.status <= 299 }
+func (o outcome) ok() bool { return o.code >= 200 && o.code <= 299 }
 
 // errAddress means that a host has an address that receivers must not have.
 var errAddress = errors.New("the address is not public")
@@ -116,7 +116,7 @@ func (s *sender) send(ctx context.Context, to, id string, secrets [][]byte, body
 		return o
 	}
 	defer response.Body.Close()
-	o.status = response.StatusCode
+	o.code = response.StatusCode
 	// The status decides; an error while the body is read does not matter.
 	read, _ := io.ReadAll(io.LimitReader(response.Body, maxRead))
 	o.response = printable(read)

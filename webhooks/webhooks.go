@@ -77,6 +77,8 @@ type Service struct {
 
 	mu     sync.Mutex
 	active map[db.QueueItem]*worker // by item, with Fresh unset
+
+	metrics tries
 }
 
 // New returns a Service. Its dispatcher does not run until Run is called.
