@@ -322,14 +322,33 @@ func TestSystemdUnit(t *testing.T) {
 	if err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
+	if !regexp.MustCompile(`(?m)^✓ NoNewPrivileges=`).Match(out) {
+		t.Errorf("the service may gain privileges:\n%s", out)
+	}
 	dir := tempDir(t)
 	b, err := os.ReadFile("deploy/spoolwright.service")
 	check(t, err)
+	// Otherwise systemd would send SIGTERM also to the private PostgreSQL, which would end the requests in progress.
+	if !bytes.Contains(b, []byte("\nKillMode=mixed\n")) {
+		t.Error("the unit stops PostgreSQL together with the service")
+	}
 	unit := filepath.Join(dir, "spoolwright.service")
 	check(t, os.WriteFile(unit, bytes.ReplaceAll(b, []byte("/usr/local/bin/spoolwright"), []byte("/bin/true")), 0o644))
 	out, err = exec.Command("systemd-analyze", "verify", "--man=no", unit).CombinedOutput()
 	if err != nil || bytes.Contains(out, []byte("spoolwright.service:")) {
 		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// TestDockerfile checks that the program in the image runs without privileges, as a numeric user, so that Kubernetes can
+// see that it is not root.
+func TestDockerfile(t *testing.T) {
+	t.Parallel()
+	b, err := os.ReadFile("deploy/Dockerfile")
+	check(t, err)
+	stages := strings.Split(string(b), "\nFROM ")
+	if !regexp.MustCompile(`(?m)^USER [1-9]\d*:[1-9]\d*$`).MatchString(stages[len(stages)-1]) {
+		t.Error("the image has no USER other than root")
 	}
 }
 

@@ -318,7 +318,7 @@ func TestManyEvents(t *testing.T) {
 // TestCost checks that many deliveries share connections and transactions, also those of several tenants to one host.
 func TestCost(t *testing.T) {
 	t.Parallel()
-	const tenants, events = 10, 64
+	const tenants, events = 10, 200
 	var trips, statements, connections atomic.Int64
 	d := dbtest.Database(t, db.Config{MaxConns: 16, RoundTrip: func(all []db.Statement) {
 		trips.Add(1)
@@ -344,17 +344,17 @@ func TestCost(t *testing.T) {
 	begin := time.Now()
 	f.run(t, f.config)
 	for received.Load() < tenants*events {
-		if time.Since(begin) > 20*time.Second {
+		if time.Since(begin) > time.Minute {
 			t.Fatalf("the receiver got %d requests", received.Load())
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
 	f.stop()
-	if n := connections.Load(); n > 2*tenants*4 {
-		t.Errorf("%d requests needed %d connections, want one for each that runs at a time", tenants*events, n)
+	if n := connections.Load(); n > 3*tenants*4 {
+		t.Errorf("%d requests needed %d connections, want hardly more than run at a time", tenants*events, n)
 	}
 	// While the computer is busy, outcomes are also recorded when flushAfter has passed.
-	most := tenants * (10 + int64(7*time.Since(begin).Seconds()))
+	most := tenants * (16 + int64(7*time.Since(begin).Seconds()))
 	if n := trips.Load(); n > most {
 		t.Errorf("%d deliveries needed %d transactions, want at most %d", tenants*events, n, most)
 	}

