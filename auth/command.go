@@ -4,9 +4,11 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 
@@ -125,6 +127,35 @@ func Commands(rounds int) []cli.Command {
 					}
 					err := accounts(c.DB).RemoveTenant(ctx, c.Owner, name)
 					return report(c, err, "removed the tenant %q, its users and all its data", name)
+				}
+			},
+		},
+		{
+			Name: "tenant move", Args: "--tenant NAME --to N", Needs: cli.Farm,
+			Help: "move a tenant to another database\n\n" +
+				"N is a number of tenant list: 0 is DATABASE_URL, 1 the first of FURTHER_DATABASE_URLS. Writes of the tenant " +
+				"get a 503 meanwhile, reads work. All rows are compared before the old ones are deleted. If the command is " +
+				"interrupted, repeat it, or move the tenant back.",
+			Setup: func(flags *flag.FlagSet) cli.Run {
+				name := flags.String("tenant", "", "name of the tenant")
+				to := flags.String("to", "", "number of the database")
+				return func(ctx context.Context, c *cli.Call) error {
+					n, err := strconv.Atoi(*to)
+					if err != nil || n < 0 || n > len(c.Owner.Further) {
+						return cli.Misuse{Err: fmt.Errorf("--to must be the number of a database: from 0, that of DATABASE_URL, to %d "+
+							"(see FURTHER_DATABASE_URLS)", len(c.Owner.Further))}
+					}
+					if !c.DB.Several() {
+						return cli.Misuse{Err: errors.New("there is only one database: set FURTHER_DATABASE_URLS")}
+					}
+					tenant, err := accounts(c.DB).FindTenant(ctx, *name)
+					if err != nil {
+						return err
+					}
+					err = db.Move{Owner: c.Owner, Tenant: tenant.ID, To: n, Progress: func(line string) {
+						fmt.Fprintln(c.Out, line)
+					}}.Run(ctx)
+					return report(c, err, "the tenant %q is in database %d", tenant.Name, n)
 				}
 			},
 		},

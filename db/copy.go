@@ -98,11 +98,16 @@ func (t copiedTable) copy(ctx context.Context, from, to *pgx.Conn) (int64, error
 	return tag.RowsAffected(), nil
 }
 
-// sum returns the number of rows and the sum of their hashes. Generated columns are left out: their values may depend
-// on the version of PostgreSQL.
+// sum returns the number of rows and the sum of their hashes.
 func (t copiedTable) sum(ctx context.Context, conn *pgx.Conn) (sum string, err error) {
-	err = conn.QueryRow(ctx, `
-		select count(*) || ' rows with the checksum ' || coalesce(sum(hashtextextended(row(`+t.Columns+`)::text, 0)), 0)
-		from `+t.Name).Scan(&sum)
+	err = conn.QueryRow(ctx, t.sumSQL()).Scan(&sum)
 	return sum, err
+}
+
+// sumSQL returns a query for the number of rows and the sum of their hashes. Generated columns are left out: their values
+// may depend on the version of PostgreSQL.
+func (t copiedTable) sumSQL() string {
+	return `select count(*) || ' rows with the checksum ' ||
+			coalesce(sum(hashtextextended(row(` + t.Columns + `)::text, 0)), 0)
+		from ` + t.Name
 }
