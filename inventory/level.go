@@ -68,7 +68,7 @@ const maxLevels = 500
 var (
 	errLevelExists = server.Conflict("STOCK_LEVEL_EXISTS",
 		"There is a stock level for this material, colour and brand already")
-	errLevelLimit = server.BadRequest("STOCK_LEVEL_LIMIT", "A tenant has at most 500 stock levels")
+	errLevelLimit = server.BadRequest("STOCK_LEVEL_LIMIT", "A tenant can have %d stock levels", maxLevels)
 )
 
 // LevelFilter are the parameters of the list of stock levels.
