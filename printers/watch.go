@@ -88,9 +88,8 @@ func (h *hub) endAll(caller db.Actor) {
 	}
 }
 
-// newerThan returns the SQL expression for an id between those of older and those of younger ledger entries, whose
-// first
-// 48 bits are the time in milliseconds.
+// newerThan returns the SQL expression for an id between those of older and those of younger ledger entries. The first
+// 48 bits of an id are the time in milliseconds.
 func newerThan(interval string) string {
 	return `(lpad(to_hex((extract(epoch from now() - interval '` + interval + `') * 1000)::bigint), 12, '0') ||
 		repeat('0', 20))::uuid`
