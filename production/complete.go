@@ -16,11 +16,15 @@ import (
 //go:embed complete.sql
 var completeSQL string
 
+//go:embed end.sql
+var endSQL string
+
 // Definitions are the SQL functions of production runs: complete_run_2 and end_run. They call take_filament of
-// inventory and emit_event of webhooks.
+// inventory and emit_event_to of webhooks.
 var Definitions = []db.Definition{
-	{Name: "production/complete", Version: 5, SQL: completeSQL},
-	{Name: "production/fail", Version: 2, SQL: failSQL},
+	{Name: "production/end", Version: 1, SQL: endSQL},
+	{Name: "production/complete", Version: 6, SQL: completeSQL},
+	{Name: "production/fail", Version: 3, SQL: failSQL},
 }
 
 // Events are the events of production runs, for the OpenAPI document.

@@ -27,7 +27,6 @@ returns table (problem text, finished_at timestamptz, details json)
 language plpgsql as $$
 declare
 	run production_runs;
-	hooks uuid[];
 	spool_ids uuid[];
 	grams numeric[];
 	short boolean;
@@ -104,17 +103,7 @@ begin
 		return;
 	end if;
 
-	-- Either all the rows are short or none is.
-	select bool_or(u.short),
-		json_agg(
-			case when u.short then json_build_object('spool_id', u.spool_id, 'spool_name', u.name,
-				'remaining', trim_scale(u.previous_weight), 'needed', trim_scale(u.deducted),
-				'enough', u.previous_weight >= u.deducted)
-			else json_build_object('spool_id', u.spool_id, 'previous_weight', trim_scale(u.previous_weight),
-				'new_weight', trim_scale(u.new_weight), 'deducted', trim_scale(u.deducted)) end
-			order by u.spool_id)
-	into short, details
-	from take_filament(target, spool_ids, grams, 'run') u;
+	select t.is_short, t.details into short, details from take_run_filament(target, spool_ids, grams, 'run') t;
 	if short then
 		problem := 'INSUFFICIENT_FILAMENT';
 		return next;
@@ -135,26 +124,6 @@ begin
 		from jsonb_array_elements(item_list) e (entry)
 		where i.run_id = target and i.id = (e.entry ->> 'id')::uuid;
 	end if;
-	update production_runs r set
-		status = 'completed',
-		deducted_at = now(),
-		completed_at = coalesce(r.completed_at, now()),
-		-- Values that a client could not send back are null.
-		actual_total_filament_grams = (select case when sum(g) <= 1000000 then sum(g) end from unnest(grams) g),
-		actual_print_time_hours = coalesce(r.actual_print_time_hours,
-			(select case when h <= 100000 then h end from (
-				select greatest(0, round(extract(epoch from coalesce(r.completed_at, now()) - r.started_at) / 3600, 6)) as h
-				where r.started_at is not null) t))
-	where r.id = target
-	returning * into run;
-	finished_at := run.completed_at;
-	hooks := event_webhooks('production_run.completed');
-	if hooks is not null then
-		perform emit_event_to(hooks, 'production_run.completed', json_build_object(
-			'id', run.id, 'printer_name', run.printer_name,
-			'started_at', event_time(run.started_at), 'completed_at', event_time(run.completed_at),
-			'actual_print_time_hours', trim_scale(run.actual_print_time_hours),
-			'actual_total_filament_grams', trim_scale(run.actual_total_filament_grams)));
-	end if;
+	finished_at := finish_run(target, 'completed', null, null, grams);
 	return next;
 end $$;

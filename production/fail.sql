@@ -69,17 +69,7 @@ begin
 
 	details := '[]';
 	if spool_ids is not null then
-		-- Either all the rows are short or none is.
-		select bool_or(u.short),
-			json_agg(
-				case when u.short then json_build_object('spool_id', u.spool_id, 'spool_name', u.name,
-					'remaining', trim_scale(u.previous_weight), 'needed', trim_scale(u.deducted),
-					'enough', u.previous_weight >= u.deducted)
-				else json_build_object('spool_id', u.spool_id, 'previous_weight', trim_scale(u.previous_weight),
-					'new_weight', trim_scale(u.new_weight), 'deducted', trim_scale(u.deducted)) end
-				order by u.spool_id)
-		into short, details
-		from take_filament(target, spool_ids, grams, 'wasted') u;
+		select t.is_short, t.details into short, details from take_run_filament(target, spool_ids, grams, 'wasted') t;
 		if short then
 			problem := 'INSUFFICIENT_FILAMENT';
 			return next;
@@ -90,28 +80,6 @@ begin
 	update run_materials m set sent_actual_grams = e.wasted_grams
 	from jsonb_to_recordset(material_list) e (id uuid, wasted_grams numeric)
 	where m.run_id = target and m.id = e.id;
-	update production_runs r set
-		status = outcome,
-		failure_reason = coalesce(reason, r.failure_reason),
-		failure_notes = coalesce(end_run.notes, r.failure_notes),
-		deducted_at = now(),
-		completed_at = coalesce(r.completed_at, now()),
-		-- Values that a client could not send back are null.
-		actual_total_filament_grams = (select case when sum(g) <= 1000000 then sum(g) end
-			from unnest(coalesce(grams, '{0}')) g),
-		actual_print_time_hours = coalesce(r.actual_print_time_hours,
-			(select case when h <= 100000 then h end from (
-				select greatest(0, round(extract(epoch from coalesce(r.completed_at, now()) - r.started_at) / 3600, 6)) as h
-				where r.started_at is not null) t))
-	where r.id = target
-	returning r.completed_at into finished_at;
-	if outcome = 'failed' and has_webhook('production_run.failed') then
-		perform emit_event('production_run.failed', json_build_object(
-			'id', r.id, 'printer_name', r.printer_name, 'failure_reason', r.failure_reason,
-			'started_at', event_time(r.started_at), 'completed_at', event_time(r.completed_at),
-			'actual_print_time_hours', trim_scale(r.actual_print_time_hours),
-			'actual_total_filament_grams', trim_scale(r.actual_total_filament_grams)))
-		from production_runs r where r.id = target;
-	end if;
+	finished_at := finish_run(target, outcome, reason, notes, grams);
 	return next;
 end $$;
