@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"spoolwright/auth/authtest"
 	"spoolwright/db"
 	"spoolwright/db/dbtest"
+	"spoolwright/inventory"
 )
 
 const levels = "/api/v1/stock-levels"
@@ -90,9 +92,39 @@ func TestLevelsFollowOperations(t *testing.T) {
 			f.With("Content-Type", "text/csv").Post(f.t, "/api/v1/spools/import",
 				"material_type,color,diameter_mm,net_weight_grams\nPLA,black,1.75,140\n").Want(200)
 		}},
-		"edit by number": {func(f *farm) { deduct(f) }, func(f *farm) {
-			f.Patch(f.t, spool(f), j{"net_weight_grams": 990, "remaining_weight_grams": 990}).Want(200)
+		"import by the commands": {deduct, func(f *farm) {
+			file := strings.NewReader("material_type,color,diameter_mm,net_weight_grams\nPLA,black,1.75,140\n")
+			if _, err := (inventory.Importer{DB: api.DB}).CSV(db.As(f.t.Context(), f.Actor), file); err != nil {
+				f.t.Fatal(err)
+			}
+		}, deduct, func(f *farm) {
+			file := strings.NewReader(`[{"id": 1, "registered": "2024-01-15T10:00:00Z", "archived": false, "initial_weight": 150,
+				"remaining_weight": 150, "filament": {"id": 1, "registered": "2024-01-15T10:00:00Z", "name": "Black",
+				"material": "PLA", "density": 1.24, "diameter": 1.75, "weight": 150}}]`)
+			result, err := (inventory.Importer{DB: api.DB}).Spoolman(db.As(f.t.Context(), f.Actor), file, false)
+			if err != nil || result.Created != 1 {
+				f.t.Fatal(result, err)
+			}
 		}},
+		"remove and restore a completed run of an order": {
+			func(f *farm) { newOrder(f, 1) },
+			func(f *farm) {
+				order := f.run
+				f.run = runs + "/" + f.Post(f.t, runs, j{"items": []j{{"product_id": f.product, "order_item_id": f.item}},
+					"materials": []j{{"spool_id": f.spool, "actual_weight_grams": 1}}}).Want(201).ID()
+				f.Post(f.t, f.run+"/complete", nil).Want(200)
+				f.Delete(f.t, f.run).Want(204)
+				f.Post(f.t, f.run+"/restore", nil).Want(200)
+				f.Get(f.t, order).Shows(map[string]string{"status": "done"})
+			}},
+		"quantity of an item of an order": {
+			func(f *farm) { newOrder(f, 1) },
+			func(f *farm) { f.Delete(f.t, f.run+"/items/"+f.item).Want(204) },
+			func(f *farm) {
+				f.item = f.Post(f.t, f.run+"/items", j{"product_id": newProduct(f.t, f.Client, "B", 5), "quantity": 21}).Want(201).ID()
+			},
+			func(f *farm) { f.Patch(f.t, f.run+"/items/"+f.item, j{"quantity": 2}).Want(200) },
+			func(f *farm) { f.Patch(f.t, f.run+"/items/"+f.item, j{"quantity": 21}).Want(200) }},
 		"create and delete a run": {func(f *farm) { newRun(f, 100.5) }, remove(current)},
 		"materials of a run": {func(f *farm) { newRun(f, 150) }, remove(material), func(f *farm) {
 			f.material = f.Post(f.t, f.run+"/materials", j{"spool_id": f.spool, "estimated_weight_grams": 150}).Want(201).ID()
@@ -137,7 +169,15 @@ func TestLevelsFollowOperations(t *testing.T) {
 			set := f.Post(f.t, products, j{"name": "Set", "components": []j{{"component_product_id": f.product}}}).Want(201)
 			f.item = products + "/" + set.ID() + "/components/" + set.Text("components.0.id")
 			f.Post(f.t, path, j{"items": []j{{"product_id": set.ID()}}}).Want(201)
-		}, func(f *farm) { f.Delete(f.t, f.item).Want(204) }},
+		}, func(f *farm) { f.Delete(f.t, f.item).Want(204) }, func(f *farm) {
+			set := strings.Split(f.item, "/components/")[0]
+			f.item = set + "/components/" + f.Post(f.t, set+"/components", j{"component_product_id": f.product}).Want(201).ID()
+		}, func(f *farm) { f.Delete(f.t, f.item).Want(204) }, func(f *farm) {
+			set := strings.Split(f.item, "/components/")[0]
+			light := newProduct(f.t, f.Client, "B", 10)
+			f.item = set + "/components/" + f.Post(f.t, set+"/components", j{"component_product_id": light, "quantity": 11}).
+				Want(201).ID()
+		}, func(f *farm) { f.Patch(f.t, f.item, j{"quantity": 1}).Want(200) }},
 		"the level": {patch(func(f *farm) string { return levels + "/" + f.level }, j{"minimum_grams": 1001}),
 			patch(func(f *farm) string { return levels + "/" + f.level }, j{"minimum_grams": 909})},
 	} {

@@ -370,3 +370,25 @@ func TestReportsRepeatedToAnotherInstance(t *testing.T) {
 	}
 	use(another(), ten, "870") // too late
 }
+
+// Changes of spools through the surface make stock levels low, and fine again.
+func TestStockLevels(t *testing.T) {
+	t.Parallel()
+	p := newPrinter(t, start(t), "printer")
+	p.add(t, j{"spool_weight_grams": 200})
+	level := "/api/v1/stock-levels/" + p.operator.Post(t, "/api/v1/stock-levels", j{"material_type": "PLA",
+		"minimum_grams": 900}).Want(201).Shows(map[string]string{"low": "false"}).ID()
+	for n, step := range []struct{ method, path, body string }{
+		{"PUT", "spool/1/use", `{"use_weight": 101}`}, {"PUT", "spool/1/use", `{"use_weight": -91}`},
+		{"PUT", "spool/1/use", `{"use_length": 50000}`}, {"PATCH", "spool/1", `{"remaining_weight": 990}`},
+		{"PATCH", "spool/1", `{"used_weight": 101}`}, {"PATCH", "spool/1", `{"used_weight": 0}`},
+		{"PATCH", "spool/1", `{"archived": true}`}, {"PATCH", "spool/1", `{"archived": false}`},
+		{"PUT", "spool/1/measure", `{"weight": 1099}`}, {"PUT", "spool/1/measure", `{"weight": 1190}`},
+		{"DELETE", "spool/1", ""}, {"POST", "spool", `{"filament_id": 1}`},
+	} {
+		p.want(t, step.method, step.path, step.body, 200)
+		if got := p.operator.Get(t, level).Want(200).Text("low"); got != fmt.Sprint(n%2 == 0) {
+			t.Fatalf("after %s %s: low is %s", step.method, step.body, got)
+		}
+	}
+}
