@@ -5,7 +5,6 @@ package printers
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -32,18 +31,10 @@ type handlers struct {
 	reports *reports
 }
 
-// fail writes an error as Spoolman does.
-func fail(w http.ResponseWriter, e *server.Error) {
+// fail returns the body of an error as Spoolman has it.
+func fail(e *server.Error) []byte {
 	body, _ := json.Marshal(map[string]string{"message": e.Detail})
-	send(w, e.Status, body)
-}
-
-func send(w http.ResponseWriter, status int, body []byte) error {
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
-	w.WriteHeader(status)
-	_, err := w.Write(body)
-	return err
+	return body
 }
 
 var (
@@ -60,13 +51,6 @@ var crossOrigin = http.NewCrossOriginProtection()
 
 // serve answers a request below Prefix.
 func (h *handlers) serve(w http.ResponseWriter, r *http.Request, caller server.Caller) error {
-	if err := h.route(w, r, caller); !errors.Is(err, errWrite) {
-		return err
-	}
-	return nil
-}
-
-func (h *handlers) route(w http.ResponseWriter, r *http.Request, caller server.Caller) error {
 	if err := crossOrigin.Check(r); err != nil {
 		return server.ErrForbidden.Because(err)
 	}
@@ -135,13 +119,8 @@ type request struct {
 	query  url.Values
 }
 
-// send sends a body with status 200. The error wraps errWrite.
-func (q request) send(body []byte) error {
-	if err := send(q.w, http.StatusOK, body); err != nil {
-		return errors.Join(errWrite, err)
-	}
-	return nil
-}
+// send sends a body with status 200.
+func (q request) send(body []byte) error { return server.Respond(q.w, q.r, body) }
 
 func (q request) tenant() string { return q.caller.Actor.Tenant }
 
@@ -205,7 +184,7 @@ func (q request) collection(method, name string) error {
 	if !ok {
 		return errMethod
 	}
-	var items string
+	var items []byte
 	var total int64
 	stmts, err := f.list(q.tenant(), q.query, &items, &total)
 	if err == nil {
@@ -214,8 +193,11 @@ func (q request) collection(method, name string) error {
 	if err != nil {
 		return err
 	}
+	if items == nil {
+		return server.Invalid("limit", "must be set: a list has at most %d of the %d items", maxItems, total)
+	}
 	q.w.Header().Set("X-Total-Count", strconv.FormatInt(total, 10))
-	return q.send([]byte(items))
+	return q.send(items)
 }
 
 func (q request) item(method, name string, id int64) error {
@@ -336,6 +318,3 @@ func number(body map[string]json.RawMessage, name string) (any, error) {
 	}
 	return d.String(), nil
 }
-
-// errWrite wraps the error of writing an answer, which is committed.
-var errWrite = errors.New("the answer was not written")

@@ -360,7 +360,7 @@ func TestReportsRepeatedToAnotherInstance(t *testing.T) {
 
 	use(first, ten, "930")
 	first.operator.Post(t, path+"/deduct", j{"weight_grams": 30}).Want(200)
-	use(another(), ten, "900") // repeated, although something else has changed the spool
+	use(another(), ten, "900")                                                            // repeated, although something else has changed the spool
 	use(&printer{another().url, keyOf(t, tenant, "printer"), first.operator}, ten, "890") // of another key
 
 	use(first, ten, "880")

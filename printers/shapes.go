@@ -132,9 +132,13 @@ var resources = map[string]resource{
 	},
 }
 
+// maxItems is the maximum number of items of a list, which bounds the memory that it takes. Clients want all spools at
+// once, so it is far above what a farm has.
+const maxItems = 20_000
+
 // list returns the statements of a list, which scan its JSON and the number of all matching items. Parameters that the
-// resource does not have are ignored.
-func (f resource) list(tenant string, query url.Values, items *string, total *int64) ([]*db.Stmt, error) {
+// resource does not have are ignored. If the list is longer than maxItems, the JSON is null.
+func (f resource) list(tenant string, query url.Values, items *[]byte, total *int64) ([]*db.Stmt, error) {
 	args := []any{tenant}
 	where := "s.hidden_at is null"
 	if f.json == spoolJSON && !isTrue(query.Get("allow_archived")) {
@@ -174,18 +178,29 @@ func (f resource) list(tenant string, query url.Values, items *string, total *in
 	// Of a group, the first spool that is not hidden has the attributes.
 	from := `(select distinct on (` + f.id + `) s.* from ` + allSpools + ` where ` + where + `
 		order by ` + f.id + `, s.number) s`
-	window := ""
-	for _, name := range []string{"limit", "offset"} {
-		if text := query.Get(name); text != "" {
-			n, err := strconv.ParseInt(text, 10, 32)
-			if err != nil || n < 0 {
-				return nil, server.Invalid(name, "must be a whole number")
-			}
-			window += fmt.Sprintf(" %s %d", name, n)
+	window := func(name string, otherwise int64) (int64, error) {
+		text := query.Get(name)
+		if text == "" {
+			return otherwise, nil
 		}
+		n, err := strconv.ParseInt(text, 10, 32)
+		if err != nil || n < 0 {
+			return 0, server.Invalid(name, "must be a whole number")
+		}
+		return n, nil
 	}
-	page := db.SQL(`select coalesce(json_agg(j), '[]')::text from (
-		select `+f.json+` as j from `+from+` order by `+order+f.id+window+`) page`, args...).Into(items)
+	limit, err := window("limit", maxItems+1)
+	if err != nil {
+		return nil, err
+	}
+	offset, err := window("offset", 0)
+	if err != nil {
+		return nil, err
+	}
+	page := db.SQL(`
+		select case when count(*) <= `+strconv.Itoa(maxItems)+` then coalesce(json_agg(j), '[]') end::text from (
+			select `+f.json+` as j from `+from+` order by `+order+f.id+
+		fmt.Sprintf(" limit %d offset %d", min(limit, maxItems+1), offset)+`) page`, args...).Into(items)
 	count := db.SQL(`select count(*) from `+from, args...).Into(total)
 	return []*db.Stmt{db.Scan(), page, count}, nil
 }

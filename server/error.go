@@ -246,10 +246,11 @@ func writeJSON(w http.ResponseWriter, status int, body []byte) {
 }
 
 // send sends a response with a body that is JSON, perhaps compressed.
-func send(w http.ResponseWriter, status int, body []byte) {
+func send(w http.ResponseWriter, status int, body []byte) error {
 	h := w.Header()
 	h["Content-Type"] = headerJSON
 	h.Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(status)
-	w.Write(body)
+	_, err := w.Write(body)
+	return err
 }

@@ -137,6 +137,8 @@ type requestInfo struct {
 	caller  Caller
 	address string
 	err     error
+
+	inFlight *inFlight // of the server, in requests of a Surface
 }
 
 type infoKey struct{}

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"net/http"
 
 	"spoolwright/db"
@@ -12,18 +13,37 @@ import (
 type Surface struct {
 	Prefix string // with a slash at the start and the end
 
-	// Serve answers a request of the caller, to whom the request's context is bound. If it returns an error, it must not
-	// have written anything; Fail then answers.
+	// Serve answers a request of the caller, to whom the request's context is bound, with Respond. If it returns another
+	// error than ErrUndelivered, it must not have written anything; the response is Fail's then.
 	Serve func(w http.ResponseWriter, r *http.Request, caller Caller) error
 
-	// Fail writes an error. The headers that every error has are set already.
-	Fail func(w http.ResponseWriter, e *Error)
+	// Fail returns the body of an error.
+	Fail func(e *Error) []byte
 
 	// Run is called when the service starts, and returns when ctx ends.
 	Run func(ctx context.Context)
 
 	// Close ends open connections that do not belong to the HTTP server any more. It is called when the service stops.
 	Close func()
+}
+
+// ErrUndelivered is the error of Respond if a response that was begun could not be written.
+var ErrUndelivered = errors.New("the response could not be written")
+
+// Respond sends the JSON of a response of a Surface, with status 200. If too many large bodies are being sent, it writes
+// nothing and returns ErrUnavailable, except for writes, whose effect is committed.
+func Respond(w http.ResponseWriter, r *http.Request, body []byte) error {
+	info := infoOf(r)
+	if n := len(body); n > smallBody && info.inFlight != nil {
+		if !info.inFlight.add(info.caller.Actor.ID(), n, r.Method != http.MethodGet) {
+			return ErrUnavailable.Because(errInFlight)
+		}
+		defer info.inFlight.remove(info.caller.Actor.ID(), n)
+	}
+	if err := send(w, http.StatusOK, body); err != nil {
+		return errors.Join(ErrUndelivered, err)
+	}
+	return nil
 }
 
 // surface returns the handler of a Surface.
@@ -38,11 +58,12 @@ func (s *Server) surface(f Surface) http.HandlerFunc {
 		if e.Status == 500 {
 			e = e.detailed(info.id)
 		}
-		f.Fail(w, e)
+		send(w, e.Status, f.Fail(e))
 	}
 	return func(w http.ResponseWriter, r *http.Request) {
 		info := infoOf(r)
 		info.pattern = "* " + f.Prefix // paths and methods of clients would make too many time series
+		info.inFlight = &s.inFlight
 		w.Header().Set("Cache-Control", "no-store")
 		var denied error
 		info.caller, denied = s.Authenticate(r, true, s.admit(info))
@@ -55,7 +76,8 @@ func (s *Server) surface(f Surface) http.HandlerFunc {
 			return
 		}
 		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
-		if err := f.Serve(w, r.WithContext(db.As(r.Context(), info.caller.Actor)), info.caller); err != nil {
+		if err := f.Serve(w, r.WithContext(db.As(r.Context(), info.caller.Actor)), info.caller); err != nil &&
+			!errors.Is(err, ErrUndelivered) {
 			fail(w, r, err)
 		}
 		if sw, ok := w.(*statusWriter); ok && sw.status == 0 { // the connection is a WebSocket now
