@@ -49,6 +49,12 @@ func Violates(err error, constraint string) bool {
 	return errors.As(err, &pg) && strings.HasPrefix(pg.Code, "23") && pg.ConstraintName == constraint
 }
 
+// IsTimeout reports whether PostgreSQL cancelled a statement that took too long.
+func IsTimeout(err error) bool {
+	var pg *pgconn.PgError
+	return errors.As(err, &pg) && pg.Code == "57014"
+}
+
 // classify wraps err in ErrRevoked, ErrKeyRevoked, ErrOutOfRange or ErrUnavailable, or returns it as it is.
 func classify(err error) error {
 	if errors.Is(err, ErrUnavailable) || errors.Is(err, ErrRevoked) || errors.Is(err, ErrKeyRevoked) ||

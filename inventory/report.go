@@ -183,7 +183,13 @@ func (h handlers) reportUsage(ctx context.Context, r *server.Request[UsageQuery]
 		from (
 			select round(coalesce(sum(grams), 0), 6) as grams, round(sum(cost), 6) as cost, count(*) as groups from grouped
 		) t`, args...)
-	return server.One(report, h.db.Read(ctx, db.Scan(), report))
+	err = h.db.Read(ctx, db.Scan(), report)
+	if db.IsTimeout(err) { // the ledger is long, and the service, which has just started, has not summarised it yet
+		if err = summariseUsage(ctx, h.db); err == nil {
+			err = h.db.Read(ctx, db.Scan(), report)
+		}
+	}
+	return server.One(report, err)
 }
 
 // UsageEntry is an entry of the usage ledger in an export.
@@ -215,14 +221,17 @@ var exportUsageDoc = &server.Doc{
 
 // SummariseUsage summarises the past days of the usage ledgers of all tenants, which the usage report reads.
 func SummariseUsage(ctx context.Context, d *db.DB) error {
-	return d.EachTenant(ctx, func(ctx context.Context, _ string) error {
-		for ctx.Err() == nil {
-			var days int
-			summary := db.SQL(`select summarise_usage(31)`).Into(&days)
-			if err := d.Write(ctx, summary); err != nil || days == 0 {
-				return err
-			}
+	return d.EachTenant(ctx, func(ctx context.Context, _ string) error { return summariseUsage(ctx, d) })
+}
+
+// summariseUsage summarises the ledger of one tenant, in a transaction for each month.
+func summariseUsage(ctx context.Context, d *db.DB) error {
+	for ctx.Err() == nil {
+		var days int
+		summary := db.SQL(`select summarise_usage(31)`).Into(&days)
+		if err := d.Write(ctx, summary); err != nil || days == 0 {
+			return err
 		}
-		return ctx.Err()
-	})
+	}
+	return ctx.Err()
 }

@@ -13,6 +13,7 @@ import (
 
 	"spoolwright/auth/authtest"
 	"spoolwright/db"
+	"spoolwright/db/dbtest"
 	"spoolwright/inventory"
 )
 
@@ -220,4 +221,42 @@ func TestUsageReport(t *testing.T) {
 	} {
 		c.Get(t, reportURL+"?"+query).WantError(422, "VALIDATION_ERROR").Shows(map[string]string{"errors.0.field": field})
 	}
+}
+
+// A report of a ledger that was never summarised, and is too long to be read at once, summarises it first.
+func TestUsageReportSummarises(t *testing.T) {
+	t.Parallel()
+	d := dbtest.Database(t, db.Config{})
+	c := authtest.New(t, authtest.Options{DB: d}, inventory.Routes).Tenant(t).User(t, "viewer")
+	ctx := db.As(t.Context(), db.Actor{Tenant: c.Actor.Tenant})
+	var name string
+	if err := d.Read(ctx, db.SQL(`select current_database()::text`).Into(&name)); err != nil {
+		t.Fatal(err)
+	}
+	dbtest.ExecURL(t, strings.Replace(dbtest.Private().OwnerURL(), "@/spoolwright?", "@/"+name+"?", 1), `
+		alter function ledger_usage rename to fast_ledger_usage`, `
+		create function ledger_usage(tenant uuid, first date, last date)
+		returns table (
+			by_printer boolean, day date, material_type text, color_key text, printer_key text, color text, printer_name text,
+			grams numeric, cost numeric
+		)
+		language plpgsql stable as $$
+		begin
+			if last - first > 40 then
+				perform pg_sleep(20);
+			end if;
+			return query select * from fast_ledger_usage(tenant, first, last);
+		end $$`)
+	var spool string
+	err := d.Write(ctx, db.SQL(`insert into spools (id, material_type, color, diameter_mm, net_weight_grams,
+		remaining_weight_grams) values (uuid_v7(), 'PLA', 'Black', 1.75, 1000, 1000) returning id::text`).Into(&spool))
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now().UTC()
+	for _, days := range []int{100, 50, 1} {
+		addUsage(t, c, spool, "deducted", float64(days), now.AddDate(0, 0, -days))
+	}
+	c.Get(t, "/api/v1/reports/usage?from="+now.AddDate(0, 0, -200).Format(time.DateOnly)).Want(200).
+		Shows(map[string]string{"grams": "151"})
 }
