@@ -90,6 +90,7 @@ type faultTest struct {
 	urls     [faultInstances]atomic.Pointer[string] // nil while the instance is down
 	spools   [faultSpools]string
 	numbers  map[string]int // of the spools
+	product  string
 
 	writes, unanswered, unavailable, replays atomic.Int64
 
@@ -106,7 +107,7 @@ type faultTest struct {
 
 // ack is an acknowledged write.
 type ack struct {
-	kind     string // deduct, create, run, material, complete, fail, cancel, print
+	kind     string // deduct, create, run, material, complete, fail, cancel, print, order, item
 	id       string // of the created resource, or of the run that has ended
 	spool    string // of a deduction or the end of a run
 	weight   server.Decimal
@@ -153,6 +154,11 @@ func newFaultTest(t *testing.T) *faultTest {
 		f.spools[i] = spool["id"].(string)
 		f.numbers[f.spools[i]] = int(spool["number"].(float64))
 	}
+	status, product := f.children[0].call(t, f.token, "POST", "/api/v1/products", map[string]any{"name": "Part"})
+	if status != 201 {
+		t.Fatalf("POST /api/v1/products: %d %v", status, product)
+	}
+	f.product = product["id"].(string)
 	return f
 }
 
@@ -408,8 +414,8 @@ func (f *faultTest) client(c int) {
 	maps.Copy(f.acked, acked)
 }
 
-// step deducts, creates a spool, or creates a run and completes, fails or cancels it. It adds the acknowledged writes
-// to acked.
+// step deducts, creates a spool or an order, or creates a run and completes, fails or cancels it. It adds the
+// acknowledged writes to acked.
 func (f *faultTest) step(key string, acked map[string]ack) error {
 	spool := f.spools[rand.IntN(faultSpools)]
 	weight := server.Decimal(1 + rand.IntN(500_000))
@@ -465,9 +471,11 @@ func (f *faultTest) step(key string, acked map[string]ack) error {
 		_, err := write(key, "/api/v1/spools/"+spool+"/deduct", deduction, 200,
 			ack{kind: "deduct", id: spool, spool: spool, weight: weight})
 		return err
-	case n < 8:
+	case n < 7:
 		_, err := write(key, "/api/v1/spools", faultSpool(key), 201, ack{kind: "create"})
 		return err
+	case n < 8:
+		return f.order(key, write)
 	}
 	body := map[string]any{"notes": key + "-run"}
 	run, err := write(key+"-run", "/api/v1/production-runs", body, 201, ack{kind: "run"})
@@ -494,6 +502,24 @@ func (f *faultTest) step(key string, acked map[string]ack) error {
 	if err == nil && again.status != 400 {
 		err = fmt.Errorf("%s of a run that has ended: %d %s, want 400", kind, again.status, again.body)
 	}
+	return err
+}
+
+// order creates an order, adds an item, and prints one of its items in a run, which makes the order in_production.
+func (f *faultTest) order(key string, write func(string, string, any, int, ack) (ack, error)) error {
+	items := []map[string]any{{"product_id": f.product}, {"product_id": f.product, "quantity": 2}}
+	order, err := write(key, "/api/v1/orders", map[string]any{"source": "shop", "reference": key, "items": items}, 201,
+		ack{kind: "order"})
+	if err != nil {
+		return err
+	}
+	item, err := write(key+"-item", "/api/v1/orders/"+order.id+"/items", map[string]any{"product_id": f.product}, 201,
+		ack{kind: "item"})
+	if err != nil {
+		return err
+	}
+	_, err = write(key+"-run", "/api/v1/production-runs", map[string]any{"notes": key + "-run", "status": "in_progress",
+		"items": []map[string]any{{"product_id": f.product, "order_item_id": item.id}}}, 201, ack{kind: "run"})
 	return err
 }
 
@@ -605,8 +631,18 @@ func (f *faultTest) verify(t *testing.T) {
 		})
 	stream(`
 		select 'spool', notes, id::text, 0 from spools where notes <> 'start'
-		union all select 'run', notes, id::text, 0 from production_runs`,
+		union all select 'run', notes, id::text, 0 from production_runs
+		union all select 'order', reference, id::text, 0 from orders
+		union all (select distinct on (o.id) 'item', o.reference || '-item', i.id::text, 0
+			from orders o join order_items i on i.order_id = o.id order by o.id, i.created_at desc)`,
 		func(_, key, id string, _ int64) { take(key, id) })
+	if n := count(`
+		select count(*) from orders o
+		where status <> 'in_production' or (select sum(quantity) from order_items i where i.order_id = o.id) <> 4
+			or (select count(*) from order_items i join run_items r on r.order_item_id = i.id where i.order_id = o.id) <> 1`,
+	); n != 0 {
+		report("%d orders do not have their items, their run and its status", n)
+	}
 	materials := map[string]bool{}
 	stream(`select '', '', id::text, 0 from run_materials`, func(_, _, id string, _ int64) { materials[id] = true })
 	acked := 0
