@@ -89,7 +89,14 @@ func TestExamplesWork(t *testing.T) {
 			t.Errorf("%s: %d %s", a.What, a.Status, a.Body)
 		}
 		if location := a.Header.Get("Location"); op.creates {
-			f.admin.Get(t, readablePath(w, op, location)).Want(200)
+			got := f.admin.Get(t, readablePath(w, op, location)).Want(200)
+			// The created resource has the ETag of its GET, unless its response also has a secret.
+			tag := a.Header.Get("ETag")
+			want := got.Header.Get("ETag")
+			if tag != want && (tag != "" || op.Path() != "/api/v1/webhooks" && strings.HasPrefix(location, op.Path()+"/") &&
+				readablePath(w, op, location) == location) {
+				t.Errorf("%s: ETag %q, but GET has %q", a.What, tag, want)
+			}
 		}
 	})
 }

@@ -15,11 +15,19 @@ import (
 // are those of the resource's path.
 type Lock func(ids ...string) []*db.Stmt
 
-// Versioned returns the GET route of a resource whose responses have an ETag. The PATCH and DELETE routes of the same
-// path then accept If-Match: they compare it with the representation under the lock, in the transaction of the write.
+// Versioned returns the GET route of a resource whose responses have an ETag. The route that creates such resources has
+// it too, unless its response also has a secret. The PATCH and DELETE routes of the same path then accept If-Match: they compare it with the representation under the lock, in the transaction of the write.
 func (r Route) Versioned(lock Lock) Route {
 	r.Lock = lock
 	return r
+}
+
+// creates reports whether the response of a route is that of the GET route of the resource that it creates, which is
+// versioned.
+func creates(route Route, versioned func(path string) bool) bool {
+	item := route.Endpoint.out.item
+	return route.Method() == http.MethodPost && item != nil && versioned(route.Path()+"/{id}") &&
+		!slices.ContainsFunc(schemaOf(item).Fields, func(f *Field) bool { return f.Secret })
 }
 
 var errPrecondition = &Error{Status: 412, Code: "PRECONDITION_FAILED",

@@ -92,7 +92,8 @@ func OpenAPI(routes []Route, version string, events ...Event) []byte {
 			tags = append(tags, object{{"name", tag.Name}, {"description", tag.Description}})
 		}
 		item := paths[at].value.(object)
-		op := d.operation(route, versioned[path] && route.Method() != "GET")
+		tagged := versioned[path] || creates(route, func(path string) bool { return versioned[path] })
+		op := d.operation(route, versioned[path] && route.Method() != "GET", tagged)
 		if route.Doc.Events {
 			op.add("callbacks", d.callbacks(events))
 		}
@@ -263,8 +264,8 @@ type document struct {
 	order   []string
 }
 
-// operation describes a route. Guarded means that it accepts If-Match.
-func (d *document) operation(route Route, guarded bool) object {
+// operation describes a route. Guarded means that it accepts If-Match, and tagged that its responses have an ETag.
+func (d *document) operation(route Route, guarded, tagged bool) object {
 	e := route.Endpoint
 	op := object{{"operationId", route.Doc.ID}, {"tags", []string{route.Doc.Tag.Name}}, {"summary", route.Doc.Summary}}
 	description := route.Doc.Description
@@ -330,7 +331,7 @@ func (d *document) operation(route Route, guarded bool) object {
 	if route.Idempotent {
 		headers.add("Idempotency-Replayed", ref("headers", "IdempotencyReplayed"))
 	}
-	if route.Lock != nil || guarded && item != nil {
+	if tagged && item != nil {
 		headers.add("ETag", ref("headers", "ETag"))
 	}
 	success.add("headers", headers)

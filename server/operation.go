@@ -201,6 +201,7 @@ type operation struct {
 	names []string // of the path parameters
 
 	current *operation // the GET operation of the same path, if its responses have an ETag
+	tagged  bool       // whether the responses have an ETag
 
 	secrets []*regexp.Regexp // match the secret fields of responses, up to the colon as a group
 }
@@ -251,7 +252,7 @@ func (o *operation) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(answer.Status)
 		return
 	}
-	if o.current != nil {
+	if o.tagged {
 		tag := etag(answer.Body)
 		w.Header().Set("ETag", tag)
 		if o.route.Lock != nil && isKnown(r, tag) {

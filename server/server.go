@@ -106,6 +106,7 @@ func New(c Config) *Server {
 		case http.MethodGet, http.MethodPatch, http.MethodDelete:
 			o.current = current[route.Path()]
 		}
+		o.tagged = o.current != nil || creates(route, func(path string) bool { return current[path] != nil })
 		s.handle(route.Pattern, o.ServeHTTP)
 	}
 	for _, f := range c.Surfaces {
