@@ -85,7 +85,11 @@ func (s *Server) findTools() (tools, error) {
 // usualFolders returns the folders that may hold the binaries, in order of preference.
 func usualFolders() []string {
 	var folders []string
-	if p, err := exec.LookPath("postgres"); err == nil {
+	for _, folder := range filepath.SplitList(os.Getenv("PATH")) {
+		p, err := exec.LookPath(filepath.Join(folder, "postgres"))
+		if err != nil || !filepath.IsAbs(folder) {
+			continue
+		}
 		if p, err = filepath.EvalSymlinks(p); err == nil { // initdb is beside the file, not beside the link
 			folders = append(folders, filepath.Dir(p))
 		}
