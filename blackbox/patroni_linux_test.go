@@ -52,7 +52,7 @@ func TestHighAvailability(t *testing.T) {
 		}
 		return name + "=" + cluster.replace.Replace(m[1])
 	}
-	hosts, proxy := block(t, "text", "db1.example:5432"), block(t, "text", "127.0.0.1:5000/farm")
+	hosts, proxy := block(t, "text", "db1.example:5432,db2"), block(t, "text", "127.0.0.1:5000/farm")
 	limits := []string{secretEnv, "RATE_LIMIT_PER_MINUTE=0", "RATE_LIMIT_PER_HOUR=0", "RATE_LIMIT_TENANT_PER_MINUTE=0"}
 	env := map[string][]string{}
 	for name, block := range map[string]string{"hosts": hosts, "HAProxy": proxy} {
@@ -146,7 +146,8 @@ func newCluster(t *testing.T) *cluster {
 	c.replace = strings.NewReplacer(
 		"10.0.0.0/24", "127.0.0.0/8", "10.0.0.1:2379,10.0.0.2:2379,10.0.0.3:2379", network+"1:"+ports[2],
 		"10.0.0.", network, "db1.example", network+"1", "db2.example", network+"2", "db3.example", network+"3",
-		":5432", ":"+c.port, ":8008", ":"+c.restPort, "port 8008", "port "+c.restPort, "127.0.0.1:5000", "127.0.0.1:"+ports[4],
+		":5432", ":"+c.port, ":8008", ":"+c.restPort, "port 8008", "port "+c.restPort,
+		"127.0.0.1:5000", "127.0.0.1:"+ports[4],
 		// The ttl is the time for which a cluster has no primary after its server is killed.
 		"ttl: 20", "ttl: 8", "loop_wait: 5", "loop_wait: 1", "retry_timeout: 5", "retry_timeout: 3",
 		"/usr/lib/postgresql/15/bin", postgresFolder(t),
@@ -164,7 +165,8 @@ func newCluster(t *testing.T) *cluster {
 		check(t, err)
 		text := strings.NewReplacer("name: db1", "name: "+n.name, "10.0.0.1:5432", n.address+":"+c.port,
 			"10.0.0.1:8008", n.address+":"+c.restPort, "/var/lib/postgresql/15/farm", n.data,
-			"/var/lib/postgresql/patroni.pgpass", n.data+".pgpass", "/var/run/postgresql", c.folder(t, n.name+".run")).Replace(string(b))
+			"/var/lib/postgresql/patroni.pgpass", n.data+".pgpass",
+			"/var/run/postgresql", c.folder(t, n.name+".run")).Replace(string(b))
 		check(t, os.WriteFile(n.config, []byte(c.replace.Replace(text)), 0o644))
 		c.nodes = append(c.nodes, n)
 		c.startPatroni(t, n)
@@ -393,8 +395,8 @@ func (c *cluster) awaitHealthy(t *testing.T) (primary *clusterNode) {
 	return primary
 }
 
-// hasSyncStandby reports whether Patroni has recorded a synchronous standby. It promotes no other one, and it records the
-// standby later than PostgreSQL begins to wait for it.
+// hasSyncStandby reports whether Patroni has recorded a synchronous standby. It promotes no other one, and it records
+// the standby later than PostgreSQL begins to wait for it.
 func (c *cluster) hasSyncStandby(n *clusterNode) bool {
 	client := http.Client{Timeout: time.Second}
 	r, err := client.Get("http://" + n.address + ":" + c.restPort + "/cluster")
