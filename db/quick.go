@@ -17,7 +17,8 @@ import (
 // its own time in PostgreSQL.
 const maxShared = 8
 
-// maxPrepared is the maximum number of statements that a connection keeps prepared for quick reads.
+// maxPrepared is the number of statements prepared for quick reads from which a connection forgets some before it
+// prepares others.
 const maxPrepared = 200
 
 // quickRead is a Read whose statements are all Quick. While all connections for reads are busy, quick reads wait. The
@@ -105,6 +106,7 @@ func (d *DB) sendQuick(ctx context.Context, conn *pgxpool.Conn, reads []*quickRe
 		return
 	}
 	pg, types := conn.Conn().PgConn(), conn.Conn().TypeMap()
+	session.trim(ctx, conn.Conn())
 	for _, q := range reads {
 		q.prepare(ctx, conn.Conn(), session)
 	}
@@ -215,17 +217,21 @@ type preparedStatement struct {
 	formats     []int16 // of the columns
 }
 
-// prepare prepares a statement on the session's connection.
-func (s *session) prepare(ctx context.Context, conn *pgx.Conn, sql string) (*preparedStatement, error) {
-	if len(s.statements) == maxPrepared {
-		for sql, old := range s.statements { // any
-			delete(s.statements, sql)
-			if err := conn.PgConn().Deallocate(ctx, old.description.Name); err != nil {
-				return nil, err
-			}
-			break
+// trim forgets statements if the session has many. It must not be called between prepare and the use of a statement.
+func (s *session) trim(ctx context.Context, conn *pgx.Conn) {
+	for sql, old := range s.statements {
+		if len(s.statements) < maxPrepared {
+			return
+		}
+		delete(s.statements, sql)
+		if conn.PgConn().Deallocate(ctx, old.description.Name) != nil {
+			return // the connection is broken, as the pipeline will find out
 		}
 	}
+}
+
+// prepare prepares a statement on the session's connection.
+func (s *session) prepare(ctx context.Context, conn *pgx.Conn, sql string) (*preparedStatement, error) {
 	s.count++
 	description, err := conn.PgConn().Prepare(ctx, "quick_"+strconv.Itoa(s.count), sql, nil)
 	if err != nil {

@@ -159,12 +159,12 @@ func TestQuickReadAfterMigration(t *testing.T) {
 	}
 }
 
-// A connection keeps a limited number of prepared statements.
+// A connection keeps a limited number of prepared statements. It forgets none that it is about to use.
 func TestQuickReadsOfManyTexts(t *testing.T) {
 	t.Parallel()
 	d := openSingle(t)
 	ctx := newBinding(t)
-	for i := range 250 {
+	for i := range 1500 {
 		var got int
 		if err := d.Read(ctx, db.SQL(fmt.Sprintf(`select %d`, i)).Into(&got).Quick()); err != nil || got != i {
 			t.Fatalf("read %d: %d, %v", i, got, err)
