@@ -13,6 +13,7 @@ type class int
 
 const (
 	reading    class = iota
+	quick            // reading that can share a connection
 	writing          // can wait for the disk, for a row lock, or for a standby
 	serialized       // writing under a Lock, which only one transaction of the tenant can hold
 	classes
@@ -33,9 +34,12 @@ const activeFor = time.Second
 // for reads, and of those for writes. While no other tenant is active, it gets all but the last of each. The last one
 // is only for a tenant that holds none: such a tenant does not wait for the requests of a busy one.
 //
-// Waiting tenants take turns. The requests of one tenant and class are served in the order in which they came. A quick
-// read that waited uses its connection for other waiting quick reads too (see quickRead), also those of tenants that
-// may not have one more connection: they take no time that counts.
+// Waiting tenants take turns. The requests of one tenant and class are served in the order in which they came.
+//
+// Quick reads get at most a quarter of the connections, half of those for reads: more of them share one (see quickRead)
+// if fewer connections are used. A tenant that holds none does not wait for this limit. A quick read that waited uses
+// its connection for other waiting quick reads too, also those of tenants that may not have one more connection: they
+// take no time that counts.
 //
 // The tenant "" is the service itself: logins and readiness checks. It gets at most a quarter of the connections, but
 // no other limit applies to it, and a pool of at least 8 keeps a connection for it. It never counts as active.
@@ -43,7 +47,7 @@ type shares struct {
 	mu       sync.Mutex
 	conns    int          // of the pool
 	total    int          // for tenants
-	limit    [classes]int // for tenants; serialized counts as writing
+	limit    [classes]int // for tenants; serialized counts as writing, and quick as reading too
 	inUse    int          // of total
 	used     [classes]int // of limit
 	service  int          // in use by the service itself
@@ -78,7 +82,7 @@ func newShares(conns int) *shares {
 	return &shares{
 		conns:   conns,
 		total:   conns - min(1, conns/8),
-		limit:   [classes]int{reading: max(1, conns/2), writing: conns - conns/4},
+		limit:   [classes]int{reading: max(1, conns/2), quick: max(1, conns/4), writing: conns - conns/4},
 		tenants: map[string]*share{},
 	}
 }
@@ -92,7 +96,7 @@ func (s *shares) acquire(ctx, client context.Context, tenant string, c class) (h
 // acquireQuick is like acquire for a quick read. If it returns with q.taken set, another request has sent the read, and
 // there is no hold. Otherwise the caller must send the reads in q.others too.
 func (s *shares) acquireQuick(ctx, client context.Context, q *quickRead) (hold, error) {
-	return s.await(ctx, client, q.actor.Tenant, &waiter{class: reading, quick: q})
+	return s.await(ctx, client, q.actor.Tenant, &waiter{class: quick, quick: q})
 }
 
 func (s *shares) await(ctx, client context.Context, tenant string, w *waiter) (hold, error) {
@@ -197,6 +201,9 @@ func (s *shares) admits(t *share, c class) bool {
 	if c == serialized && t.used[serialized] == maxSerialized {
 		return false
 	}
+	if c == quick && t.held > 0 && s.used[quick] >= s.limit[quick] {
+		return false
+	}
 	c = kind(c)
 	if t.held == 0 {
 		return s.inUse < s.total && s.used[c] < s.limit[c]
@@ -218,7 +225,10 @@ func allButLast(n int) int {
 
 // kind returns the class whose limit applies to c.
 func kind(c class) class {
-	if c == serialized {
+	switch c {
+	case quick:
+		return reading
+	case serialized:
 		return writing
 	}
 	return c
@@ -233,7 +243,10 @@ func (s *shares) count(t *share, c class, n int) {
 	s.inUse += n
 	s.used[kind(c)] += n
 	t.used[kind(c)] += n
-	if c == serialized {
+	switch c {
+	case quick:
+		s.used[quick] += n
+	case serialized:
 		t.used[serialized] += n
 	}
 }
@@ -279,8 +292,8 @@ func (s *shares) share(q *quickRead) {
 	for e := s.queue.Front(); e != nil && len(q.others) < maxShared-1; {
 		t := e.Value.(*share)
 		next := e.Next()
-		if first := t.waiting[reading].Front(); first != nil && first.Value.(*waiter).quick != nil {
-			other := t.waiting[reading].Remove(first).(*waiter).quick
+		if first := t.waiting[quick].Front(); first != nil {
+			other := t.waiting[quick].Remove(first).(*waiter).quick
 			other.taken = true
 			s.shared.Add(1)
 			q.others = append(q.others, other)

@@ -314,7 +314,8 @@ func TestShareOfService(t *testing.T) {
 // A small pool serves every class, one request at a time if need be.
 func TestShareOfSmallPools(t *testing.T) {
 	t.Parallel()
-	for conns, want := range map[int][3]int{1: {1, 1, 1}, 2: {1, 2, 2}, 3: {1, 3, 2}, 4: {2, 3, 2}, 7: {3, 5, 2}, 8: {3, 5, 2}, 32: {15, 23, 2}} {
+	for conns, want := range map[int][classes]int{1: {1, 1, 1, 1}, 2: {1, 1, 2, 2}, 3: {1, 1, 3, 2},
+		4: {2, 1, 3, 2}, 7: {3, 1, 5, 2}, 8: {3, 2, 5, 2}, 32: {15, 8, 23, 2}} {
 		synctest.Test(t, func(t *testing.T) {
 			for c := range classes {
 				s := newShares(conns)
