@@ -93,11 +93,13 @@ func New(c Config) *Service {
 	c.Poll = cmp.Or(c.Poll, 2*time.Second)
 	c.Lease = cmp.Or(c.Lease, 30*time.Second)
 	c.Grace = cmp.Or(c.Grace, 10*time.Second)
-	slots := max(1, min(4, c.DB.Stats().Max/4))
 	s := &Service{
 		Config: c, keys: newKeys(c.Secrets), sender: newSender(c), holder: db.NewID(), active: map[db.QueueItem]*worker{},
 	}
-	for _, q := range c.DB.Queues() {
+	queues := c.DB.Queues()
+	// A quarter of the connections to each database, which Stats adds up, but at most four.
+	slots := max(1, min(4, int(c.DB.Stats().Max)/(4*len(queues))))
+	for _, q := range queues {
 		s.queues = append(s.queues, &queue{
 			q, make(chan struct{}, slots), make(chan struct{}, slots), make(chan struct{}, 1),
 		})
