@@ -52,7 +52,6 @@ type place struct {
 // other tenants need.
 type home struct {
 	number int
-	url    string
 	db     atomic.Pointer[DB] // nil until the first connection
 	up     atomic.Bool
 	queued chan struct{} // of db
@@ -74,7 +73,7 @@ func openHomes(ctx context.Context, first *DB, c Config) (*homes, error) {
 	var joining sync.WaitGroup
 	errs := make([]error, len(c.Further))
 	for i, f := range c.Further {
-		h := &home{number: i + 1, url: f.URL, queued: make(chan struct{}, 1)}
+		h := &home{number: i + 1, queued: make(chan struct{}, 1)}
 		hs.all = append(hs.all, h)
 		joining.Go(func() { errs[i] = h.join(ctx, first, c, f) })
 	}
@@ -245,7 +244,10 @@ func (hs *homes) visit(ctx context.Context, write bool, fn func(*DB, gate) error
 		return errNoTenant
 	}
 	at, err := hs.find(ctx, tenant)
-	for try := 0; err == nil; try++ {
+	if err != nil {
+		return err
+	}
+	for try := 0; ; try++ {
 		d, err := hs.all[at.home].open()
 		again := err != nil
 		if err == nil {
@@ -274,7 +276,6 @@ func (hs *homes) visit(ctx context.Context, write bool, fn func(*DB, gate) error
 		}
 		at = now
 	}
-	return err
 }
 
 var errNoTenant = errors.New("db: the context has no tenant")

@@ -50,10 +50,10 @@ func (o Owner) Tx(ctx context.Context, tenant string, fn func(Bind, Exec) error)
 			if err := bind(tenant); err != nil {
 				return err
 			}
-			var b pgx.Batch
-			g.queue(&b, tenant, true)
-			if err := tx.SendBatch(ctx, &b).Close(); err != nil {
-				return classify(err)
+			for _, s := range g.statements(tenant, true) {
+				if _, err := exec(s.SQL, s.Args...); err != nil {
+					return classify(err)
+				}
 			}
 			return fn(bind, exec)
 		})

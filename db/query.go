@@ -80,8 +80,8 @@ func Rows(rows []map[string]any) string {
 	return string(text)
 }
 
-// Quick marks a statement that reads few rows by an index, however large the tenant is. While all connections for reads
-// are busy, a Read of such statements can share its round trip with other ones.
+// Quick marks a statement that reads few rows by an index, however large the tenant is. Under load, a Read
+// of such statements can share its round trip with other ones.
 func (s *Stmt) Quick() *Stmt { s.quick = true; return s }
 
 // Into makes the statement scan its first row into dest instead of keeping JSON.
