@@ -128,7 +128,8 @@ func TestMoveInterrupted(t *testing.T) {
 	}
 	// The test interrupts each kind of step, and the copies of three tables.
 	steps = slices.DeleteFunc(steps, func(step string) bool {
-		return strings.HasPrefix(step, "copied ") && !slices.Contains([]string{"copied tenants", "copied spools", "copied row_counts"}, step)
+		return strings.HasPrefix(step, "copied ") &&
+			!slices.Contains([]string{"copied tenants", "copied spools", "copied row_counts"}, step)
 	})
 	home := 1
 	for _, undo := range []bool{false, true} {

@@ -60,7 +60,8 @@ func TestLevelsFollowOperations(t *testing.T) {
 	}
 	report := func(grams string) func(*farm) {
 		return func(f *farm) {
-			err := api.DB.Write(db.As(f.t.Context(), f.Actor), db.SQL(`select report_use_2(1, $1::numeric, null, null, null)::text`, grams))
+			err := api.DB.Write(db.As(f.t.Context(), f.Actor),
+				db.SQL(`select report_use_2(1, $1::numeric, null, null, null)::text`, grams))
 			if err != nil {
 				f.t.Error(err)
 			}
@@ -121,7 +122,8 @@ func TestLevelsFollowOperations(t *testing.T) {
 			func(f *farm) { newOrder(f, 1) },
 			func(f *farm) { f.Delete(f.t, f.run+"/items/"+f.item).Want(204) },
 			func(f *farm) {
-				f.item = f.Post(f.t, f.run+"/items", j{"product_id": newProduct(f.t, f.Client, "B", 5), "quantity": 21}).Want(201).ID()
+				product := newProduct(f.t, f.Client, "B", 5)
+				f.item = f.Post(f.t, f.run+"/items", j{"product_id": product, "quantity": 21}).Want(201).ID()
 			},
 			func(f *farm) { f.Patch(f.t, f.run+"/items/"+f.item, j{"quantity": 2}).Want(200) },
 			func(f *farm) { f.Patch(f.t, f.run+"/items/"+f.item, j{"quantity": 21}).Want(200) }},

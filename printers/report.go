@@ -62,7 +62,8 @@ func (q request) useOnce(id int64, key, report string, weight, length any) error
 				where k.created_at < now() - interval '24 hours'
 			returning key
 		)
-		select report_use_2($1::int, $2::numeric, $3::numeric, null, null) from claim`, id, weight, length, caller, key, sum[:])
+		select report_use_2($1::int, $2::numeric, $3::numeric, null, null) from claim`,
+		id, weight, length, caller, key, sum[:])
 	var first []byte
 	stored := db.SQL(`select request from idempotency_keys where user_id = $1 and key = $2`, caller, key).Into(&first)
 	var text string
