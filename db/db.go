@@ -147,7 +147,7 @@ func (d *DB) Close() {
 }
 
 // Ready returns nil if the database accepts writes and has the migrations and definitions of this program, or later
-// ones. It is one round trip, which reads three small tables. It does not check the further databases.
+// ones. It takes two round trips, which read three small tables. It does not check the further databases.
 func (d *DB) Ready(ctx context.Context) error {
 	h, err := d.shares.acquire(ctx, ctx, "", reading)
 	if err != nil {
@@ -172,24 +172,29 @@ func (d *DB) Ready(ctx context.Context) error {
 				order by 1),
 			pg_is_in_recovery() or current_setting('transaction_read_only')::boolean`,
 		names, versions).QueryRow(func(row pgx.Row) error { return row.Scan(&version, &missing, &readOnly) })
-	// A statement of its own, because it fails in a database that is at an earlier migration.
-	b.Queue(`select coalesce(max(home), 0) from further_databases where used`).QueryRow(func(row pgx.Row) error {
-		return row.Scan(&further)
-	})
 	err = d.pool.SendBatch(ctx, &b).Close()
 	var pg *pgconn.PgError
 	switch want := latestMigration(); {
-	case readOnly:
-		d.reconnect()
-		return errReadOnly
-	case version > 0 && version < want:
-		return fmt.Errorf("the database is at migration %d, this program needs %d: %s", version, want, howToMigrate)
 	case errors.As(err, &pg) && pg.Code == "42P01":
 		return fmt.Errorf("the database is not migrated: %s", howToMigrate)
 	case err != nil:
 		return fmt.Errorf("database: %w", err)
+	case readOnly:
+		d.reconnect()
+		return errReadOnly
+	case version < want:
+		return fmt.Errorf("the database is at migration %d, this program needs %d: %s", version, want, howToMigrate)
 	case len(missing) > 0:
 		return fmt.Errorf("the database lacks the definitions %s: %s", strings.Join(missing, ", "), howToMigrate)
+	}
+	// An earlier migration does not have this table.
+	b = pgx.Batch{}
+	b.Queue(`select coalesce(max(home), 0) from further_databases where used`).QueryRow(func(row pgx.Row) error {
+		return row.Scan(&further)
+	})
+	switch err = d.pool.SendBatch(ctx, &b).Close(); {
+	case err != nil:
+		return fmt.Errorf("database: %w", err)
 	case further > d.further:
 		return fmt.Errorf("tenants are at home in %d further databases, and %d are named: "+
 			"set FURTHER_DATABASE_URLS as for the other instances", further, d.further)

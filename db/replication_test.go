@@ -184,13 +184,26 @@ func eventuallyReadOnly(t *testing.T, d *db.DB, ctx context.Context) {
 }
 
 // A check of readiness that finds a read-only PostgreSQL closes the connections too: an instance without writes
-// recovers.
+// recovers. So it does if that PostgreSQL lacks migrations.
 func TestReadyClosesReadOnlyConnections(t *testing.T) {
 	t.Parallel()
+	for name, before := range map[string][]string{
+		"migrated":                nil,
+		"at an earlier migration": {`drop table further_databases`, `delete from schema_migrations where version > 31`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			testReadyReadOnly(t, before)
+		})
+	}
+}
+
+func testReadyReadOnly(t *testing.T, before []string) {
 	s := dbtest.Cluster(t, nil)
 	d := open(t, db.Config{URL: s.AppURL(), MaxConns: 1})
 	ctx := newTenant(t, d)
 	pid := value[int](t, d, ctx, `select pg_backend_pid()`)
+	dbtest.Exec(t, s, before...)
 	dbtest.Exec(t, s, `alter system set default_transaction_read_only = on`, `select pg_reload_conf()`)
 	eventuallyReadOnly(t, d, ctx)
 	if err := d.Ready(t.Context()); !errors.Is(err, db.ErrUnavailable) {
