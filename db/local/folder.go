@@ -307,6 +307,12 @@ func (f *folder) acquire(as string) error {
 	return nil
 }
 
+// unlock releases the lock that acquire took. Closing the descriptor is not enough: while another goroutine starts a
+// process, the child has a copy of the descriptor until it calls exec.
+func (f *folder) unlock() error {
+	return errors.Join(syscall.Flock(int(f.lock.Fd()), syscall.LOCK_UN), f.lock.Close())
+}
+
 // holder returns what the process that holds the lock recorded in acquire.
 func (f *folder) holder() string {
 	b, _ := os.ReadFile(f.lockFile)

@@ -75,6 +75,8 @@ type Server struct {
 	secrets secrets
 	output  *os.File
 
+	keepsLock bool // Stop does not unlock the data folder: an upgrade does at its end
+
 	pid atomic.Int64
 
 	running context.Context // ends when Stop is called
@@ -259,7 +261,7 @@ func (s *Server) join(ctx context.Context) (err error) {
 	return nil
 }
 
-// close unlocks the data folder. If the cluster is a throwaway, it removes all files first.
+// close unlocks the data folder, unless keepsLock is set. If the cluster is a throwaway, it removes all files first.
 func (s *Server) close() error {
 	var errs []error
 	if s.output != nil {
@@ -271,7 +273,10 @@ func (s *Server) close() error {
 			os.Remove(s.dir) // fails if it holds other files
 		}
 	}
-	return errors.Join(append(errs, s.lock.Close())...)
+	if !s.keepsLock {
+		errs = append(errs, s.unlock())
+	}
+	return errors.Join(errs...)
 }
 
 // sleep waits for d. It returns false as soon as ctx ends.

@@ -318,6 +318,18 @@ func TestAdoption(t *testing.T) {
 	expect(t, s.OwnerURL(), "select count(*)::text from made_by_child", "1")
 }
 
+// A child process that this process starts at the same time must not keep the data folder locked.
+func TestUnlock(t *testing.T) {
+	t.Parallel()
+	dir := folder(t)
+	s := start(t, local.Options{Dir: dir})
+	child, err := local.CopyLock(s)
+	check(t, err)
+	defer syscall.Close(child)
+	stop(t, s)
+	start(t, local.Options{Dir: dir})
+}
+
 func TestRestart(t *testing.T) {
 	t.Parallel()
 	s := start(t, local.Options{Dir: folder(t)})

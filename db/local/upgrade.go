@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"syscall"
 )
 
 const (
@@ -44,14 +43,14 @@ func Upgrade(ctx context.Context, o Options, move func(ctx context.Context, from
 
 func upgrade(ctx context.Context, o Options, move func(ctx context.Context, from, to *Server) error,
 ) (u Upgraded, err error) {
-	from, lock, err := lockAlone(o)
+	from, err := lockAlone(o)
 	if err != nil {
 		return u, err
 	}
-	defer syscall.Close(lock)
+	defer func() { err = errors.Join(err, from.unlock()) }()
 	u, folder, err := from.planUpgrade()
 	if err != nil {
-		return u, errors.Join(err, from.lock.Close())
+		return u, err
 	}
 	if err := from.start(ctx); err != nil {
 		return u, err
@@ -90,26 +89,19 @@ func upgrade(ctx context.Context, o Options, move func(ctx context.Context, from
 	return u, from.finishUpgrade()
 }
 
-// lockAlone locks the data folder for a command that does not share it. It returns a second descriptor of the lock,
-// which keeps the data folder locked after the server has stopped.
-func lockAlone(o Options) (s *Server, lock int, err error) {
+// lockAlone locks the data folder for a command that does not share it. The folder remains locked after the server has
+// stopped; the caller must unlock it.
+func lockAlone(o Options) (*Server, error) {
 	f, err := openFolder(o.Dir, false)
 	if err != nil {
-		return nil, 0, err
+		return nil, err
 	}
-	s = &Server{folder: f, options: o, log: o.Log, stopped: make(chan struct{})}
+	s := &Server{folder: f, options: o, log: o.Log, keepsLock: true, stopped: make(chan struct{})}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
 	s.running, s.cancel = context.WithCancel(context.Background())
-	if err := s.acquire(command); err != nil {
-		return nil, 0, err
-	}
-	if lock, err = syscall.Dup(int(s.lock.Fd())); err != nil {
-		return nil, 0, errors.Join(err, s.lock.Close())
-	}
-	syscall.CloseOnExec(lock)
-	return s, lock, nil
+	return s, s.acquire(command)
 }
 
 // planUpgrade returns the versions of an upgrade, and the folder of the new one's binaries.
@@ -166,7 +158,7 @@ func removeUpgrade(dir string) error {
 	if err := f.acquire(command); err != nil {
 		return err
 	}
-	defer f.lock.Close()
+	defer f.unlock()
 	return errors.Join((&Server{folder: f}).remove(), os.RemoveAll(dir))
 }
 
