@@ -4,11 +4,10 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
-	"strconv"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -18,8 +17,12 @@ import (
 
 // Commands returns the account commands. They hash passwords with the number of rounds, as NewHasher.
 func Commands(rounds int) []cli.Command {
+	return slices.Concat(userCommands(rounds), tenantCommands(), keyCommands())
+}
+
+func userCommands(rounds int) []cli.Command {
 	accounts := func(d *db.DB) Accounts { return Accounts{DB: d, Hasher: NewHasher(rounds)} }
-	return append([]cli.Command{
+	return []cli.Command{
 		{
 			Name: "user add",
 			Args: "--email E --name N [--tenant NAME] [--new-tenant] [--role admin|operator|viewer] [--password-stdin] " +
@@ -92,74 +95,8 @@ func Commands(rounds int) []cli.Command {
 					return writeList(c.Out, users, err, *asJSON, "TENANT EMAIL NAME ROLE STATE ID", accountRow)
 				}
 			},
-		}, {
-			Name: "tenant list", Args: "[--json]", Needs: cli.Farm,
-			Help: "list the tenants",
-			Setup: func(flags *flag.FlagSet) cli.Run {
-				asJSON := jsonFlag(flags)
-				return func(ctx context.Context, c *cli.Call) error {
-					tenants, err := Accounts{DB: c.DB}.Tenants(ctx)
-					header := "TENANT USERS CREATED ID"
-					if c.DB.Several() {
-						header += " DATABASE"
-					}
-					return writeList(c.Out, tenants, err, *asJSON, header, tenantRow)
-				}
-			},
-		}, {
-			Name: "tenant rename", Args: "NAME NEW-NAME", Needs: cli.Farm,
-			Help: "change the name of a tenant",
-			Setup: cli.Without(func(ctx context.Context, c *cli.Call) error {
-				from, to := c.Operands[0], c.Operands[1]
-				err := accounts(c.DB).RenameTenant(ctx, c.Owner, from, to)
-				return report(c, err, "renamed the tenant %q to %q", from, to)
-			}),
-		}, {
-			Name: "tenant remove", Args: "NAME --yes", Needs: cli.Farm,
-			Help: "delete a tenant with its users and all its data; this cannot be undone",
-			Setup: func(flags *flag.FlagSet) cli.Run {
-				yes := flags.Bool("yes", false, "confirm that all data of the tenant are deleted")
-				return func(ctx context.Context, c *cli.Call) error {
-					name := c.Operands[0]
-					if !*yes {
-						return cli.Misuse{Err: fmt.Errorf("tenant remove deletes all data of the tenant %q, and this cannot be "+
-							"undone: confirm with --yes", name)}
-					}
-					err := accounts(c.DB).RemoveTenant(ctx, c.Owner, name)
-					return report(c, err, "removed the tenant %q, its users and all its data", name)
-				}
-			},
 		},
-		{
-			Name: "tenant move", Args: "--tenant NAME --to N", Needs: cli.Farm,
-			Help: "move a tenant to another database\n\n" +
-				"N is a number of tenant list: 0 is DATABASE_URL, 1 the first of FURTHER_DATABASE_URLS. Writes of the tenant " +
-				"get a 503 meanwhile, reads work. All rows are compared before the old ones are deleted. If the command is " +
-				"interrupted, repeat it, or move the tenant back.",
-			Setup: func(flags *flag.FlagSet) cli.Run {
-				name := flags.String("tenant", "", "name of the tenant")
-				to := flags.String("to", "", "number of the database")
-				return func(ctx context.Context, c *cli.Call) error {
-					n, err := strconv.Atoi(*to)
-					if err != nil || n < 0 || n > len(c.Owner.Further) {
-						return cli.Misuse{Err: fmt.Errorf("--to must be the number of a database: from 0, that of DATABASE_URL, to %d "+
-							"(see FURTHER_DATABASE_URLS)", len(c.Owner.Further))}
-					}
-					if !c.DB.Several() {
-						return cli.Misuse{Err: errors.New("there is only one database: set FURTHER_DATABASE_URLS")}
-					}
-					tenant, err := accounts(c.DB).FindTenant(ctx, *name)
-					if err != nil {
-						return err
-					}
-					err = db.Move{Owner: c.Owner, Tenant: tenant.ID, To: n, Progress: func(line string) {
-						fmt.Fprintln(c.Out, line)
-					}}.Run(ctx)
-					return report(c, err, "the tenant %q is in database %d", tenant.Name, n)
-				}
-			},
-		},
-	}, keyCommands()...)
+	}
 }
 
 // report prints a line that says what a command did. It returns err if that is not nil.
@@ -220,17 +157,6 @@ func accountRow(a Account) []string {
 		state = "disabled"
 	}
 	return []string{a.Tenant, a.Email, a.Name, a.Role, state, a.ID}
-}
-
-func tenantRow(t TenantInfo) []string {
-	row := []string{t.Name, fmt.Sprint(t.Users), t.CreatedAt.UTC().Format("2006-01-02"), t.ID}
-	if t.Away {
-		row[0], row[1], row[2] = "(out of reach)", "", ""
-	}
-	if t.Home != nil {
-		row = append(row, fmt.Sprint(*t.Home))
-	}
-	return row
 }
 
 // writeList writes a list as JSON or as a table with a header. It returns err if that is not nil.
