@@ -69,37 +69,7 @@ func OpenAPI(routes []Route, version string, events ...Event) []byte {
 	for _, event := range events {
 		d.readFields(event.Tag.Fields)
 	}
-	paths := object{}
-	index := map[string]int{}
-	var tags []object
-	versioned := map[string]bool{} // by path
-	for _, route := range routes {
-		versioned[route.Path()] = versioned[route.Path()] || route.Lock != nil
-	}
-	for _, route := range routes {
-		path := route.Path()
-		at, ok := index[path]
-		if !ok {
-			at = len(paths)
-			index[path] = at
-			item := object{}
-			if params := pathParameters(path); params != nil {
-				item.add("parameters", params)
-			}
-			paths.add(path, item)
-		}
-		if tag := route.Doc.Tag; !slices.ContainsFunc(tags, func(t object) bool { return t[0].value == tag.Name }) {
-			tags = append(tags, object{{"name", tag.Name}, {"description", tag.Description}})
-		}
-		item := paths[at].value.(object)
-		tagged := versioned[path] || creates(route, func(path string) bool { return versioned[path] })
-		op := d.operation(route, versioned[path] && route.Method() != "GET", tagged)
-		if route.Doc.Events {
-			op.add("callbacks", d.callbacks(events))
-		}
-		item.add(strings.ToLower(route.Method()), op)
-		paths[at].value = item
-	}
+	paths, tags := d.paths(routes, events)
 	webhooks := object{}
 	for _, event := range events {
 		webhooks.add(event.Type, object{{"post", d.event(event)}})
@@ -163,6 +133,40 @@ func OpenAPI(routes []Route, version string, events ...Event) []byte {
 		panic(err)
 	}
 	return b
+}
+
+// paths describes the routes and their tags.
+func (d *document) paths(routes []Route, events []Event) (paths object, tags []object) {
+	index := map[string]int{}
+	versioned := map[string]bool{} // by path
+	for _, route := range routes {
+		versioned[route.Path()] = versioned[route.Path()] || route.Lock != nil
+	}
+	for _, route := range routes {
+		path := route.Path()
+		at, ok := index[path]
+		if !ok {
+			at = len(paths)
+			index[path] = at
+			item := object{}
+			if params := pathParameters(path); params != nil {
+				item.add("parameters", params)
+			}
+			paths.add(path, item)
+		}
+		if tag := route.Doc.Tag; !slices.ContainsFunc(tags, func(t object) bool { return t[0].value == tag.Name }) {
+			tags = append(tags, object{{"name", tag.Name}, {"description", tag.Description}})
+		}
+		item := paths[at].value.(object)
+		tagged := versioned[path] || creates(route, func(path string) bool { return versioned[path] })
+		op := d.operation(route, versioned[path] && route.Method() != "GET", tagged)
+		if route.Doc.Events {
+			op.add("callbacks", d.callbacks(events))
+		}
+		item.add(strings.ToLower(route.Method()), op)
+		paths[at].value = item
+	}
+	return paths, tags
 }
 
 // conditional describes a header with entity tags.
@@ -282,13 +286,30 @@ func (d *document) operation(route Route, guarded, tagged bool) object {
 	case route.Keys != Keys{}:
 		op.add("security", security(route.Keys))
 	}
-	status, item, list := e.out.status, e.out.item, e.out.list
-	var params []object
+	if params := d.parameters(route, guarded); params != nil {
+		op.add("parameters", params)
+	}
+	if e.readsBody() {
+		name := d.request(e.in, route.Method() == "PATCH")
+		content := append(object{{"schema", ref("schemas", name)}}, d.requestExamples(route)...)
+		op.add("requestBody", object{{"required", !e.optional}, {"content", object{{"application/json", content}}}})
+	}
+	if e.media != "" {
+		op.add("requestBody", object{{"required", true}, {"content", object{
+			{e.media, object{{"schema", object{{"type", "string"}}}, {"example", e.example}}}}}})
+	}
+	op.add("responses", d.responses(route, guarded, tagged))
+	return op
+}
+
+// parameters describes the query parameters and headers of a route.
+func (d *document) parameters(route Route, guarded bool) (params []object) {
+	e := route.Endpoint
 	if e.readsQuery() {
 		for _, f := range schemaOf(e.in).Fields {
 			schema := d.scalar(f, false)
 			if f.Name == "sort_by" {
-				schema = object{{"type", "string"}, {"enum", schemaOf(item).Sortable()}}
+				schema = object{{"type", "string"}, {"enum", schemaOf(e.out.item).Sortable()}}
 			}
 			if f.Default != "" {
 				schema.add("default", literal(f.Default, f.kind))
@@ -311,18 +332,13 @@ func (d *document) operation(route Route, guarded, tagged bool) object {
 	if guarded {
 		params = append(params, ref("parameters", "IfMatch"))
 	}
-	if params != nil {
-		op.add("parameters", params)
-	}
-	if e.readsBody() {
-		name := d.request(e.in, route.Method() == "PATCH")
-		content := append(object{{"schema", ref("schemas", name)}}, d.requestExamples(route)...)
-		op.add("requestBody", object{{"required", !e.optional}, {"content", object{{"application/json", content}}}})
-	}
-	if e.media != "" {
-		op.add("requestBody", object{{"required", true}, {"content", object{
-			{e.media, object{{"schema", object{{"type", "string"}}}, {"example", e.example}}}}}})
-	}
+	return params
+}
+
+// responses describes the responses of a route.
+func (d *document) responses(route Route, guarded, tagged bool) object {
+	e := route.Endpoint
+	status, item, list := e.out.status, e.out.item, e.out.list
 	success := object{{"description", map[int]string{200: "Done", 201: "Created", 204: "Done; no body"}[status]}}
 	headers := commonHeaders()
 	if status == 201 {
@@ -374,8 +390,7 @@ func (d *document) operation(route Route, guarded, tagged bool) object {
 			responses.add(strconv.Itoa(failure.status), failure.response())
 		}
 	}
-	op.add("responses", responses)
-	return op
+	return responses
 }
 
 // event describes the request that the service sends for an event.
