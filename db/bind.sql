@@ -1,6 +1,7 @@
 -- Binds the current transaction to a tenant: sets the role that row-level security applies to, the schemas (a
 -- temporary table cannot replace a table), the tenant, the user that the ledger records, and the timeouts. All
--- settings are local to the transaction, so that nothing remains on a pooled connection. A null tenant binds to no tenant: no row of any tenant is visible.
+-- settings are local to the transaction, so that nothing remains on a pooled connection. A null tenant binds to no
+-- tenant: no row of any tenant is visible.
 --
 -- If caller is not null, the user must exist in the tenant, be enabled, and have caller_role; otherwise the
 -- function raises SW401.

@@ -160,8 +160,8 @@ func TestReadyNeedsDefinitions(t *testing.T) {
 	}
 	super := connect(t, u.super)
 	exec(t, super, `delete from schema_definitions where name in ('test/answer', 'db/bind')`)
-	if err := d.Ready(t.Context()); err == nil ||
-		!strings.Contains(err.Error(), "lacks the definitions db/bind 2, test/answer 2") {
+	all := regexp.MustCompile(`lacks the definitions db/bind \d+, test/answer 2:`)
+	if err := d.Ready(t.Context()); err == nil || !all.MatchString(err.Error()) {
 		t.Errorf("Ready without the definitions: %v", err)
 	}
 	exec(t, super, `drop table schema_definitions`)

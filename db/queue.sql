@@ -1,7 +1,8 @@
--- The queue of items with due work, such as webhooks with deliveries. The service may only insert into queue_signals, for
--- the tenant that the transaction is bound to. The functions other than queue_add run with their owner's privileges
--- (security definer), to whom row-level security does not apply; they have a fixed search_path, and may be called by the
--- service's role only. queue_claim and queue_state work on items of all tenants, the others on those of the transaction's tenant.
+-- The queue of items with due work, such as webhooks with deliveries. The service may only insert into queue_signals,
+-- for the tenant that the transaction is bound to. The functions other than queue_add run with their owner's privileges
+-- (security definer), to whom row-level security does not apply; they have a fixed search_path, and may be called by
+-- the service's role only. queue_claim and queue_state work on items of all tenants, the others on those of the
+-- transaction's tenant.
 
 -- Makes the items due now. It only inserts rows, so that it waits for no other transaction. The notice, with the
 -- SQLSTATE SW200, makes the service claim items as soon as the transaction is committed.
@@ -74,8 +75,8 @@ begin
 	return true;
 end $$;
 
--- Returns the state of the queue, for monitoring: signals that queue_claim has not merged, at most 1,000; due items that
--- no holder has leased, those that one has leased, and the seconds since the first of the former became due.
+-- Returns the state of the queue, for monitoring: signals that queue_claim has not merged, at most 1,000; due items
+-- that no holder has leased, those that one has leased, and the seconds since the first of the former became due.
 create or replace function queue_state(out signals int, out waiting int, out leased int, out oldest_seconds float8)
 language plpgsql stable security definer set search_path = public, pg_temp as $$
 begin
