@@ -178,7 +178,7 @@ func (s *Service) writeUses(ctx context.Context, keys []*knownKey) error {
 			ids, times = append(ids, key.caller.Actor.APIKey), append(times, time.UnixMicro(used).UTC())
 			hashes = append(hashes, []byte(key.caller.Actor.KeyHash))
 		}
-		// A request with a secret that was not valid any more is no use of the key.
+		// A request with a secret that had expired or was revoked does not count as a use.
 		err := s.db.Write(db.As(ctx, db.Actor{Tenant: tenant}), db.SQL(`
 			update api_keys k set last_used_at = u.used_at
 			from (

@@ -96,7 +96,7 @@ func (d *DB) dropLogin(ctx context.Context, email string, holder Actor) error {
 	}
 	apart := context.WithValue(As(ctx, Actor{Tenant: holder.Tenant}), txKey{}, nil)
 	err := d.Tx(apart, func(ctx context.Context) error {
-		// A transaction that has the lock may be inserting the user. To wait for it might be a deadlock.
+		// A transaction that has the lock may be inserting the user. Waiting for it could cause a deadlock.
 		var locked bool
 		try := SQL(`select pg_try_advisory_xact_lock(` + lockKey("users") + `)`).Into(&locked)
 		if err := d.Write(ctx, try, exists); err != nil {

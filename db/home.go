@@ -48,8 +48,8 @@ type place struct {
 	moves int // how often the tenant has moved
 }
 
-// home is one of the databases. If it is out of reach, requests for its tenants fail at once: they must not hold what
-// other tenants need.
+// home is one of the databases. If it is out of reach, requests for its tenants fail at once, so that they do not hold
+// resources that other tenants need.
 type home struct {
 	number int
 	db     atomic.Pointer[DB] // nil until the first connection

@@ -14,14 +14,14 @@ import (
 	"spoolwright/server"
 )
 
-// fields are the fields of Spoolman's spools that are fields of a Spool.
+// fields maps the fields of Spoolman's spools to those of a Spool with the same meaning.
 var fields = map[string]string{
 	"initial_weight": "net_weight_grams", "remaining_weight": "remaining_weight_grams",
 	"spool_weight": "spool_weight_grams", "price": "purchase_price", "location": "location", "lot_nr": "lot_number",
 	"comment": "notes", "archived": "archived",
 }
 
-// ignored are fields that clients send back, or that a Spool computes.
+// ignored are fields that clients send back as they read them, or that the service computes.
 var ignored = []string{"id", "registered", "first_used", "last_used", "filament", "filament_id", "used_weight",
 	"used_length", "remaining_length", "extra"}
 

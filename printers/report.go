@@ -113,9 +113,9 @@ func (q request) measure(id int64) error {
 }
 
 const (
-	// repeatTime is how long an equal report of a caller is a repetition of one whose answer was lost.
+	// repeatTime is the time after a report whose answer was lost in which an equal report of the caller repeats it.
 	repeatTime = 5 * time.Second
-	// knownTime is how long an instance that gets reports of a caller on a spool is the one that gets them all.
+	// knownTime is the time after a report in which this instance is taken to get all reports of the caller on the spool.
 	knownTime = time.Minute
 )
 
@@ -124,32 +124,32 @@ const (
 // that the report was added to. A repetition has the token of the first try, so that the database can tell whether that
 // took effect, whatever became of its transaction.
 //
-// The first report of a caller on a spool that an instance gets, or the first one for a minute, may repeat one that
-// another instance got, or this one before it was restarted, and did not answer. Then an equal report that took effect in
-// the last seconds is the same.
+// An instance that has got no report of a caller on a spool for a minute, for example since its start, cannot know whether
+// another instance, or this one before a restart, got the previous report and did not answer. So it takes its first report
+// for a repetition if an equal one took effect within repeatTime.
 type reports struct {
 	mu       sync.Mutex
 	process  int64 // random
 	sequence int64
-	// The last reports of each caller on each spool, by both. Those of older began before renewed.
+	// The last report of each caller on each spool, by caller and spool. Those in older began before renewed.
 	recent, older map[string]*report
 	renewed       time.Time
 }
 
-// report is a try of a report.
+// report is one request of a client that sends a report.
 type report struct {
 	key   string
-	token int64           // a hash of the report in the upper 32 bits, then 16 bits of the process, and 16 of the sequence
-	since time.Time       // if not zero, an equal report of another process since then is this one
-	again bool            // whether the token is that of an earlier try
-	begun time.Time       // of this try
+	token int64     // from the top: 32 bits of a hash of the report, 16 of the process, 16 of the sequence
+	since time.Time // if not zero, an equal report of another process since then is this one
+	again bool      // whether the token is that of an earlier request
+	begun time.Time
 	gone  context.Context // ends when the client disconnects; nil at the end
 
 	ended    time.Time
 	answered bool
 }
 
-// window returns the last argument of report_use_2.
+// window returns repeat_seconds, the last argument of report_use_2.
 func (p *report) window() any {
 	switch {
 	case !p.since.IsZero():
@@ -172,7 +172,8 @@ func newReports() *reports {
 	return &reports{process: int64(rand.Uint32() & 0xffff), recent: map[string]*report{}}
 }
 
-// begin returns a new try of a report. ctx ends when the client disconnects. The caller must call end.
+// begin returns the report of a request with the content. ctx ends when the client disconnects. The caller must call
+// end.
 func (r *reports) begin(ctx context.Context, caller string, spool int64, content string) *report {
 	p := &report{key: fmt.Sprint(caller, spool), begun: time.Now(), gone: ctx}
 	sum := sha256.Sum256([]byte(caller + "\n" + content))
@@ -198,7 +199,7 @@ func (r *reports) begin(ctx context.Context, caller string, spool int64, content
 	return p
 }
 
-// end ends a try. The client has the answer if answered is set.
+// end records that the request has ended. Answered means that the client has got the answer.
 func (r *reports) end(p *report, answered bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

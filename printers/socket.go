@@ -333,7 +333,7 @@ func (h *hub) close() {
 	}
 }
 
-// changed makes watch send the changes of the tenant's spools soon.
+// changed makes the sockets of the tenant get its changed spools after wakeDelay, before the next regular poll.
 func (h *hub) changed(tenant string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -415,7 +415,7 @@ var deleteDoc = &server.Doc{
 }
 
 func (h handlers) delete(ctx context.Context, r *server.Request[struct{}]) (server.NoContent, error) {
-	// The lock makes delete wait for complete, which decides between the two ways.
+	// The lock makes delete wait for complete, which decides whether the run is hidden or deleted.
 	removed := db.SQL(`
 		with run as (
 			select id, deducted_at from production_runs where id = $1 and hidden_at is null for update

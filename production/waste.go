@@ -100,7 +100,8 @@ func (h handlers) reportWaste(ctx context.Context, r *server.Request[WasteQuery]
 	if by == "product" {
 		columns = "i.product_id"
 	}
-	// Only materials need those of completed runs. Reasons compare with all completed runs.
+	// Completed runs have no waste. Only the rate by material needs to know their materials; that by reason uses the
+	// number of all completed runs.
 	materials := "and r.status <> 'completed'"
 	if by == "material" {
 		materials = ""

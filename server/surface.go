@@ -62,7 +62,7 @@ func (s *Server) surface(f Surface) http.HandlerFunc {
 	}
 	return func(w http.ResponseWriter, r *http.Request) {
 		info := infoOf(r)
-		info.pattern = "* " + f.Prefix // paths and methods of clients would make too many time series
+		info.pattern = "* " + f.Prefix // metrics with the paths and methods of clients would have too many time series
 		info.inFlight = &s.inFlight
 		w.Header().Set("Cache-Control", "no-store")
 		var denied error
