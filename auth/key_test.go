@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/base64"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -386,7 +387,10 @@ func TestKeyRateLimits(t *testing.T) {
 	d, trips := openCounted(t)
 	clock := &clock{t: time.Now()} // stands still, so that no bucket refills
 	api := authtest.New(t, authtest.Options{DB: d, Now: clock.now, PerMinute: 3, PerHour: 5,
-		Change: func(c *server.Config) { c.TenantPerMinute = 8 }}, inventory.Routes, printerRoutes)
+		Change: func(c *server.Config) {
+			printerSurface(c)
+			c.TenantPerMinute = 8
+		}}, inventory.Routes)
 	tenant := api.Tenant(t)
 	first, second := tenant.Key(t, "operator"), tenant.Key(t, "viewer") // two requests of two admins
 	printer := tenant.Key(t, "printer")                                 // the third
@@ -405,11 +409,11 @@ func TestKeyRateLimits(t *testing.T) {
 	}
 	// Printers have limits of their own. The limit of all printers of a tenant is three times that of users.
 	for i := range 24 {
-		if a := printer.Post(t, printPath, j{"name": "x"}).Want(200); i == 0 && a.Header.Get("X-Ratelimit-Limit") != "24" {
+		if a := printer.Post(t, printsPath, nil).Want(200); i == 0 && a.Header.Get("X-Ratelimit-Limit") != "24" {
 			t.Errorf("%v", a.Header)
 		}
 	}
-	printer.Post(t, printPath, j{"name": "x"}).WantError(429, "RATE_LIMIT_EXCEEDED")
+	printer.Post(t, printsPath, nil).WantError(429, "RATE_LIMIT_EXCEEDED")
 
 	for range 3 {
 		withKey(api, auth.NewKeySecret()).Get(t, spoolsPath).WantError(401, "INVALID_API_KEY")
@@ -431,53 +435,41 @@ func TestPrinterRateLimits(t *testing.T) {
 		perMinute, perHour int
 		want               string
 	}{{100, 1000, "300"}, {0, 1000, "3600"}, {400, 5000, "400"}, {0, 0, ""}} {
-		api := authtest.New(t, authtest.Options{PerMinute: c.perMinute, PerHour: c.perHour}, printerRoutes)
+		api := authtest.New(t, authtest.Options{PerMinute: c.perMinute, PerHour: c.perHour, Change: printerSurface})
 		printer := api.Tenant(t).Key(t, "printer")
-		if a := printer.Post(t, printPath, j{"name": "x"}).Want(200); a.Header.Get("X-Ratelimit-Limit") != c.want {
+		if a := printer.Post(t, printsPath, nil).Want(200); a.Header.Get("X-Ratelimit-Limit") != c.want {
 			t.Errorf("limits of users %v: %v", c, a.Header)
 		}
 	}
 }
 
-const (
-	printPath = "/api/v1/prints"
-	jobsPath  = "/api/v1/print-jobs"
-)
+const printsPath = "/prints/"
 
-// printerRoutes are operations for printers.
-func printerRoutes(d *db.DB) []server.Route {
-	type input struct {
-		Name server.Optional[string] `json:"name" rule:"required"`
-	}
-	type output struct {
-		ID   server.UUID `json:"id" rule:"notNull"`
-		Name string      `json:"name" rule:"notNull"`
-	}
-	tag := &server.Tag{Name: "prints", Description: "x", Fields: "## auth_test.input\n| name | x | x |\n" +
-		"## auth_test.output\n| id | x | x |\n| name | x | x |\n"}
-	answer := func(ctx context.Context) (server.OK[output], error) {
-		return server.Encode(output{server.UUID(db.ActorOf(ctx).ID()), "x"})
-	}
-	write := func(ctx context.Context, _ *server.Request[input]) (server.OK[output], error) {
-		if err := d.CheckActor(ctx); err != nil {
-			return nil, err
-		}
-		return answer(ctx)
-	}
-	read := func(ctx context.Context, _ *server.Request[struct{}]) (server.OK[output], error) { return answer(ctx) }
-	return []server.Route{
-		server.Op("POST "+printPath, server.Write, server.Handle(write), &server.Doc{ID: "print", Tag: tag}).ForPrinters(),
-		server.Op("GET "+jobsPath, server.Read, server.Handle(read), &server.Doc{ID: "jobs", Tag: tag}).ForPrinters(),
-	}
+// printerSurface adds a surface for printers, which returns the id of the caller.
+func printerSurface(c *server.Config) {
+	d := c.DB
+	c.Surfaces = []server.Surface{{
+		Prefix: printsPath,
+		Serve: func(w http.ResponseWriter, r *http.Request, caller server.Caller) error {
+			if r.Method != http.MethodGet && caller.Level < server.Write {
+				return server.ErrForbidden
+			}
+			if err := d.CheckActor(r.Context()); err != nil {
+				return err
+			}
+			return server.Respond(w, r, fmt.Appendf(nil, `{"id":%q}`, caller.Actor.ID()))
+		},
+		Fail:  func(e *server.Error) []byte { return fmt.Appendf(nil, `{"detail":%q,"code":%q}`, e.Detail, e.Code) },
+		Run:   func(context.Context) {},
+		Close: func() {},
+	}}
 }
 
-// Only routes for printers accept printers' keys and Basic authentication. The other roles have their access level
-// there.
-func TestPrinterRoutes(t *testing.T) {
+// Only surfaces accept printers' keys and Basic authentication. The other roles have their access level there.
+func TestPrinterKeys(t *testing.T) {
 	t.Parallel()
-	api := authtest.New(t, authtest.Options{}, inventory.Routes, printerRoutes)
+	api := authtest.New(t, authtest.Options{Change: printerSurface}, inventory.Routes)
 	tenant := api.Tenant(t)
-	body := j{"name": "x"}
 	basic := func(user, password string) *authtest.Client {
 		return api.Anonymous().With("Authorization",
 			"bAsIc "+base64.StdEncoding.EncodeToString([]byte(user+":"+password)))
@@ -486,33 +478,33 @@ func TestPrinterRoutes(t *testing.T) {
 		key := tenant.Key(t, role)
 		secret := key.Header.Get("X-API-Key")
 		for name, c := range map[string]*authtest.Client{
-			"key": key, "basic": basic("any:thing"[:3], secret), "basic without user": basic("", secret),
+			"key": key, "basic": basic("any", secret), "basic without user": basic("", secret),
 		} {
-			c.Get(t, jobsPath).Want(200).Shows(map[string]string{"id": key.Actor.APIKey})
-			if a := c.Post(t, printPath, body); writes != (a.Status == 200) || !writes && a.Status != 403 {
+			c.Get(t, printsPath).Want(200).Shows(map[string]string{"id": key.Actor.APIKey})
+			if a := c.Post(t, printsPath, nil); writes != (a.Status == 200) || !writes && a.Status != 403 {
 				t.Errorf("%s, %s: %d %s", role, name, a.Status, a.Body)
 			}
 		}
 		basic("x", secret).Get(t, spoolsPath).WantError(401, "INVALID_TOKEN")
-		basic("x", secret).With("X-API-Key", secret).Get(t, jobsPath).WantError(401, "INVALID_API_KEY")
+		basic("x", secret).With("X-API-Key", secret).Get(t, printsPath).WantError(401, "INVALID_API_KEY")
 	}
 	printer := tenant.Key(t, "printer")
 	printer.Get(t, spoolsPath).WantError(403, "FORBIDDEN")
 	printer.Post(t, spoolsPath, spoolBody).WantError(403, "FORBIDDEN")
-	tenant.User(t, "viewer").Get(t, jobsPath).Want(200)
-	tenant.User(t, "viewer").Post(t, printPath, body).WantError(403, "FORBIDDEN")
-	tenant.User(t, "operator").Post(t, printPath, body).Want(200)
+	tenant.User(t, "viewer").Get(t, printsPath).Want(200)
+	tenant.User(t, "viewer").Post(t, printsPath, nil).WantError(403, "FORBIDDEN")
+	tenant.User(t, "operator").Post(t, printsPath, nil).Want(200)
 	for _, c := range []*authtest.Client{
 		basic("x", "password"), basic("x", auth.NewKeySecret()), basic(printer.Header.Get("X-API-Key"), ""),
 		api.Anonymous().With("Authorization", "Basic ???"), api.Anonymous().With("Authorization", "Basic"),
 	} {
-		a := c.Get(t, jobsPath).WantError(401, "INVALID_API_KEY")
+		a := c.Get(t, printsPath).WantError(401, "INVALID_API_KEY")
 		if got := strings.Join(a.Header["Www-Authenticate"], ", "); !strings.Contains(got, "Basic realm=") ||
 			!strings.Contains(got, "Bearer") {
 			t.Errorf("WWW-Authenticate is %q", got)
 		}
 	}
-	api.Anonymous().Get(t, jobsPath).WantError(401, "INVALID_TOKEN")
+	api.Anonymous().Get(t, printsPath).WantError(401, "INVALID_TOKEN")
 }
 
 // last_used_at is written soon after the first use, then no more often than every 10 minutes, and when the service
@@ -614,7 +606,8 @@ func TestKeysAreNotLogged(t *testing.T) {
 	api := authtest.New(t, authtest.Options{Change: func(c *server.Config) {
 		c.Log = slog.New(slog.NewTextHandler(lockedWriter{&mu, &log}, &slog.HandlerOptions{Level: slog.LevelDebug}))
 		c.Metrics = m
-	}}, inventory.Routes, printerRoutes)
+		printerSurface(c)
+	}}, inventory.Routes)
 	tenant := api.Tenant(t)
 	key := tenant.Key(t, "operator")
 	secret, unknown := key.Header.Get("X-API-Key"), auth.NewKeySecret()
@@ -627,7 +620,7 @@ func TestKeysAreNotLogged(t *testing.T) {
 		}
 		c.Post(t, spoolsPath, spoolBody)
 		basic := base64.StdEncoding.EncodeToString([]byte("x:" + s))
-		api.Anonymous().With("Authorization", "Basic "+basic).Get(t, jobsPath)
+		api.Anonymous().With("Authorization", "Basic "+basic).Get(t, printsPath)
 		api.Anonymous().With("Authorization", "Basic "+basic).Get(t, spoolsPath)
 	}
 	admin.Delete(t, keysPath+"/"+key.Actor.APIKey).Want(204)

@@ -22,11 +22,11 @@ func TestKeyRoles(t *testing.T) {
 	w := newUnlimitedAPI(t)
 	rejecting := 0
 	for _, op := range w.operations {
-		if op.Keys.Reject {
+		if op.UsersOnly {
 			rejecting++
 		}
 		for _, prefix := range []string{"auth", "users", "api-keys", "webhooks"} {
-			if pathParts(op.Path())[2] == prefix && !op.Keys.Reject {
+			if pathParts(op.Path())[2] == prefix && !op.UsersOnly {
 				t.Errorf("%s accepts API keys", op.Pattern)
 			}
 		}
@@ -45,13 +45,13 @@ func TestKeyRoles(t *testing.T) {
 		}
 		before := f.snapshot(t)
 		for role, level := range levels {
-			if op.Keys.Reject || op.Access > level {
+			if op.UsersOnly || op.Access > level {
 				f.do(t, keys[role], op, path, body).WantError(403, "FORBIDDEN")
 			}
 		}
 		f.wantUnchanged(t, before)
 		for _, role := range []string{"viewer", "operator"} {
-			if op.Keys.Reject || op.Access > levels[role] {
+			if op.UsersOnly || op.Access > levels[role] {
 				continue
 			}
 			if a := f.do(t, keys[role], op, path, body); a.Status >= 300 {
@@ -112,7 +112,7 @@ func TestInvalidKeys(t *testing.T) {
 			a := f.do(t, c, op, path, body)
 			// An instance does not read the database to reject a key that it knows for its role.
 			known := name == "expired" || name == "revoked" || name == "replaced"
-			if known && (op.Keys.Reject || op.Access > server.Write) && a.Status == 403 {
+			if known && (op.UsersOnly || op.Access > server.Write) && a.Status == 403 {
 				continue
 			}
 			if a.Status != 401 || a.Text("code") != "INVALID_API_KEY" || a.Header.Get("WWW-Authenticate") != "Bearer" {
@@ -132,7 +132,7 @@ func TestKeysOfOtherTenants(t *testing.T) {
 	w := newUnlimitedAPI(t)
 	theirs := w.newFullFixture(t).prepareBodies(t)
 	before := theirs.snapshot(t)
-	acceptsKeys := func(op *operation) bool { return hasID(op) && !op.Keys.Reject }
+	acceptsKeys := func(op *operation) bool { return hasID(op) && !op.UsersOnly }
 	w.forEach(t, acceptsKeys, func(t *testing.T, op *operation) {
 		mine := w.newFixture(t)
 		key, body := mine.tenant.Key(t, "operator"), theirs.body(t, op)

@@ -88,10 +88,6 @@ func OpenAPI(routes []Route, version string, events ...Event) []byte {
 		{"apiKeyAuth", object{{"type", "apiKey"}, {"in", "header"}, {"name", "X-API-Key"},
 			{"description", "The key of POST /api/v1/api-keys. Do not send an Authorization header with it."}}},
 	}
-	if slices.ContainsFunc(routes, func(r Route) bool { return r.Keys.Basic }) {
-		schemes.add("basicAuth", object{{"type", "http"}, {"scheme", "basic"},
-			{"description", "An API key as the password, with any user name."}})
-	}
 	keySchema := object{{"type", "string"}, {"minLength", 1}, {"maxLength", 255}, {"pattern", "^[ -~]+$"}}
 	key := object{{"name", "Idempotency-Key"}, {"in", "header"}, {"required", false},
 		{"description", idempotencyDescription}, {"schema", keySchema}}
@@ -115,7 +111,7 @@ func OpenAPI(routes []Route, version string, events ...Event) []byte {
 		}},
 		{"servers", []object{{{"url", "."}, {"description", "This service, also behind a path prefix"}}}},
 		{"tags", tags},
-		{"security", security(Keys{})},
+		{"security", security(false)},
 		{"paths", paths},
 		{"components", object{
 			{"securitySchemes", schemes},
@@ -176,13 +172,10 @@ func conditional(name, description string) object {
 }
 
 // security returns the alternative security schemes of a route.
-func security(k Keys) []object {
+func security(usersOnly bool) []object {
 	all := []object{{{"bearerAuth", []string{}}}}
-	if !k.Reject {
+	if !usersOnly {
 		all = append(all, object{{"apiKeyAuth", []string{}}})
-	}
-	if k.Basic {
-		all = append(all, object{{"basicAuth", []string{}}})
 	}
 	return all
 }
@@ -283,8 +276,8 @@ func (d *document) operation(route Route, guarded, tagged bool) object {
 	switch {
 	case route.Access == Public:
 		op.add("security", []object{})
-	case route.Keys != Keys{}:
-		op.add("security", security(route.Keys))
+	case route.UsersOnly:
+		op.add("security", security(true))
 	}
 	if params := d.parameters(route, guarded); params != nil {
 		op.add("parameters", params)
@@ -537,7 +530,7 @@ func failures(route Route) []failure {
 		case 401:
 			applies = route.Access != Public && len(unauthorized.errors) == 0
 		case 403:
-			applies = route.Access >= Write || route.Keys.Reject || route.Access == Read && !route.Keys.Printer
+			applies = route.Access != Public || route.UsersOnly
 		case 404:
 			applies = ids
 		case 409:

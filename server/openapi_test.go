@@ -273,7 +273,7 @@ func TestOpenAPI(t *testing.T) {
 			switch {
 			case public:
 				want = []any{}
-			case api.Routes[i].Keys.Reject:
+			case api.Routes[i].UsersOnly:
 				want = []any{bearer}
 			}
 			if !reflect.DeepEqual(security, any(want)) {

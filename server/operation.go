@@ -233,9 +233,6 @@ func (o *operation) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		e := asError(err)
 		info.err = e.err
-		if e.Status == 401 && o.route.Keys.Basic {
-			w.Header().Add("WWW-Authenticate", `Basic realm="spoolwright", charset="UTF-8"`)
-		}
 		e.write(w, info.id)
 		if e.Status == http.StatusRequestEntityTooLarge {
 			drain(w, r)
@@ -321,10 +318,10 @@ func (o *operation) answer(w http.ResponseWriter, r *http.Request, info *request
 
 // authorize checks the token or API key, the rate limits and the role. It returns the context bound to the caller.
 func (o *operation) authorize(w http.ResponseWriter, r *http.Request, info *requestInfo) (context.Context, error) {
-	public, keys := o.route.Access == Public, o.route.Keys
+	public := o.route.Access == Public
 	var denied error
 	if !public {
-		info.caller, denied = o.s.Authenticate(r, keys.Basic, o.s.admit(info))
+		info.caller, denied = o.s.Authenticate(r, false, o.s.admit(info))
 	}
 	if e := o.s.limit(w, info, public || denied != nil); e != nil {
 		return nil, e
@@ -332,11 +329,11 @@ func (o *operation) authorize(w http.ResponseWriter, r *http.Request, info *requ
 	switch {
 	case denied != nil:
 		return nil, denied
-	case keys.Reject && (info.caller.Actor.APIKey != "" || public && r.Header["X-Api-Key"] != nil):
+	case o.route.UsersOnly && (info.caller.Actor.APIKey != "" || public && r.Header["X-Api-Key"] != nil):
 		return nil, errOnlyUsers
 	case public:
 		return r.Context(), nil
-	case info.caller.Level < o.route.Access, info.caller.Printer && !keys.Printer:
+	case info.caller.Level < o.route.Access, info.caller.Printer:
 		return nil, ErrForbidden
 	}
 	return db.As(r.Context(), info.caller.Actor), nil

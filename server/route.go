@@ -30,16 +30,8 @@ type Route struct {
 	Endpoint   Endpoint
 	Doc        *Doc
 	Idempotent bool // accepts an Idempotency-Key
-	Keys       Keys
+	UsersOnly  bool // rejects API keys with a 403; by default, operators' and viewers' keys have their access level
 	Lock       Lock // of a resource with an ETag, on its GET route; nil for others
-}
-
-// Keys is the use that a route makes of API keys. By default, a route accepts the keys of operators and viewers, in the
-// header X-API-Key, according to its Access.
-type Keys struct {
-	Reject  bool // requests with an API key get a 403
-	Printer bool // also keys of printers may call the route; they have the access level Write there
-	Basic   bool // also accepts keys as the password of Basic authentication, with any user name
 }
 
 // Op returns a Route. It accepts an Idempotency-Key if it is a POST and requires a user or an API key.
@@ -51,14 +43,7 @@ func Op(pattern string, access Access, endpoint Endpoint, doc *Doc) Route {
 // ForUsers returns the route, which then rejects API keys. Operations on accounts and API keys need it, so that a key
 // cannot create another key.
 func (r Route) ForUsers() Route {
-	r.Keys = Keys{Reject: true}
-	return r
-}
-
-// ForPrinters returns the route, which then also accepts API keys of printers, and API keys as the password of Basic
-// authentication. Clients in printers often support nothing else.
-func (r Route) ForPrinters() Route {
-	r.Keys = Keys{Printer: true, Basic: true}
+	r.UsersOnly = true
 	return r
 }
 

@@ -26,7 +26,7 @@ const apiPrefix = "/api/v1/"
 type Caller struct {
 	Actor   db.Actor
 	Level   Access // the highest access level that the caller has
-	Printer bool   // an API key of a printer, which has Level only on routes with Keys.Printer
+	Printer bool   // an API key of a printer, which has Level only on a Surface
 }
 
 // Config configures a Server. Only Routes, DB, Authenticate and Ready are required.

@@ -9,7 +9,8 @@ import (
 )
 
 // Surface serves all paths below a prefix in the format of another API, for clients that know only that one. Its routes
-// are not part of the OpenAPI document. It accepts the same credentials as routes for printers.
+// are not part of the OpenAPI document. Unlike other routes, it also accepts API keys of printers, and API keys as the
+// password of Basic authentication: clients in printers often support nothing else.
 type Surface struct {
 	Prefix string // with a slash at the start and the end
 
