@@ -190,7 +190,8 @@ func (q *quickRead) receive(pipeline *pgconn.Pipeline, types *pgtype.Map) (err e
 			if n < 0 || n >= len(q.stmts) {
 				_, failure = r.Close()
 			} else {
-				rows := pgx.RowsFromResultReader(types, r)
+				begun := len(q.prepared) - len(q.stmts)
+				rows := quickRows{pgx.RowsFromResultReader(types, r), types, q.prepared[begun+n].fields}
 				failure = q.stmts[n].read(rows)
 				rows.Close()
 			}
@@ -214,7 +215,23 @@ type quickStatement struct {
 
 type preparedStatement struct {
 	description *pgconn.StatementDescription
-	formats     []int16 // of the columns
+	fields      []pgconn.FieldDescription // with the format of the results
+	formats     []int16                   // of the fields
+}
+
+// quickRows are rows with the fields of the statement that was prepared. Those that the pipeline gives them are wrong
+// after a statement that failed: pgx keeps the fields of the statements that PostgreSQL then skips, and takes them for
+// those of later ones.
+type quickRows struct {
+	pgx.Rows
+	types  *pgtype.Map
+	fields []pgconn.FieldDescription
+}
+
+func (r quickRows) FieldDescriptions() []pgconn.FieldDescription { return r.fields }
+
+func (r quickRows) Scan(dest ...any) error {
+	return pgx.ScanRow(r.types, r.fields, r.RawValues(), dest...)
 }
 
 // trim forgets statements if the session has many. It must not be called between prepare and the use of a statement.
@@ -239,7 +256,8 @@ func (s *session) prepare(ctx context.Context, conn *pgx.Conn, sql string) (*pre
 	}
 	p := &preparedStatement{description: description}
 	for _, f := range description.Fields {
-		p.formats = append(p.formats, conn.TypeMap().FormatCodeForOID(f.DataTypeOID))
+		f.Format = conn.TypeMap().FormatCodeForOID(f.DataTypeOID)
+		p.fields, p.formats = append(p.fields, f), append(p.formats, f.Format)
 	}
 	s.statements[sql] = p
 	return p, nil

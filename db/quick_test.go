@@ -107,6 +107,37 @@ func TestSharedReads(t *testing.T) {
 	wantRows(t, d, a, "of a") // the connection still works
 }
 
+// The results of reads are complete and correct after reads of the same round trip that fail.
+func TestSharedReadsAfterFailures(t *testing.T) {
+	const one = `select 7::bigint as total, $1::int as n, true as yes, 1.50::numeric as grams`
+	d := openForSharing(t)
+	a := newTenant(t, d)
+	of := db.ActorOf(a)
+	of.User, of.Role = db.NewID(), "admin"
+	revoked := db.As(t.Context(), of)
+	release := holdReads(t, d, a)
+	var group sync.WaitGroup
+	for n, c := range []struct {
+		ctx   context.Context
+		sql   string
+		fails bool
+	}{{a, one, false}, {revoked, one, true}, {a, one, false}, {a, `select 1::bigint, 1 / ($1::int - $1)`, true},
+		{a, one, false}, {revoked, one, true}, {a, one, false}} {
+		var total int64
+		s := db.SQL(c.sql, n).Total(&total).Quick()
+		group.Go(func() {
+			err := d.Read(c.ctx, s)
+			want := fmt.Sprintf(`[{"n":%d,"yes":true,"grams":1.5}]`, n)
+			if c.fails != (err != nil) || err == nil && (string(s.Array()) != want || total != 7) {
+				t.Errorf("read %d: %s of %d, %v", n, s.Array(), total, err)
+			}
+		})
+		until(func() bool { return d.Waiting() == n+1 })
+	}
+	release()
+	group.Wait()
+}
+
 // When the connection of a shared round trip breaks, all of its reads are repeated.
 func TestSharedReadsAreRepeated(t *testing.T) {
 	d := openForSharing(t)
