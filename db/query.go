@@ -112,14 +112,36 @@ func (s *Stmt) Next() *Position { return s.next }
 func (s *Stmt) Rows() int { return s.rows }
 
 // Object returns the first row as a JSON object. The statement must have returned a row.
-func (s *Stmt) Object() []byte { return s.json[1:s.cut] }
+func (s *Stmt) Object() []byte { return s.json[1:s.cut:s.cut] }
 
 // Array returns all rows as a JSON array.
 func (s *Stmt) Array() []byte {
 	if s.rows == 0 {
 		return []byte("[]")
 	}
-	return s.json
+	return slices.Clip(s.json)
+}
+
+// equal reports whether the statements have the same result if they run at the same time. It returns false if it does not
+// know, as for arguments of other types than those below.
+func (s *Stmt) equal(other *Stmt) bool {
+	return s.sql == other.sql && s.keep == other.keep && s.into == nil && other.into == nil &&
+		(s.total == nil) == (other.total == nil) &&
+		slices.EqualFunc(s.args, other.args, func(a, b any) bool {
+			switch a.(type) {
+			case nil, string, bool, int, int64, time.Time:
+				return a == b
+			}
+			return false
+		})
+}
+
+// copyResult gives s the result of an equal statement. Both share the JSON, which must not be changed after that.
+func (s *Stmt) copyResult(from *Stmt) {
+	s.json, s.rows, s.cut, s.next = from.json, from.rows, from.cut, from.next
+	if s.total != nil {
+		*s.total = *from.total
+	}
 }
 
 // rowSize is the initial capacity for the JSON of a row. Most rows have fewer bytes.

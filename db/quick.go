@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"strconv"
 
 	"github.com/jackc/pgx/v5"
@@ -24,13 +25,15 @@ const maxPrepared = 200
 // quickRead is a Read whose statements are all Quick. While the connections for quick reads are busy (see shares), others
 // wait. The one that gets a connection sends the statements of others too: all of them in one pipeline, where each read
 // ends with a Sync. So each is its own transaction, bound to its own actor, and fails on its own. This saves switches between
-// processes, which cost as much as the statements.
+// processes, which cost as much as the statements. Of equal reads of one actor, which all wait already, only one is sent,
+// and all get its result: clients that poll the same page then cost PostgreSQL as much as one.
 type quickRead struct {
 	actor Actor
 	gate  gate
 	stmts []*Stmt
 
 	others []*quickRead // which this one must send too
+	copies []*quickRead // which get the result of this one
 
 	taken bool          // whether another request sends this one
 	sent  chan struct{} // closed when it has done so; nil before the request waits
@@ -39,9 +42,49 @@ type quickRead struct {
 	err      error
 }
 
-// finish tells the request that its read has ended.
+// take makes q answer the other read too. It returns false if q already sends enough reads.
+func (q *quickRead) take(other *quickRead) bool {
+	switch same := q.find(other); {
+	case same != nil:
+		same.copies = append(same.copies, other)
+	case len(q.others) < maxShared-1:
+		q.others = append(q.others, other)
+	default:
+		return false
+	}
+	other.taken = true
+	return true
+}
+
+// find returns the read equal to other among those that q sends, or nil.
+func (q *quickRead) find(other *quickRead) *quickRead {
+	if q.equal(other) {
+		return q
+	}
+	for _, o := range q.others {
+		if o.equal(other) {
+			return o
+		}
+	}
+	return nil
+}
+
+// equal reports whether the reads have the same actor and the same statements.
+func (q *quickRead) equal(other *quickRead) bool {
+	return q.actor == other.actor && q.gate == other.gate && slices.EqualFunc(q.stmts, other.stmts, (*Stmt).equal)
+}
+
+// finish tells the request, and those of the copies, that its read has ended.
 func (q *quickRead) finish(err error) {
 	q.err = err
+	for _, c := range q.copies {
+		if err == nil {
+			for i, s := range c.stmts {
+				s.copyResult(q.stmts[i])
+			}
+		}
+		c.finish(err)
+	}
 	if q.taken {
 		close(q.sent)
 	}
@@ -80,8 +123,8 @@ func (d *DB) readQuick(ctx context.Context, g gate, stmts []*Stmt) error {
 		defer h.release()
 		conn, err := d.pool.Acquire(ctx)
 		if err != nil {
-			for _, other := range q.others {
-				other.finish(err)
+			for _, read := range append(q.others, q) {
+				read.finish(err)
 			}
 			return err
 		}

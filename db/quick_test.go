@@ -138,6 +138,71 @@ func TestSharedReadsAfterFailures(t *testing.T) {
 	group.Wait()
 }
 
+// Of the equal quick reads of one actor that wait, one is sent, and all get its result. Other reads have their own.
+func TestEqualReads(t *testing.T) {
+	const one = `select 7::bigint as total, uuid_v7() as id, now() as created_at, $1::text as arg`
+	d := openForSharing(t)
+	a, b := newTenant(t, d), newTenant(t, d)
+	nobody := db.ActorOf(a)
+	nobody.User, nobody.Role = db.NewID(), "admin"
+	release := holdReads(t, d, a)
+	var group sync.WaitGroup
+	type read struct {
+		*db.Stmt
+		total int64
+		err   error
+	}
+	start := func(ctx context.Context, keep int, sql string, args ...any) *read {
+		r := &read{}
+		r.Stmt = db.SQL(sql, args...).Total(&r.total).Keep(keep).Quick()
+		waiting := d.Waiting()
+		group.Go(func() { r.err = d.Read(ctx, r.Stmt) })
+		until(func() bool { return d.Waiting() > waiting })
+		return r
+	}
+	const two = one + ` union all ` + one
+	var equal, failing []*read
+	for range 12 {
+		equal = append(equal, start(a, 1, two, "x"))
+	}
+	for range 2 {
+		failing = append(failing, start(a, 1, `select 1 / $1::int`, 0))
+	}
+	others := []*read{start(a, 1, two, "y"), start(b, 1, two, "x"), start(a, 2, two, "x"), start(a, 1, one, "x"),
+		start(a, 1, two, []byte("x"))}
+	revoked := start(db.As(t.Context(), nobody), 1, two, "x")
+	release()
+	group.Wait()
+	first := equal[0]
+	for i, r := range append(equal, others...) {
+		if r.err != nil || r.total != 7 || r.Rows() == 0 {
+			t.Fatalf("read %d: %d rows of %d, %v", i, r.Rows(), r.total, r.err)
+		}
+		isEqual := string(r.Array()) == string(first.Array()) && string(r.Object()) == string(first.Object()) &&
+			r.Rows() == first.Rows() && r.Next() != nil && *r.Next() == *first.Next()
+		if isEqual != (i < len(equal)) {
+			t.Errorf("read %d has the result of the first: %t, %s, %s", i, isEqual, r.Array(), first.Array())
+		}
+	}
+	for _, r := range failing {
+		if r.err == nil || errors.Is(r.err, db.ErrUnavailable) {
+			t.Errorf("a read that fails: %v", r.err)
+		}
+	}
+	if !errors.Is(revoked.err, db.ErrRevoked) {
+		t.Errorf("an unknown user: %v", revoked.err)
+	}
+	// The receivers can append to the results, which share memory.
+	longer := append(equal[1].Array(), "longer"...)
+	_, _ = append(equal[2].Array(), "changed"...), append(equal[2].Object(), "changed"...)
+	if got := string(longer); got != string(first.Array())+"longer" {
+		t.Errorf("the result of a read was changed by another: %s", got)
+	}
+	if got := d.Stats().Shared; got != 19 {
+		t.Errorf("%d reads shared the round trip of the first", got)
+	}
+}
+
 // When the connection of a shared round trip breaks, all of its reads are repeated.
 func TestSharedReadsAreRepeated(t *testing.T) {
 	d := openForSharing(t)

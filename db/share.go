@@ -149,7 +149,7 @@ func (s *shares) await(ctx, client context.Context, tenant string, w *waiter) (h
 	defer s.mu.Unlock()
 	select {
 	case <-w.granted:
-		if w.quick != nil && len(w.quick.others) > 0 { // which wait for this one
+		if w.quick != nil && len(w.quick.others)+len(w.quick.copies) > 0 { // which wait for this one
 			return hold{s, t, c}, nil
 		}
 		s.giveBack(t, c)
@@ -289,14 +289,12 @@ func (s *shares) dispatch() {
 
 // share lets a quick read that has got a connection send other ones that wait. The tenants take turns.
 func (s *shares) share(q *quickRead) {
-	for e := s.queue.Front(); e != nil && len(q.others) < maxShared-1; {
+	for e := s.queue.Front(); e != nil; {
 		t := e.Value.(*share)
 		next := e.Next()
-		if first := t.waiting[quick].Front(); first != nil {
-			other := t.waiting[quick].Remove(first).(*waiter).quick
-			other.taken = true
+		if first := t.waiting[quick].Front(); first != nil && q.take(first.Value.(*waiter).quick) {
+			t.waiting[quick].Remove(first)
 			s.shared.Add(1)
-			q.others = append(q.others, other)
 			s.queue.MoveToBack(e)
 			s.unqueue(t)
 			next = s.queue.Front()
