@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"slices"
 	"strconv"
@@ -134,8 +135,21 @@ func (d *DB) readQuick(ctx context.Context, g gate, stmts []*Stmt) error {
 	})
 }
 
+// errAbandoned is the error of reads that wait for a request that panics.
+var errAbandoned = fmt.Errorf("%w: the request that sent the read failed", ErrUnavailable)
+
 // sendQuick sends the reads in one pipeline and finishes all of them.
 func (d *DB) sendQuick(ctx context.Context, conn *pgxpool.Conn, reads []*quickRead) {
+	finished := 0
+	finish := func(q *quickRead, err error) {
+		finished++
+		q.finish(err)
+	}
+	defer func() { // nothing is left, except after a panic
+		for _, q := range reads[finished:] {
+			q.finish(errAbandoned)
+		}
+	}()
 	session := d.sessionOf(conn.Conn())
 	if session == nil { // it has lost its settings since the reads were combined
 		for _, q := range reads {
@@ -144,7 +158,7 @@ func (d *DB) sendQuick(ctx context.Context, conn *pgxpool.Conn, reads []*quickRe
 			if err == nil {
 				err = conn.SendBatch(ctx, &b).Close()
 			}
-			q.finish(err)
+			finish(q, err)
 		}
 		return
 	}
@@ -185,7 +199,7 @@ func (d *DB) sendQuick(ctx context.Context, conn *pgxpool.Conn, reads []*quickRe
 			q.err = cmp.Or(q.receive(pipeline, types), q.err)
 		}
 		stale = stale || isStale(q.err)
-		q.finish(cmp.Or(err, q.err))
+		finish(q, cmp.Or(err, q.err))
 	}
 	pipeline.Close()
 	if stale {

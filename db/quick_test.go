@@ -203,6 +203,45 @@ func TestEqualReads(t *testing.T) {
 	}
 }
 
+// A panic does not keep the requests waiting whose reads were in the same round trip.
+func TestSharedReadsAfterPanic(t *testing.T) {
+	d := openForSharing(t)
+	a := newTenant(t, d)
+	release := holdReads(t, d, a)
+	var group sync.WaitGroup
+	group.Go(func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("a total without a second column is read")
+			}
+		}()
+		d.Read(a, db.SQL(`select 'sender'`).Quick())
+	})
+	until(func() bool { return d.Waiting() == 1 })
+	var total int64
+	var errs [3]error
+	for i, s := range []*db.Stmt{
+		db.SQL(`select 1::bigint`).Total(&total).Quick(), db.SQL(`select 'other'`).Quick(), db.SQL(`select 'other'`).Quick(),
+	} {
+		group.Go(func() { errs[i] = d.Read(a, s) })
+		until(func() bool { return d.Waiting() == i+2 })
+	}
+	release()
+	done := make(chan bool)
+	go func() { group.Wait(); close(done) }()
+	select {
+	case <-done:
+	case <-time.After(10 * time.Second):
+		t.Fatal("the requests still wait")
+	}
+	for i, err := range errs {
+		if !errors.Is(err, db.ErrUnavailable) {
+			t.Errorf("read %d beside a panic: %v", i, err)
+		}
+	}
+	wantRows(t, d, a) // the service still works
+}
+
 // When the connection of a shared round trip breaks, all of its reads are repeated.
 func TestSharedReadsAreRepeated(t *testing.T) {
 	d := openForSharing(t)
