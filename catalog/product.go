@@ -91,9 +91,7 @@ var listDoc = &server.Doc{
 func (h handlers) list(ctx context.Context, r *server.Request[Filter]) (server.Page[ProductListItem], error) {
 	l := server.NewList("products", `id, name, description, sku, category, estimated_print_time_minutes,
 		material_cost, total_cost, costs_complete, created_at`, server.NotHidden, "products")
-	if in := r.In.Category; !in.IsNull() {
-		l.Where(`category_key = lower(?::text collate "und-x-icu") collate "C"`, *in.Value)
-	}
+	l.WhereText("category_key", r.In.Category)
 	if in := r.In.Search; !in.IsNull() {
 		l.Search(*in.Value)
 	}

@@ -94,12 +94,8 @@ func (h handlers) listLevels(ctx context.Context, r *server.Request[LevelFilter]
 	if in := r.In.MaterialType; !in.IsNull() {
 		l.Where("material_type = ?", in.Arg())
 	}
-	if in := r.In.Brand; !in.IsNull() {
-		l.Where(`brand_key = lower(?::text collate "und-x-icu") collate "C"`, *in.Value)
-	}
-	if in := r.In.Color; !in.IsNull() {
-		l.Where(`color_key = lower(?::text collate "und-x-icu") collate "C"`, *in.Value)
-	}
+	l.WhereText("brand_key", r.In.Brand)
+	l.WhereText("color_key", r.In.Color)
 	return server.ListPage[StockLevel](ctx, func(ctx context.Context, stmts ...*db.Stmt) error {
 		return h.db.Read(ctx, append([]*db.Stmt{db.Scan()}, stmts...)...)
 	}, l, r.In.ListQuery)

@@ -135,12 +135,8 @@ func (h handlers) list(ctx context.Context, r *server.Request[Filter]) (server.P
 	if in := r.In.MaterialType; !in.IsNull() {
 		l.Where("material_type = ?", in.Arg())
 	}
-	if in := r.In.Brand; !in.IsNull() {
-		l.Where(`brand_key = lower(?::text collate "und-x-icu") collate "C"`, *in.Value)
-	}
-	if in := r.In.Color; !in.IsNull() {
-		l.Where(`color_key = lower(?::text collate "und-x-icu") collate "C"`, *in.Value)
-	}
+	l.WhereText("brand_key", r.In.Brand)
+	l.WhereText("color_key", r.In.Color)
 	if in := r.In.InStock; !in.IsNull() {
 		l.Where("in_stock = ?", *in.Value)
 	}

@@ -112,9 +112,7 @@ func (h handlers) list(ctx context.Context, r *server.Request[Filter]) (server.P
 	if in := r.In.Status; !in.IsNull() {
 		l.Where("status = ?", in.Arg())
 	}
-	if in := r.In.Source; !in.IsNull() {
-		l.Where(`source_key = lower(?::text collate "und-x-icu") collate "C"`, *in.Value)
-	}
+	l.WhereText("source_key", r.In.Source)
 	if in := r.In.Search; !in.IsNull() {
 		l.Search(*in.Value)
 	}

@@ -169,9 +169,7 @@ func (h handlers) list(ctx context.Context, r *server.Request[Filter]) (server.P
 	if in := r.In.Status; !in.IsNull() {
 		l.Where("status = ?", in.Arg())
 	}
-	if in := r.In.PrinterName; !in.IsNull() {
-		l.Where(`printer_key = lower(?::text collate "und-x-icu") collate "C"`, *in.Value)
-	}
+	l.WhereText("printer_key", r.In.PrinterName)
 	if in := r.In.Search; !in.IsNull() {
 		l.Search(*in.Value)
 	}

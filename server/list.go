@@ -126,6 +126,17 @@ func (l *List) Where(condition string, arg any) {
 	l.where = append(l.where, strings.ReplaceAll(condition, "?", "$"+strconv.Itoa(len(l.args))))
 }
 
+// compared is the form of a text in which it is compared without regard to case, as generated columns have it.
+const compared = `lower(?::text collate "und-x-icu") collate "C"`
+
+// WhereText adds the condition that a text equals the filter, if that is set, without regard to case. The column has the
+// text in its compared form.
+func (l *List) WhereText(column string, filter Optional[string]) {
+	if !filter.IsNull() {
+		l.Where(column+" = "+compared, *filter.Value)
+	}
+}
+
 // CountOrdered makes the total read the index of the default order. Without it, the plan of the count can use any index
 // that begins with the tenant: for a small table, the costs of all of them are about the same.
 func (l *List) CountOrdered() { l.ordered = true }
@@ -135,7 +146,7 @@ func (l *List) CountOrdered() { l.ordered = true }
 // a trigram index would not be used. The page and its total come from one scan of the tenant's rows that meet the other
 // conditions.
 func (l *List) Search(text string) {
-	l.Where(`strpos(search_key, lower(?::text collate "und-x-icu") collate "C") > 0`, text)
+	l.Where("strpos(search_key, "+compared+") > 0", text)
 	l.scan = true
 }
 
