@@ -43,7 +43,7 @@ var ownDefinitions = []Definition{
 	{"db/counts", 3, countsSQL},
 	{"db/directory", 3, directorySQL},
 	{"db/key", 1, keySQL},
-	{"db/queue", 4, queueSQL},
+	{"db/queue", 5, queueSQL},
 	{"db/home", 1, homeSQL},
 }
 

@@ -76,5 +76,6 @@ func (q Queue) State(ctx context.Context) (s QueueState, err error) {
 	return s, err
 }
 
-// queuedKey is the key in a connection's custom data for a notice of queue_add since beginWrite.
+// queuedKey is the key in a connection's custom data for items that were added to the queue since beginWrite, as a notice
+// of queue_add or the result of a statement says.
 const queuedKey = "spoolwright.queued"

@@ -1,15 +1,34 @@
 -- The queue of items with due work, such as webhooks with deliveries. The service may only insert into queue_signals,
--- for the tenant that the transaction is bound to. The functions other than queue_add run with their owner's privileges
+-- for the tenant that the transaction is bound to. The functions after queue_add run with their owner's privileges
 -- (security definer), to whom row-level security does not apply; they have a fixed search_path, and may be called by
 -- the service's role only. queue_claim and queue_state work on items of all tenants, the others on those of the
 -- transaction's tenant.
 
--- Makes the items due now. It only inserts rows, so that it waits for no other transaction. The notice, with the
--- SQLSTATE SW200, makes the service claim items as soon as the transaction is committed.
-create or replace function queue_add(items uuid[]) returns void language plpgsql as $$
+-- Makes the items due now. It only inserts rows, so that it waits for no other transaction. A later statement of the
+-- transaction must return queued() to the service, see db.Stmt.Queues.
+create or replace function queue_add_2(items uuid[]) returns void language plpgsql as $$
+declare
+	mark text := set_config('app.queued', 'true', true);
 begin
 	insert into queue_signals (item_id) select unnest(items);
+end $$;
+
+-- Reports whether the transaction has called queue_add_2.
+create or replace function queued() returns boolean language sql stable as $$
+	select coalesce(current_setting('app.queued', true) = 'true', false)
+$$;
+
+-- Makes the service claim items as soon as the transaction is committed, with a notice of the SQLSTATE SW200.
+-- PostgreSQL sends it at once, which takes as long as several statements.
+create or replace function queue_notify() returns void language plpgsql as $$
+begin
 	raise notice 'work was added to the queue' using errcode = 'SW200';
+end $$;
+
+-- Does the same as queue_add_2, and notifies the service.
+create or replace function queue_add(items uuid[]) returns void language plpgsql as $$
+begin
+	perform queue_add_2(items), queue_notify();
 end $$;
 
 -- Leases up to most items that are due, of any tenant, to holder. Also returns, with fresh = false, the items that

@@ -20,9 +20,9 @@ var completeSQL string
 var endSQL string
 
 // Definitions are the SQL functions of production runs: complete_run_2 and end_run. They call take_filament of
-// inventory and emit_event_to of webhooks.
+// inventory and emit_event_to_2 of webhooks.
 var Definitions = []db.Definition{
-	{Name: "production/end", Version: 1, SQL: endSQL},
+	{Name: "production/end", Version: 2, SQL: endSQL},
 	{Name: "production/complete", Version: 6, SQL: completeSQL},
 	{Name: "production/fail", Version: 3, SQL: failSQL},
 }
@@ -185,8 +185,8 @@ func (h handlers) complete(ctx context.Context, r *server.Request[CompleteReques
 	var completedAt *time.Time
 	var details []byte
 	err := h.db.Write(ctx, db.SQL(`
-		select problem, finished_at, details from complete_run_2($1, $2::jsonb, $3::jsonb)`,
-		r.ID("id"), materials, items).Into(&problem, &completedAt, &details), h.follow(r.ID("id")))
+		select problem, finished_at, details, queued() from complete_run_2($1, $2::jsonb, $3::jsonb)`,
+		r.ID("id"), materials, items).Into(&problem, &completedAt, &details).Queues(), h.follow(r.ID("id")))
 	switch {
 	case err != nil:
 		return nil, itemError(err)

@@ -29,7 +29,7 @@ declare
 	run production_runs;
 	event text := 'production_run.' || outcome;
 	hooks uuid[];
-	data jsonb;
+	data json;
 begin
 	update production_runs r set
 		status = outcome,
@@ -48,15 +48,15 @@ begin
 	returning * into run;
 	hooks := case when outcome <> 'cancelled' then event_webhooks(event) end;
 	if hooks is not null then
-		data := jsonb_build_object(
-			'id', run.id, 'printer_name', run.printer_name,
-			'started_at', event_time(run.started_at), 'completed_at', event_time(run.completed_at),
+		data := json_build_object(
+			'id', run.id, 'started_at', event_time(run.started_at), 'completed_at', event_time(run.completed_at),
+			'printer_name', run.printer_name,
 			'actual_print_time_hours', trim_scale(run.actual_print_time_hours),
 			'actual_total_filament_grams', trim_scale(run.actual_total_filament_grams));
 		if outcome = 'failed' then
-			data := data || jsonb_build_object('failure_reason', run.failure_reason);
+			data := data::jsonb || jsonb_build_object('failure_reason', run.failure_reason);
 		end if;
-		perform emit_event_to(hooks, event, data::json);
+		perform emit_event_to_2(hooks, event, data);
 	end if;
 	return run.completed_at;
 end $$;

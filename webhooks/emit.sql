@@ -18,7 +18,7 @@ $$;
 
 -- Returns a timestamp as the API shows it: in UTC, with a fraction of a second only if it is not zero.
 create or replace function event_time(at timestamptz) returns text language sql stable as $$
-	select regexp_replace(to_char(at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US'), '\.?0+$', '') || 'Z'
+	select btrim(to_json(at at time zone 'UTC')::text, '"') || 'Z'
 $$;
 
 -- Returns the body of an event that happens now.
@@ -27,18 +27,21 @@ create or replace function event_body(event text, data json) returns text langua
 $$;
 
 -- Adds an event, and a delivery to each of the webhooks, which are those of event_webhooks. The data must be an object of
--- less than 19 kB.
-create or replace function emit_event_to(hooks uuid[], event text, data json) returns void language plpgsql as $$
+-- less than 19 kB. A statement of the transaction must return queued() to the service.
+create or replace function emit_event_to_2(hooks uuid[], event text, data json) returns void language plpgsql as $$
 declare
 	message text := 'msg_' || uuid_v7();
 	text_of_body text := event_body(event, data);
-	hook uuid;
 begin
-	foreach hook in array hooks loop
-		insert into webhook_deliveries (id, webhook_id, event_id, type, body, next_try_at)
-		values (uuid_v7(), hook, message, event, text_of_body, now());
-	end loop;
-	perform queue_add(hooks);
+	insert into webhook_deliveries (id, webhook_id, event_id, type, body, next_try_at)
+	select uuid_v7(), hook, message, event, text_of_body, now() from unnest(hooks) hook;
+	perform queue_add_2(hooks);
+end $$;
+
+-- Does the same, and notifies the service itself.
+create or replace function emit_event_to(hooks uuid[], event text, data json) returns void language plpgsql as $$
+begin
+	perform emit_event_to_2(hooks, event, data), queue_notify();
 end $$;
 
 -- Adds an event, and a delivery to each webhook of the tenant that wants it.

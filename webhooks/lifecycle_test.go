@@ -57,6 +57,24 @@ func TestTransactions(t *testing.T) {
 	theirs.wantNone(t, 0)
 }
 
+// TestEventTime checks how events show times, whatever format the session has.
+func TestEventTime(t *testing.T) {
+	t.Parallel()
+	f := start(t, nil)
+	bound := db.As(t.Context(), db.Actor{Tenant: f.Tenant(t).ID})
+	format := db.SQL(`select set_config('DateStyle', 'German', true), set_config('TimeZone', 'Asia/Tokyo', true)`)
+	for _, want := range []string{
+		"2024-01-10T00:00:00Z", "2024-01-15T10:20:30Z", "2024-01-15T10:20:30.1Z", "2024-02-29T00:00:00.00001Z",
+		"2024-12-31T23:59:59.999999Z", "0001-01-01T00:00:00Z", "9999-12-31T23:59:59Z",
+	} {
+		var got string
+		err := f.DB.Write(bound, format, db.SQL(`select event_time($1::text::timestamptz)`, want).Into(&got))
+		if err != nil || got != want {
+			t.Errorf("got %s, %v, want %s", got, err, want)
+		}
+	}
+}
+
 // TestDisabledWebhooks checks that a disabled webhook gets no events, that its pending deliveries fail, and that the
 // deliveries of a deleted webhook are deleted.
 func TestDisabledWebhooks(t *testing.T) {
@@ -220,9 +238,13 @@ func TestIdle(t *testing.T) {
 	if n := trips.Load() - before; n >= 5 {
 		t.Errorf("%d round trips in 5 seconds without work, want less than one a second", n)
 	}
-	for range 5 {
+	for n := range 10 {
 		begin := time.Now()
-		admin.Post(t, path+"/test", nil).Want(200)
+		if n%2 == 0 {
+			admin.Post(t, path+"/test", nil).Want(200)
+		} else {
+			complete(t, admin)
+		}
 		if took := s.wait(t).at.Sub(begin); took > time.Second {
 			t.Errorf("the event arrived after %v", took)
 		}

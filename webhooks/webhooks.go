@@ -29,8 +29,8 @@ var (
 )
 
 // Definitions are the SQL functions of events. Other packages call event_webhooks, has_webhook, event_time,
-// emit_event and emit_event_to.
-var Definitions = []db.Definition{{Name: "webhooks/emit", Version: 2, SQL: emitSQL}}
+// emit_event and emit_event_to_2.
+var Definitions = []db.Definition{{Name: "webhooks/emit", Version: 3, SQL: emitSQL}}
 
 // EventType is a type of events that a webhook can ask for.
 type EventType string
