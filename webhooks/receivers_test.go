@@ -3,6 +3,7 @@ package webhooks_test
 import (
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/netip"
@@ -104,6 +105,10 @@ func TestReceivers(t *testing.T) {
 				time.Sleep(100 * time.Millisecond)
 			}
 		}), map[string]string{"status": "delivered", "response_status": "200"}, 0},
+		"switches protocols": {raw(t, func(c net.Conn) {
+			c.Write([]byte("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n"))
+			io.Copy(io.Discard, c) // until the client closes the connection
+		}), map[string]string{"status": "pending", "response_status": "101"}, time.Hour},
 		"endless":      {receive(t, endless).URL, map[string]string{"response": strings.Repeat("y", 1024)}, 0},
 		"closes":       {raw(t, func(net.Conn) {}), failed("the connection was closed before a response"), time.Hour},
 		"garbage":      {raw(t, says("hello\r\n\r\n")), failed("the response is not valid HTTP"), time.Hour},

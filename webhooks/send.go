@@ -117,9 +117,12 @@ func (s *sender) send(ctx context.Context, to, id string, secrets [][]byte, body
 	}
 	defer response.Body.Close()
 	o.code = response.StatusCode
-	// The status decides; an error while the body is read does not matter.
-	read, _ := io.ReadAll(io.LimitReader(response.Body, maxRead))
-	o.response = printable(read)
+	// The body of a 101 is the connection, and the end of the context does not end its reads.
+	if o.code != http.StatusSwitchingProtocols {
+		// The status decides; an error while the body is read does not matter.
+		read, _ := io.ReadAll(io.LimitReader(response.Body, maxRead))
+		o.response = printable(read)
+	}
 	o.retryAfter = retryAfter(response.Header.Get("Retry-After"), o.began)
 	return o
 }
