@@ -64,7 +64,7 @@ func (q request) edit(id int64) error {
 		}
 		return q.editUsed(id, &in, weight, stmts)
 	}
-	return q.sendSpool(id, q.db.Write, append(stmts, inventory.Edit(id, &in))...)
+	return extraError(q.sendSpool(id, q.db.Write, append(stmts, inventory.Edit(id, &in))...))
 }
 
 // editUsed edits a spool whose remaining weight becomes the initial weight without the used weight.
@@ -94,7 +94,7 @@ func (q request) editUsed(id int64, in *inventory.Spool, used server.Decimal, st
 		return err
 	})
 	if err != nil {
-		return err
+		return extraError(err)
 	}
 	return q.sendChanged(text)
 }
@@ -172,6 +172,15 @@ func mergeExtra(entity string, number int64, extra string) []*db.Stmt {
 			and (hidden_at is null or $1 <> 'spool'))
 		on conflict (tenant_id, entity, number) do update
 			set extra = jsonb_strip_nulls(x.extra::jsonb || $3::text::jsonb)::text`, entity, number, extra)}
+}
+
+// extraError converts the error of custom fields that are too long with those that the item has already.
+func extraError(err error) error {
+	if db.Violates(err, "printer_extras_extra_check") {
+		return server.Invalid("extra", "must have at most 100,000 characters together with the fields that are there").
+			Because(err)
+	}
+	return err
 }
 
 var keyForm = regexp.MustCompile(`^[a-z0-9_]{1,64}$`)

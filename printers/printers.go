@@ -236,7 +236,7 @@ func (q request) item(method, name string, id int64) error {
 			return err
 		})
 		if err != nil {
-			return err
+			return extraError(err)
 		}
 		return q.send([]byte(text))
 	case method == http.MethodGet:

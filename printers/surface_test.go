@@ -137,6 +137,27 @@ func TestSurface(t *testing.T) {
 	p.want(t, "DELETE", "field/spool/mmu", "", 200, "[]")
 }
 
+// Custom fields that are too long together with those that the item has are rejected.
+func TestLongCustomFields(t *testing.T) {
+	t.Parallel()
+	p := newPrinter(t, start(t), "printer")
+	p.add(t, j{})
+	for _, item := range []string{"spool/1", "filament/1"} {
+		extra := func(name string) string {
+			return fmt.Sprintf(`"extra": {"%s": "\"%s\""}`, name, strings.Repeat("x", 45_000))
+		}
+		p.want(t, "PATCH", item, `{`+extra("a")+`}`, 200)
+		p.want(t, "PATCH", item, `{`+extra("b")+`}`, 200)
+		p.want(t, "PATCH", item, `{`+extra("c")+`}`, 422, `extra must have`)
+		if item == "spool/1" {
+			p.want(t, "PATCH", item, `{"used_weight": 1, `+extra("c")+`}`, 422, `extra must have`)
+		}
+		p.want(t, "PATCH", item, `{`+extra("a")+`}`, 200)
+		p.want(t, "PATCH", item, `{"extra": {"a": null}}`, 200)
+		p.want(t, "PATCH", item, `{`+extra("c")+`}`, 200)
+	}
+}
+
 // Viewers read, printers do nothing outside of the surface, other tenants have other numbers, and invalid keys nothing.
 func TestSurfaceAccess(t *testing.T) {
 	t.Parallel()
