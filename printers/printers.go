@@ -58,7 +58,6 @@ func (h *handlers) serve(w http.ResponseWriter, r *http.Request, caller server.C
 		return server.ErrForbidden
 	}
 	path := strings.Trim(strings.TrimPrefix(r.URL.Path, Prefix), "/")
-	parts := strings.Split(path, "/")
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil || !isText(r.URL.RawQuery) || !isText(path) {
 		return server.Invalid("query", "is not valid")
@@ -70,14 +69,23 @@ func (h *handlers) serve(w http.ResponseWriter, r *http.Request, caller server.C
 			}
 		}
 	}
-	q := request{h, w, r, caller, query}
-	method := r.Method
+	err = request{h, w, r, caller, query}.answer(strings.Split(path, "/"))
+	if db.Violates(err, "printer_extras_extra_check") {
+		return server.Invalid("extra", "must have at most 100,000 characters, together with the stored fields").Because(err)
+	}
+	return err
+}
+
+// answer answers the request to a path below Prefix, which consists of parts.
+func (q request) answer(parts []string) error {
+	method := q.r.Method
 	if method == http.MethodHead {
 		method = http.MethodGet
 	}
 	switch {
-	case isUpgrade(r) && method == http.MethodGet && (path == "" || parts[0] == "spool" && len(parts) <= 2):
-		return h.upgrade(w, r, caller, parts)
+	case isUpgrade(q.r) && method == http.MethodGet &&
+		(len(parts) == 1 && parts[0] == "" || parts[0] == "spool" && len(parts) <= 2):
+		return q.handlers.upgrade(q.w, q.r, q.caller, parts)
 	case len(parts) == 1:
 		return q.collection(method, parts[0])
 	case parts[0] == "field":
@@ -194,7 +202,8 @@ func (q request) collection(method, name string) error {
 		return err
 	}
 	if items == nil {
-		return server.Invalid("limit", "must be set: a list has at most %d of the %d items", maxItems, total)
+		return server.Invalid("limit", "must select fewer items: a list has at most %d of the %d items, and %d MB",
+			maxItems, total, maxListBytes/1_000_000)
 	}
 	q.w.Header().Set("X-Total-Count", strconv.FormatInt(total, 10))
 	return q.send(items)

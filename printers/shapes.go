@@ -132,12 +132,21 @@ var resources = map[string]resource{
 	},
 }
 
-// maxItems is the maximum number of items of a list, which bounds the memory that it takes. Clients want all spools at
-// once, so it is far above what a farm has.
-const maxItems = 20_000
+const (
+	// maxItems is the maximum number of items of a list. Clients want all spools at once, so it is far above what a farm
+	// has.
+	maxItems = 20_000
+
+	// maxListBytes bounds the memory that a list takes: comments and custom fields can be long. It is less than the bytes
+	// of responses that a caller may leave unread, so that a list can always be sent.
+	maxListBytes = 30_000_000
+
+	// maxTerms is the maximum number of texts of a filter, each of which is compared with all spools.
+	maxTerms = 20
+)
 
 // list returns the statements of a list, which scan its JSON and the number of all matching items. Parameters that the
-// resource does not have are ignored. If the list is longer than maxItems, the JSON is null.
+// resource does not have are ignored. If the list exceeds maxItems or maxListBytes, the JSON is null.
 func (f resource) list(tenant string, query url.Values, items *[]byte, total *int64) ([]*db.Stmt, error) {
 	args := []any{tenant}
 	where := "s.hidden_at is null"
@@ -146,6 +155,9 @@ func (f resource) list(tenant string, query url.Values, items *[]byte, total *in
 	}
 	for name, column := range f.texts {
 		if query.Has(name) {
+			if strings.Count(query.Get(name), ",") >= maxTerms {
+				return nil, server.Invalid(name, "must have at most %d values", maxTerms)
+			}
 			var condition string
 			condition, args = textFilter(column, query.Get(name), args)
 			where += " and " + condition
@@ -198,9 +210,14 @@ func (f resource) list(tenant string, query url.Values, items *[]byte, total *in
 		return nil, err
 	}
 	page := db.SQL(`
-		select case when count(*) <= `+strconv.Itoa(maxItems)+` then coalesce(json_agg(j), '[]') end::text from (
-			select `+f.json+` as j from `+from+` order by `+order+f.id+
-		fmt.Sprintf(" limit %d offset %d", min(limit, maxItems+1), offset)+`) page`, args...).Into(items)
+		with page as materialized (
+			select `+f.json+`::text as j from `+from+` order by `+order+f.id+
+		fmt.Sprintf(" limit %d offset %d", min(limit, maxItems+1), offset)+`
+		)
+		select case when count(*) <= `+strconv.Itoa(maxItems)+` and sum(octet_length(j)) <= `+strconv.Itoa(maxListBytes)+`
+			then (select '[' || string_agg(j, ', ') || ']' from page)
+			when count(*) = 0 then '[]' end
+		from page`, args...).Into(items)
 	count := db.SQL(`select count(*) from `+from, args...).Into(total)
 	return []*db.Stmt{db.Scan(), page, count}, nil
 }

@@ -110,6 +110,8 @@ func TestSurface(t *testing.T) {
 	p.want(t, "PATCH", "spool/1", `{"remaining_weight": -1}`, 422)
 	p.want(t, "PATCH", "spool/1", `{"extra": {"n": 2}}`, 422)
 	p.want(t, "PATCH", "spool/1", `{"extra": {"n": "{"}}`, 422)
+	p.want(t, "GET", "spool?lot_nr="+strings.Repeat("x,", 19), "", 200)
+	p.want(t, "GET", "spool?lot_nr="+strings.Repeat("x,", 20), "", 422, "at most 20 values")
 	p.want(t, "PATCH", "spool/4", `{"location": "x"}`, 404)
 	p.want(t, "PUT", "spool/1/measure", `{"weight": 640}`, 200, `"remaining_weight":500`)
 	p.want(t, "PUT", "spool/2/measure", `{"weight": 640}`, 400)
@@ -278,4 +280,33 @@ func TestLongList(t *testing.T) {
 	}
 	p.want(t, "GET", "spool?limit=20000", "", 503)
 	p.want(t, "GET", "spool?limit=20", "", 200)
+}
+
+// Custom fields are limited, and so are the bytes of a list.
+func TestListOfLongFields(t *testing.T) {
+	t.Parallel()
+	p := newPrinter(t, start(t), "printer")
+	long := func(key string) string {
+		return fmt.Sprintf(`{"extra": {"%s": "\"%s\""}}`, key, strings.Repeat("x", 49_000))
+	}
+	p.add(t, nil)
+	p.want(t, "PATCH", "spool/1", long("a"), 200)
+	p.want(t, "PATCH", "spool/1", long("b"), 200)
+	p.want(t, "PATCH", "spool/1", long("c"), 422, "extra must have at most 100,000 characters")
+	p.want(t, "PATCH", "spool/1", `{"extra": {"b": null}}`, 200)
+	p.want(t, "PATCH", "spool/1", long("c"), 200)
+	for _, sql := range []string{
+		`insert into spools (tenant_id, id, number, material_type, color, diameter_mm, net_weight_grams, remaining_weight_grams)
+		select $1, uuid_v7(), n, 'PLA', 'Black', 1.75, 1000, 900 from generate_series(2, 310) n`,
+		`insert into printer_extras (tenant_id, entity, number, extra)
+		select $1, 'spool', n, '{"x":"' || repeat('x', 99000) || '"}' from generate_series(2, 310) n`,
+	} {
+		if _, err := superuser(t).Exec(t.Context(), sql, p.operator.Actor.Tenant); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.want(t, "GET", "spool", "", 422, "at most 20000 of the 310 items, and 30 MB")
+	p.want(t, "GET", "spool?limit=300", "", 200)
+	p.want(t, "GET", "spool?limit=10&offset=300", "", 200)
+	p.want(t, "GET", "spool?offset=310", "", 200)
 }
