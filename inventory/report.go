@@ -46,6 +46,8 @@ func (p Period) Range(now time.Time) (first, end string, err error) {
 		return "", "", server.Invalid("from", "must not be after to")
 	case to.Sub(from) >= maxDays*24*time.Hour:
 		return "", "", server.Invalid("from", "must be at most %d days before to", maxDays-1)
+	case from.Year() < 1: // the default of from
+		return "", "", server.Invalid("to", "must be at least 0001-01-%d without from", defaultDays)
 	case to.Year() > 9998:
 		return "", "", server.Invalid("to", "must be before the year 9999")
 	}
