@@ -153,7 +153,7 @@ func (s *Stmt) copyResult(from *Stmt) {
 const rowSize = 1 << 10
 
 func (s *Stmt) read(rows pgx.Rows) error {
-	s.rows, s.cut, s.json, s.next = 0, 0, s.json[:0], nil
+	s.rows, s.cut, s.json, s.next = 0, 0, nil, nil // other statements may have the JSON of an earlier run: see copyResult
 	var columns []pgconn.FieldDescription
 	var last Position
 	for rows.Next() {
