@@ -31,6 +31,6 @@ var Definitions = []db.Definition{
 	{Name: "inventory/number", Version: 3, SQL: numberSQL},
 	{Name: "inventory/prices", Version: 2, SQL: pricesSQL},
 	{Name: "inventory/report", Version: 2, SQL: reportSQL},
-	{Name: "inventory/rollup", Version: 2, SQL: rollupSQL},
+	{Name: "inventory/rollup", Version: 3, SQL: rollupSQL},
 	{Name: "inventory/use", Version: 5, SQL: useSQL},
 }

@@ -43,7 +43,8 @@ $$;
 
 -- Summarises up to `most` days of the ledger in usage_days, and returns how many days it summarised. Call it until it
 -- returns 0. Only days that have ended two hours ago count as closed: an entry of a printer grows for an hour, and a
--- transaction takes much less than another hour. The days of spools in usage_changes are summarised again.
+-- transaction takes much less than another hour. The days of spools in usage_changes are summarised again: also up to
+-- `most` of them, or else all days since the first of them, by this and the next calls.
 --
 -- One transaction at a time summarises a tenant; another one returns 0. It locks no row that other statements wait for.
 create or replace function summarise_usage(most int) returns int language plpgsql as $$
@@ -67,7 +68,6 @@ begin
 			return 0;
 		end if;
 	end if;
-	last := least(closed, first + most);
 
 	-- The statements after this one see the spools as the changes have left them.
 	with changed as (
@@ -83,10 +83,16 @@ begin
 		where u.tenant_id = tenant and u.spool_id = c.id and u.created_at < first::timestamp at time zone 'UTC'
 		order by u.created_at offset 0
 	) u;
-	if again is not null then
+	again := coalesce(again, '{}');
+	if cardinality(again) > most then
+		select min(a.day) into first from unnest(again) a (day);
+		delete from usage_days x where x.tenant_id = tenant and x.by_printer in (true, false) and x.day >= first;
+		again := '{}';
+	end if;
+	last := least(closed, first + most);
+	if cardinality(again) > 0 then
 		delete from usage_days x where x.tenant_id = tenant and x.by_printer in (true, false) and x.day = any (again);
 	end if;
-	again := coalesce(again, '{}');
 	foreach d in array again loop
 		insert into usage_days (tenant_id, by_printer, day, material_type, color_key, printer_key, color, printer_name,
 			grams, cost)
