@@ -75,6 +75,9 @@ func (q *quickRead) equal(other *quickRead) bool {
 	return q.actor == other.actor && q.gate == other.gate && slices.EqualFunc(q.stmts, other.stmts, (*Stmt).equal)
 }
 
+// sendsOthers reports whether other requests wait for q.
+func (q *quickRead) sendsOthers() bool { return len(q.others)+len(q.copies) > 0 }
+
 // finish tells the request, and those of the copies, that its read has ended.
 func (q *quickRead) finish(err error) {
 	q.err = err
@@ -110,6 +113,7 @@ func (d *DB) readQuick(ctx context.Context, g gate, stmts []*Stmt) error {
 	ctx, cancel := detach(ctx)
 	defer cancel()
 	return d.retry(ctx, true, func() error {
+		ctx := ctx
 		q := &quickRead{actor: ActorOf(ctx), gate: g, stmts: stmts}
 		if q.actor.Tenant == "" {
 			return errNoTenant
@@ -122,6 +126,11 @@ func (d *DB) readQuick(ctx context.Context, g gate, stmts []*Stmt) error {
 			return q.err
 		}
 		defer h.release()
+		if q.sendsOthers() { // which may have more time left than this one
+			var cancel context.CancelFunc
+			ctx, cancel = detach(ctx)
+			defer cancel()
+		}
 		conn, err := d.pool.Acquire(ctx)
 		if err != nil {
 			for _, read := range append(q.others, q) {

@@ -280,6 +280,28 @@ func TestSharedReadsAreRepeated(t *testing.T) {
 	}
 }
 
+// A read has its own time, also if the time of the request that sends it ends earlier.
+func TestSharedReadsHaveTheirOwnTime(t *testing.T) {
+	t.Parallel()
+	d := openForSharing(t)
+	ctx := newTenant(t, d)
+	var group sync.WaitGroup
+	group.Go(func() { // occupies the connection for reads
+		if err := d.Read(ctx, db.SQL(`select pg_sleep(4.6)::text`), db.SQL(`select pg_sleep(4.6)::text`)); err != nil {
+			t.Error(err)
+		}
+	})
+	until(func() bool { return d.Stats().InUse > 0 })
+	const slow = `select $1::text || coalesce(pg_sleep(1)::text, '')`
+	startQuick(d, &group, ctx, slow, "sender")
+	time.Sleep(2 * time.Second)
+	other := startQuick(d, &group, ctx, slow, "other")
+	group.Wait()
+	if other.err != nil || other.got != "other" {
+		t.Errorf("a read with enough time: %q, %v", other.got, other.err)
+	}
+}
+
 // A migration can change the type of a column of a prepared statement.
 func TestQuickReadAfterMigration(t *testing.T) {
 	t.Parallel()

@@ -149,7 +149,7 @@ func (s *shares) await(ctx, client context.Context, tenant string, w *waiter) (h
 	defer s.mu.Unlock()
 	select {
 	case <-w.granted:
-		if w.quick != nil && len(w.quick.others)+len(w.quick.copies) > 0 { // which wait for this one
+		if w.quick != nil && w.quick.sendsOthers() {
 			return hold{s, t, c}, nil
 		}
 		s.giveBack(t, c)
