@@ -164,7 +164,7 @@ func (d *DB) Tenants(ctx context.Context) ([]string, error) {
 }
 
 // EachTenant calls fn for each of Tenants, with a context that is bound to it. It goes on after an error of a tenant
-// whose database is unavailable, and returns the first one.
+// whose database is unavailable, or for which a statement took too long, and returns the first one.
 func (d *DB) EachTenant(ctx context.Context, fn func(ctx context.Context, tenant string) error) error {
 	tenants, err := d.Tenants(ctx)
 	if err != nil {
@@ -175,7 +175,7 @@ func (d *DB) EachTenant(ctx context.Context, fn func(ctx context.Context, tenant
 			return ctx.Err()
 		}
 		oneErr := fn(As(ctx, Actor{Tenant: tenant}), tenant)
-		if oneErr != nil && !(d.Several() && errors.Is(oneErr, ErrUnavailable)) {
+		if oneErr != nil && !(d.Several() && errors.Is(oneErr, ErrUnavailable)) && !IsTimeout(oneErr) {
 			return oneErr
 		}
 		if err == nil {

@@ -509,6 +509,39 @@ func TestTimeouts(t *testing.T) {
 	}
 }
 
+// A tenant with so many rows that a statement takes too long does not keep the maintenance from the other tenants.
+func TestEachTenantGoesOnAfterTimeout(t *testing.T) {
+	t.Parallel()
+	u := migratedDatabase(t)
+	d := open(t, db.Config{URL: u.app})
+	for range 3 {
+		id := db.NewID()
+		err := d.WriteLogin(newTenant(t, d), id+"@farm.example", id, db.Lock("users"), db.SQL(`
+			insert into users (id, email, name, role, password_hash) values ($1, $2, 'User', 'admin', '') returning id`,
+			id, id+"@farm.example"))
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	calls := 0
+	err := d.EachTenant(t.Context(), func(ctx context.Context, _ string) error {
+		if calls++; calls == 1 {
+			return d.Write(ctx, db.SQL(`select set_config('statement_timeout', '20ms', true)`),
+				db.SQL(`select pg_sleep(60)::text`))
+		}
+		return d.Write(ctx, addRow("kept"))
+	})
+	if calls != 3 || !db.IsTimeout(err) {
+		t.Errorf("%d of 3 tenants were visited, with the error %v", calls, err)
+	}
+	failed := errors.New("failed")
+	calls = 0
+	err = d.EachTenant(t.Context(), func(context.Context, string) error { calls++; return failed })
+	if calls != 1 || err != failed {
+		t.Errorf("%d tenants were visited after an error, which became %v", calls, err)
+	}
+}
+
 // While all connections are in use, other calls fail after the deadline.
 func TestPoolExhausted(t *testing.T) {
 	t.Parallel()
