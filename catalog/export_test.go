@@ -74,3 +74,38 @@ func TestExport(t *testing.T) {
 		t.Error("the format xml is accepted")
 	}
 }
+
+// sizes counts the writes of an export, and the bytes of the largest one.
+type sizes struct{ lines, bytes, largest int }
+
+func (s *sizes) Write(b []byte) (int, error) {
+	s.lines += strings.Count(string(b), "\n")
+	s.bytes += len(b)
+	s.largest = max(s.largest, len(b))
+	return len(b), nil
+}
+
+// An export of products with long texts and lists needs little memory: it reads few products at a time, and writes the
+// rows of a product, each of which has the product's own texts, one by one.
+func TestExportOfLongProducts(t *testing.T) {
+	t.Parallel()
+	api, trips := newCountingAPI(t)
+	c := api.Operator(t)
+	insert(t, c, `insert into products (id, name, description, notes)
+		select uuid_v7(), 'P' || n, repeat('d', 10000), repeat('n', 10000) from generate_series(1, 9) n`)
+	insert(t, c, `insert into product_materials (id, product_id, material_type, color, weight_grams, notes)
+		select uuid_v7(), p.id, 'PLA', 'Black', n, repeat('m', 2000) from products p, generate_series(1, 500) n`)
+	for format, lines := range map[string]int{"csv": 1 + 9*500, "jsonl": 9} {
+		var s sizes
+		before := trips.Load()
+		if err := catalog.Export(db.As(t.Context(), db.Actor{Tenant: c.Actor.Tenant}), api.DB, &s, format); err != nil {
+			t.Fatal(err)
+		}
+		if pages := trips.Load() - before; s.lines != lines || pages != 3 {
+			t.Errorf("%s: %d lines of %d pages, want %d of 3", format, s.lines, pages, lines)
+		}
+		if format == "csv" && (s.bytes < 90_000_000 || s.largest > 30_000) {
+			t.Errorf("%d bytes, of which %d at a time", s.bytes, s.largest)
+		}
+	}
+}

@@ -56,13 +56,15 @@ type Stmt struct {
 	rows int
 	cut  int // the end of the first row in json
 
-	expect int
-	keep   int // the maximum number of rows to keep; 0 means all
-	next   *Position
-	lock   bool // whether the statement is a Lock
-	queued bool // the destination of Queues
-	quick  bool
-	total  *int64
+	expect    int
+	keep      int // the maximum number of rows to keep; 0 means all
+	keepBytes int // the number of bytes of JSON after which no further row is kept; 0 means all
+	isCut     bool
+	next      *Position
+	lock      bool // whether the statement is a Lock
+	queued    bool // the destination of Queues
+	quick     bool
+	total     *int64
 }
 
 // SQL returns a statement that keeps its rows as JSON.
@@ -109,6 +111,12 @@ type Position struct {
 // Keep makes the statement keep at most n rows. Next then reports whether there are more.
 func (s *Stmt) Keep(n int) *Stmt { s.keep = n; return s }
 
+// KeepBytes makes the statement keep rows only until their JSON has n bytes. Cut then reports whether there are more.
+func (s *Stmt) KeepBytes(n int) *Stmt { s.keepBytes = n; return s }
+
+// Cut reports whether the statement returned rows that it did not keep because of KeepBytes.
+func (s *Stmt) Cut() bool { return s.isCut }
+
 // Next returns the position of the last row that was kept, if the statement returned more rows than Keep allows, and
 // nil otherwise. The rows must have the columns created_at and id.
 func (s *Stmt) Next() *Position { return s.next }
@@ -153,7 +161,8 @@ func (s *Stmt) copyResult(from *Stmt) {
 const rowSize = 1 << 10
 
 func (s *Stmt) read(rows pgx.Rows) error {
-	s.rows, s.cut, s.json, s.next = 0, 0, nil, nil // other statements may have the JSON of an earlier run: see copyResult
+	// Other statements may have the JSON of an earlier run: see copyResult.
+	s.rows, s.cut, s.json, s.next, s.isCut = 0, 0, nil, nil, false
 	var columns []pgconn.FieldDescription
 	var last Position
 	for rows.Next() {
@@ -172,6 +181,10 @@ func (s *Stmt) read(rows pgx.Rows) error {
 		}
 		if s.keep > 0 && s.rows == s.keep {
 			s.next = &last
+			continue
+		}
+		if s.keepBytes > 0 && len(s.json) >= s.keepBytes {
+			s.isCut = true
 			continue
 		}
 		s.rows++

@@ -24,7 +24,7 @@ func HandleFile(media, name string, write func(context.Context, io.Writer) error
 
 const (
 	fileBuffer   = 64 << 10
-	fileInFlight = 1 << 20 // what a file that is being sent counts as
+	fileInFlight = 8 << 20 // what a file that is being sent counts as: an export has a page in memory
 )
 
 // sendFile answers the request of an endpoint that HandleFile made.

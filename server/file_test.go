@@ -7,7 +7,9 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"spoolwright/server"
 )
@@ -54,4 +56,43 @@ func TestFileRejectsBody(t *testing.T) {
 			t.Errorf("body %q: status %d, want %d: %s", body, w.Code, want, w.Body)
 		}
 	}
+}
+
+// A user can have four files sent at a time, because each has a page of its content in memory.
+func TestFilesAtATime(t *testing.T) {
+	t.Parallel()
+	writing, release := make(chan struct{}, 6), make(chan struct{})
+	write := func(context.Context, io.Writer) error {
+		writing <- struct{}{}
+		select {
+		case <-release:
+		case <-time.After(5 * time.Second): // a fifth file was sent
+		}
+		return nil
+	}
+	s := newServer(t, func(c *server.Config) {
+		c.Routes = append(c.Routes, server.Op("GET /api/v1/files", server.Read,
+			server.HandleFile("text/csv", "x.csv", write), doc("getFile")))
+	})
+	status := func(token string) int {
+		return send(t, s, "GET", "/api/v1/files", "", "Authorization", "Bearer "+token).StatusCode
+	}
+	var group sync.WaitGroup
+	get := func(token string) {
+		group.Go(func() {
+			if got := status(token); got != 200 {
+				t.Errorf("a file: %d, want 200", got)
+			}
+		})
+		<-writing
+	}
+	for range 4 {
+		get("viewer.a")
+	}
+	if got := status("viewer.a"); got != 503 {
+		t.Errorf("a fifth file: %d, want 503", got)
+	}
+	get("viewer.b")
+	close(release)
+	group.Wait()
 }

@@ -19,48 +19,53 @@ import (
 	"spoolwright/server"
 )
 
-// Exporter writes all resources of a kind in the tenant of ctx, oldest first. It reads one page at a time, so the
-// memory it needs does not grow with their number; a resource that changes meanwhile is written as it was before or
-// after the change.
+// Exporter writes all resources of a kind in the tenant of ctx, oldest first. It reads one page at a time, and writes one
+// row at a time, so the memory it needs does not grow with their number; a resource that changes meanwhile is written as
+// it was before or after the change.
 //
 // The format jsonl is one JSON object per line, as the GET of the resource returns it. In the format csv, a field of a
 // nested object is a column with a name such as materials.color. A resource has a row for each entry of its nested
 // lists, with its own fields repeated, or one row if the lists are empty.
 type Exporter func(ctx context.Context, d *db.DB, w io.Writer, format string) error
 
+// pageBytes is the size of a page, in bytes, after which its further resources are left for the next one. A resource with
+// long nested lists has several megabytes.
+const pageBytes = 4 << 20
+
 // Export returns the exporter of resources with the type T. Page returns the statement for the resources that come
 // after the one with that created_at and id, with the limit as a number in its text: a plan for any limit can be
 // slower.
 func Export[T any](limit int, page func(createdAt, id, limit string) *db.Stmt) Exporter {
 	return func(ctx context.Context, d *db.DB, w io.Writer, format string) error {
-		var out []byte
-		write := appendLine
+		write := writeLine
 		switch format {
 		case "jsonl":
 		case "csv":
 			all := columnsOf(server.SchemaOf[T]())
-			write, out = all.appendRows, all.appendHeader(nil)
+			write = all.writeRows
+			if _, err := w.Write(all.appendHeader(nil)); err != nil {
+				return err
+			}
 		default:
 			return fmt.Errorf("unknown format %q", format)
 		}
 		createdAt, id := "-infinity", "00000000-0000-0000-0000-000000000000"
 		for ctx.Err() == nil {
-			stmt := page(createdAt, id, strconv.Itoa(limit))
+			stmt := page(createdAt, id, strconv.Itoa(limit)).KeepBytes(pageBytes)
 			if err := d.Read(ctx, db.FreshPlan(), stmt); err != nil {
 				return err
 			}
 			var rows []json.RawMessage
-			err := json.Unmarshal(stmt.Array(), &rows)
+			if err := json.Unmarshal(stmt.Array(), &rows); err != nil {
+				return err
+			}
 			for _, row := range rows {
-				if err == nil {
-					out, err = write(out, row)
+				if err := write(w, row); err != nil {
+					return err
 				}
 			}
-			if err == nil {
-				_, err = w.Write(out)
-			}
-			if err != nil || len(rows) < limit {
-				return err
+			if len(rows) < limit && !stmt.Cut() {
+				return nil
 			}
 			var last struct {
 				ID        string
@@ -69,7 +74,7 @@ func Export[T any](limit int, page func(createdAt, id, limit string) *db.Stmt) E
 			if err := json.Unmarshal(rows[len(rows)-1], &last); err != nil {
 				return err
 			}
-			createdAt, id, out = last.CreatedAt, last.ID, out[:0]
+			createdAt, id = last.CreatedAt, last.ID
 		}
 		return ctx.Err()
 	}
@@ -111,11 +116,14 @@ func (e Exporter) Command(resources string) cli.Command {
 	}
 }
 
-func appendLine(to []byte, row []byte) ([]byte, error) {
-	b := bytes.NewBuffer(to)
-	err := json.Compact(b, row)
+func writeLine(w io.Writer, row []byte) error {
+	var b bytes.Buffer
+	if err := json.Compact(&b, row); err != nil {
+		return err
+	}
 	b.WriteByte('\n')
-	return b.Bytes(), err
+	_, err := b.WriteTo(w)
+	return err
 }
 
 type columns []column
@@ -158,7 +166,9 @@ func (c columns) appendHeader(to []byte) []byte {
 // fields are the members of a JSON object.
 type fields map[string]json.RawMessage
 
-func (c columns) appendRows(to []byte, resource []byte) (_ []byte, err error) {
+// writeRows writes the rows of a resource one by one: together they can have a hundred times the size of the resource,
+// because its own fields are in each of them.
+func (c columns) writeRows(w io.Writer, resource []byte) (err error) {
 	decode := func(from []byte, into any) {
 		err = errors.Join(err, json.Unmarshal(from, into))
 	}
@@ -181,29 +191,36 @@ func (c columns) appendRows(to []byte, resource []byte) (_ []byte, err error) {
 			objects[column.outer] = object
 		}
 	}
-	appendRow := func() {
+	var text []byte
+	writeRow := func() {
+		text = text[:0]
 		for i, column := range c {
 			if i > 0 {
-				to = append(to, ',')
+				text = append(text, ',')
 			}
 			cell, cellErr := cellOf(objects[column.outer][column.name])
 			err = errors.Join(err, cellErr)
-			to = AppendCell(to, cell)
+			text = AppendCell(text, cell)
 		}
-		to = append(to, '\n')
+		if err == nil {
+			_, err = w.Write(append(text, '\n'))
+		}
 	}
 	rows := 0
 	for _, name := range lists {
 		for _, objects[name] = range entries[name] {
+			if err != nil {
+				return err
+			}
 			rows++
-			appendRow()
+			writeRow()
 		}
 		delete(objects, name)
 	}
 	if rows == 0 {
-		appendRow()
+		writeRow()
 	}
-	return to, err
+	return err
 }
 
 func cellOf(value json.RawMessage) (Cell, error) {
