@@ -64,7 +64,7 @@ func (q request) edit(id int64) error {
 		}
 		return q.editUsed(id, &in, weight, stmts)
 	}
-	return extraError(q.sendSpool(id, q.db.Write, append(stmts, inventory.Edit(id, &in))...))
+	return q.sendSpool(id, q.db.Write, append(stmts, inventory.Edit(id, &in))...)
 }
 
 // editUsed edits a spool whose remaining weight becomes the initial weight without the used weight.
@@ -94,7 +94,7 @@ func (q request) editUsed(id int64, in *inventory.Spool, used server.Decimal, st
 		return err
 	})
 	if err != nil {
-		return extraError(err)
+		return err
 	}
 	return q.sendChanged(text)
 }

@@ -69,11 +69,7 @@ func (h *handlers) serve(w http.ResponseWriter, r *http.Request, caller server.C
 			}
 		}
 	}
-	err = request{h, w, r, caller, query}.answer(strings.Split(path, "/"))
-	if db.Violates(err, "printer_extras_extra_check") {
-		return server.Invalid("extra", "must have at most 100,000 characters, together with the stored fields").Because(err)
-	}
-	return err
+	return extraError(request{h, w, r, caller, query}.answer(strings.Split(path, "/")))
 }
 
 // answer answers the request to a path below Prefix, which consists of parts.
@@ -245,7 +241,7 @@ func (q request) item(method, name string, id int64) error {
 			return err
 		})
 		if err != nil {
-			return extraError(err)
+			return err
 		}
 		return q.send([]byte(text))
 	case method == http.MethodGet:
