@@ -1261,7 +1261,7 @@ func (u *modelUser) useForeignIDs() {
 		{"POST", "/api/v1/production-runs/" + own.id + "/materials", object{"spool_id": spool.id}, "UNKNOWN_REFERENCE"},
 	}[u.IntN(10):][:1] {
 		out, a := u.call("foreign id", try.method, try.path, try.body)
-		if try.want == "UNKNOWN_REFERENCE" && (own.deleted.Load() || own.completeSent.Load() > 0) {
+		if try.want == "UNKNOWN_REFERENCE" && (own.deleted.Load() || own.completeSent.Load() > 0 || own.ended) {
 			u.wantOutcome("foreign id", out, a, "NOT_FOUND", "UNKNOWN_REFERENCE", "RUN_ALREADY_COMPLETED")
 			continue
 		}
