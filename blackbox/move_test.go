@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"spoolwright/auth"
 	"spoolwright/auth/authtest"
 	"spoolwright/db"
 	"spoolwright/db/dbtest"
@@ -184,6 +185,12 @@ func TestMoveLocksWrites(t *testing.T) {
 	neighbour := m.api.Tenant(t).User(t, "operator")
 	move := m.move(1)
 	move.Step = func(step string) error {
+		if step == "compared" {
+			a := auth.Accounts{DB: m.api.DB}
+			if _, _, err := a.MoveUser(t.Context(), m.homes.Owner, neighbour.Email, "tenant "+m.tenant.ID); err == nil {
+				t.Error("a user moved into the tenant")
+			}
+		}
 		if step != "copied" {
 			return nil
 		}

@@ -19,7 +19,8 @@ type Owner struct {
 	DB      *DB      // tells in which database a tenant is at home; needed only if there are several
 }
 
-// Bind binds the transaction of an Owner to a tenant. It may be called again for another tenant.
+// Bind binds the transaction of an Owner to a tenant. It may be called again for another tenant, which must be at home in
+// the same database.
 type Bind func(tenant string) error
 
 // Exec runs a statement of the transaction and returns the number of rows that it changed or returned.
@@ -28,13 +29,29 @@ type Exec func(sql string, args ...any) (rows int64, err error)
 // Tx runs fn in one transaction in the tenant's home, which row-level security binds to the tenant. The error of a login
 // that does not own the tables names the setting MIGRATE_DATABASE_URL.
 func (o Owner) Tx(ctx context.Context, tenant string, fn func(Bind, Exec) error) error {
-	home, g := 0, ungated
+	home := 0
+	pass := func(string, Exec) error { return nil } // rejects the transaction as its gate does, if there are several databases
 	if len(o.Further) > 0 {
 		at, err := o.DB.homes.lookUp(ctx, tenant)
 		if err != nil {
 			return err
 		}
-		home, g = at.home, gate(at.moves)
+		home = at.home
+		pass = func(tenant string, exec Exec) error {
+			at, err := o.DB.homes.lookUp(ctx, tenant)
+			if err != nil {
+				return err
+			}
+			if at.home != home {
+				return errMoved
+			}
+			for _, s := range gate(at.moves).statements(tenant, true) {
+				if _, err := exec(s.SQL, s.Args...); err != nil {
+					return classify(err)
+				}
+			}
+			return nil
+		}
 	}
 	return o.connect(ctx, home, func(conn *pgx.Conn) error {
 		return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
@@ -45,15 +62,13 @@ func (o Owner) Tx(ctx context.Context, tenant string, fn func(Bind, Exec) error)
 			bind := func(tenant string) error {
 				_, err := exec(`select set_config('search_path', 'public, pg_temp', true),
 					set_config('app.tenant_id', $1, true)`, tenant)
-				return err
+				if err != nil {
+					return err
+				}
+				return pass(tenant, exec)
 			}
 			if err := bind(tenant); err != nil {
 				return err
-			}
-			for _, s := range g.statements(tenant, true) {
-				if _, err := exec(s.SQL, s.Args...); err != nil {
-					return classify(err)
-				}
 			}
 			return fn(bind, exec)
 		})
