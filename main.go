@@ -35,8 +35,9 @@ var features = []func(*db.DB) []server.Route{
 }
 
 // definitions are the SQL functions of the features. A feature comes after those whose functions it calls.
-var definitions = slices.Concat(webhooks.Definitions, inventory.Definitions, catalog.Definitions, production.Definitions,
-	orders.Definitions)
+var definitions = slices.Concat(
+	webhooks.Definitions, inventory.Definitions, catalog.Definitions, production.Definitions, orders.Definitions,
+)
 
 // events are the events that webhooks get.
 var events = slices.Concat(webhooks.Events, inventory.Events, production.Events, orders.Events)

@@ -279,7 +279,9 @@ func (q request) sendChanged(spool string) error {
 }
 
 // group runs the statements and returns the filament or vendor with the id. The error is errNoGroup if there is none.
-func (q request) group(ctx context.Context, name string, id int64, run runner, before ...*db.Stmt) (text string, err error) {
+func (q request) group(
+	ctx context.Context, name string, id int64, run runner, before ...*db.Stmt,
+) (text string, err error) {
 	f := resources[name]
 	group := db.SQL(`select `+f.json+`::text from `+allSpools+` where s.hidden_at is null and `+f.id+` = $2::int
 		order by s.number limit 1`, q.tenant(), id).Into(&text)

@@ -172,7 +172,8 @@ var completeDoc = &server.Doc{
 		"spools.\n\n" +
 		"Sets `status`, `completed_at` (to the current time, unless it is set), `actual_total_filament_grams` (to " +
 		"the sum, or null if it is more than 1,000,000) and `actual_print_time_hours` (to the time from start to " +
-		"completion, or null if it is more than 100,000 hours, unless the field is set). The weights include purged filament, so purge is not deducted separately.\n\n" +
+		"completion, or null if it is more than 100,000 hours, unless the field is set). The weights include purged " +
+		"filament, so purge is not deducted separately.\n\n" +
 		"The body may be empty. It can contain the actual weights of materials and the numbers of pieces of items, " +
 		"which are set in the same transaction. As with `updateProductionRunMaterial`, the difference of both weights " +
 		"of the spool takes precedence over `actual_weight_grams`. An absent number of pieces keeps its value.",

@@ -139,7 +139,8 @@ const runsTable = `(select *, deducted_at is not null as inventory_updated, dedu
 
 const runColumns = `id, status, printer_name, started_at, completed_at,
 	estimated_print_time_hours, actual_print_time_hours, estimated_total_filament_grams, actual_total_filament_grams,
-	quality_rating, quality_notes, notes, failure_reason, failure_notes, created_at, inventory_updated, inventory_updated_at, hidden_at,
+	quality_rating, quality_notes, notes, failure_reason, failure_notes, created_at, inventory_updated,
+	inventory_updated_at, hidden_at,
 	json_build_object(
 		'material_variance_grams', trim_scale(actual_total_filament_grams - estimated_total_filament_grams),
 		'material_variance_percent', trim_scale(round((actual_total_filament_grams - estimated_total_filament_grams)
