@@ -434,7 +434,8 @@ func (w *worker) status(r result) DeliveryStatus {
 	return "failed"
 }
 
-// update returns the statement that records the results.
+// update returns the statement that records the results. A failure does not end a redelivery that began meanwhile, which
+// has set the tries to 0.
 //
 // Its plan must find the deliveries by the primary key, whatever PostgreSQL knows of the table. The condition on
 // r.webhook_id makes it expect one result, so that nothing is cheaper than one look-up; next_try_at is set while a
@@ -443,7 +444,8 @@ func (w *worker) update() *db.Stmt {
 	var rows []map[string]any
 	for _, r := range w.done {
 		row := map[string]any{
-			"webhook_id": w.id, "id": r.ID, "status": w.status(r), "began": r.began, "took": r.took.Milliseconds(),
+			"webhook_id": w.id, "id": r.ID, "status": w.status(r), "tries": r.Tries, "began": r.began,
+			"took": r.took.Milliseconds(),
 		}
 		if w.status(r) == "pending" {
 			after := w.Schedule[r.Tries]
@@ -461,9 +463,10 @@ func (w *worker) update() *db.Stmt {
 		update webhook_deliveries d set status = r.status, tries = d.tries + 1,
 			next_try_at = now() + make_interval(secs => r.pause),
 			last_try_at = r.began, duration_ms = r.took, response_status = r.code, response = r.response, error = r.error
-		from json_to_recordset($2::json) r (webhook_id uuid, id uuid, status text, pause float8, began timestamptz,
-			took int, code int, response text, error text)
-		where r.webhook_id = $1 and d.id = r.id and d.next_try_at is not null`, w.id, db.Rows(rows))
+		from json_to_recordset($2::json) r (webhook_id uuid, id uuid, status text, tries int, pause float8,
+			began timestamptz, took int, code int, response text, error text)
+		where r.webhook_id = $1 and d.id = r.id and d.next_try_at is not null
+			and (d.tries = r.tries or r.status = 'delivered')`, w.id, db.Rows(rows))
 }
 
 // cancel ends pending deliveries of a disabled webhook, or deletes deliveries of a deleted one. It reports whether

@@ -224,6 +224,34 @@ func TestRetries(t *testing.T) {
 	eventually(t, admin, delivery, map[string]string{"status": "failed", "error": "the webhook is disabled"})
 }
 
+// An event that is redelivered while its last try runs is sent again, although that try fails.
+func TestRedeliveryDuringTry(t *testing.T) {
+	t.Parallel()
+	f := start(t, func(c *webhooks.Config) {
+		c.Schedule, c.Timeout = []time.Duration{100 * time.Millisecond}, 20*time.Second
+	})
+	admin := f.Tenant(t).User(t, "admin")
+	var tries atomic.Int64
+	redelivered := make(chan bool)
+	s := receive(t, func(w http.ResponseWriter, r *http.Request) {
+		switch tries.Add(1) {
+		case 1:
+			w.WriteHeader(500)
+		case 2:
+			<-redelivered
+			w.WriteHeader(500)
+		}
+	})
+	path := hooksPath + f.webhook(t, admin, s.URL).ID()
+	delivery := path + "/deliveries/" + admin.Post(t, path+"/test", nil).Want(200).ID()
+	s.wait(t)
+	s.wait(t)
+	admin.Post(t, delivery+"/redeliver", nil).Want(200)
+	close(redelivered)
+	s.wait(t)
+	eventually(t, admin, delivery, map[string]string{"status": "delivered", "tries": "1"})
+}
+
 // sql runs a statement in the client's tenant.
 func (f *farm) sql(t *testing.T, c *authtest.Client, sql string, args ...any) *db.Stmt {
 	t.Helper()
