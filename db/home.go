@@ -371,13 +371,19 @@ func (d *DB) inDirectory(ctx context.Context, tenant string, stmts ...*Stmt) err
 	return d.sendOne(As(ctx, Actor{Tenant: tenant}), ungated, false, stmts)
 }
 
-// Exclusive runs fn while it holds the lock of that name in home 0, with a connection of its own.
+// Exclusive runs fn while it holds the lock of that name in home 0, with a connection of its own. It may take as long as
+// ctx allows.
 func (d *DB) Exclusive(ctx context.Context, name string, fn func() error) error {
-	return d.transactOne(As(ctx, Actor{Tenant: NewID()}), ungated, false, func(ctx context.Context) error {
-		lock := SQL(`select pg_advisory_xact_lock(hashtextextended($1::text, 0))::text`, name)
-		if err := d.Write(ctx, lock); err != nil {
+	_, err := d.tryTx(As(ctx, Actor{Tenant: NewID()}), ctx, ungated, writing, func(ctx context.Context) error {
+		err := d.Write(ctx, SQL(`select set_config('idle_in_transaction_session_timeout', '0', true),
+			pg_advisory_xact_lock(hashtextextended($1::text, 0))::text`, name))
+		if err != nil {
 			return err
 		}
 		return fn()
 	})
+	if err != nil {
+		return classify(err)
+	}
+	return nil
 }

@@ -848,6 +848,28 @@ func TestReadsAndWritesLeaveConnections(t *testing.T) {
 	}
 }
 
+// Exclusive has no time limit: the commands that use it read all tenants.
+func TestExclusive(t *testing.T) {
+	t.Parallel()
+	d := open(t, db.Config{URL: dbtest.Private().AppURL(), MaxConns: 2})
+	err := d.Exclusive(t.Context(), "long", func() error {
+		time.Sleep(10*time.Second + 200*time.Millisecond)
+		ended, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		if d.Exclusive(ended, "long", func() error { return nil }) == nil {
+			t.Error("two have the lock")
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	failed := errors.New("failed")
+	if err := d.Exclusive(t.Context(), "long", func() error { return failed }); !errors.Is(err, failed) {
+		t.Errorf("got %v, want the error of the function", err)
+	}
+}
+
 // Transactions that wait for a lock of their tenant hold no connections while they wait, whether the lock is all that
 // they need or comes after other statements.
 func TestLockWaitsWithoutConnection(t *testing.T) {
