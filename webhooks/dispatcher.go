@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	maxActive   = 500 // webhooks that one instance works on at a time
+	maxActive   = 500 // webhooks that one instance works on at a time; more with several databases, which claim at once
 	maxParallel = 4   // tries of one webhook at a time, in all instances together
 	maxLoad     = 32  // deliveries that are loaded at a time
 	maxTurn     = 10 * time.Second
