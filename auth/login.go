@@ -72,7 +72,7 @@ type loginUser struct {
 	knownAddress bool // the user logged in or refreshed a session from the address within knownFor
 }
 
-// nobody is an id of no tenant and no user. It is always the same one, so that db remembers that its home is the first
+// nobody is an id that no tenant and no user has. It is always the same one, so that db remembers that its home is the first
 // database, as it does for tenants that log in.
 var nobody = db.NewID()
 

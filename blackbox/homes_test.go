@@ -159,8 +159,8 @@ func TestHomesLogins(t *testing.T) {
 	}
 }
 
-// A further database that is out of reach costs its own tenants a 503, and nobody else anything, also when the service
-// starts. When it is back, so are they.
+// While a further database is out of reach, only the requests of its own tenants return 503, also when the service
+// starts. They work again when it is back.
 func TestHomeDown(t *testing.T) {
 	t.Parallel()
 	h, api := homesAPI(t, db.Config{MaxConns: 8})

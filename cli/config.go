@@ -31,7 +31,7 @@ type Config struct {
 	elsewhere               string   // local.Options.Elsewhere
 	JWTSecrets              []string // the first signs, all verify
 	AccessTTL, RefreshTTL   time.Duration
-	PerMinute, PerHour      int // limits of requests of a user; 0 is none
+	PerMinute, PerHour      int // limits of requests of a user; 0 means none
 	TenantPerMinute         int // limit of requests of all users of a tenant
 	TrustedProxies          []netip.Prefix
 	CORSOrigins             []string

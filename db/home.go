@@ -183,7 +183,7 @@ func (h *home) watch(ctx context.Context, first *DB, c Config, f Further) {
 	}
 }
 
-// reach connects to a database once. The connection is none of a pool, which may be busy.
+// reach connects to a database and closes the connection. It uses no pool, whose connections may all be in use.
 func reach(ctx context.Context, url string, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
