@@ -122,8 +122,10 @@ func (m *Move) in(ctx context.Context, home int, fn func(*movingTx) error) error
 	return m.Owner.connect(ctx, home, func(conn *pgx.Conn) error {
 		return pgx.BeginFunc(ctx, conn, func(pgx.Tx) error {
 			t := &movingTx{ctx, conn}
-			// Stock levels are copied, and do not change.
+			// Rows are copied and compared as texts. Stock levels are copied, and do not change.
 			_, err := t.exec(`select set_config('search_path', 'public, pg_temp', true),
+				set_config('timezone', 'UTC', true), set_config('datestyle', 'ISO', true),
+				set_config('bytea_output', 'hex', true),
 				set_config('app.tenant_id', $1, true), set_config('app.stock_refreshed', 'all', true),
 				set_config('statement_timeout', '0', true), set_config('idle_in_transaction_session_timeout', '0', true),
 				set_config('lock_timeout', $2, true)`, m.Tenant, fmt.Sprint(maxMoveWait.Milliseconds()))
