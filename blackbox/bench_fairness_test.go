@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -22,7 +23,7 @@ const (
 
 // BenchmarkFairness measures the requests of one tenant alone, and while ten users of another tenant send as many
 // expensive requests as they can, in alternating rounds. It reports the p99 of the reads and writes in milliseconds,
-// and the median ratio of the rounds.
+// the median ratio of the rounds, and how many requests of the attacker succeeded and how many got a 503.
 func BenchmarkFairness(b *testing.B) {
 	f := newBenchService(b, nil)
 	ctx := context.Background()
@@ -67,6 +68,7 @@ func BenchmarkFairness(b *testing.B) {
 	} {
 		b.Run(attack.name, func(b *testing.B) {
 			var alone, attacked, ratios [2][]float64 // of reads and writes
+			var answered, rejected atomic.Int64      // requests of the attacker
 			for range fairRounds {
 				a := f.fairRound(b, spools)
 				stop := make(chan struct{})
@@ -81,8 +83,12 @@ func BenchmarkFairness(b *testing.B) {
 							default:
 							}
 							method, path, body := attack.next(n)
-							err := clients.do(client, rawRequest(method, path, body, tokens[client%fairAttackers]))
-							if err != nil && err != errBusy {
+							switch err := clients.do(client, rawRequest(method, path, body, tokens[client%fairAttackers])); err {
+							case nil:
+								answered.Add(1)
+							case errBusy:
+								rejected.Add(1)
+							default:
 								b.Error(err)
 								return
 							}
@@ -99,6 +105,8 @@ func BenchmarkFairness(b *testing.B) {
 				}
 			}
 			b.ReportMetric(0, "ns/op")
+			b.ReportMetric(float64(answered.Load()), "attacks")
+			b.ReportMetric(float64(rejected.Load()), "rejected-attacks")
 			for kind, name := range []string{"read", "write"} {
 				b.ReportMetric(median(alone[kind]), name+"-alone-p99-ms")
 				b.ReportMetric(median(attacked[kind]), name+"-p99-ms")
