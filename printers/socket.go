@@ -282,6 +282,8 @@ type audience struct {
 	sockets map[*socket]bool
 	seen    map[int64]state // of the spools that changed recently; nil before the first poll
 	missed  bool            // too many spools changed to tell which
+	visited bool            // whether visit runs
+	slow    bool            // whether the last visit took long
 }
 
 func newHub(d *db.DB) *hub {

@@ -12,7 +12,10 @@ import (
 
 const (
 	pollEvery  = time.Second
-	checkEvery = 10 // polls, after which the keys of the sockets are checked
+	checkEvery = 10 // regular polls, after which the keys of the sockets are checked
+
+	// waitFor is how long other tenants wait for the poll of a tenant, unless its last one took longer.
+	waitFor = 100 * time.Millisecond
 
 	// pollWindow is longer than transactions take, because updated_at is the time at which a transaction begins.
 	pollWindow = "20 seconds"
@@ -37,8 +40,9 @@ type state struct {
 func (h *hub) watch(ctx context.Context) {
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
-	for n := 0; ; n++ {
+	for n := 0; ; {
 		var only map[string]bool
+		check := false
 		select {
 		case <-ctx.Done():
 			return
@@ -48,29 +52,68 @@ func (h *hub) watch(ctx context.Context) {
 			only, h.dirty = h.dirty, map[string]bool{}
 			h.mu.Unlock()
 		case <-tick.C:
+			n++
+			check = n%checkEvery == 0
 		}
 		h.mu.Lock()
 		var tenants []string
-		var callers = map[db.Actor]bool{}
-		for tenant, a := range h.tenants {
+		for tenant := range h.tenants {
 			if only == nil || only[tenant] {
 				tenants = append(tenants, tenant)
-			}
-			for s := range a.sockets {
-				callers[s.caller] = true
 			}
 		}
 		h.mu.Unlock()
 		for _, tenant := range tenants {
-			h.poll(ctx, tenant) // after an error, the next poll tries again
+			h.visit(ctx, tenant, check)
 		}
-		if n%checkEvery == checkEvery-1 {
-			for caller := range callers {
-				err := h.db.CheckActor(db.As(ctx, caller))
-				if errors.Is(err, db.ErrRevoked) || errors.Is(err, db.ErrKeyRevoked) {
-					h.endAll(caller)
-				}
-			}
+	}
+}
+
+// visit polls a tenant, and then checks the keys of its sockets if check is set. It does not wait long for the database,
+// which may be one of several and hang, and does nothing while it still waits for an earlier visit.
+func (h *hub) visit(ctx context.Context, tenant string, check bool) {
+	h.mu.Lock()
+	a := h.tenants[tenant]
+	if a == nil || a.visited {
+		h.mu.Unlock()
+		return
+	}
+	a.visited = true
+	slow := a.slow
+	h.mu.Unlock()
+	done := make(chan bool)
+	begin := time.Now()
+	go func() {
+		h.poll(ctx, tenant) // after an error, the next poll tries again
+		if check {
+			h.check(ctx, a)
+		}
+		h.mu.Lock()
+		a.visited, a.slow = false, time.Since(begin) > waitFor
+		h.mu.Unlock()
+		close(done)
+	}()
+	if slow {
+		return
+	}
+	select {
+	case <-done:
+	case <-time.After(waitFor):
+	}
+}
+
+// check closes the sockets whose keys or users are not valid any more.
+func (h *hub) check(ctx context.Context, a *audience) {
+	callers := map[db.Actor]bool{}
+	h.mu.Lock()
+	for s := range a.sockets {
+		callers[s.caller] = true
+	}
+	h.mu.Unlock()
+	for caller := range callers {
+		err := h.db.CheckActor(db.As(ctx, caller))
+		if errors.Is(err, db.ErrRevoked) || errors.Is(err, db.ErrKeyRevoked) {
+			h.endAll(caller)
 		}
 	}
 }
