@@ -122,13 +122,22 @@ func lockLevels() *db.Stmt { return db.SQL(`select lock_stock_levels()::text`) }
 // refreshLevels finds out which levels are low. It comes after the statements that change levels.
 func refreshLevels() *db.Stmt { return db.SQL(`select refresh_levels(null)::text`) }
 
-const levelRules = "Without `color` or `brand`, all colours or brands count. Spools that are archived or removed do not " +
+const levelRules = "With no `color` or `brand`, or an empty one, all colours or brands count. Spools that are archived or removed do not " +
 	"count.\n\n" +
 	"`reserved_grams` is what open orders and unfinished production runs still take, as in `getProductAvailability`; for " +
 	"a level with a brand, as far as other brands do not cover it. A level becomes `low` when `available_grams` is less " +
 	"than `minimum_grams`, and is low until it reaches 110 % of that, so that it does not change with each gram. " +
 	"`missing_grams` are missing to the 110 %. Each change of spools, runs, orders and products updates `low` in the same " +
 	"transaction."
+
+// clear makes an empty colour or brand, as a form without an entry sends it, null: no spool would match it.
+func (l *StockLevel) clear() {
+	for _, field := range []*server.Optional[string]{&l.Color, &l.Brand} {
+		if field.Or("") == "" {
+			field.Value = nil
+		}
+	}
+}
 
 var createLevelDoc = &server.Doc{
 	ID: "createStockLevel", Tag: levelsTag, Summary: "Create a stock level",
@@ -138,6 +147,7 @@ var createLevelDoc = &server.Doc{
 
 func (h handlers) createLevel(ctx context.Context, r *server.Request[StockLevel]) (server.Created[StockLevel], error) {
 	id, in := db.NewID(), &r.In
+	in.clear()
 	created := db.SQL(`
 		insert into stock_levels (id, material_type, color, brand, minimum_grams)
 		select $1::uuid, $2, $3, $4, $5::numeric where (select count(*) from stock_levels) < $6 returning id`,
@@ -166,6 +176,7 @@ var updateLevelDoc = &server.Doc{
 }
 
 func (h handlers) updateLevel(ctx context.Context, r *server.Request[StockLevel]) (server.OK[StockLevel], error) {
+	r.In.clear()
 	level := selectLevel(r.ID("id"))
 	set, args := server.Assignments(&r.In, []any{r.ID("id")})
 	if set == "" {

@@ -424,6 +424,14 @@ func TestStockLevels(t *testing.T) {
 	create(j{"material_type": "PLA", "minimum_grams": 1}).WantError(409, "STOCK_LEVEL_EXISTS")
 	other := create(j{"material_type": "PLA", "color": "Red", "minimum_grams": 1}).Want(201)
 	c.Patch(t, levels+"/"+other.ID(), j{"color": nil}).WantError(409, "STOCK_LEVEL_EXISTS")
+	c.Patch(t, levels+"/"+other.ID(), j{"color": ""}).WantError(409, "STOCK_LEVEL_EXISTS")
+	empty := create(j{"material_type": "PLA", "color": "", "brand": "Other", "minimum_grams": 1}).Want(201).
+		Shows(map[string]string{"color": "null", "remaining_grams": "300"})
+	c.Patch(t, levels+"/"+empty.ID(), j{"color": "Red", "brand": ""}).WantError(409, "STOCK_LEVEL_EXISTS")
+	c.Patch(t, levels+"/"+empty.ID(), j{"color": "Black", "brand": ""}).WantError(409, "STOCK_LEVEL_EXISTS")
+	c.Patch(t, levels+"/"+empty.ID(), j{"material_type": "ABS", "brand": ""}).Want(200).
+		Shows(map[string]string{"color": "null", "brand": "null", "low": "true"})
+	c.Delete(t, levels+"/"+empty.ID()).Want(204)
 	for field, body := range map[string]j{"minimum_grams": {"material_type": "PLA"},
 		"material_type": {"minimum_grams": 1, "material_type": "Wood"}, "low": {"low": "x", "minimum_grams": 0}} {
 		a := create(body).WantError(422, "VALIDATION_ERROR")

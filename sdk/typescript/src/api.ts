@@ -2682,8 +2682,8 @@ export class StockLevelsResource<M extends DecimalMode = "number"> {
   /**
    * Create a stock level.
    *
-   * Each combination of material, colour and brand has one level (`STOCK_LEVEL_EXISTS`). Without `color` or `brand`,
-   * all colours or brands count. Spools that are archived or removed do not count.
+   * Each combination of material, colour and brand has one level (`STOCK_LEVEL_EXISTS`). With no `color` or `brand`,
+   * or an empty one, all colours or brands count. Spools that are archived or removed do not count.
    *
    * `reserved_grams` is what open orders and unfinished production runs still take, as in `getProductAvailability`;
    * for a level with a brand, as far as other brands do not cover it. A level becomes `low` when `available_grams` is
@@ -2715,7 +2715,8 @@ export class StockLevelsResource<M extends DecimalMode = "number"> {
   /**
    * Update a stock level.
    *
-   * Without `color` or `brand`, all colours or brands count. Spools that are archived or removed do not count.
+   * With no `color` or `brand`, or an empty one, all colours or brands count. Spools that are archived or removed do
+   * not count.
    *
    * `reserved_grams` is what open orders and unfinished production runs still take, as in `getProductAvailability`;
    * for a level with a brand, as far as other brands do not cover it. A level becomes `low` when `available_grams` is
