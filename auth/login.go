@@ -72,8 +72,8 @@ type loginUser struct {
 	knownAddress bool // the user logged in or refreshed a session from the address within knownFor
 }
 
-// nobody is an id that no tenant and no user has. It is always the same one, so that db remembers that its home is the first
-// database, as it does for tenants that log in.
+// nobody is an id that no tenant and no user has. It is always the same one, so that db remembers that its home is the
+// first database, as it does for tenants that log in.
 var nobody = db.NewID()
 
 // findUser returns the user with the e-mail. It makes the same round trips for an unknown e-mail, so that the time of

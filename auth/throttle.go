@@ -44,8 +44,8 @@ const (
 	// Anonymous attempts of an account from all addresses count together.
 	Anonymous Source = iota
 
-	// KnownAddress is for an address that has succeeded for the account. The limit of the account does not apply, so that
-	// others cannot lock out its owner.
+	// KnownAddress is for an address that has succeeded for the account. The limit of the account does not apply, so
+	// that others cannot lock out its owner.
 	KnownAddress
 
 	// Session is for attempts of a caller who has an access token of the account. They count together, and not with

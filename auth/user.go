@@ -223,9 +223,9 @@ func (s *Service) updateUser(ctx context.Context, r *server.Request[UserAccount]
 		select problem from checked`,
 		id, in.Name.Arg(), in.Role.Arg(), in.Disabled.Arg(), hash, email, holder).Into(&problem)
 	user := readUser(id)
-	// The advisory lock serializes changes of users in a tenant, and the caller is checked again under it: of two admins
-	// who disable each other concurrently, one stays enabled. The row lock comes before the statement that deletes the
-	// sessions: a concurrent login has either inserted its session by then, or sees the change and fails.
+	// The advisory lock serializes changes of users in a tenant, and the caller is checked again under it: of two
+	// admins who disable each other concurrently, one stays enabled. The row lock comes before the statement that
+	// deletes the sessions: a concurrent login has either inserted its session by then, or sees the change and fails.
 	caller := db.ActorOf(ctx)
 	err := s.db.Write(ctx,
 		lockUsers(),

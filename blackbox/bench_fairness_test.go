@@ -32,7 +32,8 @@ func BenchmarkFairness(b *testing.B) {
 	tokens := f.fairUsers(b, attacker.actor.Tenant, fairAttackers)
 	attacker.token = tokens[0]
 
-	// What the attacker has: a chain of a thousand products, as older versions allowed, and a thousand long descriptions.
+	// What the attacker has: a chain of a thousand products, as older versions allowed, and a thousand long
+	// descriptions.
 	tenant := attacker.actor.Tenant
 	bottom, material := db.NewID(), db.NewID()
 	for sql, args := range map[string][]any{

@@ -340,8 +340,8 @@ func TestSystemdUnit(t *testing.T) {
 	}
 }
 
-// TestDockerfile checks that the program in the image runs without privileges, as a numeric user, so that Kubernetes can
-// see that it is not root.
+// TestDockerfile checks that the program in the image runs without privileges, as a numeric user, so that Kubernetes
+// can see that it is not root.
 func TestDockerfile(t *testing.T) {
 	t.Parallel()
 	b, err := os.ReadFile("deploy/Dockerfile")

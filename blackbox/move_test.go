@@ -182,8 +182,8 @@ func TestMoveInterrupted(t *testing.T) {
 	}
 }
 
-// While a tenant is moved, its writes get a 503 and its reads work. Other tenants notice nothing. Another command cannot
-// move it too.
+// While a tenant is moved, its writes get a 503 and its reads work. Other tenants notice nothing. Another command
+// cannot move it too.
 func TestMoveLocksWrites(t *testing.T) {
 	t.Parallel()
 	m := newMovable(t)
@@ -218,8 +218,8 @@ func TestMoveLocksWrites(t *testing.T) {
 	m.admin.With("Idempotency-Key", "x").Post(t, "/api/v1/spools", blackSpool).Want(201)
 }
 
-// While writers of two instances work, the program moves the tenant between two databases and is killed at random times.
-// No acknowledged write is lost, and none happens twice.
+// While writers of two instances work, the program moves the tenant between two databases and is killed at random
+// times. No acknowledged write is lost, and none happens twice.
 func TestMoveKilled(t *testing.T) {
 	t.Parallel()
 	p := buildProgram(t)

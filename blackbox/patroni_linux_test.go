@@ -248,7 +248,8 @@ func (p *clusterProcess) kill() {
 // run starts a process as the account of PostgreSQL. The test's cleanup ends it.
 func (c *cluster) run(t *testing.T, name string, args ...string) *clusterProcess {
 	t.Helper()
-	// A file and not a buffer, because PostgreSQL inherits it from Patroni, and Wait waits until a buffer has all output.
+	// A file and not a buffer, because PostgreSQL inherits it from Patroni, and Wait waits until a buffer has all
+	// output.
 	log, err := os.CreateTemp(c.dir, filepath.Base(name)+"-*.log")
 	check(t, err)
 	defer log.Close()

@@ -20,8 +20,8 @@ const (
 	// plansRows is the number of rows that TestPlans adds to each large table, in two halves.
 	plansRows = 20_000
 
-	// plansBlocks is the maximum number of blocks that a request may read. An index that is read from the tenant's first
-	// row to its last one has more than 160 blocks, a table more than 300.
+	// plansBlocks is the maximum number of blocks that a request may read. An index that is read from the tenant's
+	// first row to its last one has more than 160 blocks, a table more than 300.
 	plansBlocks = 150
 )
 

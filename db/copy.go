@@ -104,8 +104,8 @@ func (t copiedTable) sum(ctx context.Context, conn *pgx.Conn) (sum string, err e
 	return sum, err
 }
 
-// sumSQL returns a query for the number of rows and the sum of their hashes. Generated columns are left out: their values
-// may depend on the version of PostgreSQL.
+// sumSQL returns a query for the number of rows and the sum of their hashes. Generated columns are left out: their
+// values may depend on the version of PostgreSQL.
 func (t copiedTable) sumSQL() string {
 	return `select count(*) || ' rows with the checksum ' ||
 			coalesce(sum(hashtextextended(row(` + t.Columns + `)::text, 0)), 0)

@@ -1,7 +1,7 @@
 // Package db is the only access to the database. It does not export its connection pool. Every statement runs in a
 // transaction that is bound to one tenant and has a role to which row-level security applies; the same round trip
-// checks the caller. The only exceptions are the directories (directory.go, home.go) and the queue (queue.go), which have
-// narrow functions instead.
+// checks the caller. The only exceptions are the directories (directory.go, home.go) and the queue (queue.go), which
+// have narrow functions instead.
 package db
 
 import (
@@ -162,8 +162,8 @@ func (d *DB) Ready(ctx context.Context) error {
 	var version, further int
 	var missing []string
 	var readOnly bool
-	// A batch: in some exec modes, a statement outside of a batch takes two round trips, and a pooler in transaction mode
-	// can send them to different servers.
+	// A batch: in some exec modes, a statement outside of a batch takes two round trips, and a pooler in transaction
+	// mode can send them to different servers.
 	var b pgx.Batch
 	b.Queue(`
 		select (select coalesce(max(version), 0) from schema_migrations),

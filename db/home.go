@@ -12,8 +12,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// With several databases, each tenant is at home in one of them. Home 0 is the database of Config.URL, which also has the
-// login directory and the table tenant_homes; home n is Config.Further[n-1]. A DB remembers the homes of tenants. A
+// With several databases, each tenant is at home in one of them. Home 0 is the database of Config.URL, which also has
+// the login directory and the table tenant_homes; home n is Config.Further[n-1]. A DB remembers the homes of tenants. A
 // tenant that moves leaves a row in tenant_departures of its old home, so that a DB with an old memory notices.
 
 // Further names a further database. OwnerURL is that of the login that migrates it; if it is empty, that of URL does.
@@ -288,8 +288,8 @@ type gate int
 const ungated gate = -1
 
 // statements returns those that reject the transaction if the tenant has left or, for a write, is being moved. A write
-// holds the lock of the tenant's home, shared, until it ends. Only the statement after that sees whether the tenant left
-// while another transaction had the lock.
+// holds the lock of the tenant's home, shared, until it ends. Only the statement after that sees whether the tenant
+// left while another transaction had the lock.
 func (g gate) statements(tenant string, write bool) (all []Statement) {
 	if g == ungated {
 		return nil
@@ -371,8 +371,8 @@ func (d *DB) inDirectory(ctx context.Context, tenant string, stmts ...*Stmt) err
 	return d.sendOne(As(ctx, Actor{Tenant: tenant}), ungated, false, stmts)
 }
 
-// Exclusive runs fn while it holds the lock of that name in home 0, with a connection of its own. It may take as long as
-// ctx allows.
+// Exclusive runs fn while it holds the lock of that name in home 0, with a connection of its own. It may take as long
+// as ctx allows.
 func (d *DB) Exclusive(ctx context.Context, name string, fn func() error) error {
 	_, err := d.tryTx(As(ctx, Actor{Tenant: NewID()}), ctx, ungated, writing, func(ctx context.Context) error {
 		err := d.Write(ctx, SQL(`select set_config('idle_in_transaction_session_timeout', '0', true),

@@ -265,8 +265,8 @@ func (m *Move) empty(ctx context.Context, first *movingTx, home int, copied bool
 	})
 }
 
-// notMoved are the tables with rows of tenants that stay: the directories, of which there is one, and the queue, which is
-// filled anew.
+// notMoved are the tables with rows of tenants that stay: the directories, of which there is one, and the queue, which
+// is filled anew.
 var notMoved = []string{"login_directory", "tenant_homes", "tenant_departures", "queue_signals", "queue_items"}
 
 // delete deletes the tenant's rows.
@@ -311,8 +311,8 @@ func movedTables(ctx context.Context, conn *pgx.Conn) ([]copiedTable, error) {
 // insertPages is the number of pages that one statement inserts, so that there is progress to report.
 const insertPages = 5_000
 
-// copyTable copies the tenant's rows of a table. PostgreSQL does not allow COPY into a table with row-level security, so
-// that the rows go through a temporary table.
+// copyTable copies the tenant's rows of a table. PostgreSQL does not allow COPY into a table with row-level security,
+// so that the rows go through a temporary table.
 func (m *Move) copyTable(source, target *movingTx, t copiedTable) error {
 	const temporary = `pg_temp.moved_rows`
 	if _, err := target.exec(`create temp table moved_rows on commit drop as select ` + t.Columns + ` from ` + t.Name +

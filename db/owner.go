@@ -19,18 +19,19 @@ type Owner struct {
 	DB      *DB      // tells in which database a tenant is at home; needed only if there are several
 }
 
-// Bind binds the transaction of an Owner to a tenant. It may be called again for another tenant, which must be at home in
-// the same database.
+// Bind binds the transaction of an Owner to a tenant. It may be called again for another tenant, which must be at home
+// in the same database.
 type Bind func(tenant string) error
 
 // Exec runs a statement of the transaction and returns the number of rows that it changed or returned.
 type Exec func(sql string, args ...any) (rows int64, err error)
 
-// Tx runs fn in one transaction in the tenant's home, which row-level security binds to the tenant. The error of a login
-// that does not own the tables names the setting MIGRATE_DATABASE_URL.
+// Tx runs fn in one transaction in the tenant's home, which row-level security binds to the tenant. The error of a
+// login that does not own the tables names the setting MIGRATE_DATABASE_URL.
 func (o Owner) Tx(ctx context.Context, tenant string, fn func(Bind, Exec) error) error {
 	home := 0
-	pass := func(string, Exec) error { return nil } // rejects the transaction as its gate does, if there are several databases
+	// pass rejects the transaction as its gate does, if there are several databases.
+	pass := func(string, Exec) error { return nil }
 	if len(o.Further) > 0 {
 		at, err := o.DB.homes.lookUp(ctx, tenant)
 		if err != nil {

@@ -135,8 +135,8 @@ func (s *Stmt) Array() []byte {
 	return slices.Clip(s.json)
 }
 
-// equal reports whether the statements have the same result if they run at the same time. It returns false if it does not
-// know, as for arguments of other types than those below.
+// equal reports whether the statements have the same result if they run at the same time. It returns false if it does
+// not know, as for arguments of other types than those below.
 func (s *Stmt) equal(other *Stmt) bool {
 	return s.sql == other.sql && s.keep == other.keep && s.into == nil && other.into == nil &&
 		(s.total == nil) == (other.total == nil) &&

@@ -904,8 +904,8 @@ func TestLockWaitsWithoutConnection(t *testing.T) {
 			}
 		})
 	}
-	// Those that must wait without a connection hold one until they have failed to get the lock, which takes a while on a
-	// busy machine.
+	// Those that must wait without a connection hold one until they have failed to get the lock, which takes a while on
+	// a busy machine.
 	waiting := func() [2]int { return [2]int{waiters(t, super, application), int(d.Stats().InUse)} }
 	for deadline := time.Now().Add(5 * time.Second); waiting() != [2]int{2, 2}; time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {

@@ -29,7 +29,8 @@ func (d *DB) Queues() []Queue {
 }
 
 // Claim leases up to most items that are due, of any tenant, to the holder, a UUID; none if most is negative. No other
-// holder gets them until the lease ends. Transactions that are bound to a tenant add, renew and release items with the functions of queue.sql.
+// holder gets them until the lease ends. Transactions that are bound to a tenant add, renew and release items with the
+// functions of queue.sql.
 func (q Queue) Claim(ctx context.Context, holder string, most int, lease time.Duration) ([]QueueItem, error) {
 	d, err := q.db()
 	if err != nil {
@@ -76,6 +77,6 @@ func (q Queue) State(ctx context.Context) (s QueueState, err error) {
 	return s, err
 }
 
-// queuedKey is the key in a connection's custom data for items that were added to the queue since beginWrite, as a notice
-// of queue_add or the result of a statement says.
+// queuedKey is the key in a connection's custom data for items that were added to the queue since beginWrite, as a
+// notice of queue_add or the result of a statement says.
 const queuedKey = "spoolwright.queued"

@@ -122,8 +122,8 @@ func lockLevels() *db.Stmt { return db.SQL(`select lock_stock_levels()::text`) }
 // refreshLevels finds out which levels are low. It comes after the statements that change levels.
 func refreshLevels() *db.Stmt { return db.SQL(`select refresh_levels(null)::text`) }
 
-const levelRules = "With no `color` or `brand`, or an empty one, all colours or brands count. Spools that are archived or removed do not " +
-	"count.\n\n" +
+const levelRules = "With no `color` or `brand`, or an empty one, all colours or brands count. Spools that are " +
+	"archived or removed do not count.\n\n" +
 	"`reserved_grams` is what open orders and unfinished production runs still take, as in `getProductAvailability`; for " +
 	"a level with a brand, as far as other brands do not cover it. A level becomes `low` when `available_grams` is less " +
 	"than `minimum_grams`, and is low until it reaches 110 % of that, so that it does not change with each gram. " +

@@ -180,8 +180,8 @@ func costError(err error) error {
 	return err
 }
 
-// Check rejects a price whose cost_per_gram is out of range, if the request has both numbers, so that an import can name
-// the row.
+// Check rejects a price whose cost_per_gram is out of range, if the request has both numbers, so that an import can
+// name the row.
 func (s *Spool) Check(problems *server.Problems) {
 	if s.PurchasePrice.IsNull() || s.NetWeight.IsNull() {
 		return

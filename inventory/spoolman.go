@@ -360,8 +360,8 @@ func (s spoolmanSpool) fill(row *importRow) {
 		}
 	}
 	row.problems = c.problems
-	// Every Spoolman server counts its spools from 1, so the time of registration distinguishes spools of two servers. Its
-	// format depends on the source; the key must not.
+	// Every Spoolman server counts its spools from 1, so the time of registration distinguishes spools of two servers.
+	// Its format depends on the source; the key must not.
 	row.key = "spoolman " + id
 	if t, ok := parseSpoolmanTime(s.text("registered")); ok {
 		row.key += " " + t.Format("2006-01-02T15:04:05Z")

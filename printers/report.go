@@ -115,7 +115,8 @@ func (q request) measure(id int64) error {
 const (
 	// repeatTime is the time after a report whose answer was lost in which an equal report of the caller repeats it.
 	repeatTime = 5 * time.Second
-	// knownTime is the time after a report in which this instance is taken to get all reports of the caller on the spool.
+	// knownTime is the time after a report in which this instance is taken to get all reports of the caller on the
+	// spool.
 	knownTime = time.Minute
 )
 
@@ -124,9 +125,9 @@ const (
 // that the report was added to. A repetition has the token of the first try, so that the database can tell whether that
 // took effect, whatever became of its transaction.
 //
-// An instance that has got no report of a caller on a spool for a minute, for example since its start, cannot know whether
-// another instance, or this one before a restart, got the previous report and did not answer. So it takes its first report
-// for a repetition if an equal one took effect within repeatTime.
+// An instance that has got no report of a caller on a spool for a minute, for example since its start, cannot know
+// whether another instance, or this one before a restart, got the previous report and did not answer. So it takes its
+// first report for a repetition if an equal one took effect within repeatTime.
 type reports struct {
 	mu       sync.Mutex
 	process  int64 // random

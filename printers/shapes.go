@@ -133,12 +133,12 @@ var resources = map[string]resource{
 }
 
 const (
-	// maxItems is the maximum number of items of a list. Clients want all spools at once, so it is far above what a farm
-	// has.
+	// maxItems is the maximum number of items of a list. Clients want all spools at once, so it is far above what a
+	// farm has.
 	maxItems = 20_000
 
-	// maxListBytes bounds the memory that a list takes: comments and custom fields can be long. It is less than the bytes
-	// of responses that a caller may leave unread, so that a list can always be sent.
+	// maxListBytes bounds the memory that a list takes: comments and custom fields can be long. It is less than the
+	// bytes of responses that a caller may leave unread, so that a list can always be sent.
 	maxListBytes = 30_000_000
 
 	// maxTerms is the maximum number of texts of a filter, each of which is compared with all spools.

@@ -69,8 +69,8 @@ func (h *hub) watch(ctx context.Context) {
 	}
 }
 
-// visit polls a tenant, and then checks the keys of its sockets if check is set. It does not wait long for the database,
-// which may be one of several and hang, and does nothing while it still waits for an earlier visit.
+// visit polls a tenant, and then checks the keys of its sockets if check is set. It does not wait long for the
+// database, which may be one of several and hang, and does nothing while it still waits for an earlier visit.
 func (h *hub) visit(ctx context.Context, tenant string, check bool) {
 	h.mu.Lock()
 	a := h.tenants[tenant]

@@ -237,8 +237,8 @@ func (h handlers) create(ctx context.Context, r *server.Request[Run]) (server.Cr
 		in.CompletedAt = server.Some(now)
 	}
 	items, materials := itemRows(in.Items), materialRows(in.Materials)
-	// Here and in addItems and addMaterials, "offset 0" makes PostgreSQL look up each id in the index. The cached plan of
-	// a join could read all products or spools of a tenant.
+	// Here and in addItems and addMaterials, "offset 0" makes PostgreSQL look up each id in the index. The cached plan
+	// of a join could read all products or spools of a tenant.
 	var invalid invalidEntries
 	statements := []*db.Stmt{db.SQL(`
 		with item as materialized (

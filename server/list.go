@@ -129,8 +129,8 @@ func (l *List) Where(condition string, arg any) {
 // compared is the form of a text in which it is compared without regard to case, as generated columns have it.
 const compared = `lower(?::text collate "und-x-icu") collate "C"`
 
-// WhereText adds the condition that a text equals the filter, if that is set, without regard to case. The column has the
-// text in its compared form.
+// WhereText adds the condition that a text equals the filter, if that is set, without regard to case. The column has
+// the text in its compared form.
 func (l *List) WhereText(column string, filter Optional[string]) {
 	if !filter.IsNull() {
 		l.Where(column+" = "+compared, *filter.Value)
@@ -188,8 +188,8 @@ func ListPage[T any](ctx context.Context, run func(context.Context, ...*db.Stmt)
 		args = append(args[:len(args):len(args)], db.ActorOf(ctx).Tenant)
 		conditions = append(conditions[:len(conditions):len(conditions)], "tenant_id = $"+strconv.Itoa(len(args)))
 	}
-	// The total counts the items of all pages. In the default order, one more row than the limit tells whether there is a
-	// next page.
+	// The total counts the items of all pages. In the default order, one more row than the limit tells whether there is
+	// a next page.
 	where, pageWhere, foundWhere, fetch := whereOf(conditions...), whereOf(conditions...), "", limit
 	if q.isDefaultOrder() {
 		fetch++
@@ -200,8 +200,8 @@ func ListPage[T any](ctx context.Context, run func(context.Context, ...*db.Stmt)
 		after := fmt.Sprintf("(created_at, id) < ($%d::timestamptz, $%d::uuid)", len(args)-1, len(args))
 		pageWhere, foundWhere = whereOf(append(conditions[:len(conditions):len(conditions)], after)...), whereOf(after)
 	}
-	// The limit is text and not an argument: PostgreSQL prefers custom plans for a limit that it does not know, and would
-	// plan the statement each time.
+	// The limit is text and not an argument: PostgreSQL prefers custom plans for a limit that it does not know, and
+	// would plan the statement each time.
 	window := " limit " + strconv.FormatInt(fetch, 10)
 	if skip > 0 {
 		args = append(args[:len(args):len(args)], skip)

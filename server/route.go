@@ -77,8 +77,8 @@ type Doc struct {
 type Tag struct {
 	Name, Description string
 
-	// Fields describes the fields of the operations' types, in Markdown: under a heading such as "## inventory.Spool", a
-	// table with the columns field, description and example. A text need not be quoted in the example.
+	// Fields describes the fields of the operations' types, in Markdown: under a heading such as "## inventory.Spool",
+	// a table with the columns field, description and example. A text need not be quoted in the example.
 	Fields string
 }
 

@@ -14,8 +14,8 @@ import (
 type Surface struct {
 	Prefix string // with a slash at the start and the end
 
-	// Serve answers a request of the caller, to whom the request's context is bound, with Respond. If it returns another
-	// error than ErrUndelivered, it must not have written anything; the response is Fail's then.
+	// Serve answers a request of the caller, to whom the request's context is bound, with Respond. If it returns
+	// another error than ErrUndelivered, it must not have written anything; the response is Fail's then.
 	Serve func(w http.ResponseWriter, r *http.Request, caller Caller) error
 
 	// Fail returns the body of an error.
@@ -31,8 +31,8 @@ type Surface struct {
 // ErrUndelivered is the error of Respond if a response that was begun could not be written.
 var ErrUndelivered = errors.New("the response could not be written")
 
-// Respond sends the JSON of a response of a Surface, with status 200. If too many large bodies are being sent, it writes
-// nothing and returns ErrUnavailable, except for writes, whose effect is committed.
+// Respond sends the JSON of a response of a Surface, with status 200. If too many large bodies are being sent, it
+// writes nothing and returns ErrUnavailable, except for writes, whose effect is committed.
 func Respond(w http.ResponseWriter, r *http.Request, body []byte) error {
 	info := infoOf(r)
 	if n := len(body); n > smallBody && info.inFlight != nil {

@@ -19,17 +19,17 @@ import (
 	"spoolwright/server"
 )
 
-// Exporter writes all resources of a kind in the tenant of ctx, oldest first. It reads one page at a time, and writes one
-// row at a time, so the memory it needs does not grow with their number; a resource that changes meanwhile is written as
-// it was before or after the change.
+// Exporter writes all resources of a kind in the tenant of ctx, oldest first. It reads one page at a time, and writes
+// one row at a time, so the memory it needs does not grow with their number; a resource that changes meanwhile is
+// written as it was before or after the change.
 //
 // The format jsonl is one JSON object per line, as the GET of the resource returns it. In the format csv, a field of a
 // nested object is a column with a name such as materials.color. A resource has a row for each entry of its nested
 // lists, with its own fields repeated, or one row if the lists are empty.
 type Exporter func(ctx context.Context, d *db.DB, w io.Writer, format string) error
 
-// pageBytes is the size of a page, in bytes, after which its further resources are left for the next one. A resource with
-// long nested lists has several megabytes.
+// pageBytes is the size of a page, in bytes, after which its further resources are left for the next one. A resource
+// with long nested lists has several megabytes.
 const pageBytes = 4 << 20
 
 // Export returns the exporter of resources with the type T. Page returns the statement for the resources that come

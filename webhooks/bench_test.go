@@ -143,8 +143,8 @@ func BenchmarkEmit(b *testing.B) {
 	b.ReportMetric(none.median()/ten.median(), "ten-ratio")
 }
 
-// BenchmarkComplete compares requests to complete, in turns: of a program without webhooks, of a tenant without one, and
-// of a tenant with one. The ratios are those of the processor time of service, client and PostgreSQL, and of the
+// BenchmarkComplete compares requests to complete, in turns: of a program without webhooks, of a tenant without one,
+// and of a tenant with one. The ratios are those of the processor time of service, client and PostgreSQL, and of the
 // elapsed time, which depends on what else the computer does. No dispatcher runs.
 func BenchmarkComplete(b *testing.B) {
 	const rounds, each, clients = 15, 90, 4
@@ -370,8 +370,8 @@ func (f *backlog) other(b *testing.B) (tenant int) {
 }
 
 // BenchmarkBeside measures the time until the first tries of a steady stream of events: 40 a second, of 40 tenants. It
-// compares, in turns, a service where ten other tenants have dead receivers and 2,000 due deliveries each with one where
-// these have no deliveries.
+// compares, in turns, a service where ten other tenants have dead receivers and 2,000 due deliveries each with one
+// where these have no deliveries.
 func BenchmarkBeside(b *testing.B) {
 	const rounds, seconds = 3, 10
 	with, without := newBacklog(b), newBacklog(b)

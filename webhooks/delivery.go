@@ -69,8 +69,8 @@ func (s *Service) listDeliveries(ctx context.Context, r *server.Request[Delivery
 	}, l, r.In.ListQuery)
 }
 
-// Statements with the id of a delivery compare its webhook_id with "is not distinct from", which cannot use the index of
-// the list: otherwise they could read all deliveries of the webhook.
+// Statements with the id of a delivery compare its webhook_id with "is not distinct from", which cannot use the index
+// of the list: otherwise they could read all deliveries of the webhook.
 
 var getDeliveryDoc = &server.Doc{
 	ID: "getWebhookDelivery", Tag: tag, Summary: "Get a delivery",

@@ -30,8 +30,8 @@ var schedule = []time.Duration{
 // and returns.
 //
 // It claims webhooks with due deliveries from the queue of each database: at once after a transaction of this instance
-// added some, and otherwise every two seconds. A worker has the lease of its webhook, so that no other instance sends its
-// deliveries.
+// added some, and otherwise every two seconds. A worker has the lease of its webhook, so that no other instance sends
+// its deliveries.
 func (s *Service) Run(ctx context.Context) {
 	go s.maintain(ctx)
 	sending, cancel := context.WithCancel(context.WithoutCancel(ctx))
@@ -434,8 +434,8 @@ func (w *worker) status(r result) DeliveryStatus {
 	return "failed"
 }
 
-// update returns the statement that records the results. A failure does not end a redelivery that began meanwhile, which
-// has set the tries to 0.
+// update returns the statement that records the results. A failure does not end a redelivery that began meanwhile,
+// which has set the tries to 0.
 //
 // Its plan must find the deliveries by the primary key, whatever PostgreSQL knows of the table. The condition on
 // r.webhook_id makes it expect one result, so that nothing is cheaper than one look-up; next_try_at is set while a

@@ -47,8 +47,8 @@ var errAddress = errors.New("the address is not public")
 func newSender(c Config) *sender {
 	client := func(tls bool) http.Client {
 		dialer := &net.Dialer{Timeout: 10 * time.Second, Resolver: c.Resolver,
-			// Control gets the address of each connection after the host name was resolved, so that no later answer of the
-			// DNS can replace it.
+			// Control gets the address of each connection after the host name was resolved, so that no later answer of
+			// the DNS can replace it.
 			Control: func(_, address string, _ syscall.RawConn) error {
 				to, err := netip.ParseAddrPort(address)
 				if err != nil || !isAllowed(to.Addr(), tls, c.AllowedNetworks) {

@@ -127,8 +127,8 @@ func Database(tb testing.TB, c db.Config) *db.DB {
 	return d
 }
 
-// newDatabase creates an empty database for one test. It returns the connection strings of its owner and of the login of
-// the service.
+// newDatabase creates an empty database for one test. It returns the connection strings of its owner and of the login
+// of the service.
 func newDatabase(tb testing.TB) (owner, app string) {
 	tb.Helper()
 	name := "test_" + strings.ToLower(rand.Text())

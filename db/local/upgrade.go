@@ -14,8 +14,8 @@ const (
 	// upgradeFolder is the folder in the data folder that holds the new cluster of an upgrade.
 	upgradeFolder = "upgrade"
 
-	// upgradeMark is a file in upgradeFolder, with the version of the old cluster. It exists when the new cluster has all
-	// data, until it has replaced the old one.
+	// upgradeMark is a file in upgradeFolder, with the version of the old cluster. It exists when the new cluster has
+	// all data, until it has replaced the old one.
 	upgradeMark = "complete"
 )
 
