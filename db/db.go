@@ -121,7 +121,8 @@ func openOne(ctx context.Context, c Config) (*DB, error) {
 		return nil, err
 	}
 	d := &DB{
-		pool: pool, needs: withOwn(c.Definitions), shares: newShares(int(config.MaxConns)), log: c.Log, roundTrip: c.RoundTrip,
+		pool: pool, needs: withOwn(c.Definitions), shares: newShares(int(config.MaxConns), runtime.GOMAXPROCS(0)),
+		log: c.Log, roundTrip: c.RoundTrip,
 		planAge: cmp.Or(c.PlanAge, 15*time.Second), named: named, queued: make(chan struct{}, 1), further: len(c.Further),
 	}
 	if d.log == nil {

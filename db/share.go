@@ -26,6 +26,9 @@ const maxSerialized = 2
 // activeFor is the minimum time that a tenant counts as active after its last request. The maximum is twice that.
 const activeFor = time.Second
 
+// slowRead is the average time from which the reads of a tenant are slow.
+const slowRead = 20 * time.Millisecond
+
 // shares divides the connections of a pool among tenants. A request acquires a share before it takes a connection, so
 // that waiting requests hold no connections.
 //
@@ -33,6 +36,10 @@ const activeFor = time.Second
 // slow writes reads. While other tenants are active, one tenant gets at most a quarter of the connections, of those
 // for reads, and of those for writes. While no other tenant is active, it gets all but the last of each. The last one
 // is only for a tenant that holds none: such a tenant does not wait for the requests of a busy one.
+//
+// While other tenants are active, a tenant whose reads are slow has fewer of them at a time than there are processors.
+// Slow reads, such as a search in many long texts, keep a processor of PostgreSQL busy each: on a computer with two
+// processors, a quarter of the connections for reads would leave none for the other tenants.
 //
 // Waiting tenants take turns. The requests of one tenant and class are served in the order in which they came.
 //
@@ -48,6 +55,7 @@ type shares struct {
 	conns    int          // of the pool
 	total    int          // for tenants
 	limit    [classes]int // for tenants; serialized counts as writing, and quick as reading too
+	slow     int          // for the slow reads of a tenant, without quick ones, while other tenants are active
 	inUse    int          // of total
 	used     [classes]int // of limit
 	service  int          // in use by the service itself
@@ -66,6 +74,7 @@ type share struct {
 	tenant  string
 	held    int
 	used    [classes]int
+	took    time.Duration      // average time of the reads that are not quick; later ones count more
 	waiting [classes]list.List // of *waiter
 	queued  *list.Element      // in shares.queue; nil if nothing waits
 	idle    bool               // whether there was no request since the last sweep
@@ -78,11 +87,13 @@ type waiter struct {
 	quick   *quickRead    // that can share a connection; nil for anything else
 }
 
-func newShares(conns int) *shares {
+// newShares returns the shares of a pool. The processors are those of the computer that runs the service.
+func newShares(conns, processors int) *shares {
 	return &shares{
 		conns:   conns,
 		total:   conns - min(1, conns/8),
 		limit:   [classes]int{reading: max(1, conns/2), quick: max(1, conns/4), writing: conns - conns/4},
+		slow:    max(1, processors-1),
 		tenants: map[string]*share{},
 	}
 }
@@ -110,7 +121,7 @@ func (s *shares) await(ctx, client context.Context, tenant string, w *waiter) (h
 	if s.admits(t, c) {
 		s.count(t, c, 1)
 		s.mu.Unlock()
-		return hold{s, t, c}, nil
+		return s.hold(t, c), nil
 	}
 	w.seq, w.granted = s.seq, make(chan struct{})
 	var sent chan struct{} // never ready if nil
@@ -132,7 +143,7 @@ func (s *shares) await(ctx, client context.Context, tenant string, w *waiter) (h
 	var err error
 	select {
 	case <-w.granted:
-		return hold{s, t, c}, nil
+		return s.hold(t, c), nil
 	case <-sent:
 		return hold{}, nil
 	case <-ctx.Done():
@@ -150,7 +161,7 @@ func (s *shares) await(ctx, client context.Context, tenant string, w *waiter) (h
 	select {
 	case <-w.granted:
 		if w.quick != nil && w.quick.sendsOthers() {
-			return hold{s, t, c}, nil
+			return s.hold(t, c), nil
 		}
 		s.giveBack(t, c)
 	default:
@@ -165,11 +176,18 @@ type hold struct {
 	shares *shares
 	share  *share
 	class  class
+	began  time.Time
 }
+
+func (s *shares) hold(t *share, c class) hold { return hold{s, t, c, time.Now()} }
 
 // release ends the hold. A waiting request can then get the connection.
 func (h *hold) release() {
+	took := time.Since(h.began)
 	h.shares.mu.Lock()
+	if h.class == reading {
+		h.share.took += (took - h.share.took) / 4
+	}
 	h.shares.giveBack(h.share, h.class)
 	h.shares.mu.Unlock()
 }
@@ -202,6 +220,9 @@ func (s *shares) admits(t *share, c class) bool {
 		return false
 	}
 	if c == quick && t.held > 0 && s.used[quick] >= s.limit[quick] {
+		return false
+	}
+	if c == reading && s.active > 1 && t.took > slowRead && t.used[reading]-t.used[quick] >= s.slow {
 		return false
 	}
 	c = kind(c)
@@ -246,6 +267,7 @@ func (s *shares) count(t *share, c class, n int) {
 	switch c {
 	case quick:
 		s.used[quick] += n
+		t.used[quick] += n
 	case serialized:
 		t.used[serialized] += n
 	}

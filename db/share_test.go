@@ -18,7 +18,7 @@ func shareTest(t *testing.T, test func(*testing.T, *shares)) {
 	t.Helper()
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := newShares(16)
+		s := newShares(16, 16)
 		test(t, s)
 		time.Sleep(10 * activeFor)
 		s.mu.Lock()
@@ -155,6 +155,43 @@ func TestShareOfBusyTenants(t *testing.T) {
 	})
 }
 
+// While another tenant is active, the slow reads of a tenant leave a processor to it. They do not delay its own quick
+// reads and writes.
+func TestShareOfSlowReads(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newShares(16, 2)
+		a, b := [][]*request{}, s.ask(t, "b", reading, 1)
+		ask := func(what string, c class, n, most int) []*request {
+			requests := s.ask(t, "a", c, n)
+			want(t, what, granted(requests), most)
+			a = append(a, requests)
+			return requests
+		}
+		first := ask("reads of which it is not known that they are slow", reading, 2, 2)
+		time.Sleep(time.Second)
+		for _, r := range first {
+			r.hold.release()
+			r.err = errors.New("released")
+		}
+		reads := ask("slow reads", reading, 5, 1)
+		ask("quick reads beside a slow one", quick, 1, 1)
+		ask("writes beside a slow read", writing, 5, 2)
+		time.Sleep(3 * activeFor)
+		releaseAll(t, b)
+		time.Sleep(3 * activeFor)
+		want(t, "slow reads alone", granted(reads), 5)
+		releaseAll(t, a...)
+
+		b = s.ask(t, "b", reading, 1)
+		for range 20 { // the reads become fast
+			releaseAll(t, s.ask(t, "a", reading, 1))
+		}
+		releaseAll(t, ask("fast reads", reading, 5, 2), b)
+		time.Sleep(10 * activeFor)
+	})
+}
+
 // However many tenants come, reads have half of the connections at most and writes three quarters.
 func TestShareOfClasses(t *testing.T) {
 	shareTest(t, func(t *testing.T, s *shares) {
@@ -181,7 +218,7 @@ func TestShareOfClasses(t *testing.T) {
 func TestShareOrder(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := newShares(1)
+		s := newShares(1, 16)
 		var order []string
 		busy := s.ask(t, "busy", writing, 1)
 		var wg sync.WaitGroup
@@ -236,7 +273,7 @@ func TestShareCancelled(t *testing.T) {
 func TestShareCancelledWhenGranted(t *testing.T) {
 	t.Parallel()
 	for range 20 {
-		s := newShares(1)
+		s := newShares(1, 16)
 		h, _ := s.acquire(t.Context(), t.Context(), "a", writing)
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan bool)
@@ -318,7 +355,7 @@ func TestShareOfSmallPools(t *testing.T) {
 		4: {2, 1, 3, 2}, 7: {3, 1, 5, 2}, 8: {3, 2, 5, 2}, 32: {15, 8, 23, 2}} {
 		synctest.Test(t, func(t *testing.T) {
 			for c := range classes {
-				s := newShares(conns)
+				s := newShares(conns, 16)
 				all := s.ask(t, "a", c, 40)
 				if got := granted(all); got != want[c] {
 					t.Errorf("class %d of %d connections: %d, want %d", c, conns, got, want[c])
@@ -393,7 +430,7 @@ func TestShareRandom(t *testing.T) {
 
 // The cost that every request pays.
 func BenchmarkShare(b *testing.B) {
-	s := newShares(16)
+	s := newShares(16, 16)
 	ctx := b.Context()
 	other, _ := s.acquire(ctx, ctx, "0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2b00", reading)
 	defer other.release()
