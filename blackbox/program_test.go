@@ -173,7 +173,16 @@ func testLifecycle(t *testing.T, p program) {
 		cmd.Path, err = exec.LookPath("nohup")
 		check(t, err)
 	}, env)
-	c.signal(syscall.SIGHUP) // ignored because of nohup
+	c.signal(syscall.SIGHUP)
+	for range 10 {
+		time.Sleep(50 * time.Millisecond)
+		r, err := c.client.Get(c.url + "/readyz")
+		check(t, err)
+		r.Body.Close()
+		if r.StatusCode != 200 {
+			t.Fatalf("after a SIGHUP that nohup ignores, /readyz returns %d", r.StatusCode)
+		}
+	}
 	if now := postmasterPID(t, data); now != pid {
 		t.Errorf("PostgreSQL runs as process %d, want %d as before the service crashed", now, pid)
 	}

@@ -340,16 +340,16 @@ func TestBodySize(t *testing.T) {
 		t.Error("the connection stays open after a body that is too large")
 	}
 	// A body without Content-Length, much larger than the limit.
-	endless := httptest.NewRequest("POST", "/api/v1/things", io.MultiReader(strings.NewReader(`{"name":"`), neverEnds{}))
-	endless.ContentLength = -1
-	endless.Header.Set("Content-Type", "application/json")
-	endless.Header.Set("Authorization", "Bearer admin")
+	long := httptest.NewRequest("POST", "/api/v1/things", io.MultiReader(strings.NewReader(`{"name":"`), io.LimitReader(neverEnds{}, 64<<20)))
+	long.ContentLength = -1
+	long.Header.Set("Content-Type", "application/json")
+	long.Header.Set("Authorization", "Bearer admin")
 	w := httptest.NewRecorder()
-	s.ServeHTTP(w, endless)
+	s.ServeHTTP(w, long)
 	wantError(t, w.Result(), 413, "PAYLOAD_TOO_LARGE")
 
 	broken := httptest.NewRequest("POST", "/api/v1/things", io.MultiReader(strings.NewReader(`{"name":"`), breaks{}))
-	broken.Header = endless.Header
+	broken.Header = long.Header
 	w = httptest.NewRecorder()
 	s.ServeHTTP(w, broken)
 	wantError(t, w.Result(), 400, "MALFORMED_JSON")

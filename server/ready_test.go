@@ -31,7 +31,7 @@ func TestReadyChecksAreShared(t *testing.T) {
 				return errors.New("the database hangs")
 			}
 			time.Sleep(100 * time.Millisecond)
-			return nil
+			return ctx.Err()
 		}})
 		probe := func(ctx context.Context) int {
 			w := httptest.NewRecorder()
