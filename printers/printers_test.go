@@ -245,6 +245,35 @@ func TestConcurrentReports(t *testing.T) {
 	}
 }
 
+// An equal report is a repetition if another process got the first one, or if it has the token of the first one. A
+// process knows the reports that it got itself.
+func TestTokensOfReports(t *testing.T) {
+	t.Parallel()
+	p := newPrinter(t, start(t), "printer")
+	path := p.add(t, nil)
+	ctx := db.As(t.Context(), db.Actor{Tenant: p.operator.Actor.Tenant})
+	const content = 7 << 32
+	for _, report := range []struct {
+		token  int64
+		window any
+		left   string
+	}{
+		{content | 1<<16 | 1, nil, "990"},
+		{content | 1<<16 | 1, 0, "990"},   // the same request
+		{content | 1<<16 | 2, 5.0, "980"}, // another one of the same process
+		{content | 2<<16 | 1, 5.0, "980"}, // the request before, repeated to another process
+		{content | 2<<16 | 2, nil, "970"}, // another one
+		{8<<32 | 3<<16 | 1, 5.0, "960"},   // with another content
+	} {
+		err := p.operator.API.DB.Write(ctx, db.SQL(`select report_use_2(1, 10, null, $1::int8, $2::float8)`,
+			report.token, report.window))
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.operator.Get(t, path).Want(200).Shows(map[string]string{"remaining_weight_grams": report.left})
+	}
+}
+
 // A report with an Idempotency-Key counts once. So does one that a client repeats after it did not get the answer.
 func TestRepeatedReports(t *testing.T) {
 	t.Parallel()
@@ -309,6 +338,33 @@ func TestRepeatedReports(t *testing.T) {
 		wg.Wait()
 		p.operator.Get(t, path).Want(200).Shows(map[string]string{"remaining_weight_grams": c.left})
 	}
+
+	// A try of which the client is gone takes effect before the next one begins.
+	tx, err := conn.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(t.Context(), `select from spools where tenant_id = $1 for update`,
+		p.operator.Actor.Tenant); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	if status, err := send(ctx, "", `{"use_weight": 10}`); err == nil {
+		t.Fatalf("the report did not wait: %d", status)
+	}
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for begin := time.Now(); p.operator.Get(t, path).Want(200).Text("remaining_weight_grams") != "969"; {
+		if time.Since(begin) > 3*time.Second {
+			t.Fatal("the report of a client that is gone did not take effect")
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	time.Sleep(200 * time.Millisecond) // until the request has ended
+	p.want(t, "PUT", "spool/1/use", `{"use_weight": 10}`, 200, `"remaining_weight":969`)
+
 	p.operator.Patch(t, path, j{"remaining_weight_grams": 989}).Want(200)
 	// Equal reports that were answered count each time.
 	p.want(t, "PUT", "spool/1/use", `{"use_weight": 10}`, 200, `"remaining_weight":979`)

@@ -50,7 +50,7 @@ func TestTooLargeOverTLS(t *testing.T) {
 		s.StartTLS()
 		t.Cleanup(s.Close)
 		for i := range 16 {
-			body := io.Reader(bytes.NewReader(make([]byte, 4<<20)))
+			body := io.Reader(bytes.NewReader(make([]byte, 7<<20)))
 			if i%2 == 0 {
 				body = io.MultiReader(body) // without Content-Length
 			}
