@@ -167,7 +167,8 @@ func testReportAfterCrash(t *testing.T, p program) {
 	lost := make(chan error)
 	go func() { lost <- use() }()
 	eventually(t, "the report waits for the spool", func() (waits bool) {
-		const blocked = `select exists (select from pg_stat_activity where $1 = any (pg_blocking_pids(pid)))`
+		// A transaction does not see new processes in pg_stat_activity after it has read that once.
+		const blocked = `select exists (select from pg_locks where not granted and $1 = any (pg_blocking_pids(pid)))`
 		check(t, tx.QueryRow(t.Context(), blocked, int32(conn.PgConn().PID())).Scan(&waits))
 		return waits
 	})
@@ -264,10 +265,9 @@ func testOctoPrint(t *testing.T, f *printerFarm) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	wg.Go(func() {
-		const waiting = `select count(*) from pg_stat_activity
-			where datname = current_database() and wait_event_type = 'Lock'`
+		const waiting = `select count(*) from pg_locks where not granted and $1 = any (pg_blocking_pids(pid))`
 		for n, begin := 0, time.Now(); n == 0 && time.Since(begin) < waitTimeout; time.Sleep(10 * time.Millisecond) {
-			if err := conn.QueryRow(t.Context(), waiting).Scan(&n); err != nil {
+			if err := conn.QueryRow(t.Context(), waiting, int32(conn.PgConn().PID())).Scan(&n); err != nil {
 				t.Error(err)
 				return
 			}

@@ -177,7 +177,7 @@ func beginAs(t *testing.T, c *authtest.Client) (*pgx.Conn, pgx.Tx) {
 // blockedBy returns the process id of a backend that waits for a lock of the backend holder, or 0.
 func blockedBy(t *testing.T, conn *pgx.Conn, holder uint32) (pid uint32) {
 	t.Helper()
-	const query = `select coalesce(min(pid), 0) from pg_stat_activity where $1::int = any (pg_blocking_pids(pid))`
+	const query = `select coalesce(min(pid), 0) from pg_locks where not granted and $1::int = any (pg_blocking_pids(pid))`
 	check(t, conn.QueryRow(t.Context(), query, holder).Scan(&pid))
 	return pid
 }

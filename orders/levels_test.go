@@ -298,7 +298,8 @@ func TestLevelsRaceWithStock(t *testing.T) {
 			do()
 		}()
 		waits := func() (n int) {
-			const blocked = `select count(*) from pg_stat_activity where $1 = any (pg_blocking_pids(pid))`
+			// A transaction does not see new processes in pg_stat_activity after it has read that once.
+			const blocked = `select count(*) from pg_locks where not granted and $1 = any (pg_blocking_pids(pid))`
 			if err := tx.QueryRow(t.Context(), blocked, int32(conn.PgConn().PID())).Scan(&n); err != nil {
 				t.Error(err)
 				return 1

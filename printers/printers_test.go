@@ -323,7 +323,7 @@ func TestRepeatedReports(t *testing.T) {
 			if status, err := send(ctx, "", `{"use_weight": 10}`); err == nil {
 				t.Fatalf("the report did not wait: %d", status)
 			}
-			time.Sleep(50 * time.Millisecond) // until the service notices
+			time.Sleep(200 * time.Millisecond) // until the service notices
 		}
 		var wg sync.WaitGroup
 		wg.Go(func() {
@@ -353,6 +353,7 @@ func TestRepeatedReports(t *testing.T) {
 	if status, err := send(ctx, "", `{"use_weight": 10}`); err == nil {
 		t.Fatalf("the report did not wait: %d", status)
 	}
+	time.Sleep(500 * time.Millisecond) // until the service notices
 	if err := tx.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
