@@ -302,28 +302,41 @@ func TestRepeatedReports(t *testing.T) {
 	}
 	p.operator.Get(t, path).Want(200).Shows(map[string]string{"remaining_weight_grams": "999"})
 
-	// Of several tries at the same time, of which all clients but the last are gone, one counts.
 	conn := superuser(t)
-	for _, c := range []struct {
-		gone int
-		left string
-	}{{1, "989"}, {2, "979"}} {
+	// lock locks the spool, so that reports take longer than clients wait, until commit is called.
+	lock := func() (commit func()) {
 		tx, err := conn.Begin(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		// Lock the spool, so that the reports take longer than the clients wait.
 		if _, err := tx.Exec(t.Context(), `select from spools where tenant_id = $1 for update`,
 			p.operator.Actor.Tenant); err != nil {
 			t.Fatal(err)
 		}
-		for range c.gone {
-			ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-			defer cancel()
-			if status, err := send(ctx, "", `{"use_weight": 10}`); err == nil {
-				t.Fatalf("the report did not wait: %d", status)
+		return func() {
+			if err := tx.Commit(t.Context()); err != nil {
+				t.Fatal(err)
 			}
-			time.Sleep(200 * time.Millisecond) // until the service notices
+		}
+	}
+	// leave sends a report, and returns when the service has noticed that the client does not wait for the answer.
+	leave := func() {
+		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		defer cancel()
+		if status, err := send(ctx, "", `{"use_weight": 10}`); err == nil {
+			t.Fatalf("the report did not wait: %d", status)
+		}
+		time.Sleep(500 * time.Millisecond)
+	}
+
+	// Of several tries at the same time, of which all clients but the last are gone, one counts.
+	for _, c := range []struct {
+		gone int
+		left string
+	}{{1, "989"}, {2, "979"}} {
+		commit := lock()
+		for range c.gone {
+			leave()
 		}
 		var wg sync.WaitGroup
 		wg.Go(func() {
@@ -332,31 +345,15 @@ func TestRepeatedReports(t *testing.T) {
 			}
 		})
 		time.Sleep(200 * time.Millisecond)
-		if err := tx.Commit(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		commit()
 		wg.Wait()
 		p.operator.Get(t, path).Want(200).Shows(map[string]string{"remaining_weight_grams": c.left})
 	}
 
 	// A try of which the client is gone takes effect before the next one begins.
-	tx, err := conn.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := tx.Exec(t.Context(), `select from spools where tenant_id = $1 for update`,
-		p.operator.Actor.Tenant); err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-	defer cancel()
-	if status, err := send(ctx, "", `{"use_weight": 10}`); err == nil {
-		t.Fatalf("the report did not wait: %d", status)
-	}
-	time.Sleep(500 * time.Millisecond) // until the service notices
-	if err := tx.Commit(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	commit := lock()
+	leave()
+	commit()
 	for begin := time.Now(); p.operator.Get(t, path).Want(200).Text("remaining_weight_grams") != "969"; {
 		if time.Since(begin) > 3*time.Second {
 			t.Fatal("the report of a client that is gone did not take effect")
