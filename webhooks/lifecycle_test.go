@@ -381,7 +381,7 @@ func TestCost(t *testing.T) {
 	}
 	// A webhook needs about 15 transactions, which depends on the order in which tries end, and more on a busy
 	// computer, where outcomes are also recorded when flushAfter has passed. One for each outcome would be 200.
-	most := tenants * (32 + int64(7*time.Since(begin).Seconds()))
+	most := tenants * (20 + int64(7*time.Since(begin).Seconds()))
 	if n := trips.Load(); n > most {
 		t.Errorf("%d deliveries needed %d transactions, want at most %d", tenants*events, n, most)
 	}
