@@ -166,11 +166,8 @@ func testReportAfterCrash(t *testing.T, p program) {
 	check(t, err)
 	lost := make(chan error)
 	go func() { lost <- use() }()
-	eventually(t, "the report waits for the spool", func() (waits bool) {
-		// A transaction does not see new processes in pg_stat_activity after it has read that once.
-		const blocked = `select exists (select from pg_locks where not granted and $1 = any (pg_blocking_pids(pid)))`
-		check(t, tx.QueryRow(t.Context(), blocked, int32(conn.PgConn().PID())).Scan(&waits))
-		return waits
+	eventually(t, "the report waits for the spool", func() bool {
+		return blockedBy(t, conn, conn.PgConn().PID()) != 0
 	})
 	f.signal(syscall.SIGKILL)
 	<-f.exited

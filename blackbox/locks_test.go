@@ -174,10 +174,12 @@ func beginAs(t *testing.T, c *authtest.Client) (*pgx.Conn, pgx.Tx) {
 	return conn, tx
 }
 
-// blockedBy returns the process id of a backend that waits for a lock of the backend holder, or 0.
+// blockedBy returns the process id of a backend that waits for a lock of the backend holder, or 0. Conn may be in a
+// transaction, which does not see new processes in pg_stat_activity after it has read that once.
 func blockedBy(t *testing.T, conn *pgx.Conn, holder uint32) (pid uint32) {
 	t.Helper()
-	const query = `select coalesce(min(pid), 0) from pg_locks where not granted and $1::int = any (pg_blocking_pids(pid))`
+	const query = `select coalesce(min(pid), 0) from pg_locks
+		where not granted and $1::int = any (pg_blocking_pids(pid))`
 	check(t, conn.QueryRow(t.Context(), query, holder).Scan(&pid))
 	return pid
 }
