@@ -340,7 +340,8 @@ func TestBodySize(t *testing.T) {
 		t.Error("the connection stays open after a body that is too large")
 	}
 	// A body without Content-Length, much larger than the limit.
-	long := httptest.NewRequest("POST", "/api/v1/things", io.MultiReader(strings.NewReader(`{"name":"`), io.LimitReader(neverEnds{}, 64<<20)))
+	long := httptest.NewRequest("POST", "/api/v1/things",
+		io.MultiReader(strings.NewReader(`{"name":"`), io.LimitReader(neverEnds{}, 64<<20)))
 	long.ContentLength = -1
 	long.Header.Set("Content-Type", "application/json")
 	long.Header.Set("Authorization", "Bearer admin")
