@@ -23,7 +23,7 @@ func picture(title string, curves []curve) string {
 		width, height            = 760, 440
 		left, right, top, bottom = 60, 230, 40, 50
 	)
-	colors := []string{"#4477aa", "#ee6677", "#228833", "#b8860b", "#66a8c8", "#aa3377", "#555555", "#dd7711"}
+	colors := []string{"#4477aa", "#ee6677", "#228833", "#b8860b", "#66a8c8", "#aa3377", "#555555", "#dd7711", "#882255"}
 	minX, maxX, minY, maxY := math.Inf(1), math.Inf(-1), math.Inf(1), math.Inf(-1)
 	for _, c := range curves {
 		for n, ms := range c.ms {
