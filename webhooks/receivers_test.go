@@ -90,6 +90,11 @@ func TestReceivers(t *testing.T) {
 		"date": {status(503, "Retry-After", time.Now().Add(5*time.Hour).UTC().Format(http.TimeFormat)),
 			map[string]string{"status": "pending"}, 5 * time.Hour},
 		"never": {status(429, "Retry-After", "99999999999"), map[string]string{"status": "pending"}, 24 * time.Hour},
+		"beyond 64 bits": {status(429, "Retry-After", "99999999999999999999"), map[string]string{"status": "pending"},
+			24 * time.Hour},
+		"negative": {status(429, "Retry-After", "-10000000000"), map[string]string{"status": "pending"}, time.Hour},
+		"negative beyond 64 bits": {status(429, "Retry-After", "-99999999999999999999"),
+			map[string]string{"status": "pending"}, time.Hour},
 		"hangs": {raw(t, func(c net.Conn) { time.Sleep(5 * time.Second) }),
 			map[string]string{"error": "no response in time"}, time.Hour},
 		"drips": {raw(t, func(c net.Conn) {

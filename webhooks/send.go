@@ -133,11 +133,11 @@ func printable(b []byte) string {
 	return strings.ReplaceAll(text, "\x00", "")
 }
 
-// retryAfter returns the pause that the header Retry-After asks for, or 0.
+// retryAfter returns the pause that the header Retry-After asks for, or 0. A number beyond 64 bits is the largest one.
 func retryAfter(header string, now time.Time) time.Duration {
 	var pause time.Duration
-	if seconds, err := strconv.ParseInt(header, 10, 64); err == nil {
-		pause = time.Duration(min(seconds, int64(maxRetryAfter/time.Second))) * time.Second
+	if seconds, err := strconv.ParseInt(header, 10, 64); err == nil || errors.Is(err, strconv.ErrRange) {
+		pause = time.Duration(min(max(seconds, 0), int64(maxRetryAfter/time.Second))) * time.Second
 	} else if at, err := http.ParseTime(header); err == nil {
 		pause = at.Sub(now)
 	}
