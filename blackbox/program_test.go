@@ -16,6 +16,7 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
+	"os/signal"
 	"os/user"
 	"path/filepath"
 	"regexp"
@@ -198,6 +199,11 @@ func testLifecycle(t *testing.T, p program) {
 // testTerminal starts the service in a terminal and stops it with Ctrl-C, then starts it again and closes the
 // terminal. Only the first start prints the password.
 func testTerminal(t *testing.T, p program) {
+	if signal.Ignored(syscall.SIGHUP) { // such as below nohup; a program inherits that, but not a handler
+		handled := make(chan os.Signal, 1)
+		signal.Notify(handled, syscall.SIGHUP)
+		defer signal.Stop(handled)
+	}
 	dir := tempDir(t)
 	data := filepath.Join(dir, "data")
 	onTerminal := func(stop func(control *os.File) error) string {
