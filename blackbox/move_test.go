@@ -40,8 +40,11 @@ func newMovable(t *testing.T) *movable {
 }
 
 // at returns the tenant's admin as a client of another instance.
-func (m *movable) at(api *authtest.API) *authtest.Client {
-	c := *m.admin
+func (m *movable) at(api *authtest.API) *authtest.Client { return m.of(api, m.admin) }
+
+// of returns a client as one of another instance.
+func (m *movable) of(api *authtest.API, client *authtest.Client) *authtest.Client {
+	c := *client
 	c.API = api
 	return &c
 }
@@ -93,6 +96,9 @@ func TestMoveTenant(t *testing.T) {
 			t.Errorf("the progress is %q", lines)
 		}
 		m.wantOnlyIn(t, to)
+		// The first requests after the move are those of the key, so that both instances still remember the old home.
+		m.of(m.other, key).Get(t, "/api/v1/spools").Want(200)
+		key.Post(t, "/api/v1/spools/"+db.NewID()+"/deduct", authtest.JSON{"weight_grams": 1}).WantError(404, "NOT_FOUND")
 		for path, old := range before {
 			if now := string(m.at(m.other).Get(t, path).Want(200).Body); now != old {
 				t.Errorf("move %d: GET %s of another instance: %s, want %s", i, path, now, old)
