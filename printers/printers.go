@@ -81,7 +81,7 @@ func (q request) answer(parts []string) error {
 	switch {
 	case isUpgrade(q.r) && method == http.MethodGet &&
 		(len(parts) == 1 && parts[0] == "" || parts[0] == "spool" && len(parts) <= 2):
-		return q.handlers.upgrade(q.w, q.r, q.caller, parts)
+		return q.upgrade(parts[1:])
 	case len(parts) == 1:
 		return q.collection(method, parts[0])
 	case parts[0] == "field":
@@ -92,15 +92,15 @@ func (q request) answer(parts []string) error {
 		}
 		return errNoGroup
 	case len(parts) == 2 && resources[parts[0]].json != "":
-		id, err := strconv.ParseInt(parts[1], 10, 32)
+		id, err := parseID(parts[1])
 		if err != nil {
-			return server.Invalid("id", "must be a whole number")
+			return err
 		}
 		return q.item(method, parts[0], id)
 	case len(parts) == 3 && parts[0] == "spool" && method == http.MethodPut:
-		id, err := strconv.ParseInt(parts[1], 10, 32)
+		id, err := parseID(parts[1])
 		if err != nil {
-			return server.Invalid("id", "must be a whole number")
+			return err
 		}
 		switch parts[2] {
 		case "use":
@@ -110,6 +110,14 @@ func (q request) answer(parts []string) error {
 		}
 	}
 	return errMethod
+}
+
+func parseID(text string) (int64, error) {
+	id, err := strconv.ParseInt(text, 10, 32)
+	if err != nil {
+		return 0, server.Invalid("id", "must be a whole number")
+	}
+	return id, nil
 }
 
 func isText(s string) bool { return utf8.ValidString(s) && !strings.ContainsRune(s, 0) }

@@ -65,8 +65,9 @@ func isUpgrade(r *http.Request) bool {
 var errTooManySockets = &server.Error{Status: 429, Code: "RATE_LIMIT_EXCEEDED", RetryAfter: 30 * time.Second,
 	Detail: "Too many open WebSocket connections"}
 
-// upgrade turns the connection into a socket that gets the changes of all spools, or of the one in the path.
-func (h *handlers) upgrade(w http.ResponseWriter, r *http.Request, caller server.Caller, path []string) error {
+// upgrade turns the connection into a socket that gets the changes of all spools, or of the one whose id is given.
+func (q request) upgrade(id []string) error {
+	w, r, h := q.w, q.r, q.handlers
 	key, err := base64.StdEncoding.DecodeString(r.Header.Get("Sec-WebSocket-Key"))
 	if r.Header.Get("Sec-WebSocket-Version") != "13" || err != nil || len(key) != 16 {
 		return &server.Error{Status: 400, Code: "VALIDATION_ERROR", Detail: "The WebSocket handshake is not valid",
@@ -78,18 +79,15 @@ func (h *handlers) upgrade(w http.ResponseWriter, r *http.Request, caller server
 			return server.ErrForbidden
 		}
 	}
-	if err := h.db.CheckActor(r.Context()); err != nil {
+	s := &socket{caller: q.caller.Actor, out: make(chan []byte, maxQueued), gone: make(chan bool)}
+	if err := q.choose(s, id); err != nil {
 		return err
-	}
-	s := &socket{caller: caller.Actor, out: make(chan []byte, maxQueued), gone: make(chan bool)}
-	if len(path) == 2 {
-		s.spool = path[1]
 	}
 	if !h.sockets.add(s) {
 		return errTooManySockets
 	}
 	// Later changes are those since this poll.
-	if err := h.sockets.poll(r.Context(), caller.Actor.Tenant); err != nil {
+	if err := h.sockets.poll(r.Context(), q.tenant()); err != nil {
 		h.sockets.remove(s)
 		return err
 	}
@@ -111,10 +109,30 @@ func (h *handlers) upgrade(w http.ResponseWriter, r *http.Request, caller server
 	return nil
 }
 
+// choose checks the caller, and makes the socket get only the changes of the spool with the id if one is given.
+func (q request) choose(s *socket, id []string) (err error) {
+	if len(id) == 0 {
+		return q.db.CheckActor(q.r.Context())
+	}
+	if s.spool, err = parseID(id[0]); err != nil {
+		return err
+	}
+	var found int64
+	spool := db.SQL(`select s.number from spools s where s.tenant_id = $1::uuid and s.number = $2::int
+		and num_nonnulls(s.number) = 1 and s.hidden_at is null`, q.tenant(), s.spool).Into(&found)
+	if err := q.db.Read(q.r.Context(), spool); err != nil {
+		return err
+	}
+	if spool.Rows() == 0 {
+		return errNumber
+	}
+	return nil
+}
+
 // socket is an open WebSocket connection.
 type socket struct {
 	caller db.Actor
-	spool  string // the only spool whose changes it gets; empty for all
+	spool  int64 // the only spool whose changes it gets; 0 for all
 	conn   net.Conn
 	out    chan []byte // frames
 	gone   chan bool   // closed when the socket is to be closed

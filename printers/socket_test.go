@@ -250,6 +250,28 @@ func TestSocketsOfManySpools(t *testing.T) {
 	s.wantEvents(t, "deleted 6 1000")
 }
 
+// The path of a socket names a spool that exists, or the response is an error before the connection is a socket.
+func TestSocketOfSpool(t *testing.T) {
+	t.Parallel()
+	api := start(t)
+	p := newPrinter(t, api, "printer")
+	p.add(t, nil)
+	hidden := p.add(t, nil)
+	p.operator.Delete(t, hidden).Want(204)
+	other := newPrinter(t, api, "printer")
+	for path, want := range map[string]int{
+		"spool/1": 101, "spool/1/": 101, "spool/2": 404, "spool/3": 404, "spool/0": 404, "spool/-1": 404,
+		"spool/abc": 422, "spool/1.0": 422, "spool/2147483648": 422, "spool/%31%32%00": 422,
+	} {
+		if _, got := p.dial(t, path); got != want {
+			t.Errorf("a socket for %s: %d, want %d", path, got, want)
+		}
+	}
+	if _, got := other.dial(t, "spool/1"); got != 404 {
+		t.Errorf("a socket for another tenant's spool: %d, want 404", got)
+	}
+}
+
 // The server answers messages and pings, and closes sockets that violate the protocol.
 func TestSocketProtocol(t *testing.T) {
 	t.Parallel()

@@ -225,7 +225,7 @@ func (h *hub) poll(ctx context.Context, tenant string) error {
 		for i, number := range part {
 			message := `{"type":"` + types[number] + `","resource":"spool","date":"` +
 				time.Now().UTC().Format(time.RFC3339) + `","payload":` + payloads[i] + `}`
-			h.tell(tenant, strconv.FormatInt(number, 10), frame(opText, []byte(message)))
+			h.tell(tenant, number, frame(opText, []byte(message)))
 		}
 	}
 	h.mu.Lock()
@@ -235,12 +235,12 @@ func (h *hub) poll(ctx context.Context, tenant string) error {
 }
 
 // tell sends a frame to the tenant's sockets that want the spool.
-func (h *hub) tell(tenant, spool string, f []byte) {
+func (h *hub) tell(tenant string, spool int64, f []byte) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if a := h.tenants[tenant]; a != nil {
 		for s := range a.sockets {
-			if s.spool == "" || s.spool == spool {
+			if s.spool == 0 || s.spool == spool {
 				s.send(f)
 			}
 		}
