@@ -96,7 +96,7 @@ var usageReportDoc = &server.Doc{
 	ID: "reportUsage", Tag: ReportsTag, Summary: "Report the filament that was used",
 	Description: "Adds up the usage ledger: deductions, completed runs, waste, reports of printers, and what weighing a " +
 		"spool found missing or left over. Edits of the remaining weight correct it and do not count. `cost` is at the " +
-		"current price of each spool; spools without a price add nothing to it.\n\n" +
+		"current price of each spool; spools without a price add nothing to it, and 0 g cost 0.\n\n" +
 		"`group_by=material` and `color` (a material and a colour) also return what remains in stock, the mean use of the " +
 		"last 30 days, and how many days the stock lasts at that rate. `printer` is the printer of the run, or the name of " +
 		"the API key that reported the use. `day`, `week` (from Monday) and `month` return the first day of each, oldest " +
@@ -169,7 +169,8 @@ func (h handlers) reportUsage(ctx context.Context, r *server.Request[UsageQuery]
 		with summarised as materialized (
 			select coalesce((select next_day from usage_summaries where tenant_id = $1), '-infinity') as next_day
 		), grouped as materialized (
-			select array[`+group.key+`]::text[] as keys, `+group.fields+`, sum(grams) as grams, sum(cost) as cost
+			select array[`+group.key+`]::text[] as keys, `+group.fields+`, sum(grams) as grams,
+				coalesce(sum(cost), case when sum(grams) = 0 then 0 end) as cost
 			from (`+usageBetween(by == "printer", "$2::date", "$3::date")+`) u group by `+group.key+`
 		)`+strings.ReplaceAll(stock, "] as keys", "]::text[] as keys")+`, page as (
 			select g.*, `+remaining+` as remaining, `+daily+` as daily, `+daysLeft+` as days_left
@@ -183,7 +184,9 @@ func (h handlers) reportUsage(ctx context.Context, r *server.Request[UsageQuery]
 					'grams_per_day', g.daily, 'days_left', g.days_left) order by `+order+`), '[]')
 				from page g) as items
 		from (
-			select round(coalesce(sum(grams), 0), 6) as grams, round(sum(cost), 6) as cost, count(*) as groups from grouped
+			select round(coalesce(sum(grams), 0), 6) as grams,
+				round(coalesce(sum(cost), case when coalesce(sum(grams), 0) = 0 then 0 end), 6) as cost, count(*) as groups
+			from grouped
 		) t`, args...)
 	err = h.db.Read(ctx, db.Scan(), report)
 	if db.IsTimeout(err) { // the ledger is long, and the service, which has just started, has not summarised it yet

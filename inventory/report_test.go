@@ -57,7 +57,8 @@ func wantReport(t *testing.T, c *authtest.Client, by string, first, last time.Ti
 	err := c.API.DB.Read(db.As(t.Context(), c.Actor), db.SQL(`
 		select coalesce(json_object_agg(key, grams || ' ' || coalesce(cost::text, 'null')), '{}')::text from (
 			select `+keys[by]+` as key, trim_scale(sum(u.before_grams - u.after_grams)) as grams,
-				trim_scale(round(sum((u.before_grams - u.after_grams) * s.cost_per_gram), 6)) as cost
+				trim_scale(round(coalesce(sum((u.before_grams - u.after_grams) * s.cost_per_gram),
+					case when sum(u.before_grams - u.after_grams) = 0 then 0 end), 6)) as cost
 			from spool_usage u join spools s on s.id = u.spool_id
 			where u.kind not in ('created', 'edited') and u.created_at >= $1::text::timestamptz
 				and u.created_at < $2::text::timestamptz
@@ -224,7 +225,7 @@ func TestUsageReport(t *testing.T) {
 			"grams": "30", "cost": "0.75", "items.0.color": "Black", "items.0.remaining_grams": "970",
 			"items.0.days_left": "97"})
 		c.Get(t, reportURL+"?group_by=month&from=2020-01-01&to=2020-12-31").Want(200).
-			Shows(map[string]string{"grams": "0", "cost": "null", "groups": "0", "items": "[]"})
+			Shows(map[string]string{"grams": "0", "cost": "0", "groups": "0", "items": "[]"})
 		summarise(t, c, 100)
 	}
 	var lines strings.Builder

@@ -57,7 +57,7 @@ var wasteReportDoc = &server.Doc{
 	ID: "reportWaste", Tag: inventory.ReportsTag, Summary: "Report the filament that failed runs wasted",
 	Description: "Adds up the filament that `failProductionRun` and `cancelProductionRun` deducted, by the day of that, " +
 		"also of runs that were removed since. `cost` is at the prices of the runs' materials; materials without a price " +
-		"add nothing to it. `runs` failed or were cancelled. `rate` is `failed_runs` / (`failed_runs` + " +
+		"add nothing to it, and 0 g cost 0. `runs` failed or were cancelled. `rate` is `failed_runs` / (`failed_runs` + " +
 		"`completed_runs`); cancelled runs, and runs that an update alone set to a status, do not count for it.\n\n" +
 		"`group_by=reason` has the rate of each reason among all runs. A run of several materials or products is in the " +
 		"group of each: products share the waste in proportion to their `estimated_material_cost`, or to their quantities " +
@@ -138,7 +138,8 @@ func (h handlers) reportWaste(ctx context.Context, r *server.Request[WasteQuery]
 				group by s.material_type
 			) w on true
 		), grouped as materialized (
-			select `+group.key+`::text as key, `+group.fields+`, coalesce(sum(grams), 0) as grams, sum(cost) as cost,
+			select `+group.key+`::text as key, `+group.fields+`, coalesce(sum(grams), 0) as grams,
+				coalesce(sum(cost), case when coalesce(sum(grams), 0) = 0 then 0 end) as cost,
 				count(distinct id) filter (where status <> 'completed') as runs,
 				`+failedOf+` as failed, `+completed+` as completed, `+rate(failedOf, completed)+` as rate
 			from (
@@ -149,8 +150,7 @@ func (h handlers) reportWaste(ctx context.Context, r *server.Request[WasteQuery]
 			group by `+group.key+having+`
 		)
 		select $2::date as "from", $3::date - 1 as "to", '`+string(by)+`' as group_by,
-			(select round(coalesce(sum(grams), 0), 6) from wasted) as grams, (select round(sum(cost), 6) from wasted) as cost,
-			t.runs, t.failed as failed_runs, t.completed as completed_runs,
+			w.grams, w.cost, t.runs, t.failed as failed_runs, t.completed as completed_runs,
 			round(t.failed / nullif(t.failed + t.completed, 0)::numeric, 4) as rate,
 			(select count(*) from grouped) as groups,
 			(select coalesce(json_agg(json_build_object(`+field("reason")+`, `+field("printer_name")+`,
@@ -164,7 +164,11 @@ func (h handlers) reportWaste(ctx context.Context, r *server.Request[WasteQuery]
 			select count(*) filter (where status <> 'completed') as runs, count(*) filter (where status = 'failed') as failed,
 				count(*) filter (where status = 'completed') as completed
 			from runs
-		) t`, db.ActorOf(ctx).Tenant, first, end)
+		) t, (
+			select round(coalesce(sum(grams), 0), 6) as grams,
+				round(coalesce(sum(cost), case when coalesce(sum(grams), 0) = 0 then 0 end), 6) as cost
+			from wasted
+		) w`, db.ActorOf(ctx).Tenant, first, end)
 	return server.One(report, h.db.Read(ctx, db.Scan(), report))
 }
 

@@ -1,12 +1,14 @@
 package production_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"testing"
 	"time"
 
 	"spoolwright/auth/authtest"
 	"spoolwright/db"
+	"spoolwright/production"
 )
 
 const wasteURL = "/api/v1/reports/waste"
@@ -107,8 +109,25 @@ func TestWasteReport(t *testing.T) {
 	}
 	tenant.User(t, "viewer").Get(t, wasteURL).Want(200)
 	api.Operator(t).Get(t, wasteURL).Want(200). // another tenant
-							Shows(map[string]string{"grams": "0", "cost": "null", "rate": "null", "items": "[]", "completed_runs": "0"})
+							Shows(map[string]string{"grams": "0", "cost": "0", "rate": "null", "items": "[]", "completed_runs": "0"})
 	c.Get(t, wasteURL+"?group_by=month").WantError(422, "VALIDATION_ERROR")
 	c.Get(t, wasteURL+"?from=2024-02-01&to=2024-01-31").WantError(422, "VALIDATION_ERROR").
 		Shows(map[string]string{"errors.0.field": "from"})
+}
+
+// Nothing costs 0, also of filament without a price; more than nothing of it has no cost.
+func TestCostOfNoWaste(t *testing.T) {
+	t.Parallel()
+	c := newAPI(t).Operator(t)
+	free := createSpool(t, c, j{"purchase_price": nil})
+	product := c.Post(t, "/api/v1/products", j{"name": "Lamp"}).Want(201).ID()
+	for _, wasted := range []struct{ grams, cost string }{{"0", "0"}, {"2.5", "null"}} {
+		materials := []j{{"spool_id": free, "actual_weight_grams": json.Number(wasted.grams)}}
+		endRun(t, c, "fail", j{"printer_name": "A", "materials": materials, "items": []j{{"product_id": product}}},
+			j{"reason": "clog"})
+		for _, by := range (production.WasteGroup("")).Enum() {
+			c.Get(t, wasteURL+"?group_by="+by).Want(200).Shows(map[string]string{"grams": wasted.grams,
+				"cost": wasted.cost, "items.0.grams": wasted.grams, "items.0.cost": wasted.cost})
+		}
+	}
 }

@@ -577,7 +577,7 @@ class UsageReportRow:
     grams: Number
     """Grams used."""
     cost: Number | None
-    """Cost of these grams; null if no spool has a price."""
+    """Cost of these grams; null if there are some and no spool has a price."""
     remaining_grams: Number | None
     """Grams in stock now: on spools that are neither removed nor archived."""
     grams_per_day: Number | None
@@ -614,7 +614,7 @@ class UsageReport:
     grams: Number
     """Grams used in the period."""
     cost: Number | None
-    """Cost of these grams; null if no spool has a price."""
+    """Cost of these grams; null if there are some and no spool has a price."""
     groups: int
     """Number of groups in the period; items has at most 1,000 of them."""
     items: tuple[UsageReportRow, ...]
@@ -1290,7 +1290,7 @@ class WasteReportRow:
     grams: Number
     """Grams wasted."""
     cost: Number | None
-    """Cost of these grams; null if no material has a price."""
+    """Cost of these grams; null if there are some and no material has a price."""
     runs: int
     """Runs that failed or were cancelled."""
     failed_runs: int
@@ -1331,7 +1331,7 @@ class WasteReport:
     grams: Number
     """Grams wasted."""
     cost: Number | None
-    """Cost of these grams; null if no material has a price."""
+    """Cost of these grams; null if there are some and no material has a price."""
     runs: int
     """Runs that failed or were cancelled."""
     failed_runs: int
@@ -3666,7 +3666,7 @@ class ReportsResource:
 
         Adds up the usage ledger: deductions, completed runs, waste, reports of printers, and what weighing a spool
         found missing or left over. Edits of the remaining weight correct it and do not count. `cost` is at the
-        current price of each spool; spools without a price add nothing to it.
+        current price of each spool; spools without a price add nothing to it, and 0 g cost 0.
 
         `group_by=material` and `color` (a material and a colour) also return what remains in stock, the mean use
         of the last 30 days, and how many days the stock lasts at that rate. `printer` is the printer of the run,
@@ -3717,8 +3717,9 @@ class ReportsResource:
 
         Adds up the filament that `failProductionRun` and `cancelProductionRun` deducted, by the day of that, also
         of runs that were removed since. `cost` is at the prices of the runs' materials; materials without a price
-        add nothing to it. `runs` failed or were cancelled. `rate` is `failed_runs` / (`failed_runs` +
-        `completed_runs`); cancelled runs, and runs that an update alone set to a status, do not count for it.
+        add nothing to it, and 0 g cost 0. `runs` failed or were cancelled. `rate` is `failed_runs` /
+        (`failed_runs` + `completed_runs`); cancelled runs, and runs that an update alone set to a status, do not
+        count for it.
 
         `group_by=reason` has the rate of each reason among all runs. A run of several materials or products is in
         the group of each: products share the waste in proportion to their `estimated_material_cost`, or to their

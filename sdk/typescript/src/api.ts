@@ -353,7 +353,7 @@ export interface UsageReportRow<D = number> {
   readonly start: string | null;
   /** Grams used. */
   readonly grams: D;
-  /** Cost of these grams; null if no spool has a price. */
+  /** Cost of these grams; null if there are some and no spool has a price. */
   readonly cost: D | null;
   /** Grams in stock now: on spools that are neither removed nor archived. */
   readonly remaining_grams: D | null;
@@ -373,7 +373,7 @@ export interface UsageReport<D = number> {
   readonly group_by: UsageGroup;
   /** Grams used in the period. */
   readonly grams: D;
-  /** Cost of these grams; null if no spool has a price. */
+  /** Cost of these grams; null if there are some and no spool has a price. */
   readonly cost: D | null;
   /** Number of groups in the period; items has at most 1,000 of them. */
   readonly groups: number;
@@ -750,7 +750,7 @@ export interface WasteReportRow<D = number> {
   readonly product_name: string | null;
   /** Grams wasted. */
   readonly grams: D;
-  /** Cost of these grams; null if no material has a price. */
+  /** Cost of these grams; null if there are some and no material has a price. */
   readonly cost: D | null;
   /** Runs that failed or were cancelled. */
   readonly runs: number;
@@ -772,7 +772,7 @@ export interface WasteReport<D = number> {
   readonly group_by: WasteGroup;
   /** Grams wasted. */
   readonly grams: D;
-  /** Cost of these grams; null if no material has a price. */
+  /** Cost of these grams; null if there are some and no material has a price. */
   readonly cost: D | null;
   /** Runs that failed or were cancelled. */
   readonly runs: number;
@@ -2761,7 +2761,7 @@ export class ReportsResource<M extends DecimalMode = "number"> {
    *
    * Adds up the usage ledger: deductions, completed runs, waste, reports of printers, and what weighing a spool found
    * missing or left over. Edits of the remaining weight correct it and do not count. `cost` is at the current price
-   * of each spool; spools without a price add nothing to it.
+   * of each spool; spools without a price add nothing to it, and 0 g cost 0.
    *
    * `group_by=material` and `color` (a material and a colour) also return what remains in stock, the mean use of the
    * last 30 days, and how many days the stock lasts at that rate. `printer` is the printer of the run, or the name of
@@ -2796,8 +2796,8 @@ export class ReportsResource<M extends DecimalMode = "number"> {
    *
    * Adds up the filament that `failProductionRun` and `cancelProductionRun` deducted, by the day of that, also of
    * runs that were removed since. `cost` is at the prices of the runs' materials; materials without a price add
-   * nothing to it. `runs` failed or were cancelled. `rate` is `failed_runs` / (`failed_runs` + `completed_runs`);
-   * cancelled runs, and runs that an update alone set to a status, do not count for it.
+   * nothing to it, and 0 g cost 0. `runs` failed or were cancelled. `rate` is `failed_runs` / (`failed_runs` +
+   * `completed_runs`); cancelled runs, and runs that an update alone set to a status, do not count for it.
    *
    * `group_by=reason` has the rate of each reason among all runs. A run of several materials or products is in the
    * group of each: products share the waste in proportion to their `estimated_material_cost`, or to their quantities
