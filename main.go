@@ -20,9 +20,9 @@ import (
 	"spoolwright/demo"
 	"spoolwright/inventory"
 	"spoolwright/orders"
-	"spoolwright/printers"
 	"spoolwright/production"
 	"spoolwright/server"
+	"spoolwright/spoolman"
 	"spoolwright/webhooks"
 )
 
@@ -128,7 +128,7 @@ func newServer(c cli.Config, d *db.DB) (*server.Server, error) {
 	}
 	routes = append(routes, hooks.Routes()...)
 	return server.New(server.Config{
-		Routes: routes, Events: events, Surfaces: []server.Surface{printers.Surface(d)}, DB: d,
+		Routes: routes, Events: events, Surfaces: []server.Surface{spoolman.Surface(d)}, DB: d,
 		Authenticate: a.Authenticate, Secrets: c.JWTSecrets, Ready: d.Ready, Stopped: a.Stop,
 		Background: hooks.Run,
 		PerMinute:  c.PerMinute, PerHour: c.PerHour, TenantPerMinute: c.TenantPerMinute,

@@ -31,8 +31,8 @@ import (
 	"spoolwright/db/dbtest"
 	"spoolwright/db/local"
 	"spoolwright/inventory"
-	"spoolwright/printers"
 	"spoolwright/server"
+	"spoolwright/spoolman"
 )
 
 // The benchmarks compare the service with its floor: the same statements, sent by the same number of clients as one
@@ -148,7 +148,7 @@ func newBenchService(b *testing.B, load func(ctx context.Context, f *benchServic
 		return server.New(server.Config{
 			Routes: allRoutes(d, a), Secrets: secrets, DB: d, Authenticate: a.Authenticate, Ready: d.Ready,
 			Log: slog.New(slog.DiscardHandler), Metrics: server.NewMetrics("bench", d.Stats),
-			Surfaces: []server.Surface{printers.Surface(d)},
+			Surfaces: []server.Surface{spoolman.Surface(d)},
 		})
 	}
 	s := service(f.db)

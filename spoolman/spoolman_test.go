@@ -1,4 +1,4 @@
-package printers_test
+package spoolman_test
 
 import (
 	"bytes"
@@ -16,8 +16,8 @@ import (
 	"spoolwright/db"
 	"spoolwright/db/dbtest"
 	"spoolwright/inventory"
-	"spoolwright/printers"
 	"spoolwright/server"
+	"spoolwright/spoolman"
 )
 
 func TestMain(m *testing.M) { dbtest.Main(m) }
@@ -39,7 +39,7 @@ func start(t *testing.T) *authtest.API {
 func startOn(t *testing.T, d *db.DB) *authtest.API {
 	t.Helper()
 	return authtest.New(t, authtest.Options{DB: d, Change: func(c *server.Config) {
-		s := printers.Surface(c.DB)
+		s := spoolman.Surface(c.DB)
 		ctx, stop := context.WithCancel(context.Background())
 		t.Cleanup(stop)
 		t.Cleanup(s.Close)

@@ -1,6 +1,6 @@
-// Package printers serves the API of Spoolman below /spoolman/api/v1, so that the software of printers reports into
+// Package spoolman serves the API of Spoolman below /spoolman/api/v1, so that the software of printers reports into
 // Spoolwright unchanged. The numbers of spools are the ids of its spools.
-package printers
+package spoolman
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package printers_test
+package spoolman_test
 
 import (
 	"context"
