@@ -290,9 +290,14 @@ func (r *Records[T]) Next() (in T, line int, problems []server.FieldError, err e
 		message := fmt.Sprintf("has %d fields, but the header has %d", len(row), len(r.names))
 		return in, line, []server.FieldError{{Field: "row", Message: message}}, nil
 	}
+	comma := false // whether a number of the row proves a decimal comma
+	for i, cell := range row {
+		text := textOf(cell)
+		comma = comma || r.fields[i].IsNumber() && decimalComma.MatchString(text) && !ambiguous.MatchString(text)
+	}
 	cells := make([]Cell, len(row))
 	for i, cell := range row {
-		cells[i] = normalize(r.fields[i], cell)
+		cells[i] = normalize(r.fields[i], cell, comma)
 	}
 	in, problems = server.DecodeTexts[T](r.names, cells)
 	for i := range problems {
@@ -301,8 +306,15 @@ func (r *Records[T]) Next() (in T, line int, problems []server.FieldError, err e
 		if column < 0 || textOf(row[column]) == "" {
 			continue
 		}
+		text, isNumber := textOf(row[column]), r.fields[column].IsNumber()
+		m := ambiguous.FindStringSubmatch(text)
+		if isNumber && m != nil && (comma || m[2] == ",") {
+			p.Message = fmt.Sprintf("must be written as %[1]s%[2]s or %[1]s.%[2]s0: the value %[3]q can mean both",
+				m[1], m[3], text)
+			continue
+		}
 		p.Message += fmt.Sprintf("; the value is %q", shorten(*row[column]))
-		if r.fields[column].IsNumber() && grouped.MatchString(textOf(row[column])) {
+		if isNumber && grouped.MatchString(text) {
 			p.Message += ": write it without a thousands separator"
 		}
 	}
@@ -312,19 +324,26 @@ func (r *Records[T]) Next() (in T, line int, problems []server.FieldError, err e
 var (
 	// decimalComma matches a number with a decimal comma, and perhaps dots between thousands.
 	decimalComma = regexp.MustCompile(`^(-?(?:\d+|\d{1,3}(?:\.\d{3})+)),(\d+)$`)
-	// grouped matches a number in which a comma can separate thousands.
-	grouped = regexp.MustCompile(`^-?[1-9]\d{0,2}(,\d{3})+$`)
+	// ambiguous matches a number whose comma or dot is a decimal mark or separates thousands.
+	ambiguous = regexp.MustCompile(`^(-?[1-9]\d{0,2})([.,])(\d{3})$`)
+	// grouped matches a number with several commas or dots between thousands.
+	grouped = regexp.MustCompile(`^-?[1-9]\d{0,2}(?:(?:,\d{3}){2,}|(?:\.\d{3}){2,})$`)
 )
 
-// normalize returns a cell in the form that the API accepts.
-func normalize(f *server.Field, cell Cell) Cell {
+// normalize returns a cell in the form that the API accepts. Comma says that the row has a decimal comma: a dot in an
+// ambiguous number is then replaced with a comma, which makes the number invalid.
+func normalize(f *server.Field, cell Cell, comma bool) Cell {
 	text := textOf(cell)
 	if f.IsNumber() {
 		m := decimalComma.FindStringSubmatch(text)
-		if m == nil || grouped.MatchString(text) {
+		switch {
+		case comma && ambiguous.MatchString(text):
+			text = strings.Replace(text, ".", ",", 1)
+		case m == nil || ambiguous.MatchString(text):
 			return cell
+		default:
+			text = strings.ReplaceAll(m[1], ".", "") + "." + m[2]
 		}
-		text = strings.ReplaceAll(m[1], ".", "") + "." + m[2]
 		return &text
 	}
 	for _, value := range f.Enum {
