@@ -58,6 +58,7 @@ type DB struct {
 	further     int           // the number of further databases
 	queued      chan struct{} // see Queue
 	reconnected atomic.Int64  // when reconnect last closed the connections, in Unix nanoseconds
+	diskFailed  atomic.Int64  // when a statement last had isDiskFailure, in Unix nanoseconds; 0 after a write
 }
 
 // Statement is a statement that was sent.
@@ -200,6 +201,9 @@ func (d *DB) Ready(ctx context.Context) error {
 	case further > d.further:
 		return fmt.Errorf("tenants are at home in %d further databases, and %d are named: "+
 			"set FURTHER_DATABASE_URLS as for the other instances", further, d.further)
+	}
+	if at := d.diskFailed.Load(); at != 0 && time.Since(time.Unix(0, at)) < diskFailedFor {
+		return errDiskFailed
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -117,6 +118,19 @@ func internalError(err error) *pgconn.PgError {
 		return pg
 	}
 	return nil
+}
+
+// diskFailedFor is the time for which a failure of the disk makes Ready fail, unless a write succeeds before. After it,
+// requests try again: without requests, nothing else would find out that the disk has space.
+const diskFailedFor = time.Minute
+
+var errDiskFailed = fmt.Errorf("%w: PostgreSQL could not write to its disk, and no write has succeeded since",
+	ErrUnavailable)
+
+// isDiskFailure reports whether PostgreSQL could not write a file, mostly because the disk is full.
+func isDiskFailure(err error) bool {
+	var pg *pgconn.PgError
+	return errors.As(err, &pg) && (pg.Code == "53100" || pg.Code == "58030")
 }
 
 // isBroken reports whether the connection failed rather than the statement.

@@ -390,6 +390,9 @@ func (d *DB) retry(ctx context.Context, repeatable bool, attempt func() error) e
 		if pg := internalError(err); pg != nil {
 			d.log.Warn("PostgreSQL rolled back after an internal error", "error", err, "where", pg.Where, "try", n+1)
 		}
+		if isDiskFailure(err) {
+			d.diskFailed.Store(time.Now().UnixNano())
+		}
 		if !again || n == 9 {
 			return classify(err)
 		}

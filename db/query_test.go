@@ -315,6 +315,34 @@ func TestInternalErrorIsRetried(t *testing.T) {
 	wantRows(t, d, ctx, "a")
 }
 
+// After a write that failed because of a full disk, Ready fails until a write succeeds. Reads do not change that.
+func TestNotReadyWhileDiskIsFull(t *testing.T) {
+	t.Parallel()
+	d := dbtest.Open(t)
+	ctx := newTenant(t, d)
+	full := db.SQL(`do $$ begin raise exception 'could not extend file' using errcode = '53100'; end $$`)
+	for name, write := range map[string]func(...*db.Stmt) error{
+		"Write": func(stmts ...*db.Stmt) error { return d.Write(ctx, stmts...) },
+		"Tx": func(stmts ...*db.Stmt) error {
+			return d.Tx(ctx, func(ctx context.Context) error { return d.Write(ctx, stmts...) })
+		},
+	} {
+		if err := write(full); !errors.Is(err, db.ErrUnavailable) {
+			t.Errorf("%s with a full disk: %v", name, err)
+		}
+		wantRows(t, d, ctx)
+		if err := d.Ready(t.Context()); !errors.Is(err, db.ErrUnavailable) {
+			t.Errorf("%s: Ready with a full disk: %v", name, err)
+		}
+		if err := write(db.SQL(`delete from row_counts`)); err != nil {
+			t.Fatal(err)
+		}
+		if err := d.Ready(t.Context()); err != nil {
+			t.Errorf("%s: Ready after a write: %v", name, err)
+		}
+	}
+}
+
 // Where the service's login may create temporary tables, one of them must not replace a table.
 func TestTemporaryTables(t *testing.T) {
 	t.Parallel()

@@ -51,6 +51,9 @@ func (d *DB) endWrite(conn *pgxpool.Conn, err error) error {
 	if err != nil {
 		return withOutcome(err)
 	}
+	if d.diskFailed.Load() != 0 {
+		d.diskFailed.Store(0)
+	}
 	if data[unreplicatedKey] != nil {
 		return errUnreplicated
 	}
