@@ -20,7 +20,8 @@ import (
 )
 
 // TestBackup runs the commands of docs/backup.md and checks that the restored service returns the same data as
-// before. Except for Copy, the dump is made while clients write, and restored into another cluster.
+// before. Except for Copy, the dump is made while clients write, and restored into another cluster. DatabaseURL also
+// copies the data alone.
 func TestBackup(t *testing.T) {
 	t.Parallel()
 	p := buildProgram(t)
@@ -296,6 +297,23 @@ func testBackupDatabaseURL(t *testing.T, p program) {
 	if log := c.stderr.String(); strings.Contains(log, "level=WARN") || strings.Contains(log, "level=ERROR") {
 		t.Errorf("after the restore:\n%s", log)
 	}
+	c.stop(t, syscall.SIGTERM)
+
+	// The commands for a database from before 1.0.0 copy the data of any database into a new one.
+	execSQL(t, after.admin, "create database copied owner farm_owner")
+	env = nil
+	for _, setting := range settings(after) {
+		env = append(env, strings.Replace(setting, "@/farm?", "@/copied?", 1))
+	}
+	c = p.start(t, env) // which migrates
+	c.stop(t, syscall.SIGTERM)
+	runBackupCommands(t, home, block(t, "sh", "pg_dump -d \"$OLD\""),
+		"OLD="+strings.Replace(before.admin, "@/spoolwright?", "@/farm?", 1),
+		"NEW="+strings.Replace(after.admin, "@/spoolwright?", "@/copied?", 1))
+	c = p.start(t, env)
+	wantSameData(t, want, readAll(t, c, token))
+	checkConsistency(t, c, c.login(t, "bob@farm.example", testPassword))
+	c.createSpool(t, token)
 	c.stop(t, syscall.SIGTERM)
 
 	// Row-level security hides all rows from the owner of the tables, so pg_dump must fail and not write an empty

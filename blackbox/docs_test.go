@@ -87,6 +87,7 @@ func TestShellBlocksAreTested(t *testing.T) {
 		{"docs/backup.md", `pg_restore -d "$SUPER"`, "TestBackup/Private"},
 		{"docs/backup.md", `pg_dump -d "$BACKUP"`, "TestBackup/DatabaseURL"},
 		{"docs/backup.md", `pg_restore -d "$ADMIN"`, "TestBackup/DatabaseURL"},
+		{"docs/backup.md", `pg_dump -d "$OLD"`, "TestBackup/DatabaseURL"},
 		{"docs/recovery.md", "export SUPER=", "TestPointInTimeRecovery/Private"},
 		{"docs/recovery.md", "archive_mode", "TestPointInTimeRecovery"},
 		{"docs/recovery.md", "pg_basebackup", "TestPointInTimeRecovery"},

@@ -14,7 +14,7 @@ type ProductComponent struct {
 	ProductID server.Optional[server.UUID] `json:"component_product_id" rule:"required"`
 	Name      string                       `json:"component_name" rule:"readOnly,notNull"`
 	Quantity  server.Optional[int64]       `json:"quantity" rule:"notNull,minimum=1,maximum=1000000"`
-	Notes     server.Optional[string]      `json:"notes" rule:"maxLength=2000,storedLength=10000"`
+	Notes     server.Optional[string]      `json:"notes" rule:"maxLength=2000"`
 	UnitCost  server.Decimal               `json:"unit_cost" rule:"readOnly,notNull"`
 	Cost      server.Decimal               `json:"cost" rule:"readOnly,notNull"`
 }
@@ -85,8 +85,6 @@ func (h handlers) write(ctx context.Context, in *ProductComponent, change, compo
 		return server.Invalid("component_product_id", tooManyLevels).Because(err)
 	case err != nil:
 		return costError(err, in.costField())
-	case problem == nil && recomputed == nil:
-		return errLongNotes
 	case problem == nil:
 		return nil
 	case *problem == "TOO_MANY_COMPONENTS":
@@ -169,12 +167,11 @@ func (h handlers) updateComponent(
 	if set, args := server.Assignments(&r.In, []any{product, id, r.In.ProductID.Arg()}); set == "" {
 		err = h.db.Read(ctx, component)
 	} else {
-		unchanged, args := unchangedNotes(r.In.Notes, args)
 		change := db.SQL(checkComponent(`
 				select from product_components c join products p on p.id = c.product_id
 				where c.product_id = $1 and c.id = $2 and p.hidden_at is null`)+`, component as (
 				update product_components set `+set+`
-				from checked where problem is null and product_id = $1 and id = $2`+unchanged+`
+				from checked where problem is null and product_id = $1 and id = $2
 				returning product_id
 			)
 			select problem, (select recompute_costs(product_id, false)::text from component) from checked`, args...)

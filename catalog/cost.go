@@ -19,7 +19,7 @@ var (
 // Definitions are the SQL functions of products: recompute_costs, which calls filament_prices of inventory, and
 // explode_products, which other packages call in their own statements.
 var Definitions = []db.Definition{
-	{Name: "catalog/costs", Version: 3, SQL: costsSQL},
+	{Name: "catalog/costs", Version: 1, SQL: costsSQL},
 	{Name: "catalog/explode", Version: 1, SQL: explodeSQL},
 }
 

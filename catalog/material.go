@@ -2,8 +2,6 @@ package catalog
 
 import (
 	"context"
-	"fmt"
-	"unicode/utf8"
 
 	"spoolwright/db"
 	"spoolwright/inventory"
@@ -17,7 +15,7 @@ type ProductMaterial struct {
 	Color        server.Optional[string]                 `json:"color" rule:"required"`
 	Weight       server.Optional[server.Decimal]         `json:"weight_grams" rule:"required,exclusiveMinimum=0,maximum=1000000"`
 	IsRequired   server.Optional[bool]                   `json:"is_required" rule:"notNull"`
-	Notes        server.Optional[string]                 `json:"notes" rule:"maxLength=2000,storedLength=10000"`
+	Notes        server.Optional[string]                 `json:"notes" rule:"maxLength=2000"`
 	Cost         server.Decimal                          `json:"cost" rule:"readOnly"`
 }
 
@@ -102,36 +100,17 @@ func (h handlers) updateMaterial(
 	if set, args := server.Assignments(&r.In, []any{product, id}); set == "" {
 		err = h.db.Read(ctx, material)
 	} else {
-		unchanged, args := unchangedNotes(r.In.Notes, args)
 		changed := db.SQL(`
 			with material as (
 				update product_materials set `+set+`
 				where product_id = $1 and id = $2
-					and exists (select from products p where p.id = $1 and p.hidden_at is null)`+unchanged+`
+					and exists (select from products p where p.id = $1 and p.hidden_at is null)
 				returning product_id
 			)
 			select recompute_costs(product_id, false) from material`, args...)
 		err = h.db.Write(ctx, lockCatalog(), changed, material)
-		if err == nil && changed.Rows() == 0 && material.Rows() == 1 {
-			return nil, errLongNotes
-		}
 	}
 	return server.One(material, costError(err, r.In.costField()))
-}
-
-// maxNotes is the maximum length of the notes of a material or component, in characters.
-const maxNotes = 2000
-
-var errLongNotes = server.Invalid("notes", "must have at most %d characters", maxNotes)
-
-// unchangedNotes returns a condition that notes do not change, if they are longer than maxNotes, as release 0.1.0
-// accepted, and args with its argument.
-func unchangedNotes(notes server.Optional[string], args []any) (string, []any) {
-	if utf8.RuneCountInString(notes.Or("")) <= maxNotes {
-		return "", args
-	}
-	args = append(args, notes.Arg())
-	return fmt.Sprintf(" and notes = $%d::text", len(args)), args
 }
 
 var deleteMaterialDoc = &server.Doc{

@@ -8,7 +8,7 @@ import (
 )
 
 // Version is the release.
-const Version = "0.1.0"
+const Version = "1.0.0"
 
 // BuildVersion returns the release and, if the program was built from a checkout, the revision.
 func BuildVersion() string {

@@ -34,11 +34,6 @@ begin
 	on conflict (tenant_id, resource, shard) do update set rows = row_counts.rows + excluded.rows;
 	return null;
 end $$;
-create or replace trigger count_restored after update of hidden_at, archived on spools
-	for each row when ((old.hidden_at is not null or old.archived) and new.hidden_at is null and not new.archived)
-	execute function count_restored();
-create or replace trigger count_restored after update of hidden_at on production_runs
-	for each row when (old.hidden_at is not null and new.hidden_at is null) execute function count_restored();
 
 -- Subtracts one row from the table's count. For a row-level trigger on DELETE, or on the UPDATE that hides a
 -- row.
@@ -49,3 +44,31 @@ begin
 	on conflict (tenant_id, resource, shard) do update set rows = row_counts.rows + excluded.rows;
 	return null;
 end $$;
+
+create or replace trigger count_added after insert on spools referencing new table as added
+	for each statement execute function count_spools_added();
+create or replace trigger count_hidden after update of hidden_at, archived on spools
+	for each row when (old.hidden_at is null and not old.archived and (new.hidden_at is not null or new.archived))
+	execute function count_removed();
+create or replace trigger count_restored after update of hidden_at, archived on spools
+	for each row when ((old.hidden_at is not null or old.archived) and new.hidden_at is null and not new.archived)
+	execute function count_restored();
+
+create or replace trigger count_added after insert on products referencing new table as added
+	for each statement execute function count_added();
+create or replace trigger count_hidden after update of hidden_at on products
+	for each row when (old.hidden_at is null and new.hidden_at is not null) execute function count_removed();
+
+create or replace trigger count_added after insert on orders referencing new table as added
+	for each statement execute function count_added();
+create or replace trigger count_hidden after update of hidden_at on orders
+	for each row when (old.hidden_at is null and new.hidden_at is not null) execute function count_removed();
+
+create or replace trigger count_added after insert on production_runs referencing new table as added
+	for each statement execute function count_added();
+create or replace trigger count_hidden after update of hidden_at on production_runs
+	for each row when (old.hidden_at is null and new.hidden_at is not null) execute function count_removed();
+create or replace trigger count_restored after update of hidden_at on production_runs
+	for each row when (old.hidden_at is not null and new.hidden_at is null) execute function count_restored();
+create or replace trigger count_removed after delete on production_runs
+	for each row when (old.hidden_at is null) execute function count_removed();

@@ -39,11 +39,11 @@ var (
 // ownDefinitions are the functions of this package, which the features' definitions may call.
 var ownDefinitions = []Definition{
 	{"db/id", 1, idSQL},
-	{"db/bind", 3, bindTenantSQL},
-	{"db/counts", 3, countsSQL},
-	{"db/directory", 3, directorySQL},
+	{"db/bind", 1, bindTenantSQL},
+	{"db/counts", 1, countsSQL},
+	{"db/directory", 1, directorySQL},
 	{"db/key", 1, keySQL},
-	{"db/queue", 5, queueSQL},
+	{"db/queue", 1, queueSQL},
 	{"db/home", 1, homeSQL},
 }
 

@@ -1,6 +1,7 @@
 package db_test
 
 import (
+	"flag"
 	"fmt"
 	"maps"
 	"os"
@@ -170,63 +171,6 @@ func TestReadyNeedsDefinitions(t *testing.T) {
 	}
 }
 
-// function has the attributes of a function in pg_proc, without its body.
-type function struct{ Name, Attributes string }
-
-func functions(t *testing.T, u urls) []function {
-	t.Helper()
-	return query[function](t, connect(t, u.super), `
-		select oid::regprocedure::text, concat_ws(' | ', pg_get_function_arguments(oid), pg_get_function_result(oid),
-			prosecdef, provolatile, proparallel, proconfig, proacl, proowner::regrole)
-		from pg_proc where pronamespace = 'public'::regnamespace order by 1`)
-}
-
-// "create or replace function" resets the attributes that the statement does not repeat, such as search_path and
-// plan_cache_mode. The functions must have the same attributes after the migrations of the first release, which had
-// no definitions, after the definitions, and after another version of each definition.
-func TestDefinitionsKeepAttributes(t *testing.T) {
-	t.Parallel()
-	u := emptyDatabase(t)
-	applyFirstRelease(t, u)
-	released := functions(t, u)
-	compare := func(when string) {
-		t.Helper()
-		now := functions(t, u)
-		for _, f := range released {
-			if !slices.Contains(now, f) {
-				t.Errorf("%s: there is no function %+v", when, f)
-			}
-		}
-	}
-	all := db.WithOwn(dbtest.Definitions)
-	if n := migrateWith(t, u); n != len(all) {
-		t.Errorf("%d definitions were installed, want %d", n, len(all))
-	}
-	compare("after the definitions")
-	now := functions(t, u)
-	var next []db.Definition
-	for _, d := range all {
-		next = append(next, db.Definition{Name: d.Name, Version: d.Version + 1, SQL: d.SQL + "\n-- changed"})
-	}
-	if n := migrateWith(t, u, next...); n != len(all) {
-		t.Errorf("%d definitions were installed again, want %d", n, len(all))
-	}
-	compare("after another version of the definitions")
-	if again := functions(t, u); !slices.Equal(again, now) {
-		t.Errorf("the functions were\n%v, and with another version of the definitions they are\n%v", now, again)
-	}
-	super := connect(t, u.super)
-	for _, f := range queryStrings(t, super, `
-		select proname::text from pg_proc
-		where proname in ('use_filament', 'take_filament') and proconfig is distinct from '{plan_cache_mode=force_generic_plan}'`) {
-		t.Errorf("%s must have plan_cache_mode = force_generic_plan", f)
-	}
-	open(t, db.Config{URL: u.app, MaxConns: 1, Definitions: dbtest.Definitions})
-}
-
-// superseded are functions that programs of earlier releases call, until a migration drops them.
-var superseded = []string{"complete_run"}
-
 func TestFunctionsAreDefined(t *testing.T) {
 	t.Parallel()
 	defined := map[string]string{}
@@ -242,40 +186,82 @@ func TestFunctionsAreDefined(t *testing.T) {
 	super := connect(t, dbtest.Private().SuperURL())
 	got := queryStrings(t, super,
 		`select proname::text from pg_proc where pronamespace = 'public'::regnamespace order by 1`)
-	// The functions of checks are in migrations, which also check the existing rows.
-	checks := queryStrings(t, super, `
-		select distinct p.proname::text from pg_constraint k
-		join pg_depend d on d.classid = 'pg_constraint'::regclass and d.objid = k.oid and d.refclassid = 'pg_proc'::regclass
-		join pg_proc p on p.oid = d.refobjid and p.pronamespace = 'public'::regnamespace
-		where k.contype = 'c'`)
-	want := slices.Sorted(slices.Values(slices.Concat(slices.Collect(maps.Keys(defined)), superseded, checks)))
+	want := append(slices.Collect(maps.Keys(defined)), "tenant_table") // which migrations call
+	slices.Sort(want)
 	if !slices.Equal(got, want) {
 		t.Errorf("the database has the functions %v, and the definitions have %v", got, want)
 	}
 }
 
-// testdata/definitions.txt has the hash of each version of each definition, so that the text of a released version
-// cannot change.
-func TestDefinitionTextsHaveVersions(t *testing.T) {
-	t.Parallel()
-	b, err := os.ReadFile("testdata/definitions.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
-	lines := strings.Split(strings.TrimSpace(string(b)), "\n")
-	for _, d := range db.WithOwn(dbtest.Definitions) {
-		line := fmt.Sprintf("%s %d %s", d.Name, d.Version, d.Hash())
-		if !slices.Contains(lines, line) {
-			t.Errorf("the SQL of %s, version %d, is new or has changed. If the version was released, raise it. "+
-				"Add this line to testdata/definitions.txt:\n%s", d.Name, d.Version, line)
-		}
-		for _, l := range lines {
+var update = flag.Bool("update", false, "write the versions of this program into testdata/definitions.txt")
+
+// line returns the line of a definition in testdata/definitions.txt.
+func line(d db.Definition) string { return fmt.Sprintf("%s %d %s", d.Name, d.Version, d.Hash()) }
+
+// needRaise returns the names of the definitions whose text differs from that of a released version, and whose version
+// is not higher.
+func needRaise(released []string, definitions []db.Definition) (names []string) {
+	for _, d := range definitions {
+		for _, l := range released {
 			var name, hash string
 			var version int
 			fmt.Sscan(l, &name, &version, &hash)
-			if name == d.Name && (version > d.Version || version == d.Version && l != line) {
-				t.Errorf("testdata/definitions.txt has %q, and the program has version %d", l, d.Version)
+			if name == d.Name && (version > d.Version || version == d.Version && l != line(d)) {
+				names = append(names, d.Name)
+				break
 			}
+		}
+	}
+	return names
+}
+
+// testdata/definitions.txt has the versions that were released, so that their texts cannot change. Before a release,
+// when its section in CHANGELOG.md gets a date, -update adds its versions.
+func TestReleasedDefinitions(t *testing.T) {
+	t.Parallel()
+	const path = "testdata/definitions.txt"
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	released := strings.Split(strings.TrimSpace(string(b)), "\n")
+	all := db.WithOwn(dbtest.Definitions)
+	for _, name := range needRaise(released, all) {
+		t.Errorf("the text of %s has changed since its version was released: raise the version", name)
+	}
+	var missing []string
+	for _, d := range all {
+		if !slices.Contains(released, line(d)) {
+			missing = append(missing, line(d))
+		}
+	}
+	if *update {
+		b := strings.TrimSpace(strings.Join(slices.Concat(released, missing), "\n")) + "\n"
+		if err := os.WriteFile(path, []byte(b), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	changes, err := os.ReadFile("../CHANGELOG.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	section := regexp.MustCompile(`(?m)^## .*$`).FindString(string(changes))
+	if !strings.HasSuffix(section, " - unreleased") && len(missing) > 0 {
+		t.Errorf("CHANGELOG.md begins with %q, and %s lacks these lines, which -update adds:\n%s", section, path,
+			strings.Join(missing, "\n"))
+	}
+}
+
+func TestReleasedTextsKeepTheirVersion(t *testing.T) {
+	t.Parallel()
+	released := []string{line(answer(1, 10)[0]), line(answer(2, 20)[0])}
+	for _, c := range []struct {
+		version, text int
+		raise         bool
+	}{{2, 20, false}, {2, 21, true}, {1, 10, true}, {3, 21, false}} {
+		if got := needRaise(released, answer(c.version, c.text)); (len(got) > 0) != c.raise {
+			t.Errorf("version %d with the text %d must be raised: %v, want %v", c.version, c.text, got, c.raise)
 		}
 	}
 }

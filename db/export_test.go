@@ -29,3 +29,10 @@ func (d *DB) Waiting() (n int) {
 	}
 	return n
 }
+
+// MigrateNext is Migrate of a program with one more migration.
+func MigrateNext(ctx context.Context, ownerURL, memberURL string, features []Definition, sql string) (Applied, error) {
+	all := migrations()
+	all = append(all, migration{version: len(all) + 1, name: "next", sql: sql})
+	return migrate(ctx, ownerURL, memberURL, all, features)
+}

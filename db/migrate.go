@@ -14,7 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Migrations are append-only: a released file is never edited. They hold tables; functions are definitions.
+// Migrations are append-only: a released file is never edited. They hold tables; functions and triggers are definitions.
 //
 //go:embed migrations/*.sql
 var migrationFiles embed.FS
@@ -64,6 +64,11 @@ type Applied struct{ Migrations, Definitions int }
 // A database with a higher migration than the program's is an error. Higher versions of definitions are not: they
 // stay, so that an older program may start beside a newer one.
 func Migrate(ctx context.Context, ownerURL, memberURL string, features []Definition) (applied Applied, err error) {
+	return migrate(ctx, ownerURL, memberURL, migrations(), features)
+}
+
+func migrate(ctx context.Context, ownerURL, memberURL string, all []migration, features []Definition) (
+	applied Applied, err error) {
 	config, err := pgx.ParseConfig(ownerURL)
 	if err != nil {
 		return applied, errInvalidURL
@@ -88,7 +93,6 @@ func Migrate(ctx context.Context, ownerURL, memberURL string, features []Definit
 			member = c.User
 		}
 	}
-	all := migrations()
 	current, err := schemaVersion(ctx, conn)
 	if err != nil {
 		return applied, err
@@ -168,6 +172,9 @@ func execScript(ctx context.Context, tx pgx.Tx, script string) error {
 	return tx.Conn().PgConn().Exec(ctx, script).Close()
 }
 
+var errBeforeFirstRelease = errors.New("the database was made by a program before 1.0.0, and is not changed: " +
+	"create a new database with this program and copy the data with `pg_dump --data-only`, see docs/backup.md")
+
 // schemaVersion returns the number of the last migration, 0 for an empty database.
 func schemaVersion(ctx context.Context, q querier) (version int, err error) {
 	var exists bool
@@ -175,7 +182,12 @@ func schemaVersion(ctx context.Context, q querier) (version int, err error) {
 	if err != nil || !exists {
 		return 0, err
 	}
-	err = q.QueryRow(ctx, `select coalesce(max(version), 0) from schema_migrations`).Scan(&version)
+	var first string
+	err = q.QueryRow(ctx, `select coalesce(max(version), 0), coalesce(min(name) filter (where version = 1), '')
+		from schema_migrations`).Scan(&version, &first)
+	if err == nil && first == "0001_accounts" { // of the migrations before 1.0.0
+		err = errBeforeFirstRelease
+	}
 	return version, err
 }
 

@@ -110,7 +110,7 @@ func TestMigrationFails(t *testing.T) {
 	owner := connect(t, u.owner)
 	exec(t, owner, `create table spool_usage (in_the_way int)`)
 	n, err := db.Migrate(t.Context(), u.owner, u.app, dbtest.Definitions)
-	if n.Migrations != 1 || err == nil || !strings.Contains(err.Error(), "migration 0002_spools") {
+	if n.Migrations != 1 || err == nil || !strings.Contains(err.Error(), "migration 0002_inventory") {
 		t.Errorf("%+v, %v", n, err)
 	}
 	got := queryStrings(t, owner, `

@@ -1,115 +1,150 @@
 package db_test
 
 import (
-	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
-	"github.com/jackc/pgx/v5/pgconn"
-
+	"spoolwright/auth/authtest"
 	"spoolwright/db"
 	"spoolwright/db/dbtest"
+	"spoolwright/inventory"
 )
 
-// applyFirstRelease creates the tables and functions of release 0.1.0, which had seven migrations and no definitions.
-func applyFirstRelease(t *testing.T, u urls) {
+// nextMigration is a migration of a release after this one.
+const nextMigration = `
+	alter table spools add column shelf text collate "C";
+	create table shelves (
+		tenant_id uuid,
+		id uuid not null default uuid_v7(),
+		name text collate "C" not null check (length(name) <= 200),
+		primary key (tenant_id, id)
+	);
+	call tenant_table('shelves', 'select, insert');`
+
+// nextDefinitions are those of a release after this one: all have changed, one checks a new column, and one is new.
+func nextDefinitions(t *testing.T) []db.Definition {
 	t.Helper()
-	owner := connect(t, u.owner)
-	exec(t, owner, `create table schema_migrations (
-		version int primary key, name text not null, applied_at timestamptz not null default now())`)
-	files, err := filepath.Glob("migrations/*.sql")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i, file := range files[:7] {
-		sql, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
+	var next []db.Definition
+	for _, d := range db.WithOwn(dbtest.Definitions) {
+		d.Version++
+		d.SQL += "\n-- changed"
+		if d.Name == "inventory/rows" {
+			const checked = "return s.number > 0"
+			if strings.Count(d.SQL, checked) != 1 {
+				t.Fatalf("inventory/rows does not contain %q", checked)
+			}
+			d.SQL = strings.Replace(d.SQL, checked, checked+" and length(s.shelf) <= 10", 1)
 		}
-		exec(t, owner, string(sql))
-		exec(t, owner, fmt.Sprintf(`insert into schema_migrations (version, name) values (%d, '%s')`, i+1, file))
+		next = append(next, d)
+	}
+	return append(next, answer(1, 10)...)
+}
+
+// A release after this one migrates the database while programs of this release serve, and while others of both
+// releases start. The running programs of this release continue to serve.
+func TestNextRelease(t *testing.T) {
+	t.Parallel()
+	u := migratedDatabase(t)
+	d := open(t, db.Config{URL: u.app, MaxConns: 4, Definitions: dbtest.Definitions})
+	c := authtest.New(t, authtest.Options{DB: d}, inventory.Routes).Operator(t)
+	spool := authtest.JSON{"material_type": "PLA", "color": "Black", "diameter_mm": 1.75, "net_weight_grams": 1000}
+	id := c.Post(t, "/api/v1/spools", spool).Want(201).ID()
+	var deductions atomic.Int64
+	deduct := func() {
+		c.Post(t, "/api/v1/spools/"+id+"/deduct", authtest.JSON{"weight_grams": 0.01}).Want(200)
+		deductions.Add(1)
+	}
+	deduct()
+
+	next := nextDefinitions(t)
+	var migrating, serving sync.WaitGroup
+	var mu sync.Mutex
+	var sum db.Applied
+	stop := make(chan struct{})
+	serving.Go(func() {
+		for !t.Failed() {
+			select {
+			case <-stop:
+				return
+			default:
+				deduct()
+				c.Post(t, "/api/v1/spools", spool).Want(201)
+			}
+		}
+	})
+	for range 4 {
+		migrating.Go(func() {
+			applied, err := db.MigrateNext(t.Context(), u.owner, u.app, next, nextMigration)
+			if err != nil {
+				t.Errorf("the next release: %v", err)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			sum.Migrations += applied.Migrations
+			sum.Definitions += applied.Definitions
+		})
+		migrating.Go(func() {
+			applied, err := db.Migrate(t.Context(), u.owner, u.app, dbtest.Definitions)
+			if applied != (db.Applied{}) || err != nil && !strings.Contains(err.Error(), "newer than this program") {
+				t.Errorf("this release: %+v, %v", applied, err)
+			}
+		})
+	}
+	migrating.Wait()
+	close(stop)
+	serving.Wait()
+	if want := (db.Applied{Migrations: 1, Definitions: len(next)}); sum != want {
+		t.Errorf("%+v were applied, want %+v", sum, want)
+	}
+
+	if err := d.Ready(t.Context()); err != nil {
+		t.Errorf("this release is not ready: %v", err)
+	}
+	deduct()
+	want := fmt.Sprint(1000 - float64(deductions.Load())/100)
+	c.Get(t, "/api/v1/spools/"+id).Want(200).Shows(map[string]string{"remaining_weight_grams": want})
+	open(t, db.Config{URL: u.app, MaxConns: 1, Definitions: next})
+	super := connect(t, u.super)
+	exec(t, super, `update spools set shelf = 'A'`)
+	wantRejected(t, super, "spools", tableRow{"tenant_id": "'" + db.NewID() + "'", "id": "'" + db.NewID() + "'",
+		"number": "1", "material_type": "'PLA'", "color": "''", "diameter_mm": "1.75", "net_weight_grams": "1",
+		"remaining_weight_grams": "1", "shelf": "repeat('x', 11)"}, "a shelf of 11 characters")
+	if n := len(queryStrings(t, super, `select polname::text from pg_policy where polrelid = 'shelves'::regclass`)); n != 1 {
+		t.Errorf("the new table has %d policies, want 1", n)
 	}
 }
 
-// Data of release 0.1.0 has the same meaning after the migrations.
-func TestUpgradeFromFirstRelease(t *testing.T) {
+// A database of the time before the first release is rejected, and stays as it is.
+func TestDatabaseBeforeFirstRelease(t *testing.T) {
 	t.Parallel()
-	u := emptyDatabase(t)
-	applyFirstRelease(t, u)
-	super := connect(t, u.super)
-	exec(t, super, `
-		insert into tenants (tenant_id, name) values ('00000000-0000-7000-8000-000000000001', 'farm');
-		select set_config('app.tenant_id', '00000000-0000-7000-8000-000000000001', false);
-		insert into spools (id, material_type, color, diameter_mm, net_weight_grams, remaining_weight_grams)
-			values ('00000000-0000-7000-8000-00000000000a', 'PLA', 'Black', 1.75, 1000, 1000);
-		insert into spools (tenant_id, id, material_type, color, diameter_mm, net_weight_grams, remaining_weight_grams,
-				created_at)
-			select '00000000-0000-7000-8000-000000000002', uuid_v7(), 'PLA', n, 1.75, 1000, 1000,
-				timestamptz '2024-01-09' - n * interval '1 day' from generate_series(1, 3) n;
-		insert into spool_usage (spool_id, kind, before_grams, after_grams, created_at) values
-			('00000000-0000-7000-8000-00000000000a', 'created', 0, 1002, '2024-01-01'),
-			('00000000-0000-7000-8000-00000000000a', 'deducted', 1002, 1001, '2024-01-02'),
-			('00000000-0000-7000-8000-00000000000a', 'run', 1001, 1000, '2024-01-03');
-		insert into production_runs (id, status) values ('00000000-0000-7000-8000-00000000000b', 'pending');
-		insert into production_runs (id, status, actual_print_time_hours, actual_total_filament_grams)
-			values (uuid_v7(), 'completed', 87649415, 1000000), (uuid_v7(), 'completed', 100000, 1000001);
-		insert into run_materials (id, run_id, spool_id, spool_weight_before_grams, spool_weight_after_grams)
-			values (uuid_v7(), '00000000-0000-7000-8000-00000000000b', '00000000-0000-7000-8000-00000000000a', 90, 60.5),
-				(uuid_v7(), '00000000-0000-7000-8000-00000000000b', '00000000-0000-7000-8000-00000000000a', 90, null);
-		insert into users (id, email, name, role, password_hash)
-			values ('00000000-0000-7000-8000-00000000000c', 'ada@farm.example', 'Ada', 'admin', 'x');
-		select login_claim('ada@farm.example', '00000000-0000-7000-8000-00000000000c');
-		insert into products (id, name) values ('00000000-0000-7000-8000-000000000011', 'unpriced'),
-			('00000000-0000-7000-8000-000000000012', 'contains it'), ('00000000-0000-7000-8000-000000000013', 'optional');
-		insert into product_materials (id, product_id, material_type, color, weight_grams, is_required)
-			values (uuid_v7(), '00000000-0000-7000-8000-000000000011', 'PLA', 'Red', 1, true),
-				(uuid_v7(), '00000000-0000-7000-8000-000000000013', 'PLA', 'Red', 1, false);
-		insert into product_components (id, product_id, component_product_id)
-			values (uuid_v7(), '00000000-0000-7000-8000-000000000012', '00000000-0000-7000-8000-000000000011')`)
-	if _, err := db.Migrate(t.Context(), u.owner, u.app, dbtest.Definitions); err != nil {
-		t.Fatal(err)
-	}
-	got := queryStrings(t, super, `select coalesce(actual_weight_grams::text, 'null') from run_materials order by created_at, id`)
-	if want := []string{"29.500000", "null"}; !slices.Equal(got, want) {
-		t.Errorf("actual_weight_grams is %v, want %v", got, want)
-	}
-	got = queryStrings(t, super, `
-		select concat_ws(' ', actual_print_time_hours::int, actual_total_filament_grams::int)
-		from production_runs where status = 'completed' order by 1`)
-	if want := []string{"100000", "1000000"}; !slices.Equal(got, want) {
-		t.Errorf("the computed hours and grams are %v, want %v", got, want)
-	}
-	got = queryStrings(t, super, `select name from products where costs_complete order by 1`)
-	if want := []string{"optional"}; !slices.Equal(got, want) {
-		t.Errorf("the costs of %v are complete, want %v", got, want)
-	}
-	got = queryStrings(t, super, `
-		select to_char(first_used_at, 'YYYY-MM-DD') || ' ' || to_char(last_used_at, 'YYYY-MM-DD')
-		from spools where first_used_at is not null`)
-	if want := []string{"2024-01-02 2024-01-03"}; !slices.Equal(got, want) {
-		t.Errorf("the first and last use of the spool are %v, want %v", got, want)
-	}
-	// A tenant without users has spools too.
-	got = queryStrings(t, super, `select color || ' ' || number from spools order by tenant_id, number`)
-	if want := []string{"Black 1", "3 1", "2 2", "1 3"}; !slices.Equal(got, want) {
-		t.Errorf("the colours and numbers of spools are %v, want %v", got, want)
-	}
-	// The checks of the first release still apply, also to its rows.
-	for _, sql := range []string{
-		`update spools set net_weight_grams = 0 where color = 'Black'`,
-		`update spools set brand = repeat('x', 201) where color = 'Black'`,
-		`update spools set material_type = 'Wood' where color = 'Black'`,
-		`update spools set remaining_weight_grams = remaining_weight_grams - 1000.000001 where color = 'Black'`,
-		`insert into spool_usage (spool_id, kind, before_grams, after_grams)
-			values ('00000000-0000-7000-8000-00000000000a', 'stolen', 1, 0)`,
-	} {
-		_, err := super.Exec(t.Context(), sql)
-		var pg *pgconn.PgError
-		if !errors.As(err, &pg) || pg.Code != "23514" {
-			t.Errorf("%s: %v", sql, err)
+	for _, version := range []int{1, 33} {
+		u := emptyDatabase(t)
+		owner := connect(t, u.owner)
+		exec(t, owner, fmt.Sprintf(`
+			create table schema_migrations (
+				version int primary key, name text not null, applied_at timestamptz not null default now());
+			insert into schema_migrations (version, name)
+				select n, case n when 1 then '0001_accounts' else 'other' end from generate_series(1, %d) n;
+			create table tenants (name text);
+			insert into tenants values ('farm')`, version))
+		state := func() []string {
+			return queryStrings(t, owner, `
+				select oid::regclass || ' ' || xmin from pg_class where relnamespace = 'public'::regnamespace
+				union all select proname::text from pg_proc where pronamespace = 'public'::regnamespace
+				union all select m::text from schema_migrations m union all select name from tenants order by 1`)
+		}
+		before := state()
+		applied, err := db.Migrate(t.Context(), u.owner, u.app, dbtest.Definitions)
+		if applied != (db.Applied{}) || err == nil || strings.Contains(err.Error(), "\n") ||
+			!strings.Contains(err.Error(), "before 1.0.0") || !strings.Contains(err.Error(), "pg_dump --data-only") {
+			t.Errorf("at migration %d: %+v, %v", version, applied, err)
+		}
+		if after := state(); !slices.Equal(after, before) {
+			t.Errorf("at migration %d: the database was %q, and is %q", version, before, after)
 		}
 	}
 }

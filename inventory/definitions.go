@@ -19,6 +19,8 @@ var (
 	reportSQL string
 	//go:embed rollup.sql
 	rollupSQL string
+	//go:embed rows.sql
+	rowsSQL string
 	//go:embed use.sql
 	useSQL string
 )
@@ -26,11 +28,12 @@ var (
 // Definitions are the SQL functions of spools. Other packages call spool_name, filament_prices, take_filament,
 // report_use_2 and measure_spool in their own statements, and so within their own transactions.
 var Definitions = []db.Definition{
-	{Name: "inventory/levels", Version: 2, SQL: levelsSQL},
+	{Name: "inventory/levels", Version: 1, SQL: levelsSQL},
 	{Name: "inventory/name", Version: 1, SQL: nameSQL},
-	{Name: "inventory/number", Version: 3, SQL: numberSQL},
-	{Name: "inventory/prices", Version: 2, SQL: pricesSQL},
-	{Name: "inventory/report", Version: 2, SQL: reportSQL},
-	{Name: "inventory/rollup", Version: 3, SQL: rollupSQL},
-	{Name: "inventory/use", Version: 5, SQL: useSQL},
+	{Name: "inventory/number", Version: 1, SQL: numberSQL},
+	{Name: "inventory/prices", Version: 1, SQL: pricesSQL},
+	{Name: "inventory/report", Version: 1, SQL: reportSQL},
+	{Name: "inventory/rollup", Version: 1, SQL: rollupSQL},
+	{Name: "inventory/rows", Version: 1, SQL: rowsSQL},
+	{Name: "inventory/use", Version: 1, SQL: useSQL},
 }

@@ -125,3 +125,28 @@ begin
 	end if;
 	return null;
 end $$;
+
+-- PostgreSQL has no "create or replace" for these triggers. To change one, a migration drops it.
+do $$
+declare
+	name text;
+	events text;
+begin
+	for name, events in values
+		('spools', 'insert or delete or update of remaining_weight_grams, hidden_at, archived, material_type, color, brand'),
+		('product_materials', 'insert or delete or update of material_type, color, weight_grams, is_required'),
+		('product_components', 'insert or delete or update of component_product_id, quantity'),
+		('orders', 'update of status, hidden_at'),
+		('order_items', 'insert or delete or update of product_id, quantity'),
+		('production_runs', 'update of status, hidden_at or delete'),
+		('run_items', 'insert or delete
+			or update of product_id, quantity, successful_quantity, failed_quantity, order_item_id'),
+		('run_materials', 'insert or delete or update of spool_id, estimated_weight_grams, sent_actual_grams,
+			spool_weight_before_grams, spool_weight_after_grams')
+	loop
+		if not exists (select from pg_trigger where tgrelid = name::regclass and tgname = 'stock_changed') then
+			execute format('create constraint trigger stock_changed after %s on %I
+				deferrable initially deferred for each row execute function stock_changed()', events, name);
+		end if;
+	end loop;
+end $$;

@@ -37,6 +37,7 @@ begin
 	end loop;
 	return n;
 end $$;
+alter table spools alter number set default next_spool_number();
 
 -- Reserves so many consecutive numbers of spools and returns the first one. next_spool_number does not return them. The
 -- transaction must be short: it waits for the running creates of the tenant, and new ones wait for it.

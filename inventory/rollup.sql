@@ -121,3 +121,7 @@ begin
 	insert into usage_changes (tenant_id, spool_id) values (new.tenant_id, new.id);
 	return null;
 end $$;
+create or replace trigger usage_changed after update of material_type, color, purchase_price, net_weight_grams on spools
+	for each row when (old.material_type is distinct from new.material_type or old.color is distinct from new.color
+		or old.cost_per_gram is distinct from new.cost_per_gram)
+	execute function usage_changed();

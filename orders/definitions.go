@@ -19,9 +19,9 @@ var (
 // catalog, available_materials, settle_orders and follow_run. Other packages call reserved_materials and
 // order_item_problem in their own statements.
 var Definitions = []db.Definition{
-	{Name: "orders/reserve", Version: 3, SQL: reserveSQL},
-	{Name: "orders/available", Version: 2, SQL: availableSQL},
-	{Name: "orders/follow", Version: 3, SQL: followSQL},
+	{Name: "orders/reserve", Version: 1, SQL: reserveSQL},
+	{Name: "orders/available", Version: 1, SQL: availableSQL},
+	{Name: "orders/follow", Version: 1, SQL: followSQL},
 }
 
 // Follow returns a statement that changes the status of the orders that a run prints items of. It is the hook of

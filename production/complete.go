@@ -22,9 +22,9 @@ var endSQL string
 // Definitions are the SQL functions of production runs: complete_run_2 and end_run. They call take_filament of
 // inventory and emit_event_to_2 of webhooks.
 var Definitions = []db.Definition{
-	{Name: "production/end", Version: 2, SQL: endSQL},
-	{Name: "production/complete", Version: 6, SQL: completeSQL},
-	{Name: "production/fail", Version: 3, SQL: failSQL},
+	{Name: "production/end", Version: 1, SQL: endSQL},
+	{Name: "production/complete", Version: 1, SQL: completeSQL},
+	{Name: "production/fail", Version: 1, SQL: failSQL},
 }
 
 // Events are the events of production runs, for the OpenAPI document.

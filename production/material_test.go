@@ -2,8 +2,6 @@ package production_test
 
 import (
 	"testing"
-
-	"spoolwright/db"
 )
 
 // A client may send the actual weight of a material, until both weights of the spool are recorded.
@@ -53,25 +51,4 @@ func TestActualWeight(t *testing.T) {
 	c.Patch(t, material, j{"actual_weight_grams": 33}).WantError(400, "RUN_ALREADY_COMPLETED")
 	c.Patch(t, material, j{"actual_weight_grams": nil}).WantError(400, "RUN_ALREADY_COMPLETED")
 	c.Get(t, path).Want(200).Shows(map[string]string{"materials.0.actual_weight_grams": "33.333333"})
-}
-
-// A program of release 0.1.0, which runs beside this one during an upgrade, deducts weights that this one stored.
-func TestActualWeightInPreviousRelease(t *testing.T) {
-	t.Parallel()
-	api := newAPI(t)
-	c := api.Operator(t)
-	a := createSpool(t, c, nil)
-	run := c.Post(t, runs, j{}).Want(201).ID()
-	c.Post(t, runs+"/"+run+"/materials", j{"spool_id": a, "actual_weight_grams": 40}).Want(201)
-	err := api.DB.Write(db.As(t.Context(), db.Actor{Tenant: c.Actor.Tenant}),
-		db.SQL(`
-			insert into run_materials (id, run_id, spool_id, spool_weight_before_grams, spool_weight_after_grams)
-			values ($1, $2, $3, 100, 98)`, db.NewID(), run, a),
-		db.SQL(`select refusal from complete_run($1)`, run))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := remaining(t, c, a); got != "958" {
-		t.Errorf("%s g remain, want 958", got)
-	}
 }

@@ -8,7 +8,6 @@ import (
 
 	"spoolwright/auth/authtest"
 	"spoolwright/catalog"
-	"spoolwright/db"
 	"spoolwright/db/dbtest"
 	"spoolwright/inventory"
 	"spoolwright/orders"
@@ -167,35 +166,6 @@ func TestCompleteErrors(t *testing.T) {
 	t.Run("unknown run", func(t *testing.T) {
 		c.Post(t, runs+"/0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a41/complete", nil).WantError(404, "NOT_FOUND")
 	})
-}
-
-// During an upgrade, programs of release 0.1.0 call complete_run beside programs that call its successor.
-func TestCompleteByPreviousRelease(t *testing.T) {
-	t.Parallel()
-	api := newAPI(t)
-	c := api.Operator(t)
-	black := createSpool(t, c, nil)
-	run := c.Post(t, runs, j{}).Want(201).ID()
-	addWeighed(t, c, run, black, 100, 60)
-	complete := func() (problem, spools *string) {
-		t.Helper()
-		err := api.DB.Write(db.As(t.Context(), db.Actor{Tenant: c.Actor.Tenant}),
-			db.SQL(`select refusal, spools_updated::text from complete_run($1)`, run).Into(&problem, &spools))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return problem, spools
-	}
-	if problem, spools := complete(); problem != nil || spools == nil || !strings.Contains(*spools, black) {
-		t.Errorf("complete_run returns %v, %v", problem, spools)
-	}
-	if got := remaining(t, c, black); got != "960" {
-		t.Errorf("%s g remain, want 960", got)
-	}
-	c.Post(t, runs+"/"+run+"/complete", nil).WantError(400, "RUN_ALREADY_COMPLETED")
-	if problem, _ := complete(); problem == nil || *problem != "RUN_ALREADY_COMPLETED" {
-		t.Errorf("complete_run returns %v the second time", problem)
-	}
 }
 
 func TestMaterialsOfOneSpool(t *testing.T) {

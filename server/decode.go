@@ -174,9 +174,6 @@ func (d *decoder) object(text []byte, v reflect.Value, prefix string) error {
 			}
 		default:
 			field := v.FieldByIndex(f.index).Addr().Interface().(settable)
-			if d.patch {
-				f = f.lenient()
-			}
 			if problem := field.set(f, value); problem != "" {
 				problems.Add(key, "%s", problem)
 			} else if value == nil && (f.Required || d.patch && f.NotNull) {

@@ -27,8 +27,6 @@ import (
 //	trim                 remove the blanks around the text; after maxLength, which turns this off
 //	minLength=10         in characters
 //	maxLength=500        in characters; the default is 200, for short texts, which lose the blanks around them
-//	storedLength=9000    length of texts that earlier releases accepted; a PATCH accepts them up to this length, for the
-//	                     handler to check that they do not change
 //	format=email         an e-mail address
 //	format=color         #RRGGBB
 //	format=uri           an absolute URL; the handler checks it
@@ -50,7 +48,6 @@ type Field struct {
 	Exclusive                                     bool // Minimum itself is not allowed
 	Minimum, Maximum                              Decimal
 	MinLength, MaxLength                          int
-	StoredLength                                  int // of texts that earlier releases accepted; 0 if none are longer
 	Enum                                          []string
 	Numbers                                       []Decimal // the enum of a number
 
@@ -155,8 +152,6 @@ func (f *Field) parse(rules string) {
 			f.Maximum = bound()
 		case "minLength":
 			f.MinLength, err = strconv.Atoi(value)
-		case "storedLength":
-			f.StoredLength, err = strconv.Atoi(value)
 		case "maxLength":
 			f.short = false
 			f.MaxLength, err = strconv.Atoi(value)
@@ -193,16 +188,6 @@ func (f *Field) parse(rules string) {
 		}
 		f.Maximum = maxDecimal
 	}
-}
-
-// lenient returns the field with StoredLength, if it has one, instead of MaxLength.
-func (f *Field) lenient() *Field {
-	if f.StoredLength == 0 {
-		return f
-	}
-	lenient := *f
-	lenient.MaxLength = f.StoredLength
-	return &lenient
 }
 
 // unbounded returns the field without bounds and patterns, as in the schema of a response. Clients do not check

@@ -26,11 +26,16 @@ var (
 	fields string
 	//go:embed emit.sql
 	emitSQL string
+	//go:embed rows.sql
+	rowsSQL string
 )
 
 // Definitions are the SQL functions of events. Other packages call event_webhooks, has_webhook, event_time,
 // emit_event and emit_event_to_2.
-var Definitions = []db.Definition{{Name: "webhooks/emit", Version: 3, SQL: emitSQL}}
+var Definitions = []db.Definition{
+	{Name: "webhooks/rows", Version: 1, SQL: rowsSQL},
+	{Name: "webhooks/emit", Version: 1, SQL: emitSQL},
+}
 
 // EventType is a type of events that a webhook can ask for.
 type EventType string

@@ -13,7 +13,7 @@ from typing import Any, Literal, TypedDict
 from . import _core
 from ._core import UNSET, ApiError, DecimalInput, Number, Unset
 
-VERSION = "0.1.0"
+VERSION = "1.0.0"
 
 Role = Literal["admin", "operator", "viewer"]
 

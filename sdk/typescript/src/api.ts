@@ -15,7 +15,7 @@ import {
   type RequestOptions,
 } from "./core.js";
 
-export const VERSION = "0.1.0";
+export const VERSION = "1.0.0";
 
 export type Role = "admin" | "operator" | "viewer";
 

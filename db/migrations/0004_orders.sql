@@ -1,6 +1,7 @@
--- Orders and their items, and the items of production runs that print them.
+-- Orders and their items.
+
 create table orders (
-	tenant_id uuid not null default nullif(current_setting('app.tenant_id', true), '')::uuid,
+	tenant_id uuid,
 	id uuid not null,
 	source text collate "C" check (length(source) <= 200),
 	reference text collate "C" check (length(reference) <= 200),
@@ -20,6 +21,8 @@ create table orders (
 		collate "und-x-icu") collate "C") stored,
 	primary key (tenant_id, id)
 ) with (fillfactor = 85);
+call tenant_table('orders', 'select, insert, update');
+
 create index orders_newest on orders (tenant_id, created_at, id) where num_nonnulls(hidden_at) <> 1;
 create index orders_status on orders (tenant_id, status, created_at, id) where num_nonnulls(hidden_at) <> 1;
 create index orders_source on orders (tenant_id, source_key, created_at, id) where num_nonnulls(hidden_at) <> 1;
@@ -27,13 +30,8 @@ create index orders_open on orders (tenant_id, id) where is_open;
 create unique index orders_reference on orders (tenant_id, coalesce(source, ''), reference)
 	where hidden_at is null and reference <> '';
 
-create trigger count_added after insert on orders referencing new table as added
-	for each statement execute function count_added();
-create trigger count_hidden after update of hidden_at on orders
-	for each row when (old.hidden_at is null and new.hidden_at is not null) execute function count_removed();
-
 create table order_items (
-	tenant_id uuid not null default nullif(current_setting('app.tenant_id', true), '')::uuid,
+	tenant_id uuid,
 	id uuid not null,
 	order_id uuid not null,
 	product_id uuid not null,
@@ -44,21 +42,6 @@ create table order_items (
 	foreign key (tenant_id, order_id) references orders (tenant_id, id),
 	foreign key (tenant_id, product_id) references products (tenant_id, id)
 );
+call tenant_table('order_items', 'select, insert, update, delete');
+
 create index order_items_order on order_items (tenant_id, order_id, created_at, id);
-
-alter table orders enable row level security, force row level security;
-create policy tenant on orders
-	using (tenant_id = (select nullif(current_setting('app.tenant_id', true), '')::uuid))
-	with check (tenant_id = (select nullif(current_setting('app.tenant_id', true), '')::uuid));
-alter table order_items enable row level security, force row level security;
-create policy tenant on order_items
-	using (tenant_id = (select nullif(current_setting('app.tenant_id', true), '')::uuid))
-	with check (tenant_id = (select nullif(current_setting('app.tenant_id', true), '')::uuid));
-grant select, insert, update on orders to spoolwright_app;
-grant select, insert on order_items to spoolwright_app;
-
--- An item of a run may print an item of an order. Both have the same product.
-alter table run_items add column order_item_id uuid,
-	add constraint run_items_order_item foreign key (tenant_id, order_item_id, product_id)
-		references order_items (tenant_id, id, product_id);
-create index run_items_order on run_items (tenant_id, order_item_id) where order_item_id is not null;

@@ -1,0 +1,179 @@
+-- Tenants, their users and API keys, and what all features share. The migrations have the tables with their indexes,
+-- checks and privileges. Functions, and what depends on them (triggers, defaults, checks of whole rows), are in the
+-- definitions, which run after the migrations: see CONTRIBUTING.md.
+
+-- The role of every transaction of the service. It owns nothing. Roles are shared by all databases of a cluster, so that
+-- the migration of another database may create it at the same time.
+do $$
+begin
+	if not exists (select from pg_roles where rolname = 'spoolwright_app') then
+		create role spoolwright_app nologin nosuperuser nocreatedb nocreaterole noreplication nobypassrls;
+	end if;
+exception
+	when duplicate_object or unique_violation then null;
+	when insufficient_privilege then
+		raise exception 'the role spoolwright_app is missing and % may not create it; run as an administrator: CREATE ROLE spoolwright_app NOLOGIN; GRANT spoolwright_app TO %', current_user, current_user;
+end $$;
+grant usage on schema public to spoolwright_app;
+
+-- Makes a table one of tenants, and grants the service the privileges on it: tenant_id is by default the tenant that the
+-- transaction is bound to, and row-level security shows the rows of that tenant only, also to the owner of the table.
+create procedure tenant_table(name text, privileges text) language plpgsql as $$
+declare
+	tenant text := 'nullif(current_setting(''app.tenant_id'', true), '''')::uuid';
+begin
+	execute format('alter table %I alter tenant_id set not null, alter tenant_id set default %s,
+		enable row level security, force row level security', name, tenant);
+	execute format('create policy tenant on %I using (tenant_id = (select %s)) with check (tenant_id = (select %2$s))',
+		name, tenant);
+	execute format('grant %s on %I to spoolwright_app', privileges, name);
+end $$;
+
+-- The definitions that are installed.
+create table schema_definitions (
+	name text primary key,
+	version int not null check (version > 0),
+	sha256 text not null, -- of the definition's SQL, in hexadecimal digits
+	applied_at timestamptz not null default now()
+);
+grant select on schema_definitions to public;
+
+create table tenants (
+	tenant_id uuid,
+	name text collate "C" not null check (name <> '' and length(name) <= 200),
+	created_at timestamptz not null default now(),
+	primary key (tenant_id)
+);
+call tenant_table('tenants', 'select, insert');
+
+create table users (
+	tenant_id uuid,
+	id uuid not null,
+	email text collate "C" not null check (length(email) <= 320),
+	name text collate "C" not null check (length(name) <= 200),
+	role text collate "C" not null check (role in ('admin', 'operator', 'viewer')),
+	password_hash text collate "C" not null,
+	disabled_at timestamptz,
+	created_at timestamptz not null default now(),
+	primary key (tenant_id, id),
+	foreign key (tenant_id) references tenants (tenant_id)
+);
+call tenant_table('users', 'select, insert, update');
+
+-- Logins. Each refresh raises the counter.
+create table sessions (
+	tenant_id uuid,
+	id uuid not null,
+	user_id uuid not null,
+	counter bigint not null default 1,
+	refreshed_at timestamptz not null, -- when the counter was raised last
+	expires_at timestamptz not null,
+	primary key (tenant_id, id),
+	foreign key (tenant_id, user_id) references users (tenant_id, id)
+);
+create index sessions_user on sessions (tenant_id, user_id);
+call tenant_table('sessions', 'select, insert, update, delete');
+
+-- The addresses from which each user logged in or refreshed a session. They do not count for the limit of failed logins
+-- of an account.
+create table login_addresses (
+	tenant_id uuid,
+	user_id uuid not null,
+	address text collate "C" not null check (length(address) <= 100),
+	used_at timestamptz not null,
+	primary key (tenant_id, user_id, address),
+	foreign key (tenant_id, user_id) references users (tenant_id, id)
+);
+call tenant_table('login_addresses', 'select, insert, update, delete');
+
+create table api_keys (
+	tenant_id uuid,
+	id uuid not null,
+	name text collate "C" not null check (length(name) <= 200),
+	role text collate "C" not null check (role in ('viewer', 'operator', 'printer')),
+	hint text collate "C" not null check (length(hint) <= 20), -- the start of the secret, for people
+	hash bytea not null check (length(hash) = 32), -- SHA-256 of the secret
+	previous_hash bytea check (length(previous_hash) = 32), -- of the secret before the last rotation
+	previous_until timestamptz, -- when the previous secret expires
+	created_by uuid, -- kept when the user is removed; null if the command line created the key
+	created_at timestamptz not null default now(),
+	expires_at timestamptz,
+	last_used_at timestamptz,
+	revoked_at timestamptz,
+	primary key (tenant_id, id),
+	foreign key (tenant_id) references tenants (tenant_id)
+);
+create index api_keys_newest on api_keys (tenant_id, created_at, id);
+call tenant_table('api_keys', 'select, insert, update');
+
+-- Responses to POST requests with an Idempotency-Key, for a day.
+create table idempotency_keys (
+	tenant_id uuid,
+	user_id uuid not null,
+	key text collate "C" not null check (length(key) between 1 and 255),
+	request bytea not null, -- SHA-256 of path and body
+	status int,
+	location text collate "C",
+	body bytea,
+	created_at timestamptz not null default now(),
+	primary key (tenant_id, user_id, key)
+);
+create index idempotency_keys_oldest on idempotency_keys (tenant_id, created_at);
+call tenant_table('idempotency_keys', 'select, insert, update, delete');
+
+-- The totals of lists, which the functions of the definition db/counts maintain. The value of a count is the sum of its
+-- shards.
+create table row_counts (
+	tenant_id uuid,
+	resource text collate "C" not null,
+	shard smallint not null,
+	rows bigint not null,
+	primary key (tenant_id, resource, shard)
+) with (fillfactor = 50);
+call tenant_table('row_counts', 'select, insert, update');
+
+-- Outside of tenancy: where a login and a key belong. Only the functions of the definition db/directory access them.
+create table login_directory (
+	email_key text collate "C" primary key,
+	tenant_id uuid not null,
+	user_id uuid not null
+);
+create table key_directory (
+	hash bytea primary key check (length(hash) = 32),
+	tenant_id uuid not null,
+	key_id uuid not null
+);
+
+-- Several databases, with each tenant at home in one of them. The home 0 is the database with the directories.
+
+-- Identifies this database, so that a changed list of databases is noticed.
+create table this_database (
+	id uuid primary key default gen_random_uuid()
+);
+insert into this_database default values;
+grant select on this_database to spoolwright_app;
+
+-- In home 0: the databases of the other homes.
+create table further_databases (
+	home int primary key check (home > 0),
+	id uuid not null unique,
+	used boolean not null default false -- whether a tenant was ever at home there
+);
+grant select on further_databases to public;
+
+-- In home 0, outside of tenancy: where each tenant is at home. A tenant without a row is at home 0, and has never moved.
+-- Only the functions of the definition db/home access it.
+create table tenant_homes (
+	tenant_id uuid primary key,
+	home int not null check (home >= 0),
+	moves int not null default 0 -- how often the tenant has moved
+);
+
+-- In each home: the tenants that moved away. The row stays, because an instance may have remembered the old home.
+create table tenant_departures (
+	tenant_id uuid,
+	moves int not null, -- the number of the move; a transaction that knows of this move may enter
+	home int not null, -- where the tenant moved
+	primary key (tenant_id)
+);
+call tenant_table('tenant_departures', 'select');

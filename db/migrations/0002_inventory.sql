@@ -1,0 +1,183 @@
+-- Spools, their usage ledger and its daily summaries, and stock levels.
+--
+-- The indexes of lists have a predicate that PostgreSQL does not conclude from other conditions, such as "hidden_at is
+-- null" or an id, so that only statements with the same predicate use them. A statement that selects a row by its id
+-- then uses the primary key, also when it was planned while the table was empty and all indexes cost the same.
+
+-- What a deduction changes (remaining_weight_grams, updated_at) is in no index: such updates stay on their page (HOT).
+-- PostgreSQL parses the checks of a table again for each statement that changes it, which would take a third of the time
+-- of a deduction. The function valid_spool, in the definition inventory/rows, has them instead.
+create table spools (
+	tenant_id uuid,
+	id uuid not null,
+	number int not null, -- 1, 2, 3, ... within the tenant, never used again; by default next_spool_number()
+	external_key text collate "C", -- where the spool was imported from, so that another import does not enter it again
+	material_type text collate "C" not null,
+	brand text collate "C",
+	color text collate "C" not null,
+	color_hex text collate "C",
+	finish text collate "C",
+	diameter_mm numeric(15,6) not null,
+	density_g_cm3 numeric(15,6),
+	net_weight_grams numeric(15,6) not null,
+	remaining_weight_grams numeric(15,6) not null,
+	spool_weight_grams numeric(15,6),
+	purchase_price numeric(15,6),
+	cost_per_gram numeric(15,6) generated always as (round(purchase_price / net_weight_grams, 6)) stored
+		check (cost_per_gram <= 999999999), -- the name of this check is that of an error which clients can cause
+	supplier text collate "C",
+	purchase_date date,
+	lot_number text collate "C",
+	location text collate "C",
+	notes text collate "C",
+	archived boolean not null default false,
+	first_used_at timestamptz,
+	last_used_at timestamptz,
+	created_at timestamptz not null default now(),
+	updated_at timestamptz not null default now(),
+	edited_at timestamptz, -- when the spool was edited, hidden or restored last
+	hidden_at timestamptz,
+	in_stock boolean not null generated always as (remaining_weight_grams > 0) stored,
+	brand_key text collate "C" generated always as (lower(brand collate "und-x-icu") collate "C") stored,
+	color_key text collate "C" not null generated always as (lower(color collate "und-x-icu") collate "C") stored,
+	-- No text contains U+FFFD, so that no search matches across two fields.
+	search_key text collate "C" not null generated always as (lower((
+		material_type || U&'\FFFD' || coalesce(brand, '') || U&'\FFFD' || color || U&'\FFFD' || coalesce(supplier, '') ||
+		U&'\FFFD' || coalesce(notes, '')) collate "und-x-icu") collate "C") stored,
+	primary key (tenant_id, id)
+) with (fillfactor = 85);
+call tenant_table('spools', 'select, insert, update');
+
+create unique index spools_number on spools (tenant_id, number) where num_nonnulls(number) = 1;
+create unique index spools_external_key on spools (tenant_id, external_key) where external_key is not null;
+create index spools_newest on spools (tenant_id, archived, created_at, id) where num_nonnulls(hidden_at) <> 1;
+create index spools_material on spools (tenant_id, material_type, archived, created_at, id)
+	where num_nonnulls(hidden_at) <> 1;
+create index spools_brand on spools (tenant_id, brand_key, archived, created_at, id)
+	where num_nonnulls(hidden_at) <> 1;
+create index spools_color on spools (tenant_id, color_key, archived, created_at, id)
+	where num_nonnulls(hidden_at) <> 1;
+create index spools_in_stock on spools (tenant_id, in_stock, archived, created_at, id)
+	where num_nonnulls(hidden_at) <> 1;
+create index spools_hidden on spools (tenant_id, created_at, id) where hidden_at is not null;
+-- For the price of filament.
+create index spools_price on spools (tenant_id, material_type, color_key)
+	where hidden_at is null and cost_per_gram is not null;
+-- Finds the spools that changed lately together with spool_usage_printed, without an index on columns that a deduction
+-- changes: those of new ledger entries, whose ids contain their time; those of reports that extend an entry of the last
+-- hour; and those with a new edited_at.
+create index spools_edited on spools (tenant_id, edited_at) where num_nonnulls(edited_at) = 1;
+
+-- The last number of a spool that an import has reserved; see reserve_spool_numbers.
+create table spool_numbers (
+	tenant_id uuid,
+	reserved int not null check (reserved > 0),
+	primary key (tenant_id)
+);
+call tenant_table('spool_numbers', 'select, insert, update');
+
+-- The ledger: an entry for each change of a spool's remaining weight. Reports of a printer that follow each other are
+-- one entry, which grows; all other entries are never changed. The function valid_usage has the checks.
+create table spool_usage (
+	tenant_id uuid,
+	id uuid not null, -- by default uuid_v7()
+	spool_id uuid not null,
+	kind text collate "C" not null,
+	reason text collate "C",
+	run_id uuid,
+	user_id uuid default nullif(current_setting('app.user_id', true), '')::uuid,
+	api_key_id uuid default nullif(current_setting('app.api_key_id', true), '')::uuid,
+	before_grams numeric(15,6) not null,
+	after_grams numeric(15,6) not null,
+	change_grams numeric(15,6) not null generated always as (after_grams - before_grams) stored,
+	shortfall_grams numeric(15,6), -- reported by a printer, but not there
+	report_token bigint, -- identifies the last report in the entry; null if the report had an idempotency key
+	created_at timestamptz not null default clock_timestamp(),
+	updated_at timestamptz, -- when the entry grew last
+	primary key (tenant_id, id),
+	foreign key (tenant_id, spool_id) references spools (tenant_id, id)
+);
+call tenant_table('spool_usage', 'select, insert');
+grant update (after_grams, shortfall_grams, report_token, updated_at) on spool_usage to spoolwright_app;
+create policy printed on spool_usage as restrictive for update using (kind = 'printed') with check (kind = 'printed');
+
+create index spool_usage_newest on spool_usage (tenant_id, spool_id, created_at, id);
+create index spool_usage_printed on spool_usage (tenant_id, id) where kind = 'printed';
+
+-- What was used each day: a summary of the ledger, which reports read instead of it. The functions of the definition
+-- inventory/rollup summarise a day when its entries no longer change. Deductions do not touch these tables. Each day has
+-- rows by filament, and others by printer with the same totals: rows by both would be nearly as many as the entries.
+create table usage_days (
+	tenant_id uuid,
+	by_printer boolean not null,
+	day date not null, -- in UTC
+	material_type text collate "C" not null check (length(material_type) <= 20), -- '' by printer
+	color_key text collate "C" not null check (length(color_key) <= 1000), -- '' by printer
+	printer_key text collate "C" not null check (length(printer_key) <= 1000), -- '' by filament, and without a printer
+	color text collate "C" check (length(color) <= 200),
+	printer_name text collate "C" check (length(printer_name) <= 200),
+	grams numeric(15,6) not null check (grams between -999999999 and 999999999),
+	cost numeric(15,6) check (cost between -999999999 and 999999999), -- null if no spool had a price
+	primary key (tenant_id, by_printer, day, material_type, color_key, printer_key)
+);
+call tenant_table('usage_days', 'select, insert, delete');
+
+-- The first day that is not in usage_days.
+create table usage_summaries (
+	tenant_id uuid,
+	next_day date not null,
+	primary key (tenant_id)
+);
+call tenant_table('usage_summaries', 'select, insert, update');
+
+-- Spools whose material, colour or price changed: the days with their usage must be summarised again. A row for each
+-- change, so that changes do not wait for the summary, nor it for them.
+create table usage_changes (
+	tenant_id uuid,
+	id uuid not null, -- by default uuid_v7()
+	spool_id uuid not null,
+	primary key (tenant_id, id),
+	foreign key (tenant_id, spool_id) references spools (tenant_id, id)
+);
+call tenant_table('usage_changes', 'select, insert, delete');
+
+-- The grams of a filament that should be in stock, and since when there are too few.
+create table stock_levels (
+	tenant_id uuid,
+	id uuid not null,
+	material_type text collate "C" not null
+		check (material_type in ('PLA', 'PETG', 'ABS', 'TPU', 'ASA', 'Nylon', 'PC', 'HIPS', 'PVA', 'Custom')),
+	color text collate "C" check (length(color) <= 200), -- null: any
+	brand text collate "C" check (length(brand) <= 200), -- null: any
+	minimum_grams numeric(15,6) not null check (minimum_grams > 0 and minimum_grams <= 999999999),
+	low_since timestamptz,
+	created_at timestamptz not null default now(),
+	updated_at timestamptz not null default now(),
+	color_key text collate "C" generated always as (lower(color collate "und-x-icu") collate "C") stored,
+	brand_key text collate "C" generated always as (lower(brand collate "und-x-icu") collate "C") stored,
+	primary key (tenant_id, id)
+) with (fillfactor = 85);
+call tenant_table('stock_levels', 'select, insert, update, delete');
+
+create unique index stock_levels_filament
+	on stock_levels (tenant_id, material_type, coalesce(color_key, ''), coalesce(brand_key, ''));
+
+-- Custom fields of clients of the API of Spoolman. The texts are JSON that only these clients interpret.
+create table printer_fields (
+	tenant_id uuid,
+	entity text collate "C" not null check (entity in ('spool', 'filament', 'vendor')),
+	key text collate "C" not null check (length(key) between 1 and 64),
+	definition text not null check (length(definition) <= 10000),
+	created_at timestamptz not null default now(),
+	primary key (tenant_id, entity, key)
+);
+call tenant_table('printer_fields', 'select, insert, update, delete');
+
+create table printer_extras (
+	tenant_id uuid,
+	entity text collate "C" not null check (entity in ('spool', 'filament', 'vendor')),
+	number int not null check (number > 0), -- of the spool, or the lowest number of the filament's or vendor's spools
+	extra text not null check (length(extra) <= 100000),
+	primary key (tenant_id, entity, number)
+);
+call tenant_table('printer_extras', 'select, insert, update');

@@ -1,0 +1,35 @@
+-- What PostgreSQL checks and fills in when rows of spools and of their ledger are inserted or changed.
+--
+-- As in a list of checks, a condition that is null is met: false and null is false, and null passes a check.
+create or replace function valid_spool(s spools) returns boolean language plpgsql immutable parallel safe as $$
+begin
+	return s.number > 0
+		and s.material_type in ('PLA', 'PETG', 'ABS', 'TPU', 'ASA', 'Nylon', 'PC', 'HIPS', 'PVA', 'Custom')
+		and s.diameter_mm in (1.75, 2.85)
+		and s.net_weight_grams > 0
+		and least(s.remaining_weight_grams, s.spool_weight_grams, s.purchase_price) >= 0
+		and greatest(s.net_weight_grams, s.remaining_weight_grams, s.spool_weight_grams, s.purchase_price) <= 1000000
+		and s.density_g_cm3 > 0 and s.density_g_cm3 <= 100
+		and s.color_hex ~ '^#[0-9A-Fa-f]{6}$'
+		and greatest(length(s.brand), length(s.color), length(s.finish), length(s.supplier), length(s.location),
+			length(s.lot_number)) <= 200
+		and length(s.notes) <= 10000
+		and length(s.external_key) <= 500;
+end $$;
+
+create or replace function valid_usage(u spool_usage) returns boolean language plpgsql immutable parallel safe as $$
+begin
+	return u.kind in ('created', 'edited', 'deducted', 'run', 'measured', 'printed', 'wasted')
+		and u.shortfall_grams >= 0 and u.shortfall_grams <= 999999999
+		and length(u.reason) <= 10000;
+end $$;
+
+do $$
+begin
+	if not exists (select from pg_constraint where conname = 'spools_valid') then
+		alter table spools add constraint spools_valid check (valid_spool(spools));
+		alter table spool_usage add constraint spool_usage_valid check (valid_usage(spool_usage)),
+			alter id set default uuid_v7();
+		alter table usage_changes alter id set default uuid_v7();
+	end if;
+end $$;
