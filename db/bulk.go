@@ -1,6 +1,10 @@
 package db
 
-import "context"
+import (
+	"context"
+
+	"spoolwright/db/fair"
+)
 
 // Bulk runs fn in one transaction, as Tx does, for commands with many statements such as an import. The transaction
 // may take as long as ctx allows, ends when ctx is cancelled, and is never repeated. It adds to a shard of row_counts
@@ -15,7 +19,7 @@ func (d *DB) Bulk(ctx context.Context, fn func(ctx context.Context) error) error
 
 // bulkOne is Bulk for the tenants of this database.
 func (d *DB) bulkOne(ctx context.Context, g gate, fn func(ctx context.Context) error) error {
-	_, err := d.tryTx(ctx, ctx, g, writing, func(ctx context.Context) error {
+	_, err := d.tryTx(ctx, ctx, g, fair.Write, func(ctx context.Context) error {
 		var locked bool
 		err := d.Write(ctx,
 			SQL(`select set_config('statement_timeout', '30min', true), set_config('lock_timeout', '1min', true),

@@ -20,6 +20,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgconn/ctxwatch"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"spoolwright/db/fair"
 )
 
 // Config configures Open.
@@ -48,7 +50,7 @@ type DB struct {
 	homes     *homes // nil if there is one database
 	pool      *pgxpool.Pool
 	needs     []Definition
-	shares    *shares // of the pool; every use of a connection has one
+	shares    *fair.Shares // of the pool; every use of a connection has one
 	log       *slog.Logger
 	roundTrip func(statements []Statement)
 	planAge   time.Duration
@@ -122,7 +124,7 @@ func openOne(ctx context.Context, c Config) (*DB, error) {
 		return nil, err
 	}
 	d := &DB{
-		pool: pool, needs: withOwn(c.Definitions), shares: newShares(int(config.MaxConns), runtime.GOMAXPROCS(0)),
+		pool: pool, needs: withOwn(c.Definitions), shares: fair.New(int(config.MaxConns), runtime.GOMAXPROCS(0)),
 		log: c.Log, roundTrip: c.RoundTrip,
 		planAge: cmp.Or(c.PlanAge, 15*time.Second), named: named, queued: make(chan struct{}, 1), further: len(c.Further),
 	}
@@ -152,11 +154,11 @@ func (d *DB) Close() {
 // Ready returns nil if the database accepts writes and has the migrations and definitions of this program, or later
 // ones. It takes two round trips, which read three small tables. It does not check the further databases.
 func (d *DB) Ready(ctx context.Context) error {
-	h, err := d.shares.acquire(ctx, ctx, "", reading)
+	share, err := d.shares.Acquire(ctx, ctx, "", fair.Read)
 	if err != nil {
 		return fmt.Errorf("database: no connection is free: %w", err)
 	}
-	defer h.release()
+	defer share.Release()
 	names, versions := make([]string, len(d.needs)), make([]int, len(d.needs))
 	for i, need := range d.needs {
 		names[i], versions[i] = need.Name, need.Version
@@ -243,12 +245,11 @@ func (d *DB) Stats() PoolStats {
 }
 
 func (d *DB) stats() PoolStats {
-	s := d.pool.Stat()
+	s, shares := d.pool.Stat(), d.shares.Stats()
 	return PoolStats{
 		Max: s.MaxConns(), Total: s.TotalConns(), Idle: s.IdleConns(), InUse: s.AcquiredConns(),
-		Acquires: s.AcquireCount(), Waits: s.EmptyAcquireCount() + d.shares.waits.Load(),
-		WaitTime: s.EmptyAcquireWaitTime() + time.Duration(d.shares.waited.Load()),
-		Shared:   d.shares.shared.Load(),
+		Acquires: s.AcquireCount(), Waits: s.EmptyAcquireCount() + shares.Waits,
+		WaitTime: s.EmptyAcquireWaitTime() + shares.WaitTime, Shared: shares.Shared,
 	}
 }
 

@@ -7,6 +7,8 @@ import (
 	"sync"
 
 	"github.com/jackc/pgx/v5"
+
+	"spoolwright/db/fair"
 )
 
 // FindLogin returns the user of an e-mail address, which must be in its compared form (lower case), and false if
@@ -192,11 +194,11 @@ func (d *DB) directory(ctx context.Context, sql string, args []any, dest ...any)
 	defer cancel()
 	stmt := SQL(sql, args...).Into(dest...)
 	err = d.retry(ctx, true, func() error {
-		h, err := d.shares.acquire(ctx, client, "", reading)
+		share, err := d.shares.Acquire(ctx, client, "", fair.Read)
 		if err != nil {
 			return err
 		}
-		defer h.release()
+		defer share.Release()
 		conn, err := d.pool.Acquire(ctx)
 		if err != nil {
 			return err

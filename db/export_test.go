@@ -19,16 +19,7 @@ func Notify(ctx context.Context, n *pgconn.Notice) {
 }
 
 // Waiting returns the number of reads and writes that wait for a connection.
-func (d *DB) Waiting() (n int) {
-	d.shares.mu.Lock()
-	defer d.shares.mu.Unlock()
-	for _, t := range d.shares.tenants {
-		for _, w := range t.waiting {
-			n += w.Len()
-		}
-	}
-	return n
-}
+func (d *DB) Waiting() int { return d.shares.Waiting() }
 
 // MigrateNext is Migrate of a program with one more migration.
 func MigrateNext(ctx context.Context, ownerURL, memberURL string, features []Definition, sql string) (Applied, error) {

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"spoolwright/db/fair"
 )
 
 // With several databases, each tenant is at home in one of them. Home 0 is the database of Config.URL, which also has
@@ -374,7 +376,7 @@ func (d *DB) inDirectory(ctx context.Context, tenant string, stmts ...*Stmt) err
 // Exclusive runs fn while it holds the lock of that name in home 0, with a connection of its own. It may take as long
 // as ctx allows.
 func (d *DB) Exclusive(ctx context.Context, name string, fn func() error) error {
-	_, err := d.tryTx(As(ctx, Actor{Tenant: NewID()}), ctx, ungated, writing, func(ctx context.Context) error {
+	_, err := d.tryTx(As(ctx, Actor{Tenant: NewID()}), ctx, ungated, fair.Write, func(ctx context.Context) error {
 		err := d.Write(ctx, SQL(`select set_config('idle_in_transaction_session_timeout', '0', true),
 			pg_advisory_xact_lock(hashtextextended($1::text, 0))::text`, name))
 		if err != nil {

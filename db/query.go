@@ -15,6 +15,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"spoolwright/db/fair"
 )
 
 const (
@@ -295,22 +297,22 @@ func (d *DB) sendOne(ctx context.Context, g gate, readOnly bool, stmts []*Stmt) 
 	if readOnly && d.shareable(stmts) {
 		return d.readQuick(ctx, g, stmts)
 	}
-	class := writing
+	class := fair.Write
 	switch {
 	case readOnly:
-		class = reading
+		class = fair.Read
 	case slices.ContainsFunc(stmts, isLock):
-		class = serialized
+		class = fair.Serialized
 	}
 	client := ctx
 	ctx, cancel := detach(ctx)
 	defer cancel()
 	return d.retry(ctx, readOnly, func() (err error) {
-		h, err := d.shares.acquire(ctx, client, ActorOf(ctx).Tenant, class)
+		share, err := d.shares.Acquire(ctx, client, ActorOf(ctx).Tenant, class)
 		if err != nil {
 			return err
 		}
-		defer h.release()
+		defer share.Release()
 		conn, err := d.pool.Acquire(ctx)
 		if err != nil {
 			return err
@@ -411,13 +413,13 @@ type txKey struct{}
 // transaction is an explicit transaction. Its first statements begin it: BEGIN and the binding to the actor are part
 // of their round trip.
 type transaction struct {
-	d    *DB
-	gate gate
-	ctx  context.Context
-	conn *pgxpool.Conn
-	tx   pgx.Tx
-	hold hold
-	busy bool // see errBusy
+	d     *DB
+	gate  gate
+	ctx   context.Context
+	conn  *pgxpool.Conn
+	tx    pgx.Tx
+	share fair.Share
+	busy  bool // see errBusy
 }
 
 // errBusy rolls back a transaction that needs a Lock while enough transactions of the tenant that need one have a
@@ -425,7 +427,7 @@ type transaction struct {
 var errBusy = fmt.Errorf("%w: too many transactions of the tenant wait for a lock", ErrUnavailable)
 
 func (t *transaction) send(stmts []*Stmt) error {
-	if slices.ContainsFunc(stmts, isLock) && !t.hold.serialize() {
+	if slices.ContainsFunc(stmts, isLock) && !t.share.Serialize() {
 		t.busy = true
 		return errBusy
 	}
@@ -477,11 +479,11 @@ func (d *DB) transactOne(ctx context.Context, g gate, repeatable bool, fn func(c
 	client := ctx
 	ctx, cancel := detach(ctx)
 	defer cancel()
-	class := writing
+	class := fair.Write
 	return d.retry(ctx, repeatable, func() error {
 		busy, err := d.tryTx(ctx, client, g, class, fn)
 		if busy {
-			class = serialized
+			class = fair.Serialized
 			_, err = d.tryTx(ctx, client, g, class, fn)
 		}
 		return err
@@ -489,14 +491,14 @@ func (d *DB) transactOne(ctx context.Context, g gate, repeatable bool, fn func(c
 }
 
 // tryTx runs a transaction once. If busy is set, the transaction was rolled back with errBusy.
-func (d *DB) tryTx(ctx, client context.Context, g gate, c class, fn func(ctx context.Context) error,
+func (d *DB) tryTx(ctx, client context.Context, g gate, c fair.Class, fn func(ctx context.Context) error,
 ) (busy bool, err error) {
-	h, err := d.shares.acquire(ctx, client, ActorOf(ctx).Tenant, c)
+	share, err := d.shares.Acquire(ctx, client, ActorOf(ctx).Tenant, c)
 	if err != nil {
 		return false, err
 	}
-	t := &transaction{d: d, gate: g, hold: h}
-	defer func() { t.hold.release() }()
+	t := &transaction{d: d, gate: g, share: share}
+	defer func() { t.share.Release() }()
 	conn, err := d.pool.Acquire(ctx)
 	if err != nil {
 		return false, err

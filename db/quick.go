@@ -13,6 +13,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"spoolwright/db/fair"
 )
 
 // maxShared is the maximum number of quick reads in one round trip. Each of them delays the responses to the others by
@@ -23,7 +25,7 @@ const maxShared = 8
 // prepares others.
 const maxPrepared = 200
 
-// quickRead is a Read whose statements are all Quick. While the connections for quick reads are busy (see shares),
+// quickRead is a Read whose statements are all Quick. While the connections for quick reads are busy (see package fair),
 // others wait. The one that gets a connection sends the statements of others too: all of them in one pipeline, where
 // each read ends with a Sync. So each is its own transaction, bound to its own actor, and fails on its own. This saves
 // switches between processes, which cost as much as the statements. Of equal reads of one actor, which all wait
@@ -37,15 +39,21 @@ type quickRead struct {
 	others []*quickRead // which this one must send too
 	copies []*quickRead // which get the result of this one
 
-	taken bool          // whether another request sends this one
-	sent  chan struct{} // closed when it has done so; nil before the request waits
+	sent chan struct{} // see Sent; nil before the request waits
 
 	prepared []quickStatement // those of begin, and stmts
 	err      error
 }
 
-// take makes q answer the other read too. It returns false if q already sends enough reads.
-func (q *quickRead) take(other *quickRead) bool {
+// Sent implements fair.QuickRead.
+func (q *quickRead) Sent() <-chan struct{} {
+	q.sent = make(chan struct{})
+	return q.sent
+}
+
+// Take implements fair.QuickRead.
+func (q *quickRead) Take(waiting fair.QuickRead) bool {
+	other := waiting.(*quickRead)
 	switch same := q.find(other); {
 	case same != nil:
 		same.copies = append(same.copies, other)
@@ -54,7 +62,6 @@ func (q *quickRead) take(other *quickRead) bool {
 	default:
 		return false
 	}
-	other.taken = true
 	return true
 }
 
@@ -76,9 +83,6 @@ func (q *quickRead) equal(other *quickRead) bool {
 	return q.actor == other.actor && q.gate == other.gate && slices.EqualFunc(q.stmts, other.stmts, (*Stmt).equal)
 }
 
-// sendsOthers reports whether other requests wait for q.
-func (q *quickRead) sendsOthers() bool { return len(q.others)+len(q.copies) > 0 }
-
 // finish tells the request, and those of the copies, that its read has ended.
 func (q *quickRead) finish(err error) {
 	q.err = err
@@ -90,7 +94,7 @@ func (q *quickRead) finish(err error) {
 		}
 		c.finish(err)
 	}
-	if q.taken {
+	if q.sent != nil {
 		close(q.sent)
 	}
 }
@@ -119,15 +123,15 @@ func (d *DB) readQuick(ctx context.Context, g gate, stmts []*Stmt) error {
 		if q.actor.Tenant == "" {
 			return errNoTenant
 		}
-		h, err := d.shares.acquireQuick(ctx, client, q)
+		share, sent, err := d.shares.AcquireQuick(ctx, client, q.actor.Tenant, q)
 		switch {
 		case err != nil:
 			return err
-		case q.taken:
+		case sent:
 			return q.err
 		}
-		defer h.release()
-		if q.sendsOthers() { // which may have more time left than this one
+		defer share.Release()
+		if len(q.others)+len(q.copies) > 0 { // which may have more time left than this one
 			var cancel context.CancelFunc
 			ctx, cancel = detach(ctx)
 			defer cancel()

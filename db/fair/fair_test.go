@@ -1,4 +1,4 @@
-package db
+package fair
 
 import (
 	"context"
@@ -14,11 +14,11 @@ import (
 )
 
 // shareTest runs a test of shares of 16 connections in a bubble, where time passes only while everything waits.
-func shareTest(t *testing.T, test func(*testing.T, *shares)) {
+func shareTest(t *testing.T, test func(*testing.T, *Shares)) {
 	t.Helper()
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := newShares(16, 16)
+		s := New(16, 16)
 		test(t, s)
 		time.Sleep(10 * activeFor)
 		s.mu.Lock()
@@ -32,21 +32,21 @@ func shareTest(t *testing.T, test func(*testing.T, *shares)) {
 
 // request is an acquire in another goroutine.
 type request struct {
-	hold   hold
+	share  Share
 	err    error
 	done   atomic.Bool // set after the other fields
 	cancel context.CancelFunc
 }
 
 // ask starts n requests and returns when each has its connection or waits.
-func (s *shares) ask(t *testing.T, tenant string, c class, n int) []*request {
+func (s *Shares) ask(t *testing.T, tenant string, c Class, n int) []*request {
 	t.Helper()
 	all := make([]*request, n)
 	for i := range all {
 		ctx, cancel := context.WithCancel(t.Context())
 		all[i] = &request{cancel: cancel}
 		go func() {
-			all[i].hold, all[i].err = s.acquire(t.Context(), ctx, tenant, c)
+			all[i].share, all[i].err = s.Acquire(t.Context(), ctx, tenant, c)
 			all[i].done.Store(true)
 		}()
 		synctest.Wait()
@@ -78,7 +78,7 @@ func releaseAll(t *testing.T, all ...[]*request) {
 		})
 		for _, r := range done {
 			if r.err == nil {
-				r.hold.release()
+				r.share.Release()
 			}
 		}
 		if len(done) == 0 {
@@ -95,50 +95,50 @@ func want(t *testing.T, what string, got, want int) {
 	}
 }
 
-func TestShareOfOneTenant(t *testing.T) {
-	shareTest(t, func(t *testing.T, s *shares) {
-		reads := s.ask(t, "a", reading, 20)
+func TestOneTenant(t *testing.T) {
+	shareTest(t, func(t *testing.T, s *Shares) {
+		reads := s.ask(t, "a", Read, 20)
 		want(t, "reads alone", granted(reads), 7)
-		writes := s.ask(t, "a", writing, 20)
+		writes := s.ask(t, "a", Write, 20)
 		want(t, "writes beside reads", granted(writes), 7)
 		releaseAll(t, reads, writes)
-		writes = s.ask(t, "a", writing, 20)
+		writes = s.ask(t, "a", Write, 20)
 		want(t, "writes alone", granted(writes), 11)
 		releaseAll(t, writes)
 	})
 }
 
 // A tenant that was idle does not wait for the requests of one that has all it can get.
-func TestShareOfNewcomer(t *testing.T) {
-	shareTest(t, func(t *testing.T, s *shares) {
-		busy := append(s.ask(t, "a", reading, 20), s.ask(t, "a", writing, 20)...)
-		first := s.ask(t, "b", reading, 1)
+func TestNewcomer(t *testing.T) {
+	shareTest(t, func(t *testing.T, s *Shares) {
+		busy := append(s.ask(t, "a", Read, 20), s.ask(t, "a", Write, 20)...)
+		first := s.ask(t, "b", Read, 1)
 		want(t, "a read beside a busy tenant", granted(first), 1)
 		releaseAll(t, first)
-		first = s.ask(t, "b", writing, 1)
+		first = s.ask(t, "b", Write, 1)
 		want(t, "a write beside a busy tenant", granted(first), 1)
 		releaseAll(t, busy, first)
 
-		writes := s.ask(t, "a", writing, 20)
-		first = s.ask(t, "b", writing, 1)
+		writes := s.ask(t, "a", Write, 20)
+		first = s.ask(t, "b", Write, 1)
 		want(t, "a write beside as many writes as there may be", granted(first), 1)
 		releaseAll(t, writes, first)
 	})
 }
 
 // While another tenant is active, a tenant has a quarter; when the other one has been idle for a while, all again.
-func TestShareOfBusyTenants(t *testing.T) {
-	shareTest(t, func(t *testing.T, s *shares) {
-		reads := s.ask(t, "a", reading, 100)
-		other := s.ask(t, "b", reading, 100)
+func TestBusyTenants(t *testing.T) {
+	shareTest(t, func(t *testing.T, s *Shares) {
+		reads := s.ask(t, "a", Read, 100)
+		other := s.ask(t, "b", Read, 100)
 		want(t, "what the newcomer has at first", granted(other), 1)
 		for _, r := range reads[:7] {
-			r.hold.release()
+			r.share.Release()
 			synctest.Wait()
 		}
 		want(t, "reads beside reads", granted(reads)-7, 2)
 		want(t, "reads of the newcomer", granted(other), 2)
-		writes := s.ask(t, "a", writing, 100)
+		writes := s.ask(t, "a", Write, 100)
 		want(t, "writes beside reads", granted(writes), 2)
 		time.Sleep(activeFor * 9 / 10)
 		releaseAll(t, writes, other)
@@ -157,57 +157,57 @@ func TestShareOfBusyTenants(t *testing.T) {
 
 // While another tenant is active, the slow reads of a tenant leave a processor to it. They do not delay its own quick
 // reads and writes.
-func TestShareOfSlowReads(t *testing.T) {
+func TestSlowReads(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := newShares(16, 2)
-		a, b := [][]*request{}, s.ask(t, "b", reading, 1)
-		ask := func(what string, c class, n, most int) []*request {
+		s := New(16, 2)
+		a, b := [][]*request{}, s.ask(t, "b", Read, 1)
+		ask := func(what string, c Class, n, most int) []*request {
 			requests := s.ask(t, "a", c, n)
 			want(t, what, granted(requests), most)
 			a = append(a, requests)
 			return requests
 		}
-		first := ask("reads of which it is not known that they are slow", reading, 2, 2)
+		first := ask("reads of which it is not known that they are slow", Read, 2, 2)
 		time.Sleep(time.Second)
 		for _, r := range first {
-			r.hold.release()
+			r.share.Release()
 			r.err = errors.New("released")
 		}
-		reads := ask("slow reads", reading, 5, 1)
-		ask("quick reads beside a slow one", quick, 1, 1)
-		ask("writes beside a slow read", writing, 5, 2)
+		reads := ask("slow reads", Read, 5, 1)
+		ask("quick reads beside a slow one", Quick, 1, 1)
+		ask("writes beside a slow read", Write, 5, 2)
 		time.Sleep(3 * activeFor)
 		releaseAll(t, b)
 		time.Sleep(3 * activeFor)
 		want(t, "slow reads alone", granted(reads), 5)
 		releaseAll(t, a...)
 
-		b = s.ask(t, "b", reading, 1)
+		b = s.ask(t, "b", Read, 1)
 		for range 20 { // the reads become fast
-			releaseAll(t, s.ask(t, "a", reading, 1))
+			releaseAll(t, s.ask(t, "a", Read, 1))
 		}
-		releaseAll(t, ask("fast reads", reading, 5, 2), b)
+		releaseAll(t, ask("fast reads", Read, 5, 2), b)
 		time.Sleep(10 * activeFor)
 	})
 }
 
 // However many tenants come, reads have half of the connections at most and writes three quarters.
-func TestShareOfClasses(t *testing.T) {
-	shareTest(t, func(t *testing.T, s *shares) {
+func TestClasses(t *testing.T) {
+	shareTest(t, func(t *testing.T, s *Shares) {
 		var reads, writes []*request
 		for i := range 30 {
-			reads = append(reads, s.ask(t, fmt.Sprint(i), reading, 3)...)
+			reads = append(reads, s.ask(t, fmt.Sprint(i), Read, 3)...)
 		}
 		want(t, "reads of all", granted(reads), 8)
 		for i := range 30 {
-			writes = append(writes, s.ask(t, fmt.Sprint(i), writing, 3)...)
+			writes = append(writes, s.ask(t, fmt.Sprint(i), Write, 3)...)
 		}
 		want(t, "reads and writes of all", granted(reads)+granted(writes), 15)
 		releaseAll(t, reads, writes)
 		writes = nil
 		for i := range 30 {
-			writes = append(writes, s.ask(t, fmt.Sprint(i), writing, 3)...)
+			writes = append(writes, s.ask(t, fmt.Sprint(i), Write, 3)...)
 		}
 		want(t, "writes of all", granted(writes), 12)
 		releaseAll(t, writes)
@@ -215,22 +215,22 @@ func TestShareOfClasses(t *testing.T) {
 }
 
 // Requests of one tenant are served in order, and tenants in turn, however many requests each has.
-func TestShareOrder(t *testing.T) {
+func TestOrder(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := newShares(1, 16)
+		s := New(1, 16)
 		var order []string
-		busy := s.ask(t, "busy", writing, 1)
+		busy := s.ask(t, "busy", Write, 1)
 		var wg sync.WaitGroup
 		for i := range 9 {
 			tenant := string("aaaaabbcc"[i])
 			wg.Go(func() {
-				h, err := s.acquire(t.Context(), t.Context(), tenant, class(i%2))
+				h, err := s.Acquire(t.Context(), t.Context(), tenant, Class(i%2))
 				if err != nil {
 					t.Error(err)
 				}
 				order = append(order, fmt.Sprint(tenant, i))
-				h.release()
+				h.Release()
 			})
 			synctest.Wait()
 		}
@@ -243,9 +243,9 @@ func TestShareOrder(t *testing.T) {
 }
 
 // A request that waits ends with its client and with its deadline, and is not served afterwards.
-func TestShareCancelled(t *testing.T) {
-	shareTest(t, func(t *testing.T, s *shares) {
-		reads := s.ask(t, "a", reading, 10)
+func TestCancelled(t *testing.T) {
+	shareTest(t, func(t *testing.T, s *Shares) {
+		reads := s.ask(t, "a", Read, 10)
 		reads[7].cancel()
 		synctest.Wait()
 		if !reads[7].done.Load() || !errors.Is(reads[7].err, context.Canceled) {
@@ -253,33 +253,33 @@ func TestShareCancelled(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err := s.acquire(ctx, t.Context(), "a", reading); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := s.Acquire(ctx, t.Context(), "a", Read); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("after the deadline: %v", err)
 		}
-		reads[0].hold.release()
+		reads[0].share.Release()
 		synctest.Wait()
 		want(t, "granted after one release", granted(reads), 8)
 		if !reads[8].done.Load() || reads[9].done.Load() {
 			t.Error("the oldest request that waits is not the first to be served")
 		}
 		releaseAll(t, reads[1:])
-		if n, waited := s.waits.Load(), time.Duration(s.waited.Load()); n != 4 || waited != 3*time.Second {
-			t.Errorf("%d requests waited for %v", n, waited)
+		if got, want := s.Stats(), (Stats{Waits: 4, WaitTime: 3 * time.Second}); got != want {
+			t.Errorf("the statistics are %+v, want %+v", got, want)
 		}
 	})
 }
 
 // A request that is cancelled in the moment that it gets its connection gives it back.
-func TestShareCancelledWhenGranted(t *testing.T) {
+func TestCancelledWhenGranted(t *testing.T) {
 	t.Parallel()
 	for range 20 {
-		s := newShares(1, 16)
-		h, _ := s.acquire(t.Context(), t.Context(), "a", writing)
+		s := New(1, 16)
+		h, _ := s.Acquire(t.Context(), t.Context(), "a", Write)
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan bool)
 		go func() {
-			if h, err := s.acquire(t.Context(), ctx, "b", writing); err == nil {
-				h.release()
+			if h, err := s.Acquire(t.Context(), ctx, "b", Write); err == nil {
+				h.Release()
 			}
 			close(done)
 		}()
@@ -291,7 +291,7 @@ func TestShareCancelledWhenGranted(t *testing.T) {
 		s.mu.Lock()
 		cancel()
 		time.Sleep(time.Millisecond) // the request ends, and waits for the mutex
-		s.giveBack(h.share, h.class)
+		s.giveBack(h.tenant, h.class)
 		s.mu.Unlock()
 		<-done
 		if s.inUse != 0 || s.queue.Len() != 0 {
@@ -300,62 +300,62 @@ func TestShareCancelledWhenGranted(t *testing.T) {
 	}
 }
 
-func TestShareOfSerialized(t *testing.T) {
-	shareTest(t, func(t *testing.T, s *shares) {
-		locked := s.ask(t, "a", serialized, 20)
-		want(t, "serialized", granted(locked), 2)
-		writes := s.ask(t, "a", writing, 20)
+func TestSerialized(t *testing.T) {
+	shareTest(t, func(t *testing.T, s *Shares) {
+		locked := s.ask(t, "a", Serialized, 20)
+		want(t, "Serialized", granted(locked), 2)
+		writes := s.ask(t, "a", Write, 20)
 		want(t, "writes beside them", granted(writes), 9)
-		other := s.ask(t, "b", serialized, 20)
-		want(t, "serialized of a newcomer", granted(other), 1)
+		other := s.ask(t, "b", Serialized, 20)
+		want(t, "Serialized of a newcomer", granted(other), 1)
 		releaseAll(t, writes)
-		want(t, "serialized of another tenant", granted(other), 2)
+		want(t, "Serialized of another tenant", granted(other), 2)
 		releaseAll(t, locked, other)
 
-		writes = s.ask(t, "c", writing, 3)
+		writes = s.ask(t, "c", Write, 3)
 		for i, ok := range []bool{true, true, false} {
-			if got := writes[i].hold.serialize(); got != ok || writes[0].hold.serialize() != true {
-				t.Errorf("write %d can be serialized: %v", i, got)
+			if got := writes[i].share.Serialize(); got != ok || writes[0].share.Serialize() != true {
+				t.Errorf("write %d can be Serialized: %v", i, got)
 			}
 		}
-		locked = s.ask(t, "c", serialized, 1)
-		want(t, "serialized beside two", granted(locked), 0)
+		locked = s.ask(t, "c", Serialized, 1)
+		want(t, "Serialized beside two", granted(locked), 0)
 		releaseAll(t, writes[2:])
-		want(t, "serialized after another write", granted(locked), 0)
+		want(t, "Serialized after another write", granted(locked), 0)
 		releaseAll(t, writes[:1])
-		want(t, "serialized after one of the two", granted(locked), 1)
+		want(t, "Serialized after one of the two", granted(locked), 1)
 		releaseAll(t, writes[1:2], locked)
 	})
 }
 
 // The service's own reads have a quarter, and take nothing from the only tenant.
-func TestShareOfService(t *testing.T) {
-	shareTest(t, func(t *testing.T, s *shares) {
-		own := s.ask(t, "", reading, 5)
+func TestService(t *testing.T) {
+	shareTest(t, func(t *testing.T, s *Shares) {
+		own := s.ask(t, "", Read, 5)
 		want(t, "reads of the service", granted(own), 4)
 		for _, r := range own[4:] {
 			r.cancel()
 		}
-		reads := s.ask(t, "a", reading, 20)
+		reads := s.ask(t, "a", Read, 20)
 		want(t, "reads of a tenant beside them", granted(reads), 7)
-		writes := s.ask(t, "a", writing, 20)
+		writes := s.ask(t, "a", Write, 20)
 		want(t, "writes of a tenant beside them", granted(writes), 5)
 		releaseAll(t, own)
 		want(t, "writes of a tenant after them", granted(writes), 7)
-		own = s.ask(t, "", reading, 5)
+		own = s.ask(t, "", Read, 5)
 		want(t, "reads of the service beside a busy tenant", granted(own), 2)
 		releaseAll(t, reads, writes, own)
 	})
 }
 
 // A small pool serves every class, one request at a time if need be.
-func TestShareOfSmallPools(t *testing.T) {
+func TestSmallPools(t *testing.T) {
 	t.Parallel()
 	for conns, want := range map[int][classes]int{1: {1, 1, 1, 1}, 2: {1, 1, 2, 2}, 3: {1, 1, 3, 2},
 		4: {2, 1, 3, 2}, 7: {3, 1, 5, 2}, 8: {3, 2, 5, 2}, 32: {15, 8, 23, 2}} {
 		synctest.Test(t, func(t *testing.T) {
 			for c := range classes {
-				s := newShares(conns, 16)
+				s := New(conns, 16)
 				all := s.ask(t, "a", c, 40)
 				if got := granted(all); got != want[c] {
 					t.Errorf("class %d of %d connections: %d, want %d", c, conns, got, want[c])
@@ -373,7 +373,7 @@ func TestShareOfSmallPools(t *testing.T) {
 }
 
 // Whatever comes in whatever order, no limit is exceeded, nothing waits that could be served, and nothing is left.
-func TestShareRandom(t *testing.T) {
+func TestRandom(t *testing.T) {
 	seed := rand.Uint64()
 	r := rand.New(rand.NewPCG(seed, 0))
 	t.Cleanup(func() {
@@ -381,12 +381,12 @@ func TestShareRandom(t *testing.T) {
 			t.Logf("the seed is %d", seed)
 		}
 	})
-	shareTest(t, func(t *testing.T, s *shares) {
+	shareTest(t, func(t *testing.T, s *Shares) {
 		var open []*request
 		for range 5000 {
 			switch n := r.IntN(10); {
 			case n < 5 && len(open) < 200:
-				open = append(open, s.ask(t, []string{"", "a", "b", "c", "d", "e", "f"}[r.IntN(7)], class(r.IntN(int(classes))), 1)...)
+				open = append(open, s.ask(t, []string{"", "a", "b", "c", "d", "e", "f"}[r.IntN(7)], Class(r.IntN(int(classes))), 1)...)
 			case n == 5:
 				time.Sleep(time.Duration(r.Int64N(int64(activeFor))))
 			case len(open) > 0:
@@ -394,28 +394,28 @@ func TestShareRandom(t *testing.T) {
 				switch q := open[i]; {
 				case !q.done.Load() && n == 6:
 					q.cancel()
-				case !q.done.Load() || q.err == nil && n == 7 && q.hold.class == writing && q.hold.serialize():
+				case !q.done.Load() || q.err == nil && n == 7 && q.share.class == Write && q.share.Serialize():
 					continue
 				case q.err == nil:
-					q.hold.release()
+					q.share.Release()
 				}
 				open = slices.Delete(open, i, i+1)
 			}
 			synctest.Wait()
 			s.mu.Lock()
-			if s.inUse > s.total || s.inUse+s.service > s.conns || s.used[reading] > s.limit[reading] || s.used[writing] > s.limit[writing] {
+			if s.inUse > s.total || s.inUse+s.service > s.conns || s.used[Read] > s.limit[Read] || s.used[Write] > s.limit[Write] {
 				t.Fatalf("%d connections are in use, %v", s.inUse, s.used)
 			}
 			inUse := 0
 			for _, share := range s.tenants {
 				inUse += share.held
-				if share.used[serialized] > maxSerialized || share.held < 0 ||
-					share.used[reading]+share.used[writing] != share.held && share.tenant != "" {
-					t.Fatalf("%q has %+v", share.tenant, share)
+				if share.used[Serialized] > maxSerialized || share.held < 0 ||
+					share.used[Read]+share.used[Write] != share.held && share.id != "" {
+					t.Fatalf("%q has %+v", share.id, share)
 				}
 				for c := range share.waiting {
-					if share.waiting[c].Len() > 0 && (s.admits(share, class(c)) || share.queued == nil) {
-						t.Fatalf("%q waits for class %d without need", share.tenant, c)
+					if share.waiting[c].Len() > 0 && (s.admits(share, Class(c)) || share.queued == nil) {
+						t.Fatalf("%q waits for class %d without need", share.id, c)
 					}
 				}
 			}
@@ -428,17 +428,90 @@ func TestShareRandom(t *testing.T) {
 	})
 }
 
+// together is a quick read that may be sent with one other.
+type together struct {
+	other *together
+	sent  chan struct{}
+}
+
+func (r *together) Sent() <-chan struct{} { return r.sent }
+
+func (r *together) Take(other QuickRead) bool {
+	if r.other != nil {
+		return false
+	}
+	r.other = other.(*together)
+	return true
+}
+
+// A quick read that gets a connection takes others that wait, also of tenants that have reached their limits. If its
+// client goes away at that moment, it still sends them.
+func TestQuickReads(t *testing.T) {
+	shareTest(t, func(t *testing.T, s *Shares) {
+		for round := range 10 { // the request learns in random order that it has a connection and that its client is gone
+			busy := slices.Concat(s.ask(t, "a", Quick, 3), s.ask(t, "b", Quick, 1))
+			want(t, "granted", granted(busy), 4)
+			type result struct {
+				share Share
+				sent  bool
+				err   error
+			}
+			start := func(client context.Context, tenant string) (*together, chan result) {
+				r, done := &together{sent: make(chan struct{})}, make(chan result, 1)
+				go func() {
+					var got result
+					got.share, got.sent, got.err = s.AcquireQuick(t.Context(), client, tenant, r)
+					done <- got
+				}()
+				synctest.Wait()
+				return r, done
+			}
+			client, disconnect := context.WithCancel(t.Context())
+			first, firstDone := start(client, "b")
+			second, secondDone := start(t.Context(), "a")
+			third, thirdDone := start(t.Context(), "a")
+			want(t, "waiting", s.Waiting(), 3)
+
+			s.mu.Lock()
+			disconnect()
+			s.giveBack(busy[3].share.tenant, Quick)
+			s.mu.Unlock()
+			got := <-firstDone
+			if got.err != nil || got.sent || first.other != second {
+				t.Fatalf("the first read: %+v, sends %p, want %p", got, first.other, second)
+			}
+			want(t, "shared", int(s.Stats().Shared), round+1)
+			select {
+			case got := <-secondDone:
+				t.Errorf("before the second read is sent: %+v", got)
+			default:
+			}
+			close(second.sent)
+			if got := <-secondDone; got.err != nil || !got.sent {
+				t.Errorf("the second read: %+v", got)
+			}
+			got.share.Release()
+			if got := <-thirdDone; got.err != nil || got.sent || third.other != nil {
+				t.Errorf("the third read: %+v", got)
+			} else {
+				got.share.Release()
+			}
+			releaseAll(t, busy[:3])
+		}
+	})
+}
+
 // The cost that every request pays.
-func BenchmarkShare(b *testing.B) {
-	s := newShares(16, 16)
+func BenchmarkAcquire(b *testing.B) {
+	s := New(16, 16)
 	ctx := b.Context()
-	other, _ := s.acquire(ctx, ctx, "0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2b00", reading)
-	defer other.release()
+	other, _ := s.Acquire(ctx, ctx, "0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2b00", Read)
+	defer other.Release()
 	for b.Loop() {
-		h, err := s.acquire(ctx, ctx, "0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2b01", reading)
+		h, err := s.Acquire(ctx, ctx, "0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2b01", Read)
 		if err != nil {
 			b.Fatal(err)
 		}
-		h.release()
+		h.Release()
 	}
 }
