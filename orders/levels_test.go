@@ -405,18 +405,19 @@ func TestStockLevels(t *testing.T) {
 	tenant := api.Tenant(t)
 	c := tenant.User(t, "operator")
 	newSpool(t, c, 400, j{"brand": "Polymaker"})
-	newSpool(t, c, 300, j{"brand": "Other"})
+	newSpool(t, c, 250, j{"brand": "Other"})
+	newSpool(t, c, 50, nil) // without a brand, which is another brand, too
 	newSpool(t, c, 200, j{"color": "Red"})
 	newSpool(t, c, 0, nil)
 	product := newProduct(t, c, "A", 350)
 	c.Post(t, path, j{"items": []j{{"product_id": product}}}).Want(201)
 	create := func(body j) *authtest.Response { return c.Post(t, levels, body) }
 	all := create(j{"material_type": "PLA", "minimum_grams": 600}).Want(201).Shows(map[string]string{"color": "null",
-		"brand": "null", "remaining_grams": "900", "reserved_grams": "350", "available_grams": "550", "spool_count": "3",
+		"brand": "null", "remaining_grams": "900", "reserved_grams": "350", "available_grams": "550", "spool_count": "4",
 		"low": "true", "missing_grams": "110"})
 	create(j{"material_type": "PLA", "color": "Black", "minimum_grams": 100}).Want(201).Shows(map[string]string{
-		"remaining_grams": "700", "reserved_grams": "350", "spool_count": "2", "low": "false", "missing_grams": "0"})
-	// The other brand covers 300 g of the 350 g that are reserved.
+		"remaining_grams": "700", "reserved_grams": "350", "spool_count": "3", "low": "false", "missing_grams": "0"})
+	// The other spools cover 300 g of the 350 g that are reserved.
 	create(j{"material_type": "PLA", "color": "Black", "brand": "POLYMAKER", "minimum_grams": 350}).Want(201).
 		Shows(map[string]string{"remaining_grams": "400", "reserved_grams": "50", "spool_count": "1", "low": "false"})
 	create(j{"material_type": "TPU", "minimum_grams": 0.5}).Want(201).Shows(map[string]string{"spool_count": "0",
@@ -427,7 +428,7 @@ func TestStockLevels(t *testing.T) {
 	c.Patch(t, levels+"/"+other.ID(), j{"color": nil}).WantError(409, "STOCK_LEVEL_EXISTS")
 	c.Patch(t, levels+"/"+other.ID(), j{"color": ""}).WantError(409, "STOCK_LEVEL_EXISTS")
 	empty := create(j{"material_type": "PLA", "color": "", "brand": "Other", "minimum_grams": 1}).Want(201).
-		Shows(map[string]string{"color": "null", "remaining_grams": "300"})
+		Shows(map[string]string{"color": "null", "remaining_grams": "250"})
 	c.Patch(t, levels+"/"+empty.ID(), j{"color": "Red", "brand": ""}).WantError(409, "STOCK_LEVEL_EXISTS")
 	c.Patch(t, levels+"/"+empty.ID(), j{"color": "Black", "brand": ""}).WantError(409, "STOCK_LEVEL_EXISTS")
 	c.Patch(t, levels+"/"+empty.ID(), j{"material_type": "ABS", "brand": ""}).Want(200).
