@@ -323,8 +323,10 @@ func TestSocketProtocol(t *testing.T) {
 	if _, status := (&printer{url: p.url, key: "swk_x"}).dial(t, ""); status != 401 {
 		t.Errorf("a socket with an invalid key: %d", status)
 	}
-	if _, status := p.dial(t, "", "Origin: https://evil.example"); status != 403 {
-		t.Errorf("a socket of another origin: %d", status)
+	for _, origin := range []string{"https://evil.example", "https://evilfarm.example", "https://farm.example.evil.example"} {
+		if _, status := p.dial(t, "", "Origin: "+origin); status != 403 {
+			t.Errorf("a socket of the origin %s: %d", origin, status)
+		}
 	}
 	if _, status := p.dial(t, "", "Origin: https://farm.example"); status != 101 {
 		t.Errorf("a socket of the same origin: %d", status)

@@ -170,6 +170,10 @@ func TestReports(t *testing.T) {
 		"printed 897.01745 0 20")
 	// A spool does not get fuller than full.
 	p.want(t, "PUT", "spool/1/use", `{"use_weight": -100000}`, 200, `"remaining_weight":1000`)
+	// One that is fuller than full loses what was used.
+	p.operator.Patch(t, path, j{"remaining_weight_grams": 1050}).Want(200)
+	p.want(t, "PUT", "spool/1/use", `{"use_weight": 1}`, 200, `"remaining_weight":1049`)
+	p.want(t, "PUT", "spool/1/use", `{"use_weight": -10}`, 200, `"remaining_weight":1050`)
 	entry := p.operator.Get(t, path+"/usage?limit=1").Want(200)
 	if entry.Text("items.0.api_key_id") == "null" || entry.Text("items.0.user_id") != "null" {
 		t.Errorf("the entry names %s", entry.Body)
@@ -406,6 +410,13 @@ func TestReportsRepeatedToAnotherInstance(t *testing.T) {
 		t.Fatal(err)
 	}
 	use(another(), ten, "870") // too late
+
+	// An instance still takes it for a repetition if its own first try failed.
+	third := another()
+	first.operator.Delete(t, path).Want(204)
+	third.want(t, "PUT", "spool/1/use", ten, 404)
+	first.operator.Post(t, path+"/restore", nil).Want(200)
+	use(third, ten, "870")
 }
 
 // Changes of spools through the surface make stock levels low, and fine again.
