@@ -96,12 +96,17 @@ func TestWasteReport(t *testing.T) {
 	// The day is that of the operation, in UTC.
 	today := time.Now().UTC().Truncate(24 * time.Hour)
 	tx := db.As(t.Context(), c.Actor)
-	for _, at := range []time.Time{today.AddDate(0, 0, -2), today.AddDate(0, 0, -1).Add(-time.Microsecond)} {
+	for i, at := range []time.Time{today.AddDate(0, 0, -2), today.AddDate(0, 0, -1).Add(-time.Microsecond),
+		today.AddDate(0, 0, -1)} {
 		if err := api.DB.Write(tx, db.SQL(`update production_runs set deducted_at = $1::text::timestamptz
 			where failure_reason = 'warping'`, at.Format(time.RFC3339Nano))); err != nil {
 			t.Fatal(err)
 		}
 		day := today.AddDate(0, 0, -2).Format(time.DateOnly)
+		if i == 2 { // the next day
+			c.Get(t, wasteURL+"?from="+day+"&to="+day).Want(200).Shows(map[string]string{"grams": "0", "runs": "0"})
+			break
+		}
 		c.Get(t, wasteURL+"?from="+day+"&to="+day).Want(200).
 			Shows(map[string]string{"grams": "50", "groups": "1", "completed_runs": "0", "rate": "1", "from": day, "to": day})
 		c.Get(t, wasteURL+"?from="+today.AddDate(0, 0, -1).Format(time.DateOnly)).Want(200).
