@@ -558,15 +558,30 @@ func TestKeyLastUsed(t *testing.T) {
 		}
 		waitFor(3, start.Add(12*time.Minute))
 	}
-	// A request with a revoked key is no use. An earlier time does not replace a later one.
+	// A request with a revoked or expired key is no use. An earlier time does not replace a later one.
+	expired := tenant.Key(t, "viewer")
+	expired.Get(t, spoolsPath).Want(200)
+	expiredPath := keysPath + "/" + expired.Actor.APIKey
+	if err := api.Auth.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	expiredUse := admin.Get(t, expiredPath).Want(200).Text("last_used_at")
+	if err := api.DB.Write(db.As(t.Context(), db.Actor{Tenant: tenant.ID}), db.SQL(`
+		update api_keys set expires_at = clock_timestamp() where id = $1`, expired.Actor.APIKey)); err != nil {
+		t.Fatal(err)
+	}
 	admin.Delete(t, path).Want(204)
 	clock.pass(15 * time.Minute)
 	key.Get(t, spoolsPath).WantError(401, "INVALID_API_KEY")
+	expired.Get(t, spoolsPath).WantError(401, "INVALID_API_KEY")
 	if err := api.Auth.Stop(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if got, want := lastUsed(), start.Add(12*time.Minute).Format(time.RFC3339Nano); got != want {
 		t.Errorf("last_used_at of the revoked key is %s, want %s", got, want)
+	}
+	if got := admin.Get(t, expiredPath).Text("last_used_at"); got != expiredUse {
+		t.Errorf("last_used_at of the expired key is %s, want %s", got, expiredUse)
 	}
 }
 
