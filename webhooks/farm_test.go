@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -29,7 +30,13 @@ import (
 	"spoolwright/webhooks"
 )
 
-func TestMain(m *testing.M) { dbtest.Main(m) }
+// TestMain sets a proxy, which the dispatcher must not use. Go never uses one for the addresses of this computer.
+func TestMain(m *testing.M) {
+	for _, name := range []string{"HTTP_PROXY", "HTTPS_PROXY"} {
+		os.Setenv(name, "http://127.0.0.1:1")
+	}
+	dbtest.Main(m)
+}
 
 var events = slices.Concat(webhooks.Events, inventory.Events, production.Events, orders.Events)
 

@@ -229,6 +229,33 @@ func TestRetries(t *testing.T) {
 	eventually(t, admin, delivery, map[string]string{"status": "failed", "error": "the webhook is disabled"})
 }
 
+// A webhook that accepts one of two events does not count as failing, also if both outcomes are recorded together.
+func TestFailureBesideSuccess(t *testing.T) {
+	t.Parallel()
+	f := startWithout(t, dbtest.Database(t, db.Config{}), func(c *webhooks.Config) {
+		c.Schedule, c.Timeout = []time.Duration{time.Hour}, 20*time.Second
+	})
+	admin := f.Tenant(t).User(t, "admin")
+	var requests atomic.Int64
+	release := make(chan bool)
+	defer close(release)
+	s := receive(t, func(w http.ResponseWriter, r *http.Request) {
+		switch requests.Add(1) {
+		case 1:
+			w.WriteHeader(500)
+		case 2, 3, 4:
+			<-release
+		}
+	})
+	path := hooksPath + f.webhook(t, admin, s.URL).ID()
+	for range 5 { // the last one is sent when the first one has failed
+		admin.Post(t, path+"/test", nil).Want(200)
+	}
+	f.run(t, f.config)
+	eventually(t, admin, path+"/deliveries?status=delivered", map[string]string{"total": "1"})
+	admin.Get(t, path).Want(200).Shows(map[string]string{"failing_since": "null"})
+}
+
 // An event that is redelivered while its last try runs is sent again, although that try fails.
 func TestRedeliveryDuringTry(t *testing.T) {
 	t.Parallel()
