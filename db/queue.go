@@ -28,10 +28,12 @@ func (d *DB) Queues() []Queue {
 	return all
 }
 
-// Claim leases up to most items that are due, of any tenant, to the holder, a UUID; none if most is negative. No other
-// holder gets them until the lease ends. Transactions that are bound to a tenant add, renew and release items with the
-// functions of queue.sql.
-func (q Queue) Claim(ctx context.Context, holder string, most int, lease time.Duration) ([]QueueItem, error) {
+// Claim leases up to most items that are due, of any tenant but the exceptions, to the holder, a UUID; none if most is
+// negative. No other holder gets them until the lease ends. Transactions that are bound to a tenant add, renew and
+// release items with the functions of queue.sql.
+func (q Queue) Claim(
+	ctx context.Context, holder string, most int, lease time.Duration, except ...string,
+) ([]QueueItem, error) {
 	d, err := q.db()
 	if err != nil {
 		return nil, err
@@ -41,7 +43,8 @@ func (q Queue) Claim(ctx context.Context, holder string, most int, lease time.Du
 	_, err = d.directory(ctx, `
 		select coalesce(array_agg(tenant_id::text), '{}'), coalesce(array_agg(item_id::text), '{}'),
 			coalesce(array_agg(fresh), '{}')
-		from queue_claim($1, $2, $3)`, []any{holder, max(most, 0), int(lease.Seconds())}, &tenants, &ids, &fresh)
+		from queue_claim($1, $2, $3, coalesce($4::uuid[], '{}'))`,
+		[]any{holder, max(most, 0), int(lease.Seconds()), except}, &tenants, &ids, &fresh)
 	if err != nil {
 		return nil, err
 	}

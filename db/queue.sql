@@ -31,9 +31,9 @@ begin
 	perform queue_add_2(items), queue_notify();
 end $$;
 
--- Leases up to most items that are due, of any tenant, to holder. Also returns, with fresh = false, the items that
--- holder has leased already and that queue_add was called for since.
-create or replace function queue_claim(holder uuid, most int, lease_seconds int)
+-- Leases up to most items that are due, of any tenant but the exceptions, to holder. Also returns, with fresh = false,
+-- the items that holder has leased already and that queue_add was called for since.
+create or replace function queue_claim(holder uuid, most int, lease_seconds int, exceptions uuid[])
 returns table (tenant_id uuid, item_id uuid, fresh boolean)
 language plpgsql security definer set search_path = public, pg_temp as $$
 begin
@@ -55,6 +55,7 @@ begin
 		from (
 			select i.tenant_id, i.item_id from queue_items i
 			where i.due_at <= now() and (i.leased_until is null or i.leased_until <= now())
+				and i.tenant_id <> all (exceptions)
 			order by i.due_at limit most for update skip locked
 		) due
 		where q.tenant_id = due.tenant_id and q.item_id = due.item_id
@@ -109,5 +110,5 @@ begin
 	) w;
 end $$;
 
-revoke all on function queue_claim, queue_renew, queue_release, queue_state from public;
-grant execute on function queue_claim, queue_renew, queue_release, queue_state to spoolwright_app;
+revoke all on function queue_claim(uuid, int, int, uuid[]), queue_renew, queue_release, queue_state from public;
+grant execute on function queue_claim(uuid, int, int, uuid[]), queue_renew, queue_release, queue_state to spoolwright_app;

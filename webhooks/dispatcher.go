@@ -3,8 +3,10 @@ package webhooks
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -16,6 +18,7 @@ const (
 	maxParallel = 4   // tries of one webhook at a time, in all instances together
 	maxLoad     = 32  // deliveries that are loaded at a time
 	maxTurn     = 10 * time.Second
+	hangsAfter  = time.Second           // without a response
 	claimPause  = 20 * time.Millisecond // at least, between two looks at the queue
 	flushAfter  = 200 * time.Millisecond
 )
@@ -51,13 +54,16 @@ func (s *Service) serve(ctx, sending context.Context, q *queue, workers *sync.Wa
 	failed := false
 	for ctx.Err() == nil {
 		claimed := time.Now()
-		items, err := q.Claim(ctx, s.holder, maxActive-s.count(), s.Lease)
+		most, except := s.room()
+		items, err := q.Claim(ctx, s.holder, most, s.Lease, except...)
 		if err != nil && !failed && ctx.Err() == nil {
 			s.Log.Warn("cannot look for due webhooks; trying again", "error", err)
 		}
 		failed = err != nil
+		added := 0
 		for _, item := range items {
 			if w := s.admit(q, item, claimed); w != nil {
+				added++
 				workers.Go(func() {
 					for w != nil {
 						w.run(ctx, sending)
@@ -66,14 +72,16 @@ func (s *Service) serve(ctx, sending context.Context, q *queue, workers *sync.Wa
 				})
 			}
 		}
-		pause := time.NewTimer(s.Poll - time.Duration(rand.Int64N(int64(s.Poll)/4)))
-		select {
-		case <-ctx.Done():
-		case <-pause.C:
-		case <-q.Added():
-		case <-q.freed:
+		if added == 0 || added < most {
+			pause := time.NewTimer(s.Poll - time.Duration(rand.Int64N(int64(s.Poll)/4)))
+			select {
+			case <-ctx.Done():
+			case <-pause.C:
+			case <-q.Added():
+			case <-q.freed:
+			}
+			pause.Stop()
 		}
-		pause.Stop()
 		select {
 		case <-ctx.Done():
 		case <-time.After(claimPause):
@@ -94,6 +102,39 @@ func (s *Service) count() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.active)
+}
+
+// room returns how many workers may be added, and the tenants that they must not be of: the second half of all workers is
+// not for tenants with receivers that hang. If there is no room for another worker, it interrupts such workers until at
+// most half of all are such ones: each time the one that has waited longest of the tenant with the most.
+func (s *Service) room() (most int, except []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if n := s.Active/2 - len(s.active); n > 0 {
+		return n, nil
+	}
+	hanging := map[string][]*worker{} // by tenant
+	excess := -s.Active / 2
+	for _, w := range s.active {
+		if !w.waiting.IsZero() && time.Since(w.waiting) > hangsAfter {
+			hanging[w.tenant] = append(hanging[w.tenant], w)
+			excess++
+		}
+	}
+	except = slices.Collect(maps.Keys(hanging))
+	most = s.Active - len(s.active)
+	if most > 0 {
+		return most, except
+	}
+	for _, workers := range hanging {
+		slices.SortFunc(workers, func(a, b *worker) int { return a.waiting.Compare(b.waiting) })
+	}
+	for ; excess > 0; excess-- {
+		tenant := slices.MaxFunc(except, func(a, b string) int { return len(hanging[a]) - len(hanging[b]) })
+		hanging[tenant][0].interrupt()
+		hanging[tenant] = hanging[tenant][1:]
+	}
+	return most, except
 }
 
 // admit returns a worker for an item that was just leased, or nil if there is one already.
@@ -121,7 +162,7 @@ func (s *Service) admit(q *queue, item db.QueueItem, leased time.Time) *worker {
 }
 
 // end removes a worker that has ended. It returns another one if the item was leased again meanwhile. If there was no
-// room for another worker, it wakes Run.
+// room for another worker, or none for those of all tenants, it wakes Run.
 func (s *Service) end(w *worker) *worker {
 	key := db.QueueItem{Tenant: w.tenant, ID: w.id}
 	s.mu.Lock()
@@ -131,7 +172,7 @@ func (s *Service) end(w *worker) *worker {
 		s.active[key] = w
 		return w
 	}
-	if len(s.active) >= maxActive {
+	if n := len(s.active); n == s.Active || n == s.Active/2 {
 		for _, q := range s.queues {
 			select {
 			case q.freed <- struct{}{}:
@@ -161,6 +202,9 @@ type worker struct {
 	tenant, id string
 	more       chan struct{} // receives a value when the webhook has new deliveries
 	again      time.Time     // when the item was leased again; set under the mutex
+	waiting    time.Time     // since when the receiver has not answered; zero without a request; set under the mutex
+	requests   context.Context
+	interrupt  context.CancelFunc // ends requests
 	results    chan result
 
 	leased time.Time // when the lease was last renewed
@@ -192,7 +236,7 @@ type due struct {
 type result struct {
 	due
 	outcome
-	dropped bool // the service stopped before the try ended
+	dropped bool // the try does not count: the service stopped, or the receiver had little time
 }
 
 func newWorker(s *Service, q *queue, item db.QueueItem, leased time.Time) *worker {
@@ -204,6 +248,8 @@ func newWorker(s *Service, q *queue, item db.QueueItem, leased time.Time) *worke
 
 // run delivers until no delivery is due, the lease is lost, or ctx ends. Tries use the context sending.
 func (w *worker) run(ctx, sending context.Context) {
+	w.requests, w.interrupt = context.WithCancel(sending)
+	defer w.interrupt()
 	bound := db.As(context.WithoutCancel(ctx), db.Actor{Tenant: w.tenant})
 	look := true // whether there may be due deliveries that are not loaded
 	var next any // seconds until a delivery is due, as release expects it
@@ -212,7 +258,7 @@ func (w *worker) run(ctx, sending context.Context) {
 	held := true
 	for {
 		stop := ctx.Err() != nil || !held || time.Since(w.leased) > w.Lease*5/6 ||
-			time.Since(w.began) > maxTurn && w.count() >= maxActive
+			time.Since(w.began) > maxTurn && w.count() >= w.Active/2 || w.requests.Err() != nil
 		if stop {
 			w.loaded, look = nil, true
 		}
@@ -239,6 +285,9 @@ func (w *worker) run(ctx, sending context.Context) {
 			w.running[d.ID] = true
 			to := w.receiver // tries go on while another record replaces it
 			go func() { w.results <- w.try(sending, to, d) }()
+		}
+		if w.waiting.IsZero() {
+			w.wait()
 		}
 		if len(w.running) == 0 && len(w.done) == 0 {
 			if !held {
@@ -298,8 +347,19 @@ func (w *worker) rest(ctx, sending context.Context) bool {
 	return ctx.Err() == nil || len(w.done) > 0 || len(w.running) > 0
 }
 
+// wait notes that the wait for a response of the receiver begins or ends.
+func (w *worker) wait() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.waiting = time.Time{}
+	if len(w.running) > 0 {
+		w.waiting = time.Now()
+	}
+}
+
 func (w *worker) collect(r result) {
 	delete(w.running, r.ID)
+	w.wait()
 	if r.dropped {
 		return
 	}
@@ -317,10 +377,13 @@ func (w *worker) try(sending context.Context, to receiver, d due) result {
 		r.outcome = outcome{began: time.Now(), err: to.problem}
 		return r
 	}
-	ctx, cancel := context.WithTimeout(sending, w.Timeout)
+	ctx, cancel := context.WithTimeout(w.requests, w.Timeout)
 	defer cancel()
 	r.outcome = w.sender.send(ctx, to.url, d.EventID, to.secrets, []byte(d.Body))
-	r.dropped = !r.ok() && sending.Err() != nil
+	if r.code == 0 && w.requests.Err() != nil {
+		r.dropped = sending.Err() != nil || r.took < hangsAfter/2
+		r.err = noResponse + ", which was short because many receivers hang"
+	}
 	return r
 }
 

@@ -404,6 +404,40 @@ func TestSlowReceivers(t *testing.T) {
 	}
 }
 
+// TestHangingReceivers checks that the receivers of a tenant that hang neither keep the events of other tenants waiting,
+// nor take the time of another receiver that needs long.
+func TestHangingReceivers(t *testing.T) {
+	t.Parallel()
+	f := start(t, func(c *webhooks.Config) { c.Active, c.Timeout, c.Schedule = 4, time.Hour, []time.Duration{time.Hour} })
+	release := make(chan struct{})
+	hanging := receive(t, func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case <-release:
+		case <-r.Context().Done():
+		}
+	})
+	t.Cleanup(func() { close(release) })
+	patient, many, other := f.Tenant(t).User(t, "admin"), f.Tenant(t).User(t, "admin"), f.Tenant(t).User(t, "admin")
+	path := hooksPath + f.webhook(t, patient, hanging.URL).ID()
+	delivery := path + "/deliveries/" + patient.Post(t, path+"/test", nil).Want(200).ID()
+	hanging.wait(t)
+	for range 10 {
+		f.webhook(t, many, hanging.URL)
+	}
+	f.sql(t, many, `select emit_event('order.received', '{}')::text`)
+	hanging.wait(t)
+
+	fast := receive(t, nil)
+	quick := hooksPath + f.webhook(t, other, fast.URL).ID()
+	other.Post(t, quick+"/test", nil).Want(200)
+	fast.wait(t)
+	eventually(t, other, quick+"/deliveries?status=delivered", map[string]string{"total": "1"})
+	patient.Get(t, delivery).Want(200).Shows(map[string]string{"status": "pending", "tries": "0"})
+	if n := len(hanging.requests()); n > 4 {
+		t.Errorf("receivers that hang got %d requests, want at most 4", n)
+	}
+}
+
 // TestInstances checks that two instances share the work, and that without failures each event arrives once.
 func TestInstances(t *testing.T) {
 	t.Parallel()

@@ -66,6 +66,7 @@ type Config struct {
 	Resolver *net.Resolver
 	Roots    *x509.CertPool
 	Schedule []time.Duration // the pauses after the first try and each further one
+	Active   int             // webhooks that the instance works on at a time
 	Timeout  time.Duration   // of a try
 	Poll     time.Duration   // the longest pause between two looks at the queue
 	Lease    time.Duration   // of a webhook, in whole seconds; it is renewed after a third of it
@@ -94,6 +95,7 @@ func New(c Config) *Service {
 	if c.Schedule == nil {
 		c.Schedule = schedule
 	}
+	c.Active = cmp.Or(c.Active, maxActive)
 	c.Timeout = cmp.Or(c.Timeout, tryTimeout)
 	c.Poll = cmp.Or(c.Poll, 2*time.Second)
 	c.Lease = cmp.Or(c.Lease, 30*time.Second)
