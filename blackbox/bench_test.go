@@ -773,8 +773,7 @@ func BenchmarkGrowthOfUsage(b *testing.B) {
 				select array_agg(id) as ids from production_runs where tenant_id = $1
 			)
 			insert into spool_usage (tenant_id, id, spool_id, kind, run_id, before_grams, after_grams, created_at)
-				select $1, overlay(uuid_v7_from(at)::text placing right(gen_random_uuid()::text, 12) from 25)::uuid,
-					spool.ids[1 + floor(random() * 5000)], 'run',
+				select $1, uuid_v7(), spool.ids[1 + floor(random() * 5000)], 'run',
 					case when n % 2 = 0 then run.ids[1 + floor(random() * 100)] end, 1000, 1000 - 50 * random(), at
 				from spool, run, generate_series(1, 1000000) n,
 					lateral (select now() - (1000000 - n) * interval '31.5 seconds' as at) t`,

@@ -3,6 +3,7 @@ package inventory
 import (
 	"context"
 	"fmt"
+	"io"
 	"strconv"
 	"strings"
 	"time"
@@ -207,21 +208,45 @@ type UsageEntry struct {
 }
 
 // ExportUsage writes the usage ledgers of all spools.
-var ExportUsage = transfer.Export[UsageEntry](1000, func(_, id, limit string) *db.Stmt {
-	return db.SQL(`
-		select u.id, u.spool_id, u.kind, u.reason, u.run_id, u.user_id, u.api_key_id, u.before_grams, u.after_grams,
-			u.change_grams, u.shortfall_grams, u.created_at, u.updated_at, s.number as spool_number,
-			spool_name(s.material_type, s.color, s.brand) as spool_name,
-			(select r.printer_name from production_runs r where r.id = u.run_id) as printer_name, s.cost_per_gram
-		from (select * from spool_usage where id > $1::uuid order by id limit `+limit+`) u
-		cross join lateral (select * from spools s where s.id = u.spool_id offset 0) s
-		order by u.id`, id)
-})
+var ExportUsage = exportUsage("-infinity", "infinity")
+
+// exportUsage returns the exporter of the entries from the day first until the day before end, in UTC.
+func exportUsage(first, end string) transfer.Exporter {
+	return transfer.Export[UsageEntry](1000, func(createdAt, id, limit string) *db.Stmt {
+		return db.SQL(`
+			select u.id, u.spool_id, u.kind, u.reason, u.run_id, u.user_id, u.api_key_id, u.before_grams, u.after_grams,
+				u.change_grams, u.shortfall_grams, u.created_at, u.updated_at, s.number as spool_number,
+				spool_name(s.material_type, s.color, s.brand) as spool_name,
+				(select r.printer_name from production_runs r where r.id = u.run_id) as printer_name, s.cost_per_gram
+			from (
+				select * from spool_usage where num_nonnulls(created_at) = 1
+					and (created_at, id) > ($1::timestamptz, $2::uuid)
+					and created_at >= $3::date::timestamp at time zone 'UTC'
+					and created_at < $4::date::timestamp at time zone 'UTC'
+				order by created_at, id limit `+limit+`
+			) u
+			cross join lateral (select * from spools s where s.id = u.spool_id offset 0) s
+			order by u.created_at, u.id`, createdAt, id, first, end)
+	})
+}
 
 var exportUsageDoc = &server.Doc{
 	ID: "exportUsage", Tag: ReportsTag, Summary: "Export the usage ledger as CSV",
 	Description: transfer.ExportDescription + "entry of the usage ledgers of all spools, also of removed ones, oldest " +
-		"first.",
+		"first.\n\n" +
+		"With `from` or `to`, the file has the entries of the days that `reportUsage` covers with the same parameters, and " +
+		"without both those of all days.",
+}
+
+func (h handlers) exportUsage(ctx context.Context, r *server.Request[Period], w io.Writer) error {
+	if r.In.From.IsNull() && r.In.To.IsNull() {
+		return ExportUsage(ctx, h.db, w, "csv")
+	}
+	first, end, err := r.In.Range(time.Now())
+	if err != nil {
+		return err
+	}
+	return exportUsage(first, end)(ctx, h.db, w, "csv")
 }
 
 // SummariseUsage summarises the past days of the usage ledgers of all tenants, which the usage report reads.

@@ -1,11 +1,15 @@
 package inventory_test
 
 import (
+	"bytes"
+	"encoding/csv"
 	"encoding/json"
 	"fmt"
 	"maps"
 	"math/big"
 	"math/rand/v2"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -19,13 +23,13 @@ import (
 
 const reportURL = "/api/v1/reports/usage"
 
-// addUsage adds an entry to the ledger of a spool at a time in the past. The spool's remaining weight stays.
+// addUsage adds an entry to the ledger of a spool at a time in the past. The spool's remaining weight stays. The order of
+// ids is not that of times.
 func addUsage(t *testing.T, c *authtest.Client, spool, kind string, grams float64, at time.Time) {
 	t.Helper()
 	err := c.API.DB.Write(db.As(t.Context(), c.Actor), db.SQL(`
 		insert into spool_usage (id, spool_id, kind, before_grams, after_grams, created_at)
-		select overlay(uuid_v7_from($4::text::timestamptz)::text placing right(gen_random_uuid()::text, 12) from 25)::uuid,
-			$1, $2, 1000000, 1000000 - $3::text::numeric, $4::text::timestamptz`,
+		select gen_random_uuid(), $1, $2, 1000000, 1000000 - $3::text::numeric, $4::text::timestamptz`,
 		spool, kind, fmt.Sprint(grams), at.UTC().Format(time.RFC3339Nano)))
 	if err != nil {
 		t.Fatal(err)
@@ -249,6 +253,70 @@ func TestUsageReport(t *testing.T) {
 		c.Get(t, reportURL+"?"+query).WantError(422, "VALIDATION_ERROR").Shows(map[string]string{"errors.0.field": field})
 	}
 	c.Get(t, reportURL+"?to=0001-01-30").Want(200).Shows(map[string]string{"from": "0001-01-01"})
+}
+
+// The export has the entries of the days of a report, the oldest first, on several pages, whatever their ids are.
+func TestUsageExport(t *testing.T) {
+	t.Parallel()
+	c := operator(t)
+	id := c.Post(t, "/api/v1/spools", spool(nil)).Want(201).ID()
+	today := time.Now().UTC().Truncate(24 * time.Hour)
+	day := func(n int) string { return today.AddDate(0, 0, n).Format(time.DateOnly) }
+	// Three entries have the same time. The last entries of a day are just before midnight.
+	err := c.API.DB.Write(db.As(t.Context(), c.Actor), db.SQL(`
+		insert into spool_usage (id, spool_id, kind, before_grams, after_grams, created_at)
+		select gen_random_uuid(), $1, 'deducted', 10000, 10000 - n, $2::text::timestamptz - interval '1 microsecond'
+			- n / 3 * interval '1 hour'
+		from generate_series(0, 3599) n`, id, today.Format(time.RFC3339)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for query, want := range map[string]int{
+		"?from=" + day(-2) + "&to=" + day(-1):  2 * 72,
+		"?from=" + day(-40) + "&to=" + day(-2): 39 * 72,
+		"?from=" + day(-3):                     3 * 72,
+		"?to=" + day(-2):                       30 * 72,
+		"?from=" + day(0):                      0,
+		"":                                     3600,
+	} {
+		csvFile := c.Get(t, reportURL+"/export"+query).Want(200)
+		rows, err := csv.NewReader(bytes.NewReader(csvFile.Body)).ReadAll()
+		if err != nil {
+			t.Fatal(err)
+		}
+		column := func(name string) int { return slices.Index(rows[0], name) }
+		sum, entries, before := 0, 0, ""
+		seen := map[string]bool{}
+		for _, row := range rows[1:] {
+			at := row[column("created_at")]
+			if at < before {
+				t.Fatalf("%s: an entry of %s is after one of %s", query, at, before)
+			}
+			before = at
+			if seen[row[column("id")]] {
+				t.Fatalf("%s: an entry is there twice", query)
+			}
+			seen[row[column("id")]] = true
+			if row[column("kind")] == "deducted" {
+				change, err := strconv.Atoi(row[column("change_grams")])
+				if err != nil {
+					t.Fatal(err)
+				}
+				sum -= change
+				entries++
+			}
+		}
+		if entries != want {
+			t.Errorf("%s: %d entries, want %d", query, entries, want)
+		}
+		if query != "" {
+			c.Get(t, reportURL+query).Want(200).Shows(map[string]string{"grams": fmt.Sprint(sum)})
+		}
+	}
+	for query, field := range map[string]string{"from=2024-13-01": "from", "from=2024-02-01&to=2024-01-31": "from"} {
+		c.Get(t, reportURL+"/export?"+query).WantError(422, "VALIDATION_ERROR").
+			Shows(map[string]string{"errors.0.field": field})
+	}
 }
 
 // A report of a ledger that was never summarised, and is too long to be read at once, summarises it first.

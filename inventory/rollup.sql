@@ -1,10 +1,3 @@
--- Returns the lowest UUIDv7 with this time. The ids of the ledger are in the order of their times, so that the primary
--- key finds the entries of a time.
-create or replace function uuid_v7_from(at timestamptz) returns uuid language sql immutable parallel safe as $$
-	select encode(substring(int8send(greatest(0, extract(epoch from at) * 1000)::bigint) from 3)
-		|| '\x70008000000000000000', 'hex')::uuid
-$$;
-
 -- Returns what was used from the day first until the day before last, in UTC: a row for each day, material and colour,
 -- and, with by_printer, a row for each day and printer. The printer is that of the run, or the API key that reported;
 -- printer_key is '' if there is neither.
@@ -13,7 +6,7 @@ $$;
 -- Edits of the remaining weight correct it and do not count. cost is at the price that the spool has now, and null if no
 -- spool has one.
 --
--- An entry gets its id just before its time. The margin of a minute covers a clock that was set in between.
+-- Only statements with the condition num_nonnulls(created_at) = 1 use the index by time.
 create or replace function ledger_usage(tenant uuid, first date, last date)
 returns table (
 	by_printer boolean, day date, material_type text, color_key text, printer_key text, color text, printer_name text,
@@ -32,9 +25,7 @@ language sql stable as $$
 		join spools s on s.tenant_id = u.tenant_id and s.id = u.spool_id
 		left join production_runs r on r.tenant_id = u.tenant_id and r.id = u.run_id
 		left join api_keys k on u.kind = 'printed' and k.tenant_id = u.tenant_id and k.id = u.api_key_id
-		where u.tenant_id = tenant
-			and u.id >= uuid_v7_from((first::timestamp at time zone 'UTC') - interval '1 minute')
-			and u.id < uuid_v7_from((last::timestamp at time zone 'UTC') + interval '1 minute')
+		where u.tenant_id = tenant and num_nonnulls(u.created_at) = 1
 			and u.created_at >= first::timestamp at time zone 'UTC' and u.created_at < last::timestamp at time zone 'UTC'
 			and u.kind in ('deducted', 'run', 'wasted', 'printed', 'measured')
 	) e
@@ -63,7 +54,7 @@ begin
 	select s.next_day into first from usage_summaries s where s.tenant_id = tenant;
 	if first is null then
 		select (u.created_at at time zone 'UTC')::date into first
-		from spool_usage u where u.tenant_id = tenant order by u.id limit 1;
+		from spool_usage u where u.tenant_id = tenant and num_nonnulls(u.created_at) = 1 order by u.created_at limit 1;
 		if first is null then
 			return 0;
 		end if;

@@ -43,7 +43,8 @@ func Routes(d *db.DB) []server.Route {
 		server.Op("PATCH /api/v1/stock-levels/{id}", server.Write, server.Handle(h.updateLevel), updateLevelDoc),
 		server.Op("DELETE /api/v1/stock-levels/{id}", server.Write, server.Handle(h.deleteLevel), deleteLevelDoc),
 		server.Op("GET /api/v1/reports/usage", server.Read, server.Handle(h.reportUsage), usageReportDoc),
-		server.Op("GET /api/v1/reports/usage/export", server.Read, ExportUsage.Endpoint(d, "usage"), exportUsageDoc),
+		server.Op("GET /api/v1/reports/usage/export", server.Read,
+			server.HandleFile("text/csv", "usage.csv", h.exportUsage), exportUsageDoc),
 	}
 }
 

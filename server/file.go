@@ -12,14 +12,22 @@ import (
 // file is the response of an endpoint that HandleFile made.
 type file struct {
 	media, name string
-	write       func(context.Context, io.Writer) error
+	open        func(call) (func(context.Context, io.Writer) error, error)
 }
 
-// HandleFile returns an endpoint whose response is a file with the media type and the name. It sends the file while
-// write runs. An error before the first 64 KiB is an error response; a later one breaks the connection, so that the
-// client does not take the part for the whole.
-func HandleFile(media, name string, write func(context.Context, io.Writer) error) Endpoint {
-	return Endpoint{in: reflect.TypeFor[struct{}](), out: resultKind{status: 200}, file: &file{media, name, write}}
+// HandleFile returns an endpoint whose response is a file with the media type and the name. In determines what it reads,
+// as for Handle. It sends the file while write runs. An error before the first 64 KiB is an error response; a later one
+// breaks the connection, so that the client does not take the part for the whole.
+func HandleFile[In any](
+	media, name string, write func(ctx context.Context, r *Request[In], w io.Writer) error,
+) Endpoint {
+	e := Endpoint{in: reflect.TypeFor[In](), out: resultKind{status: 200}}
+	decode := requestOf[In](e)
+	e.file = &file{media, name, func(c call) (func(context.Context, io.Writer) error, error) {
+		r, err := decode(c)
+		return func(ctx context.Context, w io.Writer) error { return write(ctx, &r, w) }, err
+	}}
+	return e
 }
 
 const (
@@ -34,9 +42,11 @@ func (o *operation) sendFile(w http.ResponseWriter, r *http.Request, info *reque
 		return err
 	}
 	c, _, err := o.read(w, r)
-	if err == nil {
-		err = c.problems.Err()
+	if err != nil {
+		return err
 	}
+	f := o.route.Endpoint.file
+	write, err := f.open(c)
 	if err != nil {
 		return err
 	}
@@ -45,10 +55,9 @@ func (o *operation) sendFile(w http.ResponseWriter, r *http.Request, info *reque
 		return ErrUnavailable.Because(errInFlight)
 	}
 	defer o.s.inFlight.remove(caller, fileInFlight)
-	f := o.route.Endpoint.file
 	to := &fileWriter{w: w, file: f}
 	buffer := bufio.NewWriterSize(to, fileBuffer)
-	err = f.write(ctx, buffer)
+	err = write(ctx, buffer)
 	if err != nil && !to.started {
 		return err
 	}

@@ -19,7 +19,7 @@ import (
 func TestFileErrors(t *testing.T) {
 	t.Parallel()
 	for size, want := range map[int]int{0: 404, 1000: 404, 1 << 20: 200} {
-		write := func(_ context.Context, w io.Writer) error {
+		write := func(_ context.Context, _ *server.Request[struct{}], w io.Writer) error {
 			if _, err := io.WriteString(w, strings.Repeat("x", size)); err != nil {
 				return err
 			}
@@ -46,7 +46,7 @@ func TestFileErrors(t *testing.T) {
 // An export rejects a body as the other operations that read none.
 func TestFileRejectsBody(t *testing.T) {
 	t.Parallel()
-	write := func(_ context.Context, w io.Writer) error { return nil }
+	write := func(_ context.Context, _ *server.Request[struct{}], w io.Writer) error { return nil }
 	s := server.New(server.Config{Routes: []server.Route{server.Op("GET /api/v1/files", server.Public,
 		server.HandleFile("text/csv", "x.csv", write), &server.Doc{ID: "getFile", Tag: &server.Tag{Name: "files"}})}})
 	for body, want := range map[string]int{"": 200, "{}": 200, `{"from":"2026"}`: 422} {
@@ -62,7 +62,7 @@ func TestFileRejectsBody(t *testing.T) {
 func TestFilesAtATime(t *testing.T) {
 	t.Parallel()
 	writing, release := make(chan struct{}, 6), make(chan struct{})
-	write := func(context.Context, io.Writer) error {
+	write := func(context.Context, *server.Request[struct{}], io.Writer) error {
 		writing <- struct{}{}
 		select {
 		case <-release:

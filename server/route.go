@@ -219,17 +219,10 @@ func HandlePrepared[In, P any, Out result](
 ) Endpoint {
 	var out Out
 	e := Endpoint{in: reflect.TypeFor[In](), out: out.kind()}
-	query, body := e.readsQuery(), e.readsBody()
+	decode := requestOf[In](e)
 	e.prepare = func(ctx context.Context, c call) (run, error) {
-		r := Request[In]{Address: c.address, ids: c.ids}
-		var err error
-		switch {
-		case query:
-			err = decodeQuery(c.query, &r.In)
-		case body && !(c.optional && len(c.body) == 0):
-			err = decodeBody(c.body, &r.In, c.patch)
-		}
-		if err = c.problems.join(err); err != nil {
+		r, err := decode(c)
+		if err != nil {
 			return nil, err
 		}
 		prepared, err := prepare(ctx, &r)
@@ -243,6 +236,21 @@ func HandlePrepared[In, P any, Out result](
 		}, nil
 	}
 	return e
+}
+
+// requestOf returns the function that decodes the requests of an endpoint that reads an In.
+func requestOf[In any](e Endpoint) func(call) (Request[In], error) {
+	query, body := e.readsQuery(), e.readsBody()
+	return func(c call) (r Request[In], err error) {
+		r.Address, r.ids = c.address, c.ids
+		switch {
+		case query:
+			err = decodeQuery(c.query, &r.In)
+		case body && !(c.optional && len(c.body) == 0):
+			err = decodeBody(c.body, &r.In, c.patch)
+		}
+		return r, c.problems.join(err)
+	}
 }
 
 func (e Endpoint) readsQuery() bool {

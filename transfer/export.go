@@ -82,9 +82,8 @@ func Export[T any](limit int, page func(createdAt, id, limit string) *db.Stmt) E
 
 // Endpoint returns the endpoint that exports resources as CSV, with their name in the plural.
 func (e Exporter) Endpoint(d *db.DB, resources string) server.Endpoint {
-	return server.HandleFile("text/csv", resources+".csv", func(ctx context.Context, w io.Writer) error {
-		return e(ctx, d, w, "csv")
-	})
+	return server.HandleFile("text/csv", resources+".csv",
+		func(ctx context.Context, _ *server.Request[struct{}], w io.Writer) error { return e(ctx, d, w, "csv") })
 }
 
 // ExportDescription describes what an endpoint of an Exporter returns.

@@ -3694,16 +3694,29 @@ class ReportsResource:
 
     def export_usage_csv(
         self,
+        *,
+        from_: _dt.date | None = None,
+        to: _dt.date | None = None,
     ) -> str:
         """Export the usage ledger as CSV.
 
         Returns a CSV file (UTF-8, separated by commas) with a row for each entry of the usage ledgers of all
         spools, also of removed ones, oldest first.
+
+        With `from` or `to`, the file has the entries of the days that `reportUsage` covers with the same
+        parameters, and without both those of all days.
+
+        :param from_: The first day, in UTC; by default 29 days before to.
+        :param to: The last day, in UTC; today by default.
         """
         return self._client._call(
             "GET",
             "/reports/usage/export",
             _core.text,
+            query={
+                "from": from_,
+                "to": to,
+            },
         )
 
     def waste(

@@ -1860,6 +1860,14 @@ export interface ReportUsageQuery {
   to?: string | undefined;
 }
 
+/** Query parameters of `reports.exportUsageCsv`. */
+export interface ExportUsageQuery {
+  /** The first day, in UTC; by default 29 days before to. */
+  from?: string | undefined;
+  /** The last day, in UTC; today by default. */
+  to?: string | undefined;
+}
+
 /** Query parameters of `reports.waste`. */
 export interface ReportWasteQuery {
   /** What the rows of the report have in common. */
@@ -2784,11 +2792,15 @@ export class ReportsResource<M extends DecimalMode = "number"> {
    *
    * Returns a CSV file (UTF-8, separated by commas) with a row for each entry of the usage ledgers of all spools,
    * also of removed ones, oldest first.
+   *
+   * With `from` or `to`, the file has the entries of the days that `reportUsage` covers with the same parameters, and
+   * without both those of all days.
    */
   exportUsageCsv(
+    query: ExportUsageQuery = {},
     options: RequestOptions = {},
   ): Promise<string> {
-    return this.#client.call("GET", `/reports/usage/export`, {  }, options);
+    return this.#client.call("GET", `/reports/usage/export`, { query: { ...query } }, options);
   }
 
   /**
