@@ -1,7 +1,10 @@
 // Mutate tests the tests. It breaks a copy of the program in one way after the other, and runs tests that must fail. It
-// takes about an hour; run it in the root of the checkout:
+// takes about half an hour; run it in the root of the checkout:
 //
-//	go run ./tools/mutate [-only REGEXP] [-jobs N] [-list]
+//	go run ./tools/mutate [-only REGEXP] [-part N/M] [-jobs N] [-list]
+//
+// With -part it runs one of M parts. N is a number from 1, or the word today, which means another part each day. The
+// part is a sequence of neighbours in sabotages.txt, which mostly share the packages of their tests.
 //
 // It exits with status 1 if the tests pass in spite of a sabotage, or if the text that a sabotage replaces does not
 // occur exactly once.
@@ -21,6 +24,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -80,19 +84,50 @@ type result struct {
 
 func main() {
 	only := flag.String("only", "", "run only sabotages whose names match this regular expression")
+	part := flag.String("part", "", "run only one of M parts: `N/M`, or today/M for another one each day")
 	list := flag.Bool("list", false, "list the sabotages and check that the texts they replace exist")
 	jobs := flag.Int("jobs", 1, "number of sabotages to run in parallel")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, *only, *list, *jobs); err != nil {
+	if err := run(ctx, *only, *part, *list, *jobs); err != nil {
 		fmt.Fprintln(os.Stderr, "mutate:", err)
 		os.Exit(1)
 	}
 }
 
-// run tries the sabotages whose names match only. When ctx ends it stops the tests, and removes its copies.
-func run(ctx context.Context, only string, list bool, jobs int) error {
+// choose returns the sabotages whose names match only, or the part of them.
+func choose(only, part string) ([]sabotage, error) {
+	all, err := parse(sabotages)
+	if err != nil {
+		return nil, err
+	}
+	wanted, err := regexp.Compile(only)
+	if err != nil {
+		return nil, err
+	}
+	all = slices.DeleteFunc(all, func(s sabotage) bool { return !wanted.MatchString(s.name) })
+	if part == "" {
+		return all, nil
+	}
+	first, second, _ := strings.Cut(part, "/")
+	of, err := strconv.Atoi(second)
+	n := 1
+	switch {
+	case err != nil || of < 1:
+	case first == "today":
+		n = int(time.Now().Unix()/86400)%of + 1
+	default:
+		n, err = strconv.Atoi(first)
+	}
+	if err != nil || n < 1 || n > of {
+		return nil, fmt.Errorf("the part %q is not N/M or today/M with 1 <= N <= M", part)
+	}
+	return all[(n-1)*len(all)/of : n*len(all)/of], nil
+}
+
+// run tries the chosen sabotages. When ctx ends it stops the tests, and removes its copies.
+func run(ctx context.Context, only, part string, list bool, jobs int) error {
 	top, err := os.MkdirTemp("", "spoolwright-mutate-")
 	if err != nil {
 		return err
@@ -107,21 +142,12 @@ func run(ctx context.Context, only string, list bool, jobs int) error {
 		dirs <- dir
 	}
 	dir := filepath.Join(top, "0")
-	all, err := parse(sabotages)
+	chosen, err := choose(only, part)
 	if err != nil {
 		return err
 	}
-	wanted, err := regexp.Compile(only)
-	if err != nil {
-		return err
-	}
-	var chosen []sabotage
 	var outdated []error
-	for _, s := range all {
-		if !wanted.MatchString(s.name) {
-			continue
-		}
-		chosen = append(chosen, s)
+	for _, s := range chosen {
 		if _, err := s.apply(dir, false); err != nil {
 			outdated = append(outdated, err)
 		}
