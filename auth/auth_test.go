@@ -13,19 +13,18 @@ import (
 	"time"
 
 	"spoolwright/auth"
-	"spoolwright/auth/authtest"
 	"spoolwright/catalog"
 	"spoolwright/db"
-	"spoolwright/db/dbtest"
 	"spoolwright/inventory"
 	"spoolwright/orders"
 	"spoolwright/production"
 	"spoolwright/server"
+	"spoolwright/testkit"
 )
 
-func TestMain(m *testing.M) { dbtest.Main(m) }
+func TestMain(m *testing.M) { testkit.Main(m) }
 
-type j = authtest.JSON
+type j = testkit.JSON
 
 const testRounds = 1000
 
@@ -49,24 +48,24 @@ func (c *clock) pass(d time.Duration) {
 
 // world is a service with a clock and a hasher that the test controls.
 type world struct {
-	*authtest.API
+	*testkit.API
 	clock  *clock
 	hasher *auth.Hasher
 }
 
 func newWorld(t *testing.T, features ...func(*db.DB) []server.Route) *world {
 	t.Helper()
-	return newWorldWith(t, dbtest.Open(t), &clock{t: time.Date(2024, 1, 15, 10, 0, 0, 0, time.UTC)}, features...)
+	return newWorldWith(t, testkit.Open(t), &clock{t: time.Date(2024, 1, 15, 10, 0, 0, 0, time.UTC)}, features...)
 }
 
 func newWorldWith(t *testing.T, d *db.DB, clock *clock, features ...func(*db.DB) []server.Route) *world {
 	t.Helper()
 	w := &world{clock: clock, hasher: auth.NewHasher(testRounds)}
-	tokens, err := auth.NewTokens([]string{authtest.Secret}, 30*time.Minute, 7*24*time.Hour, w.clock.now)
+	tokens, err := auth.NewTokens([]string{testkit.Secret}, 30*time.Minute, 7*24*time.Hour, w.clock.now)
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.API = authtest.New(t, authtest.Options{DB: d, Now: w.clock.now, Change: func(c *server.Config) {
+	w.API = testkit.New(t, testkit.Options{DB: d, Now: w.clock.now, Change: func(c *server.Config) {
 		service := auth.New(c.DB, tokens, w.hasher, w.clock.now)
 		routes := service.Routes()
 		c.Routes = append(routes, c.Routes[len(routes):]...)
@@ -81,7 +80,7 @@ func (w *world) accounts() auth.Accounts {
 }
 
 // from returns a client without a token whose requests come from the address.
-func (w *world) from(address string) *authtest.Client {
+func (w *world) from(address string) *testkit.Client {
 	return w.Anonymous().With("X-Forwarded-For", address)
 }
 
@@ -102,7 +101,7 @@ type tokenSet struct {
 }
 
 // tokensOf decodes the response of a login or refresh and ends the test if it is not a valid token set.
-func tokensOf(t *testing.T, a *authtest.Response) tokenSet {
+func tokensOf(t *testing.T, a *testkit.Response) tokenSet {
 	t.Helper()
 	var s tokenSet
 	d := json.NewDecoder(bytes.NewReader(a.Body))
@@ -118,9 +117,9 @@ func tokensOf(t *testing.T, a *authtest.Response) tokenSet {
 	return s
 }
 
-func (w *world) login(t *testing.T, c *authtest.Client) tokenSet {
+func (w *world) login(t *testing.T, c *testkit.Client) tokenSet {
 	t.Helper()
-	return tokensOf(t, w.Anonymous().Post(t, loginPath, credentials(c.Email, authtest.Password)))
+	return tokensOf(t, w.Anonymous().Post(t, loginPath, credentials(c.Email, testkit.Password)))
 }
 
 func (w *world) refresh(t *testing.T, token string) tokenSet {
@@ -135,7 +134,7 @@ func (w *world) refreshFails(t *testing.T, token, code string) {
 }
 
 // as returns a copy of the client with another access token.
-func as(c *authtest.Client, token string) *authtest.Client {
+func as(c *testkit.Client, token string) *testkit.Client {
 	copied := *c
 	copied.Token = token
 	return &copied
@@ -146,7 +145,7 @@ func TestLogin(t *testing.T) {
 	w := newWorld(t)
 	user := w.Operator(t)
 	for _, email := range []string{user.Email, strings.ToUpper(user.Email), " " + user.Email + "\t"} {
-		set := tokensOf(t, w.Anonymous().Post(t, loginPath, credentials(email, authtest.Password)))
+		set := tokensOf(t, w.Anonymous().Post(t, loginPath, credentials(email, testkit.Password)))
 		as(user, set.Access).Get(t, mePath).Want(200).Shows(map[string]string{
 			"id": user.Actor.User, "email": user.Email, "tenant_id": user.Actor.Tenant,
 		})
@@ -162,15 +161,15 @@ func TestLogin(t *testing.T) {
 	}
 	var bodies []string
 	for name, c := range map[string]j{
-		"a wrong password":     credentials(user.Email, authtest.Password+"x"),
-		"other case":           credentials(user.Email, strings.ToUpper(authtest.Password)),
-		"a blank before":       credentials(user.Email, " "+authtest.Password),
+		"a wrong password":     credentials(user.Email, testkit.Password+"x"),
+		"other case":           credentials(user.Email, strings.ToUpper(testkit.Password)),
+		"a blank before":       credentials(user.Email, " "+testkit.Password),
 		"another password":     credentials(user.Email, "the password of another user"),
-		"an unknown e-mail":    credentials("unknown@test.example", authtest.Password),
-		"an invalid e-mail":    credentials("x", authtest.Password),
-		"a disabled user":      credentials(disabled.Email, authtest.Password),
-		"a part of the e-mail": credentials(user.Email[1:], authtest.Password),
-		"a LIKE pattern":       credentials("%@test.example", authtest.Password),
+		"an unknown e-mail":    credentials("unknown@test.example", testkit.Password),
+		"an invalid e-mail":    credentials("x", testkit.Password),
+		"a disabled user":      credentials(disabled.Email, testkit.Password),
+		"a part of the e-mail": credentials(user.Email[1:], testkit.Password),
+		"a LIKE pattern":       credentials("%@test.example", testkit.Password),
 	} {
 		a := w.from("198.51.100."+fmt.Sprint(len(bodies)+1)).Post(t, loginPath, c)
 		a.WantError(401, "INVALID_CREDENTIALS")
@@ -195,7 +194,7 @@ func TestLogin(t *testing.T) {
 		{credentials(strings.Repeat("x", 321), "x"), "email"},
 		{credentials(user.Email+"\x00", "x"), "email"},
 		{j{"email": user.Email, "password": 1}, "password"},
-		{j{"email": user.Email, "password": authtest.Password, "tenant_id": user.Actor.Tenant}, "tenant_id"},
+		{j{"email": user.Email, "password": testkit.Password, "tenant_id": user.Actor.Tenant}, "tenant_id"},
 	} {
 		w.Anonymous().Post(t, loginPath, c.body).Fields(strings.Fields(c.fields)...)
 	}
@@ -226,16 +225,16 @@ func TestTokenLifetimes(t *testing.T) {
 	as(user, last.Access).Get(t, mePath).WantError(401, "TOKEN_EXPIRED")
 	w.login(t, user)
 
-	tokens, err := auth.NewTokens([]string{authtest.Secret}, 5*time.Minute, time.Hour, time.Now)
+	tokens, err := auth.NewTokens([]string{testkit.Secret}, 5*time.Minute, time.Hour, time.Now)
 	if err != nil {
 		t.Fatal(err)
 	}
-	short := authtest.New(t, authtest.Options{Change: func(c *server.Config) {
+	short := testkit.New(t, testkit.Options{Change: func(c *server.Config) {
 		service := auth.New(c.DB, tokens, auth.NewHasher(testRounds), time.Now)
 		c.Routes, c.Authenticate = service.Routes(), service.Authenticate
 	}})
 	other := short.Operator(t)
-	mustLogin(t, short, other.Email, authtest.Password).Shows(map[string]string{"expires_in": "300"})
+	mustLogin(t, short, other.Email, testkit.Password).Shows(map[string]string{"expires_in": "300"})
 }
 
 func TestRefreshRotates(t *testing.T) {
@@ -444,13 +443,13 @@ func TestLogout(t *testing.T) {
 	farm := w.Tenant(t)
 	user, colleague, stranger := farm.User(t, "viewer"), farm.User(t, "operator"), w.Operator(t)
 	set, other := w.login(t, user), w.login(t, user)
-	logout := func(c *authtest.Client, token string) *authtest.Response {
+	logout := func(c *testkit.Client, token string) *testkit.Response {
 		t.Helper()
 		return c.Post(t, logoutPath, j{"refresh_token": token})
 	}
 	logout(w.Anonymous(), set.Refresh).WantError(401, "INVALID_TOKEN")
 	// The token of another user: the session continues, and the response does not tell whether it exists.
-	for _, c := range []*authtest.Client{colleague, stranger} {
+	for _, c := range []*testkit.Client{colleague, stranger} {
 		if a := logout(c, set.Refresh).Want(204); len(a.Body) != 0 {
 			t.Errorf("%s", a.Body)
 		}
@@ -504,7 +503,7 @@ func TestMe(t *testing.T) {
 
 // everyRoute calls each route that requires a token and that the client's role may use, with the document's example as
 // the body and random ids, and passes each response to check.
-func everyRoute(t *testing.T, w *world, c *authtest.Client, check func(route server.Route, a *authtest.Response)) {
+func everyRoute(t *testing.T, w *world, c *testkit.Client, check func(route server.Route, a *testkit.Response)) {
 	t.Helper()
 	var d struct {
 		Paths map[string]map[string]struct {
@@ -573,7 +572,7 @@ func TestAccessIsRevokedImmediately(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, inventory.Routes, catalog.Routes, production.Routes(orders.Follow))
 	farm := w.Tenant(t)
-	setRole := func(c *authtest.Client, role string) {
+	setRole := func(c *testkit.Client, role string) {
 		t.Helper()
 		err := w.DB.Write(db.As(t.Context(), db.Actor{Tenant: farm.ID}),
 			db.SQL(`update users set role = $2 where id = $1`, c.Actor.User, role))
@@ -581,12 +580,12 @@ func TestAccessIsRevokedImmediately(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	fails := func(route server.Route, a *authtest.Response) {
+	fails := func(route server.Route, a *testkit.Response) {
 		if a.Status != 401 || a.Text("code") != "INVALID_TOKEN" {
 			t.Errorf("%s: %d %s", a.What, a.Status, a.Body)
 		}
 	}
-	passes := func(route server.Route, a *authtest.Response) {
+	passes := func(route server.Route, a *testkit.Response) {
 		if a.Status == 401 || a.Status == 403 || a.Status >= 500 {
 			t.Errorf("%s: %d %s", a.What, a.Status, a.Body)
 		}
@@ -605,7 +604,7 @@ func TestAccessIsRevokedImmediately(t *testing.T) {
 	user.Post(t, "/api/v1/spools", newSpool).WantError(403, "FORBIDDEN")
 
 	setRole(user, "admin")
-	everyRoute(t, w, user, func(route server.Route, a *authtest.Response) {
+	everyRoute(t, w, user, func(route server.Route, a *testkit.Response) {
 		if want := map[bool]int{true: 403, false: 401}[route.Access > server.Read]; a.Status != want {
 			t.Errorf("%s: %d %s", a.What, a.Status, a.Body)
 		}
@@ -619,7 +618,7 @@ func TestAccessIsRevokedImmediately(t *testing.T) {
 	}
 	everyRoute(t, w, user, fails)
 	w.refreshFails(t, set.Refresh, "INVALID_TOKEN")
-	w.Anonymous().Post(t, loginPath, credentials(user.Email, authtest.Password)).WantError(401, "INVALID_CREDENTIALS")
+	w.Anonymous().Post(t, loginPath, credentials(user.Email, testkit.Password)).WantError(401, "INVALID_CREDENTIALS")
 	if err := w.accounts().SetDisabled(t.Context(), user.Email, false); err != nil {
 		t.Fatal(err)
 	}
@@ -654,7 +653,7 @@ func (w *world) hashes() *atomic.Int64 {
 }
 
 // tooMany ends the test unless the response is a 429 with the Retry-After.
-func tooMany(t *testing.T, a *authtest.Response, seconds string) {
+func tooMany(t *testing.T, a *testkit.Response, seconds string) {
 	t.Helper()
 	a.WantError(429, "RATE_LIMIT_EXCEEDED")
 	if got := a.Header.Get("Retry-After"); got != seconds {
@@ -667,7 +666,7 @@ func TestFailedLoginsAreLimited(t *testing.T) {
 	w := newWorld(t)
 	user := w.Operator(t)
 	hashes := w.hashes()
-	attempt := func(address, email, password string) *authtest.Response {
+	attempt := func(address, email, password string) *testkit.Response {
 		t.Helper()
 		return w.from(address).Post(t, loginPath, credentials(email, password))
 	}
@@ -682,18 +681,18 @@ func TestFailedLoginsAreLimited(t *testing.T) {
 		for range 4 {
 			attempt("198.51.100.1", user.Email, "wrong").WantError(401, "INVALID_CREDENTIALS")
 		}
-		attempt("198.51.100.1", user.Email, authtest.Password).Want(200) // a success clears the failures
+		attempt("198.51.100.1", user.Email, testkit.Password).Want(200) // a success clears the failures
 		for range 5 {
 			attempt("198.51.100.1", strings.ToUpper(user.Email)+" ", "wrong").WantError(401, "INVALID_CREDENTIALS")
 		}
 		hashed(10)
 		tooMany(t, attempt("198.51.100.1", user.Email, "wrong"), "900")
 		w.clock.pass(time.Minute)
-		tooMany(t, attempt("198.51.100.1", user.Email, authtest.Password), "840")
+		tooMany(t, attempt("198.51.100.1", user.Email, testkit.Password), "840")
 		hashed(0)
-		attempt("198.51.100.2", user.Email, authtest.Password).Want(200)
+		attempt("198.51.100.2", user.Email, testkit.Password).Want(200)
 		w.clock.pass(14 * time.Minute)
-		attempt("198.51.100.1", user.Email, authtest.Password).Want(200)
+		attempt("198.51.100.1", user.Email, testkit.Password).Want(200)
 		hashed(2)
 	})
 	t.Run("unknown account", func(t *testing.T) {
@@ -711,9 +710,9 @@ func TestFailedLoginsAreLimited(t *testing.T) {
 			a.WantError(401, "INVALID_CREDENTIALS")
 		}
 		hashed(20)
-		tooMany(t, attempt("2001:db8::ffff", user.Email, authtest.Password), "900")
+		tooMany(t, attempt("2001:db8::ffff", user.Email, testkit.Password), "900")
 		hashed(0)
-		attempt("2001:db8:0:1::", user.Email, authtest.Password).Want(200)
+		attempt("2001:db8:0:1::", user.Email, testkit.Password).Want(200)
 		hashed(1)
 	})
 	t.Run("100 for an account", func(t *testing.T) {
@@ -722,10 +721,10 @@ func TestFailedLoginsAreLimited(t *testing.T) {
 			attempt(fmt.Sprintf("203.0.113.%d", i), user.Email, "wrong").WantError(401, "INVALID_CREDENTIALS")
 		}
 		hashed(100)
-		tooMany(t, attempt("198.51.100.9", user.Email, authtest.Password), "900")
+		tooMany(t, attempt("198.51.100.9", user.Email, testkit.Password), "900")
 		hashed(0)
 		other := w.Operator(t)
-		attempt("203.0.113.1", other.Email, authtest.Password).Want(200)
+		attempt("203.0.113.1", other.Email, testkit.Password).Want(200)
 	})
 	t.Run("invalid requests do not count", func(t *testing.T) {
 		w.clock.pass(time.Hour)
@@ -734,7 +733,7 @@ func TestFailedLoginsAreLimited(t *testing.T) {
 			w.from("198.51.100.1").Post(t, loginPath, j{"email": user.Email}).Fields("password")
 			w.from("198.51.100.1").Post(t, loginPath, `{`).WantError(400, "MALFORMED_JSON")
 		}
-		attempt("198.51.100.1", user.Email, authtest.Password).Want(200)
+		attempt("198.51.100.1", user.Email, testkit.Password).Want(200)
 		hashed(1)
 	})
 }
@@ -754,46 +753,46 @@ func TestKnownAddressIsNotLockedOut(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	user := w.Operator(t)
-	login := func(address, password string) *authtest.Response {
+	login := func(address, password string) *testkit.Response {
 		t.Helper()
 		return w.from(address).Post(t, loginPath, credentials(user.Email, password))
 	}
 	const home, office, elsewhere = "198.51.100.1", "2001:db8:1::1", "198.51.100.2"
 	w.clock.pass(-30*24*time.Hour + time.Hour)
-	session := tokensOf(t, login(home, authtest.Password))
+	session := tokensOf(t, login(home, testkit.Password))
 	w.from(office).Post(t, refreshPath, j{"refresh_token": session.Refresh}).Want(200)
 	w.clock.pass(30*24*time.Hour - time.Hour)
 
 	w.fillAccount(t, user.Email)
-	tooMany(t, login(elsewhere, authtest.Password), "900")
-	tooMany(t, login("203.0.113.1", authtest.Password), "900")
-	login(home, authtest.Password).Want(200)
-	login("2001:db8:1::ffff", authtest.Password).Want(200) // the same /64 network
+	tooMany(t, login(elsewhere, testkit.Password), "900")
+	tooMany(t, login("203.0.113.1", testkit.Password), "900")
+	login(home, testkit.Password).Want(200)
+	login("2001:db8:1::ffff", testkit.Password).Want(200) // the same /64 network
 	mine := as(user, session.Access)
-	mine.Token = tokensOf(t, login(home, authtest.Password)).Access
+	mine.Token = tokensOf(t, login(home, testkit.Password)).Access
 	changePassword(t, mine, "wrong", newPhrase).WantError(400, "INVALID_CREDENTIALS")
 
 	// The limit of the account and address still applies.
 	for range 5 {
 		login(home, "wrong").WantError(401, "INVALID_CREDENTIALS")
 	}
-	tooMany(t, login(home, authtest.Password), "900")
+	tooMany(t, login(home, testkit.Password), "900")
 
 	// Another instance, or the service after a restart, knows the addresses.
 	restarted := newWorldWith(t, w.DB, w.clock)
 	restarted.fillAccount(t, user.Email)
-	login = func(address, password string) *authtest.Response {
+	login = func(address, password string) *testkit.Response {
 		t.Helper()
 		return restarted.from(address).Post(t, loginPath, credentials(user.Email, password))
 	}
-	login(home, authtest.Password).Want(200)
-	tooMany(t, login(elsewhere, authtest.Password), "900")
+	login(home, testkit.Password).Want(200)
+	tooMany(t, login(elsewhere, testkit.Password), "900")
 
 	// After 30 days without a login, the address is unknown.
 	w.clock.pass(30 * 24 * time.Hour)
 	restarted.fillAccount(t, user.Email)
-	tooMany(t, login(office, authtest.Password), "900")
-	tooMany(t, login(home, authtest.Password), "900")
+	tooMany(t, login(office, testkit.Password), "900")
+	tooMany(t, login(home, testkit.Password), "900")
 }
 
 // A user has at most 20 known addresses, those used last.
@@ -802,7 +801,7 @@ func TestKnownAddressesAreBounded(t *testing.T) {
 	w := newWorld(t)
 	user := w.Operator(t)
 	for i := range 25 {
-		w.from(fmt.Sprintf("198.51.100.%d", i)).Post(t, loginPath, credentials(user.Email, authtest.Password)).Want(200)
+		w.from(fmt.Sprintf("198.51.100.%d", i)).Post(t, loginPath, credentials(user.Email, testkit.Password)).Want(200)
 		w.clock.pass(time.Minute)
 	}
 	var n int
@@ -851,7 +850,7 @@ func TestConcurrentLogins(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 12 {
 		wg.Go(func() {
-			a, err := w.Anonymous().Send("POST", loginPath, credentials(user.Email, authtest.Password))
+			a, err := w.Anonymous().Send("POST", loginPath, credentials(user.Email, testkit.Password))
 			if err != nil || a.Status != 200 {
 				t.Errorf("%v, %+v", err, a)
 			}
@@ -870,7 +869,7 @@ func TestConcurrentSlowLogins(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
-			a, err := w.Anonymous().Send("POST", loginPath, credentials(user.Email, authtest.Password))
+			a, err := w.Anonymous().Send("POST", loginPath, credentials(user.Email, testkit.Password))
 			if err != nil || a.Status != 200 {
 				t.Errorf("%v, %+v", err, a)
 			}
@@ -908,19 +907,19 @@ func TestHashingQueue(t *testing.T) {
 	free := w.hasher.Fill(10 * time.Millisecond)
 	emails := append(slices.Repeat([]string{user.Email}, 7), "unknown@test.example")
 	for i, email := range emails {
-		a := w.Anonymous().Post(t, loginPath, credentials(email, authtest.Password))
+		a := w.Anonymous().Post(t, loginPath, credentials(email, testkit.Password))
 		if a.WantError(503, "UNAVAILABLE"); a.Header.Get("Retry-After") == "" {
 			t.Errorf("%d: %v", i, a.Header)
 		}
 	}
 	admin := w.Tenant(t).User(t, "admin")
 	create := j{"email": email(), "name": "Bob", "role": "viewer", "password": phrase}
-	changePassword(t, admin, authtest.Password, newPhrase).WantError(503, "UNAVAILABLE")
+	changePassword(t, admin, testkit.Password, newPhrase).WantError(503, "UNAVAILABLE")
 	admin.Post(t, usersPath, create).WantError(503, "UNAVAILABLE")
 	admin.Patch(t, usersPath+"/"+admin.Actor.User, j{"password": newPhrase}).WantError(503, "UNAVAILABLE")
 	free()
 	admin.Post(t, usersPath, create).Want(201)
-	changePassword(t, admin, authtest.Password, newPhrase).Want(204)
+	changePassword(t, admin, testkit.Password, newPhrase).Want(204)
 	w.login(t, user)
 	for range 5 {
 		w.Anonymous().Post(t, loginPath, credentials(user.Email, "wrong")).WantError(401, "INVALID_CREDENTIALS")
@@ -935,14 +934,14 @@ func TestHashingQueue(t *testing.T) {
 func TestLoginsOfOneAccountDelayNoOther(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	attackers, victim := []*authtest.Client{w.Operator(t), w.Operator(t)}, w.Operator(t)
+	attackers, victim := []*testkit.Client{w.Operator(t), w.Operator(t)}, w.Operator(t)
 	const secret = "the victim's password"
 	if err := w.accounts().SetPassword(t.Context(), victim.Email, secret); err != nil {
 		t.Fatal(err)
 	}
 	gate := w.hasher.Gate(2)
 	var wg sync.WaitGroup
-	login := func(c *authtest.Client, password string) {
+	login := func(c *testkit.Client, password string) {
 		wg.Go(func() {
 			a, err := w.Anonymous().Send("POST", loginPath, credentials(c.Email, password))
 			if err != nil || a.Status != 200 {
@@ -951,12 +950,12 @@ func TestLoginsOfOneAccountDelayNoOther(t *testing.T) {
 		})
 	}
 	for _, c := range attackers {
-		login(c, authtest.Password)
+		login(c, testkit.Password)
 		<-gate.Started
 	}
 	for range 9 {
-		login(attackers[0], authtest.Password)
-		login(attackers[1], authtest.Password)
+		login(attackers[0], testkit.Password)
+		login(attackers[1], testkit.Password)
 	}
 	gate.WaitFor(t, 6)
 	login(victim, secret)
@@ -975,13 +974,13 @@ func TestLoginsAreLimited(t *testing.T) {
 	w := newWorld(t)
 	user := w.Operator(t)
 	hashes := w.hashes()
-	changePassword(t, user, authtest.Password, authtest.Password).Want(204)
+	changePassword(t, user, testkit.Password, testkit.Password).Want(204)
 	var wg sync.WaitGroup
 	for i := range 13 {
 		wg.Go(func() {
 			for range 23 {
 				c := w.from(fmt.Sprintf("198.51.100.%d", i))
-				a, err := c.Send("POST", loginPath, credentials(user.Email, authtest.Password))
+				a, err := c.Send("POST", loginPath, credentials(user.Email, testkit.Password))
 				if err != nil || a.Status != 200 {
 					t.Errorf("%v, %+v", err, a)
 				}
@@ -991,7 +990,7 @@ func TestLoginsAreLimited(t *testing.T) {
 	wg.Wait()
 	hashes.Store(0)
 	for _, address := range []string{"198.51.100.1", "203.0.113.1"} {
-		a := w.from(address).Post(t, loginPath, credentials(user.Email, authtest.Password))
+		a := w.from(address).Post(t, loginPath, credentials(user.Email, testkit.Password))
 		tooMany(t, a, "900")
 		if detail := a.Text("detail"); detail != "Too many logins of this account; try again later" {
 			t.Errorf("the detail is %q", detail)
@@ -1012,7 +1011,7 @@ func TestPasswordChangesOfOneTenantDelayNoOther(t *testing.T) {
 	admin, other := w.Tenant(t).User(t, "admin"), w.Tenant(t).User(t, "admin")
 	gate := w.hasher.Gate(2)
 	var wg sync.WaitGroup
-	send := func(c *authtest.Client, method, path string, body j, want int) {
+	send := func(c *testkit.Client, method, path string, body j, want int) {
 		wg.Go(func() {
 			a, err := c.Send(method, path, body)
 			if err != nil || a.Status != want {

@@ -12,16 +12,15 @@ import (
 	"testing"
 
 	"spoolwright/auth"
-	"spoolwright/auth/authtest"
 	"spoolwright/cli"
 	"spoolwright/db"
-	"spoolwright/db/dbtest"
+	"spoolwright/testkit"
 )
 
 // command runs an account command as main does, and returns what it printed.
 func command(t *testing.T, a auth.Accounts, stdin string, args ...string) (stdout, stderr string, err error) {
 	t.Helper()
-	return commandOf(t, a, dbtest.Private().OwnerURL(), stdin, args...)
+	return commandOf(t, a, testkit.Private().OwnerURL(), stdin, args...)
 }
 
 // commandOf is command with the connection string of the login that owns the tables.
@@ -57,7 +56,7 @@ func TestUserAdd(t *testing.T) {
 	w := newWorld(t)
 	a := w.accounts()
 	farm := "farm " + db.NewID()
-	log := func(email, password string) *authtest.Response {
+	log := func(email, password string) *testkit.Response {
 		t.Helper()
 		return w.Anonymous().Post(t, loginPath, credentials(email, password))
 	}
@@ -173,7 +172,7 @@ func TestAddAndAPIRejectTheSameUsers(t *testing.T) {
 		for _, value := range values {
 			u := auth.NewUser{
 				Tenant: "new " + farm.ID, NewTenant: true,
-				Email: email(), Name: "x", Role: "viewer", Password: authtest.Password,
+				Email: email(), Name: "x", Role: "viewer", Password: testkit.Password,
 			}
 			switch field {
 			case "email":
@@ -198,7 +197,7 @@ func TestAddAndAPIRejectTheSameUsers(t *testing.T) {
 // Concurrent commands that add users to the same new tenant create one tenant.
 func TestConcurrentUserAdd(t *testing.T) {
 	t.Parallel()
-	d := dbtest.Open(t)
+	d := testkit.Open(t)
 	a := auth.Accounts{DB: d, Hasher: auth.NewHasher(1)}
 	for range 10 { // one round does not always hit the race
 		farm, same := "farm "+db.NewID(), email()
@@ -208,7 +207,7 @@ func TestConcurrentUserAdd(t *testing.T) {
 		begin := make(chan struct{})
 		add := func(tenant, email string) (db.Actor, error) {
 			return a.Add(t.Context(), auth.NewUser{
-				Tenant: tenant, NewTenant: true, Email: email, Name: "x", Role: "operator", Password: authtest.Password,
+				Tenant: tenant, NewTenant: true, Email: email, Name: "x", Role: "operator", Password: testkit.Password,
 			})
 		}
 		for i := range actors {
@@ -258,7 +257,7 @@ func TestConcurrentUserAdd(t *testing.T) {
 // Every account command works with DB_MAX_CONNS=1.
 func TestAccountsWithOneConnection(t *testing.T) {
 	t.Parallel()
-	d, err := db.Open(t.Context(), db.Config{URL: dbtest.Private().AppURL(), MaxConns: 1})
+	d, err := db.Open(t.Context(), db.Config{URL: testkit.Private().AppURL(), MaxConns: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -283,7 +282,7 @@ func TestUserPasswd(t *testing.T) {
 	must(t, a, "another password\n", "user", "passwd", "--email", strings.ToUpper(user.Email), "--password-stdin")
 	w.refreshFails(t, set.Refresh, "INVALID_TOKEN")
 	w.refresh(t, other.Refresh)
-	w.Anonymous().Post(t, loginPath, credentials(user.Email, authtest.Password)).WantError(401, "INVALID_CREDENTIALS")
+	w.Anonymous().Post(t, loginPath, credentials(user.Email, testkit.Password)).WantError(401, "INVALID_CREDENTIALS")
 	tokensOf(t, w.Anonymous().Post(t, loginPath, credentials(user.Email, "another password")))
 	m := shownPassword.FindStringSubmatch(must(t, a, "", "user", "passwd", "--email", user.Email))
 	if m == nil {

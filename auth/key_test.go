@@ -17,11 +17,10 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"spoolwright/auth"
-	"spoolwright/auth/authtest"
 	"spoolwright/db"
-	"spoolwright/db/dbtest"
 	"spoolwright/inventory"
 	"spoolwright/server"
+	"spoolwright/testkit"
 )
 
 const (
@@ -30,7 +29,7 @@ const (
 )
 
 // withKey returns a client that sends the API key.
-func withKey(api *authtest.API, key string) *authtest.Client {
+func withKey(api *testkit.API, key string) *testkit.Client {
 	return api.Anonymous().With("X-API-Key", key)
 }
 
@@ -60,7 +59,7 @@ func (c *trips) get() (all, uses int) {
 func openCounted(t *testing.T) (*db.DB, *trips) {
 	t.Helper()
 	c := &trips{}
-	d, err := db.Open(t.Context(), db.Config{URL: dbtest.Private().AppURL(), MaxConns: 4, RoundTrip: c.count})
+	d, err := db.Open(t.Context(), db.Config{URL: testkit.Private().AppURL(), MaxConns: 4, RoundTrip: c.count})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,7 +104,7 @@ func TestKeySecret(t *testing.T) {
 // A key is created, read, changed, used and revoked. Only the response to its creation has the secret.
 func TestKeyLifecycle(t *testing.T) {
 	t.Parallel()
-	api := authtest.New(t, authtest.Options{}, inventory.Routes)
+	api := testkit.New(t, testkit.Options{}, inventory.Routes)
 	admin := api.Tenant(t).User(t, "admin")
 	body := j{"name": "Label printer", "role": "viewer", "expires_at": "2100-01-01T00:00:00Z"}
 	a := admin.Post(t, keysPath, body).Want(201)
@@ -155,7 +154,7 @@ func TestKeyLifecycle(t *testing.T) {
 
 func TestKeyValidation(t *testing.T) {
 	t.Parallel()
-	api := authtest.New(t, authtest.Options{})
+	api := testkit.New(t, testkit.Options{})
 	admin := api.Tenant(t).User(t, "admin")
 	admin.Post(t, keysPath, j{}).Fields("name", "role")
 	admin.Post(t, keysPath, j{"name": " ", "role": "admin"}).Fields("name", "role")
@@ -178,12 +177,12 @@ func TestKeyValidation(t *testing.T) {
 func TestInvalidKeys(t *testing.T) {
 	t.Parallel()
 	d, trips := openCounted(t)
-	api := authtest.New(t, authtest.Options{DB: d}, inventory.Routes)
+	api := testkit.New(t, testkit.Options{DB: d}, inventory.Routes)
 	tenant := api.Tenant(t)
 	user, valid := tenant.User(t, "operator"), tenant.Key(t, "operator").Header.Get("X-API-Key")
 	basic := "Basic " + base64.StdEncoding.EncodeToString([]byte("user:"+valid))
 	for name, c := range map[string]struct {
-		client *authtest.Client
+		client *testkit.Client
 		trips  int
 		code   string
 	}{
@@ -215,7 +214,7 @@ func TestInvalidKeys(t *testing.T) {
 		user.Get(t, spoolsPath+"?"+name+"="+valid).Want(200)
 	}
 	// The login ignores access tokens, and rejects keys.
-	body := credentials(user.Email, authtest.Password)
+	body := credentials(user.Email, testkit.Password)
 	withKey(api, valid).Post(t, loginPath, body).WantError(403, "FORBIDDEN")
 	withKey(api, "x").Post(t, loginPath, body).WantError(403, "FORBIDDEN")
 	user.Post(t, loginPath, body).Want(200)
@@ -226,7 +225,7 @@ func TestInvalidKeys(t *testing.T) {
 func TestKeyRoundTrips(t *testing.T) {
 	t.Parallel()
 	d, trips := openCounted(t)
-	api := authtest.New(t, authtest.Options{DB: d}, inventory.Routes)
+	api := testkit.New(t, testkit.Options{DB: d}, inventory.Routes)
 	key := api.Tenant(t).Key(t, "operator")
 	for _, want := range []int{3, 1, 1} {
 		before, _ := trips.get()
@@ -241,7 +240,7 @@ func TestKeyRoundTrips(t *testing.T) {
 // After a rotation the previous secret is valid until the grace ends. A second rotation ends the first secret.
 func TestRotateKey(t *testing.T) {
 	t.Parallel()
-	api := authtest.New(t, authtest.Options{}, inventory.Routes)
+	api := testkit.New(t, testkit.Options{}, inventory.Routes)
 	tenant := api.Tenant(t)
 	admin := tenant.User(t, "admin")
 	a := admin.Post(t, keysPath, j{"name": "x", "role": "viewer"}).Want(201)
@@ -293,7 +292,7 @@ func TestRotateKey(t *testing.T) {
 // A response that is repeated for an Idempotency-Key has no secret, because the database does not have it.
 func TestKeyIsNotStored(t *testing.T) {
 	t.Parallel()
-	api := authtest.New(t, authtest.Options{})
+	api := testkit.New(t, testkit.Options{})
 	tenant := api.Tenant(t)
 	admin := tenant.User(t, "admin").With("Idempotency-Key", "1")
 	// The name has what the secret is replaced by, and where.
@@ -309,7 +308,7 @@ func TestKeyIsNotStored(t *testing.T) {
 	admin.With("Idempotency-Key", "2").Post(t, path, j{}).Want(200).
 		Shows(map[string]string{"hint": rotated.Text("hint"), "key": "null"})
 
-	conn, err := pgx.Connect(t.Context(), dbtest.Private().SuperURL())
+	conn, err := pgx.Connect(t.Context(), testkit.Private().SuperURL())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -329,11 +328,11 @@ func TestKeyIsNotStored(t *testing.T) {
 // Idempotency keys belong to the API key that sends them.
 func TestKeyIdempotency(t *testing.T) {
 	t.Parallel()
-	api := authtest.New(t, authtest.Options{}, inventory.Routes)
+	api := testkit.New(t, testkit.Options{}, inventory.Routes)
 	tenant := api.Tenant(t)
 	seen := map[string]bool{}
 	first, second, user := tenant.Key(t, "operator"), tenant.Key(t, "operator"), tenant.User(t, "operator")
-	for _, c := range []*authtest.Client{first, second, user} {
+	for _, c := range []*testkit.Client{first, second, user} {
 		c = c.With("Idempotency-Key", "same")
 		id := c.Post(t, spoolsPath, spoolBody).Want(201).ID()
 		if a := c.Post(t, spoolsPath, spoolBody).Want(201); a.ID() != id || seen[id] {
@@ -347,7 +346,7 @@ func TestKeyIdempotency(t *testing.T) {
 // The usage ledger names the key in place of a user.
 func TestKeyInLedger(t *testing.T) {
 	t.Parallel()
-	api := authtest.New(t, authtest.Options{}, inventory.Routes)
+	api := testkit.New(t, testkit.Options{}, inventory.Routes)
 	tenant := api.Tenant(t)
 	key, user := tenant.Key(t, "operator"), tenant.User(t, "operator")
 	path := spoolsPath + "/" + key.Post(t, spoolsPath, spoolBody).Want(201).ID()
@@ -363,7 +362,7 @@ func TestKeyInLedger(t *testing.T) {
 // A tenant can have a limited number of keys; revoked ones do not count.
 func TestKeyLimit(t *testing.T) {
 	t.Parallel()
-	api := authtest.New(t, authtest.Options{})
+	api := testkit.New(t, testkit.Options{})
 	tenant := api.Tenant(t)
 	admin := tenant.User(t, "admin")
 	body := j{"name": "x", "role": "viewer"}
@@ -386,7 +385,7 @@ func TestKeyRateLimits(t *testing.T) {
 	t.Parallel()
 	d, trips := openCounted(t)
 	clock := &clock{t: time.Now()} // stands still, so that no bucket refills
-	api := authtest.New(t, authtest.Options{DB: d, Now: clock.now, PerMinute: 3, PerHour: 5,
+	api := testkit.New(t, testkit.Options{DB: d, Now: clock.now, PerMinute: 3, PerHour: 5,
 		Change: func(c *server.Config) {
 			printerSurface(c)
 			c.TenantPerMinute = 8
@@ -395,7 +394,7 @@ func TestKeyRateLimits(t *testing.T) {
 	first, second := tenant.Key(t, "operator"), tenant.Key(t, "viewer") // two requests of two admins
 	printer := tenant.Key(t, "printer")                                 // the third
 	for range 2 {
-		for _, c := range []*authtest.Client{first, second} {
+		for _, c := range []*testkit.Client{first, second} {
 			if a := c.Get(t, spoolsPath).Want(200); a.Header.Get("X-Ratelimit-Limit") != "3" {
 				t.Errorf("%v", a.Header)
 			}
@@ -435,7 +434,7 @@ func TestPrinterRateLimits(t *testing.T) {
 		perMinute, perHour int
 		want               string
 	}{{100, 1000, "300"}, {0, 1000, "3600"}, {400, 5000, "400"}, {0, 0, ""}} {
-		api := authtest.New(t, authtest.Options{PerMinute: c.perMinute, PerHour: c.perHour, Change: printerSurface})
+		api := testkit.New(t, testkit.Options{PerMinute: c.perMinute, PerHour: c.perHour, Change: printerSurface})
 		printer := api.Tenant(t).Key(t, "printer")
 		if a := printer.Post(t, printsPath, nil).Want(200); a.Header.Get("X-Ratelimit-Limit") != c.want {
 			t.Errorf("limits of users %v: %v", c, a.Header)
@@ -468,16 +467,16 @@ func printerSurface(c *server.Config) {
 // Only surfaces accept printers' keys and Basic authentication. The other roles have their access level there.
 func TestPrinterKeys(t *testing.T) {
 	t.Parallel()
-	api := authtest.New(t, authtest.Options{Change: printerSurface}, inventory.Routes)
+	api := testkit.New(t, testkit.Options{Change: printerSurface}, inventory.Routes)
 	tenant := api.Tenant(t)
-	basic := func(user, password string) *authtest.Client {
+	basic := func(user, password string) *testkit.Client {
 		return api.Anonymous().With("Authorization",
 			"bAsIc "+base64.StdEncoding.EncodeToString([]byte(user+":"+password)))
 	}
 	for role, writes := range map[string]bool{"printer": true, "operator": true, "viewer": false} {
 		key := tenant.Key(t, role)
 		secret := key.Header.Get("X-API-Key")
-		for name, c := range map[string]*authtest.Client{
+		for name, c := range map[string]*testkit.Client{
 			"key": key, "basic": basic("any", secret), "basic without user": basic("", secret),
 		} {
 			c.Get(t, printsPath).Want(200).Shows(map[string]string{"id": key.Actor.APIKey})
@@ -494,7 +493,7 @@ func TestPrinterKeys(t *testing.T) {
 	tenant.User(t, "viewer").Get(t, printsPath).Want(200)
 	tenant.User(t, "viewer").Post(t, printsPath, nil).WantError(403, "FORBIDDEN")
 	tenant.User(t, "operator").Post(t, printsPath, nil).Want(200)
-	for _, c := range []*authtest.Client{
+	for _, c := range []*testkit.Client{
 		basic("x", "password"), basic("x", auth.NewKeySecret()), basic(printer.Header.Get("X-API-Key"), ""),
 		api.Anonymous().With("Authorization", "Basic ???"), api.Anonymous().With("Authorization", "Basic"),
 	} {
@@ -514,7 +513,7 @@ func TestKeyLastUsed(t *testing.T) {
 	d, trips := openCounted(t)
 	start := time.Now().UTC().Truncate(time.Microsecond)
 	clock := &clock{t: start}
-	api := authtest.New(t, authtest.Options{DB: d, Now: clock.now}, inventory.Routes)
+	api := testkit.New(t, testkit.Options{DB: d, Now: clock.now}, inventory.Routes)
 	tenant := api.Tenant(t)
 	key, admin := tenant.Key(t, "viewer"), tenant.User(t, "admin")
 	path := keysPath + "/" + key.Actor.APIKey
@@ -548,7 +547,7 @@ func TestKeyLastUsed(t *testing.T) {
 
 	// Another instance knows when the key was last used, and writes what it knows when it stops.
 	clock.pass(time.Minute)
-	other := authtest.New(t, authtest.Options{DB: d, Now: clock.now}, inventory.Routes)
+	other := testkit.New(t, testkit.Options{DB: d, Now: clock.now}, inventory.Routes)
 	withKey(other, key.Header.Get("X-API-Key")).Get(t, spoolsPath).Want(200)
 	time.Sleep(1200 * time.Millisecond)
 	waitFor(2, start.Add(11*time.Minute))
@@ -589,7 +588,7 @@ func TestKeyLastUsed(t *testing.T) {
 func TestServeWritesLastUse(t *testing.T) {
 	t.Parallel()
 	stopped := make(chan struct{})
-	api := authtest.New(t, authtest.Options{Change: func(c *server.Config) {
+	api := testkit.New(t, testkit.Options{Change: func(c *server.Config) {
 		stop := c.Stopped
 		c.Stopped = func(ctx context.Context) error { defer close(stopped); return stop(ctx) }
 	}}, inventory.Routes)
@@ -618,7 +617,7 @@ func TestKeysAreNotLogged(t *testing.T) {
 	var mu sync.Mutex
 	var log bytes.Buffer
 	m := server.NewMetrics("test", nil)
-	api := authtest.New(t, authtest.Options{Change: func(c *server.Config) {
+	api := testkit.New(t, testkit.Options{Change: func(c *server.Config) {
 		c.Log = slog.New(slog.NewTextHandler(lockedWriter{&mu, &log}, &slog.HandlerOptions{Level: slog.LevelDebug}))
 		c.Metrics = m
 		printerSurface(c)
@@ -669,5 +668,5 @@ func (w lockedWriter) Write(b []byte) (int, error) {
 // The role of a key and the checks of the columns allow the same values.
 func TestKeyRoles(t *testing.T) {
 	t.Parallel()
-	dbtest.WantChecked(t, "api_keys", "role", auth.KeyRole("").Enum())
+	testkit.WantChecked(t, "api_keys", "role", auth.KeyRole("").Enum())
 }

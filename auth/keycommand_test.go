@@ -7,10 +7,10 @@ import (
 	"testing"
 
 	"spoolwright/auth"
-	"spoolwright/auth/authtest"
 	"spoolwright/cli"
 	"spoolwright/db"
 	"spoolwright/inventory"
+	"spoolwright/testkit"
 )
 
 // newFarm creates a tenant with an admin by the account commands, and returns the names of both.
@@ -24,11 +24,11 @@ func newFarm(t *testing.T, a auth.Accounts) (farm, admin string) {
 // key add prints only the secret, which works at once, until key revoke.
 func TestKeyCommands(t *testing.T) {
 	t.Parallel()
-	api := authtest.New(t, authtest.Options{}, inventory.Routes)
+	api := testkit.New(t, testkit.Options{}, inventory.Routes)
 	a := auth.Accounts{DB: api.DB, Hasher: auth.NewHasher(testRounds)}
 	farm, _ := newFarm(t, a)
 	other, _ := newFarm(t, a)
-	add := func(args ...string) *authtest.Client {
+	add := func(args ...string) *testkit.Client {
 		t.Helper()
 		secret, ended := strings.CutSuffix(must(t, a, "", append([]string{"key", "add"}, args...)...), "\n")
 		if !ended || !auth.IsKeySecret(secret) {

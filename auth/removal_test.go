@@ -12,16 +12,15 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"spoolwright/auth"
-	"spoolwright/auth/authtest"
 	"spoolwright/catalog"
 	"spoolwright/cli"
 	"spoolwright/db"
-	"spoolwright/db/dbtest"
 	"spoolwright/db/local"
 	"spoolwright/inventory"
 	"spoolwright/orders"
 	"spoolwright/production"
 	"spoolwright/server"
+	"spoolwright/testkit"
 	"spoolwright/webhooks"
 )
 
@@ -95,7 +94,7 @@ func TestUserMove(t *testing.T) {
 	}
 	w.refreshFails(t, set.Refresh, "INVALID_TOKEN")
 	as(w.Anonymous(), set.Access).Get(t, mePath).WantError(401, "INVALID_TOKEN")
-	moved := tokensOf(t, w.Anonymous().Post(t, loginPath, credentials(user.Email, authtest.Password)))
+	moved := tokensOf(t, w.Anonymous().Post(t, loginPath, credentials(user.Email, testkit.Password)))
 	me := as(w.Anonymous(), moved.Access).Get(t, mePath).Want(200)
 	if me.Text("tenant_id") != to.ID || me.Text("email") != user.Email {
 		t.Errorf("%s, want the tenant %s", me.Body, to.ID)
@@ -138,20 +137,20 @@ func TestUserRemove(t *testing.T) {
 	}
 	w.refreshFails(t, set.Refresh, "INVALID_TOKEN")
 	as(w.Anonymous(), set.Access).Get(t, mePath).WantError(401, "INVALID_TOKEN")
-	w.Anonymous().Post(t, loginPath, credentials(user.Email, authtest.Password)).WantError(401, "INVALID_CREDENTIALS")
+	w.Anonymous().Post(t, loginPath, credentials(user.Email, testkit.Password)).WantError(401, "INVALID_CREDENTIALS")
 	colleague.Get(t, "/api/v1/spools/"+spool).Want(200)
 	if _, _, err := command(t, a, "", "user", "remove", "--email", user.Email); !errors.Is(err, auth.ErrNoUser) {
 		t.Errorf("a second removal: %v", err)
 	}
 	name := tenantNames(t, a)[farm.ID]
-	must(t, a, authtest.Password, "user", "add", "--tenant", name, "--email", user.Email, "--name", "x",
+	must(t, a, testkit.Password, "user", "add", "--tenant", name, "--email", user.Email, "--name", "x",
 		"--password-stdin")
-	tokensOf(t, w.Anonymous().Post(t, loginPath, credentials(user.Email, authtest.Password)))
+	tokensOf(t, w.Anonymous().Post(t, loginPath, credentials(user.Email, testkit.Password)))
 }
 
 func TestTenantRename(t *testing.T) {
 	t.Parallel()
-	d := dbtest.Open(t)
+	d := testkit.Open(t)
 	a := auth.Accounts{DB: d, Hasher: auth.NewHasher(testRounds)}
 	one, two := "one "+db.NewID(), "two "+db.NewID()
 	for _, name := range []string{one, two} {
@@ -181,11 +180,11 @@ func TestTenantRemove(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, inventory.Routes, catalog.Routes, production.Routes(orders.Follow), orders.Routes,
 		func(d *db.DB) []server.Route {
-			return webhooks.New(webhooks.Config{DB: d, Secrets: []string{authtest.Secret}}).Routes()
+			return webhooks.New(webhooks.Config{DB: d, Secrets: []string{testkit.Secret}}).Routes()
 		})
 	a := w.accounts()
 	farm, other := w.Tenant(t), w.Tenant(t)
-	for _, tenant := range []*authtest.Tenant{farm, other} {
+	for _, tenant := range []*testkit.Tenant{farm, other} {
 		user := tenant.User(t, "admin")
 		tenant.Key(t, "viewer").Get(t, "/api/v1/spools").Want(200)
 		set := w.login(t, user)
@@ -233,11 +232,11 @@ func TestTenantRemove(t *testing.T) {
 func TestTenantRemoveWaitsForTransactions(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, inventory.Routes)
-	t.Run("user", func(t *testing.T) { t.Parallel(); testRemoveWaits(t, w, (*authtest.Tenant).User) })
-	t.Run("key", func(t *testing.T) { t.Parallel(); testRemoveWaits(t, w, (*authtest.Tenant).Key) })
+	t.Run("user", func(t *testing.T) { t.Parallel(); testRemoveWaits(t, w, (*testkit.Tenant).User) })
+	t.Run("key", func(t *testing.T) { t.Parallel(); testRemoveWaits(t, w, (*testkit.Tenant).Key) })
 }
 
-func testRemoveWaits(t *testing.T, w *world, create func(*authtest.Tenant, testing.TB, string) *authtest.Client) {
+func testRemoveWaits(t *testing.T, w *world, create func(*testkit.Tenant, testing.TB, string) *testkit.Client) {
 	farm := w.Tenant(t)
 	user := create(farm, t, "operator")
 	removed := make(chan error, 1)
@@ -245,7 +244,7 @@ func testRemoveWaits(t *testing.T, w *world, create func(*authtest.Tenant, testi
 		if err := w.DB.CheckActor(ctx); err != nil {
 			return err
 		}
-		go func() { removed <- db.Owner{URL: dbtest.Private().OwnerURL()}.RemoveTenant(t.Context(), farm.ID) }()
+		go func() { removed <- db.Owner{URL: testkit.Private().OwnerURL()}.RemoveTenant(t.Context(), farm.ID) }()
 		select {
 		case err := <-removed:
 			t.Errorf("the removal did not wait: %v", err)
@@ -268,10 +267,10 @@ func testRemoveWaits(t *testing.T, w *world, create func(*authtest.Tenant, testi
 // With a login that does not own the tables, the error names MIGRATE_DATABASE_URL.
 func TestOwnerCommandsNeedTheOwner(t *testing.T) {
 	t.Parallel()
-	a := auth.Accounts{DB: dbtest.Open(t), Hasher: auth.NewHasher(testRounds)}
+	a := auth.Accounts{DB: testkit.Open(t), Hasher: auth.NewHasher(testRounds)}
 	name := "farm " + db.NewID()
 	must(t, a, "", "user", "add", "--tenant", name, "--new-tenant", "--email", email(), "--name", "x")
-	_, _, err := commandOf(t, a, dbtest.Private().AppURL(), "", "tenant", "rename", name, name+" 2")
+	_, _, err := commandOf(t, a, testkit.Private().AppURL(), "", "tenant", "rename", name, name+" 2")
 	if err == nil || !strings.Contains(err.Error(), "set MIGRATE_DATABASE_URL to the login of the database's owner") {
 		t.Errorf("got %v", err)
 	}
@@ -281,13 +280,13 @@ func TestOwnerCommandsNeedTheOwner(t *testing.T) {
 func emptyDatabase(t *testing.T) *db.DB {
 	t.Helper()
 	name := "test_" + strings.ToLower(rand.Text())
-	dbtest.ExecURL(t, dbtest.Private().SuperURL(), "create database "+name+" owner "+local.OwnerRole)
-	t.Cleanup(func() { dbtest.ExecURL(t, dbtest.Private().SuperURL(), "drop database "+name+" with (force)") })
+	testkit.ExecURL(t, testkit.Private().SuperURL(), "create database "+name+" owner "+local.OwnerRole)
+	t.Cleanup(func() { testkit.ExecURL(t, testkit.Private().SuperURL(), "drop database "+name+" with (force)") })
 	at := func(url string) string { return strings.Replace(url, "/"+local.Database+"?", "/"+name+"?", 1) }
-	if _, err := db.Migrate(t.Context(), at(dbtest.Private().OwnerURL()), at(dbtest.Private().AppURL()), nil); err != nil {
+	if _, err := db.Migrate(t.Context(), at(testkit.Private().OwnerURL()), at(testkit.Private().AppURL()), nil); err != nil {
 		t.Fatal(err)
 	}
-	d, err := db.Open(t.Context(), db.Config{URL: at(dbtest.Private().AppURL()), MaxConns: 2})
+	d, err := db.Open(t.Context(), db.Config{URL: at(testkit.Private().AppURL()), MaxConns: 2})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -314,7 +313,7 @@ func tenantNames(t *testing.T, a auth.Accounts) map[string]string {
 // rowsOf returns the tables with rows of a tenant, and the numbers of these rows.
 func rowsOf(t *testing.T, tenant string) (tables []string) {
 	t.Helper()
-	conn, err := pgx.Connect(t.Context(), dbtest.Private().SuperURL())
+	conn, err := pgx.Connect(t.Context(), testkit.Private().SuperURL())
 	if err != nil {
 		t.Fatal(err)
 	}

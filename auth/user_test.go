@@ -14,10 +14,9 @@ import (
 	"time"
 
 	"spoolwright/auth"
-	"spoolwright/auth/authtest"
 	"spoolwright/db"
-	"spoolwright/db/dbtest"
 	"spoolwright/server"
+	"spoolwright/testkit"
 )
 
 const (
@@ -33,28 +32,28 @@ func newUser(changes j) j {
 	return body
 }
 
-func tryLogin(t *testing.T, api *authtest.API, email, password string) *authtest.Response {
+func tryLogin(t *testing.T, api *testkit.API, email, password string) *testkit.Response {
 	t.Helper()
 	return api.Anonymous().Post(t, loginPath, credentials(email, password))
 }
 
-func mustLogin(t *testing.T, api *authtest.API, email, password string) *authtest.Response {
+func mustLogin(t *testing.T, api *testkit.API, email, password string) *testkit.Response {
 	t.Helper()
 	return tryLogin(t, api, email, password).Want(200)
 }
 
-func changePassword(t *testing.T, c *authtest.Client, current, next string) *authtest.Response {
+func changePassword(t *testing.T, c *testkit.Client, current, next string) *testkit.Response {
 	t.Helper()
 	return c.Post(t, "/api/v1/auth/password", j{"current_password": current, "new_password": next})
 }
 
 // bearer returns a client with the access token of a login or refresh.
-func bearer(api *authtest.API, tokens *authtest.Response) *authtest.Client {
-	return &authtest.Client{API: api, Token: tokens.Text("access_token")}
+func bearer(api *testkit.API, tokens *testkit.Response) *testkit.Client {
+	return &testkit.Client{API: api, Token: tokens.Text("access_token")}
 }
 
 // tryRefresh sends the refresh token of a login or refresh.
-func tryRefresh(t *testing.T, api *authtest.API, tokens *authtest.Response) *authtest.Response {
+func tryRefresh(t *testing.T, api *testkit.API, tokens *testkit.Response) *testkit.Response {
 	t.Helper()
 	return api.Anonymous().Post(t, refreshPath, j{"refresh_token": tokens.Text("refresh_token")})
 }
@@ -63,7 +62,7 @@ func tryRefresh(t *testing.T, api *authtest.API, tokens *authtest.Response) *aut
 // effect on the user's access tokens and sessions.
 func TestUserLifecycle(t *testing.T) {
 	t.Parallel()
-	api := authtest.New(t, authtest.Options{})
+	api := testkit.New(t, testkit.Options{})
 	admin := api.Tenant(t).User(t, "admin")
 	email := "Bob." + db.NewID() + "@Test.Example"
 
@@ -114,7 +113,7 @@ func TestUserLifecycle(t *testing.T) {
 
 func TestUserCreatedDisabled(t *testing.T) {
 	t.Parallel()
-	api := authtest.New(t, authtest.Options{})
+	api := testkit.New(t, testkit.Options{})
 	email := email()
 	admin := api.Tenant(t).User(t, "admin")
 	created := admin.Post(t, usersPath, newUser(j{"email": email, "disabled": true})).Want(201)
@@ -125,7 +124,7 @@ func TestUserCreatedDisabled(t *testing.T) {
 // A rejected body changes no user.
 func TestInvalidUserBodies(t *testing.T) {
 	t.Parallel()
-	api := authtest.New(t, authtest.Options{})
+	api := testkit.New(t, testkit.Options{})
 	admin := api.Tenant(t).User(t, "admin")
 	path := admin.Post(t, usersPath, newUser(nil)).Want(201).Header.Get("Location")
 	before := string(admin.Get(t, usersPath).Body)
@@ -156,7 +155,7 @@ func TestInvalidUserBodies(t *testing.T) {
 
 func TestUserList(t *testing.T) {
 	t.Parallel()
-	api := authtest.New(t, authtest.Options{})
+	api := testkit.New(t, testkit.Options{})
 	tenant := api.Tenant(t)
 	admin := tenant.User(t, "admin")
 	api.Tenant(t).User(t, "admin").Post(t, usersPath, newUser(nil)).Want(201) // not listed: another tenant's
@@ -237,7 +236,7 @@ func TestUserLimit(t *testing.T) {
 // No response, and no response stored for an Idempotency-Key, contains a password or its hash.
 func TestUserResponsesHoldNoSecret(t *testing.T) {
 	t.Parallel()
-	api := authtest.New(t, authtest.Options{})
+	api := testkit.New(t, testkit.Options{})
 	admin := api.Tenant(t).User(t, "admin")
 	keyed := admin.With("Idempotency-Key", "k1")
 	body := newUser(nil)
@@ -275,7 +274,7 @@ func TestUserResponsesHoldNoSecret(t *testing.T) {
 // Only admins read and change users, and only those of their own tenant.
 func TestUsersAreForAdmins(t *testing.T) {
 	t.Parallel()
-	api := authtest.New(t, authtest.Options{})
+	api := testkit.New(t, testkit.Options{})
 	tenant := api.Tenant(t)
 	admin := tenant.User(t, "admin")
 	path := usersPath + "/" + admin.Actor.User
@@ -292,12 +291,12 @@ func TestUsersAreForAdmins(t *testing.T) {
 	stranger.Patch(t, path, j{"password": newPhrase}).WantError(404, "NOT_FOUND")
 	stranger.Patch(t, path, j{"email": admin.Email}).WantError(404, "NOT_FOUND")
 	stranger.Post(t, usersPath, newUser(j{"email": admin.Email})).WantError(400, "EMAIL_TAKEN")
-	mustLogin(t, api, admin.Email, authtest.Password)
+	mustLogin(t, api, admin.Email, testkit.Password)
 }
 
 func TestLastAdmin(t *testing.T) {
 	t.Parallel()
-	api := authtest.New(t, authtest.Options{})
+	api := testkit.New(t, testkit.Options{})
 	tenant := api.Tenant(t)
 	admin := tenant.User(t, "admin")
 	self := usersPath + "/" + admin.Actor.User
@@ -312,7 +311,7 @@ func TestLastAdmin(t *testing.T) {
 		admin.Patch(t, self, body).WantError(400, "LAST_ADMIN")
 	}
 	admin.Get(t, self).Want(200).Shows(map[string]string{"role": "admin", "disabled": "false", "name": "Test admin"})
-	mustLogin(t, api, admin.Email, authtest.Password)
+	mustLogin(t, api, admin.Email, testkit.Password)
 
 	admin.Patch(t, self, j{"name": "Ada", "role": "admin", "disabled": false}).Want(200)
 	admin.Patch(t, usersPath+"/"+disabled.Actor.User, j{"disabled": false}).Want(200)
@@ -324,14 +323,14 @@ func TestLastAdmin(t *testing.T) {
 // caller. Without that, admins who demote each other could leave the tenant without an admin.
 func TestLastAdminRace(t *testing.T) {
 	t.Parallel()
-	api := authtest.New(t, authtest.Options{})
+	api := testkit.New(t, testkit.Options{})
 	for _, change := range []j{{"role": "viewer"}, {"disabled": true}} {
 		tenant := api.Tenant(t)
 		ada, bob, eve := tenant.User(t, "admin"), tenant.User(t, "admin"), tenant.User(t, "admin")
 		lock := holdUsersLock(t, api, tenant.ID)
 		var wg sync.WaitGroup
 		statuses := make([]int, 2)
-		for i, c := range []struct{ caller, target *authtest.Client }{{ada, bob}, {bob, eve}} {
+		for i, c := range []struct{ caller, target *testkit.Client }{{ada, bob}, {bob, eve}} {
 			wg.Go(func() {
 				if a, err := c.caller.Send("PATCH", usersPath+"/"+c.target.Actor.User, change); err == nil {
 					statuses[i] = a.Status
@@ -351,13 +350,13 @@ func TestLastAdminRace(t *testing.T) {
 
 // usersLock is the advisory lock of a tenant's users, held by the test.
 type usersLock struct {
-	api     *authtest.API
+	api     *testkit.API
 	tenant  string
 	release func()
 }
 
 // holdUsersLock acquires the lock; it is held until release is called.
-func holdUsersLock(t *testing.T, api *authtest.API, tenant string) *usersLock {
+func holdUsersLock(t *testing.T, api *testkit.API, tenant string) *usersLock {
 	t.Helper()
 	held, stop, done := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 	go func() {
@@ -400,33 +399,33 @@ func (l *usersLock) waitFor(t *testing.T, n int) {
 // A change of the password ends all sessions of the user, and no other session.
 func TestChangePassword(t *testing.T) {
 	t.Parallel()
-	api := authtest.New(t, authtest.Options{})
+	api := testkit.New(t, testkit.Options{})
 	tenant := api.Tenant(t)
 	c, colleague := tenant.User(t, "viewer"), tenant.User(t, "admin")
-	first, second := mustLogin(t, api, c.Email, authtest.Password), mustLogin(t, api, c.Email, authtest.Password)
-	colleagues := mustLogin(t, api, colleague.Email, authtest.Password)
+	first, second := mustLogin(t, api, c.Email, testkit.Password), mustLogin(t, api, c.Email, testkit.Password)
+	colleagues := mustLogin(t, api, colleague.Email, testkit.Password)
 
 	const path = "/api/v1/auth/password"
-	c.Post(t, path, j{"current_password": authtest.Password}).Fields("new_password")
+	c.Post(t, path, j{"current_password": testkit.Password}).Fields("new_password")
 	c.Post(t, path, j{"new_password": newPhrase}).Fields("current_password")
-	changePassword(t, c, authtest.Password, "short").Fields("new_password")
+	changePassword(t, c, testkit.Password, "short").Fields("new_password")
 	changePassword(t, c, "wrong", newPhrase).WantError(400, "INVALID_CREDENTIALS")
 	refreshed := tryRefresh(t, api, first).Want(200)
 
-	changePassword(t, c, authtest.Password, newPhrase).Want(204)
+	changePassword(t, c, testkit.Password, newPhrase).Want(204)
 	tryRefresh(t, api, refreshed).WantError(401, "INVALID_TOKEN")
 	tryRefresh(t, api, second).WantError(401, "INVALID_TOKEN")
 	tryRefresh(t, api, colleagues).Want(200)
-	changePassword(t, c, authtest.Password, newPhrase).WantError(400, "INVALID_CREDENTIALS")
-	tryLogin(t, api, c.Email, authtest.Password).WantError(401, "INVALID_CREDENTIALS")
+	changePassword(t, c, testkit.Password, newPhrase).WantError(400, "INVALID_CREDENTIALS")
+	tryLogin(t, api, c.Email, testkit.Password).WantError(401, "INVALID_CREDENTIALS")
 	mustLogin(t, api, c.Email, newPhrase)
-	mustLogin(t, api, colleague.Email, authtest.Password)
+	mustLogin(t, api, colleague.Email, testkit.Password)
 }
 
 // Wrong current passwords count as failed logins, so that a stolen access token does not help to guess the password.
 func TestChangePasswordIsThrottled(t *testing.T) {
 	t.Parallel()
-	api := authtest.New(t, authtest.Options{})
+	api := testkit.New(t, testkit.Options{})
 	c := api.Tenant(t).User(t, "operator")
 	for i := range 5 {
 		if i%2 == 0 {
@@ -435,17 +434,17 @@ func TestChangePasswordIsThrottled(t *testing.T) {
 			tryLogin(t, api, c.Email, "wrong").WantError(401, "INVALID_CREDENTIALS")
 		}
 	}
-	a := changePassword(t, c, authtest.Password, newPhrase).WantError(429, "RATE_LIMIT_EXCEEDED")
+	a := changePassword(t, c, testkit.Password, newPhrase).WantError(429, "RATE_LIMIT_EXCEEDED")
 	if a.Header.Get("Retry-After") == "" {
 		t.Errorf("no Retry-After: %v", a.Header)
 	}
-	tryLogin(t, api, c.Email, authtest.Password).WantError(429, "RATE_LIMIT_EXCEEDED")
+	tryLogin(t, api, c.Email, testkit.Password).WantError(429, "RATE_LIMIT_EXCEEDED")
 }
 
 // Of several concurrent changes of one password, one succeeds and the others fail with INVALID_CREDENTIALS.
 func TestConcurrentPasswordChanges(t *testing.T) {
 	t.Parallel()
-	api := authtest.New(t, authtest.Options{Change: func(c *server.Config) {
+	api := testkit.New(t, testkit.Options{Change: func(c *server.Config) {
 		c.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
 	}})
 	c := api.Tenant(t).User(t, "operator")
@@ -456,7 +455,7 @@ func TestConcurrentPasswordChanges(t *testing.T) {
 			from := *c
 			// Each has its own address, so that the failures do not add up to a 429.
 			from.Header = http.Header{"X-Forwarded-For": {fmt.Sprintf("192.0.2.%d", i)}}
-			body := j{"current_password": authtest.Password, "new_password": fmt.Sprintf("a new password, number %d", i)}
+			body := j{"current_password": testkit.Password, "new_password": fmt.Sprintf("a new password, number %d", i)}
 			a, err := from.Send("POST", "/api/v1/auth/password", body)
 			if err == nil {
 				statuses[i] = a.Status
@@ -479,17 +478,17 @@ func TestConcurrentPasswordChanges(t *testing.T) {
 // A login that verifies the old password while it is being changed leaves no session behind.
 func TestLoginRacesPasswordChange(t *testing.T) {
 	t.Parallel()
-	api := authtest.New(t, authtest.Options{})
+	api := testkit.New(t, testkit.Options{})
 	tenant := api.Tenant(t)
 	admin := tenant.User(t, "admin")
 	ctx := context.Background()
 	for range 20 {
 		c := tenant.User(t, "operator")
 		var wg sync.WaitGroup
-		var logins [4]*authtest.Response
+		var logins [4]*testkit.Response
 		for i := range logins {
 			wg.Go(func() {
-				logins[i], _ = api.Anonymous().Send("POST", loginPath, credentials(c.Email, authtest.Password))
+				logins[i], _ = api.Anonymous().Send("POST", loginPath, credentials(c.Email, testkit.Password))
 			})
 		}
 		wg.Go(func() {
@@ -508,7 +507,7 @@ func TestLoginRacesPasswordChange(t *testing.T) {
 // The API and CheckPassword, which the commands call, accept passwords of the same lengths.
 func TestPasswordLength(t *testing.T) {
 	t.Parallel()
-	api := authtest.New(t, authtest.Options{})
+	api := testkit.New(t, testkit.Options{})
 	admin := api.Tenant(t).User(t, "admin")
 	for n := range 15 {
 		password := strings.Repeat("é", n)
@@ -522,5 +521,5 @@ func TestPasswordLength(t *testing.T) {
 // The checks of the tables allow the values that the API accepts.
 func TestEnumsMatchTables(t *testing.T) {
 	t.Parallel()
-	dbtest.WantChecked(t, "users", "role", auth.Role("").Enum())
+	testkit.WantChecked(t, "users", "role", auth.Role("").Enum())
 }

@@ -24,7 +24,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"spoolwright/db/dbtest"
+	"spoolwright/testkit"
 )
 
 var printTime = flag.Duration("printers.time", 6*time.Second, "how long Moonraker prints in testPrinterClients")
@@ -74,10 +74,10 @@ type printerFarm struct {
 
 func newPrinterFarm(t *testing.T, p program) *printerFarm {
 	t.Helper()
-	url, name := newDatabase(t, dbtest.Private().OwnerURL)
+	url, name := newDatabase(t, testkit.Private().OwnerURL)
 	address := freeAddress(t)
 	f := &printerFarm{program: p, env: []string{"DATABASE_URL=" + url, secretEnv, "LISTEN_ADDR=" + address},
-		superURL: withDatabase(dbtest.Private().SuperURL(), name)}
+		superURL: withDatabase(testkit.Private().SuperURL(), name)}
 	p.addUser(t, f.env, "farm", "ada@farm.example", "admin")
 	f.process = p.start(t, f.env)
 	f.token = f.login(t, "ada@farm.example", testPassword)

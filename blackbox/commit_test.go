@@ -11,9 +11,8 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"spoolwright/auth/authtest"
 	"spoolwright/db"
-	"spoolwright/db/dbtest"
+	"spoolwright/testkit"
 )
 
 // faultProxy is a proxy for PostgreSQL's protocol. It closes connections at points where the client cannot know
@@ -45,7 +44,7 @@ const (
 // newFaultProxy starts a proxy and returns the URL of PostgreSQL through it.
 func newFaultProxy(t *testing.T) (*faultProxy, string) {
 	t.Helper()
-	u, err := url.Parse(dbtest.Private().AppURL())
+	u, err := url.Parse(testkit.Private().AppURL())
 	check(t, err)
 	query := u.Query()
 	socket := "/.s.PGSQL." + query.Get("port")
@@ -175,18 +174,18 @@ func TestUnknownCommit(t *testing.T) {
 		d, err := db.Open(t.Context(), db.Config{URL: url, MaxConns: 1})
 		check(t, err)
 		defer d.Close()
-		proxied := newTestAPI(t, authtest.Options{DB: d})
+		proxied := newTestAPI(t, testkit.Options{DB: d})
 		start := func() (f *fixture, path string, body map[string]any, effect func() string) {
 			f = w.newFullFixture(t).prepareBodies(t)
 			rows := f.countRows(t, conn)
 			return f, f.path(t, op.Path()), f.body(t, op), func() string { return addedRows(rows, f.countRows(t, conn)) }
 		}
-		viaProxy := func(c *authtest.Client) *authtest.Client {
+		viaProxy := func(c *testkit.Client) *testkit.Client {
 			copied := *c
 			copied.API = proxied.api
 			return &copied
 		}
-		wantUnavailable := func(a *authtest.Response) {
+		wantUnavailable := func(a *testkit.Response) {
 			t.Helper()
 			a.WantError(503, "UNAVAILABLE")
 			if a.Header.Get("Retry-After") == "" || isReplay(a) {
@@ -195,7 +194,7 @@ func TestUnknownCommit(t *testing.T) {
 		}
 
 		f, path, body, effect := start()
-		var plain *authtest.Response
+		var plain *testkit.Response
 		messages := proxy.record(func() { plain = f.do(t, viaProxy(f.admin), op, path, body) })
 		if plain.Status >= 300 || len(messages) == 0 {
 			t.Fatalf("%s: %d %s", plain.What, plain.Status, plain.Body)

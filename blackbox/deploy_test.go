@@ -23,9 +23,9 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"spoolwright/db/dbtest"
 	"spoolwright/db/local"
 	"spoolwright/server"
+	"spoolwright/testkit"
 )
 
 // releaseBuild is the command that builds a release. docs/deployment.md, the Dockerfile and .ci/run must use the
@@ -83,7 +83,7 @@ func testEmptyRoot(t *testing.T, p program) {
 	b, err := os.ReadFile(string(p))
 	check(t, err)
 	check(t, os.WriteFile(filepath.Join(root, "spoolwright"), b, 0o755))
-	url, _ := newDatabase(t, dbtest.Private().OwnerURL)
+	url, _ := newDatabase(t, testkit.Private().OwnerURL)
 	// The process cannot reach the socket of PostgreSQL, so a proxy forwards a port to it.
 	proxy, err := net.Listen("tcp", "127.0.0.1:0")
 	check(t, err)
@@ -289,7 +289,7 @@ func testBillOfMaterials(t *testing.T, p program) {
 		t.Errorf("the components are\n%v, want\n%v", names, want)
 	}
 
-	url, _ := newDatabase(t, dbtest.Private().OwnerURL)
+	url, _ := newDatabase(t, testkit.Private().OwnerURL)
 	c := p.start(t, []string{"DATABASE_URL=" + url, secretEnv})
 	for path, name := range map[string]string{
 		"/docs/swagger-ui-bundle.js": "swagger-ui-dist", "/redoc/redoc.standalone.js": "redoc",
@@ -573,7 +573,7 @@ func testNginx(t *testing.T, p program) {
 			skipTest(t, "nginx is not installed")
 		}
 	}
-	url, _ := newDatabase(t, dbtest.Private().OwnerURL)
+	url, _ := newDatabase(t, testkit.Private().OwnerURL)
 	env := []string{"DATABASE_URL=" + url, secretEnv, "TRUSTED_PROXIES=127.0.0.1"}
 	instances := []*process{p.start(t, env), p.start(t, env)}
 

@@ -18,9 +18,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"spoolwright/auth/authtest"
 	"spoolwright/db"
-	"spoolwright/db/dbtest"
+	"spoolwright/testkit"
 )
 
 // TestSynchronousStandbyAway stops the synchronous standby. Until it is back, no write is acknowledged, neither by
@@ -28,21 +27,21 @@ import (
 // request.
 func TestSynchronousStandbyAway(t *testing.T) {
 	t.Parallel()
-	s := dbtest.Cluster(t, dbtest.Synchronous)
+	s := testkit.Cluster(t, testkit.Synchronous)
 	conn, err := pgx.Connect(t.Context(), s.SuperURL())
 	check(t, err)
 	defer conn.Close(t.Context())
 	d, err := db.Open(t.Context(), db.Config{URL: s.AppURL(), MaxConns: 16})
 	check(t, err)
 	defer d.Close()
-	w := newTestAPI(t, authtest.Options{DB: d})
+	w := newTestAPI(t, testkit.Options{DB: d})
 
 	type sent struct {
 		*fixture
 		op     *operation
 		path   string
 		body   map[string]any
-		client *authtest.Client
+		client *testkit.Client
 		before map[string]int
 		want   string // what the operation adds
 	}
@@ -60,7 +59,7 @@ func TestSynchronousStandbyAway(t *testing.T) {
 		}
 		all = append(all, r)
 	}
-	dbtest.LoseStandby(t, s)
+	testkit.LoseStandby(t, s)
 
 	// sendAll sends all requests and checks that only those succeed that only read.
 	sendAll := func(what string) {
@@ -86,11 +85,11 @@ func TestSynchronousStandbyAway(t *testing.T) {
 		t.Errorf("the writes were answered within %v", took)
 	}
 	all = slices.DeleteFunc(all, func(r *sent) bool { return !acceptsKey(r.op) })
-	stop := dbtest.Interrupt(t, s, "pg_cancel_backend")
+	stop := testkit.Interrupt(t, s, "pg_cancel_backend")
 	sendAll("with pg_cancel_backend")
 	stop()
 
-	dbtest.FindStandby(t, s)
+	testkit.FindStandby(t, s)
 	for _, r := range all {
 		a := r.do(t, r.client, r.op, r.path, r.body)
 		// An import first reserves numbers, which waits for the standby too; the import itself did not begin then.
@@ -110,10 +109,10 @@ func TestSynchronousStandbyAway(t *testing.T) {
 func TestFailover(t *testing.T) {
 	t.Parallel()
 	p := buildProgram(t)
-	old := dbtest.Cluster(t, dbtest.Synchronous)
-	at := dbtest.Standby(t, old)
-	dbtest.Exec(t, old, `alter system set synchronous_standby_names = '*'`, `select pg_reload_conf()`)
-	proxy := dbtest.NewForwarder(t, "127.0.0.1:0", old.SuperURL())
+	old := testkit.Cluster(t, testkit.Synchronous)
+	at := testkit.Standby(t, old)
+	testkit.Exec(t, old, `alter system set synchronous_standby_names = '*'`, `select pg_reload_conf()`)
+	proxy := testkit.NewForwarder(t, "127.0.0.1:0", old.SuperURL())
 	owner := "MIGRATE_DATABASE_URL=" + old.OwnerURL()
 	env := []string{secretEnv, "RATE_LIMIT_PER_MINUTE=0", "RATE_LIMIT_PER_HOUR=0", "RATE_LIMIT_TENANT_PER_MINUTE=0"}
 	p.addUser(t, append(env, "DATABASE_URL="+old.AppURL(), owner), "farm", "ada@farm.example", "admin")
@@ -184,9 +183,9 @@ func TestFailover(t *testing.T) {
 	}
 
 	// The old primary is demoted: it serves its sessions, but only their reads.
-	dbtest.Exec(t, old, `alter system set default_transaction_read_only = on`, `select pg_reload_conf()`)
+	testkit.Exec(t, old, `alter system set default_transaction_read_only = on`, `select pg_reload_conf()`)
 	eventually(t, "no instance is ready", func() bool { return ready("proxy") == 503 && ready("two hosts") == 503 })
-	dbtest.ExecURL(t, at(old.SuperURL()), `select pg_promote()`, `alter system reset synchronous_standby_names`,
+	testkit.ExecURL(t, at(old.SuperURL()), `select pg_promote()`, `alter system reset synchronous_standby_names`,
 		`select pg_reload_conf()`)
 	promoted := time.Now()
 	proxy.Switch(t, at(old.SuperURL()))
@@ -234,7 +233,7 @@ func bothHosts(t *testing.T, first, second string) string {
 func TestStartBeforeDatabase(t *testing.T) {
 	t.Parallel()
 	p := buildProgram(t)
-	s := dbtest.Cluster(t, nil)
+	s := testkit.Cluster(t, nil)
 	free, err := net.Listen("tcp", "127.0.0.1:0")
 	check(t, err)
 	addr := free.Addr().String()
@@ -254,7 +253,7 @@ func TestStartBeforeDatabase(t *testing.T) {
 		})
 	}
 	stopped.stop(t, syscall.SIGTERM)
-	dbtest.NewForwarder(t, addr, s.SuperURL())
+	testkit.NewForwarder(t, addr, s.SuperURL())
 	c.awaitReady(t)
 
 	begin := time.Now()

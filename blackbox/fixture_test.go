@@ -9,9 +9,9 @@ import (
 	"strings"
 	"testing"
 
-	"spoolwright/auth/authtest"
 	"spoolwright/db"
 	"spoolwright/server"
+	"spoolwright/testkit"
 )
 
 // The helpers in this file let a test go through all routes without naming them. They build request bodies from the
@@ -19,21 +19,21 @@ import (
 
 // testAPI is a running service with the operations that its OpenAPI document describes.
 type testAPI struct {
-	api        *authtest.API
+	api        *testkit.API
 	operations []*operation
 }
 
 // newUnlimitedAPI starts the whole API with rate limits that no test reaches.
 func newUnlimitedAPI(t *testing.T) *testAPI {
 	t.Helper()
-	return newTestAPI(t, authtest.Options{PerMinute: 1_000_000, PerHour: 10_000_000})
+	return newTestAPI(t, testkit.Options{PerMinute: 1_000_000, PerHour: 10_000_000})
 }
 
 // newTestAPI starts the whole API. It fails the test if an operation with a request body has no example or schema.
-func newTestAPI(t *testing.T, o authtest.Options) *testAPI {
+func newTestAPI(t *testing.T, o testkit.Options) *testAPI {
 	t.Helper()
 	watch(t)
-	w := &testAPI{api: authtest.New(t, o, features...)}
+	w := &testAPI{api: testkit.New(t, o, features...)}
 	var doc struct {
 		Paths      map[string]map[string]json.RawMessage
 		Components struct {
@@ -236,8 +236,8 @@ func pathParts(path string) []string { return strings.Split(strings.TrimPrefix(p
 // fixture is a tenant with one resource of every kind. It creates each resource when a test first needs it.
 type fixture struct {
 	*testAPI
-	tenant  *authtest.Tenant
-	admin   *authtest.Client
+	tenant  *testkit.Tenant
+	admin   *testkit.Client
 	ids     map[string]string             // path of a collection, with ids filled in -> id of the resource created in it
 	created map[string]int                // path pattern of a collection -> number of resources created
 	bodies  map[*operation]map[string]any // see body
@@ -355,9 +355,9 @@ func (f *fixture) newBody(t *testing.T, op *operation, example map[string]any) m
 		case name == "email":
 			body[name] = f.admin.Email
 		case name == "password", name == "current_password":
-			body[name] = authtest.Password
+			body[name] = testkit.Password
 		case name == "refresh_token":
-			login := authtest.JSON{"email": f.admin.Email, "password": authtest.Password}
+			login := testkit.JSON{"email": f.admin.Email, "password": testkit.Password}
 			body[name] = f.admin.Post(t, "/api/v1/auth/login", login).Want(200).Text("refresh_token")
 		}
 	}
@@ -365,14 +365,14 @@ func (f *fixture) newBody(t *testing.T, op *operation, example map[string]any) m
 }
 
 // do sends the request of an operation: without a body if the operation has none, and with the example if it is CSV.
-func (f *fixture) do(t *testing.T, c *authtest.Client, op *operation, path string, body any) *authtest.Response {
+func (f *fixture) do(t *testing.T, c *testkit.Client, op *operation, path string, body any) *testkit.Response {
 	t.Helper()
 	c, body = op.request(c, body)
 	return c.Do(t, op.Method(), path, body)
 }
 
 // request returns the client and the body for do.
-func (op *operation) request(c *authtest.Client, body any) (*authtest.Client, any) {
+func (op *operation) request(c *testkit.Client, body any) (*testkit.Client, any) {
 	switch {
 	case op.csv != "":
 		return c.With("Content-Type", "text/csv"), op.csv
@@ -414,9 +414,9 @@ func (f *fixture) wantUnchanged(t *testing.T, before map[string]string) {
 }
 
 // wantSameResponse fails the test if the responses differ in more than the time, the request id and the rate limit.
-func wantSameResponse(t *testing.T, want, got *authtest.Response) {
+func wantSameResponse(t *testing.T, want, got *testkit.Response) {
 	t.Helper()
-	for _, a := range []*authtest.Response{want, got} {
+	for _, a := range []*testkit.Response{want, got} {
 		for _, name := range []string{"Date", "X-Request-Id", "X-Ratelimit-Remaining", "X-Ratelimit-Reset"} {
 			a.Header.Del(name)
 		}

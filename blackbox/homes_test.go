@@ -15,21 +15,20 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"spoolwright/auth"
-	"spoolwright/auth/authtest"
 	"spoolwright/db"
-	"spoolwright/db/dbtest"
 	"spoolwright/inventory"
 	"spoolwright/server"
+	"spoolwright/testkit"
 )
 
 // homesAPI starts the service with two databases.
-func homesAPI(t *testing.T, c db.Config) (*dbtest.Homes, *authtest.API) {
+func homesAPI(t *testing.T, c db.Config) (*testkit.Homes, *testkit.API) {
 	t.Helper()
-	h := dbtest.NewHomes(t, c)
-	return h, authtest.New(t, authtest.Options{DB: h.Open(t)}, features...)
+	h := testkit.NewHomes(t, c)
+	return h, testkit.New(t, testkit.Options{DB: h.Open(t)}, features...)
 }
 
-var blackSpool = authtest.JSON{"material_type": "PLA", "color": "Black", "diameter_mm": 1.75, "net_weight_grams": 1000}
+var blackSpool = testkit.JSON{"material_type": "PLA", "color": "Black", "diameter_mm": 1.75, "net_weight_grams": 1000}
 
 // countIn returns a number that a query finds in a database.
 func countIn(t *testing.T, url, sql string, args ...any) (n int) {
@@ -50,7 +49,7 @@ func countIn(t *testing.T, url, sql string, args ...any) (n int) {
 func TestHomes(t *testing.T) {
 	t.Parallel()
 	h, api := homesAPI(t, db.Config{MaxConns: 8})
-	tenants := []*authtest.Tenant{api.TenantIn(t, 0), api.TenantIn(t, 1), api.Tenant(t)}
+	tenants := []*testkit.Tenant{api.TenantIn(t, 0), api.TenantIn(t, 1), api.Tenant(t)}
 	homes := []int{0, 1, 0}
 	for i, tenant := range tenants {
 		user, key := tenant.User(t, "operator"), tenant.Key(t, "operator")
@@ -59,7 +58,7 @@ func TestHomes(t *testing.T) {
 		if again := once.Post(t, "/api/v1/spools", blackSpool).Want(201); again.ID() != spool {
 			t.Errorf("tenant %d: a repeated request created %s and %s", i, spool, again.ID())
 		}
-		key.Post(t, "/api/v1/spools/"+spool+"/deduct", authtest.JSON{"weight_grams": 1}).Want(200)
+		key.Post(t, "/api/v1/spools/"+spool+"/deduct", testkit.JSON{"weight_grams": 1}).Want(200)
 		for home, url := range h.Super {
 			want := 0
 			if home == homes[i] {
@@ -77,11 +76,11 @@ func TestHomes(t *testing.T) {
 				other.User(t, "admin").Get(t, "/api/v1/spools/"+spool).WantError(404, "NOT_FOUND")
 			}
 		}
-		login := authtest.JSON{"email": user.Email, "password": authtest.Password}
+		login := testkit.JSON{"email": user.Email, "password": testkit.Password}
 		refresh := api.Anonymous().Post(t, "/api/v1/auth/login", login).Want(200).Text("refresh_token")
-		api.Anonymous().Post(t, "/api/v1/auth/refresh", authtest.JSON{"refresh_token": refresh}).Want(200)
+		api.Anonymous().Post(t, "/api/v1/auth/refresh", testkit.JSON{"refresh_token": refresh}).Want(200)
 	}
-	api.Anonymous().Post(t, "/api/v1/auth/login", authtest.JSON{"email": "x@x.example", "password": authtest.Password}).
+	api.Anonymous().Post(t, "/api/v1/auth/login", testkit.JSON{"email": "x@x.example", "password": testkit.Password}).
 		WantError(401, "INVALID_CREDENTIALS")
 	unknown := strings.Repeat("A", 43)
 	api.Anonymous().With("X-API-Key", "sw_"+unknown).Get(t, "/api/v1/spools").WantError(401, "INVALID_API_KEY")
@@ -99,29 +98,29 @@ func TestHomesLogins(t *testing.T) {
 	t.Parallel()
 	h, api := homesAPI(t, db.Config{MaxConns: 8})
 	one, two := api.TenantIn(t, 0), api.TenantIn(t, 1)
-	admins := []*authtest.Client{one.User(t, "admin"), two.User(t, "admin")}
-	create := func(admin int, email string) *authtest.Response {
+	admins := []*testkit.Client{one.User(t, "admin"), two.User(t, "admin")}
+	create := func(admin int, email string) *testkit.Response {
 		t.Helper()
-		return admins[admin].Post(t, "/api/v1/users", authtest.JSON{
-			"email": email, "name": "x", "role": "viewer", "password": authtest.Password})
+		return admins[admin].Post(t, "/api/v1/users", testkit.JSON{
+			"email": email, "name": "x", "role": "viewer", "password": testkit.Password})
 	}
 	for admin := range admins {
 		email := fmt.Sprintf("ada%d@farm.example", admin)
 		id := create(admin, email).Want(201).ID()
 		create(0, strings.ToUpper(email)).WantError(400, "EMAIL_TAKEN")
 		create(1, email).WantError(400, "EMAIL_TAKEN")
-		admins[admin].Patch(t, "/api/v1/users/"+id, authtest.JSON{"email": email, "name": "y"}).Want(200)
-		admins[admin].Patch(t, "/api/v1/users/"+id, authtest.JSON{"email": admins[admin].Email}).Want(422)
-		api.Anonymous().Post(t, "/api/v1/auth/login", authtest.JSON{"email": email, "password": authtest.Password}).Want(200)
+		admins[admin].Patch(t, "/api/v1/users/"+id, testkit.JSON{"email": email, "name": "y"}).Want(200)
+		admins[admin].Patch(t, "/api/v1/users/"+id, testkit.JSON{"email": admins[admin].Email}).Want(422)
+		api.Anonymous().Post(t, "/api/v1/auth/login", testkit.JSON{"email": email, "password": testkit.Password}).Want(200)
 	}
-	for holder, tenant := range []*authtest.Tenant{one, two} {
+	for holder, tenant := range []*testkit.Tenant{one, two} {
 		for admin := range admins {
 			email := fmt.Sprintf("lost%d%d@farm.example", holder, admin)
-			dbtest.ExecURL(t, h.Super[0], fmt.Sprintf(`insert into login_directory values ('%s', '%s', '%s')`,
+			testkit.ExecURL(t, h.Super[0], fmt.Sprintf(`insert into login_directory values ('%s', '%s', '%s')`,
 				email, tenant.ID, db.NewID()))
 			create(admin, email).Want(201)
 			create(1-admin, email).WantError(400, "EMAIL_TAKEN")
-			api.Anonymous().Post(t, "/api/v1/auth/login", authtest.JSON{"email": email, "password": authtest.Password}).Want(200)
+			api.Anonymous().Post(t, "/api/v1/auth/login", testkit.JSON{"email": email, "password": testkit.Password}).Want(200)
 		}
 	}
 	// Concurrent requests for one e-mail create one user.
@@ -130,8 +129,8 @@ func TestHomesLogins(t *testing.T) {
 		status := make(chan int)
 		for i := range 6 {
 			go func() {
-				a, err := admins[i%2].Send("POST", "/api/v1/users", authtest.JSON{
-					"email": email, "name": "x", "role": "viewer", "password": authtest.Password})
+				a, err := admins[i%2].Send("POST", "/api/v1/users", testkit.JSON{
+					"email": email, "name": "x", "role": "viewer", "password": testkit.Password})
 				if err != nil {
 					status <- 0
 					return
@@ -178,9 +177,9 @@ func TestHomeDown(t *testing.T) {
 	}
 	h.Down()
 	await("the database counts as out of reach", func() bool { return !api.DB.FurtherUp()[0] })
-	restarted := authtest.New(t, authtest.Options{DB: h.Open(t)}, features...) // starts while it is down
-	for name, api := range map[string]*authtest.API{"running": api, "started": restarted} {
-		at := func(c *authtest.Client) *authtest.Client { copied := *c; copied.API = api; return &copied }
+	restarted := testkit.New(t, testkit.Options{DB: h.Open(t)}, features...) // starts while it is down
+	for name, api := range map[string]*testkit.API{"running": api, "started": restarted} {
+		at := func(c *testkit.Client) *testkit.Client { copied := *c; copied.API = api; return &copied }
 		at(nearUser).Post(t, "/api/v1/spools", blackSpool).Want(201)
 		at(nearKey).Post(t, "/api/v1/spools", blackSpool).Want(201)
 		begin := time.Now()
@@ -208,17 +207,17 @@ func TestHomeDown(t *testing.T) {
 		}
 		// A new tenant gets the database that is within reach, but only if its name is certainly new.
 		if _, err := a.Add(t.Context(), auth.NewUser{Tenant: "new " + name, NewTenant: true, Email: name + "@farm.example",
-			Name: "x", Role: "admin", Password: authtest.Password}); err == nil {
+			Name: "x", Role: "admin", Password: testkit.Password}); err == nil {
 			t.Errorf("%s: a tenant was created although a tenant out of reach may have its name", name)
 		}
-		api.Anonymous().Post(t, "/api/v1/auth/login", authtest.JSON{"email": nearUser.Email, "password": authtest.Password}).
+		api.Anonymous().Post(t, "/api/v1/auth/login", testkit.JSON{"email": nearUser.Email, "password": testkit.Password}).
 			Want(200)
-		api.Anonymous().Post(t, "/api/v1/auth/login", authtest.JSON{"email": farUser.Email, "password": authtest.Password}).
+		api.Anonymous().Post(t, "/api/v1/auth/login", testkit.JSON{"email": farUser.Email, "password": testkit.Password}).
 			WantError(503, "UNAVAILABLE")
 	}
 	h.Up(t)
-	for name, api := range map[string]*authtest.API{"running": api, "started": restarted} {
-		at := func(c *authtest.Client) *authtest.Client { copied := *c; copied.API = api; return &copied }
+	for name, api := range map[string]*testkit.API{"running": api, "started": restarted} {
+		at := func(c *testkit.Client) *testkit.Client { copied := *c; copied.API = api; return &copied }
 		await(name+": the database is back", func() bool { return api.DB.FurtherUp()[0] })
 		at(farUser).Get(t, "/api/v1/spools/"+farSpool).Want(200)
 		at(farKey).Post(t, "/api/v1/spools", blackSpool).Want(201)
@@ -232,7 +231,7 @@ func TestHomesAccounts(t *testing.T) {
 	a := auth.Accounts{DB: api.DB, Hasher: auth.NewHasher(1000)}
 	add := func(tenant, email string) error {
 		_, err := a.Add(t.Context(), auth.NewUser{Tenant: tenant, NewTenant: true, Email: email, Name: "x", Role: "admin",
-			Password: authtest.Password})
+			Password: testkit.Password})
 		return err
 	}
 	for i := range 4 {
@@ -311,8 +310,8 @@ func TestHomesAccounts(t *testing.T) {
 // The service does not start with a database at the wrong position of the list, or without one that has tenants.
 func TestHomesOrder(t *testing.T) {
 	t.Parallel()
-	h, other := dbtest.NewHomes(t, db.Config{MaxConns: 2}), dbtest.NewHomes(t, db.Config{MaxConns: 2})
-	api := authtest.New(t, authtest.Options{DB: h.Open(t)}, features...)
+	h, other := testkit.NewHomes(t, db.Config{MaxConns: 2}), testkit.NewHomes(t, db.Config{MaxConns: 2})
+	api := testkit.New(t, testkit.Options{DB: h.Open(t)}, features...)
 	api.TenantIn(t, 1)
 	for name, c := range map[string]struct {
 		further []db.Further
@@ -340,7 +339,7 @@ func TestHomesOrder(t *testing.T) {
 func TestHomesProgram(t *testing.T) {
 	t.Parallel()
 	p := buildProgram(t)
-	h := dbtest.NewHomes(t, db.Config{})
+	h := testkit.NewHomes(t, db.Config{})
 	further := h.Config.Further[0]
 	env := append([]string{"DATABASE_URL=" + h.Config.URL, "MIGRATE_DATABASE_URL=" + h.Owner.URL, secretEnv,
 		"FURTHER_DATABASE_URLS=" + further.URL, "FURTHER_MIGRATE_DATABASE_URLS=" + further.OwnerURL}, noLimits...)

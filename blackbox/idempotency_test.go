@@ -15,10 +15,9 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"spoolwright/auth"
-	"spoolwright/auth/authtest"
 	"spoolwright/db"
-	"spoolwright/db/dbtest"
 	"spoolwright/server"
+	"spoolwright/testkit"
 )
 
 // acceptsKey reports whether the operation accepts an Idempotency-Key: every POST outside /auth does.
@@ -26,16 +25,16 @@ func acceptsKey(op *operation) bool {
 	return op.Method() == "POST" && !strings.HasPrefix(op.Path(), "/api/v1/auth/")
 }
 
-func withKey(c *authtest.Client, key string) *authtest.Client { return c.With("Idempotency-Key", key) }
+func withKey(c *testkit.Client, key string) *testkit.Client { return c.With("Idempotency-Key", key) }
 
-func isReplay(a *authtest.Response) bool { return a.Header.Get("Idempotency-Replayed") != "" }
+func isReplay(a *testkit.Response) bool { return a.Header.Get("Idempotency-Replayed") != "" }
 
 // wantReplay fails the test unless the first response is an original success and the second its replay: the same
 // status, Location and body, with Idempotency-Replayed.
 // secretField is the secret of an API key or a webhook, which is not stored, and is null in a replay.
 var secretField = regexp.MustCompile(`"(key|secret)":"(swk|whsec)_[^"]+"`)
 
-func wantReplay(t *testing.T, first, second *authtest.Response) {
+func wantReplay(t *testing.T, first, second *testkit.Response) {
 	t.Helper()
 	firstLocation, secondLocation := first.Header.Get("Location"), second.Header.Get("Location")
 	body := secretField.ReplaceAll(first.Body, []byte(`"$1":null`))
@@ -53,7 +52,7 @@ func wantReplay(t *testing.T, first, second *authtest.Response) {
 // connectSuper connects as superuser, whom row-level security does not restrict.
 func connectSuper(t *testing.T) *pgx.Conn {
 	t.Helper()
-	conn, err := pgx.Connect(context.Background(), dbtest.Private().SuperURL())
+	conn, err := pgx.Connect(context.Background(), testkit.Private().SuperURL())
 	check(t, err)
 	t.Cleanup(func() { conn.Close(context.Background()) })
 	return conn
@@ -91,7 +90,7 @@ func addedRows(before, after map[string]int) string {
 }
 
 // countKeys returns the number of stored keys of the client's user.
-func countKeys(t *testing.T, conn *pgx.Conn, c *authtest.Client) (n int) {
+func countKeys(t *testing.T, conn *pgx.Conn, c *testkit.Client) (n int) {
 	t.Helper()
 	const query = `select count(*) from idempotency_keys where user_id = $1`
 	check(t, conn.QueryRow(t.Context(), query, c.Actor.User).Scan(&n))
@@ -102,17 +101,17 @@ func countKeys(t *testing.T, conn *pgx.Conn, c *authtest.Client) (n int) {
 // deadlock.
 func newSingleConnAPI(t *testing.T) *testAPI {
 	t.Helper()
-	d, err := db.Open(t.Context(), db.Config{URL: dbtest.Private().AppURL(), MaxConns: 1})
+	d, err := db.Open(t.Context(), db.Config{URL: testkit.Private().AppURL(), MaxConns: 1})
 	check(t, err)
 	t.Cleanup(d.Close)
-	return newTestAPI(t, authtest.Options{DB: d})
+	return newTestAPI(t, testkit.Options{DB: d})
 }
 
 // TestIdempotencyKeys sends the same request with the same key many times, to every operation that accepts a key: at
 // once, later, to another instance, by other users, with other bodies, and after the key has expired.
 func TestIdempotencyKeys(t *testing.T) {
 	t.Parallel()
-	w, singleConn, limited := newUnlimitedAPI(t), newSingleConnAPI(t), newTestAPI(t, authtest.Options{PerHour: 3})
+	w, singleConn, limited := newUnlimitedAPI(t), newSingleConnAPI(t), newTestAPI(t, testkit.Options{PerHour: 3})
 	conn := connectSuper(t)
 	w.forEach(t, acceptsKey, func(t *testing.T, op *operation) {
 		plain, f := w.newFullFixture(t).prepareBodies(t), w.newFullFixture(t).prepareBodies(t)
@@ -148,17 +147,17 @@ type keyTest struct {
 	op        *operation
 	path      string
 	body      map[string]any
-	c, viewer *authtest.Client   // send the key "key"
-	conn      *pgx.Conn          // as superuser
-	first     *authtest.Response // the original response, set by testConcurrent
+	c, viewer *testkit.Client   // send the key "key"
+	conn      *pgx.Conn         // as superuser
+	first     *testkit.Response // the original response, set by testConcurrent
 }
 
-func (r *keyTest) do(t *testing.T, c *authtest.Client) *authtest.Response {
+func (r *keyTest) do(t *testing.T, c *testkit.Client) *testkit.Response {
 	t.Helper()
 	return r.f.do(t, c, r.op, r.path, r.body)
 }
 
-func (r *keyTest) wantReplay(t *testing.T, c *authtest.Client) {
+func (r *keyTest) wantReplay(t *testing.T, c *testkit.Client) {
 	t.Helper()
 	wantReplay(t, r.first, r.do(t, c))
 }
@@ -192,7 +191,7 @@ func (r *keyTest) testConcurrent(t *testing.T, effect string) {
 	t.Helper()
 	before := r.f.countRows(t, r.conn)
 	c, body := r.op.request(r.c, r.body)
-	responses := make([]*authtest.Response, 20)
+	responses := make([]*testkit.Response, 20)
 	var wg sync.WaitGroup
 	for i := range responses {
 		wg.Go(func() {
@@ -300,7 +299,7 @@ func (r *keyTest) testAuthorization(t *testing.T, limited *testAPI) {
 	t.Helper()
 	api := r.c.API
 	// withRole changes the user's role and returns a client with a token for it.
-	withRole := func(role string) *authtest.Client {
+	withRole := func(role string) *testkit.Client {
 		_, err := r.conn.Exec(t.Context(), `update users set role = $2 where id = $1`, r.c.Actor.User, role)
 		check(t, err)
 		c := *r.c
@@ -308,7 +307,7 @@ func (r *keyTest) testAuthorization(t *testing.T, limited *testAPI) {
 		check(t, err)
 		return &c
 	}
-	wantError := func(c *authtest.Client, status int, code string) {
+	wantError := func(c *testkit.Client, status int, code string) {
 		t.Helper()
 		if a := r.do(t, c).WantError(status, code); isReplay(a) {
 			t.Errorf("a %d has Idempotency-Replayed", status)
@@ -342,7 +341,7 @@ func (r *keyTest) testAuthorization(t *testing.T, limited *testAPI) {
 // testOtherUsers checks that keys belong to a user: the same request of another user is never a replay or a conflict.
 func (r *keyTest) testOtherUsers(t *testing.T) {
 	t.Helper()
-	for name, c := range map[string]*authtest.Client{
+	for name, c := range map[string]*testkit.Client{
 		"another user":             r.f.tenant.User(t, "admin"),
 		"a user of another tenant": r.c.API.Tenant(t).User(t, "admin"),
 	} {
@@ -381,7 +380,7 @@ func (r *keyTest) testExpiry(t *testing.T) {
 		wantReplay(t, again, r.do(t, r.c))
 		age("25 hours")
 	}
-	spool := authtest.JSON{"material_type": "PLA", "color": "Red", "diameter_mm": 1.75, "net_weight_grams": 1}
+	spool := testkit.JSON{"material_type": "PLA", "color": "Red", "diameter_mm": 1.75, "net_weight_grams": 1}
 	other := r.c.Post(t, "/api/v1/spools", spool).Want(201)
 	wantReplay(t, other, r.c.Post(t, "/api/v1/spools", spool))
 }
@@ -391,8 +390,8 @@ func TestValidKeys(t *testing.T) {
 	t.Parallel()
 	c := newUnlimitedAPI(t).api.Operator(t)
 	for _, key := range []string{"k", strings.Repeat("k", 255), `a "key" with ~ and {}, of 1 + 2 \ 3; 100%`} {
-		first := withKey(c, key).Post(t, runsURL, authtest.JSON{"notes": "x"})
-		wantReplay(t, first, withKey(c, key).Post(t, runsURL, authtest.JSON{"notes": "x"}))
+		first := withKey(c, key).Post(t, runsURL, testkit.JSON{"notes": "x"})
+		wantReplay(t, first, withKey(c, key).Post(t, runsURL, testkit.JSON{"notes": "x"}))
 	}
 	if total := c.Get(t, runsURL).Text("total"); total != "3" {
 		t.Errorf("%s runs, want 3", total)
@@ -405,10 +404,10 @@ func TestValidKeys(t *testing.T) {
 func TestKeysAndSecrets(t *testing.T) {
 	t.Parallel()
 	withSecrets := func(secrets ...string) *testAPI {
-		return newTestAPI(t, authtest.Options{Change: func(c *server.Config) { c.Secrets = secrets }})
+		return newTestAPI(t, testkit.Options{Change: func(c *server.Config) { c.Secrets = secrets }})
 	}
 	before := newUnlimitedAPI(t)
-	rotated := withSecrets("a newer secret, of more than 32 bytes", authtest.Secret)
+	rotated := withSecrets("a newer secret, of more than 32 bytes", testkit.Secret)
 	replaced := withSecrets("another secret, of more than 32 bytes")
 	c := withKey(before.api.Tenant(t).User(t, "admin"), "key")
 	body := []byte(`{"email":"` + db.NewID() + `@farm.example","name":"Bob","role":"viewer",` +
@@ -457,7 +456,7 @@ type errorCase struct {
 	route  string
 	status int
 	code   string
-	setUp  func(t *testing.T, c *authtest.Client) (path string, body any, fix func())
+	setUp  func(t *testing.T, c *testkit.Client) (path string, body any, fix func())
 }
 
 // driverErrorText is the text of an error of the database driver. It is used as a name, because an error response
@@ -473,9 +472,9 @@ const (
 )
 
 // createSpool creates a spool of 10 g, with other or additional fields from more, and returns its path.
-func createSpool(t *testing.T, c *authtest.Client, more authtest.JSON) string {
+func createSpool(t *testing.T, c *testkit.Client, more testkit.JSON) string {
 	t.Helper()
-	body := authtest.JSON{
+	body := testkit.JSON{
 		"material_type": "PLA", "color": "Black", "brand": driverErrorText, "diameter_mm": 1.75, "net_weight_grams": 10,
 	}
 	maps.Copy(body, more)
@@ -483,26 +482,26 @@ func createSpool(t *testing.T, c *authtest.Client, more authtest.JSON) string {
 }
 
 // createExpensiveSpool creates a spool with a price per gram at which 1,000 g cost more than the maximum.
-func createExpensiveSpool(t *testing.T, c *authtest.Client) string {
+func createExpensiveSpool(t *testing.T, c *testkit.Client) string {
 	t.Helper()
-	return createSpool(t, c, authtest.JSON{"net_weight_grams": 0.001, "purchase_price": 999_999})
+	return createSpool(t, c, testkit.JSON{"net_weight_grams": 0.001, "purchase_price": 999_999})
 }
 
 // createProduct creates a product, with a material if grams is positive, and returns its path.
-func createProduct(t *testing.T, c *authtest.Client, grams float64) string {
+func createProduct(t *testing.T, c *testkit.Client, grams float64) string {
 	t.Helper()
-	product := productsURL + "/" + c.Post(t, productsURL, authtest.JSON{"name": driverErrorText}).Want(201).ID()
+	product := productsURL + "/" + c.Post(t, productsURL, testkit.JSON{"name": driverErrorText}).Want(201).ID()
 	if grams > 0 {
-		material := authtest.JSON{"material_type": "PLA", "color": "Black", "weight_grams": grams}
+		material := testkit.JSON{"material_type": "PLA", "color": "Black", "weight_grams": grams}
 		c.Post(t, product+"/materials", material).Want(201)
 	}
 	return product
 }
 
 // createWebhook creates a webhook and returns its path.
-func createWebhook(t *testing.T, c *authtest.Client) string {
+func createWebhook(t *testing.T, c *testkit.Client) string {
 	t.Helper()
-	body := authtest.JSON{"url": "https://shop.example/hook", "events": []any{"order.received"}}
+	body := testkit.JSON{"url": "https://shop.example/hook", "events": []any{"order.received"}}
 	return webhooksURL + "/" + c.Post(t, webhooksURL, body).Want(201).ID()
 }
 
@@ -510,11 +509,11 @@ func idOf(path string) string { return path[strings.LastIndexByte(path, '/')+1:]
 
 // createRun creates a run and, unless spool is empty, a material that used the given grams of the spool. It returns
 // their paths.
-func createRun(t *testing.T, c *authtest.Client, spool string, grams any) (run, material string) {
+func createRun(t *testing.T, c *testkit.Client, spool string, grams any) (run, material string) {
 	t.Helper()
-	run = runsURL + "/" + c.Post(t, runsURL, authtest.JSON{}).Want(201).ID()
+	run = runsURL + "/" + c.Post(t, runsURL, testkit.JSON{}).Want(201).ID()
 	if spool != "" {
-		body := authtest.JSON{"spool_id": idOf(spool), "spool_weight_before_grams": grams, "spool_weight_after_grams": 0}
+		body := testkit.JSON{"spool_id": idOf(spool), "spool_weight_before_grams": grams, "spool_weight_after_grams": 0}
 		material = c.Post(t, run+"/materials", body).Want(201).Header.Get("Location")
 	}
 	return run, material
@@ -522,168 +521,168 @@ func createRun(t *testing.T, c *authtest.Client, spool string, grams any) (run, 
 
 var errorCases = []errorCase{
 	{"POST /api/v1/spools", 422, "VALIDATION_ERROR",
-		func(t *testing.T, c *authtest.Client) (string, any, func()) {
-			body := authtest.JSON{
+		func(t *testing.T, c *testkit.Client) (string, any, func()) {
+			body := testkit.JSON{
 				"material_type": "PLA", "color": "Black", "diameter_mm": 1.75,
 				"net_weight_grams": 0.000001, "purchase_price": 1_000_000,
 			}
 			return spoolsURL, body, nil
 		}},
 	{"POST /api/v1/spools/{id}/deduct", 400, "INSUFFICIENT_FILAMENT",
-		func(t *testing.T, c *authtest.Client) (string, any, func()) {
+		func(t *testing.T, c *testkit.Client) (string, any, func()) {
 			spool := createSpool(t, c, nil)
-			body := authtest.JSON{"weight_grams": 11}
-			return spool + "/deduct", body, func() { c.Patch(t, spool, authtest.JSON{"remaining_weight_grams": 12}).Want(200) }
+			body := testkit.JSON{"weight_grams": 11}
+			return spool + "/deduct", body, func() { c.Patch(t, spool, testkit.JSON{"remaining_weight_grams": 12}).Want(200) }
 		}},
 	{"POST /api/v1/spools/{id}/deduct", 404, "NOT_FOUND",
-		func(t *testing.T, c *authtest.Client) (string, any, func()) {
+		func(t *testing.T, c *testkit.Client) (string, any, func()) {
 			spool := createSpool(t, c, nil)
 			c.Delete(t, spool).Want(204)
-			return spool + "/deduct", authtest.JSON{"weight_grams": 1}, nil
+			return spool + "/deduct", testkit.JSON{"weight_grams": 1}, nil
 		}},
 	{"POST /api/v1/products", 400, "DUPLICATE_SKU",
-		func(t *testing.T, c *authtest.Client) (string, any, func()) {
-			body := authtest.JSON{"name": "x", "sku": driverErrorText}
+		func(t *testing.T, c *testkit.Client) (string, any, func()) {
+			body := testkit.JSON{"name": "x", "sku": driverErrorText}
 			product := c.Post(t, productsURL, body).Want(201).Header.Get("Location")
 			return productsURL, body, func() { c.Delete(t, product).Want(204) }
 		}},
 	{"POST /api/v1/products", 400, "UNKNOWN_REFERENCE",
-		func(t *testing.T, c *authtest.Client) (string, any, func()) {
-			component := authtest.JSON{"component_product_id": db.NewID()}
-			return productsURL, authtest.JSON{"name": "x", "components": []any{component}}, nil
+		func(t *testing.T, c *testkit.Client) (string, any, func()) {
+			component := testkit.JSON{"component_product_id": db.NewID()}
+			return productsURL, testkit.JSON{"name": "x", "components": []any{component}}, nil
 		}},
 	{"POST /api/v1/products", 400, "DUPLICATE_COMPONENT",
-		func(t *testing.T, c *authtest.Client) (string, any, func()) {
-			component := authtest.JSON{"component_product_id": idOf(createProduct(t, c, 0))}
-			return productsURL, authtest.JSON{"name": "x", "components": []any{component, component}}, nil
+		func(t *testing.T, c *testkit.Client) (string, any, func()) {
+			component := testkit.JSON{"component_product_id": idOf(createProduct(t, c, 0))}
+			return productsURL, testkit.JSON{"name": "x", "components": []any{component, component}}, nil
 		}},
 	{"POST /api/v1/products", 422, "VALIDATION_ERROR",
-		func(t *testing.T, c *authtest.Client) (string, any, func()) {
+		func(t *testing.T, c *testkit.Client) (string, any, func()) {
 			spool := createExpensiveSpool(t, c)
-			material := authtest.JSON{"material_type": "PLA", "color": "Black", "weight_grams": 1_000_000}
-			body := authtest.JSON{"name": "x", "materials": []any{material}}
+			material := testkit.JSON{"material_type": "PLA", "color": "Black", "weight_grams": 1_000_000}
+			body := testkit.JSON{"name": "x", "materials": []any{material}}
 			return productsURL, body, func() { c.Delete(t, spool).Want(204) }
 		}},
 	{"POST /api/v1/products/{id}/materials", 404, "NOT_FOUND",
-		func(t *testing.T, c *authtest.Client) (string, any, func()) {
-			body := authtest.JSON{"material_type": "PLA", "color": "Black", "weight_grams": 1}
+		func(t *testing.T, c *testkit.Client) (string, any, func()) {
+			body := testkit.JSON{"material_type": "PLA", "color": "Black", "weight_grams": 1}
 			return productsURL + "/" + db.NewID() + "/materials", body, nil
 		}},
 	{"POST /api/v1/products/{id}/materials", 422, "VALIDATION_ERROR",
-		func(t *testing.T, c *authtest.Client) (string, any, func()) {
+		func(t *testing.T, c *testkit.Client) (string, any, func()) {
 			spool := createExpensiveSpool(t, c)
-			body := authtest.JSON{"material_type": "PLA", "color": "Black", "weight_grams": 1_000_000}
+			body := testkit.JSON{"material_type": "PLA", "color": "Black", "weight_grams": 1_000_000}
 			return createProduct(t, c, 0) + "/materials", body, func() { c.Delete(t, spool).Want(204) }
 		}},
 	{"POST /api/v1/products/{id}/components", 404, "NOT_FOUND",
-		func(t *testing.T, c *authtest.Client) (string, any, func()) {
-			body := authtest.JSON{"component_product_id": idOf(createProduct(t, c, 0))}
+		func(t *testing.T, c *testkit.Client) (string, any, func()) {
+			body := testkit.JSON{"component_product_id": idOf(createProduct(t, c, 0))}
 			return productsURL + "/" + db.NewID() + "/components", body, nil
 		}},
 	{"POST /api/v1/products/{id}/components", 400, "UNKNOWN_REFERENCE",
-		func(t *testing.T, c *authtest.Client) (string, any, func()) {
-			return createProduct(t, c, 0) + "/components", authtest.JSON{"component_product_id": db.NewID()}, nil
+		func(t *testing.T, c *testkit.Client) (string, any, func()) {
+			return createProduct(t, c, 0) + "/components", testkit.JSON{"component_product_id": db.NewID()}, nil
 		}},
 	{"POST /api/v1/products/{id}/components", 400, "DUPLICATE_COMPONENT",
-		func(t *testing.T, c *authtest.Client) (string, any, func()) {
+		func(t *testing.T, c *testkit.Client) (string, any, func()) {
 			path := createProduct(t, c, 0) + "/components"
-			body := authtest.JSON{"component_product_id": idOf(createProduct(t, c, 0))}
+			body := testkit.JSON{"component_product_id": idOf(createProduct(t, c, 0))}
 			component := c.Post(t, path, body).Want(201).Header.Get("Location")
 			return path, body, func() { c.Delete(t, component).Want(204) }
 		}},
 	{"POST /api/v1/products/{id}/components", 400, "COMPONENT_CYCLE",
-		func(t *testing.T, c *authtest.Client) (string, any, func()) {
+		func(t *testing.T, c *testkit.Client) (string, any, func()) {
 			whole, part := createProduct(t, c, 0), createProduct(t, c, 0)
-			body := authtest.JSON{"component_product_id": idOf(part)}
+			body := testkit.JSON{"component_product_id": idOf(part)}
 			component := c.Post(t, whole+"/components", body).Want(201).Header.Get("Location")
-			body = authtest.JSON{"component_product_id": idOf(whole)}
+			body = testkit.JSON{"component_product_id": idOf(whole)}
 			return part + "/components", body, func() { c.Delete(t, component).Want(204) }
 		}},
 	{"POST /api/v1/products/{id}/components", 422, "VALIDATION_ERROR",
-		func(t *testing.T, c *authtest.Client) (string, any, func()) {
+		func(t *testing.T, c *testkit.Client) (string, any, func()) {
 			spool := createExpensiveSpool(t, c)
 			part := createProduct(t, c, 1)
-			body := authtest.JSON{"component_product_id": idOf(part), "quantity": 1_000_000}
+			body := testkit.JSON{"component_product_id": idOf(part), "quantity": 1_000_000}
 			return createProduct(t, c, 0) + "/components", body, func() {
 				c.Delete(t, spool).Want(204)
 				c.Post(t, part+"/recalculate", nil).Want(200)
 			}
 		}},
 	{"POST /api/v1/products/{id}/recalculate", 404, "NOT_FOUND",
-		func(t *testing.T, c *authtest.Client) (string, any, func()) {
+		func(t *testing.T, c *testkit.Client) (string, any, func()) {
 			return productsURL + "/" + db.NewID() + "/recalculate", nil, nil
 		}},
 	{"POST /api/v1/products/{id}/recalculate", 422, "VALIDATION_ERROR",
-		func(t *testing.T, c *authtest.Client) (string, any, func()) {
+		func(t *testing.T, c *testkit.Client) (string, any, func()) {
 			product := createProduct(t, c, 1000)
 			spool := createExpensiveSpool(t, c)
 			return product + "/recalculate", nil, func() { c.Delete(t, spool).Want(204) }
 		}},
 	{"POST /api/v1/production-runs", 400, "UNKNOWN_REFERENCE",
-		func(t *testing.T, c *authtest.Client) (string, any, func()) {
-			item := authtest.JSON{"product_id": idOf(createProduct(t, c, 0))}
-			material := authtest.JSON{"spool_id": db.NewID()}
-			return runsURL, authtest.JSON{"items": []any{item}, "materials": []any{material}}, nil
+		func(t *testing.T, c *testkit.Client) (string, any, func()) {
+			item := testkit.JSON{"product_id": idOf(createProduct(t, c, 0))}
+			material := testkit.JSON{"spool_id": db.NewID()}
+			return runsURL, testkit.JSON{"items": []any{item}, "materials": []any{material}}, nil
 		}},
 	{"POST /api/v1/production-runs/{id}/items", 404, "NOT_FOUND",
-		func(t *testing.T, c *authtest.Client) (string, any, func()) {
-			return runsURL + "/" + db.NewID() + "/items", authtest.JSON{"product_id": idOf(createProduct(t, c, 0))}, nil
+		func(t *testing.T, c *testkit.Client) (string, any, func()) {
+			return runsURL + "/" + db.NewID() + "/items", testkit.JSON{"product_id": idOf(createProduct(t, c, 0))}, nil
 		}},
 	{"POST /api/v1/production-runs/{id}/items", 400, "UNKNOWN_REFERENCE",
-		func(t *testing.T, c *authtest.Client) (string, any, func()) {
+		func(t *testing.T, c *testkit.Client) (string, any, func()) {
 			run, _ := createRun(t, c, "", 0)
-			return run + "/items", authtest.JSON{"product_id": db.NewID()}, nil
+			return run + "/items", testkit.JSON{"product_id": db.NewID()}, nil
 		}},
 	{"POST /api/v1/production-runs/{id}/items", 422, "VALIDATION_ERROR",
-		func(t *testing.T, c *authtest.Client) (string, any, func()) {
+		func(t *testing.T, c *testkit.Client) (string, any, func()) {
 			run, _ := createRun(t, c, "", 0)
-			body := authtest.JSON{"product_id": idOf(createProduct(t, c, 0)), "successful_quantity": 2}
+			body := testkit.JSON{"product_id": idOf(createProduct(t, c, 0)), "successful_quantity": 2}
 			return run + "/items", body, nil
 		}},
 	{"POST /api/v1/production-runs/{id}/items", 422, "VALIDATION_ERROR",
-		func(t *testing.T, c *authtest.Client) (string, any, func()) {
+		func(t *testing.T, c *testkit.Client) (string, any, func()) {
 			spool := createExpensiveSpool(t, c)
 			product := createProduct(t, c, 1)
 			run, _ := createRun(t, c, "", 0)
-			return run + "/items", authtest.JSON{"product_id": idOf(product), "quantity": 1_000_000}, func() {
+			return run + "/items", testkit.JSON{"product_id": idOf(product), "quantity": 1_000_000}, func() {
 				c.Delete(t, spool).Want(204)
 				c.Post(t, product+"/recalculate", nil).Want(200)
 			}
 		}},
 	{"POST /api/v1/production-runs/{id}/materials", 404, "NOT_FOUND",
-		func(t *testing.T, c *authtest.Client) (string, any, func()) {
-			return runsURL + "/" + db.NewID() + "/materials", authtest.JSON{"spool_id": idOf(createSpool(t, c, nil))}, nil
+		func(t *testing.T, c *testkit.Client) (string, any, func()) {
+			return runsURL + "/" + db.NewID() + "/materials", testkit.JSON{"spool_id": idOf(createSpool(t, c, nil))}, nil
 		}},
 	{"POST /api/v1/production-runs/{id}/materials", 400, "UNKNOWN_REFERENCE",
-		func(t *testing.T, c *authtest.Client) (string, any, func()) {
+		func(t *testing.T, c *testkit.Client) (string, any, func()) {
 			run, _ := createRun(t, c, "", 0)
-			return run + "/materials", authtest.JSON{"spool_id": db.NewID()}, nil
+			return run + "/materials", testkit.JSON{"spool_id": db.NewID()}, nil
 		}},
 	{"POST /api/v1/production-runs/{id}/materials", 400, "RUN_ALREADY_COMPLETED",
-		func(t *testing.T, c *authtest.Client) (string, any, func()) {
+		func(t *testing.T, c *testkit.Client) (string, any, func()) {
 			spool := createSpool(t, c, nil)
 			run, _ := createRun(t, c, spool, 1)
 			c.Post(t, run+"/complete", nil).Want(200)
-			return run + "/materials", authtest.JSON{"spool_id": idOf(spool)}, nil
+			return run + "/materials", testkit.JSON{"spool_id": idOf(spool)}, nil
 		}},
 	{"POST /api/v1/users", 400, "EMAIL_TAKEN",
-		func(t *testing.T, c *authtest.Client) (string, any, func()) {
-			body := authtest.JSON{"email": c.Email, "name": "x", "role": "viewer", "password": authtest.Password}
+		func(t *testing.T, c *testkit.Client) (string, any, func()) {
+			body := testkit.JSON{"email": c.Email, "name": "x", "role": "viewer", "password": testkit.Password}
 			return "/api/v1/users", body, nil
 		}},
 	{"POST /api/v1/users", 400, "USER_LIMIT",
-		func(t *testing.T, c *authtest.Client) (string, any, func()) {
+		func(t *testing.T, c *testkit.Client) (string, any, func()) {
 			err := c.API.DB.Write(db.As(t.Context(), db.Actor{Tenant: c.Actor.Tenant}), db.SQL(`
 				insert into users (id, email, name, role, password_hash)
 				select gen_random_uuid(), 'x', 'x', 'viewer', '' from generate_series(1, 199)`))
 			if err != nil {
 				t.Fatal(err)
 			}
-			body := authtest.JSON{"email": "x@test.example", "name": "x", "role": "viewer", "password": authtest.Password}
+			body := testkit.JSON{"email": "x@test.example", "name": "x", "role": "viewer", "password": testkit.Password}
 			return "/api/v1/users", body, nil
 		}},
 	{"POST /api/v1/api-keys", 400, "API_KEY_LIMIT",
-		func(t *testing.T, c *authtest.Client) (string, any, func()) {
+		func(t *testing.T, c *testkit.Client) (string, any, func()) {
 			err := c.API.DB.Write(db.As(t.Context(), db.Actor{Tenant: c.Actor.Tenant}), db.SQL(`
 				insert into api_keys (id, name, role, hint, hash)
 				select gen_random_uuid(), 'x', 'viewer', '', sha256((n || $1)::bytea)
@@ -691,183 +690,183 @@ var errorCases = []errorCase{
 			if err != nil {
 				t.Fatal(err)
 			}
-			return "/api/v1/api-keys", authtest.JSON{"name": "x", "role": "viewer"}, nil
+			return "/api/v1/api-keys", testkit.JSON{"name": "x", "role": "viewer"}, nil
 		}},
 	{"POST /api/v1/api-keys/{id}/rotate", 400, "API_KEY_REVOKED",
-		func(t *testing.T, c *authtest.Client) (string, any, func()) {
-			path := "/api/v1/api-keys/" + c.Post(t, "/api/v1/api-keys", authtest.JSON{"name": "x", "role": "viewer"}).
+		func(t *testing.T, c *testkit.Client) (string, any, func()) {
+			path := "/api/v1/api-keys/" + c.Post(t, "/api/v1/api-keys", testkit.JSON{"name": "x", "role": "viewer"}).
 				Want(201).ID()
 			c.Delete(t, path).Want(204)
 			return path + "/rotate", nil, nil
 		}},
 	{"POST /api/v1/production-runs/{id}/complete", 404, "NOT_FOUND",
-		func(t *testing.T, c *authtest.Client) (string, any, func()) {
+		func(t *testing.T, c *testkit.Client) (string, any, func()) {
 			return runsURL + "/" + db.NewID() + "/complete", nil, nil
 		}},
 	{"POST /api/v1/production-runs/{id}/complete", 400, "RUN_HAS_NO_MATERIALS",
-		func(t *testing.T, c *authtest.Client) (string, any, func()) {
+		func(t *testing.T, c *testkit.Client) (string, any, func()) {
 			run, _ := createRun(t, c, "", 0)
 			return run + "/complete", nil, func() {
-				c.Post(t, run+"/materials", authtest.JSON{
+				c.Post(t, run+"/materials", testkit.JSON{
 					"spool_id":                  idOf(createSpool(t, c, nil)),
 					"spool_weight_before_grams": 1, "spool_weight_after_grams": 0,
 				}).Want(201)
 			}
 		}},
 	{"POST /api/v1/production-runs/{id}/complete", 400, "RUN_NOT_OPEN",
-		func(t *testing.T, c *authtest.Client) (string, any, func()) {
+		func(t *testing.T, c *testkit.Client) (string, any, func()) {
 			run, _ := createRun(t, c, createSpool(t, c, nil), 1)
-			c.Patch(t, run, authtest.JSON{"status": "failed"}).Want(200)
-			return run + "/complete", nil, func() { c.Patch(t, run, authtest.JSON{"status": "paused"}).Want(200) }
+			c.Patch(t, run, testkit.JSON{"status": "failed"}).Want(200)
+			return run + "/complete", nil, func() { c.Patch(t, run, testkit.JSON{"status": "paused"}).Want(200) }
 		}},
 	{"POST /api/v1/production-runs/{id}/complete", 400, "UNKNOWN_REFERENCE",
-		func(t *testing.T, c *authtest.Client) (string, any, func()) {
+		func(t *testing.T, c *testkit.Client) (string, any, func()) {
 			run, _ := createRun(t, c, createSpool(t, c, nil), 1)
-			material := authtest.JSON{"id": db.NewID(), "actual_weight_grams": 1}
-			return run + "/complete", authtest.JSON{"materials": []any{material}}, nil
+			material := testkit.JSON{"id": db.NewID(), "actual_weight_grams": 1}
+			return run + "/complete", testkit.JSON{"materials": []any{material}}, nil
 		}},
 	{"POST /api/v1/production-runs/{id}/complete", 422, "VALIDATION_ERROR",
-		func(t *testing.T, c *authtest.Client) (string, any, func()) {
+		func(t *testing.T, c *testkit.Client) (string, any, func()) {
 			run, _ := createRun(t, c, createSpool(t, c, nil), 1)
-			item := authtest.JSON{"product_id": idOf(createProduct(t, c, 0))}
+			item := testkit.JSON{"product_id": idOf(createProduct(t, c, 0))}
 			path := c.Post(t, run+"/items", item).Want(201).Header.Get("Location")
-			pieces := authtest.JSON{"id": idOf(path), "failed_quantity": 2}
-			return run + "/complete", authtest.JSON{"items": []any{pieces}}, func() {
-				c.Patch(t, path, authtest.JSON{"quantity": 2}).Want(200)
+			pieces := testkit.JSON{"id": idOf(path), "failed_quantity": 2}
+			return run + "/complete", testkit.JSON{"items": []any{pieces}}, func() {
+				c.Patch(t, path, testkit.JSON{"quantity": 2}).Want(200)
 			}
 		}},
 	{"POST /api/v1/production-runs/{id}/complete", 400, "ACTUAL_USAGE_MISSING",
-		func(t *testing.T, c *authtest.Client) (string, any, func()) {
+		func(t *testing.T, c *testkit.Client) (string, any, func()) {
 			run, material := createRun(t, c, createSpool(t, c, nil), nil)
 			return run + "/complete", nil, func() {
-				c.Patch(t, material, authtest.JSON{"spool_weight_before_grams": 3}).Want(200)
+				c.Patch(t, material, testkit.JSON{"spool_weight_before_grams": 3}).Want(200)
 			}
 		}},
 	{"POST /api/v1/production-runs/{id}/complete", 400, "INSUFFICIENT_FILAMENT",
-		func(t *testing.T, c *authtest.Client) (string, any, func()) {
+		func(t *testing.T, c *testkit.Client) (string, any, func()) {
 			spool := createSpool(t, c, nil)
 			run, _ := createRun(t, c, spool, 11)
-			return run + "/complete", nil, func() { c.Patch(t, spool, authtest.JSON{"remaining_weight_grams": 12}).Want(200) }
+			return run + "/complete", nil, func() { c.Patch(t, spool, testkit.JSON{"remaining_weight_grams": 12}).Want(200) }
 		}},
 	{"POST /api/v1/production-runs/{id}/complete", 400, "RUN_ALREADY_COMPLETED",
-		func(t *testing.T, c *authtest.Client) (string, any, func()) {
+		func(t *testing.T, c *testkit.Client) (string, any, func()) {
 			run, _ := createRun(t, c, createSpool(t, c, nil), 1)
 			c.Post(t, run+"/complete", nil).Want(200)
 			return run + "/complete", nil, nil
 		}},
 	{"POST /api/v1/production-runs/{id}/fail", 404, "NOT_FOUND",
-		func(t *testing.T, c *authtest.Client) (string, any, func()) {
-			return runsURL + "/" + db.NewID() + "/fail", authtest.JSON{"reason": "clog"}, nil
+		func(t *testing.T, c *testkit.Client) (string, any, func()) {
+			return runsURL + "/" + db.NewID() + "/fail", testkit.JSON{"reason": "clog"}, nil
 		}},
 	{"POST /api/v1/production-runs/{id}/fail", 400, "RUN_NOT_OPEN",
-		func(t *testing.T, c *authtest.Client) (string, any, func()) {
+		func(t *testing.T, c *testkit.Client) (string, any, func()) {
 			run, _ := createRun(t, c, createSpool(t, c, nil), 1)
-			c.Patch(t, run, authtest.JSON{"status": "cancelled"}).Want(200)
-			return run + "/fail", authtest.JSON{"reason": "clog"}, func() { c.Patch(t, run, authtest.JSON{"status": "paused"}).Want(200) }
+			c.Patch(t, run, testkit.JSON{"status": "cancelled"}).Want(200)
+			return run + "/fail", testkit.JSON{"reason": "clog"}, func() { c.Patch(t, run, testkit.JSON{"status": "paused"}).Want(200) }
 		}},
 	{"POST /api/v1/production-runs/{id}/fail", 400, "UNKNOWN_REFERENCE",
-		func(t *testing.T, c *authtest.Client) (string, any, func()) {
+		func(t *testing.T, c *testkit.Client) (string, any, func()) {
 			run, _ := createRun(t, c, createSpool(t, c, nil), 1)
-			material := authtest.JSON{"id": db.NewID(), "wasted_grams": 1}
-			return run + "/fail", authtest.JSON{"reason": "clog", "materials": []any{material}}, nil
+			material := testkit.JSON{"id": db.NewID(), "wasted_grams": 1}
+			return run + "/fail", testkit.JSON{"reason": "clog", "materials": []any{material}}, nil
 		}},
 	{"POST /api/v1/production-runs/{id}/fail", 400, "INSUFFICIENT_FILAMENT",
-		func(t *testing.T, c *authtest.Client) (string, any, func()) {
+		func(t *testing.T, c *testkit.Client) (string, any, func()) {
 			spool := createSpool(t, c, nil)
 			run, _ := createRun(t, c, spool, 11)
-			return run + "/fail", authtest.JSON{"reason": "clog"}, func() {
-				c.Patch(t, spool, authtest.JSON{"remaining_weight_grams": 12}).Want(200)
+			return run + "/fail", testkit.JSON{"reason": "clog"}, func() {
+				c.Patch(t, spool, testkit.JSON{"remaining_weight_grams": 12}).Want(200)
 			}
 		}},
 	{"POST /api/v1/production-runs/{id}/fail", 400, "RUN_ALREADY_COMPLETED",
-		func(t *testing.T, c *authtest.Client) (string, any, func()) {
+		func(t *testing.T, c *testkit.Client) (string, any, func()) {
 			run, _ := createRun(t, c, createSpool(t, c, nil), 1)
 			c.Post(t, run+"/complete", nil).Want(200)
-			return run + "/fail", authtest.JSON{"reason": "clog"}, nil
+			return run + "/fail", testkit.JSON{"reason": "clog"}, nil
 		}},
 	{"POST /api/v1/production-runs/{id}/cancel", 404, "NOT_FOUND",
-		func(t *testing.T, c *authtest.Client) (string, any, func()) {
+		func(t *testing.T, c *testkit.Client) (string, any, func()) {
 			return runsURL + "/" + db.NewID() + "/cancel", nil, nil
 		}},
 	{"POST /api/v1/production-runs/{id}/cancel", 400, "RUN_NOT_OPEN",
-		func(t *testing.T, c *authtest.Client) (string, any, func()) {
+		func(t *testing.T, c *testkit.Client) (string, any, func()) {
 			run, _ := createRun(t, c, createSpool(t, c, nil), 1)
-			c.Patch(t, run, authtest.JSON{"status": "failed"}).Want(200)
-			return run + "/cancel", nil, func() { c.Patch(t, run, authtest.JSON{"status": "paused"}).Want(200) }
+			c.Patch(t, run, testkit.JSON{"status": "failed"}).Want(200)
+			return run + "/cancel", nil, func() { c.Patch(t, run, testkit.JSON{"status": "paused"}).Want(200) }
 		}},
 	{"POST /api/v1/production-runs/{id}/cancel", 400, "UNKNOWN_REFERENCE",
-		func(t *testing.T, c *authtest.Client) (string, any, func()) {
+		func(t *testing.T, c *testkit.Client) (string, any, func()) {
 			run, _ := createRun(t, c, createSpool(t, c, nil), 1)
-			material := authtest.JSON{"id": db.NewID(), "wasted_grams": 1}
-			return run + "/cancel", authtest.JSON{"materials": []any{material}}, nil
+			material := testkit.JSON{"id": db.NewID(), "wasted_grams": 1}
+			return run + "/cancel", testkit.JSON{"materials": []any{material}}, nil
 		}},
 	{"POST /api/v1/production-runs/{id}/cancel", 400, "INSUFFICIENT_FILAMENT",
-		func(t *testing.T, c *authtest.Client) (string, any, func()) {
+		func(t *testing.T, c *testkit.Client) (string, any, func()) {
 			spool := createSpool(t, c, nil)
 			run, _ := createRun(t, c, spool, 11)
 			return run + "/cancel", nil, func() {
-				c.Patch(t, spool, authtest.JSON{"remaining_weight_grams": 12}).Want(200)
+				c.Patch(t, spool, testkit.JSON{"remaining_weight_grams": 12}).Want(200)
 			}
 		}},
 	{"POST /api/v1/production-runs/{id}/cancel", 400, "RUN_ALREADY_COMPLETED",
-		func(t *testing.T, c *authtest.Client) (string, any, func()) {
+		func(t *testing.T, c *testkit.Client) (string, any, func()) {
 			run, _ := createRun(t, c, createSpool(t, c, nil), 1)
 			c.Post(t, run+"/complete", nil).Want(200)
 			return run + "/cancel", nil, nil
 		}},
 	{"POST /api/v1/orders", 400, "UNKNOWN_REFERENCE",
-		func(t *testing.T, c *authtest.Client) (string, any, func()) {
-			body := authtest.JSON{"items": []any{authtest.JSON{"sku": "cube"}}}
-			return ordersURL, body, func() { c.Post(t, productsURL, authtest.JSON{"name": "x", "sku": "cube"}).Want(201) }
+		func(t *testing.T, c *testkit.Client) (string, any, func()) {
+			body := testkit.JSON{"items": []any{testkit.JSON{"sku": "cube"}}}
+			return ordersURL, body, func() { c.Post(t, productsURL, testkit.JSON{"name": "x", "sku": "cube"}).Want(201) }
 		}},
 	{"POST /api/v1/orders", 409, "ORDER_CONFLICT",
-		func(t *testing.T, c *authtest.Client) (string, any, func()) {
-			order := c.Post(t, ordersURL, authtest.JSON{"source": "etsy", "reference": "1"}).Want(201).ID()
-			body := authtest.JSON{"source": "etsy", "reference": "1", "customer": "Ada"}
+		func(t *testing.T, c *testkit.Client) (string, any, func()) {
+			order := c.Post(t, ordersURL, testkit.JSON{"source": "etsy", "reference": "1"}).Want(201).ID()
+			body := testkit.JSON{"source": "etsy", "reference": "1", "customer": "Ada"}
 			return ordersURL, body, func() { c.Delete(t, ordersURL+"/"+order).Want(204) }
 		}},
 	{"POST /api/v1/orders/{id}/items", 400, "UNKNOWN_REFERENCE",
-		func(t *testing.T, c *authtest.Client) (string, any, func()) {
-			order := c.Post(t, ordersURL, authtest.JSON{}).Want(201).ID()
-			return ordersURL + "/" + order + "/items", authtest.JSON{"sku": "cube"},
-				func() { c.Post(t, productsURL, authtest.JSON{"name": "x", "sku": "cube"}).Want(201) }
+		func(t *testing.T, c *testkit.Client) (string, any, func()) {
+			order := c.Post(t, ordersURL, testkit.JSON{}).Want(201).ID()
+			return ordersURL + "/" + order + "/items", testkit.JSON{"sku": "cube"},
+				func() { c.Post(t, productsURL, testkit.JSON{"name": "x", "sku": "cube"}).Want(201) }
 		}},
 	{"POST /api/v1/webhooks", 400, "WEBHOOK_LIMIT",
-		func(t *testing.T, c *authtest.Client) (string, any, func()) {
+		func(t *testing.T, c *testkit.Client) (string, any, func()) {
 			for range 10 {
 				createWebhook(t, c)
 			}
-			return webhooksURL, authtest.JSON{"url": "https://shop.example/hook", "events": []any{"order.received"}}, nil
+			return webhooksURL, testkit.JSON{"url": "https://shop.example/hook", "events": []any{"order.received"}}, nil
 		}},
 	{"POST /api/v1/webhooks/{id}/test", 400, "WEBHOOK_DISABLED",
-		func(t *testing.T, c *authtest.Client) (string, any, func()) {
+		func(t *testing.T, c *testkit.Client) (string, any, func()) {
 			webhook := createWebhook(t, c)
-			c.Patch(t, webhook, authtest.JSON{"disabled": true}).Want(200)
-			return webhook + "/test", nil, func() { c.Patch(t, webhook, authtest.JSON{"disabled": false}).Want(200) }
+			c.Patch(t, webhook, testkit.JSON{"disabled": true}).Want(200)
+			return webhook + "/test", nil, func() { c.Patch(t, webhook, testkit.JSON{"disabled": false}).Want(200) }
 		}},
 	{"POST /api/v1/webhooks/{id}/deliveries/{delivery_id}/redeliver", 400, "WEBHOOK_DISABLED",
-		func(t *testing.T, c *authtest.Client) (string, any, func()) {
+		func(t *testing.T, c *testkit.Client) (string, any, func()) {
 			webhook := createWebhook(t, c)
 			delivery := c.Post(t, webhook+"/test", nil).Want(200).ID()
-			c.Patch(t, webhook, authtest.JSON{"disabled": true}).Want(200)
+			c.Patch(t, webhook, testkit.JSON{"disabled": true}).Want(200)
 			return webhook + "/deliveries/" + delivery + "/redeliver", nil,
-				func() { c.Patch(t, webhook, authtest.JSON{"disabled": false}).Want(200) }
+				func() { c.Patch(t, webhook, testkit.JSON{"disabled": false}).Want(200) }
 		}},
 	{"POST /api/v1/stock-levels", 409, "STOCK_LEVEL_EXISTS",
-		func(t *testing.T, c *authtest.Client) (string, any, func()) {
-			body := authtest.JSON{"material_type": "PLA", "minimum_grams": 1}
+		func(t *testing.T, c *testkit.Client) (string, any, func()) {
+			body := testkit.JSON{"material_type": "PLA", "minimum_grams": 1}
 			level := c.Post(t, "/api/v1/stock-levels", body).Want(201).ID()
 			return "/api/v1/stock-levels", body, func() { c.Delete(t, "/api/v1/stock-levels/"+level).Want(204) }
 		}},
 	{"POST /api/v1/stock-levels", 400, "STOCK_LEVEL_LIMIT",
-		func(t *testing.T, c *authtest.Client) (string, any, func()) {
+		func(t *testing.T, c *testkit.Client) (string, any, func()) {
 			err := c.API.DB.Write(db.As(t.Context(), db.Actor{Tenant: c.Actor.Tenant}), db.SQL(`
 				insert into stock_levels (id, material_type, color, minimum_grams)
 				select gen_random_uuid(), 'PLA', n::text, 1 from generate_series(1, 500) n`))
 			if err != nil {
 				t.Fatal(err)
 			}
-			return "/api/v1/stock-levels", authtest.JSON{"material_type": "PLA", "minimum_grams": 1}, nil
+			return "/api/v1/stock-levels", testkit.JSON{"material_type": "PLA", "minimum_grams": 1}, nil
 		}},
 }
 

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"spoolwright/db/dbtest"
+	"spoolwright/testkit"
 )
 
 // testCommandHelp checks the help of every command, which must work with invalid settings too, and the errors for
@@ -64,7 +64,7 @@ func testCommandHelp(t *testing.T, p program) {
 // testImportExport runs the commands import and export: invalid rows, a round trip of the sample farm, repeated
 // imports, a closed output, and the memory that 100,000 rows take.
 func testImportExport(t *testing.T, p program) {
-	url, _ := newDatabase(t, dbtest.Private().OwnerURL)
+	url, _ := newDatabase(t, testkit.Private().OwnerURL)
 	env := []string{"DATABASE_URL=" + url, secretEnv, "LOG_LEVEL=error"}
 	for _, farm := range []string{"north", "south"} {
 		p.succeeds(t, testPassword, env, "user", "add", "--tenant", farm, "--new-tenant",
@@ -231,7 +231,7 @@ func exportedColumns(t *testing.T, exported string) (rows []string) {
 
 // testImportOnTerminal checks the progress that an import shows on a terminal.
 func testImportOnTerminal(t *testing.T, p program) {
-	url, _ := newDatabase(t, dbtest.Private().OwnerURL)
+	url, _ := newDatabase(t, testkit.Private().OwnerURL)
 	env := []string{"DATABASE_URL=" + url, secretEnv, "LOG_LEVEL=error"}
 	p.addUser(t, env, "farm", "ada@farm.example", "admin")
 	file := filepath.Join(tempDir(t), "spools.csv")

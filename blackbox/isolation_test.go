@@ -27,10 +27,9 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"spoolwright/auth/authtest"
 	"spoolwright/db"
-	"spoolwright/db/dbtest"
 	"spoolwright/server"
+	"spoolwright/testkit"
 )
 
 // TestIsolation sends random requests of 50 tenants, concurrently, to every route. Each tenant writes its marker into
@@ -43,7 +42,7 @@ func TestIsolation(t *testing.T) {
 	if *longFlag {
 		requests = 1_000_000
 	}
-	runIsolation(t, dbtest.Open(t), 50, requests)
+	runIsolation(t, testkit.Open(t), 50, requests)
 }
 
 // runIsolation is TestIsolation with a given pool and given numbers.
@@ -52,7 +51,7 @@ func runIsolation(t *testing.T, d *db.DB, tenants, requests int) {
 	seed, begin := randomSeed(t), time.Now()
 	checker := &leakChecker{t: t}
 	log := slog.New(slog.NewTextHandler(checker, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	w := newTestAPI(t, authtest.Options{
+	w := newTestAPI(t, testkit.Options{
 		DB: d, PerMinute: 1_000_000_000, PerHour: 1_000_000_000, Change: func(c *server.Config) { c.Log = log },
 	})
 	var routes []*operation
@@ -174,7 +173,7 @@ type isolationTenant struct {
 	checker *leakChecker
 	n       int // the tenant's number
 	routes  []*operation
-	client  *authtest.Client
+	client  *testkit.Client
 	texts   int            // number of texts written
 	pairs   int            // number of calls of compare
 	counts  map[string]int // responses by operation and status
@@ -355,7 +354,7 @@ func (i *isolationTenant) send(op *operation, path string, body map[string]any) 
 }
 
 // callOperation calls the handler, without a body if the operation has none.
-func callOperation(c *authtest.Client, op *operation, path string, body map[string]any) *httptest.ResponseRecorder {
+func callOperation(c *testkit.Client, op *operation, path string, body map[string]any) *httptest.ResponseRecorder {
 	c, sent := op.request(c, body)
 	return callHandler(c, op.Method(), path, sent)
 }
@@ -443,7 +442,7 @@ func TestPgBouncer(t *testing.T) {
 			d, err := db.Open(t.Context(), db.Config{URL: bouncer + "&default_query_exec_mode=" + mode, MaxConns: 12})
 			check(t, err)
 			defer d.Close()
-			w := newTestAPI(t, authtest.Options{DB: d, PerMinute: 1_000_000, PerHour: 10_000_000})
+			w := newTestAPI(t, testkit.Options{DB: d, PerMinute: 1_000_000, PerHour: 10_000_000})
 			common := w.newFullFixture(t)
 			for _, op := range w.operations {
 				f := common
@@ -525,7 +524,7 @@ func startPgBouncer(t *testing.T) string {
 			skipTest(t, "PgBouncer is not installed")
 		}
 	}
-	direct, err := url.Parse(dbtest.Private().AppURL())
+	direct, err := url.Parse(testkit.Private().AppURL())
 	check(t, err)
 	dir := tempDir(t)
 	login := direct.User.Username()

@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"spoolwright/auth/authtest"
 	"spoolwright/db"
 	"spoolwright/server"
+	"spoolwright/testkit"
 )
 
 // TestKeyRoles checks for each operation and each role of API keys: it works if the access level of the role suffices,
@@ -39,7 +39,7 @@ func TestKeyRoles(t *testing.T) {
 		f := w.newFullFixture(t)
 		path, body := f.path(t, op.Path()), f.body(t, op)
 		levels := map[string]server.Access{"viewer": server.Read, "operator": server.Write, "printer": server.Public}
-		keys := map[string]*authtest.Client{}
+		keys := map[string]*testkit.Client{}
 		for role := range levels {
 			keys[role] = f.usedKey(t, role)
 		}
@@ -63,7 +63,7 @@ func TestKeyRoles(t *testing.T) {
 
 // usedKey creates an API key whose last_used_at is in the future, so that requests with it do not change it. The
 // instance knows the key.
-func (f *fixture) usedKey(t *testing.T, role string) *authtest.Client {
+func (f *fixture) usedKey(t *testing.T, role string) *testkit.Client {
 	t.Helper()
 	key := f.tenant.Key(t, role)
 	err := f.api.DB.Write(db.As(context.Background(), db.Actor{Tenant: f.tenant.ID}),
@@ -82,7 +82,7 @@ func TestInvalidKeys(t *testing.T) {
 	w := newUnlimitedAPI(t)
 	f := w.newFullFixture(t).prepareBodies(t)
 	ctx := db.As(context.Background(), db.Actor{Tenant: f.tenant.ID})
-	change := func(columns string) *authtest.Client {
+	change := func(columns string) *testkit.Client {
 		t.Helper()
 		c := f.usedKey(t, "operator")
 		if err := w.api.DB.Write(ctx, db.SQL(`update api_keys set `+columns+` where id = $1`, c.Actor.APIKey)); err != nil {
@@ -96,7 +96,7 @@ func TestInvalidKeys(t *testing.T) {
 	if secret[20] == 'x' {
 		other = "y"
 	}
-	clients := map[string]*authtest.Client{
+	clients := map[string]*testkit.Client{
 		"expired":        change(`expires_at = now()`),
 		"revoked":        change(`revoked_at = now()`),
 		"replaced":       change(`hash = sha256('')`),

@@ -8,8 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"spoolwright/auth/authtest"
-	"spoolwright/db/dbtest"
+	"spoolwright/testkit"
 )
 
 // TestCompleteLocksSpoolsInOrder checks that complete locks all spools of a run before it reads their weights, in the
@@ -18,11 +17,11 @@ import (
 func TestCompleteLocksSpoolsInOrder(t *testing.T) {
 	t.Parallel()
 	c := newUnlimitedAPI(t).api.Operator(t)
-	first := idOf(createSpool(t, c, authtest.JSON{"net_weight_grams": 1000}))
-	second := idOf(createSpool(t, c, authtest.JSON{"net_weight_grams": 1000})) // ids are ascending
+	first := idOf(createSpool(t, c, testkit.JSON{"net_weight_grams": 1000}))
+	second := idOf(createSpool(t, c, testkit.JSON{"net_weight_grams": 1000})) // ids are ascending
 	run, _ := createRun(t, c, "", 0)
 	for _, id := range []string{second, first} {
-		material := authtest.JSON{"spool_id": id, "spool_weight_before_grams": 100, "spool_weight_after_grams": 90}
+		material := testkit.JSON{"spool_id": id, "spool_weight_before_grams": 100, "spool_weight_after_grams": 90}
 		c.Post(t, run+"/materials", material).Want(201)
 	}
 
@@ -66,8 +65,8 @@ func TestMaterialChangesWaitForComplete(t *testing.T) {
 		name, method string
 		body         any
 	}{
-		{"Add", "POST", authtest.JSON{}},
-		{"Change", "PATCH", authtest.JSON{"spool_weight_after_grams": 1}},
+		{"Add", "POST", testkit.JSON{}},
+		{"Change", "PATCH", testkit.JSON{"spool_weight_after_grams": 1}},
 		{"Remove", "DELETE", nil},
 		{"RemoveRun", "DELETE", nil},
 	} {
@@ -78,7 +77,7 @@ func TestMaterialChangesWaitForComplete(t *testing.T) {
 			run, material := createRun(t, c, spool, 2)
 			path, body := material, test.body
 			if test.method == "POST" {
-				path, body = run+"/materials", authtest.JSON{"spool_id": idOf(spool)}
+				path, body = run+"/materials", testkit.JSON{"spool_id": idOf(spool)}
 			}
 			if test.name == "RemoveRun" {
 				path = run
@@ -129,9 +128,9 @@ func TestNestedChangesWaitForRun(t *testing.T) {
 				c := w.api.Operator(t)
 				spool := createSpool(t, c, nil)
 				run, path := createRun(t, c, spool, 2)
-				var body any = authtest.JSON{"spool_id": idOf(spool)}
+				var body any = testkit.JSON{"spool_id": idOf(spool)}
 				if list == "items" {
-					body = authtest.JSON{"product_id": idOf(createProduct(t, c, 10))}
+					body = testkit.JSON{"product_id": idOf(createProduct(t, c, 10))}
 					path = c.Post(t, run+"/items", body).Want(201).Header.Get("Location")
 				}
 				switch method {
@@ -162,9 +161,9 @@ func TestNestedChangesWaitForRun(t *testing.T) {
 }
 
 // beginAs begins a transaction of the service's login that is bound to the client's tenant.
-func beginAs(t *testing.T, c *authtest.Client) (*pgx.Conn, pgx.Tx) {
+func beginAs(t *testing.T, c *testkit.Client) (*pgx.Conn, pgx.Tx) {
 	t.Helper()
-	conn, err := pgx.Connect(t.Context(), dbtest.Private().AppURL())
+	conn, err := pgx.Connect(t.Context(), testkit.Private().AppURL())
 	check(t, err)
 	t.Cleanup(func() { conn.Close(context.Background()) })
 	tx, err := conn.Begin(t.Context())

@@ -14,14 +14,13 @@ import (
 	"time"
 
 	"spoolwright/auth"
-	"spoolwright/auth/authtest"
 	"spoolwright/catalog"
 	"spoolwright/db"
-	"spoolwright/db/dbtest"
 	"spoolwright/inventory"
 	"spoolwright/orders"
 	"spoolwright/production"
 	"spoolwright/server"
+	"spoolwright/testkit"
 	"spoolwright/webhooks"
 )
 
@@ -35,7 +34,7 @@ func TestMain(m *testing.M) {
 	if terminal := openProgress(); terminal != nil {
 		showProgress(terminal, progressEvery)
 	}
-	dbtest.Main(m)
+	testkit.Main(m)
 }
 
 // features must equal the features of main.go, which tests cannot import. TestOpenAPIGolden compares them with the
@@ -46,7 +45,7 @@ var features = []func(*db.DB) []server.Route{
 
 // webhookRoutes returns the operations of webhooks, without a dispatcher that runs.
 func webhookRoutes(d *db.DB) []server.Route {
-	return webhooks.New(webhooks.Config{DB: d, Secrets: []string{authtest.Secret}}).Routes()
+	return webhooks.New(webhooks.Config{DB: d, Secrets: []string{testkit.Secret}}).Routes()
 }
 
 // events must equal the events of main.go.
@@ -91,8 +90,8 @@ func allRoutes(d *db.DB, a *auth.Service) []server.Route {
 // programRoutes returns the routes of the whole API, connected to the database of the tests.
 func programRoutes(t *testing.T) []server.Route {
 	t.Helper()
-	d := dbtest.Open(t)
-	tokens, err := auth.NewTokens([]string{authtest.Secret}, time.Minute, time.Hour, time.Now)
+	d := testkit.Open(t)
+	tokens, err := auth.NewTokens([]string{testkit.Secret}, time.Minute, time.Hour, time.Now)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strconv"
 
-	"spoolwright/auth/authtest"
+	"spoolwright/testkit"
 )
 
 // This file is the part of the model of TestModel with orders, and what they and unfinished runs reserve.
@@ -381,7 +381,7 @@ func (f *modelTenant) checkOrders() {
 
 // checkAvailability compares a response with the filament of rows, of which needed is needed.
 func (f *modelTenant) checkAvailability(
-	c *authtest.Client, path string, rows, needed, reserved map[filament]micro,
+	c *testkit.Client, path string, rows, needed, reserved map[filament]micro,
 ) {
 	w := callHandler(c, "GET", path, nil)
 	a, err := parseObject(w.Body.Bytes())

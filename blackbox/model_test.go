@@ -16,7 +16,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"spoolwright/auth/authtest"
+	"spoolwright/testkit"
 )
 
 var (
@@ -188,7 +188,7 @@ func parseObject(b []byte) (o object, err error) {
 type deletion struct{ deleting, deleted, restored atomic.Bool }
 
 // callHandler calls the handler directly, because random tests would spend most of their time in the network.
-func callHandler(c *authtest.Client, method, path string, body any) *httptest.ResponseRecorder {
+func callHandler(c *testkit.Client, method, path string, body any) *httptest.ResponseRecorder {
 	b, err := json.Marshal(body)
 	if err != nil {
 		panic(err)
@@ -215,8 +215,8 @@ func callHandler(c *authtest.Client, method, path string, body any) *httptest.Re
 // modelTenant is a tenant with its expected data.
 type modelTenant struct {
 	t       *testing.T
-	tenant  *authtest.Tenant
-	api     *authtest.API
+	tenant  *testkit.Tenant
+	api     *testkit.API
 	users   []*modelUser
 	tenants []*modelTenant
 
@@ -300,7 +300,7 @@ type modelComponent struct {
 type modelUser struct {
 	*modelTenant
 	*rand.Rand
-	client   *authtest.Client
+	client   *testkit.Client
 	n, ops   int
 	spools   []*modelSpool
 	runs     []*modelRun

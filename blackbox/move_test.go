@@ -18,32 +18,31 @@ import (
 	"time"
 
 	"spoolwright/auth"
-	"spoolwright/auth/authtest"
 	"spoolwright/db"
-	"spoolwright/db/dbtest"
+	"spoolwright/testkit"
 )
 
 // movable is a tenant with a resource of every kind, in the first of two databases.
 type movable struct {
 	*fixture
-	homes *dbtest.Homes
-	other *authtest.API // another instance, which remembers the tenant's first home
+	homes *testkit.Homes
+	other *testkit.API // another instance, which remembers the tenant's first home
 }
 
 func newMovable(t *testing.T) *movable {
 	t.Helper()
-	h := dbtest.NewHomes(t, db.Config{MaxConns: 8})
-	w := newTestAPI(t, authtest.Options{DB: h.Open(t)})
-	m := &movable{w.newFullFixture(t), h, authtest.New(t, authtest.Options{DB: h.Open(t)}, features...)}
+	h := testkit.NewHomes(t, db.Config{MaxConns: 8})
+	w := newTestAPI(t, testkit.Options{DB: h.Open(t)})
+	m := &movable{w.newFullFixture(t), h, testkit.New(t, testkit.Options{DB: h.Open(t)}, features...)}
 	m.at(m.other).Get(t, "/api/v1/spools").Want(200)
 	return m
 }
 
 // at returns the tenant's admin as a client of another instance.
-func (m *movable) at(api *authtest.API) *authtest.Client { return m.of(api, m.admin) }
+func (m *movable) at(api *testkit.API) *testkit.Client { return m.of(api, m.admin) }
 
 // of returns a client as one of another instance.
-func (m *movable) of(api *authtest.API, client *authtest.Client) *authtest.Client {
+func (m *movable) of(api *testkit.API, client *testkit.Client) *testkit.Client {
 	c := *client
 	c.API = api
 	return &c
@@ -80,11 +79,11 @@ func TestMoveTenant(t *testing.T) {
 	t.Parallel()
 	m := newMovable(t)
 	for _, setting := range []string{"timezone = 'Asia/Kathmandu'", "datestyle = 'German'", "bytea_output = 'escape'"} {
-		dbtest.ExecURL(t, m.homes.Super[1], `do $$ begin
+		testkit.ExecURL(t, m.homes.Super[1], `do $$ begin
 			execute format('alter database %I set `+strings.ReplaceAll(setting, "'", "''")+`', current_database()); end $$`)
 	}
 	key := m.tenant.Key(t, "operator")
-	login := authtest.JSON{"email": m.admin.Email, "password": authtest.Password}
+	login := testkit.JSON{"email": m.admin.Email, "password": testkit.Password}
 	neighbour := m.api.Tenant(t).User(t, "operator")
 	snapshot := func() map[string]string {
 		all := m.snapshot(t)
@@ -104,13 +103,13 @@ func TestMoveTenant(t *testing.T) {
 		}
 		m.wantOnlyIn(t, to)
 		// The first request of an instance after a move finds the new home, whatever it needs to know of the caller.
-		first := []func(*authtest.API){
-			func(api *authtest.API) { m.of(api, key).Get(t, "/api/v1/spools").Want(200) },
-			func(api *authtest.API) {
-				m.of(api, key).Post(t, "/api/v1/spools/"+db.NewID()+"/deduct", authtest.JSON{"weight_grams": 1}).
+		first := []func(*testkit.API){
+			func(api *testkit.API) { m.of(api, key).Get(t, "/api/v1/spools").Want(200) },
+			func(api *testkit.API) {
+				m.of(api, key).Post(t, "/api/v1/spools/"+db.NewID()+"/deduct", testkit.JSON{"weight_grams": 1}).
 					WantError(404, "NOT_FOUND")
 			},
-			func(api *authtest.API) { api.Anonymous().Post(t, "/api/v1/auth/login", login).Want(200) },
+			func(api *testkit.API) { api.Anonymous().Post(t, "/api/v1/auth/login", login).Want(200) },
 		}
 		first[i](m.other)
 		first[(i+1)%3](m.api)
@@ -120,7 +119,7 @@ func TestMoveTenant(t *testing.T) {
 			}
 		}
 		m.wantUnchanged(t, before)
-		for _, c := range []*authtest.Client{m.admin, m.at(m.other), key} {
+		for _, c := range []*testkit.Client{m.admin, m.at(m.other), key} {
 			c.Post(t, "/api/v1/spools", blackSpool).Want(201)
 		}
 		neighbour.Post(t, "/api/v1/spools", blackSpool).Want(201)
@@ -218,7 +217,7 @@ func TestMoveLocksWrites(t *testing.T) {
 		if step != "copied" {
 			return nil
 		}
-		for _, c := range []*authtest.Client{m.admin, m.at(m.other)} {
+		for _, c := range []*testkit.Client{m.admin, m.at(m.other)} {
 			if a := c.Post(t, "/api/v1/spools", blackSpool).WantError(503, "UNAVAILABLE"); a.Header.Get("Retry-After") == "" {
 				t.Error("a 503 without Retry-After")
 			}
@@ -251,12 +250,12 @@ func TestMoveKilled(t *testing.T) {
 	var writers sync.WaitGroup
 	ctx, stop := context.WithCancel(t.Context())
 	for i := range 4 {
-		c := []*authtest.Client{m.admin, m.at(m.other)}[i%2]
+		c := []*testkit.Client{m.admin, m.at(m.other)}[i%2]
 		writers.Go(func() {
 			for n := 0; ctx.Err() == nil; n++ {
 				once := c.With("Idempotency-Key", fmt.Sprintf("%d-%d", i, n))
 				for {
-					a, err := once.Send("POST", "/api/v1/spools/"+spool+"/deduct", authtest.JSON{"weight_grams": 0.001})
+					a, err := once.Send("POST", "/api/v1/spools/"+spool+"/deduct", testkit.JSON{"weight_grams": 0.001})
 					if err == nil && a.Status == 200 {
 						deducted.Add(1)
 						break
@@ -305,7 +304,7 @@ func TestMoveKeepsLateWrites(t *testing.T) {
 	move := m.move(1)
 	move.Step = func(step string) error {
 		if step == "departed" {
-			dbtest.ExecURL(t, m.homes.Super[0], `update spools set notes = 'late' where tenant_id = '`+m.tenant.ID+`'`)
+			testkit.ExecURL(t, m.homes.Super[0], `update spools set notes = 'late' where tenant_id = '`+m.tenant.ID+`'`)
 		}
 		return nil
 	}

@@ -24,7 +24,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"spoolwright/db/dbtest"
+	"spoolwright/testkit"
 )
 
 // TestHighAvailability builds the cluster of docs/high-availability.md on loopback addresses: three PostgreSQL with
@@ -194,7 +194,7 @@ func (c *cluster) folder(t *testing.T, name string) string {
 // postgresFolder returns the folder of the binaries of PostgreSQL that the tests use.
 func postgresFolder(t *testing.T) string {
 	t.Helper()
-	conn, err := pgx.Connect(t.Context(), dbtest.Private().SuperURL())
+	conn, err := pgx.Connect(t.Context(), testkit.Private().SuperURL())
 	check(t, err)
 	defer conn.Close(t.Context())
 	var folder string

@@ -10,10 +10,9 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"spoolwright/auth/authtest"
 	"spoolwright/db"
-	"spoolwright/db/dbtest"
 	"spoolwright/server"
+	"spoolwright/testkit"
 )
 
 const (
@@ -51,22 +50,22 @@ func (f *fixture) needRareFilament(t *testing.T, path string) {
 	t.Helper()
 	owner := strings.TrimSuffix(path, "/availability")
 	if strings.Contains(owner, "/products/") {
-		f.admin.Post(t, owner+"/materials", authtest.JSON{"material_type": "ABS", "color": "Rare", "weight_grams": 1}).
+		f.admin.Post(t, owner+"/materials", testkit.JSON{"material_type": "ABS", "color": "Rare", "weight_grams": 1}).
 			Want(201)
 		return
 	}
-	product := f.admin.Post(t, "/api/v1/products", authtest.JSON{"name": "Rare", "materials": []authtest.JSON{
+	product := f.admin.Post(t, "/api/v1/products", testkit.JSON{"name": "Rare", "materials": []testkit.JSON{
 		{"material_type": "ABS", "color": "Rare", "weight_grams": 1}}}).Want(201).ID()
-	f.admin.Post(t, owner+"/items", authtest.JSON{"product_id": product}).Want(201)
-	f.admin.Patch(t, owner, authtest.JSON{"status": "received"}).Want(200)
+	f.admin.Post(t, owner+"/items", testkit.JSON{"product_id": product}).Want(201)
+	f.admin.Patch(t, owner, testkit.JSON{"status": "received"}).Want(200)
 }
 
 func testPlans(t *testing.T, analyzed bool) {
-	cluster := dbtest.Cluster(t, map[string]string{"autovacuum": "off"})
+	cluster := testkit.Cluster(t, map[string]string{"autovacuum": "off"})
 	d, err := db.Open(t.Context(), db.Config{URL: cluster.AppURL(), MaxConns: 1, PlanAge: time.Hour})
 	check(t, err)
 	t.Cleanup(d.Close)
-	w := newTestAPI(t, authtest.Options{DB: d, PerMinute: 1_000_000, PerHour: 10_000_000})
+	w := newTestAPI(t, testkit.Options{DB: d, PerMinute: 1_000_000, PerHour: 10_000_000})
 	super, err := pgx.Connect(t.Context(), cluster.SuperURL())
 	check(t, err)
 	t.Cleanup(func() { super.Close(context.Background()) })

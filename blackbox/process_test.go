@@ -27,7 +27,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"spoolwright/db/dbtest"
+	"spoolwright/testkit"
 )
 
 // The helpers in this file build the program, run its commands and its service as processes, and call the service
@@ -66,7 +66,7 @@ func eventually(t *testing.T, what string, condition func() bool) {
 func tempDir(t *testing.T) string {
 	t.Helper()
 	watch(t)
-	dir, err := dbtest.Dir()
+	dir, err := testkit.Dir()
 	check(t, err)
 	t.Cleanup(func() { check(t, os.RemoveAll(dir)) })
 	return dir
@@ -402,8 +402,8 @@ var (
 func newDatabase(t *testing.T, url func() string) (changed, name string) {
 	t.Helper()
 	name = "test_" + strings.ToLower(rand.Text())
-	execSQL(t, dbtest.Private().SuperURL(), "create database "+name+" owner spoolwright_owner")
-	t.Cleanup(func() { execSQL(t, dbtest.Private().SuperURL(), "drop database "+name+" with (force)") })
+	execSQL(t, testkit.Private().SuperURL(), "create database "+name+" owner spoolwright_owner")
+	t.Cleanup(func() { execSQL(t, testkit.Private().SuperURL(), "drop database "+name+" with (force)") })
 	return withDatabase(url(), name), name
 }
 
@@ -431,7 +431,7 @@ const secretEnv = "JWT_SECRET=a secret for tests of the program that is long eno
 // startWithAdmin starts the service on a new database with the admin ada@farm.example. The token is empty with HTTPS.
 func startWithAdmin(t *testing.T, p program, env ...string) (c *process, token string) {
 	t.Helper()
-	url, _ := newDatabase(t, dbtest.Private().OwnerURL)
+	url, _ := newDatabase(t, testkit.Private().OwnerURL)
 	env = append([]string{"DATABASE_URL=" + url, secretEnv}, env...)
 	p.addUser(t, env, "farm", "ada@farm.example", "admin")
 	c = p.start(t, env)

@@ -29,7 +29,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"spoolwright/db/dbtest"
+	"spoolwright/testkit"
 )
 
 // TestProgram runs the built program as its users do. The tests run in parallel and share one build.
@@ -465,7 +465,7 @@ func testSettings(t *testing.T, p program) {
 
 // testExpiredKeys checks that the service deletes expired idempotency keys.
 func testExpiredKeys(t *testing.T, p program) {
-	url, name := newDatabase(t, dbtest.Private().OwnerURL)
+	url, name := newDatabase(t, testkit.Private().OwnerURL)
 	env := []string{"DATABASE_URL=" + url, secretEnv}
 	p.addUser(t, env, "farm", "ada@farm.example", "operator")
 	c := p.start(t, env)
@@ -483,7 +483,7 @@ func testExpiredKeys(t *testing.T, p program) {
 	}
 	c.stop(t, syscall.SIGTERM)
 
-	conn, err := pgx.Connect(t.Context(), withDatabase(dbtest.Private().SuperURL(), name))
+	conn, err := pgx.Connect(t.Context(), withDatabase(testkit.Private().SuperURL(), name))
 	check(t, err)
 	defer conn.Close(t.Context())
 	tag, err := conn.Exec(t.Context(), `update idempotency_keys set created_at = created_at - interval '25 hours'`)
@@ -503,8 +503,8 @@ func testExpiredKeys(t *testing.T, p program) {
 // testStartErrors starts the service on databases that it cannot use. The error must name the setting and say what to
 // do, and must not show the password.
 func testStartErrors(t *testing.T, p program) {
-	owner, name := newDatabase(t, dbtest.Private().OwnerURL)
-	service := withDatabase(dbtest.Private().AppURL(), name)
+	owner, name := newDatabase(t, testkit.Private().OwnerURL)
+	service := withDatabase(testkit.Private().AppURL(), name)
 	password := func(connection, password string) string {
 		u, err := url.Parse(connection)
 		check(t, err)
@@ -566,7 +566,7 @@ func testDatabaseURL(t *testing.T, p program) {
 // service's login may do by itself.
 func testSeparateRoles(t *testing.T, p program) {
 	ctx := context.Background()
-	super := dbtest.Private().SuperURL()
+	super := testkit.Private().SuperURL()
 	var statements []string
 	for _, s := range strings.Split(block(t, "sql", "CREATE ROLE farm_owner"), ";\n") {
 		if s = strings.TrimSpace(s); s != "" {
@@ -647,7 +647,7 @@ func testSeparateRoles(t *testing.T, p program) {
 
 // testDefinitions compares the SQL functions that the program installs with those of the databases of tests.
 func testDefinitions(t *testing.T, p program) {
-	url, _ := newDatabase(t, dbtest.Private().OwnerURL)
+	url, _ := newDatabase(t, testkit.Private().OwnerURL)
 	p.succeeds(t, "", []string{"DATABASE_URL=" + url}, "migrate")
 	definitions := func(url string) (all []string) {
 		t.Helper()
@@ -661,16 +661,16 @@ func testDefinitions(t *testing.T, p program) {
 		check(t, err)
 		return all
 	}
-	got, want := definitions(url), definitions(dbtest.Private().OwnerURL())
+	got, want := definitions(url), definitions(testkit.Private().OwnerURL())
 	if !slices.Equal(got, want) || len(got) == 0 {
-		t.Errorf("the program installs %v, want dbtest.Definitions %v", got, want)
+		t.Errorf("the program installs %v, want testkit.Definitions %v", got, want)
 	}
 }
 
 // testSeveralInstances starts three instances at once on an empty database. They must all migrate it or wait, and
 // share the data.
 func testSeveralInstances(t *testing.T, p program) {
-	url, _ := newDatabase(t, dbtest.Private().OwnerURL)
+	url, _ := newDatabase(t, testkit.Private().OwnerURL)
 	env := []string{"DATABASE_URL=" + url, secretEnv, "DB_MAX_CONNS=3"}
 	var instances []*process
 	for range 3 {
@@ -947,9 +947,9 @@ func testDemo(t *testing.T, p program) {
 
 // testLinkedPackages checks that the program does not import packages for tests.
 func testLinkedPackages(t *testing.T, _ program) {
-	forTests := []string{"testing", "net/http/httptest", "spoolwright/auth/authtest", "spoolwright/db/dbtest"}
 	out, err := exec.Command("go", "list", "-deps", ".").Output()
 	check(t, err)
+	forTests := []string{"testing", "net/http/httptest", "spoolwright/testkit"}
 	for _, name := range strings.Fields(string(out)) {
 		if slices.Contains(forTests, name) {
 			t.Errorf("the program imports %s", name)

@@ -9,9 +9,8 @@ import (
 	"testing"
 	"text/tabwriter"
 
-	"spoolwright/auth/authtest"
 	"spoolwright/db"
-	"spoolwright/db/dbtest"
+	"spoolwright/testkit"
 )
 
 // TestRoundTripsGolden counts the database round trips and statements of every route (the statement that binds the
@@ -21,7 +20,7 @@ func TestRoundTripsGolden(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
 	var trips, statements int
-	d, err := db.Open(context.Background(), db.Config{URL: dbtest.Private().AppURL(), RoundTrip: func(s []db.Statement) {
+	d, err := db.Open(context.Background(), db.Config{URL: testkit.Private().AppURL(), RoundTrip: func(s []db.Statement) {
 		mu.Lock()
 		defer mu.Unlock()
 		trips++
@@ -31,7 +30,7 @@ func TestRoundTripsGolden(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(d.Close)
-	w := newTestAPI(t, authtest.Options{DB: d})
+	w := newTestAPI(t, testkit.Options{DB: d})
 	var b bytes.Buffer
 	out := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	for _, op := range w.operations {

@@ -14,10 +14,9 @@ import (
 	"text/tabwriter"
 
 	"spoolwright/auth"
-	"spoolwright/auth/authtest"
 	"spoolwright/db"
-	"spoolwright/db/dbtest"
 	"spoolwright/server"
+	"spoolwright/testkit"
 	"spoolwright/tools/sdkgen"
 )
 
@@ -39,7 +38,7 @@ func TestRoutesGolden(t *testing.T) {
 func TestOpenAPIGolden(t *testing.T) {
 	t.Parallel()
 	p := buildProgram(t)
-	url, _ := newDatabase(t, dbtest.Private().OwnerURL)
+	url, _ := newDatabase(t, testkit.Private().OwnerURL)
 	c := p.start(t, []string{"DATABASE_URL=" + url, secretEnv})
 	r, err := c.client.Get(c.url + "/openapi.json")
 	check(t, err)
@@ -122,7 +121,7 @@ func TestRoles(t *testing.T) {
 		t.Parallel()
 		f := w.newFullFixture(t)
 		path, body := f.path(t, op.Path()), f.body(t, op)
-		users := map[string]*authtest.Client{"admin": f.admin}
+		users := map[string]*testkit.Client{"admin": f.admin}
 		for _, role := range []string{"viewer", "operator"} {
 			users[role] = f.tenant.User(t, role)
 		}
@@ -170,7 +169,7 @@ func TestDisabledAndDemotedUsers(t *testing.T) {
 	before := f.snapshot(t)
 	w.forEach(t, isProtected, func(t *testing.T, op *operation) {
 		path, body := f.path(t, op.Path()), f.body(t, op)
-		for name, c := range map[string]*authtest.Client{"disabled": disabled, "demoted": demoted, "moved": &moved} {
+		for name, c := range map[string]*testkit.Client{"disabled": disabled, "demoted": demoted, "moved": &moved} {
 			a := f.do(t, c, op, path, body)
 			if a.Status != 401 || a.Text("code") != "INVALID_TOKEN" || a.Header.Get("WWW-Authenticate") != "Bearer" {
 				t.Errorf("%s: %s: %d %s", name, a.What, a.Status, a.Body)
@@ -233,7 +232,7 @@ func TestOtherTenants(t *testing.T) {
 			for _, i := range ids[n:] {
 				missing[i], theirIDs[i], otherParent[i] = db.NewID(), foreign[i], others[i]
 			}
-			send := func(parts []string) *authtest.Response {
+			send := func(parts []string) *testkit.Response {
 				t.Helper()
 				return mine.do(t, mine.admin, op, "/"+strings.Join(parts, "/"), body)
 			}
@@ -246,7 +245,7 @@ func TestOtherTenants(t *testing.T) {
 		for _, name := range referenceFields(op, body) {
 			collection := w.collectionOf(t, op, name)
 			missing, theirID := db.NewID(), idOf(theirs.path(t, collection+"/{id}"))
-			send := func(id string) *authtest.Response {
+			send := func(id string) *testkit.Response {
 				t.Helper()
 				return mine.do(t, mine.admin, op, "/"+strings.Join(own, "/"), withReference(body, name, id))
 			}
@@ -276,7 +275,7 @@ func TestInvalidBodies(t *testing.T) {
 		name := slices.Sorted(maps.Keys(op.example))[0]
 		object := string(good)
 		with := func(member string) string { return object[:len(object)-1] + "," + member + "}" }
-		send := func(body string) *authtest.Response { return f.admin.Do(t, op.Method(), path, body) }
+		send := func(body string) *testkit.Response { return f.admin.Do(t, op.Method(), path, body) }
 
 		for _, media := range []string{
 			"", "text/plain", "application/xml", "application/x-www-form-urlencoded", "application/jsonx",
@@ -313,7 +312,7 @@ func TestInvalidBodies(t *testing.T) {
 }
 
 // checkHeaders checks the headers that every response below /api/v1 must have.
-func checkHeaders(t *testing.T, a *authtest.Response) {
+func checkHeaders(t *testing.T, a *testkit.Response) {
 	t.Helper()
 	for _, name := range []string{"X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset"} {
 		if n, err := strconv.ParseInt(a.Header.Get(name), 10, 64); err != nil || n < 0 {
@@ -352,7 +351,7 @@ func TestHeaders(t *testing.T) {
 // TestRateLimit checks that every operation responds 429 once the caller's rate limit is used up, without an effect.
 func TestRateLimit(t *testing.T) {
 	t.Parallel()
-	w, strict := newUnlimitedAPI(t), newTestAPI(t, authtest.Options{PerHour: 1})
+	w, strict := newUnlimitedAPI(t), newTestAPI(t, testkit.Options{PerHour: 1})
 	w.forEach(t, everyRoute, func(t *testing.T, op *operation) {
 		f := w.newFullFixture(t)
 		path, body := f.path(t, op.Path()), f.body(t, op)
@@ -391,7 +390,7 @@ func TestCursors(t *testing.T) {
 				own.create(t, op.Path(), path)
 			}
 		}
-		ids := func(a *authtest.Response) (all []string) {
+		ids := func(a *testkit.Response) (all []string) {
 			for _, item := range a.Want(200).List("items") {
 				all = append(all, item.(map[string]any)["id"].(string))
 			}

@@ -14,9 +14,9 @@ import (
 	"time"
 
 	"spoolwright/auth"
-	"spoolwright/auth/authtest"
 	"spoolwright/db"
 	"spoolwright/server"
+	"spoolwright/testkit"
 )
 
 // TestInvalidTokens checks that every route with authentication rejects every invalid access token, without an
@@ -29,13 +29,13 @@ func TestInvalidTokens(t *testing.T) {
 	tokens := invalidTokens(t, f.admin, other.admin)
 
 	// sign makes valid tokens, so that each token below is rejected for the one thing that is wrong in it.
-	valid := f.admin.With("Authorization", "Bearer "+sign(t, authtest.Secret, "HS256", claims(f.admin)))
+	valid := f.admin.With("Authorization", "Bearer "+sign(t, testkit.Secret, "HS256", claims(f.admin)))
 	valid.Get(t, "/api/v1/auth/me").Want(200)
 
 	w.forEach(t, everyRoute, func(t *testing.T, op *operation) {
 		path, body := f.path(t, op.Path()), f.body(t, op)
 		for _, token := range tokens {
-			c := &authtest.Client{API: w.api, Header: http.Header{}}
+			c := &testkit.Client{API: w.api, Header: http.Header{}}
 			if token.header != "" {
 				c.Header.Set("Authorization", token.header)
 			}
@@ -59,7 +59,7 @@ type invalidToken struct {
 }
 
 // claims returns the claims of a valid access token of the client's user.
-func claims(c *authtest.Client) map[string]any {
+func claims(c *testkit.Client) map[string]any {
 	return map[string]any{
 		"iss": "spoolwright", "aud": []string{"spoolwright:access"},
 		"sub": c.Actor.User, "tenant": c.Actor.Tenant, "role": c.Actor.Role,
@@ -90,9 +90,9 @@ func sign(t *testing.T, key, alg string, claims map[string]any) string {
 
 // invalidTokens returns headers that differ from a valid header of the user in one respect each. Their author knows
 // the ids of the user and of another tenant's user and the format of tokens, and for some of them also the secret.
-func invalidTokens(t *testing.T, user, other *authtest.Client) []invalidToken {
+func invalidTokens(t *testing.T, user, other *testkit.Client) []invalidToken {
 	t.Helper()
-	const secret = authtest.Secret
+	const secret = testkit.Secret
 	var all []invalidToken
 	add := func(name, header, code string) { all = append(all, invalidToken{name, header, code}) }
 	invalid := func(name, token string) { add(name, "Bearer "+token, "INVALID_TOKEN") }

@@ -10,17 +10,16 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"spoolwright/auth/authtest"
 	"spoolwright/catalog"
 	"spoolwright/db"
-	"spoolwright/db/dbtest"
 	"spoolwright/inventory"
+	"spoolwright/testkit"
 )
 
 // concurrently sends n requests at the same time and returns the responses.
-func concurrently(t *testing.T, n int, send func(i int) (*authtest.Response, error)) []*authtest.Response {
+func concurrently(t *testing.T, n int, send func(i int) (*testkit.Response, error)) []*testkit.Response {
 	t.Helper()
-	answers := make([]*authtest.Response, n)
+	answers := make([]*testkit.Response, n)
 	errs := make([]error, n)
 	var all sync.WaitGroup
 	gate := make(chan struct{})
@@ -40,7 +39,7 @@ func concurrently(t *testing.T, n int, send func(i int) (*authtest.Response, err
 	return answers
 }
 
-func statuses(answers []*authtest.Response) map[int]int {
+func statuses(answers []*testkit.Response) map[int]int {
 	count := map[int]int{}
 	for _, a := range answers {
 		count[a.Status]++
@@ -263,7 +262,7 @@ func TestConcurrentCycles(t *testing.T) {
 		from[2*i], to[2*i] = endA, b
 		from[2*i+1], to[2*i+1] = endB, a
 	}
-	answers := concurrently(t, 2*pairs, func(i int) (*authtest.Response, error) {
+	answers := concurrently(t, 2*pairs, func(i int) (*testkit.Response, error) {
 		return c.Send("POST", from[i]+"/components", j{"component_product_id": idOf(to[i])})
 	})
 	for i := range pairs {
@@ -286,7 +285,7 @@ func TestConcurrentRemoval(t *testing.T) {
 	for i := range pairs {
 		parents[i], parts[i] = createProduct(t, c, "Parent"), createProduct(t, c, "Part")
 	}
-	answers := concurrently(t, 2*pairs, func(i int) (*authtest.Response, error) {
+	answers := concurrently(t, 2*pairs, func(i int) (*testkit.Response, error) {
 		if i%2 == 0 {
 			return c.Send("DELETE", parts[i/2], nil)
 		}
@@ -322,7 +321,7 @@ func TestConcurrentCosts(t *testing.T) {
 		}
 	}
 	for round := 2; round <= 4; round++ {
-		answers := concurrently(t, 3*levels, func(i int) (*authtest.Response, error) {
+		answers := concurrently(t, 3*levels, func(i int) (*testkit.Response, error) {
 			switch at := i / 3; {
 			case i%3 == 0:
 				return c.Send("PATCH", materials[at], j{"weight_grams": round * (at + 1)})
@@ -359,7 +358,7 @@ func TestComponentLevels(t *testing.T) {
 	t.Parallel()
 	c := newAPI(t).Operator(t)
 	const tooDeep = `"message":"nests components more than 50 levels deep"`
-	refused := func(a *authtest.Response) {
+	refused := func(a *testkit.Response) {
 		t.Helper()
 		if a.Fields("component_product_id"); !strings.Contains(string(a.Body), tooDeep) {
 			t.Errorf("%s: %s", a.What, a.Body)
@@ -409,20 +408,20 @@ func TestComponentLevels(t *testing.T) {
 }
 
 // newCountingAPI starts a service that counts its round trips to the database.
-func newCountingAPI(t *testing.T) (*authtest.API, *atomic.Int64) {
+func newCountingAPI(t *testing.T) (*testkit.API, *atomic.Int64) {
 	t.Helper()
 	var trips atomic.Int64
-	d, err := db.Open(context.Background(), db.Config{URL: dbtest.Private().AppURL(), MaxConns: 4,
+	d, err := db.Open(context.Background(), db.Config{URL: testkit.Private().AppURL(), MaxConns: 4,
 		RoundTrip: func([]db.Statement) { trips.Add(1) }})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(d.Close)
-	return authtest.New(t, authtest.Options{DB: d}, inventory.Routes, catalog.Routes), &trips
+	return testkit.New(t, testkit.Options{DB: d}, inventory.Routes, catalog.Routes), &trips
 }
 
 // insert inserts rows into the client's tenant, where a thousand requests would take too long.
-func insert(t *testing.T, c *authtest.Client, sql string, args ...any) {
+func insert(t *testing.T, c *testkit.Client, sql string, args ...any) {
 	t.Helper()
 	if err := c.API.DB.Write(db.As(context.Background(), db.Actor{Tenant: c.Actor.Tenant}),
 		db.SQL(sql, args...)); err != nil {
@@ -435,7 +434,7 @@ func insert(t *testing.T, c *authtest.Client, sql string, args ...any) {
 // timeout on a busy machine.
 func analyze(t *testing.T, tables ...string) {
 	t.Helper()
-	conn, err := pgx.Connect(t.Context(), dbtest.Private().OwnerURL())
+	conn, err := pgx.Connect(t.Context(), testkit.Private().OwnerURL())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -450,7 +449,7 @@ func TestRoundTrips(t *testing.T) {
 	t.Parallel()
 	api, trips := newCountingAPI(t)
 	c := api.Operator(t)
-	once := func(method, path string, body any) *authtest.Response {
+	once := func(method, path string, body any) *testkit.Response {
 		t.Helper()
 		before := trips.Load()
 		a := c.Do(t, method, path, body)

@@ -7,26 +7,26 @@ import (
 	"strings"
 	"testing"
 
-	"spoolwright/auth/authtest"
 	"spoolwright/catalog"
 	"spoolwright/db"
+	"spoolwright/testkit"
 )
 
 // An export has the values that the API returns. In CSV, a product has a row for each entry of its bill of materials.
 func TestExport(t *testing.T) {
 	t.Parallel()
-	api := authtest.New(t, authtest.Options{}, catalog.Routes)
+	api := testkit.New(t, testkit.Options{}, catalog.Routes)
 	c := api.Operator(t)
-	api.Operator(t).Post(t, "/api/v1/products", authtest.JSON{"name": "Somebody else's"}).Want(201)
-	wing := c.Post(t, "/api/v1/products", authtest.JSON{"name": "Wing, left", "notes": ""}).Want(201).ID()
-	dragon := c.Post(t, "/api/v1/products", authtest.JSON{"name": "Dragon", "sku": "D \"1\""}).Want(201).ID()
-	gone := c.Post(t, "/api/v1/products", authtest.JSON{"name": "Gone"}).Want(201).ID()
+	api.Operator(t).Post(t, "/api/v1/products", testkit.JSON{"name": "Somebody else's"}).Want(201)
+	wing := c.Post(t, "/api/v1/products", testkit.JSON{"name": "Wing, left", "notes": ""}).Want(201).ID()
+	dragon := c.Post(t, "/api/v1/products", testkit.JSON{"name": "Dragon", "sku": "D \"1\""}).Want(201).ID()
+	gone := c.Post(t, "/api/v1/products", testkit.JSON{"name": "Gone"}).Want(201).ID()
 	c.Delete(t, "/api/v1/products/"+gone).Want(204)
 	path := "/api/v1/products/" + dragon
-	c.Post(t, path+"/materials", authtest.JSON{"material_type": "PLA", "color": "Red", "weight_grams": 45.5}).
+	c.Post(t, path+"/materials", testkit.JSON{"material_type": "PLA", "color": "Red", "weight_grams": 45.5}).
 		Want(201)
-	c.Post(t, path+"/materials", authtest.JSON{"material_type": "PETG", "color": "Red", "weight_grams": 1}).Want(201)
-	c.Post(t, path+"/components", authtest.JSON{"component_product_id": wing, "quantity": 2}).Want(201)
+	c.Post(t, path+"/materials", testkit.JSON{"material_type": "PETG", "color": "Red", "weight_grams": 1}).Want(201)
+	c.Post(t, path+"/components", testkit.JSON{"component_product_id": wing, "quantity": 2}).Want(201)
 
 	export := func(format string) []string {
 		t.Helper()

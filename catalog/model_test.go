@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"spoolwright/auth/authtest"
+	"spoolwright/testkit"
 )
 
 var seedFlag = flag.Uint64("seed", 0, "seed of the property test; 0 means a random seed")
@@ -186,7 +186,7 @@ func (m *model) snapshot() (restore func()) {
 // farm applies random operations to the service and to the model.
 type farm struct {
 	t *testing.T
-	c *authtest.Client
+	c *testkit.Client
 	r *rand.Rand
 	model
 	errors map[string]int // by code
@@ -231,7 +231,7 @@ func (f *farm) product() *modelProduct { return pick(f.r, f.visible()) }
 
 // expect ends the test unless the response has the error code that the model returns, or the status success if that
 // is "".
-func (f *farm) expect(a *authtest.Response, success int, code string) bool {
+func (f *farm) expect(a *testkit.Response, success int, code string) bool {
 	f.t.Helper()
 	if code == "" {
 		a.Want(success)
@@ -249,8 +249,8 @@ func (f *farm) expect(a *authtest.Response, success int, code string) bool {
 // edit applies a change to the model and sends it to the service. It undoes the change in the model if a cost is too
 // large.
 func (f *farm) edit(
-	p *modelProduct, change func(), send func() *authtest.Response, success int,
-) (*authtest.Response, bool) {
+	p *modelProduct, change func(), send func() *testkit.Response, success int,
+) (*testkit.Response, bool) {
 	f.t.Helper()
 	restore := f.snapshot()
 	change()
@@ -352,7 +352,7 @@ func (f *farm) weight() *big.Rat {
 func (f *farm) addMaterial() {
 	p := f.product()
 	m := &modelMaterial{material: f.material(), color: f.color(), grams: f.weight(), optional: f.r.IntN(4) == 0}
-	a, ok := f.edit(p, func() { p.materials = append(p.materials, m) }, func() *authtest.Response {
+	a, ok := f.edit(p, func() { p.materials = append(p.materials, m) }, func() *testkit.Response {
 		return f.c.Post(f.t, p.path+"/materials", j{"material_type": m.material, "color": m.color,
 			"weight_grams": number(m.grams), "is_required": !m.optional})
 	}, 201)
@@ -370,7 +370,7 @@ func (f *farm) changeMaterial() {
 	m := pick(f.r, p.materials)
 	if f.r.IntN(3) == 0 {
 		f.edit(p, func() { p.materials = without(p.materials, m) },
-			func() *authtest.Response { return f.c.Delete(f.t, m.path) }, 204)
+			func() *testkit.Response { return f.c.Delete(f.t, m.path) }, 204)
 		return
 	}
 	body, grams, color, material, optional := j{}, m.grams, m.color, m.material, m.optional
@@ -392,7 +392,7 @@ func (f *farm) changeMaterial() {
 	}
 	change := func() { m.grams, m.color, m.material, m.optional = grams, color, material, optional }
 	if a, ok := f.edit(p, change,
-		func() *authtest.Response { return f.c.Patch(f.t, m.path, body) }, 200); ok {
+		func() *testkit.Response { return f.c.Patch(f.t, m.path, body) }, 200); ok {
 		f.same(a, "cost", m.cost)
 	}
 }
@@ -433,7 +433,7 @@ func (f *farm) addComponent() {
 	}
 	c := &modelComponent{of: other, quantity: quantity}
 	a, ok := f.edit(p, func() { p.components = append(p.components, c) },
-		func() *authtest.Response { return f.c.Post(f.t, p.path+"/components", body) }, 201)
+		func() *testkit.Response { return f.c.Post(f.t, p.path+"/components", body) }, 201)
 	if ok {
 		c.path = a.Header.Get("Location")
 		f.same(a, "unit_cost", other.costs(map[*modelProduct]costs{}).total)
@@ -448,7 +448,7 @@ func (f *farm) changeComponent() {
 	c := pick(f.r, p.components)
 	if f.r.IntN(4) == 0 {
 		f.edit(p, func() { p.components = without(p.components, c) },
-			func() *authtest.Response { return f.c.Delete(f.t, c.path) }, 204)
+			func() *testkit.Response { return f.c.Delete(f.t, c.path) }, 204)
 		return
 	}
 	other, quantity := c.of, f.quantity()
@@ -462,7 +462,7 @@ func (f *farm) changeComponent() {
 		}
 	}
 	f.edit(p, func() { c.of, c.quantity = other, quantity },
-		func() *authtest.Response { return f.c.Patch(f.t, c.path, body) }, 200)
+		func() *testkit.Response { return f.c.Patch(f.t, c.path, body) }, 200)
 }
 
 func (f *farm) recalculate() {
@@ -486,7 +486,7 @@ func (f *farm) recalculate() {
 }
 
 // same compares a number in a response with the model's number.
-func (f *farm) same(a *authtest.Response, path string, want *big.Rat) {
+func (f *farm) same(a *testkit.Response, path string, want *big.Rat) {
 	f.t.Helper()
 	got := a.Text(path)
 	if want == nil {

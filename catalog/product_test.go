@@ -7,29 +7,28 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"spoolwright/auth/authtest"
 	"spoolwright/catalog"
 	"spoolwright/db"
-	"spoolwright/db/dbtest"
 	"spoolwright/inventory"
+	"spoolwright/testkit"
 )
 
-func TestMain(m *testing.M) { dbtest.Main(m) }
+func TestMain(m *testing.M) { testkit.Main(m) }
 
-type j = authtest.JSON
+type j = testkit.JSON
 
 const (
 	spools   = "/api/v1/spools"
 	products = "/api/v1/products"
 )
 
-func newAPI(t *testing.T) *authtest.API {
+func newAPI(t *testing.T) *testkit.API {
 	t.Helper()
-	return authtest.New(t, authtest.Options{}, inventory.Routes, catalog.Routes)
+	return testkit.New(t, testkit.Options{}, inventory.Routes, catalog.Routes)
 }
 
 // createProduct creates a product and returns its path.
-func createProduct(t *testing.T, c *authtest.Client, name string) string {
+func createProduct(t *testing.T, c *testkit.Client, name string) string {
 	t.Helper()
 	return products + "/" + c.Post(t, products, j{"name": name}).Want(201).ID()
 }
@@ -38,21 +37,21 @@ func createProduct(t *testing.T, c *authtest.Client, name string) string {
 func idOf(path string) string { return path[strings.LastIndexByte(path, '/')+1:] }
 
 // addComponent adds the product at other to the one at path, and returns the path of the component.
-func addComponent(t *testing.T, c *authtest.Client, path, other string, quantity int) string {
+func addComponent(t *testing.T, c *testkit.Client, path, other string, quantity int) string {
 	t.Helper()
 	return c.Post(t, path+"/components", j{"component_product_id": idOf(other), "quantity": quantity}).Want(201).
 		Header.Get("Location")
 }
 
 // addMaterial adds a material to the product at path, and returns the path of the material.
-func addMaterial(t *testing.T, c *authtest.Client, path, kind, color string, grams float64) string {
+func addMaterial(t *testing.T, c *testkit.Client, path, kind, color string, grams float64) string {
 	t.Helper()
 	return c.Post(t, path+"/materials", j{"material_type": kind, "color": color, "weight_grams": grams}).Want(201).
 		Header.Get("Location")
 }
 
 // createSpool creates a spool of 1,000 g and returns its path.
-func createSpool(t *testing.T, c *authtest.Client, kind, color string, price any) string {
+func createSpool(t *testing.T, c *testkit.Client, kind, color string, price any) string {
 	t.Helper()
 	return spools + "/" +
 		c.Post(t, spools, j{"material_type": kind, "color": color, "diameter_mm": 1.75, "net_weight_grams": 1000,
@@ -236,11 +235,11 @@ func TestSKU(t *testing.T) {
 		paths[i] = createProduct(t, c, "racer")
 	}
 	answers := concurrently(t, len(paths),
-		func(i int) (*authtest.Response, error) { return c.Send("PATCH", paths[i], j{"sku": "X-3"}) })
+		func(i int) (*testkit.Response, error) { return c.Send("PATCH", paths[i], j{"sku": "X-3"}) })
 	if got := statuses(answers); got[200] != 1 || got[400] != 9 {
 		t.Errorf("statuses %v", got)
 	}
-	answers = concurrently(t, 10, func(i int) (*authtest.Response, error) {
+	answers = concurrently(t, 10, func(i int) (*testkit.Response, error) {
 		return c.Send("POST", products, j{"name": "racer", "sku": "X-4"})
 	})
 	if got := statuses(answers); got[201] != 1 || got[400] != 9 {
@@ -352,7 +351,7 @@ func TestProductList(t *testing.T) {
 func TestSearchScansOnce(t *testing.T) {
 	t.Parallel()
 	var scans atomic.Int64
-	d, err := db.Open(t.Context(), db.Config{URL: dbtest.Private().AppURL(), MaxConns: 1,
+	d, err := db.Open(t.Context(), db.Config{URL: testkit.Private().AppURL(), MaxConns: 1,
 		RoundTrip: func(statements []db.Statement) {
 			for _, s := range statements {
 				scans.Add(int64(strings.Count(s.SQL, "strpos(")))
@@ -362,7 +361,7 @@ func TestSearchScansOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(d.Close)
-	c := authtest.New(t, authtest.Options{DB: d}, catalog.Routes).Operator(t)
+	c := testkit.New(t, testkit.Options{DB: d}, catalog.Routes).Operator(t)
 	createProduct(t, c, "Dragon")
 	for _, query := range []string{"?search=dragon", "?search=dragon&skip=2000", "?search=dragon&category=x&sort_by=name"} {
 		scans.Store(0)
@@ -500,7 +499,7 @@ func TestOtherTenants(t *testing.T) {
 // The checks of the tables allow the values that the API accepts.
 func TestEnumsMatchTables(t *testing.T) {
 	t.Parallel()
-	dbtest.WantChecked(t, "product_materials", "material_type", inventory.MaterialType("").Enum())
+	testkit.WantChecked(t, "product_materials", "material_type", inventory.MaterialType("").Enum())
 }
 
 func TestCreateProductWithLists(t *testing.T) {
@@ -602,7 +601,7 @@ func TestFullLists(t *testing.T) {
 		"materials":  func(int) j { return material },
 		"components": func(i int) j { return j{"component_product_id": parts[i%4]} },
 	} {
-		got := statuses(concurrently(t, 4, func(i int) (*authtest.Response, error) {
+		got := statuses(concurrently(t, 4, func(i int) (*testkit.Response, error) {
 			return c.Send("POST", path+"/"+name, body(i))
 		}))
 		if got[201] != 2 || got[422] != 2 {

@@ -17,7 +17,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"spoolwright/db"
-	"spoolwright/db/dbtest"
+	"spoolwright/testkit"
 )
 
 // A program that starts while the database is away waits for it, and says so every few seconds.
@@ -62,7 +62,7 @@ func TestAwait(t *testing.T) {
 // Await waits for what may pass, and for nothing else.
 func TestAwaitErrors(t *testing.T) {
 	t.Parallel()
-	s := dbtest.Cluster(t, nil)
+	s := testkit.Cluster(t, nil)
 	super := connect(t, s.SuperURL())
 	app, err := url.Parse(s.AppURL())
 	if err != nil {
@@ -85,7 +85,7 @@ func TestAwaitErrors(t *testing.T) {
 		defer cancel()
 		err = db.Await(ctx, slog.New(slog.DiscardHandler), time.Minute, func(ctx context.Context) error {
 			n++
-			d, err := db.Open(ctx, db.Config{URL: url, MaxConns: 1, Definitions: dbtest.Definitions})
+			d, err := db.Open(ctx, db.Config{URL: url, MaxConns: 1, Definitions: testkit.Definitions})
 			if err == nil {
 				d.Close()
 			}

@@ -13,7 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"spoolwright/db"
-	"spoolwright/db/dbtest"
+	"spoolwright/testkit"
 )
 
 // The tests in this file read pg_catalog, and so cover all tables, including those that future migrations create.
@@ -123,7 +123,7 @@ func wantNoRows(t *testing.T, super *pgx.Conn, what, sql string, args ...any) {
 
 func TestCatalogTenantKeys(t *testing.T) {
 	t.Parallel()
-	super := connect(t, dbtest.Private().SuperURL())
+	super := connect(t, testkit.Private().SuperURL())
 	tables := tenantTables(t, super)
 
 	wantNoRows(t, super, "tenant_id must be a uuid, not null, with the tenant of the transaction as its default", `
@@ -181,7 +181,7 @@ func TestCatalogTenantKeys(t *testing.T) {
 
 func TestCatalogPolicies(t *testing.T) {
 	t.Parallel()
-	super := connect(t, dbtest.Private().SuperURL())
+	super := connect(t, testkit.Private().SuperURL())
 	tables := tenantTables(t, super)
 	wantNoRows(t, super, "row-level security must be enabled and forced", `
 		select relname::text from pg_class
@@ -223,7 +223,7 @@ func TestCatalogPolicies(t *testing.T) {
 
 func TestCatalogPrivileges(t *testing.T) {
 	t.Parallel()
-	super := connect(t, dbtest.Private().SuperURL())
+	super := connect(t, testkit.Private().SuperURL())
 	for _, table := range append(tenantTables(t, super), slices.Sorted(maps.Keys(outsideTenancy))...) {
 		allowed, ok := privileges[table]
 		if !ok {
@@ -285,7 +285,7 @@ func TestCatalogPrivileges(t *testing.T) {
 
 func TestCatalogFunctions(t *testing.T) {
 	t.Parallel()
-	super := connect(t, dbtest.Private().SuperURL())
+	super := connect(t, testkit.Private().SuperURL())
 	definers := queryStrings(t, super,
 		`select proname::text from pg_proc where pronamespace = 'public'::regnamespace and prosecdef order by 1`)
 	want := []string{"home_claim", "home_counts", "home_find", "home_register", "key_claim", "key_drop", "key_find",
@@ -334,7 +334,7 @@ func columnsOf(t *testing.T, super *pgx.Conn, table string) []column {
 // Columns of decimal numbers are numeric(15,6). They reject NaN, infinity and numbers that are too large.
 func TestCatalogNumbers(t *testing.T) {
 	t.Parallel()
-	super := connect(t, dbtest.Private().SuperURL())
+	super := connect(t, testkit.Private().SuperURL())
 	exec(t, super, `set session_replication_role = replica`)
 	numbers := 0
 	for _, table := range tenantTables(t, super) {
@@ -373,7 +373,7 @@ func TestCatalogNumbers(t *testing.T) {
 // Columns of texts have a maximum length, except those that no client can set.
 func TestCatalogTexts(t *testing.T) {
 	t.Parallel()
-	super := connect(t, dbtest.Private().SuperURL())
+	super := connect(t, testkit.Private().SuperURL())
 	exec(t, super, `set session_replication_role = replica`)
 	set := []string{"users.password_hash", "row_counts.resource", "idempotency_keys.location"}
 	texts := 0
@@ -405,7 +405,7 @@ func wantRejected(t *testing.T, super *pgx.Conn, table string, row tableRow, wha
 // The functions that check rows reject each value outside of its range, and accept the values at its ends.
 func TestRowChecks(t *testing.T) {
 	t.Parallel()
-	super := connect(t, dbtest.Private().SuperURL())
+	super := connect(t, testkit.Private().SuperURL())
 	exec(t, super, `set session_replication_role = replica`)
 	spool := func() tableRow {
 		row := someRow(t, super, "spools", db.NewID())
@@ -464,7 +464,7 @@ func TestRowChecks(t *testing.T) {
 // therefore have few and short ones, which call a function: see valid_spool.
 func TestChecksAreCheap(t *testing.T) {
 	t.Parallel()
-	super := connect(t, dbtest.Private().SuperURL())
+	super := connect(t, testkit.Private().SuperURL())
 	for _, c := range query[struct {
 		Table string
 		Size  int
@@ -524,9 +524,9 @@ func someRow(t *testing.T, super *pgx.Conn, table, tenant string) tableRow {
 // without a tenant cannot either. A cannot change the tenant of its row to B.
 func TestTenantIsolation(t *testing.T) {
 	t.Parallel()
-	super := connect(t, dbtest.Private().SuperURL())
+	super := connect(t, testkit.Private().SuperURL())
 	exec(t, super, `set session_replication_role = replica`) // allow rows that violate foreign keys
-	d := dbtest.Open(t)
+	d := testkit.Open(t)
 	ctxA, ctxB := newTenant(t, d), newTenant(t, d)
 	a, b := db.ActorOf(ctxA).Tenant, db.ActorOf(ctxB).Tenant
 
@@ -615,7 +615,7 @@ func TestTenantIsolation(t *testing.T) {
 // Only the login functions can access the login directory, and they cannot add an entry for another tenant.
 func TestLoginDirectory(t *testing.T) {
 	t.Parallel()
-	d := dbtest.Open(t)
+	d := testkit.Open(t)
 	ctxA, ctxB := newTenant(t, d), newTenant(t, d)
 	a, b := db.ActorOf(ctxA).Tenant, db.ActorOf(ctxB).Tenant
 	user := db.NewID()

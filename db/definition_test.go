@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"spoolwright/db"
-	"spoolwright/db/dbtest"
+	"spoolwright/testkit"
 )
 
 // answer returns the definition of a function that returns n.
@@ -24,7 +24,7 @@ func answer(version, n int) []db.Definition {
 // migrateWith migrates with the definitions of the program and more, and returns the number of installed definitions.
 func migrateWith(t *testing.T, u urls, more ...db.Definition) int {
 	t.Helper()
-	applied, err := db.Migrate(t.Context(), u.owner, u.app, slices.Concat(dbtest.Definitions, more))
+	applied, err := db.Migrate(t.Context(), u.owner, u.app, slices.Concat(testkit.Definitions, more))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,12 +122,12 @@ func TestDefinitionFails(t *testing.T) {
 func TestDefinitionsNeedTheOwner(t *testing.T) {
 	t.Parallel()
 	u := migratedDatabase(t)
-	if applied, err := db.Migrate(t.Context(), u.app, u.app, dbtest.Definitions); err != nil ||
+	if applied, err := db.Migrate(t.Context(), u.app, u.app, testkit.Definitions); err != nil ||
 		applied != (db.Applied{}) {
 		t.Errorf("%+v, %v", applied, err)
 	}
-	use := slices.IndexFunc(dbtest.Definitions, func(d db.Definition) bool { return d.Name == "inventory/use" })
-	newer := dbtest.Definitions[use]
+	use := slices.IndexFunc(testkit.Definitions, func(d db.Definition) bool { return d.Name == "inventory/use" })
+	newer := testkit.Definitions[use]
 	newer.Version++
 	_, err := db.Migrate(t.Context(), u.app, u.app, []db.Definition{newer})
 	if err == nil || !strings.Contains(err.Error(), "definition inventory/use") ||
@@ -174,7 +174,7 @@ func TestReadyNeedsDefinitions(t *testing.T) {
 func TestFunctionsAreDefined(t *testing.T) {
 	t.Parallel()
 	defined := map[string]string{}
-	for _, d := range db.WithOwn(dbtest.Definitions) {
+	for _, d := range db.WithOwn(testkit.Definitions) {
 		for _, m := range regexp.MustCompile(`(?mi)^create (or replace )?function (\w+)`).
 			FindAllStringSubmatch(d.SQL, -1) {
 			if m[1] == "" || defined[m[2]] != "" {
@@ -183,7 +183,7 @@ func TestFunctionsAreDefined(t *testing.T) {
 			defined[m[2]] = d.Name
 		}
 	}
-	super := connect(t, dbtest.Private().SuperURL())
+	super := connect(t, testkit.Private().SuperURL())
 	got := queryStrings(t, super,
 		`select proname::text from pg_proc where pronamespace = 'public'::regnamespace order by 1`)
 	want := append(slices.Collect(maps.Keys(defined)), "tenant_table") // which migrations call
@@ -225,7 +225,7 @@ func TestReleasedDefinitions(t *testing.T) {
 		t.Fatal(err)
 	}
 	released := strings.Split(strings.TrimSpace(string(b)), "\n")
-	all := db.WithOwn(dbtest.Definitions)
+	all := db.WithOwn(testkit.Definitions)
 	for _, name := range needRaise(released, all) {
 		t.Errorf("the text of %s has changed since its version was released: raise the version", name)
 	}

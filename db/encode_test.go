@@ -12,7 +12,7 @@ import (
 	"unicode/utf8"
 
 	"spoolwright/db"
-	"spoolwright/db/dbtest"
+	"spoolwright/testkit"
 )
 
 // execModes are the ways in which pgx runs a statement. The results of the first three are binary, those of the
@@ -46,7 +46,7 @@ func decode[T any](t *testing.T, text []byte) T {
 
 func TestEncodeTypes(t *testing.T) {
 	t.Parallel()
-	inEachMode(t, dbtest.Private().AppURL(), func(t *testing.T, d *db.DB) {
+	inEachMode(t, testkit.Private().AppURL(), func(t *testing.T, d *db.DB) {
 		for sql, want := range map[string]string{
 			`null::text`:                   `null`,
 			`null::numeric`:                `null`,
@@ -175,7 +175,7 @@ func TestEncodeNumbers(t *testing.T) {
 		}
 		texts = append(texts, b.String())
 	}
-	inEachMode(t, dbtest.Private().AppURL(), func(t *testing.T, d *db.DB) {
+	inEachMode(t, testkit.Private().AppURL(), func(t *testing.T, d *db.DB) {
 		numbers := db.SQL(`
 			select n::numeric as number, n::numeric::text as text
 			from unnest($1::text[]) with ordinality o (n, i) order by i`, texts)
@@ -217,7 +217,7 @@ func TestEncodeTimestamps(t *testing.T) {
 		}
 		times = append(times, time.Unix(first+random.Int64N(last-first), us*1000).UTC())
 	}
-	inEachMode(t, dbtest.Private().AppURL(), func(t *testing.T, d *db.DB) {
+	inEachMode(t, testkit.Private().AppURL(), func(t *testing.T, d *db.DB) {
 		stamps := db.SQL(
 			`select s as stamp, s::date as day from unnest($1::timestamptz[]) with ordinality o (s, i) order by i`,
 			times)
@@ -246,7 +246,7 @@ var nastyTexts = []string{
 // Nested JSON has no white space between its tokens, like the rest of a response.
 func TestEncodeNestedJSON(t *testing.T) {
 	t.Parallel()
-	d := dbtest.Open(t)
+	d := testkit.Open(t)
 	row := db.SQL(`
 		select json_build_object('a b', 1.50, 'list', json_build_array(1, null, true, E' x : y ,\n"\\')) as built,
 			(select json_agg(x) from (values (1, 'a'), (2, null)) x (n, t)) as agg,
@@ -272,7 +272,7 @@ func TestEncodeStrings(t *testing.T) {
 		}
 	}
 	texts = append(texts, b.String())
-	inEachMode(t, dbtest.Private().AppURL(), func(t *testing.T, d *db.DB) {
+	inEachMode(t, testkit.Private().AppURL(), func(t *testing.T, d *db.DB) {
 		for _, text := range texts {
 			v := db.SQL(`select $1::text as v, $1::text collate "C" as "again"`, text)
 			read(t, d, newBinding(t), v)
@@ -325,7 +325,7 @@ func FuzzAppendString(f *testing.F) {
 // The methods of a statement return the same result for no row, one row and several, and after a second run.
 func TestStatementResults(t *testing.T) {
 	t.Parallel()
-	d := dbtest.Open(t)
+	d := testkit.Open(t)
 	ctx := newBinding(t)
 	rows := func(n int) *db.Stmt {
 		return db.SQL(`select i as "row", i * 1.5 as half from generate_series(1, $1::int) i`, n)

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"spoolwright/db"
-	"spoolwright/db/dbtest"
+	"spoolwright/testkit"
 )
 
 var uuidV7 = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`)
@@ -104,7 +104,7 @@ func TestNewIDIsMonotonic(t *testing.T) {
 
 func TestUUIDv7InSQL(t *testing.T) {
 	t.Parallel()
-	d := dbtest.Open(t)
+	d := testkit.Open(t)
 	ctx := newTenant(t, d)
 	seen := map[string]bool{}
 	for range 50 {

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"spoolwright/db"
-	"spoolwright/db/dbtest"
+	"spoolwright/testkit"
 )
 
 // newKey inserts an API key of the context's tenant with the columns, and returns an actor for its current secret and
@@ -100,7 +100,7 @@ func TestBindKeyNamesTheKey(t *testing.T) {
 // Only the key functions can access the key directory, and they cannot change an entry of another tenant.
 func TestKeyDirectory(t *testing.T) {
 	t.Parallel()
-	d := dbtest.Open(t)
+	d := testkit.Open(t)
 	ctxA, ctxB := newTenant(t, d), newTenant(t, d)
 	key, previous := newKey(t, d, ctxA, `name = 'y'`)
 	for _, want := range []db.Actor{key, previous} {

@@ -8,10 +8,10 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"spoolwright/db"
-	"spoolwright/db/dbtest"
+	"spoolwright/testkit"
 )
 
-func TestMain(m *testing.M) { dbtest.Main(m) }
+func TestMain(m *testing.M) { testkit.Main(m) }
 
 // urls has the connection strings of a database for three logins.
 type urls struct{ super, owner, app string }
@@ -20,18 +20,18 @@ type urls struct{ super, owner, app string }
 func emptyDatabase(t *testing.T) urls {
 	t.Helper()
 	name := "t" + strings.ReplaceAll(db.NewID(), "-", "")
-	super := connect(t, dbtest.Private().SuperURL())
+	super := connect(t, testkit.Private().SuperURL())
 	exec(t, super, `create database `+name+` owner spoolwright_owner`)
 	t.Cleanup(func() { exec(t, super, `drop database `+name+` with (force)`) })
 	in := func(url string) string { return strings.Replace(url, "/spoolwright?", "/"+name+"?", 1) }
-	return urls{in(dbtest.Private().SuperURL()), in(dbtest.Private().OwnerURL()), in(dbtest.Private().AppURL())}
+	return urls{in(testkit.Private().SuperURL()), in(testkit.Private().OwnerURL()), in(testkit.Private().AppURL())}
 }
 
 // migratedDatabase creates a database for a test that cannot share the common one.
 func migratedDatabase(t *testing.T) urls {
 	t.Helper()
 	u := emptyDatabase(t)
-	if _, err := db.Migrate(t.Context(), u.owner, u.app, dbtest.Definitions); err != nil {
+	if _, err := db.Migrate(t.Context(), u.owner, u.app, testkit.Definitions); err != nil {
 		t.Fatal(err)
 	}
 	return u
@@ -67,7 +67,7 @@ func open(t *testing.T, c db.Config) *db.DB {
 // openSingle opens a pool with a single connection.
 func openSingle(t *testing.T) *db.DB {
 	t.Helper()
-	return open(t, db.Config{URL: dbtest.Private().AppURL(), MaxConns: 1})
+	return open(t, db.Config{URL: testkit.Private().AppURL(), MaxConns: 1})
 }
 
 // newTenant creates a tenant and returns a context that is bound to it.

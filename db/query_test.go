@@ -14,7 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"spoolwright/db"
-	"spoolwright/db/dbtest"
+	"spoolwright/testkit"
 )
 
 const countTenants = `select count(*) from tenants`
@@ -39,7 +39,7 @@ func wantRows(t *testing.T, d *db.DB, ctx context.Context, want ...string) {
 
 func TestNoTenant(t *testing.T) {
 	t.Parallel()
-	d := dbtest.Open(t)
+	d := testkit.Open(t)
 	ran := false
 	for name, run := range map[string]func(context.Context) error{
 		"Read":  func(ctx context.Context) error { return d.Read(ctx, db.SQL(countTenants)) },
@@ -119,7 +119,7 @@ func testRevoked(t *testing.T, d *db.DB) {
 
 func TestErrors(t *testing.T) {
 	t.Parallel()
-	d := dbtest.Open(t)
+	d := testkit.Open(t)
 	ctx := newTenant(t, d)
 	if err := d.Read(ctx, db.SQL(`select 1000000000::numeric(15,6)`)); !errors.Is(err, db.ErrOutOfRange) ||
 		errors.Is(err, db.ErrUnavailable) {
@@ -147,7 +147,7 @@ func TestErrors(t *testing.T) {
 func TestBatchIsAtomic(t *testing.T) {
 	t.Parallel()
 	var trips atomic.Int64
-	d := open(t, db.Config{URL: dbtest.Private().AppURL(), MaxConns: 2,
+	d := open(t, db.Config{URL: testkit.Private().AppURL(), MaxConns: 2,
 		RoundTrip: func([]db.Statement) { trips.Add(1) }})
 	ctx := newTenant(t, d)
 	trip := func(want int64, name string) {
@@ -252,7 +252,7 @@ func TestTxPanics(t *testing.T) {
 
 func TestDeadlockIsRetried(t *testing.T) {
 	t.Parallel()
-	d := dbtest.Open(t)
+	d := testkit.Open(t)
 	ctx := newTenant(t, d)
 	write(t, d, ctx, addRow("a"), addRow("b"))
 	add := func(name string) *db.Stmt {
@@ -291,7 +291,7 @@ func TestDeadlockIsRetried(t *testing.T) {
 // Internal errors of PostgreSQL, which are mostly races, are retried. If they persist, the error is ErrUnavailable.
 func TestInternalErrorIsRetried(t *testing.T) {
 	t.Parallel()
-	d := dbtest.Open(t)
+	d := testkit.Open(t)
 	ctx := newTenant(t, d)
 	broken := db.SQL(
 		`do $$ begin raise exception 'new multixact has more than one updating member' using errcode = 'XX000'; end $$`)
@@ -318,7 +318,7 @@ func TestInternalErrorIsRetried(t *testing.T) {
 // After a write that failed because of a full disk, Ready fails until a write succeeds. Reads do not change that.
 func TestNotReadyWhileDiskIsFull(t *testing.T) {
 	t.Parallel()
-	d := dbtest.Open(t)
+	d := testkit.Open(t)
 	ctx := newTenant(t, d)
 	full := db.SQL(`do $$ begin raise exception 'could not extend file' using errcode = '53100'; end $$`)
 	for name, write := range map[string]func(...*db.Stmt) error{
@@ -471,7 +471,7 @@ func TestLostSettings(t *testing.T) {
 				},
 			} {
 				var sent []string
-				d := open(t, db.Config{URL: dbtest.Private().SuperURL(), MaxConns: 1,
+				d := open(t, db.Config{URL: testkit.Private().SuperURL(), MaxConns: 1,
 					RoundTrip: func(all []db.Statement) {
 						for _, statement := range all {
 							sent = append(sent, statement.SQL)
@@ -507,7 +507,7 @@ func TestTimeouts(t *testing.T) {
 	pid := value[int](t, d, ctx, `select pg_backend_pid()`)
 	set := func(name, value string) *db.Stmt { return db.SQL(`select set_config($1, $2, true)`, name, value) }
 
-	locker := connect(t, dbtest.Private().SuperURL())
+	locker := connect(t, testkit.Private().SuperURL())
 	tx, err := locker.Begin(t.Context())
 	if err == nil {
 		_, err = tx.Exec(t.Context(), `select from row_counts where tenant_id = $1 for update`,
@@ -650,7 +650,7 @@ func terminate(t *testing.T, super *pgx.Conn, pid int, sleeping bool) {
 
 func TestBackendIsKilledWhileIdle(t *testing.T) {
 	t.Parallel()
-	super := connect(t, dbtest.Private().SuperURL())
+	super := connect(t, testkit.Private().SuperURL())
 	d := openSingle(t)
 	ctx := newTenant(t, d)
 	for i := range 5 {
@@ -682,7 +682,7 @@ func TestBackendIsKilledWhileIdle(t *testing.T) {
 // ErrUnavailable and have no effect.
 func TestBackendIsKilledAtWork(t *testing.T) {
 	t.Parallel()
-	super := connect(t, dbtest.Private().SuperURL())
+	super := connect(t, testkit.Private().SuperURL())
 	for _, c := range []struct {
 		name string
 		want error
@@ -735,7 +735,7 @@ func TestUnreachable(t *testing.T) {
 	u := migratedDatabase(t)
 	d := open(t, db.Config{URL: u.app, MaxConns: 2})
 	ctx := newTenant(t, d)
-	super := connect(t, dbtest.Private().SuperURL())
+	super := connect(t, testkit.Private().SuperURL())
 	var name string
 	if err := connect(t, u.super).QueryRow(t.Context(), `select current_database()`).Scan(&name); err != nil {
 		t.Fatal(err)
@@ -767,7 +767,7 @@ func TestUnreachable(t *testing.T) {
 // Many concurrent calls share few connections. Each sees the rows of its tenant only.
 func TestConcurrentTenants(t *testing.T) {
 	t.Parallel()
-	d := open(t, db.Config{URL: dbtest.Private().AppURL(), MaxConns: 3})
+	d := open(t, db.Config{URL: testkit.Private().AppURL(), MaxConns: 3})
 	var wg sync.WaitGroup
 	for range 8 {
 		ctx := newTenant(t, d)
@@ -803,7 +803,7 @@ func TestConcurrentTenants(t *testing.T) {
 // blockAll locks a key that sleepers wait for, and returns the function that lets them go.
 func blockAll(t *testing.T, key int) (unblock func()) {
 	t.Helper()
-	conn := connect(t, dbtest.Private().SuperURL())
+	conn := connect(t, testkit.Private().SuperURL())
 	exec(t, conn, fmt.Sprintf(`select pg_advisory_lock(%d)`, key))
 	return func() { exec(t, conn, fmt.Sprintf(`select pg_advisory_unlock(%d)`, key)) }
 }
@@ -848,8 +848,8 @@ func TestReadsAndWritesLeaveConnections(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			application := "leave-" + c.name
-			d := open(t, db.Config{URL: dbtest.Private().AppURL() + "&application_name=" + application, MaxConns: 8})
-			super := connect(t, dbtest.Private().SuperURL())
+			d := open(t, db.Config{URL: testkit.Private().AppURL() + "&application_name=" + application, MaxConns: 8})
+			super := connect(t, testkit.Private().SuperURL())
 			unblock := blockAll(t, 1000+i)
 			var wg sync.WaitGroup
 			for range 16 {
@@ -879,7 +879,7 @@ func TestReadsAndWritesLeaveConnections(t *testing.T) {
 // Exclusive has no time limit: the commands that use it read all tenants.
 func TestExclusive(t *testing.T) {
 	t.Parallel()
-	d := open(t, db.Config{URL: dbtest.Private().AppURL(), MaxConns: 2})
+	d := open(t, db.Config{URL: testkit.Private().AppURL(), MaxConns: 2})
 	err := d.Exclusive(t.Context(), "long", func() error {
 		time.Sleep(10*time.Second + 200*time.Millisecond)
 		ended, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
@@ -903,10 +903,10 @@ func TestExclusive(t *testing.T) {
 func TestLockWaitsWithoutConnection(t *testing.T) {
 	t.Parallel()
 	const application = "lock-waits"
-	d := open(t, db.Config{URL: dbtest.Private().AppURL() + "&application_name=" + application, MaxConns: 8})
+	d := open(t, db.Config{URL: testkit.Private().AppURL() + "&application_name=" + application, MaxConns: 8})
 	ctx := newTenant(t, d)
-	super := connect(t, dbtest.Private().SuperURL())
-	locker := connect(t, dbtest.Private().SuperURL())
+	super := connect(t, testkit.Private().SuperURL())
+	locker := connect(t, testkit.Private().SuperURL())
 	exec(t, locker, `select pg_advisory_lock(hashtextextended('catalog `+db.ActorOf(ctx).Tenant+`', 0))`)
 	var wg sync.WaitGroup
 	var want []string
@@ -989,7 +989,7 @@ func TestClientDisconnectsWhileItWaits(t *testing.T) {
 func TestPlanAge(t *testing.T) {
 	t.Parallel()
 	for age, want := range map[time.Duration]bool{time.Nanosecond: true, time.Hour: false} {
-		d := open(t, db.Config{URL: dbtest.Private().AppURL(), MaxConns: 1, PlanAge: age})
+		d := open(t, db.Config{URL: testkit.Private().AppURL(), MaxConns: 1, PlanAge: age})
 		ctx := newTenant(t, d)
 		err := d.Tx(ctx, func(ctx context.Context) error { return d.Write(ctx, addRow("a")) })
 		if err != nil {

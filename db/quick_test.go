@@ -9,19 +9,19 @@ import (
 	"time"
 
 	"spoolwright/db"
-	"spoolwright/db/dbtest"
+	"spoolwright/testkit"
 )
 
 // openForSharing returns a DB with one connection for reads, so that a second read waits.
 func openForSharing(t *testing.T) *db.DB {
 	t.Helper()
-	return open(t, db.Config{URL: dbtest.Private().AppURL(), MaxConns: 2})
+	return open(t, db.Config{URL: testkit.Private().AppURL(), MaxConns: 2})
 }
 
 // holdReads occupies the connection for reads until release is called.
 func holdReads(t *testing.T, d *db.DB, ctx context.Context) (release func()) {
 	t.Helper()
-	super := connect(t, dbtest.Private().SuperURL())
+	super := connect(t, testkit.Private().SuperURL())
 	if _, err := super.Exec(t.Context(), `select pg_advisory_lock(16001)`); err != nil {
 		t.Fatal(err)
 	}
@@ -250,7 +250,7 @@ func TestSharedReadsAfterPanic(t *testing.T) {
 // When the connection of a shared round trip breaks, all of its reads are repeated.
 func TestSharedReadsAreRepeated(t *testing.T) {
 	d := openForSharing(t)
-	super := connect(t, dbtest.Private().SuperURL())
+	super := connect(t, testkit.Private().SuperURL())
 	ctx := newTenant(t, d)
 	release := holdReads(t, d, ctx)
 	var group sync.WaitGroup
@@ -305,15 +305,15 @@ func TestSharedReadsHaveTheirOwnTime(t *testing.T) {
 // A migration can change the type of a column of a prepared statement.
 func TestQuickReadAfterMigration(t *testing.T) {
 	t.Parallel()
-	url := dbtest.Private().SuperURL()
+	url := testkit.Private().SuperURL()
 	d := openForSharing(t)
 	ctx := newBinding(t)
-	dbtest.ExecURL(t, url, `create schema quick`, `create view quick.v as select 1::int as v`,
+	testkit.ExecURL(t, url, `create schema quick`, `create view quick.v as select 1::int as v`,
 		`grant usage on schema quick to spoolwright_app`, `grant select on quick.v to spoolwright_app`)
-	t.Cleanup(func() { dbtest.ExecURL(t, url, `drop schema quick cascade`) })
+	t.Cleanup(func() { testkit.ExecURL(t, url, `drop schema quick cascade`) })
 	for _, change := range []string{`select`, `drop view quick.v; create view quick.v as select 'text'::text as v;
 		grant select on quick.v to spoolwright_app`} {
-		dbtest.ExecURL(t, url, change)
+		testkit.ExecURL(t, url, change)
 		s := db.SQL(`select v from quick.v`).Quick()
 		if err := d.Read(ctx, s); err != nil || s.Rows() != 1 {
 			t.Errorf("after %q: %d rows, %v", change, s.Rows(), err)

@@ -12,19 +12,19 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"spoolwright/db"
-	"spoolwright/db/dbtest"
+	"spoolwright/testkit"
 )
 
 // A commit whose wait for the synchronous standby ends early is not a success, whatever ended the wait. Reads
 // succeed.
 func TestCommitWithoutStandby(t *testing.T) {
 	t.Parallel()
-	s := dbtest.Cluster(t, dbtest.Synchronous)
+	s := testkit.Cluster(t, testkit.Synchronous)
 	d := open(t, db.Config{URL: s.AppURL(), MaxConns: 1})
 	ctx := newTenant(t, d)
-	dbtest.LoseStandby(t, s)
+	testkit.LoseStandby(t, s)
 	for _, function := range []string{"pg_cancel_backend", "pg_terminate_backend"} {
-		stop := dbtest.Interrupt(t, s, function)
+		stop := testkit.Interrupt(t, s, function)
 		for name, run := range map[string]func(*db.Stmt) error{
 			"Write": func(stmt *db.Stmt) error { return d.Write(ctx, stmt) },
 			"Tx": func(stmt *db.Stmt) error {
@@ -52,10 +52,10 @@ func TestCommitWithoutStandby(t *testing.T) {
 
 	// A repeatable transaction is repeated until its own commit is confirmed.
 	tries := 0
-	stop := dbtest.Interrupt(t, s, "pg_cancel_backend")
+	stop := testkit.Interrupt(t, s, "pg_cancel_backend")
 	err := d.TxRepeatable(ctx, func(ctx context.Context) error {
 		if tries++; tries == 3 {
-			dbtest.FindStandby(t, s)
+			testkit.FindStandby(t, s)
 		}
 		return d.Write(ctx, db.SQL(`insert into row_counts (resource, shard, rows) values ('repeated', 0, 0)
 			on conflict (tenant_id, resource, shard) do update set rows = row_counts.rows + 1`))
@@ -70,10 +70,10 @@ func TestCommitWithoutStandby(t *testing.T) {
 // The service's own deadline ends the wait too.
 func TestCommitWithoutStandbyUntilDeadline(t *testing.T) {
 	t.Parallel()
-	s := dbtest.Cluster(t, dbtest.Synchronous)
+	s := testkit.Cluster(t, testkit.Synchronous)
 	d := open(t, db.Config{URL: s.AppURL()})
 	ctx := newTenant(t, d)
-	dbtest.LoseStandby(t, s)
+	testkit.LoseStandby(t, s)
 	begin := time.Now()
 	if err := d.Write(ctx, addRow("alone")); !errors.Is(err, db.ErrOutcomeUnknown) {
 		t.Errorf("a write without its standby: %v", err)
@@ -87,7 +87,7 @@ func TestCommitWithoutStandbyUntilDeadline(t *testing.T) {
 // PostgreSQL translates the text of the notice, and gives it the SQLSTATE of any warning.
 func TestTranslatedNotice(t *testing.T) {
 	t.Parallel()
-	d := dbtest.Open(t)
+	d := testkit.Open(t)
 	ctx := newTenant(t, d)
 	notice := func(routine string) *pgconn.Notice {
 		return &pgconn.Notice{Severity: "WARNUNG", SeverityUnlocalized: "WARNING", Code: "01000", Routine: routine,
@@ -111,10 +111,10 @@ func TestTranslatedNotice(t *testing.T) {
 // succeeds on the new primary.
 func TestDemotedPrimary(t *testing.T) {
 	t.Parallel()
-	old, promoted := dbtest.Cluster(t, nil), dbtest.Cluster(t, nil)
-	dbtest.Exec(t, old, `alter role spoolwright_login password 'p'`)
-	dbtest.Exec(t, promoted, `alter role spoolwright_login password 'p'`)
-	forwarder := dbtest.NewForwarder(t, "127.0.0.1:0", old.SuperURL())
+	old, promoted := testkit.Cluster(t, nil), testkit.Cluster(t, nil)
+	testkit.Exec(t, old, `alter role spoolwright_login password 'p'`)
+	testkit.Exec(t, promoted, `alter role spoolwright_login password 'p'`)
+	forwarder := testkit.NewForwarder(t, "127.0.0.1:0", old.SuperURL())
 	u, err := url.Parse(forwarder.URL(t, old.AppURL()))
 	if err != nil {
 		t.Fatal(err)
@@ -122,7 +122,7 @@ func TestDemotedPrimary(t *testing.T) {
 	u.User = url.UserPassword("spoolwright_login", "p")
 	d := open(t, db.Config{URL: u.String(), MaxConns: 8})
 	ctx := newTenant(t, d)
-	dbtest.Exec(t, promoted, `insert into tenants (tenant_id, name) values ('`+db.ActorOf(ctx).Tenant+`', 'test')`)
+	testkit.Exec(t, promoted, `insert into tenants (tenant_id, name) values ('`+db.ActorOf(ctx).Tenant+`', 'test')`)
 	system := func() string {
 		t.Helper()
 		return value[string](t, d, ctx, `select pg_postmaster_start_time()::text`)
@@ -140,7 +140,7 @@ func TestDemotedPrimary(t *testing.T) {
 		t.Error(err)
 	}
 
-	dbtest.Exec(t, old, `alter system set default_transaction_read_only = on`, `select pg_reload_conf()`)
+	testkit.Exec(t, old, `alter system set default_transaction_read_only = on`, `select pg_reload_conf()`)
 	eventuallyReadOnly(t, d, ctx)
 	if err := d.Write(ctx, addRow("rejected")); !errors.Is(err, db.ErrUnavailable) || errors.Is(err, db.ErrOutcomeUnknown) {
 		t.Errorf("a write while all PostgreSQL are read-only: %v", err)
@@ -199,12 +199,12 @@ func TestReadyClosesReadOnlyConnections(t *testing.T) {
 }
 
 func testReadyReadOnly(t *testing.T, before []string) {
-	s := dbtest.Cluster(t, nil)
+	s := testkit.Cluster(t, nil)
 	d := open(t, db.Config{URL: s.AppURL(), MaxConns: 1})
 	ctx := newTenant(t, d)
 	pid := value[int](t, d, ctx, `select pg_backend_pid()`)
-	dbtest.Exec(t, s, before...)
-	dbtest.Exec(t, s, `alter system set default_transaction_read_only = on`, `select pg_reload_conf()`)
+	testkit.Exec(t, s, before...)
+	testkit.Exec(t, s, `alter system set default_transaction_read_only = on`, `select pg_reload_conf()`)
 	eventuallyReadOnly(t, d, ctx)
 	if err := d.Ready(t.Context()); !errors.Is(err, db.ErrUnavailable) {
 		t.Errorf("ready: %v", err)

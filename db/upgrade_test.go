@@ -8,10 +8,9 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"spoolwright/auth/authtest"
 	"spoolwright/db"
-	"spoolwright/db/dbtest"
 	"spoolwright/inventory"
+	"spoolwright/testkit"
 )
 
 // nextMigration is a migration of a release after this one.
@@ -29,7 +28,7 @@ const nextMigration = `
 func nextDefinitions(t *testing.T) []db.Definition {
 	t.Helper()
 	var next []db.Definition
-	for _, d := range db.WithOwn(dbtest.Definitions) {
+	for _, d := range db.WithOwn(testkit.Definitions) {
 		d.Version++
 		d.SQL += "\n-- changed"
 		if d.Name == "inventory/rows" {
@@ -49,13 +48,13 @@ func nextDefinitions(t *testing.T) []db.Definition {
 func TestNextRelease(t *testing.T) {
 	t.Parallel()
 	u := migratedDatabase(t)
-	d := open(t, db.Config{URL: u.app, MaxConns: 4, Definitions: dbtest.Definitions})
-	c := authtest.New(t, authtest.Options{DB: d}, inventory.Routes).Operator(t)
-	spool := authtest.JSON{"material_type": "PLA", "color": "Black", "diameter_mm": 1.75, "net_weight_grams": 1000}
+	d := open(t, db.Config{URL: u.app, MaxConns: 4, Definitions: testkit.Definitions})
+	c := testkit.New(t, testkit.Options{DB: d}, inventory.Routes).Operator(t)
+	spool := testkit.JSON{"material_type": "PLA", "color": "Black", "diameter_mm": 1.75, "net_weight_grams": 1000}
 	id := c.Post(t, "/api/v1/spools", spool).Want(201).ID()
 	var deductions atomic.Int64
 	deduct := func() {
-		c.Post(t, "/api/v1/spools/"+id+"/deduct", authtest.JSON{"weight_grams": 0.01}).Want(200)
+		c.Post(t, "/api/v1/spools/"+id+"/deduct", testkit.JSON{"weight_grams": 0.01}).Want(200)
 		deductions.Add(1)
 	}
 	deduct()
@@ -88,7 +87,7 @@ func TestNextRelease(t *testing.T) {
 			sum.Definitions += applied.Definitions
 		})
 		migrating.Go(func() {
-			applied, err := db.Migrate(t.Context(), u.owner, u.app, dbtest.Definitions)
+			applied, err := db.Migrate(t.Context(), u.owner, u.app, testkit.Definitions)
 			if applied != (db.Applied{}) || err != nil && !strings.Contains(err.Error(), "newer than this program") {
 				t.Errorf("this release: %+v, %v", applied, err)
 			}
@@ -138,7 +137,7 @@ func TestDatabaseBeforeFirstRelease(t *testing.T) {
 				union all select m::text from schema_migrations m union all select name from tenants order by 1`)
 		}
 		before := state()
-		applied, err := db.Migrate(t.Context(), u.owner, u.app, dbtest.Definitions)
+		applied, err := db.Migrate(t.Context(), u.owner, u.app, testkit.Definitions)
 		if applied != (db.Applied{}) || err == nil || strings.Contains(err.Error(), "\n") ||
 			!strings.Contains(err.Error(), "before 1.0.0") || !strings.Contains(err.Error(), "pg_dump --data-only") {
 			t.Errorf("at migration %d: %+v, %v", version, applied, err)

@@ -7,17 +7,17 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"spoolwright/auth/authtest"
 	"spoolwright/inventory"
+	"spoolwright/testkit"
 )
 
 // A client that gets a spool, edits it and sends it back cannot overwrite a change that it has not seen.
 func TestSpoolConditions(t *testing.T) {
 	t.Parallel()
-	api := authtest.New(t, authtest.Options{}, inventory.Routes)
+	api := testkit.New(t, testkit.Options{}, inventory.Routes)
 	c, other := api.Operator(t), api.Operator(t)
 	path := spools + "/" + c.Post(t, spools, spool(nil)).Want(201).ID()
-	with := func(c *authtest.Client, method string, body any, header, value string) *authtest.Response {
+	with := func(c *testkit.Client, method string, body any, header, value string) *testkit.Response {
 		t.Helper()
 		return c.With(header, value).Do(t, method, path, body)
 	}

@@ -11,9 +11,9 @@ import (
 	"strings"
 	"testing"
 
-	"spoolwright/auth/authtest"
 	"spoolwright/inventory"
 	"spoolwright/server"
+	"spoolwright/testkit"
 )
 
 func rat(s string) *big.Rat {
@@ -82,7 +82,7 @@ func sum(spools []j) [3]string {
 }
 
 // all returns all spools of a list.
-func all(t *testing.T, c *authtest.Client, pairs ...any) []j {
+func all(t *testing.T, c *testkit.Client, pairs ...any) []j {
 	t.Helper()
 	items := []j{}
 	for {
@@ -100,7 +100,7 @@ func all(t *testing.T, c *authtest.Client, pairs ...any) []j {
 // A farm creates its spools from a file, and all lists agree with the file.
 func TestFarm(t *testing.T) {
 	t.Parallel()
-	api := authtest.New(t, authtest.Options{}, inventory.Routes)
+	api := testkit.New(t, testkit.Options{}, inventory.Routes)
 	c := api.Operator(t)
 	bodies, farm := readFarm(t)
 	if len(farm) < 300 {

@@ -13,15 +13,15 @@ import (
 	"sync"
 	"testing"
 
-	"spoolwright/auth/authtest"
 	"spoolwright/db"
 	"spoolwright/inventory"
 	"spoolwright/server"
+	"spoolwright/testkit"
 	"spoolwright/transfer"
 )
 
 // newImporter returns an importer for the client's tenant that collects the invalid rows, as "where: fields".
-func newImporter(t *testing.T, c *authtest.Client) (_ inventory.Importer, ctx context.Context, invalid *[]string) {
+func newImporter(t *testing.T, c *testkit.Client) (_ inventory.Importer, ctx context.Context, invalid *[]string) {
 	t.Helper()
 	invalid = new([]string)
 	return inventory.Importer{DB: c.API.DB, Invalid: func(where string, problems []server.FieldError) {
@@ -35,7 +35,7 @@ func newImporter(t *testing.T, c *authtest.Client) (_ inventory.Importer, ctx co
 }
 
 // export returns the export of the client's spools.
-func export(t *testing.T, c *authtest.Client, format string) string {
+func export(t *testing.T, c *testkit.Client, format string) string {
 	t.Helper()
 	var b bytes.Buffer
 	ctx := db.As(t.Context(), db.Actor{Tenant: c.Actor.Tenant})
@@ -80,11 +80,11 @@ func withoutServerFields(t *testing.T, text string) (rows [][]string) {
 // An import of an export creates equal spools.
 func TestExportAndImport(t *testing.T) {
 	t.Parallel()
-	api := authtest.New(t, authtest.Options{}, inventory.Routes)
+	api := testkit.New(t, testkit.Options{}, inventory.Routes)
 	from, to := api.Operator(t), api.Operator(t)
-	base := authtest.JSON{"material_type": "PLA", "color": "Black", "diameter_mm": 1.75, "net_weight_grams": 1000}
+	base := testkit.JSON{"material_type": "PLA", "color": "Black", "diameter_mm": 1.75, "net_weight_grams": 1000}
 	var ids []string
-	for _, changes := range []authtest.JSON{
+	for _, changes := range []testkit.JSON{
 		{},
 		{"brand": "", "finish": "", "supplier": "", "notes": ""},
 		{"brand": "a, b", "color": `say "black"`, "notes": "one\r\ntwo\nthree\rfour\n\n", "finish": " silk ",
@@ -133,13 +133,13 @@ func TestExportAndImport(t *testing.T) {
 		"items.0.user_id": "null",
 	})
 	from.Get(t, "/api/v1/spools").Want(200).Shows(map[string]string{"total": fmt.Sprint(len(ids))})
-	to.Post(t, "/api/v1/spools/"+list.Text("items.1.id")+"/deduct", authtest.JSON{"weight_grams": 1}).Want(200)
+	to.Post(t, "/api/v1/spools/"+list.Text("items.1.id")+"/deduct", testkit.JSON{"weight_grams": 1}).Want(200)
 }
 
 // An export of several pages has all rows of an import of several batches, in the same order.
 func TestExportPages(t *testing.T) {
 	t.Parallel()
-	c := authtest.New(t, authtest.Options{}, inventory.Routes).Operator(t)
+	c := testkit.New(t, testkit.Options{}, inventory.Routes).Operator(t)
 	var b strings.Builder
 	b.WriteString("material_type,color,diameter_mm,net_weight_grams\n")
 	for n := range 1203 {
@@ -164,7 +164,7 @@ const header = "material_type,color,diameter_mm,net_weight_grams"
 
 func TestImportReportsInvalidRows(t *testing.T) {
 	t.Parallel()
-	c := authtest.New(t, authtest.Options{}, inventory.Routes).Operator(t)
+	c := testkit.New(t, testkit.Options{}, inventory.Routes).Operator(t)
 	importer, ctx, invalid := newImporter(t, c)
 	file := "\ufeffnotes," + header +
 		",brand,remaining_weight_grams,color_hex,purchase_price,purchase_date,id,cost_per_gram\r\n" +
@@ -192,7 +192,7 @@ func TestImportReportsInvalidRows(t *testing.T) {
 
 func TestImportRejectsInvalidFiles(t *testing.T) {
 	t.Parallel()
-	c := authtest.New(t, authtest.Options{}, inventory.Routes).Operator(t)
+	c := testkit.New(t, testkit.Options{}, inventory.Routes).Operator(t)
 	for file, want := range map[string]string{
 		"":                           "empty",
 		"\n\n":                       "empty",
@@ -226,7 +226,7 @@ func TestImportRejectsInvalidFiles(t *testing.T) {
 // An import accepts what spreadsheet programs write.
 func TestImportFromSpreadsheets(t *testing.T) {
 	t.Parallel()
-	c := authtest.New(t, authtest.Options{}, inventory.Routes).Operator(t)
+	c := testkit.New(t, testkit.Options{}, inventory.Routes).Operator(t)
 	for name, file := range map[string]string{
 		"semicolons": "\ufeffMaterial_Type;COLOR;Diameter mm;net-weight-grams;purchase_price\r\n" +
 			"petg;Black, matt;1,75;1000;29,99\r\n",
@@ -258,7 +258,7 @@ func TestImportFromSpreadsheets(t *testing.T) {
 // The messages about invalid rows contain the values.
 func TestImportShowsInvalidValues(t *testing.T) {
 	t.Parallel()
-	c := authtest.New(t, authtest.Options{}, inventory.Routes).Operator(t)
+	c := testkit.New(t, testkit.Options{}, inventory.Routes).Operator(t)
 	for row, want := range map[string]string{
 		"PLO,x,1.75,1000":      `must be one of PLA, PETG, ABS, TPU, ASA, Nylon, PC, HIPS, PVA, Custom; the value is "PLO"`,
 		`PLA,x,1.75,"1,000"`:   `must be written as 1000 or 1.0000: the value "1,000" can mean both`,
@@ -292,7 +292,7 @@ func TestImportShowsInvalidValues(t *testing.T) {
 // The progress covers both times that the file is read, in one count from 0 to 100.
 func TestImportProgress(t *testing.T) {
 	t.Parallel()
-	c := authtest.New(t, authtest.Options{}, inventory.Routes).Operator(t)
+	c := testkit.New(t, testkit.Options{}, inventory.Routes).Operator(t)
 	importer, ctx, _ := newImporter(t, c)
 	file := header + "\n" + strings.Repeat("PLA,Black,1.75,1000\n", 20_000)
 	importer.Size = int64(len(file))
@@ -309,7 +309,7 @@ func TestImportProgress(t *testing.T) {
 // An import and the API accept and reject the same values.
 func TestImportAgreesWithAPI(t *testing.T) {
 	t.Parallel()
-	c := authtest.New(t, authtest.Options{}, inventory.Routes).Operator(t)
+	c := testkit.New(t, testkit.Options{}, inventory.Routes).Operator(t)
 	valid := map[string]string{
 		"material_type": `"PLA"`, "color": `"Black"`, "diameter_mm": "1.75", "net_weight_grams": "1000",
 		"purchase_price": "20",
@@ -344,7 +344,7 @@ func TestImportAgreesWithAPI(t *testing.T) {
 func quotedOf(s string, n int) string { return `"` + strings.Repeat(s, n) + `"` }
 
 // agree sends a row, whose values are JSON, to the importer and to the API, and compares the results.
-func agree(t *testing.T, c *authtest.Client, row map[string]string) {
+func agree(t *testing.T, c *testkit.Client, row map[string]string) {
 	t.Helper()
 	names := slices.Sorted(maps.Keys(row))
 	var members, cells []string
@@ -365,7 +365,7 @@ func agree(t *testing.T, c *authtest.Client, row map[string]string) {
 // An import does not block requests that create spools, and the total is correct afterwards.
 func TestImportDoesNotBlockRequests(t *testing.T) {
 	t.Parallel()
-	c := authtest.New(t, authtest.Options{}, inventory.Routes).Operator(t)
+	c := testkit.New(t, testkit.Options{}, inventory.Routes).Operator(t)
 	importer, ctx, _ := newImporter(t, c)
 	rows := 2500
 	file := header + "\n" + strings.Repeat("PLA,Black,1.75,1000\n", rows)
@@ -378,7 +378,7 @@ func TestImportDoesNotBlockRequests(t *testing.T) {
 		var mu sync.Mutex
 		for range 40 { // more than the counter has shards
 			wg.Go(func() {
-				a, err := c.Send("POST", "/api/v1/spools", authtest.JSON{
+				a, err := c.Send("POST", "/api/v1/spools", testkit.JSON{
 					"material_type": "PETG", "color": "Red", "diameter_mm": 1.75, "net_weight_grams": 1,
 				})
 				mu.Lock()
@@ -401,7 +401,7 @@ func TestImportDoesNotBlockRequests(t *testing.T) {
 // A tenant can run one import at a time. Another tenant can run one at the same time.
 func TestOneImportPerTenant(t *testing.T) {
 	t.Parallel()
-	api := authtest.New(t, authtest.Options{}, inventory.Routes)
+	api := testkit.New(t, testkit.Options{}, inventory.Routes)
 	c, otherTenant := api.Operator(t), api.Operator(t)
 	const file = "material_type,color,diameter_mm,net_weight_grams\nPLA,Red,1.75,1000\n"
 	importer, ctx, _ := newImporter(t, c)
@@ -426,7 +426,7 @@ func TestOneImportPerTenant(t *testing.T) {
 // An import creates nothing if it is interrupted, or if the file changes between the two times that it is read.
 func TestImportIsAtomic(t *testing.T) {
 	t.Parallel()
-	c := authtest.New(t, authtest.Options{}, inventory.Routes).Operator(t)
+	c := testkit.New(t, testkit.Options{}, inventory.Routes).Operator(t)
 	file := header + "\n" + strings.Repeat("PLA,Black,1.75,1000\n", 3500)
 	importer, ctx, _ := newImporter(t, c)
 	ctx, cancel := context.WithCancel(ctx)

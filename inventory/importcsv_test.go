@@ -5,13 +5,13 @@ import (
 	"strings"
 	"testing"
 
-	"spoolwright/auth/authtest"
 	"spoolwright/inventory"
+	"spoolwright/testkit"
 )
 
 const importPath = "/api/v1/spools/import"
 
-func postCSV(t *testing.T, c *authtest.Client, file string) *authtest.Response {
+func postCSV(t *testing.T, c *testkit.Client, file string) *testkit.Response {
 	t.Helper()
 	return c.With("Content-Type", "text/csv; charset=utf-8").Post(t, importPath, file)
 }
@@ -20,7 +20,7 @@ func postCSV(t *testing.T, c *authtest.Client, file string) *authtest.Response {
 // through the API is that of the command, also with several pages, and can be imported.
 func TestImportAndExportThroughAPI(t *testing.T) {
 	t.Parallel()
-	api := authtest.New(t, authtest.Options{}, inventory.Routes)
+	api := testkit.New(t, testkit.Options{}, inventory.Routes)
 	c, other := api.Operator(t), api.Operator(t)
 	var file strings.Builder
 	file.WriteString("\ufeffMaterial type;COLOR;diameter_mm;net_weight_grams;brand\r\n")
@@ -59,7 +59,7 @@ func TestImportAndExportThroughAPI(t *testing.T) {
 // An import through the API with an invalid row or file creates nothing and names the lines.
 func TestImportThroughAPIIsAtomic(t *testing.T) {
 	t.Parallel()
-	c := authtest.New(t, authtest.Options{}, inventory.Routes).Operator(t)
+	c := testkit.New(t, testkit.Options{}, inventory.Routes).Operator(t)
 	const good = "PLA,Black,1.75,1000\n"
 	invalid := postCSV(t, c, header+"\n"+good+"PLO,,1.75,1000\n"+good+"PLA,x,3,1000\n").Fields("line 3", "line 5")
 	invalid.Shows(map[string]string{"errors.0.message": "material_type must be one of PLA, PETG, ABS, TPU, ASA, Nylon, " +

@@ -17,11 +17,10 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"spoolwright/auth/authtest"
 	"spoolwright/db"
-	"spoolwright/db/dbtest"
 	"spoolwright/inventory"
 	"spoolwright/server"
+	"spoolwright/testkit"
 )
 
 // query returns the path of a list: query("limit", 5) is /api/v1/spools?limit=5.
@@ -34,7 +33,7 @@ func query(pairs ...any) string {
 }
 
 // ids returns the ids of a page's items, in order.
-func ids(a *authtest.Response) []string {
+func ids(a *testkit.Response) []string {
 	var page struct{ Items []struct{ ID string } }
 	json.Unmarshal(a.Body, &page)
 	all := []string{}
@@ -45,7 +44,7 @@ func ids(a *authtest.Response) []string {
 }
 
 // follow reads all pages of a list with the cursors in its responses, and calls between after each page.
-func follow(t *testing.T, c *authtest.Client, path string, limit int, between func()) (all []string) {
+func follow(t *testing.T, c *testkit.Client, path string, limit int, between func()) (all []string) {
 	t.Helper()
 	join := "?"
 	if strings.Contains(path, "?") {
@@ -127,7 +126,7 @@ func TestFollow(t *testing.T) {
 }
 
 // pages reads all pages of a list, and checks total, skip and limit of each.
-func pages(t *testing.T, c *authtest.Client, path string, limit int) []string {
+func pages(t *testing.T, c *testkit.Client, path string, limit int) []string {
 	t.Helper()
 	join := "?"
 	if strings.Contains(path, "?") {
@@ -150,7 +149,7 @@ func pages(t *testing.T, c *authtest.Client, path string, limit int) []string {
 }
 
 // fill inserts n spools. Columns and values are SQL, in which i counts from 1.
-func fill(t *testing.T, c *authtest.Client, n int, columns, values string) {
+func fill(t *testing.T, c *testkit.Client, n int, columns, values string) {
 	t.Helper()
 	err := c.API.DB.Write(db.As(context.Background(), c.Actor), db.SQL(`
 		with base as (select coalesce(max(number), 0) as number from spools)
@@ -219,7 +218,7 @@ func TestListShapeAndBounds(t *testing.T) {
 
 func TestFilters(t *testing.T) {
 	t.Parallel()
-	api := authtest.New(t, authtest.Options{}, inventory.Routes)
+	api := testkit.New(t, testkit.Options{}, inventory.Routes)
 	c, other := api.Operator(t), api.Operator(t)
 	for i, s := range []j{
 		{"brand": "Polymaker", "color": "Türkis"},
@@ -394,14 +393,14 @@ func TestDeepPages(t *testing.T) {
 	t.Parallel()
 	c := operator(t)
 	d, err := db.Open(t.Context(), db.Config{
-		URL: dbtest.Private().AppURL() + "&enable_nestloop=off&enable_mergejoin=off", MaxConns: 2,
+		URL: testkit.Private().AppURL() + "&enable_nestloop=off&enable_mergejoin=off", MaxConns: 2,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(d.Close)
 	hashJoin := *c
-	hashJoin.API = authtest.New(t, authtest.Options{DB: d}, inventory.Routes)
+	hashJoin.API = testkit.New(t, testkit.Options{DB: d}, inventory.Routes)
 	fill(t, c, 1130, `material_type, remaining_weight_grams, purchase_price, created_at`,
 		`'PLA', case when i > 1110 then 0 else i % 9 end, case when i % 3 > 0 then i % 5 end,
 		timestamptz '2024-01-01' + i % 700 * interval '1 second'`)
@@ -418,7 +417,7 @@ func TestDeepPages(t *testing.T) {
 		join := map[bool]string{true: "&", false: "?"}[strings.Contains(path, "?")]
 		shallow := c.Get(t, path+join+"limit=100&skip=999").Want(200)
 		want := shallow.List("items")[1:]
-		for _, c := range []*authtest.Client{c, &hashJoin} {
+		for _, c := range []*testkit.Client{c, &hashJoin} {
 			deep := c.Get(t, path+join+"limit=99&skip=1000").Want(200)
 			if got := deep.List("items"); len(got) != 99 || !reflect.DeepEqual(got, want) {
 				t.Errorf("%s: the page is\n%v, want\n%v", path, got, want)
@@ -491,7 +490,7 @@ type tap struct {
 func tapped(t *testing.T) (*db.DB, *tap) {
 	t.Helper()
 	w := &tap{}
-	d, err := db.Open(context.Background(), db.Config{URL: dbtest.Private().AppURL(), MaxConns: 2,
+	d, err := db.Open(context.Background(), db.Config{URL: testkit.Private().AppURL(), MaxConns: 2,
 		RoundTrip: func(statements []db.Statement) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
@@ -516,7 +515,7 @@ func (w *tap) take() [][]db.Statement {
 func TestOneRoundTrip(t *testing.T) {
 	t.Parallel()
 	d, w := tapped(t)
-	c := authtest.New(t, authtest.Options{DB: d}, inventory.Routes).Operator(t)
+	c := testkit.New(t, testkit.Options{DB: d}, inventory.Routes).Operator(t)
 	path := spools + "/" + c.Post(t, spools, spool(nil)).Want(201).ID()
 	for _, test := range []struct {
 		method, path string
@@ -555,8 +554,8 @@ func TestListPlans(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
 	d, w := tapped(t)
-	c := authtest.New(t, authtest.Options{DB: d}, inventory.Routes).Operator(t)
-	super, app := connect(t, dbtest.Private().SuperURL()), connect(t, dbtest.Private().AppURL())
+	c := testkit.New(t, testkit.Options{DB: d}, inventory.Routes).Operator(t)
+	super, app := connect(t, testkit.Private().SuperURL()), connect(t, testkit.Private().AppURL())
 	for tenant, n := range map[string]int{c.Actor.Tenant: 20_000, db.NewID(): 6_000, db.NewID(): 500} {
 		_, err := super.Exec(ctx, `
 			insert into spools (tenant_id, id, number, material_type, brand, color, diameter_mm, net_weight_grams,
@@ -742,7 +741,7 @@ func TestArchivedSpools(t *testing.T) {
 // A search finds spools by a part of their texts, together with the other filters.
 func TestSearch(t *testing.T) {
 	t.Parallel()
-	api := authtest.New(t, authtest.Options{}, inventory.Routes)
+	api := testkit.New(t, testkit.Options{}, inventory.Routes)
 	c, other := api.Operator(t), api.Operator(t)
 	for i, s := range []j{
 		{"color": "Türkis", "brand": "Polymaker", "notes": "first"},

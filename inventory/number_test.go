@@ -10,13 +10,13 @@ import (
 	"sync"
 	"testing"
 
-	"spoolwright/auth/authtest"
 	"spoolwright/db"
 	"spoolwright/inventory"
+	"spoolwright/testkit"
 )
 
 // numbersOf returns the numbers of the client's spools, hidden ones included, in order.
-func numbersOf(t *testing.T, c *authtest.Client) []int {
+func numbersOf(t *testing.T, c *testkit.Client) []int {
 	t.Helper()
 	var all []int
 	err := c.API.DB.Read(db.As(context.Background(), db.Actor{Tenant: c.Actor.Tenant}),
@@ -38,7 +38,7 @@ func upTo(n int) (all []int) {
 // Each tenant counts its spools from 1. A removed spool keeps its number.
 func TestSpoolNumbers(t *testing.T) {
 	t.Parallel()
-	api := authtest.New(t, authtest.Options{}, inventory.Routes)
+	api := testkit.New(t, testkit.Options{}, inventory.Routes)
 	c, other := api.Operator(t), api.Operator(t)
 	first := c.Post(t, spools, spool(j{"number": 77})).Want(201).Shows(map[string]string{"number": "1"}).ID()
 	c.Post(t, spools, spool(j{"quantity": 3})).Want(201).
@@ -61,7 +61,7 @@ func TestSpoolNumbers(t *testing.T) {
 // Concurrent creates and imports get different numbers, almost without gaps.
 func TestConcurrentNumbers(t *testing.T) {
 	t.Parallel()
-	c := authtest.New(t, authtest.Options{}, inventory.Routes).Operator(t)
+	c := testkit.New(t, testkit.Options{}, inventory.Routes).Operator(t)
 	const creates, rows = 150, 1500
 	var wg sync.WaitGroup
 	limit := make(chan bool, 32)
@@ -113,7 +113,7 @@ func TestConcurrentNumbers(t *testing.T) {
 // A create does not wait for another one whose transaction is open.
 func TestNumbersDoNotWait(t *testing.T) {
 	t.Parallel()
-	c := authtest.New(t, authtest.Options{}, inventory.Routes).Operator(t)
+	c := testkit.New(t, testkit.Options{}, inventory.Routes).Operator(t)
 	err := c.API.DB.Tx(db.As(context.Background(), db.Actor{Tenant: c.Actor.Tenant}), func(ctx context.Context) error {
 		var held int
 		if err := c.API.DB.Write(ctx, db.SQL(`select next_spool_number()`).Into(&held)); err != nil {
@@ -130,7 +130,7 @@ func TestNumbersDoNotWait(t *testing.T) {
 // An import that skips existing spools, or names one twice, uses no numbers for them.
 func TestNumbersOfImports(t *testing.T) {
 	t.Parallel()
-	c := authtest.New(t, authtest.Options{}, inventory.Routes).Operator(t)
+	c := testkit.New(t, testkit.Options{}, inventory.Routes).Operator(t)
 	importer, ctx, _ := newImporter(t, c)
 	list := func(ids ...int) *strings.Reader {
 		var all []string

@@ -5,15 +5,15 @@ import (
 	"math/big"
 	"testing"
 
-	"spoolwright/auth/authtest"
 	"spoolwright/db"
 	"spoolwright/inventory"
+	"spoolwright/testkit"
 )
 
 // TestPrices tests the rule of filament_prices in prices.sql.
 func TestPrices(t *testing.T) {
 	t.Parallel()
-	api := authtest.New(t, authtest.Options{}, inventory.Routes)
+	api := testkit.New(t, testkit.Options{}, inventory.Routes)
 	type stock struct {
 		material, color  string
 		price, remaining any // of 1,000 g; archivedGrams for an archived spool

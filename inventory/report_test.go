@@ -15,17 +15,16 @@ import (
 	"testing"
 	"time"
 
-	"spoolwright/auth/authtest"
 	"spoolwright/db"
-	"spoolwright/db/dbtest"
 	"spoolwright/inventory"
+	"spoolwright/testkit"
 )
 
 const reportURL = "/api/v1/reports/usage"
 
 // addUsage adds an entry to the ledger of a spool at a time in the past. The spool's remaining weight stays. The order of
 // ids is not that of times.
-func addUsage(t *testing.T, c *authtest.Client, spool, kind string, grams float64, at time.Time) {
+func addUsage(t *testing.T, c *testkit.Client, spool, kind string, grams float64, at time.Time) {
 	t.Helper()
 	err := c.API.DB.Write(db.As(t.Context(), c.Actor), db.SQL(`
 		insert into spool_usage (id, spool_id, kind, before_grams, after_grams, created_at)
@@ -37,7 +36,7 @@ func addUsage(t *testing.T, c *authtest.Client, spool, kind string, grams float6
 }
 
 // summarise summarises the ledgers of the client's tenant, at most so many days.
-func summarise(t *testing.T, c *authtest.Client, most int) (days int) {
+func summarise(t *testing.T, c *testkit.Client, most int) (days int) {
 	t.Helper()
 	err := c.API.DB.Write(db.As(t.Context(), c.Actor), db.SQL(`select summarise_usage($1)`, most).Into(&days))
 	if err != nil {
@@ -47,7 +46,7 @@ func summarise(t *testing.T, c *authtest.Client, most int) (days int) {
 }
 
 // wantReport compares a report with a query of the ledger alone.
-func wantReport(t *testing.T, c *authtest.Client, by string, first, last time.Time) {
+func wantReport(t *testing.T, c *testkit.Client, by string, first, last time.Time) {
 	t.Helper()
 	keys := map[string]string{"material": "s.material_type", "color": "s.material_type || ' ' || min(s.color)",
 		"printer": "''::text", "day": "(u.created_at at time zone 'UTC')::date::text",
@@ -207,7 +206,7 @@ func TestChangedSpoolOfManyDays(t *testing.T) {
 // The report shows the cause's printer, and how long the stock of a material lasts.
 func TestUsageReport(t *testing.T) {
 	t.Parallel()
-	api := authtest.New(t, authtest.Options{}, inventory.Routes)
+	api := testkit.New(t, testkit.Options{}, inventory.Routes)
 	tenant := api.Tenant(t)
 	c := tenant.User(t, "operator")
 	black := c.Post(t, "/api/v1/spools", spool(j{"purchase_price": 25})).Want(201).ID()
@@ -322,14 +321,14 @@ func TestUsageExport(t *testing.T) {
 // A report of a ledger that was never summarised, and is too long to be read at once, summarises it first.
 func TestUsageReportSummarises(t *testing.T) {
 	t.Parallel()
-	d := dbtest.Database(t, db.Config{})
-	c := authtest.New(t, authtest.Options{DB: d}, inventory.Routes).Tenant(t).User(t, "viewer")
+	d := testkit.Database(t, db.Config{})
+	c := testkit.New(t, testkit.Options{DB: d}, inventory.Routes).Tenant(t).User(t, "viewer")
 	ctx := db.As(t.Context(), db.Actor{Tenant: c.Actor.Tenant})
 	var name string
 	if err := d.Read(ctx, db.SQL(`select current_database()::text`).Into(&name)); err != nil {
 		t.Fatal(err)
 	}
-	dbtest.ExecURL(t, strings.Replace(dbtest.Private().OwnerURL(), "@/spoolwright?", "@/"+name+"?", 1), `
+	testkit.ExecURL(t, strings.Replace(testkit.Private().OwnerURL(), "@/spoolwright?", "@/"+name+"?", 1), `
 		alter function ledger_usage rename to fast_ledger_usage`, `
 		create function ledger_usage(tenant uuid, first date, last date)
 		returns table (

@@ -12,21 +12,20 @@ import (
 	"sync"
 	"testing"
 
-	"spoolwright/auth/authtest"
 	"spoolwright/db"
-	"spoolwright/db/dbtest"
 	"spoolwright/inventory"
+	"spoolwright/testkit"
 )
 
-func TestMain(m *testing.M) { dbtest.Main(m) }
+func TestMain(m *testing.M) { testkit.Main(m) }
 
-type j = authtest.JSON
+type j = testkit.JSON
 
 // The checks of the tables allow the values that the API accepts.
 func TestEnumsMatchTables(t *testing.T) {
 	t.Parallel()
-	dbtest.WantChecked(t, "spools", "material_type", inventory.MaterialType("").Enum())
-	dbtest.WantChecked(t, "spool_usage", "kind", inventory.UsageKind("").Enum())
+	testkit.WantChecked(t, "spools", "material_type", inventory.MaterialType("").Enum())
+	testkit.WantChecked(t, "spool_usage", "kind", inventory.UsageKind("").Enum())
 }
 
 const spools = "/api/v1/spools"
@@ -38,14 +37,14 @@ func spool(fields j) j {
 	return body
 }
 
-func operator(t *testing.T) *authtest.Client {
+func operator(t *testing.T) *testkit.Client {
 	t.Helper()
-	return authtest.New(t, authtest.Options{}, inventory.Routes).Operator(t)
+	return testkit.New(t, testkit.Options{}, inventory.Routes).Operator(t)
 }
 
 // is fails the test unless the value at the path of the response equals want: the same fields, types and digits. A
 // *regexp.Regexp in want equals each string that it matches.
-func is(t *testing.T, a *authtest.Response, path string, want any) {
+func is(t *testing.T, a *testkit.Response, path string, want any) {
 	t.Helper()
 	if problem := differs(a.Value(path), want); problem != "" {
 		t.Errorf("%s: %s%s\n%s", a.What, path, problem, a.Body)
@@ -335,7 +334,7 @@ func TestCostPerGramOutOfRange(t *testing.T) {
 
 		expensive := c.Post(t, spools, start+`1000,"purchase_price":`+test.price+`}`).Want(201)
 		light := c.Post(t, spools, start+test.net+`}`).Want(201)
-		for made, change := range map[*authtest.Response]string{
+		for made, change := range map[*testkit.Response]string{
 			expensive: `"net_weight_grams":` + test.net, light: `"purchase_price":` + test.price,
 		} {
 			path := spools + "/" + made.ID()
@@ -437,7 +436,7 @@ func TestUnknownFields(t *testing.T) {
 // Responses do not differ between a removed spool, one of another tenant, and an unknown id, except for the ledger.
 func TestNotFound(t *testing.T) {
 	t.Parallel()
-	api := authtest.New(t, authtest.Options{}, inventory.Routes)
+	api := testkit.New(t, testkit.Options{}, inventory.Routes)
 	c, other := api.Operator(t), api.Operator(t)
 	hidden := c.Post(t, spools, spool(nil)).Want(201).ID()
 	c.Delete(t, spools+"/"+hidden).Want(204)

@@ -13,8 +13,8 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"spoolwright/auth/authtest"
 	"spoolwright/inventory"
+	"spoolwright/testkit"
 )
 
 const spoolmanFixture = "../testdata/spoolman/spools.json"
@@ -49,7 +49,7 @@ func TestSpoolman(t *testing.T) {
 		w.Write(fixture)
 	}))
 	defer spoolman.Close()
-	api := authtest.New(t, authtest.Options{}, inventory.Routes)
+	api := testkit.New(t, testkit.Options{}, inventory.Routes)
 	c, otherTenant := api.Operator(t), api.Operator(t)
 	importer, ctx, invalid := newImporter(t, c)
 	result, err := importer.Spoolman(ctx, openSpoolman(t, spoolman.URL), false)
@@ -94,8 +94,8 @@ func TestSpoolman(t *testing.T) {
 	// Deduct from a spool, change one and delete one; add two to Spoolman.
 	path := func(item string) string { return "/api/v1/spools/" + list.Text("items."+item+".id") }
 	used, edited, deleted := path("0"), path("1"), path("4")
-	c.Post(t, used+"/deduct", authtest.JSON{"weight_grams": 12.4}).Want(200)
-	c.Patch(t, edited, authtest.JSON{"color": "Fire"}).Want(200)
+	c.Post(t, used+"/deduct", testkit.JSON{"weight_grams": 12.4}).Want(200)
+	c.Patch(t, edited, testkit.JSON{"color": "Fire"}).Want(200)
 	c.Delete(t, deleted).Want(204)
 	fixture = bytes.TrimRight(fixture, " \n]")
 	fixture = append(fixture, `,
@@ -140,7 +140,7 @@ func TestSpoolman(t *testing.T) {
 // Imports of Spoolman's exports, JSON with flat names and CSV, create the same spools as imports from its API.
 func TestSpoolmanExports(t *testing.T) {
 	t.Parallel()
-	api := authtest.New(t, authtest.Options{}, inventory.Routes)
+	api := testkit.New(t, testkit.Options{}, inventory.Routes)
 	var spools []map[string]any
 	if err := json.Unmarshal(readFixture(t), &spools); err != nil {
 		t.Fatal(err)
@@ -224,7 +224,7 @@ func flatten(to map[string]any, prefix string, from map[string]any) {
 // The alpha of a colour goes to the notes, unless it is opaque.
 func TestSpoolmanAlpha(t *testing.T) {
 	t.Parallel()
-	api := authtest.New(t, authtest.Options{}, inventory.Routes)
+	api := testkit.New(t, testkit.Options{}, inventory.Routes)
 	for code, want := range map[string]string{
 		"ff450080": "Colour with alpha: #FF450080\nSpoolman: 1", "#FF4500ff": "Spoolman: 1", "FF4500": "Spoolman: 1",
 	} {
@@ -242,7 +242,7 @@ func TestSpoolmanAlpha(t *testing.T) {
 
 func TestSpoolmanMaterials(t *testing.T) {
 	t.Parallel()
-	c := authtest.New(t, authtest.Options{}, inventory.Routes).Operator(t)
+	c := testkit.New(t, testkit.Options{}, inventory.Routes).Operator(t)
 	want := map[string]string{
 		"PLA": "PLA", "pla": "PLA", "PLA+": "PLA", "PLA-CF": "PLA", "Silk PLA": "PLA", "PLA (wood)": "PLA", "rPLA": "PLA",
 		"LW-PLA": "PLA", "HTPLA": "PLA", "PLA/PHA": "PLA", "PLA2": "PLA", "ePLA-ST": "PLA",
@@ -286,7 +286,7 @@ func TestSpoolmanMaterials(t *testing.T) {
 // An import reports all invalid spools. It creates nothing, or the valid spools if it skips invalid ones.
 func TestSpoolmanInvalidSpools(t *testing.T) {
 	t.Parallel()
-	c := authtest.New(t, authtest.Options{}, inventory.Routes).Operator(t)
+	c := testkit.New(t, testkit.Options{}, inventory.Routes).Operator(t)
 	file := `[{"id": 1, "filament": {"diameter": 1.75, "weight": 1000}},
 		{"id": 2, "filament": {"diameter": 2.0, "weight": 1000}},
 		{"id": 3, "filament": {"diameter": 1.75}, "used_weight": 10},
@@ -326,7 +326,7 @@ func TestSpoolmanInvalidSpools(t *testing.T) {
 
 func TestSpoolmanRejectsOtherSources(t *testing.T) {
 	t.Parallel()
-	api := authtest.New(t, authtest.Options{}, inventory.Routes)
+	api := testkit.New(t, testkit.Options{}, inventory.Routes)
 	c := api.Operator(t)
 	for file, want := range map[string]string{
 		"":                       "not a list of spools",

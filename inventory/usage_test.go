@@ -15,16 +15,15 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"spoolwright/auth/authtest"
 	"spoolwright/db"
-	"spoolwright/db/dbtest"
 	"spoolwright/inventory"
 	"spoolwright/server"
+	"spoolwright/testkit"
 )
 
 // ledger returns all entries of a spool's ledger, oldest first. It fails the test unless each entry begins with the
 // weight at which the previous one ends, and the changes add up to the remaining weight.
-func ledger(t *testing.T, c *authtest.Client, path string) []j {
+func ledger(t *testing.T, c *testkit.Client, path string) []j {
 	t.Helper()
 	var entries []j
 	for {
@@ -154,7 +153,7 @@ func TestDeductErrors(t *testing.T) {
 // Each entry contains time, user, reason, and the weights before and after.
 func TestLedger(t *testing.T) {
 	t.Parallel()
-	api := authtest.New(t, authtest.Options{}, inventory.Routes)
+	api := testkit.New(t, testkit.Options{}, inventory.Routes)
 	tenant := api.Tenant(t)
 	ada, ben, viewer := tenant.User(t, "operator"), tenant.User(t, "admin"), tenant.User(t, "viewer")
 	made := ada.Post(t, spools, spool(nil)).Want(201)
@@ -175,7 +174,7 @@ func TestLedger(t *testing.T) {
 	viewer.Patch(t, path, j{"remaining_weight_grams": 1}).WantError(403, "FORBIDDEN")
 	viewer.Post(t, path+"/deduct", j{"weight_grams": 1}).WantError(403, "FORBIDDEN")
 
-	entry := func(kind string, reason any, by *authtest.Client, before, after, change string) j {
+	entry := func(kind string, reason any, by *testkit.Client, before, after, change string) j {
 		return j{"id": uuid, "spool_id": id, "kind": kind, "reason": reason, "run_id": nil, "user_id": by.Actor.User,
 			"api_key_id":   nil,
 			"before_grams": json.Number(before), "after_grams": json.Number(after), "change_grams": json.Number(change),
@@ -242,7 +241,7 @@ func TestLedgerIsAppendOnly(t *testing.T) {
 	ctx := context.Background()
 	c := operator(t)
 	path := spools + "/" + c.Post(t, spools, spool(nil)).Want(201).ID()
-	conn := connect(t, dbtest.Private().AppURL())
+	conn := connect(t, testkit.Private().AppURL())
 	for _, statement := range []string{
 		`update spool_usage set before_grams = 1`,
 		`update spool_usage set kind = 'printed'`,
@@ -343,7 +342,7 @@ func TestConcurrentEditsAndDeductions(t *testing.T) {
 	for worker := range 12 {
 		wg.Go(func() {
 			for i := range each {
-				var a *authtest.Response
+				var a *testkit.Response
 				var err error
 				switch worker % 3 {
 				case 0: // always another weight
@@ -422,7 +421,7 @@ func TestConcurrentDeleteAndDeductions(t *testing.T) {
 // Weighing a spool sets its remaining weight, and needs the weight of the empty spool.
 func TestMeasure(t *testing.T) {
 	t.Parallel()
-	api := authtest.New(t, authtest.Options{}, inventory.Routes)
+	api := testkit.New(t, testkit.Options{}, inventory.Routes)
 	c, other := api.Operator(t), api.Operator(t)
 	path := spools + "/" + c.Post(t, spools, spool(nil)).Want(201).ID()
 	c.Post(t, path+"/measure", j{"gross_grams": 500}).Fields("spool_weight_grams")

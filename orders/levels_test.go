@@ -11,16 +11,15 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"spoolwright/auth/authtest"
 	"spoolwright/db"
-	"spoolwright/db/dbtest"
 	"spoolwright/inventory"
+	"spoolwright/testkit"
 )
 
 const levels = "/api/v1/stock-levels"
 
 // countLowStock creates a webhook for events of low stock, and returns a function that counts them.
-func countLowStock(t *testing.T, c *authtest.Client) func() int {
+func countLowStock(t *testing.T, c *testkit.Client) func() int {
 	t.Helper()
 	ctx := db.As(t.Context(), db.Actor{Tenant: c.Actor.Tenant})
 	if err := c.API.DB.Write(ctx, db.SQL(`insert into webhooks (id, url, events, secret)
@@ -43,7 +42,7 @@ func TestLevelsFollowOperations(t *testing.T) {
 	api := newAPI(t)
 	// farm is a tenant with a spool of 1,000 g and a level of 900 g, and a product that needs 150 g.
 	type farm struct {
-		*authtest.Client
+		*testkit.Client
 		t                     *testing.T
 		spool, level, product string
 		run, material, item   string
@@ -273,9 +272,9 @@ func TestLevelsRaceWithStock(t *testing.T) {
 	const bind = `select set_config('app.tenant_id', $1, true)`
 	// during begins a transaction of the client's tenant with the statements, calls do, which may wait for it, and
 	// commits the transaction when do has ended or waits.
-	during := func(t *testing.T, c *authtest.Client, do func(), statements ...string) {
+	during := func(t *testing.T, c *testkit.Client, do func(), statements ...string) {
 		t.Helper()
-		conn, err := pgx.Connect(t.Context(), dbtest.Private().SuperURL())
+		conn, err := pgx.Connect(t.Context(), testkit.Private().SuperURL())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -328,12 +327,12 @@ func TestLevelsRaceWithStock(t *testing.T) {
 		commit = `set constraints all immediate`
 	)
 	level := j{"material_type": "PLA", "minimum_grams": 900}
-	wantLow := func(t *testing.T, c *authtest.Client) {
+	wantLow := func(t *testing.T, c *testkit.Client) {
 		t.Helper()
 		c.Get(t, levels+"?material_type=PLA").Shows(map[string]string{"total": "1", "items.0.low": "true"})
 	}
 	for _, others := range []int{0, 1} { // levels of another material
-		farm := func(t *testing.T) (c *authtest.Client, spool string) {
+		farm := func(t *testing.T) (c *testkit.Client, spool string) {
 			c = api.Operator(t)
 			for range others {
 				c.Post(t, levels, j{"material_type": "ABS", "minimum_grams": 1}).Want(201)
@@ -411,7 +410,7 @@ func TestStockLevels(t *testing.T) {
 	newSpool(t, c, 0, nil)
 	product := newProduct(t, c, "A", 350)
 	c.Post(t, path, j{"items": []j{{"product_id": product}}}).Want(201)
-	create := func(body j) *authtest.Response { return c.Post(t, levels, body) }
+	create := func(body j) *testkit.Response { return c.Post(t, levels, body) }
 	all := create(j{"material_type": "PLA", "minimum_grams": 600}).Want(201).Shows(map[string]string{"color": "null",
 		"brand": "null", "remaining_grams": "900", "reserved_grams": "350", "available_grams": "550", "spool_count": "4",
 		"low": "true", "missing_grams": "110"})

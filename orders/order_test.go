@@ -10,18 +10,17 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"spoolwright/auth/authtest"
 	"spoolwright/catalog"
 	"spoolwright/db"
-	"spoolwright/db/dbtest"
 	"spoolwright/inventory"
 	"spoolwright/orders"
 	"spoolwright/production"
+	"spoolwright/testkit"
 )
 
-func TestMain(m *testing.M) { dbtest.Main(m) }
+func TestMain(m *testing.M) { testkit.Main(m) }
 
-type j = authtest.JSON
+type j = testkit.JSON
 
 const (
 	path     = "/api/v1/orders"
@@ -29,20 +28,20 @@ const (
 	runs     = "/api/v1/production-runs"
 )
 
-func newAPI(t testing.TB) *authtest.API {
+func newAPI(t testing.TB) *testkit.API {
 	t.Helper()
-	return authtest.New(t, authtest.Options{PerMinute: 1_000_000, PerHour: 10_000_000}, inventory.Routes, catalog.Routes,
+	return testkit.New(t, testkit.Options{PerMinute: 1_000_000, PerHour: 10_000_000}, inventory.Routes, catalog.Routes,
 		production.Routes(orders.Follow), orders.Routes)
 }
 
 // newProduct creates a product that needs grams of PLA Black, and returns its id.
-func newProduct(t testing.TB, c *authtest.Client, sku string, grams float64) string {
+func newProduct(t testing.TB, c *testkit.Client, sku string, grams float64) string {
 	t.Helper()
 	return c.Post(t, products, j{"name": "Product " + sku, "sku": sku, "materials": []j{
 		{"material_type": "PLA", "color": "Black", "weight_grams": grams}}}).Want(201).ID()
 }
 
-func newSpool(t testing.TB, c *authtest.Client, grams float64, fields j) string {
+func newSpool(t testing.TB, c *testkit.Client, grams float64, fields j) string {
 	t.Helper()
 	body := j{"material_type": "PLA", "color": "Black", "diameter_mm": 1.75, "net_weight_grams": 1000,
 		"remaining_weight_grams": grams}
@@ -52,7 +51,7 @@ func newSpool(t testing.TB, c *authtest.Client, grams float64, fields j) string 
 	return c.Post(t, "/api/v1/spools", body).Want(201).ID()
 }
 
-func wantLen(t testing.TB, a *authtest.Response, list string, n int) {
+func wantLen(t testing.TB, a *testkit.Response, list string, n int) {
 	t.Helper()
 	if got := len(a.List(list)); got != n {
 		t.Errorf("%s: %s has %d entries, want %d: %s", a.What, list, got, n, a.Body)
@@ -204,7 +203,7 @@ func TestSameOrderTwice(t *testing.T) {
 	}
 	first := shop.Post(t, path, body(nil)).Want(201)
 	order := path + "/" + first.ID()
-	same := func() *authtest.Response {
+	same := func() *testkit.Response {
 		t.Helper()
 		a := shop.Post(t, path, body(nil)).Want(200)
 		if a.ID() != first.ID() || a.Header.Get("Location") != "" {
@@ -344,5 +343,5 @@ func TestExport(t *testing.T) {
 // The checks of the tables allow exactly the values that the API accepts.
 func TestEnumsMatchTables(t *testing.T) {
 	t.Parallel()
-	dbtest.WantChecked(t, "orders", "status", orders.OrderStatus("").Enum())
+	testkit.WantChecked(t, "orders", "status", orders.OrderStatus("").Enum())
 }

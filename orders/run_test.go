@@ -5,18 +5,18 @@ import (
 	"sync"
 	"testing"
 
-	"spoolwright/auth/authtest"
+	"spoolwright/testkit"
 )
 
 // newOrder creates an order of pieces of a product, and returns its path and the id of its item.
-func newOrder(t testing.TB, c *authtest.Client, product string, pieces int) (order, item string) {
+func newOrder(t testing.TB, c *testkit.Client, product string, pieces int) (order, item string) {
 	t.Helper()
 	a := c.Post(t, path, j{"items": []j{{"product_id": product, "quantity": pieces}}}).Want(201)
 	return path + "/" + a.ID(), a.Text("items.0.id")
 }
 
 // newRun creates a run that prints pieces of an item of an order, and returns its path.
-func newRun(t testing.TB, c *authtest.Client, product, item string, pieces int, fields j) string {
+func newRun(t testing.TB, c *testkit.Client, product, item string, pieces int, fields j) string {
 	t.Helper()
 	body := j{"items": []j{{"product_id": product, "order_item_id": item, "quantity": pieces}}}
 	for name, value := range fields {
@@ -25,7 +25,7 @@ func newRun(t testing.TB, c *authtest.Client, product, item string, pieces int, 
 	return runs + "/" + c.Post(t, runs, body).Want(201).ID()
 }
 
-func shows(t testing.TB, c *authtest.Client, order, status, produced, planned string) {
+func shows(t testing.TB, c *testkit.Client, order, status, produced, planned string) {
 	t.Helper()
 	c.Get(t, order).Want(200).Shows(map[string]string{"status": status, "items.0.produced": produced,
 		"items.0.planned": planned})
@@ -180,7 +180,7 @@ func TestConcurrentRunsOfOrder(t *testing.T) {
 }
 
 // reserved checks what is reserved of PLA Black, as the availability of a product shows it.
-func reserved(t testing.TB, c *authtest.Client, product, want string) {
+func reserved(t testing.TB, c *testkit.Client, product, want string) {
 	t.Helper()
 	c.Get(t, products+"/"+product+"/availability").Want(200).Shows(map[string]string{"materials.0.reserved": want})
 }
@@ -257,7 +257,7 @@ func TestAvailability(t *testing.T) {
 	dragon := c.Post(t, products, j{"name": "Dragon", "materials": []j{
 		{"material_type": "PLA", "color": "Red", "weight_grams": 10}},
 		"components": []j{{"component_product_id": wing, "quantity": 2}, {"component_product_id": head}}}).Want(201).ID()
-	available := func(path string) *authtest.Response { return c.Get(t, path).Want(200) }
+	available := func(path string) *testkit.Response { return c.Get(t, path).Want(200) }
 	empty := c.Post(t, products, j{"name": "Empty"}).Want(201).ID()
 	available(products + "/" + empty + "/availability").Shows(map[string]string{"can_print": "true", "material_count": "0",
 		"quantity": "1"})

@@ -8,14 +8,13 @@ import (
 	"sync"
 	"testing"
 
-	"spoolwright/auth/authtest"
 	"spoolwright/db"
-	"spoolwright/db/dbtest"
 	"spoolwright/production"
+	"spoolwright/testkit"
 )
 
 // newRun creates a run with a material of the spool, and returns its path and the id of the material.
-func newRun(t *testing.T, c *authtest.Client, spool string) (path, material string) {
+func newRun(t *testing.T, c *testkit.Client, spool string) (path, material string) {
 	t.Helper()
 	path = runs + "/" + c.Post(t, runs, j{"started_at": "2024-01-15T10:00:00Z", "completed_at": "2024-01-15T11:30:00Z"}).
 		Want(201).ID()
@@ -107,7 +106,7 @@ func TestFailErrors(t *testing.T) {
 	_, foreign := newRun(t, c, spool)
 	short := c.Post(t, path+"/materials", j{"spool_id": poor}).Want(201).ID()
 	for _, outcome := range []string{"fail", "cancel"} {
-		post := func(materials ...j) *authtest.Response {
+		post := func(materials ...j) *testkit.Response {
 			t.Helper()
 			return c.Post(t, path+"/"+outcome, j{"reason": "clog", "materials": materials})
 		}
@@ -266,6 +265,6 @@ func TestItemFailureReason(t *testing.T) {
 
 func TestFailureReasonsMatchTables(t *testing.T) {
 	t.Parallel()
-	dbtest.WantCheckedOrNull(t, "production_runs", "failure_reason", production.FailureReason("").Enum())
-	dbtest.WantCheckedOrNull(t, "run_items", "failure_reason", production.FailureReason("").Enum())
+	testkit.WantCheckedOrNull(t, "production_runs", "failure_reason", production.FailureReason("").Enum())
+	testkit.WantCheckedOrNull(t, "run_items", "failure_reason", production.FailureReason("").Enum())
 }

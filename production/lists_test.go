@@ -6,7 +6,7 @@ import (
 	"sync"
 	"testing"
 
-	"spoolwright/auth/authtest"
+	"spoolwright/testkit"
 )
 
 func TestCreateRunWithLists(t *testing.T) {
@@ -80,7 +80,7 @@ func TestCompleteWithLists(t *testing.T) {
 	c := newAPI(t).Operator(t)
 	a, b := createSpool(t, c, nil), createSpool(t, c, j{"remaining_weight_grams": 50})
 	lamp := c.Post(t, "/api/v1/products", j{"name": "Lamp"}).Want(201).ID()
-	create := func() *authtest.Response {
+	create := func() *testkit.Response {
 		return c.Post(t, runs, j{
 			"items": []j{{"product_id": lamp, "quantity": 5, "successful_quantity": 1}, {"product_id": lamp, "quantity": 2}},
 			"materials": []j{{"spool_id": a}, {"spool_id": b, "actual_weight_grams": 1},
@@ -316,7 +316,7 @@ func TestComputedBounds(t *testing.T) {
 	c := newAPI(t).Operator(t)
 	a := createSpool(t, c, j{"net_weight_grams": 1_000_000, "remaining_weight_grams": 1_000_000})
 	b := createSpool(t, c, j{"net_weight_grams": 1_000_000, "remaining_weight_grams": 1_000_000})
-	complete := func(body j) *authtest.Response {
+	complete := func(body j) *testkit.Response {
 		t.Helper()
 		path := runs + "/" + c.Post(t, runs, body).Want(201).ID()
 		c.Post(t, path+"/complete", nil).Want(200)

@@ -6,26 +6,25 @@ import (
 	"sync"
 	"testing"
 
-	"spoolwright/auth/authtest"
 	"spoolwright/catalog"
-	"spoolwright/db/dbtest"
 	"spoolwright/inventory"
 	"spoolwright/orders"
 	"spoolwright/production"
+	"spoolwright/testkit"
 )
 
-func TestMain(m *testing.M) { dbtest.Main(m) }
+func TestMain(m *testing.M) { testkit.Main(m) }
 
-type j = authtest.JSON
+type j = testkit.JSON
 
-func newAPI(t *testing.T) *authtest.API {
+func newAPI(t *testing.T) *testkit.API {
 	t.Helper()
-	return authtest.New(t, authtest.Options{}, inventory.Routes, catalog.Routes, production.Routes(orders.Follow))
+	return testkit.New(t, testkit.Options{}, inventory.Routes, catalog.Routes, production.Routes(orders.Follow))
 }
 
 const runs = "/api/v1/production-runs"
 
-func createSpool(t *testing.T, c *authtest.Client, fields j) string {
+func createSpool(t *testing.T, c *testkit.Client, fields j) string {
 	t.Helper()
 	body := j{"material_type": "PLA", "color": "Black", "brand": "Polymaker", "diameter_mm": 1.75,
 		"net_weight_grams": 1000, "purchase_price": 25}
@@ -35,13 +34,13 @@ func createSpool(t *testing.T, c *authtest.Client, fields j) string {
 	return c.Post(t, "/api/v1/spools", body).Want(201).ID()
 }
 
-func remaining(t *testing.T, c *authtest.Client, spool string) string {
+func remaining(t *testing.T, c *testkit.Client, spool string) string {
 	t.Helper()
 	return c.Get(t, "/api/v1/spools/"+spool).Want(200).Text("remaining_weight_grams")
 }
 
 // addWeighed adds a material with the weights before and after to a run, and returns its id.
-func addWeighed(t *testing.T, c *authtest.Client, run, spool string, before, after any) string {
+func addWeighed(t *testing.T, c *testkit.Client, run, spool string, before, after any) string {
 	t.Helper()
 	return c.Post(t, runs+"/"+run+"/materials", j{"spool_id": spool, "spool_weight_before_grams": before,
 		"spool_weight_after_grams": after}).Want(201).ID()
@@ -356,7 +355,7 @@ func TestCompleteConcurrentWithMaterials(t *testing.T) {
 func TestStatusSetsTimes(t *testing.T) {
 	t.Parallel()
 	c := newAPI(t).Operator(t)
-	set := func(a *authtest.Response, field string) bool { return a.Text(field) != "null" }
+	set := func(a *testkit.Response, field string) bool { return a.Text(field) != "null" }
 	c.Post(t, runs, j{}).Want(201).
 		Shows(map[string]string{"status": "pending", "started_at": "null", "completed_at": "null", "items": "[]",
 			"materials": "[]"})
@@ -425,7 +424,7 @@ func TestCompleteTimes(t *testing.T) {
 	t.Parallel()
 	c := newAPI(t).Operator(t)
 	a := createSpool(t, c, nil)
-	complete := func(fields j) *authtest.Response {
+	complete := func(fields j) *testkit.Response {
 		run := c.Post(t, runs, fields).Want(201).ID()
 		addWeighed(t, c, run, a, 2, 1)
 		c.Post(t, runs+"/"+run+"/complete", nil).Want(200)
@@ -622,7 +621,7 @@ func TestItemsAndMaterials(t *testing.T) {
 // The checks of the tables allow exactly the values that the API accepts.
 func TestEnumsMatchTables(t *testing.T) {
 	t.Parallel()
-	dbtest.WantChecked(t, "production_runs", "status", production.RunStatus("").Enum())
+	testkit.WantChecked(t, "production_runs", "status", production.RunStatus("").Enum())
 }
 
 // A search finds runs by a part of the printer's name or of the notes.

@@ -6,15 +6,15 @@ import (
 	"testing"
 	"time"
 
-	"spoolwright/auth/authtest"
 	"spoolwright/db"
 	"spoolwright/production"
+	"spoolwright/testkit"
 )
 
 const wasteURL = "/api/v1/reports/waste"
 
 // endRun creates a run, ends it, and returns its path. Fields are those of the run, body that of the operation.
-func endRun(t *testing.T, c *authtest.Client, operation string, fields j, body any) string {
+func endRun(t *testing.T, c *testkit.Client, operation string, fields j, body any) string {
 	t.Helper()
 	path := runs + "/" + c.Post(t, runs, fields).Want(201).ID()
 	if operation != "" {

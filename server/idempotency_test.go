@@ -11,10 +11,9 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"spoolwright/auth/authtest"
 	"spoolwright/db"
-	"spoolwright/db/dbtest"
 	"spoolwright/server"
+	"spoolwright/testkit"
 )
 
 // These tests need no feature. The package blackbox tests keys with each POST of the service.
@@ -22,7 +21,7 @@ import (
 // superuser returns a connection of the superuser.
 func superuser(tb testing.TB) *pgx.Conn {
 	tb.Helper()
-	conn, err := pgx.Connect(context.Background(), dbtest.Private().SuperURL())
+	conn, err := pgx.Connect(context.Background(), testkit.Private().SuperURL())
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -44,7 +43,7 @@ func keys(tb testing.TB, conn *pgx.Conn, user string) string {
 }
 
 // addKeys inserts n keys of the user with the age.
-func addKeys(tb testing.TB, conn *pgx.Conn, c *authtest.Client, prefix string, n int, age string) {
+func addKeys(tb testing.TB, conn *pgx.Conn, c *testkit.Client, prefix string, n int, age string) {
 	tb.Helper()
 	_, err := conn.Exec(context.Background(), `
 		insert into idempotency_keys (tenant_id, user_id, key, request, status, body, created_at)
@@ -58,7 +57,7 @@ func addKeys(tb testing.TB, conn *pgx.Conn, c *authtest.Client, prefix string, n
 // Each write with a key deletes more expired keys than it adds, and Sweep deletes all of them.
 func TestKeysExpire(t *testing.T) {
 	t.Parallel()
-	api := authtest.New(t, authtest.Options{}, things)
+	api := testkit.New(t, testkit.Options{}, things)
 	conn := superuser(t)
 	tenant := api.Tenant(t)
 	c, idle := tenant.User(t, "operator"), api.Operator(t)
@@ -83,7 +82,7 @@ func TestKeysExpire(t *testing.T) {
 	if err := server.Sweep(t.Context(), api.DB); err != nil {
 		t.Fatal(err)
 	}
-	for user, want := range map[*authtest.Client]string{
+	for user, want := range map[*testkit.Client]string{
 		c: "now0 now1 now2 now3 young1 young2 young3", idle: "young1 young2",
 	} {
 		if got := keys(t, conn, user.Actor.User); got != want {
@@ -102,13 +101,13 @@ func TestInvalidBodyWithUsedKey(t *testing.T) {
 	t.Parallel()
 	statements := 0
 	d, err := db.Open(t.Context(), db.Config{
-		URL: dbtest.Private().AppURL(), MaxConns: 2, RoundTrip: func(s []db.Statement) { statements += len(s) },
+		URL: testkit.Private().AppURL(), MaxConns: 2, RoundTrip: func(s []db.Statement) { statements += len(s) },
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer d.Close()
-	c := authtest.New(t, authtest.Options{DB: d}, things).Operator(t).With("Idempotency-Key", "key")
+	c := testkit.New(t, testkit.Options{DB: d}, things).Operator(t).With("Idempotency-Key", "key")
 	const path = "/api/v1/things"
 	c.Post(t, path, `{"name":"x","weight":1}`).Want(200)
 	statements = 0
@@ -127,7 +126,7 @@ func TestInvalidBodyWithUsedKey(t *testing.T) {
 func TestRetryGetsOriginalRequest(t *testing.T) {
 	t.Parallel()
 	tries := 0
-	api := authtest.New(t, authtest.Options{}, func(d *db.DB) []server.Route {
+	api := testkit.New(t, testkit.Options{}, func(d *db.DB) []server.Route {
 		handle := func(ctx context.Context, r *server.Request[Thing]) (server.OK[Echo], error) {
 			tries++
 			name := r.In.Name.Or("no name")
@@ -149,7 +148,7 @@ func TestRetryGetsOriginalRequest(t *testing.T) {
 // No statement about keys scans the table.
 func TestKeysAreFoundByIndex(t *testing.T) {
 	t.Parallel()
-	api := authtest.New(t, authtest.Options{}, things)
+	api := testkit.New(t, testkit.Options{}, things)
 	conn := superuser(t)
 	c := api.Operator(t)
 	addKeys(t, conn, c, "young", 20_000, "1 hour")
@@ -158,14 +157,14 @@ func TestKeysAreFoundByIndex(t *testing.T) {
 		t.Fatal(err)
 	}
 	var recorded []db.Statement
-	d, err := db.Open(t.Context(), db.Config{URL: dbtest.Private().AppURL(), MaxConns: 2,
+	d, err := db.Open(t.Context(), db.Config{URL: testkit.Private().AppURL(), MaxConns: 2,
 		RoundTrip: func(s []db.Statement) { recorded = append(recorded, s...) }})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer d.Close()
 	recording := *c
-	recording.API = authtest.New(t, authtest.Options{DB: d}, things)
+	recording.API = testkit.New(t, testkit.Options{DB: d}, things)
 	recording.With("Idempotency-Key", "now").Post(t, "/api/v1/things", `{"name":"x","weight":1}`).Want(200)
 
 	explained := 0
@@ -197,7 +196,7 @@ func TestTransientFailures(t *testing.T) {
 				t.Run(fmt.Sprint(code, key, failures), func(t *testing.T) {
 					t.Parallel()
 					var tries atomic.Int64
-					api := authtest.New(t, authtest.Options{}, func(d *db.DB) []server.Route {
+					api := testkit.New(t, testkit.Options{}, func(d *db.DB) []server.Route {
 						handle := func(ctx context.Context, _ *server.Request[struct{}]) (server.OK[Echo], error) {
 							err := d.Tx(ctx, func(ctx context.Context) error {
 								if tries.Add(1) > failures {
@@ -243,7 +242,7 @@ func TestErrorTextCausesNoRetry(t *testing.T) {
 	for _, text := range []string{"conn closed", "deadlock detected", "unexpected EOF", "broken pipe",
 		"context deadline exceeded", "closed pool"} {
 		tries := 0
-		api := authtest.New(t, authtest.Options{}, func(d *db.DB) []server.Route {
+		api := testkit.New(t, testkit.Options{}, func(d *db.DB) []server.Route {
 			handle := func(ctx context.Context, _ *server.Request[struct{}]) (server.NoContent, error) {
 				tries++
 				if err := d.Read(ctx, db.SQL(`select 1 as one`)); err != nil {
@@ -278,7 +277,7 @@ func FuzzIdempotencyKey(f *testing.F) {
 		f.Add(key, "{}")
 	}
 	f.Add("k", `{"name":"x","weight":1}`)
-	api := authtest.New(f, authtest.Options{}, things)
+	api := testkit.New(f, testkit.Options{}, things)
 	c := api.Operator(f)
 	good := `{"name":"x","weight":1}`
 	f.Fuzz(func(t *testing.T, key, other string) {

@@ -17,11 +17,11 @@ import (
 	"testing"
 
 	"spoolwright/db"
-	"spoolwright/db/dbtest"
 	"spoolwright/server"
+	"spoolwright/testkit"
 )
 
-func TestMain(m *testing.M) { dbtest.Main(m) }
+func TestMain(m *testing.M) { testkit.Main(m) }
 
 // Thing has a field of each type. Its routes return the decoded request.
 type Thing struct {

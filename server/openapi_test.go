@@ -13,13 +13,13 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"spoolwright/auth/authtest"
 	"spoolwright/catalog"
 	"spoolwright/db"
 	"spoolwright/inventory"
 	"spoolwright/orders"
 	"spoolwright/production"
 	"spoolwright/server"
+	"spoolwright/testkit"
 )
 
 type object = map[string]any
@@ -184,7 +184,7 @@ func (d document) match(schema object, v any, at string) (problems []string) {
 
 func TestOpenAPI(t *testing.T) {
 	t.Parallel()
-	api := authtest.New(t, authtest.Options{}, inventory.Routes, catalog.Routes, production.Routes(orders.Follow))
+	api := testkit.New(t, testkit.Options{}, inventory.Routes, catalog.Routes, production.Routes(orders.Follow))
 	served := api.Anonymous().Get(t, "/openapi.json").Want(200)
 	d := readDocument(t, served.Body)
 	if d.root["openapi"] != "3.1.0" || d.root["info"].(object)["title"] != "Spoolwright" ||
@@ -341,7 +341,7 @@ func TestOpenAPI(t *testing.T) {
 // The tables of field descriptions have no row without a field.
 func TestFieldDescriptionsAreUsed(t *testing.T) {
 	t.Parallel()
-	routes := authtest.New(t, authtest.Options{}, inventory.Routes, catalog.Routes, production.Routes(orders.Follow)).Routes
+	routes := testkit.New(t, testkit.Options{}, inventory.Routes, catalog.Routes, production.Routes(orders.Follow)).Routes
 	texts := map[string]bool{}
 	for _, route := range routes {
 		texts[route.Doc.Tag.Fields] = true

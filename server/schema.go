@@ -66,7 +66,7 @@ func (f *Field) IsNumber() bool {
 }
 
 // Enum is a string type with a fixed list of values. Fields of the type accept only these, and the OpenAPI document has
-// a schema with the type's name. dbtest.WantChecked compares the values with the check of the table's column.
+// a schema with the type's name. testkit.WantChecked compares the values with the check of the table's column.
 type Enum interface{ Enum() []string }
 
 type settable interface {

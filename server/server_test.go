@@ -20,10 +20,10 @@ import (
 	"testing"
 	"time"
 
-	"spoolwright/auth/authtest"
 	"spoolwright/db"
 	"spoolwright/inventory"
 	"spoolwright/server"
+	"spoolwright/testkit"
 )
 
 // Requests that no route serves get a JSON error with the common headers.
@@ -638,13 +638,13 @@ func TestServeFails(t *testing.T) {
 func TestLog(t *testing.T) {
 	t.Parallel()
 	var log logbook
-	api := authtest.New(t, authtest.Options{PerMinute: 1000, Change: func(c *server.Config) { c.Log = log.logger() }},
+	api := testkit.New(t, testkit.Options{PerMinute: 1000, Change: func(c *server.Config) { c.Log = log.logger() }},
 		things, inventory.Routes)
 	user := api.Operator(t)
 	anonymous := api.Anonymous()
 	const wrong = "a wrong password, which is wrong"
 	requests := 0
-	do := func(c *authtest.Client, method, path string, body any, want int) *authtest.Response {
+	do := func(c *testkit.Client, method, path string, body any, want int) *testkit.Response {
 		t.Helper()
 		requests++
 		a, err := c.Send(method, path, body)
@@ -660,16 +660,16 @@ func TestLog(t *testing.T) {
 		Access  string `json:"access_token"`
 		Refresh string `json:"refresh_token"`
 	}
-	secrets := []string{wrong, authtest.Password, user.Token, authtest.Secret}
-	keep := func(a *authtest.Response) {
+	secrets := []string{wrong, testkit.Password, user.Token, testkit.Secret}
+	keep := func(a *testkit.Response) {
 		t.Helper()
 		if err := json.Unmarshal(a.Body, &tokens); err != nil || tokens.Access == "" || tokens.Refresh == "" {
 			t.Fatalf("%v: %s", err, a.Body)
 		}
 		secrets = append(secrets, tokens.Access, tokens.Refresh)
 	}
-	j := func(pairs ...string) authtest.JSON {
-		object := authtest.JSON{}
+	j := func(pairs ...string) testkit.JSON {
+		object := testkit.JSON{}
 		for i := 0; i < len(pairs); i += 2 {
 			object[pairs[i]] = pairs[i+1]
 		}
@@ -679,7 +679,7 @@ func TestLog(t *testing.T) {
 	do(anonymous, "POST", "/api/v1/auth/login", j("email", "nobody@test.example", "password", wrong), 401)
 	do(anonymous, "POST", "/api/v1/auth/login", j("email", wrong, "password", wrong, wrong, wrong), 422)
 	do(anonymous, "POST", "/api/v1/auth/login", `{"password":"`+wrong+`"`, 400)
-	keep(do(anonymous, "POST", "/api/v1/auth/login", j("email", user.Email, "password", authtest.Password), 200))
+	keep(do(anonymous, "POST", "/api/v1/auth/login", j("email", user.Email, "password", testkit.Password), 200))
 	first := tokens.Refresh
 	keep(do(anonymous, "POST", "/api/v1/auth/refresh", j("refresh_token", first), 200))
 	do(anonymous, "POST", "/api/v1/auth/refresh", j("refresh_token", first[:len(first)-2]), 401)

@@ -9,13 +9,13 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"spoolwright/db"
-	"spoolwright/db/dbtest"
+	"spoolwright/testkit"
 )
 
 // While one of several databases hangs, sockets of tenants in another one get their messages in time.
 func TestSocketsOfSeveralDatabases(t *testing.T) {
 	t.Parallel()
-	h := dbtest.NewHomes(t, db.Config{MaxConns: 8})
+	h := testkit.NewHomes(t, db.Config{MaxConns: 8})
 	api := startOn(t, h.Open(t))
 	newIn := func(home int) *printer {
 		tenant := api.TenantIn(t, home)

@@ -21,9 +21,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"spoolwright/auth/authtest"
 	"spoolwright/db"
-	"spoolwright/db/dbtest"
+	"spoolwright/testkit"
 )
 
 // socket is the client's side of a WebSocket.
@@ -163,7 +162,7 @@ func TestSocketEvents(t *testing.T) {
 // are closed, so that clients read the lists again.
 func TestSocketsOfManySpools(t *testing.T) {
 	t.Parallel()
-	cluster := dbtest.Cluster(t, map[string]string{"autovacuum": "off"})
+	cluster := testkit.Cluster(t, map[string]string{"autovacuum": "off"})
 	d, err := db.Open(t.Context(), db.Config{URL: cluster.AppURL()})
 	if err != nil {
 		t.Fatal(err)
@@ -382,7 +381,7 @@ func TestManySockets(t *testing.T) {
 		all = all[:len(all)-1]
 	}
 	begin := time.Now()
-	p.operator.Post(t, path+"/deduct", authtest.JSON{"weight_grams": 1}).Want(200)
+	p.operator.Post(t, path+"/deduct", testkit.JSON{"weight_grams": 1}).Want(200)
 	var wg sync.WaitGroup
 	for _, s := range all {
 		wg.Go(func() {

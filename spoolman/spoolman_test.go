@@ -12,17 +12,16 @@ import (
 	"testing"
 	"time"
 
-	"spoolwright/auth/authtest"
 	"spoolwright/db"
-	"spoolwright/db/dbtest"
 	"spoolwright/inventory"
 	"spoolwright/server"
 	"spoolwright/spoolman"
+	"spoolwright/testkit"
 )
 
-func TestMain(m *testing.M) { dbtest.Main(m) }
+func TestMain(m *testing.M) { testkit.Main(m) }
 
-type j = authtest.JSON
+type j = testkit.JSON
 
 const (
 	spools  = "/api/v1/spools"
@@ -30,15 +29,15 @@ const (
 )
 
 // start starts a service with the surface.
-func start(t *testing.T) *authtest.API {
+func start(t *testing.T) *testkit.API {
 	t.Helper()
 	return startOn(t, nil)
 }
 
 // startOn starts a service with the surface on a database, or on that of the tests if it is nil.
-func startOn(t *testing.T, d *db.DB) *authtest.API {
+func startOn(t *testing.T, d *db.DB) *testkit.API {
 	t.Helper()
-	return authtest.New(t, authtest.Options{DB: d, Change: func(c *server.Config) {
+	return testkit.New(t, testkit.Options{DB: d, Change: func(c *server.Config) {
 		s := spoolman.Surface(c.DB)
 		ctx, stop := context.WithCancel(context.Background())
 		t.Cleanup(stop)
@@ -51,17 +50,17 @@ func startOn(t *testing.T, d *db.DB) *authtest.API {
 // printer is a client with an API key.
 type printer struct {
 	url, key string
-	operator *authtest.Client
+	operator *testkit.Client
 }
 
 // newPrinter creates a tenant and returns a client with a key of the role.
-func newPrinter(t *testing.T, api *authtest.API, role string) *printer {
+func newPrinter(t *testing.T, api *testkit.API, role string) *printer {
 	t.Helper()
 	tenant := api.Tenant(t)
 	return &printer{api.URL, keyOf(t, tenant, role), tenant.User(t, "operator")}
 }
 
-func keyOf(t *testing.T, tenant *authtest.Tenant, role string) string {
+func keyOf(t *testing.T, tenant *testkit.Tenant, role string) string {
 	t.Helper()
 	return tenant.User(t, "admin").Post(t, "/api/v1/api-keys", j{"name": role, "role": role}).Want(201).Text("key")
 }

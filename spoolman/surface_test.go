@@ -12,12 +12,12 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"spoolwright/db/dbtest"
+	"spoolwright/testkit"
 )
 
 func superuser(t *testing.T) *pgx.Conn {
 	t.Helper()
-	conn, err := pgx.Connect(t.Context(), dbtest.Private().SuperURL())
+	conn, err := pgx.Connect(t.Context(), testkit.Private().SuperURL())
 	if err != nil {
 		t.Fatal(err)
 	}

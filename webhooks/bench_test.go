@@ -21,12 +21,11 @@ import (
 	"testing"
 	"time"
 
-	"spoolwright/auth/authtest"
 	"spoolwright/db"
-	"spoolwright/db/dbtest"
 	"spoolwright/orders"
 	"spoolwright/production"
 	"spoolwright/server"
+	"spoolwright/testkit"
 	"spoolwright/webhooks"
 )
 
@@ -120,10 +119,10 @@ func withoutEvents(b *testing.B) (complete, finish string) {
 // All are in one server process and in random order, so that each finds the processor's caches in the same state.
 func BenchmarkEmit(b *testing.B) {
 	const runs = 1500
-	d := dbtest.Database(b, db.Config{MaxConns: 1})
+	d := testkit.Database(b, db.Config{MaxConns: 1})
 	complete, finish := withoutEvents(b)
 	rename := strings.NewReplacer("complete_run_2", "complete_plain", "finish_run", "finish_plain")
-	dbtest.ExecURL(b, superURL(b, d), rename.Replace(finish+complete))
+	testkit.ExecURL(b, superURL(b, d), rename.Replace(finish+complete))
 	with := func(hooks int) *emitter { return newEmitter(b, d, hooks, runs) }
 	plain, none, one, ten := with(0), with(0), with(1), with(10)
 	plain.function = "complete_plain"
@@ -149,15 +148,15 @@ func BenchmarkEmit(b *testing.B) {
 func BenchmarkComplete(b *testing.B) {
 	const rounds, each, clients = 15, 90, 4
 	_, finish := withoutEvents(b)
-	var users []*authtest.Client
+	var users []*testkit.Client
 	var all []*emitter
 	for n := range 3 {
-		d := dbtest.Database(b, db.Config{MaxConns: 8}) // of its own: two tenants of one would share its connections
+		d := testkit.Database(b, db.Config{MaxConns: 8}) // of its own: two tenants of one would share its connections
 		if n == 0 {
-			dbtest.ExecURL(b, superURL(b, d), finish)
+			testkit.ExecURL(b, superURL(b, d), finish)
 		}
 		e := newEmitter(b, d, max(0, n-1), (rounds+1)*each)
-		api := authtest.New(b, authtest.Options{DB: d}, production.Routes(orders.Follow))
+		api := testkit.New(b, testkit.Options{DB: d}, production.Routes(orders.Follow))
 		users = append(users, api.TenantOf(db.ActorOf(e.bound).Tenant).User(b, "operator"))
 		all = append(all, e)
 	}
@@ -215,7 +214,7 @@ func superURL(tb testing.TB, d *db.DB) string {
 	if err := d.Read(db.As(context.Background(), db.Actor{Tenant: db.NewID()}), stmt); err != nil {
 		tb.Fatal(err)
 	}
-	return regexp.MustCompile(`@/spoolwright\?`).ReplaceAllString(dbtest.Private().SuperURL(), "@/"+name+"?")
+	return regexp.MustCompile(`@/spoolwright\?`).ReplaceAllString(testkit.Private().SuperURL(), "@/"+name+"?")
 }
 
 var dueDeliveries = flag.Int("webhooks.due", 100_000, "number of due deliveries in BenchmarkDrain")
@@ -237,7 +236,7 @@ type backlog struct {
 func newBacklog(b *testing.B) *backlog {
 	b.Helper()
 	f := &backlog{release: make(chan struct{})}
-	d := dbtest.Database(b, db.Config{MaxConns: 16, RoundTrip: func(all []db.Statement) {
+	d := testkit.Database(b, db.Config{MaxConns: 16, RoundTrip: func(all []db.Statement) {
 		f.trips.Add(1)
 		f.stmts.Add(int64(len(all)))
 	}})
@@ -257,10 +256,10 @@ func newBacklog(b *testing.B) *backlog {
 	b.Cleanup(func() { close(f.release) })
 	roots := x509.NewCertPool()
 	roots.AddCert(certificate())
-	c := webhooks.Config{DB: d, Secrets: []string{authtest.Secret}, Roots: roots, Grace: time.Second,
+	c := webhooks.Config{DB: d, Secrets: []string{testkit.Secret}, Roots: roots, Grace: time.Second,
 		AllowedNetworks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}
 	routes := func(*db.DB) []server.Route { return webhooks.New(c).Routes() }
-	f.farm = &farm{config: c, API: authtest.New(b, authtest.Options{DB: d}, routes)}
+	f.farm = &farm{config: c, API: testkit.New(b, testkit.Options{DB: d}, routes)}
 	for n := range 50 {
 		url := receiver.URL + "/answers"
 		switch n % 10 {
@@ -270,7 +269,7 @@ func newBacklog(b *testing.B) *backlog {
 			url = "https://127.0.0.1:1"
 		}
 		admin := f.Tenant(b).User(b, "admin")
-		hook := authtest.JSON{"url": url, "events": []string{"order.received"}}
+		hook := testkit.JSON{"url": url, "events": []string{"order.received"}}
 		f.hooks = append(f.hooks, admin.Post(b, "/api/v1/webhooks", hook).Want(201).ID())
 		f.tenants = append(f.tenants, db.As(context.Background(), db.Actor{Tenant: admin.Actor.Tenant}))
 		f.dead = append(f.dead, n%5 == 0)
@@ -364,7 +363,7 @@ func (f *backlog) other(b *testing.B) (tenant int) {
 		b.Fatal(check)
 	}
 	admin := f.Tenant(b).User(b, "admin")
-	hook := authtest.JSON{"url": url, "events": []string{"order.received"}}
+	hook := testkit.JSON{"url": url, "events": []string{"order.received"}}
 	f.hooks = append(f.hooks, admin.Post(b, "/api/v1/webhooks", hook).Want(201).ID())
 	f.tenants = append(f.tenants, db.As(context.Background(), db.Actor{Tenant: admin.Actor.Tenant}))
 	f.dead = append(f.dead, false)

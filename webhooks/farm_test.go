@@ -19,14 +19,13 @@ import (
 	"testing"
 	"time"
 
-	"spoolwright/auth/authtest"
 	"spoolwright/catalog"
 	"spoolwright/db"
-	"spoolwright/db/dbtest"
 	"spoolwright/inventory"
 	"spoolwright/orders"
 	"spoolwright/production"
 	"spoolwright/server"
+	"spoolwright/testkit"
 	"spoolwright/webhooks"
 )
 
@@ -35,14 +34,14 @@ func TestMain(m *testing.M) {
 	for _, name := range []string{"HTTP_PROXY", "HTTPS_PROXY"} {
 		os.Setenv(name, "http://127.0.0.1:1")
 	}
-	dbtest.Main(m)
+	testkit.Main(m)
 }
 
 var events = slices.Concat(webhooks.Events, inventory.Events, production.Events, orders.Events)
 
 // farm is a service with a database of its own, because a dispatcher works for all tenants of a database.
 type farm struct {
-	*authtest.API
+	*testkit.API
 	config webhooks.Config
 	stop   func() // stops the dispatcher
 }
@@ -51,7 +50,7 @@ type farm struct {
 // times within a second. Change may be nil.
 func start(t *testing.T, change func(*webhooks.Config)) *farm {
 	t.Helper()
-	f := startWithout(t, dbtest.Database(t, db.Config{MaxConns: 16}), change)
+	f := startWithout(t, testkit.Database(t, db.Config{MaxConns: 16}), change)
 	f.run(t, f.config)
 	return f
 }
@@ -62,7 +61,7 @@ func startWithout(t *testing.T, d *db.DB, change func(*webhooks.Config)) *farm {
 	roots := x509.NewCertPool()
 	roots.AddCert(certificate())
 	f := &farm{config: webhooks.Config{
-		DB: d, Secrets: []string{authtest.Secret}, Roots: roots,
+		DB: d, Secrets: []string{testkit.Secret}, Roots: roots,
 		AllowedNetworks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
 		Schedule:        []time.Duration{100 * time.Millisecond, 200 * time.Millisecond},
 		Timeout:         time.Second, Poll: 100 * time.Millisecond, Grace: 2 * time.Second,
@@ -71,7 +70,7 @@ func startWithout(t *testing.T, d *db.DB, change func(*webhooks.Config)) *farm {
 		change(&f.config)
 	}
 	hooks := webhooks.New(f.config)
-	f.API = authtest.New(t, authtest.Options{DB: d, Change: func(c *server.Config) { c.Events = events }},
+	f.API = testkit.New(t, testkit.Options{DB: d, Change: func(c *server.Config) { c.Events = events }},
 		inventory.Routes, catalog.Routes, production.Routes(orders.Follow), orders.Routes, func(*db.DB) []server.Route { return hooks.Routes() })
 	return f
 }
@@ -187,17 +186,17 @@ func (r received) verify(secret string) error {
 }
 
 // webhook creates a webhook for all events.
-func (f *farm) webhook(t *testing.T, admin *authtest.Client, url string) *authtest.Response {
+func (f *farm) webhook(t *testing.T, admin *testkit.Client, url string) *testkit.Response {
 	t.Helper()
-	return admin.Post(t, "/api/v1/webhooks", authtest.JSON{"url": url, "events": webhooks.EventType("").Enum()}).Want(201)
+	return admin.Post(t, "/api/v1/webhooks", testkit.JSON{"url": url, "events": webhooks.EventType("").Enum()}).Want(201)
 }
 
 const hooksPath = "/api/v1/webhooks/"
 
 // eventually waits until the resource at the path shows these values.
-func eventually(t *testing.T, c *authtest.Client, path string, want map[string]string) *authtest.Response {
+func eventually(t *testing.T, c *testkit.Client, path string, want map[string]string) *testkit.Response {
 	t.Helper()
-	var a *authtest.Response
+	var a *testkit.Response
 	for begin := time.Now(); time.Since(begin) < 10*time.Second; time.Sleep(20 * time.Millisecond) {
 		a = c.Get(t, path).Want(200)
 		same := true
@@ -213,13 +212,13 @@ func eventually(t *testing.T, c *authtest.Client, path string, want map[string]s
 }
 
 // complete completes a new run, and returns its id.
-func complete(t *testing.T, c *authtest.Client) string {
+func complete(t *testing.T, c *testkit.Client) string {
 	t.Helper()
-	spool := c.Post(t, "/api/v1/spools", authtest.JSON{
+	spool := c.Post(t, "/api/v1/spools", testkit.JSON{
 		"material_type": "PLA", "color": "Black", "diameter_mm": 1.75, "net_weight_grams": 1000}).Want(201).ID()
-	run := c.Post(t, "/api/v1/production-runs", authtest.JSON{
+	run := c.Post(t, "/api/v1/production-runs", testkit.JSON{
 		"printer_name": `Printer "1" 100%s`, "started_at": "2024-01-15T10:00:00Z", "completed_at": "2024-01-15T11:30:00Z",
-		"materials": []any{authtest.JSON{"spool_id": spool, "actual_weight_grams": 12.5}}}).Want(201).ID()
+		"materials": []any{testkit.JSON{"spool_id": spool, "actual_weight_grams": 12.5}}}).Want(201).ID()
 	c.Post(t, "/api/v1/production-runs/"+run+"/complete", nil).Want(200)
 	return run
 }

@@ -5,14 +5,14 @@ import (
 	"time"
 
 	"spoolwright/db"
-	"spoolwright/db/dbtest"
+	"spoolwright/testkit"
 )
 
 // TestHomes checks that the dispatcher delivers the events of all databases, and that one that is out of reach delays
 // only its own.
 func TestHomes(t *testing.T) {
 	t.Parallel()
-	h := dbtest.NewHomes(t, db.Config{MaxConns: 8})
+	h := testkit.NewHomes(t, db.Config{MaxConns: 8})
 	f := startWithout(t, h.Open(t), nil)
 	near, far := f.TenantIn(t, 0), f.TenantIn(t, 1)
 	nearReceiver, farReceiver := receive(t, nil), receive(t, nil)

@@ -13,9 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"spoolwright/auth/authtest"
 	"spoolwright/db"
-	"spoolwright/db/dbtest"
+	"spoolwright/testkit"
 	"spoolwright/webhooks"
 )
 
@@ -29,11 +28,11 @@ func TestTransactions(t *testing.T) {
 	f.webhook(t, admin, mine.URL)
 	f.webhook(t, f.Tenant(t).User(t, "admin"), theirs.URL)
 	failed := f.webhook(t, admin, theirs.URL)
-	admin.Patch(t, hooksPath+failed.ID(), authtest.JSON{"events": []string{"production_run.failed"}}).Want(200)
+	admin.Patch(t, hooksPath+failed.ID(), testkit.JSON{"events": []string{"production_run.failed"}}).Want(200)
 
 	operator := tenant.User(t, "operator")
 	run := complete(t, operator)
-	if got := authtest.NewResponse(t, mine.wait(t).body).Text("data.id"); got != run {
+	if got := testkit.NewResponse(t, mine.wait(t).body).Text("data.id"); got != run {
 		t.Errorf("the event has the run %s, want %s", got, run)
 	}
 	operator.Post(t, "/api/v1/production-runs/"+run+"/complete", nil).WantError(400, "RUN_ALREADY_COMPLETED")
@@ -87,12 +86,12 @@ func TestDisabledWebhooks(t *testing.T) {
 	delivery := path + "/deliveries/" + admin.Post(t, path+"/test", nil).Want(200).ID()
 	eventually(t, admin, delivery, map[string]string{"status": "pending", "tries": "1"})
 	s.wait(t)
-	admin.Patch(t, path, authtest.JSON{"disabled": true}).Want(200).Shows(map[string]string{"disabled_reason": "null"})
+	admin.Patch(t, path, testkit.JSON{"disabled": true}).Want(200).Shows(map[string]string{"disabled_reason": "null"})
 	eventually(t, admin, delivery, map[string]string{"status": "failed", "error": "the webhook is disabled"})
 	complete(t, tenant.User(t, "operator"))
 	s.wantNone(t, 300*time.Millisecond)
 	admin.Get(t, path+"/deliveries").Want(200).Shows(map[string]string{"total": "1"})
-	admin.Patch(t, path, authtest.JSON{"disabled": false}).Want(200)
+	admin.Patch(t, path, testkit.JSON{"disabled": false}).Want(200)
 	admin.Post(t, delivery+"/redeliver", nil).Want(200)
 	s.wait(t)
 	admin.Delete(t, path).Want(204)
@@ -101,7 +100,7 @@ func TestDisabledWebhooks(t *testing.T) {
 }
 
 // emptied waits until the tenant has no row in the table.
-func (f *farm) emptied(t *testing.T, c *authtest.Client, table string) {
+func (f *farm) emptied(t *testing.T, c *testkit.Client, table string) {
 	t.Helper()
 	var n int
 	for begin := time.Now(); time.Since(begin) < 5*time.Second; time.Sleep(20 * time.Millisecond) {
@@ -120,7 +119,7 @@ func (f *farm) emptied(t *testing.T, c *authtest.Client, table string) {
 // pending ones which are not in the queue are sent.
 func TestMaintain(t *testing.T) {
 	t.Parallel()
-	f := startWithout(t, dbtest.Database(t, db.Config{}), nil)
+	f := startWithout(t, testkit.Database(t, db.Config{}), nil)
 	s := receive(t, nil)
 	admin := f.Tenant(t).User(t, "admin")
 	hook := f.webhook(t, admin, s.URL)
@@ -151,7 +150,7 @@ func TestMaintain(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	dbtest.ExecURL(t, f.super(t), `update queue_items set leased_until = now()`)
+	testkit.ExecURL(t, f.super(t), `update queue_items set leased_until = now()`)
 	if claimed, err := f.DB.Queues()[0].Claim(t.Context(), db.NewID(), 10, time.Second); err != nil || len(claimed) != 1 {
 		t.Errorf("Maintain queues %v, %v", claimed, err)
 	}
@@ -170,14 +169,14 @@ func (f *farm) super(t *testing.T) string {
 	if err := f.DB.Read(db.As(t.Context(), db.Actor{Tenant: db.NewID()}), stmt); err != nil {
 		t.Fatal(err)
 	}
-	return strings.Replace(dbtest.Private().SuperURL(), "@/spoolwright?", "@/"+name+"?", 1)
+	return strings.Replace(testkit.Private().SuperURL(), "@/spoolwright?", "@/"+name+"?", 1)
 }
 
 // TestLease checks that another instance takes over a webhook when the lease of an instance that was killed ends, not
 // earlier.
 func TestLease(t *testing.T) {
 	t.Parallel()
-	f := startWithout(t, dbtest.Database(t, db.Config{}), func(c *webhooks.Config) { c.Lease = 2 * time.Second })
+	f := startWithout(t, testkit.Database(t, db.Config{}), func(c *webhooks.Config) { c.Lease = 2 * time.Second })
 	s := receive(t, nil)
 	admin := f.Tenant(t).User(t, "admin")
 	path := hooksPath + f.webhook(t, admin, s.URL).ID()
@@ -230,7 +229,7 @@ func TestLease(t *testing.T) {
 func TestIdle(t *testing.T) {
 	t.Parallel()
 	var trips atomic.Int64
-	d := dbtest.Database(t, db.Config{MaxConns: 8, RoundTrip: func([]db.Statement) { trips.Add(1) }})
+	d := testkit.Database(t, db.Config{MaxConns: 8, RoundTrip: func([]db.Statement) { trips.Add(1) }})
 	f := startWithout(t, d, func(c *webhooks.Config) { c.Poll = 0 })
 	s := receive(t, nil)
 	admin := f.Tenant(t).User(t, "admin")
@@ -346,7 +345,7 @@ func TestCost(t *testing.T) {
 	t.Parallel()
 	const tenants, events = 10, 200
 	var trips, statements, connections atomic.Int64
-	d := dbtest.Database(t, db.Config{MaxConns: 16, RoundTrip: func(all []db.Statement) {
+	d := testkit.Database(t, db.Config{MaxConns: 16, RoundTrip: func(all []db.Statement) {
 		trips.Add(1)
 		statements.Add(int64(len(all)))
 	}})

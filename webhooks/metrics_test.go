@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"spoolwright/db"
-	"spoolwright/db/dbtest"
 	"spoolwright/server"
+	"spoolwright/testkit"
 	"spoolwright/webhooks"
 )
 
@@ -45,7 +45,7 @@ func wantMetrics(t *testing.T, s *webhooks.Service, want ...string) {
 
 func TestMetrics(t *testing.T) {
 	t.Parallel()
-	d := dbtest.Database(t, db.Config{MaxConns: 8})
+	d := testkit.Database(t, db.Config{MaxConns: 8})
 	f := startWithout(t, d, nil)
 	service := webhooks.New(f.config)
 	wantMetrics(t, service, "webhook_tries_total{outcome=\"delivered\"} 0\n", "webhook_try_duration_seconds_count 0\n",
@@ -89,7 +89,7 @@ func TestMetrics(t *testing.T) {
 	if text := scrape(service); strings.Contains(text, admin.Actor.Tenant) || strings.Count(text, "\n") > 40 {
 		t.Errorf("the metrics name tenants or are many:\n%s", text)
 	}
-	dbtest.ExecURL(t, f.super(t), `revoke execute on function queue_state from spoolwright_app`)
+	testkit.ExecURL(t, f.super(t), `revoke execute on function queue_state from spoolwright_app`)
 	if text := scrape(service); strings.Contains(text, "webhook_queue") || !strings.Contains(text, "webhook_tries_total") {
 		t.Errorf("without the state of the queue:\n%s", text)
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"spoolwright/db"
-	"spoolwright/db/dbtest"
+	"spoolwright/testkit"
 	"spoolwright/webhooks"
 )
 
@@ -25,7 +25,7 @@ func TestPlans(t *testing.T) {
 }
 
 func testPlans(t *testing.T, analyzed bool) {
-	cluster := dbtest.Cluster(t, map[string]string{"autovacuum": "off"})
+	cluster := testkit.Cluster(t, map[string]string{"autovacuum": "off"})
 	d, err := db.Open(t.Context(), db.Config{URL: cluster.AppURL(), MaxConns: 1, PlanAge: time.Hour})
 	if err != nil {
 		t.Fatal(err)
@@ -62,7 +62,7 @@ func testPlans(t *testing.T, analyzed bool) {
 	}
 	send()
 	if analyzed {
-		dbtest.Exec(t, cluster, "analyze")
+		testkit.Exec(t, cluster, "analyze")
 	}
 	for range 2 {
 		f.sql(t, admin, `

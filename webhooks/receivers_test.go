@@ -14,9 +14,8 @@ import (
 	"testing"
 	"time"
 
-	"spoolwright/auth/authtest"
 	"spoolwright/db"
-	"spoolwright/db/dbtest"
+	"spoolwright/testkit"
 	"spoolwright/webhooks"
 )
 
@@ -155,7 +154,7 @@ func TestReceivers(t *testing.T) {
 				eventually(t, admin, path, map[string]string{"disabled": "true", "disabled_reason": "gone"})
 				admin.Post(t, path+"/test", nil).WantError(400, "WEBHOOK_DISABLED")
 				admin.Post(t, delivery+"/redeliver", nil).WantError(400, "WEBHOOK_DISABLED")
-				admin.Patch(t, path, authtest.JSON{"disabled": false}).Want(200).Shows(map[string]string{
+				admin.Patch(t, path, testkit.JSON{"disabled": false}).Want(200).Shows(map[string]string{
 					"disabled": "false", "disabled_reason": "null", "failing_since": "null", "disabled_at": "null"})
 				admin.Post(t, path+"/test", nil).Want(200)
 			} else if admin.Get(t, path).Want(200); r.pause > 0 {
@@ -232,7 +231,7 @@ func TestRetries(t *testing.T) {
 // A webhook that accepts one of two events does not count as failing, also if both outcomes are recorded together.
 func TestFailureBesideSuccess(t *testing.T) {
 	t.Parallel()
-	f := startWithout(t, dbtest.Database(t, db.Config{}), func(c *webhooks.Config) {
+	f := startWithout(t, testkit.Database(t, db.Config{}), func(c *webhooks.Config) {
 		c.Schedule, c.Timeout = []time.Duration{time.Hour}, 20*time.Second
 	})
 	admin := f.Tenant(t).User(t, "admin")
@@ -285,7 +284,7 @@ func TestRedeliveryDuringTry(t *testing.T) {
 }
 
 // sql runs a statement in the client's tenant.
-func (f *farm) sql(t *testing.T, c *authtest.Client, sql string, args ...any) *db.Stmt {
+func (f *farm) sql(t *testing.T, c *testkit.Client, sql string, args ...any) *db.Stmt {
 	t.Helper()
 	stmt := db.SQL(sql, args...)
 	if err := f.DB.Write(db.As(t.Context(), db.Actor{Tenant: c.Actor.Tenant}), stmt); err != nil {
@@ -361,7 +360,7 @@ func dns(t *testing.T, resolve func(name string) netip.Addr) *net.Resolver {
 // at most four requests at a time, also with two instances.
 func TestSlowReceivers(t *testing.T) {
 	t.Parallel()
-	f := startWithout(t, dbtest.Database(t, db.Config{MaxConns: 16}), func(c *webhooks.Config) { c.Timeout = 5 * time.Second })
+	f := startWithout(t, testkit.Database(t, db.Config{MaxConns: 16}), func(c *webhooks.Config) { c.Timeout = 5 * time.Second })
 	f.run(t, f.config)
 	f.run(t, f.config)
 	release := make(chan struct{})
@@ -383,7 +382,7 @@ func TestSlowReceivers(t *testing.T) {
 		hanging.wait(t)
 	}
 	fast := receive(t, nil)
-	for name, c := range map[string]*authtest.Client{"the same tenant": admin, "another tenant": f.Tenant(t).User(t, "admin")} {
+	for name, c := range map[string]*testkit.Client{"the same tenant": admin, "another tenant": f.Tenant(t).User(t, "admin")} {
 		other := hooksPath + f.webhook(t, c, fast.URL).ID()
 		for range 5 {
 			begin := time.Now()
@@ -441,7 +440,7 @@ func TestHangingReceivers(t *testing.T) {
 // TestInstances checks that two instances share the work, and that without failures each event arrives once.
 func TestInstances(t *testing.T) {
 	t.Parallel()
-	f := startWithout(t, dbtest.Database(t, db.Config{MaxConns: 16}), nil)
+	f := startWithout(t, testkit.Database(t, db.Config{MaxConns: 16}), nil)
 	f.run(t, f.config)
 	f.run(t, f.config)
 	s := receive(t, nil)
@@ -459,7 +458,7 @@ func TestInstances(t *testing.T) {
 					return
 				}
 				mu.Lock()
-				want[authtest.NewResponse(t, a.Body).Text("event_id")] = true
+				want[testkit.NewResponse(t, a.Body).Text("event_id")] = true
 				mu.Unlock()
 			}
 		})

@@ -11,16 +11,15 @@ import (
 	"testing"
 	"time"
 
-	"spoolwright/auth/authtest"
 	"spoolwright/db"
-	"spoolwright/db/dbtest"
+	"spoolwright/testkit"
 	"spoolwright/webhooks"
 )
 
 const newerSecret = "a newer secret for tests, of more than 32 bytes"
 
 // stored returns all columns of the tenant's webhooks, deliveries and idempotency keys as text.
-func (f *farm) stored(t *testing.T, c *authtest.Client) string {
+func (f *farm) stored(t *testing.T, c *testkit.Client) string {
 	t.Helper()
 	text := ""
 	for _, table := range []string{"webhooks", "webhook_deliveries", "idempotency_keys"} {
@@ -47,7 +46,7 @@ func TestSecrets(t *testing.T) {
 	})
 	s := receive(t, nil)
 	admin := f.Tenant(t).User(t, "admin")
-	body := authtest.JSON{"url": s.URL, "events": []string{"production_run.completed"}}
+	body := testkit.JSON{"url": s.URL, "events": []string{"production_run.completed"}}
 	with := admin.With("Idempotency-Key", "once")
 	created := with.Post(t, "/api/v1/webhooks", body).Want(201)
 	with.Post(t, "/api/v1/webhooks", body).Want(201).Shows(map[string]string{"id": created.ID(), "secret": "null"})
@@ -87,7 +86,7 @@ func TestSecrets(t *testing.T) {
 	where := map[string]string{
 		"the log": log.String(), "the database": f.stored(t, admin),
 		"a response": string(admin.Get(t, path).Body) + string(admin.Get(t, "/api/v1/webhooks").Body) +
-			string(admin.Patch(t, path, authtest.JSON{"description": "x"}).Body) +
+			string(admin.Patch(t, path, testkit.JSON{"description": "x"}).Body) +
 			string(admin.Get(t, path+"/deliveries").Body),
 	}
 	for _, secret := range []string{first, second} {
@@ -130,7 +129,7 @@ func (l *lockedBuffer) String() string {
 // the right one a delivery fails with a reason. An encrypted secret of another webhook does not decrypt either.
 func TestKeyRotation(t *testing.T) {
 	t.Parallel()
-	f := startWithout(t, dbtest.Database(t, db.Config{}), nil)
+	f := startWithout(t, testkit.Database(t, db.Config{}), nil)
 	s := receive(t, nil)
 	admin := f.Tenant(t).User(t, "admin")
 	hook, other := f.webhook(t, admin, s.URL), f.webhook(t, admin, s.URL)
@@ -149,7 +148,7 @@ func TestKeyRotation(t *testing.T) {
 		c.Secrets = all
 		return webhooks.New(c)
 	}
-	if err := with(authtest.Secret, newerSecret).Maintain(t.Context()); err != nil || secrets() != before {
+	if err := with(testkit.Secret, newerSecret).Maintain(t.Context()); err != nil || secrets() != before {
 		t.Errorf("Maintain encrypts secrets again that have the first key: %v", err)
 	}
 	if err := with(newerSecret).Maintain(t.Context()); err != nil || secrets() != before {
@@ -175,15 +174,15 @@ func TestKeyRotation(t *testing.T) {
 		}
 	}
 	try("JWT_SECRET", newerSecret)
-	try("", newerSecret, authtest.Secret)
-	if err := with(newerSecret, authtest.Secret).Maintain(t.Context()); err != nil { // Run calls it too, in the background
+	try("", newerSecret, testkit.Secret)
+	if err := with(newerSecret, testkit.Secret).Maintain(t.Context()); err != nil { // Run calls it too, in the background
 		t.Fatal(err)
 	}
 	if after := secrets(); after == before {
 		t.Error("the secrets are not encrypted with the new key")
 	}
 	try("", newerSecret)
-	try("JWT_SECRET", authtest.Secret)
+	try("JWT_SECRET", testkit.Secret)
 	f.sql(t, admin, `update webhooks w set secret = o.secret from webhooks o where w.id = $1 and o.id = $2`,
 		hook.ID(), other.ID())
 	try("JWT_SECRET", newerSecret)
@@ -192,7 +191,7 @@ func TestKeyRotation(t *testing.T) {
 // TestURLs checks which URLs a webhook can have.
 func TestURLs(t *testing.T) {
 	t.Parallel()
-	d := dbtest.Open(t)
+	d := testkit.Open(t)
 	strict := startWithout(t, d, func(c *webhooks.Config) { c.AllowedNetworks = nil })
 	open := startWithout(t, d, func(c *webhooks.Config) {
 		c.AllowedNetworks = []netip.Prefix{netip.MustParsePrefix("192.168.1.0/24"), netip.MustParsePrefix("fd00::/8")}
@@ -238,7 +237,7 @@ func TestURLs(t *testing.T) {
 		for name, f := range map[string]*farm{"strict": strict, "open": open} {
 			admin := f.Tenant(t).User(t, "admin")
 			want := valid.strict && name == "strict" || valid.open && name == "open"
-			body := authtest.JSON{"url": url, "events": []string{"production_run.completed"}}
+			body := testkit.JSON{"url": url, "events": []string{"production_run.completed"}}
 			a := admin.Post(t, "/api/v1/webhooks", body)
 			if !want {
 				a.Fields("url")
@@ -248,8 +247,8 @@ func TestURLs(t *testing.T) {
 				t.Errorf("%s: %s: %d %s", name, url, a.Status, a.Body)
 				continue
 			}
-			admin.Patch(t, hooksPath+a.ID(), authtest.JSON{"url": "https://127.0.0.1/"}).Fields("url")
-			admin.Patch(t, hooksPath+a.ID(), authtest.JSON{"url": url}).Want(200).Shows(map[string]string{"url": url})
+			admin.Patch(t, hooksPath+a.ID(), testkit.JSON{"url": "https://127.0.0.1/"}).Fields("url")
+			admin.Patch(t, hooksPath+a.ID(), testkit.JSON{"url": url}).Want(200).Shows(map[string]string{"url": url})
 		}
 	}
 }
@@ -257,30 +256,30 @@ func TestURLs(t *testing.T) {
 // TestFields checks the events of a webhook and the limit of webhooks.
 func TestFields(t *testing.T) {
 	t.Parallel()
-	f := startWithout(t, dbtest.Open(t), nil)
+	f := startWithout(t, testkit.Open(t), nil)
 	tenant := f.Tenant(t)
 	admin := tenant.User(t, "admin")
 	const url = "https://hooks.example/"
 	for name, invalid := range map[string]any{
 		"text": "production_run.completed", "empty": []string{}, "unknown": []string{"production_run.deleted"}, "null": nil,
-		"number": []int{1}, "object": authtest.JSON{}, "nested": []any{[]string{"production_run.completed"}},
+		"number": []int{1}, "object": testkit.JSON{}, "nested": []any{[]string{"production_run.completed"}},
 		"case": []string{"PRODUCTION_RUN.COMPLETED"}, "test": []string{"webhook.test"},
 		"twice": []string{"production_run.completed", "production_run.completed"},
 	} {
-		if a := admin.Post(t, "/api/v1/webhooks", authtest.JSON{"url": url, "events": invalid}); a.Status != 422 {
+		if a := admin.Post(t, "/api/v1/webhooks", testkit.JSON{"url": url, "events": invalid}); a.Status != 422 {
 			t.Errorf("%s: %d %s", name, a.Status, a.Body)
 		} else {
 			a.Fields("events")
 		}
 	}
-	admin.Post(t, "/api/v1/webhooks", authtest.JSON{}).Fields("url", "events")
+	admin.Post(t, "/api/v1/webhooks", testkit.JSON{}).Fields("url", "events")
 	admin.Get(t, "/api/v1/webhooks?sort_by=events").Fields("sort_by")
 	var wait sync.WaitGroup
 	var mu sync.Mutex
 	counts := map[int]int{}
 	for range 25 {
 		wait.Go(func() {
-			a, err := admin.Send("POST", "/api/v1/webhooks", authtest.JSON{"url": url, "events": []string{"production_run.failed"}})
+			a, err := admin.Send("POST", "/api/v1/webhooks", testkit.JSON{"url": url, "events": []string{"production_run.failed"}})
 			if err != nil {
 				t.Error(err)
 				return
@@ -294,22 +293,22 @@ func TestFields(t *testing.T) {
 	if counts[201] != 10 || counts[400] != 15 {
 		t.Errorf("25 requests to create webhooks have the statuses %v, want 10 times 201 and 15 times 400", counts)
 	}
-	admin.Post(t, "/api/v1/webhooks", authtest.JSON{"url": url, "events": []string{"production_run.failed"}}).
+	admin.Post(t, "/api/v1/webhooks", testkit.JSON{"url": url, "events": []string{"production_run.failed"}}).
 		WantError(400, "WEBHOOK_LIMIT")
 	one := admin.Get(t, "/api/v1/webhooks?sort_by=disabled&skip=1").Want(200).Text("items.0.id")
 	admin.Get(t, "/api/v1/webhooks?sort_by=url&skip=1000").Want(200)
 	admin.Delete(t, hooksPath+one).Want(204)
 	admin.Get(t, hooksPath+one).WantError(404, "NOT_FOUND")
 	admin.Get(t, hooksPath+one+"/deliveries").WantError(404, "NOT_FOUND")
-	a := admin.Post(t, "/api/v1/webhooks", authtest.JSON{"url": url, "disabled": true, "description": "x",
+	a := admin.Post(t, "/api/v1/webhooks", testkit.JSON{"url": url, "disabled": true, "description": "x",
 		"events": []string{"production_run.failed", "production_run.completed"}}).Want(201)
 	a.Shows(map[string]string{"disabled": "true", "disabled_reason": "null", "events.1": "production_run.completed"})
-	admin.Patch(t, hooksPath+a.ID(), authtest.JSON{"events": nil}).Fields("events")
-	admin.Patch(t, hooksPath+a.ID(), authtest.JSON{"events": []string{"production_run.failed"}, "description": nil}).
+	admin.Patch(t, hooksPath+a.ID(), testkit.JSON{"events": nil}).Fields("events")
+	admin.Patch(t, hooksPath+a.ID(), testkit.JSON{"events": []string{"production_run.failed"}, "description": nil}).
 		Want(200).Shows(map[string]string{"events.0": "production_run.failed", "description": "null", "disabled": "true"})
 	etag := admin.Get(t, hooksPath+a.ID()).Header.Get("ETag")
-	admin.With("If-Match", `"x"`).Patch(t, hooksPath+a.ID(), authtest.JSON{}).WantError(412, "PRECONDITION_FAILED")
-	admin.With("If-Match", etag).Patch(t, hooksPath+a.ID(), authtest.JSON{}).Want(200)
+	admin.With("If-Match", `"x"`).Patch(t, hooksPath+a.ID(), testkit.JSON{}).WantError(412, "PRECONDITION_FAILED")
+	admin.With("If-Match", etag).Patch(t, hooksPath+a.ID(), testkit.JSON{}).Want(200)
 	tenant.Key(t, "operator").Get(t, "/api/v1/webhooks").WantError(403, "FORBIDDEN")
 	tenant.User(t, "operator").Get(t, "/api/v1/webhooks").WantError(403, "FORBIDDEN")
 	f.Tenant(t).User(t, "admin").Get(t, hooksPath+a.ID()+"/deliveries").WantError(404, "NOT_FOUND")

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"spoolwright/auth/authtest"
+	"spoolwright/testkit"
 	"spoolwright/webhooks"
 )
 
@@ -32,22 +32,22 @@ func TestEvents(t *testing.T) {
 					"actual_total_filament_grams": "12.5", "completed_at": "2024-01-15T11:30:00Z"}
 			case "production_run.failed":
 				operator := tenant.User(t, "operator")
-				run := operator.Post(t, "/api/v1/production-runs", authtest.JSON{"printer_name": "Printer 2"}).Want(201).ID()
-				operator.Post(t, "/api/v1/production-runs/"+run+"/fail", authtest.JSON{"reason": "clog"}).Want(200)
+				run := operator.Post(t, "/api/v1/production-runs", testkit.JSON{"printer_name": "Printer 2"}).Want(201).ID()
+				operator.Post(t, "/api/v1/production-runs/"+run+"/fail", testkit.JSON{"reason": "clog"}).Want(200)
 				data = map[string]string{"id": run, "failure_reason": "clog", "actual_total_filament_grams": "0"}
 			case "inventory.low_stock":
-				level := tenant.User(t, "operator").Post(t, "/api/v1/stock-levels", authtest.JSON{"material_type": "PLA",
+				level := tenant.User(t, "operator").Post(t, "/api/v1/stock-levels", testkit.JSON{"material_type": "PLA",
 					"brand": "A \"B\"", "minimum_grams": 10}).Want(201).ID()
 				data = map[string]string{"id": level, "material_type": "PLA", "color": "null", "brand": "A \"B\"",
 					"minimum_grams": "10", "available_grams": "0", "missing_grams": "11"}
 			case "order.received":
 				catalog := tenant.User(t, "operator")
-				product := catalog.Post(t, "/api/v1/products", authtest.JSON{"name": "Vase"}).Want(201).ID()
-				order := authtest.JSON{"source": "etsy", "reference": "7", "customer": "Zoë \"Z\"", "due_date": "2030-02-01",
-					"items": []any{authtest.JSON{"product_id": product, "quantity": 2}}}
+				product := catalog.Post(t, "/api/v1/products", testkit.JSON{"name": "Vase"}).Want(201).ID()
+				order := testkit.JSON{"source": "etsy", "reference": "7", "customer": "Zoë \"Z\"", "due_date": "2030-02-01",
+					"items": []any{testkit.JSON{"product_id": product, "quantity": 2}}}
 				id := catalog.Post(t, "/api/v1/orders", order).Want(201).ID()
 				catalog.Post(t, "/api/v1/orders", order).Want(200)
-				catalog.Post(t, "/api/v1/orders", authtest.JSON{"status": "done"}).Want(201)
+				catalog.Post(t, "/api/v1/orders", testkit.JSON{"status": "done"}).Want(201)
 				data = map[string]string{"id": id, "reference": "7", "customer": "Zoë \"Z\"", "due_date": "2030-02-01",
 					"item_count": "1"}
 			default:
@@ -60,7 +60,7 @@ func TestEvents(t *testing.T) {
 			if err := f.CheckEvent(kind, got.body); err != nil {
 				t.Errorf("%v: %s", err, got.body)
 			}
-			body := authtest.NewResponse(t, got.body)
+			body := testkit.NewResponse(t, got.body)
 			body.Shows(map[string]string{"type": kind})
 			for field, want := range data {
 				body.Shows(map[string]string{"data." + field: want})

@@ -22,8 +22,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"spoolwright/db/dbtest"
 	"spoolwright/db/local"
+	"spoolwright/testkit"
 )
 
 // A test that needs a second process runs this test binary again with these environment variables.
@@ -40,7 +40,7 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	dbtest.UsePostgres()
+	testkit.UsePostgres()
 	os.Exit(m.Run())
 }
 

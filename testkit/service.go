@@ -1,6 +1,4 @@
-// Package authtest starts the real handler and calls it over HTTP, as users of new tenants. It checks every response
-// against the OpenAPI document.
-package authtest
+package testkit
 
 import (
 	"bytes"
@@ -18,7 +16,6 @@ import (
 
 	"spoolwright/auth"
 	"spoolwright/db"
-	"spoolwright/db/dbtest"
 	"spoolwright/server"
 )
 
@@ -55,7 +52,7 @@ func New(tb testing.TB, o Options, features ...func(*db.DB) []server.Route) *API
 		o.Now = time.Now
 	}
 	if o.DB == nil {
-		o.DB = dbtest.Open(tb)
+		o.DB = Open(tb)
 	}
 	tokens, err := auth.NewTokens([]string{Secret}, 30*time.Minute, 7*24*time.Hour, o.Now)
 	if err != nil {

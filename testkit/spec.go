@@ -1,4 +1,4 @@
-package authtest
+package testkit
 
 import (
 	"encoding/json"
