@@ -22,8 +22,8 @@ import (
 
 const reportURL = "/api/v1/reports/usage"
 
-// addUsage adds an entry to the ledger of a spool at a time in the past. The spool's remaining weight stays. The order of
-// ids is not that of times.
+// addUsage adds an entry to the ledger of a spool at a time in the past. The spool's remaining weight stays. The
+// order of ids is not that of times.
 func addUsage(t *testing.T, c *testkit.Client, spool, kind string, grams float64, at time.Time) {
 	t.Helper()
 	err := c.API.DB.Write(db.As(t.Context(), c.Actor), db.SQL(`

@@ -16,8 +16,8 @@ var (
 )
 
 // Definitions are the SQL functions of orders: order_item_pieces, reserved_materials, which calls explode_products of
-// catalog, available_materials, settle_orders and follow_run. Other packages call reserved_materials and
-// order_item_problem in their own statements.
+// catalog, available_materials, settle_orders, follow_run and lock_orders. Other packages call reserved_materials,
+// order_item_problem and lock_orders in their own statements.
 var Definitions = []db.Definition{
 	{Name: "orders/reserve", Version: 1, SQL: reserveSQL},
 	{Name: "orders/available", Version: 1, SQL: availableSQL},

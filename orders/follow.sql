@@ -39,3 +39,21 @@ begin
 		perform settle_orders(linked);
 	end if;
 end $$;
+
+-- Locks the orders of the items that a run prints, and of further items, in the order of the orders' ids, as
+-- settle_orders does. Production calls it before it links items of the run to items of orders: those items cannot be
+-- removed then, and their orders keep their status, until the transaction ends.
+create or replace function lock_orders(run uuid, items uuid[]) returns void language plpgsql as $$
+begin
+	perform from (
+		select distinct o.order_id as id
+		from (
+			select i.order_item_id as id from run_items i where i.run_id = run and i.order_item_id is not null
+			union all
+			select unnest(items)
+		) i
+		cross join lateral (select o.order_id from order_items o where o.id = i.id offset 0) o
+		order by o.order_id
+	) u
+	cross join lateral (select from orders o where o.id = u.id for no key update) o;
+end $$;

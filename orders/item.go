@@ -177,11 +177,8 @@ func (h handlers) deleteItem(ctx context.Context, r *server.Request[struct{}]) (
 			delete from order_items i using item where i.id = item.id and item.run is null returning i.order_id
 		), `+touched+`
 		select run from item`, order, id).Into(&run)
-	err := h.db.Write(ctx, lockOrder(order)[0], deleted, settle(order))
-	if db.Violates(err, "run_items_order_item") { // a concurrent run
-		return nil, server.ErrUnavailable.Because(err)
-	}
-	if err := server.Found(deleted, err); err != nil {
+	// A run that links the item has locked the order, too.
+	if err := server.Found(deleted, h.db.Write(ctx, lockOrder(order)[0], deleted, settle(order))); err != nil {
 		return nil, err
 	}
 	if run != nil {

@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"spoolwright/testkit"
 )
@@ -371,4 +374,76 @@ func TestAvailabilityIsBounded(t *testing.T) {
 		{"material_type": "ABS", "color": "Black", "weight_grams": 1}}}).Want(201).ID()
 	answer = c.Get(t, products+"/"+part+"/availability").Want(200).Shows(map[string]string{"can_print": "true"})
 	wantLen(t, answer, "materials.0.spools", 10)
+}
+
+// An item of an order cannot be removed while a run is about to print it: neither request fails, and the second one
+// sees the effect of the first. The lock of the product stops the run between its check of the item and its end.
+func TestRemoveItemWhileRunLinksIt(t *testing.T) {
+	t.Parallel()
+	c := newAPI(t).Operator(t)
+	product := newProduct(t, c, "A", 10)
+	empty := runs + "/" + c.Post(t, runs, j{}).Want(201).ID() + "/items"
+	unlinked := c.Post(t, empty, j{"product_id": product}).Want(201).ID()
+	for name, link := range map[string]func(item j) (*testkit.Response, error){
+		"POST of a run": func(item j) (*testkit.Response, error) {
+			return c.Send("POST", runs, j{"items": []j{item}})
+		},
+		"POST of an item": func(item j) (*testkit.Response, error) { return c.Send("POST", empty, item) },
+		"PATCH of an item": func(item j) (*testkit.Response, error) {
+			return c.Send("PATCH", empty+"/"+unlinked, item)
+		},
+	} {
+		order, item := newOrder(t, c, product, 1)
+		conn, err := pgx.Connect(t.Context(), testkit.Private().SuperURL())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close(t.Context())
+		tx, err := conn.Begin(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := tx.Exec(t.Context(), `select from products where id = $1 for update`, product); err != nil {
+			t.Fatal(err)
+		}
+		// send sends a request, and waits until it is answered, or so many backends wait for the lock or each other.
+		send := func(waiting int, request func() (*testkit.Response, error)) chan int {
+			t.Helper()
+			status := make(chan int, 1)
+			go func() {
+				answer, err := request()
+				if err != nil {
+					t.Error(err)
+					status <- 0
+					return
+				}
+				status <- answer.Status
+			}()
+			for n := 0; n < waiting && len(status) == 0; time.Sleep(time.Millisecond) {
+				err := tx.QueryRow(t.Context(), `
+					with recursive waits as (
+						select pg_backend_pid() as pid
+						union
+						select l.pid from waits w, pg_locks l
+						where not l.granted and w.pid = any (pg_blocking_pids(l.pid))
+					)
+					select count(*) - 1 from waits`).Scan(&n)
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			return status
+		}
+		linked := send(1, func() (*testkit.Response, error) {
+			return link(j{"product_id": product, "order_item_id": item})
+		})
+		removed := send(2, func() (*testkit.Response, error) { return c.Send("DELETE", order+"/items/"+item, nil) })
+		if err := tx.Rollback(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got, remove := <-linked, <-removed; got/100 != 2 || remove != 400 {
+			t.Errorf("%s: %d, and of the removal %d, want success and 400", name, got, remove)
+		}
+		c.Delete(t, order+"/items/"+item).WantError(400, "ORDER_ITEM_IN_USE")
+	}
 }

@@ -54,27 +54,68 @@ func (h handlers) addItem(ctx context.Context, r *server.Request[RunItem]) (serv
 		in.EstimatedMaterialCost.Arg(), in.EstimatedTotalCost.Arg(), server.MaxEntries,
 		in.FailureReason.Arg(), in.OrderItemID.Arg())
 	var full bool
-	statements := []*db.Stmt{lockRun(run), isFull("run_items", run, &full), item}
+	var order orderItem
+	locked := lockRun(run)
+	statements := []*db.Stmt{locked}
+	if !in.OrderItemID.IsNull() {
+		statements = append(statements, order.check(run, id, in)...)
+	}
+	statements = append(statements, isFull("run_items", run, &full), item)
 	if !in.OrderItemID.IsNull() {
 		statements = append(statements, h.follow(run))
 	}
-	if err := h.db.Write(ctx, statements...); err != nil {
+	err := h.db.Write(ctx, statements...)
+	switch {
+	case err != nil:
 		return nil, itemError(err)
-	}
-	if full {
+	case item.Rows() == 1:
+		return item.Object(), nil
+	case locked.Rows() == 0:
+		return nil, server.ErrNotFound
+	case full:
 		return nil, server.TooManyEntries("items")
 	}
-	if item.Rows() == 0 {
-		return nil, h.explain(ctx, run, "", "", in.ProductID.Arg(), nil, in.OrderItemID.Arg())
-	}
-	return item.Object(), nil
+	return nil, order.err()
 }
 
 // lockRun locks a run until the end of the transaction, so that concurrent requests cannot fill its lists beyond the
 // limit, and changes of its items and materials wait for complete and for an edit with If-Match, and the reverse. The
 // statements after it see what the transaction that it waited for has changed.
 func lockRun(run string) *db.Stmt {
-	return db.SQL(`select id from production_runs where id = $1 and hidden_at is null for no key update`, run)
+	return db.SQL(`select deducted_at is not null as completed from production_runs
+		where id = $1 and hidden_at is null for no key update`, run)
+}
+
+// lockOrders locks the orders of the items that a run prints, and of further items, until the end of the transaction:
+// nobody removes those items or cancels the orders meanwhile. The run must be locked.
+func lockOrders(run string, items ...any) *db.Stmt {
+	return db.SQL(`select lock_orders($1, $2::uuid[])::text`, run, items)
+}
+
+// orderItem is why an item of a run could not be changed, if the request has an item of an order.
+type orderItem struct {
+	problem *string
+	product bool // whether there was such a product
+}
+
+// check returns the statements that lock the orders and read the reasons, for an item with the id, which may be new.
+func (o *orderItem) check(run, id string, in *RunItem) []*db.Stmt {
+	return []*db.Stmt{lockOrders(run, in.OrderItemID.Arg()), db.SQL(`
+		select case when i.order_item_id is distinct from $2::uuid
+				then order_item_problem($2::uuid, coalesce($3::uuid, i.product_id)) end,
+			(coalesce($3::uuid, i.product_id) = i.product_id) is true
+				or exists (select from products p where p.id = $3::uuid and p.hidden_at is null)
+		from (select) always left join run_items i on i.id = $1`, id, in.OrderItemID.Arg(), in.ProductID.Arg()).
+		Into(&o.problem, &o.product)}
+}
+
+// err returns the error of a statement that changed no row, although the run and the item exist: the item of the order
+// does not fit, or else the product did not exist.
+func (o *orderItem) err() error {
+	if o.product && o.problem != nil {
+		return orderItemError(*o.problem)
+	}
+	return errUnknownProduct
 }
 
 // isFull sets full to whether a run has the maximum number of rows in the table.
@@ -145,14 +186,23 @@ func (h handlers) updateItem(ctx context.Context, r *server.Request[RunItem]) (s
 		}
 		update := db.SQL(`update run_items set `+set+` where id = $1 and run_id = $2 and `+visibleRun+known+`
 			returning id`, args...)
-		if err := h.db.Write(ctx, lockRun(run), update, item, h.follow(run)); err != nil {
-			if db.Violates(err, "run_items_order_item") {
-				return nil, server.Invalid("product_id", otherOrderItemProduct).Because(err)
-			}
-			return nil, itemError(err)
+		var order orderItem
+		locked := lockRun(run)
+		statements := []*db.Stmt{locked}
+		if !in.OrderItemID.IsNull() {
+			statements = append(statements, order.check(run, id, in)...)
 		}
-		if update.Rows() == 0 && item.Rows() == 1 {
-			return nil, h.explain(ctx, run, "run_items", id, in.ProductID.Arg(), nil, in.OrderItemID.Arg())
+		err := h.db.Write(ctx, append(statements, update, item, h.follow(run))...)
+		switch {
+		case db.Violates(err, "run_items_order_item"):
+			return nil, server.Invalid("product_id", otherOrderItemProduct).Because(err)
+		case err != nil:
+			return nil, itemError(err)
+		case update.Rows() == 1:
+		case locked.Rows() == 0 || item.Rows() == 0:
+			return nil, server.ErrNotFound
+		default:
+			return nil, order.err()
 		}
 	}
 	return server.One(item, nil)

@@ -52,7 +52,7 @@ func (h handlers) addMaterial(
 	id, run, in := db.NewID(), r.ID("id"), &r.In
 	material := db.SQL(`
 		with run as (
-			select id from production_runs where id = $2 and deducted_at is null
+			select id from production_runs where id = $2 and hidden_at is null and deducted_at is null
 		), m as (
 			insert into run_materials (id, run_id, spool_id, estimated_weight_grams,
 				spool_weight_before_grams, spool_weight_after_grams, sent_actual_grams,
@@ -68,17 +68,22 @@ func (h handlers) addMaterial(
 		id, run, in.SpoolID.Arg(), in.EstimatedWeight.Arg(), in.WeightBefore.Arg(), in.WeightAfter.Arg(),
 		in.ActualWeight.Arg(), in.EstimatedPurge.Arg(), in.ActualPurge.Arg(), in.CostPerGram.Arg(),
 		server.MaxEntries)
-	var full bool
-	if err := h.db.Write(ctx, lockRun(run), isFull("run_materials", run, &full), material); err != nil {
+	var completed, full bool
+	locked := lockRun(run).Into(&completed)
+	err := h.db.Write(ctx, locked, isFull("run_materials", run, &full), material)
+	switch {
+	case err != nil:
 		return nil, materialError(err)
-	}
-	if full {
+	case material.Rows() == 1:
+		return material.Object(), nil
+	case locked.Rows() == 0:
+		return nil, server.ErrNotFound
+	case full:
 		return nil, server.TooManyEntries("materials")
+	case completed:
+		return nil, errCompleted
 	}
-	if material.Rows() == 0 {
-		return nil, h.explain(ctx, run, "", "", nil, in.SpoolID.Arg(), nil)
-	}
-	return material.Object(), nil
+	return nil, errUnknownSpool
 }
 
 // materialRows returns the materials as an argument for json_to_recordset, with new ids.
@@ -137,19 +142,24 @@ func (h handlers) updateMaterial(ctx context.Context, r *server.Request[RunMater
 		unchanged := server.Unchanged(set)
 		// actual_weight_grams is a generated column, from sent_actual_grams and the two weights of the spool.
 		set = strings.Replace(set, "actual_weight_grams = ", "sent_actual_grams = ", 1)
-		// Here and below, the lock on the run makes the change wait for complete, and the reverse.
 		update := db.SQL(`
-			with run as (
-				select id, deducted_at from production_runs where id = $2 and hidden_at is null for share
-			)
-			update run_materials m set `+set+` from run
-			where m.id = $1 and m.run_id = run.id and (run.deducted_at is null or `+unchanged+`)`+known+`
+			update run_materials m set `+set+` from production_runs run
+			where m.id = $1 and m.run_id = $2 and run.id = $2 and run.hidden_at is null
+				and (run.deducted_at is null or `+unchanged+`)`+known+`
 			returning m.id`, args...)
-		if err := h.db.Write(ctx, update, material); err != nil {
+		var completed bool
+		locked := lockRun(run).Into(&completed)
+		err := h.db.Write(ctx, locked, update, material)
+		switch {
+		case err != nil:
 			return nil, materialError(err)
-		}
-		if update.Rows() == 0 && material.Rows() == 1 {
-			return nil, h.explain(ctx, run, "run_materials", id, nil, in.SpoolID.Arg(), nil)
+		case update.Rows() == 1:
+		case locked.Rows() == 0 || material.Rows() == 0:
+			return nil, server.ErrNotFound
+		case completed:
+			return nil, errCompleted
+		default:
+			return nil, errUnknownSpool
 		}
 	}
 	return server.One(material, nil)
@@ -172,60 +182,17 @@ var deleteMaterialDoc = &server.Doc{
 }
 
 func (h handlers) deleteMaterial(ctx context.Context, r *server.Request[struct{}]) (server.NoContent, error) {
+	run, id := r.ID("id"), r.ID("material_id")
+	material := db.SQL(`select id from run_materials where id = $1 and run_id = $2 and `+visibleRun, id, run)
 	deleted := db.SQL(`
-		with run as (
-			select id from production_runs where id = $2 and deducted_at is null for share
-		)
-		delete from run_materials m using run where m.id = $1 and m.run_id = run.id returning m.id`,
-		r.ID("material_id"), r.ID("id"))
-	if err := h.db.Write(ctx, deleted); err != nil {
-		return nil, err
+		delete from run_materials m using production_runs run
+		where m.id = $1 and m.run_id = $2 and run.id = $2 and run.deducted_at is null
+		returning m.id`, id, run)
+	err := server.Found(material, h.db.Write(ctx, lockRun(run), material, deleted))
+	if err == nil && deleted.Rows() == 0 {
+		err = errCompleted
 	}
-	if deleted.Rows() == 0 {
-		return nil, h.explain(ctx, r.ID("id"), "run_materials", r.ID("material_id"), nil, nil, nil)
-	}
-	return nil, nil
-}
-
-// explain returns the error of a statement that changed no row of a run's items or materials: the run, the row (of
-// the table, unless that is ""), the product or the spool (unless that is nil) does not exist, the item cannot print
-// the item of an order (unless that is nil), or the run is completed, after which its materials are fixed.
-func (h handlers) explain(ctx context.Context, run, table, id string, product, spool, orderItem any) error {
-	var runExists, completed, rowExists, productExists, spoolExists bool
-	var orderProblem *string
-	row, rowProduct := "true", "null"
-	args := []any{run, product, spool, orderItem}
-	if table != "" {
-		row = `exists (select from ` + table + ` where id = $5 and run_id = $1)`
-		args = append(args, id)
-	}
-	if table == "run_items" {
-		rowProduct = `(select product_id from run_items where id = $5 and run_id = $1)`
-	}
-	err := h.db.Read(ctx, db.SQL(`
-		select r.id is not null, coalesce(r.deducted_at is not null, false), `+row+`,
-			$2::uuid is null or exists (select from products where id = $2::uuid and hidden_at is null)
-				or coalesce($2::uuid = `+rowProduct+`, false),
-			$3::uuid is null or exists (select from spools where id = $3::uuid and hidden_at is null),
-			case when $4::uuid is not null then order_item_problem($4::uuid, coalesce($2::uuid, `+rowProduct+`)) end
-		from (select) always left join production_runs r on r.id = $1 and r.hidden_at is null`, args...).
-		Into(&runExists, &completed, &rowExists, &productExists, &spoolExists, &orderProblem))
-	switch {
-	case err != nil:
-		return err
-	case !runExists || !rowExists:
-		return server.ErrNotFound
-	case !productExists:
-		return errUnknownProduct
-	case orderProblem != nil:
-		return orderItemError(*orderProblem)
-	case completed && product == nil && orderItem == nil:
-		return errCompleted
-	case !spoolExists:
-		return errUnknownSpool
-	}
-	// Another transaction has inserted the missing row meanwhile.
-	return server.ErrUnavailable
+	return nil, err
 }
 
 // Check reports a weight after printing that exceeds the weight before, if the request has both.

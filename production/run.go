@@ -6,7 +6,6 @@ import (
 	"context"
 	_ "embed"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -283,8 +282,14 @@ func (h handlers) create(ctx context.Context, r *server.Request[Run]) (server.Cr
 	if len(in.Materials) > 0 {
 		statements = append(statements, addMaterials(id, materials))
 	}
-	if slices.ContainsFunc(in.Items, func(i RunItem) bool { return !i.OrderItemID.IsNull() }) {
-		statements = append(statements, h.follow(id))
+	var linked []any
+	for _, i := range in.Items {
+		if !i.OrderItemID.IsNull() {
+			linked = append(linked, i.OrderItemID.Arg())
+		}
+	}
+	if linked != nil {
+		statements = append(append([]*db.Stmt{lockOrders(id, linked...)}, statements...), h.follow(id))
 	}
 	run, err := respond(ctx, h.db.Write, id, statements...)
 	if problem := invalid.err(); problem != nil {

@@ -1,0 +1,140 @@
+package production_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"spoolwright/catalog"
+	"spoolwright/db"
+	"spoolwright/inventory"
+	"spoolwright/orders"
+	"spoolwright/production"
+	"spoolwright/testkit"
+)
+
+// What a request refers to may come back while the request is rejected because it was missing. The response is then the
+// error that was right before, never a 503. The test locks a table that no write of the request reads, so that a read
+// after it waits, and brings back what was missing before that read.
+func TestMissingThingsComeBack(t *testing.T) {
+	t.Parallel()
+	d := testkit.Database(t, db.Config{})
+	c := testkit.New(t, testkit.Options{DB: d}, inventory.Routes, catalog.Routes, production.Routes(orders.Follow),
+		orders.Routes).Operator(t)
+	spool, known := createSpool(t, c, nil), createSpool(t, c, nil)
+	product := c.Post(t, "/api/v1/products", j{"name": "Lamp"}).Want(201).ID()
+	order := c.Post(t, "/api/v1/orders", j{"items": []j{{"product_id": product}}}).Want(201)
+	path := runs + "/" + c.Post(t, runs, j{}).Want(201).ID()
+	material := path + "/materials/" + c.Post(t, path+"/materials", j{"spool_id": known}).Want(201).ID()
+	item := path + "/items/" + c.Post(t, path+"/items", j{"product_id": product}).Want(201).ID()
+	c.Delete(t, "/api/v1/spools/"+spool).Want(204)
+	c.Patch(t, "/api/v1/orders/"+order.ID(), j{"status": "cancelled"}).Want(200)
+	linked := j{"product_id": product, "order_item_id": order.Text("items.0.id")}
+
+	ended := runs + "/" + c.Post(t, runs, j{"materials": []j{{"spool_id": known, "actual_weight_grams": 1}},
+		"items": []j{{"product_id": product}}}).Want(201).ID()
+	run := c.Post(t, ended+"/complete", nil).Want(200).ID()
+	whole := c.Get(t, ended).Want(200)
+	c.Delete(t, ended).Want(204)
+	endedItem := ended + "/items/" + whole.Text("items.0.id")
+	endedMaterial := ended + "/materials/" + whole.Text("materials.0.id")
+
+	const spoolBack = `update spools set hidden_at = null where id = $1`
+	const orderBack = `update orders set status = 'received' where id = $1`
+	const runBack = `update production_runs set hidden_at = null where id = $1`
+	for _, test := range []struct {
+		method, path string
+		body         any
+		table        string
+		back, id     string
+		want         []int
+	}{
+		{"POST", path + "/materials", j{"spool_id": spool}, "products", spoolBack, spool, []int{400}},
+		{"PATCH", material, j{"spool_id": spool}, "products", spoolBack, spool, []int{400}},
+		{"POST", path + "/items", linked, "spools", orderBack, order.ID(), []int{422}},
+		{"PATCH", item, linked, "spools", orderBack, order.ID(), []int{422}},
+		{"PATCH", endedItem, j{"quantity": 2}, "spools", runBack, run, []int{200, 404}},
+		{"PATCH", endedMaterial, whole.Value("materials.0"), "products", runBack, run, []int{200, 404}},
+		{"DELETE", endedMaterial, nil, "products", runBack, run, []int{400, 404}},
+	} {
+		for _, key := range []string{"", "key of " + test.method + test.path} {
+			lock := "lock table " + test.table + " in access exclusive mode"
+			got := during(t, d, lock, func() (*testkit.Response, error) {
+				sender := c
+				if key != "" && test.method == "POST" {
+					sender = c.With("Idempotency-Key", key)
+				}
+				return sender.Send(test.method, test.path, test.body)
+			}, test.back, test.id)
+			if !slices.Contains(test.want, got.Status) {
+				t.Errorf("%s %s: %d %s, want %v", test.method, test.path, got.Status, got.Body, test.want)
+			}
+			switch test.back { // hide it again
+			case spoolBack:
+				c.Delete(t, "/api/v1/spools/"+spool).Want(204)
+			case orderBack:
+				c.Patch(t, "/api/v1/orders/"+order.ID(), j{"status": "cancelled"}).Want(200)
+			case runBack:
+				c.Delete(t, ended).Want(204)
+			}
+		}
+	}
+}
+
+// during takes a lock, sends the request, and waits until the request waits for that lock, or is answered. Then it
+// commits a change with the id, in the transaction that has the lock, and returns the response.
+func during(
+	t *testing.T, d *db.DB, lock string, send func() (*testkit.Response, error), change, id string,
+) *testkit.Response {
+	t.Helper()
+	var name string
+	ctx := db.As(t.Context(), db.Actor{Tenant: db.NewID()})
+	if err := d.Read(ctx, db.SQL(`select current_database()::text`).Into(&name)); err != nil {
+		t.Fatal(err)
+	}
+	url := strings.Replace(testkit.Private().SuperURL(), "@/spoolwright?", "@/"+name+"?", 1)
+	conn, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	exec := func(sql string, args ...any) {
+		t.Helper()
+		if _, err := conn.Exec(t.Context(), sql, args...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	exec("begin")
+	exec(lock)
+	answered := make(chan struct{})
+	var answer *testkit.Response
+	go func() {
+		defer close(answered)
+		answer, err = send()
+	}()
+	isAnswered := func() bool {
+		select {
+		case <-answered:
+			return true
+		default:
+			return false
+		}
+	}
+	for waits := false; !waits && !isAnswered(); time.Sleep(time.Millisecond) {
+		const query = `select exists (
+			select from pg_locks where not granted and pg_backend_pid() = any (pg_blocking_pids(pid)))`
+		if err := conn.QueryRow(t.Context(), query).Scan(&waits); err != nil {
+			t.Fatal(err)
+		}
+	}
+	exec(change, id)
+	exec("commit")
+	<-answered
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer
+}
