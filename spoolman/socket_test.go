@@ -307,6 +307,7 @@ func TestSocketProtocol(t *testing.T) {
 		"reserved bit":       {func(s *socket) { s.raw(0xc1, nil) }, 1002},
 		"unknown opcode":     {func(s *socket) { s.raw(0x83, nil) }, 1002},
 		"large ping":         {func(s *socket) { s.raw(0x89, make([]byte, 126)) }, 1002},
+		"ping in fragments":  {func(s *socket) { s.raw(0x09, nil) }, 1002},
 		"no first fragment":  {func(s *socket) { s.raw(0x80, nil) }, 1002},
 	} {
 		s, _ := p.dial(t, "spool")
@@ -403,6 +404,8 @@ func TestSocketsEnd(t *testing.T) {
 	created := admin.Post(t, "/api/v1/api-keys", j{"name": "x", "role": "printer"}).Want(201)
 	p := &printer{url: api.URL, key: created.Text("key")}
 	s, _ := p.dial(t, "")
+	other := &printer{url: api.URL, key: keyOf(t, tenant, "printer")}
+	remaining, _ := other.dial(t, "")
 	admin.Delete(t, "/api/v1/api-keys/"+created.ID()).Want(204)
 	if _, status := p.dial(t, ""); status != 401 {
 		t.Errorf("a new socket of a revoked key: %d", status)
@@ -411,12 +414,11 @@ func TestSocketsEnd(t *testing.T) {
 	if op, payload, err := s.next(); err != nil || op != 8 || binary.BigEndian.Uint16(payload) != 1008 {
 		t.Errorf("opcode %d, %v, %v; want a close with 1008", op, payload, err)
 	}
-	other := &printer{url: api.URL, key: keyOf(t, tenant, "printer")}
-	s, _ = other.dial(t, "")
 	for _, f := range api.Server.Surfaces {
 		f.Close()
 	}
-	if op, payload, err := s.next(); err != nil || op != 8 || binary.BigEndian.Uint16(payload) != 1001 {
+	remaining.SetReadDeadline(time.Now().Add(30 * time.Second))
+	if op, payload, err := remaining.next(); err != nil || op != 8 || binary.BigEndian.Uint16(payload) != 1001 {
 		t.Errorf("opcode %d, %v, %v; want a close with 1001", op, payload, err)
 	}
 	if _, status := other.dial(t, ""); status == 101 {

@@ -306,6 +306,17 @@ func TestRepeatedReports(t *testing.T) {
 	p.operator.Get(t, path).Want(200).Shows(map[string]string{"remaining_weight_grams": "999"})
 
 	conn := superuser(t)
+	for _, left := range []string{"999", "998"} { // 23 hours later, and 46
+		if _, err := conn.Exec(t.Context(), `update idempotency_keys set created_at = created_at - interval '23 hours'
+			where tenant_id = $1`, p.operator.Actor.Tenant); err != nil {
+			t.Fatal(err)
+		}
+		if status, err := send(t.Context(), "one", `{"use_weight": 1}`); status != 200 {
+			t.Errorf("%d %v", status, err)
+		}
+		p.operator.Get(t, path).Want(200).Shows(map[string]string{"remaining_weight_grams": left})
+	}
+	p.operator.Patch(t, path, j{"remaining_weight_grams": 999}).Want(200)
 	// lock locks the spool, so that reports take longer than clients wait, until commit is called.
 	lock := func() (commit func()) {
 		tx, err := conn.Begin(t.Context())
