@@ -152,7 +152,7 @@ func (d *DB) Close() {
 }
 
 // Ready returns nil if the database accepts writes and has the migrations and definitions of this program, or later
-// ones. It takes two round trips, which read three small tables. It does not check the further databases.
+// ones. It takes one round trip, which reads three small tables. It does not check the further databases.
 func (d *DB) Ready(ctx context.Context) error {
 	share, err := d.shares.Acquire(ctx, ctx, "", fair.Read)
 	if err != nil {
@@ -175,8 +175,9 @@ func (d *DB) Ready(ctx context.Context) error {
 				select n.name || ' ' || n.version from unnest($1::text[], $2::int[]) n (name, version)
 				where not exists (select from schema_definitions d where d.name = n.name and d.version >= n.version)
 				order by 1),
-			pg_is_in_recovery() or current_setting('transaction_read_only')::boolean`,
-		names, versions).QueryRow(func(row pgx.Row) error { return row.Scan(&version, &missing, &readOnly) })
+			pg_is_in_recovery() or current_setting('transaction_read_only')::boolean,
+			(select coalesce(max(home), 0) from further_databases where used)`, names, versions).
+		QueryRow(func(row pgx.Row) error { return row.Scan(&version, &missing, &readOnly, &further) })
 	err = d.pool.SendBatch(ctx, &b).Close()
 	var pg *pgconn.PgError
 	switch want := latestMigration(); {
@@ -191,15 +192,6 @@ func (d *DB) Ready(ctx context.Context) error {
 		return fmt.Errorf("the database is at migration %d, this program needs %d: %s", version, want, howToMigrate)
 	case len(missing) > 0:
 		return fmt.Errorf("the database lacks the definitions %s: %s", strings.Join(missing, ", "), howToMigrate)
-	}
-	// An earlier migration does not have this table.
-	b = pgx.Batch{}
-	b.Queue(`select coalesce(max(home), 0) from further_databases where used`).QueryRow(func(row pgx.Row) error {
-		return row.Scan(&further)
-	})
-	switch err = d.pool.SendBatch(ctx, &b).Close(); {
-	case err != nil:
-		return fmt.Errorf("database: %w", err)
 	case further > d.further:
 		return fmt.Errorf("tenants are at home in %d further databases, and %d are named: "+
 			"set FURTHER_DATABASE_URLS as for the other instances", further, d.further)

@@ -6,14 +6,14 @@
 
 -- Makes the items due now. It only inserts rows, so that it waits for no other transaction. A later statement of the
 -- transaction must return queued() to the service, see db.Stmt.Queues.
-create or replace function queue_add_2(items uuid[]) returns void language plpgsql as $$
+create or replace function queue_signal(items uuid[]) returns void language plpgsql as $$
 declare
 	mark text := set_config('app.queued', 'true', true);
 begin
 	insert into queue_signals (item_id) select unnest(items);
 end $$;
 
--- Reports whether the transaction has called queue_add_2.
+-- Reports whether the transaction has called queue_signal.
 create or replace function queued() returns boolean language sql stable as $$
 	select coalesce(current_setting('app.queued', true) = 'true', false)
 $$;
@@ -25,10 +25,10 @@ begin
 	raise notice 'work was added to the queue' using errcode = 'SW200';
 end $$;
 
--- Does the same as queue_add_2, and notifies the service.
+-- Does the same as queue_signal, and notifies the service.
 create or replace function queue_add(items uuid[]) returns void language plpgsql as $$
 begin
-	perform queue_add_2(items), queue_notify();
+	perform queue_signal(items), queue_notify();
 end $$;
 
 -- Leases up to most items that are due, of any tenant but the exceptions, to holder. Also returns, with fresh = false,

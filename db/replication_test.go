@@ -189,7 +189,7 @@ func TestReadyClosesReadOnlyConnections(t *testing.T) {
 	t.Parallel()
 	for name, before := range map[string][]string{
 		"migrated":                nil,
-		"at an earlier migration": {`drop table further_databases`, `delete from schema_migrations where version > 31`},
+		"at an earlier migration": {`delete from schema_migrations where version > 3`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -26,7 +26,7 @@ var (
 )
 
 // Definitions are the SQL functions of spools. Other packages call spool_name, filament_prices, take_filament,
-// report_use_2 and measure_spool in their own statements, and so within their own transactions.
+// report_use and measure_spool in their own statements, and so within their own transactions.
 var Definitions = []db.Definition{
 	{Name: "inventory/levels", Version: 1, SQL: levelsSQL},
 	{Name: "inventory/name", Version: 1, SQL: nameSQL},

@@ -23,7 +23,7 @@ $$;
 -- one that took effect: that with the same token or, of other processes, one in the last repeat_seconds that is equal,
 -- which means that its token has the same upper half. Then the function changes nothing. The lower half of a token
 -- starts with 16 bits of the process.
-create or replace function report_use_2(
+create or replace function report_use(
 	spool_number int, weight numeric, length numeric, token bigint, repeat_seconds float8
 )
 returns uuid language plpgsql as $$

@@ -51,13 +51,3 @@ begin
 		return next;
 	end loop;
 end $$;
-
--- Earlier programs call this function.
-create or replace function use_filament(run uuid, spool_ids uuid[], grams numeric[])
-returns table (
-	spool_id uuid, name text, previous_weight numeric, new_weight numeric, deducted numeric, short boolean
-)
-language plpgsql set plan_cache_mode = force_generic_plan as $$
-begin
-	return query select * from take_filament(run, spool_ids, grams, 'run');
-end $$;

@@ -60,7 +60,7 @@ func TestLevelsFollowOperations(t *testing.T) {
 	report := func(grams string) func(*farm) {
 		return func(f *farm) {
 			err := api.DB.Write(db.As(f.t.Context(), f.Actor),
-				db.SQL(`select report_use_2(1, $1::numeric, null, null, null)::text`, grams))
+				db.SQL(`select report_use(1, $1::numeric, null, null, null)::text`, grams))
 			if err != nil {
 				f.t.Error(err)
 			}

@@ -19,8 +19,8 @@ var completeSQL string
 //go:embed end.sql
 var endSQL string
 
-// Definitions are the SQL functions of production runs: complete_run_2 and end_run. They call take_filament of
-// inventory and emit_event_to_2 of webhooks.
+// Definitions are the SQL functions of production runs: complete_run and end_run. They call take_filament of
+// inventory and emit_event_to of webhooks.
 var Definitions = []db.Definition{
 	{Name: "production/end", Version: 1, SQL: endSQL},
 	{Name: "production/complete", Version: 1, SQL: completeSQL},
@@ -100,7 +100,7 @@ func checkOnce(list string, ids []server.Optional[server.UUID], problems *server
 	}
 }
 
-// lists returns the lists as arguments of complete_run_2.
+// lists returns the lists as arguments of complete_run.
 func (r *CompleteRequest) lists() (materials, items string) {
 	weights := make([]map[string]any, len(r.Materials))
 	for i, m := range r.Materials {
@@ -139,7 +139,7 @@ type SpoolDeduction struct {
 	Deducted server.Decimal `json:"deducted" rule:"notNull"`
 }
 
-// The problems of complete_run_2 and end_run, apart from NOT_FOUND, TOO_MANY_PIECES and errClosed.
+// The problems of complete_run and end_run, apart from NOT_FOUND, TOO_MANY_PIECES and errClosed.
 var (
 	errNotInRun = server.BadRequest("UNKNOWN_REFERENCE", "Not in the run: %s", "materials[1].id")
 
@@ -186,7 +186,7 @@ func (h handlers) complete(ctx context.Context, r *server.Request[CompleteReques
 	var completedAt *time.Time
 	var details []byte
 	err := h.db.Write(ctx, db.SQL(`
-		select problem, finished_at, details, queued() from complete_run_2($1, $2::jsonb, $3::jsonb)`,
+		select problem, finished_at, details, queued() from complete_run($1, $2::jsonb, $3::jsonb)`,
 		r.ID("id"), materials, items).Into(&problem, &completedAt, &details).Queues(), h.follow(r.ID("id")))
 	switch {
 	case err != nil:
@@ -197,7 +197,7 @@ func (h handlers) complete(ctx context.Context, r *server.Request[CompleteReques
 	return endResponse(r.ID("id"), "completed", *completedAt, details)
 }
 
-// completeError returns the error for a problem of complete_run_2 or end_run and its details.
+// completeError returns the error for a problem of complete_run or end_run and its details.
 func completeError(problem string, details []byte) error {
 	var rows []struct {
 		MaterialID string      `json:"material_id"`

@@ -20,9 +20,7 @@
 --   ACTUAL_USAGE_MISSING   the materials without an actual weight: material_id, spool_name
 --   INSUFFICIENT_FILAMENT  the spools that are removed or have too little: spool_id, spool_name, remaining, needed
 --                          (grams), enough (whether remaining is enough, so that the spool must have been removed)
---
--- Programs of release 0.1.0 call complete_run, which is in a migration and does the same.
-create or replace function complete_run_2(target uuid, material_list jsonb, item_list jsonb)
+create or replace function complete_run(target uuid, material_list jsonb, item_list jsonb)
 returns table (problem text, finished_at timestamptz, details json)
 language plpgsql as $$
 declare

@@ -1,4 +1,4 @@
--- What complete_run_2 and end_run have in common.
+-- What complete_run and end_run have in common.
 
 -- Deducts the filament of a run, as take_filament does: grams[n] from spool_ids[n]. Details is a JSON array with an
 -- object for each spool: spool_id, previous_weight, new_weight, deducted (grams).
@@ -56,7 +56,7 @@ begin
 		if outcome = 'failed' then
 			data := data::jsonb || jsonb_build_object('failure_reason', run.failure_reason);
 		end if;
-		perform emit_event_to_2(hooks, event, data);
+		perform emit_event_to(hooks, event, data);
 	end if;
 	return run.completed_at;
 end $$;

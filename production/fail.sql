@@ -1,9 +1,9 @@
 -- Ends a production run that failed or was cancelled: deducts the filament that it wasted, all or nothing, and only
--- once. Locks the run first and then the spools, as complete_run_2 does. Returns one row.
+-- once. Locks the run first and then the spools, as complete_run does. Returns one row.
 --
 -- outcome is the new status, failed or cancelled. reason and notes are stored with the run; null keeps the value that
 -- it has. The list sets values of the run's materials before it ends. It is a JSON array of objects with different ids:
--- {"id", "wasted_grams"}. As for complete_run_2, both weights of the spool, if they are recorded, take precedence. A
+-- {"id", "wasted_grams"}. As for complete_run, both weights of the spool, if they are recorded, take precedence. A
 -- material without any of these values wasted nothing.
 --
 -- If the run has ended, problem is null, finished_at is its completed_at, and details is a JSON array with an object
@@ -15,7 +15,7 @@
 --   RUN_ALREADY_COMPLETED
 --   RUN_NOT_OPEN           the run has ended, or its status is completed, failed or cancelled, but not outcome
 --   UNKNOWN_REFERENCE      the entries with an id that is not in the run: list (its name), n (from 0)
---   INSUFFICIENT_FILAMENT  the spools that are removed or have too little, as in complete_run_2
+--   INSUFFICIENT_FILAMENT  the spools that are removed or have too little, as in complete_run
 create or replace function end_run(target uuid, outcome text, reason text, notes text, material_list jsonb)
 returns table (problem text, finished_at timestamptz, details json)
 language plpgsql as $$

@@ -44,7 +44,7 @@ func (q request) use(id int64) error {
 		return q.useOnce(id, key, report, weight, length)
 	}
 	p := q.reports.begin(q.r.Context(), q.caller.Actor.ID(), id, report)
-	used := db.SQL(`select report_use_2($1::int, $2::numeric, $3::numeric, $4::int8, $5::float8)`, id, weight, length,
+	used := db.SQL(`select report_use($1::int, $2::numeric, $3::numeric, $4::int8, $5::float8)`, id, weight, length,
 		p.token, p.window())
 	err = q.sendSpool(id, q.db.Write, used)
 	q.reports.end(p, err == nil && q.r.Context().Err() == nil)
@@ -62,7 +62,7 @@ func (q request) useOnce(id int64, key, report string, weight, length any) error
 				where k.created_at < now() - interval '24 hours'
 			returning key
 		)
-		select report_use_2($1::int, $2::numeric, $3::numeric, null, null) from claim`,
+		select report_use($1::int, $2::numeric, $3::numeric, null, null) from claim`,
 		id, weight, length, caller, key, sum[:])
 	var first []byte
 	stored := db.SQL(`select request from idempotency_keys where user_id = $1 and key = $2`, caller, key).Into(&first)
@@ -150,7 +150,7 @@ type report struct {
 	answered bool
 }
 
-// window returns repeat_seconds, the last argument of report_use_2.
+// window returns repeat_seconds, the last argument of report_use.
 func (p *report) window() any {
 	switch {
 	case !p.since.IsZero():

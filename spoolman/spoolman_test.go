@@ -268,7 +268,7 @@ func TestTokensOfReports(t *testing.T) {
 		{content | 2<<16 | 2, nil, "970"}, // another one
 		{8<<32 | 3<<16 | 1, 5.0, "960"},   // with another content
 	} {
-		err := p.operator.API.DB.Write(ctx, db.SQL(`select report_use_2(1, 10, null, $1::int8, $2::float8)`,
+		err := p.operator.API.DB.Write(ctx, db.SQL(`select report_use(1, 10, null, $1::int8, $2::float8)`,
 			report.token, report.window))
 		if err != nil {
 			t.Fatal(err)

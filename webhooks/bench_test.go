@@ -33,7 +33,7 @@ import (
 type emitter struct {
 	db       *db.DB
 	bound    context.Context
-	function string // complete_run_2 or one like it
+	function string // complete_run or one like it
 	runs     []string
 	took     []time.Duration
 
@@ -43,7 +43,7 @@ type emitter struct {
 // newEmitter creates a tenant with runs of three materials each, and with webhooks for completed runs.
 func newEmitter(b *testing.B, d *db.DB, hooks, runs int) *emitter {
 	b.Helper()
-	e := &emitter{db: d, function: "complete_run_2", bound: db.As(context.Background(), db.Actor{Tenant: db.NewID()})}
+	e := &emitter{db: d, function: "complete_run", bound: db.As(context.Background(), db.Actor{Tenant: db.NewID()})}
 	var ids []string
 	err := d.Write(e.bound,
 		db.SQL(`insert into tenants (name) values ('bench')`),
@@ -98,7 +98,7 @@ func (e *emitter) median() float64 {
 	return float64(e.took[len(e.took)/2].Microseconds())
 }
 
-// withoutEvents returns the definition of complete_run_2, and that of finish_run without webhooks.
+// withoutEvents returns the definition of complete_run, and that of finish_run without webhooks.
 func withoutEvents(b *testing.B) (complete, finish string) {
 	for _, definition := range production.Definitions {
 		switch definition.Name {
@@ -121,7 +121,7 @@ func BenchmarkEmit(b *testing.B) {
 	const runs = 1500
 	d := testkit.Database(b, db.Config{MaxConns: 1})
 	complete, finish := withoutEvents(b)
-	rename := strings.NewReplacer("complete_run_2", "complete_plain", "finish_run", "finish_plain")
+	rename := strings.NewReplacer("complete_run", "complete_plain", "finish_run", "finish_plain")
 	testkit.ExecURL(b, superURL(b, d), rename.Replace(finish+complete))
 	with := func(hooks int) *emitter { return newEmitter(b, d, hooks, runs) }
 	plain, none, one, ten := with(0), with(0), with(1), with(10)

@@ -28,28 +28,22 @@ $$;
 
 -- Adds an event, and a delivery to each of the webhooks, which are those of event_webhooks. The data must be an object of
 -- less than 19 kB. A statement of the transaction must return queued() to the service.
-create or replace function emit_event_to_2(hooks uuid[], event text, data json) returns void language plpgsql as $$
+create or replace function emit_event_to(hooks uuid[], event text, data json) returns void language plpgsql as $$
 declare
 	message text := 'msg_' || uuid_v7();
 	text_of_body text := event_body(event, data);
 begin
 	insert into webhook_deliveries (id, webhook_id, event_id, type, body, next_try_at)
 	select uuid_v7(), hook, message, event, text_of_body, now() from unnest(hooks) hook;
-	perform queue_add_2(hooks);
+	perform queue_signal(hooks);
 end $$;
 
--- Does the same, and notifies the service itself.
-create or replace function emit_event_to(hooks uuid[], event text, data json) returns void language plpgsql as $$
-begin
-	perform emit_event_to_2(hooks, event, data), queue_notify();
-end $$;
-
--- Adds an event, and a delivery to each webhook of the tenant that wants it.
+-- Adds an event, and a delivery to each webhook of the tenant that wants it, and notifies the service itself.
 create or replace function emit_event(event text, data json) returns void language plpgsql as $$
 declare
 	hooks uuid[] := event_webhooks(event);
 begin
 	if hooks is not null then
-		perform emit_event_to(hooks, event, data);
+		perform emit_event_to(hooks, event, data), queue_notify();
 	end if;
 end $$;

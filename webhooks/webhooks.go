@@ -31,7 +31,7 @@ var (
 )
 
 // Definitions are the SQL functions of events. Other packages call event_webhooks, has_webhook, event_time,
-// emit_event and emit_event_to_2.
+// emit_event and emit_event_to.
 var Definitions = []db.Definition{
 	{Name: "webhooks/rows", Version: 1, SQL: rowsSQL},
 	{Name: "webhooks/emit", Version: 1, SQL: emitSQL},
