@@ -138,7 +138,7 @@ func componentRows(components []ProductComponent) (string, error) {
 		rows[i] = map[string]any{"id": db.NewID(), "component_product_id": c.ProductID.Arg(),
 			"quantity": c.Quantity.Or(1), "notes": c.Notes.Arg()}
 	}
-	return db.Rows(rows), nil
+	return db.Recordset(rows), nil
 }
 
 // addComponents returns a statement that adds the rows of componentRows to a product, if it exists. A new product

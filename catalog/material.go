@@ -84,7 +84,7 @@ func addMaterials(product string, materials []ProductMaterial) *db.Stmt {
 		select m.id, p.id, m.material_type, m.color, m.weight_grams, m.is_required, m.notes
 		from products p, json_to_recordset($2::json) m (n int, id uuid, material_type text, color text,
 			weight_grams numeric, is_required boolean, notes text)
-		where p.id = $1 order by m.n`, product, db.Rows(rows))
+		where p.id = $1 order by m.n`, product, db.Recordset(rows))
 }
 
 var updateMaterialDoc = &server.Doc{

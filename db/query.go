@@ -56,12 +56,11 @@ type Stmt struct {
 	into []any
 	json []byte // the rows, as a JSON array
 	rows int
-	cut  int // the end of the first row in json
+	one  int // the end of the first row in json
 
 	expect    int
 	keep      int // the maximum number of rows to keep; 0 means all
-	keepBytes int // the number of bytes of JSON after which no further row is kept; 0 means all
-	isCut     bool
+	keepBytes int // the size of the JSON after which no further row is kept; 0 means all
 	next      *Position
 	lock      bool // whether the statement is a Lock
 	queued    bool // the destination of Queues
@@ -72,9 +71,9 @@ type Stmt struct {
 // SQL returns a statement that keeps its rows as JSON.
 func SQL(sql string, args ...any) *Stmt { return &Stmt{sql: sql, args: args} }
 
-// Rows returns rows as an argument for json_to_recordset. Their values are strings, numbers, bools and nil, and the
+// Recordset returns rows as an argument for json_to_recordset. Their values are strings, numbers, bools and nil, and the
 // number of each row, counted from 0, is added as n.
-func Rows(rows []map[string]any) string {
+func Recordset(rows []map[string]any) string {
 	for i, row := range rows {
 		row["n"] = i
 	}
@@ -113,21 +112,18 @@ type Position struct {
 // Keep makes the statement keep at most n rows. Next then reports whether there are more.
 func (s *Stmt) Keep(n int) *Stmt { s.keep = n; return s }
 
-// KeepBytes makes the statement keep rows only until their JSON has n bytes. Cut then reports whether there are more.
+// KeepBytes makes the statement keep rows only until their JSON has n bytes. Next then reports whether there are more.
 func (s *Stmt) KeepBytes(n int) *Stmt { s.keepBytes = n; return s }
 
-// Cut reports whether the statement returned rows that it did not keep because of KeepBytes.
-func (s *Stmt) Cut() bool { return s.isCut }
-
-// Next returns the position of the last row that was kept, if the statement returned more rows than Keep allows, and
-// nil otherwise. The rows must have the columns created_at and id.
+// Next returns the position of the last row that was kept, if the statement returned more rows than Keep or KeepBytes
+// allows, and nil otherwise. The rows must have the columns created_at and id.
 func (s *Stmt) Next() *Position { return s.next }
 
 // Rows returns the number of rows that the statement returned, or kept.
 func (s *Stmt) Rows() int { return s.rows }
 
 // Object returns the first row as a JSON object. The statement must have returned a row.
-func (s *Stmt) Object() []byte { return s.json[1:s.cut:s.cut] }
+func (s *Stmt) Object() []byte { return s.json[1:s.one:s.one] }
 
 // Array returns all rows as a JSON array.
 func (s *Stmt) Array() []byte {
@@ -153,7 +149,7 @@ func (s *Stmt) equal(other *Stmt) bool {
 
 // copyResult gives s the result of an equal statement. Both share the JSON, which must not be changed after that.
 func (s *Stmt) copyResult(from *Stmt) {
-	s.json, s.rows, s.cut, s.next = from.json, from.rows, from.cut, from.next
+	s.json, s.rows, s.one, s.next = from.json, from.rows, from.one, from.next
 	if s.total != nil {
 		*s.total = *from.total
 	}
@@ -164,9 +160,10 @@ const rowSize = 1 << 10
 
 func (s *Stmt) read(rows pgx.Rows) error {
 	// Other statements may have the JSON of an earlier run: see copyResult.
-	s.rows, s.cut, s.json, s.next, s.isCut = 0, 0, nil, nil, false
+	s.rows, s.one, s.json, s.next = 0, 0, nil, nil
 	var columns []pgconn.FieldDescription
-	var last Position
+	var last Position // if full
+	full := false
 	for rows.Next() {
 		values := rows.RawValues()
 		if s.total != nil {
@@ -181,12 +178,8 @@ func (s *Stmt) read(rows pgx.Rows) error {
 				continue
 			}
 		}
-		if s.keep > 0 && s.rows == s.keep {
+		if full {
 			s.next = &last
-			continue
-		}
-		if s.keepBytes > 0 && len(s.json) >= s.keepBytes {
-			s.isCut = true
 			continue
 		}
 		s.rows++
@@ -209,7 +202,7 @@ func (s *Stmt) read(rows pgx.Rows) error {
 		} else {
 			if s.rows == 2 {
 				// Estimate the size of the other rows from the first one.
-				s.json = slices.Grow(s.json, max(0, min((s.expect-1)*(s.cut+s.cut/8), 1<<20)))
+				s.json = slices.Grow(s.json, max(0, min((s.expect-1)*(s.one+s.one/8), 1<<20)))
 			}
 			s.json = append(s.json, ',')
 		}
@@ -218,9 +211,9 @@ func (s *Stmt) read(rows pgx.Rows) error {
 			return err
 		}
 		if s.rows == 1 {
-			s.cut = len(s.json)
+			s.one = len(s.json)
 		}
-		if s.rows == s.keep {
+		if full = s.rows == s.keep || s.keepBytes > 0 && len(s.json) >= s.keepBytes; full {
 			if last, err = positionOf(columns, values); err != nil {
 				return err
 			}

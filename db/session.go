@@ -20,9 +20,9 @@ import (
 //
 // A sequential scan would be the best plan for a table that is small when the plan is made, but slow when the table has
 // grown. Sorting all rows would be the best plan for a list while PostgreSQL does not know that most rows of the table
-// belong to one tenant. Off means that PostgreSQL uses an index that has the order, if there is one. Scan allows both
-// for the rest of a transaction. PostgreSQL assigns a very high cost to what is off and cannot be avoided, and would
-// compile such a plan (jit), which takes longer than running it.
+// belong to one tenant. Off means that PostgreSQL uses an index that has the order, if there is one. AllowScans
+// allows both for the rest of a transaction. PostgreSQL assigns a very high cost to what is off and cannot be avoided,
+// and would compile such a plan (jit), which takes longer than running it.
 const prepareSQL = `
 	select set_config(s.name, s.value, false) from (values
 		('role', '` + appRole + `'), ('search_path', '` + appSchemas + `'), ('statement_timeout', '8s'),
@@ -177,10 +177,10 @@ func bindOf(a Actor, prepared bool) Statement {
 	return Statement{bindSQL, []any{tenant, user, role}}
 }
 
-// Scan returns a statement that must precede statements that read all rows of a tenant, such as a sort without an index
+// AllowScans returns a statement that must precede statements that read all rows of a tenant, such as a sort without an index
 // or a report. It allows sequential scans and any sort, and makes PostgreSQL plan each execution: the best plan depends
 // on the share of the tenant in the table. A plan for several executions would be one for a tenant of average size.
-func Scan() *Stmt {
+func AllowScans() *Stmt {
 	return SQL(`select set_config('plan_cache_mode', 'force_custom_plan', true),
 		set_config('enable_seqscan', 'on', true), set_config('enable_sort', 'on', true)`)
 }

@@ -97,7 +97,7 @@ func (h handlers) listLevels(ctx context.Context, r *server.Request[LevelFilter]
 	l.WhereText("brand_key", r.In.Brand)
 	l.WhereText("color_key", r.In.Color)
 	return server.ListPage[StockLevel](ctx, func(ctx context.Context, stmts ...*db.Stmt) error {
-		return h.db.Read(ctx, append([]*db.Stmt{db.Scan()}, stmts...)...)
+		return h.db.Read(ctx, append([]*db.Stmt{db.AllowScans()}, stmts...)...)
 	}, l, r.In.ListQuery)
 }
 

@@ -189,10 +189,10 @@ func (h handlers) reportUsage(ctx context.Context, r *server.Request[UsageQuery]
 				round(coalesce(sum(cost), case when coalesce(sum(grams), 0) = 0 then 0 end), 6) as cost, count(*) as groups
 			from grouped
 		) t`, args...)
-	err = h.db.Read(ctx, db.Scan(), report)
+	err = h.db.Read(ctx, db.AllowScans(), report)
 	if db.IsTimeout(err) { // the ledger is long, and the service, which has just started, has not summarised it yet
 		if err = summariseUsage(ctx, h.db); err == nil {
-			err = h.db.Read(ctx, db.Scan(), report)
+			err = h.db.Read(ctx, db.AllowScans(), report)
 		}
 	}
 	return server.One(report, err)

@@ -39,7 +39,7 @@ func itemRows(items []OrderItem) string {
 		rows[i] = map[string]any{"id": db.NewID(), "product_id": item.ProductID.Arg(), "sku": item.SKU.Arg(),
 			"quantity": item.Quantity.Or(1)}
 	}
-	return db.Rows(rows)
+	return db.Recordset(rows)
 }
 
 // productNames returns the names of the fields that name the products of the items with these indexes.

@@ -119,7 +119,7 @@ func (r *CompleteRequest) lists() (materials, items string) {
 			pieces[i]["failure_reason"] = item.FailureReason.Arg()
 		}
 	}
-	return db.Rows(weights), db.Rows(pieces)
+	return db.Recordset(weights), db.Recordset(pieces)
 }
 
 // Completion is the response to complete.

@@ -116,7 +116,7 @@ func (h handlers) end(ctx context.Context, id, status string, reason, notes any,
 	var details []byte
 	err := h.db.Write(ctx, db.SQL(`
 		select problem, finished_at, details, queued() from end_run($1, $2, $3, $4, $5::jsonb)`,
-		id, status, reason, notes, db.Rows(wasted)).Into(&problem, &completedAt, &details).Queues())
+		id, status, reason, notes, db.Recordset(wasted)).Into(&problem, &completedAt, &details).Queues())
 	switch {
 	case err != nil:
 		return nil, err

@@ -134,7 +134,7 @@ func itemRows(items []RunItem) string {
 			"estimated_material_cost": item.EstimatedMaterialCost.Arg(),
 			"estimated_total_cost":    item.EstimatedTotalCost.Arg()}
 	}
-	return db.Rows(rows)
+	return db.Recordset(rows)
 }
 
 // addItems returns a statement that adds the rows of itemRows to a run, if it exists.

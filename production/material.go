@@ -96,7 +96,7 @@ func materialRows(materials []RunMaterial) string {
 			"estimated_purge_grams": m.EstimatedPurge.Arg(), "actual_purge_grams": m.ActualPurge.Arg(),
 			"cost_per_gram": m.CostPerGram.Arg()}
 	}
-	return db.Rows(rows)
+	return db.Recordset(rows)
 }
 
 // addMaterials returns a statement that adds the rows of materialRows to a run, if it exists.

@@ -169,7 +169,7 @@ func (h handlers) reportWaste(ctx context.Context, r *server.Request[WasteQuery]
 				round(coalesce(sum(cost), case when coalesce(sum(grams), 0) = 0 then 0 end), 6) as cost
 			from wasted
 		) w`, db.ActorOf(ctx).Tenant, first, end)
-	return server.One(report, h.db.Read(ctx, db.Scan(), report))
+	return server.One(report, h.db.Read(ctx, db.AllowScans(), report))
 }
 
 const maxGroups = 1000 // of a report

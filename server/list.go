@@ -184,7 +184,7 @@ func ListPage[T any](ctx context.Context, run func(context.Context, ...*db.Stmt)
 	var before []*db.Stmt
 	if sort != "created_at" && sort != "id" || l.scan {
 		// No index has this order or condition, so PostgreSQL reads all rows.
-		before = []*db.Stmt{db.Scan()}
+		before = []*db.Stmt{db.AllowScans()}
 		args = append(args[:len(args):len(args)], db.ActorOf(ctx).Tenant)
 		conditions = append(conditions[:len(conditions):len(conditions)], "tenant_id = $"+strconv.Itoa(len(args)))
 	}

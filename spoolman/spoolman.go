@@ -183,7 +183,7 @@ func (q request) collection(method, name string) error {
 	}
 	if column := texts[name]; column != "" {
 		var items string
-		err := q.db.Read(q.r.Context(), db.Scan(), db.SQL(`
+		err := q.db.Read(q.r.Context(), db.AllowScans(), db.SQL(`
 			select coalesce(json_agg(v order by v), '[]')::text from (
 				select distinct `+column+` as v from spools
 				where tenant_id = $1::uuid and hidden_at is null and `+column+` <> '') found`, q.tenant()).Into(&items))
@@ -293,7 +293,7 @@ func (q request) group(
 	f := resources[name]
 	group := db.SQL(`select `+f.json+`::text from `+allSpools+` where s.hidden_at is null and `+f.id+` = $2::int
 		order by s.number limit 1`, q.tenant(), id).Into(&text)
-	if err := run(ctx, append(before, db.Scan(), group)...); err != nil {
+	if err := run(ctx, append(before, db.AllowScans(), group)...); err != nil {
 		return "", err
 	}
 	if group.Rows() == 0 {

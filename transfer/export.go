@@ -12,6 +12,7 @@ import (
 	"os/signal"
 	"strconv"
 	"syscall"
+	"time"
 
 	"spoolwright/auth"
 	"spoolwright/cli"
@@ -51,7 +52,7 @@ func Export[T any](limit int, page func(createdAt, id, limit string) *db.Stmt) E
 		}
 		createdAt, id := "-infinity", "00000000-0000-0000-0000-000000000000"
 		for ctx.Err() == nil {
-			stmt := page(createdAt, id, strconv.Itoa(limit)).KeepBytes(pageBytes)
+			stmt := page(createdAt, id, strconv.Itoa(limit+1)).Keep(limit).KeepBytes(pageBytes)
 			if err := d.Read(ctx, db.FreshPlan(), stmt); err != nil {
 				return err
 			}
@@ -64,17 +65,11 @@ func Export[T any](limit int, page func(createdAt, id, limit string) *db.Stmt) E
 					return err
 				}
 			}
-			if len(rows) < limit && !stmt.Cut() {
+			next := stmt.Next()
+			if next == nil {
 				return nil
 			}
-			var last struct {
-				ID        string
-				CreatedAt string `json:"created_at"`
-			}
-			if err := json.Unmarshal(rows[len(rows)-1], &last); err != nil {
-				return err
-			}
-			createdAt, id = last.CreatedAt, last.ID
+			createdAt, id = next.CreatedAt.Format(time.RFC3339Nano), next.ID
 		}
 		return ctx.Err()
 	}

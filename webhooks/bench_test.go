@@ -52,7 +52,7 @@ func newEmitter(b *testing.B, d *db.DB, hooks, runs int) *emitter {
 		db.SQL(`insert into spools (id, number, material_type, color, diameter_mm, net_weight_grams, remaining_weight_grams)
 			select uuid_v7(), n, 'PLA', 'Black', 1.75, 1000000, 1000000 from generate_series(1, 100) n`),
 		db.SQL(`insert into production_runs (id, status) select uuid_v7(), 'pending' from generate_series(1, $1)`, runs),
-		db.Scan(),
+		db.AllowScans(),
 		db.SQL(`insert into run_materials (id, run_id, spool_id, sent_actual_grams)
 			select uuid_v7(), r.id, s.id, 1 from (select id, row_number() over (order by id) as n from production_runs) r
 			join spools s on s.number in (1 + r.n % 100, 1 + (r.n + 33) % 100, 1 + (r.n + 66) % 100)`),

@@ -529,7 +529,7 @@ func (w *worker) update() *db.Stmt {
 		from json_to_recordset($2::json) r (webhook_id uuid, id uuid, status text, tries int, pause float8,
 			began timestamptz, took int, code int, response text, error text)
 		where r.webhook_id = $1 and d.id = r.id and d.next_try_at is not null
-			and (d.tries = r.tries or r.status = 'delivered')`, w.id, db.Rows(rows))
+			and (d.tries = r.tries or r.status = 'delivered')`, w.id, db.Recordset(rows))
 }
 
 // cancel ends pending deliveries of a disabled webhook, or deletes deliveries of a deleted one. It reports whether
