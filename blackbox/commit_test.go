@@ -176,9 +176,9 @@ func TestUnknownCommit(t *testing.T) {
 		defer d.Close()
 		proxied := newTestAPI(t, testkit.Options{DB: d})
 		start := func() (f *fixture, path string, body map[string]any, effect func() string) {
-			f = w.newFullFixture(t).prepareBodies(t)
+			f, path, body = w.newRequest(t, op)
 			rows := f.countRows(t, conn)
-			return f, f.path(t, op.Path()), f.body(t, op), func() string { return addedRows(rows, f.countRows(t, conn)) }
+			return f, path, body, func() string { return addedRows(rows, f.countRows(t, conn)) }
 		}
 		viaProxy := func(c *testkit.Client) *testkit.Client {
 			copied := *c

@@ -47,13 +47,13 @@ func TestSynchronousStandbyAway(t *testing.T) {
 	}
 	var all []*sent
 	for _, op := range w.operations {
-		f := w.newFullFixture(t).prepareBodies(t)
-		r := &sent{fixture: f, op: op, path: f.path(t, op.Path()), body: f.body(t, op), client: f.admin}
+		f, path, body := w.newRequest(t, op)
+		r := &sent{fixture: f, op: op, path: path, body: body, client: f.admin}
 		if acceptsKey(op) {
 			r.client = withKey(f.admin, "key")
-			plain := w.newFullFixture(t).prepareBodies(t)
+			plain, path, body := w.newRequest(t, op)
 			rows := plain.countRows(t, conn)
-			plain.do(t, plain.admin, op, plain.path(t, op.Path()), plain.body(t, op))
+			plain.do(t, plain.admin, op, path, body)
 			r.want = addedRows(rows, plain.countRows(t, conn))
 			r.before = f.countRows(t, conn)
 		}

@@ -40,7 +40,7 @@ func newTestAPI(t *testing.T, o testkit.Options) *testAPI {
 			Schemas map[string]struct{ Properties map[string]field }
 		}
 	}
-	if err := json.Unmarshal(server.OpenAPI(w.api.Routes, "test"), &doc); err != nil {
+	if err := json.Unmarshal(w.api.Document(), &doc); err != nil {
 		t.Fatal(err)
 	}
 	for _, r := range w.api.Routes {
@@ -251,6 +251,15 @@ func (w *testAPI) newFixture(t *testing.T) *fixture {
 		testAPI: w, tenant: tenant, admin: tenant.User(t, "admin"),
 		ids: map[string]string{}, created: map[string]int{}, bodies: map[*operation]map[string]any{},
 	}
+}
+
+// newRequest creates a tenant with a webhook and what a request of the operation needs. It returns the request's path
+// and body.
+func (w *testAPI) newRequest(t *testing.T, op *operation) (f *fixture, path string, body map[string]any) {
+	t.Helper()
+	f = w.newFixture(t)
+	f.path(t, "/api/v1/webhooks/{id}")
+	return f, f.path(t, op.Path()), f.body(t, op)
 }
 
 // newFullFixture creates a tenant with a resource of every kind, and applies the example of every PATCH to it.

@@ -114,9 +114,10 @@ func TestIdempotencyKeys(t *testing.T) {
 	w, singleConn, limited := newUnlimitedAPI(t), newSingleConnAPI(t), newTestAPI(t, testkit.Options{PerHour: 3})
 	conn := connectSuper(t)
 	w.forEach(t, acceptsKey, func(t *testing.T, op *operation) {
-		plain, f := w.newFullFixture(t).prepareBodies(t), w.newFullFixture(t).prepareBodies(t)
+		plain, path, body := w.newRequest(t, op)
+		f := w.newFullFixture(t).prepareBodies(t)
 		before := plain.countRows(t, conn)
-		if a := plain.do(t, plain.admin, op, plain.path(t, op.Path()), plain.body(t, op)); a.Status >= 300 {
+		if a := plain.do(t, plain.admin, op, path, body); a.Status >= 300 {
 			t.Fatalf("%s: %d %s", a.What, a.Status, a.Body)
 		}
 		effect := addedRows(before, plain.countRows(t, conn)) // of one request without a key

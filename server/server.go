@@ -116,8 +116,10 @@ func New(c Config) *Server {
 	for _, pattern := range []string{"GET /docs", "GET /docs/", "GET /redoc", "GET /redoc/"} {
 		s.handle(pattern, s.page(docs.ServeHTTP))
 	}
-	openapi := plainAsset(append(OpenAPI(c.Routes, c.Version, c.Events...), '\n'), "application/json", "")
-	s.handle("GET /openapi.json", s.page(openapi.ServeHTTP))
+	openapi := sync.OnceValue(func() http.Handler { // most services are never asked for it
+		return plainAsset(append(OpenAPI(c.Routes, c.Version, c.Events...), '\n'), "application/json", "")
+	})
+	s.handle("GET /openapi.json", s.page(func(w http.ResponseWriter, r *http.Request) { openapi().ServeHTTP(w, r) }))
 	s.handle("GET /favicon.ico", s.page(ownAsset("docs/favicon.svg", typeSVG, swaggerCSP).ServeHTTP))
 	s.handle("GET /{$}", s.page(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Location", "docs") // relative, so that it works behind a path prefix

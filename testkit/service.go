@@ -78,13 +78,16 @@ func New(tb testing.TB, o Options, features ...func(*db.DB) []server.Route) *API
 	tb.Cleanup(transport.CloseIdleConnections)
 	return &API{
 		URL: h.URL, DB: o.DB, Tokens: tokens, Auth: service, Routes: routes, Server: s,
-		spec: readSpec(tb, server.OpenAPI(routes, "test", config.Events...)),
+		spec: specOf(tb, routes, config.Events),
 		client: &http.Client{
 			Transport:     transport,
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 	}
 }
+
+// Document returns the service's OpenAPI document.
+func (a *API) Document() []byte { return a.spec.document }
 
 // CheckEvent returns an error if the body of a request to a webhook differs from what the OpenAPI document describes
 // for events of the type.

@@ -9,21 +9,53 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"spoolwright/db"
+	"spoolwright/server"
 )
 
 // spec is an OpenAPI document that responses are checked against.
 type spec struct {
-	root map[string]any
-	mux  *http.ServeMux
+	document []byte
+	root     map[string]any
+	mux      *http.ServeMux
+}
+
+// specs are the documents by their routes and events. Services with the same patterns have the same document.
+var specs struct {
+	sync.Mutex
+	byRoutes map[string]*spec
+}
+
+// specOf returns the document of the routes and events. Tests start many services, so it is generated once.
+func specOf(tb testing.TB, routes []server.Route, events []server.Event) *spec {
+	tb.Helper()
+	var key strings.Builder
+	for _, r := range routes {
+		key.WriteString(r.Pattern + "\n")
+	}
+	for _, e := range events {
+		key.WriteString(e.Type + "\n")
+	}
+	specs.Lock()
+	defer specs.Unlock()
+	if specs.byRoutes == nil {
+		specs.byRoutes = map[string]*spec{}
+	}
+	s := specs.byRoutes[key.String()]
+	if s == nil {
+		s = readSpec(tb, server.OpenAPI(routes, "test", events...))
+		specs.byRoutes[key.String()] = s
+	}
+	return s
 }
 
 func readSpec(tb testing.TB, document []byte) *spec {
 	tb.Helper()
-	s := &spec{mux: http.NewServeMux()}
+	s := &spec{document: document, mux: http.NewServeMux()}
 	if err := json.Unmarshal(document, &s.root); err != nil {
 		tb.Fatal(err)
 	}
