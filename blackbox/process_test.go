@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"io"
 	"math/big"
 	"net"
@@ -75,26 +76,36 @@ func tempDir(t *testing.T) string {
 // program is the path of the built program.
 type program string
 
-// buildProgram builds the program for a test.
+// buildProgram returns the program. The first call builds it.
 func buildProgram(t *testing.T) program {
 	t.Helper()
+	watch(t)
+	p, err := built()
+	check(t, err)
+	return p
+}
+
+var built = sync.OnceValues(func() (program, error) {
 	// `go test` caches results by the files that a test reads. These tests do not import all packages of the program,
 	// so they read its source.
 	const format = `{{if .Module}}{{if .Module.Main}}{{$dir := .Dir}}
 		{{range .GoFiles}}{{$dir}}/{{.}} {{end}}
 		{{range .EmbedFiles}}{{$dir}}/{{.}} {{end}}{{end}}{{end}}`
 	source, err := exec.Command("go", "list", "-deps", "-f", format, ".").Output()
-	check(t, err)
+	if err != nil {
+		return "", err
+	}
 	for _, name := range strings.Fields(string(source)) {
-		_, err := os.ReadFile(name)
-		check(t, err)
+		if _, err := os.ReadFile(name); err != nil {
+			return "", err
+		}
 	}
-	p := program(filepath.Join(tempDir(t), "spoolwright"))
-	if out, err := exec.Command("go", "build", "-buildvcs=false", "-o", string(p), ".").CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
+	p := filepath.Join(testkit.Folder(), "spoolwright")
+	if out, err := exec.Command("go", "build", "-buildvcs=false", "-o", p, ".").CombinedOutput(); err != nil {
+		return "", fmt.Errorf("go build: %w\n%s", err, out)
 	}
-	return p
-}
+	return program(p), nil
+})
 
 // processEnv returns the environment of a process: defaults for tests, PATH and TMPDIR of the test, and extra. It
 // lacks all other variables of the test's environment.

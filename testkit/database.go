@@ -7,10 +7,12 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -33,7 +35,10 @@ import (
 var Definitions = slices.Concat(webhooks.Definitions, inventory.Definitions, catalog.Definitions, production.Definitions,
 	orders.Definitions)
 
-var private *local.Server
+var (
+	private *local.Server
+	folder  string // of private
+)
 
 // Main is the TestMain of a package whose tests need a database. If PostgreSQL cannot start, it prints one line and
 // fails.
@@ -49,17 +54,19 @@ func UsePostgres() {
 
 func runTests(m *testing.M) int {
 	UsePostgres()
+	// Tests wait for PostgreSQL, for deadlines and for processes. On two cores, two at once would leave the cores idle.
+	flag.Set("test.parallel", strconv.Itoa(max(4, runtime.GOMAXPROCS(0)))) // -parallel overrides it
 	fail := func(err error) int {
 		fmt.Fprintln(os.Stderr, "the tests need PostgreSQL:", err)
 		return 1
 	}
-	dir, err := Dir()
-	if err != nil {
+	var err error
+	if folder, err = Dir(); err != nil {
 		return fail(err)
 	}
-	defer os.RemoveAll(dir)
+	defer os.RemoveAll(folder)
 	ctx := context.Background()
-	if private, err = local.Start(ctx, local.Options{Dir: dir, Throwaway: true}); err != nil {
+	if private, err = local.Start(ctx, local.Options{Dir: folder, Throwaway: true}); err != nil {
 		return fail(err)
 	}
 	defer func() {
@@ -98,6 +105,9 @@ func Dir() (string, error) {
 
 // Private returns the PostgreSQL of this test process.
 func Private() *local.Server { return private }
+
+// Folder returns a folder for files that all tests of this process share. It is removed when they have ended.
+func Folder() string { return folder }
 
 var shared = sync.OnceValues(func() (*db.DB, error) {
 	return db.Open(context.Background(), db.Config{URL: private.AppURL(), MaxConns: 16, Definitions: Definitions})
