@@ -1,6 +1,7 @@
 package blackbox_test
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -24,6 +25,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"spoolwright/db/local"
+	"spoolwright/testkit"
 )
 
 // TestOverload runs the built program under loads that it cannot handle. Every request must get a valid response, if
@@ -39,6 +41,7 @@ func TestOverload(t *testing.T) {
 		{"LockedRow", testLockedRow},
 		{"HangingPostgres", testHangingPostgres},
 		{"FullDisk", testFullDisk},
+		{"FewDescriptors", testFewDescriptors},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -253,7 +256,7 @@ func testSlowClients(t *testing.T, p program) {
 		}
 	}()
 	for i := range n {
-		conn, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
+		conn, err := dialFrom(1+i/1000, s.url)
 		check(t, err)
 		conns = append(conns, conn)
 		if i%2 == 0 { // slow in the body
@@ -441,4 +444,132 @@ func testFullDisk(t *testing.T, p program) {
 	s.wantWorking(t)
 	eventually(t, "/readyz succeeds", ready)
 	s.wantResourcesReleased(t)
+}
+
+// dialFrom connects to the service from one of the loopback addresses, because an address may have a quarter of the
+// connections.
+func dialFrom(address int, url string) (net.Conn, error) {
+	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 1, byte(address))}}
+	return d.Dial("tcp", strings.TrimPrefix(url, "http://"))
+}
+
+// testFewDescriptors lets the service open 256 files. Clients that open as many WebSockets as they can, or as many idle
+// connections, must not keep other clients from the service. They are closed or rejected, counted and logged.
+func testFewDescriptors(t *testing.T, p program) {
+	url, _ := newDatabase(t, testkit.Private().OwnerURL)
+	metrics := freeAddress(t)
+	env := append([]string{"DATABASE_URL=" + url, secretEnv, "METRICS_ADDR=" + metrics}, noLimits...)
+	p.addUser(t, env, "loud", "ada@loud.example", "admin")
+	p.addUser(t, env, "quiet", "ada@quiet.example", "admin")
+	c := p.startAs(t, func(c *exec.Cmd) {
+		c.Args = []string{"sh", "-c", `ulimit -n 256 && exec "$0"`, c.Path}
+		c.Path = "/bin/sh"
+	}, env)
+	c.client.Timeout = waitTimeout
+	quiet := c.login(t, "ada@quiet.example", testPassword)
+	loud := c.login(t, "ada@loud.example", testPassword)
+	metric := func(name string) float64 {
+		t.Helper()
+		r, err := http.Get("http://" + metrics + "/metrics")
+		check(t, err)
+		defer r.Body.Close()
+		b, err := io.ReadAll(r.Body)
+		check(t, err)
+		m := regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(name) + ` (\d+)$`).FindSubmatch(b)
+		if m == nil {
+			t.Fatalf("no metric %s in %s", name, b)
+		}
+		n, err := strconv.ParseFloat(string(m[1]), 64)
+		check(t, err)
+		return n
+	}
+	most := int(metric("http_connections_max"))
+	if most < 64 || most > 192 {
+		t.Errorf("with 256 file descriptors, clients may have %d connections", most)
+	}
+	// The other tenant's requests and the health checks, each on a new connection.
+	wantServed := func(during string) {
+		t.Helper()
+		for range 25 {
+			c.client.CloseIdleConnections()
+			if status, _ := c.call(t, quiet, "GET", "/api/v1/spools", nil); status != 200 {
+				t.Fatalf("during %s, a request gets %d", during, status)
+			}
+			c.client.CloseIdleConnections()
+			if status, _ := c.call(t, "", "GET", "/healthz", nil); status != 200 {
+				t.Fatalf("during %s, /healthz returns %d", during, status)
+			}
+		}
+	}
+	wantLogged := func(line string) {
+		t.Helper()
+		if n := strings.Count(c.stderr.String(), line); n == 0 {
+			t.Errorf("the log has no line %q", line)
+		}
+	}
+
+	statuses := map[int]int{}
+	var conns []net.Conn
+	defer func() {
+		for _, conn := range conns {
+			conn.Close()
+		}
+	}()
+	for key := range 20 {
+		status, created := c.call(t, loud, "POST", "/api/v1/api-keys",
+			map[string]any{"name": strconv.Itoa(key), "role": "printer"})
+		if status != 201 {
+			t.Fatal(status, created)
+		}
+		for range 15 {
+			conn, err := dialFrom(1+key, c.url)
+			check(t, err)
+			conns = append(conns, conn)
+			conn.SetDeadline(time.Now().Add(waitTimeout))
+			fmt.Fprintf(conn, "GET /spoolman/api/v1/spool HTTP/1.1\r\nHost: farm\r\nConnection: Upgrade\r\n"+
+				"Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"+
+				"X-API-Key: %s\r\n\r\n", created["key"])
+			r, err := http.ReadResponse(bufio.NewReader(conn), nil)
+			check(t, err)
+			statuses[r.StatusCode]++
+		}
+	}
+	wantServed("the attack with WebSockets")
+	if statuses[101] != most/4 || statuses[429] != 300-most/4 {
+		t.Errorf("the statuses of WebSockets are %v, want %d times 101 and then 429", statuses, most/4)
+	}
+	if n := metric(`http_connections_rejected_total{bound="tenant_websockets"}`); int(n) != statuses[429] {
+		t.Errorf("%v WebSockets were counted as rejected, want %d", n, statuses[429])
+	}
+	wantLogged("a tenant has too many WebSocket connections")
+
+	for i := range 1000 {
+		conn, err := dialFrom(1+i/20, c.url)
+		check(t, err)
+		conns = append(conns, conn)
+		if i%2 == 0 { // the others never send a request
+			io.WriteString(conn, "GET /healthz HTTP/1.1\r\nHost: farm\r\n\r\n")
+		}
+	}
+	wantServed("the attack with idle connections")
+	wantLogged("clients have too many connections: closing those that are idle")
+	eventually(t, "connections are replaced", func() bool { return metric("http_connections_replaced_total") >= 500 })
+
+	for range most { // from one address
+		conn, err := dialFrom(200, c.url)
+		check(t, err)
+		conns = append(conns, conn)
+	}
+	eventually(t, "connections of the address are rejected", func() bool {
+		return int(metric(`http_connections_rejected_total{bound="address"}`)) >= most/2
+	})
+	wantServed("the attack from one address")
+	wantLogged("a client address has too many connections")
+
+	for _, conn := range conns {
+		conn.Close()
+	}
+	eventually(t, "the connections are closed", func() bool {
+		return metric(`http_connections{state="websocket"}`) == 0 && metric(`http_connections{state="idle"}`) < 8
+	})
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"log"
 	"log/slog"
 	"net"
 	"net/http"
@@ -52,6 +53,7 @@ type Config struct {
 	Version         string
 	Log             *slog.Logger
 	Metrics         *Metrics
+	MaxConnections  int              // of all clients together; 0 derives it from the limit of open files
 	DrainDelay      time.Duration    // from "not ready" to the close of the listener
 	Now             func() time.Time // for tests
 }
@@ -71,6 +73,8 @@ type Server struct {
 	draining  atomic.Bool
 	forwarded sync.Once // warns of X-Forwarded-For from an untrusted address
 	readiness readiness
+
+	connections *connections
 }
 
 // maxLimitedKeys limits the memory of the rate limiter.
@@ -94,6 +98,15 @@ func New(c Config) *Server {
 		Config: c, mux: http.NewServeMux(), resources: map[string]*resource{}, readiness: readiness{check: c.Ready},
 	}
 	s.limiter = NewLimiter(maxLimitedKeys, c.Now)
+	if c.MaxConnections == 0 {
+		database := 0
+		if c.DB != nil {
+			database = int(c.DB.Stats().Max)
+		}
+		s.MaxConnections = connectionLimit(database)
+	}
+	s.connections = newConnections(s.MaxConnections, c.TrustedProxies, c.Log)
+	c.Metrics.more = append(c.Metrics.more, s.connections.writeMetrics)
 	current := map[string]*operation{} // by path
 	for _, route := range c.Routes {
 		if route.Lock != nil {
@@ -141,7 +154,8 @@ type requestInfo struct {
 	address string
 	err     error
 
-	inFlight *inFlight // of the server, in requests of a Surface
+	inFlight    *inFlight    // of the server, in requests of a Surface
+	connections *connections // the same
 }
 
 type infoKey struct{}
@@ -312,7 +326,9 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 		MaxHeaderBytes:    64 << 10,
 
 		DisableGeneralOptionsHandler: true, // its response to OPTIONS * lacks the common headers
-		ErrorLog:                     slog.NewLogLogger(s.Log.Handler(), slog.LevelDebug),
+		ErrorLog:                     log.New(&errorLog{log: s.Log}, "", 0),
+
+		ConnState: s.connections.changed,
 	}
 	for _, f := range s.Surfaces {
 		go f.Run(ctx)

@@ -64,7 +64,7 @@ func (s *Server) surface(f Surface) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		info := infoOf(r)
 		info.pattern = "* " + f.Prefix // metrics with the paths and methods of clients would have too many time series
-		info.inFlight = &s.inFlight
+		info.inFlight, info.connections = &s.inFlight, s.connections
 		w.Header().Set("Cache-Control", "no-store")
 		var denied error
 		info.caller, denied = s.Authenticate(r, true, s.admit(info))

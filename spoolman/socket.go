@@ -62,9 +62,6 @@ func isUpgrade(r *http.Request) bool {
 	return hasToken(r.Header.Values("Connection"), "upgrade") && hasToken(r.Header.Values("Upgrade"), "websocket")
 }
 
-var errTooManySockets = &server.Error{Status: 429, Code: "RATE_LIMIT_EXCEEDED", RetryAfter: 30 * time.Second,
-	Detail: "Too many open WebSocket connections"}
-
 // upgrade turns the connection into a socket that gets the changes of all spools, or of the one whose id is given.
 func (q request) upgrade(id []string) error {
 	w, r, h := q.w, q.r, q.handlers
@@ -84,14 +81,14 @@ func (q request) upgrade(id []string) error {
 		return err
 	}
 	if !h.sockets.add(s) {
-		return errTooManySockets
+		return server.ErrTooManyWebSockets
 	}
 	// Later changes are those since this poll.
 	if err := h.sockets.poll(r.Context(), q.tenant()); err != nil {
 		h.sockets.remove(s)
 		return err
 	}
-	conn, buffered, err := http.NewResponseController(w).Hijack()
+	conn, buffered, err := server.Hijack(w, r)
 	if err != nil {
 		h.sockets.remove(s)
 		return err

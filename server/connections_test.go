@@ -1,0 +1,230 @@
+package server_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"spoolwright/server"
+)
+
+// client is a connection that keeps alive.
+type client struct {
+	net.Conn
+	r *bufio.Reader
+}
+
+// connect opens a connection from the address.
+func connect(t *testing.T, from, to string) *client {
+	t.Helper()
+	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
+	conn, err := d.DialContext(t.Context(), "tcp", to)
+	if err != nil {
+		t.Skipf("cannot connect from %s: %v", from, err) // not all systems have more loopback addresses than one
+	}
+	t.Cleanup(func() { conn.Close() })
+	conn.SetDeadline(time.Now().Add(time.Minute)) // less than the server waits for a further request
+	return &client{conn, bufio.NewReader(conn)}
+}
+
+// get sends a request and returns the status, or 0 if the connection is closed.
+func (c *client) get(t *testing.T, path string) int {
+	t.Helper()
+	fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: h\r\n\r\n", path)
+	r, err := http.ReadResponse(c.r, nil)
+	if err != nil {
+		return 0
+	}
+	if _, err := io.Copy(io.Discard, r.Body); err != nil {
+		t.Fatal(err)
+	}
+	return r.StatusCode
+}
+
+// wantClosed waits until the server closes the connection.
+func (c *client) wantClosed(t *testing.T) {
+	t.Helper()
+	if b, err := c.r.ReadByte(); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Fatalf("the connection is open: %q, %v", b, err)
+	}
+}
+
+// A client address has at most a quarter of the connections, unless it is that of a trusted proxy.
+func TestConnectionsOfAddress(t *testing.T) {
+	t.Parallel()
+	var log logbook
+	s := newServer(t, func(c *server.Config) {
+		c.MaxConnections, c.Log = 40, log.logger()
+		c.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.3/32")}
+	})
+	address, _ := serving(t, s)
+	var open []*client
+	for range 10 {
+		open = append(open, connect(t, "127.0.0.2", address))
+	}
+	for i, c := range open {
+		if got := c.get(t, "/healthz"); got != 200 {
+			t.Errorf("connection %d of an address: %d", i, got)
+		}
+	}
+	for range 2 {
+		connect(t, "127.0.0.2", address).wantClosed(t)
+	}
+	for range 20 {
+		if got := connect(t, "127.0.0.3", address).get(t, "/healthz"); got != 200 {
+			t.Errorf("a connection of a trusted proxy: %d", got)
+		}
+	}
+	if n := strings.Count(log.String(), "a client address has too many connections"); n != 1 {
+		t.Errorf("%d lines about the bound in the log, want 1:\n%s", n, &log)
+	}
+	m := scrape(t, s.Metrics)
+	if got := m[`http_connections_rejected_total{bound="address"}`]; got != 2 {
+		t.Errorf("%v connections were counted as rejected, want 2", got)
+	}
+	open[0].Close()
+	for { // until the server has noticed
+		if connect(t, "127.0.0.2", address).get(t, "/healthz") == 200 {
+			break
+		}
+	}
+}
+
+// At the bound of all connections, new ones replace those that are idle for the longest time. Requests continue, and
+// when no connection is idle, an address without connections still gets one.
+func TestAllConnections(t *testing.T) {
+	t.Parallel()
+	begun, end := make(chan bool), make(chan bool)
+	var log logbook
+	s := newServer(t, func(c *server.Config) {
+		c.MaxConnections, c.Log = 8, log.logger()
+		c.Routes = append(c.Routes, server.Op("GET /api/v1/slow", server.Read, slow(begun, end), doc("slow")))
+	})
+	address, _ := serving(t, s)
+	from := func(i int) string { return fmt.Sprintf("127.0.1.%d", 1+i) }
+	wantIdle := func(n float64) { // the server may notice the end of a request later than the client
+		t.Helper()
+		begin := time.Now()
+		for scrape(t, s.Metrics)[`http_connections{state="idle"}`] != n {
+			if time.Sleep(time.Millisecond); time.Since(begin) > time.Minute {
+				t.Fatalf("the metrics are %v, want %v idle connections", scrape(t, s.Metrics), n)
+			}
+		}
+	}
+	var idle []*client
+	for i := range 8 {
+		idle = append(idle, connect(t, from(i), address))
+		if got := idle[i].get(t, "/healthz"); got != 200 {
+			t.Fatalf("connection %d: %d", i, got)
+		}
+		wantIdle(float64(1 + i))
+	}
+	if got := idle[0].get(t, "/healthz"); got != 200 { // now the second one has been idle for the longest time
+		t.Fatal(got)
+	}
+	wantIdle(8)
+	added := connect(t, from(8), address)
+	if got := added.get(t, "/healthz"); got != 200 {
+		t.Errorf("a new connection: %d", got)
+	}
+	idle[1].wantClosed(t)
+	for i, c := range idle {
+		if i != 1 && c.get(t, "/healthz") != 200 {
+			t.Errorf("connection %d is closed", i)
+		}
+	}
+	if m := scrape(t, s.Metrics); m["http_connections_replaced_total"] != 1 || m["http_connections_max"] != 8 {
+		t.Errorf("the metrics are %v", m)
+	}
+
+	wantIdle(8)
+	// The next ones have requests.
+	var busy []*client
+	for i := range 8 {
+		c := connect(t, from(20+i), address)
+		fmt.Fprint(c, "GET /api/v1/slow HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer viewer\r\n\r\n")
+		<-begun
+		busy = append(busy, c)
+	}
+	connect(t, from(20), address).wantClosed(t)
+	if got := connect(t, from(30), address).get(t, "/healthz"); got != 200 {
+		t.Errorf("an address without connections, while no connection is idle: %d", got)
+	}
+	close(end)
+	for i, c := range busy {
+		if r, err := http.ReadResponse(c.r, nil); err != nil || r.StatusCode != 204 {
+			t.Errorf("request %d: %v %v", i, r, err)
+		}
+	}
+	for _, line := range []string{"closing those that are idle", "none is idle: closing new ones"} {
+		if n := strings.Count(log.String(), line); n != 1 {
+			t.Errorf("%d lines with %q in the log, want 1:\n%s", n, line, &log)
+		}
+	}
+}
+
+// slow returns an endpoint that waits for end after it has sent to begun.
+func slow(begun chan<- bool, end <-chan bool) server.Endpoint {
+	return server.Handle(func(context.Context, *server.Request[struct{}]) (server.NoContent, error) {
+		begun <- true
+		<-end
+		return nil, nil
+	})
+}
+
+// The errors of the HTTP server are warnings, one a minute.
+func TestServerErrorsAreLogged(t *testing.T) {
+	t.Parallel()
+	var log logbook
+	s := newServer(t, func(c *server.Config) { c.Log = log.logger() })
+	l := &failingListener{pipeListener: pipeListener{make(chan net.Conn), make(chan struct{})}, failures: 3}
+	ctx, cancel := context.WithCancel(t.Context())
+	end := make(chan error)
+	go func() { end <- s.Serve(ctx, l) }()
+	for begin := time.Now(); strings.Count(log.String(), "too many open files") < 3; time.Sleep(time.Millisecond) {
+		if time.Since(begin) > time.Minute {
+			t.Fatalf("the log is\n%s", &log)
+		}
+	}
+	cancel()
+	if err := <-end; err != nil {
+		t.Error(err)
+	}
+	levels := map[any]int{}
+	for _, line := range log.lines(t) {
+		if text, _ := line["error"].(string); strings.Contains(text, "too many open files") {
+			levels[line["level"]]++
+		}
+	}
+	if levels["WARN"] != 1 || levels["DEBUG"] != 2 {
+		t.Errorf("the levels of the lines are %v", levels)
+	}
+}
+
+type failingListener struct {
+	pipeListener
+	failures int
+}
+
+func (l *failingListener) Accept() (net.Conn, error) {
+	if l.failures--; l.failures >= 0 {
+		return nil, temporary{}
+	}
+	return l.pipeListener.Accept()
+}
+
+// temporary is the error of a listener when the process has too many open files.
+type temporary struct{}
+
+func (temporary) Error() string   { return "accept: too many open files" }
+func (temporary) Timeout() bool   { return false }
+func (temporary) Temporary() bool { return true }
