@@ -228,3 +228,55 @@ type temporary struct{}
 func (temporary) Error() string   { return "accept: too many open files" }
 func (temporary) Timeout() bool   { return false }
 func (temporary) Temporary() bool { return true }
+
+// A chunked request is the last one of its connection. It is rejected if it also has a Content-Length.
+func TestFraming(t *testing.T) {
+	t.Parallel()
+	address, _ := serving(t, newServer(t))
+	const thing = `{"name":"a", "weight": 5}`
+	const chunked = "Transfer-Encoding: chunked\r\n"
+	chunks := func(body string) string {
+		half := len(body) / 2
+		return fmt.Sprintf("\r\n%x\r\n%s\r\n%x\r\n%s\r\n0\r\n\r\n", half, body[:half], len(body)-half, body[half:])
+	}
+	for name, test := range map[string]struct {
+		request string
+		want    int
+	}{
+		"both":             {"content-LENGTH: 40\r\n" + chunked + chunks(thing), 400},
+		"in another order": {chunked + "Content-Length: 40\r\n" + chunks(thing), 400},
+		"chunked":          {chunked + chunks(thing), 200},
+		"in another field": {"X-Content-Length: 1\r\n" + chunked + chunks(thing), 200},
+		"in the body":      {chunked + chunks("{\r\nContent-Length: 40\r\n}"), 400},
+	} {
+		const head = "POST /api/v1/things HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer admin\r\n" +
+			"Content-Type: application/json\r\n"
+		for _, before := range []string{"", "GET /healthz HTTP/1.1\r\nHost: h\r\n\r\n",
+			head + fmt.Sprintf("Content-Length: %d\r\n\r\n%s", len(thing), thing)} {
+			for _, split := range []int{0, 1, len(head) + 5} {
+				c := connect(t, "127.0.0.1", address)
+				if before != "" {
+					io.WriteString(c, before)
+					r, err := http.ReadResponse(c.r, nil)
+					if err != nil || r.StatusCode != 200 {
+						t.Fatalf("%s: the request before: %v %v", name, r, err)
+					}
+					io.Copy(io.Discard, r.Body)
+				}
+				request := head + test.request
+				io.WriteString(c, request[:split])
+				io.WriteString(c, request[split:])
+				r, err := http.ReadResponse(c.r, nil)
+				if err != nil {
+					t.Fatalf("%s: %v", name, err)
+				}
+				body, _ := io.ReadAll(r.Body)
+				isTwo := strings.Contains(string(body), "both Content-Length and Transfer-Encoding")
+				if r.StatusCode != test.want || !r.Close || isTwo != (test.want == 400 && name != "in the body") {
+					t.Errorf("%s, after %q: %d %s, close is %v", name, before, r.StatusCode, body, r.Close)
+				}
+				c.wantClosed(t)
+			}
+		}
+	}
+}

@@ -231,7 +231,10 @@ func (s *Server) ServeHTTP(writer http.ResponseWriter, r *http.Request) {
 		s.Metrics.observe(info.pattern, r.Method, w.status, elapsed)
 		s.log(r, info, w.status, elapsed)
 	}()
+	badFraming := checkFraming(w, r)
 	switch {
+	case badFraming != nil:
+		s.reject(w, r, badFraming)
 	case s.cors(w, r):
 	case isClean(r.URL.Path):
 		s.mux.ServeHTTP(w, r)
@@ -328,7 +331,13 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 		DisableGeneralOptionsHandler: true, // its response to OPTIONS * lacks the common headers
 		ErrorLog:                     log.New(&errorLog{log: s.Log}, "", 0),
 
-		ConnState: s.connections.changed,
+		ConnContext: withConn,
+		ConnState: func(conn net.Conn, state http.ConnState) {
+			if framed, ok := conn.(*framedConn); ok && state != http.StateNew {
+				framed.changed(state)
+			}
+			s.connections.changed(conn, state)
+		},
 	}
 	for _, f := range s.Surfaces {
 		go f.Run(ctx)
@@ -341,7 +350,7 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 		background.Go(func() { s.Background(ctx) })
 	}
 	stopped := make(chan error, 1)
-	go func() { stopped <- h.Serve(listener) }()
+	go func() { stopped <- h.Serve(framedListener{listener}) }()
 	select {
 	case err := <-stopped:
 		return err

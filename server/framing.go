@@ -1,0 +1,92 @@
+package server
+
+import (
+	"context"
+	"net"
+	"net/http"
+)
+
+// A request with both Content-Length and Transfer-Encoding may be an attempt to smuggle another request past a proxy
+// that considers only the former (RFC 9112, section 6.3). net/http removes Content-Length before the handler sees the
+// request, so framedConn looks for it in what the client sends.
+var errTwoLengths = &Error{Status: 400, Code: "BAD_REQUEST",
+	Detail: "The request has both Content-Length and Transfer-Encoding"}
+
+// framedListener accepts connections without TLS as *framedConn. With TLS, net/http needs the *tls.Conn.
+type framedListener struct{ net.Listener }
+
+func (l framedListener) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	if tcp, ok := conn.(*net.TCPConn); ok {
+		return &framedConn{TCPConn: tcp, inHeader: true}, err
+	}
+	return conn, err
+}
+
+// framedConn is a connection that notices Content-Length in the header of a request. It does not see what net/http
+// read together with the previous request, of a client that does not wait for responses. Only the goroutine that reads
+// requests uses the fields.
+type framedConn struct {
+	*net.TCPConn
+	inHeader  bool // whether a header is being read
+	column    int  // bytes of the current line
+	matched   int  // of these, those that begin contentLength
+	hasLength bool
+}
+
+const contentLength = "content-length:"
+
+func (c *framedConn) Read(p []byte) (int, error) {
+	n, err := c.TCPConn.Read(p)
+	if c.inHeader {
+		c.scan(p[:n])
+	}
+	return n, err
+}
+
+func (c *framedConn) scan(b []byte) {
+	for _, x := range b {
+		switch {
+		case x == '\n' && c.column == 0: // the end of the header
+			c.inHeader = false
+			return
+		case x == '\n':
+			c.column, c.matched = 0, 0
+		case x != '\r':
+			if c.column == c.matched && x|0x20 == contentLength[c.matched] { // |0x20 makes letters lower case
+				if c.matched++; c.matched == len(contentLength) {
+					c.hasLength, c.inHeader = true, false
+					return
+				}
+			}
+			c.column++
+		}
+	}
+}
+
+// changed is called with each new state of the connection, before and after a request is read.
+func (c *framedConn) changed(state http.ConnState) {
+	if c.inHeader = state == http.StateIdle; c.inHeader {
+		c.column, c.matched, c.hasLength = 0, 0, false
+	}
+}
+
+type connKey struct{}
+
+// withConn is the ConnContext of the http.Server.
+func withConn(ctx context.Context, conn net.Conn) context.Context {
+	return context.WithValue(ctx, connKey{}, conn)
+}
+
+// checkFraming makes the server close the connection of a chunked request after the response, because the request may
+// have a Content-Length too. It returns errTwoLengths if it certainly has.
+func checkFraming(w http.ResponseWriter, r *http.Request) *Error {
+	if len(r.TransferEncoding) == 0 {
+		return nil
+	}
+	w.Header().Set("Connection", "close")
+	if conn, ok := r.Context().Value(connKey{}).(*framedConn); ok && conn.hasLength {
+		return errTwoLengths
+	}
+	return nil
+}
