@@ -249,18 +249,8 @@ type rowBatch []map[string]any
 
 // add adds the row with the number n, counted from 1.
 func (b *rowBatch) add(n int, r *importRow) {
-	if r.Remaining.IsNull() {
-		r.Remaining = r.NetWeight
-	}
-	row := map[string]any{
-		"n": n, "id": db.NewID(), "material_type": r.MaterialType.Arg(), "brand": r.Brand.Arg(), "color": r.Color.Arg(),
-		"color_hex": r.ColorHex.Arg(), "finish": r.Finish.Arg(), "diameter_mm": r.DiameterMM.Arg(),
-		"net_weight_grams": r.NetWeight.Arg(), "remaining_weight_grams": r.Remaining.Arg(),
-		"spool_weight_grams": r.SpoolWeight.Arg(), "purchase_price": r.PurchasePrice.Arg(),
-		"supplier": r.Supplier.Arg(), "purchase_date": r.PurchaseDate.Arg(), "notes": r.Notes.Arg(),
-		"location": r.Location.Arg(), "lot_number": r.LotNumber.Arg(), "density_g_cm3": r.Density.Arg(),
-		"archived": r.Archived.Or(false),
-	}
+	row := r.row()
+	row["id"], row["number"] = db.NewID(), n // insert replaces the number
 	if r.key != "" {
 		row["external_key"] = r.key
 	}
@@ -289,18 +279,12 @@ func (b rowBatch) insert(ctx context.Context, d *db.DB, rows, number int) (creat
 	}
 	err = d.Write(ctx, db.SQL(`
 		with added as (
-			insert into spools (id, number, external_key, material_type, brand, color, color_hex, finish, diameter_mm,
-				net_weight_grams, remaining_weight_grams, spool_weight_grams, purchase_price, supplier, purchase_date,
-				notes, location, lot_number, density_g_cm3, archived, first_used_at, last_used_at, created_at, updated_at)
-			select id, $3::int - 1 + row_number() over (order by n), external_key, material_type, brand, color, color_hex,
-				finish, diameter_mm, net_weight_grams, remaining_weight_grams, spool_weight_grams, purchase_price, supplier,
-				purchase_date, notes, location, lot_number, density_g_cm3, archived, first_used_at, last_used_at,
-				now() - ($1::int - n) * interval '1 microsecond', now() - ($1::int - n) * interval '1 microsecond'
-			from json_to_recordset($2::json) as r (n int, id uuid, external_key text, material_type text, brand text,
-				color text, color_hex text, finish text, diameter_mm numeric, net_weight_grams numeric,
-				remaining_weight_grams numeric, spool_weight_grams numeric, purchase_price numeric, supplier text,
-				purchase_date date, notes text, location text, lot_number text, density_g_cm3 numeric, archived boolean,
-				first_used_at timestamptz, last_used_at timestamptz)
+			insert into spools (id, number, external_key, first_used_at, last_used_at, created_at, updated_at,
+				`+inputColumns+`)
+			select id, $3::int - 1 + row_number() over (order by number), external_key, first_used_at, last_used_at,
+				now() - ($1::int - number) * interval '1 microsecond', now() - ($1::int - number) * interval '1 microsecond',
+				`+inputColumns+`
+			from json_populate_recordset(null::spools, $2::json) r
 			where r.external_key is null or r.external_key not in (
 				select s.external_key from spools s where s.tenant_id = $4::uuid and s.external_key = any ($5::text[]))
 			on conflict (tenant_id, external_key) where external_key is not null do nothing

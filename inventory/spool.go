@@ -6,6 +6,7 @@ import (
 	_ "embed"
 	"encoding/json"
 	"errors"
+	"strings"
 
 	"spoolwright/db"
 	"spoolwright/server"
@@ -87,10 +88,20 @@ type Spool struct {
 	HiddenAt      server.Timestamp                `json:"hidden_at" rule:"readOnly"`
 }
 
-// spoolColumns are the fields of a Spool in order.
-const spoolColumns = `id, number, material_type, brand, color, color_hex, finish, diameter_mm, net_weight_grams,
-	remaining_weight_grams, spool_weight_grams, purchase_price, cost_per_gram, supplier, purchase_date, notes,
-	location, lot_number, density_g_cm3, archived, first_used_at, last_used_at, created_at, updated_at, hidden_at`
+var (
+	spoolColumns = strings.Join(server.SchemaOf[Spool]().Sortable(), ", ") // all, in the order of the fields
+	inputColumns = strings.Join(server.SchemaOf[Spool]().Writable(), ", ") // those of requests
+)
+
+// row returns the values of a new spool by column, with defaults for what the request or file omits.
+func (s *Spool) row() map[string]any {
+	row := server.Row(s)
+	if s.Remaining.IsNull() {
+		row["remaining_weight_grams"] = row["net_weight_grams"]
+	}
+	row["archived"] = s.Archived.Or(false)
+	return row
+}
 
 // Filter are the parameters of the spool list.
 type Filter struct {
@@ -210,9 +221,6 @@ var createDoc = &server.Doc{
 
 func (h handlers) create(ctx context.Context, r *server.Request[SpoolCreate]) (server.CreatedMany[Spool], error) {
 	in, quantity := &r.In, r.In.Quantity.Or(1)
-	if in.Remaining.IsNull() {
-		in.Remaining = in.NetWeight
-	}
 	ids := make([]string, quantity)
 	for i := range ids {
 		ids[i] = db.NewID()
@@ -221,25 +229,23 @@ func (h handlers) create(ctx context.Context, r *server.Request[SpoolCreate]) (s
 	if err != nil {
 		return nil, err
 	}
+	row, err := json.Marshal(in.row())
+	if err != nil {
+		return nil, err
+	}
 	spool := db.SQL(`
 		with spool as (
-			insert into spools (id, material_type, brand, color, color_hex, finish, diameter_mm, net_weight_grams,
-				remaining_weight_grams, spool_weight_grams, purchase_price, supplier, purchase_date, notes,
-				location, lot_number, density_g_cm3, archived)
-			select id::uuid, $2, $3, $4, $5, $6, $7::numeric, $8::numeric,
-				$9::numeric, $10::numeric, $11::numeric, $12, $13::date, $14, $15, $16, $17::numeric, $18::boolean
-			from json_array_elements_text($1::json) id
+			insert into spools (id, `+inputColumns+`)
+			select list.id::uuid, `+inputColumns+`
+			from json_array_elements_text($1::json) list (id)
+			cross join (select `+inputColumns+` from json_populate_record(null::spools, $2::json)) input
 			returning `+spoolColumns+`
 		), entry as (
 			insert into spool_usage (spool_id, kind, before_grams, after_grams)
 			select id, 'created', 0, remaining_weight_grams from spool
 		)
 		select * from spool order by id`,
-		string(list), in.MaterialType.Arg(), in.Brand.Arg(), in.Color.Arg(), in.ColorHex.Arg(), in.Finish.Arg(),
-		in.DiameterMM.Arg(),
-		in.NetWeight.Arg(), in.Remaining.Arg(), in.SpoolWeight.Arg(), in.PurchasePrice.Arg(), in.Supplier.Arg(),
-		in.PurchaseDate.Arg(), in.Notes.Arg(), in.Location.Arg(), in.LotNumber.Arg(), in.Density.Arg(),
-		in.Archived.Or(false))
+		string(list), string(row))
 	one, err := h.write(ctx, spool.Expect(len(ids)))
 	if err != nil || in.Quantity.IsNull() {
 		return one, err

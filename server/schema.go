@@ -240,6 +240,29 @@ func Assignments[T any](in *T, args []any) (string, []any) {
 	return b.String(), args
 }
 
+// Writable returns the names of the fields that requests set, in order: the columns of Row.
+func (s *Schema) Writable() []string {
+	var names []string
+	for _, f := range s.Fields {
+		if !f.ReadOnly && !f.WriteOnly {
+			names = append(names, f.Name)
+		}
+	}
+	return names
+}
+
+// Row returns the values of the Writable fields by name, for json_populate_record. Fields that are not set are nil.
+func Row[T any](in *T) map[string]any {
+	row := map[string]any{}
+	v := reflect.ValueOf(in).Elem()
+	for _, f := range schemaOf(v.Type()).Fields {
+		if !f.ReadOnly && !f.WriteOnly {
+			row[f.Name] = v.FieldByIndex(f.index).Addr().Interface().(settable).Arg()
+		}
+	}
+	return row
+}
+
 // Unchanged converts the list of Assignments to a condition that holds if every column already has its new value.
 func Unchanged(assignments string) string {
 	return strings.ReplaceAll(strings.ReplaceAll(assignments, " = $", " is not distinct from $"), ", ", " and ")
