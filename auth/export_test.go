@@ -58,11 +58,11 @@ func (g *Gate) Pass() { g.proceed <- struct{}{} }
 // Open lets all hashes proceed, now and later.
 func (g *Gate) Open() { close(g.proceed) }
 
-// WaitFor returns when n callers wait for a slot. It ends the test if that does not happen within 5 seconds.
+// WaitFor returns when n callers wait for a slot. It ends the test if that does not happen within 3 minutes.
 func (g *Gate) WaitFor(t *testing.T, n int) {
 	t.Helper()
 	waiting := 0
-	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(3 * time.Minute); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		g.hasher.queue.mu.Lock()
 		waiting = len(g.hasher.queue.waiting)
 		g.hasher.queue.mu.Unlock()

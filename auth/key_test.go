@@ -520,7 +520,7 @@ func TestKeyLastUsed(t *testing.T) {
 	lastUsed := func() string { t.Helper(); return admin.Get(t, path).Want(200).Text("last_used_at") }
 	waitFor := func(writes int, want time.Time) {
 		t.Helper()
-		for end := time.Now().Add(10 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		for end := time.Now().Add(testkit.WaitTimeout); ; time.Sleep(20 * time.Millisecond) {
 			_, uses := trips.get()
 			got := lastUsed()
 			if uses == writes && got == want.Format(time.RFC3339Nano) {

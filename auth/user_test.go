@@ -376,11 +376,11 @@ func holdUsersLock(t *testing.T, api *testkit.API, tenant string) *usersLock {
 	})}
 }
 
-// waitFor returns when n transactions wait for the lock. It ends the test if that does not happen within 3 seconds.
+// waitFor returns when n transactions wait for the lock. It ends the test after testkit.WaitTimeout.
 func (l *usersLock) waitFor(t *testing.T, n int) {
 	t.Helper()
 	var waiting int
-	for end := time.Now().Add(3 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(testkit.WaitTimeout); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		err := l.api.DB.Read(db.As(t.Context(), db.Actor{Tenant: l.tenant}), db.SQL(`
 			select count(*) from pg_locks where locktype = 'advisory' and not granted
 				and (classid::bigint << 32) | objid::bigint = hashtextextended('users ' || $1, 0)`, l.tenant).Into(&waiting))

@@ -167,16 +167,8 @@ func TestHomeDown(t *testing.T) {
 	nearUser, farUser := near.User(t, "operator"), far.User(t, "operator")
 	nearKey, farKey := near.Key(t, "operator"), far.Key(t, "operator")
 	farSpool := farUser.Post(t, "/api/v1/spools", blackSpool).Want(201).ID()
-	await := func(what string, ok func() bool) {
-		t.Helper()
-		for begin := time.Now(); !ok(); time.Sleep(50 * time.Millisecond) {
-			if time.Since(begin) > 20*time.Second {
-				t.Fatal("waited 20 seconds: " + what)
-			}
-		}
-	}
 	h.Down()
-	await("the database counts as out of reach", func() bool { return !api.DB.FurtherUp()[0] })
+	eventually(t, "the database counts as out of reach", func() bool { return !api.DB.FurtherUp()[0] })
 	restarted := testkit.New(t, testkit.Options{DB: h.Open(t)}, features...) // starts while it is down
 	for name, api := range map[string]*testkit.API{"running": api, "started": restarted} {
 		at := func(c *testkit.Client) *testkit.Client { copied := *c; copied.API = api; return &copied }
@@ -218,7 +210,7 @@ func TestHomeDown(t *testing.T) {
 	h.Up(t)
 	for name, api := range map[string]*testkit.API{"running": api, "started": restarted} {
 		at := func(c *testkit.Client) *testkit.Client { copied := *c; copied.API = api; return &copied }
-		await(name+": the database is back", func() bool { return api.DB.FurtherUp()[0] })
+		eventually(t, name+": the database is back", func() bool { return api.DB.FurtherUp()[0] })
 		at(farUser).Get(t, "/api/v1/spools/"+farSpool).Want(200)
 		at(farKey).Post(t, "/api/v1/spools", blackSpool).Want(201)
 	}

@@ -34,8 +34,7 @@ import (
 // The helpers in this file build the program, run its commands and its service as processes, and call the service
 // over HTTP.
 
-// waitTimeout bounds each wait for an event that normally happens within milliseconds or seconds.
-const waitTimeout = 3 * time.Minute
+const waitTimeout = testkit.WaitTimeout
 
 func check(t *testing.T, err error) {
 	t.Helper()
@@ -53,14 +52,9 @@ func skipTest(t *testing.T, reason string) {
 	t.Skip(reason)
 }
 
-// eventually waits until condition returns true. It ends the test after waitTimeout.
 func eventually(t *testing.T, what string, condition func() bool) {
 	t.Helper()
-	for begin := time.Now(); !condition(); time.Sleep(10 * time.Millisecond) {
-		if time.Since(begin) > waitTimeout {
-			t.Fatalf("timed out waiting until %s", what)
-		}
-	}
+	testkit.Eventually(t, what, condition)
 }
 
 // tempDir creates a directory that every account may enter. The test's cleanup removes it.

@@ -935,11 +935,8 @@ func TestLockWaitsWithoutConnection(t *testing.T) {
 	// Those that must wait without a connection hold one until they have failed to get the lock, which takes a while on
 	// a busy machine.
 	waiting := func() [2]int { return [2]int{waiters(t, super, application), int(d.Stats().InUse)} }
-	for deadline := time.Now().Add(5 * time.Second); waiting() != [2]int{2, 2}; time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("%v transactions wait for the lock with a connection and connections are in use, want 2 and 2", waiting())
-		}
-	}
+	testkit.Eventually(t, "two transactions wait for the lock with a connection, and no other connection is in use",
+		func() bool { return waiting() == [2]int{2, 2} })
 	if n := steady(t, func() int { return waiters(t, super, application) }); n != 2 {
 		t.Errorf("%d transactions wait for the lock with a connection, want 2", n)
 	}

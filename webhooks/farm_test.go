@@ -197,18 +197,15 @@ const hooksPath = "/api/v1/webhooks/"
 func eventually(t *testing.T, c *testkit.Client, path string, want map[string]string) *testkit.Response {
 	t.Helper()
 	var a *testkit.Response
-	for begin := time.Now(); time.Since(begin) < 10*time.Second; time.Sleep(20 * time.Millisecond) {
+	testkit.Eventually(t, fmt.Sprintf("%s shows %v", path, want), func() bool {
 		a = c.Get(t, path).Want(200)
 		same := true
 		for field, text := range want {
 			same = same && a.Text(field) == text
 		}
-		if same {
-			return a
-		}
-	}
-	t.Fatalf("%s is %s, want %v", path, a.Body, want)
-	return nil
+		return same
+	})
+	return a
 }
 
 // complete completes a new run, and returns its id.

@@ -2,7 +2,6 @@ package webhooks_test
 
 import (
 	"testing"
-	"time"
 
 	"spoolwright/db"
 	"spoolwright/testkit"
@@ -30,11 +29,7 @@ func TestHomes(t *testing.T) {
 	farReceiver.wantNone(t, 0)
 	h.Up(t)
 	farReceiver.wait(t)
-	for begin := time.Now(); !f.DB.FurtherUp()[0]; time.Sleep(20 * time.Millisecond) {
-		if time.Since(begin) > 20*time.Second {
-			t.Fatal("the database does not come back")
-		}
-	}
+	testkit.Eventually(t, "the database is back", func() bool { return f.DB.FurtherUp()[0] })
 	complete(t, farOperator)
 	farReceiver.wait(t)
 }

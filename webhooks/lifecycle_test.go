@@ -102,17 +102,14 @@ func TestDisabledWebhooks(t *testing.T) {
 // emptied waits until the tenant has no row in the table.
 func (f *farm) emptied(t *testing.T, c *testkit.Client, table string) {
 	t.Helper()
-	var n int
-	for begin := time.Now(); time.Since(begin) < 5*time.Second; time.Sleep(20 * time.Millisecond) {
+	testkit.Eventually(t, table+" is empty", func() bool {
+		var n int
 		stmt := db.SQL(`select count(*) from ` + table).Into(&n)
 		if err := f.DB.Read(db.As(t.Context(), db.Actor{Tenant: c.Actor.Tenant}), stmt); err != nil {
 			t.Fatal(err)
 		}
-		if n == 0 {
-			return
-		}
-	}
-	t.Errorf("%s still has %d rows", table, n)
+		return n == 0
+	})
 }
 
 // TestMaintain checks that ended deliveries are deleted after 30 days, that those of deleted webhooks are too, and that

@@ -2,8 +2,10 @@ package webhooks_test
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -29,18 +31,10 @@ func scrape(s *webhooks.Service) string {
 
 func wantMetrics(t *testing.T, s *webhooks.Service, want ...string) {
 	t.Helper()
-	var text string
-	for begin := time.Now(); time.Since(begin) < 10*time.Second; time.Sleep(20 * time.Millisecond) {
-		text = scrape(s)
-		missing := false
-		for _, line := range want {
-			missing = missing || !strings.Contains("\n"+text, "\n"+line)
-		}
-		if !missing {
-			return
-		}
-	}
-	t.Fatalf("the metrics do not contain all of %q:\n%s", want, text)
+	testkit.Eventually(t, fmt.Sprintf("the metrics contain all of %q", want), func() bool {
+		text := "\n" + scrape(s)
+		return !slices.ContainsFunc(want, func(line string) bool { return !strings.Contains(text, "\n"+line) })
+	})
 }
 
 func TestMetrics(t *testing.T) {

@@ -153,11 +153,7 @@ func running(pid int) bool {
 
 func gone(t *testing.T, pid int) {
 	t.Helper()
-	for begin := time.Now(); running(pid); time.Sleep(5 * time.Millisecond) {
-		if time.Since(begin) > 5*time.Second {
-			t.Fatalf("process %d still runs", pid)
-		}
-	}
+	testkit.Eventually(t, fmt.Sprintf("process %d has ended", pid), func() bool { return !running(pid) })
 }
 
 func query(ctx context.Context, url, sql string) (string, error) {

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"spoolwright/db/local"
+	"spoolwright/testkit"
 )
 
 // logBuffer collects log lines of several goroutines.
@@ -60,14 +61,10 @@ func newArchived(t *testing.T) archived {
 	expect(t, s.OwnerURL(), "insert into history values ('after')", "")
 	last, err := query(t.Context(), s.SuperURL(), "select pg_walfile_name(pg_switch_wal())")
 	check(t, err)
-	for begin := time.Now(); ; time.Sleep(20 * time.Millisecond) {
-		if _, err := os.Stat(filepath.Join(a.archive, last)); err == nil {
-			break
-		}
-		if time.Since(begin) > 30*time.Second {
-			t.Fatalf("%s is not archived", last)
-		}
-	}
+	testkit.Eventually(t, last+" is archived", func() bool {
+		_, err := os.Stat(filepath.Join(a.archive, last))
+		return err == nil
+	})
 	stop(t, s)
 	return a
 }
@@ -160,7 +157,7 @@ func TestArchiveRecovery(t *testing.T) {
 			_, err := local.Start(ctx, local.Options{Dir: dir, Log: slog.New(slog.NewTextHandler(&log, nil))})
 			done <- err
 		}()
-		waitFor(t, "the pause", func() bool { return strings.Contains(log.String(), "recovery is paused") })
+		testkit.Eventually(t, "the pause", func() bool { return strings.Contains(log.String(), "recovery is paused") })
 		if _, err := local.Start(t.Context(), local.Options{Dir: dir}); !errors.Is(err, local.ErrInUse) {
 			t.Errorf("a second service: %v", err)
 		}
@@ -218,17 +215,8 @@ func TestArchiveRecovery(t *testing.T) {
 
 func waitForPause(t *testing.T, dir string) {
 	t.Helper()
-	waitFor(t, "the pause", func() bool {
+	testkit.Eventually(t, "the pause", func() bool {
 		state, err := query(t.Context(), superURL(t, dir), "select pg_get_wal_replay_pause_state()")
 		return err == nil && state == "paused"
 	})
-}
-
-func waitFor(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	for begin := time.Now(); !is(); time.Sleep(20 * time.Millisecond) {
-		if time.Since(begin) > 30*time.Second {
-			t.Fatalf("waited 30 seconds for %s", what)
-		}
-	}
 }
