@@ -63,7 +63,6 @@ type Stmt struct {
 	keepBytes int // the size of the JSON after which no further row is kept; 0 means all
 	next      *Position
 	lock      bool // whether the statement is a Lock
-	queued    bool // the destination of Queues
 	quick     bool
 	total     *int64
 }
@@ -90,10 +89,6 @@ func (s *Stmt) Quick() *Stmt { s.quick = true; return s }
 
 // Into makes the statement scan its first row into dest instead of keeping JSON.
 func (s *Stmt) Into(dest ...any) *Stmt { s.into = dest; return s }
-
-// Queues says that the last column, after those of Into, is the result of the SQL function queued(): if it is true, the
-// service claims items of the queue as soon as the transaction is committed.
-func (s *Stmt) Queues() *Stmt { s.into = append(s.into, &s.queued); return s }
 
 // Expect sets the expected number of rows, to allocate the memory for their JSON at once.
 func (s *Stmt) Expect(rows int) *Stmt { s.expect = rows; return s }
@@ -187,9 +182,6 @@ func (s *Stmt) read(rows pgx.Rows) error {
 			if s.rows == 1 {
 				if err := rows.Scan(s.into...); err != nil {
 					return err
-				}
-				if s.queued {
-					rows.Conn().PgConn().CustomData()[queuedKey] = true
 				}
 			}
 			continue

@@ -81,5 +81,5 @@ func (q Queue) State(ctx context.Context) (s QueueState, err error) {
 }
 
 // queuedKey is the key in a connection's custom data for items that were added to the queue since beginWrite, as a
-// notice of queue_add or the result of a statement says.
+// notice of queue_add says.
 const queuedKey = "spoolwright.queued"

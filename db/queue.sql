@@ -4,31 +4,12 @@
 -- the service's role only. queue_claim and queue_state work on items of all tenants, the others on those of the
 -- transaction's tenant.
 
--- Makes the items due now. It only inserts rows, so that it waits for no other transaction. A later statement of the
--- transaction must return queued() to the service, see db.Stmt.Queues.
-create or replace function queue_signal(items uuid[]) returns void language plpgsql as $$
-declare
-	mark text := set_config('app.queued', 'true', true);
-begin
-	insert into queue_signals (item_id) select unnest(items);
-end $$;
-
--- Reports whether the transaction has called queue_signal.
-create or replace function queued() returns boolean language sql stable as $$
-	select coalesce(current_setting('app.queued', true) = 'true', false)
-$$;
-
--- Makes the service claim items as soon as the transaction is committed, with a notice of the SQLSTATE SW200.
--- PostgreSQL sends it at once, which takes as long as several statements.
-create or replace function queue_notify() returns void language plpgsql as $$
-begin
-	raise notice 'work was added to the queue' using errcode = 'SW200';
-end $$;
-
--- Does the same as queue_signal, and notifies the service.
+-- Makes the items due now. It only inserts rows, so that it waits for no other transaction. A notice of the SQLSTATE
+-- SW200 makes the service claim items as soon as the transaction is committed.
 create or replace function queue_add(items uuid[]) returns void language plpgsql as $$
 begin
-	perform queue_signal(items), queue_notify();
+	insert into queue_signals (item_id) select unnest(items);
+	raise notice 'work was added to the queue' using errcode = 'SW200';
 end $$;
 
 -- Leases up to most items that are due, of any tenant but the exceptions, to holder. Also returns, with fresh = false,

@@ -186,8 +186,8 @@ func (h handlers) complete(ctx context.Context, r *server.Request[CompleteReques
 	var completedAt *time.Time
 	var details []byte
 	err := h.db.Write(ctx, db.SQL(`
-		select problem, finished_at, details, queued() from complete_run($1, $2::jsonb, $3::jsonb)`,
-		r.ID("id"), materials, items).Into(&problem, &completedAt, &details).Queues(), h.follow(r.ID("id")))
+		select problem, finished_at, details from complete_run($1, $2::jsonb, $3::jsonb)`,
+		r.ID("id"), materials, items).Into(&problem, &completedAt, &details), h.follow(r.ID("id")))
 	switch {
 	case err != nil:
 		return nil, itemError(err)

@@ -115,8 +115,8 @@ func (h handlers) end(ctx context.Context, id, status string, reason, notes any,
 	var completedAt *time.Time
 	var details []byte
 	err := h.db.Write(ctx, db.SQL(`
-		select problem, finished_at, details, queued() from end_run($1, $2, $3, $4, $5::jsonb)`,
-		id, status, reason, notes, db.Recordset(wasted)).Into(&problem, &completedAt, &details).Queues())
+		select problem, finished_at, details from end_run($1, $2, $3, $4, $5::jsonb)`,
+		id, status, reason, notes, db.Recordset(wasted)).Into(&problem, &completedAt, &details))
 	switch {
 	case err != nil:
 		return nil, err

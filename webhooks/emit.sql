@@ -27,7 +27,7 @@ create or replace function event_body(event text, data json) returns text langua
 $$;
 
 -- Adds an event, and a delivery to each of the webhooks, which are those of event_webhooks. The data must be an object of
--- less than 19 kB. A statement of the transaction must return queued() to the service.
+-- less than 19 kB.
 create or replace function emit_event_to(hooks uuid[], event text, data json) returns void language plpgsql as $$
 declare
 	message text := 'msg_' || uuid_v7();
@@ -35,15 +35,15 @@ declare
 begin
 	insert into webhook_deliveries (id, webhook_id, event_id, type, body, next_try_at)
 	select uuid_v7(), hook, message, event, text_of_body, now() from unnest(hooks) hook;
-	perform queue_signal(hooks);
+	perform queue_add(hooks);
 end $$;
 
--- Adds an event, and a delivery to each webhook of the tenant that wants it, and notifies the service itself.
+-- Adds an event, and a delivery to each webhook of the tenant that wants it.
 create or replace function emit_event(event text, data json) returns void language plpgsql as $$
 declare
 	hooks uuid[] := event_webhooks(event);
 begin
 	if hooks is not null then
-		perform emit_event_to(hooks, event, data), queue_notify();
+		perform emit_event_to(hooks, event, data);
 	end if;
 end $$;
