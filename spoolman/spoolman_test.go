@@ -185,6 +185,8 @@ func TestReports(t *testing.T) {
 	}
 	p.want(t, "PUT", "spool/2/use", `{"use_weight": 1}`, 404)
 	p.want(t, "PUT", "spool/99999999999/use", `{"use_weight": 1}`, 422)
+	p.add(t, j{"density_g_cm3": 2.48}) // twice that of PLA
+	p.want(t, "PUT", "spool/2/use", `{"use_length": 1000}`, 200, `"remaining_weight":994.0349`)
 }
 
 // Archived and empty spools accept reports, hidden ones do not exist. Another key starts another entry, and so does an
@@ -421,12 +423,22 @@ func TestReportsRepeatedToAnotherInstance(t *testing.T) {
 	}
 	use(another(), ten, "870") // too late
 
+	// The entry that the first try was added to may be older.
+	if _, err := conn.Exec(t.Context(), `update spool_usage set created_at = created_at - interval '50 minutes'
+		where tenant_id = $1`, tenant.ID); err != nil {
+		t.Fatal(err)
+	}
+	fourth := another()
+	use(fourth, `{"use_weight": 1}`, "869")
+	use(fourth, ten, "859")
+	use(another(), ten, "859") // repeated
+
 	// An instance still takes it for a repetition if its own first try failed.
 	third := another()
 	first.operator.Delete(t, path).Want(204)
 	third.want(t, "PUT", "spool/1/use", ten, 404)
 	first.operator.Post(t, path+"/restore", nil).Want(200)
-	use(third, ten, "870")
+	use(third, ten, "859")
 }
 
 // Changes of spools through the surface make stock levels low, and fine again.
