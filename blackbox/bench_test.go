@@ -26,13 +26,13 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"spoolwright/app"
 	"spoolwright/auth"
 	"spoolwright/db"
 	"spoolwright/db/local"
 	"spoolwright/inventory"
 	"spoolwright/server"
 	"spoolwright/spoolman"
-	"spoolwright/testkit"
 )
 
 // The benchmarks compare the service with its floor: the same statements, sent by the same number of clients as one
@@ -92,7 +92,7 @@ func newBenchService(b *testing.B, load func(ctx context.Context, f *benchServic
 	must(err)
 	f.stop = append(f.stop, func() { private.Stop(ctx) })
 	f.postmaster = private.PID()
-	_, err = db.Migrate(ctx, private.OwnerURL(), private.AppURL(), testkit.Definitions)
+	_, err = db.Migrate(ctx, private.OwnerURL(), private.AppURL(), app.Definitions)
 	must(err)
 	d, err := db.Open(ctx, db.Config{URL: private.AppURL()})
 	must(err)

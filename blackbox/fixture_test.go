@@ -33,7 +33,7 @@ func newUnlimitedAPI(t *testing.T) *testAPI {
 func newTestAPI(t *testing.T, o testkit.Options) *testAPI {
 	t.Helper()
 	watch(t)
-	w := &testAPI{api: testkit.New(t, o, features...)}
+	w := &testAPI{api: testkit.New(t, o, testkit.Features...)}
 	var doc struct {
 		Paths      map[string]map[string]json.RawMessage
 		Components struct {

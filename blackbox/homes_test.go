@@ -25,7 +25,7 @@ import (
 func homesAPI(t *testing.T, c db.Config) (*testkit.Homes, *testkit.API) {
 	t.Helper()
 	h := testkit.NewHomes(t, c)
-	return h, testkit.New(t, testkit.Options{DB: h.Open(t)}, features...)
+	return h, testkit.New(t, testkit.Options{DB: h.Open(t)}, testkit.Features...)
 }
 
 var blackSpool = testkit.JSON{"material_type": "PLA", "color": "Black", "diameter_mm": 1.75, "net_weight_grams": 1000}
@@ -169,7 +169,7 @@ func TestHomeDown(t *testing.T) {
 	farSpool := farUser.Post(t, "/api/v1/spools", blackSpool).Want(201).ID()
 	h.Down()
 	eventually(t, "the database counts as out of reach", func() bool { return !api.DB.FurtherUp()[0] })
-	restarted := testkit.New(t, testkit.Options{DB: h.Open(t)}, features...) // starts while it is down
+	restarted := testkit.New(t, testkit.Options{DB: h.Open(t)}, testkit.Features...) // starts while it is down
 	for name, api := range map[string]*testkit.API{"running": api, "started": restarted} {
 		at := func(c *testkit.Client) *testkit.Client { copied := *c; copied.API = api; return &copied }
 		at(nearUser).Post(t, "/api/v1/spools", blackSpool).Want(201)
@@ -303,7 +303,7 @@ func TestHomesAccounts(t *testing.T) {
 func TestHomesOrder(t *testing.T) {
 	t.Parallel()
 	h, other := testkit.NewHomes(t, db.Config{MaxConns: 2}), testkit.NewHomes(t, db.Config{MaxConns: 2})
-	api := testkit.New(t, testkit.Options{DB: h.Open(t)}, features...)
+	api := testkit.New(t, testkit.Options{DB: h.Open(t)}, testkit.Features...)
 	api.TenantIn(t, 1)
 	for name, c := range map[string]struct {
 		further []db.Further

@@ -8,20 +8,14 @@ import (
 	"fmt"
 	"os"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"spoolwright/auth"
-	"spoolwright/catalog"
 	"spoolwright/db"
-	"spoolwright/inventory"
-	"spoolwright/orders"
-	"spoolwright/production"
 	"spoolwright/server"
 	"spoolwright/testkit"
-	"spoolwright/webhooks"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files in testdata")
@@ -36,20 +30,6 @@ func TestMain(m *testing.M) {
 	}
 	testkit.Main(m)
 }
-
-// features must equal the features of main.go, which tests cannot import. TestOpenAPIGolden compares them with the
-// program.
-var features = []func(*db.DB) []server.Route{
-	inventory.Routes, catalog.Routes, production.Routes(orders.Follow), orders.Routes, webhookRoutes,
-}
-
-// webhookRoutes returns the operations of webhooks, without a dispatcher that runs.
-func webhookRoutes(d *db.DB) []server.Route {
-	return webhooks.New(webhooks.Config{DB: d, Secrets: []string{testkit.Secret}}).Routes()
-}
-
-// events must equal the events of main.go.
-var events = slices.Concat(webhooks.Events, inventory.Events, production.Events, orders.Events)
 
 // compareGolden fails the test if the file differs. With -update it rewrites the file.
 func compareGolden(t *testing.T, path string, got []byte) {
@@ -81,7 +61,7 @@ func compareGolden(t *testing.T, path string, got []byte) {
 // allRoutes returns the routes of the whole API.
 func allRoutes(d *db.DB, a *auth.Service) []server.Route {
 	all := a.Routes()
-	for _, feature := range features {
+	for _, feature := range testkit.Features {
 		all = append(all, feature(d)...)
 	}
 	return all

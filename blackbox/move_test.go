@@ -33,7 +33,7 @@ func newMovable(t *testing.T) *movable {
 	t.Helper()
 	h := testkit.NewHomes(t, db.Config{MaxConns: 8})
 	w := newTestAPI(t, testkit.Options{DB: h.Open(t)})
-	m := &movable{w.newFullFixture(t), h, testkit.New(t, testkit.Options{DB: h.Open(t)}, features...)}
+	m := &movable{w.newFullFixture(t), h, testkit.New(t, testkit.Options{DB: h.Open(t)}, testkit.Features...)}
 	m.at(m.other).Get(t, "/api/v1/spools").Want(200)
 	return m
 }

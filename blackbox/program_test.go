@@ -57,7 +57,6 @@ func TestProgram(t *testing.T) {
 		{"StartErrors", testStartErrors},
 		{"DatabaseURL", testDatabaseURL},
 		{"SeparateRoles", testSeparateRoles},
-		{"Definitions", testDefinitions},
 		{"SeveralInstances", testSeveralInstances},
 		{"TLS", testTLS},
 		{"Metrics", testMetrics},
@@ -643,28 +642,6 @@ func testSeparateRoles(t *testing.T, p program) {
 	execSQL(t, super, "create role farm_stranger login password 'pw'", "grant connect on database farm to farm_stranger")
 	p.fails(t, 1, []string{"DATABASE_URL=" + url("farm_stranger", "pw"), owner, secretEnv}, nil,
 		"GRANT spoolwright_app TO", "farm_stranger")
-}
-
-// testDefinitions compares the SQL functions that the program installs with those of the databases of tests.
-func testDefinitions(t *testing.T, p program) {
-	url, _ := newDatabase(t, testkit.Private().OwnerURL)
-	p.succeeds(t, "", []string{"DATABASE_URL=" + url}, "migrate")
-	definitions := func(url string) (all []string) {
-		t.Helper()
-		conn, err := pgx.Connect(t.Context(), url)
-		check(t, err)
-		defer conn.Close(t.Context())
-		rows, err := conn.Query(t.Context(), `
-			select concat_ws(' ', name, version, sha256) from schema_definitions order by 1`)
-		check(t, err)
-		all, err = pgx.CollectRows(rows, pgx.RowTo[string])
-		check(t, err)
-		return all
-	}
-	got, want := definitions(url), definitions(testkit.Private().OwnerURL())
-	if !slices.Equal(got, want) || len(got) == 0 {
-		t.Errorf("the program installs %v, want testkit.Definitions %v", got, want)
-	}
 }
 
 // testSeveralInstances starts three instances at once on an empty database. They must all migrate it or wait, and

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"text/tabwriter"
 
+	"spoolwright/app"
 	"spoolwright/auth"
 	"spoolwright/db"
 	"spoolwright/server"
@@ -46,8 +47,8 @@ func TestOpenAPIGolden(t *testing.T) {
 	served, err := io.ReadAll(r.Body)
 	check(t, err)
 	served = bytes.TrimSuffix(served, []byte("\n"))
-	if !bytes.Equal(served, server.OpenAPI(programRoutes(t), p.version(t), events...)) {
-		t.Error("the program serves other routes than the features in main_test.go have")
+	if !bytes.Equal(served, server.OpenAPI(programRoutes(t), p.version(t), app.Events...)) {
+		t.Error("the program serves other routes than package app lists")
 	}
 	var b bytes.Buffer
 	check(t, json.Indent(&b, served, "", "  "))

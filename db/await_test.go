@@ -16,6 +16,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"spoolwright/app"
 	"spoolwright/db"
 	"spoolwright/testkit"
 )
@@ -64,12 +65,12 @@ func TestAwaitErrors(t *testing.T) {
 	t.Parallel()
 	s := testkit.Cluster(t, nil)
 	super := connect(t, s.SuperURL())
-	app, err := url.Parse(s.AppURL())
+	login, err := url.Parse(s.AppURL())
 	if err != nil {
 		t.Fatal(err)
 	}
 	change := func(change func(u *url.URL)) string {
-		u := *app
+		u := *login
 		change(&u)
 		return u.String()
 	}
@@ -85,7 +86,7 @@ func TestAwaitErrors(t *testing.T) {
 		defer cancel()
 		err = db.Await(ctx, slog.New(slog.DiscardHandler), time.Minute, func(ctx context.Context) error {
 			n++
-			d, err := db.Open(ctx, db.Config{URL: url, MaxConns: 1, Definitions: testkit.Definitions})
+			d, err := db.Open(ctx, db.Config{URL: url, MaxConns: 1, Definitions: app.Definitions})
 			if err == nil {
 				d.Close()
 			}
@@ -105,7 +106,7 @@ func TestAwaitErrors(t *testing.T) {
 			t.Errorf("%s: %d attempts, %v", name, n, err)
 		}
 	}
-	exec(t, super, `alter database `+strings.TrimPrefix(app.Path, "/")+` set default_transaction_read_only = on`)
+	exec(t, super, `alter database `+strings.TrimPrefix(login.Path, "/")+` set default_transaction_read_only = on`)
 	for name, url := range map[string]string{
 		"no socket":      query("host", t.TempDir()),
 		"no listener":    "postgres://login:x@127.0.0.1:1/spoolwright",

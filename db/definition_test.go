@@ -11,6 +11,7 @@ import (
 	"sync"
 	"testing"
 
+	"spoolwright/app"
 	"spoolwright/db"
 	"spoolwright/testkit"
 )
@@ -24,7 +25,7 @@ func answer(version, n int) []db.Definition {
 // migrateWith migrates with the definitions of the program and more, and returns the number of installed definitions.
 func migrateWith(t *testing.T, u urls, more ...db.Definition) int {
 	t.Helper()
-	applied, err := db.Migrate(t.Context(), u.owner, u.app, slices.Concat(testkit.Definitions, more))
+	applied, err := db.Migrate(t.Context(), u.owner, u.app, slices.Concat(app.Definitions, more))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,12 +123,12 @@ func TestDefinitionFails(t *testing.T) {
 func TestDefinitionsNeedTheOwner(t *testing.T) {
 	t.Parallel()
 	u := migratedDatabase(t)
-	if applied, err := db.Migrate(t.Context(), u.app, u.app, testkit.Definitions); err != nil ||
+	if applied, err := db.Migrate(t.Context(), u.app, u.app, app.Definitions); err != nil ||
 		applied != (db.Applied{}) {
 		t.Errorf("%+v, %v", applied, err)
 	}
-	use := slices.IndexFunc(testkit.Definitions, func(d db.Definition) bool { return d.Name == "inventory/use" })
-	newer := testkit.Definitions[use]
+	use := slices.IndexFunc(app.Definitions, func(d db.Definition) bool { return d.Name == "inventory/use" })
+	newer := app.Definitions[use]
 	newer.Version++
 	_, err := db.Migrate(t.Context(), u.app, u.app, []db.Definition{newer})
 	if err == nil || !strings.Contains(err.Error(), "definition inventory/use") ||
@@ -174,7 +175,7 @@ func TestReadyNeedsDefinitions(t *testing.T) {
 func TestFunctionsAreDefined(t *testing.T) {
 	t.Parallel()
 	defined := map[string]string{}
-	for _, d := range db.WithOwn(testkit.Definitions) {
+	for _, d := range db.WithOwn(app.Definitions) {
 		for _, m := range regexp.MustCompile(`(?mi)^create (or replace )?function (\w+)`).
 			FindAllStringSubmatch(d.SQL, -1) {
 			if m[1] == "" || defined[m[2]] != "" {
@@ -225,7 +226,7 @@ func TestReleasedDefinitions(t *testing.T) {
 		t.Fatal(err)
 	}
 	released := strings.Split(strings.TrimSpace(string(b)), "\n")
-	all := db.WithOwn(testkit.Definitions)
+	all := db.WithOwn(app.Definitions)
 	for _, name := range needRaise(released, all) {
 		t.Errorf("the text of %s has changed since its version was released: raise the version", name)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"spoolwright/app"
 	"spoolwright/db"
 	"spoolwright/testkit"
 )
@@ -31,7 +32,7 @@ func emptyDatabase(t *testing.T) urls {
 func migratedDatabase(t *testing.T) urls {
 	t.Helper()
 	u := emptyDatabase(t)
-	if _, err := db.Migrate(t.Context(), u.owner, u.app, testkit.Definitions); err != nil {
+	if _, err := db.Migrate(t.Context(), u.owner, u.app, app.Definitions); err != nil {
 		t.Fatal(err)
 	}
 	return u

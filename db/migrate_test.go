@@ -14,6 +14,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"spoolwright/app"
 	"spoolwright/db"
 	"spoolwright/db/local"
 	"spoolwright/inventory"
@@ -32,7 +33,7 @@ func latestMigration(t *testing.T) int {
 // everything returns the counts of a migration of an empty database.
 func everything(t *testing.T) db.Applied {
 	t.Helper()
-	return db.Applied{Migrations: latestMigration(t), Definitions: len(db.WithOwn(testkit.Definitions))}
+	return db.Applied{Migrations: latestMigration(t), Definitions: len(db.WithOwn(app.Definitions))}
 }
 
 // Eight instances start at the same time on an empty database. Each migration and definition is applied once.
@@ -44,7 +45,7 @@ func TestMigrateConcurrently(t *testing.T) {
 	for i := range applied {
 		wg.Go(func() {
 			var err error
-			if applied[i], err = db.Migrate(t.Context(), u.owner, u.app, testkit.Definitions); err != nil {
+			if applied[i], err = db.Migrate(t.Context(), u.owner, u.app, app.Definitions); err != nil {
 				t.Errorf("instance %d: %v", i, err)
 			}
 			d, err := db.Open(t.Context(), db.Config{URL: u.app, MaxConns: 1})
@@ -72,7 +73,7 @@ func TestMigrateConcurrently(t *testing.T) {
 	if len(rows) != latestMigration(t) || !strings.HasPrefix(rows[0], "1 0001_") {
 		t.Errorf("schema_migrations has %v", rows)
 	}
-	if n, err := db.Migrate(t.Context(), u.owner, u.app, testkit.Definitions); n != (db.Applied{}) || err != nil {
+	if n, err := db.Migrate(t.Context(), u.owner, u.app, app.Definitions); n != (db.Applied{}) || err != nil {
 		t.Errorf("again: %+v, %v", n, err)
 	}
 }
@@ -87,7 +88,7 @@ func TestMigrateNewerDatabase(t *testing.T) {
 	}
 	newer := latestMigration(t) + 1
 	exec(t, super, fmt.Sprintf(`insert into schema_migrations (version, name) values (%d, 'of tomorrow')`, newer))
-	if n, err := db.Migrate(t.Context(), u.owner, u.app, testkit.Definitions); n != (db.Applied{}) || err == nil ||
+	if n, err := db.Migrate(t.Context(), u.owner, u.app, app.Definitions); n != (db.Applied{}) || err == nil ||
 		!strings.Contains(err.Error(), fmt.Sprintf("is at migration %d, newer than this program", newer)) {
 		t.Errorf("%+v, %v", n, err)
 	}
@@ -108,7 +109,7 @@ func TestMigrationFails(t *testing.T) {
 	u := emptyDatabase(t)
 	owner := connect(t, u.owner)
 	exec(t, owner, `create table spool_usage (in_the_way int)`)
-	n, err := db.Migrate(t.Context(), u.owner, u.app, testkit.Definitions)
+	n, err := db.Migrate(t.Context(), u.owner, u.app, app.Definitions)
 	if n.Migrations != 1 || err == nil || !strings.Contains(err.Error(), "migration 0002_inventory") {
 		t.Errorf("%+v, %v", n, err)
 	}
@@ -118,7 +119,7 @@ func TestMigrationFails(t *testing.T) {
 		t.Errorf("the tables and the version are %v", got)
 	}
 	exec(t, owner, `drop table spool_usage`)
-	if n, err := db.Migrate(t.Context(), u.owner, u.app, testkit.Definitions); n.Migrations != latestMigration(t)-1 ||
+	if n, err := db.Migrate(t.Context(), u.owner, u.app, app.Definitions); n.Migrations != latestMigration(t)-1 ||
 		err != nil {
 		t.Errorf("again: %+v, %v", n, err)
 	}
@@ -139,7 +140,7 @@ func TestOpenErrors(t *testing.T) {
 		const password = "the-password"
 		bad := "postgres://login:" + password + "@host:port/x"
 		_, err := db.Open(t.Context(), db.Config{URL: bad})
-		_, migrateErr := db.Migrate(t.Context(), bad, bad, testkit.Definitions)
+		_, migrateErr := db.Migrate(t.Context(), bad, bad, app.Definitions)
 		for _, err := range []error{err, migrateErr} {
 			if err == nil || strings.Contains(err.Error(), password) {
 				t.Errorf("%v", err)
@@ -150,7 +151,7 @@ func TestOpenErrors(t *testing.T) {
 		t.Parallel()
 		away := "postgres://login:the-password@/x?host=" + t.TempDir()
 		_, err := db.Open(t.Context(), db.Config{URL: away})
-		_, migrateErr := db.Migrate(t.Context(), away, away, testkit.Definitions)
+		_, migrateErr := db.Migrate(t.Context(), away, away, app.Definitions)
 		for _, err := range []error{err, migrateErr} {
 			if err == nil || strings.Contains(err.Error(), "the-password") ||
 				!strings.HasPrefix(err.Error(), "database: ") {
@@ -279,7 +280,7 @@ func TestRoles(t *testing.T) {
 	t.Run("an owner without CREATEROLE", func(t *testing.T) {
 		c.login(t, "plain", "", true)
 		url := c.url("plain", "plain")
-		n, err := db.Migrate(ctx, url, url, testkit.Definitions)
+		n, err := db.Migrate(ctx, url, url, app.Definitions)
 		if n != (db.Applied{}) || err == nil {
 			t.Fatalf("%+v, %v", n, err)
 		}
@@ -291,7 +292,7 @@ func TestRoles(t *testing.T) {
 		}
 		// The statements in the message solve the problem.
 		exec(t, c.super, `CREATE ROLE spoolwright_app NOLOGIN; GRANT spoolwright_app TO plain`)
-		if n, err := db.Migrate(ctx, url, url, testkit.Definitions); n != everything(t) || err != nil {
+		if n, err := db.Migrate(ctx, url, url, app.Definitions); n != everything(t) || err != nil {
 			t.Errorf("%+v, %v", n, err)
 		}
 		open(t, db.Config{URL: url, MaxConns: 1})
@@ -299,7 +300,7 @@ func TestRoles(t *testing.T) {
 		// A login that is not a member, and an owner that cannot grant the membership.
 		c.login(t, "stranger", "", false)
 		stranger := c.url("stranger", "plain")
-		if _, err := db.Migrate(ctx, url, stranger, testkit.Definitions); err != nil {
+		if _, err := db.Migrate(ctx, url, stranger, app.Definitions); err != nil {
 			t.Errorf("the migration fails when it cannot grant the membership: %v", err)
 		}
 		_, err = db.Open(ctx, db.Config{URL: stranger, MaxConns: 1})
@@ -316,7 +317,7 @@ func TestRoles(t *testing.T) {
 		c.login(t, "deployer", "createrole", true)
 		c.login(t, "farm", "", false)
 		owner, farm := c.url("deployer", "deployer"), c.url("farm", "deployer")
-		if n, err := db.Migrate(ctx, owner, farm, testkit.Definitions); n != everything(t) || err != nil {
+		if n, err := db.Migrate(ctx, owner, farm, app.Definitions); n != everything(t) || err != nil {
 			t.Fatalf("%+v, %v", n, err)
 		}
 		got := queryStrings(t, c.super, `
@@ -392,7 +393,7 @@ func TestRoles(t *testing.T) {
 				for range 2 {
 					wg.Go(func() {
 						if _, err := db.Migrate(ctx, c.url(name, name), c.url(name, name),
-							testkit.Definitions); err != nil {
+							app.Definitions); err != nil {
 							t.Errorf("%s: %v", name, err)
 						}
 					})

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"spoolwright/app"
 	"spoolwright/db"
 	"spoolwright/inventory"
 	"spoolwright/testkit"
@@ -28,7 +29,7 @@ const nextMigration = `
 func nextDefinitions(t *testing.T) []db.Definition {
 	t.Helper()
 	var next []db.Definition
-	for _, d := range db.WithOwn(testkit.Definitions) {
+	for _, d := range db.WithOwn(app.Definitions) {
 		d.Version++
 		d.SQL += "\n-- changed"
 		if d.Name == "inventory/rows" {
@@ -48,7 +49,7 @@ func nextDefinitions(t *testing.T) []db.Definition {
 func TestNextRelease(t *testing.T) {
 	t.Parallel()
 	u := migratedDatabase(t)
-	d := open(t, db.Config{URL: u.app, MaxConns: 4, Definitions: testkit.Definitions})
+	d := open(t, db.Config{URL: u.app, MaxConns: 4, Definitions: app.Definitions})
 	c := testkit.New(t, testkit.Options{DB: d}, inventory.Routes).Operator(t)
 	spool := testkit.JSON{"material_type": "PLA", "color": "Black", "diameter_mm": 1.75, "net_weight_grams": 1000}
 	id := c.Post(t, "/api/v1/spools", spool).Want(201).ID()
@@ -87,7 +88,7 @@ func TestNextRelease(t *testing.T) {
 			sum.Definitions += applied.Definitions
 		})
 		migrating.Go(func() {
-			applied, err := db.Migrate(t.Context(), u.owner, u.app, testkit.Definitions)
+			applied, err := db.Migrate(t.Context(), u.owner, u.app, app.Definitions)
 			if applied != (db.Applied{}) || err != nil && !strings.Contains(err.Error(), "newer than this program") {
 				t.Errorf("this release: %+v, %v", applied, err)
 			}
@@ -137,7 +138,7 @@ func TestDatabaseBeforeFirstRelease(t *testing.T) {
 				union all select m::text from schema_migrations m union all select name from tenants order by 1`)
 		}
 		before := state()
-		applied, err := db.Migrate(t.Context(), u.owner, u.app, testkit.Definitions)
+		applied, err := db.Migrate(t.Context(), u.owner, u.app, app.Definitions)
 		if applied != (db.Applied{}) || err == nil || strings.Contains(err.Error(), "\n") ||
 			!strings.Contains(err.Error(), "before 1.0.0") || !strings.Contains(err.Error(), "pg_dump --data-only") {
 			t.Errorf("at migration %d: %+v, %v", version, applied, err)

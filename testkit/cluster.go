@@ -13,6 +13,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"spoolwright/app"
 	"spoolwright/db"
 	"spoolwright/db/local"
 )
@@ -37,7 +38,7 @@ func Cluster(tb testing.TB, settings map[string]string) *local.Server {
 			tb.Error(err)
 		}
 	})
-	if _, err := db.Migrate(context.Background(), s.OwnerURL(), s.AppURL(), Definitions); err != nil {
+	if _, err := db.Migrate(context.Background(), s.OwnerURL(), s.AppURL(), app.Definitions); err != nil {
 		tb.Fatal(err)
 	}
 	return s

@@ -21,19 +21,10 @@ import (
 	"testing"
 	"time"
 
-	"spoolwright/catalog"
+	"spoolwright/app"
 	"spoolwright/db"
 	"spoolwright/db/local"
-	"spoolwright/inventory"
-	"spoolwright/orders"
-	"spoolwright/production"
-	"spoolwright/webhooks"
 )
-
-// Definitions are the SQL functions of all features, as in main.go, which cannot be imported. A test of the program
-// in blackbox compares the two lists.
-var Definitions = slices.Concat(webhooks.Definitions, inventory.Definitions, catalog.Definitions, production.Definitions,
-	orders.Definitions)
 
 var (
 	private *local.Server
@@ -74,7 +65,7 @@ func runTests(m *testing.M) int {
 		defer cancel()
 		private.Stop(ctx)
 	}()
-	if _, err := db.Migrate(ctx, private.OwnerURL(), private.AppURL(), Definitions); err != nil {
+	if _, err := db.Migrate(ctx, private.OwnerURL(), private.AppURL(), app.Definitions); err != nil {
 		return fail(err)
 	}
 	return m.Run()
@@ -110,7 +101,7 @@ func Private() *local.Server { return private }
 func Folder() string { return folder }
 
 var shared = sync.OnceValues(func() (*db.DB, error) {
-	return db.Open(context.Background(), db.Config{URL: private.AppURL(), MaxConns: 16, Definitions: Definitions})
+	return db.Open(context.Background(), db.Config{URL: private.AppURL(), MaxConns: 16, Definitions: app.Definitions})
 })
 
 // Open returns a pool that all tests of the process share. It uses the login of the service.
@@ -126,11 +117,11 @@ func Open(tb testing.TB) *db.DB {
 // Database creates and migrates a database in the private PostgreSQL for one test, and opens it.
 func Database(tb testing.TB, c db.Config) *db.DB {
 	tb.Helper()
-	owner, app := newDatabase(tb)
-	if _, err := db.Migrate(context.Background(), owner, app, Definitions); err != nil {
+	owner, login := newDatabase(tb)
+	if _, err := db.Migrate(context.Background(), owner, login, app.Definitions); err != nil {
 		tb.Fatal(err)
 	}
-	c.URL, c.Definitions = app, Definitions
+	c.URL, c.Definitions = login, app.Definitions
 	d, err := db.Open(context.Background(), c)
 	if err != nil {
 		tb.Fatal(err)
@@ -141,7 +132,7 @@ func Database(tb testing.TB, c db.Config) *db.DB {
 
 // newDatabase creates an empty database for one test. It returns the connection strings of its owner and of the login
 // of the service.
-func newDatabase(tb testing.TB) (owner, app string) {
+func newDatabase(tb testing.TB) (owner, login string) {
 	tb.Helper()
 	name := "test_" + strings.ToLower(rand.Text())
 	ExecURL(tb, private.SuperURL(), "create database "+name+" owner spoolwright_owner")
@@ -163,19 +154,19 @@ type Homes struct {
 func NewHomes(tb testing.TB, c db.Config) *Homes {
 	tb.Helper()
 	h := &Homes{Config: c}
-	owner, app := newDatabase(tb)
-	if _, err := db.Migrate(context.Background(), owner, app, Definitions); err != nil {
+	owner, login := newDatabase(tb)
+	if _, err := db.Migrate(context.Background(), owner, login, app.Definitions); err != nil {
 		tb.Fatal(err)
 	}
 	super := func(url string) string {
 		name := regexp.MustCompile(`@/(\w+)\?`).FindStringSubmatch(url)[1]
 		return strings.Replace(private.SuperURL(), "@/spoolwright?", "@/"+name+"?", 1)
 	}
-	h.Config.URL, h.Config.Definitions, h.Owner.URL, h.Super[0] = app, Definitions, owner, super(owner)
-	owner, app = newDatabase(tb)
+	h.Config.URL, h.Config.Definitions, h.Owner.URL, h.Super[0] = login, app.Definitions, owner, super(owner)
+	owner, login = newDatabase(tb)
 	h.Super[1], h.direct = super(owner), owner
 	h.gate = NewForwarder(tb, "127.0.0.1:0", owner)
-	h.Config.Further = []db.Further{{URL: h.gate.URL(tb, app), OwnerURL: h.gate.URL(tb, owner)}}
+	h.Config.Further = []db.Further{{URL: h.gate.URL(tb, login), OwnerURL: h.gate.URL(tb, owner)}}
 	h.Owner.Further = []string{h.gate.URL(tb, owner)}
 	return h
 }

@@ -9,14 +9,17 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"spoolwright/app"
 	"spoolwright/auth"
 	"spoolwright/db"
 	"spoolwright/server"
+	"spoolwright/webhooks"
 )
 
 // Password is the password of every user that Tenant.User creates.
@@ -44,6 +47,11 @@ type Options struct {
 	DB                 *db.DB
 	Change             func(*server.Config) // edits the configuration before the server is created
 }
+
+// Features return the routes of the whole API other than accounts. No dispatcher of webhooks runs.
+var Features = append(slices.Clip(app.Features), func(d *db.DB) []server.Route {
+	return webhooks.New(webhooks.Config{DB: d, Secrets: []string{Secret}}).Routes()
+})
 
 // New starts a service with the auth routes and the routes of the given features. It stops when the test ends.
 func New(tb testing.TB, o Options, features ...func(*db.DB) []server.Route) *API {

@@ -19,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"spoolwright/app"
 	"spoolwright/catalog"
 	"spoolwright/db"
 	"spoolwright/inventory"
@@ -36,8 +37,6 @@ func TestMain(m *testing.M) {
 	}
 	testkit.Main(m)
 }
-
-var events = slices.Concat(webhooks.Events, inventory.Events, production.Events, orders.Events)
 
 // farm is a service with a database of its own, because a dispatcher works for all tenants of a database.
 type farm struct {
@@ -70,7 +69,7 @@ func startWithout(t *testing.T, d *db.DB, change func(*webhooks.Config)) *farm {
 		change(&f.config)
 	}
 	hooks := webhooks.New(f.config)
-	f.API = testkit.New(t, testkit.Options{DB: d, Change: func(c *server.Config) { c.Events = events }},
+	f.API = testkit.New(t, testkit.Options{DB: d, Change: func(c *server.Config) { c.Events = app.Events }},
 		inventory.Routes, catalog.Routes, production.Routes(orders.Follow), orders.Routes, func(*db.DB) []server.Route { return hooks.Routes() })
 	return f
 }
