@@ -997,6 +997,9 @@ func (u *modelUser) deleteRun() {
 	out, a := u.call("delete run", "DELETE", "/api/v1/production-runs/"+r.id, nil)
 	u.wantOutcome("delete run", out, a, want)
 	r.deleted.Store(true)
+	if u.chance(30) { // otherwise a run that is gone is hardly ever restored
+		u.restoreRun(r)
+	}
 }
 
 // restoreRun restores a run of the user. A deleted run exists only if it was completed.
