@@ -22,7 +22,9 @@ type Cell = *string
 type Reader struct {
 	r         *bufio.Reader
 	separator byte
-	line      int // lines read so far
+	line      int    // lines read so far
+	size      int    // bytes read of the row
+	text      []byte // of the cell
 }
 
 // NewReader returns a reader that skips a byte order mark at the start.
@@ -101,72 +103,94 @@ func (c *Reader) next() (row []Cell, line int, err error) {
 		return nil, 0, err
 	}
 	c.line++
-	line = c.line
-	size := 0
-	read := func() (byte, error) {
-		b, err := c.r.ReadByte()
-		if size++; size > maxRow {
-			return 0, errLongRow
-		}
-		return b, err
-	}
-	var text []byte
-	valid := true
-	for {
-		text = text[:0]
-		b, err := read()
-		quoted := err == nil && b == '"'
-		if quoted {
-			for {
-				if b, err = read(); err == io.EOF {
-					return nil, line, ErrSyntax
-				} else if err != nil {
-					return nil, line, err
-				}
-				if b == '"' {
-					if b, err = read(); err != nil || b != '"' {
-						break
-					}
-				}
-				if b == '\n' {
-					c.line++
-				}
-				text = append(text, b)
-			}
-			if err == nil && b == '\r' {
-				b, err = read()
-				valid = valid && (err != nil || b == '\n')
-			}
-			for err == nil && b != c.separator && b != '\n' {
-				valid = false
-				b, err = read()
-			}
-		} else {
-			for err == nil && b != c.separator && b != '\n' {
-				text = append(text, b)
-				b, err = read()
-			}
-			if (err != nil || b == '\n') && len(text) > 0 && text[len(text)-1] == '\r' {
-				text = text[:len(text)-1]
-			}
-		}
-		if err != nil && err != io.EOF {
+	line, c.size = c.line, 0
+	var invalid error
+	for more := true; more; {
+		var cell Cell
+		cell, more, err = c.cell()
+		if err == ErrSyntax {
+			invalid = err
+		} else if err != nil {
 			return nil, line, err
 		}
-		var cell Cell
-		if len(text) > 0 || quoted {
-			s := string(text)
-			cell = &s
-		}
 		row = append(row, cell)
+	}
+	if invalid != nil {
+		return nil, line, invalid
+	}
+	return row, line, nil
+}
+
+// cell reads a cell and what ends it. It reports whether the row has more cells, also with ErrSyntax.
+func (c *Reader) cell() (cell Cell, more bool, err error) {
+	if !c.quote() {
+		text, more, err := c.plain()
+		if text == "" {
+			return nil, more, err
+		}
+		return &text, more, err
+	}
+	text, err := c.quoted()
+	if err != nil {
+		return nil, false, err
+	}
+	after, more, err := c.plain()
+	if err == nil && after != "" {
+		err = ErrSyntax
+	}
+	return &text, more, err
+}
+
+// plain reads up to the end of a cell that is not quoted.
+func (c *Reader) plain() (text string, more bool, err error) {
+	for c.text = c.text[:0]; ; {
+		b, err := c.read()
 		switch {
 		case err == nil && b == c.separator:
-		case valid:
-			return row, line, nil
-		default:
-			return nil, line, ErrSyntax
+			return string(c.text), true, nil
+		case err == nil && b == '\n', err == io.EOF:
+			return strings.TrimSuffix(string(c.text), "\r"), false, nil
+		case err != nil:
+			return "", false, err
 		}
+		c.text = append(c.text, b)
 	}
+}
+
+// quoted reads up to the closing quote.
+func (c *Reader) quoted() (text string, err error) {
+	for c.text = c.text[:0]; ; {
+		b, err := c.read()
+		switch {
+		case err == io.EOF:
+			return "", ErrSyntax
+		case err != nil:
+			return "", err
+		case b == '"' && !c.quote():
+			return string(c.text), nil
+		case b == '\n':
+			c.line++
+		}
+		c.text = append(c.text, b)
+	}
+}
+
+// quote skips a quote if it is next, and reports whether it was.
+func (c *Reader) quote() bool {
+	if next, _ := c.r.Peek(1); string(next) != `"` {
+		return false
+	}
+	c.read() // the next read returns the error about a long row, too
+	return true
+}
+
+// read returns the next byte of a row.
+func (c *Reader) read() (byte, error) {
+	b, err := c.r.ReadByte()
+	if c.size++; c.size > maxRow {
+		return 0, errLongRow
+	}
+	return b, err
 }
 
 // AppendCell appends a cell in the form that Reader reads back unchanged. (encoding/csv does not quote an empty text.)
