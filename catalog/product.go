@@ -90,7 +90,7 @@ var listDoc = &server.Doc{
 
 func (h handlers) list(ctx context.Context, r *server.Request[Filter]) (server.Page[ProductListItem], error) {
 	l := server.NewList("products", `id, name, description, sku, category, estimated_print_time_minutes,
-		material_cost, total_cost, costs_complete, created_at`, server.NotHidden, "products")
+		material_cost, total_cost, costs_complete, created_at`, "hidden_at is null", "products")
 	l.WhereText("category_key", r.In.Category)
 	if in := r.In.Search; !in.IsNull() {
 		l.Search(*in.Value)

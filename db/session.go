@@ -18,6 +18,11 @@ import (
 // prepareSQL applies the settings to the session and returns a row for each of them, if $1 is the server process of the
 // session. A pooler gives its clients process numbers of its own, which are those of no server process.
 //
+// Plans must be good while PostgreSQL does not know the tables. A connection plans its statements again after
+// Config.PlanAge, because a plan for a small table can read all rows of the table that it has become. Three dangers
+// remain for a new plan of a table without statistics, which TestPlans shows: joins, sequential scans, and sorts. A join
+// of a set of ids with a table is a lateral subquery with "offset 0", which must look up each id.
+//
 // A sequential scan would be the best plan for a table that is small when the plan is made, but slow when the table has
 // grown. Sorting all rows would be the best plan for a list while PostgreSQL does not know that most rows of the table
 // belong to one tenant. Off means that PostgreSQL uses an index that has the order, if there is one. AllowScans

@@ -14,7 +14,7 @@ begin
 		with stock as materialized (
 			select s.material_type, s.color_key, s.brand_key, sum(s.remaining_weight_grams) as grams, count(*) as n
 			from spools s
-			where s.tenant_id = tenant and s.in_stock and not s.archived and num_nonnulls(s.hidden_at) <> 1
+			where s.tenant_id = tenant and s.in_stock and not s.archived and s.hidden_at is null
 				and s.material_type = any (types)
 			group by s.material_type, s.color_key, s.brand_key
 		), taken as materialized (

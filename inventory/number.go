@@ -7,7 +7,7 @@ import (
 
 // byNumber is the condition of statements that select the spool with the number $1, unless it is hidden. The index of
 // numbers has the second part as its predicate.
-const byNumber = `number = $1 and num_nonnulls(number) = 1 and hidden_at is null`
+const byNumber = `number = $1 and hidden_at is null`
 
 // Edit returns a statement that changes the fields of the spool with the number that in contains, and returns its id. A
 // changed remaining weight is an entry of the ledger.
@@ -37,7 +37,7 @@ func Copy(number int64, in *Spool) *db.Stmt {
 			select $2, material_type, brand, color, color_hex, finish, diameter_mm, density_g_cm3,
 				coalesce($3::numeric, net_weight_grams), coalesce($4::numeric, $3::numeric, net_weight_grams),
 				coalesce($5::numeric, spool_weight_grams), coalesce($6::numeric, purchase_price), $7, $8, $9, $10::boolean
-			from spools where number = $1 and num_nonnulls(number) = 1
+			from spools where number = $1
 			returning id, number, remaining_weight_grams
 		), entry as (
 			insert into spool_usage (spool_id, kind, before_grams, after_grams)

@@ -23,7 +23,7 @@ begin
 		return null;
 	end if;
 	n := greatest(
-		(select s.number from spools s where s.tenant_id = tenant and num_nonnulls(s.number) = 1
+		(select s.number from spools s where s.tenant_id = tenant and s.number is not null
 			order by s.number desc limit 1),
 		(select r.reserved from spool_numbers r where r.tenant_id = tenant), 0);
 	loop
@@ -31,7 +31,7 @@ begin
 		if pg_try_advisory_xact_lock(base # n) then
 			-- Another transaction may have committed n, and so unlocked it, after the statement above read the table.
 			exit when n is distinct from (
-				select s.number from spools s where s.tenant_id = tenant and num_nonnulls(s.number) = 1 and s.number >= n
+				select s.number from spools s where s.tenant_id = tenant and s.number >= n
 				order by s.number limit 1);
 		end if;
 	end loop;
@@ -48,7 +48,7 @@ declare
 begin
 	perform pg_advisory_xact_lock(hashtextextended('spool numbers ' || tenant, 0));
 	n := 1 + greatest(
-		(select s.number from spools s where s.tenant_id = tenant and num_nonnulls(s.number) = 1
+		(select s.number from spools s where s.tenant_id = tenant and s.number is not null
 			order by s.number desc limit 1),
 		(select r.reserved from spool_numbers r where r.tenant_id = tenant), 0);
 	insert into spool_numbers (tenant_id, reserved) values (tenant, n + count - 1)

@@ -36,7 +36,7 @@ declare
 	left_grams numeric;
 	shortfall numeric;
 begin
-	select * into s from spools x where x.tenant_id = tenant and x.number = spool_number and num_nonnulls(x.number) = 1
+	select * into s from spools x where x.tenant_id = tenant and x.number = spool_number
 		and x.hidden_at is null
 		for no key update;
 	if not found then

@@ -142,7 +142,7 @@ func (h handlers) list(ctx context.Context, r *server.Request[Filter]) (server.P
 		l.And("not archived")
 	}
 	if in := r.In.Number; !in.IsNull() {
-		l.Where("num_nonnulls(number) = 1 and number = ?", *in.Value)
+		l.Where("number = ?", *in.Value)
 	}
 	if in := r.In.MaterialType; !in.IsNull() {
 		l.Where("material_type = ?", in.Arg())

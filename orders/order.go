@@ -108,7 +108,7 @@ var listDoc = &server.Doc{
 
 func (h handlers) list(ctx context.Context, r *server.Request[Filter]) (server.Page[OrderListItem], error) {
 	l := server.NewList("orders", `id, source, reference, customer, due_date, status, created_at, updated_at`,
-		server.NotHidden, "orders")
+		"hidden_at is null", "orders")
 	if in := r.In.Status; !in.IsNull() {
 		l.Where("status = ?", in.Arg())
 	}

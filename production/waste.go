@@ -122,7 +122,7 @@ func (h handlers) reportWaste(ctx context.Context, r *server.Request[WasteQuery]
 		with runs as materialized (
 			select r.id, r.status, r.failure_reason, r.printer_key, r.printer_name from production_runs r
 			where r.tenant_id = $1 and r.status in ('completed', 'failed', 'cancelled')
-				and num_nonnulls(r.deducted_at) = 1
+				and r.deducted_at is not null
 				and r.deducted_at >= $2::date::timestamp at time zone 'UTC'
 				and r.deducted_at < $3::date::timestamp at time zone 'UTC'
 		), wasted as materialized (

@@ -102,18 +102,13 @@ func NewList(table, columns, base, counted string) *List {
 	return l
 }
 
-// NotHidden is the condition of a list for rows that are not hidden, and the predicate of its indexes. It means
-// "hidden_at is null", but PostgreSQL does not know that: with this predicate, only lists can use the indexes, and
-// statements that select a row by its id use the primary key even if the table was empty when they were planned.
-const NotHidden = "num_nonnulls(hidden_at) <> 1"
-
 // NewHidingList returns a list of a table with the column hidden_at: of the rows in which it is null, or of the hidden
 // ones.
 func NewHidingList(table, columns, counted string, hidden bool) *List {
 	if hidden {
 		return NewList(table, columns, "hidden_at is not null", "")
 	}
-	return NewList(table, columns, NotHidden, counted)
+	return NewList(table, columns, "hidden_at is null", counted)
 }
 
 // And adds a condition without a parameter. It does not change how the total is determined.

@@ -75,7 +75,7 @@ func (q request) editUsed(id int64, in *inventory.Spool, used server.Decimal, st
 		if net.IsNull() {
 			var initial string
 			locked := db.SQL(`select trim_scale(net_weight_grams)::text from spools
-				where number = $1 and num_nonnulls(number) = 1 and hidden_at is null for no key update`, id).Into(&initial)
+				where number = $1 and hidden_at is null for no key update`, id).Into(&initial)
 			if err := q.db.Write(ctx, locked); err != nil {
 				return err
 			}
@@ -168,7 +168,7 @@ func mergeExtra(entity string, number int64, extra string) []*db.Stmt {
 	return []*db.Stmt{db.SQL(`
 		insert into printer_extras as x (entity, number, extra)
 		select $1, $2::int, jsonb_strip_nulls($3::text::jsonb)::text
-		where exists (select from spools where number = $2::int and num_nonnulls(number) = 1
+		where exists (select from spools where number = $2::int
 			and (hidden_at is null or $1 <> 'spool'))
 		on conflict (tenant_id, entity, number) do update
 			set extra = jsonb_strip_nulls(x.extra::jsonb || $3::text::jsonb)::text`, entity, number, extra)}

@@ -96,7 +96,7 @@ func (q request) measure(id int64) error {
 	}
 	var measured *bool
 	measure := db.SQL(`select measure_spool((select id from spools
-		where number = $1::int and num_nonnulls(number) = 1 and hidden_at is null), $2::numeric)`, id, weight.String()).
+		where number = $1::int and hidden_at is null), $2::numeric)`, id, weight.String()).
 		Into(&measured)
 	var text string
 	spool := selectSpool(q.tenant(), id).Into(&text)

@@ -24,13 +24,13 @@ const allSpools = `(select s.*, min(number) over (partition by ` + filamentKey +
 // oneSpool selects the spool with the number $2 of tenant $1 like allSpools. The search for the groups' lowest numbers
 // ends at the number of the spool itself.
 const oneSpool = `(select s.*,
-	(select f.number from spools f where f.tenant_id = s.tenant_id and num_nonnulls(f.number) = 1
+	(select f.number from spools f where f.tenant_id = s.tenant_id and f.number is not null
 		and f.material_type = s.material_type and f.brand_key is not distinct from s.brand_key
 		and f.color_key = s.color_key and upper(f.color_hex) is not distinct from upper(s.color_hex)
 		and f.diameter_mm = s.diameter_mm order by f.number limit 1) as filament_id,
-	(select f.number from spools f where f.tenant_id = s.tenant_id and num_nonnulls(f.number) = 1
+	(select f.number from spools f where f.tenant_id = s.tenant_id and f.number is not null
 		and coalesce(f.brand_key, '') = coalesce(s.brand_key, '') order by f.number limit 1) as vendor_id
-	from spools s where s.tenant_id = $1::uuid and s.number = $2::int and num_nonnulls(s.number) = 1) s`
+	from spools s where s.tenant_id = $1::uuid and s.number = $2::int) s`
 
 func instant(column string) string {
 	return `to_char(` + column + ` at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')`

@@ -145,7 +145,7 @@ var changedSpools = `(
 	union select u.spool_id from spool_usage u
 		where u.tenant_id = $1::uuid and u.kind = 'printed' and u.id > ` + newerThan("1 hour "+pollWindow) + `
 			and u.updated_at > now() - interval '` + pollWindow + `'
-	union select s.id from spools s where s.tenant_id = $1::uuid and num_nonnulls(s.edited_at) = 1
+	union select s.id from spools s where s.tenant_id = $1::uuid and s.edited_at is not null
 		and s.edited_at > now() - interval '` + pollWindow + `'
 	limit ` + strconv.Itoa(maxRecent+1) + `) changed`
 

@@ -48,17 +48,17 @@ create table spools (
 ) with (fillfactor = 85);
 call tenant_table('spools', 'select, insert, update');
 
-create unique index spools_number on spools (tenant_id, number) where num_nonnulls(number) = 1;
+create unique index spools_number on spools (tenant_id, number) where number is not null;
 create unique index spools_external_key on spools (tenant_id, external_key) where external_key is not null;
-create index spools_newest on spools (tenant_id, archived, created_at, id) where num_nonnulls(hidden_at) <> 1;
+create index spools_newest on spools (tenant_id, archived, created_at, id) where hidden_at is null;
 create index spools_material on spools (tenant_id, material_type, archived, created_at, id)
-	where num_nonnulls(hidden_at) <> 1;
+	where hidden_at is null;
 create index spools_brand on spools (tenant_id, brand_key, archived, created_at, id)
-	where num_nonnulls(hidden_at) <> 1;
+	where hidden_at is null;
 create index spools_color on spools (tenant_id, color_key, archived, created_at, id)
-	where num_nonnulls(hidden_at) <> 1;
+	where hidden_at is null;
 create index spools_in_stock on spools (tenant_id, in_stock, archived, created_at, id)
-	where num_nonnulls(hidden_at) <> 1;
+	where hidden_at is null;
 create index spools_hidden on spools (tenant_id, created_at, id) where hidden_at is not null;
 -- For the price of filament.
 create index spools_price on spools (tenant_id, material_type, color_key)
@@ -66,7 +66,7 @@ create index spools_price on spools (tenant_id, material_type, color_key)
 -- Finds the spools that changed lately together with spool_usage_printed, without an index on columns that a deduction
 -- changes: those of new ledger entries, whose ids contain their time; those of reports that extend an entry of the last
 -- hour; and those with a new edited_at.
-create index spools_edited on spools (tenant_id, edited_at) where num_nonnulls(edited_at) = 1;
+create index spools_edited on spools (tenant_id, edited_at) where edited_at is not null;
 
 -- The last number of a spool that an import has reserved; see reserve_spool_numbers.
 create table spool_numbers (

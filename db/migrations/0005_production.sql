@@ -31,18 +31,18 @@ create table production_runs (
 ) with (fillfactor = 85);
 call tenant_table('production_runs', 'select, insert, update, delete');
 
-create index production_runs_newest on production_runs (tenant_id, created_at, id) where num_nonnulls(hidden_at) <> 1;
+create index production_runs_newest on production_runs (tenant_id, created_at, id) where hidden_at is null;
 create index production_runs_status on production_runs (tenant_id, status, created_at, id)
-	where num_nonnulls(hidden_at) <> 1;
+	where hidden_at is null;
 create index production_runs_printer on production_runs (tenant_id, printer_key, created_at, id)
-	where num_nonnulls(hidden_at) <> 1;
+	where hidden_at is null;
 create index production_runs_hidden on production_runs (tenant_id, created_at, id) where hidden_at is not null;
 -- For what unfinished runs reserve.
 create index production_runs_unfinished on production_runs (tenant_id, id)
 	where status in ('pending', 'in_progress', 'paused');
 -- For the report of waste: the runs that complete, fail or cancel has ended, by the time of that.
 create index production_runs_ended on production_runs (tenant_id, status, deducted_at)
-	where num_nonnulls(deducted_at) = 1;
+	where deducted_at is not null;
 
 -- An item may print an item of an order. Both have the same product.
 create table run_items (
