@@ -56,7 +56,7 @@ type DB struct {
 	planAge   time.Duration
 	named     bool // whether statements are prepared by name
 
-	unprepared  atomic.Bool   // whether a session lost its settings: something unknown pools connections
+	unprepared  atomic.Bool   // whether a session has lost its settings, as behind a pooler that was not recognized
 	further     int           // the number of further databases
 	queued      chan struct{} // see Queue
 	reconnected atomic.Int64  // when reconnect last closed the connections, in Unix nanoseconds

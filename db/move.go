@@ -165,73 +165,7 @@ func (m *Move) copyTo(ctx context.Context, first *movingTx) error {
 	if err != nil {
 		return err
 	}
-	err = m.in(ctx, m.home, func(source *movingTx) error {
-		if err := m.lock(source); err != nil {
-			return err
-		}
-		if err := m.step("locked"); err != nil {
-			return err
-		}
-		var pending *int
-		if err := source.conn.QueryRow(ctx, `select min(home) from tenant_departures where tenant_id = $1 and moves > $2`,
-			m.Tenant, m.moves).Scan(&pending); err != nil {
-			return err
-		}
-		if pending != nil && *pending != m.To {
-			return fmt.Errorf("a move of the tenant to database %d was interrupted: "+
-				"finish it with --to %d, or undo it with --to %d", *pending, *pending, m.home)
-		}
-		err := m.in(ctx, m.To, func(target *movingTx) error {
-			if err := m.lock(target); err != nil {
-				return err
-			}
-			tables, err := movedTables(ctx, source.conn)
-			if err != nil {
-				return err
-			}
-			if pending == nil {
-				if err := m.delete(target); err != nil {
-					return err
-				}
-				for _, t := range tables {
-					if err := m.copyTable(source, target, t); err != nil {
-						return fmt.Errorf("copy the table %s: %w", t.Name, err)
-					}
-				}
-				_, err := target.exec(`select queue_add(array_agg(distinct webhook_id)) from webhook_deliveries
-					where tenant_id = $1 and status = 'pending' having count(*) > 0`, m.Tenant)
-				if err != nil {
-					return err
-				}
-			}
-			if err := m.step("copied"); err != nil {
-				return err
-			}
-			for _, t := range tables {
-				if err := m.compare(source, target, t); err != nil {
-					return fmt.Errorf("compare the table %s: %w", t.Name, err)
-				}
-			}
-			if err := m.step("compared"); err != nil {
-				return err
-			}
-			return errors.Join(first.alive(), source.alive())
-		})
-		if err != nil {
-			return err
-		}
-		if err := m.step("committed"); err != nil {
-			return err
-		}
-		if _, err := source.exec(`
-			insert into tenant_departures (tenant_id, moves, home) values ($1, $2, $3)
-			on conflict (tenant_id) do update set moves = excluded.moves, home = excluded.home`,
-			m.Tenant, m.moves+1, m.To); err != nil {
-			return err
-		}
-		return first.alive()
-	})
-	if err != nil {
+	if err := m.in(ctx, m.home, func(source *movingTx) error { return m.depart(first, source) }); err != nil {
 		return err
 	}
 	if err := m.step("departed"); err != nil {
@@ -240,6 +174,82 @@ func (m *Move) copyTo(ctx context.Context, first *movingTx) error {
 	_, err = first.exec(`
 		insert into tenant_homes (tenant_id, home, moves) values ($1, $2, $3)
 		on conflict (tenant_id) do update set home = excluded.home, moves = excluded.moves`, m.Tenant, m.To, m.moves+1)
+	return err
+}
+
+// depart copies the tenant, unless an earlier command did, and then rejects transactions that use the old database.
+func (m *Move) depart(first, source *movingTx) error {
+	if err := m.lock(source); err != nil {
+		return err
+	}
+	if err := m.step("locked"); err != nil {
+		return err
+	}
+	var pending *int // the database of an interrupted move that had copied the tenant
+	if err := source.conn.QueryRow(source.ctx, `select min(home) from tenant_departures where tenant_id = $1 and moves > $2`,
+		m.Tenant, m.moves).Scan(&pending); err != nil {
+		return err
+	}
+	if pending != nil && *pending != m.To {
+		return fmt.Errorf("a move of the tenant to database %d was interrupted: "+
+			"finish it with --to %d, or undo it with --to %d", *pending, *pending, m.home)
+	}
+	err := m.in(source.ctx, m.To, func(target *movingTx) error { return m.fill(first, source, target, pending != nil) })
+	if err != nil {
+		return err
+	}
+	if err := m.step("committed"); err != nil {
+		return err
+	}
+	if _, err := source.exec(`
+		insert into tenant_departures (tenant_id, moves, home) values ($1, $2, $3)
+		on conflict (tenant_id) do update set moves = excluded.moves, home = excluded.home`,
+		m.Tenant, m.moves+1, m.To); err != nil {
+		return err
+	}
+	return first.alive()
+}
+
+// fill copies the rows, unless that is done already, and compares them.
+func (m *Move) fill(first, source, target *movingTx, copied bool) error {
+	if err := m.lock(target); err != nil {
+		return err
+	}
+	tables, err := movedTables(source.ctx, source.conn)
+	if err != nil {
+		return err
+	}
+	if !copied {
+		if err := m.copyTables(source, target, tables); err != nil {
+			return err
+		}
+	}
+	if err := m.step("copied"); err != nil {
+		return err
+	}
+	for _, t := range tables {
+		if err := m.compare(source, target, t); err != nil {
+			return fmt.Errorf("compare the table %s: %w", t.Name, err)
+		}
+	}
+	if err := m.step("compared"); err != nil {
+		return err
+	}
+	return errors.Join(first.alive(), source.alive())
+}
+
+// copyTables replaces the tenant's rows in the new database, and fills the queue.
+func (m *Move) copyTables(source, target *movingTx, tables []copiedTable) error {
+	if err := m.delete(target); err != nil {
+		return err
+	}
+	for _, t := range tables {
+		if err := m.copyTable(source, target, t); err != nil {
+			return fmt.Errorf("copy the table %s: %w", t.Name, err)
+		}
+	}
+	_, err := target.exec(`select queue_add(array_agg(distinct webhook_id)) from webhook_deliveries
+		where tenant_id = $1 and status = 'pending' having count(*) > 0`, m.Tenant)
 	return err
 }
 
@@ -265,9 +275,11 @@ func (m *Move) empty(ctx context.Context, first *movingTx, home int, copied bool
 	})
 }
 
-// notMoved are the tables with rows of tenants that stay: the directories, of which there is one, and the queue, which
-// is filled anew.
-var notMoved = []string{"login_directory", "tenant_homes", "tenant_departures", "queue_signals", "queue_items"}
+// directoryTables say where tenants are. A move neither copies nor deletes their rows.
+var directoryTables = []string{"login_directory", "tenant_homes", "tenant_departures"}
+
+// queueTables are not copied: copyTables fills the queue of the new database.
+var queueTables = []string{"queue_signals", "queue_items"}
 
 // delete deletes the tenant's rows.
 func (m *Move) delete(t *movingTx) error {
@@ -276,7 +288,7 @@ func (m *Move) delete(t *movingTx) error {
 		return err
 	}
 	for _, table := range tables {
-		if slices.Contains(notMoved[:3], table) {
+		if slices.Contains(directoryTables, table) {
 			continue
 		}
 		if _, err := t.exec(`delete from `+table+` where tenant_id = $1`, m.Tenant); err != nil {
@@ -301,7 +313,7 @@ func movedTables(ctx context.Context, conn *pgx.Conn) ([]copiedTable, error) {
 	var tables []copiedTable
 	for _, name := range order {
 		if i := slices.IndexFunc(all, func(t copiedTable) bool { return t.Name == name }); i >= 0 &&
-			!slices.Contains(notMoved, name) {
+			!slices.Contains(directoryTables, name) && !slices.Contains(queueTables, name) {
 			tables = append(tables, all[i])
 		}
 	}

@@ -154,7 +154,7 @@ func One(s *db.Stmt, err error) ([]byte, error) {
 	return s.Object(), nil
 }
 
-// Found is One without the row.
+// Found returns err, or ErrNotFound if the statement returned no row.
 func Found(s *db.Stmt, err error) error {
 	if err == nil && s.Rows() == 0 {
 		return ErrNotFound
