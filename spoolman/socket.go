@@ -13,15 +13,24 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"spoolwright/db"
 	"spoolwright/server"
 )
 
 // The server side of WebSocket (RFC 6455), without extensions.
 const (
-	maxMessage  = 4 << 10 // of a client, in bytes
-	maxQueued   = 256     // messages for a client that reads slowly; then the socket is closed
-	maxPerKey   = 100     // open sockets of a user or API key
+	maxMessage = 4 << 10 // of a client, in bytes
+	maxQueued  = 256     // messages for a client that reads slowly; then the socket is closed
+	maxPerKey  = 100     // open sockets of a user or API key
+
+	// largeFrame is the size above which frames for all sockets together are sent at most at largeRate bytes a second.
+	// Otherwise requests would wait while a spool with long texts is sent to thousands of sockets.
+	largeFrame = 16 << 10
+	largeRate  = 128 << 20
+	largeBurst = 1 << 20
+
 	pingEvery   = 20 * time.Second
 	silentAfter = 3 * pingEvery // a client that has not even answered a ping is gone
 	writeWithin = 10 * time.Second
@@ -98,7 +107,7 @@ func (q request) upgrade(id []string) error {
 	sum := sha1.Sum([]byte(r.Header.Get("Sec-WebSocket-Key") + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"))
 	answer := "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: " +
 		base64.StdEncoding.EncodeToString(sum[:]) + "\r\n\r\n"
-	go s.write(answer)
+	go s.write(answer, h.sockets.pace)
 	go func() {
 		s.read(buffered.Reader)
 		h.sockets.remove(s)
@@ -156,12 +165,15 @@ func (s *socket) send(f []byte) {
 }
 
 // write writes the frames until the socket ends, then closes the connection.
-func (s *socket) write(start string) {
+func (s *socket) write(start string, pace *rate.Limiter) {
 	defer s.conn.Close()
 	ping := time.NewTicker(pingEvery)
 	defer ping.Stop()
 	next := []byte(start)
 	for {
+		if len(next) > largeFrame {
+			s.pause(pace.ReserveN(time.Now(), min(len(next), largeBurst)))
+		}
 		s.conn.SetWriteDeadline(time.Now().Add(writeWithin))
 		if _, err := s.conn.Write(next); err != nil {
 			s.end(0)
@@ -178,6 +190,15 @@ func (s *socket) write(start string) {
 			}
 			return
 		}
+	}
+}
+
+// pause waits until a large frame may be sent or the socket ends.
+func (s *socket) pause(turn *rate.Reservation) {
+	select {
+	case <-time.After(turn.Delay()):
+	case <-s.gone:
+		turn.Cancel()
 	}
 }
 
@@ -282,7 +303,8 @@ func readFrame(r *bufio.Reader, most int) (op byte, final bool, payload []byte, 
 // hub has the open sockets of this instance.
 type hub struct {
 	db   *db.DB
-	wake chan bool // a spool was changed by this instance
+	wake chan bool     // a spool was changed by this instance
+	pace *rate.Limiter // of large frames
 
 	mu      sync.Mutex
 	closed  bool
@@ -301,8 +323,8 @@ type audience struct {
 }
 
 func newHub(d *db.DB) *hub {
-	return &hub{db: d, wake: make(chan bool, 1), tenants: map[string]*audience{}, perKey: map[string]int{},
-		dirty: map[string]bool{}}
+	return &hub{db: d, wake: make(chan bool, 1), pace: rate.NewLimiter(largeRate, largeBurst),
+		tenants: map[string]*audience{}, perKey: map[string]int{}, dirty: map[string]bool{}}
 }
 
 // add adds a socket, unless its key has too many.

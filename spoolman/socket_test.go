@@ -16,6 +16,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -81,10 +82,15 @@ func (s *socket) next() (byte, []byte, error) {
 		return 0, nil, err
 	}
 	n := int(head[1])
-	if n == 126 {
+	switch n {
+	case 126:
 		size := make([]byte, 2)
 		io.ReadFull(s.r, size)
 		n = int(binary.BigEndian.Uint16(size))
+	case 127:
+		size := make([]byte, 8)
+		io.ReadFull(s.r, size)
+		n = int(binary.BigEndian.Uint64(size))
 	}
 	payload := make([]byte, n)
 	_, err := io.ReadFull(s.r, payload)
@@ -393,6 +399,61 @@ func TestManySockets(t *testing.T) {
 	}
 	wg.Wait()
 	t.Logf("%d sockets in %v, %d goroutines", len(all), time.Since(begin), runtime.NumGoroutine())
+}
+
+// Large messages are sent to many sockets at a bounded rate, so that requests get processor time meanwhile. Small ones,
+// also of other tenants, do not wait for them.
+func TestLargeMessages(t *testing.T) {
+	t.Parallel()
+	api := start(t)
+	tenant := api.Tenant(t)
+	p := &printer{url: api.URL, operator: tenant.User(t, "operator"), key: keyOf(t, tenant, "printer")}
+	p.add(t, nil)
+	text := strings.Repeat("x", 48_000)
+	for _, path := range []string{"spool/1", "filament/1"} { // both are in the message
+		for _, field := range []string{"a", "b"} {
+			p.want(t, "PATCH", path, `{"extra": {"`+field+`": "\"`+text+`\""}}`, 200)
+		}
+	}
+	var all []*socket
+	for range 4 {
+		key := &printer{url: api.URL, key: keyOf(t, tenant, "printer")}
+		for range 100 {
+			s, status := key.dial(t, "")
+			if status != 101 {
+				t.Fatalf("socket %d: status %d", len(all), status)
+			}
+			s.SetReadDeadline(time.Now().Add(3 * time.Minute))
+			all = append(all, s)
+		}
+	}
+	begin := time.Now()
+	p.want(t, "PUT", "spool/1/use", `{"use_weight": 1}`, 200)
+	var bytes atomic.Int64
+	var wg sync.WaitGroup
+	for _, s := range all {
+		wg.Go(func() {
+			op, payload, err := s.next()
+			for err == nil && op == 9 {
+				op, payload, err = s.next()
+			}
+			if err != nil || op != 1 || !strings.Contains(string(payload), `"updated"`) {
+				t.Errorf("opcode %d, %.100q, %v", op, payload, err)
+			}
+			bytes.Add(int64(len(payload)))
+		})
+	}
+	other := newPrinter(t, api, "printer")
+	other.add(t, nil)
+	small, _ := other.dial(t, "")
+	other.want(t, "PUT", "spool/1/use", `{"use_weight": 1}`, 200)
+	small.wantEvents(t, "updated 1 999")
+	wg.Wait()
+	took := time.Since(begin)
+	if most := 128<<20*took.Seconds() + 1<<20; float64(bytes.Load()) > most || bytes.Load() < 400*192_000 {
+		t.Errorf("%d bytes were sent in %v, want at most %.0f", bytes.Load(), took, most)
+	}
+	t.Logf("%d bytes in %v", bytes.Load(), took)
 }
 
 // The sockets of a revoked key are closed, and all sockets when the service stops.
