@@ -6,6 +6,7 @@ import (
 
 	"spoolwright/db"
 	"spoolwright/server"
+	"spoolwright/webhooks"
 )
 
 var levelsTag = &server.Tag{
@@ -32,12 +33,12 @@ type StockLevel struct {
 }
 
 // Events are the events of stock levels.
-var Events = []server.Event{{
+var Events = webhooks.Declare(server.Event{
 	Type: "inventory.low_stock", Tag: levelsTag, Summary: "A stock level became low",
 	Description: "Sent once when the available grams of a level fall below its minimum, whatever caused it. The level " +
 		"must reach 110 % of the minimum before it can become low again.",
 	Data: reflect.TypeFor[LowStock](),
-}}
+})
 
 // LowStock is the data of an inventory.low_stock.
 type LowStock struct {

@@ -11,14 +11,15 @@ import (
 
 	"spoolwright/db"
 	"spoolwright/server"
+	"spoolwright/webhooks"
 )
 
 // Events are the events of orders, for the OpenAPI document.
-var Events = []server.Event{{
+var Events = webhooks.Declare(server.Event{
 	Type: "order.received", Tag: tag, Summary: "An order was received",
 	Description: "Sent when `createOrder` has created an order with the status `received`, not when a shop sends it again.",
 	Data:        reflect.TypeFor[OrderReceived](),
-}}
+})
 
 // OrderReceived is the data of an order.received.
 type OrderReceived struct {

@@ -11,6 +11,7 @@ import (
 
 	"spoolwright/db"
 	"spoolwright/server"
+	"spoolwright/webhooks"
 )
 
 //go:embed complete.sql
@@ -28,15 +29,15 @@ var Definitions = []db.Definition{
 }
 
 // Events are the events of production runs, for the OpenAPI document.
-var Events = []server.Event{{
+var Events = webhooks.Declare(server.Event{
 	Type: "production_run.completed", Tag: tag, Summary: "A production run was completed",
 	Description: "Sent when `completeProductionRun` has deducted the filament of the run.",
 	Data:        reflect.TypeFor[RunCompleted](),
-}, {
+}, server.Event{
 	Type: "production_run.failed", Tag: tag, Summary: "A production run failed",
 	Description: "Sent when `failProductionRun` has ended the run. A cancelled run has no event.",
 	Data:        reflect.TypeFor[RunFailed](),
-}}
+})
 
 // RunCompleted is the data of a production_run.completed.
 type RunCompleted struct {

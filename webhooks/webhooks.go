@@ -9,10 +9,12 @@ import (
 	"crypto/x509"
 	_ "embed"
 	"log/slog"
+	"maps"
 	"net"
 	"net/netip"
 	"net/url"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -40,9 +42,18 @@ var Definitions = []db.Definition{
 // EventType is a type of events that a webhook can ask for.
 type EventType string
 
-// Enum returns all types.
-func (EventType) Enum() []string {
-	return []string{"inventory.low_stock", "order.received", "production_run.completed", "production_run.failed"}
+// Enum returns all types that were declared.
+func (EventType) Enum() []string { return slices.Sorted(maps.Keys(declared)) }
+
+var declared = map[string]bool{}
+
+// Declare makes webhooks accept the types of a feature's events, and returns the events. A package calls it when it
+// initializes its variable Events.
+func Declare(events ...server.Event) []server.Event {
+	for _, e := range events {
+		declared[e.Type] = true
+	}
+	return events
 }
 
 // testEvent is the type of the events of testWebhook, which every webhook gets.
