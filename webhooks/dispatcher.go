@@ -104,9 +104,9 @@ func (s *Service) count() int {
 	return len(s.active)
 }
 
-// room returns how many workers may be added, and the tenants that they must not be of: the second half of all workers is
-// not for tenants with receivers that hang. If there is no room for another worker, it interrupts such workers until at
-// most half of all are such ones: each time the one that has waited longest of the tenant with the most.
+// room returns how many workers may be added, and the tenants that they must not be of: the second half of all workers
+// is not for tenants with receivers that hang. If there is no room for another worker, it interrupts such workers until
+// at most half of all are such ones: each time the one that has waited longest of the tenant with the most.
 func (s *Service) room() (most int, except []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -210,8 +210,12 @@ type worker struct {
 	leased time.Time // when the lease was last renewed
 	began  time.Time
 	receiver
-	started bool // whether record has run
-	failing bool // whether failing_since is set, as far as known
+	bound   context.Context // for statements: it ends with the program only
+	look    bool            // whether there may be due deliveries that are not loaded
+	next    any             // seconds until a delivery is due, as release expects it
+	lost    bool            // another instance has the lease
+	started bool            // whether record has run
+	failing bool            // whether failing_since is set, as far as known
 	loaded  []due
 	running map[string]bool
 	done    []result // not recorded yet
@@ -242,98 +246,124 @@ type result struct {
 func newWorker(s *Service, q *queue, item db.QueueItem, leased time.Time) *worker {
 	return &worker{
 		Service: s, queue: q, tenant: item.Tenant, id: item.ID, more: make(chan struct{}, 1),
-		results: make(chan result, maxParallel), leased: leased, began: leased, running: map[string]bool{},
+		results: make(chan result, maxParallel), leased: leased, began: leased, running: map[string]bool{}, look: true,
 	}
 }
 
 // run delivers until no delivery is due, the lease is lost, or ctx ends. Tries use the context sending.
 func (w *worker) run(ctx, sending context.Context) {
+	w.bound = db.As(context.WithoutCancel(ctx), db.Actor{Tenant: w.tenant})
 	w.requests, w.interrupt = context.WithCancel(sending)
 	defer w.interrupt()
-	bound := db.As(context.WithoutCancel(ctx), db.Actor{Tenant: w.tenant})
-	look := true // whether there may be due deliveries that are not loaded
-	var next any // seconds until a delivery is due, as release expects it
 	renew := time.NewTicker(w.Lease / 3)
 	defer renew.Stop()
-	held := true
 	for {
-		stop := ctx.Err() != nil || !held || time.Since(w.leased) > w.Lease*5/6 ||
-			time.Since(w.began) > maxTurn && w.count() >= w.Active/2 || w.requests.Err() != nil
-		if stop {
-			w.loaded, look = nil, true
+		ended, err := w.step(ctx, sending, renew.C)
+		if ended || err != nil && !w.rest(ctx, sending) {
+			return
 		}
-		wantMore := look && !stop && len(w.loaded) == 0 && len(w.running) < maxParallel
-		flush := len(w.done) > 0 && (len(w.done) >= maxLoad || len(w.running) == 0 ||
-			time.Since(w.oldest) > flushAfter)
-		if wantMore || flush {
-			state, err := w.record(bound, wantMore)
-			switch {
-			case err != nil:
-				if !w.rest(ctx, sending) {
-					return
-				}
-				continue
-			case state.cancelled: // look again: there may be more to cancel
-				continue
-			case wantMore:
-				look, next = len(w.loaded) == maxLoad, state.next
-			}
-		}
-		for len(w.loaded) > 0 && len(w.running) < maxParallel && !stop {
-			d := w.loaded[0]
-			w.loaded = w.loaded[1:]
-			w.running[d.ID] = true
-			to := w.receiver // tries go on while another record replaces it
-			go func() { w.results <- w.try(sending, to, d) }()
-		}
-		if w.waiting.IsZero() {
-			w.wait()
-		}
-		if len(w.running) == 0 && len(w.done) == 0 {
-			if !held {
-				return
-			}
-			if stop {
-				next = 0.0
-			} else if look {
-				continue
-			}
-			released, err := w.release(bound, next)
-			switch {
-			case err != nil:
-				if !w.rest(ctx, sending) {
-					return
-				}
-				look = true
-			case released:
-				return
-			default:
-				look = true
-			}
-			continue
-		}
-		var flushing <-chan time.Time
-		if len(w.done) > 0 {
-			flushing = time.After(flushAfter)
-		}
-		ending := ctx.Done()
-		if stop {
-			ending = nil
-		}
-		select {
-		case r := <-w.results:
-			w.collect(r)
-			look = look || len(w.loaded) == 0
-		case <-w.more:
-			look = true
-		case <-flushing:
-		case <-ending:
-		case <-renew.C:
-			held = held && w.renew(bound)
-		}
-		for len(w.results) > 0 {
-			w.collect(<-w.results)
-		}
+	}
+}
+
+// step records results, loads deliveries, starts tries, and waits until there is more to do. If there is nothing to
+// wait for, it releases the lease. It returns true if the worker has no lease any more, and an error of the database.
+func (w *worker) step(ctx, sending context.Context, renew <-chan time.Time) (ended bool, err error) {
+	stop := w.mustStop(ctx)
+	if stop {
+		w.loaded, w.look = nil, true
+	}
+	if again, err := w.exchange(!stop); again || err != nil {
+		return false, err
+	}
+	if !stop {
+		w.start(sending)
+	}
+	if len(w.running) == 0 && len(w.done) == 0 {
+		return w.leave(stop)
+	}
+	ending := ctx.Done()
+	if stop {
+		ending = nil
+	}
+	w.await(ending, renew)
+	return false, nil
+}
+
+// mustStop reports whether the worker must start no further try: the service stops, the lease is lost or about to end,
+// other webhooks wait for their turn, or the receiver hangs.
+func (w *worker) mustStop(ctx context.Context) bool {
+	return ctx.Err() != nil || w.lost || time.Since(w.leased) > w.Lease*5/6 ||
+		time.Since(w.began) > maxTurn && w.count() >= w.Active/2 || w.requests.Err() != nil
+}
+
+// exchange records the results if it is time, and loads deliveries if more is set and there may be some to start. It
+// returns true if the worker must look again.
+func (w *worker) exchange(more bool) (again bool, err error) {
+	load := more && w.look && len(w.loaded) == 0 && len(w.running) < maxParallel
+	flush := len(w.done) > 0 && (len(w.done) >= maxLoad || len(w.running) == 0 || time.Since(w.oldest) > flushAfter)
+	if !load && !flush {
+		return false, nil
+	}
+	state, err := w.record(w.bound, load)
+	if err != nil || state.cancelled { // there may be more to cancel
+		return true, err
+	}
+	if load {
+		w.look, w.next = len(w.loaded) == maxLoad, state.next
+	}
+	return false, nil
+}
+
+// start starts tries of loaded deliveries.
+func (w *worker) start(sending context.Context) {
+	for len(w.loaded) > 0 && len(w.running) < maxParallel {
+		d := w.loaded[0]
+		w.loaded = w.loaded[1:]
+		w.running[d.ID] = true
+		to := w.receiver // tries go on while another record replaces it
+		go func() { w.results <- w.try(sending, to, d) }()
+	}
+	if w.waiting.IsZero() {
+		w.wait()
+	}
+}
+
+// leave releases the lease, unless it is lost or there may be due deliveries that the worker can load. It returns true
+// if the worker has no lease any more.
+func (w *worker) leave(stop bool) (ended bool, err error) {
+	if w.lost {
+		return true, nil
+	}
+	if stop {
+		w.next = 0.0
+	} else if w.look {
+		return false, nil
+	}
+	released, err := w.release(w.bound, w.next)
+	ended = released && err == nil
+	w.look = !ended
+	return ended, err
+}
+
+// await waits for results, new deliveries, the time to record or to renew the lease, or ending.
+func (w *worker) await(ending <-chan struct{}, renew <-chan time.Time) {
+	var flushing <-chan time.Time
+	if len(w.done) > 0 {
+		flushing = time.After(flushAfter)
+	}
+	select {
+	case r := <-w.results:
+		w.collect(r)
+		w.look = w.look || len(w.loaded) == 0
+	case <-w.more:
+		w.look = true
+	case <-flushing:
+	case <-ending:
+	case <-renew:
+		w.lost = w.lost || !w.renew(w.bound)
+	}
+	for len(w.results) > 0 {
+		w.collect(<-w.results)
 	}
 }
 
