@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"spoolwright/db"
+	"spoolwright/server/limit"
 )
 
 const apiPrefix = "/api/v1/"
@@ -68,7 +69,7 @@ type Server struct {
 	Config
 	mux       *http.ServeMux
 	resources map[string]*resource // the handlers of the mux, by path
-	limiter   *Limiter
+	limiter   *limit.Limiter
 	inFlight  inFlight
 	draining  atomic.Bool
 	forwarded sync.Once // warns of X-Forwarded-For from an untrusted address
@@ -97,7 +98,7 @@ func New(c Config) *Server {
 	s := &Server{
 		Config: c, mux: http.NewServeMux(), resources: map[string]*resource{}, readiness: readiness{check: c.Ready},
 	}
-	s.limiter = NewLimiter(maxLimitedKeys, c.Now)
+	s.limiter = limit.New(maxLimitedKeys, c.Now)
 	if c.MaxConnections == 0 {
 		database := 0
 		if c.DB != nil {

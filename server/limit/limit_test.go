@@ -1,4 +1,4 @@
-package server
+package limit
 
 import (
 	"fmt"
@@ -43,7 +43,7 @@ func (b *modelBucket) until(units int64) time.Duration {
 // below that.
 const modelTolerance = 1e-6
 
-func TestLimiterAgainstModel(t *testing.T) {
+func TestAgainstModel(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	for _, limits := range [][2]int{{100, 1000}, {3, 10}, {100, 0}, {0, 50}, {7, 100_000}, {60, 3600}} {
@@ -151,7 +151,7 @@ func compareWithModel(t *testing.T, random *rand.Rand, perMinute, perHour, event
 	t.Logf("%d accepted, %d rejected", accepted, rejected)
 }
 
-func TestLimiterTighterBucket(t *testing.T) {
+func TestTighterBucket(t *testing.T) {
 	clock := newLimitClock()
 	l := newTestLimiter(3, 5, 10, clock.now)
 	take := func(want Rate, wantOK bool) {
@@ -175,7 +175,7 @@ func TestLimiterTighterBucket(t *testing.T) {
 	take(Rate{Limit: 5, Remaining: 0, Reset: in(5*12*time.Minute - time.Minute), RetryAfter: 11 * time.Minute}, false)
 }
 
-func TestLimiterOff(t *testing.T) {
+func TestLimitsOff(t *testing.T) {
 	l := newTestLimiter(0, 0, 10, time.Now)
 	for range 10_000 {
 		if r, ok := l.Take("user:a"); !ok || r != (Rate{Off: true}) {
@@ -188,7 +188,7 @@ func TestLimiterOff(t *testing.T) {
 }
 
 // After exactly RetryAfter an event is accepted, and one nanosecond earlier it is not.
-func TestLimiterRetryAfterIsEnough(t *testing.T) {
+func TestRetryAfterIsEnough(t *testing.T) {
 	for _, limits := range [][2]int{{100, 1000}, {7, 0}, {0, 7}, {1, 1}, {999, 12_345}} {
 		clock := newLimitClock()
 		l := newTestLimiter(limits[0], limits[1], 10, clock.now)
@@ -206,7 +206,7 @@ func TestLimiterRetryAfterIsEnough(t *testing.T) {
 }
 
 // Events at exactly the refill rate are always accepted, and Remaining counts whole tokens exactly.
-func TestLimiterExactPace(t *testing.T) {
+func TestExactPace(t *testing.T) {
 	for _, limits := range [][2]int{{100, 0}, {7, 0}, {0, 1000}, {0, 625}, {60, 3600}} {
 		clock := newLimitClock()
 		l := newTestLimiter(limits[0], limits[1], 10, clock.now)
@@ -234,7 +234,7 @@ func TestLimiterExactPace(t *testing.T) {
 	}
 }
 
-func TestLimiterIdleKeyComesBack(t *testing.T) {
+func TestIdleKeyComesBack(t *testing.T) {
 	clock := newLimitClock()
 	l := newTestLimiter(100, 1000, 10, clock.now)
 	for range 3 {
@@ -247,7 +247,7 @@ func TestLimiterIdleKeyComesBack(t *testing.T) {
 	}
 }
 
-func TestLimiterClockGoesBackwards(t *testing.T) {
+func TestClockGoesBackwards(t *testing.T) {
 	clock := newLimitClock()
 	l := newTestLimiter(60, 0, 10, clock.now)
 	for range 60 {
@@ -265,7 +265,7 @@ func TestLimiterClockGoesBackwards(t *testing.T) {
 	}
 }
 
-func TestLimiterMemory(t *testing.T) {
+func TestKeysAreBounded(t *testing.T) {
 	const keys = 100_000
 	clock := newLimitClock()
 	l := newTestLimiter(100, 1000, 1000, clock.now)
@@ -311,7 +311,7 @@ func TestLimiterMemory(t *testing.T) {
 	runtime.KeepAlive(l)
 }
 
-func TestLimiterConcurrent(t *testing.T) {
+func TestConcurrentTakes(t *testing.T) {
 	clock := newLimitClock()
 	l := newTestLimiter(100, 150, 10, clock.now)
 	var accepted [4]atomic.Int64
@@ -334,7 +334,7 @@ func TestLimiterConcurrent(t *testing.T) {
 	}
 }
 
-func TestLimiterDoesNotAllocate(t *testing.T) {
+func TestTakeDoesNotAllocate(t *testing.T) {
 	l := newTestLimiter(100, 1000, 10, time.Now)
 	l.Take("user:a")
 	if n := testing.AllocsPerRun(1000, func() { l.Take("user:a") }); n != 0 {

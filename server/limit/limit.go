@@ -1,4 +1,5 @@
-package server
+// Package limit limits the rate of events with token buckets.
+package limit
 
 import (
 	"container/list"
@@ -61,8 +62,8 @@ const tokenSlack = 1e-9
 // maxClaims is the number of keys that an event can have: the caller and the caller's tenant.
 const maxClaims = 2
 
-// NewLimiter returns a Limiter that holds at most maxKeys keys and evicts the least recently used one.
-func NewLimiter(maxKeys int, now func() time.Time) *Limiter {
+// New returns a Limiter that holds at most maxKeys keys and evicts the least recently used one.
+func New(maxKeys int, now func() time.Time) *Limiter {
 	return &Limiter{
 		now:     now,
 		maxKeys: max(maxKeys, maxClaims),

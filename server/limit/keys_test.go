@@ -1,4 +1,4 @@
-package server
+package limit
 
 import (
 	"testing"
@@ -12,15 +12,15 @@ type testLimiter struct {
 }
 
 func newTestLimiter(perMinute, perHour, maxKeys int, now func() time.Time) testLimiter {
-	return testLimiter{NewLimiter(maxKeys, now), Limits{perMinute, perHour}}
+	return testLimiter{New(maxKeys, now), Limits{perMinute, perHour}}
 }
 
 func (l testLimiter) Take(key string) (Rate, bool) { return l.Limiter.Take(Claim{key, l.limits}) }
 
 // An event with two keys takes a token from the buckets of both, or from none.
-func TestLimiterTwoKeys(t *testing.T) {
+func TestTwoKeys(t *testing.T) {
 	clock := newLimitClock()
-	l := NewLimiter(10, clock.now)
+	l := New(10, clock.now)
 	tenant := Claim{"tenant:t", Limits{PerMinute: 5}}
 	user := func(id string) Claim { return Claim{"user:" + id, Limits{3, 1000}} }
 	take := func(id string, wantOK bool, limit, remaining int) {
@@ -49,9 +49,9 @@ func TestLimiterTwoKeys(t *testing.T) {
 }
 
 // The entries of an event's own keys are not evicted for each other.
-func TestLimiterTwoKeysInFullLimiter(t *testing.T) {
+func TestTwoKeysInFullLimiter(t *testing.T) {
 	clock := newLimitClock()
-	l := NewLimiter(2, clock.now)
+	l := New(2, clock.now)
 	for i := range 3 {
 		r, ok := l.Take(Claim{"user:a", Limits{3, 0}}, Claim{"tenant:t", Limits{100, 0}})
 		if !ok || r.Remaining != 2-i {
