@@ -6,6 +6,7 @@ import (
 	_ "embed"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 
 	"spoolwright/db"
@@ -90,8 +91,19 @@ type Spool struct {
 
 var (
 	spoolColumns = strings.Join(server.SchemaOf[Spool]().Sortable(), ", ") // all, in the order of the fields
-	inputColumns = strings.Join(server.SchemaOf[Spool]().Writable(), ", ") // those of requests
+	inputNames   = server.SchemaOf[Spool]().Writable()                     // those of requests
+	inputColumns = strings.Join(inputNames, ", ")
+	inputValues  = parameters(2, len(inputNames))
 )
+
+// parameters returns the names of n parameters of a statement, beginning with the number from.
+func parameters(from, n int) string {
+	names := make([]string, n)
+	for i := range names {
+		names[i] = fmt.Sprintf("$%d", from+i)
+	}
+	return strings.Join(names, ", ")
+}
 
 // row returns the values of a new spool by column, with defaults for what the request or file omits.
 func (s *Spool) row() map[string]any {
@@ -229,23 +241,21 @@ func (h handlers) create(ctx context.Context, r *server.Request[SpoolCreate]) (s
 	if err != nil {
 		return nil, err
 	}
-	row, err := json.Marshal(in.row())
-	if err != nil {
-		return nil, err
+	row, args := in.row(), []any{string(list)}
+	for _, name := range inputNames {
+		args = append(args, row[name])
 	}
 	spool := db.SQL(`
 		with spool as (
 			insert into spools (id, `+inputColumns+`)
-			select list.id::uuid, `+inputColumns+`
+			select list.id::uuid, `+inputValues+`
 			from json_array_elements_text($1::json) list (id)
-			cross join (select `+inputColumns+` from json_populate_record(null::spools, $2::json)) input
 			returning `+spoolColumns+`
 		), entry as (
 			insert into spool_usage (spool_id, kind, before_grams, after_grams)
 			select id, 'created', 0, remaining_weight_grams from spool
 		)
-		select * from spool order by id`,
-		string(list), string(row))
+		select * from spool order by id`, args...)
 	one, err := h.write(ctx, spool.Expect(len(ids)))
 	if err != nil || in.Quantity.IsNull() {
 		return one, err
