@@ -28,6 +28,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"spoolwright/db"
+	"spoolwright/db/dial"
 	"spoolwright/server"
 	"spoolwright/testkit"
 )
@@ -473,13 +474,13 @@ func TestPgBouncer(t *testing.T) {
 		})
 	}
 	t.Run("without a mode", func(t *testing.T) {
-		if d, err := db.Open(t.Context(), db.Config{URL: bouncer}); !errors.Is(err, db.ErrPooler) {
+		if d, err := db.Open(t.Context(), db.Config{URL: bouncer}); !errors.Is(err, dial.ErrPooler) {
 			t.Errorf("Open: %v, want ErrPooler", err)
 			if err == nil {
 				d.Close()
 			}
 		}
-		if _, err := db.Migrate(t.Context(), bouncer, "", nil); !errors.Is(err, db.ErrPooler) {
+		if _, err := db.Migrate(t.Context(), bouncer, "", nil); !errors.Is(err, dial.ErrPooler) {
 			t.Errorf("Migrate: %v, want ErrPooler", err)
 		}
 	})

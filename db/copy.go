@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5"
+
+	"spoolwright/db/dial"
 )
 
 // CopyAll copies all rows of a migrated database to another one that has the same migrations and definitions. The rows
@@ -15,14 +17,14 @@ import (
 // meanwhile. CopyAll calls progress after each table, and compares each row: after an error, the other database is
 // unchanged.
 func CopyAll(ctx context.Context, fromURL, toURL string, progress func(table string, rows int64)) error {
-	from, err := pgx.Connect(ctx, fromURL)
+	from, err := dial.Connect(ctx, fromURL)
 	if err != nil {
-		return fmt.Errorf("database: %w", err)
+		return err
 	}
 	defer from.Close(context.WithoutCancel(ctx))
-	to, err := pgx.Connect(ctx, toURL)
+	to, err := dial.Connect(ctx, toURL)
 	if err != nil {
-		return fmt.Errorf("database: %w", err)
+		return err
 	}
 	defer to.Close(context.WithoutCancel(ctx))
 

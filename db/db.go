@@ -21,7 +21,9 @@ import (
 	"github.com/jackc/pgx/v5/pgconn/ctxwatch"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"spoolwright/db/dial"
 	"spoolwright/db/fair"
+	"spoolwright/db/schema"
 )
 
 // Config configures Open.
@@ -49,7 +51,7 @@ type Config struct {
 type DB struct {
 	homes     *homes // nil if there is one database
 	pool      *pgxpool.Pool
-	needs     []Definition
+	schema    schema.Schema
 	shares    *fair.Shares // of the pool; every use of a connection has one
 	log       *slog.Logger
 	roundTrip func(statements []Statement)
@@ -95,7 +97,7 @@ func Open(ctx context.Context, c Config) (*DB, error) {
 func openOne(ctx context.Context, c Config) (*DB, error) {
 	config, err := pgxpool.ParseConfig(c.URL)
 	if err != nil {
-		return nil, errInvalidURL
+		return nil, dial.ErrURL
 	}
 	config.MaxConns = int32(c.MaxConns)
 	if c.MaxConns == 0 {
@@ -104,7 +106,7 @@ func openOne(ctx context.Context, c Config) (*DB, error) {
 	config.MaxConnLifetimeJitter = config.MaxConnLifetime / 10
 	config.PingTimeout = 2 * time.Second
 	if config.ConnConfig.ConnectTimeout == 0 {
-		config.ConnConfig.ConnectTimeout = 5 * time.Second
+		config.ConnConfig.ConnectTimeout = dial.ConnectTimeout
 	}
 	// The encoding of text results (see appendRow) depends on these. Poolers accept both parameters.
 	maps.DeleteFunc(config.ConnConfig.RuntimeParams, func(name, _ string) bool {
@@ -117,14 +119,14 @@ func openOne(ctx context.Context, c Config) (*DB, error) {
 		return &pgconn.CancelRequestContextWatcherHandler{Conn: conn, CancelRequestDelay: 0, DeadlineDelay: time.Second}
 	}
 	config.ConnConfig.OnNotice = recordNotice
-	named := usesNamed(config.ConnConfig, c.URL)
+	named := dial.IsNamed(config.ConnConfig, c.URL)
 	config.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error { return prepareSession(ctx, conn, named) }
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
 		return nil, err
 	}
 	d := &DB{
-		pool: pool, needs: withOwn(c.Definitions), shares: fair.New(int(config.MaxConns), runtime.GOMAXPROCS(0)),
+		pool: pool, schema: Schema(c.Definitions), shares: fair.New(int(config.MaxConns), runtime.GOMAXPROCS(0)),
 		log: c.Log, roundTrip: c.RoundTrip,
 		planAge: cmp.Or(c.PlanAge, 15*time.Second), named: named, queued: make(chan struct{}, 1), further: len(c.Further),
 	}
@@ -159,8 +161,8 @@ func (d *DB) Ready(ctx context.Context) error {
 		return fmt.Errorf("database: no connection is free: %w", err)
 	}
 	defer share.Release()
-	names, versions := make([]string, len(d.needs)), make([]int, len(d.needs))
-	for i, need := range d.needs {
+	names, versions := make([]string, len(d.schema.Definitions)), make([]int, len(d.schema.Definitions))
+	for i, need := range d.schema.Definitions {
 		names[i], versions[i] = need.Name, need.Version
 	}
 	var version, further int
@@ -180,18 +182,18 @@ func (d *DB) Ready(ctx context.Context) error {
 		QueryRow(func(row pgx.Row) error { return row.Scan(&version, &missing, &readOnly, &further) })
 	err = d.pool.SendBatch(ctx, &b).Close()
 	var pg *pgconn.PgError
-	switch want := latestMigration(); {
+	switch want := d.schema.Latest(); {
 	case errors.As(err, &pg) && pg.Code == "42P01":
-		return fmt.Errorf("the database is not migrated: %s", howToMigrate)
+		return fmt.Errorf("the database is not migrated: %s", schema.HowToMigrate)
 	case err != nil:
 		return fmt.Errorf("database: %w", err)
 	case readOnly:
 		d.reconnect()
 		return errReadOnly
 	case version < want:
-		return fmt.Errorf("the database is at migration %d, this program needs %d: %s", version, want, howToMigrate)
+		return fmt.Errorf("the database is at migration %d, this program needs %d: %s", version, want, schema.HowToMigrate)
 	case len(missing) > 0:
-		return fmt.Errorf("the database lacks the definitions %s: %s", strings.Join(missing, ", "), howToMigrate)
+		return fmt.Errorf("the database lacks the definitions %s: %s", strings.Join(missing, ", "), schema.HowToMigrate)
 	case further > d.further:
 		return fmt.Errorf("tenants are at home in %d further databases, and %d are named: "+
 			"set FURTHER_DATABASE_URLS as for the other instances", further, d.further)
@@ -201,8 +203,6 @@ func (d *DB) Ready(ctx context.Context) error {
 	}
 	return nil
 }
-
-const howToMigrate = "run `spoolwright migrate` with MIGRATE_DATABASE_URL set to the login of the database's owner"
 
 // PoolStats are statistics of the connection pool.
 type PoolStats struct {

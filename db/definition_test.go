@@ -88,7 +88,7 @@ func TestDefinitionsAtOnce(t *testing.T) {
 	}
 	wg.Wait()
 	// The definitions of package db are installed once, and so is the newer text; the older text at most once.
-	own := len(db.WithOwn(nil))
+	own := len(db.Schema(nil).Definitions)
 	if sum := installed[1] + installed[2]; sum != own+1 && sum != own+2 {
 		t.Errorf("%v definitions were installed, want %d or %d in total", installed, own+1, own+2)
 	}
@@ -175,7 +175,7 @@ func TestReadyNeedsDefinitions(t *testing.T) {
 func TestFunctionsAreDefined(t *testing.T) {
 	t.Parallel()
 	defined := map[string]string{}
-	for _, d := range db.WithOwn(app.Definitions) {
+	for _, d := range db.Schema(app.Definitions).Definitions {
 		for _, m := range regexp.MustCompile(`(?mi)^create (or replace )?function (\w+)`).
 			FindAllStringSubmatch(d.SQL, -1) {
 			if m[1] == "" || defined[m[2]] != "" {
@@ -226,7 +226,7 @@ func TestReleasedDefinitions(t *testing.T) {
 		t.Fatal(err)
 	}
 	released := strings.Split(strings.TrimSpace(string(b)), "\n")
-	all := db.WithOwn(app.Definitions)
+	all := db.Schema(app.Definitions).Definitions
 	for _, name := range needRaise(released, all) {
 		t.Errorf("the text of %s has changed since its version was released: raise the version", name)
 	}

@@ -42,8 +42,6 @@ var (
 	ErrOutOfRange = errors.New("a computed number is out of range")
 )
 
-var errInvalidURL = errors.New("the database URL is invalid (it is not shown here, because it may hold a password)")
-
 // Violates reports whether err is a violation of the named constraint or unique index.
 func Violates(err error, constraint string) bool {
 	var pg *pgconn.PgError

@@ -11,6 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"spoolwright/db/dial"
 	"spoolwright/db/fair"
 )
 
@@ -189,13 +190,9 @@ func (h *home) watch(ctx context.Context, first *DB, c Config, f Further) {
 func reach(ctx context.Context, url string, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	config, err := pgx.ParseConfig(url)
+	conn, err := dial.Connect(ctx, url)
 	if err != nil {
-		return errInvalidURL
-	}
-	conn, err := pgx.ConnectConfig(ctx, config)
-	if err != nil {
-		return fmt.Errorf("database: %w", err)
+		return err
 	}
 	return conn.Close(ctx)
 }

@@ -33,7 +33,7 @@ func latestMigration(t *testing.T) int {
 // everything returns the counts of a migration of an empty database.
 func everything(t *testing.T) db.Applied {
 	t.Helper()
-	return db.Applied{Migrations: latestMigration(t), Definitions: len(db.WithOwn(app.Definitions))}
+	return db.Applied{Migrations: latestMigration(t), Definitions: len(db.Schema(app.Definitions).Definitions)}
 }
 
 // Eight instances start at the same time on an empty database. Each migration and definition is applied once.

@@ -9,6 +9,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"spoolwright/db/dial"
 )
 
 // Owner changes what the service's role has no privileges for, such as the removal of a tenant, with the login that
@@ -81,9 +83,9 @@ func (o Owner) connect(ctx context.Context, home int, fn func(*pgx.Conn) error) 
 	if home > 0 {
 		url, setting = o.Further[home-1], "FURTHER_MIGRATE_DATABASE_URLS"
 	}
-	conn, err := pgx.Connect(ctx, url)
+	conn, err := dial.Connect(ctx, url)
 	if err != nil {
-		return fmt.Errorf("database: %w", err)
+		return err
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
 	err = fn(conn)

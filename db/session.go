@@ -3,11 +3,12 @@ package db
 import (
 	"context"
 	"errors"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"spoolwright/db/dial"
 )
 
 // A connection that leads to PostgreSQL directly keeps the settings that are the same for all transactions: the role,
@@ -65,27 +66,6 @@ const bindKeySessionSQL = bindSession + `set_config('app.api_key_id', $2, true) 
 
 const appSchemas = "public, pg_temp"
 
-// ErrPooler is the error of Open and Migrate for a connection through a pooler that does not support named statements:
-// some of the requests would fail. A URL that sets the mode is not checked.
-var ErrPooler = errors.New("it leads to a connection pooler such as PgBouncer, which requires the parameter " +
-	"default_query_exec_mode=cache_describe (see docs/database.md)")
-
-// usesNamed reports whether pgx prepares named statements because the URL does not set default_query_exec_mode.
-func usesNamed(config *pgx.ConnConfig, url string) bool {
-	return config.DefaultQueryExecMode == pgx.QueryExecModeCacheStatement &&
-		!strings.Contains(url, "default_query_exec_mode")
-}
-
-// checkPooler returns ErrPooler if the connection leads through a pooler.
-func checkPooler(ctx context.Context, conn *pgx.Conn) error {
-	var process uint32
-	err := conn.QueryRow(ctx, `select pg_backend_pid()::int8`, pgx.QueryExecModeSimpleProtocol).Scan(&process)
-	if err == nil && process != conn.PgConn().PID() {
-		err = ErrPooler
-	}
-	return err
-}
-
 // sessionKey is the key in a connection's custom data for its *session, if the session is prepared.
 const sessionKey = "spoolwright.session"
 
@@ -102,7 +82,7 @@ const discardSQL = `discard plans`
 // login is not a member of the role, the session stays as it is, and bind_tenant reports the reason.
 //
 // If named is set, the URL does not choose how statements are sent, so that pgx prepares named statements. The error is
-// ErrPooler if the connection leads through a pooler then.
+// dial.ErrPooler if the connection leads through a pooler then.
 func prepareSession(ctx context.Context, conn *pgx.Conn, named bool) error {
 	prepared := 0
 	var b pgx.Batch // see Ready
@@ -118,7 +98,7 @@ func prepareSession(ctx context.Context, conn *pgx.Conn, named bool) error {
 	switch {
 	// The codes are those of a named statement that another server process has, or that the process does not have.
 	case named && (err == nil && prepared == 0 || isPg && (pg.Code == "42P05" || pg.Code == "26000")):
-		return ErrPooler
+		return dial.ErrPooler
 	case err == nil && prepared > 0:
 		conn.PgConn().CustomData()[sessionKey] = &session{planned: time.Now(), statements: map[string]*preparedStatement{}}
 	case isPg && !isBroken(err):

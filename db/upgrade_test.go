@@ -2,14 +2,17 @@ package db_test
 
 import (
 	"fmt"
+	"io/fs"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/fstest"
 
 	"spoolwright/app"
 	"spoolwright/db"
+	"spoolwright/db/schema"
 	"spoolwright/inventory"
 	"spoolwright/testkit"
 )
@@ -29,7 +32,7 @@ const nextMigration = `
 func nextDefinitions(t *testing.T) []db.Definition {
 	t.Helper()
 	var next []db.Definition
-	for _, d := range db.WithOwn(app.Definitions) {
+	for _, d := range db.Schema(app.Definitions).Definitions {
 		d.Version++
 		d.SQL += "\n-- changed"
 		if d.Name == "inventory/rows" {
@@ -42,6 +45,27 @@ func nextDefinitions(t *testing.T) []db.Definition {
 		next = append(next, d)
 	}
 	return append(next, answer(1, 10)...)
+}
+
+// nextSchema is that of a release after this one, with the definitions.
+func nextSchema(t *testing.T, definitions []db.Definition) schema.Schema {
+	t.Helper()
+	next, files := db.Schema(nil), fstest.MapFS{}
+	next.Definitions = definitions
+	names, err := fs.Glob(next.Migrations, "migrations/*.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		sql, err := fs.ReadFile(next.Migrations, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files[name] = &fstest.MapFile{Data: sql}
+	}
+	files[fmt.Sprintf("migrations/%04d_next.sql", len(names)+1)] = &fstest.MapFile{Data: []byte(nextMigration)}
+	next.Migrations = files
+	return next
 }
 
 // A release after this one migrates the database while programs of this release serve, and while others of both
@@ -78,7 +102,7 @@ func TestNextRelease(t *testing.T) {
 	})
 	for range 4 {
 		migrating.Go(func() {
-			applied, err := db.MigrateNext(t.Context(), u.owner, u.app, next, nextMigration)
+			applied, err := nextSchema(t, next).Migrate(t.Context(), u.owner, u.app)
 			if err != nil {
 				t.Errorf("the next release: %v", err)
 			}

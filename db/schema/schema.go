@@ -1,40 +1,46 @@
-package db
+// Package schema creates and upgrades the tables and functions of a database, while programs of several releases may use
+// it. Migrations are numbered SQL files, each of which runs once: they hold tables. Definitions are SQL files that run
+// again when their version rises: they hold functions and triggers. The tables schema_migrations and schema_definitions
+// say what the database has.
+package schema
 
 import (
 	"context"
-	"embed"
 	"errors"
 	"fmt"
 	"io/fs"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
-)
 
-// Migrations are append-only: a released file is never edited. They hold tables; functions and triggers are definitions.
-//
-//go:embed migrations/*.sql
-var migrationFiles embed.FS
+	"spoolwright/db/dial"
+)
 
 // migrationLock is the advisory lock under which instances migrate, one after the other.
 const migrationLock int64 = 0x53504f4f4c
+
+// Schema is the schema of a program.
+type Schema struct {
+	Migrations  fs.FS        // the files migrations/0001_NAME.sql, 0002_NAME.sql, ...
+	Definitions []Definition // each after those whose functions it calls
+	Role        string       // created by a migration; the service takes it in each transaction
+}
 
 type migration struct {
 	version   int
 	name, sql string
 }
 
-func migrations() []migration {
-	names, err := fs.Glob(migrationFiles, "migrations/*.sql")
+func (s Schema) migrations() []migration {
+	names, err := fs.Glob(s.Migrations, "migrations/*.sql")
 	if err != nil {
 		panic(err)
 	}
 	var all []migration
 	for i, path := range names {
-		sql, err := fs.ReadFile(migrationFiles, path)
+		sql, err := fs.ReadFile(s.Migrations, path)
 		name := strings.TrimSuffix(strings.TrimPrefix(path, "migrations/"), ".sql")
 		version, convErr := strconv.Atoi(name[:4])
 		if err != nil || convErr != nil || version != i+1 {
@@ -45,7 +51,8 @@ func migrations() []migration {
 	return all
 }
 
-func latestMigration() int { return len(migrations()) }
+// Latest returns the number of the last migration.
+func (s Schema) Latest() int { return len(s.migrations()) }
 
 // querier is a connection or a transaction.
 type querier interface {
@@ -56,33 +63,20 @@ type querier interface {
 // Applied counts what Migrate did.
 type Applied struct{ Migrations, Definitions int }
 
-// Migrate brings the database at ownerURL up to this program's schema: first the migrations, each in a transaction,
-// then the definitions of this package and of the features, in one transaction. Any number of instances may call it
-// at once. The login of memberURL, if it is another one, becomes a member of spoolwright_app where the owner may
-// grant that.
+// Migrate brings the database at ownerURL up to the schema: first the migrations, each in a transaction, then the
+// definitions, in one transaction. Any number of instances may call it at once. The login of memberURL, if it is another
+// one, becomes a member of the Role where the owner may grant that.
 //
 // A database with a higher migration than the program's is an error. Higher versions of definitions are not: they
 // stay, so that an older program may start beside a newer one.
-func Migrate(ctx context.Context, ownerURL, memberURL string, features []Definition) (applied Applied, err error) {
-	return migrate(ctx, ownerURL, memberURL, migrations(), features)
-}
-
-func migrate(ctx context.Context, ownerURL, memberURL string, all []migration, features []Definition) (
-	applied Applied, err error) {
-	config, err := pgx.ParseConfig(ownerURL)
+func (s Schema) Migrate(ctx context.Context, ownerURL, memberURL string) (applied Applied, err error) {
+	conn, err := dial.Connect(ctx, ownerURL)
 	if err != nil {
-		return applied, errInvalidURL
-	}
-	if config.ConnectTimeout == 0 {
-		config.ConnectTimeout = 5 * time.Second
-	}
-	conn, err := pgx.ConnectConfig(ctx, config)
-	if err != nil {
-		return applied, fmt.Errorf("database: %w", err)
+		return applied, err
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
-	if usesNamed(config, ownerURL) {
-		if err := checkPooler(ctx, conn); err != nil {
+	if dial.IsNamed(conn.Config(), ownerURL) {
+		if err := dial.CheckPooler(ctx, conn); err != nil {
 			return applied, err
 		}
 	}
@@ -93,6 +87,7 @@ func migrate(ctx context.Context, ownerURL, memberURL string, all []migration, f
 			member = c.User
 		}
 	}
+	all := s.migrations()
 	current, err := schemaVersion(ctx, conn)
 	if err != nil {
 		return applied, err
@@ -118,18 +113,21 @@ func migrate(ctx context.Context, ownerURL, memberURL string, all []migration, f
 		return applied, fmt.Errorf("the database is at migration %d, newer than this program, which knows %d: "+
 			"use a newer program", current, len(all))
 	}
-	if applied.Definitions, err = installDefinitions(ctx, conn, withOwn(features)); err != nil {
+	if applied.Definitions, err = installDefinitions(ctx, conn, s.Definitions); err != nil {
 		return applied, explainPrivilege(err)
 	}
-	grantMembership(ctx, conn, config.User, member)
+	s.grantMembership(ctx, conn, conn.Config().User, member)
 	return applied, nil
 }
+
+// HowToMigrate is the advice for a database that lacks a part of the schema.
+const HowToMigrate = "run `spoolwright migrate` with MIGRATE_DATABASE_URL set to the login of the database's owner"
 
 // explainPrivilege adds advice to the error of a login that does not own the schema.
 func explainPrivilege(err error) error {
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) && pg.Code == "42501" {
-		return fmt.Errorf("%w: %s", err, howToMigrate)
+		return fmt.Errorf("%w: %s", err, HowToMigrate)
 	}
 	return err
 }
@@ -194,15 +192,15 @@ func schemaVersion(ctx context.Context, q querier) (version int, err error) {
 // grantMembership makes the logins members of the role, where it may. It ignores errors: the self-test of Open
 // reports what the deployer has to grant. Since PostgreSQL 16 the creator of a role is a member of it, but cannot set
 // it before this grant, and only the creator and superusers can make other logins members.
-func grantMembership(ctx context.Context, conn *pgx.Conn, logins ...string) {
+func (s Schema) grantMembership(ctx context.Context, conn *pgx.Conn, logins ...string) {
 	for _, login := range logins {
 		var missing bool
 		err := conn.QueryRow(ctx, `
-			select not pg_has_role(rolname, '`+appRole+`',
+			select not pg_has_role(rolname, $2,
 				case when current_setting('server_version_num')::int < 160000 then 'MEMBER' else 'SET' end)
-			from pg_roles where rolname = $1`, login).Scan(&missing)
+			from pg_roles where rolname = $1`, login, s.Role).Scan(&missing)
 		if err == nil && missing {
-			conn.Exec(ctx, `grant `+appRole+` to `+pgx.Identifier{login}.Sanitize())
+			conn.Exec(ctx, `grant `+pgx.Identifier{s.Role}.Sanitize()+` to `+pgx.Identifier{login}.Sanitize())
 		}
 	}
 }

@@ -1,9 +1,8 @@
-package db
+package schema
 
 import (
 	"context"
 	"crypto/sha256"
-	_ "embed"
 	"encoding/hex"
 	"fmt"
 	"slices"
@@ -18,37 +17,6 @@ type Definition struct {
 	Version int    // 1 or more; a higher version replaces a lower one, never the reverse
 	SQL     string // statements that may run any number of times: create or replace function, revoke, grant
 }
-
-var (
-	//go:embed home.sql
-	homeSQL string
-	//go:embed id.sql
-	idSQL string
-	//go:embed bind.sql
-	bindTenantSQL string
-	//go:embed counts.sql
-	countsSQL string
-	//go:embed directory.sql
-	directorySQL string
-	//go:embed key.sql
-	keySQL string
-	//go:embed queue.sql
-	queueSQL string
-)
-
-// ownDefinitions are the functions of this package, which the features' definitions may call.
-var ownDefinitions = []Definition{
-	{"db/id", 1, idSQL},
-	{"db/bind", 1, bindTenantSQL},
-	{"db/counts", 1, countsSQL},
-	{"db/directory", 1, directorySQL},
-	{"db/key", 1, keySQL},
-	{"db/queue", 1, queueSQL},
-	{"db/home", 1, homeSQL},
-}
-
-// withOwn returns all definitions of a program in the order in which they are installed.
-func withOwn(features []Definition) []Definition { return slices.Concat(ownDefinitions, features) }
 
 // Hash returns the SHA-256 of the definition's SQL in hexadecimal digits.
 func (d Definition) Hash() string {

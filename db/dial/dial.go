@@ -1,0 +1,56 @@
+// Package dial connects to PostgreSQL by the connection strings that deployers set, directly or through a connection
+// pooler.
+package dial
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// ErrURL is the error of a connection string that pgx cannot parse.
+var ErrURL = errors.New("the database URL is invalid (it is not shown here, because it may hold a password)")
+
+// ErrPooler is the error of a connection through a pooler that does not support named statements: some of the requests
+// would fail. A URL that sets the mode is not checked.
+var ErrPooler = errors.New("it leads to a connection pooler such as PgBouncer, which requires the parameter " +
+	"default_query_exec_mode=cache_describe (see docs/database.md)")
+
+// ConnectTimeout is the time for a connection attempt if the URL does not set connect_timeout.
+const ConnectTimeout = 5 * time.Second
+
+// Connect opens a connection.
+func Connect(ctx context.Context, url string) (*pgx.Conn, error) {
+	config, err := pgx.ParseConfig(url)
+	if err != nil {
+		return nil, ErrURL
+	}
+	if config.ConnectTimeout == 0 {
+		config.ConnectTimeout = ConnectTimeout
+	}
+	conn, err := pgx.ConnectConfig(ctx, config)
+	if err != nil {
+		return nil, fmt.Errorf("database: %w", err)
+	}
+	return conn, nil
+}
+
+// IsNamed reports whether pgx prepares named statements because the URL does not set default_query_exec_mode.
+func IsNamed(config *pgx.ConnConfig, url string) bool {
+	return config.DefaultQueryExecMode == pgx.QueryExecModeCacheStatement &&
+		!strings.Contains(url, "default_query_exec_mode")
+}
+
+// CheckPooler returns ErrPooler if the connection leads through a pooler.
+func CheckPooler(ctx context.Context, conn *pgx.Conn) error {
+	var process uint32
+	err := conn.QueryRow(ctx, `select pg_backend_pid()::int8`, pgx.QueryExecModeSimpleProtocol).Scan(&process)
+	if err == nil && process != conn.PgConn().PID() {
+		err = ErrPooler
+	}
+	return err
+}
