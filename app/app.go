@@ -21,6 +21,7 @@ import (
 	"spoolwright/orders"
 	"spoolwright/production"
 	"spoolwright/server"
+	"spoolwright/server/openapi"
 	"spoolwright/spoolman"
 	"spoolwright/webhooks"
 )
@@ -128,7 +129,8 @@ func newServer(c cli.Config, d *db.DB) (*server.Server, error) {
 	}
 	routes = append(routes, hooks.Routes()...)
 	return server.New(server.Config{
-		Routes: routes, Events: Events, Surfaces: []server.Surface{spoolman.Surface(d)}, DB: d,
+		Routes: routes, Events: Events, Document: openapi.Document,
+		Surfaces: []server.Surface{spoolman.Surface(d)}, DB: d,
 		Authenticate: a.Authenticate, Secrets: c.JWTSecrets, Ready: d.Ready, Stopped: a.Stop,
 		Background: hooks.Run,
 		PerMinute:  c.PerMinute, PerHour: c.PerHour, TenantPerMinute: c.TenantPerMinute,

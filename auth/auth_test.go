@@ -19,6 +19,7 @@ import (
 	"spoolwright/orders"
 	"spoolwright/production"
 	"spoolwright/server"
+	"spoolwright/server/openapi"
 	"spoolwright/testkit"
 )
 
@@ -515,7 +516,7 @@ func everyRoute(t *testing.T, w *world, c *testkit.Client, check func(route serv
 			}
 		}
 	}
-	text := server.OpenAPI(w.Routes, "test")
+	text := openapi.Document(w.Routes, "test")
 	var withoutParameters struct {
 		Paths map[string]map[string]json.RawMessage
 	}

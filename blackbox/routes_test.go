@@ -17,6 +17,7 @@ import (
 	"spoolwright/auth"
 	"spoolwright/db"
 	"spoolwright/server"
+	"spoolwright/server/openapi"
 	"spoolwright/testkit"
 	"spoolwright/tools/sdkgen"
 )
@@ -47,7 +48,7 @@ func TestOpenAPIGolden(t *testing.T) {
 	served, err := io.ReadAll(r.Body)
 	check(t, err)
 	served = bytes.TrimSuffix(served, []byte("\n"))
-	if !bytes.Equal(served, server.OpenAPI(programRoutes(t), p.version(t), app.Events...)) {
+	if !bytes.Equal(served, openapi.Document(programRoutes(t), p.version(t), app.Events...)) {
 		t.Error("the program serves other routes than package app lists")
 	}
 	var b bytes.Buffer

@@ -26,13 +26,16 @@ const (
 )
 
 var (
-	errNotJSON  = errNotMedia(jsonMedia)
-	errTooLarge = &Error{Status: 413, Code: "PAYLOAD_TOO_LARGE", Detail: "The body is larger than 1 MiB",
+	// ErrNotJSON is the error of a body that is not sent as JSON.
+	ErrNotJSON = ErrNotMedia(jsonMedia)
+
+	// ErrTooLarge is the error of a body of more than 1 MiB.
+	ErrTooLarge = &Error{Status: 413, Code: "PAYLOAD_TOO_LARGE", Detail: "The body is larger than 1 MiB",
 		Header: http.Header{"Connection": {"close"}}}
 )
 
-// errNotMedia is the error of a body with another media type than that of the operation.
-func errNotMedia(media string) *Error {
+// ErrNotMedia is the error of a body with another media type than that of the operation.
+func ErrNotMedia(media string) *Error {
 	return &Error{Status: 415, Code: "UNSUPPORTED_MEDIA_TYPE", Detail: "Send the body as Content-Type: " + media}
 }
 
@@ -57,7 +60,7 @@ func checkMedia(r *http.Request, media string) error {
 	got, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	charset, named := params["charset"]
 	if err != nil || got != media || named && !strings.EqualFold(charset, "utf-8") {
-		return errNotMedia(media)
+		return ErrNotMedia(media)
 	}
 	if r.Header.Get("Content-Encoding") != "" {
 		return &Error{Status: 415, Code: "UNSUPPORTED_MEDIA_TYPE", Detail: "Send the body without Content-Encoding"}
@@ -93,22 +96,23 @@ func drain(w http.ResponseWriter, r *http.Request) {
 // ReadBody reads a body of any content type. The error is a 413 or 400.
 func ReadBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	if r.ContentLength > maxBody {
-		return nil, errTooLarge // before the client that waits for 100 Continue sends it
+		return nil, ErrTooLarge // before the client that waits for 100 Continue sends it
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	var tooLarge *http.MaxBytesError
 	switch {
 	case errors.As(err, &tooLarge):
-		return nil, errTooLarge
+		return nil, ErrTooLarge
 	case err != nil:
 		return nil, malformed("The body could not be read completely").Because(err)
 	}
 	return body, nil
 }
 
-var errMalformed = BadRequest("MALFORMED_JSON", "%s", "The body is not valid JSON: unexpected end of JSON input")
+// ErrMalformed is the error of a body that is not JSON.
+var ErrMalformed = BadRequest("MALFORMED_JSON", "%s", "The body is not valid JSON: unexpected end of JSON input")
 
-func malformed(detail string) *Error { return errMalformed.With(detail) }
+func malformed(detail string) *Error { return ErrMalformed.With(detail) }
 
 // decodeBody decodes one JSON object into in, a pointer to a struct with a Schema, and validates it. A PATCH may omit
 // required fields. The error is a 400, or a 422 with all problems.
@@ -149,7 +153,7 @@ type decoder struct {
 // object decodes and validates a JSON object that json.Valid accepts, and adds its problems to d.problems. Prefix
 // precedes the names of its fields in them, such as "items[2].". The error is a 400 or a 422.
 func (d *decoder) object(text []byte, v reflect.Value, prefix string) error {
-	schema := schemaOf(v.Type())
+	schema := SchemaOfType(v.Type())
 	var problems Problems
 	lists := map[*Field]array{}
 	seen := make(map[string]bool, 16)
@@ -162,7 +166,7 @@ func (d *decoder) object(text []byte, v reflect.Value, prefix string) error {
 				problems.Add(key, "is not a known field")
 			}
 		case f.ReadOnly:
-		case f.list:
+		case f.List:
 			if entries, ok := value.(array); d.patch || value == nil {
 				return
 			} else if !ok {
@@ -213,7 +217,7 @@ func (d *decoder) entries(texts array, v reflect.Value, f *Field, prefix string)
 	if len(texts) == 0 {
 		return nil
 	}
-	entries := reflect.MakeSlice(reflect.SliceOf(f.kind), len(texts), len(texts))
+	entries := reflect.MakeSlice(reflect.SliceOf(f.Kind), len(texts), len(texts))
 	v.FieldByIndex(f.index).Set(entries)
 	for i, text := range texts {
 		name := fmt.Sprintf("%s%s[%d]", prefix, f.Name, i)
@@ -390,7 +394,7 @@ func (w *walker) string() string {
 // unknown parameters. The error is a 422 with all problems.
 func decodeQuery(raw string, in any) error {
 	v := reflect.ValueOf(in).Elem()
-	schema := schemaOf(v.Type())
+	schema := SchemaOfType(v.Type())
 	var problems Problems
 	values, err := url.ParseQuery(raw)
 	if err != nil {
@@ -414,7 +418,7 @@ func decodeQuery(raw string, in any) error {
 
 // fromText returns the scalar for the text of a query parameter or a cell of a CSV file.
 func (f *Field) fromText(text string) any {
-	switch f.kind {
+	switch f.Kind {
 	case reflect.TypeFor[int64](), reflect.TypeFor[Decimal]():
 		return number(text)
 	case reflect.TypeFor[bool]():
@@ -434,7 +438,7 @@ func (f *Field) fromText(text string) any {
 func DecodeTexts[T any](names []string, texts []*string) (T, []FieldError) {
 	var in T
 	v := reflect.ValueOf(&in).Elem()
-	schema := schemaOf(v.Type())
+	schema := SchemaOfType(v.Type())
 	var problems Problems
 	given := make(map[string]bool, len(names))
 	for i, name := range names {
@@ -443,7 +447,7 @@ func DecodeTexts[T any](names []string, texts []*string) (T, []FieldError) {
 			continue
 		}
 		text := *texts[i]
-		if f.kind != reflect.TypeFor[string]() || len(f.Enum) > 0 || f.Format != "" {
+		if f.Kind != reflect.TypeFor[string]() || len(f.Enum) > 0 || f.Format != "" {
 			if text = strings.TrimSpace(text); text == "" {
 				continue
 			}

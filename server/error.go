@@ -81,7 +81,8 @@ var (
 			"repeat it with the same Idempotency-Key, or check before you repeat it"}
 )
 
-var errInternal = &Error{Status: 500, Code: "INTERNAL_ERROR",
+// ErrInternal is the error of a defect of the service.
+var ErrInternal = &Error{Status: 500, Code: "INTERNAL_ERROR",
 	Detail: "Internal error; the log of the service contains it under this request's id"}
 
 // BadRequest returns a 400: the request is valid, but cannot be executed. Its detail, formatted with the example
@@ -194,11 +195,11 @@ func asError(err error) *Error {
 	case errors.Is(err, db.ErrOutOfRange):
 		return Invalid("body", "makes a computed number too large").Because(err)
 	}
-	return errInternal.Because(err)
+	return ErrInternal.Because(err)
 }
 
-// body returns the JSON of the response.
-func (e *Error) body(requestID string) []byte {
+// Body returns the JSON of the response.
+func (e *Error) Body(requestID string) []byte {
 	detail := e.Detail
 	if e.Status == 500 {
 		detail += " (" + requestID + ")"
@@ -238,7 +239,7 @@ func (e *Error) writeHeaders(w http.ResponseWriter) {
 // write sends the response.
 func (e *Error) write(w http.ResponseWriter, requestID string) {
 	e.writeHeaders(w)
-	writeJSON(w, e.Status, e.body(requestID))
+	writeJSON(w, e.Status, e.Body(requestID))
 }
 
 func writeJSON(w http.ResponseWriter, status int, body []byte) {

@@ -23,15 +23,16 @@ func (r Route) Versioned(lock Lock) Route {
 	return r
 }
 
-// creates reports whether the response of a route is that of the GET route of the resource that it creates, which is
-// versioned.
-func creates(route Route, versioned func(path string) bool) bool {
-	item := route.Endpoint.out.item
-	return route.Method() == http.MethodPost && item != nil && versioned(route.Path()+"/{id}") &&
-		!slices.ContainsFunc(schemaOf(item).Fields, func(f *Field) bool { return f.Secret })
+// CreatesVersioned reports whether the response of the route is that of the GET route of the resource that it creates,
+// which is versioned.
+func (r Route) CreatesVersioned(versioned func(path string) bool) bool {
+	item := r.Endpoint.Out.Item
+	return r.Method() == http.MethodPost && item != nil && versioned(r.Path()+"/{id}") &&
+		!slices.ContainsFunc(SchemaOfType(item).Fields, func(f *Field) bool { return f.Secret })
 }
 
-var errPrecondition = &Error{Status: 412, Code: "PRECONDITION_FAILED",
+// ErrPrecondition is the error of an If-Match that does not name the current version.
+var ErrPrecondition = &Error{Status: 412, Code: "PRECONDITION_FAILED",
 	Detail: "The resource has changed: its ETag is not in If-Match. Get it again, and repeat the change"}
 
 // etag returns the strong entity tag of a representation. It is the same on all instances of a version of the program.
@@ -78,7 +79,7 @@ func (o *operation) ifMatch(ctx context.Context, c call, tags []string,
 			return err
 		}
 		if !slices.Contains(tags, "*") && !slices.Contains(tags, etag(body)) {
-			return errPrecondition
+			return ErrPrecondition
 		}
 		answer, err = write(ctx)
 		return err

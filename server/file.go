@@ -21,7 +21,7 @@ type file struct {
 func HandleFile[In any](
 	media, name string, write func(ctx context.Context, r *Request[In], w io.Writer) error,
 ) Endpoint {
-	e := Endpoint{in: reflect.TypeFor[In](), out: resultKind{status: 200}}
+	e := Endpoint{In: reflect.TypeFor[In](), Out: Outcome{Status: 200}}
 	decode := requestOf[In](e)
 	e.file = &file{media, name, func(c call) (func(context.Context, io.Writer) error, error) {
 		r, err := decode(c)
@@ -96,7 +96,7 @@ func (f *fileWriter) Write(b []byte) (int, error) {
 func HandleText[P any, Out result](media, example string, prepare func(context.Context, []byte) (P, error),
 	fn func(context.Context, P) (Out, error)) Endpoint {
 	var out Out
-	e := Endpoint{in: reflect.TypeFor[struct{}](), out: out.kind(), media: media, example: example}
+	e := Endpoint{In: reflect.TypeFor[struct{}](), Out: out.outcome(), Media: media, Example: example}
 	e.prepare = func(ctx context.Context, c call) (run, error) {
 		prepared, err := prepare(ctx, c.body)
 		if err = c.problems.join(err); err != nil {

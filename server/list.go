@@ -47,8 +47,8 @@ func (q *ListQuery) isDefaultOrder() bool {
 // 1970, and its id. In requests and responses, they are in base64.
 const cursorSize = 8 + 16
 
-// exampleCursor is the cursor of an item in the OpenAPI document.
-var exampleCursor = cursor(db.Position{
+// ExampleCursor is the cursor of an item in the OpenAPI document.
+var ExampleCursor = cursor(db.Position{
 	CreatedAt: time.Date(2024, 1, 15, 10, 0, 0, 0, time.UTC), ID: "018d0c4f-7a00-7c3e-8b5a-1f2e3d4c5b6a",
 })
 
@@ -161,7 +161,7 @@ func ListPage[T any](ctx context.Context, run func(context.Context, ...*db.Stmt)
 	sort, order := q.SortBy.Or("created_at"), string(q.SortOrder.Or("desc"))
 	schema := SchemaOf[T]()
 	field := schema.byName[sort]
-	if field == nil || field.list || field.set || field.WriteOnly {
+	if field == nil || field.List || field.Set || field.WriteOnly {
 		return nil, Invalid("sort_by", "must be one of %s", strings.Join(schema.Sortable(), ", "))
 	}
 	by := func(prefix string) string {

@@ -18,6 +18,7 @@ import (
 
 	"spoolwright/db"
 	"spoolwright/server"
+	"spoolwright/server/openapi"
 	"spoolwright/testkit"
 )
 
@@ -156,9 +157,10 @@ var roles = map[string]server.Access{"viewer": server.Read, "operator": server.W
 func newServer(tb testing.TB, change ...func(*server.Config)) *server.Server {
 	tb.Helper()
 	c := server.Config{
-		Routes:  things(nil),
-		Version: "test",
-		Ready:   func(context.Context) error { return nil },
+		Routes:   things(nil),
+		Document: openapi.Document,
+		Version:  "test",
+		Ready:    func(context.Context) error { return nil },
 		Authenticate: func(r *http.Request, _ bool, _ func() error) (server.Caller, error) {
 			token := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
 			role, _, _ := strings.Cut(token, ".")

@@ -55,15 +55,19 @@ func (p *resource) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		allow = append(allow, http.MethodHead)
 	}
 	slices.Sort(allow)
-	e := *errMethod
+	e := *ErrMethod
 	e.Header = http.Header{"Allow": {strings.Join(allow, ", ")}}
 	p.s.reject(w, r, &e)
 }
 
 var (
-	errNoPath  = &Error{Status: 404, Code: "NOT_FOUND", Detail: "The path does not exist"}
-	errMethod  = &Error{Status: 405, Code: "METHOD_NOT_ALLOWED", Detail: "The path does not support this method"}
-	errTooMany = &Error{Status: 429, Code: "RATE_LIMIT_EXCEEDED", Detail: "Too many requests; try again later"}
+	errNoPath = &Error{Status: 404, Code: "NOT_FOUND", Detail: "The path does not exist"}
+
+	// ErrMethod is the error of a method that the path does not have.
+	ErrMethod = &Error{Status: 405, Code: "METHOD_NOT_ALLOWED", Detail: "The path does not support this method"}
+
+	// ErrTooMany is the error of a request for which no token of the rate limits is left.
+	ErrTooMany = &Error{Status: 429, Code: "RATE_LIMIT_EXCEEDED", Detail: "Too many requests; try again later"}
 )
 
 var errInFlight = errors.New("too many bytes of large responses are being sent; clients read them too slowly")
@@ -107,8 +111,8 @@ type operation struct {
 
 func (s *Server) operation(route Route) *operation {
 	o := &operation{s: s, route: route, names: wildcards(route.Pattern)}
-	if item := route.Endpoint.out.item; item != nil {
-		for _, f := range schemaOf(item).Fields {
+	if item := route.Endpoint.Out.Item; item != nil {
+		for _, f := range SchemaOfType(item).Fields {
 			if f.Secret {
 				// A JSON text has these bytes only where the field is: quotes within a string are escaped.
 				o.secrets = append(o.secrets, regexp.MustCompile(`("`+f.Name+`": *)"[^"\\]*"`))
@@ -157,7 +161,7 @@ func (o *operation) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	var encoded []byte
-	if o.route.Endpoint.out.list {
+	if o.route.Endpoint.Out.List {
 		encoded = compressed(w, r, answer.Body)
 	}
 	if n := cmp.Or(len(encoded), len(answer.Body)); n > smallBody {
@@ -246,18 +250,18 @@ func (o *operation) read(w http.ResponseWriter, r *http.Request) (c call, key st
 		key = IdempotencyKey(r, &c.problems)
 	}
 	switch {
-	case o.route.Endpoint.readsBody():
-		c.optional = o.route.Endpoint.optional
+	case o.route.Endpoint.ReadsBody():
+		c.optional = o.route.Endpoint.Optional
 		c.body, err = readMedia(w, r, jsonMedia, c.optional)
-	case o.route.Endpoint.media != "":
-		c.body, err = readMedia(w, r, o.route.Endpoint.media, false)
+	case o.route.Endpoint.Media != "":
+		c.body, err = readMedia(w, r, o.route.Endpoint.Media, false)
 	case r.Body != http.NoBody:
 		c.body, err = ReadBody(w, r)
 		if text := bytes.Join(bytes.Fields(c.body), nil); len(text) > 0 && string(text) != "{}" {
 			c.problems.Add("body", "must be empty, because this operation reads no body")
 		}
 	}
-	if err != nil && err != errTooLarge {
+	if err != nil && err != ErrTooLarge {
 		err = c.problems.join(err)
 	}
 	return c, key, err
@@ -265,7 +269,7 @@ func (o *operation) read(w http.ResponseWriter, r *http.Request) (c call, key st
 
 // response returns the response for the result of a handler.
 func (o *operation) response(c call, body []byte, existing bool) (Response, error) {
-	answer := Response{Status: o.route.Endpoint.out.status, Body: body, stored: body}
+	answer := Response{Status: o.route.Endpoint.Out.Status, Body: body, stored: body}
 	if existing {
 		answer.Status = http.StatusOK
 	}

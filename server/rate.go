@@ -81,7 +81,7 @@ func (s *Server) tooMany(rate limit.Rate) *Error {
 }
 
 func tooMany(rate limit.Rate) *Error {
-	e := *errTooMany
+	e := *ErrTooMany
 	e.RetryAfter = max(rate.RetryAfter, 1)
 	return &e
 }

@@ -82,6 +82,15 @@ type Tag struct {
 	Fields string
 }
 
+// Event is a type of events that the service sends to webhooks.
+type Event struct {
+	Type        string // such as "production_run.completed"
+	Tag         *Tag
+	Summary     string       // one line without a full stop
+	Description string       // Markdown
+	Data        reflect.Type // of the field data
+}
+
 // Request is the decoded and validated request that a handler gets. The context contains the caller's identity.
 type Request[In any] struct {
 	In      In
@@ -120,30 +129,30 @@ type (
 
 type result interface {
 	~[]byte
-	kind() resultKind
+	outcome() Outcome
 }
 
-// resultKind describes a type of results.
-type resultKind struct {
-	status   int
-	item     reflect.Type // of the resource, or of a list's items; nil without a body
-	list     bool
-	either   bool // a resource or a list
-	existing bool // the status may also be 200
+// Outcome describes a type of results.
+type Outcome struct {
+	Status   int
+	Item     reflect.Type // of the resource, or of a list's items; nil without a body
+	List     bool
+	Either   bool // a resource or a list
+	Existing bool // the status may also be 200
 }
 
-func (OK[T]) kind() resultKind      { return resultKind{status: 200, item: reflect.TypeFor[T]()} }
-func (Created[T]) kind() resultKind { return resultKind{status: 201, item: reflect.TypeFor[T]()} }
-func (CreatedMany[T]) kind() resultKind {
-	return resultKind{status: 201, item: reflect.TypeFor[T](), either: true}
+func (OK[T]) outcome() Outcome      { return Outcome{Status: 200, Item: reflect.TypeFor[T]()} }
+func (Created[T]) outcome() Outcome { return Outcome{Status: 201, Item: reflect.TypeFor[T]()} }
+func (CreatedMany[T]) outcome() Outcome {
+	return Outcome{Status: 201, Item: reflect.TypeFor[T](), Either: true}
 }
-func (CreatedOrExisting[T]) kind() resultKind {
-	return resultKind{status: 201, item: reflect.TypeFor[T](), existing: true}
+func (CreatedOrExisting[T]) outcome() Outcome {
+	return Outcome{Status: 201, Item: reflect.TypeFor[T](), Existing: true}
 }
-func (Page[T]) kind() resultKind {
-	return resultKind{status: 200, item: reflect.TypeFor[T](), list: true}
+func (Page[T]) outcome() Outcome {
+	return Outcome{Status: 200, Item: reflect.TypeFor[T](), List: true}
 }
-func (NoContent) kind() resultKind { return resultKind{status: 204} }
+func (NoContent) outcome() Outcome { return Outcome{Status: 204} }
 
 // One returns the first row of a statement that was run with the outcome err, as JSON. It returns err if err is not
 // nil, and ErrNotFound if the statement returned no row.
@@ -172,18 +181,26 @@ type Response struct {
 
 // Endpoint is a handler with the types of its request and result. Handle returns one.
 type Endpoint struct {
-	in       reflect.Type // struct{} if nothing is read
-	out      resultKind
-	optional bool   // the body may be missing
-	media    string // of the body, if it is not JSON
-	example  string // of such a body
+	In       reflect.Type // struct{} if nothing is read
+	Out      Outcome
+	Optional bool   // the body may be missing
+	Media    string // of the body, if it is not JSON
+	Example  string // of such a body
 	file     *file  // the response, if it is not JSON
 	prepare  func(context.Context, call) (run, error)
 }
 
+// File returns the media type of the response if that is a file, and otherwise "".
+func (e Endpoint) File() string {
+	if e.file == nil {
+		return ""
+	}
+	return e.file.media
+}
+
 // OptionalBody returns the endpoint for requests without a body too, in which all fields are absent.
 func (e Endpoint) OptionalBody() Endpoint {
-	e.optional = true
+	e.Optional = true
 	return e
 }
 
@@ -218,7 +235,7 @@ func HandlePrepared[In, P any, Out result](
 	fn func(context.Context, *Request[In], P) (Out, error),
 ) Endpoint {
 	var out Out
-	e := Endpoint{in: reflect.TypeFor[In](), out: out.kind()}
+	e := Endpoint{In: reflect.TypeFor[In](), Out: out.outcome()}
 	decode := requestOf[In](e)
 	e.prepare = func(ctx context.Context, c call) (run, error) {
 		r, err := decode(c)
@@ -240,7 +257,7 @@ func HandlePrepared[In, P any, Out result](
 
 // requestOf returns the function that decodes the requests of an endpoint that reads an In.
 func requestOf[In any](e Endpoint) func(call) (Request[In], error) {
-	query, body := e.readsQuery(), e.readsBody()
+	query, body := e.ReadsQuery(), e.ReadsBody()
 	return func(c call) (r Request[In], err error) {
 		r.Address, r.ids = c.address, c.ids
 		switch {
@@ -253,11 +270,13 @@ func requestOf[In any](e Endpoint) func(call) (Request[In], error) {
 	}
 }
 
-func (e Endpoint) readsQuery() bool {
-	return e.in.NumField() > 0 && schemaOf(e.in).Fields[0].Query
+// ReadsQuery reports whether the endpoint reads the query of the URL.
+func (e Endpoint) ReadsQuery() bool {
+	return e.In.NumField() > 0 && SchemaOfType(e.In).Fields[0].Query
 }
 
-func (e Endpoint) readsBody() bool { return e.in.NumField() > 0 && !e.readsQuery() }
+// ReadsBody reports whether the endpoint reads a JSON body.
+func (e Endpoint) ReadsBody() bool { return e.In.NumField() > 0 && !e.ReadsQuery() }
 
 // pathIDs returns the path parameters in canonical form, and adds those that are not UUIDs to the problems.
 func pathIDs(r *http.Request, names []string, problems *Problems) map[string]string {

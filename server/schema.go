@@ -51,18 +51,19 @@ type Field struct {
 	Enum                                          []string
 	Numbers                                       []Decimal // the enum of a number
 
-	kind  reflect.Type // the type of the value, or of the elements of a list
-	input bool         // an Optional, which requests may contain
-	short bool         // a text without maxLength, around which blanks are removed
-	list  bool         // a nested list, which a POST and single responses contain, and a PATCH ignores
-	set   bool         // a Set of values of Enum; kind is string
+	Kind  reflect.Type // the type of the value, or of the elements of a list
+	Input bool         // an Optional, which requests may contain
+	List  bool         // a nested list, which a POST and single responses contain, and a PATCH ignores
+	Set   bool         // a Set of values of Enum; Kind is string
+	Owner reflect.Type // the struct that declares the field
+
+	short bool // a text without maxLength, around which blanks are removed
 	index []int
-	owner reflect.Type // the struct that declares the field
 }
 
 // IsNumber reports whether the field's values are numbers.
 func (f *Field) IsNumber() bool {
-	return f.kind == reflect.TypeFor[Decimal]() || f.kind == reflect.TypeFor[int64]()
+	return f.Kind == reflect.TypeFor[Decimal]() || f.Kind == reflect.TypeFor[int64]()
 }
 
 // Enum is a string type with a fixed list of values. Fields of the type accept only these, and the OpenAPI document has
@@ -79,9 +80,10 @@ type settable interface {
 var schemas sync.Map // reflect.Type -> *Schema
 
 // SchemaOf returns the schema of T, which must be a struct.
-func SchemaOf[T any]() *Schema { return schemaOf(reflect.TypeFor[T]()) }
+func SchemaOf[T any]() *Schema { return SchemaOfType(reflect.TypeFor[T]()) }
 
-func schemaOf(t reflect.Type) *Schema {
+// SchemaOfType returns the schema of t, which must be a struct.
+func SchemaOfType(t reflect.Type) *Schema {
 	if s, ok := schemas.Load(t); ok {
 		return s.(*Schema)
 	}
@@ -96,22 +98,22 @@ func schemaOf(t reflect.Type) *Schema {
 			continue
 		}
 		f := &Field{
-			Name: name, Query: query, MaxLength: 200, Maximum: -1, kind: sf.Type, index: sf.Index, owner: t,
+			Name: name, Query: query, MaxLength: 200, Maximum: -1, Kind: sf.Type, index: sf.Index, Owner: t,
 		}
 		if last := len(sf.Index) - 1; last > 0 {
-			f.owner = t.FieldByIndex(sf.Index[:last]).Type
+			f.Owner = t.FieldByIndex(sf.Index[:last]).Type
 		}
 		if reflect.PointerTo(sf.Type).Implements(reflect.TypeFor[settable]()) {
 			value, _ := sf.Type.FieldByName("Value")
-			f.kind, f.input = value.Type.Elem(), true
-			if set, ok := reflect.Zero(f.kind).Interface().(interface{ element() reflect.Type }); ok {
-				f.set, f.kind = true, set.element()
+			f.Kind, f.Input = value.Type.Elem(), true
+			if set, ok := reflect.Zero(f.Kind).Interface().(interface{ element() reflect.Type }); ok {
+				f.Set, f.Kind = true, set.element()
 			}
 		} else if sf.Type.Kind() == reflect.Slice {
-			f.list, f.kind = true, sf.Type.Elem()
+			f.List, f.Kind = true, sf.Type.Elem()
 		}
-		if enum, ok := reflect.Zero(f.kind).Interface().(Enum); ok {
-			f.Enum, f.Named, f.kind = enum.Enum(), f.kind.Name(), reflect.TypeFor[string]()
+		if enum, ok := reflect.Zero(f.Kind).Interface().(Enum); ok {
+			f.Enum, f.Named, f.Kind = enum.Enum(), f.Kind.Name(), reflect.TypeFor[string]()
 		}
 		f.short = true
 		f.parse(sf.Tag.Get("rule"))
@@ -183,34 +185,26 @@ func (f *Field) parse(rules string) {
 		}
 	}
 	if f.Maximum < 0 {
-		if isNumber && f.input && !f.ReadOnly {
+		if isNumber && f.Input && !f.ReadOnly {
 			panic("server: field " + f.Name + " needs a maximum")
 		}
 		f.Maximum = maxDecimal
 	}
 }
 
-// unbounded returns the field without bounds and patterns, as in the schema of a response. Clients do not check
-// responses; the Go clients of openapi-generator fail at a pattern of a text that can be null.
-func (f *Field) unbounded() *Field {
-	unbounded := *f
-	unbounded.input = false
-	return &unbounded
-}
-
 // Nested returns the schema of the object that the field holds, or of each object in its list. It is nil for a scalar.
 func (f *Field) Nested() (schema *Schema, isList bool) {
-	if !f.list && !f.nests() {
+	if !f.List && (f.Kind.Kind() != reflect.Struct || f.Kind == reflect.TypeFor[Timestamp]()) {
 		return nil, false
 	}
-	return schemaOf(f.kind), f.list
+	return SchemaOfType(f.Kind), f.List
 }
 
 // Sortable returns the names of the scalar fields, in order.
 func (s *Schema) Sortable() []string {
 	var names []string
 	for _, f := range s.Fields {
-		if !f.list && !f.set && !f.WriteOnly {
+		if !f.List && !f.Set && !f.WriteOnly {
 			names = append(names, f.Name)
 		}
 	}
@@ -223,7 +217,7 @@ func (s *Schema) Sortable() []string {
 func Assignments[T any](in *T, args []any) (string, []any) {
 	var b strings.Builder
 	v := reflect.ValueOf(in).Elem()
-	for _, f := range schemaOf(v.Type()).Fields {
+	for _, f := range SchemaOfType(v.Type()).Fields {
 		if f.ReadOnly || f.WriteOnly {
 			continue
 		}
@@ -255,7 +249,7 @@ func (s *Schema) Writable() []string {
 func Row[T any](in *T) map[string]any {
 	row := map[string]any{}
 	v := reflect.ValueOf(in).Elem()
-	for _, f := range schemaOf(v.Type()).Fields {
+	for _, f := range SchemaOfType(v.Type()).Fields {
 		if !f.ReadOnly && !f.WriteOnly {
 			row[f.Name] = v.FieldByIndex(f.index).Addr().Interface().(settable).Arg()
 		}

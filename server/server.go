@@ -1,5 +1,5 @@
 // Package server is the HTTP toolkit: routes as data, decoding and encoding of JSON, errors, lists, rate limits, the
-// OpenAPI document and its pages. It depends on no feature. Of a caller it knows only the actor and the access level.
+// pages of the OpenAPI document. It depends on no feature. Of a caller it knows only the actor and the access level.
 package server
 
 import (
@@ -31,11 +31,12 @@ type Caller struct {
 	Printer bool   // an API key of a printer, which has Level only on a Surface
 }
 
-// Config configures a Server. Only Routes, DB, Authenticate and Ready are required.
+// Config configures a Server. Only Routes, Document, DB, Authenticate and Ready are required.
 type Config struct {
 	Routes       []Route
 	Surfaces     []Surface
 	Events       []Event                     // that webhooks get, for the OpenAPI document
+	Document     Document                    // of package openapi
 	Secrets      []string                    // key the fingerprints of requests with an Idempotency-Key
 	DB           *db.DB                      // stores responses to requests with an Idempotency-Key
 	Authenticate Authenticate                // checks the access token or the API key of a request
@@ -63,6 +64,9 @@ type Config struct {
 // authentication. It calls admit before it looks up in the database whether an API key exists, and returns the error of
 // admit, which means that the client's address has sent too many invalid keys.
 type Authenticate func(r *http.Request, basic bool, admit func() error) (Caller, error)
+
+// Document returns the OpenAPI document of the routes and events.
+type Document func(routes []Route, version string, events ...Event) []byte
 
 // Server is the http.Handler of the service.
 type Server struct {
@@ -120,7 +124,7 @@ func New(c Config) *Server {
 		case http.MethodGet, http.MethodPatch, http.MethodDelete:
 			o.current = current[route.Path()]
 		}
-		o.tagged = o.current != nil || creates(route, func(path string) bool { return current[path] != nil })
+		o.tagged = o.current != nil || route.CreatesVersioned(func(path string) bool { return current[path] != nil })
 		s.handle(route.Pattern, o.ServeHTTP)
 	}
 	for _, f := range c.Surfaces {
@@ -131,7 +135,7 @@ func New(c Config) *Server {
 		s.handle(pattern, s.page(docs.ServeHTTP))
 	}
 	openapi := sync.OnceValue(func() http.Handler { // most services are never asked for it
-		return plainAsset(append(OpenAPI(c.Routes, c.Version, c.Events...), '\n'), "application/json", "")
+		return plainAsset(append(c.Document(c.Routes, c.Version, c.Events...), '\n'), "application/json", "")
 	})
 	s.handle("GET /openapi.json", s.page(func(w http.ResponseWriter, r *http.Request) { openapi().ServeHTTP(w, r) }))
 	s.handle("GET /favicon.ico", s.page(ownAsset("docs/favicon.svg", typeSVG, swaggerCSP).ServeHTTP))

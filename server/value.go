@@ -18,11 +18,11 @@ import (
 // compares Decimals; PostgreSQL does the arithmetic.
 type Decimal int64
 
-const decimalOne Decimal = 1_000_000
+const DecimalOne Decimal = 1_000_000
 
 // maxDecimal is the largest number in requests. A float64 of a client represents its nine integer and six fraction
 // digits exactly enough.
-const maxDecimal = 999_999_999 * decimalOne
+const maxDecimal = 999_999_999 * DecimalOne
 
 // ParseDecimal parses a JSON number and rounds it to six decimals, half away from zero. It returns false if s is not
 // a JSON number, or exceeds 999,999,999 (also as 1e400).
@@ -91,9 +91,9 @@ func (d Decimal) String() string {
 	if d < 0 {
 		sign, d = "-", -d
 	}
-	s := sign + strconv.FormatInt(int64(d/decimalOne), 10)
-	if rest := d % decimalOne; rest != 0 {
-		s += "." + strings.TrimRight(strconv.FormatInt(int64(rest+decimalOne), 10)[1:], "0")
+	s := sign + strconv.FormatInt(int64(d/DecimalOne), 10)
+	if rest := d % DecimalOne; rest != 0 {
+		s += "." + strings.TrimRight(strconv.FormatInt(int64(rest+DecimalOne), 10)[1:], "0")
 	}
 	return s
 }
@@ -229,11 +229,11 @@ func (o *Optional[T]) set(f *Field, v any) string {
 	case *int64:
 		var d Decimal
 		if d, problem = f.number(v); problem == "" {
-			if _, exact, _ := parseDecimal(string(v.(number))); !exact || d%decimalOne != 0 {
+			if _, exact, _ := parseDecimal(string(v.(number))); !exact || d%DecimalOne != 0 {
 				problem = "must be a whole number"
 			}
 		}
-		*to = int64(d / decimalOne)
+		*to = int64(d / DecimalOne)
 	case *Timestamp:
 		*to, problem = parseTimestamp(v)
 	case *Date:
@@ -327,17 +327,18 @@ func (f *Field) text(v any) (string, string) {
 	return s, ""
 }
 
-// emailPattern accepts more than valid addresses: only a delivered message proves that an address exists.
-const emailPattern = `^[^@\s\x00-\x1f\x7f-\x9f]+@[^@\s\x00-\x1f\x7f-\x9f]+$`
+// EmailPattern accepts more than valid addresses: only a delivered message proves that an address exists.
+const EmailPattern = `^[^@\s\x00-\x1f\x7f-\x9f]+@[^@\s\x00-\x1f\x7f-\x9f]+$`
 
-var emailForm = regexp.MustCompile(emailPattern)
+var emailForm = regexp.MustCompile(EmailPattern)
 
 // isBlank reports whether \s in a pattern of the OpenAPI document matches r. Its patterns are those of ECMAScript.
 func isBlank(r rune) bool { return unicode.IsSpace(r) && r != '\u0085' || r == '\ufeff' }
 
-const colorPattern = `^#[0-9A-Fa-f]{6}$`
+// ColorPattern is the form of a color, #RRGGBB.
+const ColorPattern = `^#[0-9A-Fa-f]{6}$`
 
-var colorForm = regexp.MustCompile(colorPattern)
+var colorForm = regexp.MustCompile(ColorPattern)
 
 // timestampForm is stricter than time.Parse, and accepts the letters in either case, as RFC 3339 does.
 var timestampForm = regexp.MustCompile(

@@ -19,6 +19,7 @@ import (
 	"spoolwright/auth"
 	"spoolwright/db"
 	"spoolwright/server"
+	"spoolwright/server/openapi"
 	"spoolwright/webhooks"
 )
 
@@ -36,7 +37,7 @@ type API struct {
 	Auth   *auth.Service
 	Routes []server.Route
 	Server *server.Server
-	spec   *spec
+	spec   *Document
 	client *http.Client
 }
 
@@ -72,7 +73,8 @@ func New(tb testing.TB, o Options, features ...func(*db.DB) []server.Route) *API
 		routes = append(routes, feature(o.DB)...)
 	}
 	config := server.Config{
-		Routes: routes, Secrets: []string{Secret}, DB: o.DB, Authenticate: service.Authenticate, Ready: o.DB.Ready,
+		Routes: routes, Document: openapi.Document, Secrets: []string{Secret}, DB: o.DB,
+		Authenticate: service.Authenticate, Ready: o.DB.Ready,
 		Stopped:   service.Stop,
 		PerMinute: o.PerMinute, PerHour: o.PerHour, Now: o.Now, Version: "test",
 	}
@@ -95,12 +97,12 @@ func New(tb testing.TB, o Options, features ...func(*db.DB) []server.Route) *API
 }
 
 // Document returns the service's OpenAPI document.
-func (a *API) Document() []byte { return a.spec.document }
+func (a *API) Document() []byte { return a.spec.Text }
 
 // CheckEvent returns an error if the body of a request to a webhook differs from what the OpenAPI document describes
 // for events of the type.
 func (a *API) CheckEvent(kind string, body []byte) error {
-	path, ok := a.spec.root["webhooks"].(map[string]any)[kind].(map[string]any)
+	path, ok := a.spec.Root["webhooks"].(map[string]any)[kind].(map[string]any)
 	if !ok {
 		return fmt.Errorf("the document does not describe %s", kind)
 	}
@@ -109,7 +111,7 @@ func (a *API) CheckEvent(kind string, body []byte) error {
 	if err := json.Unmarshal(body, &v); err != nil {
 		return err
 	}
-	return a.spec.match(at["application/json"].(map[string]any)["schema"].(map[string]any), v, "body")
+	return a.spec.Match(at["application/json"].(map[string]any)["schema"].(map[string]any), v, "body")
 }
 
 // Tenant is a new tenant.

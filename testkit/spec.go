@@ -12,26 +12,28 @@ import (
 	"sync"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"spoolwright/db"
 	"spoolwright/server"
+	"spoolwright/server/openapi"
 )
 
-// spec is an OpenAPI document that responses are checked against.
-type spec struct {
-	document []byte
-	root     map[string]any
-	mux      *http.ServeMux
+// Document is an OpenAPI document that responses are checked against.
+type Document struct {
+	Text []byte
+	Root JSON
+	mux  *http.ServeMux
 }
 
 // specs are the documents by their routes and events. Services with the same patterns have the same document.
 var specs struct {
 	sync.Mutex
-	byRoutes map[string]*spec
+	byRoutes map[string]*Document
 }
 
 // specOf returns the document of the routes and events. Tests start many services, so it is generated once.
-func specOf(tb testing.TB, routes []server.Route, events []server.Event) *spec {
+func specOf(tb testing.TB, routes []server.Route, events []server.Event) *Document {
 	tb.Helper()
 	var key strings.Builder
 	for _, r := range routes {
@@ -43,49 +45,50 @@ func specOf(tb testing.TB, routes []server.Route, events []server.Event) *spec {
 	specs.Lock()
 	defer specs.Unlock()
 	if specs.byRoutes == nil {
-		specs.byRoutes = map[string]*spec{}
+		specs.byRoutes = map[string]*Document{}
 	}
 	s := specs.byRoutes[key.String()]
 	if s == nil {
-		s = readSpec(tb, server.OpenAPI(routes, "test", events...))
+		s = ReadDocument(tb, openapi.Document(routes, "test", events...))
 		specs.byRoutes[key.String()] = s
 	}
 	return s
 }
 
-func readSpec(tb testing.TB, document []byte) *spec {
+// ReadDocument reads an OpenAPI document.
+func ReadDocument(tb testing.TB, text []byte) *Document {
 	tb.Helper()
-	s := &spec{document: document, mux: http.NewServeMux()}
-	if err := json.Unmarshal(document, &s.root); err != nil {
+	d := &Document{Text: text, mux: http.NewServeMux()}
+	if err := json.Unmarshal(text, &d.Root); err != nil {
 		tb.Fatal(err)
 	}
-	for path, item := range s.root["paths"].(map[string]any) {
+	for path, item := range d.Root["paths"].(map[string]any) {
 		for method := range item.(map[string]any) {
 			if method != "parameters" {
-				s.mux.Handle(strings.ToUpper(method)+" "+path, http.NotFoundHandler())
+				d.mux.Handle(strings.ToUpper(method)+" "+path, http.NotFoundHandler())
 			}
 		}
 	}
-	return s
+	return d
 }
 
 // check returns an error if the response differs from what the document describes for its route. Responses to unknown
 // paths and methods must be errors.
-func (s *spec) check(method, target string, a *Response) error {
+func (d *Document) check(method, target string, a *Response) error {
 	if !strings.HasPrefix(target, "/api/v1/") {
 		return nil
 	}
 	responses := map[string]any{}
 	if r, err := http.NewRequest(method, "http://test"+target, nil); err == nil {
-		if _, pattern := s.mux.Handler(r); pattern != "" {
+		if _, pattern := d.mux.Handler(r); pattern != "" {
 			m, path, _ := strings.Cut(pattern, " ")
-			item := s.root["paths"].(map[string]any)[path].(map[string]any)
+			item := d.Root["paths"].(map[string]any)[path].(map[string]any)
 			responses = item[strings.ToLower(m)].(map[string]any)["responses"].(map[string]any)
 		}
 	}
 	schema := map[string]any{"$ref": "#/components/schemas/Error"}
 	if described, ok := responses[strconv.Itoa(a.Status)].(map[string]any); ok {
-		described = s.resolve(described)
+		described = d.Resolve(described)
 		for name := range described["headers"].(map[string]any) {
 			required := name == "Location" || name == "X-Request-Id" || name == "Retry-After"
 			if required && a.Header.Get(name) == "" {
@@ -119,29 +122,30 @@ func (s *spec) check(method, target string, a *Response) error {
 	if err := json.Unmarshal(a.Body, &v); err != nil {
 		return err
 	}
-	return s.match(schema, v, "body")
+	return d.Match(schema, v, "body")
 }
 
-// resolve follows a reference such as #/components/schemas/Spool; it returns any other schema unchanged.
-func (s *spec) resolve(o map[string]any) map[string]any {
+// Resolve follows a reference such as #/components/schemas/Spool, and returns nil if it has no target. It returns any
+// other schema unchanged.
+func (d *Document) Resolve(o JSON) JSON {
 	name, ok := o["$ref"].(string)
 	if !ok {
 		return o
 	}
-	at := s.root
+	at := d.Root
 	for part := range strings.SplitSeq(strings.TrimPrefix(name, "#/"), "/") {
-		at = at[part].(map[string]any)
+		at, _ = at[part].(map[string]any)
 	}
 	return at
 }
 
-// match returns an error if v, found at the path at, does not match the schema.
-func (s *spec) match(schema map[string]any, v any, at string) error {
-	schema = s.resolve(schema)
+// Match returns an error if v, found at the path at, does not match the schema.
+func (d *Document) Match(schema JSON, v any, at string) error {
+	schema = d.Resolve(schema)
 	if options, ok := schema["anyOf"].([]any); ok {
 		var err error
 		for _, option := range options {
-			if err = s.match(option.(map[string]any), v, at); err == nil {
+			if err = d.Match(option.(map[string]any), v, at); err == nil {
 				return nil
 			}
 		}
@@ -150,7 +154,7 @@ func (s *spec) match(schema map[string]any, v any, at string) error {
 	if options, ok := schema["oneOf"].([]any); ok {
 		var problems []error
 		for _, option := range options {
-			if err := s.match(option.(map[string]any), v, at); err != nil {
+			if err := d.Match(option.(map[string]any), v, at); err != nil {
 				problems = append(problems, err)
 			}
 		}
@@ -192,6 +196,8 @@ func (s *spec) match(schema map[string]any, v any, at string) error {
 	if constant, ok := schema["const"]; ok && constant != v {
 		return bad("%v is not %v", v, constant)
 	}
+	below := func(name string, n float64) bool { bound, ok := schema[name].(float64); return ok && n < bound }
+	above := func(name string, n float64) bool { bound, ok := schema[name].(float64); return ok && n > bound }
 	switch v := v.(type) {
 	case map[string]any:
 		properties, _ := schema["properties"].(map[string]any)
@@ -206,17 +212,24 @@ func (s *spec) match(schema map[string]any, v any, at string) error {
 			if !ok {
 				return bad("the document does not describe %s", name)
 			}
-			if err := s.match(property, value, at+"."+name); err != nil {
+			if err := d.Match(property, value, at+"."+name); err != nil {
 				return err
 			}
 		}
 	case []any:
 		for i, value := range v {
-			if err := s.match(schema["items"].(map[string]any), value, fmt.Sprintf("%s[%d]", at, i)); err != nil {
+			if err := d.Match(schema["items"].(map[string]any), value, fmt.Sprintf("%s[%d]", at, i)); err != nil {
 				return err
 			}
 		}
+	case float64:
+		if below("minimum", v) || above("maximum", v) {
+			return bad("%v is not from %v to %v", v, schema["minimum"], schema["maximum"])
+		}
 	case string:
+		if n := float64(utf8.RuneCountInString(v)); below("minLength", n) || above("maxLength", n) {
+			return bad("%q has not %v to %v characters", v, schema["minLength"], schema["maxLength"])
+		}
 		var err error
 		switch schema["format"] {
 		case "uuid":

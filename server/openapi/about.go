@@ -1,15 +1,15 @@
-package server
+package openapi
 
 import _ "embed"
 
 // apiDescription is the description of the OpenAPI document, about all operations.
 //
-//go:embed docs/about.md
+//go:embed about.md
 var apiDescription string
 
 // listFields describes the fields of ListQuery.
 //
-//go:embed docs/fields.md
+//go:embed fields.md
 var listFields string
 
 const idempotencyDescription = "Makes the request safe to repeat. For 24 hours, the same key with the same body " +

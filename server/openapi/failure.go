@@ -1,0 +1,177 @@
+package openapi
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"spoolwright/server"
+)
+
+// errorSchemas returns the schemas of error bodies.
+func errorSchemas() object {
+	text := func(description, example string) object {
+		return object{{"type", "string"}, {"description", description}, {"examples", []string{example}}}
+	}
+	detail := text("The error, for people.", server.ErrNotFound.Detail)
+	errors := object{{"type", "array"}, {"description", "All problems."}, {"items", ref("schemas", "FieldError")}}
+	return object{
+		{"Error", closed([]string{"detail", "code"}, object{
+			{"detail", detail},
+			{"code", text("The error, for programs.", server.ErrNotFound.Code)},
+		})},
+		{"ValidationError", closed([]string{"detail", "code", "errors"}, object{
+			{"detail", detail},
+			{"code", object{{"type", "string"}, {"description", "Always VALIDATION_ERROR."}, {"const", "VALIDATION_ERROR"}}},
+			{"errors", errors},
+		})},
+		{"FieldError", closed([]string{"field", "message"}, object{
+			{"field", text("The field of the body, the parameter or the header.", "weight_grams")},
+			{"message", text("The problem with it.", "must be greater than 0")},
+		})},
+	}
+}
+
+// failure describes the errors of an operation that have one status.
+type failure struct {
+	status int
+	shared string // its name in the document, if operations share it
+	what   string
+	errors []*server.Error
+}
+
+// unauthenticated are the errors of a request without valid credentials.
+var unauthenticated = []*server.Error{server.ErrInvalidToken, server.ErrTokenExpired, server.ErrInvalidKey}
+
+// sharedFailures are the errors that several operations return.
+var sharedFailures = []failure{
+	{401, "Unauthorized", "The access token or the API key is missing or not valid",
+		unauthenticated},
+	{403, "Forbidden", "The role of the user or API key does not permit this", []*server.Error{server.ErrForbidden}},
+	{404, "NotFound", "The resource does not exist in this tenant", []*server.Error{server.ErrNotFound}},
+	{409, "Conflict", "The Idempotency-Key was used for another request", []*server.Error{server.ErrKeyConflict}},
+	{413, "PayloadTooLarge", "The body is larger than 1 MiB", []*server.Error{server.ErrTooLarge}},
+	{415, "UnsupportedMediaType", "The body is not sent as JSON", []*server.Error{server.ErrNotJSON}},
+	{422, "Invalid", "The request contains invalid values; `errors` names all of them", []*server.Error{
+		server.Invalid("weight_grams", "must be greater than 0"),
+		server.Invalid("limit", "must be at most 100"),
+		server.Invalid("id", "must be a UUID"),
+	}},
+	{429, "TooManyRequests", "Too many requests", []*server.Error{server.ErrTooMany}},
+	{500, "InternalError", "Internal error", []*server.Error{server.ErrInternal}},
+	{503, "Unavailable", "The service is temporarily unavailable, for example because its database is",
+		[]*server.Error{server.ErrUnavailable}},
+}
+
+func failures(route server.Route) []failure {
+	e, ids := route.Endpoint, strings.Contains(route.Path(), "{")
+	badRequest := failure{status: 400, what: "The request cannot be executed"}
+	unauthorized := failure{status: 401, what: "The credentials are not valid"}
+	conflict := failure{status: 409, what: "The request contradicts an earlier one"}
+	if e.ReadsBody() || route.Idempotent {
+		badRequest.errors = append(badRequest.errors, server.ErrMalformed)
+	}
+	for _, e := range route.Doc.Errors {
+		switch e.Status {
+		case 401:
+			unauthorized.errors = append(unauthorized.errors, e)
+		case 409:
+			conflict.errors = append(conflict.errors, e)
+		default:
+			badRequest.errors = append(badRequest.errors, e)
+		}
+	}
+	if len(unauthorized.errors) > 0 && route.Access != server.Public {
+		unauthorized.errors = append(unauthorized.errors, unauthenticated...)
+	}
+	var all []failure
+	for _, f := range []failure{badRequest, unauthorized} {
+		if len(f.errors) > 0 {
+			all = append(all, f)
+		}
+	}
+	for _, f := range sharedFailures {
+		var applies bool
+		switch f.status {
+		case 401:
+			applies = route.Access != server.Public && len(unauthorized.errors) == 0
+		case 403:
+			applies = route.Access != server.Public || route.UsersOnly
+		case 404:
+			applies = ids
+		case 409:
+			applies = route.Idempotent
+			if len(conflict.errors) > 0 {
+				if applies {
+					conflict.errors = append(conflict.errors, f.errors...)
+				}
+				f, applies = conflict, true
+			}
+		case 413:
+			applies = e.ReadsBody() || route.Idempotent
+		case 415:
+			applies = e.ReadsBody()
+			if e.Media != "" {
+				f = failure{status: 415, what: "The body is not sent as " + e.Media}
+				f.errors, applies = []*server.Error{server.ErrNotMedia(e.Media)}, true
+			}
+		case 422:
+			applies = e.ReadsBody() || e.ReadsQuery() || ids || route.Idempotent
+		default:
+			applies = true
+		}
+		if applies {
+			all = append(all, f)
+		}
+	}
+	return all
+}
+
+// response returns the description of the failure, with each error as an example.
+func (f failure) response() object {
+	schema, examples, codes := "Error", object{}, []string{}
+	for _, e := range f.errors {
+		name := e.Code
+		if e.Fields != nil {
+			schema, name = "ValidationError", e.Fields[0].Field
+		}
+		if code := "`" + e.Code + "`"; !slices.Contains(codes, code) {
+			codes = append(codes, code)
+		}
+		used := func(m member) bool { return m.name == name }
+		for n := 2; slices.ContainsFunc(examples, used); n++ { // errors with different details can share a code
+			name = fmt.Sprintf("%s_%d", e.Code, n)
+		}
+		examples.add(name, object{{"value", json.RawMessage(e.Body(exampleID))}})
+	}
+	headers := commonHeaders()
+	switch f.status {
+	case 401:
+		headers.add("WWW-Authenticate", ref("headers", "WWWAuthenticate"))
+	case 429, 503:
+		headers.add("Retry-After", ref("headers", "RetryAfter"))
+	}
+	content := object{{"schema", ref("schemas", schema)}, {"examples", examples}}
+	return object{{"description", f.what + ": " + strings.Join(codes, ", ") + "."}, {"headers", headers},
+		{"content", object{{"application/json", content}}}}
+}
+
+// errorTable returns a Markdown table of all error codes, ordered by status.
+func errorTable(routes []server.Route) string {
+	rows := map[string]bool{}
+	add := func(errors ...*server.Error) {
+		for _, e := range errors {
+			rows[strconv.Itoa(e.Status)+" | `"+e.Code+"`"] = true
+		}
+	}
+	add(server.ErrMethod)
+	for _, route := range routes {
+		for _, f := range failures(route) {
+			add(f.errors...)
+		}
+	}
+	return "| Status | Code |\n|---|---|\n| " + strings.Join(slices.Sorted(maps.Keys(rows)), " |\n| ") + " |\n"
+}

@@ -1,0 +1,164 @@
+// Package openapi generates the OpenAPI document from the routes of a server, their Go types and the tables of
+// descriptions in Markdown.
+package openapi
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"spoolwright/server"
+)
+
+// Document returns the OpenAPI 3.1 document of the routes and events, which it generates from their Go types.
+func Document(routes []server.Route, version string, events ...server.Event) []byte {
+	d := document{docs: map[string]fieldDoc{}, sources: map[string]source{}, schemas: map[string]object{}}
+	d.readFields(listFields)
+	for _, route := range routes {
+		d.readFields(route.Doc.Tag.Fields)
+	}
+	for _, event := range events {
+		d.readFields(event.Tag.Fields)
+	}
+	paths, tags := d.paths(routes, events)
+	webhooks := object{}
+	for _, event := range events {
+		webhooks.add(event.Type, object{{"post", d.event(event)}})
+	}
+	schemas, responses := object{}, object{}
+	for _, name := range d.order {
+		schemas.add(name, d.schemas[name])
+	}
+	schemas = append(schemas, errorSchemas()...)
+	for _, f := range sharedFailures {
+		responses.add(f.shared, f.response())
+	}
+	schemes := object{
+		{"bearerAuth", object{{"type", "http"}, {"scheme", "bearer"}, {"bearerFormat", "JWT"},
+			{"description", "The access_token of POST /api/v1/auth/login."}}},
+		{"apiKeyAuth", object{{"type", "apiKey"}, {"in", "header"}, {"name", "X-API-Key"},
+			{"description", "The key of POST /api/v1/api-keys. Do not send an Authorization header with it."}}},
+	}
+	keySchema := object{{"type", "string"}, {"minLength", 1}, {"maxLength", 255}, {"pattern", "^[ -~]+$"}}
+	key := object{{"name", "Idempotency-Key"}, {"in", "header"}, {"required", false},
+		{"description", idempotencyDescription}, {"schema", keySchema}}
+	parameters := object{
+		{"IdempotencyKey", key},
+		{"IfMatch", conditional("If-Match", "The `ETag` of the resource as you know it. If the resource has changed "+
+			"since, the response is `412` and nothing changes.")},
+		{"IfNoneMatch", conditional("If-None-Match", "The `ETag` of the resource as you know it. If the resource has not "+
+			"changed since, the response is `304` without a body.")},
+	}
+	if len(events) > 0 {
+		parameters = append(parameters, eventHeaders...)
+	}
+	whole := object{
+		{"openapi", "3.1.0"},
+		{"info", object{
+			{"title", "Spoolwright"}, {"version", version},
+			{"summary", "Filament inventory, product catalog and production runs of 3D-print farms."},
+			{"description", apiDescription + "\n## Error codes\n\n" + errorTable(routes)},
+			{"license", object{{"name", "Apache-2.0"}, {"identifier", "Apache-2.0"}}},
+		}},
+		{"servers", []object{{{"url", "."}, {"description", "This service, also behind a path prefix"}}}},
+		{"tags", tags},
+		{"security", security(false)},
+		{"paths", paths},
+		{"components", object{
+			{"securitySchemes", schemes},
+			{"parameters", parameters},
+			{"headers", responseHeaders()},
+			{"responses", responses},
+			{"schemas", schemas},
+		}},
+	}
+	if len(events) > 0 {
+		whole.add("webhooks", webhooks)
+	}
+	b, err := json.Marshal(whole)
+	if err != nil {
+		panic(err)
+	}
+	return b
+}
+
+// paths describes the routes and their tags.
+func (d *document) paths(routes []server.Route, events []server.Event) (paths object, tags []object) {
+	index := map[string]int{}
+	versioned := map[string]bool{} // by path
+	for _, route := range routes {
+		versioned[route.Path()] = versioned[route.Path()] || route.Lock != nil
+	}
+	for _, route := range routes {
+		path := route.Path()
+		at, ok := index[path]
+		if !ok {
+			at = len(paths)
+			index[path] = at
+			item := object{}
+			if params := pathParameters(path); params != nil {
+				item.add("parameters", params)
+			}
+			paths.add(path, item)
+		}
+		if tag := route.Doc.Tag; !slices.ContainsFunc(tags, func(t object) bool { return t[0].value == tag.Name }) {
+			tags = append(tags, object{{"name", tag.Name}, {"description", tag.Description}})
+		}
+		item := paths[at].value.(object)
+		tagged := versioned[path] || route.CreatesVersioned(func(path string) bool { return versioned[path] })
+		op := d.operation(route, versioned[path] && route.Method() != "GET", tagged)
+		if route.Doc.Events {
+			op.add("callbacks", d.callbacks(events))
+		}
+		item.add(strings.ToLower(route.Method()), op)
+		paths[at].value = item
+	}
+	return paths, tags
+}
+
+// conditional describes a header with entity tags.
+func conditional(name, description string) object {
+	return object{{"name", name}, {"in", "header"}, {"required", false}, {"description", description},
+		{"schema", object{{"type", "string"}}}}
+}
+
+// security returns the alternative security schemes of a route.
+func security(usersOnly bool) []object {
+	all := []object{{{"bearerAuth", []string{}}}}
+	if !usersOnly {
+		all = append(all, object{{"apiKeyAuth", []string{}}})
+	}
+	return all
+}
+
+const exampleID = "0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a41"
+
+// responseHeaders returns the descriptions of all response headers.
+func responseHeaders() object {
+	header := func(kind, description string, example any) object {
+		return object{{"description", description}, {"schema", object{{"type", kind}}}, {"example", example}}
+	}
+	return object{
+		{"RateLimitLimit", header("integer", "Capacity of the tighter of the two rate limits, in requests. "+
+			"The X-RateLimit headers are missing if rate limits are turned off.", 100)},
+		{"RateLimitRemaining", header("integer", "Requests left in that limit.", 99)},
+		{"RateLimitReset", header("integer", "Unix time in seconds at which that limit is full again.", 1705312800)},
+		{"RequestId", header("string", "The id of the request in the log of the service. It is the X-Request-Id of the "+
+			"request, if that consists of at most 128 letters, digits, dots, dashes and underscores.", exampleID)},
+		{"RetryAfter", header("integer", "Seconds to wait before the next attempt.", 1)},
+		{"Location", header("string", "The path of the new resource.", "/api/v1/spools/"+exampleID)},
+		{"IdempotencyReplayed", object{
+			{"description", "`true` if this is the stored response to an earlier request with the same key; missing otherwise."},
+			{"schema", object{{"type", "string"}, {"const", "true"}}}, {"example", "true"},
+		}},
+		{"ETag", header("string", "The version of the resource: changes when the response does.", `"9f86d081884c7d65"`)},
+		{"WWWAuthenticate", header("string", "The required authentication scheme.", "Bearer")},
+	}
+}
+
+type document struct {
+	docs    map[string]fieldDoc // by type and field, such as "inventory.Spool.color"
+	sources map[string]source
+	schemas map[string]object
+	order   []string
+}

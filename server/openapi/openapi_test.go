@@ -1,0 +1,304 @@
+package openapi_test
+
+import (
+	"bytes"
+	"fmt"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"spoolwright/catalog"
+	"spoolwright/inventory"
+	"spoolwright/orders"
+	"spoolwright/production"
+	"spoolwright/server"
+	"spoolwright/server/openapi"
+	"spoolwright/testkit"
+)
+
+func TestMain(m *testing.M) { testkit.Main(m) }
+
+type object = testkit.JSON
+
+// served returns the document of a service, and the service.
+func served(t *testing.T) (*testkit.Document, *testkit.API) {
+	t.Helper()
+	api := testkit.New(t, testkit.Options{}, inventory.Routes, catalog.Routes, production.Routes(orders.Follow))
+	return testkit.ReadDocument(t, api.Anonymous().Get(t, "/openapi.json").Want(200).Body), api
+}
+
+// walk visits every object in the document.
+func walk(at string, v any, visit func(at string, o object)) {
+	switch v := v.(type) {
+	case object:
+		visit(at, v)
+		for name, value := range v {
+			walk(at+"/"+name, value, visit)
+		}
+	case []any:
+		for i, value := range v {
+			walk(fmt.Sprint(at, "/", i), value, visit)
+		}
+	}
+}
+
+// operations calls visit for each operation of the document, with its route.
+func operations(t *testing.T, d *testkit.Document, routes []server.Route,
+	visit func(what string, op object, route server.Route),
+) {
+	t.Helper()
+	n := 0
+	for path, item := range d.Root["paths"].(object) {
+		for method, op := range item.(object) {
+			if method == "parameters" {
+				continue
+			}
+			n++
+			what := strings.ToUpper(method) + " " + path
+			i := slices.IndexFunc(routes, func(r server.Route) bool { return r.Pattern == what })
+			if i < 0 {
+				t.Errorf("%s is not a route", what)
+				continue
+			}
+			visit(what, op.(object), routes[i])
+		}
+	}
+	if n != len(routes) || n < 20 {
+		t.Errorf("%d operations for %d routes", n, len(routes))
+	}
+}
+
+func TestDocumentIsDeterministic(t *testing.T) {
+	t.Parallel()
+	d, api := served(t)
+	info := d.Root["info"].(object)
+	if d.Root["openapi"] != "3.1.0" || info["title"] != "Spoolwright" || info["version"] != "test" {
+		t.Errorf("%v, %v", d.Root["openapi"], info)
+	}
+	if again := openapi.Document(api.Routes, "test"); !bytes.Equal(again, d.Text) {
+		t.Error("two calls of Document return different documents")
+	}
+}
+
+func TestReferencesHaveTargets(t *testing.T) {
+	t.Parallel()
+	d, _ := served(t)
+	refs := 0
+	walk("#", d.Root, func(at string, o object) {
+		if _, ok := o["$ref"].(string); ok {
+			refs++
+			if d.Resolve(o) == nil {
+				t.Errorf("%s: %v has no target", at, o["$ref"])
+			}
+		}
+	})
+	if refs < 50 {
+		t.Errorf("%d references", refs)
+	}
+}
+
+// Examples of fields, parameters and bodies match their schemas.
+func TestExamplesMatchTheirSchemas(t *testing.T) {
+	t.Parallel()
+	d, _ := served(t)
+	checked := 0
+	check := func(schema object, example any, at string) {
+		checked++
+		if err := d.Match(schema, example, at); err != nil {
+			t.Error(err)
+		}
+	}
+	walk("#", d.Root, func(at string, o object) {
+		if schema, ok := o["schema"].(object); ok {
+			if example, ok := o["example"]; ok {
+				check(schema, example, at+"/example")
+			}
+			named, _ := o["examples"].(object)
+			for name, example := range named {
+				check(schema, example.(object)["value"], at+"/examples/"+name)
+			}
+		}
+		if examples, ok := o["examples"].([]any); ok {
+			for _, example := range examples {
+				check(o, example, at+"/examples")
+			}
+		}
+	})
+	if checked < 100 {
+		t.Errorf("%d examples", checked)
+	}
+}
+
+func TestOperationsHaveNamesAndTexts(t *testing.T) {
+	t.Parallel()
+	d, api := served(t)
+	tags := map[any]bool{}
+	for _, tag := range d.Root["tags"].([]any) {
+		tag := tag.(object)
+		if tags[tag["name"]] || tag["description"] == "" {
+			t.Errorf("tag %v", tag)
+		}
+		tags[tag["name"]] = true
+	}
+	ids := map[string]string{}
+	operations(t, d, api.Routes, func(what string, op object, _ server.Route) {
+		id, _ := op["operationId"].(string)
+		if !regexp.MustCompile(`^[a-z][A-Za-z]+$`).MatchString(id) || ids[id] != "" {
+			t.Errorf("%s has the operationId %q, as has %q", what, id, ids[id])
+		}
+		ids[id] = what
+		summary, _ := op["summary"].(string)
+		if summary == "" || strings.HasSuffix(summary, ".") || strings.Contains(summary, "\n") {
+			t.Errorf("%s has the summary %q", what, summary)
+		}
+		if got, _ := op["tags"].([]any); len(got) != 1 || !tags[got[0]] {
+			t.Errorf("%s has the tags %v", what, op["tags"])
+		}
+		if description, _ := op["description"].(string); description == "" {
+			t.Errorf("%s has no description", what)
+		}
+	})
+}
+
+func TestOperationsNameTheirCredentials(t *testing.T) {
+	t.Parallel()
+	d, api := served(t)
+	bearer, key := object{"bearerAuth": []any{}}, object{"apiKeyAuth": []any{}}
+	operations(t, d, api.Routes, func(what string, op object, route server.Route) {
+		security, want := d.Root["security"], []any{bearer, key}
+		if own, ok := op["security"]; ok {
+			security = own
+		}
+		switch {
+		case route.Access == server.Public:
+			want = []any{}
+		case route.UsersOnly:
+			want = []any{bearer}
+		}
+		if !reflect.DeepEqual(security, any(want)) {
+			t.Errorf("%s has the security %v, want %v", what, security, want)
+		}
+	})
+}
+
+func TestOperationsDescribeErrorsAndHeaders(t *testing.T) {
+	t.Parallel()
+	d, api := served(t)
+	operations(t, d, api.Routes, func(what string, op object, route server.Route) {
+		responses := op["responses"].(object)
+		for _, status := range []string{"401", "403", "429", "500", "503"} {
+			if responses[status] == nil {
+				t.Errorf("%s does not describe %s", what, status)
+			}
+		}
+		if (responses["404"] != nil) != strings.Contains(route.Path(), "{") {
+			t.Errorf("%s describes 404: %v", what, responses["404"] != nil)
+		}
+		for status, response := range responses {
+			headers, _ := d.Resolve(response.(object))["headers"].(object)
+			if headers["X-RateLimit-Remaining"] == nil || headers["X-Request-Id"] == nil ||
+				(headers["Location"] != nil) != (status == "201") ||
+				(headers["Retry-After"] != nil) != (status == "429" || status == "503") {
+				t.Errorf("%s, %s: the headers are %v", what, status, headers)
+			}
+		}
+	})
+}
+
+func TestPathParametersAreWildcards(t *testing.T) {
+	t.Parallel()
+	d, _ := served(t)
+	for path, item := range d.Root["paths"].(object) {
+		var named []string
+		parameters, _ := item.(object)["parameters"].([]any)
+		for _, p := range parameters {
+			named = append(named, "{"+p.(object)["name"].(string)+"}")
+		}
+		if got := regexp.MustCompile(`\{[^}]+\}`).FindAllString(path, -1); !slices.Equal(got, named) {
+			t.Errorf("%s: the parameters are %v", path, named)
+		}
+	}
+}
+
+func TestSchemasDescribeTheirFields(t *testing.T) {
+	t.Parallel()
+	d, _ := served(t)
+	for name, schema := range d.Root["components"].(object)["schemas"].(object) {
+		schema := schema.(object)
+		properties, _ := schema["properties"].(object)
+		if schema["enum"] == nil && schema["oneOf"] == nil &&
+			(schema["type"] != "object" || schema["additionalProperties"] != false || len(properties) == 0) {
+			t.Errorf("schema %s: %v", name, schema["type"])
+		}
+		required, _ := schema["required"].([]any)
+		for _, field := range required {
+			if properties[field.(string)] == nil {
+				t.Errorf("schema %s requires %s, which it does not have", name, field)
+			}
+		}
+		for field, property := range properties {
+			if p := property.(object); p["$ref"] == nil && p["description"] == nil {
+				t.Errorf("schema %s: %s is not described", name, field)
+			}
+		}
+	}
+}
+
+// The tables of field descriptions have no row without a field.
+func TestFieldDescriptionsAreUsed(t *testing.T) {
+	t.Parallel()
+	routes := testkit.New(t, testkit.Options{}, inventory.Routes, catalog.Routes, production.Routes(orders.Follow)).Routes
+	texts := map[string]bool{}
+	for _, route := range routes {
+		texts[route.Doc.Tag.Fields] = true
+	}
+	events := slices.Concat(inventory.Events, production.Events, orders.Events)
+	for text := range texts {
+		rows := 0
+		for line := range strings.Lines(text) {
+			if cells := strings.Split(line, "|"); len(cells) == 5 && cells[1] != " Field " && cells[1] != "---" {
+				rows++
+				changed := strings.Replace(text, line, "| unknown"+line[1:], 1)
+				func() {
+					defer func() {
+						if recover() == nil {
+							t.Errorf("no field has the description %s", line)
+						}
+					}()
+					openapi.Document(withFields(routes, text, changed), "test", eventsWithFields(events, text, changed)...)
+				}()
+			}
+		}
+		if rows < 10 {
+			t.Errorf("%d rows in %.40q", rows, text)
+		}
+	}
+}
+
+// withFields returns the routes with changed in place of text.
+func withFields(routes []server.Route, text, changed string) []server.Route {
+	routes = slices.Clone(routes)
+	for i, route := range routes {
+		if route.Doc.Tag.Fields == text {
+			doc, tag := *route.Doc, *route.Doc.Tag
+			tag.Fields, doc.Tag = changed, &tag
+			routes[i].Doc = &doc
+		}
+	}
+	return routes
+}
+
+// eventsWithFields returns the events with changed in place of text.
+func eventsWithFields(events []server.Event, text, changed string) []server.Event {
+	events = slices.Clone(events)
+	for i, event := range events {
+		if event.Tag.Fields == text {
+			tag := *event.Tag
+			tag.Fields = changed
+			events[i].Tag = &tag
+		}
+	}
+	return events
+}

@@ -1,0 +1,198 @@
+package openapi
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"spoolwright/server"
+)
+
+// pathParameters describes the ids in a path. Each belongs to the resource that the path segment before it names.
+func pathParameters(path string) []object {
+	var params []object
+	parts := strings.Split(path, "/")
+	for i, part := range parts {
+		if strings.HasPrefix(part, "{") {
+			noun := strings.TrimSuffix(strings.ReplaceAll(parts[i-1], "-", " "), "s")
+			params = append(params, object{{"name", strings.Trim(part, "{}")}, {"in", "path"}, {"required", true},
+				{"description", "The id of the " + noun + ", a UUID."},
+				{"schema", object{{"type", "string"}, {"format", "uuid"}}}, {"example", exampleID}})
+		}
+	}
+	return params
+}
+
+// operation describes a route. Guarded means that it accepts If-Match, and tagged that its responses have an ETag.
+func (d *document) operation(route server.Route, guarded, tagged bool) object {
+	e := route.Endpoint
+	op := object{{"operationId", route.Doc.ID}, {"tags", []string{route.Doc.Tag.Name}}, {"summary", route.Doc.Summary}}
+	description := route.Doc.Description
+	switch route.Access {
+	case server.Write:
+		description += "\n\nRequires the role `operator` or `admin`."
+	case server.Admin:
+		description += "\n\nRequires the role `admin`."
+	}
+	op.add("description", strings.TrimSpace(description))
+	switch {
+	case route.Access == server.Public:
+		op.add("security", []object{})
+	case route.UsersOnly:
+		op.add("security", security(true))
+	}
+	if params := d.parameters(route, guarded); params != nil {
+		op.add("parameters", params)
+	}
+	if e.ReadsBody() {
+		name := d.request(e.In, route.Method() == "PATCH")
+		content := append(object{{"schema", ref("schemas", name)}}, d.requestExamples(route)...)
+		op.add("requestBody", object{{"required", !e.Optional}, {"content", object{{"application/json", content}}}})
+	}
+	if e.Media != "" {
+		op.add("requestBody", object{{"required", true}, {"content", object{
+			{e.Media, object{{"schema", object{{"type", "string"}}}, {"example", e.Example}}}}}})
+	}
+	op.add("responses", d.responses(route, guarded, tagged))
+	return op
+}
+
+// parameters describes the query parameters and headers of a route.
+func (d *document) parameters(route server.Route, guarded bool) (params []object) {
+	e := route.Endpoint
+	if e.ReadsQuery() {
+		for _, f := range server.SchemaOfType(e.In).Fields {
+			schema := d.scalar(f, false)
+			if f.Name == "sort_by" {
+				schema = object{{"type", "string"}, {"enum", server.SchemaOfType(e.Out.Item).Sortable()}}
+			}
+			if f.Default != "" {
+				schema.add("default", literal(f.Default, f.Kind))
+			}
+			doc := d.doc(f)
+			param := object{{"name", f.Name}, {"in", "query"}, {"required", false},
+				{"description", doc.description}, {"schema", schema}}
+			if doc.example != nil {
+				param.add("example", doc.example)
+			}
+			params = append(params, param)
+		}
+	}
+	if route.Idempotent {
+		params = append(params, ref("parameters", "IdempotencyKey"))
+	}
+	if route.Lock != nil {
+		params = append(params, ref("parameters", "IfNoneMatch"))
+	}
+	if guarded {
+		params = append(params, ref("parameters", "IfMatch"))
+	}
+	return params
+}
+
+// responses describes the responses of a route.
+func (d *document) responses(route server.Route, guarded, tagged bool) object {
+	e := route.Endpoint
+	status, item, list := e.Out.Status, e.Out.Item, e.Out.List
+	success := object{{"description", map[int]string{200: "Done", 201: "Created", 204: "Done; no body"}[status]}}
+	headers := commonHeaders()
+	if status == 201 {
+		headers.add("Location", ref("headers", "Location"))
+	}
+	if route.Idempotent {
+		headers.add("Idempotency-Replayed", ref("headers", "IdempotencyReplayed"))
+	}
+	if tagged && item != nil {
+		headers.add("ETag", ref("headers", "ETag"))
+	}
+	success.add("headers", headers)
+	if item != nil {
+		name, example := d.response(item), any(d.example(item, false))
+		if list {
+			success[0].value = "A page of the list"
+			name = d.page(name)
+			example = object{{"items", []any{example}}, {"total", 1}, {"skip", 0}, {"limit", 20},
+				{"next", nil}}
+		}
+		schema := ref("schemas", name)
+		if e.Out.Either {
+			success[0].value = "Created; a list if the request is for several"
+			schema = ref("schemas", d.either(name))
+		}
+		success.add("content", object{{"application/json", object{{"schema", schema}, {"example", example}}}})
+	}
+	if media := e.File(); media != "" {
+		success[0].value = "The file"
+		success.add("content", object{{media, object{{"schema", object{{"type", "string"}}}}}})
+	}
+	responses := object{{strconv.Itoa(status), success}}
+	if e.Out.Existing {
+		found := slices.Clone(success)
+		found[0].value = "An equal request has created it before"
+		found[1].value = slices.DeleteFunc(slices.Clone(headers), func(m member) bool { return m.name == "Location" })
+		responses = object{{"200", found}, responses[0]}
+	}
+	if route.Lock != nil {
+		responses.add("304", object{{"description", "The resource has not changed; no body"}, {"headers", headers}})
+	}
+	if guarded {
+		changed := failure{what: "The resource has changed", errors: []*server.Error{server.ErrPrecondition}}
+		responses.add("412", changed.response())
+	}
+	for _, failure := range failures(route) {
+		if failure.shared != "" {
+			responses.add(strconv.Itoa(failure.status), ref("responses", failure.shared))
+		} else {
+			responses.add(strconv.Itoa(failure.status), failure.response())
+		}
+	}
+	return responses
+}
+
+func commonHeaders() object {
+	return object{
+		{"X-RateLimit-Limit", ref("headers", "RateLimitLimit")},
+		{"X-RateLimit-Remaining", ref("headers", "RateLimitRemaining")},
+		{"X-RateLimit-Reset", ref("headers", "RateLimitReset")},
+		{"X-Request-Id", ref("headers", "RequestId")},
+	}
+}
+
+// requestExamples returns the member of a media type object that shows examples of a route's body: one, or, if a POST
+// accepts nested lists, one without them and one with them.
+func (d *document) requestExamples(route server.Route) object {
+	plain := []byte(route.Doc.Request)
+	if len(plain) == 0 {
+		var err error
+		if plain, err = json.Marshal(d.example(route.Endpoint.In, true)); err != nil {
+			panic(err)
+		}
+	}
+	full := bytes.Clone(plain[:len(plain)-1])
+	for _, f := range server.SchemaOfType(route.Endpoint.In).Fields {
+		if !f.List || f.ReadOnly || route.Method() == "PATCH" {
+			continue
+		}
+		entry, err := json.Marshal(d.example(f.Kind, true))
+		if err != nil {
+			panic(err)
+		}
+		if len(full) > 1 {
+			full = append(full, ',')
+		}
+		full = fmt.Appendf(full, `%q:[%s]`, f.Name, entry)
+	}
+	if len(full) == len(plain)-1 {
+		return object{{"example", json.RawMessage(plain)}}
+	}
+	named := func(summary string, value []byte) object {
+		return object{{"summary", summary}, {"value", json.RawMessage(value)}}
+	}
+	return object{{"examples", object{
+		{"plain", named("Without lists", plain)},
+		{"lists", named("With lists", append(full, '}'))},
+	}}}
+}
