@@ -82,9 +82,13 @@ func TestOperationIDs(t *testing.T) {
 func TestExamplesWork(t *testing.T) {
 	t.Parallel()
 	w := newUnlimitedAPI(t)
+	shared := w.newFullFixture(t)
 	w.forEach(t, everyRoute, func(t *testing.T, op *operation) {
-		t.Parallel()
-		f := w.newFullFixture(t)
+		f := shared
+		if op.Method() != "GET" {
+			t.Parallel()
+			f = w.newFullFixture(t)
+		}
 		a := f.do(t, f.admin, op, f.path(t, op.Path()), f.body(t, op))
 		if a.Status >= 300 {
 			t.Errorf("%s: %d %s", a.What, a.Status, a.Body)
@@ -119,23 +123,25 @@ func readablePath(w *testAPI, op *operation, location string) string {
 func TestRoles(t *testing.T) {
 	t.Parallel()
 	w := newUnlimitedAPI(t)
-	w.forEach(t, isProtected, func(t *testing.T, op *operation) {
-		t.Parallel()
-		f := w.newFullFixture(t)
-		path, body := f.path(t, op.Path()), f.body(t, op)
-		users := map[string]*testkit.Client{"admin": f.admin}
-		for _, role := range []string{"viewer", "operator"} {
-			users[role] = f.tenant.User(t, role)
-		}
-		before := f.snapshot(t)
+	f := w.newFullFixture(t).prepareBodies(t)
+	users := map[string]*testkit.Client{}
+	for _, role := range []string{"viewer", "operator"} {
+		users[role] = f.tenant.User(t, role)
+	}
+	before := f.snapshot(t)
+	for _, op := range w.operations {
 		for role, level := range map[string]server.Access{"viewer": server.Read, "operator": server.Write} {
 			if op.Access > level {
-				f.do(t, users[role], op, path, body).WantError(403, "FORBIDDEN")
+				f.do(t, users[role], op, f.path(t, op.Path()), f.body(t, op)).WantError(403, "FORBIDDEN")
 			}
 		}
-		f.wantUnchanged(t, before)
+	}
+	f.wantUnchanged(t, before)
+	w.forEach(t, isProtected, func(t *testing.T, op *operation) {
+		t.Parallel()
+		f, path, body := w.newRequest(t, op)
 		role := map[server.Access]string{server.Read: "viewer", server.Write: "operator", server.Admin: "admin"}[op.Access]
-		if a := f.do(t, users[role], op, path, body); a.Status >= 300 {
+		if a := f.do(t, f.tenant.User(t, role), op, path, body); a.Status >= 300 {
 			t.Errorf("%s as %s: %d %s", a.What, role, a.Status, a.Body)
 		}
 	})
@@ -212,11 +218,15 @@ func TestOtherTenants(t *testing.T) {
 	w := newUnlimitedAPI(t)
 	theirs := w.newFullFixture(t)
 	before := theirs.snapshot(t)
+	mine, more := w.newFullFixture(t).prepareBodies(t), w.newFixture(t)
+	more.admin = mine.admin // more creates other resources of the same tenant
+	more.created = mine.created
+	for _, op := range w.operations {
+		more.path(t, op.Path())
+	}
+	mineBefore := mine.snapshot(t)
 	namesIDs := func(op *operation) bool { return hasID(op) || referenceFields(op, op.example) != nil }
 	w.forEach(t, namesIDs, func(t *testing.T, op *operation) {
-		mine, more := w.newFullFixture(t), w.newFixture(t)
-		more.admin = mine.admin // more creates other resources of the same tenant
-		more.created = mine.created
 		own := pathParts(mine.path(t, op.Path()))
 		foreign, others := pathParts(theirs.path(t, op.Path())), pathParts(more.path(t, op.Path()))
 		pattern := pathParts(op.Path())
@@ -227,7 +237,6 @@ func TestOtherTenants(t *testing.T) {
 			}
 		}
 		body := mine.body(t, op)
-		mineBefore := mine.snapshot(t)
 		for n := range ids {
 			// Replace all ids but the first n.
 			missing, theirIDs, otherParent := slices.Clone(own), slices.Clone(own), slices.Clone(own)
@@ -256,8 +265,8 @@ func TestOtherTenants(t *testing.T) {
 			got.Body = bytes.ReplaceAll(got.Body, []byte(theirID), []byte("ID"))
 			wantSameResponse(t, want, got)
 		}
-		mine.wantUnchanged(t, mineBefore)
 	})
+	mine.wantUnchanged(t, mineBefore)
 	theirs.wantUnchanged(t, before)
 }
 
@@ -336,11 +345,10 @@ func TestHeaders(t *testing.T) {
 	t.Parallel()
 	w := newUnlimitedAPI(t)
 	w.forEach(t, everyRoute, func(t *testing.T, op *operation) {
-		f := w.newFullFixture(t)
-		path := f.path(t, op.Path())
+		f, path, body := w.newRequest(t, op)
 		checkHeaders(t, f.do(t, w.api.Anonymous(), op, path, "{}"))
 		checkHeaders(t, f.do(t, f.admin, op, path, "["))
-		checkHeaders(t, f.do(t, f.admin, op, path, f.body(t, op)))
+		checkHeaders(t, f.do(t, f.admin, op, path, body))
 		checkHeaders(t, f.admin.Get(t, path+"/nothing/is/here").WantError(404, "NOT_FOUND"))
 		put := f.admin.Do(t, "PUT", path, "{}").WantError(405, "METHOD_NOT_ALLOWED") // no route has the method PUT
 		checkHeaders(t, put)
@@ -354,24 +362,26 @@ func TestHeaders(t *testing.T) {
 func TestRateLimit(t *testing.T) {
 	t.Parallel()
 	w, strict := newUnlimitedAPI(t), newTestAPI(t, testkit.Options{PerHour: 1})
+	f := w.newFullFixture(t).prepareBodies(t)
+	user := *f.admin
+	user.API = strict.api
+	anonymous := strict.api.Anonymous()
+	user.Get(t, "/api/v1/nothing") // uses up the limit of one request
+	anonymous.Get(t, "/api/v1/nothing")
+	before := f.snapshot(t)
 	w.forEach(t, everyRoute, func(t *testing.T, op *operation) {
-		f := w.newFullFixture(t)
-		path, body := f.path(t, op.Path()), f.body(t, op)
-		before := f.snapshot(t)
-		c := *f.admin
-		c.API = strict.api
+		c := &user
 		if op.Access == server.Public {
-			c.Token = ""
+			c = anonymous
 		}
-		c.Get(t, "/api/v1/nothing") // uses up the limit of one request
-		a := f.do(t, &c, op, path, body).WantError(429, "RATE_LIMIT_EXCEEDED")
+		a := f.do(t, c, op, f.path(t, op.Path()), f.body(t, op)).WantError(429, "RATE_LIMIT_EXCEEDED")
 		checkHeaders(t, a)
 		wait, err := strconv.Atoi(a.Header.Get("Retry-After"))
 		if err != nil || wait < 1 || a.Header.Get("X-RateLimit-Remaining") != "0" {
 			t.Errorf("%s: %v, want Retry-After of at least 1 and X-RateLimit-Remaining 0", a.What, a.Header)
 		}
-		f.wantUnchanged(t, before)
 	})
+	f.wantUnchanged(t, before)
 }
 
 // TestCursors reads every list page by page with the cursors in its responses, and with skip. Both return the same
