@@ -44,20 +44,25 @@ func (h handlers) deduct(ctx context.Context, r *server.Request[Deduction]) (ser
 		)
 		select id, remaining_weight_grams, $2::numeric as deducted from spool`,
 		r.ID("id"), weight.String(), r.In.Reason.Arg())
-	if err := h.db.Write(ctx, deducted); err != nil {
-		return nil, err
-	}
-	if deducted.Rows() == 1 {
-		return deducted.Object(), nil
-	}
-	var remaining string
 	spool := db.SQL(`
-		select trim_scale(remaining_weight_grams)::text
-		from spools where id = $1 and hidden_at is null`, r.ID("id")).Into(&remaining)
-	if err := server.Found(spool, h.db.Read(ctx, spool)); err != nil {
-		return nil, err
+		select trim_scale(remaining_weight_grams)::text, remaining_weight_grams >= $2::numeric
+		from spools where id = $1 and hidden_at is null`, r.ID("id"), weight.String())
+	for {
+		if err := h.db.Write(ctx, deducted); err != nil {
+			return nil, err
+		}
+		if deducted.Rows() == 1 {
+			return deducted.Object(), nil
+		}
+		var remaining string
+		var enough bool
+		if err := server.Found(spool.Into(&remaining, &enough), h.db.Read(ctx, spool)); err != nil {
+			return nil, err
+		}
+		if !enough { // otherwise the spool was refilled after the update
+			return nil, errInsufficient.With(remaining, weight)
+		}
 	}
-	return nil, errInsufficient.With(remaining, weight)
 }
 
 // Measurement is the request to set the remaining weight from a scale.

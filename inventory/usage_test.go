@@ -451,3 +451,37 @@ func TestMeasure(t *testing.T) {
 	c.Delete(t, path).Want(204)
 	c.Post(t, path+"/measure", j{"gross_grams": 1}).WantError(404, "NOT_FOUND")
 }
+
+// While another client empties and refills the spool, a deduction is rejected only with a weight that was too little.
+func TestDeductWhileRefilled(t *testing.T) {
+	t.Parallel()
+	c := operator(t)
+	path := spools + "/" + c.Post(t, spools, spool(nil)).Want(201).ID()
+	var refilling sync.WaitGroup
+	var ended atomic.Bool
+	refilling.Go(func() {
+		for i := 0; !ended.Load(); i++ {
+			a, err := c.Send("PATCH", path, j{"remaining_weight_grams": []float64{0.5, 800}[i%2]})
+			if err != nil || a.Status != 200 {
+				t.Errorf("PATCH: %v %+v", err, a)
+				return
+			}
+		}
+	})
+	var deducting sync.WaitGroup
+	const tooLittle = "The spool has 0.5 g left, less than the 1 g"
+	for range 4 {
+		deducting.Go(func() {
+			for range 100 {
+				a, err := c.Send("POST", path+"/deduct", j{"weight_grams": 1})
+				if err != nil || a.Status != 200 && !strings.Contains(string(a.Body), tooLittle) {
+					t.Errorf("deduct: %v %+v", err, a)
+				}
+			}
+		})
+	}
+	deducting.Wait()
+	ended.Store(true)
+	refilling.Wait()
+	ledger(t, c, path)
+}
