@@ -323,5 +323,6 @@ func (h handlers) restore(ctx context.Context, r *server.Request[struct{}]) (ser
 		update spools set hidden_at = null, updated_at = now(), edited_at = now()
 		where id = $1 and hidden_at is not null`, r.ID("id"))
 	spool := selectSpool(r.ID("id"))
-	return server.One(spool, h.db.Write(ctx, restored, spool))
+	// The lock makes restore wait for a delete that has begun. Without it, the spool could be hidden after the update.
+	return server.One(spool, h.db.Write(ctx, lockSpool(r.ID("id"))[0], restored, spool))
 }

@@ -84,6 +84,24 @@ func TestMissingThingsComeBack(t *testing.T) {
 	}
 }
 
+// A restore waits for a delete that has begun, and shows what it hid. Otherwise it could answer 404.
+func TestRestoreWhileRemoved(t *testing.T) {
+	t.Parallel()
+	d := testkit.Database(t, db.Config{})
+	c := testkit.New(t, testkit.Options{DB: d}, inventory.Routes, production.Routes(orders.Follow)).Operator(t)
+	spool, run := createSpool(t, c, nil), c.Post(t, runs, j{}).Want(201).ID()
+	for _, row := range [][3]string{{"spools", "/api/v1/spools/", spool}, {"production_runs", runs + "/", run}} {
+		remove := "update " + row[0] + " set hidden_at = now() where id = '" + row[2] + "'"
+		restored := during(t, d, remove, func() (*testkit.Response, error) {
+			return c.Send("POST", row[1]+row[2]+"/restore", nil)
+		}, `update spools set color = color where id = $1`, db.NewID())
+		if restored.Status != 200 {
+			t.Errorf("%s: %d %s", row[0], restored.Status, restored.Body)
+		}
+		c.Get(t, row[1]+row[2]).Want(200)
+	}
+}
+
 // during takes a lock, sends the request, and waits until the request waits for that lock, or is answered. Then it
 // commits a change with the id, in the transaction that has the lock, and returns the response.
 func during(

@@ -439,6 +439,8 @@ var restoreDoc = &server.Doc{
 }
 
 func (h handlers) restore(ctx context.Context, r *server.Request[struct{}]) (server.OK[Run], error) {
+	// The lock makes restore wait for a delete that has begun. Without it, the run could be hidden after the update.
+	locked := db.SQL(`select id from production_runs where id = $1 for no key update`, r.ID("id"))
 	restored := db.SQL(`update production_runs set hidden_at = null where id = $1 and hidden_at is not null`, r.ID("id"))
-	return respond(ctx, h.db.Write, r.ID("id"), restored)
+	return respond(ctx, h.db.Write, r.ID("id"), locked, restored)
 }
