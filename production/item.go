@@ -88,7 +88,7 @@ func lockRun(run string) *db.Stmt {
 
 // lockOrders locks the orders of the items that a run prints, and of further items, until the end of the transaction:
 // nobody removes those items or cancels the orders meanwhile. The run must be locked.
-func lockOrders(run string, items ...any) *db.Stmt {
+func lockOrders(run string, items ...string) *db.Stmt {
 	return db.SQL(`select lock_orders($1, $2::uuid[])::text`, run, items)
 }
 
@@ -100,7 +100,7 @@ type orderItem struct {
 
 // check returns the statements that lock the orders and read the reasons, for an item with the id, which may be new.
 func (o *orderItem) check(run, id string, in *RunItem) []*db.Stmt {
-	return []*db.Stmt{lockOrders(run, in.OrderItemID.Arg()), db.SQL(`
+	return []*db.Stmt{lockOrders(run, string(*in.OrderItemID.Value)), db.SQL(`
 		select case when i.order_item_id is distinct from $2::uuid
 				then order_item_problem($2::uuid, coalesce($3::uuid, i.product_id)) end,
 			(coalesce($3::uuid, i.product_id) = i.product_id) is true

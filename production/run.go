@@ -282,10 +282,10 @@ func (h handlers) create(ctx context.Context, r *server.Request[Run]) (server.Cr
 	if len(in.Materials) > 0 {
 		statements = append(statements, addMaterials(id, materials))
 	}
-	var linked []any
+	var linked []string
 	for _, i := range in.Items {
 		if !i.OrderItemID.IsNull() {
-			linked = append(linked, i.OrderItemID.Arg())
+			linked = append(linked, string(*i.OrderItemID.Value))
 		}
 	}
 	if linked != nil {
