@@ -1,0 +1,123 @@
+// Test runs go test and ends with a line that says how many tests ran, failed, and were skipped, and why. Its arguments
+// are those of go test:
+//
+//	go run ./tools/test ./...
+//
+// Go test itself has no such line: it prints nothing about the tests of a package that passes, neither their number nor
+// those skipped. Test prints what go test prints, each package when it ends, and exits with the status of go test.
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"os/signal"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+func main() {
+	signal.Notify(make(chan os.Signal, 1), os.Interrupt) // go test gets it too, and ends
+	c := exec.Command("go", append([]string{"test", "-json"}, os.Args[1:]...)...)
+	c.Stderr = os.Stderr
+	out, err := c.StdoutPipe()
+	if err == nil {
+		err = c.Start()
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "test:", err)
+		os.Exit(1)
+	}
+	line := report(os.Stdout, out)
+	err = c.Wait()
+	fmt.Println(line)
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) && exit.Exited() {
+		os.Exit(exit.ExitCode())
+	} else if err != nil {
+		fmt.Fprintln(os.Stderr, "test:", err)
+		os.Exit(1)
+	}
+}
+
+// event is a line of go test -json. Test is empty in an event of the package.
+type event struct{ Action, Package, Test, Output string }
+
+var reason = regexp.MustCompile(`(?m)^\s*\w+\.go:\d+: (.*)$`)
+
+// report reads the events of go test -json and writes the results of packages and the output of what failed. It
+// returns the last line: the counts of tests and subtests, and the reasons of skips.
+func report(w io.Writer, events io.Reader) string {
+	type key struct{ pkg, test string }
+	output := map[key]string{} // of tests without a result
+	var order []key            // the keys of output, and more
+	passed, failed, skipped, packages := 0, 0, 0, 0
+	reasons := map[string]int{}
+	lines := bufio.NewReader(events)
+	for {
+		line, err := lines.ReadBytes('\n')
+		if err != nil {
+			break
+		}
+		var e event
+		if json.Unmarshal(line, &e) != nil {
+			w.Write(line)
+			continue
+		}
+		k := key{e.Package, e.Test}
+		switch {
+		case e.Action == "build-output":
+			io.WriteString(w, e.Output)
+		case e.Action == "output" && strings.HasPrefix(e.Output, "=== "): // the start of a test
+		case e.Action == "output":
+			if _, known := output[k]; !known {
+				order = append(order, k)
+			}
+			output[k] += e.Output
+		case e.Action != "pass" && e.Action != "fail" && e.Action != "skip":
+		case e.Test == "": // the package has ended
+			if e.Action == "fail" {
+				packages++
+			}
+			for _, one := range order { // tests without a result were interrupted, for example by a panic
+				if text := output[one]; one.pkg == e.Package && (one.test != "" || e.Action == "fail") {
+					io.WriteString(w, text)
+				} else if one == k { // the last line is that of go test
+					text = strings.TrimSuffix(text, "\n")
+					fmt.Fprintln(w, text[strings.LastIndex(text, "\n")+1:])
+				}
+			}
+			order = slices.DeleteFunc(order, func(one key) bool { return one.pkg == e.Package })
+			maps.DeleteFunc(output, func(one key, _ string) bool { return one.pkg == e.Package })
+		default:
+			switch e.Action {
+			case "pass":
+				passed++
+			case "fail":
+				failed++
+				io.WriteString(w, output[k])
+			case "skip":
+				skipped++
+				why := "no reason"
+				if all := reason.FindAllStringSubmatch(output[k], -1); all != nil {
+					why = all[len(all)-1][1]
+				}
+				reasons[why]++
+			}
+			delete(output, k)
+		}
+	}
+	last := fmt.Sprintf("%d tests ran: %d passed, %d failed; %d skipped", passed+failed, passed, failed, skipped)
+	if packages > 0 {
+		last = fmt.Sprintf("FAILED packages: %d; ", packages) + last
+	}
+	for i, why := range slices.Sorted(maps.Keys(reasons)) {
+		last += map[bool]string{true: ": ", false: "; "}[i == 0] + fmt.Sprintf("%s (%d)", why, reasons[why])
+	}
+	return last
+}
