@@ -174,7 +174,7 @@ func TestUnknownCommit(t *testing.T) {
 		d, err := db.Open(t.Context(), db.Config{URL: url, MaxConns: 1})
 		check(t, err)
 		defer d.Close()
-		proxied := newTestAPI(t, testkit.Options{DB: d})
+		proxied := testkit.New(t, testkit.Options{DB: d}, testkit.Features...)
 		start := func() (f *fixture, path string, body map[string]any, effect func() string) {
 			f, path, body = w.newRequest(t, op)
 			rows := f.countRows(t, conn)
@@ -182,7 +182,7 @@ func TestUnknownCommit(t *testing.T) {
 		}
 		viaProxy := func(c *testkit.Client) *testkit.Client {
 			copied := *c
-			copied.API = proxied.api
+			copied.API = proxied
 			return &copied
 		}
 		wantUnavailable := func(a *testkit.Response) {

@@ -27,8 +27,8 @@ import (
 )
 
 var (
-	faultWrites = flag.Int("faults.writes", 1500, "number of writes that TestFaults sends")
-	faultKills  = flag.Int("faults.kills", 8, "number of processes of PostgreSQL or the service that TestFaults kills")
+	faultWrites = flag.Int("faults.writes", inCI(750, 1500), "number of writes that TestFaults sends")
+	faultKills  = flag.Int("faults.kills", inCI(4, 8), "number of processes of PostgreSQL or the service that TestFaults kills")
 )
 
 const (

@@ -39,7 +39,7 @@ import (
 // that does not exist.
 func TestIsolation(t *testing.T) {
 	t.Parallel()
-	requests := 10_000
+	requests := inCI(4_000, 10_000)
 	if *longFlag {
 		requests = 1_000_000
 	}

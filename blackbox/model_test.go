@@ -41,7 +41,7 @@ func randomSeed(t *testing.T) uint64 {
 // from the responses so far.
 func TestModel(t *testing.T) {
 	t.Parallel()
-	users, phases, operations := 4, 5, 250
+	users, phases, operations := 4, 5, inCI(100, 250)
 	if *longFlag {
 		phases, operations = 20, 2500
 	}

@@ -157,7 +157,10 @@ func TestMoveInterrupted(t *testing.T) {
 	})
 	home := 1
 	for _, undo := range []bool{false, true} {
-		for _, step := range steps {
+		for i, step := range steps {
+			if undo != (i%2 == 1) && inCI(1, 2) == 1 {
+				continue // in CI, each step is followed by both commands
+			}
 			name := fmt.Sprintf("%s, undo %v", step, undo)
 			before := m.snapshot(t)
 			move := m.move(1 - home)
@@ -270,7 +273,7 @@ func TestMoveKilled(t *testing.T) {
 			}
 		})
 	}
-	to, kills := 1, 8
+	to, kills := 1, inCI(4, 8)
 	for i := range kills {
 		args := []string{"tenant", "move", "--tenant", "tenant " + m.tenant.ID, "--to", fmt.Sprint(to)}
 		c := p.launch(t, func(*exec.Cmd) {}, env, args...)
