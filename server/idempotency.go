@@ -31,6 +31,24 @@ func IdempotencyKey(r *http.Request, problems *Problems) string {
 var ErrKeyConflict = &Error{Status: 409, Code: "IDEMPOTENCY_CONFLICT",
 	Detail: "This Idempotency-Key was used for another request within the last 24 hours"}
 
+// claimSQL stores a key of a caller with the fingerprint of its request and the status of the response. It returns no row
+// if the caller has used the key within 24 hours.
+const claimSQL = `
+	insert into idempotency_keys as k (user_id, key, request, status) values ($1, $2, $3, $4)
+	on conflict (tenant_id, user_id, key) do update
+		set request = excluded.request, status = excluded.status, location = null, body = null, created_at = now()
+		where k.created_at < now() - interval '24 hours'
+	returning key`
+
+// Once returns two statements for one transaction, which stores no response. The first runs sql, a statement that reads
+// from claim: a row if the caller has not used the key within 24 hours, and none otherwise. The parameters of sql are
+// args, from $5 on. The second sets first to the fingerprint of the request that has used the key.
+func Once(caller, key string, request []byte, first *[]byte, sql string, args ...any) (once, stored *db.Stmt) {
+	once = db.SQL("with claim as ("+claimSQL+") "+sql, append([]any{caller, key, request, http.StatusOK}, args...)...)
+	stored = db.SQL(`select request from idempotency_keys where user_id = $1 and key = $2`, caller, key).Into(first)
+	return once, stored
+}
+
 // once runs a handler at most once for a key of the caller, and returns the stored response if it has run. The column
 // user_id has the id of the user or of the API key. One transaction stores the key and contains the handler's effect. A
 // concurrent request with the same key waits at the insert until the first one ends. After a broken connection, also
@@ -43,12 +61,7 @@ func (s *Server) once(ctx context.Context, key, path string, body []byte, run fu
 	requests := s.fingerprints(path, body)
 	err = s.DB.TxRepeatable(ctx, func(ctx context.Context) error {
 		answer, replayed = Response{}, false
-		claim := db.SQL(`
-			insert into idempotency_keys as k (user_id, key, request) values ($1, $2, $3)
-			on conflict (tenant_id, user_id, key) do update
-				set request = excluded.request, status = null, location = null, body = null, created_at = now()
-				where k.created_at < now() - interval '24 hours'
-			returning key`, user, key, requests[0])
+		claim := db.SQL(claimSQL, user, key, requests[0], nil)
 		var first []byte
 		stored := db.SQL(`
 			select request, coalesce(status, 0), coalesce(location, ''), coalesce(body, '')

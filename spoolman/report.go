@@ -54,18 +54,9 @@ func (q request) use(id int64) error {
 // useOnce is use for a report with an Idempotency-Key, which takes effect once within 24 hours.
 func (q request) useOnce(id int64, key, report string, weight, length any) error {
 	sum := sha256.Sum256([]byte("use\n" + report))
-	caller := q.caller.Actor.ID()
-	used := db.SQL(`
-		with claim as (
-			insert into idempotency_keys as k (user_id, key, request, status) values ($4, $5, $6, 200)
-			on conflict (tenant_id, user_id, key) do update set request = excluded.request, status = 200, created_at = now()
-				where k.created_at < now() - interval '24 hours'
-			returning key
-		)
-		select report_use($1::int, $2::numeric, $3::numeric, null, null) from claim`,
-		id, weight, length, caller, key, sum[:])
 	var first []byte
-	stored := db.SQL(`select request from idempotency_keys where user_id = $1 and key = $2`, caller, key).Into(&first)
+	used, stored := server.Once(q.caller.Actor.ID(), key, sum[:], &first,
+		`select report_use($5::int, $6::numeric, $7::numeric, null, null) from claim`, id, weight, length)
 	var text string
 	spool := selectSpool(q.tenant(), id).Into(&text)
 	if err := q.db.Write(q.r.Context(), used, stored, spool); err != nil {
