@@ -1,0 +1,214 @@
+package app_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// owners names the tables of each package: those that only it writes.
+var owners = map[string]string{
+	"db": "further_databases key_directory login_directory queue_items queue_signals row_counts tenant_departures " +
+		"tenant_homes this_database",
+	"db/schema":  "schema_definitions schema_migrations",
+	"server":     "idempotency_keys",
+	"auth":       "api_keys login_addresses sessions tenants users",
+	"webhooks":   "webhook_deliveries webhooks",
+	"inventory":  "spool_numbers spool_usage spools stock_levels usage_changes usage_days usage_summaries",
+	"catalog":    "product_components product_materials products",
+	"production": "production_runs run_items run_materials",
+	"orders":     "order_items orders",
+	"spoolman":   "printer_extras printer_fields",
+}
+
+// exceptions are what breaks the rules and shall be removed. The list must not grow.
+var exceptions = []string{
+	"auth/removal.go writes db login_directory", // in the transaction that removes or moves the user
+	"db/db.go writes auth tenants",              // the self-test, which is rolled back
+	"db/owner.go writes auth api_keys",          // a tenant is disabled before it is removed
+	"db/owner.go writes auth users",
+	"inventory/levels.sql uses orders reserved_materials",
+	"production/item.go uses orders lock_orders",
+	"production/item.go uses orders order_item_problem",
+	"production/run.go uses orders order_item_problem",
+}
+
+// floors returns the height of each package: its place in the table of CONTRIBUTING.md, counted from below.
+func floors(t *testing.T) map[string]int {
+	t.Helper()
+	text, err := os.ReadFile("../CONTRIBUTING.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	height := map[string]int{}
+	for _, row := range regexp.MustCompile("(?m)^\\| `([a-z/]+)/` \\|").FindAllStringSubmatch(string(text), -1) {
+		height[row[1]] = -len(height)
+	}
+	if len(height) < 10 {
+		t.Fatalf("CONTRIBUTING.md has the packages %v", height)
+	}
+	return height
+}
+
+// ownerOf returns the package of a file or folder that is in the table.
+func ownerOf(name string, height map[string]int) string {
+	for {
+		if _, ok := height[name]; ok || name == "." {
+			return name
+		}
+		name = path.Dir(name)
+	}
+}
+
+// source is a file of a package, with its SQL or, of a Go file, its string literals and imports.
+type source struct {
+	path, owner string
+	sql         string
+	imports     []string
+}
+
+// sources returns the files of the program, without migrations and tests.
+func sources(t *testing.T, height map[string]int) (all []source) {
+	t.Helper()
+	err := fs.WalkDir(os.DirFS(".."), ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		owner := ownerOf(name, height)
+		if d.IsDir() && name != "." && (owner == "." || d.Name() == "testdata" || d.Name() == "migrations") {
+			return fs.SkipDir
+		}
+		f := source{path: name, owner: owner}
+		switch {
+		case strings.HasSuffix(name, ".sql"):
+			text, err := os.ReadFile("../" + name)
+			if err != nil {
+				return err
+			}
+			f.sql = regexp.MustCompile(`--.*`).ReplaceAllString(string(text), "")
+		case strings.HasSuffix(name, ".go") && !strings.HasSuffix(name, "_test.go") && strings.Contains(name, "/"):
+			tree, err := parser.ParseFile(token.NewFileSet(), "../"+name, nil, parser.SkipObjectResolution)
+			if err != nil {
+				return err
+			}
+			for _, spec := range tree.Imports {
+				imported, _ := strconv.Unquote(spec.Path.Value)
+				f.imports = append(f.imports, imported)
+			}
+			ast.Inspect(tree, func(n ast.Node) bool {
+				if literal, ok := n.(*ast.BasicLit); ok && literal.Kind == token.STRING {
+					text, _ := strconv.Unquote(literal.Value)
+					f.sql += text + "\n;"
+				}
+				return true
+			})
+		default:
+			return nil
+		}
+		all = append(all, f)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(all) < 100 {
+		t.Fatalf("%d files", len(all))
+	}
+	return all
+}
+
+var (
+	createdFunction = regexp.MustCompile(`(?i)create or replace (?:function|procedure) ([a-z_]+)`)
+	called          = regexp.MustCompile(`\b([a-z_]+)\(`)
+	written         = regexp.MustCompile(`(?i)\b(?:insert into|update|delete from)\s+([a-z_]+)`)
+)
+
+// A package imports packages below it, and calls SQL functions of its own or of packages below it. It writes only its own
+// tables. The test does not see names that Go puts together at run time.
+func TestNothingPointsUp(t *testing.T) {
+	t.Parallel()
+	height := floors(t)
+	all := sources(t, height)
+	functions, tables := map[string]string{}, map[string]string{} // to their owners
+	for _, f := range all {
+		for _, created := range createdFunction.FindAllStringSubmatch(f.sql, -1) {
+			functions[created[1]] = f.owner
+		}
+	}
+	for owner, names := range owners {
+		for _, name := range strings.Fields(names) {
+			tables[name] = owner
+		}
+	}
+	found := map[string]bool{}
+	use := func(f source, what, owner string) {
+		if height[owner] > height[f.owner] {
+			found[f.path+" uses "+owner+" "+what] = true
+		}
+	}
+	for _, f := range all {
+		for _, path := range f.imports {
+			if path, ok := strings.CutPrefix(path, "spoolwright/"); ok {
+				use(f, path, ownerOf(path, height))
+			}
+		}
+		for _, call := range called.FindAllStringSubmatch(f.sql, -1) {
+			if owner := functions[call[1]]; owner != "" {
+				use(f, call[1], owner)
+			}
+		}
+		for _, write := range written.FindAllStringSubmatch(f.sql, -1) {
+			if owner := tables[write[1]]; owner != "" && owner != f.owner {
+				found[f.path+" writes "+owner+" "+write[1]] = true
+			}
+		}
+	}
+	for _, line := range slices.Sorted(maps.Keys(found)) {
+		if !slices.Contains(exceptions, line) {
+			t.Errorf("%s", line)
+		}
+	}
+	for _, line := range exceptions {
+		if !found[line] {
+			t.Errorf("it is no longer true that %s: remove it from exceptions", line)
+		}
+	}
+	if len(functions) < 40 {
+		t.Errorf("the test knows %d functions", len(functions))
+	}
+}
+
+// Each table has an owner.
+func TestTablesHaveOwners(t *testing.T) {
+	t.Parallel()
+	var want, got []string
+	files, _ := filepath.Glob("../db/migrations/*.sql")
+	for _, file := range append(files, "../db/schema/schema.go") {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		created := regexp.MustCompile(`(?m)create table (?:if not exists )?([a-z_]+)`)
+		for _, table := range created.FindAllStringSubmatch(string(text), -1) {
+			want = append(want, table[1])
+		}
+	}
+	for _, names := range owners {
+		got = append(got, strings.Fields(names)...)
+	}
+	slices.Sort(want)
+	slices.Sort(got)
+	if !slices.Equal(slices.Compact(want), got) {
+		t.Errorf("the tables are\n%v, those with an owner\n%v", want, got)
+	}
+}
