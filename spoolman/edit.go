@@ -154,7 +154,7 @@ func customFields(body map[string]json.RawMessage) (string, error) {
 	}
 	text, err := json.Marshal(values)
 	if err != nil || len(text) > 50_000 {
-		return "", server.Invalid("extra", "must have at most 50,000 characters")
+		return "", server.Invalid("extra", "must have at most 50,000 bytes, as JSON")
 	}
 	return string(text), nil
 }

@@ -255,7 +255,7 @@ func (s *socket) read(r *bufio.Reader) {
 // closeError is the status code of the close frame for a violation of the protocol.
 type closeError int
 
-func (closeError) Error() string { return "printers: the client violated the WebSocket protocol" }
+func (closeError) Error() string { return "spoolman: the client violated the WebSocket protocol" }
 
 // readFrame reads a frame of a client with at most so many bytes.
 func readFrame(r *bufio.Reader, most int) (op byte, final bool, payload []byte, err error) {

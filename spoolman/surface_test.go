@@ -110,6 +110,9 @@ func TestSurface(t *testing.T) {
 	p.want(t, "PATCH", "spool/1", `{"remaining_weight": -1}`, 422)
 	p.want(t, "PATCH", "spool/1", `{"extra": {"n": 2}}`, 422)
 	p.want(t, "PATCH", "spool/1", `{"extra": {"n": "{"}}`, 422)
+	long := strings.Repeat("ß", 24_994) // 50,000 bytes with {"n":"\"\""}
+	p.want(t, "PATCH", "spool/1", `{"extra": {"n": "\"`+long+`\""}}`, 200)
+	p.want(t, "PATCH", "spool/1", `{"extra": {"n": "\"`+long+`x\""}}`, 422, `must have at most 50,000 bytes`)
 	p.want(t, "GET", "spool?lot_nr="+strings.Repeat("x,", 19), "", 200)
 	p.want(t, "GET", "spool?lot_nr="+strings.Repeat("x,", 20), "", 422, "at most 20 values")
 	p.want(t, "PATCH", "spool/4", `{"location": "x"}`, 404)
