@@ -129,6 +129,11 @@ func (s *Service) room() (most int, except []string) {
 	for _, workers := range hanging {
 		slices.SortFunc(workers, func(a, b *worker) int { return a.waiting.Compare(b.waiting) })
 	}
+	if excess > 0 && time.Since(s.warned) >= time.Minute {
+		s.warned = time.Now()
+		s.Log.Warn("too many receivers of webhooks hang: ending the requests that have waited longest",
+			"webhooks", len(s.active), "hanging", excess+s.Active/2, "tenants", len(hanging))
+	}
 	for ; excess > 0; excess-- {
 		tenant := slices.MaxFunc(except, func(a, b string) int { return len(hanging[a]) - len(hanging[b]) })
 		hanging[tenant][0].interrupt()

@@ -94,6 +94,7 @@ type Service struct {
 
 	mu     sync.Mutex
 	active map[db.QueueItem]*worker // by item, with Fresh unset
+	warned time.Time                // of receivers that hang
 
 	metrics tries
 }
