@@ -29,6 +29,7 @@ func (l framedListener) Accept() (net.Conn, error) {
 type framedConn struct {
 	*net.TCPConn
 	inHeader  bool // whether a header is being read
+	begun     bool // whether the header has a line already: net/http ignores line breaks before it
 	column    int  // bytes of the current line
 	matched   int  // of these, those that begin contentLength
 	hasLength bool
@@ -47,10 +48,11 @@ func (c *framedConn) Read(p []byte) (int, error) {
 func (c *framedConn) scan(b []byte) {
 	for _, x := range b {
 		switch {
-		case x == '\n' && c.column == 0: // the end of the header
+		case x == '\n' && c.column == 0 && c.begun: // the end of the header
 			c.inHeader = false
 			return
 		case x == '\n':
+			c.begun = c.column > 0
 			c.column, c.matched = 0, 0
 		case x != '\r':
 			if c.column == c.matched && x|0x20 == contentLength[c.matched] { // |0x20 makes letters lower case
@@ -67,7 +69,7 @@ func (c *framedConn) scan(b []byte) {
 // changed is called with each new state of the connection, before and after a request is read.
 func (c *framedConn) changed(state http.ConnState) {
 	if c.inHeader = state == http.StateIdle; c.inHeader {
-		c.column, c.matched, c.hasLength = 0, 0, false
+		c.begun, c.column, c.matched, c.hasLength = false, 0, 0, false
 	}
 }
 

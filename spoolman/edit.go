@@ -215,7 +215,7 @@ func (q request) field(method string, parts []string) error {
 		maps.DeleteFunc(definition, func(_ string, value json.RawMessage) bool { return isNull(value) })
 		text, err := json.Marshal(definition)
 		if err != nil || len(text) > 9000 || strings.Contains(string(text), `\u0000`) {
-			return server.Invalid("body", "must be a definition of at most 9,000 characters")
+			return server.Invalid("body", "must be a definition of at most 9,000 bytes")
 		}
 		stmts = append(stmts, db.SQL(`
 			insert into printer_fields (entity, key, definition)
