@@ -333,7 +333,7 @@ func TestUserDisable(t *testing.T) {
 	}
 }
 
-func TestLists(t *testing.T) {
+func TestListCommands(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	a := w.accounts()

@@ -401,9 +401,9 @@ func TestContainerRoles(t *testing.T) {
 	}
 }
 
-// TestCompose checks deploy/compose.yaml: confinement, published ports, files, volumes, and that docs/deployment.md
-// creates every variable.
-func TestCompose(t *testing.T) {
+// TestComposeFile checks deploy/compose.yaml: confinement, published ports, files, volumes, and that
+// docs/deployment.md creates every variable.
+func TestComposeFile(t *testing.T) {
 	t.Parallel()
 	js := filepath.Join(os.Getenv("CLIENT_TOOLS"), "node_modules", "js-yaml")
 	nodeTool(t, "js-yaml")

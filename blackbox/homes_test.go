@@ -46,7 +46,7 @@ func countIn(t *testing.T, url, sql string, args ...any) (n int) {
 
 // The data of a tenant are in its home only, and requests with tokens, API keys and idempotency keys find them there. A
 // tenant of another home cannot see them.
-func TestHomes(t *testing.T) {
+func TestDataOfTenantsAreAtHome(t *testing.T) {
 	t.Parallel()
 	h, api := homesAPI(t, db.Config{MaxConns: 8})
 	tenants := []*testkit.Tenant{api.TenantIn(t, 0), api.TenantIn(t, 1), api.Tenant(t)}

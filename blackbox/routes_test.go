@@ -118,9 +118,8 @@ func readablePath(w *testAPI, op *operation, location string) string {
 	return strings.Join(parts[:len(parts)-2], "/")
 }
 
-// TestRoles checks that each operation rejects users with a lower role, without an effect, and accepts the lowest
-// role that is allowed.
-func TestRoles(t *testing.T) {
+// Each operation rejects users with a lower role, without an effect.
+func TestLowerRolesAreRejected(t *testing.T) {
 	t.Parallel()
 	w := newUnlimitedAPI(t)
 	f := w.newFullFixture(t).prepareBodies(t)
@@ -137,6 +136,12 @@ func TestRoles(t *testing.T) {
 		}
 	}
 	f.wantUnchanged(t, before)
+}
+
+// Each operation accepts users with the lowest role that is allowed.
+func TestLowestRoleIsAccepted(t *testing.T) {
+	t.Parallel()
+	w := newUnlimitedAPI(t)
 	w.forEach(t, isProtected, func(t *testing.T, op *operation) {
 		t.Parallel()
 		f, path, body := w.newRequest(t, op)

@@ -22,7 +22,7 @@ import (
 )
 
 // A program that starts while the database is away waits for it, and says so every few seconds.
-func TestAwait(t *testing.T) {
+func TestStartWaitsForDatabase(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer

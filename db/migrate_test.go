@@ -271,159 +271,161 @@ func (c *cluster) removeRole(t *testing.T, databases ...string) {
 	exec(t, c.super, `drop role if exists spoolwright_app`)
 }
 
-// The ways in which a deployer can set up roles. The subtests share a cluster; each starts without the role.
-func TestRoles(t *testing.T) {
+// An owner that may not create the role gets the statements that a superuser must run.
+func TestOwnerWithoutCreateRole(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	ctx := t.Context()
+	c.login(t, "plain", "", true)
+	url := c.url("plain", "plain")
+	n, err := db.Migrate(ctx, url, url, app.Definitions)
+	if n != (db.Applied{}) || err == nil {
+		t.Fatalf("%+v, %v", n, err)
+	}
+	for _, want := range []string{"spoolwright_app is missing", "plain may not create it",
+		"CREATE ROLE spoolwright_app NOLOGIN; GRANT spoolwright_app TO plain"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("%q is not in: %v", want, err)
+		}
+	}
+	// The statements in the message solve the problem.
+	exec(t, c.super, `CREATE ROLE spoolwright_app NOLOGIN; GRANT spoolwright_app TO plain`)
+	if n, err := db.Migrate(ctx, url, url, app.Definitions); n != everything(t) || err != nil {
+		t.Errorf("%+v, %v", n, err)
+	}
+	open(t, db.Config{URL: url, MaxConns: 1})
 
-	t.Run("an owner without CREATEROLE", func(t *testing.T) {
-		c.login(t, "plain", "", true)
-		url := c.url("plain", "plain")
-		n, err := db.Migrate(ctx, url, url, app.Definitions)
-		if n != (db.Applied{}) || err == nil {
-			t.Fatalf("%+v, %v", n, err)
-		}
-		for _, want := range []string{"spoolwright_app is missing", "plain may not create it",
-			"CREATE ROLE spoolwright_app NOLOGIN; GRANT spoolwright_app TO plain"} {
-			if !strings.Contains(err.Error(), want) {
-				t.Errorf("%q is not in: %v", want, err)
-			}
-		}
-		// The statements in the message solve the problem.
-		exec(t, c.super, `CREATE ROLE spoolwright_app NOLOGIN; GRANT spoolwright_app TO plain`)
-		if n, err := db.Migrate(ctx, url, url, app.Definitions); n != everything(t) || err != nil {
-			t.Errorf("%+v, %v", n, err)
-		}
-		open(t, db.Config{URL: url, MaxConns: 1})
+	// A login that is not a member, and an owner that cannot grant the membership.
+	c.login(t, "stranger", "", false)
+	stranger := c.url("stranger", "plain")
+	if _, err := db.Migrate(ctx, url, stranger, app.Definitions); err != nil {
+		t.Errorf("the migration fails when it cannot grant the membership: %v", err)
+	}
+	_, err = db.Open(ctx, db.Config{URL: stranger, MaxConns: 1})
+	want := `"stranger" is not a member of the role spoolwright_app: run GRANT spoolwright_app TO "stranger" as `
+	if err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("a login that is not a member: %v", err)
+	}
+	exec(t, c.super, `GRANT spoolwright_app TO "stranger"`)
+	open(t, db.Config{URL: stranger, MaxConns: 1})
+}
 
-		// A login that is not a member, and an owner that cannot grant the membership.
-		c.login(t, "stranger", "", false)
-		stranger := c.url("stranger", "plain")
-		if _, err := db.Migrate(ctx, url, stranger, app.Definitions); err != nil {
-			t.Errorf("the migration fails when it cannot grant the membership: %v", err)
+// An owner creates the role, and another login serves. Requests have the privileges of the role only.
+func TestOwnerWithCreateRole(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	ctx := t.Context()
+	c.login(t, "deployer", "createrole", true)
+	c.login(t, "farm", "", false)
+	owner, farm := c.url("deployer", "deployer"), c.url("farm", "deployer")
+	if n, err := db.Migrate(ctx, owner, farm, app.Definitions); n != everything(t) || err != nil {
+		t.Fatalf("%+v, %v", n, err)
+	}
+	got := queryStrings(t, c.super, `
+		select concat_ws(' ', rolsuper, rolcreaterole, rolcreatedb, rolcanlogin, rolreplication, rolbypassrls)
+		from pg_roles where rolname = 'spoolwright_app'`)
+	if len(got) != 1 || got[0] != "f f f f f f" {
+		t.Errorf("the role's attributes are %v", got)
+	}
+	c.login(t, "boss", "superuser", false)
+	for login, warned := range map[string]bool{owner: true, c.url("boss", "deployer"): true, farm: false} {
+		var log bytes.Buffer
+		d := open(t, db.Config{URL: login, MaxConns: 2, Log: slog.New(slog.NewTextHandler(&log, nil))})
+		if got := strings.Contains(log.String(), "level=WARN"); got != warned {
+			t.Errorf("warned is %v: %s", got, log.String())
 		}
-		_, err = db.Open(ctx, db.Config{URL: stranger, MaxConns: 1})
-		want := `"stranger" is not a member of the role spoolwright_app: run GRANT spoolwright_app TO "stranger" as `
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("a login that is not a member: %v", err)
-		}
-		exec(t, c.super, `GRANT spoolwright_app TO "stranger"`)
-		open(t, db.Config{URL: stranger, MaxConns: 1})
-		c.removeRole(t, "plain")
-	})
+		// Requests do not have the privileges of the login.
+		api := testkit.New(t, testkit.Options{DB: d}, inventory.Routes)
+		mine, other := api.Operator(t), api.Operator(t)
+		logged := api.Anonymous().
+			Post(t, "/api/v1/auth/login", testkit.JSON{"email": mine.Email, "password": testkit.Password}).
+			Want(200)
+		mine.Token = logged.Text("access_token")
+		id := mine.Post(t, "/api/v1/spools", testkit.JSON{"material_type": "PLA", "color": "Black",
+			"diameter_mm": 1.75, "net_weight_grams": 1000}).Want(201).ID()
+		mine.Post(t, "/api/v1/spools/"+id+"/deduct", testkit.JSON{"weight_grams": 1}).Want(200)
+		mine.Get(t, "/api/v1/spools").Want(200).Shows(map[string]string{"total": "1"})
+		other.Get(t, "/api/v1/spools").Want(200).Shows(map[string]string{"total": "0"})
+		other.Get(t, "/api/v1/spools/"+id).WantError(404, "NOT_FOUND")
+		d.Close()
+	}
+	wantNoRows(t, c.super, "the login of the service has more privileges than the role", `
+		select rolname::text from pg_roles where rolname = 'farm' and (rolsuper or rolbypassrls or rolcreaterole
+			or exists (select from pg_class where relowner = pg_roles.oid)
+			or not pg_has_role(oid, 'spoolwright_app', 'member'))`)
 
-	t.Run("an owner with CREATEROLE, and another login for the service", func(t *testing.T) {
-		c.login(t, "deployer", "createrole", true)
-		c.login(t, "farm", "", false)
-		owner, farm := c.url("deployer", "deployer"), c.url("farm", "deployer")
-		if n, err := db.Migrate(ctx, owner, farm, app.Definitions); n != everything(t) || err != nil {
-			t.Fatalf("%+v, %v", n, err)
-		}
-		got := queryStrings(t, c.super, `
-			select concat_ws(' ', rolsuper, rolcreaterole, rolcreatedb, rolcanlogin, rolreplication, rolbypassrls)
-			from pg_roles where rolname = 'spoolwright_app'`)
-		if len(got) != 1 || got[0] != "f f f f f f" {
-			t.Errorf("the role's attributes are %v", got)
-		}
-		c.login(t, "boss", "superuser", false)
-		for login, warned := range map[string]bool{owner: true, c.url("boss", "deployer"): true, farm: false} {
-			var log bytes.Buffer
-			d := open(t, db.Config{URL: login, MaxConns: 2, Log: slog.New(slog.NewTextHandler(&log, nil))})
-			if got := strings.Contains(log.String(), "level=WARN"); got != warned {
-				t.Errorf("warned is %v: %s", got, log.String())
-			}
-			// Requests do not have the privileges of the login.
-			api := testkit.New(t, testkit.Options{DB: d}, inventory.Routes)
-			mine, other := api.Operator(t), api.Operator(t)
-			logged := api.Anonymous().
-				Post(t, "/api/v1/auth/login", testkit.JSON{"email": mine.Email, "password": testkit.Password}).
-				Want(200)
-			mine.Token = logged.Text("access_token")
-			id := mine.Post(t, "/api/v1/spools", testkit.JSON{"material_type": "PLA", "color": "Black",
-				"diameter_mm": 1.75, "net_weight_grams": 1000}).Want(201).ID()
-			mine.Post(t, "/api/v1/spools/"+id+"/deduct", testkit.JSON{"weight_grams": 1}).Want(200)
-			mine.Get(t, "/api/v1/spools").Want(200).Shows(map[string]string{"total": "1"})
-			other.Get(t, "/api/v1/spools").Want(200).Shows(map[string]string{"total": "0"})
-			other.Get(t, "/api/v1/spools/"+id).WantError(404, "NOT_FOUND")
-			d.Close()
-		}
-		wantNoRows(t, c.super, "the login of the service has more privileges than the role", `
-			select rolname::text from pg_roles where rolname = 'farm' and (rolsuper or rolbypassrls or rolcreaterole
-				or exists (select from pg_class where relowner = pg_roles.oid)
-				or not pg_has_role(oid, 'spoolwright_app', 'member'))`)
+	exec(t, c.super, `alter role spoolwright_app bypassrls`)
+	if _, err := db.Open(ctx, db.Config{URL: farm, MaxConns: 1}); err == nil ||
+		!strings.Contains(err.Error(), "BYPASSRLS") {
+		t.Errorf("with BYPASSRLS: %v", err)
+	}
+	exec(t, c.super, `alter role spoolwright_app nobypassrls superuser`)
+	if _, err := db.Open(ctx, db.Config{URL: farm, MaxConns: 1}); err == nil ||
+		!strings.Contains(err.Error(), "superuser") {
+		t.Errorf("with a superuser's role: %v", err)
+	}
+	exec(t, c.super, `alter role spoolwright_app nosuperuser`)
+	open(t, db.Config{URL: farm, MaxConns: 1})
+}
 
-		exec(t, c.super, `alter role spoolwright_app bypassrls`)
-		if _, err := db.Open(ctx, db.Config{URL: farm, MaxConns: 1}); err == nil ||
-			!strings.Contains(err.Error(), "BYPASSRLS") {
-			t.Errorf("with BYPASSRLS: %v", err)
+// The databases share the role, and both owners try to create it. Before PostgreSQL 16, every login with
+// CREATEROLE can grant it. Since then only its creator can, so that the other owner needs one GRANT, which the
+// error names.
+func TestTwoOwnersCreateTheRole(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	ctx := t.Context()
+	creatorOnly := queryStrings(t, c.super,
+		`select (current_setting('server_version_num')::int >= 160000)::text`)[0] == "true"
+	c.login(t, "one", "createrole", false)
+	c.login(t, "two", "createrole", false)
+	for range 3 {
+		names := []string{"one", "two"}
+		for _, name := range names {
+			exec(t, c.super, `create database `+name+` owner `+name)
 		}
-		exec(t, c.super, `alter role spoolwright_app nobypassrls superuser`)
-		if _, err := db.Open(ctx, db.Config{URL: farm, MaxConns: 1}); err == nil ||
-			!strings.Contains(err.Error(), "superuser") {
-			t.Errorf("with a superuser's role: %v", err)
+		opens := func(name string) error {
+			d, err := db.Open(ctx, db.Config{URL: c.url(name, name), MaxConns: 1})
+			if err == nil {
+				d.Close()
+			}
+			return err
 		}
-		exec(t, c.super, `alter role spoolwright_app nosuperuser`)
-		open(t, db.Config{URL: farm, MaxConns: 1})
-		c.removeRole(t, "deployer")
-	})
-
-	// The databases share the role, and both owners try to create it. Before PostgreSQL 16, every login with
-	// CREATEROLE can grant it. Since then only its creator can, so that the other owner needs one GRANT, which the
-	// error names.
-	t.Run("two databases at once", func(t *testing.T) {
-		creatorOnly := queryStrings(t, c.super,
-			`select (current_setting('server_version_num')::int >= 160000)::text`)[0] == "true"
-		c.login(t, "one", "createrole", false)
-		c.login(t, "two", "createrole", false)
-		for range 3 {
-			names := []string{"one", "two"}
-			for _, name := range names {
-				exec(t, c.super, `create database `+name+` owner `+name)
-			}
-			opens := func(name string) error {
-				d, err := db.Open(ctx, db.Config{URL: c.url(name, name), MaxConns: 1})
-				if err == nil {
-					d.Close()
-				}
-				return err
-			}
-			var wg sync.WaitGroup
-			for _, name := range names {
-				for range 2 {
-					wg.Go(func() {
-						if _, err := db.Migrate(ctx, c.url(name, name), c.url(name, name),
-							app.Definitions); err != nil {
-							t.Errorf("%s: %v", name, err)
-						}
-					})
-				}
-			}
-			wg.Wait()
-			var missing []string // logins that are not members
-			for _, name := range names {
-				if err := opens(name); err != nil {
-					missing = append(missing, name)
-					want := `GRANT spoolwright_app TO "` + name + `" as the login that created the role`
-					if !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
-						t.Errorf("%s: %v, want %q in one line", name, err, want)
+		var wg sync.WaitGroup
+		for _, name := range names {
+			for range 2 {
+				wg.Go(func() {
+					if _, err := db.Migrate(ctx, c.url(name, name), c.url(name, name),
+						app.Definitions); err != nil {
+						t.Errorf("%s: %v", name, err)
 					}
-				}
+				})
 			}
-			if !creatorOnly && len(missing) > 0 || creatorOnly && len(missing) != 1 {
-				t.Fatalf("%v cannot open their databases", missing)
-			}
-			for _, name := range missing {
-				creator := names[0]
-				if name == creator {
-					creator = names[1]
-				}
-				exec(t, connect(t, c.url(creator, creator)), `GRANT spoolwright_app TO "`+name+`"`)
-				if err := opens(name); err != nil {
-					t.Errorf("%s, after the GRANT: %v", name, err)
-				}
-			}
-			c.removeRole(t, names...)
 		}
-	})
+		wg.Wait()
+		var missing []string // logins that are not members
+		for _, name := range names {
+			if err := opens(name); err != nil {
+				missing = append(missing, name)
+				want := `GRANT spoolwright_app TO "` + name + `" as the login that created the role`
+				if !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+					t.Errorf("%s: %v, want %q in one line", name, err, want)
+				}
+			}
+		}
+		if !creatorOnly && len(missing) > 0 || creatorOnly && len(missing) != 1 {
+			t.Fatalf("%v cannot open their databases", missing)
+		}
+		for _, name := range missing {
+			creator := names[0]
+			if name == creator {
+				creator = names[1]
+			}
+			exec(t, connect(t, c.url(creator, creator)), `GRANT spoolwright_app TO "`+name+`"`)
+			if err := opens(name); err != nil {
+				t.Errorf("%s, after the GRANT: %v", name, err)
+			}
+		}
+		c.removeRole(t, names...)
+	}
 }

@@ -877,7 +877,7 @@ func TestReadsAndWritesLeaveConnections(t *testing.T) {
 }
 
 // Exclusive has no time limit: the commands that use it read all tenants.
-func TestExclusive(t *testing.T) {
+func TestExclusiveHasNoTimeLimit(t *testing.T) {
 	t.Parallel()
 	d := open(t, db.Config{URL: testkit.Private().AppURL(), MaxConns: 2})
 	err := d.Exclusive(t.Context(), "long", func() error {

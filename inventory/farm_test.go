@@ -98,7 +98,7 @@ func all(t *testing.T, c *testkit.Client, pairs ...any) []j {
 }
 
 // A farm creates its spools from a file, and all lists agree with the file.
-func TestFarm(t *testing.T) {
+func TestListsAgreeWithImport(t *testing.T) {
 	t.Parallel()
 	api := testkit.New(t, testkit.Options{}, inventory.Routes)
 	c := api.Operator(t)

@@ -66,7 +66,7 @@ func follow(t *testing.T, c *testkit.Client, path string, limit int, between fun
 }
 
 // Cursors work with every filter, for spools with the same created_at, and while spools come and go.
-func TestFollow(t *testing.T) {
+func TestCursorsWithFilters(t *testing.T) {
 	t.Parallel()
 	c := operator(t)
 	fill(t, c, 400, "material_type, brand, remaining_weight_grams, created_at, archived", `

@@ -419,7 +419,7 @@ func TestConcurrentDeleteAndDeductions(t *testing.T) {
 }
 
 // Weighing a spool sets its remaining weight, and needs the weight of the empty spool.
-func TestMeasure(t *testing.T) {
+func TestWeighing(t *testing.T) {
 	t.Parallel()
 	api := testkit.New(t, testkit.Options{}, inventory.Routes)
 	c, other := api.Operator(t), api.Operator(t)

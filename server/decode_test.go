@@ -24,7 +24,7 @@ func nest(depth int) string {
 	return `{"name":"x","weight":1,"deep":` + strings.Repeat("[", depth-1) + strings.Repeat("]", depth-1) + `}`
 }
 
-func TestBody(t *testing.T) {
+func TestBodiesAreDecoded(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
 	const base = `"name":"x","weight":1`
@@ -172,7 +172,7 @@ func TestBody(t *testing.T) {
 }
 
 // Each type accepts its values, in one form, and rejects others.
-func TestValues(t *testing.T) {
+func TestValuesHaveOneForm(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
 	long := func(n int, of string) string { return `"` + strings.Repeat(of, n) + `"` }
@@ -369,7 +369,7 @@ type breaks struct{}
 
 func (breaks) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
 
-func TestQuery(t *testing.T) {
+func TestQueriesAreDecoded(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
 	for query, want := range map[string]string{

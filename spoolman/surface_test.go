@@ -36,7 +36,7 @@ func customFieldRows(t *testing.T, entity string, number int, name string) (n in
 }
 
 // The shapes, lists, filters and edits that clients use.
-func TestSurface(t *testing.T) {
+func TestRequestsOfClients(t *testing.T) {
 	t.Parallel()
 	p := newPrinter(t, start(t), "printer")
 	p.add(t, j{"brand": "Polymaker", "color_hex": "#1A2b3C", "spool_weight_grams": 140, "lot_number": "L1"})

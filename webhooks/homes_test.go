@@ -7,9 +7,8 @@ import (
 	"spoolwright/testkit"
 )
 
-// TestHomes checks that the dispatcher delivers the events of all databases, and that one that is out of reach delays
-// only its own.
-func TestHomes(t *testing.T) {
+// The dispatcher delivers the events of all databases, and one that is out of reach delays only its own.
+func TestDeliveryFromAllDatabases(t *testing.T) {
 	t.Parallel()
 	h := testkit.NewHomes(t, db.Config{MaxConns: 8})
 	f := startWithout(t, h.Open(t), nil)

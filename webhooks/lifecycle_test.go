@@ -112,9 +112,9 @@ func (f *farm) emptied(t *testing.T, c *testkit.Client, table string) {
 	})
 }
 
-// TestMaintain checks that ended deliveries are deleted after 30 days, that those of deleted webhooks are too, and that
-// pending ones which are not in the queue are sent.
-func TestMaintain(t *testing.T) {
+// Ended deliveries are deleted after 30 days, as are those of deleted webhooks. Pending ones which are not in the queue
+// are sent.
+func TestEndedDeliveriesAreDeleted(t *testing.T) {
 	t.Parallel()
 	f := startWithout(t, testkit.Database(t, db.Config{}), nil)
 	s := receive(t, nil)
@@ -171,9 +171,8 @@ func (f *farm) super(t *testing.T) string {
 	return strings.Replace(testkit.Private().SuperURL(), "@/spoolwright?", "@/"+name+"?", 1)
 }
 
-// TestLease checks that another instance takes over a webhook when the lease of an instance that was killed ends, not
-// earlier.
-func TestLease(t *testing.T) {
+// Another instance takes over a webhook when the lease of an instance that was killed ends, not earlier.
+func TestLeaseOfKilledInstanceEnds(t *testing.T) {
 	t.Parallel()
 	f := startWithout(t, testkit.Database(t, db.Config{}), func(c *webhooks.Config) { c.Lease = 2 * time.Second })
 	s := receive(t, nil)
@@ -223,9 +222,8 @@ func TestLease(t *testing.T) {
 	}
 }
 
-// TestIdle checks that a dispatcher without work sends less than one query a second, and that a signal wakes it at
-// once.
-func TestIdle(t *testing.T) {
+// A dispatcher without work sends less than one query a second, and a signal wakes it at once.
+func TestIdleDispatcherWaits(t *testing.T) {
 	t.Parallel()
 	var trips atomic.Int64
 	d := testkit.Database(t, db.Config{MaxConns: 8, RoundTrip: func([]db.Statement) { trips.Add(1) }})

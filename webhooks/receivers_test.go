@@ -294,8 +294,8 @@ func (f *farm) sql(t *testing.T, c *testkit.Client, sql string, args ...any) *db
 	return stmt
 }
 
-// TestRebinding checks that the address of each connection counts, not the one that the name had before.
-func TestRebinding(t *testing.T) {
+// The address of each connection counts, not the one that the name had before.
+func TestAddressOfEachConnectionIsChecked(t *testing.T) {
 	t.Parallel()
 	s := receive(t, nil)
 	_, port, _ := net.SplitHostPort(s.Listener.Addr().String())
@@ -447,8 +447,8 @@ func TestHangingReceivers(t *testing.T) {
 	}
 }
 
-// TestInstances checks that two instances share the work, and that without failures each event arrives once.
-func TestInstances(t *testing.T) {
+// Two instances share the work, and without failures each event arrives once.
+func TestInstancesShareWork(t *testing.T) {
 	t.Parallel()
 	f := startWithout(t, testkit.Database(t, db.Config{MaxConns: 16}), nil)
 	f.run(t, f.config)

@@ -253,8 +253,8 @@ func TestURLs(t *testing.T) {
 	}
 }
 
-// TestFields checks the events of a webhook and the limit of webhooks.
-func TestFields(t *testing.T) {
+// TestEventsAndLimitOfWebhooks checks the events of a webhook and the limit of webhooks.
+func TestEventsAndLimitOfWebhooks(t *testing.T) {
 	t.Parallel()
 	f := startWithout(t, testkit.Open(t), nil)
 	tenant := f.Tenant(t)

@@ -10,9 +10,9 @@ import (
 	"testing"
 )
 
-// TestVectors checks the signatures in testdata/webhooks.json. The tests of the client libraries verify the same
+// TestSignatures checks the signatures in testdata/webhooks.json. The tests of the client libraries verify the same
 // requests.
-func TestVectors(t *testing.T) {
+func TestSignatures(t *testing.T) {
 	t.Parallel()
 	b, err := os.ReadFile("../testdata/webhooks.json")
 	if err != nil {

@@ -109,7 +109,7 @@ func TestOneTenant(t *testing.T) {
 }
 
 // A tenant that was idle does not wait for the requests of one that has all it can get.
-func TestNewcomer(t *testing.T) {
+func TestIdleTenantDoesNotWait(t *testing.T) {
 	shareTest(t, func(t *testing.T, s *Shares) {
 		busy := append(s.ask(t, "a", Read, 20), s.ask(t, "a", Write, 20)...)
 		first := s.ask(t, "b", Read, 1)
@@ -193,7 +193,7 @@ func TestSlowReads(t *testing.T) {
 }
 
 // However many tenants come, reads have half of the connections at most and writes three quarters.
-func TestClasses(t *testing.T) {
+func TestClassesHaveShares(t *testing.T) {
 	shareTest(t, func(t *testing.T, s *Shares) {
 		var reads, writes []*request
 		for i := range 30 {
@@ -215,7 +215,7 @@ func TestClasses(t *testing.T) {
 }
 
 // Requests of one tenant are served in order, and tenants in turn, however many requests each has.
-func TestOrder(t *testing.T) {
+func TestTenantsTakeTurns(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := New(1, 16)
@@ -243,7 +243,7 @@ func TestOrder(t *testing.T) {
 }
 
 // A request that waits ends with its client and with its deadline, and is not served afterwards.
-func TestCancelled(t *testing.T) {
+func TestCancelledRequestIsNotServed(t *testing.T) {
 	shareTest(t, func(t *testing.T, s *Shares) {
 		reads := s.ask(t, "a", Read, 10)
 		reads[7].cancel()
@@ -329,7 +329,7 @@ func TestSerialized(t *testing.T) {
 }
 
 // The service's own reads have a quarter, and take nothing from the only tenant.
-func TestService(t *testing.T) {
+func TestServiceReadsHaveQuarter(t *testing.T) {
 	shareTest(t, func(t *testing.T, s *Shares) {
 		own := s.ask(t, "", Read, 5)
 		want(t, "reads of the service", granted(own), 4)
@@ -373,7 +373,7 @@ func TestSmallPools(t *testing.T) {
 }
 
 // Whatever comes in whatever order, no limit is exceeded, nothing waits that could be served, and nothing is left.
-func TestRandom(t *testing.T) {
+func TestRandomOrderKeepsLimits(t *testing.T) {
 	seed := rand.Uint64()
 	r := rand.New(rand.NewPCG(seed, 0))
 	t.Cleanup(func() {

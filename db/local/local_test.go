@@ -185,7 +185,7 @@ func expect(t *testing.T, url, sql, want string) {
 	}
 }
 
-func TestLife(t *testing.T) {
+func TestStartAndStop(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(folder(t), "made", "here")
 	s := start(t, local.Options{Dir: dir})
@@ -290,7 +290,7 @@ func TestLife(t *testing.T) {
 	}
 }
 
-func TestAdoption(t *testing.T) {
+func TestStartAdoptsRunningPostgreSQL(t *testing.T) {
 	t.Parallel()
 	dir := folder(t)
 	c, _, pid := startChild(t, "start", dir, nil)
@@ -314,7 +314,7 @@ func TestAdoption(t *testing.T) {
 }
 
 // A child process that this process starts at the same time must not keep the data folder locked.
-func TestUnlock(t *testing.T) {
+func TestChildDoesNotKeepLock(t *testing.T) {
 	t.Parallel()
 	dir := folder(t)
 	s := start(t, local.Options{Dir: dir})
@@ -538,9 +538,9 @@ func TestUnprivileged(t *testing.T) {
 	}
 }
 
-// TestElsewhere checks a data folder that PostgreSQL's account cannot enter: a new cluster is in another folder, to
-// which the data folder links, and later starts use it.
-func TestElsewhere(t *testing.T) {
+// TestDataFolderOutOfReach checks a data folder that PostgreSQL's account cannot enter: a new cluster is in another
+// folder, to which the data folder links, and later starts use it.
+func TestDataFolderOutOfReach(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
 		t.Skip("needs root; otherwise PostgreSQL runs as the same account")
