@@ -52,7 +52,7 @@ var commands = slices.Concat(
 		cli.UpgradeCommand,
 		cli.VersionCommand,
 	},
-	auth.Commands(0),
+	auth.Commands(auth.Rounds),
 	inventory.Commands,
 	catalog.Commands,
 	production.Commands,
@@ -122,7 +122,7 @@ func newServer(c cli.Config, d *db.DB) (*server.Server, error) {
 	hooks := webhooks.New(webhooks.Config{
 		DB: d, Secrets: c.JWTSecrets, AllowedNetworks: c.WebhookNetworks, Version: cli.Version, Log: c.Log,
 	})
-	a := auth.New(d, tokens, auth.NewHasher(0), time.Now)
+	a := auth.New(d, tokens, auth.NewHasher(auth.Rounds), time.Now)
 	routes := a.Routes()
 	for _, feature := range Features {
 		routes = append(routes, feature(d)...)

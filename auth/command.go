@@ -15,7 +15,7 @@ import (
 	"spoolwright/db"
 )
 
-// Commands returns the account commands. They hash passwords with the number of rounds, as NewHasher.
+// Commands returns the account commands. They hash passwords with the number of rounds.
 func Commands(rounds int) []cli.Command {
 	return slices.Concat(userCommands(rounds), tenantCommands(), keyCommands())
 }

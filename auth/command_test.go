@@ -425,7 +425,7 @@ func TestCommandMistakes(t *testing.T) {
 		"tenant list --json=maybe":                  "invalid boolean value",
 		"tenant add":                                "the commands are tenant list",
 	} {
-		_, run, err := cli.Parse(auth.Commands(0), strings.Fields(args), &cli.Call{})
+		_, run, err := cli.Parse(auth.Commands(testRounds), strings.Fields(args), &cli.Call{})
 		if run != nil || err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", args, err, want)
 		}

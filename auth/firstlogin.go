@@ -30,7 +30,7 @@ func FirstLogin(ctx context.Context, c cli.Config, d *db.DB, baseURL string, out
 			return err
 		}
 	}
-	if _, err := (Accounts{DB: d, Hasher: NewHasher(0)}).Add(ctx, admin); err != nil {
+	if _, err := (Accounts{DB: d, Hasher: NewHasher(Rounds)}).Add(ctx, admin); err != nil {
 		return err
 	}
 	if onTerminal {

@@ -16,13 +16,15 @@ import (
 	"unicode/utf8"
 )
 
+// Rounds is the number of rounds of PBKDF2 for new passwords.
+const Rounds = 600_000
+
 const (
-	defaultRounds = 600_000
-	maxRounds     = 10_000_000 // a stored hash with more rounds is malformed
-	saltBytes     = 16
-	keyBytes      = 32
-	hashScheme    = "pbkdf2-sha256"
-	queueWait     = 2 * time.Second
+	maxRounds  = 10_000_000 // a stored hash with more rounds is malformed
+	saltBytes  = 16
+	keyBytes   = 32
+	hashScheme = "pbkdf2-sha256"
+	queueWait  = 2 * time.Second
 )
 
 // ErrBusy means that a password was not hashed because it waited 2 seconds for others.
@@ -40,11 +42,8 @@ type Hasher struct {
 	key    func(password string, salt []byte, rounds int) ([]byte, error) // PBKDF2; replaced by tests
 }
 
-// NewHasher returns a Hasher that hashes new passwords with the number of rounds; 0 means the default, 600,000.
+// NewHasher returns a Hasher that hashes new passwords with the number of rounds: Rounds, and fewer in tests.
 func NewHasher(rounds int) *Hasher {
-	if rounds <= 0 {
-		rounds = defaultRounds
-	}
 	return &Hasher{rounds: rounds, queue: newQueue(runtime.GOMAXPROCS(0)), wait: queueWait, key: pbkdf2Key}
 }
 

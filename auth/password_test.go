@@ -68,9 +68,10 @@ func TestHashKnownVectors(t *testing.T) {
 	}
 }
 
-func TestDefaultRounds(t *testing.T) {
-	if rounds := NewHasher(0).rounds; rounds != 600_000 {
-		t.Errorf("%d rounds", rounds)
+func TestNewHashesHaveManyRounds(t *testing.T) {
+	hash, err := NewHasher(Rounds).Hash(t.Context(), "correct horse battery")
+	if err != nil || !strings.HasPrefix(hash, "pbkdf2-sha256$600000$") {
+		t.Errorf("%s, %v", hash, err)
 	}
 }
 
@@ -232,7 +233,7 @@ func TestRandomPassword(t *testing.T) {
 }
 
 func BenchmarkHash(b *testing.B) {
-	h := NewHasher(0)
+	h := NewHasher(Rounds)
 	for b.Loop() {
 		h.Hash(b.Context(), "correct horse battery")
 	}

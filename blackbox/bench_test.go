@@ -98,7 +98,7 @@ func newBenchService(b *testing.B, load func(ctx context.Context, f *benchServic
 	must(err)
 	f.db = d
 	f.stop = append(f.stop, d.Close)
-	f.actor, err = auth.Accounts{DB: d, Hasher: auth.NewHasher(0)}.Add(ctx, auth.NewUser{
+	f.actor, err = auth.Accounts{DB: d, Hasher: auth.NewHasher(auth.Rounds)}.Add(ctx, auth.NewUser{
 		Tenant: "bench", NewTenant: true, Email: "bench@farm.example", Name: "B", Role: "admin", Password: "bench-password",
 	})
 	must(err)
@@ -144,7 +144,7 @@ func newBenchService(b *testing.B, load func(ctx context.Context, f *benchServic
 	tokens, err := auth.NewTokens(secrets, time.Hour, time.Hour, time.Now)
 	must(err)
 	service := func(d *db.DB) *server.Server { // without rate limits and log
-		a := auth.New(d, tokens, auth.NewHasher(0), time.Now)
+		a := auth.New(d, tokens, auth.NewHasher(auth.Rounds), time.Now)
 		return server.New(server.Config{
 			Routes: allRoutes(d, a), Secrets: secrets, DB: d, Authenticate: a.Authenticate, Ready: d.Ready,
 			Log: slog.New(slog.DiscardHandler), Metrics: server.NewMetrics("bench", d.Stats),

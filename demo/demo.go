@@ -82,7 +82,7 @@ func Command(newServer func(cli.Config, *db.DB) (*server.Server, error),
 			return cli.WithDatabase(ctx, c, local.Start, func(d *db.DB) error {
 				user := auth.NewUser{Tenant: "demo farm", NewTenant: true, Email: "demo@farm.example", Name: "Demo", Role: "admin",
 					Password: "demo-password"}
-				if _, err := (auth.Accounts{DB: d, Hasher: auth.NewHasher(0)}).Add(ctx, user); err != nil {
+				if _, err := (auth.Accounts{DB: d, Hasher: auth.NewHasher(auth.Rounds)}).Add(ctx, user); err != nil {
 					return err
 				}
 				if err := load(ctx, c, d, user, newServer); err != nil {
