@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"regexp"
 	"strings"
@@ -25,10 +26,12 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	if terminal := openProgress(); terminal != nil {
-		showProgress(terminal, progressEvery)
-	}
-	testkit.Main(m)
+	terminal := openProgress()
+	stop := showProgress(terminal, progressEvery)
+	status := testkit.Run(m)
+	stop()
+	io.WriteString(terminal, missingLine())
+	os.Exit(status)
 }
 
 // compareGolden fails the test if the file differs. With -update it rewrites the file.

@@ -49,6 +49,12 @@ func skipTest(t *testing.T, reason string) {
 	if os.Getenv("CI_STRICT") == "1" {
 		t.Fatal(reason + ", and CI_STRICT=1 allows no skips")
 	}
+	missing.mu.Lock()
+	if missing.reasons == nil {
+		missing.reasons = map[string]int{}
+	}
+	missing.reasons[reason]++
+	missing.mu.Unlock()
 	t.Skip(reason)
 }
 

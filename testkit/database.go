@@ -33,7 +33,7 @@ var (
 
 // Main is the TestMain of a package whose tests need a database. If PostgreSQL cannot start, it prints one line and
 // fails.
-func Main(m *testing.M) { os.Exit(runTests(m)) }
+func Main(m *testing.M) { os.Exit(Run(m)) }
 
 // UsePostgres puts the folder POSTGRES_BIN, if it is set, first in PATH. The tests then use the PostgreSQL and the
 // client programs in it.
@@ -43,7 +43,8 @@ func UsePostgres() {
 	}
 }
 
-func runTests(m *testing.M) int {
+// Run does what Main does, but returns the status of the exit.
+func Run(m *testing.M) int {
 	UsePostgres()
 	// Tests wait for PostgreSQL, for deadlines and for processes. On two cores, two at once would leave the cores idle.
 	flag.Set("test.parallel", strconv.Itoa(max(4, runtime.GOMAXPROCS(0)))) // -parallel overrides it
