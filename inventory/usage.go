@@ -84,7 +84,10 @@ func (h handlers) measure(ctx context.Context, r *server.Request[Measurement]) (
 	if err := h.db.Write(ctx, measure, spool); err != nil {
 		return nil, err
 	}
-	if measured != nil && !*measured {
+	switch {
+	case measured == nil: // it may be restored since
+		return nil, server.ErrNotFound
+	case !*measured:
 		return nil, server.Invalid("spool_weight_grams", "of the spool must be set before it can be weighed")
 	}
 	return server.One(spool, nil)

@@ -64,7 +64,7 @@ func (q request) edit(id int64) error {
 		}
 		return q.editUsed(id, &in, weight, stmts)
 	}
-	return q.sendSpool(id, q.db.Write, append(stmts, inventory.Edit(id, &in))...)
+	return q.sendSpool(id, q.db.Write, append([]*db.Stmt{inventory.Edit(id, &in)}, stmts...)...)
 }
 
 // editUsed edits a spool whose remaining weight becomes the initial weight without the used weight.
@@ -86,9 +86,10 @@ func (q request) editUsed(id int64, in *inventory.Spool, used server.Decimal, st
 			net = server.Some(weight)
 		}
 		in.Remaining = server.Some(max(*net.Value-used, 0))
-		spool := selectSpool(q.tenant(), id).Into(&text)
-		err := q.db.Write(ctx, slices.Concat(stmts, []*db.Stmt{inventory.Edit(id, in), spool})...)
-		if err == nil && spool.Rows() == 0 {
+		edited := inventory.Edit(id, in)
+		err := q.db.Write(ctx, slices.Concat([]*db.Stmt{edited}, stmts,
+			[]*db.Stmt{selectSpool(q.tenant(), id).Into(&text)})...)
+		if err == nil && edited.Rows() == 0 {
 			err = errNumber
 		}
 		return err

@@ -44,8 +44,8 @@ func (q request) use(id int64) error {
 		return q.useOnce(id, key, report, weight, length)
 	}
 	p := q.reports.begin(q.r.Context(), q.caller.Actor.ID(), id, report)
-	used := db.SQL(`select report_use($1::int, $2::numeric, $3::numeric, $4::int8, $5::float8)`, id, weight, length,
-		p.token, p.window())
+	used := db.SQL(`select spool from report_use($1::int, $2::numeric, $3::numeric, $4::int8, $5::float8) spool
+		where spool is not null`, id, weight, length, p.token, p.window())
 	err = q.sendSpool(id, q.db.Write, used)
 	q.reports.end(p, err == nil && q.r.Context().Err() == nil)
 	return err
@@ -59,15 +59,24 @@ func (q request) useOnce(id int64, key, report string, weight, length any) error
 		`select report_use($5::int, $6::numeric, $7::numeric, null, null) from claim`, id, weight, length)
 	var text string
 	spool := selectSpool(q.tenant(), id).Into(&text)
-	if err := q.db.Write(q.r.Context(), used, stored, spool); err != nil {
+	var found *string
+	used.Into(&found)
+	err := q.db.Tx(q.r.Context(), func(ctx context.Context) error {
+		if err := q.db.Write(ctx, used, stored, spool); err != nil {
+			return err
+		}
+		switch {
+		case !bytes.Equal(first, sum[:]):
+			return server.ErrKeyConflict
+		case spool.Rows() == 0 || used.Rows() == 1 && found == nil: // the key stays unused
+			return errNumber
+		}
+		return nil
+	})
+	if err != nil {
 		return err
 	}
-	switch {
-	case !bytes.Equal(first, sum[:]):
-		return server.ErrKeyConflict
-	case spool.Rows() == 0:
-		return errNumber
-	case used.Rows() == 0:
+	if used.Rows() == 0 {
 		q.w.Header().Set("Idempotency-Replayed", "true")
 	}
 	return q.sendChanged(text)

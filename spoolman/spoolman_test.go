@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -439,6 +440,71 @@ func TestReportsRepeatedToAnotherInstance(t *testing.T) {
 	third.want(t, "PUT", "spool/1/use", ten, 404)
 	first.operator.Post(t, path+"/restore", nil).Want(200)
 	use(third, ten, "859")
+}
+
+// A report that is rejected because the spool was removed does not use its key: sent again, it takes effect.
+func TestKeyOfRejectedReport(t *testing.T) {
+	t.Parallel()
+	p := newPrinter(t, start(t), "printer")
+	path := p.add(t, nil)
+	use := func(want int) {
+		t.Helper()
+		r, _ := http.NewRequestWithContext(t.Context(), "PUT", p.url+surface+"spool/1/use",
+			strings.NewReader(`{"use_weight": 10}`))
+		r.Header.Set("X-API-Key", p.key)
+		r.Header.Set("Idempotency-Key", "once")
+		a, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a.Body.Close()
+		if a.StatusCode != want {
+			t.Errorf("the status is %d, want %d", a.StatusCode, want)
+		}
+	}
+	p.operator.Delete(t, path).Want(204)
+	use(404)
+	p.operator.Post(t, path+"/restore", nil).Want(200)
+	use(200)
+	p.operator.Get(t, path).Want(200).Shows(map[string]string{"remaining_weight_grams": "990"})
+}
+
+// While the spool is removed and restored, exactly the reports that are answered with 200 take effect.
+func TestReportsWhileRestored(t *testing.T) {
+	t.Parallel()
+	p := newPrinter(t, start(t), "printer")
+	path := p.add(t, nil)
+	var ended atomic.Bool
+	var toggling, reporting sync.WaitGroup
+	toggling.Go(func() {
+		for !ended.Load() {
+			for _, request := range [][2]string{{"DELETE", path}, {"POST", path + "/restore"}} {
+				if a, err := p.operator.Send(request[0], request[1], nil); err != nil || a.Status >= 300 {
+					t.Errorf("%v: %v %+v", request, err, a)
+					return
+				}
+			}
+		}
+	})
+	var used atomic.Int64
+	for range 4 {
+		reporting.Go(func() {
+			for range 100 {
+				switch a := p.do(t, "PUT", "spool/1/use", `{"use_weight": 1}`); a.status {
+				case 200:
+					used.Add(1)
+				case 404:
+				default:
+					t.Errorf("%+v", a)
+				}
+			}
+		})
+	}
+	reporting.Wait()
+	ended.Store(true)
+	toggling.Wait()
+	p.operator.Get(t, path).Want(200).
+		Shows(map[string]string{"remaining_weight_grams": fmt.Sprint(1000 - used.Load())})
 }
 
 // Changes of spools through the surface make stock levels low, and fine again.
