@@ -133,8 +133,8 @@ var (
 	written         = regexp.MustCompile(`(?i)\b(?:insert into|update|delete from)\s+([a-z_]+)`)
 )
 
-// A package imports packages below it, and calls SQL functions of its own or of packages below it. It writes only its own
-// tables. The test does not see names that Go puts together at run time.
+// A package imports packages below it, and calls SQL functions of its own or of packages below it. It writes only its
+// own tables. The test does not see names that Go puts together at run time.
 func TestNothingPointsUp(t *testing.T) {
 	t.Parallel()
 	height := floors(t)

@@ -70,8 +70,8 @@ type Stmt struct {
 // SQL returns a statement that keeps its rows as JSON.
 func SQL(sql string, args ...any) *Stmt { return &Stmt{sql: sql, args: args} }
 
-// Recordset returns rows as an argument for json_to_recordset. Their values are strings, numbers, bools and nil, and the
-// number of each row, counted from 0, is added as n.
+// Recordset returns rows as an argument for json_to_recordset. Their values are strings, numbers, bools and nil, and
+// the number of each row, counted from 0, is added as n.
 func Recordset(rows []map[string]any) string {
 	for i, row := range rows {
 		row["n"] = i

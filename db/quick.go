@@ -25,10 +25,10 @@ const maxShared = 8
 // prepares others.
 const maxPrepared = 200
 
-// quickRead is a Read whose statements are all Quick. While the connections for quick reads are busy (see package fair),
-// others wait. The one that gets a connection sends the statements of others too: all of them in one pipeline, where
-// each read ends with a Sync. So each is its own transaction, bound to its own actor, and fails on its own. This saves
-// switches between processes, which cost as much as the statements. Of equal reads of one actor, which all wait
+// quickRead is a Read whose statements are all Quick. While the connections for quick reads are busy (see package
+// fair), others wait. The one that gets a connection sends the statements of others too: all of them in one pipeline,
+// where each read ends with a Sync. So each is its own transaction, bound to its own actor, and fails on its own. This
+// saves switches between processes, which cost as much as the statements. Of equal reads of one actor, which all wait
 // already, only one is sent, and all get its result: clients that poll the same page then cost PostgreSQL as much as
 // one.
 type quickRead struct {

@@ -21,8 +21,8 @@ import (
 //
 // Plans must be good while PostgreSQL does not know the tables. A connection plans its statements again after
 // Config.PlanAge, because a plan for a small table can read all rows of the table that it has become. Three dangers
-// remain for a new plan of a table without statistics, which TestPlans shows: joins, sequential scans, and sorts. A join
-// of a set of ids with a table is a lateral subquery with "offset 0", which must look up each id.
+// remain for a new plan of a table without statistics, which TestPlans shows: joins, sequential scans, and sorts. A
+// join of a set of ids with a table is a lateral subquery with "offset 0", which must look up each id.
 //
 // A sequential scan would be the best plan for a table that is small when the plan is made, but slow when the table has
 // grown. Sorting all rows would be the best plan for a list while PostgreSQL does not know that most rows of the table
@@ -162,9 +162,10 @@ func bindOf(a Actor, prepared bool) Statement {
 	return Statement{bindSQL, []any{tenant, user, role}}
 }
 
-// AllowScans returns a statement that must precede statements that read all rows of a tenant, such as a sort without an index
-// or a report. It allows sequential scans and any sort, and makes PostgreSQL plan each execution: the best plan depends
-// on the share of the tenant in the table. A plan for several executions would be one for a tenant of average size.
+// AllowScans returns a statement that must precede statements that read all rows of a tenant, such as a sort without
+// an index or a report. It allows sequential scans and any sort, and makes PostgreSQL plan each execution: the best
+// plan depends on the share of the tenant in the table. A plan for several executions would be one for a tenant of
+// average size.
 func AllowScans() *Stmt {
 	return SQL(`select set_config('plan_cache_mode', 'force_custom_plan', true),
 		set_config('enable_seqscan', 'on', true), set_config('enable_sort', 'on', true)`)

@@ -15,9 +15,9 @@ type file struct {
 	open        func(call) (func(context.Context, io.Writer) error, error)
 }
 
-// HandleFile returns an endpoint whose response is a file with the media type and the name. In determines what it reads,
-// as for Handle. It sends the file while write runs. An error before the first 64 KiB is an error response; a later one
-// breaks the connection, so that the client does not take the part for the whole.
+// HandleFile returns an endpoint whose response is a file with the media type and the name. In determines what it
+// reads, as for Handle. It sends the file while write runs. An error before the first 64 KiB is an error response; a
+// later one breaks the connection, so that the client does not take the part for the whole.
 func HandleFile[In any](
 	media, name string, write func(ctx context.Context, r *Request[In], w io.Writer) error,
 ) Endpoint {

@@ -31,8 +31,8 @@ func IdempotencyKey(r *http.Request, problems *Problems) string {
 var ErrKeyConflict = &Error{Status: 409, Code: "IDEMPOTENCY_CONFLICT",
 	Detail: "This Idempotency-Key was used for another request within the last 24 hours"}
 
-// claimSQL stores a key of a caller with the fingerprint of its request and the status of the response. It returns no row
-// if the caller has used the key within 24 hours.
+// claimSQL stores a key of a caller with the fingerprint of its request and the status of the response. It returns no
+// row if the caller has used the key within 24 hours.
 const claimSQL = `
 	insert into idempotency_keys as k (user_id, key, request, status) values ($1, $2, $3, $4)
 	on conflict (tenant_id, user_id, key) do update

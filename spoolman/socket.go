@@ -124,7 +124,8 @@ func (q request) choose(s *socket, id []string) (err error) {
 		return err
 	}
 	var found int64
-	spool := db.SQL(`select s.number from spools s where s.tenant_id = $1::uuid and s.number = $2::int and s.hidden_at is null`, q.tenant(), s.spool).Into(&found)
+	spool := db.SQL(`select s.number from spools s
+		where s.tenant_id = $1::uuid and s.number = $2::int and s.hidden_at is null`, q.tenant(), s.spool).Into(&found)
 	if err := q.db.Read(q.r.Context(), spool); err != nil {
 		return err
 	}

@@ -264,8 +264,8 @@ func (q request) item(method, name string, id int64) error {
 
 type runner func(context.Context, ...*db.Stmt) error
 
-// sendSpool runs the statements and sends the spool with the number. All is one round trip. The first statement, if any,
-// returns a row if it found the spool, which may be restored after it.
+// sendSpool runs the statements and sends the spool with the number. All is one round trip. The first statement, if
+// any, returns a row if it found the spool, which may be restored after it.
 func (q request) sendSpool(number int64, run runner, before ...*db.Stmt) error {
 	var text string
 	spool := selectSpool(q.tenant(), number).Into(&text)

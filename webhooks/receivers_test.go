@@ -404,8 +404,8 @@ func TestSlowReceivers(t *testing.T) {
 	}
 }
 
-// TestHangingReceivers checks that the receivers of a tenant that hang neither keep the events of other tenants waiting,
-// nor take the time of another receiver that needs long.
+// TestHangingReceivers checks that the receivers of a tenant that hang neither keep the events of other tenants
+// waiting, nor take the time of another receiver that needs long.
 func TestHangingReceivers(t *testing.T) {
 	t.Parallel()
 	var log lockedBuffer

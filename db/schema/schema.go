@@ -1,7 +1,7 @@
-// Package schema creates and upgrades the tables and functions of a database, while programs of several releases may use
-// it. Migrations are numbered SQL files, each of which runs once: they hold tables. Definitions are SQL files that run
-// again when their version rises: they hold functions and triggers. The tables schema_migrations and schema_definitions
-// say what the database has.
+// Package schema creates and upgrades the tables and functions of a database, while programs of several releases may
+// use it. Migrations are numbered SQL files, each of which runs once: they hold tables. Definitions are SQL files that
+// run again when their version rises: they hold functions and triggers. The tables schema_migrations and
+// schema_definitions say what the database has.
 package schema
 
 import (
@@ -64,8 +64,8 @@ type querier interface {
 type Applied struct{ Migrations, Definitions int }
 
 // Migrate brings the database at ownerURL up to the schema: first the migrations, each in a transaction, then the
-// definitions, in one transaction. Any number of instances may call it at once. The login of memberURL, if it is another
-// one, becomes a member of the Role where the owner may grant that.
+// definitions, in one transaction. Any number of instances may call it at once. The login of memberURL, if it is
+// another one, becomes a member of the Role where the owner may grant that.
 //
 // A database with a higher migration than the program's is an error. Higher versions of definitions are not: they
 // stay, so that an older program may start beside a newer one.
