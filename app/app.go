@@ -36,7 +36,7 @@ var Features = []func(*db.DB) []server.Route{
 
 // Definitions are the SQL functions of the features. A feature comes after those whose functions it calls.
 var Definitions = slices.Concat(
-	webhooks.Definitions, inventory.Definitions, catalog.Definitions, production.Definitions, orders.Definitions,
+	webhooks.Definitions, inventory.Definitions, catalog.Definitions, orders.Definitions,
 )
 
 // Events are the events that webhooks get.

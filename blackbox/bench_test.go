@@ -333,18 +333,17 @@ func (f *benchService) floor(b *testing.B) floorClients {
 	return clients
 }
 
-// do sends the recorded round trips, with arguments replaced as swap says.
-func (c floorClients) do(client int, trips [][]db.Statement, swap map[string]string) error {
+// do sends the recorded round trips, with arguments replaced as swap says. The keys of swap are arguments as fmt prints
+// them.
+func (c floorClients) do(client int, trips [][]db.Statement, swap map[string]any) error {
 	for _, trip := range trips {
 		var batch pgx.Batch
 		for _, statement := range trip {
 			args := statement.Args
 			for i, arg := range args {
-				if text, ok := arg.(string); ok {
-					if other, ok := swap[text]; ok {
-						args = slices.Clone(args)
-						args[i] = other
-					}
+				if other, ok := swap[fmt.Sprint(arg)]; ok {
+					args = slices.Clone(args)
+					args[i] = other
 				}
 			}
 			batch.Queue(statement.SQL, args...).Query(func(rows pgx.Rows) error {
@@ -364,11 +363,11 @@ func (c floorClients) do(client int, trips [][]db.Statement, swap map[string]str
 // compare measures a request and its floor. next returns the path and body of a request. trips are the recorded
 // statements of such a request, and swap returns replacements for their arguments. A nil swap means none.
 func (f *benchService) compare(
-	b *testing.B, method string, next func() (path, body string), trips [][]db.Statement, swap func() map[string]string,
+	b *testing.B, method string, next func() (path, body string), trips [][]db.Statement, swap func() map[string]any,
 ) {
 	b.Helper()
 	if swap == nil {
-		swap = func() map[string]string { return nil }
+		swap = func() map[string]any { return nil }
 	}
 	clients, floor := f.connect(b), f.floor(b)
 	var latencies []time.Duration
@@ -496,7 +495,7 @@ func BenchmarkRequests(b *testing.B) {
 		}
 	}
 	spool := randomPick(stocked)
-	swapSpool := func() map[string]string { return map[string]string{first: spool()} }
+	swapSpool := func() map[string]any { return map[string]any{first: spool()} }
 	b.Run("read", func(b *testing.B) {
 		trips, _ := f.record(b, "GET", "/api/v1/spools/"+first, "")
 		f.compare(b, "GET", func() (string, string) { return "/api/v1/spools/" + spool(), "" }, trips, swapSpool)
@@ -510,8 +509,8 @@ func BenchmarkRequests(b *testing.B) {
 		var created struct{ ID string }
 		json.Unmarshal(response, &created)
 		f.compare(b, "POST", func() (string, string) { return "/api/v1/spools", body }, trips,
-			func() map[string]string { // the ids of the new spools are a list
-				return map[string]string{`["` + created.ID + `"]`: `["` + db.NewID() + `"]`}
+			func() map[string]any { // the ids of the new spools are a list
+				return map[string]any{`["` + created.ID + `"]`: `["` + db.NewID() + `"]`}
 			})
 	})
 	b.Run("deduct", func(b *testing.B) {
@@ -522,10 +521,25 @@ func BenchmarkRequests(b *testing.B) {
 	})
 	b.Run("complete", func(b *testing.B) {
 		ids := f.queryStrings(b, `select id::text from production_runs where deducted_at is null`)
+		// What the second round trip deducts depends on what the first one reads.
+		spools := map[string][]string{}
+		rows, err := f.super.Query(context.Background(), `
+			select run_id::text, array_agg(spool_id::text order by spool_id) from run_materials group by run_id`)
+		if err != nil {
+			b.Fatal(err)
+		}
+		var id string
+		var of []string
+		if _, err := pgx.ForEachRow(rows, []any{&id, &of}, func() error { spools[id] = of; of = nil; return nil }); err != nil {
+			b.Fatal(err)
+		}
 		trips, _ := f.record(b, "POST", "/api/v1/production-runs/"+ids[0]+"/complete", "")
 		run, floorRun := pickOnce(b, ids[1:]), pickOnce(b, ids[1:])
 		f.compare(b, "POST", func() (string, string) { return "/api/v1/production-runs/" + run() + "/complete", "" }, trips,
-			func() map[string]string { return map[string]string{ids[0]: floorRun()} })
+			func() map[string]any {
+				run := floorRun()
+				return map[string]any{ids[0]: run, fmt.Sprint(spools[ids[0]]): spools[run]}
+			})
 	})
 	b.Run("product", func(b *testing.B) {
 		product := f.create(b, "/api/v1/products", `{"name":"Lamp"}`)
@@ -557,7 +571,7 @@ func BenchmarkRequests(b *testing.B) {
 		var n atomic.Int64
 		next := func() (string, string) { return loginPath, bodies[n.Add(1)%int64(len(bodies))] }
 		f.compare(b, "POST", next, trips,
-			func() map[string]string { return map[string]string{session: db.NewID()} })
+			func() map[string]any { return map[string]any{session: db.NewID()} })
 	})
 }
 

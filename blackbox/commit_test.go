@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/url"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -36,7 +37,7 @@ type breakPoint struct {
 type breakTime int
 
 const (
-	before breakTime = iota // PostgreSQL does not receive the message
+	before breakTime = iota // PostgreSQL does not receive the message or the batch
 	after                   // PostgreSQL executes it, but its response is lost
 	never
 )
@@ -136,6 +137,7 @@ func (c *faultProxy) serve(client net.Conn) {
 		}
 	}()
 	executed, setup := false, false
+	var batch []byte // the messages before 'S'; PostgreSQL would execute a COMMIT among them without it
 	for typed := false; ; typed = true {
 		m, err := readMessage(client, typed)
 		if err != nil {
@@ -152,12 +154,16 @@ func (c *faultProxy) serve(client net.Conn) {
 				return
 			case after:
 				muted.Store(true)
-				postgres.Write(m)
+				postgres.Write(append(batch, m...))
 				<-done
 				return
 			}
 		}
-		postgres.Write(m)
+		batch = append(batch, m...)
+		if !typed || !strings.ContainsRune("PBDE", rune(m[0])) {
+			postgres.Write(batch)
+			batch = nil
+		}
 	}
 }
 

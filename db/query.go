@@ -269,7 +269,7 @@ func (d *DB) Write(ctx context.Context, stmts ...*Stmt) error {
 
 func (d *DB) send(ctx context.Context, readOnly bool, stmts []*Stmt) error {
 	if tx, ok := ctx.Value(txKey{}).(*transaction); ok {
-		return tx.send(stmts)
+		return tx.send(stmts, false)
 	}
 	if d.homes == nil {
 		return d.sendOne(ctx, ungated, readOnly, stmts)
@@ -405,16 +405,21 @@ type transaction struct {
 	tx    pgx.Tx
 	share fair.Share
 	busy  bool // see errBusy
+	ended bool // whether the last statements have committed it
 }
 
 // errBusy rolls back a transaction that needs a Lock while enough transactions of the tenant that need one have a
 // connection. The transaction is run again, as a serialized one, which waits without a connection.
 var errBusy = fmt.Errorf("%w: too many transactions of the tenant wait for a lock", ErrUnavailable)
 
-func (t *transaction) send(stmts []*Stmt) error {
+// send sends the statements and, if they are the last ones, commits in the same round trip.
+func (t *transaction) send(stmts []*Stmt, last bool) error {
 	if slices.ContainsFunc(stmts, isLock) && !t.share.Serialize() {
 		t.busy = true
 		return errBusy
+	}
+	if last {
+		stmts = append(slices.Clip(stmts), SQL("commit"))
 	}
 	var b pgx.Batch
 	first := t.tx == nil
@@ -430,10 +435,32 @@ func (t *transaction) send(stmts []*Stmt) error {
 	if first {
 		t.tx = results.Tx()
 	}
-	if err := results.Close(); err != nil {
+	err := results.Close()
+	if last {
+		t.ended = t.conn.Conn().PgConn().TxStatus() == 'I'
+		err = t.d.endWrite(t.conn, err)
+	}
+	if err != nil {
 		return classify(err)
 	}
 	return nil
+}
+
+// Decide runs statements, then the ones that decide returns, and commits with these: one transaction in two round trips.
+// If decide returns an error, the transaction is rolled back, and the error is that of Decide. Decide may be called
+// several times, as the function of Tx. Within a Tx, the statements are part of that transaction.
+func (d *DB) Decide(ctx context.Context, reads []*Stmt, decide func() ([]*Stmt, error)) error {
+	_, within := ctx.Value(txKey{}).(*transaction)
+	return d.Tx(ctx, func(ctx context.Context) error {
+		if err := d.Write(ctx, reads...); err != nil {
+			return err
+		}
+		writes, err := decide()
+		if err != nil {
+			return err
+		}
+		return ctx.Value(txKey{}).(*transaction).send(writes, !within)
+	})
 }
 
 // Tx runs fn in one transaction: all reads and writes with the context that fn receives are part of it. If fn returns
@@ -496,12 +523,12 @@ func (d *DB) tryTx(ctx, client context.Context, g gate, c fair.Class, fn func(ct
 		err = errBusy
 	}
 	if err != nil {
-		if t.tx != nil {
+		if t.tx != nil && !t.ended {
 			t.tx.Rollback(ctx)
 		}
 		return t.busy, err
 	}
-	if t.tx == nil {
+	if t.tx == nil || t.ended {
 		return false, nil
 	}
 	if d.roundTrip != nil {

@@ -1,19 +1,10 @@
 package production
 
 import (
-	"bytes"
 	"context"
-	_ "embed"
-	"encoding/json"
-	"fmt"
-	"time"
 
-	"spoolwright/db"
 	"spoolwright/server"
 )
-
-//go:embed fail.sql
-var failSQL string
 
 // FailureReason is why a run or its pieces failed, or why it was cancelled.
 type FailureReason string
@@ -97,43 +88,19 @@ var cancelDoc = &server.Doc{
 }
 
 func (h handlers) fail(ctx context.Context, r *server.Request[FailRequest]) (server.OK[End], error) {
-	return h.end(ctx, r.ID("id"), "failed", r.In.Reason.Arg(), r.In.Notes.Arg(), r.In.Materials)
+	return h.waste(ctx, r.ID("id"), failed, r.In.Reason.Arg(), r.In.Notes.Arg(), r.In.Materials)
 }
 
 func (h handlers) cancel(ctx context.Context, r *server.Request[CancelRequest]) (server.OK[End], error) {
-	return h.end(ctx, r.ID("id"), "cancelled", r.In.Reason.Arg(), r.In.Notes.Arg(), r.In.Materials)
+	return h.waste(ctx, r.ID("id"), cancelled, r.In.Reason.Arg(), r.In.Notes.Arg(), r.In.Materials)
 }
 
-// end ends a run with the status failed or cancelled.
-func (h handlers) end(ctx context.Context, id, status string, reason, notes any, materials []WastedMaterial,
+// waste ends a run with the status failed or cancelled.
+func (h handlers) waste(ctx context.Context, id string, status RunStatus, reason, notes any, materials []WastedMaterial,
 ) (server.OK[End], error) {
-	wasted := make([]map[string]any, len(materials))
-	for i, m := range materials {
-		wasted[i] = map[string]any{"id": m.ID.Arg(), "wasted_grams": m.Wasted.Arg()}
+	e := ending{status: status, kind: "wasted", closed: errClosed, reason: reason, notes: notes}
+	for _, m := range materials {
+		e.grams = append(e.grams, sentGrams{string(*m.ID.Value), *m.Wasted.Value})
 	}
-	var problem *string
-	var completedAt *time.Time
-	var details []byte
-	err := h.db.Write(ctx, db.SQL(`
-		select problem, finished_at, details from end_run($1, $2, $3, $4, $5::jsonb)`,
-		id, status, reason, notes, db.Recordset(wasted)).Into(&problem, &completedAt, &details))
-	switch {
-	case err != nil:
-		return nil, err
-	case problem != nil && *problem == errClosed.Code:
-		return nil, errClosed
-	case problem != nil:
-		return nil, completeError(*problem, details)
-	}
-	return endResponse(id, status, *completedAt, details)
-}
-
-// endResponse returns the JSON of the response to complete, fail or cancel. Spools is a JSON array.
-func endResponse(id, status string, completedAt time.Time, spools []byte) ([]byte, error) {
-	b := bytes.NewBuffer(fmt.Appendf(nil,
-		`{"id":"%s","status":"%s","completed_at":"%s","inventory_updated":true,"spools_updated":`,
-		id, status, completedAt.UTC().Format(time.RFC3339Nano)))
-	err := json.Compact(b, spools)
-	b.WriteByte('}')
-	return b.Bytes(), err
+	return h.end(ctx, id, &e)
 }

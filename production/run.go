@@ -64,15 +64,19 @@ type handlers struct {
 // RunStatus is the state of a production run.
 type RunStatus string
 
-// The states that set a time.
 const (
+	pending    RunStatus = "pending"
 	inProgress RunStatus = "in_progress"
+	paused     RunStatus = "paused"
 	completed  RunStatus = "completed"
+	failed     RunStatus = "failed"
+	cancelled  RunStatus = "cancelled"
 )
 
 // Enum returns all states.
 func (RunStatus) Enum() []string {
-	return []string{"pending", string(inProgress), "paused", string(completed), "failed", "cancelled"}
+	return []string{string(pending), string(inProgress), string(paused), string(completed), string(failed),
+		string(cancelled)}
 }
 
 // Run is a production run in requests and in responses, except lists.
@@ -227,7 +231,7 @@ var createDoc = &server.Doc{
 
 func (h handlers) create(ctx context.Context, r *server.Request[Run]) (server.Created[Run], error) {
 	id, in := db.NewID(), &r.In
-	status := in.Status.Or("pending")
+	status := in.Status.Or(pending)
 	now := server.Timestamp{Time: time.Now().UTC().Truncate(time.Microsecond)}
 	if status == inProgress && in.StartedAt.IsNull() {
 		in.StartedAt = server.Some(now)

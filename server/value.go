@@ -2,6 +2,7 @@ package server
 
 import (
 	"encoding/json"
+	"fmt"
 	"reflect"
 	"regexp"
 	"slices"
@@ -14,8 +15,8 @@ import (
 	"spoolwright/db"
 )
 
-// Decimal is an exact decimal number in millionths, for weights in grams, prices, costs and hours. Go code only
-// compares Decimals; PostgreSQL does the arithmetic.
+// Decimal is an exact decimal number in millionths, for weights in grams, prices, costs and hours. Go code compares and
+// adds Decimals; PostgreSQL does all other arithmetic.
 type Decimal int64
 
 const DecimalOne Decimal = 1_000_000
@@ -100,6 +101,16 @@ func (d Decimal) String() string {
 
 // MarshalJSON writes the exact number.
 func (d Decimal) MarshalJSON() ([]byte, error) { return []byte(d.String()), nil }
+
+// UnmarshalJSON reads a number of the database.
+func (d *Decimal) UnmarshalJSON(b []byte) error {
+	n, exact, ok := parseDecimal(string(b))
+	if !exact || !ok {
+		return fmt.Errorf("%s is not a number with nine integer and six fraction digits", b)
+	}
+	*d = n
+	return nil
+}
 
 // Timestamp is a point in time, truncated to microseconds.
 type Timestamp struct{ time.Time }

@@ -4,8 +4,6 @@ import (
 	"context"
 	"crypto/x509"
 	"flag"
-	"fmt"
-	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -29,21 +27,16 @@ import (
 	"spoolwright/webhooks"
 )
 
-// emitter completes runs of one tenant.
+// emitter is a tenant with runs that can be completed.
 type emitter struct {
-	db       *db.DB
-	bound    context.Context
-	function string // complete_run or one like it
-	runs     []string
-	took     []time.Duration
-
-	process int
+	bound context.Context
+	runs  []string
 }
 
 // newEmitter creates a tenant with runs of three materials each, and with webhooks for completed runs.
 func newEmitter(b *testing.B, d *db.DB, hooks, runs int) *emitter {
 	b.Helper()
-	e := &emitter{db: d, function: "complete_run", bound: db.As(context.Background(), db.Actor{Tenant: db.NewID()})}
+	e := &emitter{bound: db.As(context.Background(), db.Actor{Tenant: db.NewID()})}
 	var ids []string
 	err := d.Write(e.bound,
 		db.SQL(`insert into tenants (name) values ('bench')`),
@@ -64,96 +57,18 @@ func newEmitter(b *testing.B, d *db.DB, hooks, runs int) *emitter {
 	return e
 }
 
-// complete completes the next run and records the time.
-func (e *emitter) complete(b *testing.B) {
-	var problem *string
-	begin := e.cpu(b)
-	run := db.SQL(`select problem from `+e.function+`($1, '[]', '[]')`, e.runs[0]).Into(&problem)
-	err := e.db.Write(e.bound, run)
-	e.took = append(e.took, e.cpu(b)-begin)
-	e.runs = e.runs[1:]
-	if err != nil || problem != nil {
-		b.Fatal(err, *problem)
-	}
-}
-
-// cpu returns the time for which the only connection's server process ran.
-func (e *emitter) cpu(b *testing.B) time.Duration {
-	if e.process == 0 {
-		if err := e.db.Read(e.bound, db.SQL(`select pg_backend_pid()`).Into(&e.process)); err != nil {
-			b.Fatal(err)
-		}
-	}
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/schedstat", e.process))
-	if err != nil {
-		b.Skip("the system has no schedstat: ", err)
-	}
-	var ns int64
-	fmt.Sscan(string(text), &ns)
-	return time.Duration(ns)
-}
-
-func (e *emitter) median() float64 {
-	slices.Sort(e.took)
-	return float64(e.took[len(e.took)/2].Microseconds())
-}
-
-// withoutEvents returns the definition of complete_run, and that of finish_run without webhooks.
-func withoutEvents(b *testing.B) (complete, finish string) {
-	for _, definition := range production.Definitions {
-		switch definition.Name {
-		case "production/complete":
-			complete = definition.SQL
-		case "production/end":
-			finish = regexp.MustCompile(`(?s)\thooks := .*?\n\tend if;\n`).ReplaceAllString(definition.SQL, "")
-			if finish == definition.SQL {
-				b.Fatal("end.sql does not call event_webhooks")
-			}
-		}
-	}
-	return complete, finish
-}
-
-// BenchmarkEmit compares the CPU time of complete in PostgreSQL: without webhooks in the program (the call is removed),
-// without a webhook in the tenant, and with one and ten. A ratio of 0.9 means that a tenth of the time is for events.
-// All are in one server process and in random order, so that each finds the processor's caches in the same state.
-func BenchmarkEmit(b *testing.B) {
-	const runs = 1500
-	d := testkit.Database(b, db.Config{MaxConns: 1})
-	complete, finish := withoutEvents(b)
-	rename := strings.NewReplacer("complete_run", "complete_plain", "finish_run", "finish_plain")
-	testkit.ExecURL(b, superURL(b, d), rename.Replace(finish+complete))
-	with := func(hooks int) *emitter { return newEmitter(b, d, hooks, runs) }
-	plain, none, one, ten := with(0), with(0), with(1), with(10)
-	plain.function = "complete_plain"
-	all := []*emitter{plain, none, one, ten}
-	for i := range runs {
-		for _, n := range rand.Perm(len(all)) {
-			all[n].complete(b)
-			if i < 100 {
-				all[n].took = nil
-			}
-		}
-	}
-	b.ReportMetric(0, "ns/op")
-	b.ReportMetric(plain.median(), "plain-µs")
-	b.ReportMetric(plain.median()/none.median(), "none-ratio")
-	b.ReportMetric(none.median()/one.median(), "one-ratio")
-	b.ReportMetric(none.median()/ten.median(), "ten-ratio")
-}
-
 // BenchmarkComplete compares requests to complete, in turns: of a program without webhooks, of a tenant without one,
 // and of a tenant with one. The ratios are those of the processor time of service, client and PostgreSQL, and of the
 // elapsed time, which depends on what else the computer does. No dispatcher runs.
 func BenchmarkComplete(b *testing.B) {
 	const rounds, each, clients = 15, 90, 4
-	_, finish := withoutEvents(b)
 	var users []*testkit.Client
 	var all []*emitter
 	for n := range 3 {
 		d := testkit.Database(b, db.Config{MaxConns: 8}) // of its own: two tenants of one would share its connections
 		if n == 0 {
-			testkit.ExecURL(b, superURL(b, d), finish)
+			testkit.ExecURL(b, superURL(b, d), `create or replace function has_webhook(event text) returns boolean
+				language sql immutable as 'select false'`)
 		}
 		e := newEmitter(b, d, max(0, n-1), (rounds+1)*each)
 		api := testkit.New(b, testkit.Options{DB: d}, production.Routes(orders.Follow))

@@ -1,0 +1,313 @@
+package production
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"spoolwright/db"
+	"spoolwright/server"
+)
+
+// SpoolDeduction is what was deducted from one spool.
+type SpoolDeduction struct {
+	SpoolID  server.UUID    `json:"spool_id" rule:"notNull"`
+	Previous server.Decimal `json:"previous_weight" rule:"notNull"`
+	New      server.Decimal `json:"new_weight" rule:"notNull"`
+	Deducted server.Decimal `json:"deducted" rule:"notNull"`
+}
+
+// The problems of complete, fail and cancel, apart from those of the body, and errNotOpen and errClosed.
+var (
+	errNotInRun = server.BadRequest("UNKNOWN_REFERENCE", "Not in the run: %s", "materials[1].id")
+
+	errDeducted = server.BadRequest("RUN_ALREADY_COMPLETED", "The run was completed before; its filament is deducted")
+
+	errNoMaterials = server.BadRequest("RUN_HAS_NO_MATERIALS",
+		"The run has no materials, so there is nothing to deduct")
+
+	errUsageMissing = server.BadRequest("ACTUAL_USAGE_MISSING",
+		"Record actual_weight_grams, or spool_weight_before_grams and spool_weight_after_grams, first for: %s",
+		"PLA Black (Polymaker) (material 0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a53)")
+
+	errInsufficient = server.BadRequest("INSUFFICIENT_FILAMENT",
+		"Too little filament is left, or the spool was removed: %s",
+		"PLA Black (Polymaker) (spool 0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a41) has 100 g of the 155 g needed")
+)
+
+// ending is how complete, fail or cancel ends a run.
+type ending struct {
+	status        RunStatus
+	kind          string        // of the entries of the usage ledgers
+	closed        *server.Error // for a run with another final status
+	reason, notes any           // nil keeps what the run has
+	grams         []sentGrams
+	items         []CompleteItem
+}
+
+// sentGrams is what the request says that a material used.
+type sentGrams struct {
+	material string
+	grams    server.Decimal
+}
+
+// endingRun is a run that ends, as the rules see it. The run and the spools of its materials are locked.
+type endingRun struct {
+	status    RunStatus
+	deducted  bool
+	materials []endingMaterial // in the order of the spools' ids
+	items     []endingItem     // only if the request names items
+}
+
+type endingMaterial struct {
+	ID        string          `json:"id"`
+	Weighed   bool            `json:"weighed"` // whether both weights of the spool are recorded
+	Actual    *server.Decimal `json:"actual_weight_grams"`
+	SpoolID   string          `json:"spool_id"`
+	SpoolName string          `json:"spool_name"`
+	Remaining server.Decimal  `json:"remaining_weight_grams"`
+	Hidden    bool            `json:"hidden"`
+}
+
+type endingItem struct {
+	ID         string         `json:"id"`
+	Quantity   int64          `json:"quantity"`
+	Successful *int64         `json:"successful_quantity"`
+	Failed     *int64         `json:"failed_quantity"`
+	Reason     *FailureReason `json:"failure_reason"`
+}
+
+// check returns why the run cannot end like this, or nil. It does not check the materials' weights. The values that the
+// request sends for items replace those in run.items.
+func (e *ending) check(run *endingRun) error {
+	final := run.status == completed || run.status == failed || run.status == cancelled
+	switch {
+	case run.deducted && run.status == completed:
+		return errDeducted
+	case run.deducted || final && run.status != e.status:
+		return e.closed
+	}
+	var unknown []string
+	for i, sent := range e.grams {
+		if !slices.ContainsFunc(run.materials, func(m endingMaterial) bool { return m.ID == sent.material }) {
+			unknown = append(unknown, fmt.Sprintf("materials[%d].id", i))
+		}
+	}
+	var problems server.Problems
+	for i, sent := range e.items {
+		n := slices.IndexFunc(run.items, func(item endingItem) bool { return item.ID == string(*sent.ID.Value) })
+		if n < 0 {
+			unknown = append(unknown, fmt.Sprintf("items[%d].id", i))
+			continue
+		}
+		item := &run.items[n]
+		replace(&item.Successful, sent.SuccessfulQuantity)
+		replace(&item.Failed, sent.FailedQuantity)
+		replace(&item.Reason, sent.FailureReason)
+		if orZero(item.Successful)+orZero(item.Failed) > item.Quantity {
+			problems.Add(fmt.Sprintf("items[%d].successful_quantity", i), tooManyPieces)
+		}
+	}
+	switch {
+	case unknown != nil:
+		return errNotInRun.With(strings.Join(unknown, ", "))
+	case problems != nil:
+		return problems.Err()
+	case e.status == completed && len(run.materials) == 0:
+		return errNoMaterials
+	}
+	return nil
+}
+
+func replace[T any](stored **T, sent server.Optional[T]) {
+	if sent.Set {
+		*stored = sent.Value
+	}
+}
+
+func orZero[T any](value *T) (v T) {
+	if value != nil {
+		v = *value
+	}
+	return v
+}
+
+// used returns the grams that a material used, or nil if they are unknown: the difference of both weights of its spool,
+// else what the request says, else what was recorded before.
+func (e *ending) used(m endingMaterial) *server.Decimal {
+	i := slices.IndexFunc(e.grams, func(sent sentGrams) bool { return sent.material == m.ID })
+	if m.Weighed || i < 0 {
+		return m.Actual // PostgreSQL computes it from both weights, or else has the recorded value
+	}
+	return &e.grams[i].grams
+}
+
+// deductions returns what to deduct from each spool, in the order of their ids. A run that did not complete need not have
+// used its spools.
+func (e *ending) deductions(materials []endingMaterial) ([]SpoolDeduction, error) {
+	total := map[string]server.Decimal{}
+	var missing []string
+	for _, m := range materials {
+		switch grams := e.used(m); {
+		case grams == nil && e.status == completed:
+			missing = append(missing, fmt.Sprintf("%s (material %s)", m.SpoolName, m.ID))
+		case orZero(grams) > 0 || e.status == completed:
+			total[m.SpoolID] += *grams
+		}
+	}
+	if missing != nil {
+		return nil, errUsageMissing.With(strings.Join(missing, ", "))
+	}
+	all, short := []SpoolDeduction{}, []string{}
+	for _, m := range materials {
+		grams, ok := total[m.SpoolID]
+		if !ok {
+			continue
+		}
+		delete(total, m.SpoolID)
+		switch {
+		case m.Remaining < grams:
+			short = append(short, fmt.Sprintf("%s (spool %s) has %s g of the %s g needed",
+				m.SpoolName, m.SpoolID, m.Remaining, grams))
+		case m.Hidden:
+			short = append(short, fmt.Sprintf("%s (spool %s) was removed", m.SpoolName, m.SpoolID))
+		}
+		all = append(all, SpoolDeduction{server.UUID(m.SpoolID), m.Remaining, m.Remaining - grams, grams})
+	}
+	if len(short) > 0 {
+		return nil, errInsufficient.With(strings.Join(short, ", "))
+	}
+	return all, nil
+}
+
+// end ends a run and deducts the filament of its materials, all or nothing, and only once. It locks the run first, so that
+// its items and materials do not change, and then the spools in the order of their ids, so that runs with common spools
+// cannot deadlock. It returns the JSON of a Completion or an End.
+func (h handlers) end(ctx context.Context, id string, e *ending) ([]byte, error) {
+	var run endingRun
+	var hook bool                                 // whether a webhook wants the event
+	event := "production_run." + string(e.status) // there is none for cancelled
+	locked := db.SQL(`
+		select status, deducted_at is not null, has_webhook($2) from production_runs
+		where id = $1 and hidden_at is null for no key update`, id, event).Into(&run.status, &run.deducted, &hook)
+	// The join reads the spools in the order of the materials, and each by its primary key.
+	materials := db.SQL(`
+		select m.id, num_nulls(m.spool_weight_before_grams, m.spool_weight_after_grams) = 0 as weighed,
+			m.actual_weight_grams, s.*
+		from (select * from run_materials where run_id = $1 order by spool_id, created_at, id) m
+		cross join lateral (
+			select id as spool_id, spool_name(material_type, color, brand) as spool_name, remaining_weight_grams,
+				hidden_at is not null as hidden
+			from spools where id = m.spool_id for no key update
+		) s`, id)
+	items := db.SQL(`
+		select id, quantity, successful_quantity, failed_quantity, failure_reason from run_items where run_id = $1`, id)
+	reads := []*db.Stmt{locked, materials}
+	if len(e.items) > 0 {
+		reads = append(reads, items)
+	}
+	var deductions []SpoolDeduction
+	var completedAt time.Time
+	err := h.db.Decide(ctx, reads, func() (writes []*db.Stmt, err error) {
+		if locked.Rows() == 0 {
+			return nil, server.ErrNotFound
+		}
+		run.materials, run.items = nil, nil
+		if err := json.Unmarshal(materials.Array(), &run.materials); err != nil {
+			return nil, err
+		}
+		if err := json.Unmarshal(items.Array(), &run.items); err != nil {
+			return nil, err
+		}
+		if err := e.check(&run); err != nil {
+			return nil, err
+		}
+		if deductions, err = e.deductions(run.materials); err != nil {
+			return nil, err
+		}
+		writes = e.setLists(id, run.items)
+		if len(deductions) > 0 {
+			writes = append(writes, take(id, e.kind, deductions))
+		}
+		writes = append(writes, e.finish(id, deductions).Into(&completedAt))
+		if hook {
+			writes = append(writes, e.emit(id, event))
+		}
+		return append(writes, h.follow(id)), nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(End{server.UUID(id), string(e.status), server.Timestamp{Time: completedAt.UTC()}, true, deductions})
+}
+
+// setLists returns statements that set what the request says about the run's materials and items.
+func (e *ending) setLists(id string, items []endingItem) (all []*db.Stmt) {
+	if len(e.grams) > 0 {
+		rows := make([]map[string]any, len(e.grams))
+		for i, sent := range e.grams {
+			rows[i] = map[string]any{"id": sent.material, "grams": sent.grams}
+		}
+		all = append(all, db.SQL(`
+			update run_materials m set sent_actual_grams = e.grams from json_to_recordset($2::json) e (id uuid, grams numeric)
+			where m.run_id = $1 and m.id = e.id`, id, db.Recordset(rows)))
+	}
+	if len(items) > 0 {
+		rows := make([]map[string]any, len(items))
+		for i, item := range items {
+			rows[i] = map[string]any{"id": item.ID, "successful_quantity": item.Successful, "failed_quantity": item.Failed,
+				"failure_reason": item.Reason}
+		}
+		all = append(all, db.SQL(`
+			update run_items i set successful_quantity = e.successful_quantity, failed_quantity = e.failed_quantity,
+				failure_reason = e.failure_reason
+			from json_to_recordset($2::json) e (id uuid, successful_quantity int, failed_quantity int, failure_reason text)
+			where i.run_id = $1 and i.id = e.id`, id, db.Recordset(rows)))
+	}
+	return all
+}
+
+// take returns a statement that deducts from the spools.
+func take(run, kind string, deductions []SpoolDeduction) *db.Stmt {
+	spools, grams := make([]string, len(deductions)), make([]string, len(deductions))
+	for i, d := range deductions {
+		spools[i], grams[i] = string(d.SpoolID), d.Deducted.String()
+	}
+	return db.SQL(`select take_filament($1, $2::uuid[], $3::numeric[], $4)::text`, run, spools, grams, kind)
+}
+
+// finish returns a statement that sets the status of the run, and returns its completed_at. Values that a client could
+// not send back are null.
+func (e *ending) finish(id string, deductions []SpoolDeduction) *db.Stmt {
+	var total server.Decimal
+	for _, d := range deductions {
+		total += d.Deducted
+	}
+	return db.SQL(`
+		update production_runs r set status = $2, deducted_at = now(), completed_at = coalesce(r.completed_at, now()),
+			failure_reason = coalesce($3, r.failure_reason), failure_notes = coalesce($4, r.failure_notes),
+			actual_total_filament_grams = case when $5::numeric <= 1000000 then $5::numeric end,
+			actual_print_time_hours = coalesce(r.actual_print_time_hours,
+				(select case when h <= 100000 then h end from (
+					select greatest(0, round(extract(epoch from coalesce(r.completed_at, now()) - r.started_at) / 3600, 6)) as h
+					where r.started_at is not null) t))
+		where r.id = $1
+		returning r.completed_at`, id, string(e.status), e.reason, e.notes, total.String())
+}
+
+// emit returns a statement that sends the event.
+func (e *ending) emit(id, event string) *db.Stmt {
+	reason := ""
+	if e.status == failed {
+		reason = `, 'failure_reason', r.failure_reason`
+	}
+	return db.SQL(`
+		select emit_event($2, json_build_object(
+			'id', r.id, 'started_at', event_time(r.started_at), 'completed_at', event_time(r.completed_at),
+			'printer_name', r.printer_name, 'actual_print_time_hours', trim_scale(r.actual_print_time_hours),
+			'actual_total_filament_grams', trim_scale(r.actual_total_filament_grams)`+reason+`))::text
+		from production_runs r where r.id = $1`, id, event)
+}
