@@ -30,7 +30,7 @@ import (
 var Features = []func(*db.DB) []server.Route{
 	inventory.Routes,
 	catalog.Routes,
-	production.Routes(orders.Follow),
+	production.Routes(orders.Runs),
 	orders.Routes,
 }
 

@@ -571,7 +571,7 @@ func everyRoute(t *testing.T, w *world, c *testkit.Client, check func(route serv
 // token for the new role.
 func TestAccessIsRevokedImmediately(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, inventory.Routes, catalog.Routes, production.Routes(orders.Follow))
+	w := newWorld(t, inventory.Routes, catalog.Routes, production.Routes(orders.Runs))
 	farm := w.Tenant(t)
 	setRole := func(c *testkit.Client, role string) {
 		t.Helper()

@@ -178,7 +178,7 @@ func TestTenantRename(t *testing.T) {
 // tenant remove deletes all rows of the tenant in all tables, and no row of another tenant.
 func TestTenantRemove(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, inventory.Routes, catalog.Routes, production.Routes(orders.Follow), orders.Routes,
+	w := newWorld(t, inventory.Routes, catalog.Routes, production.Routes(orders.Runs), orders.Routes,
 		func(d *db.DB) []server.Route {
 			return webhooks.New(webhooks.Config{DB: d, Secrets: []string{testkit.Secret}}).Routes()
 		})

@@ -4,6 +4,7 @@ import (
 	_ "embed"
 
 	"spoolwright/db"
+	"spoolwright/production"
 )
 
 var (
@@ -24,6 +25,11 @@ var Definitions = []db.Definition{
 	{Name: "orders/follow", Version: 1, SQL: followSQL},
 }
 
-// Follow returns a statement that changes the status of the orders that a run prints items of. It is the hook of
-// production.Routes.
-func Follow(run string) *db.Stmt { return db.SQL(`select follow_run($1)::text`, run) }
+// Runs is what package production needs of this one.
+var Runs = production.Orders{
+	Follow: func(run string) *db.Stmt { return db.SQL(`select follow_run($1)::text`, run) },
+	Lock: func(run string, items ...string) *db.Stmt {
+		return db.SQL(`select lock_orders($1, $2::uuid[])::text`, run, items)
+	},
+	Problem: func(item, product string) string { return "order_item_problem(" + item + ", " + product + ")" },
+}

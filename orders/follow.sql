@@ -26,7 +26,7 @@ begin
 end $$;
 
 -- Calls settle_orders for the orders that a run prints items of. Production calls it in each transaction that changes
--- the status of a run or the pieces of its items.
+-- the status of a run, or adds or changes items (see Runs in definitions.go).
 create or replace function follow_run(run uuid) returns void language plpgsql as $$
 declare
 	linked uuid[] := array(

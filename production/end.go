@@ -236,7 +236,7 @@ func (h handlers) end(ctx context.Context, id string, e *ending) ([]byte, error)
 		if hook {
 			writes = append(writes, e.emit(id, event))
 		}
-		return append(writes, h.follow(id)), nil
+		return append(writes, h.orders.Follow(id)), nil
 	})
 	if err != nil {
 		return nil, err

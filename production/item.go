@@ -46,7 +46,7 @@ func (h handlers) addItem(ctx context.Context, r *server.Request[RunItem]) (serv
 			from production_runs run, products p
 			where run.id = $2 and run.hidden_at is null and p.id = $3 and p.hidden_at is null
 				and (select count(*) from run_items other where other.run_id = $2) < $9
-				and ($11::uuid is null or order_item_problem($11::uuid, $3) is null)
+				and ($11::uuid is null or `+h.orders.Problem("$11::uuid", "$3")+` is null)
 			returning *
 		)
 		select `+itemColumns+` from i join products p on p.id = i.product_id`,
@@ -58,11 +58,11 @@ func (h handlers) addItem(ctx context.Context, r *server.Request[RunItem]) (serv
 	locked := lockRun(run)
 	statements := []*db.Stmt{locked}
 	if !in.OrderItemID.IsNull() {
-		statements = append(statements, order.check(run, id, in)...)
+		statements = append(statements, order.check(h.orders, run, id, in)...)
 	}
 	statements = append(statements, isFull("run_items", run, &full), item)
 	if !in.OrderItemID.IsNull() {
-		statements = append(statements, h.follow(run))
+		statements = append(statements, h.orders.Follow(run))
 	}
 	err := h.db.Write(ctx, statements...)
 	switch {
@@ -86,12 +86,6 @@ func lockRun(run string) *db.Stmt {
 		where id = $1 and hidden_at is null for no key update`, run)
 }
 
-// lockOrders locks the orders of the items that a run prints, and of further items, until the end of the transaction:
-// nobody removes those items or cancels the orders meanwhile. The run must be locked.
-func lockOrders(run string, items ...string) *db.Stmt {
-	return db.SQL(`select lock_orders($1, $2::uuid[])::text`, run, items)
-}
-
 // orderItem is why an item of a run could not be changed, if the request has an item of an order.
 type orderItem struct {
 	problem *string
@@ -99,10 +93,10 @@ type orderItem struct {
 }
 
 // check returns the statements that lock the orders and read the reasons, for an item with the id, which may be new.
-func (o *orderItem) check(run, id string, in *RunItem) []*db.Stmt {
-	return []*db.Stmt{lockOrders(run, string(*in.OrderItemID.Value)), db.SQL(`
+func (o *orderItem) check(orders Orders, run, id string, in *RunItem) []*db.Stmt {
+	return []*db.Stmt{orders.Lock(run, string(*in.OrderItemID.Value)), db.SQL(`
 		select case when i.order_item_id is distinct from $2::uuid
-				then order_item_problem($2::uuid, coalesce($3::uuid, i.product_id)) end,
+				then `+orders.Problem("$2::uuid", "coalesce($3::uuid, i.product_id)")+` end,
 			(coalesce($3::uuid, i.product_id) = i.product_id) is true
 				or exists (select from products p where p.id = $3::uuid and p.hidden_at is null)
 		from (select) always left join run_items i on i.id = $1`, id, in.OrderItemID.Arg(), in.ProductID.Arg()).
@@ -181,8 +175,8 @@ func (h handlers) updateItem(ctx context.Context, r *server.Request[RunItem]) (s
 		}
 		if !in.OrderItemID.IsNull() { // the order may be a cancelled or removed one only if the item prints it already
 			args = append(args, in.OrderItemID.Arg(), in.ProductID.Arg())
-			known += fmt.Sprintf(` and (order_item_id = $%d or
-				order_item_problem($%[1]d, coalesce($%[2]d::uuid, product_id)) is null)`, len(args)-1, len(args))
+			item, product := fmt.Sprintf("$%d", len(args)-1), fmt.Sprintf("coalesce($%d::uuid, product_id)", len(args))
+			known += ` and (order_item_id = ` + item + ` or ` + h.orders.Problem(item, product) + ` is null)`
 		}
 		update := db.SQL(`update run_items set `+set+` where id = $1 and run_id = $2 and `+visibleRun+known+`
 			returning id`, args...)
@@ -190,9 +184,9 @@ func (h handlers) updateItem(ctx context.Context, r *server.Request[RunItem]) (s
 		locked := lockRun(run)
 		statements := []*db.Stmt{locked}
 		if !in.OrderItemID.IsNull() {
-			statements = append(statements, order.check(run, id, in)...)
+			statements = append(statements, order.check(h.orders, run, id, in)...)
 		}
-		err := h.db.Write(ctx, append(statements, update, item, h.follow(run))...)
+		err := h.db.Write(ctx, append(statements, update, item, h.orders.Follow(run))...)
 		switch {
 		case db.Violates(err, "run_items_order_item"):
 			return nil, server.Invalid("product_id", otherOrderItemProduct).Because(err)
@@ -229,7 +223,7 @@ func itemError(err error) error {
 	return err
 }
 
-// orderItemError returns the error for a problem of order_item_problem.
+// orderItemError returns the error for a value of Orders.Problem.
 func orderItemError(problem string) error {
 	switch problem {
 	case "OTHER_PRODUCT":

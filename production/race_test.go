@@ -22,7 +22,7 @@ import (
 func TestMissingThingsComeBack(t *testing.T) {
 	t.Parallel()
 	d := testkit.Database(t, db.Config{})
-	c := testkit.New(t, testkit.Options{DB: d}, inventory.Routes, catalog.Routes, production.Routes(orders.Follow),
+	c := testkit.New(t, testkit.Options{DB: d}, inventory.Routes, catalog.Routes, production.Routes(orders.Runs),
 		orders.Routes).Operator(t)
 	spool, known := createSpool(t, c, nil), createSpool(t, c, nil)
 	product := c.Post(t, "/api/v1/products", j{"name": "Lamp"}).Want(201).ID()
@@ -88,7 +88,7 @@ func TestMissingThingsComeBack(t *testing.T) {
 func TestRestoreWhileRemoved(t *testing.T) {
 	t.Parallel()
 	d := testkit.Database(t, db.Config{})
-	c := testkit.New(t, testkit.Options{DB: d}, inventory.Routes, production.Routes(orders.Follow)).Operator(t)
+	c := testkit.New(t, testkit.Options{DB: d}, inventory.Routes, production.Routes(orders.Runs)).Operator(t)
 	spool, run := createSpool(t, c, nil), c.Post(t, runs, j{}).Want(201).ID()
 	for _, row := range [][3]string{{"spools", "/api/v1/spools/", spool}, {"production_runs", runs + "/", run}} {
 		remove := "update " + row[0] + " set hidden_at = now() where id = '" + row[2] + "'"

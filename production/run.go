@@ -24,13 +24,25 @@ var tag = &server.Tag{
 //go:embed fields.md
 var fields string
 
-// Hook returns a statement for the transactions that change the status of a run or the pieces of its items. It runs
-// after the change.
-type Hook func(run string) *db.Stmt
+// Orders is what production needs to know about the orders that runs print items of. Their package is above this one.
+type Orders struct {
+	// Follow returns a statement that changes the status of the orders that a run prints items of. It comes after the
+	// statements that change the status of the run, or add or change its items.
+	Follow func(run string) *db.Stmt
 
-// Routes returns the operations of /api/v1/production-runs. Follow lets a package above this one follow the runs.
-func Routes(follow Hook) func(*db.DB) []server.Route {
-	return func(d *db.DB) []server.Route { return routes(handlers{d, follow}) }
+	// Lock returns a statement that locks the orders of the items that a run prints, and of further items, until the end
+	// of the transaction: nobody removes those items or cancels the orders meanwhile. The run must be locked, if it
+	// exists.
+	Lock func(run string, items ...string) *db.Stmt
+
+	// Problem returns a SQL expression of an item of an order and the product of an item of a run: why the latter cannot
+	// print the former (UNKNOWN, OTHER_PRODUCT or CANCELLED), or null if it can.
+	Problem func(item, product string) string
+}
+
+// Routes returns the operations of /api/v1/production-runs.
+func Routes(orders Orders) func(*db.DB) []server.Route {
+	return func(d *db.DB) []server.Route { return routes(handlers{d, orders}) }
 }
 
 func routes(h handlers) []server.Route {
@@ -58,7 +70,7 @@ func routes(h handlers) []server.Route {
 
 type handlers struct {
 	db     *db.DB
-	follow Hook
+	orders Orders
 }
 
 // RunStatus is the state of a production run.
@@ -249,7 +261,7 @@ func (h handlers) create(ctx context.Context, r *server.Request[Run]) (server.Cr
 					coalesce(i.estimated_material_cost, p.material_cost * i.quantity),
 					coalesce(i.estimated_total_cost, p.total_cost * i.quantity)) > 999999999 as expensive,
 				case when i.order_item_id is not null
-					then order_item_problem(i.order_item_id, i.product_id) end as order_problem
+					then `+h.orders.Problem("i.order_item_id", "i.product_id")+` end as order_problem
 			from json_to_recordset($13::json) i (n int, product_id uuid, order_item_id uuid, quantity int,
 				estimated_material_cost numeric, estimated_total_cost numeric)
 			left join lateral (
@@ -293,7 +305,7 @@ func (h handlers) create(ctx context.Context, r *server.Request[Run]) (server.Cr
 		}
 	}
 	if linked != nil {
-		statements = append(append([]*db.Stmt{lockOrders(id, linked...)}, statements...), h.follow(id))
+		statements = append(append([]*db.Stmt{h.orders.Lock(id, linked...)}, statements...), h.orders.Follow(id))
 	}
 	run, err := respond(ctx, h.db.Write, id, statements...)
 	if problem := invalid.err(); problem != nil {
@@ -391,7 +403,7 @@ func (h handlers) update(ctx context.Context, r *server.Request[Run]) (server.OK
 		where id = $1 and hidden_at is null`+open+` returning id`, args...)
 	statements := []*db.Stmt{update}
 	if in.Status.Set {
-		statements = append(statements, h.follow(r.ID("id")))
+		statements = append(statements, h.orders.Follow(r.ID("id")))
 	}
 	changed, err := respond(ctx, h.db.Write, r.ID("id"), statements...)
 	if err == nil && update.Rows() == 0 {

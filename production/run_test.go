@@ -19,7 +19,7 @@ type j = testkit.JSON
 
 func newAPI(t *testing.T) *testkit.API {
 	t.Helper()
-	return testkit.New(t, testkit.Options{}, inventory.Routes, catalog.Routes, production.Routes(orders.Follow))
+	return testkit.New(t, testkit.Options{}, inventory.Routes, catalog.Routes, production.Routes(orders.Runs))
 }
 
 const runs = "/api/v1/production-runs"

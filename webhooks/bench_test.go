@@ -71,7 +71,7 @@ func BenchmarkComplete(b *testing.B) {
 				language sql immutable as 'select false'`)
 		}
 		e := newEmitter(b, d, max(0, n-1), (rounds+1)*each)
-		api := testkit.New(b, testkit.Options{DB: d}, production.Routes(orders.Follow))
+		api := testkit.New(b, testkit.Options{DB: d}, production.Routes(orders.Runs))
 		users = append(users, api.TenantOf(db.ActorOf(e.bound).Tenant).User(b, "operator"))
 		all = append(all, e)
 	}

@@ -70,7 +70,7 @@ func startWithout(t *testing.T, d *db.DB, change func(*webhooks.Config)) *farm {
 	}
 	hooks := webhooks.New(f.config)
 	f.API = testkit.New(t, testkit.Options{DB: d, Change: func(c *server.Config) { c.Events = app.Events }},
-		inventory.Routes, catalog.Routes, production.Routes(orders.Follow), orders.Routes, func(*db.DB) []server.Route { return hooks.Routes() })
+		inventory.Routes, catalog.Routes, production.Routes(orders.Runs), orders.Routes, func(*db.DB) []server.Route { return hooks.Routes() })
 	return f
 }
 

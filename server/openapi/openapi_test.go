@@ -25,7 +25,7 @@ type object = testkit.JSON
 // served returns the document of a service, and the service.
 func served(t *testing.T) (*testkit.Document, *testkit.API) {
 	t.Helper()
-	api := testkit.New(t, testkit.Options{}, inventory.Routes, catalog.Routes, production.Routes(orders.Follow))
+	api := testkit.New(t, testkit.Options{}, inventory.Routes, catalog.Routes, production.Routes(orders.Runs))
 	return testkit.ReadDocument(t, api.Anonymous().Get(t, "/openapi.json").Want(200).Body), api
 }
 
@@ -249,7 +249,7 @@ func TestSchemasDescribeTheirFields(t *testing.T) {
 // The tables of field descriptions have no row without a field.
 func TestFieldDescriptionsAreUsed(t *testing.T) {
 	t.Parallel()
-	routes := testkit.New(t, testkit.Options{}, inventory.Routes, catalog.Routes, production.Routes(orders.Follow)).Routes
+	routes := testkit.New(t, testkit.Options{}, inventory.Routes, catalog.Routes, production.Routes(orders.Runs)).Routes
 	texts := map[string]bool{}
 	for _, route := range routes {
 		texts[route.Doc.Tag.Fields] = true
