@@ -23,6 +23,7 @@ import (
 	"spoolwright/server"
 	"spoolwright/server/openapi"
 	"spoolwright/spoolman"
+	"spoolwright/stock"
 	"spoolwright/webhooks"
 )
 
@@ -32,15 +33,16 @@ var Features = []func(*db.DB) []server.Route{
 	catalog.Routes,
 	production.Routes(orders.Runs),
 	orders.Routes,
+	stock.Routes,
 }
 
 // Definitions are the SQL functions of the features. A feature comes after those whose functions it calls.
 var Definitions = slices.Concat(
-	webhooks.Definitions, inventory.Definitions, catalog.Definitions, orders.Definitions,
+	webhooks.Definitions, inventory.Definitions, catalog.Definitions, orders.Definitions, stock.Definitions,
 )
 
 // Events are the events that webhooks get.
-var Events = slices.Concat(webhooks.Events, inventory.Events, production.Events, orders.Events)
+var Events = slices.Concat(webhooks.Events, production.Events, orders.Events, stock.Events)
 
 // commands are all commands, in the order of the help. The first one is the default.
 var commands = slices.Concat(

@@ -7,8 +7,6 @@ import (
 )
 
 var (
-	//go:embed levels.sql
-	levelsSQL string
 	//go:embed name.sql
 	nameSQL string
 	//go:embed number.sql
@@ -28,7 +26,6 @@ var (
 // Definitions are the SQL functions of spools. Other packages call spool_name, filament_prices, take_filament,
 // report_use and measure_spool in their own statements, and so within their own transactions.
 var Definitions = []db.Definition{
-	{Name: "inventory/levels", Version: 1, SQL: levelsSQL},
 	{Name: "inventory/name", Version: 1, SQL: nameSQL},
 	{Name: "inventory/number", Version: 1, SQL: numberSQL},
 	{Name: "inventory/prices", Version: 1, SQL: pricesSQL},

@@ -23,7 +23,7 @@ var tag = &server.Tag{
 //go:embed fields.md
 var fields string
 
-// Routes are the operations of /api/v1/spools and /api/v1/stock-levels, and the report of usage.
+// Routes are the operations of /api/v1/spools, and the report of usage.
 func Routes(d *db.DB) []server.Route {
 	h := handlers{d}
 	return []server.Route{
@@ -39,11 +39,6 @@ func Routes(d *db.DB) []server.Route {
 		server.Op("POST /api/v1/spools/{id}/deduct", server.Write, server.Handle(h.deduct), deductDoc),
 		server.Op("POST /api/v1/spools/{id}/measure", server.Write, server.Handle(h.measure), measureDoc),
 		server.Op("GET /api/v1/spools/{id}/usage", server.Read, server.Handle(h.usage), usageDoc),
-		server.Op("GET /api/v1/stock-levels", server.Read, server.Handle(h.listLevels), listLevelsDoc),
-		server.Op("POST /api/v1/stock-levels", server.Write, server.Handle(h.createLevel), createLevelDoc),
-		server.Op("GET /api/v1/stock-levels/{id}", server.Read, server.Handle(h.getLevel), getLevelDoc),
-		server.Op("PATCH /api/v1/stock-levels/{id}", server.Write, server.Handle(h.updateLevel), updateLevelDoc),
-		server.Op("DELETE /api/v1/stock-levels/{id}", server.Write, server.Handle(h.deleteLevel), deleteLevelDoc),
 		server.Op("GET /api/v1/reports/usage", server.Read, server.Handle(h.reportUsage), usageReportDoc),
 		server.Op("GET /api/v1/reports/usage/export", server.Read,
 			server.HandleFile("text/csv", "usage.csv", h.exportUsage), exportUsageDoc),

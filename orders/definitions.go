@@ -8,20 +8,15 @@ import (
 )
 
 var (
-	//go:embed available.sql
-	availableSQL string
 	//go:embed follow.sql
 	followSQL string
-	//go:embed reserve.sql
-	reserveSQL string
+	//go:embed items.sql
+	itemsSQL string
 )
 
-// Definitions are the SQL functions of orders: order_item_pieces, reserved_materials, which calls explode_products of
-// catalog, available_materials, settle_orders, follow_run and lock_orders. Other packages call reserved_materials,
-// order_item_problem and lock_orders in their own statements.
+// Definitions are the SQL functions of orders. Package stock calls order_item_pieces in its own statements.
 var Definitions = []db.Definition{
-	{Name: "orders/reserve", Version: 1, SQL: reserveSQL},
-	{Name: "orders/available", Version: 1, SQL: availableSQL},
+	{Name: "orders/items", Version: 1, SQL: itemsSQL},
 	{Name: "orders/follow", Version: 1, SQL: followSQL},
 }
 

@@ -18,7 +18,7 @@ var Export = transfer.Export[Order](200, func(createdAt, id, limit string) *db.S
 })
 
 var exportDoc = &server.Doc{
-	ID: "exportOrders", Tag: tag, Summary: "Export orders as CSV",
+	ID: "exportOrders", Tag: Tag, Summary: "Export orders as CSV",
 	Description: transfer.ExportDescription + "item of an order, with the fields of the order repeated, and a row for " +
 		"an order without items. Orders are in the order of their creation.",
 }

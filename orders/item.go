@@ -84,7 +84,7 @@ const touched = `touched as (
 var errUnknownProduct = server.BadRequest("UNKNOWN_REFERENCE", "%s does not name a product", "sku")
 
 var addItemDoc = &server.Doc{
-	ID: "addOrderItem", Tag: tag, Summary: "Add a product to an order",
+	ID: "addOrderItem", Tag: Tag, Summary: "Add a product to an order",
 	Description: "The item names the product by `product_id` or `sku`, or both. The status of the order does not change.",
 	Errors:      []*server.Error{errUnknownProduct},
 }
@@ -134,7 +134,7 @@ func (h handlers) addItem(ctx context.Context, r *server.Request[OrderItem]) (se
 }
 
 var updateItemDoc = &server.Doc{
-	ID: "updateOrderItem", Tag: tag, Summary: "Update an item of an order",
+	ID: "updateOrderItem", Tag: Tag, Summary: "Update an item of an order",
 	Description: "Only the quantity can change. If everything is produced then, an open order becomes `done`.",
 }
 
@@ -158,7 +158,7 @@ var errItemInUse = server.BadRequest("ORDER_ITEM_IN_USE", "A production run prin
 	"0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a51")
 
 var deleteItemDoc = &server.Doc{
-	ID: "deleteOrderItem", Tag: tag, Summary: "Remove an item from an order",
+	ID: "deleteOrderItem", Tag: Tag, Summary: "Remove an item from an order",
 	Description: "An item that a production run prints cannot be removed (`ORDER_ITEM_IN_USE`). If everything else is " +
 		"produced, an open order becomes `done`.",
 	Errors: []*server.Error{errItemInUse},

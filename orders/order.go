@@ -16,7 +16,7 @@ import (
 
 // Events are the events of orders, for the OpenAPI document.
 var Events = webhooks.Declare(server.Event{
-	Type: "order.received", Tag: tag, Summary: "An order was received",
+	Type: "order.received", Tag: Tag, Summary: "An order was received",
 	Description: "Sent when `createOrder` has created an order with the status `received`, not when a shop sends it again.",
 	Data:        reflect.TypeFor[OrderReceived](),
 })
@@ -31,7 +31,8 @@ type OrderReceived struct {
 	ItemCount int64       `json:"item_count" rule:"notNull"`
 }
 
-var tag = &server.Tag{
+// Tag is the tag of the operations.
+var Tag = &server.Tag{
 	Name: "orders", Fields: fields,
 	Description: "Orders of customers, what they still need, and whether the filament is there to print it.",
 }
@@ -41,18 +42,16 @@ var tag = &server.Tag{
 //go:embed fields.md
 var fields string
 
-// Routes are the operations of /api/v1/orders, and the availability of products.
+// Routes are the operations of /api/v1/orders.
 func Routes(d *db.DB) []server.Route {
 	h := handlers{d}
 	return []server.Route{
-		server.Op("GET /api/v1/products/{id}/availability", server.Read, server.Handle(h.productAvailability), productAvailabilityDoc),
 		server.Op("GET /api/v1/orders", server.Read, server.Handle(h.list), listDoc),
 		server.Op("GET /api/v1/orders/export", server.Read, Export.Endpoint(d, "orders"), exportDoc),
 		server.Op("POST /api/v1/orders", server.Write, server.Handle(h.create), createDoc),
 		server.Op("GET /api/v1/orders/{id}", server.Read, server.Handle(h.get), getDoc).Versioned(lockOrder),
 		server.Op("PATCH /api/v1/orders/{id}", server.Write, server.Handle(h.update), updateDoc),
 		server.Op("DELETE /api/v1/orders/{id}", server.Write, server.Handle(h.delete), deleteDoc),
-		server.Op("GET /api/v1/orders/{id}/availability", server.Read, server.Handle(h.orderAvailability), orderAvailabilityDoc),
 		server.Op("POST /api/v1/orders/{id}/items", server.Write, server.Handle(h.addItem), addItemDoc),
 		server.Op("PATCH /api/v1/orders/{id}/items/{item_id}", server.Write, server.Handle(h.updateItem), updateItemDoc),
 		server.Op("DELETE /api/v1/orders/{id}/items/{item_id}", server.Write, server.Handle(h.deleteItem), deleteItemDoc),
@@ -102,7 +101,7 @@ type Filter struct {
 }
 
 var listDoc = &server.Doc{
-	ID: "listOrders", Tag: tag, Summary: "List orders",
+	ID: "listOrders", Tag: Tag, Summary: "List orders",
 	Description: "The list has no items. The default order, without a filter or with `status` or `source`, uses an " +
 		"index. `search` and another `sort_by` read all matching orders.",
 }
@@ -141,7 +140,7 @@ func lockOrder(ids ...string) []*db.Stmt {
 }
 
 var getDoc = &server.Doc{
-	ID: "getOrder", Tag: tag, Summary: "Get an order",
+	ID: "getOrder", Tag: Tag, Summary: "Get an order",
 	Description: "Returns the order with its items. `produced` counts the good pieces of completed production runs " +
 		"whose items have the `order_item_id`, and all pieces of an item without counts. `planned` counts the pieces of " +
 		"such runs that are `pending`, `in_progress` or `paused`.\n\n" +
@@ -162,7 +161,7 @@ var (
 )
 
 var createDoc = &server.Doc{
-	ID: "createOrder", Tag: tag, Summary: "Create an order",
+	ID: "createOrder", Tag: Tag, Summary: "Create an order",
 	Description: "`source` and `reference` together identify an order that has a `reference`. Shops may therefore send " +
 		"an order twice, also at the same time and without an `Idempotency-Key`: if the order exists, and the request " +
 		"that created it was equal, the response is 200 with the order as it is now. If that request was different, it " +
@@ -252,7 +251,7 @@ func contentOf(o *Order) ([]byte, error) {
 }
 
 var updateDoc = &server.Doc{
-	ID: "updateOrder", Tag: tag, Summary: "Update an order",
+	ID: "updateOrder", Tag: Tag, Summary: "Update an order",
 	Description: "Any `status` may be set. A `done` or `cancelled` order reserves no filament, and its status no longer " +
 		"follows its production runs; set it to `received` or `in_production` to open it again. The runs of a cancelled " +
 		"order stay as they are, and go on reserving filament until they end, but no further run can print its items.\n\n" +
@@ -276,7 +275,7 @@ func (h handlers) update(ctx context.Context, r *server.Request[Order]) (server.
 }
 
 var deleteDoc = &server.Doc{
-	ID: "deleteOrder", Tag: tag, Summary: "Remove an order",
+	ID: "deleteOrder", Tag: Tag, Summary: "Remove an order",
 	Description: "Lists no longer contain the order, requests with its id return 404, and it reserves no filament. " +
 		"Another order can have its `reference`. Production runs that print its items stay as they are. To keep an order " +
 		"that is not to be printed, set its `status` to `cancelled` instead.",

@@ -15,6 +15,7 @@ import (
 	"spoolwright/inventory"
 	"spoolwright/orders"
 	"spoolwright/production"
+	"spoolwright/stock"
 	"spoolwright/testkit"
 )
 
@@ -31,7 +32,7 @@ const (
 func newAPI(t testing.TB) *testkit.API {
 	t.Helper()
 	return testkit.New(t, testkit.Options{PerMinute: 1_000_000, PerHour: 10_000_000}, inventory.Routes, catalog.Routes,
-		production.Routes(orders.Runs), orders.Routes)
+		production.Routes(orders.Runs), orders.Routes, stock.Routes)
 }
 
 // newProduct creates a product that needs grams of PLA Black, and returns its id.

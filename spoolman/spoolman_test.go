@@ -17,6 +17,7 @@ import (
 	"spoolwright/inventory"
 	"spoolwright/server"
 	"spoolwright/spoolman"
+	"spoolwright/stock"
 	"spoolwright/testkit"
 )
 
@@ -45,7 +46,7 @@ func startOn(t *testing.T, d *db.DB) *testkit.API {
 		t.Cleanup(s.Close)
 		go s.Run(ctx)
 		c.Surfaces = []server.Surface{s}
-	}}, inventory.Routes)
+	}}, inventory.Routes, stock.Routes)
 }
 
 // printer is a client with an API key.

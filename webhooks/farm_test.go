@@ -26,6 +26,7 @@ import (
 	"spoolwright/orders"
 	"spoolwright/production"
 	"spoolwright/server"
+	"spoolwright/stock"
 	"spoolwright/testkit"
 	"spoolwright/webhooks"
 )
@@ -70,7 +71,7 @@ func startWithout(t *testing.T, d *db.DB, change func(*webhooks.Config)) *farm {
 	}
 	hooks := webhooks.New(f.config)
 	f.API = testkit.New(t, testkit.Options{DB: d, Change: func(c *server.Config) { c.Events = app.Events }},
-		inventory.Routes, catalog.Routes, production.Routes(orders.Runs), orders.Routes, func(*db.DB) []server.Route { return hooks.Routes() })
+		inventory.Routes, catalog.Routes, production.Routes(orders.Runs), orders.Routes, stock.Routes, func(*db.DB) []server.Route { return hooks.Routes() })
 	return f
 }
 

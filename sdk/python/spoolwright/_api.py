@@ -480,89 +480,6 @@ def _UsageList(d: Any, etag: str | None = None) -> UsageList:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StockLevel:
-    """The type `StockLevel` of the API."""
-
-    id: str
-    """The level's id."""
-    material_type: MaterialType
-    """The material."""
-    color: str | None
-    """The colour, ignoring case; null for all colours."""
-    brand: str | None
-    """The brand, ignoring case; null for all brands."""
-    minimum_grams: Number
-    """Grams that should be available."""
-    remaining_grams: Number
-    """Grams on spools in stock."""
-    reserved_grams: Number
-    """Grams that open orders and unfinished production runs still take."""
-    available_grams: Number
-    """remaining_grams minus reserved_grams; may be negative."""
-    missing_grams: Number
-    """Grams that are missing to 110 % of minimum_grams if the level is low, else 0."""
-    spool_count: int
-    """Spools in stock."""
-    low: bool
-    """Whether too little is available."""
-    low_since: _dt.datetime | None
-    """When the level became low."""
-    created_at: _dt.datetime
-    """Time of creation."""
-    updated_at: _dt.datetime
-    """Time of the last change of the level itself."""
-
-
-def _StockLevel(d: Any, etag: str | None = None) -> StockLevel:
-    get = d.get
-    return StockLevel(
-        id=get("id"),
-        material_type=get("material_type"),
-        color=get("color"),
-        brand=get("brand"),
-        minimum_grams=_core.number(get("minimum_grams")),
-        remaining_grams=_core.number(get("remaining_grams")),
-        reserved_grams=_core.number(get("reserved_grams")),
-        available_grams=_core.number(get("available_grams")),
-        missing_grams=_core.number(get("missing_grams")),
-        spool_count=get("spool_count"),
-        low=get("low"),
-        low_since=_core.timestamp(get("low_since")),
-        created_at=_core.timestamp(get("created_at")),
-        updated_at=_core.timestamp(get("updated_at")),
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StockLevelList:
-    """The type `StockLevelList` of the API."""
-
-    items: tuple[StockLevel, ...]
-    """The items of this page."""
-    total: int
-    """Number of matching items on all pages."""
-    skip: int
-    """Number of skipped items."""
-    limit: int
-    """Maximum number of items on a page."""
-    next: str | None
-    """The value of `after` for the next page; null on the last page, and if the request has another order than the
-    default.
-    """
-
-
-def _StockLevelList(d: Any, etag: str | None = None) -> StockLevelList:
-    get = d.get
-    return StockLevelList(
-        items=_core.each(_StockLevel, get("items")),
-        total=get("total"),
-        skip=get("skip"),
-        limit=get("limit"),
-        next=get("next"),
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class UsageReportRow:
     """The type `UsageReportRow` of the API."""
 
@@ -1364,99 +1281,6 @@ def _WasteReport(d: Any, etag: str | None = None) -> WasteReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AvailableSpool:
-    """The type `AvailableSpool` of the API."""
-
-    id: str
-    """The spool's id."""
-    number: int
-    """The spool's number."""
-    name: str
-    """Material, colour and brand of the spool."""
-    remaining_weight_grams: Number
-    """Grams on the spool."""
-    location: str | None
-    """Where the spool is."""
-
-
-def _AvailableSpool(d: Any, etag: str | None = None) -> AvailableSpool:
-    get = d.get
-    return AvailableSpool(
-        id=get("id"),
-        number=get("number"),
-        name=get("name"),
-        remaining_weight_grams=_core.number(get("remaining_weight_grams")),
-        location=get("location"),
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AvailableMaterial:
-    """The type `AvailableMaterial` of the API."""
-
-    material_type: MaterialType
-    """Type of filament."""
-    color: str
-    """Name of the colour."""
-    needed: Number
-    """Grams that the pieces need."""
-    remaining: Number
-    """Grams on the spools of this material and colour."""
-    reserved: Number
-    """Grams that open orders and unfinished runs reserve."""
-    available: Number
-    """remaining minus reserved; may be negative."""
-    missing: Number
-    """needed minus available, or 0 if enough is available."""
-    spools: tuple[AvailableSpool, ...]
-    """Up to ten spools that have all that is needed, those with the least filament first."""
-
-
-def _AvailableMaterial(d: Any, etag: str | None = None) -> AvailableMaterial:
-    get = d.get
-    return AvailableMaterial(
-        material_type=get("material_type"),
-        color=get("color"),
-        needed=_core.number(get("needed")),
-        remaining=_core.number(get("remaining")),
-        reserved=_core.number(get("reserved")),
-        available=_core.number(get("available")),
-        missing=_core.number(get("missing")),
-        spools=_core.each(_AvailableSpool, get("spools")),
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProductAvailability:
-    """The type `ProductAvailability` of the API."""
-
-    product_id: str
-    """The product."""
-    product_name: str
-    """Name of the product."""
-    quantity: int
-    """Pieces of the product."""
-    can_print: bool
-    """Whether no material is missing."""
-    material_count: int
-    """Number of materials and colours."""
-    materials: tuple[AvailableMaterial, ...]
-    """The materials and colours, missing ones first; at most 500."""
-
-
-def _ProductAvailability(d: Any, etag: str | None = None) -> ProductAvailability:
-    get = d.get
-    return ProductAvailability(
-        product_id=get("product_id"),
-        product_name=get("product_name"),
-        quantity=get("quantity"),
-        can_print=get("can_print"),
-        material_count=get("material_count"),
-        materials=_core.each(_AvailableMaterial, get("materials")),
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class OrderListItem:
     """The type `OrderListItem` of the API."""
 
@@ -1600,6 +1424,99 @@ def _Order(d: Any, etag: str | None = None) -> Order:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AvailableSpool:
+    """The type `AvailableSpool` of the API."""
+
+    id: str
+    """The spool's id."""
+    number: int
+    """The spool's number."""
+    name: str
+    """Material, colour and brand of the spool."""
+    remaining_weight_grams: Number
+    """Grams on the spool."""
+    location: str | None
+    """Where the spool is."""
+
+
+def _AvailableSpool(d: Any, etag: str | None = None) -> AvailableSpool:
+    get = d.get
+    return AvailableSpool(
+        id=get("id"),
+        number=get("number"),
+        name=get("name"),
+        remaining_weight_grams=_core.number(get("remaining_weight_grams")),
+        location=get("location"),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AvailableMaterial:
+    """The type `AvailableMaterial` of the API."""
+
+    material_type: MaterialType
+    """Type of filament."""
+    color: str
+    """Name of the colour."""
+    needed: Number
+    """Grams that the pieces need."""
+    remaining: Number
+    """Grams on the spools of this material and colour."""
+    reserved: Number
+    """Grams that open orders and unfinished runs reserve."""
+    available: Number
+    """remaining minus reserved; may be negative."""
+    missing: Number
+    """needed minus available, or 0 if enough is available."""
+    spools: tuple[AvailableSpool, ...]
+    """Up to ten spools that have all that is needed, those with the least filament first."""
+
+
+def _AvailableMaterial(d: Any, etag: str | None = None) -> AvailableMaterial:
+    get = d.get
+    return AvailableMaterial(
+        material_type=get("material_type"),
+        color=get("color"),
+        needed=_core.number(get("needed")),
+        remaining=_core.number(get("remaining")),
+        reserved=_core.number(get("reserved")),
+        available=_core.number(get("available")),
+        missing=_core.number(get("missing")),
+        spools=_core.each(_AvailableSpool, get("spools")),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProductAvailability:
+    """The type `ProductAvailability` of the API."""
+
+    product_id: str
+    """The product."""
+    product_name: str
+    """Name of the product."""
+    quantity: int
+    """Pieces of the product."""
+    can_print: bool
+    """Whether no material is missing."""
+    material_count: int
+    """Number of materials and colours."""
+    materials: tuple[AvailableMaterial, ...]
+    """The materials and colours, missing ones first; at most 500."""
+
+
+def _ProductAvailability(d: Any, etag: str | None = None) -> ProductAvailability:
+    get = d.get
+    return ProductAvailability(
+        product_id=get("product_id"),
+        product_name=get("product_name"),
+        quantity=get("quantity"),
+        can_print=get("can_print"),
+        material_count=get("material_count"),
+        materials=_core.each(_AvailableMaterial, get("materials")),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OrderAvailability:
     """The type `OrderAvailability` of the API."""
 
@@ -1623,6 +1540,89 @@ def _OrderAvailability(d: Any, etag: str | None = None) -> OrderAvailability:
         can_print=get("can_print"),
         material_count=get("material_count"),
         materials=_core.each(_AvailableMaterial, get("materials")),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StockLevel:
+    """The type `StockLevel` of the API."""
+
+    id: str
+    """The level's id."""
+    material_type: MaterialType
+    """The material."""
+    color: str | None
+    """The colour, ignoring case; null for all colours."""
+    brand: str | None
+    """The brand, ignoring case; null for all brands."""
+    minimum_grams: Number
+    """Grams that should be available."""
+    remaining_grams: Number
+    """Grams on spools in stock."""
+    reserved_grams: Number
+    """Grams that open orders and unfinished production runs still take."""
+    available_grams: Number
+    """remaining_grams minus reserved_grams; may be negative."""
+    missing_grams: Number
+    """Grams that are missing to 110 % of minimum_grams if the level is low, else 0."""
+    spool_count: int
+    """Spools in stock."""
+    low: bool
+    """Whether too little is available."""
+    low_since: _dt.datetime | None
+    """When the level became low."""
+    created_at: _dt.datetime
+    """Time of creation."""
+    updated_at: _dt.datetime
+    """Time of the last change of the level itself."""
+
+
+def _StockLevel(d: Any, etag: str | None = None) -> StockLevel:
+    get = d.get
+    return StockLevel(
+        id=get("id"),
+        material_type=get("material_type"),
+        color=get("color"),
+        brand=get("brand"),
+        minimum_grams=_core.number(get("minimum_grams")),
+        remaining_grams=_core.number(get("remaining_grams")),
+        reserved_grams=_core.number(get("reserved_grams")),
+        available_grams=_core.number(get("available_grams")),
+        missing_grams=_core.number(get("missing_grams")),
+        spool_count=get("spool_count"),
+        low=get("low"),
+        low_since=_core.timestamp(get("low_since")),
+        created_at=_core.timestamp(get("created_at")),
+        updated_at=_core.timestamp(get("updated_at")),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StockLevelList:
+    """The type `StockLevelList` of the API."""
+
+    items: tuple[StockLevel, ...]
+    """The items of this page."""
+    total: int
+    """Number of matching items on all pages."""
+    skip: int
+    """Number of skipped items."""
+    limit: int
+    """Maximum number of items on a page."""
+    next: str | None
+    """The value of `after` for the next page; null on the last page, and if the request has another order than the
+    default.
+    """
+
+
+def _StockLevelList(d: Any, etag: str | None = None) -> StockLevelList:
+    get = d.get
+    return StockLevelList(
+        items=_core.each(_StockLevel, get("items")),
+        total=get("total"),
+        skip=get("skip"),
+        limit=get("limit"),
+        next=get("next"),
     )
 
 
@@ -1778,62 +1778,6 @@ def _WebhookTestEvent(d: Any, etag: str | None = None) -> WebhookTestEvent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LowStock:
-    """The type `LowStock` of the API."""
-
-    id: str
-    """The level's id."""
-    material_type: MaterialType
-    """The material."""
-    color: str | None
-    """The colour; null for all colours."""
-    brand: str | None
-    """The brand; null for all brands."""
-    minimum_grams: Number
-    """Grams that should be available."""
-    available_grams: Number
-    """Grams that are available."""
-    missing_grams: Number
-    """Grams that are missing to 110 % of minimum_grams."""
-    low_since: _dt.datetime
-    """When the level became low."""
-
-
-def _LowStock(d: Any, etag: str | None = None) -> LowStock:
-    get = d.get
-    return LowStock(
-        id=get("id"),
-        material_type=get("material_type"),
-        color=get("color"),
-        brand=get("brand"),
-        minimum_grams=_core.number(get("minimum_grams")),
-        available_grams=_core.number(get("available_grams")),
-        missing_grams=_core.number(get("missing_grams")),
-        low_since=_core.timestamp(get("low_since")),
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InventoryLowStockEvent:
-    """The type `InventoryLowStockEvent` of the API."""
-
-    type: Literal["inventory.low_stock"]
-    """The type of the event."""
-    timestamp: _dt.datetime
-    """When the event happened."""
-    data: LowStock
-
-
-def _InventoryLowStockEvent(d: Any, etag: str | None = None) -> InventoryLowStockEvent:
-    get = d.get
-    return InventoryLowStockEvent(
-        type=get("type"),
-        timestamp=_core.timestamp(get("timestamp")),
-        data=_core.optional(_LowStock, get("data")),
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RunCompleted:
     """The type `RunCompleted` of the API."""
 
@@ -1983,6 +1927,62 @@ def _OrderReceivedEvent(d: Any, etag: str | None = None) -> OrderReceivedEvent:
         type=get("type"),
         timestamp=_core.timestamp(get("timestamp")),
         data=_core.optional(_OrderReceived, get("data")),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LowStock:
+    """The type `LowStock` of the API."""
+
+    id: str
+    """The level's id."""
+    material_type: MaterialType
+    """The material."""
+    color: str | None
+    """The colour; null for all colours."""
+    brand: str | None
+    """The brand; null for all brands."""
+    minimum_grams: Number
+    """Grams that should be available."""
+    available_grams: Number
+    """Grams that are available."""
+    missing_grams: Number
+    """Grams that are missing to 110 % of minimum_grams."""
+    low_since: _dt.datetime
+    """When the level became low."""
+
+
+def _LowStock(d: Any, etag: str | None = None) -> LowStock:
+    get = d.get
+    return LowStock(
+        id=get("id"),
+        material_type=get("material_type"),
+        color=get("color"),
+        brand=get("brand"),
+        minimum_grams=_core.number(get("minimum_grams")),
+        available_grams=_core.number(get("available_grams")),
+        missing_grams=_core.number(get("missing_grams")),
+        low_since=_core.timestamp(get("low_since")),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InventoryLowStockEvent:
+    """The type `InventoryLowStockEvent` of the API."""
+
+    type: Literal["inventory.low_stock"]
+    """The type of the event."""
+    timestamp: _dt.datetime
+    """When the event happened."""
+    data: LowStock
+
+
+def _InventoryLowStockEvent(d: Any, etag: str | None = None) -> InventoryLowStockEvent:
+    get = d.get
+    return InventoryLowStockEvent(
+        type=get("type"),
+        timestamp=_core.timestamp(get("timestamp")),
+        data=_core.optional(_LowStock, get("data")),
     )
 
 
@@ -2243,19 +2243,19 @@ class OrderItemCreate(TypedDict, total=False):
 
 WebhookEvent = (
     WebhookTestEvent
-    | InventoryLowStockEvent
     | ProductionRunCompletedEvent
     | ProductionRunFailedEvent
     | OrderReceivedEvent
+    | InventoryLowStockEvent
 )
 """An event that a webhook sends."""
 
 EVENTS: dict[str, Callable[[Any], WebhookEvent]] = {
     "webhook.test": _WebhookTestEvent,
-    "inventory.low_stock": _InventoryLowStockEvent,
     "production_run.completed": _ProductionRunCompletedEvent,
     "production_run.failed": _ProductionRunFailedEvent,
     "order.received": _OrderReceivedEvent,
+    "inventory.low_stock": _InventoryLowStockEvent,
 }
 
 
@@ -3443,207 +3443,6 @@ class SpoolsResource:
                 "sort_by": sort_by,
                 "sort_order": sort_order,
             },
-        )
-
-
-class StockLevelsResource:
-    """How much filament should be in stock. The levels that are low are the shopping list."""
-
-    __slots__ = ("_client",)
-
-    def __init__(self, client: _core.BaseClient) -> None:
-        self._client = client
-
-    def list(
-        self,
-        *,
-        skip: int | None = None,
-        limit: int | None = None,
-        sort_by: Literal["id", "material_type", "color", "brand", "minimum_grams", "remaining_grams", "reserved_grams", "available_grams", "missing_grams", "spool_count", "low", "low_since", "created_at", "updated_at"] | None = None,
-        sort_order: SortOrder | None = None,
-        after: str | None = None,
-        low: bool | None = None,
-        material_type: MaterialType | None = None,
-        brand: str | None = None,
-        color: str | None = None,
-    ) -> StockLevelList:
-        """List stock levels.
-
-        `low=true` is the shopping list: the levels with too little filament, each with the grams that are missing.
-
-        :param skip: Items to skip.
-        :param limit: Maximum page size.
-        :param sort_by: Any scalar field of the items.
-        :param sort_order: Ascending or descending.
-        :param after: The `next` of a page, to get the page after it. Cannot be combined with `skip` or another
-        order than the default.
-        :param low: Whether too little is available.
-        :param material_type: Only this material.
-        :param brand: Only this brand, ignoring case.
-        :param color: Only this colour, ignoring case.
-        """
-        return self._client._call(
-            "GET",
-            "/stock-levels",
-            _StockLevelList,
-            query={
-                "skip": skip,
-                "limit": limit,
-                "sort_by": sort_by,
-                "sort_order": sort_order,
-                "after": after,
-                "low": low,
-                "material_type": material_type,
-                "brand": brand,
-                "color": color,
-            },
-        )
-
-    def iterate(
-        self,
-        *,
-        sort_by: Literal["id", "material_type", "color", "brand", "minimum_grams", "remaining_grams", "reserved_grams", "available_grams", "missing_grams", "spool_count", "low", "low_since", "created_at", "updated_at"] | None = None,
-        sort_order: SortOrder | None = None,
-        low: bool | None = None,
-        material_type: MaterialType | None = None,
-        brand: str | None = None,
-        color: str | None = None,
-    ) -> Iterator[StockLevel]:
-        """Iterates over all items of the list, page by page.
-
-        Items that others create or delete meanwhile may be missing or not; every other item occurs exactly once.
-        Sort by a field that does not change meanwhile.
-
-        :param sort_by: Any scalar field of the items.
-        :param sort_order: Ascending or descending.
-        :param low: Whether too little is available.
-        :param material_type: Only this material.
-        :param brand: Only this brand, ignoring case.
-        :param color: Only this colour, ignoring case.
-        """
-        return _core.cursor_pages(self._client, "/stock-levels", _StockLevelList,
-            query={
-                "sort_by": sort_by,
-                "sort_order": sort_order,
-                "low": low,
-                "material_type": material_type,
-                "brand": brand,
-                "color": color,
-            },
-        )
-
-    def create(
-        self,
-        *,
-        material_type: MaterialType,
-        minimum_grams: DecimalInput,
-        color: str | None = None,
-        brand: str | None = None,
-        idempotency_key: str | None = None,
-    ) -> StockLevel:
-        """Create a stock level.
-
-        Each combination of material, colour and brand has one level (`STOCK_LEVEL_EXISTS`). With no `color` or
-        `brand`, or an empty one, all colours or brands count. Spools that are archived or removed do not count.
-
-        `reserved_grams` is what open orders and unfinished production runs still take, as in
-        `getProductAvailability`; for a level with a brand, as far as other brands do not cover it. A level becomes
-        `low` when `available_grams` is less than `minimum_grams`, and is low until it reaches 110 % of that, so
-        that it does not change with each gram. `missing_grams` are missing to the 110 %. Each change of spools,
-        runs, orders and products updates `low` in the same transaction.
-
-        Requires the role `operator` or `admin`.
-
-        :param material_type: The material.
-        :param minimum_grams: Grams that should be available.
-        :param color: The colour, ignoring case; null for all colours.
-        :param brand: The brand, ignoring case; null for all brands.
-        :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
-        a key.
-        """
-        return self._client._call(
-            "POST",
-            "/stock-levels",
-            _StockLevel,
-            body={
-                "material_type": material_type,
-                "minimum_grams": minimum_grams,
-                "color": UNSET if color is None else color,
-                "brand": UNSET if brand is None else brand,
-            },
-            idempotency_key=idempotency_key or _core.new_key(),
-        )
-
-    def get(
-        self,
-        id: str,
-    ) -> StockLevel:
-        """Get a stock level.
-
-        Returns a stock level with what is in stock, reserved and missing now.
-
-        :param id: The id of the stock level, a UUID.
-        """
-        return self._client._call(
-            "GET",
-            f"/stock-levels/{_core.segment(id)}",
-            _StockLevel,
-        )
-
-    def update(
-        self,
-        id: str,
-        *,
-        material_type: MaterialType | Unset = UNSET,
-        color: str | None | Unset = UNSET,
-        brand: str | None | Unset = UNSET,
-        minimum_grams: DecimalInput | Unset = UNSET,
-    ) -> StockLevel:
-        """Update a stock level.
-
-        With no `color` or `brand`, or an empty one, all colours or brands count. Spools that are archived or
-        removed do not count.
-
-        `reserved_grams` is what open orders and unfinished production runs still take, as in
-        `getProductAvailability`; for a level with a brand, as far as other brands do not cover it. A level becomes
-        `low` when `available_grams` is less than `minimum_grams`, and is low until it reaches 110 % of that, so
-        that it does not change with each gram. `missing_grams` are missing to the 110 %. Each change of spools,
-        runs, orders and products updates `low` in the same transaction.
-
-        Requires the role `operator` or `admin`.
-
-        :param id: The id of the stock level, a UUID.
-        :param material_type: The material.
-        :param color: The colour, ignoring case; null for all colours.
-        :param brand: The brand, ignoring case; null for all brands.
-        :param minimum_grams: Grams that should be available.
-        """
-        return self._client._call(
-            "PATCH",
-            f"/stock-levels/{_core.segment(id)}",
-            _StockLevel,
-            body={
-                "material_type": material_type,
-                "color": color,
-                "brand": brand,
-                "minimum_grams": minimum_grams,
-            },
-        )
-
-    def delete(
-        self,
-        id: str,
-    ) -> None:
-        """Remove a stock level.
-
-        Requires the role `operator` or `admin`.
-
-        :param id: The id of the stock level, a UUID.
-        """
-        return self._client._call(
-            "DELETE",
-            f"/stock-levels/{_core.segment(id)}",
-            _core.nothing,
         )
 
 
@@ -5180,33 +4979,6 @@ class OrdersResource:
             if_match=if_match,
         )
 
-    def get_availability(
-        self,
-        id: str,
-    ) -> OrderAvailability:
-        """Check whether an order can be printed.
-
-        Follows the bill of materials through all components. Materials that are not required do not count.
-        `needed`, `remaining`, `reserved`, `available` and `missing` are grams of each material and colour
-        (ignoring case). Archived and removed spools do not count.
-
-        Open orders reserve what their pieces need that are neither produced nor in an unfinished run (`pending`,
-        `in_progress`, `paused`). Unfinished runs reserve the weights of their materials, actual or else estimated;
-        a run without such weights reserves the bills of materials of its items. Reservations are computed at each
-        request, and never prevent a deduction, so that `available` can be negative.
-
-        `needed` is for the pieces of the order that are neither produced nor in an unfinished run. `reserved`
-        contains what those runs plan, and not what the order itself reserves. An order that is `done` or
-        `cancelled` needs nothing.
-
-        :param id: The id of the order, a UUID.
-        """
-        return self._client._call(
-            "GET",
-            f"/orders/{_core.segment(id)}/availability",
-            _OrderAvailability,
-        )
-
     def add_item(
         self,
         id: str,
@@ -5285,6 +5057,234 @@ class OrdersResource:
         return self._client._call(
             "DELETE",
             f"/orders/{_core.segment(id)}/items/{_core.segment(item_id)}",
+            _core.nothing,
+        )
+
+    def get_availability(
+        self,
+        id: str,
+    ) -> OrderAvailability:
+        """Check whether an order can be printed.
+
+        Follows the bill of materials through all components. Materials that are not required do not count.
+        `needed`, `remaining`, `reserved`, `available` and `missing` are grams of each material and colour
+        (ignoring case). Archived and removed spools do not count.
+
+        Open orders reserve what their pieces need that are neither produced nor in an unfinished run (`pending`,
+        `in_progress`, `paused`). Unfinished runs reserve the weights of their materials, actual or else estimated;
+        a run without such weights reserves the bills of materials of its items. Reservations are computed at each
+        request, and never prevent a deduction, so that `available` can be negative.
+
+        `needed` is for the pieces of the order that are neither produced nor in an unfinished run. `reserved`
+        contains what those runs plan, and not what the order itself reserves. An order that is `done` or
+        `cancelled` needs nothing.
+
+        :param id: The id of the order, a UUID.
+        """
+        return self._client._call(
+            "GET",
+            f"/orders/{_core.segment(id)}/availability",
+            _OrderAvailability,
+        )
+
+
+class StockLevelsResource:
+    """How much filament should be in stock. The levels that are low are the shopping list."""
+
+    __slots__ = ("_client",)
+
+    def __init__(self, client: _core.BaseClient) -> None:
+        self._client = client
+
+    def list(
+        self,
+        *,
+        skip: int | None = None,
+        limit: int | None = None,
+        sort_by: Literal["id", "material_type", "color", "brand", "minimum_grams", "remaining_grams", "reserved_grams", "available_grams", "missing_grams", "spool_count", "low", "low_since", "created_at", "updated_at"] | None = None,
+        sort_order: SortOrder | None = None,
+        after: str | None = None,
+        low: bool | None = None,
+        material_type: MaterialType | None = None,
+        brand: str | None = None,
+        color: str | None = None,
+    ) -> StockLevelList:
+        """List stock levels.
+
+        `low=true` is the shopping list: the levels with too little filament, each with the grams that are missing.
+
+        :param skip: Items to skip.
+        :param limit: Maximum page size.
+        :param sort_by: Any scalar field of the items.
+        :param sort_order: Ascending or descending.
+        :param after: The `next` of a page, to get the page after it. Cannot be combined with `skip` or another
+        order than the default.
+        :param low: Whether too little is available.
+        :param material_type: Only this material.
+        :param brand: Only this brand, ignoring case.
+        :param color: Only this colour, ignoring case.
+        """
+        return self._client._call(
+            "GET",
+            "/stock-levels",
+            _StockLevelList,
+            query={
+                "skip": skip,
+                "limit": limit,
+                "sort_by": sort_by,
+                "sort_order": sort_order,
+                "after": after,
+                "low": low,
+                "material_type": material_type,
+                "brand": brand,
+                "color": color,
+            },
+        )
+
+    def iterate(
+        self,
+        *,
+        sort_by: Literal["id", "material_type", "color", "brand", "minimum_grams", "remaining_grams", "reserved_grams", "available_grams", "missing_grams", "spool_count", "low", "low_since", "created_at", "updated_at"] | None = None,
+        sort_order: SortOrder | None = None,
+        low: bool | None = None,
+        material_type: MaterialType | None = None,
+        brand: str | None = None,
+        color: str | None = None,
+    ) -> Iterator[StockLevel]:
+        """Iterates over all items of the list, page by page.
+
+        Items that others create or delete meanwhile may be missing or not; every other item occurs exactly once.
+        Sort by a field that does not change meanwhile.
+
+        :param sort_by: Any scalar field of the items.
+        :param sort_order: Ascending or descending.
+        :param low: Whether too little is available.
+        :param material_type: Only this material.
+        :param brand: Only this brand, ignoring case.
+        :param color: Only this colour, ignoring case.
+        """
+        return _core.cursor_pages(self._client, "/stock-levels", _StockLevelList,
+            query={
+                "sort_by": sort_by,
+                "sort_order": sort_order,
+                "low": low,
+                "material_type": material_type,
+                "brand": brand,
+                "color": color,
+            },
+        )
+
+    def create(
+        self,
+        *,
+        material_type: MaterialType,
+        minimum_grams: DecimalInput,
+        color: str | None = None,
+        brand: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> StockLevel:
+        """Create a stock level.
+
+        Each combination of material, colour and brand has one level (`STOCK_LEVEL_EXISTS`). With no `color` or
+        `brand`, or an empty one, all colours or brands count. Spools that are archived or removed do not count.
+
+        `reserved_grams` is what open orders and unfinished production runs still take, as in
+        `getProductAvailability`; for a level with a brand, as far as other brands do not cover it. A level becomes
+        `low` when `available_grams` is less than `minimum_grams`, and is low until it reaches 110 % of that, so
+        that it does not change with each gram. `missing_grams` are missing to the 110 %. Each change of spools,
+        runs, orders and products updates `low` in the same transaction.
+
+        Requires the role `operator` or `admin`.
+
+        :param material_type: The material.
+        :param minimum_grams: Grams that should be available.
+        :param color: The colour, ignoring case; null for all colours.
+        :param brand: The brand, ignoring case; null for all brands.
+        :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
+        a key.
+        """
+        return self._client._call(
+            "POST",
+            "/stock-levels",
+            _StockLevel,
+            body={
+                "material_type": material_type,
+                "minimum_grams": minimum_grams,
+                "color": UNSET if color is None else color,
+                "brand": UNSET if brand is None else brand,
+            },
+            idempotency_key=idempotency_key or _core.new_key(),
+        )
+
+    def get(
+        self,
+        id: str,
+    ) -> StockLevel:
+        """Get a stock level.
+
+        Returns a stock level with what is in stock, reserved and missing now.
+
+        :param id: The id of the stock level, a UUID.
+        """
+        return self._client._call(
+            "GET",
+            f"/stock-levels/{_core.segment(id)}",
+            _StockLevel,
+        )
+
+    def update(
+        self,
+        id: str,
+        *,
+        material_type: MaterialType | Unset = UNSET,
+        color: str | None | Unset = UNSET,
+        brand: str | None | Unset = UNSET,
+        minimum_grams: DecimalInput | Unset = UNSET,
+    ) -> StockLevel:
+        """Update a stock level.
+
+        With no `color` or `brand`, or an empty one, all colours or brands count. Spools that are archived or
+        removed do not count.
+
+        `reserved_grams` is what open orders and unfinished production runs still take, as in
+        `getProductAvailability`; for a level with a brand, as far as other brands do not cover it. A level becomes
+        `low` when `available_grams` is less than `minimum_grams`, and is low until it reaches 110 % of that, so
+        that it does not change with each gram. `missing_grams` are missing to the 110 %. Each change of spools,
+        runs, orders and products updates `low` in the same transaction.
+
+        Requires the role `operator` or `admin`.
+
+        :param id: The id of the stock level, a UUID.
+        :param material_type: The material.
+        :param color: The colour, ignoring case; null for all colours.
+        :param brand: The brand, ignoring case; null for all brands.
+        :param minimum_grams: Grams that should be available.
+        """
+        return self._client._call(
+            "PATCH",
+            f"/stock-levels/{_core.segment(id)}",
+            _StockLevel,
+            body={
+                "material_type": material_type,
+                "color": color,
+                "brand": brand,
+                "minimum_grams": minimum_grams,
+            },
+        )
+
+    def delete(
+        self,
+        id: str,
+    ) -> None:
+        """Remove a stock level.
+
+        Requires the role `operator` or `admin`.
+
+        :param id: The id of the stock level, a UUID.
+        """
+        return self._client._call(
+            "DELETE",
+            f"/stock-levels/{_core.segment(id)}",
             _core.nothing,
         )
 
@@ -5661,8 +5661,6 @@ class Client(_core.BaseClient):
         """
         self.spools = SpoolsResource(self)
         """Filament spools, their costs, and the ledger of the filament used."""
-        self.stock_levels = StockLevelsResource(self)
-        """How much filament should be in stock. The levels that are low are the shopping list."""
         self.reports = ReportsResource(self)
         """What was used and what was wasted, in grams and money. Days begin at midnight UTC."""
         self.products = ProductsResource(self)
@@ -5673,6 +5671,8 @@ class Client(_core.BaseClient):
         """
         self.orders = OrdersResource(self)
         """Orders of customers, what they still need, and whether the filament is there to print it."""
+        self.stock_levels = StockLevelsResource(self)
+        """How much filament should be in stock. The levels that are low are the shopping list."""
         self.webhooks = WebhooksResource(self)
         """URLs that get events of the tenant, signed as [Standard Webhooks](https://www.standardwebhooks.com)
         specifies. For admins; API keys are rejected. An event is stored in the transaction of its cause, so that

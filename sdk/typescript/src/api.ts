@@ -292,55 +292,6 @@ export interface UsageList<D = number> {
   readonly next: string | null;
 }
 
-/** The type `StockLevel` of the API. */
-export interface StockLevel<D = number> {
-  /** The level's id. */
-  readonly id: string;
-  /** The material. */
-  readonly material_type: MaterialType;
-  /** The colour, ignoring case; null for all colours. */
-  readonly color: string | null;
-  /** The brand, ignoring case; null for all brands. */
-  readonly brand: string | null;
-  /** Grams that should be available. */
-  readonly minimum_grams: D;
-  /** Grams on spools in stock. */
-  readonly remaining_grams: D;
-  /** Grams that open orders and unfinished production runs still take. */
-  readonly reserved_grams: D;
-  /** remaining_grams minus reserved_grams; may be negative. */
-  readonly available_grams: D;
-  /** Grams that are missing to 110 % of minimum_grams if the level is low, else 0. */
-  readonly missing_grams: D;
-  /** Spools in stock. */
-  readonly spool_count: number;
-  /** Whether too little is available. */
-  readonly low: boolean;
-  /** When the level became low. */
-  readonly low_since: string | null;
-  /** Time of creation. */
-  readonly created_at: string;
-  /** Time of the last change of the level itself. */
-  readonly updated_at: string;
-}
-
-/** The type `StockLevelList` of the API. */
-export interface StockLevelList<D = number> {
-  /** The items of this page. */
-  readonly items: readonly StockLevel<D>[];
-  /** Number of matching items on all pages. */
-  readonly total: number;
-  /** Number of skipped items. */
-  readonly skip: number;
-  /** Maximum number of items on a page. */
-  readonly limit: number;
-  /**
-   * The value of `after` for the next page; null on the last page, and if the request has another order than the
-   * default.
-   */
-  readonly next: string | null;
-}
-
 /** The type `UsageReportRow` of the API. */
 export interface UsageReportRow<D = number> {
   /** The material, if the groups have one. */
@@ -788,56 +739,6 @@ export interface WasteReport<D = number> {
   readonly items: readonly WasteReportRow<D>[];
 }
 
-/** The type `AvailableSpool` of the API. */
-export interface AvailableSpool<D = number> {
-  /** The spool's id. */
-  readonly id: string;
-  /** The spool's number. */
-  readonly number: number;
-  /** Material, colour and brand of the spool. */
-  readonly name: string;
-  /** Grams on the spool. */
-  readonly remaining_weight_grams: D;
-  /** Where the spool is. */
-  readonly location: string | null;
-}
-
-/** The type `AvailableMaterial` of the API. */
-export interface AvailableMaterial<D = number> {
-  /** Type of filament. */
-  readonly material_type: MaterialType;
-  /** Name of the colour. */
-  readonly color: string;
-  /** Grams that the pieces need. */
-  readonly needed: D;
-  /** Grams on the spools of this material and colour. */
-  readonly remaining: D;
-  /** Grams that open orders and unfinished runs reserve. */
-  readonly reserved: D;
-  /** remaining minus reserved; may be negative. */
-  readonly available: D;
-  /** needed minus available, or 0 if enough is available. */
-  readonly missing: D;
-  /** Up to ten spools that have all that is needed, those with the least filament first. */
-  readonly spools: readonly AvailableSpool<D>[];
-}
-
-/** The type `ProductAvailability` of the API. */
-export interface ProductAvailability<D = number> {
-  /** The product. */
-  readonly product_id: string;
-  /** Name of the product. */
-  readonly product_name: string;
-  /** Pieces of the product. */
-  readonly quantity: number;
-  /** Whether no material is missing. */
-  readonly can_print: boolean;
-  /** Number of materials and colours. */
-  readonly material_count: number;
-  /** The materials and colours, missing ones first; at most 500. */
-  readonly materials: readonly AvailableMaterial<D>[];
-}
-
 /** The type `OrderListItem` of the API. */
 export interface OrderListItem {
   /** The order's id. */
@@ -917,6 +818,56 @@ export interface Order {
   readonly updated_at: string;
 }
 
+/** The type `AvailableSpool` of the API. */
+export interface AvailableSpool<D = number> {
+  /** The spool's id. */
+  readonly id: string;
+  /** The spool's number. */
+  readonly number: number;
+  /** Material, colour and brand of the spool. */
+  readonly name: string;
+  /** Grams on the spool. */
+  readonly remaining_weight_grams: D;
+  /** Where the spool is. */
+  readonly location: string | null;
+}
+
+/** The type `AvailableMaterial` of the API. */
+export interface AvailableMaterial<D = number> {
+  /** Type of filament. */
+  readonly material_type: MaterialType;
+  /** Name of the colour. */
+  readonly color: string;
+  /** Grams that the pieces need. */
+  readonly needed: D;
+  /** Grams on the spools of this material and colour. */
+  readonly remaining: D;
+  /** Grams that open orders and unfinished runs reserve. */
+  readonly reserved: D;
+  /** remaining minus reserved; may be negative. */
+  readonly available: D;
+  /** needed minus available, or 0 if enough is available. */
+  readonly missing: D;
+  /** Up to ten spools that have all that is needed, those with the least filament first. */
+  readonly spools: readonly AvailableSpool<D>[];
+}
+
+/** The type `ProductAvailability` of the API. */
+export interface ProductAvailability<D = number> {
+  /** The product. */
+  readonly product_id: string;
+  /** Name of the product. */
+  readonly product_name: string;
+  /** Pieces of the product. */
+  readonly quantity: number;
+  /** Whether no material is missing. */
+  readonly can_print: boolean;
+  /** Number of materials and colours. */
+  readonly material_count: number;
+  /** The materials and colours, missing ones first; at most 500. */
+  readonly materials: readonly AvailableMaterial<D>[];
+}
+
 /** The type `OrderAvailability` of the API. */
 export interface OrderAvailability<D = number> {
   /** The order. */
@@ -929,6 +880,55 @@ export interface OrderAvailability<D = number> {
   readonly material_count: number;
   /** The materials and colours, missing ones first; at most 500. */
   readonly materials: readonly AvailableMaterial<D>[];
+}
+
+/** The type `StockLevel` of the API. */
+export interface StockLevel<D = number> {
+  /** The level's id. */
+  readonly id: string;
+  /** The material. */
+  readonly material_type: MaterialType;
+  /** The colour, ignoring case; null for all colours. */
+  readonly color: string | null;
+  /** The brand, ignoring case; null for all brands. */
+  readonly brand: string | null;
+  /** Grams that should be available. */
+  readonly minimum_grams: D;
+  /** Grams on spools in stock. */
+  readonly remaining_grams: D;
+  /** Grams that open orders and unfinished production runs still take. */
+  readonly reserved_grams: D;
+  /** remaining_grams minus reserved_grams; may be negative. */
+  readonly available_grams: D;
+  /** Grams that are missing to 110 % of minimum_grams if the level is low, else 0. */
+  readonly missing_grams: D;
+  /** Spools in stock. */
+  readonly spool_count: number;
+  /** Whether too little is available. */
+  readonly low: boolean;
+  /** When the level became low. */
+  readonly low_since: string | null;
+  /** Time of creation. */
+  readonly created_at: string;
+  /** Time of the last change of the level itself. */
+  readonly updated_at: string;
+}
+
+/** The type `StockLevelList` of the API. */
+export interface StockLevelList<D = number> {
+  /** The items of this page. */
+  readonly items: readonly StockLevel<D>[];
+  /** Number of matching items on all pages. */
+  readonly total: number;
+  /** Number of skipped items. */
+  readonly skip: number;
+  /** Maximum number of items on a page. */
+  readonly limit: number;
+  /**
+   * The value of `after` for the next page; null on the last page, and if the request has another order than the
+   * default.
+   */
+  readonly next: string | null;
 }
 
 /** The type `Webhook` of the API. */
@@ -1011,35 +1011,6 @@ export interface WebhookTestEvent {
   readonly data: Test;
 }
 
-/** The type `LowStock` of the API. */
-export interface LowStock<D = number> {
-  /** The level's id. */
-  readonly id: string;
-  /** The material. */
-  readonly material_type: MaterialType;
-  /** The colour; null for all colours. */
-  readonly color: string | null;
-  /** The brand; null for all brands. */
-  readonly brand: string | null;
-  /** Grams that should be available. */
-  readonly minimum_grams: D;
-  /** Grams that are available. */
-  readonly available_grams: D;
-  /** Grams that are missing to 110 % of minimum_grams. */
-  readonly missing_grams: D;
-  /** When the level became low. */
-  readonly low_since: string;
-}
-
-/** The type `InventoryLowStockEvent` of the API. */
-export interface InventoryLowStockEvent<D = number> {
-  /** The type of the event. */
-  readonly type: "inventory.low_stock";
-  /** When the event happened. */
-  readonly timestamp: string;
-  readonly data: LowStock<D>;
-}
-
 /** The type `RunCompleted` of the API. */
 export interface RunCompleted<D = number> {
   /** The run's id. */
@@ -1115,6 +1086,35 @@ export interface OrderReceivedEvent {
   /** When the event happened. */
   readonly timestamp: string;
   readonly data: OrderReceived;
+}
+
+/** The type `LowStock` of the API. */
+export interface LowStock<D = number> {
+  /** The level's id. */
+  readonly id: string;
+  /** The material. */
+  readonly material_type: MaterialType;
+  /** The colour; null for all colours. */
+  readonly color: string | null;
+  /** The brand; null for all brands. */
+  readonly brand: string | null;
+  /** Grams that should be available. */
+  readonly minimum_grams: D;
+  /** Grams that are available. */
+  readonly available_grams: D;
+  /** Grams that are missing to 110 % of minimum_grams. */
+  readonly missing_grams: D;
+  /** When the level became low. */
+  readonly low_since: string;
+}
+
+/** The type `InventoryLowStockEvent` of the API. */
+export interface InventoryLowStockEvent<D = number> {
+  /** The type of the event. */
+  readonly type: "inventory.low_stock";
+  /** When the event happened. */
+  readonly timestamp: string;
+  readonly data: LowStock<D>;
 }
 
 /** The type `Delivery` of the API. */
@@ -1195,10 +1195,10 @@ export interface DeliveryDetails {
 /** An event that a webhook sends. Newer services send other types too: ignore them. */
 export type WebhookEvent =
   | WebhookTestEvent
-  | InventoryLowStockEvent<number>
   | ProductionRunCompletedEvent<number>
   | ProductionRunFailedEvent<number>
-  | OrderReceivedEvent;
+  | OrderReceivedEvent
+  | InventoryLowStockEvent<number>;
 
 /** The type `NewPassword` of the API, in request bodies. */
 export interface NewPassword {
@@ -1356,30 +1356,6 @@ export interface Deduction {
 export interface Measurement {
   /** Weight of the spool with its filament in grams. */
   gross_grams: Decimal;
-}
-
-/** The type `StockLevelCreate` of the API, in request bodies. */
-export interface StockLevelCreate {
-  /** The material. */
-  material_type: MaterialType;
-  /** The colour, ignoring case; null for all colours. */
-  color?: string | null | undefined;
-  /** The brand, ignoring case; null for all brands. */
-  brand?: string | null | undefined;
-  /** Grams that should be available. */
-  minimum_grams: Decimal;
-}
-
-/** The type `StockLevelUpdate` of the API, in request bodies. */
-export interface StockLevelUpdate {
-  /** The material. */
-  material_type?: MaterialType | undefined;
-  /** The colour, ignoring case; null for all colours. */
-  color?: string | null | undefined;
-  /** The brand, ignoring case; null for all brands. */
-  brand?: string | null | undefined;
-  /** Grams that should be available. */
-  minimum_grams?: Decimal | undefined;
 }
 
 /** The type `ProductMaterialCreate` of the API, in request bodies. */
@@ -1722,6 +1698,30 @@ export interface OrderItemChangeUpdate {
   quantity?: number | undefined;
 }
 
+/** The type `StockLevelCreate` of the API, in request bodies. */
+export interface StockLevelCreate {
+  /** The material. */
+  material_type: MaterialType;
+  /** The colour, ignoring case; null for all colours. */
+  color?: string | null | undefined;
+  /** The brand, ignoring case; null for all brands. */
+  brand?: string | null | undefined;
+  /** Grams that should be available. */
+  minimum_grams: Decimal;
+}
+
+/** The type `StockLevelUpdate` of the API, in request bodies. */
+export interface StockLevelUpdate {
+  /** The material. */
+  material_type?: MaterialType | undefined;
+  /** The colour, ignoring case; null for all colours. */
+  color?: string | null | undefined;
+  /** The brand, ignoring case; null for all brands. */
+  brand?: string | null | undefined;
+  /** Grams that should be available. */
+  minimum_grams?: Decimal | undefined;
+}
+
 /** The type `WebhookCreate` of the API, in request bodies. */
 export interface WebhookCreate {
   /** Where events are sent: an https URL without user name, password and fragment. */
@@ -1826,30 +1826,6 @@ export interface ListSpoolUsageQuery {
   after?: string | undefined;
 }
 
-/** Query parameters of `stockLevels.list`. */
-export interface ListStockLevelsQuery {
-  /** Items to skip. */
-  skip?: number | undefined;
-  /** Maximum page size. */
-  limit?: number | undefined;
-  /** Any scalar field of the items. */
-  sort_by?: "id" | "material_type" | "color" | "brand" | "minimum_grams" | "remaining_grams" | "reserved_grams" | "available_grams" | "missing_grams" | "spool_count" | "low" | "low_since" | "created_at" | "updated_at" | undefined;
-  /** Ascending or descending. */
-  sort_order?: SortOrder | undefined;
-  /**
-   * The `next` of a page, to get the page after it. Cannot be combined with `skip` or another order than the default.
-   */
-  after?: string | undefined;
-  /** Whether too little is available. */
-  low?: boolean | undefined;
-  /** Only this material. */
-  material_type?: MaterialType | undefined;
-  /** Only this brand, ignoring case. */
-  brand?: string | undefined;
-  /** Only this colour, ignoring case. */
-  color?: string | undefined;
-}
-
 /** Query parameters of `reports.usage`. */
 export interface ReportUsageQuery {
   /** What the rows of the report have in common. */
@@ -1948,6 +1924,30 @@ export interface ListOrdersQuery {
   source?: string | undefined;
   /** Only orders with this text in reference, customer or notes, ignoring case; no wildcards. */
   search?: string | undefined;
+}
+
+/** Query parameters of `stockLevels.list`. */
+export interface ListStockLevelsQuery {
+  /** Items to skip. */
+  skip?: number | undefined;
+  /** Maximum page size. */
+  limit?: number | undefined;
+  /** Any scalar field of the items. */
+  sort_by?: "id" | "material_type" | "color" | "brand" | "minimum_grams" | "remaining_grams" | "reserved_grams" | "available_grams" | "missing_grams" | "spool_count" | "low" | "low_since" | "created_at" | "updated_at" | undefined;
+  /** Ascending or descending. */
+  sort_order?: SortOrder | undefined;
+  /**
+   * The `next` of a page, to get the page after it. Cannot be combined with `skip` or another order than the default.
+   */
+  after?: string | undefined;
+  /** Whether too little is available. */
+  low?: boolean | undefined;
+  /** Only this material. */
+  material_type?: MaterialType | undefined;
+  /** Only this brand, ignoring case. */
+  brand?: string | undefined;
+  /** Only this colour, ignoring case. */
+  color?: string | undefined;
 }
 
 /** Query parameters of `webhooks.list`. */
@@ -2650,108 +2650,6 @@ export class SpoolsResource<M extends DecimalMode = "number"> {
     options: RequestOptions = {},
   ): AsyncGenerator<Usage<Decimals[M]>, void, undefined> {
     return cursorPages(this.#client, `/spools/${segment(id)}/usage`, { ...query }, options);
-  }
-
-}
-
-/** How much filament should be in stock. The levels that are low are the shopping list. */
-export class StockLevelsResource<M extends DecimalMode = "number"> {
-  readonly #client: BaseClient;
-
-  constructor(client: BaseClient) {
-    this.#client = client;
-  }
-
-  /**
-   * List stock levels.
-   *
-   * `low=true` is the shopping list: the levels with too little filament, each with the grams that are missing.
-   */
-  list(
-    query: ListStockLevelsQuery = {},
-    options: RequestOptions = {},
-  ): Promise<StockLevelList<Decimals[M]>> {
-    return this.#client.call("GET", `/stock-levels`, { query: { ...query } }, options);
-  }
-
-  /**
-   * Iterates over all items of the list, page by page.
-   *
-   * Items that others create or delete meanwhile may be missing or not; every other item occurs exactly once. Sort by
-   * a field that does not change meanwhile.
-   */
-  iterate(
-    query: Omit<ListStockLevelsQuery, "skip" | "limit" | "after"> = {},
-    options: RequestOptions = {},
-  ): AsyncGenerator<StockLevel<Decimals[M]>, void, undefined> {
-    return cursorPages(this.#client, `/stock-levels`, { ...query }, options);
-  }
-
-  /**
-   * Create a stock level.
-   *
-   * Each combination of material, colour and brand has one level (`STOCK_LEVEL_EXISTS`). With no `color` or `brand`,
-   * or an empty one, all colours or brands count. Spools that are archived or removed do not count.
-   *
-   * `reserved_grams` is what open orders and unfinished production runs still take, as in `getProductAvailability`;
-   * for a level with a brand, as far as other brands do not cover it. A level becomes `low` when `available_grams` is
-   * less than `minimum_grams`, and is low until it reaches 110 % of that, so that it does not change with each gram.
-   * `missing_grams` are missing to the 110 %. Each change of spools, runs, orders and products updates `low` in the
-   * same transaction.
-   *
-   * Requires the role `operator` or `admin`.
-   */
-  create(
-    input: StockLevelCreate,
-    options: RequestOptions & Keyed = {},
-  ): Promise<StockLevel<Decimals[M]>> {
-    return this.#client.call("POST", `/stock-levels`, { body: input, keyed: true }, options);
-  }
-
-  /**
-   * Get a stock level.
-   *
-   * Returns a stock level with what is in stock, reserved and missing now.
-   */
-  get(
-    id: string,
-    options: RequestOptions = {},
-  ): Promise<StockLevel<Decimals[M]>> {
-    return this.#client.call("GET", `/stock-levels/${segment(id)}`, {  }, options);
-  }
-
-  /**
-   * Update a stock level.
-   *
-   * With no `color` or `brand`, or an empty one, all colours or brands count. Spools that are archived or removed do
-   * not count.
-   *
-   * `reserved_grams` is what open orders and unfinished production runs still take, as in `getProductAvailability`;
-   * for a level with a brand, as far as other brands do not cover it. A level becomes `low` when `available_grams` is
-   * less than `minimum_grams`, and is low until it reaches 110 % of that, so that it does not change with each gram.
-   * `missing_grams` are missing to the 110 %. Each change of spools, runs, orders and products updates `low` in the
-   * same transaction.
-   *
-   * Requires the role `operator` or `admin`.
-   */
-  update(
-    id: string,
-    input: StockLevelUpdate,
-    options: RequestOptions = {},
-  ): Promise<StockLevel<Decimals[M]>> {
-    return this.#client.call("PATCH", `/stock-levels/${segment(id)}`, { body: input }, options);
-  }
-
-  /**
-   * Remove a stock level.
-   *
-   * Requires the role `operator` or `admin`.
-   */
-  delete(
-    id: string,
-    options: RequestOptions = {},
-  ): Promise<void> {
-    return this.#client.call("DELETE", `/stock-levels/${segment(id)}`, {  }, options);
   }
 
 }
@@ -3521,29 +3419,6 @@ export class OrdersResource<M extends DecimalMode = "number"> {
   }
 
   /**
-   * Check whether an order can be printed.
-   *
-   * Follows the bill of materials through all components. Materials that are not required do not count. `needed`,
-   * `remaining`, `reserved`, `available` and `missing` are grams of each material and colour (ignoring case).
-   * Archived and removed spools do not count.
-   *
-   * Open orders reserve what their pieces need that are neither produced nor in an unfinished run (`pending`,
-   * `in_progress`, `paused`). Unfinished runs reserve the weights of their materials, actual or else estimated; a run
-   * without such weights reserves the bills of materials of its items. Reservations are computed at each request, and
-   * never prevent a deduction, so that `available` can be negative.
-   *
-   * `needed` is for the pieces of the order that are neither produced nor in an unfinished run. `reserved` contains
-   * what those runs plan, and not what the order itself reserves. An order that is `done` or `cancelled` needs
-   * nothing.
-   */
-  getAvailability(
-    id: string,
-    options: RequestOptions = {},
-  ): Promise<OrderAvailability<Decimals[M]>> {
-    return this.#client.call("GET", `/orders/${segment(id)}/availability`, {  }, options);
-  }
-
-  /**
    * Add a product to an order.
    *
    * The item names the product by `product_id` or `sku`, or both. The status of the order does not change.
@@ -3588,6 +3463,131 @@ export class OrdersResource<M extends DecimalMode = "number"> {
     options: RequestOptions = {},
   ): Promise<void> {
     return this.#client.call("DELETE", `/orders/${segment(id)}/items/${segment(itemId)}`, {  }, options);
+  }
+
+  /**
+   * Check whether an order can be printed.
+   *
+   * Follows the bill of materials through all components. Materials that are not required do not count. `needed`,
+   * `remaining`, `reserved`, `available` and `missing` are grams of each material and colour (ignoring case).
+   * Archived and removed spools do not count.
+   *
+   * Open orders reserve what their pieces need that are neither produced nor in an unfinished run (`pending`,
+   * `in_progress`, `paused`). Unfinished runs reserve the weights of their materials, actual or else estimated; a run
+   * without such weights reserves the bills of materials of its items. Reservations are computed at each request, and
+   * never prevent a deduction, so that `available` can be negative.
+   *
+   * `needed` is for the pieces of the order that are neither produced nor in an unfinished run. `reserved` contains
+   * what those runs plan, and not what the order itself reserves. An order that is `done` or `cancelled` needs
+   * nothing.
+   */
+  getAvailability(
+    id: string,
+    options: RequestOptions = {},
+  ): Promise<OrderAvailability<Decimals[M]>> {
+    return this.#client.call("GET", `/orders/${segment(id)}/availability`, {  }, options);
+  }
+
+}
+
+/** How much filament should be in stock. The levels that are low are the shopping list. */
+export class StockLevelsResource<M extends DecimalMode = "number"> {
+  readonly #client: BaseClient;
+
+  constructor(client: BaseClient) {
+    this.#client = client;
+  }
+
+  /**
+   * List stock levels.
+   *
+   * `low=true` is the shopping list: the levels with too little filament, each with the grams that are missing.
+   */
+  list(
+    query: ListStockLevelsQuery = {},
+    options: RequestOptions = {},
+  ): Promise<StockLevelList<Decimals[M]>> {
+    return this.#client.call("GET", `/stock-levels`, { query: { ...query } }, options);
+  }
+
+  /**
+   * Iterates over all items of the list, page by page.
+   *
+   * Items that others create or delete meanwhile may be missing or not; every other item occurs exactly once. Sort by
+   * a field that does not change meanwhile.
+   */
+  iterate(
+    query: Omit<ListStockLevelsQuery, "skip" | "limit" | "after"> = {},
+    options: RequestOptions = {},
+  ): AsyncGenerator<StockLevel<Decimals[M]>, void, undefined> {
+    return cursorPages(this.#client, `/stock-levels`, { ...query }, options);
+  }
+
+  /**
+   * Create a stock level.
+   *
+   * Each combination of material, colour and brand has one level (`STOCK_LEVEL_EXISTS`). With no `color` or `brand`,
+   * or an empty one, all colours or brands count. Spools that are archived or removed do not count.
+   *
+   * `reserved_grams` is what open orders and unfinished production runs still take, as in `getProductAvailability`;
+   * for a level with a brand, as far as other brands do not cover it. A level becomes `low` when `available_grams` is
+   * less than `minimum_grams`, and is low until it reaches 110 % of that, so that it does not change with each gram.
+   * `missing_grams` are missing to the 110 %. Each change of spools, runs, orders and products updates `low` in the
+   * same transaction.
+   *
+   * Requires the role `operator` or `admin`.
+   */
+  create(
+    input: StockLevelCreate,
+    options: RequestOptions & Keyed = {},
+  ): Promise<StockLevel<Decimals[M]>> {
+    return this.#client.call("POST", `/stock-levels`, { body: input, keyed: true }, options);
+  }
+
+  /**
+   * Get a stock level.
+   *
+   * Returns a stock level with what is in stock, reserved and missing now.
+   */
+  get(
+    id: string,
+    options: RequestOptions = {},
+  ): Promise<StockLevel<Decimals[M]>> {
+    return this.#client.call("GET", `/stock-levels/${segment(id)}`, {  }, options);
+  }
+
+  /**
+   * Update a stock level.
+   *
+   * With no `color` or `brand`, or an empty one, all colours or brands count. Spools that are archived or removed do
+   * not count.
+   *
+   * `reserved_grams` is what open orders and unfinished production runs still take, as in `getProductAvailability`;
+   * for a level with a brand, as far as other brands do not cover it. A level becomes `low` when `available_grams` is
+   * less than `minimum_grams`, and is low until it reaches 110 % of that, so that it does not change with each gram.
+   * `missing_grams` are missing to the 110 %. Each change of spools, runs, orders and products updates `low` in the
+   * same transaction.
+   *
+   * Requires the role `operator` or `admin`.
+   */
+  update(
+    id: string,
+    input: StockLevelUpdate,
+    options: RequestOptions = {},
+  ): Promise<StockLevel<Decimals[M]>> {
+    return this.#client.call("PATCH", `/stock-levels/${segment(id)}`, { body: input }, options);
+  }
+
+  /**
+   * Remove a stock level.
+   *
+   * Requires the role `operator` or `admin`.
+   */
+  delete(
+    id: string,
+    options: RequestOptions = {},
+  ): Promise<void> {
+    return this.#client.call("DELETE", `/stock-levels/${segment(id)}`, {  }, options);
   }
 
 }
@@ -3806,8 +3806,6 @@ export class Client<M extends DecimalMode = "number"> extends BaseClient {
   readonly apiKeys: ApiKeysResource<M>;
   /** Filament spools, their costs, and the ledger of the filament used. */
   readonly spools: SpoolsResource<M>;
-  /** How much filament should be in stock. The levels that are low are the shopping list. */
-  readonly stockLevels: StockLevelsResource<M>;
   /** What was used and what was wasted, in grams and money. Days begin at midnight UTC. */
   readonly reports: ReportsResource<M>;
   /** Products, their bills of materials, and their costs. */
@@ -3819,6 +3817,8 @@ export class Client<M extends DecimalMode = "number"> extends BaseClient {
   readonly productionRuns: ProductionRunsResource<M>;
   /** Orders of customers, what they still need, and whether the filament is there to print it. */
   readonly orders: OrdersResource<M>;
+  /** How much filament should be in stock. The levels that are low are the shopping list. */
+  readonly stockLevels: StockLevelsResource<M>;
   /**
    * URLs that get events of the tenant, signed as [Standard Webhooks](https://www.standardwebhooks.com) specifies.
    * For admins; API keys are rejected. An event is stored in the transaction of its cause, so that none is lost, and
@@ -3836,11 +3836,11 @@ export class Client<M extends DecimalMode = "number"> extends BaseClient {
     this.users = new UsersResource(this);
     this.apiKeys = new ApiKeysResource(this);
     this.spools = new SpoolsResource(this);
-    this.stockLevels = new StockLevelsResource(this);
     this.reports = new ReportsResource(this);
     this.products = new ProductsResource(this);
     this.productionRuns = new ProductionRunsResource(this);
     this.orders = new OrdersResource(this);
+    this.stockLevels = new StockLevelsResource(this);
     this.webhooks = new WebhooksResource(this);
   }
 

@@ -1,10 +1,11 @@
-package inventory
+package stock
 
 import (
 	"context"
 	"reflect"
 
 	"spoolwright/db"
+	"spoolwright/inventory"
 	"spoolwright/server"
 	"spoolwright/webhooks"
 )
@@ -16,20 +17,20 @@ var levelsTag = &server.Tag{
 
 // StockLevel is the grams of a filament that should be in stock.
 type StockLevel struct {
-	ID           server.UUID                     `json:"id" rule:"readOnly,notNull"`
-	MaterialType server.Optional[MaterialType]   `json:"material_type" rule:"required"`
-	Color        server.Optional[string]         `json:"color"`
-	Brand        server.Optional[string]         `json:"brand"`
-	Minimum      server.Optional[server.Decimal] `json:"minimum_grams" rule:"required,exclusiveMinimum=0,maximum=999999999"`
-	Remaining    server.Decimal                  `json:"remaining_grams" rule:"readOnly,notNull"`
-	Reserved     server.Decimal                  `json:"reserved_grams" rule:"readOnly,notNull"`
-	Available    server.Decimal                  `json:"available_grams" rule:"readOnly,notNull"`
-	Missing      server.Decimal                  `json:"missing_grams" rule:"readOnly,notNull"`
-	SpoolCount   int64                           `json:"spool_count" rule:"readOnly,notNull"`
-	Low          bool                            `json:"low" rule:"readOnly,notNull"`
-	LowSince     server.Timestamp                `json:"low_since" rule:"readOnly"`
-	CreatedAt    server.Timestamp                `json:"created_at" rule:"readOnly,notNull"`
-	UpdatedAt    server.Timestamp                `json:"updated_at" rule:"readOnly,notNull"`
+	ID           server.UUID                             `json:"id" rule:"readOnly,notNull"`
+	MaterialType server.Optional[inventory.MaterialType] `json:"material_type" rule:"required"`
+	Color        server.Optional[string]                 `json:"color"`
+	Brand        server.Optional[string]                 `json:"brand"`
+	Minimum      server.Optional[server.Decimal]         `json:"minimum_grams" rule:"required,exclusiveMinimum=0,maximum=999999999"`
+	Remaining    server.Decimal                          `json:"remaining_grams" rule:"readOnly,notNull"`
+	Reserved     server.Decimal                          `json:"reserved_grams" rule:"readOnly,notNull"`
+	Available    server.Decimal                          `json:"available_grams" rule:"readOnly,notNull"`
+	Missing      server.Decimal                          `json:"missing_grams" rule:"readOnly,notNull"`
+	SpoolCount   int64                                   `json:"spool_count" rule:"readOnly,notNull"`
+	Low          bool                                    `json:"low" rule:"readOnly,notNull"`
+	LowSince     server.Timestamp                        `json:"low_since" rule:"readOnly"`
+	CreatedAt    server.Timestamp                        `json:"created_at" rule:"readOnly,notNull"`
+	UpdatedAt    server.Timestamp                        `json:"updated_at" rule:"readOnly,notNull"`
 }
 
 // Events are the events of stock levels.
@@ -42,14 +43,14 @@ var Events = webhooks.Declare(server.Event{
 
 // LowStock is the data of an inventory.low_stock.
 type LowStock struct {
-	ID           server.UUID      `json:"id" rule:"notNull"`
-	MaterialType MaterialType     `json:"material_type" rule:"notNull"`
-	Color        string           `json:"color"`
-	Brand        string           `json:"brand"`
-	Minimum      server.Decimal   `json:"minimum_grams" rule:"notNull"`
-	Available    server.Decimal   `json:"available_grams" rule:"notNull"`
-	Missing      server.Decimal   `json:"missing_grams" rule:"notNull"`
-	LowSince     server.Timestamp `json:"low_since" rule:"notNull"`
+	ID           server.UUID            `json:"id" rule:"notNull"`
+	MaterialType inventory.MaterialType `json:"material_type" rule:"notNull"`
+	Color        string                 `json:"color"`
+	Brand        string                 `json:"brand"`
+	Minimum      server.Decimal         `json:"minimum_grams" rule:"notNull"`
+	Available    server.Decimal         `json:"available_grams" rule:"notNull"`
+	Missing      server.Decimal         `json:"missing_grams" rule:"notNull"`
+	LowSince     server.Timestamp       `json:"low_since" rule:"notNull"`
 }
 
 const levelColumns = `id, material_type, color, brand, minimum_grams, remaining_grams, reserved_grams, available_grams,
@@ -75,10 +76,10 @@ var (
 // LevelFilter are the parameters of the list of stock levels.
 type LevelFilter struct {
 	server.ListQuery
-	Low          server.Optional[bool]         `query:"low"`
-	MaterialType server.Optional[MaterialType] `query:"material_type"`
-	Brand        server.Optional[string]       `query:"brand"`
-	Color        server.Optional[string]       `query:"color"`
+	Low          server.Optional[bool]                   `query:"low"`
+	MaterialType server.Optional[inventory.MaterialType] `query:"material_type"`
+	Brand        server.Optional[string]                 `query:"brand"`
+	Color        server.Optional[string]                 `query:"color"`
 }
 
 var listLevelsDoc = &server.Doc{

@@ -1,10 +1,11 @@
-package orders
+package stock
 
 import (
 	"context"
 
 	"spoolwright/db"
 	"spoolwright/inventory"
+	"spoolwright/orders"
 	"spoolwright/server"
 )
 
@@ -21,7 +22,7 @@ type ProductAvailability struct {
 // OrderAvailability says whether the filament for an order is there.
 type OrderAvailability struct {
 	OrderID       server.UUID         `json:"order_id" rule:"notNull"`
-	Status        OrderStatus         `json:"status" rule:"notNull"`
+	Status        orders.OrderStatus  `json:"status" rule:"notNull"`
 	CanPrint      bool                `json:"can_print" rule:"notNull"`
 	MaterialCount int64               `json:"material_count" rule:"notNull"`
 	Materials     []AvailableMaterial `json:"materials" rule:"notNull"`
@@ -74,7 +75,7 @@ const availabilityRules = "Follows the bill of materials through all components.
 	"never prevent a deduction, so that `available` can be negative."
 
 var productAvailabilityDoc = &server.Doc{
-	ID: "getProductAvailability", Tag: tag, Summary: "Check whether a product can be printed",
+	ID: "getProductAvailability", Tag: orders.Tag, Summary: "Check whether a product can be printed",
 	Description: availabilityRules,
 }
 
@@ -94,7 +95,7 @@ func (h handlers) productAvailability(
 }
 
 var orderAvailabilityDoc = &server.Doc{
-	ID: "getOrderAvailability", Tag: tag, Summary: "Check whether an order can be printed",
+	ID: "getOrderAvailability", Tag: orders.Tag, Summary: "Check whether an order can be printed",
 	Description: availabilityRules + "\n\n" +
 		"`needed` is for the pieces of the order that are neither produced nor in an unfinished run. `reserved` contains " +
 		"what those runs plan, and not what the order itself reserves. An order that is `done` or `cancelled` needs " +

@@ -1,4 +1,4 @@
-package orders_test
+package stock_test
 
 import (
 	"context"

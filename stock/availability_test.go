@@ -1,0 +1,270 @@
+package stock_test
+
+import (
+	"fmt"
+	"testing"
+
+	"spoolwright/catalog"
+	"spoolwright/inventory"
+	"spoolwright/orders"
+	"spoolwright/production"
+	"spoolwright/stock"
+	"spoolwright/testkit"
+)
+
+func TestMain(m *testing.M) { testkit.Main(m) }
+
+type j = testkit.JSON
+
+const (
+	path     = "/api/v1/orders"
+	products = "/api/v1/products"
+	runs     = "/api/v1/production-runs"
+)
+
+func newAPI(t testing.TB) *testkit.API {
+	t.Helper()
+	return testkit.New(t, testkit.Options{PerMinute: 1_000_000, PerHour: 10_000_000}, inventory.Routes, catalog.Routes,
+		production.Routes(orders.Runs), orders.Routes, stock.Routes)
+}
+
+// newProduct creates a product that needs grams of PLA Black, and returns its id.
+func newProduct(t testing.TB, c *testkit.Client, sku string, grams float64) string {
+	t.Helper()
+	return c.Post(t, products, j{"name": "Product " + sku, "sku": sku, "materials": []j{
+		{"material_type": "PLA", "color": "Black", "weight_grams": grams}}}).Want(201).ID()
+}
+
+func newSpool(t testing.TB, c *testkit.Client, grams float64, fields j) string {
+	t.Helper()
+	body := j{"material_type": "PLA", "color": "Black", "diameter_mm": 1.75, "net_weight_grams": 1000,
+		"remaining_weight_grams": grams}
+	for name, value := range fields {
+		body[name] = value
+	}
+	return c.Post(t, "/api/v1/spools", body).Want(201).ID()
+}
+
+func wantLen(t testing.TB, a *testkit.Response, list string, n int) {
+	t.Helper()
+	if got := len(a.List(list)); got != n {
+		t.Errorf("%s: %s has %d entries, want %d: %s", a.What, list, got, n, a.Body)
+	}
+}
+
+// newOrder creates an order of pieces of a product, and returns its path and the id of its item.
+func newOrder(t testing.TB, c *testkit.Client, product string, pieces int) (order, item string) {
+	t.Helper()
+	a := c.Post(t, path, j{"items": []j{{"product_id": product, "quantity": pieces}}}).Want(201)
+	return path + "/" + a.ID(), a.Text("items.0.id")
+}
+
+// newRun creates a run that prints pieces of an item of an order, and returns its path.
+func newRun(t testing.TB, c *testkit.Client, product, item string, pieces int, fields j) string {
+	t.Helper()
+	body := j{"items": []j{{"product_id": product, "order_item_id": item, "quantity": pieces}}}
+	for name, value := range fields {
+		body[name] = value
+	}
+	return runs + "/" + c.Post(t, runs, body).Want(201).ID()
+}
+
+func shows(t testing.TB, c *testkit.Client, order, status, produced, planned string) {
+	t.Helper()
+	c.Get(t, order).Want(200).Shows(map[string]string{"status": status, "items.0.produced": produced,
+		"items.0.planned": planned})
+}
+
+// reserved checks what is reserved of PLA Black, as the availability of a product shows it.
+func reserved(t testing.TB, c *testkit.Client, product, want string) {
+	t.Helper()
+	c.Get(t, products+"/"+product+"/availability").Want(200).Shows(map[string]string{"materials.0.reserved": want})
+}
+
+func TestReservations(t *testing.T) {
+	t.Parallel()
+	api := newAPI(t)
+	c, foreign := api.Operator(t), api.Operator(t)
+	newOrder(t, foreign, newProduct(t, foreign, "A", 10), 100)
+	product, spool := newProduct(t, c, "A", 10), newSpool(t, c, 1000, nil)
+	orange := newSpool(t, c, 1000, j{"color": "Orange"})
+	reserved(t, c, product, "0")
+	order, item := newOrder(t, c, product, 10)
+	reserved(t, c, product, "100")
+	newOrder(t, c, newProduct(t, c, "B", 1.5), 2)
+	reserved(t, c, product, "103")
+
+	// A run without weights plans the bill of materials of its items, also of those that no order has.
+	run := newRun(t, c, product, item, 4, nil)
+	reserved(t, c, product, "103")
+	c.Post(t, run+"/items", j{"product_id": product, "quantity": 2}).Want(201)
+	reserved(t, c, product, "123")
+	// With a weight, it plans the weights: the actual one, or else the estimate.
+	material := run + "/materials/" + c.Post(t, run+"/materials", j{"spool_id": spool}).Want(201).ID()
+	reserved(t, c, product, "123")
+	c.Patch(t, material, j{"estimated_weight_grams": 55.5}).Want(200)
+	reserved(t, c, product, "118.5")
+	c.Post(t, run+"/materials", j{"spool_id": orange, "estimated_weight_grams": 7}).Want(201)
+	reserved(t, c, product, "118.5")
+	c.Patch(t, material, j{"actual_weight_grams": 50}).Want(200)
+	reserved(t, c, product, "113")
+	for _, status := range []string{"in_progress", "paused", "pending"} {
+		c.Patch(t, run, j{"status": status}).Want(200)
+		reserved(t, c, product, "113")
+	}
+	c.Patch(t, material, j{"actual_weight_grams": nil, "estimated_weight_grams": 0}).Want(200)
+	reserved(t, c, product, "63")
+	for status, want := range map[string]string{"failed": "103", "cancelled": "103", "completed": "63"} {
+		c.Patch(t, run, j{"status": status}).Want(200)
+		reserved(t, c, product, want)
+	}
+	c.Patch(t, run, j{"status": "pending"}).Want(200)
+
+	// More pieces planned than ordered do not reduce what another order reserves.
+	other, _ := newOrder(t, c, product, 1)
+	reserved(t, c, product, "73")
+	more := newRun(t, c, product, item, 100, j{"materials": []j{{"spool_id": spool, "estimated_weight_grams": 1}}})
+	reserved(t, c, product, "14")
+	c.Delete(t, more).Want(204)
+	reserved(t, c, product, "73")
+	c.Delete(t, other).Want(204)
+	reserved(t, c, product, "63")
+	for status, want := range map[string]string{"done": "3", "cancelled": "3", "in_production": "63", "received": "63"} {
+		c.Patch(t, order, j{"status": status}).Want(200)
+		reserved(t, c, product, want)
+	}
+	c.Delete(t, order).Want(204)
+	reserved(t, c, product, "3")
+	// Hidden and archived spools of a run do not matter for what it reserves.
+	c.Patch(t, material, j{"estimated_weight_grams": 5}).Want(200)
+	reserved(t, c, product, "8")
+	c.Delete(t, "/api/v1/spools/"+spool).Want(204)
+	reserved(t, c, product, "8")
+}
+
+func TestAvailability(t *testing.T) {
+	t.Parallel()
+	c := newAPI(t).Operator(t)
+	wing := c.Post(t, products, j{"name": "Wing", "materials": []j{
+		{"material_type": "PLA", "color": "red", "weight_grams": 2.5},
+		{"material_type": "PETG", "color": "Clear", "weight_grams": 1, "is_required": false}}}).Want(201).ID()
+	head := c.Post(t, products, j{"name": "Head", "components": []j{{"component_product_id": wing, "quantity": 3}},
+		"materials": []j{{"material_type": "TPU", "color": "Black", "weight_grams": 4}}}).Want(201).ID()
+	dragon := c.Post(t, products, j{"name": "Dragon", "materials": []j{
+		{"material_type": "PLA", "color": "Red", "weight_grams": 10}},
+		"components": []j{{"component_product_id": wing, "quantity": 2}, {"component_product_id": head}}}).Want(201).ID()
+	available := func(path string) *testkit.Response { return c.Get(t, path).Want(200) }
+	empty := c.Post(t, products, j{"name": "Empty"}).Want(201).ID()
+	available(products + "/" + empty + "/availability").Shows(map[string]string{"can_print": "true", "material_count": "0",
+		"quantity": "1"})
+
+	// 22.5 g of PLA Red, 4 g of TPU Black a piece.
+	available(products + "/" + dragon + "/availability?quantity=4").Shows(map[string]string{"can_print": "false",
+		"product_id": dragon, "product_name": "Dragon", "quantity": "4", "material_count": "2",
+		"materials.0.material_type": "PLA", "materials.0.needed": "90", "materials.0.remaining": "0",
+		"materials.0.reserved": "0", "materials.0.available": "0", "materials.0.missing": "90",
+		"materials.1.material_type": "TPU", "materials.1.color": "Black", "materials.1.needed": "16"})
+	var red []string
+	for _, grams := range []float64{100, 90, 89.999999, 500} {
+		red = append(red, newSpool(t, c, grams, j{"color": "RED", "location": "Shelf"}))
+	}
+	newSpool(t, c, 1000, j{"color": "Red", "archived": true})
+	c.Delete(t, "/api/v1/spools/"+newSpool(t, c, 1000, j{"color": "Red"})).Want(204)
+	newSpool(t, c, 1000, j{"color": "Red", "material_type": "PETG"})
+	newSpool(t, c, 15, j{"color": "Black", "material_type": "TPU"})
+	answer := available(products + "/" + dragon + "/availability?quantity=4")
+	answer.Shows(map[string]string{"can_print": "false", "materials.0.material_type": "TPU", "materials.0.missing": "1",
+		"materials.1.remaining": "779.999999", "materials.1.available": "779.999999",
+		"materials.1.missing": "0", "materials.1.spools.0.id": red[1], "materials.1.spools.1.id": red[0],
+		"materials.1.spools.2.id": red[3], "materials.1.spools.0.location": "Shelf",
+		"materials.1.spools.0.remaining_weight_grams": "90", "materials.1.spools.0.name": "PLA RED"})
+	wantLen(t, answer, "materials.0.spools", 0)
+	wantLen(t, answer, "materials.1.spools", 3)
+	newSpool(t, c, 1, j{"color": "Black", "material_type": "TPU"})
+	available(products + "/" + dragon + "/availability?quantity=4").Shows(map[string]string{"can_print": "true"})
+
+	// The order's own reservation does not count against it; its runs and other orders do.
+	order, item := newOrder(t, c, dragon, 4)
+	answer = available(order + "/availability").Shows(map[string]string{"order_id": order[len(path)+1:],
+		"status": "received", "can_print": "true", "materials.0.needed": "90", "materials.0.reserved": "0", "materials.0.available": "779.999999",
+		"materials.1.needed": "16", "materials.1.missing": "0"})
+	wantLen(t, answer, "materials.1.spools", 0)
+	available(products + "/" + dragon + "/availability").Shows(map[string]string{"can_print": "false",
+		"materials.0.material_type": "TPU", "materials.0.reserved": "16", "materials.0.available": "0",
+		"materials.0.missing": "4", "materials.1.reserved": "90"})
+	other, _ := newOrder(t, c, head, 1)
+	available(order + "/availability").Shows(map[string]string{"can_print": "false", "materials.0.material_type": "TPU",
+		"materials.0.reserved": "4", "materials.0.available": "12", "materials.0.missing": "4",
+		"materials.1.reserved": "7.5"})
+	c.Patch(t, other, j{"status": "cancelled"}).Want(200)
+	run := newRun(t, c, dragon, item, 3, nil)
+	available(order + "/availability").Shows(map[string]string{"can_print": "true", "materials.0.needed": "22.5",
+		"materials.0.reserved": "67.5", "materials.1.needed": "4", "materials.1.reserved": "12",
+		"materials.1.available": "4"})
+	c.Patch(t, run+"/items/"+c.Get(t, run).Want(200).Text("items.0.id"), j{"quantity": 4}).Want(200)
+	answer = available(order + "/availability").Shows(map[string]string{"can_print": "true", "material_count": "2",
+		"materials.0.needed": "0", "materials.0.reserved": "90"})
+	wantLen(t, answer, "materials.0.spools", 0)
+	// Its runs cannot be printed from what is left.
+	c.Post(t, "/api/v1/spools/"+red[3]+"/deduct", j{"weight_grams": 500}).Want(200)
+	c.Post(t, "/api/v1/spools/"+red[0]+"/deduct", j{"weight_grams": 100}).Want(200)
+	c.Post(t, "/api/v1/spools/"+red[1]+"/deduct", j{"weight_grams": 90}).Want(200)
+	available(order + "/availability").Shows(map[string]string{"can_print": "false",
+		"materials.0.available": "-0.000001", "materials.0.missing": "0.000001"})
+	c.Patch(t, run, j{"status": "completed"}).Want(200)
+	available(order + "/availability").Shows(map[string]string{"can_print": "true", "status": "done",
+		"material_count": "0"})
+}
+
+// A product that many paths of components lead to is read once, and no number is too large for a client.
+func TestAvailabilityOfDeepTree(t *testing.T) {
+	t.Parallel()
+	c := newAPI(t).Operator(t)
+	below := []string{newProduct(t, c, "left", 1000), newProduct(t, c, "right", 1000)}
+	for level := range 50 {
+		quantity := 1_000_000
+		if level < 2 {
+			quantity = 2
+		}
+		components := []j{{"component_product_id": below[0], "quantity": quantity},
+			{"component_product_id": below[1], "quantity": quantity}}
+		for i := range below {
+			below[i] = c.Post(t, products, j{"name": fmt.Sprint(level, " ", i), "components": components}).Want(201).ID()
+		}
+		if level == 1 {
+			c.Get(t, products+"/"+below[0]+"/availability?quantity=3").Want(200).
+				Shows(map[string]string{"materials.0.needed": "48000", "material_count": "1"})
+		}
+	}
+	newSpool(t, c, 1000, nil)
+	newOrder(t, c, below[0], 1_000_000)
+	c.Get(t, products+"/"+below[1]+"/availability?quantity=1000000").Want(200).
+		Shows(map[string]string{"materials.0.needed": "999999999", "materials.0.reserved": "999999999",
+			"materials.0.available": "-999999999", "materials.0.missing": "999999999", "can_print": "false"})
+}
+
+// The lists of the response have a maximum length, and the verdict is about all materials.
+func TestAvailabilityIsBounded(t *testing.T) {
+	t.Parallel()
+	c := newAPI(t).Operator(t)
+	var components []j
+	for part := range 2 {
+		materials := make([]j, 300)
+		for i := range materials {
+			materials[i] = j{"material_type": "PLA", "color": fmt.Sprint("Colour ", part, " ", i), "weight_grams": 1}
+		}
+		components = append(components, j{"component_product_id": c.Post(t, products,
+			j{"name": "Part", "materials": materials}).Want(201).ID()})
+	}
+	product := c.Post(t, products, j{"name": "Rainbow", "components": components, "materials": []j{
+		{"material_type": "ABS", "color": "Black", "weight_grams": 1}}}).Want(201).ID()
+	c.Post(t, "/api/v1/spools", j{"material_type": "ABS", "color": "black", "diameter_mm": 1.75, "net_weight_grams": 5,
+		"quantity": 11}).Want(201)
+	answer := c.Get(t, products+"/"+product+"/availability").Want(200).Shows(map[string]string{"can_print": "false",
+		"material_count": "601", "materials.0.material_type": "PLA"})
+	wantLen(t, answer, "materials", 500)
+	part := c.Post(t, products, j{"name": "Part", "materials": []j{
+		{"material_type": "ABS", "color": "Black", "weight_grams": 1}}}).Want(201).ID()
+	answer = c.Get(t, products+"/"+part+"/availability").Want(200).Shows(map[string]string{"can_print": "true"})
+	wantLen(t, answer, "materials.0.spools", 10)
+}

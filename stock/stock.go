@@ -1,0 +1,47 @@
+// Package stock answers what filament is in stock, reserved and missing: stock levels, and the availability of what
+// products and orders need. docs/commit.md lists the triggers that keep levels current.
+package stock
+
+import (
+	_ "embed"
+
+	"spoolwright/db"
+	"spoolwright/server"
+)
+
+// fields describes the fields of the requests and responses.
+//
+//go:embed fields.md
+var fields string
+
+var (
+	//go:embed available.sql
+	availableSQL string
+	//go:embed levels.sql
+	levelsSQL string
+	//go:embed reserve.sql
+	reserveSQL string
+)
+
+// Definitions are the SQL functions that compute what is reserved and available, and the triggers of stock levels.
+var Definitions = []db.Definition{
+	{Name: "stock/reserve", Version: 1, SQL: reserveSQL},
+	{Name: "stock/available", Version: 1, SQL: availableSQL},
+	{Name: "stock/levels", Version: 1, SQL: levelsSQL},
+}
+
+// Routes are the operations of /api/v1/stock-levels, and the availability of products and orders.
+func Routes(d *db.DB) []server.Route {
+	h := handlers{d}
+	return []server.Route{
+		server.Op("GET /api/v1/products/{id}/availability", server.Read, server.Handle(h.productAvailability), productAvailabilityDoc),
+		server.Op("GET /api/v1/orders/{id}/availability", server.Read, server.Handle(h.orderAvailability), orderAvailabilityDoc),
+		server.Op("GET /api/v1/stock-levels", server.Read, server.Handle(h.listLevels), listLevelsDoc),
+		server.Op("POST /api/v1/stock-levels", server.Write, server.Handle(h.createLevel), createLevelDoc),
+		server.Op("GET /api/v1/stock-levels/{id}", server.Read, server.Handle(h.getLevel), getLevelDoc),
+		server.Op("PATCH /api/v1/stock-levels/{id}", server.Write, server.Handle(h.updateLevel), updateLevelDoc),
+		server.Op("DELETE /api/v1/stock-levels/{id}", server.Write, server.Handle(h.deleteLevel), deleteLevelDoc),
+	}
+}
+
+type handlers struct{ db *db.DB }
