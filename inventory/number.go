@@ -21,8 +21,7 @@ func Edit(number int64, in *Spool) *db.Stmt {
 
 // Hide returns a statement that hides the spool with the number and returns its id.
 func Hide(number int64) *db.Stmt {
-	return db.SQL(`update spools set hidden_at = now(), updated_at = now(), edited_at = now()
-		where `+byNumber+` returning id`, number)
+	return hide(byNumber, number)
 }
 
 // Copy returns a statement that creates a spool of the same filament as the spool with the number, which may be hidden,

@@ -302,9 +302,15 @@ var deleteDoc = &server.Doc{
 }
 
 func (h handlers) delete(ctx context.Context, r *server.Request[struct{}]) (server.NoContent, error) {
-	hidden := db.SQL(`
-		update spools set hidden_at = now(), edited_at = now() where id = $1 and hidden_at is null returning id`, r.ID("id"))
+	hidden := hide(`id = $1 and hidden_at is null`, r.ID("id"))
 	return nil, server.Found(hidden, h.db.Write(ctx, hidden))
+}
+
+// hide returns a statement that hides the spool for which condition is true, with the argument $1, and returns its id. As
+// every change of a spool, it sets updated_at, on which report_use relies.
+func hide(condition string, arg any) *db.Stmt {
+	return db.SQL(`update spools set hidden_at = now(), updated_at = now(), edited_at = now()
+		where `+condition+` returning id`, arg)
 }
 
 var restoreDoc = &server.Doc{

@@ -560,8 +560,8 @@ func TestHideAndRestoreSpool(t *testing.T) {
 	}
 	hidden := c.Get(t, spools+"?hidden=true").Want(200).
 		Shows(map[string]string{"items.0.id": id, "items.0.remaining_weight_grams": "900"})
-	if hidden.Text("items.0.hidden_at") == "null" {
-		t.Errorf("hidden_at is null: %s", hidden.Body)
+	if at := hidden.Text("items.0.hidden_at"); at == "null" || at != hidden.Text("items.0.updated_at") {
+		t.Errorf("hidden_at is not updated_at: %s", hidden.Body)
 	}
 	c.Get(t, spools+"?hidden=maybe").Fields("hidden")
 
