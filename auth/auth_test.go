@@ -876,7 +876,7 @@ func TestConcurrentSlowLogins(t *testing.T) {
 			}
 		})
 	}
-	time.Sleep(2200 * time.Millisecond)
+	time.Sleep(2200 * time.Millisecond) // longer than a login waits
 	gate.Open()
 	wg.Wait()
 }

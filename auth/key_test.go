@@ -539,7 +539,7 @@ func TestKeyLastUsed(t *testing.T) {
 	for range 50 {
 		key.Get(t, spoolsPath).Want(200)
 	}
-	time.Sleep(1200 * time.Millisecond)
+	time.Sleep(1200 * time.Millisecond) // a use is written within a second; these are not
 	waitFor(1, start)
 	clock.pass(2 * time.Minute)
 	key.Get(t, spoolsPath).Want(200)
@@ -549,7 +549,7 @@ func TestKeyLastUsed(t *testing.T) {
 	clock.pass(time.Minute)
 	other := testkit.New(t, testkit.Options{DB: d, Now: clock.now}, inventory.Routes)
 	withKey(other, key.Header.Get("X-API-Key")).Get(t, spoolsPath).Want(200)
-	time.Sleep(1200 * time.Millisecond)
+	time.Sleep(1200 * time.Millisecond) // likewise
 	waitFor(2, start.Add(11*time.Minute))
 	for range 2 { // the second one has nothing to write
 		if err := other.Auth.Stop(t.Context()); err != nil {

@@ -269,7 +269,7 @@ func testOctoPrint(t *testing.T, f *printerFarm) {
 				return
 			}
 		}
-		time.Sleep(1300 * time.Millisecond)
+		time.Sleep(1300 * time.Millisecond) // longer than the connector waits for an answer
 		if err := tx.Commit(t.Context()); err != nil {
 			t.Error(err)
 		}
@@ -585,7 +585,7 @@ func testMoonraker(t *testing.T, f *printerFarm) {
 			mm := rand.Float64() * 10
 			m.klippy.extrude(mm)
 			extruded[spool] += mm
-			time.Sleep(50 * time.Millisecond)
+			time.Sleep(50 * time.Millisecond) // as a printer does
 		}
 		// Retraction is no use, and what follows it only beyond the highest position.
 		m.klippy.extrude(-5)

@@ -175,7 +175,7 @@ func testLifecycle(t *testing.T, p program) {
 	}, env)
 	c.signal(syscall.SIGHUP)
 	for range 10 {
-		time.Sleep(50 * time.Millisecond)
+		time.Sleep(50 * time.Millisecond) // the program must not end during this time
 		r, err := c.client.Get(c.url + "/readyz")
 		check(t, err)
 		r.Body.Close()

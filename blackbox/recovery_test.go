@@ -63,7 +63,7 @@ func recoverTenant(t *testing.T, p program, env []string, home string, start fun
 	run(block(t, "sh", "pg_basebackup"))
 	createSampleData(t, c, token)
 	want := readAll(t, c, token)
-	time.Sleep(1100 * time.Millisecond)
+	time.Sleep(1100 * time.Millisecond) // so that the moment is clearly between the transactions
 	moment := time.Now().UTC().Format("2006-01-02 15:04:05.000-07")
 	time.Sleep(1100 * time.Millisecond)
 	p.succeeds(t, "", env, "tenant", "remove", "farm", "--yes")

@@ -881,7 +881,7 @@ func TestExclusiveHasNoTimeLimit(t *testing.T) {
 	t.Parallel()
 	d := open(t, db.Config{URL: testkit.Private().AppURL(), MaxConns: 2})
 	err := d.Exclusive(t.Context(), "long", func() error {
-		time.Sleep(10*time.Second + 200*time.Millisecond)
+		time.Sleep(10*time.Second + 200*time.Millisecond) // longer than a transaction may take
 		ended, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		defer cancel()
 		if d.Exclusive(ended, "long", func() error { return nil }) == nil {

@@ -38,9 +38,9 @@ func holdReads(t *testing.T, d *db.DB, ctx context.Context) (release func()) {
 	}
 }
 
-// until waits for a condition, for at most 5 seconds. The test fails by its results if it does not become true.
+// until waits for a condition. The test fails by its results if it does not become true.
 func until(condition func() bool) {
-	for end := time.Now().Add(5 * time.Second); !condition() && time.Now().Before(end); {
+	for end := time.Now().Add(testkit.WaitTimeout); !condition() && time.Now().Before(end); {
 		time.Sleep(time.Millisecond)
 	}
 }
@@ -294,7 +294,7 @@ func TestSharedReadsHaveTheirOwnTime(t *testing.T) {
 	until(func() bool { return d.Stats().InUse > 0 })
 	const slow = `select $1::text || coalesce(pg_sleep(1)::text, '')`
 	startQuick(d, &group, ctx, slow, "sender")
-	time.Sleep(2 * time.Second)
+	time.Sleep(2 * time.Second) // so that other may wait longer than sender
 	other := startQuick(d, &group, ctx, slow, "other")
 	group.Wait()
 	if other.err != nil || other.got != "other" {

@@ -372,12 +372,9 @@ func TestRepeatedReports(t *testing.T) {
 	commit := lock()
 	leave()
 	commit()
-	for begin := time.Now(); p.operator.Get(t, path).Want(200).Text("remaining_weight_grams") != "969"; {
-		if time.Since(begin) > 3*time.Second {
-			t.Fatal("the report of a client that is gone did not take effect")
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
+	testkit.Eventually(t, "the report of a client that is gone takes effect", func() bool {
+		return p.operator.Get(t, path).Want(200).Text("remaining_weight_grams") == "969"
+	})
 	time.Sleep(200 * time.Millisecond) // until the request has ended
 	p.want(t, "PUT", "spool/1/use", `{"use_weight": 10}`, 200, `"remaining_weight":969`)
 

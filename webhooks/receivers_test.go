@@ -393,7 +393,7 @@ func TestSlowReceivers(t *testing.T) {
 			}
 		}
 	}
-	time.Sleep(300 * time.Millisecond)
+	time.Sleep(300 * time.Millisecond) // no fifth request must begin
 	close(release)
 	eventually(t, admin, path+"/deliveries?status=delivered", map[string]string{"total": "20"})
 	if n := most.Load(); n != 4 {

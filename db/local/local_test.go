@@ -303,7 +303,7 @@ func TestStartAdoptsRunningPostgreSQL(t *testing.T) {
 	expect(t, s.OwnerURL(), "select count(*)::text from made_by_child", "1")
 
 	check(t, syscall.Kill(pid, syscall.SIGKILL))
-	backWithin(t, s, pid, "select count(*)::text from made_by_child", "1")
+	wantBack(t, s, pid, "select count(*)::text from made_by_child", "1")
 	stop(t, s)
 
 	// After a crash, postmaster.pid may name a process id that another program has by now.
@@ -338,32 +338,31 @@ func TestRestart(t *testing.T) {
 		_, err := conn.Exec(context.Background(), "do $$ declare i bigint := 0; begin loop i := i + 1; end loop; end $$")
 		busy <- err
 	}()
-	time.Sleep(100 * time.Millisecond)
+	testkit.Eventually(t, "the backend is busy", func() bool {
+		n, err := query(t.Context(), s.SuperURL(), `select count(*)::text from pg_stat_activity
+			where state = 'active' and query like 'do $$%'`)
+		return err == nil && n == "1"
+	})
 	pid := s.PID()
 	check(t, syscall.Kill(pid, syscall.SIGKILL))
-	backWithin(t, s, pid, "select d from kept", "data")
+	wantBack(t, s, pid, "select d from kept", "data")
 	if err := <-busy; err == nil {
 		t.Error("the old backend is still running")
 	}
 }
 
-func backWithin(t *testing.T, s *local.Server, old int, sql, want string) {
+func wantBack(t *testing.T, s *local.Server, old int, sql, want string) {
 	t.Helper()
-	begin := time.Now()
-	for {
+	testkit.Eventually(t, "PostgreSQL is back", func() bool {
 		got, err := query(t.Context(), s.OwnerURL(), sql)
-		if err == nil && s.PID() != old {
-			if got != want {
-				t.Fatalf("got %q, want %q", got, want)
-			}
-			t.Logf("back after %v", time.Since(begin).Round(time.Millisecond))
-			return
+		if err != nil || s.PID() == old {
+			return false
 		}
-		if time.Since(begin) > 30*time.Second {
-			t.Fatalf("not back: %v", err)
+		if got != want {
+			t.Fatalf("got %q, want %q", got, want)
 		}
-		time.Sleep(10 * time.Millisecond)
-	}
+		return true
+	})
 }
 
 func TestThrowaway(t *testing.T) {
