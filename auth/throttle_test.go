@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"spoolwright/testkit/seed"
 )
 
 type throttleClock struct{ t time.Time }
@@ -316,8 +318,7 @@ type modelAttempt struct {
 
 // Begin agrees with a model that keeps all attempts in one list and counts them each time, over 20,000 random events.
 func TestThrottleAgainstModel(t *testing.T) {
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
+	seed := seed.New(t)
 	random := rand.New(rand.NewPCG(seed, 0))
 	clock := newThrottleClock()
 	th := NewThrottle(clock.now)

@@ -31,6 +31,7 @@ import (
 	"spoolwright/db/dial"
 	"spoolwright/server"
 	"spoolwright/testkit"
+	"spoolwright/testkit/seed"
 )
 
 // TestIsolation sends random requests of 50 tenants, concurrently, to every route. Each tenant writes its marker into
@@ -49,7 +50,7 @@ func TestIsolation(t *testing.T) {
 // runIsolation is TestIsolation with a given pool and given numbers.
 func runIsolation(t *testing.T, d *db.DB, tenants, requests int) {
 	t.Helper()
-	seed, begin := randomSeed(t), time.Now()
+	seed, begin := seed.New(t), time.Now()
 	checker := &leakChecker{t: t}
 	log := slog.New(slog.NewTextHandler(checker, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	w := newTestAPI(t, testkit.Options{

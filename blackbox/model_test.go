@@ -17,23 +17,10 @@ import (
 	"testing"
 
 	"spoolwright/testkit"
+	"spoolwright/testkit/seed"
 )
 
-var (
-	seedFlag = flag.Uint64("seed", 0, "seed of the random tests; 0 chooses a random seed")
-	longFlag = flag.Bool("long", false, "run the random tests with many more requests")
-)
-
-// randomSeed returns the seed for a random test, and logs the command that uses the same seed again.
-func randomSeed(t *testing.T) uint64 {
-	t.Helper()
-	seed := *seedFlag
-	if seed == 0 {
-		seed = rand.Uint64()
-	}
-	t.Logf("repeat with: go test ./blackbox -run '^%s$' -seed %d", t.Name(), seed)
-	return seed
-}
+var longFlag = flag.Bool("long", false, "run the random tests with many more requests")
 
 // TestModel sends random requests of several users of several tenants concurrently. A model predicts the exact
 // response for the spools, runs and products that only one user changes, and the possible responses for those that
@@ -52,7 +39,7 @@ func TestModel(t *testing.T) {
 // phase.
 func runModel(t *testing.T, w *testAPI, farms, users, phases, operations int) {
 	t.Helper()
-	seed := randomSeed(t)
+	seed := seed.New(t)
 	var all []*modelTenant
 	for i := range farms {
 		f := &modelTenant{t: t, tenant: w.api.Tenant(t), api: w.api}

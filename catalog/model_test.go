@@ -2,18 +2,15 @@ package catalog_test
 
 import (
 	"encoding/json"
-	"flag"
 	"fmt"
 	"math/big"
 	"math/rand/v2"
 	"strings"
 	"testing"
-	"time"
 
 	"spoolwright/testkit"
+	"spoolwright/testkit/seed"
 )
-
-var seedFlag = flag.Uint64("seed", 0, "seed of the property test; 0 means a random seed")
 
 // The model implements the rules for costs in memory, with fractions, as simply as possible.
 type (
@@ -566,11 +563,7 @@ func (f *farm) check() {
 // After each of many random operations, the costs of the service equal those of the model exactly.
 func TestCostsEqualModel(t *testing.T) {
 	t.Parallel()
-	seed := *seedFlag
-	if seed == 0 {
-		seed = uint64(time.Now().UnixNano())
-	}
-	t.Logf("to repeat this: -seed %d", seed)
+	seed := seed.New(t)
 	api := newAPI(t)
 	for i, size := range []int{6, 25, 80, 300} {
 		t.Run(fmt.Sprint(size, " products"), func(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 
 	"spoolwright/db"
 	"spoolwright/testkit"
+	"spoolwright/testkit/seed"
 )
 
 // execModes are the ways in which pgx runs a statement. The results of the first three are binary, those of the
@@ -154,8 +155,7 @@ func TestEncodeIgnoresServerSettings(t *testing.T) {
 
 func TestEncodeNumbers(t *testing.T) {
 	t.Parallel()
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
+	seed := seed.New(t)
 	random := rand.New(rand.NewPCG(seed, 0))
 	var texts []string
 	for range 1000 {
@@ -204,8 +204,7 @@ func TestEncodeNumbers(t *testing.T) {
 
 func TestEncodeTimestamps(t *testing.T) {
 	t.Parallel()
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
+	seed := seed.New(t)
 	random := rand.New(rand.NewPCG(seed, 0))
 	first, last := time.Date(1, 1, 1, 0, 0, 0, 0, time.UTC).
 		Unix(), time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC).Unix()

@@ -18,6 +18,7 @@ import (
 	"spoolwright/db"
 	"spoolwright/inventory"
 	"spoolwright/testkit"
+	"spoolwright/testkit/seed"
 )
 
 const reportURL = "/api/v1/reports/usage"
@@ -101,6 +102,7 @@ func wantReport(t *testing.T, c *testkit.Client, by string, first, last time.Tim
 // Reports equal the ledger, whichever days are summarised, also after changes of spools and with concurrent summaries.
 func TestUsageReportEqualsLedger(t *testing.T) {
 	t.Parallel()
+	random := rand.New(rand.NewPCG(seed.New(t), 0))
 	c := operator(t)
 	today := time.Now().UTC().Truncate(24 * time.Hour)
 	start := today.AddDate(0, 0, -70)
@@ -111,25 +113,25 @@ func TestUsageReportEqualsLedger(t *testing.T) {
 	}
 	c.Delete(t, "/api/v1/spools/"+ids[5]).Want(204) // what was used from it counts
 	for n := range 400 {
-		at := start.Add(time.Duration(rand.Int64N(int64(71 * 24 * time.Hour))))
+		at := start.Add(time.Duration(random.Int64N(int64(71 * 24 * time.Hour))))
 		if n%10 == 0 { // just before or after midnight
 			at = at.Truncate(24 * time.Hour).Add(time.Duration(n%3-1) * time.Microsecond)
 		}
 		if at.After(time.Now()) {
 			continue
 		}
-		kind := []string{"created", "edited", "deducted", "run", "measured", "printed", "wasted"}[rand.IntN(7)]
-		grams := float64(rand.IntN(100_000)) / 1000
+		kind := []string{"created", "edited", "deducted", "run", "measured", "printed", "wasted"}[random.IntN(7)]
+		grams := float64(random.IntN(100_000)) / 1000
 		if kind == "measured" && n%2 == 0 {
 			grams = -grams
 		}
-		addUsage(t, c, ids[rand.IntN(len(ids))], kind, grams, at)
+		addUsage(t, c, ids[random.IntN(len(ids))], kind, grams, at)
 	}
 	check := func() {
 		t.Helper()
 		for _, by := range inventory.UsageGroup("").Enum() {
-			first := start.AddDate(0, 0, rand.IntN(60)-5)
-			wantReport(t, c, by, first, first.AddDate(0, 0, rand.IntN(40)))
+			first := start.AddDate(0, 0, random.IntN(60)-5)
+			wantReport(t, c, by, first, first.AddDate(0, 0, random.IntN(40)))
 			wantReport(t, c, by, start, today)
 		}
 	}

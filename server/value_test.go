@@ -6,9 +6,9 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
-	"time"
 
 	"spoolwright/server"
+	"spoolwright/testkit/seed"
 )
 
 func TestParseDecimal(t *testing.T) {
@@ -137,8 +137,7 @@ func exactly(t *testing.T, text string) (string, bool) {
 
 func TestParseDecimalAgainstFractions(t *testing.T) {
 	t.Parallel()
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
+	seed := seed.New(t)
 	random := rand.New(rand.NewPCG(seed, 0))
 	digits := func(b *strings.Builder, n int, pool string) {
 		for range n {

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"spoolwright/testkit/seed"
 )
 
 // shareTest runs a test of shares of 16 connections in a bubble, where time passes only while everything waits.
@@ -374,7 +376,7 @@ func TestSmallPools(t *testing.T) {
 
 // Whatever comes in whatever order, no limit is exceeded, nothing waits that could be served, and nothing is left.
 func TestRandomOrderKeepsLimits(t *testing.T) {
-	seed := rand.Uint64()
+	seed := seed.New(t)
 	r := rand.New(rand.NewPCG(seed, 0))
 	t.Cleanup(func() {
 		if t.Failed() {

@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"spoolwright/testkit/seed"
 )
 
 // limitClock is a clock for tests.
@@ -44,8 +46,7 @@ func (b *modelBucket) until(units int64) time.Duration {
 const modelTolerance = 1e-6
 
 func TestAgainstModel(t *testing.T) {
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
+	seed := seed.New(t)
 	for _, limits := range [][2]int{{100, 1000}, {3, 10}, {100, 0}, {0, 50}, {7, 100_000}, {60, 3600}} {
 		t.Run(fmt.Sprint(limits), func(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, uint64(limits[0])))
