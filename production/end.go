@@ -80,8 +80,8 @@ type endingItem struct {
 	Reason     *FailureReason `json:"failure_reason"`
 }
 
-// check returns why the run cannot end like this, or nil. It does not check the materials' weights. The values that the
-// request sends for items replace those in run.items.
+// check returns why the run cannot end like this, or nil. It does not check the materials' weights. The values that
+// the request sends for items replace those in run.items.
 func (e *ending) check(run *endingRun) error {
 	final := run.status == completed || run.status == failed || run.status == cancelled
 	switch {
@@ -135,8 +135,8 @@ func orZero[T any](value *T) (v T) {
 	return v
 }
 
-// used returns the grams that a material used, or nil if they are unknown: the difference of both weights of its spool,
-// else what the request says, else what was recorded before.
+// used returns the grams that a material used, or nil if they are unknown: the difference of both weights of its
+// spool, else what the request says, else what was recorded before.
 func (e *ending) used(m endingMaterial) *server.Decimal {
 	i := slices.IndexFunc(e.grams, func(sent sentGrams) bool { return sent.material == m.ID })
 	if m.Weighed || i < 0 {
@@ -145,8 +145,8 @@ func (e *ending) used(m endingMaterial) *server.Decimal {
 	return &e.grams[i].grams
 }
 
-// deductions returns what to deduct from each spool, in the order of their ids. A run that did not complete need not have
-// used its spools.
+// deductions returns what to deduct from each spool, in the order of their ids. A run that did not complete need not
+// have used its spools.
 func (e *ending) deductions(materials []endingMaterial) ([]SpoolDeduction, error) {
 	total := map[string]server.Decimal{}
 	var missing []string
@@ -183,9 +183,9 @@ func (e *ending) deductions(materials []endingMaterial) ([]SpoolDeduction, error
 	return all, nil
 }
 
-// end ends a run and deducts the filament of its materials, all or nothing, and only once. It locks the run first, so that
-// its items and materials do not change, and then the spools in the order of their ids, so that runs with common spools
-// cannot deadlock. It returns the JSON of a Completion or an End.
+// end ends a run and deducts the filament of its materials, all or nothing, and only once. It locks the run first, so
+// that its items and materials do not change, and then the spools in the order of their ids, so that runs with common
+// spools cannot deadlock. It returns the JSON of a Completion or an End.
 func (h handlers) end(ctx context.Context, id string, e *ending) ([]byte, error) {
 	var run endingRun
 	var hook bool                                 // whether a webhook wants the event
@@ -204,7 +204,8 @@ func (h handlers) end(ctx context.Context, id string, e *ending) ([]byte, error)
 			from spools where id = m.spool_id for no key update
 		) s`, id)
 	items := db.SQL(`
-		select id, quantity, successful_quantity, failed_quantity, failure_reason from run_items where run_id = $1`, id)
+		select id, quantity, successful_quantity, failed_quantity, failure_reason
+		from run_items where run_id = $1`, id)
 	reads := []*db.Stmt{locked, materials}
 	if len(e.items) > 0 {
 		reads = append(reads, items)
@@ -241,7 +242,8 @@ func (h handlers) end(ctx context.Context, id string, e *ending) ([]byte, error)
 	if err != nil {
 		return nil, err
 	}
-	return json.Marshal(End{server.UUID(id), string(e.status), server.Timestamp{Time: completedAt.UTC()}, true, deductions})
+	at := server.Timestamp{Time: completedAt.UTC()}
+	return json.Marshal(End{server.UUID(id), string(e.status), at, true, deductions})
 }
 
 // setLists returns statements that set what the request says about the run's materials and items.
@@ -252,14 +254,15 @@ func (e *ending) setLists(id string, items []endingItem) (all []*db.Stmt) {
 			rows[i] = map[string]any{"id": sent.material, "grams": sent.grams}
 		}
 		all = append(all, db.SQL(`
-			update run_materials m set sent_actual_grams = e.grams from json_to_recordset($2::json) e (id uuid, grams numeric)
+			update run_materials m set sent_actual_grams = e.grams
+			from json_to_recordset($2::json) e (id uuid, grams numeric)
 			where m.run_id = $1 and m.id = e.id`, id, db.Recordset(rows)))
 	}
 	if len(items) > 0 {
 		rows := make([]map[string]any, len(items))
 		for i, item := range items {
-			rows[i] = map[string]any{"id": item.ID, "successful_quantity": item.Successful, "failed_quantity": item.Failed,
-				"failure_reason": item.Reason}
+			rows[i] = map[string]any{"id": item.ID, "successful_quantity": item.Successful,
+				"failed_quantity": item.Failed, "failure_reason": item.Reason}
 		}
 		all = append(all, db.SQL(`
 			update run_items i set successful_quantity = e.successful_quantity, failed_quantity = e.failed_quantity,
