@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"spoolwright/auth"
+	"spoolwright/auth/accounts"
 	"spoolwright/catalog"
 	"spoolwright/cli"
 	"spoolwright/db"
@@ -54,7 +55,7 @@ var commands = slices.Concat(
 		cli.UpgradeCommand,
 		cli.VersionCommand,
 	},
-	auth.Commands(auth.Rounds),
+	accounts.Commands(auth.Rounds),
 	inventory.Commands,
 	catalog.Commands,
 	production.Commands,
@@ -89,7 +90,7 @@ func serve(ctx context.Context, call *cli.Call) error {
 			c.JWTSecrets = []string{secret}
 		}
 		if c.DatabaseURL == "" {
-			if err := auth.FirstLogin(ctx, c, d, c.BaseURL(l), call.Out); err != nil {
+			if err := accounts.FirstLogin(ctx, c, d, c.BaseURL(l), call.Out); err != nil {
 				return err
 			}
 		}

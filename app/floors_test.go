@@ -34,9 +34,9 @@ var owners = map[string]string{
 
 // exceptions are what breaks the rules and shall be removed. The list must not grow.
 var exceptions = []string{
-	"auth/removal.go writes db login_directory", // in the transaction that removes or moves the user
-	"db/db.go writes auth tenants",              // the self-test, which is rolled back
-	"db/owner.go writes auth api_keys",          // a tenant is disabled before it is removed
+	"auth/accounts/removal.go writes db login_directory", // in the transaction that removes or moves the user
+	"db/db.go writes auth tenants",                       // the self-test, which is rolled back
+	"db/owner.go writes auth api_keys",                   // a tenant is disabled before it is removed
 	"db/owner.go writes auth users",
 }
 
@@ -66,6 +66,9 @@ func ownerOf(name string, height map[string]int) string {
 		name = path.Dir(name)
 	}
 }
+
+// top returns the top-level package of a package: the packages inside it write its tables too.
+func top(owner string) string { name, _, _ := strings.Cut(owner, "/"); return name }
 
 // source is a file of a package, with its SQL or, of a Go file, its string literals and imports.
 type source struct {
@@ -165,7 +168,7 @@ func TestNothingPointsUp(t *testing.T) {
 			}
 		}
 		for _, write := range written.FindAllStringSubmatch(f.sql, -1) {
-			if owner := tables[write[1]]; owner != "" && owner != f.owner {
+			if owner := tables[write[1]]; owner != "" && top(owner) != top(f.owner) {
 				found[f.path+" writes "+owner+" "+write[1]] = true
 			}
 		}

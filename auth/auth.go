@@ -227,5 +227,5 @@ func (s *Service) me(ctx context.Context, _ *server.Request[struct{}]) (server.O
 	return user.Object(), nil
 }
 
-// emailKey returns the form of an e-mail that the login directory stores and compares.
-func emailKey(email string) string { return strings.ToLower(strings.TrimSpace(email)) }
+// EmailKey returns the form of an e-mail that the login directory stores and compares.
+func EmailKey(email string) string { return strings.ToLower(strings.TrimSpace(email)) }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"spoolwright/auth"
+	"spoolwright/auth/accounts"
 	"spoolwright/catalog"
 	"spoolwright/db"
 	"spoolwright/inventory"
@@ -76,8 +77,8 @@ func newWorldWith(t *testing.T, d *db.DB, clock *clock, features ...func(*db.DB)
 	return w
 }
 
-func (w *world) accounts() auth.Accounts {
-	return auth.Accounts{DB: w.DB, Hasher: auth.NewHasher(testRounds)}
+func (w *world) accounts() accounts.Accounts {
+	return accounts.Accounts{DB: w.DB, Hasher: auth.NewHasher(testRounds)}
 }
 
 // from returns a client without a token whose requests come from the address.

@@ -12,25 +12,26 @@ import (
 	"testing"
 
 	"spoolwright/auth"
+	"spoolwright/auth/accounts"
 	"spoolwright/cli"
 	"spoolwright/db"
 	"spoolwright/testkit"
 )
 
 // command runs an account command as main does, and returns what it printed.
-func command(t *testing.T, a auth.Accounts, stdin string, args ...string) (stdout, stderr string, err error) {
+func command(t *testing.T, a accounts.Accounts, stdin string, args ...string) (stdout, stderr string, err error) {
 	t.Helper()
 	return commandOf(t, a, testkit.Private().OwnerURL(), stdin, args...)
 }
 
 // commandOf is command with the connection string of the login that owns the tables.
 func commandOf(
-	t *testing.T, a auth.Accounts, ownerURL, stdin string, args ...string,
+	t *testing.T, a accounts.Accounts, ownerURL, stdin string, args ...string,
 ) (stdout, stderr string, err error) {
 	t.Helper()
 	var out, errs bytes.Buffer
 	call := &cli.Call{In: strings.NewReader(stdin), Out: &out, Err: &errs, DB: a.DB, Owner: db.Owner{URL: ownerURL}}
-	_, run, err := cli.Parse(auth.Commands(testRounds), args, call)
+	_, run, err := cli.Parse(accounts.Commands(testRounds), args, call)
 	if err == nil {
 		err = run(t.Context(), call)
 	}
@@ -38,7 +39,7 @@ func commandOf(
 }
 
 // must runs an account command, ends the test if it fails, and returns its output.
-func must(t *testing.T, a auth.Accounts, stdin string, args ...string) string {
+func must(t *testing.T, a accounts.Accounts, stdin string, args ...string) string {
 	t.Helper()
 	stdout, stderr, err := command(t, a, stdin, args...)
 	if err != nil || stderr != "" {
@@ -170,7 +171,7 @@ func TestAddAndAPIRejectTheSameUsers(t *testing.T) {
 			"a NUL \x00 in it"},
 	} {
 		for _, value := range values {
-			u := auth.NewUser{
+			u := accounts.NewUser{
 				Tenant: "new " + farm.ID, NewTenant: true,
 				Email: email(), Name: "x", Role: "viewer", Password: testkit.Password,
 			}
@@ -198,7 +199,7 @@ func TestAddAndAPIRejectTheSameUsers(t *testing.T) {
 func TestConcurrentUserAdd(t *testing.T) {
 	t.Parallel()
 	d := testkit.Open(t)
-	a := auth.Accounts{DB: d, Hasher: auth.NewHasher(1)}
+	a := accounts.Accounts{DB: d, Hasher: auth.NewHasher(1)}
 	for range 10 { // one round does not always hit the race
 		farm, same := "farm "+db.NewID(), email()
 		actors := make([]db.Actor, 8)
@@ -206,7 +207,7 @@ func TestConcurrentUserAdd(t *testing.T) {
 		var wg sync.WaitGroup
 		begin := make(chan struct{})
 		add := func(tenant, email string) (db.Actor, error) {
-			return a.Add(t.Context(), auth.NewUser{
+			return a.Add(t.Context(), accounts.NewUser{
 				Tenant: tenant, NewTenant: true, Email: email, Name: "x", Role: "operator", Password: testkit.Password,
 			})
 		}
@@ -247,7 +248,7 @@ func TestConcurrentUserAdd(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		tenants = slices.DeleteFunc(tenants, func(i auth.TenantInfo) bool { return !strings.HasPrefix(i.Name, farm) })
+		tenants = slices.DeleteFunc(tenants, func(i accounts.TenantInfo) bool { return !strings.HasPrefix(i.Name, farm) })
 		if len(tenants) != 2 {
 			t.Fatalf("%d tenants, want 2", len(tenants))
 		}
@@ -262,7 +263,7 @@ func TestAccountsWithOneConnection(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer d.Close()
-	a := auth.Accounts{DB: d, Hasher: auth.NewHasher(testRounds)}
+	a := accounts.Accounts{DB: d, Hasher: auth.NewHasher(testRounds)}
 	farm, user := "farm "+db.NewID(), email()
 	must(t, a, "", "user", "add", "--tenant", farm, "--new-tenant", "--email", user, "--name", "x")
 	must(t, a, "", "user", "passwd", "--email", user)
@@ -327,7 +328,7 @@ func TestUserDisable(t *testing.T) {
 	}
 	w.refreshFails(t, set.Refresh, "INVALID_TOKEN")
 	for _, verb := range []string{"disable", "enable"} {
-		if _, _, err := command(t, a, "", "user", verb, "--email", "unknown@test.example"); !errors.Is(err, auth.ErrNoUser) {
+		if _, _, err := command(t, a, "", "user", verb, "--email", "unknown@test.example"); !errors.Is(err, accounts.ErrNoUser) {
 			t.Errorf("%s: %v", verb, err)
 		}
 	}
@@ -346,7 +347,7 @@ func TestListCommands(t *testing.T) {
 	}
 	must(t, a, "", "user", "disable", "--email", bob)
 
-	var users []auth.Account
+	var users []accounts.Account
 	if err := json.Unmarshal([]byte(must(t, a, "", "user", "list", "--tenant", farm, "--json")), &users); err != nil {
 		t.Fatal(err)
 	}
@@ -379,7 +380,7 @@ func TestListCommands(t *testing.T) {
 		t.Error("the list shows password hashes")
 	}
 
-	var tenants []auth.TenantInfo
+	var tenants []accounts.TenantInfo
 	if err := json.Unmarshal([]byte(must(t, a, "", "tenant", "list", "--json")), &tenants); err != nil {
 		t.Fatal(err)
 	}
@@ -425,7 +426,7 @@ func TestCommandMistakes(t *testing.T) {
 		"tenant list --json=maybe":                  "invalid boolean value",
 		"tenant add":                                "the commands are tenant list",
 	} {
-		_, run, err := cli.Parse(auth.Commands(testRounds), strings.Fields(args), &cli.Call{})
+		_, run, err := cli.Parse(accounts.Commands(testRounds), strings.Fields(args), &cli.Call{})
 		if run != nil || err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", args, err, want)
 		}

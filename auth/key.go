@@ -24,7 +24,7 @@ func (s *Service) keyRoutes() []server.Route {
 		server.Op("POST"+path, server.Admin, server.Handle(s.createKey), createKeyDoc).ForUsers(),
 		server.Op("GET"+one, server.Admin, server.Handle(s.getKey), getKeyDoc).ForUsers(),
 		server.Op("PATCH"+one, server.Admin, server.Handle(s.updateKey), updateKeyDoc).ForUsers(),
-		server.Op("DELETE"+one, server.Admin, server.Handle(s.revokeKey), revokeKeyDoc).ForUsers(),
+		server.Op("DELETE"+one, server.Admin, server.Handle(s.RevokeKey), revokeKeyDoc).ForUsers(),
 		server.Op("POST"+one+"/rotate", server.Admin, server.Handle(s.rotateKey).OptionalBody(), rotateKeyDoc).ForUsers(),
 	}
 }
@@ -109,23 +109,23 @@ var createKeyDoc = &server.Doc{
 }
 
 func (s *Service) createKey(ctx context.Context, r *server.Request[AccessKey]) (server.Created[AccessKeySecret], error) {
-	if err := checkExpiry(r.In.ExpiresAt, s.now()); err != nil {
+	if err := CheckExpiry(r.In.ExpiresAt, s.now()); err != nil {
 		return nil, err
 	}
-	return insertKey(ctx, s.db, &r.In)
+	return InsertKey(ctx, s.db, &r.In)
 }
 
-// checkExpiry returns a 422 if a new key would have expired already.
-func checkExpiry(at server.Optional[server.Timestamp], now time.Time) error {
+// CheckExpiry returns a 422 if a new key would have expired already.
+func CheckExpiry(at server.Optional[server.Timestamp], now time.Time) error {
 	if !at.IsNull() && !at.Value.After(now) {
 		return server.Invalid("expires_at", "must be in the future")
 	}
 	return nil
 }
 
-// insertKey inserts an API key into the context's tenant, created by the context's user if there is one. It returns the
+// InsertKey inserts an API key into the context's tenant, created by the context's user if there is one. It returns the
 // key with its secret, as JSON. The error is errKeyLimit if the tenant has too many keys.
-func insertKey(ctx context.Context, d *db.DB, in *AccessKey) ([]byte, error) {
+func InsertKey(ctx context.Context, d *db.DB, in *AccessKey) ([]byte, error) {
 	id, secret := db.NewID(), newKeySecret()
 	hash := []byte(keyHash(secret))
 	var user any
@@ -222,13 +222,13 @@ var revokeKeyDoc = &server.Doc{
 	Description: "Ends the key at once and for ever. It stays in the list, because the usage ledger refers to it.",
 }
 
-func (s *Service) revokeKey(ctx context.Context, r *server.Request[struct{}]) (server.NoContent, error) {
-	revoke := revokeKey(r.ID("id"))
+func (s *Service) RevokeKey(ctx context.Context, r *server.Request[struct{}]) (server.NoContent, error) {
+	revoke := RevokeKey(r.ID("id"))
 	return nil, server.Found(revoke[0], s.db.Write(ctx, revoke...))
 }
 
-// revokeKey returns the statements that revoke a key. The first one returns the key's name if the key exists.
-func revokeKey(id string) []*db.Stmt {
+// RevokeKey returns the statements that revoke a key. The first one returns the key's name if the key exists.
+func RevokeKey(id string) []*db.Stmt {
 	return []*db.Stmt{
 		db.SQL(`update api_keys set revoked_at = coalesce(revoked_at, now()) where id = $1 returning name`, id),
 		db.SQL(`select key_drop(hash)::text, key_drop(previous_hash)::text as previous from api_keys where id = $1`, id),

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"spoolwright/auth"
+	"spoolwright/auth/accounts"
 	"spoolwright/cli"
 	"spoolwright/db"
 	"spoolwright/inventory"
@@ -14,7 +15,7 @@ import (
 )
 
 // newFarm creates a tenant with an admin by the account commands, and returns the names of both.
-func newFarm(t *testing.T, a auth.Accounts) (farm, admin string) {
+func newFarm(t *testing.T, a accounts.Accounts) (farm, admin string) {
 	t.Helper()
 	farm, admin = "farm "+db.NewID(), email()
 	must(t, a, "", "user", "add", "--tenant", farm, "--new-tenant", "--email", admin, "--name", "Ada", "--role", "admin")
@@ -25,7 +26,7 @@ func newFarm(t *testing.T, a auth.Accounts) (farm, admin string) {
 func TestKeyCommands(t *testing.T) {
 	t.Parallel()
 	api := testkit.New(t, testkit.Options{}, inventory.Routes)
-	a := auth.Accounts{DB: api.DB, Hasher: auth.NewHasher(testRounds)}
+	a := accounts.Accounts{DB: api.DB, Hasher: auth.NewHasher(testRounds)}
 	farm, _ := newFarm(t, a)
 	other, _ := newFarm(t, a)
 	add := func(args ...string) *testkit.Client {
@@ -43,7 +44,7 @@ func TestKeyCommands(t *testing.T) {
 	add("--tenant", other, "--name", "x", "--role", "printer", "--expires", "2100-01-31T10:00:00+01:00").
 		Get(t, spoolsPath).WantError(403, "FORBIDDEN")
 
-	var keys []auth.KeyInfo
+	var keys []accounts.KeyInfo
 	if err := json.Unmarshal([]byte(must(t, a, "", "key", "list", "--tenant", farm, "--json")), &keys); err != nil {
 		t.Fatal(err)
 	}

@@ -28,7 +28,7 @@ var loginDoc = &server.Doc{
 var errCredentials = &server.Error{Status: 401, Code: "INVALID_CREDENTIALS", Detail: "Incorrect email or password"}
 
 func (s *Service) login(ctx context.Context, r *server.Request[Credentials]) (server.OK[TokenSet], error) {
-	email := emailKey(*r.In.Email.Value)
+	email := EmailKey(*r.In.Email.Value)
 	var user *loginUser
 	find := func() (err error) {
 		if user == nil {

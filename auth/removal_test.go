@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"spoolwright/auth"
+	"spoolwright/auth/accounts"
 	"spoolwright/catalog"
 	"spoolwright/cli"
 	"spoolwright/db"
@@ -28,7 +29,7 @@ import (
 func TestUserAddWithoutNewTenant(t *testing.T) {
 	t.Parallel()
 	d := emptyDatabase(t)
-	a := auth.Accounts{DB: d, Hasher: auth.NewHasher(testRounds)}
+	a := accounts.Accounts{DB: d, Hasher: auth.NewHasher(testRounds)}
 	add := func(flags ...string) (string, error) {
 		out, _, err := command(t, a, "", append([]string{"user", "add", "--email", email(), "--name", "x"}, flags...)...)
 		return out, err
@@ -139,7 +140,7 @@ func TestUserRemove(t *testing.T) {
 	as(w.Anonymous(), set.Access).Get(t, mePath).WantError(401, "INVALID_TOKEN")
 	w.Anonymous().Post(t, loginPath, credentials(user.Email, testkit.Password)).WantError(401, "INVALID_CREDENTIALS")
 	colleague.Get(t, "/api/v1/spools/"+spool).Want(200)
-	if _, _, err := command(t, a, "", "user", "remove", "--email", user.Email); !errors.Is(err, auth.ErrNoUser) {
+	if _, _, err := command(t, a, "", "user", "remove", "--email", user.Email); !errors.Is(err, accounts.ErrNoUser) {
 		t.Errorf("a second removal: %v", err)
 	}
 	name := tenantNames(t, a)[farm.ID]
@@ -151,7 +152,7 @@ func TestUserRemove(t *testing.T) {
 func TestTenantRename(t *testing.T) {
 	t.Parallel()
 	d := testkit.Open(t)
-	a := auth.Accounts{DB: d, Hasher: auth.NewHasher(testRounds)}
+	a := accounts.Accounts{DB: d, Hasher: auth.NewHasher(testRounds)}
 	one, two := "one "+db.NewID(), "two "+db.NewID()
 	for _, name := range []string{one, two} {
 		must(t, a, "", "user", "add", "--tenant", name, "--new-tenant", "--email", email(), "--name", "x")
@@ -267,7 +268,7 @@ func testRemoveWaits(t *testing.T, w *world, create func(*testkit.Tenant, testin
 // With a login that does not own the tables, the error names MIGRATE_DATABASE_URL.
 func TestOwnerCommandsNeedTheOwner(t *testing.T) {
 	t.Parallel()
-	a := auth.Accounts{DB: testkit.Open(t), Hasher: auth.NewHasher(testRounds)}
+	a := accounts.Accounts{DB: testkit.Open(t), Hasher: auth.NewHasher(testRounds)}
 	name := "farm " + db.NewID()
 	must(t, a, "", "user", "add", "--tenant", name, "--new-tenant", "--email", email(), "--name", "x")
 	_, _, err := commandOf(t, a, testkit.Private().AppURL(), "", "tenant", "rename", name, name+" 2")
@@ -297,7 +298,7 @@ func emptyDatabase(t *testing.T) *db.DB {
 var spoolBody = j{"material_type": "PLA", "color": "Red", "diameter_mm": 1.75, "net_weight_grams": 1000}
 
 // tenantNames returns the names of all tenants by id.
-func tenantNames(t *testing.T, a auth.Accounts) map[string]string {
+func tenantNames(t *testing.T, a accounts.Accounts) map[string]string {
 	t.Helper()
 	tenants, err := a.Tenants(t.Context())
 	if err != nil {

@@ -89,7 +89,7 @@ var createUserDoc = &server.Doc{
 	Description: "The user can log in immediately. An e-mail is unique across all tenants: `EMAIL_TAKEN` does not tell " +
 		"which tenant uses it. Users cannot be deleted, because the usage ledger refers to them; disable them instead. " +
 		"A tenant can have 200 users, including disabled users.",
-	Errors: []*server.Error{errEmailTaken, errUserLimit},
+	Errors: []*server.Error{errEmailTaken, ErrUserLimit},
 }
 
 // hashNew hashes the password of a new user. It checks the caller first, so that a revoked caller cannot cause the
@@ -116,29 +116,29 @@ func tenantGroup(ctx context.Context) string { return "tenant " + db.ActorOf(ctx
 func (s *Service) createUser(
 	ctx context.Context, r *server.Request[UserAccount], hash string,
 ) (server.Created[UserAccount], error) {
-	return insertUser(ctx, s.db, db.NewID(), &r.In, hash)
+	return InsertUser(ctx, s.db, db.NewID(), &r.In, hash)
 }
 
-// maxUsers is the number of users that a tenant can have. It bounds what one tenant can cost the service in logins.
-const maxUsers = 200
+// MaxUsers is the number of users that a tenant can have. It bounds what one tenant can cost the service in logins.
+const MaxUsers = 200
 
-// insertUser inserts a user with the id into the context's tenant and enters the e-mail in the login directory. It
-// returns the user as JSON. The error is errEmailTaken if a user of any tenant has the e-mail, or errUserLimit.
-func insertUser(ctx context.Context, d *db.DB, id string, in *UserAccount, hash string) ([]byte, error) {
+// InsertUser inserts a user with the id into the context's tenant and enters the e-mail in the login directory. It
+// returns the user as JSON. The error is errEmailTaken if a user of any tenant has the e-mail, or ErrUserLimit.
+func InsertUser(ctx context.Context, d *db.DB, id string, in *UserAccount, hash string) ([]byte, error) {
 	user := db.SQL(`
 		insert into users (id, email, name, role, password_hash, disabled_at)
 		select $1, $2, $3, $4, $5, case when $6::boolean then now() end
 		where (select count(*) from users) < $7
 		returning `+userColumns,
-		id, in.Email.Arg(), in.Name.Arg(), in.Role.Arg(), hash, in.Disabled.Or(false), maxUsers)
-	err := d.WriteLogin(ctx, emailKey(*in.Email.Value), id, lockUsers(), user)
+		id, in.Email.Arg(), in.Name.Arg(), in.Role.Arg(), hash, in.Disabled.Or(false), MaxUsers)
+	err := d.WriteLogin(ctx, EmailKey(*in.Email.Value), id, lockUsers(), user)
 	switch {
 	case errors.Is(err, db.ErrLoginTaken):
 		return nil, errEmailTaken.With(*in.Email.Value)
 	case err != nil:
 		return nil, err
 	case user.Rows() == 0:
-		return nil, errUserLimit
+		return nil, ErrUserLimit
 	}
 	return user.Object(), nil
 }
@@ -148,7 +148,7 @@ func lockUsers() *db.Stmt { return db.Lock("users") }
 
 var (
 	errEmailTaken = server.BadRequest("EMAIL_TAKEN", "The e-mail %s is already in use", "bob@farm.example")
-	errUserLimit  = server.BadRequest("USER_LIMIT", "A tenant can have %d users, including disabled users", maxUsers)
+	ErrUserLimit  = server.BadRequest("USER_LIMIT", "A tenant can have %d users, including disabled users", MaxUsers)
 )
 
 var errLastAdmin = server.BadRequest("LAST_ADMIN",
@@ -173,7 +173,7 @@ func (s *Service) updateUser(ctx context.Context, r *server.Request[UserAccount]
 	var email, hash any
 	var holder any // the user with the e-mail, if the login directory may be in another database
 	if in.Email.Set {
-		key := emailKey(*in.Email.Value)
+		key := EmailKey(*in.Email.Value)
 		email = key
 		if s.db.Several() {
 			actor, _, err := s.db.FindLogin(ctx, key)
@@ -273,7 +273,7 @@ func (s *Service) changePassword(ctx context.Context, r *server.Request[NewPassw
 	if err := s.db.Read(ctx, user); err != nil {
 		return nil, err
 	}
-	done, err := s.begin(ctx, emailKey(email), r.Address, Session, nil)
+	done, err := s.begin(ctx, EmailKey(email), r.Address, Session, nil)
 	if err != nil {
 		return nil, err
 	}

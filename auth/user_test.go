@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"spoolwright/auth"
+	"spoolwright/auth/accounts"
 	"spoolwright/db"
 	"spoolwright/server"
 	"spoolwright/testkit"
@@ -221,7 +222,7 @@ func TestUserLimit(t *testing.T) {
 	}
 	email := email()
 	response := admin.Post(t, usersPath, newUser(j{"email": email})).WantError(400, "USER_LIMIT")
-	_, err = w.accounts().Add(t.Context(), auth.NewUser{
+	_, err = w.accounts().Add(t.Context(), accounts.NewUser{
 		Tenant: "tenant " + tenant.ID, Email: email, Name: "x", Role: "viewer", Password: phrase,
 	})
 	if want := "A tenant can have 200 users, including disabled users"; err == nil || err.Error() != want ||

@@ -28,6 +28,7 @@ import (
 
 	"spoolwright/app"
 	"spoolwright/auth"
+	"spoolwright/auth/accounts"
 	"spoolwright/db"
 	"spoolwright/db/local"
 	"spoolwright/inventory"
@@ -98,7 +99,7 @@ func newBenchService(b *testing.B, load func(ctx context.Context, f *benchServic
 	must(err)
 	f.db = d
 	f.stop = append(f.stop, d.Close)
-	f.actor, err = auth.Accounts{DB: d, Hasher: auth.NewHasher(auth.Rounds)}.Add(ctx, auth.NewUser{
+	f.actor, err = accounts.Accounts{DB: d, Hasher: auth.NewHasher(auth.Rounds)}.Add(ctx, accounts.NewUser{
 		Tenant: "bench", NewTenant: true, Email: "bench@farm.example", Name: "B", Role: "admin", Password: "bench-password",
 	})
 	must(err)

@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"spoolwright/auth"
+	"spoolwright/auth/accounts"
 	"spoolwright/db"
 	"spoolwright/inventory"
 	"spoolwright/server"
@@ -189,7 +190,7 @@ func TestHomeDown(t *testing.T) {
 		if err := server.Sweep(t.Context(), api.DB); err == nil {
 			t.Errorf("%s: the sweep does not report the tenants that it skipped", name)
 		}
-		a := auth.Accounts{DB: api.DB, Hasher: auth.NewHasher(1000)}
+		a := accounts.Accounts{DB: api.DB, Hasher: auth.NewHasher(1000)}
 		info, err := a.Tenants(t.Context())
 		if err != nil || len(info) != 2 {
 			t.Errorf("%s: the tenants are %v, %v", name, info, err)
@@ -198,7 +199,7 @@ func TestHomeDown(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 		// A new tenant gets the database that is within reach, but only if its name is certainly new.
-		if _, err := a.Add(t.Context(), auth.NewUser{Tenant: "new " + name, NewTenant: true, Email: name + "@farm.example",
+		if _, err := a.Add(t.Context(), accounts.NewUser{Tenant: "new " + name, NewTenant: true, Email: name + "@farm.example",
 			Name: "x", Role: "admin", Password: testkit.Password}); err == nil {
 			t.Errorf("%s: a tenant was created although a tenant out of reach may have its name", name)
 		}
@@ -220,9 +221,9 @@ func TestHomeDown(t *testing.T) {
 func TestHomesAccounts(t *testing.T) {
 	t.Parallel()
 	h, api := homesAPI(t, db.Config{MaxConns: 8})
-	a := auth.Accounts{DB: api.DB, Hasher: auth.NewHasher(1000)}
+	a := accounts.Accounts{DB: api.DB, Hasher: auth.NewHasher(1000)}
 	add := func(tenant, email string) error {
-		_, err := a.Add(t.Context(), auth.NewUser{Tenant: tenant, NewTenant: true, Email: email, Name: "x", Role: "admin",
+		_, err := a.Add(t.Context(), accounts.NewUser{Tenant: tenant, NewTenant: true, Email: email, Name: "x", Role: "admin",
 			Password: testkit.Password})
 		return err
 	}
@@ -240,7 +241,7 @@ func TestHomesAccounts(t *testing.T) {
 	if err != nil || len(tenants) != 4 {
 		t.Fatal(tenants, err)
 	}
-	byHome := map[int]auth.TenantInfo{}
+	byHome := map[int]accounts.TenantInfo{}
 	for _, tenant := range tenants {
 		byHome[*tenant.Home] = tenant
 	}
@@ -256,7 +257,7 @@ func TestHomesAccounts(t *testing.T) {
 		if err := a.SetDisabled(t.Context(), email, true); err != nil {
 			t.Error(err)
 		}
-		secret, err := a.AddKey(t.Context(), auth.NewKey{Tenant: tenant.Name, Name: "x", Role: "viewer"})
+		secret, err := a.AddKey(t.Context(), accounts.NewKey{Tenant: tenant.Name, Name: "x", Role: "viewer"})
 		if err != nil {
 			t.Error(err)
 		}

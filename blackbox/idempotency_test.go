@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"spoolwright/auth"
+	"spoolwright/auth/accounts"
 	"spoolwright/db"
 	"spoolwright/server"
 	"spoolwright/testkit"
@@ -321,7 +322,7 @@ func (r *keyTest) testAuthorization(t *testing.T, limited *testAPI) {
 		r.wantReplay(t, withRole("operator"))
 	}
 	r.wantReplay(t, withRole("admin"))
-	accounts := auth.Accounts{DB: api.DB, Hasher: auth.NewHasher(1000)}
+	accounts := accounts.Accounts{DB: api.DB, Hasher: auth.NewHasher(1000)}
 	check(t, accounts.SetDisabled(t.Context(), r.c.Email, true))
 	wantError(r.c, 401, "INVALID_TOKEN")
 	check(t, accounts.SetDisabled(t.Context(), r.c.Email, false))

@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"spoolwright/auth"
+	"spoolwright/auth/accounts"
 	"spoolwright/db"
 	"spoolwright/testkit"
 )
@@ -212,7 +212,7 @@ func TestMoveLocksWrites(t *testing.T) {
 	move := m.move(1)
 	move.Step = func(step string) error {
 		if step == "compared" {
-			a := auth.Accounts{DB: m.api.DB}
+			a := accounts.Accounts{DB: m.api.DB}
 			if _, _, err := a.MoveUser(t.Context(), m.homes.Owner, neighbour.Email, "tenant "+m.tenant.ID); err == nil {
 				t.Error("a user moved into the tenant")
 			}

@@ -15,6 +15,7 @@ import (
 
 	"spoolwright/app"
 	"spoolwright/auth"
+	"spoolwright/auth/accounts"
 	"spoolwright/db"
 	"spoolwright/server"
 	"spoolwright/server/openapi"
@@ -158,7 +159,7 @@ func TestDisabledAndDemotedUsers(t *testing.T) {
 	t.Parallel()
 	w := newUnlimitedAPI(t)
 	f := w.newFullFixture(t).prepareBodies(t)
-	accounts := auth.Accounts{DB: w.api.DB, Hasher: auth.NewHasher(1000)}
+	accounts := accounts.Accounts{DB: w.api.DB, Hasher: auth.NewHasher(1000)}
 	ctx := context.Background()
 
 	disabled := f.tenant.User(t, "admin")

@@ -17,6 +17,7 @@ import (
 	"strings"
 
 	"spoolwright/auth"
+	"spoolwright/auth/accounts"
 	"spoolwright/cli"
 	"spoolwright/db"
 	"spoolwright/db/local"
@@ -80,9 +81,9 @@ func Command(newServer func(cli.Config, *db.DB) (*server.Server, error),
 			}
 			defer l.Close()
 			return cli.WithDatabase(ctx, c, local.Start, func(d *db.DB) error {
-				user := auth.NewUser{Tenant: "demo farm", NewTenant: true, Email: "demo@farm.example", Name: "Demo", Role: "admin",
+				user := accounts.NewUser{Tenant: "demo farm", NewTenant: true, Email: "demo@farm.example", Name: "Demo", Role: "admin",
 					Password: "demo-password"}
-				if _, err := (auth.Accounts{DB: d, Hasher: auth.NewHasher(auth.Rounds)}).Add(ctx, user); err != nil {
+				if _, err := (accounts.Accounts{DB: d, Hasher: auth.NewHasher(auth.Rounds)}).Add(ctx, user); err != nil {
 					return err
 				}
 				if err := load(ctx, c, d, user, newServer); err != nil {
@@ -90,7 +91,7 @@ func Command(newServer func(cli.Config, *db.DB) (*server.Server, error),
 				}
 				base := c.BaseURL(l)
 				fmt.Fprintf(call.Out, "\nA demo farm; everything is gone when it stops (Ctrl-C).\n\n"+
-					"%s\nTry it in a browser: %s/docs\n\n", auth.LoginText(base, user), base)
+					"%s\nTry it in a browser: %s/docs\n\n", accounts.LoginText(base, user), base)
 				return serve(ctx, c, d, l)
 			})
 		}),
@@ -98,7 +99,7 @@ func Command(newServer func(cli.Config, *db.DB) (*server.Server, error),
 }
 
 // load sends the sample data as the user to a second server, without request limits.
-func load(ctx context.Context, c cli.Config, d *db.DB, user auth.NewUser,
+func load(ctx context.Context, c cli.Config, d *db.DB, user accounts.NewUser,
 	newServer func(cli.Config, *db.DB) (*server.Server, error)) error {
 	c.PerMinute, c.PerHour, c.DrainDelay, c.Log = 0, 0, 0, slog.New(slog.DiscardHandler)
 	s, err := newServer(c, d)

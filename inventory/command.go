@@ -8,7 +8,7 @@ import (
 	"io"
 	"os"
 
-	"spoolwright/auth"
+	"spoolwright/auth/accounts"
 	"spoolwright/cli"
 	"spoolwright/server"
 )
@@ -23,7 +23,7 @@ var Commands = []cli.Command{
 			"separated by commas, semicolons or tabs, numbers may have a decimal comma. If any row is invalid, nothing is\n" +
 			"imported. FILE may be - for standard input.",
 		Setup: func(flags *flag.FlagSet) cli.Run {
-			return auth.InTenant(flags, func(ctx context.Context, c *cli.Call) error {
+			return accounts.InTenant(flags, func(ctx context.Context, c *cli.Call) error {
 				return runImport(c, openFile, func(i Importer, file io.ReadSeeker) (ImportResult, error) {
 					return i.CSV(ctx, file)
 				})
@@ -37,7 +37,7 @@ var Commands = []cli.Command{
 			"not change spools that an earlier import created. FILE may be - for standard input.",
 		Setup: func(flags *flag.FlagSet) cli.Run {
 			skip := flags.Bool("skip-bad", false, "skip invalid spools, instead of importing nothing")
-			return auth.InTenant(flags, func(ctx context.Context, c *cli.Call) error {
+			return accounts.InTenant(flags, func(ctx context.Context, c *cli.Call) error {
 				open := func(source string) (*os.File, error) { return OpenSpoolman(ctx, source) }
 				return runImport(c, open, func(i Importer, file io.ReadSeeker) (ImportResult, error) {
 					result, err := i.Spoolman(ctx, file, *skip)

@@ -14,7 +14,7 @@ import (
 	"syscall"
 	"time"
 
-	"spoolwright/auth"
+	"spoolwright/auth/accounts"
 	"spoolwright/cli"
 	"spoolwright/db"
 	"spoolwright/server"
@@ -97,7 +97,7 @@ func (e Exporter) Command(resources string) cli.Command {
 				}
 				return nil
 			})
-			return auth.InTenant(flags, func(ctx context.Context, c *cli.Call) error {
+			return accounts.InTenant(flags, func(ctx context.Context, c *cli.Call) error {
 				// With `| head`, writing must return an error: the signal would leave a private PostgreSQL running.
 				signal.Ignore(syscall.SIGPIPE)
 				out := bufio.NewWriterSize(c.Out, 64<<10)

@@ -1,4 +1,4 @@
-package auth
+package accounts
 
 import (
 	"context"
@@ -6,6 +6,7 @@ import (
 	"io"
 	"path/filepath"
 
+	"spoolwright/auth"
 	"spoolwright/cli"
 	"spoolwright/db"
 	"spoolwright/db/local"
@@ -20,7 +21,7 @@ func FirstLogin(ctx context.Context, c cli.Config, d *db.DB, baseURL string, out
 	}
 	admin := NewUser{
 		Tenant: "farm", NewTenant: true, Email: "admin@farm.example", Name: "Admin", Role: "admin",
-		Password: RandomPassword(),
+		Password: auth.RandomPassword(),
 	}
 	path := filepath.Join(c.DataDir, "first-login")
 	onTerminal := cli.IsTerminal(out)
@@ -30,7 +31,7 @@ func FirstLogin(ctx context.Context, c cli.Config, d *db.DB, baseURL string, out
 			return err
 		}
 	}
-	if _, err := (Accounts{DB: d, Hasher: NewHasher(Rounds)}).Add(ctx, admin); err != nil {
+	if _, err := (Accounts{DB: d, Hasher: auth.NewHasher(auth.Rounds)}).Add(ctx, admin); err != nil {
 		return err
 	}
 	if onTerminal {

@@ -1,4 +1,4 @@
-package auth
+package accounts
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"spoolwright/auth"
 	"spoolwright/db"
 	"spoolwright/server"
 )
@@ -43,7 +44,7 @@ var ErrNoUser = errors.New("no user has this e-mail")
 // and the first start. It may act on every tenant, so no request handler may use it.
 type Accounts struct {
 	DB     *db.DB
-	Hasher *Hasher
+	Hasher *auth.Hasher
 }
 
 // NewUser is the input of Accounts.Add. Tenant may be empty if there is one tenant. If NewTenant is set, the tenant is
@@ -79,14 +80,14 @@ func (a Accounts) Add(ctx context.Context, u NewUser) (db.Actor, error) {
 }
 
 // account validates u as the body of POST /api/v1/users.
-func (u NewUser) account() (UserAccount, error) {
+func (u NewUser) account() (auth.UserAccount, error) {
 	body, err := json.Marshal(map[string]string{
 		"email": strings.TrimSpace(u.Email), "name": u.Name, "role": u.Role, "password": u.Password,
 	})
 	if err != nil {
-		return UserAccount{}, err
+		return auth.UserAccount{}, err
 	}
-	account, err := server.DecodeBody[UserAccount](body)
+	account, err := server.DecodeBody[auth.UserAccount](body)
 	return account, withoutCode(err)
 }
 
@@ -101,7 +102,7 @@ func withoutCode(err error) error {
 
 // add inserts the user, and the tenant if it is a new one. It returns errTenantExists if another transaction created
 // the tenant since add read the list of tenants.
-func (a Accounts) add(ctx context.Context, u NewUser, user *UserAccount, hash string) (db.Actor, error) {
+func (a Accounts) add(ctx context.Context, u NewUser, user *auth.UserAccount, hash string) (db.Actor, error) {
 	actor := db.Actor{User: db.NewID(), Role: string(*user.Role.Value)}
 	tenants, err := a.Tenants(ctx)
 	if err != nil {
@@ -141,7 +142,7 @@ func (a Accounts) add(ctx context.Context, u NewUser, user *UserAccount, hash st
 }
 
 // insert inserts the user, and the tenant if it is a new one.
-func (a Accounts) insert(ctx context.Context, actor db.Actor, u NewUser, user *UserAccount, hash string, isNew bool,
+func (a Accounts) insert(ctx context.Context, actor db.Actor, u NewUser, user *auth.UserAccount, hash string, isNew bool,
 	tenants []TenantInfo) error {
 	return a.DB.Tx(db.As(ctx, db.Actor{Tenant: actor.Tenant}), func(tx context.Context) error {
 		if isNew {
@@ -158,7 +159,7 @@ func (a Accounts) insert(ctx context.Context, actor db.Actor, u NewUser, user *U
 				return err
 			}
 		}
-		_, err := insertUser(tx, a.DB, actor.User, user, hash)
+		_, err := auth.InsertUser(tx, a.DB, actor.User, user, hash)
 		return err
 	})
 }
@@ -203,7 +204,7 @@ func checkTenantName(name string) error {
 
 // SetPassword changes a user's password and ends all the user's sessions.
 func (a Accounts) SetPassword(ctx context.Context, email, password string) error {
-	if err := CheckPassword(password); err != nil {
+	if err := auth.CheckPassword(password); err != nil {
 		return err
 	}
 	hash, err := a.Hasher.Hash(ctx, password)
@@ -233,7 +234,7 @@ func (a Accounts) change(ctx context.Context, email, sql string, arg any) error 
 
 // findUser returns the user with the e-mail. The error wraps ErrNoUser if there is none.
 func (a Accounts) findUser(ctx context.Context, email string) (db.Actor, error) {
-	actor, found, err := a.DB.FindLogin(ctx, emailKey(email))
+	actor, found, err := a.DB.FindLogin(ctx, auth.EmailKey(email))
 	if err == nil && !found {
 		err = fmt.Errorf("%w: %s", ErrNoUser, email)
 	}

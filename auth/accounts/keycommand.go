@@ -1,4 +1,4 @@
-package auth
+package accounts
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"time"
 
+	"spoolwright/auth"
 	"spoolwright/cli"
 	"spoolwright/db"
 	"spoolwright/server"
@@ -74,9 +75,9 @@ func (a Accounts) AddKey(ctx context.Context, k NewKey) (secret string, err erro
 	if err != nil {
 		return "", err
 	}
-	in, err := server.DecodeBody[AccessKey](text)
+	in, err := server.DecodeBody[auth.AccessKey](text)
 	if err == nil {
-		err = checkExpiry(in.ExpiresAt, time.Now())
+		err = auth.CheckExpiry(in.ExpiresAt, time.Now())
 	}
 	if err != nil {
 		return "", withoutCode(err)
@@ -85,7 +86,7 @@ func (a Accounts) AddKey(ctx context.Context, k NewKey) (secret string, err erro
 	if err != nil {
 		return "", err
 	}
-	key, err := insertKey(db.As(ctx, db.Actor{Tenant: tenant.ID}), a.DB, &in)
+	key, err := auth.InsertKey(db.As(ctx, db.Actor{Tenant: tenant.ID}), a.DB, &in)
 	if err != nil {
 		return "", withoutCode(err)
 	}
@@ -148,7 +149,7 @@ func (a Accounts) RevokeKey(ctx context.Context, id string) (name string, err er
 	}
 	found := errors.New("found")
 	err = a.DB.EachTenant(ctx, func(ctx context.Context, _ string) error {
-		revoke := revokeKey(id)
+		revoke := auth.RevokeKey(id)
 		revoke[0].Into(&name)
 		err := a.DB.Write(ctx, revoke...)
 		if err == nil && revoke[0].Rows() > 0 {

@@ -1,10 +1,11 @@
-package auth
+package accounts
 
 import (
 	"context"
 	"errors"
 	"fmt"
 
+	"spoolwright/auth"
 	"spoolwright/db"
 )
 
@@ -20,14 +21,14 @@ func (a Accounts) RemoveUser(ctx context.Context, owner db.Owner, email string) 
 		return "", err
 	}
 	err = owner.Tx(ctx, actor.Tenant, func(_ db.Bind, exec db.Exec) error {
-		if _, err := exec(`delete from login_directory where email_key = $1 and user_id = $2`, emailKey(email),
+		if _, err := exec(`delete from login_directory where email_key = $1 and user_id = $2`, auth.EmailKey(email),
 			actor.User); err != nil {
 			return err
 		}
 		return deleteUser(exec, actor)
 	})
 	if err == nil {
-		err = a.DB.DropLogin(ctx, emailKey(email), actor)
+		err = a.DB.DropLogin(ctx, auth.EmailKey(email), actor)
 	}
 	return tenant, err
 }
@@ -82,7 +83,7 @@ func (a Accounts) MoveUser(ctx context.Context, owner db.Owner, email, tenant st
 			return err
 		}
 		if _, err := exec(`update login_directory set tenant_id = $1, user_id = $2 where email_key = $3 and user_id = $4`,
-			target.ID, id, emailKey(email), actor.User); err != nil {
+			target.ID, id, auth.EmailKey(email), actor.User); err != nil {
 			return err
 		}
 		if err := bind(target.ID); err != nil {
@@ -92,9 +93,9 @@ func (a Accounts) MoveUser(ctx context.Context, owner db.Owner, email, tenant st
 			insert into users (tenant_id, id, email, name, role, password_hash, disabled_at)
 			select $1, $2, $3, $4, $5, $6, $7::text::timestamptz
 			where (select count(*) from users where tenant_id = $1) < $8`,
-			target.ID, id, address, name, role, hash, disabled, maxUsers)
+			target.ID, id, address, name, role, hash, disabled, auth.MaxUsers)
 		if err == nil && inserted == 0 {
-			err = withoutCode(errUserLimit)
+			err = withoutCode(auth.ErrUserLimit)
 		}
 		return err
 	})

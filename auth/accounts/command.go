@@ -1,4 +1,4 @@
-package auth
+package accounts
 
 import (
 	"bufio"
@@ -11,6 +11,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"spoolwright/auth"
 	"spoolwright/cli"
 	"spoolwright/db"
 )
@@ -21,7 +22,7 @@ func Commands(rounds int) []cli.Command {
 }
 
 func userCommands(rounds int) []cli.Command {
-	accounts := func(d *db.DB) Accounts { return Accounts{DB: d, Hasher: NewHasher(rounds)} }
+	accounts := func(d *db.DB) Accounts { return Accounts{DB: d, Hasher: auth.NewHasher(rounds)} }
 	return []cli.Command{
 		{
 			Name: "user add",
@@ -133,7 +134,7 @@ func setDisabled(disabled bool) func(*flag.FlagSet) cli.Run {
 // withPassword calls use with the password on standard input, or with a random one that it then prints.
 func withPassword(c *cli.Call, stdin bool, use func(password string) error) error {
 	if !stdin {
-		password := RandomPassword()
+		password := auth.RandomPassword()
 		if err := use(password); err != nil {
 			return err
 		}
@@ -145,7 +146,7 @@ func withPassword(c *cli.Call, stdin bool, use func(password string) error) erro
 		return err
 	}
 	password := strings.TrimRight(line, "\r\n")
-	if err := CheckPassword(password); err != nil {
+	if err := auth.CheckPassword(password); err != nil {
 		return fmt.Errorf("the password on standard input %w", err)
 	}
 	return use(password)
