@@ -44,7 +44,7 @@ func (p *printer) dial(t testing.TB, path string, header ...string) (*socket, in
 		"Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nAuthorization: Basic %s\r\n%s\r\n",
 		surface, path, base64.StdEncoding.EncodeToString([]byte("x:"+p.key)), strings.Join(append(header, ""), "\r\n"))
 	s := &socket{conn, bufio.NewReader(conn)}
-	conn.SetReadDeadline(time.Now().Add(20 * time.Second))
+	conn.SetReadDeadline(time.Now().Add(testkit.WaitTimeout))
 	a, err := http.ReadResponse(s.r, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -97,10 +97,19 @@ func (s *socket) next() (byte, []byte, error) {
 	return head[0] & 15, payload, err
 }
 
+// afterPings returns the next message that is no ping. The service sends pings while a slow test reads nothing.
+func (s *socket) afterPings() (op byte, payload []byte, err error) {
+	for {
+		if op, payload, err = s.next(); err != nil || op != 9 {
+			return op, payload, err
+		}
+	}
+}
+
 // event returns the type and the spool of the next message.
 func (s *socket) event(t *testing.T) string {
 	t.Helper()
-	op, payload, err := s.next()
+	op, payload, err := s.afterPings()
 	if err != nil || op != 1 {
 		t.Fatalf("opcode %d, %q, %v", op, payload, err)
 	}
@@ -208,7 +217,7 @@ func TestSocketsOfManySpools(t *testing.T) {
 	path := p.add(t, nil)
 	fill(10_000, 0)
 	s, _ := p.dial(t, "")
-	s.SetReadDeadline(time.Now().Add(time.Minute))
+	s.SetReadDeadline(time.Now().Add(testkit.WaitTimeout))
 	p.operator.Post(t, path+"/deduct", j{"weight_grams": 1}).Want(200)
 	s.wantEvents(t, "updated 1 999")
 	time.Sleep(2 * time.Second) // PostgreSQL's statistics are late
@@ -230,15 +239,12 @@ func TestSocketsOfManySpools(t *testing.T) {
 	left := 999
 	for _, changes := range []int{1001, 20_000} {
 		fill(changes, changes)
-		op, payload, err := s.next()
-		for err == nil && op == 9 { // a ping
-			op, payload, err = s.next()
-		}
+		op, payload, err := s.afterPings()
 		if err != nil || op != 8 || binary.BigEndian.Uint16(payload) != 1013 {
 			t.Fatalf("after %d changes: opcode %d, %v, %v; want a close with 1013", changes, op, payload, err)
 		}
 		s, _ = p.dial(t, "")
-		s.SetReadDeadline(time.Now().Add(time.Minute))
+		s.SetReadDeadline(time.Now().Add(testkit.WaitTimeout))
 		p.want(t, "PUT", "spool/1/use", `{"use_weight": 1}`, 200)
 		left--
 		// The second report extends an entry that is older than the changes that a poll looks for.
@@ -248,7 +254,7 @@ func TestSocketsOfManySpools(t *testing.T) {
 	old := func(number string) string {
 		return spools + "/" + p.operator.Get(t, spools+"?number="+number).Want(200).Text("items.0.id")
 	}
-	s.SetReadDeadline(time.Now().Add(10 * time.Second))
+	s.SetReadDeadline(time.Now().Add(testkit.WaitTimeout))
 	p.operator.Patch(t, old("5"), j{"location": "x"}).Want(200)
 	s.wantEvents(t, "updated 5 1000")
 	p.operator.Delete(t, old("6")).Want(204)
@@ -392,7 +398,8 @@ func TestManySockets(t *testing.T) {
 	var wg sync.WaitGroup
 	for _, s := range all {
 		wg.Go(func() {
-			if op, payload, err := s.next(); err != nil || op != 1 || !bytes.Contains(payload, []byte(`"updated"`)) {
+			op, payload, err := s.afterPings()
+			if err != nil || op != 1 || !bytes.Contains(payload, []byte(`"updated"`)) {
 				t.Errorf("opcode %d, %q, %v", op, payload, err)
 			}
 		})
