@@ -81,11 +81,6 @@ func TestHighAvailability(t *testing.T) {
 		took := load.awaitAnswers(t, election)
 		t.Logf("%d. %s of %s: %s is the primary after %v; first answers after that: %v",
 			i+1, event, old.name, elected.name, election.Sub(begin).Round(10*time.Millisecond), took)
-		for name, took := range took {
-			if took > clusterRecovery && !(event == "kill Patroni" && strings.HasPrefix(name, "hosts")) {
-				t.Errorf("%s: %s: the first answer came %v after the election", event, name, took)
-			}
-		}
 		if old.patroni.hasExited() {
 			cluster.startPatroni(t, old)
 		}
@@ -101,10 +96,6 @@ func TestHighAvailability(t *testing.T) {
 	}
 	load.verify(t, cluster.superURL(primary, "farm"))
 }
-
-// clusterRecovery is the maximum time from an election until reads and writes succeed, on a machine that is busy with
-// other tests. Writes wait until a standby follows the new primary.
-const clusterRecovery = 10 * time.Second
 
 // cluster is three PostgreSQL with Patroni, an etcd and an HAProxy.
 type cluster struct {
