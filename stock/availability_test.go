@@ -69,12 +69,6 @@ func newRun(t testing.TB, c *testkit.Client, product, item string, pieces int, f
 	return runs + "/" + c.Post(t, runs, body).Want(201).ID()
 }
 
-func shows(t testing.TB, c *testkit.Client, order, status, produced, planned string) {
-	t.Helper()
-	c.Get(t, order).Want(200).Shows(map[string]string{"status": status, "items.0.produced": produced,
-		"items.0.planned": planned})
-}
-
 // reserved checks what is reserved of PLA Black, as the availability of a product shows it.
 func reserved(t testing.TB, c *testkit.Client, product, want string) {
 	t.Helper()
