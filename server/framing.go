@@ -66,10 +66,14 @@ func (c *framedConn) scan(b []byte) {
 	}
 }
 
-// changed is called with each new state of the connection, before and after a request is read.
+// changed is called with each new state of the connection. No goroutine reads while the state becomes idle or active,
+// but one may while the connection is closed.
 func (c *framedConn) changed(state http.ConnState) {
-	if c.inHeader = state == http.StateIdle; c.inHeader {
-		c.begun, c.column, c.matched, c.hasLength = false, 0, 0, false
+	switch state {
+	case http.StateIdle: // the server waits for the next request
+		c.inHeader, c.begun, c.column, c.matched, c.hasLength = true, false, 0, 0, false
+	case http.StateActive: // it has read the header
+		c.inHeader = false
 	}
 }
 

@@ -338,7 +338,7 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 
 		ConnContext: withConn,
 		ConnState: func(conn net.Conn, state http.ConnState) {
-			if framed, ok := conn.(*framedConn); ok && state != http.StateNew {
+			if framed, ok := conn.(*framedConn); ok {
 				framed.changed(state)
 			}
 			s.connections.changed(conn, state)
