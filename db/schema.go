@@ -15,7 +15,8 @@ type (
 )
 
 var (
-	// They are append-only: a released file is never edited. They hold tables; functions and triggers are definitions.
+	// The migrations are append-only: a released file is never edited. They hold tables; functions and triggers are
+	// definitions.
 	//
 	//go:embed migrations/*.sql
 	migrations embed.FS
