@@ -93,18 +93,20 @@ func TestUserAdd(t *testing.T) {
 			t.Errorf("%+v, %v; the tenant is %s", p, err, tenant)
 		}
 	}
-	must(t, a, "", "user", "add", "--tenant", farm, "--email", email(), "--name", "Eve")
+	must(t, a, "", "user", "add", "--role", "operator", "--tenant", farm, "--email", email(), "--name", "Eve")
 
 	// The names of tenants are case-sensitive.
 	upper := strings.ToUpper(farm)
-	must(t, a, "", "user", "add", "--tenant", upper, "--new-tenant", "--email", email(), "--name", "Eve")
+	must(t, a, "", "user", "add", "--role", "operator",
+		"--tenant", upper, "--new-tenant", "--email", email(), "--name", "Eve")
 	if users, err := a.Users(t.Context(), upper); err != nil || len(users) != 1 {
 		t.Errorf("the tenant %q has %d users, %v, want 1", upper, len(users), err)
 	}
 
 	// Lengths are counted in characters, not in bytes.
 	long := strings.Repeat("漢", 150)
-	must(t, a, "", "user", "add", "--tenant", long+db.NewID(), "--new-tenant", "--email", email(), "--name", long)
+	must(t, a, "", "user", "add", "--role", "operator",
+		"--tenant", long+db.NewID(), "--new-tenant", "--email", email(), "--name", long)
 
 	const (
 		badEmail  = "email must be an e-mail address"
@@ -131,7 +133,8 @@ func TestUserAdd(t *testing.T) {
 		{"name not UTF-8", "name", "\xff", "name must be valid Unicode text"},
 	} {
 		// The flag package uses the last value of a repeated flag.
-		out, _, err := command(t, a, "", "user", "add", "--tenant", other, "--new-tenant", "--email", email(),
+		out, _, err := command(t, a, "", "user", "add", "--role", "operator",
+			"--tenant", other, "--new-tenant", "--email", email(),
 			"--name", "x", "--"+c.flag, c.value)
 		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "SQLSTATE") || out != "" {
 			t.Errorf("%s: %v, want %q; printed %q", c.name, err, c.want, out)
@@ -142,7 +145,8 @@ func TestUserAdd(t *testing.T) {
 		"":                          "must have at least 10 characters",
 		strings.Repeat("x", 10_000): "must have at most 200 characters",
 	} {
-		out, _, err := command(t, a, stdin, "user", "add", "--tenant", other, "--new-tenant", "--email", email(),
+		out, _, err := command(t, a, stdin, "user", "add", "--role", "operator",
+			"--tenant", other, "--new-tenant", "--email", email(),
 			"--name", "x",
 			"--password-stdin")
 		if err == nil || !strings.Contains(err.Error(), "the password on standard input "+want) || out != "" {
@@ -265,7 +269,8 @@ func TestAccountsWithOneConnection(t *testing.T) {
 	defer d.Close()
 	a := accounts.Accounts{DB: d, Hasher: auth.NewHasher(testRounds)}
 	farm, user := "farm "+db.NewID(), email()
-	must(t, a, "", "user", "add", "--tenant", farm, "--new-tenant", "--email", user, "--name", "x")
+	must(t, a, "", "user", "add", "--role", "operator",
+		"--tenant", farm, "--new-tenant", "--email", user, "--name", "x")
 	must(t, a, "", "user", "passwd", "--email", user)
 	must(t, a, "", "user", "disable", "--email", user)
 	must(t, a, "", "user", "enable", "--email", user)
@@ -417,6 +422,8 @@ func TestCommandMistakes(t *testing.T) {
 		"tenant remove":                             "NAME is missing",
 		"user add --tenant t --email e@x":           "--name is missing",
 		"user add --tenant t --email e@x --name=":   "--name is missing",
+		"user add --email e@x --name n":             "--role is missing",
+		"key add --name n":                          "--role is missing",
 		"user passwd":                               "--email is missing",
 		"user disable":                              "--email is missing",
 		"user enable":                               "--email is missing",

@@ -9,7 +9,7 @@ import (
 )
 
 var keysTag = &server.Tag{
-	Name: "api keys", Fields: fields,
+	Name: "api-keys", Fields: fields,
 	Description: "Keys for scripts, integrations and printers, which cannot log in. For admins. A key belongs to the " +
 		"tenant, not to a person: it works until it expires or is revoked, also when its creator is disabled. Send it as " +
 		"`X-API-Key`, without an `Authorization` header. Operations below `/auth`, `/users`, `/api-keys` and " +

@@ -37,7 +37,7 @@ func TestKeyCommands(t *testing.T) {
 		}
 		return withKey(api, secret)
 	}
-	operator := add("--tenant", farm, "--name", "a script")
+	operator := add("--tenant", farm, "--name", "a script", "--role", "operator")
 	operator.Post(t, spoolsPath, spoolBody).Want(201)
 	viewer := add("--tenant", farm, "--name", "dash\x1b[31mboard", "--role", "viewer", "--expires", "2100-01-31")
 	viewer.Get(t, spoolsPath).Want(200).Shows(map[string]string{"total": "1"})
@@ -75,16 +75,16 @@ func TestKeyCommandErrors(t *testing.T) {
 	farm, _ := newFarm(t, a)
 	newFarm(t, a)
 	for args, want := range map[string]string{
-		"add --name x":                           "name the tenant with --tenant",
-		"add --name x --tenant nothing":          `there is no tenant "nothing"`,
-		"list --tenant nothing":                  `there is no tenant "nothing"`,
-		"add --role viewer":                      "--name is missing",
-		"add --name x --role admin --tenant F":   "role must be one of",
-		"add --name x --expires 2020-01-01":      "expires_at must be in the future",
-		"add --name x --expires soon --tenant F": "expires_at",
-		"revoke":                                 "ID is missing",
-		"revoke swk_Ab3d":                        "the id must be a UUID",
-		"revoke " + db.NewID():                   "no API key has this id",
+		"add --name x --role viewer":                           "name the tenant with --tenant",
+		"add --name x --role viewer --tenant nothing":          `there is no tenant "nothing"`,
+		"list --tenant nothing":                                `there is no tenant "nothing"`,
+		"add --role viewer":                                    "--name is missing",
+		"add --name x --role admin --tenant F":                 "role must be one of",
+		"add --name x --role viewer --expires 2020-01-01":      "expires_at must be in the future",
+		"add --name x --role viewer --expires soon --tenant F": "expires_at",
+		"revoke":               "ID is missing",
+		"revoke swk_Ab3d":      "the id must be a UUID",
+		"revoke " + db.NewID(): "no API key has this id",
 	} {
 		words := strings.Fields(args)
 		for i, word := range words {

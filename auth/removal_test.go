@@ -31,7 +31,8 @@ func TestUserAddWithoutNewTenant(t *testing.T) {
 	d := emptyDatabase(t)
 	a := accounts.Accounts{DB: d, Hasher: auth.NewHasher(testRounds)}
 	add := func(flags ...string) (string, error) {
-		out, _, err := command(t, a, "", append([]string{"user", "add", "--email", email(), "--name", "x"}, flags...)...)
+		out, _, err := command(t, a, "", append([]string{"user", "add", "--role", "operator",
+			"--email", email(), "--name", "x"}, flags...)...)
 		return out, err
 	}
 	wantError := func(want string, flags ...string) {
@@ -144,7 +145,8 @@ func TestUserRemove(t *testing.T) {
 		t.Errorf("a second removal: %v", err)
 	}
 	name := tenantNames(t, a)[farm.ID]
-	must(t, a, testkit.Password, "user", "add", "--tenant", name, "--email", user.Email, "--name", "x",
+	must(t, a, testkit.Password, "user", "add", "--role", "operator",
+		"--tenant", name, "--email", user.Email, "--name", "x",
 		"--password-stdin")
 	tokensOf(t, w.Anonymous().Post(t, loginPath, credentials(user.Email, testkit.Password)))
 }
@@ -155,7 +157,8 @@ func TestTenantRename(t *testing.T) {
 	a := accounts.Accounts{DB: d, Hasher: auth.NewHasher(testRounds)}
 	one, two := "one "+db.NewID(), "two "+db.NewID()
 	for _, name := range []string{one, two} {
-		must(t, a, "", "user", "add", "--tenant", name, "--new-tenant", "--email", email(), "--name", "x")
+		must(t, a, "", "user", "add", "--role", "operator",
+			"--tenant", name, "--new-tenant", "--email", email(), "--name", "x")
 	}
 	out := must(t, a, "", "tenant", "rename", one, one+" new")
 	if out != `renamed the tenant "`+one+`" to "`+one+` new"`+"\n" {
@@ -270,7 +273,8 @@ func TestOwnerCommandsNeedTheOwner(t *testing.T) {
 	t.Parallel()
 	a := accounts.Accounts{DB: testkit.Open(t), Hasher: auth.NewHasher(testRounds)}
 	name := "farm " + db.NewID()
-	must(t, a, "", "user", "add", "--tenant", name, "--new-tenant", "--email", email(), "--name", "x")
+	must(t, a, "", "user", "add", "--role", "operator",
+		"--tenant", name, "--new-tenant", "--email", email(), "--name", "x")
 	_, _, err := commandOf(t, a, testkit.Private().AppURL(), "", "tenant", "rename", name, name+" 2")
 	if err == nil || !strings.Contains(err.Error(), "set MIGRATE_DATABASE_URL to the login of the database's owner") {
 		t.Errorf("got %v", err)

@@ -27,8 +27,8 @@ func testCommandHelp(t *testing.T, p program) {
 		"user move": "-tenant", "user remove": "-email",
 		"tenant": "tenant list", "tenant list": "-json", "tenant rename": "NEW-NAME", "tenant remove": "-yes",
 		"import": "import spoolman", "import spools": "FILE.csv", "import spoolman": "-skip-bad",
-		"export": "export runs", "export spools": "-format", "export products": "jsonl", "export runs": "-tenant",
-		"export orders": "-tenant",
+		"export": "export production-runs", "export spools": "-format", "export products": "jsonl",
+		"export production-runs": "-tenant", "export orders": "-tenant",
 	} {
 		for _, flag := range []string{"-h", "-help", "--help"} {
 			stdout, stderr, code := p.run(t, "", env, append(strings.Fields(command), flag)...)
@@ -45,7 +45,7 @@ func testCommandHelp(t *testing.T, p program) {
 	}
 	for command, want := range map[string]string{
 		"import frogs x --tenant t":           "import spools, import spoolman",
-		"export frogs":                        "export runs",
+		"export frogs":                        "export production-runs",
 		"import spools":                       "is missing",
 		"import spools --tenant t":            "is missing",
 		"import spools a.csv b.csv":           `unexpected argument "b.csv"`,

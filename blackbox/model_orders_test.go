@@ -410,15 +410,15 @@ func (f *modelTenant) checkAvailability(
 		slices.Sort(candidates)
 		candidates = candidates[:min(10, len(candidates))]
 		m := shown[which]
-		want := map[string]micro{"needed": min(needed[which], most), "remaining": remaining,
-			"reserved": min(reserved[which], most), "available": max(remaining-reserved[which], -most),
-			"missing": min(max(needed[which]+reserved[which]-remaining, 0), most)}
+		want := map[string]micro{"needed_grams": min(needed[which], most), "remaining_grams": remaining,
+			"reserved_grams": min(reserved[which], most), "available_grams": max(remaining-reserved[which], -most),
+			"missing_grams": min(max(needed[which]+reserved[which]-remaining, 0), most)}
 		for name, grams := range want {
 			if got := m.micro(name); m == nil || got != grams && fmt.Sprint(m[name]) != grams.String() {
 				f.t.Errorf("%s: %s %s of %v, want %v: %v", path, which, name, m[name], grams, m)
 			}
 		}
-		if want["missing"] > 0 {
+		if want["missing_grams"] > 0 {
 			printable = false
 			missing++
 		}

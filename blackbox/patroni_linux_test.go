@@ -59,7 +59,7 @@ func TestHighAvailability(t *testing.T) {
 		env[name] = append([]string{setting("DATABASE_URL", block), setting("MIGRATE_DATABASE_URL", block)}, limits...)
 	}
 	p.addUser(t, env["HAProxy"], "farm", "ada@farm.example", "admin")
-	key := strings.TrimSpace(p.succeeds(t, "", env["HAProxy"], "key", "add", "--name", "load"))
+	key := strings.TrimSpace(p.succeeds(t, "", env["HAProxy"], "key", "add", "--role", "operator", "--name", "load"))
 	load := &clusterLoad{key: key, acked: map[string]time.Time{}, last: map[string]time.Time{}}
 	instances := map[string]*process{}
 	for name := range env {

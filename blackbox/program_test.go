@@ -126,7 +126,8 @@ func testLifecycle(t *testing.T, p program) {
 		"--name", "Op", "--role", "operator", "--password-stdin")
 	operator := c.login(t, "OP@farm.example", "the operator's password")
 	c.createSpool(t, operator)
-	again := []string{"user", "add", "--tenant", "other", "--new-tenant", "--email", "op@farm.example", "--name", "Op"}
+	again := []string{"user", "add", "--role", "operator",
+		"--tenant", "other", "--new-tenant", "--email", "op@farm.example", "--name", "Op"}
 	p.fails(t, 1, env, again, "op@farm.example", "already in use")
 	p.fails(t, 1, env, []string{"user", "disable", "--email", "nobody@farm.example"}, "nobody@farm.example")
 	p.succeeds(t, "", env, "user", "disable", "--email", "op@farm.example")
@@ -399,7 +400,7 @@ func testInvalidSettings(t *testing.T, p program) {
 	} {
 		p.fails(t, 2, []string{data}, strings.Fields(command), "no farm", filepath.Join(dir, "data"), "DATA_DIR")
 	}
-	add := strings.Fields("user add --tenant farm --new-tenant --email ada@farm.example --name Ada")
+	add := strings.Fields("user add --tenant farm --new-tenant --email ada@farm.example --name Ada --role admin")
 	p.fails(t, 2, []string{data}, add, "no farm", filepath.Join(dir, "data"), "DATA_DIR", "--init")
 	if _, err := os.Stat(filepath.Join(dir, "data")); err == nil {
 		t.Error("a start that failed created the data directory")

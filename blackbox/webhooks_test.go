@@ -160,7 +160,7 @@ func TestWebhookLibraries(t *testing.T) {
 		return fmt.Appendf(nil, `{"secret":"%s",%s`, secret, request[1:])
 	}
 	all := [][]byte{withSecret(first, <-requests)}
-	status, rotated := c.call(t, token, "POST", path+"/rotate-secret", nil)
+	status, rotated := c.call(t, token, "POST", path+"/rotate", nil)
 	if status != 200 {
 		t.Fatalf("%d %v", status, rotated)
 	}

@@ -99,7 +99,7 @@ func (h handlers) write(ctx context.Context, in *ProductComponent, change, compo
 }
 
 var addComponentDoc = &server.Doc{
-	ID: "addProductComponent", Tag: tag, Summary: "Add a component to a product",
+	ID: "addProductComponent", Tag: Tag, Summary: "Add a component to a product",
 	Description: "A component is another product. A product must not contain itself, directly or through other " +
 		"products (`COMPONENT_CYCLE`), and can have a component only once (`DUPLICATE_COMPONENT`). Components nest at " +
 		"most 50 levels deep. " + costsFollow,
@@ -152,7 +152,7 @@ func addComponents(product, rows string) *db.Stmt {
 }
 
 var updateComponentDoc = &server.Doc{
-	ID: "updateProductComponent", Tag: tag, Summary: "Update a component of a product",
+	ID: "updateProductComponent", Tag: Tag, Summary: "Update a component of a product",
 	Description: "A new `component_product_id` must meet the same conditions as when a component is added. " +
 		costsFollow,
 	Errors: componentErrors,
@@ -181,7 +181,7 @@ func (h handlers) updateComponent(
 }
 
 var deleteComponentDoc = &server.Doc{
-	ID: "removeProductComponent", Tag: tag, Summary: "Remove a component from a product", Description: costsFollow,
+	ID: "removeProductComponent", Tag: Tag, Summary: "Remove a component from a product", Description: costsFollow,
 }
 
 func (h handlers) deleteComponent(ctx context.Context, r *server.Request[struct{}]) (server.NoContent, error) {

@@ -76,7 +76,7 @@ type ComponentShare struct {
 }
 
 var recalculateDoc = &server.Doc{
-	ID: "recalculateProduct", Tag: tag, Summary: "Recalculate costs",
+	ID: "recalculateProduct", Tag: Tag, Summary: "Recalculate costs",
 	// The rule for prices is in filament_prices (inventory/prices.sql); this is its description for clients.
 	Description: "Recomputes the costs of this product and of all products that it contains, directly or through " +
 		"others, from the current spool prices. Then it recomputes the costs of all products that contain any of " +

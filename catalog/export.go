@@ -18,7 +18,7 @@ var Export = transfer.Export[Product](50, func(createdAt, id, limit string) *db.
 })
 
 var exportDoc = &server.Doc{
-	ID: "exportProducts", Tag: tag, Summary: "Export products as CSV",
+	ID: "exportProducts", Tag: Tag, Summary: "Export products as CSV",
 	Description: transfer.ExportDescription + "material and each component of a product, with the fields of the " +
 		"product repeated, and a row for a product without either. Products are in the order of their creation.",
 }

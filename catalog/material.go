@@ -43,7 +43,7 @@ const costsFollow = "Recomputes the costs of the product from the current spool 
 	"that contain it, in the same transaction."
 
 var addMaterialDoc = &server.Doc{
-	ID: "addProductMaterial", Tag: tag, Summary: "Add a material to a product",
+	ID: "addProductMaterial", Tag: Tag, Summary: "Add a material to a product",
 	Description: costsFollow + " `recalculateProduct` describes how prices are computed.",
 }
 
@@ -88,7 +88,7 @@ func addMaterials(product string, materials []ProductMaterial) *db.Stmt {
 }
 
 var updateMaterialDoc = &server.Doc{
-	ID: "updateProductMaterial", Tag: tag, Summary: "Update a material of a product", Description: costsFollow,
+	ID: "updateProductMaterial", Tag: Tag, Summary: "Update a material of a product", Description: costsFollow,
 }
 
 func (h handlers) updateMaterial(
@@ -114,7 +114,7 @@ func (h handlers) updateMaterial(
 }
 
 var deleteMaterialDoc = &server.Doc{
-	ID: "removeProductMaterial", Tag: tag, Summary: "Remove a material from a product", Description: costsFollow,
+	ID: "removeProductMaterial", Tag: Tag, Summary: "Remove a material from a product", Description: costsFollow,
 }
 
 func (h handlers) deleteMaterial(ctx context.Context, r *server.Request[struct{}]) (server.NoContent, error) {

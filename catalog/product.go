@@ -10,7 +10,8 @@ import (
 	"spoolwright/server"
 )
 
-var tag = &server.Tag{
+// Tag is the tag of the operations.
+var Tag = &server.Tag{
 	Name: "products", Fields: fields,
 	Description: "Products, their bills of materials, and their costs.",
 }
@@ -83,7 +84,7 @@ type Filter struct {
 }
 
 var listDoc = &server.Doc{
-	ID: "listProducts", Tag: tag, Summary: "List products",
+	ID: "listProducts", Tag: Tag, Summary: "List products",
 	Description: "The default order, without a filter or with `category`, uses an index. `search` and another " +
 		"`sort_by` read all matching products.",
 }
@@ -118,7 +119,7 @@ const selectProducts = `
 	from products p where p.hidden_at is null`
 
 var getDoc = &server.Doc{
-	ID: "getProduct", Tag: tag, Summary: "Get a product",
+	ID: "getProduct", Tag: Tag, Summary: "Get a product",
 	Description: "Returns the product with its materials, its components and its costs.",
 }
 
@@ -144,7 +145,7 @@ var (
 )
 
 var createDoc = &server.Doc{
-	ID: "createProduct", Tag: tag, Summary: "Create a product",
+	ID: "createProduct", Tag: Tag, Summary: "Create a product",
 	Description: "The request may contain the product's materials and components, all or nothing. Errors name the " +
 		"entry, such as `components[1].component_product_id`. The costs are computed from the current spool prices. " +
 		"A `sku` that is not empty must be unique.",
@@ -205,7 +206,7 @@ func (h handlers) create(ctx context.Context, r *server.Request[Product]) (serve
 }
 
 var updateDoc = &server.Doc{
-	ID: "updateProduct", Tag: tag, Summary: "Update a product",
+	ID: "updateProduct", Tag: Tag, Summary: "Update a product",
 	Description: "Materials and components have their own operations. This operation ignores `materials`, " +
 		"`components` and the costs.",
 	Errors: []*server.Error{errDuplicateSKU},
@@ -238,7 +239,7 @@ func (h handlers) update(ctx context.Context, r *server.Request[Product]) (serve
 }
 
 var deleteDoc = &server.Doc{
-	ID: "deleteProduct", Tag: tag, Summary: "Remove a product",
+	ID: "deleteProduct", Tag: Tag, Summary: "Remove a product",
 	Description: "Lists no longer contain the product, and other requests do not find it. Production runs keep " +
 		"its name. Another product can use its SKU. A component of another product cannot be removed.",
 	Errors: []*server.Error{errInUse},

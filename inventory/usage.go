@@ -21,7 +21,7 @@ type Deducted struct {
 }
 
 var deductDoc = &server.Doc{
-	ID: "deductFromSpool", Tag: tag, Summary: "Deduct filament",
+	ID: "deductSpool", Tag: tag, Summary: "Deduct filament",
 	Description: "Deducts filament from a spool and adds an entry to its usage ledger, atomically. If the spool has " +
 		"less filament left, returns `INSUFFICIENT_FILAMENT` and changes nothing.",
 	Errors: []*server.Error{errInsufficient},

@@ -158,7 +158,7 @@ var errItemInUse = server.BadRequest("ORDER_ITEM_IN_USE", "A production run prin
 	"0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a51")
 
 var deleteItemDoc = &server.Doc{
-	ID: "deleteOrderItem", Tag: Tag, Summary: "Remove an item from an order",
+	ID: "removeOrderItem", Tag: Tag, Summary: "Remove an item from an order",
 	Description: "An item that a production run prints cannot be removed (`ORDER_ITEM_IN_USE`). If everything else is " +
 		"produced, an open order becomes `done`.",
 	Errors: []*server.Error{errItemInUse},

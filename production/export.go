@@ -8,7 +8,7 @@ import (
 )
 
 // Commands are the commands for production runs.
-var Commands = []cli.Command{Export.Command("runs")}
+var Commands = []cli.Command{Export.Command("production-runs")}
 
 // Export writes all production runs with their items and materials.
 var Export = transfer.Export[Run](200, func(createdAt, id, limit string) *db.Stmt {

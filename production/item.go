@@ -235,7 +235,7 @@ func orderItemError(problem string) error {
 }
 
 var deleteItemDoc = &server.Doc{
-	ID: "deleteProductionRunItem", Tag: tag, Summary: "Remove an item from a run",
+	ID: "removeProductionRunItem", Tag: tag, Summary: "Remove an item from a run",
 	Description: "Items can be removed even after the run was completed. The materials of the run do not change.",
 }
 

@@ -176,7 +176,7 @@ func materialError(err error) error {
 }
 
 var deleteMaterialDoc = &server.Doc{
-	ID: "deleteProductionRunMaterial", Tag: tag, Summary: "Remove a material from a run",
+	ID: "removeProductionRunMaterial", Tag: tag, Summary: "Remove a material from a run",
 	Description: "The spool does not change. After `complete`, a material cannot be removed.",
 	Errors:      []*server.Error{errCompleted},
 }

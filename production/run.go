@@ -14,7 +14,7 @@ import (
 )
 
 var tag = &server.Tag{
-	Name: "production runs", Fields: fields,
+	Name: "production-runs", Fields: fields,
 	Description: "Print jobs. Completing a run deducts the filament that it used from the spools. A run can also fail or " +
 		"be cancelled, which deducts the filament that it wasted.",
 }

@@ -3,6 +3,7 @@ package stock
 import (
 	"context"
 
+	"spoolwright/catalog"
 	"spoolwright/db"
 	"spoolwright/inventory"
 	"spoolwright/orders"
@@ -32,11 +33,11 @@ type OrderAvailability struct {
 type AvailableMaterial struct {
 	MaterialType inventory.MaterialType `json:"material_type" rule:"notNull"`
 	Color        string                 `json:"color" rule:"notNull"`
-	Needed       server.Decimal         `json:"needed" rule:"notNull"`
-	Remaining    server.Decimal         `json:"remaining" rule:"notNull"`
-	Reserved     server.Decimal         `json:"reserved" rule:"notNull"`
-	Available    server.Decimal         `json:"available" rule:"notNull"`
-	Missing      server.Decimal         `json:"missing" rule:"notNull"`
+	Needed       server.Decimal         `json:"needed_grams" rule:"notNull"`
+	Remaining    server.Decimal         `json:"remaining_grams" rule:"notNull"`
+	Reserved     server.Decimal         `json:"reserved_grams" rule:"notNull"`
+	Available    server.Decimal         `json:"available_grams" rule:"notNull"`
+	Missing      server.Decimal         `json:"missing_grams" rule:"notNull"`
 	Spools       []AvailableSpool       `json:"spools" rule:"notNull"`
 }
 
@@ -61,21 +62,21 @@ const summary = `
 	(select count(*) from a) as material_count,
 	(select coalesce(json_agg(json_build_object(
 			'material_type', m.material_type, 'color', m.color,
-			'needed', trim_scale(m.needed), 'remaining', trim_scale(m.remaining), 'reserved', trim_scale(m.reserved),
-			'available', trim_scale(m.available), 'missing', trim_scale(m.missing), 'spools', m.spools)
+			'needed_grams', trim_scale(m.needed), 'remaining_grams', trim_scale(m.remaining),
+			'reserved_grams', trim_scale(m.reserved), 'available_grams', trim_scale(m.available),
+			'missing_grams', trim_scale(m.missing), 'spools', m.spools)
 			order by m.missing = 0, m.material_type, m.color), '[]')
 		from (select * from a order by a.missing = 0, a.material_type, a.color limit 500) m) as materials`
 
 const availabilityRules = "Follows the bill of materials through all components. Materials that are not required do " +
-	"not count. `needed`, `remaining`, `reserved`, `available` and `missing` are grams of each material and colour " +
-	"(ignoring case). Archived and removed spools do not count.\n\n" +
+	"not count. The weights are those of each material and colour (ignoring case). Archived and removed spools do not count.\n\n" +
 	"Open orders reserve what their pieces need that are neither produced nor in an unfinished run (`pending`, " +
 	"`in_progress`, `paused`). Unfinished runs reserve the weights of their materials, actual or else estimated; a run " +
 	"without such weights reserves the bills of materials of its items. Reservations are computed at each request, and " +
-	"never prevent a deduction, so that `available` can be negative."
+	"never prevent a deduction, so that `available_grams` can be negative."
 
 var productAvailabilityDoc = &server.Doc{
-	ID: "getProductAvailability", Tag: orders.Tag, Summary: "Check whether a product can be printed",
+	ID: "getProductAvailability", Tag: catalog.Tag, Summary: "Check whether a product can be printed",
 	Description: availabilityRules,
 }
 
@@ -97,8 +98,8 @@ func (h handlers) productAvailability(
 var orderAvailabilityDoc = &server.Doc{
 	ID: "getOrderAvailability", Tag: orders.Tag, Summary: "Check whether an order can be printed",
 	Description: availabilityRules + "\n\n" +
-		"`needed` is for the pieces of the order that are neither produced nor in an unfinished run. `reserved` contains " +
-		"what those runs plan, and not what the order itself reserves. An order that is `done` or `cancelled` needs " +
+		"`needed_grams` is for the pieces of the order that are neither produced nor in an unfinished run. " +
+		"`reserved_grams` contains what those runs plan, and not what the order itself reserves. An order that is `done` or `cancelled` needs " +
 		"nothing.",
 }
 

@@ -72,7 +72,7 @@ func newRun(t testing.TB, c *testkit.Client, product, item string, pieces int, f
 // reserved checks what is reserved of PLA Black, as the availability of a product shows it.
 func reserved(t testing.TB, c *testkit.Client, product, want string) {
 	t.Helper()
-	c.Get(t, products+"/"+product+"/availability").Want(200).Shows(map[string]string{"materials.0.reserved": want})
+	c.Get(t, products+"/"+product+"/availability").Want(200).Shows(map[string]string{"materials.0.reserved_grams": want})
 }
 
 func TestReservations(t *testing.T) {
@@ -155,9 +155,9 @@ func TestAvailability(t *testing.T) {
 	// 22.5 g of PLA Red, 4 g of TPU Black a piece.
 	available(products + "/" + dragon + "/availability?quantity=4").Shows(map[string]string{"can_print": "false",
 		"product_id": dragon, "product_name": "Dragon", "quantity": "4", "material_count": "2",
-		"materials.0.material_type": "PLA", "materials.0.needed": "90", "materials.0.remaining": "0",
-		"materials.0.reserved": "0", "materials.0.available": "0", "materials.0.missing": "90",
-		"materials.1.material_type": "TPU", "materials.1.color": "Black", "materials.1.needed": "16"})
+		"materials.0.material_type": "PLA", "materials.0.needed_grams": "90", "materials.0.remaining_grams": "0",
+		"materials.0.reserved_grams": "0", "materials.0.available_grams": "0", "materials.0.missing_grams": "90",
+		"materials.1.material_type": "TPU", "materials.1.color": "Black", "materials.1.needed_grams": "16"})
 	var red []string
 	for _, grams := range []float64{100, 90, 89.999999, 500} {
 		red = append(red, newSpool(t, c, grams, j{"color": "RED", "location": "Shelf"}))
@@ -167,9 +167,9 @@ func TestAvailability(t *testing.T) {
 	newSpool(t, c, 1000, j{"color": "Red", "material_type": "PETG"})
 	newSpool(t, c, 15, j{"color": "Black", "material_type": "TPU"})
 	answer := available(products + "/" + dragon + "/availability?quantity=4")
-	answer.Shows(map[string]string{"can_print": "false", "materials.0.material_type": "TPU", "materials.0.missing": "1",
-		"materials.1.remaining": "779.999999", "materials.1.available": "779.999999",
-		"materials.1.missing": "0", "materials.1.spools.0.id": red[1], "materials.1.spools.1.id": red[0],
+	answer.Shows(map[string]string{"can_print": "false", "materials.0.material_type": "TPU", "materials.0.missing_grams": "1",
+		"materials.1.remaining_grams": "779.999999", "materials.1.available_grams": "779.999999",
+		"materials.1.missing_grams": "0", "materials.1.spools.0.id": red[1], "materials.1.spools.1.id": red[0],
 		"materials.1.spools.2.id": red[3], "materials.1.spools.0.location": "Shelf",
 		"materials.1.spools.0.remaining_weight_grams": "90", "materials.1.spools.0.name": "PLA RED"})
 	wantLen(t, answer, "materials.0.spools", 0)
@@ -180,31 +180,31 @@ func TestAvailability(t *testing.T) {
 	// The order's own reservation does not count against it; its runs and other orders do.
 	order, item := newOrder(t, c, dragon, 4)
 	answer = available(order + "/availability").Shows(map[string]string{"order_id": order[len(path)+1:],
-		"status": "received", "can_print": "true", "materials.0.needed": "90", "materials.0.reserved": "0", "materials.0.available": "779.999999",
-		"materials.1.needed": "16", "materials.1.missing": "0"})
+		"status": "received", "can_print": "true", "materials.0.needed_grams": "90", "materials.0.reserved_grams": "0", "materials.0.available_grams": "779.999999",
+		"materials.1.needed_grams": "16", "materials.1.missing_grams": "0"})
 	wantLen(t, answer, "materials.1.spools", 0)
 	available(products + "/" + dragon + "/availability").Shows(map[string]string{"can_print": "false",
-		"materials.0.material_type": "TPU", "materials.0.reserved": "16", "materials.0.available": "0",
-		"materials.0.missing": "4", "materials.1.reserved": "90"})
+		"materials.0.material_type": "TPU", "materials.0.reserved_grams": "16", "materials.0.available_grams": "0",
+		"materials.0.missing_grams": "4", "materials.1.reserved_grams": "90"})
 	other, _ := newOrder(t, c, head, 1)
 	available(order + "/availability").Shows(map[string]string{"can_print": "false", "materials.0.material_type": "TPU",
-		"materials.0.reserved": "4", "materials.0.available": "12", "materials.0.missing": "4",
-		"materials.1.reserved": "7.5"})
+		"materials.0.reserved_grams": "4", "materials.0.available_grams": "12", "materials.0.missing_grams": "4",
+		"materials.1.reserved_grams": "7.5"})
 	c.Patch(t, other, j{"status": "cancelled"}).Want(200)
 	run := newRun(t, c, dragon, item, 3, nil)
-	available(order + "/availability").Shows(map[string]string{"can_print": "true", "materials.0.needed": "22.5",
-		"materials.0.reserved": "67.5", "materials.1.needed": "4", "materials.1.reserved": "12",
-		"materials.1.available": "4"})
+	available(order + "/availability").Shows(map[string]string{"can_print": "true", "materials.0.needed_grams": "22.5",
+		"materials.0.reserved_grams": "67.5", "materials.1.needed_grams": "4", "materials.1.reserved_grams": "12",
+		"materials.1.available_grams": "4"})
 	c.Patch(t, run+"/items/"+c.Get(t, run).Want(200).Text("items.0.id"), j{"quantity": 4}).Want(200)
 	answer = available(order + "/availability").Shows(map[string]string{"can_print": "true", "material_count": "2",
-		"materials.0.needed": "0", "materials.0.reserved": "90"})
+		"materials.0.needed_grams": "0", "materials.0.reserved_grams": "90"})
 	wantLen(t, answer, "materials.0.spools", 0)
 	// Its runs cannot be printed from what is left.
 	c.Post(t, "/api/v1/spools/"+red[3]+"/deduct", j{"weight_grams": 500}).Want(200)
 	c.Post(t, "/api/v1/spools/"+red[0]+"/deduct", j{"weight_grams": 100}).Want(200)
 	c.Post(t, "/api/v1/spools/"+red[1]+"/deduct", j{"weight_grams": 90}).Want(200)
 	available(order + "/availability").Shows(map[string]string{"can_print": "false",
-		"materials.0.available": "-0.000001", "materials.0.missing": "0.000001"})
+		"materials.0.available_grams": "-0.000001", "materials.0.missing_grams": "0.000001"})
 	c.Patch(t, run, j{"status": "completed"}).Want(200)
 	available(order + "/availability").Shows(map[string]string{"can_print": "true", "status": "done",
 		"material_count": "0"})
@@ -227,14 +227,14 @@ func TestAvailabilityOfDeepTree(t *testing.T) {
 		}
 		if level == 1 {
 			c.Get(t, products+"/"+below[0]+"/availability?quantity=3").Want(200).
-				Shows(map[string]string{"materials.0.needed": "48000", "material_count": "1"})
+				Shows(map[string]string{"materials.0.needed_grams": "48000", "material_count": "1"})
 		}
 	}
 	newSpool(t, c, 1000, nil)
 	newOrder(t, c, below[0], 1_000_000)
 	c.Get(t, products+"/"+below[1]+"/availability?quantity=1000000").Want(200).
-		Shows(map[string]string{"materials.0.needed": "999999999", "materials.0.reserved": "999999999",
-			"materials.0.available": "-999999999", "materials.0.missing": "999999999", "can_print": "false"})
+		Shows(map[string]string{"materials.0.needed_grams": "999999999", "materials.0.reserved_grams": "999999999",
+			"materials.0.available_grams": "-999999999", "materials.0.missing_grams": "999999999", "can_print": "false"})
 }
 
 // The lists of the response have a maximum length, and the verdict is about all materials.

@@ -11,7 +11,7 @@ import (
 )
 
 var levelsTag = &server.Tag{
-	Name: "stock levels", Fields: fields,
+	Name: "stock-levels", Fields: fields,
 	Description: "How much filament should be in stock. The levels that are low are the shopping list.",
 }
 

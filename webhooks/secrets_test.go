@@ -56,8 +56,8 @@ func TestSecrets(t *testing.T) {
 	if err := s.wait(t).verify(first); err != nil {
 		t.Error(err)
 	}
-	rotated := admin.With("Idempotency-Key", "again").Post(t, path+"/rotate-secret", nil).Want(200)
-	admin.With("Idempotency-Key", "again").Post(t, path+"/rotate-secret", nil).Want(200).
+	rotated := admin.With("Idempotency-Key", "again").Post(t, path+"/rotate", nil).Want(200)
+	admin.With("Idempotency-Key", "again").Post(t, path+"/rotate", nil).Want(200).
 		Shows(map[string]string{"secret": "null"})
 	second := rotated.Text("secret")
 	if first == second {
@@ -134,7 +134,7 @@ func TestKeyRotation(t *testing.T) {
 	admin := f.Tenant(t).User(t, "admin")
 	hook, other := f.webhook(t, admin, s.URL), f.webhook(t, admin, s.URL)
 	path := hooksPath + hook.ID()
-	admin.Post(t, path+"/rotate-secret", nil).Want(200) // the secret of hook is now the previous one, which signs, too
+	admin.Post(t, path+"/rotate", nil).Want(200) // the secret of hook is now the previous one, which signs, too
 	secrets := func() (text string) {
 		stmt := db.SQL(`select string_agg(encode(secret, 'hex'), ' ' order by id) from webhooks`).Into(&text)
 		if err := f.DB.Read(db.As(t.Context(), db.Actor{Tenant: admin.Actor.Tenant}), stmt); err != nil {

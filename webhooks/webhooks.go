@@ -150,7 +150,7 @@ func (s *Service) Routes() []server.Route {
 		server.Op("PATCH"+one, server.Admin, server.Handle(s.update), updateDoc).ForUsers(),
 		server.Op("DELETE"+one, server.Admin, server.Handle(s.remove), removeDoc).ForUsers(),
 		server.Op("POST"+one+"/test", server.Admin, server.Handle(s.test), testDoc).ForUsers(),
-		server.Op("POST"+one+"/rotate-secret", server.Admin, server.Handle(s.rotate), rotateDoc).ForUsers(),
+		server.Op("POST"+one+"/rotate", server.Admin, server.Handle(s.rotate), rotateDoc).ForUsers(),
 		server.Op("GET"+sent, server.Admin, server.Handle(s.listDeliveries), listDeliveriesDoc).ForUsers(),
 		server.Op("GET"+delivery, server.Admin, server.Handle(s.getDelivery), getDeliveryDoc).ForUsers(),
 		server.Op("POST"+delivery+"/redeliver", server.Admin, server.Handle(s.redeliver), redeliverDoc).ForUsers(),
@@ -317,7 +317,7 @@ func (s *Service) remove(ctx context.Context, r *server.Request[struct{}]) (serv
 }
 
 var rotateDoc = &server.Doc{
-	ID: "rotateWebhookSecret", Tag: tag, Summary: "Rotate the secret of a webhook",
+	ID: "rotateWebhook", Tag: tag, Summary: "Rotate the secret of a webhook",
 	Description: "Replaces the secret and returns the new one in `secret`, once, as after the creation. For 24 hours, " +
 		"each request has two signatures: one with the new and one with the previous secret.",
 }

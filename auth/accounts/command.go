@@ -26,7 +26,7 @@ func userCommands(rounds int) []cli.Command {
 	return []cli.Command{
 		{
 			Name: "user add",
-			Args: "--email E --name N [--tenant NAME] [--new-tenant] [--role admin|operator|viewer] [--password-stdin] " +
+			Args: "--email E --name N --role admin|operator|viewer [--tenant NAME] [--new-tenant] [--password-stdin] " +
 				"[--init]",
 			Help:  "create a user; without --password-stdin, a random password is generated and printed",
 			Needs: cli.InitFarm,
@@ -36,7 +36,7 @@ func userCommands(rounds int) []cli.Command {
 				flags.BoolVar(&u.NewTenant, "new-tenant", false, "create the tenant if it does not exist")
 				flags.StringVar(&u.Email, "email", "", "e-mail, unique across all tenants")
 				flags.StringVar(&u.Name, "name", "", "the person's name")
-				flags.StringVar(&u.Role, "role", "operator", "admin, operator or viewer")
+				flags.StringVar(&u.Role, "role", "", "admin, operator or viewer")
 				stdin := passwordFlag(flags)
 				return func(ctx context.Context, c *cli.Call) error {
 					return withPassword(c, *stdin, func(password string) error {

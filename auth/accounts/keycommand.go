@@ -19,13 +19,13 @@ func keyCommands() []cli.Command {
 	return []cli.Command{
 		{
 			Name: "key add", Needs: cli.Farm,
-			Args: "--name N [--tenant NAME] [--role viewer|operator|printer] [--expires TIME]",
+			Args: "--name N --role viewer|operator|printer [--tenant NAME] [--expires TIME]",
 			Help: "create an API key and print its secret, which is shown only once",
 			Setup: func(flags *flag.FlagSet) cli.Run {
 				var k NewKey
 				flags.StringVar(&k.Tenant, "tenant", "", "name of the tenant; optional if there is only one")
 				flags.StringVar(&k.Name, "name", "", "what the key is for")
-				flags.StringVar(&k.Role, "role", "operator", "viewer, operator or printer")
+				flags.StringVar(&k.Role, "role", "", "viewer, operator or printer")
 				flags.StringVar(&k.Expires, "expires", "", "day or RFC 3339 time at which the key expires; without it, never")
 				return func(ctx context.Context, c *cli.Call) error {
 					secret, err := Accounts{DB: c.DB}.AddKey(ctx, k)

@@ -16,7 +16,7 @@ from farm.api.production_runs import (
     get_production_run,
     update_production_run_material,
 )
-from farm.api.spools import create_spool, deduct_from_spool, list_spools
+from farm.api.spools import create_spool, deduct_spool, list_spools
 from farm.models import (
     CompleteRequest,
     Credentials,
@@ -45,8 +45,8 @@ assert isinstance(several, SpoolList) and len(several.items) == 2, several
 assert spool.diameter_mm == 1.75, spool
 found = list_spools.sync(client=farm, brand=brand, in_stock=True)
 
-deducted = deduct_from_spool.sync(spool.id, client=farm, body=Deduction(weight_grams=45.5, reason="Test print"))
-refused = deduct_from_spool.sync(spool.id, client=farm, body=Deduction(weight_grams=2000))
+deducted = deduct_spool.sync(spool.id, client=farm, body=Deduction(weight_grams=45.5, reason="Test print"))
+refused = deduct_spool.sync(spool.id, client=farm, body=Deduction(weight_grams=2000))
 
 run = create_production_run.sync(
     client=farm, body=RunCreate(status=RunStatus.IN_PROGRESS, estimated_total_filament_grams=150)

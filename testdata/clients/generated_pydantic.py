@@ -25,9 +25,9 @@ assert isinstance(several, farm.SpoolList) and len(several.items) == 2, several
 assert spool.diameter_mm == 1.75, spool
 found = spools.list_spools(brand=brand, in_stock=True)
 
-deducted = spools.deduct_from_spool(spool.id, farm.Deduction(weight_grams=45.5, reason="Test print"))
+deducted = spools.deduct_spool(spool.id, farm.Deduction(weight_grams=45.5, reason="Test print"))
 try:
-    spools.deduct_from_spool(spool.id, farm.Deduction(weight_grams=2000))
+    spools.deduct_spool(spool.id, farm.Deduction(weight_grams=2000))
     refused = None
 except farm.exceptions.ApiException as e:
     refused = json.loads(e.body)["code"]

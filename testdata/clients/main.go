@@ -73,10 +73,10 @@ func main() {
 	}))
 	list := ok(found.JSON200, found.Body)
 
-	used := must(client.DeductFromSpoolWithResponse(ctx, spool.Id, &api.DeductFromSpoolParams{},
+	used := must(client.DeductSpoolWithResponse(ctx, spool.Id, &api.DeductSpoolParams{},
 		api.Deduction{WeightGrams: 45.5, Reason: new("Test print")}))
 	left := ok(used.JSON200, used.Body).RemainingWeightGrams
-	tooMuch := must(client.DeductFromSpoolWithResponse(ctx, spool.Id, &api.DeductFromSpoolParams{},
+	tooMuch := must(client.DeductSpoolWithResponse(ctx, spool.Id, &api.DeductSpoolParams{},
 		api.Deduction{WeightGrams: 2000}))
 	refused := ok(tooMuch.JSON400, tooMuch.Body).Code
 

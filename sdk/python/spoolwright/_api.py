@@ -1458,16 +1458,16 @@ class AvailableMaterial:
     """Type of filament."""
     color: str
     """Name of the colour."""
-    needed: Number
+    needed_grams: Number
     """Grams that the pieces need."""
-    remaining: Number
+    remaining_grams: Number
     """Grams on the spools of this material and colour."""
-    reserved: Number
+    reserved_grams: Number
     """Grams that open orders and unfinished runs reserve."""
-    available: Number
-    """remaining minus reserved; may be negative."""
-    missing: Number
-    """needed minus available, or 0 if enough is available."""
+    available_grams: Number
+    """remaining_grams minus reserved_grams; may be negative."""
+    missing_grams: Number
+    """needed_grams minus available_grams, or 0 if enough is available."""
     spools: tuple[AvailableSpool, ...]
     """Up to ten spools that have all that is needed, those with the least filament first."""
 
@@ -1477,11 +1477,11 @@ def _AvailableMaterial(d: Any, etag: str | None = None) -> AvailableMaterial:
     return AvailableMaterial(
         material_type=get("material_type"),
         color=get("color"),
-        needed=_core.number(get("needed")),
-        remaining=_core.number(get("remaining")),
-        reserved=_core.number(get("reserved")),
-        available=_core.number(get("available")),
-        missing=_core.number(get("missing")),
+        needed_grams=_core.number(get("needed_grams")),
+        remaining_grams=_core.number(get("remaining_grams")),
+        reserved_grams=_core.number(get("reserved_grams")),
+        available_grams=_core.number(get("available_grams")),
+        missing_grams=_core.number(get("missing_grams")),
         spools=_core.each(_AvailableSpool, get("spools")),
     )
 
@@ -4010,14 +4010,13 @@ class ProductsResource:
     ) -> ProductAvailability:
         """Check whether a product can be printed.
 
-        Follows the bill of materials through all components. Materials that are not required do not count.
-        `needed`, `remaining`, `reserved`, `available` and `missing` are grams of each material and colour
-        (ignoring case). Archived and removed spools do not count.
+        Follows the bill of materials through all components. Materials that are not required do not count. The
+        weights are those of each material and colour (ignoring case). Archived and removed spools do not count.
 
         Open orders reserve what their pieces need that are neither produced nor in an unfinished run (`pending`,
         `in_progress`, `paused`). Unfinished runs reserve the weights of their materials, actual or else estimated;
         a run without such weights reserves the bills of materials of its items. Reservations are computed at each
-        request, and never prevent a deduction, so that `available` can be negative.
+        request, and never prevent a deduction, so that `available_grams` can be negative.
 
         :param id: The id of the product, a UUID.
         :param quantity: Pieces of the product.
@@ -4451,7 +4450,7 @@ class ProductionRunsResource:
             },
         )
 
-    def delete_item(
+    def remove_item(
         self,
         id: str,
         item_id: str,
@@ -4578,7 +4577,7 @@ class ProductionRunsResource:
             },
         )
 
-    def delete_material(
+    def remove_material(
         self,
         id: str,
         material_id: str,
@@ -5039,7 +5038,7 @@ class OrdersResource:
             },
         )
 
-    def delete_item(
+    def remove_item(
         self,
         id: str,
         item_id: str,
@@ -5066,18 +5065,17 @@ class OrdersResource:
     ) -> OrderAvailability:
         """Check whether an order can be printed.
 
-        Follows the bill of materials through all components. Materials that are not required do not count.
-        `needed`, `remaining`, `reserved`, `available` and `missing` are grams of each material and colour
-        (ignoring case). Archived and removed spools do not count.
+        Follows the bill of materials through all components. Materials that are not required do not count. The
+        weights are those of each material and colour (ignoring case). Archived and removed spools do not count.
 
         Open orders reserve what their pieces need that are neither produced nor in an unfinished run (`pending`,
         `in_progress`, `paused`). Unfinished runs reserve the weights of their materials, actual or else estimated;
         a run without such weights reserves the bills of materials of its items. Reservations are computed at each
-        request, and never prevent a deduction, so that `available` can be negative.
+        request, and never prevent a deduction, so that `available_grams` can be negative.
 
-        `needed` is for the pieces of the order that are neither produced nor in an unfinished run. `reserved`
-        contains what those runs plan, and not what the order itself reserves. An order that is `done` or
-        `cancelled` needs nothing.
+        `needed_grams` is for the pieces of the order that are neither produced nor in an unfinished run.
+        `reserved_grams` contains what those runs plan, and not what the order itself reserves. An order that is
+        `done` or `cancelled` needs nothing.
 
         :param id: The id of the order, a UUID.
         """
@@ -5501,7 +5499,7 @@ class WebhooksResource:
             idempotency_key=idempotency_key or _core.new_key(),
         )
 
-    def rotate_secret(
+    def rotate(
         self,
         id: str,
         *,
@@ -5520,7 +5518,7 @@ class WebhooksResource:
         """
         return self._client._call(
             "POST",
-            f"/webhooks/{_core.segment(id)}/rotate-secret",
+            f"/webhooks/{_core.segment(id)}/rotate",
             _WebhookSecret,
             idempotency_key=idempotency_key or _core.new_key(),
         )

@@ -839,15 +839,15 @@ export interface AvailableMaterial<D = number> {
   /** Name of the colour. */
   readonly color: string;
   /** Grams that the pieces need. */
-  readonly needed: D;
+  readonly needed_grams: D;
   /** Grams on the spools of this material and colour. */
-  readonly remaining: D;
+  readonly remaining_grams: D;
   /** Grams that open orders and unfinished runs reserve. */
-  readonly reserved: D;
-  /** remaining minus reserved; may be negative. */
-  readonly available: D;
-  /** needed minus available, or 0 if enough is available. */
-  readonly missing: D;
+  readonly reserved_grams: D;
+  /** remaining_grams minus reserved_grams; may be negative. */
+  readonly available_grams: D;
+  /** needed_grams minus available_grams, or 0 if enough is available. */
+  readonly missing_grams: D;
   /** Up to ten spools that have all that is needed, those with the least filament first. */
   readonly spools: readonly AvailableSpool<D>[];
 }
@@ -2142,7 +2142,6 @@ const DECIMALS: ReadonlySet<string> = /* @__PURE__ */ new Set([
   "actual_total_filament_grams",
   "actual_weight_grams",
   "after_grams",
-  "available",
   "available_grams",
   "before_grams",
   "change_grams",
@@ -2166,18 +2165,15 @@ const DECIMALS: ReadonlySet<string> = /* @__PURE__ */ new Set([
   "material_variance_grams",
   "material_variance_percent",
   "minimum_grams",
-  "missing",
   "missing_grams",
-  "needed",
+  "needed_grams",
   "net_weight_grams",
   "new_weight",
   "previous_weight",
   "purchase_price",
   "rate",
-  "remaining",
   "remaining_grams",
   "remaining_weight_grams",
-  "reserved",
   "reserved_grams",
   "shortfall_grams",
   "spool_weight_after_grams",
@@ -2956,14 +2952,13 @@ export class ProductsResource<M extends DecimalMode = "number"> {
   /**
    * Check whether a product can be printed.
    *
-   * Follows the bill of materials through all components. Materials that are not required do not count. `needed`,
-   * `remaining`, `reserved`, `available` and `missing` are grams of each material and colour (ignoring case).
-   * Archived and removed spools do not count.
+   * Follows the bill of materials through all components. Materials that are not required do not count. The weights
+   * are those of each material and colour (ignoring case). Archived and removed spools do not count.
    *
    * Open orders reserve what their pieces need that are neither produced nor in an unfinished run (`pending`,
    * `in_progress`, `paused`). Unfinished runs reserve the weights of their materials, actual or else estimated; a run
    * without such weights reserves the bills of materials of its items. Reservations are computed at each request, and
-   * never prevent a deduction, so that `available` can be negative.
+   * never prevent a deduction, so that `available_grams` can be negative.
    */
   getAvailability(
     id: string,
@@ -3149,7 +3144,7 @@ export class ProductionRunsResource<M extends DecimalMode = "number"> {
    *
    * Requires the role `operator` or `admin`.
    */
-  deleteItem(
+  removeItem(
     id: string,
     itemId: string,
     options: RequestOptions = {},
@@ -3204,7 +3199,7 @@ export class ProductionRunsResource<M extends DecimalMode = "number"> {
    *
    * Requires the role `operator` or `admin`.
    */
-  deleteMaterial(
+  removeMaterial(
     id: string,
     materialId: string,
     options: RequestOptions = {},
@@ -3457,7 +3452,7 @@ export class OrdersResource<M extends DecimalMode = "number"> {
    *
    * Requires the role `operator` or `admin`.
    */
-  deleteItem(
+  removeItem(
     id: string,
     itemId: string,
     options: RequestOptions = {},
@@ -3468,18 +3463,17 @@ export class OrdersResource<M extends DecimalMode = "number"> {
   /**
    * Check whether an order can be printed.
    *
-   * Follows the bill of materials through all components. Materials that are not required do not count. `needed`,
-   * `remaining`, `reserved`, `available` and `missing` are grams of each material and colour (ignoring case).
-   * Archived and removed spools do not count.
+   * Follows the bill of materials through all components. Materials that are not required do not count. The weights
+   * are those of each material and colour (ignoring case). Archived and removed spools do not count.
    *
    * Open orders reserve what their pieces need that are neither produced nor in an unfinished run (`pending`,
    * `in_progress`, `paused`). Unfinished runs reserve the weights of their materials, actual or else estimated; a run
    * without such weights reserves the bills of materials of its items. Reservations are computed at each request, and
-   * never prevent a deduction, so that `available` can be negative.
+   * never prevent a deduction, so that `available_grams` can be negative.
    *
-   * `needed` is for the pieces of the order that are neither produced nor in an unfinished run. `reserved` contains
-   * what those runs plan, and not what the order itself reserves. An order that is `done` or `cancelled` needs
-   * nothing.
+   * `needed_grams` is for the pieces of the order that are neither produced nor in an unfinished run.
+   * `reserved_grams` contains what those runs plan, and not what the order itself reserves. An order that is `done`
+   * or `cancelled` needs nothing.
    */
   getAvailability(
     id: string,
@@ -3719,11 +3713,11 @@ export class WebhooksResource<M extends DecimalMode = "number"> {
    *
    * Requires the role `admin`.
    */
-  rotateSecret(
+  rotate(
     id: string,
     options: RequestOptions & Keyed = {},
   ): Promise<WebhookSecret> {
-    return this.#client.call("POST", `/webhooks/${segment(id)}/rotate-secret`, { keyed: true }, options);
+    return this.#client.call("POST", `/webhooks/${segment(id)}/rotate`, { keyed: true }, options);
   }
 
   /**

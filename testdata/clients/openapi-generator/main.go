@@ -46,8 +46,8 @@ func main() {
 
 	deduction := *api.NewDeduction(45.5)
 	deduction.SetReason("Test print")
-	deducted := must(client.SpoolsAPI.DeductFromSpool(ctx, spool.Id).Deduction(deduction).Execute())
-	_, _, err := client.SpoolsAPI.DeductFromSpool(ctx, spool.Id).Deduction(*api.NewDeduction(2000)).Execute()
+	deducted := must(client.SpoolsAPI.DeductSpool(ctx, spool.Id).Deduction(deduction).Execute())
+	_, _, err := client.SpoolsAPI.DeductSpool(ctx, spool.Id).Deduction(*api.NewDeduction(2000)).Execute()
 	var refused *api.GenericOpenAPIError
 	if !errors.As(err, &refused) {
 		log.Fatal(err)
