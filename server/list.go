@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -116,9 +117,14 @@ func (l *List) And(condition string) { l.where = append(l.where, condition) }
 
 // Where adds a condition; each ? in it is replaced by the parameter of arg. The total is then counted.
 func (l *List) Where(condition string, arg any) {
-	l.args = append(l.args, arg)
 	l.counted = ""
-	l.where = append(l.where, strings.ReplaceAll(condition, "?", "$"+strconv.Itoa(len(l.args))))
+	l.And(strings.ReplaceAll(condition, "?", l.arg(arg)))
+}
+
+// arg adds an argument of the statement and returns its parameter.
+func (l *List) arg(v any) string {
+	l.args = append(l.args, v)
+	return "$" + strconv.Itoa(len(l.args))
 }
 
 // compared is the form of a text in which it is compared without regard to case, as generated columns have it.
@@ -158,75 +164,20 @@ const quickSkip = 100
 func ListPage[T any](ctx context.Context, run func(context.Context, ...*db.Stmt) error, l *List, q ListQuery,
 ) (Page[T], error) {
 	skip, limit := q.Skip.Or(0), q.Limit.Or(20)
-	sort, order := q.SortBy.Or("created_at"), string(q.SortOrder.Or("desc"))
+	sort := q.SortBy.Or("created_at")
 	schema := SchemaOf[T]()
 	field := schema.byName[sort]
 	if field == nil || field.List || field.Set || field.WriteOnly {
 		return nil, Invalid("sort_by", "must be one of %s", strings.Join(schema.Sortable(), ", "))
 	}
-	by := func(prefix string) string {
-		nulls := ""
-		if order == "desc" && !field.NotNull {
-			nulls = " nulls last"
-		}
-		text := prefix + sort + " " + order + nulls
-		if sort != "id" {
-			text += ", " + prefix + "id " + order
-		}
-		return text
-	}
-	conditions, args := l.where, l.args
 	var before []*db.Stmt
-	if sort != "created_at" && sort != "id" || l.scan {
-		// No index has this order or condition, so PostgreSQL reads all rows.
+	if l.scan || sort != "created_at" && sort != "id" {
+		// No index has this condition or order, so PostgreSQL reads all rows.
 		before = []*db.Stmt{db.AllowScans()}
-		args = append(args[:len(args):len(args)], db.ActorOf(ctx).Tenant)
-		conditions = append(conditions[:len(conditions):len(conditions)], "tenant_id = $"+strconv.Itoa(len(args)))
-	}
-	// The total counts the items of all pages. In the default order, one more row than the limit tells whether there is
-	// a next page.
-	where, pageWhere, foundWhere, fetch := whereOf(conditions...), whereOf(conditions...), "", limit
-	if q.isDefaultOrder() {
-		fetch++
-	}
-	if !q.After.IsNull() {
-		last, _ := parseCursor(*q.After.Value) // ListQuery.Check has accepted it
-		args = append(args[:len(args):len(args)], last.CreatedAt, last.ID)
-		after := fmt.Sprintf("(created_at, id) < ($%d::timestamptz, $%d::uuid)", len(args)-1, len(args))
-		pageWhere, foundWhere = whereOf(append(conditions[:len(conditions):len(conditions)], after)...), whereOf(after)
-	}
-	// The limit is text and not an argument: PostgreSQL prefers custom plans for a limit that it does not know, and
-	// would plan the statement each time.
-	window := " limit " + strconv.FormatInt(fetch, 10)
-	if skip > 0 {
-		args = append(args[:len(args):len(args)], skip)
-		window += " offset $" + strconv.Itoa(len(args))
-	}
-	// One statement, and so one snapshot, reads the page and the total. The statements of a request see the commits of
-	// others between them.
-	var sql string
-	switch {
-	case l.scan:
-		key := "tenant_id, id"
-		if sort != "id" {
-			key += ", " + sort
-		}
-		sql = "with found as materialized (select " + key + " from " + l.table + where + ")," +
-			" page as (select tenant_id, id from found" + foundWhere + " order by " + by("") + window + ")" +
-			" select counted.total, " + l.columns + " from (select count(*) as total from found) counted" +
-			" left join (page join " + l.table + " using (tenant_id, id)) on true order by " + by("")
-	case skip < deepSkip && len(before) == 0:
-		sql = "select counted.total, page.* from (" + l.count(where) + ") counted" +
-			" left join (select " + l.columns + " from " + l.table + pageWhere + " order by " + by("") + window + ") page" +
-			" on true order by " + by("page.")
-	default:
-		sql = "select counted.total, page.* from (" + l.count(where) + ") counted" +
-			" left join (select " + l.columns + " from " + l.table +
-			" join (select tenant_id, id from " + l.table + where + " order by " + by("") + window + ") found" +
-			" using (tenant_id, id)) page on true order by " + by("page.")
+		l.And("tenant_id = " + l.arg(db.ActorOf(ctx).Tenant))
 	}
 	var total int64
-	page := db.SQL(sql, args...).Total(&total).Expect(int(limit))
+	page := l.page(q, field, len(before) == 0).Total(&total).Expect(int(limit))
 	if q.isDefaultOrder() {
 		page.Keep(int(limit))
 	}
@@ -243,11 +194,72 @@ func ListPage[T any](ctx context.Context, run func(context.Context, ...*db.Stmt)
 	return append(answer, "null}"...), nil
 }
 
-func whereOf(conditions ...string) string {
+// orderBy returns the clause that sorts by a field and then by id.
+func orderBy(f *Field, direction SortOrder) string {
+	clause := " order by " + f.Name + " " + string(direction)
+	if direction == "desc" && !f.NotNull {
+		clause += " nulls last"
+	}
+	if f.Name != "id" {
+		clause += ", id " + string(direction)
+	}
+	return clause
+}
+
+// page returns the statement of a page and the total. It is one statement, and so one snapshot: the statements of a
+// request see the commits of others between them. Each of its rows has the total, which counts the items of all pages.
+// In the default order, it reads one more item than the limit, which tells whether there is a next page.
+func (l *List) page(q ListQuery, sort *Field, indexed bool) *db.Stmt {
+	with, total, from, where, order := "", l.count(), l.table, l.where, orderBy(sort, q.SortOrder.Or("desc"))
+	if l.scan {
+		keys := "tenant_id, id"
+		if sort.Name != "id" {
+			keys += ", " + sort.Name
+		}
+		with = "with found as materialized (select " + keys + " from " + l.table + whereOf(l.where) + ") "
+		total, from, where = "select count(*) as total from found", "found", nil
+	}
+	if !q.After.IsNull() {
+		last, _ := parseCursor(*q.After.Value) // ListQuery.Check has accepted it
+		after := "(created_at, id) < (" + l.arg(last.CreatedAt) + "::timestamptz, " + l.arg(last.ID) + "::uuid)"
+		where = append(slices.Clip(where), after)
+	}
+	// The limit is text and not an argument: PostgreSQL prefers custom plans for a limit that it does not know, and
+	// would plan the statement each time.
+	fetch := q.Limit.Or(20)
+	if q.isDefaultOrder() {
+		fetch++
+	}
+	window := order + " limit " + strconv.FormatInt(fetch, 10)
+	skip := q.Skip.Or(0)
+	if skip > 0 {
+		window += " offset " + l.arg(skip)
+	}
+	source := from + whereOf(where) + window
+	if !indexed || skip >= deepSkip {
+		source = l.table + " join (select tenant_id, id from " + source + ") page using (tenant_id, id)"
+	}
+	return db.SQL(with+"select counted.total, page.* from ("+total+") counted left join (select "+l.columns+
+		" from "+source+") page on true"+order, l.args...)
+}
+
+func whereOf(conditions []string) string {
 	if len(conditions) == 0 {
 		return ""
 	}
 	return " where " + strings.Join(conditions, " and ")
+}
+
+// count returns the query that counts the rows of the list as total.
+func (l *List) count() string {
+	switch where := whereOf(l.where); {
+	case l.counted != "":
+		return "select coalesce(sum(rows), 0)::bigint as total from row_counts where resource = '" + l.counted + "'"
+	case l.ordered:
+		return "select count(*) as total from (select from " + l.table + where + " order by created_at offset 0) counted"
+	default:
+		return "select count(*) as total from " + l.table + where
+	}
 }
 
 // NewPage returns the JSON of the only page of a list, with these items, a JSON array.
@@ -260,15 +272,4 @@ func newPage(items []byte, total, skip, limit int64) []byte {
 	answer := append(make([]byte, 0, len(items)+150), `{"items":`...)
 	answer = append(answer, items...)
 	return fmt.Appendf(answer, `,"total":%d,"skip":%d,"limit":%d,"next":`, total, skip, limit)
-}
-
-// count returns the query that counts the rows of the list as total.
-func (l *List) count(where string) string {
-	if l.counted == "" && l.ordered {
-		return "select count(*) as total from (select from " + l.table + where + " order by created_at offset 0) counted"
-	}
-	if l.counted == "" {
-		return "select count(*) as total from " + l.table + where
-	}
-	return "select coalesce(sum(rows), 0)::bigint as total from row_counts where resource = '" + l.counted + "'"
 }
