@@ -3,7 +3,7 @@
 -- As in a list of checks, a condition that is null is met: false and null is false, and null passes a check.
 create or replace function valid_spool(s spools) returns boolean language plpgsql immutable parallel safe as $$
 begin
-	return s.number > 0
+	return coalesce(s.number, 0) > 0
 		and s.material_type in ('PLA', 'PETG', 'ABS', 'TPU', 'ASA', 'Nylon', 'PC', 'HIPS', 'PVA', 'Custom')
 		and s.diameter_mm in (1.75, 2.85)
 		and s.net_weight_grams > 0

@@ -10,7 +10,10 @@
 create table spools (
 	tenant_id uuid,
 	id uuid not null,
-	number int not null, -- 1, 2, 3, ... within the tenant, never used again; by default next_spool_number()
+	-- 1, 2, 3, ... within the tenant, never used again; by default next_spool_number(). valid_spool checks that it is not
+	-- null. It is not declared so: PostgreSQL 17 and later would remove "number is not null" from statements, and then
+	-- not use the index spools_number.
+	number int,
 	external_key text collate "C", -- where the spool was imported from, so that another import does not enter it again
 	material_type text collate "C" not null,
 	brand text collate "C",
