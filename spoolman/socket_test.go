@@ -97,12 +97,13 @@ func (s *socket) next() (byte, []byte, error) {
 	return head[0] & 15, payload, err
 }
 
-// afterPings returns the next message that is no ping. The service sends pings while a slow test reads nothing.
+// afterPings answers pings, and returns the next other message. The service closes a socket whose client answers none.
 func (s *socket) afterPings() (op byte, payload []byte, err error) {
 	for {
 		if op, payload, err = s.next(); err != nil || op != 9 {
 			return op, payload, err
 		}
+		s.raw(0x8a, payload)
 	}
 }
 
