@@ -127,11 +127,11 @@ func TestDefinitionsNeedTheOwner(t *testing.T) {
 		applied != (db.Applied{}) {
 		t.Errorf("%+v, %v", applied, err)
 	}
-	use := slices.IndexFunc(app.Definitions, func(d db.Definition) bool { return d.Name == "inventory/use" })
-	newer := app.Definitions[use]
+	report := slices.IndexFunc(app.Definitions, func(d db.Definition) bool { return d.Name == "inventory/report" })
+	newer := app.Definitions[report]
 	newer.Version++
 	_, err := db.Migrate(t.Context(), u.app, u.app, []db.Definition{newer})
-	if err == nil || !strings.Contains(err.Error(), "definition inventory/use") ||
+	if err == nil || !strings.Contains(err.Error(), "definition inventory/report") ||
 		!strings.Contains(err.Error(), "spoolwright migrate") {
 		t.Errorf("a definition is pending: %v", err)
 	}

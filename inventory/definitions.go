@@ -19,12 +19,10 @@ var (
 	rollupSQL string
 	//go:embed rows.sql
 	rowsSQL string
-	//go:embed use.sql
-	useSQL string
 )
 
-// Definitions are the SQL functions of spools. Other packages call spool_name, filament_prices, take_filament,
-// report_use and measure_spool in their own statements, and so within their own transactions.
+// Definitions are the SQL functions of spools. Other packages call spool_name, filament_prices and
+// report_use in their own statements, and so within their own transactions.
 var Definitions = []db.Definition{
 	{Name: "inventory/name", Version: 1, SQL: nameSQL},
 	{Name: "inventory/number", Version: 1, SQL: numberSQL},
@@ -32,5 +30,4 @@ var Definitions = []db.Definition{
 	{Name: "inventory/report", Version: 1, SQL: reportSQL},
 	{Name: "inventory/rollup", Version: 1, SQL: rollupSQL},
 	{Name: "inventory/rows", Version: 1, SQL: rowsSQL},
-	{Name: "inventory/use", Version: 1, SQL: useSQL},
 }

@@ -277,8 +277,7 @@ func (b rowBatch) insert(ctx context.Context, d *db.DB, rows, number int) (creat
 			keys = append(keys, key)
 		}
 	}
-	err = d.Write(ctx, db.SQL(`
-		with added as (
+	err = d.Write(ctx, newSpools(`
 			insert into spools (id, number, external_key, first_used_at, last_used_at, created_at, updated_at,
 				`+inputColumns+`)
 			select id, $3::int - 1 + row_number() over (order by number), external_key, first_used_at, last_used_at,
@@ -287,12 +286,7 @@ func (b rowBatch) insert(ctx context.Context, d *db.DB, rows, number int) (creat
 			from json_populate_recordset(null::spools, $2::json) r
 			where r.external_key is null or r.external_key not in (
 				select s.external_key from spools s where s.tenant_id = $4::uuid and s.external_key = any ($5::text[]))
-			on conflict (tenant_id, external_key) where external_key is not null do nothing
-			returning id, remaining_weight_grams
-		), entry as (
-			insert into spool_usage (spool_id, kind, before_grams, after_grams)
-			select id, 'created', 0, remaining_weight_grams from added
-		)
-		select count(*) from added`, rows, string(text), number, db.ActorOf(ctx).Tenant, keys).Into(&created))
+			on conflict (tenant_id, external_key) where external_key is not null do nothing`).
+		statement(`select count(*) from spool`, rows, string(text), number, db.ActorOf(ctx).Tenant, keys).Into(&created))
 	return created, err
 }

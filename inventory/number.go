@@ -28,20 +28,13 @@ func Hide(number int64) *db.Stmt {
 // and returns the new number. Weights, price, location, lot, notes and archived come from in; a weight or a price that
 // in does not contain is that of the other spool.
 func Copy(number int64, in *Spool) *db.Stmt {
-	return db.SQL(`
-		with spool as (
+	return newSpools(`
 			insert into spools (id, material_type, brand, color, color_hex, finish, diameter_mm, density_g_cm3,
 				net_weight_grams, remaining_weight_grams, spool_weight_grams, purchase_price, location, lot_number, notes,
 				archived)
 			select $2, material_type, brand, color, color_hex, finish, diameter_mm, density_g_cm3,
 				coalesce($3::numeric, net_weight_grams), coalesce($4::numeric, $3::numeric, net_weight_grams),
 				coalesce($5::numeric, spool_weight_grams), coalesce($6::numeric, purchase_price), $7, $8, $9, $10::boolean
-			from spools where number = $1
-			returning id, number, remaining_weight_grams
-		), entry as (
-			insert into spool_usage (spool_id, kind, before_grams, after_grams)
-			select id, 'created', 0, remaining_weight_grams from spool
-		)
-		select number from spool`, number, db.NewID(), in.NetWeight.Arg(), in.Remaining.Arg(), in.SpoolWeight.Arg(),
+			from spools where number = $1`).statement(`select number from spool`, number, db.NewID(), in.NetWeight.Arg(), in.Remaining.Arg(), in.SpoolWeight.Arg(),
 		in.PurchasePrice.Arg(), in.Location.Arg(), in.LotNumber.Arg(), in.Notes.Arg(), in.Archived.Or(false))
 }

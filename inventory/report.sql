@@ -19,6 +19,8 @@ $$;
 -- between, are one ledger entry, which grows. Every change of a spool sets updated_at, so the entry grows only if both
 -- still have the time and the weight of its last report; the order of the clock's times does not matter for that.
 --
+-- Together with weightChange in ledger.go, the function is all that changes remaining weights.
+--
 -- token identifies the report, and is null if the client sent a key. If repeat_seconds is not null, the report may repeat
 -- one that took effect: that with the same token or, of other processes, one in the last repeat_seconds that is equal,
 -- which means that its token has the same upper half. Then the function changes nothing. The lower half of a token
@@ -85,28 +87,4 @@ begin
 		first_used_at = coalesce(x.first_used_at, now()), last_used_at = now()
 	where x.tenant_id = tenant and x.id = s.id;
 	return s.id;
-end $$;
-
--- Sets the remaining weight of a spool to its gross weight on a scale without the weight of the empty spool, at least 0,
--- and writes a ledger entry. Returns false and changes nothing if the weight of the empty spool is unknown, and null if
--- the spool does not exist.
-create or replace function measure_spool(target uuid, gross numeric) returns boolean language plpgsql as $$
-declare
-	tenant uuid := nullif(current_setting('app.tenant_id', true), '')::uuid;
-	s spools;
-	net numeric;
-begin
-	select * into s from spools x where x.tenant_id = tenant and x.id = target and num_nulls(x.hidden_at) = 1
-		for no key update;
-	if not found then
-		return null;
-	end if;
-	if s.spool_weight_grams is null then
-		return false;
-	end if;
-	net := greatest(gross - s.spool_weight_grams, 0);
-	insert into spool_usage (spool_id, kind, before_grams, after_grams)
-	values (s.id, 'measured', s.remaining_weight_grams, net);
-	update spools x set remaining_weight_grams = net, updated_at = now() where x.tenant_id = tenant and x.id = s.id;
-	return true;
 end $$;

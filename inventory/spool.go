@@ -240,17 +240,11 @@ func (h handlers) create(ctx context.Context, r *server.Request[SpoolCreate]) (s
 	for _, name := range inputNames {
 		args = append(args, row[name])
 	}
-	spool := db.SQL(`
-		with spool as (
+	spool := newSpools(`
 			insert into spools (id, `+inputColumns+`)
 			select list.id::uuid, `+inputValues+`
-			from json_array_elements_text($1::json) list (id)
-			returning `+spoolColumns+`
-		), entry as (
-			insert into spool_usage (spool_id, kind, before_grams, after_grams)
-			select id, 'created', 0, remaining_weight_grams from spool
-		)
-		select * from spool order by id`, args...)
+			from json_array_elements_text($1::json) list (id)`).
+		statement(`select `+spoolColumns+` from spool order by id`, args...)
 	one, err := h.write(ctx, spool.Expect(len(ids)))
 	if err != nil || in.Quantity.IsNull() {
 		return one, err
@@ -276,22 +270,6 @@ func (h handlers) update(ctx context.Context, r *server.Request[Spool]) (server.
 			where id = $1 and hidden_at is null returning `+spoolColumns, args...))
 	}
 	return h.write(ctx, edit(`id = $1 and hidden_at is null`, spoolColumns, set, args))
-}
-
-// edit returns a statement that sets columns of the spool for which condition is true, and returns the columns of that
-// spool. A changed remaining weight is an entry of the ledger.
-func edit(condition, columns, set string, args []any) *db.Stmt {
-	return db.SQL(`
-		with old as (
-			select id as old_id, remaining_weight_grams as before from spools where `+condition+` for no key update
-		), spool as (
-			update spools set `+set+`, updated_at = now(), edited_at = now() from old where id = old_id
-			returning `+columns+`, remaining_weight_grams as after, before
-		), entry as (
-			insert into spool_usage (spool_id, kind, before_grams, after_grams)
-			select id, 'edited', before, after from spool where after <> before
-		)
-		select `+columns+` from spool`, args...)
 }
 
 var deleteDoc = &server.Doc{

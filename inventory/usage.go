@@ -32,17 +32,11 @@ var errInsufficient = server.BadRequest("INSUFFICIENT_FILAMENT",
 
 func (h handlers) deduct(ctx context.Context, r *server.Request[Deduction]) (server.OK[Deducted], error) {
 	weight := *r.In.Weight.Value
-	deducted := db.SQL(`
-		with spool as (
-			update spools set remaining_weight_grams = remaining_weight_grams - $2::numeric, updated_at = now(),
-				first_used_at = coalesce(first_used_at, now()), last_used_at = now()
-			where id = $1 and hidden_at is null and remaining_weight_grams >= $2::numeric
-			returning id, remaining_weight_grams
-		), entry as (
-			insert into spool_usage (spool_id, kind, reason, before_grams, after_grams)
-			select id, 'deducted', $3, remaining_weight_grams + $2::numeric, remaining_weight_grams from spool
-		)
-		select id, remaining_weight_grams, $2::numeric as deducted from spool`,
+	deducted := weightChange{
+		spools: `update spools set remaining_weight_grams = remaining_weight_grams - $2::numeric, ` + setUsed + `
+			where id = $1 and hidden_at is null and remaining_weight_grams >= $2::numeric`,
+		before: `remaining_weight_grams + $2::numeric`, kind: "deducted", reason: "$3",
+	}.statement(`select id, remaining_weight_grams, $2::numeric as deducted from spool`,
 		r.ID("id"), weight.String(), r.In.Reason.Arg())
 	spool := db.SQL(`
 		select trim_scale(remaining_weight_grams)::text, remaining_weight_grams >= $2::numeric
@@ -78,19 +72,13 @@ var measureDoc = &server.Doc{
 }
 
 func (h handlers) measure(ctx context.Context, r *server.Request[Measurement]) (server.OK[Spool], error) {
-	var measured *bool
-	measure := db.SQL(`select measure_spool($1, $2::numeric)`, r.ID("id"), r.In.Gross.Arg()).Into(&measured)
+	locked, measured := measure(`id = $1 and hidden_at is null`, r.ID("id"), r.In.Gross.Value.String())
 	spool := selectSpool(r.ID("id"))
-	if err := h.db.Write(ctx, measure, spool); err != nil {
-		return nil, err
-	}
-	switch {
-	case measured == nil: // it may be restored since
-		return nil, server.ErrNotFound
-	case !*measured:
+	err := h.db.Write(ctx, locked, measured, spool)
+	if err == nil && locked.Rows() == 1 && measured.Rows() == 0 {
 		return nil, server.Invalid("spool_weight_grams", "of the spool must be set before it can be weighed")
 	}
-	return server.One(spool, nil)
+	return server.One(spool, server.Found(locked, err))
 }
 
 // UsageKind is the cause of a change of a spool's remaining weight.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"spoolwright/db"
+	"spoolwright/inventory"
 	"spoolwright/server"
 )
 
@@ -279,7 +280,7 @@ func take(run, kind string, deductions []SpoolDeduction) *db.Stmt {
 	for i, d := range deductions {
 		spools[i], grams[i] = string(d.SpoolID), d.Deducted.String()
 	}
-	return db.SQL(`select take_filament($1, $2::uuid[], $3::numeric[], $4)::text`, run, spools, grams, kind)
+	return inventory.Take(run, kind, spools, grams)
 }
 
 // finish returns a statement that sets the status of the run, and returns its completed_at. Values that a client could

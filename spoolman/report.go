@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"spoolwright/db"
+	"spoolwright/inventory"
 	"spoolwright/server"
 )
 
@@ -94,19 +95,16 @@ func (q request) measure(id int64) error {
 	if !ok || weight < 0 || weight > 1_000_000_000_000 {
 		return server.Invalid("weight", "must be a number between 0 and 1000000")
 	}
-	var measured *bool
-	measure := db.SQL(`select measure_spool((select id from spools
-		where number = $1::int and hidden_at is null), $2::numeric)`, id, weight.String()).
-		Into(&measured)
+	locked, measured := inventory.Measure(id, weight.String())
 	var text string
 	spool := selectSpool(q.tenant(), id).Into(&text)
-	if err := q.db.Write(q.r.Context(), measure, spool); err != nil {
+	if err := q.db.Write(q.r.Context(), locked, measured, spool); err != nil {
 		return err
 	}
-	if measured == nil {
+	if locked.Rows() == 0 {
 		return errNumber
 	}
-	if !*measured {
+	if measured.Rows() == 0 {
 		return errUnweighed
 	}
 	return q.sendChanged(text)

@@ -1,0 +1,86 @@
+package inventory
+
+import "spoolwright/db"
+
+// weightChange is a statement that changes the remaining weight of spools. Each change is one entry of the usage ledger.
+// Besides this type, only report_use changes remaining weights, because the entry of a printer grows.
+type weightChange struct {
+	spools string // an INSERT or UPDATE of spools, without RETURNING
+	before string // an expression: the remaining weight before, in terms of the changed row
+	kind   string // of the entries, a UsageKind
+	reason string // an expression, or ""
+	run    string // an expression, or ""
+}
+
+// statement returns the statement. result is a SELECT from spool, which has the changed spools.
+func (c weightChange) statement(result string, args ...any) *db.Stmt {
+	columns, values := "", ""
+	if c.reason != "" {
+		columns, values = ", reason", ", "+c.reason
+	}
+	if c.run != "" {
+		columns, values = columns+", run_id", values+", "+c.run
+	}
+	where := ""
+	if c.kind == "edited" { // perhaps only other columns
+		where = "where before <> remaining_weight_grams"
+	}
+	return db.SQL(`
+		with spool as (
+			`+c.spools+`
+			returning spools.*, `+c.before+` as before
+		), entry as (
+			insert into spool_usage (spool_id, kind, before_grams, after_grams`+columns+`)
+			select id, '`+c.kind+`', before, remaining_weight_grams`+values+` from spool `+where+`
+		)
+		`+result, args...)
+}
+
+// newSpools returns the change of a statement that inserts spools.
+func newSpools(insert string) weightChange {
+	return weightChange{spools: insert, before: "0", kind: "created"}
+}
+
+// setUsed sets the times of a spool whose filament was used.
+const setUsed = `updated_at = now(), first_used_at = coalesce(first_used_at, now()), last_used_at = now()`
+
+// locked returns an UPDATE of the spool for which condition is true. The expression before has its old weight.
+func locked(set, condition string) string {
+	return `update spools set ` + set + `
+		from (select id as old_id, remaining_weight_grams as before from spools where ` + condition + ` for no key update) old
+		where id = old_id`
+}
+
+// Take returns a statement that deducts grams[n] from the spool ids[n] for a production run. The kind of the entries is
+// run or wasted. The transaction must have locked the spools and compared their weights.
+func Take(run, kind string, ids, grams []string) *db.Stmt {
+	const taken = `($3::numeric[])[array_position($2::uuid[], id)]`
+	return weightChange{
+		spools: `update spools set remaining_weight_grams = remaining_weight_grams - ` + taken + `, ` + setUsed + `
+			where id = any ($2::uuid[])`,
+		before: `remaining_weight_grams + ` + taken, kind: kind, run: "$1::uuid",
+	}.statement(`select id from spool`, run, ids, grams)
+}
+
+// Measure returns two statements for one transaction. The first locks the spool with the number. The second sets its
+// remaining weight to the gross weight on a scale without the weight of the empty spool, at least 0; it returns no row if
+// the weight of the empty spool is unknown.
+func Measure(number int64, gross string) (lock, measured *db.Stmt) {
+	return measure(byNumber, number, gross)
+}
+
+func measure(condition string, arg any, gross string) (lock, measured *db.Stmt) {
+	measured = weightChange{
+		spools: locked(`remaining_weight_grams = greatest($2::numeric - spool_weight_grams, 0), updated_at = now()`,
+			condition+` and spool_weight_grams is not null`),
+		before: "before", kind: "measured",
+	}.statement(`select id from spool`, arg, gross)
+	return db.SQL(`select id from spools where `+condition+` for no key update`, arg), measured
+}
+
+// edit returns a statement that sets columns of the spool for which condition is true, and returns columns of it.
+func edit(condition, columns, set string, args []any) *db.Stmt {
+	return weightChange{
+		spools: locked(set+`, updated_at = now(), edited_at = now()`, condition), before: "before", kind: "edited",
+	}.statement(`select `+columns+` from spool`, args...)
+}
