@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -215,6 +216,55 @@ func TestInvalidIDs(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestUnknownParameters checks that each operation rejects query parameters that it does not have, with the most similar
+// one that it has, and those that are given twice, together with the other problems of the request.
+func TestUnknownParameters(t *testing.T) {
+	t.Parallel()
+	w := newUnlimitedAPI(t)
+	f := w.newFullFixture(t).prepareBodies(t)
+	before := f.snapshot(t)
+	all := func(*operation) bool { return true }
+	w.forEach(t, all, func(t *testing.T, op *operation) {
+		path, body := f.path(t, op.Path()), f.body(t, op)
+		send := func(query string) *testkit.Response {
+			t.Helper()
+			return f.do(t, f.admin, op, path+"?"+query, body)
+		}
+		send("surprise=1").Fields("surprise")
+		send("surprise").Fields("surprise")
+		send("limits=1&=1&tenant_id="+db.NewID()).Fields("", "limits", "tenant_id")
+		for _, name := range op.query {
+			misspelled := name[:len(name)-1]
+			a := send(misspelled + "=1").Fields(misspelled)
+			for _, text := range append([]string{"did you mean "}, op.query...) {
+				if !strings.Contains(a.Text("errors.0.message"), text) {
+					t.Errorf("%s: %q is not in %s", a.What, text, a.Body)
+				}
+			}
+			send(strings.ToUpper(name) + "=1").Fields(strings.ToUpper(name))
+			send(name + "=1&" + name + "=1").Fields(name)
+		}
+		if op.Endpoint.Out.List {
+			send("sort_by=items&limit=0&limits=1").Fields("limit", "limits", "sort_by")
+		}
+		if hasID(op) {
+			a := f.do(t, f.admin, op, regexp.MustCompile(`[^/]{36}`).ReplaceAllString(path, "x")+"?surprise=1", body)
+			a.Fields(slices.Sorted(slices.Values(append(wildcards(op), "surprise")))...)
+		}
+	})
+	f.wantUnchanged(t, before)
+}
+
+// wildcards returns the names of the parameters of an operation's path.
+func wildcards(op *operation) (names []string) {
+	for _, part := range pathParts(op.Path()) {
+		if strings.HasPrefix(part, "{") {
+			names = append(names, strings.Trim(part, "{}"))
+		}
+	}
+	return names
 }
 
 // TestOtherTenants checks that the response to a request with another tenant's id, in the path or in the body, equals

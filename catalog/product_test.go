@@ -302,7 +302,6 @@ func TestProductList(t *testing.T) {
 		"?sort_by=category&limit=1":             "3",
 		"?sort_by=material_cost&sort_order=asc": byID,
 		"?sort_by=description&limit=1":          "2",
-		"?sort_by=name&unknown_parameter":       "3120",
 		"?sort_by=estimated_print_time_minutes&sort_order=asc": "1203",
 		"?sort_by=estimated_print_time_minutes":                "0213",
 	} {

@@ -173,16 +173,15 @@ func TestListShapeAndBounds(t *testing.T) {
 		items       []string
 		skip, limit string
 	}{
-		"":                                   {newest[:20], "0", "20"},
-		"?limit=1":                           {newest[:1], "0", "1"},
-		"?limit=100":                         {newest, "0", "100"},
-		"?skip=20":                           {newest[20:], "20", "20"},
-		"?skip=3&limit=4":                    {newest[3:7], "3", "4"},
-		"?skip=24&limit=100":                 {newest[24:], "24", "100"},
-		"?skip=25":                           {nil, "25", "20"},
-		"?skip=999999999":                    {nil, "999999999", "20"},
-		"?limit=2&page=7&tenant_id=x&Limit=": {newest[:2], "0", "2"}, // unknown parameters are ignored
-		"?limit=2&sort_order=asc":            {[]string{newest[24], newest[23]}, "0", "2"},
+		"":                        {newest[:20], "0", "20"},
+		"?limit=1":                {newest[:1], "0", "1"},
+		"?limit=100":              {newest, "0", "100"},
+		"?skip=20":                {newest[20:], "20", "20"},
+		"?skip=3&limit=4":         {newest[3:7], "3", "4"},
+		"?skip=24&limit=100":      {newest[24:], "24", "100"},
+		"?skip=25":                {nil, "25", "20"},
+		"?skip=999999999":         {nil, "999999999", "20"},
+		"?limit=2&sort_order=asc": {[]string{newest[24], newest[23]}, "0", "2"},
 	} {
 		a := c.Get(t, spools+path).Want(200).Shows(map[string]string{"total": "25", "skip": want.skip, "limit": want.limit})
 		if got := ids(a); !slices.Equal(got, want.items) {

@@ -2,6 +2,7 @@ package inventory
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -30,6 +31,16 @@ const (
 	maxDays     = 3660 // of a report
 	maxGroups   = 1000 // of a report
 )
+
+// Check checks that the period is not empty or too long.
+func (p *Period) Check(problems *server.Problems) {
+	_, _, err := p.Range(time.Now())
+	if invalid, ok := errors.AsType[*server.Error](err); ok {
+		for _, f := range invalid.Fields {
+			problems.Add(f.Field, "%s", f.Message)
+		}
+	}
+}
 
 // Range returns the first day and the day after the last one. The errors are 422s.
 func (p Period) Range(now time.Time) (first, end string, err error) {

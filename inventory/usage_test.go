@@ -232,7 +232,7 @@ func TestLedgerIsAList(t *testing.T) {
 		"sort_by=color": "sort_by", "sort_order=x": "sort_order"} {
 		c.Get(t, path+"/usage?"+query).Fields(field)
 	}
-	c.Get(t, path+"/usage?material_type=nonsense&in_stock=x").Want(200).Shows(map[string]string{"total": "13"})
+	c.Get(t, path+"/usage?material_type=nonsense&in_stock=x").Fields("in_stock", "material_type")
 }
 
 // The role of the service's transactions cannot change or delete entries.

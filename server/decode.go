@@ -7,7 +7,6 @@ import (
 	"io"
 	"mime"
 	"net/http"
-	"net/url"
 	"reflect"
 	"strings"
 	"time"
@@ -388,32 +387,6 @@ func (w *walker) string() string {
 	var s string
 	json.Unmarshal(w.text[start:w.at], &s)
 	return s
-}
-
-// decodeQuery decodes the URL's query into in, a pointer to a struct with a Schema, and validates it. It ignores
-// unknown parameters. The error is a 422 with all problems.
-func decodeQuery(raw string, in any) error {
-	v := reflect.ValueOf(in).Elem()
-	schema := SchemaOfType(v.Type())
-	var problems Problems
-	values, err := url.ParseQuery(raw)
-	if err != nil {
-		problems.Add("query", "is not a valid query string")
-	}
-	for _, f := range schema.Fields {
-		given, ok := values[f.Name]
-		if !ok {
-			continue
-		}
-		if len(given) > 1 {
-			problems.Add(f.Name, "must be given once")
-			continue
-		}
-		if problem := v.FieldByIndex(f.index).Addr().Interface().(settable).set(f, f.fromText(given[0])); problem != "" {
-			problems.Add(f.Name, "%s", problem)
-		}
-	}
-	return check(in, problems)
 }
 
 // fromText returns the scalar for the text of a query parameter or a cell of a CSV file.

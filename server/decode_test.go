@@ -373,24 +373,22 @@ func TestQueriesAreDecoded(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
 	for query, want := range map[string]string{
-		"":                                   `{}`,
-		"skip=0&limit=1":                     `{"limit":1,"skip":0}`,
-		"limit=100":                          `{"limit":100}`,
-		"limit=1e2":                          `{"limit":100}`,
-		"skip=999999999":                     `{"skip":999999999}`,
-		"sort_by=name&sort_order=asc":        `{"sort_by":"name","sort_order":"asc"}`,
-		"kind=PLA&flag=true&weight=1.5":      `{"flag":true,"kind":"PLA","weight":"1.5"}`,
-		"flag=1":                             `{"flag":true}`,
-		"flag=0":                             `{"flag":false}`,
-		"flag=false":                         `{"flag":false}`,
-		"flag=True":                          `{"flag":true}`, // as Python clients send it
-		"flag=FALSE":                         `{"flag":false}`,
-		"name=a%20b+c%2Bd":                   `{"name":"a b c+d"}`,
-		"name=%F0%9F%A7%B5":                  `{"name":"🧵"}`,
-		"name=":                              `{"name":""}`,
-		"name":                               `{"name":""}`,
-		"unknown=1&unknown=2&Limit=x&SKIP=x": `{}`,
-		"limit=5&tenant_id=x":                `{"limit":5}`,
+		"":                              `{}`,
+		"skip=0&limit=1":                `{"limit":1,"skip":0}`,
+		"limit=100":                     `{"limit":100}`,
+		"limit=1e2":                     `{"limit":100}`,
+		"skip=999999999":                `{"skip":999999999}`,
+		"sort_by=name&sort_order=asc":   `{"sort_by":"name","sort_order":"asc"}`,
+		"kind=PLA&flag=true&weight=1.5": `{"flag":true,"kind":"PLA","weight":"1.5"}`,
+		"flag=1":                        `{"flag":true}`,
+		"flag=0":                        `{"flag":false}`,
+		"flag=false":                    `{"flag":false}`,
+		"flag=True":                     `{"flag":true}`, // as Python clients send it
+		"flag=FALSE":                    `{"flag":false}`,
+		"name=a%20b+c%2Bd":              `{"name":"a b c+d"}`,
+		"name=%F0%9F%A7%B5":             `{"name":"🧵"}`,
+		"name=":                         `{"name":""}`,
+		"name":                          `{"name":""}`,
 	} {
 		r := send(t, s, "GET", "/api/v1/things?"+query, "")
 		var e Echo
@@ -433,7 +431,9 @@ func TestQueriesAreDecoded(t *testing.T) {
 		"name=%":                           "query",
 		"name=%zz":                         "query",
 		"a;b":                              "query",
-		"limit=0&skip=-1&flag=x&kind=x&name=%00&weight=-1&sort_order=x": "flag kind limit name skip sort_order weight",
+		"limit=5&tenant_id=x":              "tenant_id",
+		"unknown=1&unknown=2&Limit=x&=":    " Limit unknown",
+		"limit=0&skip=-1&flag=x&kind=x&name=%00&weight=-1&sort_order=x&x": "flag kind limit name skip sort_order weight x",
 	} {
 		r := send(t, s, "GET", "/api/v1/things?"+query, "")
 		e := wantError(t, r, 422, "VALIDATION_ERROR")
@@ -588,6 +588,11 @@ func FuzzQuery(f *testing.F) {
 			t.Fatalf("%q: %d %s", query, w.Code, w.Body)
 		}
 		want, err := url.ParseQuery(query)
+		for name := range want {
+			if _, known := got[name]; !known {
+				t.Errorf("%q: %q was ignored", query, name)
+			}
+		}
 		if err != nil {
 			t.Fatalf("%q was accepted", query)
 		}

@@ -86,7 +86,7 @@ func TestCompression(t *testing.T) {
 	list := func(size int) *server.Server {
 		return newServer(t, func(c *server.Config) {
 			c.Routes = append(c.Routes, server.Op("GET /api/v1/listed", server.Read,
-				server.Handle(func(context.Context, *server.Request[ThingQuery]) (server.Page[Echo], error) {
+				server.Handle(func(context.Context, *server.Request[struct{}]) (server.Page[Echo], error) {
 					item, err := json.Marshal(Echo{Got: strings.Repeat("x", size)})
 					return server.NewPage(append(append([]byte{'['}, item...), ']'), 1, 0, 20), err
 				}), &server.Doc{ID: "listed", Summary: "x", Tag: c.Routes[0].Doc.Tag}))

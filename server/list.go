@@ -21,10 +21,16 @@ type ListQuery struct {
 	SortBy    Optional[string]    `query:"sort_by" rule:"default=created_at"`
 	SortOrder Optional[SortOrder] `query:"sort_order" rule:"default=desc"`
 	After     Optional[string]    `query:"after"`
+
+	by *Field // that SortBy names
 }
 
-// Check checks After, and that it is not combined with parameters that select another page.
-func (q *ListQuery) Check(problems *Problems) {
+// resolve checks SortBy and After for a list of items with the schema.
+func (q *ListQuery) resolve(items *Schema, problems *Problems) {
+	q.by = items.byName[q.SortBy.Or("created_at")]
+	if q.by == nil || q.by.List || q.by.Set || q.by.WriteOnly {
+		problems.Add("sort_by", "must be one of %s", strings.Join(items.Sortable(), ", "))
+	}
 	if q.After.IsNull() {
 		return
 	}
@@ -159,25 +165,19 @@ const deepSkip = 1000
 // quickSkip is the number of skipped rows from which a page takes too long to share a round trip with other reads.
 const quickSkip = 100
 
-// ListPage returns a page of a list. It calls run once. T is the type
-// of the items; its scalar fields are those that sort_by accepts.
+// ListPage returns a page of a list. It calls run once. T is the type of the items, and Page[T] the result of the
+// endpoint.
 func ListPage[T any](ctx context.Context, run func(context.Context, ...*db.Stmt) error, l *List, q ListQuery,
 ) (Page[T], error) {
 	skip, limit := q.Skip.Or(0), q.Limit.Or(20)
-	sort := q.SortBy.Or("created_at")
-	schema := SchemaOf[T]()
-	field := schema.byName[sort]
-	if field == nil || field.List || field.Set || field.WriteOnly {
-		return nil, Invalid("sort_by", "must be one of %s", strings.Join(schema.Sortable(), ", "))
-	}
 	var before []*db.Stmt
-	if l.scan || sort != "created_at" && sort != "id" {
+	if l.scan || q.by.Name != "created_at" && q.by.Name != "id" {
 		// No index has this condition or order, so PostgreSQL reads all rows.
 		before = []*db.Stmt{db.AllowScans()}
 		l.And("tenant_id = " + l.arg(db.ActorOf(ctx).Tenant))
 	}
 	var total int64
-	page := l.page(q, field, len(before) == 0).Total(&total).Expect(int(limit))
+	page := l.page(q, len(before) == 0).Total(&total).Expect(int(limit))
 	if q.isDefaultOrder() {
 		page.Keep(int(limit))
 	}
@@ -209,12 +209,12 @@ func orderBy(f *Field, direction SortOrder) string {
 // page returns the statement of a page and the total. It is one statement, and so one snapshot: the statements of a
 // request see the commits of others between them. Each of its rows has the total, which counts the items of all pages.
 // In the default order, it reads one more item than the limit, which tells whether there is a next page.
-func (l *List) page(q ListQuery, sort *Field, indexed bool) *db.Stmt {
-	with, total, from, where, order := "", l.count(), l.table, l.where, orderBy(sort, q.SortOrder.Or("desc"))
+func (l *List) page(q ListQuery, indexed bool) *db.Stmt {
+	with, total, from, where, order := "", l.count(), l.table, l.where, orderBy(q.by, q.SortOrder.Or("desc"))
 	if l.scan {
 		keys := "tenant_id, id"
-		if sort.Name != "id" {
-			keys += ", " + sort.Name
+		if q.by.Name != "id" {
+			keys += ", " + q.by.Name
 		}
 		with = "with found as materialized (select " + keys + " from " + l.table + whereOf(l.where) + ") "
 		total, from, where = "select count(*) as total from found", "found", nil

@@ -123,6 +123,7 @@ func things(*db.DB) []server.Route {
 		field(fields, "limit", r.In.Limit)
 		field(fields, "sort_by", r.In.SortBy)
 		field(fields, "sort_order", r.In.SortOrder)
+		field(fields, "after", r.In.After)
 		field(fields, "kind", r.In.Kind)
 		field(fields, "name", r.In.Name)
 		field(fields, "flag", r.In.Flag)

@@ -103,6 +103,8 @@ type operation struct {
 	route Route
 	names []string // of the path parameters
 
+	parameters []string // the names of those of the query
+
 	current *operation // the GET operation of the same path, if its responses have an ETag
 	tagged  bool       // whether the responses have an ETag
 
@@ -110,7 +112,7 @@ type operation struct {
 }
 
 func (s *Server) operation(route Route) *operation {
-	o := &operation{s: s, route: route, names: wildcards(route.Pattern)}
+	o := &operation{s: s, route: route, names: wildcards(route.Pattern), parameters: route.Endpoint.parameterNames()}
 	if item := route.Endpoint.Out.Item; item != nil {
 		for _, f := range SchemaOfType(item).Fields {
 			if f.Secret {
@@ -244,8 +246,9 @@ func (o *operation) authorize(w http.ResponseWriter, r *http.Request, info *requ
 
 // read reads the parts of the request that the operation needs, and the Idempotency-Key.
 func (o *operation) read(w http.ResponseWriter, r *http.Request) (c call, key string, err error) {
-	c = call{query: r.URL.RawQuery, patch: r.Method == http.MethodPatch}
+	c = call{patch: r.Method == http.MethodPatch}
 	c.ids = pathIDs(r, o.names, &c.problems)
+	c.query = readQuery(r.URL.RawQuery, o.parameters, &c.problems)
 	if o.route.Idempotent {
 		key = IdempotencyKey(r, &c.problems)
 	}

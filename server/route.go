@@ -209,7 +209,7 @@ type call struct {
 	ids      map[string]string // the path parameters
 	problems Problems          // with the path and the headers
 	address  string            // of the client, as in the rate limits
-	query    string
+	query    url.Values
 	body     []byte
 	optional bool // the body may be empty
 	patch    bool // the method is PATCH
@@ -258,11 +258,15 @@ func HandlePrepared[In, P any, Out result](
 // requestOf returns the function that decodes the requests of an endpoint that reads an In.
 func requestOf[In any](e Endpoint) func(call) (Request[In], error) {
 	query, body := e.ReadsQuery(), e.ReadsBody()
+	var item reflect.Type
+	if e.Out.List {
+		item = e.Out.Item
+	}
 	return func(c call) (r Request[In], err error) {
 		r.Address, r.ids = c.address, c.ids
 		switch {
 		case query:
-			err = decodeQuery(c.query, &r.In)
+			err = decodeQuery(c.query, &r.In, item)
 		case body && !(c.optional && len(c.body) == 0):
 			err = decodeBody(c.body, &r.In, c.patch)
 		}

@@ -688,7 +688,7 @@ func TestLog(t *testing.T) {
 	do(user, "GET", "/api/v1/auth/me", nil, 200)
 	do(user.With("Authorization", "Bearer "+tokens.Refresh), "GET", "/api/v1/auth/me", nil, 401)
 	do(user.With("Authorization", "Basic "+wrong), "GET", "/api/v1/auth/me", nil, 401)
-	do(user, "GET", "/api/v1/spools?access_token="+tokens.Access, nil, 200)
+	do(user, "GET", "/api/v1/spools?access_token="+tokens.Access, nil, 422)
 	do(user, "GET", "/api/v1/"+tokens.Access, nil, 404)
 	do(user, "GET", "/api/v1/spools/"+tokens.Access, nil, 422)
 	do(user, "GET", "/api/v1/panics", nil, 500)

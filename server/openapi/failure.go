@@ -118,8 +118,6 @@ func failures(route server.Route) []failure {
 				f = failure{status: 415, what: "The body is not sent as " + e.Media}
 				f.errors, applies = []*server.Error{server.ErrNotMedia(e.Media)}, true
 			}
-		case 422:
-			applies = e.ReadsBody() || e.ReadsQuery() || ids || route.Idempotent
 		default:
 			applies = true
 		}

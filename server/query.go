@@ -1,0 +1,114 @@
+package server
+
+import (
+	"maps"
+	"net/url"
+	"reflect"
+	"slices"
+	"strings"
+)
+
+// readQuery returns the parameters of a URL's query, of an operation that has the parameters names. It adds those that
+// the operation does not have, and those that are given more than once, to the problems.
+func readQuery(raw string, names []string, problems *Problems) url.Values {
+	if raw == "" {
+		return nil
+	}
+	values, err := url.ParseQuery(raw)
+	if err != nil {
+		problems.Add("query", "is not a valid query string")
+	}
+	unknown := 0
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		switch {
+		case slices.Contains(names, name):
+			if len(values[name]) > 1 {
+				problems.Add(name, "must be given once")
+			}
+		case unknown < maxUnknown:
+			unknown++
+			problems.Add(name, "%s", notAParameter(name, names))
+		}
+	}
+	return values
+}
+
+// notAParameter returns the problem with a parameter that is not one of names.
+func notAParameter(name string, names []string) string {
+	if len(names) == 0 {
+		return "is not a parameter: this operation has none"
+	}
+	problem := "is not a parameter of this operation, which has " + strings.Join(names, ", ")
+	if similar := nearest(name, names); similar != "" {
+		problem += "; did you mean " + similar + "?"
+	}
+	return problem
+}
+
+// nearest returns the name that takes the fewest edits of letters to get from the given one, or "" if more than half
+// of the letters differ.
+func nearest(given string, names []string) string {
+	given = strings.ToLower(shorten(given, maxRepeated))
+	best, least := "", 0
+	for _, name := range names {
+		edits := distance(given, name)
+		if 2*edits <= max(len(given), len(name)) && (best == "" || edits < least) {
+			best, least = name, edits
+		}
+	}
+	return best
+}
+
+// distance returns the number of bytes to insert, remove or replace to get from a to b.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1) // of the distances from the start of a to each start of b
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			replaced := diagonal
+			if a[i] != b[j] {
+				replaced++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(replaced, diagonal+1, row[j]+1)
+		}
+	}
+	return row[len(b)]
+}
+
+// decodeQuery decodes the parameters of a query into in, a pointer to a struct with a Schema, and validates them. If
+// item is not nil, the request is for a list of such items. The error is a 422 with all problems.
+func decodeQuery(values url.Values, in any, item reflect.Type) error {
+	v := reflect.ValueOf(in).Elem()
+	var problems Problems
+	for _, f := range SchemaOfType(v.Type()).Fields {
+		if given := values[f.Name]; len(given) == 1 {
+			problem := v.FieldByIndex(f.index).Addr().Interface().(settable).set(f, f.fromText(given[0]))
+			if problem != "" {
+				problems.Add(f.Name, "%s", problem)
+			}
+		}
+	}
+	if list, ok := in.(interface {
+		resolve(*Schema, *Problems)
+	}); ok && item != nil {
+		list.resolve(SchemaOfType(item), &problems)
+	}
+	return check(in, problems)
+}
+
+// parameterNames returns the names of the parameters that the endpoint reads from the URL's query.
+func (e Endpoint) parameterNames() []string {
+	if !e.ReadsQuery() {
+		return nil
+	}
+	var names []string
+	for _, f := range SchemaOfType(e.In).Fields {
+		names = append(names, f.Name)
+	}
+	return names
+}
