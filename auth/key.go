@@ -94,9 +94,9 @@ func readKey(id string) *db.Stmt {
 const maxKeys = 500
 
 var (
-	errKeyLimit = server.BadRequest("API_KEY_LIMIT",
+	errKeyLimit = server.Conflict("API_KEY_LIMIT",
 		"A tenant can have %d API keys; revoke one that is not in use", maxKeys)
-	errKeyRevoked = server.BadRequest("API_KEY_REVOKED", "The API key is revoked; create a new one")
+	errKeyRevoked = server.Conflict("API_KEY_REVOKED", "The API key is revoked; create a new one")
 )
 
 var createKeyDoc = &server.Doc{

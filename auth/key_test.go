@@ -145,7 +145,7 @@ func TestKeyLifecycle(t *testing.T) {
 	revoked := admin.Get(t, path).Want(200).Text("revoked_at")
 	admin.Delete(t, path).Want(204)
 	admin.Patch(t, path, j{"name": "Old scanner"}).Want(200).Shows(map[string]string{"revoked_at": revoked})
-	admin.Post(t, path+"/rotate", j{}).WantError(400, "API_KEY_REVOKED")
+	admin.Post(t, path+"/rotate", j{}).WantError(409, "API_KEY_REVOKED")
 	key.Get(t, spoolsPath).WantError(401, "INVALID_API_KEY")
 	if _, found, err := api.DB.FindKey(t.Context(), auth.KeyHash(secret)); found || err != nil {
 		t.Errorf("the directory has the revoked key: %v", err)
@@ -373,10 +373,10 @@ func TestKeyLimit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	admin.Post(t, keysPath, body).WantError(400, "API_KEY_LIMIT")
+	admin.Post(t, keysPath, body).WantError(409, "API_KEY_LIMIT")
 	admin.Delete(t, path).Want(204)
 	admin.Post(t, keysPath, body).Want(201)
-	admin.Post(t, keysPath, body).WantError(400, "API_KEY_LIMIT")
+	admin.Post(t, keysPath, body).WantError(409, "API_KEY_LIMIT")
 }
 
 // Each key has its own rate limits, by role. Invalid keys count for the address; once its limit is used up, they cause

@@ -147,11 +147,11 @@ func InsertUser(ctx context.Context, d *db.DB, id string, in *UserAccount, hash 
 func lockUsers() *db.Stmt { return db.Lock("users") }
 
 var (
-	errEmailTaken = server.BadRequest("EMAIL_TAKEN", "The e-mail %s is already in use", "bob@farm.example")
-	ErrUserLimit  = server.BadRequest("USER_LIMIT", "A tenant can have %d users, including disabled users", MaxUsers)
+	errEmailTaken = server.Conflict("EMAIL_TAKEN", "The e-mail %s is already in use", "bob@farm.example").On("email")
+	ErrUserLimit  = server.Conflict("USER_LIMIT", "A tenant can have %d users, including disabled users", MaxUsers)
 )
 
-var errLastAdmin = server.BadRequest("LAST_ADMIN",
+var errLastAdmin = server.Conflict("LAST_ADMIN",
 	"This is the last enabled admin of the tenant; give another user the role admin first")
 
 var updateUserDoc = &server.Doc{
@@ -240,7 +240,14 @@ func (s *Service) updateUser(ctx context.Context, r *server.Request[UserAccount]
 	case problem != nil && *problem == "EMAIL":
 		return nil, server.Invalid("email", "cannot be changed: create a new user and disable this one")
 	case problem != nil:
-		return nil, errLastAdmin
+		var fields []string
+		if in.Role.Or("admin") != "admin" {
+			fields = append(fields, "role")
+		}
+		if in.Disabled.Or(false) {
+			fields = append(fields, "disabled")
+		}
+		return nil, errLastAdmin.On(fields...)
 	}
 	return user.Object(), nil
 }
@@ -264,7 +271,8 @@ var changePasswordDoc = &server.Doc{
 	Errors: []*server.Error{errCurrentPassword},
 }
 
-var errCurrentPassword = server.BadRequest("INVALID_CREDENTIALS", "The current password is wrong")
+var errCurrentPassword = server.BadRequest("INVALID_CREDENTIALS", "The current password is wrong").
+	On("current_password")
 
 func (s *Service) changePassword(ctx context.Context, r *server.Request[NewPassword]) (server.NoContent, error) {
 	id := db.ActorOf(ctx).User

@@ -74,7 +74,7 @@ func TestUserLifecycle(t *testing.T) {
 		t.Errorf("Location is %q", path)
 	}
 	admin.Get(t, path).Want(200).Shows(map[string]string{"email": email})
-	admin.Post(t, usersPath, newUser(j{"email": strings.ToUpper(email)})).WantError(400, "EMAIL_TAKEN")
+	admin.Post(t, usersPath, newUser(j{"email": strings.ToUpper(email)})).WantError(409, "EMAIL_TAKEN")
 
 	// The user logs in. A new name does not end the session.
 	first := mustLogin(t, api, strings.ToLower(email), phrase)
@@ -207,7 +207,7 @@ func TestUserLimit(t *testing.T) {
 				t.Error(err)
 			case a.Status == 201:
 				created.Add(1)
-			case a.Status == 400 && strings.Contains(string(a.Body), `"USER_LIMIT"`):
+			case a.Status == 409 && strings.Contains(string(a.Body), `"USER_LIMIT"`):
 				limited.Add(1)
 			default:
 				t.Errorf("%d %s", a.Status, a.Body)
@@ -221,7 +221,7 @@ func TestUserLimit(t *testing.T) {
 		t.Errorf("%d users created, %d responses USER_LIMIT; want 1 and 2", created.Load(), limited.Load())
 	}
 	email := email()
-	response := admin.Post(t, usersPath, newUser(j{"email": email})).WantError(400, "USER_LIMIT")
+	response := admin.Post(t, usersPath, newUser(j{"email": email})).WantError(409, "USER_LIMIT")
 	_, err = w.accounts().Add(t.Context(), accounts.NewUser{
 		Tenant: "tenant " + tenant.ID, Email: email, Name: "x", Role: "viewer", Password: phrase,
 	})
@@ -291,7 +291,7 @@ func TestUsersAreForAdmins(t *testing.T) {
 	stranger.Patch(t, path, j{"disabled": true}).WantError(404, "NOT_FOUND")
 	stranger.Patch(t, path, j{"password": newPhrase}).WantError(404, "NOT_FOUND")
 	stranger.Patch(t, path, j{"email": admin.Email}).WantError(404, "NOT_FOUND")
-	stranger.Post(t, usersPath, newUser(j{"email": admin.Email})).WantError(400, "EMAIL_TAKEN")
+	stranger.Post(t, usersPath, newUser(j{"email": admin.Email})).WantError(409, "EMAIL_TAKEN")
 	mustLogin(t, api, admin.Email, testkit.Password)
 }
 
@@ -309,7 +309,7 @@ func TestLastAdmin(t *testing.T) {
 		{"role": "viewer"}, {"disabled": true},
 		{"role": "operator", "disabled": true, "name": "New", "password": newPhrase},
 	} {
-		admin.Patch(t, self, body).WantError(400, "LAST_ADMIN")
+		admin.Patch(t, self, body).WantError(409, "LAST_ADMIN")
 	}
 	admin.Get(t, self).Want(200).Shows(map[string]string{"role": "admin", "disabled": "false", "name": "Test admin"})
 	mustLogin(t, api, admin.Email, testkit.Password)
@@ -345,7 +345,7 @@ func TestLastAdminRace(t *testing.T) {
 			t.Errorf("%v: statuses %v, want 200 for the first change and 401 for its target", change, statuses)
 		}
 		ada.Patch(t, usersPath+"/"+eve.Actor.User, change).Want(200)
-		ada.Patch(t, usersPath+"/"+ada.Actor.User, change).WantError(400, "LAST_ADMIN")
+		ada.Patch(t, usersPath+"/"+ada.Actor.User, change).WantError(409, "LAST_ADMIN")
 	}
 }
 

@@ -108,8 +108,8 @@ func TestHomesLogins(t *testing.T) {
 	for admin := range admins {
 		email := fmt.Sprintf("ada%d@farm.example", admin)
 		id := create(admin, email).Want(201).ID()
-		create(0, strings.ToUpper(email)).WantError(400, "EMAIL_TAKEN")
-		create(1, email).WantError(400, "EMAIL_TAKEN")
+		create(0, strings.ToUpper(email)).WantError(409, "EMAIL_TAKEN")
+		create(1, email).WantError(409, "EMAIL_TAKEN")
 		admins[admin].Patch(t, "/api/v1/users/"+id, testkit.JSON{"email": email, "name": "y"}).Want(200)
 		admins[admin].Patch(t, "/api/v1/users/"+id, testkit.JSON{"email": admins[admin].Email}).Want(422)
 		api.Anonymous().Post(t, "/api/v1/auth/login", testkit.JSON{"email": email, "password": testkit.Password}).Want(200)
@@ -120,7 +120,7 @@ func TestHomesLogins(t *testing.T) {
 			testkit.ExecURL(t, h.Super[0], fmt.Sprintf(`insert into login_directory values ('%s', '%s', '%s')`,
 				email, tenant.ID, db.NewID()))
 			create(admin, email).Want(201)
-			create(1-admin, email).WantError(400, "EMAIL_TAKEN")
+			create(1-admin, email).WantError(409, "EMAIL_TAKEN")
 			api.Anonymous().Post(t, "/api/v1/auth/login", testkit.JSON{"email": email, "password": testkit.Password}).Want(200)
 		}
 	}
@@ -144,7 +144,7 @@ func TestHomesLogins(t *testing.T) {
 			switch s := <-status; s {
 			case 201:
 				created++
-			case 400, 503:
+			case 409, 503:
 			default:
 				t.Errorf("%s: status %d", email, s)
 			}

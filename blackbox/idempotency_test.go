@@ -542,7 +542,7 @@ var errorCases = []errorCase{
 			c.Delete(t, spool).Want(204)
 			return spool + "/deduct", testkit.JSON{"weight_grams": 1}, nil
 		}},
-	{"POST /api/v1/products", 400, "DUPLICATE_SKU",
+	{"POST /api/v1/products", 409, "DUPLICATE_SKU",
 		func(t *testing.T, c *testkit.Client) (string, any, func()) {
 			body := testkit.JSON{"name": "x", "sku": driverErrorText}
 			product := c.Post(t, productsURL, body).Want(201).Header.Get("Location")
@@ -553,7 +553,7 @@ var errorCases = []errorCase{
 			component := testkit.JSON{"component_product_id": db.NewID()}
 			return productsURL, testkit.JSON{"name": "x", "components": []any{component}}, nil
 		}},
-	{"POST /api/v1/products", 400, "DUPLICATE_COMPONENT",
+	{"POST /api/v1/products", 409, "DUPLICATE_COMPONENT",
 		func(t *testing.T, c *testkit.Client) (string, any, func()) {
 			component := testkit.JSON{"component_product_id": idOf(createProduct(t, c, 0))}
 			return productsURL, testkit.JSON{"name": "x", "components": []any{component, component}}, nil
@@ -585,7 +585,7 @@ var errorCases = []errorCase{
 		func(t *testing.T, c *testkit.Client) (string, any, func()) {
 			return createProduct(t, c, 0) + "/components", testkit.JSON{"component_product_id": db.NewID()}, nil
 		}},
-	{"POST /api/v1/products/{id}/components", 400, "DUPLICATE_COMPONENT",
+	{"POST /api/v1/products/{id}/components", 409, "DUPLICATE_COMPONENT",
 		func(t *testing.T, c *testkit.Client) (string, any, func()) {
 			path := createProduct(t, c, 0) + "/components"
 			body := testkit.JSON{"component_product_id": idOf(createProduct(t, c, 0))}
@@ -667,12 +667,12 @@ var errorCases = []errorCase{
 			c.Post(t, run+"/complete", nil).Want(200)
 			return run + "/materials", testkit.JSON{"spool_id": idOf(spool)}, nil
 		}},
-	{"POST /api/v1/users", 400, "EMAIL_TAKEN",
+	{"POST /api/v1/users", 409, "EMAIL_TAKEN",
 		func(t *testing.T, c *testkit.Client) (string, any, func()) {
 			body := testkit.JSON{"email": c.Email, "name": "x", "role": "viewer", "password": testkit.Password}
 			return "/api/v1/users", body, nil
 		}},
-	{"POST /api/v1/users", 400, "USER_LIMIT",
+	{"POST /api/v1/users", 409, "USER_LIMIT",
 		func(t *testing.T, c *testkit.Client) (string, any, func()) {
 			err := c.API.DB.Write(db.As(t.Context(), db.Actor{Tenant: c.Actor.Tenant}), db.SQL(`
 				insert into users (id, email, name, role, password_hash)
@@ -683,7 +683,7 @@ var errorCases = []errorCase{
 			body := testkit.JSON{"email": "x@test.example", "name": "x", "role": "viewer", "password": testkit.Password}
 			return "/api/v1/users", body, nil
 		}},
-	{"POST /api/v1/api-keys", 400, "API_KEY_LIMIT",
+	{"POST /api/v1/api-keys", 409, "API_KEY_LIMIT",
 		func(t *testing.T, c *testkit.Client) (string, any, func()) {
 			err := c.API.DB.Write(db.As(t.Context(), db.Actor{Tenant: c.Actor.Tenant}), db.SQL(`
 				insert into api_keys (id, name, role, hint, hash)
@@ -694,7 +694,7 @@ var errorCases = []errorCase{
 			}
 			return "/api/v1/api-keys", testkit.JSON{"name": "x", "role": "viewer"}, nil
 		}},
-	{"POST /api/v1/api-keys/{id}/rotate", 400, "API_KEY_REVOKED",
+	{"POST /api/v1/api-keys/{id}/rotate", 409, "API_KEY_REVOKED",
 		func(t *testing.T, c *testkit.Client) (string, any, func()) {
 			path := "/api/v1/api-keys/" + c.Post(t, "/api/v1/api-keys", testkit.JSON{"name": "x", "role": "viewer"}).
 				Want(201).ID()
@@ -833,20 +833,20 @@ var errorCases = []errorCase{
 			return ordersURL + "/" + order + "/items", testkit.JSON{"sku": "cube"},
 				func() { c.Post(t, productsURL, testkit.JSON{"name": "x", "sku": "cube"}).Want(201) }
 		}},
-	{"POST /api/v1/webhooks", 400, "WEBHOOK_LIMIT",
+	{"POST /api/v1/webhooks", 409, "WEBHOOK_LIMIT",
 		func(t *testing.T, c *testkit.Client) (string, any, func()) {
 			for range 10 {
 				createWebhook(t, c)
 			}
 			return webhooksURL, testkit.JSON{"url": "https://shop.example/hook", "events": []any{"order.received"}}, nil
 		}},
-	{"POST /api/v1/webhooks/{id}/test", 400, "WEBHOOK_DISABLED",
+	{"POST /api/v1/webhooks/{id}/test", 409, "WEBHOOK_DISABLED",
 		func(t *testing.T, c *testkit.Client) (string, any, func()) {
 			webhook := createWebhook(t, c)
 			c.Patch(t, webhook, testkit.JSON{"disabled": true}).Want(200)
 			return webhook + "/test", nil, func() { c.Patch(t, webhook, testkit.JSON{"disabled": false}).Want(200) }
 		}},
-	{"POST /api/v1/webhooks/{id}/deliveries/{delivery_id}/redeliver", 400, "WEBHOOK_DISABLED",
+	{"POST /api/v1/webhooks/{id}/deliveries/{delivery_id}/redeliver", 409, "WEBHOOK_DISABLED",
 		func(t *testing.T, c *testkit.Client) (string, any, func()) {
 			webhook := createWebhook(t, c)
 			delivery := c.Post(t, webhook+"/test", nil).Want(200).ID()
@@ -860,7 +860,7 @@ var errorCases = []errorCase{
 			level := c.Post(t, "/api/v1/stock-levels", body).Want(201).ID()
 			return "/api/v1/stock-levels", body, func() { c.Delete(t, "/api/v1/stock-levels/"+level).Want(204) }
 		}},
-	{"POST /api/v1/stock-levels", 400, "STOCK_LEVEL_LIMIT",
+	{"POST /api/v1/stock-levels", 409, "STOCK_LEVEL_LIMIT",
 		func(t *testing.T, c *testkit.Client) (string, any, func()) {
 			err := c.API.DB.Write(db.As(t.Context(), db.Actor{Tenant: c.Actor.Tenant}), db.SQL(`
 				insert into stock_levels (id, material_type, color, minimum_grams)
@@ -886,6 +886,7 @@ func TestErrorsAreNotStored(t *testing.T) {
 			c := w.api.Tenant(t).User(t, "admin")
 			path, body, fix := r.setUp(t, c)
 			plain := c.Post(t, path, body).WantError(r.status, r.code)
+			w.wantFields(t, r.route, plain)
 			for range 2 {
 				a := withKey(c, "key").Post(t, path, body).WantError(r.status, r.code)
 				if !bytes.Equal(a.Body, plain.Body) || isReplay(a) {

@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"context"
+	"fmt"
 	"strconv"
 
 	"spoolwright/db"
@@ -66,10 +67,11 @@ func checkComponent(target string) string {
 
 // componentErrors are the errors whose codes checkComponent returns, except NOT_FOUND.
 var componentErrors = []*server.Error{
-	server.BadRequest("UNKNOWN_REFERENCE", "component_product_id is not the id of a product"),
+	server.BadRequest("UNKNOWN_REFERENCE", "component_product_id is not the id of a product").On("component_product_id"),
 	server.BadRequest("COMPONENT_CYCLE",
-		"The product would contain itself: component_product_id is this product or contains it"),
-	server.BadRequest("DUPLICATE_COMPONENT", "The product already has this component; change its quantity instead"),
+		"The product would contain itself: component_product_id is this product or contains it").On("component_product_id"),
+	server.Conflict("DUPLICATE_COMPONENT", "The product already has this component; change its quantity instead").
+		On("component_product_id"),
 }
 
 // tooManyLevels is the message about components that recompute_costs rejects because of their levels.
@@ -131,8 +133,8 @@ func componentRows(components []ProductComponent) (string, error) {
 	first := map[any]int{}
 	for i, c := range components {
 		if j, ok := first[c.ProductID.Arg()]; ok {
-			name := func(i int) string { return server.EntryNames("components", []int32{int32(i)}, "component_product_id") }
-			return "", errDuplicateEntry.With(name(i), name(j))
+			name := func(i int) string { return fmt.Sprintf("components[%d].component_product_id", i) }
+			return "", errDuplicateEntry.With(name(i), name(j)).On(name(i))
 		}
 		first[c.ProductID.Arg()] = i
 		rows[i] = map[string]any{"id": db.NewID(), "component_product_id": c.ProductID.Arg(),

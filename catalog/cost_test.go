@@ -123,7 +123,7 @@ func TestComponentErrors(t *testing.T) {
 		{0, 1, "DUPLICATE_COMPONENT"}, {3, 4, "DUPLICATE_COMPONENT"},
 	} {
 		c.Post(t, p[r.from]+"/components", j{"component_product_id": idOf(p[r.to]), "quantity": 2}).
-			WantError(400, r.code)
+			WantError(componentStatus[r.code], r.code)
 	}
 	for _, r := range []struct {
 		edge [2]int
@@ -133,7 +133,7 @@ func TestComponentErrors(t *testing.T) {
 		{[2]int{1, 2}, 0, "COMPONENT_CYCLE"}, {[2]int{2, 4}, 1, "COMPONENT_CYCLE"},
 		{[2]int{2, 4}, 2, "COMPONENT_CYCLE"}, {[2]int{1, 2}, 3, "DUPLICATE_COMPONENT"},
 	} {
-		c.Patch(t, edges[r.edge], j{"component_product_id": idOf(p[r.to]), "quantity": 7}).WantError(400, r.code)
+		c.Patch(t, edges[r.edge], j{"component_product_id": idOf(p[r.to]), "quantity": 7}).WantError(componentStatus[r.code], r.code)
 		c.Get(t, p[r.edge[0]]).
 			Shows(map[string]string{"components.0.quantity": "1",
 				"components.0.component_product_id": idOf(p[r.edge[1]])})
@@ -168,7 +168,7 @@ func TestFailedRequestsChangeNothing(t *testing.T) {
 	c.Patch(t, black, j{"purchase_price": 20}).Want(200)
 
 	c.Post(t, a+"/components", j{"component_product_id": idOf(a)}).WantError(400, "COMPONENT_CYCLE")
-	c.Post(t, a+"/components", j{"component_product_id": idOf(b)}).WantError(400, "DUPLICATE_COMPONENT")
+	c.Post(t, a+"/components", j{"component_product_id": idOf(b)}).WantError(409, "DUPLICATE_COMPONENT")
 	c.Post(t, a+"/components", j{"component_product_id": db.NewID()}).WantError(400, "UNKNOWN_REFERENCE")
 	c.Patch(t, p, j{"component_product_id": idOf(a)}).WantError(400, "COMPONENT_CYCLE")
 	c.Patch(t, a+"/materials/"+db.NewID(), j{"weight_grams": 1}).WantError(404, "NOT_FOUND")
@@ -618,9 +618,12 @@ func TestBlanksAroundTexts(t *testing.T) {
 		"materials": []j{{"material_type": "PLA", "color": "jet black ", "weight_grams": 10, "notes": " kept "}}}).
 		Want(201).Shows(map[string]string{"name": "Desk lamp", "sku": "DL-1", "category": "Home", "description": " kept ",
 		"materials.0.color": "jet black", "materials.0.notes": " kept ", "total_cost": "0.25"}).ID()
-	c.Post(t, products, j{"name": "x", "sku": "DL-1 "}).WantError(400, "DUPLICATE_SKU")
+	c.Post(t, products, j{"name": "x", "sku": "DL-1 "}).WantError(409, "DUPLICATE_SKU")
 	c.Get(t, products+"?category=%20home&search=%20lamp%20").Want(200).Shows(map[string]string{"total": "1"})
 	c.Patch(t, products+"/"+product, j{"name": "\n Lamp"}).Want(200).Shows(map[string]string{"name": "Lamp"})
 	c.Patch(t, products+"/"+product, j{"name": " \u2003 "}).Fields("name")
 	c.Patch(t, products+"/"+product, j{"name": strings.Repeat(" ", 50) + strings.Repeat("x", 200)}).Want(200)
 }
+
+// componentStatus is the status of an error that a change of a component causes.
+var componentStatus = map[string]int{"COMPONENT_CYCLE": 400, "DUPLICATE_COMPONENT": 409}

@@ -1,6 +1,7 @@
 package catalog_test
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math/big"
@@ -234,11 +235,8 @@ func (f *farm) expect(a *testkit.Response, success int, code string) bool {
 		a.Want(success)
 		return true
 	}
-	status := 400
-	if code == "VALIDATION_ERROR" {
-		status = 422
-	}
-	a.WantError(status, code)
+	status := map[string]int{"VALIDATION_ERROR": 422, "DUPLICATE_COMPONENT": 409}[code]
+	a.WantError(cmp.Or(status, 400), code)
 	f.errors[code]++
 	return false
 }

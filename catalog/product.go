@@ -133,15 +133,16 @@ func (h handlers) read(ctx context.Context, id string) (server.OK[Product], erro
 }
 
 var (
-	errDuplicateSKU = server.BadRequest("DUPLICATE_SKU", "Another product has the SKU %s", "DRG-001")
+	errDuplicateSKU = server.Conflict("DUPLICATE_SKU", "Another product has the SKU %s", "DRG-001").On("sku")
 	errInUse        = server.BadRequest("PRODUCT_IN_USE", "The product is a component of %s", "Dragon")
 )
 
 var (
 	errUnknownComponents = server.BadRequest("UNKNOWN_REFERENCE", "Not the id of a product: %s",
-		"components[1].component_product_id")
-	errDuplicateEntry = server.BadRequest("DUPLICATE_COMPONENT", "%s is the same product as %s",
-		"components[1].component_product_id", "components[0].component_product_id")
+		"components[1].component_product_id").On("components[1].component_product_id")
+	errDuplicateEntry = server.Conflict("DUPLICATE_COMPONENT", "%s is the same product as %s",
+		"components[1].component_product_id", "components[0].component_product_id").
+		On("components[1].component_product_id")
 )
 
 var createDoc = &server.Doc{
@@ -198,7 +199,8 @@ func (h handlers) create(ctx context.Context, r *server.Request[Product]) (serve
 	case expensive:
 		return nil, server.Invalid("components", costTooLarge)
 	case len(unknown) > 0:
-		return nil, errUnknownComponents.With(server.EntryNames("components", unknown, "component_product_id"))
+		fields := server.EntryFields("components", unknown, "component_product_id")
+		return nil, errUnknownComponents.With(server.JoinFields(fields)).On(fields...)
 	case !added:
 		return nil, errDuplicateSKU.With(in.SKU.Or(""))
 	}

@@ -217,9 +217,9 @@ func TestSKU(t *testing.T) {
 	api := newAPI(t)
 	c := api.Operator(t)
 	c.Post(t, products, j{"name": "A", "sku": "X-1"}).Want(201)
-	c.Post(t, products, j{"name": "B", "sku": "X-1"}).WantError(400, "DUPLICATE_SKU")
+	c.Post(t, products, j{"name": "B", "sku": "X-1"}).WantError(409, "DUPLICATE_SKU")
 	b := products + "/" + c.Post(t, products, j{"name": "B", "sku": "X-2"}).Want(201).ID()
-	c.Patch(t, b, j{"sku": "X-1", "name": "C"}).WantError(400, "DUPLICATE_SKU")
+	c.Patch(t, b, j{"sku": "X-1", "name": "C"}).WantError(409, "DUPLICATE_SKU")
 	c.Get(t, b).Shows(map[string]string{"sku": "X-2", "name": "B"})
 	c.Patch(t, b, j{"sku": "X-2"}).Want(200)
 	c.Patch(t, products+"/"+db.NewID(), j{"sku": "X-1"}).WantError(404, "NOT_FOUND")
@@ -236,13 +236,13 @@ func TestSKU(t *testing.T) {
 	}
 	answers := concurrently(t, len(paths),
 		func(i int) (*testkit.Response, error) { return c.Send("PATCH", paths[i], j{"sku": "X-3"}) })
-	if got := statuses(answers); got[200] != 1 || got[400] != 9 {
+	if got := statuses(answers); got[200] != 1 || got[409] != 9 {
 		t.Errorf("statuses %v", got)
 	}
 	answers = concurrently(t, 10, func(i int) (*testkit.Response, error) {
 		return c.Send("POST", products, j{"name": "racer", "sku": "X-4"})
 	})
-	if got := statuses(answers); got[201] != 1 || got[400] != 9 {
+	if got := statuses(answers); got[201] != 1 || got[409] != 9 {
 		t.Errorf("statuses %v", got)
 	}
 }
@@ -551,7 +551,11 @@ func TestCreateProductWithLists(t *testing.T) {
 			"components[2].component_product_id is the same product as components[0].component_product_id"},
 		{j{"name": "x", "sku": "DRG", "materials": []j{material}}, "DUPLICATE_SKU", "Another product has the SKU DRG"},
 	} {
-		if got := c.Post(t, products, test.body).WantError(400, test.code).Text("detail"); got != test.detail {
+		status := 409
+		if test.code == "UNKNOWN_REFERENCE" {
+			status = 400
+		}
+		if got := c.Post(t, products, test.body).WantError(status, test.code).Text("detail"); got != test.detail {
 			t.Errorf("the detail is %q, want %q", got, test.detail)
 		}
 	}
@@ -616,7 +620,7 @@ func TestFullLists(t *testing.T) {
 		if a := c.Post(t, path+"/components", j{"component_product_id": part}); a.Status == 422 {
 			a.Fields("components")
 		} else {
-			a.WantError(400, "DUPLICATE_COMPONENT")
+			a.WantError(409, "DUPLICATE_COMPONENT")
 		}
 	}
 	c.Patch(t, path+"/materials/"+full.Text("materials.0.id"), j{"weight_grams": 2}).Want(200)

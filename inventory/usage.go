@@ -28,7 +28,7 @@ var deductDoc = &server.Doc{
 }
 
 var errInsufficient = server.BadRequest("INSUFFICIENT_FILAMENT",
-	"The spool has %s g left, less than the %s g to deduct", "30", "45.5")
+	"The spool has %s g left, less than the %s g to deduct", "30", "45.5").On("weight_grams")
 
 func (h handlers) deduct(ctx context.Context, r *server.Request[Deduction]) (server.OK[Deducted], error) {
 	weight := *r.In.Weight.Value

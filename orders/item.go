@@ -2,7 +2,7 @@ package orders
 
 import (
 	"context"
-	"strings"
+	"fmt"
 
 	"spoolwright/db"
 	"spoolwright/server"
@@ -42,23 +42,17 @@ func itemRows(items []OrderItem) string {
 	return db.Recordset(rows)
 }
 
-// productNames returns the names of the fields that name the products of the items with these indexes.
-func productNames(items []OrderItem, indexes []int32) string {
-	fields := map[string][]int32{}
+// productFields returns the names of the fields that name the products of the items with these indexes.
+func productFields(items []OrderItem, indexes []int32) []string {
+	var names []string
 	for _, i := range indexes {
 		field := "sku"
 		if !items[i].ProductID.IsNull() {
 			field = "product_id"
 		}
-		fields[field] = append(fields[field], i)
+		names = append(names, fmt.Sprintf("items[%d].%s", i, field))
 	}
-	var names []string
-	for _, field := range []string{"product_id", "sku"} {
-		if fields[field] != nil {
-			names = append(names, server.EntryNames("items", fields[field], field))
-		}
-	}
-	return strings.Join(names, ", ")
+	return names
 }
 
 func selectItem(order, id string) *db.Stmt {
@@ -81,7 +75,7 @@ const touched = `touched as (
 			update orders o set updated_at = now() from changed c where o.id = c.order_id
 		)`
 
-var errUnknownProduct = server.BadRequest("UNKNOWN_REFERENCE", "%s does not name a product", "sku")
+var errUnknownProduct = server.BadRequest("UNKNOWN_REFERENCE", "%s does not name a product", "sku").On("sku")
 
 var addItemDoc = &server.Doc{
 	ID: "addOrderItem", Tag: Tag, Summary: "Add a product to an order",
@@ -126,7 +120,7 @@ func (h handlers) addItem(ctx context.Context, r *server.Request[OrderItem]) (se
 	case full:
 		return nil, server.TooManyEntries("items")
 	case added.Rows() == 0 && !in.ProductID.IsNull():
-		return nil, errUnknownProduct.With("product_id")
+		return nil, errUnknownProduct.With("product_id").On("product_id")
 	case added.Rows() == 0:
 		return nil, errUnknownProduct.With("sku")
 	}
@@ -154,7 +148,7 @@ func (h handlers) updateItem(ctx context.Context, r *server.Request[OrderItemCha
 	return server.One(item, h.db.Write(ctx, lockOrder(order)[0], changed, settle(order), item))
 }
 
-var errItemInUse = server.BadRequest("ORDER_ITEM_IN_USE", "A production run prints the item: %s",
+var errItemInUse = server.Conflict("ORDER_ITEM_IN_USE", "A production run prints the item: %s",
 	"0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a51")
 
 var deleteItemDoc = &server.Doc{

@@ -156,8 +156,8 @@ func (h handlers) get(ctx context.Context, r *server.Request[struct{}]) (server.
 
 var (
 	errConflict = server.Conflict("ORDER_CONFLICT", "Another order has this source and reference: %s %s",
-		"etsy", "1042")
-	errUnknownProducts = server.BadRequest("UNKNOWN_REFERENCE", "Not a product: %s", "items[1].sku")
+		"etsy", "1042").On("reference")
+	errUnknownProducts = server.BadRequest("UNKNOWN_REFERENCE", "Not a product: %s", "items[1].sku").On("items[1].sku")
 )
 
 var createDoc = &server.Doc{
@@ -233,7 +233,8 @@ func (h handlers) create(
 	case existing:
 		r.Existing()
 	case len(unknown) > 0:
-		return nil, errUnknownProducts.With(productNames(in.Items, unknown))
+		fields := productFields(in.Items, unknown)
+		return nil, errUnknownProducts.With(server.JoinFields(fields)).On(fields...)
 	}
 	return server.One(order, nil)
 }

@@ -141,7 +141,7 @@ func TestBadInput(t *testing.T) {
 		"items[1].sku":        {{"sku": "A-1"}, {"sku": "B-1"}},
 		"items[0].sku":        {{"sku": "G-1"}, {"sku": "A-1"}},
 		"items[0].product_id": {{"product_id": a, "sku": "B-1"}},
-		"items[0].product_id, items[2].product_id, items[1].sku": {{"product_id": gone}, {"sku": "a-1"},
+		"items[0].product_id, items[1].sku, items[2].product_id": {{"product_id": gone}, {"sku": "a-1"},
 			{"product_id": theirs}},
 	} {
 		a := c.Post(t, path, j{"reference": "7", "items": items}).WantError(400, "UNKNOWN_REFERENCE")

@@ -138,7 +138,7 @@ func TestOrderItemsOfRuns(t *testing.T) {
 	c.Patch(t, runItem, j{"order_item_id": item}).Want(200).Shows(map[string]string{"order_item_id": item})
 	c.Patch(t, runItem, j{"product_id": second}).Fields("product_id")
 	c.Patch(t, runItem, j{"product_id": second, "order_item_id": item}).Fields("product_id")
-	c.Delete(t, order+"/items/"+item).WantError(400, "ORDER_ITEM_IN_USE")
+	c.Delete(t, order+"/items/"+item).WantError(409, "ORDER_ITEM_IN_USE")
 	c.Patch(t, runItem, j{"product_id": second, "order_item_id": nil}).Want(200).
 		Shows(map[string]string{"order_item_id": "null", "product_id": second})
 	shows(t, c, order, "received", "0", "0")
@@ -246,9 +246,9 @@ func TestRemoveItemWhileRunLinksIt(t *testing.T) {
 		if err := tx.Rollback(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if got, remove := <-linked, <-removed; got/100 != 2 || remove != 400 {
-			t.Errorf("%s: %d, and of the removal %d, want success and 400", name, got, remove)
+		if got, remove := <-linked, <-removed; got/100 != 2 || remove != 409 {
+			t.Errorf("%s: %d, and of the removal %d, want success and 409", name, got, remove)
 		}
-		c.Delete(t, order+"/items/"+item).WantError(400, "ORDER_ITEM_IN_USE")
+		c.Delete(t, order+"/items/"+item).WantError(409, "ORDER_ITEM_IN_USE")
 	}
 }

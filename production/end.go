@@ -23,7 +23,7 @@ type SpoolDeduction struct {
 
 // The problems of complete, fail and cancel, apart from those of the body, and errNotOpen and errClosed.
 var (
-	errNotInRun = server.BadRequest("UNKNOWN_REFERENCE", "Not in the run: %s", "materials[1].id")
+	errNotInRun = server.BadRequest("UNKNOWN_REFERENCE", "Not in the run: %s", "materials[1].id").On("materials[1].id")
 
 	errDeducted = server.BadRequest("RUN_ALREADY_COMPLETED", "The run was completed before; its filament is deducted")
 
@@ -114,7 +114,7 @@ func (e *ending) check(run *endingRun) error {
 	}
 	switch {
 	case unknown != nil:
-		return errNotInRun.With(strings.Join(unknown, ", "))
+		return errNotInRun.With(server.JoinFields(unknown)).On(unknown...)
 	case problems != nil:
 		return problems.Err()
 	case e.status == completed && len(run.materials) == 0:
@@ -160,9 +160,9 @@ func (e *ending) deductions(materials []endingMaterial) ([]SpoolDeduction, error
 		}
 	}
 	if missing != nil {
-		return nil, errUsageMissing.With(strings.Join(missing, ", "))
+		return nil, errUsageMissing.With(strings.Join(missing, ", ")).On("materials")
 	}
-	all, short := []SpoolDeduction{}, []string{}
+	all, short, fields := []SpoolDeduction{}, []string{}, []string(nil)
 	for _, m := range materials {
 		grams, ok := total[m.SpoolID]
 		if !ok {
@@ -175,13 +175,30 @@ func (e *ending) deductions(materials []endingMaterial) ([]SpoolDeduction, error
 				m.SpoolName, m.SpoolID, m.Remaining, grams))
 		case m.Hidden:
 			short = append(short, fmt.Sprintf("%s (spool %s) was removed", m.SpoolName, m.SpoolID))
+		default:
+			all = append(all, SpoolDeduction{server.UUID(m.SpoolID), m.Remaining, m.Remaining - grams, grams})
+			continue
 		}
-		all = append(all, SpoolDeduction{server.UUID(m.SpoolID), m.Remaining, m.Remaining - grams, grams})
+		fields = append(fields, e.sentFor(materials, m.SpoolID)...)
 	}
 	if len(short) > 0 {
-		return nil, errInsufficient.With(strings.Join(short, ", "))
+		return nil, errInsufficient.With(strings.Join(short, ", ")).On(fields...)
 	}
 	return all, nil
+}
+
+// sentFor returns the names of the fields of the request with grams of materials on the spool.
+func (e *ending) sentFor(materials []endingMaterial, spool string) (fields []string) {
+	field := "wasted_grams"
+	if e.status == completed {
+		field = "actual_weight_grams"
+	}
+	for i, sent := range e.grams {
+		if slices.ContainsFunc(materials, func(m endingMaterial) bool { return m.ID == sent.material && m.SpoolID == spool }) {
+			fields = append(fields, fmt.Sprintf("materials[%d].%s", i, field))
+		}
+	}
+	return fields
 }
 
 // end ends a run and deducts the filament of its materials, all or nothing, and only once. It locks the run first, so

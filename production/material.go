@@ -29,10 +29,11 @@ const materialColumns = `m.id, m.spool_id, spool_name(s.material_type, s.color, 
 	m.estimated_purge_grams, m.actual_purge_grams, m.cost_per_gram`
 
 var (
-	errUnknownProduct = server.BadRequest("UNKNOWN_REFERENCE", "product_id is not the id of a product")
-	errUnknownSpool   = server.BadRequest("UNKNOWN_REFERENCE", "spool_id is not the id of a spool")
+	errUnknownProduct = server.BadRequest("UNKNOWN_REFERENCE", "product_id is not the id of a product").On("product_id")
+	errUnknownSpool   = server.BadRequest("UNKNOWN_REFERENCE", "spool_id is not the id of a spool").On("spool_id")
 
-	errUnknownOrderItem = server.BadRequest("UNKNOWN_REFERENCE", "order_item_id is not the id of an item of an order")
+	errUnknownOrderItem = server.BadRequest("UNKNOWN_REFERENCE", "order_item_id is not the id of an item of an order").
+				On("order_item_id")
 )
 
 const actualWeightRule = "Send either `actual_weight_grams`, as a slicer or printer reports it, or the weights of the " +

@@ -228,7 +228,8 @@ func respond(
 }
 
 var errUnknownReferences = server.BadRequest("UNKNOWN_REFERENCE", "%s",
-	"Not the id of a product: items[1].product_id; not the id of a spool: materials[0].spool_id")
+	"Not the id of a product: items[1].product_id; not the id of a spool: materials[0].spool_id").
+	On("items[1].product_id", "materials[0].spool_id")
 
 var createDoc = &server.Doc{
 	ID: "createProductionRun", Tag: tag, Summary: "Create a production run",
@@ -326,7 +327,7 @@ type invalidEntries struct {
 
 // err returns the error of the new run, or nil.
 func (e invalidEntries) err() error {
-	var unknown []string
+	var unknown, fields []string
 	for _, list := range []struct {
 		what, list, field string
 		indexes           []int32
@@ -336,12 +337,13 @@ func (e invalidEntries) err() error {
 		{"a spool", "materials", "spool_id", e.spools},
 	} {
 		if len(list.indexes) > 0 {
-			unknown = append(unknown, "not the id of "+list.what+": "+
-				server.EntryNames(list.list, list.indexes, list.field))
+			names := server.EntryFields(list.list, list.indexes, list.field)
+			unknown = append(unknown, "not the id of "+list.what+": "+server.JoinFields(names))
+			fields = append(fields, names...)
 		}
 	}
 	if text := strings.Join(unknown, "; "); text != "" {
-		return errUnknownReferences.With("N" + text[1:])
+		return errUnknownReferences.With("N" + text[1:]).On(fields...)
 	}
 	var problems server.Problems
 	for _, list := range []struct {
@@ -407,7 +409,7 @@ func (h handlers) update(ctx context.Context, r *server.Request[Run]) (server.OK
 	}
 	changed, err := respond(ctx, h.db.Write, r.ID("id"), statements...)
 	if err == nil && update.Rows() == 0 {
-		err = errCompleted
+		err = errCompleted.On("status")
 	}
 	return changed, err
 }

@@ -15,8 +15,8 @@ import (
 	"spoolwright/db"
 )
 
-// Error is an error response. Its body is {"detail", "code"} and, for a 422, "errors" with all problems. Err is
-// logged and never sent.
+// Error is an error response. Its body is {"detail", "code"} and, if the error concerns fields of the request, "errors"
+// with all of them. Err is logged and never sent.
 type Error struct {
 	Status     int
 	Code       string // machine-readable, such as NOT_FOUND
@@ -54,6 +54,20 @@ func (e *Error) Because(err error) *Error {
 func (e *Error) With(values ...any) *Error {
 	c := *e
 	c.Detail = fmt.Sprintf(e.format, values...)
+	var fields []string
+	for _, f := range e.Fields {
+		fields = append(fields, f.Field)
+	}
+	return c.On(fields...)
+}
+
+// On returns a copy of e that concerns these fields of the request. The message of each is the detail.
+func (e *Error) On(fields ...string) *Error {
+	c := *e
+	c.Fields = nil
+	for _, name := range fields {
+		c.Fields = append(c.Fields, FieldError{name, e.Detail})
+	}
 	return &c
 }
 
@@ -141,15 +155,21 @@ func (p Problems) join(err error) error {
 	return all.Err()
 }
 
-// EntryNames returns the names of a field in several entries of a list, such as "items[0].product_id,
-// items[2].product_id", for the detail of an error.
-func EntryNames(list string, indexes []int32, field string) string {
+// EntryFields returns the names of a field in several entries of a list, such as "items[0].product_id".
+func EntryFields(list string, indexes []int32, field string) []string {
 	var names []string
-	for _, i := range indexes[:min(10, len(indexes))] {
+	for _, i := range indexes {
 		names = append(names, fmt.Sprintf("%s[%d].%s", list, i, field))
 	}
-	text := strings.Join(names, ", ")
-	if more := len(indexes) - len(names); more > 0 {
+	return names
+}
+
+// JoinFields returns the names of fields for the detail of an error, such as "items[0].product_id, items[2].sku and 3
+// more".
+func JoinFields(names []string) string {
+	shown := names[:min(10, len(names))]
+	text := strings.Join(shown, ", ")
+	if more := len(names) - len(shown); more > 0 {
 		text += " and " + strconv.Itoa(more) + " more"
 	}
 	return text

@@ -69,8 +69,8 @@ const maxLevels = 500
 
 var (
 	errLevelExists = server.Conflict("STOCK_LEVEL_EXISTS",
-		"There is a stock level for this material, colour and brand already")
-	errLevelLimit = server.BadRequest("STOCK_LEVEL_LIMIT", "A tenant can have %d stock levels", maxLevels)
+		"There is a stock level for this material, colour and brand already").On("material_type", "color", "brand")
+	errLevelLimit = server.Conflict("STOCK_LEVEL_LIMIT", "A tenant can have %d stock levels", maxLevels)
 )
 
 // LevelFilter are the parameters of the list of stock levels.

@@ -153,8 +153,8 @@ func TestReceivers(t *testing.T) {
 			}
 			if name == "gone" {
 				eventually(t, admin, path, map[string]string{"disabled": "true", "disabled_reason": "gone"})
-				admin.Post(t, path+"/test", nil).WantError(400, "WEBHOOK_DISABLED")
-				admin.Post(t, delivery+"/redeliver", nil).WantError(400, "WEBHOOK_DISABLED")
+				admin.Post(t, path+"/test", nil).WantError(409, "WEBHOOK_DISABLED")
+				admin.Post(t, delivery+"/redeliver", nil).WantError(409, "WEBHOOK_DISABLED")
 				admin.Patch(t, path, testkit.JSON{"disabled": false}).Want(200).Shows(map[string]string{
 					"disabled": "false", "disabled_reason": "null", "failing_since": "null", "disabled_at": "null"})
 				admin.Post(t, path+"/test", nil).Want(200)

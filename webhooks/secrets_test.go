@@ -290,11 +290,11 @@ func TestEventsAndLimitOfWebhooks(t *testing.T) {
 		})
 	}
 	wait.Wait()
-	if counts[201] != 10 || counts[400] != 15 {
-		t.Errorf("25 requests to create webhooks have the statuses %v, want 10 times 201 and 15 times 400", counts)
+	if counts[201] != 10 || counts[409] != 15 {
+		t.Errorf("25 requests to create webhooks have the statuses %v, want 10 times 201 and 15 times 409", counts)
 	}
 	admin.Post(t, "/api/v1/webhooks", testkit.JSON{"url": url, "events": []string{"production_run.failed"}}).
-		WantError(400, "WEBHOOK_LIMIT")
+		WantError(409, "WEBHOOK_LIMIT")
 	one := admin.Get(t, "/api/v1/webhooks?sort_by=disabled&skip=1").Want(200).Text("items.0.id")
 	admin.Get(t, "/api/v1/webhooks?sort_by=url&skip=1000").Want(200)
 	admin.Delete(t, hooksPath+one).Want(204)

@@ -214,8 +214,8 @@ func readWebhook(id string) *db.Stmt {
 const maxWebhooks = 10
 
 var (
-	errLimit    = server.BadRequest("WEBHOOK_LIMIT", "A tenant can have %d webhooks", maxWebhooks)
-	errDisabled = server.BadRequest("WEBHOOK_DISABLED", "The webhook is disabled; enable it first")
+	errLimit    = server.Conflict("WEBHOOK_LIMIT", "A tenant can have %d webhooks", maxWebhooks)
+	errDisabled = server.Conflict("WEBHOOK_DISABLED", "The webhook is disabled; enable it first")
 )
 
 var createDoc = &server.Doc{

@@ -17,11 +17,12 @@ func errorSchemas() object {
 		return object{{"type", "string"}, {"description", description}, {"examples", []string{example}}}
 	}
 	detail := text("The error, for people.", server.ErrNotFound.Detail)
-	errors := object{{"type", "array"}, {"description", "All problems."}, {"items", ref("schemas", "FieldError")}}
+	errors := object{{"type", "array"}, {"description", "The fields of the request that the error concerns."}, {"items", ref("schemas", "FieldError")}}
 	return object{
 		{"Error", closed([]string{"detail", "code"}, object{
 			{"detail", detail},
 			{"code", text("The error, for programs.", server.ErrNotFound.Code)},
+			{"errors", errors},
 		})},
 		{"ValidationError", closed([]string{"detail", "code", "errors"}, object{
 			{"detail", detail},
@@ -133,7 +134,7 @@ func (f failure) response() object {
 	schema, examples, codes := "Error", object{}, []string{}
 	for _, e := range f.errors {
 		name := e.Code
-		if e.Fields != nil {
+		if e.Status == 422 {
 			schema, name = "ValidationError", e.Fields[0].Field
 		}
 		if code := "`" + e.Code + "`"; !slices.Contains(codes, code) {

@@ -2264,11 +2264,11 @@ class ActualUsageMissingError(ApiError):
 
 
 class ApiKeyLimitError(ApiError):
-    """The service responded ``API_KEY_LIMIT`` (status 400)."""
+    """The service responded ``API_KEY_LIMIT`` (status 409)."""
 
 
 class ApiKeyRevokedError(ApiError):
-    """The service responded ``API_KEY_REVOKED`` (status 400)."""
+    """The service responded ``API_KEY_REVOKED`` (status 409)."""
 
 
 class ComponentCycleError(ApiError):
@@ -2276,15 +2276,15 @@ class ComponentCycleError(ApiError):
 
 
 class DuplicateComponentError(ApiError):
-    """The service responded ``DUPLICATE_COMPONENT`` (status 400)."""
+    """The service responded ``DUPLICATE_COMPONENT`` (status 409)."""
 
 
 class DuplicateSkuError(ApiError):
-    """The service responded ``DUPLICATE_SKU`` (status 400)."""
+    """The service responded ``DUPLICATE_SKU`` (status 409)."""
 
 
 class EmailTakenError(ApiError):
-    """The service responded ``EMAIL_TAKEN`` (status 400)."""
+    """The service responded ``EMAIL_TAKEN`` (status 409)."""
 
 
 class ForbiddenError(ApiError):
@@ -2316,7 +2316,7 @@ class InvalidTokenError(ApiError):
 
 
 class LastAdminError(ApiError):
-    """The service responded ``LAST_ADMIN`` (status 400)."""
+    """The service responded ``LAST_ADMIN`` (status 409)."""
 
 
 class MalformedJsonError(ApiError):
@@ -2336,7 +2336,7 @@ class OrderConflictError(ApiError):
 
 
 class OrderItemInUseError(ApiError):
-    """The service responded ``ORDER_ITEM_IN_USE`` (status 400)."""
+    """The service responded ``ORDER_ITEM_IN_USE`` (status 409)."""
 
 
 class PayloadTooLargeError(ApiError):
@@ -2372,7 +2372,7 @@ class StockLevelExistsError(ApiError):
 
 
 class StockLevelLimitError(ApiError):
-    """The service responded ``STOCK_LEVEL_LIMIT`` (status 400)."""
+    """The service responded ``STOCK_LEVEL_LIMIT`` (status 409)."""
 
 
 class TokenExpiredError(ApiError):
@@ -2392,7 +2392,7 @@ class UnsupportedMediaTypeError(ApiError):
 
 
 class UserLimitError(ApiError):
-    """The service responded ``USER_LIMIT`` (status 400)."""
+    """The service responded ``USER_LIMIT`` (status 409)."""
 
 
 class ValidationError(ApiError):
@@ -2400,11 +2400,11 @@ class ValidationError(ApiError):
 
 
 class WebhookDisabledError(ApiError):
-    """The service responded ``WEBHOOK_DISABLED`` (status 400)."""
+    """The service responded ``WEBHOOK_DISABLED`` (status 409)."""
 
 
 class WebhookLimitError(ApiError):
-    """The service responded ``WEBHOOK_LIMIT`` (status 400)."""
+    """The service responded ``WEBHOOK_LIMIT`` (status 409)."""
 
 
 _ERRORS: dict[str, type[ApiError]] = {

@@ -1987,22 +1987,22 @@ export interface ListWebhookDeliveriesQuery {
 /** The service responded `ACTUAL_USAGE_MISSING` (status 400). */
 export class ActualUsageMissingError extends ApiError {}
 
-/** The service responded `API_KEY_LIMIT` (status 400). */
+/** The service responded `API_KEY_LIMIT` (status 409). */
 export class ApiKeyLimitError extends ApiError {}
 
-/** The service responded `API_KEY_REVOKED` (status 400). */
+/** The service responded `API_KEY_REVOKED` (status 409). */
 export class ApiKeyRevokedError extends ApiError {}
 
 /** The service responded `COMPONENT_CYCLE` (status 400). */
 export class ComponentCycleError extends ApiError {}
 
-/** The service responded `DUPLICATE_COMPONENT` (status 400). */
+/** The service responded `DUPLICATE_COMPONENT` (status 409). */
 export class DuplicateComponentError extends ApiError {}
 
-/** The service responded `DUPLICATE_SKU` (status 400). */
+/** The service responded `DUPLICATE_SKU` (status 409). */
 export class DuplicateSkuError extends ApiError {}
 
-/** The service responded `EMAIL_TAKEN` (status 400). */
+/** The service responded `EMAIL_TAKEN` (status 409). */
 export class EmailTakenError extends ApiError {}
 
 /** The service responded `FORBIDDEN` (status 403). */
@@ -2026,7 +2026,7 @@ export class InvalidCredentialsError extends ApiError {}
 /** The service responded `INVALID_TOKEN` (status 401). */
 export class InvalidTokenError extends ApiError {}
 
-/** The service responded `LAST_ADMIN` (status 400). */
+/** The service responded `LAST_ADMIN` (status 409). */
 export class LastAdminError extends ApiError {}
 
 /** The service responded `MALFORMED_JSON` (status 400). */
@@ -2041,7 +2041,7 @@ export class NotFoundError extends ApiError {}
 /** The service responded `ORDER_CONFLICT` (status 409). */
 export class OrderConflictError extends ApiError {}
 
-/** The service responded `ORDER_ITEM_IN_USE` (status 400). */
+/** The service responded `ORDER_ITEM_IN_USE` (status 409). */
 export class OrderItemInUseError extends ApiError {}
 
 /** The service responded `PAYLOAD_TOO_LARGE` (status 413). */
@@ -2068,7 +2068,7 @@ export class RunNotOpenError extends ApiError {}
 /** The service responded `STOCK_LEVEL_EXISTS` (status 409). */
 export class StockLevelExistsError extends ApiError {}
 
-/** The service responded `STOCK_LEVEL_LIMIT` (status 400). */
+/** The service responded `STOCK_LEVEL_LIMIT` (status 409). */
 export class StockLevelLimitError extends ApiError {}
 
 /** The service responded `TOKEN_EXPIRED` (status 401). */
@@ -2083,16 +2083,16 @@ export class UnknownReferenceError extends ApiError {}
 /** The service responded `UNSUPPORTED_MEDIA_TYPE` (status 415). */
 export class UnsupportedMediaTypeError extends ApiError {}
 
-/** The service responded `USER_LIMIT` (status 400). */
+/** The service responded `USER_LIMIT` (status 409). */
 export class UserLimitError extends ApiError {}
 
 /** The service responded `VALIDATION_ERROR` (status 422). */
 export class ValidationError extends ApiError {}
 
-/** The service responded `WEBHOOK_DISABLED` (status 400). */
+/** The service responded `WEBHOOK_DISABLED` (status 409). */
 export class WebhookDisabledError extends ApiError {}
 
-/** The service responded `WEBHOOK_LIMIT` (status 400). */
+/** The service responded `WEBHOOK_LIMIT` (status 409). */
 export class WebhookLimitError extends ApiError {}
 
 const ERRORS: Record<string, typeof ApiError> = {

@@ -1,0 +1,127 @@
+package blackbox_test
+
+import (
+	"encoding/json"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"spoolwright/db"
+	"spoolwright/server"
+	"spoolwright/testkit"
+)
+
+// aboutNoField are the codes of errors with the status 400 or 409 that concern the state of a resource or a limit, and
+// no field of the request.
+var aboutNoField = []string{"RUN_NOT_OPEN", "RUN_HAS_NO_MATERIALS", "RUN_ALREADY_COMPLETED", "PRODUCT_IN_USE",
+	"ORDER_ITEM_IN_USE", "USER_LIMIT", "API_KEY_LIMIT", "API_KEY_REVOKED", "WEBHOOK_LIMIT", "WEBHOOK_DISABLED",
+	"STOCK_LEVEL_LIMIT"}
+
+// fieldName matches the name of a field in an error: a field of the body, or one of an entry of a list.
+var fieldName = regexp.MustCompile(`^(\w+)(?:\[\d+\](?:\.(\w+))?)?$`)
+
+// wantFields fails the test unless an error response names fields that the body of the route has, if its code is that of
+// an error about fields. A field that is computed may make a 422.
+func (w *testAPI) wantFields(t *testing.T, route string, a *testkit.Response) {
+	t.Helper()
+	var e struct {
+		Detail, Code string
+		Errors       []server.FieldError
+	}
+	check(t, json.Unmarshal(a.Body, &e))
+	if len(e.Errors) == 0 && a.Status != 404 && !slices.Contains(aboutNoField, e.Code) {
+		// The weights that complete, fail and cancel use may have been recorded before.
+		if e.Code != "INSUFFICIENT_FILAMENT" || !endsRun(route) {
+			t.Errorf("%s: errors is missing: %s", a.What, a.Body)
+		}
+	}
+	i := slices.IndexFunc(w.operations, func(op *operation) bool { return op.Pattern == route })
+	op := w.operations[i]
+	for _, f := range e.Errors {
+		m := fieldName.FindStringSubmatch(f.Field)
+		known := m != nil && (m[2] == "" || op.entries[m[1]][m[2]].Type != nil || op.entries[m[1]][m[2]].Format != "")
+		if known {
+			_, known = op.fields[m[1]]
+		}
+		if !known && f.Field != "total_cost" || f.Message == "" {
+			t.Errorf("%s: the request has no field %q, or the message is empty: %s", a.What, f.Field, a.Body)
+		}
+		if a.Status != 422 && f.Message != e.Detail {
+			t.Errorf("%s: the message is %q, want that of the detail: %s", a.What, f.Message, a.Body)
+		}
+	}
+}
+
+// TestFieldsOfErrors causes each error that the document describes for a PATCH or a DELETE. TestErrorsAreNotStored does
+// this for POST.
+func TestFieldsOfErrors(t *testing.T) {
+	t.Parallel()
+	w := newUnlimitedAPI(t)
+	covered := map[string]bool{}
+	c := w.api.Tenant(t).User(t, "admin")
+	product, part := createProduct(t, c, 1), createProduct(t, c, 0)
+	c.Patch(t, part, testkit.JSON{"sku": "PART"}).Want(200)
+	component := c.Post(t, product+"/components", testkit.JSON{"component_product_id": idOf(part)}).Want(201).
+		Header.Get("Location")
+	other := createProduct(t, c, 0)
+	component2 := c.Post(t, product+"/components", testkit.JSON{"component_product_id": idOf(other)}).Want(201).
+		Header.Get("Location")
+	spool := createSpool(t, c, nil)
+	run, material := createRun(t, c, spool, 1)
+	item := c.Post(t, run+"/items", testkit.JSON{"product_id": idOf(product)}).Want(201).Header.Get("Location")
+	c.Post(t, run+"/complete", nil).Want(200)
+	open, openMaterial := createRun(t, c, spool, 1)
+	order := ordersURL + "/" + c.Post(t, ordersURL, testkit.JSON{"reference": "1",
+		"items": []any{testkit.JSON{"product_id": idOf(product)}}}).Want(201).ID()
+	orderItem := c.Get(t, order).Want(200).Text("items.0.id")
+	printed := testkit.JSON{"product_id": idOf(product), "order_item_id": orderItem}
+	c.Post(t, open+"/items", printed).Want(201)
+	other2 := ordersURL + "/" + c.Post(t, ordersURL, testkit.JSON{"reference": "2"}).Want(201).ID()
+	levels := "/api/v1/stock-levels"
+	c.Post(t, levels, testkit.JSON{"material_type": "PLA", "minimum_grams": 1}).Want(201)
+	level := levels + "/" + c.Post(t, levels, testkit.JSON{"material_type": "ABS", "minimum_grams": 1}).Want(201).ID()
+	for _, r := range []struct {
+		route, path, code string
+		status            int
+		body              any
+	}{
+		{"PATCH /api/v1/products/{id}", product, "DUPLICATE_SKU", 409, testkit.JSON{"sku": "PART"}},
+		{"DELETE /api/v1/products/{id}", part, "PRODUCT_IN_USE", 400, nil},
+		{"PATCH /api/v1/products/{id}/components/{component_id}", component, "UNKNOWN_REFERENCE", 400,
+			testkit.JSON{"component_product_id": db.NewID()}},
+		{"PATCH /api/v1/products/{id}/components/{component_id}", component, "COMPONENT_CYCLE", 400,
+			testkit.JSON{"component_product_id": idOf(product)}},
+		{"PATCH /api/v1/products/{id}/components/{component_id}", component2, "DUPLICATE_COMPONENT", 409,
+			testkit.JSON{"component_product_id": idOf(part)}},
+		{"PATCH /api/v1/production-runs/{id}", run, "RUN_ALREADY_COMPLETED", 400, testkit.JSON{"status": "paused"}},
+		{"PATCH /api/v1/production-runs/{id}/items/{item_id}", item, "UNKNOWN_REFERENCE", 400,
+			testkit.JSON{"product_id": db.NewID()}},
+		{"PATCH /api/v1/production-runs/{id}/items/{item_id}", item, "UNKNOWN_REFERENCE", 400,
+			testkit.JSON{"order_item_id": db.NewID()}},
+		{"PATCH /api/v1/production-runs/{id}/materials/{material_id}", openMaterial, "UNKNOWN_REFERENCE", 400,
+			testkit.JSON{"spool_id": db.NewID()}},
+		{"PATCH /api/v1/production-runs/{id}/materials/{material_id}", material, "RUN_ALREADY_COMPLETED", 400,
+			testkit.JSON{"actual_purge_grams": 3}},
+		{"DELETE /api/v1/production-runs/{id}/materials/{material_id}", material, "RUN_ALREADY_COMPLETED", 400, nil},
+		{"PATCH /api/v1/orders/{id}", other2, "ORDER_CONFLICT", 409, testkit.JSON{"reference": "1"}},
+		{"DELETE /api/v1/orders/{id}/items/{item_id}", order + "/items/" + orderItem, "ORDER_ITEM_IN_USE", 409, nil},
+		{"PATCH /api/v1/users/{id}", "/api/v1/users/" + c.Actor.User, "LAST_ADMIN", 409, testkit.JSON{"role": "viewer"}},
+		{"PATCH /api/v1/users/{id}", "/api/v1/users/" + c.Actor.User, "LAST_ADMIN", 409, testkit.JSON{"disabled": true}},
+		{"PATCH /api/v1/stock-levels/{id}", level, "STOCK_LEVEL_EXISTS", 409, testkit.JSON{"material_type": "PLA"}},
+	} {
+		covered[r.route+" "+r.code] = true
+		method, _, _ := strings.Cut(r.route, " ")
+		w.wantFields(t, r.route, c.Do(t, method, r.path, r.body).WantError(r.status, r.code))
+	}
+	body := testkit.JSON{"current_password": "wrong", "new_password": testkit.Password}
+	w.wantFields(t, "POST /api/v1/auth/password", c.Post(t, "/api/v1/auth/password", body).
+		WantError(400, "INVALID_CREDENTIALS"))
+	for _, op := range w.operations {
+		for _, e := range op.Doc.Errors {
+			if op.Method() != "POST" && !covered[op.Pattern+" "+e.Code] {
+				t.Errorf("%s: the test lacks %s", op.Pattern, e.Code)
+			}
+		}
+	}
+}
