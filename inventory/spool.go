@@ -113,6 +113,11 @@ func (s *Spool) row() map[string]any {
 // Filter are the parameters of the spool list.
 type Filter struct {
 	server.ListQuery
+	SpoolFilter
+}
+
+// SpoolFilter selects spools.
+type SpoolFilter struct {
 	Number       server.Optional[int64]        `query:"number" rule:"minimum=1,maximum=999999999"`
 	MaterialType server.Optional[MaterialType] `query:"material_type"`
 	Brand        server.Optional[string]       `query:"brand"`
@@ -136,7 +141,12 @@ var listDoc = &server.Doc{
 }
 
 func (h handlers) list(ctx context.Context, r *server.Request[Filter]) (server.Page[Spool], error) {
-	hidden, archived := r.In.Hidden.Or(false), r.In.Archived.Or("false")
+	return server.ListPage[Spool](ctx, h.db.Read, r.In.list(), r.In.ListQuery)
+}
+
+// list returns the list of the spools that the filter selects.
+func (f *SpoolFilter) list() *server.List {
+	hidden, archived := f.Hidden.Or(false), f.Archived.Or("false")
 	counted := "spools" // neither hidden nor archived
 	if archived != "false" {
 		counted = ""
@@ -145,24 +155,24 @@ func (h handlers) list(ctx context.Context, r *server.Request[Filter]) (server.P
 	switch {
 	case archived == "true":
 		l.And("archived")
-	case archived == "false" && !(hidden && r.In.Archived.IsNull()):
+	case archived == "false" && !(hidden && f.Archived.IsNull()):
 		l.And("not archived")
 	}
-	if in := r.In.Number; !in.IsNull() {
+	if in := f.Number; !in.IsNull() {
 		l.Where("number = ?", *in.Value)
 	}
-	if in := r.In.MaterialType; !in.IsNull() {
+	if in := f.MaterialType; !in.IsNull() {
 		l.Where("material_type = ?", in.Arg())
 	}
-	l.WhereText("brand_key", r.In.Brand)
-	l.WhereText("color_key", r.In.Color)
-	if in := r.In.InStock; !in.IsNull() {
+	l.WhereText("brand_key", f.Brand)
+	l.WhereText("color_key", f.Color)
+	if in := f.InStock; !in.IsNull() {
 		l.Where("in_stock = ?", *in.Value)
 	}
-	if in := r.In.Search; !in.IsNull() {
+	if in := f.Search; !in.IsNull() {
 		l.Search(*in.Value)
 	}
-	return server.ListPage[Spool](ctx, h.db.Read, l, r.In.ListQuery)
+	return l
 }
 
 var getDoc = &server.Doc{
