@@ -7,8 +7,6 @@ import (
 )
 
 var (
-	//go:embed name.sql
-	nameSQL string
 	//go:embed number.sql
 	numberSQL string
 	//go:embed prices.sql
@@ -24,7 +22,6 @@ var (
 // Definitions are the SQL functions of spools. Other packages call spool_name, filament_prices and
 // report_use in their own statements, and so within their own transactions.
 var Definitions = []db.Definition{
-	{Name: "inventory/name", Version: 1, SQL: nameSQL},
 	{Name: "inventory/number", Version: 1, SQL: numberSQL},
 	{Name: "inventory/prices", Version: 1, SQL: pricesSQL},
 	{Name: "inventory/report", Version: 1, SQL: reportSQL},

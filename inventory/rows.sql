@@ -1,4 +1,5 @@
--- What PostgreSQL checks and fills in when rows of spools and of their ledger are inserted or changed.
+-- What PostgreSQL checks and fills in when rows of spools and of their ledger are inserted or changed, and the name of a
+-- spool.
 --
 -- As in a list of checks, a condition that is null is met: false and null is false, and null passes a check.
 create or replace function valid_spool(s spools) returns boolean language plpgsql immutable parallel safe as $$
@@ -33,3 +34,9 @@ begin
 		alter table usage_changes alter id set default uuid_v7();
 	end if;
 end $$;
+
+-- Returns the name of a spool in answers about something else, such as "PLA Black (Polymaker)".
+create or replace function spool_name(material_type text, color text, brand text) returns text
+language sql immutable parallel safe as $$
+	select material_type || ' ' || color || coalesce(' (' || nullif(brand, '') || ')', '')
+$$;

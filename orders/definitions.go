@@ -7,22 +7,22 @@ import (
 	"spoolwright/production"
 )
 
-var (
-	//go:embed follow.sql
-	followSQL string
-	//go:embed items.sql
-	itemsSQL string
-)
+//go:embed items.sql
+var itemsSQL string
 
 // Definitions are the SQL functions of orders. Package stock calls order_item_pieces in its own statements.
-var Definitions = []db.Definition{
-	{Name: "orders/items", Version: 1, SQL: itemsSQL},
-	{Name: "orders/follow", Version: 1, SQL: followSQL},
-}
+var Definitions = []db.Definition{{Name: "orders/items", Version: 1, SQL: itemsSQL}}
 
 // Runs is what package production needs of this one.
 var Runs = production.Orders{
-	Follow: func(run string) *db.Stmt { return db.SQL(`select follow_run($1)::text`, run) },
+	Follow: func(run string) *db.Stmt {
+		return db.SQL(`
+			select settle_orders(array(
+				select o.order_id
+				from run_items i
+				cross join lateral (select o.order_id from order_items o where o.id = i.order_item_id offset 0) o
+				where i.run_id = $1 and i.order_item_id is not null))::text`, run)
+	},
 	Lock: func(run string, items ...string) *db.Stmt {
 		return db.SQL(`select lock_orders($1, $2::uuid[])::text`, run, items)
 	},

@@ -223,7 +223,7 @@ func (h handlers) create(
 		select emit_event('order.received', json_build_object('id', o.id, 'source', o.source, 'reference', o.reference,
 			'customer', o.customer, 'due_date', o.due_date,
 			'item_count', (select count(*) from order_items i where i.order_id = o.id)))::text
-		from orders o where o.id = $1 and o.status = 'received' and has_webhook('order.received')`, id)
+		from orders o where o.id = $1 and o.status = 'received' and event_webhooks('order.received') is not null`, id)
 	err = h.db.Write(ctx, created, received, known, order)
 	switch {
 	case err != nil:

@@ -209,7 +209,7 @@ func (h handlers) end(ctx context.Context, id string, e *ending) ([]byte, error)
 	var hook bool                                 // whether a webhook wants the event
 	event := "production_run." + string(e.status) // there is none for cancelled
 	locked := db.SQL(`
-		select status, deducted_at is not null, has_webhook($2) from production_runs
+		select status, deducted_at is not null, event_webhooks($2) is not null from production_runs
 		where id = $1 and hidden_at is null for no key update`, id, event).Into(&run.status, &run.deducted, &hook)
 	// The join reads the spools in the order of the materials, and each by its primary key.
 	materials := db.SQL(`

@@ -80,7 +80,7 @@ begin
 		returning l.id, l.low_since
 	)
 	select array_agg(c.id) into low from changed c where c.low_since is not null;
-	if low is not null and has_webhook('inventory.low_stock') then
+	if low is not null and event_webhooks('inventory.low_stock') is not null then
 		perform emit_event('inventory.low_stock', json_build_object(
 			'id', l.id, 'material_type', l.material_type, 'color', l.color, 'brand', l.brand,
 			'minimum_grams', trim_scale(l.minimum_grams),

@@ -1,6 +1,6 @@
 -- Events for webhooks. Features call emit_event in the transaction of the event's cause, so that the event exists if and
--- only if its cause does. Frequent operations call event_webhooks first, and build the data of the event only for
--- emit_event_to.
+-- only if its cause does. Frequent operations call event_webhooks first, and build the data of an event only if a webhook
+-- wants it.
 
 -- Returns the enabled webhooks that want events of the type, or null if there are none.
 create or replace function event_webhooks(event text) returns uuid[] language plpgsql stable as $$
@@ -10,11 +10,6 @@ begin
 		where w.tenant_id = nullif(current_setting('app.tenant_id', true), '')::uuid
 			and w.disabled_at is null and event = any (w.events));
 end $$;
-
--- Reports whether emit_event would send an event of the type.
-create or replace function has_webhook(event text) returns boolean language sql stable as $$
-	select event_webhooks(event) is not null
-$$;
 
 -- Returns a timestamp as the API shows it: in UTC, with a fraction of a second only if it is not zero.
 create or replace function event_time(at timestamptz) returns text language sql stable as $$
@@ -26,24 +21,40 @@ create or replace function event_body(event text, data json) returns text langua
 	select format('{"type":"%s","timestamp":"%s","data":%s}', event, event_time(now()), data)
 $$;
 
--- Adds an event, and a delivery to each of the webhooks, which are those of event_webhooks. The data must be an object of
--- less than 19 kB.
-create or replace function emit_event_to(hooks uuid[], event text, data json) returns void language plpgsql as $$
-declare
-	message text := 'msg_' || uuid_v7();
-	text_of_body text := event_body(event, data);
-begin
-	insert into webhook_deliveries (id, webhook_id, event_id, type, body, next_try_at)
-	select uuid_v7(), hook, message, event, text_of_body, now() from unnest(hooks) hook;
-	perform queue_add(hooks);
-end $$;
-
--- Adds an event, and a delivery to each webhook of the tenant that wants it.
+-- Adds an event, and a delivery to each webhook of the tenant that wants it. The data must be an object of less than
+-- 19 kB.
 create or replace function emit_event(event text, data json) returns void language plpgsql as $$
 declare
 	hooks uuid[] := event_webhooks(event);
+	message text;
+	text_of_body text;
 begin
 	if hooks is not null then
-		perform emit_event_to(hooks, event, data);
+		message := 'msg_' || uuid_v7();
+		text_of_body := event_body(event, data);
+		insert into webhook_deliveries (id, webhook_id, event_id, type, body, next_try_at)
+		select uuid_v7(), hook, message, event, text_of_body, now() from unnest(hooks) hook;
+		perform queue_add(hooks);
+	end if;
+end $$;
+
+-- What PostgreSQL checks when rows of deliveries are inserted or changed. As in a list of checks, a condition that is null
+-- is met.
+create or replace function valid_delivery(d webhook_deliveries) returns boolean
+language plpgsql immutable parallel safe as $$
+begin
+	return d.status in ('pending', 'delivered', 'failed')
+		and (d.next_try_at is null or d.status = 'pending')
+		and least(d.tries, d.duration_ms) >= 0
+		and greatest(length(d.event_id), length(d.type)) <= 100
+		and octet_length(d.body) < 20000
+		and length(d.response) <= 1024
+		and length(d.error) <= 500;
+end $$;
+
+do $$
+begin
+	if not exists (select from pg_constraint where conname = 'webhook_deliveries_valid') then
+		alter table webhook_deliveries add constraint webhook_deliveries_valid check (valid_delivery(webhook_deliveries));
 	end if;
 end $$;

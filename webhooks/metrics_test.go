@@ -60,7 +60,7 @@ func TestMetrics(t *testing.T) {
 	admin.Post(t, bad+"/test", nil).Want(200)
 	wantMetrics(t, service, "webhook_tries_total{outcome=\"delivered\"} 3\n", "webhook_tries_total{outcome=\"failed\"} 2\n",
 		"webhook_tries_total{outcome=\"given_up\"} 1\n", "webhook_try_duration_seconds_bucket{le=\"0.025\"} ",
-		"webhook_try_duration_seconds_count 6\n", "webhook_try_duration_seconds_sum 0.",
+		"webhook_try_duration_seconds_count 6\n", "webhook_try_duration_seconds_sum ",
 		"webhook_queue{state=\"waiting\"} 0\n", "webhook_queue{state=\"working\"} 0\n")
 	cancel()
 	<-ended

@@ -28,14 +28,10 @@ var (
 	fields string
 	//go:embed emit.sql
 	emitSQL string
-	//go:embed rows.sql
-	rowsSQL string
 )
 
-// Definitions are the SQL functions of events. Other packages call event_webhooks, has_webhook, event_time,
-// emit_event and emit_event_to.
+// Definitions are the SQL functions of events. Other packages call event_webhooks, event_time and emit_event.
 var Definitions = []db.Definition{
-	{Name: "webhooks/rows", Version: 1, SQL: rowsSQL},
 	{Name: "webhooks/emit", Version: 1, SQL: emitSQL},
 }
 

@@ -21,7 +21,7 @@ call tenant_table('webhooks', 'select, insert, update, delete');
 create index webhooks_newest on webhooks (tenant_id, created_at, id);
 
 -- One event for one webhook. Rows outlive their webhook until the dispatcher deletes them in small transactions. The
--- function valid_delivery, in the definition webhooks/rows, has the checks.
+-- function valid_delivery, in the definition webhooks/emit, has the checks.
 create table webhook_deliveries (
 	tenant_id uuid,
 	id uuid not null, -- made by uuid_v7, and so in the order of time
