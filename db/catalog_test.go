@@ -490,7 +490,7 @@ func someRow(t *testing.T, super *pgx.Conn, table, tenant string) tableRow {
 			row[c.Name] = `'` + tenant + `'`
 			continue
 		}
-		required := c.Required || table == "spools" && c.Name == "number" // whose default needs a tenant
+		required := c.Required || table == "spools" && c.Name == "number"                   // whose default needs a tenant
 		if c.Computed || !required || table == "webhook_deliveries" && c.Name == "status" { // which has a default
 			continue
 		}

@@ -36,7 +36,7 @@ func nextDefinitions(t *testing.T) []db.Definition {
 		d.Version++
 		d.SQL += "\n-- changed"
 		if d.Name == "inventory/rows" {
-			const checked = "return s.number > 0"
+			const checked = "return coalesce(s.number, 0) > 0"
 			if strings.Count(d.SQL, checked) != 1 {
 				t.Fatalf("inventory/rows does not contain %q", checked)
 			}
