@@ -93,9 +93,7 @@ func (h handlers) list(ctx context.Context, r *server.Request[Filter]) (server.P
 	l := server.NewList("products", `id, name, description, sku, category, estimated_print_time_minutes,
 		material_cost, total_cost, costs_complete, created_at`, "hidden_at is null", "products")
 	l.WhereText("category_key", r.In.Category)
-	if in := r.In.Search; !in.IsNull() {
-		l.Search(*in.Value)
-	}
+	l.Search(r.In.Search)
 	return server.ListPage[ProductListItem](ctx, h.db.Read, l, r.In.ListQuery)
 }
 

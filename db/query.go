@@ -59,8 +59,9 @@ type Stmt struct {
 	one  int // the end of the first row in json
 
 	expect    int
-	keep      int // the maximum number of rows to keep; 0 means all
-	keepBytes int // the size of the JSON after which no further row is kept; 0 means all
+	keep      int    // the maximum number of rows to keep; 0 means all
+	by        string // the column of the rows' order
+	keepBytes int    // the size of the JSON after which no further row is kept; 0 means all
 	next      *Position
 	lock      bool // whether the statement is a Lock
 	quick     bool
@@ -98,20 +99,19 @@ func (s *Stmt) Expect(rows int) *Stmt { s.expect = rows; return s }
 // rows.
 func (s *Stmt) Total(dest *int64) *Stmt { s.total = dest; return s }
 
-// Position is the position of a row in the order of created_at and id.
-type Position struct {
-	CreatedAt time.Time
-	ID        string
-}
+// Position is the position of a row in the order of a column and of id. Value is the text of the column, in the form
+// that it has in JSON.
+type Position struct{ Value, ID string }
 
-// Keep makes the statement keep at most n rows. Next then reports whether there are more.
-func (s *Stmt) Keep(n int) *Stmt { s.keep = n; return s }
+// Keep makes the statement, whose rows are in the order of the column by and of id, keep at most n rows. Next then
+// reports whether there are more.
+func (s *Stmt) Keep(n int, by string) *Stmt { s.keep, s.by = n, by; return s }
 
-// KeepBytes makes the statement keep rows only until their JSON has n bytes. Next then reports whether there are more.
+// KeepBytes makes a statement with Keep keep rows only until their JSON has n bytes.
 func (s *Stmt) KeepBytes(n int) *Stmt { s.keepBytes = n; return s }
 
 // Next returns the position of the last row that was kept, if the statement returned more rows than Keep or KeepBytes
-// allows, and nil otherwise. The rows must have the columns created_at and id.
+// allows, and nil otherwise. The rows must have the column id and that of the order, which must not be null.
 func (s *Stmt) Next() *Position { return s.next }
 
 // Rows returns the number of rows that the statement returned, or kept.
@@ -131,7 +131,7 @@ func (s *Stmt) Array() []byte {
 // equal reports whether the statements have the same result if they run at the same time. It returns false if it does
 // not know, as for arguments of other types than those below.
 func (s *Stmt) equal(other *Stmt) bool {
-	return s.sql == other.sql && s.keep == other.keep && s.into == nil && other.into == nil &&
+	return s.sql == other.sql && s.keep == other.keep && s.by == other.by && s.into == nil && other.into == nil &&
 		(s.total == nil) == (other.total == nil) &&
 		slices.EqualFunc(s.args, other.args, func(a, b any) bool {
 			switch a.(type) {
@@ -206,7 +206,7 @@ func (s *Stmt) read(rows pgx.Rows) error {
 			s.one = len(s.json)
 		}
 		if full = s.rows == s.keep || s.keepBytes > 0 && len(s.json) >= s.keepBytes; full {
-			if last, err = positionOf(columns, values); err != nil {
+			if last, err = positionOf(columns, values, s.by); err != nil {
 				return err
 			}
 		}
@@ -217,23 +217,26 @@ func (s *Stmt) read(rows pgx.Rows) error {
 	return rows.Err()
 }
 
-// positionOf returns the position of a row.
-func positionOf(columns []pgconn.FieldDescription, values [][]byte) (p Position, err error) {
+// positionOf returns the position of a row in the order of a column and of id.
+func positionOf(columns []pgconn.FieldDescription, values [][]byte, by string) (p Position, err error) {
 	for i, column := range columns {
-		switch column.Name {
-		case "created_at":
-			p.CreatedAt, err = parseTimestamp(values[i], column.Format == pgx.BinaryFormatCode)
-		case "id":
-			var id []byte
-			id, err = appendValue(nil, column, values[i])
-			p.ID = strings.Trim(string(id), `"`)
+		if column.Name != by && column.Name != "id" || values[i] == nil {
+			continue
 		}
+		text, err := appendValue(nil, column, values[i])
 		if err != nil {
 			return p, err
 		}
+		value := strings.Trim(string(text), `"`)
+		if column.Name == by {
+			p.Value = value
+		}
+		if column.Name == "id" {
+			p.ID = value
+		}
 	}
-	if p.CreatedAt.IsZero() || p.ID == "" {
-		return p, errors.New("db: a row without created_at or id has no position")
+	if p.Value == "" || p.ID == "" {
+		return p, errors.New("db: a row without id or " + by + " has no position")
 	}
 	return p, nil
 }

@@ -154,7 +154,7 @@ func TestEqualReads(t *testing.T) {
 	}
 	start := func(ctx context.Context, keep int, sql string, args ...any) *read {
 		r := &read{}
-		r.Stmt = db.SQL(sql, args...).Total(&r.total).Keep(keep).Quick()
+		r.Stmt = db.SQL(sql, args...).Total(&r.total).Keep(keep, "created_at").Quick()
 		waiting := d.Waiting()
 		group.Go(func() { r.err = d.Read(ctx, r.Stmt) })
 		until(func() bool { return d.Waiting() > waiting })

@@ -141,7 +141,12 @@ var listDoc = &server.Doc{
 }
 
 func (h handlers) list(ctx context.Context, r *server.Request[Filter]) (server.Page[Spool], error) {
-	return server.ListPage[Spool](ctx, h.db.Read, r.In.list(), r.In.ListQuery)
+	l := r.In.list()
+	if r.In.SortBy.Or("") == "number" {
+		l.And("number is not null") // as in the predicate of the index
+		l.Ordered("number")
+	}
+	return server.ListPage[Spool](ctx, h.db.Read, l, r.In.ListQuery)
 }
 
 // list returns the list of the spools that the filter selects.
@@ -169,9 +174,7 @@ func (f *SpoolFilter) list() *server.List {
 	if in := f.InStock; !in.IsNull() {
 		l.Where("in_stock = ?", *in.Value)
 	}
-	if in := f.Search; !in.IsNull() {
-		l.Search(*in.Value)
-	}
+	l.Search(f.Search)
 	return l
 }
 

@@ -113,9 +113,7 @@ func (h handlers) list(ctx context.Context, r *server.Request[Filter]) (server.P
 		l.Where("status = ?", in.Arg())
 	}
 	l.WhereText("source_key", r.In.Source)
-	if in := r.In.Search; !in.IsNull() {
-		l.Search(*in.Value)
-	}
+	l.Search(r.In.Search)
 	return server.ListPage[OrderListItem](ctx, h.db.Read, l, r.In.ListQuery)
 }
 

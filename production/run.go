@@ -186,9 +186,7 @@ func (h handlers) list(ctx context.Context, r *server.Request[Filter]) (server.P
 		l.Where("status = ?", in.Arg())
 	}
 	l.WhereText("printer_key", r.In.PrinterName)
-	if in := r.In.Search; !in.IsNull() {
-		l.Search(*in.Value)
-	}
+	l.Search(r.In.Search)
 	return server.ListPage[RunListItem](ctx, h.db.Read, l, r.In.ListQuery)
 }
 

@@ -3,13 +3,11 @@ package server
 import (
 	"context"
 	"encoding/base64"
-	"encoding/binary"
-	"encoding/hex"
 	"fmt"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"spoolwright/db"
 )
@@ -22,66 +20,27 @@ type ListQuery struct {
 	SortOrder Optional[SortOrder] `query:"sort_order" rule:"default=desc"`
 	After     Optional[string]    `query:"after"`
 
-	by *Field // that SortBy names
+	order order
+	last  *db.Position // that After names
 }
 
 // resolve checks SortBy and After for a list of items with the schema.
 func (q *ListQuery) resolve(items *Schema, problems *Problems) {
-	q.by = items.byName[q.SortBy.Or("created_at")]
-	if q.by == nil || q.by.List || q.by.Set || q.by.WriteOnly {
+	q.order = order{items.byName[q.SortBy.Or("created_at")], q.SortOrder.Or("desc")}
+	if f := q.order.field; f == nil || f.List || f.Set || f.WriteOnly {
 		problems.Add("sort_by", "must be one of %s", strings.Join(items.Sortable(), ", "))
+		return
 	}
 	if q.After.IsNull() {
 		return
 	}
-	if _, ok := parseCursor(*q.After.Value); !ok {
-		problems.Add("after", "must be the `next` of a page")
+	var problem string
+	if q.last, problem = q.order.parse(*q.After.Value); problem != "" {
+		problems.Add("after", "%s", problem)
 	}
 	if q.Skip.Or(0) > 0 {
 		problems.Add("after", "cannot be combined with skip")
 	}
-	if !q.isDefaultOrder() {
-		problems.Add("after", "cannot be combined with another order than the default: omit sort_by and sort_order")
-	}
-}
-
-// isDefaultOrder reports whether the order is the newest first, in which pages have a next.
-func (q *ListQuery) isDefaultOrder() bool {
-	return q.SortBy.Or("created_at") == "created_at" && q.SortOrder.Or("desc") == "desc"
-}
-
-// cursorSize is the number of bytes of a cursor, which is the position of an item: its created_at in microseconds since
-// 1970, and its id. In requests and responses, they are in base64.
-const cursorSize = 8 + 16
-
-// ExampleCursor is the cursor of an item in the OpenAPI document.
-var ExampleCursor = cursor(db.Position{
-	CreatedAt: time.Date(2024, 1, 15, 10, 0, 0, 0, time.UTC), ID: "018d0c4f-7a00-7c3e-8b5a-1f2e3d4c5b6a",
-})
-
-// cursor returns the value of next for a page that ends at the position.
-func cursor(p db.Position) string {
-	b := binary.BigEndian.AppendUint64(make([]byte, 0, cursorSize), uint64(p.CreatedAt.UnixMicro()))
-	b, err := hex.AppendDecode(b, []byte(strings.ReplaceAll(p.ID, "-", "")))
-	if err != nil {
-		panic(err) // PostgreSQL returned the id
-	}
-	return base64.RawURLEncoding.EncodeToString(b)
-}
-
-// parseCursor returns the position of a cursor.
-func parseCursor(text string) (db.Position, bool) {
-	b, err := base64.RawURLEncoding.Strict().DecodeString(text)
-	if err != nil || len(b) != cursorSize || strings.ContainsAny(text, "\r\n") {
-		return db.Position{}, false
-	}
-	created := time.UnixMicro(int64(binary.BigEndian.Uint64(b))).UTC()
-	if year := created.Year(); year < 1 || year > 9999 {
-		return db.Position{}, false
-	}
-	id := hex.EncodeToString(b[8:])
-	id = id[:8] + "-" + id[8:12] + "-" + id[12:16] + "-" + id[16:20] + "-" + id[20:]
-	return db.Position{CreatedAt: created, ID: id}, true
 }
 
 // SortOrder is the direction of a list's order.
@@ -90,14 +49,120 @@ type SortOrder string
 // Enum returns all orders.
 func (SortOrder) Enum() []string { return []string{"asc", "desc"} }
 
-// List builds the statements of a list.
+// order is an order of items: by a field, and then by id.
+type order struct {
+	field     *Field
+	direction SortOrder
+}
+
+// clause returns the order as SQL.
+func (o order) clause() string {
+	text := " order by " + o.field.Name + " " + string(o.direction)
+	if o.direction == "desc" && !o.field.NotNull {
+		text += " nulls last"
+	}
+	if o.field.Name != "id" {
+		text += ", id " + string(o.direction)
+	}
+	return text
+}
+
+// columns returns the columns by which the order sorts, with the key of the item.
+func (o order) columns() string {
+	if o.field.Name == "id" {
+		return "tenant_id, id"
+	}
+	return "tenant_id, id, " + o.field.Name
+}
+
+// after returns the condition for the items after the position. Columns that are null are not after it.
+func (o order) after(p *db.Position, arg func(any) string) string {
+	operator := " < "
+	if o.direction == "asc" {
+		operator = " > "
+	}
+	id := arg(p.ID) + "::text::uuid"
+	if o.field.Name == "id" {
+		return "id" + operator + id
+	}
+	value := arg(p.Value) + "::text::" + cursorTypes[o.field.Kind]
+	return "(" + o.field.Name + ", id)" + operator + "(" + value + ", " + id + ")"
+}
+
+// cursorTypes are the SQL types of the columns whose order can have cursors.
+var cursorTypes = map[reflect.Type]string{
+	reflect.TypeFor[Timestamp](): "timestamptz",
+	reflect.TypeFor[Date]():      "date",
+	reflect.TypeFor[int64]():     "int",
+	reflect.TypeFor[UUID]():      "uuid",
+}
+
+// A cursor is the position of an item in an order. It consists of four words, in base64: the field and the direction of
+// the order, and the value of the field and the id of the item.
+
+// cursor returns the value of next for a page that ends at the position.
+func (o order) cursor(p db.Position) string {
+	words := []string{o.field.Name, string(o.direction), p.Value, p.ID}
+	return base64.RawURLEncoding.EncodeToString([]byte(strings.Join(words, " ")))
+}
+
+// parse returns the position of a cursor, or the problem with it.
+func (o order) parse(text string) (*db.Position, string) {
+	const problem = "must be the `next` of a page"
+	b, err := base64.RawURLEncoding.Strict().DecodeString(text)
+	words := strings.Split(string(b), " ")
+	if err != nil || len(words) != 4 || strings.ContainsAny(text, "\r\n") {
+		return nil, problem
+	}
+	if words[0] != o.field.Name || words[1] != string(o.direction) {
+		return nil, "belongs to another order: repeat the sort_by and sort_order of the page that had it as `next`"
+	}
+	p := &db.Position{Value: words[2], ID: words[3]}
+	id, ok := db.ParseID(p.ID)
+	switch o.field.Kind {
+	case reflect.TypeFor[Timestamp]():
+		t, problem := parseTimestamp(p.Value)
+		ok = ok && problem == "" && t.Format("2006-01-02T15:04:05.999999Z") == p.Value
+	case reflect.TypeFor[Date]():
+		_, problem := parseDate(p.Value)
+		ok = ok && problem == ""
+	case reflect.TypeFor[int64]():
+		n, err := strconv.ParseInt(p.Value, 10, 32)
+		ok = ok && err == nil && strconv.FormatInt(n, 10) == p.Value
+	case reflect.TypeFor[UUID]():
+		ok = ok && p.Value == p.ID
+	default:
+		ok = false
+	}
+	if !ok || id != p.ID {
+		return nil, problem
+	}
+	return p, ""
+}
+
+// ExampleCursor is the cursor of an item in the OpenAPI document.
+var ExampleCursor = order{&Field{Name: "created_at"}, "desc"}.cursor(
+	db.Position{Value: "2024-01-15T10:00:00Z", ID: "018d0c4f-7a00-7c3e-8b5a-1f2e3d4c5b6a"})
+
+// List builds the statements of a list: the pages that ListPage returns, and those of an export.
 type List struct {
 	table, columns, counted string
 	where                   []string
 	args                    []any
-	scan                    bool // whether a condition has no index
-	ordered                 bool // see CountOrdered
+	each                    []choice
+	sets                    []string // see Among
+	ranges                  []string // the columns of Between other than created_at
+	orders                  []string // see Ordered
+	filters                 int      // conditions other than those of Between
+	scan                    bool     // whether a condition has no index
+	countOrdered            bool     // see CountOrdered
 }
+
+// choice is the condition that a column has one of several values.
+type choice struct{ column, values string }
+
+// any returns the condition as SQL.
+func (c choice) any() string { return c.column + " = any(" + c.values + ")" }
 
 // NewList returns a list of a table's columns in the rows that meet the condition base, if it is not empty. Counted
 // names the resource in row_counts with their number, or is empty.
@@ -124,6 +189,7 @@ func (l *List) And(condition string) { l.where = append(l.where, condition) }
 // Where adds a condition; each ? in it is replaced by the parameter of arg. The total is then counted.
 func (l *List) Where(condition string, arg any) {
 	l.counted = ""
+	l.filters++
 	l.And(strings.ReplaceAll(condition, "?", l.arg(arg)))
 }
 
@@ -144,16 +210,98 @@ func (l *List) WhereText(column string, filter Optional[string]) {
 	}
 }
 
+// value is a parameter of a query.
+type value interface {
+	IsNull() bool
+	Arg() any
+	sqlType() string
+}
+
+// WhereEqual adds the condition that a column equals the filter, if that is set.
+func (l *List) WhereEqual(column string, filter value) {
+	if !filter.IsNull() {
+		l.Where(column+" = ?::"+filter.sqlType(), filter.Arg())
+	}
+}
+
+// WhereOneOf adds the condition that a column has one of the values of the filter, if that is set.
+func (l *List) WhereOneOf(column string, filter interface{ Values() []string }) {
+	if values := filter.Values(); len(values) == 1 {
+		l.Where(column+" = ?", values[0])
+	} else if len(values) > 1 {
+		l.counted = ""
+		l.filters++
+		l.And(choice{column, "string_to_array(" + l.arg(strings.Join(values, ",")) + ", ',')"}.any())
+	}
+}
+
+// WhereEach is WhereOneOf for a column with which an index begins that has the default order for each of its values. A
+// page is then found among the first items for each value, however many there are.
+func (l *List) WhereEach(column string, filter interface{ Values() []string }) {
+	values := filter.Values()
+	if len(values) < 2 {
+		l.WhereOneOf(column, filter)
+		return
+	}
+	l.Each(column, "string_to_array("+l.arg(strings.Join(values, ","))+", ',')")
+}
+
+// Each adds the condition that a column has one of the values of an array, which is SQL. See WhereEach.
+func (l *List) Each(column, values string) {
+	l.counted = ""
+	l.filters++
+	l.each = append(l.each, choice{column, values})
+}
+
+// Between adds the conditions that a column is at least from and less than to, if these are set. An index has the rows
+// in which the column is not null in its order; created_at is in all indexes of lists.
+func (l *List) Between(column string, from, to value) {
+	if from.IsNull() && to.IsNull() {
+		return
+	}
+	l.counted = ""
+	if !from.IsNull() {
+		l.And(column + " >= " + l.arg(from.Arg()) + "::" + from.sqlType())
+	}
+	if !to.IsNull() {
+		l.And(column + " < " + l.arg(to.Arg()) + "::" + to.sqlType())
+	}
+	if column != "created_at" {
+		l.ranges = append(l.ranges, column)
+		l.Ordered(column)
+	}
+}
+
+// Ordered tells that an index has the order of a column for the rows of the list, and that it is not null in them.
+func (l *List) Ordered(column string) { l.orders = append(l.orders, column) }
+
+// Among adds the condition that the id is one of those that a query returns, if the filter is set; each ? in it is
+// replaced by its parameter. The rows are looked up by these ids.
+func (l *List) Among(ids string, filter value) {
+	if !filter.IsNull() {
+		l.counted = ""
+		l.filters++
+		l.sets = append(l.sets, strings.ReplaceAll(ids, "?", l.arg(filter.Arg())+"::"+filter.sqlType()))
+	}
+}
+
 // CountOrdered makes the total read the index of the default order. Without it, the plan of the count can use any index
 // that begins with the tenant: for a small table, the costs of all of them are about the same.
-func (l *List) CountOrdered() { l.ordered = true }
+func (l *List) CountOrdered() { l.countOrdered = true }
 
-// Search adds the condition that the column search_key contains the text, without regard to case. It has no index: row-
-// level security evaluates its condition first, because PostgreSQL does not regard text operators as leakproof, so that
-// a trigram index would not be used. The page and its total come from one scan of the tenant's rows that meet the other
-// conditions.
-func (l *List) Search(text string) {
-	l.Where("strpos(search_key, "+compared+") > 0", text)
+// Search adds the condition that the column search_key contains the text, if that is set, without regard to case. It has
+// no index: row-level security evaluates its condition first, because PostgreSQL does not regard text operators as
+// leakproof, so that a trigram index would not be used.
+func (l *List) Search(text Optional[string]) {
+	if !text.IsNull() {
+		l.Scan("strpos(search_key, "+compared+") > 0", *text.Value)
+	}
+}
+
+// Scan is Where for a condition without an index. The page and its total come from one scan of the tenant's rows that
+// meet the other conditions.
+func (l *List) Scan(condition string, arg any) {
+	l.Where(condition, arg)
 	l.scan = true
 }
 
@@ -169,19 +317,26 @@ const quickSkip = 100
 // endpoint.
 func ListPage[T any](ctx context.Context, run func(context.Context, ...*db.Stmt) error, l *List, q ListQuery,
 ) (Page[T], error) {
-	skip, limit := q.Skip.Or(0), q.Limit.Or(20)
+	skip, limit, by := q.Skip.Or(0), q.Limit.Or(20), q.order.field.Name
+	inAllIndexes := by == "created_at" || by == "id"
+	p := pageOf{q: &q, ordered: inAllIndexes || slices.Contains(l.orders, by)}
+	// A filter can leave few rows that an index of another order would find late, or never.
+	p.scans = l.scan || !p.ordered || !inAllIndexes && l.filters > 0
+	p.found = l.scan || len(l.sets) > 0 || slices.ContainsFunc(l.ranges, func(column string) bool { return column != by })
+	if q.last != nil && !p.ordered {
+		return nil, Invalid("after", "cannot be combined with the order by %s without a filter on it", by)
+	}
 	var before []*db.Stmt
-	if l.scan || q.by.Name != "created_at" && q.by.Name != "id" {
-		// No index has this condition or order, so PostgreSQL reads all rows.
+	if p.scans {
 		before = []*db.Stmt{db.AllowScans()}
 		l.And("tenant_id = " + l.arg(db.ActorOf(ctx).Tenant))
 	}
 	var total int64
-	page := l.page(q, len(before) == 0).Total(&total).Expect(int(limit))
-	if q.isDefaultOrder() {
-		page.Keep(int(limit))
+	page := l.page(p).Total(&total).Expect(int(limit))
+	if p.ordered {
+		page.Keep(int(limit), by)
 	}
-	if l.counted != "" && len(before) == 0 && skip < quickSkip {
+	if l.counted != "" && !p.scans && skip < quickSkip {
 		page.Quick()
 	}
 	if err := run(ctx, append(before, page)...); err != nil {
@@ -189,58 +344,107 @@ func ListPage[T any](ctx context.Context, run func(context.Context, ...*db.Stmt)
 	}
 	answer := newPage(page.Array(), total, skip, limit)
 	if next := page.Next(); next != nil {
-		return append(append(append(answer, '"'), cursor(*next)...), `"}`...), nil
+		return append(append(append(answer, '"'), q.order.cursor(*next)...), `"}`...), nil
 	}
 	return append(answer, "null}"...), nil
 }
 
-// orderBy returns the clause that sorts by a field and then by id.
-func orderBy(f *Field, direction SortOrder) string {
-	clause := " order by " + f.Name + " " + string(direction)
-	if direction == "desc" && !f.NotNull {
-		clause += " nulls last"
-	}
-	if f.Name != "id" {
-		clause += ", id " + string(direction)
-	}
-	return clause
+// pageOf tells how the page of a list is found.
+type pageOf struct {
+	q       *ListQuery
+	ordered bool // an index has the order, so that the page can have a next
+	scans   bool // PostgreSQL may read all rows of the tenant
+	found   bool // all rows that meet the conditions are read once: an index has them in another order, or none has
 }
 
 // page returns the statement of a page and the total. It is one statement, and so one snapshot: the statements of a
 // request see the commits of others between them. Each of its rows has the total, which counts the items of all pages.
-// In the default order, it reads one more item than the limit, which tells whether there is a next page.
-func (l *List) page(q ListQuery, indexed bool) *db.Stmt {
-	with, total, from, where, order := "", l.count(), l.table, l.where, orderBy(q.by, q.SortOrder.Or("desc"))
-	if l.scan {
-		keys := "tenant_id, id"
-		if q.by.Name != "id" {
-			keys += ", " + q.by.Name
-		}
-		with = "with found as materialized (select " + keys + " from " + l.table + whereOf(l.where) + ") "
-		total, from, where = "select count(*) as total from found", "found", nil
-	}
-	if !q.After.IsNull() {
-		last, _ := parseCursor(*q.After.Value) // ListQuery.Check has accepted it
-		after := "(created_at, id) < (" + l.arg(last.CreatedAt) + "::timestamptz, " + l.arg(last.ID) + "::uuid)"
-		where = append(slices.Clip(where), after)
+// If the page can have a next, the statement reads one more item than the limit, which tells whether there is one.
+func (l *List) page(p pageOf) *db.Stmt {
+	by, skip, fetch := p.q.order, p.q.Skip.Or(0), p.q.Limit.Or(20)
+	if p.ordered {
+		fetch++
 	}
 	// The limit is text and not an argument: PostgreSQL prefers custom plans for a limit that it does not know, and
 	// would plan the statement each time.
-	fetch := q.Limit.Or(20)
-	if q.isDefaultOrder() {
-		fetch++
-	}
-	window := order + " limit " + strconv.FormatInt(fetch, 10)
-	skip := q.Skip.Or(0)
+	limit, window := strconv.FormatInt(fetch, 10), ""
 	if skip > 0 {
-		window += " offset " + l.arg(skip)
+		window = " offset " + l.arg(skip)
 	}
-	source := from + whereOf(where) + window
-	if !indexed || skip >= deepSkip {
+	var after []string
+	if p.q.last != nil {
+		after = []string{by.after(p.q.last, l.arg)}
+	}
+	with, total, source := "", l.count(), ""
+	switch {
+	case p.found:
+		with = "with found as materialized (select " + by.columns() + " from " + l.matching(by.columns()) + ") "
+		total, source = "select count(*) as total from found", "found"+whereOf(after)
+	case len(l.each) > 0 && by.field.Name == "created_at":
+		most := limit
+		if skip > 0 {
+			most = l.arg(skip + fetch)
+		}
+		source = l.first(by, after, most)
+	default:
+		source = l.table + whereOf(append(l.conditions(), after...))
+	}
+	source += by.clause() + " limit " + limit + window
+	if len(l.each) > 0 || p.found || p.scans || skip >= deepSkip {
 		source = l.table + " join (select tenant_id, id from " + source + ") page using (tenant_id, id)"
 	}
 	return db.SQL(with+"select counted.total, page.* from ("+total+") counted left join (select "+l.columns+
-		" from "+source+") page on true"+order, l.args...)
+		" from "+source+") page on true"+by.clause(), l.args...)
+}
+
+// conditions returns all conditions but those of Among.
+func (l *List) conditions() []string {
+	all := slices.Clone(l.where)
+	for _, c := range l.each {
+		all = append(all, c.any())
+	}
+	return all
+}
+
+// matching returns the source of the columns of all rows that meet the conditions.
+func (l *List) matching(columns string) string {
+	if len(l.sets) == 0 {
+		return l.table + whereOf(l.conditions())
+	}
+	// Offset 0 makes PostgreSQL look up each id.
+	return "(select id from (" + strings.Join(l.sets, " intersect ") + ") listed group by id) ids cross join lateral" +
+		" (select " + columns + " from " + l.table + whereOf(append(l.conditions(), "id = ids.id")) + " offset 0) matched"
+}
+
+// first returns the source of the keys of the first rows for each of the values of l.each, up to the limit for each.
+func (l *List) first(by order, after []string, limit string) string {
+	var values strings.Builder
+	where := append(slices.Clone(l.where), after...)
+	for i, c := range l.each {
+		fmt.Fprintf(&values, "unnest(%s) as each%d (value) cross join ", c.values, i)
+		where = append(where, fmt.Sprintf("%s = each%d.value", c.column, i))
+	}
+	return values.String() + "lateral (select " + by.columns() + " from " + l.table + whereOf(where) + by.clause() +
+		" limit " + limit + ") first"
+}
+
+// oldest is the order of exports.
+var oldest = order{&Field{Name: "created_at", NotNull: true, Kind: reflect.TypeFor[Timestamp]()}, "asc"}
+
+// Following returns the query of the ids of the rows that come after the position, oldest first, and its arguments. The
+// limit is a number.
+func (l *List) Following(p db.Position, limit string) (string, []any) {
+	for _, set := range l.sets {
+		l.And("id in (" + set + ")")
+	}
+	after := []string{oldest.after(&p, l.arg)}
+	source := ""
+	if len(l.each) > 0 {
+		source = l.first(oldest, after, limit)
+	} else {
+		source = l.table + whereOf(append(l.conditions(), after...))
+	}
+	return "select id from " + source + oldest.clause() + " limit " + limit, l.args
 }
 
 func whereOf(conditions []string) string {
@@ -252,10 +456,10 @@ func whereOf(conditions []string) string {
 
 // count returns the query that counts the rows of the list as total.
 func (l *List) count() string {
-	switch where := whereOf(l.where); {
+	switch where := whereOf(l.conditions()); {
 	case l.counted != "":
 		return "select coalesce(sum(rows), 0)::bigint as total from row_counts where resource = '" + l.counted + "'"
-	case l.ordered:
+	case l.countOrdered:
 		return "select count(*) as total from (select from " + l.table + where + " order by created_at offset 0) counted"
 	default:
 		return "select count(*) as total from " + l.table + where

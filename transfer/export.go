@@ -12,7 +12,6 @@ import (
 	"os/signal"
 	"strconv"
 	"syscall"
-	"time"
 
 	"spoolwright/auth/accounts"
 	"spoolwright/cli"
@@ -52,7 +51,7 @@ func Export[T any](limit int, page func(createdAt, id, limit string) *db.Stmt) E
 		}
 		createdAt, id := "-infinity", "00000000-0000-0000-0000-000000000000"
 		for ctx.Err() == nil {
-			stmt := page(createdAt, id, strconv.Itoa(limit+1)).Keep(limit).KeepBytes(pageBytes)
+			stmt := page(createdAt, id, strconv.Itoa(limit+1)).Keep(limit, "created_at").KeepBytes(pageBytes)
 			if err := d.Read(ctx, db.FreshPlan(), stmt); err != nil {
 				return err
 			}
@@ -69,7 +68,7 @@ func Export[T any](limit int, page func(createdAt, id, limit string) *db.Stmt) E
 			if next == nil {
 				return nil
 			}
-			createdAt, id = next.CreatedAt.Format(time.RFC3339Nano), next.ID
+			createdAt, id = next.Value, next.ID
 		}
 		return ctx.Err()
 	}

@@ -89,7 +89,7 @@ func (d *document) page(item string) string {
 			{"limit", whole("Maximum number of items on a page.", 20)},
 			{"next", object{{"type", []string{"string", "null"}},
 				{"description", "The value of `after` for the next page; null on the last page, and if the request has " +
-					"another order than the default."}, {"examples", []string{server.ExampleCursor}}}},
+					"an order without an index."}, {"examples", []string{server.ExampleCursor}}}},
 		}, []string{"items", "total", "skip", "limit", "next"})
 	}
 	return name

@@ -113,8 +113,8 @@ class UserAccountList:
     limit: int
     """Maximum number of items on a page."""
     next: str | None
-    """The value of `after` for the next page; null on the last page, and if the request has another order than the
-    default.
+    """The value of `after` for the next page; null on the last page, and if the request has an order without an
+    index.
     """
 
 
@@ -181,8 +181,8 @@ class AccessKeyList:
     limit: int
     """Maximum number of items on a page."""
     next: str | None
-    """The value of `after` for the next page; null on the last page, and if the request has another order than the
-    default.
+    """The value of `after` for the next page; null on the last page, and if the request has an order without an
+    index.
     """
 
 
@@ -344,8 +344,8 @@ class SpoolList:
     limit: int
     """Maximum number of items on a page."""
     next: str | None
-    """The value of `after` for the next page; null on the last page, and if the request has another order than the
-    default.
+    """The value of `after` for the next page; null on the last page, and if the request has an order without an
+    index.
     """
 
 
@@ -463,8 +463,8 @@ class UsageList:
     limit: int
     """Maximum number of items on a page."""
     next: str | None
-    """The value of `after` for the next page; null on the last page, and if the request has another order than the
-    default.
+    """The value of `after` for the next page; null on the last page, and if the request has an order without an
+    index.
     """
 
 
@@ -606,8 +606,8 @@ class ProductList:
     limit: int
     """Maximum number of items on a page."""
     next: str | None
-    """The value of `after` for the next page; null on the last page, and if the request has another order than the
-    default.
+    """The value of `after` for the next page; null on the last page, and if the request has an order without an
+    index.
     """
 
 
@@ -908,8 +908,8 @@ class RunList:
     limit: int
     """Maximum number of items on a page."""
     next: str | None
-    """The value of `after` for the next page; null on the last page, and if the request has another order than the
-    default.
+    """The value of `after` for the next page; null on the last page, and if the request has an order without an
+    index.
     """
 
 
@@ -1329,8 +1329,8 @@ class OrderList:
     limit: int
     """Maximum number of items on a page."""
     next: str | None
-    """The value of `after` for the next page; null on the last page, and if the request has another order than the
-    default.
+    """The value of `after` for the next page; null on the last page, and if the request has an order without an
+    index.
     """
 
 
@@ -1610,8 +1610,8 @@ class StockLevelList:
     limit: int
     """Maximum number of items on a page."""
     next: str | None
-    """The value of `after` for the next page; null on the last page, and if the request has another order than the
-    default.
+    """The value of `after` for the next page; null on the last page, and if the request has an order without an
+    index.
     """
 
 
@@ -1681,8 +1681,8 @@ class WebhookList:
     limit: int
     """Maximum number of items on a page."""
     next: str | None
-    """The value of `after` for the next page; null on the last page, and if the request has another order than the
-    default.
+    """The value of `after` for the next page; null on the last page, and if the request has an order without an
+    index.
     """
 
 
@@ -2047,8 +2047,8 @@ class DeliveryList:
     limit: int
     """Maximum number of items on a page."""
     next: str | None
-    """The value of `after` for the next page; null on the last page, and if the request has another order than the
-    default.
+    """The value of `after` for the next page; null on the last page, and if the request has an order without an
+    index.
     """
 
 
@@ -2522,8 +2522,8 @@ class UsersResource:
         :param limit: Maximum page size.
         :param sort_by: Any scalar field of the items.
         :param sort_order: Ascending or descending.
-        :param after: The `next` of a page, to get the page after it. Cannot be combined with `skip` or another
-        order than the default.
+        :param after: The `next` of a page with the same `sort_by` and `sort_order`, to get the page after it.
+        Cannot be combined with `skip`.
         """
         return self._client._call(
             "GET",
@@ -2689,8 +2689,8 @@ class ApiKeysResource:
         :param limit: Maximum page size.
         :param sort_by: Any scalar field of the items.
         :param sort_order: Ascending or descending.
-        :param after: The `next` of a page, to get the page after it. Cannot be combined with `skip` or another
-        order than the default.
+        :param after: The `next` of a page with the same `sort_by` and `sort_order`, to get the page after it.
+        Cannot be combined with `skip`.
         """
         return self._client._call(
             "GET",
@@ -2893,8 +2893,8 @@ class SpoolsResource:
         :param limit: Maximum page size.
         :param sort_by: Any scalar field of the items.
         :param sort_order: Ascending or descending.
-        :param after: The `next` of a page, to get the page after it. Cannot be combined with `skip` or another
-        order than the default.
+        :param after: The `next` of a page with the same `sort_by` and `sort_order`, to get the page after it.
+        Cannot be combined with `skip`.
         :param number: Only the spool with this number.
         :param material_type: Only spools of this material.
         :param brand: Only spools of this brand: the whole name, not case-sensitive.
@@ -3406,8 +3406,8 @@ class SpoolsResource:
         :param limit: Maximum page size.
         :param sort_by: Any scalar field of the items.
         :param sort_order: Ascending or descending.
-        :param after: The `next` of a page, to get the page after it. Cannot be combined with `skip` or another
-        order than the default.
+        :param after: The `next` of a page with the same `sort_by` and `sort_order`, to get the page after it.
+        Cannot be combined with `skip`.
         """
         return self._client._call(
             "GET",
@@ -3583,8 +3583,8 @@ class ProductsResource:
         :param limit: Maximum page size.
         :param sort_by: Any scalar field of the items.
         :param sort_order: Ascending or descending.
-        :param after: The `next` of a page, to get the page after it. Cannot be combined with `skip` or another
-        order than the default.
+        :param after: The `next` of a page with the same `sort_by` and `sort_order`, to get the page after it.
+        Cannot be combined with `skip`.
         :param category: Only products in this category, ignoring case.
         :param search: Only products with this text in name or description, ignoring case; no wildcards.
         """
@@ -4063,8 +4063,8 @@ class ProductionRunsResource:
         :param limit: Maximum page size.
         :param sort_by: Any scalar field of the items.
         :param sort_order: Ascending or descending.
-        :param after: The `next` of a page, to get the page after it. Cannot be combined with `skip` or another
-        order than the default.
+        :param after: The `next` of a page with the same `sort_by` and `sort_order`, to get the page after it.
+        Cannot be combined with `skip`.
         :param status: Only runs with this status.
         :param printer_name: Only runs with this printer name, ignoring case.
         :param search: Only runs with this text in printer name or notes, ignoring case; no wildcards.
@@ -4766,8 +4766,8 @@ class OrdersResource:
         :param limit: Maximum page size.
         :param sort_by: Any scalar field of the items.
         :param sort_order: Ascending or descending.
-        :param after: The `next` of a page, to get the page after it. Cannot be combined with `skip` or another
-        order than the default.
+        :param after: The `next` of a page with the same `sort_by` and `sort_order`, to get the page after it.
+        Cannot be combined with `skip`.
         :param status: Only orders with this status.
         :param source: Only orders from this source, ignoring case.
         :param search: Only orders with this text in reference, customer or notes, ignoring case; no wildcards.
@@ -5115,8 +5115,8 @@ class StockLevelsResource:
         :param limit: Maximum page size.
         :param sort_by: Any scalar field of the items.
         :param sort_order: Ascending or descending.
-        :param after: The `next` of a page, to get the page after it. Cannot be combined with `skip` or another
-        order than the default.
+        :param after: The `next` of a page with the same `sort_by` and `sort_order`, to get the page after it.
+        Cannot be combined with `skip`.
         :param low: Whether too little is available.
         :param material_type: Only this material.
         :param brand: Only this brand, ignoring case.
@@ -5320,8 +5320,8 @@ class WebhooksResource:
         :param limit: Maximum page size.
         :param sort_by: Any scalar field of the items.
         :param sort_order: Ascending or descending.
-        :param after: The `next` of a page, to get the page after it. Cannot be combined with `skip` or another
-        order than the default.
+        :param after: The `next` of a page with the same `sort_by` and `sort_order`, to get the page after it.
+        Cannot be combined with `skip`.
         """
         return self._client._call(
             "GET",
@@ -5546,8 +5546,8 @@ class WebhooksResource:
         :param limit: Maximum page size.
         :param sort_by: Any scalar field of the items.
         :param sort_order: Ascending or descending.
-        :param after: The `next` of a page, to get the page after it. Cannot be combined with `skip` or another
-        order than the default.
+        :param after: The `next` of a page with the same `sort_by` and `sort_order`, to get the page after it.
+        Cannot be combined with `skip`.
         :param status: Only deliveries with this status.
         """
         return self._client._call(

@@ -538,13 +538,13 @@ def pages(client: BaseClient, path: str, decode: Callable[[Any], Any], query: Ma
 def cursor_pages(
     client: BaseClient, path: str, decode: Callable[[Any], Any], query: Mapping[str, Any]
 ) -> Iterator[Any]:
-    """Yields the items of a list with a cursor, which only the default order has."""
-    if query.get("sort_by") not in (None, "created_at") or query.get("sort_order") not in (None, "desc"):
-        yield from pages(client, path, decode, query)
-        return
+    """Yields the items of a list with a cursor, which the orders have that have an index."""
     after: str | None = None
     while True:
         page = client._call("GET", path, lambda d, _: decode(d), query={**query, "limit": 100, "after": after})
+        if after is None and page.next is None and page.total > len(page.items):
+            yield from pages(client, path, decode, query)
+            return
         yield from page.items
         after = page.next
         if after is None:

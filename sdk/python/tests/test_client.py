@@ -395,11 +395,11 @@ class Iterators(Case):
         ids = []
         for _ in range(6):
             ids += [s.id for s in self.direct.spools.create_many(quantity=100, **fields).items]
-        for order in ("desc", "asc"):
+        for order in ({}, {"sort_by": "brand", "sort_order": "asc"}):
             stay, doomed = set(ids), []
-            random.seed(order)
+            random.seed(str(order))
             got = []
-            for n, spool in enumerate(self.direct.spools.iterate(color=color, sort_order=order), 1):
+            for n, spool in enumerate(self.direct.spools.iterate(color=color, **order), 1):
                 got.append(spool.id)
                 if n % 90 == 0:  # shortly before a page ends, delete items before and behind it, and create some
                     victims = random.sample(sorted(stay), 30) if n < 400 else []

@@ -84,8 +84,7 @@ export interface UserAccountList {
   /** Maximum number of items on a page. */
   readonly limit: number;
   /**
-   * The value of `after` for the next page; null on the last page, and if the request has another order than the
-   * default.
+   * The value of `after` for the next page; null on the last page, and if the request has an order without an index.
    */
   readonly next: string | null;
 }
@@ -123,8 +122,7 @@ export interface AccessKeyList {
   /** Maximum number of items on a page. */
   readonly limit: number;
   /**
-   * The value of `after` for the next page; null on the last page, and if the request has another order than the
-   * default.
+   * The value of `after` for the next page; null on the last page, and if the request has an order without an index.
    */
   readonly next: string | null;
 }
@@ -220,8 +218,7 @@ export interface SpoolList<D = number> {
   /** Maximum number of items on a page. */
   readonly limit: number;
   /**
-   * The value of `after` for the next page; null on the last page, and if the request has another order than the
-   * default.
+   * The value of `after` for the next page; null on the last page, and if the request has an order without an index.
    */
   readonly next: string | null;
 }
@@ -286,8 +283,7 @@ export interface UsageList<D = number> {
   /** Maximum number of items on a page. */
   readonly limit: number;
   /**
-   * The value of `after` for the next page; null on the last page, and if the request has another order than the
-   * default.
+   * The value of `after` for the next page; null on the last page, and if the request has an order without an index.
    */
   readonly next: string | null;
 }
@@ -367,8 +363,7 @@ export interface ProductList<D = number> {
   /** Maximum number of items on a page. */
   readonly limit: number;
   /**
-   * The value of `after` for the next page; null on the last page, and if the request has another order than the
-   * default.
+   * The value of `after` for the next page; null on the last page, and if the request has an order without an index.
    */
   readonly next: string | null;
 }
@@ -532,8 +527,7 @@ export interface RunList<D = number> {
   /** Maximum number of items on a page. */
   readonly limit: number;
   /**
-   * The value of `after` for the next page; null on the last page, and if the request has another order than the
-   * default.
+   * The value of `after` for the next page; null on the last page, and if the request has an order without an index.
    */
   readonly next: string | null;
 }
@@ -770,8 +764,7 @@ export interface OrderList {
   /** Maximum number of items on a page. */
   readonly limit: number;
   /**
-   * The value of `after` for the next page; null on the last page, and if the request has another order than the
-   * default.
+   * The value of `after` for the next page; null on the last page, and if the request has an order without an index.
    */
   readonly next: string | null;
 }
@@ -925,8 +918,7 @@ export interface StockLevelList<D = number> {
   /** Maximum number of items on a page. */
   readonly limit: number;
   /**
-   * The value of `after` for the next page; null on the last page, and if the request has another order than the
-   * default.
+   * The value of `after` for the next page; null on the last page, and if the request has an order without an index.
    */
   readonly next: string | null;
 }
@@ -964,8 +956,7 @@ export interface WebhookList {
   /** Maximum number of items on a page. */
   readonly limit: number;
   /**
-   * The value of `after` for the next page; null on the last page, and if the request has another order than the
-   * default.
+   * The value of `after` for the next page; null on the last page, and if the request has an order without an index.
    */
   readonly next: string | null;
 }
@@ -1156,8 +1147,7 @@ export interface DeliveryList {
   /** Maximum number of items on a page. */
   readonly limit: number;
   /**
-   * The value of `after` for the next page; null on the last page, and if the request has another order than the
-   * default.
+   * The value of `after` for the next page; null on the last page, and if the request has an order without an index.
    */
   readonly next: string | null;
 }
@@ -1757,7 +1747,8 @@ export interface ListUsersQuery {
   /** Ascending or descending. */
   sort_order?: SortOrder | undefined;
   /**
-   * The `next` of a page, to get the page after it. Cannot be combined with `skip` or another order than the default.
+   * The `next` of a page with the same `sort_by` and `sort_order`, to get the page after it. Cannot be combined with
+   * `skip`.
    */
   after?: string | undefined;
 }
@@ -1773,7 +1764,8 @@ export interface ListApiKeysQuery {
   /** Ascending or descending. */
   sort_order?: SortOrder | undefined;
   /**
-   * The `next` of a page, to get the page after it. Cannot be combined with `skip` or another order than the default.
+   * The `next` of a page with the same `sort_by` and `sort_order`, to get the page after it. Cannot be combined with
+   * `skip`.
    */
   after?: string | undefined;
 }
@@ -1789,7 +1781,8 @@ export interface ListSpoolsQuery {
   /** Ascending or descending. */
   sort_order?: SortOrder | undefined;
   /**
-   * The `next` of a page, to get the page after it. Cannot be combined with `skip` or another order than the default.
+   * The `next` of a page with the same `sort_by` and `sort_order`, to get the page after it. Cannot be combined with
+   * `skip`.
    */
   after?: string | undefined;
   /** Only the spool with this number. */
@@ -1821,7 +1814,8 @@ export interface ListSpoolUsageQuery {
   /** Ascending or descending. */
   sort_order?: SortOrder | undefined;
   /**
-   * The `next` of a page, to get the page after it. Cannot be combined with `skip` or another order than the default.
+   * The `next` of a page with the same `sort_by` and `sort_order`, to get the page after it. Cannot be combined with
+   * `skip`.
    */
   after?: string | undefined;
 }
@@ -1865,7 +1859,8 @@ export interface ListProductsQuery {
   /** Ascending or descending. */
   sort_order?: SortOrder | undefined;
   /**
-   * The `next` of a page, to get the page after it. Cannot be combined with `skip` or another order than the default.
+   * The `next` of a page with the same `sort_by` and `sort_order`, to get the page after it. Cannot be combined with
+   * `skip`.
    */
   after?: string | undefined;
   /** Only products in this category, ignoring case. */
@@ -1891,7 +1886,8 @@ export interface ListProductionRunsQuery {
   /** Ascending or descending. */
   sort_order?: SortOrder | undefined;
   /**
-   * The `next` of a page, to get the page after it. Cannot be combined with `skip` or another order than the default.
+   * The `next` of a page with the same `sort_by` and `sort_order`, to get the page after it. Cannot be combined with
+   * `skip`.
    */
   after?: string | undefined;
   /** Only runs with this status. */
@@ -1915,7 +1911,8 @@ export interface ListOrdersQuery {
   /** Ascending or descending. */
   sort_order?: SortOrder | undefined;
   /**
-   * The `next` of a page, to get the page after it. Cannot be combined with `skip` or another order than the default.
+   * The `next` of a page with the same `sort_by` and `sort_order`, to get the page after it. Cannot be combined with
+   * `skip`.
    */
   after?: string | undefined;
   /** Only orders with this status. */
@@ -1937,7 +1934,8 @@ export interface ListStockLevelsQuery {
   /** Ascending or descending. */
   sort_order?: SortOrder | undefined;
   /**
-   * The `next` of a page, to get the page after it. Cannot be combined with `skip` or another order than the default.
+   * The `next` of a page with the same `sort_by` and `sort_order`, to get the page after it. Cannot be combined with
+   * `skip`.
    */
   after?: string | undefined;
   /** Whether too little is available. */
@@ -1961,7 +1959,8 @@ export interface ListWebhooksQuery {
   /** Ascending or descending. */
   sort_order?: SortOrder | undefined;
   /**
-   * The `next` of a page, to get the page after it. Cannot be combined with `skip` or another order than the default.
+   * The `next` of a page with the same `sort_by` and `sort_order`, to get the page after it. Cannot be combined with
+   * `skip`.
    */
   after?: string | undefined;
 }
@@ -1977,7 +1976,8 @@ export interface ListWebhookDeliveriesQuery {
   /** Ascending or descending. */
   sort_order?: SortOrder | undefined;
   /**
-   * The `next` of a page, to get the page after it. Cannot be combined with `skip` or another order than the default.
+   * The `next` of a page with the same `sort_by` and `sort_order`, to get the page after it. Cannot be combined with
+   * `skip`.
    */
   after?: string | undefined;
   /** Only deliveries with this status. */

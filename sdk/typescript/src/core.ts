@@ -402,20 +402,26 @@ export async function* pages<T extends { readonly id: string }>(
   }
 }
 
-/** Yields the items of a list with a cursor, which only the default order has. */
+interface Page<T> {
+  readonly items: readonly T[];
+  readonly total: number;
+  readonly next: string | null;
+}
+
+/** Yields the items of a list with a cursor, which the orders have that have an index. */
 export async function* cursorPages<T extends { readonly id: string }>(
   client: BaseClient,
   path: string,
   query: Record<string, unknown>,
   options: RequestOptions,
 ): AsyncGenerator<T, void, undefined> {
-  if ((query["sort_by"] ?? "created_at") !== "created_at" || (query["sort_order"] ?? "desc") !== "desc") {
-    yield* pages<T>(client, path, query, options);
-    return;
-  }
   for (let after: string | null | undefined; after !== null; ) {
     const parts = { query: { ...query, limit: 100, after } };
-    const page = await client.call<{ items: readonly T[]; next: string | null }>("GET", path, parts, options);
+    const page = await client.call<Page<T>>("GET", path, parts, options);
+    if (after === undefined && page.next === null && page.total > page.items.length) {
+      yield* pages<T>(client, path, query, options);
+      return;
+    }
     yield* page.items;
     after = page.next;
   }

@@ -352,10 +352,10 @@ describe("iterators", () => {
     for (let i = 0; i < 6; i++) {
       ids.push(...(await direct.spools.createMany({ ...fields, quantity: 100 })).items.map((s) => s.id));
     }
-    for (const sort_order of ["desc", "asc"]) {
+    for (const order of [{}, { sort_by: "brand", sort_order: "asc" }]) {
       const stay = new Set(ids);
       const got = [];
-      for await (const spool of direct.spools.iterate({ color, sort_order })) {
+      for await (const spool of direct.spools.iterate({ color, ...order })) {
         got.push(spool.id);
         if (got.length % 90 === 0 && got.length < 400) {
           // Shortly before a page ends, delete items before and behind it, and create some.
