@@ -833,6 +833,41 @@ var errorCases = []errorCase{
 			return ordersURL + "/" + order + "/items", testkit.JSON{"sku": "cube"},
 				func() { c.Post(t, productsURL, testkit.JSON{"name": "x", "sku": "cube"}).Want(201) }
 		}},
+	{"POST /api/v1/orders/{id}/cancel", 409, "ORDER_NOT_OPEN",
+		func(t *testing.T, c *testkit.Client) (string, any, func()) {
+			order := ordersURL + "/" + c.Post(t, ordersURL, testkit.JSON{"status": "done"}).Want(201).ID()
+			return order + "/cancel", nil, func() { c.Patch(t, order, testkit.JSON{"status": "received"}).Want(200) }
+		}},
+	{"POST /api/v1/orders/{id}/restore", 409, "ORDER_CONFLICT",
+		func(t *testing.T, c *testkit.Client) (string, any, func()) {
+			body := testkit.JSON{"source": "etsy", "reference": "1"}
+			hidden := ordersURL + "/" + c.Post(t, ordersURL, body).Want(201).ID()
+			c.Delete(t, hidden).Want(204)
+			other := ordersURL + "/" + c.Post(t, ordersURL, body).Want(201).ID()
+			return hidden + "/restore", nil, func() { c.Delete(t, other).Want(204) }
+		}},
+	{"POST /api/v1/products/{id}/restore", 409, "DUPLICATE_SKU",
+		func(t *testing.T, c *testkit.Client) (string, any, func()) {
+			body := testkit.JSON{"name": "x", "sku": driverErrorText}
+			hidden := productsURL + "/" + c.Post(t, productsURL, body).Want(201).ID()
+			c.Delete(t, hidden).Want(204)
+			other := productsURL + "/" + c.Post(t, productsURL, body).Want(201).ID()
+			return hidden + "/restore", nil, func() { c.Delete(t, other).Want(204) }
+		}},
+	{"POST /api/v1/products/{id}/restore", 409, "COMPONENT_HIDDEN",
+		func(t *testing.T, c *testkit.Client) (string, any, func()) {
+			whole, part := createProduct(t, c, 0), createProduct(t, c, 0)
+			c.Post(t, whole+"/components", testkit.JSON{"component_product_id": idOf(part)}).Want(201)
+			c.Delete(t, whole).Want(204)
+			c.Delete(t, part).Want(204)
+			return whole + "/restore", nil, func() { c.Post(t, part+"/restore", nil).Want(200) }
+		}},
+	{"POST /api/v1/production-runs/{id}/start", 400, "RUN_NOT_OPEN",
+		func(t *testing.T, c *testkit.Client) (string, any, func()) {
+			run, _ := createRun(t, c, "", 0)
+			c.Patch(t, run, testkit.JSON{"status": "failed"}).Want(200)
+			return run + "/start", nil, func() { c.Patch(t, run, testkit.JSON{"status": "paused"}).Want(200) }
+		}},
 	{"POST /api/v1/webhooks", 409, "WEBHOOK_LIMIT",
 		func(t *testing.T, c *testkit.Client) (string, any, func()) {
 			for range 10 {

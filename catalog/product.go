@@ -31,6 +31,7 @@ func Routes(d *db.DB) []server.Route {
 		server.Op("GET /api/v1/products/{id}", server.Read, server.Handle(h.get), getDoc).Versioned(lockProduct),
 		server.Op("PATCH /api/v1/products/{id}", server.Write, server.Handle(h.update), updateDoc),
 		server.Op("DELETE /api/v1/products/{id}", server.Write, server.Handle(h.delete), deleteDoc),
+		server.Op("POST /api/v1/products/{id}/restore", server.Write, server.Handle(h.restore), restoreDoc),
 		server.Op("POST /api/v1/products/{id}/materials", server.Write, server.Handle(h.addMaterial), addMaterialDoc),
 		server.Op("PATCH /api/v1/products/{id}/materials/{material_id}", server.Write, server.Handle(h.updateMaterial), updateMaterialDoc),
 		server.Op("DELETE /api/v1/products/{id}/materials/{material_id}", server.Write, server.Handle(h.deleteMaterial), deleteMaterialDoc),
@@ -60,6 +61,7 @@ type Product struct {
 	CostsComplete bool                    `json:"costs_complete" rule:"readOnly,notNull"`
 	CreatedAt     server.Timestamp        `json:"created_at" rule:"readOnly,notNull"`
 	UpdatedAt     server.Timestamp        `json:"updated_at" rule:"readOnly,notNull"`
+	HiddenAt      server.Timestamp        `json:"hidden_at" rule:"readOnly"`
 }
 
 // ProductListItem is a product in lists.
@@ -74,6 +76,7 @@ type ProductListItem struct {
 	TotalCost    server.Decimal   `json:"total_cost" rule:"readOnly,notNull"`
 	Complete     bool             `json:"costs_complete" rule:"readOnly,notNull"`
 	CreatedAt    server.Timestamp `json:"created_at" rule:"readOnly,notNull"`
+	HiddenAt     server.Timestamp `json:"hidden_at" rule:"readOnly"`
 }
 
 // Filter has the query parameters of the product list.
@@ -81,6 +84,7 @@ type Filter struct {
 	server.ListQuery
 	Category server.Optional[string] `query:"category"`
 	Search   server.Optional[string] `query:"search" rule:"maxLength=100,trim"`
+	Hidden   server.Optional[bool]   `query:"hidden" rule:"default=false"`
 }
 
 var listDoc = &server.Doc{
@@ -90,8 +94,8 @@ var listDoc = &server.Doc{
 }
 
 func (h handlers) list(ctx context.Context, r *server.Request[Filter]) (server.Page[ProductListItem], error) {
-	l := server.NewList("products", `id, name, description, sku, category, estimated_print_time_minutes,
-		material_cost, total_cost, costs_complete, created_at`, "hidden_at is null", "products")
+	l := server.NewHidingList("products", `id, name, description, sku, category, estimated_print_time_minutes,
+		material_cost, total_cost, costs_complete, created_at, hidden_at`, "products", r.In.Hidden.Or(false))
 	l.WhereText("category_key", r.In.Category)
 	l.Search(r.In.Search)
 	return server.ListPage[ProductListItem](ctx, h.db.Read, l, r.In.ListQuery)
@@ -113,7 +117,8 @@ const selectProducts = `
 				'cost', trim_scale(c.quantity * s.total_cost)) order by c.created_at, c.id), '[]')
 			from product_components c join products s on s.id = c.component_product_id
 			where c.product_id = p.id) as components,
-		p.material_cost, p.component_cost, p.total_cost, p.costs_complete, p.created_at, p.updated_at
+		p.material_cost, p.component_cost, p.total_cost, p.costs_complete, p.created_at, p.updated_at,
+		p.hidden_at
 	from products p where p.hidden_at is null`
 
 var getDoc = &server.Doc{
@@ -133,6 +138,7 @@ func (h handlers) read(ctx context.Context, id string) (server.OK[Product], erro
 var (
 	errDuplicateSKU = server.Conflict("DUPLICATE_SKU", "Another product has the SKU %s", "DRG-001").On("sku")
 	errInUse        = server.BadRequest("PRODUCT_IN_USE", "The product is a component of %s", "Dragon")
+	errHiddenPart   = server.Conflict("COMPONENT_HIDDEN", "The component %s was removed; restore it first", "Wing")
 )
 
 var (
@@ -240,8 +246,9 @@ func (h handlers) update(ctx context.Context, r *server.Request[Product]) (serve
 
 var deleteDoc = &server.Doc{
 	ID: "deleteProduct", Tag: Tag, Summary: "Remove a product",
-	Description: "Lists no longer contain the product, and other requests do not find it. Production runs keep " +
-		"its name. Another product can use its SKU. A component of another product cannot be removed.",
+	Description: "Hides the product: lists no longer contain it, and requests with its id return 404. Orders and " +
+		"production runs keep its name. Another product can use its SKU. A component of another product cannot be " +
+		"removed. `GET /api/v1/products?hidden=true` lists hidden products, and `restoreProduct` shows one again.",
 	Errors: []*server.Error{errInUse},
 }
 
@@ -255,7 +262,7 @@ func (h handlers) delete(ctx context.Context, r *server.Request[struct{}]) (serv
 			) as parent
 			from products p where p.id = $1 and p.hidden_at is null
 		), hidden as (
-			update products p set hidden_at = now() from product where p.id = product.id and product.parent is null
+			update products p set hidden_at = now(), updated_at = now() from product where p.id = product.id and product.parent is null
 		)
 		select parent from product`, r.ID("id")).Into(&parent)
 	if err := server.Found(product, h.db.Write(ctx, lockCatalog(), product)); err != nil {
@@ -265,4 +272,51 @@ func (h handlers) delete(ctx context.Context, r *server.Request[struct{}]) (serv
 		return nil, errInUse.With(*parent)
 	}
 	return nil, nil
+}
+
+var restoreDoc = &server.Doc{
+	ID: "restoreProduct", Tag: Tag, Summary: "Restore a removed product",
+	Description: "Shows a product again that was removed, with its materials and components. Its costs are computed " +
+		"again from the current spool prices. It cannot be restored while another product has its SKU " +
+		"(`DUPLICATE_SKU`), or while one of its components is hidden (`COMPONENT_HIDDEN`). For a product that is not " +
+		"hidden, the operation changes nothing and returns the product.",
+	Errors: []*server.Error{errDuplicateSKU.On(), errHiddenPart},
+}
+
+func (h handlers) restore(ctx context.Context, r *server.Request[struct{}]) (server.OK[Product], error) {
+	var sku, part *string // of the product that has the SKU, and the name of a hidden component
+	checked := db.SQL(`
+		with product as (
+			select p.id, (
+				select o.sku from products o
+				where o.sku = p.sku and o.sku <> '' and o.id <> p.id and o.hidden_at is null limit 1
+			) as sku, (
+				select s.name from product_components c
+				cross join lateral (select s.name, s.hidden_at from products s where s.id = c.component_product_id offset 0) s
+				where c.product_id = p.id and s.hidden_at is not null limit 1
+			) as part
+			from products p where p.id = $1 and p.hidden_at is not null
+		), restored as (
+			update products p set hidden_at = null, updated_at = now() from product
+			where p.id = product.id and product.sku is null and product.part is null
+			returning p.id
+		)
+		select sku, part, (select id from restored)::text from product`, r.ID("id")).Into(&sku, &part, nil)
+	recomputed := db.SQL(`select recompute_costs(id, false) from products
+		where id = $1 and hidden_at is null and updated_at = now()`, r.ID("id"))
+	product := db.SQL(getProduct, r.ID("id"))
+	err := h.db.Write(ctx, lockCatalog(), checked, recomputed, product)
+	switch {
+	case db.Violates(err, "products_sku"): // a concurrent change
+		return nil, errDuplicateSKU.With("of this one").On().Because(err)
+	case db.Violates(err, "products_levels_range"):
+		return nil, server.Invalid("components", tooManyLevels).Because(err)
+	case err != nil:
+		return nil, costError(err, "total_cost")
+	case part != nil:
+		return nil, errHiddenPart.With(*part)
+	case sku != nil:
+		return nil, errDuplicateSKU.With(*sku).On()
+	}
+	return server.One(product, nil)
 }

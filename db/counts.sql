@@ -58,11 +58,15 @@ create or replace trigger count_added after insert on products referencing new t
 	for each statement execute function count_added();
 create or replace trigger count_hidden after update of hidden_at on products
 	for each row when (old.hidden_at is null and new.hidden_at is not null) execute function count_removed();
+create or replace trigger count_restored after update of hidden_at on products
+	for each row when (old.hidden_at is not null and new.hidden_at is null) execute function count_restored();
 
 create or replace trigger count_added after insert on orders referencing new table as added
 	for each statement execute function count_added();
 create or replace trigger count_hidden after update of hidden_at on orders
 	for each row when (old.hidden_at is null and new.hidden_at is not null) execute function count_removed();
+create or replace trigger count_restored after update of hidden_at on orders
+	for each row when (old.hidden_at is not null and new.hidden_at is null) execute function count_restored();
 
 create or replace trigger count_added after insert on production_runs referencing new table as added
 	for each statement execute function count_added();

@@ -52,6 +52,8 @@ func Routes(d *db.DB) []server.Route {
 		server.Op("GET /api/v1/orders/{id}", server.Read, server.Handle(h.get), getDoc).Versioned(lockOrder),
 		server.Op("PATCH /api/v1/orders/{id}", server.Write, server.Handle(h.update), updateDoc),
 		server.Op("DELETE /api/v1/orders/{id}", server.Write, server.Handle(h.delete), deleteDoc),
+		server.Op("POST /api/v1/orders/{id}/restore", server.Write, server.Handle(h.restore), restoreDoc),
+		server.Op("POST /api/v1/orders/{id}/cancel", server.Write, server.Handle(h.cancel), cancelDoc),
 		server.Op("POST /api/v1/orders/{id}/items", server.Write, server.Handle(h.addItem), addItemDoc),
 		server.Op("PATCH /api/v1/orders/{id}/items/{item_id}", server.Write, server.Handle(h.updateItem), updateItemDoc),
 		server.Op("DELETE /api/v1/orders/{id}/items/{item_id}", server.Write, server.Handle(h.deleteItem), deleteItemDoc),
@@ -78,6 +80,7 @@ type Order struct {
 	Items     []OrderItem                  `json:"items"`
 	CreatedAt server.Timestamp             `json:"created_at" rule:"readOnly,notNull"`
 	UpdatedAt server.Timestamp             `json:"updated_at" rule:"readOnly,notNull"`
+	HiddenAt  server.Timestamp             `json:"hidden_at" rule:"readOnly"`
 }
 
 // OrderListItem is an order in lists.
@@ -90,6 +93,7 @@ type OrderListItem struct {
 	Status    OrderStatus      `json:"status" rule:"notNull"`
 	CreatedAt server.Timestamp `json:"created_at" rule:"notNull"`
 	UpdatedAt server.Timestamp `json:"updated_at" rule:"notNull"`
+	HiddenAt  server.Timestamp `json:"hidden_at"`
 }
 
 // Filter has the query parameters of the order list.
@@ -98,6 +102,7 @@ type Filter struct {
 	Status server.Optional[OrderStatus] `query:"status"`
 	Source server.Optional[string]      `query:"source"`
 	Search server.Optional[string]      `query:"search" rule:"maxLength=100,trim"`
+	Hidden server.Optional[bool]        `query:"hidden" rule:"default=false"`
 }
 
 var listDoc = &server.Doc{
@@ -107,8 +112,8 @@ var listDoc = &server.Doc{
 }
 
 func (h handlers) list(ctx context.Context, r *server.Request[Filter]) (server.Page[OrderListItem], error) {
-	l := server.NewList("orders", `id, source, reference, customer, due_date, status, created_at, updated_at`,
-		"hidden_at is null", "orders")
+	l := server.NewHidingList("orders", `id, source, reference, customer, due_date, status, created_at, updated_at,
+		hidden_at`, "orders", r.In.Hidden.Or(false))
 	if in := r.In.Status; !in.IsNull() {
 		l.Where("status = ?", in.Arg())
 	}
@@ -127,7 +132,7 @@ const selectOrders = `
 			cross join lateral (select p.name, p.sku from products p where p.id = i.product_id offset 0) p
 			cross join lateral order_item_pieces(i.id) n
 			where i.order_id = o.id) as items,
-		o.created_at, o.updated_at
+		o.created_at, o.updated_at, o.hidden_at
 	from orders o where o.hidden_at is null`
 
 func selectOrder(id string) *db.Stmt { return db.SQL(selectOrders+` and o.id = $1`, id) }
@@ -275,14 +280,66 @@ func (h handlers) update(ctx context.Context, r *server.Request[Order]) (server.
 
 var deleteDoc = &server.Doc{
 	ID: "deleteOrder", Tag: Tag, Summary: "Remove an order",
-	Description: "Lists no longer contain the order, requests with its id return 404, and it reserves no filament. " +
-		"Another order can have its `reference`. Production runs that print its items stay as they are. To keep an order " +
-		"that is not to be printed, set its `status` to `cancelled` instead.",
+	Description: "Hides the order: lists no longer contain it, requests with its id return 404, and it reserves no " +
+		"filament. Another order can have its `reference`. Production runs that print its items stay as they are. " +
+		"`GET /api/v1/orders?hidden=true` lists hidden orders, and `restoreOrder` shows one again. `cancelOrder` ends an " +
+		"order that is not to be printed and keeps it in the lists.",
 }
 
 func (h handlers) delete(ctx context.Context, r *server.Request[struct{}]) (server.NoContent, error) {
-	hidden := db.SQL(`update orders set hidden_at = now() where id = $1 and hidden_at is null returning id`, r.ID("id"))
+	hidden := db.SQL(`update orders set hidden_at = now(), updated_at = now()
+		where id = $1 and hidden_at is null returning id`, r.ID("id"))
 	return nil, server.Found(hidden, h.db.Write(ctx, hidden))
+}
+
+var restoreDoc = &server.Doc{
+	ID: "restoreOrder", Tag: Tag, Summary: "Restore a removed order",
+	Description: "Shows an order again that was removed, with its items. If it is open, it reserves filament again, and " +
+		"its status becomes what its production runs have achieved meanwhile. It cannot be restored while another order " +
+		"has its `source` and `reference` (`ORDER_CONFLICT`). For an order that is not hidden, the operation changes " +
+		"nothing and returns the order.",
+	Errors: []*server.Error{errConflict.On()},
+}
+
+func (h handlers) restore(ctx context.Context, r *server.Request[struct{}]) (server.OK[Order], error) {
+	var source, reference string
+	hidden := db.SQL(`select coalesce(source, ''), coalesce(reference, '') from orders
+		where id = $1 and hidden_at is not null for no key update`, r.ID("id")).Into(&source, &reference)
+	restored := db.SQL(`
+		update orders o set hidden_at = null, updated_at = now()
+		where o.id = $1 and o.hidden_at is not null and not exists (
+			select from orders other where coalesce(other.source, '') = coalesce(o.source, '')
+				and other.reference = o.reference and other.reference <> '' and other.hidden_at is null)
+		returning o.id`, r.ID("id"))
+	order := selectOrder(r.ID("id"))
+	err := h.db.Write(ctx, hidden, restored, settle(r.ID("id")), order)
+	if db.Violates(err, "orders_reference") || err == nil && hidden.Rows() > 0 && restored.Rows() == 0 {
+		return nil, errConflict.With(source, reference).On().Because(err)
+	}
+	return server.One(order, err)
+}
+
+var errOrderDone = server.Conflict("ORDER_NOT_OPEN", "The order is done; it cannot be cancelled")
+
+var cancelDoc = &server.Doc{
+	ID: "cancelOrder", Tag: Tag, Summary: "Cancel an order",
+	Description: "Sets the `status` to `cancelled`: the order reserves no filament, and no further run can print its " +
+		"items. Its runs stay as they are, and go on reserving filament until they end. An order that is `done` cannot be " +
+		"cancelled (`ORDER_NOT_OPEN`). For a cancelled order, the operation changes nothing and returns the order.",
+	Errors: []*server.Error{errOrderDone},
+}
+
+func (h handlers) cancel(ctx context.Context, r *server.Request[struct{}]) (server.OK[Order], error) {
+	var done bool
+	locked := db.SQL(`select status = 'done' from orders where id = $1 and hidden_at is null for no key update`,
+		r.ID("id")).Into(&done)
+	cancelled := db.SQL(`update orders set status = 'cancelled', updated_at = now() where id = $1 and is_open`, r.ID("id"))
+	order := selectOrder(r.ID("id"))
+	err := h.db.Write(ctx, locked, cancelled, order)
+	if err == nil && done {
+		return nil, errOrderDone
+	}
+	return server.One(order, err)
 }
 
 // Check reports items without a product.

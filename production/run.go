@@ -61,6 +61,7 @@ func routes(h handlers) []server.Route {
 		server.Op("POST /api/v1/production-runs/{id}/materials", server.Write, server.Handle(h.addMaterial), addMaterialDoc),
 		server.Op("PATCH /api/v1/production-runs/{id}/materials/{material_id}", server.Write, server.Handle(h.updateMaterial), updateMaterialDoc),
 		server.Op("DELETE /api/v1/production-runs/{id}/materials/{material_id}", server.Write, server.Handle(h.deleteMaterial), deleteMaterialDoc),
+		server.Op("POST /api/v1/production-runs/{id}/start", server.Write, server.Handle(h.start), startDoc),
 		server.Op("POST /api/v1/production-runs/{id}/complete", server.Write, server.Handle(h.complete).OptionalBody(), completeDoc),
 		server.Op("POST /api/v1/production-runs/{id}/fail", server.Write, server.Handle(h.fail), failDoc),
 		server.Op("POST /api/v1/production-runs/{id}/cancel", server.Write, server.Handle(h.cancel).OptionalBody(), cancelDoc),
@@ -114,7 +115,17 @@ type Run struct {
 	Items          []RunItem                         `json:"items"`
 	Materials      []RunMaterial                     `json:"materials"`
 	Variance       Variance                          `json:"variance_analysis" rule:"readOnly,notNull"`
+	Warnings       []RunWarning                      `json:"warnings" rule:"readOnly,notNull"`
 }
+
+// RunWarning is a state of a run that its users may not expect.
+type RunWarning struct {
+	Code   string `json:"code" rule:"notNull,enum=INVENTORY_NOT_UPDATED"`
+	Detail string `json:"detail" rule:"notNull"`
+}
+
+// notUpdated is the detail of the warning INVENTORY_NOT_UPDATED. It is part of a SQL literal.
+const notUpdated = "The status is completed, but no filament was deducted from the spools; completeProductionRun deducts it"
 
 // RunListItem is a production run in lists.
 type RunListItem struct {
@@ -163,7 +174,11 @@ const runColumns = `id, status, printer_name, started_at, completed_at,
 		'time_variance_hours', trim_scale(actual_print_time_hours - estimated_print_time_hours),
 		'time_variance_percent', trim_scale(round((actual_print_time_hours - estimated_print_time_hours)
 			* 100 / nullif(estimated_print_time_hours, 0), 1))
-	) as variance_analysis`
+	) as variance_analysis,
+	case when status = 'completed' and not inventory_updated
+			and exists (select from run_materials m where m.run_id = production_runs.id)
+		then json_build_array(json_build_object('code', 'INVENTORY_NOT_UPDATED', 'detail', '` + notUpdated + `'))
+		else '[]' end as warnings`
 
 // Filter has the query parameters of the run list.
 type Filter struct {
@@ -374,7 +389,7 @@ var errCompleted = server.BadRequest("RUN_ALREADY_COMPLETED",
 var updateDoc = &server.Doc{
 	ID: "updateProductionRun", Tag: tag, Summary: "Update a production run",
 	Description: "A change of `status` does not deduct filament, also not to `completed`: `inventory_updated` stays " +
-		"false. To deduct the filament, call `completeProductionRun`, `failProductionRun` or `cancelProductionRun`, before " +
+		"false, and `warnings` has `INVENTORY_NOT_UPDATED` if the run has materials. To deduct the filament, call `completeProductionRun`, `failProductionRun` or `cancelProductionRun`, before " +
 		"or after that. After it, the status cannot change (`RUN_ALREADY_COMPLETED`, except for the same value), but all " +
 		"other fields can. `in_progress` sets `started_at`, and `completed` sets `completed_at`, to the current time, unless " +
 		"the run or the request has the time.",
@@ -424,6 +439,28 @@ func fillTime(sent *server.Optional[server.Timestamp], column string) string {
 		return ", " + column + " = now()"
 	}
 	return ", " + column + " = coalesce(" + column + ", now())"
+}
+
+var errEnded = server.BadRequest("RUN_NOT_OPEN", "The run is completed, failed or cancelled; it cannot be started")
+
+var startDoc = &server.Doc{
+	ID: "startProductionRun", Tag: tag, Summary: "Start or continue a production run",
+	Description: "Sets the `status` to `in_progress`, and `started_at` to the current time unless it is set. A run that " +
+		"is `completed`, `failed` or `cancelled` cannot be started (`RUN_NOT_OPEN`). For a run that is in progress, the " +
+		"operation changes nothing and returns the run.",
+	Errors: []*server.Error{errEnded},
+}
+
+func (h handlers) start(ctx context.Context, r *server.Request[struct{}]) (server.OK[Run], error) {
+	started := db.SQL(`
+		update production_runs set status = 'in_progress', started_at = coalesce(started_at, now())
+		where id = $1 and hidden_at is null and deducted_at is null and status in ('pending', 'in_progress', 'paused')
+		returning id`, r.ID("id"))
+	run, err := respond(ctx, h.db.Write, r.ID("id"), started, h.orders.Follow(r.ID("id")))
+	if err == nil && started.Rows() == 0 {
+		err = errEnded
+	}
+	return run, err
 }
 
 var deleteDoc = &server.Doc{

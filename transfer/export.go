@@ -130,6 +130,9 @@ type column struct {
 func columnsOf(s *server.Schema) (all columns) {
 	for _, f := range s.Fields {
 		nested, isList := f.Nested()
+		if isList && f.ReadOnly { // such as the warnings of a run
+			continue
+		}
 		switch {
 		case f.WriteOnly:
 		case nested == nil:

@@ -29,6 +29,7 @@ call tenant_table('products', 'select, insert, update');
 create index products_newest on products (tenant_id, created_at, id) where hidden_at is null;
 create index products_category on products (tenant_id, category_key, created_at, id)
 	where hidden_at is null;
+create index products_hidden on products (tenant_id, created_at, id) where hidden_at is not null;
 create unique index products_sku on products (tenant_id, sku) where hidden_at is null and sku <> '';
 
 create table product_materials (

@@ -26,6 +26,7 @@ call tenant_table('orders', 'select, insert, update');
 create index orders_newest on orders (tenant_id, created_at, id) where hidden_at is null;
 create index orders_status on orders (tenant_id, status, created_at, id) where hidden_at is null;
 create index orders_source on orders (tenant_id, source_key, created_at, id) where hidden_at is null;
+create index orders_hidden on orders (tenant_id, created_at, id) where hidden_at is not null;
 create index orders_open on orders (tenant_id, id) where is_open;
 create unique index orders_reference on orders (tenant_id, coalesce(source, ''), reference)
 	where hidden_at is null and reference <> '';

@@ -575,6 +575,8 @@ class ProductListItem:
     """False if a required material of the product or of its components has no price."""
     created_at: _dt.datetime
     """Time of creation."""
+    hidden_at: _dt.datetime | None
+    """Time when the product was removed; null for products that are not hidden."""
 
 
 def _ProductListItem(d: Any, etag: str | None = None) -> ProductListItem:
@@ -590,6 +592,7 @@ def _ProductListItem(d: Any, etag: str | None = None) -> ProductListItem:
         total_cost=_core.number(get("total_cost")),
         costs_complete=get("costs_complete"),
         created_at=_core.timestamp(get("created_at")),
+        hidden_at=_core.timestamp(get("hidden_at")),
     )
 
 
@@ -722,6 +725,8 @@ class Product:
     """Time of creation."""
     updated_at: _dt.datetime
     """Time of the last change of the product, its bill of materials or its costs."""
+    hidden_at: _dt.datetime | None
+    """Time when the product was removed; null for products that are not hidden."""
     etag: str | None = field(default=None, compare=False)
     """The version of the resource, for ``if_match``. None in lists, and where the service sends none."""
 
@@ -744,6 +749,7 @@ def _Product(d: Any, etag: str | None = None) -> Product:
         costs_complete=get("costs_complete"),
         created_at=_core.timestamp(get("created_at")),
         updated_at=_core.timestamp(get("updated_at")),
+        hidden_at=_core.timestamp(get("hidden_at")),
         etag=etag,
     )
 
@@ -1035,13 +1041,33 @@ def _Variance(d: Any, etag: str | None = None) -> Variance:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RunWarning:
+    """The type `RunWarning` of the API."""
+
+    code: Literal["INVENTORY_NOT_UPDATED"]
+    """The warning, for programs. `INVENTORY_NOT_UPDATED`: the status is `completed` and the run has materials, but no
+    filament was deducted.
+    """
+    detail: str
+    """The warning, for people."""
+
+
+def _RunWarning(d: Any, etag: str | None = None) -> RunWarning:
+    get = d.get
+    return RunWarning(
+        code=get("code"),
+        detail=get("detail"),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
     """The type `Run` of the API."""
 
     id: str
     """The run's id."""
     status: RunStatus
-    """State of the run; pending by default."""
+    """State of the run; pending by default. No value of it deducts filament: `complete`, `fail` and `cancel` do."""
     printer_name: str | None
     """Name of the printer."""
     started_at: _dt.datetime | None
@@ -1080,6 +1106,8 @@ class Run:
     """The spools to print from, oldest first."""
     variance_analysis: Variance
     """Differences between actual values and estimates."""
+    warnings: tuple[RunWarning, ...]
+    """States of the run that need attention; usually empty."""
     etag: str | None = field(default=None, compare=False)
     """The version of the resource, for ``if_match``. None in lists, and where the service sends none."""
 
@@ -1108,6 +1136,7 @@ def _Run(d: Any, etag: str | None = None) -> Run:
         items=_core.each(_RunItem, get("items")),
         materials=_core.each(_RunMaterial, get("materials")),
         variance_analysis=_core.optional(_Variance, get("variance_analysis")),
+        warnings=_core.each(_RunWarning, get("warnings")),
         etag=etag,
     )
 
@@ -1300,6 +1329,8 @@ class OrderListItem:
     """Time of creation."""
     updated_at: _dt.datetime
     """Time of the last change of the order, its items or its status."""
+    hidden_at: _dt.datetime | None
+    """Time when the order was removed; null for orders that are not hidden."""
 
 
 def _OrderListItem(d: Any, etag: str | None = None) -> OrderListItem:
@@ -1313,6 +1344,7 @@ def _OrderListItem(d: Any, etag: str | None = None) -> OrderListItem:
         status=get("status"),
         created_at=_core.timestamp(get("created_at")),
         updated_at=_core.timestamp(get("updated_at")),
+        hidden_at=_core.timestamp(get("hidden_at")),
     )
 
 
@@ -1402,6 +1434,8 @@ class Order:
     """Time of creation."""
     updated_at: _dt.datetime
     """Time of the last change of the order, its items or its status."""
+    hidden_at: _dt.datetime | None
+    """Time when the order was removed; null for orders that are not hidden."""
     etag: str | None = field(default=None, compare=False)
     """The version of the resource, for ``if_match``. None in lists, and where the service sends none."""
 
@@ -1419,6 +1453,7 @@ def _Order(d: Any, etag: str | None = None) -> Order:
         items=_core.each(_OrderItem, get("items")),
         created_at=_core.timestamp(get("created_at")),
         updated_at=_core.timestamp(get("updated_at")),
+        hidden_at=_core.timestamp(get("hidden_at")),
         etag=etag,
     )
 
@@ -2275,6 +2310,10 @@ class ComponentCycleError(ApiError):
     """The service responded ``COMPONENT_CYCLE`` (status 400)."""
 
 
+class ComponentHiddenError(ApiError):
+    """The service responded ``COMPONENT_HIDDEN`` (status 409)."""
+
+
 class DuplicateComponentError(ApiError):
     """The service responded ``DUPLICATE_COMPONENT`` (status 409)."""
 
@@ -2337,6 +2376,10 @@ class OrderConflictError(ApiError):
 
 class OrderItemInUseError(ApiError):
     """The service responded ``ORDER_ITEM_IN_USE`` (status 409)."""
+
+
+class OrderNotOpenError(ApiError):
+    """The service responded ``ORDER_NOT_OPEN`` (status 409)."""
 
 
 class PayloadTooLargeError(ApiError):
@@ -2412,6 +2455,7 @@ _ERRORS: dict[str, type[ApiError]] = {
     "API_KEY_LIMIT": ApiKeyLimitError,
     "API_KEY_REVOKED": ApiKeyRevokedError,
     "COMPONENT_CYCLE": ComponentCycleError,
+    "COMPONENT_HIDDEN": ComponentHiddenError,
     "DUPLICATE_COMPONENT": DuplicateComponentError,
     "DUPLICATE_SKU": DuplicateSkuError,
     "EMAIL_TAKEN": EmailTakenError,
@@ -2428,6 +2472,7 @@ _ERRORS: dict[str, type[ApiError]] = {
     "NOT_FOUND": NotFoundError,
     "ORDER_CONFLICT": OrderConflictError,
     "ORDER_ITEM_IN_USE": OrderItemInUseError,
+    "ORDER_NOT_OPEN": OrderNotOpenError,
     "PAYLOAD_TOO_LARGE": PayloadTooLargeError,
     "PRECONDITION_FAILED": PreconditionFailedError,
     "PRODUCT_IN_USE": ProductInUseError,
@@ -3568,11 +3613,12 @@ class ProductsResource:
         *,
         skip: int | None = None,
         limit: int | None = None,
-        sort_by: Literal["id", "name", "description", "sku", "category", "estimated_print_time_minutes", "material_cost", "total_cost", "costs_complete", "created_at"] | None = None,
+        sort_by: Literal["id", "name", "description", "sku", "category", "estimated_print_time_minutes", "material_cost", "total_cost", "costs_complete", "created_at", "hidden_at"] | None = None,
         sort_order: SortOrder | None = None,
         after: str | None = None,
         category: str | None = None,
         search: str | None = None,
+        hidden: bool | None = None,
     ) -> ProductList:
         """List products.
 
@@ -3587,6 +3633,7 @@ class ProductsResource:
         Cannot be combined with `skip`.
         :param category: Only products in this category, ignoring case.
         :param search: Only products with this text in name or description, ignoring case; no wildcards.
+        :param hidden: true: only removed products; false: only the others.
         """
         return self._client._call(
             "GET",
@@ -3600,16 +3647,18 @@ class ProductsResource:
                 "after": after,
                 "category": category,
                 "search": search,
+                "hidden": hidden,
             },
         )
 
     def iterate(
         self,
         *,
-        sort_by: Literal["id", "name", "description", "sku", "category", "estimated_print_time_minutes", "material_cost", "total_cost", "costs_complete", "created_at"] | None = None,
+        sort_by: Literal["id", "name", "description", "sku", "category", "estimated_print_time_minutes", "material_cost", "total_cost", "costs_complete", "created_at", "hidden_at"] | None = None,
         sort_order: SortOrder | None = None,
         category: str | None = None,
         search: str | None = None,
+        hidden: bool | None = None,
     ) -> Iterator[ProductListItem]:
         """Iterates over all items of the list, page by page.
 
@@ -3620,6 +3669,7 @@ class ProductsResource:
         :param sort_order: Ascending or descending.
         :param category: Only products in this category, ignoring case.
         :param search: Only products with this text in name or description, ignoring case; no wildcards.
+        :param hidden: true: only removed products; false: only the others.
         """
         return _core.cursor_pages(self._client, "/products", _ProductList,
             query={
@@ -3627,6 +3677,7 @@ class ProductsResource:
                 "sort_order": sort_order,
                 "category": category,
                 "search": search,
+                "hidden": hidden,
             },
         )
 
@@ -3762,8 +3813,9 @@ class ProductsResource:
     ) -> None:
         """Remove a product.
 
-        Lists no longer contain the product, and other requests do not find it. Production runs keep its name.
-        Another product can use its SKU. A component of another product cannot be removed.
+        Hides the product: lists no longer contain it, and requests with its id return 404. Orders and production
+        runs keep its name. Another product can use its SKU. A component of another product cannot be removed. `GET
+        /api/v1/products?hidden=true` lists hidden products, and `restoreProduct` shows one again.
 
         Requires the role `operator` or `admin`.
 
@@ -3776,6 +3828,32 @@ class ProductsResource:
             f"/products/{_core.segment(id)}",
             _core.nothing,
             if_match=if_match,
+        )
+
+    def restore(
+        self,
+        id: str,
+        *,
+        idempotency_key: str | None = None,
+    ) -> Product:
+        """Restore a removed product.
+
+        Shows a product again that was removed, with its materials and components. Its costs are computed again
+        from the current spool prices. It cannot be restored while another product has its SKU (`DUPLICATE_SKU`),
+        or while one of its components is hidden (`COMPONENT_HIDDEN`). For a product that is not hidden, the
+        operation changes nothing and returns the product.
+
+        Requires the role `operator` or `admin`.
+
+        :param id: The id of the product, a UUID.
+        :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
+        a key.
+        """
+        return self._client._call(
+            "POST",
+            f"/products/{_core.segment(id)}/restore",
+            _Product,
+            idempotency_key=idempotency_key or _core.new_key(),
         )
 
     def add_material(
@@ -4153,7 +4231,8 @@ class ProductionRunsResource:
 
         Requires the role `operator` or `admin`.
 
-        :param status: State of the run; pending by default.
+        :param status: State of the run; pending by default. No value of it deducts filament: `complete`, `fail`
+        and `cancel` do.
         :param printer_name: Name of the printer.
         :param started_at: Start of printing; the status in_progress sets it.
         :param completed_at: End of printing; the status completed and the operations complete, fail and cancel set
@@ -4251,16 +4330,18 @@ class ProductionRunsResource:
     ) -> Run:
         """Update a production run.
 
-        A change of `status` does not deduct filament, also not to `completed`: `inventory_updated` stays false. To
-        deduct the filament, call `completeProductionRun`, `failProductionRun` or `cancelProductionRun`, before or
-        after that. After it, the status cannot change (`RUN_ALREADY_COMPLETED`, except for the same value), but
-        all other fields can. `in_progress` sets `started_at`, and `completed` sets `completed_at`, to the current
-        time, unless the run or the request has the time.
+        A change of `status` does not deduct filament, also not to `completed`: `inventory_updated` stays false,
+        and `warnings` has `INVENTORY_NOT_UPDATED` if the run has materials. To deduct the filament, call
+        `completeProductionRun`, `failProductionRun` or `cancelProductionRun`, before or after that. After it, the
+        status cannot change (`RUN_ALREADY_COMPLETED`, except for the same value), but all other fields can.
+        `in_progress` sets `started_at`, and `completed` sets `completed_at`, to the current time, unless the run
+        or the request has the time.
 
         Requires the role `operator` or `admin`.
 
         :param id: The id of the production run, a UUID.
-        :param status: State of the run; pending by default.
+        :param status: State of the run; pending by default. No value of it deducts filament: `complete`, `fail`
+        and `cancel` do.
         :param printer_name: Name of the printer.
         :param started_at: Start of printing; the status in_progress sets it.
         :param completed_at: End of printing; the status completed and the operations complete, fail and cancel set
@@ -4597,6 +4678,31 @@ class ProductionRunsResource:
             _core.nothing,
         )
 
+    def start(
+        self,
+        id: str,
+        *,
+        idempotency_key: str | None = None,
+    ) -> Run:
+        """Start or continue a production run.
+
+        Sets the `status` to `in_progress`, and `started_at` to the current time unless it is set. A run that is
+        `completed`, `failed` or `cancelled` cannot be started (`RUN_NOT_OPEN`). For a run that is in progress, the
+        operation changes nothing and returns the run.
+
+        Requires the role `operator` or `admin`.
+
+        :param id: The id of the production run, a UUID.
+        :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
+        a key.
+        """
+        return self._client._call(
+            "POST",
+            f"/production-runs/{_core.segment(id)}/start",
+            _Run,
+            idempotency_key=idempotency_key or _core.new_key(),
+        )
+
     def complete(
         self,
         id: str,
@@ -4750,12 +4856,13 @@ class OrdersResource:
         *,
         skip: int | None = None,
         limit: int | None = None,
-        sort_by: Literal["id", "source", "reference", "customer", "due_date", "status", "created_at", "updated_at"] | None = None,
+        sort_by: Literal["id", "source", "reference", "customer", "due_date", "status", "created_at", "updated_at", "hidden_at"] | None = None,
         sort_order: SortOrder | None = None,
         after: str | None = None,
         status: OrderStatus | None = None,
         source: str | None = None,
         search: str | None = None,
+        hidden: bool | None = None,
     ) -> OrderList:
         """List orders.
 
@@ -4771,6 +4878,7 @@ class OrdersResource:
         :param status: Only orders with this status.
         :param source: Only orders from this source, ignoring case.
         :param search: Only orders with this text in reference, customer or notes, ignoring case; no wildcards.
+        :param hidden: true: only removed orders; false: only the others.
         """
         return self._client._call(
             "GET",
@@ -4785,17 +4893,19 @@ class OrdersResource:
                 "status": status,
                 "source": source,
                 "search": search,
+                "hidden": hidden,
             },
         )
 
     def iterate(
         self,
         *,
-        sort_by: Literal["id", "source", "reference", "customer", "due_date", "status", "created_at", "updated_at"] | None = None,
+        sort_by: Literal["id", "source", "reference", "customer", "due_date", "status", "created_at", "updated_at", "hidden_at"] | None = None,
         sort_order: SortOrder | None = None,
         status: OrderStatus | None = None,
         source: str | None = None,
         search: str | None = None,
+        hidden: bool | None = None,
     ) -> Iterator[OrderListItem]:
         """Iterates over all items of the list, page by page.
 
@@ -4807,6 +4917,7 @@ class OrdersResource:
         :param status: Only orders with this status.
         :param source: Only orders from this source, ignoring case.
         :param search: Only orders with this text in reference, customer or notes, ignoring case; no wildcards.
+        :param hidden: true: only removed orders; false: only the others.
         """
         return _core.cursor_pages(self._client, "/orders", _OrderList,
             query={
@@ -4815,6 +4926,7 @@ class OrdersResource:
                 "status": status,
                 "source": source,
                 "search": search,
+                "hidden": hidden,
             },
         )
 
@@ -4961,9 +5073,10 @@ class OrdersResource:
     ) -> None:
         """Remove an order.
 
-        Lists no longer contain the order, requests with its id return 404, and it reserves no filament. Another
-        order can have its `reference`. Production runs that print its items stay as they are. To keep an order
-        that is not to be printed, set its `status` to `cancelled` instead.
+        Hides the order: lists no longer contain it, requests with its id return 404, and it reserves no filament.
+        Another order can have its `reference`. Production runs that print its items stay as they are. `GET
+        /api/v1/orders?hidden=true` lists hidden orders, and `restoreOrder` shows one again. `cancelOrder` ends an
+        order that is not to be printed and keeps it in the lists.
 
         Requires the role `operator` or `admin`.
 
@@ -4976,6 +5089,57 @@ class OrdersResource:
             f"/orders/{_core.segment(id)}",
             _core.nothing,
             if_match=if_match,
+        )
+
+    def restore(
+        self,
+        id: str,
+        *,
+        idempotency_key: str | None = None,
+    ) -> Order:
+        """Restore a removed order.
+
+        Shows an order again that was removed, with its items. If it is open, it reserves filament again, and its
+        status becomes what its production runs have achieved meanwhile. It cannot be restored while another order
+        has its `source` and `reference` (`ORDER_CONFLICT`). For an order that is not hidden, the operation changes
+        nothing and returns the order.
+
+        Requires the role `operator` or `admin`.
+
+        :param id: The id of the order, a UUID.
+        :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
+        a key.
+        """
+        return self._client._call(
+            "POST",
+            f"/orders/{_core.segment(id)}/restore",
+            _Order,
+            idempotency_key=idempotency_key or _core.new_key(),
+        )
+
+    def cancel(
+        self,
+        id: str,
+        *,
+        idempotency_key: str | None = None,
+    ) -> Order:
+        """Cancel an order.
+
+        Sets the `status` to `cancelled`: the order reserves no filament, and no further run can print its items.
+        Its runs stay as they are, and go on reserving filament until they end. An order that is `done` cannot be
+        cancelled (`ORDER_NOT_OPEN`). For a cancelled order, the operation changes nothing and returns the order.
+
+        Requires the role `operator` or `admin`.
+
+        :param id: The id of the order, a UUID.
+        :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
+        a key.
+        """
+        return self._client._call(
+            "POST",
+            f"/orders/{_core.segment(id)}/cancel",
+            _Order,
+            idempotency_key=idempotency_key or _core.new_key(),
         )
 
     def add_item(
@@ -5698,6 +5862,7 @@ __all__ = [
     "CompleteMaterial",
     "Completion",
     "ComponentCycleError",
+    "ComponentHiddenError",
     "ComponentShare",
     "CostBreakdown",
     "Costs",
@@ -5736,6 +5901,7 @@ __all__ = [
     "OrderItemInUseError",
     "OrderList",
     "OrderListItem",
+    "OrderNotOpenError",
     "OrderReceived",
     "OrderReceivedEvent",
     "OrderStatus",
@@ -5771,6 +5937,7 @@ __all__ = [
     "RunMaterialCreate",
     "RunNotOpenError",
     "RunStatus",
+    "RunWarning",
     "SortOrder",
     "Spool",
     "SpoolDeduction",

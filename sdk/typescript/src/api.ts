@@ -350,6 +350,8 @@ export interface ProductListItem<D = number> {
   readonly costs_complete: boolean;
   /** Time of creation. */
   readonly created_at: string;
+  /** Time when the product was removed; null for products that are not hidden. */
+  readonly hidden_at: string | null;
 }
 
 /** The type `ProductList` of the API. */
@@ -436,6 +438,8 @@ export interface Product<D = number> {
   readonly created_at: string;
   /** Time of the last change of the product, its bill of materials or its costs. */
   readonly updated_at: string;
+  /** Time when the product was removed; null for products that are not hidden. */
+  readonly hidden_at: string | null;
 }
 
 /** The type `MaterialShare` of the API. */
@@ -595,11 +599,22 @@ export interface Variance<D = number> {
   readonly time_variance_percent: D | null;
 }
 
+/** The type `RunWarning` of the API. */
+export interface RunWarning {
+  /**
+   * The warning, for programs. `INVENTORY_NOT_UPDATED`: the status is `completed` and the run has materials, but no
+   * filament was deducted.
+   */
+  readonly code: "INVENTORY_NOT_UPDATED";
+  /** The warning, for people. */
+  readonly detail: string;
+}
+
 /** The type `Run` of the API. */
 export interface Run<D = number> {
   /** The run's id. */
   readonly id: string;
-  /** State of the run; pending by default. */
+  /** State of the run; pending by default. No value of it deducts filament: `complete`, `fail` and `cancel` do. */
   readonly status: RunStatus;
   /** Name of the printer. */
   readonly printer_name: string | null;
@@ -639,6 +654,8 @@ export interface Run<D = number> {
   readonly materials: readonly RunMaterial<D>[];
   /** Differences between actual values and estimates. */
   readonly variance_analysis: Variance<D>;
+  /** States of the run that need attention; usually empty. */
+  readonly warnings: readonly RunWarning[];
 }
 
 /** The type `SpoolDeduction` of the API. */
@@ -751,6 +768,8 @@ export interface OrderListItem {
   readonly created_at: string;
   /** Time of the last change of the order, its items or its status. */
   readonly updated_at: string;
+  /** Time when the order was removed; null for orders that are not hidden. */
+  readonly hidden_at: string | null;
 }
 
 /** The type `OrderList` of the API. */
@@ -809,6 +828,8 @@ export interface Order {
   readonly created_at: string;
   /** Time of the last change of the order, its items or its status. */
   readonly updated_at: string;
+  /** Time when the order was removed; null for orders that are not hidden. */
+  readonly hidden_at: string | null;
 }
 
 /** The type `AvailableSpool` of the API. */
@@ -1477,7 +1498,7 @@ export interface RunMaterialCreate {
 
 /** The type `RunCreate` of the API, in request bodies. */
 export interface RunCreate {
-  /** State of the run; pending by default. */
+  /** State of the run; pending by default. No value of it deducts filament: `complete`, `fail` and `cancel` do. */
   status?: RunStatus | null | undefined;
   /** Name of the printer. */
   printer_name?: string | null | undefined;
@@ -1511,7 +1532,7 @@ export interface RunCreate {
 
 /** The type `RunUpdate` of the API, in request bodies. */
 export interface RunUpdate {
-  /** State of the run; pending by default. */
+  /** State of the run; pending by default. No value of it deducts filament: `complete`, `fail` and `cancel` do. */
   status?: RunStatus | undefined;
   /** Name of the printer. */
   printer_name?: string | null | undefined;
@@ -1855,7 +1876,7 @@ export interface ListProductsQuery {
   /** Maximum page size. */
   limit?: number | undefined;
   /** Any scalar field of the items. */
-  sort_by?: "id" | "name" | "description" | "sku" | "category" | "estimated_print_time_minutes" | "material_cost" | "total_cost" | "costs_complete" | "created_at" | undefined;
+  sort_by?: "id" | "name" | "description" | "sku" | "category" | "estimated_print_time_minutes" | "material_cost" | "total_cost" | "costs_complete" | "created_at" | "hidden_at" | undefined;
   /** Ascending or descending. */
   sort_order?: SortOrder | undefined;
   /**
@@ -1867,6 +1888,8 @@ export interface ListProductsQuery {
   category?: string | undefined;
   /** Only products with this text in name or description, ignoring case; no wildcards. */
   search?: string | undefined;
+  /** true: only removed products; false: only the others. */
+  hidden?: boolean | undefined;
 }
 
 /** Query parameters of `products.getAvailability`. */
@@ -1907,7 +1930,7 @@ export interface ListOrdersQuery {
   /** Maximum page size. */
   limit?: number | undefined;
   /** Any scalar field of the items. */
-  sort_by?: "id" | "source" | "reference" | "customer" | "due_date" | "status" | "created_at" | "updated_at" | undefined;
+  sort_by?: "id" | "source" | "reference" | "customer" | "due_date" | "status" | "created_at" | "updated_at" | "hidden_at" | undefined;
   /** Ascending or descending. */
   sort_order?: SortOrder | undefined;
   /**
@@ -1921,6 +1944,8 @@ export interface ListOrdersQuery {
   source?: string | undefined;
   /** Only orders with this text in reference, customer or notes, ignoring case; no wildcards. */
   search?: string | undefined;
+  /** true: only removed orders; false: only the others. */
+  hidden?: boolean | undefined;
 }
 
 /** Query parameters of `stockLevels.list`. */
@@ -1996,6 +2021,9 @@ export class ApiKeyRevokedError extends ApiError {}
 /** The service responded `COMPONENT_CYCLE` (status 400). */
 export class ComponentCycleError extends ApiError {}
 
+/** The service responded `COMPONENT_HIDDEN` (status 409). */
+export class ComponentHiddenError extends ApiError {}
+
 /** The service responded `DUPLICATE_COMPONENT` (status 409). */
 export class DuplicateComponentError extends ApiError {}
 
@@ -2043,6 +2071,9 @@ export class OrderConflictError extends ApiError {}
 
 /** The service responded `ORDER_ITEM_IN_USE` (status 409). */
 export class OrderItemInUseError extends ApiError {}
+
+/** The service responded `ORDER_NOT_OPEN` (status 409). */
+export class OrderNotOpenError extends ApiError {}
 
 /** The service responded `PAYLOAD_TOO_LARGE` (status 413). */
 export class PayloadTooLargeError extends ApiError {}
@@ -2100,6 +2131,7 @@ const ERRORS: Record<string, typeof ApiError> = {
   API_KEY_LIMIT: ApiKeyLimitError,
   API_KEY_REVOKED: ApiKeyRevokedError,
   COMPONENT_CYCLE: ComponentCycleError,
+  COMPONENT_HIDDEN: ComponentHiddenError,
   DUPLICATE_COMPONENT: DuplicateComponentError,
   DUPLICATE_SKU: DuplicateSkuError,
   EMAIL_TAKEN: EmailTakenError,
@@ -2116,6 +2148,7 @@ const ERRORS: Record<string, typeof ApiError> = {
   NOT_FOUND: NotFoundError,
   ORDER_CONFLICT: OrderConflictError,
   ORDER_ITEM_IN_USE: OrderItemInUseError,
+  ORDER_NOT_OPEN: OrderNotOpenError,
   PAYLOAD_TOO_LARGE: PayloadTooLargeError,
   PRECONDITION_FAILED: PreconditionFailedError,
   PRODUCT_IN_USE: ProductInUseError,
@@ -2814,8 +2847,9 @@ export class ProductsResource<M extends DecimalMode = "number"> {
   /**
    * Remove a product.
    *
-   * Lists no longer contain the product, and other requests do not find it. Production runs keep its name. Another
-   * product can use its SKU. A component of another product cannot be removed.
+   * Hides the product: lists no longer contain it, and requests with its id return 404. Orders and production runs
+   * keep its name. Another product can use its SKU. A component of another product cannot be removed. `GET
+   * /api/v1/products?hidden=true` lists hidden products, and `restoreProduct` shows one again.
    *
    * Requires the role `operator` or `admin`.
    */
@@ -2824,6 +2858,23 @@ export class ProductsResource<M extends DecimalMode = "number"> {
     options: RequestOptions & IfMatch = {},
   ): Promise<void> {
     return this.#client.call("DELETE", `/products/${segment(id)}`, {  }, options);
+  }
+
+  /**
+   * Restore a removed product.
+   *
+   * Shows a product again that was removed, with its materials and components. Its costs are computed again from the
+   * current spool prices. It cannot be restored while another product has its SKU (`DUPLICATE_SKU`), or while one of
+   * its components is hidden (`COMPONENT_HIDDEN`). For a product that is not hidden, the operation changes nothing
+   * and returns the product.
+   *
+   * Requires the role `operator` or `admin`.
+   */
+  restore(
+    id: string,
+    options: RequestOptions & Keyed = {},
+  ): Promise<Product<Decimals[M]>> {
+    return this.#client.call("POST", `/products/${segment(id)}/restore`, { keyed: true }, options);
   }
 
   /**
@@ -3055,11 +3106,12 @@ export class ProductionRunsResource<M extends DecimalMode = "number"> {
   /**
    * Update a production run.
    *
-   * A change of `status` does not deduct filament, also not to `completed`: `inventory_updated` stays false. To
-   * deduct the filament, call `completeProductionRun`, `failProductionRun` or `cancelProductionRun`, before or after
-   * that. After it, the status cannot change (`RUN_ALREADY_COMPLETED`, except for the same value), but all other
-   * fields can. `in_progress` sets `started_at`, and `completed` sets `completed_at`, to the current time, unless the
-   * run or the request has the time.
+   * A change of `status` does not deduct filament, also not to `completed`: `inventory_updated` stays false, and
+   * `warnings` has `INVENTORY_NOT_UPDATED` if the run has materials. To deduct the filament, call
+   * `completeProductionRun`, `failProductionRun` or `cancelProductionRun`, before or after that. After it, the status
+   * cannot change (`RUN_ALREADY_COMPLETED`, except for the same value), but all other fields can. `in_progress` sets
+   * `started_at`, and `completed` sets `completed_at`, to the current time, unless the run or the request has the
+   * time.
    *
    * Requires the role `operator` or `admin`.
    */
@@ -3205,6 +3257,22 @@ export class ProductionRunsResource<M extends DecimalMode = "number"> {
     options: RequestOptions = {},
   ): Promise<void> {
     return this.#client.call("DELETE", `/production-runs/${segment(id)}/materials/${segment(materialId)}`, {  }, options);
+  }
+
+  /**
+   * Start or continue a production run.
+   *
+   * Sets the `status` to `in_progress`, and `started_at` to the current time unless it is set. A run that is
+   * `completed`, `failed` or `cancelled` cannot be started (`RUN_NOT_OPEN`). For a run that is in progress, the
+   * operation changes nothing and returns the run.
+   *
+   * Requires the role `operator` or `admin`.
+   */
+  start(
+    id: string,
+    options: RequestOptions & Keyed = {},
+  ): Promise<Run<Decimals[M]>> {
+    return this.#client.call("POST", `/production-runs/${segment(id)}/start`, { keyed: true }, options);
   }
 
   /**
@@ -3400,9 +3468,10 @@ export class OrdersResource<M extends DecimalMode = "number"> {
   /**
    * Remove an order.
    *
-   * Lists no longer contain the order, requests with its id return 404, and it reserves no filament. Another order
-   * can have its `reference`. Production runs that print its items stay as they are. To keep an order that is not to
-   * be printed, set its `status` to `cancelled` instead.
+   * Hides the order: lists no longer contain it, requests with its id return 404, and it reserves no filament.
+   * Another order can have its `reference`. Production runs that print its items stay as they are. `GET
+   * /api/v1/orders?hidden=true` lists hidden orders, and `restoreOrder` shows one again. `cancelOrder` ends an order
+   * that is not to be printed and keeps it in the lists.
    *
    * Requires the role `operator` or `admin`.
    */
@@ -3411,6 +3480,39 @@ export class OrdersResource<M extends DecimalMode = "number"> {
     options: RequestOptions & IfMatch = {},
   ): Promise<void> {
     return this.#client.call("DELETE", `/orders/${segment(id)}`, {  }, options);
+  }
+
+  /**
+   * Restore a removed order.
+   *
+   * Shows an order again that was removed, with its items. If it is open, it reserves filament again, and its status
+   * becomes what its production runs have achieved meanwhile. It cannot be restored while another order has its
+   * `source` and `reference` (`ORDER_CONFLICT`). For an order that is not hidden, the operation changes nothing and
+   * returns the order.
+   *
+   * Requires the role `operator` or `admin`.
+   */
+  restore(
+    id: string,
+    options: RequestOptions & Keyed = {},
+  ): Promise<Order> {
+    return this.#client.call("POST", `/orders/${segment(id)}/restore`, { keyed: true }, options);
+  }
+
+  /**
+   * Cancel an order.
+   *
+   * Sets the `status` to `cancelled`: the order reserves no filament, and no further run can print its items. Its
+   * runs stay as they are, and go on reserving filament until they end. An order that is `done` cannot be cancelled
+   * (`ORDER_NOT_OPEN`). For a cancelled order, the operation changes nothing and returns the order.
+   *
+   * Requires the role `operator` or `admin`.
+   */
+  cancel(
+    id: string,
+    options: RequestOptions & Keyed = {},
+  ): Promise<Order> {
+    return this.#client.call("POST", `/orders/${segment(id)}/cancel`, { keyed: true }, options);
   }
 
   /**

@@ -1,0 +1,85 @@
+package catalog_test
+
+import (
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// A removed product is in the list of hidden products, and restore shows it again with its materials and components.
+func TestHideAndRestoreProduct(t *testing.T) {
+	t.Parallel()
+	api := newAPI(t)
+	c := api.Operator(t)
+	material := j{"material_type": "PLA", "color": "Black", "weight_grams": 10}
+	wing := c.Post(t, products, j{"name": "Wing", "sku": "W"}).Want(201).ID()
+	created := c.Post(t, products, j{"name": "Dragon", "sku": "D", "materials": []j{material}, "components": []j{
+		{"component_product_id": wing}}}).Want(201)
+	dragon := products + "/" + created.ID()
+	wing = products + "/" + wing
+	before := c.Get(t, dragon).Want(200)
+	c.Post(t, dragon+"/restore", nil).Want(200).Shows(map[string]string{"updated_at": before.Text("updated_at")})
+
+	c.Delete(t, wing).WantError(400, "PRODUCT_IN_USE")
+	c.Delete(t, dragon).Want(204)
+	c.Delete(t, wing).Want(204)
+	c.Get(t, products).Want(200).Shows(map[string]string{"total": "0"})
+	hidden := c.Get(t, products+"?hidden=true").Want(200).Shows(map[string]string{"total": "2"})
+	if hidden.Value("items.0.hidden_at") == nil {
+		t.Errorf("hidden_at is null: %s", hidden.Body)
+	}
+	api.Operator(t).Post(t, dragon+"/restore", nil).WantError(404, "NOT_FOUND")
+
+	c.Post(t, dragon+"/restore", nil).WantError(409, "COMPONENT_HIDDEN")
+	other := products + "/" + c.Post(t, products, j{"name": "Other wing", "sku": "W"}).Want(201).ID()
+	c.Post(t, wing+"/restore", nil).WantError(409, "DUPLICATE_SKU")
+	c.Patch(t, other, j{"sku": nil}).Want(200)
+	c.Post(t, wing+"/restore", nil).Want(200).Shows(map[string]string{"sku": "W"})
+	c.Post(t, wing+"/materials", material).Want(201)
+	c.Post(t, "/api/v1/spools", j{"material_type": "PLA", "color": material["color"], "diameter_mm": 1.75,
+		"net_weight_grams": 1000, "purchase_price": 20}).Want(201)
+	c.Post(t, wing+"/recalculate", nil).Want(200) // the hidden dragon does not follow
+	restored := c.Post(t, dragon+"/restore", nil).Want(200)
+	cost := c.Get(t, wing).Text("total_cost")
+	restored.Shows(map[string]string{"component_cost": cost, "material_cost": cost, "costs_complete": "true",
+		"components.0.component_product_id": wing[strings.LastIndexByte(wing, '/')+1:]})
+	if restored.Value("hidden_at") != nil || cost == "0" {
+		t.Errorf("%s", restored.Body)
+	}
+	c.Get(t, products).Want(200).Shows(map[string]string{"total": "3"})
+	c.Get(t, products+"?hidden=true").Want(200).Shows(map[string]string{"total": "0"})
+}
+
+// Concurrent requests hide and restore products with one SKU. At most one of them is visible, and the total of the list
+// stays the number of its products.
+func TestConcurrentHideAndRestoreProducts(t *testing.T) {
+	t.Parallel()
+	c := newAPI(t).Operator(t)
+	var paths []string
+	for range 2 {
+		path := products + "/" + c.Post(t, products, j{"name": "x", "sku": "S"}).Want(201).ID()
+		c.Delete(t, path).Want(204)
+		paths = append(paths, path)
+	}
+	var all sync.WaitGroup
+	for n := range 4 {
+		all.Go(func() {
+			for i := range 10 {
+				method, rest, want := "DELETE", "", "204 404"
+				if (n+i)%2 == 0 {
+					method, rest, want = "POST", "/restore", "200 409"
+				}
+				a, err := c.Send(method, paths[n%2]+rest, nil)
+				if err != nil || !strings.Contains(want, strconv.Itoa(a.Status)) {
+					t.Errorf("%s: %v %+v", method, err, a)
+				}
+			}
+		})
+	}
+	all.Wait()
+	list := c.Get(t, products).Want(200)
+	if n := len(list.List("items")); n > 1 || list.Text("total") != strconv.Itoa(n) {
+		t.Errorf("%s", list.Body)
+	}
+}

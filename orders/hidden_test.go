@@ -1,0 +1,54 @@
+package orders_test
+
+import "testing"
+
+// A removed order is in the list of hidden orders and reserves nothing. Restore shows it again, and its status follows
+// the runs that have ended meanwhile.
+func TestHideAndRestoreOrder(t *testing.T) {
+	t.Parallel()
+	api := newAPI(t)
+	c := api.Operator(t)
+	product := newProduct(t, c, "A", 10)
+	c.Post(t, "/api/v1/spools", j{"material_type": "PLA", "color": "Black", "diameter_mm": 1.75,
+		"net_weight_grams": 1000}).Want(201)
+	level := "/api/v1/stock-levels/" + c.Post(t, "/api/v1/stock-levels",
+		j{"material_type": "PLA", "minimum_grams": 985}).Want(201).ID()
+	body := j{"source": "etsy", "reference": "1", "items": []j{{"product_id": product, "quantity": 2}}}
+	created := c.Post(t, path, body).Want(201)
+	order := path + "/" + created.ID()
+	c.Get(t, level).Want(200).Shows(map[string]string{"reserved_grams": "20", "low": "true"})
+	c.Post(t, order+"/restore", nil).Want(200).Shows(map[string]string{"updated_at": created.Text("updated_at")})
+	c.Post(t, runs, j{"status": "completed", "items": []j{{"product_id": product, "quantity": 2,
+		"order_item_id": created.Text("items.0.id")}}}).Want(201)
+	c.Patch(t, order, j{"status": "received"}).Want(200)
+
+	c.Delete(t, order).Want(204)
+	c.Get(t, path).Want(200).Shows(map[string]string{"total": "0"})
+	c.Get(t, path+"?hidden=true").Want(200).Shows(map[string]string{"total": "1", "items.0.id": created.ID()})
+	api.Operator(t).Post(t, order+"/restore", nil).WantError(404, "NOT_FOUND")
+	other := path + "/" + c.Post(t, path, body).Want(201).ID()
+	c.Get(t, level).Want(200).Shows(map[string]string{"reserved_grams": "20", "low": "true"})
+	c.Post(t, order+"/restore", nil).WantError(409, "ORDER_CONFLICT")
+	c.Delete(t, other).Want(204)
+	c.Get(t, level).Want(200).Shows(map[string]string{"reserved_grams": "0", "low": "true"}) // less than 110 %
+	c.Post(t, order+"/restore", nil).Want(200).Shows(map[string]string{"status": "done", "hidden_at": "null"})
+	c.Get(t, path).Want(200).Shows(map[string]string{"total": "1"})
+	c.Get(t, path+"?hidden=true").Want(200).Shows(map[string]string{"total": "1", "items.0.status": "received"})
+}
+
+func TestCancelOrder(t *testing.T) {
+	t.Parallel()
+	api := newAPI(t)
+	c := api.Operator(t)
+	product := newProduct(t, c, "A", 10)
+	order := path + "/" + c.Post(t, path, j{"items": []j{{"product_id": product}}}).Want(201).ID()
+	cancelled := c.Post(t, order+"/cancel", nil).Want(200).Shows(map[string]string{"status": "cancelled"})
+	c.Post(t, order+"/cancel", nil).Want(200).Shows(map[string]string{"updated_at": cancelled.Text("updated_at")})
+	c.Get(t, order+"/availability").Want(200).Shows(map[string]string{"material_count": "0"})
+	c.Patch(t, order, j{"status": "done"}).Want(200)
+	c.Post(t, order+"/cancel", nil).WantError(409, "ORDER_NOT_OPEN")
+	c.Get(t, order).Want(200).Shows(map[string]string{"status": "done"})
+	api.Operator(t).Post(t, order+"/cancel", nil).WantError(404, "NOT_FOUND")
+	c.Delete(t, order).Want(204)
+	c.Post(t, order+"/cancel", nil).WantError(404, "NOT_FOUND")
+}
