@@ -170,18 +170,14 @@ func (s *Service) updateUser(ctx context.Context, r *server.Request[UserAccount]
 	if !in.Email.Set && !in.Name.Set && !in.Role.Set && !in.Disabled.Set && !in.Password.Set {
 		return s.showUser(ctx, id)
 	}
-	var email, hash any
-	var holder any // the user with the e-mail, if the login directory may be in another database
+	var hash any
+	otherEmail := false
 	if in.Email.Set {
-		key := EmailKey(*in.Email.Value)
-		email = key
-		if s.db.Several() {
-			actor, _, err := s.db.FindLogin(ctx, key)
-			if err != nil {
-				return nil, err
-			}
-			holder = actor.User
+		holder, _, err := s.db.FindLogin(ctx, EmailKey(*in.Email.Value))
+		if err != nil {
+			return nil, err
 		}
+		otherEmail = holder.User != id
 	}
 	if in.Password.Set {
 		if err := s.db.CheckActor(ctx); err != nil {
@@ -201,9 +197,7 @@ func (s *Service) updateUser(ctx context.Context, r *server.Request[UserAccount]
 			from users u where u.id = $1
 		), checked as materialized (
 			select t.*, case
-				when $6::text is not null and t.id::text is distinct from
-						coalesce($7::text, (select f.user_id::text from login_find($6::text) f))
-					then 'EMAIL'
+				when $6::boolean then 'EMAIL'
 				when t.role = 'admin' and not t.disabled and (t.new_role <> 'admin' or t.new_disabled) and not exists (
 					select from users o where o.id <> t.id and o.role = 'admin' and o.disabled_at is null)
 					then 'LAST_ADMIN'
@@ -221,7 +215,7 @@ func (s *Service) updateUser(ctx context.Context, r *server.Request[UserAccount]
 			where s.user_id = c.id and c.problem is null and ($5::text is not null or c.new_disabled and not c.disabled)
 		)
 		select problem from checked`,
-		id, in.Name.Arg(), in.Role.Arg(), in.Disabled.Arg(), hash, email, holder).Into(&problem)
+		id, in.Name.Arg(), in.Role.Arg(), in.Disabled.Arg(), hash, otherEmail).Into(&problem)
 	user := readUser(id)
 	// The advisory lock serializes changes of users in a tenant, and the caller is checked again under it: of two
 	// admins who disable each other concurrently, one stays enabled. The row lock comes before the statement that

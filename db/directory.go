@@ -177,7 +177,7 @@ func (d *DB) EachTenant(ctx context.Context, fn func(ctx context.Context, tenant
 			return ctx.Err()
 		}
 		oneErr := fn(As(ctx, Actor{Tenant: tenant}), tenant)
-		if oneErr != nil && !(d.Several() && errors.Is(oneErr, ErrUnavailable)) && !IsTimeout(oneErr) {
+		if oneErr != nil && !d.IsAway(oneErr) && !IsTimeout(oneErr) {
 			return oneErr
 		}
 		if err == nil {

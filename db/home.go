@@ -310,8 +310,9 @@ func (g gate) queue(b *pgx.Batch, tenant string, write bool) {
 // homeLock is the key of the advisory lock of tenant $1 in its home. Writes share it; a move has it alone.
 const homeLock = `hashtextextended('home ' || $1::text, 0)`
 
-// Several reports whether there are further databases.
-func (d *DB) Several() bool { return d.homes != nil }
+// IsAway reports whether an error of a tenant's statements means that the tenant's database is out of reach, while those
+// of other tenants may be within reach. With one database, it is false.
+func (d *DB) IsAway(err error) bool { return d.homes != nil && errors.Is(err, ErrUnavailable) }
 
 // FurtherUp returns, for each further database, whether it is within reach.
 func (d *DB) FurtherUp() []bool {
@@ -325,13 +326,13 @@ func (d *DB) FurtherUp() []bool {
 	return up
 }
 
-// Home returns the number of the home of a tenant.
-func (d *DB) Home(ctx context.Context, tenant string) (int, error) {
+// Home returns the number of the home of a tenant, or nil if there is only one database.
+func (d *DB) Home(ctx context.Context, tenant string) (*int, error) {
 	if d.homes == nil {
-		return 0, nil
+		return nil, nil
 	}
 	at, err := d.homes.lookUp(ctx, tenant)
-	return at.home, err
+	return &at.home, err
 }
 
 // Settle makes the database with the fewest tenants, of those within reach, the home of a new tenant.
@@ -371,8 +372,11 @@ func (d *DB) inDirectory(ctx context.Context, tenant string, stmts ...*Stmt) err
 }
 
 // Exclusive runs fn while it holds the lock of that name in home 0, with a connection of its own. It may take as long
-// as ctx allows.
+// as ctx allows. With one database it only runs fn: there, the transactions of fn can lock what they need.
 func (d *DB) Exclusive(ctx context.Context, name string, fn func() error) error {
+	if d.homes == nil {
+		return fn()
+	}
 	_, err := d.tryTx(As(ctx, Actor{Tenant: NewID()}), ctx, ungated, fair.Write, func(ctx context.Context) error {
 		err := d.Write(ctx, SQL(`select set_config('idle_in_transaction_session_timeout', '0', true),
 			pg_advisory_xact_lock(hashtextextended($1::text, 0))::text`, name))

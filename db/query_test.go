@@ -879,7 +879,7 @@ func TestReadsAndWritesLeaveConnections(t *testing.T) {
 // Exclusive has no time limit: the commands that use it read all tenants.
 func TestExclusiveHasNoTimeLimit(t *testing.T) {
 	t.Parallel()
-	d := open(t, db.Config{URL: testkit.Private().AppURL(), MaxConns: 2})
+	d := testkit.NewHomes(t, db.Config{MaxConns: 2}).Open(t)
 	err := d.Exclusive(t.Context(), "long", func() error {
 		time.Sleep(10*time.Second + 200*time.Millisecond) // longer than a transaction may take
 		ended, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)

@@ -121,8 +121,8 @@ func (a Accounts) add(ctx context.Context, u NewUser, user *auth.UserAccount, ha
 	if isNew {
 		actor.Tenant = db.NewID()
 	}
-	if !isNew || !a.DB.Several() {
-		return actor, a.insert(ctx, actor, u, user, hash, isNew, tenants)
+	if !isNew {
+		return actor, a.insert(ctx, actor, u, user, hash, false, tenants)
 	}
 	err = a.DB.Exclusive(ctx, "name "+tenant, func() error {
 		if tenants, err = a.Tenants(ctx); err != nil {
@@ -146,14 +146,12 @@ func (a Accounts) insert(ctx context.Context, actor db.Actor, u NewUser, user *a
 	tenants []TenantInfo) error {
 	return a.DB.Tx(db.As(ctx, db.Actor{Tenant: actor.Tenant}), func(tx context.Context) error {
 		if isNew {
-			if !a.DB.Several() { // otherwise the caller has the lock
-				created, err := a.lockTenantName(tx, actor.Tenant, u.Tenant, tenants)
-				if err != nil {
-					return err
-				}
-				if created {
-					return errTenantExists
-				}
+			created, err := a.lockTenantName(tx, actor.Tenant, u.Tenant, tenants)
+			if err != nil {
+				return err
+			}
+			if created {
+				return errTenantExists
 			}
 			if err := a.DB.Write(tx, db.SQL(`insert into tenants (name) values ($1)`, u.Tenant)); err != nil {
 				return err
@@ -253,18 +251,15 @@ func (a Accounts) Tenants(ctx context.Context) ([]TenantInfo, error) {
 		row := db.SQL(`select name, created_at, (select count(*) from users) from tenants`).
 			Into(&t.Name, &t.CreatedAt, &t.Users)
 		err := a.DB.Read(db.As(ctx, db.Actor{Tenant: id}), row)
-		t.Away = a.DB.Several() && errors.Is(err, db.ErrUnavailable)
+		t.Away = a.DB.IsAway(err)
 		if err != nil && !t.Away {
 			return nil, err
 		}
-		if a.DB.Several() {
-			home, err := a.DB.Home(ctx, id)
-			if err != nil {
-				return nil, err
-			}
-			if t.Home = &home; row.Rows() == 0 && !t.Away {
-				continue // a command was interrupted before it created the tenant, or after it removed it
-			}
+		if t.Home, err = a.DB.Home(ctx, id); err != nil {
+			return nil, err
+		}
+		if row.Rows() == 0 && !t.Away {
+			continue // a command was interrupted before it created the tenant, or after it removed it
 		}
 		all = append(all, t)
 	}

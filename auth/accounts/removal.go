@@ -65,7 +65,7 @@ func (a Accounts) MoveUser(ctx context.Context, owner db.Owner, email, tenant st
 	for _, id := range []string{actor.Tenant, target.ID} {
 		if home, err := a.DB.Home(ctx, id); err != nil {
 			return "", "", err
-		} else if home != 0 {
+		} else if home != nil && *home != 0 {
 			return "", "", errors.New("a user can be moved only between tenants in the first database, number 0 of tenant list")
 		}
 	}
@@ -113,11 +113,7 @@ func (a Accounts) RenameTenant(ctx context.Context, owner db.Owner, name, newNam
 	if err != nil {
 		return err
 	}
-	rename := func() error { return a.rename(ctx, owner, tenant.ID, newName) }
-	if a.DB.Several() {
-		return a.DB.Exclusive(ctx, "name "+newName, rename)
-	}
-	return rename()
+	return a.DB.Exclusive(ctx, "name "+newName, func() error { return a.rename(ctx, owner, tenant.ID, newName) })
 }
 
 func (a Accounts) rename(ctx context.Context, owner db.Owner, tenant, newName string) error {

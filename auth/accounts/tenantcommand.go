@@ -21,7 +21,7 @@ func tenantCommands() []cli.Command {
 				return func(ctx context.Context, c *cli.Call) error {
 					tenants, err := Accounts{DB: c.DB}.Tenants(ctx)
 					header := "TENANT USERS CREATED ID"
-					if c.DB.Several() {
+					if len(tenants) > 0 && tenants[0].Home != nil {
 						header += " DATABASE"
 					}
 					return writeList(c.Out, tenants, err, *asJSON, header, tenantRow)
@@ -65,7 +65,7 @@ func tenantCommands() []cli.Command {
 						return cli.Misuse{Err: fmt.Errorf("--to must be the number of a database: from 0, that of DATABASE_URL, to %d "+
 							"(see FURTHER_DATABASE_URLS)", len(c.Owner.Further))}
 					}
-					if !c.DB.Several() {
+					if len(c.Owner.Further) == 0 {
 						return cli.Misuse{Err: errors.New("there is only one database: set FURTHER_DATABASE_URLS")}
 					}
 					tenant, err := Accounts{DB: c.DB}.FindTenant(ctx, *name)
