@@ -56,6 +56,7 @@ func TestMissingThingsComeBack(t *testing.T) {
 		{"PATCH", material, j{"spool_id": spool}, "products", spoolBack, spool, []int{400}},
 		{"POST", path + "/items", linked, "spools", orderBack, order.ID(), []int{422}},
 		{"PATCH", item, linked, "spools", orderBack, order.ID(), []int{422}},
+		{"PATCH", ended, j{"status": "completed"}, "run_items", runBack, run, []int{200, 404}},
 		{"PATCH", endedItem, j{"quantity": 2}, "spools", runBack, run, []int{200, 404}},
 		{"PATCH", endedMaterial, whole.Value("materials.0"), "products", runBack, run, []int{200, 404}},
 		{"DELETE", endedMaterial, nil, "products", runBack, run, []int{400, 404}},

@@ -416,12 +416,13 @@ func (h handlers) update(ctx context.Context, r *server.Request[Run]) (server.OK
 	}
 	update := db.SQL(`update production_runs set `+set+fill+`
 		where id = $1 and hidden_at is null`+open+` returning id`, args...)
-	statements := []*db.Stmt{update}
+	locked := lockRun(r.ID("id"))
+	statements := []*db.Stmt{locked, update}
 	if in.Status.Set {
 		statements = append(statements, h.orders.Follow(r.ID("id")))
 	}
 	changed, err := respond(ctx, h.db.Write, r.ID("id"), statements...)
-	if err == nil && update.Rows() == 0 {
+	if err = server.Found(locked, err); err == nil && update.Rows() == 0 {
 		err = errCompleted.On("status")
 	}
 	return changed, err
