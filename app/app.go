@@ -39,11 +39,14 @@ var Features = []func(*db.DB) []server.Route{
 
 // Definitions are the SQL functions of the features. A feature comes after those whose functions it calls.
 var Definitions = slices.Concat(
-	webhooks.Definitions, inventory.Definitions, catalog.Definitions, orders.Definitions, stock.Definitions,
+	webhooks.Definitions, inventory.Definitions, catalog.Definitions, production.Definitions, orders.Definitions,
+	stock.Definitions,
 )
 
 // Events are the events that webhooks get.
-var Events = slices.Concat(webhooks.Events, production.Events, orders.Events, stock.Events)
+var Events = slices.Concat(
+	webhooks.Events, inventory.Events, catalog.Events, production.Events, orders.Events, stock.Events,
+)
 
 // commands are all commands, in the order of the help. The first one is the default.
 var commands = slices.Concat(

@@ -7,6 +7,8 @@
 -- is 0 without components and otherwise one more than the highest level of a component. The caller must hold
 -- the tenant's catalog lock (lockCatalog in cost.go), so that no other transaction changes the tree meanwhile.
 --
+-- Each product whose total cost changed causes the event product.cost_changed, unless the transaction created it.
+--
 -- Joins with "lateral (... offset 0)" read each product by its primary key, whatever the planner knows of the table.
 --
 -- Components may nest 50 levels deep: more levels raise a violation of the check products_levels_range, which is not
@@ -18,6 +20,11 @@ declare
 	color_keys text[];
 	next_level uuid[];
 	too_deep boolean;
+	ids uuid[];
+	old_costs numeric[];
+	changed_ids uuid[] := '{}';
+	changed_from numeric[] := '{}';
+	hooks uuid[];
 begin
 	if whole_tree then
 		tree := array(
@@ -59,7 +66,7 @@ begin
 			set levels = n.levels, material_cost = n.material_cost, component_cost = n.component_cost,
 				costs_complete = n.costs_complete, updated_at = now()
 			from (
-				select q.id, q.levels as old_levels, c.levels, c.component_cost,
+				select q.id, q.levels as old_levels, q.total_cost as old_cost, c.levels, c.component_cost,
 					m.complete and c.complete as costs_complete,
 					case when q.id = any (tree) then m.cost else q.material_cost end as material_cost
 				from products q cross join lateral (
@@ -78,13 +85,28 @@ begin
 			where p.id = any (next_level) and p.id = n.id and (p.id = product
 				or (p.levels, p.material_cost, p.component_cost, p.costs_complete)
 					is distinct from (n.levels, n.material_cost, n.component_cost, n.costs_complete))
-			returning n.levels > greatest(50, n.old_levels) as too_deep
+			returning p.id, n.old_cost, p.total_cost <> n.old_cost and p.created_at < now() as differs,
+				n.levels > greatest(50, n.old_levels) as too_deep
 		)
-		select bool_or(c.too_deep) into too_deep from changed c;
+		select bool_or(c.too_deep), array_agg(c.id) filter (where c.differs),
+			array_agg(c.old_cost) filter (where c.differs)
+		into too_deep, ids, old_costs from changed c;
 		if too_deep then
 			raise exception 'components nest more than 50 levels deep'
 				using errcode = 'check_violation', constraint = 'products_levels_range';
 		end if;
+		changed_ids := changed_ids || ids;
+		changed_from := changed_from || old_costs;
 	end loop;
+	if cardinality(changed_ids) > 0 then
+		hooks := event_webhooks('product.cost_changed');
+	end if;
+	if hooks is not null then
+		perform emit_event('product.cost_changed', json_build_object('id', p.id, 'sku', p.sku, 'name', p.name,
+			'total_cost', trim_scale(p.total_cost), 'previous_total_cost', trim_scale(c.previous),
+			'costs_complete', p.costs_complete))
+		from unnest(changed_ids, changed_from) c (id, previous)
+		cross join lateral (select * from products p where p.id = c.id offset 0) p;
+	end if;
 	return product;
 end $$;

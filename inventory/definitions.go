@@ -7,6 +7,8 @@ import (
 )
 
 var (
+	//go:embed events.sql
+	eventsSQL string
 	//go:embed number.sql
 	numberSQL string
 	//go:embed prices.sql
@@ -27,4 +29,5 @@ var Definitions = []db.Definition{
 	{Name: "inventory/report", Version: 1, SQL: reportSQL},
 	{Name: "inventory/rollup", Version: 1, SQL: rollupSQL},
 	{Name: "inventory/rows", Version: 1, SQL: rowsSQL},
+	{Name: "inventory/events", Version: 1, SQL: eventsSQL},
 }

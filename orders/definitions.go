@@ -7,11 +7,18 @@ import (
 	"spoolwright/production"
 )
 
-//go:embed items.sql
-var itemsSQL string
+var (
+	//go:embed events.sql
+	eventsSQL string
+	//go:embed items.sql
+	itemsSQL string
+)
 
 // Definitions are the SQL functions of orders. Package stock calls order_item_pieces in its own statements.
-var Definitions = []db.Definition{{Name: "orders/items", Version: 1, SQL: itemsSQL}}
+var Definitions = []db.Definition{
+	{Name: "orders/items", Version: 1, SQL: itemsSQL},
+	{Name: "orders/events", Version: 1, SQL: eventsSQL},
+}
 
 // Runs is what package production needs of this one.
 var Runs = production.Orders{
@@ -25,6 +32,12 @@ var Runs = production.Orders{
 	},
 	Lock: func(run string, items ...string) *db.Stmt {
 		return db.SQL(`select lock_orders($1, $2::uuid[])::text`, run, items)
+	},
+	Printed: func(run string) string {
+		return `(select coalesce(json_agg(json_build_object('id', o.order_id)), '[]') from (
+			select distinct o.order_id from run_items i
+			cross join lateral (select o.order_id from order_items o where o.id = i.order_item_id offset 0) o
+			where i.run_id = ` + run + ` order by o.order_id limit 100) o)`
 	},
 	Problem: func(item, product string) string { return "order_item_problem(" + item + ", " + product + ")" },
 }

@@ -15,20 +15,42 @@ import (
 )
 
 // Events are the events of orders, for the OpenAPI document.
-var Events = webhooks.Declare(server.Event{
-	Type: "order.received", Tag: Tag, Summary: "An order was received",
-	Description: "Sent when `createOrder` has created an order with the status `received`, not when a shop sends it again.",
-	Data:        reflect.TypeFor[OrderReceived](),
-})
+var Events = webhooks.Declare(
+	event("order.received", "An order was received",
+		"Sent when `createOrder` has created an order with the status `received`, not when a shop sends it again."),
+	event("order.in_production", "An order went into production", became("in_production")),
+	event("order.done", "An order is done", became("done")),
+	event("order.cancelled", "An order was cancelled", became("cancelled")),
+)
 
-// OrderReceived is the data of an order.received.
-type OrderReceived struct {
+func event(name, summary, description string) server.Event {
+	return server.Event{Type: name, Tag: Tag, Summary: summary, Description: description,
+		Data: reflect.TypeFor[OrderEvent]()}
+}
+
+func became(status string) string {
+	return "Sent when the status of an order becomes `" + status + "`, by a request or by its production runs, and when " +
+		"an order is created with it."
+}
+
+// OrderEvent is the data of the events of orders.
+type OrderEvent struct {
+	ID        server.UUID      `json:"id" rule:"notNull"`
+	Source    string           `json:"source"`
+	Reference string           `json:"reference"`
+	Customer  string           `json:"customer"`
+	DueDate   server.Date      `json:"due_date"`
+	Status    OrderStatus      `json:"status" rule:"notNull"`
+	Items     []OrderEventItem `json:"items" rule:"notNull"`
+	ItemCount int64            `json:"item_count" rule:"notNull"`
+}
+
+// OrderEventItem is an item of an order in an event.
+type OrderEventItem struct {
 	ID        server.UUID `json:"id" rule:"notNull"`
-	Source    string      `json:"source"`
-	Reference string      `json:"reference"`
-	Customer  string      `json:"customer"`
-	DueDate   server.Date `json:"due_date"`
-	ItemCount int64       `json:"item_count" rule:"notNull"`
+	ProductID server.UUID `json:"product_id" rule:"notNull"`
+	SKU       string      `json:"sku"`
+	Quantity  int64       `json:"quantity" rule:"notNull"`
 }
 
 // Tag is the tag of the operations.
@@ -222,12 +244,8 @@ func (h handlers) create(
 	known := db.SQL(`select o.id <> $1::uuid, o.content = $4::bytea from orders o where o.id = `+found,
 		id, in.Source.Arg(), in.Reference.Arg(), content).Into(&existing, &equal)
 	order := db.SQL(selectOrders+` and o.id = `+found, id, in.Source.Arg(), in.Reference.Arg())
-	received := db.SQL(`
-		select emit_event('order.received', json_build_object('id', o.id, 'source', o.source, 'reference', o.reference,
-			'customer', o.customer, 'due_date', o.due_date,
-			'item_count', (select count(*) from order_items i where i.order_id = o.id)))::text
-		from orders o where o.id = $1 and o.status = 'received' and event_webhooks('order.received') is not null`, id)
-	err = h.db.Write(ctx, created, received, known, order)
+	event := db.SQL(`select emit_order(o.id)::text from orders o where o.id = $1`, id)
+	err = h.db.Write(ctx, created, event, known, order)
 	switch {
 	case err != nil:
 		return nil, err

@@ -2,15 +2,28 @@ package production
 
 import (
 	"context"
+	_ "embed"
 	"fmt"
 	"reflect"
 
+	"spoolwright/db"
 	"spoolwright/server"
 	"spoolwright/webhooks"
 )
 
+//go:embed events.sql
+var eventsSQL string
+
+// Definitions are the SQL functions of production runs.
+var Definitions = []db.Definition{{Name: "production/events", Version: 1, SQL: eventsSQL}}
+
 // Events are the events of production runs, for the OpenAPI document.
 var Events = webhooks.Declare(server.Event{
+	Type: "production_run.started", Tag: tag, Summary: "A production run was started",
+	Description: "Sent when a run gets the status `in_progress`, also when it is created with it. A paused run that " +
+		"continues has no event.",
+	Data: reflect.TypeFor[RunStarted](),
+}, server.Event{
 	Type: "production_run.completed", Tag: tag, Summary: "A production run was completed",
 	Description: "Sent when `completeProductionRun` has deducted the filament of the run.",
 	Data:        reflect.TypeFor[RunCompleted](),
@@ -20,6 +33,13 @@ var Events = webhooks.Declare(server.Event{
 	Data:        reflect.TypeFor[RunFailed](),
 })
 
+// RunStarted is the data of a production_run.started.
+type RunStarted struct {
+	ID          server.UUID      `json:"id" rule:"notNull"`
+	PrinterName string           `json:"printer_name"`
+	StartedAt   server.Timestamp `json:"started_at"`
+}
+
 // RunCompleted is the data of a production_run.completed.
 type RunCompleted struct {
 	ID          server.UUID      `json:"id" rule:"notNull"`
@@ -28,6 +48,12 @@ type RunCompleted struct {
 	CompletedAt server.Timestamp `json:"completed_at" rule:"notNull"`
 	ActualHours server.Decimal   `json:"actual_print_time_hours"`
 	ActualGrams server.Decimal   `json:"actual_total_filament_grams"`
+	Orders      []PrintedOrder   `json:"orders" rule:"notNull"`
+}
+
+// PrintedOrder is an order that a run printed items of.
+type PrintedOrder struct {
+	ID server.UUID `json:"id" rule:"notNull"`
 }
 
 // RunFailed is the data of a production_run.failed.

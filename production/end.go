@@ -253,7 +253,7 @@ func (h handlers) end(ctx context.Context, id string, e *ending) ([]byte, error)
 		}
 		writes = append(writes, e.finish(id, deductions).Into(&completedAt))
 		if hook {
-			writes = append(writes, e.emit(id, event))
+			writes = append(writes, h.emit(e, id, event))
 		}
 		return append(writes, h.orders.Follow(id)), nil
 	})
@@ -320,7 +320,7 @@ func (e *ending) finish(id string, deductions []SpoolDeduction) *db.Stmt {
 }
 
 // emit returns a statement that sends the event.
-func (e *ending) emit(id, event string) *db.Stmt {
+func (h handlers) emit(e *ending, id, event string) *db.Stmt {
 	reason := ""
 	if e.status == failed {
 		reason = `, 'failure_reason', r.failure_reason`
@@ -329,6 +329,7 @@ func (e *ending) emit(id, event string) *db.Stmt {
 		select emit_event($2, json_build_object(
 			'id', r.id, 'started_at', event_time(r.started_at), 'completed_at', event_time(r.completed_at),
 			'printer_name', r.printer_name, 'actual_print_time_hours', trim_scale(r.actual_print_time_hours),
-			'actual_total_filament_grams', trim_scale(r.actual_total_filament_grams)`+reason+`))::text
+			'actual_total_filament_grams', trim_scale(r.actual_total_filament_grams),
+			'orders', `+h.orders.Printed("r.id")+reason+`))::text
 		from production_runs r where r.id = $1`, id, event)
 }

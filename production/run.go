@@ -35,6 +35,10 @@ type Orders struct {
 	// exists.
 	Lock func(run string, items ...string) *db.Stmt
 
+	// Printed returns a SQL expression of the id of a run: a JSON array of the orders that the run prints items of, at
+	// most 100, each an object with its id.
+	Printed func(run string) string
+
 	// Problem returns a SQL expression of an item of an order and the product of an item of a run: why the latter cannot
 	// print the former (UNKNOWN, OTHER_PRODUCT or CANCELLED), or null if it can.
 	Problem func(item, product string) string
@@ -311,6 +315,9 @@ func (h handlers) create(ctx context.Context, r *server.Request[Run]) (server.Cr
 	}
 	if len(in.Materials) > 0 {
 		statements = append(statements, addMaterials(id, materials))
+	}
+	if status == inProgress {
+		statements = append(statements, db.SQL(`select emit_run_started($1)::text`, id))
 	}
 	var linked []string
 	for _, i := range in.Items {

@@ -2,13 +2,16 @@
 -- only if its cause does. Frequent operations call event_webhooks first, and build the data of an event only if a webhook
 -- wants it.
 
--- Returns the enabled webhooks that want events of the type, or null if there are none.
+-- Returns the enabled webhooks that want events of the type, or null if there are none. A webhook wants a type that is
+-- in its list, by name or as part of a group: order.* has order.done, and * has all types.
 create or replace function event_webhooks(event text) returns uuid[] language plpgsql stable as $$
+declare
+	names text[] := array[event, split_part(event, '.', 1) || '.*', '*'];
 begin
 	return (
 		select array_agg(w.id) from webhooks w
 		where w.tenant_id = nullif(current_setting('app.tenant_id', true), '')::uuid
-			and w.disabled_at is null and event = any (w.events));
+			and w.disabled_at is null and w.events && names);
 end $$;
 
 -- Returns a timestamp as the API shows it: in UTC, with a fraction of a second only if it is not zero.

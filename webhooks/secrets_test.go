@@ -304,6 +304,9 @@ func TestEventsAndLimitOfWebhooks(t *testing.T) {
 		"events": []string{"production_run.failed", "production_run.completed"}}).Want(201)
 	a.Shows(map[string]string{"disabled": "true", "disabled_reason": "null", "events.1": "production_run.completed"})
 	admin.Patch(t, hooksPath+a.ID(), testkit.JSON{"events": nil}).Fields("events")
+	admin.Patch(t, hooksPath+a.ID(), testkit.JSON{"events": []string{"webhook.*"}}).Fields("events")
+	admin.Patch(t, hooksPath+a.ID(), testkit.JSON{"events": []string{"order.*", "order.done", "*"}}).Want(200).
+		Shows(map[string]string{"events.0": "order.*", "events.2": "*"})
 	admin.Patch(t, hooksPath+a.ID(), testkit.JSON{"events": []string{"production_run.failed"}, "description": nil}).
 		Want(200).Shows(map[string]string{"events.0": "production_run.failed", "description": "null", "disabled": "true"})
 	etag := admin.Get(t, hooksPath+a.ID()).Header.Get("ETag")

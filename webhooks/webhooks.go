@@ -35,11 +35,24 @@ var Definitions = []db.Definition{
 	{Name: "webhooks/emit", Version: 1, SQL: emitSQL},
 }
 
-// EventType is a type of events that a webhook can ask for.
+// EventType is a type of events.
 type EventType string
 
 // Enum returns all types that were declared.
 func (EventType) Enum() []string { return slices.Sorted(maps.Keys(declared)) }
+
+// Subscription is a type of events, all types of a group such as order.*, or * for all types.
+type Subscription string
+
+// Enum returns all types, their groups, and *.
+func (Subscription) Enum() []string {
+	all := map[string]bool{"*": true}
+	for name := range declared {
+		group, _, _ := strings.Cut(name, ".")
+		all[name], all[group+".*"] = true, true
+	}
+	return slices.Sorted(maps.Keys(all))
+}
 
 var declared = map[string]bool{}
 
@@ -155,15 +168,15 @@ func (s *Service) Routes() []server.Route {
 
 // Webhook is a webhook without its secret.
 type Webhook struct {
-	ID             server.UUID                            `json:"id" rule:"readOnly,notNull"`
-	URL            server.Optional[string]                `json:"url" rule:"required,maxLength=2000,format=uri"`
-	Events         server.Optional[server.Set[EventType]] `json:"events" rule:"required"`
-	Description    server.Optional[string]                `json:"description"`
-	Disabled       server.Optional[bool]                  `json:"disabled" rule:"notNull"`
-	DisabledAt     server.Timestamp                       `json:"disabled_at" rule:"readOnly"`
-	DisabledReason string                                 `json:"disabled_reason" rule:"readOnly,enum=gone|failing"`
-	FailingSince   server.Timestamp                       `json:"failing_since" rule:"readOnly"`
-	CreatedAt      server.Timestamp                       `json:"created_at" rule:"readOnly,notNull"`
+	ID             server.UUID                               `json:"id" rule:"readOnly,notNull"`
+	URL            server.Optional[string]                   `json:"url" rule:"required,maxLength=2000,format=uri"`
+	Events         server.Optional[server.Set[Subscription]] `json:"events" rule:"required"`
+	Description    server.Optional[string]                   `json:"description"`
+	Disabled       server.Optional[bool]                     `json:"disabled" rule:"notNull"`
+	DisabledAt     server.Timestamp                          `json:"disabled_at" rule:"readOnly"`
+	DisabledReason string                                    `json:"disabled_reason" rule:"readOnly,enum=gone|failing"`
+	FailingSince   server.Timestamp                          `json:"failing_since" rule:"readOnly"`
+	CreatedAt      server.Timestamp                          `json:"created_at" rule:"readOnly,notNull"`
 }
 
 // WebhookSecret is a webhook with its secret, as the operations that create one return it.

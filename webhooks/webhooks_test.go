@@ -21,6 +21,9 @@ func TestEvents(t *testing.T) {
 			admin := tenant.User(t, "admin")
 			hook := f.webhook(t, admin, s.URL+"/hooks?token=1")
 			path := hooksPath + hook.ID()
+			if kind != "webhook.test" {
+				admin.Patch(t, path, testkit.JSON{"events": []string{kind}}).Want(200)
+			}
 			var data map[string]string
 			switch kind {
 			case "webhook.test":
@@ -42,14 +45,48 @@ func TestEvents(t *testing.T) {
 					"minimum_grams": "10", "available_grams": "0", "missing_grams": "11"}
 			case "order.received":
 				catalog := tenant.User(t, "operator")
-				product := catalog.Post(t, "/api/v1/products", testkit.JSON{"name": "Vase"}).Want(201).ID()
+				product := catalog.Post(t, "/api/v1/products", testkit.JSON{"name": "Vase", "sku": "VASE"}).Want(201).ID()
 				order := testkit.JSON{"source": "etsy", "reference": "7", "customer": "Zoë \"Z\"", "due_date": "2030-02-01",
 					"items": []any{testkit.JSON{"product_id": product, "quantity": 2}}}
 				id := catalog.Post(t, "/api/v1/orders", order).Want(201).ID()
 				catalog.Post(t, "/api/v1/orders", order).Want(200)
-				catalog.Post(t, "/api/v1/orders", testkit.JSON{"status": "done"}).Want(201)
+				catalog.Patch(t, "/api/v1/orders/"+id, testkit.JSON{"notes": "Blue"}).Want(200)
 				data = map[string]string{"id": id, "reference": "7", "customer": "Zoë \"Z\"", "due_date": "2030-02-01",
-					"item_count": "1"}
+					"status": "received", "item_count": "1", "items.0.product_id": product, "items.0.sku": "VASE",
+					"items.0.quantity": "2"}
+			case "order.in_production", "order.done", "order.cancelled":
+				status := strings.TrimPrefix(kind, "order.")
+				id := tenant.User(t, "operator").Post(t, "/api/v1/orders", testkit.JSON{"reference": "8"}).Want(201).ID()
+				for range 2 {
+					tenant.User(t, "operator").Patch(t, "/api/v1/orders/"+id, testkit.JSON{"status": status}).Want(200)
+				}
+				data = map[string]string{"id": id, "reference": "8", "status": status, "item_count": "0"}
+			case "production_run.started":
+				operator := tenant.User(t, "operator")
+				run := "/api/v1/production-runs/" + operator.Post(t, "/api/v1/production-runs",
+					testkit.JSON{"printer_name": "P"}).Want(201).ID()
+				for _, status := range []string{"in_progress", "in_progress", "paused", "in_progress"} {
+					operator.Patch(t, run, testkit.JSON{"status": status, "started_at": "2024-01-15T10:00:00Z"}).Want(200)
+				}
+				data = map[string]string{"printer_name": "P", "started_at": "2024-01-15T10:00:00Z"}
+			case "spool.empty":
+				operator := tenant.User(t, "operator")
+				spool := operator.Post(t, "/api/v1/spools", testkit.JSON{"material_type": "PLA", "color": "Red",
+					"diameter_mm": 1.75, "net_weight_grams": 10}).Want(201).ID()
+				operator.Post(t, "/api/v1/spools/"+spool+"/deduct", testkit.JSON{"weight_grams": 9}).Want(200)
+				operator.Post(t, "/api/v1/spools/"+spool+"/deduct", testkit.JSON{"weight_grams": 1}).Want(200)
+				operator.Patch(t, "/api/v1/spools/"+spool, testkit.JSON{"remaining_weight_grams": 0}).Want(200)
+				data = map[string]string{"id": spool, "number": "1", "color": "Red", "brand": "null"}
+			case "product.cost_changed":
+				operator := tenant.User(t, "operator")
+				operator.Post(t, "/api/v1/spools", testkit.JSON{"material_type": "PLA", "color": "Red",
+					"diameter_mm": 1.75, "net_weight_grams": 1000, "purchase_price": 20}).Want(201)
+				product := operator.Post(t, "/api/v1/products", testkit.JSON{"name": "Vase", "materials": []any{
+					testkit.JSON{"material_type": "PLA", "color": "Red", "weight_grams": 100}}}).Want(201)
+				operator.Post(t, "/api/v1/products/"+product.ID()+"/recalculate", nil).Want(200)
+				operator.Patch(t, "/api/v1/products/"+product.ID()+"/materials/"+product.Text("materials.0.id"),
+					testkit.JSON{"weight_grams": 50}).Want(200)
+				data = map[string]string{"id": product.ID(), "total_cost": "1", "previous_total_cost": "2", "name": "Vase"}
 			default:
 				t.Fatal("the test does not cause the event")
 			}

@@ -35,7 +35,7 @@ WasteGroup = Literal["reason", "printer", "material", "product"]
 
 OrderStatus = Literal["received", "in_production", "done", "cancelled"]
 
-EventType = Literal["inventory.low_stock", "order.received", "production_run.completed", "production_run.failed"]
+Subscription = Literal["*", "inventory.*", "inventory.low_stock", "order.*", "order.cancelled", "order.done", "order.in_production", "order.received", "product.*", "product.cost_changed", "production_run.*", "production_run.completed", "production_run.failed", "production_run.started", "spool.*", "spool.empty"]
 
 DeliveryStatus = Literal["pending", "delivered", "failed"]
 
@@ -1669,8 +1669,8 @@ class Webhook:
     """The webhook's id."""
     url: str
     """Where events are sent: an https URL without user name, password and fragment."""
-    events: tuple[EventType, ...]
-    """The types of events that the webhook gets."""
+    events: tuple[Subscription, ...]
+    """The types of events that the webhook gets; `order.*` stands for all types of a group, and `*` for all."""
     description: str | None
     """What the webhook is for."""
     disabled: bool
@@ -1740,8 +1740,8 @@ class WebhookSecret:
     """The webhook's id."""
     url: str
     """Where events are sent: an https URL without user name, password and fragment."""
-    events: tuple[EventType, ...]
-    """The types of events that the webhook gets."""
+    events: tuple[Subscription, ...]
+    """The types of events that the webhook gets; `order.*` stands for all types of a group, and `*` for all."""
     description: str | None
     """What the webhook is for."""
     disabled: bool
@@ -1813,6 +1813,162 @@ def _WebhookTestEvent(d: Any, etag: str | None = None) -> WebhookTestEvent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SpoolEmpty:
+    """The type `SpoolEmpty` of the API."""
+
+    id: str
+    """The spool's id."""
+    number: int
+    """The spool's number."""
+    material_type: MaterialType
+    """Type of filament."""
+    color: str
+    """Name of the colour."""
+    brand: str | None
+    """Manufacturer."""
+    location: str | None
+    """Where the spool is."""
+
+
+def _SpoolEmpty(d: Any, etag: str | None = None) -> SpoolEmpty:
+    get = d.get
+    return SpoolEmpty(
+        id=get("id"),
+        number=get("number"),
+        material_type=get("material_type"),
+        color=get("color"),
+        brand=get("brand"),
+        location=get("location"),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpoolEmptyEvent:
+    """The type `SpoolEmptyEvent` of the API."""
+
+    type: Literal["spool.empty"]
+    """The type of the event."""
+    timestamp: _dt.datetime
+    """When the event happened."""
+    data: SpoolEmpty
+
+
+def _SpoolEmptyEvent(d: Any, etag: str | None = None) -> SpoolEmptyEvent:
+    get = d.get
+    return SpoolEmptyEvent(
+        type=get("type"),
+        timestamp=_core.timestamp(get("timestamp")),
+        data=_core.optional(_SpoolEmpty, get("data")),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostChanged:
+    """The type `CostChanged` of the API."""
+
+    id: str
+    """The product's id."""
+    sku: str | None
+    """Stock keeping unit."""
+    name: str
+    """Name of the product."""
+    total_cost: Number
+    """The new cost."""
+    previous_total_cost: Number
+    """The cost before."""
+    costs_complete: bool
+    """Whether all required materials, also of components, have a price."""
+
+
+def _CostChanged(d: Any, etag: str | None = None) -> CostChanged:
+    get = d.get
+    return CostChanged(
+        id=get("id"),
+        sku=get("sku"),
+        name=get("name"),
+        total_cost=_core.number(get("total_cost")),
+        previous_total_cost=_core.number(get("previous_total_cost")),
+        costs_complete=get("costs_complete"),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProductCostChangedEvent:
+    """The type `ProductCostChangedEvent` of the API."""
+
+    type: Literal["product.cost_changed"]
+    """The type of the event."""
+    timestamp: _dt.datetime
+    """When the event happened."""
+    data: CostChanged
+
+
+def _ProductCostChangedEvent(d: Any, etag: str | None = None) -> ProductCostChangedEvent:
+    get = d.get
+    return ProductCostChangedEvent(
+        type=get("type"),
+        timestamp=_core.timestamp(get("timestamp")),
+        data=_core.optional(_CostChanged, get("data")),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunStarted:
+    """The type `RunStarted` of the API."""
+
+    id: str
+    """The run's id."""
+    printer_name: str | None
+    """Name of the printer."""
+    started_at: _dt.datetime | None
+    """Start of printing."""
+
+
+def _RunStarted(d: Any, etag: str | None = None) -> RunStarted:
+    get = d.get
+    return RunStarted(
+        id=get("id"),
+        printer_name=get("printer_name"),
+        started_at=_core.timestamp(get("started_at")),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProductionRunStartedEvent:
+    """The type `ProductionRunStartedEvent` of the API."""
+
+    type: Literal["production_run.started"]
+    """The type of the event."""
+    timestamp: _dt.datetime
+    """When the event happened."""
+    data: RunStarted
+
+
+def _ProductionRunStartedEvent(d: Any, etag: str | None = None) -> ProductionRunStartedEvent:
+    get = d.get
+    return ProductionRunStartedEvent(
+        type=get("type"),
+        timestamp=_core.timestamp(get("timestamp")),
+        data=_core.optional(_RunStarted, get("data")),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrintedOrder:
+    """The type `PrintedOrder` of the API."""
+
+    id: str
+    """The order's id."""
+
+
+def _PrintedOrder(d: Any, etag: str | None = None) -> PrintedOrder:
+    get = d.get
+    return PrintedOrder(
+        id=get("id"),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunCompleted:
     """The type `RunCompleted` of the API."""
 
@@ -1828,6 +1984,8 @@ class RunCompleted:
     """Actual print time in hours."""
     actual_total_filament_grams: Number | None
     """Grams of filament that were deducted; null if they are more than 1,000,000."""
+    orders: tuple[PrintedOrder, ...]
+    """The orders that the run printed items of, at most 100."""
 
 
 def _RunCompleted(d: Any, etag: str | None = None) -> RunCompleted:
@@ -1839,6 +1997,7 @@ def _RunCompleted(d: Any, etag: str | None = None) -> RunCompleted:
         completed_at=_core.timestamp(get("completed_at")),
         actual_print_time_hours=_core.number(get("actual_print_time_hours")),
         actual_total_filament_grams=_core.number(get("actual_total_filament_grams")),
+        orders=_core.each(_PrintedOrder, get("orders")),
     )
 
 
@@ -1878,6 +2037,8 @@ class RunFailed:
     """Actual print time in hours."""
     actual_total_filament_grams: Number | None
     """Grams of filament that were deducted; null if they are more than 1,000,000."""
+    orders: tuple[PrintedOrder, ...]
+    """The orders that the run printed items of, at most 100."""
     failure_reason: FailureReason
     """Why the run failed."""
 
@@ -1891,6 +2052,7 @@ def _RunFailed(d: Any, etag: str | None = None) -> RunFailed:
         completed_at=_core.timestamp(get("completed_at")),
         actual_print_time_hours=_core.number(get("actual_print_time_hours")),
         actual_total_filament_grams=_core.number(get("actual_total_filament_grams")),
+        orders=_core.each(_PrintedOrder, get("orders")),
         failure_reason=get("failure_reason"),
     )
 
@@ -1916,8 +2078,32 @@ def _ProductionRunFailedEvent(d: Any, etag: str | None = None) -> ProductionRunF
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OrderReceived:
-    """The type `OrderReceived` of the API."""
+class OrderEventItem:
+    """The type `OrderEventItem` of the API."""
+
+    id: str
+    """The item's id."""
+    product_id: str
+    """The product."""
+    sku: str | None
+    """Stock keeping unit of the product."""
+    quantity: int
+    """Ordered pieces."""
+
+
+def _OrderEventItem(d: Any, etag: str | None = None) -> OrderEventItem:
+    get = d.get
+    return OrderEventItem(
+        id=get("id"),
+        product_id=get("product_id"),
+        sku=get("sku"),
+        quantity=get("quantity"),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrderEvent:
+    """The type `OrderEvent` of the API."""
 
     id: str
     """The order's id."""
@@ -1929,18 +2115,24 @@ class OrderReceived:
     """Who ordered."""
     due_date: _dt.date | None
     """When the order must be finished."""
+    status: OrderStatus
+    """State of the order."""
+    items: tuple[OrderEventItem, ...]
+    """The ordered products, oldest entry first, as many as fit into 13 kB."""
     item_count: int
-    """Number of items."""
+    """Number of all items."""
 
 
-def _OrderReceived(d: Any, etag: str | None = None) -> OrderReceived:
+def _OrderEvent(d: Any, etag: str | None = None) -> OrderEvent:
     get = d.get
-    return OrderReceived(
+    return OrderEvent(
         id=get("id"),
         source=get("source"),
         reference=get("reference"),
         customer=get("customer"),
         due_date=_core.date(get("due_date")),
+        status=get("status"),
+        items=_core.each(_OrderEventItem, get("items")),
         item_count=get("item_count"),
     )
 
@@ -1953,7 +2145,7 @@ class OrderReceivedEvent:
     """The type of the event."""
     timestamp: _dt.datetime
     """When the event happened."""
-    data: OrderReceived
+    data: OrderEvent
 
 
 def _OrderReceivedEvent(d: Any, etag: str | None = None) -> OrderReceivedEvent:
@@ -1961,7 +2153,67 @@ def _OrderReceivedEvent(d: Any, etag: str | None = None) -> OrderReceivedEvent:
     return OrderReceivedEvent(
         type=get("type"),
         timestamp=_core.timestamp(get("timestamp")),
-        data=_core.optional(_OrderReceived, get("data")),
+        data=_core.optional(_OrderEvent, get("data")),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrderInProductionEvent:
+    """The type `OrderInProductionEvent` of the API."""
+
+    type: Literal["order.in_production"]
+    """The type of the event."""
+    timestamp: _dt.datetime
+    """When the event happened."""
+    data: OrderEvent
+
+
+def _OrderInProductionEvent(d: Any, etag: str | None = None) -> OrderInProductionEvent:
+    get = d.get
+    return OrderInProductionEvent(
+        type=get("type"),
+        timestamp=_core.timestamp(get("timestamp")),
+        data=_core.optional(_OrderEvent, get("data")),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrderDoneEvent:
+    """The type `OrderDoneEvent` of the API."""
+
+    type: Literal["order.done"]
+    """The type of the event."""
+    timestamp: _dt.datetime
+    """When the event happened."""
+    data: OrderEvent
+
+
+def _OrderDoneEvent(d: Any, etag: str | None = None) -> OrderDoneEvent:
+    get = d.get
+    return OrderDoneEvent(
+        type=get("type"),
+        timestamp=_core.timestamp(get("timestamp")),
+        data=_core.optional(_OrderEvent, get("data")),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrderCancelledEvent:
+    """The type `OrderCancelledEvent` of the API."""
+
+    type: Literal["order.cancelled"]
+    """The type of the event."""
+    timestamp: _dt.datetime
+    """When the event happened."""
+    data: OrderEvent
+
+
+def _OrderCancelledEvent(d: Any, etag: str | None = None) -> OrderCancelledEvent:
+    get = d.get
+    return OrderCancelledEvent(
+        type=get("type"),
+        timestamp=_core.timestamp(get("timestamp")),
+        data=_core.optional(_OrderEvent, get("data")),
     )
 
 
@@ -2278,18 +2530,30 @@ class OrderItemCreate(TypedDict, total=False):
 
 WebhookEvent = (
     WebhookTestEvent
+    | SpoolEmptyEvent
+    | ProductCostChangedEvent
+    | ProductionRunStartedEvent
     | ProductionRunCompletedEvent
     | ProductionRunFailedEvent
     | OrderReceivedEvent
+    | OrderInProductionEvent
+    | OrderDoneEvent
+    | OrderCancelledEvent
     | InventoryLowStockEvent
 )
 """An event that a webhook sends."""
 
 EVENTS: dict[str, Callable[[Any], WebhookEvent]] = {
     "webhook.test": _WebhookTestEvent,
+    "spool.empty": _SpoolEmptyEvent,
+    "product.cost_changed": _ProductCostChangedEvent,
+    "production_run.started": _ProductionRunStartedEvent,
     "production_run.completed": _ProductionRunCompletedEvent,
     "production_run.failed": _ProductionRunFailedEvent,
     "order.received": _OrderReceivedEvent,
+    "order.in_production": _OrderInProductionEvent,
+    "order.done": _OrderDoneEvent,
+    "order.cancelled": _OrderCancelledEvent,
     "inventory.low_stock": _InventoryLowStockEvent,
 }
 
@@ -5525,7 +5789,7 @@ class WebhooksResource:
         self,
         *,
         url: str,
-        events: Sequence[EventType],
+        events: Sequence[Subscription],
         description: str | None = None,
         disabled: bool | None = None,
         idempotency_key: str | None = None,
@@ -5541,7 +5805,8 @@ class WebhooksResource:
         Requires the role `admin`.
 
         :param url: Where events are sent: an https URL without user name, password and fragment.
-        :param events: The types of events that the webhook gets.
+        :param events: The types of events that the webhook gets; `order.*` stands for all types of a group, and
+        `*` for all.
         :param description: What the webhook is for.
         :param disabled: A disabled webhook gets no events. Default: false.
         :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
@@ -5583,7 +5848,7 @@ class WebhooksResource:
         id: str,
         *,
         url: str | Unset = UNSET,
-        events: Sequence[EventType] | Unset = UNSET,
+        events: Sequence[Subscription] | Unset = UNSET,
         description: str | None | Unset = UNSET,
         disabled: bool | Unset = UNSET,
         if_match: str | None = None,
@@ -5597,7 +5862,8 @@ class WebhooksResource:
 
         :param id: The id of the webhook, a UUID.
         :param url: Where events are sent: an https URL without user name, password and fragment.
-        :param events: The types of events that the webhook gets.
+        :param events: The types of events that the webhook gets; `order.*` stands for all types of a group, and
+        `*` for all.
         :param description: What the webhook is for.
         :param disabled: A disabled webhook gets no events. Default: false.
         :param if_match: The ``etag`` of the resource as you know it. If the resource has changed since, the call
@@ -5865,6 +6131,7 @@ __all__ = [
     "ComponentHiddenError",
     "ComponentShare",
     "CostBreakdown",
+    "CostChanged",
     "Costs",
     "Deducted",
     "Delivery",
@@ -5875,7 +6142,6 @@ __all__ = [
     "DuplicateSkuError",
     "EmailTakenError",
     "End",
-    "EventType",
     "FailureReason",
     "ForbiddenError",
     "IdempotencyConflictError",
@@ -5895,23 +6161,29 @@ __all__ = [
     "NotFoundError",
     "Order",
     "OrderAvailability",
+    "OrderCancelledEvent",
     "OrderConflictError",
+    "OrderDoneEvent",
+    "OrderEvent",
+    "OrderEventItem",
+    "OrderInProductionEvent",
     "OrderItem",
     "OrderItemCreate",
     "OrderItemInUseError",
     "OrderList",
     "OrderListItem",
     "OrderNotOpenError",
-    "OrderReceived",
     "OrderReceivedEvent",
     "OrderStatus",
     "OrdersResource",
     "PayloadTooLargeError",
     "PreconditionFailedError",
+    "PrintedOrder",
     "Product",
     "ProductAvailability",
     "ProductComponent",
     "ProductComponentCreate",
+    "ProductCostChangedEvent",
     "ProductInUseError",
     "ProductList",
     "ProductListItem",
@@ -5919,6 +6191,7 @@ __all__ = [
     "ProductMaterialCreate",
     "ProductionRunCompletedEvent",
     "ProductionRunFailedEvent",
+    "ProductionRunStartedEvent",
     "ProductionRunsResource",
     "ProductsResource",
     "RateLimitExceededError",
@@ -5936,11 +6209,14 @@ __all__ = [
     "RunMaterial",
     "RunMaterialCreate",
     "RunNotOpenError",
+    "RunStarted",
     "RunStatus",
     "RunWarning",
     "SortOrder",
     "Spool",
     "SpoolDeduction",
+    "SpoolEmpty",
+    "SpoolEmptyEvent",
     "SpoolList",
     "SpoolsResource",
     "StockLevel",
@@ -5948,6 +6224,7 @@ __all__ = [
     "StockLevelLimitError",
     "StockLevelList",
     "StockLevelsResource",
+    "Subscription",
     "Test",
     "TokenExpiredError",
     "UnavailableError",

@@ -37,7 +37,7 @@ export type WasteGroup = "reason" | "printer" | "material" | "product";
 
 export type OrderStatus = "received" | "in_production" | "done" | "cancelled";
 
-export type EventType = "inventory.low_stock" | "order.received" | "production_run.completed" | "production_run.failed";
+export type Subscription = "*" | "inventory.*" | "inventory.low_stock" | "order.*" | "order.cancelled" | "order.done" | "order.in_production" | "order.received" | "product.*" | "product.cost_changed" | "production_run.*" | "production_run.completed" | "production_run.failed" | "production_run.started" | "spool.*" | "spool.empty";
 
 export type DeliveryStatus = "pending" | "delivered" | "failed";
 
@@ -950,8 +950,8 @@ export interface Webhook {
   readonly id: string;
   /** Where events are sent: an https URL without user name, password and fragment. */
   readonly url: string;
-  /** The types of events that the webhook gets. */
-  readonly events: readonly EventType[];
+  /** The types of events that the webhook gets; `order.*` stands for all types of a group, and `*` for all. */
+  readonly events: readonly Subscription[];
   /** What the webhook is for. */
   readonly description: string | null;
   /** A disabled webhook gets no events. Default: false. */
@@ -988,8 +988,8 @@ export interface WebhookSecret {
   readonly id: string;
   /** Where events are sent: an https URL without user name, password and fragment. */
   readonly url: string;
-  /** The types of events that the webhook gets. */
-  readonly events: readonly EventType[];
+  /** The types of events that the webhook gets; `order.*` stands for all types of a group, and `*` for all. */
+  readonly events: readonly Subscription[];
   /** What the webhook is for. */
   readonly description: string | null;
   /** A disabled webhook gets no events. Default: false. */
@@ -1023,6 +1023,81 @@ export interface WebhookTestEvent {
   readonly data: Test;
 }
 
+/** The type `SpoolEmpty` of the API. */
+export interface SpoolEmpty {
+  /** The spool's id. */
+  readonly id: string;
+  /** The spool's number. */
+  readonly number: number;
+  /** Type of filament. */
+  readonly material_type: MaterialType;
+  /** Name of the colour. */
+  readonly color: string;
+  /** Manufacturer. */
+  readonly brand: string | null;
+  /** Where the spool is. */
+  readonly location: string | null;
+}
+
+/** The type `SpoolEmptyEvent` of the API. */
+export interface SpoolEmptyEvent {
+  /** The type of the event. */
+  readonly type: "spool.empty";
+  /** When the event happened. */
+  readonly timestamp: string;
+  readonly data: SpoolEmpty;
+}
+
+/** The type `CostChanged` of the API. */
+export interface CostChanged<D = number> {
+  /** The product's id. */
+  readonly id: string;
+  /** Stock keeping unit. */
+  readonly sku: string | null;
+  /** Name of the product. */
+  readonly name: string;
+  /** The new cost. */
+  readonly total_cost: D;
+  /** The cost before. */
+  readonly previous_total_cost: D;
+  /** Whether all required materials, also of components, have a price. */
+  readonly costs_complete: boolean;
+}
+
+/** The type `ProductCostChangedEvent` of the API. */
+export interface ProductCostChangedEvent<D = number> {
+  /** The type of the event. */
+  readonly type: "product.cost_changed";
+  /** When the event happened. */
+  readonly timestamp: string;
+  readonly data: CostChanged<D>;
+}
+
+/** The type `RunStarted` of the API. */
+export interface RunStarted {
+  /** The run's id. */
+  readonly id: string;
+  /** Name of the printer. */
+  readonly printer_name: string | null;
+  /** Start of printing. */
+  readonly started_at: string | null;
+}
+
+/** The type `ProductionRunStartedEvent` of the API. */
+export interface ProductionRunStartedEvent {
+  /** The type of the event. */
+  readonly type: "production_run.started";
+  /** When the event happened. */
+  readonly timestamp: string;
+  readonly data: RunStarted;
+}
+
+/** The type `PrintedOrder` of the API. */
+export interface PrintedOrder {
+  /** The order's id. */
+  readonly id: string;
+}
+
 /** The type `RunCompleted` of the API. */
 export interface RunCompleted<D = number> {
   /** The run's id. */
@@ -1037,6 +1112,8 @@ export interface RunCompleted<D = number> {
   readonly actual_print_time_hours: D | null;
   /** Grams of filament that were deducted; null if they are more than 1,000,000. */
   readonly actual_total_filament_grams: D | null;
+  /** The orders that the run printed items of, at most 100. */
+  readonly orders: readonly PrintedOrder[];
 }
 
 /** The type `ProductionRunCompletedEvent` of the API. */
@@ -1062,6 +1139,8 @@ export interface RunFailed<D = number> {
   readonly actual_print_time_hours: D | null;
   /** Grams of filament that were deducted; null if they are more than 1,000,000. */
   readonly actual_total_filament_grams: D | null;
+  /** The orders that the run printed items of, at most 100. */
+  readonly orders: readonly PrintedOrder[];
   /** Why the run failed. */
   readonly failure_reason: FailureReason;
 }
@@ -1075,8 +1154,20 @@ export interface ProductionRunFailedEvent<D = number> {
   readonly data: RunFailed<D>;
 }
 
-/** The type `OrderReceived` of the API. */
-export interface OrderReceived {
+/** The type `OrderEventItem` of the API. */
+export interface OrderEventItem {
+  /** The item's id. */
+  readonly id: string;
+  /** The product. */
+  readonly product_id: string;
+  /** Stock keeping unit of the product. */
+  readonly sku: string | null;
+  /** Ordered pieces. */
+  readonly quantity: number;
+}
+
+/** The type `OrderEvent` of the API. */
+export interface OrderEvent {
   /** The order's id. */
   readonly id: string;
   /** Where the order comes from. */
@@ -1087,7 +1178,11 @@ export interface OrderReceived {
   readonly customer: string | null;
   /** When the order must be finished. */
   readonly due_date: string | null;
-  /** Number of items. */
+  /** State of the order. */
+  readonly status: OrderStatus;
+  /** The ordered products, oldest entry first, as many as fit into 13 kB. */
+  readonly items: readonly OrderEventItem[];
+  /** Number of all items. */
   readonly item_count: number;
 }
 
@@ -1097,7 +1192,34 @@ export interface OrderReceivedEvent {
   readonly type: "order.received";
   /** When the event happened. */
   readonly timestamp: string;
-  readonly data: OrderReceived;
+  readonly data: OrderEvent;
+}
+
+/** The type `OrderInProductionEvent` of the API. */
+export interface OrderInProductionEvent {
+  /** The type of the event. */
+  readonly type: "order.in_production";
+  /** When the event happened. */
+  readonly timestamp: string;
+  readonly data: OrderEvent;
+}
+
+/** The type `OrderDoneEvent` of the API. */
+export interface OrderDoneEvent {
+  /** The type of the event. */
+  readonly type: "order.done";
+  /** When the event happened. */
+  readonly timestamp: string;
+  readonly data: OrderEvent;
+}
+
+/** The type `OrderCancelledEvent` of the API. */
+export interface OrderCancelledEvent {
+  /** The type of the event. */
+  readonly type: "order.cancelled";
+  /** When the event happened. */
+  readonly timestamp: string;
+  readonly data: OrderEvent;
 }
 
 /** The type `LowStock` of the API. */
@@ -1206,9 +1328,15 @@ export interface DeliveryDetails {
 /** An event that a webhook sends. Newer services send other types too: ignore them. */
 export type WebhookEvent =
   | WebhookTestEvent
+  | SpoolEmptyEvent
+  | ProductCostChangedEvent<number>
+  | ProductionRunStartedEvent
   | ProductionRunCompletedEvent<number>
   | ProductionRunFailedEvent<number>
   | OrderReceivedEvent
+  | OrderInProductionEvent
+  | OrderDoneEvent
+  | OrderCancelledEvent
   | InventoryLowStockEvent<number>;
 
 /** The type `NewPassword` of the API, in request bodies. */
@@ -1737,8 +1865,8 @@ export interface StockLevelUpdate {
 export interface WebhookCreate {
   /** Where events are sent: an https URL without user name, password and fragment. */
   url: string;
-  /** The types of events that the webhook gets. */
-  events: readonly EventType[];
+  /** The types of events that the webhook gets; `order.*` stands for all types of a group, and `*` for all. */
+  events: readonly Subscription[];
   /** What the webhook is for. */
   description?: string | null | undefined;
   /** A disabled webhook gets no events. Default: false. */
@@ -1749,8 +1877,8 @@ export interface WebhookCreate {
 export interface WebhookUpdate {
   /** Where events are sent: an https URL without user name, password and fragment. */
   url?: string | undefined;
-  /** The types of events that the webhook gets. */
-  events?: readonly EventType[] | undefined;
+  /** The types of events that the webhook gets; `order.*` stands for all types of a group, and `*` for all. */
+  events?: readonly Subscription[] | undefined;
   /** What the webhook is for. */
   description?: string | null | undefined;
   /** A disabled webhook gets no events. Default: false. */
@@ -2202,6 +2330,7 @@ const DECIMALS: ReadonlySet<string> = /* @__PURE__ */ new Set([
   "needed_grams",
   "net_weight_grams",
   "new_weight",
+  "previous_total_cost",
   "previous_weight",
   "purchase_price",
   "rate",
