@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"spoolwright/auth"
-	"spoolwright/db"
 	"spoolwright/server"
 	"spoolwright/testkit"
 )
@@ -61,15 +60,6 @@ func compareGolden(t *testing.T, path string, got []byte) {
 	}
 }
 
-// allRoutes returns the routes of the whole API.
-func allRoutes(d *db.DB, a *auth.Service) []server.Route {
-	all := a.Routes()
-	for _, feature := range testkit.Features {
-		all = append(all, feature(d)...)
-	}
-	return all
-}
-
 // programRoutes returns the routes of the whole API, connected to the database of the tests.
 func programRoutes(t *testing.T) []server.Route {
 	t.Helper()
@@ -78,7 +68,7 @@ func programRoutes(t *testing.T) []server.Route {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return allRoutes(d, auth.New(d, tokens, auth.NewHasher(1), time.Now))
+	return testkit.Routes(d, auth.New(d, tokens, auth.NewHasher(1), time.Now))
 }
 
 // setting is an environment variable that the program reads, with its default value.

@@ -54,6 +54,15 @@ var Features = append(slices.Clip(app.Features), func(d *db.DB) []server.Route {
 	return webhooks.New(webhooks.Config{DB: d, Secrets: []string{Secret}}).Routes()
 })
 
+// Routes returns the routes of the whole API.
+func Routes(d *db.DB, a *auth.Service) []server.Route {
+	all := a.Routes()
+	for _, feature := range Features {
+		all = append(all, feature(d)...)
+	}
+	return all
+}
+
 // New starts a service with the auth routes and the routes of the given features. It stops when the test ends.
 func New(tb testing.TB, o Options, features ...func(*db.DB) []server.Route) *API {
 	tb.Helper()

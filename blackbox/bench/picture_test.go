@@ -1,13 +1,10 @@
-package blackbox_test
+package bench_test
 
 import (
-	"encoding/xml"
 	"fmt"
-	"io"
 	"math"
 	"slices"
 	"strings"
-	"testing"
 )
 
 // curve is a line of a picture: a request, and its durations in milliseconds by number of spools.
@@ -83,28 +80,4 @@ func picture(title string, curves []curve) string {
 		fmt.Fprintf(&b, `<text x="%d" y="%.1f" %s</text>`+"\n", width-right+8, labels[i].y+4, labels[i].text)
 	}
 	return b.String() + "</svg>\n"
-}
-
-func TestPicture(t *testing.T) {
-	t.Parallel()
-	svg := picture("Title", []curve{
-		{"flat", map[int]float64{1000: 0.2, 10_000: 0.2, 1_000_000: 0.2}},
-		{"steep", map[int]float64{1000: 0.3, 1_000_000: 230}},
-		{"steeper", map[int]float64{1000: 0.3, 1_000_000: 231}},
-	})
-	for d := xml.NewDecoder(strings.NewReader(svg)); ; {
-		if _, err := d.Token(); err == io.EOF {
-			break
-		} else if err != nil {
-			t.Fatalf("%v in\n%s", err, svg)
-		}
-	}
-	for _, want := range []string{"Title", ">flat<", ">steep<", ">steeper<", ">1000000<", ">0.1 ms<", ">1000 ms<"} {
-		if !strings.Contains(svg, want) {
-			t.Errorf("the picture lacks %s:\n%s", want, svg)
-		}
-	}
-	if strings.Contains(svg, "NaN") || strings.Contains(svg, "Inf") {
-		t.Errorf("the picture has an invalid number:\n%s", svg)
-	}
 }

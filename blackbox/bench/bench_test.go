@@ -1,4 +1,4 @@
-package blackbox_test
+package bench_test
 
 import (
 	"bufio"
@@ -34,6 +34,7 @@ import (
 	"spoolwright/inventory"
 	"spoolwright/server"
 	"spoolwright/spoolman"
+	"spoolwright/testkit"
 )
 
 // The benchmarks compare the service with its floor: the same statements, sent by the same number of clients as one
@@ -147,7 +148,7 @@ func newBenchService(b *testing.B, load func(ctx context.Context, f *benchServic
 	service := func(d *db.DB) *server.Server { // without rate limits and log
 		a := auth.New(d, tokens, auth.NewHasher(auth.Rounds), time.Now)
 		return server.New(server.Config{
-			Routes: allRoutes(d, a), Secrets: secrets, DB: d, Authenticate: a.Authenticate, Ready: d.Ready,
+			Routes: testkit.Routes(d, a), Secrets: secrets, DB: d, Authenticate: a.Authenticate, Ready: d.Ready,
 			Log: slog.New(slog.DiscardHandler), Metrics: server.NewMetrics("bench", d.Stats),
 			Surfaces: []server.Surface{spoolman.Surface(d)},
 		})

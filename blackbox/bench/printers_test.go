@@ -1,4 +1,4 @@
-package blackbox_test
+package bench_test
 
 import (
 	"fmt"
