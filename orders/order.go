@@ -10,6 +10,7 @@ import (
 	"reflect"
 
 	"spoolwright/db"
+	"spoolwright/production"
 	"spoolwright/server"
 	"spoolwright/webhooks"
 )
@@ -103,6 +104,16 @@ type Order struct {
 	CreatedAt server.Timestamp             `json:"created_at" rule:"readOnly,notNull"`
 	UpdatedAt server.Timestamp             `json:"updated_at" rule:"readOnly,notNull"`
 	HiddenAt  server.Timestamp             `json:"hidden_at" rule:"readOnly"`
+	Runs      []OrderRun                   `json:"runs" rule:"readOnly"`
+}
+
+// OrderRun is a production run that prints an item of an order.
+type OrderRun struct {
+	ID          server.UUID          `json:"id" rule:"notNull"`
+	Status      production.RunStatus `json:"status" rule:"notNull"`
+	PrinterName string               `json:"printer_name"`
+	StartedAt   server.Timestamp     `json:"started_at"`
+	CompletedAt server.Timestamp     `json:"completed_at"`
 }
 
 // OrderListItem is an order in lists.
@@ -154,7 +165,21 @@ const selectOrders = `
 			cross join lateral (select p.name, p.sku from products p where p.id = i.product_id offset 0) p
 			cross join lateral order_item_pieces(i.id) n
 			where i.order_id = o.id) as items,
-		o.created_at, o.updated_at, o.hidden_at
+		o.created_at, o.updated_at, o.hidden_at,
+		(select coalesce(json_agg(json_build_object('id', r.id, 'status', r.status, 'printer_name', r.printer_name,
+				'started_at', event_time(r.started_at), 'completed_at', event_time(r.completed_at))
+				order by r.created_at desc, r.id desc), '[]')
+			from (
+				select r.* from (
+					select distinct x.run_id from order_items i
+					cross join lateral (select x.run_id from run_items x where x.order_item_id = i.id offset 0) x
+					where i.order_id = o.id
+				) u
+				cross join lateral (
+					select * from production_runs r where r.id = u.run_id and r.hidden_at is null offset 0
+				) r
+				order by r.created_at desc, r.id desc limit 100
+			) r) as runs
 	from orders o where o.hidden_at is null`
 
 func selectOrder(id string) *db.Stmt { return db.SQL(selectOrders+` and o.id = $1`, id) }
@@ -168,7 +193,7 @@ var getDoc = &server.Doc{
 	ID: "getOrder", Tag: Tag, Summary: "Get an order",
 	Description: "Returns the order with its items. `produced` counts the good pieces of completed production runs " +
 		"whose items have the `order_item_id`, and all pieces of an item without counts. `planned` counts the pieces of " +
-		"such runs that are `pending`, `in_progress` or `paused`.\n\n" +
+		"such runs that are `pending`, `in_progress` or `paused`. `runs` has the newest 100 of those runs.\n\n" +
 		"An order is open while it is `received` or `in_production`. When a run that prints one of its items starts, an " +
 		"open order becomes `in_production`, and when all its items are produced, `done`, in the same transaction. The " +
 		"service never changes a status back.",

@@ -33,6 +33,29 @@ func shows(t testing.TB, c *testkit.Client, order, status, produced, planned str
 		"items.0.planned": planned})
 }
 
+// An order shows the runs that print its items, newest first, and no others.
+func TestRunsOfOrder(t *testing.T) {
+	t.Parallel()
+	api := newAPI(t)
+	c := api.Operator(t)
+	product := newProduct(t, c, "A", 10)
+	order, item := newOrder(t, c, product, 10)
+	other, otherItem := newOrder(t, c, product, 1)
+	c.Get(t, order).Want(200).Shows(map[string]string{"runs": "[]"})
+	first := newRun(t, c, product, item, 1, j{"printer_name": "P", "status": "in_progress", "started_at": "2024-01-15T10:00:00Z"})
+	second := newRun(t, c, product, item, 1, nil)
+	c.Post(t, second+"/items", j{"product_id": product, "order_item_id": item}).Want(201)
+	newRun(t, c, product, otherItem, 1, nil)
+	c.Get(t, order).Want(200).Shows(map[string]string{"runs.0.id": second[len(runs)+1:], "runs.1.id": first[len(runs)+1:],
+		"runs.1.status": "in_progress", "runs.1.printer_name": "P", "runs.1.started_at": "2024-01-15T10:00:00Z",
+		"runs.1.completed_at": "null"})
+	if n := len(c.Get(t, order).List("runs")) + len(c.Get(t, other).List("runs")); n != 3 {
+		t.Errorf("the orders show %d runs, want 2 and 1", n)
+	}
+	c.Delete(t, second).Want(204)
+	c.Get(t, order).Want(200).Shows(map[string]string{"runs.0.id": first[len(runs)+1:]})
+}
+
 // An order follows the runs that print its items.
 func TestOrderFollowsRuns(t *testing.T) {
 	t.Parallel()

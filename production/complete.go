@@ -70,7 +70,7 @@ type CompleteRequest struct {
 
 // CompleteMaterial is the actual weight of a material.
 type CompleteMaterial struct {
-	ID           server.Optional[server.UUID]    `json:"id" rule:"required"`
+	MaterialName
 	ActualWeight server.Optional[server.Decimal] `json:"actual_weight_grams" rule:"required,maximum=1000000"`
 }
 
@@ -85,24 +85,24 @@ type CompleteItem struct {
 
 // Check reports ids that are in a list twice.
 func (r *CompleteRequest) Check(problems *server.Problems) {
-	materials := make([]server.Optional[server.UUID], len(r.Materials))
+	names := make([]MaterialName, len(r.Materials))
 	for i, m := range r.Materials {
-		materials[i] = m.ID
+		names[i] = m.MaterialName
 	}
-	checkOnce("materials", materials, problems)
+	checkNames(names, problems)
 	items := make([]server.Optional[server.UUID], len(r.Items))
 	for i, item := range r.Items {
 		items[i] = item.ID
 	}
-	checkOnce("items", items, problems)
+	checkItems(items, problems)
 }
 
-// checkOnce reports ids that are in a list twice.
-func checkOnce(list string, ids []server.Optional[server.UUID], problems *server.Problems) {
+// checkItems reports ids that are in the list of items twice.
+func checkItems(ids []server.Optional[server.UUID], problems *server.Problems) {
 	seen := map[server.UUID]bool{}
 	for i, id := range ids {
 		if key := id.Or(""); key != "" && seen[key] {
-			problems.Add(fmt.Sprintf("%s[%d].id", list, i), "is in the list twice")
+			problems.Add(fmt.Sprintf("items[%d].id", i), "is in the list twice")
 		}
 		seen[id.Or("")] = true
 	}
@@ -135,15 +135,17 @@ var completeDoc = &server.Doc{
 		"completion, or null if it is more than 100,000 hours, unless the field is set). The weights include purged " +
 		"filament, so purge is not deducted separately.\n\n" +
 		"The body may be empty. It can contain the actual weights of materials and the numbers of pieces of items, " +
-		"which are set in the same transaction. As with `updateProductionRunMaterial`, the difference of both weights " +
+		"which are set in the same transaction. Instead of its " +
+		"`id`, `spool_id` or `spool_number` name a material if no other one of the run has the spool. As with `updateProductionRunMaterial`, the difference of both weights " +
 		"of the spool takes precedence over `actual_weight_grams`. An absent number of pieces keeps its value.",
 	Errors: []*server.Error{errNotOpen, errNoMaterials, errNotInRun, errUsageMissing, errInsufficient, errDeducted},
 }
 
 func (h handlers) complete(ctx context.Context, r *server.Request[CompleteRequest]) (server.OK[Completion], error) {
 	e := ending{status: completed, kind: "run", closed: errNotOpen, items: r.In.Items}
-	for _, m := range r.In.Materials {
-		e.grams = append(e.grams, sentGrams{string(*m.ID.Value), *m.ActualWeight.Value})
+	for i, m := range r.In.Materials {
+		e.grams = append(e.grams, sentGrams{MaterialName: m.MaterialName,
+			field: fmt.Sprintf("materials[%d].actual_weight_grams", i), grams: *m.ActualWeight.Value})
 	}
 	return h.end(ctx, r.ID("id"), &e)
 }

@@ -51,8 +51,56 @@ type ending struct {
 
 // sentGrams is what the request says that a material used.
 type sentGrams struct {
-	material string
+	MaterialName
+	field    string // of the request, such as materials[0].wasted_grams
 	grams    server.Decimal
+	material string // the id of the material, once check has found it
+}
+
+// MaterialName names a material of a run: by its id, or by its spool.
+type MaterialName struct {
+	ID          server.Optional[server.UUID] `json:"id"`
+	SpoolID     server.Optional[server.UUID] `json:"spool_id"`
+	SpoolNumber server.Optional[int64]       `json:"spool_number" rule:"minimum=1,maximum=999999999"`
+}
+
+// fields returns the names of the fields that are sent.
+func (n MaterialName) fields() (all []string) {
+	for _, f := range []struct {
+		name string
+		none bool
+	}{{"id", n.ID.IsNull()}, {"spool_id", n.SpoolID.IsNull()}, {"spool_number", n.SpoolNumber.IsNull()}} {
+		if !f.none {
+			all = append(all, f.name)
+		}
+	}
+	return all
+}
+
+// names reports whether the name is that of the material. The name of no field is that of any material.
+func (n MaterialName) names(m endingMaterial) bool {
+	return server.UUID(m.ID) == n.ID.Or(server.UUID(m.ID)) && server.UUID(m.SpoolID) == n.SpoolID.Or(server.UUID(m.SpoolID)) &&
+		m.SpoolNumber == n.SpoolNumber.Or(m.SpoolNumber)
+}
+
+// checkNames reports entries of materials that have no name or two, and names that are in the list twice.
+func checkNames(names []MaterialName, problems *server.Problems) {
+	seen := map[any]bool{}
+	for i, n := range names {
+		fields := n.fields()
+		if len(fields) != 1 {
+			problems.Add(fmt.Sprintf("materials[%d].id", i), "or spool_id or spool_number must be sent, one of them")
+			continue
+		}
+		for _, value := range []any{n.ID.Arg(), n.SpoolID.Arg(), n.SpoolNumber.Arg()} {
+			if value != nil && seen[value] {
+				problems.Add(fmt.Sprintf("materials[%d].%s", i, fields[0]), "is in the list twice")
+			}
+			if value != nil {
+				seen[value] = true
+			}
+		}
+	}
 }
 
 // endingRun is a run that ends, as the rules see it. The run and the spools of its materials are locked.
@@ -64,13 +112,14 @@ type endingRun struct {
 }
 
 type endingMaterial struct {
-	ID        string          `json:"id"`
-	Weighed   bool            `json:"weighed"` // whether both weights of the spool are recorded
-	Actual    *server.Decimal `json:"actual_weight_grams"`
-	SpoolID   string          `json:"spool_id"`
-	SpoolName string          `json:"spool_name"`
-	Remaining server.Decimal  `json:"remaining_weight_grams"`
-	Hidden    bool            `json:"hidden"`
+	ID          string          `json:"id"`
+	Weighed     bool            `json:"weighed"` // whether both weights of the spool are recorded
+	Actual      *server.Decimal `json:"actual_weight_grams"`
+	SpoolID     string          `json:"spool_id"`
+	SpoolNumber int64           `json:"spool_number"`
+	SpoolName   string          `json:"spool_name"`
+	Remaining   server.Decimal  `json:"remaining_weight_grams"`
+	Hidden      bool            `json:"hidden"`
 }
 
 type endingItem struct {
@@ -92,12 +141,33 @@ func (e *ending) check(run *endingRun) error {
 		return e.closed
 	}
 	var unknown []string
-	for i, sent := range e.grams {
-		if !slices.ContainsFunc(run.materials, func(m endingMaterial) bool { return m.ID == sent.material }) {
-			unknown = append(unknown, fmt.Sprintf("materials[%d].id", i))
+	var problems server.Problems
+	for i := range e.grams {
+		sent := &e.grams[i]
+		var found []string
+		for _, m := range run.materials {
+			if sent.names(m) {
+				found = append(found, m.ID)
+			}
+		}
+		field := sent.field
+		if names := sent.fields(); names != nil {
+			field = fmt.Sprintf("materials[%d].%s", i, names[0])
+		}
+		switch named := sent.fields() != nil; {
+		case len(found) == 1:
+			sent.material = found[0]
+			if slices.ContainsFunc(e.grams[:i], func(g sentGrams) bool { return g.material == sent.material }) {
+				problems.Add(field, "is a material that is in the list twice")
+			}
+		case !named:
+			problems.Add(field, "needs a run of one material; this one has %d: name them in materials", len(run.materials))
+		case found == nil:
+			unknown = append(unknown, field)
+		default:
+			problems.Add(field, "is the spool of several materials of the run; name one by its id")
 		}
 	}
-	var problems server.Problems
 	for i, sent := range e.items {
 		n := slices.IndexFunc(run.items, func(item endingItem) bool { return item.ID == string(*sent.ID.Value) })
 		if n < 0 {
@@ -189,13 +259,9 @@ func (e *ending) deductions(materials []endingMaterial) ([]SpoolDeduction, error
 
 // sentFor returns the names of the fields of the request with grams of materials on the spool.
 func (e *ending) sentFor(materials []endingMaterial, spool string) (fields []string) {
-	field := "wasted_grams"
-	if e.status == completed {
-		field = "actual_weight_grams"
-	}
-	for i, sent := range e.grams {
+	for _, sent := range e.grams {
 		if slices.ContainsFunc(materials, func(m endingMaterial) bool { return m.ID == sent.material && m.SpoolID == spool }) {
-			fields = append(fields, fmt.Sprintf("materials[%d].%s", i, field))
+			fields = append(fields, sent.field)
 		}
 	}
 	return fields
@@ -217,7 +283,7 @@ func (h handlers) end(ctx context.Context, id string, e *ending) ([]byte, error)
 			m.actual_weight_grams, s.*
 		from (select * from run_materials where run_id = $1 order by spool_id, created_at, id) m
 		cross join lateral (
-			select id as spool_id, spool_name(material_type, color, brand) as spool_name, remaining_weight_grams,
+			select id as spool_id, number as spool_number, spool_name(material_type, color, brand) as spool_name, remaining_weight_grams,
 				hidden_at is not null as hidden
 			from spools where id = m.spool_id for no key update
 		) s`, id)

@@ -2,6 +2,7 @@ package production
 
 import (
 	"context"
+	"fmt"
 
 	"spoolwright/server"
 )
@@ -17,36 +18,43 @@ func (FailureReason) Enum() []string {
 
 // FailRequest is the body of fail.
 type FailRequest struct {
-	Reason    server.Optional[FailureReason] `json:"reason" rule:"required"`
-	Notes     server.Optional[string]        `json:"notes" rule:"maxLength=10000"`
-	Materials []WastedMaterial               `json:"materials"`
+	Reason    server.Optional[FailureReason]  `json:"reason" rule:"required"`
+	Notes     server.Optional[string]         `json:"notes" rule:"maxLength=10000"`
+	Materials []WastedMaterial                `json:"materials"`
+	Wasted    server.Optional[server.Decimal] `json:"wasted_grams" rule:"maximum=1000000"`
 }
 
 // CancelRequest is the body of cancel.
 type CancelRequest struct {
-	Reason    server.Optional[FailureReason] `json:"reason"`
-	Notes     server.Optional[string]        `json:"notes" rule:"maxLength=10000"`
-	Materials []WastedMaterial               `json:"materials"`
+	Reason    server.Optional[FailureReason]  `json:"reason"`
+	Notes     server.Optional[string]         `json:"notes" rule:"maxLength=10000"`
+	Materials []WastedMaterial                `json:"materials"`
+	Wasted    server.Optional[server.Decimal] `json:"wasted_grams" rule:"maximum=1000000"`
 }
 
 // WastedMaterial is the weight that a material wasted.
 type WastedMaterial struct {
-	ID     server.Optional[server.UUID]    `json:"id" rule:"required"`
+	MaterialName
 	Wasted server.Optional[server.Decimal] `json:"wasted_grams" rule:"required,maximum=1000000"`
 }
 
-// Check reports ids that are in the list twice.
-func (r *FailRequest) Check(problems *server.Problems) { checkWasted(r.Materials, problems) }
+// Check reports materials without a name, in the list twice, or next to weights of the whole run.
+func (r *FailRequest) Check(problems *server.Problems) { checkWasted(r.Materials, r.Wasted, problems) }
 
-// Check reports ids that are in the list twice.
-func (r *CancelRequest) Check(problems *server.Problems) { checkWasted(r.Materials, problems) }
+// Check reports materials without a name, in the list twice, or next to weights of the whole run.
+func (r *CancelRequest) Check(problems *server.Problems) {
+	checkWasted(r.Materials, r.Wasted, problems)
+}
 
-func checkWasted(materials []WastedMaterial, problems *server.Problems) {
-	ids := make([]server.Optional[server.UUID], len(materials))
+func checkWasted(materials []WastedMaterial, wasted server.Optional[server.Decimal], problems *server.Problems) {
+	names := make([]MaterialName, len(materials))
 	for i, m := range materials {
-		ids[i] = m.ID
+		names[i] = m.MaterialName
 	}
-	checkOnce("materials", ids, problems)
+	checkNames(names, problems)
+	if !wasted.IsNull() && len(materials) > 0 {
+		problems.Add("wasted_grams", "must not be sent with materials")
+	}
 }
 
 // End is the response to fail and cancel.
@@ -66,7 +74,9 @@ const endRules = " adds an entry of the kind `wasted` to each spool's usage ledg
 	"`RUN_NOT_OPEN`.\n\n" +
 	"The wasted grams of a material are the difference of both weights of its spool, if they are recorded, else " +
 	"`wasted_grams`, else its `actual_weight_grams`, else 0. The request fails and changes nothing if a spool has less " +
-	"filament, or filament was used from a spool that was removed (`INSUFFICIENT_FILAMENT`).\n\n" +
+	"filament, or filament was used from a spool that was removed (`INSUFFICIENT_FILAMENT`). Instead of its `id`, `spool_id` or " +
+	"`spool_number` name a material if no other one of the run has the spool. For a run of one material, the request may " +
+	"have `wasted_grams` without `materials`.\n\n" +
 	"Sets `status`, `completed_at` (to the current time, unless it is set), `actual_total_filament_grams` and " +
 	"`actual_print_time_hours` as `completeProductionRun` does, `inventory_updated`, and `failure_reason` and " +
 	"`failure_notes` to `reason` and `notes`, if they are sent. Afterwards the status and the materials are fixed. "
@@ -88,19 +98,24 @@ var cancelDoc = &server.Doc{
 }
 
 func (h handlers) fail(ctx context.Context, r *server.Request[FailRequest]) (server.OK[End], error) {
-	return h.waste(ctx, r.ID("id"), failed, r.In.Reason.Arg(), r.In.Notes.Arg(), r.In.Materials)
+	return h.waste(ctx, r.ID("id"), failed, r.In.Reason.Arg(), r.In.Notes.Arg(), r.In.Wasted, r.In.Materials)
 }
 
 func (h handlers) cancel(ctx context.Context, r *server.Request[CancelRequest]) (server.OK[End], error) {
-	return h.waste(ctx, r.ID("id"), cancelled, r.In.Reason.Arg(), r.In.Notes.Arg(), r.In.Materials)
+	return h.waste(ctx, r.ID("id"), cancelled, r.In.Reason.Arg(), r.In.Notes.Arg(), r.In.Wasted, r.In.Materials)
 }
 
 // waste ends a run with the status failed or cancelled.
-func (h handlers) waste(ctx context.Context, id string, status RunStatus, reason, notes any, materials []WastedMaterial,
+func (h handlers) waste(ctx context.Context, id string, status RunStatus, reason, notes any,
+	wasted server.Optional[server.Decimal], materials []WastedMaterial,
 ) (server.OK[End], error) {
 	e := ending{status: status, kind: "wasted", closed: errClosed, reason: reason, notes: notes}
-	for _, m := range materials {
-		e.grams = append(e.grams, sentGrams{string(*m.ID.Value), *m.Wasted.Value})
+	for i, m := range materials {
+		e.grams = append(e.grams, sentGrams{MaterialName: m.MaterialName,
+			field: fmt.Sprintf("materials[%d].wasted_grams", i), grams: *m.Wasted.Value})
+	}
+	if !wasted.IsNull() {
+		e.grams = append(e.grams, sentGrams{field: "wasted_grams", grams: *wasted.Value})
 	}
 	return h.end(ctx, id, &e)
 }

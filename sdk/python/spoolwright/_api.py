@@ -1411,6 +1411,33 @@ def _OrderItem(d: Any, etag: str | None = None) -> OrderItem:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OrderRun:
+    """The type `OrderRun` of the API."""
+
+    id: str
+    """The run's id."""
+    status: RunStatus
+    """State of the run."""
+    printer_name: str | None
+    """Name of the printer."""
+    started_at: _dt.datetime | None
+    """Start of printing."""
+    completed_at: _dt.datetime | None
+    """End of printing."""
+
+
+def _OrderRun(d: Any, etag: str | None = None) -> OrderRun:
+    get = d.get
+    return OrderRun(
+        id=get("id"),
+        status=get("status"),
+        printer_name=get("printer_name"),
+        started_at=_core.timestamp(get("started_at")),
+        completed_at=_core.timestamp(get("completed_at")),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
     """The type `Order` of the API."""
 
@@ -1436,6 +1463,8 @@ class Order:
     """Time of the last change of the order, its items or its status."""
     hidden_at: _dt.datetime | None
     """Time when the order was removed; null for orders that are not hidden."""
+    runs: tuple[OrderRun, ...]
+    """The newest 100 production runs that print an item of the order, newest first."""
     etag: str | None = field(default=None, compare=False)
     """The version of the resource, for ``if_match``. None in lists, and where the service sends none."""
 
@@ -1454,6 +1483,7 @@ def _Order(d: Any, etag: str | None = None) -> Order:
         created_at=_core.timestamp(get("created_at")),
         updated_at=_core.timestamp(get("updated_at")),
         hidden_at=_core.timestamp(get("hidden_at")),
+        runs=_core.each(_OrderRun, get("runs")),
         etag=etag,
     )
 
@@ -2483,13 +2513,20 @@ class RunMaterialCreate(_RunMaterialCreateRequired, total=False):
     """Price per gram; by default cost_per_gram of the spool."""
 
 
-class CompleteMaterial(TypedDict):
-    """The type `CompleteMaterial` of the API, in request bodies."""
-
-    id: str
-    """The material's id."""
+class _CompleteMaterialRequired(TypedDict):
     actual_weight_grams: DecimalInput
     """Used grams, including purge."""
+
+
+class CompleteMaterial(_CompleteMaterialRequired, total=False):
+    """The type `CompleteMaterial` of the API, in request bodies."""
+
+    id: str | None
+    """The material's id; spool_id and spool_number are others of its names."""
+    spool_id: str | None
+    """The material's spool, if the run has it once."""
+    spool_number: int | None
+    """The number of the material's spool, if the run has it once."""
 
 
 class _CompleteItemRequired(TypedDict):
@@ -2508,13 +2545,20 @@ class CompleteItem(_CompleteItemRequired, total=False):
     """Why pieces failed."""
 
 
-class WastedMaterial(TypedDict):
-    """The type `WastedMaterial` of the API, in request bodies."""
-
-    id: str
-    """The material's id."""
+class _WastedMaterialRequired(TypedDict):
     wasted_grams: DecimalInput
     """Wasted grams; 0 if nothing was printed."""
+
+
+class WastedMaterial(_WastedMaterialRequired, total=False):
+    """The type `WastedMaterial` of the API, in request bodies."""
+
+    id: str | None
+    """The material's id; spool_id and spool_number are others of its names."""
+    spool_id: str | None
+    """The material's spool, if the run has it once."""
+    spool_number: int | None
+    """The number of the material's spool, if the run has it once."""
 
 
 class OrderItemCreate(TypedDict, total=False):
@@ -4991,7 +5035,8 @@ class ProductionRunsResource:
         filament, so purge is not deducted separately.
 
         The body may be empty. It can contain the actual weights of materials and the numbers of pieces of items,
-        which are set in the same transaction. As with `updateProductionRunMaterial`, the difference of both
+        which are set in the same transaction. Instead of its `id`, `spool_id` or `spool_number` name a material if
+        no other one of the run has the spool. As with `updateProductionRunMaterial`, the difference of both
         weights of the spool takes precedence over `actual_weight_grams`. An absent number of pieces keeps its
         value.
 
@@ -5021,6 +5066,7 @@ class ProductionRunsResource:
         reason: FailureReason,
         notes: str | None = None,
         materials: Sequence[WastedMaterial] | None = None,
+        wasted_grams: DecimalInput | None = None,
         idempotency_key: str | None = None,
     ) -> End:
         """Record that a run failed, and the filament it wasted.
@@ -5031,7 +5077,9 @@ class ProductionRunsResource:
 
         The wasted grams of a material are the difference of both weights of its spool, if they are recorded, else
         `wasted_grams`, else its `actual_weight_grams`, else 0. The request fails and changes nothing if a spool
-        has less filament, or filament was used from a spool that was removed (`INSUFFICIENT_FILAMENT`).
+        has less filament, or filament was used from a spool that was removed (`INSUFFICIENT_FILAMENT`). Instead of
+        its `id`, `spool_id` or `spool_number` name a material if no other one of the run has the spool. For a run
+        of one material, the request may have `wasted_grams` without `materials`.
 
         Sets `status`, `completed_at` (to the current time, unless it is set), `actual_total_filament_grams` and
         `actual_print_time_hours` as `completeProductionRun` does, `inventory_updated`, and `failure_reason` and
@@ -5045,6 +5093,7 @@ class ProductionRunsResource:
         :param reason: Why the run failed.
         :param notes: Remarks on the failure.
         :param materials: Wasted weights of materials.
+        :param wasted_grams: Wasted grams of a run of one material, in place of materials.
         :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
         a key.
         """
@@ -5056,6 +5105,7 @@ class ProductionRunsResource:
                 "reason": reason,
                 "notes": UNSET if notes is None else notes,
                 "materials": UNSET if materials is None else materials,
+                "wasted_grams": UNSET if wasted_grams is None else wasted_grams,
             },
             idempotency_key=idempotency_key or _core.new_key(),
         )
@@ -5067,6 +5117,7 @@ class ProductionRunsResource:
         reason: FailureReason | None = None,
         notes: str | None = None,
         materials: Sequence[WastedMaterial] | None = None,
+        wasted_grams: DecimalInput | None = None,
         idempotency_key: str | None = None,
     ) -> End:
         """Cancel a run, and record the filament it wasted.
@@ -5077,7 +5128,9 @@ class ProductionRunsResource:
 
         The wasted grams of a material are the difference of both weights of its spool, if they are recorded, else
         `wasted_grams`, else its `actual_weight_grams`, else 0. The request fails and changes nothing if a spool
-        has less filament, or filament was used from a spool that was removed (`INSUFFICIENT_FILAMENT`).
+        has less filament, or filament was used from a spool that was removed (`INSUFFICIENT_FILAMENT`). Instead of
+        its `id`, `spool_id` or `spool_number` name a material if no other one of the run has the spool. For a run
+        of one material, the request may have `wasted_grams` without `materials`.
 
         Sets `status`, `completed_at` (to the current time, unless it is set), `actual_total_filament_grams` and
         `actual_print_time_hours` as `completeProductionRun` does, `inventory_updated`, and `failure_reason` and
@@ -5091,6 +5144,7 @@ class ProductionRunsResource:
         :param reason: Why the run was cancelled.
         :param notes: Remarks on the reason.
         :param materials: Wasted weights of materials.
+        :param wasted_grams: Wasted grams of a run of one material, in place of materials.
         :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
         a key.
         """
@@ -5102,6 +5156,7 @@ class ProductionRunsResource:
                 "reason": UNSET if reason is None else reason,
                 "notes": UNSET if notes is None else notes,
                 "materials": UNSET if materials is None else materials,
+                "wasted_grams": UNSET if wasted_grams is None else wasted_grams,
             },
             idempotency_key=idempotency_key or _core.new_key(),
         )
@@ -5267,7 +5322,7 @@ class OrdersResource:
 
         Returns the order with its items. `produced` counts the good pieces of completed production runs whose
         items have the `order_item_id`, and all pieces of an item without counts. `planned` counts the pieces of
-        such runs that are `pending`, `in_progress` or `paused`.
+        such runs that are `pending`, `in_progress` or `paused`. `runs` has the newest 100 of those runs.
 
         An order is open while it is `received` or `in_production`. When a run that prints one of its items starts,
         an open order becomes `in_production`, and when all its items are produced, `done`, in the same
@@ -6174,6 +6229,7 @@ __all__ = [
     "OrderListItem",
     "OrderNotOpenError",
     "OrderReceivedEvent",
+    "OrderRun",
     "OrderStatus",
     "OrdersResource",
     "PayloadTooLargeError",

@@ -806,6 +806,20 @@ export interface OrderItem {
   readonly planned: number;
 }
 
+/** The type `OrderRun` of the API. */
+export interface OrderRun {
+  /** The run's id. */
+  readonly id: string;
+  /** State of the run. */
+  readonly status: RunStatus;
+  /** Name of the printer. */
+  readonly printer_name: string | null;
+  /** Start of printing. */
+  readonly started_at: string | null;
+  /** End of printing. */
+  readonly completed_at: string | null;
+}
+
 /** The type `Order` of the API. */
 export interface Order {
   /** The order's id. */
@@ -830,6 +844,8 @@ export interface Order {
   readonly updated_at: string;
   /** Time when the order was removed; null for orders that are not hidden. */
   readonly hidden_at: string | null;
+  /** The newest 100 production runs that print an item of the order, newest first. */
+  readonly runs: readonly OrderRun[];
 }
 
 /** The type `AvailableSpool` of the API. */
@@ -1733,8 +1749,12 @@ export interface RunMaterialUpdate {
 
 /** The type `CompleteMaterial` of the API, in request bodies. */
 export interface CompleteMaterial {
-  /** The material's id. */
-  id: string;
+  /** The material's id; spool_id and spool_number are others of its names. */
+  id?: string | null | undefined;
+  /** The material's spool, if the run has it once. */
+  spool_id?: string | null | undefined;
+  /** The number of the material's spool, if the run has it once. */
+  spool_number?: number | null | undefined;
   /** Used grams, including purge. */
   actual_weight_grams: Decimal;
 }
@@ -1761,8 +1781,12 @@ export interface CompleteRequest {
 
 /** The type `WastedMaterial` of the API, in request bodies. */
 export interface WastedMaterial {
-  /** The material's id. */
-  id: string;
+  /** The material's id; spool_id and spool_number are others of its names. */
+  id?: string | null | undefined;
+  /** The material's spool, if the run has it once. */
+  spool_id?: string | null | undefined;
+  /** The number of the material's spool, if the run has it once. */
+  spool_number?: number | null | undefined;
   /** Wasted grams; 0 if nothing was printed. */
   wasted_grams: Decimal;
 }
@@ -1775,6 +1799,8 @@ export interface FailRequest {
   notes?: string | null | undefined;
   /** Wasted weights of materials. */
   materials?: readonly WastedMaterial[] | undefined;
+  /** Wasted grams of a run of one material, in place of materials. */
+  wasted_grams?: Decimal | null | undefined;
 }
 
 /** The type `CancelRequest` of the API, in request bodies. */
@@ -1785,6 +1811,8 @@ export interface CancelRequest {
   notes?: string | null | undefined;
   /** Wasted weights of materials. */
   materials?: readonly WastedMaterial[] | undefined;
+  /** Wasted grams of a run of one material, in place of materials. */
+  wasted_grams?: Decimal | null | undefined;
 }
 
 /** The type `OrderItemCreate` of the API, in request bodies. */
@@ -3421,8 +3449,9 @@ export class ProductionRunsResource<M extends DecimalMode = "number"> {
    * not deducted separately.
    *
    * The body may be empty. It can contain the actual weights of materials and the numbers of pieces of items, which
-   * are set in the same transaction. As with `updateProductionRunMaterial`, the difference of both weights of the
-   * spool takes precedence over `actual_weight_grams`. An absent number of pieces keeps its value.
+   * are set in the same transaction. Instead of its `id`, `spool_id` or `spool_number` name a material if no other
+   * one of the run has the spool. As with `updateProductionRunMaterial`, the difference of both weights of the spool
+   * takes precedence over `actual_weight_grams`. An absent number of pieces keeps its value.
    *
    * Requires the role `operator` or `admin`.
    */
@@ -3443,7 +3472,9 @@ export class ProductionRunsResource<M extends DecimalMode = "number"> {
    *
    * The wasted grams of a material are the difference of both weights of its spool, if they are recorded, else
    * `wasted_grams`, else its `actual_weight_grams`, else 0. The request fails and changes nothing if a spool has less
-   * filament, or filament was used from a spool that was removed (`INSUFFICIENT_FILAMENT`).
+   * filament, or filament was used from a spool that was removed (`INSUFFICIENT_FILAMENT`). Instead of its `id`,
+   * `spool_id` or `spool_number` name a material if no other one of the run has the spool. For a run of one material,
+   * the request may have `wasted_grams` without `materials`.
    *
    * Sets `status`, `completed_at` (to the current time, unless it is set), `actual_total_filament_grams` and
    * `actual_print_time_hours` as `completeProductionRun` does, `inventory_updated`, and `failure_reason` and
@@ -3470,7 +3501,9 @@ export class ProductionRunsResource<M extends DecimalMode = "number"> {
    *
    * The wasted grams of a material are the difference of both weights of its spool, if they are recorded, else
    * `wasted_grams`, else its `actual_weight_grams`, else 0. The request fails and changes nothing if a spool has less
-   * filament, or filament was used from a spool that was removed (`INSUFFICIENT_FILAMENT`).
+   * filament, or filament was used from a spool that was removed (`INSUFFICIENT_FILAMENT`). Instead of its `id`,
+   * `spool_id` or `spool_number` name a material if no other one of the run has the spool. For a run of one material,
+   * the request may have `wasted_grams` without `materials`.
    *
    * Sets `status`, `completed_at` (to the current time, unless it is set), `actual_total_filament_grams` and
    * `actual_print_time_hours` as `completeProductionRun` does, `inventory_updated`, and `failure_reason` and
@@ -3562,7 +3595,7 @@ export class OrdersResource<M extends DecimalMode = "number"> {
    *
    * Returns the order with its items. `produced` counts the good pieces of completed production runs whose items have
    * the `order_item_id`, and all pieces of an item without counts. `planned` counts the pieces of such runs that are
-   * `pending`, `in_progress` or `paused`.
+   * `pending`, `in_progress` or `paused`. `runs` has the newest 100 of those runs.
    *
    * An order is open while it is `received` or `in_production`. When a run that prints one of its items starts, an
    * open order becomes `in_production`, and when all its items are produced, `done`, in the same transaction. The
