@@ -29,6 +29,8 @@ func Routes(d *db.DB) []server.Route {
 	return []server.Route{
 		server.Op("GET /api/v1/spools", server.Read, server.Handle(h.list), listDoc),
 		server.Op("POST /api/v1/spools", server.Write, server.Handle(h.create), createDoc),
+		server.Op("PATCH /api/v1/spools", server.Write, server.Handle(h.updateMany), updateManyDoc),
+		server.Op("DELETE /api/v1/spools", server.Write, server.Handle(h.deleteMany), deleteManyDoc),
 		server.Op("POST /api/v1/spools/import", server.Write,
 			server.HandleText("text/csv", importExample, h.prepareImport, h.importRows), importDoc),
 		server.Op("GET /api/v1/spools/export", server.Read, Export.Endpoint(d, "spools"), exportDoc),
@@ -205,9 +207,12 @@ func (h handlers) write(ctx context.Context, spool *db.Stmt) ([]byte, error) {
 const costTooLarge = "makes cost_per_gram larger than 999,999,999"
 
 // costError converts the error of a cost_per_gram out of range to a 422. PostgreSQL computes that column.
-func costError(err error) error {
+func costError(err error) error { return costErrorOn("purchase_price", err) }
+
+// costErrorOn is costError with the name of the field in the request.
+func costErrorOn(field string, err error) error {
 	if errors.Is(err, db.ErrOutOfRange) || db.Violates(err, "spools_cost_per_gram_check") {
-		return server.Invalid("purchase_price", costTooLarge).Because(err)
+		return server.Invalid(field, costTooLarge).Because(err)
 	}
 	return err
 }

@@ -8,6 +8,7 @@ import (
 	"mime"
 	"net/http"
 	"reflect"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -154,7 +155,7 @@ type decoder struct {
 func (d *decoder) object(text []byte, v reflect.Value, prefix string) error {
 	schema := SchemaOfType(v.Type())
 	var problems Problems
-	lists := map[*Field]array{}
+	lists, parts := map[*Field]array{}, map[*Field]part{}
 	seen := make(map[string]bool, 16)
 	walker := walker{text: text, member: func(key string, value any) {
 		seen[key] = true
@@ -175,7 +176,20 @@ func (d *decoder) object(text []byte, v reflect.Value, prefix string) error {
 			} else {
 				lists[f] = entries
 			}
+		case f.Part:
+			if text, ok := value.(part); ok {
+				parts[f] = text
+			} else if value != nil || f.Required {
+				problems.Add(key, "must be a JSON object")
+			}
 		default:
+			if f.Query {
+				var problem string
+				if value, problem = f.fromJSON(value); problem != "" {
+					problems.Add(key, "%s", problem)
+					return
+				}
+			}
 			field := v.FieldByIndex(f.index).Addr().Interface().(settable)
 			if problem := field.set(f, value); problem != "" {
 				problems.Add(key, "%s", problem)
@@ -199,6 +213,15 @@ func (d *decoder) object(text []byte, v reflect.Value, prefix string) error {
 	for _, f := range schema.Fields {
 		if err := d.entries(lists[f], v, f, prefix); err != nil {
 			return err
+		}
+		if text := parts[f]; text != nil {
+			to := reflect.New(f.Kind)
+			v.FieldByIndex(f.index).Set(to)
+			inner := decoder{patch: true, unknown: d.unknown}
+			if err := inner.object(text, to.Elem(), prefix+f.Name+"."); err != nil {
+				return err
+			}
+			d.problems, d.unknown = append(d.problems, inner.problems...), inner.unknown
 		}
 	}
 	if c, ok := v.Addr().Interface().(Checker); ok {
@@ -247,10 +270,11 @@ func check(in any, problems Problems) error {
 	return problems.Err()
 }
 
-// array is the value of a list that is a member of the outermost object: the texts of its entries. nested is the value
-// of any other list and of an object.
+// array and part are the values of a list and of an object that are members of the outermost object: the texts of the
+// list's entries, and the text of the object. nested is the value of any other list or object.
 type (
 	array  [][]byte
+	part   []byte
 	nested struct{}
 )
 
@@ -289,7 +313,11 @@ func (w *walker) value(depth int) (any, error) {
 	w.space()
 	switch c := w.text[w.at]; c {
 	case '{':
-		return nested{}, w.object(depth)
+		start := w.at
+		if err := w.object(depth); err != nil || depth != 2 {
+			return nested{}, err
+		}
+		return part(w.text[start:w.at]), nil
 	case '[':
 		entries, err := w.list(depth)
 		if depth == 2 {
@@ -387,6 +415,19 @@ func (w *walker) string() string {
 	var s string
 	json.Unmarshal(w.text[start:w.at], &s)
 	return s
+}
+
+// fromJSON returns the scalar for the value of a query parameter in a body, where numbers and booleans may also be texts.
+func (f *Field) fromJSON(v any) (any, string) {
+	switch v := v.(type) {
+	case string:
+		return f.fromText(v), ""
+	case number:
+		return f.fromText(string(v)), ""
+	case bool:
+		return f.fromText(strconv.FormatBool(v)), ""
+	}
+	return nil, "must be a text, a number, true or false, as the parameter of the list"
 }
 
 // fromText returns the scalar for the text of a query parameter or a cell of a CSV file.

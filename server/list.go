@@ -447,6 +447,29 @@ func (l *List) Following(p db.Position, limit string) (string, []any) {
 	return "select id from " + source + oldest.clause() + " limit " + limit, l.args
 }
 
+// Lock returns statements that lock the rows which meet the conditions, at most limit, in the order of their ids. The
+// last one returns the columns of these rows.
+func (l *List) Lock(ctx context.Context, columns string, limit int) []*db.Stmt {
+	var before []*db.Stmt
+	if l.scan {
+		before = []*db.Stmt{db.AllowScans()}
+		l.And("tenant_id = " + l.arg(db.ActorOf(ctx).Tenant))
+	}
+	// In the default order, which an index has for each filter.
+	ids := "select id from " + l.matching("id, created_at") + " order by created_at desc, id desc limit " + strconv.Itoa(limit)
+	return append(before, LockRows(l.table, columns, ids, strings.Join(l.conditions(), " and "), l.args...))
+}
+
+// LockRows returns a statement that locks the rows of a table whose ids a query returns, in the order of the ids. It
+// returns the columns of those that meet the condition when they are locked.
+func LockRows(table, columns, ids, condition string, args ...any) *db.Stmt {
+	return db.SQL(`
+		with found as materialized (`+ids+`)
+		select locked.* from (select distinct id from found order by id) ids cross join lateral (
+			select `+columns+` from `+table+` where id = ids.id and `+condition+` for no key update
+		) locked`, args...)
+}
+
 func whereOf(conditions []string) string {
 	if len(conditions) == 0 {
 		return ""

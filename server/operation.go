@@ -246,9 +246,12 @@ func (o *operation) authorize(w http.ResponseWriter, r *http.Request, info *requ
 
 // read reads the parts of the request that the operation needs, and the Idempotency-Key.
 func (o *operation) read(w http.ResponseWriter, r *http.Request) (c call, key string, err error) {
-	c = call{patch: r.Method == http.MethodPatch}
+	c = call{patch: o.route.IsPartial()}
 	c.ids = pathIDs(r, o.names, &c.problems)
 	c.query = readQuery(r.URL.RawQuery, o.parameters, &c.problems)
+	if o.current == nil && (r.Method == http.MethodPatch || r.Method == http.MethodDelete) && r.Header["If-Match"] != nil {
+		c.problems.Add("If-Match", "is not supported by this operation")
+	}
 	if o.route.Idempotent {
 		key = IdempotencyKey(r, &c.problems)
 	}

@@ -59,6 +59,11 @@ func (r Route) Method() string { method, _, _ := strings.Cut(r.Pattern, " "); re
 // Path returns the pattern's path.
 func (r Route) Path() string { _, path, _ := strings.Cut(r.Pattern, " "); return path }
 
+// IsPartial reports whether the body is a part of a resource, the one that a PATCH changes.
+func (r Route) IsPartial() bool {
+	return r.Method() == http.MethodPatch && !SchemaOfType(r.Endpoint.In).HasParts()
+}
+
 // Doc is the part of a route's documentation that its types do not contain.
 type Doc struct {
 	ID          string   // operationId
@@ -212,7 +217,7 @@ type call struct {
 	query    url.Values
 	body     []byte
 	optional bool // the body may be empty
-	patch    bool // the method is PATCH
+	patch    bool // the body is partial
 }
 
 // run executes a prepared call. It is called again if its transaction is retried. Existing is that of the Request.

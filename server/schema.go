@@ -54,7 +54,8 @@ type Field struct {
 	Kind  reflect.Type // the type of the value, or of the elements of a list
 	Input bool         // an Optional, which requests may contain
 	List  bool         // a nested list, which a POST and single responses contain, and a PATCH ignores
-	Set   bool         // a Set of values of Enum; Kind is string
+	Set   bool         // a Set or a Several; Kind is the type of an entry
+	Part  bool         // a pointer to a struct: an object in a request, with the fields of a PATCH or of a query
 	Owner reflect.Type // the struct that declares the field
 
 	short bool // a text without maxLength, around which blanks are removed
@@ -111,6 +112,8 @@ func SchemaOfType(t reflect.Type) *Schema {
 			}
 		} else if sf.Type.Kind() == reflect.Slice {
 			f.List, f.Kind = true, sf.Type.Elem()
+		} else if sf.Type.Kind() == reflect.Pointer {
+			f.Part, f.Kind = true, sf.Type.Elem()
 		}
 		if enum, ok := reflect.Zero(f.Kind).Interface().(Enum); ok {
 			f.Enum, f.Named, f.Kind = enum.Enum(), f.Kind.Name(), reflect.TypeFor[string]()
@@ -190,6 +193,12 @@ func (f *Field) parse(rules string) {
 		}
 		f.Maximum = maxDecimal
 	}
+}
+
+// HasParts reports whether a field is an object in a request. All required fields of such a request must be present,
+// also in a PATCH.
+func (s *Schema) HasParts() bool {
+	return slices.ContainsFunc(s.Fields, func(f *Field) bool { return f.Part })
 }
 
 // Nested returns the schema of the object that the field holds, or of each object in its list. It is nil for a scalar.

@@ -128,7 +128,7 @@ func (Set[E]) element() reflect.Type { return reflect.TypeFor[E]() }
 func (s Set[E]) texts() []string     { return s }
 
 // parse stores the decoded value of a JSON list. It returns the problem with it, or "".
-func (s *Set[E]) parse(v any) string {
+func (s *Set[E]) parse(_ *Field, v any) string {
 	entries, ok := v.(array)
 	if !ok {
 		return "must be a list of strings"
@@ -149,6 +149,43 @@ func (s *Set[E]) parse(v any) string {
 		*s = append(*s, value)
 	}
 	return ""
+}
+
+// Several is a list of values, from 1 to MaxSeveral. In SQL it is an array.
+type Several[T UUID | int64] []T
+
+// MaxSeveral is the maximum length of a Several.
+const MaxSeveral = 1000
+
+func (Several[T]) element() reflect.Type { return reflect.TypeFor[T]() }
+
+// parse stores the decoded value of a JSON list for the field f. It returns the problem with it, or "".
+func (s *Several[T]) parse(f *Field, v any) string {
+	entries, ok := v.(array)
+	if !ok || len(entries) == 0 || len(entries) > MaxSeveral {
+		return "must be a list with 1 to " + strconv.Itoa(MaxSeveral) + " entries"
+	}
+	one := *f
+	one.Set = false
+	for i, entry := range entries {
+		var value Optional[T]
+		problem := value.set(&one, scalar(entry))
+		if problem == "" && value.IsNull() {
+			problem = "must not be null"
+		}
+		if problem != "" {
+			return fmt.Sprintf("has an invalid entry: %s[%d] %s", f.Name, i, problem)
+		}
+		*s = append(*s, *value.Value)
+	}
+	return ""
+}
+
+// scalar returns the decoded value of a JSON text, which json.Valid accepts, as the values of a walker.
+func scalar(text []byte) any {
+	w := walker{text: text}
+	v, _ := w.value(maxDepth) // neither an object nor a list has an error below this depth
+	return v
 }
 
 // Optional is a field of a request: absent, null, or a value.
@@ -256,8 +293,8 @@ func (o *Optional[T]) set(f *Field, v any) string {
 			problem = "must be a UUID"
 		}
 		*to = UUID(id)
-	case interface{ parse(any) string }:
-		problem = to.parse(v)
+	case interface{ parse(*Field, any) string }:
+		problem = to.parse(f, v)
 	case Enum:
 		var s string
 		s, problem = f.text(v)

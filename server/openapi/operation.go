@@ -48,7 +48,7 @@ func (d *document) operation(route server.Route, guarded, tagged bool) object {
 		op.add("parameters", params)
 	}
 	if e.ReadsBody() {
-		name := d.request(e.In, route.Method() == "PATCH")
+		name := d.request(e.In, route.IsPartial())
 		content := append(object{{"schema", ref("schemas", name)}}, d.requestExamples(route)...)
 		op.add("requestBody", object{{"required", !e.Optional}, {"content", object{{"application/json", content}}}})
 	}

@@ -32,10 +32,15 @@ func (d *document) request(t reflect.Type, patch bool) string {
 			continue
 		}
 		var schema object
-		if f.List {
+		switch {
+		case f.List:
 			schema = object{{"type", "array"}, {"maxItems", server.MaxEntries},
 				{"items", ref("schemas", d.request(f.Kind, false))}}
-		} else {
+		case f.Part:
+			schema = ref("schemas", d.request(f.Kind, !server.SchemaOfType(f.Kind).Fields[0].Query))
+		case f.Query:
+			schema = d.scalar(f, false)
+		default:
 			schema = d.scalar(f, !f.Required && !(patch && f.NotNull))
 		}
 		properties.add(f.Name, d.documented(f, schema))
@@ -196,6 +201,10 @@ func (d *document) scalar(f *server.Field, nullable bool) object {
 	if f.Set {
 		values := *f
 		values.Set = false
+		if len(f.Enum) == 0 {
+			return object{{"type", "array"}, {"minItems", 1}, {"maxItems", server.MaxSeveral},
+				{"items", schemaOf(&values, false)}}
+		}
 		return object{{"type", "array"}, {"minItems", 1}, {"maxItems", len(f.Enum)}, {"uniqueItems", true},
 			{"items", d.scalar(&values, false)}}
 	}

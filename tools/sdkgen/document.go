@@ -363,10 +363,10 @@ func (m *method) hasQuery(name string) bool {
 }
 
 // nameMethods sets the names: the operationId without the noun of the group, or the whole operationId if that name is
-// empty or used.
+// empty or used. An operation on one resource has the short name, and not the one on several.
 func (g *group) nameMethods() {
 	used := map[string]bool{}
-	for _, m := range g.methods {
+	name := func(m *method) {
 		words := withoutNoun(splitWords(m.id), g.words)
 		for len(words) > 1 && slices.Contains([]string{"from", "to", "of", "for", "in"}, words[len(words)-1]) {
 			words = words[:len(words)-1]
@@ -379,6 +379,17 @@ func (g *group) nameMethods() {
 		}
 		used[strings.Join(words, "_")] = true
 		m.words = words
+	}
+	several := func(m *method) bool { return len(m.pathParams) == 0 && (m.verb == "PATCH" || m.verb == "DELETE") }
+	for _, m := range g.methods {
+		if !several(m) {
+			name(m)
+		}
+	}
+	for _, m := range g.methods {
+		if several(m) {
+			name(m)
+		}
 	}
 }
 

@@ -361,6 +361,27 @@ def _SpoolList(d: Any, etag: str | None = None) -> SpoolList:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BulkResult:
+    """The type `BulkResult` of the API."""
+
+    matched: int
+    """Number of spools that the request selects."""
+    changed: int
+    """Number of those that it changed. A spool that already has all new values is not changed."""
+    dry_run: bool
+    """Whether nothing was changed, because the request was for a dry run."""
+
+
+def _BulkResult(d: Any, etag: str | None = None) -> BulkResult:
+    get = d.get
+    return BulkResult(
+        matched=get("matched"),
+        changed=get("changed"),
+        dry_run=get("dry_run"),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Imported:
     """The type `Imported` of the API."""
 
@@ -2431,6 +2452,68 @@ def _DeliveryDetails(d: Any, etag: str | None = None) -> DeliveryDetails:
     )
 
 
+class SpoolFilter(TypedDict, total=False):
+    """The type `SpoolFilter` of the API, in request bodies."""
+
+    number: int
+    """Only the spool with this number."""
+    material_type: MaterialType
+    """Only spools of this material."""
+    brand: str
+    """Only spools of this brand: the whole name, not case-sensitive."""
+    color: str
+    """Only spools of this colour: the whole name, not case-sensitive."""
+    in_stock: bool
+    """true: only spools with filament left; false: only empty spools."""
+    search: str
+    """Only spools with this text in material, brand, colour, supplier or notes, ignoring case; no wildcards."""
+    archived: Archived
+    """true: only archived spools; false: only the others; any: all. The default for removed spools is any."""
+    hidden: bool
+    """true: only removed spools; false: only the others."""
+
+
+class SpoolUpdate(TypedDict, total=False):
+    """The type `SpoolUpdate` of the API, in request bodies."""
+
+    material_type: MaterialType
+    """Type of filament."""
+    brand: str | None
+    """Name of the manufacturer."""
+    color: str
+    """Name of the colour."""
+    color_hex: str | None
+    """The colour as #RRGGBB."""
+    finish: str | None
+    """Free text such as Matte, Glossy or Silk."""
+    diameter_mm: DecimalInput
+    """Filament diameter in millimetres. One of 1.75, 2.85."""
+    net_weight_grams: DecimalInput
+    """Grams of filament on a full spool."""
+    remaining_weight_grams: DecimalInput
+    """Grams of filament left; net_weight_grams by default. The usage ledger records every change."""
+    spool_weight_grams: DecimalInput | None
+    """Weight of the empty spool in grams."""
+    purchase_price: DecimalInput | None
+    """Price of the spool."""
+    supplier: str | None
+    """Name of the supplier."""
+    purchase_date: _dt.date | None
+    """Date of purchase."""
+    notes: str | None
+    """Free text."""
+    location: str | None
+    """Where the spool is."""
+    lot_number: str | None
+    """Lot number of the manufacturer."""
+    density_g_cm3: DecimalInput | None
+    """Density of the filament in g/cm³; null: the usual density of the material."""
+    archived: bool
+    """Whether the spool is archived. Lists leave archived spools out by default, and they are not in stock for
+    prices.
+    """
+
+
 class _ProductMaterialCreateRequired(TypedDict):
     material_type: MaterialType
     """Type of filament."""
@@ -3486,6 +3569,84 @@ class SpoolsResource:
                 "archived": UNSET if archived is None else archived,
             },
             idempotency_key=idempotency_key or _core.new_key(),
+        )
+
+    def update_spools(
+        self,
+        *,
+        changes: SpoolUpdate,
+        ids: Sequence[str] | Unset = UNSET,
+        numbers: Sequence[int] | Unset = UNSET,
+        filter: SpoolFilter | Unset = UNSET,
+        dry_run: bool | None | Unset = UNSET,
+    ) -> BulkResult:
+        """Update several spools.
+
+        Changes the fields in `changes` of several spools. The request selects at most 1,000 spools by `ids`, by
+        `numbers` or by `filter`, which has the filters of the list by name. All of them are changed, or none. An
+        id or a number of no spool returns `UNKNOWN_REFERENCE`; a filter that matches more spools returns `422`.
+        With `dry_run`, the request is checked as without it, and nothing changes. The request can be repeated: it
+        needs no `Idempotency-Key`. `If-Match` is not supported.
+
+        For each spool, a changed `remaining_weight_grams` is an entry of the usage ledger, as when it is updated
+        alone.
+
+        Requires the role `operator` or `admin`.
+
+        :param changes: The fields to change, as in a `PATCH` of one spool.
+        :param ids: The ids of the spools.
+        :param numbers: The numbers of the spools.
+        :param filter: The filters of `GET /api/v1/spools` that select the spools, at least one. As in the list,
+        archived spools are left out unless `archived` says otherwise.
+        :param dry_run: true: check the request and count the spools, but change nothing.
+        """
+        return self._client._call(
+            "PATCH",
+            "/spools",
+            _BulkResult,
+            body={
+                "changes": changes,
+                "ids": ids,
+                "numbers": numbers,
+                "filter": filter,
+                "dry_run": dry_run,
+            },
+        )
+
+    def delete_spools(
+        self,
+        *,
+        ids: Sequence[str] | None = None,
+        numbers: Sequence[int] | None = None,
+        filter: SpoolFilter | None = None,
+        dry_run: bool | None = None,
+    ) -> BulkResult:
+        """Remove several spools.
+
+        Hides several spools, as `deleteSpool` does. The request selects at most 1,000 spools by `ids`, by
+        `numbers` or by `filter`, which has the filters of the list by name. All of them are changed, or none. An
+        id or a number of no spool returns `UNKNOWN_REFERENCE`; a filter that matches more spools returns `422`.
+        With `dry_run`, the request is checked as without it, and nothing changes. The request can be repeated: it
+        needs no `Idempotency-Key`. `If-Match` is not supported.
+
+        Requires the role `operator` or `admin`.
+
+        :param ids: The ids of the spools.
+        :param numbers: The numbers of the spools.
+        :param filter: The filters of `GET /api/v1/spools` that select the spools, at least one. As in the list,
+        archived spools are left out unless `archived` says otherwise.
+        :param dry_run: true: check the request and count the spools, but change nothing.
+        """
+        return self._client._call(
+            "DELETE",
+            "/spools",
+            _BulkResult,
+            body={
+                "ids": UNSET if ids is None else ids,
+                "numbers": UNSET if numbers is None else numbers,
+                "filter": UNSET if filter is None else filter,
+                "dry_run": UNSET if dry_run is None else dry_run,
+            },
         )
 
     def import_csv(
@@ -6178,6 +6339,7 @@ __all__ = [
     "AuthResource",
     "AvailableMaterial",
     "AvailableSpool",
+    "BulkResult",
     "Client",
     "CompleteItem",
     "CompleteMaterial",
@@ -6273,7 +6435,9 @@ __all__ = [
     "SpoolDeduction",
     "SpoolEmpty",
     "SpoolEmptyEvent",
+    "SpoolFilter",
     "SpoolList",
+    "SpoolUpdate",
     "SpoolsResource",
     "StockLevel",
     "StockLevelExistsError",

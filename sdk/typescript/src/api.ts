@@ -223,6 +223,16 @@ export interface SpoolList<D = number> {
   readonly next: string | null;
 }
 
+/** The type `BulkResult` of the API. */
+export interface BulkResult {
+  /** Number of spools that the request selects. */
+  readonly matched: number;
+  /** Number of those that it changed. A spool that already has all new values is not changed. */
+  readonly changed: number;
+  /** Whether nothing was changed, because the request was for a dry run. */
+  readonly dry_run: boolean;
+}
+
 /** The type `Imported` of the API. */
 export interface Imported {
   /** Number of spools that were created. */
@@ -1459,6 +1469,26 @@ export interface SpoolCreate {
   quantity?: number | null | undefined;
 }
 
+/** The type `SpoolFilter` of the API, in request bodies. */
+export interface SpoolFilter {
+  /** Only the spool with this number. */
+  number?: number | undefined;
+  /** Only spools of this material. */
+  material_type?: MaterialType | undefined;
+  /** Only spools of this brand: the whole name, not case-sensitive. */
+  brand?: string | undefined;
+  /** Only spools of this colour: the whole name, not case-sensitive. */
+  color?: string | undefined;
+  /** true: only spools with filament left; false: only empty spools. */
+  in_stock?: boolean | undefined;
+  /** Only spools with this text in material, brand, colour, supplier or notes, ignoring case; no wildcards. */
+  search?: string | undefined;
+  /** true: only archived spools; false: only the others; any: all. The default for removed spools is any. */
+  archived?: Archived | undefined;
+  /** true: only removed spools; false: only the others. */
+  hidden?: boolean | undefined;
+}
+
 /** The type `SpoolUpdate` of the API, in request bodies. */
 export interface SpoolUpdate {
   /** Type of filament. */
@@ -1497,6 +1527,38 @@ export interface SpoolUpdate {
    * Whether the spool is archived. Lists leave archived spools out by default, and they are not in stock for prices.
    */
   archived?: boolean | undefined;
+}
+
+/** The type `SpoolChanges` of the API, in request bodies. */
+export interface SpoolChanges {
+  /** The ids of the spools. */
+  ids?: readonly string[] | undefined;
+  /** The numbers of the spools. */
+  numbers?: readonly number[] | undefined;
+  /**
+   * The filters of `GET /api/v1/spools` that select the spools, at least one. As in the list, archived spools are
+   * left out unless `archived` says otherwise.
+   */
+  filter?: SpoolFilter | undefined;
+  /** true: check the request and count the spools, but change nothing. */
+  dry_run?: boolean | null | undefined;
+  /** The fields to change, as in a `PATCH` of one spool. */
+  changes: SpoolUpdate;
+}
+
+/** The type `SpoolRemoval` of the API, in request bodies. */
+export interface SpoolRemoval {
+  /** The ids of the spools. */
+  ids?: readonly string[] | undefined;
+  /** The numbers of the spools. */
+  numbers?: readonly number[] | undefined;
+  /**
+   * The filters of `GET /api/v1/spools` that select the spools, at least one. As in the list, archived spools are
+   * left out unless `archived` says otherwise.
+   */
+  filter?: SpoolFilter | undefined;
+  /** true: check the request and count the spools, but change nothing. */
+  dry_run?: boolean | null | undefined;
 }
 
 /** The type `Deduction` of the API, in request bodies. */
@@ -2684,6 +2746,44 @@ export class SpoolsResource<M extends DecimalMode = "number"> {
     options: RequestOptions & Keyed = {},
   ): Promise<SpoolList<Decimals[M]>> {
     return this.#client.call("POST", `/spools`, { body: input, keyed: true }, options);
+  }
+
+  /**
+   * Update several spools.
+   *
+   * Changes the fields in `changes` of several spools. The request selects at most 1,000 spools by `ids`, by
+   * `numbers` or by `filter`, which has the filters of the list by name. All of them are changed, or none. An id or a
+   * number of no spool returns `UNKNOWN_REFERENCE`; a filter that matches more spools returns `422`. With `dry_run`,
+   * the request is checked as without it, and nothing changes. The request can be repeated: it needs no
+   * `Idempotency-Key`. `If-Match` is not supported.
+   *
+   * For each spool, a changed `remaining_weight_grams` is an entry of the usage ledger, as when it is updated alone.
+   *
+   * Requires the role `operator` or `admin`.
+   */
+  updateSpools(
+    input: SpoolChanges,
+    options: RequestOptions = {},
+  ): Promise<BulkResult> {
+    return this.#client.call("PATCH", `/spools`, { body: input }, options);
+  }
+
+  /**
+   * Remove several spools.
+   *
+   * Hides several spools, as `deleteSpool` does. The request selects at most 1,000 spools by `ids`, by `numbers` or
+   * by `filter`, which has the filters of the list by name. All of them are changed, or none. An id or a number of no
+   * spool returns `UNKNOWN_REFERENCE`; a filter that matches more spools returns `422`. With `dry_run`, the request
+   * is checked as without it, and nothing changes. The request can be repeated: it needs no `Idempotency-Key`.
+   * `If-Match` is not supported.
+   *
+   * Requires the role `operator` or `admin`.
+   */
+  deleteSpools(
+    input: SpoolRemoval,
+    options: RequestOptions = {},
+  ): Promise<BulkResult> {
+    return this.#client.call("DELETE", `/spools`, { body: input }, options);
   }
 
   /**

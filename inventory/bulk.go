@@ -1,0 +1,205 @@
+package inventory
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+
+	"spoolwright/db"
+	"spoolwright/server"
+)
+
+// Selection selects spools in one of three ways.
+type Selection struct {
+	IDs     server.Optional[server.Several[server.UUID]] `json:"ids"`
+	Numbers server.Optional[server.Several[int64]]       `json:"numbers" rule:"minimum=1,maximum=999999999"`
+	Filter  *SpoolFilter                                 `json:"filter"`
+	DryRun  server.Optional[bool]                        `json:"dry_run"`
+}
+
+// Check accepts a selection with exactly one of its ways.
+func (s *Selection) Check(problems *server.Problems) {
+	given := 0
+	for _, is := range []bool{!s.IDs.IsNull(), !s.Numbers.IsNull(), s.Filter != nil} {
+		if is {
+			given++
+		}
+	}
+	if given != 1 && len(*problems) == 0 {
+		problems.Add("body", "must have exactly one of ids, numbers and filter")
+	}
+	if s.Filter != nil && s.Filter.Hidden.Or(false) {
+		problems.Add("filter.hidden", "must be false: removed spools are not changed")
+	}
+}
+
+// SpoolChanges is the request to change several spools.
+type SpoolChanges struct {
+	Selection
+	Changes *Spool `json:"changes" rule:"required"`
+}
+
+// SpoolRemoval is the request to remove several spools.
+type SpoolRemoval struct{ Selection }
+
+// BulkResult counts the spools of a bulk operation.
+type BulkResult struct {
+	Matched int64 `json:"matched" rule:"notNull"`
+	Changed int64 `json:"changed" rule:"notNull"`
+	DryRun  bool  `json:"dry_run" rule:"notNull"`
+}
+
+var errUnknownSpools = server.BadRequest("UNKNOWN_REFERENCE", "Not a spool: %s", "ids[3]").On("ids[3]")
+
+const bulkRules = "The request selects at most 1,000 spools by `ids`, by `numbers` or by `filter`, which has the filters " +
+	"of the list by name. All of them are changed, or none. An id or a number of no spool returns `UNKNOWN_REFERENCE`; " +
+	"a filter that matches more spools returns `422`. With `dry_run`, the request is checked as without it, and " +
+	"nothing changes. The request can be repeated: it needs no `Idempotency-Key`. `If-Match` is not supported."
+
+var updateManyDoc = &server.Doc{
+	ID: "updateSpools", Tag: tag, Summary: "Update several spools",
+	Description: "Changes the fields in `changes` of several spools. " + bulkRules + "\n\nFor each spool, a changed " +
+		"`remaining_weight_grams` is an entry of the usage ledger, as when it is updated alone.",
+	Errors:  []*server.Error{errUnknownSpools},
+	Request: `{"filter":{"brand":"Polymaker","archived":"true"},"changes":{"location":"Shelf A3"},"dry_run":false}`,
+}
+
+func (h handlers) updateMany(ctx context.Context, r *server.Request[SpoolChanges]) (server.OK[BulkResult], error) {
+	result, err := h.bulk(ctx, &r.In.Selection, func(ids []string) *db.Stmt {
+		set, args := server.Assignments(r.In.Changes, []any{ids})
+		if set == "" {
+			return db.SQL(`select 0`)
+		}
+		return weightChange{
+			spools: `update spools set ` + set + `, updated_at = now(), edited_at = now()
+				from (select id as old_id, remaining_weight_grams as before from spools where id = any ($1::uuid[])) old
+				where id = old_id and id = any ($1::uuid[]) and not (` + server.Unchanged(set) + `)`,
+			before: "before", kind: "edited",
+		}.statement(`select count(*) from spool`, args...)
+	})
+	return result, costErrorOn("changes.purchase_price", err)
+}
+
+var deleteManyDoc = &server.Doc{
+	ID: "deleteSpools", Tag: tag, Summary: "Remove several spools",
+	Description: "Hides several spools, as `deleteSpool` does. " + bulkRules,
+	Errors:      []*server.Error{errUnknownSpools},
+	Request:     `{"filter":{"in_stock":false,"brand":"Polymaker"},"dry_run":false}`,
+}
+
+func (h handlers) deleteMany(ctx context.Context, r *server.Request[SpoolRemoval]) (server.OK[BulkResult], error) {
+	return h.bulk(ctx, &r.In.Selection, func(ids []string) *db.Stmt {
+		return db.SQL(`
+			with hidden as (
+				update spools set hidden_at = now(), updated_at = now(), edited_at = now()
+				where id = any ($1::uuid[]) returning id
+			)
+			select count(*) from hidden`, ids)
+	})
+}
+
+// bulk locks the selected spools and runs the statement for their ids, which returns how many it has changed. A dry run
+// does the same and rolls back, so that its counts and errors are the same.
+func (h handlers) bulk(ctx context.Context, s *Selection, change func(ids []string) *db.Stmt,
+) (server.OK[BulkResult], error) {
+	if s.Filter != nil && reflect.ValueOf(*s.Filter).IsZero() {
+		return nil, server.Invalid("filter", "must have at least one filter")
+	}
+	result := BulkResult{DryRun: s.DryRun.Or(false)}
+	run := func(ctx context.Context) error {
+		lock := s.lock(ctx)
+		return h.db.Decide(ctx, lock, func() ([]*db.Stmt, error) {
+			ids, err := s.found(lock[len(lock)-1])
+			if err != nil {
+				return nil, err
+			}
+			result.Matched = int64(len(ids))
+			return []*db.Stmt{change(ids).Into(&result.Changed)}, nil
+		})
+	}
+	if result.DryRun {
+		real := run
+		run = func(ctx context.Context) error { return dryRun(ctx, h.db, real) }
+	}
+	if err := run(ctx); err != nil {
+		return nil, err
+	}
+	return server.Encode(result)
+}
+
+var errDryRun = errors.New("dry run")
+
+// dryRun runs fn in a transaction and rolls it back. The error is that of fn.
+func dryRun(ctx context.Context, d *db.DB, fn func(ctx context.Context) error) error {
+	err := d.Tx(ctx, func(ctx context.Context) error {
+		if err := fn(ctx); err != nil {
+			return err
+		}
+		return errDryRun
+	})
+	if errors.Is(err, errDryRun) {
+		return nil
+	}
+	return err
+}
+
+// lock returns statements that lock the selected spools. The last one returns their ids and numbers.
+func (s *Selection) lock(ctx context.Context) []*db.Stmt {
+	const columns, shown = "id, number", "hidden_at is null"
+	switch {
+	case s.Filter != nil:
+		return s.Filter.list().Lock(ctx, columns, server.MaxSeveral+1)
+	case s.IDs.IsNull():
+		return []*db.Stmt{server.LockRows("spools", columns, `
+			select s.id from unnest($1::int[]) n (number) cross join lateral (
+				select id from spools where number = n.number and hidden_at is null offset 0
+			) s`, shown, []int64(*s.Numbers.Value))}
+	}
+	var ids []string
+	for _, id := range *s.IDs.Value {
+		ids = append(ids, string(id))
+	}
+	return []*db.Stmt{server.LockRows("spools", columns, `select unnest($1::uuid[]) as id`, shown, ids)}
+}
+
+// found returns the ids of the spools that were locked. The error says that there are too many, or names ids or numbers
+// of which there is no spool.
+func (s *Selection) found(locked *db.Stmt) (ids []string, err error) {
+	var spools []struct {
+		ID     server.UUID
+		Number int64
+	}
+	if err := json.Unmarshal(locked.Array(), &spools); err != nil {
+		return nil, err
+	}
+	known := map[any]bool{}
+	for _, spool := range spools {
+		ids = append(ids, string(spool.ID))
+		known[spool.ID], known[spool.Number] = true, true
+	}
+	var unknown []string
+	check := func(list string, i int, key any) {
+		if !known[key] {
+			unknown = append(unknown, fmt.Sprintf("%s[%d]", list, i))
+		}
+	}
+	switch {
+	case s.Filter != nil && len(ids) > server.MaxSeveral:
+		return nil, server.Invalid("filter", "must match at most %d spools", server.MaxSeveral)
+	case s.Filter != nil:
+	case s.IDs.IsNull():
+		for i, number := range *s.Numbers.Value {
+			check("numbers", i, number)
+		}
+	default:
+		for i, id := range *s.IDs.Value {
+			check("ids", i, id)
+		}
+	}
+	if len(unknown) > 0 {
+		return nil, errUnknownSpools.With(server.JoinFields(unknown)).On(unknown[:min(maxListed, len(unknown))]...)
+	}
+	return ids, nil
+}
