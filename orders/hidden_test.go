@@ -8,7 +8,7 @@ func TestHideAndRestoreOrder(t *testing.T) {
 	t.Parallel()
 	api := newAPI(t)
 	c := api.Operator(t)
-	product := newProduct(t, c, "A", 10)
+	product := c.NewProduct(t, "A", 10)
 	c.Post(t, "/api/v1/spools", j{"material_type": "PLA", "color": "Black", "diameter_mm": 1.75,
 		"net_weight_grams": 1000}).Want(201)
 	level := "/api/v1/stock-levels/" + c.Post(t, "/api/v1/stock-levels",
@@ -40,7 +40,7 @@ func TestCancelOrder(t *testing.T) {
 	t.Parallel()
 	api := newAPI(t)
 	c := api.Operator(t)
-	product := newProduct(t, c, "A", 10)
+	product := c.NewProduct(t, "A", 10)
 	order := path + "/" + c.Post(t, path, j{"items": []j{{"product_id": product}}}).Want(201).ID()
 	cancelled := c.Post(t, order+"/cancel", nil).Want(200).Shows(map[string]string{"status": "cancelled"})
 	c.Post(t, order+"/cancel", nil).Want(200).Shows(map[string]string{"updated_at": cancelled.Text("updated_at")})

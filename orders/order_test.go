@@ -35,35 +35,11 @@ func newAPI(t testing.TB) *testkit.API {
 		production.Routes(orders.Runs), orders.Routes, stock.Routes)
 }
 
-// newProduct creates a product that needs grams of PLA Black, and returns its id.
-func newProduct(t testing.TB, c *testkit.Client, sku string, grams float64) string {
-	t.Helper()
-	return c.Post(t, products, j{"name": "Product " + sku, "sku": sku, "materials": []j{
-		{"material_type": "PLA", "color": "Black", "weight_grams": grams}}}).Want(201).ID()
-}
-
-func newSpool(t testing.TB, c *testkit.Client, grams float64, fields j) string {
-	t.Helper()
-	body := j{"material_type": "PLA", "color": "Black", "diameter_mm": 1.75, "net_weight_grams": 1000,
-		"remaining_weight_grams": grams}
-	for name, value := range fields {
-		body[name] = value
-	}
-	return c.Post(t, "/api/v1/spools", body).Want(201).ID()
-}
-
-func wantLen(t testing.TB, a *testkit.Response, list string, n int) {
-	t.Helper()
-	if got := len(a.List(list)); got != n {
-		t.Errorf("%s: %s has %d entries, want %d: %s", a.What, list, got, n, a.Body)
-	}
-}
-
 func TestOrders(t *testing.T) {
 	t.Parallel()
 	tenant := newAPI(t).Tenant(t)
 	c, viewer := tenant.User(t, "operator"), tenant.User(t, "viewer")
-	a, b := newProduct(t, c, "A-1", 10), newProduct(t, c, "B-1", 20)
+	a, b := c.NewProduct(t, "A-1", 10), c.NewProduct(t, "B-1", 20)
 	created := c.Post(t, path, j{"source": "etsy", "reference": "1", "customer": "Ada", "due_date": "2024-02-01",
 		"notes": "Gift", "items": []j{{"sku": "A-1", "quantity": 3}, {"product_id": b}, {"product_id": a, "sku": "A-1"}}}).
 		Want(201)
@@ -128,8 +104,8 @@ func TestBadInput(t *testing.T) {
 	t.Parallel()
 	api := newAPI(t)
 	c, other := api.Operator(t), api.Operator(t)
-	a, theirs := newProduct(t, c, "A-1", 10), newProduct(t, other, "B-1", 10)
-	gone := newProduct(t, c, "G-1", 10)
+	a, theirs := c.NewProduct(t, "A-1", 10), other.NewProduct(t, "B-1", 10)
+	gone := c.NewProduct(t, "G-1", 10)
 	c.Delete(t, products+"/"+gone).Want(204)
 	c.Post(t, path, j{"due_date": "soon", "status": "new", "source": strings.Repeat("x", 201), "items": []j{{},
 		{"product_id": a, "quantity": 0}, {"sku": "", "quantity": 1.5}, {"product_id": "x"}, {"sku": "A-1", "price": 1},
@@ -156,7 +132,7 @@ func TestBadInput(t *testing.T) {
 	c.Post(t, order+"/items", j{"product_id": theirs}).WantError(400, "UNKNOWN_REFERENCE")
 	c.Post(t, order+"/items", j{"product_id": a, "sku": "B-1"}).WantError(400, "UNKNOWN_REFERENCE")
 	c.Post(t, order+"/items", j{"sku": "G-1"}).WantError(400, "UNKNOWN_REFERENCE")
-	wantLen(t, c.Get(t, order).Want(200), "items", 1)
+	c.Get(t, order).Want(200).WantLen(t, "items", 1)
 	item := order + "/items/" + c.Post(t, order+"/items", j{"sku": "A-1", "quantity": 2}).Want(201).
 		Shows(map[string]string{"quantity": "2", "product_id": a, "produced": "0"}).ID()
 	c.Patch(t, item, j{"quantity": nil}).Fields("quantity")
@@ -179,7 +155,7 @@ func TestBadInput(t *testing.T) {
 func TestItemLimit(t *testing.T) {
 	t.Parallel()
 	c := newAPI(t).Operator(t)
-	newProduct(t, c, "A-1", 10)
+	c.NewProduct(t, "A-1", 10)
 	items := make([]j, 500)
 	for i := range items {
 		items[i] = j{"sku": "A-1"}
@@ -194,7 +170,7 @@ func TestSameOrderTwice(t *testing.T) {
 	api := newAPI(t)
 	tenant := api.Tenant(t)
 	c, shop := tenant.User(t, "operator"), tenant.User(t, "operator")
-	newProduct(t, c, "A-1", 10)
+	c.NewProduct(t, "A-1", 10)
 	body := func(fields j) j {
 		b := j{"source": "shopify", "reference": "1042", "customer": "Ada", "items": []j{{"sku": "A-1", "quantity": 2}}}
 		for name, value := range fields {
@@ -245,7 +221,7 @@ func TestSameOrderTwice(t *testing.T) {
 	c.Delete(t, products+"/"+first.Text("items.0.product_id")).Want(204)
 	same()
 
-	newProduct(t, c, "A-1", 10)
+	c.NewProduct(t, "A-1", 10)
 	other := shop.Post(t, path, body(j{"reference": "2"})).Want(201).ID()
 	c.Patch(t, path+"/"+other, j{"reference": "1042"}).WantError(409, "ORDER_CONFLICT")
 	c.Delete(t, order).Want(204)
@@ -258,7 +234,7 @@ func TestSameOrderTwice(t *testing.T) {
 func TestSameOrderConcurrently(t *testing.T) {
 	t.Parallel()
 	c := newAPI(t).Operator(t)
-	newProduct(t, c, "A-1", 10)
+	c.NewProduct(t, "A-1", 10)
 	for round := range 3 {
 		var created, existing atomic.Int32
 		var ids sync.Map
@@ -300,7 +276,7 @@ func TestExport(t *testing.T) {
 	t.Parallel()
 	api := newAPI(t)
 	c := api.Operator(t)
-	newProduct(t, c, "A-1", 10)
+	c.NewProduct(t, "A-1", 10)
 	ids := []string{
 		c.Post(t, path, j{"customer": "Ada, \"Countess\""}).Want(201).ID(),
 		c.Post(t, path, j{"source": "etsy", "reference": "1", "items": []j{{"sku": "A-1", "quantity": 2}, {"sku": "A-1"}}}).

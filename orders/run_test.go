@@ -10,23 +10,6 @@ import (
 	"spoolwright/testkit"
 )
 
-// newOrder creates an order of pieces of a product, and returns its path and the id of its item.
-func newOrder(t testing.TB, c *testkit.Client, product string, pieces int) (order, item string) {
-	t.Helper()
-	a := c.Post(t, path, j{"items": []j{{"product_id": product, "quantity": pieces}}}).Want(201)
-	return path + "/" + a.ID(), a.Text("items.0.id")
-}
-
-// newRun creates a run that prints pieces of an item of an order, and returns its path.
-func newRun(t testing.TB, c *testkit.Client, product, item string, pieces int, fields j) string {
-	t.Helper()
-	body := j{"items": []j{{"product_id": product, "order_item_id": item, "quantity": pieces}}}
-	for name, value := range fields {
-		body[name] = value
-	}
-	return runs + "/" + c.Post(t, runs, body).Want(201).ID()
-}
-
 func shows(t testing.TB, c *testkit.Client, order, status, produced, planned string) {
 	t.Helper()
 	c.Get(t, order).Want(200).Shows(map[string]string{"status": status, "items.0.produced": produced,
@@ -60,11 +43,11 @@ func TestRunsOfOrder(t *testing.T) {
 func TestOrderFollowsRuns(t *testing.T) {
 	t.Parallel()
 	c := newAPI(t).Operator(t)
-	product, spool := newProduct(t, c, "A", 10), newSpool(t, c, 1000, nil)
-	order, item := newOrder(t, c, product, 10)
+	product, spool := c.NewProduct(t, "A", 10), c.NewSpool(t, 1000, nil)
+	order, item := c.NewOrder(t, product, 10)
 	material := []j{{"spool_id": spool, "actual_weight_grams": 1}}
 
-	first := newRun(t, c, product, item, 4, j{"materials": material})
+	first := c.NewRun(t, product, item, 4, j{"materials": material})
 	shows(t, c, order, "received", "0", "4")
 	c.Get(t, first).Want(200).Shows(map[string]string{"items.0.order_item_id": item})
 	c.Patch(t, first, j{"status": "paused"}).Want(200)
@@ -79,18 +62,18 @@ func TestOrderFollowsRuns(t *testing.T) {
 	shows(t, c, order, "in_production", "3", "0")
 
 	// Failed and cancelled runs do not count. An item with only failed pieces has produced the others.
-	failed := newRun(t, c, product, item, 5, j{"status": "in_progress", "materials": material})
+	failed := c.NewRun(t, product, item, 5, j{"status": "in_progress", "materials": material})
 	shows(t, c, order, "in_production", "3", "5")
 	c.Post(t, failed+"/fail", j{"reason": "adhesion"}).Want(200)
-	c.Post(t, newRun(t, c, product, item, 5, nil)+"/cancel", nil).Want(200)
+	c.Post(t, c.NewRun(t, product, item, 5, nil)+"/cancel", nil).Want(200)
 	shows(t, c, order, "in_production", "3", "0")
-	third := newRun(t, c, product, item, 5, j{"status": "completed"})
+	third := c.NewRun(t, product, item, 5, j{"status": "completed"})
 	shows(t, c, order, "in_production", "8", "0")
 	itemPath = third + "/items/" + c.Get(t, third).Want(200).Text("items.0.id")
 	c.Patch(t, itemPath, j{"failed_quantity": 2}).Want(200)
 	shows(t, c, order, "in_production", "6", "0")
 
-	last := newRun(t, c, product, item, 4, j{"materials": material})
+	last := c.NewRun(t, product, item, 4, j{"materials": material})
 	c.Post(t, last+"/complete", nil).Want(200)
 	shows(t, c, order, "done", "10", "0")
 	c.Delete(t, third).Want(204) // deletes it
@@ -109,9 +92,9 @@ func TestOrderFollowsRuns(t *testing.T) {
 func TestCancelledOrder(t *testing.T) {
 	t.Parallel()
 	c := newAPI(t).Operator(t)
-	product := newProduct(t, c, "A", 10)
-	order, item := newOrder(t, c, product, 2)
-	run := newRun(t, c, product, item, 2, nil)
+	product := c.NewProduct(t, "A", 10)
+	order, item := c.NewOrder(t, product, 2)
+	run := c.NewRun(t, product, item, 2, nil)
 	c.Patch(t, order, j{"status": "cancelled"}).Want(200)
 	c.Patch(t, run, j{"status": "in_progress"}).Want(200)
 	shows(t, c, order, "cancelled", "0", "2")
@@ -134,10 +117,10 @@ func TestOrderItemsOfRuns(t *testing.T) {
 	t.Parallel()
 	api := newAPI(t)
 	c, other := api.Operator(t), api.Operator(t)
-	product, second := newProduct(t, c, "A", 10), newProduct(t, c, "B", 10)
-	order, item := newOrder(t, c, product, 2)
-	_, theirs := newOrder(t, other, newProduct(t, other, "A", 10), 2)
-	removed, gone := newOrder(t, c, product, 2)
+	product, second := c.NewProduct(t, "A", 10), c.NewProduct(t, "B", 10)
+	order, item := c.NewOrder(t, product, 2)
+	_, theirs := other.NewOrder(t, other.NewProduct(t, "A", 10), 2)
+	removed, gone := c.NewOrder(t, product, 2)
 	c.Delete(t, removed).Want(204)
 	missing := "0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2a52"
 	run := runs + "/" + c.Post(t, runs, j{}).Want(201).ID()
@@ -172,14 +155,14 @@ func TestOrderItemsOfRuns(t *testing.T) {
 func TestConcurrentRunsOfOrder(t *testing.T) {
 	t.Parallel()
 	c := newAPI(t).Operator(t)
-	product := newProduct(t, c, "A", 10)
+	product := c.NewProduct(t, "A", 10)
 	var spools []string // one for each run, because complete locks them
 	for range 8 {
-		spools = append(spools, newSpool(t, c, 1000, nil))
+		spools = append(spools, c.NewSpool(t, 1000, nil))
 	}
 	for range 12 {
-		order, item := newOrder(t, c, product, 8)
-		second, other := newOrder(t, c, product, 8)
+		order, item := c.NewOrder(t, product, 8)
+		second, other := c.NewOrder(t, product, 8)
 		var all sync.WaitGroup
 		for i := range 8 {
 			items := []j{{"product_id": product, "order_item_id": item}, {"product_id": product, "order_item_id": other}}
@@ -209,7 +192,7 @@ func TestConcurrentRunsOfOrder(t *testing.T) {
 func TestRemoveItemWhileRunLinksIt(t *testing.T) {
 	t.Parallel()
 	c := newAPI(t).Operator(t)
-	product := newProduct(t, c, "A", 10)
+	product := c.NewProduct(t, "A", 10)
 	empty := runs + "/" + c.Post(t, runs, j{}).Want(201).ID() + "/items"
 	unlinked := c.Post(t, empty, j{"product_id": product}).Want(201).ID()
 	for name, link := range map[string]func(item j) (*testkit.Response, error){
@@ -221,7 +204,7 @@ func TestRemoveItemWhileRunLinksIt(t *testing.T) {
 			return c.Send("PATCH", empty+"/"+unlinked, item)
 		},
 	} {
-		order, item := newOrder(t, c, product, 1)
+		order, item := c.NewOrder(t, product, 1)
 		conn, err := pgx.Connect(t.Context(), testkit.Private().SuperURL())
 		if err != nil {
 			t.Fatal(err)

@@ -28,47 +28,6 @@ func newAPI(t testing.TB) *testkit.API {
 		production.Routes(orders.Runs), orders.Routes, stock.Routes)
 }
 
-// newProduct creates a product that needs grams of PLA Black, and returns its id.
-func newProduct(t testing.TB, c *testkit.Client, sku string, grams float64) string {
-	t.Helper()
-	return c.Post(t, products, j{"name": "Product " + sku, "sku": sku, "materials": []j{
-		{"material_type": "PLA", "color": "Black", "weight_grams": grams}}}).Want(201).ID()
-}
-
-func newSpool(t testing.TB, c *testkit.Client, grams float64, fields j) string {
-	t.Helper()
-	body := j{"material_type": "PLA", "color": "Black", "diameter_mm": 1.75, "net_weight_grams": 1000,
-		"remaining_weight_grams": grams}
-	for name, value := range fields {
-		body[name] = value
-	}
-	return c.Post(t, "/api/v1/spools", body).Want(201).ID()
-}
-
-func wantLen(t testing.TB, a *testkit.Response, list string, n int) {
-	t.Helper()
-	if got := len(a.List(list)); got != n {
-		t.Errorf("%s: %s has %d entries, want %d: %s", a.What, list, got, n, a.Body)
-	}
-}
-
-// newOrder creates an order of pieces of a product, and returns its path and the id of its item.
-func newOrder(t testing.TB, c *testkit.Client, product string, pieces int) (order, item string) {
-	t.Helper()
-	a := c.Post(t, path, j{"items": []j{{"product_id": product, "quantity": pieces}}}).Want(201)
-	return path + "/" + a.ID(), a.Text("items.0.id")
-}
-
-// newRun creates a run that prints pieces of an item of an order, and returns its path.
-func newRun(t testing.TB, c *testkit.Client, product, item string, pieces int, fields j) string {
-	t.Helper()
-	body := j{"items": []j{{"product_id": product, "order_item_id": item, "quantity": pieces}}}
-	for name, value := range fields {
-		body[name] = value
-	}
-	return runs + "/" + c.Post(t, runs, body).Want(201).ID()
-}
-
 // reserved checks what is reserved of PLA Black, as the availability of a product shows it.
 func reserved(t testing.TB, c *testkit.Client, product, want string) {
 	t.Helper()
@@ -79,17 +38,17 @@ func TestReservations(t *testing.T) {
 	t.Parallel()
 	api := newAPI(t)
 	c, foreign := api.Operator(t), api.Operator(t)
-	newOrder(t, foreign, newProduct(t, foreign, "A", 10), 100)
-	product, spool := newProduct(t, c, "A", 10), newSpool(t, c, 1000, nil)
-	orange := newSpool(t, c, 1000, j{"color": "Orange"})
+	foreign.NewOrder(t, foreign.NewProduct(t, "A", 10), 100)
+	product, spool := c.NewProduct(t, "A", 10), c.NewSpool(t, 1000, nil)
+	orange := c.NewSpool(t, 1000, j{"color": "Orange"})
 	reserved(t, c, product, "0")
-	order, item := newOrder(t, c, product, 10)
+	order, item := c.NewOrder(t, product, 10)
 	reserved(t, c, product, "100")
-	newOrder(t, c, newProduct(t, c, "B", 1.5), 2)
+	c.NewOrder(t, c.NewProduct(t, "B", 1.5), 2)
 	reserved(t, c, product, "103")
 
 	// A run without weights plans the bill of materials of its items, also of those that no order has.
-	run := newRun(t, c, product, item, 4, nil)
+	run := c.NewRun(t, product, item, 4, nil)
 	reserved(t, c, product, "103")
 	c.Post(t, run+"/items", j{"product_id": product, "quantity": 2}).Want(201)
 	reserved(t, c, product, "123")
@@ -115,9 +74,9 @@ func TestReservations(t *testing.T) {
 	c.Patch(t, run, j{"status": "pending"}).Want(200)
 
 	// More pieces planned than ordered do not reduce what another order reserves.
-	other, _ := newOrder(t, c, product, 1)
+	other, _ := c.NewOrder(t, product, 1)
 	reserved(t, c, product, "73")
-	more := newRun(t, c, product, item, 100, j{"materials": []j{{"spool_id": spool, "estimated_weight_grams": 1}}})
+	more := c.NewRun(t, product, item, 100, j{"materials": []j{{"spool_id": spool, "estimated_weight_grams": 1}}})
 	reserved(t, c, product, "14")
 	c.Delete(t, more).Want(204)
 	reserved(t, c, product, "73")
@@ -160,45 +119,45 @@ func TestAvailability(t *testing.T) {
 		"materials.1.material_type": "TPU", "materials.1.color": "Black", "materials.1.needed_grams": "16"})
 	var red []string
 	for _, grams := range []float64{100, 90, 89.999999, 500} {
-		red = append(red, newSpool(t, c, grams, j{"color": "RED", "location": "Shelf"}))
+		red = append(red, c.NewSpool(t, grams, j{"color": "RED", "location": "Shelf"}))
 	}
-	newSpool(t, c, 1000, j{"color": "Red", "archived": true})
-	c.Delete(t, "/api/v1/spools/"+newSpool(t, c, 1000, j{"color": "Red"})).Want(204)
-	newSpool(t, c, 1000, j{"color": "Red", "material_type": "PETG"})
-	newSpool(t, c, 15, j{"color": "Black", "material_type": "TPU"})
+	c.NewSpool(t, 1000, j{"color": "Red", "archived": true})
+	c.Delete(t, "/api/v1/spools/"+c.NewSpool(t, 1000, j{"color": "Red"})).Want(204)
+	c.NewSpool(t, 1000, j{"color": "Red", "material_type": "PETG"})
+	c.NewSpool(t, 15, j{"color": "Black", "material_type": "TPU"})
 	answer := available(products + "/" + dragon + "/availability?quantity=4")
 	answer.Shows(map[string]string{"can_print": "false", "materials.0.material_type": "TPU", "materials.0.missing_grams": "1",
 		"materials.1.remaining_grams": "779.999999", "materials.1.available_grams": "779.999999",
 		"materials.1.missing_grams": "0", "materials.1.spools.0.id": red[1], "materials.1.spools.1.id": red[0],
 		"materials.1.spools.2.id": red[3], "materials.1.spools.0.location": "Shelf",
 		"materials.1.spools.0.remaining_weight_grams": "90", "materials.1.spools.0.name": "PLA RED"})
-	wantLen(t, answer, "materials.0.spools", 0)
-	wantLen(t, answer, "materials.1.spools", 3)
-	newSpool(t, c, 1, j{"color": "Black", "material_type": "TPU"})
+	answer.WantLen(t, "materials.0.spools", 0)
+	answer.WantLen(t, "materials.1.spools", 3)
+	c.NewSpool(t, 1, j{"color": "Black", "material_type": "TPU"})
 	available(products + "/" + dragon + "/availability?quantity=4").Shows(map[string]string{"can_print": "true"})
 
 	// The order's own reservation does not count against it; its runs and other orders do.
-	order, item := newOrder(t, c, dragon, 4)
+	order, item := c.NewOrder(t, dragon, 4)
 	answer = available(order + "/availability").Shows(map[string]string{"order_id": order[len(path)+1:],
 		"status": "received", "can_print": "true", "materials.0.needed_grams": "90", "materials.0.reserved_grams": "0", "materials.0.available_grams": "779.999999",
 		"materials.1.needed_grams": "16", "materials.1.missing_grams": "0"})
-	wantLen(t, answer, "materials.1.spools", 0)
+	answer.WantLen(t, "materials.1.spools", 0)
 	available(products + "/" + dragon + "/availability").Shows(map[string]string{"can_print": "false",
 		"materials.0.material_type": "TPU", "materials.0.reserved_grams": "16", "materials.0.available_grams": "0",
 		"materials.0.missing_grams": "4", "materials.1.reserved_grams": "90"})
-	other, _ := newOrder(t, c, head, 1)
+	other, _ := c.NewOrder(t, head, 1)
 	available(order + "/availability").Shows(map[string]string{"can_print": "false", "materials.0.material_type": "TPU",
 		"materials.0.reserved_grams": "4", "materials.0.available_grams": "12", "materials.0.missing_grams": "4",
 		"materials.1.reserved_grams": "7.5"})
 	c.Patch(t, other, j{"status": "cancelled"}).Want(200)
-	run := newRun(t, c, dragon, item, 3, nil)
+	run := c.NewRun(t, dragon, item, 3, nil)
 	available(order + "/availability").Shows(map[string]string{"can_print": "true", "materials.0.needed_grams": "22.5",
 		"materials.0.reserved_grams": "67.5", "materials.1.needed_grams": "4", "materials.1.reserved_grams": "12",
 		"materials.1.available_grams": "4"})
 	c.Patch(t, run+"/items/"+c.Get(t, run).Want(200).Text("items.0.id"), j{"quantity": 4}).Want(200)
 	answer = available(order + "/availability").Shows(map[string]string{"can_print": "true", "material_count": "2",
 		"materials.0.needed_grams": "0", "materials.0.reserved_grams": "90"})
-	wantLen(t, answer, "materials.0.spools", 0)
+	answer.WantLen(t, "materials.0.spools", 0)
 	// Its runs cannot be printed from what is left.
 	c.Post(t, "/api/v1/spools/"+red[3]+"/deduct", j{"weight_grams": 500}).Want(200)
 	c.Post(t, "/api/v1/spools/"+red[0]+"/deduct", j{"weight_grams": 100}).Want(200)
@@ -214,7 +173,7 @@ func TestAvailability(t *testing.T) {
 func TestAvailabilityOfDeepTree(t *testing.T) {
 	t.Parallel()
 	c := newAPI(t).Operator(t)
-	below := []string{newProduct(t, c, "left", 1000), newProduct(t, c, "right", 1000)}
+	below := []string{c.NewProduct(t, "left", 1000), c.NewProduct(t, "right", 1000)}
 	for level := range 50 {
 		quantity := 1_000_000
 		if level < 2 {
@@ -230,8 +189,8 @@ func TestAvailabilityOfDeepTree(t *testing.T) {
 				Shows(map[string]string{"materials.0.needed_grams": "48000", "material_count": "1"})
 		}
 	}
-	newSpool(t, c, 1000, nil)
-	newOrder(t, c, below[0], 1_000_000)
+	c.NewSpool(t, 1000, nil)
+	c.NewOrder(t, below[0], 1_000_000)
 	c.Get(t, products+"/"+below[1]+"/availability?quantity=1000000").Want(200).
 		Shows(map[string]string{"materials.0.needed_grams": "999999999", "materials.0.reserved_grams": "999999999",
 			"materials.0.available_grams": "-999999999", "materials.0.missing_grams": "999999999", "can_print": "false"})
@@ -256,9 +215,9 @@ func TestAvailabilityIsBounded(t *testing.T) {
 		"quantity": 11}).Want(201)
 	answer := c.Get(t, products+"/"+product+"/availability").Want(200).Shows(map[string]string{"can_print": "false",
 		"material_count": "601", "materials.0.material_type": "PLA"})
-	wantLen(t, answer, "materials", 500)
+	answer.WantLen(t, "materials", 500)
 	part := c.Post(t, products, j{"name": "Part", "materials": []j{
 		{"material_type": "ABS", "color": "Black", "weight_grams": 1}}}).Want(201).ID()
 	answer = c.Get(t, products+"/"+part+"/availability").Want(200).Shows(map[string]string{"can_print": "true"})
-	wantLen(t, answer, "materials.0.spools", 10)
+	answer.WantLen(t, "materials.0.spools", 10)
 }

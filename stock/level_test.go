@@ -87,7 +87,7 @@ func TestLevelsFollowOperations(t *testing.T) {
 		"measure": {func(f *farm) { f.Post(f.t, spool(f)+"/measure", j{"gross_grams": 1099.999999}).Want(200) },
 			func(f *farm) { f.Post(f.t, spool(f)+"/measure", j{"gross_grams": 1190}).Want(200) }},
 		"printers": {report("150"), report("-150")},
-		"create":   {deduct, func(f *farm) { newSpool(f.t, f.Client, 140, nil) }},
+		"create":   {deduct, func(f *farm) { f.Client.NewSpool(f.t, 140, nil) }},
 		"import": {deduct, func(f *farm) {
 			f.With("Content-Type", "text/csv").Post(f.t, "/api/v1/spools/import",
 				"material_type,color,diameter_mm,net_weight_grams\nPLA,black,1.75,140\n").Want(200)
@@ -121,7 +121,7 @@ func TestLevelsFollowOperations(t *testing.T) {
 			func(f *farm) { newOrder(f, 1) },
 			func(f *farm) { f.Delete(f.t, f.run+"/items/"+f.item).Want(204) },
 			func(f *farm) {
-				product := newProduct(f.t, f.Client, "B", 5)
+				product := f.Client.NewProduct(f.t, "B", 5)
 				f.item = f.Post(f.t, f.run+"/items", j{"product_id": product, "quantity": 21}).Want(201).ID()
 			},
 			func(f *farm) { f.Patch(f.t, f.run+"/items/"+f.item, j{"quantity": 2}).Want(200) },
@@ -175,7 +175,7 @@ func TestLevelsFollowOperations(t *testing.T) {
 			f.item = set + "/components/" + f.Post(f.t, set+"/components", j{"component_product_id": f.product}).Want(201).ID()
 		}, func(f *farm) { f.Delete(f.t, f.item).Want(204) }, func(f *farm) {
 			set := strings.Split(f.item, "/components/")[0]
-			light := newProduct(f.t, f.Client, "B", 10)
+			light := f.Client.NewProduct(f.t, "B", 10)
 			f.item = set + "/components/" + f.Post(f.t, set+"/components", j{"component_product_id": light, "quantity": 11}).
 				Want(201).ID()
 		}, func(f *farm) { f.Patch(f.t, f.item, j{"quantity": 1}).Want(200) }},
@@ -185,9 +185,9 @@ func TestLevelsFollowOperations(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := api.Operator(t)
-			f := &farm{Client: c, t: t, spool: newSpool(t, c, 1000, j{"spool_weight_grams": 200}),
-				product: newProduct(t, c, "A", 150)}
-			newSpool(t, c, 1000, j{"material_type": "ABS", "color": "Red"}) // does not count
+			f := &farm{Client: c, t: t, spool: c.NewSpool(t, 1000, j{"spool_weight_grams": 200}),
+				product: c.NewProduct(t, "A", 150)}
+			c.NewSpool(t, 1000, j{"material_type": "ABS", "color": "Red"}) // does not count
 			f.level = c.Post(t, levels, j{"material_type": "PLA", "color": "black", "minimum_grams": 900}).Want(201).
 				Shows(map[string]string{"low": "false", "available_grams": "1000"}).ID()
 			events := countLowStock(t, c)
@@ -210,7 +210,7 @@ func TestLevelsFollowOperations(t *testing.T) {
 func TestLevelThresholds(t *testing.T) {
 	t.Parallel()
 	c := newAPI(t).Operator(t)
-	spool := "/api/v1/spools/" + newSpool(t, c, 1000, nil)
+	spool := "/api/v1/spools/" + c.NewSpool(t, 1000, nil)
 	level := levels + "/" + c.Post(t, levels, j{"material_type": "PLA", "minimum_grams": 900}).Want(201).ID()
 	events := countLowStock(t, c)
 	since := "null"
@@ -239,7 +239,7 @@ func TestLevelsConcurrently(t *testing.T) {
 	events := countLowStock(t, c)
 	spools := make([]string, 8)
 	for i := range spools {
-		spools[i] = "/api/v1/spools/" + newSpool(t, c, 125, nil)
+		spools[i] = "/api/v1/spools/" + c.NewSpool(t, 125, nil)
 	}
 	for round := range 12 {
 		c.Get(t, level).Shows(map[string]string{"low": "false", "available_grams": "1000"})
@@ -337,7 +337,7 @@ func TestLevelsRaceWithStock(t *testing.T) {
 			for range others {
 				c.Post(t, levels, j{"material_type": "ABS", "minimum_grams": 1}).Want(201)
 			}
-			return c, "/api/v1/spools/" + newSpool(t, c, 1000, nil)
+			return c, "/api/v1/spools/" + c.NewSpool(t, 1000, nil)
 		}
 		t.Run(fmt.Sprintf("create while a deduction commits, %d others", others), func(t *testing.T) {
 			c, _ := farm(t)
@@ -364,7 +364,7 @@ func TestLevelsRaceWithStock(t *testing.T) {
 	}
 	t.Run("create while the only other level is removed", func(t *testing.T) {
 		c := api.Operator(t)
-		newSpool(t, c, 1000, nil)
+		c.NewSpool(t, 1000, nil)
 		old := levels + "/" + c.Post(t, levels, j{"material_type": "PLA", "color": "Black", "minimum_grams": 1}).Want(201).ID()
 		during(t, c, func() {
 			c.Delete(t, old).Want(204)
@@ -381,7 +381,7 @@ func TestLevelsOfSeveralMaterials(t *testing.T) {
 	var materials []j
 	for _, material := range []string{"TPU", "PLA", "ABS"} {
 		c.Post(t, levels, j{"material_type": material, "minimum_grams": 900}).Want(201)
-		spool := newSpool(t, c, 1000, j{"material_type": material})
+		spool := c.NewSpool(t, 1000, j{"material_type": material})
 		materials = append(materials, j{"spool_id": spool, "actual_weight_grams": 101})
 	}
 	c.Post(t, levels, j{"material_type": "PC", "minimum_grams": 1}).Want(201)
@@ -403,12 +403,12 @@ func TestStockLevels(t *testing.T) {
 	api := newAPI(t)
 	tenant := api.Tenant(t)
 	c := tenant.User(t, "operator")
-	newSpool(t, c, 400, j{"brand": "Polymaker"})
-	newSpool(t, c, 250, j{"brand": "Other"})
-	newSpool(t, c, 50, nil) // without a brand, which is another brand, too
-	newSpool(t, c, 200, j{"color": "Red"})
-	newSpool(t, c, 0, nil)
-	product := newProduct(t, c, "A", 350)
+	c.NewSpool(t, 400, j{"brand": "Polymaker"})
+	c.NewSpool(t, 250, j{"brand": "Other"})
+	c.NewSpool(t, 50, nil) // without a brand, which is another brand, too
+	c.NewSpool(t, 200, j{"color": "Red"})
+	c.NewSpool(t, 0, nil)
+	product := c.NewProduct(t, "A", 350)
 	c.Post(t, path, j{"items": []j{{"product_id": product}}}).Want(201)
 	create := func(body j) *testkit.Response { return c.Post(t, levels, body) }
 	all := create(j{"material_type": "PLA", "minimum_grams": 600}).Want(201).Shows(map[string]string{"color": "null",

@@ -1,6 +1,6 @@
--- Events for webhooks. Features call emit_event in the transaction of the event's cause, so that the event exists if and
--- only if its cause does. Frequent operations call event_webhooks first, and build the data of an event only if a webhook
--- wants it.
+-- Events for webhooks. Features call emit_event in the transaction of the event's cause, so that the event exists if
+-- and only if its cause does. Frequent operations call event_webhooks first, and build the data of an event only if a
+-- webhook wants it.
 
 -- Returns the enabled webhooks that want events of the type, or null if there are none. A webhook wants a type that is
 -- in its list, by name or as part of a group: order.* has order.done, and * has all types.
@@ -41,8 +41,8 @@ begin
 	end if;
 end $$;
 
--- What PostgreSQL checks when rows of deliveries are inserted or changed. As in a list of checks, a condition that is null
--- is met.
+-- What PostgreSQL checks when rows of deliveries are inserted or changed. As in a list of checks, a condition that is
+-- null is met.
 create or replace function valid_delivery(d webhook_deliveries) returns boolean
 language plpgsql immutable parallel safe as $$
 begin

@@ -1,0 +1,45 @@
+package testkit
+
+import (
+	"maps"
+	"testing"
+)
+
+// NewProduct creates a product that needs grams of PLA Black, and returns its id.
+func (c *Client) NewProduct(tb testing.TB, sku string, grams float64) string {
+	tb.Helper()
+	return c.Post(tb, "/api/v1/products", JSON{"name": "Product " + sku, "sku": sku, "materials": []JSON{
+		{"material_type": "PLA", "color": "Black", "weight_grams": grams}}}).Want(201).ID()
+}
+
+// NewSpool creates a spool with so many grams of PLA Black left, and returns its id. The fields replace others.
+func (c *Client) NewSpool(tb testing.TB, grams float64, fields JSON) string {
+	tb.Helper()
+	body := JSON{"material_type": "PLA", "color": "Black", "diameter_mm": 1.75, "net_weight_grams": 1000,
+		"remaining_weight_grams": grams}
+	maps.Copy(body, fields)
+	return c.Post(tb, "/api/v1/spools", body).Want(201).ID()
+}
+
+// NewOrder creates an order of pieces of a product, and returns its path and the id of its item.
+func (c *Client) NewOrder(tb testing.TB, product string, pieces int) (order, item string) {
+	tb.Helper()
+	a := c.Post(tb, "/api/v1/orders", JSON{"items": []JSON{{"product_id": product, "quantity": pieces}}}).Want(201)
+	return "/api/v1/orders/" + a.ID(), a.Text("items.0.id")
+}
+
+// NewRun creates a run that prints pieces of an item of an order, with these fields, and returns its path.
+func (c *Client) NewRun(tb testing.TB, product, item string, pieces int, fields JSON) string {
+	tb.Helper()
+	body := JSON{"items": []JSON{{"product_id": product, "order_item_id": item, "quantity": pieces}}}
+	maps.Copy(body, fields)
+	return "/api/v1/production-runs/" + c.Post(tb, "/api/v1/production-runs", body).Want(201).ID()
+}
+
+// WantLen reports an error unless the list has n entries.
+func (r *Response) WantLen(tb testing.TB, list string, n int) {
+	tb.Helper()
+	if got := len(r.List(list)); got != n {
+		tb.Errorf("%s: %s has %d entries, want %d: %s", r.What, list, got, n, r.Body)
+	}
+}
