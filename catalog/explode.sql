@@ -1,11 +1,9 @@
--- Returns the filament that pieces of products need: pieces[n] of ids[n], where a product may occur several times.
--- The materials of their components count too, through all levels. Materials that are not required do not count. One
--- row for each material type and colour key, in no particular order; color is the first spelling of the colour.
+-- Returns the products that pieces of products consist of, with the pieces of each: pieces[n] of ids[n], where a product
+-- may occur several times, and their components through all levels, in no particular order.
 --
 -- The loop visits the products from the highest level down, so that each product is read once, however many paths lead
 -- to it. A product that was removed may have components with its own level or a higher one; these are read again.
-create or replace function explode_products(ids uuid[], pieces numeric[])
-returns table (material_type text, color_key text, color text, grams numeric)
+create or replace function explode_pieces(ids uuid[], pieces numeric[]) returns table (id uuid, total numeric)
 language plpgsql stable as $$
 declare
 	all_ids uuid[] := '{}';
@@ -36,10 +34,40 @@ begin
 	end loop;
 
 	return query
-		select m.material_type, m.color_key, min(m.color), sum(m.weight_grams * u.pieces)
-		from (select e.id, sum(e.pieces) as pieces from unnest(all_ids, all_pieces) e (id, pieces) group by e.id) u
+		select e.id, sum(e.pieces) from unnest(all_ids, all_pieces) e (id, pieces) group by e.id;
+end $$;
+
+-- Returns the filament that pieces of products need, with the materials of their components. Materials that are not
+-- required do not count. One row for each material type and colour key, in no particular order; color is the first
+-- spelling of the colour.
+create or replace function explode_products(ids uuid[], pieces numeric[])
+returns table (material_type text, color_key text, color text, grams numeric)
+language plpgsql stable as $$
+begin
+	return query
+		select m.material_type, m.color_key, min(m.color), sum(m.weight_grams * u.total)
+		from explode_pieces(ids, pieces) u
 		cross join lateral (
 			select * from product_materials m where m.product_id = u.id and m.is_required offset 0
 		) m
 		group by m.material_type, m.color_key;
+end $$;
+
+-- Returns the filament and the time to print pieces of products with their components, each null if it is unknown: the
+-- grams if no product has a required material, and the minutes if a product has no estimated print time, unless it has
+-- components and no materials, and is only put together.
+create or replace function estimate_products(ids uuid[], pieces numeric[]) returns table (grams numeric, minutes numeric)
+language plpgsql stable as $$
+begin
+	return query
+		select sum(m.grams * u.total), case when bool_and(t.minutes is not null) then sum(t.minutes * u.total) end
+		from explode_pieces(ids, pieces) u
+		cross join lateral (
+			select sum(m.weight_grams) as grams from product_materials m where m.product_id = u.id and m.is_required
+		) m
+		cross join lateral (
+			select coalesce(p.estimated_print_time_minutes, case when m.grams is null and exists (
+				select from product_components c where c.product_id = p.id) then 0 end) as minutes
+			from products p where p.id = u.id offset 0
+		) t;
 end $$;

@@ -11,11 +11,18 @@ import (
 	"spoolwright/webhooks"
 )
 
-//go:embed events.sql
-var eventsSQL string
+var (
+	//go:embed estimate.sql
+	estimateSQL string
+	//go:embed events.sql
+	eventsSQL string
+)
 
 // Definitions are the SQL functions of production runs.
-var Definitions = []db.Definition{{Name: "production/events", Version: 1, SQL: eventsSQL}}
+var Definitions = []db.Definition{
+	{Name: "production/estimate", Version: 1, SQL: estimateSQL},
+	{Name: "production/events", Version: 1, SQL: eventsSQL},
+}
 
 // Events are the events of production runs, for the OpenAPI document.
 var Events = webhooks.Declare(server.Event{

@@ -60,7 +60,7 @@ func (h handlers) addItem(ctx context.Context, r *server.Request[RunItem]) (serv
 	if !in.OrderItemID.IsNull() {
 		statements = append(statements, order.check(h.orders, run, id, in)...)
 	}
-	statements = append(statements, isFull("run_items", run, &full), item)
+	statements = append(statements, isFull("run_items", run, &full), item, estimate(run))
 	if !in.OrderItemID.IsNull() {
 		statements = append(statements, h.orders.Follow(run))
 	}
@@ -186,7 +186,7 @@ func (h handlers) updateItem(ctx context.Context, r *server.Request[RunItem]) (s
 		if !in.OrderItemID.IsNull() {
 			statements = append(statements, order.check(h.orders, run, id, in)...)
 		}
-		err := h.db.Write(ctx, append(statements, update, item, h.orders.Follow(run))...)
+		err := h.db.Write(ctx, append(statements, update, item, estimate(run), h.orders.Follow(run))...)
 		switch {
 		case db.Violates(err, "run_items_order_item"):
 			return nil, server.Invalid("product_id", otherOrderItemProduct).Because(err)
@@ -242,7 +242,7 @@ var deleteItemDoc = &server.Doc{
 func (h handlers) deleteItem(ctx context.Context, r *server.Request[struct{}]) (server.NoContent, error) {
 	deleted := db.SQL(`delete from run_items where id = $1 and run_id = $2 and `+visibleRun+` returning id`,
 		r.ID("item_id"), r.ID("id"))
-	return nil, server.Found(deleted, h.db.Write(ctx, lockRun(r.ID("id")), deleted))
+	return nil, server.Found(deleted, h.db.Write(ctx, lockRun(r.ID("id")), deleted, estimate(r.ID("id"))))
 }
 
 // Check reports more good and failed pieces than the quantity, if the request has a quantity.

@@ -254,6 +254,10 @@ var createDoc = &server.Doc{
 		"`in_progress` sets `started_at` and `completed` sets `completed_at` to the current time.\n\n" +
 		"The request may contain the run's items and materials, all or nothing. Errors name the entry, such as " +
 		"`items[1].product_id`. The defaults of their fields are those of the operations that add one.\n\n" +
+		"`estimated_total_filament_grams` and `estimated_print_time_hours` come from the bills of materials of the items " +
+		"with all components, as they are when items are added, changed or removed, until the run ends. A value that a " +
+		"request has given stays; `null` returns to the computed one. The filament is that of required materials. The " +
+		"time is null if a product has no `estimated_print_time_minutes`, unless it only has components.\n\n" +
 		"No `status` deducts filament, also not `completed`: `inventory_updated` is false until " +
 		"`completeProductionRun`.",
 	Errors: []*server.Error{errUnknownReferences},
@@ -293,9 +297,9 @@ func (h handlers) create(ctx context.Context, r *server.Request[Run]) (server.Cr
 			insert into production_runs (id, status, printer_name, started_at, completed_at,
 				estimated_print_time_hours, actual_print_time_hours,
 				estimated_total_filament_grams, actual_total_filament_grams, quality_rating, quality_notes, notes,
-				failure_reason, failure_notes)
+				failure_reason, failure_notes, grams_given, hours_given)
 			select $1::uuid, $2, $3, $4::timestamptz, $5::timestamptz, $6::numeric, $7::numeric, $8::numeric, $9::numeric,
-				$10::int, $11, $12, $15, $16
+				$10::int, $11, $12, $15, $16, $8::numeric is not null, $6::numeric is not null
 			where not exists (select from item where unknown or expensive or order_problem is not null)
 				and not exists (select from material)
 		)
@@ -311,7 +315,7 @@ func (h handlers) create(ctx context.Context, r *server.Request[Run]) (server.Cr
 		Into(&invalid.products, &invalid.costs, &invalid.spools, &invalid.orderItems, &invalid.otherProducts,
 			&invalid.cancelled)}
 	if len(in.Items) > 0 {
-		statements = append(statements, addItems(id, items))
+		statements = append(statements, addItems(id, items), estimate(id))
 	}
 	if len(in.Materials) > 0 {
 		statements = append(statements, addMaterials(id, materials))
@@ -421,10 +425,19 @@ func (h handlers) update(ctx context.Context, r *server.Request[Run]) (server.OK
 		args = append(args, in.Status.Arg())
 		open = fmt.Sprintf(" and (deducted_at is null or status = $%d)", len(args))
 	}
+	if in.EstimatedGrams.Set {
+		fill += fmt.Sprintf(", grams_given = %t", !in.EstimatedGrams.IsNull())
+	}
+	if in.EstimatedHours.Set {
+		fill += fmt.Sprintf(", hours_given = %t", !in.EstimatedHours.IsNull())
+	}
 	update := db.SQL(`update production_runs set `+set+fill+`
 		where id = $1 and hidden_at is null`+open+` returning id`, args...)
 	locked := lockRun(r.ID("id"))
 	statements := []*db.Stmt{locked, update}
+	if in.EstimatedGrams.Set || in.EstimatedHours.Set {
+		statements = append(statements, estimate(r.ID("id")))
+	}
 	if in.Status.Set {
 		statements = append(statements, h.orders.Follow(r.ID("id")))
 	}
@@ -434,6 +447,9 @@ func (h handlers) update(ctx context.Context, r *server.Request[Run]) (server.OK
 	}
 	return changed, err
 }
+
+// estimate returns a statement that sets the estimates that no client gave. It comes after those that change items.
+func estimate(run string) *db.Stmt { return db.SQL(`select estimate_run($1)::text`, run) }
 
 // fillTime returns the assignment that a status adds to a SET clause, or "". It sets the column to the current time,
 // unless the request sends a time, or the run has one and the request does not clear it.

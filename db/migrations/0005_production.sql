@@ -12,6 +12,9 @@ create table production_runs (
 	actual_print_time_hours numeric(15,6) check (actual_print_time_hours >= 0 and actual_print_time_hours <= 100000),
 	estimated_total_filament_grams numeric(15,6)
 		check (estimated_total_filament_grams >= 0 and estimated_total_filament_grams <= 1000000),
+	-- Whether a client gave the estimate; otherwise it follows the items.
+	hours_given boolean not null default false,
+	grams_given boolean not null default false,
 	actual_total_filament_grams numeric(15,6)
 		check (actual_total_filament_grams >= 0 and actual_total_filament_grams <= 1000000),
 	quality_rating int check (quality_rating between 1 and 5),

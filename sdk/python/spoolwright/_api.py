@@ -1096,11 +1096,11 @@ class Run:
     completed_at: _dt.datetime | None
     """End of printing; the status completed and the operations complete, fail and cancel set it."""
     estimated_print_time_hours: Number | None
-    """Estimated print time in hours."""
+    """Estimated print time in hours; by default that of the items."""
     actual_print_time_hours: Number | None
     """Actual print time in hours; complete sets it, or leaves it null if the time exceeds 100,000 hours."""
     estimated_total_filament_grams: Number | None
-    """Estimated grams of filament."""
+    """Estimated grams of filament; by default those of the items."""
     actual_total_filament_grams: Number | None
     """Actual grams of filament; complete sets it, or leaves it null if the sum exceeds 1,000,000 g."""
     quality_rating: int | None
@@ -4695,6 +4695,12 @@ class ProductionRunsResource:
         The request may contain the run's items and materials, all or nothing. Errors name the entry, such as
         `items[1].product_id`. The defaults of their fields are those of the operations that add one.
 
+        `estimated_total_filament_grams` and `estimated_print_time_hours` come from the bills of materials of the
+        items with all components, as they are when items are added, changed or removed, until the run ends. A
+        value that a request has given stays; `null` returns to the computed one. The filament is that of required
+        materials. The time is null if a product has no `estimated_print_time_minutes`, unless it only has
+        components.
+
         No `status` deducts filament, also not `completed`: `inventory_updated` is false until
         `completeProductionRun`.
 
@@ -4706,10 +4712,10 @@ class ProductionRunsResource:
         :param started_at: Start of printing; the status in_progress sets it.
         :param completed_at: End of printing; the status completed and the operations complete, fail and cancel set
         it.
-        :param estimated_print_time_hours: Estimated print time in hours.
+        :param estimated_print_time_hours: Estimated print time in hours; by default that of the items.
         :param actual_print_time_hours: Actual print time in hours; complete sets it, or leaves it null if the time
         exceeds 100,000 hours.
-        :param estimated_total_filament_grams: Estimated grams of filament.
+        :param estimated_total_filament_grams: Estimated grams of filament; by default those of the items.
         :param actual_total_filament_grams: Actual grams of filament; complete sets it, or leaves it null if the
         sum exceeds 1,000,000 g.
         :param quality_rating: 1 failed or unusable, 2 major defects, 3 minor defects, 4 good, 5 perfect.
@@ -4815,10 +4821,10 @@ class ProductionRunsResource:
         :param started_at: Start of printing; the status in_progress sets it.
         :param completed_at: End of printing; the status completed and the operations complete, fail and cancel set
         it.
-        :param estimated_print_time_hours: Estimated print time in hours.
+        :param estimated_print_time_hours: Estimated print time in hours; by default that of the items.
         :param actual_print_time_hours: Actual print time in hours; complete sets it, or leaves it null if the time
         exceeds 100,000 hours.
-        :param estimated_total_filament_grams: Estimated grams of filament.
+        :param estimated_total_filament_grams: Estimated grams of filament; by default those of the items.
         :param actual_total_filament_grams: Actual grams of filament; complete sets it, or leaves it null if the
         sum exceeds 1,000,000 g.
         :param quality_rating: 1 failed or unusable, 2 major defects, 3 minor defects, 4 good, 5 perfect.

@@ -632,11 +632,11 @@ export interface Run<D = number> {
   readonly started_at: string | null;
   /** End of printing; the status completed and the operations complete, fail and cancel set it. */
   readonly completed_at: string | null;
-  /** Estimated print time in hours. */
+  /** Estimated print time in hours; by default that of the items. */
   readonly estimated_print_time_hours: D | null;
   /** Actual print time in hours; complete sets it, or leaves it null if the time exceeds 100,000 hours. */
   readonly actual_print_time_hours: D | null;
-  /** Estimated grams of filament. */
+  /** Estimated grams of filament; by default those of the items. */
   readonly estimated_total_filament_grams: D | null;
   /** Actual grams of filament; complete sets it, or leaves it null if the sum exceeds 1,000,000 g. */
   readonly actual_total_filament_grams: D | null;
@@ -1712,11 +1712,11 @@ export interface RunCreate {
   started_at?: string | Date | null | undefined;
   /** End of printing; the status completed and the operations complete, fail and cancel set it. */
   completed_at?: string | Date | null | undefined;
-  /** Estimated print time in hours. */
+  /** Estimated print time in hours; by default that of the items. */
   estimated_print_time_hours?: Decimal | null | undefined;
   /** Actual print time in hours; complete sets it, or leaves it null if the time exceeds 100,000 hours. */
   actual_print_time_hours?: Decimal | null | undefined;
-  /** Estimated grams of filament. */
+  /** Estimated grams of filament; by default those of the items. */
   estimated_total_filament_grams?: Decimal | null | undefined;
   /** Actual grams of filament; complete sets it, or leaves it null if the sum exceeds 1,000,000 g. */
   actual_total_filament_grams?: Decimal | null | undefined;
@@ -1746,11 +1746,11 @@ export interface RunUpdate {
   started_at?: string | Date | null | undefined;
   /** End of printing; the status completed and the operations complete, fail and cancel set it. */
   completed_at?: string | Date | null | undefined;
-  /** Estimated print time in hours. */
+  /** Estimated print time in hours; by default that of the items. */
   estimated_print_time_hours?: Decimal | null | undefined;
   /** Actual print time in hours; complete sets it, or leaves it null if the time exceeds 100,000 hours. */
   actual_print_time_hours?: Decimal | null | undefined;
-  /** Estimated grams of filament. */
+  /** Estimated grams of filament; by default those of the items. */
   estimated_total_filament_grams?: Decimal | null | undefined;
   /** Actual grams of filament; complete sets it, or leaves it null if the sum exceeds 1,000,000 g. */
   actual_total_filament_grams?: Decimal | null | undefined;
@@ -3323,6 +3323,11 @@ export class ProductionRunsResource<M extends DecimalMode = "number"> {
    *
    * The request may contain the run's items and materials, all or nothing. Errors name the entry, such as
    * `items[1].product_id`. The defaults of their fields are those of the operations that add one.
+   *
+   * `estimated_total_filament_grams` and `estimated_print_time_hours` come from the bills of materials of the items
+   * with all components, as they are when items are added, changed or removed, until the run ends. A value that a
+   * request has given stays; `null` returns to the computed one. The filament is that of required materials. The time
+   * is null if a product has no `estimated_print_time_minutes`, unless it only has components.
    *
    * No `status` deducts filament, also not `completed`: `inventory_updated` is false until `completeProductionRun`.
    *
