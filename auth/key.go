@@ -72,8 +72,20 @@ var listKeysDoc = &server.Doc{
 	Description: "Returns all keys of the tenant, including expired and revoked keys, without their secrets.",
 }
 
-func (s *Service) listKeys(ctx context.Context, r *server.Request[server.ListQuery]) (server.Page[AccessKey], error) {
-	return server.ListPage[AccessKey](ctx, s.db.Read, server.NewList("api_keys", keyColumns, "", ""), r.In)
+// KeyFilter are the parameters of the list of API keys.
+type KeyFilter struct {
+	server.ListQuery
+	Name    server.Optional[string]              `query:"name"`
+	Role    server.Optional[server.Set[KeyRole]] `query:"role" rule:"named="`
+	Revoked server.Optional[bool]                `query:"revoked"`
+}
+
+func (s *Service) listKeys(ctx context.Context, r *server.Request[KeyFilter]) (server.Page[AccessKey], error) {
+	l := server.NewList("api_keys", keyColumns, "", "")
+	l.WhereText(`lower(name collate "und-x-icu") collate "C"`, r.In.Name)
+	l.WhereOneOf("role", r.In.Role)
+	l.WhereEqual("(revoked_at is not null)", r.In.Revoked)
+	return server.ListPage[AccessKey](ctx, s.db.Read, l, r.In.ListQuery)
 }
 
 var getKeyDoc = &server.Doc{

@@ -58,12 +58,23 @@ var listUsersDoc = &server.Doc{
 	Description: "Returns all users of the tenant, including disabled users.",
 }
 
+// UserFilter are the parameters of the list of users.
+type UserFilter struct {
+	server.ListQuery
+	Email    server.Optional[string]           `query:"email" rule:"maxLength=320,trim"`
+	Role     server.Optional[server.Set[Role]] `query:"role"`
+	Disabled server.Optional[bool]             `query:"disabled"`
+}
+
 func (s *Service) listUsers(
-	ctx context.Context, r *server.Request[server.ListQuery],
+	ctx context.Context, r *server.Request[UserFilter],
 ) (server.Page[UserAccount], error) {
 	l := server.NewList(`(select *, disabled_at is not null as disabled from users) users`,
 		"id, email, name, role, disabled, created_at", "", "")
-	return server.ListPage[UserAccount](ctx, s.db.Read, l, r.In)
+	l.WhereText(`lower(email collate "und-x-icu") collate "C"`, r.In.Email)
+	l.WhereOneOf("role", r.In.Role)
+	l.WhereEqual("disabled", r.In.Disabled)
+	return server.ListPage[UserAccount](ctx, s.db.Read, l, r.In.ListQuery)
 }
 
 var getUserDoc = &server.Doc{

@@ -82,21 +82,28 @@ type ProductListItem struct {
 // Filter has the query parameters of the product list.
 type Filter struct {
 	server.ListQuery
-	Category server.Optional[string] `query:"category"`
-	Search   server.Optional[string] `query:"search" rule:"maxLength=100,trim"`
-	Hidden   server.Optional[bool]   `query:"hidden" rule:"default=false"`
+	Category           server.Optional[string]        `query:"category"`
+	SKU                server.Optional[string]        `query:"sku"`
+	ComponentProductID server.Optional[server.UUID]   `query:"component_product_id"`
+	CreatedFrom        server.Optional[server.Moment] `query:"created_from"`
+	CreatedTo          server.Optional[server.Moment] `query:"created_to"`
+	Search             server.Optional[string]        `query:"search" rule:"maxLength=100,trim"`
+	Hidden             server.Optional[bool]          `query:"hidden" rule:"default=false"`
 }
 
 var listDoc = &server.Doc{
 	ID: "listProducts", Tag: Tag, Summary: "List products",
-	Description: "The default order, without a filter or with `category`, uses an index. `search` and another " +
-		"`sort_by` read all matching products.",
+	Description: "All filters but `search` use an index. `search` and a `sort_by` without an index read all " +
+		"matching products.",
 }
 
 func (h handlers) list(ctx context.Context, r *server.Request[Filter]) (server.Page[ProductListItem], error) {
 	l := server.NewHidingList("products", `id, name, description, sku, category, estimated_print_time_minutes,
 		material_cost, total_cost, costs_complete, created_at, hidden_at`, "products", r.In.Hidden.Or(false))
 	l.WhereText("category_key", r.In.Category)
+	l.WhereText("sku_key", r.In.SKU)
+	l.Among(`select product_id as id from product_components where component_product_id = ?`, r.In.ComponentProductID)
+	l.Between("created_at", r.In.CreatedFrom, r.In.CreatedTo)
 	l.Search(r.In.Search)
 	return server.ListPage[ProductListItem](ctx, h.db.Read, l, r.In.ListQuery)
 }

@@ -120,14 +120,20 @@ type Filter struct {
 
 // SpoolFilter selects spools.
 type SpoolFilter struct {
-	Number       server.Optional[int64]        `query:"number" rule:"minimum=1,maximum=999999999"`
-	MaterialType server.Optional[MaterialType] `query:"material_type"`
-	Brand        server.Optional[string]       `query:"brand"`
-	Color        server.Optional[string]       `query:"color"`
-	InStock      server.Optional[bool]         `query:"in_stock"`
-	Search       server.Optional[string]       `query:"search" rule:"maxLength=100,trim"`
-	Archived     server.Optional[Archived]     `query:"archived" rule:"default=false"`
-	Hidden       server.Optional[bool]         `query:"hidden" rule:"default=false"`
+	Number         server.Optional[int64]                    `query:"number" rule:"minimum=1,maximum=999999999"`
+	MaterialType   server.Optional[server.Set[MaterialType]] `query:"material_type"`
+	Brand          server.Optional[string]                   `query:"brand"`
+	Color          server.Optional[string]                   `query:"color"`
+	Location       server.Optional[string]                   `query:"location"`
+	LotNumber      server.Optional[string]                   `query:"lot_number"`
+	Supplier       server.Optional[string]                   `query:"supplier"`
+	InStock        server.Optional[bool]                     `query:"in_stock"`
+	RemainingBelow server.Optional[server.Decimal]           `query:"remaining_below" rule:"maximum=1000000"`
+	CreatedFrom    server.Optional[server.Moment]            `query:"created_from"`
+	CreatedTo      server.Optional[server.Moment]            `query:"created_to"`
+	Search         server.Optional[string]                   `query:"search" rule:"maxLength=100,trim"`
+	Archived       server.Optional[Archived]                 `query:"archived" rule:"default=false"`
+	Hidden         server.Optional[bool]                     `query:"hidden" rule:"default=false"`
 }
 
 // Archived selects spools of a list.
@@ -138,8 +144,8 @@ func (Archived) Enum() []string { return []string{"true", "false", "any"} }
 
 var listDoc = &server.Doc{
 	ID: "listSpools", Tag: tag, Summary: "List spools",
-	Description: "The default order, without a filter or with one, uses an index. " +
-		"`search` and another `sort_by` read all matching spools, and so does `archived=any`.",
+	Description: "All filters but `search` and `remaining_below` use an index. These, and a `sort_by` without an " +
+		"index, read all matching spools.",
 }
 
 func (h handlers) list(ctx context.Context, r *server.Request[Filter]) (server.Page[Spool], error) {
@@ -164,17 +170,20 @@ func (f *SpoolFilter) list() *server.List {
 		l.And("archived")
 	case archived == "false" && !(hidden && f.Archived.IsNull()):
 		l.And("not archived")
+	case archived == "any" && !hidden:
+		l.Each("archived", "'{false,true}'::boolean[]") // which the indexes have apart
 	}
-	if in := f.Number; !in.IsNull() {
-		l.Where("number = ?", *in.Value)
-	}
-	if in := f.MaterialType; !in.IsNull() {
-		l.Where("material_type = ?", in.Arg())
-	}
+	l.Among(`select id from spools where number = ?`, f.Number)
+	l.WhereEach("material_type", f.MaterialType)
 	l.WhereText("brand_key", f.Brand)
 	l.WhereText("color_key", f.Color)
-	if in := f.InStock; !in.IsNull() {
-		l.Where("in_stock = ?", *in.Value)
+	l.WhereText("location_key", f.Location)
+	l.WhereText("lot_key", f.LotNumber)
+	l.WhereText("supplier_key", f.Supplier)
+	l.WhereEqual("in_stock", f.InStock)
+	l.Between("created_at", f.CreatedFrom, f.CreatedTo)
+	if in := f.RemainingBelow; !in.IsNull() {
+		l.Scan("remaining_weight_grams < ?::numeric", in.Arg())
 	}
 	l.Search(f.Search)
 	return l

@@ -112,14 +112,24 @@ var usageDoc = &server.Doc{
 		"and only the newest one can change: consecutive reports of a printer within an hour are one entry, which grows.",
 }
 
-func (h handlers) usage(ctx context.Context, r *server.Request[server.ListQuery]) (server.Page[Usage], error) {
+// UsageFilter are the parameters of the list of a spool's usage.
+type UsageFilter struct {
+	server.ListQuery
+	Kind        server.Optional[server.Set[UsageKind]] `query:"kind"`
+	CreatedFrom server.Optional[server.Moment]         `query:"created_from"`
+	CreatedTo   server.Optional[server.Moment]         `query:"created_to"`
+}
+
+func (h handlers) usage(ctx context.Context, r *server.Request[UsageFilter]) (server.Page[Usage], error) {
 	l := server.NewList("spool_usage",
 		"id, spool_id, kind, reason, run_id, user_id, api_key_id, before_grams, after_grams, change_grams, "+
 			"shortfall_grams, created_at, updated_at", "", "")
 	l.Where("spool_id = ?", r.ID("id"))
+	l.WhereOneOf("kind", r.In.Kind)
+	l.Between("created_at", r.In.CreatedFrom, r.In.CreatedTo)
 	l.CountOrdered()
 	return server.ListPage[Usage](ctx, func(ctx context.Context, stmts ...*db.Stmt) error {
 		spool := db.SQL(`select id from spools where id = $1`, r.ID("id")) // also of a hidden spool
 		return server.Found(spool, h.db.Read(ctx, append(stmts, spool)...))
-	}, l, r.In)
+	}, l, r.In.ListQuery)
 }

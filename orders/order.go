@@ -132,25 +132,36 @@ type OrderListItem struct {
 // Filter has the query parameters of the order list.
 type Filter struct {
 	server.ListQuery
-	Status server.Optional[OrderStatus] `query:"status"`
-	Source server.Optional[string]      `query:"source"`
-	Search server.Optional[string]      `query:"search" rule:"maxLength=100,trim"`
-	Hidden server.Optional[bool]        `query:"hidden" rule:"default=false"`
+	Status      server.Optional[server.Set[OrderStatus]] `query:"status"`
+	Source      server.Optional[string]                  `query:"source"`
+	Reference   server.Optional[string]                  `query:"reference"`
+	Customer    server.Optional[string]                  `query:"customer"`
+	ProductID   server.Optional[server.UUID]             `query:"product_id"`
+	DueFrom     server.Optional[server.Date]             `query:"due_from"`
+	DueTo       server.Optional[server.Date]             `query:"due_to"`
+	CreatedFrom server.Optional[server.Moment]           `query:"created_from"`
+	CreatedTo   server.Optional[server.Moment]           `query:"created_to"`
+	Search      server.Optional[string]                  `query:"search" rule:"maxLength=100,trim"`
+	Hidden      server.Optional[bool]                    `query:"hidden" rule:"default=false"`
 }
 
 var listDoc = &server.Doc{
 	ID: "listOrders", Tag: Tag, Summary: "List orders",
-	Description: "The list has no items. The default order, without a filter or with `status` or `source`, uses an " +
-		"index. `search` and another `sort_by` read all matching orders.",
+	Description: "The list has no items. All filters but `search` use an index. `search` and a `sort_by` without an " +
+		"index read all matching orders.",
 }
 
 func (h handlers) list(ctx context.Context, r *server.Request[Filter]) (server.Page[OrderListItem], error) {
 	l := server.NewHidingList("orders", `id, source, reference, customer, due_date, status, created_at, updated_at,
 		hidden_at`, "orders", r.In.Hidden.Or(false))
-	if in := r.In.Status; !in.IsNull() {
-		l.Where("status = ?", in.Arg())
-	}
+	l.WhereEach("status", r.In.Status)
 	l.WhereText("source_key", r.In.Source)
+	l.WhereText("reference_key", r.In.Reference)
+	l.WhereText("customer_key", r.In.Customer)
+	l.Among(`select order_id as id from order_items where product_id = ?
+		and num_nonnulls(product_id) = 1`, r.In.ProductID)
+	l.Between("due_date", r.In.DueFrom, r.In.DueTo)
+	l.Between("created_at", r.In.CreatedFrom, r.In.CreatedTo)
 	l.Search(r.In.Search)
 	return server.ListPage[OrderListItem](ctx, h.db.Read, l, r.In.ListQuery)
 }

@@ -187,24 +187,38 @@ const runColumns = `id, status, printer_name, started_at, completed_at,
 // Filter has the query parameters of the run list.
 type Filter struct {
 	server.ListQuery
-	Status      server.Optional[RunStatus] `query:"status"`
-	PrinterName server.Optional[string]    `query:"printer_name"`
-	Search      server.Optional[string]    `query:"search" rule:"maxLength=100,trim"`
-	Hidden      server.Optional[bool]      `query:"hidden" rule:"default=false"`
+	Status        server.Optional[server.Set[RunStatus]] `query:"status"`
+	PrinterName   server.Optional[string]                `query:"printer_name"`
+	OrderID       server.Optional[server.UUID]           `query:"order_id"`
+	ProductID     server.Optional[server.UUID]           `query:"product_id"`
+	SpoolID       server.Optional[server.UUID]           `query:"spool_id"`
+	StartedFrom   server.Optional[server.Moment]         `query:"started_from"`
+	StartedTo     server.Optional[server.Moment]         `query:"started_to"`
+	CompletedFrom server.Optional[server.Moment]         `query:"completed_from"`
+	CompletedTo   server.Optional[server.Moment]         `query:"completed_to"`
+	CreatedFrom   server.Optional[server.Moment]         `query:"created_from"`
+	CreatedTo     server.Optional[server.Moment]         `query:"created_to"`
+	Search        server.Optional[string]                `query:"search" rule:"maxLength=100,trim"`
+	Hidden        server.Optional[bool]                  `query:"hidden" rule:"default=false"`
 }
 
 var listDoc = &server.Doc{
 	ID: "listProductionRuns", Tag: tag, Summary: "List production runs",
-	Description: "The list has no items and materials. The default order, without a filter or with one, uses an " +
-		"index. `search` and another `sort_by` read all matching runs.",
+	Description: "The list has no items and materials. All filters but `search` use an index. `search` and a " +
+		"`sort_by` without an index read all matching runs.",
 }
 
 func (h handlers) list(ctx context.Context, r *server.Request[Filter]) (server.Page[RunListItem], error) {
 	l := server.NewHidingList(runsTable, listColumns, "production_runs", r.In.Hidden.Or(false))
-	if in := r.In.Status; !in.IsNull() {
-		l.Where("status = ?", in.Arg())
-	}
+	l.WhereEach("status", r.In.Status)
 	l.WhereText("printer_key", r.In.PrinterName)
+	l.Among(`select i.run_id as id from order_items o cross join lateral (
+			select run_id from run_items where order_item_id = o.id offset 0) i where o.order_id = ?`, r.In.OrderID)
+	l.Among(`select run_id as id from run_items where product_id = ? and num_nonnulls(product_id) = 1`, r.In.ProductID)
+	l.Among(`select run_id as id from run_materials where spool_id = ? and num_nonnulls(spool_id) = 1`, r.In.SpoolID)
+	l.Between("started_at", r.In.StartedFrom, r.In.StartedTo)
+	l.Between("completed_at", r.In.CompletedFrom, r.In.CompletedTo)
+	l.Between("created_at", r.In.CreatedFrom, r.In.CreatedTo)
 	l.Search(r.In.Search)
 	return server.ListPage[RunListItem](ctx, h.db.Read, l, r.In.ListQuery)
 }

@@ -432,6 +432,9 @@ func (f *Field) fromJSON(v any) (any, string) {
 
 // fromText returns the scalar for the text of a query parameter or a cell of a CSV file.
 func (f *Field) fromText(text string) any {
+	if f.Set {
+		return separated(text)
+	}
 	switch f.Kind {
 	case reflect.TypeFor[int64](), reflect.TypeFor[Decimal]():
 		return number(text)

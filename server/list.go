@@ -266,7 +266,9 @@ func (l *List) Between(column string, from, to value) {
 	if !to.IsNull() {
 		l.And(column + " < " + l.arg(to.Arg()) + "::" + to.sqlType())
 	}
-	if column != "created_at" {
+	if column == "created_at" {
+		l.countOrdered = true
+	} else {
 		l.ranges = append(l.ranges, column)
 		l.Ordered(column)
 	}
@@ -412,8 +414,8 @@ func (l *List) matching(columns string) string {
 		return l.table + whereOf(l.conditions())
 	}
 	// Offset 0 makes PostgreSQL look up each id.
-	return "(select id from (" + strings.Join(l.sets, " intersect ") + ") listed group by id) ids cross join lateral" +
-		" (select " + columns + " from " + l.table + whereOf(append(l.conditions(), "id = ids.id")) + " offset 0) matched"
+	return "(select id as listed from (" + strings.Join(l.sets, " intersect ") + ") ids group by id) ids cross join lateral" +
+		" (select " + columns + " from " + l.table + whereOf(append(l.conditions(), "id = listed")) + " offset 0) matched"
 }
 
 // first returns the source of the keys of the first rows for each of the values of l.each, up to the limit for each.
@@ -428,24 +430,8 @@ func (l *List) first(by order, after []string, limit string) string {
 		" limit " + limit + ") first"
 }
 
-// oldest is the order of exports.
-var oldest = order{&Field{Name: "created_at", NotNull: true, Kind: reflect.TypeFor[Timestamp]()}, "asc"}
-
-// Following returns the query of the ids of the rows that come after the position, oldest first, and its arguments. The
-// limit is a number.
-func (l *List) Following(p db.Position, limit string) (string, []any) {
-	for _, set := range l.sets {
-		l.And("id in (" + set + ")")
-	}
-	after := []string{oldest.after(&p, l.arg)}
-	source := ""
-	if len(l.each) > 0 {
-		source = l.first(oldest, after, limit)
-	} else {
-		source = l.table + whereOf(append(l.conditions(), after...))
-	}
-	return "select id from " + source + oldest.clause() + " limit " + limit, l.args
-}
+// newest is the default order.
+var newest = order{&Field{Name: "created_at", NotNull: true}, "desc"}
 
 // Lock returns statements that lock the rows which meet the conditions, at most limit, in the order of their ids. The
 // last one returns the columns of these rows.
@@ -482,6 +468,8 @@ func (l *List) count() string {
 	switch where := whereOf(l.conditions()); {
 	case l.counted != "":
 		return "select coalesce(sum(rows), 0)::bigint as total from row_counts where resource = '" + l.counted + "'"
+	case len(l.each) > 0:
+		return "select count(*) as total from " + l.first(newest, nil, "all")
 	case l.countOrdered:
 		return "select count(*) as total from (select from " + l.table + where + " order by created_at offset 0) counted"
 	default:

@@ -115,26 +115,44 @@ func (d *Decimal) UnmarshalJSON(b []byte) error {
 // Timestamp is a point in time, truncated to microseconds.
 type Timestamp struct{ time.Time }
 
+// Moment is a point in time in a query: a timestamp, or a date, which is the beginning of that day in UTC.
+type Moment struct{ time.Time }
+
 // Date is a calendar day, YYYY-MM-DD.
 type Date string
 
 // UUID is an id in its canonical text form.
 type UUID string
 
-// Set is a list of different values of an Enum, with at least one. In SQL it is an array of texts.
+// Set is a list of different values of an Enum, with at least one. In SQL it is an array of texts. In a query, the values
+// are separated by commas, and can be there twice.
 type Set[E Enum] []string
 
 func (Set[E]) element() reflect.Type { return reflect.TypeFor[E]() }
 func (s Set[E]) texts() []string     { return s }
 
-// parse stores the decoded value of a JSON list. It returns the problem with it, or "".
+// separated is the text of a Set in a query.
+type separated string
+
+// parse stores the decoded value of a JSON list or of a query. It returns the problem with it, or "".
 func (s *Set[E]) parse(_ *Field, v any) string {
+	var e E
+	allowed := e.Enum()
+	if text, ok := v.(separated); ok {
+		for value := range strings.SplitSeq(string(text), ",") {
+			if !slices.Contains(allowed, value) {
+				return "must be one of " + strings.Join(allowed, ", ") + ", or several of them, separated by commas"
+			}
+			if !slices.Contains(*s, value) {
+				*s = append(*s, value)
+			}
+		}
+		return ""
+	}
 	entries, ok := v.(array)
 	if !ok {
 		return "must be a list of strings"
 	}
-	var e E
-	allowed := e.Enum()
 	if len(entries) == 0 || len(entries) > len(allowed) {
 		return "must have 1 to " + strconv.Itoa(len(allowed)) + " entries"
 	}
@@ -222,6 +240,8 @@ func (o Optional[T]) Arg() any {
 		return v.String()
 	case Timestamp:
 		return v.Time
+	case Moment:
+		return v.Time
 	case Date:
 		return string(v)
 	case UUID:
@@ -232,6 +252,14 @@ func (o Optional[T]) Arg() any {
 	return *o.Value
 }
 
+// Values returns the values of a Set; none if the field is absent or null.
+func (o Optional[T]) Values() []string {
+	if set, ok := any(o.Or(*new(T))).(interface{ texts() []string }); ok {
+		return set.texts()
+	}
+	return nil
+}
+
 func (o Optional[T]) isSet() bool { return o.Set }
 
 // sqlType returns the type to cast the argument to, because some exec modes of pgx do not let PostgreSQL infer it.
@@ -240,7 +268,7 @@ func (o Optional[T]) sqlType() string {
 	switch any(v).(type) {
 	case Decimal:
 		return "numeric"
-	case Timestamp:
+	case Timestamp, Moment:
 		return "timestamptz"
 	case Date:
 		return "date"
@@ -284,6 +312,8 @@ func (o *Optional[T]) set(f *Field, v any) string {
 		*to = int64(d / DecimalOne)
 	case *Timestamp:
 		*to, problem = parseTimestamp(v)
+	case *Moment:
+		*to, problem = parseMoment(v)
 	case *Date:
 		*to, problem = parseDate(v)
 	case *UUID:
@@ -412,6 +442,18 @@ func parseTimestamp(v any) (Timestamp, string) {
 		return Timestamp{t}, ""
 	}
 	return Timestamp{}, problem
+}
+
+func parseMoment(v any) (Moment, string) {
+	if day, problem := parseDate(v); problem == "" {
+		t, _ := time.Parse(time.DateOnly, string(day))
+		return Moment{t}, ""
+	}
+	t, problem := parseTimestamp(v)
+	if problem != "" {
+		problem += " or a date such as 2024-01-15"
+	}
+	return Moment(t), problem
 }
 
 func parseDate(v any) (Date, string) {

@@ -76,10 +76,10 @@ var (
 // LevelFilter are the parameters of the list of stock levels.
 type LevelFilter struct {
 	server.ListQuery
-	Low          server.Optional[bool]                   `query:"low"`
-	MaterialType server.Optional[inventory.MaterialType] `query:"material_type"`
-	Brand        server.Optional[string]                 `query:"brand"`
-	Color        server.Optional[string]                 `query:"color"`
+	Low          server.Optional[bool]                               `query:"low"`
+	MaterialType server.Optional[server.Set[inventory.MaterialType]] `query:"material_type"`
+	Brand        server.Optional[string]                             `query:"brand"`
+	Color        server.Optional[string]                             `query:"color"`
 }
 
 var listLevelsDoc = &server.Doc{
@@ -90,12 +90,8 @@ var listLevelsDoc = &server.Doc{
 
 func (h handlers) listLevels(ctx context.Context, r *server.Request[LevelFilter]) (server.Page[StockLevel], error) {
 	l := server.NewList(levelsTable, levelColumns, "", "")
-	if in := r.In.Low; !in.IsNull() {
-		l.Where("low = ?", *in.Value)
-	}
-	if in := r.In.MaterialType; !in.IsNull() {
-		l.Where("material_type = ?", in.Arg())
-	}
+	l.WhereEqual("low", r.In.Low)
+	l.WhereOneOf("material_type", r.In.MaterialType)
 	l.WhereText("brand_key", r.In.Brand)
 	l.WhereText("color_key", r.In.Color)
 	return server.ListPage[StockLevel](ctx, func(ctx context.Context, stmts ...*db.Stmt) error {

@@ -54,15 +54,18 @@ var listDeliveriesDoc = &server.Doc{
 // DeliveryQuery are the parameters of the list of deliveries.
 type DeliveryQuery struct {
 	server.ListQuery
-	Status server.Optional[DeliveryStatus] `query:"status"`
+	Status      server.Optional[server.Set[DeliveryStatus]] `query:"status"`
+	Event       server.Optional[string]                     `query:"event"`
+	CreatedFrom server.Optional[server.Moment]              `query:"created_from"`
+	CreatedTo   server.Optional[server.Moment]              `query:"created_to"`
 }
 
 func (s *Service) listDeliveries(ctx context.Context, r *server.Request[DeliveryQuery]) (server.Page[Delivery], error) {
 	l := server.NewList("webhook_deliveries", deliveryColumns, "", "")
 	l.Where("webhook_id = ?", r.ID("id"))
-	if !r.In.Status.IsNull() {
-		l.Where("status = ?", r.In.Status.Arg())
-	}
+	l.WhereOneOf("status", r.In.Status)
+	l.WhereEqual("type", r.In.Event)
+	l.Between("created_at", r.In.CreatedFrom, r.In.CreatedTo)
 	return server.ListPage[Delivery](ctx, func(ctx context.Context, stmts ...*db.Stmt) error {
 		webhook := db.SQL(`select id from webhooks where id = $1`, r.ID("id"))
 		return server.Found(webhook, s.DB.Read(ctx, append(stmts, webhook)...))

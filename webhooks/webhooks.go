@@ -199,10 +199,21 @@ var listDoc = &server.Doc{
 	Description: "Returns all webhooks of the tenant, without their secrets.",
 }
 
-func (s *Service) list(ctx context.Context, r *server.Request[server.ListQuery]) (server.Page[Webhook], error) {
+// Filter are the parameters of the list of webhooks.
+type Filter struct {
+	server.ListQuery
+	Event    server.Optional[EventType] `query:"event" rule:"named="`
+	Disabled server.Optional[bool]      `query:"disabled"`
+}
+
+func (s *Service) list(ctx context.Context, r *server.Request[Filter]) (server.Page[Webhook], error) {
 	l := server.NewList(`(select tenant_id, `+columns+` from webhooks) webhooks`, `id, url, events, description, disabled,
 		disabled_at, disabled_reason, failing_since, created_at`, "", "")
-	return server.ListPage[Webhook](ctx, s.DB.Read, l, r.In)
+	if in := r.In.Event; !in.IsNull() {
+		l.Where("?::text in (select json_array_elements_text(events))", in.Arg())
+	}
+	l.WhereEqual("disabled", r.In.Disabled)
+	return server.ListPage[Webhook](ctx, s.DB.Read, l, r.In.ListQuery)
 }
 
 var getDoc = &server.Doc{

@@ -43,6 +43,9 @@ create table spools (
 	in_stock boolean not null generated always as (remaining_weight_grams > 0) stored,
 	brand_key text collate "C" generated always as (lower(brand collate "und-x-icu") collate "C") stored,
 	color_key text collate "C" not null generated always as (lower(color collate "und-x-icu") collate "C") stored,
+	supplier_key text collate "C" generated always as (lower(supplier collate "und-x-icu") collate "C") stored,
+	location_key text collate "C" generated always as (lower(location collate "und-x-icu") collate "C") stored,
+	lot_key text collate "C" generated always as (lower(lot_number collate "und-x-icu") collate "C") stored,
 	-- No text contains U+FFFD, so that no search matches across two fields.
 	search_key text collate "C" not null generated always as (lower((
 		material_type || U&'\FFFD' || coalesce(brand, '') || U&'\FFFD' || color || U&'\FFFD' || coalesce(supplier, '') ||
@@ -62,6 +65,12 @@ create index spools_color on spools (tenant_id, color_key, archived, created_at,
 	where hidden_at is null;
 create index spools_in_stock on spools (tenant_id, in_stock, archived, created_at, id)
 	where hidden_at is null;
+create index spools_supplier on spools (tenant_id, supplier_key, archived, created_at, id)
+	where hidden_at is null and supplier_key is not null;
+create index spools_location on spools (tenant_id, location_key, archived, created_at, id)
+	where hidden_at is null and location_key is not null;
+create index spools_lot on spools (tenant_id, lot_key, archived, created_at, id)
+	where hidden_at is null and lot_key is not null;
 create index spools_hidden on spools (tenant_id, created_at, id) where hidden_at is not null;
 -- For the price of filament.
 create index spools_price on spools (tenant_id, material_type, color_key)

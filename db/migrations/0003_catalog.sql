@@ -20,8 +20,9 @@ create table products (
 	updated_at timestamptz not null default now(),
 	hidden_at timestamptz,
 	category_key text collate "C" generated always as (lower(category collate "und-x-icu") collate "C") stored,
+	sku_key text collate "C" generated always as (lower(sku collate "und-x-icu") collate "C") stored,
 	search_key text collate "C" not null generated always as
-		(lower((name || U&'\FFFD' || coalesce(description, '')) collate "und-x-icu") collate "C") stored,
+		(lower((name || U&'\FFFD' || coalesce(description, '') || U&'\FFFD' || coalesce(sku, '')) collate "und-x-icu") collate "C") stored,
 	primary key (tenant_id, id)
 ) with (fillfactor = 85);
 call tenant_table('products', 'select, insert, update');
@@ -30,6 +31,8 @@ create index products_newest on products (tenant_id, created_at, id) where hidde
 create index products_category on products (tenant_id, category_key, created_at, id)
 	where hidden_at is null;
 create index products_hidden on products (tenant_id, created_at, id) where hidden_at is not null;
+create index products_sku_key on products (tenant_id, sku_key, created_at, id)
+	where hidden_at is null and sku_key is not null;
 create unique index products_sku on products (tenant_id, sku) where hidden_at is null and sku <> '';
 
 create table product_materials (

@@ -16,6 +16,8 @@ create table orders (
 	-- Whether the order reserves filament, and follows its production runs.
 	is_open boolean not null generated always as (status in ('received', 'in_production') and hidden_at is null) stored,
 	source_key text collate "C" generated always as (lower(source collate "und-x-icu") collate "C") stored,
+	reference_key text collate "C" generated always as (lower(reference collate "und-x-icu") collate "C") stored,
+	customer_key text collate "C" generated always as (lower(customer collate "und-x-icu") collate "C") stored,
 	search_key text collate "C" not null generated always as (lower((
 		coalesce(reference, '') || U&'\FFFD' || coalesce(customer, '') || U&'\FFFD' || coalesce(notes, ''))
 		collate "und-x-icu") collate "C") stored,
@@ -25,8 +27,14 @@ call tenant_table('orders', 'select, insert, update');
 
 create index orders_newest on orders (tenant_id, created_at, id) where hidden_at is null;
 create index orders_status on orders (tenant_id, status, created_at, id) where hidden_at is null;
-create index orders_source on orders (tenant_id, source_key, created_at, id) where hidden_at is null;
+create index orders_source on orders (tenant_id, source_key, created_at, id)
+	where hidden_at is null and source_key is not null;
 create index orders_hidden on orders (tenant_id, created_at, id) where hidden_at is not null;
+create index orders_reference_key on orders (tenant_id, reference_key, created_at, id)
+	where hidden_at is null and reference_key is not null;
+create index orders_customer on orders (tenant_id, customer_key, created_at, id)
+	where hidden_at is null and customer_key is not null;
+create index orders_due on orders (tenant_id, due_date, id) where hidden_at is null and due_date is not null;
 create index orders_open on orders (tenant_id, id) where is_open;
 create unique index orders_reference on orders (tenant_id, coalesce(source, ''), reference)
 	where hidden_at is null and reference <> '';
@@ -46,3 +54,5 @@ create table order_items (
 call tenant_table('order_items', 'select, insert, update, delete');
 
 create index order_items_order on order_items (tenant_id, order_id, created_at, id);
+create index order_items_product on order_items (tenant_id, product_id, order_id)
+	where num_nonnulls(product_id) = 1; -- see spool_usage_times

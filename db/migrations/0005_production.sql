@@ -38,7 +38,11 @@ create index production_runs_newest on production_runs (tenant_id, created_at, i
 create index production_runs_status on production_runs (tenant_id, status, created_at, id)
 	where hidden_at is null;
 create index production_runs_printer on production_runs (tenant_id, printer_key, created_at, id)
-	where hidden_at is null;
+	where hidden_at is null and printer_key is not null;
+create index production_runs_started on production_runs (tenant_id, started_at, id)
+	where hidden_at is null and started_at is not null;
+create index production_runs_completed on production_runs (tenant_id, completed_at, id)
+	where hidden_at is null and completed_at is not null;
 create index production_runs_hidden on production_runs (tenant_id, created_at, id) where hidden_at is not null;
 -- For what unfinished runs reserve.
 create index production_runs_unfinished on production_runs (tenant_id, id)
@@ -73,6 +77,8 @@ create table run_items (
 call tenant_table('run_items', 'select, insert, update, delete');
 
 create index run_items_run on run_items (tenant_id, run_id, created_at, id);
+create index run_items_product on run_items (tenant_id, product_id, run_id)
+	where num_nonnulls(product_id) = 1; -- see spool_usage_times
 create index run_items_order on run_items (tenant_id, order_item_id) where order_item_id is not null;
 
 -- The weights of the spool before and after printing, where both are recorded, take precedence over the weight that a
@@ -100,3 +106,5 @@ create table run_materials (
 call tenant_table('run_materials', 'select, insert, update, delete');
 
 create index run_materials_run on run_materials (tenant_id, run_id, created_at, id);
+create index run_materials_spool on run_materials (tenant_id, spool_id, run_id)
+	where num_nonnulls(spool_id) = 1; -- see spool_usage_times

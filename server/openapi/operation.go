@@ -69,12 +69,19 @@ func (d *document) parameters(route server.Route, guarded bool) (params []object
 			if f.Name == "sort_by" {
 				schema = object{{"type", "string"}, {"enum", server.SchemaOfType(e.Out.Item).Sortable()}}
 			}
+			if f.Set {
+				schema = slices.DeleteFunc(schema, func(m member) bool { return m.name == "maxItems" || m.name == "uniqueItems" })
+			}
 			if f.Default != "" {
 				schema.add("default", literal(f.Default, f.Kind))
 			}
 			doc := d.doc(f)
 			param := object{{"name", f.Name}, {"in", "query"}, {"required", false},
 				{"description", doc.description}, {"schema", schema}}
+			if f.Set {
+				param.add("style", "form")
+				param.add("explode", false)
+			}
 			if doc.example != nil {
 				param.add("example", doc.example)
 			}

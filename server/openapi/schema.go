@@ -291,7 +291,7 @@ func schemaOf(f *server.Field, nullable bool) object {
 		}
 	case reflect.TypeFor[bool]():
 		kind("boolean")
-	case reflect.TypeFor[server.Timestamp]():
+	case reflect.TypeFor[server.Timestamp](), reflect.TypeFor[server.Moment]():
 		kind("string")
 		o.add("format", "date-time")
 	case reflect.TypeFor[server.Date]():

@@ -2457,14 +2457,26 @@ class SpoolFilter(TypedDict, total=False):
 
     number: int
     """Only the spool with this number."""
-    material_type: MaterialType
-    """Only spools of this material."""
+    material_type: Sequence[MaterialType]
+    """Only spools of one of these materials, separated by commas."""
     brand: str
     """Only spools of this brand: the whole name, not case-sensitive."""
     color: str
     """Only spools of this colour: the whole name, not case-sensitive."""
+    location: str
+    """Only spools at this location: the whole text, not case-sensitive."""
+    lot_number: str
+    """Only spools of this lot: the whole text, not case-sensitive."""
+    supplier: str
+    """Only spools of this supplier: the whole name, not case-sensitive."""
     in_stock: bool
     """true: only spools with filament left; false: only empty spools."""
+    remaining_below: DecimalInput
+    """Only spools with fewer grams left than this."""
+    created_from: _dt.datetime
+    """Only spools created at this time or later: a timestamp, or a date, which begins at midnight UTC."""
+    created_to: _dt.datetime
+    """Only spools created before this time."""
     search: str
     """Only spools with this text in material, brand, colour, supplier or notes, ignoring case; no wildcards."""
     archived: Archived
@@ -2947,6 +2959,9 @@ class UsersResource:
         sort_by: Literal["id", "email", "name", "role", "disabled", "created_at"] | None = None,
         sort_order: SortOrder | None = None,
         after: str | None = None,
+        email: str | None = None,
+        role: Sequence[Role] | None = None,
+        disabled: bool | None = None,
     ) -> UserAccountList:
         """List users.
 
@@ -2960,6 +2975,9 @@ class UsersResource:
         :param sort_order: Ascending or descending.
         :param after: The `next` of a page with the same `sort_by` and `sort_order`, to get the page after it.
         Cannot be combined with `skip`.
+        :param email: Only the user with this e-mail address, ignoring case.
+        :param role: Only users with one of these roles, separated by commas.
+        :param disabled: true: only disabled users; false: only the others.
         """
         return self._client._call(
             "GET",
@@ -2971,6 +2989,9 @@ class UsersResource:
                 "sort_by": sort_by,
                 "sort_order": sort_order,
                 "after": after,
+                "email": email,
+                "role": role,
+                "disabled": disabled,
             },
         )
 
@@ -2979,6 +3000,9 @@ class UsersResource:
         *,
         sort_by: Literal["id", "email", "name", "role", "disabled", "created_at"] | None = None,
         sort_order: SortOrder | None = None,
+        email: str | None = None,
+        role: Sequence[Role] | None = None,
+        disabled: bool | None = None,
     ) -> Iterator[UserAccount]:
         """Iterates over all items of the list, page by page.
 
@@ -2987,11 +3011,17 @@ class UsersResource:
 
         :param sort_by: Any scalar field of the items.
         :param sort_order: Ascending or descending.
+        :param email: Only the user with this e-mail address, ignoring case.
+        :param role: Only users with one of these roles, separated by commas.
+        :param disabled: true: only disabled users; false: only the others.
         """
         return _core.cursor_pages(self._client, "/users", _UserAccountList,
             query={
                 "sort_by": sort_by,
                 "sort_order": sort_order,
+                "email": email,
+                "role": role,
+                "disabled": disabled,
             },
         )
 
@@ -3114,6 +3144,9 @@ class ApiKeysResource:
         sort_by: Literal["id", "name", "role", "hint", "created_by", "created_at", "expires_at", "last_used_at", "revoked_at"] | None = None,
         sort_order: SortOrder | None = None,
         after: str | None = None,
+        name: str | None = None,
+        role: Sequence[Literal["viewer", "operator", "printer"]] | None = None,
+        revoked: bool | None = None,
     ) -> AccessKeyList:
         """List API keys.
 
@@ -3127,6 +3160,9 @@ class ApiKeysResource:
         :param sort_order: Ascending or descending.
         :param after: The `next` of a page with the same `sort_by` and `sort_order`, to get the page after it.
         Cannot be combined with `skip`.
+        :param name: Only keys with this name: the whole text, ignoring case.
+        :param role: Only keys with one of these roles, separated by commas.
+        :param revoked: true: only revoked keys; false: only the others.
         """
         return self._client._call(
             "GET",
@@ -3138,6 +3174,9 @@ class ApiKeysResource:
                 "sort_by": sort_by,
                 "sort_order": sort_order,
                 "after": after,
+                "name": name,
+                "role": role,
+                "revoked": revoked,
             },
         )
 
@@ -3146,6 +3185,9 @@ class ApiKeysResource:
         *,
         sort_by: Literal["id", "name", "role", "hint", "created_by", "created_at", "expires_at", "last_used_at", "revoked_at"] | None = None,
         sort_order: SortOrder | None = None,
+        name: str | None = None,
+        role: Sequence[Literal["viewer", "operator", "printer"]] | None = None,
+        revoked: bool | None = None,
     ) -> Iterator[AccessKey]:
         """Iterates over all items of the list, page by page.
 
@@ -3154,11 +3196,17 @@ class ApiKeysResource:
 
         :param sort_by: Any scalar field of the items.
         :param sort_order: Ascending or descending.
+        :param name: Only keys with this name: the whole text, ignoring case.
+        :param role: Only keys with one of these roles, separated by commas.
+        :param revoked: true: only revoked keys; false: only the others.
         """
         return _core.cursor_pages(self._client, "/api-keys", _AccessKeyList,
             query={
                 "sort_by": sort_by,
                 "sort_order": sort_order,
+                "name": name,
+                "role": role,
+                "revoked": revoked,
             },
         )
 
@@ -3312,18 +3360,24 @@ class SpoolsResource:
         sort_order: SortOrder | None = None,
         after: str | None = None,
         number: int | None = None,
-        material_type: MaterialType | None = None,
+        material_type: Sequence[MaterialType] | None = None,
         brand: str | None = None,
         color: str | None = None,
+        location: str | None = None,
+        lot_number: str | None = None,
+        supplier: str | None = None,
         in_stock: bool | None = None,
+        remaining_below: DecimalInput | None = None,
+        created_from: _dt.datetime | None = None,
+        created_to: _dt.datetime | None = None,
         search: str | None = None,
         archived: Archived | None = None,
         hidden: bool | None = None,
     ) -> SpoolList:
         """List spools.
 
-        The default order, without a filter or with one, uses an index. `search` and another `sort_by` read all
-        matching spools, and so does `archived=any`.
+        All filters but `search` and `remaining_below` use an index. These, and a `sort_by` without an index, read
+        all matching spools.
 
         :param skip: Items to skip.
         :param limit: Maximum page size.
@@ -3332,10 +3386,17 @@ class SpoolsResource:
         :param after: The `next` of a page with the same `sort_by` and `sort_order`, to get the page after it.
         Cannot be combined with `skip`.
         :param number: Only the spool with this number.
-        :param material_type: Only spools of this material.
+        :param material_type: Only spools of one of these materials, separated by commas.
         :param brand: Only spools of this brand: the whole name, not case-sensitive.
         :param color: Only spools of this colour: the whole name, not case-sensitive.
+        :param location: Only spools at this location: the whole text, not case-sensitive.
+        :param lot_number: Only spools of this lot: the whole text, not case-sensitive.
+        :param supplier: Only spools of this supplier: the whole name, not case-sensitive.
         :param in_stock: true: only spools with filament left; false: only empty spools.
+        :param remaining_below: Only spools with fewer grams left than this.
+        :param created_from: Only spools created at this time or later: a timestamp, or a date, which begins at
+        midnight UTC.
+        :param created_to: Only spools created before this time.
         :param search: Only spools with this text in material, brand, colour, supplier or notes, ignoring case; no
         wildcards.
         :param archived: true: only archived spools; false: only the others; any: all. The default for removed
@@ -3356,7 +3417,13 @@ class SpoolsResource:
                 "material_type": material_type,
                 "brand": brand,
                 "color": color,
+                "location": location,
+                "lot_number": lot_number,
+                "supplier": supplier,
                 "in_stock": in_stock,
+                "remaining_below": remaining_below,
+                "created_from": created_from,
+                "created_to": created_to,
                 "search": search,
                 "archived": archived,
                 "hidden": hidden,
@@ -3369,10 +3436,16 @@ class SpoolsResource:
         sort_by: Literal["id", "number", "material_type", "brand", "color", "color_hex", "finish", "diameter_mm", "net_weight_grams", "remaining_weight_grams", "spool_weight_grams", "purchase_price", "cost_per_gram", "supplier", "purchase_date", "notes", "location", "lot_number", "density_g_cm3", "archived", "first_used_at", "last_used_at", "created_at", "updated_at", "hidden_at"] | None = None,
         sort_order: SortOrder | None = None,
         number: int | None = None,
-        material_type: MaterialType | None = None,
+        material_type: Sequence[MaterialType] | None = None,
         brand: str | None = None,
         color: str | None = None,
+        location: str | None = None,
+        lot_number: str | None = None,
+        supplier: str | None = None,
         in_stock: bool | None = None,
+        remaining_below: DecimalInput | None = None,
+        created_from: _dt.datetime | None = None,
+        created_to: _dt.datetime | None = None,
         search: str | None = None,
         archived: Archived | None = None,
         hidden: bool | None = None,
@@ -3385,10 +3458,17 @@ class SpoolsResource:
         :param sort_by: Any scalar field of the items.
         :param sort_order: Ascending or descending.
         :param number: Only the spool with this number.
-        :param material_type: Only spools of this material.
+        :param material_type: Only spools of one of these materials, separated by commas.
         :param brand: Only spools of this brand: the whole name, not case-sensitive.
         :param color: Only spools of this colour: the whole name, not case-sensitive.
+        :param location: Only spools at this location: the whole text, not case-sensitive.
+        :param lot_number: Only spools of this lot: the whole text, not case-sensitive.
+        :param supplier: Only spools of this supplier: the whole name, not case-sensitive.
         :param in_stock: true: only spools with filament left; false: only empty spools.
+        :param remaining_below: Only spools with fewer grams left than this.
+        :param created_from: Only spools created at this time or later: a timestamp, or a date, which begins at
+        midnight UTC.
+        :param created_to: Only spools created before this time.
         :param search: Only spools with this text in material, brand, colour, supplier or notes, ignoring case; no
         wildcards.
         :param archived: true: only archived spools; false: only the others; any: all. The default for removed
@@ -3403,7 +3483,13 @@ class SpoolsResource:
                 "material_type": material_type,
                 "brand": brand,
                 "color": color,
+                "location": location,
+                "lot_number": lot_number,
+                "supplier": supplier,
                 "in_stock": in_stock,
+                "remaining_below": remaining_below,
+                "created_from": created_from,
+                "created_to": created_to,
                 "search": search,
                 "archived": archived,
                 "hidden": hidden,
@@ -3909,6 +3995,9 @@ class SpoolsResource:
         sort_by: Literal["id", "spool_id", "kind", "reason", "run_id", "user_id", "api_key_id", "before_grams", "after_grams", "change_grams", "shortfall_grams", "created_at", "updated_at"] | None = None,
         sort_order: SortOrder | None = None,
         after: str | None = None,
+        kind: Sequence[UsageKind] | None = None,
+        created_from: _dt.datetime | None = None,
+        created_to: _dt.datetime | None = None,
     ) -> UsageList:
         """List a spool's usage.
 
@@ -3922,6 +4011,10 @@ class SpoolsResource:
         :param sort_order: Ascending or descending.
         :param after: The `next` of a page with the same `sort_by` and `sort_order`, to get the page after it.
         Cannot be combined with `skip`.
+        :param kind: Only entries of one of these kinds, separated by commas.
+        :param created_from: Only entries created at this time or later: a timestamp, or a date, which begins at
+        midnight UTC.
+        :param created_to: Only entries created before this time.
         """
         return self._client._call(
             "GET",
@@ -3933,6 +4026,9 @@ class SpoolsResource:
                 "sort_by": sort_by,
                 "sort_order": sort_order,
                 "after": after,
+                "kind": kind,
+                "created_from": created_from,
+                "created_to": created_to,
             },
         )
 
@@ -3942,6 +4038,9 @@ class SpoolsResource:
         *,
         sort_by: Literal["id", "spool_id", "kind", "reason", "run_id", "user_id", "api_key_id", "before_grams", "after_grams", "change_grams", "shortfall_grams", "created_at", "updated_at"] | None = None,
         sort_order: SortOrder | None = None,
+        kind: Sequence[UsageKind] | None = None,
+        created_from: _dt.datetime | None = None,
+        created_to: _dt.datetime | None = None,
     ) -> Iterator[Usage]:
         """Iterates over all items of the list, page by page.
 
@@ -3951,11 +4050,18 @@ class SpoolsResource:
         :param id: The id of the spool, a UUID.
         :param sort_by: Any scalar field of the items.
         :param sort_order: Ascending or descending.
+        :param kind: Only entries of one of these kinds, separated by commas.
+        :param created_from: Only entries created at this time or later: a timestamp, or a date, which begins at
+        midnight UTC.
+        :param created_to: Only entries created before this time.
         """
         return _core.cursor_pages(self._client, f"/spools/{_core.segment(id)}/usage", _UsageList,
             query={
                 "sort_by": sort_by,
                 "sort_order": sort_order,
+                "kind": kind,
+                "created_from": created_from,
+                "created_to": created_to,
             },
         )
 
@@ -4086,13 +4192,17 @@ class ProductsResource:
         sort_order: SortOrder | None = None,
         after: str | None = None,
         category: str | None = None,
+        sku: str | None = None,
+        component_product_id: str | None = None,
+        created_from: _dt.datetime | None = None,
+        created_to: _dt.datetime | None = None,
         search: str | None = None,
         hidden: bool | None = None,
     ) -> ProductList:
         """List products.
 
-        The default order, without a filter or with `category`, uses an index. `search` and another `sort_by` read
-        all matching products.
+        All filters but `search` use an index. `search` and a `sort_by` without an index read all matching
+        products.
 
         :param skip: Items to skip.
         :param limit: Maximum page size.
@@ -4101,7 +4211,12 @@ class ProductsResource:
         :param after: The `next` of a page with the same `sort_by` and `sort_order`, to get the page after it.
         Cannot be combined with `skip`.
         :param category: Only products in this category, ignoring case.
-        :param search: Only products with this text in name or description, ignoring case; no wildcards.
+        :param sku: Only the product with this SKU: the whole text, ignoring case.
+        :param component_product_id: Only products that contain this product as a component.
+        :param created_from: Only products created at this time or later: a timestamp, or a date, which begins at
+        midnight UTC.
+        :param created_to: Only products created before this time.
+        :param search: Only products with this text in name, description or SKU, ignoring case; no wildcards.
         :param hidden: true: only removed products; false: only the others.
         """
         return self._client._call(
@@ -4115,6 +4230,10 @@ class ProductsResource:
                 "sort_order": sort_order,
                 "after": after,
                 "category": category,
+                "sku": sku,
+                "component_product_id": component_product_id,
+                "created_from": created_from,
+                "created_to": created_to,
                 "search": search,
                 "hidden": hidden,
             },
@@ -4126,6 +4245,10 @@ class ProductsResource:
         sort_by: Literal["id", "name", "description", "sku", "category", "estimated_print_time_minutes", "material_cost", "total_cost", "costs_complete", "created_at", "hidden_at"] | None = None,
         sort_order: SortOrder | None = None,
         category: str | None = None,
+        sku: str | None = None,
+        component_product_id: str | None = None,
+        created_from: _dt.datetime | None = None,
+        created_to: _dt.datetime | None = None,
         search: str | None = None,
         hidden: bool | None = None,
     ) -> Iterator[ProductListItem]:
@@ -4137,7 +4260,12 @@ class ProductsResource:
         :param sort_by: Any scalar field of the items.
         :param sort_order: Ascending or descending.
         :param category: Only products in this category, ignoring case.
-        :param search: Only products with this text in name or description, ignoring case; no wildcards.
+        :param sku: Only the product with this SKU: the whole text, ignoring case.
+        :param component_product_id: Only products that contain this product as a component.
+        :param created_from: Only products created at this time or later: a timestamp, or a date, which begins at
+        midnight UTC.
+        :param created_to: Only products created before this time.
+        :param search: Only products with this text in name, description or SKU, ignoring case; no wildcards.
         :param hidden: true: only removed products; false: only the others.
         """
         return _core.cursor_pages(self._client, "/products", _ProductList,
@@ -4145,6 +4273,10 @@ class ProductsResource:
                 "sort_by": sort_by,
                 "sort_order": sort_order,
                 "category": category,
+                "sku": sku,
+                "component_product_id": component_product_id,
+                "created_from": created_from,
+                "created_to": created_to,
                 "search": search,
                 "hidden": hidden,
             },
@@ -4596,15 +4728,24 @@ class ProductionRunsResource:
         sort_by: Literal["id", "status", "printer_name", "started_at", "completed_at", "estimated_print_time_hours", "actual_print_time_hours", "estimated_total_filament_grams", "actual_total_filament_grams", "quality_rating", "failure_reason", "created_at", "inventory_updated", "inventory_updated_at", "hidden_at"] | None = None,
         sort_order: SortOrder | None = None,
         after: str | None = None,
-        status: RunStatus | None = None,
+        status: Sequence[RunStatus] | None = None,
         printer_name: str | None = None,
+        order_id: str | None = None,
+        product_id: str | None = None,
+        spool_id: str | None = None,
+        started_from: _dt.datetime | None = None,
+        started_to: _dt.datetime | None = None,
+        completed_from: _dt.datetime | None = None,
+        completed_to: _dt.datetime | None = None,
+        created_from: _dt.datetime | None = None,
+        created_to: _dt.datetime | None = None,
         search: str | None = None,
         hidden: bool | None = None,
     ) -> RunList:
         """List production runs.
 
-        The list has no items and materials. The default order, without a filter or with one, uses an index.
-        `search` and another `sort_by` read all matching runs.
+        The list has no items and materials. All filters but `search` use an index. `search` and a `sort_by`
+        without an index read all matching runs.
 
         :param skip: Items to skip.
         :param limit: Maximum page size.
@@ -4612,8 +4753,20 @@ class ProductionRunsResource:
         :param sort_order: Ascending or descending.
         :param after: The `next` of a page with the same `sort_by` and `sort_order`, to get the page after it.
         Cannot be combined with `skip`.
-        :param status: Only runs with this status.
+        :param status: Only runs with one of these statuses, separated by commas.
         :param printer_name: Only runs with this printer name, ignoring case.
+        :param order_id: Only runs that print for an item of this order.
+        :param product_id: Only runs with an item of this product.
+        :param spool_id: Only runs with a material of this spool.
+        :param started_from: Only runs started at this time or later: a timestamp, or a date, which begins at
+        midnight UTC.
+        :param started_to: Only runs started before this time.
+        :param completed_from: Only runs completed at this time or later: a timestamp, or a date, which begins at
+        midnight UTC.
+        :param completed_to: Only runs completed before this time.
+        :param created_from: Only runs created at this time or later: a timestamp, or a date, which begins at
+        midnight UTC.
+        :param created_to: Only runs created before this time.
         :param search: Only runs with this text in printer name or notes, ignoring case; no wildcards.
         :param hidden: true: only removed runs; false: only the others.
         """
@@ -4629,6 +4782,15 @@ class ProductionRunsResource:
                 "after": after,
                 "status": status,
                 "printer_name": printer_name,
+                "order_id": order_id,
+                "product_id": product_id,
+                "spool_id": spool_id,
+                "started_from": started_from,
+                "started_to": started_to,
+                "completed_from": completed_from,
+                "completed_to": completed_to,
+                "created_from": created_from,
+                "created_to": created_to,
                 "search": search,
                 "hidden": hidden,
             },
@@ -4639,8 +4801,17 @@ class ProductionRunsResource:
         *,
         sort_by: Literal["id", "status", "printer_name", "started_at", "completed_at", "estimated_print_time_hours", "actual_print_time_hours", "estimated_total_filament_grams", "actual_total_filament_grams", "quality_rating", "failure_reason", "created_at", "inventory_updated", "inventory_updated_at", "hidden_at"] | None = None,
         sort_order: SortOrder | None = None,
-        status: RunStatus | None = None,
+        status: Sequence[RunStatus] | None = None,
         printer_name: str | None = None,
+        order_id: str | None = None,
+        product_id: str | None = None,
+        spool_id: str | None = None,
+        started_from: _dt.datetime | None = None,
+        started_to: _dt.datetime | None = None,
+        completed_from: _dt.datetime | None = None,
+        completed_to: _dt.datetime | None = None,
+        created_from: _dt.datetime | None = None,
+        created_to: _dt.datetime | None = None,
         search: str | None = None,
         hidden: bool | None = None,
     ) -> Iterator[RunListItem]:
@@ -4651,8 +4822,20 @@ class ProductionRunsResource:
 
         :param sort_by: Any scalar field of the items.
         :param sort_order: Ascending or descending.
-        :param status: Only runs with this status.
+        :param status: Only runs with one of these statuses, separated by commas.
         :param printer_name: Only runs with this printer name, ignoring case.
+        :param order_id: Only runs that print for an item of this order.
+        :param product_id: Only runs with an item of this product.
+        :param spool_id: Only runs with a material of this spool.
+        :param started_from: Only runs started at this time or later: a timestamp, or a date, which begins at
+        midnight UTC.
+        :param started_to: Only runs started before this time.
+        :param completed_from: Only runs completed at this time or later: a timestamp, or a date, which begins at
+        midnight UTC.
+        :param completed_to: Only runs completed before this time.
+        :param created_from: Only runs created at this time or later: a timestamp, or a date, which begins at
+        midnight UTC.
+        :param created_to: Only runs created before this time.
         :param search: Only runs with this text in printer name or notes, ignoring case; no wildcards.
         :param hidden: true: only removed runs; false: only the others.
         """
@@ -4662,6 +4845,15 @@ class ProductionRunsResource:
                 "sort_order": sort_order,
                 "status": status,
                 "printer_name": printer_name,
+                "order_id": order_id,
+                "product_id": product_id,
+                "spool_id": spool_id,
+                "started_from": started_from,
+                "started_to": started_to,
+                "completed_from": completed_from,
+                "completed_to": completed_to,
+                "created_from": created_from,
+                "created_to": created_to,
                 "search": search,
                 "hidden": hidden,
             },
@@ -5345,15 +5537,22 @@ class OrdersResource:
         sort_by: Literal["id", "source", "reference", "customer", "due_date", "status", "created_at", "updated_at", "hidden_at"] | None = None,
         sort_order: SortOrder | None = None,
         after: str | None = None,
-        status: OrderStatus | None = None,
+        status: Sequence[OrderStatus] | None = None,
         source: str | None = None,
+        reference: str | None = None,
+        customer: str | None = None,
+        product_id: str | None = None,
+        due_from: _dt.date | None = None,
+        due_to: _dt.date | None = None,
+        created_from: _dt.datetime | None = None,
+        created_to: _dt.datetime | None = None,
         search: str | None = None,
         hidden: bool | None = None,
     ) -> OrderList:
         """List orders.
 
-        The list has no items. The default order, without a filter or with `status` or `source`, uses an index.
-        `search` and another `sort_by` read all matching orders.
+        The list has no items. All filters but `search` use an index. `search` and a `sort_by` without an index
+        read all matching orders.
 
         :param skip: Items to skip.
         :param limit: Maximum page size.
@@ -5361,8 +5560,16 @@ class OrdersResource:
         :param sort_order: Ascending or descending.
         :param after: The `next` of a page with the same `sort_by` and `sort_order`, to get the page after it.
         Cannot be combined with `skip`.
-        :param status: Only orders with this status.
+        :param status: Only orders with one of these statuses, separated by commas.
         :param source: Only orders from this source, ignoring case.
+        :param reference: Only orders with this reference: the whole text, ignoring case.
+        :param customer: Only orders of this customer: the whole text, ignoring case.
+        :param product_id: Only orders with an item of this product.
+        :param due_from: Only orders that are due on this day or later.
+        :param due_to: Only orders that are due before this day.
+        :param created_from: Only orders created at this time or later: a timestamp, or a date, which begins at
+        midnight UTC.
+        :param created_to: Only orders created before this time.
         :param search: Only orders with this text in reference, customer or notes, ignoring case; no wildcards.
         :param hidden: true: only removed orders; false: only the others.
         """
@@ -5378,6 +5585,13 @@ class OrdersResource:
                 "after": after,
                 "status": status,
                 "source": source,
+                "reference": reference,
+                "customer": customer,
+                "product_id": product_id,
+                "due_from": due_from,
+                "due_to": due_to,
+                "created_from": created_from,
+                "created_to": created_to,
                 "search": search,
                 "hidden": hidden,
             },
@@ -5388,8 +5602,15 @@ class OrdersResource:
         *,
         sort_by: Literal["id", "source", "reference", "customer", "due_date", "status", "created_at", "updated_at", "hidden_at"] | None = None,
         sort_order: SortOrder | None = None,
-        status: OrderStatus | None = None,
+        status: Sequence[OrderStatus] | None = None,
         source: str | None = None,
+        reference: str | None = None,
+        customer: str | None = None,
+        product_id: str | None = None,
+        due_from: _dt.date | None = None,
+        due_to: _dt.date | None = None,
+        created_from: _dt.datetime | None = None,
+        created_to: _dt.datetime | None = None,
         search: str | None = None,
         hidden: bool | None = None,
     ) -> Iterator[OrderListItem]:
@@ -5400,8 +5621,16 @@ class OrdersResource:
 
         :param sort_by: Any scalar field of the items.
         :param sort_order: Ascending or descending.
-        :param status: Only orders with this status.
+        :param status: Only orders with one of these statuses, separated by commas.
         :param source: Only orders from this source, ignoring case.
+        :param reference: Only orders with this reference: the whole text, ignoring case.
+        :param customer: Only orders of this customer: the whole text, ignoring case.
+        :param product_id: Only orders with an item of this product.
+        :param due_from: Only orders that are due on this day or later.
+        :param due_to: Only orders that are due before this day.
+        :param created_from: Only orders created at this time or later: a timestamp, or a date, which begins at
+        midnight UTC.
+        :param created_to: Only orders created before this time.
         :param search: Only orders with this text in reference, customer or notes, ignoring case; no wildcards.
         :param hidden: true: only removed orders; false: only the others.
         """
@@ -5411,6 +5640,13 @@ class OrdersResource:
                 "sort_order": sort_order,
                 "status": status,
                 "source": source,
+                "reference": reference,
+                "customer": customer,
+                "product_id": product_id,
+                "due_from": due_from,
+                "due_to": due_to,
+                "created_from": created_from,
+                "created_to": created_to,
                 "search": search,
                 "hidden": hidden,
             },
@@ -5753,7 +5989,7 @@ class StockLevelsResource:
         sort_order: SortOrder | None = None,
         after: str | None = None,
         low: bool | None = None,
-        material_type: MaterialType | None = None,
+        material_type: Sequence[MaterialType] | None = None,
         brand: str | None = None,
         color: str | None = None,
     ) -> StockLevelList:
@@ -5768,7 +6004,7 @@ class StockLevelsResource:
         :param after: The `next` of a page with the same `sort_by` and `sort_order`, to get the page after it.
         Cannot be combined with `skip`.
         :param low: Whether too little is available.
-        :param material_type: Only this material.
+        :param material_type: Only one of these materials, separated by commas.
         :param brand: Only this brand, ignoring case.
         :param color: Only this colour, ignoring case.
         """
@@ -5795,7 +6031,7 @@ class StockLevelsResource:
         sort_by: Literal["id", "material_type", "color", "brand", "minimum_grams", "remaining_grams", "reserved_grams", "available_grams", "missing_grams", "spool_count", "low", "low_since", "created_at", "updated_at"] | None = None,
         sort_order: SortOrder | None = None,
         low: bool | None = None,
-        material_type: MaterialType | None = None,
+        material_type: Sequence[MaterialType] | None = None,
         brand: str | None = None,
         color: str | None = None,
     ) -> Iterator[StockLevel]:
@@ -5807,7 +6043,7 @@ class StockLevelsResource:
         :param sort_by: Any scalar field of the items.
         :param sort_order: Ascending or descending.
         :param low: Whether too little is available.
-        :param material_type: Only this material.
+        :param material_type: Only one of these materials, separated by commas.
         :param brand: Only this brand, ignoring case.
         :param color: Only this colour, ignoring case.
         """
@@ -5959,6 +6195,8 @@ class WebhooksResource:
         sort_by: Literal["id", "url", "description", "disabled", "disabled_at", "disabled_reason", "failing_since", "created_at"] | None = None,
         sort_order: SortOrder | None = None,
         after: str | None = None,
+        event: Literal["inventory.low_stock", "order.cancelled", "order.done", "order.in_production", "order.received", "product.cost_changed", "production_run.completed", "production_run.failed", "production_run.started", "spool.empty"] | None = None,
+        disabled: bool | None = None,
     ) -> WebhookList:
         """List webhooks.
 
@@ -5972,6 +6210,8 @@ class WebhooksResource:
         :param sort_order: Ascending or descending.
         :param after: The `next` of a page with the same `sort_by` and `sort_order`, to get the page after it.
         Cannot be combined with `skip`.
+        :param event: Only webhooks that get events of this type.
+        :param disabled: true: only disabled webhooks; false: only the others.
         """
         return self._client._call(
             "GET",
@@ -5983,6 +6223,8 @@ class WebhooksResource:
                 "sort_by": sort_by,
                 "sort_order": sort_order,
                 "after": after,
+                "event": event,
+                "disabled": disabled,
             },
         )
 
@@ -5991,6 +6233,8 @@ class WebhooksResource:
         *,
         sort_by: Literal["id", "url", "description", "disabled", "disabled_at", "disabled_reason", "failing_since", "created_at"] | None = None,
         sort_order: SortOrder | None = None,
+        event: Literal["inventory.low_stock", "order.cancelled", "order.done", "order.in_production", "order.received", "product.cost_changed", "production_run.completed", "production_run.failed", "production_run.started", "spool.empty"] | None = None,
+        disabled: bool | None = None,
     ) -> Iterator[Webhook]:
         """Iterates over all items of the list, page by page.
 
@@ -5999,11 +6243,15 @@ class WebhooksResource:
 
         :param sort_by: Any scalar field of the items.
         :param sort_order: Ascending or descending.
+        :param event: Only webhooks that get events of this type.
+        :param disabled: true: only disabled webhooks; false: only the others.
         """
         return _core.cursor_pages(self._client, "/webhooks", _WebhookList,
             query={
                 "sort_by": sort_by,
                 "sort_order": sort_order,
+                "event": event,
+                "disabled": disabled,
             },
         )
 
@@ -6184,7 +6432,10 @@ class WebhooksResource:
         sort_by: Literal["id", "event_id", "type", "status", "tries", "next_try_at", "last_try_at", "duration_ms", "response_status", "response", "error", "created_at"] | None = None,
         sort_order: SortOrder | None = None,
         after: str | None = None,
-        status: DeliveryStatus | None = None,
+        status: Sequence[DeliveryStatus] | None = None,
+        event: str | None = None,
+        created_from: _dt.datetime | None = None,
+        created_to: _dt.datetime | None = None,
     ) -> DeliveryList:
         """List the deliveries of a webhook.
 
@@ -6200,7 +6451,11 @@ class WebhooksResource:
         :param sort_order: Ascending or descending.
         :param after: The `next` of a page with the same `sort_by` and `sort_order`, to get the page after it.
         Cannot be combined with `skip`.
-        :param status: Only deliveries with this status.
+        :param status: Only deliveries with one of these statuses, separated by commas.
+        :param event: Only deliveries of events of this type.
+        :param created_from: Only deliveries created at this time or later: a timestamp, or a date, which begins at
+        midnight UTC.
+        :param created_to: Only deliveries created before this time.
         """
         return self._client._call(
             "GET",
@@ -6213,6 +6468,9 @@ class WebhooksResource:
                 "sort_order": sort_order,
                 "after": after,
                 "status": status,
+                "event": event,
+                "created_from": created_from,
+                "created_to": created_to,
             },
         )
 
@@ -6222,7 +6480,10 @@ class WebhooksResource:
         *,
         sort_by: Literal["id", "event_id", "type", "status", "tries", "next_try_at", "last_try_at", "duration_ms", "response_status", "response", "error", "created_at"] | None = None,
         sort_order: SortOrder | None = None,
-        status: DeliveryStatus | None = None,
+        status: Sequence[DeliveryStatus] | None = None,
+        event: str | None = None,
+        created_from: _dt.datetime | None = None,
+        created_to: _dt.datetime | None = None,
     ) -> Iterator[Delivery]:
         """Iterates over all items of the list, page by page.
 
@@ -6232,13 +6493,20 @@ class WebhooksResource:
         :param id: The id of the webhook, a UUID.
         :param sort_by: Any scalar field of the items.
         :param sort_order: Ascending or descending.
-        :param status: Only deliveries with this status.
+        :param status: Only deliveries with one of these statuses, separated by commas.
+        :param event: Only deliveries of events of this type.
+        :param created_from: Only deliveries created at this time or later: a timestamp, or a date, which begins at
+        midnight UTC.
+        :param created_to: Only deliveries created before this time.
         """
         return _core.cursor_pages(self._client, f"/webhooks/{_core.segment(id)}/deliveries", _DeliveryList,
             query={
                 "sort_by": sort_by,
                 "sort_order": sort_order,
                 "status": status,
+                "event": event,
+                "created_from": created_from,
+                "created_to": created_to,
             },
         )
 

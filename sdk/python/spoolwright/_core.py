@@ -172,6 +172,8 @@ def plain(value: Any) -> str:
     """Returns the text of a value in a path or a query."""
     if isinstance(value, bool):
         return "true" if value else "false"
+    if isinstance(value, (list, tuple)):
+        return ",".join(map(plain, value))
     if isinstance(value, _dt.datetime):
         if value.tzinfo is None:
             raise ValueError("the datetime has no time zone; use datetime.now(timezone.utc) or .astimezone()")

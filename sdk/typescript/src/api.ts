@@ -1473,14 +1473,26 @@ export interface SpoolCreate {
 export interface SpoolFilter {
   /** Only the spool with this number. */
   number?: number | undefined;
-  /** Only spools of this material. */
-  material_type?: MaterialType | undefined;
+  /** Only spools of one of these materials, separated by commas. */
+  material_type?: readonly MaterialType[] | undefined;
   /** Only spools of this brand: the whole name, not case-sensitive. */
   brand?: string | undefined;
   /** Only spools of this colour: the whole name, not case-sensitive. */
   color?: string | undefined;
+  /** Only spools at this location: the whole text, not case-sensitive. */
+  location?: string | undefined;
+  /** Only spools of this lot: the whole text, not case-sensitive. */
+  lot_number?: string | undefined;
+  /** Only spools of this supplier: the whole name, not case-sensitive. */
+  supplier?: string | undefined;
   /** true: only spools with filament left; false: only empty spools. */
   in_stock?: boolean | undefined;
+  /** Only spools with fewer grams left than this. */
+  remaining_below?: Decimal | undefined;
+  /** Only spools created at this time or later: a timestamp, or a date, which begins at midnight UTC. */
+  created_from?: string | Date | undefined;
+  /** Only spools created before this time. */
+  created_to?: string | Date | undefined;
   /** Only spools with this text in material, brand, colour, supplier or notes, ignoring case; no wildcards. */
   search?: string | undefined;
   /** true: only archived spools; false: only the others; any: all. The default for removed spools is any. */
@@ -1990,6 +2002,12 @@ export interface ListUsersQuery {
    * `skip`.
    */
   after?: string | undefined;
+  /** Only the user with this e-mail address, ignoring case. */
+  email?: string | undefined;
+  /** Only users with one of these roles, separated by commas. */
+  role?: readonly Role[] | undefined;
+  /** true: only disabled users; false: only the others. */
+  disabled?: boolean | undefined;
 }
 
 /** Query parameters of `apiKeys.list`. */
@@ -2007,6 +2025,12 @@ export interface ListApiKeysQuery {
    * `skip`.
    */
   after?: string | undefined;
+  /** Only keys with this name: the whole text, ignoring case. */
+  name?: string | undefined;
+  /** Only keys with one of these roles, separated by commas. */
+  role?: readonly ("viewer" | "operator" | "printer")[] | undefined;
+  /** true: only revoked keys; false: only the others. */
+  revoked?: boolean | undefined;
 }
 
 /** Query parameters of `spools.list`. */
@@ -2026,14 +2050,26 @@ export interface ListSpoolsQuery {
   after?: string | undefined;
   /** Only the spool with this number. */
   number?: number | undefined;
-  /** Only spools of this material. */
-  material_type?: MaterialType | undefined;
+  /** Only spools of one of these materials, separated by commas. */
+  material_type?: readonly MaterialType[] | undefined;
   /** Only spools of this brand: the whole name, not case-sensitive. */
   brand?: string | undefined;
   /** Only spools of this colour: the whole name, not case-sensitive. */
   color?: string | undefined;
+  /** Only spools at this location: the whole text, not case-sensitive. */
+  location?: string | undefined;
+  /** Only spools of this lot: the whole text, not case-sensitive. */
+  lot_number?: string | undefined;
+  /** Only spools of this supplier: the whole name, not case-sensitive. */
+  supplier?: string | undefined;
   /** true: only spools with filament left; false: only empty spools. */
   in_stock?: boolean | undefined;
+  /** Only spools with fewer grams left than this. */
+  remaining_below?: Decimal | undefined;
+  /** Only spools created at this time or later: a timestamp, or a date, which begins at midnight UTC. */
+  created_from?: string | Date | undefined;
+  /** Only spools created before this time. */
+  created_to?: string | Date | undefined;
   /** Only spools with this text in material, brand, colour, supplier or notes, ignoring case; no wildcards. */
   search?: string | undefined;
   /** true: only archived spools; false: only the others; any: all. The default for removed spools is any. */
@@ -2057,6 +2093,12 @@ export interface ListSpoolUsageQuery {
    * `skip`.
    */
   after?: string | undefined;
+  /** Only entries of one of these kinds, separated by commas. */
+  kind?: readonly UsageKind[] | undefined;
+  /** Only entries created at this time or later: a timestamp, or a date, which begins at midnight UTC. */
+  created_from?: string | Date | undefined;
+  /** Only entries created before this time. */
+  created_to?: string | Date | undefined;
 }
 
 /** Query parameters of `reports.usage`. */
@@ -2104,7 +2146,15 @@ export interface ListProductsQuery {
   after?: string | undefined;
   /** Only products in this category, ignoring case. */
   category?: string | undefined;
-  /** Only products with this text in name or description, ignoring case; no wildcards. */
+  /** Only the product with this SKU: the whole text, ignoring case. */
+  sku?: string | undefined;
+  /** Only products that contain this product as a component. */
+  component_product_id?: string | undefined;
+  /** Only products created at this time or later: a timestamp, or a date, which begins at midnight UTC. */
+  created_from?: string | Date | undefined;
+  /** Only products created before this time. */
+  created_to?: string | Date | undefined;
+  /** Only products with this text in name, description or SKU, ignoring case; no wildcards. */
   search?: string | undefined;
   /** true: only removed products; false: only the others. */
   hidden?: boolean | undefined;
@@ -2131,10 +2181,28 @@ export interface ListProductionRunsQuery {
    * `skip`.
    */
   after?: string | undefined;
-  /** Only runs with this status. */
-  status?: RunStatus | undefined;
+  /** Only runs with one of these statuses, separated by commas. */
+  status?: readonly RunStatus[] | undefined;
   /** Only runs with this printer name, ignoring case. */
   printer_name?: string | undefined;
+  /** Only runs that print for an item of this order. */
+  order_id?: string | undefined;
+  /** Only runs with an item of this product. */
+  product_id?: string | undefined;
+  /** Only runs with a material of this spool. */
+  spool_id?: string | undefined;
+  /** Only runs started at this time or later: a timestamp, or a date, which begins at midnight UTC. */
+  started_from?: string | Date | undefined;
+  /** Only runs started before this time. */
+  started_to?: string | Date | undefined;
+  /** Only runs completed at this time or later: a timestamp, or a date, which begins at midnight UTC. */
+  completed_from?: string | Date | undefined;
+  /** Only runs completed before this time. */
+  completed_to?: string | Date | undefined;
+  /** Only runs created at this time or later: a timestamp, or a date, which begins at midnight UTC. */
+  created_from?: string | Date | undefined;
+  /** Only runs created before this time. */
+  created_to?: string | Date | undefined;
   /** Only runs with this text in printer name or notes, ignoring case; no wildcards. */
   search?: string | undefined;
   /** true: only removed runs; false: only the others. */
@@ -2156,10 +2224,24 @@ export interface ListOrdersQuery {
    * `skip`.
    */
   after?: string | undefined;
-  /** Only orders with this status. */
-  status?: OrderStatus | undefined;
+  /** Only orders with one of these statuses, separated by commas. */
+  status?: readonly OrderStatus[] | undefined;
   /** Only orders from this source, ignoring case. */
   source?: string | undefined;
+  /** Only orders with this reference: the whole text, ignoring case. */
+  reference?: string | undefined;
+  /** Only orders of this customer: the whole text, ignoring case. */
+  customer?: string | undefined;
+  /** Only orders with an item of this product. */
+  product_id?: string | undefined;
+  /** Only orders that are due on this day or later. */
+  due_from?: string | undefined;
+  /** Only orders that are due before this day. */
+  due_to?: string | undefined;
+  /** Only orders created at this time or later: a timestamp, or a date, which begins at midnight UTC. */
+  created_from?: string | Date | undefined;
+  /** Only orders created before this time. */
+  created_to?: string | Date | undefined;
   /** Only orders with this text in reference, customer or notes, ignoring case; no wildcards. */
   search?: string | undefined;
   /** true: only removed orders; false: only the others. */
@@ -2183,8 +2265,8 @@ export interface ListStockLevelsQuery {
   after?: string | undefined;
   /** Whether too little is available. */
   low?: boolean | undefined;
-  /** Only this material. */
-  material_type?: MaterialType | undefined;
+  /** Only one of these materials, separated by commas. */
+  material_type?: readonly MaterialType[] | undefined;
   /** Only this brand, ignoring case. */
   brand?: string | undefined;
   /** Only this colour, ignoring case. */
@@ -2206,6 +2288,10 @@ export interface ListWebhooksQuery {
    * `skip`.
    */
   after?: string | undefined;
+  /** Only webhooks that get events of this type. */
+  event?: "inventory.low_stock" | "order.cancelled" | "order.done" | "order.in_production" | "order.received" | "product.cost_changed" | "production_run.completed" | "production_run.failed" | "production_run.started" | "spool.empty" | undefined;
+  /** true: only disabled webhooks; false: only the others. */
+  disabled?: boolean | undefined;
 }
 
 /** Query parameters of `webhooks.listDeliveries`. */
@@ -2223,8 +2309,14 @@ export interface ListWebhookDeliveriesQuery {
    * `skip`.
    */
   after?: string | undefined;
-  /** Only deliveries with this status. */
-  status?: DeliveryStatus | undefined;
+  /** Only deliveries with one of these statuses, separated by commas. */
+  status?: readonly DeliveryStatus[] | undefined;
+  /** Only deliveries of events of this type. */
+  event?: string | undefined;
+  /** Only deliveries created at this time or later: a timestamp, or a date, which begins at midnight UTC. */
+  created_from?: string | Date | undefined;
+  /** Only deliveries created before this time. */
+  created_to?: string | Date | undefined;
 }
 
 /** The service responded `ACTUAL_USAGE_MISSING` (status 400). */
@@ -2424,6 +2516,7 @@ const DECIMALS: ReadonlySet<string> = /* @__PURE__ */ new Set([
   "previous_weight",
   "purchase_price",
   "rate",
+  "remaining_below",
   "remaining_grams",
   "remaining_weight_grams",
   "reserved_grams",
@@ -2691,8 +2784,8 @@ export class SpoolsResource<M extends DecimalMode = "number"> {
   /**
    * List spools.
    *
-   * The default order, without a filter or with one, uses an index. `search` and another `sort_by` read all matching
-   * spools, and so does `archived=any`.
+   * All filters but `search` and `remaining_below` use an index. These, and a `sort_by` without an index, read all
+   * matching spools.
    */
   list(
     query: ListSpoolsQuery = {},
@@ -3021,8 +3114,7 @@ export class ProductsResource<M extends DecimalMode = "number"> {
   /**
    * List products.
    *
-   * The default order, without a filter or with `category`, uses an index. `search` and another `sort_by` read all
-   * matching products.
+   * All filters but `search` use an index. `search` and a `sort_by` without an index read all matching products.
    */
   list(
     query: ListProductsQuery = {},
@@ -3292,8 +3384,8 @@ export class ProductionRunsResource<M extends DecimalMode = "number"> {
   /**
    * List production runs.
    *
-   * The list has no items and materials. The default order, without a filter or with one, uses an index. `search` and
-   * another `sort_by` read all matching runs.
+   * The list has no items and materials. All filters but `search` use an index. `search` and a `sort_by` without an
+   * index read all matching runs.
    */
   list(
     query: ListProductionRunsQuery = {},
@@ -3639,8 +3731,8 @@ export class OrdersResource<M extends DecimalMode = "number"> {
   /**
    * List orders.
    *
-   * The list has no items. The default order, without a filter or with `status` or `source`, uses an index. `search`
-   * and another `sort_by` read all matching orders.
+   * The list has no items. All filters but `search` use an index. `search` and a `sort_by` without an index read all
+   * matching orders.
    */
   list(
     query: ListOrdersQuery = {},
