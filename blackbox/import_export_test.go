@@ -51,6 +51,7 @@ func testCommandHelp(t *testing.T, p program) {
 		"import spools a.csv b.csv":           `unexpected argument "b.csv"`,
 		"import spools --tenant t a.csv -x":   "-x",
 		"import spools a.csv --skip-bad":      "-skip-bad",
+		"import spools a.csv --mode replace":  "create, update or upsert",
 		"export spools x --tenant t":          `unexpected argument "x"`,
 		"export spools --tenant t --format x": "csv or jsonl",
 		"user list --tenant":                  "flag needs an argument",
@@ -131,6 +132,17 @@ func testImportExport(t *testing.T, p program) {
 	}
 	exported := p.succeeds(t, "", env, "export", "spools", "--tenant", "north")
 	p.succeeds(t, exported, env, "import", "spools", "-", "--tenant", "south")
+	for _, mode := range [][]string{{"--mode", "update"}, {"--mode", "upsert", "--dry-run"}} {
+		out := p.succeeds(t, exported, env, append([]string{"import", "spools", "-", "--tenant", "north"}, mode...)...)
+		if !strings.HasPrefix(out, "spools created: 0; updated: 0; unchanged: 354; skipped rows: 0\n") {
+			t.Errorf("import spools %s prints %q", mode, out)
+		}
+	}
+	_, stderr, code = p.run(t, "number,notes\n999,x\n", env, "import", "spools", "-", "--tenant", "north", "--mode", "update")
+	if want = "line 2: number is not the number of this spool\nspoolwright: nothing was imported: the file is invalid\n"; code != 1 ||
+		stderr != want {
+		t.Errorf("status %d: %q, want %q", code, stderr, want)
+	}
 	columns := exportedColumns(t, exported)
 	again := exportedColumns(t, p.succeeds(t, "", env, "export", "spools", "--tenant=south", "--format=csv"))
 	if !slices.Equal(again, columns) || len(columns) != 355 {

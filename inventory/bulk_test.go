@@ -207,6 +207,12 @@ func TestBulkRaces(t *testing.T) {
 		})
 	}
 	group.Wait()
+	wantLedgers(t, c)
+}
+
+// wantLedgers fails the test unless the ledger of each spool adds up to its remaining weight.
+func wantLedgers(t *testing.T, c *testkit.Client) {
+	t.Helper()
 	for _, s := range c.Get(t, spools).Want(200).List("items") {
 		s := s.(map[string]any)
 		sum := 0

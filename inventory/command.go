@@ -6,24 +6,40 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"math"
 	"os"
+	"slices"
 
 	"spoolwright/auth/accounts"
 	"spoolwright/cli"
 	"spoolwright/server"
+	"spoolwright/transfer"
 )
 
 // Commands are the commands for spools.
 var Commands = []cli.Command{
 	{
-		Name: "import spools", Args: "FILE.csv [--tenant NAME]", Needs: cli.Farm,
-		Help: "create spools from a CSV file: all rows, or none\n\n" +
+		Name: "import spools", Args: "FILE.csv [--tenant NAME] [--mode create|update|upsert] [--dry-run]", Needs: cli.Farm,
+		Help: "create or change spools from a CSV file: all rows, or none\n\n" +
 			"The first line names the columns. The names are the fields of a spool in the API; material_type, color,\n" +
 			"diameter_mm and net_weight_grams are required. The rules for a row are those of the API. Columns may be\n" +
 			"separated by commas, semicolons or tabs, numbers may have a decimal comma. If any row is invalid, nothing is\n" +
-			"imported. FILE may be - for standard input.",
+			"imported. FILE may be - for standard input.\n\n" +
+			"With --mode update, each row changes the spool that its id or number names: the columns of the file, and no\n" +
+			"others. A row that names no spool is skipped, and with --mode upsert it is a new spool.",
 		Setup: func(flags *flag.FlagSet) cli.Run {
+			mode := transfer.Create
+			flags.Func("mode", "create, update or upsert (default create)", func(v string) error {
+				if mode = transfer.Mode(v); !slices.Contains(mode.Enum(), v) {
+					return errors.New("must be create, update or upsert")
+				}
+				return nil
+			})
+			dryRun := flags.Bool("dry-run", false, "check the file and count the rows, but change nothing")
 			return accounts.InTenant(flags, func(ctx context.Context, c *cli.Call) error {
+				if mode != transfer.Create || *dryRun {
+					return importMode(ctx, c, mode, *dryRun)
+				}
 				return runImport(c, openFile, func(i Importer, file io.ReadSeeker) (ImportResult, error) {
 					return i.CSV(ctx, file)
 				})
@@ -91,20 +107,56 @@ func keep(r io.Reader) (*os.File, error) {
 	return f, nil
 }
 
+// openOperand opens the command's operand, which may be standard input.
+func openOperand(c *cli.Call, open func(source string) (*os.File, error)) (*os.File, error) {
+	if c.Operands[0] == "-" {
+		return keep(c.In)
+	}
+	return open(c.Operands[0])
+}
+
+// importMode imports the command's operand, a CSV file, which it keeps in memory.
+func importMode(ctx context.Context, c *cli.Call, mode transfer.Mode, dryRun bool) error {
+	file, err := openOperand(c, openFile)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	f, err := readImport(file, mode, math.MaxInt)
+	if err == nil {
+		err = f.reserve(ctx, c.DB, dryRun)
+	}
+	var result Imported
+	if err == nil {
+		err = c.DB.Bulk(ctx, func(ctx context.Context) (err error) {
+			result, err = f.write(ctx, c.DB, dryRun)
+			return err
+		})
+	}
+	if e, ok := errors.AsType[*server.Error](costError(err)); ok {
+		for _, p := range e.Fields {
+			fmt.Fprintln(c.Err, cli.Printable(p.Field+": "+p.Message))
+		}
+		err = errors.New("the file is invalid")
+	}
+	if err != nil {
+		return fmt.Errorf("nothing was imported: %w", err)
+	}
+	fmt.Fprintf(c.Out, "spools created: %d; updated: %d; unchanged: %d; skipped rows: %d\n", result.Created, result.Updated,
+		result.Unchanged, result.Skipped)
+	if dryRun {
+		fmt.Fprintln(c.Out, "This was a dry run: nothing was changed.")
+	}
+	return nil
+}
+
 // maxListed is the maximum number of invalid rows that an import lists.
 const maxListed = 50
 
 // runImport opens the command's operand, imports the file, and reports invalid rows, the progress and the result.
 func runImport(c *cli.Call, open func(source string) (*os.File, error),
 	importFile func(Importer, io.ReadSeeker) (ImportResult, error)) error {
-	source := c.Operands[0]
-	var file *os.File
-	var err error
-	if source == "-" {
-		file, err = keep(c.In)
-	} else {
-		file, err = open(source)
-	}
+	file, err := openOperand(c, open)
 	if err != nil {
 		return err
 	}

@@ -58,11 +58,10 @@ const batchRows = 1000
 // columns of read-only fields are ignored. If any row is invalid, the error is InvalidRows.
 func (i Importer) CSV(ctx context.Context, file io.ReadSeeker) (ImportResult, error) {
 	return i.importFile(ctx, file, false, func(file io.Reader) (rowReader, error) {
-		records, err := transfer.ReadRecords[Spool](file)
+		records, err := transfer.ReadRecords[Spool](file, transfer.Create)
 		return func() (row importRow, err error) {
-			var line int
-			row.Spool, line, row.problems, err = records.Next()
-			row.where = fmt.Sprintf("line %d", line)
+			record, err := records.Next()
+			row = importRow{Spool: record.In, problems: record.Problems, where: fmt.Sprintf("line %d", record.Line)}
 			if err != nil && err != io.EOF {
 				err = fmt.Errorf("%s: %w", row.where, err)
 			}

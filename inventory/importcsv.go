@@ -3,71 +3,151 @@ package inventory
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
+	"strconv"
 	"strings"
 
+	"spoolwright/db"
 	"spoolwright/server"
 	"spoolwright/transfer"
 )
 
+// ImportQuery are the parameters of an import.
+type ImportQuery struct {
+	Mode   server.Optional[transfer.Mode] `query:"mode" rule:"default=create,named=ImportMode"`
+	DryRun server.Optional[bool]          `query:"dry_run" rule:"default=false"`
+}
+
 // Imported is the result of an import through the API.
 type Imported struct {
-	Created int64 `json:"created" rule:"readOnly,notNull"`
+	Created   int64         `json:"created" rule:"notNull"`
+	Updated   int64         `json:"updated" rule:"notNull"`
+	Unchanged int64         `json:"unchanged" rule:"notNull"`
+	Skipped   int64         `json:"skipped" rule:"notNull"`
+	DryRun    bool          `json:"dry_run" rule:"notNull"`
+	Rows      []ImportedRow `json:"rows"`
 }
+
+// ImportedRow is what an import has done with a row.
+type ImportedRow struct {
+	Row    int64        `json:"row" rule:"notNull"`
+	ID     *server.UUID `json:"id"`
+	Number *int64       `json:"number"`
+	Action ImportAction `json:"action" rule:"notNull"`
+}
+
+// ImportAction is what an import does with a row.
+type ImportAction string
+
+// Enum returns all actions.
+func (ImportAction) Enum() []string { return []string{"created", "updated", "unchanged", "skipped"} }
 
 // maxImportRows limits the time that the transaction of an import through the API takes.
 const maxImportRows = 10_000
 
 var importDoc = &server.Doc{
 	ID: "importSpools", Tag: tag, Summary: "Import spools from CSV",
-	Description: fmt.Sprintf("Creates all spools of a CSV file, or none. The first line names the columns, which are "+
-		"fields of a spool; `material_type`, `color`, `diameter_mm` and `net_weight_grams` are required, and columns of "+
-		"read-only fields are ignored. Each row must satisfy the rules of `POST /api/v1/spools`. Columns may be separated "+
-		"by commas, semicolons or tabs, numbers may have a decimal comma, and the names of columns and the material types "+
-		"may have any case.\n\nThe `errors` of a `422` name the first %d invalid rows by their lines, such as `line 3`. "+
+	Description: fmt.Sprintf("Creates or changes all spools of a CSV file, or none. The first line names the columns, which "+
+		"are fields of a spool; columns of other read-only fields than `id` and `number` are ignored. Columns may be "+
+		"separated by commas, semicolons or tabs, numbers may have a decimal comma, and the names of columns and the "+
+		"material types may have any case.\n\n"+
+		"With the `mode` `create`, each row is a new spool and must satisfy the rules of `POST /api/v1/spools`; "+
+		"`material_type`, `color`, `diameter_mm` and `net_weight_grams` are required, and `id` and `number` are ignored. "+
+		"With `update`, a row changes the spool that its `id` or `number` names as a `PATCH` does: only the columns of the "+
+		"file change, and an empty cell is null. A row that names no spool is skipped. With `upsert`, such a row is a new "+
+		"spool. A row that already has the values of its spool changes nothing. A changed `remaining_weight_grams` is an "+
+		"entry of the usage ledger; leave the column out to change other fields while the spools are in use.\n\n"+
+		"With `dry_run`, the request is checked and answered as without it, but nothing changes; new spools then have no "+
+		"`id` and no `number`.\n\nThe `errors` of a `422` name the first %d invalid rows by their lines, such as `line 3`. "+
 		"A request can have 1 MiB and %d rows.", maxListed, maxImportRows),
 }
 
 const importExample = "material_type,brand,color,diameter_mm,net_weight_grams,purchase_price\n" +
 	"PLA,Polymaker,Black,1.75,1000,24.99\nPETG,,Transparent,1.75,750,\n"
 
-// readImport decodes and validates the rows of a CSV file. The error is a 422.
-func readImport(body []byte) ([]importRow, error) {
-	records, err := transfer.ReadRecords[Spool](bytes.NewReader(body))
+// importedFile are the rows of a file in the memory.
+type importedFile struct {
+	fields  []string // the columns that are imported
+	rows    []transfer.Record[Spool]
+	number  int // of the first new spool
+	creates int
+	problems
+}
+
+// problems are those of the rows of a file, of which the first are listed.
+type problems struct {
+	listed  server.Problems
+	invalid int
+}
+
+func (p *problems) add(line int, all ...server.FieldError) {
+	if p.invalid++; p.invalid <= maxListed {
+		p.listed.Add(fmt.Sprintf("line %d", line), "%s", describe(all))
+	}
+}
+
+// err returns a 422 with the problems, or nil if there are none.
+func (p *problems) err() error {
+	if p.invalid > maxListed {
+		p.listed.Add("rows", "%d other rows are invalid", p.invalid-maxListed)
+	}
+	return p.listed.Err()
+}
+
+// readImport decodes and validates at most so many rows of a CSV file. The error is a 422.
+func readImport(file io.Reader, mode transfer.Mode, most int) (f importedFile, err error) {
+	records, err := transfer.ReadRecords[Spool](file, mode, "id", "number")
 	if err != nil {
 		if where, problem, ok := strings.Cut(err.Error(), ": "); ok && strings.HasPrefix(where, "line ") {
-			return nil, server.Invalid(where, "%s", problem)
+			return f, server.Invalid(where, "%s", problem)
 		}
-		return nil, server.Invalid("body", "cannot be imported: %s", err)
+		return f, server.Invalid("body", "cannot be imported: %s", err)
 	}
-	var rows []importRow
-	var problems server.Problems
-	invalid := 0
+	f.fields = records.Fields()
 	for {
-		var row importRow
-		var line int
-		row.Spool, line, row.problems, err = records.Next()
-		where := fmt.Sprintf("line %d", line)
+		row, err := records.Next()
+		if row.Keys != nil {
+			row.Problems = append(row.Problems, checkKeys(row.Keys)...)
+		}
 		switch {
 		case errors.Is(err, io.EOF):
-			if invalid > maxListed {
-				problems.Add("rows", "%d other rows are invalid", invalid-maxListed)
-			}
-			return rows, problems.Err()
+			return f, f.err()
 		case err != nil:
-			return nil, server.Invalid(where, "%s", err)
-		case len(row.problems) > 0:
-			if invalid++; invalid <= maxListed {
-				problems.Add(where, "%s", describe(row.problems))
-			}
-		case len(rows) == maxImportRows:
-			return nil, server.Invalid("body", "must have at most %d rows", maxImportRows)
+			return f, server.Invalid(fmt.Sprintf("line %d", row.Line), "%s", err)
+		case len(row.Problems) > 0:
+			f.add(row.Line, row.Problems...)
+		case len(f.rows) == most:
+			return f, server.Invalid("body", "must have at most %d rows", most)
 		default:
-			rows = append(rows, row)
+			if mode != transfer.Update && row.Keys == nil {
+				f.creates++
+			}
+			f.rows = append(f.rows, row)
 		}
 	}
+}
+
+// checkKeys brings the id and the number in their usual form, and returns the problems with them.
+func checkKeys(keys []string) (problems []server.FieldError) {
+	if keys[0] != "" {
+		id, ok := db.ParseID(keys[0])
+		if !ok {
+			problems = append(problems, server.FieldError{Field: "id", Message: "must be a UUID"})
+		}
+		keys[0] = id
+	}
+	if keys[1] != "" {
+		number, err := strconv.ParseInt(keys[1], 10, 32)
+		if err != nil || number < 1 {
+			problems = append(problems, server.FieldError{Field: "number", Message: "must be the number of a spool"})
+		}
+		keys[1] = strconv.FormatInt(number, 10)
+	}
+	return problems
 }
 
 // describe joins the problems of a row.
@@ -79,49 +159,203 @@ func describe(problems []server.FieldError) string {
 	return strings.Join(texts, "; ")
 }
 
-// numberedRows are rows whose spools have consecutive numbers, the first of which is number.
-type numberedRows struct {
-	rows   []importRow
-	number int
-}
-
-// prepareImport reads the rows and reserves their numbers. It does so before the transaction of the import, because
-// creates wait for the transaction of a reservation. A response that is repeated for an Idempotency-Key leaves its
-// numbers unused.
-func (h handlers) prepareImport(ctx context.Context, body []byte) (numberedRows, error) {
-	rows, err := readImport(body)
-	if err != nil || len(rows) == 0 {
-		return numberedRows{}, err
+// prepareImport reads the rows and reserves the numbers of new spools. It does so before the transaction of the import,
+// because creates wait for the transaction of a reservation. A response that is repeated for an Idempotency-Key leaves
+// its numbers unused.
+func (h handlers) prepareImport(ctx context.Context, r *server.Request[ImportQuery], body []byte) (importedFile, error) {
+	f, err := readImport(bytes.NewReader(body), r.In.Mode.Or(transfer.Create), maxImportRows)
+	if err == nil {
+		err = f.reserve(ctx, h.db, r.In.DryRun.Or(false))
 	}
-	number, err := reserveNumbers(ctx, h.db, len(rows))
-	return numberedRows{rows, number}, err
+	return f, err
 }
 
-func (h handlers) importRows(ctx context.Context, prepared numberedRows) (server.OK[Imported], error) {
-	rows, created := prepared.rows, 0
-	err := h.db.Tx(ctx, func(ctx context.Context) error {
-		created = 0
-		for start := 0; start < len(rows); start += batchRows {
-			var batch rowBatch
-			for i := start; i < min(start+batchRows, len(rows)); i++ {
-				row := rows[i]
-				batch.add(i+1, &row)
-			}
-			n, err := batch.insert(ctx, h.db, len(rows), prepared.number+start)
-			if err != nil {
-				return err
-			}
-			created += n
-		}
-		if len(rows) == 0 {
-			return h.db.CheckActor(ctx)
-		}
-		return nil
+func (f *importedFile) reserve(ctx context.Context, d *db.DB, dryRun bool) (err error) {
+	if f.creates > 0 && !dryRun {
+		f.number, err = reserveNumbers(ctx, d, f.creates)
+	}
+	return err
+}
+
+func (h handlers) importSpools(ctx context.Context, r *server.Request[ImportQuery], f importedFile,
+) (server.OK[Imported], error) {
+	var result Imported
+	err := h.db.Tx(ctx, func(ctx context.Context) (err error) {
+		result, err = f.write(ctx, h.db, r.In.DryRun.Or(false))
+		return err
 	})
 	if err != nil {
 		return nil, costError(err)
 	}
-	return server.Encode(Imported{int64(created)})
+	return server.Encode(result)
+}
+
+// write writes the rows in the transaction of ctx. It locks all spools to change first, in the order of their ids.
+func (f importedFile) write(ctx context.Context, d *db.DB, dryRun bool) (result Imported, err error) {
+	result = Imported{DryRun: dryRun, Rows: make([]ImportedRow, len(f.rows))}
+	updates, err := f.lock(ctx, d, result.Rows)
+	if err != nil {
+		return result, err
+	}
+	changed := map[string]bool{}
+	for batch := range slices.Chunk(updates, batchRows) {
+		ids, err := f.update(ctx, d, batch, dryRun)
+		if err != nil {
+			return result, err
+		}
+		for _, id := range ids {
+			changed[id] = true
+		}
+	}
+	var batch rowBatch
+	created := 0
+	insert := func() error {
+		if len(batch) == 0 || dryRun {
+			return nil
+		}
+		_, err := batch.insert(ctx, d, f.creates, f.number+created-len(batch))
+		batch = nil
+		return err
+	}
+	for i := range f.rows {
+		row, report := &f.rows[i], &result.Rows[i]
+		report.Row = int64(row.Line)
+		switch {
+		case report.ID != nil && changed[string(*report.ID)]:
+			report.Action, result.Updated = "updated", result.Updated+1
+		case report.ID != nil:
+			report.Action, result.Unchanged = "unchanged", result.Unchanged+1
+		case f.creates == 0:
+			report.Action, result.Skipped = "skipped", result.Skipped+1
+		default:
+			report.Action, result.Created = "created", result.Created+1
+			created++
+			if dryRun {
+				continue
+			}
+			batch.add(created, &importRow{Spool: row.In})
+			id, number := server.UUID(batch[len(batch)-1]["id"].(string)), int64(f.number+created-1)
+			report.ID, report.Number = &id, &number
+			if len(batch) == batchRows {
+				if err := insert(); err != nil {
+					return result, err
+				}
+			}
+		}
+	}
+	if err := insert(); err != nil {
+		return result, err
+	}
+	if len(f.rows) == 0 || dryRun || len(updates)+created == 0 {
+		err = d.CheckActor(ctx)
+	}
+	return result, err
+}
+
+// lock locks the spools that rows name, and returns these rows with the ids. It sets the ids and numbers of the report.
+func (f importedFile) lock(ctx context.Context, d *db.DB, report []ImportedRow) (updates []map[string]any, err error) {
+	var ids, numbers []string
+	for _, row := range f.rows {
+		if row.Keys != nil && row.Keys[0] != "" {
+			ids = append(ids, row.Keys[0])
+		} else if row.Keys != nil {
+			numbers = append(numbers, row.Keys[1])
+		}
+	}
+	if len(ids)+len(numbers) == 0 {
+		return nil, nil
+	}
+	locked := server.LockRows("spools", "id, number", `
+		select unnest($1::uuid[]) as id union all
+		select s.id from unnest($2::int[]) n (number) cross join lateral (
+			select id from spools where number = n.number and hidden_at is null offset 0
+		) s`, "hidden_at is null", ids, numbers)
+	if err := d.Write(ctx, locked); err != nil {
+		return nil, err
+	}
+	var spools []struct {
+		ID     server.UUID
+		Number int64
+	}
+	if err := json.Unmarshal(locked.Array(), &spools); err != nil {
+		return nil, err
+	}
+	known := map[string]int{} // by id and by number
+	for i, s := range spools {
+		known[string(s.ID)], known[strconv.FormatInt(s.Number, 10)] = i+1, i+1
+	}
+	var invalid problems
+	first := map[int]int{} // the line of each spool
+	for i, row := range f.rows {
+		if row.Keys == nil {
+			continue
+		}
+		id, number := row.Keys[0], row.Keys[1]
+		n := known[id]
+		if id == "" {
+			n = known[number]
+		}
+		switch {
+		case id != "" && known[id] == 0:
+			invalid.add(row.Line, server.FieldError{Field: "id", Message: "is not the id of a spool"})
+		case number != "" && known[number] != n || n == 0:
+			invalid.add(row.Line, server.FieldError{Field: "number", Message: "is not the number of this spool"})
+		case first[n] > 0:
+			invalid.add(row.Line, server.FieldError{Field: "row", Message: fmt.Sprintf("names the spool of line %d", first[n])})
+		default:
+			first[n] = row.Line
+			s := &spools[n-1]
+			report[i].ID, report[i].Number = &s.ID, &s.Number
+			values := server.Row(&row.In)
+			values["id"] = string(s.ID)
+			updates = append(updates, values)
+		}
+	}
+	return updates, invalid.err()
+}
+
+// update changes locked spools and returns the ids of those that had other values. An empty cell does not change an empty
+// text, because a spreadsheet does not tell it from null.
+func (f importedFile) update(ctx context.Context, d *db.DB, rows []map[string]any, dryRun bool) (ids []string, err error) {
+	if len(f.fields) == 0 {
+		return nil, nil
+	}
+	var set, old, now []string
+	for _, field := range server.SchemaOf[Spool]().Fields {
+		if !slices.Contains(f.fields, field.Name) {
+			continue
+		}
+		value := "r." + field.Name
+		if field.IsFreeText() {
+			value = fmt.Sprintf("coalesce(r.%[1]s, case when spools.%[1]s = '' then '' end)", field.Name)
+		}
+		set = append(set, field.Name+" = "+value)
+		old, now = append(old, "spools."+field.Name), append(now, value)
+	}
+	all := make([]string, len(rows))
+	for i, row := range rows {
+		all[i] = row["id"].(string)
+	}
+	text, err := json.Marshal(rows)
+	if err != nil {
+		return nil, err
+	}
+	from := `(
+			select r.*, o.before from json_populate_recordset(null::spools, $1::json) r cross join lateral (
+				select remaining_weight_grams as before from spools where id = r.id offset 0
+			) o
+		) r`
+	where := ` where spools.id = r.id and spools.id = any ($2::uuid[])
+			and row(` + strings.Join(old, ", ") + `) is distinct from row(` + strings.Join(now, ", ") + `)`
+	const result = `select coalesce(array_agg(id::text), '{}') from `
+	changed := weightChange{
+		spools: `update spools set ` + strings.Join(set, ", ") + `, updated_at = now(), edited_at = now() from ` + from + where,
+		before: "before", kind: "edited",
+	}.statement(result+`spool`, string(text), all)
+	if dryRun {
+		changed = db.SQL(result+`(select spools.id from spools, `+from+where+`) changed`, string(text), all)
+	}
+	return ids, d.Write(ctx, changed.Into(&ids))
 }
 
 var exportDoc = &server.Doc{

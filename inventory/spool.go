@@ -32,7 +32,7 @@ func Routes(d *db.DB) []server.Route {
 		server.Op("PATCH /api/v1/spools", server.Write, server.Handle(h.updateMany), updateManyDoc),
 		server.Op("DELETE /api/v1/spools", server.Write, server.Handle(h.deleteMany), deleteManyDoc),
 		server.Op("POST /api/v1/spools/import", server.Write,
-			server.HandleText("text/csv", importExample, h.prepareImport, h.importRows), importDoc),
+			server.HandleText("text/csv", importExample, h.prepareImport, h.importSpools), importDoc),
 		server.Op("GET /api/v1/spools/export", server.Read, Export.Endpoint(d, "spools"), exportDoc),
 		server.Op("GET /api/v1/spools/{id}", server.Read, server.Handle(h.get), getDoc).Versioned(lockSpool),
 		server.Op("PATCH /api/v1/spools/{id}", server.Write, server.Handle(h.update), updateDoc),

@@ -352,7 +352,7 @@ func (s spoolmanSpool) fill(row *importRow) {
 	}
 	first, last := row.FirstUsedAt, row.LastUsedAt
 	var problems []server.FieldError
-	row.Spool, problems = server.DecodeTexts[Spool](names, cells)
+	row.Spool, problems = server.DecodeTexts[Spool](names, cells, false)
 	row.FirstUsedAt, row.LastUsedAt = first, last
 	for _, p := range problems {
 		if c.values[p.Field] != "" { // for missing values, c has a problem with the name that Spoolman uses

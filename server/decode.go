@@ -451,8 +451,9 @@ func (f *Field) fromText(text string) any {
 
 // DecodeTexts decodes and validates texts, such as the cells of a CSV file, as DecodeBody does a JSON object: names are
 // fields of T, and a nil text is null. It returns all problems. Except in fields of free text, blanks around a text are
-// ignored and an empty text is null. Values of read-only fields are ignored.
-func DecodeTexts[T any](names []string, texts []*string) (T, []FieldError) {
+// ignored and an empty text is null. Values of read-only fields are ignored. A patch may omit required fields, and sets
+// the others to null.
+func DecodeTexts[T any](names []string, texts []*string, patch bool) (T, []FieldError) {
 	var in T
 	v := reflect.ValueOf(&in).Elem()
 	schema := SchemaOfType(v.Type())
@@ -460,14 +461,25 @@ func DecodeTexts[T any](names []string, texts []*string) (T, []FieldError) {
 	given := make(map[string]bool, len(names))
 	for i, name := range names {
 		f := schema.byName[name]
-		if f.ReadOnly || texts[i] == nil {
+		if f.ReadOnly {
 			continue
 		}
-		text := *texts[i]
-		if f.Kind != reflect.TypeFor[string]() || len(f.Enum) > 0 || f.Format != "" {
-			if text = strings.TrimSpace(text); text == "" {
-				continue
+		text, null := "", texts[i] == nil
+		if !null {
+			text = *texts[i]
+		}
+		if !f.IsFreeText() {
+			text = strings.TrimSpace(text)
+			null = text == ""
+		}
+		if null && patch {
+			v.FieldByIndex(f.index).Addr().Interface().(settable).set(f, nil)
+			if f.NotNull {
+				problems.Add(name, "must not be empty")
 			}
+		}
+		if null {
+			continue
 		}
 		given[name] = true
 		if problem := v.FieldByIndex(f.index).Addr().Interface().(settable).set(f, f.fromText(text)); problem != "" {
@@ -475,7 +487,7 @@ func DecodeTexts[T any](names []string, texts []*string) (T, []FieldError) {
 		}
 	}
 	for _, f := range schema.Fields {
-		if f.Required && !f.ReadOnly && !given[f.Name] {
+		if f.Required && !f.ReadOnly && !given[f.Name] && !patch {
 			problems.Add(f.Name, "is required")
 		}
 	}

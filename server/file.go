@@ -91,19 +91,28 @@ func (f *fileWriter) Write(b []byte) (int, error) {
 	return f.w.Write(b)
 }
 
-// HandleText returns an endpoint that reads a body with another media type than JSON. The example is for the OpenAPI
-// document. Prepare validates the body before the transaction of an Idempotency-Key begins; fn gets its result.
-func HandleText[P any, Out result](media, example string, prepare func(context.Context, []byte) (P, error),
-	fn func(context.Context, P) (Out, error)) Endpoint {
+// HandleText returns an endpoint that reads a body with another media type than JSON, and the query In. The example is for
+// the OpenAPI document. Prepare validates the body before the transaction of an Idempotency-Key begins; fn gets its
+// result.
+func HandleText[In, P any, Out result](media, example string,
+	prepare func(context.Context, *Request[In], []byte) (P, error),
+	fn func(context.Context, *Request[In], P) (Out, error)) Endpoint {
 	var out Out
-	e := Endpoint{In: reflect.TypeFor[struct{}](), Out: out.outcome(), Media: media, Example: example}
+	e := Endpoint{In: reflect.TypeFor[In](), Out: out.outcome(), Media: media, Example: example}
+	decode := requestOf[In](e)
 	e.prepare = func(ctx context.Context, c call) (run, error) {
-		prepared, err := prepare(ctx, c.body)
-		if err = c.problems.join(err); err != nil {
+		outer := c.problems
+		c.problems = nil
+		r, err := decode(c)
+		var prepared P
+		if err == nil {
+			prepared, err = prepare(ctx, &r, c.body)
+		}
+		if err = outer.join(err); err != nil {
 			return nil, err
 		}
 		return func(ctx context.Context) ([]byte, bool, error) {
-			body, err := fn(ctx, prepared)
+			body, err := fn(ctx, &r, prepared)
 			return body, false, err
 		}, nil
 	}

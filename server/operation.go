@@ -214,7 +214,11 @@ func (o *operation) answer(w http.ResponseWriter, r *http.Request, info *request
 	if key == "" {
 		return respond(ctx)
 	}
-	answer, replayed, err := o.s.once(ctx, key, o.path(c), c.body, respond)
+	target := o.path(c)
+	if len(c.query) > 0 {
+		target += "?" + c.query.Encode()
+	}
+	answer, replayed, err := o.s.once(ctx, key, target, c.body, respond)
 	if replayed {
 		w.Header().Set("Idempotency-Replayed", "true")
 	}

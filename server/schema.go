@@ -67,6 +67,11 @@ func (f *Field) IsNumber() bool {
 	return f.Kind == reflect.TypeFor[Decimal]() || f.Kind == reflect.TypeFor[int64]()
 }
 
+// IsFreeText reports whether the field's values are texts of any form.
+func (f *Field) IsFreeText() bool {
+	return f.Kind == reflect.TypeFor[string]() && len(f.Enum) == 0 && f.Format == ""
+}
+
 // Enum is a string type with a fixed list of values. Fields of the type accept only these, and the OpenAPI document has
 // a schema with the type's name. testkit.WantChecked compares the values with the check of the table's column.
 type Enum interface{ Enum() []string }
@@ -113,7 +118,8 @@ func SchemaOfType(t reflect.Type) *Schema {
 		} else if sf.Type.Kind() == reflect.Slice {
 			f.List, f.Kind = true, sf.Type.Elem()
 		} else if sf.Type.Kind() == reflect.Pointer {
-			f.Part, f.Kind = true, sf.Type.Elem()
+			f.Kind = sf.Type.Elem()
+			f.Part = f.Kind.Kind() == reflect.Struct
 		}
 		if enum, ok := reflect.Zero(f.Kind).Interface().(Enum); ok {
 			f.Enum, f.Named, f.Kind = enum.Enum(), f.Kind.Name(), reflect.TypeFor[string]()

@@ -212,13 +212,36 @@ func AppendCell(to []byte, c Cell) []byte {
 // comma, empty rows, and headers and values of enums in any case.
 type Records[T any] struct {
 	csv    *Reader
+	mode   Mode
 	names  []string
 	fields []*server.Field // of the names
+	keys   []int           // the columns of the keys; -1 for one that is not there
+}
+
+// Mode is what an import does with the rows of a file.
+type Mode string
+
+// The modes of imports.
+const (
+	Create Mode = "create" // creates a resource for each row
+	Update Mode = "update" // changes those that rows name, and skips other rows
+	Upsert Mode = "upsert" // changes those that rows name, and creates one for each other row
+)
+
+// Enum returns all modes.
+func (Mode) Enum() []string { return []string{string(Create), string(Update), string(Upsert)} }
+
+// Record is a row of a file.
+type Record[T any] struct {
+	In       T
+	Line     int      // on which the row starts
+	Keys     []string // the texts that name a resource, "" if the row has none; nil if it names no resource
+	Problems []server.FieldError
 }
 
 // ReadRecords reads the header. It returns an error if a required field is missing or a column is unknown. Columns of
-// read-only fields are ignored.
-func ReadRecords[T any](r io.Reader) (*Records[T], error) {
+// read-only fields are ignored, except those of the keys, which name resources unless the mode is Create.
+func ReadRecords[T any](r io.Reader, mode Mode, keys ...string) (*Records[T], error) {
 	c := NewReader(r)
 	start, _ := c.r.Peek(4)
 	for _, f := range foreign {
@@ -249,7 +272,7 @@ func ReadRecords[T any](r io.Reader) (*Records[T], error) {
 			writable = append(writable, f.Name)
 		}
 	}
-	records := &Records[T]{csv: c}
+	records := &Records[T]{csv: c, mode: mode}
 	for _, cell := range trim(header) {
 		shown := textOf(cell)
 		name := strings.NewReplacer(" ", "_", "-", "_").Replace(strings.ToLower(shown))
@@ -262,8 +285,16 @@ func ReadRecords[T any](r io.Reader) (*Records[T], error) {
 		records.names, records.fields = append(records.names, name), append(records.fields, known[name])
 	}
 	for _, f := range schema.Fields {
-		if f.Required && !f.ReadOnly && !slices.Contains(records.names, f.Name) {
+		if mode == Create && f.Required && !f.ReadOnly && !slices.Contains(records.names, f.Name) {
 			return problem("the column %s is missing", f.Name)
+		}
+	}
+	if mode != Create {
+		for _, key := range keys {
+			records.keys = append(records.keys, slices.Index(records.names, key))
+		}
+		if slices.Max(records.keys) < 0 {
+			return problem("no column names the resources to change: add a column %s", strings.Join(keys, " or "))
 		}
 	}
 	return records, nil
@@ -294,25 +325,54 @@ func shorten(text string) string {
 	return text
 }
 
-// Next decodes the next row that is not blank. It returns the line on which the row starts and all problems of the row;
-// the messages contain the values. The error is io.EOF after the last row, or final.
-func (r *Records[T]) Next() (in T, line int, problems []server.FieldError, err error) {
+// Fields returns the names of the columns that Next decodes.
+func (r *Records[T]) Fields() (names []string) {
+	for i, f := range r.fields {
+		if !f.ReadOnly {
+			names = append(names, r.names[i])
+		}
+	}
+	return names
+}
+
+// Next decodes the next row that is not blank, with all its problems; their messages contain the values. A row that names
+// a resource is decoded as a PATCH. With the mode Update, another row is not decoded. The error is io.EOF after the last
+// row, or final; the record then has the line.
+func (r *Records[T]) Next() (record Record[T], err error) {
 	row, line, err := r.csv.Next()
 	for err == nil && len(trim(row)) == 0 {
 		row, line, err = r.csv.Next()
 	}
+	record.Line = line
 	switch {
 	case err == ErrSyntax:
-		return in, line, []server.FieldError{{Field: "row", Message: err.Error()}}, nil
+		record.Problems = []server.FieldError{{Field: "row", Message: err.Error()}}
+		return record, nil
 	case err != nil:
-		return in, line, nil, err
+		return record, err
 	}
 	if len(row) > len(r.names) { // a spreadsheet writes empty cells to the right of the table
 		row = row[:max(len(r.names), len(trim(row)))]
 	}
 	if len(row) != len(r.names) {
 		message := fmt.Sprintf("has %d fields, but the header has %d", len(row), len(r.names))
-		return in, line, []server.FieldError{{Field: "row", Message: message}}, nil
+		record.Problems = []server.FieldError{{Field: "row", Message: message}}
+		return record, nil
+	}
+	names := false
+	for _, column := range r.keys {
+		text := ""
+		if column >= 0 {
+			text = textOf(row[column])
+		}
+		names = names || text != ""
+		record.Keys = append(record.Keys, text)
+	}
+	if !names {
+		record.Keys = nil
+		if r.mode == Update {
+			return record, nil
+		}
 	}
 	comma := false // whether a number of the row proves a decimal comma
 	for i, cell := range row {
@@ -323,9 +383,9 @@ func (r *Records[T]) Next() (in T, line int, problems []server.FieldError, err e
 	for i, cell := range row {
 		cells[i] = normalize(r.fields[i], cell, comma)
 	}
-	in, problems = server.DecodeTexts[T](r.names, cells)
-	for i := range problems {
-		p := &problems[i]
+	record.In, record.Problems = server.DecodeTexts[T](r.names, cells, names)
+	for i := range record.Problems {
+		p := &record.Problems[i]
 		column := slices.Index(r.names, p.Field)
 		if column < 0 || textOf(row[column]) == "" {
 			continue
@@ -342,7 +402,7 @@ func (r *Records[T]) Next() (in T, line int, problems []server.FieldError, err e
 			p.Message += ": write it without a thousands separator"
 		}
 	}
-	return in, line, problems, nil
+	return record, nil
 }
 
 var (

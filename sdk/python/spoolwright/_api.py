@@ -23,6 +23,10 @@ MaterialType = Literal["PLA", "PETG", "ABS", "TPU", "ASA", "Nylon", "PC", "HIPS"
 
 Archived = Literal["true", "false", "any"]
 
+ImportMode = Literal["create", "update", "upsert"]
+
+ImportAction = Literal["created", "updated", "unchanged", "skipped"]
+
 UsageKind = Literal["created", "edited", "deducted", "run", "measured", "printed", "wasted"]
 
 UsageGroup = Literal["material", "color", "printer", "day", "week", "month"]
@@ -382,17 +386,56 @@ def _BulkResult(d: Any, etag: str | None = None) -> BulkResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ImportedRow:
+    """The type `ImportedRow` of the API."""
+
+    row: int
+    """The line of the file on which the row starts."""
+    id: str | None
+    """The id of the spool; null for a skipped row, and for a new spool of a dry run."""
+    number: int | None
+    """The number of the spool; null where id is null."""
+    action: ImportAction
+    """What the import did."""
+
+
+def _ImportedRow(d: Any, etag: str | None = None) -> ImportedRow:
+    get = d.get
+    return ImportedRow(
+        row=get("row"),
+        id=get("id"),
+        number=get("number"),
+        action=get("action"),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Imported:
     """The type `Imported` of the API."""
 
     created: int
     """Number of spools that were created."""
+    updated: int
+    """Number of spools that were changed."""
+    unchanged: int
+    """Number of rows whose spools already have their values."""
+    skipped: int
+    """Number of rows that name no spool, with the mode `update`."""
+    dry_run: bool
+    """Whether nothing was changed, because the request was for a dry run."""
+    rows: tuple[ImportedRow, ...]
+    """The rows, in the order of the file."""
 
 
 def _Imported(d: Any, etag: str | None = None) -> Imported:
     get = d.get
     return Imported(
         created=get("created"),
+        updated=get("updated"),
+        unchanged=get("unchanged"),
+        skipped=get("skipped"),
+        dry_run=get("dry_run"),
+        rows=_core.each(_ImportedRow, get("rows")),
     )
 
 
@@ -3739,15 +3782,27 @@ class SpoolsResource:
         self,
         csv: str | bytes,
         *,
+        mode: ImportMode | None = None,
+        dry_run: bool | None = None,
         idempotency_key: str | None = None,
     ) -> Imported:
         """Import spools from CSV.
 
-        Creates all spools of a CSV file, or none. The first line names the columns, which are fields of a spool;
-        `material_type`, `color`, `diameter_mm` and `net_weight_grams` are required, and columns of read-only
-        fields are ignored. Each row must satisfy the rules of `POST /api/v1/spools`. Columns may be separated by
+        Creates or changes all spools of a CSV file, or none. The first line names the columns, which are fields of
+        a spool; columns of other read-only fields than `id` and `number` are ignored. Columns may be separated by
         commas, semicolons or tabs, numbers may have a decimal comma, and the names of columns and the material
         types may have any case.
+
+        With the `mode` `create`, each row is a new spool and must satisfy the rules of `POST /api/v1/spools`;
+        `material_type`, `color`, `diameter_mm` and `net_weight_grams` are required, and `id` and `number` are
+        ignored. With `update`, a row changes the spool that its `id` or `number` names as a `PATCH` does: only the
+        columns of the file change, and an empty cell is null. A row that names no spool is skipped. With `upsert`,
+        such a row is a new spool. A row that already has the values of its spool changes nothing. A changed
+        `remaining_weight_grams` is an entry of the usage ledger; leave the column out to change other fields while
+        the spools are in use.
+
+        With `dry_run`, the request is checked and answered as without it, but nothing changes; new spools then
+        have no `id` and no `number`.
 
         The `errors` of a `422` name the first 50 invalid rows by their lines, such as `line 3`. A request can have
         1 MiB and 10000 rows.
@@ -3755,6 +3810,9 @@ class SpoolsResource:
         Requires the role `operator` or `admin`.
 
         :param csv: The CSV file.
+        :param mode: `create`: each row is a new spool. `update`: rows change the spools that they name by `id` or
+        `number`. `upsert`: rows that name no spool are new ones.
+        :param dry_run: true: check the file and answer as without it, but change nothing.
         :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
         a key.
         """
@@ -3762,6 +3820,10 @@ class SpoolsResource:
             "POST",
             "/spools/import",
             _Imported,
+            query={
+                "mode": mode,
+                "dry_run": dry_run,
+            },
             csv=csv,
             idempotency_key=idempotency_key or _core.new_key(),
         )
@@ -6636,7 +6698,10 @@ __all__ = [
     "FailureReason",
     "ForbiddenError",
     "IdempotencyConflictError",
+    "ImportAction",
+    "ImportMode",
     "Imported",
+    "ImportedRow",
     "InsufficientFilamentError",
     "InternalError",
     "InvalidApiKeyError",

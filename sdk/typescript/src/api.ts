@@ -25,6 +25,10 @@ export type MaterialType = "PLA" | "PETG" | "ABS" | "TPU" | "ASA" | "Nylon" | "P
 
 export type Archived = "true" | "false" | "any";
 
+export type ImportMode = "create" | "update" | "upsert";
+
+export type ImportAction = "created" | "updated" | "unchanged" | "skipped";
+
 export type UsageKind = "created" | "edited" | "deducted" | "run" | "measured" | "printed" | "wasted";
 
 export type UsageGroup = "material" | "color" | "printer" | "day" | "week" | "month";
@@ -233,10 +237,32 @@ export interface BulkResult {
   readonly dry_run: boolean;
 }
 
+/** The type `ImportedRow` of the API. */
+export interface ImportedRow {
+  /** The line of the file on which the row starts. */
+  readonly row: number;
+  /** The id of the spool; null for a skipped row, and for a new spool of a dry run. */
+  readonly id: string | null;
+  /** The number of the spool; null where id is null. */
+  readonly number: number | null;
+  /** What the import did. */
+  readonly action: ImportAction;
+}
+
 /** The type `Imported` of the API. */
 export interface Imported {
   /** Number of spools that were created. */
   readonly created: number;
+  /** Number of spools that were changed. */
+  readonly updated: number;
+  /** Number of rows whose spools already have their values. */
+  readonly unchanged: number;
+  /** Number of rows that name no spool, with the mode `update`. */
+  readonly skipped: number;
+  /** Whether nothing was changed, because the request was for a dry run. */
+  readonly dry_run: boolean;
+  /** The rows, in the order of the file. */
+  readonly rows: readonly ImportedRow[];
 }
 
 /** The type `Deducted` of the API. */
@@ -2078,6 +2104,17 @@ export interface ListSpoolsQuery {
   hidden?: boolean | undefined;
 }
 
+/** Query parameters of `spools.importCsv`. */
+export interface ImportSpoolsQuery {
+  /**
+   * `create`: each row is a new spool. `update`: rows change the spools that they name by `id` or `number`. `upsert`:
+   * rows that name no spool are new ones.
+   */
+  mode?: ImportMode | undefined;
+  /** true: check the file and answer as without it, but change nothing. */
+  dry_run?: boolean | undefined;
+}
+
 /** Query parameters of `spools.listUsage`. */
 export interface ListSpoolUsageQuery {
   /** Items to skip. */
@@ -2882,10 +2919,20 @@ export class SpoolsResource<M extends DecimalMode = "number"> {
   /**
    * Import spools from CSV.
    *
-   * Creates all spools of a CSV file, or none. The first line names the columns, which are fields of a spool;
-   * `material_type`, `color`, `diameter_mm` and `net_weight_grams` are required, and columns of read-only fields are
-   * ignored. Each row must satisfy the rules of `POST /api/v1/spools`. Columns may be separated by commas, semicolons
-   * or tabs, numbers may have a decimal comma, and the names of columns and the material types may have any case.
+   * Creates or changes all spools of a CSV file, or none. The first line names the columns, which are fields of a
+   * spool; columns of other read-only fields than `id` and `number` are ignored. Columns may be separated by commas,
+   * semicolons or tabs, numbers may have a decimal comma, and the names of columns and the material types may have
+   * any case.
+   *
+   * With the `mode` `create`, each row is a new spool and must satisfy the rules of `POST /api/v1/spools`;
+   * `material_type`, `color`, `diameter_mm` and `net_weight_grams` are required, and `id` and `number` are ignored.
+   * With `update`, a row changes the spool that its `id` or `number` names as a `PATCH` does: only the columns of the
+   * file change, and an empty cell is null. A row that names no spool is skipped. With `upsert`, such a row is a new
+   * spool. A row that already has the values of its spool changes nothing. A changed `remaining_weight_grams` is an
+   * entry of the usage ledger; leave the column out to change other fields while the spools are in use.
+   *
+   * With `dry_run`, the request is checked and answered as without it, but nothing changes; new spools then have no
+   * `id` and no `number`.
    *
    * The `errors` of a `422` name the first 50 invalid rows by their lines, such as `line 3`. A request can have 1 MiB
    * and 10000 rows.
@@ -2894,9 +2941,10 @@ export class SpoolsResource<M extends DecimalMode = "number"> {
    */
   importCsv(
     csv: string | Uint8Array,
+    query: ImportSpoolsQuery = {},
     options: RequestOptions & Keyed = {},
   ): Promise<Imported> {
-    return this.#client.call("POST", `/spools/import`, { csv, keyed: true }, options);
+    return this.#client.call("POST", `/spools/import`, { csv, query: { ...query }, keyed: true }, options);
   }
 
   /**
