@@ -6,10 +6,12 @@ package testkit
 import (
 	"context"
 	"crypto/rand"
+	_ "embed"
 	"errors"
 	"flag"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"runtime"
@@ -35,24 +37,63 @@ var (
 // fails.
 func Main(m *testing.M) { os.Exit(Run(m)) }
 
-// UsePostgres puts the folder POSTGRES_BIN, if it is set, first in PATH. The tests then use the PostgreSQL and the
-// client programs in it.
-func UsePostgres() {
+//go:embed initdb.sh
+var initdb string
+
+// UsePostgres puts a folder first in PATH in which initdb is quick, because it copies the first cluster that it made.
+// The tests use the PostgreSQL and the client programs in the folder POSTGRES_BIN, if it is set. The caller must remove
+// the folder that UsePostgres returns.
+func UsePostgres() (folder string, err error) {
 	if folder := os.Getenv("POSTGRES_BIN"); folder != "" {
 		os.Setenv("PATH", folder+string(os.PathListSeparator)+os.Getenv("PATH"))
 	}
+	if folder, err = Dir(); err != nil {
+		return "", err
+	}
+	bin := TruePostgres()
+	if bin == "" {
+		return folder, nil
+	}
+	// Other accounts run the scripts, and put their clusters there.
+	err = os.Chmod(folder, 0o777|os.ModeSticky)
+	for name, script := range map[string]string{
+		"initdb":   strings.ReplaceAll(initdb, "$POSTGRES", bin),
+		"postgres": "#!/bin/sh\nexec '" + bin + "/postgres' \"$@\"\n",
+	} {
+		path := filepath.Join(folder, name)
+		err = errors.Join(err, os.WriteFile(path, []byte(script), 0o755), os.Chmod(path, 0o755))
+	}
+	os.Setenv("PATH", folder+string(os.PathListSeparator)+os.Getenv("PATH"))
+	return folder, err
 }
+
+// TruePostgres returns the folder of the installed programs that the tests use, or "" if none is in a usual place.
+var TruePostgres = sync.OnceValue(func() string {
+	if path, err := exec.LookPath("postgres"); err == nil {
+		if path, err = filepath.EvalSymlinks(path); err == nil { // initdb is beside the file, not beside the link
+			return filepath.Dir(path)
+		}
+	}
+	folders, _ := filepath.Glob("/usr/lib/postgresql/*/bin")
+	if len(folders) == 0 {
+		return ""
+	}
+	return folders[len(folders)-1] // the newest version
+})
 
 // Run does what Main does, but returns the status of the exit.
 func Run(m *testing.M) int {
-	UsePostgres()
 	// Tests wait for PostgreSQL, for deadlines and for processes. On two cores, two at once would leave the cores idle.
 	flag.Set("test.parallel", strconv.Itoa(max(4, runtime.GOMAXPROCS(0)))) // -parallel overrides it
 	fail := func(err error) int {
 		fmt.Fprintln(os.Stderr, "the tests need PostgreSQL:", err)
 		return 1
 	}
-	var err error
+	programs, err := UsePostgres()
+	if err != nil {
+		return fail(err)
+	}
+	defer os.RemoveAll(programs)
 	if folder, err = Dir(); err != nil {
 		return fail(err)
 	}

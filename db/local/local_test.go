@@ -40,8 +40,14 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	testkit.UsePostgres()
-	os.Exit(m.Run())
+	programs, err := testkit.UsePostgres()
+	if err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	status := m.Run()
+	os.RemoveAll(programs)
+	os.Exit(status)
 }
 
 // child starts a server as mode says, prints its postmaster's process id, and stops it when standard input ends.
