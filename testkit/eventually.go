@@ -9,12 +9,15 @@ import (
 // must not depend on the speed of the machine.
 const WaitTimeout = 3 * time.Minute
 
-// Eventually waits until condition returns true. It ends the test after WaitTimeout.
+// Eventually waits until condition returns true. It ends the test after WaitTimeout. It asks often at first and then
+// seldom: other tests need the processor while this one waits.
 func Eventually(tb testing.TB, what string, condition func() bool) {
 	tb.Helper()
-	for begin := time.Now(); !condition(); time.Sleep(10 * time.Millisecond) {
+	pause := 5 * time.Millisecond
+	for begin := time.Now(); !condition(); pause = min(pause*5/4, 100*time.Millisecond) {
 		if time.Since(begin) > WaitTimeout {
 			tb.Fatalf("timed out waiting until %s", what)
 		}
+		time.Sleep(pause)
 	}
 }
