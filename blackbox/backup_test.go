@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"spoolwright/db/local"
 	"spoolwright/demo"
@@ -164,6 +165,7 @@ func writeContinuously(t *testing.T, c *process, token string) (end func()) {
 				path := fmt.Sprintf("/api/v1/spools/%v/deduct", response["id"])
 				c.call(t, token, "POST", path, map[string]any{"weight_grams": 1.5})
 				writes.Add(1)
+				time.Sleep(5 * time.Millisecond) // pg_dump needs the processor too
 			}
 		}
 	}()

@@ -27,7 +27,7 @@ import (
 )
 
 var (
-	faultWrites = flag.Int("faults.writes", inCI(750, 1500), "number of writes that TestFaults sends")
+	faultWrites = flag.Int("faults.writes", inCI(400, 1500), "number of writes that TestFaults sends")
 	faultKills  = flag.Int("faults.kills", inCI(4, 8), "number of processes of PostgreSQL or the service that TestFaults kills")
 )
 

@@ -63,19 +63,23 @@ func connectSuper(t *testing.T) *pgx.Conn {
 func (f *fixture) countRows(t *testing.T, conn *pgx.Conn) map[string]int {
 	t.Helper()
 	found, err := conn.Query(t.Context(), `
-		select table_name::text from information_schema.columns
-		where table_schema = 'public' and column_name = 'tenant_id'
-			and table_name not in ('idempotency_keys', 'row_counts', 'spool_numbers')`)
+		select c.relname::text from pg_class c join pg_attribute a on a.attrelid = c.oid
+		where c.relnamespace = 'public'::regnamespace and c.relkind = 'r' and a.attname = 'tenant_id'
+			and c.relname not in ('idempotency_keys', 'row_counts', 'spool_numbers')
+		order by 1`)
 	check(t, err)
 	tables, err := pgx.CollectRows(found, pgx.RowTo[string])
 	check(t, err)
-	n := map[string]int{}
-	for _, table := range tables {
-		var count int
-		query := `select count(*) from ` + table + ` where tenant_id = $1`
-		check(t, conn.QueryRow(t.Context(), query, f.tenant.ID).Scan(&count))
-		n[table] = count
+	// One statement for all tables: some tests count rows hundreds of times.
+	counts := make([]string, len(tables))
+	for i, table := range tables {
+		counts[i] = fmt.Sprintf(`select '%s', count(*)::int from %[1]s where tenant_id = $1`, table)
 	}
+	rows, err := conn.Query(t.Context(), strings.Join(counts, " union all "), f.tenant.ID)
+	check(t, err)
+	n, table, count := map[string]int{}, "", 0
+	_, err = pgx.ForEachRow(rows, []any{&table, &count}, func() error { n[table] = count; return nil })
+	check(t, err)
 	return n
 }
 
@@ -254,10 +258,11 @@ func (r *keyTest) testConflicts(t *testing.T, w *testAPI) {
 	if r.op.example != nil {
 		r.c.Post(t, r.path, r.otherBody(t)).WantError(409, "IDEMPOTENCY_CONFLICT")
 	}
-	for _, other := range w.operations {
-		if acceptsKey(other) && other != r.op {
-			r.f.do(t, r.c, other, r.f.path(t, other.Path()), r.f.body(t, other)).WantError(409, "IDEMPOTENCY_CONFLICT")
-		}
+	// In CI, every other operation; else three, which differ from operation to operation.
+	others := slices.DeleteFunc(slices.Clone(w.operations), func(op *operation) bool { return !acceptsKey(op) })
+	i, n := slices.Index(others, r.op), len(others)
+	for _, other := range slices.Concat(others[i+1:], others[:i])[:inCI(3, n-1)] {
+		r.f.do(t, r.c, other, r.f.path(t, other.Path()), r.f.body(t, other)).WantError(409, "IDEMPOTENCY_CONFLICT")
 	}
 	if hasID(r.op) {
 		parts := strings.Split(r.path, "/")

@@ -261,6 +261,7 @@ func TestMoveKilled(t *testing.T) {
 					a, err := once.Send("POST", "/api/v1/spools/"+spool+"/deduct", testkit.JSON{"weight_grams": 0.001})
 					if err == nil && a.Status == 200 {
 						deducted.Add(1)
+						time.Sleep(5 * time.Millisecond) // the commands need the processor too
 						break
 					}
 					if err != nil || a.Status != 503 {

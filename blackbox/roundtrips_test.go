@@ -34,8 +34,7 @@ func TestRoundTripsGolden(t *testing.T) {
 	var b bytes.Buffer
 	out := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	for _, op := range w.operations {
-		f := w.newFullFixture(t).prepareBodies(t)
-		path, body := f.path(t, op.Path()), f.body(t, op)
+		f, path, body := w.newRequest(t, op)
 		mu.Lock()
 		trips, statements = 0, 0
 		mu.Unlock()
