@@ -174,7 +174,12 @@ func testTypeScriptPackage(t *testing.T, f *sdkFarm) {
 	}
 	runScripts(t, dir, nil, append(attw, "--profile", "esm-only", file)...) // fails for each problem
 	check(t, os.WriteFile(filepath.Join(dir, "package.json"), []byte(`{"type":"module"}`), 0o600))
-	runScripts(t, dir, npm, "npm", "install", "--offline", "--no-audit", "--no-fund", file)
+	const install = `npm install --install-links "$SDK"`
+	if !strings.Contains(page(t, "sdk/typescript/README.md"), install) {
+		t.Errorf("the README does not contain %s", install)
+	}
+	environment := append(npm, "SDK="+source, "npm_config_offline=true", "npm_config_audit=false", "npm_config_fund=false")
+	runScripts(t, dir, environment, "sh", "-c", install)
 	script := f.examples(t, "sdk/typescript/README.md", "ts") +
 		"\nconst forged = await receive(new Request(\"http://x\", { method: \"POST\", body: \"{}\" }));\n" +
 		"console.log(forged.status, (await ada.spools.get(spool.id)).location);\n"

@@ -284,7 +284,7 @@ export class BaseClient {
       if (late) return new RequestTimeout(`${what}: no response within ${timeout} ms`, true, { cause });
       const code = errorCode(cause);
       const sent = !notSent.includes(code) && !certificate.test(code);
-      return new TransportError(`${what}: ${code || String(cause)}`, sent, { cause });
+      return new TransportError(`${what}: ${reason(cause, code)}`, sent, { cause });
     } finally {
       clearTimeout(timer);
       signal?.removeEventListener("abort", cancel);
@@ -357,6 +357,14 @@ function errorCode(error: unknown): string {
     e = (e as { cause?: unknown }).cause;
   }
   return "";
+}
+
+/** Returns the messages of an error and of its causes, and the code: fetch itself says only "fetch failed". */
+function reason(error: unknown, code: string): string {
+  const texts: string[] = [];
+  for (let e = error; e instanceof Error && texts.length < 4; e = e.cause) texts.push(e.message);
+  const text = texts.filter((message) => message !== "").join(": ") || String(error);
+  return code === "" || text.includes(code) ? text : `${text} (${code})`;
 }
 
 /** Waits for the promise, or until the signal cancels the wait. */
