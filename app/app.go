@@ -92,17 +92,18 @@ func serve(ctx context.Context, call *cli.Call) error {
 			}
 			c.JWTSecrets = []string{secret}
 		}
-		if c.DatabaseURL == "" {
-			if err := accounts.FirstLogin(ctx, c, d, c.BaseURL(l), call.Out); err != nil {
-				return err
+		return serveOn(ctx, c, d, l, func(base string) error {
+			if c.DatabaseURL != "" {
+				return nil
 			}
-		}
-		return serveOn(ctx, c, d, l)
+			return accounts.FirstLogin(ctx, c, d, base, call.Out)
+		})
 	})
 }
 
-// serveOn serves the database on the listeners until ctx ends.
-func serveOn(ctx context.Context, c cli.Config, d *db.DB, l cli.Listeners) error {
+// serveOn serves the database on the listeners until ctx ends. It calls announce with the URL of the service after the
+// last line that a start logs, so that a login that it prints stays in sight.
+func serveOn(ctx context.Context, c cli.Config, d *db.DB, l cli.Listeners, announce func(base string) error) error {
 	s, err := newServer(c, d)
 	if err != nil {
 		return err
@@ -115,6 +116,9 @@ func serveOn(ctx context.Context, c cli.Config, d *db.DB, l cli.Listeners) error
 	go sweep(ctx, c, d)
 	base := c.BaseURL(l)
 	c.Log.Info("serving", "url", base, "docs", base+"/docs", "version", cli.BuildVersion())
+	if err := announce(base); err != nil {
+		return err
+	}
 	err = s.Serve(ctx, l.API)
 	c.Log.Info("stopped")
 	return err

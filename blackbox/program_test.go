@@ -217,19 +217,24 @@ func testTerminal(t *testing.T, p program) {
 			cmd.SysProcAttr = controllingTerminal()
 		}, []string{"DATA_DIR=" + data})
 		terminal.Close()
-		go io.Copy(&c.stdout, control)
+		copied := make(chan struct{})
+		go func() {
+			io.Copy(&c.stdout, control)
+			close(copied)
+		}()
 		c.awaitReady(t)
-		output := c.stdout.String()
 		check(t, stop(control))
 		c.waitExit(t)
+		<-copied
 		wantNoProcess(t, dir)
-		return strings.ReplaceAll(output, "\r\n", "\n")
+		return strings.ReplaceAll(c.stdout.String(), "\r\n", "\n")
 	}
 	first := onTerminal(func(control *os.File) error {
 		_, err := control.Write([]byte{3}) // Ctrl-C
 		return err
 	})
-	for _, want := range []*regexp.Regexp{regexp.MustCompile(`shown once`), passwordLine, curlLine} {
+	for _, want := range []*regexp.Regexp{passwordLine, curlLine,
+		regexp.MustCompile(`msg=serving[^\n]*\n\n={80}\nThe first login\. (?s:.*)user passwd (?s:.*)/docs\n={80}\n`)} {
 		if !want.MatchString(first) {
 			t.Errorf("the first start does not print %v:\n%s", want, first)
 		}
@@ -859,6 +864,7 @@ func testDemo(t *testing.T, p program) {
 		"TMPDIR=" + temporary, "DATA_DIR=" + filepath.Join(temporary, "unused"),
 		"DATABASE_URL=postgres://farm@never.invalid/used",
 	}, "demo")
+	eventually(t, "the demo prints its address", func() bool { return strings.Contains(c.stdout.String(), "/docs") })
 	banner := c.stdout.String()
 	for _, want := range []string{"demo@farm.example", "demo-password", c.url + "/docs", "gone when it stops"} {
 		if !strings.Contains(banner, want) {

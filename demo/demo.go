@@ -56,7 +56,7 @@ func Load(post func(path string, body []byte) (id string, err error)) error {
 
 // Command returns the command demo. It gets main's functions that make a server and run it.
 func Command(newServer func(cli.Config, *db.DB) (*server.Server, error),
-	serve func(context.Context, cli.Config, *db.DB, cli.Listeners) error) cli.Command {
+	serve func(context.Context, cli.Config, *db.DB, cli.Listeners, func(base string) error) error) cli.Command {
 	return cli.Command{
 		Name: "demo", Needs: cli.Settings,
 		Help: "serve a throwaway farm with sample data on loopback",
@@ -89,10 +89,9 @@ func Command(newServer func(cli.Config, *db.DB) (*server.Server, error),
 				if err := load(ctx, c, d, user, newServer); err != nil {
 					return fmt.Errorf("sample data: %w", err)
 				}
-				base := c.BaseURL(l)
-				fmt.Fprintf(call.Out, "\nA demo farm; everything is gone when it stops (Ctrl-C).\n\n"+
-					"%s\nTry it in a browser: %s/docs\n\n", accounts.LoginText(base, user), base)
-				return serve(ctx, c, d, l)
+				return serve(ctx, c, d, l, func(base string) error {
+					return accounts.Announce(call.Out, "A demo farm; everything is gone when it stops (Ctrl-C).", base, user)
+				})
 			})
 		}),
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"strings"
 
 	"spoolwright/auth"
 	"spoolwright/cli"
@@ -35,11 +36,19 @@ func FirstLogin(ctx context.Context, c cli.Config, d *db.DB, baseURL string, out
 		return err
 	}
 	if onTerminal {
-		_, err = fmt.Fprint(out, "\nThis is shown once.\n\n", LoginText(baseURL, admin), "\n")
-		return err
+		return Announce(out, "The first login. The password is shown once; to set another one:\n"+
+			"spoolwright user passwd --email "+admin.Email, baseURL, admin)
 	}
 	c.Log.Info("created the first login; its password is in a file that only this account may read", "file", path)
 	return nil
+}
+
+// Announce prints a user's login, with a heading and in a frame that stands out between the lines of the log.
+func Announce(out io.Writer, heading, baseURL string, u NewUser) error {
+	rule := strings.Repeat("=", 80)
+	_, err := fmt.Fprintf(out, "\n%s\n%s\n\n%s\nTry it in a browser: %s/docs\n%s\n\n",
+		rule, heading, LoginText(baseURL, u), baseURL, rule)
+	return err
 }
 
 // LoginText shows a user's login and a command that uses it.
