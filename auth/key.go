@@ -114,7 +114,7 @@ var (
 var createKeyDoc = &server.Doc{
 	ID: "createApiKey", Tag: keysTag, Summary: "Create an API key",
 	Description: "Returns the key with its secret in `key`. This is the only response with the secret: the service " +
-		"stores its SHA-256 hash. For the same reason, a response that is repeated for an `Idempotency-Key` has `null` in " +
+		"stores its SHA-256 hash. For the same reason, a response that is repeated for an `Idempotency-Key` has an empty " +
 		"`key`; if the first response was lost, rotate the key to get a new secret. A tenant can have 500 keys, without " +
 		"revoked keys.",
 	Errors: []*server.Error{errKeyLimit},

@@ -284,7 +284,7 @@ func (o *operation) response(c call, body []byte, existing bool) (Response, erro
 		answer.Status = http.StatusOK
 	}
 	for _, secret := range o.secrets {
-		answer.stored = secret.ReplaceAll(answer.stored, []byte(`${1}null`))
+		answer.stored = secret.ReplaceAll(answer.stored, []byte(`${1}""`))
 	}
 	if answer.Status != http.StatusCreated {
 		return answer, nil

@@ -18,7 +18,7 @@ import (
 //	required             must be present and not null in a POST, and not null in a PATCH
 //	readOnly             only in responses; ignored in requests
 //	writeOnly            only in requests
-//	secret               only in responses, and null in a response that is repeated for an Idempotency-Key, because the
+//	secret               only in responses, and empty in a response that is repeated for an Idempotency-Key, because the
 //	                     service does not store the value; a string without characters that JSON escapes
 //	notNull              never null in a response or in a PATCH; implied by required
 //	minimum=1            lower bound of a number; the default is 0
@@ -154,7 +154,7 @@ func (f *Field) parse(rules string) {
 		case "writeOnly":
 			f.WriteOnly = true
 		case "secret":
-			f.ReadOnly, f.Secret = true, true
+			f.ReadOnly, f.Secret, f.NotNull = true, true, true
 		case "notNull":
 			f.NotNull = true
 		case "minimum", "exclusiveMinimum":

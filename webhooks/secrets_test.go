@@ -49,7 +49,7 @@ func TestSecrets(t *testing.T) {
 	body := testkit.JSON{"url": s.URL, "events": []string{"production_run.completed"}}
 	with := admin.With("Idempotency-Key", "once")
 	created := with.Post(t, "/api/v1/webhooks", body).Want(201)
-	with.Post(t, "/api/v1/webhooks", body).Want(201).Shows(map[string]string{"id": created.ID(), "secret": "null"})
+	with.Post(t, "/api/v1/webhooks", body).Want(201).Shows(map[string]string{"id": created.ID(), "secret": ""})
 	path := hooksPath + created.ID()
 	first := created.Text("secret")
 	admin.Post(t, path+"/test", nil).Want(200)
@@ -58,7 +58,7 @@ func TestSecrets(t *testing.T) {
 	}
 	rotated := admin.With("Idempotency-Key", "again").Post(t, path+"/rotate", nil).Want(200)
 	admin.With("Idempotency-Key", "again").Post(t, path+"/rotate", nil).Want(200).
-		Shows(map[string]string{"secret": "null"})
+		Shows(map[string]string{"secret": ""})
 	second := rotated.Text("secret")
 	if first == second {
 		t.Error("the rotation returns the previous secret")

@@ -3,9 +3,9 @@
 //   node docs.mjs BASE_URL EMAIL PASSWORD [OPERATIONS]
 //
 // OPERATIONS is the minimum number of operations that each page must show (default 1). The account must exist; the
-// script sends only a login and read requests. It needs playwright-core (in node_modules or in the folder
-// PLAYWRIGHT_CORE) and Chromium (CHROMIUM, default /usr/bin/chromium). It prints a line per check, and exits with
-// status 1 after the first failed one.
+// script sends only logins, refreshes, logouts and read requests. It needs playwright-core (in node_modules or in the
+// folder PLAYWRIGHT_CORE) and Chromium (CHROMIUM, default /usr/bin/chromium). It prints a line per check, and exits
+// with status 1 after the first failed one.
 
 import { createRequire } from "node:module";
 import { resolve } from "node:path";
@@ -46,10 +46,10 @@ async function appears(name, locator) {
   check(name, seen, [`not visible after ${timeout / 1000} s`, ...complaints].join("\n"));
 }
 
-// open loads a page in a new context. The returned function clean checks that the page had no errors and sent no
-// requests to other hosts.
-async function open(browser, path) {
-  const context = await browser.newContext({ viewport: { width: 1300, height: 1000 } });
+// open loads a page in a new context. The returned function clean checks that the page had no errors or warnings
+// and sent no requests to other hosts.
+async function open(browser, path, viewport = { width: 1300, height: 1000 }) {
+  const context = await browser.newContext({ viewport });
   const page = await context.newPage();
   page.setDefaultTimeout(timeout);
   const strangers = [], broken = [];
@@ -59,10 +59,13 @@ async function open(browser, path) {
     if (!["data:", "blob:"].includes(url.protocol) && url.host !== host) strangers.push(request.url());
   });
   page.on("console", (message) => {
-    if (message.type() === "error") complaints.push(message.text());
+    if (["error", "warning"].includes(message.type())) complaints.push(message.text());
   });
   page.on("pageerror", (error) => complaints.push(String(error)));
-  page.on("requestfailed", (request) => broken.push(`${request.url()} (${request.failure()?.errorText})`));
+  page.on("requestfailed", (request) => {
+    if (request.url().endsWith("/auth/logout")) return; // Chromium says so of a 204; swagger checks the status
+    broken.push(`${request.url()} (${request.failure()?.errorText})`);
+  });
   page.on("response", (response) => {
     if (response.status() >= 400) broken.push(`${response.url()} (${response.status()})`);
   });
@@ -72,105 +75,164 @@ async function open(browser, path) {
   const clean = () => {
     check(`${path} sent no request to another host`, strangers.length === 0, strangers.join(", "));
     check(`${path} loaded all files`, broken.length === 0, broken.join(", "));
-    check(`${path} has no error in the console`, complaints.length === 0, complaints.join("\n"));
+    check(`${path} has no message in the console`, complaints.length === 0, complaints.join("\n"));
   };
   return { context, page, clean };
 }
 
-async function login() {
-  const response = await fetch(`${root}/api/v1/auth/login`, {
-    method: "POST",
-    headers: { "Content-Type": "application/json" },
-    body: JSON.stringify({ email, password }),
-  });
-  const text = await response.text();
-  check("login answers 200", response.status === 200, `status ${response.status}: ${text}`);
-  const { access_token: token } = JSON.parse(text);
-  check("login gives an access token", typeof token === "string" && token !== "", text);
-  return token;
+// measures checks what a visitor sees first on a screen of this size, and returns the links of the introduction.
+async function measures(browser, width, height) {
+  const { context, page, clean } = await open(browser, "/docs", { width, height });
+  const tag = page.locator(".opblock-tag");
+  await appears(`/docs shows tags at ${width}x${height}`, tag);
+  const first = await tag.first().boundingBox();
+  check(`at ${width}x${height} the first tag is on the first screen`, first.y + first.height <= height, `${first.y}`);
+  const overflow = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+  check(`at ${width}x${height} nothing is wider than the screen`, overflow <= 0, `${overflow} px`);
+  check("the tags are closed", (await page.locator(".opblock-tag[data-is-open=true]").count()) === 0);
+  check("no operation is open", (await page.locator('.opblock-summary-path[data-path^="/api"]').count()) === 0);
+  const links = await page.locator(".info a").evaluateAll((all) => all.map((a) => a.getAttribute("href")));
+  clean();
+  await context.close();
+  return links.filter((link) => link.startsWith("redoc#"));
 }
 
-async function swagger(browser, token) {
-  const { context, page, clean } = await open(browser, "/docs");
-  await appears("/docs shows operations", page.locator(".opblock"));
-  const operations = await page.locator(".opblock").count();
-  check(`/docs shows at least ${least} operations`, operations >= Number(least), `${operations} are there`);
-  const errors = page.locator(".errors-wrapper");
-  const texts = (await errors.allInnerTexts()).join("\n");
-  check("/docs reads the OpenAPI document without errors", (await errors.count()) === 0, texts);
-  clean();
-
-  await page.locator(".auth-wrapper .btn.authorize").first().click();
-  const dialog = page.locator(".dialog-ux");
-  await appears("Authorize opens a dialog", dialog.locator(".modal-ux"));
-  check("the dialog asks for bearerAuth", (await dialog.innerText()).includes("bearerAuth"), await dialog.innerText());
-  await dialog.locator("input").first().fill(token);
-  await dialog.locator("button.authorize").first().click(); // that of bearerAuth
-  await appears("the dialog accepts the token", dialog.getByText("Authorized"));
-  await dialog.locator(".btn-done").first().click();
-
+// execute sends the request of GET /api/v1/spools, which is open, and returns it and its response.
+async function execute(page) {
   const operation = page.locator(".opblock-get").filter({
     has: page.locator('.opblock-summary-path[data-path="/api/v1/spools"]'),
   });
-  check("/docs has one GET /api/v1/spools", (await operation.count()) === 1, `${await operation.count()} are there`);
-  await operation.locator(".opblock-summary-control").click();
-  await appears("GET /api/v1/spools opens", operation.locator(".opblock-body"));
-  const execute = operation.locator("button.execute");
-  if ((await execute.count()) === 0) await operation.locator(".try-out__btn").click();
-  const [answer] = await Promise.all([
-    page.waitForResponse((response) => new URL(response.url()).pathname.endsWith("/api/v1/spools")),
-    execute.click(),
+  if ((await operation.count()) === 0) await page.locator('.opblock-tag[data-tag="spools"]').click();
+  if ((await operation.locator(".opblock-body").count()) === 0) {
+    await operation.locator(".opblock-summary-control").click();
+  }
+  const [response] = await Promise.all([
+    page.waitForResponse((r) => new URL(r.url()).pathname.endsWith("/api/v1/spools")),
+    operation.locator("button.execute").click(),
   ]);
-  const sent = await answer.request().allHeaders();
-  check("the request carries the token", sent.authorization === `Bearer ${token}`, sent.authorization ?? "no header");
+  return { operation, response, sent: await response.request().allHeaders() };
+}
 
+async function swagger(browser) {
+  const { context, page, clean } = await open(browser, "/docs");
+  await appears("/docs shows tags", page.locator(".opblock-tag"));
+  const errors = page.locator(".errors-wrapper");
+  const texts = (await errors.allInnerTexts()).join("\n");
+  check("/docs reads the OpenAPI document without errors", (await errors.count()) === 0, texts);
+
+  // The filter finds operations, and opens their tags.
+  const filter = page.locator(".operation-filter-input");
+  const paths = page.locator('.opblock-summary-path[data-path^="/api"]');
+  await filter.fill("/API/v1/");
+  await appears("the filter shows operations", paths);
+  const operations = await paths.count();
+  check(`the filter finds at least ${least} operations`, operations >= Number(least), `${operations} are there`);
+  await filter.fill("deduct filament");
+  await page.waitForFunction((n) => document.querySelectorAll('.opblock-summary-path[data-path^="/api"]').length < n,
+    operations);
+  const found = await paths.evaluateAll((all) => all.map((e) => e.dataset.path));
+  check("the filter leaves what it finds", found.includes("/api/v1/spools/{id}/deduct") && found.length < 5, `${found}`);
+  await filter.fill("");
+  await page.waitForFunction(() => !document.querySelector('.opblock-summary-path[data-path^="/api"]'));
+
+  // The login, which a reload keeps.
+  const answered = (path) => page.waitForResponse((r) => new URL(r.url()).pathname === `/api/v1/auth/${path}`);
+  const login = async () => {
+    await page.fill("#login [name=email]", email);
+    await page.fill("#login [name=password]", password);
+    const [response] = await Promise.all([answered("login"), page.click("#login button")]);
+    check("the login answers 200", response.status() === 200, `${response.status()}`);
+    await appears("the page shows who is logged in", page.locator("#account", { hasText: email }));
+    return (await response.json()).access_token;
+  };
+  const token = await login();
+  check("the password is forgotten", (await page.inputValue("#login [name=password]")) === "");
+  const kept = await page.evaluate(() => JSON.stringify([{ ...sessionStorage }, { ...localStorage }, document.cookie]));
+  check("the password is not stored", !kept.includes(password), kept);
+  const { operation, response, sent } = await execute(page);
+  check("the request carries the token", sent.authorization === `Bearer ${token}`, sent.authorization ?? "no header");
   const live = operation.locator(".live-responses-table .response").first();
   await appears("the response is shown", live);
   const status = (await live.locator(".response-col_status").innerText()).trim();
   check("the status shown is 200", status.startsWith("200"), status);
   const shown = await live.locator(".response-col_description").innerText();
   check('the body shown is a list with "items"', /"items"\s*:/.test(shown), shown);
-  const { items } = await answer.json();
+  const { items } = await response.json();
   check("the response's items are a list", Array.isArray(items), JSON.stringify(items));
-  clean();
-
   await page.reload({ waitUntil: "load" });
-  await appears("/docs comes back after a reload", page.locator(".opblock"));
+  await appears("a reload keeps the login", page.locator("#account", { hasText: email }));
   await appears("a reload keeps the token", page.locator(".auth-wrapper .btn.authorize.locked"));
-  clean();
 
-  // Logging out forgets it, and the login operation, with its example, sets one again.
-  await page.locator(".auth-wrapper .btn.authorize").first().click();
-  await dialog.locator("button", { hasText: "Logout" }).first().click();
+  // A token that is about to expire is replaced.
+  await page.evaluate(() => {
+    const stored = JSON.parse(sessionStorage.getItem("login"));
+    sessionStorage.setItem("login", JSON.stringify({ ...stored, expires: 0 }));
+  });
+  const [refresh, later] = await Promise.all([answered("refresh"), execute(page)]);
+  const { access_token: newer } = await refresh.json();
+  check("the request carries a new token", newer && later.sent.authorization === `Bearer ${newer}`, newer);
+  check("the login remains", await page.locator("#account").isVisible());
+
+  // A key replaces the login, because the service rejects a request with both.
+  const authorize = page.locator(".auth-wrapper .btn.authorize").first();
+  const dialog = page.locator(".dialog-ux");
+  const [ended] = await Promise.all([
+    answered("logout"),
+    (async () => {
+      await authorize.click();
+      await appears("Authorize opens a dialog", dialog.locator(".modal-ux"));
+      const key = dialog.locator(".auth-container").filter({ hasText: "X-API-Key" });
+      await key.locator("input").fill("swk_a_key");
+      await key.locator("button.authorize").click();
+    })(),
+  ]);
+  check("the session ends", ended.status() === 204, `${ended.status()}`);
   await dialog.locator(".btn-done").first().click();
+  const authorization = await page.evaluate(() => JSON.parse(sessionStorage.getItem("authorization")));
+  check("only the key remains", Object.keys(authorization).join() === "apiKeyAuth", JSON.stringify(authorization));
+  await appears("the form is back", page.locator("#login"));
+
+  // The login replaces the key, and logging out ends the session for good.
+  const third = await login();
+  const again = await execute(page);
+  check("the token replaces the key", again.sent.authorization === `Bearer ${third}` && !again.sent["x-api-key"]);
+  const [logout] = await Promise.all([answered("logout"), page.click("#account button")]);
+  check("the logout answers 204", logout.status() === 204, `${logout.status()}`);
   await page.reload({ waitUntil: "load" });
-  await appears("/docs comes back after another reload", page.locator(".opblock"));
+  await appears("after a logout and a reload, the form is there", page.locator("#login"));
   check("a logout forgets the token", (await page.locator(".auth-wrapper .btn.authorize.locked").count()) === 0);
+
+  // The login operation, with its example, logs in too.
+  await page.locator('.opblock-tag[data-tag="auth"]').click();
   const loggingIn = page.locator(".opblock-post").filter({
     has: page.locator('.opblock-summary-path[data-path="/api/v1/auth/login"]'),
   });
   await loggingIn.locator(".opblock-summary-control").click();
-  await appears("the login operation opens", loggingIn.locator(".opblock-body"));
-  await Promise.all([
-    page.waitForResponse((response) => response.url().endsWith("/api/v1/auth/login") && response.status() === 200),
-    loggingIn.locator("button.execute").click(),
-  ]);
-  await appears("a login authorizes", page.locator(".auth-wrapper .btn.authorize.locked"));
-
-  const button = await page.locator(".auth-wrapper .btn.authorize").first().boundingBox();
-  const title = await page.locator(".information-container").boundingBox();
-  check("Authorize is above the description", button.y < title.y, `${button.y}, ${title.y}`);
+  await Promise.all([answered("login"), loggingIn.locator("button.execute").click()]);
+  await appears("the login operation authorizes", page.locator(".auth-wrapper .btn.authorize.locked"));
   clean();
+
+  await page.click("#account button");
+  await page.fill("#login [name=email]", email);
+  await page.fill("#login [name=password]", "a wrong password");
+  await page.click("#login button"); // the browser reports the 401 in the console
+  await appears("a wrong password is shown", page.locator("#message", { hasText: "Incorrect email or password" }));
   await context.close();
 }
 
-async function redoc(browser) {
+async function redoc(browser, links) {
   const { context, page, clean } = await open(browser, "/redoc");
   const heading = page.getByRole("heading", { name: "List spools" });
   await appears('/redoc shows "List spools"', heading);
   const headings = page.locator('[data-section-id*="/operation/"], [data-section-id^="operation/"]');
   const operations = await headings.count();
   check(`/redoc shows at least ${least} operations`, operations >= Number(least), `${operations} are there`);
+  const height = await page.evaluate(() => document.documentElement.scrollHeight);
+  check("/redoc is shorter than 1,200 px per operation", height < 1200 * operations, `${height} for ${operations}`);
+  for (const link of links) {
+    const section = page.locator(`[data-section-id="${link.replace("redoc#", "")}"]`);
+    check(`the link ${link} leads to a section`, (await section.count()) === 1);
+  }
 
   await page.getByPlaceholder("Search...").fill("spools");
   await appears("/redoc finds operations by search", page.locator('[data-role="search:results"] [role="menuitem"]'));
@@ -192,9 +254,11 @@ try {
       "--disable-sync",
     ],
   });
-  const token = await login();
-  await swagger(browser, token);
-  await redoc(browser);
+  const links = await measures(browser, 1280, 800);
+  check("the introduction links to sections", links.length >= 5, `${links}`);
+  await measures(browser, 390, 844);
+  await swagger(browser);
+  await redoc(browser, links);
   console.log("all checks passed");
 } catch (error) {
   console.error(`FAIL  ${error instanceof CheckFailed ? error.message : error.stack}`);

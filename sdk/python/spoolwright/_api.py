@@ -223,8 +223,8 @@ class AccessKeySecret:
     """When the key was last used, at most 15 minutes too early."""
     revoked_at: _dt.datetime | None
     """When the key was revoked."""
-    key: str | None
-    """The secret, for the header X-API-Key. null in a repeated response."""
+    key: str
+    """The secret, for the header X-API-Key. Empty in a repeated response."""
 
 
 def _AccessKeySecret(d: Any, etag: str | None = None) -> AccessKeySecret:
@@ -1848,8 +1848,8 @@ class WebhookSecret:
     """The first failed try since the last success."""
     created_at: _dt.datetime
     """When the webhook was created."""
-    secret: str | None
-    """Verifies the signatures: whsec_ and 32 bytes in Base64. null in a repeated response."""
+    secret: str
+    """Verifies the signatures: whsec_ and 32 bytes in Base64. Empty in a repeated response."""
 
 
 def _WebhookSecret(d: Any, etag: str | None = None) -> WebhookSecret:
@@ -3264,9 +3264,9 @@ class ApiKeysResource:
         """Create an API key.
 
         Returns the key with its secret in `key`. This is the only response with the secret: the service stores its
-        SHA-256 hash. For the same reason, a response that is repeated for an `Idempotency-Key` has `null` in
-        `key`; if the first response was lost, rotate the key to get a new secret. A tenant can have 500 keys,
-        without revoked keys.
+        SHA-256 hash. For the same reason, a response that is repeated for an `Idempotency-Key` has an empty `key`;
+        if the first response was lost, rotate the key to get a new secret. A tenant can have 500 keys, without
+        revoked keys.
 
         Requires the role `admin`.
 
@@ -6330,9 +6330,9 @@ class WebhooksResource:
 
         Returns the webhook with its secret in `secret`, which verifies the signatures. This is the only response
         with the secret: the service stores it encrypted. For the same reason, a response that is repeated for an
-        `Idempotency-Key` has `null` in `secret`; if the first response was lost, rotate the secret. The URL must
-        be https. Its host must have a public address at every delivery, unless the operator of the service allows
-        the network. A tenant can have 10 webhooks.
+        `Idempotency-Key` has an empty `secret`; if the first response was lost, rotate the secret. The URL must be
+        https. Its host must have a public address at every delivery, unless the operator of the service allows the
+        network. A tenant can have 10 webhooks.
 
         Requires the role `admin`.
 

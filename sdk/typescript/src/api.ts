@@ -151,8 +151,8 @@ export interface AccessKeySecret {
   readonly last_used_at: string | null;
   /** When the key was revoked. */
   readonly revoked_at: string | null;
-  /** The secret, for the header X-API-Key. null in a repeated response. */
-  readonly key: string | null;
+  /** The secret, for the header X-API-Key. Empty in a repeated response. */
+  readonly key: string;
 }
 
 /** The type `Spool` of the API. */
@@ -1054,8 +1054,8 @@ export interface WebhookSecret {
   readonly failing_since: string | null;
   /** When the webhook was created. */
   readonly created_at: string;
-  /** Verifies the signatures: whsec_ and 32 bytes in Base64. null in a repeated response. */
-  readonly secret: string | null;
+  /** Verifies the signatures: whsec_ and 32 bytes in Base64. Empty in a repeated response. */
+  readonly secret: string;
 }
 
 /** The type `Test` of the API. */
@@ -2734,7 +2734,7 @@ export class ApiKeysResource<M extends DecimalMode = "number"> {
    * Create an API key.
    *
    * Returns the key with its secret in `key`. This is the only response with the secret: the service stores its
-   * SHA-256 hash. For the same reason, a response that is repeated for an `Idempotency-Key` has `null` in `key`; if
+   * SHA-256 hash. For the same reason, a response that is repeated for an `Idempotency-Key` has an empty `key`; if
    * the first response was lost, rotate the key to get a new secret. A tenant can have 500 keys, without revoked
    * keys.
    *
@@ -4142,7 +4142,7 @@ export class WebhooksResource<M extends DecimalMode = "number"> {
    *
    * Returns the webhook with its secret in `secret`, which verifies the signatures. This is the only response with
    * the secret: the service stores it encrypted. For the same reason, a response that is repeated for an
-   * `Idempotency-Key` has `null` in `secret`; if the first response was lost, rotate the secret. The URL must be
+   * `Idempotency-Key` has an empty `secret`; if the first response was lost, rotate the secret. The URL must be
    * https. Its host must have a public address at every delivery, unless the operator of the service allows the
    * network. A tenant can have 10 webhooks.
    *
