@@ -149,7 +149,7 @@ func testImportExport(t *testing.T, p program) {
 		t.Errorf("%d rows were exported and imported, the second export has %d rows or other values, want 355 equal rows",
 			len(columns), len(again))
 	}
-	for _, what := range []string{"products", "runs", "orders"} {
+	for _, what := range []string{"products", "production-runs", "orders"} {
 		out := p.succeeds(t, "", env, "export", what, "--tenant", "north")
 		if !strings.HasPrefix(out, "id,") || strings.Count(out, "\n") != 1 {
 			t.Errorf("export %s: %q, want only the header", what, out)
