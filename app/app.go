@@ -48,8 +48,8 @@ var Events = slices.Concat(
 	webhooks.Events, inventory.Events, catalog.Events, production.Events, orders.Events, stock.Events,
 )
 
-// commands are all commands, in the order of the help. The first one is the default.
-var commands = slices.Concat(
+// Commands are all commands, in the order of the help. The first one is the default.
+var Commands = slices.Concat(
 	[]cli.Command{
 		{Name: "serve", Help: "serve the API (the default)", Needs: cli.Settings, Setup: cli.Without(serve)},
 		demo.Command(newServer, serveOn),
@@ -67,7 +67,7 @@ var commands = slices.Concat(
 
 // Main runs the command that args name and returns the exit status of the program.
 func Main(args []string, getenv func(string) string, in io.Reader, out, stderr io.Writer) int {
-	program := cli.Program{Commands: commands, Definitions: Definitions}
+	program := cli.Program{Commands: Commands, Definitions: Definitions}
 	return program.Main(args, getenv, in, out, stderr)
 }
 

@@ -22,7 +22,7 @@ func (s *Service) keyRoutes() []server.Route {
 	return []server.Route{
 		server.Op("GET"+path, server.Admin, server.Handle(s.listKeys), listKeysDoc).ForUsers(),
 		server.Op("POST"+path, server.Admin, server.Handle(s.createKey), createKeyDoc).ForUsers(),
-		server.Op("GET"+one, server.Admin, server.Handle(s.getKey), getKeyDoc).ForUsers(),
+		server.Op("GET"+one, server.Admin, server.Handle(s.getKey), getKeyDoc).ForUsers().Versioned(lockKey),
 		server.Op("PATCH"+one, server.Admin, server.Handle(s.updateKey), updateKeyDoc).ForUsers(),
 		server.Op("DELETE"+one, server.Admin, server.Handle(s.RevokeKey), revokeKeyDoc).ForUsers(),
 		server.Op("POST"+one+"/rotate", server.Admin, server.Handle(s.rotateKey).OptionalBody(), rotateKeyDoc).ForUsers(),
@@ -96,6 +96,11 @@ var getKeyDoc = &server.Doc{
 func (s *Service) getKey(ctx context.Context, r *server.Request[struct{}]) (server.OK[AccessKey], error) {
 	key := readKey(r.ID("id"))
 	return server.One(key, s.db.Read(ctx, key))
+}
+
+// lockKey is the server.Lock of a key.
+func lockKey(ids ...string) []*db.Stmt {
+	return []*db.Stmt{db.SQL(`select id from api_keys where id = $1 for no key update`, ids[0])}
 }
 
 func readKey(id string) *db.Stmt {

@@ -21,7 +21,8 @@ func (s *Service) userRoutes() []server.Route {
 		server.Op("GET /api/v1/users", server.Admin, server.Handle(s.listUsers), listUsersDoc).ForUsers(),
 		server.Op("POST /api/v1/users", server.Admin, server.HandlePrepared(s.hashNew, s.createUser), createUserDoc).
 			ForUsers(),
-		server.Op("GET /api/v1/users/{id}", server.Admin, server.Handle(s.getUser), getUserDoc).ForUsers(),
+		server.Op("GET /api/v1/users/{id}", server.Admin, server.Handle(s.getUser), getUserDoc).ForUsers().
+			Versioned(func(...string) []*db.Stmt { return []*db.Stmt{lockUsers()} }),
 		server.Op("PATCH /api/v1/users/{id}", server.Admin, server.Handle(s.updateUser), updateUserDoc).ForUsers(),
 	}
 }

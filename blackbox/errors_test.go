@@ -87,6 +87,9 @@ func TestFieldsOfErrors(t *testing.T) {
 		status            int
 		body              any
 	}{
+		{"PATCH /api/v1/spools", spoolsURL, "UNKNOWN_REFERENCE", 400,
+			testkit.JSON{"ids": []any{db.NewID()}, "changes": testkit.JSON{"notes": "x"}}},
+		{"DELETE /api/v1/spools", spoolsURL, "UNKNOWN_REFERENCE", 400, testkit.JSON{"ids": []any{db.NewID()}}},
 		{"PATCH /api/v1/products/{id}", product, "DUPLICATE_SKU", 409, testkit.JSON{"sku": "PART"}},
 		{"DELETE /api/v1/products/{id}", part, "PRODUCT_IN_USE", 400, nil},
 		{"PATCH /api/v1/products/{id}/components/{component_id}", component, "UNKNOWN_REFERENCE", 400,

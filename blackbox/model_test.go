@@ -466,12 +466,13 @@ func (u *modelUser) createSpool() {
 		body["purchase_price"] = s.price
 	}
 	s.weight = s.initial
-	created := []*modelSpool{s}
+	created, path := []*modelSpool{s}, "/api/v1/spools"
 	if u.chance(20) { // several equal spools
 		created = append(created, &modelSpool{})
 		body["quantity"] = len(created)
+		path += "/batch"
 	}
-	out, a := u.call("create spool", "POST", "/api/v1/spools", body)
+	out, a := u.call("create spool", "POST", path, body)
 	u.wantOutcome("create spool", out, a, "ok")
 	responses := []object{a}
 	if len(created) > 1 {

@@ -22,7 +22,7 @@ func insertSpools(t *testing.T, c *testkit.Client, n int) (ids []string) {
 	t.Helper()
 	for n > 0 {
 		most := min(n, 100)
-		list := c.Post(t, spools, spool(j{"quantity": most, "purchase_price": 20})).Want(201).List("items")
+		list := c.Post(t, spools+"/batch", spool(j{"quantity": most, "purchase_price": 20})).Want(201).List("items")
 		for _, s := range list {
 			ids = append(ids, s.(map[string]any)["id"].(string))
 		}

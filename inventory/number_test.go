@@ -41,7 +41,7 @@ func TestSpoolNumbers(t *testing.T) {
 	api := testkit.New(t, testkit.Options{}, inventory.Routes)
 	c, other := api.Operator(t), api.Operator(t)
 	first := c.Post(t, spools, spool(j{"number": 77})).Want(201).Shows(map[string]string{"number": "1"}).ID()
-	c.Post(t, spools, spool(j{"quantity": 3})).Want(201).
+	c.Post(t, spools+"/batch", spool(j{"quantity": 3})).Want(201).
 		Shows(map[string]string{"items.0.number": "2", "items.1.number": "3", "items.2.number": "4"})
 	last := c.Get(t, query("number", 4)).Want(200).Shows(map[string]string{"total": "1", "items.0.number": "4"})
 	c.Delete(t, spools+"/"+last.Text("items.0.id")).Want(204)
@@ -81,7 +81,7 @@ func TestConcurrentNumbers(t *testing.T) {
 					t.Error(err)
 				}
 			case 1:
-				if a, err := c.Send("POST", spools, spool(j{"quantity": 7})); err != nil || a.Status != 201 {
+				if a, err := c.Send("POST", spools+"/batch", spool(j{"quantity": 7})); err != nil || a.Status != 201 {
 					t.Errorf("%+v %v", a, err)
 				}
 			default:

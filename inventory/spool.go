@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"spoolwright/db"
@@ -31,6 +32,7 @@ func Routes(d *db.DB) []server.Route {
 		server.Op("POST /api/v1/spools", server.Write, server.Handle(h.create), createDoc),
 		server.Op("PATCH /api/v1/spools", server.Write, server.Handle(h.updateMany), updateManyDoc),
 		server.Op("DELETE /api/v1/spools", server.Write, server.Handle(h.deleteMany), deleteManyDoc),
+		server.Op("POST /api/v1/spools/batch", server.Write, server.Handle(h.createBatch), createBatchDoc),
 		server.Op("POST /api/v1/spools/import", server.Write,
 			server.HandleText("text/csv", importExample, h.prepareImport, h.importSpools), importDoc),
 		server.Op("GET /api/v1/spools/export", server.Read, Export.Endpoint(d, "spools"), exportDoc),
@@ -239,22 +241,53 @@ func (s *Spool) Check(problems *server.Problems) {
 	}
 }
 
-// SpoolCreate is the body of a request that creates spools.
-type SpoolCreate struct {
+// SpoolBatch is the body of a request that creates several equal spools.
+type SpoolBatch struct {
+	Quantity server.Optional[int64] `json:"quantity" rule:"required,writeOnly,minimum=1,maximum=100"`
 	Spool
-	Quantity server.Optional[int64] `json:"quantity" rule:"writeOnly,minimum=1,maximum=100"`
 }
+
+// CreatedSpools are the spools that a request has created.
+type CreatedSpools struct {
+	Items []Spool `json:"items" rule:"readOnly,notNull"`
+}
+
+const initialWeight = "`remaining_weight_grams` is `net_weight_grams` by default. It is the first entry of the usage " +
+	"ledger."
 
 var createDoc = &server.Doc{
-	ID: "createSpool", Tag: tag, Summary: "Create a spool, or several equal ones",
-	Description: "`remaining_weight_grams` is `net_weight_grams` by default. It is the first entry of the usage " +
-		"ledger.\n\n" +
-		"With `quantity`, the operation creates that many equal spools, all or none, and returns a list of them, also " +
-		"for a `quantity` of 1. The `Location` is then that of the list of spools.",
+	ID: "createSpool", Tag: tag, Summary: "Create a spool",
+	Description: initialWeight + " `createSpoolBatch` creates several equal spools.",
 }
 
-func (h handlers) create(ctx context.Context, r *server.Request[SpoolCreate]) (server.CreatedMany[Spool], error) {
-	in, quantity := &r.In, r.In.Quantity.Or(1)
+func (h handlers) create(ctx context.Context, r *server.Request[Spool]) (server.Created[Spool], error) {
+	spool, err := insert(&r.In, 1)
+	if err != nil {
+		return nil, err
+	}
+	return h.write(ctx, spool)
+}
+
+var createBatchDoc = &server.Doc{
+	ID: "createSpoolBatch", Tag: tag, Summary: "Create several equal spools",
+	Description: "Creates `quantity` equal spools, all or none. " + initialWeight + " The `Location` is the list of spools.",
+}
+
+func (h handlers) createBatch(
+	ctx context.Context, r *server.Request[SpoolBatch],
+) (server.Created[CreatedSpools], error) {
+	spools, err := insert(&r.In.Spool, *r.In.Quantity.Value)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := h.write(ctx, spools); err != nil {
+		return nil, err
+	}
+	return slices.Concat([]byte(`{"items":`), spools.Array(), []byte(`}`)), nil
+}
+
+// insert returns a statement that creates equal spools, and returns them in the order of their ids.
+func insert(in *Spool, quantity int64) (*db.Stmt, error) {
 	ids := make([]string, quantity)
 	for i := range ids {
 		ids[i] = db.NewID()
@@ -267,16 +300,17 @@ func (h handlers) create(ctx context.Context, r *server.Request[SpoolCreate]) (s
 	for _, name := range inputNames {
 		args = append(args, row[name])
 	}
-	spool := newSpools(`
+	return db.SQL(`
+		with spool as (
 			insert into spools (id, `+inputColumns+`)
 			select list.id::uuid, `+inputValues+`
-			from json_array_elements_text($1::json) list (id)`).
-		statement(`select `+spoolColumns+` from spool order by id`, args...)
-	one, err := h.write(ctx, spool.Expect(len(ids)))
-	if err != nil || in.Quantity.IsNull() {
-		return one, err
-	}
-	return server.NewPage(spool.Array(), quantity, 0, quantity), nil
+			from json_array_elements_text($1::json) list (id)
+			returning `+spoolColumns+`
+		), entry as (
+			insert into spool_usage (spool_id, kind, before_grams, after_grams)
+			select id, 'created', 0, remaining_weight_grams from spool
+		)
+		select * from spool order by id`, args...).Expect(len(ids)), nil
 }
 
 var updateDoc = &server.Doc{

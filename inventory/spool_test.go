@@ -492,7 +492,8 @@ func TestCreateSeveralSpools(t *testing.T) {
 	c := operator(t)
 	fields := spool(j{"brand": "Prusament", "purchase_price": 29.99, "remaining_weight_grams": 950, "notes": "box of 10"})
 	fields["quantity"] = 10
-	created := c.Post(t, spools, fields).Want(201).Shows(map[string]string{"total": "10", "skip": "0", "limit": "10"})
+	const batch = spools + "/batch"
+	created := c.Post(t, batch, fields).Want(201)
 	if got := created.Header.Get("Location"); got != spools {
 		t.Errorf("the Location is %s, want %s", got, spools)
 	}
@@ -518,18 +519,20 @@ func TestCreateSeveralSpools(t *testing.T) {
 	}
 	c.Get(t, spools).Want(200).Shows(map[string]string{"total": "10"})
 
-	c.Post(t, spools, spool(j{"quantity": 1})).Want(201).Shows(map[string]string{"total": "1", "limit": "1",
-		"items.0.remaining_weight_grams": "1000"})
-	c.Post(t, spools, spool(j{"quantity": nil})).Want(201).ID()
-	c.Post(t, spools, spool(j{"quantity": 100})).Want(201).Shows(map[string]string{"total": "100", "limit": "100"})
-	c.Get(t, spools).Want(200).Shows(map[string]string{"total": "112"})
-	for _, quantity := range []any{0, 101, 2.5, "2", true} {
-		c.Post(t, spools, spool(j{"quantity": quantity})).Fields("quantity")
+	c.Post(t, batch, spool(j{"quantity": 1})).Want(201).Shows(map[string]string{"items.0.remaining_weight_grams": "1000"})
+	if n := len(c.Post(t, batch, spool(j{"quantity": 100})).Want(201).List("items")); n != 100 {
+		t.Errorf("%d spools were created, want 100", n)
 	}
-	c.Post(t, spools, spool(j{"quantity": 2, "net_weight_grams": 0.000001, "purchase_price": 1_000_000})).
+	c.Get(t, spools).Want(200).Shows(map[string]string{"total": "111"})
+	for _, quantity := range []any{0, 101, 2.5, "2", true, nil} {
+		c.Post(t, batch, spool(j{"quantity": quantity})).Fields("quantity")
+	}
+	c.Post(t, batch, spool(nil)).Fields("quantity")
+	c.Post(t, spools, spool(j{"quantity": 1})).Fields("quantity")
+	c.Post(t, batch, spool(j{"quantity": 2, "net_weight_grams": 0.000001, "purchase_price": 1_000_000})).
 		Fields("purchase_price")
 	c.Patch(t, spools+"/"+last, j{"quantity": 3}).Fields("quantity")
-	c.Get(t, spools).Want(200).Shows(map[string]string{"total": "112"})
+	c.Get(t, spools).Want(200).Shows(map[string]string{"total": "111"})
 }
 
 func TestHideAndRestoreSpool(t *testing.T) {
@@ -586,7 +589,7 @@ func TestHideAndRestoreSpool(t *testing.T) {
 func TestConcurrentHideAndRestore(t *testing.T) {
 	t.Parallel()
 	c := operator(t)
-	created := c.Post(t, spools, spool(j{"quantity": 3})).Want(201)
+	created := c.Post(t, spools+"/batch", spool(j{"quantity": 3})).Want(201)
 	var all sync.WaitGroup
 	for n := range 6 {
 		all.Go(func() {

@@ -291,9 +291,10 @@ func (o *operation) response(c call, body []byte, existing bool) (Response, erro
 	}
 	var created struct{ ID string }
 	err := json.Unmarshal(body, &created)
-	answer.Location = o.path(c)
-	if created.ID != "" {
-		answer.Location += "/" + created.ID
+	if created.ID == "" {
+		answer.Location = path.Dir(o.path(c))
+	} else {
+		answer.Location = o.path(c) + "/" + created.ID
 	}
 	return answer, err
 }

@@ -117,12 +117,9 @@ type (
 	OK[T any]   []byte // 200 with a resource
 	Page[T any] []byte // 200 with a list; ListPage makes it
 
-	// Created is a 201 with a resource. The Location is the request's path followed by the resource's id.
+	// Created is a 201 with a resource. The Location is the request's path followed by the resource's id. If T has no id,
+	// because it has several new resources, the Location is their list: the path without its last part.
 	Created[T any] []byte
-
-	// CreatedMany is a 201 with a resource, or with a list of resources; NewPage makes it. The Location of the list is
-	// the request's path.
-	CreatedMany[T any] []byte
 
 	// CreatedOrExisting is a Created, or a 200 with a resource that an equal request has created before: see
 	// Request.Existing.
@@ -142,15 +139,11 @@ type Outcome struct {
 	Status   int
 	Item     reflect.Type // of the resource, or of a list's items; nil without a body
 	List     bool
-	Either   bool // a resource or a list
 	Existing bool // the status may also be 200
 }
 
 func (OK[T]) outcome() Outcome      { return Outcome{Status: 200, Item: reflect.TypeFor[T]()} }
 func (Created[T]) outcome() Outcome { return Outcome{Status: 201, Item: reflect.TypeFor[T]()} }
-func (CreatedMany[T]) outcome() Outcome {
-	return Outcome{Status: 201, Item: reflect.TypeFor[T](), Either: true}
-}
 func (CreatedOrExisting[T]) outcome() Outcome {
 	return Outcome{Status: 201, Item: reflect.TypeFor[T](), Existing: true}
 }

@@ -125,10 +125,6 @@ func (d *document) responses(route server.Route, guarded, tagged bool) object {
 				{"next", nil}}
 		}
 		schema := ref("schemas", name)
-		if e.Out.Either {
-			success[0].value = "Created; a list if the request is for several"
-			schema = ref("schemas", d.either(name))
-		}
 		success.add("content", object{{"application/json", object{{"schema", schema}, {"example", example}}}})
 	}
 	if media := e.File(); media != "" {

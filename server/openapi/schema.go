@@ -100,17 +100,6 @@ func (d *document) page(item string) string {
 	return name
 }
 
-// either adds the schema of a resource or a page of a list of them and returns its name. It is not part of the
-// response, because some generators make no methods for a nameless union. Item is the name of the resource's schema.
-func (d *document) either(item string) string {
-	name := item + "OrList"
-	if page := d.page(item); d.begin(name, nil, "either "+item) {
-		d.schemas[name] = object{{"oneOf", []object{ref("schemas", item), ref("schemas", page)}}}
-		d.order = append(d.order, name)
-	}
-	return name
-}
-
 // source is the type of a schema and its use.
 type source struct {
 	kind reflect.Type

@@ -16,9 +16,10 @@ from farm.api.production_runs import (
     get_production_run,
     update_production_run_material,
 )
-from farm.api.spools import create_spool, deduct_spool, list_spools
+from farm.api.spools import create_spool, create_spool_batch, deduct_spool, list_spools
 from farm.models import (
     CompleteRequest,
+    CreatedSpools,
     Credentials,
     Deduction,
     MaterialType,
@@ -26,8 +27,8 @@ from farm.models import (
     RunMaterialCreate,
     RunMaterialUpdate,
     RunStatus,
+    SpoolBatchCreate,
     SpoolCreate,
-    SpoolList,
 )
 
 url = os.environ["FARM_URL"]
@@ -40,8 +41,8 @@ entry = dict(
     material_type=MaterialType.PETG, color="Jet Black", diameter_mm=1.75, net_weight_grams=1000, purchase_price=29.99
 )
 spool = create_spool.sync(client=farm, body=SpoolCreate(brand=brand, **entry))
-several = create_spool.sync(client=farm, body=SpoolCreate(quantity=2, **entry))
-assert isinstance(several, SpoolList) and len(several.items) == 2, several
+several = create_spool_batch.sync(client=farm, body=SpoolBatchCreate(quantity=2, **entry))
+assert isinstance(several, CreatedSpools) and len(several.items) == 2, several
 assert spool.diameter_mm == 1.75, spool
 found = list_spools.sync(client=farm, brand=brand, in_stock=True)
 

@@ -19,9 +19,9 @@ spools, runs = farm.SpoolsApi(client), farm.ProductionRunsApi(client)
 
 brand = f"Brand {uuid.uuid4()}"
 entry = dict(material_type="PETG", color="Jet Black", diameter_mm=1.75, net_weight_grams=1000, purchase_price=29.99)
-spool = spools.create_spool(farm.SpoolCreate(brand=brand, **entry)).actual_instance
-several = spools.create_spool(farm.SpoolCreate(quantity=2, **entry)).actual_instance
-assert isinstance(several, farm.SpoolList) and len(several.items) == 2, several
+spool = spools.create_spool(farm.SpoolCreate(brand=brand, **entry))
+several = spools.create_spool_batch(farm.SpoolBatchCreate(quantity=2, **entry))
+assert isinstance(several, farm.CreatedSpools) and len(several.items) == 2, several
 assert spool.diameter_mm == 1.75, spool
 found = spools.list_spools(brand=brand, in_stock=True)
 

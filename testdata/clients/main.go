@@ -50,20 +50,18 @@ func main() {
 		PurchasePrice: new(29.99),
 	}
 	created := must(client.CreateSpoolWithResponse(ctx, &api.CreateSpoolParams{IdempotencyKey: &key}, entry))
-	one := ok(created.JSON201, created.Body)
-	spool := must(one.AsSpool())
+	spool := ok(created.JSON201, created.Body)
 	repeated := must(client.CreateSpoolWithResponse(ctx, &api.CreateSpoolParams{IdempotencyKey: &key}, entry))
 	location := created.HTTPResponse.Header.Get("Location")
 	same := ok(repeated.JSON201, repeated.Body)
-	if must(same.AsSpool()).Id != spool.Id || location != "/api/v1/spools/"+spool.Id.String() {
+	if same.Id != spool.Id || location != "/api/v1/spools/"+spool.Id.String() {
 		log.Fatal("a repeated request has created another spool, or its Location is wrong")
 	}
 
-	several := must(client.CreateSpoolWithResponse(ctx, &api.CreateSpoolParams{}, api.SpoolCreate{
-		MaterialType: api.PETG, Color: "Jet Black", DiameterMm: 1.75, NetWeightGrams: 1000, Quantity: new(2),
+	several := must(client.CreateSpoolBatchWithResponse(ctx, &api.CreateSpoolBatchParams{}, api.SpoolBatchCreate{
+		MaterialType: api.PETG, Color: "Jet Black", DiameterMm: 1.75, NetWeightGrams: 1000, Quantity: 2,
 	}))
-	spools := ok(several.JSON201, several.Body)
-	if items := must(spools.AsSpoolList()).Items; len(items) != 2 {
+	if items := ok(several.JSON201, several.Body).Items; len(items) != 2 {
 		log.Fatalf("%d spools were created, want 2", len(items))
 	}
 

@@ -149,7 +149,6 @@ type method struct {
 	csvBody    bool
 	csvResult  bool
 	result     string // name of the schema of the result; "" if the response has no content
-	many       string // name of the list that the operation returns if the body has a quantity, or ""
 	item       string // name of the schema of the items if the result is a list with ids, or ""
 	cursor     bool   // the list has the query parameter after, and the field next
 	etag       bool   // the response has an ETag
@@ -327,10 +326,7 @@ func (a *api) method(d *document, g *group, verb, path string, item pathItem, op
 			continue
 		}
 		m.result = refName(content.Schema.Ref)
-		result := a.schemas.of[m.result]
-		if result != nil && len(result.OneOf) == 2 && m.body != nil && m.body.Properties.of["quantity"] != nil {
-			m.result, m.many = refName(result.OneOf[0].Ref), refName(result.OneOf[1].Ref)
-		} else if m.result != "" && verb == "GET" {
+		if m.result != "" && verb == "GET" {
 			m.item, m.cursor = a.listOf(m)
 		}
 		if m.etag {
@@ -448,7 +444,7 @@ func (a *api) collect() {
 				top[m.bodyName] = true
 				visit(m.body, in)
 			}
-			for _, name := range []string{m.result, m.many} {
+			for _, name := range []string{m.result} {
 				if name != "" {
 					visit(&schema{Ref: name}, out)
 				}

@@ -345,17 +345,7 @@ func (a *api) pyMethod(w *writer, m *method) {
 		}
 		slices.SortStableFunc(body, func(x, y pyArgument) int { return strings.Compare(x.value, y.value) })
 	}
-	if m.many == "" {
-		a.pyOne(w, m, name, m.result, target, path, query, body)
-	} else {
-		isQuantity := func(arg pyArgument) bool { return arg.key == "quantity" }
-		a.pyOne(w, m, name, m.result, target, path, query, slices.DeleteFunc(slices.Clone(body), isQuantity))
-		i := slices.IndexFunc(body, isQuantity)
-		quantity := body[i]
-		quantity.annotation, quantity.value = "int", ""
-		all := append([]pyArgument{quantity}, slices.DeleteFunc(slices.Clone(body), isQuantity)...)
-		a.pyOne(w, m, name+"_many", m.many, target, path, query, all)
-	}
+	a.pyOne(w, m, name, m.result, target, path, query, body)
 	if m.item != "" {
 		a.pyIterate(w, m, target, path, query)
 	}

@@ -305,16 +305,7 @@ func (t *tsGenerator) method(w *writer, m *method) {
 		w.f("    return this.#client.call(%s, { %s }, options);\n  }\n", call, strings.Join(parts, ", "))
 	}
 	name := camel(m.words)
-	if m.many == "" {
-		write(name, m.doc, result, params)
-	} else {
-		input := t.inputName(m.bodyName)
-		replace := func(with string) []string {
-			return append(slices.Clone(params[:len(params)-1]), "input: "+with)
-		}
-		write(name, m.doc, result, replace(fmt.Sprintf("Omit<%s, \"quantity\">", input)))
-		write(name+"Many", m.doc, t.result(m.many, "Decimals[M]"), replace(input+" & { quantity: number }"))
-	}
+	write(name, m.doc, result, params)
 	if m.item != "" {
 		var params []string
 		for _, p := range m.pathParams {

@@ -90,6 +90,8 @@ class UserAccount:
     """A disabled user cannot log in. Default: false."""
     created_at: _dt.datetime
     """When the user was created."""
+    etag: str | None = field(default=None, compare=False)
+    """The version of the resource, for ``if_match``. None in lists, and where the service sends none."""
 
 
 def _UserAccount(d: Any, etag: str | None = None) -> UserAccount:
@@ -101,6 +103,7 @@ def _UserAccount(d: Any, etag: str | None = None) -> UserAccount:
         role=get("role"),
         disabled=get("disabled"),
         created_at=_core.timestamp(get("created_at")),
+        etag=etag,
     )
 
 
@@ -155,6 +158,8 @@ class AccessKey:
     """When the key was last used, at most 15 minutes too early."""
     revoked_at: _dt.datetime | None
     """When the key was revoked."""
+    etag: str | None = field(default=None, compare=False)
+    """The version of the resource, for ``if_match``. None in lists, and where the service sends none."""
 
 
 def _AccessKey(d: Any, etag: str | None = None) -> AccessKey:
@@ -169,6 +174,7 @@ def _AccessKey(d: Any, etag: str | None = None) -> AccessKey:
         expires_at=_core.timestamp(get("expires_at")),
         last_used_at=_core.timestamp(get("last_used_at")),
         revoked_at=_core.timestamp(get("revoked_at")),
+        etag=etag,
     )
 
 
@@ -382,6 +388,21 @@ def _BulkResult(d: Any, etag: str | None = None) -> BulkResult:
         matched=get("matched"),
         changed=get("changed"),
         dry_run=get("dry_run"),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreatedSpools:
+    """The type `CreatedSpools` of the API."""
+
+    items: tuple[Spool, ...]
+    """The new spools, in the order of their numbers."""
+
+
+def _CreatedSpools(d: Any, etag: str | None = None) -> CreatedSpools:
+    get = d.get
+    return CreatedSpools(
+        items=_core.each(_Spool, get("items")),
     )
 
 
@@ -1704,6 +1725,8 @@ class StockLevel:
     """Time of creation."""
     updated_at: _dt.datetime
     """Time of the last change of the level itself."""
+    etag: str | None = field(default=None, compare=False)
+    """The version of the resource, for ``if_match``. None in lists, and where the service sends none."""
 
 
 def _StockLevel(d: Any, etag: str | None = None) -> StockLevel:
@@ -1723,6 +1746,7 @@ def _StockLevel(d: Any, etag: str | None = None) -> StockLevel:
         low_since=_core.timestamp(get("low_since")),
         created_at=_core.timestamp(get("created_at")),
         updated_at=_core.timestamp(get("updated_at")),
+        etag=etag,
     )
 
 
@@ -3135,6 +3159,7 @@ class UsersResource:
         role: Role | Unset = UNSET,
         disabled: bool | Unset = UNSET,
         password: str | Unset = UNSET,
+        if_match: str | None = None,
     ) -> UserAccount:
         """Update a user.
 
@@ -3152,6 +3177,8 @@ class UsersResource:
         :param role: viewer reads, operator also writes, admin also manages users.
         :param disabled: A disabled user cannot log in. Default: false.
         :param password: Never returned.
+        :param if_match: The ``etag`` of the resource as you know it. If the resource has changed since, the call
+        raises PreconditionFailedError and changes nothing.
         """
         return self._client._call(
             "PATCH",
@@ -3164,6 +3191,7 @@ class UsersResource:
                 "disabled": disabled,
                 "password": password,
             },
+            if_match=if_match,
         )
 
 
@@ -3313,6 +3341,7 @@ class ApiKeysResource:
         name: str | Unset = UNSET,
         role: Literal["viewer", "operator", "printer"] | Unset = UNSET,
         expires_at: _dt.datetime | None | Unset = UNSET,
+        if_match: str | None = None,
     ) -> AccessKey:
         """Update an API key.
 
@@ -3325,6 +3354,8 @@ class ApiKeysResource:
         :param name: What the key is for.
         :param role: viewer reads, operator also writes, printer only reports what a printer uses.
         :param expires_at: When the key stops working. Default: never.
+        :param if_match: The ``etag`` of the resource as you know it. If the resource has changed since, the call
+        raises PreconditionFailedError and changes nothing.
         """
         return self._client._call(
             "PATCH",
@@ -3335,11 +3366,14 @@ class ApiKeysResource:
                 "role": role,
                 "expires_at": expires_at,
             },
+            if_match=if_match,
         )
 
     def revoke(
         self,
         id: str,
+        *,
+        if_match: str | None = None,
     ) -> None:
         """Revoke an API key.
 
@@ -3348,11 +3382,14 @@ class ApiKeysResource:
         Requires the role `admin`.
 
         :param id: The id of the api key, a UUID.
+        :param if_match: The ``etag`` of the resource as you know it. If the resource has changed since, the call
+        raises PreconditionFailedError and changes nothing.
         """
         return self._client._call(
             "DELETE",
             f"/api-keys/{_core.segment(id)}",
             _core.nothing,
+            if_match=if_match,
         )
 
     def rotate(
@@ -3561,12 +3598,10 @@ class SpoolsResource:
         archived: bool | None = None,
         idempotency_key: str | None = None,
     ) -> Spool:
-        """Create a spool, or several equal ones.
+        """Create a spool.
 
         `remaining_weight_grams` is `net_weight_grams` by default. It is the first entry of the usage ledger.
-
-        With `quantity`, the operation creates that many equal spools, all or none, and returns a list of them,
-        also for a `quantity` of 1. The `Location` is then that of the list of spools.
+        `createSpoolBatch` creates several equal spools.
 
         Requires the role `operator` or `admin`.
 
@@ -3597,88 +3632,6 @@ class SpoolsResource:
             "/spools",
             _Spool,
             body={
-                "material_type": material_type,
-                "color": color,
-                "diameter_mm": diameter_mm,
-                "net_weight_grams": net_weight_grams,
-                "brand": UNSET if brand is None else brand,
-                "color_hex": UNSET if color_hex is None else color_hex,
-                "finish": UNSET if finish is None else finish,
-                "remaining_weight_grams": UNSET if remaining_weight_grams is None else remaining_weight_grams,
-                "spool_weight_grams": UNSET if spool_weight_grams is None else spool_weight_grams,
-                "purchase_price": UNSET if purchase_price is None else purchase_price,
-                "supplier": UNSET if supplier is None else supplier,
-                "purchase_date": UNSET if purchase_date is None else purchase_date,
-                "notes": UNSET if notes is None else notes,
-                "location": UNSET if location is None else location,
-                "lot_number": UNSET if lot_number is None else lot_number,
-                "density_g_cm3": UNSET if density_g_cm3 is None else density_g_cm3,
-                "archived": UNSET if archived is None else archived,
-            },
-            idempotency_key=idempotency_key or _core.new_key(),
-        )
-
-    def create_many(
-        self,
-        *,
-        quantity: int,
-        material_type: MaterialType,
-        color: str,
-        diameter_mm: DecimalInput,
-        net_weight_grams: DecimalInput,
-        brand: str | None = None,
-        color_hex: str | None = None,
-        finish: str | None = None,
-        remaining_weight_grams: DecimalInput | None = None,
-        spool_weight_grams: DecimalInput | None = None,
-        purchase_price: DecimalInput | None = None,
-        supplier: str | None = None,
-        purchase_date: _dt.date | None = None,
-        notes: str | None = None,
-        location: str | None = None,
-        lot_number: str | None = None,
-        density_g_cm3: DecimalInput | None = None,
-        archived: bool | None = None,
-        idempotency_key: str | None = None,
-    ) -> SpoolList:
-        """Create a spool, or several equal ones.
-
-        `remaining_weight_grams` is `net_weight_grams` by default. It is the first entry of the usage ledger.
-
-        With `quantity`, the operation creates that many equal spools, all or none, and returns a list of them,
-        also for a `quantity` of 1. The `Location` is then that of the list of spools.
-
-        Requires the role `operator` or `admin`.
-
-        :param quantity: Number of equal spools to create. If it is present, the response is a list.
-        :param material_type: Type of filament.
-        :param color: Name of the colour.
-        :param diameter_mm: Filament diameter in millimetres. One of 1.75, 2.85.
-        :param net_weight_grams: Grams of filament on a full spool.
-        :param brand: Name of the manufacturer.
-        :param color_hex: The colour as #RRGGBB.
-        :param finish: Free text such as Matte, Glossy or Silk.
-        :param remaining_weight_grams: Grams of filament left; net_weight_grams by default. The usage ledger
-        records every change.
-        :param spool_weight_grams: Weight of the empty spool in grams.
-        :param purchase_price: Price of the spool.
-        :param supplier: Name of the supplier.
-        :param purchase_date: Date of purchase.
-        :param notes: Free text.
-        :param location: Where the spool is.
-        :param lot_number: Lot number of the manufacturer.
-        :param density_g_cm3: Density of the filament in g/cm³; null: the usual density of the material.
-        :param archived: Whether the spool is archived. Lists leave archived spools out by default, and they are
-        not in stock for prices.
-        :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
-        a key.
-        """
-        return self._client._call(
-            "POST",
-            "/spools",
-            _SpoolList,
-            body={
-                "quantity": quantity,
                 "material_type": material_type,
                 "color": color,
                 "diameter_mm": diameter_mm,
@@ -3776,6 +3729,86 @@ class SpoolsResource:
                 "filter": UNSET if filter is None else filter,
                 "dry_run": UNSET if dry_run is None else dry_run,
             },
+        )
+
+    def create_batch(
+        self,
+        *,
+        quantity: int,
+        material_type: MaterialType,
+        color: str,
+        diameter_mm: DecimalInput,
+        net_weight_grams: DecimalInput,
+        brand: str | None = None,
+        color_hex: str | None = None,
+        finish: str | None = None,
+        remaining_weight_grams: DecimalInput | None = None,
+        spool_weight_grams: DecimalInput | None = None,
+        purchase_price: DecimalInput | None = None,
+        supplier: str | None = None,
+        purchase_date: _dt.date | None = None,
+        notes: str | None = None,
+        location: str | None = None,
+        lot_number: str | None = None,
+        density_g_cm3: DecimalInput | None = None,
+        archived: bool | None = None,
+        idempotency_key: str | None = None,
+    ) -> CreatedSpools:
+        """Create several equal spools.
+
+        Creates `quantity` equal spools, all or none. `remaining_weight_grams` is `net_weight_grams` by default. It
+        is the first entry of the usage ledger. The `Location` is the list of spools.
+
+        Requires the role `operator` or `admin`.
+
+        :param quantity: Number of equal spools to create.
+        :param material_type: Type of filament.
+        :param color: Name of the colour.
+        :param diameter_mm: Filament diameter in millimetres. One of 1.75, 2.85.
+        :param net_weight_grams: Grams of filament on a full spool.
+        :param brand: Name of the manufacturer.
+        :param color_hex: The colour as #RRGGBB.
+        :param finish: Free text such as Matte, Glossy or Silk.
+        :param remaining_weight_grams: Grams of filament left; net_weight_grams by default. The usage ledger
+        records every change.
+        :param spool_weight_grams: Weight of the empty spool in grams.
+        :param purchase_price: Price of the spool.
+        :param supplier: Name of the supplier.
+        :param purchase_date: Date of purchase.
+        :param notes: Free text.
+        :param location: Where the spool is.
+        :param lot_number: Lot number of the manufacturer.
+        :param density_g_cm3: Density of the filament in g/cm³; null: the usual density of the material.
+        :param archived: Whether the spool is archived. Lists leave archived spools out by default, and they are
+        not in stock for prices.
+        :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
+        a key.
+        """
+        return self._client._call(
+            "POST",
+            "/spools/batch",
+            _CreatedSpools,
+            body={
+                "quantity": quantity,
+                "material_type": material_type,
+                "color": color,
+                "diameter_mm": diameter_mm,
+                "net_weight_grams": net_weight_grams,
+                "brand": UNSET if brand is None else brand,
+                "color_hex": UNSET if color_hex is None else color_hex,
+                "finish": UNSET if finish is None else finish,
+                "remaining_weight_grams": UNSET if remaining_weight_grams is None else remaining_weight_grams,
+                "spool_weight_grams": UNSET if spool_weight_grams is None else spool_weight_grams,
+                "purchase_price": UNSET if purchase_price is None else purchase_price,
+                "supplier": UNSET if supplier is None else supplier,
+                "purchase_date": UNSET if purchase_date is None else purchase_date,
+                "notes": UNSET if notes is None else notes,
+                "location": UNSET if location is None else location,
+                "lot_number": UNSET if lot_number is None else lot_number,
+                "density_g_cm3": UNSET if density_g_cm3 is None else density_g_cm3,
+                "archived": UNSET if archived is None else archived,
+            },
+            idempotency_key=idempotency_key or _core.new_key(),
         )
 
     def import_csv(
@@ -6186,6 +6219,7 @@ class StockLevelsResource:
         color: str | None | Unset = UNSET,
         brand: str | None | Unset = UNSET,
         minimum_grams: DecimalInput | Unset = UNSET,
+        if_match: str | None = None,
     ) -> StockLevel:
         """Update a stock level.
 
@@ -6205,6 +6239,8 @@ class StockLevelsResource:
         :param color: The colour, ignoring case; null for all colours.
         :param brand: The brand, ignoring case; null for all brands.
         :param minimum_grams: Grams that should be available.
+        :param if_match: The ``etag`` of the resource as you know it. If the resource has changed since, the call
+        raises PreconditionFailedError and changes nothing.
         """
         return self._client._call(
             "PATCH",
@@ -6216,22 +6252,28 @@ class StockLevelsResource:
                 "brand": brand,
                 "minimum_grams": minimum_grams,
             },
+            if_match=if_match,
         )
 
     def delete(
         self,
         id: str,
+        *,
+        if_match: str | None = None,
     ) -> None:
         """Remove a stock level.
 
         Requires the role `operator` or `admin`.
 
         :param id: The id of the stock level, a UUID.
+        :param if_match: The ``etag`` of the resource as you know it. If the resource has changed since, the call
+        raises PreconditionFailedError and changes nothing.
         """
         return self._client._call(
             "DELETE",
             f"/stock-levels/{_core.segment(id)}",
             _core.nothing,
+            if_match=if_match,
         )
 
 
@@ -6686,6 +6728,7 @@ __all__ = [
     "CostBreakdown",
     "CostChanged",
     "Costs",
+    "CreatedSpools",
     "Deducted",
     "Delivery",
     "DeliveryDetails",

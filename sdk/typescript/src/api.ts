@@ -237,6 +237,12 @@ export interface BulkResult {
   readonly dry_run: boolean;
 }
 
+/** The type `CreatedSpools` of the API. */
+export interface CreatedSpools<D = number> {
+  /** The new spools, in the order of their numbers. */
+  readonly items: readonly Spool<D>[];
+}
+
 /** The type `ImportedRow` of the API. */
 export interface ImportedRow {
   /** The line of the file on which the row starts. */
@@ -1491,8 +1497,6 @@ export interface SpoolCreate {
    * Whether the spool is archived. Lists leave archived spools out by default, and they are not in stock for prices.
    */
   archived?: boolean | null | undefined;
-  /** Number of equal spools to create. If it is present, the response is a list. */
-  quantity?: number | null | undefined;
 }
 
 /** The type `SpoolFilter` of the API, in request bodies. */
@@ -1597,6 +1601,48 @@ export interface SpoolRemoval {
   filter?: SpoolFilter | undefined;
   /** true: check the request and count the spools, but change nothing. */
   dry_run?: boolean | null | undefined;
+}
+
+/** The type `SpoolBatchCreate` of the API, in request bodies. */
+export interface SpoolBatchCreate {
+  /** Number of equal spools to create. */
+  quantity: number;
+  /** Type of filament. */
+  material_type: MaterialType;
+  /** Name of the manufacturer. */
+  brand?: string | null | undefined;
+  /** Name of the colour. */
+  color: string;
+  /** The colour as #RRGGBB. */
+  color_hex?: string | null | undefined;
+  /** Free text such as Matte, Glossy or Silk. */
+  finish?: string | null | undefined;
+  /** Filament diameter in millimetres. One of 1.75, 2.85. */
+  diameter_mm: Decimal;
+  /** Grams of filament on a full spool. */
+  net_weight_grams: Decimal;
+  /** Grams of filament left; net_weight_grams by default. The usage ledger records every change. */
+  remaining_weight_grams?: Decimal | null | undefined;
+  /** Weight of the empty spool in grams. */
+  spool_weight_grams?: Decimal | null | undefined;
+  /** Price of the spool. */
+  purchase_price?: Decimal | null | undefined;
+  /** Name of the supplier. */
+  supplier?: string | null | undefined;
+  /** Date of purchase. */
+  purchase_date?: string | null | undefined;
+  /** Free text. */
+  notes?: string | null | undefined;
+  /** Where the spool is. */
+  location?: string | null | undefined;
+  /** Lot number of the manufacturer. */
+  lot_number?: string | null | undefined;
+  /** Density of the filament in g/cm³; null: the usual density of the material. */
+  density_g_cm3?: Decimal | null | undefined;
+  /**
+   * Whether the spool is archived. Lists leave archived spools out by default, and they are not in stock for prices.
+   */
+  archived?: boolean | null | undefined;
 }
 
 /** The type `Deduction` of the API, in request bodies. */
@@ -2684,7 +2730,7 @@ export class UsersResource<M extends DecimalMode = "number"> {
   update(
     id: string,
     input: UserAccountUpdate,
-    options: RequestOptions = {},
+    options: RequestOptions & IfMatch = {},
   ): Promise<UserAccount> {
     return this.#client.call("PATCH", `/users/${segment(id)}`, { body: input }, options);
   }
@@ -2772,7 +2818,7 @@ export class ApiKeysResource<M extends DecimalMode = "number"> {
   update(
     id: string,
     input: AccessKeyUpdate,
-    options: RequestOptions = {},
+    options: RequestOptions & IfMatch = {},
   ): Promise<AccessKey> {
     return this.#client.call("PATCH", `/api-keys/${segment(id)}`, { body: input }, options);
   }
@@ -2786,7 +2832,7 @@ export class ApiKeysResource<M extends DecimalMode = "number"> {
    */
   revoke(
     id: string,
-    options: RequestOptions = {},
+    options: RequestOptions & IfMatch = {},
   ): Promise<void> {
     return this.#client.call("DELETE", `/api-keys/${segment(id)}`, {  }, options);
   }
@@ -2845,36 +2891,17 @@ export class SpoolsResource<M extends DecimalMode = "number"> {
   }
 
   /**
-   * Create a spool, or several equal ones.
+   * Create a spool.
    *
    * `remaining_weight_grams` is `net_weight_grams` by default. It is the first entry of the usage ledger.
-   *
-   * With `quantity`, the operation creates that many equal spools, all or none, and returns a list of them, also for
-   * a `quantity` of 1. The `Location` is then that of the list of spools.
+   * `createSpoolBatch` creates several equal spools.
    *
    * Requires the role `operator` or `admin`.
    */
   create(
-    input: Omit<SpoolCreate, "quantity">,
+    input: SpoolCreate,
     options: RequestOptions & Keyed = {},
   ): Promise<Spool<Decimals[M]>> {
-    return this.#client.call("POST", `/spools`, { body: input, keyed: true }, options);
-  }
-
-  /**
-   * Create a spool, or several equal ones.
-   *
-   * `remaining_weight_grams` is `net_weight_grams` by default. It is the first entry of the usage ledger.
-   *
-   * With `quantity`, the operation creates that many equal spools, all or none, and returns a list of them, also for
-   * a `quantity` of 1. The `Location` is then that of the list of spools.
-   *
-   * Requires the role `operator` or `admin`.
-   */
-  createMany(
-    input: SpoolCreate & { quantity: number },
-    options: RequestOptions & Keyed = {},
-  ): Promise<SpoolList<Decimals[M]>> {
     return this.#client.call("POST", `/spools`, { body: input, keyed: true }, options);
   }
 
@@ -2914,6 +2941,21 @@ export class SpoolsResource<M extends DecimalMode = "number"> {
     options: RequestOptions = {},
   ): Promise<BulkResult> {
     return this.#client.call("DELETE", `/spools`, { body: input }, options);
+  }
+
+  /**
+   * Create several equal spools.
+   *
+   * Creates `quantity` equal spools, all or none. `remaining_weight_grams` is `net_weight_grams` by default. It is
+   * the first entry of the usage ledger. The `Location` is the list of spools.
+   *
+   * Requires the role `operator` or `admin`.
+   */
+  createBatch(
+    input: SpoolBatchCreate,
+    options: RequestOptions & Keyed = {},
+  ): Promise<CreatedSpools<Decimals[M]>> {
+    return this.#client.call("POST", `/spools/batch`, { body: input, keyed: true }, options);
   }
 
   /**
@@ -4076,7 +4118,7 @@ export class StockLevelsResource<M extends DecimalMode = "number"> {
   update(
     id: string,
     input: StockLevelUpdate,
-    options: RequestOptions = {},
+    options: RequestOptions & IfMatch = {},
   ): Promise<StockLevel<Decimals[M]>> {
     return this.#client.call("PATCH", `/stock-levels/${segment(id)}`, { body: input }, options);
   }
@@ -4088,7 +4130,7 @@ export class StockLevelsResource<M extends DecimalMode = "number"> {
    */
   delete(
     id: string,
-    options: RequestOptions = {},
+    options: RequestOptions & IfMatch = {},
   ): Promise<void> {
     return this.#client.call("DELETE", `/stock-levels/${segment(id)}`, {  }, options);
   }

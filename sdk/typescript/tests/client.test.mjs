@@ -96,8 +96,8 @@ describe("calls", () => {
   test("several spools, nested lists, CSV", async () => {
     const color = `many ${Math.random()}`;
     const fields = { material_type: "PLA", color, diameter_mm: 1.75, net_weight_grams: 1000 };
-    const many = await direct.spools.createMany({ ...fields, quantity: 3 });
-    assert.equal(many.total, 3);
+    const many = await direct.spools.createBatch({ ...fields, quantity: 3 });
+    assert.equal(many.items.length, 3);
     const page = await direct.spools.list({ color, limit: 2, in_stock: true, sort_by: "number", sort_order: "asc" });
     assert.deepEqual(page.items.map((s) => s.id), many.items.slice(0, 2).map((s) => s.id));
     const run = await direct.productionRuns.create({ materials: [{ spool_id: many.items[0].id }] });
@@ -351,7 +351,7 @@ describe("iterators", () => {
     const fields = { material_type: "PLA", color, diameter_mm: 1.75, net_weight_grams: 1 };
     let ids = [];
     for (let i = 0; i < 6; i++) {
-      ids.push(...(await direct.spools.createMany({ ...fields, quantity: 100 })).items.map((s) => s.id));
+      ids.push(...(await direct.spools.createBatch({ ...fields, quantity: 100 })).items.map((s) => s.id));
     }
     for (const order of [{}, { sort_by: "brand", sort_order: "asc" }]) {
       const stay = new Set(ids);
@@ -363,7 +363,7 @@ describe("iterators", () => {
           const victims = shuffled([...stay]).slice(0, 30);
           for (const id of victims) stay.delete(id);
           await Promise.all(victims.map((id) => direct.spools.delete(id)));
-          await direct.spools.createMany({ ...fields, quantity: 7 });
+          await direct.spools.createBatch({ ...fields, quantity: 7 });
         }
       }
       assert.equal(new Set(got).size, got.length);
@@ -376,7 +376,7 @@ describe("iterators", () => {
     const color = `shrink ${Math.random()}`;
     const fields = { material_type: "PLA", color, diameter_mm: 1.75, net_weight_grams: 1, quantity: 100 };
     const ids = [];
-    for (let i = 0; i < 3; i++) ids.push(...(await direct.spools.createMany(fields)).items.map((s) => s.id));
+    for (let i = 0; i < 3; i++) ids.push(...(await direct.spools.createBatch(fields)).items.map((s) => s.id));
     ids.reverse();
     const iterator = direct.spools.iterate({ color });
     const got = [];

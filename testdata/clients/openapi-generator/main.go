@@ -35,10 +35,9 @@ func main() {
 	brand := "Brand " + time.Now().Format(time.RFC3339Nano)
 	entry.SetBrand(brand)
 	entry.SetPurchasePrice(29.99)
-	spool := must(client.SpoolsAPI.CreateSpool(ctx).SpoolCreate(entry).Execute()).Spool
-	several := *api.NewSpoolCreate(api.MATERIALTYPE_PETG, "Jet Black", 1.75, 1000)
-	several.SetQuantity(2)
-	list := must(client.SpoolsAPI.CreateSpool(ctx).SpoolCreate(several).Execute()).SpoolList
+	spool := must(client.SpoolsAPI.CreateSpool(ctx).SpoolCreate(entry).Execute())
+	several := *api.NewSpoolBatchCreate(2, api.MATERIALTYPE_PETG, "Jet Black", 1.75, 1000)
+	list := must(client.SpoolsAPI.CreateSpoolBatch(ctx).SpoolBatchCreate(several).Execute())
 	if len(list.Items) != 2 || spool.DiameterMm != 1.75 {
 		log.Fatalf("the spools are %+v and %+v", spool, list)
 	}
