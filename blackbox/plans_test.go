@@ -37,12 +37,13 @@ func isJoined(op *operation) bool {
 // all rows that match them.)
 var planFilters = map[string][]string{
 	"listSpools": {"material_type=ABS,TPU", "location=x", "supplier=x", "lot_number=x",
-		"created_from=2100-01-01", "created_from=2100-01-01&archived=any&material_type=PLA,PETG", "number=1"},
-	"listProducts": {"sku=x", "component_product_id=018d0c4f-7a00-7c3e-8b5a-1f2e3d4c5b6a", "created_from=2100-01-01"},
-	"listOrders": {"status=received,cancelled", "reference=x", "customer=x", "source=x", "due_from=2100-01-01",
+		"created_from=2100-01-01", "created_from=2100-01-01&archived=any&material_type=PLA,PETG", "number=1", "archived=true",
+		"brand=x", "color=x", "archived=true&in_stock=false", "archived=any&material_type=PC"},
+	"listProducts": {"sku=x", "category=x", "component_product_id=018d0c4f-7a00-7c3e-8b5a-1f2e3d4c5b6a", "created_from=2100-01-01"},
+	"listOrders": {"status=received,cancelled", "status=cancelled", "reference=x", "customer=x", "source=x", "due_from=2100-01-01",
 		"sort_by=due_date&sort_order=asc&due_from=2000-01-01", "product_id=018d0c4f-7a00-7c3e-8b5a-1f2e3d4c5b6a",
 		"created_from=2100-01-01&status=done,cancelled"},
-	"listProductionRuns": {"printer_name=x", "started_from=2100-01-01",
+	"listProductionRuns": {"status=paused,cancelled", "status=paused", "printer_name=x", "started_from=2100-01-01",
 		"completed_from=2100-01-01&completed_to=2100-02-01", "sort_by=started_at&started_from=2100-01-01",
 		"order_id=018d0c4f-7a00-7c3e-8b5a-1f2e3d4c5b6a", "product_id=018d0c4f-7a00-7c3e-8b5a-1f2e3d4c5b6a",
 		"spool_id=018d0c4f-7a00-7c3e-8b5a-1f2e3d4c5b6a&status=failed", "created_from=2100-01-01"},

@@ -13,7 +13,7 @@ var Commands = []cli.Command{Export.Command("products")}
 // Export writes all products with their bills of materials.
 var Export = transfer.Export[Product](50, func(createdAt, id, limit string) *db.Stmt {
 	return db.SQL(selectProducts+`
-		and p.hidden_at is null and (p.created_at, p.id) > ($1::text::timestamptz, $2::uuid)
+		and p.hidden_at is null and p.`+server.Newest+` and (p.created_at, p.id) > ($1::text::timestamptz, $2::uuid)
 		order by p.created_at, p.id limit `+limit, createdAt, id)
 })
 

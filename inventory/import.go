@@ -18,7 +18,7 @@ import (
 var Export = transfer.Export[Spool](500, func(createdAt, id, limit string) *db.Stmt {
 	page := func(condition string) string {
 		return `(select ` + spoolColumns + ` from spools
-			where hidden_at is null and ` + condition + ` and (created_at, id) > ($1::text::timestamptz, $2::uuid)
+			where hidden_at is null and ` + server.Newest + ` and ` + condition + ` and (created_at, id) > ($1::text::timestamptz, $2::uuid)
 			order by created_at, id limit ` + limit + `)`
 	}
 	return db.SQL(`select * from (`+page(`archived`)+` union all `+page(`not archived`)+`) spools

@@ -167,6 +167,7 @@ func (f *SpoolFilter) list() *server.List {
 		counted = ""
 	}
 	l := server.NewHidingList("spools", spoolColumns, counted, hidden)
+	l.CountOrdered() // spools_in_stock and others begin with the tenant and have no other condition
 	switch {
 	case archived == "true":
 		l.And("archived")

@@ -13,7 +13,7 @@ var Commands = []cli.Command{Export.Command("orders")}
 // Export writes all orders with their items.
 var Export = transfer.Export[Order](200, func(createdAt, id, limit string) *db.Stmt {
 	return db.SQL(selectOrders+`
-		and o.hidden_at is null and (o.created_at, o.id) > ($1::text::timestamptz, $2::uuid)
+		and o.hidden_at is null and o.`+server.Newest+` and (o.created_at, o.id) > ($1::text::timestamptz, $2::uuid)
 		order by o.created_at, o.id limit `+limit, createdAt, id)
 })
 

@@ -33,7 +33,7 @@ var Export = transfer.Export[Run](200, func(createdAt, id, limit string) *db.Stm
 				from run_materials m join spools s on s.id = m.spool_id
 				where m.run_id = production_runs.id) as materials
 		from `+runsTable+`
-		where hidden_at is null and (created_at, id) > ($1::text::timestamptz, $2::uuid)
+		where hidden_at is null and `+server.Newest+` and (created_at, id) > ($1::text::timestamptz, $2::uuid)
 		order by created_at, id limit `+limit, createdAt, id)
 })
 

@@ -153,7 +153,8 @@ type List struct {
 	sets                    []string // see Among
 	ranges                  []string // the columns of Between other than created_at
 	orders                  []string // see Ordered
-	filters                 int      // conditions other than those of Between
+	filters                 int      // conditions other than those of Each, Between and Scan
+	newest                  string   // the condition for the index of the default order, if it needs one
 	scan                    bool     // whether a condition has no index
 	countOrdered            bool     // see CountOrdered
 }
@@ -175,13 +176,20 @@ func NewList(table, columns, base, counted string) *List {
 }
 
 // NewHidingList returns a list of a table with the column hidden_at: of the rows in which it is null, or of the hidden
-// ones.
+// ones. The index that has the former in the default order has the predicate "hidden_at is null and " + Newest.
 func NewHidingList(table, columns, counted string, hidden bool) *List {
 	if hidden {
 		return NewList(table, columns, "hidden_at is not null", "")
 	}
-	return NewList(table, columns, "hidden_at is null", counted)
+	l := NewList(table, columns, "hidden_at is null", counted)
+	l.newest = Newest
+	return l
 }
+
+// Newest is a condition that is true for all rows. It is in the predicates of the indexes of the default order, so that
+// only statements with it use them. Others have a filter: while the table is small, reading all rows in their order
+// would seem as good as the index of the filter.
+const Newest = "created_at > '-infinity'"
 
 // And adds a condition without a parameter. It does not change how the total is determined.
 func (l *List) And(condition string) { l.where = append(l.where, condition) }
@@ -243,13 +251,14 @@ func (l *List) WhereEach(column string, filter interface{ Values() []string }) {
 		l.WhereOneOf(column, filter)
 		return
 	}
+	l.filters++
 	l.Each(column, "string_to_array("+l.arg(strings.Join(values, ","))+", ',')")
 }
 
-// Each adds the condition that a column has one of the values of an array, which is SQL. See WhereEach.
+// Each is WhereEach for the values of an array, which is SQL, that are those of most rows. The index of the default order
+// also begins with the column.
 func (l *List) Each(column, values string) {
 	l.counted = ""
-	l.filters++
 	l.each = append(l.each, choice{column, values})
 }
 
@@ -304,6 +313,7 @@ func (l *List) Search(text Optional[string]) {
 // meet the other conditions.
 func (l *List) Scan(condition string, arg any) {
 	l.Where(condition, arg)
+	l.filters--
 	l.scan = true
 }
 
@@ -389,7 +399,7 @@ func (l *List) page(p pageOf) *db.Stmt {
 		}
 		source = l.first(by, after, most)
 	default:
-		source = l.table + whereOf(append(l.conditions(), after...))
+		source = l.table + whereOf(append(l.indexed(l.conditions()), after...))
 	}
 	source += by.clause() + " limit " + limit + window
 	if len(l.each) > 0 || p.found || p.scans || skip >= deepSkip {
@@ -408,10 +418,18 @@ func (l *List) conditions() []string {
 	return all
 }
 
+// indexed returns the conditions, and that for the index of the default order if no other index is for the filters.
+func (l *List) indexed(conditions []string) []string {
+	if l.newest != "" && l.filters == 0 && len(l.ranges) == 0 {
+		conditions = append(conditions, l.newest)
+	}
+	return conditions
+}
+
 // matching returns the source of the columns of all rows that meet the conditions.
 func (l *List) matching(columns string) string {
 	if len(l.sets) == 0 {
-		return l.table + whereOf(l.conditions())
+		return l.table + whereOf(l.indexed(l.conditions()))
 	}
 	// Offset 0 makes PostgreSQL look up each id.
 	return "(select id as listed from (" + strings.Join(l.sets, " intersect ") + ") ids group by id) ids cross join lateral" +
@@ -421,7 +439,7 @@ func (l *List) matching(columns string) string {
 // first returns the source of the keys of the first rows for each of the values of l.each, up to the limit for each.
 func (l *List) first(by order, after []string, limit string) string {
 	var values strings.Builder
-	where := append(slices.Clone(l.where), after...)
+	where := append(l.indexed(slices.Clone(l.where)), after...)
 	for i, c := range l.each {
 		fmt.Fprintf(&values, "unnest(%s) as each%d (value) cross join ", c.values, i)
 		where = append(where, fmt.Sprintf("%s = each%d.value", c.column, i))
@@ -465,7 +483,7 @@ func whereOf(conditions []string) string {
 
 // count returns the query that counts the rows of the list as total.
 func (l *List) count() string {
-	switch where := whereOf(l.conditions()); {
+	switch where := whereOf(l.indexed(l.conditions())); {
 	case l.counted != "":
 		return "select coalesce(sum(rows), 0)::bigint as total from row_counts where resource = '" + l.counted + "'"
 	case len(l.each) > 0:

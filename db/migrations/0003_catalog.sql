@@ -27,7 +27,8 @@ create table products (
 ) with (fillfactor = 85);
 call tenant_table('products', 'select, insert, update');
 
-create index products_newest on products (tenant_id, created_at, id) where hidden_at is null;
+create index products_newest on products (tenant_id, created_at, id)
+	where hidden_at is null and created_at > '-infinity';
 create index products_category on products (tenant_id, category_key, created_at, id)
 	where hidden_at is null;
 create index products_hidden on products (tenant_id, created_at, id) where hidden_at is not null;
