@@ -24,6 +24,7 @@ func (s *Service) userRoutes() []server.Route {
 		server.Op("GET /api/v1/users/{id}", server.Admin, server.Handle(s.getUser), getUserDoc).ForUsers().
 			Versioned(func(...string) []*db.Stmt { return []*db.Stmt{lockUsers()} }),
 		server.Op("PATCH /api/v1/users/{id}", server.Admin, server.Handle(s.updateUser), updateUserDoc).ForUsers(),
+		server.Op("DELETE /api/v1/users/{id}", server.Admin, server.Handle(s.deleteUser), deleteUserDoc).ForUsers(),
 	}
 }
 
@@ -99,8 +100,7 @@ func readUser(id string) *db.Stmt {
 var createUserDoc = &server.Doc{
 	ID: "createUser", Tag: usersTag, Summary: "Create a user",
 	Description: "The user can log in immediately. An e-mail is unique across all tenants: `EMAIL_TAKEN` does not tell " +
-		"which tenant uses it. Users cannot be deleted, because the usage ledger refers to them; disable them instead. " +
-		"A tenant can have 200 users, including disabled users.",
+		"which tenant uses it. A tenant can have 200 users, including disabled users.",
 	Errors: []*server.Error{errEmailTaken, ErrUserLimit},
 }
 
@@ -256,6 +256,55 @@ func (s *Service) updateUser(ctx context.Context, r *server.Request[UserAccount]
 		return nil, errLastAdmin.On(fields...)
 	}
 	return user.Object(), nil
+}
+
+var deleteUserDoc = &server.Doc{
+	ID: "deleteUser", Tag: usersTag, Summary: "Delete a user",
+	Description: "Deletes the account and ends its sessions: access and refresh tokens become invalid immediately, and " +
+		"another user can have the e-mail. What the user has done stays: the usage ledger keeps the id as `user_id`. API " +
+		"keys that the user created stay valid. `LAST_ADMIN` means that the tenant would have no enabled admin.",
+	Errors: []*server.Error{errLastAdmin},
+}
+
+func (s *Service) deleteUser(ctx context.Context, r *server.Request[struct{}]) (server.NoContent, error) {
+	id, caller := r.ID("id"), db.ActorOf(ctx)
+	var email string
+	var last bool
+	// The lock and the check of the caller are those of updateUser.
+	found := db.SQL(`
+		select u.email, u.role = 'admin' and u.disabled_at is null and not exists (
+			select from users o where o.id <> u.id and o.role = 'admin' and o.disabled_at is null)
+		from users u where u.id = $1 for update`, id).Into(&email, &last)
+	err := s.db.Decide(ctx, []*db.Stmt{
+		lockUsers(), db.SQL(`select bind_tenant($1, $2, $3)::text`, caller.Tenant, caller.User, caller.Role), found,
+	}, func() ([]*db.Stmt, error) {
+		switch {
+		case found.Rows() == 0:
+			return nil, server.ErrNotFound
+		case last:
+			return nil, errLastAdmin
+		}
+		var stmts []*db.Stmt
+		for _, s := range DeleteUser(id) {
+			stmts = append(stmts, db.SQL(s.SQL, s.Args...))
+		}
+		return append(stmts, db.SQL(`select login_drop($1, $2)::text`, EmailKey(email), id)), nil
+	})
+	if err == nil {
+		err = s.db.ForgetLogin(ctx, EmailKey(email), db.Actor{Tenant: caller.Tenant, User: id})
+	}
+	return nil, err
+}
+
+// DeleteUser returns the statements that delete a user and what belongs to the user alone, except the entry of the
+// login directory. The last one deletes the user.
+func DeleteUser(id string) []db.Statement {
+	return []db.Statement{
+		{SQL: `delete from sessions where user_id = $1`, Args: []any{id}},
+		{SQL: `delete from login_addresses where user_id = $1`, Args: []any{id}},
+		{SQL: `delete from idempotency_keys where user_id = $1`, Args: []any{id}},
+		{SQL: `delete from users where id = $1`, Args: []any{id}},
+	}
 }
 
 // NewPassword is the body of POST /api/v1/auth/password.

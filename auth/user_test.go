@@ -16,6 +16,7 @@ import (
 	"spoolwright/auth"
 	"spoolwright/auth/accounts"
 	"spoolwright/db"
+	"spoolwright/inventory"
 	"spoolwright/server"
 	"spoolwright/testkit"
 )
@@ -311,6 +312,7 @@ func TestLastAdmin(t *testing.T) {
 	} {
 		admin.Patch(t, self, body).WantError(409, "LAST_ADMIN")
 	}
+	admin.Delete(t, self).WantError(409, "LAST_ADMIN")
 	admin.Get(t, self).Want(200).Shows(map[string]string{"role": "admin", "disabled": "false", "name": "Test admin"})
 	mustLogin(t, api, admin.Email, testkit.Password)
 
@@ -325,15 +327,19 @@ func TestLastAdmin(t *testing.T) {
 func TestLastAdminRace(t *testing.T) {
 	t.Parallel()
 	api := testkit.New(t, testkit.Options{})
-	for _, change := range []j{{"role": "viewer"}, {"disabled": true}} {
+	for _, change := range []j{{"role": "viewer"}, {"disabled": true}, nil} { // nil deletes the user
 		tenant := api.Tenant(t)
+		method := "PATCH"
+		if change == nil {
+			method = "DELETE"
+		}
 		ada, bob, eve := tenant.User(t, "admin"), tenant.User(t, "admin"), tenant.User(t, "admin")
 		lock := holdUsersLock(t, api, tenant.ID)
 		var wg sync.WaitGroup
 		statuses := make([]int, 2)
 		for i, c := range []struct{ caller, target *testkit.Client }{{ada, bob}, {bob, eve}} {
 			wg.Go(func() {
-				if a, err := c.caller.Send("PATCH", usersPath+"/"+c.target.Actor.User, change); err == nil {
+				if a, err := send(c.caller, method, c.target, change); err == nil {
 					statuses[i] = a.Status
 				}
 			})
@@ -341,12 +347,54 @@ func TestLastAdminRace(t *testing.T) {
 		}
 		lock.release()
 		wg.Wait()
-		if statuses[0] != 200 || statuses[1] != 401 {
-			t.Errorf("%v: statuses %v, want 200 for the first change and 401 for its target", change, statuses)
+		if statuses[0]/100 != 2 || statuses[1] != 401 {
+			t.Errorf("%v: statuses %v, want 2xx for the first change and 401 for its target", change, statuses)
 		}
-		ada.Patch(t, usersPath+"/"+eve.Actor.User, change).Want(200)
-		ada.Patch(t, usersPath+"/"+ada.Actor.User, change).WantError(409, "LAST_ADMIN")
+		if a, err := send(ada, method, eve, change); err != nil || a.Status/100 != 2 {
+			t.Errorf("%v: %v %v", change, a, err)
+		}
+		if a, err := send(ada, method, ada, change); err != nil || a.Status != 409 {
+			t.Errorf("%v: %v %v", change, a, err)
+		}
 	}
+}
+
+// send sends a request of the caller that changes or deletes the user.
+func send(caller *testkit.Client, method string, user *testkit.Client, change j) (*testkit.Response, error) {
+	if method == "DELETE" {
+		return caller.Send(method, usersPath+"/"+user.Actor.User, nil)
+	}
+	return caller.Send(method, usersPath+"/"+user.Actor.User, change)
+}
+
+// DELETE ends all access, frees the e-mail, and keeps what the user has done.
+func TestDeleteUser(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, inventory.Routes)
+	farm, other := w.Tenant(t), w.Tenant(t)
+	admin, user := farm.User(t, "admin"), farm.User(t, "operator")
+	set := w.login(t, user)
+	user.With("Idempotency-Key", "k").Post(t, "/api/v1/spools", spoolBody).Want(201)
+	spool := "/api/v1/spools/" + as(w.Anonymous(), set.Access).Post(t, "/api/v1/spools", spoolBody).Want(201).ID()
+	path := usersPath + "/" + user.Actor.User
+	user.Delete(t, path).WantError(403, "FORBIDDEN")
+	other.User(t, "admin").Delete(t, path).WantError(404, "NOT_FOUND")
+	admin.With("If-Match", `"x"`).Delete(t, path).WantError(412, "PRECONDITION_FAILED")
+	admin.Delete(t, path).Want(204)
+	admin.Delete(t, path).WantError(404, "NOT_FOUND")
+	admin.Get(t, path).WantError(404, "NOT_FOUND")
+	w.refreshFails(t, set.Refresh, "INVALID_TOKEN")
+	as(w.Anonymous(), set.Access).Get(t, mePath).WantError(401, "INVALID_TOKEN")
+	w.Anonymous().Post(t, loginPath, credentials(user.Email, testkit.Password)).WantError(401, "INVALID_CREDENTIALS")
+	admin.Get(t, spool+"/usage").Want(200).Shows(map[string]string{"items.0.user_id": user.Actor.User})
+	other.User(t, "admin").Post(t, usersPath, j{"email": user.Email, "name": "x", "role": "viewer",
+		"password": testkit.Password}).Want(201)
+	mustLogin(t, w.API, user.Email, testkit.Password)
+	// An admin can delete their own account while another one is enabled.
+	second := farm.User(t, "admin")
+	path = usersPath + "/" + second.Actor.User
+	second.With("If-Match", second.Get(t, path).Header.Get("ETag")).Delete(t, path).Want(204)
+	second.Get(t, path).WantError(401, "INVALID_TOKEN")
 }
 
 // usersLock is the advisory lock of a tenant's users, held by the test.

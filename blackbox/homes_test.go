@@ -112,7 +112,15 @@ func TestHomesLogins(t *testing.T) {
 		create(1, email).WantError(409, "EMAIL_TAKEN")
 		admins[admin].Patch(t, "/api/v1/users/"+id, testkit.JSON{"email": email, "name": "y"}).Want(200)
 		admins[admin].Patch(t, "/api/v1/users/"+id, testkit.JSON{"email": admins[admin].Email}).Want(422)
-		api.Anonymous().Post(t, "/api/v1/auth/login", testkit.JSON{"email": email, "password": testkit.Password}).Want(200)
+		login := testkit.JSON{"email": email, "password": testkit.Password}
+		api.Anonymous().Post(t, "/api/v1/auth/login", login).Want(200)
+		admins[1-admin].Delete(t, "/api/v1/users/"+id).WantError(404, "NOT_FOUND")
+		admins[admin].Delete(t, "/api/v1/users/"+id).Want(204)
+		api.Anonymous().Post(t, "/api/v1/auth/login", login).WantError(401, "INVALID_CREDENTIALS")
+		sql := `select count(*) from login_directory where email_key = $1`
+		if n := countIn(t, h.Super[0], sql, email); n != 0 {
+			t.Errorf("the login directory has %d entries of a deleted user", n)
+		}
 	}
 	for holder, tenant := range []*testkit.Tenant{one, two} {
 		for admin := range admins {

@@ -35,7 +35,7 @@ var outsideTenancy = map[string]string{
 // that the code needs.
 var privileges = map[string]string{
 	"tenants":            "SELECT INSERT",
-	"users":              "SELECT INSERT UPDATE",
+	"users":              "SELECT INSERT UPDATE DELETE",
 	"sessions":           "SELECT INSERT UPDATE DELETE",
 	"login_addresses":    "SELECT INSERT UPDATE DELETE",
 	"api_keys":           "SELECT INSERT UPDATE",

@@ -123,6 +123,15 @@ func (d *DB) DropLogin(ctx context.Context, email string, user Actor) error {
 	return d.inDirectory(ctx, user.Tenant, SQL(`select login_drop($1, $2)::text`, email, user.User))
 }
 
+// ForgetLogin is DropLogin for a user whom the caller has deleted. In a transaction, which may fail yet, it does nothing:
+// an entry without a user blocks nobody.
+func (d *DB) ForgetLogin(ctx context.Context, email string, user Actor) error {
+	if _, within := ctx.Value(txKey{}).(*transaction); within {
+		return nil
+	}
+	return d.DropLogin(ctx, email, user)
+}
+
 // FindKey returns the API key whose secret has the SHA-256, of 32 bytes, and false if there is none. It reads the key
 // directories of all databases, which do not know whether the key is still valid: transactions on behalf of the Actor
 // check it. If a database is out of reach and the others do not have the key, the error is ErrUnavailable.

@@ -25,7 +25,7 @@ func (a Accounts) RemoveUser(ctx context.Context, owner db.Owner, email string) 
 			actor.User); err != nil {
 			return err
 		}
-		return deleteUser(exec, actor)
+		return deleteUser(exec, actor.User)
 	})
 	if err == nil {
 		err = a.DB.DropLogin(ctx, auth.EmailKey(email), actor)
@@ -34,18 +34,18 @@ func (a Accounts) RemoveUser(ctx context.Context, owner db.Owner, email string) 
 }
 
 // deleteUser deletes a user and what belongs to the user alone.
-func deleteUser(exec db.Exec, actor db.Actor) error {
-	for _, table := range []string{"sessions", "login_addresses", "idempotency_keys"} {
-		sql := `delete from ` + table + ` where tenant_id = $1 and user_id = $2`
-		if _, err := exec(sql, actor.Tenant, actor.User); err != nil {
+func deleteUser(exec db.Exec, user string) error {
+	deleted := int64(0)
+	for _, s := range auth.DeleteUser(user) {
+		var err error
+		if deleted, err = exec(s.SQL, s.Args...); err != nil {
 			return err
 		}
 	}
-	deleted, err := exec(`delete from users where tenant_id = $1 and id = $2`, actor.Tenant, actor.User)
-	if err == nil && deleted == 0 {
-		err = errors.New("another command changed the user at the same time")
+	if deleted == 0 {
+		return errors.New("another command changed the user at the same time")
 	}
-	return err
+	return nil
 }
 
 // MoveUser moves a user to another tenant, with the same e-mail, name, role and password, and returns the names of
@@ -79,7 +79,7 @@ func (a Accounts) MoveUser(ctx context.Context, owner db.Owner, email, tenant st
 	}
 	id := db.NewID()
 	err = owner.Tx(ctx, actor.Tenant, func(bind db.Bind, exec db.Exec) error {
-		if err := deleteUser(exec, actor); err != nil {
+		if err := deleteUser(exec, actor.User); err != nil {
 			return err
 		}
 		if _, err := exec(`update login_directory set tenant_id = $1, user_id = $2 where email_key = $3 and user_id = $4`,

@@ -58,7 +58,7 @@ create table users (
 	primary key (tenant_id, id),
 	foreign key (tenant_id) references tenants (tenant_id)
 );
-call tenant_table('users', 'select, insert, update');
+call tenant_table('users', 'select, insert, update, delete');
 
 -- Logins. Each refresh raises the counter.
 create table sessions (

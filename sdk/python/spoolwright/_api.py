@@ -3105,8 +3105,7 @@ class UsersResource:
         """Create a user.
 
         The user can log in immediately. An e-mail is unique across all tenants: `EMAIL_TAKEN` does not tell which
-        tenant uses it. Users cannot be deleted, because the usage ledger refers to them; disable them instead. A
-        tenant can have 200 users, including disabled users.
+        tenant uses it. A tenant can have 200 users, including disabled users.
 
         Requires the role `admin`.
 
@@ -3191,6 +3190,31 @@ class UsersResource:
                 "disabled": disabled,
                 "password": password,
             },
+            if_match=if_match,
+        )
+
+    def delete(
+        self,
+        id: str,
+        *,
+        if_match: str | None = None,
+    ) -> None:
+        """Delete a user.
+
+        Deletes the account and ends its sessions: access and refresh tokens become invalid immediately, and
+        another user can have the e-mail. What the user has done stays: the usage ledger keeps the id as `user_id`.
+        API keys that the user created stay valid. `LAST_ADMIN` means that the tenant would have no enabled admin.
+
+        Requires the role `admin`.
+
+        :param id: The id of the user, a UUID.
+        :param if_match: The ``etag`` of the resource as you know it. If the resource has changed since, the call
+        raises PreconditionFailedError and changes nothing.
+        """
+        return self._client._call(
+            "DELETE",
+            f"/users/{_core.segment(id)}",
+            _core.nothing,
             if_match=if_match,
         )
 

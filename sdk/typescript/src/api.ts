@@ -2690,8 +2690,7 @@ export class UsersResource<M extends DecimalMode = "number"> {
    * Create a user.
    *
    * The user can log in immediately. An e-mail is unique across all tenants: `EMAIL_TAKEN` does not tell which tenant
-   * uses it. Users cannot be deleted, because the usage ledger refers to them; disable them instead. A tenant can
-   * have 200 users, including disabled users.
+   * uses it. A tenant can have 200 users, including disabled users.
    *
    * Requires the role `admin`.
    */
@@ -2733,6 +2732,22 @@ export class UsersResource<M extends DecimalMode = "number"> {
     options: RequestOptions & IfMatch = {},
   ): Promise<UserAccount> {
     return this.#client.call("PATCH", `/users/${segment(id)}`, { body: input }, options);
+  }
+
+  /**
+   * Delete a user.
+   *
+   * Deletes the account and ends its sessions: access and refresh tokens become invalid immediately, and another user
+   * can have the e-mail. What the user has done stays: the usage ledger keeps the id as `user_id`. API keys that the
+   * user created stay valid. `LAST_ADMIN` means that the tenant would have no enabled admin.
+   *
+   * Requires the role `admin`.
+   */
+  delete(
+    id: string,
+    options: RequestOptions & IfMatch = {},
+  ): Promise<void> {
+    return this.#client.call("DELETE", `/users/${segment(id)}`, {  }, options);
   }
 
 }
