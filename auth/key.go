@@ -43,6 +43,7 @@ type AccessKey struct {
 	Hint       string                            `json:"hint" rule:"readOnly,notNull"`
 	CreatedBy  server.UUID                       `json:"created_by" rule:"readOnly"`
 	CreatedAt  server.Timestamp                  `json:"created_at" rule:"readOnly,notNull"`
+	UpdatedAt  server.Timestamp                  `json:"updated_at" rule:"readOnly,notNull"`
 	ExpiresAt  server.Optional[server.Timestamp] `json:"expires_at"`
 	LastUsedAt server.Timestamp                  `json:"last_used_at" rule:"readOnly"`
 	RevokedAt  server.Timestamp                  `json:"revoked_at" rule:"readOnly"`
@@ -60,7 +61,7 @@ type Rotation struct {
 }
 
 // keyColumns selects the fields of an AccessKey.
-const keyColumns = `id, name, role, hint, created_by, created_at, expires_at, last_used_at, revoked_at`
+const keyColumns = `id, name, role, hint, created_by, created_at, updated_at, expires_at, last_used_at, revoked_at`
 
 // withKey adds the secret to the JSON of an AccessKey. PostgreSQL gets only its hash.
 func withKey(key []byte, secret string) []byte {
@@ -181,7 +182,8 @@ func (s *Service) updateKey(ctx context.Context, r *server.Request[AccessKey]) (
 		), changed as (
 			update api_keys k set
 				name = coalesce($2::text, k.name),
-				expires_at = case when $3::boolean then $4::timestamptz else k.expires_at end
+				expires_at = case when $3::boolean then $4::timestamptz else k.expires_at end,
+				updated_at = now()
 			from target t where k.id = t.id and t.same_role
 		)
 		select same_role from target`,
@@ -213,7 +215,8 @@ func (s *Service) rotateKey(ctx context.Context, r *server.Request[Rotation]) (s
 	grace := time.Duration(r.In.GraceHours.Or(defaultGrace)) * time.Hour
 	rotated := db.SQL(`
 		update api_keys set
-			hash = $2, hint = $3, previous_hash = hash, previous_until = now() + make_interval(secs => $4)
+			hash = $2, hint = $3, previous_hash = hash, previous_until = now() + make_interval(secs => $4),
+			updated_at = now()
 		where id = $1 and revoked_at is null returning `+keyColumns, id, hash, keyHint(secret), grace.Seconds())
 	exists := db.SQL(`select id from api_keys where id = $1`, id)
 	err := s.db.Write(ctx,
@@ -247,7 +250,8 @@ func (s *Service) RevokeKey(ctx context.Context, r *server.Request[struct{}]) (s
 // RevokeKey returns the statements that revoke a key. The first one returns the key's name if the key exists.
 func RevokeKey(id string) []*db.Stmt {
 	return []*db.Stmt{
-		db.SQL(`update api_keys set revoked_at = coalesce(revoked_at, now()) where id = $1 returning name`, id),
+		db.SQL(`update api_keys set revoked_at = coalesce(revoked_at, now()),
+			updated_at = case when revoked_at is null then now() else updated_at end where id = $1 returning name`, id),
 		db.SQL(`select key_drop(hash)::text, key_drop(previous_hash)::text as previous from api_keys where id = $1`, id),
 	}
 }

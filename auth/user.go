@@ -37,6 +37,7 @@ type UserAccount struct {
 	Disabled  server.Optional[bool]   `json:"disabled" rule:"notNull"`
 	Password  server.Optional[string] `json:"password" rule:"required,writeOnly,maxLength=200,minLength=10"`
 	CreatedAt server.Timestamp        `json:"created_at" rule:"readOnly,notNull"`
+	UpdatedAt server.Timestamp        `json:"updated_at" rule:"readOnly,notNull"`
 }
 
 // Check applies CheckPassword.
@@ -53,7 +54,7 @@ func checkNewPassword(problems *server.Problems, field string, password server.O
 }
 
 // userColumns selects the fields of a UserAccount.
-const userColumns = `id, email, name, role, disabled_at is not null as disabled, created_at`
+const userColumns = `id, email, name, role, disabled_at is not null as disabled, created_at, updated_at`
 
 var listUsersDoc = &server.Doc{
 	ID: "listUsers", Tag: usersTag, Summary: "List users",
@@ -72,7 +73,7 @@ func (s *Service) listUsers(
 	ctx context.Context, r *server.Request[UserFilter],
 ) (server.Page[UserAccount], error) {
 	l := server.NewList(`(select *, disabled_at is not null as disabled from users) users`,
-		"id, email, name, role, disabled, created_at", "", "")
+		"id, email, name, role, disabled, created_at, updated_at", "", "")
 	l.WhereText(`lower(email collate "und-x-icu") collate "C"`, r.In.Email)
 	l.WhereOneOf("role", r.In.Role)
 	l.WhereEqual("disabled", r.In.Disabled)
@@ -220,7 +221,8 @@ func (s *Service) updateUser(ctx context.Context, r *server.Request[UserAccount]
 				name = coalesce($2::text, u.name),
 				role = c.new_role,
 				password_hash = coalesce($5::text, u.password_hash),
-				disabled_at = case when c.new_disabled then coalesce(u.disabled_at, now()) end
+				disabled_at = case when c.new_disabled then coalesce(u.disabled_at, now()) end,
+				updated_at = now()
 			from checked c where u.id = c.id and c.problem is null
 		), ended as (
 			delete from sessions s using checked c
@@ -358,7 +360,7 @@ func (s *Service) changePassword(ctx context.Context, r *server.Request[NewPassw
 	if err != nil {
 		return nil, err
 	}
-	changed := db.SQL(`update users set password_hash = $3 where id = $1 and password_hash = $2 returning id`,
+	changed := db.SQL(`update users set password_hash = $3, updated_at = now() where id = $1 and password_hash = $2 returning id`,
 		id, old, hash)
 	ended := db.SQL(`
 		delete from sessions where user_id = $1 and exists (select from users where id = $1 and password_hash = $2)`,

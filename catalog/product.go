@@ -76,6 +76,7 @@ type ProductListItem struct {
 	TotalCost    server.Decimal   `json:"total_cost" rule:"readOnly,notNull"`
 	Complete     bool             `json:"costs_complete" rule:"readOnly,notNull"`
 	CreatedAt    server.Timestamp `json:"created_at" rule:"readOnly,notNull"`
+	UpdatedAt    server.Timestamp `json:"updated_at" rule:"readOnly,notNull"`
 	HiddenAt     server.Timestamp `json:"hidden_at" rule:"readOnly"`
 }
 
@@ -99,7 +100,7 @@ var listDoc = &server.Doc{
 
 func (h handlers) list(ctx context.Context, r *server.Request[Filter]) (server.Page[ProductListItem], error) {
 	l := server.NewHidingList("products", `id, name, description, sku, category, estimated_print_time_minutes,
-		material_cost, total_cost, costs_complete, created_at, hidden_at`, "products", r.In.Hidden.Or(false))
+		material_cost, total_cost, costs_complete, created_at, updated_at, hidden_at`, "products", r.In.Hidden.Or(false))
 	l.WhereText("category_key", r.In.Category)
 	l.WhereText("sku_key", r.In.SKU)
 	l.Among(`select product_id as id from product_components where component_product_id = ?`, r.In.ComponentProductID)

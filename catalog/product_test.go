@@ -327,7 +327,7 @@ func TestProductList(t *testing.T) {
 	// The items of the list have exactly these fields.
 	item := c.Get(t, products+"?limit=1").Want(200).Value("items.0").(map[string]any)
 	want := []string{"id", "name", "description", "sku", "category", "estimated_print_time_minutes", "material_cost",
-		"total_cost", "costs_complete", "hidden_at", "created_at"}
+		"total_cost", "costs_complete", "hidden_at", "created_at", "updated_at"}
 	for _, name := range want {
 		if _, ok := item[name]; !ok {
 			t.Errorf("the list item has no %s", name)

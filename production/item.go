@@ -37,7 +37,7 @@ var addItemDoc = &server.Doc{
 func (h handlers) addItem(ctx context.Context, r *server.Request[RunItem]) (server.Created[RunItem], error) {
 	id, run, in := db.NewID(), r.ID("id"), &r.In
 	item := db.SQL(`
-		with i as (
+		with changed as (
 			insert into run_items (id, run_id, product_id, quantity, successful_quantity, failed_quantity, failure_reason,
 				estimated_material_cost, estimated_total_cost, order_item_id)
 			select $1::uuid, run.id, p.id, $4::int, $5::int, $6::int, $10,
@@ -48,8 +48,8 @@ func (h handlers) addItem(ctx context.Context, r *server.Request[RunItem]) (serv
 				and (select count(*) from run_items other where other.run_id = $2) < $9
 				and ($11::uuid is null or `+h.orders.Problem("$11::uuid", "$3")+` is null)
 			returning *
-		)
-		select `+itemColumns+` from i join products p on p.id = i.product_id`,
+		), `+touched+`
+		select `+itemColumns+` from changed i join products p on p.id = i.product_id`,
 		id, run, in.ProductID.Arg(), in.Quantity.Or(1), in.SuccessfulQuantity.Arg(), in.FailedQuantity.Arg(),
 		in.EstimatedMaterialCost.Arg(), in.EstimatedTotalCost.Arg(), server.MaxEntries,
 		in.FailureReason.Arg(), in.OrderItemID.Arg())
@@ -178,8 +178,11 @@ func (h handlers) updateItem(ctx context.Context, r *server.Request[RunItem]) (s
 			item, product := fmt.Sprintf("$%d", len(args)-1), fmt.Sprintf("coalesce($%d::uuid, product_id)", len(args))
 			known += ` and (order_item_id = ` + item + ` or ` + h.orders.Problem(item, product) + ` is null)`
 		}
-		update := db.SQL(`update run_items set `+set+` where id = $1 and run_id = $2 and `+visibleRun+known+`
-			returning id`, args...)
+		update := db.SQL(`
+			with changed as (
+				update run_items set `+set+` where id = $1 and run_id = $2 and `+visibleRun+known+` returning run_id
+			), `+touched+`
+			select run_id from changed`, args...)
 		var order orderItem
 		locked := lockRun(run)
 		statements := []*db.Stmt{locked}
@@ -240,8 +243,11 @@ var deleteItemDoc = &server.Doc{
 }
 
 func (h handlers) deleteItem(ctx context.Context, r *server.Request[struct{}]) (server.NoContent, error) {
-	deleted := db.SQL(`delete from run_items where id = $1 and run_id = $2 and `+visibleRun+` returning id`,
-		r.ID("item_id"), r.ID("id"))
+	deleted := db.SQL(`
+		with changed as (
+			delete from run_items where id = $1 and run_id = $2 and `+visibleRun+` returning run_id
+		), `+touched+`
+		select run_id from changed`, r.ID("item_id"), r.ID("id"))
 	return nil, server.Found(deleted, h.db.Write(ctx, lockRun(r.ID("id")), deleted, estimate(r.ID("id"))))
 }
 

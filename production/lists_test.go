@@ -179,7 +179,7 @@ func TestCompleteWithListsConcurrently(t *testing.T) {
 func TestDayOfTenRuns(t *testing.T) {
 	t.Parallel()
 	c := newAPI(t).Operator(t)
-	spools := c.Post(t, "/api/v1/spools", j{"material_type": "PETG", "color": "Grey", "diameter_mm": 1.75,
+	spools := c.Post(t, "/api/v1/spools/batch", j{"material_type": "PETG", "color": "Grey", "diameter_mm": 1.75,
 		"net_weight_grams": 1000, "purchase_price": 20, "quantity": 2}).Want(201)
 	product := c.Post(t, "/api/v1/products", j{"name": "Clip", "materials": []j{
 		{"material_type": "PETG", "color": "Grey", "weight_grams": 12.5}}}).Want(201).ID()

@@ -54,7 +54,7 @@ func (h handlers) addMaterial(
 	material := db.SQL(`
 		with run as (
 			select id from production_runs where id = $2 and hidden_at is null and deducted_at is null
-		), m as (
+		), changed as (
 			insert into run_materials (id, run_id, spool_id, estimated_weight_grams,
 				spool_weight_before_grams, spool_weight_after_grams, sent_actual_grams,
 				estimated_purge_grams, actual_purge_grams, cost_per_gram)
@@ -64,8 +64,8 @@ func (h handlers) addMaterial(
 			where s.id = $3 and s.hidden_at is null
 				and (select count(*) from run_materials other where other.run_id = $2) < $11
 			returning *
-		)
-		select `+materialColumns+` from m join spools s on s.id = m.spool_id`,
+		), `+touched+`
+		select `+materialColumns+` from changed m join spools s on s.id = m.spool_id`,
 		id, run, in.SpoolID.Arg(), in.EstimatedWeight.Arg(), in.WeightBefore.Arg(), in.WeightAfter.Arg(),
 		in.ActualWeight.Arg(), in.EstimatedPurge.Arg(), in.ActualPurge.Arg(), in.CostPerGram.Arg(),
 		server.MaxEntries)
@@ -144,10 +144,13 @@ func (h handlers) updateMaterial(ctx context.Context, r *server.Request[RunMater
 		// actual_weight_grams is a generated column, from sent_actual_grams and the two weights of the spool.
 		set = strings.Replace(set, "actual_weight_grams = ", "sent_actual_grams = ", 1)
 		update := db.SQL(`
-			update run_materials m set `+set+` from production_runs run
-			where m.id = $1 and m.run_id = $2 and run.id = $2 and run.hidden_at is null
-				and (run.deducted_at is null or `+unchanged+`)`+known+`
-			returning m.id`, args...)
+			with changed as (
+				update run_materials m set `+set+` from production_runs run
+				where m.id = $1 and m.run_id = $2 and run.id = $2 and run.hidden_at is null
+					and (run.deducted_at is null or `+unchanged+`)`+known+`
+				returning m.run_id
+			), `+touched+`
+			select run_id from changed`, args...)
 		var completed bool
 		locked := lockRun(run).Into(&completed)
 		err := h.db.Write(ctx, locked, update, material)
@@ -186,9 +189,12 @@ func (h handlers) deleteMaterial(ctx context.Context, r *server.Request[struct{}
 	run, id := r.ID("id"), r.ID("material_id")
 	material := db.SQL(`select id from run_materials where id = $1 and run_id = $2 and `+visibleRun, id, run)
 	deleted := db.SQL(`
-		delete from run_materials m using production_runs run
-		where m.id = $1 and m.run_id = $2 and run.id = $2 and run.deducted_at is null
-		returning m.id`, id, run)
+		with changed as (
+			delete from run_materials m using production_runs run
+			where m.id = $1 and m.run_id = $2 and run.id = $2 and run.deducted_at is null
+			returning m.run_id
+		), `+touched+`
+		select run_id from changed`, id, run)
 	err := server.Found(material, h.db.Write(ctx, lockRun(run), material, deleted))
 	if err == nil && deleted.Rows() == 0 {
 		err = errCompleted

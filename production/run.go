@@ -113,6 +113,7 @@ type Run struct {
 	FailureReason  server.Optional[FailureReason]    `json:"failure_reason"`
 	FailureNotes   server.Optional[string]           `json:"failure_notes" rule:"maxLength=10000"`
 	CreatedAt      server.Timestamp                  `json:"created_at" rule:"readOnly,notNull"`
+	UpdatedAt      server.Timestamp                  `json:"updated_at" rule:"readOnly,notNull"`
 	Deducted       bool                              `json:"inventory_updated" rule:"readOnly,notNull"`
 	DeductedAt     server.Timestamp                  `json:"inventory_updated_at" rule:"readOnly"`
 	HiddenAt       server.Timestamp                  `json:"hidden_at" rule:"readOnly"`
@@ -145,6 +146,7 @@ type RunListItem struct {
 	QualityRating  int64            `json:"quality_rating"`
 	FailureReason  FailureReason    `json:"failure_reason"`
 	CreatedAt      server.Timestamp `json:"created_at" rule:"notNull"`
+	UpdatedAt      server.Timestamp `json:"updated_at" rule:"notNull"`
 	Deducted       bool             `json:"inventory_updated" rule:"notNull"`
 	DeductedAt     server.Timestamp `json:"inventory_updated_at"`
 	HiddenAt       server.Timestamp `json:"hidden_at"`
@@ -161,7 +163,7 @@ type Variance struct {
 
 const listColumns = `id, status, printer_name, started_at, completed_at,
 	estimated_print_time_hours, actual_print_time_hours, estimated_total_filament_grams, actual_total_filament_grams,
-	quality_rating, failure_reason, created_at, inventory_updated, inventory_updated_at, hidden_at`
+	quality_rating, failure_reason, created_at, updated_at, inventory_updated, inventory_updated_at, hidden_at`
 
 // runsTable is production_runs with the fields that have no column of the same name.
 const runsTable = `(select *, deducted_at is not null as inventory_updated, deducted_at as inventory_updated_at
@@ -169,7 +171,7 @@ const runsTable = `(select *, deducted_at is not null as inventory_updated, dedu
 
 const runColumns = `id, status, printer_name, started_at, completed_at,
 	estimated_print_time_hours, actual_print_time_hours, estimated_total_filament_grams, actual_total_filament_grams,
-	quality_rating, quality_notes, notes, failure_reason, failure_notes, created_at, inventory_updated,
+	quality_rating, quality_notes, notes, failure_reason, failure_notes, created_at, updated_at, inventory_updated,
 	inventory_updated_at, hidden_at,
 	json_build_object(
 		'material_variance_grams', trim_scale(actual_total_filament_grams - estimated_total_filament_grams),
@@ -445,7 +447,7 @@ func (h handlers) update(ctx context.Context, r *server.Request[Run]) (server.OK
 	if in.EstimatedHours.Set {
 		fill += fmt.Sprintf(", hours_given = %t", !in.EstimatedHours.IsNull())
 	}
-	update := db.SQL(`update production_runs set `+set+fill+`
+	update := db.SQL(`update production_runs set `+set+fill+`, updated_at = now()
 		where id = $1 and hidden_at is null`+open+` returning id`, args...)
 	locked := lockRun(r.ID("id"))
 	statements := []*db.Stmt{locked, update}
@@ -464,6 +466,11 @@ func (h handlers) update(ctx context.Context, r *server.Request[Run]) (server.OK
 
 // estimate returns a statement that sets the estimates that no client gave. It comes after those that change items.
 func estimate(run string) *db.Stmt { return db.SQL(`select estimate_run($1)::text`, run) }
+
+// touched is a CTE that sets updated_at of the run of the rows that the CTE "changed" returns.
+const touched = `touched as (
+			update production_runs r set updated_at = now() from changed c where r.id = c.run_id
+		)`
 
 // fillTime returns the assignment that a status adds to a SET clause, or "". It sets the column to the current time,
 // unless the request sends a time, or the run has one and the request does not clear it.
@@ -491,7 +498,8 @@ var startDoc = &server.Doc{
 
 func (h handlers) start(ctx context.Context, r *server.Request[struct{}]) (server.OK[Run], error) {
 	started := db.SQL(`
-		update production_runs set status = 'in_progress', started_at = coalesce(started_at, now())
+		update production_runs set status = 'in_progress', started_at = coalesce(started_at, now()),
+			updated_at = case when status = 'in_progress' and started_at is not null then updated_at else now() end
 		where id = $1 and hidden_at is null and deducted_at is null and status in ('pending', 'in_progress', 'paused')
 		returning id`, r.ID("id"))
 	run, err := respond(ctx, h.db.Write, r.ID("id"), started, h.orders.Follow(r.ID("id")))
@@ -515,7 +523,7 @@ func (h handlers) delete(ctx context.Context, r *server.Request[struct{}]) (serv
 		with run as (
 			select id, deducted_at from production_runs where id = $1 and hidden_at is null for update
 		), hidden as (
-			update production_runs p set hidden_at = now() from run where p.id = run.id and run.deducted_at is not null
+			update production_runs p set hidden_at = now(), updated_at = now() from run where p.id = run.id and run.deducted_at is not null
 		), deleted as (
 			delete from production_runs p using run where p.id = run.id and run.deducted_at is null
 		)
@@ -532,6 +540,7 @@ var restoreDoc = &server.Doc{
 func (h handlers) restore(ctx context.Context, r *server.Request[struct{}]) (server.OK[Run], error) {
 	// The lock makes restore wait for a delete that has begun. Without it, the run could be hidden after the update.
 	locked := db.SQL(`select id from production_runs where id = $1 for no key update`, r.ID("id"))
-	restored := db.SQL(`update production_runs set hidden_at = null where id = $1 and hidden_at is not null`, r.ID("id"))
+	restored := db.SQL(`update production_runs set hidden_at = null, updated_at = now()
+		where id = $1 and hidden_at is not null`, r.ID("id"))
 	return respond(ctx, h.db.Write, r.ID("id"), locked, restored)
 }

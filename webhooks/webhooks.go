@@ -177,6 +177,7 @@ type Webhook struct {
 	DisabledReason string                                    `json:"disabled_reason" rule:"readOnly,enum=gone|failing"`
 	FailingSince   server.Timestamp                          `json:"failing_since" rule:"readOnly"`
 	CreatedAt      server.Timestamp                          `json:"created_at" rule:"readOnly,notNull"`
+	UpdatedAt      server.Timestamp                          `json:"updated_at" rule:"readOnly,notNull"`
 }
 
 // WebhookSecret is a webhook with its secret, as the operations that create one return it.
@@ -187,7 +188,7 @@ type WebhookSecret struct {
 
 // columns selects the fields of a Webhook.
 const columns = `id, url, array_to_json(events) as events, description, disabled_at is not null as disabled,
-	disabled_at, disabled_reason, failing_since, created_at`
+	disabled_at, disabled_reason, failing_since, created_at, updated_at`
 
 // withSecret adds the secret to the JSON of a Webhook. PostgreSQL gets only its encrypted form.
 func withSecret(webhook []byte, secret []byte) []byte {
@@ -208,7 +209,7 @@ type Filter struct {
 
 func (s *Service) list(ctx context.Context, r *server.Request[Filter]) (server.Page[Webhook], error) {
 	l := server.NewList(`(select tenant_id, `+columns+` from webhooks) webhooks`, `id, url, events, description, disabled,
-		disabled_at, disabled_reason, failing_since, created_at`, "", "")
+		disabled_at, disabled_reason, failing_since, created_at, updated_at`, "", "")
 	if in := r.In.Event; !in.IsNull() {
 		l.Where("?::text in (select json_array_elements_text(events))", in.Arg())
 	}
@@ -311,7 +312,8 @@ func (s *Service) update(ctx context.Context, r *server.Request[Webhook]) (serve
 			disabled_at = case when $6::boolean is null then w.disabled_at
 				when $6::boolean then coalesce(w.disabled_at, now()) end,
 			disabled_reason = case when $6::boolean is distinct from false then w.disabled_reason end,
-			failing_since = case when $6::boolean is distinct from false then w.failing_since end
+			failing_since = case when $6::boolean is distinct from false then w.failing_since end,
+			updated_at = now()
 		where w.id = $1
 		returning `+columns,
 		id, in.URL.Arg(), in.Events.Arg(), in.Description.Set, in.Description.Arg(), in.Disabled.Arg())
@@ -345,7 +347,8 @@ var rotateDoc = &server.Doc{
 func (s *Service) rotate(ctx context.Context, r *server.Request[struct{}]) (server.OK[WebhookSecret], error) {
 	id, secret := r.ID("id"), newSecret()
 	rotated := db.SQL(`
-		update webhooks set secret = $2, previous_secret = secret, previous_until = now() + interval '24 hours'
+		update webhooks set secret = $2, previous_secret = secret, previous_until = now() + interval '24 hours',
+			updated_at = now()
 		where id = $1 returning `+columns, id, s.keys.seal(db.ActorOf(ctx).Tenant, id, secret))
 	webhook, err := server.One(rotated, s.DB.Write(ctx, rotated))
 	if err != nil {

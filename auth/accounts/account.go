@@ -209,14 +209,15 @@ func (a Accounts) SetPassword(ctx context.Context, email, password string) error
 	if err != nil {
 		return err
 	}
-	return a.change(ctx, email, `update users set password_hash = $2 where id = $1`, hash)
+	return a.change(ctx, email, `update users set password_hash = $2, updated_at = now() where id = $1`, hash)
 }
 
 // SetDisabled disables or enables a user and ends all the user's sessions. The service rejects the next request of a
 // disabled user. It may disable the last admin of a tenant.
 func (a Accounts) SetDisabled(ctx context.Context, email string, disabled bool) error {
 	return a.change(ctx, email,
-		`update users set disabled_at = case when $2 then coalesce(disabled_at, now()) end where id = $1`, disabled)
+		`update users set disabled_at = case when $2 then coalesce(disabled_at, now()) end, updated_at = now() where id = $1`,
+		disabled)
 }
 
 // change runs an UPDATE whose $1 is the id of the user with the e-mail and whose $2 is arg, and deletes the user's

@@ -55,6 +55,7 @@ create table users (
 	password_hash text collate "C" not null,
 	disabled_at timestamptz,
 	created_at timestamptz not null default now(),
+	updated_at timestamptz not null default now(),
 	primary key (tenant_id, id),
 	foreign key (tenant_id) references tenants (tenant_id)
 );
@@ -97,6 +98,7 @@ create table api_keys (
 	previous_until timestamptz, -- when the previous secret expires
 	created_by uuid, -- kept when the user is removed; null if the command line created the key
 	created_at timestamptz not null default now(),
+	updated_at timestamptz not null default now(), -- not of last_used_at
 	expires_at timestamptz,
 	last_used_at timestamptz,
 	revoked_at timestamptz,

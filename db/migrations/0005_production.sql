@@ -25,6 +25,7 @@ create table production_runs (
 	failure_notes text collate "C" check (length(failure_notes) <= 10000),
 	notes text collate "C" check (length(notes) <= 10000),
 	created_at timestamptz not null default now(),
+	updated_at timestamptz not null default now(), -- of the run, its items and its materials
 	deducted_at timestamptz, -- set once, when the run ends: from then on status and materials are fixed
 	hidden_at timestamptz,
 	printer_key text collate "C" generated always as (lower(printer_name collate "und-x-icu") collate "C") stored,

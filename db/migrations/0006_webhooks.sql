@@ -13,6 +13,7 @@ create table webhooks (
 	disabled_reason text collate "C" check (disabled_reason in ('gone', 'failing')), -- null if a user disabled it
 	failing_since timestamptz, -- the first failed try since the last success
 	created_at timestamptz not null default now(),
+	updated_at timestamptz not null default now(),
 	primary key (tenant_id, id),
 	foreign key (tenant_id) references tenants (tenant_id)
 );

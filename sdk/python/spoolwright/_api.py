@@ -90,6 +90,8 @@ class UserAccount:
     """A disabled user cannot log in. Default: false."""
     created_at: _dt.datetime
     """When the user was created."""
+    updated_at: _dt.datetime
+    """When the user was last changed."""
     etag: str | None = field(default=None, compare=False)
     """The version of the resource, for ``if_match``. None in lists, and where the service sends none."""
 
@@ -103,6 +105,7 @@ def _UserAccount(d: Any, etag: str | None = None) -> UserAccount:
         role=get("role"),
         disabled=get("disabled"),
         created_at=_core.timestamp(get("created_at")),
+        updated_at=_core.timestamp(get("updated_at")),
         etag=etag,
     )
 
@@ -152,6 +155,8 @@ class AccessKey:
     """The id of the user who created the key; null if the command line did."""
     created_at: _dt.datetime
     """When the key was created."""
+    updated_at: _dt.datetime
+    """When the key was last changed, rotated or revoked."""
     expires_at: _dt.datetime | None
     """When the key stops working. Default: never."""
     last_used_at: _dt.datetime | None
@@ -171,6 +176,7 @@ def _AccessKey(d: Any, etag: str | None = None) -> AccessKey:
         hint=get("hint"),
         created_by=get("created_by"),
         created_at=_core.timestamp(get("created_at")),
+        updated_at=_core.timestamp(get("updated_at")),
         expires_at=_core.timestamp(get("expires_at")),
         last_used_at=_core.timestamp(get("last_used_at")),
         revoked_at=_core.timestamp(get("revoked_at")),
@@ -223,6 +229,8 @@ class AccessKeySecret:
     """The id of the user who created the key; null if the command line did."""
     created_at: _dt.datetime
     """When the key was created."""
+    updated_at: _dt.datetime
+    """When the key was last changed, rotated or revoked."""
     expires_at: _dt.datetime | None
     """When the key stops working. Default: never."""
     last_used_at: _dt.datetime | None
@@ -242,6 +250,7 @@ def _AccessKeySecret(d: Any, etag: str | None = None) -> AccessKeySecret:
         hint=get("hint"),
         created_by=get("created_by"),
         created_at=_core.timestamp(get("created_at")),
+        updated_at=_core.timestamp(get("updated_at")),
         expires_at=_core.timestamp(get("expires_at")),
         last_used_at=_core.timestamp(get("last_used_at")),
         revoked_at=_core.timestamp(get("revoked_at")),
@@ -660,6 +669,8 @@ class ProductListItem:
     """False if a required material of the product or of its components has no price."""
     created_at: _dt.datetime
     """Time of creation."""
+    updated_at: _dt.datetime
+    """Time of the last change of the product, its bill of materials or its costs."""
     hidden_at: _dt.datetime | None
     """Time when the product was removed; null for products that are not hidden."""
 
@@ -677,6 +688,7 @@ def _ProductListItem(d: Any, etag: str | None = None) -> ProductListItem:
         total_cost=_core.number(get("total_cost")),
         costs_complete=get("costs_complete"),
         created_at=_core.timestamp(get("created_at")),
+        updated_at=_core.timestamp(get("updated_at")),
         hidden_at=_core.timestamp(get("hidden_at")),
     )
 
@@ -957,6 +969,8 @@ class RunListItem:
     """Why the run failed or was cancelled."""
     created_at: _dt.datetime
     """Time of creation."""
+    updated_at: _dt.datetime
+    """Time of the last change of the run, its items or its materials."""
     inventory_updated: bool
     """Whether `complete`, `fail` or `cancel` has ended the run and deducted its filament from the spools."""
     inventory_updated_at: _dt.datetime | None
@@ -980,6 +994,7 @@ def _RunListItem(d: Any, etag: str | None = None) -> RunListItem:
         quality_rating=get("quality_rating"),
         failure_reason=get("failure_reason"),
         created_at=_core.timestamp(get("created_at")),
+        updated_at=_core.timestamp(get("updated_at")),
         inventory_updated=get("inventory_updated"),
         inventory_updated_at=_core.timestamp(get("inventory_updated_at")),
         hidden_at=_core.timestamp(get("hidden_at")),
@@ -1179,6 +1194,8 @@ class Run:
     """Remarks on the failure; fail and cancel set it."""
     created_at: _dt.datetime
     """Time of creation."""
+    updated_at: _dt.datetime
+    """Time of the last change of the run, its items or its materials."""
     inventory_updated: bool
     """Whether `complete`, `fail` or `cancel` has ended the run and deducted its filament from the spools."""
     inventory_updated_at: _dt.datetime | None
@@ -1215,6 +1232,7 @@ def _Run(d: Any, etag: str | None = None) -> Run:
         failure_reason=get("failure_reason"),
         failure_notes=get("failure_notes"),
         created_at=_core.timestamp(get("created_at")),
+        updated_at=_core.timestamp(get("updated_at")),
         inventory_updated=get("inventory_updated"),
         inventory_updated_at=_core.timestamp(get("inventory_updated_at")),
         hidden_at=_core.timestamp(get("hidden_at")),
@@ -1801,6 +1819,8 @@ class Webhook:
     """The first failed try since the last success."""
     created_at: _dt.datetime
     """When the webhook was created."""
+    updated_at: _dt.datetime
+    """When the webhook was last changed, by a user or by failing or succeeding deliveries."""
     etag: str | None = field(default=None, compare=False)
     """The version of the resource, for ``if_match``. None in lists, and where the service sends none."""
 
@@ -1817,6 +1837,7 @@ def _Webhook(d: Any, etag: str | None = None) -> Webhook:
         disabled_reason=get("disabled_reason"),
         failing_since=_core.timestamp(get("failing_since")),
         created_at=_core.timestamp(get("created_at")),
+        updated_at=_core.timestamp(get("updated_at")),
         etag=etag,
     )
 
@@ -1872,6 +1893,8 @@ class WebhookSecret:
     """The first failed try since the last success."""
     created_at: _dt.datetime
     """When the webhook was created."""
+    updated_at: _dt.datetime
+    """When the webhook was last changed, by a user or by failing or succeeding deliveries."""
     secret: str
     """Verifies the signatures: whsec_ and 32 bytes in Base64. Empty in a repeated response."""
 
@@ -1888,6 +1911,7 @@ def _WebhookSecret(d: Any, etag: str | None = None) -> WebhookSecret:
         disabled_reason=get("disabled_reason"),
         failing_since=_core.timestamp(get("failing_since")),
         created_at=_core.timestamp(get("created_at")),
+        updated_at=_core.timestamp(get("updated_at")),
         secret=get("secret"),
     )
 
@@ -3023,7 +3047,7 @@ class UsersResource:
         *,
         skip: int | None = None,
         limit: int | None = None,
-        sort_by: Literal["id", "email", "name", "role", "disabled", "created_at"] | None = None,
+        sort_by: Literal["id", "email", "name", "role", "disabled", "created_at", "updated_at"] | None = None,
         sort_order: SortOrder | None = None,
         after: str | None = None,
         email: str | None = None,
@@ -3065,7 +3089,7 @@ class UsersResource:
     def iterate(
         self,
         *,
-        sort_by: Literal["id", "email", "name", "role", "disabled", "created_at"] | None = None,
+        sort_by: Literal["id", "email", "name", "role", "disabled", "created_at", "updated_at"] | None = None,
         sort_order: SortOrder | None = None,
         email: str | None = None,
         role: Sequence[Role] | None = None,
@@ -3236,7 +3260,7 @@ class ApiKeysResource:
         *,
         skip: int | None = None,
         limit: int | None = None,
-        sort_by: Literal["id", "name", "role", "hint", "created_by", "created_at", "expires_at", "last_used_at", "revoked_at"] | None = None,
+        sort_by: Literal["id", "name", "role", "hint", "created_by", "created_at", "updated_at", "expires_at", "last_used_at", "revoked_at"] | None = None,
         sort_order: SortOrder | None = None,
         after: str | None = None,
         name: str | None = None,
@@ -3278,7 +3302,7 @@ class ApiKeysResource:
     def iterate(
         self,
         *,
-        sort_by: Literal["id", "name", "role", "hint", "created_by", "created_at", "expires_at", "last_used_at", "revoked_at"] | None = None,
+        sort_by: Literal["id", "name", "role", "hint", "created_by", "created_at", "updated_at", "expires_at", "last_used_at", "revoked_at"] | None = None,
         sort_order: SortOrder | None = None,
         name: str | None = None,
         role: Sequence[Literal["viewer", "operator", "printer"]] | None = None,
@@ -4307,7 +4331,7 @@ class ProductsResource:
         *,
         skip: int | None = None,
         limit: int | None = None,
-        sort_by: Literal["id", "name", "description", "sku", "category", "estimated_print_time_minutes", "material_cost", "total_cost", "costs_complete", "created_at", "hidden_at"] | None = None,
+        sort_by: Literal["id", "name", "description", "sku", "category", "estimated_print_time_minutes", "material_cost", "total_cost", "costs_complete", "created_at", "updated_at", "hidden_at"] | None = None,
         sort_order: SortOrder | None = None,
         after: str | None = None,
         category: str | None = None,
@@ -4361,7 +4385,7 @@ class ProductsResource:
     def iterate(
         self,
         *,
-        sort_by: Literal["id", "name", "description", "sku", "category", "estimated_print_time_minutes", "material_cost", "total_cost", "costs_complete", "created_at", "hidden_at"] | None = None,
+        sort_by: Literal["id", "name", "description", "sku", "category", "estimated_print_time_minutes", "material_cost", "total_cost", "costs_complete", "created_at", "updated_at", "hidden_at"] | None = None,
         sort_order: SortOrder | None = None,
         category: str | None = None,
         sku: str | None = None,
@@ -4844,7 +4868,7 @@ class ProductionRunsResource:
         *,
         skip: int | None = None,
         limit: int | None = None,
-        sort_by: Literal["id", "status", "printer_name", "started_at", "completed_at", "estimated_print_time_hours", "actual_print_time_hours", "estimated_total_filament_grams", "actual_total_filament_grams", "quality_rating", "failure_reason", "created_at", "inventory_updated", "inventory_updated_at", "hidden_at"] | None = None,
+        sort_by: Literal["id", "status", "printer_name", "started_at", "completed_at", "estimated_print_time_hours", "actual_print_time_hours", "estimated_total_filament_grams", "actual_total_filament_grams", "quality_rating", "failure_reason", "created_at", "updated_at", "inventory_updated", "inventory_updated_at", "hidden_at"] | None = None,
         sort_order: SortOrder | None = None,
         after: str | None = None,
         status: Sequence[RunStatus] | None = None,
@@ -4918,7 +4942,7 @@ class ProductionRunsResource:
     def iterate(
         self,
         *,
-        sort_by: Literal["id", "status", "printer_name", "started_at", "completed_at", "estimated_print_time_hours", "actual_print_time_hours", "estimated_total_filament_grams", "actual_total_filament_grams", "quality_rating", "failure_reason", "created_at", "inventory_updated", "inventory_updated_at", "hidden_at"] | None = None,
+        sort_by: Literal["id", "status", "printer_name", "started_at", "completed_at", "estimated_print_time_hours", "actual_print_time_hours", "estimated_total_filament_grams", "actual_total_filament_grams", "quality_rating", "failure_reason", "created_at", "updated_at", "inventory_updated", "inventory_updated_at", "hidden_at"] | None = None,
         sort_order: SortOrder | None = None,
         status: Sequence[RunStatus] | None = None,
         printer_name: str | None = None,
@@ -6320,7 +6344,7 @@ class WebhooksResource:
         *,
         skip: int | None = None,
         limit: int | None = None,
-        sort_by: Literal["id", "url", "description", "disabled", "disabled_at", "disabled_reason", "failing_since", "created_at"] | None = None,
+        sort_by: Literal["id", "url", "description", "disabled", "disabled_at", "disabled_reason", "failing_since", "created_at", "updated_at"] | None = None,
         sort_order: SortOrder | None = None,
         after: str | None = None,
         event: Literal["inventory.low_stock", "order.cancelled", "order.done", "order.in_production", "order.received", "product.cost_changed", "production_run.completed", "production_run.failed", "production_run.started", "spool.empty"] | None = None,
@@ -6359,7 +6383,7 @@ class WebhooksResource:
     def iterate(
         self,
         *,
-        sort_by: Literal["id", "url", "description", "disabled", "disabled_at", "disabled_reason", "failing_since", "created_at"] | None = None,
+        sort_by: Literal["id", "url", "description", "disabled", "disabled_at", "disabled_reason", "failing_since", "created_at", "updated_at"] | None = None,
         sort_order: SortOrder | None = None,
         event: Literal["inventory.low_stock", "order.cancelled", "order.done", "order.in_production", "order.received", "product.cost_changed", "production_run.completed", "production_run.failed", "production_run.started", "spool.empty"] | None = None,
         disabled: bool | None = None,

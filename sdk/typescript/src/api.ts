@@ -75,6 +75,8 @@ export interface UserAccount {
   readonly disabled: boolean;
   /** When the user was created. */
   readonly created_at: string;
+  /** When the user was last changed. */
+  readonly updated_at: string;
 }
 
 /** The type `UserAccountList` of the API. */
@@ -107,6 +109,8 @@ export interface AccessKey {
   readonly created_by: string | null;
   /** When the key was created. */
   readonly created_at: string;
+  /** When the key was last changed, rotated or revoked. */
+  readonly updated_at: string;
   /** When the key stops working. Default: never. */
   readonly expires_at: string | null;
   /** When the key was last used, at most 15 minutes too early. */
@@ -145,6 +149,8 @@ export interface AccessKeySecret {
   readonly created_by: string | null;
   /** When the key was created. */
   readonly created_at: string;
+  /** When the key was last changed, rotated or revoked. */
+  readonly updated_at: string;
   /** When the key stops working. Default: never. */
   readonly expires_at: string | null;
   /** When the key was last used, at most 15 minutes too early. */
@@ -392,6 +398,8 @@ export interface ProductListItem<D = number> {
   readonly costs_complete: boolean;
   /** Time of creation. */
   readonly created_at: string;
+  /** Time of the last change of the product, its bill of materials or its costs. */
+  readonly updated_at: string;
   /** Time when the product was removed; null for products that are not hidden. */
   readonly hidden_at: string | null;
 }
@@ -554,6 +562,8 @@ export interface RunListItem<D = number> {
   readonly failure_reason: FailureReason | null;
   /** Time of creation. */
   readonly created_at: string;
+  /** Time of the last change of the run, its items or its materials. */
+  readonly updated_at: string;
   /** Whether `complete`, `fail` or `cancel` has ended the run and deducted its filament from the spools. */
   readonly inventory_updated: boolean;
   /** Time when `complete`, `fail` or `cancel` deducted the filament. */
@@ -684,6 +694,8 @@ export interface Run<D = number> {
   readonly failure_notes: string | null;
   /** Time of creation. */
   readonly created_at: string;
+  /** Time of the last change of the run, its items or its materials. */
+  readonly updated_at: string;
   /** Whether `complete`, `fail` or `cancel` has ended the run and deducted its filament from the spools. */
   readonly inventory_updated: boolean;
   /** Time when `complete`, `fail` or `cancel` deducted the filament. */
@@ -1022,6 +1034,8 @@ export interface Webhook {
   readonly failing_since: string | null;
   /** When the webhook was created. */
   readonly created_at: string;
+  /** When the webhook was last changed, by a user or by failing or succeeding deliveries. */
+  readonly updated_at: string;
 }
 
 /** The type `WebhookList` of the API. */
@@ -1060,6 +1074,8 @@ export interface WebhookSecret {
   readonly failing_since: string | null;
   /** When the webhook was created. */
   readonly created_at: string;
+  /** When the webhook was last changed, by a user or by failing or succeeding deliveries. */
+  readonly updated_at: string;
   /** Verifies the signatures: whsec_ and 32 bytes in Base64. Empty in a repeated response. */
   readonly secret: string;
 }
@@ -2066,7 +2082,7 @@ export interface ListUsersQuery {
   /** Maximum page size. */
   limit?: number | undefined;
   /** Any scalar field of the items. */
-  sort_by?: "id" | "email" | "name" | "role" | "disabled" | "created_at" | undefined;
+  sort_by?: "id" | "email" | "name" | "role" | "disabled" | "created_at" | "updated_at" | undefined;
   /** Ascending or descending. */
   sort_order?: SortOrder | undefined;
   /**
@@ -2089,7 +2105,7 @@ export interface ListApiKeysQuery {
   /** Maximum page size. */
   limit?: number | undefined;
   /** Any scalar field of the items. */
-  sort_by?: "id" | "name" | "role" | "hint" | "created_by" | "created_at" | "expires_at" | "last_used_at" | "revoked_at" | undefined;
+  sort_by?: "id" | "name" | "role" | "hint" | "created_by" | "created_at" | "updated_at" | "expires_at" | "last_used_at" | "revoked_at" | undefined;
   /** Ascending or descending. */
   sort_order?: SortOrder | undefined;
   /**
@@ -2219,7 +2235,7 @@ export interface ListProductsQuery {
   /** Maximum page size. */
   limit?: number | undefined;
   /** Any scalar field of the items. */
-  sort_by?: "id" | "name" | "description" | "sku" | "category" | "estimated_print_time_minutes" | "material_cost" | "total_cost" | "costs_complete" | "created_at" | "hidden_at" | undefined;
+  sort_by?: "id" | "name" | "description" | "sku" | "category" | "estimated_print_time_minutes" | "material_cost" | "total_cost" | "costs_complete" | "created_at" | "updated_at" | "hidden_at" | undefined;
   /** Ascending or descending. */
   sort_order?: SortOrder | undefined;
   /**
@@ -2256,7 +2272,7 @@ export interface ListProductionRunsQuery {
   /** Maximum page size. */
   limit?: number | undefined;
   /** Any scalar field of the items. */
-  sort_by?: "id" | "status" | "printer_name" | "started_at" | "completed_at" | "estimated_print_time_hours" | "actual_print_time_hours" | "estimated_total_filament_grams" | "actual_total_filament_grams" | "quality_rating" | "failure_reason" | "created_at" | "inventory_updated" | "inventory_updated_at" | "hidden_at" | undefined;
+  sort_by?: "id" | "status" | "printer_name" | "started_at" | "completed_at" | "estimated_print_time_hours" | "actual_print_time_hours" | "estimated_total_filament_grams" | "actual_total_filament_grams" | "quality_rating" | "failure_reason" | "created_at" | "updated_at" | "inventory_updated" | "inventory_updated_at" | "hidden_at" | undefined;
   /** Ascending or descending. */
   sort_order?: SortOrder | undefined;
   /**
@@ -2363,7 +2379,7 @@ export interface ListWebhooksQuery {
   /** Maximum page size. */
   limit?: number | undefined;
   /** Any scalar field of the items. */
-  sort_by?: "id" | "url" | "description" | "disabled" | "disabled_at" | "disabled_reason" | "failing_since" | "created_at" | undefined;
+  sort_by?: "id" | "url" | "description" | "disabled" | "disabled_at" | "disabled_reason" | "failing_since" | "created_at" | "updated_at" | undefined;
   /** Ascending or descending. */
   sort_order?: SortOrder | undefined;
   /**
