@@ -153,7 +153,7 @@ func TestConfigurationPageListsTheSettings(t *testing.T) {
 func TestCommandsInPagesExist(t *testing.T) {
 	t.Parallel()
 	p := buildProgram(t)
-	command := regexp.MustCompile(`(?m)^spoolwright ([a-z]+) ([a-z]+)\b(.*(?:\\\n.*)*)$`)
+	command := regexp.MustCompile(`(?m)^spoolwright ([a-z]+) ([a-z-]+)\b(.*(?:\\\n.*)*)$`)
 	commandFlag := regexp.MustCompile(` --([a-z-]+)`)
 	found := 0
 	for _, b := range fencedBlocks(t, "text") {

@@ -727,10 +727,12 @@ func testTLS(t *testing.T, p program) {
 		return err == nil && r.TLS.PeerCertificates[0].SerialNumber.Int64() == 2
 	})
 	check(t, os.WriteFile(certFile, []byte("-----BEGIN CERTI"), 0o600)) // as while the file is being written
-	time.Sleep(1100 * time.Millisecond)                                 // the service checks the files once a second
-	if _, err := get(second); err != nil {
-		t.Errorf("with an invalid certificate file: %v, want the previous certificate", err)
-	}
+	eventually(t, "the service reports the invalid file", func() bool { // it checks the files in handshakes
+		if _, err := get(second); err != nil {
+			t.Errorf("with an invalid certificate file: %v, want the previous certificate", err)
+		}
+		return strings.Contains(c.stderr.String(), "certificate reload failed")
+	})
 	if n := strings.Count(c.stderr.String(), "certificate reload failed"); n != 1 {
 		t.Errorf("the log reports the invalid certificate file %d times, want once", n)
 	}
