@@ -7,6 +7,7 @@ import (
 	_ "embed"
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -102,14 +103,14 @@ var tag = &server.Tag{
 //go:embed fields.md
 var fields string
 
-// Routes returns the operations of /api/v1/auth, /api/v1/users and /api/v1/api-keys.
+// Routes returns the operations of /api/v1/auth, /api/v1/users, /api/v1/api-keys and /api/v1/settings.
 func (s *Service) Routes() []server.Route {
 	return append([]server.Route{
 		server.Op("POST /api/v1/auth/login", server.Public, server.Handle(s.login), loginDoc).ForUsers(),
 		server.Op("POST /api/v1/auth/refresh", server.Public, server.Handle(s.refresh), refreshDoc).ForUsers(),
 		server.Op("POST /api/v1/auth/logout", server.Read, server.Handle(s.logout), logoutDoc).WithoutKey().ForUsers(),
 		server.Op("GET /api/v1/auth/me", server.Read, server.Handle(s.me), meDoc).ForUsers(),
-	}, append(s.userRoutes(), s.keyRoutes()...)...)
+	}, slices.Concat(s.userRoutes(), s.keyRoutes(), s.settingsRoutes())...)
 }
 
 // TokenSet is the response of login and refresh.

@@ -52,6 +52,7 @@ type Costs struct {
 	ComponentCost server.Decimal `json:"component_cost" rule:"readOnly,notNull"`
 	TotalCost     server.Decimal `json:"total_cost" rule:"readOnly,notNull"`
 	CostsComplete bool           `json:"costs_complete" rule:"readOnly,notNull"`
+	Currency      string         `json:"currency" rule:"readOnly"`
 	CostBreakdown CostBreakdown  `json:"cost_breakdown" rule:"readOnly,notNull"`
 }
 
@@ -93,7 +94,8 @@ func (h handlers) recalculate(ctx context.Context, r *server.Request[struct{}]) 
 	recomputed := db.SQL(`select recompute_costs(id, true) from products where id = $1 and hidden_at is null`,
 		r.ID("id"))
 	costs := db.SQL(`
-		select p.id, p.material_cost, p.component_cost, p.total_cost, p.costs_complete, json_build_object(
+		select p.id, p.material_cost, p.component_cost, p.total_cost, p.costs_complete,
+			(select t.currency from tenants t where t.tenant_id = p.tenant_id) as currency, json_build_object(
 			'materials', (
 				select coalesce(json_agg(json_build_object('material', m.material_type || ' ' || m.color,
 					'weight', trim_scale(m.weight_grams), 'cost', trim_scale(m.cost))

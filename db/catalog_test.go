@@ -34,7 +34,7 @@ var outsideTenancy = map[string]string{
 // privileges has the maximum privileges of the service's role. A new table must be added here, with the privileges
 // that the code needs.
 var privileges = map[string]string{
-	"tenants":            "SELECT INSERT",
+	"tenants":            "SELECT INSERT UPDATE", // UPDATE of the settings only
 	"users":              "SELECT INSERT UPDATE DELETE",
 	"sessions":           "SELECT INSERT UPDATE DELETE",
 	"login_addresses":    "SELECT INSERT UPDATE DELETE",

@@ -2,7 +2,6 @@ package inventory
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -17,10 +16,11 @@ import (
 // ReportsTag is the tag of the operations that return reports.
 var ReportsTag = &server.Tag{
 	Name: "reports", Fields: fields,
-	Description: "What was used and what was wasted, in grams and money. Days begin at midnight UTC.",
+	Description: "What was used and what was wasted, in grams and money. Days begin at midnight in the " +
+		"time zone of `getSettings`.",
 }
 
-// Period are the query parameters of a report: its first and its last day, in UTC.
+// Period are the query parameters of a report: its first and its last day, in the time zone of the tenant.
 type Period struct {
 	From server.Optional[server.Date] `query:"from"`
 	To   server.Optional[server.Date] `query:"to"`
@@ -32,18 +32,9 @@ const (
 	maxGroups   = 1000 // of a report
 )
 
-// Check checks that the period is not empty or too long.
+// Check checks that the period is not empty or too long. It does not know which day is today in the time zone: without
+// to, a period may begin tomorrow, and is then that day.
 func (p *Period) Check(problems *server.Problems) {
-	_, _, err := p.Range(time.Now())
-	if invalid, ok := errors.AsType[*server.Error](err); ok {
-		for _, f := range invalid.Fields {
-			problems.Add(f.Field, "%s", f.Message)
-		}
-	}
-}
-
-// Range returns the first day and the day after the last one. The errors are 422s.
-func (p Period) Range(now time.Time) (first, end string, err error) {
 	parse := func(d server.Optional[server.Date], otherwise time.Time) time.Time {
 		if d.IsNull() {
 			return otherwise
@@ -51,19 +42,40 @@ func (p Period) Range(now time.Time) (first, end string, err error) {
 		t, _ := time.Parse(time.DateOnly, string(*d.Value)) // server has validated it
 		return t
 	}
-	to := parse(p.To, now.UTC().Truncate(24*time.Hour))
+	to := parse(p.To, time.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, 1))
 	from := parse(p.From, to.AddDate(0, 0, 1-defaultDays))
 	switch {
 	case from.After(to):
-		return "", "", server.Invalid("from", "must not be after to")
+		problems.Add("from", "must not be after to")
 	case to.Sub(from) >= maxDays*24*time.Hour:
-		return "", "", server.Invalid("from", "must be at most %d days before to", maxDays-1)
+		problems.Add("from", "must be at most %d days before to", maxDays-1)
 	case from.Year() < 1: // the default of from
-		return "", "", server.Invalid("to", "must be at least 0001-01-%d without from", defaultDays)
+		problems.Add("to", "must be at least 0001-01-%d without from", defaultDays)
 	case to.Year() > 9998:
-		return "", "", server.Invalid("to", "must be before the year 9999")
+		problems.Add("to", "must be before the year 9999")
 	}
-	return from.Format(time.DateOnly), to.AddDate(0, 0, 1).Format(time.DateOnly), nil
+}
+
+// Args returns the arguments $1 to $3 of a statement with PeriodSQL.
+func (p Period) Args(ctx context.Context) []any {
+	return []any{db.ActorOf(ctx).Tenant, p.From.Arg(), p.To.Arg()}
+}
+
+// PeriodSQL is a table expression: the period of a report of the tenant $1 from the day $2 to the day $3, which may be
+// null, with its first day, the day after its last one, the current day, and the tenant's time zone and currency.
+var PeriodSQL = periodSQL("$1", "$2", "$3")
+
+func periodSQL(tenant, from, to string) string {
+	return fmt.Sprintf(`period as materialized (
+			select coalesce(%[2]s::date, p.last - %[4]d) as first, p.last + 1 as until, p.today, p.zone, p.currency
+			from (
+				select coalesce(%[3]s::date, greatest(t.today, %[2]s::date)) as last, t.*
+				from (
+					select (now() at time zone s.time_zone)::date as today, s.time_zone as zone, s.currency
+					from tenants s where s.tenant_id = %[1]s
+				) t
+			) p
+		)`, tenant, from, to, defaultDays-1)
 }
 
 // UsageGroup is what a group of the usage report has in common.
@@ -82,13 +94,14 @@ type UsageQuery struct {
 
 // UsageReport is the filament that was used in a period.
 type UsageReport struct {
-	From    server.Date      `json:"from" rule:"notNull"`
-	To      server.Date      `json:"to" rule:"notNull"`
-	GroupBy UsageGroup       `json:"group_by" rule:"notNull"`
-	Grams   server.Decimal   `json:"grams" rule:"notNull"`
-	Cost    server.Decimal   `json:"cost"`
-	Groups  int64            `json:"groups" rule:"notNull"`
-	Items   []UsageReportRow `json:"items"`
+	From     server.Date      `json:"from" rule:"notNull"`
+	To       server.Date      `json:"to" rule:"notNull"`
+	GroupBy  UsageGroup       `json:"group_by" rule:"notNull"`
+	Grams    server.Decimal   `json:"grams" rule:"notNull"`
+	Cost     server.Decimal   `json:"cost"`
+	Currency string           `json:"currency"`
+	Groups   int64            `json:"groups" rule:"notNull"`
+	Items    []UsageReportRow `json:"items"`
 }
 
 // UsageReportRow is a group of the usage report.
@@ -118,18 +131,20 @@ var usageReportDoc = &server.Doc{
 		"groups within about an hour.",
 }
 
-// usageBetween is a query of what was used by the tenant $1 between the days first and end: of the rows of usage_days,
-// and of the ledger for the days that are not in it. It needs the table expression summarised.
+// usageBetween is a query of what was used by the tenant $1 between the days first and end, which are expressions of the
+// columns of the table expression summarised: of the rows of usage_days, and of the ledger for the days that are not in
+// it.
 func usageBetween(byPrinter bool, first, end string) string {
 	return fmt.Sprintf(`
 		select d.day, d.material_type, d.color_key, d.printer_key, d.color, d.printer_name, d.grams, d.cost
 		from usage_days d
-		where d.tenant_id = $1 and d.by_printer = %[1]v and d.day >= %[2]s
-			and d.day < least(%[3]s, (select next_day from summarised))
+		where d.tenant_id = $1 and d.by_printer = %[1]v and d.day >= (select %[2]s from summarised)
+			and d.day < (select least(%[3]s, next_day) from summarised)
 		union all
 		select l.day, l.material_type, l.color_key, l.printer_key, l.color, l.printer_name, l.grams, l.cost
-		from (select greatest(%[2]s, next_day) as first from summarised) s
-		cross join lateral ledger_usage($1, s.first, %[3]s) l where l.by_printer = %[1]v`, byPrinter, first, end)
+		from (select greatest(%[2]s, next_day) as first_day, %[3]s as end_day, zone from summarised) s
+		cross join lateral ledger_usage($1, s.first_day, s.end_day, s.zone) l where l.by_printer = %[1]v`,
+		byPrinter, first, end)
 }
 
 // usageGroups are the grouping keys of the rows of usageBetween and the fields of the report that they fill.
@@ -143,10 +158,6 @@ var usageGroups = map[UsageGroup]struct{ key, fields string }{
 }
 
 func (h handlers) reportUsage(ctx context.Context, r *server.Request[UsageQuery]) (server.OK[UsageReport], error) {
-	first, end, err := r.In.Range(time.Now())
-	if err != nil {
-		return nil, err
-	}
 	by := r.In.GroupBy.Or("material")
 	group := usageGroups[by]
 	order, stock, left := "g.grams desc, g.keys", "", ""
@@ -163,7 +174,7 @@ func (h handlers) reportUsage(ctx context.Context, r *server.Request[UsageQuery]
 		// Weights that remain and the rates have the same keys as the groups.
 		stock = `, recent as (
 				select array[` + group.key + `] as keys, greatest(sum(grams), 0) / 30 as daily
-				from (` + usageBetween(false, "$4::date - 29", "$4::date + 1") + `) u group by ` + group.key + `
+				from (` + usageBetween(false, "today - 29", "today + 1") + `) u group by ` + group.key + `
 			), stock as (
 				select array[` + group.key + `] as keys, sum(remaining_weight_grams) as remaining
 				from spools where tenant_id = $1 and hidden_at is null and not archived group by ` + group.key + `
@@ -171,24 +182,25 @@ func (h handlers) reportUsage(ctx context.Context, r *server.Request[UsageQuery]
 		left = ` left join recent using (keys) left join stock using (keys)`
 	}
 	remaining, daily, daysLeft := "null", "null", "null"
-	args := []any{db.ActorOf(ctx).Tenant, first, end}
 	if stock != "" {
-		args = append(args, time.Now().UTC().Format(time.DateOnly))
 		remaining, daily = "trim_scale(coalesce(remaining, 0))", "trim_scale(round(coalesce(daily, 0), 6))"
 		daysLeft = "trim_scale(least(round(coalesce(remaining, 0) / nullif(daily, 0), 1), 999999999))"
 	}
 	report := db.SQL(`
-		with summarised as materialized (
-			select coalesce((select next_day from usage_summaries where tenant_id = $1), '-infinity') as next_day
+		with `+PeriodSQL+`, summarised as materialized (
+			select p.*, coalesce((
+				select s.next_day from usage_summaries s where s.tenant_id = $1 and s.time_zone = p.zone
+			), '-infinity') as next_day
+			from period p
 		), grouped as materialized (
 			select array[`+group.key+`]::text[] as keys, `+group.fields+`, sum(grams) as grams,
 				coalesce(sum(cost), case when sum(grams) = 0 then 0 end) as cost
-			from (`+usageBetween(by == "printer", "$2::date", "$3::date")+`) u group by `+group.key+`
+			from (`+usageBetween(by == "printer", "first", "until")+`) u group by `+group.key+`
 		)`+strings.ReplaceAll(stock, "] as keys", "]::text[] as keys")+`, page as (
 			select g.*, `+remaining+` as remaining, `+daily+` as daily, `+daysLeft+` as days_left
 			from (select * from grouped g order by `+order+` limit `+strconv.Itoa(maxGroups)+`) g`+left+`
 		)
-		select $2::date as "from", $3::date - 1 as "to", '`+string(by)+`' as group_by, t.grams, t.cost, t.groups,
+		select p.first as "from", p.until - 1 as "to", '`+string(by)+`' as group_by, t.grams, t.cost, p.currency, t.groups,
 			(select coalesce(json_agg(json_build_object(
 					'material_type', `+row("material_type", "null")+`, 'color', `+row("color", "null")+`,
 					'printer_name', `+row("printer_name", "null")+`, 'start', `+row("start", "null")+`,
@@ -199,8 +211,8 @@ func (h handlers) reportUsage(ctx context.Context, r *server.Request[UsageQuery]
 			select round(coalesce(sum(grams), 0), 6) as grams,
 				round(coalesce(sum(cost), case when coalesce(sum(grams), 0) = 0 then 0 end), 6) as cost, count(*) as groups
 			from grouped
-		) t`, args...)
-	err = h.db.Read(ctx, db.AllowScans(), report)
+		) t, period p`, r.In.Args(ctx)...)
+	err := h.db.Read(ctx, db.AllowScans(), report)
 	if db.IsTimeout(err) { // the ledger is long, and the service, which has just started, has not summarised it yet
 		if err = summariseUsage(ctx, h.db); err == nil {
 			err = h.db.Read(ctx, db.AllowScans(), report)
@@ -221,10 +233,11 @@ type UsageEntry struct {
 // ExportUsage writes the usage ledgers of all spools.
 var ExportUsage = exportUsage("-infinity", "infinity")
 
-// exportUsage returns the exporter of the entries from the day first until the day before end, in UTC.
-func exportUsage(first, end string) transfer.Exporter {
+// exportUsage returns the exporter of the entries of a period, as that of a report, in the time zone of the tenant.
+func exportUsage(from, to any) transfer.Exporter {
 	return transfer.Export[UsageEntry](1000, func(createdAt, id, limit string) *db.Stmt {
 		return db.SQL(`
+			with `+periodSQL("nullif(current_setting('app.tenant_id', true), '')::uuid", "$3", "$4")+`
 			select u.id, u.spool_id, u.kind, u.reason, u.run_id, u.user_id, u.api_key_id, u.before_grams, u.after_grams,
 				u.change_grams, u.shortfall_grams, u.created_at, u.updated_at, s.number as spool_number,
 				spool_name(s.material_type, s.color, s.brand) as spool_name,
@@ -232,12 +245,12 @@ func exportUsage(first, end string) transfer.Exporter {
 			from (
 				select * from spool_usage where num_nonnulls(created_at) = 1
 					and (created_at, id) > ($1::timestamptz, $2::uuid)
-					and created_at >= $3::date::timestamp at time zone 'UTC'
-					and created_at < $4::date::timestamp at time zone 'UTC'
+					and created_at >= (select first::timestamp at time zone zone from period)
+					and created_at < (select until::timestamp at time zone zone from period)
 				order by created_at, id limit `+limit+`
 			) u
 			cross join lateral (select * from spools s where s.id = u.spool_id offset 0) s
-			order by u.created_at, u.id`, createdAt, id, first, end)
+			order by u.created_at, u.id`, createdAt, id, from, to)
 	})
 }
 
@@ -253,11 +266,7 @@ func (h handlers) exportUsage(ctx context.Context, r *server.Request[Period], w 
 	if r.In.From.IsNull() && r.In.To.IsNull() {
 		return ExportUsage(ctx, h.db, w, "csv")
 	}
-	first, end, err := r.In.Range(time.Now())
-	if err != nil {
-		return err
-	}
-	return exportUsage(first, end)(ctx, h.db, w, "csv")
+	return exportUsage(r.In.From.Arg(), r.In.To.Arg())(ctx, h.db, w, "csv")
 }
 
 // SummariseUsage summarises the past days of the usage ledgers of all tenants, which the usage report reads.

@@ -99,6 +99,79 @@ func wantReport(t *testing.T, c *testkit.Client, by string, first, last time.Tim
 	}
 }
 
+// The days of reports and of the export are those of the tenant's time zone, also after it changes, whichever days are
+// summarised in which zone.
+func TestReportDaysOfTimeZone(t *testing.T) {
+	t.Parallel()
+	c := operator(t)
+	id := c.Post(t, "/api/v1/spools", spool(nil)).Want(201).ID()
+	setZone := func(zone string) {
+		t.Helper()
+		err := c.API.DB.Write(db.As(t.Context(), c.Actor), db.SQL(`update tenants set time_zone = $1, currency = 'NZD'`, zone))
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	zone, err := time.LoadLocation("Pacific/Auckland")
+	if err != nil {
+		t.Skip(err)
+	}
+	now := time.Now().In(zone)
+	midnight := time.Date(now.Year(), now.Month(), now.Day()-20, 0, 0, 0, 0, zone)
+	addUsage(t, c, id, "deducted", 1, midnight.Add(-time.Second))
+	addUsage(t, c, id, "deducted", 2, midnight)
+	addUsage(t, c, id, "deducted", 4, midnight.AddDate(0, 0, 5))
+	// In Havana, 2023-11-05 began twice at midnight.
+	fold := time.Date(2023, 11, 5, 4, 30, 0, 0, time.UTC)
+	addUsage(t, c, id, "deducted", 8, fold)
+	addUsage(t, c, id, "deducted", 16, fold.Add(time.Hour))
+	addUsage(t, c, id, "deducted", 32, fold.Add(-time.Hour))
+	day := func(n int) string { return midnight.AddDate(0, 0, n).Format(time.DateOnly) }
+	check := func(from, to string, want map[string]string) {
+		t.Helper()
+		got := map[string]string{}
+		a := c.Get(t, reportURL+"?group_by=day&from="+from+"&to="+to).Want(200).Shows(map[string]string{"currency": "NZD"})
+		for i := range a.List("items") {
+			got[a.Text(fmt.Sprintf("items.%d.start", i))] = a.Text(fmt.Sprintf("items.%d.grams", i))
+		}
+		if !maps.Equal(got, want) {
+			t.Errorf("from %s to %s: %v, want %v", from, to, got, want)
+		}
+	}
+	auckland := func() {
+		t.Helper()
+		check(day(-1), day(-1), map[string]string{day(-1): "1"})
+		check(day(-1), day(9), map[string]string{day(-1): "1", day(0): "2", day(5): "4"})
+		export := c.Get(t, reportURL+"/export?from="+day(0)+"&to="+day(0)).Want(200)
+		if n := strings.Count(string(export.Body), "deducted"); n != 1 {
+			t.Errorf("the export of a day has %d entries, want 1", n)
+		}
+	}
+	utc := midnight.UTC().Format(time.DateOnly)
+	setZone("UTC")
+	check(utc, utc, map[string]string{utc: "3"})
+	for summarise(t, c, 500) > 0 {
+	}
+	check(utc, utc, map[string]string{utc: "3"})
+	setZone("Pacific/Auckland")
+	auckland()
+	summarise(t, c, 500) // deletes days of the old zone
+	setZone("UTC")
+	check(utc, utc, map[string]string{utc: "3"})
+	setZone("Pacific/Auckland")
+	for summarise(t, c, 500) > 0 {
+		auckland()
+	}
+	auckland()
+	setZone("America/Havana")
+	havana := map[string]string{"2023-11-04": "32", "2023-11-05": "24"}
+	check("2023-11-01", "2023-11-10", havana)
+	for summarise(t, c, 500) > 0 {
+	}
+	check("2023-11-01", "2023-11-10", havana)
+	check("2023-11-05", "2023-11-05", map[string]string{"2023-11-05": "24"})
+}
+
 // Reports equal the ledger, whichever days are summarised, also after changes of spools and with concurrent summaries.
 func TestUsageReportEqualsLedger(t *testing.T) {
 	t.Parallel()
@@ -332,7 +405,7 @@ func TestUsageReportSummarises(t *testing.T) {
 	}
 	testkit.ExecURL(t, strings.Replace(testkit.Private().OwnerURL(), "@/spoolwright?", "@/"+name+"?", 1), `
 		alter function ledger_usage rename to fast_ledger_usage`, `
-		create function ledger_usage(tenant uuid, first date, last date)
+		create function ledger_usage(tenant uuid, first date, last date, zone text)
 		returns table (
 			by_printer boolean, day date, material_type text, color_key text, printer_key text, color text, printer_name text,
 			grams numeric, cost numeric
@@ -342,7 +415,7 @@ func TestUsageReportSummarises(t *testing.T) {
 			if last - first > 40 then
 				perform pg_sleep(20);
 			end if;
-			return query select * from fast_ledger_usage(tenant, first, last);
+			return query select * from fast_ledger_usage(tenant, first, last, zone);
 		end $$`)
 	var spool string
 	err := d.Write(ctx, db.SQL(`insert into spools (id, material_type, color, diameter_mm, net_weight_grams,

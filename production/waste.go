@@ -4,7 +4,6 @@ import (
 	"context"
 	"strconv"
 	"strings"
-	"time"
 
 	"spoolwright/db"
 	"spoolwright/inventory"
@@ -30,6 +29,7 @@ type WasteReport struct {
 	GroupBy   WasteGroup       `json:"group_by" rule:"notNull"`
 	Grams     server.Decimal   `json:"grams" rule:"notNull"`
 	Cost      server.Decimal   `json:"cost"`
+	Currency  string           `json:"currency"`
 	Runs      int64            `json:"runs" rule:"notNull"`
 	Failed    int64            `json:"failed_runs" rule:"notNull"`
 	Completed int64            `json:"completed_runs" rule:"notNull"`
@@ -84,10 +84,6 @@ var wasteGroups = map[WasteGroup]struct{ joins, share, key, fields string }{
 }
 
 func (h handlers) reportWaste(ctx context.Context, r *server.Request[WasteQuery]) (server.OK[WasteReport], error) {
-	first, end, err := r.In.Range(time.Now())
-	if err != nil {
-		return nil, err
-	}
 	by := r.In.GroupBy.Or("reason")
 	group := wasteGroups[by]
 	field := func(name string) string {
@@ -119,12 +115,12 @@ func (h handlers) reportWaste(ctx context.Context, r *server.Request[WasteQuery]
 		return failed + " / nullif(" + failed + " + " + completed + ", 0)::numeric"
 	}
 	report := db.SQL(`
-		with runs as materialized (
+		with `+inventory.PeriodSQL+`, runs as materialized (
 			select r.id, r.status, r.failure_reason, r.printer_key, r.printer_name from production_runs r
 			where r.tenant_id = $1 and r.status in ('completed', 'failed', 'cancelled')
 				and r.deducted_at is not null
-				and r.deducted_at >= $2::date::timestamp at time zone 'UTC'
-				and r.deducted_at < $3::date::timestamp at time zone 'UTC'
+				and r.deducted_at >= (select first::timestamp at time zone zone from period)
+				and r.deducted_at < (select until::timestamp at time zone zone from period)
 		), wasted as materialized (
 			select r.*, w.material_type,
 				case when r.status <> 'completed' then w.grams else 0 end as grams,
@@ -149,8 +145,8 @@ func (h handlers) reportWaste(ctx context.Context, r *server.Request[WasteQuery]
 			) w
 			group by `+group.key+having+`
 		)
-		select $2::date as "from", $3::date - 1 as "to", '`+string(by)+`' as group_by,
-			w.grams, w.cost, t.runs, t.failed as failed_runs, t.completed as completed_runs,
+		select p.first as "from", p.until - 1 as "to", '`+string(by)+`' as group_by,
+			w.grams, w.cost, p.currency, t.runs, t.failed as failed_runs, t.completed as completed_runs,
 			round(t.failed / nullif(t.failed + t.completed, 0)::numeric, 4) as rate,
 			(select count(*) from grouped) as groups,
 			(select coalesce(json_agg(json_build_object(`+field("reason")+`, `+field("printer_name")+`,
@@ -168,7 +164,7 @@ func (h handlers) reportWaste(ctx context.Context, r *server.Request[WasteQuery]
 			select round(coalesce(sum(grams), 0), 6) as grams,
 				round(coalesce(sum(cost), case when coalesce(sum(grams), 0) = 0 then 0 end), 6) as cost
 			from wasted
-		) w`, db.ActorOf(ctx).Tenant, first, end)
+		) w, period p`, r.In.Args(ctx)...)
 	return server.One(report, h.db.Read(ctx, db.AllowScans(), report))
 }
 

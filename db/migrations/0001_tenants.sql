@@ -42,9 +42,14 @@ create table tenants (
 	tenant_id uuid,
 	name text collate "C" not null check (name <> '' and length(name) <= 200),
 	created_at timestamptz not null default now(),
+	-- The settings of the tenant.
+	time_zone text collate "C" not null default 'UTC' check (length(time_zone) <= 100), -- that of the days of reports
+	currency text collate "C" check (currency ~ '^[A-Z]{3}$'),
+	updated_at timestamptz not null default now(),
 	primary key (tenant_id)
 );
 call tenant_table('tenants', 'select, insert');
+grant update (time_zone, currency, updated_at) on tenants to spoolwright_app;
 
 create table users (
 	tenant_id uuid,

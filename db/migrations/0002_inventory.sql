@@ -127,7 +127,7 @@ create index spool_usage_printed on spool_usage (tenant_id, id) where kind = 'pr
 create table usage_days (
 	tenant_id uuid,
 	by_printer boolean not null,
-	day date not null, -- in UTC
+	day date not null, -- in the time zone of usage_summaries
 	material_type text collate "C" not null check (length(material_type) <= 20), -- '' by printer
 	color_key text collate "C" not null check (length(color_key) <= 1000), -- '' by printer
 	printer_key text collate "C" not null check (length(printer_key) <= 1000), -- '' by filament, and without a printer
@@ -139,10 +139,12 @@ create table usage_days (
 );
 call tenant_table('usage_days', 'select, insert, delete');
 
--- The first day that is not in usage_days.
+-- The first day that is not in usage_days, and the time zone of the days there. If that is not the tenant's, the days do
+-- not count; it is null while they are deleted.
 create table usage_summaries (
 	tenant_id uuid,
 	next_day date not null,
+	time_zone text collate "C",
 	primary key (tenant_id)
 );
 call tenant_table('usage_summaries', 'select, insert, update');

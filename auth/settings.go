@@ -1,0 +1,88 @@
+package auth
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"spoolwright/db"
+	"spoolwright/server"
+)
+
+var settingsTag = &server.Tag{
+	Name: "settings", Fields: fields,
+	Description: "Settings of the tenant. Every user reads them, admins change them.",
+}
+
+const settingsPath = " /api/v1/settings"
+
+func (s *Service) settingsRoutes() []server.Route {
+	return []server.Route{
+		server.Op("GET"+settingsPath, server.Read, server.Handle(s.getSettings), getSettingsDoc).Versioned(
+			func(...string) []*db.Stmt {
+				return []*db.Stmt{db.SQL(`select tenant_id as id from tenants where ` + ownTenant + ` for no key update`)}
+			}),
+		server.Op("PATCH"+settingsPath, server.Admin, server.Handle(s.updateSettings), updateSettingsDoc).ForUsers(),
+	}
+}
+
+// Settings are the settings of a tenant.
+type Settings struct {
+	TimeZone  server.Optional[string] `json:"time_zone" rule:"notNull,maxLength=100"`
+	Currency  server.Optional[string] `json:"currency"`
+	UpdatedAt server.Timestamp        `json:"updated_at" rule:"readOnly,notNull"`
+}
+
+const (
+	ownTenant       = `tenant_id = nullif(current_setting('app.tenant_id', true), '')::uuid`
+	settingsColumns = `time_zone, currency, updated_at`
+)
+
+var getSettingsDoc = &server.Doc{
+	ID: "getSettings", Tag: settingsTag, Summary: "Get the settings",
+	Description: "Returns the time zone, in which the days, weeks and months of reports are, and the currency, which " +
+		"responses show beside costs. A new tenant has UTC and no currency.",
+}
+
+func (s *Service) getSettings(ctx context.Context, r *server.Request[struct{}]) (server.OK[Settings], error) {
+	settings := db.SQL(`select ` + settingsColumns + ` from tenants where ` + ownTenant)
+	return server.One(settings, s.db.Read(ctx, settings))
+}
+
+var updateSettingsDoc = &server.Doc{
+	ID: "updateSettings", Tag: settingsTag, Summary: "Change the settings",
+	Description: "`time_zone` is a name of the IANA time zone database. After a change, reports are in the new zone at " +
+		"once, and slower until the past days are summarised in it, within about an hour. The currency is only shown: no " +
+		"amount is converted.",
+}
+
+func (s *Service) updateSettings(ctx context.Context, r *server.Request[Settings]) (server.OK[Settings], error) {
+	in := &r.In
+	if !in.Currency.IsNull() && !slices.Contains(currencies, *in.Currency.Value) {
+		return nil, server.Invalid("currency", "must be an ISO 4217 code such as EUR, or null")
+	}
+	set, args := server.Assignments(in, []any{in.TimeZone.Arg()})
+	if set == "" {
+		return s.getSettings(ctx, &server.Request[struct{}]{})
+	}
+	// The view has further names of the files of some systems.
+	settings := db.SQL(`
+		update tenants set `+set+`, updated_at = now()
+		where `+ownTenant+` and ($1::text is null or $1 !~ '^(posix|right)/' and $1 not in ('localtime', 'posixrules', 'Factory')
+			and exists (select from pg_timezone_names z where z.name = $1))
+		returning `+settingsColumns, args...)
+	err := s.db.Write(ctx, settings)
+	if err == nil && settings.Rows() == 0 {
+		return nil, server.Invalid("time_zone", "must be a name of the IANA time zone database, such as Europe/Berlin")
+	}
+	return server.One(settings, err)
+}
+
+// currencies are the codes of ISO 4217 that are money.
+var currencies = strings.Fields(`
+	AED AFN ALL AMD ANG AOA ARS AUD AWG AZN BAM BBD BDT BGN BHD BIF BMD BND BOB BRL BSD BTN BWP BYN BZD CAD CDF CHF CLP
+	CNY COP CRC CUP CVE CZK DJF DKK DOP DZD EGP ERN ETB EUR FJD FKP GBP GEL GHS GIP GMD GNF GTQ GYD HKD HNL HTG HUF IDR
+	ILS INR IQD IRR ISK JMD JOD JPY KES KGS KHR KMF KPW KRW KWD KYD KZT LAK LBP LKR LRD LSL LYD MAD MDL MGA MKD MMK MNT
+	MOP MRU MUR MVR MWK MXN MYR MZN NAD NGN NIO NOK NPR NZD OMR PAB PEN PGK PHP PKR PLN PYG QAR RON RSD RUB RWF SAR SBD
+	SCR SDG SEK SGD SHP SLE SOS SRD SSP STN SVC SYP SZL THB TJS TMT TND TOP TRY TTD TWD TZS UAH UGX USD UYU UZS VES VND
+	VUV WST XAF XCD XCG XOF XPF YER ZAR ZMW ZWG`)
