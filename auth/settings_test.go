@@ -1,6 +1,10 @@
 package auth_test
 
-import "testing"
+import (
+	"testing"
+
+	"spoolwright/testkit"
+)
 
 // Every user of a tenant reads its settings, and admins change them.
 func TestSettings(t *testing.T) {

@@ -259,6 +259,30 @@ def _AccessKeySecret(d: Any, etag: str | None = None) -> AccessKeySecret:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """The type `Settings` of the API."""
+
+    time_zone: str
+    """Name in the IANA time zone database; UTC by default."""
+    currency: str | None
+    """ISO 4217 code of the currency of all prices and costs; null if it is not set."""
+    updated_at: _dt.datetime
+    """Time of the last change."""
+    etag: str | None = field(default=None, compare=False)
+    """The version of the resource, for ``if_match``. None in lists, and where the service sends none."""
+
+
+def _Settings(d: Any, etag: str | None = None) -> Settings:
+    get = d.get
+    return Settings(
+        time_zone=get("time_zone"),
+        currency=get("currency"),
+        updated_at=_core.timestamp(get("updated_at")),
+        etag=etag,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Spool:
     """The type `Spool` of the API."""
 
@@ -626,6 +650,8 @@ class UsageReport:
     """Grams used in the period."""
     cost: Number | None
     """Cost of these grams; null if there are some and no spool has a price."""
+    currency: str | None
+    """ISO 4217 code of the tenant's currency, in which costs are; null if it is not set."""
     groups: int
     """Number of groups in the period; items has at most 1,000 of them."""
     items: tuple[UsageReportRow, ...]
@@ -640,6 +666,7 @@ def _UsageReport(d: Any, etag: str | None = None) -> UsageReport:
         group_by=get("group_by"),
         grams=_core.number(get("grams")),
         cost=_core.number(get("cost")),
+        currency=get("currency"),
         groups=get("groups"),
         items=_core.each(_UsageReportRow, get("items")),
     )
@@ -925,6 +952,8 @@ class Costs:
     """material_cost plus component_cost."""
     costs_complete: bool
     """False if a required material of the product or of its components has no price."""
+    currency: str | None
+    """ISO 4217 code of the tenant's currency, in which costs are; null if it is not set."""
     cost_breakdown: CostBreakdown
     """Costs of each material and component."""
 
@@ -937,6 +966,7 @@ def _Costs(d: Any, etag: str | None = None) -> Costs:
         component_cost=_core.number(get("component_cost")),
         total_cost=_core.number(get("total_cost")),
         costs_complete=get("costs_complete"),
+        currency=get("currency"),
         cost_breakdown=_core.optional(_CostBreakdown, get("cost_breakdown")),
     )
 
@@ -1381,6 +1411,8 @@ class WasteReport:
     """Grams wasted."""
     cost: Number | None
     """Cost of these grams; null if there are some and no material has a price."""
+    currency: str | None
+    """ISO 4217 code of the tenant's currency, in which costs are; null if it is not set."""
     runs: int
     """Runs that failed or were cancelled."""
     failed_runs: int
@@ -1403,6 +1435,7 @@ def _WasteReport(d: Any, etag: str | None = None) -> WasteReport:
         group_by=get("group_by"),
         grams=_core.number(get("grams")),
         cost=_core.number(get("cost")),
+        currency=get("currency"),
         runs=get("runs"),
         failed_runs=get("failed_runs"),
         completed_runs=get("completed_runs"),
@@ -3471,6 +3504,60 @@ class ApiKeysResource:
         )
 
 
+class SettingsResource:
+    """Settings of the tenant. Every user reads them, admins change them."""
+
+    __slots__ = ("_client",)
+
+    def __init__(self, client: _core.BaseClient) -> None:
+        self._client = client
+
+    def get(
+        self,
+    ) -> Settings:
+        """Get the settings.
+
+        Returns the time zone, in which the days, weeks and months of reports are, and the currency, which
+        responses show beside costs. A new tenant has UTC and no currency.
+        """
+        return self._client._call(
+            "GET",
+            "/settings",
+            _Settings,
+        )
+
+    def update(
+        self,
+        *,
+        time_zone: str | Unset = UNSET,
+        currency: str | None | Unset = UNSET,
+        if_match: str | None = None,
+    ) -> Settings:
+        """Change the settings.
+
+        `time_zone` is a name of the IANA time zone database. After a change, reports are in the new zone at once,
+        and slower until the past days are summarised in it, within about an hour. The currency is only shown: no
+        amount is converted.
+
+        Requires the role `admin`.
+
+        :param time_zone: Name in the IANA time zone database; UTC by default.
+        :param currency: ISO 4217 code of the currency of all prices and costs; null if it is not set.
+        :param if_match: The ``etag`` of the resource as you know it. If the resource has changed since, the call
+        raises PreconditionFailedError and changes nothing.
+        """
+        return self._client._call(
+            "PATCH",
+            "/settings",
+            _Settings,
+            body={
+                "time_zone": time_zone,
+                "currency": currency,
+            },
+            if_match=if_match,
+        )
+
+
 class SpoolsResource:
     """Filament spools, their costs, and the ledger of the filament used."""
 
@@ -4210,7 +4297,9 @@ class SpoolsResource:
 
 
 class ReportsResource:
-    """What was used and what was wasted, in grams and money. Days begin at midnight UTC."""
+    """What was used and what was wasted, in grams and money. Days begin at midnight in the time zone of
+    `getSettings`.
+    """
 
     __slots__ = ("_client",)
 
@@ -4240,8 +4329,8 @@ class ReportsResource:
         costs and groups within about an hour.
 
         :param group_by: What the rows of the report have in common.
-        :param from_: The first day, in UTC; by default 29 days before to.
-        :param to: The last day, in UTC; today by default.
+        :param from_: The first day, in the time zone of the tenant; by default 29 days before to.
+        :param to: The last day, in the time zone of the tenant; today by default.
         """
         return self._client._call(
             "GET",
@@ -4268,8 +4357,8 @@ class ReportsResource:
         With `from` or `to`, the file has the entries of the days that `reportUsage` covers with the same
         parameters, and without both those of all days.
 
-        :param from_: The first day, in UTC; by default 29 days before to.
-        :param to: The last day, in UTC; today by default.
+        :param from_: The first day, in the time zone of the tenant; by default 29 days before to.
+        :param to: The last day, in the time zone of the tenant; today by default.
         """
         return self._client._call(
             "GET",
@@ -4303,8 +4392,8 @@ class ReportsResource:
         are totals of all runs.
 
         :param group_by: What the rows of the report have in common.
-        :param from_: The first day, in UTC; by default 29 days before to.
-        :param to: The last day, in UTC; today by default.
+        :param from_: The first day, in the time zone of the tenant; by default 29 days before to.
+        :param to: The last day, in the time zone of the tenant; today by default.
         """
         return self._client._call(
             "GET",
@@ -6729,10 +6818,14 @@ class Client(_core.BaseClient):
         `X-API-Key`, without an `Authorization` header. Operations below `/auth`, `/users`, `/api-keys` and
         `/webhooks` reject keys.
         """
+        self.settings = SettingsResource(self)
+        """Settings of the tenant. Every user reads them, admins change them."""
         self.spools = SpoolsResource(self)
         """Filament spools, their costs, and the ledger of the filament used."""
         self.reports = ReportsResource(self)
-        """What was used and what was wasted, in grams and money. Days begin at midnight UTC."""
+        """What was used and what was wasted, in grams and money. Days begin at midnight in the time zone of
+        `getSettings`.
+        """
         self.products = ProductsResource(self)
         """Products, their bills of materials, and their costs."""
         self.production_runs = ProductionRunsResource(self)
@@ -6860,6 +6953,8 @@ __all__ = [
     "RunStarted",
     "RunStatus",
     "RunWarning",
+    "Settings",
+    "SettingsResource",
     "SortOrder",
     "Spool",
     "SpoolDeduction",

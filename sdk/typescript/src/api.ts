@@ -161,6 +161,16 @@ export interface AccessKeySecret {
   readonly key: string;
 }
 
+/** The type `Settings` of the API. */
+export interface Settings {
+  /** Name in the IANA time zone database; UTC by default. */
+  readonly time_zone: string;
+  /** ISO 4217 code of the currency of all prices and costs; null if it is not set. */
+  readonly currency: string | null;
+  /** Time of the last change. */
+  readonly updated_at: string;
+}
+
 /** The type `Spool` of the API. */
 export interface Spool<D = number> {
   /** The spool's id. */
@@ -370,6 +380,8 @@ export interface UsageReport<D = number> {
   readonly grams: D;
   /** Cost of these grams; null if there are some and no spool has a price. */
   readonly cost: D | null;
+  /** ISO 4217 code of the tenant's currency, in which costs are; null if it is not set. */
+  readonly currency: string | null;
   /** Number of groups in the period; items has at most 1,000 of them. */
   readonly groups: number;
   /** The groups. */
@@ -532,6 +544,8 @@ export interface Costs<D = number> {
   readonly total_cost: D;
   /** False if a required material of the product or of its components has no price. */
   readonly costs_complete: boolean;
+  /** ISO 4217 code of the tenant's currency, in which costs are; null if it is not set. */
+  readonly currency: string | null;
   /** Costs of each material and component. */
   readonly cost_breakdown: CostBreakdown<D>;
 }
@@ -790,6 +804,8 @@ export interface WasteReport<D = number> {
   readonly grams: D;
   /** Cost of these grams; null if there are some and no material has a price. */
   readonly cost: D | null;
+  /** ISO 4217 code of the tenant's currency, in which costs are; null if it is not set. */
+  readonly currency: string | null;
   /** Runs that failed or were cancelled. */
   readonly runs: number;
   /** Runs that failed. */
@@ -1473,6 +1489,14 @@ export interface AccessKeyUpdate {
 export interface Rotation {
   /** How long the previous secret stays valid. Default: 24. */
   grace_hours?: number | null | undefined;
+}
+
+/** The type `SettingsUpdate` of the API, in request bodies. */
+export interface SettingsUpdate {
+  /** Name in the IANA time zone database; UTC by default. */
+  time_zone?: string | undefined;
+  /** ISO 4217 code of the currency of all prices and costs; null if it is not set. */
+  currency?: string | null | undefined;
 }
 
 /** The type `SpoolCreate` of the API, in request bodies. */
@@ -2204,17 +2228,17 @@ export interface ListSpoolUsageQuery {
 export interface ReportUsageQuery {
   /** What the rows of the report have in common. */
   group_by?: UsageGroup | undefined;
-  /** The first day, in UTC; by default 29 days before to. */
+  /** The first day, in the time zone of the tenant; by default 29 days before to. */
   from?: string | undefined;
-  /** The last day, in UTC; today by default. */
+  /** The last day, in the time zone of the tenant; today by default. */
   to?: string | undefined;
 }
 
 /** Query parameters of `reports.exportUsageCsv`. */
 export interface ExportUsageQuery {
-  /** The first day, in UTC; by default 29 days before to. */
+  /** The first day, in the time zone of the tenant; by default 29 days before to. */
   from?: string | undefined;
-  /** The last day, in UTC; today by default. */
+  /** The last day, in the time zone of the tenant; today by default. */
   to?: string | undefined;
 }
 
@@ -2222,9 +2246,9 @@ export interface ExportUsageQuery {
 export interface ReportWasteQuery {
   /** What the rows of the report have in common. */
   group_by?: WasteGroup | undefined;
-  /** The first day, in UTC; by default 29 days before to. */
+  /** The first day, in the time zone of the tenant; by default 29 days before to. */
   from?: string | undefined;
-  /** The last day, in UTC; today by default. */
+  /** The last day, in the time zone of the tenant; today by default. */
   to?: string | undefined;
 }
 
@@ -2887,6 +2911,44 @@ export class ApiKeysResource<M extends DecimalMode = "number"> {
 
 }
 
+/** Settings of the tenant. Every user reads them, admins change them. */
+export class SettingsResource<M extends DecimalMode = "number"> {
+  readonly #client: BaseClient;
+
+  constructor(client: BaseClient) {
+    this.#client = client;
+  }
+
+  /**
+   * Get the settings.
+   *
+   * Returns the time zone, in which the days, weeks and months of reports are, and the currency, which responses show
+   * beside costs. A new tenant has UTC and no currency.
+   */
+  get(
+    options: RequestOptions = {},
+  ): Promise<Settings> {
+    return this.#client.call("GET", `/settings`, {  }, options);
+  }
+
+  /**
+   * Change the settings.
+   *
+   * `time_zone` is a name of the IANA time zone database. After a change, reports are in the new zone at once, and
+   * slower until the past days are summarised in it, within about an hour. The currency is only shown: no amount is
+   * converted.
+   *
+   * Requires the role `admin`.
+   */
+  update(
+    input: SettingsUpdate,
+    options: RequestOptions & IfMatch = {},
+  ): Promise<Settings> {
+    return this.#client.call("PATCH", `/settings`, { body: input }, options);
+  }
+
+}
+
 /** Filament spools, their costs, and the ledger of the filament used. */
 export class SpoolsResource<M extends DecimalMode = "number"> {
   readonly #client: BaseClient;
@@ -3154,7 +3216,9 @@ export class SpoolsResource<M extends DecimalMode = "number"> {
 
 }
 
-/** What was used and what was wasted, in grams and money. Days begin at midnight UTC. */
+/**
+ * What was used and what was wasted, in grams and money. Days begin at midnight in the time zone of `getSettings`.
+ */
 export class ReportsResource<M extends DecimalMode = "number"> {
   readonly #client: BaseClient;
 
@@ -4380,9 +4444,13 @@ export class Client<M extends DecimalMode = "number"> extends BaseClient {
    * without an `Authorization` header. Operations below `/auth`, `/users`, `/api-keys` and `/webhooks` reject keys.
    */
   readonly apiKeys: ApiKeysResource<M>;
+  /** Settings of the tenant. Every user reads them, admins change them. */
+  readonly settings: SettingsResource<M>;
   /** Filament spools, their costs, and the ledger of the filament used. */
   readonly spools: SpoolsResource<M>;
-  /** What was used and what was wasted, in grams and money. Days begin at midnight UTC. */
+  /**
+   * What was used and what was wasted, in grams and money. Days begin at midnight in the time zone of `getSettings`.
+   */
   readonly reports: ReportsResource<M>;
   /** Products, their bills of materials, and their costs. */
   readonly products: ProductsResource<M>;
@@ -4411,6 +4479,7 @@ export class Client<M extends DecimalMode = "number"> extends BaseClient {
     this.auth = new AuthResource(this);
     this.users = new UsersResource(this);
     this.apiKeys = new ApiKeysResource(this);
+    this.settings = new SettingsResource(this);
     this.spools = new SpoolsResource(this);
     this.reports = new ReportsResource(this);
     this.products = new ProductsResource(this);
