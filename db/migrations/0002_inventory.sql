@@ -144,7 +144,7 @@ call tenant_table('usage_days', 'select, insert, delete');
 create table usage_summaries (
 	tenant_id uuid,
 	next_day date not null,
-	time_zone text collate "C",
+	time_zone text collate "C" check (length(time_zone) <= 100),
 	primary key (tenant_id)
 );
 call tenant_table('usage_summaries', 'select, insert, update');
