@@ -68,7 +68,8 @@ func (s *Service) updateSettings(ctx context.Context, r *server.Request[Settings
 	// The view has further names of the files of some systems.
 	settings := db.SQL(`
 		update tenants set `+set+`, updated_at = now()
-		where `+ownTenant+` and ($1::text is null or $1 !~ '^(posix|right)/' and $1 not in ('localtime', 'posixrules', 'Factory')
+		where `+ownTenant+` and ($1::text is null or $1 !~ '^(posix|right)/'
+			and $1 not in ('localtime', 'posixrules', 'Factory')
 			and exists (select from pg_timezone_names z where z.name = $1))
 		returning `+settingsColumns, args...)
 	err := s.db.Write(ctx, settings)
