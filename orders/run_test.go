@@ -128,7 +128,7 @@ func TestOrderItemsOfRuns(t *testing.T) {
 	for _, id := range []string{theirs, gone, missing} {
 		link := j{"product_id": product, "order_item_id": id}
 		a := c.Post(t, runs, j{"items": []j{{"product_id": product}, link}}).WantError(400, "UNKNOWN_REFERENCE")
-		if got, want := a.Text("detail"), "Not the id of an item of an order: items[1].order_item_id"; got != want {
+		if got, want := a.Text("detail"), "Not an item of an order: items[1].order_item_id"; got != want {
 			t.Errorf("the detail is %s, want %s", got, want)
 		}
 		c.Post(t, run+"/items", link).WantError(400, "UNKNOWN_REFERENCE")

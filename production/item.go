@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"spoolwright/db"
 	"spoolwright/server"
@@ -12,7 +13,8 @@ import (
 // RunItem is a product to print in a run.
 type RunItem struct {
 	ID                    server.UUID                     `json:"id" rule:"readOnly,notNull"`
-	ProductID             server.Optional[server.UUID]    `json:"product_id" rule:"required"`
+	ProductID             server.Optional[server.UUID]    `json:"product_id" rule:"notNull"`
+	SKU                   server.Optional[string]         `json:"sku" rule:"writeOnly,notNull,insteadOf=product_id"`
 	ProductName           string                          `json:"product_name" rule:"readOnly,notNull"`
 	OrderItemID           server.Optional[server.UUID]    `json:"order_item_id"`
 	Quantity              server.Optional[int64]          `json:"quantity" rule:"notNull,exclusiveMinimum=0,maximum=1000000"`
@@ -21,6 +23,25 @@ type RunItem struct {
 	FailureReason         server.Optional[FailureReason]  `json:"failure_reason"`
 	EstimatedMaterialCost server.Optional[server.Decimal] `json:"estimated_material_cost" rule:"maximum=999999999"`
 	EstimatedTotalCost    server.Optional[server.Decimal] `json:"estimated_total_cost" rule:"maximum=999999999"`
+}
+
+// productField returns the name of the field that names the product.
+func (i *RunItem) productField() string {
+	if i.SKU.IsNull() {
+		return "product_id"
+	}
+	return "sku"
+}
+
+// namedProduct returns a subquery of the product, unless it is hidden, that has the id or, if the id is null, the SKU.
+// "offset 0" makes PostgreSQL look it up in an index.
+func namedProduct(id, sku string) string {
+	return `(
+				(select * from products p where p.id = ` + id + ` and p.hidden_at is null offset 0)
+				union all
+				(select * from products p where ` + id + ` is null and p.sku = ` + sku + ` and p.sku <> ''
+					and p.hidden_at is null offset 0)
+			)`
 }
 
 const itemColumns = `i.id, i.product_id, p.name as product_name, i.order_item_id, i.quantity, i.successful_quantity,
@@ -43,16 +64,16 @@ func (h handlers) addItem(ctx context.Context, r *server.Request[RunItem]) (serv
 			select $1::uuid, run.id, p.id, $4::int, $5::int, $6::int, $10,
 				coalesce($7::numeric, round(p.material_cost * $4::int, 6)),
 				coalesce($8::numeric, round(p.total_cost * $4::int, 6)), $11::uuid
-			from production_runs run, products p
-			where run.id = $2 and run.hidden_at is null and p.id = $3 and p.hidden_at is null
+			from production_runs run cross join lateral `+namedProduct("$3::uuid", "$12::text")+` p
+			where run.id = $2 and run.hidden_at is null
 				and (select count(*) from run_items other where other.run_id = $2) < $9
-				and ($11::uuid is null or `+h.orders.Problem("$11::uuid", "$3")+` is null)
+				and ($11::uuid is null or `+h.orders.Problem("$11::uuid", "p.id")+` is null)
 			returning *
 		), `+touched+`
 		select `+itemColumns+` from changed i join products p on p.id = i.product_id`,
 		id, run, in.ProductID.Arg(), in.Quantity.Or(1), in.SuccessfulQuantity.Arg(), in.FailedQuantity.Arg(),
 		in.EstimatedMaterialCost.Arg(), in.EstimatedTotalCost.Arg(), server.MaxEntries,
-		in.FailureReason.Arg(), in.OrderItemID.Arg())
+		in.FailureReason.Arg(), in.OrderItemID.Arg(), in.SKU.Arg())
 	var full bool
 	var order orderItem
 	locked := lockRun(run)
@@ -75,7 +96,7 @@ func (h handlers) addItem(ctx context.Context, r *server.Request[RunItem]) (serv
 	case full:
 		return nil, server.TooManyEntries("items")
 	}
-	return nil, order.err()
+	return nil, order.err(in)
 }
 
 // lockRun locks a run until the end of the transaction, so that concurrent requests cannot fill its lists beyond the
@@ -96,20 +117,21 @@ type orderItem struct {
 func (o *orderItem) check(orders Orders, run, id string, in *RunItem) []*db.Stmt {
 	return []*db.Stmt{orders.Lock(run, string(*in.OrderItemID.Value)), db.SQL(`
 		select case when i.order_item_id is distinct from $2::uuid
-				then `+orders.Problem("$2::uuid", "coalesce($3::uuid, i.product_id)")+` end,
-			(coalesce($3::uuid, i.product_id) = i.product_id) is true
-				or exists (select from products p where p.id = $3::uuid and p.hidden_at is null)
-		from (select) always left join run_items i on i.id = $1`, id, in.OrderItemID.Arg(), in.ProductID.Arg()).
+				then `+orders.Problem("$2::uuid", "coalesce($3::uuid, p.id, i.product_id)")+` end,
+			p.id is not null or ($4::text is null and coalesce($3::uuid, i.product_id) = i.product_id) is true
+		from (select) always left join run_items i on i.id = $1
+		left join lateral `+namedProduct("$3::uuid", "$4::text")+` p on true`,
+		id, in.OrderItemID.Arg(), in.ProductID.Arg(), in.SKU.Arg()).
 		Into(&o.problem, &o.product)}
 }
 
 // err returns the error of a statement that changed no row, although the run and the item exist: the item of the order
 // does not fit, or else the product did not exist.
-func (o *orderItem) err() error {
+func (o *orderItem) err(in *RunItem) error {
 	if o.product && o.problem != nil {
 		return orderItemError(*o.problem)
 	}
-	return errUnknownProduct
+	return errUnknownProduct.With(in.productField()).On(in.productField())
 }
 
 // isFull sets full to whether a run has the maximum number of rows in the table.
@@ -121,7 +143,8 @@ func isFull(table, run string, full *bool) *db.Stmt {
 func itemRows(items []RunItem) string {
 	rows := make([]map[string]any, len(items))
 	for i, item := range items {
-		rows[i] = map[string]any{"id": db.NewID(), "product_id": item.ProductID.Arg(), "quantity": item.Quantity.Or(1),
+		rows[i] = map[string]any{"id": db.NewID(), "product_id": item.ProductID.Arg(), "sku": item.SKU.Arg(),
+			"quantity":            item.Quantity.Or(1),
 			"order_item_id":       item.OrderItemID.Arg(),
 			"successful_quantity": item.SuccessfulQuantity.Arg(), "failed_quantity": item.FailedQuantity.Arg(),
 			"failure_reason":          item.FailureReason.Arg(),
@@ -129,21 +152,6 @@ func itemRows(items []RunItem) string {
 			"estimated_total_cost":    item.EstimatedTotalCost.Arg()}
 	}
 	return db.Recordset(rows)
-}
-
-// addItems returns a statement that adds the rows of itemRows to a run, if it exists.
-func addItems(run, rows string) *db.Stmt {
-	return db.SQL(`
-		insert into run_items (id, run_id, product_id, order_item_id, quantity, successful_quantity, failed_quantity,
-			failure_reason, estimated_material_cost, estimated_total_cost)
-		select i.id, run.id, p.id, i.order_item_id, i.quantity, i.successful_quantity, i.failed_quantity, i.failure_reason,
-			coalesce(i.estimated_material_cost, round(p.material_cost * i.quantity, 6)),
-			coalesce(i.estimated_total_cost, round(p.total_cost * i.quantity, 6))
-		from production_runs run, json_to_recordset($2::json) i (n int, id uuid, product_id uuid, order_item_id uuid,
-			quantity int, successful_quantity int, failed_quantity int, failure_reason text,
-			estimated_material_cost numeric, estimated_total_cost numeric)
-		cross join lateral (select * from products p where p.id = i.product_id offset 0) p
-		where run.id = $1 order by i.n`, run, rows)
 }
 
 // visibleRun is the condition that the run $2 is not hidden.
@@ -162,7 +170,7 @@ func (h handlers) updateItem(ctx context.Context, r *server.Request[RunItem]) (s
 		select `+itemColumns+` from run_items i join products p on p.id = i.product_id
 		where i.id = $1 and i.run_id = $2 and `+visibleRun, id, run)
 	set, args := server.Assignments(in, []any{id, run})
-	if set == "" {
+	if set == "" && !in.SKU.Set {
 		if err := h.db.Read(ctx, item); err != nil {
 			return nil, err
 		}
@@ -173,9 +181,17 @@ func (h handlers) updateItem(ctx context.Context, r *server.Request[RunItem]) (s
 			known = fmt.Sprintf(` and (product_id = $%d or
 				exists (select from products p where p.id = $%[1]d and p.hidden_at is null))`, len(args))
 		}
+		sku := "null::uuid"
+		if in.SKU.Set {
+			args = append(args, in.SKU.Arg())
+			sku = fmt.Sprintf(`(select p.id from products p where p.sku = $%d and p.sku <> '' and p.hidden_at is null)`,
+				len(args))
+			set = strings.TrimPrefix(set+", product_id = "+sku, ", ")
+			known += " and " + sku + " is not null"
+		}
 		if !in.OrderItemID.IsNull() { // the order may be a cancelled or removed one only if the item prints it already
 			args = append(args, in.OrderItemID.Arg(), in.ProductID.Arg())
-			item, product := fmt.Sprintf("$%d", len(args)-1), fmt.Sprintf("coalesce($%d::uuid, product_id)", len(args))
+			item, product := fmt.Sprintf("$%d", len(args)-1), fmt.Sprintf("coalesce($%d::uuid, %s, product_id)", len(args), sku)
 			known += ` and (order_item_id = ` + item + ` or ` + h.orders.Problem(item, product) + ` is null)`
 		}
 		update := db.SQL(`
@@ -192,14 +208,14 @@ func (h handlers) updateItem(ctx context.Context, r *server.Request[RunItem]) (s
 		err := h.db.Write(ctx, append(statements, update, item, estimate(run), h.orders.Follow(run))...)
 		switch {
 		case db.Violates(err, "run_items_order_item"):
-			return nil, server.Invalid("product_id", otherOrderItemProduct).Because(err)
+			return nil, server.Invalid(in.productField(), otherOrderItemProduct).Because(err)
 		case err != nil:
 			return nil, itemError(err)
 		case update.Rows() == 1:
 		case locked.Rows() == 0 || item.Rows() == 0:
 			return nil, server.ErrNotFound
 		default:
-			return nil, order.err()
+			return nil, order.err(in)
 		}
 	}
 	return server.One(item, nil)

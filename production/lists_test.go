@@ -53,14 +53,14 @@ func TestCreateRunWithLists(t *testing.T) {
 		body   j
 		detail string
 	}{
-		{j{"items": []j{{"product_id": lamp}, {"product_id": unknown}}}, "Not the id of a product: items[1].product_id"},
+		{j{"items": []j{{"product_id": lamp}, {"product_id": unknown}}}, "Not a product: items[1].product_id"},
 		{j{"items": []j{{"product_id": theirs}, {"product_id": lamp}, {"product_id": a}},
 			"materials": []j{{"spool_id": a}}},
-			"Not the id of a product: items[0].product_id, items[2].product_id"},
+			"Not a product: items[0].product_id, items[2].product_id"},
 		{j{"items": []j{{"product_id": lamp}}, "materials": []j{{"spool_id": a}, {"spool_id": hidden}}},
-			"Not the id of a spool: materials[1].spool_id"},
+			"Not a spool: materials[1].spool_id"},
 		{j{"items": []j{{"product_id": unknown}}, "materials": []j{{"spool_id": theirSpool}, {"spool_id": a}}},
-			"Not the id of a product: items[0].product_id; not the id of a spool: materials[0].spool_id"},
+			"Not a product: items[0].product_id; not a spool: materials[0].spool_id"},
 	} {
 		if got := c.Post(t, runs, test.body).WantError(400, "UNKNOWN_REFERENCE").Text("detail"); got != test.detail {
 			t.Errorf("%v: the detail is %q, want %q", test.body, got, test.detail)

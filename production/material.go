@@ -13,7 +13,8 @@ import (
 // RunMaterial is a spool that a run prints from.
 type RunMaterial struct {
 	ID              server.UUID                     `json:"id" rule:"readOnly,notNull"`
-	SpoolID         server.Optional[server.UUID]    `json:"spool_id" rule:"required"`
+	SpoolID         server.Optional[server.UUID]    `json:"spool_id" rule:"notNull"`
+	SpoolNumber     server.Optional[int64]          `json:"spool_number" rule:"writeOnly,notNull,insteadOf=spool_id,minimum=1,maximum=999999999"`
 	SpoolName       string                          `json:"spool_name" rule:"readOnly,notNull"`
 	EstimatedWeight server.Optional[server.Decimal] `json:"estimated_weight_grams" rule:"maximum=1000000"`
 	ActualWeight    server.Optional[server.Decimal] `json:"actual_weight_grams" rule:"maximum=1000000"`
@@ -24,13 +25,37 @@ type RunMaterial struct {
 	CostPerGram     server.Optional[server.Decimal] `json:"cost_per_gram" rule:"maximum=999999999"`
 }
 
+// errUnknownSpool returns the error of a material whose spool does not exist.
+func (m *RunMaterial) errUnknownSpool() error {
+	return errUnknownSpool.With(m.spoolField()).On(m.spoolField())
+}
+
+// spoolField returns the name of the field that names the spool.
+func (m *RunMaterial) spoolField() string {
+	if m.SpoolNumber.IsNull() {
+		return "spool_id"
+	}
+	return "spool_number"
+}
+
+// namedSpool returns a subquery of the spool, unless it is hidden, that has the id or, if the id is null, the number.
+func namedSpool(id, number string) string {
+	return `(
+				(select * from spools s where s.id = ` + id + ` and s.hidden_at is null offset 0)
+				union all
+				(select * from spools s where ` + id + ` is null and s.number = ` + number + ` and s.hidden_at is null
+					offset 0)
+			)`
+}
+
 const materialColumns = `m.id, m.spool_id, spool_name(s.material_type, s.color, s.brand) as spool_name,
 	m.estimated_weight_grams, m.actual_weight_grams, m.spool_weight_before_grams, m.spool_weight_after_grams,
 	m.estimated_purge_grams, m.actual_purge_grams, m.cost_per_gram`
 
 var (
-	errUnknownProduct = server.BadRequest("UNKNOWN_REFERENCE", "product_id is not the id of a product").On("product_id")
-	errUnknownSpool   = server.BadRequest("UNKNOWN_REFERENCE", "spool_id is not the id of a spool").On("spool_id")
+	errUnknownProduct = server.BadRequest("UNKNOWN_REFERENCE", "%s does not name a product", "product_id").
+				On("product_id")
+	errUnknownSpool = server.BadRequest("UNKNOWN_REFERENCE", "%s does not name a spool", "spool_id").On("spool_id")
 
 	errUnknownOrderItem = server.BadRequest("UNKNOWN_REFERENCE", "order_item_id is not the id of an item of an order").
 				On("order_item_id")
@@ -60,15 +85,14 @@ func (h handlers) addMaterial(
 				estimated_purge_grams, actual_purge_grams, cost_per_gram)
 			select $1::uuid, run.id, s.id, $4::numeric, $5::numeric, $6::numeric, $7::numeric, $8::numeric, $9::numeric,
 				coalesce($10::numeric, s.cost_per_gram)
-			from run, spools s
-			where s.id = $3 and s.hidden_at is null
-				and (select count(*) from run_materials other where other.run_id = $2) < $11
+			from run cross join lateral `+namedSpool("$3::uuid", "$12::int")+` s
+			where (select count(*) from run_materials other where other.run_id = $2) < $11
 			returning *
 		), `+touched+`
 		select `+materialColumns+` from changed m join spools s on s.id = m.spool_id`,
 		id, run, in.SpoolID.Arg(), in.EstimatedWeight.Arg(), in.WeightBefore.Arg(), in.WeightAfter.Arg(),
 		in.ActualWeight.Arg(), in.EstimatedPurge.Arg(), in.ActualPurge.Arg(), in.CostPerGram.Arg(),
-		server.MaxEntries)
+		server.MaxEntries, in.SpoolNumber.Arg())
 	var completed, full bool
 	locked := lockRun(run).Into(&completed)
 	err := h.db.Write(ctx, locked, isFull("run_materials", run, &full), material)
@@ -84,7 +108,7 @@ func (h handlers) addMaterial(
 	case completed:
 		return nil, errCompleted
 	}
-	return nil, errUnknownSpool
+	return nil, in.errUnknownSpool()
 }
 
 // materialRows returns the materials as an argument for json_to_recordset, with new ids.
@@ -92,28 +116,13 @@ func materialRows(materials []RunMaterial) string {
 	rows := make([]map[string]any, len(materials))
 	for i, m := range materials {
 		rows[i] = map[string]any{"id": db.NewID(), "spool_id": m.SpoolID.Arg(),
+			"spool_number":           m.SpoolNumber.Arg(),
 			"estimated_weight_grams": m.EstimatedWeight.Arg(), "sent_actual_grams": m.ActualWeight.Arg(),
 			"spool_weight_before_grams": m.WeightBefore.Arg(), "spool_weight_after_grams": m.WeightAfter.Arg(),
 			"estimated_purge_grams": m.EstimatedPurge.Arg(), "actual_purge_grams": m.ActualPurge.Arg(),
 			"cost_per_gram": m.CostPerGram.Arg()}
 	}
 	return db.Recordset(rows)
-}
-
-// addMaterials returns a statement that adds the rows of materialRows to a run, if it exists.
-func addMaterials(run, rows string) *db.Stmt {
-	return db.SQL(`
-		insert into run_materials (id, run_id, spool_id, estimated_weight_grams, sent_actual_grams,
-			spool_weight_before_grams, spool_weight_after_grams, estimated_purge_grams, actual_purge_grams, cost_per_gram)
-		select m.id, run.id, s.id, m.estimated_weight_grams, m.sent_actual_grams,
-			m.spool_weight_before_grams, m.spool_weight_after_grams, m.estimated_purge_grams, m.actual_purge_grams,
-			coalesce(m.cost_per_gram, s.cost_per_gram)
-		from production_runs run, json_to_recordset($2::json) m (n int, id uuid, spool_id uuid,
-			estimated_weight_grams numeric, sent_actual_grams numeric, spool_weight_before_grams numeric,
-			spool_weight_after_grams numeric, estimated_purge_grams numeric, actual_purge_grams numeric,
-			cost_per_gram numeric)
-		cross join lateral (select id, cost_per_gram from spools s where s.id = m.spool_id offset 0) s
-		where run.id = $1 order by m.n`, run, rows)
 }
 
 var updateMaterialDoc = &server.Doc{
@@ -129,7 +138,7 @@ func (h handlers) updateMaterial(ctx context.Context, r *server.Request[RunMater
 		select `+materialColumns+` from run_materials m join spools s on s.id = m.spool_id
 		where m.id = $1 and m.run_id = $2 and `+visibleRun, id, run)
 	set, args := server.Assignments(in, []any{id, run})
-	if set == "" {
+	if set == "" && !in.SpoolNumber.Set {
 		if err := h.db.Read(ctx, material); err != nil {
 			return nil, err
 		}
@@ -141,6 +150,13 @@ func (h handlers) updateMaterial(ctx context.Context, r *server.Request[RunMater
 				exists (select from spools s where s.id = $%[1]d and s.hidden_at is null))`, len(args))
 		}
 		unchanged := server.Unchanged(set)
+		if in.SpoolNumber.Set {
+			args = append(args, in.SpoolNumber.Arg())
+			spool := fmt.Sprintf(`(select s.id from spools s where s.number = $%d and s.hidden_at is null)`, len(args))
+			set = strings.TrimPrefix(set+", spool_id = "+spool, ", ")
+			unchanged = strings.TrimPrefix(unchanged+" and spool_id = "+spool, " and ")
+			known = " and " + spool + " is not null"
+		}
 		// actual_weight_grams is a generated column, from sent_actual_grams and the two weights of the spool.
 		set = strings.Replace(set, "actual_weight_grams = ", "sent_actual_grams = ", 1)
 		update := db.SQL(`
@@ -163,7 +179,7 @@ func (h handlers) updateMaterial(ctx context.Context, r *server.Request[RunMater
 		case completed:
 			return nil, errCompleted
 		default:
-			return nil, errUnknownSpool
+			return nil, in.errUnknownSpool()
 		}
 	}
 	return server.One(material, nil)

@@ -261,8 +261,7 @@ func respond(
 }
 
 var errUnknownReferences = server.BadRequest("UNKNOWN_REFERENCE", "%s",
-	"Not the id of a product: items[1].product_id; not the id of a spool: materials[0].spool_id").
-	On("items[1].product_id", "materials[0].spool_id")
+	"Not a product: items[1].sku; not a spool: materials[0].spool_id").On("items[1].sku", "materials[0].spool_id")
 
 var createDoc = &server.Doc{
 	ID: "createProductionRun", Tag: tag, Summary: "Create a production run",
@@ -290,25 +289,25 @@ func (h handlers) create(ctx context.Context, r *server.Request[Run]) (server.Cr
 		in.CompletedAt = server.Some(now)
 	}
 	items, materials := itemRows(in.Items), materialRows(in.Materials)
-	// Here and in addItems and addMaterials, "offset 0" makes PostgreSQL look up each id in the index. The cached plan
-	// of a join could read all products or spools of a tenant.
 	var invalid invalidEntries
 	statements := []*db.Stmt{db.SQL(`
 		with item as materialized (
-			select i.n, p.id is null as unknown, greatest(
-					coalesce(i.estimated_material_cost, p.material_cost * i.quantity),
-					coalesce(i.estimated_total_cost, p.total_cost * i.quantity)) > 999999999 as expensive,
+			select i.*, p.id as product, p.id is null as unknown,
+				coalesce(i.estimated_material_cost, p.material_cost * i.quantity) as material_cost,
+				coalesce(i.estimated_total_cost, p.total_cost * i.quantity) as total_cost,
 				case when i.order_item_id is not null
-					then `+h.orders.Problem("i.order_item_id", "i.product_id")+` end as order_problem
-			from json_to_recordset($13::json) i (n int, product_id uuid, order_item_id uuid, quantity int,
-				estimated_material_cost numeric, estimated_total_cost numeric)
-			left join lateral (
-				select * from products p where p.id = i.product_id and p.hidden_at is null offset 0
-			) p on true
+					then `+h.orders.Problem("i.order_item_id", "p.id")+` end as order_problem
+			from json_to_recordset($13::json) i (n int, id uuid, product_id uuid, sku text, order_item_id uuid, quantity int,
+				successful_quantity int, failed_quantity int, failure_reason text, estimated_material_cost numeric,
+				estimated_total_cost numeric)
+			left join lateral `+namedProduct("i.product_id", "i.sku")+` p on true
 		), material as materialized (
-			select m.n from json_to_recordset($14::json) m (n int, spool_id uuid)
-			left join lateral (select id from spools s where s.id = m.spool_id and s.hidden_at is null offset 0) s on true
-			where s.id is null
+			select m.*, s.id as spool, s.cost_per_gram as spool_cost
+			from json_to_recordset($14::json) m (n int, id uuid, spool_id uuid, spool_number int,
+				estimated_weight_grams numeric, sent_actual_grams numeric, spool_weight_before_grams numeric,
+				spool_weight_after_grams numeric, estimated_purge_grams numeric, actual_purge_grams numeric,
+				cost_per_gram numeric)
+			left join lateral `+namedSpool("m.spool_id", "m.spool_number")+` s on true
 		), run as (
 			insert into production_runs (id, status, printer_name, started_at, completed_at,
 				estimated_print_time_hours, actual_print_time_hours,
@@ -316,11 +315,27 @@ func (h handlers) create(ctx context.Context, r *server.Request[Run]) (server.Cr
 				failure_reason, failure_notes, grams_given, hours_given)
 			select $1::uuid, $2, $3, $4::timestamptz, $5::timestamptz, $6::numeric, $7::numeric, $8::numeric, $9::numeric,
 				$10::int, $11, $12, $15, $16, $8::numeric is not null, $6::numeric is not null
-			where not exists (select from item where unknown or expensive or order_problem is not null)
-				and not exists (select from material)
+			where not exists (select from item where unknown or order_problem is not null
+					or greatest(material_cost, total_cost) > 999999999)
+				and not exists (select from material where spool is null)
+			returning id
+		), items as (
+			insert into run_items (id, run_id, product_id, order_item_id, quantity, successful_quantity, failed_quantity,
+				failure_reason, estimated_material_cost, estimated_total_cost)
+			select i.id, run.id, i.product, i.order_item_id, i.quantity, i.successful_quantity, i.failed_quantity,
+				i.failure_reason, round(i.material_cost, 6), round(i.total_cost, 6)
+			from run, item i order by i.n
+		), materials as (
+			insert into run_materials (id, run_id, spool_id, estimated_weight_grams, sent_actual_grams,
+				spool_weight_before_grams, spool_weight_after_grams, estimated_purge_grams, actual_purge_grams, cost_per_gram)
+			select m.id, run.id, m.spool, m.estimated_weight_grams, m.sent_actual_grams, m.spool_weight_before_grams,
+				m.spool_weight_after_grams, m.estimated_purge_grams, m.actual_purge_grams,
+				coalesce(m.cost_per_gram, m.spool_cost)
+			from run, material m order by m.n
 		)
-		select array(select n from item where unknown order by n), array(select n from item where expensive order by n),
-			array(select n from material order by n),
+		select array(select n from item where unknown order by n),
+			array(select n from item where greatest(material_cost, total_cost) > 999999999 order by n),
+			array(select n from material where spool is null order by n),
 			array(select n from item where order_problem = 'UNKNOWN' order by n),
 			array(select n from item where order_problem = 'OTHER_PRODUCT' order by n),
 			array(select n from item where order_problem = 'CANCELLED' order by n)`,
@@ -331,10 +346,7 @@ func (h handlers) create(ctx context.Context, r *server.Request[Run]) (server.Cr
 		Into(&invalid.products, &invalid.costs, &invalid.spools, &invalid.orderItems, &invalid.otherProducts,
 			&invalid.cancelled)}
 	if len(in.Items) > 0 {
-		statements = append(statements, addItems(id, items), estimate(id))
-	}
-	if len(in.Materials) > 0 {
-		statements = append(statements, addMaterials(id, materials))
+		statements = append(statements, estimate(id))
 	}
 	if status == inProgress {
 		statements = append(statements, db.SQL(`select emit_run_started($1)::text`, id))
@@ -349,7 +361,7 @@ func (h handlers) create(ctx context.Context, r *server.Request[Run]) (server.Cr
 		statements = append(append([]*db.Stmt{h.orders.Lock(id, linked...)}, statements...), h.orders.Follow(id))
 	}
 	run, err := respond(ctx, h.db.Write, id, statements...)
-	if problem := invalid.err(); problem != nil {
+	if problem := invalid.err(in); problem != nil {
 		return nil, problem
 	}
 	return run, itemError(err)
@@ -366,19 +378,23 @@ type invalidEntries struct {
 }
 
 // err returns the error of the new run, or nil.
-func (e invalidEntries) err() error {
+func (e invalidEntries) err(in *Run) error {
 	var unknown, fields []string
 	for _, list := range []struct {
-		what, list, field string
-		indexes           []int32
+		what, list string
+		indexes    []int32
+		field      func(i int32) string
 	}{
-		{"a product", "items", "product_id", e.products},
-		{"an item of an order", "items", "order_item_id", e.orderItems},
-		{"a spool", "materials", "spool_id", e.spools},
+		{"a product", "items", e.products, func(i int32) string { return in.Items[i].productField() }},
+		{"an item of an order", "items", e.orderItems, func(int32) string { return "order_item_id" }},
+		{"a spool", "materials", e.spools, func(i int32) string { return in.Materials[i].spoolField() }},
 	} {
-		if len(list.indexes) > 0 {
-			names := server.EntryFields(list.list, list.indexes, list.field)
-			unknown = append(unknown, "not the id of "+list.what+": "+server.JoinFields(names))
+		var names []string
+		for _, i := range list.indexes {
+			names = append(names, fmt.Sprintf("%s[%d].%s", list.list, i, list.field(i)))
+		}
+		if names != nil {
+			unknown = append(unknown, "not "+list.what+": "+server.JoinFields(names))
 			fields = append(fields, names...)
 		}
 	}

@@ -208,6 +208,7 @@ func (d *decoder) object(text []byte, v reflect.Value, prefix string) error {
 			}
 		}
 	}
+	d.checkNames(schema, v, &problems)
 	outer := d.problems
 	d.problems = nil
 	for _, f := range schema.Fields {
@@ -232,6 +233,23 @@ func (d *decoder) object(text []byte, v reflect.Value, prefix string) error {
 	}
 	d.problems = append(outer, d.problems...)
 	return nil
+}
+
+// checkNames checks the rule insteadOf. An empty text names nothing in a POST.
+func (d *decoder) checkNames(schema *Schema, v reflect.Value, problems *Problems) {
+	for _, f := range schema.Fields {
+		if f.InsteadOf == "" {
+			continue
+		}
+		value := v.FieldByIndex(f.index).Addr().Interface().(settable).Arg()
+		other := v.FieldByIndex(schema.byName[f.InsteadOf].index).Addr().Interface().(settable).Arg()
+		switch {
+		case value != nil && other != nil:
+			problems.Add(f.Name, "must not be sent together with %s", f.InsteadOf)
+		case !d.patch && other == nil && (value == nil || value == ""):
+			problems.Add(f.InsteadOf, "or %s is required", f.Name)
+		}
+	}
 }
 
 // entries decodes the entries of the list f in an object into its struct v.

@@ -16,6 +16,7 @@ import (
 // tag `rule` is a comma-separated list of:
 //
 //	required             must be present and not null in a POST, and not null in a PATCH
+//	insteadOf=product_id names the same thing as the other field: a POST has one of both, and a PATCH at most one
 //	readOnly             only in responses; ignored in requests
 //	writeOnly            only in requests
 //	secret               only in responses, and empty in a response that is repeated for an Idempotency-Key, because the
@@ -42,7 +43,7 @@ type Schema struct {
 
 // Field is one field of a Schema.
 type Field struct {
-	Name, Default, Format, Named                  string
+	Name, Default, Format, Named, InsteadOf       string
 	Query, Required, ReadOnly, WriteOnly, NotNull bool
 	Secret                                        bool // ReadOnly, and not stored
 	Exclusive                                     bool // Minimum itself is not allowed
@@ -172,6 +173,8 @@ func (f *Field) parse(rules string) {
 			if f.Format = value; value != "email" && value != "color" && value != "uri" {
 				err = fmt.Errorf("unknown format")
 			}
+		case "insteadOf":
+			f.InsteadOf = value
 		case "default":
 			f.Default = value
 		case "named":

@@ -139,7 +139,9 @@ func columnsOf(s *server.Schema) (all columns) {
 			all = append(all, column{name: f.Name})
 		default:
 			for _, inner := range nested.Fields {
-				all = append(all, column{f.Name, inner.Name, isList})
+				if !inner.WriteOnly {
+					all = append(all, column{f.Name, inner.Name, isList})
+				}
 			}
 		}
 	}

@@ -2682,14 +2682,13 @@ class ProductComponentCreate(_ProductComponentCreateRequired, total=False):
     """Free text."""
 
 
-class _RunItemCreateRequired(TypedDict):
-    product_id: str
-    """The product."""
-
-
-class RunItemCreate(_RunItemCreateRequired, total=False):
+class RunItemCreate(TypedDict, total=False):
     """The type `RunItemCreate` of the API, in request bodies."""
 
+    product_id: str | None
+    """The product."""
+    sku: str | None
+    """The SKU of the product; names it instead of product_id."""
     order_item_id: str | None
     """The item of an order that this item prints; it has the same product."""
     quantity: int | None
@@ -2706,14 +2705,13 @@ class RunItemCreate(_RunItemCreateRequired, total=False):
     """Total cost; by default quantity times total_cost of the product."""
 
 
-class _RunMaterialCreateRequired(TypedDict):
-    spool_id: str
-    """The spool."""
-
-
-class RunMaterialCreate(_RunMaterialCreateRequired, total=False):
+class RunMaterialCreate(TypedDict, total=False):
     """The type `RunMaterialCreate` of the API, in request bodies."""
 
+    spool_id: str | None
+    """The spool."""
+    spool_number: int | None
+    """The number of the spool; names it instead of spool_id."""
     estimated_weight_grams: DecimalInput | None
     """Estimated grams to use from this spool."""
     actual_weight_grams: DecimalInput | None
@@ -5335,7 +5333,8 @@ class ProductionRunsResource:
         self,
         id: str,
         *,
-        product_id: str,
+        product_id: str | None = None,
+        sku: str | None = None,
         order_item_id: str | None = None,
         quantity: int | None = None,
         successful_quantity: int | None = None,
@@ -5355,6 +5354,7 @@ class ProductionRunsResource:
 
         :param id: The id of the production run, a UUID.
         :param product_id: The product.
+        :param sku: The SKU of the product; names it instead of product_id.
         :param order_item_id: The item of an order that this item prints; it has the same product.
         :param quantity: Pieces to print; 1 by default.
         :param successful_quantity: Good pieces.
@@ -5370,7 +5370,8 @@ class ProductionRunsResource:
             f"/production-runs/{_core.segment(id)}/items",
             _RunItem,
             body={
-                "product_id": product_id,
+                "product_id": UNSET if product_id is None else product_id,
+                "sku": UNSET if sku is None else sku,
                 "order_item_id": UNSET if order_item_id is None else order_item_id,
                 "quantity": UNSET if quantity is None else quantity,
                 "successful_quantity": UNSET if successful_quantity is None else successful_quantity,
@@ -5388,6 +5389,7 @@ class ProductionRunsResource:
         item_id: str,
         *,
         product_id: str | Unset = UNSET,
+        sku: str | Unset = UNSET,
         order_item_id: str | None | Unset = UNSET,
         quantity: int | Unset = UNSET,
         successful_quantity: int | None | Unset = UNSET,
@@ -5406,6 +5408,7 @@ class ProductionRunsResource:
         :param id: The id of the production run, a UUID.
         :param item_id: The id of the item, a UUID.
         :param product_id: The product.
+        :param sku: The SKU of the product; names it instead of product_id.
         :param order_item_id: The item of an order that this item prints; it has the same product.
         :param quantity: Pieces to print; 1 by default.
         :param successful_quantity: Good pieces.
@@ -5420,6 +5423,7 @@ class ProductionRunsResource:
             _RunItem,
             body={
                 "product_id": product_id,
+                "sku": sku,
                 "order_item_id": order_item_id,
                 "quantity": quantity,
                 "successful_quantity": successful_quantity,
@@ -5454,7 +5458,8 @@ class ProductionRunsResource:
         self,
         id: str,
         *,
-        spool_id: str,
+        spool_id: str | None = None,
+        spool_number: int | None = None,
         estimated_weight_grams: DecimalInput | None = None,
         actual_weight_grams: DecimalInput | None = None,
         spool_weight_before_grams: DecimalInput | None = None,
@@ -5477,6 +5482,7 @@ class ProductionRunsResource:
 
         :param id: The id of the production run, a UUID.
         :param spool_id: The spool.
+        :param spool_number: The number of the spool; names it instead of spool_id.
         :param estimated_weight_grams: Estimated grams to use from this spool.
         :param actual_weight_grams: Used grams, including purge: the difference of both weights of the spool if
         they are set, else the value that was sent.
@@ -5493,7 +5499,8 @@ class ProductionRunsResource:
             f"/production-runs/{_core.segment(id)}/materials",
             _RunMaterial,
             body={
-                "spool_id": spool_id,
+                "spool_id": UNSET if spool_id is None else spool_id,
+                "spool_number": UNSET if spool_number is None else spool_number,
                 "estimated_weight_grams": UNSET if estimated_weight_grams is None else estimated_weight_grams,
                 "actual_weight_grams": UNSET if actual_weight_grams is None else actual_weight_grams,
                 "spool_weight_before_grams": UNSET if spool_weight_before_grams is None else spool_weight_before_grams,
@@ -5511,6 +5518,7 @@ class ProductionRunsResource:
         material_id: str,
         *,
         spool_id: str | Unset = UNSET,
+        spool_number: int | Unset = UNSET,
         estimated_weight_grams: DecimalInput | None | Unset = UNSET,
         actual_weight_grams: DecimalInput | None | Unset = UNSET,
         spool_weight_before_grams: DecimalInput | None | Unset = UNSET,
@@ -5532,6 +5540,7 @@ class ProductionRunsResource:
         :param id: The id of the production run, a UUID.
         :param material_id: The id of the material, a UUID.
         :param spool_id: The spool.
+        :param spool_number: The number of the spool; names it instead of spool_id.
         :param estimated_weight_grams: Estimated grams to use from this spool.
         :param actual_weight_grams: Used grams, including purge: the difference of both weights of the spool if
         they are set, else the value that was sent.
@@ -5547,6 +5556,7 @@ class ProductionRunsResource:
             _RunMaterial,
             body={
                 "spool_id": spool_id,
+                "spool_number": spool_number,
                 "estimated_weight_grams": estimated_weight_grams,
                 "actual_weight_grams": actual_weight_grams,
                 "spool_weight_before_grams": spool_weight_before_grams,

@@ -1786,7 +1786,9 @@ export interface ProductComponentUpdate {
 /** The type `RunItemCreate` of the API, in request bodies. */
 export interface RunItemCreate {
   /** The product. */
-  product_id: string;
+  product_id?: string | null | undefined;
+  /** The SKU of the product; names it instead of product_id. */
+  sku?: string | null | undefined;
   /** The item of an order that this item prints; it has the same product. */
   order_item_id?: string | null | undefined;
   /** Pieces to print; 1 by default. */
@@ -1806,7 +1808,9 @@ export interface RunItemCreate {
 /** The type `RunMaterialCreate` of the API, in request bodies. */
 export interface RunMaterialCreate {
   /** The spool. */
-  spool_id: string;
+  spool_id?: string | null | undefined;
+  /** The number of the spool; names it instead of spool_id. */
+  spool_number?: number | null | undefined;
   /** Estimated grams to use from this spool. */
   estimated_weight_grams?: Decimal | null | undefined;
   /**
@@ -1894,6 +1898,8 @@ export interface RunUpdate {
 export interface RunItemUpdate {
   /** The product. */
   product_id?: string | undefined;
+  /** The SKU of the product; names it instead of product_id. */
+  sku?: string | undefined;
   /** The item of an order that this item prints; it has the same product. */
   order_item_id?: string | null | undefined;
   /** Pieces to print; 1 by default. */
@@ -1914,6 +1920,8 @@ export interface RunItemUpdate {
 export interface RunMaterialUpdate {
   /** The spool. */
   spool_id?: string | undefined;
+  /** The number of the spool; names it instead of spool_id. */
+  spool_number?: number | undefined;
   /** Estimated grams to use from this spool. */
   estimated_weight_grams?: Decimal | null | undefined;
   /**

@@ -1,0 +1,66 @@
+package production_test
+
+import "testing"
+
+// Items name their product by its id or its SKU, and materials their spool by its id or its number.
+func TestNamedProductsAndSpools(t *testing.T) {
+	t.Parallel()
+	api := newAPI(t)
+	c, other := api.Operator(t), api.Operator(t)
+	one := createSpool(t, c, nil)
+	two := createSpool(t, c, nil)
+	product := func(sku string) string {
+		return c.Post(t, "/api/v1/products", j{"name": "Lamp " + sku, "sku": sku}).Want(201).ID()
+	}
+	lamp, shade := product("LAMP"), product("SHADE")
+	other.Post(t, "/api/v1/products", j{"name": "x", "sku": "OTHER"}).Want(201)
+
+	run := runs + "/" + c.Post(t, runs, j{
+		"items":     []j{{"sku": "SHADE"}, {"product_id": lamp}},
+		"materials": []j{{"spool_number": 2}, {"spool_id": one}},
+	}).Want(201).Shows(map[string]string{"items.0.product_id": shade, "items.1.product_id": lamp,
+		"materials.0.spool_id": two, "materials.1.spool_id": one}).ID()
+	item := run + "/items/" + c.Post(t, run+"/items", j{"sku": "LAMP"}).Want(201).
+		Shows(map[string]string{"product_id": lamp}).ID()
+	material := run + "/materials/" + c.Post(t, run+"/materials", j{"spool_number": 1}).Want(201).
+		Shows(map[string]string{"spool_id": one}).ID()
+	c.Patch(t, item, j{"sku": "SHADE", "quantity": 3}).Want(200).
+		Shows(map[string]string{"product_id": shade, "quantity": "3"})
+	c.Patch(t, item, j{"sku": "LAMP"}).Want(200).Shows(map[string]string{"product_id": lamp, "quantity": "3"})
+	c.Patch(t, material, j{"spool_number": 2, "estimated_weight_grams": 5}).Want(200).
+		Shows(map[string]string{"spool_id": two, "estimated_weight_grams": "5"})
+	c.Patch(t, material, j{"spool_number": 1}).Want(200).Shows(map[string]string{"spool_id": one})
+
+	unknown := map[string]string{"code": "UNKNOWN_REFERENCE", "errors.0.field": "sku"}
+	for _, sku := range []string{"OTHER", "lamp"} {
+		c.Post(t, run+"/items", j{"sku": sku}).Want(400).Shows(unknown)
+		c.Patch(t, item, j{"sku": sku}).Want(400).Shows(unknown)
+	}
+	c.Patch(t, item, j{"sku": ""}).Want(400).Shows(unknown)
+	unknown["errors.0.field"] = "spool_number"
+	c.Post(t, run+"/materials", j{"spool_number": 3}).Want(400).Shows(unknown)
+	c.Patch(t, material, j{"spool_number": 3}).Want(400).Shows(unknown)
+	c.Post(t, runs, j{"items": []j{{"sku": "SHADE"}, {"sku": "OTHER"}}, "materials": []j{{"spool_number": 9}}}).Want(400).
+		Shows(map[string]string{"code": "UNKNOWN_REFERENCE", "errors.0.field": "items[1].sku",
+			"errors.1.field": "materials[0].spool_number"})
+
+	c.Post(t, run+"/items", j{"sku": ""}).Fields("product_id")
+	c.Post(t, run+"/items", j{"sku": nil, "product_id": nil}).Fields("product_id")
+	c.Post(t, run+"/items", j{"sku": "LAMP", "product_id": lamp}).Fields("sku")
+	c.Patch(t, item, j{"sku": "LAMP", "product_id": lamp}).Fields("sku")
+	c.Patch(t, item, j{"sku": nil}).Fields("sku")
+	c.Patch(t, item, j{"product_id": nil}).Fields("product_id")
+	c.Post(t, run+"/materials", j{}).Fields("spool_id")
+	c.Post(t, run+"/materials", j{"spool_number": 1, "spool_id": one}).Fields("spool_number")
+	c.Patch(t, material, j{"spool_number": 0}).Fields("spool_number")
+	c.Post(t, runs, j{"items": []j{{}}, "materials": []j{{"spool_number": 1, "spool_id": one}}}).
+		Fields("items[0].product_id", "materials[0].spool_number")
+
+	// After complete, the current spool may be sent.
+	for _, id := range []string{"0", "1", "2"} {
+		c.Patch(t, run+"/materials/"+c.Get(t, run).Want(200).Text("materials."+id+".id"), j{"actual_weight_grams": 1}).Want(200)
+	}
+	c.Post(t, run+"/complete", nil).Want(200)
+	c.Patch(t, material, j{"spool_number": 1}).Want(200)
+	c.Patch(t, material, j{"spool_number": 2}).WantError(400, "RUN_ALREADY_COMPLETED")
+}
