@@ -374,7 +374,8 @@ func (e *ending) finish(id string, deductions []SpoolDeduction) *db.Stmt {
 		total += d.Deducted
 	}
 	return db.SQL(`
-		update production_runs r set status = $2, deducted_at = now(), updated_at = now(), completed_at = coalesce(r.completed_at, now()),
+		update production_runs r set status = $2, deducted_at = now(), updated_at = now(),
+			completed_at = coalesce(r.completed_at, now()),
 			failure_reason = coalesce($3, r.failure_reason), failure_notes = coalesce($4, r.failure_notes),
 			actual_total_filament_grams = case when $5::numeric <= 1000000 then $5::numeric end,
 			actual_print_time_hours = coalesce(r.actual_print_time_hours,
