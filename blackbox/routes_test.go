@@ -38,6 +38,33 @@ func TestRoutesGolden(t *testing.T) {
 	compareGolden(t, "testdata/routes.golden", b.Bytes())
 }
 
+// TestOperationsPageGolden compares the table of operations with docs/operations.md.
+func TestOperationsPageGolden(t *testing.T) {
+	t.Parallel()
+	var b bytes.Buffer
+	b.WriteString(`# Operations
+
+All operations of the API. An operation requires the role or a higher one; the roles are viewer, operator and admin, in
+this order. [Users](users.md) and [API keys](api-keys.md) have the details. ` + "`/docs` and `/redoc`" + ` describe
+parameters, bodies and errors.
+
+A test writes this table: ` + "`go test ./blackbox -run Golden -update`" + `.
+
+| Method | Path | Operation | Summary | Role | API keys |
+|---|---|---|---|---|---|
+`)
+	roles := []string{"none", "viewer", "operator", "admin"}
+	for _, r := range programRoutes(t) {
+		keys := "yes"
+		if r.UsersOnly {
+			keys = "no"
+		}
+		fmt.Fprintf(&b, "| %s | `%s` | `%s` | %s | %s | %s |\n",
+			r.Method(), r.Path(), r.Doc.ID, r.Doc.Summary, roles[r.Access], keys)
+	}
+	compareGolden(t, "docs/operations.md", b.Bytes())
+}
+
 // TestOpenAPIGolden compares the document that the built program serves with testdata/openapi.json, and with the
 // document of the features that the other tests use. It also compares the client libraries that are generated from it.
 func TestOpenAPIGolden(t *testing.T) {
