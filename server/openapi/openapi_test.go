@@ -222,6 +222,53 @@ func TestPathParametersAreWildcards(t *testing.T) {
 	}
 }
 
+// The response of an operation that creates a resource links to the operations on it, with values of their parameters.
+func TestCreatedResourcesHaveLinks(t *testing.T) {
+	t.Parallel()
+	d, api := served(t)
+	wildcard := regexp.MustCompile(`\{([^}]+)\}`)
+	checked := 0
+	operations(t, d, api.Routes, func(what string, op object, route server.Route) {
+		want := object{}
+		creates := route.Method() == "POST"
+		for _, other := range api.Routes {
+			rest, below := strings.CutPrefix(other.Path(), route.Path()+"/{")
+			if !creates || !below || strings.Contains(rest, "{") {
+				continue
+			}
+			params := object{}
+			for _, m := range wildcard.FindAllStringSubmatch(other.Path(), -1) {
+				params[m[1]] = "$response.body#/id"
+				if strings.Contains(route.Path(), m[0]) {
+					params[m[1]] = "$request.path." + m[1]
+				}
+			}
+			want[other.Doc.ID] = object{"operationId": other.Doc.ID, "parameters": params}
+			checked++
+		}
+		for status, response := range op["responses"].(object) {
+			response := response.(object)
+			got, _ := response["links"].(object)
+			if !strings.HasPrefix(status, "2") || len(want) == 0 {
+				if got != nil {
+					t.Errorf("%s, %s: the links are %v", what, status, got)
+				}
+				continue
+			}
+			if !reflect.DeepEqual(got, want) {
+				t.Errorf("%s, %s: the links are %v, want %v", what, status, got, want)
+			}
+			example := response["content"].(object)["application/json"].(object)["example"].(object)
+			if id, _ := example["id"].(string); id == "" {
+				t.Errorf("%s, %s: the example has no id", what, status)
+			}
+		}
+	})
+	if checked < 20 {
+		t.Errorf("%d links", checked)
+	}
+}
+
 func TestSchemasDescribeTheirFields(t *testing.T) {
 	t.Parallel()
 	d, _ := served(t)

@@ -131,6 +131,9 @@ func (d *document) responses(route server.Route, guarded, tagged bool) object {
 		success[0].value = "The file"
 		success.add("content", object{{media, object{{"schema", object{{"type", "string"}}}}}})
 	}
+	if links := d.links(route); links != nil {
+		success.add("links", links)
+	}
 	responses := object{{strconv.Itoa(status), success}}
 	if e.Out.Existing {
 		found := slices.Clone(success)
@@ -153,6 +156,30 @@ func (d *document) responses(route server.Route, guarded, tagged bool) object {
 		}
 	}
 	return responses
+}
+
+// links describes the operations on the resource that the route creates: those with the id of its response in the path,
+// after the path of the route.
+func (d *document) links(route server.Route) (links object) {
+	item := route.Endpoint.Out.Item
+	if route.Method() != "POST" || item == nil ||
+		!slices.ContainsFunc(server.SchemaOfType(item).Fields, func(f *server.Field) bool { return f.Name == "id" }) {
+		return nil
+	}
+	outer := pathParameters(route.Path())
+	for _, other := range d.routes {
+		params := pathParameters(other.Path())
+		if !strings.HasPrefix(other.Path(), route.Path()+"/{") || len(params) != len(outer)+1 {
+			continue
+		}
+		values := object{}
+		for _, p := range outer {
+			values.add(p[0].value.(string), "$request.path."+p[0].value.(string))
+		}
+		values.add(params[len(outer)][0].value.(string), "$response.body#/id")
+		links.add(other.Doc.ID, object{{"operationId", other.Doc.ID}, {"parameters", values}})
+	}
+	return links
 }
 
 func commonHeaders() object {
