@@ -49,6 +49,7 @@ func TestProgram(t *testing.T) {
 		{"Usage", testUsage},
 		{"CommandHelp", testCommandHelp},
 		{"ImportExport", testImportExport},
+		{"ExportsOfAPI", testExportsOfAPI},
 		{"ImportOnTerminal", testImportOnTerminal},
 		{"InvalidSettings", testInvalidSettings},
 		{"Settings", testSettings},

@@ -1,8 +1,10 @@
 package catalog
 
 import (
+	"context"
+	"io"
+
 	"spoolwright/cli"
-	"spoolwright/db"
 	"spoolwright/server"
 	"spoolwright/transfer"
 )
@@ -11,14 +13,22 @@ import (
 var Commands = []cli.Command{Export.Command("products")}
 
 // Export writes all products with their bills of materials.
-var Export = transfer.Export[Product](50, func(createdAt, id, limit string) *db.Stmt {
-	return db.SQL(selectProducts+`
-		and p.hidden_at is null and p.`+server.Newest+` and (p.created_at, p.id) > ($1::text::timestamptz, $2::uuid)
-		order by p.created_at, p.id limit `+limit, createdAt, id)
-})
+var Export = transfer.Export[Product](50, transfer.ListPage(ProductFilter.list, selectProducts+` where p.id = page.id`))
+
+// ExportQuery are the parameters of the export.
+type ExportQuery struct {
+	server.ExportQuery
+	ProductFilter
+}
+
+func (h handlers) export(
+	ctx context.Context, r *server.Request[ExportQuery], w io.Writer, format server.ExportFormat,
+) error {
+	return Export(ctx, h.db, w, format, r.In.ProductFilter)
+}
 
 var exportDoc = &server.Doc{
-	ID: "exportProducts", Tag: Tag, Summary: "Export products as CSV",
+	ID: "exportProducts", Tag: Tag, Summary: "Export products",
 	Description: transfer.ExportDescription + "material and each component of a product, with the fields of the " +
 		"product repeated, and a row for a product without either. Products are in the order of their creation.",
 }

@@ -9,6 +9,7 @@ import (
 
 	"spoolwright/catalog"
 	"spoolwright/db"
+	"spoolwright/server"
 	"spoolwright/testkit"
 )
 
@@ -28,11 +29,11 @@ func TestExport(t *testing.T) {
 	c.Post(t, path+"/materials", testkit.JSON{"material_type": "PETG", "color": "Red", "weight_grams": 1}).Want(201)
 	c.Post(t, path+"/components", testkit.JSON{"component_product_id": wing, "quantity": 2}).Want(201)
 
-	export := func(format string) []string {
+	export := func(format server.ExportFormat) []string {
 		t.Helper()
 		var b strings.Builder
 		if err := catalog.Export(db.As(t.Context(), db.Actor{Tenant: c.Actor.Tenant}), api.DB, &b,
-			format); err != nil {
+			format, catalog.ProductFilter{}); err != nil {
 			t.Fatal(err)
 		}
 		return strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n")
@@ -70,7 +71,7 @@ func TestExport(t *testing.T) {
 		}
 	}
 	if err := catalog.Export(db.As(t.Context(), db.Actor{Tenant: c.Actor.Tenant}), api.DB, &strings.Builder{},
-		"xml"); err == nil {
+		"xml", catalog.ProductFilter{}); err == nil {
 		t.Error("the format xml is accepted")
 	}
 }
@@ -95,10 +96,10 @@ func TestExportOfLongProducts(t *testing.T) {
 		select uuid_v7(), 'P' || n, repeat('d', 1000), repeat('n', 1000) from generate_series(1, 9) n`)
 	insert(t, c, `insert into product_materials (id, product_id, material_type, color, weight_grams, notes)
 		select uuid_v7(), p.id, 'PLA', 'Black', n, repeat('m', 2000) from products p, generate_series(1, 500) n`)
-	for format, lines := range map[string]int{"csv": 1 + 9*500, "jsonl": 9} {
+	for format, lines := range map[server.ExportFormat]int{"csv": 1 + 9*500, "jsonl": 9} {
 		var s sizes
 		before := trips.Load()
-		if err := catalog.Export(db.As(t.Context(), db.Actor{Tenant: c.Actor.Tenant}), api.DB, &s, format); err != nil {
+		if err := catalog.Export(db.As(t.Context(), db.Actor{Tenant: c.Actor.Tenant}), api.DB, &s, format, catalog.ProductFilter{}); err != nil {
 			t.Fatal(err)
 		}
 		if pages := trips.Load() - before; s.lines != lines || pages != 3 {

@@ -26,7 +26,7 @@ func Routes(d *db.DB) []server.Route {
 	h := handlers{d}
 	return []server.Route{
 		server.Op("GET /api/v1/products", server.Read, server.Handle(h.list), listDoc),
-		server.Op("GET /api/v1/products/export", server.Read, Export.Endpoint(d, "products"), exportDoc),
+		server.Op("GET /api/v1/products/export", server.Read, server.HandleExport("products", h.export), exportDoc),
 		server.Op("POST /api/v1/products", server.Write, server.Handle(h.create), createDoc),
 		server.Op("GET /api/v1/products/{id}", server.Read, server.Handle(h.get), getDoc).Versioned(lockProduct),
 		server.Op("PATCH /api/v1/products/{id}", server.Write, server.Handle(h.update), updateDoc),
@@ -83,6 +83,11 @@ type ProductListItem struct {
 // Filter has the query parameters of the product list.
 type Filter struct {
 	server.ListQuery
+	ProductFilter
+}
+
+// ProductFilter selects products.
+type ProductFilter struct {
 	Category           server.Optional[string]        `query:"category"`
 	SKU                server.Optional[string]        `query:"sku"`
 	ComponentProductID server.Optional[server.UUID]   `query:"component_product_id"`
@@ -99,18 +104,23 @@ var listDoc = &server.Doc{
 }
 
 func (h handlers) list(ctx context.Context, r *server.Request[Filter]) (server.Page[ProductListItem], error) {
+	return server.ListPage[ProductListItem](ctx, h.db.Read, r.In.list(), r.In.ListQuery)
+}
+
+// list returns the list of the products that the filter selects.
+func (f ProductFilter) list() *server.List {
 	l := server.NewHidingList("products", `id, name, description, sku, category, estimated_print_time_minutes,
-		material_cost, total_cost, costs_complete, created_at, updated_at, hidden_at`, "products", r.In.Hidden.Or(false))
-	l.WhereText("category_key", r.In.Category)
-	l.WhereText("sku_key", r.In.SKU)
-	l.Among(`select product_id as id from product_components where component_product_id = ?`, r.In.ComponentProductID)
-	l.Between("created_at", r.In.CreatedFrom, r.In.CreatedTo)
-	l.Search(r.In.Search)
-	return server.ListPage[ProductListItem](ctx, h.db.Read, l, r.In.ListQuery)
+		material_cost, total_cost, costs_complete, created_at, updated_at, hidden_at`, "products", f.Hidden.Or(false))
+	l.WhereText("category_key", f.Category)
+	l.WhereText("sku_key", f.SKU)
+	l.Among(`select product_id as id from product_components where component_product_id = ?`, f.ComponentProductID)
+	l.Between("created_at", f.CreatedFrom, f.CreatedTo)
+	l.Search(f.Search)
+	return l
 }
 
 // getProduct is one statement, so that the lists and the costs come from one snapshot.
-const getProduct = selectProducts + ` and p.id = $1`
+const getProduct = selectProducts + ` where p.hidden_at is null and p.id = $1`
 
 const selectProducts = `
 	select p.id, p.name, p.description, p.sku, p.category, p.estimated_print_time_minutes, p.notes,
@@ -127,7 +137,7 @@ const selectProducts = `
 			where c.product_id = p.id) as components,
 		p.material_cost, p.component_cost, p.total_cost, p.costs_complete, p.created_at, p.updated_at,
 		p.hidden_at
-	from products p where p.hidden_at is null`
+	from products p`
 
 var getDoc = &server.Doc{
 	ID: "getProduct", Tag: Tag, Summary: "Get a product",

@@ -13,17 +13,13 @@ import (
 	"spoolwright/transfer"
 )
 
-// Export writes all spools. Importer.CSV reads its CSV format. The indexes have the archived spools apart from the
-// others.
-var Export = transfer.Export[Spool](500, func(createdAt, id, limit string) *db.Stmt {
-	page := func(condition string) string {
-		return `(select ` + spoolColumns + ` from spools
-			where hidden_at is null and ` + server.Newest + ` and ` + condition + ` and (created_at, id) > ($1::text::timestamptz, $2::uuid)
-			order by created_at, id limit ` + limit + `)`
+// Export writes spools. Importer.CSV reads its CSV format. Without the filter Archived, it writes archived spools too.
+var Export = transfer.Export[Spool](500, transfer.ListPage(func(f SpoolFilter) *server.List {
+	if f.Archived.IsNull() {
+		f.Archived = server.Some(Archived("any"))
 	}
-	return db.SQL(`select * from (`+page(`archived`)+` union all `+page(`not archived`)+`) spools
-		order by created_at, id limit `+limit, createdAt, id)
-})
+	return f.list()
+}, `select `+spoolColumns+` from spools where id = page.id`))
 
 // Importer creates spools from a file in the tenant of the context, with the first entries of their ledgers. An import
 // is one transaction.

@@ -39,7 +39,7 @@ func export(t *testing.T, c *testkit.Client, format string) string {
 	t.Helper()
 	var b bytes.Buffer
 	ctx := db.As(t.Context(), db.Actor{Tenant: c.Actor.Tenant})
-	if err := inventory.Export(ctx, c.API.DB, &b, format); err != nil {
+	if err := inventory.Export(ctx, c.API.DB, &b, server.ExportFormat(format), inventory.SpoolFilter{}); err != nil {
 		t.Fatal(err)
 	}
 	return b.String()

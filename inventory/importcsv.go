@@ -358,7 +358,23 @@ func (f importedFile) update(ctx context.Context, d *db.DB, rows []map[string]an
 	return ids, d.Write(ctx, changed.Into(&ids))
 }
 
+// ExportQuery are the parameters of the export of spools.
+type ExportQuery struct {
+	server.ExportQuery
+	SpoolFilter
+	Archived server.Optional[Archived] `query:"archived" rule:"default=any"`
+}
+
+func (h handlers) export(
+	ctx context.Context, r *server.Request[ExportQuery], w io.Writer, format server.ExportFormat,
+) error {
+	filter := r.In.SpoolFilter
+	filter.Archived = r.In.Archived
+	return Export(ctx, h.db, w, format, filter)
+}
+
 var exportDoc = &server.Doc{
-	ID: "exportSpools", Tag: tag, Summary: "Export spools as CSV",
-	Description: transfer.ExportDescription + "spool, oldest first. `POST /api/v1/spools/import` can read it.",
+	ID: "exportSpools", Tag: tag, Summary: "Export spools",
+	Description: transfer.ExportDescription + "spool, oldest first, which `POST /api/v1/spools/import` can read. " +
+		"Without `archived`, it has archived spools too.",
 }

@@ -230,43 +230,61 @@ type UsageEntry struct {
 	CostPerGram server.Decimal `json:"cost_per_gram"`
 }
 
-// ExportUsage writes the usage ledgers of all spools.
-var ExportUsage = exportUsage("-infinity", "infinity")
-
-// exportUsage returns the exporter of the entries of a period, as that of a report, in the time zone of the tenant.
-func exportUsage(from, to any) transfer.Exporter {
-	return transfer.Export[UsageEntry](1000, func(createdAt, id, limit string) *db.Stmt {
-		return db.SQL(`
-			with `+periodSQL("nullif(current_setting('app.tenant_id', true), '')::uuid", "$3", "$4")+`
-			select u.id, u.spool_id, u.kind, u.reason, u.run_id, u.user_id, u.api_key_id, u.before_grams, u.after_grams,
-				u.change_grams, u.shortfall_grams, u.created_at, u.updated_at, s.number as spool_number,
-				spool_name(s.material_type, s.color, s.brand) as spool_name,
-				(select r.printer_name from production_runs r where r.id = u.run_id) as printer_name, s.cost_per_gram
-			from (
-				select * from spool_usage where num_nonnulls(created_at) = 1
-					and (created_at, id) > ($1::timestamptz, $2::uuid)
-					and created_at >= (select first::timestamp at time zone zone from period)
-					and created_at < (select until::timestamp at time zone zone from period)
-				order by created_at, id limit `+limit+`
-			) u
-			cross join lateral (select * from spools s where s.id = u.spool_id offset 0) s
-			order by u.created_at, u.id`, createdAt, id, from, to)
-	})
+// UsageSelection selects entries of the usage ledger.
+type UsageSelection struct {
+	Period
+	Kind server.Optional[server.Set[UsageKind]] `query:"kind"`
 }
 
+// ExportUsage writes the usage ledgers of all spools: the entries of the period, or all without its days.
+var ExportUsage = transfer.Export[UsageEntry](1000, func(
+	_ context.Context, f UsageSelection, limit int, after *db.Position,
+) []*db.Stmt {
+	var first, end any = "-infinity", "infinity"
+	if !f.From.IsNull() || !f.To.IsNull() {
+		first, end = f.From.Arg(), f.To.Arg()
+	}
+	last := db.Position{Value: "-infinity", ID: "00000000-0000-0000-0000-000000000000"}
+	if after != nil {
+		last = *after
+	}
+	return []*db.Stmt{db.FreshPlan(), db.SQL(`
+		with `+periodSQL("nullif(current_setting('app.tenant_id', true), '')::uuid", "$3", "$4")+`
+		select u.id, u.spool_id, u.kind, u.reason, u.run_id, u.user_id, u.api_key_id, u.before_grams, u.after_grams,
+			u.change_grams, u.shortfall_grams, u.created_at, u.updated_at, s.number as spool_number,
+			spool_name(s.material_type, s.color, s.brand) as spool_name,
+			(select r.printer_name from production_runs r where r.id = u.run_id) as printer_name, s.cost_per_gram
+		from (
+			select * from spool_usage where num_nonnulls(created_at) = 1
+				and (created_at, id) > ($1::text::timestamptz, $2::uuid)
+				and created_at >= (select first::timestamp at time zone zone from period)
+				and created_at < (select until::timestamp at time zone zone from period)
+				and ($5 = '' or kind = any(string_to_array($5, ',')))
+			order by created_at, id limit `+strconv.Itoa(limit+1)+`
+		) u
+		cross join lateral (select * from spools s where s.id = u.spool_id offset 0) s
+		order by u.created_at, u.id`, last.Value, last.ID, first, end, strings.Join(f.Kind.Values(), ",")).
+		Keep(limit, "created_at")}
+})
+
 var exportUsageDoc = &server.Doc{
-	ID: "exportUsage", Tag: ReportsTag, Summary: "Export the usage ledger as CSV",
+	ID: "exportUsage", Tag: ReportsTag, Summary: "Export the usage ledger",
 	Description: transfer.ExportDescription + "entry of the usage ledgers of all spools, also of removed ones, oldest " +
 		"first.\n\n" +
 		"With `from` or `to`, the file has the entries of the days that `reportUsage` covers with the same parameters, and " +
 		"without both those of all days.",
 }
 
-func (h handlers) exportUsage(ctx context.Context, r *server.Request[Period], w io.Writer) error {
-	if r.In.From.IsNull() && r.In.To.IsNull() {
-		return ExportUsage(ctx, h.db, w, "csv")
-	}
-	return exportUsage(r.In.From.Arg(), r.In.To.Arg())(ctx, h.db, w, "csv")
+// UsageExportQuery are the parameters of the export of the usage ledger.
+type UsageExportQuery struct {
+	server.ExportQuery
+	UsageSelection
+}
+
+func (h handlers) exportUsage(
+	ctx context.Context, r *server.Request[UsageExportQuery], w io.Writer, format server.ExportFormat,
+) error {
+	return ExportUsage(ctx, h.db, w, format, r.In.UsageSelection)
 }
 
 // SummariseUsage summarises the past days of the usage ledgers of all tenants, which the usage report reads.

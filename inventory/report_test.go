@@ -307,7 +307,8 @@ func TestUsageReport(t *testing.T) {
 		summarise(t, c, 100)
 	}
 	var lines strings.Builder
-	if err := inventory.ExportUsage(db.As(t.Context(), c.Actor), api.DB, &lines, "jsonl"); err != nil {
+	if err := inventory.ExportUsage(db.As(t.Context(), c.Actor), api.DB, &lines, "jsonl",
+		inventory.UsageSelection{}); err != nil {
 		t.Fatal(err)
 	}
 	if n := strings.Count(lines.String(), "\n"); n != 8 || !strings.Contains(lines.String(), `"spool_name":"PLA Red`) {

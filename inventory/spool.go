@@ -35,7 +35,7 @@ func Routes(d *db.DB) []server.Route {
 		server.Op("POST /api/v1/spools/batch", server.Write, server.Handle(h.createBatch), createBatchDoc),
 		server.Op("POST /api/v1/spools/import", server.Write,
 			server.HandleText("text/csv", importExample, h.prepareImport, h.importSpools), importDoc),
-		server.Op("GET /api/v1/spools/export", server.Read, Export.Endpoint(d, "spools"), exportDoc),
+		server.Op("GET /api/v1/spools/export", server.Read, server.HandleExport("spools", h.export), exportDoc),
 		server.Op("GET /api/v1/spools/{id}", server.Read, server.Handle(h.get), getDoc).Versioned(lockSpool),
 		server.Op("PATCH /api/v1/spools/{id}", server.Write, server.Handle(h.update), updateDoc),
 		server.Op("DELETE /api/v1/spools/{id}", server.Write, server.Handle(h.delete), deleteDoc),
@@ -45,7 +45,7 @@ func Routes(d *db.DB) []server.Route {
 		server.Op("GET /api/v1/spools/{id}/usage", server.Read, server.Handle(h.usage), usageDoc),
 		server.Op("GET /api/v1/reports/usage", server.Read, server.Handle(h.reportUsage), usageReportDoc),
 		server.Op("GET /api/v1/reports/usage/export", server.Read,
-			server.HandleFile("text/csv", "usage.csv", h.exportUsage), exportUsageDoc),
+			server.HandleExport("usage", h.exportUsage), exportUsageDoc),
 	}
 }
 
@@ -160,7 +160,7 @@ func (h handlers) list(ctx context.Context, r *server.Request[Filter]) (server.P
 }
 
 // list returns the list of the spools that the filter selects.
-func (f *SpoolFilter) list() *server.List {
+func (f SpoolFilter) list() *server.List {
 	hidden, archived := f.Hidden.Or(false), f.Archived.Or("false")
 	counted := "spools" // neither hidden nor archived
 	if archived != "false" {

@@ -1,8 +1,10 @@
 package orders
 
 import (
+	"context"
+	"io"
+
 	"spoolwright/cli"
-	"spoolwright/db"
 	"spoolwright/server"
 	"spoolwright/transfer"
 )
@@ -11,14 +13,22 @@ import (
 var Commands = []cli.Command{Export.Command("orders")}
 
 // Export writes all orders with their items.
-var Export = transfer.Export[Order](200, func(createdAt, id, limit string) *db.Stmt {
-	return db.SQL(selectOrders+`
-		and o.hidden_at is null and o.`+server.Newest+` and (o.created_at, o.id) > ($1::text::timestamptz, $2::uuid)
-		order by o.created_at, o.id limit `+limit, createdAt, id)
-})
+var Export = transfer.Export[Order](200, transfer.ListPage(OrderFilter.list, selectOrders+` where o.id = page.id`))
+
+// ExportQuery are the parameters of the export.
+type ExportQuery struct {
+	server.ExportQuery
+	OrderFilter
+}
+
+func (h handlers) export(
+	ctx context.Context, r *server.Request[ExportQuery], w io.Writer, format server.ExportFormat,
+) error {
+	return Export(ctx, h.db, w, format, r.In.OrderFilter)
+}
 
 var exportDoc = &server.Doc{
-	ID: "exportOrders", Tag: Tag, Summary: "Export orders as CSV",
+	ID: "exportOrders", Tag: Tag, Summary: "Export orders",
 	Description: transfer.ExportDescription + "item of an order, with the fields of the order repeated, and a row for " +
 		"an order without items. Orders are in the order of their creation.",
 }

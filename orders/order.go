@@ -70,7 +70,7 @@ func Routes(d *db.DB) []server.Route {
 	h := handlers{d}
 	return []server.Route{
 		server.Op("GET /api/v1/orders", server.Read, server.Handle(h.list), listDoc),
-		server.Op("GET /api/v1/orders/export", server.Read, Export.Endpoint(d, "orders"), exportDoc),
+		server.Op("GET /api/v1/orders/export", server.Read, server.HandleExport("orders", h.export), exportDoc),
 		server.Op("POST /api/v1/orders", server.Write, server.Handle(h.create), createDoc),
 		server.Op("GET /api/v1/orders/{id}", server.Read, server.Handle(h.get), getDoc).Versioned(lockOrder),
 		server.Op("PATCH /api/v1/orders/{id}", server.Write, server.Handle(h.update), updateDoc),
@@ -132,6 +132,11 @@ type OrderListItem struct {
 // Filter has the query parameters of the order list.
 type Filter struct {
 	server.ListQuery
+	OrderFilter
+}
+
+// OrderFilter selects orders.
+type OrderFilter struct {
 	Status      server.Optional[server.Set[OrderStatus]] `query:"status"`
 	Source      server.Optional[string]                  `query:"source"`
 	Reference   server.Optional[string]                  `query:"reference"`
@@ -152,18 +157,23 @@ var listDoc = &server.Doc{
 }
 
 func (h handlers) list(ctx context.Context, r *server.Request[Filter]) (server.Page[OrderListItem], error) {
+	return server.ListPage[OrderListItem](ctx, h.db.Read, r.In.list(), r.In.ListQuery)
+}
+
+// list returns the list of the orders that the filter selects.
+func (f OrderFilter) list() *server.List {
 	l := server.NewHidingList("orders", `id, source, reference, customer, due_date, status, created_at, updated_at,
-		hidden_at`, "orders", r.In.Hidden.Or(false))
-	l.WhereEach("status", r.In.Status)
-	l.WhereText("source_key", r.In.Source)
-	l.WhereText("reference_key", r.In.Reference)
-	l.WhereText("customer_key", r.In.Customer)
+		hidden_at`, "orders", f.Hidden.Or(false))
+	l.WhereEach("status", f.Status)
+	l.WhereText("source_key", f.Source)
+	l.WhereText("reference_key", f.Reference)
+	l.WhereText("customer_key", f.Customer)
 	l.Among(`select order_id as id from order_items where product_id = ?
-		and num_nonnulls(product_id) = 1`, r.In.ProductID)
-	l.Between("due_date", r.In.DueFrom, r.In.DueTo)
-	l.Between("created_at", r.In.CreatedFrom, r.In.CreatedTo)
-	l.Search(r.In.Search)
-	return server.ListPage[OrderListItem](ctx, h.db.Read, l, r.In.ListQuery)
+		and num_nonnulls(product_id) = 1`, f.ProductID)
+	l.Between("due_date", f.DueFrom, f.DueTo)
+	l.Between("created_at", f.CreatedFrom, f.CreatedTo)
+	l.Search(f.Search)
+	return l
 }
 
 // selectOrders is one statement, so that the items and their pieces come from one snapshot.
@@ -191,9 +201,11 @@ const selectOrders = `
 				) r
 				order by r.created_at desc, r.id desc limit 100
 			) r) as runs
-	from orders o where o.hidden_at is null`
+	from orders o`
 
-func selectOrder(id string) *db.Stmt { return db.SQL(selectOrders+` and o.id = $1`, id) }
+func selectOrder(id string) *db.Stmt {
+	return db.SQL(selectOrders+` where o.hidden_at is null and o.id = $1`, id)
+}
 
 // lockOrder is the server.Lock of an order.
 func lockOrder(ids ...string) []*db.Stmt {
@@ -279,7 +291,7 @@ func (h handlers) create(
 	var existing, equal bool
 	known := db.SQL(`select o.id <> $1::uuid, o.content = $4::bytea from orders o where o.id = `+found,
 		id, in.Source.Arg(), in.Reference.Arg(), content).Into(&existing, &equal)
-	order := db.SQL(selectOrders+` and o.id = `+found, id, in.Source.Arg(), in.Reference.Arg())
+	order := db.SQL(selectOrders+` where o.hidden_at is null and o.id = `+found, id, in.Source.Arg(), in.Reference.Arg())
 	event := db.SQL(`select emit_order(o.id)::text from orders o where o.id = $1`, id)
 	err = h.db.Write(ctx, created, event, known, order)
 	switch {

@@ -15,6 +15,7 @@ import (
 	"spoolwright/inventory"
 	"spoolwright/orders"
 	"spoolwright/production"
+	"spoolwright/server"
 	"spoolwright/stock"
 	"spoolwright/testkit"
 )
@@ -285,10 +286,10 @@ func TestExport(t *testing.T) {
 	gone := c.Post(t, path, j{}).Want(201).ID()
 	c.Delete(t, path+"/"+gone).Want(204)
 	api.Operator(t).Post(t, path, j{}).Want(201)
-	export := func(format string) []string {
+	export := func(format server.ExportFormat) []string {
 		t.Helper()
 		var b strings.Builder
-		if err := orders.Export(db.As(t.Context(), db.Actor{Tenant: c.Actor.Tenant}), api.DB, &b, format); err != nil {
+		if err := orders.Export(db.As(t.Context(), db.Actor{Tenant: c.Actor.Tenant}), api.DB, &b, format, orders.OrderFilter{}); err != nil {
 			t.Fatal(err)
 		}
 		return strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n")

@@ -1,8 +1,10 @@
 package production
 
 import (
+	"context"
+	"io"
+
 	"spoolwright/cli"
-	"spoolwright/db"
 	"spoolwright/server"
 	"spoolwright/transfer"
 )
@@ -11,8 +13,7 @@ import (
 var Commands = []cli.Command{Export.Command("production-runs")}
 
 // Export writes all production runs with their items and materials.
-var Export = transfer.Export[Run](200, func(createdAt, id, limit string) *db.Stmt {
-	return db.SQL(`
+var Export = transfer.Export[Run](200, transfer.ListPage(RunFilter.list, `
 		select `+runColumns+`,
 			(select coalesce(json_agg(json_build_object(
 					'id', i.id, 'product_id', i.product_id, 'product_name', p.name,
@@ -32,13 +33,22 @@ var Export = transfer.Export[Run](200, func(createdAt, id, limit string) *db.Stm
 					'cost_per_gram', trim_scale(m.cost_per_gram)) order by m.created_at, m.id), '[]')
 				from run_materials m join spools s on s.id = m.spool_id
 				where m.run_id = production_runs.id) as materials
-		from `+runsTable+`
-		where hidden_at is null and `+server.Newest+` and (created_at, id) > ($1::text::timestamptz, $2::uuid)
-		order by created_at, id limit `+limit, createdAt, id)
-})
+		from `+runsTable+` where production_runs.id = page.id`))
+
+// ExportQuery are the parameters of the export.
+type ExportQuery struct {
+	server.ExportQuery
+	RunFilter
+}
+
+func (h handlers) export(
+	ctx context.Context, r *server.Request[ExportQuery], w io.Writer, format server.ExportFormat,
+) error {
+	return Export(ctx, h.db, w, format, r.In.RunFilter)
+}
 
 var exportDoc = &server.Doc{
-	ID: "exportProductionRuns", Tag: tag, Summary: "Export production runs as CSV",
+	ID: "exportProductionRuns", Tag: tag, Summary: "Export production runs",
 	Description: transfer.ExportDescription + "item and each material of a run, with the fields of the run repeated, " +
 		"and a row for a run without either. Runs are in the order of their creation.",
 }

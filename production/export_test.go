@@ -9,6 +9,7 @@ import (
 
 	"spoolwright/db"
 	"spoolwright/production"
+	"spoolwright/server"
 )
 
 // An export has the values that the API returns. In CSV, a run has a row for each item and each material.
@@ -29,11 +30,11 @@ func TestExport(t *testing.T) {
 	}
 	c.Post(t, runs+"/"+full+"/complete", nil).Want(200)
 
-	export := func(format string) []string {
+	export := func(format server.ExportFormat) []string {
 		t.Helper()
 		var b strings.Builder
 		if err := production.Export(db.As(t.Context(), db.Actor{Tenant: c.Actor.Tenant}), api.DB, &b,
-			format); err != nil {
+			format, production.RunFilter{}); err != nil {
 			t.Fatal(err)
 		}
 		return strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n")

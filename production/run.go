@@ -52,7 +52,7 @@ func Routes(orders Orders) func(*db.DB) []server.Route {
 func routes(h handlers) []server.Route {
 	return []server.Route{
 		server.Op("GET /api/v1/production-runs", server.Read, server.Handle(h.list), listDoc),
-		server.Op("GET /api/v1/production-runs/export", server.Read, Export.Endpoint(h.db, "production-runs"), exportDoc),
+		server.Op("GET /api/v1/production-runs/export", server.Read, server.HandleExport("production-runs", h.export), exportDoc),
 		server.Op("POST /api/v1/production-runs", server.Write, server.Handle(h.create), createDoc),
 		server.Op("GET /api/v1/production-runs/{id}", server.Read, server.Handle(h.get), getDoc).Versioned(
 			func(ids ...string) []*db.Stmt { return []*db.Stmt{lockRun(ids[0])} }),
@@ -189,6 +189,11 @@ const runColumns = `id, status, printer_name, started_at, completed_at,
 // Filter has the query parameters of the run list.
 type Filter struct {
 	server.ListQuery
+	RunFilter
+}
+
+// RunFilter selects production runs.
+type RunFilter struct {
 	Status        server.Optional[server.Set[RunStatus]] `query:"status"`
 	PrinterName   server.Optional[string]                `query:"printer_name"`
 	OrderID       server.Optional[server.UUID]           `query:"order_id"`
@@ -211,18 +216,23 @@ var listDoc = &server.Doc{
 }
 
 func (h handlers) list(ctx context.Context, r *server.Request[Filter]) (server.Page[RunListItem], error) {
-	l := server.NewHidingList(runsTable, listColumns, "production_runs", r.In.Hidden.Or(false))
-	l.WhereEach("status", r.In.Status)
-	l.WhereText("printer_key", r.In.PrinterName)
+	return server.ListPage[RunListItem](ctx, h.db.Read, r.In.list(), r.In.ListQuery)
+}
+
+// list returns the list of the production runs that the filter selects.
+func (f RunFilter) list() *server.List {
+	l := server.NewHidingList(runsTable, listColumns, "production_runs", f.Hidden.Or(false))
+	l.WhereEach("status", f.Status)
+	l.WhereText("printer_key", f.PrinterName)
 	l.Among(`select i.run_id as id from order_items o cross join lateral (
-			select run_id from run_items where order_item_id = o.id offset 0) i where o.order_id = ?`, r.In.OrderID)
-	l.Among(`select run_id as id from run_items where product_id = ? and num_nonnulls(product_id) = 1`, r.In.ProductID)
-	l.Among(`select run_id as id from run_materials where spool_id = ? and num_nonnulls(spool_id) = 1`, r.In.SpoolID)
-	l.Between("started_at", r.In.StartedFrom, r.In.StartedTo)
-	l.Between("completed_at", r.In.CompletedFrom, r.In.CompletedTo)
-	l.Between("created_at", r.In.CreatedFrom, r.In.CreatedTo)
-	l.Search(r.In.Search)
-	return server.ListPage[RunListItem](ctx, h.db.Read, l, r.In.ListQuery)
+			select run_id from run_items where order_item_id = o.id offset 0) i where o.order_id = ?`, f.OrderID)
+	l.Among(`select run_id as id from run_items where product_id = ? and num_nonnulls(product_id) = 1`, f.ProductID)
+	l.Among(`select run_id as id from run_materials where spool_id = ? and num_nonnulls(spool_id) = 1`, f.SpoolID)
+	l.Between("started_at", f.StartedFrom, f.StartedTo)
+	l.Between("completed_at", f.CompletedFrom, f.CompletedTo)
+	l.Between("created_at", f.CreatedFrom, f.CreatedTo)
+	l.Search(f.Search)
+	return l
 }
 
 var getDoc = &server.Doc{

@@ -9,24 +9,43 @@ import (
 	"time"
 )
 
-// file is the response of an endpoint that HandleFile made.
+// file is the response of an endpoint that HandleExport made.
 type file struct {
 	media, name string
-	open        func(call) (func(context.Context, io.Writer) error, error)
+	write       func(context.Context, io.Writer) error
 }
 
-// HandleFile returns an endpoint whose response is a file with the media type and the name. In determines what it
-// reads, as for Handle. It sends the file while write runs. An error before the first 64 KiB is an error response; a
-// later one breaks the connection, so that the client does not take the part for the whole.
-func HandleFile[In any](
-	media, name string, write func(ctx context.Context, r *Request[In], w io.Writer) error,
+// ExportFormat is the format of an export.
+type ExportFormat string
+
+// Enum returns all formats.
+func (ExportFormat) Enum() []string { return []string{"csv", "jsonl"} }
+
+// ExportMedia are the media types of the formats.
+var ExportMedia = map[ExportFormat]string{"csv": "text/csv", "jsonl": "application/jsonl"}
+
+// ExportQuery are the parameters of every export. The query type of an export embeds it as its first field.
+type ExportQuery struct {
+	Format Optional[ExportFormat] `query:"format" rule:"default=csv"`
+}
+
+func (q ExportQuery) format() ExportFormat { return q.Format.Or("csv") }
+
+// HandleExport returns an endpoint whose response is a file in the format that the query has. In embeds ExportQuery. It
+// sends the file while write runs. An error before the first 64 KiB is an error response; a later one breaks the
+// connection, so that the client does not take the part for the whole. The name of the file is that of the resources.
+func HandleExport[In interface{ format() ExportFormat }](
+	resources string, write func(ctx context.Context, r *Request[In], w io.Writer, f ExportFormat) error,
 ) Endpoint {
 	e := Endpoint{In: reflect.TypeFor[In](), Out: Outcome{Status: 200}}
 	decode := requestOf[In](e)
-	e.file = &file{media, name, func(c call) (func(context.Context, io.Writer) error, error) {
+	e.export = func(c call) (*file, error) {
 		r, err := decode(c)
-		return func(ctx context.Context, w io.Writer) error { return write(ctx, &r, w) }, err
-	}}
+		f := r.In.format()
+		return &file{ExportMedia[f], resources + "." + string(f), func(ctx context.Context, w io.Writer) error {
+			return write(ctx, &r, w, f)
+		}}, err
+	}
 	return e
 }
 
@@ -35,7 +54,7 @@ const (
 	fileInFlight = 8 << 20 // what a file that is being sent counts as: an export has a page in memory
 )
 
-// sendFile answers the request of an endpoint that HandleFile made.
+// sendFile answers the request of an endpoint that HandleExport made.
 func (o *operation) sendFile(w http.ResponseWriter, r *http.Request, info *requestInfo) error {
 	ctx, err := o.authorize(w, r, info)
 	if err != nil {
@@ -45,8 +64,7 @@ func (o *operation) sendFile(w http.ResponseWriter, r *http.Request, info *reque
 	if err != nil {
 		return err
 	}
-	f := o.route.Endpoint.file
-	write, err := f.open(c)
+	f, err := o.route.Endpoint.export(c)
 	if err != nil {
 		return err
 	}
@@ -57,12 +75,15 @@ func (o *operation) sendFile(w http.ResponseWriter, r *http.Request, info *reque
 	defer o.s.inFlight.remove(caller, fileInFlight)
 	to := &fileWriter{w: w, file: f}
 	buffer := bufio.NewWriterSize(to, fileBuffer)
-	err = write(ctx, buffer)
+	err = f.write(ctx, buffer)
 	if err != nil && !to.started {
 		return err
 	}
 	if err == nil {
 		err = buffer.Flush()
+	}
+	if err == nil && !to.started {
+		_, err = to.Write(nil) // sends the headers of an empty file
 	}
 	if err != nil {
 		if r.Context().Err() == nil {

@@ -19,7 +19,7 @@ import (
 func TestFileErrors(t *testing.T) {
 	t.Parallel()
 	for size, want := range map[int]int{0: 404, 1000: 404, 1 << 20: 200} {
-		write := func(_ context.Context, _ *server.Request[struct{}], w io.Writer) error {
+		write := func(_ context.Context, _ *server.Request[server.ExportQuery], w io.Writer, _ server.ExportFormat) error {
 			if _, err := io.WriteString(w, strings.Repeat("x", size)); err != nil {
 				return err
 			}
@@ -27,7 +27,7 @@ func TestFileErrors(t *testing.T) {
 		}
 		tag := &server.Tag{Name: "files"}
 		s := server.New(server.Config{Routes: []server.Route{server.Op("GET /api/v1/files", server.Public,
-			server.HandleFile("text/csv", "x.csv", write), &server.Doc{ID: "getFile", Tag: tag})}})
+			server.HandleExport("x", write), &server.Doc{ID: "getFile", Tag: tag})}})
 		h := httptest.NewServer(s)
 		defer h.Close()
 		r, err := http.Get(h.URL + "/api/v1/files")
@@ -46,9 +46,11 @@ func TestFileErrors(t *testing.T) {
 // An export rejects a body as the other operations that read none.
 func TestFileRejectsBody(t *testing.T) {
 	t.Parallel()
-	write := func(_ context.Context, _ *server.Request[struct{}], w io.Writer) error { return nil }
+	write := func(_ context.Context, _ *server.Request[server.ExportQuery], w io.Writer, _ server.ExportFormat) error {
+		return nil
+	}
 	s := server.New(server.Config{Routes: []server.Route{server.Op("GET /api/v1/files", server.Public,
-		server.HandleFile("text/csv", "x.csv", write), &server.Doc{ID: "getFile", Tag: &server.Tag{Name: "files"}})}})
+		server.HandleExport("x", write), &server.Doc{ID: "getFile", Tag: &server.Tag{Name: "files"}})}})
 	for body, want := range map[string]int{"": 200, "{}": 200, `{"from":"2026"}`: 422} {
 		w := httptest.NewRecorder()
 		s.ServeHTTP(w, httptest.NewRequest("GET", "/api/v1/files", strings.NewReader(body)))
@@ -62,7 +64,7 @@ func TestFileRejectsBody(t *testing.T) {
 func TestFilesAtATime(t *testing.T) {
 	t.Parallel()
 	writing, release := make(chan struct{}, 6), make(chan struct{})
-	write := func(context.Context, *server.Request[struct{}], io.Writer) error {
+	write := func(context.Context, *server.Request[server.ExportQuery], io.Writer, server.ExportFormat) error {
 		writing <- struct{}{}
 		select {
 		case <-release:
@@ -72,7 +74,7 @@ func TestFilesAtATime(t *testing.T) {
 	}
 	s := newServer(t, func(c *server.Config) {
 		c.Routes = append(c.Routes, server.Op("GET /api/v1/files", server.Read,
-			server.HandleFile("text/csv", "x.csv", write), doc("getFile")))
+			server.HandleExport("x", write), doc("getFile")))
 	})
 	status := func(token string) int {
 		return send(t, s, "GET", "/api/v1/files", "", "Authorization", "Bearer "+token).StatusCode

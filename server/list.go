@@ -409,6 +409,36 @@ func (l *List) page(p pageOf) *db.Stmt {
 		" from "+source+") page on true"+by.clause(), l.args...)
 }
 
+// Export returns the statements of a page of an export: of the first rows after the position, or of the first ones of
+// all, in the order of their creation. The last statement returns the rows of resource, a query with the condition
+// "id = page.id" at its end.
+func (l *List) Export(ctx context.Context, resource string, limit int, after *db.Position) []*db.Stmt {
+	before := db.FreshPlan()
+	if l.scan || len(l.ranges) > 0 { // an index of the range, or the order and all rows: that depends on their numbers
+		before = db.AllowScans()
+		l.And("tenant_id = " + l.arg(db.ActorOf(ctx).Tenant))
+		l.ranges = nil
+	}
+	by := order{newest.field, "asc"}
+	var position []string
+	if after != nil {
+		position = []string{by.after(after, l.arg)}
+	}
+	most, source := strconv.Itoa(limit+1), ""
+	switch {
+	case len(l.sets) > 0:
+		source = l.matching(by.columns()) + whereOf(position)
+	case len(l.each) > 0:
+		source = l.first(by, position, most)
+	default:
+		source = l.table + whereOf(append(l.indexed(l.conditions()), position...))
+	}
+	return []*db.Stmt{before, db.SQL(`
+		select resource.* from (select created_at, id from `+source+by.clause()+` limit `+most+`) page
+		cross join lateral (`+resource+` offset 0) resource order by page.created_at, page.id`, l.args...).
+		Keep(limit, "created_at")}
+}
+
 // conditions returns all conditions but those of Among.
 func (l *List) conditions() []string {
 	all := slices.Clone(l.where)
@@ -449,7 +479,7 @@ func (l *List) first(by order, after []string, limit string) string {
 }
 
 // newest is the default order.
-var newest = order{&Field{Name: "created_at", NotNull: true}, "desc"}
+var newest = order{&Field{Name: "created_at", NotNull: true, Kind: reflect.TypeFor[Timestamp]()}, "desc"}
 
 // Lock returns statements that lock the rows which meet the conditions, at most limit, in the order of their ids. The
 // last one returns the columns of these rows.

@@ -130,7 +130,7 @@ func (o *operation) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	info := infoOf(r)
 	var answer Response
 	var err error
-	if o.route.Endpoint.file != nil {
+	if o.route.Endpoint.export != nil {
 		err = o.sendFile(w, r, info)
 	} else {
 		answer, err = o.answer(w, r, info)
@@ -144,7 +144,7 @@ func (o *operation) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		return
 	}
-	if o.route.Endpoint.file != nil {
+	if o.route.Endpoint.export != nil {
 		return
 	}
 	if answer.Location != "" {

@@ -181,20 +181,15 @@ type Response struct {
 type Endpoint struct {
 	In       reflect.Type // struct{} if nothing is read
 	Out      Outcome
-	Optional bool   // the body may be missing
-	Media    string // of the body, if it is not JSON
-	Example  string // of such a body
-	file     *file  // the response, if it is not JSON
+	Optional bool                      // the body may be missing
+	Media    string                    // of the body, if it is not JSON
+	Example  string                    // of such a body
+	export   func(call) (*file, error) // opens the response, if it is not JSON
 	prepare  func(context.Context, call) (run, error)
 }
 
-// File returns the media type of the response if that is a file, and otherwise "".
-func (e Endpoint) File() string {
-	if e.file == nil {
-		return ""
-	}
-	return e.file.media
-}
+// IsExport reports whether the response is a file with one of the ExportMedia.
+func (e Endpoint) IsExport() bool { return e.export != nil }
 
 // OptionalBody returns the endpoint for requests without a body too, in which all fields are absent.
 func (e Endpoint) OptionalBody() Endpoint {

@@ -102,8 +102,9 @@ func (d *Document) check(method, target string, a *Response) error {
 			}
 			return nil
 		}
-		if file, ok := content["text/csv"]; ok && file != nil {
-			if got := a.Header.Get("Content-Type"); got != "text/csv; charset=utf-8" {
+		if content["text/csv"] != nil {
+			got := a.Header.Get("Content-Type")
+			if media, ok := strings.CutSuffix(got, "; charset=utf-8"); !ok || content[media] == nil {
 				return fmt.Errorf("the content type is %q", got)
 			}
 			return nil

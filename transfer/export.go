@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"io"
 	"os/signal"
-	"strconv"
 	"syscall"
 
 	"spoolwright/auth/accounts"
@@ -19,24 +18,33 @@ import (
 	"spoolwright/server"
 )
 
-// Exporter writes all resources of a kind in the tenant of ctx, oldest first. It reads one page at a time, and writes
+// Exporter writes the resources of a kind in the tenant of ctx that the filter selects, oldest first. It reads one page at a time, and writes
 // one row at a time, so the memory it needs does not grow with their number; a resource that changes meanwhile is
 // written as it was before or after the change.
 //
 // The format jsonl is one JSON object per line, as the GET of the resource returns it. In the format csv, a field of a
 // nested object is a column with a name such as materials.color. A resource has a row for each entry of its nested
 // lists, with its own fields repeated, or one row if the lists are empty.
-type Exporter func(ctx context.Context, d *db.DB, w io.Writer, format string) error
+type Exporter[F any] func(ctx context.Context, d *db.DB, w io.Writer, format server.ExportFormat, filter F) error
 
 // pageBytes is the size of a page, in bytes, after which its further resources are left for the next one. A resource
 // with long nested lists has several megabytes.
 const pageBytes = 4 << 20
 
-// Export returns the exporter of resources with the type T. Page returns the statement for the resources that come
-// after the one with that created_at and id, with the limit as a number in its text: a plan for any limit can be
-// slower.
-func Export[T any](limit int, page func(createdAt, id, limit string) *db.Stmt) Exporter {
-	return func(ctx context.Context, d *db.DB, w io.Writer, format string) error {
+// Page returns the statements that select the resources after a position, the last of them with Keep(limit,
+// "created_at").
+type Page[F any] func(ctx context.Context, filter F, limit int, after *db.Position) []*db.Stmt
+
+// ListPage returns the pages of an export of a list: see server.List.Export.
+func ListPage[F any](list func(F) *server.List, resource string) Page[F] {
+	return func(ctx context.Context, filter F, limit int, after *db.Position) []*db.Stmt {
+		return list(filter).Export(ctx, resource, limit, after)
+	}
+}
+
+// Export returns the exporter of resources with the type T, which reads pages of at most limit resources.
+func Export[T, F any](limit int, page Page[F]) Exporter[F] {
+	return func(ctx context.Context, d *db.DB, w io.Writer, format server.ExportFormat, filter F) error {
 		write := writeLine
 		switch format {
 		case "jsonl":
@@ -49,10 +57,11 @@ func Export[T any](limit int, page func(createdAt, id, limit string) *db.Stmt) E
 		default:
 			return fmt.Errorf("unknown format %q", format)
 		}
-		createdAt, id := "-infinity", "00000000-0000-0000-0000-000000000000"
+		var after *db.Position
 		for ctx.Err() == nil {
-			stmt := page(createdAt, id, strconv.Itoa(limit+1)).Keep(limit, "created_at").KeepBytes(pageBytes)
-			if err := d.Read(ctx, db.FreshPlan(), stmt); err != nil {
+			statements := page(ctx, filter, limit, after)
+			stmt := statements[len(statements)-1].KeepBytes(pageBytes)
+			if err := d.Read(ctx, statements...); err != nil {
 				return err
 			}
 			var rows []json.RawMessage
@@ -64,34 +73,28 @@ func Export[T any](limit int, page func(createdAt, id, limit string) *db.Stmt) E
 					return err
 				}
 			}
-			next := stmt.Next()
-			if next == nil {
+			if after = stmt.Next(); after == nil {
 				return nil
 			}
-			createdAt, id = next.Value, next.ID
 		}
 		return ctx.Err()
 	}
 }
 
-// Endpoint returns the endpoint that exports resources as CSV, with their name in the plural.
-func (e Exporter) Endpoint(d *db.DB, resources string) server.Endpoint {
-	return server.HandleFile("text/csv", resources+".csv",
-		func(ctx context.Context, _ *server.Request[struct{}], w io.Writer) error { return e(ctx, d, w, "csv") })
-}
-
 // ExportDescription describes what an endpoint of an Exporter returns.
-const ExportDescription = "Returns a CSV file (UTF-8, separated by commas) with a row for each "
+const ExportDescription = "Returns the resources that the filters select, those of the list, as a file in UTF-8. " +
+	"`format=jsonl` is a JSON object per line, as the GET of the resource returns it. `format=csv` (separated by " +
+	"commas) has a row for each "
 
 // Command returns the command that exports resources, with their name in the plural.
-func (e Exporter) Command(resources string) cli.Command {
+func (e Exporter[F]) Command(resources string) cli.Command {
 	return cli.Command{
 		Name: "export " + resources, Args: "[--tenant NAME] [--format csv|jsonl]", Needs: cli.Farm,
 		Help: "write all " + resources + " to standard output, oldest first",
 		Setup: func(flags *flag.FlagSet) cli.Run {
-			format := "csv"
+			format := server.ExportFormat("csv")
 			flags.Func("format", "csv, or jsonl for one JSON object per line (default csv)", func(v string) error {
-				if format = v; v != "csv" && v != "jsonl" {
+				if format = server.ExportFormat(v); server.ExportMedia[format] == "" {
 					return errors.New("must be csv or jsonl")
 				}
 				return nil
@@ -100,7 +103,8 @@ func (e Exporter) Command(resources string) cli.Command {
 				// With `| head`, writing must return an error: the signal would leave a private PostgreSQL running.
 				signal.Ignore(syscall.SIGPIPE)
 				out := bufio.NewWriterSize(c.Out, 64<<10)
-				if err := e(ctx, c.DB, out, format); err != nil {
+				var all F
+				if err := e(ctx, c.DB, out, format, all); err != nil {
 					return err
 				}
 				return out.Flush()

@@ -127,9 +127,13 @@ func (d *document) responses(route server.Route, guarded, tagged bool) object {
 		schema := ref("schemas", name)
 		success.add("content", object{{"application/json", object{{"schema", schema}, {"example", example}}}})
 	}
-	if media := e.File(); media != "" {
+	if e.IsExport() {
 		success[0].value = "The file"
-		success.add("content", object{{media, object{{"schema", object{{"type", "string"}}}}}})
+		var content object
+		for _, format := range server.ExportFormat("").Enum() {
+			content.add(server.ExportMedia[server.ExportFormat(format)], object{{"schema", object{{"type", "string"}}}})
+		}
+		success.add("content", content)
 	}
 	if links := d.links(route); links != nil {
 		success.add("links", links)

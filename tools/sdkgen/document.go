@@ -147,7 +147,7 @@ type method struct {
 	bodyName   string  // name of the schema of the body
 	optional   bool    // the body may be absent
 	csvBody    bool
-	csvResult  bool
+	textResult bool
 	result     string // name of the schema of the result; "" if the response has no content
 	item       string // name of the schema of the items if the result is a list with ids, or ""
 	cursor     bool   // the list has the query parameter after, and the field next
@@ -322,7 +322,7 @@ func (a *api) method(d *document, g *group, verb, path string, item pathItem, op
 		_, m.etag = r.Headers["ETag"]
 		content, ok := r.Content["application/json"]
 		if !ok {
-			m.csvResult = len(r.Content) > 0
+			m.textResult = len(r.Content) > 0
 			continue
 		}
 		m.result = refName(content.Schema.Ref)
@@ -367,7 +367,7 @@ func (g *group) nameMethods() {
 		for len(words) > 1 && slices.Contains([]string{"from", "to", "of", "for", "in"}, words[len(words)-1]) {
 			words = words[:len(words)-1]
 		}
-		if m.csvBody || m.csvResult {
+		if m.csvBody {
 			words = append(words, "csv")
 		}
 		if len(words) == 0 || used[strings.Join(words, "_")] {

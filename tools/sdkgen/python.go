@@ -368,7 +368,7 @@ func (a *api) pyOne(w *writer, m *method, name, result, target string, path, que
 	}
 	returns, decode := result, "_"+result
 	switch {
-	case m.csvResult:
+	case m.textResult:
 		returns, decode = "str", "_core.text"
 	case result == "":
 		returns, decode = "None", "_core.nothing"

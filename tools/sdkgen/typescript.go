@@ -291,7 +291,7 @@ func (t *tsGenerator) method(w *writer, m *method) {
 	}
 	result := "void"
 	switch {
-	case m.csvResult:
+	case m.textResult:
 		result = "string"
 	case slices.Contains(t.outputs, m.result):
 		result = t.result(m.result, "Decimals[M]")

@@ -27,6 +27,8 @@ ImportMode = Literal["create", "update", "upsert"]
 
 ImportAction = Literal["created", "updated", "unchanged", "skipped"]
 
+ExportFormat = Literal["csv", "jsonl"]
+
 UsageKind = Literal["created", "edited", "deducted", "run", "measured", "printed", "wasted"]
 
 UsageGroup = Literal["material", "color", "printer", "day", "week", "month"]
@@ -3994,18 +3996,71 @@ class SpoolsResource:
             idempotency_key=idempotency_key or _core.new_key(),
         )
 
-    def export_csv(
+    def export(
         self,
+        *,
+        format: ExportFormat | None = None,
+        number: int | None = None,
+        material_type: Sequence[MaterialType] | None = None,
+        brand: str | None = None,
+        color: str | None = None,
+        location: str | None = None,
+        lot_number: str | None = None,
+        supplier: str | None = None,
+        in_stock: bool | None = None,
+        remaining_below: DecimalInput | None = None,
+        created_from: _dt.datetime | None = None,
+        created_to: _dt.datetime | None = None,
+        search: str | None = None,
+        hidden: bool | None = None,
+        archived: Archived | None = None,
     ) -> str:
-        """Export spools as CSV.
+        """Export spools.
 
-        Returns a CSV file (UTF-8, separated by commas) with a row for each spool, oldest first. `POST
-        /api/v1/spools/import` can read it.
+        Returns the resources that the filters select, those of the list, as a file in UTF-8. `format=jsonl` is a
+        JSON object per line, as the GET of the resource returns it. `format=csv` (separated by commas) has a row
+        for each spool, oldest first, which `POST /api/v1/spools/import` can read. Without `archived`, it has
+        archived spools too.
+
+        :param format: csv, or jsonl for one JSON object per line, as the GET of the resource returns it.
+        :param number: Only the spool with this number.
+        :param material_type: Only spools of one of these materials, separated by commas.
+        :param brand: Only spools of this brand: the whole name, not case-sensitive.
+        :param color: Only spools of this colour: the whole name, not case-sensitive.
+        :param location: Only spools at this location: the whole text, not case-sensitive.
+        :param lot_number: Only spools of this lot: the whole text, not case-sensitive.
+        :param supplier: Only spools of this supplier: the whole name, not case-sensitive.
+        :param in_stock: true: only spools with filament left; false: only empty spools.
+        :param remaining_below: Only spools with fewer grams left than this.
+        :param created_from: Only spools created at this time or later: a timestamp, or a date, which begins at
+        midnight UTC.
+        :param created_to: Only spools created before this time.
+        :param search: Only spools with this text in material, brand, colour, supplier or notes, ignoring case; no
+        wildcards.
+        :param hidden: true: only removed spools; false: only the others.
+        :param archived: Only archived spools (`true`), only the others (`false`), or both (`any`).
         """
         return self._client._call(
             "GET",
             "/spools/export",
             _core.text,
+            query={
+                "format": format,
+                "number": number,
+                "material_type": material_type,
+                "brand": brand,
+                "color": color,
+                "location": location,
+                "lot_number": lot_number,
+                "supplier": supplier,
+                "in_stock": in_stock,
+                "remaining_below": remaining_below,
+                "created_from": created_from,
+                "created_to": created_to,
+                "search": search,
+                "hidden": hidden,
+                "archived": archived,
+            },
         )
 
     def get(
@@ -4341,30 +4396,37 @@ class ReportsResource:
             },
         )
 
-    def export_usage_csv(
+    def export_usage(
         self,
         *,
+        format: ExportFormat | None = None,
         from_: _dt.date | None = None,
         to: _dt.date | None = None,
+        kind: Sequence[UsageKind] | None = None,
     ) -> str:
-        """Export the usage ledger as CSV.
+        """Export the usage ledger.
 
-        Returns a CSV file (UTF-8, separated by commas) with a row for each entry of the usage ledgers of all
-        spools, also of removed ones, oldest first.
+        Returns the resources that the filters select, those of the list, as a file in UTF-8. `format=jsonl` is a
+        JSON object per line, as the GET of the resource returns it. `format=csv` (separated by commas) has a row
+        for each entry of the usage ledgers of all spools, also of removed ones, oldest first.
 
         With `from` or `to`, the file has the entries of the days that `reportUsage` covers with the same
         parameters, and without both those of all days.
 
+        :param format: csv, or jsonl for one JSON object per line, as the GET of the resource returns it.
         :param from_: The first day, in the time zone of the tenant; by default 29 days before to.
         :param to: The last day, in the time zone of the tenant; today by default.
+        :param kind: Only entries of one of these kinds, separated by commas.
         """
         return self._client._call(
             "GET",
             "/reports/usage/export",
             _core.text,
             query={
+                "format": format,
                 "from": from_,
                 "to": to,
+                "kind": kind,
             },
         )
 
@@ -4561,19 +4623,49 @@ class ProductsResource:
             idempotency_key=idempotency_key or _core.new_key(),
         )
 
-    def export_csv(
+    def export(
         self,
+        *,
+        format: ExportFormat | None = None,
+        category: str | None = None,
+        sku: str | None = None,
+        component_product_id: str | None = None,
+        created_from: _dt.datetime | None = None,
+        created_to: _dt.datetime | None = None,
+        search: str | None = None,
+        hidden: bool | None = None,
     ) -> str:
-        """Export products as CSV.
+        """Export products.
 
-        Returns a CSV file (UTF-8, separated by commas) with a row for each material and each component of a
-        product, with the fields of the product repeated, and a row for a product without either. Products are in
-        the order of their creation.
+        Returns the resources that the filters select, those of the list, as a file in UTF-8. `format=jsonl` is a
+        JSON object per line, as the GET of the resource returns it. `format=csv` (separated by commas) has a row
+        for each material and each component of a product, with the fields of the product repeated, and a row for a
+        product without either. Products are in the order of their creation.
+
+        :param format: csv, or jsonl for one JSON object per line, as the GET of the resource returns it.
+        :param category: Only products in this category, ignoring case.
+        :param sku: Only the product with this SKU: the whole text, ignoring case.
+        :param component_product_id: Only products that contain this product as a component.
+        :param created_from: Only products created at this time or later: a timestamp, or a date, which begins at
+        midnight UTC.
+        :param created_to: Only products created before this time.
+        :param search: Only products with this text in name, description or SKU, ignoring case; no wildcards.
+        :param hidden: true: only removed products; false: only the others.
         """
         return self._client._call(
             "GET",
             "/products/export",
             _core.text,
+            query={
+                "format": format,
+                "category": category,
+                "sku": sku,
+                "component_product_id": component_product_id,
+                "created_from": created_from,
+                "created_to": created_to,
+                "search": search,
+                "hidden": hidden,
+            },
         )
 
     def get(
@@ -5174,19 +5266,69 @@ class ProductionRunsResource:
             idempotency_key=idempotency_key or _core.new_key(),
         )
 
-    def export_csv(
+    def export(
         self,
+        *,
+        format: ExportFormat | None = None,
+        status: Sequence[RunStatus] | None = None,
+        printer_name: str | None = None,
+        order_id: str | None = None,
+        product_id: str | None = None,
+        spool_id: str | None = None,
+        started_from: _dt.datetime | None = None,
+        started_to: _dt.datetime | None = None,
+        completed_from: _dt.datetime | None = None,
+        completed_to: _dt.datetime | None = None,
+        created_from: _dt.datetime | None = None,
+        created_to: _dt.datetime | None = None,
+        search: str | None = None,
+        hidden: bool | None = None,
     ) -> str:
-        """Export production runs as CSV.
+        """Export production runs.
 
-        Returns a CSV file (UTF-8, separated by commas) with a row for each item and each material of a run, with
-        the fields of the run repeated, and a row for a run without either. Runs are in the order of their
-        creation.
+        Returns the resources that the filters select, those of the list, as a file in UTF-8. `format=jsonl` is a
+        JSON object per line, as the GET of the resource returns it. `format=csv` (separated by commas) has a row
+        for each item and each material of a run, with the fields of the run repeated, and a row for a run without
+        either. Runs are in the order of their creation.
+
+        :param format: csv, or jsonl for one JSON object per line, as the GET of the resource returns it.
+        :param status: Only runs with one of these statuses, separated by commas.
+        :param printer_name: Only runs with this printer name, ignoring case.
+        :param order_id: Only runs that print for an item of this order.
+        :param product_id: Only runs with an item of this product.
+        :param spool_id: Only runs with a material of this spool.
+        :param started_from: Only runs started at this time or later: a timestamp, or a date, which begins at
+        midnight UTC.
+        :param started_to: Only runs started before this time.
+        :param completed_from: Only runs completed at this time or later: a timestamp, or a date, which begins at
+        midnight UTC.
+        :param completed_to: Only runs completed before this time.
+        :param created_from: Only runs created at this time or later: a timestamp, or a date, which begins at
+        midnight UTC.
+        :param created_to: Only runs created before this time.
+        :param search: Only runs with this text in printer name or notes, ignoring case; no wildcards.
+        :param hidden: true: only removed runs; false: only the others.
         """
         return self._client._call(
             "GET",
             "/production-runs/export",
             _core.text,
+            query={
+                "format": format,
+                "status": status,
+                "printer_name": printer_name,
+                "order_id": order_id,
+                "product_id": product_id,
+                "spool_id": spool_id,
+                "started_from": started_from,
+                "started_to": started_to,
+                "completed_from": completed_from,
+                "completed_to": completed_to,
+                "created_from": created_from,
+                "created_to": created_to,
+                "search": search,
+                "hidden": hidden,
+            },
         )
 
     def get(
@@ -5945,18 +6087,61 @@ class OrdersResource:
             idempotency_key=idempotency_key or _core.new_key(),
         )
 
-    def export_csv(
+    def export(
         self,
+        *,
+        format: ExportFormat | None = None,
+        status: Sequence[OrderStatus] | None = None,
+        source: str | None = None,
+        reference: str | None = None,
+        customer: str | None = None,
+        product_id: str | None = None,
+        due_from: _dt.date | None = None,
+        due_to: _dt.date | None = None,
+        created_from: _dt.datetime | None = None,
+        created_to: _dt.datetime | None = None,
+        search: str | None = None,
+        hidden: bool | None = None,
     ) -> str:
-        """Export orders as CSV.
+        """Export orders.
 
-        Returns a CSV file (UTF-8, separated by commas) with a row for each item of an order, with the fields of
-        the order repeated, and a row for an order without items. Orders are in the order of their creation.
+        Returns the resources that the filters select, those of the list, as a file in UTF-8. `format=jsonl` is a
+        JSON object per line, as the GET of the resource returns it. `format=csv` (separated by commas) has a row
+        for each item of an order, with the fields of the order repeated, and a row for an order without items.
+        Orders are in the order of their creation.
+
+        :param format: csv, or jsonl for one JSON object per line, as the GET of the resource returns it.
+        :param status: Only orders with one of these statuses, separated by commas.
+        :param source: Only orders from this source, ignoring case.
+        :param reference: Only orders with this reference: the whole text, ignoring case.
+        :param customer: Only orders of this customer: the whole text, ignoring case.
+        :param product_id: Only orders with an item of this product.
+        :param due_from: Only orders that are due on this day or later.
+        :param due_to: Only orders that are due before this day.
+        :param created_from: Only orders created at this time or later: a timestamp, or a date, which begins at
+        midnight UTC.
+        :param created_to: Only orders created before this time.
+        :param search: Only orders with this text in reference, customer or notes, ignoring case; no wildcards.
+        :param hidden: true: only removed orders; false: only the others.
         """
         return self._client._call(
             "GET",
             "/orders/export",
             _core.text,
+            query={
+                "format": format,
+                "status": status,
+                "source": source,
+                "reference": reference,
+                "customer": customer,
+                "product_id": product_id,
+                "due_from": due_from,
+                "due_to": due_to,
+                "created_from": created_from,
+                "created_to": created_to,
+                "search": search,
+                "hidden": hidden,
+            },
         )
 
     def get(
@@ -6889,6 +7074,7 @@ __all__ = [
     "DuplicateSkuError",
     "EmailTakenError",
     "End",
+    "ExportFormat",
     "FailureReason",
     "ForbiddenError",
     "IdempotencyConflictError",

@@ -144,7 +144,7 @@ class Calls(Case):
     def test_csv(self):
         created = self.direct.spools.import_csv("material_type,color,diameter_mm,net_weight_grams\nPLA,Csv,1.75,750\n")
         self.assertEqual(created.created, 1)
-        self.assertIn(",Csv,", self.direct.spools.export_csv())
+        self.assertIn(",Csv,", self.direct.spools.export())
 
     def test_errors(self):
         spool = self.spool()

@@ -29,6 +29,8 @@ export type ImportMode = "create" | "update" | "upsert";
 
 export type ImportAction = "created" | "updated" | "unchanged" | "skipped";
 
+export type ExportFormat = "csv" | "jsonl";
+
 export type UsageKind = "created" | "edited" | "deducted" | "run" | "measured" | "printed" | "wasted";
 
 export type UsageGroup = "material" | "color" | "printer" | "day" | "week" | "month";
@@ -2209,6 +2211,40 @@ export interface ImportSpoolsQuery {
   dry_run?: boolean | undefined;
 }
 
+/** Query parameters of `spools.export`. */
+export interface ExportSpoolsQuery {
+  /** csv, or jsonl for one JSON object per line, as the GET of the resource returns it. */
+  format?: ExportFormat | undefined;
+  /** Only the spool with this number. */
+  number?: number | undefined;
+  /** Only spools of one of these materials, separated by commas. */
+  material_type?: readonly MaterialType[] | undefined;
+  /** Only spools of this brand: the whole name, not case-sensitive. */
+  brand?: string | undefined;
+  /** Only spools of this colour: the whole name, not case-sensitive. */
+  color?: string | undefined;
+  /** Only spools at this location: the whole text, not case-sensitive. */
+  location?: string | undefined;
+  /** Only spools of this lot: the whole text, not case-sensitive. */
+  lot_number?: string | undefined;
+  /** Only spools of this supplier: the whole name, not case-sensitive. */
+  supplier?: string | undefined;
+  /** true: only spools with filament left; false: only empty spools. */
+  in_stock?: boolean | undefined;
+  /** Only spools with fewer grams left than this. */
+  remaining_below?: Decimal | undefined;
+  /** Only spools created at this time or later: a timestamp, or a date, which begins at midnight UTC. */
+  created_from?: string | Date | undefined;
+  /** Only spools created before this time. */
+  created_to?: string | Date | undefined;
+  /** Only spools with this text in material, brand, colour, supplier or notes, ignoring case; no wildcards. */
+  search?: string | undefined;
+  /** true: only removed spools; false: only the others. */
+  hidden?: boolean | undefined;
+  /** Only archived spools (`true`), only the others (`false`), or both (`any`). */
+  archived?: Archived | undefined;
+}
+
 /** Query parameters of `spools.listUsage`. */
 export interface ListSpoolUsageQuery {
   /** Items to skip. */
@@ -2242,12 +2278,16 @@ export interface ReportUsageQuery {
   to?: string | undefined;
 }
 
-/** Query parameters of `reports.exportUsageCsv`. */
+/** Query parameters of `reports.exportUsage`. */
 export interface ExportUsageQuery {
+  /** csv, or jsonl for one JSON object per line, as the GET of the resource returns it. */
+  format?: ExportFormat | undefined;
   /** The first day, in the time zone of the tenant; by default 29 days before to. */
   from?: string | undefined;
   /** The last day, in the time zone of the tenant; today by default. */
   to?: string | undefined;
+  /** Only entries of one of these kinds, separated by commas. */
+  kind?: readonly UsageKind[] | undefined;
 }
 
 /** Query parameters of `reports.waste`. */
@@ -2275,6 +2315,26 @@ export interface ListProductsQuery {
    * `skip`.
    */
   after?: string | undefined;
+  /** Only products in this category, ignoring case. */
+  category?: string | undefined;
+  /** Only the product with this SKU: the whole text, ignoring case. */
+  sku?: string | undefined;
+  /** Only products that contain this product as a component. */
+  component_product_id?: string | undefined;
+  /** Only products created at this time or later: a timestamp, or a date, which begins at midnight UTC. */
+  created_from?: string | Date | undefined;
+  /** Only products created before this time. */
+  created_to?: string | Date | undefined;
+  /** Only products with this text in name, description or SKU, ignoring case; no wildcards. */
+  search?: string | undefined;
+  /** true: only removed products; false: only the others. */
+  hidden?: boolean | undefined;
+}
+
+/** Query parameters of `products.export`. */
+export interface ExportProductsQuery {
+  /** csv, or jsonl for one JSON object per line, as the GET of the resource returns it. */
+  format?: ExportFormat | undefined;
   /** Only products in this category, ignoring case. */
   category?: string | undefined;
   /** Only the product with this SKU: the whole text, ignoring case. */
@@ -2340,6 +2400,38 @@ export interface ListProductionRunsQuery {
   hidden?: boolean | undefined;
 }
 
+/** Query parameters of `productionRuns.export`. */
+export interface ExportProductionRunsQuery {
+  /** csv, or jsonl for one JSON object per line, as the GET of the resource returns it. */
+  format?: ExportFormat | undefined;
+  /** Only runs with one of these statuses, separated by commas. */
+  status?: readonly RunStatus[] | undefined;
+  /** Only runs with this printer name, ignoring case. */
+  printer_name?: string | undefined;
+  /** Only runs that print for an item of this order. */
+  order_id?: string | undefined;
+  /** Only runs with an item of this product. */
+  product_id?: string | undefined;
+  /** Only runs with a material of this spool. */
+  spool_id?: string | undefined;
+  /** Only runs started at this time or later: a timestamp, or a date, which begins at midnight UTC. */
+  started_from?: string | Date | undefined;
+  /** Only runs started before this time. */
+  started_to?: string | Date | undefined;
+  /** Only runs completed at this time or later: a timestamp, or a date, which begins at midnight UTC. */
+  completed_from?: string | Date | undefined;
+  /** Only runs completed before this time. */
+  completed_to?: string | Date | undefined;
+  /** Only runs created at this time or later: a timestamp, or a date, which begins at midnight UTC. */
+  created_from?: string | Date | undefined;
+  /** Only runs created before this time. */
+  created_to?: string | Date | undefined;
+  /** Only runs with this text in printer name or notes, ignoring case; no wildcards. */
+  search?: string | undefined;
+  /** true: only removed runs; false: only the others. */
+  hidden?: boolean | undefined;
+}
+
 /** Query parameters of `orders.list`. */
 export interface ListOrdersQuery {
   /** Items to skip. */
@@ -2355,6 +2447,34 @@ export interface ListOrdersQuery {
    * `skip`.
    */
   after?: string | undefined;
+  /** Only orders with one of these statuses, separated by commas. */
+  status?: readonly OrderStatus[] | undefined;
+  /** Only orders from this source, ignoring case. */
+  source?: string | undefined;
+  /** Only orders with this reference: the whole text, ignoring case. */
+  reference?: string | undefined;
+  /** Only orders of this customer: the whole text, ignoring case. */
+  customer?: string | undefined;
+  /** Only orders with an item of this product. */
+  product_id?: string | undefined;
+  /** Only orders that are due on this day or later. */
+  due_from?: string | undefined;
+  /** Only orders that are due before this day. */
+  due_to?: string | undefined;
+  /** Only orders created at this time or later: a timestamp, or a date, which begins at midnight UTC. */
+  created_from?: string | Date | undefined;
+  /** Only orders created before this time. */
+  created_to?: string | Date | undefined;
+  /** Only orders with this text in reference, customer or notes, ignoring case; no wildcards. */
+  search?: string | undefined;
+  /** true: only removed orders; false: only the others. */
+  hidden?: boolean | undefined;
+}
+
+/** Query parameters of `orders.export`. */
+export interface ExportOrdersQuery {
+  /** csv, or jsonl for one JSON object per line, as the GET of the resource returns it. */
+  format?: ExportFormat | undefined;
   /** Only orders with one of these statuses, separated by commas. */
   status?: readonly OrderStatus[] | undefined;
   /** Only orders from this source, ignoring case. */
@@ -3091,15 +3211,17 @@ export class SpoolsResource<M extends DecimalMode = "number"> {
   }
 
   /**
-   * Export spools as CSV.
+   * Export spools.
    *
-   * Returns a CSV file (UTF-8, separated by commas) with a row for each spool, oldest first. `POST
-   * /api/v1/spools/import` can read it.
+   * Returns the resources that the filters select, those of the list, as a file in UTF-8. `format=jsonl` is a JSON
+   * object per line, as the GET of the resource returns it. `format=csv` (separated by commas) has a row for each
+   * spool, oldest first, which `POST /api/v1/spools/import` can read. Without `archived`, it has archived spools too.
    */
-  exportCsv(
+  export(
+    query: ExportSpoolsQuery = {},
     options: RequestOptions = {},
   ): Promise<string> {
-    return this.#client.call("GET", `/spools/export`, {  }, options);
+    return this.#client.call("GET", `/spools/export`, { query: { ...query } }, options);
   }
 
   /**
@@ -3258,15 +3380,16 @@ export class ReportsResource<M extends DecimalMode = "number"> {
   }
 
   /**
-   * Export the usage ledger as CSV.
+   * Export the usage ledger.
    *
-   * Returns a CSV file (UTF-8, separated by commas) with a row for each entry of the usage ledgers of all spools,
-   * also of removed ones, oldest first.
+   * Returns the resources that the filters select, those of the list, as a file in UTF-8. `format=jsonl` is a JSON
+   * object per line, as the GET of the resource returns it. `format=csv` (separated by commas) has a row for each
+   * entry of the usage ledgers of all spools, also of removed ones, oldest first.
    *
    * With `from` or `to`, the file has the entries of the days that `reportUsage` covers with the same parameters, and
    * without both those of all days.
    */
-  exportUsageCsv(
+  exportUsage(
     query: ExportUsageQuery = {},
     options: RequestOptions = {},
   ): Promise<string> {
@@ -3346,16 +3469,18 @@ export class ProductsResource<M extends DecimalMode = "number"> {
   }
 
   /**
-   * Export products as CSV.
+   * Export products.
    *
-   * Returns a CSV file (UTF-8, separated by commas) with a row for each material and each component of a product,
-   * with the fields of the product repeated, and a row for a product without either. Products are in the order of
-   * their creation.
+   * Returns the resources that the filters select, those of the list, as a file in UTF-8. `format=jsonl` is a JSON
+   * object per line, as the GET of the resource returns it. `format=csv` (separated by commas) has a row for each
+   * material and each component of a product, with the fields of the product repeated, and a row for a product
+   * without either. Products are in the order of their creation.
    */
-  exportCsv(
+  export(
+    query: ExportProductsQuery = {},
     options: RequestOptions = {},
   ): Promise<string> {
-    return this.#client.call("GET", `/products/export`, {  }, options);
+    return this.#client.call("GET", `/products/export`, { query: { ...query } }, options);
   }
 
   /**
@@ -3626,15 +3751,18 @@ export class ProductionRunsResource<M extends DecimalMode = "number"> {
   }
 
   /**
-   * Export production runs as CSV.
+   * Export production runs.
    *
-   * Returns a CSV file (UTF-8, separated by commas) with a row for each item and each material of a run, with the
-   * fields of the run repeated, and a row for a run without either. Runs are in the order of their creation.
+   * Returns the resources that the filters select, those of the list, as a file in UTF-8. `format=jsonl` is a JSON
+   * object per line, as the GET of the resource returns it. `format=csv` (separated by commas) has a row for each
+   * item and each material of a run, with the fields of the run repeated, and a row for a run without either. Runs
+   * are in the order of their creation.
    */
-  exportCsv(
+  export(
+    query: ExportProductionRunsQuery = {},
     options: RequestOptions = {},
   ): Promise<string> {
-    return this.#client.call("GET", `/production-runs/export`, {  }, options);
+    return this.#client.call("GET", `/production-runs/export`, { query: { ...query } }, options);
   }
 
   /**
@@ -3969,15 +4097,18 @@ export class OrdersResource<M extends DecimalMode = "number"> {
   }
 
   /**
-   * Export orders as CSV.
+   * Export orders.
    *
-   * Returns a CSV file (UTF-8, separated by commas) with a row for each item of an order, with the fields of the
-   * order repeated, and a row for an order without items. Orders are in the order of their creation.
+   * Returns the resources that the filters select, those of the list, as a file in UTF-8. `format=jsonl` is a JSON
+   * object per line, as the GET of the resource returns it. `format=csv` (separated by commas) has a row for each
+   * item of an order, with the fields of the order repeated, and a row for an order without items. Orders are in the
+   * order of their creation.
    */
-  exportCsv(
+  export(
+    query: ExportOrdersQuery = {},
     options: RequestOptions = {},
   ): Promise<string> {
-    return this.#client.call("GET", `/orders/export`, {  }, options);
+    return this.#client.call("GET", `/orders/export`, { query: { ...query } }, options);
   }
 
   /**

@@ -108,7 +108,7 @@ describe("calls", () => {
     assert.deepEqual(usage.map((u) => u.change_grams), [-92.5, 1000]);
     const csv = "material_type,color,diameter_mm,net_weight_grams\nPLA,Csv,1.75,750\n";
     assert.equal((await direct.spools.importCsv(csv)).created, 1);
-    assert.match(await direct.spools.exportCsv(), /,Csv,/);
+    assert.match(await direct.spools.export(), /,Csv,/);
   });
 
   test("errors", async () => {

@@ -1,0 +1,142 @@
+package blackbox_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"spoolwright/testkit"
+)
+
+// Each list with an export beside it has a filter that selects one of two resources, and one that selects the hidden
+// one. The export takes all filters of the list, selects the same resources, and rejects other parameters.
+func TestExportFilters(t *testing.T) {
+	t.Parallel()
+	w := newUnlimitedAPI(t)
+	c := w.api.Operator(t)
+	type j = testkit.JSON
+	spool := func(color, material string) j {
+		return j{"material_type": material, "color": color, "diameter_mm": 1.75, "net_weight_grams": 1000}
+	}
+	pairs := map[string]struct {
+		bodies  [3]j
+		filters []string // each selects the first one
+	}{
+		"/api/v1/spools": {[3]j{spool("Red", "PLA"), spool("Blue", "ABS"), spool("Red", "PLA")},
+			[]string{"material_type=PLA,PETG", "color=red", "search=red", "number=1", "material_type=PLA&archived=any"}},
+		"/api/v1/products": {[3]j{{"name": "A", "sku": "A", "category": "x"}, {"name": "B"}, {"name": "A"}},
+			[]string{"sku=A", "category=X", "search=a"}},
+		"/api/v1/orders": {[3]j{{"customer": "Ada", "due_date": "2024-01-01"}, {"status": "done"}, {"customer": "Ada"}},
+			[]string{"customer=ada", "status=received,cancelled", "due_to=2024-02-01", "search=ada"}},
+		"/api/v1/production-runs": {[3]j{{"printer_name": "X", "status": "failed", "started_at": "2024-01-01T00:00:00Z"}, {},
+			{"status": "completed"}},
+			[]string{"printer_name=x", "status=failed,paused", "status=failed", "started_to=2024-02-01", "search=x"}},
+	}
+	for _, op := range w.operations {
+		if !isExport(op) || op.Path() == "/api/v1/reports/usage/export" {
+			continue
+		}
+		path := strings.TrimSuffix(op.Path(), "/export")
+		list := w.operations[slices.IndexFunc(w.operations, func(o *operation) bool { return o.Pattern == "GET "+path })]
+		for _, name := range list.query {
+			paging := slices.Contains([]string{"skip", "limit", "sort_by", "sort_order", "after"}, name)
+			if slices.Contains(op.query, name) == paging {
+				t.Errorf("%s: that it has the parameter %s of the list is %t", op.Pattern, name, paging)
+			}
+		}
+		pair, ok := pairs[path]
+		if !ok {
+			t.Errorf("%s has no filters in this test", op.Pattern)
+			continue
+		}
+		var ids []string
+		for _, body := range pair.bodies {
+			ids = append(ids, c.Post(t, path, body).Want(201).ID())
+		}
+		hidden := 1
+		if removed := path + "/" + ids[2]; path == "/api/v1/production-runs" { // a run without materials is deleted
+			c.Delete(t, removed).Want(204)
+			hidden = 0
+		} else {
+			c.Delete(t, removed).Want(204)
+		}
+		for _, filter := range append(pair.filters, "hidden=true", "", "created_from=2000-01-01", "created_from=2100-01-01") {
+			want := []string{}
+			for _, item := range c.Get(t, path+"?sort_order=asc&"+filter).Want(200).List("items") {
+				want = append(want, item.(map[string]any)["id"].(string))
+			}
+			if n := len(want); slices.Contains(pair.filters, filter) && (n != 1 || want[0] != ids[0]) ||
+				filter == "hidden=true" && n != hidden {
+				t.Errorf("%s?%s selects %v of %v", path, filter, want, ids)
+			}
+			got := []string{}
+			lines := c.Get(t, op.Path()+"?format=jsonl&"+filter).Want(200)
+			for line := range strings.Lines(string(lines.Body)) {
+				var item struct{ ID string }
+				check(t, json.Unmarshal([]byte(line), &item))
+				got = append(got, item.ID)
+			}
+			rows := c.Get(t, op.Path()+"?"+filter).Want(200)
+			n := 0
+			for _, id := range ids {
+				n += strings.Count("\n"+string(rows.Body), "\n"+id+",")
+			}
+			if !slices.Equal(got, want) || n != len(want) ||
+				lines.Header.Get("Content-Type") != "application/jsonl; charset=utf-8" {
+				t.Errorf("%s?%s exports %v and %d rows, the list has %v", path, filter, got, n, want)
+			}
+		}
+		c.Get(t, op.Path()+"?format=json").Fields("format")
+		c.Get(t, op.Path()+"?limit=1").Fields("limit")
+	}
+	// Removed spools are in the export of the ledger.
+	for query, want := range map[string]int{"": 3, "kind=created": 3, "kind=created,run": 3, "kind=deducted": 0} {
+		lines := c.Get(t, "/api/v1/reports/usage/export?format=jsonl&"+query).Want(200)
+		if n := strings.Count(string(lines.Body), "\n"); n != want {
+			t.Errorf("?%s exports %d entries, want %d", query, n, want)
+		}
+	}
+	c.Get(t, "/api/v1/reports/usage/export?format=xml&kind=lost").Fields("format", "kind")
+}
+
+// testExportsOfAPI checks that the exports of the API are those of the commands.
+func testExportsOfAPI(t *testing.T, p program) {
+	url, _ := newDatabase(t, testkit.Private().OwnerURL)
+	env := []string{"DATABASE_URL=" + url, secretEnv, "LOG_LEVEL=error"}
+	p.addUser(t, env, "farm", "ada@farm.example", "admin")
+	c := p.start(t, env[:2])
+	token := c.login(t, "ada@farm.example", testPassword)
+	post := func(path, body string) {
+		t.Helper()
+		if status, answer := c.call(t, token, "POST", path, json.RawMessage(body)); status != 201 {
+			t.Fatalf("%s: %d %s", path, status, answer)
+		}
+	}
+	for _, more := range []string{"", `,"archived":true`} {
+		post("/api/v1/spools", `{"material_type":"PLA","color":"Red","diameter_mm":1.75,"net_weight_grams":1000`+more+`}`)
+	}
+	post("/api/v1/products", `{"name":"A","sku":"A","materials":[{"material_type":"PLA","color":"Red","weight_grams":1}]}`)
+	post("/api/v1/orders", `{"customer":"Ada, \"B\"","items":[{"sku":"A"}]}`)
+	post("/api/v1/production-runs", `{"printer_name":"MK4","notes":"two\nlines"}`)
+	for resources, path := range map[string]string{"spools": "spools", "products": "products", "orders": "orders",
+		"production-runs": "production-runs", "usage": "reports/usage"} {
+		for format, rows := range map[string]int{"csv": 2, "jsonl": 1} {
+			want := p.succeeds(t, "", env, "export", resources, "--format", format)
+			r, err := http.NewRequest("GET", fmt.Sprintf("%s/api/v1/%s/export?format=%s", c.url, path, format), nil)
+			check(t, err)
+			r.Header.Set("Authorization", "Bearer "+token)
+			answer, err := http.DefaultClient.Do(r)
+			check(t, err)
+			got, err := io.ReadAll(answer.Body)
+			answer.Body.Close()
+			check(t, err)
+			if string(got) != want || strings.Count(want, "\n") < rows {
+				t.Errorf("%s as %s: the API returns %d %s\nthe command %s", resources, format, answer.StatusCode, got, want)
+			}
+		}
+	}
+}
