@@ -304,7 +304,7 @@ func DeleteUser(id string) []db.Statement {
 	return []db.Statement{
 		{SQL: `delete from sessions where user_id = $1`, Args: []any{id}},
 		{SQL: `delete from login_addresses where user_id = $1`, Args: []any{id}},
-		{SQL: `delete from idempotency_keys where user_id = $1`, Args: []any{id}},
+		server.ForgetKeys(id),
 		{SQL: `delete from users where id = $1`, Args: []any{id}},
 	}
 }

@@ -102,6 +102,11 @@ func (s *Server) fingerprints(path string, body []byte) (all [][]byte) {
 	return all
 }
 
+// ForgetKeys returns the statement that deletes the stored responses of a user.
+func ForgetKeys(user string) db.Statement {
+	return db.Statement{SQL: `delete from idempotency_keys where user_id = $1`, Args: []any{user}}
+}
+
 // sweepSQL deletes up to 20 expired keys of the tenant. Each write with a key runs it, so keys expire faster than they
 // are added.
 const sweepSQL = `delete from idempotency_keys where (tenant_id, user_id, key) in (
