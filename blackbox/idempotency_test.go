@@ -331,6 +331,8 @@ func (r *keyTest) testAuthorization(t *testing.T, limited *testAPI) {
 	check(t, accounts.SetDisabled(t.Context(), r.c.Email, true))
 	wantError(r.c, 401, "INVALID_TOKEN")
 	check(t, accounts.SetDisabled(t.Context(), r.c.Email, false))
+	_, err := r.conn.Exec(t.Context(), `update users set updated_at = created_at where id = $1`, r.c.Actor.User) // as before
+	check(t, err)
 	wantError(withKey(api.Anonymous(), "key"), 401, "INVALID_TOKEN")
 
 	c := *r.c
@@ -381,7 +383,8 @@ func (r *keyTest) testExpiry(t *testing.T) {
 		t.Errorf("after 24 hours: %d %v %s", again.Status, again.Header, again.Body)
 	}
 	if again.Status < 300 {
-		if r.op.creates && again.Header.Get("Location") == r.first.Header.Get("Location") {
+		several := strings.HasSuffix(r.path, "/batch") // Location is that of the list
+		if r.op.creates && !several && again.Header.Get("Location") == r.first.Header.Get("Location") {
 			t.Error("after 24 hours the response has the Location of the first one")
 		}
 		wantReplay(t, again, r.do(t, r.c))

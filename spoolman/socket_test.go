@@ -357,8 +357,8 @@ func TestSocketThatNeverReads(t *testing.T) {
 	slow, _ := p.dial(t, "")
 	slow.Conn.(*net.TCPConn).SetReadBuffer(4 << 10)
 	closed := false
-	for begin := time.Now(); !closed && time.Since(begin) < 5*time.Second; { // each makes the server queue an answer
-		slow.SetWriteDeadline(begin.Add(5 * time.Second))
+	for begin := time.Now(); !closed && time.Since(begin) < testkit.WaitTimeout; { // each makes the server queue an answer
+		slow.SetWriteDeadline(begin.Add(testkit.WaitTimeout))
 		message := append([]byte{0x89, 0x80 | 125, 0, 0, 0, 0}, make([]byte, 125)...)
 		_, err := slow.Write(bytes.Repeat(message, 20))
 		closed = err != nil && !errors.Is(err, os.ErrDeadlineExceeded)

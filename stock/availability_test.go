@@ -211,8 +211,8 @@ func TestAvailabilityIsBounded(t *testing.T) {
 	}
 	product := c.Post(t, products, j{"name": "Rainbow", "components": components, "materials": []j{
 		{"material_type": "ABS", "color": "Black", "weight_grams": 1}}}).Want(201).ID()
-	c.Post(t, "/api/v1/spools", j{"material_type": "ABS", "color": "black", "diameter_mm": 1.75, "net_weight_grams": 5,
-		"quantity": 11}).Want(201)
+	c.Post(t, "/api/v1/spools/batch", j{"material_type": "ABS", "color": "black", "diameter_mm": 1.75,
+		"net_weight_grams": 5, "quantity": 11}).Want(201)
 	answer := c.Get(t, products+"/"+product+"/availability").Want(200).Shows(map[string]string{"can_print": "false",
 		"material_count": "601", "materials.0.material_type": "PLA"})
 	answer.WantLen(t, "materials", 500)
