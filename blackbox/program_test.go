@@ -630,7 +630,7 @@ func testSeparateRoles(t *testing.T, p program) {
 		t.Errorf("the service's login sees %d rows without a tenant, want 0", seen)
 	}
 	for _, s := range []string{
-		"select * from login_directory", "delete from users", "drop table spools", "create table mine ()",
+		"select * from login_directory", "delete from spools", "drop table spools", "create table mine ()",
 		"create temporary table mine ()",
 	} {
 		if _, err := service.Exec(ctx, s); err == nil || !strings.Contains(err.Error(), "42501") {
