@@ -83,7 +83,7 @@ func main() {
 	}))
 	run := ok(started.JSON201, started.Body)
 	added := must(client.AddProductionRunMaterialWithResponse(ctx, run.Id, &api.AddProductionRunMaterialParams{},
-		api.RunMaterialCreate{SpoolId: spool.Id, EstimatedWeightGrams: new(150.0)}))
+		api.RunMaterialCreate{SpoolId: &spool.Id, EstimatedWeightGrams: new(150.0)}))
 	material := ok(added.JSON201, added.Body)
 	weighed := must(client.UpdateProductionRunMaterialWithResponse(ctx, run.Id, material.Id,
 		api.RunMaterialUpdate{SpoolWeightBeforeGrams: &left, SpoolWeightAfterGrams: new(799.25)}))

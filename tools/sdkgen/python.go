@@ -324,6 +324,9 @@ func (a *api) pyMethod(w *writer, m *method) {
 	}
 	for _, p := range m.query {
 		annotation, value := a.pyType(p.Schema, true), ""
+		if p.Schema.Items != nil { // one value, or several
+			annotation = a.pyType(p.Schema.Items, true) + " | " + annotation
+		}
 		if !p.Required {
 			annotation, value = annotation+" | None", "None"
 		}

@@ -191,7 +191,11 @@ func (t *tsGenerator) query(w *writer, m *method) {
 		if p.Required {
 			optional = ""
 		}
-		w.f("  %s%s: %s | undefined;", tsKey(p.Name), optional, t.typeOf(p.Name, p.Schema, true))
+		kind := t.typeOf(p.Name, p.Schema, true)
+		if p.Schema.Items != nil { // one value, or several
+			kind = t.typeOf(p.Name, p.Schema.Items, true) + " | " + kind
+		}
+		w.f("  %s%s: %s | undefined;", tsKey(p.Name), optional, kind)
 	}
 	w.f("}\n")
 }

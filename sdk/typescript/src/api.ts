@@ -2127,7 +2127,7 @@ export interface ListUsersQuery {
   /** Only the user with this e-mail address, ignoring case. */
   email?: string | undefined;
   /** Only users with one of these roles, separated by commas. */
-  role?: readonly Role[] | undefined;
+  role?: Role | readonly Role[] | undefined;
   /** true: only disabled users; false: only the others. */
   disabled?: boolean | undefined;
 }
@@ -2150,7 +2150,7 @@ export interface ListApiKeysQuery {
   /** Only keys with this name: the whole text, ignoring case. */
   name?: string | undefined;
   /** Only keys with one of these roles, separated by commas. */
-  role?: readonly ("viewer" | "operator" | "printer")[] | undefined;
+  role?: "viewer" | "operator" | "printer" | readonly ("viewer" | "operator" | "printer")[] | undefined;
   /** true: only revoked keys; false: only the others. */
   revoked?: boolean | undefined;
 }
@@ -2173,7 +2173,7 @@ export interface ListSpoolsQuery {
   /** Only the spool with this number. */
   number?: number | undefined;
   /** Only spools of one of these materials, separated by commas. */
-  material_type?: readonly MaterialType[] | undefined;
+  material_type?: MaterialType | readonly MaterialType[] | undefined;
   /** Only spools of this brand: the whole name, not case-sensitive. */
   brand?: string | undefined;
   /** Only spools of this colour: the whole name, not case-sensitive. */
@@ -2218,7 +2218,7 @@ export interface ExportSpoolsQuery {
   /** Only the spool with this number. */
   number?: number | undefined;
   /** Only spools of one of these materials, separated by commas. */
-  material_type?: readonly MaterialType[] | undefined;
+  material_type?: MaterialType | readonly MaterialType[] | undefined;
   /** Only spools of this brand: the whole name, not case-sensitive. */
   brand?: string | undefined;
   /** Only spools of this colour: the whole name, not case-sensitive. */
@@ -2261,7 +2261,7 @@ export interface ListSpoolUsageQuery {
    */
   after?: string | undefined;
   /** Only entries of one of these kinds, separated by commas. */
-  kind?: readonly UsageKind[] | undefined;
+  kind?: UsageKind | readonly UsageKind[] | undefined;
   /** Only entries created at this time or later: a timestamp, or a date, which begins at midnight UTC. */
   created_from?: string | Date | undefined;
   /** Only entries created before this time. */
@@ -2287,7 +2287,7 @@ export interface ExportUsageQuery {
   /** The last day, in the time zone of the tenant; today by default. */
   to?: string | undefined;
   /** Only entries of one of these kinds, separated by commas. */
-  kind?: readonly UsageKind[] | undefined;
+  kind?: UsageKind | readonly UsageKind[] | undefined;
 }
 
 /** Query parameters of `reports.waste`. */
@@ -2373,7 +2373,7 @@ export interface ListProductionRunsQuery {
    */
   after?: string | undefined;
   /** Only runs with one of these statuses, separated by commas. */
-  status?: readonly RunStatus[] | undefined;
+  status?: RunStatus | readonly RunStatus[] | undefined;
   /** Only runs with this printer name, ignoring case. */
   printer_name?: string | undefined;
   /** Only runs that print for an item of this order. */
@@ -2405,7 +2405,7 @@ export interface ExportProductionRunsQuery {
   /** csv, or jsonl for one JSON object per line, as the GET of the resource returns it. */
   format?: ExportFormat | undefined;
   /** Only runs with one of these statuses, separated by commas. */
-  status?: readonly RunStatus[] | undefined;
+  status?: RunStatus | readonly RunStatus[] | undefined;
   /** Only runs with this printer name, ignoring case. */
   printer_name?: string | undefined;
   /** Only runs that print for an item of this order. */
@@ -2448,7 +2448,7 @@ export interface ListOrdersQuery {
    */
   after?: string | undefined;
   /** Only orders with one of these statuses, separated by commas. */
-  status?: readonly OrderStatus[] | undefined;
+  status?: OrderStatus | readonly OrderStatus[] | undefined;
   /** Only orders from this source, ignoring case. */
   source?: string | undefined;
   /** Only orders with this reference: the whole text, ignoring case. */
@@ -2476,7 +2476,7 @@ export interface ExportOrdersQuery {
   /** csv, or jsonl for one JSON object per line, as the GET of the resource returns it. */
   format?: ExportFormat | undefined;
   /** Only orders with one of these statuses, separated by commas. */
-  status?: readonly OrderStatus[] | undefined;
+  status?: OrderStatus | readonly OrderStatus[] | undefined;
   /** Only orders from this source, ignoring case. */
   source?: string | undefined;
   /** Only orders with this reference: the whole text, ignoring case. */
@@ -2517,7 +2517,7 @@ export interface ListStockLevelsQuery {
   /** Whether too little is available. */
   low?: boolean | undefined;
   /** Only one of these materials, separated by commas. */
-  material_type?: readonly MaterialType[] | undefined;
+  material_type?: MaterialType | readonly MaterialType[] | undefined;
   /** Only this brand, ignoring case. */
   brand?: string | undefined;
   /** Only this colour, ignoring case. */
@@ -2561,7 +2561,7 @@ export interface ListWebhookDeliveriesQuery {
    */
   after?: string | undefined;
   /** Only deliveries with one of these statuses, separated by commas. */
-  status?: readonly DeliveryStatus[] | undefined;
+  status?: DeliveryStatus | readonly DeliveryStatus[] | undefined;
   /** Only deliveries of events of this type. */
   event?: string | undefined;
   /** Only deliveries created at this time or later: a timestamp, or a date, which begins at midnight UTC. */
