@@ -318,7 +318,7 @@ func TestInternalErrorIsRetried(t *testing.T) {
 // After a write that failed because of a full disk, Ready fails until a write succeeds. Reads do not change that.
 func TestNotReadyWhileDiskIsFull(t *testing.T) {
 	t.Parallel()
-	d := testkit.Open(t)
+	d := testkit.Database(t, db.Config{}) // not the shared one: a write of another test would clear the failure
 	ctx := newTenant(t, d)
 	full := db.SQL(`do $$ begin raise exception 'could not extend file' using errcode = '53100'; end $$`)
 	for name, write := range map[string]func(...*db.Stmt) error{
