@@ -120,9 +120,9 @@ var (
 var createKeyDoc = &server.Doc{
 	ID: "createApiKey", Tag: keysTag, Summary: "Create an API key",
 	Description: "Returns the key with its secret in `key`. This is the only response with the secret: the service " +
-		"stores its SHA-256 hash. For the same reason, a response that is repeated for an `Idempotency-Key` has an empty " +
-		"`key`; if the first response was lost, rotate the key to get a new secret. A tenant can have 500 keys, without " +
-		"revoked keys.",
+		"stores its SHA-256 hash. For the same reason, a response that is repeated for an `Idempotency-Key` has an " +
+		"empty `key`; if the first response was lost, rotate the key to get a new secret. A tenant can have 500 " +
+		"keys, without revoked keys.",
 	Errors: []*server.Error{errKeyLimit},
 }
 
@@ -141,8 +141,8 @@ func CheckExpiry(at server.Optional[server.Timestamp], now time.Time) error {
 	return nil
 }
 
-// InsertKey inserts an API key into the context's tenant, created by the context's user if there is one. It returns the
-// key with its secret, as JSON. The error is errKeyLimit if the tenant has too many keys.
+// InsertKey inserts an API key into the context's tenant, created by the context's user if there is one. It returns
+// the key with its secret, as JSON. The error is errKeyLimit if the tenant has too many keys.
 func InsertKey(ctx context.Context, d *db.DB, in *AccessKey) ([]byte, error) {
 	id, secret := db.NewID(), newKeySecret()
 	hash := []byte(keyHash(secret))

@@ -40,8 +40,8 @@ const (
 
 var getSettingsDoc = &server.Doc{
 	ID: "getSettings", Tag: settingsTag, Summary: "Get the settings",
-	Description: "Returns the time zone, in which the days, weeks and months of reports are, and the currency, which " +
-		"responses show beside costs. A new tenant has UTC and no currency.",
+	Description: "Returns the time zone, in which the days, weeks and months of reports are, and the currency, " +
+		"which responses show beside costs. A new tenant has UTC and no currency.",
 }
 
 func (s *Service) getSettings(ctx context.Context, r *server.Request[struct{}]) (server.OK[Settings], error) {
@@ -51,9 +51,9 @@ func (s *Service) getSettings(ctx context.Context, r *server.Request[struct{}]) 
 
 var updateSettingsDoc = &server.Doc{
 	ID: "updateSettings", Tag: settingsTag, Summary: "Change the settings",
-	Description: "`time_zone` is a name of the IANA time zone database. After a change, reports are in the new zone at " +
-		"once, and slower until the past days are summarised in it, within about an hour. The currency is only shown: no " +
-		"amount is converted.",
+	Description: "`time_zone` is a name of the IANA time zone database. After a change, reports are in the new zone " +
+		"at once, and slower until the past days are summarised in it, within about an hour. The currency is only " +
+		"shown: no amount is converted.",
 }
 
 func (s *Service) updateSettings(ctx context.Context, r *server.Request[Settings]) (server.OK[Settings], error) {

@@ -262,9 +262,10 @@ func (s *Service) updateUser(ctx context.Context, r *server.Request[UserAccount]
 
 var deleteUserDoc = &server.Doc{
 	ID: "deleteUser", Tag: usersTag, Summary: "Delete a user",
-	Description: "Deletes the account and ends its sessions: access and refresh tokens become invalid immediately, and " +
-		"another user can have the e-mail. What the user has done stays: the usage ledger keeps the id as `user_id`. API " +
-		"keys that the user created stay valid. `LAST_ADMIN` means that the tenant would have no enabled admin.",
+	Description: "Deletes the account and ends its sessions: access and refresh tokens become invalid immediately, " +
+		"and another user can have the e-mail. What the user has done stays: the usage ledger keeps the id as " +
+		"`user_id`. API keys that the user created stay valid. `LAST_ADMIN` means that the tenant would have no " +
+		"enabled admin.",
 	Errors: []*server.Error{errLastAdmin},
 }
 

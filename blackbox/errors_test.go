@@ -21,8 +21,8 @@ var aboutNoField = []string{"RUN_NOT_OPEN", "RUN_HAS_NO_MATERIALS", "RUN_ALREADY
 // fieldName matches the name of a field in an error: a field of the body, or one of an entry of a list.
 var fieldName = regexp.MustCompile(`^(\w+)(?:\[\d+\](?:\.(\w+))?)?$`)
 
-// wantFields fails the test unless an error response names fields that the body of the route has, if its code is that of
-// an error about fields. A field that is computed may make a 422.
+// wantFields fails the test unless an error response names fields that the body of the route has, if its code is that
+// of an error about fields. A field that is computed may make a 422.
 func (w *testAPI) wantFields(t *testing.T, route string, a *testkit.Response) {
 	t.Helper()
 	var e struct {
@@ -54,8 +54,8 @@ func (w *testAPI) wantFields(t *testing.T, route string, a *testkit.Response) {
 	}
 }
 
-// TestFieldsOfErrors causes each error that the document describes for a PATCH or a DELETE. TestErrorsAreNotStored does
-// this for POST.
+// TestFieldsOfErrors causes each error that the document describes for a PATCH or a DELETE. TestErrorsAreNotStored
+// does this for POST.
 func TestFieldsOfErrors(t *testing.T) {
 	t.Parallel()
 	w := newUnlimitedAPI(t)

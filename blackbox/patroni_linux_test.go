@@ -404,8 +404,8 @@ func (c *cluster) hasSyncStandby(n *clusterNode) bool {
 		slices.Contains(state.Members, struct{ Role string }{"sync_standby"})
 }
 
-// clusterLoad is clients that write and read through instances of the service. Without CI_STRICT=1 they write without a
-// pause only around each event.
+// clusterLoad is clients that write and read through instances of the service. Without CI_STRICT=1 they write without
+// a pause only around each event.
 type clusterLoad struct {
 	key     string      // of the API
 	rare    atomic.Bool // each client pauses after a request

@@ -247,8 +247,8 @@ func TestInvalidIDs(t *testing.T) {
 	})
 }
 
-// TestUnknownParameters checks that each operation rejects query parameters that it does not have, with the most similar
-// one that it has, and those that are given twice, together with the other problems of the request.
+// TestUnknownParameters checks that each operation rejects query parameters that it does not have, with the most
+// similar one that it has, and those that are given twice, together with the other problems of the request.
 func TestUnknownParameters(t *testing.T) {
 	t.Parallel()
 	w := newUnlimitedAPI(t)

@@ -26,8 +26,8 @@ type vocabulary struct {
 }
 
 // TestVocabularyGolden compares all names that clients use with testdata/vocabulary.golden: paths, operation ids,
-// parameters, fields, values of enumerations, codes of errors, events and commands. Read the file as one page before you
-// change it: each thing has one name.
+// parameters, fields, values of enumerations, codes of errors, events and commands. Read the file as one page before
+// you change it: each thing has one name.
 func TestVocabularyGolden(t *testing.T) {
 	t.Parallel()
 	var v vocabulary

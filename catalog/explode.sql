@@ -1,5 +1,5 @@
--- Returns the products that pieces of products consist of, with the pieces of each: pieces[n] of ids[n], where a product
--- may occur several times, and their components through all levels, in no particular order.
+-- Returns the products that pieces of products consist of, with the pieces of each: pieces[n] of ids[n], where a
+-- product may occur several times, and their components through all levels, in no particular order.
 --
 -- The loop visits the products from the highest level down, so that each product is read once, however many paths lead
 -- to it. A product that was removed may have components with its own level or a higher one; these are read again.

@@ -51,8 +51,8 @@ func TestHideAndRestoreProduct(t *testing.T) {
 	c.Get(t, products+"?hidden=true").Want(200).Shows(map[string]string{"total": "0"})
 }
 
-// Concurrent requests hide and restore products with one SKU. At most one of them is visible, and the total of the list
-// stays the number of its products.
+// Concurrent requests hide and restore products with one SKU. At most one of them is visible, and the total of the
+// list stays the number of its products.
 func TestConcurrentHideAndRestoreProducts(t *testing.T) {
 	t.Parallel()
 	c := newAPI(t).Operator(t)

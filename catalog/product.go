@@ -296,8 +296,8 @@ var restoreDoc = &server.Doc{
 	ID: "restoreProduct", Tag: Tag, Summary: "Restore a removed product",
 	Description: "Shows a product again that was removed, with its materials and components. Its costs are computed " +
 		"again from the current spool prices. It cannot be restored while another product has its SKU " +
-		"(`DUPLICATE_SKU`), or while one of its components is hidden (`COMPONENT_HIDDEN`). For a product that is not " +
-		"hidden, the operation changes nothing and returns the product.",
+		"(`DUPLICATE_SKU`), or while one of its components is hidden (`COMPONENT_HIDDEN`). For a product that is " +
+		"not hidden, the operation changes nothing and returns the product.",
 	Errors: []*server.Error{errDuplicateSKU.On(), errHiddenPart},
 }
 

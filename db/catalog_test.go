@@ -242,7 +242,8 @@ func TestCatalogPrivileges(t *testing.T) {
 			}
 		}
 	}
-	// The service may change only these columns of a tenant and of an entry of the ledger, and other tables as a whole.
+	// The service may change only these columns of a tenant and of an entry of the ledger, and other tables as a
+	// whole.
 	partly := queryStrings(t, super, `
 		select c.relname || ' ' || string_agg(a.attname, ' ' order by a.attname)
 			filter (where has_column_privilege('spoolwright_app', c.oid, a.attnum, 'UPDATE'))

@@ -123,8 +123,8 @@ func (d *DB) DropLogin(ctx context.Context, email string, user Actor) error {
 	return d.inDirectory(ctx, user.Tenant, SQL(`select login_drop($1, $2)::text`, email, user.User))
 }
 
-// ForgetLogin is DropLogin for a user whom the caller has deleted. In a transaction, which may fail yet, it does nothing:
-// an entry without a user blocks nobody.
+// ForgetLogin is DropLogin for a user whom the caller has deleted. In a transaction, which may fail yet, it does
+// nothing: an entry without a user blocks nobody.
 func (d *DB) ForgetLogin(ctx context.Context, email string, user Actor) error {
 	if _, within := ctx.Value(txKey{}).(*transaction); within {
 		return nil

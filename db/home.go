@@ -310,8 +310,8 @@ func (g gate) queue(b *pgx.Batch, tenant string, write bool) {
 // homeLock is the key of the advisory lock of tenant $1 in its home. Writes share it; a move has it alone.
 const homeLock = `hashtextextended('home ' || $1::text, 0)`
 
-// IsAway reports whether an error of a tenant's statements means that the tenant's database is out of reach, while those
-// of other tenants may be within reach. With one database, it is false.
+// IsAway reports whether an error of a tenant's statements means that the tenant's database is out of reach, while
+// those of other tenants may be within reach. With one database, it is false.
 func (d *DB) IsAway(err error) bool { return d.homes != nil && errors.Is(err, ErrUnavailable) }
 
 // FurtherUp returns, for each further database, whether it is within reach.

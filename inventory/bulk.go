@@ -53,10 +53,11 @@ type BulkResult struct {
 
 var errUnknownSpools = server.BadRequest("UNKNOWN_REFERENCE", "Not a spool: %s", "ids[3]").On("ids[3]")
 
-const bulkRules = "The request selects at most 1,000 spools by `ids`, by `numbers` or by `filter`, which has the filters " +
-	"of the list by name. All of them are changed, or none. An id or a number of no spool returns `UNKNOWN_REFERENCE`; " +
-	"a filter that matches more spools returns `422`. With `dry_run`, the request is checked as without it, and " +
-	"nothing changes. The request can be repeated: it needs no `Idempotency-Key`. `If-Match` is not supported."
+const bulkRules = "The request selects at most 1,000 spools by `ids`, by `numbers` or by `filter`, which has the " +
+	"filters of the list by name. All of them are changed, or none. An id or a number of no spool returns " +
+	"`UNKNOWN_REFERENCE`; a filter that matches more spools returns `422`. With `dry_run`, the request is checked " +
+	"as without it, and nothing changes. The request can be repeated: it needs no `Idempotency-Key`. `If-Match` is " +
+	"not supported."
 
 var updateManyDoc = &server.Doc{
 	ID: "updateSpools", Tag: tag, Summary: "Update several spools",
@@ -100,8 +101,8 @@ func (h handlers) deleteMany(ctx context.Context, r *server.Request[SpoolRemoval
 	})
 }
 
-// bulk locks the selected spools and runs the statement for their ids, which returns how many it has changed. A dry run
-// does the same and rolls back, so that its counts and errors are the same.
+// bulk locks the selected spools and runs the statement for their ids, which returns how many it has changed. A dry
+// run does the same and rolls back, so that its counts and errors are the same.
 func (h handlers) bulk(ctx context.Context, s *Selection, change func(ids []string) *db.Stmt,
 ) (server.OK[BulkResult], error) {
 	if s.Filter != nil && reflect.ValueOf(*s.Filter).IsZero() {
@@ -164,8 +165,8 @@ func (s *Selection) lock(ctx context.Context) []*db.Stmt {
 	return []*db.Stmt{server.LockRows("spools", columns, `select unnest($1::uuid[]) as id`, shown, ids)}
 }
 
-// found returns the ids of the spools that were locked. The error says that there are too many, or names ids or numbers
-// of which there is no spool.
+// found returns the ids of the spools that were locked. The error says that there are too many, or names ids or
+// numbers of which there is no spool.
 func (s *Selection) found(locked *db.Stmt) (ids []string, err error) {
 	var spools []struct {
 		ID     server.UUID

@@ -31,8 +31,8 @@ func insertSpools(t *testing.T, c *testkit.Client, n int) (ids []string) {
 	return ids
 }
 
-// The spools of a bulk operation are named by ids, by numbers, or by the filters of the list. A dry run answers the same
-// and changes nothing. A spool that already has the values keeps its ETag.
+// The spools of a bulk operation are named by ids, by numbers, or by the filters of the list. A dry run answers the
+// same and changes nothing. A spool that already has the values keeps its ETag.
 func TestBulkUpdate(t *testing.T) {
 	t.Parallel()
 	api := testkit.New(t, testkit.Options{}, inventory.Routes)

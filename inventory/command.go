@@ -25,7 +25,8 @@ var Commands = []cli.Command{
 			"diameter_mm and net_weight_grams are required. The rules for a row are those of the API. Columns may be\n" +
 			"separated by commas, semicolons or tabs, numbers may have a decimal comma. If any row is invalid, nothing is\n" +
 			"imported. FILE may be - for standard input.\n\n" +
-			"With --mode update, each row changes the spool that its id or number names: the columns of the file, and no\n" +
+			"With --mode update, each row changes the spool that its id or number names: the columns of the file, " +
+			"and no\n" +
 			"others. A row that names no spool is skipped, and with --mode upsert it is a new spool.",
 		Setup: func(flags *flag.FlagSet) cli.Run {
 			mode := transfer.Create

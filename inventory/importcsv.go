@@ -159,9 +159,9 @@ func describe(problems []server.FieldError) string {
 	return strings.Join(texts, "; ")
 }
 
-// prepareImport reads the rows and reserves the numbers of new spools. It does so before the transaction of the import,
-// because creates wait for the transaction of a reservation. A response that is repeated for an Idempotency-Key leaves
-// its numbers unused.
+// prepareImport reads the rows and reserves the numbers of new spools. It does so before the transaction of the
+// import, because creates wait for the transaction of a reservation. A response that is repeated for an
+// Idempotency-Key leaves its numbers unused.
 func (h handlers) prepareImport(ctx context.Context, r *server.Request[ImportQuery], body []byte) (importedFile, error) {
 	f, err := readImport(bytes.NewReader(body), r.In.Mode.Or(transfer.Create), maxImportRows)
 	if err == nil {
@@ -252,7 +252,8 @@ func (f importedFile) write(ctx context.Context, d *db.DB, dryRun bool) (result 
 	return result, err
 }
 
-// lock locks the spools that rows name, and returns these rows with the ids. It sets the ids and numbers of the report.
+// lock locks the spools that rows name, and returns these rows with the ids. It sets the ids and numbers of the
+// report.
 func (f importedFile) lock(ctx context.Context, d *db.DB, report []ImportedRow) (updates []map[string]any, err error) {
 	var ids, numbers []string
 	for _, row := range f.rows {
@@ -314,8 +315,8 @@ func (f importedFile) lock(ctx context.Context, d *db.DB, report []ImportedRow) 
 	return updates, invalid.err()
 }
 
-// update changes locked spools and returns the ids of those that had other values. An empty cell does not change an empty
-// text, because a spreadsheet does not tell it from null.
+// update changes locked spools and returns the ids of those that had other values. An empty cell does not change an
+// empty text, because a spreadsheet does not tell it from null.
 func (f importedFile) update(ctx context.Context, d *db.DB, rows []map[string]any, dryRun bool) (ids []string, err error) {
 	if len(f.fields) == 0 {
 		return nil, nil

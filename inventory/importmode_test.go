@@ -20,7 +20,8 @@ func imported(created, updated, unchanged, skipped int) map[string]string {
 		"unchanged": fmt.Sprint(unchanged), "skipped": fmt.Sprint(skipped)}
 }
 
-// semicolons returns a CSV file as a spreadsheet of a country with decimal commas saves it: without quoted empty texts.
+// semicolons returns a CSV file as a spreadsheet of a country with decimal commas saves it: without quoted empty
+// texts.
 func semicolons(file string) string {
 	file = strings.NewReplacer(`""`, "").Replace(file)
 	return strings.ReplaceAll(strings.ReplaceAll(file, ",", ";"), ".", ",")

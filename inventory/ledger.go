@@ -2,8 +2,8 @@ package inventory
 
 import "spoolwright/db"
 
-// weightChange is a statement that changes the remaining weight of spools. Each change is one entry of the usage ledger.
-// Besides this type, only report_use changes remaining weights, because the entry of a printer grows.
+// weightChange is a statement that changes the remaining weight of spools. Each change is one entry of the usage
+// ledger. Besides this type, only report_use changes remaining weights, because the entry of a printer grows.
 type weightChange struct {
 	spools string // an INSERT or UPDATE of spools, without RETURNING
 	before string // an expression: the remaining weight before, in terms of the changed row
@@ -51,8 +51,8 @@ func locked(set, condition string) string {
 		where id = old_id`
 }
 
-// Take returns a statement that deducts grams[n] from the spool ids[n] for a production run. The kind of the entries is
-// run or wasted. The transaction must have locked the spools and compared their weights.
+// Take returns a statement that deducts grams[n] from the spool ids[n] for a production run. The kind of the entries
+// is run or wasted. The transaction must have locked the spools and compared their weights.
 func Take(run, kind string, ids, grams []string) *db.Stmt {
 	const taken = `($3::numeric[])[array_position($2::uuid[], id)]`
 	return weightChange{
@@ -63,8 +63,8 @@ func Take(run, kind string, ids, grams []string) *db.Stmt {
 }
 
 // Measure returns two statements for one transaction. The first locks the spool with the number. The second sets its
-// remaining weight to the gross weight on a scale without the weight of the empty spool, at least 0; it returns no row if
-// the weight of the empty spool is unknown.
+// remaining weight to the gross weight on a scale without the weight of the empty spool, at least 0; it returns no row
+// if the weight of the empty spool is unknown.
 func Measure(number int64, gross string) (lock, measured *db.Stmt) {
 	return measure(byNumber, number, gross)
 }

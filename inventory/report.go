@@ -131,9 +131,9 @@ var usageReportDoc = &server.Doc{
 		"groups within about an hour.",
 }
 
-// usageBetween is a query of what was used by the tenant $1 between the days first and end, which are expressions of the
-// columns of the table expression summarised: of the rows of usage_days, and of the ledger for the days that are not in
-// it.
+// usageBetween is a query of what was used by the tenant $1 between the days first and end, which are expressions of
+// the columns of the table expression summarised: of the rows of usage_days, and of the ledger for the days that are
+// not in it.
 func usageBetween(byPrinter bool, first, end string) string {
 	return fmt.Sprintf(`
 		select d.day, d.material_type, d.color_key, d.printer_key, d.color, d.printer_name, d.grams, d.cost

@@ -1,6 +1,6 @@
--- Returns what was used from the day first until the day before last, in the time zone: a row for each day, material and
--- colour, and, with by_printer, a row for each day and printer. The printer is that of the run, or the API key that
--- reported; printer_key is '' if there is neither.
+-- Returns what was used from the day first until the day before last, in the time zone: a row for each day, material
+-- and colour, and, with by_printer, a row for each day and printer. The printer is that of the run, or the API key
+-- that reported; printer_key is '' if there is neither.
 --
 -- Used is what was deducted, also by runs and printers, what failed runs wasted, and the differences that a scale found.
 -- Edits of the remaining weight correct it and do not count. cost is at the price that the spool has now, and null if no

@@ -1,5 +1,5 @@
--- What PostgreSQL checks and fills in when rows of spools and of their ledger are inserted or changed, and the name of a
--- spool.
+-- What PostgreSQL checks and fills in when rows of spools and of their ledger are inserted or changed, and the name of
+-- a spool.
 --
 -- As in a list of checks, a condition that is null is met: false and null is false, and null passes a check.
 create or replace function valid_spool(s spools) returns boolean language plpgsql immutable parallel safe as $$

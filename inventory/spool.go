@@ -253,8 +253,8 @@ type CreatedSpools struct {
 	Items []Spool `json:"items" rule:"readOnly,notNull"`
 }
 
-const initialWeight = "`remaining_weight_grams` is `net_weight_grams` by default. It is the first entry of the usage " +
-	"ledger."
+const initialWeight = "`remaining_weight_grams` is `net_weight_grams` by default. It is the first entry of the " +
+	"usage ledger."
 
 var createDoc = &server.Doc{
 	ID: "createSpool", Tag: tag, Summary: "Create a spool",

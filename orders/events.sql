@@ -27,8 +27,8 @@ begin
 	) l on true;
 end $$;
 
--- Sends the event of the new status when the status of an order changes, in whatever way. A change back to received has
--- none: the order was received before.
+-- Sends the event of the new status when the status of an order changes, in whatever way. A change back to received
+-- has none: the order was received before.
 create or replace function order_changed() returns trigger language plpgsql as $$
 begin
 	perform emit_order(new.id);

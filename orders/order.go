@@ -348,8 +348,8 @@ var deleteDoc = &server.Doc{
 	ID: "deleteOrder", Tag: Tag, Summary: "Remove an order",
 	Description: "Hides the order: lists no longer contain it, requests with its id return 404, and it reserves no " +
 		"filament. Another order can have its `reference`. Production runs that print its items stay as they are. " +
-		"`GET /api/v1/orders?hidden=true` lists hidden orders, and `restoreOrder` shows one again. `cancelOrder` ends an " +
-		"order that is not to be printed and keeps it in the lists.",
+		"`GET /api/v1/orders?hidden=true` lists hidden orders, and `restoreOrder` shows one again. `cancelOrder` " +
+		"ends an order that is not to be printed and keeps it in the lists.",
 }
 
 func (h handlers) delete(ctx context.Context, r *server.Request[struct{}]) (server.NoContent, error) {
@@ -360,10 +360,10 @@ func (h handlers) delete(ctx context.Context, r *server.Request[struct{}]) (serv
 
 var restoreDoc = &server.Doc{
 	ID: "restoreOrder", Tag: Tag, Summary: "Restore a removed order",
-	Description: "Shows an order again that was removed, with its items. If it is open, it reserves filament again, and " +
-		"its status becomes what its production runs have achieved meanwhile. It cannot be restored while another order " +
-		"has its `source` and `reference` (`ORDER_CONFLICT`). For an order that is not hidden, the operation changes " +
-		"nothing and returns the order.",
+	Description: "Shows an order again that was removed, with its items. If it is open, it reserves filament again, " +
+		"and its status becomes what its production runs have achieved meanwhile. It cannot be restored while " +
+		"another order has its `source` and `reference` (`ORDER_CONFLICT`). For an order that is not hidden, the " +
+		"operation changes nothing and returns the order.",
 	Errors: []*server.Error{errConflict.On()},
 }
 
@@ -389,9 +389,10 @@ var errOrderDone = server.Conflict("ORDER_NOT_OPEN", "The order is done; it cann
 
 var cancelDoc = &server.Doc{
 	ID: "cancelOrder", Tag: Tag, Summary: "Cancel an order",
-	Description: "Sets the `status` to `cancelled`: the order reserves no filament, and no further run can print its " +
-		"items. Its runs stay as they are, and go on reserving filament until they end. An order that is `done` cannot be " +
-		"cancelled (`ORDER_NOT_OPEN`). For a cancelled order, the operation changes nothing and returns the order.",
+	Description: "Sets the `status` to `cancelled`: the order reserves no filament, and no further run can print " +
+		"its items. Its runs stay as they are, and go on reserving filament until they end. An order that is `done` " +
+		"cannot be cancelled (`ORDER_NOT_OPEN`). For a cancelled order, the operation changes nothing and returns " +
+		"the order.",
 	Errors: []*server.Error{errOrderDone},
 }
 

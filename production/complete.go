@@ -143,8 +143,9 @@ var completeDoc = &server.Doc{
 		"filament, so purge is not deducted separately.\n\n" +
 		"The body may be empty. It can contain the actual weights of materials and the numbers of pieces of items, " +
 		"which are set in the same transaction. Instead of its " +
-		"`id`, `spool_id` or `spool_number` name a material if no other one of the run has the spool. As with `updateProductionRunMaterial`, the difference of both weights " +
-		"of the spool takes precedence over `actual_weight_grams`. An absent number of pieces keeps its value.",
+		"`id`, `spool_id` or `spool_number` name a material if no other one of the run has the spool. As with " +
+		"`updateProductionRunMaterial`, the difference of both weights of the spool takes precedence over " +
+		"`actual_weight_grams`. An absent number of pieces keeps its value.",
 	Errors: []*server.Error{errNotOpen, errNoMaterials, errNotInRun, errUsageMissing, errInsufficient, errDeducted},
 }
 

@@ -1,5 +1,6 @@
--- Sets the estimates of a run from the bills of materials of its items, as they are now, except those that a client gave.
--- An estimate is null without items, and if it exceeds the largest value. A run that has ended keeps its estimates.
+-- Sets the estimates of a run from the bills of materials of its items, as they are now, except those that a client
+-- gave. An estimate is null without items, and if it exceeds the largest value. A run that has ended keeps its
+-- estimates.
 create or replace function estimate_run(run uuid) returns void language plpgsql as $$
 begin
 	update production_runs r set

@@ -74,9 +74,9 @@ const endRules = " adds an entry of the kind `wasted` to each spool's usage ledg
 	"`RUN_NOT_OPEN`.\n\n" +
 	"The wasted grams of a material are the difference of both weights of its spool, if they are recorded, else " +
 	"`wasted_grams`, else its `actual_weight_grams`, else 0. The request fails and changes nothing if a spool has less " +
-	"filament, or filament was used from a spool that was removed (`INSUFFICIENT_FILAMENT`). Instead of its `id`, `spool_id` or " +
-	"`spool_number` name a material if no other one of the run has the spool. For a run of one material, the request may " +
-	"have `wasted_grams` without `materials`.\n\n" +
+	"filament, or filament was used from a spool that was removed (`INSUFFICIENT_FILAMENT`). Instead of its `id`, " +
+	"`spool_id` or `spool_number` name a material if no other one of the run has the spool. For a run of one " +
+	"material, the request may have `wasted_grams` without `materials`.\n\n" +
 	"Sets `status`, `completed_at` (to the current time, unless it is set), `actual_total_filament_grams` and " +
 	"`actual_print_time_hours` as `completeProductionRun` does, `inventory_updated`, and `failure_reason` and " +
 	"`failure_notes` to `reason` and `notes`, if they are sent. Afterwards the status and the materials are fixed. "

@@ -279,10 +279,11 @@ var createDoc = &server.Doc{
 		"`in_progress` sets `started_at` and `completed` sets `completed_at` to the current time.\n\n" +
 		"The request may contain the run's items and materials, all or nothing. Errors name the entry, such as " +
 		"`items[1].product_id`. The defaults of their fields are those of the operations that add one.\n\n" +
-		"`estimated_total_filament_grams` and `estimated_print_time_hours` come from the bills of materials of the items " +
-		"with all components, as they are when items are added, changed or removed, until the run ends. A value that a " +
-		"request has given stays; `null` returns to the computed one. The filament is that of required materials. The " +
-		"time is null if a product has no `estimated_print_time_minutes`, unless it only has components.\n\n" +
+		"`estimated_total_filament_grams` and `estimated_print_time_hours` come from the bills of materials of the " +
+		"items with all components, as they are when items are added, changed or removed, until the run ends. A " +
+		"value that a request has given stays; `null` returns to the computed one. The filament is that of required " +
+		"materials. The time is null if a product has no `estimated_print_time_minutes`, unless it only has " +
+		"components.\n\n" +
 		"No `status` deducts filament, also not `completed`: `inventory_updated` is false until " +
 		"`completeProductionRun`.",
 	Errors: []*server.Error{errUnknownReferences},
@@ -442,10 +443,11 @@ var errCompleted = server.BadRequest("RUN_ALREADY_COMPLETED",
 var updateDoc = &server.Doc{
 	ID: "updateProductionRun", Tag: tag, Summary: "Update a production run",
 	Description: "A change of `status` does not deduct filament, also not to `completed`: `inventory_updated` stays " +
-		"false, and `warnings` has `INVENTORY_NOT_UPDATED` if the run has materials. To deduct the filament, call `completeProductionRun`, `failProductionRun` or `cancelProductionRun`, before " +
-		"or after that. After it, the status cannot change (`RUN_ALREADY_COMPLETED`, except for the same value), but all " +
-		"other fields can. `in_progress` sets `started_at`, and `completed` sets `completed_at`, to the current time, unless " +
-		"the run or the request has the time.",
+		"false, and `warnings` has `INVENTORY_NOT_UPDATED` if the run has materials. To deduct the filament, call " +
+		"`completeProductionRun`, `failProductionRun` or `cancelProductionRun`, before or after that. After it, the " +
+		"status cannot change (`RUN_ALREADY_COMPLETED`, except for the same value), but all other fields can. " +
+		"`in_progress` sets `started_at`, and `completed` sets `completed_at`, to the current time, unless the run " +
+		"or the request has the time.",
 	Errors: []*server.Error{errCompleted},
 }
 
@@ -516,9 +518,9 @@ var errEnded = server.BadRequest("RUN_NOT_OPEN", "The run is completed, failed o
 
 var startDoc = &server.Doc{
 	ID: "startProductionRun", Tag: tag, Summary: "Start or continue a production run",
-	Description: "Sets the `status` to `in_progress`, and `started_at` to the current time unless it is set. A run that " +
-		"is `completed`, `failed` or `cancelled` cannot be started (`RUN_NOT_OPEN`). For a run that is in progress, the " +
-		"operation changes nothing and returns the run.",
+	Description: "Sets the `status` to `in_progress`, and `started_at` to the current time unless it is set. A run " +
+		"that is `completed`, `failed` or `cancelled` cannot be started (`RUN_NOT_OPEN`). For a run that is in " +
+		"progress, the operation changes nothing and returns the run.",
 	Errors: []*server.Error{errEnded},
 }
 

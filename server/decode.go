@@ -435,7 +435,8 @@ func (w *walker) string() string {
 	return s
 }
 
-// fromJSON returns the scalar for the value of a query parameter in a body, where numbers and booleans may also be texts.
+// fromJSON returns the scalar for the value of a query parameter in a body, where numbers and booleans may also be
+// texts.
 func (f *Field) fromJSON(v any) (any, string) {
 	switch v := v.(type) {
 	case string:
@@ -469,8 +470,8 @@ func (f *Field) fromText(text string) any {
 
 // DecodeTexts decodes and validates texts, such as the cells of a CSV file, as DecodeBody does a JSON object: names are
 // fields of T, and a nil text is null. It returns all problems. Except in fields of free text, blanks around a text are
-// ignored and an empty text is null. Values of read-only fields are ignored. A patch may omit required fields, and sets
-// the others to null.
+// ignored and an empty text is null. Values of read-only fields are ignored. A patch may omit required fields, and
+// sets the others to null.
 func DecodeTexts[T any](names []string, texts []*string, patch bool) (T, []FieldError) {
 	var in T
 	v := reflect.ValueOf(&in).Elem()

@@ -15,8 +15,8 @@ import (
 	"spoolwright/db"
 )
 
-// Error is an error response. Its body is {"detail", "code"} and, if the error concerns fields of the request, "errors"
-// with all of them. Err is logged and never sent.
+// Error is an error response. Its body is {"detail", "code"} and, if the error concerns fields of the request,
+// "errors" with all of them. Err is logged and never sent.
 type Error struct {
 	Status     int
 	Code       string // machine-readable, such as NOT_FOUND

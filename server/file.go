@@ -31,8 +31,8 @@ type ExportQuery struct {
 
 func (q ExportQuery) format() ExportFormat { return q.Format.Or("csv") }
 
-// HandleExport returns an endpoint whose response is a file in the format that the query has. In embeds ExportQuery. It
-// sends the file while write runs. An error before the first 64 KiB is an error response; a later one breaks the
+// HandleExport returns an endpoint whose response is a file in the format that the query has. In embeds ExportQuery.
+// It sends the file while write runs. An error before the first 64 KiB is an error response; a later one breaks the
 // connection, so that the client does not take the part for the whole. The name of the file is that of the resources.
 func HandleExport[In interface{ format() ExportFormat }](
 	resources string, write func(ctx context.Context, r *Request[In], w io.Writer, f ExportFormat) error,
@@ -112,9 +112,9 @@ func (f *fileWriter) Write(b []byte) (int, error) {
 	return f.w.Write(b)
 }
 
-// HandleText returns an endpoint that reads a body with another media type than JSON, and the query In. The example is for
-// the OpenAPI document. Prepare validates the body before the transaction of an Idempotency-Key begins; fn gets its
-// result.
+// HandleText returns an endpoint that reads a body with another media type than JSON, and the query In. The example is
+// for the OpenAPI document. Prepare validates the body before the transaction of an Idempotency-Key begins; fn gets
+// its result.
 func HandleText[In, P any, Out result](media, example string,
 	prepare func(context.Context, *Request[In], []byte) (P, error),
 	fn func(context.Context, *Request[In], P) (Out, error)) Endpoint {

@@ -97,8 +97,8 @@ var cursorTypes = map[reflect.Type]string{
 	reflect.TypeFor[UUID]():      "uuid",
 }
 
-// A cursor is the position of an item in an order. It consists of four words, in base64: the field and the direction of
-// the order, and the value of the field and the id of the item.
+// A cursor is the position of an item in an order. It consists of four words, in base64: the field and the direction
+// of the order, and the value of the field and the id of the item.
 
 // cursor returns the value of next for a page that ends at the position.
 func (o order) cursor(p db.Position) string {
@@ -186,9 +186,9 @@ func NewHidingList(table, columns, counted string, hidden bool) *List {
 	return l
 }
 
-// Newest is a condition that is true for all rows. It is in the predicates of the indexes of the default order, so that
-// only statements with it use them. Others have a filter: while the table is small, reading all rows in their order
-// would seem as good as the index of the filter.
+// Newest is a condition that is true for all rows. It is in the predicates of the indexes of the default order, so
+// that only statements with it use them. Others have a filter: while the table is small, reading all rows in their
+// order would seem as good as the index of the filter.
 const Newest = "created_at > '-infinity'"
 
 // And adds a condition without a parameter. It does not change how the total is determined.
@@ -255,8 +255,8 @@ func (l *List) WhereEach(column string, filter interface{ Values() []string }) {
 	l.Each(column, "string_to_array("+l.arg(strings.Join(values, ","))+", ',')")
 }
 
-// Each is WhereEach for the values of an array, which is SQL, that are those of most rows. The index of the default order
-// also begins with the column.
+// Each is WhereEach for the values of an array, which is SQL, that are those of most rows. The index of the default
+// order also begins with the column.
 func (l *List) Each(column, values string) {
 	l.counted = ""
 	l.each = append(l.each, choice{column, values})
@@ -300,8 +300,8 @@ func (l *List) Among(ids string, filter value) {
 // that begins with the tenant: for a small table, the costs of all of them are about the same.
 func (l *List) CountOrdered() { l.countOrdered = true }
 
-// Search adds the condition that the column search_key contains the text, if that is set, without regard to case. It has
-// no index: row-level security evaluates its condition first, because PostgreSQL does not regard text operators as
+// Search adds the condition that the column search_key contains the text, if that is set, without regard to case. It
+// has no index: row-level security evaluates its condition first, because PostgreSQL does not regard text operators as
 // leakproof, so that a trigram index would not be used.
 func (l *List) Search(text Optional[string]) {
 	if !text.IsNull() {

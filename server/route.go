@@ -117,8 +117,8 @@ type (
 	OK[T any]   []byte // 200 with a resource
 	Page[T any] []byte // 200 with a list; ListPage makes it
 
-	// Created is a 201 with a resource. The Location is the request's path followed by the resource's id. If T has no id,
-	// because it has several new resources, the Location is their list: the path without its last part.
+	// Created is a 201 with a resource. The Location is the request's path followed by the resource's id. If T has no
+	// id, because it has several new resources, the Location is their list: the path without its last part.
 	Created[T any] []byte
 
 	// CreatedOrExisting is a Created, or a 200 with a resource that an equal request has created before: see

@@ -124,8 +124,8 @@ type Date string
 // UUID is an id in its canonical text form.
 type UUID string
 
-// Set is a list of different values of an Enum, with at least one. In SQL it is an array of texts. In a query, the values
-// are separated by commas, and can be there twice.
+// Set is a list of different values of an Enum, with at least one. In SQL it is an array of texts. In a query, the
+// values are separated by commas, and can be there twice.
 type Set[E Enum] []string
 
 func (Set[E]) element() reflect.Type { return reflect.TypeFor[E]() }

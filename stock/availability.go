@@ -69,11 +69,12 @@ const summary = `
 		from (select * from a order by a.missing = 0, a.material_type, a.color limit 500) m) as materials`
 
 const availabilityRules = "Follows the bill of materials through all components. Materials that are not required do " +
-	"not count. The weights are those of each material and colour (ignoring case). Archived and removed spools do not count.\n\n" +
+	"not count. The weights are those of each material and colour (ignoring case). Archived and removed spools do " +
+	"not count.\n\n" +
 	"Open orders reserve what their pieces need that are neither produced nor in an unfinished run (`pending`, " +
-	"`in_progress`, `paused`). Unfinished runs reserve the weights of their materials, actual or else estimated; a run " +
-	"without such weights reserves the bills of materials of its items. Reservations are computed at each request, and " +
-	"never prevent a deduction, so that `available_grams` can be negative."
+	"`in_progress`, `paused`). Unfinished runs reserve the weights of their materials, actual or else estimated; a " +
+	"run without such weights reserves the bills of materials of its items. Reservations are computed at each " +
+	"request, and never prevent a deduction, so that `available_grams` can be negative."
 
 var productAvailabilityDoc = &server.Doc{
 	ID: "getProductAvailability", Tag: catalog.Tag, Summary: "Check whether a product can be printed",
@@ -99,8 +100,8 @@ var orderAvailabilityDoc = &server.Doc{
 	ID: "getOrderAvailability", Tag: orders.Tag, Summary: "Check whether an order can be printed",
 	Description: availabilityRules + "\n\n" +
 		"`needed_grams` is for the pieces of the order that are neither produced nor in an unfinished run. " +
-		"`reserved_grams` contains what those runs plan, and not what the order itself reserves. An order that is `done` or `cancelled` needs " +
-		"nothing.",
+		"`reserved_grams` contains what those runs plan, and not what the order itself reserves. An order that is " +
+		"`done` or `cancelled` needs nothing.",
 }
 
 func (h handlers) orderAvailability(

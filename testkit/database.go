@@ -41,8 +41,8 @@ func Main(m *testing.M) { os.Exit(Run(m)) }
 var initdb string
 
 // UsePostgres puts a folder first in PATH in which initdb is quick, because it copies the first cluster that it made.
-// The tests use the PostgreSQL and the client programs in the folder POSTGRES_BIN, if it is set. The caller must remove
-// the folder that UsePostgres returns.
+// The tests use the PostgreSQL and the client programs in the folder POSTGRES_BIN, if it is set. The caller must
+// remove the folder that UsePostgres returns.
 func UsePostgres() (folder string, err error) {
 	if folder := os.Getenv("POSTGRES_BIN"); folder != "" {
 		os.Setenv("PATH", folder+string(os.PathListSeparator)+os.Getenv("PATH"))

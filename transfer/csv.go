@@ -335,9 +335,9 @@ func (r *Records[T]) Fields() (names []string) {
 	return names
 }
 
-// Next decodes the next row that is not blank, with all its problems; their messages contain the values. A row that names
-// a resource is decoded as a PATCH. With the mode Update, another row is not decoded. The error is io.EOF after the last
-// row, or final; the record then has the line.
+// Next decodes the next row that is not blank, with all its problems; their messages contain the values. A row that
+// names a resource is decoded as a PATCH. With the mode Update, another row is not decoded. The error is io.EOF after
+// the last row, or final; the record then has the line.
 func (r *Records[T]) Next() (record Record[T], err error) {
 	row, line, err := r.csv.Next()
 	for err == nil && len(trim(row)) == 0 {

@@ -18,9 +18,9 @@ import (
 	"spoolwright/server"
 )
 
-// Exporter writes the resources of a kind in the tenant of ctx that the filter selects, oldest first. It reads one page at a time, and writes
-// one row at a time, so the memory it needs does not grow with their number; a resource that changes meanwhile is
-// written as it was before or after the change.
+// Exporter writes the resources of a kind in the tenant of ctx that the filter selects, oldest first. It reads one
+// page at a time, and writes one row at a time, so the memory it needs does not grow with their number; a resource
+// that changes meanwhile is written as it was before or after the change.
 //
 // The format jsonl is one JSON object per line, as the GET of the resource returns it. In the format csv, a field of a
 // nested object is a column with a name such as materials.color. A resource has a row for each entry of its nested

@@ -243,9 +243,9 @@ var createDoc = &server.Doc{
 	ID: "createWebhook", Tag: tag, Summary: "Create a webhook",
 	Description: "Returns the webhook with its secret in `secret`, which verifies the signatures. This is the only " +
 		"response with the secret: the service stores it encrypted. For the same reason, a response that is repeated for " +
-		"an `Idempotency-Key` has an empty `secret`; if the first response was lost, rotate the secret. The URL must be " +
-		"https. Its host must have a public address at every delivery, unless the operator of the service allows the " +
-		"network. A tenant can have 10 webhooks.",
+		"an `Idempotency-Key` has an empty `secret`; if the first response was lost, rotate the secret. The URL " +
+		"must be https. Its host must have a public address at every delivery, unless the operator of the service " +
+		"allows the network. A tenant can have 10 webhooks.",
 	Errors: []*server.Error{errLimit}, Events: true,
 }
 

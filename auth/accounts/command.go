@@ -26,8 +26,8 @@ func userCommands(rounds int) []cli.Command {
 	return []cli.Command{
 		{
 			Name: "user add",
-			Args: "--email E --name N --role admin|operator|viewer [--tenant NAME] [--new-tenant] [--password-stdin] " +
-				"[--init]",
+			Args: "--email E --name N --role admin|operator|viewer [--tenant NAME] [--new-tenant] " +
+				"[--password-stdin] [--init]",
 			Help:  "create a user; without --password-stdin, a random password is generated and printed",
 			Needs: cli.InitFarm,
 			Setup: func(flags *flag.FlagSet) cli.Run {

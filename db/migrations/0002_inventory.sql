@@ -11,9 +11,9 @@
 create table spools (
 	tenant_id uuid,
 	id uuid not null,
-	-- 1, 2, 3, ... within the tenant, never used again; by default next_spool_number(). valid_spool checks that it is not
-	-- null. It is not declared so: PostgreSQL 17 and later would remove "number is not null" from statements, and then
-	-- not use the index spools_number.
+	-- 1, 2, 3, ... within the tenant, never used again; by default next_spool_number(). valid_spool checks that it is
+	-- not null. It is not declared so: PostgreSQL 17 and later would remove "number is not null" from statements, and
+	-- then not use the index spools_number.
 	number int,
 	external_key text collate "C", -- where the spool was imported from, so that another import does not enter it again
 	material_type text collate "C" not null,
@@ -139,8 +139,8 @@ create table usage_days (
 );
 call tenant_table('usage_days', 'select, insert, delete');
 
--- The first day that is not in usage_days, and the time zone of the days there. If that is not the tenant's, the days do
--- not count; it is null while they are deleted.
+-- The first day that is not in usage_days, and the time zone of the days there. If that is not the tenant's, the days
+-- do not count; it is null while they are deleted.
 create table usage_summaries (
 	tenant_id uuid,
 	next_day date not null,

@@ -162,8 +162,8 @@ func (d *document) responses(route server.Route, guarded, tagged bool) object {
 	return responses
 }
 
-// links describes the operations on the resource that the route creates: those with the id of its response in the path,
-// after the path of the route.
+// links describes the operations on the resource that the route creates: those with the id of its response in the
+// path, after the path of the route.
 func (d *document) links(route server.Route) (links object) {
 	item := route.Endpoint.Out.Item
 	if route.Method() != "POST" || item == nil ||

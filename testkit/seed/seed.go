@@ -1,5 +1,5 @@
-// Package seed chooses the seeds of random tests. It imports no other package of the program, so that all tests can use
-// it.
+// Package seed chooses the seeds of random tests. It imports no other package of the program, so that all tests can
+// use it.
 package seed
 
 import (
