@@ -252,7 +252,8 @@ func TestConcurrentUserAdd(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		tenants = slices.DeleteFunc(tenants, func(i accounts.TenantInfo) bool { return !strings.HasPrefix(i.Name, farm) })
+		tenants = slices.DeleteFunc(tenants,
+			func(i accounts.TenantInfo) bool { return !strings.HasPrefix(i.Name, farm) })
 		if len(tenants) != 2 {
 			t.Fatalf("%d tenants, want 2", len(tenants))
 		}
@@ -333,7 +334,8 @@ func TestUserDisable(t *testing.T) {
 	}
 	w.refreshFails(t, set.Refresh, "INVALID_TOKEN")
 	for _, verb := range []string{"disable", "enable"} {
-		if _, _, err := command(t, a, "", "user", verb, "--email", "unknown@test.example"); !errors.Is(err, accounts.ErrNoUser) {
+		_, _, err := command(t, a, "", "user", verb, "--email", "unknown@test.example")
+		if !errors.Is(err, accounts.ErrNoUser) {
 			t.Errorf("%s: %v", verb, err)
 		}
 	}

@@ -251,7 +251,8 @@ func (s *Service) RevokeKey(ctx context.Context, r *server.Request[struct{}]) (s
 func RevokeKey(id string) []*db.Stmt {
 	return []*db.Stmt{
 		db.SQL(`update api_keys set revoked_at = coalesce(revoked_at, now()),
-			updated_at = case when revoked_at is null then now() else updated_at end where id = $1 returning name`, id),
+			updated_at = case when revoked_at is null then now() else updated_at end where id = $1
+			returning name`, id),
 		db.SQL(`select key_drop(hash)::text, key_drop(previous_hash)::text as previous from api_keys where id = $1`, id),
 	}
 }

@@ -20,7 +20,8 @@ func (s *Service) settingsRoutes() []server.Route {
 	return []server.Route{
 		server.Op("GET"+settingsPath, server.Read, server.Handle(s.getSettings), getSettingsDoc).Versioned(
 			func(...string) []*db.Stmt {
-				return []*db.Stmt{db.SQL(`select tenant_id as id from tenants where ` + ownTenant + ` for no key update`)}
+				return []*db.Stmt{db.SQL(`
+					select tenant_id as id from tenants where ` + ownTenant + ` for no key update`)}
 			}),
 		server.Op("PATCH"+settingsPath, server.Admin, server.Handle(s.updateSettings), updateSettingsDoc).ForUsers(),
 	}

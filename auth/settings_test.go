@@ -14,7 +14,8 @@ func TestSettings(t *testing.T) {
 	tenant := api.Tenant(t)
 	admin, viewer := tenant.User(t, "admin"), tenant.User(t, "viewer")
 	first := viewer.Get(t, path).Want(200).Shows(map[string]string{"time_zone": "UTC", "currency": "null"})
-	for _, zone := range []any{"", "Mars/Olympus", "europe/berlin", "+02", "CEST", "localtime", "posix/UTC", "<A>-3", nil, 1} {
+	for _, zone := range []any{"", "Mars/Olympus", "europe/berlin", "+02", "CEST", "localtime", "posix/UTC", "<A>-3",
+		nil, 1} {
 		admin.Patch(t, path, j{"time_zone": zone}).Fields("time_zone")
 	}
 	for _, currency := range []any{"", "eur", "EURO", "XXX", "EU ", 1} {
@@ -22,7 +23,8 @@ func TestSettings(t *testing.T) {
 	}
 	admin.Patch(t, path, j{"updated_at": nil}).Want(200).Shows(map[string]string{"time_zone": "UTC"})
 	etag := first.Header.Get("ETag")
-	changed := admin.With("If-Match", etag).Patch(t, path, j{"time_zone": "Europe/Berlin", "currency": "EUR"}).Want(200).
+	changed := admin.With("If-Match", etag).Patch(t, path, j{"time_zone": "Europe/Berlin", "currency": "EUR"}).
+		Want(200).
 		Shows(map[string]string{"time_zone": "Europe/Berlin", "currency": "EUR"})
 	admin.With("If-Match", etag).Patch(t, path, j{"currency": nil}).WantError(412, "PRECONDITION_FAILED")
 	if changed.Text("updated_at") == first.Text("updated_at") {

@@ -361,7 +361,8 @@ func (s *Service) changePassword(ctx context.Context, r *server.Request[NewPassw
 	if err != nil {
 		return nil, err
 	}
-	changed := db.SQL(`update users set password_hash = $3, updated_at = now() where id = $1 and password_hash = $2 returning id`,
+	changed := db.SQL(`update users set password_hash = $3, updated_at = now() where id = $1 and password_hash = $2
+		returning id`,
 		id, old, hash)
 	ended := db.SQL(`
 		delete from sessions where user_id = $1 and exists (select from users where id = $1 and password_hash = $2)`,

@@ -110,8 +110,10 @@ func TestFieldsOfErrors(t *testing.T) {
 		{"DELETE /api/v1/production-runs/{id}/materials/{material_id}", material, "RUN_ALREADY_COMPLETED", 400, nil},
 		{"PATCH /api/v1/orders/{id}", other2, "ORDER_CONFLICT", 409, testkit.JSON{"reference": "1"}},
 		{"DELETE /api/v1/orders/{id}/items/{item_id}", order + "/items/" + orderItem, "ORDER_ITEM_IN_USE", 409, nil},
-		{"PATCH /api/v1/users/{id}", "/api/v1/users/" + c.Actor.User, "LAST_ADMIN", 409, testkit.JSON{"role": "viewer"}},
-		{"PATCH /api/v1/users/{id}", "/api/v1/users/" + c.Actor.User, "LAST_ADMIN", 409, testkit.JSON{"disabled": true}},
+		{"PATCH /api/v1/users/{id}", "/api/v1/users/" + c.Actor.User, "LAST_ADMIN", 409,
+			testkit.JSON{"role": "viewer"}},
+		{"PATCH /api/v1/users/{id}", "/api/v1/users/" + c.Actor.User, "LAST_ADMIN", 409,
+			testkit.JSON{"disabled": true}},
 		{"DELETE /api/v1/users/{id}", "/api/v1/users/" + c.Actor.User, "LAST_ADMIN", 409, nil},
 		{"PATCH /api/v1/stock-levels/{id}", level, "STOCK_LEVEL_EXISTS", 409, testkit.JSON{"material_type": "PLA"}},
 	} {

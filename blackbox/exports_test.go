@@ -27,12 +27,15 @@ func TestExportFilters(t *testing.T) {
 		filters []string // each selects the first one
 	}{
 		"/api/v1/spools": {[3]j{spool("Red", "PLA"), spool("Blue", "ABS"), spool("Red", "PLA")},
-			[]string{"material_type=PLA,PETG", "color=red", "search=red", "number=1", "material_type=PLA&archived=any"}},
+			[]string{"material_type=PLA,PETG", "color=red", "search=red", "number=1",
+				"material_type=PLA&archived=any"}},
 		"/api/v1/products": {[3]j{{"name": "A", "sku": "A", "category": "x"}, {"name": "B"}, {"name": "A"}},
 			[]string{"sku=A", "category=X", "search=a"}},
-		"/api/v1/orders": {[3]j{{"customer": "Ada", "due_date": "2024-01-01"}, {"status": "done"}, {"customer": "Ada"}},
+		"/api/v1/orders": {[3]j{{"customer": "Ada", "due_date": "2024-01-01"}, {"status": "done"},
+			{"customer": "Ada"}},
 			[]string{"customer=ada", "status=received,cancelled", "due_to=2024-02-01", "search=ada"}},
-		"/api/v1/production-runs": {[3]j{{"printer_name": "X", "status": "failed", "started_at": "2024-01-01T00:00:00Z"}, {},
+		"/api/v1/production-runs": {[3]j{
+			{"printer_name": "X", "status": "failed", "started_at": "2024-01-01T00:00:00Z"}, {},
 			{"status": "completed"}},
 			[]string{"printer_name=x", "status=failed,paused", "status=failed", "started_to=2024-02-01", "search=x"}},
 	}
@@ -41,7 +44,8 @@ func TestExportFilters(t *testing.T) {
 			continue
 		}
 		path := strings.TrimSuffix(op.Path(), "/export")
-		list := w.operations[slices.IndexFunc(w.operations, func(o *operation) bool { return o.Pattern == "GET "+path })]
+		list := w.operations[slices.IndexFunc(w.operations,
+			func(o *operation) bool { return o.Pattern == "GET "+path })]
 		for _, name := range list.query {
 			paging := slices.Contains([]string{"skip", "limit", "sort_by", "sort_order", "after"}, name)
 			if slices.Contains(op.query, name) == paging {
@@ -64,7 +68,8 @@ func TestExportFilters(t *testing.T) {
 		} else {
 			c.Delete(t, removed).Want(204)
 		}
-		for _, filter := range append(pair.filters, "hidden=true", "", "created_from=2000-01-01", "created_from=2100-01-01") {
+		for _, filter := range append(pair.filters, "hidden=true", "", "created_from=2000-01-01",
+			"created_from=2100-01-01") {
 			want := []string{}
 			for _, item := range c.Get(t, path+"?sort_order=asc&"+filter).Want(200).List("items") {
 				want = append(want, item.(map[string]any)["id"].(string))
@@ -117,9 +122,11 @@ func testExportsOfAPI(t *testing.T, p program) {
 		}
 	}
 	for _, more := range []string{"", `,"archived":true`} {
-		post("/api/v1/spools", `{"material_type":"PLA","color":"Red","diameter_mm":1.75,"net_weight_grams":1000`+more+`}`)
+		post("/api/v1/spools", `{"material_type":"PLA","color":"Red","diameter_mm":1.75,"net_weight_grams":1000`+
+			more+`}`)
 	}
-	post("/api/v1/products", `{"name":"A","sku":"A","materials":[{"material_type":"PLA","color":"Red","weight_grams":1}]}`)
+	post("/api/v1/products", `{"name":"A","sku":"A",
+		"materials":[{"material_type":"PLA","color":"Red","weight_grams":1}]}`)
 	post("/api/v1/orders", `{"customer":"Ada, \"B\"","items":[{"sku":"A"}]}`)
 	post("/api/v1/production-runs", `{"printer_name":"MK4","notes":"two\nlines"}`)
 	for resources, path := range map[string]string{"spools": "spools", "products": "products", "orders": "orders",
@@ -135,7 +142,8 @@ func testExportsOfAPI(t *testing.T, p program) {
 			answer.Body.Close()
 			check(t, err)
 			if string(got) != want || strings.Count(want, "\n") < rows {
-				t.Errorf("%s as %s: the API returns %d %s\nthe command %s", resources, format, answer.StatusCode, got, want)
+				t.Errorf("%s as %s: the API returns %d %s\nthe command %s", resources, format, answer.StatusCode, got,
+					want)
 			}
 		}
 	}

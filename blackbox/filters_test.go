@@ -37,10 +37,12 @@ func TestFilters(t *testing.T) {
 	create("p1", "products", j{"name": "p1", "sku": "Box-1"})
 	create("p2", "products", j{"name": "p2", "sku": "BOX-12", "components": []j{{"component_product_id": ids["p1"]}}})
 	create("p3", "products", j{"name": "p3"})
-	create("o1", "orders", j{"notes": "o1", "source": "Shop", "reference": "A1", "customer": "Ada", "due_date": "2026-03-01",
-		"items": []j{{"product_id": ids["p1"], "quantity": 1}, {"product_id": ids["p2"], "quantity": 1}}})
-	create("o2", "orders", j{"notes": "o2", "source": "shop", "reference": "a1", "customer": "ada", "due_date": "2026-03-02",
-		"items": []j{{"product_id": ids["p1"], "quantity": 1}}})
+	create("o1", "orders", j{"notes": "o1", "source": "Shop", "reference": "A1", "customer": "Ada",
+		"due_date": "2026-03-01",
+		"items":    []j{{"product_id": ids["p1"], "quantity": 1}, {"product_id": ids["p2"], "quantity": 1}}})
+	create("o2", "orders", j{"notes": "o2", "source": "shop", "reference": "a1", "customer": "ada",
+		"due_date": "2026-03-02",
+		"items":    []j{{"product_id": ids["p1"], "quantity": 1}}})
 	create("o3", "orders", j{"notes": "o3", "customer": "Ada L."})
 	c.Patch(t, "/api/v1/orders/"+ids["o3"], j{"status": "cancelled"}).Want(200)
 	item := c.Get(t, "/api/v1/orders/"+ids["o1"]).Want(200).Text("items.0.id")
@@ -58,17 +60,20 @@ func TestFilters(t *testing.T) {
 	create("k1", "api-keys", j{"name": "k1", "role": "viewer"})
 	create("k2", "api-keys", j{"name": "k2", "role": "printer"})
 	c.Delete(t, "/api/v1/api-keys/"+ids["k1"]).Want(204)
-	create("w1", "webhooks", j{"description": "w1", "url": "https://example.com/", "events": []string{"order.received"}})
+	create("w1", "webhooks", j{"description": "w1", "url": "https://example.com/",
+		"events": []string{"order.received"}})
 	create("l1", "stock-levels", j{"material_type": "PLA", "minimum_grams": 1})
 	create("l2", "stock-levels", j{"material_type": "TPU", "minimum_grams": 1})
 
 	for _, list := range []struct{ path, name, queries string }{
 		{"spools", "notes", `
-			?archived=any: s3 s2 s1; location=SHELF%20%C3%84: s2 s1; supplier=acme: s1; lot_number=l-1: s1; supplier=acm:
+			?archived=any: s3 s2 s1; location=SHELF%20%C3%84: s2 s1
+			supplier=acme: s1; lot_number=l-1: s1; supplier=acm:
 			material_type=PETG,PLA: s2 s1; material_type=PLA,PLA: s1; material_type=ABS,PLA,PETG&archived=any: s3 s2 s1
 			material_type=ABS,PLA,PETG&archived=any&sort_order=asc: s1 s2 s3; material_type=ABS,PLA&archived=true: s3
 			material_type=PETG,PLA&skip=1: s1; material_type=PETG,PLA&sort_by=number: s2 s1; archived=any&skip=2: s1
-			remaining_below=100: s2; remaining_below=100.1: s2 s1; remaining_below=1001&sort_by=number&sort_order=asc: s1 s2
+			remaining_below=100: s2; remaining_below=100.1: s2 s1
+			remaining_below=1001&sort_by=number&sort_order=asc: s1 s2
 			created_from=2000-01-01: s2 s1; created_to=2000-01-01T00:00:00%2B01:00: ; created_from=2100-01-01:`},
 		{"products", "name", `sku=box-1: p1; sku=BOX: ; search=ox-1: p2 p1; component_product_id=p1: p2
 			component_product_id=p3: ; created_from=2000-01-01&created_to=2100-01-01: p3 p2 p1`},
@@ -76,16 +81,23 @@ func TestFilters(t *testing.T) {
 			status=received,cancelled: Ada%20L. ada; status=in_production,cancelled: Ada%20L. Ada
 			product_id=p1: ada Ada; product_id=p2: Ada; product_id=p3: ; product_id=p1&customer=ada&skip=1: Ada
 			due_from=2026-03-01: ada Ada; due_from=2026-03-02: ada; due_to=2026-03-02: Ada
-			due_from=2026-03-01&sort_by=due_date&sort_order=asc: Ada ada; due_to=2027-01-01&sort_by=due_date: ada Ada`},
+			due_from=2026-03-01&sort_by=due_date&sort_order=asc: Ada ada
+			due_to=2027-01-01&sort_by=due_date: ada Ada`},
 		{"production-runs", "status", `status=pending,paused: pending paused; order_id=o1: in_progress; order_id=o2:
 			product_id=p1: paused in_progress; spool_id=s1: paused in_progress; spool_id=s2: in_progress
-			spool_id=s1&order_id=o1: in_progress; spool_id=s1&status=paused: paused; product_id=p1&sort_order=asc: in_progress paused
-			started_from=2026-03-02: paused; started_to=2026-03-02: in_progress; started_from=2026-03-01: paused in_progress
-			started_from=2026-03-01&sort_by=started_at&sort_order=asc: in_progress paused; completed_to=2026-03-03: paused
+			spool_id=s1&order_id=o1: in_progress; spool_id=s1&status=paused: paused
+			product_id=p1&sort_order=asc: in_progress paused
+			started_from=2026-03-02: paused; started_to=2026-03-02: in_progress
+			started_from=2026-03-01: paused in_progress
+			started_from=2026-03-01&sort_by=started_at&sort_order=asc: in_progress paused
+			completed_to=2026-03-03: paused
 			completed_from=2026-03-02T12:00:00Z: paused; completed_from=2026-03-02T12:00:01Z: `},
-		{"spools/s1/usage", "kind", `kind=deducted: deducted; kind=edited,created: edited created; created_to=2000-01-01:`},
-		{"api-keys", "name", `role=viewer,operator: k1; role=viewer,printer: k2 k1; revoked=true: k1; revoked=false: k2; name=K1: k1`},
-		{"webhooks", "description", `event=order.received: w1; event=production_run.failed: ; disabled=false: w1; disabled=true:`},
+		{"spools/s1/usage", "kind", `
+			kind=deducted: deducted; kind=edited,created: edited created; created_to=2000-01-01:`},
+		{"api-keys", "name", `
+			role=viewer,operator: k1; role=viewer,printer: k2 k1; revoked=true: k1; revoked=false: k2; name=K1: k1`},
+		{"webhooks", "description", `
+			event=order.received: w1; event=production_run.failed: ; disabled=false: w1; disabled=true:`},
 		{"stock-levels", "material_type", `material_type=TPU,PLA: TPU PLA; material_type=ABS,TPU: TPU; low=true: TPU`},
 		{"users", "role", `role=viewer,operator: ; role=admin: admin; disabled=true: ; email=nobody: `},
 	} {

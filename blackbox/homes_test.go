@@ -207,8 +207,8 @@ func TestHomeDown(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 		// A new tenant gets the database that is within reach, but only if its name is certainly new.
-		if _, err := a.Add(t.Context(), accounts.NewUser{Tenant: "new " + name, NewTenant: true, Email: name + "@farm.example",
-			Name: "x", Role: "admin", Password: testkit.Password}); err == nil {
+		if _, err := a.Add(t.Context(), accounts.NewUser{Tenant: "new " + name, NewTenant: true,
+			Email: name + "@farm.example", Name: "x", Role: "admin", Password: testkit.Password}); err == nil {
 			t.Errorf("%s: a tenant was created although a tenant out of reach may have its name", name)
 		}
 		api.Anonymous().Post(t, "/api/v1/auth/login", testkit.JSON{"email": nearUser.Email, "password": testkit.Password}).
@@ -231,8 +231,8 @@ func TestHomesAccounts(t *testing.T) {
 	h, api := homesAPI(t, db.Config{MaxConns: 8})
 	a := accounts.Accounts{DB: api.DB, Hasher: auth.NewHasher(1000)}
 	add := func(tenant, email string) error {
-		_, err := a.Add(t.Context(), accounts.NewUser{Tenant: tenant, NewTenant: true, Email: email, Name: "x", Role: "admin",
-			Password: testkit.Password})
+		_, err := a.Add(t.Context(), accounts.NewUser{Tenant: tenant, NewTenant: true, Email: email, Name: "x",
+			Role: "admin", Password: testkit.Password})
 		return err
 	}
 	for i := range 4 {

@@ -331,7 +331,8 @@ func (r *keyTest) testAuthorization(t *testing.T, limited *testAPI) {
 	check(t, accounts.SetDisabled(t.Context(), r.c.Email, true))
 	wantError(r.c, 401, "INVALID_TOKEN")
 	check(t, accounts.SetDisabled(t.Context(), r.c.Email, false))
-	_, err := r.conn.Exec(t.Context(), `update users set updated_at = created_at where id = $1`, r.c.Actor.User) // as before
+	// as before
+	_, err := r.conn.Exec(t.Context(), `update users set updated_at = created_at where id = $1`, r.c.Actor.User)
 	check(t, err)
 	wantError(withKey(api.Anonymous(), "key"), 401, "INVALID_TOKEN")
 

@@ -138,9 +138,10 @@ func testImportExport(t *testing.T, p program) {
 			t.Errorf("import spools %s prints %q", mode, out)
 		}
 	}
-	_, stderr, code = p.run(t, "number,notes\n999,x\n", env, "import", "spools", "-", "--tenant", "north", "--mode", "update")
-	if want = "line 2: number is not the number of this spool\nspoolwright: nothing was imported: the file is invalid\n"; code != 1 ||
-		stderr != want {
+	_, stderr, code = p.run(t, "number,notes\n999,x\n", env, "import", "spools", "-", "--tenant", "north", "--mode",
+		"update")
+	want = "line 2: number is not the number of this spool\nspoolwright: nothing was imported: the file is invalid\n"
+	if code != 1 || stderr != want {
 		t.Errorf("status %d: %q, want %q", code, stderr, want)
 	}
 	columns := exportedColumns(t, exported)

@@ -318,7 +318,8 @@ func testUnsafeDataDir(t *testing.T, p program) {
 // testStopDuringStart stops the service while initdb runs. It must exit with status 0 and leave no process.
 func testStopDuringStart(t *testing.T, p program) {
 	dir := tempDir(t)
-	env := []string{"DATA_DIR=" + filepath.Join(dir, "data"), "PATH=" + testkit.TruePostgres() + ":" + os.Getenv("PATH")}
+	env := []string{"DATA_DIR=" + filepath.Join(dir, "data"),
+		"PATH=" + testkit.TruePostgres() + ":" + os.Getenv("PATH")}
 	c := p.launch(t, func(*exec.Cmd) {}, env)
 	eventually(t, "initdb runs", func() bool {
 		_, err := os.Stat(filepath.Join(dir, "data", "postgres.new", "data", "PG_VERSION"))

@@ -541,7 +541,8 @@ func TestCursors(t *testing.T) {
 			}
 			own.admin.Get(t, path+"?after="+last+"&skip=1"+order).Fields("after")
 			own.admin.Get(t, path+"?limit=0&after="+last[1:]+order).Fields("after", "limit")
-			own.admin.Get(t, path+"?skip=0&limit=1&after="+last+order).Want(200).Shows(map[string]string{"items.0.id": want[1]})
+			own.admin.Get(t, path+"?skip=0&limit=1&after="+last+order).Want(200).
+				Shows(map[string]string{"items.0.id": want[1]})
 		}
 		for _, by := range server.SchemaOfType(op.Endpoint.Out.Item).Sortable() {
 			if indexed := by == "created_at" || by == "id" || by == "number"; !indexed {

@@ -178,7 +178,8 @@ func testTypeScriptPackage(t *testing.T, f *sdkFarm) {
 	if !strings.Contains(page(t, "sdk/typescript/README.md"), install) {
 		t.Errorf("the README does not contain %s", install)
 	}
-	environment := append(npm, "SDK="+source, "npm_config_offline=true", "npm_config_audit=false", "npm_config_fund=false")
+	environment := append(npm, "SDK="+source, "npm_config_offline=true", "npm_config_audit=false",
+		"npm_config_fund=false")
 	runScripts(t, dir, environment, "sh", "-c", install)
 	script := f.examples(t, "sdk/typescript/README.md", "ts") +
 		"\nconst forged = await receive(new Request(\"http://x\", { method: \"POST\", body: \"{}\" }));\n" +

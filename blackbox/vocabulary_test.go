@@ -106,7 +106,8 @@ func TestNamingRules(t *testing.T) {
 		}
 		parts := strings.Split(rest, "/")
 		last := parts[len(parts)-1]
-		nested := strings.Count(r.Path(), "{") > 1 || r.Method() == "POST" && len(parts) == 3 && strings.HasSuffix(last, "s")
+		nested := strings.Count(r.Path(), "{") > 1 || r.Method() == "POST" && len(parts) == 3 &&
+			strings.HasSuffix(last, "s")
 		verbs := map[string][]string{
 			"GET": {"get", "list", "export", "report"}, "PATCH": {"update"}, "DELETE": {"delete", "revoke"},
 		}[r.Method()]

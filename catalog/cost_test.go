@@ -133,7 +133,8 @@ func TestComponentErrors(t *testing.T) {
 		{[2]int{1, 2}, 0, "COMPONENT_CYCLE"}, {[2]int{2, 4}, 1, "COMPONENT_CYCLE"},
 		{[2]int{2, 4}, 2, "COMPONENT_CYCLE"}, {[2]int{1, 2}, 3, "DUPLICATE_COMPONENT"},
 	} {
-		c.Patch(t, edges[r.edge], j{"component_product_id": idOf(p[r.to]), "quantity": 7}).WantError(componentStatus[r.code], r.code)
+		c.Patch(t, edges[r.edge], j{"component_product_id": idOf(p[r.to]), "quantity": 7}).
+			WantError(componentStatus[r.code], r.code)
 		c.Get(t, p[r.edge[0]]).
 			Shows(map[string]string{"components.0.quantity": "1",
 				"components.0.component_product_id": idOf(p[r.edge[1]])})

@@ -56,7 +56,8 @@ end $$;
 -- Returns the filament and the time to print pieces of products with their components, each null if it is unknown: the
 -- grams if no product has a required material, and the minutes if a product has no estimated print time, unless it has
 -- components and no materials, and is only put together.
-create or replace function estimate_products(ids uuid[], pieces numeric[]) returns table (grams numeric, minutes numeric)
+create or replace function estimate_products(ids uuid[], pieces numeric[])
+	returns table (grams numeric, minutes numeric)
 language plpgsql stable as $$
 begin
 	return query

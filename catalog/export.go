@@ -13,7 +13,8 @@ import (
 var Commands = []cli.Command{Export.Command("products")}
 
 // Export writes all products with their bills of materials.
-var Export = transfer.Export[Product](50, transfer.ListPage(ProductFilter.list, selectProducts+` where p.id = page.id`))
+var Export = transfer.Export[Product](50,
+	transfer.ListPage(ProductFilter.list, selectProducts+` where p.id = page.id`))
 
 // ExportQuery are the parameters of the export.
 type ExportQuery struct {

@@ -99,7 +99,8 @@ func TestExportOfLongProducts(t *testing.T) {
 	for format, lines := range map[server.ExportFormat]int{"csv": 1 + 9*500, "jsonl": 9} {
 		var s sizes
 		before := trips.Load()
-		if err := catalog.Export(db.As(t.Context(), db.Actor{Tenant: c.Actor.Tenant}), api.DB, &s, format, catalog.ProductFilter{}); err != nil {
+		if err := catalog.Export(db.As(t.Context(), db.Actor{Tenant: c.Actor.Tenant}), api.DB, &s, format,
+			catalog.ProductFilter{}); err != nil {
 			t.Fatal(err)
 		}
 		if pages := trips.Load() - before; s.lines != lines || pages != 3 {

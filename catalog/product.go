@@ -280,7 +280,8 @@ func (h handlers) delete(ctx context.Context, r *server.Request[struct{}]) (serv
 			) as parent
 			from products p where p.id = $1 and p.hidden_at is null
 		), hidden as (
-			update products p set hidden_at = now(), updated_at = now() from product where p.id = product.id and product.parent is null
+			update products p set hidden_at = now(), updated_at = now() from product where p.id = product.id
+				and product.parent is null
 		)
 		select parent from product`, r.ID("id")).Into(&parent)
 	if err := server.Found(product, h.db.Write(ctx, lockCatalog(), product)); err != nil {
@@ -310,7 +311,8 @@ func (h handlers) restore(ctx context.Context, r *server.Request[struct{}]) (ser
 				where o.sku = p.sku and o.sku <> '' and o.id <> p.id and o.hidden_at is null limit 1
 			) as sku, (
 				select s.name from product_components c
-				cross join lateral (select s.name, s.hidden_at from products s where s.id = c.component_product_id offset 0) s
+				cross join lateral (select s.name, s.hidden_at from products s
+					where s.id = c.component_product_id offset 0) s
 				where c.product_id = p.id and s.hidden_at is not null limit 1
 			) as part
 			from products p where p.id = $1 and p.hidden_at is not null

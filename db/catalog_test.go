@@ -494,7 +494,8 @@ func someRow(t *testing.T, super *pgx.Conn, table, tenant string) tableRow {
 			row[c.Name] = `'` + tenant + `'`
 			continue
 		}
-		required := c.Required || table == "spools" && c.Name == "number"                   // whose default needs a tenant
+		// The default of spools.number needs a tenant.
+		required := c.Required || table == "spools" && c.Name == "number"
 		if c.Computed || !required || table == "webhook_deliveries" && c.Name == "status" { // which has a default
 			continue
 		}

@@ -81,16 +81,18 @@ func Command(newServer func(cli.Config, *db.DB) (*server.Server, error),
 			}
 			defer l.Close()
 			return cli.WithDatabase(ctx, c, local.Start, func(d *db.DB) error {
-				user := accounts.NewUser{Tenant: "demo farm", NewTenant: true, Email: "demo@farm.example", Name: "Demo", Role: "admin",
-					Password: "demo-password"}
-				if _, err := (accounts.Accounts{DB: d, Hasher: auth.NewHasher(auth.Rounds)}).Add(ctx, user); err != nil {
+				user := accounts.NewUser{Tenant: "demo farm", NewTenant: true, Email: "demo@farm.example",
+					Name: "Demo", Role: "admin", Password: "demo-password"}
+				a := accounts.Accounts{DB: d, Hasher: auth.NewHasher(auth.Rounds)}
+				if _, err := a.Add(ctx, user); err != nil {
 					return err
 				}
 				if err := load(ctx, c, d, user, newServer); err != nil {
 					return fmt.Errorf("sample data: %w", err)
 				}
 				return serve(ctx, c, d, l, func(base string) error {
-					return accounts.Announce(call.Out, "A demo farm; everything is gone when it stops (Ctrl-C).", base, user)
+					return accounts.Announce(call.Out, "A demo farm; everything is gone when it stops (Ctrl-C).", base,
+						user)
 				})
 			})
 		}),

@@ -75,7 +75,8 @@ func (h handlers) updateMany(ctx context.Context, r *server.Request[SpoolChanges
 		}
 		return weightChange{
 			spools: `update spools set ` + set + `, updated_at = now(), edited_at = now()
-				from (select id as old_id, remaining_weight_grams as before from spools where id = any ($1::uuid[])) old
+				from (select id as old_id, remaining_weight_grams as before from spools
+					where id = any ($1::uuid[])) old
 				where id = old_id and id = any ($1::uuid[]) and not (` + server.Unchanged(set) + `)`,
 			before: "before", kind: "edited",
 		}.statement(`select count(*) from spool`, args...)

@@ -13,7 +13,8 @@ import (
 
 // counts are the fields of the answer of a bulk operation.
 func counts(matched, changed int, dryRun bool) map[string]string {
-	return map[string]string{"matched": fmt.Sprint(matched), "changed": fmt.Sprint(changed), "dry_run": fmt.Sprint(dryRun)}
+	return map[string]string{"matched": fmt.Sprint(matched), "changed": fmt.Sprint(changed),
+		"dry_run": fmt.Sprint(dryRun)}
 }
 
 // insertSpools inserts n equal spools of 1,000 g with the ledger entries, and returns their ids in the order of their
@@ -66,13 +67,15 @@ func TestBulkUpdate(t *testing.T) {
 		t.Error("a spool that was not changed has another ETag")
 	}
 	c.Get(t, spools+"/"+ids[2]+"/usage").Shows(map[string]string{"total": "1"})
-	c.Patch(t, spools, j{"filter": j{"number": 3}, "changes": j{"archived": true}}).Want(200).Shows(counts(1, 1, false))
+	c.Patch(t, spools, j{"filter": j{"number": 3}, "changes": j{"archived": true}}).Want(200).
+		Shows(counts(1, 1, false))
 	c.Get(t, spools+"?limit=1").Shows(map[string]string{"total": "3"})
 	c.Patch(t, spools, j{"filter": j{"search": "BLACK", "in_stock": true}, "changes": j{}}).Want(200).
 		Shows(counts(3, 0, false))
 	c.Patch(t, spools, j{"filter": j{"search": "black", "archived": true}, "changes": j{"notes": "x"}}).Want(200).
 		Shows(counts(1, 1, false))
-	c.Patch(t, spools, j{"filter": j{"color": "none"}, "changes": j{"notes": "x"}}).Want(200).Shows(counts(0, 0, false))
+	c.Patch(t, spools, j{"filter": j{"color": "none"}, "changes": j{"notes": "x"}}).Want(200).
+		Shows(counts(0, 0, false))
 	other.Get(t, spools+"/"+theirs).Shows(map[string]string{"location": "null"})
 }
 
@@ -104,7 +107,8 @@ func TestBulkErrors(t *testing.T) {
 	before := c.Get(t, spools).Want(200).Body
 	changes := j{"location": "B"}
 	for _, unknown := range []string{db.NewID(), theirs[0], ids[2]} {
-		c.Patch(t, spools, j{"ids": []string{ids[0], unknown}, "changes": changes}).WantError(400, "UNKNOWN_REFERENCE").
+		c.Patch(t, spools, j{"ids": []string{ids[0], unknown}, "changes": changes}).
+			WantError(400, "UNKNOWN_REFERENCE").
 			Shows(map[string]string{"errors.0.field": "ids[1]"})
 		c.Do(t, "DELETE", spools, j{"ids": []string{ids[0], unknown}}).WantError(400, "UNKNOWN_REFERENCE").
 			Shows(map[string]string{"errors.0.field": "ids[1]"})
@@ -128,7 +132,8 @@ func TestBulkErrors(t *testing.T) {
 		{"changes.color", j{"ids": ids[:1], "changes": j{"color": nil}}},
 		{"changes.number_", j{"ids": ids[:1], "changes": j{"number_": 1}}},
 		{"changes.remaining_weight_grams", j{"ids": ids[:1], "changes": j{"remaining_weight_grams": -1}}},
-		{"changes.purchase_price", j{"ids": ids[:1], "changes": j{"purchase_price": 1000000, "net_weight_grams": 0.000001}}},
+		{"changes.purchase_price", j{"ids": ids[:1],
+			"changes": j{"purchase_price": 1000000, "net_weight_grams": 0.000001}}},
 		{"filter", j{"filter": j{}, "changes": changes}},
 		{"filter", j{"filter": 1, "changes": changes}},
 		{"filter.limit", j{"filter": j{"limit": 1}, "changes": changes}},
@@ -151,7 +156,8 @@ func TestBulkErrors(t *testing.T) {
 	// Only PostgreSQL knows the net weight; a dry run fails as well.
 	small := c.Post(t, spools, spool(j{"net_weight_grams": 0.000001, "archived": true})).Want(201).ID()
 	for _, dryRun := range []bool{true, false} {
-		c.Patch(t, spools, j{"ids": []string{ids[0], small}, "changes": j{"purchase_price": 1000000}, "dry_run": dryRun}).
+		c.Patch(t, spools, j{"ids": []string{ids[0], small}, "changes": j{"purchase_price": 1000000},
+			"dry_run": dryRun}).
 			Fields("changes.purchase_price")
 	}
 	c.With("If-Match", "*").Patch(t, spools, j{"ids": ids[:1], "changes": changes}).Fields("If-Match")
@@ -197,7 +203,8 @@ func TestBulkRaces(t *testing.T) {
 				case 1:
 					c.Patch(t, spools, j{"ids": backwards, "changes": j{"remaining_weight_grams": 700 + i}}).Want(200)
 				case 2:
-					c.Patch(t, spools, j{"filter": j{"color": "Black"}, "changes": j{"location": fmt.Sprint(n, i)}}).Want(200)
+					c.Patch(t, spools, j{"filter": j{"color": "Black"}, "changes": j{"location": fmt.Sprint(n, i)}}).
+						Want(200)
 				case 3:
 					for _, id := range backwards {
 						c.Post(t, spools+"/"+id+"/deduct", j{"weight_grams": 1}).Want(200)

@@ -19,15 +19,15 @@ import (
 // Commands are the commands for spools.
 var Commands = []cli.Command{
 	{
-		Name: "import spools", Args: "FILE.csv [--tenant NAME] [--mode create|update|upsert] [--dry-run]", Needs: cli.Farm,
+		Name: "import spools", Args: "FILE.csv [--tenant NAME] [--mode create|update|upsert] [--dry-run]",
+		Needs: cli.Farm,
 		Help: "create or change spools from a CSV file: all rows, or none\n\n" +
 			"The first line names the columns. The names are the fields of a spool in the API; material_type, color,\n" +
 			"diameter_mm and net_weight_grams are required. The rules for a row are those of the API. Columns may be\n" +
 			"separated by commas, semicolons or tabs, numbers may have a decimal comma. If any row is invalid, nothing is\n" +
 			"imported. FILE may be - for standard input.\n\n" +
-			"With --mode update, each row changes the spool that its id or number names: the columns of the file, " +
-			"and no\n" +
-			"others. A row that names no spool is skipped, and with --mode upsert it is a new spool.",
+			"With --mode update, each row changes the spool that its id or number names: the columns of the file,\n" +
+			"and no others. A row that names no spool is skipped, and with --mode upsert it is a new spool.",
 		Setup: func(flags *flag.FlagSet) cli.Run {
 			mode := transfer.Create
 			flags.Func("mode", "create, update or upsert (default create)", func(v string) error {
@@ -143,8 +143,8 @@ func importMode(ctx context.Context, c *cli.Call, mode transfer.Mode, dryRun boo
 	if err != nil {
 		return fmt.Errorf("nothing was imported: %w", err)
 	}
-	fmt.Fprintf(c.Out, "spools created: %d; updated: %d; unchanged: %d; skipped rows: %d\n", result.Created, result.Updated,
-		result.Unchanged, result.Skipped)
+	fmt.Fprintf(c.Out, "spools created: %d; updated: %d; unchanged: %d; skipped rows: %d\n",
+		result.Created, result.Updated, result.Unchanged, result.Skipped)
 	if dryRun {
 		fmt.Fprintln(c.Out, "This was a dry run: nothing was changed.")
 	}

@@ -10,8 +10,9 @@ import (
 // Events are the events of spools, for the OpenAPI document.
 var Events = webhooks.Declare(server.Event{
 	Type: "spool.empty", Tag: tag, Summary: "A spool became empty",
-	Description: "Sent when the remaining weight of a spool becomes 0: by a deduction, a run, a printer, a scale or an edit.",
-	Data:        reflect.TypeFor[SpoolEmpty](),
+	Description: "Sent when the remaining weight of a spool becomes 0: by a deduction, a run, a printer, a scale " +
+		"or an edit.",
+	Data: reflect.TypeFor[SpoolEmpty](),
 })
 
 // SpoolEmpty is the data of a spool.empty.

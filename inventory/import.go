@@ -282,6 +282,7 @@ func (b rowBatch) insert(ctx context.Context, d *db.DB, rows, number int) (creat
 			where r.external_key is null or r.external_key not in (
 				select s.external_key from spools s where s.tenant_id = $4::uuid and s.external_key = any ($5::text[]))
 			on conflict (tenant_id, external_key) where external_key is not null do nothing`).
-		statement(`select count(*) from spool`, rows, string(text), number, db.ActorOf(ctx).Tenant, keys).Into(&created))
+		statement(`select count(*) from spool`, rows, string(text), number, db.ActorOf(ctx).Tenant, keys).
+		Into(&created))
 	return created, err
 }

@@ -51,19 +51,21 @@ const maxImportRows = 10_000
 
 var importDoc = &server.Doc{
 	ID: "importSpools", Tag: tag, Summary: "Import spools from CSV",
-	Description: fmt.Sprintf("Creates or changes all spools of a CSV file, or none. The first line names the columns, which "+
-		"are fields of a spool; columns of other read-only fields than `id` and `number` are ignored. Columns may be "+
-		"separated by commas, semicolons or tabs, numbers may have a decimal comma, and the names of columns and the "+
-		"material types may have any case.\n\n"+
+	Description: fmt.Sprintf("Creates or changes all spools of a CSV file, or none. The first line names the "+
+		"columns, which are fields of a spool; columns of other read-only fields than `id` and `number` are ignored. "+
+		"Columns may be separated by commas, semicolons or tabs, numbers may have a decimal comma, and the names of "+
+		"columns and the material types may have any case.\n\n"+
 		"With the `mode` `create`, each row is a new spool and must satisfy the rules of `POST /api/v1/spools`; "+
-		"`material_type`, `color`, `diameter_mm` and `net_weight_grams` are required, and `id` and `number` are ignored. "+
-		"With `update`, a row changes the spool that its `id` or `number` names as a `PATCH` does: only the columns of the "+
-		"file change, and an empty cell is null. A row that names no spool is skipped. With `upsert`, such a row is a new "+
-		"spool. A row that already has the values of its spool changes nothing. A changed `remaining_weight_grams` is an "+
-		"entry of the usage ledger; leave the column out to change other fields while the spools are in use.\n\n"+
-		"With `dry_run`, the request is checked and answered as without it, but nothing changes; new spools then have no "+
-		"`id` and no `number`.\n\nThe `errors` of a `422` name the first %d invalid rows by their lines, such as `line 3`. "+
-		"A request can have 1 MiB and %d rows.", maxListed, maxImportRows),
+		"`material_type`, `color`, `diameter_mm` and `net_weight_grams` are required, and `id` and `number` are "+
+		"ignored. With `update`, a row changes the spool that its `id` or `number` names as a `PATCH` does: only the "+
+		"columns of the file change, and an empty cell is null. A row that names no spool is skipped. With `upsert`, "+
+		"such a row is a new spool. A row that already has the values of its spool changes nothing. A changed "+
+		"`remaining_weight_grams` is an entry of the usage ledger; leave the column out to change other fields while "+
+		"the spools are in use.\n\n"+
+		"With `dry_run`, the request is checked and answered as without it, but nothing changes; new spools then "+
+		"have no `id` and no `number`.\n\n"+
+		"The `errors` of a `422` name the first %d invalid rows by their lines, such as `line 3`. A request can have "+
+		"1 MiB and %d rows.", maxListed, maxImportRows),
 }
 
 const importExample = "material_type,brand,color,diameter_mm,net_weight_grams,purchase_price\n" +
@@ -162,7 +164,9 @@ func describe(problems []server.FieldError) string {
 // prepareImport reads the rows and reserves the numbers of new spools. It does so before the transaction of the
 // import, because creates wait for the transaction of a reservation. A response that is repeated for an
 // Idempotency-Key leaves its numbers unused.
-func (h handlers) prepareImport(ctx context.Context, r *server.Request[ImportQuery], body []byte) (importedFile, error) {
+func (h handlers) prepareImport(
+	ctx context.Context, r *server.Request[ImportQuery], body []byte,
+) (importedFile, error) {
 	f, err := readImport(bytes.NewReader(body), r.In.Mode.Or(transfer.Create), maxImportRows)
 	if err == nil {
 		err = f.reserve(ctx, h.db, r.In.DryRun.Or(false))
@@ -302,7 +306,8 @@ func (f importedFile) lock(ctx context.Context, d *db.DB, report []ImportedRow) 
 		case number != "" && known[number] != n || n == 0:
 			invalid.add(row.Line, server.FieldError{Field: "number", Message: "is not the number of this spool"})
 		case first[n] > 0:
-			invalid.add(row.Line, server.FieldError{Field: "row", Message: fmt.Sprintf("names the spool of line %d", first[n])})
+			invalid.add(row.Line, server.FieldError{Field: "row",
+				Message: fmt.Sprintf("names the spool of line %d", first[n])})
 		default:
 			first[n] = row.Line
 			s := &spools[n-1]
@@ -317,7 +322,9 @@ func (f importedFile) lock(ctx context.Context, d *db.DB, report []ImportedRow) 
 
 // update changes locked spools and returns the ids of those that had other values. An empty cell does not change an
 // empty text, because a spreadsheet does not tell it from null.
-func (f importedFile) update(ctx context.Context, d *db.DB, rows []map[string]any, dryRun bool) (ids []string, err error) {
+func (f importedFile) update(
+	ctx context.Context, d *db.DB, rows []map[string]any, dryRun bool,
+) (ids []string, err error) {
 	if len(f.fields) == 0 {
 		return nil, nil
 	}
@@ -350,7 +357,8 @@ func (f importedFile) update(ctx context.Context, d *db.DB, rows []map[string]an
 			and row(` + strings.Join(old, ", ") + `) is distinct from row(` + strings.Join(now, ", ") + `)`
 	const result = `select coalesce(array_agg(id::text), '{}') from `
 	changed := weightChange{
-		spools: `update spools set ` + strings.Join(set, ", ") + `, updated_at = now(), edited_at = now() from ` + from + where,
+		spools: `update spools set ` + strings.Join(set, ", ") + `, updated_at = now(), edited_at = now() from ` +
+			from + where,
 		before: "before", kind: "edited",
 	}.statement(result+`spool`, string(text), all)
 	if dryRun {

@@ -29,7 +29,8 @@ func TestImportAndExportThroughAPI(t *testing.T) {
 	}
 	file.WriteString(";;;;\r\n")
 	postCSV(t, c, file.String()).Want(200).Shows(map[string]string{
-		"created": "1003", "updated": "0", "rows.1002.row": "1004", "rows.1002.number": "1003", "rows.1002.action": "created",
+		"created": "1003", "updated": "0", "rows.1002.row": "1004", "rows.1002.number": "1003",
+		"rows.1002.action": "created",
 	})
 	list := c.Get(t, "/api/v1/spools?limit=1").Want(200).Shows(map[string]string{
 		"total": "1003", "items.0.color": "Farbe 1002", "items.0.material_type": "PETG", "items.0.net_weight_grams": "1000.5",

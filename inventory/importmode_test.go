@@ -32,7 +32,8 @@ func TestImportUpdates(t *testing.T) {
 	t.Parallel()
 	api := testkit.New(t, testkit.Options{}, inventory.Routes)
 	c, other := api.Operator(t), api.Operator(t)
-	one := c.Post(t, spools, spool(j{"brand": "", "notes": "old", "net_weight_grams": 1000.5, "purchase_date": "2024-01-10"})).
+	one := c.Post(t, spools, spool(j{"brand": "", "notes": "old", "net_weight_grams": 1000.5,
+		"purchase_date": "2024-01-10"})).
 		Want(201)
 	two := c.Post(t, spools, spool(j{"color": "Red", "archived": true})).Want(201)
 	path := spools + "/" + one.ID()
@@ -40,7 +41,8 @@ func TestImportUpdates(t *testing.T) {
 	for _, file := range []string{export(t, c, "csv"), semicolons(export(t, c, "csv"))} {
 		for _, query := range []string{"mode=update", "mode=upsert", "mode=update&dry_run=true"} {
 			postMode(t, c, query, file).Want(200).Shows(imported(0, 0, 2, 0)).
-				Shows(map[string]string{"rows.1.row": "3", "rows.1.id": two.ID(), "rows.1.number": "2", "rows.1.action": "unchanged"})
+				Shows(map[string]string{"rows.1.row": "3", "rows.1.id": two.ID(), "rows.1.number": "2",
+					"rows.1.action": "unchanged"})
 		}
 	}
 	if now := c.Get(t, path).Header.Get("ETag"); now != tag {
@@ -55,7 +57,8 @@ func TestImportUpdates(t *testing.T) {
 	}
 	postMode(t, c, "mode=update", edited).Want(200).Shows(imported(0, 1, 1, 0))
 	c.Get(t, path).Shows(map[string]string{"notes": "new", "brand": "", "remaining_weight_grams": "900.25"})
-	c.Get(t, path+"/usage").Shows(map[string]string{"total": "2", "items.0.kind": "edited", "items.0.change_grams": "-100.25"})
+	c.Get(t, path+"/usage").Shows(map[string]string{"total": "2", "items.0.kind": "edited",
+		"items.0.change_grams": "-100.25"})
 	postMode(t, c, "mode=update", "number,notes\n1,\n").Want(200).Shows(imported(0, 1, 0, 0))
 	c.Get(t, path).Shows(map[string]string{"notes": "null", "remaining_weight_grams": "900.25"})
 
@@ -66,7 +69,8 @@ func TestImportUpdates(t *testing.T) {
 	postMode(t, c, "mode=upsert&dry_run=true", rows).Want(200).Shows(imported(1, 0, 1, 0)).
 		Shows(map[string]string{"rows.1.id": "null"})
 	created := postMode(t, c, "mode=upsert", rows).Want(200).Shows(imported(1, 0, 1, 0))
-	c.Get(t, spools+"/"+created.Text("rows.1.id")).Shows(map[string]string{"color": "Blue", "number": fmt.Sprint(created.Value("rows.1.number"))})
+	c.Get(t, spools+"/"+created.Text("rows.1.id")).
+		Shows(map[string]string{"color": "Blue", "number": fmt.Sprint(created.Value("rows.1.number"))})
 	postMode(t, c, "dry_run=true", header+"\nPLA,x,1.75,1\n").Want(200).Shows(imported(1, 0, 0, 0))
 	c.Get(t, spools+"?archived=any").Shows(map[string]string{"total": "3"})
 	other.Get(t, spools).Shows(map[string]string{"total": "0"})

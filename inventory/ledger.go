@@ -47,7 +47,8 @@ const setUsed = `updated_at = now(), first_used_at = coalesce(first_used_at, now
 // locked returns an UPDATE of the spool for which condition is true. The expression before has its old weight.
 func locked(set, condition string) string {
 	return `update spools set ` + set + `
-		from (select id as old_id, remaining_weight_grams as before from spools where ` + condition + ` for no key update) old
+		from (select id as old_id, remaining_weight_grams as before from spools
+			where ` + condition + ` for no key update) old
 		where id = old_id`
 }
 

@@ -35,6 +35,7 @@ func Copy(number int64, in *Spool) *db.Stmt {
 			select $2, material_type, brand, color, color_hex, finish, diameter_mm, density_g_cm3,
 				coalesce($3::numeric, net_weight_grams), coalesce($4::numeric, $3::numeric, net_weight_grams),
 				coalesce($5::numeric, spool_weight_grams), coalesce($6::numeric, purchase_price), $7, $8, $9, $10::boolean
-			from spools where number = $1`).statement(`select number from spool`, number, db.NewID(), in.NetWeight.Arg(), in.Remaining.Arg(), in.SpoolWeight.Arg(),
-		in.PurchasePrice.Arg(), in.Location.Arg(), in.LotNumber.Arg(), in.Notes.Arg(), in.Archived.Or(false))
+			from spools where number = $1`).statement(`select number from spool`,
+		number, db.NewID(), in.NetWeight.Arg(), in.Remaining.Arg(), in.SpoolWeight.Arg(), in.PurchasePrice.Arg(),
+		in.Location.Arg(), in.LotNumber.Arg(), in.Notes.Arg(), in.Archived.Or(false))
 }

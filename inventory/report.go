@@ -200,7 +200,8 @@ func (h handlers) reportUsage(ctx context.Context, r *server.Request[UsageQuery]
 			select g.*, `+remaining+` as remaining, `+daily+` as daily, `+daysLeft+` as days_left
 			from (select * from grouped g order by `+order+` limit `+strconv.Itoa(maxGroups)+`) g`+left+`
 		)
-		select p.first as "from", p.until - 1 as "to", '`+string(by)+`' as group_by, t.grams, t.cost, p.currency, t.groups,
+		select p.first as "from", p.until - 1 as "to", '`+string(by)+`' as group_by, t.grams, t.cost, p.currency,
+			t.groups,
 			(select coalesce(json_agg(json_build_object(
 					'material_type', `+row("material_type", "null")+`, 'color', `+row("color", "null")+`,
 					'printer_name', `+row("printer_name", "null")+`, 'start', `+row("start", "null")+`,

@@ -107,7 +107,8 @@ func TestReportDaysOfTimeZone(t *testing.T) {
 	id := c.Post(t, "/api/v1/spools", spool(nil)).Want(201).ID()
 	setZone := func(zone string) {
 		t.Helper()
-		err := c.API.DB.Write(db.As(t.Context(), c.Actor), db.SQL(`update tenants set time_zone = $1, currency = 'NZD'`, zone))
+		err := c.API.DB.Write(db.As(t.Context(), c.Actor),
+			db.SQL(`update tenants set time_zone = $1, currency = 'NZD'`, zone))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -130,7 +131,8 @@ func TestReportDaysOfTimeZone(t *testing.T) {
 	check := func(from, to string, want map[string]string) {
 		t.Helper()
 		got := map[string]string{}
-		a := c.Get(t, reportURL+"?group_by=day&from="+from+"&to="+to).Want(200).Shows(map[string]string{"currency": "NZD"})
+		a := c.Get(t, reportURL+"?group_by=day&from="+from+"&to="+to).Want(200).
+			Shows(map[string]string{"currency": "NZD"})
 		for i := range a.List("items") {
 			got[a.Text(fmt.Sprintf("items.%d.start", i))] = a.Text(fmt.Sprintf("items.%d.grams", i))
 		}

@@ -271,7 +271,8 @@ func (h handlers) create(ctx context.Context, r *server.Request[Spool]) (server.
 
 var createBatchDoc = &server.Doc{
 	ID: "createSpoolBatch", Tag: tag, Summary: "Create several equal spools",
-	Description: "Creates `quantity` equal spools, all or none. " + initialWeight + " The `Location` is the list of spools.",
+	Description: "Creates `quantity` equal spools, all or none. " + initialWeight +
+		" The `Location` is the list of spools.",
 }
 
 func (h handlers) createBatch(

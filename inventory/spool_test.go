@@ -519,7 +519,8 @@ func TestCreateSeveralSpools(t *testing.T) {
 	}
 	c.Get(t, spools).Want(200).Shows(map[string]string{"total": "10"})
 
-	c.Post(t, batch, spool(j{"quantity": 1})).Want(201).Shows(map[string]string{"items.0.remaining_weight_grams": "1000"})
+	c.Post(t, batch, spool(j{"quantity": 1})).Want(201).
+		Shows(map[string]string{"items.0.remaining_weight_grams": "1000"})
 	if n := len(c.Post(t, batch, spool(j{"quantity": 100})).Want(201).List("items")); n != 100 {
 		t.Errorf("%d spools were created, want 100", n)
 	}

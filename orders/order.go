@@ -30,8 +30,8 @@ func event(name, summary, description string) server.Event {
 }
 
 func became(status string) string {
-	return "Sent when the status of an order becomes `" + status + "`, by a request or by its production runs, and when " +
-		"an order is created with it."
+	return "Sent when the status of an order becomes `" + status + "`, by a request or by its production runs, " +
+		"and when an order is created with it."
 }
 
 // OrderEvent is the data of the events of orders.
@@ -291,7 +291,8 @@ func (h handlers) create(
 	var existing, equal bool
 	known := db.SQL(`select o.id <> $1::uuid, o.content = $4::bytea from orders o where o.id = `+found,
 		id, in.Source.Arg(), in.Reference.Arg(), content).Into(&existing, &equal)
-	order := db.SQL(selectOrders+` where o.hidden_at is null and o.id = `+found, id, in.Source.Arg(), in.Reference.Arg())
+	order := db.SQL(selectOrders+` where o.hidden_at is null and o.id = `+found, id, in.Source.Arg(),
+		in.Reference.Arg())
 	event := db.SQL(`select emit_order(o.id)::text from orders o where o.id = $1`, id)
 	err = h.db.Write(ctx, created, event, known, order)
 	switch {
@@ -400,7 +401,8 @@ func (h handlers) cancel(ctx context.Context, r *server.Request[struct{}]) (serv
 	var done bool
 	locked := db.SQL(`select status = 'done' from orders where id = $1 and hidden_at is null for no key update`,
 		r.ID("id")).Into(&done)
-	cancelled := db.SQL(`update orders set status = 'cancelled', updated_at = now() where id = $1 and is_open`, r.ID("id"))
+	cancelled := db.SQL(`update orders set status = 'cancelled', updated_at = now() where id = $1 and is_open`,
+		r.ID("id"))
 	order := selectOrder(r.ID("id"))
 	err := h.db.Write(ctx, locked, cancelled, order)
 	if err == nil && done {

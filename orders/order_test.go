@@ -289,7 +289,8 @@ func TestExport(t *testing.T) {
 	export := func(format server.ExportFormat) []string {
 		t.Helper()
 		var b strings.Builder
-		if err := orders.Export(db.As(t.Context(), db.Actor{Tenant: c.Actor.Tenant}), api.DB, &b, format, orders.OrderFilter{}); err != nil {
+		if err := orders.Export(db.As(t.Context(), db.Actor{Tenant: c.Actor.Tenant}), api.DB, &b, format,
+			orders.OrderFilter{}); err != nil {
 			t.Fatal(err)
 		}
 		return strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n")

@@ -25,12 +25,14 @@ func TestRunsOfOrder(t *testing.T) {
 	order, item := c.NewOrder(t, product, 10)
 	other, otherItem := c.NewOrder(t, product, 1)
 	c.Get(t, order).Want(200).Shows(map[string]string{"runs": "[]"})
-	first := c.NewRun(t, product, item, 1, j{"printer_name": "P", "status": "in_progress", "started_at": "2024-01-15T10:00:00Z"})
+	first := c.NewRun(t, product, item, 1,
+		j{"printer_name": "P", "status": "in_progress", "started_at": "2024-01-15T10:00:00Z"})
 	second := c.NewRun(t, product, item, 1, nil)
 	c.Post(t, second+"/items", j{"product_id": product, "order_item_id": item}).Want(201)
 	c.NewRun(t, product, otherItem, 1, nil)
-	c.Get(t, order).Want(200).Shows(map[string]string{"runs.0.id": second[len(runs)+1:], "runs.1.id": first[len(runs)+1:],
-		"runs.1.status": "in_progress", "runs.1.printer_name": "P", "runs.1.started_at": "2024-01-15T10:00:00Z",
+	c.Get(t, order).Want(200).Shows(map[string]string{"runs.0.id": second[len(runs)+1:],
+		"runs.1.id": first[len(runs)+1:], "runs.1.status": "in_progress", "runs.1.printer_name": "P",
+		"runs.1.started_at":   "2024-01-15T10:00:00Z",
 		"runs.1.completed_at": "null"})
 	if n := len(c.Get(t, order).List("runs")) + len(c.Get(t, other).List("runs")); n != 3 {
 		t.Errorf("the orders show %d runs, want 2 and 1", n)

@@ -9,7 +9,8 @@ begin
 		estimated_print_time_hours = case when r.hours_given then r.estimated_print_time_hours
 			when e.minutes <= 6000000 then round(e.minutes / 60, 6) end
 	from (
-		select array_agg(i.product_id) as ids, array_agg(i.quantity::numeric) as pieces from run_items i where i.run_id = run
+		select array_agg(i.product_id) as ids, array_agg(i.quantity::numeric) as pieces
+		from run_items i where i.run_id = run
 	) i
 	cross join lateral estimate_products(i.ids, i.pieces) e
 	where r.id = run and r.hidden_at is null and r.deducted_at is null and not (r.grams_given and r.hours_given);

@@ -184,14 +184,16 @@ func (h handlers) updateItem(ctx context.Context, r *server.Request[RunItem]) (s
 		sku := "null::uuid"
 		if in.SKU.Set {
 			args = append(args, in.SKU.Arg())
-			sku = fmt.Sprintf(`(select p.id from products p where p.sku = $%d and p.sku <> '' and p.hidden_at is null)`,
+			sku = fmt.Sprintf(`(select p.id from products p where p.sku = $%d and p.sku <> ''
+				and p.hidden_at is null)`,
 				len(args))
 			set = strings.TrimPrefix(set+", product_id = "+sku, ", ")
 			known += " and " + sku + " is not null"
 		}
 		if !in.OrderItemID.IsNull() { // the order may be a cancelled or removed one only if the item prints it already
 			args = append(args, in.OrderItemID.Arg(), in.ProductID.Arg())
-			item, product := fmt.Sprintf("$%d", len(args)-1), fmt.Sprintf("coalesce($%d::uuid, %s, product_id)", len(args), sku)
+			item, product := fmt.Sprintf("$%d", len(args)-1),
+				fmt.Sprintf("coalesce($%d::uuid, %s, product_id)", len(args), sku)
 			known += ` and (order_item_id = ` + item + ` or ` + h.orders.Problem(item, product) + ` is null)`
 		}
 		update := db.SQL(`

@@ -40,7 +40,8 @@ func TestNamedProductsAndSpools(t *testing.T) {
 	unknown["errors.0.field"] = "spool_number"
 	c.Post(t, run+"/materials", j{"spool_number": 3}).Want(400).Shows(unknown)
 	c.Patch(t, material, j{"spool_number": 3}).Want(400).Shows(unknown)
-	c.Post(t, runs, j{"items": []j{{"sku": "SHADE"}, {"sku": "OTHER"}}, "materials": []j{{"spool_number": 9}}}).Want(400).
+	c.Post(t, runs, j{"items": []j{{"sku": "SHADE"}, {"sku": "OTHER"}}, "materials": []j{{"spool_number": 9}}}).
+		Want(400).
 		Shows(map[string]string{"code": "UNKNOWN_REFERENCE", "errors.0.field": "items[1].sku",
 			"errors.1.field": "materials[0].spool_number"})
 
@@ -58,7 +59,8 @@ func TestNamedProductsAndSpools(t *testing.T) {
 
 	// After complete, the current spool may be sent.
 	for _, id := range []string{"0", "1", "2"} {
-		c.Patch(t, run+"/materials/"+c.Get(t, run).Want(200).Text("materials."+id+".id"), j{"actual_weight_grams": 1}).Want(200)
+		c.Patch(t, run+"/materials/"+c.Get(t, run).Want(200).Text("materials."+id+".id"), j{"actual_weight_grams": 1}).
+			Want(200)
 	}
 	c.Post(t, run+"/complete", nil).Want(200)
 	c.Patch(t, material, j{"spool_number": 1}).Want(200)

@@ -22,7 +22,8 @@ func TestNamesOfMaterials(t *testing.T) {
 		for _, id := range spools {
 			materials = append(materials, j{"spool_id": id})
 		}
-		return "/api/v1/production-runs/" + c.Post(t, "/api/v1/production-runs", j{"materials": materials}).Want(201).ID()
+		return "/api/v1/production-runs/" + c.Post(t, "/api/v1/production-runs", j{"materials": materials}).Want(201).
+			ID()
 	}
 	run := newRun(one, two)
 	complete := func(run string, materials ...any) *testkit.Response {
@@ -37,15 +38,18 @@ func TestNamesOfMaterials(t *testing.T) {
 	complete(run, j{"spool_id": other, "actual_weight_grams": 1}).WantError(400, "UNKNOWN_REFERENCE").
 		Shows(map[string]string{"errors.0.field": "materials[0].spool_id"})
 	complete(run, j{"spool_id": one, "actual_weight_grams": 2000}, j{"spool_number": 2, "actual_weight_grams": 1}).
-		WantError(400, "INSUFFICIENT_FILAMENT").Shows(map[string]string{"errors.0.field": "materials[0].actual_weight_grams"})
-	complete(run, j{"spool_number": 2, "actual_weight_grams": 20}, j{"spool_id": one, "actual_weight_grams": 10}).Want(200)
+		WantError(400, "INSUFFICIENT_FILAMENT").
+		Shows(map[string]string{"errors.0.field": "materials[0].actual_weight_grams"})
+	complete(run, j{"spool_number": 2, "actual_weight_grams": 20}, j{"spool_id": one, "actual_weight_grams": 10}).
+		Want(200)
 	c.Get(t, "/api/v1/spools/"+one).Want(200).Shows(map[string]string{"remaining_weight_grams": "990"})
 	c.Get(t, "/api/v1/spools/"+two).Want(200).Shows(map[string]string{"remaining_weight_grams": "980"})
 
 	for _, end := range []string{"/fail", "/cancel"} {
 		twice := newRun(one, one)
 		body := func(fields j) j { fields["reason"] = "clog"; return fields }
-		c.Post(t, twice+end, body(j{"materials": []any{j{"spool_id": one, "wasted_grams": 1}}})).Fields("materials[0].spool_id")
+		c.Post(t, twice+end, body(j{"materials": []any{j{"spool_id": one, "wasted_grams": 1}}})).
+			Fields("materials[0].spool_id")
 		c.Post(t, twice+end, body(j{"wasted_grams": 1})).Fields("wasted_grams")
 		c.Post(t, newRun()+end, body(j{"wasted_grams": 1})).Fields("wasted_grams")
 		single := newRun(other)

@@ -52,7 +52,8 @@ func Routes(orders Orders) func(*db.DB) []server.Route {
 func routes(h handlers) []server.Route {
 	return []server.Route{
 		server.Op("GET /api/v1/production-runs", server.Read, server.Handle(h.list), listDoc),
-		server.Op("GET /api/v1/production-runs/export", server.Read, server.HandleExport("production-runs", h.export), exportDoc),
+		server.Op("GET /api/v1/production-runs/export", server.Read,
+			server.HandleExport("production-runs", h.export), exportDoc),
 		server.Op("POST /api/v1/production-runs", server.Write, server.Handle(h.create), createDoc),
 		server.Op("GET /api/v1/production-runs/{id}", server.Read, server.Handle(h.get), getDoc).Versioned(
 			func(ids ...string) []*db.Stmt { return []*db.Stmt{lockRun(ids[0])} }),
@@ -130,7 +131,8 @@ type RunWarning struct {
 }
 
 // notUpdated is the detail of the warning INVENTORY_NOT_UPDATED. It is part of a SQL literal.
-const notUpdated = "The status is completed, but no filament was deducted from the spools; completeProductionRun deducts it"
+const notUpdated = "The status is completed, but no filament was deducted from the spools; " +
+	"completeProductionRun deducts it"
 
 // RunListItem is a production run in lists.
 type RunListItem struct {
@@ -308,9 +310,9 @@ func (h handlers) create(ctx context.Context, r *server.Request[Run]) (server.Cr
 				coalesce(i.estimated_total_cost, p.total_cost * i.quantity) as total_cost,
 				case when i.order_item_id is not null
 					then `+h.orders.Problem("i.order_item_id", "p.id")+` end as order_problem
-			from json_to_recordset($13::json) i (n int, id uuid, product_id uuid, sku text, order_item_id uuid, quantity int,
-				successful_quantity int, failed_quantity int, failure_reason text, estimated_material_cost numeric,
-				estimated_total_cost numeric)
+			from json_to_recordset($13::json) i (n int, id uuid, product_id uuid, sku text, order_item_id uuid,
+				quantity int, successful_quantity int, failed_quantity int, failure_reason text,
+				estimated_material_cost numeric, estimated_total_cost numeric)
 			left join lateral `+namedProduct("i.product_id", "i.sku")+` p on true
 		), material as materialized (
 			select m.*, s.id as spool, s.cost_per_gram as spool_cost
@@ -331,14 +333,15 @@ func (h handlers) create(ctx context.Context, r *server.Request[Run]) (server.Cr
 				and not exists (select from material where spool is null)
 			returning id
 		), items as (
-			insert into run_items (id, run_id, product_id, order_item_id, quantity, successful_quantity, failed_quantity,
-				failure_reason, estimated_material_cost, estimated_total_cost)
+			insert into run_items (id, run_id, product_id, order_item_id, quantity, successful_quantity,
+				failed_quantity, failure_reason, estimated_material_cost, estimated_total_cost)
 			select i.id, run.id, i.product, i.order_item_id, i.quantity, i.successful_quantity, i.failed_quantity,
 				i.failure_reason, round(i.material_cost, 6), round(i.total_cost, 6)
 			from run, item i order by i.n
 		), materials as (
 			insert into run_materials (id, run_id, spool_id, estimated_weight_grams, sent_actual_grams,
-				spool_weight_before_grams, spool_weight_after_grams, estimated_purge_grams, actual_purge_grams, cost_per_gram)
+				spool_weight_before_grams, spool_weight_after_grams, estimated_purge_grams, actual_purge_grams,
+				cost_per_gram)
 			select m.id, run.id, m.spool, m.estimated_weight_grams, m.sent_actual_grams, m.spool_weight_before_grams,
 				m.spool_weight_after_grams, m.estimated_purge_grams, m.actual_purge_grams,
 				coalesce(m.cost_per_gram, m.spool_cost)
@@ -551,7 +554,8 @@ func (h handlers) delete(ctx context.Context, r *server.Request[struct{}]) (serv
 		with run as (
 			select id, deducted_at from production_runs where id = $1 and hidden_at is null for update
 		), hidden as (
-			update production_runs p set hidden_at = now(), updated_at = now() from run where p.id = run.id and run.deducted_at is not null
+			update production_runs p set hidden_at = now(), updated_at = now() from run where p.id = run.id
+				and run.deducted_at is not null
 		), deleted as (
 			delete from production_runs p using run where p.id = run.id and run.deducted_at is null
 		)

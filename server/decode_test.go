@@ -433,7 +433,8 @@ func TestQueriesAreDecoded(t *testing.T) {
 		"a;b":                              "query",
 		"limit=5&tenant_id=x":              "tenant_id",
 		"unknown=1&unknown=2&Limit=x&=":    " Limit unknown",
-		"limit=0&skip=-1&flag=x&kind=x&name=%00&weight=-1&sort_order=x&x": "flag kind limit name skip sort_order weight x",
+		"limit=0&skip=-1&flag=x&kind=x&name=%00&weight=-1&sort_order=x&x": "" +
+			"flag kind limit name skip sort_order weight x",
 	} {
 		r := send(t, s, "GET", "/api/v1/things?"+query, "")
 		e := wantError(t, r, 422, "VALIDATION_ERROR")

@@ -19,7 +19,8 @@ import (
 func TestFileErrors(t *testing.T) {
 	t.Parallel()
 	for size, want := range map[int]int{0: 404, 1000: 404, 1 << 20: 200} {
-		write := func(_ context.Context, _ *server.Request[server.ExportQuery], w io.Writer, _ server.ExportFormat) error {
+		write := func(_ context.Context, _ *server.Request[server.ExportQuery], w io.Writer,
+			_ server.ExportFormat) error {
 			if _, err := io.WriteString(w, strings.Repeat("x", size)); err != nil {
 				return err
 			}

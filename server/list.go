@@ -334,7 +334,8 @@ func ListPage[T any](ctx context.Context, run func(context.Context, ...*db.Stmt)
 	p := pageOf{q: &q, ordered: inAllIndexes || slices.Contains(l.orders, by)}
 	// A filter can leave few rows that an index of another order would find late, or never.
 	p.scans = l.scan || !p.ordered || !inAllIndexes && l.filters > 0
-	p.found = l.scan || len(l.sets) > 0 || slices.ContainsFunc(l.ranges, func(column string) bool { return column != by })
+	p.found = l.scan || len(l.sets) > 0 ||
+		slices.ContainsFunc(l.ranges, func(column string) bool { return column != by })
 	if q.last != nil && !p.ordered {
 		return nil, Invalid("after", "cannot be combined with the order by %s without a filter on it", by)
 	}
@@ -462,8 +463,9 @@ func (l *List) matching(columns string) string {
 		return l.table + whereOf(l.indexed(l.conditions()))
 	}
 	// Offset 0 makes PostgreSQL look up each id.
-	return "(select id as listed from (" + strings.Join(l.sets, " intersect ") + ") ids group by id) ids cross join lateral" +
-		" (select " + columns + " from " + l.table + whereOf(append(l.conditions(), "id = listed")) + " offset 0) matched"
+	return "(select id as listed from (" + strings.Join(l.sets, " intersect ") + ") ids group by id) ids" +
+		" cross join lateral (select " + columns + " from " + l.table +
+		whereOf(append(l.conditions(), "id = listed")) + " offset 0) matched"
 }
 
 // first returns the source of the keys of the first rows for each of the values of l.each, up to the limit for each.
@@ -490,7 +492,8 @@ func (l *List) Lock(ctx context.Context, columns string, limit int) []*db.Stmt {
 		l.And("tenant_id = " + l.arg(db.ActorOf(ctx).Tenant))
 	}
 	// In the default order, which an index has for each filter.
-	ids := "select id from " + l.matching("id, created_at") + " order by created_at desc, id desc limit " + strconv.Itoa(limit)
+	ids := "select id from " + l.matching("id, created_at") + " order by created_at desc, id desc limit " +
+		strconv.Itoa(limit)
 	return append(before, LockRows(l.table, columns, ids, strings.Join(l.conditions(), " and "), l.args...))
 }
 
@@ -519,7 +522,8 @@ func (l *List) count() string {
 	case len(l.each) > 0:
 		return "select count(*) as total from " + l.first(newest, nil, "all")
 	case l.countOrdered:
-		return "select count(*) as total from (select from " + l.table + where + " order by created_at offset 0) counted"
+		return "select count(*) as total from (select from " + l.table + where +
+			" order by created_at offset 0) counted"
 	default:
 		return "select count(*) as total from " + l.table + where
 	}

@@ -253,7 +253,8 @@ func (o *operation) read(w http.ResponseWriter, r *http.Request) (c call, key st
 	c = call{patch: o.route.IsPartial()}
 	c.ids = pathIDs(r, o.names, &c.problems)
 	c.query = readQuery(r.URL.RawQuery, o.parameters, &c.problems)
-	if o.current == nil && (r.Method == http.MethodPatch || r.Method == http.MethodDelete) && r.Header["If-Match"] != nil {
+	if o.current == nil && (r.Method == http.MethodPatch || r.Method == http.MethodDelete) &&
+		r.Header["If-Match"] != nil {
 		c.problems.Add("If-Match", "is not supported by this operation")
 	}
 	if o.route.Idempotent {

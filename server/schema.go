@@ -19,8 +19,8 @@ import (
 //	insteadOf=product_id names the same thing as the other field: a POST has one of both, and a PATCH at most one
 //	readOnly             only in responses; ignored in requests
 //	writeOnly            only in requests
-//	secret               only in responses, and empty in a response that is repeated for an Idempotency-Key, because the
-//	                     service does not store the value; a string without characters that JSON escapes
+//	secret               only in responses, and empty in a response that is repeated for an Idempotency-Key, because
+//	                     the service does not store the value; a string without characters that JSON escapes
 //	notNull              never null in a response or in a PATCH; implied by required
 //	minimum=1            lower bound of a number; the default is 0
 //	exclusiveMinimum=0   lower bound of a number that is itself not allowed

@@ -357,7 +357,8 @@ func TestSocketThatNeverReads(t *testing.T) {
 	slow, _ := p.dial(t, "")
 	slow.Conn.(*net.TCPConn).SetReadBuffer(4 << 10)
 	closed := false
-	for begin := time.Now(); !closed && time.Since(begin) < testkit.WaitTimeout; { // each makes the server queue an answer
+	// each makes the server queue an answer
+	for begin := time.Now(); !closed && time.Since(begin) < testkit.WaitTimeout; {
 		slow.SetWriteDeadline(begin.Add(testkit.WaitTimeout))
 		message := append([]byte{0x89, 0x80 | 125, 0, 0, 0, 0}, make([]byte, 125)...)
 		_, err := slow.Write(bytes.Repeat(message, 20))

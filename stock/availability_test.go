@@ -31,7 +31,8 @@ func newAPI(t testing.TB) *testkit.API {
 // reserved checks what is reserved of PLA Black, as the availability of a product shows it.
 func reserved(t testing.TB, c *testkit.Client, product, want string) {
 	t.Helper()
-	c.Get(t, products+"/"+product+"/availability").Want(200).Shows(map[string]string{"materials.0.reserved_grams": want})
+	c.Get(t, products+"/"+product+"/availability").Want(200).
+		Shows(map[string]string{"materials.0.reserved_grams": want})
 }
 
 func TestReservations(t *testing.T) {
@@ -126,9 +127,10 @@ func TestAvailability(t *testing.T) {
 	c.NewSpool(t, 1000, j{"color": "Red", "material_type": "PETG"})
 	c.NewSpool(t, 15, j{"color": "Black", "material_type": "TPU"})
 	answer := available(products + "/" + dragon + "/availability?quantity=4")
-	answer.Shows(map[string]string{"can_print": "false", "materials.0.material_type": "TPU", "materials.0.missing_grams": "1",
-		"materials.1.remaining_grams": "779.999999", "materials.1.available_grams": "779.999999",
-		"materials.1.missing_grams": "0", "materials.1.spools.0.id": red[1], "materials.1.spools.1.id": red[0],
+	answer.Shows(map[string]string{"can_print": "false", "materials.0.material_type": "TPU",
+		"materials.0.missing_grams": "1", "materials.1.remaining_grams": "779.999999",
+		"materials.1.available_grams": "779.999999", "materials.1.missing_grams": "0",
+		"materials.1.spools.0.id": red[1], "materials.1.spools.1.id": red[0],
 		"materials.1.spools.2.id": red[3], "materials.1.spools.0.location": "Shelf",
 		"materials.1.spools.0.remaining_weight_grams": "90", "materials.1.spools.0.name": "PLA RED"})
 	answer.WantLen(t, "materials.0.spools", 0)
@@ -139,8 +141,9 @@ func TestAvailability(t *testing.T) {
 	// The order's own reservation does not count against it; its runs and other orders do.
 	order, item := c.NewOrder(t, dragon, 4)
 	answer = available(order + "/availability").Shows(map[string]string{"order_id": order[len(path)+1:],
-		"status": "received", "can_print": "true", "materials.0.needed_grams": "90", "materials.0.reserved_grams": "0", "materials.0.available_grams": "779.999999",
-		"materials.1.needed_grams": "16", "materials.1.missing_grams": "0"})
+		"status": "received", "can_print": "true", "materials.0.needed_grams": "90", "materials.0.reserved_grams": "0",
+		"materials.0.available_grams": "779.999999", "materials.1.needed_grams": "16",
+		"materials.1.missing_grams": "0"})
 	answer.WantLen(t, "materials.1.spools", 0)
 	available(products + "/" + dragon + "/availability").Shows(map[string]string{"can_print": "false",
 		"materials.0.material_type": "TPU", "materials.0.reserved_grams": "16", "materials.0.available_grams": "0",
@@ -193,7 +196,8 @@ func TestAvailabilityOfDeepTree(t *testing.T) {
 	c.NewOrder(t, below[0], 1_000_000)
 	c.Get(t, products+"/"+below[1]+"/availability?quantity=1000000").Want(200).
 		Shows(map[string]string{"materials.0.needed_grams": "999999999", "materials.0.reserved_grams": "999999999",
-			"materials.0.available_grams": "-999999999", "materials.0.missing_grams": "999999999", "can_print": "false"})
+			"materials.0.available_grams": "-999999999", "materials.0.missing_grams": "999999999",
+			"can_print": "false"})
 }
 
 // The lists of the response have a maximum length, and the verdict is about all materials.

@@ -35,7 +35,8 @@ func TestCauses(t *testing.T) {
 				c.Patch(t, order, j{"status": status}).Want(200)
 			}
 			run := runs + "/" + c.Post(t, runs, j{}).Want(201).ID()
-			for _, status := range []string{"paused", "in_progress", "in_progress", "paused", "in_progress", "completed"} {
+			for _, status := range []string{"paused", "in_progress", "in_progress", "paused", "in_progress",
+				"completed"} {
 				c.Patch(t, run, j{"status": status}).Want(200)
 			}
 		}, map[string]int{"order.received": 1, "order.in_production": 1, "order.done": 1, "order.cancelled": 1,
@@ -50,7 +51,8 @@ func TestCauses(t *testing.T) {
 		}, map[string]int{"order.received": 1, "order.in_production": 1, "order.done": 1, "production_run.started": 1,
 			"production_run.completed": 1, "spool.empty": 1}},
 		"a run that fails": {func(t *testing.T, c *testkit.Client, _, spool string) {
-			run := runs + "/" + c.Post(t, runs, j{"materials": []any{j{"spool_id": spool, "actual_weight_grams": 1000}}}).
+			run := runs + "/" + c.Post(t, runs,
+				j{"materials": []any{j{"spool_id": spool, "actual_weight_grams": 1000}}}).
 				Want(201).ID()
 			c.Post(t, run+"/fail", j{"reason": "clog"}).Want(200)
 		}, map[string]int{"production_run.failed": 1, "spool.empty": 1}},
@@ -85,7 +87,9 @@ func TestCauses(t *testing.T) {
 			test.cause(t, c, product, spool)
 			for group, hook := range hooks {
 				got, want := map[string]int{}, maps.Clone(test.want)
-				maps.DeleteFunc(want, func(kind string, _ int) bool { return group != "" && !strings.HasPrefix(kind, group+".") })
+				maps.DeleteFunc(want, func(kind string, _ int) bool {
+					return group != "" && !strings.HasPrefix(kind, group+".")
+				})
 				a := admin.Get(t, hook+"/deliveries?limit=100").Want(200)
 				for i := range a.List("items") {
 					got[a.Text(fmt.Sprintf("items.%d.type", i))]++
@@ -104,13 +108,16 @@ func TestLongOrder(t *testing.T) {
 	f := startWithout(t, testkit.Open(t), nil)
 	tenant := f.Tenant(t)
 	admin, c := tenant.User(t, "admin"), tenant.User(t, "operator")
-	hook := hooksPath + admin.Post(t, "/api/v1/webhooks", testkit.JSON{"url": "https://hooks.example", "events": []string{"*"}}).
+	hook := hooksPath + admin.Post(t, "/api/v1/webhooks",
+		testkit.JSON{"url": "https://hooks.example", "events": []string{"*"}}).
 		Want(201).ID()
 	wide := strings.Repeat("\U0001F9F5", 200)
 	product := c.Post(t, "/api/v1/products", testkit.JSON{"name": wide, "sku": wide}).Want(201).ID()
 	items := slices.Repeat([]any{testkit.JSON{"product_id": product}}, 500)
-	c.Post(t, "/api/v1/orders", testkit.JSON{"source": wide, "reference": wide, "customer": wide, "items": items}).Want(201)
+	c.Post(t, "/api/v1/orders", testkit.JSON{"source": wide, "reference": wide, "customer": wide, "items": items}).
+		Want(201)
 	delivery := admin.Get(t, hook+"/deliveries").Want(200).Text("items.0.id")
 	body := testkit.NewResponse(t, []byte(admin.Get(t, hook+"/deliveries/"+delivery).Want(200).Text("body")))
-	body.Shows(map[string]string{"data.item_count": "500", "data.items.0.sku": wide, "data.items.12.product_id": product})
+	body.Shows(map[string]string{"data.item_count": "500", "data.items.0.sku": wide,
+		"data.items.12.product_id": product})
 }

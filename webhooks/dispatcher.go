@@ -442,14 +442,15 @@ func (w *worker) record(ctx context.Context, look bool) (state, error) {
 	}
 	switch {
 	case succeeded && w.failing:
-		stmts = append(stmts, db.SQL(`update webhooks set failing_since = null, updated_at = now() where id = $1 and failing_since is not null`,
-			w.id))
+		stmts = append(stmts, db.SQL(`update webhooks set failing_since = null, updated_at = now()
+			where id = $1 and failing_since is not null`, w.id))
 	case failed && !succeeded:
-		stmts = append(stmts, db.SQL(`update webhooks set failing_since = now(), updated_at = now() where id = $1 and failing_since is null`,
-			w.id))
+		stmts = append(stmts, db.SQL(`update webhooks set failing_since = now(), updated_at = now()
+			where id = $1 and failing_since is null`, w.id))
 	}
 	disabled := db.SQL(`
-		update webhooks set disabled_at = now(), updated_at = now(), disabled_reason = case when $2 then 'gone' else 'failing' end
+		update webhooks set disabled_at = now(), updated_at = now(),
+			disabled_reason = case when $2 then 'gone' else 'failing' end
 		where id = $1 and disabled_at is null and ($2 or failing_since < now() - interval '5 days')
 		returning id`, w.id, gone)
 	if failed && !succeeded || gone {

@@ -58,6 +58,7 @@ end $$;
 do $$
 begin
 	if not exists (select from pg_constraint where conname = 'webhook_deliveries_valid') then
-		alter table webhook_deliveries add constraint webhook_deliveries_valid check (valid_delivery(webhook_deliveries));
+		alter table webhook_deliveries
+			add constraint webhook_deliveries_valid check (valid_delivery(webhook_deliveries));
 	end if;
 end $$;

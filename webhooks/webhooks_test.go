@@ -45,7 +45,8 @@ func TestEvents(t *testing.T) {
 					"minimum_grams": "10", "available_grams": "0", "missing_grams": "11"}
 			case "order.received":
 				catalog := tenant.User(t, "operator")
-				product := catalog.Post(t, "/api/v1/products", testkit.JSON{"name": "Vase", "sku": "VASE"}).Want(201).ID()
+				product := catalog.Post(t, "/api/v1/products", testkit.JSON{"name": "Vase", "sku": "VASE"}).Want(201).
+					ID()
 				order := testkit.JSON{"source": "etsy", "reference": "7", "customer": "Zoë \"Z\"", "due_date": "2030-02-01",
 					"items": []any{testkit.JSON{"product_id": product, "quantity": 2}}}
 				id := catalog.Post(t, "/api/v1/orders", order).Want(201).ID()
@@ -56,7 +57,8 @@ func TestEvents(t *testing.T) {
 					"items.0.quantity": "2"}
 			case "order.in_production", "order.done", "order.cancelled":
 				status := strings.TrimPrefix(kind, "order.")
-				id := tenant.User(t, "operator").Post(t, "/api/v1/orders", testkit.JSON{"reference": "8"}).Want(201).ID()
+				id := tenant.User(t, "operator").Post(t, "/api/v1/orders", testkit.JSON{"reference": "8"}).Want(201).
+					ID()
 				for range 2 {
 					tenant.User(t, "operator").Patch(t, "/api/v1/orders/"+id, testkit.JSON{"status": status}).Want(200)
 				}
@@ -66,7 +68,8 @@ func TestEvents(t *testing.T) {
 				run := "/api/v1/production-runs/" + operator.Post(t, "/api/v1/production-runs",
 					testkit.JSON{"printer_name": "P"}).Want(201).ID()
 				for _, status := range []string{"in_progress", "in_progress", "paused", "in_progress"} {
-					operator.Patch(t, run, testkit.JSON{"status": status, "started_at": "2024-01-15T10:00:00Z"}).Want(200)
+					operator.Patch(t, run, testkit.JSON{"status": status, "started_at": "2024-01-15T10:00:00Z"}).
+						Want(200)
 				}
 				data = map[string]string{"printer_name": "P", "started_at": "2024-01-15T10:00:00Z"}
 			case "spool.empty":
@@ -86,7 +89,8 @@ func TestEvents(t *testing.T) {
 				operator.Post(t, "/api/v1/products/"+product.ID()+"/recalculate", nil).Want(200)
 				operator.Patch(t, "/api/v1/products/"+product.ID()+"/materials/"+product.Text("materials.0.id"),
 					testkit.JSON{"weight_grams": 50}).Want(200)
-				data = map[string]string{"id": product.ID(), "total_cost": "1", "previous_total_cost": "2", "name": "Vase"}
+				data = map[string]string{"id": product.ID(), "total_cost": "1", "previous_total_cost": "2",
+					"name": "Vase"}
 			default:
 				t.Fatal("the test does not cause the event")
 			}

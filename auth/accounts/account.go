@@ -142,8 +142,8 @@ func (a Accounts) add(ctx context.Context, u NewUser, user *auth.UserAccount, ha
 }
 
 // insert inserts the user, and the tenant if it is a new one.
-func (a Accounts) insert(ctx context.Context, actor db.Actor, u NewUser, user *auth.UserAccount, hash string, isNew bool,
-	tenants []TenantInfo) error {
+func (a Accounts) insert(ctx context.Context, actor db.Actor, u NewUser, user *auth.UserAccount, hash string,
+	isNew bool, tenants []TenantInfo) error {
 	return a.DB.Tx(db.As(ctx, db.Actor{Tenant: actor.Tenant}), func(tx context.Context) error {
 		if isNew {
 			created, err := a.lockTenantName(tx, actor.Tenant, u.Tenant, tenants)
@@ -216,8 +216,8 @@ func (a Accounts) SetPassword(ctx context.Context, email, password string) error
 // disabled user. It may disable the last admin of a tenant.
 func (a Accounts) SetDisabled(ctx context.Context, email string, disabled bool) error {
 	return a.change(ctx, email,
-		`update users set disabled_at = case when $2 then coalesce(disabled_at, now()) end, updated_at = now() where id = $1`,
-		disabled)
+		`update users set disabled_at = case when $2 then coalesce(disabled_at, now()) end, updated_at = now()
+			where id = $1`, disabled)
 }
 
 // change runs an UPDATE whose $1 is the id of the user with the e-mail and whose $2 is arg, and deletes the user's

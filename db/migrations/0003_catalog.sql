@@ -22,7 +22,8 @@ create table products (
 	category_key text collate "C" generated always as (lower(category collate "und-x-icu") collate "C") stored,
 	sku_key text collate "C" generated always as (lower(sku collate "und-x-icu") collate "C") stored,
 	search_key text collate "C" not null generated always as
-		(lower((name || U&'\FFFD' || coalesce(description, '') || U&'\FFFD' || coalesce(sku, '')) collate "und-x-icu") collate "C") stored,
+		(lower((name || U&'\FFFD' || coalesce(description, '') || U&'\FFFD' || coalesce(sku, ''))
+			collate "und-x-icu") collate "C") stored,
 	primary key (tenant_id, id)
 ) with (fillfactor = 85);
 call tenant_table('products', 'select, insert, update');

@@ -17,7 +17,8 @@ func errorSchemas() object {
 		return object{{"type", "string"}, {"description", description}, {"examples", []string{example}}}
 	}
 	detail := text("The error, for people.", server.ErrNotFound.Detail)
-	errors := object{{"type", "array"}, {"description", "The fields of the request that the error concerns."}, {"items", ref("schemas", "FieldError")}}
+	errors := object{{"type", "array"}, {"description", "The fields of the request that the error concerns."},
+		{"items", ref("schemas", "FieldError")}}
 	return object{
 		{"Error", closed([]string{"detail", "code"}, object{
 			{"detail", detail},

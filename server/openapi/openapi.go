@@ -12,7 +12,8 @@ import (
 
 // Document returns the OpenAPI 3.1 document of the routes and events, which it generates from their Go types.
 func Document(routes []server.Route, version string, events ...server.Event) []byte {
-	d := document{routes: routes, docs: map[string]fieldDoc{}, sources: map[string]source{}, schemas: map[string]object{}}
+	d := document{routes: routes, docs: map[string]fieldDoc{}, sources: map[string]source{},
+		schemas: map[string]object{}}
 	d.readFields(listFields)
 	for _, route := range routes {
 		d.readFields(route.Doc.Tag.Fields)

@@ -70,7 +70,8 @@ func (d *document) parameters(route server.Route, guarded bool) (params []object
 				schema = object{{"type", "string"}, {"enum", server.SchemaOfType(e.Out.Item).Sortable()}}
 			}
 			if f.Set {
-				schema = slices.DeleteFunc(schema, func(m member) bool { return m.name == "maxItems" || m.name == "uniqueItems" })
+				schema = slices.DeleteFunc(schema,
+					func(m member) bool { return m.name == "maxItems" || m.name == "uniqueItems" })
 			}
 			if f.Default != "" {
 				schema.add("default", literal(f.Default, f.Kind))
@@ -131,7 +132,8 @@ func (d *document) responses(route server.Route, guarded, tagged bool) object {
 		success[0].value = "The file"
 		var content object
 		for _, format := range server.ExportFormat("").Enum() {
-			content.add(server.ExportMedia[server.ExportFormat(format)], object{{"schema", object{{"type", "string"}}}})
+			content.add(server.ExportMedia[server.ExportFormat(format)],
+				object{{"schema", object{{"type", "string"}}}})
 		}
 		success.add("content", content)
 	}
