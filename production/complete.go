@@ -90,31 +90,6 @@ type CompleteItem struct {
 	FailureReason server.Optional[FailureReason] `json:"failure_reason"`
 }
 
-// Check reports ids that are in a list twice.
-func (r *CompleteRequest) Check(problems *server.Problems) {
-	names := make([]MaterialName, len(r.Materials))
-	for i, m := range r.Materials {
-		names[i] = m.MaterialName
-	}
-	checkNames(names, problems)
-	items := make([]server.Optional[server.UUID], len(r.Items))
-	for i, item := range r.Items {
-		items[i] = item.ID
-	}
-	checkItems(items, problems)
-}
-
-// checkItems reports ids that are in the list of items twice.
-func checkItems(ids []server.Optional[server.UUID], problems *server.Problems) {
-	seen := map[server.UUID]bool{}
-	for i, id := range ids {
-		if key := id.Or(""); key != "" && seen[key] {
-			problems.Add(fmt.Sprintf("items[%d].id", i), "is in the list twice")
-		}
-		seen[id.Or("")] = true
-	}
-}
-
 // Completion is the response to complete.
 type Completion struct {
 	ID               server.UUID      `json:"id" rule:"notNull"`

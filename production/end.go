@@ -60,47 +60,27 @@ type sentGrams struct {
 // MaterialName names a material of a run: by its id, or by its spool.
 type MaterialName struct {
 	ID          server.Optional[server.UUID] `json:"id"`
-	SpoolID     server.Optional[server.UUID] `json:"spool_id"`
-	SpoolNumber server.Optional[int64]       `json:"spool_number" rule:"minimum=1,maximum=999999999"`
+	SpoolID     server.Optional[server.UUID] `json:"spool_id" rule:"insteadOf=id"`
+	SpoolNumber server.Optional[int64]       `json:"spool_number" rule:"insteadOf=id,minimum=1,maximum=999999999"`
 }
 
-// fields returns the names of the fields that are sent.
-func (n MaterialName) fields() (all []string) {
-	for _, f := range []struct {
-		name string
-		none bool
-	}{{"id", n.ID.IsNull()}, {"spool_id", n.SpoolID.IsNull()}, {"spool_number", n.SpoolNumber.IsNull()}} {
-		if !f.none {
-			all = append(all, f.name)
-		}
+// field returns the name of the field that is sent, or "" if none is.
+func (n MaterialName) field() string {
+	switch {
+	case !n.ID.IsNull():
+		return "id"
+	case !n.SpoolID.IsNull():
+		return "spool_id"
+	case !n.SpoolNumber.IsNull():
+		return "spool_number"
 	}
-	return all
+	return ""
 }
 
 // names reports whether the name is that of the material. The name of no field is that of any material.
 func (n MaterialName) names(m endingMaterial) bool {
 	return server.UUID(m.ID) == n.ID.Or(server.UUID(m.ID)) && server.UUID(m.SpoolID) == n.SpoolID.Or(server.UUID(m.SpoolID)) &&
 		m.SpoolNumber == n.SpoolNumber.Or(m.SpoolNumber)
-}
-
-// checkNames reports entries of materials that have no name or two, and names that are in the list twice.
-func checkNames(names []MaterialName, problems *server.Problems) {
-	seen := map[any]bool{}
-	for i, n := range names {
-		fields := n.fields()
-		if len(fields) != 1 {
-			problems.Add(fmt.Sprintf("materials[%d].id", i), "or spool_id or spool_number must be sent, one of them")
-			continue
-		}
-		for _, value := range []any{n.ID.Arg(), n.SpoolID.Arg(), n.SpoolNumber.Arg()} {
-			if value != nil && seen[value] {
-				problems.Add(fmt.Sprintf("materials[%d].%s", i, fields[0]), "is in the list twice")
-			}
-			if value != nil {
-				seen[value] = true
-			}
-		}
-	}
 }
 
 // endingRun is a run that ends, as the rules see it. The run and the spools of its materials are locked.
@@ -150,17 +130,17 @@ func (e *ending) check(run *endingRun) error {
 				found = append(found, m.ID)
 			}
 		}
-		field := sent.field
-		if names := sent.fields(); names != nil {
-			field = fmt.Sprintf("materials[%d].%s", i, names[0])
+		field, name := sent.field, sent.MaterialName.field()
+		if name != "" {
+			field = fmt.Sprintf("materials[%d].%s", i, name)
 		}
-		switch named := sent.fields() != nil; {
+		switch {
 		case len(found) == 1:
 			sent.material = found[0]
 			if slices.ContainsFunc(e.grams[:i], func(g sentGrams) bool { return g.material == sent.material }) {
-				problems.Add(field, "is a material that is in the list twice")
+				problems.Add(field, "names a material that is in the list twice")
 			}
-		case !named:
+		case name == "":
 			problems.Add(field, "needs a run of one material; this one has %d: name them in materials", len(run.materials))
 		case found == nil:
 			unknown = append(unknown, field)
@@ -173,6 +153,9 @@ func (e *ending) check(run *endingRun) error {
 		if n < 0 {
 			unknown = append(unknown, fmt.Sprintf("items[%d].id", i))
 			continue
+		}
+		if slices.ContainsFunc(e.items[:i], func(o CompleteItem) bool { return *o.ID.Value == *sent.ID.Value }) {
+			problems.Add(fmt.Sprintf("items[%d].id", i), "is in the list twice")
 		}
 		item := &run.items[n]
 		replace(&item.Successful, sent.SuccessfulQuantity)

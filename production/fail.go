@@ -38,20 +38,15 @@ type WastedMaterial struct {
 	Wasted server.Optional[server.Decimal] `json:"wasted_grams" rule:"required,maximum=1000000"`
 }
 
-// Check reports materials without a name, in the list twice, or next to weights of the whole run.
+// Check reports materials next to a weight of the whole run.
 func (r *FailRequest) Check(problems *server.Problems) { checkWasted(r.Materials, r.Wasted, problems) }
 
-// Check reports materials without a name, in the list twice, or next to weights of the whole run.
+// Check reports materials next to a weight of the whole run.
 func (r *CancelRequest) Check(problems *server.Problems) {
 	checkWasted(r.Materials, r.Wasted, problems)
 }
 
 func checkWasted(materials []WastedMaterial, wasted server.Optional[server.Decimal], problems *server.Problems) {
-	names := make([]MaterialName, len(materials))
-	for i, m := range materials {
-		names[i] = m.MaterialName
-	}
-	checkNames(names, problems)
 	if !wasted.IsNull() && len(materials) > 0 {
 		problems.Add("wasted_grams", "must not be sent with materials")
 	}

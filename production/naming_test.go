@@ -30,7 +30,7 @@ func TestNamesOfMaterials(t *testing.T) {
 		return c.Post(t, run+"/complete", j{"materials": materials})
 	}
 	complete(run, j{"actual_weight_grams": 1}).Fields("materials[0].id")
-	complete(run, j{"spool_id": one, "spool_number": 1, "actual_weight_grams": 1}).Fields("materials[0].id")
+	complete(run, j{"spool_id": one, "spool_number": 1, "actual_weight_grams": 1}).Fields("materials[0].spool_number")
 	complete(run, j{"spool_id": one, "actual_weight_grams": 1}, j{"spool_id": one, "actual_weight_grams": 1}).
 		Fields("materials[1].spool_id")
 	complete(run, j{"spool_id": one, "actual_weight_grams": 1}, j{"spool_number": 1, "actual_weight_grams": 1}).

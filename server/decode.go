@@ -238,16 +238,26 @@ func (d *decoder) object(text []byte, v reflect.Value, prefix string) error {
 // checkNames checks the rule insteadOf. An empty text names nothing in a POST.
 func (d *decoder) checkNames(schema *Schema, v reflect.Value, problems *Problems) {
 	for _, f := range schema.Fields {
-		if f.InsteadOf == "" {
+		if f.others == nil {
 			continue
 		}
-		value := v.FieldByIndex(f.index).Addr().Interface().(settable).Arg()
-		other := v.FieldByIndex(schema.byName[f.InsteadOf].index).Addr().Interface().(settable).Arg()
+		var sent, others []string
+		named := false
+		for i, other := range append([]*Field{f}, f.others...) {
+			value := v.FieldByIndex(other.index).Addr().Interface().(settable).Arg()
+			if value != nil {
+				sent = append(sent, other.Name)
+			}
+			named = named || value != nil && value != ""
+			if i > 0 {
+				others = append(others, other.Name)
+			}
+		}
 		switch {
-		case value != nil && other != nil:
-			problems.Add(f.Name, "must not be sent together with %s", f.InsteadOf)
-		case !d.patch && other == nil && (value == nil || value == ""):
-			problems.Add(f.InsteadOf, "or %s is required", f.Name)
+		case len(sent) > 1:
+			problems.Add(sent[1], "must not be sent together with %s", sent[0])
+		case !d.patch && !named:
+			problems.Add(f.Name, "or %s is required", strings.Join(others, " or "))
 		}
 	}
 }

@@ -16,7 +16,8 @@ import (
 // tag `rule` is a comma-separated list of:
 //
 //	required             must be present and not null in a POST, and not null in a PATCH
-//	insteadOf=product_id names the same thing as the other field: a POST has one of both, and a PATCH at most one
+//	insteadOf=product_id names the same thing as the other field, of which several can be another name: a POST has
+//	                     exactly one of them all, and a PATCH at most one
 //	readOnly             only in responses; ignored in requests
 //	writeOnly            only in requests
 //	secret               only in responses, and empty in a response that is repeated for an Idempotency-Key, because
@@ -43,7 +44,7 @@ type Schema struct {
 
 // Field is one field of a Schema.
 type Field struct {
-	Name, Default, Format, Named, InsteadOf       string
+	Name, Default, Format, Named                  string
 	Query, Required, ReadOnly, WriteOnly, NotNull bool
 	Secret                                        bool // ReadOnly, and not stored
 	Exclusive                                     bool // Minimum itself is not allowed
@@ -59,8 +60,9 @@ type Field struct {
 	Part  bool         // a pointer to a struct: an object in a request, with the fields of a PATCH or of a query
 	Owner reflect.Type // the struct that declares the field
 
-	short bool // a text without maxLength, around which blanks are removed
-	index []int
+	short  bool     // a text without maxLength, around which blanks are removed
+	others []*Field // those with the rule insteadOf this field
+	index  []int
 }
 
 // IsNumber reports whether the field's values are numbers.
@@ -126,7 +128,9 @@ func SchemaOfType(t reflect.Type) *Schema {
 			f.Enum, f.Named, f.Kind = enum.Enum(), f.Kind.Name(), reflect.TypeFor[string]()
 		}
 		f.short = true
-		f.parse(sf.Tag.Get("rule"))
+		if first := f.parse(sf.Tag.Get("rule")); first != "" {
+			s.byName[first].others = append(s.byName[first].others, f)
+		}
 		s.Fields = append(s.Fields, f)
 		s.byName[f.Name] = f
 	}
@@ -134,7 +138,8 @@ func SchemaOfType(t reflect.Type) *Schema {
 	return actual.(*Schema)
 }
 
-func (f *Field) parse(rules string) {
+// parse sets what the rules say, and returns the field of the rule insteadOf.
+func (f *Field) parse(rules string) (insteadOf string) {
 	isNumber := f.IsNumber()
 	for rule := range strings.SplitSeq(rules, ",") {
 		name, value, _ := strings.Cut(strings.TrimSpace(rule), "=")
@@ -174,7 +179,7 @@ func (f *Field) parse(rules string) {
 				err = fmt.Errorf("unknown format")
 			}
 		case "insteadOf":
-			f.InsteadOf = value
+			insteadOf = value
 		case "default":
 			f.Default = value
 		case "named":
@@ -202,6 +207,7 @@ func (f *Field) parse(rules string) {
 		}
 		f.Maximum = maxDecimal
 	}
+	return insteadOf
 }
 
 // HasParts reports whether a field is an object in a request. All required fields of such a request must be present,
