@@ -4,6 +4,7 @@ package catalog
 import (
 	"context"
 	_ "embed"
+	"fmt"
 	"slices"
 
 	"spoolwright/db"
@@ -153,6 +154,17 @@ func (h handlers) read(ctx context.Context, id string) (server.OK[Product], erro
 	return server.One(product, h.db.Read(ctx, product))
 }
 
+// Named returns a subquery of the product, unless it is hidden, that has the id or, if the id is null, the SKU.
+// "offset 0" makes PostgreSQL look it up in an index.
+func Named(id, sku string) string {
+	return `(
+				(select * from products p where p.id = ` + id + ` and p.hidden_at is null offset 0)
+				union all
+				(select * from products p where ` + id + ` is null and p.sku = ` + sku + ` and p.sku <> ''
+					and p.hidden_at is null offset 0)
+			)`
+}
+
 var (
 	errDuplicateSKU = server.Conflict("DUPLICATE_SKU", "Another product has the SKU %s", "DRG-001").On("sku")
 	errInUse        = server.BadRequest("PRODUCT_IN_USE", "The product is a component of %s", "Dragon")
@@ -160,17 +172,16 @@ var (
 )
 
 var (
-	errUnknownComponents = server.BadRequest("UNKNOWN_REFERENCE", "Not the id of a product: %s",
-		"components[1].component_product_id").On("components[1].component_product_id")
-	errDuplicateEntry = server.Conflict("DUPLICATE_COMPONENT", "%s is the same product as %s",
-		"components[1].component_product_id", "components[0].component_product_id").
-		On("components[1].component_product_id")
+	errUnknownComponents = server.BadRequest("UNKNOWN_REFERENCE", "Not a product: %s", "components[1].sku").
+				On("components[1].sku")
+	errDuplicateEntry = server.Conflict("DUPLICATE_COMPONENT", "%s is the same product as %s", "components[1].sku",
+		"components[0].component_product_id").On("components[1].sku")
 )
 
 var createDoc = &server.Doc{
 	ID: "createProduct", Tag: Tag, Summary: "Create a product",
 	Description: "The request may contain the product's materials and components, all or nothing. Errors name the " +
-		"entry, such as `components[1].component_product_id`. The costs are computed from the current spool prices. " +
+		"entry, such as `components[1].sku`. The costs are computed from the current spool prices. " +
 		"A `sku` that is not empty must be unique.",
 	Errors: []*server.Error{errDuplicateSKU, errUnknownComponents, errDuplicateEntry},
 	// The example has no SKU, so that it works more than once.
@@ -180,39 +191,42 @@ var createDoc = &server.Doc{
 
 func (h handlers) create(ctx context.Context, r *server.Request[Product]) (server.Created[Product], error) {
 	id, in := db.NewID(), &r.In
-	components, err := componentRows(in.Components)
-	if err != nil {
-		return nil, err
-	}
 	var added, expensive bool // expensive means that the components together cost too much
 	var unknown []int32       // the indexes of unknown components
+	var twice []int32         // the indexes of the first component that repeats another one, and of that one
 	statements := []*db.Stmt{db.SQL(`
 		with component as materialized (
-			select c.n, p.id is null as unknown, c.quantity * p.total_cost as cost
-			from json_to_recordset($8::json) c (n int, component_product_id uuid, quantity int)
-			-- "offset 0" makes PostgreSQL look up each id in the index, instead of reading all products of the tenant.
-			left join lateral (
-				select * from products p where p.id = c.component_product_id and p.hidden_at is null offset 0
-			) p on true
+			select c.*, p.id as product, c.quantity * p.total_cost as cost,
+				first_value(c.n) over (partition by p.id order by c.n) as first
+			from json_to_recordset($8::json) c (n int, id uuid, component_product_id uuid, sku text, quantity int,
+				notes text)
+			left join lateral `+Named("c.component_product_id", "c.sku")+` p on true
+		), checked as materialized (
+			select array(select n from component where product is null order by n) as unknown,
+				coalesce((select array[n, first] from component where product is not null and first < n
+					order by n limit 1), '{}') as twice,
+				(select coalesce(sum(cost), 0) > 999999999 from component) as expensive
 		), added as (
 			insert into products (id, name, description, sku, category, estimated_print_time_minutes, notes)
-			select $1::uuid, $2, $3, $4, $5, $6::int, $7
-			where not exists (select from component where unknown)
-				and not (select coalesce(sum(cost), 0) > 999999999 from component)
+			select $1::uuid, $2, $3, $4, $5, $6::int, $7 from checked
+			where cardinality(unknown || twice) = 0 and not expensive
 			on conflict (tenant_id, sku) where hidden_at is null and sku <> '' do nothing
 			returning id
+		), parts as (
+			insert into product_components (id, product_id, component_product_id, quantity, notes)
+			select c.id, a.id, c.product, c.quantity, c.notes from added a, component c order by c.n
 		)
-		select exists (select from added), array(select n from component where unknown order by n),
-			(select coalesce(sum(cost), 0) > 999999999 from component)`,
+		select exists (select from added), unknown, twice, expensive from checked`,
 		id, in.Name.Arg(), in.Description.Arg(), in.SKU.Arg(), in.Category.Arg(), in.PrintMinutes.Arg(), in.Notes.Arg(),
-		components).Into(&added, &unknown, &expensive)}
+		componentRows(in.Components)).Into(&added, &unknown, &twice, &expensive)}
 	if len(in.Materials)+len(in.Components) > 0 {
 		statements = slices.Concat([]*db.Stmt{lockCatalog()}, statements, []*db.Stmt{
-			addMaterials(id, in.Materials), addComponents(id, components),
+			addMaterials(id, in.Materials),
 			db.SQL(`select recompute_costs(id, false) from products where id = $1`, id)})
 	}
 	product := db.SQL(getProduct, id)
-	err = h.db.Write(ctx, append(statements, product)...)
+	err := h.db.Write(ctx, append(statements, product)...)
+	field := func(i int32) string { return fmt.Sprintf("components[%d].%s", i, in.Components[i].productField()) }
 	switch {
 	case db.Violates(err, "products_levels_range"):
 		return nil, server.Invalid("components", tooManyLevels).Because(err)
@@ -221,8 +235,13 @@ func (h handlers) create(ctx context.Context, r *server.Request[Product]) (serve
 	case expensive:
 		return nil, server.Invalid("components", costTooLarge)
 	case len(unknown) > 0:
-		fields := server.EntryFields("components", unknown, "component_product_id")
+		var fields []string
+		for _, i := range unknown {
+			fields = append(fields, field(i))
+		}
 		return nil, errUnknownComponents.With(server.JoinFields(fields)).On(fields...)
+	case len(twice) > 0:
+		return nil, errDuplicateEntry.With(field(twice[0]), field(twice[1])).On(field(twice[0]))
 	case !added:
 		return nil, errDuplicateSKU.With(in.SKU.Or(""))
 	}

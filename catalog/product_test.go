@@ -546,7 +546,7 @@ func TestCreateProductWithLists(t *testing.T) {
 	}{
 		{j{"name": "x", "materials": []j{material}, "components": []j{component(wing), component(idOf(hidden)),
 			component(tail), component(theirs)}}, "UNKNOWN_REFERENCE",
-			"Not the id of a product: components[1].component_product_id, components[3].component_product_id"},
+			"Not a product: components[1].component_product_id, components[3].component_product_id"},
 		{j{"name": "x", "components": []j{component(wing), component(tail), component(wing)}}, "DUPLICATE_COMPONENT",
 			"components[2].component_product_id is the same product as components[0].component_product_id"},
 		{j{"name": "x", "sku": "DRG", "materials": []j{material}}, "DUPLICATE_SKU", "Another product has the SKU DRG"},
@@ -644,4 +644,60 @@ func TestLongNotes(t *testing.T) {
 		c.Patch(t, entry, j{"notes": limit}).Want(200).Shows(map[string]string{"notes": limit})
 		c.Patch(t, entry, j{"notes": long}).Fields("notes")
 	}
+}
+
+// Components name their product by its id or its SKU.
+func TestNamedComponents(t *testing.T) {
+	t.Parallel()
+	api := newAPI(t)
+	c, other := api.Operator(t), api.Operator(t)
+	product := func(c *testkit.Client, sku string) string {
+		return c.Post(t, products, j{"name": "Part " + sku, "sku": sku}).Want(201).ID()
+	}
+	wing, tail := product(c, "WING"), product(c, "TAIL")
+	c.Delete(t, products+"/"+product(c, "GONE")).Want(204)
+	product(other, "THEIRS")
+
+	created := c.Post(t, products, j{"name": "Dragon", "sku": "DRG", "components": []j{
+		{"sku": " TAIL ", "quantity": 3}, {"component_product_id": wing}}}).Want(201).
+		Shows(map[string]string{"components.0.component_product_id": tail, "components.0.quantity": "3",
+			"components.1.component_product_id": wing})
+	dragon := products + "/" + created.ID()
+	part := dragon + "/components/" + created.Text("components.0.id")
+	c.Delete(t, part).Want(204)
+	part = dragon + "/components/" + c.Post(t, dragon+"/components", j{"sku": "TAIL", "notes": "x"}).Want(201).
+		Shows(map[string]string{"component_product_id": tail, "notes": "x"}).ID()
+	head := product(c, "HEAD")
+	c.Patch(t, part, j{"sku": "HEAD"}).Want(200).Shows(map[string]string{"component_product_id": head, "notes": "x"})
+	c.Patch(t, part, j{"sku": "HEAD", "quantity": 2}).Want(200).Shows(map[string]string{"quantity": "2"})
+	c.Patch(t, part, j{"sku": "TAIL", "quantity": 4}).Want(200).
+		Shows(map[string]string{"component_product_id": tail, "quantity": "4"})
+
+	for _, sku := range []string{"THEIRS", "GONE", "tail", ""} {
+		unknown := map[string]string{"code": "UNKNOWN_REFERENCE", "detail": "sku does not name a product",
+			"errors.0.field": "sku"}
+		c.Patch(t, part, j{"sku": sku}).Want(400).Shows(unknown)
+		if sku != "" {
+			c.Post(t, dragon+"/components", j{"sku": sku}).Want(400).Shows(unknown)
+			c.Post(t, products, j{"name": "x", "components": []j{{"sku": "WING"}, {"sku": sku}}}).Want(400).
+				Shows(map[string]string{"code": "UNKNOWN_REFERENCE", "errors.0.field": "components[1].sku"})
+		}
+	}
+	duplicate := map[string]string{"code": "DUPLICATE_COMPONENT", "errors.0.field": "sku"}
+	c.Post(t, dragon+"/components", j{"sku": "WING"}).Want(409).Shows(duplicate)
+	c.Patch(t, part, j{"sku": "WING"}).Want(409).Shows(duplicate)
+	duplicate["errors.0.field"] = "components[2].sku"
+	duplicate["detail"] = "components[2].sku is the same product as components[1].component_product_id"
+	c.Post(t, products, j{"name": "x", "components": []j{{"sku": "TAIL"}, {"component_product_id": wing},
+		{"sku": "WING"}, {"sku": "TAIL"}}}).Want(409).Shows(duplicate)
+	c.Post(t, products+"/"+tail+"/components", j{"sku": "DRG"}).Want(400).
+		Shows(map[string]string{"code": "COMPONENT_CYCLE", "errors.0.field": "sku"})
+	c.Get(t, products+"?search=x").Want(200).Shows(map[string]string{"total": "0"})
+
+	c.Post(t, dragon+"/components", j{"sku": ""}).Fields("component_product_id")
+	c.Post(t, dragon+"/components", j{"sku": "HEAD", "component_product_id": head}).Fields("sku")
+	c.Patch(t, part, j{"sku": "HEAD", "component_product_id": head}).Fields("sku")
+	c.Patch(t, part, j{"sku": nil}).Fields("sku")
+	c.Post(t, products, j{"name": "x", "components": []j{{}, {"sku": "HEAD", "component_product_id": head}}}).
+		Fields("components[0].component_product_id", "components[1].sku")
 }

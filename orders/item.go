@@ -2,8 +2,8 @@ package orders
 
 import (
 	"context"
-	"fmt"
 
+	"spoolwright/catalog"
 	"spoolwright/db"
 	"spoolwright/server"
 )
@@ -11,8 +11,8 @@ import (
 // OrderItem is a product in an order.
 type OrderItem struct {
 	ID          server.UUID                  `json:"id" rule:"readOnly,notNull"`
-	ProductID   server.Optional[server.UUID] `json:"product_id"`
-	SKU         server.Optional[string]      `json:"sku"`
+	ProductID   server.Optional[server.UUID] `json:"product_id" rule:"notNull"`
+	SKU         server.Optional[string]      `json:"sku" rule:"insteadOf=product_id"`
 	ProductName string                       `json:"product_name" rule:"readOnly,notNull"`
 	Quantity    server.Optional[int64]       `json:"quantity" rule:"notNull,minimum=1,maximum=1000000"`
 	Produced    int64                        `json:"produced" rule:"readOnly,notNull"`
@@ -30,8 +30,6 @@ type OrderItemChange struct {
 	Planned     int64                  `json:"planned" rule:"readOnly,notNull"`
 }
 
-const noProduct = "or sku is required"
-
 // itemRows returns the items as an argument for json_to_recordset, with new ids.
 func itemRows(items []OrderItem) string {
 	rows := make([]map[string]any, len(items))
@@ -42,17 +40,12 @@ func itemRows(items []OrderItem) string {
 	return db.Recordset(rows)
 }
 
-// productFields returns the names of the fields that name the products of the items with these indexes.
-func productFields(items []OrderItem, indexes []int32) []string {
-	var names []string
-	for _, i := range indexes {
-		field := "sku"
-		if !items[i].ProductID.IsNull() {
-			field = "product_id"
-		}
-		names = append(names, fmt.Sprintf("items[%d].%s", i, field))
+// productField returns the name of the field that names the product.
+func (i *OrderItem) productField() string {
+	if i.ProductID.IsNull() {
+		return "sku"
 	}
-	return names
+	return "product_id"
 }
 
 func selectItem(order, id string) *db.Stmt {
@@ -79,15 +72,12 @@ var errUnknownProduct = server.BadRequest("UNKNOWN_REFERENCE", "%s does not name
 
 var addItemDoc = &server.Doc{
 	ID: "addOrderItem", Tag: Tag, Summary: "Add a product to an order",
-	Description: "The item names the product by `product_id` or `sku`, or both. The status of the order does not change.",
+	Description: "The item names the product by `product_id` or `sku`. The status of the order does not change.",
 	Errors:      []*server.Error{errUnknownProduct},
 }
 
 func (h handlers) addItem(ctx context.Context, r *server.Request[OrderItem]) (server.Created[OrderItem], error) {
 	id, order, in := db.NewID(), r.ID("id"), &r.In
-	if in.ProductID.IsNull() && in.SKU.Or("") == "" {
-		return nil, server.Invalid("product_id", noProduct)
-	}
 	var full bool
 	locked := lockOrder(order)[0]
 	added := db.SQL(`
@@ -95,13 +85,7 @@ func (h handlers) addItem(ctx context.Context, r *server.Request[OrderItem]) (se
 			insert into order_items (id, order_id, product_id, quantity)
 			select $1::uuid, o.id, p.id, $5::int
 			from orders o
-			cross join lateral (
-				(select p.id from products p where p.id = $3::uuid and p.hidden_at is null and ($4::text is null or p.sku = $4)
-					offset 0)
-				union all
-				(select p.id from products p where $3::uuid is null and p.sku = $4 and p.sku <> '' and p.hidden_at is null
-					offset 0)
-			) p
+			cross join lateral `+catalog.Named("$3::uuid", "$4::text")+` p
 			where o.id = $2 and o.hidden_at is null
 				and (select count(*) from order_items i where i.order_id = $2) < $6
 			returning order_id
@@ -119,10 +103,8 @@ func (h handlers) addItem(ctx context.Context, r *server.Request[OrderItem]) (se
 		return nil, server.ErrNotFound
 	case full:
 		return nil, server.TooManyEntries("items")
-	case added.Rows() == 0 && !in.ProductID.IsNull():
-		return nil, errUnknownProduct.With("product_id").On("product_id")
 	case added.Rows() == 0:
-		return nil, errUnknownProduct.With("sku")
+		return nil, errUnknownProduct.With(in.productField()).On(in.productField())
 	}
 	return item.Object(), nil
 }

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"reflect"
 
+	"spoolwright/catalog"
 	"spoolwright/db"
 	"spoolwright/production"
 	"spoolwright/server"
@@ -240,8 +241,8 @@ var createDoc = &server.Doc{
 		"that created it was equal, the response is 200 with the order as it is now. If that request was different, it " +
 		"is 409 `ORDER_CONFLICT`. This is also so for a cancelled order; after an order was removed, another one can " +
 		"have its reference.\n\n" +
-		"The request may contain the order's items, all or nothing. Each names a product by `product_id` or `sku`, or " +
-		"both. Errors name the entry, such as `items[1].sku`.",
+		"The request may contain the order's items, all or nothing. Each names a product by `product_id` or " +
+		"`sku`. Errors name the entry, such as `items[1].sku`.",
 	Errors: []*server.Error{errUnknownProducts, errConflict},
 }
 
@@ -256,17 +257,9 @@ func (h handlers) create(
 	var unknown []int32 // the indexes of items without a product
 	created := db.SQL(`
 		with item as materialized (
-			select i.n, i.id, coalesce(p.id, s.id) as product_id, i.quantity
+			select i.n, i.id, p.id as product_id, i.quantity
 			from json_to_recordset($9::json) i (n int, id uuid, product_id uuid, sku text, quantity int)
-			-- "offset 0" makes PostgreSQL look up each product in the index.
-			left join lateral (
-				select p.id from products p where p.id = i.product_id and p.hidden_at is null
-					and (i.sku is null or p.sku = i.sku) offset 0
-			) p on true
-			left join lateral (
-				select p.id from products p where i.product_id is null and p.sku = i.sku and p.sku <> ''
-					and p.hidden_at is null offset 0
-			) s on true
+			left join lateral `+catalog.Named("i.product_id", "i.sku")+` p on true
 		), added as (
 			insert into orders (id, source, reference, customer, due_date, notes, status, content)
 			select $1::uuid, $2, $3, $4, $5::date, $6, $7, $8::bytea
@@ -303,7 +296,10 @@ func (h handlers) create(
 	case existing:
 		r.Existing()
 	case len(unknown) > 0:
-		fields := productFields(in.Items, unknown)
+		var fields []string
+		for _, i := range unknown {
+			fields = append(fields, fmt.Sprintf("items[%d].%s", i, in.Items[i].productField()))
+		}
 		return nil, errUnknownProducts.With(server.JoinFields(fields)).On(fields...)
 	}
 	return server.One(order, nil)
@@ -409,13 +405,4 @@ func (h handlers) cancel(ctx context.Context, r *server.Request[struct{}]) (serv
 		return nil, errOrderDone
 	}
 	return server.One(order, err)
-}
-
-// Check reports items without a product.
-func (o *Order) Check(problems *server.Problems) {
-	for i, item := range o.Items {
-		if item.ProductID.IsNull() && item.SKU.Or("") == "" {
-			problems.Add(fmt.Sprintf("items[%d].product_id", i), noProduct)
-		}
-	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"spoolwright/catalog"
 	"spoolwright/db"
 	"spoolwright/server"
 )
@@ -33,17 +34,6 @@ func (i *RunItem) productField() string {
 	return "sku"
 }
 
-// namedProduct returns a subquery of the product, unless it is hidden, that has the id or, if the id is null, the SKU.
-// "offset 0" makes PostgreSQL look it up in an index.
-func namedProduct(id, sku string) string {
-	return `(
-				(select * from products p where p.id = ` + id + ` and p.hidden_at is null offset 0)
-				union all
-				(select * from products p where ` + id + ` is null and p.sku = ` + sku + ` and p.sku <> ''
-					and p.hidden_at is null offset 0)
-			)`
-}
-
 const itemColumns = `i.id, i.product_id, p.name as product_name, i.order_item_id, i.quantity, i.successful_quantity,
 	i.failed_quantity, i.failure_reason, i.estimated_material_cost, i.estimated_total_cost`
 
@@ -64,7 +54,7 @@ func (h handlers) addItem(ctx context.Context, r *server.Request[RunItem]) (serv
 			select $1::uuid, run.id, p.id, $4::int, $5::int, $6::int, $10,
 				coalesce($7::numeric, round(p.material_cost * $4::int, 6)),
 				coalesce($8::numeric, round(p.total_cost * $4::int, 6)), $11::uuid
-			from production_runs run cross join lateral `+namedProduct("$3::uuid", "$12::text")+` p
+			from production_runs run cross join lateral `+catalog.Named("$3::uuid", "$12::text")+` p
 			where run.id = $2 and run.hidden_at is null
 				and (select count(*) from run_items other where other.run_id = $2) < $9
 				and ($11::uuid is null or `+h.orders.Problem("$11::uuid", "p.id")+` is null)
@@ -120,7 +110,7 @@ func (o *orderItem) check(orders Orders, run, id string, in *RunItem) []*db.Stmt
 				then `+orders.Problem("$2::uuid", "coalesce($3::uuid, p.id, i.product_id)")+` end,
 			p.id is not null or ($4::text is null and coalesce($3::uuid, i.product_id) = i.product_id) is true
 		from (select) always left join run_items i on i.id = $1
-		left join lateral `+namedProduct("$3::uuid", "$4::text")+` p on true`,
+		left join lateral `+catalog.Named("$3::uuid", "$4::text")+` p on true`,
 		id, in.OrderItemID.Arg(), in.ProductID.Arg(), in.SKU.Arg()).
 		Into(&o.problem, &o.product)}
 }

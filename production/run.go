@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"spoolwright/catalog"
 	"spoolwright/db"
 	"spoolwright/server"
 )
@@ -313,7 +314,7 @@ func (h handlers) create(ctx context.Context, r *server.Request[Run]) (server.Cr
 			from json_to_recordset($13::json) i (n int, id uuid, product_id uuid, sku text, order_item_id uuid,
 				quantity int, successful_quantity int, failed_quantity int, failure_reason text,
 				estimated_material_cost numeric, estimated_total_cost numeric)
-			left join lateral `+namedProduct("i.product_id", "i.sku")+` p on true
+			left join lateral `+catalog.Named("i.product_id", "i.sku")+` p on true
 		), material as materialized (
 			select m.*, s.id as spool, s.cost_per_gram as spool_cost
 			from json_to_recordset($14::json) m (n int, id uuid, spool_id uuid, spool_number int,

@@ -155,15 +155,6 @@ func (p Problems) join(err error) error {
 	return all.Err()
 }
 
-// EntryFields returns the names of a field in several entries of a list, such as "items[0].product_id".
-func EntryFields(list string, indexes []int32, field string) []string {
-	var names []string
-	for _, i := range indexes {
-		names = append(names, fmt.Sprintf("%s[%d].%s", list, i, field))
-	}
-	return names
-}
-
 // JoinFields returns the names of fields for the detail of an error, such as "items[0].product_id, items[2].sku and 3
 // more".
 func JoinFields(names []string) string {

@@ -1521,10 +1521,10 @@ class OrderItem:
 
     id: str
     """The item's id."""
-    product_id: str | None
+    product_id: str
     """The product."""
     sku: str | None
-    """Stock keeping unit of the product; names the product instead of product_id."""
+    """Stock keeping unit of the product; a request can name the product by it instead of product_id."""
     product_name: str
     """Name of the product, even if it was removed."""
     quantity: int
@@ -2670,14 +2670,13 @@ class ProductMaterialCreate(_ProductMaterialCreateRequired, total=False):
     """Free text."""
 
 
-class _ProductComponentCreateRequired(TypedDict):
-    component_product_id: str
-    """The contained product."""
-
-
-class ProductComponentCreate(_ProductComponentCreateRequired, total=False):
+class ProductComponentCreate(TypedDict, total=False):
     """The type `ProductComponentCreate` of the API, in request bodies."""
 
+    component_product_id: str | None
+    """The contained product."""
+    sku: str | None
+    """The SKU of the contained product; names it instead of component_product_id."""
     quantity: int | None
     """Pieces in one piece of the product; 1 by default."""
     notes: str | None
@@ -2786,7 +2785,7 @@ class OrderItemCreate(TypedDict, total=False):
     product_id: str | None
     """The product."""
     sku: str | None
-    """Stock keeping unit of the product; names the product instead of product_id."""
+    """Stock keeping unit of the product; a request can name the product by it instead of product_id."""
     quantity: int | None
     """Ordered pieces; 1 by default."""
 
@@ -4590,8 +4589,8 @@ class ProductsResource:
         """Create a product.
 
         The request may contain the product's materials and components, all or nothing. Errors name the entry, such
-        as `components[1].component_product_id`. The costs are computed from the current spool prices. A `sku` that
-        is not empty must be unique.
+        as `components[1].sku`. The costs are computed from the current spool prices. A `sku` that is not empty
+        must be unique.
 
         Requires the role `operator` or `admin`.
 
@@ -4884,22 +4883,24 @@ class ProductsResource:
         self,
         id: str,
         *,
-        component_product_id: str,
+        component_product_id: str | None = None,
+        sku: str | None = None,
         quantity: int | None = None,
         notes: str | None = None,
         idempotency_key: str | None = None,
     ) -> ProductComponent:
         """Add a component to a product.
 
-        A component is another product. A product must not contain itself, directly or through other products
-        (`COMPONENT_CYCLE`), and can have a component only once (`DUPLICATE_COMPONENT`). Components nest at most 50
-        levels deep. Recomputes the costs of the product from the current spool prices, and the costs of all
-        products that contain it, in the same transaction.
+        A component is another product, named by `component_product_id` or `sku`. A product must not contain
+        itself, directly or through other products (`COMPONENT_CYCLE`), and can have a component only once
+        (`DUPLICATE_COMPONENT`). Components nest at most 50 levels deep. Recomputes the costs of the product from
+        the current spool prices, and the costs of all products that contain it, in the same transaction.
 
         Requires the role `operator` or `admin`.
 
         :param id: The id of the product, a UUID.
         :param component_product_id: The contained product.
+        :param sku: The SKU of the contained product; names it instead of component_product_id.
         :param quantity: Pieces in one piece of the product; 1 by default.
         :param notes: Free text.
         :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
@@ -4910,7 +4911,8 @@ class ProductsResource:
             f"/products/{_core.segment(id)}/components",
             _ProductComponent,
             body={
-                "component_product_id": component_product_id,
+                "component_product_id": UNSET if component_product_id is None else component_product_id,
+                "sku": UNSET if sku is None else sku,
                 "quantity": UNSET if quantity is None else quantity,
                 "notes": UNSET if notes is None else notes,
             },
@@ -4923,20 +4925,22 @@ class ProductsResource:
         component_id: str,
         *,
         component_product_id: str | Unset = UNSET,
+        sku: str | Unset = UNSET,
         quantity: int | Unset = UNSET,
         notes: str | None | Unset = UNSET,
     ) -> ProductComponent:
         """Update a component of a product.
 
-        A new `component_product_id` must meet the same conditions as when a component is added. Recomputes the
-        costs of the product from the current spool prices, and the costs of all products that contain it, in the
-        same transaction.
+        A new `component_product_id` or `sku` must meet the same conditions as when a component is added.
+        Recomputes the costs of the product from the current spool prices, and the costs of all products that
+        contain it, in the same transaction.
 
         Requires the role `operator` or `admin`.
 
         :param id: The id of the product, a UUID.
         :param component_id: The id of the component, a UUID.
         :param component_product_id: The contained product.
+        :param sku: The SKU of the contained product; names it instead of component_product_id.
         :param quantity: Pieces in one piece of the product; 1 by default.
         :param notes: Free text.
         """
@@ -4946,6 +4950,7 @@ class ProductsResource:
             _ProductComponent,
             body={
                 "component_product_id": component_product_id,
+                "sku": sku,
                 "quantity": quantity,
                 "notes": notes,
             },
@@ -6056,8 +6061,8 @@ class OrdersResource:
         it is 409 `ORDER_CONFLICT`. This is also so for a cancelled order; after an order was removed, another one
         can have its reference.
 
-        The request may contain the order's items, all or nothing. Each names a product by `product_id` or `sku`,
-        or both. Errors name the entry, such as `items[1].sku`.
+        The request may contain the order's items, all or nothing. Each names a product by `product_id` or `sku`.
+        Errors name the entry, such as `items[1].sku`.
 
         Requires the role `operator` or `admin`.
 
@@ -6302,13 +6307,13 @@ class OrdersResource:
     ) -> OrderItem:
         """Add a product to an order.
 
-        The item names the product by `product_id` or `sku`, or both. The status of the order does not change.
+        The item names the product by `product_id` or `sku`. The status of the order does not change.
 
         Requires the role `operator` or `admin`.
 
         :param id: The id of the order, a UUID.
         :param product_id: The product.
-        :param sku: Stock keeping unit of the product; names the product instead of product_id.
+        :param sku: Stock keeping unit of the product; a request can name the product by it instead of product_id.
         :param quantity: Ordered pieces; 1 by default.
         :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
         a key.

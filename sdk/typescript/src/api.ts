@@ -865,8 +865,8 @@ export interface OrderItem {
   /** The item's id. */
   readonly id: string;
   /** The product. */
-  readonly product_id: string | null;
-  /** Stock keeping unit of the product; names the product instead of product_id. */
+  readonly product_id: string;
+  /** Stock keeping unit of the product; a request can name the product by it instead of product_id. */
   readonly sku: string | null;
   /** Name of the product, even if it was removed. */
   readonly product_name: string;
@@ -1718,7 +1718,9 @@ export interface ProductMaterialCreate {
 /** The type `ProductComponentCreate` of the API, in request bodies. */
 export interface ProductComponentCreate {
   /** The contained product. */
-  component_product_id: string;
+  component_product_id?: string | null | undefined;
+  /** The SKU of the contained product; names it instead of component_product_id. */
+  sku?: string | null | undefined;
   /** Pieces in one piece of the product; 1 by default. */
   quantity?: number | null | undefined;
   /** Free text. */
@@ -1779,6 +1781,8 @@ export interface ProductMaterialUpdate {
 export interface ProductComponentUpdate {
   /** The contained product. */
   component_product_id?: string | undefined;
+  /** The SKU of the contained product; names it instead of component_product_id. */
+  sku?: string | undefined;
   /** Pieces in one piece of the product; 1 by default. */
   quantity?: number | undefined;
   /** Free text. */
@@ -2015,7 +2019,7 @@ export interface CancelRequest {
 export interface OrderItemCreate {
   /** The product. */
   product_id?: string | null | undefined;
-  /** Stock keeping unit of the product; names the product instead of product_id. */
+  /** Stock keeping unit of the product; a request can name the product by it instead of product_id. */
   sku?: string | null | undefined;
   /** Ordered pieces; 1 by default. */
   quantity?: number | null | undefined;
@@ -3456,8 +3460,8 @@ export class ProductsResource<M extends DecimalMode = "number"> {
    * Create a product.
    *
    * The request may contain the product's materials and components, all or nothing. Errors name the entry, such as
-   * `components[1].component_product_id`. The costs are computed from the current spool prices. A `sku` that is not
-   * empty must be unique.
+   * `components[1].sku`. The costs are computed from the current spool prices. A `sku` that is not empty must be
+   * unique.
    *
    * Requires the role `operator` or `admin`.
    */
@@ -3596,10 +3600,10 @@ export class ProductsResource<M extends DecimalMode = "number"> {
   /**
    * Add a component to a product.
    *
-   * A component is another product. A product must not contain itself, directly or through other products
-   * (`COMPONENT_CYCLE`), and can have a component only once (`DUPLICATE_COMPONENT`). Components nest at most 50
-   * levels deep. Recomputes the costs of the product from the current spool prices, and the costs of all products
-   * that contain it, in the same transaction.
+   * A component is another product, named by `component_product_id` or `sku`. A product must not contain itself,
+   * directly or through other products (`COMPONENT_CYCLE`), and can have a component only once
+   * (`DUPLICATE_COMPONENT`). Components nest at most 50 levels deep. Recomputes the costs of the product from the
+   * current spool prices, and the costs of all products that contain it, in the same transaction.
    *
    * Requires the role `operator` or `admin`.
    */
@@ -3614,8 +3618,8 @@ export class ProductsResource<M extends DecimalMode = "number"> {
   /**
    * Update a component of a product.
    *
-   * A new `component_product_id` must meet the same conditions as when a component is added. Recomputes the costs of
-   * the product from the current spool prices, and the costs of all products that contain it, in the same
+   * A new `component_product_id` or `sku` must meet the same conditions as when a component is added. Recomputes the
+   * costs of the product from the current spool prices, and the costs of all products that contain it, in the same
    * transaction.
    *
    * Requires the role `operator` or `admin`.
@@ -4084,8 +4088,8 @@ export class OrdersResource<M extends DecimalMode = "number"> {
    * `ORDER_CONFLICT`. This is also so for a cancelled order; after an order was removed, another one can have its
    * reference.
    *
-   * The request may contain the order's items, all or nothing. Each names a product by `product_id` or `sku`, or
-   * both. Errors name the entry, such as `items[1].sku`.
+   * The request may contain the order's items, all or nothing. Each names a product by `product_id` or `sku`. Errors
+   * name the entry, such as `items[1].sku`.
    *
    * Requires the role `operator` or `admin`.
    */
@@ -4201,7 +4205,7 @@ export class OrdersResource<M extends DecimalMode = "number"> {
   /**
    * Add a product to an order.
    *
-   * The item names the product by `product_id` or `sku`, or both. The status of the order does not change.
+   * The item names the product by `product_id` or `sku`. The status of the order does not change.
    *
    * Requires the role `operator` or `admin`.
    */
