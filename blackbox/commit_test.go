@@ -235,6 +235,9 @@ func TestUnknownCommit(t *testing.T) {
 			t.Errorf("the request added %s, want %s", got, want)
 		}
 
+		if slices.Index(w.operations, op)%testkit.InCI(4, 1) != 0 {
+			return
+		}
 		// The connection breaks until the service gives up. Then it works, and the client gets the replay.
 		proxy.breakAt(slices.Repeat([]breakPoint{{'Q', after}}, 100)...)
 		wantUnavailable(f.do(t, c, op, path, body))

@@ -59,7 +59,7 @@ func buildRelease(t *testing.T) program {
 func TestRelease(t *testing.T) {
 	t.Parallel()
 	t.Run("BillOfMaterials", func(t *testing.T) { testBillOfMaterials(t, buildProgram(t)) })
-	if inCI(0, 1) == 0 && !*longFlag {
+	if testkit.InCI(0, 1) == 0 && !*longFlag {
 		t.Skip("the release is built in CI and with -long")
 	}
 	p := buildRelease(t)

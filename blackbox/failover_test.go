@@ -42,7 +42,7 @@ func TestSynchronousStandbyAway(t *testing.T) {
 		path   string
 		body   map[string]any
 		client *testkit.Client
-		before map[string]int
+		before map[string]tableRows
 		want   string // what the operation adds
 	}
 	var all []*sent

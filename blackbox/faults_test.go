@@ -24,11 +24,12 @@ import (
 	"spoolwright/db"
 	"spoolwright/db/local"
 	"spoolwright/server"
+	"spoolwright/testkit"
 )
 
 var (
-	faultWrites = flag.Int("faults.writes", inCI(400, 1500), "number of writes that TestFaults sends")
-	faultKills  = flag.Int("faults.kills", inCI(4, 8), "number of processes of PostgreSQL or the service that TestFaults kills")
+	faultWrites = flag.Int("faults.writes", testkit.InCI(400, 1500), "number of writes that TestFaults sends")
+	faultKills  = flag.Int("faults.kills", testkit.InCI(4, 8), "number of processes of PostgreSQL or the service that TestFaults kills")
 )
 
 const (

@@ -40,7 +40,7 @@ import (
 // that does not exist.
 func TestIsolation(t *testing.T) {
 	t.Parallel()
-	requests := inCI(4_000, 10_000)
+	requests := testkit.InCI(2_000, 10_000)
 	if *longFlag {
 		requests = 1_000_000
 	}
@@ -457,7 +457,7 @@ func TestPgBouncer(t *testing.T) {
 				f := common
 				path := op.Path()
 				if op.Method() == "DELETE" || endsRun(path) || strings.HasSuffix(path, "/logout") {
-					f = w.newFullFixture(t) // other operations would fail after these
+					f = w.newFixture(t) // other operations would fail after these
 				}
 				if a := f.do(t, f.admin, op, f.path(t, path), f.body(t, op)); a.Status >= 300 {
 					t.Errorf("%s: %d %s", a.What, a.Status, a.Body)

@@ -28,7 +28,7 @@ var longFlag = flag.Bool("long", false, "run the random tests with many more req
 // from the responses so far.
 func TestModel(t *testing.T) {
 	t.Parallel()
-	users, phases, operations := 4, 5, inCI(100, 250)
+	users, phases, operations := 4, 5, testkit.InCI(50, 250)
 	if *longFlag {
 		phases, operations = 20, 2500
 	}

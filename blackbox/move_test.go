@@ -158,7 +158,7 @@ func TestMoveInterrupted(t *testing.T) {
 	home := 1
 	for _, undo := range []bool{false, true} {
 		for i, step := range steps {
-			if undo != (i%2 == 1) && inCI(1, 2) == 1 {
+			if undo != (i%2 == 1) && testkit.InCI(1, 2) == 1 {
 				continue // in CI, each step is followed by both commands
 			}
 			name := fmt.Sprintf("%s, undo %v", step, undo)
@@ -274,7 +274,7 @@ func TestMoveKilled(t *testing.T) {
 			}
 		})
 	}
-	to, kills := 1, inCI(4, 8)
+	to, kills := 1, testkit.InCI(4, 8)
 	for i := range kills {
 		args := []string{"tenant", "move", "--tenant", "tenant " + m.tenant.ID, "--to", fmt.Sprint(to)}
 		c := p.launch(t, func(*exec.Cmd) {}, env, args...)

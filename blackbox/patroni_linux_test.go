@@ -35,7 +35,7 @@ import (
 // of each new primary.
 func TestHighAvailability(t *testing.T) {
 	t.Parallel()
-	events := []string{"kill the server", "kill PostgreSQL", "switch over", "kill Patroni"}[:inCI(1, 4)]
+	events := []string{"kill the server", "kill PostgreSQL", "switch over", "kill Patroni"}[:testkit.InCI(1, 4)]
 	if *longFlag {
 		events = slices.Repeat(events, 6)
 	}
@@ -69,7 +69,7 @@ func TestHighAvailability(t *testing.T) {
 	t.Cleanup(load.end)
 
 	for i, event := range events {
-		load.rare.Store(inCI(1, 0) == 1)
+		load.rare.Store(testkit.InCI(1, 0) == 1)
 		old := cluster.awaitHealthy(t)
 		load.rare.Store(false)
 		load.awaitAnswers(t, time.Now())
@@ -87,7 +87,7 @@ func TestHighAvailability(t *testing.T) {
 			cluster.startPatroni(t, old)
 		}
 	}
-	load.rare.Store(inCI(1, 0) == 1)
+	load.rare.Store(testkit.InCI(1, 0) == 1)
 	primary = cluster.awaitHealthy(t)
 	load.end()
 	for name, c := range instances {

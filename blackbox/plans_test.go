@@ -59,7 +59,7 @@ func isExport(op *operation) bool { return strings.HasSuffix(op.Path(), "/export
 // tables that were analyzed while they were small.
 func TestPlans(t *testing.T) {
 	t.Parallel()
-	for _, analyzed := range []bool{false, true}[:inCI(1, 2)] {
+	for _, analyzed := range []bool{false, true}[:testkit.InCI(1, 2)] {
 		t.Run(fmt.Sprintf("analyzed when small: %t", analyzed), func(t *testing.T) {
 			t.Parallel()
 			testPlans(t, analyzed)

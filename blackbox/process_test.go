@@ -58,14 +58,6 @@ func skipTest(t *testing.T, reason string) {
 	t.Skip(reason)
 }
 
-// inCI returns how much a long test does: more in CI, where CI_STRICT is 1, than in the daily go test.
-func inCI(quick, ci int) int {
-	if os.Getenv("CI_STRICT") == "1" {
-		return ci
-	}
-	return quick
-}
-
 func eventually(t *testing.T, what string, condition func() bool) {
 	t.Helper()
 	testkit.Eventually(t, what, condition)

@@ -117,7 +117,7 @@ func TestExamplesWork(t *testing.T) {
 		f := shared
 		if op.Method() != "GET" {
 			t.Parallel()
-			f = w.newFullFixture(t)
+			f = w.newFixture(t)
 		}
 		a := f.do(t, f.admin, op, f.path(t, op.Path()), f.body(t, op))
 		if a.Status >= 300 {
@@ -477,9 +477,9 @@ func TestCursors(t *testing.T) {
 	isList := func(op *operation) bool { return slices.Contains(op.query, "after") }
 	w.forEach(t, isList, func(t *testing.T, op *operation) {
 		t.Parallel()
-		own, other := w.newFullFixture(t), w.newFullFixture(t)
+		own, other := w.newFixture(t), w.newFixture(t)
 		path := own.path(t, op.Path())
-		for range 4 {
+		for range 5 {
 			switch {
 			case strings.HasSuffix(path, "/usage"):
 				own.admin.Post(t, strings.TrimSuffix(path, "usage")+"deduct", map[string]any{"weight_grams": 1}).Want(200)

@@ -223,8 +223,8 @@ func TestSocketsOfManySpools(t *testing.T) {
 	s.wantEvents(t, "updated 1 999")
 	time.Sleep(2 * time.Second) // PostgreSQL's statistics are late
 	before := blocks()
-	const polls = 4
-	time.Sleep(polls * time.Second)
+	const polls = 3
+	time.Sleep(polls * time.Second) // nothing shows that a poll found no change
 	perPoll := (blocks() - before) / polls
 	t.Logf("%d blocks a poll", perPoll)
 	if perPoll == 0 || perPoll > 60 {
@@ -238,7 +238,8 @@ func TestSocketsOfManySpools(t *testing.T) {
 		}
 	}
 	left := 999
-	for _, changes := range []int{1001, 20_000} {
+	// The sockets are closed 20 seconds after more than 10,000 changes.
+	for _, changes := range []int{1001, 20_000}[:testkit.InCI(1, 2)] {
 		fill(changes, changes)
 		op, payload, err := s.afterPings()
 		if err != nil || op != 8 || binary.BigEndian.Uint16(payload) != 1013 {
