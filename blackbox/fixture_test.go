@@ -144,7 +144,7 @@ func (w *testAPI) forEach(t *testing.T, filter func(*operation) bool, fn func(*t
 func everyRoute(*operation) bool     { return true }
 func isProtected(op *operation) bool { return op.Access > server.Public }
 func readsBody(op *operation) bool   { return op.example != nil }
-func hasID(op *operation) bool       { return strings.Contains(op.Path(), "{") }
+func hasID(op *operation) bool       { return strings.Contains(op.Path(), "id}") }
 
 // endsRun reports whether the path is that of an operation that ends a production run.
 func endsRun(path string) bool {
@@ -286,14 +286,17 @@ func (f *fixture) prepareBodies(t *testing.T) *fixture {
 	return f
 }
 
-// path returns the path pattern with the ids of the fixture's resources filled in.
+// path returns the path pattern with the ids and numbers of the fixture's resources filled in.
 func (f *fixture) path(t *testing.T, pattern string) string {
 	t.Helper()
 	prefix, path := "", strings.Builder{}
 	for _, part := range strings.Split(pattern, "/")[1:] {
 		if strings.HasPrefix(part, "{") {
 			collection := path.String()
-			if f.ids[collection] == "" {
+			if f.ids[collection] == "" && part == "{number}" {
+				resource := f.path(t, strings.TrimSuffix(prefix, "/by-number")+"/{id}")
+				f.ids[collection] = f.admin.Get(t, resource).Want(200).Text("number")
+			} else if f.ids[collection] == "" {
 				f.ids[collection] = f.create(t, prefix, collection)
 			}
 			prefix += "/" + part

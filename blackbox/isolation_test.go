@@ -209,6 +209,9 @@ func (i *isolationTenant) target(op *operation) (r resource, pattern, rest strin
 	if at == 0 {
 		return resource{path: path}, "", "", true
 	}
+	if strings.HasSuffix(path, "{number}") { // tenants have the same numbers
+		return resource{path: strings.Replace(path, "{number}", strconv.Itoa(1+i.IntN(5)), 1)}, "", "", true
+	}
 	pattern, rest = path[:at], path[at:]
 	r, ok = i.pick(pattern, i.Rand)
 	return r, pattern, rest, ok
@@ -243,7 +246,7 @@ func (i *isolationTenant) act() {
 		}
 	}
 	path := target.path + rest
-	if op.Method() == "GET" && op.Path() != "/api/v1/auth/me" && rest == "" && pattern == "" {
+	if op.Method() == "GET" && op.query != nil && rest == "" && pattern == "" {
 		path += i.query()
 	}
 	a := i.send(op, path, body)

@@ -5,9 +5,9 @@ import (
 	"spoolwright/server"
 )
 
-// byNumber is the condition of statements that select the spool with the number $1, unless it is hidden. The index of
-// numbers has the second part as its predicate.
-const byNumber = `number = $1 and hidden_at is null`
+// byNumber is the condition of statements that select the spool with the number $1, unless it is hidden. The subquery
+// makes PostgreSQL use the index of numbers, and not one of those of the spools that are not hidden.
+const byNumber = `id = (select n.id from spools n where n.number = $1) and hidden_at is null`
 
 // Edit returns a statement that changes the fields of the spool with the number that in contains, and returns its id. A
 // changed remaining weight is an entry of the ledger.

@@ -58,6 +58,45 @@ func TestSpoolNumbers(t *testing.T) {
 	}
 }
 
+// The number of a label names a spool as its id does.
+func TestSpoolByNumber(t *testing.T) {
+	t.Parallel()
+	api := testkit.New(t, testkit.Options{}, inventory.Routes)
+	tenant, other := api.Tenant(t), api.Operator(t)
+	c, viewer := tenant.User(t, "operator"), tenant.User(t, "viewer")
+	first := spools + "/" + c.Post(t, spools, spool(nil)).Want(201).ID()
+	second := spools + "/" + c.Post(t, spools, spool(j{"archived": true})).Want(201).ID()
+	other.Post(t, spools, spool(nil)).Want(201)
+	const labels = spools + "/by-number/"
+	for number, path := range map[string]string{"1": first, "2": second} {
+		want, got := viewer.Get(t, path).Want(200), viewer.Get(t, labels+number).Want(200)
+		if string(got.Body) != string(want.Body) || got.Header.Get("ETag") != want.Header.Get("ETag") {
+			t.Errorf("the spool %s is %s, want %s", number, got.Body, want.Body)
+		}
+		c.With("If-None-Match", got.Header.Get("ETag")).Get(t, labels+number).Want(304)
+	}
+	c.With("If-Match", c.Get(t, labels+"1").Header.Get("ETag")).Patch(t, first, j{"notes": "x"}).Want(200)
+	other.Get(t, labels+"2").WantError(404, "NOT_FOUND")
+	c.Get(t, labels+"3").WantError(404, "NOT_FOUND")
+	c.Delete(t, first).Want(204)
+	c.Get(t, labels+"1").WantError(404, "NOT_FOUND")
+	c.Post(t, first+"/restore", nil).Want(200)
+	c.Get(t, labels+"1").Want(200)
+	for _, number := range []string{"0", "-1", "+1", "01", "1.5", "x", "1e3", "1000000000", "99999999999999999999",
+		"%201", "usage", strings.TrimPrefix(first, spools+"/")} {
+		field := "number"
+		if number == "usage" { // the usage of the spool "by-number"
+			field = "id"
+		}
+		c.Get(t, labels+number).Fields(field)
+	}
+	c.Patch(t, labels+"1", j{}).WantError(405, "METHOD_NOT_ALLOWED")
+	for _, path := range []string{labels, spools + "/by-id/1", first + "/x", spools + "/x/1", labels + "1/usage"} {
+		c.Get(t, path).WantError(404, "NOT_FOUND")
+	}
+	c.Get(t, spools+"/by-number").Fields("id")
+}
+
 // Concurrent creates and imports get different numbers, almost without gaps.
 func TestConcurrentNumbers(t *testing.T) {
 	t.Parallel()

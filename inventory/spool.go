@@ -37,6 +37,8 @@ func Routes(d *db.DB) []server.Route {
 			server.HandleText("text/csv", importExample, h.prepareImport, h.importSpools), importDoc),
 		server.Op("GET /api/v1/spools/export", server.Read, server.HandleExport("spools", h.export), exportDoc),
 		server.Op("GET /api/v1/spools/{id}", server.Read, server.Handle(h.get), getDoc).Versioned(lockSpool),
+		server.Op("GET /api/v1/spools/by-number/{number}", server.Read, server.Handle(h.getByNumber), getByNumberDoc).
+			Versioned(lockNumber),
 		server.Op("PATCH /api/v1/spools/{id}", server.Write, server.Handle(h.update), updateDoc),
 		server.Op("DELETE /api/v1/spools/{id}", server.Write, server.Handle(h.delete), deleteDoc),
 		server.Op("POST /api/v1/spools/{id}/restore", server.Write, server.Handle(h.restore), restoreDoc),
@@ -200,6 +202,21 @@ var getDoc = &server.Doc{
 func (h handlers) get(ctx context.Context, r *server.Request[struct{}]) (server.OK[Spool], error) {
 	spool := selectSpool(r.ID("id"))
 	return server.One(spool, h.db.Read(ctx, spool))
+}
+
+var getByNumberDoc = &server.Doc{
+	ID: "getSpoolByNumber", Tag: tag, Summary: "Get the spool with a number",
+	Description: "Returns what `getSpool` does, for the number that is on the label of a spool.",
+}
+
+func (h handlers) getByNumber(ctx context.Context, r *server.Request[struct{}]) (server.OK[Spool], error) {
+	spool := db.SQL(`select `+spoolColumns+` from spools where `+byNumber, r.Number()).Quick()
+	return server.One(spool, h.db.Read(ctx, spool))
+}
+
+// lockNumber is the server.Lock of the spool with a number.
+func lockNumber(numbers ...string) []*db.Stmt {
+	return []*db.Stmt{db.SQL(`select id from spools where number = $1::text::int for no key update`, numbers[0])}
 }
 
 // lockSpool is the server.Lock of a spool.

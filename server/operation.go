@@ -19,6 +19,7 @@ import (
 // resource is a path of the mux with its handlers by method. GET also handles HEAD.
 type resource struct {
 	s        *Server
+	by       string // see MuxPath
 	handlers map[string]http.HandlerFunc
 }
 
@@ -27,8 +28,9 @@ func (s *Server) handle(pattern string, handler http.HandlerFunc) {
 	method, path, _ := strings.Cut(pattern, " ")
 	p := s.resources[path]
 	if p == nil {
-		p = &resource{s, map[string]http.HandlerFunc{}}
+		p = &resource{s: s, handlers: map[string]http.HandlerFunc{}}
 		s.resources[path] = p
+		path, p.by = MuxPath(path)
 		s.mux.Handle(path, p)
 	}
 	if p.handlers[method] != nil {
@@ -40,8 +42,23 @@ func (s *Server) handle(pattern string, handler http.HandlerFunc) {
 	}
 }
 
+// MuxPath returns the path of a route as a pattern of a mux. A segment such as by-number is there a wildcard with the
+// name by, and also returned: as a literal, /spools/by-number/{number} would conflict with /spools/{id}/usage.
+func MuxPath(path string) (pattern, by string) {
+	start, rest, ok := strings.Cut(path, "/by-")
+	if !ok {
+		return path, ""
+	}
+	noun, rest, _ := strings.Cut(rest, "/")
+	return start + "/{by}/" + rest, "by-" + noun
+}
+
 // ServeHTTP calls the method's handler, or answers 405 with the methods that have one.
 func (p *resource) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.PathValue("by") != p.by {
+		p.s.reject(w, r, errNoPath)
+		return
+	}
 	method := r.Method
 	if method == http.MethodHead {
 		method = http.MethodGet

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 	"reflect"
+	"strconv"
 	"strings"
 
 	"spoolwright/db"
@@ -25,7 +26,7 @@ const (
 // Route is an operation of the API. The mux, the access check, the OpenAPI document and tests of all operations use the
 // features' lists of routes.
 type Route struct {
-	Pattern    string // method and path, such as "GET /api/v1/spools/{id}"; all wildcards are UUIDs
+	Pattern    string // method and path, such as "GET /api/v1/spools/{id}"; wildcards are UUIDs, and {number} a number
 	Access     Access
 	Endpoint   Endpoint
 	Doc        *Doc
@@ -110,6 +111,12 @@ func (r *Request[In]) Existing() { r.existing = true }
 
 // ID returns a path parameter, a UUID in canonical form.
 func (r *Request[In]) ID(name string) string { return r.ids[name] }
+
+// Number returns the path parameter number.
+func (r *Request[In]) Number() int64 {
+	n, _ := strconv.ParseInt(r.ids[NumberParameter], 10, 64)
+	return n
+}
 
 // The results of handlers are JSON texts, or nil with an error. The Go type determines the status; T is the type of the
 // resource in the OpenAPI document.
@@ -275,14 +282,30 @@ func (e Endpoint) ReadsQuery() bool {
 // ReadsBody reports whether the endpoint reads a JSON body.
 func (e Endpoint) ReadsBody() bool { return e.In.NumField() > 0 && !e.ReadsQuery() }
 
-// pathIDs returns the path parameters in canonical form, and adds those that are not UUIDs to the problems.
+// NumberParameter is the name of the path parameter that is a number, from 1 to MaxNumber.
+const (
+	NumberParameter = "number"
+	MaxNumber       = 999_999_999
+)
+
+// pathIDs returns the path parameters in canonical form, and adds those that are not UUIDs, or not numbers, to the
+// problems.
 func pathIDs(r *http.Request, names []string, problems *Problems) map[string]string {
 	if len(names) == 0 {
 		return nil
 	}
 	ids := make(map[string]string, len(names))
 	for _, name := range names {
-		id, ok := db.ParseID(r.PathValue(name))
+		value := r.PathValue(name)
+		if name == NumberParameter {
+			n, err := strconv.ParseInt(value, 10, 64)
+			if err != nil || n < 1 || n > MaxNumber || strconv.FormatInt(n, 10) != value {
+				problems.Add(name, "must be a whole number from 1 to %d", MaxNumber)
+			}
+			ids[name] = value
+			continue
+		}
+		id, ok := db.ParseID(value)
 		if !ok {
 			problems.Add(name, "must be a UUID")
 		}

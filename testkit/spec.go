@@ -21,9 +21,10 @@ import (
 
 // Document is an OpenAPI document that responses are checked against.
 type Document struct {
-	Text []byte
-	Root JSON
-	mux  *http.ServeMux
+	Text  []byte
+	Root  JSON
+	mux   *http.ServeMux
+	paths map[string]string // of the document, by the path in the mux
 }
 
 // specs are the documents by their routes and events. Services with the same patterns have the same document.
@@ -58,14 +59,16 @@ func specOf(tb testing.TB, routes []server.Route, events []server.Event) *Docume
 // ReadDocument reads an OpenAPI document.
 func ReadDocument(tb testing.TB, text []byte) *Document {
 	tb.Helper()
-	d := &Document{Text: text, mux: http.NewServeMux()}
+	d := &Document{Text: text, mux: http.NewServeMux(), paths: map[string]string{}}
 	if err := json.Unmarshal(text, &d.Root); err != nil {
 		tb.Fatal(err)
 	}
 	for path, item := range d.Root["paths"].(map[string]any) {
 		for method := range item.(map[string]any) {
 			if method != "parameters" {
-				d.mux.Handle(strings.ToUpper(method)+" "+path, http.NotFoundHandler())
+				pattern, _ := server.MuxPath(path)
+				d.mux.Handle(strings.ToUpper(method)+" "+pattern, http.NotFoundHandler())
+				d.paths[pattern] = path
 			}
 		}
 	}
@@ -82,7 +85,7 @@ func (d *Document) check(method, target string, a *Response) error {
 	if r, err := http.NewRequest(method, "http://test"+target, nil); err == nil {
 		if _, pattern := d.mux.Handler(r); pattern != "" {
 			m, path, _ := strings.Cut(pattern, " ")
-			item := d.Root["paths"].(map[string]any)[path].(map[string]any)
+			item := d.Root["paths"].(map[string]any)[d.paths[path]].(map[string]any)
 			responses = item[strings.ToLower(m)].(map[string]any)["responses"].(map[string]any)
 		}
 	}

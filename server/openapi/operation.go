@@ -11,17 +11,30 @@ import (
 	"spoolwright/server"
 )
 
-// pathParameters describes the ids in a path. Each belongs to the resource that the path segment before it names.
+// pathParameters describes the ids and numbers in a path. An id belongs to the resource that the path segment before
+// it names, and a number to that of the segment before by-number.
 func pathParameters(path string) []object {
 	var params []object
 	parts := strings.Split(path, "/")
 	for i, part := range parts {
-		if strings.HasPrefix(part, "{") {
-			noun := strings.TrimSuffix(strings.ReplaceAll(parts[i-1], "-", " "), "s")
-			params = append(params, object{{"name", strings.Trim(part, "{}")}, {"in", "path"}, {"required", true},
-				{"description", "The id of the " + noun + ", a UUID."},
-				{"schema", object{{"type", "string"}, {"format", "uuid"}}}, {"example", exampleID}})
+		if !strings.HasPrefix(part, "{") {
+			continue
 		}
+		name, of := strings.Trim(part, "{}"), parts[i-1]
+		if name == server.NumberParameter {
+			of = parts[i-2]
+		}
+		noun := strings.TrimSuffix(strings.ReplaceAll(of, "-", " "), "s")
+		param := object{{"name", name}, {"in", "path"}, {"required", true}}
+		if name == server.NumberParameter {
+			param = append(param, object{{"description", "The number of the " + noun + "."},
+				{"schema", object{{"type", "integer"}, {"minimum", 1}, {"maximum", server.MaxNumber}}},
+				{"example", 12}}...)
+		} else {
+			param = append(param, object{{"description", "The id of the " + noun + ", a UUID."},
+				{"schema", object{{"type", "string"}, {"format", "uuid"}}}, {"example", exampleID}}...)
+		}
+		params = append(params, param)
 	}
 	return params
 }

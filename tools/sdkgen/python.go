@@ -318,7 +318,7 @@ func (a *api) pyMethod(w *writer, m *method) {
 	}
 	target := m.path
 	for _, p := range m.pathParams {
-		arg := pyArgument{name: unique(p.Name), annotation: "str", doc: p.Description}
+		arg := pyArgument{name: unique(p.Name), annotation: a.pyType(p.Schema, true), doc: p.Description}
 		path = append(path, arg)
 		target = strings.Replace(target, "{"+p.Name+"}", "{_core.segment("+arg.name+")}", 1)
 	}

@@ -264,7 +264,7 @@ func (t *tsGenerator) method(w *writer, m *method) {
 	target := m.path
 	for _, p := range m.pathParams {
 		name := camel(strings.Split(p.Name, "_"))
-		params = append(params, name+": string")
+		params = append(params, name+": "+t.typeOf(p.Name, p.Schema, true))
 		target = strings.Replace(target, "{"+p.Name+"}", "${segment("+name+")}", 1)
 	}
 	target = "`" + target + "`"

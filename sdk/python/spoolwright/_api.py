@@ -4182,6 +4182,22 @@ class SpoolsResource:
             if_match=if_match,
         )
 
+    def get_by_number(
+        self,
+        number: int,
+    ) -> Spool:
+        """Get the spool with a number.
+
+        Returns what `getSpool` does, for the number that is on the label of a spool.
+
+        :param number: The number of the spool.
+        """
+        return self._client._call(
+            "GET",
+            f"/spools/by-number/{_core.segment(number)}",
+            _Spool,
+        )
+
     def restore(
         self,
         id: str,

@@ -181,10 +181,10 @@ def plain(value: Any) -> str:
     return value.isoformat() if isinstance(value, _dt.date) else str(value)
 
 
-def segment(value: str) -> str:
-    if not value:
+def segment(value: str | int) -> str:
+    if value in ("", None):
         raise ValueError("the id is empty")
-    return urllib.parse.quote(value, safe="")
+    return urllib.parse.quote(str(value), safe="")
 
 
 def new_key() -> str:

@@ -3273,6 +3273,18 @@ export class SpoolsResource<M extends DecimalMode = "number"> {
   }
 
   /**
+   * Get the spool with a number.
+   *
+   * Returns what `getSpool` does, for the number that is on the label of a spool.
+   */
+  getByNumber(
+    number: number,
+    options: RequestOptions = {},
+  ): Promise<Spool<Decimals[M]>> {
+    return this.#client.call("GET", `/spools/by-number/${segment(number)}`, {  }, options);
+  }
+
+  /**
    * Restore a removed spool.
    *
    * Shows a spool again that was removed. Its fields and its usage ledger are those that it had before. For a spool

@@ -110,8 +110,8 @@ export function etagOf(resource: object): string | undefined {
 }
 
 /** Returns a path segment. */
-export function segment(value: string): string {
-  if (!value) throw new TypeError("the id is empty");
+export function segment(value: string | number): string {
+  if (value === "" || value == null) throw new TypeError("the id is empty");
   if (value === "." || value === "..") throw new TypeError("the id is a relative path");
   return encodeURIComponent(value);
 }
