@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -31,49 +29,6 @@ func try(t *testing.T, th *Throttle, account, address string, outcome Outcome, w
 		t.Fatalf("Begin(%s, %s) = %+v; want RetryAfter %v", account, address, limit, wantWait)
 	}
 	done(outcome)
-}
-
-func TestThrottlePair(t *testing.T) {
-	clock := newThrottleClock()
-	th := NewThrottle(clock.now)
-	for range 5 {
-		try(t, th, "ada", "192.0.2.1", Failed, 0)
-		clock.pass(time.Minute)
-	}
-	try(t, th, "ada", "192.0.2.1", Failed, 10*time.Minute)
-	try(t, th, "ada", "192.0.2.2", Failed, 0)
-	try(t, th, "bob", "192.0.2.1", Failed, 0)
-	clock.pass(10*time.Minute - 1)
-	try(t, th, "ada", "192.0.2.1", Failed, 1)
-	clock.pass(1)
-	try(t, th, "ada", "192.0.2.1", Failed, 0)
-	try(t, th, "ada", "192.0.2.1", Failed, time.Minute)
-	clock.pass(time.Minute)
-	try(t, th, "ada", "192.0.2.1", Failed, 0)
-}
-
-func TestThrottleAddress(t *testing.T) {
-	clock := newThrottleClock()
-	th := NewThrottle(clock.now)
-	for i := range 20 {
-		try(t, th, fmt.Sprint("account ", i), "192.0.2.1", Failed, 0)
-	}
-	clock.pass(time.Minute)
-	try(t, th, "ada", "192.0.2.1", Failed, 14*time.Minute)
-	try(t, th, "ada", "192.0.2.2", Failed, 0)
-	clock.pass(14 * time.Minute)
-	try(t, th, "ada", "192.0.2.1", Failed, 0)
-}
-
-func TestThrottleAccount(t *testing.T) {
-	clock := newThrottleClock()
-	th := NewThrottle(clock.now)
-	for i := range 100 {
-		try(t, th, "ada", fmt.Sprint("address ", i), Failed, 0)
-	}
-	clock.pass(time.Minute)
-	try(t, th, "ada", "192.0.2.1", Failed, 14*time.Minute)
-	try(t, th, "bob", "192.0.2.1", Failed, 0)
 }
 
 // The limit of an account does not apply to known addresses, and sessions have their own. The other limits apply to
@@ -275,36 +230,6 @@ func TestThrottleRunningAttempts(t *testing.T) {
 	try(t, th, "bob", "192.0.2.2", Failed, 0)
 	<-changed
 	try(t, th, "ada", "192.0.2.1", Failed, 0)
-}
-
-// Of 100 concurrent wrong guesses Begin allows 5.
-func TestThrottleConcurrentGuesses(t *testing.T) {
-	th := NewThrottle(time.Now)
-	var allowed, limited atomic.Int64
-	var wg sync.WaitGroup
-	for range 100 {
-		wg.Go(func() {
-			done, limit := th.Begin("ada", "192.0.2.1", Anonymous)
-			for limit != nil && limit.Changed != nil {
-				<-limit.Changed
-				done, limit = th.Begin("ada", "192.0.2.1", Anonymous)
-			}
-			if limit != nil {
-				if limit.RetryAfter <= 0 || limit.RetryAfter > throttleWindow {
-					t.Errorf("RetryAfter is %v", limit.RetryAfter)
-				}
-				limited.Add(1)
-				return
-			}
-			allowed.Add(1)
-			time.Sleep(time.Millisecond)
-			done(Failed)
-		})
-	}
-	wg.Wait()
-	if allowed.Load() != 5 || limited.Load() != 95 {
-		t.Errorf("%d attempts allowed, %d limited", allowed.Load(), limited.Load())
-	}
 }
 
 type modelAttempt struct {
