@@ -17,7 +17,6 @@ import (
 
 	"spoolwright/db"
 	"spoolwright/inventory"
-	"spoolwright/server"
 	"spoolwright/testkit"
 )
 
@@ -98,7 +97,6 @@ func TestDeduct(t *testing.T) {
 	}
 }
 
-// A deduction that fails changes nothing.
 // The first deduction sets both times of use, and a later one the second.
 func TestTimesOfUse(t *testing.T) {
 	t.Parallel()
@@ -119,6 +117,7 @@ func TestTimesOfUse(t *testing.T) {
 	}
 }
 
+// A deduction that fails changes nothing.
 func TestDeductErrors(t *testing.T) {
 	t.Parallel()
 	c := operator(t)
@@ -202,37 +201,6 @@ func TestLedger(t *testing.T) {
 	api.Operator(t).Get(t, path+"/usage").WantError(404, "NOT_FOUND")
 	ada.Delete(t, path).Want(204)
 	ada.Get(t, path+"/usage").Want(200)
-}
-
-// The ledger supports the parameters of lists.
-func TestLedgerIsAList(t *testing.T) {
-	t.Parallel()
-	c := operator(t)
-	path := spools + "/" + c.Post(t, spools, spool(nil)).Want(201).ID()
-	for i := range 12 {
-		c.Post(t, path+"/deduct", j{"weight_grams": 1 + i%3, "reason": []any{nil, "a", "B"}[i%3]}).Want(200)
-	}
-	var entries []j
-	for _, item := range c.Get(t, path+"/usage").Want(200).List("items") {
-		entries = append(entries, item.(map[string]any))
-	}
-	for _, field := range server.SchemaOf[inventory.Usage]().Sortable() {
-		for _, order := range []string{"asc", "desc"} {
-			sorted := sortedIDs(entries, field, order)
-			if got := pages(t, c, path+"/usage?sort_by="+field+"&sort_order="+order, 5); fmt.Sprint(got) != fmt.Sprint(sorted) {
-				t.Errorf("by %s %s: %v, want %v", field, order, got, sorted)
-			}
-		}
-	}
-	got, want := pages(t, c, path+"/usage", 5), sortedIDs(entries, "created_at", "desc")
-	if fmt.Sprint(got) != fmt.Sprint(want) {
-		t.Errorf("by default: %v, want newest first: %v", got, want)
-	}
-	for query, field := range map[string]string{"limit=0": "limit", "limit=101": "limit", "skip=-1": "skip",
-		"sort_by=color": "sort_by", "sort_order=x": "sort_order"} {
-		c.Get(t, path+"/usage?"+query).Fields(field)
-	}
-	c.Get(t, path+"/usage?material_type=nonsense&in_stock=x").Fields("in_stock", "material_type")
 }
 
 // The role of the service's transactions cannot change or delete entries.
@@ -329,93 +297,6 @@ func TestConcurrentDeductions(t *testing.T) {
 	if entries := ledger(t, c, path); len(entries) != 134 {
 		t.Errorf("%d entries, want 134", len(entries))
 	}
-}
-
-// The ledger has no gap after concurrent edits and deductions.
-func TestConcurrentEditsAndDeductions(t *testing.T) {
-	t.Parallel()
-	c := operator(t)
-	path := spools + "/" + c.Post(t, spools, spool(nil)).Want(201).ID()
-	const each = 15
-	var changes atomic.Int64
-	var wg sync.WaitGroup
-	for worker := range 12 {
-		wg.Go(func() {
-			for i := range each {
-				var a *testkit.Response
-				var err error
-				switch worker % 3 {
-				case 0: // always another weight
-					a, err = c.Send("PATCH", path, j{"remaining_weight_grams": json.Number(fmt.Sprintf("9%d.%02d1", worker, i)),
-						"notes": "weighed"})
-				case 1:
-					a, err = c.Send("POST", path+"/deduct", j{"weight_grams": json.Number("0.125")})
-				case 2:
-					a, err = c.Send("PATCH", path, j{"brand": fmt.Sprint(worker, i)})
-				}
-				if err != nil || a.Status != 200 {
-					t.Errorf("%v %+v", err, a)
-				} else if worker%3 < 2 {
-					changes.Add(1)
-				}
-			}
-		})
-	}
-	wg.Wait()
-	if entries := ledger(t, c, path); int64(len(entries)) != 1+changes.Load() {
-		t.Errorf("%d entries for %d changes", len(entries), changes.Load())
-	}
-}
-
-// If a spool is removed during deductions, the ledger contains exactly those that succeeded.
-func TestConcurrentDeleteAndDeductions(t *testing.T) {
-	t.Parallel()
-	c := operator(t)
-	for range 5 {
-		id := c.Post(t, spools, spool(nil)).Want(201).ID()
-		path := spools + "/" + id
-		var done atomic.Int64
-		var wg sync.WaitGroup
-		for i := range 16 {
-			wg.Go(func() {
-				call := func(method, path string, body any, success int) bool {
-					a, err := c.Send(method, path, body)
-					if err != nil || a.Status != success && a.Status != 404 {
-						t.Errorf("%v %+v", err, a)
-						return false
-					}
-					return a.Status == success
-				}
-				switch {
-				case i == 6:
-					if !call("DELETE", path, nil, 204) {
-						t.Error("a deduction returned 404 before the DELETE")
-					}
-				case i%2 == 0:
-					if call("PATCH", path, j{"remaining_weight_grams": 500 + float64(i)/100}, 200) {
-						done.Add(1)
-					}
-				case call("POST", path+"/deduct", j{"weight_grams": 1}, 200):
-					done.Add(1)
-				}
-			})
-		}
-		wg.Wait()
-		c.Post(t, path+"/deduct", j{"weight_grams": 1}).WantError(404, "NOT_FOUND")
-		var entries, sum, remaining string
-		stmt := db.SQL(`
-			select count(*)::text, trim_scale(sum(change_grams))::text,
-				(select trim_scale(remaining_weight_grams)::text from spools where id = $1)
-			from spool_usage where spool_id = $1`, id).
-			Into(&entries, &sum, &remaining)
-		if err := c.API.DB.Read(db.As(context.Background(), c.Actor), stmt); err != nil {
-			t.Fatal(err)
-		}
-		if entries != fmt.Sprint(1+done.Load()) || sum != remaining {
-			t.Errorf("%s entries add up to %s for %d changes, the spool has %s", entries, sum, done.Load(), remaining)
-		}
-	}
-	c.Get(t, spools).Want(200).Shows(map[string]string{"total": "0"})
 }
 
 // Weighing a spool sets its remaining weight, and needs the weight of the empty spool.
