@@ -256,7 +256,7 @@ func (d *decoder) checkNames(schema *Schema, v reflect.Value, problems *Problems
 		switch {
 		case len(sent) > 1:
 			problems.Add(sent[1], "must not be sent together with %s", sent[0])
-		case !d.patch && !named:
+		case !d.patch && !named && !f.others[0].Optional:
 			problems.Add(f.Name, "or %s is required", strings.Join(others, " or "))
 		}
 	}

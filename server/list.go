@@ -157,6 +157,7 @@ type List struct {
 	newest                  string   // the condition for the index of the default order, if it needs one
 	scan                    bool     // whether a condition has no index
 	countOrdered            bool     // see CountOrdered
+	computed                bool     // see Computed
 }
 
 // choice is the condition that a column has one of several values.
@@ -300,6 +301,9 @@ func (l *List) Among(ids string, filter value) {
 // that begins with the tenant: for a small table, the costs of all of them are about the same.
 func (l *List) CountOrdered() { l.countOrdered = true }
 
+// Computed tells that the table is a query which computes columns from the rows of others, so that a page takes longer.
+func (l *List) Computed() { l.computed = true }
+
 // Search adds the condition that the column search_key contains the text, if that is set, without regard to case. It
 // has no index: row-level security evaluates its condition first, because PostgreSQL does not regard text operators as
 // leakproof, so that a trigram index would not be used.
@@ -349,7 +353,7 @@ func ListPage[T any](ctx context.Context, run func(context.Context, ...*db.Stmt)
 	if p.ordered {
 		page.Keep(int(limit), by)
 	}
-	if l.counted != "" && !p.scans && skip < quickSkip {
+	if l.counted != "" && !p.scans && !l.computed && skip < quickSkip {
 		page.Quick()
 	}
 	if err := run(ctx, append(before, page)...); err != nil {

@@ -18,6 +18,7 @@ import (
 //	required             must be present and not null in a POST, and not null in a PATCH
 //	insteadOf=product_id names the same thing as the other field, of which several can be another name: a POST has
 //	                     exactly one of them all, and a PATCH at most one
+//	optional             with insteadOf: a POST can have none of them
 //	readOnly             only in responses; ignored in requests
 //	writeOnly            only in requests
 //	secret               only in responses, and empty in a response that is repeated for an Idempotency-Key, because
@@ -47,6 +48,7 @@ type Field struct {
 	Name, Default, Format, Named                  string
 	Query, Required, ReadOnly, WriteOnly, NotNull bool
 	Secret                                        bool // ReadOnly, and not stored
+	Optional                                      bool // of the rule insteadOf: a POST can have none of the fields
 	Exclusive                                     bool // Minimum itself is not allowed
 	Minimum, Maximum                              Decimal
 	MinLength, MaxLength                          int
@@ -180,6 +182,8 @@ func (f *Field) parse(rules string) (insteadOf string) {
 			}
 		case "insteadOf":
 			insteadOf = value
+		case "optional":
+			f.Optional = true
 		case "default":
 			f.Default = value
 		case "named":

@@ -199,6 +199,32 @@ func (s *Several[T]) parse(f *Field, v any) string {
 	return ""
 }
 
+// Colors is a list of colours in the form #RRGGBB, at most MaxColors. In SQL it is an array of texts.
+type Colors []string
+
+// MaxColors is the maximum length of Colors.
+const MaxColors = 10
+
+func (Colors) element() reflect.Type { return reflect.TypeFor[string]() }
+func (c Colors) texts() []string     { return c }
+
+// parse stores the decoded value of a JSON list. It returns the problem with it, or "".
+func (c *Colors) parse(_ *Field, v any) string {
+	entries, ok := v.(array)
+	if !ok || len(entries) > MaxColors {
+		return "must be a list with at most " + strconv.Itoa(MaxColors) + " entries"
+	}
+	*c = Colors{}
+	for _, entry := range entries {
+		text, _ := scalar(entry).(string)
+		if !colorForm.MatchString(text) {
+			return "must have entries of the form #RRGGBB"
+		}
+		*c = append(*c, text)
+	}
+	return ""
+}
+
 // scalar returns the decoded value of a JSON text, which json.Valid accepts, as the values of a walker.
 func scalar(text []byte) any {
 	w := walker{text: text}

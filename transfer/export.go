@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"spoolwright/auth/accounts"
@@ -233,7 +234,12 @@ func cellOf(value json.RawMessage) (Cell, error) {
 	case text[0] == '"':
 		err := json.Unmarshal(value, &text)
 		return &text, err
-	case text[0] == '{' || text[0] == '[':
+	case text[0] == '[':
+		var entries []string
+		err := json.Unmarshal(value, &entries)
+		text = strings.Join(entries, ",")
+		return &text, err
+	case text[0] == '{':
 		return nil, errors.New("transfer: a column holds a nested value")
 	}
 	return &text, nil

@@ -190,6 +190,9 @@ func (d *document) scalar(f *server.Field, nullable bool) object {
 	if f.Set {
 		values := *f
 		values.Set = false
+		if f.Format == "color" {
+			return object{{"type", "array"}, {"maxItems", server.MaxColors}, {"items", schemaOf(&values, false)}}
+		}
 		if len(f.Enum) == 0 {
 			return object{{"type", "array"}, {"minItems", 1}, {"maxItems", server.MaxSeveral},
 				{"items", schemaOf(&values, false)}}
