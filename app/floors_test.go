@@ -20,11 +20,12 @@ import (
 var owners = map[string]string{
 	"db": "further_databases key_directory login_directory queue_items queue_signals row_counts tenant_departures " +
 		"tenant_homes this_database",
-	"db/schema":  "schema_definitions schema_migrations",
-	"server":     "idempotency_keys",
-	"auth":       "api_keys login_addresses sessions tenants users",
-	"webhooks":   "webhook_deliveries webhooks",
-	"inventory":  "spool_numbers spool_usage spools usage_changes usage_days usage_summaries",
+	"db/schema": "schema_definitions schema_migrations",
+	"server":    "idempotency_keys",
+	"auth":      "api_keys login_addresses sessions tenants users",
+	"webhooks":  "webhook_deliveries webhooks",
+	"inventory": "filaments last_numbers spool_numbers spool_usage spools usage_changes usage_days usage_summaries " +
+		"vendors",
 	"catalog":    "product_components product_materials products",
 	"production": "production_runs run_items run_materials",
 	"orders":     "order_items orders",

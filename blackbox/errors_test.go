@@ -82,6 +82,9 @@ func TestFieldsOfErrors(t *testing.T) {
 	levels := "/api/v1/stock-levels"
 	c.Post(t, levels, testkit.JSON{"material_type": "PLA", "minimum_grams": 1}).Want(201)
 	level := levels + "/" + c.Post(t, levels, testkit.JSON{"material_type": "ABS", "minimum_grams": 1}).Want(201).ID()
+	c.Post(t, "/api/v1/vendors", testkit.JSON{"name": "Alpha"}).Want(201)
+	filament := createFilament(t, c, nil)
+	vendor := "/api/v1/vendors/" + c.Post(t, "/api/v1/vendors", testkit.JSON{"name": "Beta"}).Want(201).ID()
 	for _, r := range []struct {
 		route, path, code string
 		status            int
@@ -115,6 +118,8 @@ func TestFieldsOfErrors(t *testing.T) {
 		{"PATCH /api/v1/users/{id}", "/api/v1/users/" + c.Actor.User, "LAST_ADMIN", 409,
 			testkit.JSON{"disabled": true}},
 		{"DELETE /api/v1/users/{id}", "/api/v1/users/" + c.Actor.User, "LAST_ADMIN", 409, nil},
+		{"PATCH /api/v1/vendors/{id}", vendor, "DUPLICATE_VENDOR", 409, testkit.JSON{"name": "ALPHA"}},
+		{"PATCH /api/v1/filaments/{id}", filament, "UNKNOWN_REFERENCE", 400, testkit.JSON{"vendor_id": db.NewID()}},
 		{"PATCH /api/v1/stock-levels/{id}", level, "STOCK_LEVEL_EXISTS", 409, testkit.JSON{"material_type": "PLA"}},
 	} {
 		covered[r.route+" "+r.code] = true

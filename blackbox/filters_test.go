@@ -34,6 +34,19 @@ func TestFilters(t *testing.T) {
 	spool("s3", j{"material_type": "ABS", "location": "Shelf Ä 2", "archived": true})
 	c.Post(t, "/api/v1/spools/"+ids["s1"]+"/deduct", j{"weight_grams": 1}).Want(200)
 	c.Patch(t, "/api/v1/spools/"+ids["s1"], j{"remaining_weight_grams": 100}).Want(200)
+	create("v1", "vendors", j{"name": "v1", "external_id": "ext", "notes": "made here"})
+	create("v2", "vendors", j{"name": "v2"})
+	filament := func(name string, fields j) {
+		t.Helper()
+		body := j{"name": name, "material_type": "PLA", "color": "Red", "diameter_mm": 1.75}
+		for key, value := range fields {
+			body[key] = value
+		}
+		create(name, "filaments", body)
+	}
+	filament("f1", j{"vendor": "V1", "article_number": "PA-1", "external_id": "e1"})
+	filament("f2", j{"vendor": "v2", "material_type": "PETG", "color": "Blue", "notes": "dry"})
+	filament("f3", j{"material_type": "ABS"})
 	create("p1", "products", j{"name": "p1", "sku": "Box-1"})
 	create("p2", "products", j{"name": "p2", "sku": "BOX-12", "components": []j{{"component_product_id": ids["p1"]}}})
 	create("p3", "products", j{"name": "p3"})
@@ -75,6 +88,13 @@ func TestFilters(t *testing.T) {
 			remaining_below=100: s2; remaining_below=100.1: s2 s1
 			remaining_below=1001&sort_by=number&sort_order=asc: s1 s2
 			created_from=2000-01-01: s2 s1; created_to=2000-01-01T00:00:00%2B01:00: ; created_from=2100-01-01:`},
+		{"vendors", "name", `name=V1: v1; name=v: ; number=2: v2; external_id=EXT: v1; search=here: v1
+			search=v: v2 v1
+			created_from=2000-01-01&created_to=2100-01-01: v2 v1; hidden=true: `},
+		{"filaments", "name", `vendor=V1: f1; vendor_id=v2: f2; vendor=v: ; number=3: f3; color=RED: f3 f1; search=1: f1
+			material_type=ABS,PETG: f3 f2; material_type=PLA: f1; article_number=pa-1: f1; external_id=E1: f1
+			search=dry: f2
+			created_from=2000-01-01: f3 f2 f1; hidden=true: ; vendor_id=v1&color=red: f1`},
 		{"products", "name", `sku=box-1: p1; sku=BOX: ; search=ox-1: p2 p1; component_product_id=p1: p2
 			component_product_id=p3: ; created_from=2000-01-01&created_to=2100-01-01: p3 p2 p1`},
 		{"orders", "customer", `source=SHOP: ada Ada; reference=A1: ada Ada; customer=ADA: ada Ada

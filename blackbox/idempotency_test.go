@@ -71,7 +71,7 @@ func (f *fixture) countRows(t *testing.T, conn *pgx.Conn) map[string]tableRows {
 	found, err := conn.Query(t.Context(), `
 		select c.relname::text from pg_class c join pg_attribute a on a.attrelid = c.oid
 		where c.relnamespace = 'public'::regnamespace and c.relkind = 'r' and a.attname = 'tenant_id'
-			and c.relname not in ('idempotency_keys', 'row_counts', 'spool_numbers')
+			and c.relname not in ('idempotency_keys', 'row_counts', 'spool_numbers', 'last_numbers')
 		order by 1`)
 	check(t, err)
 	tables, err := pgx.CollectRows(found, pgx.RowTo[string])
@@ -502,11 +502,13 @@ type errorCase struct {
 const driverErrorText = "conn closed"
 
 const (
-	spoolsURL   = "/api/v1/spools"
-	productsURL = "/api/v1/products"
-	ordersURL   = "/api/v1/orders"
-	webhooksURL = "/api/v1/webhooks"
-	runsURL     = "/api/v1/production-runs"
+	spoolsURL    = "/api/v1/spools"
+	vendorsURL   = "/api/v1/vendors"
+	filamentsURL = "/api/v1/filaments"
+	productsURL  = "/api/v1/products"
+	ordersURL    = "/api/v1/orders"
+	webhooksURL  = "/api/v1/webhooks"
+	runsURL      = "/api/v1/production-runs"
 )
 
 // createSpool creates a spool of 10 g, with other or additional fields from more, and returns its path.
@@ -517,6 +519,14 @@ func createSpool(t *testing.T, c *testkit.Client, more testkit.JSON) string {
 	}
 	maps.Copy(body, more)
 	return spoolsURL + "/" + c.Post(t, spoolsURL, body).Want(201).ID()
+}
+
+// createFilament creates a filament, with additional fields from more, and returns its path.
+func createFilament(t *testing.T, c *testkit.Client, more testkit.JSON) string {
+	t.Helper()
+	body := testkit.JSON{"material_type": "PLA", "color": "Black", "diameter_mm": 1.75}
+	maps.Copy(body, more)
+	return filamentsURL + "/" + c.Post(t, filamentsURL, body).Want(201).ID()
 }
 
 // createExpensiveSpool creates a spool with a price per gram at which 1,000 g cost more than the maximum.
@@ -558,6 +568,25 @@ func createRun(t *testing.T, c *testkit.Client, spool string, grams any) (run, m
 }
 
 var errorCases = []errorCase{
+	{"POST /api/v1/vendors", 409, "DUPLICATE_VENDOR",
+		func(t *testing.T, c *testkit.Client) (string, any, func()) {
+			body := testkit.JSON{"name": driverErrorText}
+			vendor := c.Post(t, vendorsURL, body).Want(201).Header.Get("Location")
+			return vendorsURL, body, func() { c.Delete(t, vendor).Want(204) }
+		}},
+	{"POST /api/v1/vendors/{id}/restore", 409, "DUPLICATE_VENDOR",
+		func(t *testing.T, c *testkit.Client) (string, any, func()) {
+			filament := createFilament(t, c, testkit.JSON{"vendor": driverErrorText})
+			vendor := vendorsURL + "/" + c.Get(t, filament).Want(200).Text("vendor_id")
+			c.Delete(t, vendor).Want(204)
+			other := c.Post(t, vendorsURL, testkit.JSON{"name": driverErrorText}).Want(201).Header.Get("Location")
+			return vendor + "/restore", nil, func() { c.Delete(t, other).Want(204) }
+		}},
+	{"POST /api/v1/filaments", 400, "UNKNOWN_REFERENCE",
+		func(t *testing.T, c *testkit.Client) (string, any, func()) {
+			body := testkit.JSON{"vendor_id": db.NewID(), "material_type": "PLA", "color": "Black", "diameter_mm": 1.75}
+			return filamentsURL, body, nil
+		}},
 	{"POST /api/v1/spools", 422, "VALIDATION_ERROR",
 		func(t *testing.T, c *testkit.Client) (string, any, func()) {
 			body := testkit.JSON{

@@ -309,7 +309,9 @@ func (i *isolationTenant) randomBody(op *operation, target resource) map[string]
 	i.randomize(body, op.fields)
 	for list, schema := range op.entries {
 		if entries, ok := body[list].([]any); ok {
-			i.randomize(entries[0].(map[string]any), schema)
+			if entry, ok := entries[0].(map[string]any); ok { // not a text
+				i.randomize(entry, schema)
+			}
 		}
 	}
 	return body

@@ -39,6 +39,9 @@ var planFilters = map[string][]string{
 	"listSpools": {"material_type=ABS,TPU", "location=x", "supplier=x", "lot_number=x",
 		"created_from=2100-01-01", "created_from=2100-01-01&archived=any&material_type=PLA,PETG", "number=1", "archived=true",
 		"brand=x", "color=x", "archived=true&in_stock=false", "archived=any&material_type=PC"},
+	"listVendors": {"name=x", "number=1", "external_id=x", "created_from=2100-01-01"},
+	"listFilaments": {"vendor=x", "vendor_id=018d0c4f-7a00-7c3e-8b5a-1f2e3d4c5b6a", "material_type=ABS,TPU",
+		"color=x", "number=1", "article_number=x", "external_id=x", "created_from=2100-01-01"},
 	"listProducts": {"sku=x", "category=x", "component_product_id=018d0c4f-7a00-7c3e-8b5a-1f2e3d4c5b6a", "created_from=2100-01-01"},
 	"listOrders": {"status=received,cancelled", "status=cancelled", "reference=x", "customer=x", "source=x", "due_from=2100-01-01",
 		"sort_by=due_date&sort_order=asc&due_from=2000-01-01", "product_id=018d0c4f-7a00-7c3e-8b5a-1f2e3d4c5b6a",
@@ -103,6 +106,7 @@ func testPlans(t *testing.T, analyzed bool) {
 	var operations []*operation
 	for _, op := range w.operations {
 		if path := strings.TrimPrefix(op.Path(), "/api/v1/"); strings.HasPrefix(path, "spools") ||
+			strings.HasPrefix(path, "vendors") || strings.HasPrefix(path, "filaments") ||
 			strings.HasPrefix(path, "products") || strings.HasPrefix(path, "production-runs") ||
 			strings.HasPrefix(path, "orders") {
 			operations = append(operations, op)
@@ -168,6 +172,14 @@ func testPlans(t *testing.T, analyzed bool) {
 				from generate_series(1, %[1]d) n, (select max(number) as last from spools) numbered;
 			insert into spool_usage (spool_id, kind, before_grams, after_grams)
 				select id, 'created', 0, 1000 from spools;
+			insert into vendors (id, number, name) select gen_random_uuid(), last + n, 'Name ' || last + n
+				from generate_series(1, %[1]d) n, (select coalesce(max(number), 0) as last from vendors) numbered;
+			insert into filaments (id, number, material_type, color, diameter_mm)
+				select gen_random_uuid(), last + n, 'PLA', 'Black', 1.75
+				from generate_series(1, %[1]d) n, (select coalesce(max(number), 0) as last from filaments) numbered;
+			insert into last_numbers (resource, last)
+				select 'vendors', max(number) from vendors union all select 'filaments', max(number) from filaments
+				on conflict (tenant_id, resource) do update set last = excluded.last;
 			insert into products (id, name) select gen_random_uuid(), 'Name' from generate_series(1, %[1]d);
 			insert into product_materials (id, product_id, material_type, color, weight_grams)
 				select gen_random_uuid(), id, 'PLA', 'Black', 1 from products;

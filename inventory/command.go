@@ -68,6 +68,8 @@ var Commands = []cli.Command{
 	},
 	Export.Command("spools"),
 	ExportUsage.Command("usage"),
+	ExportVendors.Command("vendors"),
+	ExportFilaments.Command("filaments"),
 }
 
 // openFile opens a regular file.

@@ -55,3 +55,14 @@ begin
 	on conflict (tenant_id) do update set reserved = excluded.reserved;
 	return n;
 end $$;
+
+-- Returns the next number of a resource other than spools in the tenant that the transaction is bound to: 1, 2, 3, ...
+-- It is never used again, also after its row was deleted. The counter stays locked until commit, so that transactions
+-- of a tenant that create such a resource run one after the other.
+create or replace function next_number(resource text) returns int language sql as $$
+	insert into last_numbers (resource, last) values (next_number.resource, 1)
+	on conflict (tenant_id, resource) do update set last = last_numbers.last + 1
+	returning last
+$$;
+alter table vendors alter number set default next_number('vendors');
+alter table filaments alter number set default next_number('filaments');

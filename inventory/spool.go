@@ -24,10 +24,10 @@ var tag = &server.Tag{
 //go:embed fields.md
 var fields string
 
-// Routes are the operations of /api/v1/spools, and the report of usage.
+// Routes are the operations of vendors, filaments and spools, and the report of usage.
 func Routes(d *db.DB) []server.Route {
 	h := handlers{d}
-	return []server.Route{
+	return slices.Concat(h.vendorRoutes(), h.filamentRoutes(), []server.Route{
 		server.Op("GET /api/v1/spools", server.Read, server.Handle(h.list), listDoc),
 		server.Op("POST /api/v1/spools", server.Write, server.Handle(h.create), createDoc),
 		server.Op("PATCH /api/v1/spools", server.Write, server.Handle(h.updateMany), updateManyDoc),
@@ -48,7 +48,7 @@ func Routes(d *db.DB) []server.Route {
 		server.Op("GET /api/v1/reports/usage", server.Read, server.Handle(h.reportUsage), usageReportDoc),
 		server.Op("GET /api/v1/reports/usage/export", server.Read,
 			server.HandleExport("usage", h.exportUsage), exportUsageDoc),
-	}
+	})
 }
 
 type handlers struct{ db *db.DB }

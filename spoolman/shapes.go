@@ -18,8 +18,8 @@ const (
 )
 
 // allSpools selects the spools of tenant $1 with the ids of their groups.
-const allSpools = `(select s.*, min(number) over (partition by ` + filamentKey + `) as filament_id,
-	min(number) over (partition by ` + vendorKey + `) as vendor_id from spools s where s.tenant_id = $1::uuid) s`
+const allSpools = `(select s.*, min(number) over (partition by ` + filamentKey + `) as filament_number,
+	min(number) over (partition by ` + vendorKey + `) as vendor_number from spools s where s.tenant_id = $1::uuid) s`
 
 // oneSpool selects the spool with the number $2 of tenant $1 like allSpools. The search for the groups' lowest numbers
 // ends at the number of the spool itself.
@@ -27,9 +27,9 @@ const oneSpool = `(select s.*,
 	(select f.number from spools f where f.tenant_id = s.tenant_id and f.number is not null
 		and f.material_type = s.material_type and f.brand_key is not distinct from s.brand_key
 		and f.color_key = s.color_key and upper(f.color_hex) is not distinct from upper(s.color_hex)
-		and f.diameter_mm = s.diameter_mm order by f.number limit 1) as filament_id,
+		and f.diameter_mm = s.diameter_mm order by f.number limit 1) as filament_number,
 	(select f.number from spools f where f.tenant_id = s.tenant_id and f.number is not null
-		and coalesce(f.brand_key, '') = coalesce(s.brand_key, '') order by f.number limit 1) as vendor_id
+		and coalesce(f.brand_key, '') = coalesce(s.brand_key, '') order by f.number limit 1) as vendor_number
 	from spools s where s.tenant_id = $1::uuid and s.number = $2::int) s`
 
 func instant(column string) string {
@@ -59,17 +59,17 @@ func usualTemperature(part int) string {
 // The JSON objects. Clients fail on null, so unset fields are missing. Every filament has a vendor, and every spool a
 // remaining weight, because clients read these without asking.
 var (
-	vendorJSON = `jsonb_build_object('id', s.vendor_id, 'registered', ` + instant("s.created_at") + `,
-		'name', coalesce(nullif(s.brand, ''), 'Unknown'), 'extra', ` + extraOf("vendor", "s.vendor_id") + `)`
+	vendorJSON = `jsonb_build_object('id', s.vendor_number, 'registered', ` + instant("s.created_at") + `,
+		'name', coalesce(nullif(s.brand, ''), 'Unknown'), 'extra', ` + extraOf("vendor", "s.vendor_number") + `)`
 
-	filamentJSON = `jsonb_strip_nulls(jsonb_build_object('id', s.filament_id,
+	filamentJSON = `jsonb_strip_nulls(jsonb_build_object('id', s.filament_number,
 		'registered', ` + instant("s.created_at") + `, 'name', s.color, 'vendor', ` + vendorJSON + `,
 		'material', s.material_type, 'price', trim_scale(s.purchase_price),
 		'density', trim_scale(coalesce(s.density_g_cm3, usual_density(s.material_type))),
 		'diameter', trim_scale(s.diameter_mm), 'weight', trim_scale(s.net_weight_grams),
 		'spool_weight', trim_scale(s.spool_weight_grams), 'color_hex', substr(s.color_hex, 2),
 		'settings_extruder_temp', ` + usualTemperature(0) + `, 'settings_bed_temp', ` + usualTemperature(1) + `,
-		'extra', ` + extraOf("filament", "s.filament_id") + `))`
+		'extra', ` + extraOf("filament", "s.filament_number") + `))`
 
 	perMM = `grams_per_mm(s.diameter_mm, coalesce(s.density_g_cm3, usual_density(s.material_type)))`
 	used  = `greatest(s.net_weight_grams - s.remaining_weight_grams, 0)`
@@ -105,8 +105,8 @@ var spoolSort = map[string]string{
 	"price": "s.purchase_price", "remaining_weight": "s.remaining_weight_grams", "used_weight": used,
 	"remaining_length": `s.remaining_weight_grams / ` + perMM, "initial_weight": "s.net_weight_grams",
 	"location": "s.location", "lot_nr": "s.lot_number", "comment": "s.notes", "archived": "s.archived",
-	"filament.id": "s.filament_id", "filament.name": "s.color", "filament.material": "s.material_type",
-	"filament.vendor.id": "s.vendor_id", "filament.vendor.name": "s.brand", "filament.diameter": "s.diameter_mm",
+	"filament.id": "s.filament_number", "filament.name": "s.color", "filament.material": "s.material_type",
+	"filament.vendor.id": "s.vendor_number", "filament.vendor.name": "s.brand", "filament.diameter": "s.diameter_mm",
 }
 
 var resources = map[string]resource{
@@ -115,20 +115,20 @@ var resources = map[string]resource{
 		texts: map[string]string{"filament.name": "s.color", "filament.material": "s.material_type",
 			"filament.vendor.name": "s.brand", "location": "s.location", "lot_nr": "s.lot_number",
 			"filament_name": "s.color", "filament_material": "s.material_type", "vendor_name": "s.brand"},
-		ids: map[string]string{"filament.id": "s.filament_id", "filament_id": "s.filament_id",
-			"filament.vendor.id": "s.vendor_id", "vendor_id": "s.vendor_id"},
+		ids: map[string]string{"filament.id": "s.filament_number", "filament_id": "s.filament_number",
+			"filament.vendor.id": "s.vendor_number", "vendor_id": "s.vendor_number"},
 	},
 	"filament": {
-		json: filamentJSON, id: "s.filament_id",
+		json: filamentJSON, id: "s.filament_number",
 		texts: map[string]string{"name": "s.color", "material": "s.material_type", "vendor.name": "s.brand",
 			"vendor_name": "s.brand", "color_hex": "s.color_hex"},
-		ids: map[string]string{"vendor.id": "s.vendor_id", "vendor_id": "s.vendor_id"},
-		sorted: map[string]string{"id": "s.filament_id", "name": "s.color", "material": "s.material_type",
+		ids: map[string]string{"vendor.id": "s.vendor_number", "vendor_id": "s.vendor_number"},
+		sorted: map[string]string{"id": "s.filament_number", "name": "s.color", "material": "s.material_type",
 			"vendor.name": "s.brand", "registered": "s.created_at"},
 	},
 	"vendor": {
-		json: vendorJSON, id: "s.vendor_id", texts: map[string]string{"name": "s.brand"},
-		sorted: map[string]string{"id": "s.vendor_id", "name": "s.brand", "registered": "s.created_at"},
+		json: vendorJSON, id: "s.vendor_number", texts: map[string]string{"name": "s.brand"},
+		sorted: map[string]string{"id": "s.vendor_number", "name": "s.brand", "registered": "s.created_at"},
 	},
 }
 

@@ -1,9 +1,102 @@
--- Spools, their usage ledger and its daily summaries, and stock levels.
+-- Vendors, filaments, spools, their usage ledger and its daily summaries, and stock levels.
 --
 -- The indexes of lists have a predicate that PostgreSQL does not conclude from other conditions, such as "hidden_at is
 -- null" or an id, so that only statements with the same predicate use them. A statement that selects a row by its id
 -- then uses the primary key, also when it was planned while the table was empty and all indexes cost the same. For the
 -- same reason, the indexes of lists without filters have a condition that is always true, server.Newest.
+
+create table vendors (
+	tenant_id uuid,
+	id uuid not null,
+	number int not null check (number > 0), -- by default next_number('vendors')
+	name text collate "C" not null check (name <> '' and length(name) <= 200),
+	notes text collate "C" check (length(notes) <= 10000),
+	empty_spool_weight_grams numeric(15,6) check (empty_spool_weight_grams between 0 and 1000000),
+	external_id text collate "C" check (length(external_id) <= 200),
+	created_at timestamptz not null default now(),
+	updated_at timestamptz not null default now(),
+	hidden_at timestamptz,
+	name_key text collate "C" generated always as (lower(name collate "und-x-icu") collate "C") stored,
+	external_id_key text collate "C" generated always as (lower(external_id collate "und-x-icu") collate "C") stored,
+	search_key text collate "C" not null generated always as
+		(lower((name || U&'\FFFD' || coalesce(notes, '')) collate "und-x-icu") collate "C") stored,
+	primary key (tenant_id, id)
+);
+call tenant_table('vendors', 'select, insert, update, delete');
+
+create unique index vendors_number on vendors (tenant_id, number) where num_nonnulls(number) = 1;
+create unique index vendors_name on vendors (tenant_id, name_key)
+	where hidden_at is null and name_key is not null;
+create index vendors_newest on vendors (tenant_id, created_at, id)
+	where hidden_at is null and created_at > '-infinity';
+create index vendors_external_id on vendors (tenant_id, external_id_key, created_at, id)
+	where hidden_at is null and external_id_key is not null;
+create index vendors_hidden on vendors (tenant_id, created_at, id) where hidden_at is not null;
+
+create table filaments (
+	tenant_id uuid,
+	id uuid not null,
+	number int not null check (number > 0), -- by default next_number('filaments')
+	vendor_id uuid,
+	vendor_name text collate "C" check (length(vendor_name) <= 200), -- that of the vendor
+	name text collate "C" check (length(name) <= 200),
+	material_type text collate "C" not null
+		check (material_type in ('PLA', 'PETG', 'ABS', 'TPU', 'ASA', 'Nylon', 'PC', 'HIPS', 'PVA', 'Custom')),
+	material_name text collate "C" check (length(material_name) <= 200),
+	color text collate "C" not null check (length(color) <= 200),
+	color_hex text collate "C" check (color_hex ~ '^#[0-9A-Fa-f]{6}$'),
+	color_hexes text[] collate "C" not null default '{}'
+		check (cardinality(color_hexes) <= 10 and length(array_to_string(color_hexes, '')) <= 70),
+	color_arrangement text collate "C" check (color_arrangement in ('coaxial', 'longitudinal')),
+	diameter_mm numeric(15,6) not null check (diameter_mm in (1.75, 2.85)),
+	density_g_cm3 numeric(15,6) check (density_g_cm3 > 0 and density_g_cm3 <= 100),
+	net_weight_grams numeric(15,6) check (net_weight_grams > 0 and net_weight_grams <= 1000000),
+	spool_weight_grams numeric(15,6) check (spool_weight_grams between 0 and 1000000),
+	price numeric(15,6) check (price between 0 and 1000000),
+	extruder_temperature_c int check (extruder_temperature_c between 0 and 1000),
+	bed_temperature_c int check (bed_temperature_c between 0 and 1000),
+	article_number text collate "C" check (length(article_number) <= 200),
+	external_id text collate "C" check (length(external_id) <= 200),
+	notes text collate "C" check (length(notes) <= 10000),
+	created_at timestamptz not null default now(),
+	updated_at timestamptz not null default now(),
+	hidden_at timestamptz,
+	vendor_key text collate "C" generated always as (lower(vendor_name collate "und-x-icu") collate "C") stored,
+	color_key text collate "C" not null generated always as (lower(color collate "und-x-icu") collate "C") stored,
+	article_number_key text collate "C"
+		generated always as (lower(article_number collate "und-x-icu") collate "C") stored,
+	external_id_key text collate "C" generated always as (lower(external_id collate "und-x-icu") collate "C") stored,
+	search_key text collate "C" not null generated always as (lower((
+		material_type || U&'\FFFD' || coalesce(material_name, '') || U&'\FFFD' || coalesce(vendor_name, '') ||
+		U&'\FFFD' || coalesce(name, '') || U&'\FFFD' || color || U&'\FFFD' || coalesce(article_number, '') || U&'\FFFD' ||
+		coalesce(notes, '')) collate "und-x-icu") collate "C") stored,
+	primary key (tenant_id, id),
+	foreign key (tenant_id, vendor_id) references vendors (tenant_id, id)
+);
+call tenant_table('filaments', 'select, insert, update, delete');
+
+create unique index filaments_number on filaments (tenant_id, number) where num_nonnulls(number) = 1;
+create index filaments_newest on filaments (tenant_id, created_at, id)
+	where hidden_at is null and created_at > '-infinity';
+create index filaments_vendor_id on filaments (tenant_id, vendor_id, created_at, id) where vendor_id is not null;
+create index filaments_vendor on filaments (tenant_id, vendor_key, created_at, id)
+	where hidden_at is null and vendor_key is not null;
+create index filaments_material on filaments (tenant_id, material_type, created_at, id) where hidden_at is null;
+create index filaments_color on filaments (tenant_id, color_key, created_at, id) where hidden_at is null;
+create index filaments_article_number on filaments (tenant_id, article_number_key, created_at, id)
+	where hidden_at is null and article_number_key is not null;
+create index filaments_external_id on filaments (tenant_id, external_id_key, created_at, id)
+	where hidden_at is null and external_id_key is not null;
+create index filaments_hidden on filaments (tenant_id, created_at, id) where hidden_at is not null;
+
+-- The last numbers of the resources other than spools; see next_number.
+create table last_numbers (
+	tenant_id uuid,
+	resource text collate "C" not null check (length(resource) <= 100),
+	last int not null check (last > 0),
+	primary key (tenant_id, resource)
+);
+call tenant_table('last_numbers', 'select, insert, update');
 
 -- What a deduction changes (remaining_weight_grams, updated_at) is in no index: such updates stay on their page (HOT).
 -- PostgreSQL parses the checks of a table again for each statement that changes it, which would take a third of the time
@@ -16,6 +109,7 @@ create table spools (
 	-- then not use the index spools_number.
 	number int,
 	external_key text collate "C", -- where the spool was imported from, so that another import does not enter it again
+	filament_id uuid, -- whose material, vendor, colour, diameter and density the spool has
 	material_type text collate "C" not null,
 	brand text collate "C",
 	color text collate "C" not null,
@@ -51,7 +145,8 @@ create table spools (
 	search_key text collate "C" not null generated always as (lower((
 		material_type || U&'\FFFD' || coalesce(brand, '') || U&'\FFFD' || color || U&'\FFFD' || coalesce(supplier, '') ||
 		U&'\FFFD' || coalesce(notes, '')) collate "und-x-icu") collate "C") stored,
-	primary key (tenant_id, id)
+	primary key (tenant_id, id),
+	foreign key (tenant_id, filament_id) references filaments (tenant_id, id)
 ) with (fillfactor = 85);
 call tenant_table('spools', 'select, insert, update');
 
@@ -73,6 +168,10 @@ create index spools_location on spools (tenant_id, location_key, archived, creat
 	where hidden_at is null and location_key is not null;
 create index spools_lot on spools (tenant_id, lot_key, archived, created_at, id)
 	where hidden_at is null and lot_key is not null;
+create index spools_filament on spools (tenant_id, filament_id, archived, created_at, id)
+	where hidden_at is null and filament_id is not null;
+-- For the quantities of filaments and for their changes, which concern all spools.
+create index spools_filament_stock on spools (tenant_id, filament_id, in_stock) where filament_id is not null;
 create index spools_hidden on spools (tenant_id, created_at, id) where hidden_at is not null;
 -- For the price of filament.
 create index spools_price on spools (tenant_id, material_type, color_key)

@@ -19,15 +19,17 @@ Role = Literal["admin", "operator", "viewer"]
 
 SortOrder = Literal["asc", "desc"]
 
+ExportFormat = Literal["csv", "jsonl"]
+
 MaterialType = Literal["PLA", "PETG", "ABS", "TPU", "ASA", "Nylon", "PC", "HIPS", "PVA", "Custom"]
+
+ColorArrangement = Literal["coaxial", "longitudinal"]
 
 Archived = Literal["true", "false", "any"]
 
 ImportMode = Literal["create", "update", "upsert"]
 
 ImportAction = Literal["created", "updated", "unchanged", "skipped"]
-
-ExportFormat = Literal["csv", "jsonl"]
 
 UsageKind = Literal["created", "edited", "deducted", "run", "measured", "printed", "wasted"]
 
@@ -281,6 +283,205 @@ def _Settings(d: Any, etag: str | None = None) -> Settings:
         currency=get("currency"),
         updated_at=_core.timestamp(get("updated_at")),
         etag=etag,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Vendor:
+    """The type `Vendor` of the API."""
+
+    id: str
+    """The vendor's id."""
+    number: int
+    """Number of the vendor in the tenant: 1, 2, 3, and so on, never used again."""
+    name: str
+    """Name of the manufacturer; unique without regard to case."""
+    notes: str | None
+    """Free text."""
+    empty_spool_weight_grams: Number | None
+    """Usual weight of an empty spool in grams."""
+    external_id: str | None
+    """The vendor's id in another system."""
+    spool_count: int
+    """Number of spools of its filaments in stock: neither empty nor archived nor removed."""
+    remaining_grams: Number
+    """Grams of filament left on these spools."""
+    created_at: _dt.datetime
+    """Time of creation."""
+    updated_at: _dt.datetime
+    """Time of the last change."""
+    hidden_at: _dt.datetime | None
+    """Time when the vendor was removed; null for vendors that are not hidden."""
+    etag: str | None = field(default=None, compare=False)
+    """The version of the resource, for ``if_match``. None in lists, and where the service sends none."""
+
+
+def _Vendor(d: Any, etag: str | None = None) -> Vendor:
+    get = d.get
+    return Vendor(
+        id=get("id"),
+        number=get("number"),
+        name=get("name"),
+        notes=get("notes"),
+        empty_spool_weight_grams=_core.number(get("empty_spool_weight_grams")),
+        external_id=get("external_id"),
+        spool_count=get("spool_count"),
+        remaining_grams=_core.number(get("remaining_grams")),
+        created_at=_core.timestamp(get("created_at")),
+        updated_at=_core.timestamp(get("updated_at")),
+        hidden_at=_core.timestamp(get("hidden_at")),
+        etag=etag,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VendorList:
+    """The type `VendorList` of the API."""
+
+    items: tuple[Vendor, ...]
+    """The items of this page."""
+    total: int
+    """Number of matching items on all pages."""
+    skip: int
+    """Number of skipped items."""
+    limit: int
+    """Maximum number of items on a page."""
+    next: str | None
+    """The value of `after` for the next page; null on the last page, and if the request has an order without an
+    index.
+    """
+
+
+def _VendorList(d: Any, etag: str | None = None) -> VendorList:
+    get = d.get
+    return VendorList(
+        items=_core.each(_Vendor, get("items")),
+        total=get("total"),
+        skip=get("skip"),
+        limit=get("limit"),
+        next=get("next"),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filament:
+    """The type `Filament` of the API."""
+
+    id: str
+    """The filament's id."""
+    number: int
+    """Number of the filament in the tenant: 1, 2, 3, and so on, never used again."""
+    vendor_id: str | None
+    """The vendor."""
+    vendor_name: str | None
+    """Name of the vendor."""
+    name: str | None
+    """Name of the filament."""
+    material_type: MaterialType
+    """Type of filament."""
+    material_name: str | None
+    """Name of the material, where the type does not say all, such as PLA+ or PEEK."""
+    color: str
+    """Name of the colour."""
+    color_hex: str | None
+    """The colour as #RRGGBB."""
+    color_hexes: tuple[str, ...]
+    """The colours of a filament with several ones, each as #RRGGBB."""
+    color_arrangement: ColorArrangement | None
+    """How several colours are arranged: side by side (coaxial), or one after the other (longitudinal)."""
+    diameter_mm: Number
+    """Filament diameter in millimetres. One of 1.75, 2.85."""
+    density_g_cm3: Number | None
+    """Density of the filament in g/cm³; null: the usual density of the material."""
+    net_weight_grams: Number | None
+    """Grams of filament on a full spool."""
+    spool_weight_grams: Number | None
+    """Weight of the empty spool in grams."""
+    price: Number | None
+    """Price of a full spool."""
+    extruder_temperature_c: int | None
+    """Temperature of the extruder in °C."""
+    bed_temperature_c: int | None
+    """Temperature of the bed in °C."""
+    article_number: str | None
+    """Number of the article."""
+    external_id: str | None
+    """The filament's id in another system."""
+    notes: str | None
+    """Free text."""
+    spool_count: int
+    """Number of its spools in stock: neither empty nor archived nor removed."""
+    remaining_grams: Number
+    """Grams of filament left on these spools."""
+    created_at: _dt.datetime
+    """Time of creation."""
+    updated_at: _dt.datetime
+    """Time of the last change."""
+    hidden_at: _dt.datetime | None
+    """Time when the filament was removed; null for filaments that are not hidden."""
+    etag: str | None = field(default=None, compare=False)
+    """The version of the resource, for ``if_match``. None in lists, and where the service sends none."""
+
+
+def _Filament(d: Any, etag: str | None = None) -> Filament:
+    get = d.get
+    return Filament(
+        id=get("id"),
+        number=get("number"),
+        vendor_id=get("vendor_id"),
+        vendor_name=get("vendor_name"),
+        name=get("name"),
+        material_type=get("material_type"),
+        material_name=get("material_name"),
+        color=get("color"),
+        color_hex=get("color_hex"),
+        color_hexes=_core.each(None, get("color_hexes")),
+        color_arrangement=get("color_arrangement"),
+        diameter_mm=_core.number(get("diameter_mm")),
+        density_g_cm3=_core.number(get("density_g_cm3")),
+        net_weight_grams=_core.number(get("net_weight_grams")),
+        spool_weight_grams=_core.number(get("spool_weight_grams")),
+        price=_core.number(get("price")),
+        extruder_temperature_c=get("extruder_temperature_c"),
+        bed_temperature_c=get("bed_temperature_c"),
+        article_number=get("article_number"),
+        external_id=get("external_id"),
+        notes=get("notes"),
+        spool_count=get("spool_count"),
+        remaining_grams=_core.number(get("remaining_grams")),
+        created_at=_core.timestamp(get("created_at")),
+        updated_at=_core.timestamp(get("updated_at")),
+        hidden_at=_core.timestamp(get("hidden_at")),
+        etag=etag,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilamentList:
+    """The type `FilamentList` of the API."""
+
+    items: tuple[Filament, ...]
+    """The items of this page."""
+    total: int
+    """Number of matching items on all pages."""
+    skip: int
+    """Number of skipped items."""
+    limit: int
+    """Maximum number of items on a page."""
+    next: str | None
+    """The value of `after` for the next page; null on the last page, and if the request has an order without an
+    index.
+    """
+
+
+def _FilamentList(d: Any, etag: str | None = None) -> FilamentList:
+    get = d.get
+    return FilamentList(
+        items=_core.each(_Filament, get("items")),
+        total=get("total"),
+        skip=get("skip"),
+        limit=get("limit"),
+        next=get("next"),
     )
 
 
@@ -2848,6 +3049,10 @@ class DuplicateSkuError(ApiError):
     """The service responded ``DUPLICATE_SKU`` (status 409)."""
 
 
+class DuplicateVendorError(ApiError):
+    """The service responded ``DUPLICATE_VENDOR`` (status 409)."""
+
+
 class EmailTakenError(ApiError):
     """The service responded ``EMAIL_TAKEN`` (status 409)."""
 
@@ -2984,6 +3189,7 @@ _ERRORS: dict[str, type[ApiError]] = {
     "COMPONENT_HIDDEN": ComponentHiddenError,
     "DUPLICATE_COMPONENT": DuplicateComponentError,
     "DUPLICATE_SKU": DuplicateSkuError,
+    "DUPLICATE_VENDOR": DuplicateVendorError,
     "EMAIL_TAKEN": EmailTakenError,
     "FORBIDDEN": ForbiddenError,
     "IDEMPOTENCY_CONFLICT": IdempotencyConflictError,
@@ -3554,6 +3760,715 @@ class SettingsResource:
                 "currency": currency,
             },
             if_match=if_match,
+        )
+
+
+class VendorsResource:
+    """The manufacturers of filament."""
+
+    __slots__ = ("_client",)
+
+    def __init__(self, client: _core.BaseClient) -> None:
+        self._client = client
+
+    def list(
+        self,
+        *,
+        skip: int | None = None,
+        limit: int | None = None,
+        sort_by: Literal["id", "number", "name", "notes", "empty_spool_weight_grams", "external_id", "spool_count", "remaining_grams", "created_at", "updated_at", "hidden_at"] | None = None,
+        sort_order: SortOrder | None = None,
+        after: str | None = None,
+        number: int | None = None,
+        name: str | None = None,
+        external_id: str | None = None,
+        created_from: _dt.datetime | None = None,
+        created_to: _dt.datetime | None = None,
+        search: str | None = None,
+        hidden: bool | None = None,
+    ) -> VendorList:
+        """List vendors.
+
+        All filters but `search` use an index. `search` and a `sort_by` without an index read all matching vendors.
+
+        :param skip: Items to skip.
+        :param limit: Maximum page size.
+        :param sort_by: Any scalar field of the items.
+        :param sort_order: Ascending or descending.
+        :param after: The `next` of a page with the same `sort_by` and `sort_order`, to get the page after it.
+        Cannot be combined with `skip`.
+        :param number: Only the vendor with this number.
+        :param name: Only the vendor with this name: the whole name, not case-sensitive.
+        :param external_id: Only vendors with this id in another system: the whole id, not case-sensitive.
+        :param created_from: Only vendors created at this time or later: a timestamp, or a date, which begins at
+        midnight UTC.
+        :param created_to: Only vendors created before this time.
+        :param search: Only vendors with this text in name or notes, ignoring case; no wildcards.
+        :param hidden: true: only removed vendors; false: only the others.
+        """
+        return self._client._call(
+            "GET",
+            "/vendors",
+            _VendorList,
+            query={
+                "skip": skip,
+                "limit": limit,
+                "sort_by": sort_by,
+                "sort_order": sort_order,
+                "after": after,
+                "number": number,
+                "name": name,
+                "external_id": external_id,
+                "created_from": created_from,
+                "created_to": created_to,
+                "search": search,
+                "hidden": hidden,
+            },
+        )
+
+    def iterate(
+        self,
+        *,
+        sort_by: Literal["id", "number", "name", "notes", "empty_spool_weight_grams", "external_id", "spool_count", "remaining_grams", "created_at", "updated_at", "hidden_at"] | None = None,
+        sort_order: SortOrder | None = None,
+        number: int | None = None,
+        name: str | None = None,
+        external_id: str | None = None,
+        created_from: _dt.datetime | None = None,
+        created_to: _dt.datetime | None = None,
+        search: str | None = None,
+        hidden: bool | None = None,
+    ) -> Iterator[Vendor]:
+        """Iterates over all items of the list, page by page.
+
+        Items that others create or delete meanwhile may be missing or not; every other item occurs exactly once.
+        Sort by a field that does not change meanwhile.
+
+        :param sort_by: Any scalar field of the items.
+        :param sort_order: Ascending or descending.
+        :param number: Only the vendor with this number.
+        :param name: Only the vendor with this name: the whole name, not case-sensitive.
+        :param external_id: Only vendors with this id in another system: the whole id, not case-sensitive.
+        :param created_from: Only vendors created at this time or later: a timestamp, or a date, which begins at
+        midnight UTC.
+        :param created_to: Only vendors created before this time.
+        :param search: Only vendors with this text in name or notes, ignoring case; no wildcards.
+        :param hidden: true: only removed vendors; false: only the others.
+        """
+        return _core.cursor_pages(self._client, "/vendors", _VendorList,
+            query={
+                "sort_by": sort_by,
+                "sort_order": sort_order,
+                "number": number,
+                "name": name,
+                "external_id": external_id,
+                "created_from": created_from,
+                "created_to": created_to,
+                "search": search,
+                "hidden": hidden,
+            },
+        )
+
+    def create(
+        self,
+        *,
+        name: str,
+        notes: str | None = None,
+        empty_spool_weight_grams: DecimalInput | None = None,
+        external_id: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> Vendor:
+        """Create a vendor.
+
+        The name must be unique, without regard to case (`DUPLICATE_VENDOR`). A removed vendor does not count.
+
+        Requires the role `operator` or `admin`.
+
+        :param name: Name of the manufacturer; unique without regard to case.
+        :param notes: Free text.
+        :param empty_spool_weight_grams: Usual weight of an empty spool in grams.
+        :param external_id: The vendor's id in another system.
+        :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
+        a key.
+        """
+        return self._client._call(
+            "POST",
+            "/vendors",
+            _Vendor,
+            body={
+                "name": name,
+                "notes": UNSET if notes is None else notes,
+                "empty_spool_weight_grams": UNSET if empty_spool_weight_grams is None else empty_spool_weight_grams,
+                "external_id": UNSET if external_id is None else external_id,
+            },
+            idempotency_key=idempotency_key or _core.new_key(),
+        )
+
+    def export(
+        self,
+        *,
+        format: ExportFormat | None = None,
+        number: int | None = None,
+        name: str | None = None,
+        external_id: str | None = None,
+        created_from: _dt.datetime | None = None,
+        created_to: _dt.datetime | None = None,
+        search: str | None = None,
+        hidden: bool | None = None,
+    ) -> str:
+        """Export vendors.
+
+        Returns the resources that the filters select, those of the list, as a file in UTF-8. `format=jsonl` is a
+        JSON object per line, as the GET of the resource returns it. `format=csv` (separated by commas) has a row
+        for each vendor, oldest first.
+
+        :param format: csv, or jsonl for one JSON object per line, as the GET of the resource returns it.
+        :param number: Only the vendor with this number.
+        :param name: Only the vendor with this name: the whole name, not case-sensitive.
+        :param external_id: Only vendors with this id in another system: the whole id, not case-sensitive.
+        :param created_from: Only vendors created at this time or later: a timestamp, or a date, which begins at
+        midnight UTC.
+        :param created_to: Only vendors created before this time.
+        :param search: Only vendors with this text in name or notes, ignoring case; no wildcards.
+        :param hidden: true: only removed vendors; false: only the others.
+        """
+        return self._client._call(
+            "GET",
+            "/vendors/export",
+            _core.text,
+            query={
+                "format": format,
+                "number": number,
+                "name": name,
+                "external_id": external_id,
+                "created_from": created_from,
+                "created_to": created_to,
+                "search": search,
+                "hidden": hidden,
+            },
+        )
+
+    def get(
+        self,
+        id: str,
+    ) -> Vendor:
+        """Get a vendor.
+
+        Returns the vendor with the quantities of its spools in stock, which are part of its `ETag`.
+
+        :param id: The id of the vendor, a UUID.
+        """
+        return self._client._call(
+            "GET",
+            f"/vendors/{_core.segment(id)}",
+            _Vendor,
+        )
+
+    def update(
+        self,
+        id: str,
+        *,
+        name: str | Unset = UNSET,
+        notes: str | None | Unset = UNSET,
+        empty_spool_weight_grams: DecimalInput | None | Unset = UNSET,
+        external_id: str | None | Unset = UNSET,
+        if_match: str | None = None,
+    ) -> Vendor:
+        """Update a vendor.
+
+        Requires the role `operator` or `admin`.
+
+        :param id: The id of the vendor, a UUID.
+        :param name: Name of the manufacturer; unique without regard to case.
+        :param notes: Free text.
+        :param empty_spool_weight_grams: Usual weight of an empty spool in grams.
+        :param external_id: The vendor's id in another system.
+        :param if_match: The ``etag`` of the resource as you know it. If the resource has changed since, the call
+        raises PreconditionFailedError and changes nothing.
+        """
+        return self._client._call(
+            "PATCH",
+            f"/vendors/{_core.segment(id)}",
+            _Vendor,
+            body={
+                "name": name,
+                "notes": notes,
+                "empty_spool_weight_grams": empty_spool_weight_grams,
+                "external_id": external_id,
+            },
+            if_match=if_match,
+        )
+
+    def delete(
+        self,
+        id: str,
+        *,
+        if_match: str | None = None,
+    ) -> None:
+        """Remove a vendor.
+
+        Deletes the vendor. If filaments name it, it is hidden instead: lists no longer contain it, requests with
+        its id return 404, and its filaments keep its name. `GET /api/v1/vendors?hidden=true` lists hidden vendors,
+        and `restoreVendor` shows one again.
+
+        Requires the role `operator` or `admin`.
+
+        :param id: The id of the vendor, a UUID.
+        :param if_match: The ``etag`` of the resource as you know it. If the resource has changed since, the call
+        raises PreconditionFailedError and changes nothing.
+        """
+        return self._client._call(
+            "DELETE",
+            f"/vendors/{_core.segment(id)}",
+            _core.nothing,
+            if_match=if_match,
+        )
+
+    def restore(
+        self,
+        id: str,
+        *,
+        idempotency_key: str | None = None,
+    ) -> Vendor:
+        """Restore a removed vendor.
+
+        Shows a vendor again that was hidden when it was removed. It cannot be restored while another vendor has
+        its name (`DUPLICATE_VENDOR`). For a vendor that is not hidden, the operation changes nothing and returns
+        the vendor.
+
+        Requires the role `operator` or `admin`.
+
+        :param id: The id of the vendor, a UUID.
+        :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
+        a key.
+        """
+        return self._client._call(
+            "POST",
+            f"/vendors/{_core.segment(id)}/restore",
+            _Vendor,
+            idempotency_key=idempotency_key or _core.new_key(),
+        )
+
+
+class FilamentsResource:
+    """Filaments as they are bought: the material, colour and price that their spools have."""
+
+    __slots__ = ("_client",)
+
+    def __init__(self, client: _core.BaseClient) -> None:
+        self._client = client
+
+    def list(
+        self,
+        *,
+        skip: int | None = None,
+        limit: int | None = None,
+        sort_by: Literal["id", "number", "vendor_id", "vendor_name", "name", "material_type", "material_name", "color", "color_hex", "color_arrangement", "diameter_mm", "density_g_cm3", "net_weight_grams", "spool_weight_grams", "price", "extruder_temperature_c", "bed_temperature_c", "article_number", "external_id", "notes", "spool_count", "remaining_grams", "created_at", "updated_at", "hidden_at"] | None = None,
+        sort_order: SortOrder | None = None,
+        after: str | None = None,
+        number: int | None = None,
+        vendor_id: str | None = None,
+        vendor: str | None = None,
+        material_type: MaterialType | Sequence[MaterialType] | None = None,
+        color: str | None = None,
+        article_number: str | None = None,
+        external_id: str | None = None,
+        created_from: _dt.datetime | None = None,
+        created_to: _dt.datetime | None = None,
+        search: str | None = None,
+        hidden: bool | None = None,
+    ) -> FilamentList:
+        """List filaments.
+
+        All filters but `search` use an index. `search` and a `sort_by` without an index read all matching
+        filaments.
+
+        :param skip: Items to skip.
+        :param limit: Maximum page size.
+        :param sort_by: Any scalar field of the items.
+        :param sort_order: Ascending or descending.
+        :param after: The `next` of a page with the same `sort_by` and `sort_order`, to get the page after it.
+        Cannot be combined with `skip`.
+        :param number: Only the filament with this number.
+        :param vendor_id: Only filaments of this vendor.
+        :param vendor: Only filaments of the vendor with this name: the whole name, not case-sensitive.
+        :param material_type: Only filaments of one of these materials, separated by commas.
+        :param color: Only filaments of this colour: the whole name, not case-sensitive.
+        :param article_number: Only filaments with this article number: the whole number, not case-sensitive.
+        :param external_id: Only filaments with this id in another system: the whole id, not case-sensitive.
+        :param created_from: Only filaments created at this time or later: a timestamp, or a date, which begins at
+        midnight UTC.
+        :param created_to: Only filaments created before this time.
+        :param search: Only filaments with this text in material, vendor, name, colour, article number or notes,
+        ignoring case; no wildcards.
+        :param hidden: true: only removed filaments; false: only the others.
+        """
+        return self._client._call(
+            "GET",
+            "/filaments",
+            _FilamentList,
+            query={
+                "skip": skip,
+                "limit": limit,
+                "sort_by": sort_by,
+                "sort_order": sort_order,
+                "after": after,
+                "number": number,
+                "vendor_id": vendor_id,
+                "vendor": vendor,
+                "material_type": material_type,
+                "color": color,
+                "article_number": article_number,
+                "external_id": external_id,
+                "created_from": created_from,
+                "created_to": created_to,
+                "search": search,
+                "hidden": hidden,
+            },
+        )
+
+    def iterate(
+        self,
+        *,
+        sort_by: Literal["id", "number", "vendor_id", "vendor_name", "name", "material_type", "material_name", "color", "color_hex", "color_arrangement", "diameter_mm", "density_g_cm3", "net_weight_grams", "spool_weight_grams", "price", "extruder_temperature_c", "bed_temperature_c", "article_number", "external_id", "notes", "spool_count", "remaining_grams", "created_at", "updated_at", "hidden_at"] | None = None,
+        sort_order: SortOrder | None = None,
+        number: int | None = None,
+        vendor_id: str | None = None,
+        vendor: str | None = None,
+        material_type: MaterialType | Sequence[MaterialType] | None = None,
+        color: str | None = None,
+        article_number: str | None = None,
+        external_id: str | None = None,
+        created_from: _dt.datetime | None = None,
+        created_to: _dt.datetime | None = None,
+        search: str | None = None,
+        hidden: bool | None = None,
+    ) -> Iterator[Filament]:
+        """Iterates over all items of the list, page by page.
+
+        Items that others create or delete meanwhile may be missing or not; every other item occurs exactly once.
+        Sort by a field that does not change meanwhile.
+
+        :param sort_by: Any scalar field of the items.
+        :param sort_order: Ascending or descending.
+        :param number: Only the filament with this number.
+        :param vendor_id: Only filaments of this vendor.
+        :param vendor: Only filaments of the vendor with this name: the whole name, not case-sensitive.
+        :param material_type: Only filaments of one of these materials, separated by commas.
+        :param color: Only filaments of this colour: the whole name, not case-sensitive.
+        :param article_number: Only filaments with this article number: the whole number, not case-sensitive.
+        :param external_id: Only filaments with this id in another system: the whole id, not case-sensitive.
+        :param created_from: Only filaments created at this time or later: a timestamp, or a date, which begins at
+        midnight UTC.
+        :param created_to: Only filaments created before this time.
+        :param search: Only filaments with this text in material, vendor, name, colour, article number or notes,
+        ignoring case; no wildcards.
+        :param hidden: true: only removed filaments; false: only the others.
+        """
+        return _core.cursor_pages(self._client, "/filaments", _FilamentList,
+            query={
+                "sort_by": sort_by,
+                "sort_order": sort_order,
+                "number": number,
+                "vendor_id": vendor_id,
+                "vendor": vendor,
+                "material_type": material_type,
+                "color": color,
+                "article_number": article_number,
+                "external_id": external_id,
+                "created_from": created_from,
+                "created_to": created_to,
+                "search": search,
+                "hidden": hidden,
+            },
+        )
+
+    def create(
+        self,
+        *,
+        material_type: MaterialType,
+        color: str,
+        diameter_mm: DecimalInput,
+        vendor_id: str | None = None,
+        vendor: str | None = None,
+        name: str | None = None,
+        material_name: str | None = None,
+        color_hex: str | None = None,
+        color_hexes: Sequence[str] | None = None,
+        color_arrangement: ColorArrangement | None = None,
+        density_g_cm3: DecimalInput | None = None,
+        net_weight_grams: DecimalInput | None = None,
+        spool_weight_grams: DecimalInput | None = None,
+        price: DecimalInput | None = None,
+        extruder_temperature_c: int | None = None,
+        bed_temperature_c: int | None = None,
+        article_number: str | None = None,
+        external_id: str | None = None,
+        notes: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> Filament:
+        """Create a filament.
+
+        `vendor` names the vendor instead of `vendor_id`, without regard to case; if there is none with the name,
+        it is created.
+
+        Requires the role `operator` or `admin`.
+
+        :param material_type: Type of filament.
+        :param color: Name of the colour.
+        :param diameter_mm: Filament diameter in millimetres. One of 1.75, 2.85.
+        :param vendor_id: The vendor.
+        :param vendor: Name of the vendor, instead of vendor_id; a vendor that does not exist is created.
+        :param name: Name of the filament.
+        :param material_name: Name of the material, where the type does not say all, such as PLA+ or PEEK.
+        :param color_hex: The colour as #RRGGBB.
+        :param color_hexes: The colours of a filament with several ones, each as #RRGGBB.
+        :param color_arrangement: How several colours are arranged: side by side (coaxial), or one after the other
+        (longitudinal).
+        :param density_g_cm3: Density of the filament in g/cm³; null: the usual density of the material.
+        :param net_weight_grams: Grams of filament on a full spool.
+        :param spool_weight_grams: Weight of the empty spool in grams.
+        :param price: Price of a full spool.
+        :param extruder_temperature_c: Temperature of the extruder in °C.
+        :param bed_temperature_c: Temperature of the bed in °C.
+        :param article_number: Number of the article.
+        :param external_id: The filament's id in another system.
+        :param notes: Free text.
+        :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
+        a key.
+        """
+        return self._client._call(
+            "POST",
+            "/filaments",
+            _Filament,
+            body={
+                "material_type": material_type,
+                "color": color,
+                "diameter_mm": diameter_mm,
+                "vendor_id": UNSET if vendor_id is None else vendor_id,
+                "vendor": UNSET if vendor is None else vendor,
+                "name": UNSET if name is None else name,
+                "material_name": UNSET if material_name is None else material_name,
+                "color_hex": UNSET if color_hex is None else color_hex,
+                "color_hexes": UNSET if color_hexes is None else color_hexes,
+                "color_arrangement": UNSET if color_arrangement is None else color_arrangement,
+                "density_g_cm3": UNSET if density_g_cm3 is None else density_g_cm3,
+                "net_weight_grams": UNSET if net_weight_grams is None else net_weight_grams,
+                "spool_weight_grams": UNSET if spool_weight_grams is None else spool_weight_grams,
+                "price": UNSET if price is None else price,
+                "extruder_temperature_c": UNSET if extruder_temperature_c is None else extruder_temperature_c,
+                "bed_temperature_c": UNSET if bed_temperature_c is None else bed_temperature_c,
+                "article_number": UNSET if article_number is None else article_number,
+                "external_id": UNSET if external_id is None else external_id,
+                "notes": UNSET if notes is None else notes,
+            },
+            idempotency_key=idempotency_key or _core.new_key(),
+        )
+
+    def export(
+        self,
+        *,
+        format: ExportFormat | None = None,
+        number: int | None = None,
+        vendor_id: str | None = None,
+        vendor: str | None = None,
+        material_type: MaterialType | Sequence[MaterialType] | None = None,
+        color: str | None = None,
+        article_number: str | None = None,
+        external_id: str | None = None,
+        created_from: _dt.datetime | None = None,
+        created_to: _dt.datetime | None = None,
+        search: str | None = None,
+        hidden: bool | None = None,
+    ) -> str:
+        """Export filaments.
+
+        Returns the resources that the filters select, those of the list, as a file in UTF-8. `format=jsonl` is a
+        JSON object per line, as the GET of the resource returns it. `format=csv` (separated by commas) has a row
+        for each filament, oldest first; several colours are separated by commas.
+
+        :param format: csv, or jsonl for one JSON object per line, as the GET of the resource returns it.
+        :param number: Only the filament with this number.
+        :param vendor_id: Only filaments of this vendor.
+        :param vendor: Only filaments of the vendor with this name: the whole name, not case-sensitive.
+        :param material_type: Only filaments of one of these materials, separated by commas.
+        :param color: Only filaments of this colour: the whole name, not case-sensitive.
+        :param article_number: Only filaments with this article number: the whole number, not case-sensitive.
+        :param external_id: Only filaments with this id in another system: the whole id, not case-sensitive.
+        :param created_from: Only filaments created at this time or later: a timestamp, or a date, which begins at
+        midnight UTC.
+        :param created_to: Only filaments created before this time.
+        :param search: Only filaments with this text in material, vendor, name, colour, article number or notes,
+        ignoring case; no wildcards.
+        :param hidden: true: only removed filaments; false: only the others.
+        """
+        return self._client._call(
+            "GET",
+            "/filaments/export",
+            _core.text,
+            query={
+                "format": format,
+                "number": number,
+                "vendor_id": vendor_id,
+                "vendor": vendor,
+                "material_type": material_type,
+                "color": color,
+                "article_number": article_number,
+                "external_id": external_id,
+                "created_from": created_from,
+                "created_to": created_to,
+                "search": search,
+                "hidden": hidden,
+            },
+        )
+
+    def get(
+        self,
+        id: str,
+    ) -> Filament:
+        """Get a filament.
+
+        Returns the filament with the quantities of its spools in stock, which are part of its `ETag`.
+
+        :param id: The id of the filament, a UUID.
+        """
+        return self._client._call(
+            "GET",
+            f"/filaments/{_core.segment(id)}",
+            _Filament,
+        )
+
+    def update(
+        self,
+        id: str,
+        *,
+        vendor_id: str | None | Unset = UNSET,
+        vendor: str | Unset = UNSET,
+        name: str | None | Unset = UNSET,
+        material_type: MaterialType | Unset = UNSET,
+        material_name: str | None | Unset = UNSET,
+        color: str | Unset = UNSET,
+        color_hex: str | None | Unset = UNSET,
+        color_hexes: Sequence[str] | Unset = UNSET,
+        color_arrangement: ColorArrangement | None | Unset = UNSET,
+        diameter_mm: DecimalInput | Unset = UNSET,
+        density_g_cm3: DecimalInput | None | Unset = UNSET,
+        net_weight_grams: DecimalInput | None | Unset = UNSET,
+        spool_weight_grams: DecimalInput | None | Unset = UNSET,
+        price: DecimalInput | None | Unset = UNSET,
+        extruder_temperature_c: int | None | Unset = UNSET,
+        bed_temperature_c: int | None | Unset = UNSET,
+        article_number: str | None | Unset = UNSET,
+        external_id: str | None | Unset = UNSET,
+        notes: str | None | Unset = UNSET,
+        if_match: str | None = None,
+    ) -> Filament:
+        """Update a filament.
+
+        `vendor` names the vendor instead of `vendor_id`, without regard to case; if there is none with the name,
+        it is created.
+
+        Requires the role `operator` or `admin`.
+
+        :param id: The id of the filament, a UUID.
+        :param vendor_id: The vendor.
+        :param vendor: Name of the vendor, instead of vendor_id; a vendor that does not exist is created.
+        :param name: Name of the filament.
+        :param material_type: Type of filament.
+        :param material_name: Name of the material, where the type does not say all, such as PLA+ or PEEK.
+        :param color: Name of the colour.
+        :param color_hex: The colour as #RRGGBB.
+        :param color_hexes: The colours of a filament with several ones, each as #RRGGBB.
+        :param color_arrangement: How several colours are arranged: side by side (coaxial), or one after the other
+        (longitudinal).
+        :param diameter_mm: Filament diameter in millimetres. One of 1.75, 2.85.
+        :param density_g_cm3: Density of the filament in g/cm³; null: the usual density of the material.
+        :param net_weight_grams: Grams of filament on a full spool.
+        :param spool_weight_grams: Weight of the empty spool in grams.
+        :param price: Price of a full spool.
+        :param extruder_temperature_c: Temperature of the extruder in °C.
+        :param bed_temperature_c: Temperature of the bed in °C.
+        :param article_number: Number of the article.
+        :param external_id: The filament's id in another system.
+        :param notes: Free text.
+        :param if_match: The ``etag`` of the resource as you know it. If the resource has changed since, the call
+        raises PreconditionFailedError and changes nothing.
+        """
+        return self._client._call(
+            "PATCH",
+            f"/filaments/{_core.segment(id)}",
+            _Filament,
+            body={
+                "vendor_id": vendor_id,
+                "vendor": vendor,
+                "name": name,
+                "material_type": material_type,
+                "material_name": material_name,
+                "color": color,
+                "color_hex": color_hex,
+                "color_hexes": color_hexes,
+                "color_arrangement": color_arrangement,
+                "diameter_mm": diameter_mm,
+                "density_g_cm3": density_g_cm3,
+                "net_weight_grams": net_weight_grams,
+                "spool_weight_grams": spool_weight_grams,
+                "price": price,
+                "extruder_temperature_c": extruder_temperature_c,
+                "bed_temperature_c": bed_temperature_c,
+                "article_number": article_number,
+                "external_id": external_id,
+                "notes": notes,
+            },
+            if_match=if_match,
+        )
+
+    def delete(
+        self,
+        id: str,
+        *,
+        if_match: str | None = None,
+    ) -> None:
+        """Remove a filament.
+
+        Deletes the filament. If spools are of it, it is hidden instead: lists no longer contain it, requests with
+        its id return 404, and its spools stay as they are. `GET /api/v1/filaments?hidden=true` lists hidden
+        filaments, and `restoreFilament` shows one again.
+
+        Requires the role `operator` or `admin`.
+
+        :param id: The id of the filament, a UUID.
+        :param if_match: The ``etag`` of the resource as you know it. If the resource has changed since, the call
+        raises PreconditionFailedError and changes nothing.
+        """
+        return self._client._call(
+            "DELETE",
+            f"/filaments/{_core.segment(id)}",
+            _core.nothing,
+            if_match=if_match,
+        )
+
+    def restore(
+        self,
+        id: str,
+        *,
+        idempotency_key: str | None = None,
+    ) -> Filament:
+        """Restore a removed filament.
+
+        Shows a filament again that was hidden when it was removed. For a filament that is not hidden, the
+        operation changes nothing and returns the filament.
+
+        Requires the role `operator` or `admin`.
+
+        :param id: The id of the filament, a UUID.
+        :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
+        a key.
+        """
+        return self._client._call(
+            "POST",
+            f"/filaments/{_core.segment(id)}/restore",
+            _Filament,
+            idempotency_key=idempotency_key or _core.new_key(),
         )
 
 
@@ -7036,6 +7951,10 @@ class Client(_core.BaseClient):
         """
         self.settings = SettingsResource(self)
         """Settings of the tenant. Every user reads them, admins change them."""
+        self.vendors = VendorsResource(self)
+        """The manufacturers of filament."""
+        self.filaments = FilamentsResource(self)
+        """Filaments as they are bought: the material, colour and price that their spools have."""
         self.spools = SpoolsResource(self)
         """Filament spools, their costs, and the ledger of the filament used."""
         self.reports = ReportsResource(self)
@@ -7076,6 +7995,7 @@ __all__ = [
     "AvailableSpool",
     "BulkResult",
     "Client",
+    "ColorArrangement",
     "CompleteItem",
     "CompleteMaterial",
     "Completion",
@@ -7093,10 +8013,14 @@ __all__ = [
     "DeliveryStatus",
     "DuplicateComponentError",
     "DuplicateSkuError",
+    "DuplicateVendorError",
     "EmailTakenError",
     "End",
     "ExportFormat",
     "FailureReason",
+    "Filament",
+    "FilamentList",
+    "FilamentsResource",
     "ForbiddenError",
     "IdempotencyConflictError",
     "ImportAction",
@@ -7205,6 +8129,9 @@ __all__ = [
     "UsersResource",
     "ValidationError",
     "Variance",
+    "Vendor",
+    "VendorList",
+    "VendorsResource",
     "WasteGroup",
     "WasteReport",
     "WasteReportRow",

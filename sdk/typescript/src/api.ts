@@ -21,15 +21,17 @@ export type Role = "admin" | "operator" | "viewer";
 
 export type SortOrder = "asc" | "desc";
 
+export type ExportFormat = "csv" | "jsonl";
+
 export type MaterialType = "PLA" | "PETG" | "ABS" | "TPU" | "ASA" | "Nylon" | "PC" | "HIPS" | "PVA" | "Custom";
+
+export type ColorArrangement = "coaxial" | "longitudinal";
 
 export type Archived = "true" | "false" | "any";
 
 export type ImportMode = "create" | "update" | "upsert";
 
 export type ImportAction = "created" | "updated" | "unchanged" | "skipped";
-
-export type ExportFormat = "csv" | "jsonl";
 
 export type UsageKind = "created" | "edited" | "deducted" | "run" | "measured" | "printed" | "wasted";
 
@@ -171,6 +173,120 @@ export interface Settings {
   readonly currency: string | null;
   /** Time of the last change. */
   readonly updated_at: string;
+}
+
+/** The type `Vendor` of the API. */
+export interface Vendor<D = number> {
+  /** The vendor's id. */
+  readonly id: string;
+  /** Number of the vendor in the tenant: 1, 2, 3, and so on, never used again. */
+  readonly number: number;
+  /** Name of the manufacturer; unique without regard to case. */
+  readonly name: string;
+  /** Free text. */
+  readonly notes: string | null;
+  /** Usual weight of an empty spool in grams. */
+  readonly empty_spool_weight_grams: D | null;
+  /** The vendor's id in another system. */
+  readonly external_id: string | null;
+  /** Number of spools of its filaments in stock: neither empty nor archived nor removed. */
+  readonly spool_count: number;
+  /** Grams of filament left on these spools. */
+  readonly remaining_grams: D;
+  /** Time of creation. */
+  readonly created_at: string;
+  /** Time of the last change. */
+  readonly updated_at: string;
+  /** Time when the vendor was removed; null for vendors that are not hidden. */
+  readonly hidden_at: string | null;
+}
+
+/** The type `VendorList` of the API. */
+export interface VendorList<D = number> {
+  /** The items of this page. */
+  readonly items: readonly Vendor<D>[];
+  /** Number of matching items on all pages. */
+  readonly total: number;
+  /** Number of skipped items. */
+  readonly skip: number;
+  /** Maximum number of items on a page. */
+  readonly limit: number;
+  /**
+   * The value of `after` for the next page; null on the last page, and if the request has an order without an index.
+   */
+  readonly next: string | null;
+}
+
+/** The type `Filament` of the API. */
+export interface Filament<D = number> {
+  /** The filament's id. */
+  readonly id: string;
+  /** Number of the filament in the tenant: 1, 2, 3, and so on, never used again. */
+  readonly number: number;
+  /** The vendor. */
+  readonly vendor_id: string | null;
+  /** Name of the vendor. */
+  readonly vendor_name: string | null;
+  /** Name of the filament. */
+  readonly name: string | null;
+  /** Type of filament. */
+  readonly material_type: MaterialType;
+  /** Name of the material, where the type does not say all, such as PLA+ or PEEK. */
+  readonly material_name: string | null;
+  /** Name of the colour. */
+  readonly color: string;
+  /** The colour as #RRGGBB. */
+  readonly color_hex: string | null;
+  /** The colours of a filament with several ones, each as #RRGGBB. */
+  readonly color_hexes: readonly string[];
+  /** How several colours are arranged: side by side (coaxial), or one after the other (longitudinal). */
+  readonly color_arrangement: ColorArrangement | null;
+  /** Filament diameter in millimetres. One of 1.75, 2.85. */
+  readonly diameter_mm: D;
+  /** Density of the filament in g/cm³; null: the usual density of the material. */
+  readonly density_g_cm3: D | null;
+  /** Grams of filament on a full spool. */
+  readonly net_weight_grams: D | null;
+  /** Weight of the empty spool in grams. */
+  readonly spool_weight_grams: D | null;
+  /** Price of a full spool. */
+  readonly price: D | null;
+  /** Temperature of the extruder in °C. */
+  readonly extruder_temperature_c: number | null;
+  /** Temperature of the bed in °C. */
+  readonly bed_temperature_c: number | null;
+  /** Number of the article. */
+  readonly article_number: string | null;
+  /** The filament's id in another system. */
+  readonly external_id: string | null;
+  /** Free text. */
+  readonly notes: string | null;
+  /** Number of its spools in stock: neither empty nor archived nor removed. */
+  readonly spool_count: number;
+  /** Grams of filament left on these spools. */
+  readonly remaining_grams: D;
+  /** Time of creation. */
+  readonly created_at: string;
+  /** Time of the last change. */
+  readonly updated_at: string;
+  /** Time when the filament was removed; null for filaments that are not hidden. */
+  readonly hidden_at: string | null;
+}
+
+/** The type `FilamentList` of the API. */
+export interface FilamentList<D = number> {
+  /** The items of this page. */
+  readonly items: readonly Filament<D>[];
+  /** Number of matching items on all pages. */
+  readonly total: number;
+  /** Number of skipped items. */
+  readonly skip: number;
+  /** Maximum number of items on a page. */
+  readonly limit: number;
+  /**
+   * The value of `after` for the next page; null on the last page, and if the request has an order without an index.
+   */
+  readonly next: string | null;
 }
 
 /** The type `Spool` of the API. */
@@ -1501,6 +1617,114 @@ export interface SettingsUpdate {
   currency?: string | null | undefined;
 }
 
+/** The type `VendorCreate` of the API, in request bodies. */
+export interface VendorCreate {
+  /** Name of the manufacturer; unique without regard to case. */
+  name: string;
+  /** Free text. */
+  notes?: string | null | undefined;
+  /** Usual weight of an empty spool in grams. */
+  empty_spool_weight_grams?: Decimal | null | undefined;
+  /** The vendor's id in another system. */
+  external_id?: string | null | undefined;
+}
+
+/** The type `VendorUpdate` of the API, in request bodies. */
+export interface VendorUpdate {
+  /** Name of the manufacturer; unique without regard to case. */
+  name?: string | undefined;
+  /** Free text. */
+  notes?: string | null | undefined;
+  /** Usual weight of an empty spool in grams. */
+  empty_spool_weight_grams?: Decimal | null | undefined;
+  /** The vendor's id in another system. */
+  external_id?: string | null | undefined;
+}
+
+/** The type `FilamentCreate` of the API, in request bodies. */
+export interface FilamentCreate {
+  /** The vendor. */
+  vendor_id?: string | null | undefined;
+  /** Name of the vendor, instead of vendor_id; a vendor that does not exist is created. */
+  vendor?: string | null | undefined;
+  /** Name of the filament. */
+  name?: string | null | undefined;
+  /** Type of filament. */
+  material_type: MaterialType;
+  /** Name of the material, where the type does not say all, such as PLA+ or PEEK. */
+  material_name?: string | null | undefined;
+  /** Name of the colour. */
+  color: string;
+  /** The colour as #RRGGBB. */
+  color_hex?: string | null | undefined;
+  /** The colours of a filament with several ones, each as #RRGGBB. */
+  color_hexes?: readonly string[] | undefined;
+  /** How several colours are arranged: side by side (coaxial), or one after the other (longitudinal). */
+  color_arrangement?: ColorArrangement | null | undefined;
+  /** Filament diameter in millimetres. One of 1.75, 2.85. */
+  diameter_mm: Decimal;
+  /** Density of the filament in g/cm³; null: the usual density of the material. */
+  density_g_cm3?: Decimal | null | undefined;
+  /** Grams of filament on a full spool. */
+  net_weight_grams?: Decimal | null | undefined;
+  /** Weight of the empty spool in grams. */
+  spool_weight_grams?: Decimal | null | undefined;
+  /** Price of a full spool. */
+  price?: Decimal | null | undefined;
+  /** Temperature of the extruder in °C. */
+  extruder_temperature_c?: number | null | undefined;
+  /** Temperature of the bed in °C. */
+  bed_temperature_c?: number | null | undefined;
+  /** Number of the article. */
+  article_number?: string | null | undefined;
+  /** The filament's id in another system. */
+  external_id?: string | null | undefined;
+  /** Free text. */
+  notes?: string | null | undefined;
+}
+
+/** The type `FilamentUpdate` of the API, in request bodies. */
+export interface FilamentUpdate {
+  /** The vendor. */
+  vendor_id?: string | null | undefined;
+  /** Name of the vendor, instead of vendor_id; a vendor that does not exist is created. */
+  vendor?: string | undefined;
+  /** Name of the filament. */
+  name?: string | null | undefined;
+  /** Type of filament. */
+  material_type?: MaterialType | undefined;
+  /** Name of the material, where the type does not say all, such as PLA+ or PEEK. */
+  material_name?: string | null | undefined;
+  /** Name of the colour. */
+  color?: string | undefined;
+  /** The colour as #RRGGBB. */
+  color_hex?: string | null | undefined;
+  /** The colours of a filament with several ones, each as #RRGGBB. */
+  color_hexes?: readonly string[] | undefined;
+  /** How several colours are arranged: side by side (coaxial), or one after the other (longitudinal). */
+  color_arrangement?: ColorArrangement | null | undefined;
+  /** Filament diameter in millimetres. One of 1.75, 2.85. */
+  diameter_mm?: Decimal | undefined;
+  /** Density of the filament in g/cm³; null: the usual density of the material. */
+  density_g_cm3?: Decimal | null | undefined;
+  /** Grams of filament on a full spool. */
+  net_weight_grams?: Decimal | null | undefined;
+  /** Weight of the empty spool in grams. */
+  spool_weight_grams?: Decimal | null | undefined;
+  /** Price of a full spool. */
+  price?: Decimal | null | undefined;
+  /** Temperature of the extruder in °C. */
+  extruder_temperature_c?: number | null | undefined;
+  /** Temperature of the bed in °C. */
+  bed_temperature_c?: number | null | undefined;
+  /** Number of the article. */
+  article_number?: string | null | undefined;
+  /** The filament's id in another system. */
+  external_id?: string | null | undefined;
+  /** Free text. */
+  notes?: string | null | undefined;
+}
+
 /** The type `SpoolCreate` of the API, in request bodies. */
 export interface SpoolCreate {
   /** Type of filament. */
@@ -2159,6 +2383,130 @@ export interface ListApiKeysQuery {
   revoked?: boolean | undefined;
 }
 
+/** Query parameters of `vendors.list`. */
+export interface ListVendorsQuery {
+  /** Items to skip. */
+  skip?: number | undefined;
+  /** Maximum page size. */
+  limit?: number | undefined;
+  /** Any scalar field of the items. */
+  sort_by?: "id" | "number" | "name" | "notes" | "empty_spool_weight_grams" | "external_id" | "spool_count" | "remaining_grams" | "created_at" | "updated_at" | "hidden_at" | undefined;
+  /** Ascending or descending. */
+  sort_order?: SortOrder | undefined;
+  /**
+   * The `next` of a page with the same `sort_by` and `sort_order`, to get the page after it. Cannot be combined with
+   * `skip`.
+   */
+  after?: string | undefined;
+  /** Only the vendor with this number. */
+  number?: number | undefined;
+  /** Only the vendor with this name: the whole name, not case-sensitive. */
+  name?: string | undefined;
+  /** Only vendors with this id in another system: the whole id, not case-sensitive. */
+  external_id?: string | undefined;
+  /** Only vendors created at this time or later: a timestamp, or a date, which begins at midnight UTC. */
+  created_from?: string | Date | undefined;
+  /** Only vendors created before this time. */
+  created_to?: string | Date | undefined;
+  /** Only vendors with this text in name or notes, ignoring case; no wildcards. */
+  search?: string | undefined;
+  /** true: only removed vendors; false: only the others. */
+  hidden?: boolean | undefined;
+}
+
+/** Query parameters of `vendors.export`. */
+export interface ExportVendorsQuery {
+  /** csv, or jsonl for one JSON object per line, as the GET of the resource returns it. */
+  format?: ExportFormat | undefined;
+  /** Only the vendor with this number. */
+  number?: number | undefined;
+  /** Only the vendor with this name: the whole name, not case-sensitive. */
+  name?: string | undefined;
+  /** Only vendors with this id in another system: the whole id, not case-sensitive. */
+  external_id?: string | undefined;
+  /** Only vendors created at this time or later: a timestamp, or a date, which begins at midnight UTC. */
+  created_from?: string | Date | undefined;
+  /** Only vendors created before this time. */
+  created_to?: string | Date | undefined;
+  /** Only vendors with this text in name or notes, ignoring case; no wildcards. */
+  search?: string | undefined;
+  /** true: only removed vendors; false: only the others. */
+  hidden?: boolean | undefined;
+}
+
+/** Query parameters of `filaments.list`. */
+export interface ListFilamentsQuery {
+  /** Items to skip. */
+  skip?: number | undefined;
+  /** Maximum page size. */
+  limit?: number | undefined;
+  /** Any scalar field of the items. */
+  sort_by?: "id" | "number" | "vendor_id" | "vendor_name" | "name" | "material_type" | "material_name" | "color" | "color_hex" | "color_arrangement" | "diameter_mm" | "density_g_cm3" | "net_weight_grams" | "spool_weight_grams" | "price" | "extruder_temperature_c" | "bed_temperature_c" | "article_number" | "external_id" | "notes" | "spool_count" | "remaining_grams" | "created_at" | "updated_at" | "hidden_at" | undefined;
+  /** Ascending or descending. */
+  sort_order?: SortOrder | undefined;
+  /**
+   * The `next` of a page with the same `sort_by` and `sort_order`, to get the page after it. Cannot be combined with
+   * `skip`.
+   */
+  after?: string | undefined;
+  /** Only the filament with this number. */
+  number?: number | undefined;
+  /** Only filaments of this vendor. */
+  vendor_id?: string | undefined;
+  /** Only filaments of the vendor with this name: the whole name, not case-sensitive. */
+  vendor?: string | undefined;
+  /** Only filaments of one of these materials, separated by commas. */
+  material_type?: MaterialType | readonly MaterialType[] | undefined;
+  /** Only filaments of this colour: the whole name, not case-sensitive. */
+  color?: string | undefined;
+  /** Only filaments with this article number: the whole number, not case-sensitive. */
+  article_number?: string | undefined;
+  /** Only filaments with this id in another system: the whole id, not case-sensitive. */
+  external_id?: string | undefined;
+  /** Only filaments created at this time or later: a timestamp, or a date, which begins at midnight UTC. */
+  created_from?: string | Date | undefined;
+  /** Only filaments created before this time. */
+  created_to?: string | Date | undefined;
+  /**
+   * Only filaments with this text in material, vendor, name, colour, article number or notes, ignoring case; no
+   * wildcards.
+   */
+  search?: string | undefined;
+  /** true: only removed filaments; false: only the others. */
+  hidden?: boolean | undefined;
+}
+
+/** Query parameters of `filaments.export`. */
+export interface ExportFilamentsQuery {
+  /** csv, or jsonl for one JSON object per line, as the GET of the resource returns it. */
+  format?: ExportFormat | undefined;
+  /** Only the filament with this number. */
+  number?: number | undefined;
+  /** Only filaments of this vendor. */
+  vendor_id?: string | undefined;
+  /** Only filaments of the vendor with this name: the whole name, not case-sensitive. */
+  vendor?: string | undefined;
+  /** Only filaments of one of these materials, separated by commas. */
+  material_type?: MaterialType | readonly MaterialType[] | undefined;
+  /** Only filaments of this colour: the whole name, not case-sensitive. */
+  color?: string | undefined;
+  /** Only filaments with this article number: the whole number, not case-sensitive. */
+  article_number?: string | undefined;
+  /** Only filaments with this id in another system: the whole id, not case-sensitive. */
+  external_id?: string | undefined;
+  /** Only filaments created at this time or later: a timestamp, or a date, which begins at midnight UTC. */
+  created_from?: string | Date | undefined;
+  /** Only filaments created before this time. */
+  created_to?: string | Date | undefined;
+  /**
+   * Only filaments with this text in material, vendor, name, colour, article number or notes, ignoring case; no
+   * wildcards.
+   */
+  search?: string | undefined;
+  /** true: only removed filaments; false: only the others. */
+  hidden?: boolean | undefined;
+}
+
 /** Query parameters of `spools.list`. */
 export interface ListSpoolsQuery {
   /** Items to skip. */
@@ -2595,6 +2943,9 @@ export class DuplicateComponentError extends ApiError {}
 /** The service responded `DUPLICATE_SKU` (status 409). */
 export class DuplicateSkuError extends ApiError {}
 
+/** The service responded `DUPLICATE_VENDOR` (status 409). */
+export class DuplicateVendorError extends ApiError {}
+
 /** The service responded `EMAIL_TAKEN` (status 409). */
 export class EmailTakenError extends ApiError {}
 
@@ -2699,6 +3050,7 @@ const ERRORS: Record<string, typeof ApiError> = {
   COMPONENT_HIDDEN: ComponentHiddenError,
   DUPLICATE_COMPONENT: DuplicateComponentError,
   DUPLICATE_SKU: DuplicateSkuError,
+  DUPLICATE_VENDOR: DuplicateVendorError,
   EMAIL_TAKEN: EmailTakenError,
   FORBIDDEN: ForbiddenError,
   IDEMPOTENCY_CONFLICT: IdempotencyConflictError,
@@ -2750,6 +3102,7 @@ const DECIMALS: ReadonlySet<string> = /* @__PURE__ */ new Set([
   "deducted",
   "density_g_cm3",
   "diameter_mm",
+  "empty_spool_weight_grams",
   "estimated_material_cost",
   "estimated_print_time_hours",
   "estimated_purge_grams",
@@ -2769,6 +3122,7 @@ const DECIMALS: ReadonlySet<string> = /* @__PURE__ */ new Set([
   "new_weight",
   "previous_total_cost",
   "previous_weight",
+  "price",
   "purchase_price",
   "rate",
   "remaining_below",
@@ -3077,6 +3431,248 @@ export class SettingsResource<M extends DecimalMode = "number"> {
     options: RequestOptions & IfMatch = {},
   ): Promise<Settings> {
     return this.#client.call("PATCH", `/settings`, { body: input }, options);
+  }
+
+}
+
+/** The manufacturers of filament. */
+export class VendorsResource<M extends DecimalMode = "number"> {
+  readonly #client: BaseClient;
+
+  constructor(client: BaseClient) {
+    this.#client = client;
+  }
+
+  /**
+   * List vendors.
+   *
+   * All filters but `search` use an index. `search` and a `sort_by` without an index read all matching vendors.
+   */
+  list(
+    query: ListVendorsQuery = {},
+    options: RequestOptions = {},
+  ): Promise<VendorList<Decimals[M]>> {
+    return this.#client.call("GET", `/vendors`, { query: { ...query } }, options);
+  }
+
+  /**
+   * Iterates over all items of the list, page by page.
+   *
+   * Items that others create or delete meanwhile may be missing or not; every other item occurs exactly once. Sort by
+   * a field that does not change meanwhile.
+   */
+  iterate(
+    query: Omit<ListVendorsQuery, "skip" | "limit" | "after"> = {},
+    options: RequestOptions = {},
+  ): AsyncGenerator<Vendor<Decimals[M]>, void, undefined> {
+    return cursorPages(this.#client, `/vendors`, { ...query }, options);
+  }
+
+  /**
+   * Create a vendor.
+   *
+   * The name must be unique, without regard to case (`DUPLICATE_VENDOR`). A removed vendor does not count.
+   *
+   * Requires the role `operator` or `admin`.
+   */
+  create(
+    input: VendorCreate,
+    options: RequestOptions & Keyed = {},
+  ): Promise<Vendor<Decimals[M]>> {
+    return this.#client.call("POST", `/vendors`, { body: input, keyed: true }, options);
+  }
+
+  /**
+   * Export vendors.
+   *
+   * Returns the resources that the filters select, those of the list, as a file in UTF-8. `format=jsonl` is a JSON
+   * object per line, as the GET of the resource returns it. `format=csv` (separated by commas) has a row for each
+   * vendor, oldest first.
+   */
+  export(
+    query: ExportVendorsQuery = {},
+    options: RequestOptions = {},
+  ): Promise<string> {
+    return this.#client.call("GET", `/vendors/export`, { query: { ...query } }, options);
+  }
+
+  /**
+   * Get a vendor.
+   *
+   * Returns the vendor with the quantities of its spools in stock, which are part of its `ETag`.
+   */
+  get(
+    id: string,
+    options: RequestOptions = {},
+  ): Promise<Vendor<Decimals[M]>> {
+    return this.#client.call("GET", `/vendors/${segment(id)}`, {  }, options);
+  }
+
+  /**
+   * Update a vendor.
+   *
+   * Requires the role `operator` or `admin`.
+   */
+  update(
+    id: string,
+    input: VendorUpdate,
+    options: RequestOptions & IfMatch = {},
+  ): Promise<Vendor<Decimals[M]>> {
+    return this.#client.call("PATCH", `/vendors/${segment(id)}`, { body: input }, options);
+  }
+
+  /**
+   * Remove a vendor.
+   *
+   * Deletes the vendor. If filaments name it, it is hidden instead: lists no longer contain it, requests with its id
+   * return 404, and its filaments keep its name. `GET /api/v1/vendors?hidden=true` lists hidden vendors, and
+   * `restoreVendor` shows one again.
+   *
+   * Requires the role `operator` or `admin`.
+   */
+  delete(
+    id: string,
+    options: RequestOptions & IfMatch = {},
+  ): Promise<void> {
+    return this.#client.call("DELETE", `/vendors/${segment(id)}`, {  }, options);
+  }
+
+  /**
+   * Restore a removed vendor.
+   *
+   * Shows a vendor again that was hidden when it was removed. It cannot be restored while another vendor has its name
+   * (`DUPLICATE_VENDOR`). For a vendor that is not hidden, the operation changes nothing and returns the vendor.
+   *
+   * Requires the role `operator` or `admin`.
+   */
+  restore(
+    id: string,
+    options: RequestOptions & Keyed = {},
+  ): Promise<Vendor<Decimals[M]>> {
+    return this.#client.call("POST", `/vendors/${segment(id)}/restore`, { keyed: true }, options);
+  }
+
+}
+
+/** Filaments as they are bought: the material, colour and price that their spools have. */
+export class FilamentsResource<M extends DecimalMode = "number"> {
+  readonly #client: BaseClient;
+
+  constructor(client: BaseClient) {
+    this.#client = client;
+  }
+
+  /**
+   * List filaments.
+   *
+   * All filters but `search` use an index. `search` and a `sort_by` without an index read all matching filaments.
+   */
+  list(
+    query: ListFilamentsQuery = {},
+    options: RequestOptions = {},
+  ): Promise<FilamentList<Decimals[M]>> {
+    return this.#client.call("GET", `/filaments`, { query: { ...query } }, options);
+  }
+
+  /**
+   * Iterates over all items of the list, page by page.
+   *
+   * Items that others create or delete meanwhile may be missing or not; every other item occurs exactly once. Sort by
+   * a field that does not change meanwhile.
+   */
+  iterate(
+    query: Omit<ListFilamentsQuery, "skip" | "limit" | "after"> = {},
+    options: RequestOptions = {},
+  ): AsyncGenerator<Filament<Decimals[M]>, void, undefined> {
+    return cursorPages(this.#client, `/filaments`, { ...query }, options);
+  }
+
+  /**
+   * Create a filament.
+   *
+   * `vendor` names the vendor instead of `vendor_id`, without regard to case; if there is none with the name, it is
+   * created.
+   *
+   * Requires the role `operator` or `admin`.
+   */
+  create(
+    input: FilamentCreate,
+    options: RequestOptions & Keyed = {},
+  ): Promise<Filament<Decimals[M]>> {
+    return this.#client.call("POST", `/filaments`, { body: input, keyed: true }, options);
+  }
+
+  /**
+   * Export filaments.
+   *
+   * Returns the resources that the filters select, those of the list, as a file in UTF-8. `format=jsonl` is a JSON
+   * object per line, as the GET of the resource returns it. `format=csv` (separated by commas) has a row for each
+   * filament, oldest first; several colours are separated by commas.
+   */
+  export(
+    query: ExportFilamentsQuery = {},
+    options: RequestOptions = {},
+  ): Promise<string> {
+    return this.#client.call("GET", `/filaments/export`, { query: { ...query } }, options);
+  }
+
+  /**
+   * Get a filament.
+   *
+   * Returns the filament with the quantities of its spools in stock, which are part of its `ETag`.
+   */
+  get(
+    id: string,
+    options: RequestOptions = {},
+  ): Promise<Filament<Decimals[M]>> {
+    return this.#client.call("GET", `/filaments/${segment(id)}`, {  }, options);
+  }
+
+  /**
+   * Update a filament.
+   *
+   * `vendor` names the vendor instead of `vendor_id`, without regard to case; if there is none with the name, it is
+   * created.
+   *
+   * Requires the role `operator` or `admin`.
+   */
+  update(
+    id: string,
+    input: FilamentUpdate,
+    options: RequestOptions & IfMatch = {},
+  ): Promise<Filament<Decimals[M]>> {
+    return this.#client.call("PATCH", `/filaments/${segment(id)}`, { body: input }, options);
+  }
+
+  /**
+   * Remove a filament.
+   *
+   * Deletes the filament. If spools are of it, it is hidden instead: lists no longer contain it, requests with its id
+   * return 404, and its spools stay as they are. `GET /api/v1/filaments?hidden=true` lists hidden filaments, and
+   * `restoreFilament` shows one again.
+   *
+   * Requires the role `operator` or `admin`.
+   */
+  delete(
+    id: string,
+    options: RequestOptions & IfMatch = {},
+  ): Promise<void> {
+    return this.#client.call("DELETE", `/filaments/${segment(id)}`, {  }, options);
+  }
+
+  /**
+   * Restore a removed filament.
+   *
+   * Shows a filament again that was hidden when it was removed. For a filament that is not hidden, the operation
+   * changes nothing and returns the filament.
+   *
+   * Requires the role `operator` or `admin`.
+   */
+  restore(
+    id: string,
+    options: RequestOptions & Keyed = {},
+  ): Promise<Filament<Decimals[M]>> {
+    return this.#client.call("POST", `/filaments/${segment(id)}/restore`, { keyed: true }, options);
   }
 
 }
@@ -4601,6 +5197,10 @@ export class Client<M extends DecimalMode = "number"> extends BaseClient {
   readonly apiKeys: ApiKeysResource<M>;
   /** Settings of the tenant. Every user reads them, admins change them. */
   readonly settings: SettingsResource<M>;
+  /** The manufacturers of filament. */
+  readonly vendors: VendorsResource<M>;
+  /** Filaments as they are bought: the material, colour and price that their spools have. */
+  readonly filaments: FilamentsResource<M>;
   /** Filament spools, their costs, and the ledger of the filament used. */
   readonly spools: SpoolsResource<M>;
   /**
@@ -4635,6 +5235,8 @@ export class Client<M extends DecimalMode = "number"> extends BaseClient {
     this.users = new UsersResource(this);
     this.apiKeys = new ApiKeysResource(this);
     this.settings = new SettingsResource(this);
+    this.vendors = new VendorsResource(this);
+    this.filaments = new FilamentsResource(this);
     this.spools = new SpoolsResource(this);
     this.reports = new ReportsResource(this);
     this.products = new ProductsResource(this);

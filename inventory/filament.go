@@ -1,0 +1,290 @@
+package inventory
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"spoolwright/db"
+	"spoolwright/server"
+	"spoolwright/transfer"
+)
+
+var filamentTag = &server.Tag{
+	Name: "filaments", Fields: fields,
+	Description: "Filaments as they are bought: the material, colour and price that their spools have.",
+}
+
+func (h handlers) filamentRoutes() []server.Route {
+	return []server.Route{
+		server.Op("GET /api/v1/filaments", server.Read, server.Handle(h.listFilaments), listFilamentsDoc),
+		server.Op("POST /api/v1/filaments", server.Write, server.Handle(h.createFilament), createFilamentDoc),
+		server.Op("GET /api/v1/filaments/export", server.Read, server.HandleExport("filaments", h.exportFilaments),
+			exportFilamentsDoc),
+		server.Op("GET /api/v1/filaments/{id}", server.Read, server.Handle(h.getFilament), getFilamentDoc).
+			Versioned(lockFilament),
+		server.Op("PATCH /api/v1/filaments/{id}", server.Write, server.Handle(h.updateFilament), updateFilamentDoc),
+		server.Op("DELETE /api/v1/filaments/{id}", server.Write, server.Handle(h.deleteFilament), deleteFilamentDoc),
+		server.Op("POST /api/v1/filaments/{id}/restore", server.Write, server.Handle(h.restoreFilament),
+			restoreFilamentDoc),
+	}
+}
+
+// ColorArrangement tells how the colours of a filament with several ones are arranged.
+type ColorArrangement string
+
+// Enum returns all arrangements: side by side, or one after the other.
+func (ColorArrangement) Enum() []string { return []string{"coaxial", "longitudinal"} }
+
+// Filament is a kind of filament in requests and responses.
+type Filament struct {
+	ID                  server.UUID                       `json:"id" rule:"readOnly,notNull"`
+	Number              int64                             `json:"number" rule:"readOnly,notNull"`
+	VendorID            server.Optional[server.UUID]      `json:"vendor_id"`
+	Vendor              server.Optional[string]           `json:"vendor" rule:"writeOnly,notNull,minLength=1,insteadOf=vendor_id,optional"`
+	VendorName          string                            `json:"vendor_name" rule:"readOnly"`
+	Name                server.Optional[string]           `json:"name"`
+	MaterialType        server.Optional[MaterialType]     `json:"material_type" rule:"required"`
+	MaterialName        server.Optional[string]           `json:"material_name"`
+	Color               server.Optional[string]           `json:"color" rule:"required"`
+	ColorHex            server.Optional[string]           `json:"color_hex" rule:"format=color"`
+	ColorHexes          server.Optional[server.Colors]    `json:"color_hexes" rule:"notNull,format=color"`
+	ColorArrangement    server.Optional[ColorArrangement] `json:"color_arrangement"`
+	DiameterMM          server.Optional[server.Decimal]   `json:"diameter_mm" rule:"required,enum=1.75|2.85"`
+	Density             server.Optional[server.Decimal]   `json:"density_g_cm3" rule:"exclusiveMinimum=0,maximum=100"`
+	NetWeight           server.Optional[server.Decimal]   `json:"net_weight_grams" rule:"exclusiveMinimum=0,maximum=1000000"`
+	SpoolWeight         server.Optional[server.Decimal]   `json:"spool_weight_grams" rule:"maximum=1000000"`
+	Price               server.Optional[server.Decimal]   `json:"price" rule:"maximum=1000000"`
+	ExtruderTemperature server.Optional[int64]            `json:"extruder_temperature_c" rule:"maximum=1000"`
+	BedTemperature      server.Optional[int64]            `json:"bed_temperature_c" rule:"maximum=1000"`
+	ArticleNumber       server.Optional[string]           `json:"article_number"`
+	ExternalID          server.Optional[string]           `json:"external_id"`
+	Notes               server.Optional[string]           `json:"notes" rule:"maxLength=10000"`
+	SpoolCount          int64                             `json:"spool_count" rule:"readOnly,notNull"`
+	Remaining           server.Decimal                    `json:"remaining_grams" rule:"readOnly,notNull"`
+	CreatedAt           server.Timestamp                  `json:"created_at" rule:"readOnly,notNull"`
+	UpdatedAt           server.Timestamp                  `json:"updated_at" rule:"readOnly,notNull"`
+	HiddenAt            server.Timestamp                  `json:"hidden_at" rule:"readOnly"`
+}
+
+const filamentColumns = `id, number, vendor_id, vendor_name, name, material_type, material_name, color, color_hex,
+	array_to_json(color_hexes) as color_hexes, color_arrangement, diameter_mm, density_g_cm3, net_weight_grams,
+	spool_weight_grams, price, extruder_temperature_c, bed_temperature_c, article_number, external_id, notes,
+	spool_count, remaining_grams, created_at, updated_at, hidden_at`
+
+// filamentsTable is filaments with the quantities of their spools in stock; see vendorsTable.
+var filamentsTable = `(select f.*, ` + quantities(`spools s where s.filament_id = f.id and `+inStock) +
+	` from filaments f) filaments`
+
+// FilamentList has the parameters of the list of filaments.
+type FilamentList struct {
+	server.ListQuery
+	FilamentFilter
+}
+
+// FilamentFilter selects filaments.
+type FilamentFilter struct {
+	Number        server.Optional[int64]                    `query:"number" rule:"minimum=1,maximum=999999999"`
+	VendorID      server.Optional[server.UUID]              `query:"vendor_id"`
+	Vendor        server.Optional[string]                   `query:"vendor"`
+	MaterialType  server.Optional[server.Set[MaterialType]] `query:"material_type"`
+	Color         server.Optional[string]                   `query:"color"`
+	ArticleNumber server.Optional[string]                   `query:"article_number"`
+	ExternalID    server.Optional[string]                   `query:"external_id"`
+	CreatedFrom   server.Optional[server.Moment]            `query:"created_from"`
+	CreatedTo     server.Optional[server.Moment]            `query:"created_to"`
+	Search        server.Optional[string]                   `query:"search" rule:"maxLength=100,trim"`
+	Hidden        server.Optional[bool]                     `query:"hidden" rule:"default=false"`
+}
+
+var listFilamentsDoc = &server.Doc{
+	ID: "listFilaments", Tag: filamentTag, Summary: "List filaments",
+	Description: "All filters but `search` use an index. `search` and a `sort_by` without an index read all " +
+		"matching filaments.",
+}
+
+func (h handlers) listFilaments(ctx context.Context, r *server.Request[FilamentList]) (server.Page[Filament], error) {
+	return server.ListPage[Filament](ctx, h.db.Read, r.In.list(), r.In.ListQuery)
+}
+
+// list returns the list of the filaments that the filter selects.
+func (f FilamentFilter) list() *server.List {
+	l := server.NewHidingList(filamentsTable, filamentColumns, "filaments", f.Hidden.Or(false))
+	l.Computed()
+	l.CountOrdered() // several indexes begin with the tenant and have no other condition
+	l.Among(`select id from filaments where number = ? and num_nonnulls(number) = 1`, f.Number)
+	l.WhereEqual("vendor_id", f.VendorID)
+	l.WhereText("vendor_key", f.Vendor)
+	l.WhereEach("material_type", f.MaterialType)
+	l.WhereText("color_key", f.Color)
+	l.WhereText("article_number_key", f.ArticleNumber)
+	l.WhereText("external_id_key", f.ExternalID)
+	l.Between("created_at", f.CreatedFrom, f.CreatedTo)
+	l.Search(f.Search)
+	return l
+}
+
+var getFilamentDoc = &server.Doc{
+	ID: "getFilament", Tag: filamentTag, Summary: "Get a filament",
+	Description: "Returns the filament with the quantities of its spools in stock, which are part of its `ETag`.",
+}
+
+func (h handlers) getFilament(ctx context.Context, r *server.Request[struct{}]) (server.OK[Filament], error) {
+	filament := selectFilament(r.ID("id"))
+	return server.One(filament, h.db.Read(ctx, filament))
+}
+
+func selectFilament(id string) *db.Stmt {
+	return db.SQL(`select `+filamentColumns+` from `+filamentsTable+` where id = $1 and hidden_at is null`, id)
+}
+
+// lockFilament is the server.Lock of a filament.
+func lockFilament(ids ...string) []*db.Stmt {
+	return []*db.Stmt{db.SQL(`select id from filaments where id = $1 for no key update`, ids[0])}
+}
+
+var errUnknownVendor = server.BadRequest("UNKNOWN_REFERENCE", "Not the id of a vendor: vendor_id").On("vendor_id")
+
+const vendorRules = "`vendor` names the vendor instead of `vendor_id`, without regard to case; if there is none with " +
+	"the name, it is created."
+
+// namedVendor returns CTEs of which the last one, vendor, has the id and the name of the vendor that the request names,
+// and args with the further arguments. A vendor is created if the condition is true. The vendor is locked, so that its
+// name does not change before the end of the transaction. It returns "" if the request names none.
+func namedVendor(in *Filament, condition string, args []any) (string, []any) {
+	n := len(args)
+	switch {
+	case !in.VendorID.IsNull():
+		return fmt.Sprintf(`with vendor as materialized (
+			select id, name from vendors where id = $%d::uuid and hidden_at is null for share
+		) `, n+1), append(args, in.VendorID.Arg())
+	case in.Vendor.IsNull():
+		return "", args
+	}
+	return fmt.Sprintf(`with found as materialized (
+			select id, name from vendors
+			where name_key = lower($%[2]d::text collate "und-x-icu") collate "C" and hidden_at is null for share
+		), added as (
+			insert into vendors (id, name) select $%[1]d::uuid, $%[2]d::text where %[3]s and not exists (select from found)
+			-- Another transaction has created the vendor. The update locks it, and returns it.
+			on conflict (tenant_id, name_key) where hidden_at is null and name_key is not null
+				do update set name = vendors.name
+			returning id, name
+		), vendor as materialized (
+			select id, name from found union all select id, name from added
+		) `, n+1, n+2, condition), append(args, db.NewID(), in.Vendor.Arg())
+}
+
+var createFilamentDoc = &server.Doc{
+	ID: "createFilament", Tag: filamentTag, Summary: "Create a filament", Description: vendorRules,
+	Errors: []*server.Error{errUnknownVendor},
+}
+
+// filamentInputs are the columns that requests set, without vendor_id.
+var filamentInputs = slices.DeleteFunc(server.SchemaOf[Filament]().Writable(),
+	func(name string) bool { return name == "vendor_id" })
+
+func (h handlers) createFilament(ctx context.Context, r *server.Request[Filament]) (server.Created[Filament], error) {
+	id, row := db.NewID(), server.Row(&r.In)
+	row["color_hexes"] = []string(r.In.ColorHexes.Or(server.Colors{}))
+	args := []any{id}
+	for _, name := range filamentInputs {
+		args = append(args, row[name])
+	}
+	columns, values := strings.Join(filamentInputs, ", "), parameters(2, len(filamentInputs))
+	with, args := namedVendor(&r.In, "true", args)
+	if with != "" {
+		columns, values = columns+", vendor_id, vendor_name", values+", vendor.id, vendor.name from vendor"
+	}
+	created := db.SQL(with+`insert into filaments (id, `+columns+`) select $1::uuid, `+values+` returning id`, args...)
+	filament := selectFilament(id)
+	if err := h.db.Write(ctx, created, filament); err != nil {
+		return nil, err
+	}
+	if created.Rows() == 0 {
+		return nil, errUnknownVendor
+	}
+	return server.One(filament, nil)
+}
+
+var updateFilamentDoc = &server.Doc{
+	ID: "updateFilament", Tag: filamentTag, Summary: "Update a filament", Description: vendorRules,
+	Errors: []*server.Error{errUnknownVendor},
+}
+
+func (h handlers) updateFilament(ctx context.Context, r *server.Request[Filament]) (server.OK[Filament], error) {
+	id, in := r.ID("id"), &r.In
+	filament := selectFilament(id)
+	with, args := namedVendor(in, `exists (select from filaments where id = $1::uuid and hidden_at is null)`, []any{id})
+	removed := in.VendorID.Set && in.VendorID.IsNull()
+	in.VendorID.Set = false
+	set, args := server.Assignments(in, args)
+	condition := ""
+	switch {
+	case with != "":
+		set = strings.TrimPrefix(set+", vendor_id = (select id from vendor), vendor_name = (select name from vendor)", ", ")
+		condition = " and exists (select from vendor)"
+	case removed:
+		set = strings.TrimPrefix(set+", vendor_id = null, vendor_name = null", ", ")
+	case set == "":
+		return server.One(filament, h.db.Read(ctx, filament))
+	}
+	updated := db.SQL(with+`update filaments set `+set+`, updated_at = now()
+		where id = $1::uuid and hidden_at is null`+condition+` returning id`, args...)
+	if err := h.db.Write(ctx, updated, filament); err != nil {
+		return nil, err
+	}
+	if updated.Rows() == 0 && filament.Rows() > 0 {
+		return nil, errUnknownVendor
+	}
+	return server.One(filament, nil)
+}
+
+var deleteFilamentDoc = &server.Doc{
+	ID: "deleteFilament", Tag: filamentTag, Summary: "Remove a filament",
+	Description: "Deletes the filament. If spools are of it, it is hidden instead: lists no longer contain it, " +
+		"requests with its id return 404, and its spools stay as they are. `GET /api/v1/filaments?hidden=true` lists hidden " +
+		"filaments, and `restoreFilament` shows one again.",
+}
+
+func (h handlers) deleteFilament(ctx context.Context, r *server.Request[struct{}]) (server.NoContent, error) {
+	return nil, h.remove(ctx, "filaments", r.ID("id"), `select from spools where filament_id = $1`)
+}
+
+var restoreFilamentDoc = &server.Doc{
+	ID: "restoreFilament", Tag: filamentTag, Summary: "Restore a removed filament",
+	Description: "Shows a filament again that was hidden when it was removed. For a filament that is not hidden, the " +
+		"operation changes nothing and returns the filament.",
+}
+
+func (h handlers) restoreFilament(ctx context.Context, r *server.Request[struct{}]) (server.OK[Filament], error) {
+	id := r.ID("id")
+	restored := db.SQL(`update filaments set hidden_at = null, updated_at = now()
+		where id = $1 and hidden_at is not null`, id)
+	filament := selectFilament(id)
+	// The lock makes restore wait for a delete that has begun.
+	return server.One(filament, h.db.Write(ctx, lockFilament(id)[0], restored, filament))
+}
+
+// ExportFilaments writes filaments.
+var ExportFilaments = transfer.Export[Filament](500, transfer.ListPage(FilamentFilter.list,
+	`select `+filamentColumns+` from `+filamentsTable+` where id = page.id`))
+
+// FilamentExport has the parameters of the export of filaments.
+type FilamentExport struct {
+	server.ExportQuery
+	FilamentFilter
+}
+
+func (h handlers) exportFilaments(
+	ctx context.Context, r *server.Request[FilamentExport], w io.Writer, format server.ExportFormat,
+) error {
+	return ExportFilaments(ctx, h.db, w, format, r.In.FilamentFilter)
+}
+
+var exportFilamentsDoc = &server.Doc{
+	ID: "exportFilaments", Tag: filamentTag, Summary: "Export filaments",
+	Description: transfer.ExportDescription + "filament, oldest first; several colours are separated by commas.",
+}

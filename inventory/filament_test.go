@@ -1,0 +1,110 @@
+package inventory_test
+
+import (
+	"fmt"
+	"maps"
+	"testing"
+
+	"spoolwright/db"
+	"spoolwright/inventory"
+	"spoolwright/testkit"
+)
+
+const filaments = "/api/v1/filaments"
+
+// filament returns the body of a POST with the required fields and the given ones.
+func filament(fields j) j {
+	body := j{"material_type": "PLA", "color": "Black", "diameter_mm": 1.75}
+	maps.Copy(body, fields)
+	return body
+}
+
+func TestFilaments(t *testing.T) {
+	t.Parallel()
+	api := testkit.New(t, testkit.Options{}, inventory.Routes)
+	tenant := api.Tenant(t)
+	c := tenant.User(t, "operator")
+	all := filament(j{"vendor": "Polymaker", "name": "PolyLite", "material_name": "PLA+", "color_hex": "#1A1A1A",
+		"color_hexes": []string{"#1A1A1A", "#C0C0C0"}, "color_arrangement": "coaxial", "density_g_cm3": 1.24,
+		"net_weight_grams": 1000, "spool_weight_grams": 140, "price": 24.99, "extruder_temperature_c": 215,
+		"bed_temperature_c": 60, "article_number": "A1", "external_id": "x", "notes": "n"})
+	made := c.Post(t, filaments, all).Want(201)
+	delete(all, "vendor")
+	for name, value := range all {
+		if name != "color_hexes" {
+			made.Shows(map[string]string{name: fmt.Sprint(value)})
+		}
+	}
+	vendor := made.Text("vendor_id")
+	made.Shows(map[string]string{"number": "1", "vendor_name": "Polymaker", "spool_count": "0", "remaining_grams": "0"})
+	path := filaments + "/" + made.ID()
+	if got := c.Get(t, path).Want(200); string(got.Body) != string(made.Body) {
+		t.Errorf("GET returns\n%s\nand POST returned\n%s", got.Body, made.Body)
+	}
+	c.Patch(t, path, string(made.Body)).Want(200).Shows(map[string]string{"vendor_id": vendor, "color_hexes.1": "#C0C0C0"})
+
+	// A vendor by name is the one that there is, or a new one.
+	c.Post(t, filaments, filament(j{"vendor": "POLYMAKER"})).Want(201).
+		Shows(map[string]string{"number": "2", "vendor_id": vendor, "vendor_name": "Polymaker", "color_hexes": "[]"})
+	c.Post(t, filaments, filament(j{"vendor_id": vendor})).Want(201).Shows(map[string]string{"vendor_name": "Polymaker"})
+	c.Post(t, filaments, filament(nil)).Want(201).Shows(map[string]string{"vendor_id": "null", "vendor_name": "null"})
+	c.Patch(t, path, j{"vendor": "New"}).Want(200).Shows(map[string]string{"vendor_name": "New", "name": "PolyLite"})
+	c.Patch(t, path, j{"vendor_id": nil, "color_hexes": []string{}}).Want(200).
+		Shows(map[string]string{"vendor_name": "null", "color_hexes": "[]"})
+	c.Patch(t, path, j{"vendor_id": vendor, "bed_temperature_c": nil}).Want(200).
+		Shows(map[string]string{"vendor_name": "Polymaker", "bed_temperature_c": "null"})
+	c.Get(t, vendors).Want(200).Shows(map[string]string{"total": "2", "items.0.name": "New", "items.0.number": "2"})
+
+	// A vendor that filaments name is hidden, and no other filament can name it.
+	c.Delete(t, vendors+"/"+vendor).Want(204)
+	c.Get(t, path).Want(200).Shows(map[string]string{"vendor_id": vendor, "vendor_name": "Polymaker"})
+	for _, id := range []string{vendor, db.NewID(), api.Operator(t).Post(t, vendors, j{"name": "x"}).Want(201).ID()} {
+		c.Post(t, filaments, filament(j{"vendor_id": id})).WantError(400, "UNKNOWN_REFERENCE")
+		c.Patch(t, path, j{"vendor_id": id, "name": "x"}).WantError(400, "UNKNOWN_REFERENCE")
+	}
+	c.Get(t, path).Shows(map[string]string{"name": "PolyLite"})
+	again := c.Post(t, filaments, filament(j{"vendor": "Polymaker"})).Want(201).Text("vendor_id")
+	c.Post(t, vendors+"/"+vendor+"/restore", nil).WantError(409, "DUPLICATE_VENDOR")
+	c.Patch(t, vendors+"/"+again, j{"name": "Poly"}).Want(200)
+	c.Post(t, vendors+"/"+vendor+"/restore", nil).Want(200).Shows(map[string]string{"hidden_at": "null"})
+
+	// A filament that nothing names is deleted.
+	c.Delete(t, path).Want(204)
+	for _, body := range []j{{}, {"name": "x"}, {"vendor": "Never"}} {
+		c.Patch(t, path, body).WantError(404, "NOT_FOUND")
+	}
+	c.Get(t, filaments+"?hidden=true").Want(200).Shows(map[string]string{"total": "0"})
+	c.Get(t, vendors+"?name=never").Want(200).Shows(map[string]string{"total": "0"})
+
+	c.Post(t, filaments, j{}).Fields("material_type", "color", "diameter_mm")
+	c.Post(t, filaments, filament(j{"vendor": "x", "vendor_id": vendor, "color_hexes": []any{"red"}, "diameter_mm": 3,
+		"color_arrangement": "x", "extruder_temperature_c": 1.5, "price": -1})).
+		Fields("vendor", "color_hexes", "diameter_mm", "color_arrangement", "extruder_temperature_c", "price")
+	c.Post(t, filaments, filament(j{"vendor": " ", "color_hexes": "#1A1A1A"})).Fields("vendor", "color_hexes")
+	tenant.User(t, "viewer").Post(t, filaments, filament(nil)).WantError(403, "FORBIDDEN")
+	api.Operator(t).Get(t, filaments).Want(200).Shows(map[string]string{"total": "0"})
+	testkit.WantChecked(t, "filaments", "material_type", inventory.MaterialType("").Enum())
+}
+
+// Concurrent requests name a new vendor: it is created once.
+func TestConcurrentFilamentsOfNewVendor(t *testing.T) {
+	t.Parallel()
+	c := operator(t)
+	statuses := make(chan int, 10)
+	for range cap(statuses) {
+		go func() {
+			a, err := c.Send("POST", filaments, filament(j{"vendor": "Prusament"}))
+			if err != nil {
+				a = &testkit.Response{}
+			}
+			statuses <- a.Status
+		}()
+	}
+	for range cap(statuses) {
+		if status := <-statuses; status != 201 {
+			t.Errorf("status %d", status)
+		}
+	}
+	c.Get(t, vendors).Want(200).Shows(map[string]string{"total": "1"})
+	c.Get(t, filaments+"?vendor=prusament").Want(200).Shows(map[string]string{"total": "10"})
+}

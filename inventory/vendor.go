@@ -1,0 +1,227 @@
+package inventory
+
+import (
+	"context"
+	"io"
+
+	"spoolwright/db"
+	"spoolwright/server"
+	"spoolwright/transfer"
+)
+
+var vendorTag = &server.Tag{Name: "vendors", Fields: fields, Description: "The manufacturers of filament."}
+
+func (h handlers) vendorRoutes() []server.Route {
+	return []server.Route{
+		server.Op("GET /api/v1/vendors", server.Read, server.Handle(h.listVendors), listVendorsDoc),
+		server.Op("POST /api/v1/vendors", server.Write, server.Handle(h.createVendor), createVendorDoc),
+		server.Op("GET /api/v1/vendors/export", server.Read, server.HandleExport("vendors", h.exportVendors),
+			exportVendorsDoc),
+		server.Op("GET /api/v1/vendors/{id}", server.Read, server.Handle(h.getVendor), getVendorDoc).
+			Versioned(lockVendor),
+		server.Op("PATCH /api/v1/vendors/{id}", server.Write, server.Handle(h.updateVendor), updateVendorDoc),
+		server.Op("DELETE /api/v1/vendors/{id}", server.Write, server.Handle(h.deleteVendor), deleteVendorDoc),
+		server.Op("POST /api/v1/vendors/{id}/restore", server.Write, server.Handle(h.restoreVendor), restoreVendorDoc),
+	}
+}
+
+// Vendor is a manufacturer of filament in requests and responses.
+type Vendor struct {
+	ID               server.UUID                     `json:"id" rule:"readOnly,notNull"`
+	Number           int64                           `json:"number" rule:"readOnly,notNull"`
+	Name             server.Optional[string]         `json:"name" rule:"required"`
+	Notes            server.Optional[string]         `json:"notes" rule:"maxLength=10000"`
+	EmptySpoolWeight server.Optional[server.Decimal] `json:"empty_spool_weight_grams" rule:"maximum=1000000"`
+	ExternalID       server.Optional[string]         `json:"external_id"`
+	SpoolCount       int64                           `json:"spool_count" rule:"readOnly,notNull"`
+	Remaining        server.Decimal                  `json:"remaining_grams" rule:"readOnly,notNull"`
+	CreatedAt        server.Timestamp                `json:"created_at" rule:"readOnly,notNull"`
+	UpdatedAt        server.Timestamp                `json:"updated_at" rule:"readOnly,notNull"`
+	HiddenAt         server.Timestamp                `json:"hidden_at" rule:"readOnly"`
+}
+
+const vendorColumns = `id, number, name, notes, empty_spool_weight_grams, external_id, spool_count, remaining_grams,
+	created_at, updated_at, hidden_at`
+
+// vendorsTable is vendors with the quantities of their spools in stock. It reads these spools and no others, so that its
+// time depends on the stock and not on the history of the tenant.
+var vendorsTable = `(select v.*, ` + quantities(`
+	(select f.id from filaments f where f.vendor_id = v.id) f cross join lateral (
+		select s.remaining_weight_grams from spools s where s.filament_id = f.id and `+inStock+` offset 0
+	) s`) + ` from vendors v) vendors`
+
+// inStock is the condition for the spools s of which the quantities are.
+const inStock = `s.in_stock and not s.archived and s.hidden_at is null`
+
+// quantities returns the columns with the number of the rows s of a source, and the filament that remains on them.
+func quantities(from string) string {
+	return `(select count(*) from ` + from + `) as spool_count,
+		(select coalesce(sum(s.remaining_weight_grams), 0) from ` + from + `) as remaining_grams`
+}
+
+// VendorList has the parameters of the list of vendors.
+type VendorList struct {
+	server.ListQuery
+	VendorFilter
+}
+
+// VendorFilter selects vendors.
+type VendorFilter struct {
+	Number      server.Optional[int64]         `query:"number" rule:"minimum=1,maximum=999999999"`
+	Name        server.Optional[string]        `query:"name"`
+	ExternalID  server.Optional[string]        `query:"external_id"`
+	CreatedFrom server.Optional[server.Moment] `query:"created_from"`
+	CreatedTo   server.Optional[server.Moment] `query:"created_to"`
+	Search      server.Optional[string]        `query:"search" rule:"maxLength=100,trim"`
+	Hidden      server.Optional[bool]          `query:"hidden" rule:"default=false"`
+}
+
+var listVendorsDoc = &server.Doc{
+	ID: "listVendors", Tag: vendorTag, Summary: "List vendors",
+	Description: "All filters but `search` use an index. `search` and a `sort_by` without an index read all " +
+		"matching vendors.",
+}
+
+func (h handlers) listVendors(ctx context.Context, r *server.Request[VendorList]) (server.Page[Vendor], error) {
+	return server.ListPage[Vendor](ctx, h.db.Read, r.In.list(), r.In.ListQuery)
+}
+
+// list returns the list of the vendors that the filter selects.
+func (f VendorFilter) list() *server.List {
+	l := server.NewHidingList(vendorsTable, vendorColumns, "vendors", f.Hidden.Or(false))
+	l.Computed()
+	l.CountOrdered()
+	l.Among(`select id from vendors where number = ? and num_nonnulls(number) = 1`, f.Number)
+	l.WhereText("name_key", f.Name)
+	l.WhereText("external_id_key", f.ExternalID)
+	l.Between("created_at", f.CreatedFrom, f.CreatedTo)
+	l.Search(f.Search)
+	return l
+}
+
+var getVendorDoc = &server.Doc{
+	ID: "getVendor", Tag: vendorTag, Summary: "Get a vendor",
+	Description: "Returns the vendor with the quantities of its spools in stock, which are part of its `ETag`.",
+}
+
+func (h handlers) getVendor(ctx context.Context, r *server.Request[struct{}]) (server.OK[Vendor], error) {
+	vendor := selectVendor(r.ID("id"))
+	return server.One(vendor, h.db.Read(ctx, vendor))
+}
+
+func selectVendor(id string) *db.Stmt {
+	return db.SQL(`select `+vendorColumns+` from `+vendorsTable+` where id = $1 and hidden_at is null`, id)
+}
+
+// lockVendor is the server.Lock of a vendor.
+func lockVendor(ids ...string) []*db.Stmt {
+	return []*db.Stmt{db.SQL(`select id from vendors where id = $1 for no key update`, ids[0])}
+}
+
+var errDuplicateVendor = server.Conflict("DUPLICATE_VENDOR", "Another vendor has the name %s", "Polymaker").On("name")
+
+// vendorError returns the 409 for a name that another vendor has.
+func vendorError(err error, name string) error {
+	if db.Violates(err, "vendors_name") {
+		return errDuplicateVendor.With(name).Because(err)
+	}
+	return err
+}
+
+var createVendorDoc = &server.Doc{
+	ID: "createVendor", Tag: vendorTag, Summary: "Create a vendor",
+	Description: "The name must be unique, without regard to case (`DUPLICATE_VENDOR`). A removed vendor does not " +
+		"count.",
+	Errors: []*server.Error{errDuplicateVendor},
+}
+
+func (h handlers) createVendor(ctx context.Context, r *server.Request[Vendor]) (server.Created[Vendor], error) {
+	id, in := db.NewID(), &r.In
+	created := db.SQL(`
+		insert into vendors (id, name, notes, empty_spool_weight_grams, external_id)
+		values ($1, $2, $3, $4::numeric, $5)`,
+		id, in.Name.Arg(), in.Notes.Arg(), in.EmptySpoolWeight.Arg(), in.ExternalID.Arg())
+	vendor := selectVendor(id)
+	return server.One(vendor, vendorError(h.db.Write(ctx, created, vendor), in.Name.Or("")))
+}
+
+var updateVendorDoc = &server.Doc{
+	ID: "updateVendor", Tag: vendorTag, Summary: "Update a vendor", Errors: []*server.Error{errDuplicateVendor},
+}
+
+func (h handlers) updateVendor(ctx context.Context, r *server.Request[Vendor]) (server.OK[Vendor], error) {
+	vendor := selectVendor(r.ID("id"))
+	set, args := server.Assignments(&r.In, []any{r.ID("id")})
+	if set == "" {
+		return server.One(vendor, h.db.Read(ctx, vendor))
+	}
+	update := db.SQL(`update vendors set `+set+`, updated_at = now() where id = $1 and hidden_at is null`, args...)
+	return server.One(vendor, vendorError(h.db.Write(ctx, update, vendor), r.In.Name.Or("")))
+}
+
+var deleteVendorDoc = &server.Doc{
+	ID: "deleteVendor", Tag: vendorTag, Summary: "Remove a vendor",
+	Description: "Deletes the vendor. If filaments name it, it is hidden instead: lists no longer contain it, requests " +
+		"with its id return 404, and its filaments keep its name. `GET /api/v1/vendors?hidden=true` lists hidden " +
+		"vendors, and `restoreVendor` shows one again.",
+}
+
+func (h handlers) deleteVendor(ctx context.Context, r *server.Request[struct{}]) (server.NoContent, error) {
+	return nil, h.remove(ctx, "vendors", r.ID("id"), `select from filaments where vendor_id = $1`)
+}
+
+// remove deletes a row of a table, or hides it if the query names rows that refer to it.
+func (h handlers) remove(ctx context.Context, table, id, named string) error {
+	// The lock waits for transactions that are about to refer to the row. The next statement reads their rows.
+	locked := db.SQL(`select id from `+table+` where id = $1 and hidden_at is null for update`, id)
+	removed := db.SQL(`
+		with hidden as (
+			update `+table+` set hidden_at = now(), updated_at = now()
+			where id = $1 and hidden_at is null and exists (`+named+`)
+		)
+		delete from `+table+` where id = $1 and hidden_at is null and not exists (`+named+`)`, id)
+	return server.Found(locked, h.db.Write(ctx, locked, removed))
+}
+
+var restoreVendorDoc = &server.Doc{
+	ID: "restoreVendor", Tag: vendorTag, Summary: "Restore a removed vendor",
+	Description: "Shows a vendor again that was hidden when it was removed. It cannot be restored while another vendor " +
+		"has its name (`DUPLICATE_VENDOR`). For a vendor that is not hidden, the operation changes nothing and returns " +
+		"the vendor.",
+	Errors: []*server.Error{errDuplicateVendor.On()},
+}
+
+func (h handlers) restoreVendor(ctx context.Context, r *server.Request[struct{}]) (server.OK[Vendor], error) {
+	var name string
+	id := r.ID("id")
+	locked := db.SQL(`select name from vendors where id = $1 for no key update`, id).Into(&name)
+	restored := db.SQL(`update vendors set hidden_at = null, updated_at = now()
+		where id = $1 and hidden_at is not null`, id)
+	vendor := selectVendor(id)
+	err := h.db.Write(ctx, locked, restored, vendor)
+	if db.Violates(err, "vendors_name") {
+		return nil, errDuplicateVendor.With(name).On().Because(err)
+	}
+	return server.One(vendor, err)
+}
+
+// ExportVendors writes vendors.
+var ExportVendors = transfer.Export[Vendor](500, transfer.ListPage(VendorFilter.list,
+	`select `+vendorColumns+` from `+vendorsTable+` where id = page.id`))
+
+// VendorExport has the parameters of the export of vendors.
+type VendorExport struct {
+	server.ExportQuery
+	VendorFilter
+}
+
+func (h handlers) exportVendors(
+	ctx context.Context, r *server.Request[VendorExport], w io.Writer, format server.ExportFormat,
+) error {
+	return ExportVendors(ctx, h.db, w, format, r.In.VendorFilter)
+}
+
+var exportVendorsDoc = &server.Doc{
+	ID: "exportVendors", Tag: vendorTag, Summary: "Export vendors",
+	Description: transfer.ExportDescription + "vendor, oldest first.",
+}

@@ -1,0 +1,70 @@
+package inventory_test
+
+import (
+	"testing"
+
+	"spoolwright/inventory"
+	"spoolwright/testkit"
+)
+
+const vendors = "/api/v1/vendors"
+
+func TestVendors(t *testing.T) {
+	t.Parallel()
+	api := testkit.New(t, testkit.Options{}, inventory.Routes)
+	tenant := api.Tenant(t)
+	c := tenant.User(t, "operator")
+	made := c.Post(t, vendors, j{"name": " Ärmel ", "notes": "n", "empty_spool_weight_grams": 140.5, "external_id": "x-1"}).
+		Want(201).Shows(map[string]string{"number": "1", "name": "Ärmel", "notes": "n", "empty_spool_weight_grams": "140.5",
+		"external_id": "x-1", "hidden_at": "null"})
+	path := vendors + "/" + made.ID()
+	if got := c.Get(t, path).Want(200); string(got.Body) != string(made.Body) {
+		t.Errorf("GET returns\n%s\nand POST returned\n%s", got.Body, made.Body)
+	}
+	c.Patch(t, path, j{"notes": nil}).Want(200).Shows(map[string]string{"name": "Ärmel", "notes": "null"})
+	c.Patch(t, path, string(made.Body)).Want(200).Shows(map[string]string{"notes": "n"})
+
+	// The name is unique, without regard to case.
+	c.Post(t, vendors, j{"name": "äRMEL"}).WantError(409, "DUPLICATE_VENDOR")
+	other := vendors + "/" + c.Post(t, vendors, j{"name": "Other"}).Want(201).ID()
+	c.Patch(t, other, j{"name": "ÄRMEL"}).WantError(409, "DUPLICATE_VENDOR")
+	c.Patch(t, other, j{"name": "OTHER"}).Want(200).Shows(map[string]string{"name": "OTHER", "number": "2"})
+	api.Operator(t).Post(t, vendors, j{"name": "Ärmel"}).Want(201).Shows(map[string]string{"number": "1"})
+
+	// A vendor that nothing names is deleted, and its number is not used again.
+	c.Delete(t, other).Want(204)
+	c.Get(t, other).WantError(404, "NOT_FOUND")
+	c.Post(t, other+"/restore", nil).WantError(404, "NOT_FOUND")
+	c.Get(t, vendors+"?hidden=true").Want(200).Shows(map[string]string{"total": "0"})
+	c.Post(t, vendors, j{"name": "Other"}).Want(201).Shows(map[string]string{"number": "3"})
+	c.Get(t, vendors).Want(200).Shows(map[string]string{"total": "2", "items.0.name": "Other"})
+
+	c.Post(t, vendors, j{"name": " ", "notes": 1, "empty_spool_weight_grams": -1, "colour": 1}).
+		Fields("name", "notes", "empty_spool_weight_grams", "colour")
+	tenant.User(t, "viewer").Post(t, vendors, j{"name": "x"}).WantError(403, "FORBIDDEN")
+	api.Operator(t).Get(t, path).WantError(404, "NOT_FOUND")
+}
+
+// Of concurrent requests that create the same vendor, one does.
+func TestConcurrentVendors(t *testing.T) {
+	t.Parallel()
+	c := operator(t)
+	statuses := make(chan int, 10)
+	for i := range cap(statuses) {
+		go func() {
+			a, err := c.Send("POST", vendors, j{"name": []string{"Prusament", "PRUSAMENT"}[i%2]})
+			if err != nil {
+				a = &testkit.Response{}
+			}
+			statuses <- a.Status
+		}()
+	}
+	count := map[int]int{}
+	for range cap(statuses) {
+		count[<-statuses]++
+	}
+	if count[201] != 1 || count[409] != 9 {
+		t.Errorf("statuses %v", count)
+	}
+	c.Get(t, vendors).Want(200).Shows(map[string]string{"total": "1", "items.0.number": "1"})
+}
