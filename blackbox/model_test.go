@@ -6,7 +6,6 @@ import (
 	"flag"
 	"fmt"
 	"maps"
-	"math/big"
 	"math/rand/v2"
 	"net/http/httptest"
 	"slices"
@@ -25,7 +24,7 @@ var longFlag = flag.Bool("long", false, "run the random tests with many more req
 // TestModel sends random requests of several users of several tenants concurrently. A model predicts the exact
 // response for the spools, runs and products that only one user changes, and the possible responses for those that
 // users of a tenant share. After each phase, while no requests are sent, all data that the API returns must follow
-// from the responses so far.
+// from the responses so far. TestCostsEqualModel in package catalog has a model of the costs of products.
 func TestModel(t *testing.T) {
 	t.Parallel()
 	users, phases, operations := 4, 5, testkit.InCI(50, 250)
@@ -120,8 +119,6 @@ func (m micro) String() string {
 }
 
 func (m micro) MarshalJSON() ([]byte, error) { return []byte(m.String()), nil }
-
-func (m micro) rat() *big.Rat { return big.NewRat(int64(m), int64(one)) }
 
 // object is a JSON object whose numbers are json.Number.
 type object map[string]any
@@ -402,8 +399,6 @@ func (u *modelUser) act() {
 		u.changeComponent()
 	case n < 95:
 		u.deleteProduct()
-	case n < 97:
-		u.recalculate()
 	default:
 		u.useForeignIDs()
 	}
@@ -1211,16 +1206,6 @@ func (u *modelUser) deleteProduct() {
 	}
 }
 
-func (u *modelUser) recalculate() {
-	u.mu.RLock()
-	p, _ := pick(u, u.modelTenant.products)
-	u.mu.RUnlock()
-	gone := p.deleted.Load()
-	out, a := u.call("recalculate", "POST", "/api/v1/products/"+p.id+"/recalculate", nil)
-	u.wantOutcome("recalculate", out, a, "ok", "NOT_FOUND")
-	u.checkDeletion("recalculate", out, a, &p.deletion, gone, "NOT_FOUND")
-}
-
 // useForeignIDs sends a request with an id of another tenant.
 func (u *modelUser) useForeignIDs() {
 	other, _ := pick(u, u.tenants)
@@ -1262,7 +1247,6 @@ func (u *modelUser) useForeignIDs() {
 
 // checkAll compares all data that the API returns with the model, while no other requests are sent.
 func (f *modelTenant) checkAll() {
-	u := f.users[0]
 	effects := map[*modelSpool]map[string]effect{}
 	for _, s := range f.spools {
 		effects[s] = map[string]effect{}
@@ -1332,7 +1316,6 @@ func (f *modelTenant) checkAll() {
 
 	listed = f.listAll("products", false)
 	live = 0
-	shown := map[*modelProduct]object{}
 	for _, p := range f.products {
 		if _, ok := listed[p.id]; ok == p.deleted.Load() {
 			f.t.Errorf("product %s: listed: %v, deleted: %v", p.id, ok, p.deleted.Load())
@@ -1341,21 +1324,9 @@ func (f *modelTenant) checkAll() {
 			continue
 		}
 		live++
-		// After all products are recalculated, their costs follow from the current prices.
-		if out, a := u.call("recalculate all", "POST", "/api/v1/products/"+p.id+"/recalculate", nil); out != "ok" {
-			f.t.Errorf("recalculate: %s %v", out, a)
-		}
 	}
 	if len(listed) != live {
 		f.t.Errorf("%d products are listed, the model has %d", len(listed), live)
-	}
-	for _, p := range f.products {
-		if !p.deleted.Load() {
-			_, shown[p] = u.call("get product", "GET", "/api/v1/products/"+p.id, nil)
-		}
-	}
-	for p := range shown {
-		f.checkProduct(p, shown)
 	}
 }
 
@@ -1513,87 +1484,4 @@ func (f *modelTenant) checkItem(r *modelRun, shown object, item *modelItem) {
 	if shown.text("id") != item.id || !sameProduct {
 		f.t.Errorf("run %s: item %v, want %+v", r.id, shown, item)
 	}
-}
-
-// checkProduct compares a product with the model: its materials and components, and the costs at current prices.
-func (f *modelTenant) checkProduct(p *modelProduct, shown map[*modelProduct]object) {
-	a := shown[p]
-	materials, components := a.list("materials"), a.list("components")
-	if len(materials) != len(p.materials) || len(components) != len(p.components) {
-		f.t.Errorf("product %s has %d materials and %d components, want %d and %d",
-			p.id, len(materials), len(components), len(p.materials), len(p.components))
-		return
-	}
-	var sum, parts micro
-	for _, m := range materials {
-		sent, cost := p.materials[m.text("id")], micro(-1)
-		if sent == nil || sent["weight_grams"] != m.micro("weight_grams") {
-			f.t.Errorf("product %s: material %v, want %v", p.id, m, sent)
-			continue
-		}
-		if price := f.price(m.text("material_type"), m.text("color")); price != nil {
-			cost = roundHalfUp(price.Mul(price, m.micro("weight_grams").rat()))
-			sum += cost
-		}
-		if m.micro("cost") != cost {
-			f.t.Errorf("product %s: material %v, want the cost %v", p.id, m, cost)
-		}
-	}
-	for i, c := range p.components {
-		other, exists := shown[c.product]
-		sameProduct := components[i].text("component_product_id") == c.product.id
-		if !exists || !sameProduct || fmt.Sprint(components[i]["quantity"]) != fmt.Sprint(c.quantity) {
-			f.t.Errorf("product %s: component %v, want %d of %s (which exists: %v)",
-				p.id, components[i], c.quantity, c.product.id, exists)
-		} else {
-			parts += micro(c.quantity) * other.micro("total_cost")
-		}
-	}
-	if a.micro("material_cost") != sum || a.micro("component_cost") != parts || a.micro("total_cost") != sum+parts {
-		f.t.Errorf("product %s costs %v + %v = %v, want %v + %v",
-			p.id, a["material_cost"], a["component_cost"], a["total_cost"], sum, parts)
-	}
-	// cyclic reports whether a chain of components has more products than exist.
-	var cyclic func(*modelProduct, int) bool
-	cyclic = func(q *modelProduct, depth int) bool {
-		return depth > len(shown) || slices.ContainsFunc(q.components, func(c *modelComponent) bool {
-			return cyclic(c.product, depth+1)
-		})
-	}
-	if cyclic(p, 0) {
-		f.t.Errorf("product %s contains itself", p.id)
-	}
-}
-
-// price returns the price of a gram, or nil if it is unknown: the mean over the priced spools of the material and
-// color, weighted with the remaining weights; the plain mean if all are empty; and if there are none, the same over
-// all colors.
-func (f *modelTenant) price(material, color string) *big.Rat {
-	for _, anyColor := range []bool{false, true} {
-		weighted, grams, plain, n := new(big.Rat), new(big.Rat), new(big.Rat), int64(0)
-		for _, s := range f.spools {
-			if s.deleted.Load() || s.price < 0 || s.material != material || !anyColor && s.color != color {
-				continue
-			}
-			perGram := roundHalfUp(new(big.Rat).Quo(s.price.rat(), s.net.rat())).rat()
-			weighted.Add(weighted, new(big.Rat).Mul(perGram, s.weight.rat()))
-			grams.Add(grams, s.weight.rat())
-			plain.Add(plain, perGram)
-			n++
-		}
-		switch {
-		case grams.Sign() > 0:
-			return weighted.Quo(weighted, grams)
-		case n > 0:
-			return plain.Quo(plain, big.NewRat(n, 1))
-		}
-	}
-	return nil
-}
-
-// roundHalfUp rounds to millionths.
-func roundHalfUp(r *big.Rat) micro {
-	twice := new(big.Int).Mul(r.Num(), big.NewInt(2*int64(one)))
-	twice.Add(twice, r.Denom())
-	return micro(twice.Quo(twice, new(big.Int).Mul(r.Denom(), big.NewInt(2))).Int64())
 }

@@ -13,7 +13,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"text/tabwriter"
 
 	"spoolwright/app"
 	"spoolwright/auth"
@@ -24,19 +23,6 @@ import (
 	"spoolwright/testkit"
 	"spoolwright/tools/sdkgen"
 )
-
-// TestRoutesGolden compares the list of routes with testdata/routes.golden.
-func TestRoutesGolden(t *testing.T) {
-	t.Parallel()
-	var b bytes.Buffer
-	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	access := []string{"public", "read", "write", "admin"}
-	for _, r := range programRoutes(t) {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", r.Method(), r.Path(), access[r.Access], r.Doc.ID)
-	}
-	w.Flush()
-	compareGolden(t, "testdata/routes.golden", b.Bytes())
-}
 
 // TestOperationsPageGolden compares the table of operations with docs/operations.md.
 func TestOperationsPageGolden(t *testing.T) {
@@ -89,21 +75,6 @@ func TestOpenAPIGolden(t *testing.T) {
 	check(t, err)
 	for path, text := range files {
 		compareGolden(t, path, text)
-	}
-}
-
-// TestOperationIDs checks that each route has a unique operationId, a summary, and a tag with a description.
-func TestOperationIDs(t *testing.T) {
-	t.Parallel()
-	seen := map[string]string{}
-	for _, r := range programRoutes(t) {
-		if other := seen[r.Doc.ID]; other != "" || r.Doc.ID == "" {
-			t.Errorf("%s: the operationId %q is empty or also that of %q", r.Pattern, r.Doc.ID, other)
-		}
-		seen[r.Doc.ID] = r.Pattern
-		if r.Doc.Summary == "" || r.Doc.Tag == nil || r.Doc.Tag.Description == "" {
-			t.Errorf("%s: the summary, the tag or its description is missing", r.Pattern)
-		}
 	}
 }
 

@@ -8,8 +8,6 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/jackc/pgx/v5"
-
 	"spoolwright/catalog"
 	"spoolwright/db"
 	"spoolwright/inventory"
@@ -428,126 +426,6 @@ func insert(t *testing.T, c *testkit.Client, sql string, args ...any) {
 		db.SQL(sql, args...)); err != nil {
 		t.Fatal(err)
 	}
-}
-
-// analyze updates the planner's statistics, as autovacuum does within a minute. Without them the planner expects a
-// single row after a bulk insert and compares all pairs of rows in nested loops, which can exceed the statement
-// timeout on a busy machine.
-func analyze(t *testing.T, tables ...string) {
-	t.Helper()
-	conn, err := pgx.Connect(t.Context(), testkit.Private().OwnerURL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close(context.Background())
-	if _, err := conn.Exec(t.Context(), "analyze "+strings.Join(tables, ", ")); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// Each operation takes one round trip, whatever the size of the tree.
-func TestRoundTrips(t *testing.T) {
-	t.Parallel()
-	api, trips := newCountingAPI(t)
-	c := api.Operator(t)
-	once := func(method, path string, body any) *testkit.Response {
-		t.Helper()
-		before := trips.Load()
-		a := c.Do(t, method, path, body)
-		if got := trips.Load() - before; a.Status >= 300 || got != 1 {
-			t.Errorf("%s: %d, %d round trips, want 1: %.200s", a.What, a.Status, got, a.Body)
-		}
-		return a
-	}
-	black := createSpool(t, c, "PLA", "Black", 1000) // 1 per gram
-
-	t.Run("deep", func(t *testing.T) {
-		const levels = 51 // the most that there may be
-		bottom := createProduct(t, c, "Level 0")
-		m := addMaterial(t, c, bottom, "PLA", "Black", 1)
-		path := []string{bottom}
-		for i := 1; i < levels; i++ {
-			path = append(path, createProduct(t, c, fmt.Sprint("Level ", i)))
-			addComponent(t, c, path[i], path[i-1], 1)
-		}
-		top := path[levels-1]
-		c.Get(t, top).Shows(map[string]string{"total_cost": "1"})
-		once("PATCH", m, j{"weight_grams": 2})
-		c.Get(t, top).Shows(map[string]string{"total_cost": "2"})
-		inserted := once("POST", path[25]+"/materials", j{"material_type": "PLA", "color": "BLACK",
-			"weight_grams": 5}).Header.Get("Location")
-		c.Get(t, top).Shows(map[string]string{"total_cost": "7"})
-		c.Patch(t, black, j{"purchase_price": 2000}).Want(200)
-		once("POST", top+"/recalculate", nil).Shows(map[string]string{"total_cost": "14"})
-		c.Get(t, path[25]).Shows(map[string]string{"total_cost": "14", "material_cost": "10"})
-		c.Patch(t, black, j{"purchase_price": 1000}).Want(200)
-		once("POST", bottom+"/recalculate", nil).Shows(map[string]string{"total_cost": "2"})
-		c.Get(t, top).Shows(map[string]string{"total_cost": "12"})
-		once("DELETE", inserted, nil)
-		c.Get(t, top).Shows(map[string]string{"total_cost": "2"})
-		c.Post(t, bottom+"/components", j{"component_product_id": idOf(top)}).WantError(400, "COMPONENT_CYCLE")
-	})
-	t.Run("wide", func(t *testing.T) {
-		const n = 500
-		hub := createProduct(t, c, "Hub")
-		m := addMaterial(t, c, hub, "PLA", "Black", 1)
-		insert(t, c, `insert into product_materials (id, product_id, material_type, color, weight_grams)
-			select uuid_v7(), $1, 'PLA', 'Colour ' || n, 1 from generate_series(2, $2::int) n`, idOf(hub), n)
-		insert(t, c, `
-			with part as (
-				insert into products (id, name, material_cost)
-				select uuid_v7(), 'Part ' || n, 1 from generate_series(2, $2::int) n returning id)
-			insert into product_components (id, product_id, component_product_id, quantity)
-			select uuid_v7(), $1, id, 2 from part`, idOf(hub), n)
-		insert(t, c, `
-			with parent as (
-				insert into products (id, name, levels)
-				select uuid_v7(), 'Parent ' || n, 2 from generate_series(1, $2::int) n returning id)
-			insert into product_components (id, product_id, component_product_id, quantity)
-			select uuid_v7(), id, $1, 3 from parent`, idOf(hub), n)
-		analyze(t, "products", "product_materials", "product_components")
-		last := once("POST", hub+"/components", j{"component_product_id": idOf(createProduct(t, c, "Part 1")),
-			"quantity": 2}).Header.Get("Location")
-		got := once("GET", hub, nil)
-		got.Shows(map[string]string{"material_cost": "500", "component_cost": "998", "total_cost": "1498"})
-		if materials, components := got.List("materials"), got.List("components"); len(materials) != n ||
-			len(components) != n {
-			t.Errorf("%d materials and %d components, want %d of each", len(materials), len(components), n)
-		}
-		parents := func(want string) {
-			t.Helper()
-			var wrong int
-			statement := db.SQL(`select count(*) from products p join product_components c on c.product_id = p.id
-				where c.component_product_id = $1 and p.total_cost is distinct from $2::numeric`, idOf(hub), want).
-				Into(&wrong)
-			if err := api.DB.Read(db.As(context.Background(), db.Actor{Tenant: c.Actor.Tenant}),
-				statement); err != nil {
-				t.Fatal(err)
-			}
-			if wrong > 0 {
-				t.Errorf("the cost of %d parents is not %s", wrong, want)
-			}
-		}
-		parents("4494")
-		once("PATCH", m, j{"weight_grams": 2})
-		parents("4497")
-		once("PATCH", last, j{"quantity": 5})
-		once("DELETE", last, nil)
-		once("DELETE", m, nil)
-		c.Get(t, hub).Shows(map[string]string{"material_cost": "499", "component_cost": "998"})
-		// the inserted products have no materials, so that their costs become 0
-		once("POST", hub+"/recalculate", nil).Shows(map[string]string{"total_cost": "499"})
-		parents("1497")
-	})
-	t.Run("other operations", func(t *testing.T) {
-		made := once("POST", products, j{"name": "Dragon", "sku": "D-1"})
-		path := products + "/" + made.ID()
-		once("GET", path, nil)
-		once("GET", products+"?search=dragon", nil)
-		once("PATCH", path, j{"name": "Snake"})
-		once("PATCH", path, j{})
-		once("DELETE", path, nil)
-	})
 }
 
 // A required material without a price makes the costs of its product incomplete, and of the products that contain it.

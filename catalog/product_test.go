@@ -439,62 +439,6 @@ func TestBadInput(t *testing.T) {
 		Want(201).Shows(map[string]string{"is_required": "true"})
 }
 
-// Users cannot read, change or use products of another tenant, and viewers cannot write.
-func TestOtherTenants(t *testing.T) {
-	t.Parallel()
-	api := newAPI(t)
-	home := api.Tenant(t)
-	c, foreign := home.User(t, "operator"), api.Operator(t)
-	mine, part1 := createProduct(t, c, "Mine"), createProduct(t, c, "Part")
-	m, p := addMaterial(t, c, mine, "PLA", "Black", 10), addComponent(t, c, mine, part1, 3)
-	theirs := createProduct(t, foreign, "Theirs")
-	before := c.Get(t, mine).Want(200).Body
-
-	viewer := home.User(t, "viewer")
-	viewer.Get(t, mine).Want(200)
-	viewer.Get(t, products).Want(200)
-	for _, r := range []struct{ method, path, body string }{
-		{"POST", products, `{"name":"x"}`}, {"PATCH", mine, `{"name":"x"}`}, {"DELETE", mine, ""},
-		{"POST", mine + "/recalculate", ""},
-		{"POST", mine + "/materials", `{"material_type":"PLA","color":"Black","weight_grams":1}`},
-		{"PATCH", m, `{"weight_grams":1}`}, {"DELETE", m, ""},
-		{"POST", mine + "/components", `{"component_product_id":"` + idOf(theirs) + `"}`},
-		{"PATCH", p, `{"quantity":1}`}, {"DELETE", p, ""},
-	} {
-		var body any
-		if r.body != "" {
-			body = r.body
-		}
-		viewer.Do(t, r.method, r.path, body).WantError(403, "FORBIDDEN")
-		if r.path != products {
-			foreign.Do(t, r.method, r.path, body).WantError(404, "NOT_FOUND")
-		}
-	}
-	foreign.Get(t, mine).WantError(404, "NOT_FOUND")
-	foreign.Post(t, theirs+"/components", j{"component_product_id": idOf(mine)}).WantError(400, "UNKNOWN_REFERENCE")
-	c.Patch(t, p, j{"component_product_id": idOf(theirs)}).WantError(400, "UNKNOWN_REFERENCE")
-	c.Post(t, mine+"/components", j{"component_product_id": db.NewID()}).WantError(400, "UNKNOWN_REFERENCE")
-	foreign.Get(t, products).Shows(map[string]string{"total": "1"})
-
-	// A material or component is not found below another product.
-	for _, path := range []string{part1 + "/materials/" + idOf(m), part1 + "/components/" + idOf(p)} {
-		c.Patch(t, path, j{}).WantError(404, "NOT_FOUND")
-		c.Patch(t, path, j{"notes": "x"}).WantError(404, "NOT_FOUND")
-		c.Delete(t, path).WantError(404, "NOT_FOUND")
-	}
-
-	// Prices of one tenant do not affect another tenant.
-	createSpool(t, foreign, "PLA", "Black", 99)
-	c.Post(t, mine+"/recalculate", nil).Want(200).
-		Shows(map[string]string{"cost_breakdown.materials.0.cost": "null", "total_cost": "0"})
-	after := c.Get(t, mine).Want(200)
-	after.Shows(map[string]string{"materials.0.cost": "null", "total_cost": "0"})
-	if got, want := string(after.Body), string(before); got[:strings.Index(got, `"updated_at"`)] !=
-		want[:strings.Index(want, `"updated_at"`)] {
-		t.Errorf("before:\n%s\nafter:\n%s", want, got)
-	}
-}
-
 // The checks of the tables allow the values that the API accepts.
 func TestEnumsMatchTables(t *testing.T) {
 	t.Parallel()

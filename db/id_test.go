@@ -59,21 +59,6 @@ func TestNewID(t *testing.T) {
 	}
 }
 
-// Of two ids from different milliseconds, the later one sorts after the earlier one, as text.
-func TestNewIDOrder(t *testing.T) {
-	t.Parallel()
-	last := db.NewID()
-	for range 20 {
-		for start := time.Now().UnixMilli(); time.Now().UnixMilli() == start; {
-		}
-		id := db.NewID()
-		if id <= last {
-			t.Fatalf("%s is not greater than the earlier %s", id, last)
-		}
-		last = id
-	}
-}
-
 // Ids sort in the order in which they are made, also those of one millisecond, and of concurrent goroutines.
 func TestNewIDIsMonotonic(t *testing.T) {
 	t.Parallel()

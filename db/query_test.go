@@ -764,42 +764,6 @@ func TestUnreachable(t *testing.T) {
 	}
 }
 
-// Many concurrent calls share few connections. Each sees the rows of its tenant only.
-func TestConcurrentTenants(t *testing.T) {
-	t.Parallel()
-	d := open(t, db.Config{URL: testkit.Private().AppURL(), MaxConns: 3})
-	var wg sync.WaitGroup
-	for range 8 {
-		ctx := newTenant(t, d)
-		for i := range 3 {
-			wg.Go(func() {
-				for range 20 {
-					err := d.Write(ctx, db.SQL(`
-						insert into row_counts (resource, shard, rows) values ('n', 0, 1)
-						on conflict (tenant_id, resource, shard) do update set rows = row_counts.rows + 1`))
-					if err != nil {
-						t.Errorf("%d: %v", i, err)
-					}
-					var tenant string
-					var n int
-					err = d.Read(ctx, db.SQL(`select tenant_id::text, count(*) over () from tenants`).
-						Into(&tenant, &n))
-					if err != nil || n != 1 || tenant != db.ActorOf(ctx).Tenant {
-						t.Errorf("%s sees %d tenants, among them %s: %v", db.ActorOf(ctx).Tenant, n, tenant, err)
-					}
-				}
-			})
-		}
-		t.Cleanup(func() {
-			if n := value[int](t, d, db.As(context.WithoutCancel(ctx), db.ActorOf(ctx)),
-				`select rows::int from row_counts`); n != 60 {
-				t.Errorf("%d changes, want 60", n)
-			}
-		})
-	}
-	wg.Wait()
-}
-
 // blockAll locks a key that sleepers wait for, and returns the function that lets them go.
 func blockAll(t *testing.T, key int) (unblock func()) {
 	t.Helper()

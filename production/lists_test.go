@@ -2,7 +2,6 @@ package production_test
 
 import (
 	"fmt"
-	"strings"
 	"sync"
 	"testing"
 
@@ -139,79 +138,6 @@ func TestCompleteWithLists(t *testing.T) {
 	}
 	c.Post(t, path+"/complete", j{"items": []j{item(1, 2, 0)}}).WantError(400, "RUN_ALREADY_COMPLETED")
 	c.Get(t, path).Want(200).Shows(map[string]string{"items.1.successful_quantity": "null"})
-}
-
-// Concurrent requests complete a run with different weights: one of them succeeds, and its weight is deducted and
-// stored.
-func TestCompleteWithListsConcurrently(t *testing.T) {
-	t.Parallel()
-	c := newAPI(t).Operator(t)
-	a := createSpool(t, c, nil)
-	run := c.Post(t, runs, j{"materials": []j{{"spool_id": a}}}).Want(201)
-	var mu sync.Mutex
-	var succeeded []string
-	var all sync.WaitGroup
-	for n := range 8 {
-		all.Go(func() {
-			grams := fmt.Sprint(n + 1)
-			body := fmt.Sprintf(`{"materials":[{"id":%q,"actual_weight_grams":%s}]}`, run.Text("materials.0.id"), grams)
-			answer, err := c.Send("POST", runs+"/"+run.ID()+"/complete", body)
-			mu.Lock()
-			defer mu.Unlock()
-			switch {
-			case err != nil || answer.Status != 200 && !strings.Contains(string(answer.Body), "RUN_ALREADY_COMPLETED"):
-				t.Errorf("%v: %+v", err, answer)
-			case answer.Status == 200:
-				succeeded = append(succeeded, grams)
-			}
-		})
-	}
-	all.Wait()
-	if len(succeeded) != 1 {
-		t.Fatalf("the requests with %v g succeeded, want one", succeeded)
-	}
-	c.Get(t, runs+"/"+run.ID()).Want(200).Shows(map[string]string{"materials.0.actual_weight_grams": succeeded[0]})
-	c.Get(t, "/api/v1/spools/"+a+"/usage").Want(200).Shows(map[string]string{"items.0.change_grams": "-" + succeeded[0]})
-}
-
-// A day with ten runs takes two requests for each: one creates the run with its items and materials, and one completes
-// it with the actual weights and the numbers of pieces.
-func TestDayOfTenRuns(t *testing.T) {
-	t.Parallel()
-	c := newAPI(t).Operator(t)
-	spools := c.Post(t, "/api/v1/spools/batch", j{"material_type": "PETG", "color": "Grey", "diameter_mm": 1.75,
-		"net_weight_grams": 1000, "purchase_price": 20, "quantity": 2}).Want(201)
-	product := c.Post(t, "/api/v1/products", j{"name": "Clip", "materials": []j{
-		{"material_type": "PETG", "color": "Grey", "weight_grams": 12.5}}}).Want(201).ID()
-	requests := 0
-	for n := range 10 {
-		run := c.Post(t, runs, j{
-			"status": "in_progress", "printer_name": fmt.Sprint("Printer ", n%3+1), "started_at": "2026-01-15T08:00:00Z",
-			"estimated_print_time_hours": 3, "estimated_total_filament_grams": 100,
-			"items": []j{{"product_id": product, "quantity": 8}},
-			"materials": []j{{"spool_id": spools.Text("items.0.id"), "estimated_weight_grams": 80},
-				{"spool_id": spools.Text("items.1.id"), "estimated_weight_grams": 20}},
-		}).Want(201)
-		c.Post(t, runs+"/"+run.ID()+"/complete", j{
-			"materials": []j{{"id": run.Text("materials.0.id"), "actual_weight_grams": 81.5},
-				{"id": run.Text("materials.1.id"), "actual_weight_grams": 20}},
-			"items": []j{{"id": run.Text("items.0.id"), "successful_quantity": 7, "failed_quantity": 1}},
-		}).Want(200)
-		requests += 2
-	}
-	if requests > 20 {
-		t.Errorf("ten runs took %d requests, want at most 20", requests)
-	}
-	if got := remaining(t, c, spools.Text("items.0.id")); got != "185" {
-		t.Errorf("%s g remain on the first spool, want 185", got)
-	}
-	list := c.Get(t, runs+"?status=completed").Want(200)
-	for i := range list.List("items") {
-		run := c.Get(t, runs+"/"+list.Text(fmt.Sprintf("items.%d.id", i))).Want(200)
-		run.Shows(map[string]string{"items.0.successful_quantity": "7", "actual_total_filament_grams": "101.5",
-			"variance_analysis.material_variance_grams": "1.5"})
-	}
-	list.Shows(map[string]string{"total": "10"})
 }
 
 // Only complete deducts filament, and a run shows whether it has.

@@ -444,34 +444,6 @@ func TestQueriesAreDecoded(t *testing.T) {
 	}
 }
 
-func TestPathIDs(t *testing.T) {
-	t.Parallel()
-	s := newServer(t)
-	for id, accepted := range map[string]bool{
-		someID:                  true,
-		strings.ToUpper(someID): true,
-		"0":                     false,
-		"%00":                   false,
-		"%20":                   false,
-		someID + "%00":          false,
-		someID + "%20":          false,
-		"%7B" + someID + "%7D":  false,
-		"a%2Fb":                 false,
-		"%ff":                   false,
-		"'":                     false,
-	} {
-		r := send(t, s, "PATCH", "/api/v1/things/"+id, `{}`)
-		if accepted && r.StatusCode != 200 {
-			t.Errorf("%q: %d %s", id, r.StatusCode, text(t, r))
-		}
-		if !accepted {
-			if e := wantError(t, r, 422, "VALIDATION_ERROR"); !slices.Equal(e.fields(), []string{"id"}) {
-				t.Errorf("%q: %s", id, text(t, r))
-			}
-		}
-	}
-}
-
 // withoutBlanks removes what \s matches in an ECMAScript pattern from both ends of a text.
 func withoutBlanks(s string) string {
 	return strings.TrimFunc(s, func(r rune) bool { return unicode.IsSpace(r) && r != '\u0085' || r == '\ufeff' })

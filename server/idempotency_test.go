@@ -2,9 +2,7 @@ package server_test
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -259,110 +257,4 @@ func TestErrorTextCausesNoRetry(t *testing.T) {
 			t.Errorf("%q: %d tries", text, tries)
 		}
 	}
-}
-
-// printable reports whether a key is valid.
-func printable(key string) bool {
-	for _, c := range []byte(key) {
-		if c < ' ' || c > '~' {
-			return false
-		}
-	}
-	return len(key) >= 1 && len(key) <= 255
-}
-
-func FuzzIdempotencyKey(f *testing.F) {
-	for _, key := range []string{"", "a", " ", "~", "\x7f", "\x00", "é", "\xff", "a\tb", "'; drop table spools --",
-		"%s%n", `{"a":1}`, strings.Repeat("k", 255), strings.Repeat("k", 256)} {
-		f.Add(key, "{}")
-	}
-	f.Add("k", `{"name":"x","weight":1}`)
-	api := testkit.New(f, testkit.Options{}, things)
-	c := api.Operator(f)
-	good := `{"name":"x","weight":1}`
-	f.Fuzz(func(t *testing.T, key, other string) {
-		post := func(body string, keys ...string) *httptest.ResponseRecorder {
-			r := httptest.NewRequest("POST", "/api/v1/things", strings.NewReader(body))
-			r.Header.Set("Authorization", "Bearer "+c.Token)
-			r.Header.Set("Content-Type", "application/json")
-			r.Header["Idempotency-Key"] = keys
-			w := httptest.NewRecorder()
-			api.Server.ServeHTTP(w, r)
-			return w
-		}
-		first, again, conflict, twice := post(good, key), post(good, key), post(other, key), post(good, key, key)
-		wantError(t, twice.Result(), 422, "VALIDATION_ERROR")
-		if !printable(key) {
-			for _, w := range []*httptest.ResponseRecorder{first, again, conflict} {
-				if e := wantError(t, w.Result(), 422, "VALIDATION_ERROR"); len(e.Errors) == 0 ||
-					e.Errors[0].Field != "Idempotency-Key" {
-					t.Errorf("%q: %s", key, w.Body)
-				}
-			}
-			return
-		}
-		if first.Code != 200 || again.Code != 200 || first.Body.String() != again.Body.String() ||
-			again.Header().Get("Idempotency-Replayed") != "true" {
-			t.Errorf("%q: %d %s, then %d %v %s", key, first.Code, first.Body, again.Code, again.Header(), again.Body)
-		}
-		plain := post(other)
-		switch {
-		case other == good:
-		case plain.Code == 200:
-			wantError(t, conflict.Result(), 409, "IDEMPOTENCY_CONFLICT")
-		case conflict.Code != plain.Code || conflict.Body.String() != plain.Body.String():
-			t.Errorf("%q: %d %s with a used key, %d %s without", other, conflict.Code, conflict.Body, plain.Code, plain.Body)
-		}
-	})
-}
-
-// FuzzID sends any text as an id, in the path and in the body.
-func FuzzID(f *testing.F) {
-	for _, id := range []string{someID, strings.ToUpper(someID), "", "1", "null", "..", "a/b", "{id}", "\x00", "\xff",
-		"%2e", "?", "#", "ä", strings.ReplaceAll(someID, "-", ""), someID + " ", "{" + someID + "}",
-		strings.Repeat("0", 36)} {
-		f.Add(id)
-	}
-	s := newServer(f)
-	f.Fuzz(func(t *testing.T, id string) {
-		canonical, valid := db.ParseID(id)
-		r := httptest.NewRequest("PATCH", "/", strings.NewReader("{}"))
-		r.URL.Path = "/api/v1/things/" + id
-		r.Header.Set("Authorization", "Bearer admin")
-		r.Header.Set("Content-Type", "application/json")
-		w := httptest.NewRecorder()
-		s.ServeHTTP(w, r)
-		switch {
-		case valid:
-			if w.Code != 200 {
-				t.Errorf("%q in the path: %d %s", id, w.Code, w.Body)
-			}
-		case w.Code == 404:
-			wantError(t, w.Result(), 404, "NOT_FOUND")
-		case w.Code == 405:
-			wantError(t, w.Result(), 405, "METHOD_NOT_ALLOWED")
-		default:
-			if e := wantError(t, w.Result(), 422, "VALIDATION_ERROR"); fmt.Sprint(e.fields()) != "[id]" {
-				t.Errorf("%q in the path: %s", id, w.Body)
-			}
-		}
-
-		quoted, err := json.Marshal(id)
-		if err != nil {
-			t.Fatal(err)
-		}
-		answer := send(t, s, "PATCH", thingPath, `{"ref":`+string(quoted)+`}`)
-		if !valid {
-			if e := wantError(t, answer, 422, "VALIDATION_ERROR"); fmt.Sprint(e.fields()) != "[ref]" {
-				t.Errorf("%q in the body: the fields %v", id, e.fields())
-			}
-			return
-		}
-		var e Echo
-		var got struct{ Ref string }
-		if err := json.Unmarshal([]byte(text(t, answer)), &e); err != nil || json.Unmarshal([]byte(e.Got), &got) != nil ||
-			got.Ref != canonical {
-			t.Errorf("%q in the body: %d %+v %v", id, answer.StatusCode, e, err)
-		}
-	})
 }
