@@ -11,7 +11,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"spoolwright/auth"
 	"spoolwright/auth/accounts"
@@ -197,11 +196,11 @@ func TestUserLimit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	lock := holdUsersLock(t, w.API, tenant.ID)
-	var wg sync.WaitGroup
+	h := holdUsers(t, admin)
 	var created, limited atomic.Int64
-	for range 3 {
-		wg.Go(func() {
+	var all []chan struct{}
+	for n := range 3 {
+		all = append(all, h.Start(min(n+1, 2), func() { // the third waits without a connection
 			a, err := admin.Send("POST", usersPath, newUser(nil))
 			switch {
 			case err != nil:
@@ -213,11 +212,12 @@ func TestUserLimit(t *testing.T) {
 			default:
 				t.Errorf("%d %s", a.Status, a.Body)
 			}
-		})
+		}))
 	}
-	lock.waitFor(t, 2) // the third waits without a connection
-	lock.release()
-	wg.Wait()
+	h.Commit()
+	for _, done := range all {
+		<-done
+	}
 	if created.Load() != 1 || limited.Load() != 2 {
 		t.Errorf("%d users created, %d responses USER_LIMIT; want 1 and 2", created.Load(), limited.Load())
 	}
@@ -311,19 +311,19 @@ func TestLastAdminRace(t *testing.T) {
 			method = "DELETE"
 		}
 		ada, bob, eve := tenant.User(t, "admin"), tenant.User(t, "admin"), tenant.User(t, "admin")
-		lock := holdUsersLock(t, api, tenant.ID)
-		var wg sync.WaitGroup
+		h := holdUsers(t, ada)
 		statuses := make([]int, 2)
-		for i, c := range []struct{ caller, target *testkit.Client }{{ada, bob}, {bob, eve}} {
-			wg.Go(func() {
-				if a, err := send(c.caller, method, c.target, change); err == nil {
+		call := func(i int, caller, target *testkit.Client) (done chan struct{}) {
+			return h.Start(i+1, func() { // PostgreSQL grants the lock in this order
+				if a, err := send(caller, method, target, change); err == nil {
 					statuses[i] = a.Status
 				}
 			})
-			lock.waitFor(t, i+1) // PostgreSQL grants the lock in this order
 		}
-		lock.release()
-		wg.Wait()
+		first, second := call(0, ada, bob), call(1, bob, eve)
+		h.Commit()
+		<-first
+		<-second
 		if statuses[0]/100 != 2 || statuses[1] != 401 {
 			t.Errorf("%v: statuses %v, want 2xx for the first change and 401 for its target", change, statuses)
 		}
@@ -374,52 +374,10 @@ func TestDeleteUser(t *testing.T) {
 	second.Get(t, path).WantError(401, "INVALID_TOKEN")
 }
 
-// usersLock is the advisory lock of a tenant's users, held by the test.
-type usersLock struct {
-	api     *testkit.API
-	tenant  string
-	release func()
-}
-
-// holdUsersLock acquires the lock; it is held until release is called.
-func holdUsersLock(t *testing.T, api *testkit.API, tenant string) *usersLock {
+// holdUsers locks the users of the client's tenant.
+func holdUsers(t *testing.T, c *testkit.Client) *testkit.Holder {
 	t.Helper()
-	held, stop, done := make(chan struct{}), make(chan struct{}), make(chan error, 1)
-	go func() {
-		done <- api.DB.Tx(db.As(t.Context(), db.Actor{Tenant: tenant}), func(tx context.Context) error {
-			err := api.DB.Write(tx, db.SQL(`select pg_advisory_xact_lock(hashtextextended('users ' || $1, 0))::text`, tenant))
-			close(held)
-			<-stop
-			return err
-		})
-	}()
-	<-held
-	return &usersLock{api: api, tenant: tenant, release: sync.OnceFunc(func() {
-		close(stop)
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	})}
-}
-
-// waitFor returns when n transactions wait for the lock. It ends the test after testkit.WaitTimeout.
-func (l *usersLock) waitFor(t *testing.T, n int) {
-	t.Helper()
-	var waiting int
-	for end := time.Now().Add(testkit.WaitTimeout); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-		err := l.api.DB.Read(db.As(t.Context(), db.Actor{Tenant: l.tenant}), db.SQL(`
-			select count(*) from pg_locks where locktype = 'advisory' and not granted
-				and (classid::bigint << 32) | objid::bigint = hashtextextended('users ' || $1, 0)`, l.tenant).Into(&waiting))
-		if err != nil {
-			l.release()
-			t.Fatal(err)
-		}
-		if waiting == n {
-			return
-		}
-	}
-	l.release()
-	t.Fatalf("%d transactions wait for the lock, want %d", waiting, n)
+	return c.Hold(t, `select pg_advisory_xact_lock(hashtextextended('users `+c.Actor.Tenant+`', 0))`)
 }
 
 // A change of the password ends all sessions of the user, and no other session.

@@ -157,24 +157,18 @@ func testReportAfterCrash(t *testing.T, p program) {
 		return nil
 	}
 	check(t, use())
+	h := testkit.Hold(t, f.superURL, `select from spools where number = 1 for update`)
+	var err error
+	lost := h.Start(1, func() { err = use() })
+	f.signal(syscall.SIGKILL)
+	<-f.exited
+	if <-lost; err == nil {
+		t.Error("the report was answered")
+	}
+	h.Commit()
 	conn, err := pgx.Connect(t.Context(), f.superURL)
 	check(t, err)
 	defer conn.Close(context.Background())
-	tx, err := conn.Begin(t.Context())
-	check(t, err)
-	_, err = tx.Exec(t.Context(), `select from spools where number = 1 for update`)
-	check(t, err)
-	lost := make(chan error)
-	go func() { lost <- use() }()
-	eventually(t, "the report waits for the spool", func() bool {
-		return blockedBy(t, conn, conn.PgConn().PID()) != 0
-	})
-	f.signal(syscall.SIGKILL)
-	<-f.exited
-	if err := <-lost; err == nil {
-		t.Error("the report was answered")
-	}
-	check(t, tx.Commit(t.Context()))
 	eventually(t, "PostgreSQL has committed the report", func() (committed bool) {
 		check(t, conn.QueryRow(t.Context(), `select remaining_weight_grams = 980 from spools where number = 1`).
 			Scan(&committed))

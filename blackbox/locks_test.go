@@ -1,12 +1,9 @@
 package blackbox_test
 
 import (
-	"context"
 	"net/http/httptest"
 	"strings"
 	"testing"
-
-	"github.com/jackc/pgx/v5"
 
 	"spoolwright/testkit"
 )
@@ -25,29 +22,15 @@ func TestCompleteLocksSpoolsInOrder(t *testing.T) {
 		c.Post(t, run+"/materials", material).Want(201)
 	}
 
-	holder, held := beginAs(t, c)
-	_, err := held.Exec(t.Context(), `update spools set remaining_weight_grams = 500 where id = $1`, first)
-	check(t, err)
-	_, err = held.Exec(t.Context(), `
-		insert into spool_usage (spool_id, kind, before_grams, after_grams) values ($1, 'edited', 1000, 500)`, first)
-	check(t, err)
-
-	done := make(chan *httptest.ResponseRecorder, 1)
-	go func() { done <- callHandler(c, "POST", run+"/complete", nil) }()
-	super := connectSuper(t)
-	eventually(t, "complete waits for the first spool", func() bool {
-		return blockedBy(t, super, holder.PgConn().PID()) != 0
-	})
-	_, other := beginAs(t, c)
-	const lock = `select from spools where id = $1 for no key update nowait`
-	if _, err := other.Exec(t.Context(), lock, second); err != nil {
-		t.Errorf("complete waits for the first spool, but has locked the second: %v", err)
-	}
-	check(t, other.Rollback(t.Context()))
-	check(t, held.Commit(t.Context()))
-
-	if a := <-done; a.Code != 200 {
-		t.Fatalf("complete: %d %s", a.Code, a.Body)
+	h := c.Hold(t, `update spools set remaining_weight_grams = 500 where id = '`+first+`'`, `
+		insert into spool_usage (spool_id, kind, before_grams, after_grams) values ('`+first+`', 'edited', 1000, 500)`)
+	var answer *httptest.ResponseRecorder
+	done := h.Start(1, func() { answer = callHandler(c, "POST", run+"/complete", nil) })
+	// This fails if complete, which waits for the first spool, has locked the second.
+	c.Hold(t, `select from spools where id = '`+second+`' for no key update nowait`).Commit()
+	h.Commit()
+	if <-done; answer.Code != 200 {
+		t.Fatalf("complete: %d %s", answer.Code, answer.Body)
 	}
 	// complete deducts from the weight that the other transaction committed.
 	c.Get(t, "/api/v1/spools/"+first+"/usage").Shows(map[string]string{
@@ -83,28 +66,18 @@ func TestMaterialChangesWaitForComplete(t *testing.T) {
 				path = run
 			}
 
-			// A transaction locks the spool. complete locks the run and waits for the spool.
-			holder, held := beginAs(t, c)
-			_, err := held.Exec(t.Context(), `select from spools where id = $1 for update`, idOf(spool))
-			check(t, err)
-			complete, change := make(chan int, 1), make(chan *httptest.ResponseRecorder, 1)
-			go func() { complete <- callHandler(c, "POST", run+"/complete", nil).Code }()
-			super := connectSuper(t)
-			var pid uint32
-			eventually(t, "complete waits for the spool", func() bool {
-				pid = blockedBy(t, super, holder.PgConn().PID())
-				return pid != 0
-			})
-			go func() { change <- callHandler(c, test.method, path, body) }()
-			eventually(t, "the change waits for complete, or gets a response", func() bool {
-				return len(change) > 0 || blockedBy(t, super, pid) != 0
-			})
-			check(t, held.Rollback(t.Context()))
-
-			if status := <-complete; status != 200 {
-				t.Errorf("complete: %d, want 200", status)
+			// complete locks the run and waits for the spool. The change waits for complete, or gets a response.
+			h := c.Hold(t, `select from spools where id = '`+idOf(spool)+`' for update`)
+			var completed, a *httptest.ResponseRecorder
+			complete := h.Start(1, func() { completed = callHandler(c, "POST", run+"/complete", nil) })
+			change := h.Start(2, func() { a = callHandler(c, test.method, path, body) })
+			h.Commit()
+			<-complete
+			<-change
+			if completed.Code != 200 {
+				t.Errorf("complete: %d, want 200", completed.Code)
 			}
-			if a := <-change; test.name == "RemoveRun" {
+			if test.name == "RemoveRun" {
 				if a.Code != 204 {
 					t.Errorf("%s %s: %d %s, want 204", test.method, path, a.Code, a.Body)
 				}
@@ -139,46 +112,19 @@ func TestNestedChangesWaitForRun(t *testing.T) {
 				case "DELETE":
 					body = nil
 				}
-				holder, held := beginAs(t, c)
-				_, err := held.Exec(t.Context(), `select from production_runs where id = $1 for no key update`, idOf(run))
-				check(t, err)
-				change := make(chan *httptest.ResponseRecorder, 1)
-				go func() { change <- callHandler(c, method, path, body) }()
-				super := connectSuper(t)
-				eventually(t, "the change waits for the run, or gets a response", func() bool {
-					return len(change) > 0 || blockedBy(t, super, holder.PgConn().PID()) != 0
-				})
-				if len(change) > 0 {
+				h := c.Hold(t, `select from production_runs where id = '`+idOf(run)+`' for no key update`)
+				var a *httptest.ResponseRecorder
+				change := h.Start(1, func() { a = callHandler(c, method, path, body) })
+				select {
+				case <-change:
 					t.Error("the change did not wait for the run")
+				default:
 				}
-				check(t, held.Rollback(t.Context()))
-				if a := <-change; a.Code > 204 {
+				h.Commit()
+				if <-change; a.Code > 204 {
 					t.Errorf("%s %s: %d %s", method, path, a.Code, a.Body)
 				}
 			})
 		}
 	}
-}
-
-// beginAs begins a transaction of the service's login that is bound to the client's tenant.
-func beginAs(t *testing.T, c *testkit.Client) (*pgx.Conn, pgx.Tx) {
-	t.Helper()
-	conn, err := pgx.Connect(t.Context(), testkit.Private().AppURL())
-	check(t, err)
-	t.Cleanup(func() { conn.Close(context.Background()) })
-	tx, err := conn.Begin(t.Context())
-	check(t, err)
-	_, err = tx.Exec(t.Context(), `select bind_tenant($1, null, null)`, c.Actor.Tenant)
-	check(t, err)
-	return conn, tx
-}
-
-// blockedBy returns the process id of a backend that waits for a lock of the backend holder, or 0. Conn may be in a
-// transaction, which does not see new processes in pg_stat_activity after it has read that once.
-func blockedBy(t *testing.T, conn *pgx.Conn, holder uint32) (pid uint32) {
-	t.Helper()
-	const query = `select coalesce(min(pid), 0) from pg_locks
-		where not granted and $1::int = any (pg_blocking_pids(pid))`
-	check(t, conn.QueryRow(t.Context(), query, holder).Scan(&pid))
-	return pid
 }

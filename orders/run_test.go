@@ -1,11 +1,9 @@
 package orders_test
 
 import (
+	"errors"
 	"sync"
 	"testing"
-	"time"
-
-	"github.com/jackc/pgx/v5"
 
 	"spoolwright/testkit"
 )
@@ -207,55 +205,18 @@ func TestRemoveItemWhileRunLinksIt(t *testing.T) {
 		},
 	} {
 		order, item := c.NewOrder(t, product, 1)
-		conn, err := pgx.Connect(t.Context(), testkit.Private().SuperURL())
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer conn.Close(t.Context())
-		tx, err := conn.Begin(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := tx.Exec(t.Context(), `select from products where id = $1 for update`, product); err != nil {
-			t.Fatal(err)
-		}
-		// send sends a request, and waits until it is answered, or so many backends wait for the lock or each other.
-		send := func(waiting int, request func() (*testkit.Response, error)) chan int {
-			t.Helper()
-			status := make(chan int, 1)
-			go func() {
-				answer, err := request()
-				if err != nil {
-					t.Error(err)
-					status <- 0
-					return
-				}
-				status <- answer.Status
-			}()
-			for n := 0; n < waiting && len(status) == 0; time.Sleep(time.Millisecond) {
-				err := tx.QueryRow(t.Context(), `
-					with recursive waits as (
-						select pg_backend_pid() as pid
-						union
-						select l.pid from waits w, pg_locks l
-						where not l.granted and w.pid = any (pg_blocking_pids(l.pid))
-					)
-					select count(*) - 1 from waits`).Scan(&n)
-				if err != nil {
-					t.Fatal(err)
-				}
-			}
-			return status
-		}
-		linked := send(1, func() (*testkit.Response, error) {
-			return link(j{"product_id": product, "order_item_id": item})
+		h := c.Hold(t, `select from products where id = '`+product+`' for update`)
+		var answers [2]*testkit.Response
+		var errs [2]error
+		linked := h.Start(1, func() {
+			answers[0], errs[0] = link(j{"product_id": product, "order_item_id": item})
 		})
-		removed := send(2, func() (*testkit.Response, error) { return c.Send("DELETE", order+"/items/"+item, nil) })
-		if err := tx.Rollback(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if got, remove := <-linked, <-removed; got/100 != 2 || remove != 409 {
-			t.Errorf("%s: %d, and of the removal %d, want success and 409", name, got, remove)
+		removed := h.Start(2, func() { answers[1], errs[1] = c.Send("DELETE", order+"/items/"+item, nil) })
+		h.Commit()
+		<-linked
+		<-removed
+		if err := errors.Join(errs[:]...); err != nil || answers[0].Status/100 != 2 || answers[1].Status != 409 {
+			t.Errorf("%s: %v, %+v; want success, and 409 for the removal", name, err, answers)
 		}
 		c.Delete(t, order+"/items/"+item).WantError(409, "ORDER_ITEM_IN_USE")
 	}

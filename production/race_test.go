@@ -2,11 +2,7 @@ package production_test
 
 import (
 	"slices"
-	"strings"
 	"testing"
-	"time"
-
-	"github.com/jackc/pgx/v5"
 
 	"spoolwright/catalog"
 	"spoolwright/db"
@@ -63,7 +59,7 @@ func TestMissingThingsComeBack(t *testing.T) {
 	} {
 		for _, key := range []string{"", "key of " + test.method + test.path} {
 			lock := "lock table " + test.table + " in access exclusive mode"
-			got := during(t, d, lock, func() (*testkit.Response, error) {
+			got := during(t, c, lock, func() (*testkit.Response, error) {
 				sender := c
 				if key != "" && test.method == "POST" {
 					sender = c.With("Idempotency-Key", key)
@@ -93,7 +89,7 @@ func TestRestoreWhileRemoved(t *testing.T) {
 	spool, run := createSpool(t, c, nil), c.Post(t, runs, j{}).Want(201).ID()
 	for _, row := range [][3]string{{"spools", "/api/v1/spools/", spool}, {"production_runs", runs + "/", run}} {
 		remove := "update " + row[0] + " set hidden_at = now() where id = '" + row[2] + "'"
-		restored := during(t, d, remove, func() (*testkit.Response, error) {
+		restored := during(t, c, remove, func() (*testkit.Response, error) {
 			return c.Send("POST", row[1]+row[2]+"/restore", nil)
 		}, `update spools set color = color where id = $1`, db.NewID())
 		if restored.Status != 200 {
@@ -106,53 +102,15 @@ func TestRestoreWhileRemoved(t *testing.T) {
 // during takes a lock, sends the request, and waits until the request waits for that lock, or is answered. Then it
 // commits a change with the id, in the transaction that has the lock, and returns the response.
 func during(
-	t *testing.T, d *db.DB, lock string, send func() (*testkit.Response, error), change, id string,
-) *testkit.Response {
+	t *testing.T, c *testkit.Client, lock string, send func() (*testkit.Response, error), change, id string,
+) (answer *testkit.Response) {
 	t.Helper()
-	var name string
-	ctx := db.As(t.Context(), db.Actor{Tenant: db.NewID()})
-	if err := d.Read(ctx, db.SQL(`select current_database()::text`).Into(&name)); err != nil {
-		t.Fatal(err)
-	}
-	url := strings.Replace(testkit.Private().SuperURL(), "@/spoolwright?", "@/"+name+"?", 1)
-	conn, err := pgx.Connect(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close(t.Context())
-	exec := func(sql string, args ...any) {
-		t.Helper()
-		if _, err := conn.Exec(t.Context(), sql, args...); err != nil {
-			t.Fatal(err)
-		}
-	}
-	exec("begin")
-	exec(lock)
-	answered := make(chan struct{})
-	var answer *testkit.Response
-	go func() {
-		defer close(answered)
-		answer, err = send()
-	}()
-	isAnswered := func() bool {
-		select {
-		case <-answered:
-			return true
-		default:
-			return false
-		}
-	}
-	for waits := false; !waits && !isAnswered(); time.Sleep(time.Millisecond) {
-		const query = `select exists (
-			select from pg_locks where not granted and pg_backend_pid() = any (pg_blocking_pids(pid)))`
-		if err := conn.QueryRow(t.Context(), query).Scan(&waits); err != nil {
-			t.Fatal(err)
-		}
-	}
-	exec(change, id)
-	exec("commit")
-	<-answered
-	if err != nil {
+	var err error
+	h := c.Hold(t, lock)
+	done := h.Start(1, func() { answer, err = send() })
+	h.Exec(change, id)
+	h.Commit()
+	if <-done; err != nil {
 		t.Fatal(err)
 	}
 	return answer

@@ -1,15 +1,11 @@
 package stock_test
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
 	"sync"
 	"testing"
-	"time"
-
-	"github.com/jackc/pgx/v5"
 
 	"spoolwright/db"
 	"spoolwright/inventory"
@@ -269,53 +265,13 @@ func TestLevelsConcurrently(t *testing.T) {
 func TestLevelsRaceWithStock(t *testing.T) {
 	t.Parallel()
 	api := newAPI(t)
-	const bind = `select set_config('app.tenant_id', $1, true)`
-	// during begins a transaction of the client's tenant with the statements, calls do, which may wait for it, and
-	// commits the transaction when do has ended or waits.
+	// during calls do, which may wait for a transaction with the statements, and commits it when do has ended or waits.
 	during := func(t *testing.T, c *testkit.Client, do func(), statements ...string) {
 		t.Helper()
-		conn, err := pgx.Connect(t.Context(), testkit.Private().SuperURL())
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer conn.Close(context.Background())
-		tx, err := conn.Begin(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := tx.Exec(t.Context(), bind, c.Actor.Tenant); err != nil {
-			t.Fatal(err)
-		}
-		for _, sql := range statements {
-			if _, err := tx.Exec(t.Context(), sql); err != nil {
-				t.Fatalf("%s: %v", sql, err)
-			}
-		}
-		ended := make(chan bool)
-		go func() {
-			defer close(ended)
-			do()
-		}()
-		waits := func() (n int) {
-			// A transaction does not see new processes in pg_stat_activity after it has read that once.
-			const blocked = `select count(*) from pg_locks where not granted and $1 = any (pg_blocking_pids(pid))`
-			if err := tx.QueryRow(t.Context(), blocked, int32(conn.PgConn().PID())).Scan(&n); err != nil {
-				t.Error(err)
-				return 1
-			}
-			return n
-		}
-		for ended := ended; ended != nil && waits() == 0; {
-			select {
-			case <-ended:
-				ended = nil
-			case <-time.After(5 * time.Millisecond):
-			}
-		}
-		if err := tx.Commit(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		<-ended
+		h := c.Hold(t, statements...)
+		done := h.Start(1, do)
+		h.Commit()
+		<-done
 	}
 	const (
 		deduct = `update spools set remaining_weight_grams = 100

@@ -1,0 +1,96 @@
+package testkit
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"spoolwright/db"
+)
+
+// A Holder is a transaction of the superuser that has locks for which the requests of a test wait.
+type Holder struct {
+	tb testing.TB
+	tx pgx.Tx
+}
+
+// Hold begins a transaction in the client's database, with the client's tenant, and executes the statements. The test
+// must call Commit.
+func (c *Client) Hold(tb testing.TB, statements ...string) *Holder {
+	tb.Helper()
+	var name string
+	ctx := db.As(context.Background(), db.Actor{Tenant: c.Actor.Tenant})
+	if err := c.API.DB.Read(ctx, db.SQL(`select current_database()::text`).Into(&name)); err != nil {
+		tb.Fatal(err)
+	}
+	url := strings.Replace(private.SuperURL(), "@/spoolwright?", "@/"+name+"?", 1)
+	tenant := `select set_config('app.tenant_id', '` + c.Actor.Tenant + `', true)`
+	return Hold(tb, url, append([]string{tenant}, statements...)...)
+}
+
+// Hold begins a transaction and executes the statements. The test must call Commit.
+func Hold(tb testing.TB, url string, statements ...string) *Holder {
+	tb.Helper()
+	conn, err := pgx.Connect(context.Background(), url)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { conn.Close(context.Background()) })
+	h := &Holder{tb: tb}
+	if h.tx, err = conn.Begin(context.Background()); err != nil {
+		tb.Fatal(err)
+	}
+	for _, sql := range statements {
+		h.Exec(sql)
+	}
+	return h
+}
+
+// Exec executes a statement in the transaction.
+func (h *Holder) Exec(sql string, args ...any) {
+	h.tb.Helper()
+	if _, err := h.tx.Exec(context.Background(), sql, args...); err != nil {
+		h.tb.Fatalf("%s: %v", sql, err)
+	}
+}
+
+// Start calls do in another goroutine. It returns when n backends wait for the transaction or for each other, or when
+// do has returned, which closes the channel.
+func (h *Holder) Start(n int, do func()) (done chan struct{}) {
+	h.tb.Helper()
+	done = make(chan struct{})
+	go func() {
+		defer close(done)
+		do()
+	}()
+	// A transaction does not see new processes in pg_stat_activity after it has read that once.
+	const query = `
+		with recursive waits as (
+			select pg_backend_pid() as pid
+			union
+			select l.pid from waits w, pg_locks l where not l.granted and w.pid = any (pg_blocking_pids(l.pid))
+		)
+		select count(*) - 1 from waits`
+	for waiting := 0; waiting < n; {
+		select {
+		case <-done:
+			return done
+		case <-time.After(time.Millisecond):
+		}
+		if err := h.tx.QueryRow(context.Background(), query).Scan(&waiting); err != nil {
+			h.tb.Fatal(err)
+		}
+	}
+	return done
+}
+
+// Commit commits the transaction, so that the requests go on.
+func (h *Holder) Commit() {
+	h.tb.Helper()
+	if err := h.tx.Commit(context.Background()); err != nil {
+		h.tb.Fatal(err)
+	}
+}
