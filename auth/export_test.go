@@ -58,7 +58,8 @@ func (g *Gate) Pass() { g.proceed <- struct{}{} }
 // Open lets all hashes proceed, now and later.
 func (g *Gate) Open() { close(g.proceed) }
 
-// WaitFor returns when n callers wait for a slot. It ends the test if that does not happen within 3 minutes.
+// WaitFor returns when n callers wait for a slot. It ends the test if that does not happen within 3 minutes. This
+// package cannot import testkit, which imports it.
 func (g *Gate) WaitFor(t *testing.T, n int) {
 	t.Helper()
 	waiting := 0

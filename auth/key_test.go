@@ -520,16 +520,10 @@ func TestKeyLastUsed(t *testing.T) {
 	lastUsed := func() string { t.Helper(); return admin.Get(t, path).Want(200).Text("last_used_at") }
 	waitFor := func(writes int, want time.Time) {
 		t.Helper()
-		for end := time.Now().Add(testkit.WaitTimeout); ; time.Sleep(20 * time.Millisecond) {
+		testkit.Eventually(t, fmt.Sprintf("%d writes, last_used_at is %s", writes, want), func() bool {
 			_, uses := trips.get()
-			got := lastUsed()
-			if uses == writes && got == want.Format(time.RFC3339Nano) {
-				return
-			}
-			if time.Now().After(end) {
-				t.Fatalf("%d writes, last_used_at is %s; want %d, %s", uses, got, writes, want)
-			}
-		}
+			return uses == writes && lastUsed() == want.Format(time.RFC3339Nano)
+		})
 	}
 	for range 50 {
 		key.Get(t, spoolsPath).Want(200)

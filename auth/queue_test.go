@@ -50,7 +50,7 @@ func TestQueueOrder(t *testing.T) {
 					release()
 				}()
 				for len(q.waiters()) != n+1 {
-					time.Sleep(time.Millisecond)
+					time.Sleep(time.Millisecond) // this package cannot import testkit
 				}
 			}
 			release()

@@ -436,7 +436,7 @@ func (l *clusterLoad) start(t *testing.T, instances map[string]*process) {
 						return
 					}
 					if l.rare.Load() {
-						time.Sleep(500 * time.Millisecond)
+						time.Sleep(500 * time.Millisecond) // seldom, as l.rare says
 					}
 				}
 			})
@@ -469,7 +469,7 @@ type clusterAnswer struct {
 
 // request sends a request until its status is 2xx. The error is that of another status than 503.
 func (l *clusterLoad) request(c *process, method, path, key, body string) (answer clusterAnswer, err error) {
-	for begin := time.Now(); ; time.Sleep(50 * time.Millisecond) {
+	for begin := time.Now(); ; time.Sleep(50 * time.Millisecond) { // as a client waits before it tries again
 		r, err := http.NewRequest(method, c.url+path, strings.NewReader(body))
 		if err != nil {
 			return answer, err

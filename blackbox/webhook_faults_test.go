@@ -115,7 +115,7 @@ func TestWebhookFaults(t *testing.T) {
 	}
 	missing := 0
 	begin := time.Now()
-	for ; time.Since(begin) < 2*time.Minute; time.Sleep(100 * time.Millisecond) {
+	for ; time.Since(begin) < 2*time.Minute; time.Sleep(100 * time.Millisecond) { // the report names what is missing
 		missing = 0
 		mu.Lock()
 		for n := range 3 * *webhookEvents {

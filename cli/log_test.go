@@ -51,7 +51,7 @@ func TestLogWriter(t *testing.T) {
 		for range 2 { // the timer is created, and used again
 			log.Info("a")
 			w.want(t, "the first line", "msg=a\n")
-			time.Sleep(20 * time.Millisecond)
+			time.Sleep(20 * time.Millisecond) // of the bubble, as all times in this test
 			log.Info("b")
 			log.Info("c")
 			time.Sleep(79 * time.Millisecond)

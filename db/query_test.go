@@ -581,9 +581,7 @@ func TestPoolExhausted(t *testing.T) {
 	}
 	done := make(chan error)
 	go func() { done <- d.Write(ctx, addRow("waits")) }()
-	for d.Stats().Acquires == 0 {
-		time.Sleep(time.Millisecond)
-	}
+	testkit.Eventually(t, "the write waits", func() bool { return d.Stats().Acquires > 0 })
 	taken.Release()
 	if err := <-done; err != nil {
 		t.Error(err)
@@ -623,29 +621,18 @@ func TestCancelledContext(t *testing.T) {
 // terminate terminates a backend; if sleeping is set, after it has started to sleep.
 func terminate(t *testing.T, super *pgx.Conn, pid int, sleeping bool) {
 	t.Helper()
-	for {
-		var gone bool
-		err := super.QueryRow(t.Context(), `select coalesce((select pg_terminate_backend(pid) from pg_stat_activity
-			where pid = $1 and (not $2 or wait_event = 'PgSleep')), false)`, pid, sleeping).Scan(&gone)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if gone {
-			break
-		}
-		time.Sleep(time.Millisecond)
+	until := func(what, condition string, args ...any) {
+		t.Helper()
+		testkit.Eventually(t, what, func() (yes bool) {
+			if err := super.QueryRow(t.Context(), condition, args...).Scan(&yes); err != nil {
+				t.Fatal(err)
+			}
+			return yes
+		})
 	}
-	for {
-		var there bool
-		if err := super.QueryRow(t.Context(), `select exists (select from pg_stat_activity where pid = $1)`, pid).
-			Scan(&there); err != nil {
-			t.Fatal(err)
-		}
-		if !there {
-			return
-		}
-		time.Sleep(time.Millisecond)
-	}
+	until("the backend is terminated", `select coalesce((select pg_terminate_backend(pid) from pg_stat_activity
+		where pid = $1 and (not $2 or wait_event = 'PgSleep')), false)`, pid, sleeping)
+	until("the backend is gone", `select not exists (select from pg_stat_activity where pid = $1)`, pid)
 }
 
 func TestBackendIsKilledWhileIdle(t *testing.T) {
@@ -788,7 +775,7 @@ func steady(t *testing.T, count func() int) int {
 	t.Helper()
 	last, since := count(), time.Now()
 	for time.Since(since) < time.Second {
-		time.Sleep(10 * time.Millisecond)
+		time.Sleep(10 * time.Millisecond) // nothing shows that the number is the last one
 		if n := count(); n != last {
 			last, since = n, time.Now()
 		}
@@ -921,9 +908,7 @@ func TestClientDisconnectsWhileItWaits(t *testing.T) {
 	defer unblock()
 	done := make(chan error)
 	go func() { done <- d.Read(tenant, db.SQL(`select pg_advisory_xact_lock_shared(1100)::text`)) }()
-	for d.Stats().InUse == 0 {
-		time.Sleep(time.Millisecond)
-	}
+	testkit.Eventually(t, "the connection is in use", func() bool { return d.Stats().InUse > 0 })
 	for name, run := range map[string]func(context.Context) error{
 		"Read":  func(ctx context.Context) error { return d.Read(ctx, db.SQL(countTenants)) },
 		"Write": func(ctx context.Context) error { return d.Write(ctx, addRow("x")) },

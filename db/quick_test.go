@@ -27,7 +27,7 @@ func holdReads(t *testing.T, d *db.DB, ctx context.Context) (release func()) {
 	}
 	done := make(chan error, 1)
 	go func() { done <- d.Read(ctx, db.SQL(`select pg_advisory_xact_lock_shared(16001)::text`)) }()
-	until(func() bool { return d.Stats().InUse > 0 })
+	testkit.Eventually(t, "a connection is in use", func() bool { return d.Stats().InUse > 0 })
 	return func() {
 		if _, err := super.Exec(t.Context(), `select pg_advisory_unlock(16001)`); err != nil {
 			t.Error(err)
@@ -38,13 +38,6 @@ func holdReads(t *testing.T, d *db.DB, ctx context.Context) (release func()) {
 	}
 }
 
-// until waits for a condition. The test fails by its results if it does not become true.
-func until(condition func() bool) {
-	for end := time.Now().Add(testkit.WaitTimeout); !condition() && time.Now().Before(end); {
-		time.Sleep(time.Millisecond)
-	}
-}
-
 // quick is a read of one text in another goroutine.
 type quick struct {
 	got    string
@@ -52,12 +45,12 @@ type quick struct {
 	cancel context.CancelFunc
 }
 
-func startQuick(d *db.DB, group *sync.WaitGroup, ctx context.Context, sql string, args ...any) *quick {
+func startQuick(t *testing.T, d *db.DB, group *sync.WaitGroup, ctx context.Context, sql string, args ...any) *quick {
 	q := &quick{}
 	ctx, q.cancel = context.WithCancel(ctx)
 	waiting := d.Waiting()
 	group.Go(func() { q.err = d.Read(ctx, db.SQL(sql, args...).Into(&q.got).Quick()) })
-	until(func() bool { return d.Waiting() > waiting })
+	testkit.Eventually(t, "the reads wait", func() bool { return d.Waiting() > waiting })
 	return q
 }
 
@@ -71,17 +64,17 @@ func TestSharedReads(t *testing.T) {
 	write(t, d, b, addRow("of b"))
 	release := holdReads(t, d, a)
 	var group sync.WaitGroup
-	first := startQuick(d, &group, a, seen, "1")
+	first := startQuick(t, d, &group, a, seen, "1")
 	of := db.ActorOf(a)
 	of.User, of.Role = db.NewID(), "admin"
-	revoked := startQuick(d, &group, db.As(t.Context(), of), seen, "2")
-	failing := startQuick(d, &group, a, `select (1 / ($1::int - 1))::text`, 1)
-	misused := startQuick(d, &group, a, `select $1::int::text`, "no number")
-	gone := startQuick(d, &group, a, seen, "3")
-	other := startQuick(d, &group, b, seen, "4")
-	last := startQuick(d, &group, a, seen, "5")
+	revoked := startQuick(t, d, &group, db.As(t.Context(), of), seen, "2")
+	failing := startQuick(t, d, &group, a, `select (1 / ($1::int - 1))::text`, 1)
+	misused := startQuick(t, d, &group, a, `select $1::int::text`, "no number")
+	gone := startQuick(t, d, &group, a, seen, "3")
+	other := startQuick(t, d, &group, b, seen, "4")
+	last := startQuick(t, d, &group, a, seen, "5")
 	gone.cancel()
-	until(func() bool { return d.Waiting() == 6 })
+	testkit.Eventually(t, "the reads wait", func() bool { return d.Waiting() == 6 })
 	release()
 	group.Wait()
 	for i, c := range []struct {
@@ -132,7 +125,7 @@ func TestSharedReadsAfterFailures(t *testing.T) {
 				t.Errorf("read %d: %s of %d, %v", n, s.Array(), total, err)
 			}
 		})
-		until(func() bool { return d.Waiting() == n+1 })
+		testkit.Eventually(t, "the reads wait", func() bool { return d.Waiting() == n+1 })
 	}
 	release()
 	group.Wait()
@@ -157,7 +150,7 @@ func TestEqualReads(t *testing.T) {
 		r.Stmt = db.SQL(sql, args...).Total(&r.total).Keep(keep, "created_at").Quick()
 		waiting := d.Waiting()
 		group.Go(func() { r.err = d.Read(ctx, r.Stmt) })
-		until(func() bool { return d.Waiting() > waiting })
+		testkit.Eventually(t, "the reads wait", func() bool { return d.Waiting() > waiting })
 		return r
 	}
 	const two = one + ` union all ` + one
@@ -222,14 +215,14 @@ func TestSharedReadsAfterPanic(t *testing.T) {
 		}()
 		d.Read(a, db.SQL(`select 'sender'`).Quick())
 	})
-	until(func() bool { return d.Waiting() == 1 })
+	testkit.Eventually(t, "the reads wait", func() bool { return d.Waiting() == 1 })
 	var total int64
 	var errs [3]error
 	for i, s := range []*db.Stmt{
 		db.SQL(`select 1::bigint`).Total(&total).Quick(), db.SQL(`select 'other'`).Quick(), db.SQL(`select 'other'`).Quick(),
 	} {
 		group.Go(func() { errs[i] = d.Read(a, s) })
-		until(func() bool { return d.Waiting() == i+2 })
+		testkit.Eventually(t, "the reads wait", func() bool { return d.Waiting() == i+2 })
 	}
 	release()
 	done := make(chan bool)
@@ -256,7 +249,7 @@ func TestSharedReadsAreRepeated(t *testing.T) {
 	var group sync.WaitGroup
 	var all []*quick
 	for i := range 12 { // more than one round trip
-		all = append(all, startQuick(d, &group, ctx, `select $1::text || coalesce(pg_sleep(0.05)::text, '')`, fmt.Sprint(i)))
+		all = append(all, startQuick(t, d, &group, ctx, `select $1::text || coalesce(pg_sleep(0.05)::text, '')`, fmt.Sprint(i)))
 	}
 	broken := make(chan bool)
 	go func() {
@@ -291,11 +284,11 @@ func TestSharedReadsHaveTheirOwnTime(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	until(func() bool { return d.Stats().InUse > 0 })
+	testkit.Eventually(t, "a connection is in use", func() bool { return d.Stats().InUse > 0 })
 	const slow = `select $1::text || coalesce(pg_sleep(1)::text, '')`
-	startQuick(d, &group, ctx, slow, "sender")
+	startQuick(t, d, &group, ctx, slow, "sender")
 	time.Sleep(2 * time.Second) // so that other may wait longer than sender
-	other := startQuick(d, &group, ctx, slow, "other")
+	other := startQuick(t, d, &group, ctx, slow, "other")
 	group.Wait()
 	if other.err != nil || other.got != "other" {
 		t.Errorf("a read with enough time: %q, %v", other.got, other.err)

@@ -178,9 +178,9 @@ func TestDemotedPrimary(t *testing.T) {
 
 func eventuallyReadOnly(t *testing.T, d *db.DB, ctx context.Context) {
 	t.Helper()
-	for value[string](t, d, ctx, `select current_setting('default_transaction_read_only')`) != "on" {
-		time.Sleep(time.Millisecond)
-	}
+	testkit.Eventually(t, "PostgreSQL is read-only", func() bool {
+		return value[string](t, d, ctx, `select current_setting('default_transaction_read_only')`) == "on"
+	})
 }
 
 // A check of readiness that finds a read-only PostgreSQL closes the connections too: an instance without writes

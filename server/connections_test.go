@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"spoolwright/server"
+	"spoolwright/testkit"
 )
 
 // client is a connection that keeps alive.
@@ -113,12 +114,9 @@ func TestAllConnections(t *testing.T) {
 	from := func(i int) string { return fmt.Sprintf("127.0.1.%d", 1+i) }
 	wantIdle := func(n float64) { // the server may notice the end of a request later than the client
 		t.Helper()
-		begin := time.Now()
-		for scrape(t, s.Metrics)[`http_connections{state="idle"}`] != n {
-			if time.Sleep(time.Millisecond); time.Since(begin) > time.Minute {
-				t.Fatalf("the metrics are %v, want %v idle connections", scrape(t, s.Metrics), n)
-			}
-		}
+		testkit.Eventually(t, fmt.Sprint(n, " connections are idle"), func() bool {
+			return scrape(t, s.Metrics)[`http_connections{state="idle"}`] == n
+		})
 	}
 	var idle []*client
 	for i := range 8 {
@@ -190,11 +188,9 @@ func TestServerErrorsAreLogged(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	end := make(chan error)
 	go func() { end <- s.Serve(ctx, l) }()
-	for begin := time.Now(); strings.Count(log.String(), "too many open files") < 3; time.Sleep(time.Millisecond) {
-		if time.Since(begin) > time.Minute {
-			t.Fatalf("the log is\n%s", &log)
-		}
-	}
+	testkit.Eventually(t, "the log has all failures", func() bool {
+		return strings.Count(log.String(), "too many open files") >= 3
+	})
 	cancel()
 	if err := <-end; err != nil {
 		t.Error(err)

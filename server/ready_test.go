@@ -30,7 +30,7 @@ func TestReadyChecksAreShared(t *testing.T) {
 				<-ctx.Done()
 				return errors.New("the database hangs")
 			}
-			time.Sleep(100 * time.Millisecond)
+			time.Sleep(100 * time.Millisecond) // of the bubble, as all times in this test
 			return ctx.Err()
 		}})
 		probe := func(ctx context.Context) int {

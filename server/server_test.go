@@ -596,14 +596,13 @@ func TestGracefulStop(t *testing.T) {
 	}
 	stopped := make(chan error)
 	go func() { stopped <- stop() }()
-	for { // until the listener is closed
+	testkit.Eventually(t, "the listener is closed", func() bool {
 		conn, err := net.Dial("tcp", address)
-		if err != nil {
-			break
+		if err == nil {
+			conn.Close()
 		}
-		conn.Close()
-		time.Sleep(time.Millisecond)
-	}
+		return err != nil
+	})
 	wantError(t, send(t, s, "GET", "/readyz", ""), 503, "UNAVAILABLE")
 	if r := send(t, s, "GET", "/healthz", ""); r.StatusCode != 200 {
 		t.Errorf("/healthz of a stopping server: %d", r.StatusCode)

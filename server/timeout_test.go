@@ -64,7 +64,7 @@ func TestTimeouts(t *testing.T) {
 			if _, err := io.WriteString(conn, request); err != nil {
 				t.Fatal(err)
 			}
-			time.Sleep(61 * time.Second)
+			time.Sleep(61 * time.Second) // of the bubble
 			if b, _ := io.ReadAll(conn); strings.Contains(string(b), "HTTP/1.1 200") {
 				t.Errorf("after 61 seconds the server still sends the response, %d bytes", len(b))
 			}

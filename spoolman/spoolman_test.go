@@ -344,7 +344,7 @@ func TestRepeatedReports(t *testing.T) {
 		if status, err := send(ctx, "", `{"use_weight": 10}`); err == nil {
 			t.Fatalf("the report did not wait: %d", status)
 		}
-		time.Sleep(500 * time.Millisecond)
+		time.Sleep(500 * time.Millisecond) // nothing shows that the service has noticed it
 	}
 
 	// Of several tries at the same time, of which all clients but the last are gone, one counts.
@@ -362,7 +362,7 @@ func TestRepeatedReports(t *testing.T) {
 				t.Errorf("the repeated report: %d %v", status, err)
 			}
 		})
-		time.Sleep(200 * time.Millisecond)
+		time.Sleep(200 * time.Millisecond) // nothing shows that the repeated report waits for the first one
 		commit()
 		wg.Wait()
 		p.operator.Get(t, path).Want(200).Shows(map[string]string{"remaining_weight_grams": c.left})

@@ -219,13 +219,11 @@ func (f *backlog) took(b *testing.B, sent map[string]time.Time, prefix string) {
 	b.Helper()
 	var took []time.Duration
 	for id, begin := range sent {
-		at, ok := f.arrived.Load(id)
-		for deadline := time.Now().Add(30 * time.Second); !ok; at, ok = f.arrived.Load(id) {
-			if time.Now().After(deadline) {
-				b.Fatalf("an event of %d did not arrive", len(sent))
-			}
-			time.Sleep(10 * time.Millisecond)
-		}
+		var at any
+		testkit.Eventually(b, "all events arrive", func() (ok bool) {
+			at, ok = f.arrived.Load(id)
+			return ok
+		})
 		took = append(took, at.(time.Time).Sub(begin))
 	}
 	slices.Sort(took)
@@ -254,7 +252,7 @@ func BenchmarkDrain(b *testing.B) {
 	f.stmts.Store(0)
 	self, servers := ownCPU(), serverCPU(b)
 	f.during(func() {
-		for begin := time.Now(); f.delivered.Load() < int64(live); time.Sleep(100 * time.Millisecond) {
+		for begin := time.Now(); f.delivered.Load() < int64(live); time.Sleep(100 * time.Millisecond) { // a pace
 			before := time.Now()
 			sent[f.emit(b, other, 1)] = before
 			drained = time.Since(begin)
@@ -306,19 +304,19 @@ func BenchmarkBeside(b *testing.B) {
 					continue
 				}
 				wait.Go(func() {
-					time.Sleep(time.Duration(n) * time.Second / 50)
+					time.Sleep(time.Duration(n) * time.Second / 50) // not all at once
 					for range seconds {
 						before := time.Now()
 						id := f.emit(b, n, 1)
 						mu.Lock()
 						sent[f][id] = before
 						mu.Unlock()
-						time.Sleep(time.Second - time.Since(before))
+						time.Sleep(time.Second - time.Since(before)) // one event a second
 					}
 				})
 			}
 			wait.Wait()
-			time.Sleep(time.Second)
+			time.Sleep(time.Second) // until the events have arrived
 		})
 	}
 	for range rounds {

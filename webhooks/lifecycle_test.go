@@ -234,7 +234,7 @@ func TestIdleDispatcherWaits(t *testing.T) {
 	f.run(t, f.config)
 	time.Sleep(500 * time.Millisecond) // for what the dispatcher does at its start
 	before := trips.Load()
-	time.Sleep(5 * time.Second)
+	time.Sleep(5 * time.Second) // the time in which the round trips are counted
 	if n := trips.Load() - before; n >= 5 {
 		t.Errorf("%d round trips in 5 seconds without work, want less than one a second", n)
 	}

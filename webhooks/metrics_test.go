@@ -50,7 +50,7 @@ func TestMetrics(t *testing.T) {
 	admin := f.Tenant(t).User(t, "admin")
 	good := hooksPath + f.webhook(t, admin, receive(t, nil).URL).ID()
 	refuses := receive(t, func(w http.ResponseWriter, r *http.Request) {
-		time.Sleep(30 * time.Millisecond)
+		time.Sleep(30 * time.Millisecond) // so that the sum of durations is at least this
 		w.WriteHeader(500)
 	})
 	bad := hooksPath + f.webhook(t, admin, refuses.URL).ID()

@@ -95,19 +95,19 @@ func TestReceivers(t *testing.T) {
 		"negative": {status(429, "Retry-After", "-10000000000"), map[string]string{"status": "pending"}, time.Hour},
 		"negative beyond 64 bits": {status(429, "Retry-After", "-99999999999999999999"),
 			map[string]string{"status": "pending"}, time.Hour},
-		"hangs": {raw(t, func(c net.Conn) { time.Sleep(5 * time.Second) }),
+		"hangs": {raw(t, func(c net.Conn) { time.Sleep(5 * time.Second) /* longer than a try */ }),
 			map[string]string{"error": "no response in time"}, time.Hour},
 		"drips": {raw(t, func(c net.Conn) {
 			for _, b := range []byte("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n") {
 				c.Write([]byte{b})
-				time.Sleep(100 * time.Millisecond)
+				time.Sleep(100 * time.Millisecond) // slower than a try may be
 			}
 		}), map[string]string{"error": "no response in time"}, time.Hour},
 		"drips the body": {raw(t, func(c net.Conn) {
 			c.Write([]byte("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n"))
 			for range 100 {
 				c.Write([]byte("z"))
-				time.Sleep(100 * time.Millisecond)
+				time.Sleep(100 * time.Millisecond) // likewise
 			}
 		}), map[string]string{"status": "delivered", "response_status": "200"}, 0},
 		"switches protocols": {raw(t, func(c net.Conn) {

@@ -96,7 +96,7 @@ func BenchmarkFairness(b *testing.B) {
 						}
 					})
 				}
-				time.Sleep(time.Second)
+				time.Sleep(time.Second) // until the load is as it stays
 				under := f.fairRound(b, spools)
 				close(stop)
 				group.Wait()

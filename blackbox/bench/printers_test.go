@@ -100,7 +100,7 @@ func BenchmarkPrinters(b *testing.B) {
 		for n := range printers {
 			group.Go(func() {
 				for next := time.Now().Add(rand.N(interval)); next.Before(end); next = next.Add(interval) {
-					time.Sleep(time.Until(next))
+					time.Sleep(time.Until(next)) // the pace of a printer
 					at := time.Now()
 					if err := reporters.do(n, use(1+n)); err != nil {
 						b.Error(err)

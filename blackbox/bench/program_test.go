@@ -64,7 +64,7 @@ func startProgram(b *testing.B, path, addr string, env ...string) (process *exec
 				return process, time.Since(start)
 			}
 		}
-		time.Sleep(time.Millisecond)
+		time.Sleep(time.Millisecond) // measures the time, so it asks more often than testkit.Eventually
 	}
 	b.Fatal("the program is not ready after 30 seconds")
 	return nil, 0
@@ -194,7 +194,7 @@ func BenchmarkMemory(b *testing.B) {
 			}
 			return clients.do(client, rawRequest(method, path, body, bearer[int(at)%users]))
 		})
-		time.Sleep(time.Second)
+		time.Sleep(time.Second) // until the requests have ended
 		b.ReportMetric(residentMiB(), fmt.Sprintf("resident-MiB-%d", i+1))
 		b.ReportMetric(metric("go_goroutines"), fmt.Sprintf("goroutines-%d", i+1))
 		b.ReportMetric(metric("go_memstats_heap_alloc_bytes")/(1<<20), fmt.Sprintf("heap-MiB-%d", i+1))

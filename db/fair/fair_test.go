@@ -161,7 +161,7 @@ func TestBusyTenants(t *testing.T) {
 // reads and writes.
 func TestSlowReads(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // a bubble, as in shareTest
 		s := New(16, 2)
 		a, b := [][]*request{}, s.ask(t, "b", Read, 1)
 		ask := func(what string, c Class, n, most int) []*request {
@@ -285,7 +285,7 @@ func TestCancelledWhenGranted(t *testing.T) {
 			}
 			close(done)
 		}()
-		for waits := false; !waits; time.Sleep(time.Millisecond) {
+		for waits := false; !waits; time.Sleep(time.Millisecond) { // this package cannot import testkit
 			s.mu.Lock()
 			waits = s.queue.Len() > 0
 			s.mu.Unlock()
