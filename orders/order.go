@@ -286,8 +286,7 @@ func (h handlers) create(
 		id, in.Source.Arg(), in.Reference.Arg(), content).Into(&existing, &equal)
 	order := db.SQL(selectOrders+` where o.hidden_at is null and o.id = `+found, id, in.Source.Arg(),
 		in.Reference.Arg())
-	event := db.SQL(`select emit_order(o.id)::text from orders o where o.id = $1`, id)
-	err = h.db.Write(ctx, created, event, known, order)
+	err = h.db.Write(ctx, created, known, order)
 	switch {
 	case err != nil:
 		return nil, err

@@ -1,19 +1,13 @@
--- Sends the event production_run.started for a run.
-create or replace function emit_run_started(run uuid) returns void language plpgsql as $$
-begin
-	if event_webhooks('production_run.started') is not null then
-		perform emit_event('production_run.started', json_build_object('id', r.id, 'printer_name', r.printer_name,
-			'started_at', event_time(r.started_at)))
-		from production_runs r where r.id = run;
-	end if;
-end $$;
-
--- Sends the event when the status of a run becomes in_progress, in whatever way, unless a paused run continues.
+-- Sends the event production_run.started when a run is created in progress, or its status becomes in_progress, in
+-- whatever way, unless a paused run continues.
 create or replace function run_started() returns trigger language plpgsql as $$
 begin
-	perform emit_run_started(new.id);
+	perform emit_event('production_run.started', json_build_object('id', new.id, 'printer_name', new.printer_name,
+		'started_at', event_time(new.started_at)));
 	return null;
 end $$;
+create or replace trigger run_created after insert on production_runs
+	for each row when (new.status = 'in_progress') execute function run_started();
 create or replace trigger run_started after update of status on production_runs
 	for each row when (new.status = 'in_progress' and old.status <> 'in_progress'
 		and (old.status <> 'paused' or old.started_at is null))

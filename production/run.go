@@ -363,9 +363,6 @@ func (h handlers) create(ctx context.Context, r *server.Request[Run]) (server.Cr
 	if len(in.Items) > 0 {
 		statements = append(statements, estimate(id))
 	}
-	if status == inProgress {
-		statements = append(statements, db.SQL(`select emit_run_started($1)::text`, id))
-	}
 	var linked []string
 	for _, i := range in.Items {
 		if !i.OrderItemID.IsNull() {

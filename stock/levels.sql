@@ -66,30 +66,27 @@ create or replace function refresh_levels(only_types text[]) returns void
 language plpgsql set plan_cache_mode = force_generic_plan as $$
 declare
 	tenant uuid := nullif(current_setting('app.tenant_id', true), '')::uuid;
-	low uuid[];
+	level record;
 begin
-	with changed as (
+	for level in
 		update stock_levels l set low_since = case when s.is_low then now() end
 		from (
-			select n.id, n.low_since is null as is_low
+			select n.id, n.low_since is null as is_low, s.remaining - s.reserved as available
 			from stock_levels n join level_stock(only_types) s on s.level = n.id
 			where n.tenant_id = tenant and case when n.low_since is null then s.remaining - s.reserved < n.minimum_grams
 				else s.remaining - s.reserved >= n.minimum_grams * 1.1 end
 		) s
 		where l.tenant_id = tenant and l.id = s.id
-		returning l.id, l.low_since
-	)
-	select array_agg(c.id) into low from changed c where c.low_since is not null;
-	if low is not null and event_webhooks('inventory.low_stock') is not null then
-		perform emit_event('inventory.low_stock', json_build_object(
-			'id', l.id, 'material_type', l.material_type, 'color', l.color, 'brand', l.brand,
-			'minimum_grams', trim_scale(l.minimum_grams),
-			'available_grams', trim_scale(s.remaining - s.reserved),
-			'missing_grams', trim_scale(l.minimum_grams * 1.1 - s.remaining + s.reserved),
-			'low_since', event_time(l.low_since)))
-		from stock_levels l join level_stock(only_types) s on s.level = l.id
-		where l.tenant_id = tenant and l.id = any (low);
-	end if;
+		returning l.*, s.available
+	loop
+		if level.low_since is not null then
+			perform emit_event('inventory.low_stock', json_build_object(
+				'id', level.id, 'material_type', level.material_type, 'color', level.color, 'brand', level.brand,
+				'minimum_grams', trim_scale(level.minimum_grams), 'available_grams', trim_scale(level.available),
+				'missing_grams', trim_scale(level.minimum_grams * 1.1 - level.available),
+				'low_since', event_time(level.low_since)));
+		end if;
+	end loop;
 end $$;
 
 -- Refreshes the stock levels when the transaction commits, at its first event: all its statements have run then. An

@@ -1,6 +1,5 @@
 -- Events for webhooks. Features call emit_event in the transaction of the event's cause, so that the event exists if
--- and only if its cause does. Frequent operations call event_webhooks first, and build the data of an event only if a
--- webhook wants it.
+-- and only if its cause does. Where the data of an event take long to build, they call event_webhooks first.
 
 -- Returns the enabled webhooks that want events of the type, or null if there are none. A webhook wants a type that is
 -- in its list, by name or as part of a group: order.* has order.done, and * has all types.
