@@ -26,8 +26,9 @@ func testCommandHelp(t *testing.T, p program) {
 		"user disable": "-email", "user enable": "-email", "user list": "-json",
 		"user move": "-tenant", "user remove": "-email",
 		"tenant": "tenant list", "tenant list": "-json", "tenant rename": "NEW-NAME", "tenant remove": "-yes",
-		"import": "import spoolman", "import spools": "FILE.csv", "import spoolman": "-skip-bad",
-		"export": "export production-runs", "export spools": "-format", "export products": "jsonl",
+		"import": "import spoolman", "import spools": "FILE.csv", "import products": "-dry-run",
+		"import spoolman": "-skip-bad",
+		"export":          "export production-runs", "export spools": "-format", "export products": "jsonl",
 		"export production-runs": "-tenant", "export orders": "-tenant",
 	} {
 		for _, flag := range []string{"-h", "-help", "--help"} {
@@ -150,6 +151,16 @@ func testImportExport(t *testing.T, p program) {
 		t.Errorf("%d rows were exported and imported, the second export has %d rows or other values, want 355 equal rows",
 			len(columns), len(again))
 	}
+	bills := "name,sku,materials.material_type,materials.color,materials.weight_grams\n" +
+		"Dragon,DRG,PLA,Black,45\nDragon,DRG,PETG,Red,5\nHook,,,,\n"
+	out := p.succeeds(t, bills, env, "import", "products", "-", "--tenant", "south")
+	bills = p.succeeds(t, "", env, "export", "products", "--tenant", "south")
+	out += p.succeeds(t, bills, env, "import", "products", "-", "--tenant", "south", "--mode", "update", "--dry-run")
+	if want := "products created: 2; updated: 0; unchanged: 0; skipped rows: 0\n" +
+		"products created: 0; updated: 0; unchanged: 2; skipped rows: 0\n" +
+		"This was a dry run: nothing was changed.\n"; out != want {
+		t.Errorf("two calls of import products print %q, want %q", out, want)
+	}
 	for _, what := range []string{"products", "production-runs", "orders"} {
 		out := p.succeeds(t, "", env, "export", what, "--tenant", "north")
 		if !strings.HasPrefix(out, "id,") || strings.Count(out, "\n") != 1 {
@@ -157,7 +168,7 @@ func testImportExport(t *testing.T, p program) {
 		}
 	}
 	spoolman := []string{"import", "spoolman", absolutePath(t, "testdata/spoolman/spools.json"), "--tenant", "south"}
-	out := p.succeeds(t, "", env, spoolman...) + p.succeeds(t, "", env, spoolman...)
+	out = p.succeeds(t, "", env, spoolman...) + p.succeeds(t, "", env, spoolman...)
 	if out != "spools imported: 5\nspools imported: 0; already imported: 5\n" {
 		t.Errorf("two calls of import spoolman print %q", out)
 	}

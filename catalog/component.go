@@ -132,7 +132,7 @@ func (h handlers) addComponent(
 			select $2::uuid, $1::uuid, n.id, $5::int, $6::text from checked, named n where problem is null
 			returning product_id
 		)
-		select problem, (select recompute_costs(product_id, false)::text from component) from checked`,
+		select problem, (select recompute_costs(array[product_id], false)::text from component) from checked`,
 		product, id, in.ProductID.Arg(), in.SKU.Arg(), in.Quantity.Or(1), in.Notes.Arg())
 	if err := h.write(ctx, in, added, component); err != nil {
 		return nil, err
@@ -177,7 +177,8 @@ func (h handlers) updateComponent(
 				from checked where problem is null and product_id = $1 and id = $2
 				returning product_id
 			)
-			select problem, (select recompute_costs(product_id, false)::text from component) from checked`, args...)
+			select problem, (select recompute_costs(array[product_id], false)::text from component) from checked`,
+			args...)
 		err = h.write(ctx, &r.In, change, component)
 	}
 	return server.One(component, err)
@@ -195,6 +196,6 @@ func (h handlers) deleteComponent(ctx context.Context, r *server.Request[struct{
 				and exists (select from products p where p.id = $1 and p.hidden_at is null)
 			returning product_id
 		)
-		select recompute_costs(product_id, false) from component`, r.ID("id"), r.ID("component_id"))
+		select recompute_costs(array[product_id], false) from component`, r.ID("id"), r.ID("component_id"))
 	return nil, server.Found(removed, costError(h.db.Write(ctx, lockCatalog(), removed), "total_cost"))
 }

@@ -91,7 +91,7 @@ var recalculateDoc = &server.Doc{
 }
 
 func (h handlers) recalculate(ctx context.Context, r *server.Request[struct{}]) (server.OK[Costs], error) {
-	recomputed := db.SQL(`select recompute_costs(id, true) from products where id = $1 and hidden_at is null`,
+	recomputed := db.SQL(`select recompute_costs(array[id], true) from products where id = $1 and hidden_at is null`,
 		r.ID("id"))
 	costs := db.SQL(`
 		select p.id, p.material_cost, p.component_cost, p.total_cost, p.costs_complete,

@@ -1,7 +1,7 @@
--- Recomputes the stored costs of a product, and whether they are complete, and returns its id. With whole_tree, also
--- of all products below it (those that it contains, directly or through others). For these products, material costs
--- come from the current spool prices. Then the component costs of all products above any of them follow; the material
--- costs of those stay as they are stored.
+-- Recomputes the stored costs of products, and whether they are complete, and returns the first id. With whole_tree,
+-- also of all products below them (those that they contain, directly or through others). For these products, material
+-- costs come from the current spool prices. Then the component costs of all products above any of them follow; the
+-- material costs of those stay as they are stored.
 --
 -- Each product is computed once, after all of its components: products are updated level by level, where levels
 -- is 0 without components and otherwise one more than the highest level of a component. The caller must hold
@@ -13,9 +13,9 @@
 --
 -- Components may nest 50 levels deep: more levels raise a violation of the check products_levels_range, which is not
 -- a constraint of the table. A product that has more already keeps them.
-create or replace function recompute_costs(product uuid, whole_tree boolean) returns uuid language plpgsql as $$
+create or replace function recompute_costs(roots uuid[], whole_tree boolean) returns uuid language plpgsql as $$
 declare
-	tree uuid[] := array[product];
+	tree uuid[] := roots;
 	material_types text[];
 	color_keys text[];
 	next_level uuid[];
@@ -29,7 +29,7 @@ begin
 	if whole_tree then
 		tree := array(
 			with recursive below (id) as (
-				select product union
+				select unnest(roots) union
 				select c.component_product_id from below b join product_components c on c.product_id = b.id
 			)
 			select id from below);
@@ -82,7 +82,7 @@ begin
 				) m
 				where q.id = any (next_level)
 			) n
-			where p.id = any (next_level) and p.id = n.id and (p.id = product
+			where p.id = any (next_level) and p.id = n.id and (p.id = any (roots)
 				or (p.levels, p.material_cost, p.component_cost, p.costs_complete)
 					is distinct from (n.levels, n.material_cost, n.component_cost, n.costs_complete))
 			returning p.id, n.old_cost, p.total_cost <> n.old_cost and p.created_at < now() as differs,
@@ -108,5 +108,5 @@ begin
 		from unnest(changed_ids, changed_from) c (id, previous)
 		cross join lateral (select * from products p where p.id = c.id offset 0) p;
 	end if;
-	return product;
+	return roots[1];
 end $$;

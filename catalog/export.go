@@ -10,7 +10,7 @@ import (
 )
 
 // Commands are the catalog's commands.
-var Commands = []cli.Command{Export.Command("products")}
+var Commands = []cli.Command{importCommand, Export.Command("products")}
 
 // Export writes all products with their bills of materials.
 var Export = transfer.Export[Product](50,

@@ -61,7 +61,7 @@ func (h handlers) addMaterial(
 			select $2::uuid, p.id, $3::text, $4::text, $5::numeric, $6::boolean, $7::text from product p where not is_full
 			returning product_id
 		)
-		select is_full, (select recompute_costs(product_id, false) from material) from product`,
+		select is_full, (select recompute_costs(array[product_id], false) from material) from product`,
 		product, id, in.MaterialType.Arg(), in.Color.Arg(), in.Weight.Arg(), in.IsRequired.Or(true), in.Notes.Arg(),
 		server.MaxEntries).Into(&full, nil)
 	material := getMaterial(product, id)
@@ -107,7 +107,7 @@ func (h handlers) updateMaterial(
 					and exists (select from products p where p.id = $1 and p.hidden_at is null)
 				returning product_id
 			)
-			select recompute_costs(product_id, false) from material`, args...)
+			select recompute_costs(array[product_id], false) from material`, args...)
 		err = h.db.Write(ctx, lockCatalog(), changed, material)
 	}
 	return server.One(material, costError(err, r.In.costField()))
@@ -125,6 +125,6 @@ func (h handlers) deleteMaterial(ctx context.Context, r *server.Request[struct{}
 				and exists (select from products p where p.id = $1 and p.hidden_at is null)
 			returning product_id
 		)
-		select recompute_costs(product_id, false) from material`, r.ID("id"), r.ID("material_id"))
+		select recompute_costs(array[product_id], false) from material`, r.ID("id"), r.ID("material_id"))
 	return nil, server.Found(removed, costError(h.db.Write(ctx, lockCatalog(), removed), "total_cost"))
 }

@@ -9,11 +9,12 @@ import (
 
 	"spoolwright/db"
 	"spoolwright/server"
+	"spoolwright/transfer"
 )
 
 // Tag is the tag of the operations.
 var Tag = &server.Tag{
-	Name: "products", Fields: fields,
+	Name: "products", Fields: fields + transfer.Fields,
 	Description: "Products, their bills of materials, and their costs.",
 }
 
@@ -29,6 +30,8 @@ func Routes(d *db.DB) []server.Route {
 		server.Op("GET /api/v1/products", server.Read, server.Handle(h.list), listDoc),
 		server.Op("GET /api/v1/products/export", server.Read, server.HandleExport("products", h.export), exportDoc),
 		server.Op("POST /api/v1/products", server.Write, server.Handle(h.create), createDoc),
+		server.Op("POST /api/v1/products/import", server.Write,
+			server.HandleText("text/csv", importExample, h.prepareImport, h.importProducts), importDoc),
 		server.Op("GET /api/v1/products/{id}", server.Read, server.Handle(h.get), getDoc).Versioned(lockProduct),
 		server.Op("PATCH /api/v1/products/{id}", server.Write, server.Handle(h.update), updateDoc),
 		server.Op("DELETE /api/v1/products/{id}", server.Write, server.Handle(h.delete), deleteDoc),
@@ -222,7 +225,7 @@ func (h handlers) create(ctx context.Context, r *server.Request[Product]) (serve
 	if len(in.Materials)+len(in.Components) > 0 {
 		statements = slices.Concat([]*db.Stmt{lockCatalog()}, statements, []*db.Stmt{
 			addMaterials(id, in.Materials),
-			db.SQL(`select recompute_costs(id, false) from products where id = $1`, id)})
+			db.SQL(`select recompute_costs(array[id], false) from products where id = $1`, id)})
 	}
 	product := db.SQL(getProduct, id)
 	err := h.db.Write(ctx, append(statements, product)...)
@@ -341,7 +344,7 @@ func (h handlers) restore(ctx context.Context, r *server.Request[struct{}]) (ser
 			returning p.id
 		)
 		select sku, part, (select id from restored)::text from product`, r.ID("id")).Into(&sku, &part, nil)
-	recomputed := db.SQL(`select recompute_costs(id, false) from products
+	recomputed := db.SQL(`select recompute_costs(array[id], false) from products
 		where id = $1 and hidden_at is null and updated_at = now()`, r.ID("id"))
 	product := db.SQL(getProduct, r.ID("id"))
 	err := h.db.Write(ctx, lockCatalog(), checked, recomputed, product)

@@ -9,6 +9,7 @@ import (
 
 	"spoolwright/db"
 	"spoolwright/server"
+	"spoolwright/transfer"
 )
 
 // Selection selects spools in one of three ways.
@@ -201,7 +202,8 @@ func (s *Selection) found(locked *db.Stmt) (ids []string, err error) {
 		}
 	}
 	if len(unknown) > 0 {
-		return nil, errUnknownSpools.With(server.JoinFields(unknown)).On(unknown[:min(maxListed, len(unknown))]...)
+		listed := unknown[:min(transfer.MaxListed, len(unknown))]
+		return nil, errUnknownSpools.With(server.JoinFields(unknown)).On(listed...)
 	}
 	return ids, nil
 }

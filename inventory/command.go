@@ -8,7 +8,6 @@ import (
 	"io"
 	"math"
 	"os"
-	"slices"
 
 	"spoolwright/auth/accounts"
 	"spoolwright/cli"
@@ -29,19 +28,12 @@ var Commands = []cli.Command{
 			"With --mode update, each row changes the spool that its id or number names: the columns of the file,\n" +
 			"and no others. A row that names no spool is skipped, and with --mode upsert it is a new spool.",
 		Setup: func(flags *flag.FlagSet) cli.Run {
-			mode := transfer.Create
-			flags.Func("mode", "create, update or upsert (default create)", func(v string) error {
-				if mode = transfer.Mode(v); !slices.Contains(mode.Enum(), v) {
-					return errors.New("must be create, update or upsert")
-				}
-				return nil
-			})
-			dryRun := flags.Bool("dry-run", false, "check the file and count the rows, but change nothing")
+			mode, dryRun := transfer.ImportFlags(flags)
 			return accounts.InTenant(flags, func(ctx context.Context, c *cli.Call) error {
-				if mode != transfer.Create || *dryRun {
-					return importMode(ctx, c, mode, *dryRun)
+				if *mode != transfer.Create || *dryRun {
+					return importMode(ctx, c, *mode, *dryRun)
 				}
-				return runImport(c, openFile, func(i Importer, file io.ReadSeeker) (ImportResult, error) {
+				return runImport(c, transfer.OpenFile, func(i Importer, file io.ReadSeeker) (ImportResult, error) {
 					return i.CSV(ctx, file)
 				})
 			})
@@ -72,94 +64,28 @@ var Commands = []cli.Command{
 	ExportFilaments.Command("filaments"),
 }
 
-// openFile opens a regular file.
-func openFile(path string) (*os.File, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	info, err := f.Stat()
-	switch {
-	case err == nil && info.IsDir():
-		err = fmt.Errorf("%s is a folder, not a file", path)
-	case err == nil && !info.Mode().IsRegular(): // a pipe can be read only once
-		defer f.Close()
-		return keep(f)
-	}
-	if err != nil {
-		f.Close()
-		return nil, err
-	}
-	return f, nil
-}
-
-// keep copies what can be read only once into a temporary file that is already unlinked.
-func keep(r io.Reader) (*os.File, error) {
-	f, err := os.CreateTemp("", "spoolwright-import-")
-	if err != nil {
-		return nil, err
-	}
-	os.Remove(f.Name())
-	if _, err = io.Copy(f, r); err == nil {
-		_, err = f.Seek(0, io.SeekStart)
-	}
-	if err != nil {
-		f.Close()
-		return nil, err
-	}
-	return f, nil
-}
-
-// openOperand opens the command's operand, which may be standard input.
-func openOperand(c *cli.Call, open func(source string) (*os.File, error)) (*os.File, error) {
-	if c.Operands[0] == "-" {
-		return keep(c.In)
-	}
-	return open(c.Operands[0])
-}
-
 // importMode imports the command's operand, a CSV file, which it keeps in memory.
 func importMode(ctx context.Context, c *cli.Call, mode transfer.Mode, dryRun bool) error {
-	file, err := openOperand(c, openFile)
-	if err != nil {
-		return err
-	}
-	defer file.Close()
-	f, err := readImport(file, mode, math.MaxInt)
-	if err == nil {
-		err = f.reserve(ctx, c.DB, dryRun)
-	}
-	var result Imported
-	if err == nil {
-		err = c.DB.Bulk(ctx, func(ctx context.Context) (err error) {
-			result, err = f.write(ctx, c.DB, dryRun)
-			return err
-		})
-	}
-	if e, ok := errors.AsType[*server.Error](costError(err)); ok {
-		for _, p := range e.Fields {
-			fmt.Fprintln(c.Err, cli.Printable(p.Field+": "+p.Message))
+	return transfer.RunImport(c, "spools", func(file io.Reader) (transfer.ImportCounts, error) {
+		f, err := readImport(file, mode, math.MaxInt)
+		if err == nil {
+			err = f.reserve(ctx, c.DB, dryRun)
 		}
-		err = errors.New("the file is invalid")
-	}
-	if err != nil {
-		return fmt.Errorf("nothing was imported: %w", err)
-	}
-	fmt.Fprintf(c.Out, "spools created: %d; updated: %d; unchanged: %d; skipped rows: %d\n",
-		result.Created, result.Updated, result.Unchanged, result.Skipped)
-	if dryRun {
-		fmt.Fprintln(c.Out, "This was a dry run: nothing was changed.")
-	}
-	return nil
+		var result Imported
+		if err == nil {
+			err = c.DB.Bulk(ctx, func(ctx context.Context) (err error) {
+				result, err = f.write(ctx, c.DB, dryRun)
+				return err
+			})
+		}
+		return result.ImportCounts, costError(err)
+	})
 }
-
-// maxListed is the maximum number of invalid rows that an import lists.
-const maxListed = 50
 
 // runImport opens the command's operand, imports the file, and reports invalid rows, the progress and the result.
 func runImport(c *cli.Call, open func(source string) (*os.File, error),
 	importFile func(Importer, io.ReadSeeker) (ImportResult, error)) error {
-	file, err := openOperand(c, open)
+	file, err := transfer.OpenOperand(c, open)
 	if err != nil {
 		return err
 	}
@@ -168,10 +94,10 @@ func runImport(c *cli.Call, open func(source string) (*os.File, error),
 	clearLine, importer := "", Importer{DB: c.DB}
 	invalid := 0
 	importer.Invalid = func(where string, problems []server.FieldError) {
-		if invalid++; invalid > maxListed {
+		if invalid++; invalid > transfer.MaxListed {
 			return
 		}
-		fmt.Fprintf(c.Err, "%s%s\n", clearLine, cli.Printable(where+": "+describe(problems)))
+		fmt.Fprintf(c.Err, "%s%s\n", clearLine, cli.Printable(where+": "+transfer.Describe(problems)))
 	}
 	if cli.IsTerminal(c.Err) {
 		clearLine = "\r\x1b[K"
@@ -182,8 +108,8 @@ func runImport(c *cli.Call, open func(source string) (*os.File, error),
 	}
 	result, err := importFile(importer, file)
 	fmt.Fprint(c.Err, clearLine)
-	if invalid > maxListed {
-		fmt.Fprintf(c.Err, "and %d other invalid rows\n", invalid-maxListed)
+	if invalid > transfer.MaxListed {
+		fmt.Fprintf(c.Err, "and %d other invalid rows\n", invalid-transfer.MaxListed)
 	}
 	if err != nil {
 		return fmt.Errorf("nothing was imported: %w", err)

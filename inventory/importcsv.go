@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -16,56 +15,31 @@ import (
 	"spoolwright/transfer"
 )
 
-// ImportQuery are the parameters of an import.
-type ImportQuery struct {
-	Mode   server.Optional[transfer.Mode] `query:"mode" rule:"default=create,named=ImportMode"`
-	DryRun server.Optional[bool]          `query:"dry_run" rule:"default=false"`
-}
-
 // Imported is the result of an import through the API.
 type Imported struct {
-	Created   int64         `json:"created" rule:"notNull"`
-	Updated   int64         `json:"updated" rule:"notNull"`
-	Unchanged int64         `json:"unchanged" rule:"notNull"`
-	Skipped   int64         `json:"skipped" rule:"notNull"`
-	DryRun    bool          `json:"dry_run" rule:"notNull"`
-	Rows      []ImportedRow `json:"rows"`
+	transfer.ImportCounts
+	Rows []ImportedRow `json:"rows"`
 }
 
 // ImportedRow is what an import has done with a row.
 type ImportedRow struct {
-	Row    int64        `json:"row" rule:"notNull"`
-	ID     *server.UUID `json:"id"`
-	Number *int64       `json:"number"`
-	Action ImportAction `json:"action" rule:"notNull"`
+	Row    int64                 `json:"row" rule:"notNull"`
+	ID     *server.UUID          `json:"id"`
+	Number *int64                `json:"number"`
+	Action transfer.ImportAction `json:"action" rule:"notNull"`
 }
-
-// ImportAction is what an import does with a row.
-type ImportAction string
-
-// Enum returns all actions.
-func (ImportAction) Enum() []string { return []string{"created", "updated", "unchanged", "skipped"} }
-
-// maxImportRows limits the time that the transaction of an import through the API takes.
-const maxImportRows = 10_000
 
 var importDoc = &server.Doc{
 	ID: "importSpools", Tag: tag, Summary: "Import spools from CSV",
-	Description: fmt.Sprintf("Creates or changes all spools of a CSV file, or none. The first line names the "+
-		"columns, which are fields of a spool; columns of other read-only fields than `id` and `number` are ignored. "+
-		"Columns may be separated by commas, semicolons or tabs, numbers may have a decimal comma, and the names of "+
-		"columns and the material types may have any case.\n\n"+
-		"With the `mode` `create`, each row is a new spool and must satisfy the rules of `POST /api/v1/spools`; "+
-		"`material_type`, `color`, `diameter_mm` and `net_weight_grams` are required, and `id` and `number` are "+
-		"ignored. With `update`, a row changes the spool that its `id` or `number` names as a `PATCH` does: only the "+
-		"columns of the file change, and an empty cell is null. A row that names no spool is skipped. With `upsert`, "+
-		"such a row is a new spool. A row that already has the values of its spool changes nothing. A changed "+
-		"`remaining_weight_grams` is an entry of the usage ledger; leave the column out to change other fields while "+
-		"the spools are in use.\n\n"+
-		"With `dry_run`, the request is checked and answered as without it, but nothing changes; new spools then "+
-		"have no `id` and no `number`.\n\n"+
-		"The `errors` of a `422` name the first %d invalid rows by their lines, such as `line 3`. A request can have "+
-		"1 MiB and %d rows.", maxListed, maxImportRows),
+	Description: "Creates or changes all spools of a CSV file, or none. The first line names the columns, which are " +
+		"fields of a spool; columns of other read-only fields than `id` and `number` are ignored.\n\n" +
+		"With the `mode` `create`, each row is a new spool and must satisfy the rules of `POST /api/v1/spools`; " +
+		"`material_type`, `color`, `diameter_mm` and `net_weight_grams` are required, and `id` and `number` are " +
+		"ignored. With `update`, a row changes the spool that its `id` or `number` names as a `PATCH` does: only " +
+		"the columns of the file change, and an empty cell is null. A row that names no spool is skipped. With " +
+		"`upsert`, such a row is a new spool. A row that already has the values of its spool changes nothing. A " +
+		"changed `remaining_weight_grams` is an entry of the usage ledger; leave the column out to change other " +
+		"fields while the spools are in use.\n\n" + transfer.ImportRules,
 }
 
 const importExample = "material_type,brand,color,diameter_mm,net_weight_grams,purchase_price\n" +
@@ -77,60 +51,17 @@ type importedFile struct {
 	rows    []transfer.Record[Spool]
 	number  int // of the first new spool
 	creates int
-	problems
-}
-
-// problems are those of the rows of a file, of which the first are listed.
-type problems struct {
-	listed  server.Problems
-	invalid int
-}
-
-func (p *problems) add(line int, all ...server.FieldError) {
-	if p.invalid++; p.invalid <= maxListed {
-		p.listed.Add(fmt.Sprintf("line %d", line), "%s", describe(all))
-	}
-}
-
-// err returns a 422 with the problems, or nil if there are none.
-func (p *problems) err() error {
-	if p.invalid > maxListed {
-		p.listed.Add("rows", "%d other rows are invalid", p.invalid-maxListed)
-	}
-	return p.listed.Err()
 }
 
 // readImport decodes and validates at most so many rows of a CSV file. The error is a 422.
 func readImport(file io.Reader, mode transfer.Mode, most int) (f importedFile, err error) {
-	records, err := transfer.ReadRecords[Spool](file, mode, "id", "number")
-	if err != nil {
-		if where, problem, ok := strings.Cut(err.Error(), ": "); ok && strings.HasPrefix(where, "line ") {
-			return f, server.Invalid(where, "%s", problem)
-		}
-		return f, server.Invalid("body", "cannot be imported: %s", err)
-	}
-	f.fields = records.Fields()
-	for {
-		row, err := records.Next()
-		if row.Keys != nil {
-			row.Problems = append(row.Problems, checkKeys(row.Keys)...)
-		}
-		switch {
-		case errors.Is(err, io.EOF):
-			return f, f.err()
-		case err != nil:
-			return f, server.Invalid(fmt.Sprintf("line %d", row.Line), "%s", err)
-		case len(row.Problems) > 0:
-			f.add(row.Line, row.Problems...)
-		case len(f.rows) == most:
-			return f, server.Invalid("body", "must have at most %d rows", most)
-		default:
-			if mode != transfer.Update && row.Keys == nil {
-				f.creates++
-			}
-			f.rows = append(f.rows, row)
+	f.rows, f.fields, err = transfer.ReadRows[Spool](file, mode, most, checkKeys, "id", "number")
+	for _, row := range f.rows {
+		if mode != transfer.Update && row.Keys == nil {
+			f.creates++
 		}
 	}
+	return f, err
 }
 
 // checkKeys brings the id and the number in their usual form, and returns the problems with them.
@@ -152,22 +83,13 @@ func checkKeys(keys []string) (problems []server.FieldError) {
 	return problems
 }
 
-// describe joins the problems of a row.
-func describe(problems []server.FieldError) string {
-	var texts []string
-	for _, p := range problems {
-		texts = append(texts, p.Field+" "+p.Message)
-	}
-	return strings.Join(texts, "; ")
-}
-
 // prepareImport reads the rows and reserves the numbers of new spools. It does so before the transaction of the
 // import, because creates wait for the transaction of a reservation. A response that is repeated for an
 // Idempotency-Key leaves its numbers unused.
 func (h handlers) prepareImport(
-	ctx context.Context, r *server.Request[ImportQuery], body []byte,
+	ctx context.Context, r *server.Request[transfer.ImportQuery], body []byte,
 ) (importedFile, error) {
-	f, err := readImport(bytes.NewReader(body), r.In.Mode.Or(transfer.Create), maxImportRows)
+	f, err := readImport(bytes.NewReader(body), r.In.Mode.Or(transfer.Create), transfer.MaxRows)
 	if err == nil {
 		err = f.reserve(ctx, h.db, r.In.DryRun.Or(false))
 	}
@@ -181,7 +103,7 @@ func (f *importedFile) reserve(ctx context.Context, d *db.DB, dryRun bool) (err 
 	return err
 }
 
-func (h handlers) importSpools(ctx context.Context, r *server.Request[ImportQuery], f importedFile,
+func (h handlers) importSpools(ctx context.Context, r *server.Request[transfer.ImportQuery], f importedFile,
 ) (server.OK[Imported], error) {
 	var result Imported
 	err := h.db.Tx(ctx, func(ctx context.Context) (err error) {
@@ -196,7 +118,7 @@ func (h handlers) importSpools(ctx context.Context, r *server.Request[ImportQuer
 
 // write writes the rows in the transaction of ctx. It locks all spools to change first, in the order of their ids.
 func (f importedFile) write(ctx context.Context, d *db.DB, dryRun bool) (result Imported, err error) {
-	result = Imported{DryRun: dryRun, Rows: make([]ImportedRow, len(f.rows))}
+	result.DryRun, result.Rows = dryRun, make([]ImportedRow, len(f.rows))
 	updates, err := f.lock(ctx, d, result.Rows)
 	if err != nil {
 		return result, err
@@ -226,13 +148,13 @@ func (f importedFile) write(ctx context.Context, d *db.DB, dryRun bool) (result 
 		report.Row = int64(row.Line)
 		switch {
 		case report.ID != nil && changed[string(*report.ID)]:
-			report.Action, result.Updated = "updated", result.Updated+1
+			report.Action = "updated"
 		case report.ID != nil:
-			report.Action, result.Unchanged = "unchanged", result.Unchanged+1
+			report.Action = "unchanged"
 		case f.creates == 0:
-			report.Action, result.Skipped = "skipped", result.Skipped+1
+			report.Action = "skipped"
 		default:
-			report.Action, result.Created = "created", result.Created+1
+			report.Action = "created"
 			created++
 			if dryRun {
 				continue
@@ -249,6 +171,9 @@ func (f importedFile) write(ctx context.Context, d *db.DB, dryRun bool) (result 
 	}
 	if err := insert(); err != nil {
 		return result, err
+	}
+	for _, row := range result.Rows {
+		result.Count(row.Action)
 	}
 	if len(f.rows) == 0 || dryRun || len(updates)+created == 0 {
 		err = d.CheckActor(ctx)
@@ -289,7 +214,7 @@ func (f importedFile) lock(ctx context.Context, d *db.DB, report []ImportedRow) 
 	for i, s := range spools {
 		known[string(s.ID)], known[strconv.FormatInt(s.Number, 10)] = i+1, i+1
 	}
-	var invalid problems
+	var invalid transfer.Problems
 	first := map[int]int{} // the line of each spool
 	for i, row := range f.rows {
 		if row.Keys == nil {
@@ -302,11 +227,11 @@ func (f importedFile) lock(ctx context.Context, d *db.DB, report []ImportedRow) 
 		}
 		switch {
 		case id != "" && known[id] == 0:
-			invalid.add(row.Line, server.FieldError{Field: "id", Message: "is not the id of a spool"})
+			invalid.Add(row.Line, server.FieldError{Field: "id", Message: "is not the id of a spool"})
 		case number != "" && known[number] != n || n == 0:
-			invalid.add(row.Line, server.FieldError{Field: "number", Message: "is not the number of this spool"})
+			invalid.Add(row.Line, server.FieldError{Field: "number", Message: "is not the number of this spool"})
 		case first[n] > 0:
-			invalid.add(row.Line, server.FieldError{Field: "row",
+			invalid.Add(row.Line, server.FieldError{Field: "row",
 				Message: fmt.Sprintf("names the spool of line %d", first[n])})
 		default:
 			first[n] = row.Line
@@ -317,7 +242,7 @@ func (f importedFile) lock(ctx context.Context, d *db.DB, report []ImportedRow) 
 			updates = append(updates, values)
 		}
 	}
-	return updates, invalid.err()
+	return updates, invalid.Err()
 }
 
 // update changes locked spools and returns the ids of those that had other values. An empty cell does not change an

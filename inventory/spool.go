@@ -12,10 +12,11 @@ import (
 
 	"spoolwright/db"
 	"spoolwright/server"
+	"spoolwright/transfer"
 )
 
 var tag = &server.Tag{
-	Name: "spools", Fields: fields,
+	Name: "spools", Fields: fields + transfer.Fields,
 	Description: "Filament spools, their costs, and the ledger of the filament used.",
 }
 

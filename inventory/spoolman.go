@@ -59,7 +59,7 @@ const (
 func OpenSpoolman(ctx context.Context, source string) (*os.File, error) {
 	scheme, _, remote := strings.Cut(source, "://")
 	if !remote {
-		f, err := openFile(source)
+		f, err := transfer.OpenFile(source)
 		if host, port, _ := net.SplitHostPort(source); errors.Is(err, os.ErrNotExist) && host != "" && port != "" {
 			err = fmt.Errorf("%w; if it is an address, write http://%s", err, source)
 		}
@@ -97,7 +97,7 @@ func OpenSpoolman(ctx context.Context, source string) (*os.File, error) {
 	if response.StatusCode != http.StatusOK {
 		return nil, fmt.Errorf("%s answered %s: is it a Spoolman server?", u.Redacted(), response.Status)
 	}
-	f, err := keep(io.LimitReader(response.Body, maxSpoolman+1))
+	f, err := transfer.Keep(io.LimitReader(response.Body, maxSpoolman+1))
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", u.Redacted(), err)
 	}

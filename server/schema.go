@@ -262,11 +262,11 @@ func Assignments[T any](in *T, args []any) (string, []any) {
 	return b.String(), args
 }
 
-// Writable returns the names of the fields that requests set, in order: the columns of Row.
+// Writable returns the names of the fields that requests set, in order, but nested lists: the columns of Row.
 func (s *Schema) Writable() []string {
 	var names []string
 	for _, f := range s.Fields {
-		if !f.ReadOnly && !f.WriteOnly {
+		if !f.ReadOnly && !f.WriteOnly && !f.List {
 			names = append(names, f.Name)
 		}
 	}
@@ -278,7 +278,7 @@ func Row[T any](in *T) map[string]any {
 	row := map[string]any{}
 	v := reflect.ValueOf(in).Elem()
 	for _, f := range SchemaOfType(v.Type()).Fields {
-		if !f.ReadOnly && !f.WriteOnly {
+		if !f.ReadOnly && !f.WriteOnly && !f.List {
 			row[f.Name] = v.FieldByIndex(f.index).Addr().Interface().(settable).Arg()
 		}
 	}

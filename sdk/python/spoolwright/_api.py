@@ -671,13 +671,13 @@ class Imported:
     """The type `Imported` of the API."""
 
     created: int
-    """Number of spools that were created."""
+    """Number of resources that were created."""
     updated: int
-    """Number of spools that were changed."""
+    """Number of resources that were changed."""
     unchanged: int
-    """Number of rows whose spools already have their values."""
+    """Number of resources that already have the values of the file."""
     skipped: int
-    """Number of rows that name no spool, with the mode `update`."""
+    """Number of rows that name no resource, with the mode `update`."""
     dry_run: bool
     """Whether nothing was changed, because the request was for a dry run."""
     rows: tuple[ImportedRow, ...]
@@ -1078,6 +1078,60 @@ def _Product(d: Any, etag: str | None = None) -> Product:
         updated_at=_core.timestamp(get("updated_at")),
         hidden_at=_core.timestamp(get("hidden_at")),
         etag=etag,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportedProduct:
+    """The type `ImportedProduct` of the API."""
+
+    row: int
+    """The line of the file on which the first row of the product starts."""
+    id: str | None
+    """The id of the product; null for skipped rows and new products of a dry run."""
+    sku: str | None
+    """The SKU of the product after the import."""
+    action: ImportAction
+    """What the import did."""
+
+
+def _ImportedProduct(d: Any, etag: str | None = None) -> ImportedProduct:
+    get = d.get
+    return ImportedProduct(
+        row=get("row"),
+        id=get("id"),
+        sku=get("sku"),
+        action=get("action"),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportedProducts:
+    """The type `ImportedProducts` of the API."""
+
+    created: int
+    """Number of resources that were created."""
+    updated: int
+    """Number of resources that were changed."""
+    unchanged: int
+    """Number of resources that already have the values of the file."""
+    skipped: int
+    """Number of rows that name no resource, with the mode `update`."""
+    dry_run: bool
+    """Whether nothing was changed, because the request was for a dry run."""
+    rows: tuple[ImportedProduct, ...]
+    """The products, in the order of their first rows, and the skipped rows."""
+
+
+def _ImportedProducts(d: Any, etag: str | None = None) -> ImportedProducts:
+    get = d.get
+    return ImportedProducts(
+        created=get("created"),
+        updated=get("updated"),
+        unchanged=get("unchanged"),
+        skipped=get("skipped"),
+        dry_run=get("dry_run"),
+        rows=_core.each(_ImportedProduct, get("rows")),
     )
 
 
@@ -4871,9 +4925,7 @@ class SpoolsResource:
         """Import spools from CSV.
 
         Creates or changes all spools of a CSV file, or none. The first line names the columns, which are fields of
-        a spool; columns of other read-only fields than `id` and `number` are ignored. Columns may be separated by
-        commas, semicolons or tabs, numbers may have a decimal comma, and the names of columns and the material
-        types may have any case.
+        a spool; columns of other read-only fields than `id` and `number` are ignored.
 
         With the `mode` `create`, each row is a new spool and must satisfy the rules of `POST /api/v1/spools`;
         `material_type`, `color`, `diameter_mm` and `net_weight_grams` are required, and `id` and `number` are
@@ -4883,8 +4935,11 @@ class SpoolsResource:
         `remaining_weight_grams` is an entry of the usage ledger; leave the column out to change other fields while
         the spools are in use.
 
-        With `dry_run`, the request is checked and answered as without it, but nothing changes; new spools then
-        have no `id` and no `number`.
+        Columns may be separated by commas, semicolons or tabs, numbers may have a decimal comma, and the names of
+        columns and the material types may have any case.
+
+        With `dry_run`, the request is checked and answered as without it, but nothing changes; new resources then
+        have no `id`.
 
         The `errors` of a `422` name the first 50 invalid rows by their lines, such as `line 3`. A request can have
         1 MiB and 10000 rows.
@@ -4892,8 +4947,8 @@ class SpoolsResource:
         Requires the role `operator` or `admin`.
 
         :param csv: The CSV file.
-        :param mode: `create`: each row is a new spool. `update`: rows change the spools that they name by `id` or
-        `number`. `upsert`: rows that name no spool are new ones.
+        :param mode: `create`: each row is a new resource. `update`: rows change the resources that they name.
+        `upsert`: rows that name none are new ones.
         :param dry_run: true: check the file and answer as without it, but change nothing.
         :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
         a key.
@@ -5596,6 +5651,61 @@ class ProductsResource:
                 "search": search,
                 "hidden": hidden,
             },
+        )
+
+    def import_csv(
+        self,
+        csv: str | bytes,
+        *,
+        mode: ImportMode | None = None,
+        dry_run: bool | None = None,
+        idempotency_key: str | None = None,
+    ) -> ImportedProducts:
+        """Import products from CSV.
+
+        Creates or changes all products of a CSV file with their materials, or none. The columns are those of
+        `exportProducts`: fields of a product, and of a material with a name such as `materials.color`. A product
+        has a row for each material, with its own fields repeated. Rows with the same `id` are one product; without
+        an `id`, those with the same `sku`, and without both, those with the same `name`.
+
+        With the `mode` `create`, each product is a new one and must satisfy the rules of `POST /api/v1/products`;
+        ids are ignored otherwise. With `update`, rows change the product that their `id`, or else their `sku`,
+        names: only the columns of the file change, and an empty cell is null. A row without both is skipped. With
+        `upsert`, a row without an `id` whose `sku` no product has is a new product.
+
+        A row names a material of its product by `materials.id` or, without it, by type and colour; if the product
+        has no such material, it is added. A `materials.weight_grams` of 0 removes the material. Materials that the
+        file does not name stay as they are, and so do components: their columns are ignored, and a new product
+        cannot have any.
+
+        Columns may be separated by commas, semicolons or tabs, numbers may have a decimal comma, and the names of
+        columns and the material types may have any case.
+
+        With `dry_run`, the request is checked and answered as without it, but nothing changes; new resources then
+        have no `id`.
+
+        The `errors` of a `422` name the first 50 invalid rows by their lines, such as `line 3`. A request can have
+        1 MiB and 10000 rows.
+
+        Requires the role `operator` or `admin`.
+
+        :param csv: The CSV file.
+        :param mode: `create`: each row is a new resource. `update`: rows change the resources that they name.
+        `upsert`: rows that name none are new ones.
+        :param dry_run: true: check the file and answer as without it, but change nothing.
+        :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
+        a key.
+        """
+        return self._client._call(
+            "POST",
+            "/products/import",
+            _ImportedProducts,
+            query={
+                "mode": mode,
+                "dry_run": dry_run,
+            },
+            csv=csv,
+            idempotency_key=idempotency_key or _core.new_key(),
         )
 
     def get(
@@ -8026,6 +8136,8 @@ __all__ = [
     "ImportAction",
     "ImportMode",
     "Imported",
+    "ImportedProduct",
+    "ImportedProducts",
     "ImportedRow",
     "InsufficientFilamentError",
     "InternalError",

@@ -391,13 +391,13 @@ export interface ImportedRow {
 
 /** The type `Imported` of the API. */
 export interface Imported {
-  /** Number of spools that were created. */
+  /** Number of resources that were created. */
   readonly created: number;
-  /** Number of spools that were changed. */
+  /** Number of resources that were changed. */
   readonly updated: number;
-  /** Number of rows whose spools already have their values. */
+  /** Number of resources that already have the values of the file. */
   readonly unchanged: number;
-  /** Number of rows that name no spool, with the mode `update`. */
+  /** Number of rows that name no resource, with the mode `update`. */
   readonly skipped: number;
   /** Whether nothing was changed, because the request was for a dry run. */
   readonly dry_run: boolean;
@@ -620,6 +620,34 @@ export interface Product<D = number> {
   readonly updated_at: string;
   /** Time when the product was removed; null for products that are not hidden. */
   readonly hidden_at: string | null;
+}
+
+/** The type `ImportedProduct` of the API. */
+export interface ImportedProduct {
+  /** The line of the file on which the first row of the product starts. */
+  readonly row: number;
+  /** The id of the product; null for skipped rows and new products of a dry run. */
+  readonly id: string | null;
+  /** The SKU of the product after the import. */
+  readonly sku: string | null;
+  /** What the import did. */
+  readonly action: ImportAction;
+}
+
+/** The type `ImportedProducts` of the API. */
+export interface ImportedProducts {
+  /** Number of resources that were created. */
+  readonly created: number;
+  /** Number of resources that were changed. */
+  readonly updated: number;
+  /** Number of resources that already have the values of the file. */
+  readonly unchanged: number;
+  /** Number of rows that name no resource, with the mode `update`. */
+  readonly skipped: number;
+  /** Whether nothing was changed, because the request was for a dry run. */
+  readonly dry_run: boolean;
+  /** The products, in the order of their first rows, and the skipped rows. */
+  readonly rows: readonly ImportedProduct[];
 }
 
 /** The type `MaterialShare` of the API. */
@@ -2555,8 +2583,8 @@ export interface ListSpoolsQuery {
 /** Query parameters of `spools.importCsv`. */
 export interface ImportSpoolsQuery {
   /**
-   * `create`: each row is a new spool. `update`: rows change the spools that they name by `id` or `number`. `upsert`:
-   * rows that name no spool are new ones.
+   * `create`: each row is a new resource. `update`: rows change the resources that they name. `upsert`: rows that
+   * name none are new ones.
    */
   mode?: ImportMode | undefined;
   /** true: check the file and answer as without it, but change nothing. */
@@ -2701,6 +2729,17 @@ export interface ExportProductsQuery {
   search?: string | undefined;
   /** true: only removed products; false: only the others. */
   hidden?: boolean | undefined;
+}
+
+/** Query parameters of `products.importCsv`. */
+export interface ImportProductsQuery {
+  /**
+   * `create`: each row is a new resource. `update`: rows change the resources that they name. `upsert`: rows that
+   * name none are new ones.
+   */
+  mode?: ImportMode | undefined;
+  /** true: check the file and answer as without it, but change nothing. */
+  dry_run?: boolean | undefined;
 }
 
 /** Query parameters of `products.getAvailability`. */
@@ -3783,9 +3822,7 @@ export class SpoolsResource<M extends DecimalMode = "number"> {
    * Import spools from CSV.
    *
    * Creates or changes all spools of a CSV file, or none. The first line names the columns, which are fields of a
-   * spool; columns of other read-only fields than `id` and `number` are ignored. Columns may be separated by commas,
-   * semicolons or tabs, numbers may have a decimal comma, and the names of columns and the material types may have
-   * any case.
+   * spool; columns of other read-only fields than `id` and `number` are ignored.
    *
    * With the `mode` `create`, each row is a new spool and must satisfy the rules of `POST /api/v1/spools`;
    * `material_type`, `color`, `diameter_mm` and `net_weight_grams` are required, and `id` and `number` are ignored.
@@ -3794,8 +3831,11 @@ export class SpoolsResource<M extends DecimalMode = "number"> {
    * spool. A row that already has the values of its spool changes nothing. A changed `remaining_weight_grams` is an
    * entry of the usage ledger; leave the column out to change other fields while the spools are in use.
    *
-   * With `dry_run`, the request is checked and answered as without it, but nothing changes; new spools then have no
-   * `id` and no `number`.
+   * Columns may be separated by commas, semicolons or tabs, numbers may have a decimal comma, and the names of
+   * columns and the material types may have any case.
+   *
+   * With `dry_run`, the request is checked and answered as without it, but nothing changes; new resources then have
+   * no `id`.
    *
    * The `errors` of a `422` name the first 50 invalid rows by their lines, such as `line 3`. A request can have 1 MiB
    * and 10000 rows.
@@ -4093,6 +4133,42 @@ export class ProductsResource<M extends DecimalMode = "number"> {
     options: RequestOptions = {},
   ): Promise<string> {
     return this.#client.call("GET", `/products/export`, { query: { ...query } }, options);
+  }
+
+  /**
+   * Import products from CSV.
+   *
+   * Creates or changes all products of a CSV file with their materials, or none. The columns are those of
+   * `exportProducts`: fields of a product, and of a material with a name such as `materials.color`. A product has a
+   * row for each material, with its own fields repeated. Rows with the same `id` are one product; without an `id`,
+   * those with the same `sku`, and without both, those with the same `name`.
+   *
+   * With the `mode` `create`, each product is a new one and must satisfy the rules of `POST /api/v1/products`; ids
+   * are ignored otherwise. With `update`, rows change the product that their `id`, or else their `sku`, names: only
+   * the columns of the file change, and an empty cell is null. A row without both is skipped. With `upsert`, a row
+   * without an `id` whose `sku` no product has is a new product.
+   *
+   * A row names a material of its product by `materials.id` or, without it, by type and colour; if the product has no
+   * such material, it is added. A `materials.weight_grams` of 0 removes the material. Materials that the file does
+   * not name stay as they are, and so do components: their columns are ignored, and a new product cannot have any.
+   *
+   * Columns may be separated by commas, semicolons or tabs, numbers may have a decimal comma, and the names of
+   * columns and the material types may have any case.
+   *
+   * With `dry_run`, the request is checked and answered as without it, but nothing changes; new resources then have
+   * no `id`.
+   *
+   * The `errors` of a `422` name the first 50 invalid rows by their lines, such as `line 3`. A request can have 1 MiB
+   * and 10000 rows.
+   *
+   * Requires the role `operator` or `admin`.
+   */
+  importCsv(
+    csv: string | Uint8Array,
+    query: ImportProductsQuery = {},
+    options: RequestOptions & Keyed = {},
+  ): Promise<ImportedProducts> {
+    return this.#client.call("POST", `/products/import`, { csv, query: { ...query }, keyed: true }, options);
   }
 
   /**

@@ -1,0 +1,216 @@
+package transfer
+
+import (
+	_ "embed"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"spoolwright/cli"
+	"spoolwright/server"
+)
+
+// Fields describes the fields of the requests and responses of imports. The tags of their operations need it.
+//
+//go:embed fields.md
+var Fields string
+
+// ImportQuery are the parameters of an import.
+type ImportQuery struct {
+	Mode   server.Optional[Mode] `query:"mode" rule:"default=create,named=ImportMode"`
+	DryRun server.Optional[bool] `query:"dry_run" rule:"default=false"`
+}
+
+// ImportCounts counts what an import has done.
+type ImportCounts struct {
+	Created   int64 `json:"created" rule:"notNull"`
+	Updated   int64 `json:"updated" rule:"notNull"`
+	Unchanged int64 `json:"unchanged" rule:"notNull"`
+	Skipped   int64 `json:"skipped" rule:"notNull"`
+	DryRun    bool  `json:"dry_run" rule:"notNull"`
+}
+
+// Count counts an action.
+func (c *ImportCounts) Count(a ImportAction) {
+	switch a {
+	case "created":
+		c.Created++
+	case "updated":
+		c.Updated++
+	case "unchanged":
+		c.Unchanged++
+	case "skipped":
+		c.Skipped++
+	}
+}
+
+// ImportAction is what an import does with a row.
+type ImportAction string
+
+// Enum returns all actions.
+func (ImportAction) Enum() []string { return []string{"created", "updated", "unchanged", "skipped"} }
+
+const (
+	// MaxRows limits the time that the transaction of an import through the API takes.
+	MaxRows = 10_000
+
+	// MaxListed is the maximum number of invalid rows that an import lists.
+	MaxListed = 50
+)
+
+// ImportRules describes the files and the answers of imports.
+var ImportRules = fmt.Sprintf("Columns may be separated by commas, semicolons or tabs, numbers may have a decimal "+
+	"comma, and the names of columns and the material types may have any case.\n\n"+
+	"With `dry_run`, the request is checked and answered as without it, but nothing changes; new resources then have "+
+	"no `id`.\n\nThe `errors` of a `422` name the first %d invalid rows by their lines, such as `line 3`. A request can "+
+	"have 1 MiB and %d rows.", MaxListed, MaxRows)
+
+// Problems are those of the rows of a file, of which the first are listed.
+type Problems struct {
+	listed  server.Problems
+	invalid int
+}
+
+// Add adds those of a row.
+func (p *Problems) Add(line int, all ...server.FieldError) {
+	if p.invalid++; p.invalid <= MaxListed {
+		p.listed.Add(fmt.Sprintf("line %d", line), "%s", Describe(all))
+	}
+}
+
+// Err returns a 422 with the problems, or nil if there are none.
+func (p *Problems) Err() error {
+	if p.invalid > MaxListed {
+		p.listed.Add("rows", "%d other rows are invalid", p.invalid-MaxListed)
+	}
+	return p.listed.Err()
+}
+
+// Describe joins the problems of a row.
+func Describe(problems []server.FieldError) string {
+	var texts []string
+	for _, p := range problems {
+		texts = append(texts, p.Field+" "+p.Message)
+	}
+	return strings.Join(texts, "; ")
+}
+
+// ReadRows decodes and validates at most so many rows of a CSV file, and returns the columns that it decodes. Check
+// returns the problems with the texts of the keys of a row, and can change them. The error is a 422.
+func ReadRows[T any](file io.Reader, mode Mode, most int, check func(keys []string) []server.FieldError, keys ...string,
+) (rows []Record[T], columns []string, err error) {
+	records, err := ReadRecords[T](file, mode, keys...)
+	if err != nil {
+		if where, problem, ok := strings.Cut(err.Error(), ": "); ok && strings.HasPrefix(where, "line ") {
+			return nil, nil, server.Invalid(where, "%s", problem)
+		}
+		return nil, nil, server.Invalid("body", "cannot be imported: %s", err)
+	}
+	var invalid Problems
+	for {
+		row, err := records.Next()
+		if row.Keys != nil {
+			row.Problems = append(row.Problems, check(row.Keys)...)
+		}
+		switch {
+		case errors.Is(err, io.EOF):
+			return rows, records.Fields(), invalid.Err()
+		case err != nil:
+			return nil, nil, server.Invalid(fmt.Sprintf("line %d", row.Line), "%s", err)
+		case len(row.Problems) > 0:
+			invalid.Add(row.Line, row.Problems...)
+		case len(rows) == most:
+			return nil, nil, server.Invalid("body", "must have at most %d rows", most)
+		default:
+			rows = append(rows, row)
+		}
+	}
+}
+
+// ImportFlags adds the flags of a command that imports a CSV file.
+func ImportFlags(flags *flag.FlagSet) (mode *Mode, dryRun *bool) {
+	mode = new(Mode)
+	*mode = Create
+	flags.Func("mode", "create, update or upsert (default create)", func(v string) error {
+		if *mode = Mode(v); !slices.Contains(mode.Enum(), v) {
+			return errors.New("must be create, update or upsert")
+		}
+		return nil
+	})
+	return mode, flags.Bool("dry-run", false, "check the file and count the rows, but change nothing")
+}
+
+// RunImport imports the command's operand, a CSV file, and prints what was done, or the invalid rows.
+func RunImport(c *cli.Call, resources string, run func(file io.Reader) (ImportCounts, error)) error {
+	file, err := OpenOperand(c, OpenFile)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	counts, err := run(file)
+	if e, ok := errors.AsType[*server.Error](err); ok && len(e.Fields) > 0 {
+		for _, p := range e.Fields {
+			fmt.Fprintln(c.Err, cli.Printable(p.Field+": "+p.Message))
+		}
+		err = errors.New("the file is invalid")
+	}
+	if err != nil {
+		return fmt.Errorf("nothing was imported: %w", err)
+	}
+	fmt.Fprintf(c.Out, "%s created: %d; updated: %d; unchanged: %d; skipped rows: %d\n", resources, counts.Created,
+		counts.Updated, counts.Unchanged, counts.Skipped)
+	if counts.DryRun {
+		fmt.Fprintln(c.Out, "This was a dry run: nothing was changed.")
+	}
+	return nil
+}
+
+// OpenFile opens a regular file.
+func OpenFile(path string) (*os.File, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	switch {
+	case err == nil && info.IsDir():
+		err = fmt.Errorf("%s is a folder, not a file", path)
+	case err == nil && !info.Mode().IsRegular(): // a pipe can be read only once
+		defer f.Close()
+		return Keep(f)
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// Keep copies what can be read only once into a temporary file that is already unlinked.
+func Keep(r io.Reader) (*os.File, error) {
+	f, err := os.CreateTemp("", "spoolwright-import-")
+	if err != nil {
+		return nil, err
+	}
+	os.Remove(f.Name())
+	if _, err = io.Copy(f, r); err == nil {
+		_, err = f.Seek(0, io.SeekStart)
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// OpenOperand opens the command's operand, which may be standard input.
+func OpenOperand(c *cli.Call, open func(source string) (*os.File, error)) (*os.File, error) {
+	if c.Operands[0] == "-" {
+		return Keep(c.In)
+	}
+	return open(c.Operands[0])
+}
