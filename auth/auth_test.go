@@ -405,35 +405,6 @@ func TestConcurrentRefreshes(t *testing.T) {
 	}
 }
 
-// Several clients that share a session and refresh concurrently, round after round, stay logged in.
-func TestSharedSession(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	user := w.Operator(t)
-	set := w.login(t, user)
-	for range 10 {
-		next := make([]string, 4)
-		var wg sync.WaitGroup
-		for i := range next {
-			wg.Go(func() {
-				a, err := w.Anonymous().Send("POST", refreshPath, j{"refresh_token": set.Refresh})
-				var got tokenSet
-				if err != nil || a.Status != 200 || json.Unmarshal(a.Body, &got) != nil {
-					t.Errorf("%v, %+v", err, a)
-				}
-				next[i] = got.Refresh
-			})
-		}
-		wg.Wait()
-		for _, token := range next {
-			if token != next[0] || token == set.Refresh {
-				t.Fatalf("the successors are %v", next)
-			}
-		}
-		set.Refresh = next[0]
-	}
-}
-
 func TestLogout(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

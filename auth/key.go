@@ -24,7 +24,7 @@ func (s *Service) keyRoutes() []server.Route {
 		server.Op("POST"+path, server.Admin, server.Handle(s.createKey), createKeyDoc).ForUsers(),
 		server.Op("GET"+one, server.Admin, server.Handle(s.getKey), getKeyDoc).ForUsers().Versioned(lockKey),
 		server.Op("PATCH"+one, server.Admin, server.Handle(s.updateKey), updateKeyDoc).ForUsers(),
-		server.Op("DELETE"+one, server.Admin, server.Handle(s.RevokeKey), revokeKeyDoc).ForUsers(),
+		server.Op("DELETE"+one, server.Admin, server.Handle(s.revokeKey), revokeKeyDoc).ForUsers(),
 		server.Op("POST"+one+"/rotate", server.Admin, server.Handle(s.rotateKey).OptionalBody(), rotateKeyDoc).ForUsers(),
 	}
 }
@@ -242,7 +242,7 @@ var revokeKeyDoc = &server.Doc{
 	Description: "Ends the key at once and for ever. It stays in the list, because the usage ledger refers to it.",
 }
 
-func (s *Service) RevokeKey(ctx context.Context, r *server.Request[struct{}]) (server.NoContent, error) {
+func (s *Service) revokeKey(ctx context.Context, r *server.Request[struct{}]) (server.NoContent, error) {
 	revoke := RevokeKey(r.ID("id"))
 	return nil, server.Found(revoke[0], s.db.Write(ctx, revoke...))
 }

@@ -190,10 +190,3 @@ func TestRandomPassword(t *testing.T) {
 		seen[p] = true
 	}
 }
-
-func BenchmarkHash(b *testing.B) {
-	h := NewHasher(Rounds)
-	for b.Loop() {
-		h.Hash(b.Context(), "correct horse battery")
-	}
-}

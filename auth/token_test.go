@@ -512,39 +512,3 @@ func FuzzToken(f *testing.F) {
 func isTokenError(err error) bool {
 	return err == nil || err == ErrTokenExpired || err == ErrTokenInvalid
 }
-
-func BenchmarkParseAccess(b *testing.B) {
-	for name, secrets := range map[string][]string{
-		"one secret": {testSecret}, "second of two": {strings.Repeat("t", 32), testSecret},
-	} {
-		b.Run(name, func(b *testing.B) {
-			raw, _ := tokensAt(b, testTime).Access(testCaller)
-			tokens := tokensAt(b, testTime, secrets...)
-			b.ReportAllocs()
-			for b.Loop() {
-				tokens.verified.tokens = nil
-				if _, err := tokens.ParseAccess(raw); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
-	}
-	b.Run("cached", func(b *testing.B) {
-		tokens := tokensAt(b, testTime)
-		raw, _ := tokens.Access(testCaller)
-		b.ReportAllocs()
-		for b.Loop() {
-			if _, err := tokens.ParseAccess(raw); err != nil {
-				b.Fatal(err)
-			}
-		}
-	})
-}
-
-func BenchmarkAccess(b *testing.B) {
-	tokens := tokensAt(b, testTime)
-	b.ReportAllocs()
-	for b.Loop() {
-		tokens.Access(testCaller)
-	}
-}

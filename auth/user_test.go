@@ -200,7 +200,7 @@ func TestUserLimit(t *testing.T) {
 	var created, limited atomic.Int64
 	var all []chan struct{}
 	for n := range 3 {
-		all = append(all, h.Start(min(n+1, 2), func() { // the third waits without a connection
+		all = append(all, h.StartWaiting(min(n+1, 2), func() { // the third waits without a connection
 			a, err := admin.Send("POST", usersPath, newUser(nil))
 			switch {
 			case err != nil:
@@ -314,7 +314,7 @@ func TestLastAdminRace(t *testing.T) {
 		h := holdUsers(t, ada)
 		statuses := make([]int, 2)
 		call := func(i int, caller, target *testkit.Client) (done chan struct{}) {
-			return h.Start(i+1, func() { // PostgreSQL grants the lock in this order
+			return h.StartWaiting(i+1, func() { // PostgreSQL grants the lock in this order
 				if a, err := send(caller, method, target, change); err == nil {
 					statuses[i] = a.Status
 				}

@@ -159,7 +159,7 @@ func testReportAfterCrash(t *testing.T, p program) {
 	check(t, use())
 	h := testkit.Hold(t, f.superURL, `select from spools where number = 1 for update`)
 	var err error
-	lost := h.Start(1, func() { err = use() })
+	lost := h.StartWaiting(1, func() { err = use() })
 	f.signal(syscall.SIGKILL)
 	<-f.exited
 	if <-lost; err == nil {

@@ -95,15 +95,21 @@ func TestBulkDelete(t *testing.T) {
 	c.Get(t, spools).Shows(map[string]string{"total": "1"})
 }
 
+// twoFarms returns a farm of three spools, of which the last one is hidden, and the ids of another farm's spools.
+func twoFarms(t *testing.T) (tenant *testkit.Tenant, c *testkit.Client, ids, theirs []string) {
+	t.Helper()
+	api := testkit.New(t, testkit.Options{}, inventory.Routes)
+	tenant = api.Tenant(t)
+	c = tenant.User(t, "operator")
+	ids, theirs = insertSpools(t, c, 3), insertSpools(t, api.Operator(t), 5)
+	c.Delete(t, spools+"/"+ids[2]).Want(204)
+	return tenant, c, ids, theirs
+}
+
 // A request with an unknown, hidden or foreign spool, or with an invalid field, changes nothing and names it.
 func TestBulkErrors(t *testing.T) {
 	t.Parallel()
-	api := testkit.New(t, testkit.Options{}, inventory.Routes)
-	tenant := api.Tenant(t)
-	c, other := tenant.User(t, "operator"), api.Operator(t)
-	ids := insertSpools(t, c, 3)
-	theirs := insertSpools(t, other, 5)
-	c.Delete(t, spools+"/"+ids[2]).Want(204)
+	tenant, c, ids, theirs := twoFarms(t)
 	before := c.Get(t, spools).Want(200).Body
 	changes := j{"location": "B"}
 	for _, unknown := range []string{db.NewID(), theirs[0], ids[2]} {

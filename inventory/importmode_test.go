@@ -79,12 +79,7 @@ func TestImportUpdates(t *testing.T) {
 // An import with a row that names no spool, or whose values are invalid, changes nothing.
 func TestImportUpdateErrors(t *testing.T) {
 	t.Parallel()
-	api := testkit.New(t, testkit.Options{}, inventory.Routes)
-	tenant := api.Tenant(t)
-	c, other := tenant.User(t, "operator"), api.Operator(t)
-	ids := insertSpools(t, c, 3)
-	theirs := insertSpools(t, other, 5)
-	c.Delete(t, spools+"/"+ids[2]).Want(204)
+	tenant, c, ids, theirs := twoFarms(t)
 	before := export(t, c, "csv")
 	for file, want := range map[string]string{
 		"number,notes\n1,x\n9,x\n":                        "line 3: number is not the number of this spool",

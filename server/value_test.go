@@ -182,48 +182,6 @@ func TestParseDecimalAgainstFractions(t *testing.T) {
 	}
 }
 
-// The text of a parsed Decimal parses to the same Decimal.
-func FuzzDecimal(f *testing.F) {
-	for _, s := range []string{"0", "-1.5e-3", "1e400", "999999999.9999999", "5e-7", "1e+-5", "00", "-"} {
-		f.Add(s)
-	}
-	f.Fuzz(func(t *testing.T, s string) {
-		d, ok := server.ParseDecimal(s)
-		if !ok {
-			return
-		}
-		if again, ok := server.ParseDecimal(d.String()); again != d || !ok {
-			t.Errorf("%q is %v, which parses to %v, %v", s, d, again, ok)
-		}
-		if len(s) < 1000 && !strings.ContainsAny(s, "eE") {
-			if want, ok := exactly(t, s); !ok || want != d.String() {
-				t.Errorf("%q is %v, want %s", s, d, want)
-			}
-		}
-	})
-}
-
-func TestOptional(t *testing.T) {
-	t.Parallel()
-	var absent server.Optional[int64]
-	null := server.Optional[int64]{Set: true}
-	seven := server.Some(int64(7))
-	for name, c := range map[string]struct {
-		o    server.Optional[int64]
-		null bool
-		or   int64
-		arg  any
-	}{"absent": {absent, true, 5, nil}, "null": {null, true, 5, nil}, "7": {seven, false, 7, int64(7)}} {
-		if c.o.IsNull() != c.null || c.o.Or(5) != c.or || c.o.Arg() != c.arg {
-			t.Errorf("%s: %v, %v, %v", name, c.o.IsNull(), c.o.Or(5), c.o.Arg())
-		}
-	}
-	d, _ := server.ParseDecimal("1.5")
-	if got := server.Some(d).Arg(); got != "1.5" {
-		t.Errorf("the argument of a decimal is %v", got)
-	}
-}
-
 func TestPathOf(t *testing.T) {
 	t.Parallel()
 	if got := server.PathOf("/api/v1/products/{id}/materials/{material_id}", "a",

@@ -87,6 +87,18 @@ func (h *Holder) Start(n int, do func()) (done chan struct{}) {
 	return done
 }
 
+// StartWaiting is Start for what must wait: the test fails if do returns before it waits.
+func (h *Holder) StartWaiting(n int, do func()) (done chan struct{}) {
+	h.tb.Helper()
+	done = h.Start(n, do)
+	select {
+	case <-done:
+		h.tb.Error("the request did not wait for the lock")
+	default:
+	}
+	return done
+}
+
 // Commit commits the transaction, so that the requests go on.
 func (h *Holder) Commit() {
 	h.tb.Helper()

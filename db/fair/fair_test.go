@@ -502,18 +502,3 @@ func TestQuickReads(t *testing.T) {
 		}
 	})
 }
-
-// The cost that every request pays.
-func BenchmarkAcquire(b *testing.B) {
-	s := New(16, 16)
-	ctx := b.Context()
-	other, _ := s.Acquire(ctx, ctx, "0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2b00", Read)
-	defer other.Release()
-	for b.Loop() {
-		h, err := s.Acquire(ctx, ctx, "0191d5b4-7c2e-7a10-9f3c-5d1f6f0e2b01", Read)
-		if err != nil {
-			b.Fatal(err)
-		}
-		h.Release()
-	}
-}

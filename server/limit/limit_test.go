@@ -342,32 +342,3 @@ func TestTakeDoesNotAllocate(t *testing.T) {
 		t.Errorf("Take allocates %v times", n)
 	}
 }
-
-func BenchmarkLimiter(b *testing.B) {
-	keys := make([]string, 1000)
-	for i := range keys {
-		keys[i] = fmt.Sprintf("user:%036d", i)
-	}
-	b.Run("mostly rejected", func(b *testing.B) {
-		l := newTestLimiter(100, 1000, 100_000, time.Now)
-		b.ReportAllocs()
-		for i := 0; b.Loop(); i++ {
-			l.Take(keys[i%len(keys)])
-		}
-	})
-	b.Run("accepted, without the clock", func(b *testing.B) {
-		l := newTestLimiter(1_000_000_000, 1_000_000_000, 100_000, newLimitClock().now)
-		b.ReportAllocs()
-		for i := 0; b.Loop(); i++ {
-			l.Take(keys[i%len(keys)])
-		}
-	})
-	b.Run("parallel", func(b *testing.B) {
-		l := newTestLimiter(100, 1000, 100_000, time.Now)
-		b.RunParallel(func(pb *testing.PB) {
-			for i := rand.IntN(len(keys)); pb.Next(); i++ {
-				l.Take(keys[i%len(keys)])
-			}
-		})
-	})
-}
