@@ -55,25 +55,27 @@ end $$;
 
 -- Ends the lease of an item, which becomes due again after the seconds, or leaves the queue if they are null. If
 -- queue_add was called for the item since the lease began or since the last call, the lease does not end, and the
--- function returns false.
+-- function returns false. The conditions on signalled are in the statements that end the lease: they wait for a
+-- queue_claim that merges a signal at the same time, and then see it.
 create or replace function queue_release(item uuid, holder uuid, due_seconds float8) returns boolean
 language plpgsql security definer set search_path = public, pg_temp as $$
 declare
 	tenant uuid := nullif(current_setting('app.tenant_id', true), '')::uuid;
 begin
-	update queue_items q set signalled = false
-	where q.tenant_id = tenant and q.item_id = item and q.leased_by = holder and q.signalled;
-	if found then
-		return false;
-	end if;
 	if due_seconds is null then
-		delete from queue_items q where q.tenant_id = tenant and q.item_id = item and q.leased_by = holder;
+		delete from queue_items q
+		where q.tenant_id = tenant and q.item_id = item and q.leased_by = holder and not q.signalled;
 	else
 		update queue_items q
 		set leased_by = null, leased_until = null, due_at = now() + make_interval(secs => due_seconds)
-		where q.tenant_id = tenant and q.item_id = item and q.leased_by = holder;
+		where q.tenant_id = tenant and q.item_id = item and q.leased_by = holder and not q.signalled;
 	end if;
-	return true;
+	if found then
+		return true;
+	end if;
+	update queue_items q set signalled = false
+	where q.tenant_id = tenant and q.item_id = item and q.leased_by = holder and q.signalled;
+	return not found;
 end $$;
 
 -- Returns the state of the queue, for monitoring: signals that queue_claim has not merged, at most 1,000; due items

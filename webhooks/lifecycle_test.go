@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"spoolwright/db"
 	"spoolwright/testkit"
 	"spoolwright/webhooks"
@@ -219,6 +221,61 @@ func TestLeaseOfKilledInstanceEnds(t *testing.T) {
 	}
 	if again, err := f.DB.Queues()[0].Claim(t.Context(), db.NewID(), 10, time.Second); err != nil || len(again) > 0 {
 		t.Errorf("another tenant releases the lease: %v, %v", again, err)
+	}
+}
+
+// A delivery that is added while a worker releases its lease is not forgotten, although another claim is merging its
+// signal at that moment.
+func TestReleaseWaitsForSignal(t *testing.T) {
+	t.Parallel()
+	for name, due := range map[string]any{"work is left": 60.0, "no work is left": nil} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := startWithout(t, testkit.Database(t, db.Config{}), nil)
+			admin := f.Tenant(t).User(t, "admin")
+			path := hooksPath + f.webhook(t, admin, receive(t, nil).URL).ID()
+			holder, queue := db.NewID(), f.DB.Queues()[0]
+			admin.Post(t, path+"/test", nil).Want(200)
+			items, err := queue.Claim(t.Context(), holder, 10, time.Minute)
+			if err != nil || len(items) != 1 {
+				t.Fatal(items, err)
+			}
+			admin.Post(t, path+"/test", nil).Want(200)
+
+			super, err := pgx.Connect(t.Context(), f.super(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer super.Close(context.Background())
+			claim, err := super.Begin(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := claim.Exec(t.Context(), `select queue_claim($1, 0, 60, '{}')`, db.NewID()); err != nil {
+				t.Fatal(err)
+			}
+			var released bool
+			ended := make(chan error, 1)
+			go func() {
+				bound := db.As(context.Background(), db.Actor{Tenant: admin.Actor.Tenant})
+				ended <- f.DB.Write(bound, db.SQL(`select queue_release($1, $2, $3::float8)`, items[0].ID, holder, due).
+					Into(&released))
+			}()
+			testkit.Eventually(t, "the release waits for the claim", func() (waits bool) {
+				err := claim.QueryRow(t.Context(), `select exists (select from pg_stat_activity
+					where datname = current_database() and pg_backend_pid() = any (pg_blocking_pids(pid)))`).Scan(&waits)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return waits
+			})
+			if err := claim.Commit(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if err := <-ended; err != nil || released {
+				t.Errorf("the lease was released: %t, %v; want false, because the webhook has a new delivery", released, err)
+			}
+		})
 	}
 }
 

@@ -364,15 +364,17 @@ func TestSlowReceivers(t *testing.T) {
 	f := startWithout(t, testkit.Database(t, db.Config{MaxConns: 16}), func(c *webhooks.Config) { c.Timeout = 5 * time.Second })
 	f.run(t, f.config)
 	f.run(t, f.config)
-	release := make(chan struct{})
+	held := make(chan struct{})
+	release := sync.OnceFunc(func() { close(held) })
 	var now, most atomic.Int64
 	hanging := receive(t, func(w http.ResponseWriter, r *http.Request) {
 		n := now.Add(1)
 		defer now.Add(-1)
 		for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
 		}
-		<-release
+		<-held
 	})
+	t.Cleanup(release) // or the receiver cannot close
 	slow := f.Tenant(t)
 	admin := slow.User(t, "admin")
 	path := hooksPath + f.webhook(t, admin, hanging.URL).ID()
@@ -394,7 +396,7 @@ func TestSlowReceivers(t *testing.T) {
 		}
 	}
 	time.Sleep(300 * time.Millisecond) // no fifth request must begin
-	close(release)
+	release()
 	eventually(t, admin, path+"/deliveries?status=delivered", map[string]string{"total": "20"})
 	if n := most.Load(); n != 4 {
 		t.Errorf("a webhook had %d requests at a time, want 4", n)
