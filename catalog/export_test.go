@@ -1,9 +1,6 @@
 package catalog_test
 
 import (
-	"encoding/json"
-	"errors"
-	"reflect"
 	"strings"
 	"testing"
 
@@ -29,28 +26,8 @@ func TestExport(t *testing.T) {
 	c.Post(t, path+"/materials", testkit.JSON{"material_type": "PETG", "color": "Red", "weight_grams": 1}).Want(201)
 	c.Post(t, path+"/components", testkit.JSON{"component_product_id": wing, "quantity": 2}).Want(201)
 
-	export := func(format server.ExportFormat) []string {
-		t.Helper()
-		var b strings.Builder
-		if err := catalog.Export(db.As(t.Context(), db.Actor{Tenant: c.Actor.Tenant}), api.DB, &b,
-			format, catalog.ProductFilter{}); err != nil {
-			t.Fatal(err)
-		}
-		return strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n")
-	}
-	lines := export("jsonl")
-	if len(lines) != 2 {
-		t.Fatalf("%d lines: %q", len(lines), lines)
-	}
-	for i, id := range []string{wing, dragon} {
-		var exported, shown any
-		if err := errors.Join(json.Unmarshal([]byte(lines[i]), &exported),
-			json.Unmarshal(c.Get(t, "/api/v1/products/"+id).Want(200).Body, &shown)); err != nil ||
-			!reflect.DeepEqual(exported, shown) {
-			t.Errorf("%v: the export has %s, the API %v", err, lines[i], shown)
-		}
-	}
-	rows := export("csv")
+	c.WantExported(t, products, wing, dragon)
+	rows := c.Exported(t, products, "csv")
 	if len(rows) != 5 {
 		t.Fatalf("%d rows: %q", len(rows), rows)
 	}

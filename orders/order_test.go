@@ -2,20 +2,16 @@ package orders_test
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
-	"reflect"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 
 	"spoolwright/catalog"
-	"spoolwright/db"
 	"spoolwright/inventory"
 	"spoolwright/orders"
 	"spoolwright/production"
-	"spoolwright/server"
 	"spoolwright/stock"
 	"spoolwright/testkit"
 )
@@ -286,26 +282,10 @@ func TestExport(t *testing.T) {
 	gone := c.Post(t, path, j{}).Want(201).ID()
 	c.Delete(t, path+"/"+gone).Want(204)
 	api.Operator(t).Post(t, path, j{}).Want(201)
-	export := func(format server.ExportFormat) []string {
-		t.Helper()
-		var b strings.Builder
-		if err := orders.Export(db.As(t.Context(), db.Actor{Tenant: c.Actor.Tenant}), api.DB, &b, format,
-			orders.OrderFilter{}); err != nil {
-			t.Fatal(err)
-		}
-		return strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n")
-	}
-	lines := export("jsonl")
-	for i, id := range ids {
-		var exported, shown any
-		if err := errors.Join(json.Unmarshal([]byte(lines[i]), &exported),
-			json.Unmarshal(c.Get(t, path+"/"+id).Want(200).Body, &shown)); err != nil || !reflect.DeepEqual(exported, shown) {
-			t.Errorf("%v: the export has %s, the API %v", err, lines[i], shown)
-		}
-	}
-	rows := export("csv")
-	if len(lines) != 2 || len(rows) != 4 {
-		t.Fatalf("%d lines and %d rows", len(lines), len(rows))
+	c.WantExported(t, path, ids...)
+	rows := c.Exported(t, path, "csv")
+	if len(rows) != 4 {
+		t.Fatalf("%d rows: %q", len(rows), rows)
 	}
 	for i, want := range []string{
 		"id,source,reference,customer,due_date,notes,status,items.id,items.product_id,items.sku,",

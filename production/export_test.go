@@ -1,15 +1,8 @@
 package production_test
 
 import (
-	"encoding/json"
-	"errors"
-	"reflect"
 	"strings"
 	"testing"
-
-	"spoolwright/db"
-	"spoolwright/production"
-	"spoolwright/server"
 )
 
 // An export has the values that the API returns. In CSV, a run has a row for each item and each material.
@@ -30,27 +23,8 @@ func TestExport(t *testing.T) {
 	}
 	c.Post(t, runs+"/"+full+"/complete", nil).Want(200)
 
-	export := func(format server.ExportFormat) []string {
-		t.Helper()
-		var b strings.Builder
-		if err := production.Export(db.As(t.Context(), db.Actor{Tenant: c.Actor.Tenant}), api.DB, &b,
-			format, production.RunFilter{}); err != nil {
-			t.Fatal(err)
-		}
-		return strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n")
-	}
-	lines := export("jsonl")
-	if len(lines) != 2 {
-		t.Fatalf("%d lines: %q", len(lines), lines)
-	}
-	for i, id := range []string{plain, full} {
-		var exported, shown any
-		if err := errors.Join(json.Unmarshal([]byte(lines[i]), &exported), json.Unmarshal(c.Get(t, runs+"/"+id).
-			Want(200).Body, &shown)); err != nil || !reflect.DeepEqual(exported, shown) {
-			t.Errorf("%v: the export has %s, the API %v", err, lines[i], shown)
-		}
-	}
-	rows := export("csv")
+	c.WantExported(t, runs, plain, full)
+	rows := c.Exported(t, runs, "csv")
 	if len(rows) != 6 { // one row has a line break
 		t.Fatalf("%d rows: %q", len(rows), rows)
 	}

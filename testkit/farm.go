@@ -1,7 +1,11 @@
 package testkit
 
 import (
+	"encoding/json"
+	"errors"
 	"maps"
+	"reflect"
+	"strings"
 	"testing"
 )
 
@@ -34,6 +38,30 @@ func (c *Client) NewRun(tb testing.TB, product, item string, pieces int, fields 
 	body := JSON{"items": []JSON{{"product_id": product, "order_item_id": item, "quantity": pieces}}}
 	maps.Copy(body, fields)
 	return "/api/v1/production-runs/" + c.Post(tb, "/api/v1/production-runs", body).Want(201).ID()
+}
+
+// Exported returns the lines of an export of the resources at the path.
+func (c *Client) Exported(tb testing.TB, path, format string) []string {
+	tb.Helper()
+	text := string(c.Get(tb, path+"/export?format="+format).Want(200).Body)
+	return strings.Split(strings.TrimSuffix(text, "\n"), "\n")
+}
+
+// WantExported fails the test unless an export in JSON Lines has the resources with the ids, as GET returns them.
+func (c *Client) WantExported(tb testing.TB, path string, ids ...string) {
+	tb.Helper()
+	lines := c.Exported(tb, path, "jsonl")
+	if len(lines) != len(ids) {
+		tb.Fatalf("%d lines: %q", len(lines), lines)
+	}
+	for i, id := range ids {
+		var exported, shown any
+		if err := errors.Join(json.Unmarshal([]byte(lines[i]), &exported),
+			json.Unmarshal(c.Get(tb, path+"/"+id).Want(200).Body, &shown)); err != nil ||
+			!reflect.DeepEqual(exported, shown) {
+			tb.Errorf("%v: the export has %s, the API %v", err, lines[i], shown)
+		}
+	}
 }
 
 // WantLen reports an error unless the list has n entries.
