@@ -158,7 +158,7 @@ func (d *decoder) object(text []byte, v reflect.Value, prefix string) error {
 	lists, parts := map[*Field]array{}, map[*Field]part{}
 	seen := make(map[string]bool, 16)
 	walker := walker{text: text, member: func(key string, value any) {
-		seen[key] = true
+		seen[key] = value != nil
 		f := schema.byName[key]
 		switch {
 		case f == nil:
@@ -202,10 +202,8 @@ func (d *decoder) object(text []byte, v reflect.Value, prefix string) error {
 		return err
 	}
 	if !d.patch {
-		for _, f := range schema.Fields {
-			if f.Required && !f.ReadOnly && !seen[f.Name] {
-				problems.Add(f.Name, "is required")
-			}
+		for _, name := range schema.Missing(func(name string) bool { return seen[name] }) {
+			problems.Add(name, "is required")
 		}
 	}
 	d.checkNames(schema, v, &problems)
@@ -515,9 +513,9 @@ func DecodeTexts[T any](names []string, texts []*string, patch bool) (T, []Field
 			problems.Add(name, "%s", problem)
 		}
 	}
-	for _, f := range schema.Fields {
-		if f.Required && !f.ReadOnly && !given[f.Name] && !patch {
-			problems.Add(f.Name, "is required")
+	if !patch {
+		for _, name := range schema.Missing(func(name string) bool { return given[name] }) {
+			problems.Add(name, "is required")
 		}
 	}
 	if e, ok := errors.AsType[*Error](check(&in, problems)); ok {

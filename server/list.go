@@ -301,7 +301,7 @@ func (l *List) Among(ids string, filter value) {
 // that begins with the tenant: for a small table, the costs of all of them are about the same.
 func (l *List) CountOrdered() { l.countOrdered = true }
 
-// Computed tells that the table is a query which computes columns from the rows of others, so that a page takes longer.
+// Computed tells that the table is a query which computes columns from the rows of others. A page then takes longer.
 func (l *List) Computed() { l.computed = true }
 
 // Search adds the condition that the column search_key contains the text, if that is set, without regard to case. It

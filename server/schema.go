@@ -16,6 +16,7 @@ import (
 // tag `rule` is a comma-separated list of:
 //
 //	required             must be present and not null in a POST, and not null in a PATCH
+//	unless=filament_id   with required: a POST need not have the field if it has the other one, or another name of it
 //	insteadOf=product_id names the same thing as the other field, of which several can be another name: a POST has
 //	                     exactly one of them all, and a PATCH at most one
 //	optional             with insteadOf: a POST can have none of them
@@ -61,6 +62,8 @@ type Field struct {
 	Set   bool         // a Set or a Several; Kind is the type of an entry
 	Part  bool         // a pointer to a struct: an object in a request, with the fields of a PATCH or of a query
 	Owner reflect.Type // the struct that declares the field
+
+	Unless string // the field that makes a required one optional
 
 	short  bool     // a text without maxLength, around which blanks are removed
 	others []*Field // those with the rule insteadOf this field
@@ -184,6 +187,8 @@ func (f *Field) parse(rules string) (insteadOf string) {
 			insteadOf = value
 		case "optional":
 			f.Optional = true
+		case "unless":
+			f.Unless = value
 		case "default":
 			f.Default = value
 		case "named":
@@ -226,6 +231,20 @@ func (f *Field) Nested() (schema *Schema, isList bool) {
 		return nil, false
 	}
 	return SchemaOfType(f.Kind), f.List
+}
+
+// Missing returns the names of the fields that a POST must have and lacks. Given reports whether it has a field.
+func (s *Schema) Missing(given func(name string) bool) (names []string) {
+	for _, f := range s.Fields {
+		if !f.Required || f.ReadOnly || given(f.Name) {
+			continue
+		}
+		if unless := s.byName[f.Unless]; unless == nil || !given(unless.Name) &&
+			!slices.ContainsFunc(unless.others, func(other *Field) bool { return given(other.Name) }) {
+			names = append(names, f.Name)
+		}
+	}
+	return names
 }
 
 // Sortable returns the names of the scalar fields, in order.

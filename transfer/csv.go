@@ -284,10 +284,9 @@ func ReadRecords[T any](r io.Reader, mode Mode, keys ...string) (*Records[T], er
 		}
 		records.names, records.fields = append(records.names, name), append(records.fields, known[name])
 	}
-	for _, f := range schema.Fields {
-		if mode == Create && f.Required && !f.ReadOnly && !slices.Contains(records.names, f.Name) {
-			return problem("the column %s is missing", f.Name)
-		}
+	missing := schema.Missing(func(name string) bool { return slices.Contains(records.names, name) })
+	if mode == Create && len(missing) > 0 {
+		return problem("the column %s is missing", missing[0])
 	}
 	if mode != Create {
 		for _, key := range keys {

@@ -44,7 +44,7 @@ func (d *document) request(t reflect.Type, patch bool) string {
 			schema = d.scalar(f, !f.Required && !(patch && f.NotNull))
 		}
 		properties.add(f.Name, d.documented(f, schema))
-		if f.Required && !patch {
+		if f.Required && f.Unless == "" && !patch {
 			required = append(required, f.Name)
 		}
 	}
