@@ -83,7 +83,8 @@ func TestFieldsOfErrors(t *testing.T) {
 	c.Post(t, levels, testkit.JSON{"material_type": "PLA", "minimum_grams": 1}).Want(201)
 	level := levels + "/" + c.Post(t, levels, testkit.JSON{"material_type": "ABS", "minimum_grams": 1}).Want(201).ID()
 	c.Post(t, "/api/v1/vendors", testkit.JSON{"name": "Alpha"}).Want(201)
-	filament := createFilament(t, c, nil)
+	filament := createFilament(t, c, testkit.JSON{"net_weight_grams": 1})
+	follower := c.Post(t, spoolsURL, testkit.JSON{"filament_id": idOf(filament)}).Want(201).Header.Get("Location")
 	vendor := "/api/v1/vendors/" + c.Post(t, "/api/v1/vendors", testkit.JSON{"name": "Beta"}).Want(201).ID()
 	for _, r := range []struct {
 		route, path, code string
@@ -119,6 +120,10 @@ func TestFieldsOfErrors(t *testing.T) {
 			testkit.JSON{"disabled": true}},
 		{"DELETE /api/v1/users/{id}", "/api/v1/users/" + c.Actor.User, "LAST_ADMIN", 409, nil},
 		{"PATCH /api/v1/vendors/{id}", vendor, "DUPLICATE_VENDOR", 409, testkit.JSON{"name": "ALPHA"}},
+		{"PATCH /api/v1/spools", spoolsURL, "FILAMENT_FIELD", 409,
+			testkit.JSON{"ids": []any{idOf(follower)}, "changes": testkit.JSON{"color": "x"}}},
+		{"PATCH /api/v1/spools/{id}", follower, "FILAMENT_FIELD", 409, testkit.JSON{"color": "x", "brand": "y"}},
+		{"PATCH /api/v1/spools/{id}", spool, "UNKNOWN_REFERENCE", 400, testkit.JSON{"filament_id": db.NewID()}},
 		{"PATCH /api/v1/filaments/{id}", filament, "UNKNOWN_REFERENCE", 400, testkit.JSON{"vendor_id": db.NewID()}},
 		{"PATCH /api/v1/stock-levels/{id}", level, "STOCK_LEVEL_EXISTS", 409, testkit.JSON{"material_type": "PLA"}},
 	} {

@@ -29,11 +29,6 @@ func TestFilters(t *testing.T) {
 		}
 		create(name, "spools", body)
 	}
-	spool("s1", j{"location": "Shelf Ä", "supplier": "ACME", "lot_number": "L-1"})
-	spool("s2", j{"material_type": "PETG", "location": "shelf ä", "remaining_weight_grams": 50})
-	spool("s3", j{"material_type": "ABS", "location": "Shelf Ä 2", "archived": true})
-	c.Post(t, "/api/v1/spools/"+ids["s1"]+"/deduct", j{"weight_grams": 1}).Want(200)
-	c.Patch(t, "/api/v1/spools/"+ids["s1"], j{"remaining_weight_grams": 100}).Want(200)
 	create("v1", "vendors", j{"name": "v1", "external_id": "ext", "notes": "made here"})
 	create("v2", "vendors", j{"name": "v2"})
 	filament := func(name string, fields j) {
@@ -47,6 +42,12 @@ func TestFilters(t *testing.T) {
 	filament("f1", j{"vendor": "V1", "article_number": "PA-1", "external_id": "e1"})
 	filament("f2", j{"vendor": "v2", "material_type": "PETG", "color": "Blue", "notes": "dry"})
 	filament("f3", j{"material_type": "ABS"})
+	spool("s1", j{"location": "Shelf Ä", "supplier": "ACME", "lot_number": "L-1"})
+	spool("s2", j{"material_type": "PETG", "location": "shelf ä", "remaining_weight_grams": 50})
+	spool("s3", j{"material_type": "ABS", "location": "Shelf Ä 2", "archived": true,
+		"filament_id": ids["f3"]})
+	c.Post(t, "/api/v1/spools/"+ids["s1"]+"/deduct", j{"weight_grams": 1}).Want(200)
+	c.Patch(t, "/api/v1/spools/"+ids["s1"], j{"remaining_weight_grams": 100}).Want(200)
 	create("p1", "products", j{"name": "p1", "sku": "Box-1"})
 	create("p2", "products", j{"name": "p2", "sku": "BOX-12", "components": []j{{"component_product_id": ids["p1"]}}})
 	create("p3", "products", j{"name": "p3"})
@@ -81,7 +82,7 @@ func TestFilters(t *testing.T) {
 	for _, list := range []struct{ path, name, queries string }{
 		{"spools", "notes", `
 			?archived=any: s3 s2 s1; location=SHELF%20%C3%84: s2 s1
-			supplier=acme: s1; lot_number=l-1: s1; supplier=acm:
+			supplier=acme: s1; lot_number=l-1: s1; supplier=acm: ; filament_id=f3&archived=any: s3; filament_id=f3:
 			material_type=PETG,PLA: s2 s1; material_type=PLA,PLA: s1; material_type=ABS,PLA,PETG&archived=any: s3 s2 s1
 			material_type=ABS,PLA,PETG&archived=any&sort_order=asc: s1 s2 s3; material_type=ABS,PLA&archived=true: s3
 			material_type=PETG,PLA&skip=1: s1; material_type=PETG,PLA&sort_by=number: s2 s1; archived=any&skip=2: s1
@@ -91,7 +92,8 @@ func TestFilters(t *testing.T) {
 		{"vendors", "name", `name=V1: v1; name=v: ; number=2: v2; external_id=EXT: v1; search=here: v1
 			search=v: v2 v1
 			created_from=2000-01-01&created_to=2100-01-01: v2 v1; hidden=true: `},
-		{"filaments", "name", `vendor=V1: f1; vendor_id=v2: f2; vendor=v: ; number=3: f3; color=RED: f3 f1; search=1: f1
+		{"filaments", "name", `vendor=V1: f1; vendor_id=v2: f2; vendor=v: ; number=3: f3; color=RED: f3 f1
+			search=1: f1
 			material_type=ABS,PETG: f3 f2; material_type=PLA: f1; article_number=pa-1: f1; external_id=E1: f1
 			search=dry: f2
 			created_from=2000-01-01: f3 f2 f1; hidden=true: ; vendor_id=v1&color=red: f1`},

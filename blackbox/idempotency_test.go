@@ -584,8 +584,8 @@ var errorCases = []errorCase{
 		}},
 	{"POST /api/v1/filaments", 400, "UNKNOWN_REFERENCE",
 		func(t *testing.T, c *testkit.Client) (string, any, func()) {
-			body := testkit.JSON{"vendor_id": db.NewID(), "material_type": "PLA", "color": "Black", "diameter_mm": 1.75}
-			return filamentsURL, body, nil
+			return filamentsURL, testkit.JSON{"vendor_id": db.NewID(), "material_type": "PLA", "color": "Black",
+				"diameter_mm": 1.75}, nil
 		}},
 	{"POST /api/v1/spools", 422, "VALIDATION_ERROR",
 		func(t *testing.T, c *testkit.Client) (string, any, func()) {
@@ -594,6 +594,26 @@ var errorCases = []errorCase{
 				"net_weight_grams": 0.000001, "purchase_price": 1_000_000,
 			}
 			return spoolsURL, body, nil
+		}},
+	{"POST /api/v1/spools", 400, "UNKNOWN_REFERENCE",
+		func(t *testing.T, c *testkit.Client) (string, any, func()) {
+			return spoolsURL, testkit.JSON{"filament_id": db.NewID()}, nil
+		}},
+	{"POST /api/v1/spools", 409, "FILAMENT_FIELD",
+		func(t *testing.T, c *testkit.Client) (string, any, func()) {
+			filament := createFilament(t, c, testkit.JSON{"net_weight_grams": 1})
+			body := testkit.JSON{"filament_id": idOf(filament), "color": "Red"}
+			return spoolsURL, body, func() { c.Patch(t, filament, testkit.JSON{"color": "Red"}).Want(200) }
+		}},
+	{"POST /api/v1/spools/batch", 400, "UNKNOWN_REFERENCE",
+		func(t *testing.T, c *testkit.Client) (string, any, func()) {
+			return spoolsURL + "/batch", testkit.JSON{"quantity": 2, "filament_id": db.NewID()}, nil
+		}},
+	{"POST /api/v1/spools/batch", 409, "FILAMENT_FIELD",
+		func(t *testing.T, c *testkit.Client) (string, any, func()) {
+			filament := createFilament(t, c, testkit.JSON{"net_weight_grams": 1})
+			body := testkit.JSON{"quantity": 2, "filament_id": idOf(filament), "color": "Red"}
+			return spoolsURL + "/batch", body, func() { c.Patch(t, filament, testkit.JSON{"color": "Red"}).Want(200) }
 		}},
 	{"POST /api/v1/spools/{id}/deduct", 400, "INSUFFICIENT_FILAMENT",
 		func(t *testing.T, c *testkit.Client) (string, any, func()) {

@@ -64,13 +64,13 @@ var updateManyDoc = &server.Doc{
 	ID: "updateSpools", Tag: tag, Summary: "Update several spools",
 	Description: "Changes the fields in `changes` of several spools. " + bulkRules + "\n\nFor each spool, a changed " +
 		"`remaining_weight_grams` is an entry of the usage ledger, as when it is updated alone.",
-	Errors:  []*server.Error{errUnknownSpools},
+	Errors:  []*server.Error{errUnknownSpools, errFilamentField.On("changes")},
 	Request: `{"filter":{"brand":"Polymaker","archived":"true"},"changes":{"location":"Shelf A3"},"dry_run":false}`,
 }
 
 func (h handlers) updateMany(ctx context.Context, r *server.Request[SpoolChanges]) (server.OK[BulkResult], error) {
-	result, err := h.bulk(ctx, &r.In.Selection, func(ids []string) *db.Stmt {
-		set, args := server.Assignments(r.In.Changes, []any{ids})
+	result, err := h.bulk(ctx, &r.In.Selection, r.In.Changes, func(ids []string, changes *Spool) *db.Stmt {
+		set, args := server.Assignments(changes, []any{ids})
 		if set == "" {
 			return db.SQL(`select 0`)
 		}
@@ -93,7 +93,7 @@ var deleteManyDoc = &server.Doc{
 }
 
 func (h handlers) deleteMany(ctx context.Context, r *server.Request[SpoolRemoval]) (server.OK[BulkResult], error) {
-	return h.bulk(ctx, &r.In.Selection, func(ids []string) *db.Stmt {
+	return h.bulk(ctx, &r.In.Selection, &Spool{}, func(ids []string, _ *Spool) *db.Stmt {
 		return db.SQL(`
 			with hidden as (
 				update spools set hidden_at = now(), updated_at = now(), edited_at = now()
@@ -105,7 +105,7 @@ func (h handlers) deleteMany(ctx context.Context, r *server.Request[SpoolRemoval
 
 // bulk locks the selected spools and runs the statement for their ids, which returns how many it has changed. A dry
 // run does the same and rolls back, so that its counts and errors are the same.
-func (h handlers) bulk(ctx context.Context, s *Selection, change func(ids []string) *db.Stmt,
+func (h handlers) bulk(ctx context.Context, s *Selection, in *Spool, change func([]string, *Spool) *db.Stmt,
 ) (server.OK[BulkResult], error) {
 	if s.Filter != nil && reflect.ValueOf(*s.Filter).IsZero() {
 		return nil, server.Invalid("filter", "must have at least one filter")
@@ -113,13 +113,27 @@ func (h handlers) bulk(ctx context.Context, s *Selection, change func(ids []stri
 	result := BulkResult{DryRun: s.DryRun.Or(false)}
 	run := func(ctx context.Context) error {
 		lock := s.lock(ctx)
+		if in.namesFilament() {
+			lock = append([]*db.Stmt{lockFilaments(in)}, lock...)
+		}
 		return h.db.Decide(ctx, lock, func() ([]*db.Stmt, error) {
 			ids, err := s.found(lock[len(lock)-1])
+			changes := *in
 			if err != nil {
 				return nil, err
 			}
+			if in.namesFilament() {
+				err = attachOne(lock[0], &changes, false)
+			} else if in.mayFollow() {
+				err = stayAll(lock[len(lock)-1], &changes)
+			}
+			if e, ok := errors.AsType[*server.Error](err); ok {
+				return nil, e.On("changes")
+			} else if err != nil {
+				return nil, err
+			}
 			result.Matched = int64(len(ids))
-			return []*db.Stmt{change(ids).Into(&result.Changed)}, nil
+			return []*db.Stmt{change(ids, &changes).Into(&result.Changed)}, nil
 		})
 	}
 	if result.DryRun {
@@ -150,7 +164,7 @@ func dryRun(ctx context.Context, d *db.DB, fn func(ctx context.Context) error) e
 
 // lock returns statements that lock the selected spools. The last one returns their ids and numbers.
 func (s *Selection) lock(ctx context.Context) []*db.Stmt {
-	const columns, shown = "id, number", "hidden_at is null"
+	const columns, shown = "id, number, filament_id, " + followed, "hidden_at is null"
 	switch {
 	case s.Filter != nil:
 		return s.Filter.list().Lock(ctx, columns, server.MaxSeveral+1)

@@ -147,13 +147,13 @@ func lockFilament(ids ...string) []*db.Stmt {
 
 var errUnknownVendor = server.BadRequest("UNKNOWN_REFERENCE", "Not the id of a vendor: vendor_id").On("vendor_id")
 
-const vendorRules = "`vendor` names the vendor instead of `vendor_id`, without regard to case; if there is none with " +
-	"the name, it is created."
+const vendorRules = "`vendor` names the vendor instead of `vendor_id`, without regard to case; if there is none " +
+	"with the name, it is created."
 
-// namedVendor returns CTEs of which the last one, vendor, has the id and the name of the vendor that the request names,
-// and args with the further arguments. A vendor is created if the condition is true. The vendor is locked, so that its
-// name does not change before the end of the transaction. It returns "" if the request names none.
-func namedVendor(in *Filament, condition string, args []any) (string, []any) {
+// namedVendor returns CTEs of which the last one, vendor, has the id and the name of the vendor that the request
+// names, and args with the further arguments. The vendor is locked, so that its name does not change before the end of the
+// transaction. It returns "" if the request names none.
+func namedVendor(in *Filament, args []any) (string, []any) {
 	n := len(args)
 	switch {
 	case !in.VendorID.IsNull():
@@ -167,14 +167,14 @@ func namedVendor(in *Filament, condition string, args []any) (string, []any) {
 			select id, name from vendors
 			where name_key = lower($%[2]d::text collate "und-x-icu") collate "C" and hidden_at is null for share
 		), added as (
-			insert into vendors (id, name) select $%[1]d::uuid, $%[2]d::text where %[3]s and not exists (select from found)
+			insert into vendors (id, name) select $%[1]d::uuid, $%[2]d::text where not exists (select from found)
 			-- Another transaction has created the vendor. The update locks it, and returns it.
 			on conflict (tenant_id, name_key) where hidden_at is null and name_key is not null
 				do update set name = vendors.name
 			returning id, name
 		), vendor as materialized (
 			select id, name from found union all select id, name from added
-		) `, n+1, n+2, condition), append(args, db.NewID(), in.Vendor.Arg())
+		) `, n+1, n+2), append(args, db.NewID(), in.Vendor.Arg())
 }
 
 var createFilamentDoc = &server.Doc{
@@ -194,7 +194,7 @@ func (h handlers) createFilament(ctx context.Context, r *server.Request[Filament
 		args = append(args, row[name])
 	}
 	columns, values := strings.Join(filamentInputs, ", "), parameters(2, len(filamentInputs))
-	with, args := namedVendor(&r.In, "true", args)
+	with, args := namedVendor(&r.In, args)
 	if with != "" {
 		columns, values = columns+", vendor_id, vendor_name", values+", vendor.id, vendor.name from vendor"
 	}
@@ -209,22 +209,29 @@ func (h handlers) createFilament(ctx context.Context, r *server.Request[Filament
 	return server.One(filament, nil)
 }
 
+const spreadRules = "The spools of the filament change with it, in the same transaction: their `material_type`, " +
+	"`brand` (the name of the vendor), `color`, `color_hex`, `diameter_mm`, `density_g_cm3` and `updated_at`, also those of " +
+	"archived and removed spools. A filament with more than 10,000 spools, or 2,000 in stock, keeps these fields " +
+	"(`422`)."
+
 var updateFilamentDoc = &server.Doc{
-	ID: "updateFilament", Tag: filamentTag, Summary: "Update a filament", Description: vendorRules,
-	Errors: []*server.Error{errUnknownVendor},
+	ID: "updateFilament", Tag: filamentTag, Summary: "Update a filament",
+	Description: spreadRules + "\n\n" + vendorRules,
+	Errors:      []*server.Error{errUnknownVendor},
 }
 
 func (h handlers) updateFilament(ctx context.Context, r *server.Request[Filament]) (server.OK[Filament], error) {
-	id, in := r.ID("id"), &r.In
+	id, in := r.ID("id"), r.In
 	filament := selectFilament(id)
-	with, args := namedVendor(in, `exists (select from filaments where id = $1::uuid and hidden_at is null)`, []any{id})
+	with, args := namedVendor(&in, []any{id})
 	removed := in.VendorID.Set && in.VendorID.IsNull()
 	in.VendorID.Set = false
-	set, args := server.Assignments(in, args)
+	set, args := server.Assignments(&in, args)
 	condition := ""
 	switch {
 	case with != "":
-		set = strings.TrimPrefix(set+", vendor_id = (select id from vendor), vendor_name = (select name from vendor)", ", ")
+		set = strings.TrimPrefix(set+", "+`vendor_id = (select id from vendor),
+			vendor_name = (select name from vendor)`, ", ")
 		condition = " and exists (select from vendor)"
 	case removed:
 		set = strings.TrimPrefix(set+", vendor_id = null, vendor_name = null", ", ")
@@ -233,20 +240,32 @@ func (h handlers) updateFilament(ctx context.Context, r *server.Request[Filament
 	}
 	updated := db.SQL(with+`update filaments set `+set+`, updated_at = now()
 		where id = $1::uuid and hidden_at is null`+condition+` returning id`, args...)
-	if err := h.db.Write(ctx, updated, filament); err != nil {
-		return nil, err
+	var fields []string
+	for name, isSet := range map[string]bool{"vendor_id": with != "" && in.Vendor.IsNull() || removed,
+		"vendor": !in.Vendor.IsNull(), "material_type": in.MaterialType.Set, "color": in.Color.Set,
+		"color_hex": in.ColorHex.Set, "diameter_mm": in.DiameterMM.Set, "density_g_cm3": in.Density.Set} {
+		if isSet {
+			fields = append(fields, name)
+		}
 	}
-	if updated.Rows() == 0 && filament.Rows() > 0 {
-		return nil, errUnknownVendor
+	if fields == nil {
+		return server.One(filament, h.db.Write(ctx, updated, filament))
 	}
-	return server.One(filament, nil)
+	slices.Sort(fields)
+	err := spreadFilament.run(ctx, h.db, id, fields, updated, filament, func() error {
+		if updated.Rows() == 0 && filament.Rows() > 0 {
+			return errUnknownVendor
+		}
+		return nil
+	})
+	return server.One(filament, err)
 }
 
 var deleteFilamentDoc = &server.Doc{
 	ID: "deleteFilament", Tag: filamentTag, Summary: "Remove a filament",
 	Description: "Deletes the filament. If spools are of it, it is hidden instead: lists no longer contain it, " +
-		"requests with its id return 404, and its spools stay as they are. `GET /api/v1/filaments?hidden=true` lists hidden " +
-		"filaments, and `restoreFilament` shows one again.",
+		"requests with its id return 404, and its spools stay as they are. `GET /api/v1/filaments?hidden=true` lists " +
+		"hidden filaments, and `restoreFilament` shows one again.",
 }
 
 func (h handlers) deleteFilament(ctx context.Context, r *server.Request[struct{}]) (server.NoContent, error) {
@@ -255,8 +274,8 @@ func (h handlers) deleteFilament(ctx context.Context, r *server.Request[struct{}
 
 var restoreFilamentDoc = &server.Doc{
 	ID: "restoreFilament", Tag: filamentTag, Summary: "Restore a removed filament",
-	Description: "Shows a filament again that was hidden when it was removed. For a filament that is not hidden, the " +
-		"operation changes nothing and returns the filament.",
+	Description: "Shows a filament again that was hidden when it was removed. For a filament that is not hidden, " +
+		"the operation changes nothing and returns the filament.",
 }
 
 func (h handlers) restoreFilament(ctx context.Context, r *server.Request[struct{}]) (server.OK[Filament], error) {

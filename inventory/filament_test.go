@@ -36,17 +36,20 @@ func TestFilaments(t *testing.T) {
 		}
 	}
 	vendor := made.Text("vendor_id")
-	made.Shows(map[string]string{"number": "1", "vendor_name": "Polymaker", "spool_count": "0", "remaining_grams": "0"})
+	made.Shows(map[string]string{"number": "1", "vendor_name": "Polymaker", "spool_count": "0",
+		"remaining_grams": "0"})
 	path := filaments + "/" + made.ID()
 	if got := c.Get(t, path).Want(200); string(got.Body) != string(made.Body) {
 		t.Errorf("GET returns\n%s\nand POST returned\n%s", got.Body, made.Body)
 	}
-	c.Patch(t, path, string(made.Body)).Want(200).Shows(map[string]string{"vendor_id": vendor, "color_hexes.1": "#C0C0C0"})
+	c.Patch(t, path, string(made.Body)).Want(200).
+		Shows(map[string]string{"vendor_id": vendor, "color_hexes.1": "#C0C0C0"})
 
 	// A vendor by name is the one that there is, or a new one.
 	c.Post(t, filaments, filament(j{"vendor": "POLYMAKER"})).Want(201).
 		Shows(map[string]string{"number": "2", "vendor_id": vendor, "vendor_name": "Polymaker", "color_hexes": "[]"})
-	c.Post(t, filaments, filament(j{"vendor_id": vendor})).Want(201).Shows(map[string]string{"vendor_name": "Polymaker"})
+	c.Post(t, filaments, filament(j{"vendor_id": vendor})).Want(201).
+		Shows(map[string]string{"vendor_name": "Polymaker"})
 	c.Post(t, filaments, filament(nil)).Want(201).Shows(map[string]string{"vendor_id": "null", "vendor_name": "null"})
 	c.Patch(t, path, j{"vendor": "New"}).Want(200).Shows(map[string]string{"vendor_name": "New", "name": "PolyLite"})
 	c.Patch(t, path, j{"vendor_id": nil, "color_hexes": []string{}}).Want(200).

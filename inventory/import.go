@@ -58,6 +58,10 @@ func (i Importer) CSV(ctx context.Context, file io.ReadSeeker) (ImportResult, er
 		return func() (row importRow, err error) {
 			record, err := records.Next()
 			row = importRow{Spool: record.In, problems: record.Problems, where: fmt.Sprintf("line %d", record.Line)}
+			if row.namesFilament() {
+				row.problems = append(row.problems, server.FieldError{Field: "filament_id",
+					Message: "is imported with --mode upsert only"})
+			}
 			if err != nil && err != io.EOF {
 				err = fmt.Errorf("%s: %w", row.where, err)
 			}

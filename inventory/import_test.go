@@ -151,7 +151,7 @@ func TestExportPages(t *testing.T) {
 	}
 	rows := withoutServerFields(t, export(t, c, "csv"))[1:]
 	for n, row := range rows {
-		if row[2] != fmt.Sprintf(`"%04d"`, n) {
+		if row[3] != fmt.Sprintf(`"%04d"`, n) {
 			t.Fatalf("row %d is %v", n, row)
 		}
 	}

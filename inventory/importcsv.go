@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -119,6 +120,10 @@ func (h handlers) importSpools(ctx context.Context, r *server.Request[transfer.I
 // write writes the rows in the transaction of ctx. It locks all spools to change first, in the order of their ids.
 func (f importedFile) write(ctx context.Context, d *db.DB, dryRun bool) (result Imported, err error) {
 	result.DryRun, result.Rows = dryRun, make([]ImportedRow, len(f.rows))
+	f.rows = slices.Clone(f.rows) // another attempt begins with the rows of the file
+	if err := f.attach(ctx, d); err != nil {
+		return result, err
+	}
 	updates, err := f.lock(ctx, d, result.Rows)
 	if err != nil {
 		return result, err
@@ -181,6 +186,38 @@ func (f importedFile) write(ctx context.Context, d *db.DB, dryRun bool) (result 
 	return result, err
 }
 
+// attach locks the filaments that rows name, and gives these rows their fields.
+func (f importedFile) attach(ctx context.Context, d *db.DB) error {
+	var spools []*Spool
+	for i := range f.rows {
+		if in := &f.rows[i].In; in.namesFilament() {
+			spools = append(spools, in)
+		}
+	}
+	if spools == nil {
+		return nil
+	}
+	locked := lockFilaments(spools...)
+	if err := d.Write(ctx, locked); err != nil {
+		return err
+	}
+	filaments, err := byName(locked)
+	if err != nil {
+		return err
+	}
+	var invalid transfer.Problems
+	for i := range f.rows {
+		row := &f.rows[i]
+		if !row.In.namesFilament() {
+			continue
+		}
+		if e, ok := errors.AsType[*server.Error](filaments.attach(&row.In, row.Keys == nil)); ok {
+			invalid.Add(row.Line, e.Fields...)
+		}
+	}
+	return invalid.Err()
+}
+
 // lock locks the spools that rows name, and returns these rows with the ids. It sets the ids and numbers of the
 // report.
 func (f importedFile) lock(ctx context.Context, d *db.DB, report []ImportedRow) (updates []map[string]any, err error) {
@@ -195,7 +232,7 @@ func (f importedFile) lock(ctx context.Context, d *db.DB, report []ImportedRow) 
 	if len(ids)+len(numbers) == 0 {
 		return nil, nil
 	}
-	locked := server.LockRows("spools", "id, number", `
+	locked := server.LockRows("spools", "id, number, filament_id, "+followed, `
 		select unnest($1::uuid[]) as id union all
 		select s.id from unnest($2::int[]) n (number) cross join lateral (
 			select id from spools where number = n.number and hidden_at is null offset 0
@@ -204,8 +241,8 @@ func (f importedFile) lock(ctx context.Context, d *db.DB, report []ImportedRow) 
 		return nil, err
 	}
 	var spools []struct {
-		ID     server.UUID
-		Number int64
+		ID server.UUID
+		followedFields
 	}
 	if err := json.Unmarshal(locked.Array(), &spools); err != nil {
 		return nil, err
@@ -236,6 +273,9 @@ func (f importedFile) lock(ctx context.Context, d *db.DB, report []ImportedRow) 
 		default:
 			first[n] = row.Line
 			s := &spools[n-1]
+			if e, ok := errors.AsType[*server.Error](row.In.stay(&s.followedFields)); ok && !row.In.FilamentID.Set {
+				invalid.Add(row.Line, e.Fields...)
+			}
 			report[i].ID, report[i].Number = &s.ID, &s.Number
 			values := server.Row(&row.In)
 			values["id"] = string(s.ID)
@@ -253,14 +293,22 @@ func (f importedFile) update(
 	if len(f.fields) == 0 {
 		return nil, nil
 	}
+	attaches := slices.Contains(f.fields, "filament_id") || slices.Contains(f.fields, "filament_number")
 	var set, old, now []string
 	for _, field := range server.SchemaOf[Spool]().Fields {
-		if !slices.Contains(f.fields, field.Name) {
+		has := slices.Contains(f.fields, field.Name)
+		follows := slices.Contains(strings.Split(followed, ", "), field.Name)
+		value := "spools." + field.Name
+		switch {
+		case field.WriteOnly || !has && !(attaches && (follows || field.Name == "filament_id")):
 			continue
-		}
-		value := "r." + field.Name
-		if field.IsFreeText() {
+		case has && field.IsFreeText():
 			value = fmt.Sprintf("coalesce(r.%[1]s, case when spools.%[1]s = '' then '' end)", field.Name)
+		case has || field.Name == "filament_id":
+			value = "r." + field.Name
+		}
+		if attaches && follows {
+			value = "case when r.filament_id is not null then r." + field.Name + " else " + value + " end"
 		}
 		set = append(set, field.Name+" = "+value)
 		old, now = append(old, "spools."+field.Name), append(now, value)

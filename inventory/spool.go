@@ -16,14 +16,16 @@ import (
 )
 
 var tag = &server.Tag{
-	Name: "spools", Fields: fields + transfer.Fields,
+	Name: "spools", Fields: fields,
 	Description: "Filament spools, their costs, and the ledger of the filament used.",
 }
 
 // fields describes the fields of the requests and responses.
 //
 //go:embed fields.md
-var fields string
+var ownFields string
+
+var fields = ownFields + transfer.Fields
 
 // Routes are the operations of vendors, filaments and spools, and the report of usage.
 func Routes(d *db.DB) []server.Route {
@@ -64,31 +66,33 @@ func (MaterialType) Enum() []string {
 
 // Spool is a spool of filament in requests and responses.
 type Spool struct {
-	ID            server.UUID                     `json:"id" rule:"readOnly,notNull"`
-	Number        int64                           `json:"number" rule:"readOnly,notNull"`
-	MaterialType  server.Optional[MaterialType]   `json:"material_type" rule:"required"`
-	Brand         server.Optional[string]         `json:"brand"`
-	Color         server.Optional[string]         `json:"color" rule:"required"`
-	ColorHex      server.Optional[string]         `json:"color_hex" rule:"format=color"`
-	Finish        server.Optional[string]         `json:"finish"`
-	DiameterMM    server.Optional[server.Decimal] `json:"diameter_mm" rule:"required,enum=1.75|2.85"`
-	NetWeight     server.Optional[server.Decimal] `json:"net_weight_grams" rule:"required,exclusiveMinimum=0,maximum=1000000"`
-	Remaining     server.Optional[server.Decimal] `json:"remaining_weight_grams" rule:"notNull,maximum=1000000"`
-	SpoolWeight   server.Optional[server.Decimal] `json:"spool_weight_grams" rule:"maximum=1000000"`
-	PurchasePrice server.Optional[server.Decimal] `json:"purchase_price" rule:"maximum=1000000"`
-	CostPerGram   server.Decimal                  `json:"cost_per_gram" rule:"readOnly"`
-	Supplier      server.Optional[string]         `json:"supplier"`
-	PurchaseDate  server.Optional[server.Date]    `json:"purchase_date"`
-	Notes         server.Optional[string]         `json:"notes" rule:"maxLength=10000"`
-	Location      server.Optional[string]         `json:"location"`
-	LotNumber     server.Optional[string]         `json:"lot_number"`
-	Density       server.Optional[server.Decimal] `json:"density_g_cm3" rule:"exclusiveMinimum=0,maximum=100"`
-	Archived      server.Optional[bool]           `json:"archived" rule:"notNull"`
-	FirstUsedAt   server.Timestamp                `json:"first_used_at" rule:"readOnly"`
-	LastUsedAt    server.Timestamp                `json:"last_used_at" rule:"readOnly"`
-	CreatedAt     server.Timestamp                `json:"created_at" rule:"readOnly,notNull"`
-	UpdatedAt     server.Timestamp                `json:"updated_at" rule:"readOnly,notNull"`
-	HiddenAt      server.Timestamp                `json:"hidden_at" rule:"readOnly"`
+	ID             server.UUID                     `json:"id" rule:"readOnly,notNull"`
+	Number         int64                           `json:"number" rule:"readOnly,notNull"`
+	FilamentID     server.Optional[server.UUID]    `json:"filament_id"`
+	FilamentNumber server.Optional[int64]          `json:"filament_number" rule:"writeOnly,notNull,insteadOf=filament_id,optional,minimum=1,maximum=999999999"`
+	MaterialType   server.Optional[MaterialType]   `json:"material_type" rule:"required,unless=filament_id"`
+	Brand          server.Optional[string]         `json:"brand"`
+	Color          server.Optional[string]         `json:"color" rule:"required,unless=filament_id"`
+	ColorHex       server.Optional[string]         `json:"color_hex" rule:"format=color"`
+	Finish         server.Optional[string]         `json:"finish"`
+	DiameterMM     server.Optional[server.Decimal] `json:"diameter_mm" rule:"required,unless=filament_id,enum=1.75|2.85"`
+	NetWeight      server.Optional[server.Decimal] `json:"net_weight_grams" rule:"required,unless=filament_id,exclusiveMinimum=0,maximum=1000000"`
+	Remaining      server.Optional[server.Decimal] `json:"remaining_weight_grams" rule:"notNull,maximum=1000000"`
+	SpoolWeight    server.Optional[server.Decimal] `json:"spool_weight_grams" rule:"maximum=1000000"`
+	PurchasePrice  server.Optional[server.Decimal] `json:"purchase_price" rule:"maximum=1000000"`
+	CostPerGram    server.Decimal                  `json:"cost_per_gram" rule:"readOnly"`
+	Supplier       server.Optional[string]         `json:"supplier"`
+	PurchaseDate   server.Optional[server.Date]    `json:"purchase_date"`
+	Notes          server.Optional[string]         `json:"notes" rule:"maxLength=10000"`
+	Location       server.Optional[string]         `json:"location"`
+	LotNumber      server.Optional[string]         `json:"lot_number"`
+	Density        server.Optional[server.Decimal] `json:"density_g_cm3" rule:"exclusiveMinimum=0,maximum=100"`
+	Archived       server.Optional[bool]           `json:"archived" rule:"notNull"`
+	FirstUsedAt    server.Timestamp                `json:"first_used_at" rule:"readOnly"`
+	LastUsedAt     server.Timestamp                `json:"last_used_at" rule:"readOnly"`
+	CreatedAt      server.Timestamp                `json:"created_at" rule:"readOnly,notNull"`
+	UpdatedAt      server.Timestamp                `json:"updated_at" rule:"readOnly,notNull"`
+	HiddenAt       server.Timestamp                `json:"hidden_at" rule:"readOnly"`
 }
 
 var (
@@ -129,6 +133,7 @@ type SpoolFilter struct {
 	MaterialType   server.Optional[server.Set[MaterialType]] `query:"material_type"`
 	Brand          server.Optional[string]                   `query:"brand"`
 	Color          server.Optional[string]                   `query:"color"`
+	FilamentID     server.Optional[server.UUID]              `query:"filament_id"`
 	Location       server.Optional[string]                   `query:"location"`
 	LotNumber      server.Optional[string]                   `query:"lot_number"`
 	Supplier       server.Optional[string]                   `query:"supplier"`
@@ -183,6 +188,7 @@ func (f SpoolFilter) list() *server.List {
 	l.WhereEach("material_type", f.MaterialType)
 	l.WhereText("brand_key", f.Brand)
 	l.WhereText("color_key", f.Color)
+	l.WhereEqual("filament_id", f.FilamentID)
 	l.WhereText("location_key", f.Location)
 	l.WhereText("lot_key", f.LotNumber)
 	l.WhereText("supplier_key", f.Supplier)
@@ -229,11 +235,6 @@ func selectSpool(id string) *db.Stmt {
 	return db.SQL(`select `+spoolColumns+` from spools where id = $1 and hidden_at is null`, id).Quick()
 }
 
-// write runs a statement that returns the spool that it writes.
-func (h handlers) write(ctx context.Context, spool *db.Stmt) ([]byte, error) {
-	return server.One(spool, costError(h.db.Write(ctx, spool)))
-}
-
 const costTooLarge = "makes cost_per_gram larger than 999,999,999"
 
 // costError converts the error of a cost_per_gram out of range to a 422. PostgreSQL computes that column.
@@ -274,36 +275,63 @@ type CreatedSpools struct {
 const initialWeight = "`remaining_weight_grams` is `net_weight_grams` by default. It is the first entry of the " +
 	"usage ledger."
 
+const filamentRules = "With `filament_id` or `filament_number`, the spool has its `material_type`, `brand`, " +
+	"`color`, `color_hex`, `diameter_mm` and `density_g_cm3` from the filament, and they change with it; other values in the " +
+	"request are a `FILAMENT_FIELD`."
+
+const inheritRules = filamentRules + " `net_weight_grams`, `spool_weight_grams` and `purchase_price` are those of " +
+	"the filament by default."
+
 var createDoc = &server.Doc{
 	ID: "createSpool", Tag: tag, Summary: "Create a spool",
-	Description: initialWeight + " `createSpoolBatch` creates several equal spools.",
+	Description: initialWeight + " `createSpoolBatch` creates several equal spools.\n\n" + inheritRules,
+	Errors:      []*server.Error{errUnknownFilament, errFilamentField},
 }
 
 func (h handlers) create(ctx context.Context, r *server.Request[Spool]) (server.Created[Spool], error) {
-	spool, err := insert(&r.In, 1)
+	spool, err := h.insert(ctx, r.In, 1)
 	if err != nil {
 		return nil, err
 	}
-	return h.write(ctx, spool)
+	return spool.Object(), nil
 }
 
 var createBatchDoc = &server.Doc{
 	ID: "createSpoolBatch", Tag: tag, Summary: "Create several equal spools",
 	Description: "Creates `quantity` equal spools, all or none. " + initialWeight +
-		" The `Location` is the list of spools.",
+		" The `Location` is the list of spools.\n\n" + inheritRules,
+	Errors: []*server.Error{errUnknownFilament, errFilamentField},
 }
 
 func (h handlers) createBatch(
 	ctx context.Context, r *server.Request[SpoolBatch],
 ) (server.Created[CreatedSpools], error) {
-	spools, err := insert(&r.In.Spool, *r.In.Quantity.Value)
+	spools, err := h.insert(ctx, r.In.Spool, *r.In.Quantity.Value)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := h.write(ctx, spools); err != nil {
-		return nil, err
-	}
 	return slices.Concat([]byte(`{"items":`), spools.Array(), []byte(`}`)), nil
+}
+
+// insert creates equal spools, of the filament that the request names if it does, and returns the statement that has
+// done so.
+func (h handlers) insert(ctx context.Context, in Spool, quantity int64) (spools *db.Stmt, err error) {
+	if !in.namesFilament() {
+		if spools, err = insert(&in, quantity); err == nil {
+			err = h.db.Write(ctx, spools)
+		}
+		return spools, costError(err)
+	}
+	locked := lockFilaments(&in)
+	err = h.db.Decide(ctx, []*db.Stmt{locked}, func() ([]*db.Stmt, error) {
+		attached := in
+		err := attachOne(locked, &attached, true)
+		if err == nil {
+			spools, err = insert(&attached, quantity)
+		}
+		return []*db.Stmt{spools}, err
+	})
+	return spools, costError(err)
 }
 
 // insert returns a statement that creates equal spools, and returns them in the order of their ids.
@@ -335,22 +363,56 @@ func insert(in *Spool, quantity int64) (*db.Stmt, error) {
 
 var updateDoc = &server.Doc{
 	ID: "updateSpool", Tag: tag, Summary: "Update a spool",
-	Description: "A changed `remaining_weight_grams`, for example after weighing the spool, is an entry of the usage " +
-		"ledger. Omit it to change other fields: a value that you fetched earlier would undo the deductions since then.",
+	Description: "A changed `remaining_weight_grams`, for example after weighing the spool, is an entry of the " +
+		"usage ledger. Omit it to change other fields: a value that you fetched earlier would undo the deductions " +
+		"since then.\n\n" + filamentRules + " A `filament_id` of null detaches the spool, which keeps its values.",
+	Errors: []*server.Error{errUnknownFilament, errFilamentField},
 }
 
 func (h handlers) update(ctx context.Context, r *server.Request[Spool]) (server.OK[Spool], error) {
-	set, args := server.Assignments(&r.In, []any{r.ID("id")})
-	if set == "" {
-		spool := selectSpool(r.ID("id"))
-		return server.One(spool, h.db.Read(ctx, spool))
+	id, in := r.ID("id"), r.In
+	if !in.mayFollow() {
+		run := h.db.Write
+		if set, _ := server.Assignments(&in, nil); set == "" {
+			run = h.db.Read
+		}
+		spool := update(id, &in)
+		return server.One(spool, costError(run(ctx, spool)))
 	}
-	if !r.In.Remaining.Set {
-		return h.write(ctx, db.SQL(`
-			update spools set `+set+`, updated_at = now(), edited_at = now()
-			where id = $1 and hidden_at is null returning `+spoolColumns, args...))
+	locked := lockFilaments(&in)
+	if !in.namesFilament() {
+		locked = db.SQL(`select filament_id, `+followed+` from spools where id = $1 and hidden_at is null
+			for no key update`, id)
 	}
-	return h.write(ctx, edit(`id = $1 and hidden_at is null`, spoolColumns, set, args))
+	var spool *db.Stmt
+	err := h.db.Decide(ctx, []*db.Stmt{locked}, func() ([]*db.Stmt, error) {
+		changes := in
+		err := server.Found(locked, nil)
+		if in.namesFilament() {
+			err = attachOne(locked, &changes, false)
+		} else if err == nil {
+			err = stayAll(locked, &changes)
+		}
+		spool = update(id, &changes)
+		return []*db.Stmt{spool}, err
+	})
+	if err != nil {
+		return nil, costError(err)
+	}
+	return server.One(spool, nil)
+}
+
+// update returns a statement that changes a spool, and returns it.
+func update(id string, in *Spool) *db.Stmt {
+	set, args := server.Assignments(in, []any{id})
+	switch {
+	case set == "":
+		return selectSpool(id)
+	case in.Remaining.Set:
+		return edit(`id = $1 and hidden_at is null`, spoolColumns, set, args)
+	}
+	return db.SQL(`update spools set `+set+`, updated_at = now(), edited_at = now()
+		where id = $1 and hidden_at is null returning `+spoolColumns, args...)
 }
 
 var deleteDoc = &server.Doc{

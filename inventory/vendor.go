@@ -43,8 +43,8 @@ type Vendor struct {
 const vendorColumns = `id, number, name, notes, empty_spool_weight_grams, external_id, spool_count, remaining_grams,
 	created_at, updated_at, hidden_at`
 
-// vendorsTable is vendors with the quantities of their spools in stock. It reads these spools and no others, so that its
-// time depends on the stock and not on the history of the tenant.
+// vendorsTable is vendors with the quantities of their spools in stock. It reads these spools and no others, so that
+// its time depends on the stock and not on the history of the tenant.
 var vendorsTable = `(select v.*, ` + quantities(`
 	(select f.id from filaments f where f.vendor_id = v.id) f cross join lateral (
 		select s.remaining_weight_grams from spools s where s.filament_id = f.id and `+inStock+` offset 0
@@ -146,7 +146,10 @@ func (h handlers) createVendor(ctx context.Context, r *server.Request[Vendor]) (
 }
 
 var updateVendorDoc = &server.Doc{
-	ID: "updateVendor", Tag: vendorTag, Summary: "Update a vendor", Errors: []*server.Error{errDuplicateVendor},
+	ID: "updateVendor", Tag: vendorTag, Summary: "Update a vendor",
+	Description: "A new name becomes that of the vendor's filaments and the `brand` of their spools, in the same " +
+		"transaction. A vendor with more than 10,000 spools, or 2,000 in stock, keeps its name (`422`).",
+	Errors: []*server.Error{errDuplicateVendor},
 }
 
 func (h handlers) updateVendor(ctx context.Context, r *server.Request[Vendor]) (server.OK[Vendor], error) {
@@ -156,13 +159,23 @@ func (h handlers) updateVendor(ctx context.Context, r *server.Request[Vendor]) (
 		return server.One(vendor, h.db.Read(ctx, vendor))
 	}
 	update := db.SQL(`update vendors set `+set+`, updated_at = now() where id = $1 and hidden_at is null`, args...)
-	return server.One(vendor, vendorError(h.db.Write(ctx, update, vendor), r.In.Name.Or("")))
+	if !r.In.Name.Set {
+		return server.One(vendor, h.db.Write(ctx, update, vendor))
+	}
+	renamed := db.SQL(`
+		with vendor as (
+			update vendors set `+set+`, updated_at = now() where id = $1 and hidden_at is null returning name
+		)
+		update filaments f set vendor_name = vendor.name, updated_at = now() from vendor
+		where f.vendor_id = $1 and f.vendor_name <> vendor.name`, args...)
+	err := spreadVendor.run(ctx, h.db, r.ID("id"), []string{"name"}, renamed, vendor, func() error { return nil })
+	return server.One(vendor, vendorError(err, r.In.Name.Or("")))
 }
 
 var deleteVendorDoc = &server.Doc{
 	ID: "deleteVendor", Tag: vendorTag, Summary: "Remove a vendor",
-	Description: "Deletes the vendor. If filaments name it, it is hidden instead: lists no longer contain it, requests " +
-		"with its id return 404, and its filaments keep its name. `GET /api/v1/vendors?hidden=true` lists hidden " +
+	Description: "Deletes the vendor. If filaments name it, it is hidden instead: lists no longer contain it, " +
+		"requests with its id return 404, and its filaments keep its name. `GET /api/v1/vendors?hidden=true` lists hidden " +
 		"vendors, and `restoreVendor` shows one again.",
 }
 
@@ -185,9 +198,9 @@ func (h handlers) remove(ctx context.Context, table, id, named string) error {
 
 var restoreVendorDoc = &server.Doc{
 	ID: "restoreVendor", Tag: vendorTag, Summary: "Restore a removed vendor",
-	Description: "Shows a vendor again that was hidden when it was removed. It cannot be restored while another vendor " +
-		"has its name (`DUPLICATE_VENDOR`). For a vendor that is not hidden, the operation changes nothing and returns " +
-		"the vendor.",
+	Description: "Shows a vendor again that was hidden when it was removed. It cannot be restored while another " +
+		"vendor has its name (`DUPLICATE_VENDOR`). For a vendor that is not hidden, the operation changes nothing and " +
+		"returns the vendor.",
 	Errors: []*server.Error{errDuplicateVendor.On()},
 }
 

@@ -68,8 +68,8 @@ create table filaments (
 	external_id_key text collate "C" generated always as (lower(external_id collate "und-x-icu") collate "C") stored,
 	search_key text collate "C" not null generated always as (lower((
 		material_type || U&'\FFFD' || coalesce(material_name, '') || U&'\FFFD' || coalesce(vendor_name, '') ||
-		U&'\FFFD' || coalesce(name, '') || U&'\FFFD' || color || U&'\FFFD' || coalesce(article_number, '') || U&'\FFFD' ||
-		coalesce(notes, '')) collate "und-x-icu") collate "C") stored,
+		U&'\FFFD' || coalesce(name, '') || U&'\FFFD' || color || U&'\FFFD' || coalesce(article_number, '') ||
+		U&'\FFFD' || coalesce(notes, '')) collate "und-x-icu") collate "C") stored,
 	primary key (tenant_id, id),
 	foreign key (tenant_id, vendor_id) references vendors (tenant_id, id)
 );

@@ -493,6 +493,8 @@ class Spool:
     """The spool's id."""
     number: int
     """Number of the spool in the tenant, for labels and printers: 1, 2, 3, and so on, never used again."""
+    filament_id: str | None
+    """The filament, whose material, brand, colour, diameter and density the spool has; null: it has its own."""
     material_type: MaterialType
     """Type of filament."""
     brand: str | None
@@ -550,6 +552,7 @@ def _Spool(d: Any, etag: str | None = None) -> Spool:
     return Spool(
         id=get("id"),
         number=get("number"),
+        filament_id=get("filament_id"),
         material_type=get("material_type"),
         brand=get("brand"),
         color=get("color"),
@@ -2844,6 +2847,8 @@ class SpoolFilter(TypedDict, total=False):
     """Only spools of this brand: the whole name, not case-sensitive."""
     color: str
     """Only spools of this colour: the whole name, not case-sensitive."""
+    filament_id: str
+    """Only spools of this filament."""
     location: str
     """Only spools at this location: the whole text, not case-sensitive."""
     lot_number: str
@@ -2869,6 +2874,10 @@ class SpoolFilter(TypedDict, total=False):
 class SpoolUpdate(TypedDict, total=False):
     """The type `SpoolUpdate` of the API, in request bodies."""
 
+    filament_id: str | None
+    """The filament, whose material, brand, colour, diameter and density the spool has; null: it has its own."""
+    filament_number: int
+    """The number of the filament, instead of filament_id."""
     material_type: MaterialType
     """Type of filament."""
     brand: str | None
@@ -3111,6 +3120,10 @@ class EmailTakenError(ApiError):
     """The service responded ``EMAIL_TAKEN`` (status 409)."""
 
 
+class FilamentFieldError(ApiError):
+    """The service responded ``FILAMENT_FIELD`` (status 409)."""
+
+
 class ForbiddenError(ApiError):
     """The service responded ``FORBIDDEN`` (status 403)."""
 
@@ -3245,6 +3258,7 @@ _ERRORS: dict[str, type[ApiError]] = {
     "DUPLICATE_SKU": DuplicateSkuError,
     "DUPLICATE_VENDOR": DuplicateVendorError,
     "EMAIL_TAKEN": EmailTakenError,
+    "FILAMENT_FIELD": FilamentFieldError,
     "FORBIDDEN": ForbiddenError,
     "IDEMPOTENCY_CONFLICT": IdempotencyConflictError,
     "INSUFFICIENT_FILAMENT": InsufficientFilamentError,
@@ -4030,6 +4044,9 @@ class VendorsResource:
     ) -> Vendor:
         """Update a vendor.
 
+        A new name becomes that of the vendor's filaments and the `brand` of their spools, in the same transaction.
+        A vendor with more than 10,000 spools, or 2,000 in stock, keeps its name (`422`).
+
         Requires the role `operator` or `admin`.
 
         :param id: The id of the vendor, a UUID.
@@ -4419,6 +4436,11 @@ class FilamentsResource:
     ) -> Filament:
         """Update a filament.
 
+        The spools of the filament change with it, in the same transaction: their `material_type`, `brand` (the
+        name of the vendor), `color`, `color_hex`, `diameter_mm`, `density_g_cm3` and `updated_at`, also those of
+        archived and removed spools. A filament with more than 10,000 spools, or 2,000 in stock, keeps these fields
+        (`422`).
+
         `vendor` names the vendor instead of `vendor_id`, without regard to case; if there is none with the name,
         it is created.
 
@@ -4539,13 +4561,14 @@ class SpoolsResource:
         *,
         skip: int | None = None,
         limit: int | None = None,
-        sort_by: Literal["id", "number", "material_type", "brand", "color", "color_hex", "finish", "diameter_mm", "net_weight_grams", "remaining_weight_grams", "spool_weight_grams", "purchase_price", "cost_per_gram", "supplier", "purchase_date", "notes", "location", "lot_number", "density_g_cm3", "archived", "first_used_at", "last_used_at", "created_at", "updated_at", "hidden_at"] | None = None,
+        sort_by: Literal["id", "number", "filament_id", "material_type", "brand", "color", "color_hex", "finish", "diameter_mm", "net_weight_grams", "remaining_weight_grams", "spool_weight_grams", "purchase_price", "cost_per_gram", "supplier", "purchase_date", "notes", "location", "lot_number", "density_g_cm3", "archived", "first_used_at", "last_used_at", "created_at", "updated_at", "hidden_at"] | None = None,
         sort_order: SortOrder | None = None,
         after: str | None = None,
         number: int | None = None,
         material_type: MaterialType | Sequence[MaterialType] | None = None,
         brand: str | None = None,
         color: str | None = None,
+        filament_id: str | None = None,
         location: str | None = None,
         lot_number: str | None = None,
         supplier: str | None = None,
@@ -4572,6 +4595,7 @@ class SpoolsResource:
         :param material_type: Only spools of one of these materials, separated by commas.
         :param brand: Only spools of this brand: the whole name, not case-sensitive.
         :param color: Only spools of this colour: the whole name, not case-sensitive.
+        :param filament_id: Only spools of this filament.
         :param location: Only spools at this location: the whole text, not case-sensitive.
         :param lot_number: Only spools of this lot: the whole text, not case-sensitive.
         :param supplier: Only spools of this supplier: the whole name, not case-sensitive.
@@ -4600,6 +4624,7 @@ class SpoolsResource:
                 "material_type": material_type,
                 "brand": brand,
                 "color": color,
+                "filament_id": filament_id,
                 "location": location,
                 "lot_number": lot_number,
                 "supplier": supplier,
@@ -4616,12 +4641,13 @@ class SpoolsResource:
     def iterate(
         self,
         *,
-        sort_by: Literal["id", "number", "material_type", "brand", "color", "color_hex", "finish", "diameter_mm", "net_weight_grams", "remaining_weight_grams", "spool_weight_grams", "purchase_price", "cost_per_gram", "supplier", "purchase_date", "notes", "location", "lot_number", "density_g_cm3", "archived", "first_used_at", "last_used_at", "created_at", "updated_at", "hidden_at"] | None = None,
+        sort_by: Literal["id", "number", "filament_id", "material_type", "brand", "color", "color_hex", "finish", "diameter_mm", "net_weight_grams", "remaining_weight_grams", "spool_weight_grams", "purchase_price", "cost_per_gram", "supplier", "purchase_date", "notes", "location", "lot_number", "density_g_cm3", "archived", "first_used_at", "last_used_at", "created_at", "updated_at", "hidden_at"] | None = None,
         sort_order: SortOrder | None = None,
         number: int | None = None,
         material_type: MaterialType | Sequence[MaterialType] | None = None,
         brand: str | None = None,
         color: str | None = None,
+        filament_id: str | None = None,
         location: str | None = None,
         lot_number: str | None = None,
         supplier: str | None = None,
@@ -4644,6 +4670,7 @@ class SpoolsResource:
         :param material_type: Only spools of one of these materials, separated by commas.
         :param brand: Only spools of this brand: the whole name, not case-sensitive.
         :param color: Only spools of this colour: the whole name, not case-sensitive.
+        :param filament_id: Only spools of this filament.
         :param location: Only spools at this location: the whole text, not case-sensitive.
         :param lot_number: Only spools of this lot: the whole text, not case-sensitive.
         :param supplier: Only spools of this supplier: the whole name, not case-sensitive.
@@ -4666,6 +4693,7 @@ class SpoolsResource:
                 "material_type": material_type,
                 "brand": brand,
                 "color": color,
+                "filament_id": filament_id,
                 "location": location,
                 "lot_number": lot_number,
                 "supplier": supplier,
@@ -4682,13 +4710,15 @@ class SpoolsResource:
     def create(
         self,
         *,
-        material_type: MaterialType,
-        color: str,
-        diameter_mm: DecimalInput,
-        net_weight_grams: DecimalInput,
+        filament_id: str | None = None,
+        filament_number: int | None = None,
+        material_type: MaterialType | None = None,
         brand: str | None = None,
+        color: str | None = None,
         color_hex: str | None = None,
         finish: str | None = None,
+        diameter_mm: DecimalInput | None = None,
+        net_weight_grams: DecimalInput | None = None,
         remaining_weight_grams: DecimalInput | None = None,
         spool_weight_grams: DecimalInput | None = None,
         purchase_price: DecimalInput | None = None,
@@ -4706,15 +4736,23 @@ class SpoolsResource:
         `remaining_weight_grams` is `net_weight_grams` by default. It is the first entry of the usage ledger.
         `createSpoolBatch` creates several equal spools.
 
+        With `filament_id` or `filament_number`, the spool has its `material_type`, `brand`, `color`, `color_hex`,
+        `diameter_mm` and `density_g_cm3` from the filament, and they change with it; other values in the request
+        are a `FILAMENT_FIELD`. `net_weight_grams`, `spool_weight_grams` and `purchase_price` are those of the
+        filament by default.
+
         Requires the role `operator` or `admin`.
 
+        :param filament_id: The filament, whose material, brand, colour, diameter and density the spool has; null:
+        it has its own.
+        :param filament_number: The number of the filament, instead of filament_id.
         :param material_type: Type of filament.
-        :param color: Name of the colour.
-        :param diameter_mm: Filament diameter in millimetres. One of 1.75, 2.85.
-        :param net_weight_grams: Grams of filament on a full spool.
         :param brand: Name of the manufacturer.
+        :param color: Name of the colour.
         :param color_hex: The colour as #RRGGBB.
         :param finish: Free text such as Matte, Glossy or Silk.
+        :param diameter_mm: Filament diameter in millimetres. One of 1.75, 2.85.
+        :param net_weight_grams: Grams of filament on a full spool.
         :param remaining_weight_grams: Grams of filament left; net_weight_grams by default. The usage ledger
         records every change.
         :param spool_weight_grams: Weight of the empty spool in grams.
@@ -4735,13 +4773,15 @@ class SpoolsResource:
             "/spools",
             _Spool,
             body={
-                "material_type": material_type,
-                "color": color,
-                "diameter_mm": diameter_mm,
-                "net_weight_grams": net_weight_grams,
+                "filament_id": UNSET if filament_id is None else filament_id,
+                "filament_number": UNSET if filament_number is None else filament_number,
+                "material_type": UNSET if material_type is None else material_type,
                 "brand": UNSET if brand is None else brand,
+                "color": UNSET if color is None else color,
                 "color_hex": UNSET if color_hex is None else color_hex,
                 "finish": UNSET if finish is None else finish,
+                "diameter_mm": UNSET if diameter_mm is None else diameter_mm,
+                "net_weight_grams": UNSET if net_weight_grams is None else net_weight_grams,
                 "remaining_weight_grams": UNSET if remaining_weight_grams is None else remaining_weight_grams,
                 "spool_weight_grams": UNSET if spool_weight_grams is None else spool_weight_grams,
                 "purchase_price": UNSET if purchase_price is None else purchase_price,
@@ -4838,13 +4878,15 @@ class SpoolsResource:
         self,
         *,
         quantity: int,
-        material_type: MaterialType,
-        color: str,
-        diameter_mm: DecimalInput,
-        net_weight_grams: DecimalInput,
+        filament_id: str | None = None,
+        filament_number: int | None = None,
+        material_type: MaterialType | None = None,
         brand: str | None = None,
+        color: str | None = None,
         color_hex: str | None = None,
         finish: str | None = None,
+        diameter_mm: DecimalInput | None = None,
+        net_weight_grams: DecimalInput | None = None,
         remaining_weight_grams: DecimalInput | None = None,
         spool_weight_grams: DecimalInput | None = None,
         purchase_price: DecimalInput | None = None,
@@ -4862,16 +4904,24 @@ class SpoolsResource:
         Creates `quantity` equal spools, all or none. `remaining_weight_grams` is `net_weight_grams` by default. It
         is the first entry of the usage ledger. The `Location` is the list of spools.
 
+        With `filament_id` or `filament_number`, the spool has its `material_type`, `brand`, `color`, `color_hex`,
+        `diameter_mm` and `density_g_cm3` from the filament, and they change with it; other values in the request
+        are a `FILAMENT_FIELD`. `net_weight_grams`, `spool_weight_grams` and `purchase_price` are those of the
+        filament by default.
+
         Requires the role `operator` or `admin`.
 
         :param quantity: Number of equal spools to create.
+        :param filament_id: The filament, whose material, brand, colour, diameter and density the spool has; null:
+        it has its own.
+        :param filament_number: The number of the filament, instead of filament_id.
         :param material_type: Type of filament.
-        :param color: Name of the colour.
-        :param diameter_mm: Filament diameter in millimetres. One of 1.75, 2.85.
-        :param net_weight_grams: Grams of filament on a full spool.
         :param brand: Name of the manufacturer.
+        :param color: Name of the colour.
         :param color_hex: The colour as #RRGGBB.
         :param finish: Free text such as Matte, Glossy or Silk.
+        :param diameter_mm: Filament diameter in millimetres. One of 1.75, 2.85.
+        :param net_weight_grams: Grams of filament on a full spool.
         :param remaining_weight_grams: Grams of filament left; net_weight_grams by default. The usage ledger
         records every change.
         :param spool_weight_grams: Weight of the empty spool in grams.
@@ -4893,13 +4943,15 @@ class SpoolsResource:
             _CreatedSpools,
             body={
                 "quantity": quantity,
-                "material_type": material_type,
-                "color": color,
-                "diameter_mm": diameter_mm,
-                "net_weight_grams": net_weight_grams,
+                "filament_id": UNSET if filament_id is None else filament_id,
+                "filament_number": UNSET if filament_number is None else filament_number,
+                "material_type": UNSET if material_type is None else material_type,
                 "brand": UNSET if brand is None else brand,
+                "color": UNSET if color is None else color,
                 "color_hex": UNSET if color_hex is None else color_hex,
                 "finish": UNSET if finish is None else finish,
+                "diameter_mm": UNSET if diameter_mm is None else diameter_mm,
+                "net_weight_grams": UNSET if net_weight_grams is None else net_weight_grams,
                 "remaining_weight_grams": UNSET if remaining_weight_grams is None else remaining_weight_grams,
                 "spool_weight_grams": UNSET if spool_weight_grams is None else spool_weight_grams,
                 "purchase_price": UNSET if purchase_price is None else purchase_price,
@@ -4973,6 +5025,7 @@ class SpoolsResource:
         material_type: MaterialType | Sequence[MaterialType] | None = None,
         brand: str | None = None,
         color: str | None = None,
+        filament_id: str | None = None,
         location: str | None = None,
         lot_number: str | None = None,
         supplier: str | None = None,
@@ -4996,6 +5049,7 @@ class SpoolsResource:
         :param material_type: Only spools of one of these materials, separated by commas.
         :param brand: Only spools of this brand: the whole name, not case-sensitive.
         :param color: Only spools of this colour: the whole name, not case-sensitive.
+        :param filament_id: Only spools of this filament.
         :param location: Only spools at this location: the whole text, not case-sensitive.
         :param lot_number: Only spools of this lot: the whole text, not case-sensitive.
         :param supplier: Only spools of this supplier: the whole name, not case-sensitive.
@@ -5019,6 +5073,7 @@ class SpoolsResource:
                 "material_type": material_type,
                 "brand": brand,
                 "color": color,
+                "filament_id": filament_id,
                 "location": location,
                 "lot_number": lot_number,
                 "supplier": supplier,
@@ -5052,6 +5107,8 @@ class SpoolsResource:
         self,
         id: str,
         *,
+        filament_id: str | None | Unset = UNSET,
+        filament_number: int | Unset = UNSET,
         material_type: MaterialType | Unset = UNSET,
         brand: str | None | Unset = UNSET,
         color: str | Unset = UNSET,
@@ -5076,9 +5133,16 @@ class SpoolsResource:
         A changed `remaining_weight_grams`, for example after weighing the spool, is an entry of the usage ledger.
         Omit it to change other fields: a value that you fetched earlier would undo the deductions since then.
 
+        With `filament_id` or `filament_number`, the spool has its `material_type`, `brand`, `color`, `color_hex`,
+        `diameter_mm` and `density_g_cm3` from the filament, and they change with it; other values in the request
+        are a `FILAMENT_FIELD`. A `filament_id` of null detaches the spool, which keeps its values.
+
         Requires the role `operator` or `admin`.
 
         :param id: The id of the spool, a UUID.
+        :param filament_id: The filament, whose material, brand, colour, diameter and density the spool has; null:
+        it has its own.
+        :param filament_number: The number of the filament, instead of filament_id.
         :param material_type: Type of filament.
         :param brand: Name of the manufacturer.
         :param color: Name of the colour.
@@ -5106,6 +5170,8 @@ class SpoolsResource:
             f"/spools/{_core.segment(id)}",
             _Spool,
             body={
+                "filament_id": filament_id,
+                "filament_number": filament_number,
                 "material_type": material_type,
                 "brand": brand,
                 "color": color,
@@ -8129,6 +8195,7 @@ __all__ = [
     "ExportFormat",
     "FailureReason",
     "Filament",
+    "FilamentFieldError",
     "FilamentList",
     "FilamentsResource",
     "ForbiddenError",

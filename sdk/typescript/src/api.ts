@@ -295,6 +295,8 @@ export interface Spool<D = number> {
   readonly id: string;
   /** Number of the spool in the tenant, for labels and printers: 1, 2, 3, and so on, never used again. */
   readonly number: number;
+  /** The filament, whose material, brand, colour, diameter and density the spool has; null: it has its own. */
+  readonly filament_id: string | null;
   /** Type of filament. */
   readonly material_type: MaterialType;
   /** Name of the manufacturer. */
@@ -1755,20 +1757,24 @@ export interface FilamentUpdate {
 
 /** The type `SpoolCreate` of the API, in request bodies. */
 export interface SpoolCreate {
+  /** The filament, whose material, brand, colour, diameter and density the spool has; null: it has its own. */
+  filament_id?: string | null | undefined;
+  /** The number of the filament, instead of filament_id. */
+  filament_number?: number | null | undefined;
   /** Type of filament. */
-  material_type: MaterialType;
+  material_type?: MaterialType | undefined;
   /** Name of the manufacturer. */
   brand?: string | null | undefined;
   /** Name of the colour. */
-  color: string;
+  color?: string | undefined;
   /** The colour as #RRGGBB. */
   color_hex?: string | null | undefined;
   /** Free text such as Matte, Glossy or Silk. */
   finish?: string | null | undefined;
   /** Filament diameter in millimetres. One of 1.75, 2.85. */
-  diameter_mm: Decimal;
+  diameter_mm?: Decimal | undefined;
   /** Grams of filament on a full spool. */
-  net_weight_grams: Decimal;
+  net_weight_grams?: Decimal | undefined;
   /** Grams of filament left; net_weight_grams by default. The usage ledger records every change. */
   remaining_weight_grams?: Decimal | null | undefined;
   /** Weight of the empty spool in grams. */
@@ -1803,6 +1809,8 @@ export interface SpoolFilter {
   brand?: string | undefined;
   /** Only spools of this colour: the whole name, not case-sensitive. */
   color?: string | undefined;
+  /** Only spools of this filament. */
+  filament_id?: string | undefined;
   /** Only spools at this location: the whole text, not case-sensitive. */
   location?: string | undefined;
   /** Only spools of this lot: the whole text, not case-sensitive. */
@@ -1827,6 +1835,10 @@ export interface SpoolFilter {
 
 /** The type `SpoolUpdate` of the API, in request bodies. */
 export interface SpoolUpdate {
+  /** The filament, whose material, brand, colour, diameter and density the spool has; null: it has its own. */
+  filament_id?: string | null | undefined;
+  /** The number of the filament, instead of filament_id. */
+  filament_number?: number | undefined;
   /** Type of filament. */
   material_type?: MaterialType | undefined;
   /** Name of the manufacturer. */
@@ -1901,20 +1913,24 @@ export interface SpoolRemoval {
 export interface SpoolBatchCreate {
   /** Number of equal spools to create. */
   quantity: number;
+  /** The filament, whose material, brand, colour, diameter and density the spool has; null: it has its own. */
+  filament_id?: string | null | undefined;
+  /** The number of the filament, instead of filament_id. */
+  filament_number?: number | null | undefined;
   /** Type of filament. */
-  material_type: MaterialType;
+  material_type?: MaterialType | undefined;
   /** Name of the manufacturer. */
   brand?: string | null | undefined;
   /** Name of the colour. */
-  color: string;
+  color?: string | undefined;
   /** The colour as #RRGGBB. */
   color_hex?: string | null | undefined;
   /** Free text such as Matte, Glossy or Silk. */
   finish?: string | null | undefined;
   /** Filament diameter in millimetres. One of 1.75, 2.85. */
-  diameter_mm: Decimal;
+  diameter_mm?: Decimal | undefined;
   /** Grams of filament on a full spool. */
-  net_weight_grams: Decimal;
+  net_weight_grams?: Decimal | undefined;
   /** Grams of filament left; net_weight_grams by default. The usage ledger records every change. */
   remaining_weight_grams?: Decimal | null | undefined;
   /** Weight of the empty spool in grams. */
@@ -2542,7 +2558,7 @@ export interface ListSpoolsQuery {
   /** Maximum page size. */
   limit?: number | undefined;
   /** Any scalar field of the items. */
-  sort_by?: "id" | "number" | "material_type" | "brand" | "color" | "color_hex" | "finish" | "diameter_mm" | "net_weight_grams" | "remaining_weight_grams" | "spool_weight_grams" | "purchase_price" | "cost_per_gram" | "supplier" | "purchase_date" | "notes" | "location" | "lot_number" | "density_g_cm3" | "archived" | "first_used_at" | "last_used_at" | "created_at" | "updated_at" | "hidden_at" | undefined;
+  sort_by?: "id" | "number" | "filament_id" | "material_type" | "brand" | "color" | "color_hex" | "finish" | "diameter_mm" | "net_weight_grams" | "remaining_weight_grams" | "spool_weight_grams" | "purchase_price" | "cost_per_gram" | "supplier" | "purchase_date" | "notes" | "location" | "lot_number" | "density_g_cm3" | "archived" | "first_used_at" | "last_used_at" | "created_at" | "updated_at" | "hidden_at" | undefined;
   /** Ascending or descending. */
   sort_order?: SortOrder | undefined;
   /**
@@ -2558,6 +2574,8 @@ export interface ListSpoolsQuery {
   brand?: string | undefined;
   /** Only spools of this colour: the whole name, not case-sensitive. */
   color?: string | undefined;
+  /** Only spools of this filament. */
+  filament_id?: string | undefined;
   /** Only spools at this location: the whole text, not case-sensitive. */
   location?: string | undefined;
   /** Only spools of this lot: the whole text, not case-sensitive. */
@@ -2603,6 +2621,8 @@ export interface ExportSpoolsQuery {
   brand?: string | undefined;
   /** Only spools of this colour: the whole name, not case-sensitive. */
   color?: string | undefined;
+  /** Only spools of this filament. */
+  filament_id?: string | undefined;
   /** Only spools at this location: the whole text, not case-sensitive. */
   location?: string | undefined;
   /** Only spools of this lot: the whole text, not case-sensitive. */
@@ -2988,6 +3008,9 @@ export class DuplicateVendorError extends ApiError {}
 /** The service responded `EMAIL_TAKEN` (status 409). */
 export class EmailTakenError extends ApiError {}
 
+/** The service responded `FILAMENT_FIELD` (status 409). */
+export class FilamentFieldError extends ApiError {}
+
 /** The service responded `FORBIDDEN` (status 403). */
 export class ForbiddenError extends ApiError {}
 
@@ -3091,6 +3114,7 @@ const ERRORS: Record<string, typeof ApiError> = {
   DUPLICATE_SKU: DuplicateSkuError,
   DUPLICATE_VENDOR: DuplicateVendorError,
   EMAIL_TAKEN: EmailTakenError,
+  FILAMENT_FIELD: FilamentFieldError,
   FORBIDDEN: ForbiddenError,
   IDEMPOTENCY_CONFLICT: IdempotencyConflictError,
   INSUFFICIENT_FILAMENT: InsufficientFilamentError,
@@ -3550,6 +3574,9 @@ export class VendorsResource<M extends DecimalMode = "number"> {
   /**
    * Update a vendor.
    *
+   * A new name becomes that of the vendor's filaments and the `brand` of their spools, in the same transaction. A
+   * vendor with more than 10,000 spools, or 2,000 in stock, keeps its name (`422`).
+   *
    * Requires the role `operator` or `admin`.
    */
   update(
@@ -3670,6 +3697,10 @@ export class FilamentsResource<M extends DecimalMode = "number"> {
   /**
    * Update a filament.
    *
+   * The spools of the filament change with it, in the same transaction: their `material_type`, `brand` (the name of
+   * the vendor), `color`, `color_hex`, `diameter_mm`, `density_g_cm3` and `updated_at`, also those of archived and
+   * removed spools. A filament with more than 10,000 spools, or 2,000 in stock, keeps these fields (`422`).
+   *
    * `vendor` names the vendor instead of `vendor_id`, without regard to case; if there is none with the name, it is
    * created.
    *
@@ -3756,6 +3787,11 @@ export class SpoolsResource<M extends DecimalMode = "number"> {
    * `remaining_weight_grams` is `net_weight_grams` by default. It is the first entry of the usage ledger.
    * `createSpoolBatch` creates several equal spools.
    *
+   * With `filament_id` or `filament_number`, the spool has its `material_type`, `brand`, `color`, `color_hex`,
+   * `diameter_mm` and `density_g_cm3` from the filament, and they change with it; other values in the request are a
+   * `FILAMENT_FIELD`. `net_weight_grams`, `spool_weight_grams` and `purchase_price` are those of the filament by
+   * default.
+   *
    * Requires the role `operator` or `admin`.
    */
   create(
@@ -3808,6 +3844,11 @@ export class SpoolsResource<M extends DecimalMode = "number"> {
    *
    * Creates `quantity` equal spools, all or none. `remaining_weight_grams` is `net_weight_grams` by default. It is
    * the first entry of the usage ledger. The `Location` is the list of spools.
+   *
+   * With `filament_id` or `filament_number`, the spool has its `material_type`, `brand`, `color`, `color_hex`,
+   * `diameter_mm` and `density_g_cm3` from the filament, and they change with it; other values in the request are a
+   * `FILAMENT_FIELD`. `net_weight_grams`, `spool_weight_grams` and `purchase_price` are those of the filament by
+   * default.
    *
    * Requires the role `operator` or `admin`.
    */
@@ -3881,6 +3922,10 @@ export class SpoolsResource<M extends DecimalMode = "number"> {
    *
    * A changed `remaining_weight_grams`, for example after weighing the spool, is an entry of the usage ledger. Omit
    * it to change other fields: a value that you fetched earlier would undo the deductions since then.
+   *
+   * With `filament_id` or `filament_number`, the spool has its `material_type`, `brand`, `color`, `color_hex`,
+   * `diameter_mm` and `density_g_cm3` from the filament, and they change with it; other values in the request are a
+   * `FILAMENT_FIELD`. A `filament_id` of null detaches the spool, which keeps its values.
    *
    * Requires the role `operator` or `admin`.
    */
