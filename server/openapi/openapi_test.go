@@ -297,13 +297,15 @@ func TestSchemasDescribeTheirFields(t *testing.T) {
 func TestFieldDescriptionsAreUsed(t *testing.T) {
 	t.Parallel()
 	routes := testkit.New(t, testkit.Options{}, inventory.Routes, catalog.Routes, production.Routes(orders.Runs)).Routes
-	texts := map[string]bool{}
+	texts := map[string]bool{} // the tables, of which several tags can have one
 	for _, route := range routes {
-		texts[route.Doc.Tag.Fields] = true
+		for table := range strings.SplitSeq("\n"+route.Doc.Tag.Fields, "\n## ") {
+			texts[strings.TrimSpace(table)+"\n"] = true
+		}
 	}
 	events := slices.Concat(inventory.Events, catalog.Events, production.Events, orders.Events)
+	rows := 0
 	for text := range texts {
-		rows := 0
 		for line := range strings.Lines(text) {
 			if cells := strings.Split(line, "|"); len(cells) == 5 && cells[1] != " Field " && cells[1] != "---" {
 				rows++
@@ -318,9 +320,9 @@ func TestFieldDescriptionsAreUsed(t *testing.T) {
 				}()
 			}
 		}
-		if rows < 10 {
-			t.Errorf("%d rows in %.40q", rows, text)
-		}
+	}
+	if rows < 100 {
+		t.Errorf("%d rows", rows)
 	}
 }
 
@@ -328,9 +330,9 @@ func TestFieldDescriptionsAreUsed(t *testing.T) {
 func withFields(routes []server.Route, text, changed string) []server.Route {
 	routes = slices.Clone(routes)
 	for i, route := range routes {
-		if route.Doc.Tag.Fields == text {
+		if strings.Contains(route.Doc.Tag.Fields, text) {
 			doc, tag := *route.Doc, *route.Doc.Tag
-			tag.Fields, doc.Tag = changed, &tag
+			tag.Fields, doc.Tag = strings.Replace(tag.Fields, text, changed, 1), &tag
 			routes[i].Doc = &doc
 		}
 	}
@@ -341,9 +343,9 @@ func withFields(routes []server.Route, text, changed string) []server.Route {
 func eventsWithFields(events []server.Event, text, changed string) []server.Event {
 	events = slices.Clone(events)
 	for i, event := range events {
-		if event.Tag.Fields == text {
+		if strings.Contains(event.Tag.Fields, text) {
 			tag := *event.Tag
-			tag.Fields = changed
+			tag.Fields = strings.Replace(tag.Fields, text, changed, 1)
 			events[i].Tag = &tag
 		}
 	}
