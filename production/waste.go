@@ -60,8 +60,8 @@ var wasteReportDoc = &server.Doc{
 		"add nothing to it, and 0 g cost 0. `runs` failed or were cancelled. `rate` is `failed_runs` / (`failed_runs` + " +
 		"`completed_runs`); cancelled runs, and runs that an update alone set to a status, do not count for it.\n\n" +
 		"`group_by=reason` has the rate of each reason among all runs. A run of several materials or products is in the " +
-		"group of each: products share the waste in proportion to their `estimated_material_cost`, or to their quantities " +
-		"if no item has one. A group whose field is null has the runs without a reason, printer, material or product. The " +
+		"group of each: products share the waste in proportion to their `estimated_total_cost`, " +
+		"or `estimated_material_cost` if that is more, or to their quantities if no item has one. A group whose field is null has the runs without a reason, printer, material or product. The " +
 		"groups with the most grams come first. A report has at most 1,000 groups; the other fields are totals of all runs.",
 }
 
@@ -73,11 +73,14 @@ var wasteGroups = map[WasteGroup]struct{ joins, share, key, fields string }{
 	"material": {"", "1", "material_type", "material_type as material_type"},
 	"product": {` left join lateral (
 				select i.product_id, sum(i.share) as share from (
-					select i.product_id, coalesce(
-						i.estimated_material_cost / nullif(sum(i.estimated_material_cost) over (), 0),
-						case when coalesce(sum(i.estimated_material_cost) over (), 0) = 0
-							then i.quantity::numeric / sum(i.quantity) over () else 0 end) as share
-					from run_items i where i.tenant_id = $1 and i.run_id = r.id
+					select c.product_id, coalesce(
+						c.cost / nullif(sum(c.cost) over (), 0),
+						case when coalesce(sum(c.cost) over (), 0) = 0
+							then c.quantity::numeric / sum(c.quantity) over () else 0 end) as share
+					from (
+						select x.product_id, x.quantity, greatest(x.estimated_material_cost, x.estimated_total_cost) as cost
+						from run_items x where x.tenant_id = $1 and x.run_id = r.id
+					) c
 				) i group by i.product_id
 			) i on true`, "coalesce(i.share, 1)", "product_id", "product_id as product_id, " +
 		"(select p.name from products p where p.tenant_id = $1 and p.id = product_id) as product_name"},

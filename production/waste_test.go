@@ -39,7 +39,8 @@ func TestWasteReport(t *testing.T) {
 		}
 		return list
 	}
-	items := []j{{"product_id": lamp, "quantity": 2, "estimated_material_cost": 3},
+	// A product that consists of components has a total cost, and no material cost.
+	items := []j{{"product_id": lamp, "quantity": 2, "estimated_total_cost": 3, "estimated_material_cost": 0},
 		{"product_id": vase, "quantity": 2, "estimated_material_cost": 1}}
 	endRun(t, c, "fail", j{"printer_name": "A", "materials": used(100, 10), "items": items}, j{"reason": "clog"})
 	removed := endRun(t, c, "fail", j{"printer_name": "a", "materials": used(50)}, j{"reason": "warping"})

@@ -163,7 +163,7 @@ func (d *decoder) object(text []byte, v reflect.Value, prefix string) error {
 		switch {
 		case f == nil:
 			if d.unknown++; d.unknown <= maxUnknown {
-				problems.Add(key, "is not a known field")
+				problems.Add(key, "%s", notAField(key, schema))
 			}
 		case f.ReadOnly:
 		case f.List:
@@ -255,9 +255,23 @@ func (d *decoder) checkNames(schema *Schema, v reflect.Value, problems *Problems
 		case len(sent) > 1:
 			problems.Add(sent[1], "must not be sent together with %s", sent[0])
 		case !d.patch && !named && !f.others[0].Optional:
-			problems.Add(f.Name, "or %s is required", strings.Join(others, " or "))
+			problems.Add(f.Name, "is required, or %s", strings.Join(others, " or "))
 		}
 	}
+}
+
+// notAField returns the problem with a field of an object that its schema does not have.
+func notAField(name string, schema *Schema) string {
+	names := make([]string, 0, len(schema.Fields))
+	for _, f := range schema.Fields {
+		if !f.ReadOnly {
+			names = append(names, f.Name)
+		}
+	}
+	if similar := nearest(name, names); similar != "" {
+		return "is not a known field; did you mean " + similar + "?"
+	}
+	return "is not a known field"
 }
 
 // entries decodes the entries of the list f in an object into its struct v.

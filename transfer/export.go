@@ -83,7 +83,7 @@ func Export[T, F any](limit int, page Page[F]) Exporter[F] {
 }
 
 // ExportDescription describes what an endpoint of an Exporter returns.
-const ExportDescription = "Returns the resources that the filters select, those of the list, as a file in UTF-8. " +
+const ExportDescription = "Returns what the filters select, in a file in UTF-8. A list and its export have the same filters. " +
 	"`format=jsonl` is a JSON object per line, as the GET of the resource returns it. `format=csv` (separated by " +
 	"commas) has a row for each "
 

@@ -3986,9 +3986,9 @@ class VendorsResource:
     ) -> str:
         """Export vendors.
 
-        Returns the resources that the filters select, those of the list, as a file in UTF-8. `format=jsonl` is a
-        JSON object per line, as the GET of the resource returns it. `format=csv` (separated by commas) has a row
-        for each vendor, oldest first.
+        Returns what the filters select, in a file in UTF-8. A list and its export have the same filters.
+        `format=jsonl` is a JSON object per line, as the GET of the resource returns it. `format=csv` (separated by
+        commas) has a row for each vendor, oldest first.
 
         :param format: csv, or jsonl for one JSON object per line, as the GET of the resource returns it.
         :param number: Only the vendor with this number.
@@ -4354,9 +4354,9 @@ class FilamentsResource:
     ) -> str:
         """Export filaments.
 
-        Returns the resources that the filters select, those of the list, as a file in UTF-8. `format=jsonl` is a
-        JSON object per line, as the GET of the resource returns it. `format=csv` (separated by commas) has a row
-        for each filament, oldest first; several colours are separated by commas.
+        Returns what the filters select, in a file in UTF-8. A list and its export have the same filters.
+        `format=jsonl` is a JSON object per line, as the GET of the resource returns it. `format=csv` (separated by
+        commas) has a row for each filament, oldest first; several colours are separated by commas.
 
         :param format: csv, or jsonl for one JSON object per line, as the GET of the resource returns it.
         :param number: Only the filament with this number.
@@ -5039,10 +5039,10 @@ class SpoolsResource:
     ) -> str:
         """Export spools.
 
-        Returns the resources that the filters select, those of the list, as a file in UTF-8. `format=jsonl` is a
-        JSON object per line, as the GET of the resource returns it. `format=csv` (separated by commas) has a row
-        for each spool, oldest first, which `POST /api/v1/spools/import` can read. Without `archived`, it has
-        archived spools too.
+        Returns what the filters select, in a file in UTF-8. A list and its export have the same filters.
+        `format=jsonl` is a JSON object per line, as the GET of the resource returns it. `format=csv` (separated by
+        commas) has a row for each spool, oldest first, which `POST /api/v1/spools/import` can read. Without
+        `archived`, it has archived spools too.
 
         :param format: csv, or jsonl for one JSON object per line, as the GET of the resource returns it.
         :param number: Only the spool with this number.
@@ -5457,9 +5457,9 @@ class ReportsResource:
     ) -> str:
         """Export the usage ledger.
 
-        Returns the resources that the filters select, those of the list, as a file in UTF-8. `format=jsonl` is a
-        JSON object per line, as the GET of the resource returns it. `format=csv` (separated by commas) has a row
-        for each entry of the usage ledgers of all spools, also of removed ones, oldest first.
+        Returns what the filters select, in a file in UTF-8. A list and its export have the same filters.
+        `format=jsonl` is a JSON object per line, as the GET of the resource returns it. `format=csv` (separated by
+        commas) has a row for each entry of the usage ledgers of all spools, also of removed ones, oldest first.
 
         With `from` or `to`, the file has the entries of the days that `reportUsage` covers with the same
         parameters, and without both those of all days.
@@ -5497,10 +5497,10 @@ class ReportsResource:
         count for it.
 
         `group_by=reason` has the rate of each reason among all runs. A run of several materials or products is in
-        the group of each: products share the waste in proportion to their `estimated_material_cost`, or to their
-        quantities if no item has one. A group whose field is null has the runs without a reason, printer, material
-        or product. The groups with the most grams come first. A report has at most 1,000 groups; the other fields
-        are totals of all runs.
+        the group of each: products share the waste in proportion to their `estimated_total_cost`, or
+        `estimated_material_cost` if that is more, or to their quantities if no item has one. A group whose field
+        is null has the runs without a reason, printer, material or product. The groups with the most grams come
+        first. A report has at most 1,000 groups; the other fields are totals of all runs.
 
         :param group_by: What the rows of the report have in common.
         :param from_: The first day, in the time zone of the tenant; by default 29 days before to.
@@ -5688,10 +5688,10 @@ class ProductsResource:
     ) -> str:
         """Export products.
 
-        Returns the resources that the filters select, those of the list, as a file in UTF-8. `format=jsonl` is a
-        JSON object per line, as the GET of the resource returns it. `format=csv` (separated by commas) has a row
-        for each material and each component of a product, with the fields of the product repeated, and a row for a
-        product without either. Products are in the order of their creation.
+        Returns what the filters select, in a file in UTF-8. A list and its export have the same filters.
+        `format=jsonl` is a JSON object per line, as the GET of the resource returns it. `format=csv` (separated by
+        commas) has a row for each material and each component of a product, with the fields of the product
+        repeated, and a row for a product without either. Products are in the order of their creation.
 
         :param format: csv, or jsonl for one JSON object per line, as the GET of the resource returns it.
         :param category: Only products in this category, ignoring case.
@@ -6398,10 +6398,10 @@ class ProductionRunsResource:
     ) -> str:
         """Export production runs.
 
-        Returns the resources that the filters select, those of the list, as a file in UTF-8. `format=jsonl` is a
-        JSON object per line, as the GET of the resource returns it. `format=csv` (separated by commas) has a row
-        for each item and each material of a run, with the fields of the run repeated, and a row for a run without
-        either. Runs are in the order of their creation.
+        Returns what the filters select, in a file in UTF-8. A list and its export have the same filters.
+        `format=jsonl` is a JSON object per line, as the GET of the resource returns it. `format=csv` (separated by
+        commas) has a row for each item and each material of a run, with the fields of the run repeated, and a row
+        for a run without either. Runs are in the order of their creation.
 
         :param format: csv, or jsonl for one JSON object per line, as the GET of the resource returns it.
         :param status: Only runs with one of these statuses, separated by commas.
@@ -7217,10 +7217,10 @@ class OrdersResource:
     ) -> str:
         """Export orders.
 
-        Returns the resources that the filters select, those of the list, as a file in UTF-8. `format=jsonl` is a
-        JSON object per line, as the GET of the resource returns it. `format=csv` (separated by commas) has a row
-        for each item of an order, with the fields of the order repeated, and a row for an order without items.
-        Orders are in the order of their creation.
+        Returns what the filters select, in a file in UTF-8. A list and its export have the same filters.
+        `format=jsonl` is a JSON object per line, as the GET of the resource returns it. `format=csv` (separated by
+        commas) has a row for each item of an order, with the fields of the order repeated, and a row for an order
+        without items. Orders are in the order of their creation.
 
         :param format: csv, or jsonl for one JSON object per line, as the GET of the resource returns it.
         :param status: Only orders with one of these statuses, separated by commas.

@@ -3548,9 +3548,9 @@ export class VendorsResource<M extends DecimalMode = "number"> {
   /**
    * Export vendors.
    *
-   * Returns the resources that the filters select, those of the list, as a file in UTF-8. `format=jsonl` is a JSON
-   * object per line, as the GET of the resource returns it. `format=csv` (separated by commas) has a row for each
-   * vendor, oldest first.
+   * Returns what the filters select, in a file in UTF-8. A list and its export have the same filters. `format=jsonl`
+   * is a JSON object per line, as the GET of the resource returns it. `format=csv` (separated by commas) has a row
+   * for each vendor, oldest first.
    */
   export(
     query: ExportVendorsQuery = {},
@@ -3671,9 +3671,9 @@ export class FilamentsResource<M extends DecimalMode = "number"> {
   /**
    * Export filaments.
    *
-   * Returns the resources that the filters select, those of the list, as a file in UTF-8. `format=jsonl` is a JSON
-   * object per line, as the GET of the resource returns it. `format=csv` (separated by commas) has a row for each
-   * filament, oldest first; several colours are separated by commas.
+   * Returns what the filters select, in a file in UTF-8. A list and its export have the same filters. `format=jsonl`
+   * is a JSON object per line, as the GET of the resource returns it. `format=csv` (separated by commas) has a row
+   * for each filament, oldest first; several colours are separated by commas.
    */
   export(
     query: ExportFilamentsQuery = {},
@@ -3894,9 +3894,10 @@ export class SpoolsResource<M extends DecimalMode = "number"> {
   /**
    * Export spools.
    *
-   * Returns the resources that the filters select, those of the list, as a file in UTF-8. `format=jsonl` is a JSON
-   * object per line, as the GET of the resource returns it. `format=csv` (separated by commas) has a row for each
-   * spool, oldest first, which `POST /api/v1/spools/import` can read. Without `archived`, it has archived spools too.
+   * Returns what the filters select, in a file in UTF-8. A list and its export have the same filters. `format=jsonl`
+   * is a JSON object per line, as the GET of the resource returns it. `format=csv` (separated by commas) has a row
+   * for each spool, oldest first, which `POST /api/v1/spools/import` can read. Without `archived`, it has archived
+   * spools too.
    */
   export(
     query: ExportSpoolsQuery = {},
@@ -4079,9 +4080,9 @@ export class ReportsResource<M extends DecimalMode = "number"> {
   /**
    * Export the usage ledger.
    *
-   * Returns the resources that the filters select, those of the list, as a file in UTF-8. `format=jsonl` is a JSON
-   * object per line, as the GET of the resource returns it. `format=csv` (separated by commas) has a row for each
-   * entry of the usage ledgers of all spools, also of removed ones, oldest first.
+   * Returns what the filters select, in a file in UTF-8. A list and its export have the same filters. `format=jsonl`
+   * is a JSON object per line, as the GET of the resource returns it. `format=csv` (separated by commas) has a row
+   * for each entry of the usage ledgers of all spools, also of removed ones, oldest first.
    *
    * With `from` or `to`, the file has the entries of the days that `reportUsage` covers with the same parameters, and
    * without both those of all days.
@@ -4102,10 +4103,10 @@ export class ReportsResource<M extends DecimalMode = "number"> {
    * `completed_runs`); cancelled runs, and runs that an update alone set to a status, do not count for it.
    *
    * `group_by=reason` has the rate of each reason among all runs. A run of several materials or products is in the
-   * group of each: products share the waste in proportion to their `estimated_material_cost`, or to their quantities
-   * if no item has one. A group whose field is null has the runs without a reason, printer, material or product. The
-   * groups with the most grams come first. A report has at most 1,000 groups; the other fields are totals of all
-   * runs.
+   * group of each: products share the waste in proportion to their `estimated_total_cost`, or
+   * `estimated_material_cost` if that is more, or to their quantities if no item has one. A group whose field is null
+   * has the runs without a reason, printer, material or product. The groups with the most grams come first. A report
+   * has at most 1,000 groups; the other fields are totals of all runs.
    */
   waste(
     query: ReportWasteQuery = {},
@@ -4168,10 +4169,10 @@ export class ProductsResource<M extends DecimalMode = "number"> {
   /**
    * Export products.
    *
-   * Returns the resources that the filters select, those of the list, as a file in UTF-8. `format=jsonl` is a JSON
-   * object per line, as the GET of the resource returns it. `format=csv` (separated by commas) has a row for each
-   * material and each component of a product, with the fields of the product repeated, and a row for a product
-   * without either. Products are in the order of their creation.
+   * Returns what the filters select, in a file in UTF-8. A list and its export have the same filters. `format=jsonl`
+   * is a JSON object per line, as the GET of the resource returns it. `format=csv` (separated by commas) has a row
+   * for each material and each component of a product, with the fields of the product repeated, and a row for a
+   * product without either. Products are in the order of their creation.
    */
   export(
     query: ExportProductsQuery = {},
@@ -4486,10 +4487,10 @@ export class ProductionRunsResource<M extends DecimalMode = "number"> {
   /**
    * Export production runs.
    *
-   * Returns the resources that the filters select, those of the list, as a file in UTF-8. `format=jsonl` is a JSON
-   * object per line, as the GET of the resource returns it. `format=csv` (separated by commas) has a row for each
-   * item and each material of a run, with the fields of the run repeated, and a row for a run without either. Runs
-   * are in the order of their creation.
+   * Returns what the filters select, in a file in UTF-8. A list and its export have the same filters. `format=jsonl`
+   * is a JSON object per line, as the GET of the resource returns it. `format=csv` (separated by commas) has a row
+   * for each item and each material of a run, with the fields of the run repeated, and a row for a run without
+   * either. Runs are in the order of their creation.
    */
   export(
     query: ExportProductionRunsQuery = {},
@@ -4832,10 +4833,10 @@ export class OrdersResource<M extends DecimalMode = "number"> {
   /**
    * Export orders.
    *
-   * Returns the resources that the filters select, those of the list, as a file in UTF-8. `format=jsonl` is a JSON
-   * object per line, as the GET of the resource returns it. `format=csv` (separated by commas) has a row for each
-   * item of an order, with the fields of the order repeated, and a row for an order without items. Orders are in the
-   * order of their creation.
+   * Returns what the filters select, in a file in UTF-8. A list and its export have the same filters. `format=jsonl`
+   * is a JSON object per line, as the GET of the resource returns it. `format=csv` (separated by commas) has a row
+   * for each item of an order, with the fields of the order repeated, and a row for an order without items. Orders
+   * are in the order of their creation.
    */
   export(
     query: ExportOrdersQuery = {},
