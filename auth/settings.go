@@ -41,8 +41,8 @@ const (
 
 var getSettingsDoc = &server.Doc{
 	ID: "getSettings", Tag: settingsTag, Summary: "Get the settings",
-	Description: "Returns the time zone, in which the days, weeks and months of reports are, and the currency, " +
-		"which responses show beside costs. A new tenant has UTC and no currency.",
+	Description: "Returns the time zone, in which the days, weeks and months of reports and the dates in filters of " +
+		"lists begin, and the currency, which responses show beside costs. A new tenant has UTC and no currency.",
 }
 
 func (s *Service) getSettings(ctx context.Context, r *server.Request[struct{}]) (server.OK[Settings], error) {

@@ -1,10 +1,13 @@
 package blackbox_test
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"spoolwright/testkit"
 )
@@ -167,4 +170,54 @@ func TestFilters(t *testing.T) {
 	// The order by due_date has a next only with a filter on it.
 	after := c.Get(t, "/api/v1/orders?limit=1&sort_by=due_date&due_from=2026-01-01").Want(200).Text("next")
 	c.Get(t, "/api/v1/orders?sort_by=due_date&after="+after).Fields("after")
+}
+
+// A date in place of a time is the beginning of that day in the time zone of the tenant, in every list and export.
+func TestDatesInFilters(t *testing.T) {
+	t.Parallel()
+	w := newUnlimitedAPI(t)
+	f := w.newFullFixture(t)
+	// At each hour, the day of one of the zones is not that of UTC.
+	for zone, hours := range map[string]int{"Etc/GMT-14": 14, "Etc/GMT+12": -12} {
+		f.admin.Patch(t, "/api/v1/settings", testkit.JSON{"time_zone": zone}).Want(200)
+		w.forEach(t, func(op *operation) bool { return slices.Contains(op.query, "created_from") },
+			func(t *testing.T, op *operation) {
+				path := f.path(t, op.Path()) + "?"
+				if strings.HasSuffix(op.Path(), "/export") {
+					path += "format=jsonl&"
+				}
+				first := func(query string) (item map[string]any) {
+					body := f.admin.Get(t, path+query).Want(200).Body
+					var page struct{ Items []map[string]any }
+					if strings.HasSuffix(op.Path(), "/export") {
+						line, _, _ := bytes.Cut(body, []byte("\n"))
+						body = slices.Concat([]byte(`{"items":[`), line, []byte(`]}`))
+					}
+					check(t, json.Unmarshal(body, &page))
+					if len(page.Items) == 0 {
+						return nil
+					}
+					return page.Items[0]
+				}
+				for _, name := range op.query {
+					field, ok := strings.CutSuffix(name, "_from")
+					at, _ := first("")[field+"_at"].(string)
+					if !ok || at == "" {
+						continue
+					}
+					created, err := time.Parse(time.RFC3339Nano, at)
+					check(t, err)
+					created = created.In(time.FixedZone(zone, hours*3600))
+					day, next := created.Format(time.DateOnly), created.AddDate(0, 0, 1).Format(time.DateOnly)
+					if first(field+"_from="+day+"&"+field+"_to="+next) == nil {
+						t.Errorf("%s: nothing of %s is on %s", name, at, day)
+					}
+					for _, query := range []string{field + "_from=" + next, field + "_to=" + day} {
+						if item := first(query); item != nil {
+							t.Errorf("%s: %s is %v", query, field, item[field+"_at"])
+						}
+					}
+				}
+			})
+	}
 }

@@ -271,10 +271,10 @@ func (l *List) Between(column string, from, to value) {
 	}
 	l.counted = ""
 	if !from.IsNull() {
-		l.And(column + " >= " + l.arg(from.Arg()) + "::" + from.sqlType())
+		l.And(column + " >= " + l.bound(from))
 	}
 	if !to.IsNull() {
-		l.And(column + " < " + l.arg(to.Arg()) + "::" + to.sqlType())
+		l.And(column + " < " + l.bound(to))
 	}
 	if column == "created_at" {
 		l.countOrdered = true
@@ -282,6 +282,15 @@ func (l *List) Between(column string, from, to value) {
 		l.ranges = append(l.ranges, column)
 		l.Ordered(column)
 	}
+}
+
+// bound returns the value of a bound of Between as SQL.
+func (l *List) bound(v value) string {
+	if m, ok := v.(Optional[Moment]); ok && m.Value.date != "" {
+		return "(select " + l.arg(v.Arg()) + `::text::date::timestamp at time zone t.time_zone from tenants t
+			where t.tenant_id = nullif(current_setting('app.tenant_id', true), '')::uuid)`
+	}
+	return l.arg(v.Arg()) + "::" + v.sqlType()
 }
 
 // Ordered tells that an index has the order of a column for the rows of the list, and that it is not null in them.

@@ -115,8 +115,12 @@ func (d *Decimal) UnmarshalJSON(b []byte) error {
 // Timestamp is a point in time, truncated to microseconds.
 type Timestamp struct{ time.Time }
 
-// Moment is a point in time in a query: a timestamp, or a date, which is the beginning of that day in UTC.
-type Moment struct{ time.Time }
+// Moment is a point in time in a query: a timestamp or, if the date is not empty, the beginning of that day in the
+// time zone of the tenant.
+type Moment struct {
+	time.Time
+	date Date
+}
 
 // Date is a calendar day, YYYY-MM-DD.
 type Date string
@@ -267,6 +271,9 @@ func (o Optional[T]) Arg() any {
 	case Timestamp:
 		return v.Time
 	case Moment:
+		if v.date != "" {
+			return string(v.date)
+		}
 		return v.Time
 	case Date:
 		return string(v)
@@ -472,14 +479,13 @@ func parseTimestamp(v any) (Timestamp, string) {
 
 func parseMoment(v any) (Moment, string) {
 	if day, problem := parseDate(v); problem == "" {
-		t, _ := time.Parse(time.DateOnly, string(day))
-		return Moment{t}, ""
+		return Moment{date: day}, ""
 	}
 	t, problem := parseTimestamp(v)
 	if problem != "" {
 		problem += " or a date such as 2024-01-15"
 	}
-	return Moment(t), problem
+	return Moment{Time: t.Time}, problem
 }
 
 func parseDate(v any) (Date, string) {

@@ -2860,7 +2860,9 @@ class SpoolFilter(TypedDict, total=False):
     remaining_below: DecimalInput
     """Only spools with fewer grams left than this."""
     created_from: _dt.datetime
-    """Only spools created at this time or later: a timestamp, or a date, which begins at midnight UTC."""
+    """Only spools created at this time or later: a timestamp, or a date, which begins at midnight in the tenant's
+    time zone.
+    """
     created_to: _dt.datetime
     """Only spools created before this time."""
     search: str
@@ -3790,8 +3792,8 @@ class SettingsResource:
     ) -> Settings:
         """Get the settings.
 
-        Returns the time zone, in which the days, weeks and months of reports are, and the currency, which
-        responses show beside costs. A new tenant has UTC and no currency.
+        Returns the time zone, in which the days, weeks and months of reports and the dates in filters of lists
+        begin, and the currency, which responses show beside costs. A new tenant has UTC and no currency.
         """
         return self._client._call(
             "GET",
@@ -3869,7 +3871,7 @@ class VendorsResource:
         :param name: Only the vendor with this name: the whole name, not case-sensitive.
         :param external_id: Only vendors with this id in another system: the whole id, not case-sensitive.
         :param created_from: Only vendors created at this time or later: a timestamp, or a date, which begins at
-        midnight UTC.
+        midnight in the tenant's time zone.
         :param created_to: Only vendors created before this time.
         :param search: Only vendors with this text in name or notes, ignoring case; no wildcards.
         :param hidden: true: only removed vendors; false: only the others.
@@ -3918,7 +3920,7 @@ class VendorsResource:
         :param name: Only the vendor with this name: the whole name, not case-sensitive.
         :param external_id: Only vendors with this id in another system: the whole id, not case-sensitive.
         :param created_from: Only vendors created at this time or later: a timestamp, or a date, which begins at
-        midnight UTC.
+        midnight in the tenant's time zone.
         :param created_to: Only vendors created before this time.
         :param search: Only vendors with this text in name or notes, ignoring case; no wildcards.
         :param hidden: true: only removed vendors; false: only the others.
@@ -3995,7 +3997,7 @@ class VendorsResource:
         :param name: Only the vendor with this name: the whole name, not case-sensitive.
         :param external_id: Only vendors with this id in another system: the whole id, not case-sensitive.
         :param created_from: Only vendors created at this time or later: a timestamp, or a date, which begins at
-        midnight UTC.
+        midnight in the tenant's time zone.
         :param created_to: Only vendors created before this time.
         :param search: Only vendors with this text in name or notes, ignoring case; no wildcards.
         :param hidden: true: only removed vendors; false: only the others.
@@ -4168,7 +4170,7 @@ class FilamentsResource:
         :param article_number: Only filaments with this article number: the whole number, not case-sensitive.
         :param external_id: Only filaments with this id in another system: the whole id, not case-sensitive.
         :param created_from: Only filaments created at this time or later: a timestamp, or a date, which begins at
-        midnight UTC.
+        midnight in the tenant's time zone.
         :param created_to: Only filaments created before this time.
         :param search: Only filaments with this text in material, vendor, name, colour, article number or notes,
         ignoring case; no wildcards.
@@ -4230,7 +4232,7 @@ class FilamentsResource:
         :param article_number: Only filaments with this article number: the whole number, not case-sensitive.
         :param external_id: Only filaments with this id in another system: the whole id, not case-sensitive.
         :param created_from: Only filaments created at this time or later: a timestamp, or a date, which begins at
-        midnight UTC.
+        midnight in the tenant's time zone.
         :param created_to: Only filaments created before this time.
         :param search: Only filaments with this text in material, vendor, name, colour, article number or notes,
         ignoring case; no wildcards.
@@ -4367,7 +4369,7 @@ class FilamentsResource:
         :param article_number: Only filaments with this article number: the whole number, not case-sensitive.
         :param external_id: Only filaments with this id in another system: the whole id, not case-sensitive.
         :param created_from: Only filaments created at this time or later: a timestamp, or a date, which begins at
-        midnight UTC.
+        midnight in the tenant's time zone.
         :param created_to: Only filaments created before this time.
         :param search: Only filaments with this text in material, vendor, name, colour, article number or notes,
         ignoring case; no wildcards.
@@ -4602,7 +4604,7 @@ class SpoolsResource:
         :param in_stock: true: only spools with filament left; false: only empty spools.
         :param remaining_below: Only spools with fewer grams left than this.
         :param created_from: Only spools created at this time or later: a timestamp, or a date, which begins at
-        midnight UTC.
+        midnight in the tenant's time zone.
         :param created_to: Only spools created before this time.
         :param search: Only spools with this text in material, brand, colour, supplier or notes, ignoring case; no
         wildcards.
@@ -4677,7 +4679,7 @@ class SpoolsResource:
         :param in_stock: true: only spools with filament left; false: only empty spools.
         :param remaining_below: Only spools with fewer grams left than this.
         :param created_from: Only spools created at this time or later: a timestamp, or a date, which begins at
-        midnight UTC.
+        midnight in the tenant's time zone.
         :param created_to: Only spools created before this time.
         :param search: Only spools with this text in material, brand, colour, supplier or notes, ignoring case; no
         wildcards.
@@ -5056,7 +5058,7 @@ class SpoolsResource:
         :param in_stock: true: only spools with filament left; false: only empty spools.
         :param remaining_below: Only spools with fewer grams left than this.
         :param created_from: Only spools created at this time or later: a timestamp, or a date, which begins at
-        midnight UTC.
+        midnight in the tenant's time zone.
         :param created_to: Only spools created before this time.
         :param search: Only spools with this text in material, brand, colour, supplier or notes, ignoring case; no
         wildcards.
@@ -5347,7 +5349,7 @@ class SpoolsResource:
         Cannot be combined with `skip`.
         :param kind: Only entries of one of these kinds, separated by commas.
         :param created_from: Only entries created at this time or later: a timestamp, or a date, which begins at
-        midnight UTC.
+        midnight in the tenant's time zone.
         :param created_to: Only entries created before this time.
         """
         return self._client._call(
@@ -5386,7 +5388,7 @@ class SpoolsResource:
         :param sort_order: Ascending or descending.
         :param kind: Only entries of one of these kinds, separated by commas.
         :param created_from: Only entries created at this time or later: a timestamp, or a date, which begins at
-        midnight UTC.
+        midnight in the tenant's time zone.
         :param created_to: Only entries created before this time.
         """
         return _core.cursor_pages(self._client, f"/spools/{_core.segment(id)}/usage", _UsageList,
@@ -5557,7 +5559,7 @@ class ProductsResource:
         :param sku: Only the product with this SKU: the whole text, ignoring case.
         :param component_product_id: Only products that contain this product as a component.
         :param created_from: Only products created at this time or later: a timestamp, or a date, which begins at
-        midnight UTC.
+        midnight in the tenant's time zone.
         :param created_to: Only products created before this time.
         :param search: Only products with this text in name, description or SKU, ignoring case; no wildcards.
         :param hidden: true: only removed products; false: only the others.
@@ -5606,7 +5608,7 @@ class ProductsResource:
         :param sku: Only the product with this SKU: the whole text, ignoring case.
         :param component_product_id: Only products that contain this product as a component.
         :param created_from: Only products created at this time or later: a timestamp, or a date, which begins at
-        midnight UTC.
+        midnight in the tenant's time zone.
         :param created_to: Only products created before this time.
         :param search: Only products with this text in name, description or SKU, ignoring case; no wildcards.
         :param hidden: true: only removed products; false: only the others.
@@ -5698,7 +5700,7 @@ class ProductsResource:
         :param sku: Only the product with this SKU: the whole text, ignoring case.
         :param component_product_id: Only products that contain this product as a component.
         :param created_from: Only products created at this time or later: a timestamp, or a date, which begins at
-        midnight UTC.
+        midnight in the tenant's time zone.
         :param created_to: Only products created before this time.
         :param search: Only products with this text in name, description or SKU, ignoring case; no wildcards.
         :param hidden: true: only removed products; false: only the others.
@@ -6193,13 +6195,13 @@ class ProductionRunsResource:
         :param product_id: Only runs with an item of this product.
         :param spool_id: Only runs with a material of this spool.
         :param started_from: Only runs started at this time or later: a timestamp, or a date, which begins at
-        midnight UTC.
+        midnight in the tenant's time zone.
         :param started_to: Only runs started before this time.
         :param completed_from: Only runs completed at this time or later: a timestamp, or a date, which begins at
-        midnight UTC.
+        midnight in the tenant's time zone.
         :param completed_to: Only runs completed before this time.
         :param created_from: Only runs created at this time or later: a timestamp, or a date, which begins at
-        midnight UTC.
+        midnight in the tenant's time zone.
         :param created_to: Only runs created before this time.
         :param search: Only runs with this text in printer name or notes, ignoring case; no wildcards.
         :param hidden: true: only removed runs; false: only the others.
@@ -6262,13 +6264,13 @@ class ProductionRunsResource:
         :param product_id: Only runs with an item of this product.
         :param spool_id: Only runs with a material of this spool.
         :param started_from: Only runs started at this time or later: a timestamp, or a date, which begins at
-        midnight UTC.
+        midnight in the tenant's time zone.
         :param started_to: Only runs started before this time.
         :param completed_from: Only runs completed at this time or later: a timestamp, or a date, which begins at
-        midnight UTC.
+        midnight in the tenant's time zone.
         :param completed_to: Only runs completed before this time.
         :param created_from: Only runs created at this time or later: a timestamp, or a date, which begins at
-        midnight UTC.
+        midnight in the tenant's time zone.
         :param created_to: Only runs created before this time.
         :param search: Only runs with this text in printer name or notes, ignoring case; no wildcards.
         :param hidden: true: only removed runs; false: only the others.
@@ -6410,13 +6412,13 @@ class ProductionRunsResource:
         :param product_id: Only runs with an item of this product.
         :param spool_id: Only runs with a material of this spool.
         :param started_from: Only runs started at this time or later: a timestamp, or a date, which begins at
-        midnight UTC.
+        midnight in the tenant's time zone.
         :param started_to: Only runs started before this time.
         :param completed_from: Only runs completed at this time or later: a timestamp, or a date, which begins at
-        midnight UTC.
+        midnight in the tenant's time zone.
         :param completed_to: Only runs completed before this time.
         :param created_from: Only runs created at this time or later: a timestamp, or a date, which begins at
-        midnight UTC.
+        midnight in the tenant's time zone.
         :param created_to: Only runs created before this time.
         :param search: Only runs with this text in printer name or notes, ignoring case; no wildcards.
         :param hidden: true: only removed runs; false: only the others.
@@ -7064,7 +7066,7 @@ class OrdersResource:
         :param due_from: Only orders that are due on this day or later.
         :param due_to: Only orders that are due before this day.
         :param created_from: Only orders created at this time or later: a timestamp, or a date, which begins at
-        midnight UTC.
+        midnight in the tenant's time zone.
         :param created_to: Only orders created before this time.
         :param search: Only orders with this text in reference, customer or notes, ignoring case; no wildcards.
         :param hidden: true: only removed orders; false: only the others.
@@ -7125,7 +7127,7 @@ class OrdersResource:
         :param due_from: Only orders that are due on this day or later.
         :param due_to: Only orders that are due before this day.
         :param created_from: Only orders created at this time or later: a timestamp, or a date, which begins at
-        midnight UTC.
+        midnight in the tenant's time zone.
         :param created_to: Only orders created before this time.
         :param search: Only orders with this text in reference, customer or notes, ignoring case; no wildcards.
         :param hidden: true: only removed orders; false: only the others.
@@ -7231,7 +7233,7 @@ class OrdersResource:
         :param due_from: Only orders that are due on this day or later.
         :param due_to: Only orders that are due before this day.
         :param created_from: Only orders created at this time or later: a timestamp, or a date, which begins at
-        midnight UTC.
+        midnight in the tenant's time zone.
         :param created_to: Only orders created before this time.
         :param search: Only orders with this text in reference, customer or notes, ignoring case; no wildcards.
         :param hidden: true: only removed orders; false: only the others.
@@ -8002,7 +8004,7 @@ class WebhooksResource:
         :param status: Only deliveries with one of these statuses, separated by commas.
         :param event: Only deliveries of events of this type.
         :param created_from: Only deliveries created at this time or later: a timestamp, or a date, which begins at
-        midnight UTC.
+        midnight in the tenant's time zone.
         :param created_to: Only deliveries created before this time.
         """
         return self._client._call(
@@ -8044,7 +8046,7 @@ class WebhooksResource:
         :param status: Only deliveries with one of these statuses, separated by commas.
         :param event: Only deliveries of events of this type.
         :param created_from: Only deliveries created at this time or later: a timestamp, or a date, which begins at
-        midnight UTC.
+        midnight in the tenant's time zone.
         :param created_to: Only deliveries created before this time.
         """
         return _core.cursor_pages(self._client, f"/webhooks/{_core.segment(id)}/deliveries", _DeliveryList,

@@ -1821,7 +1821,10 @@ export interface SpoolFilter {
   in_stock?: boolean | undefined;
   /** Only spools with fewer grams left than this. */
   remaining_below?: Decimal | undefined;
-  /** Only spools created at this time or later: a timestamp, or a date, which begins at midnight UTC. */
+  /**
+   * Only spools created at this time or later: a timestamp, or a date, which begins at midnight in the tenant's time
+   * zone.
+   */
   created_from?: string | Date | undefined;
   /** Only spools created before this time. */
   created_to?: string | Date | undefined;
@@ -2448,7 +2451,10 @@ export interface ListVendorsQuery {
   name?: string | undefined;
   /** Only vendors with this id in another system: the whole id, not case-sensitive. */
   external_id?: string | undefined;
-  /** Only vendors created at this time or later: a timestamp, or a date, which begins at midnight UTC. */
+  /**
+   * Only vendors created at this time or later: a timestamp, or a date, which begins at midnight in the tenant's time
+   * zone.
+   */
   created_from?: string | Date | undefined;
   /** Only vendors created before this time. */
   created_to?: string | Date | undefined;
@@ -2468,7 +2474,10 @@ export interface ExportVendorsQuery {
   name?: string | undefined;
   /** Only vendors with this id in another system: the whole id, not case-sensitive. */
   external_id?: string | undefined;
-  /** Only vendors created at this time or later: a timestamp, or a date, which begins at midnight UTC. */
+  /**
+   * Only vendors created at this time or later: a timestamp, or a date, which begins at midnight in the tenant's time
+   * zone.
+   */
   created_from?: string | Date | undefined;
   /** Only vendors created before this time. */
   created_to?: string | Date | undefined;
@@ -2507,7 +2516,10 @@ export interface ListFilamentsQuery {
   article_number?: string | undefined;
   /** Only filaments with this id in another system: the whole id, not case-sensitive. */
   external_id?: string | undefined;
-  /** Only filaments created at this time or later: a timestamp, or a date, which begins at midnight UTC. */
+  /**
+   * Only filaments created at this time or later: a timestamp, or a date, which begins at midnight in the tenant's
+   * time zone.
+   */
   created_from?: string | Date | undefined;
   /** Only filaments created before this time. */
   created_to?: string | Date | undefined;
@@ -2538,7 +2550,10 @@ export interface ExportFilamentsQuery {
   article_number?: string | undefined;
   /** Only filaments with this id in another system: the whole id, not case-sensitive. */
   external_id?: string | undefined;
-  /** Only filaments created at this time or later: a timestamp, or a date, which begins at midnight UTC. */
+  /**
+   * Only filaments created at this time or later: a timestamp, or a date, which begins at midnight in the tenant's
+   * time zone.
+   */
   created_from?: string | Date | undefined;
   /** Only filaments created before this time. */
   created_to?: string | Date | undefined;
@@ -2586,7 +2601,10 @@ export interface ListSpoolsQuery {
   in_stock?: boolean | undefined;
   /** Only spools with fewer grams left than this. */
   remaining_below?: Decimal | undefined;
-  /** Only spools created at this time or later: a timestamp, or a date, which begins at midnight UTC. */
+  /**
+   * Only spools created at this time or later: a timestamp, or a date, which begins at midnight in the tenant's time
+   * zone.
+   */
   created_from?: string | Date | undefined;
   /** Only spools created before this time. */
   created_to?: string | Date | undefined;
@@ -2633,7 +2651,10 @@ export interface ExportSpoolsQuery {
   in_stock?: boolean | undefined;
   /** Only spools with fewer grams left than this. */
   remaining_below?: Decimal | undefined;
-  /** Only spools created at this time or later: a timestamp, or a date, which begins at midnight UTC. */
+  /**
+   * Only spools created at this time or later: a timestamp, or a date, which begins at midnight in the tenant's time
+   * zone.
+   */
   created_from?: string | Date | undefined;
   /** Only spools created before this time. */
   created_to?: string | Date | undefined;
@@ -2662,7 +2683,10 @@ export interface ListSpoolUsageQuery {
   after?: string | undefined;
   /** Only entries of one of these kinds, separated by commas. */
   kind?: UsageKind | readonly UsageKind[] | undefined;
-  /** Only entries created at this time or later: a timestamp, or a date, which begins at midnight UTC. */
+  /**
+   * Only entries created at this time or later: a timestamp, or a date, which begins at midnight in the tenant's time
+   * zone.
+   */
   created_from?: string | Date | undefined;
   /** Only entries created before this time. */
   created_to?: string | Date | undefined;
@@ -2721,7 +2745,10 @@ export interface ListProductsQuery {
   sku?: string | undefined;
   /** Only products that contain this product as a component. */
   component_product_id?: string | undefined;
-  /** Only products created at this time or later: a timestamp, or a date, which begins at midnight UTC. */
+  /**
+   * Only products created at this time or later: a timestamp, or a date, which begins at midnight in the tenant's
+   * time zone.
+   */
   created_from?: string | Date | undefined;
   /** Only products created before this time. */
   created_to?: string | Date | undefined;
@@ -2741,7 +2768,10 @@ export interface ExportProductsQuery {
   sku?: string | undefined;
   /** Only products that contain this product as a component. */
   component_product_id?: string | undefined;
-  /** Only products created at this time or later: a timestamp, or a date, which begins at midnight UTC. */
+  /**
+   * Only products created at this time or later: a timestamp, or a date, which begins at midnight in the tenant's
+   * time zone.
+   */
   created_from?: string | Date | undefined;
   /** Only products created before this time. */
   created_to?: string | Date | undefined;
@@ -2793,15 +2823,24 @@ export interface ListProductionRunsQuery {
   product_id?: string | undefined;
   /** Only runs with a material of this spool. */
   spool_id?: string | undefined;
-  /** Only runs started at this time or later: a timestamp, or a date, which begins at midnight UTC. */
+  /**
+   * Only runs started at this time or later: a timestamp, or a date, which begins at midnight in the tenant's time
+   * zone.
+   */
   started_from?: string | Date | undefined;
   /** Only runs started before this time. */
   started_to?: string | Date | undefined;
-  /** Only runs completed at this time or later: a timestamp, or a date, which begins at midnight UTC. */
+  /**
+   * Only runs completed at this time or later: a timestamp, or a date, which begins at midnight in the tenant's time
+   * zone.
+   */
   completed_from?: string | Date | undefined;
   /** Only runs completed before this time. */
   completed_to?: string | Date | undefined;
-  /** Only runs created at this time or later: a timestamp, or a date, which begins at midnight UTC. */
+  /**
+   * Only runs created at this time or later: a timestamp, or a date, which begins at midnight in the tenant's time
+   * zone.
+   */
   created_from?: string | Date | undefined;
   /** Only runs created before this time. */
   created_to?: string | Date | undefined;
@@ -2825,15 +2864,24 @@ export interface ExportProductionRunsQuery {
   product_id?: string | undefined;
   /** Only runs with a material of this spool. */
   spool_id?: string | undefined;
-  /** Only runs started at this time or later: a timestamp, or a date, which begins at midnight UTC. */
+  /**
+   * Only runs started at this time or later: a timestamp, or a date, which begins at midnight in the tenant's time
+   * zone.
+   */
   started_from?: string | Date | undefined;
   /** Only runs started before this time. */
   started_to?: string | Date | undefined;
-  /** Only runs completed at this time or later: a timestamp, or a date, which begins at midnight UTC. */
+  /**
+   * Only runs completed at this time or later: a timestamp, or a date, which begins at midnight in the tenant's time
+   * zone.
+   */
   completed_from?: string | Date | undefined;
   /** Only runs completed before this time. */
   completed_to?: string | Date | undefined;
-  /** Only runs created at this time or later: a timestamp, or a date, which begins at midnight UTC. */
+  /**
+   * Only runs created at this time or later: a timestamp, or a date, which begins at midnight in the tenant's time
+   * zone.
+   */
   created_from?: string | Date | undefined;
   /** Only runs created before this time. */
   created_to?: string | Date | undefined;
@@ -2872,7 +2920,10 @@ export interface ListOrdersQuery {
   due_from?: string | undefined;
   /** Only orders that are due before this day. */
   due_to?: string | undefined;
-  /** Only orders created at this time or later: a timestamp, or a date, which begins at midnight UTC. */
+  /**
+   * Only orders created at this time or later: a timestamp, or a date, which begins at midnight in the tenant's time
+   * zone.
+   */
   created_from?: string | Date | undefined;
   /** Only orders created before this time. */
   created_to?: string | Date | undefined;
@@ -2900,7 +2951,10 @@ export interface ExportOrdersQuery {
   due_from?: string | undefined;
   /** Only orders that are due before this day. */
   due_to?: string | undefined;
-  /** Only orders created at this time or later: a timestamp, or a date, which begins at midnight UTC. */
+  /**
+   * Only orders created at this time or later: a timestamp, or a date, which begins at midnight in the tenant's time
+   * zone.
+   */
   created_from?: string | Date | undefined;
   /** Only orders created before this time. */
   created_to?: string | Date | undefined;
@@ -2975,7 +3029,10 @@ export interface ListWebhookDeliveriesQuery {
   status?: DeliveryStatus | readonly DeliveryStatus[] | undefined;
   /** Only deliveries of events of this type. */
   event?: string | undefined;
-  /** Only deliveries created at this time or later: a timestamp, or a date, which begins at midnight UTC. */
+  /**
+   * Only deliveries created at this time or later: a timestamp, or a date, which begins at midnight in the tenant's
+   * time zone.
+   */
   created_from?: string | Date | undefined;
   /** Only deliveries created before this time. */
   created_to?: string | Date | undefined;
@@ -3471,8 +3528,8 @@ export class SettingsResource<M extends DecimalMode = "number"> {
   /**
    * Get the settings.
    *
-   * Returns the time zone, in which the days, weeks and months of reports are, and the currency, which responses show
-   * beside costs. A new tenant has UTC and no currency.
+   * Returns the time zone, in which the days, weeks and months of reports and the dates in filters of lists begin,
+   * and the currency, which responses show beside costs. A new tenant has UTC and no currency.
    */
   get(
     options: RequestOptions = {},
