@@ -106,9 +106,9 @@ func TestUserMove(t *testing.T) {
 	if p, err := w.Tokens.ParseAccess(moved.Access); err != nil || p.Role != "operator" {
 		t.Errorf("%+v, %v", p, err)
 	}
-	// The ledger of the old tenant keeps the id of the user.
+	// The ledger of the old tenant keeps the id and the name of the user.
 	usage := colleague.Get(t, "/api/v1/spools/"+spool+"/usage").Want(200)
-	if !strings.Contains(string(usage.Body), user.Actor.User) {
+	if body := string(usage.Body); !strings.Contains(body, user.Actor.User) || !strings.Contains(body, "Test operator") {
 		t.Errorf("the ledger %s lacks the user %s", usage.Body, user.Actor.User)
 	}
 	target.Get(t, "/api/v1/users").Want(200)

@@ -263,8 +263,8 @@ func (s *Service) updateUser(ctx context.Context, r *server.Request[UserAccount]
 var deleteUserDoc = &server.Doc{
 	ID: "deleteUser", Tag: usersTag, Summary: "Delete a user",
 	Description: "Deletes the account and ends its sessions: access and refresh tokens become invalid immediately, " +
-		"and another user can have the e-mail. What the user has done stays: the usage ledger keeps the id as " +
-		"`user_id`. API keys that the user created stay valid. `LAST_ADMIN` means that the tenant would have no " +
+		"and another user can have the e-mail. What the user has done stays: the usage ledger keeps the id and " +
+		"the name. API keys that the user created stay valid. `LAST_ADMIN` means that the tenant would have no " +
 		"enabled admin.",
 	Errors: []*server.Error{errLastAdmin},
 }
@@ -306,6 +306,8 @@ func DeleteUser(id string) []db.Statement {
 		{SQL: `delete from sessions where user_id = $1`, Args: []any{id}},
 		{SQL: `delete from login_addresses where user_id = $1`, Args: []any{id}},
 		server.ForgetKeys(id),
+		{SQL: `insert into former_users (tenant_id, id, name) select tenant_id, id, name from users where id = $1`,
+			Args: []any{id}},
 		{SQL: `delete from users where id = $1`, Args: []any{id}},
 	}
 }

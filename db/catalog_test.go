@@ -36,6 +36,7 @@ var outsideTenancy = map[string]string{
 var privileges = map[string]string{
 	"tenants":            "SELECT INSERT UPDATE", // UPDATE of the settings only
 	"users":              "SELECT INSERT UPDATE DELETE",
+	"former_users":       "SELECT INSERT",
 	"sessions":           "SELECT INSERT UPDATE DELETE",
 	"login_addresses":    "SELECT INSERT UPDATE DELETE",
 	"api_keys":           "SELECT INSERT UPDATE",

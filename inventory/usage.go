@@ -97,6 +97,7 @@ type Usage struct {
 	Reason    string           `json:"reason"`
 	RunID     server.UUID      `json:"run_id"`
 	UserID    server.UUID      `json:"user_id"`
+	UserName  string           `json:"user_name" rule:"unsorted"`
 	APIKeyID  server.UUID      `json:"api_key_id"`
 	Before    server.Decimal   `json:"before_grams" rule:"notNull"`
 	After     server.Decimal   `json:"after_grams" rule:"notNull"`
@@ -120,10 +121,16 @@ type UsageFilter struct {
 	CreatedTo   server.Optional[server.Moment]         `query:"created_to"`
 }
 
+// userName returns an expression: the name of the user with the id, who may be deleted, or null.
+func userName(id string) string {
+	return `coalesce((select n.name from users n where n.id = ` + id + `),
+		(select n.name from former_users n where n.id = ` + id + `))`
+}
+
 func (h handlers) usage(ctx context.Context, r *server.Request[UsageFilter]) (server.Page[Usage], error) {
 	l := server.NewList("spool_usage",
-		"id, spool_id, kind, reason, run_id, user_id, api_key_id, before_grams, after_grams, change_grams, "+
-			"shortfall_grams, created_at, updated_at", "", "")
+		"id, spool_id, kind, reason, run_id, user_id, "+userName("user_id")+" as user_name, api_key_id, "+
+			"before_grams, after_grams, change_grams, shortfall_grams, created_at, updated_at", "", "")
 	l.Where("spool_id = ?", r.ID("id"))
 	l.WhereOneOf("kind", r.In.Kind)
 	l.Between("created_at", r.In.CreatedFrom, r.In.CreatedTo)

@@ -27,7 +27,7 @@ type ListQuery struct {
 // resolve checks SortBy and After for a list of items with the schema.
 func (q *ListQuery) resolve(items *Schema, problems *Problems) {
 	q.order = order{items.byName[q.SortBy.Or("created_at")], q.SortOrder.Or("desc")}
-	if f := q.order.field; f == nil || f.List || f.Set || f.WriteOnly {
+	if f := q.order.field; f == nil || !f.isSortable() {
 		problems.Add("sort_by", "must be one of %s", strings.Join(items.Sortable(), ", "))
 		return
 	}

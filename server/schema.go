@@ -37,6 +37,7 @@ import (
 //	enum=A|B             the allowed strings or numbers
 //	named=Kind           the name of the enum's schema in the document; without a name, it is part of the field's: Go
 //	                     clients of openapi-generator do not compile if two named enums have a value in common
+//	unsorted             lists cannot be sorted by the field
 //	default=20           of a query parameter, for the document only
 type Schema struct {
 	Name   string // the Go type, with an upper-case initial
@@ -49,6 +50,7 @@ type Field struct {
 	Name, Default, Format, Named                  string
 	Query, Required, ReadOnly, WriteOnly, NotNull bool
 	Secret                                        bool // ReadOnly, and not stored
+	Unsorted                                      bool // lists cannot be sorted by it
 	Optional                                      bool // of the rule insteadOf: a POST can have none of the fields
 	Exclusive                                     bool // Minimum itself is not allowed
 	Minimum, Maximum                              Decimal
@@ -162,6 +164,8 @@ func (f *Field) parse(rules string) (insteadOf string) {
 			f.Required, f.NotNull = true, true
 		case "readOnly":
 			f.ReadOnly = true
+		case "unsorted":
+			f.Unsorted = true
 		case "writeOnly":
 			f.WriteOnly = true
 		case "secret":
@@ -247,11 +251,14 @@ func (s *Schema) Missing(given func(name string) bool) (names []string) {
 	return names
 }
 
-// Sortable returns the names of the scalar fields, in order.
+// isSortable reports whether lists can be sorted by the field.
+func (f *Field) isSortable() bool { return !f.List && !f.Set && !f.WriteOnly && !f.Unsorted }
+
+// Sortable returns the names of the fields by which lists can be sorted, in order.
 func (s *Schema) Sortable() []string {
 	var names []string
 	for _, f := range s.Fields {
-		if !f.List && !f.Set && !f.WriteOnly {
+		if f.isSortable() {
 			names = append(names, f.Name)
 		}
 	}

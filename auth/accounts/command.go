@@ -77,7 +77,7 @@ func userCommands(rounds int) []cli.Command {
 			},
 		}, {
 			Name: "user remove", Args: "--email E", Needs: cli.Farm,
-			Help: "delete a user; the usage ledger keeps the user's id; allowed for the last admin too",
+			Help: "delete a user; the usage ledger keeps the user's name; allowed for the last admin too",
 			Setup: func(flags *flag.FlagSet) cli.Run {
 				email := emailFlag(flags)
 				return func(ctx context.Context, c *cli.Call) error {

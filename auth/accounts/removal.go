@@ -10,7 +10,7 @@ import (
 )
 
 // RemoveUser deletes a user, including the last admin of a tenant, and returns the name of the tenant. The usage
-// ledger keeps the user's id. Access tokens of the user are invalid at once.
+// ledger keeps the user's id and name. Access tokens of the user are invalid at once.
 func (a Accounts) RemoveUser(ctx context.Context, owner db.Owner, email string) (tenant string, err error) {
 	actor, err := a.findUser(ctx, email)
 	if err != nil {
@@ -49,7 +49,7 @@ func deleteUser(exec db.Exec, user string) error {
 }
 
 // MoveUser moves a user to another tenant, with the same e-mail, name, role and password, and returns the names of
-// both tenants. The user gets a new id; the ledger of the old tenant keeps the old one. All sessions end.
+// both tenants. The user gets a new id; the ledger of the old tenant keeps the old one and the name. All sessions end.
 func (a Accounts) MoveUser(ctx context.Context, owner db.Owner, email, tenant string) (from, to string, err error) {
 	target, err := a.FindTenant(ctx, tenant)
 	if err != nil {

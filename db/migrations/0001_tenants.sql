@@ -66,6 +66,16 @@ create table users (
 );
 call tenant_table('users', 'select, insert, update, delete');
 
+-- The names of deleted users, which the usage ledger shows.
+create table former_users (
+	tenant_id uuid,
+	id uuid not null,
+	name text collate "C" not null check (length(name) <= 200),
+	deleted_at timestamptz not null default now(),
+	primary key (tenant_id, id)
+);
+call tenant_table('former_users', 'select, insert');
+
 -- Logins. Each refresh raises the counter.
 create table sessions (
 	tenant_id uuid,

@@ -739,6 +739,8 @@ class Usage:
     """The production run, if it is the cause."""
     user_id: str | None
     """The user who made the change; null if an API key or the command line did."""
+    user_name: str | None
+    """Name of the user, also if the account was deleted."""
     api_key_id: str | None
     """The API key that made the change."""
     before_grams: Number
@@ -764,6 +766,7 @@ def _Usage(d: Any, etag: str | None = None) -> Usage:
         reason=get("reason"),
         run_id=get("run_id"),
         user_id=get("user_id"),
+        user_name=get("user_name"),
         api_key_id=get("api_key_id"),
         before_grams=_core.number(get("before_grams")),
         after_grams=_core.number(get("after_grams")),
@@ -3534,7 +3537,7 @@ class UsersResource:
         """Delete a user.
 
         Deletes the account and ends its sessions: access and refresh tokens become invalid immediately, and
-        another user can have the e-mail. What the user has done stays: the usage ledger keeps the id as `user_id`.
+        another user can have the e-mail. What the user has done stays: the usage ledger keeps the id and the name.
         API keys that the user created stay valid. `LAST_ADMIN` means that the tenant would have no enabled admin.
 
         Requires the role `admin`.

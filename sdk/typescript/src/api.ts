@@ -434,6 +434,8 @@ export interface Usage<D = number> {
   readonly run_id: string | null;
   /** The user who made the change; null if an API key or the command line did. */
   readonly user_id: string | null;
+  /** Name of the user, also if the account was deleted. */
+  readonly user_name: string | null;
   /** The API key that made the change. */
   readonly api_key_id: string | null;
   /** Grams left before the change. */
@@ -3384,7 +3386,7 @@ export class UsersResource<M extends DecimalMode = "number"> {
    * Delete a user.
    *
    * Deletes the account and ends its sessions: access and refresh tokens become invalid immediately, and another user
-   * can have the e-mail. What the user has done stays: the usage ledger keeps the id as `user_id`. API keys that the
+   * can have the e-mail. What the user has done stays: the usage ledger keeps the id and the name. API keys that the
    * user created stay valid. `LAST_ADMIN` means that the tenant would have no enabled admin.
    *
    * Requires the role `admin`.
