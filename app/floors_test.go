@@ -22,7 +22,7 @@ var owners = map[string]string{
 		"tenant_homes this_database",
 	"db/schema": "schema_definitions schema_migrations",
 	"server":    "idempotency_keys",
-	"auth":      "api_keys login_addresses sessions tenants users",
+	"auth":      "api_keys former_users login_addresses sessions tenants users",
 	"webhooks":  "webhook_deliveries webhooks",
 	"inventory": "filaments last_numbers spool_numbers spool_usage spools usage_changes usage_days usage_summaries " +
 		"vendors",

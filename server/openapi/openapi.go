@@ -12,8 +12,17 @@ import (
 
 // Document returns the OpenAPI 3.1 document of the routes and events, which it generates from their Go types.
 func Document(routes []server.Route, version string, events ...server.Event) []byte {
-	d := document{routes: routes, docs: map[string]fieldDoc{}, sources: map[string]source{},
+	return newDocument(routes).write(version, events)
+}
+
+func newDocument(routes []server.Route) *document {
+	return &document{routes: routes, docs: map[string]*fieldDoc{}, sources: map[string]source{},
 		schemas: map[string]object{}}
+}
+
+// write returns the text of the document.
+func (d *document) write(version string, events []server.Event) []byte {
+	routes := d.routes
 	d.readFields(listFields)
 	for _, route := range routes {
 		d.readFields(route.Doc.Tag.Fields)
@@ -159,7 +168,7 @@ func responseHeaders() object {
 
 type document struct {
 	routes  []server.Route
-	docs    map[string]fieldDoc // by type and field, such as "inventory.Spool.color"
+	docs    map[string]*fieldDoc // by type and field, such as "inventory.Spool.color"
 	sources map[string]source
 	schemas map[string]object
 	order   []string

@@ -131,6 +131,7 @@ func nests(f *server.Field) bool {
 type fieldDoc struct {
 	description string
 	example     json.RawMessage
+	used        bool
 }
 
 // readFields adds the tables of a Tag's Fields to d.docs.
@@ -141,10 +142,10 @@ func (d *document) readFields(text string) {
 			owner = strings.TrimSpace(name)
 		}
 		cells := strings.Split(line, "|")
-		if len(cells) != 5 {
+		if len(cells) != 5 || cells[1] == " Field " || strings.HasPrefix(cells[1], "---") {
 			continue
 		}
-		doc := fieldDoc{description: strings.TrimSpace(cells[2])}
+		doc := &fieldDoc{description: strings.TrimSpace(cells[2])}
 		if example := strings.TrimSpace(cells[3]); json.Valid([]byte(example)) {
 			doc.example = json.RawMessage(example)
 		} else if example != "" {
@@ -155,11 +156,12 @@ func (d *document) readFields(text string) {
 }
 
 // doc returns the description of a field. It panics if there is none.
-func (d *document) doc(f *server.Field) fieldDoc {
+func (d *document) doc(f *server.Field) *fieldDoc {
 	doc := d.docs[f.Owner.String()+"."+f.Name]
-	if doc.description == "" {
+	if doc == nil || doc.description == "" {
 		panic(fmt.Sprintf("openapi: no Tag describes the field %s of %s", f.Name, f.Owner))
 	}
+	doc.used = true
 	return doc
 }
 
