@@ -413,7 +413,8 @@ func TestSpoolmanResponseWithoutEnd(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "256 MiB") || f != nil {
 		t.Errorf("%v, want an error with the limit", err)
 	}
-	if n := <-sent; n > limit+limit/8 {
-		t.Errorf("%d bytes were read, want at most %d", n, limit)
+	// The kernel buffers an amount that depends on the machine; the rest cannot be sent when the reader closes.
+	if n := <-sent; n >= 2*limit {
+		t.Errorf("the whole response of %d bytes was sent, want about %d", n, limit)
 	}
 }
