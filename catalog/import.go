@@ -85,7 +85,7 @@ var importDoc = &server.Doc{
 		"A row names a material of its product by `materials.id` or, without it, by type and colour; if the product has " +
 		"no such material, it is added. A `materials.weight_grams` of 0 removes the material. Materials that the file " +
 		"does not name stay as they are, and so do components: their columns are ignored, and a new product cannot " +
-		"have any.\n\n" + transfer.ImportRules,
+		"have any.\n\n" + transfer.ImportRules(maxRows),
 }
 
 const importExample = "name,category,materials.material_type,materials.color,materials.weight_grams\n" +
@@ -188,10 +188,14 @@ func difference(a, b *Product) string {
 	return ""
 }
 
+// maxRows limits the time that the transaction of an import through the API takes: it recomputes the costs of each
+// product.
+const maxRows = 2_000
+
 func (h handlers) prepareImport(
 	_ context.Context, r *server.Request[transfer.ImportQuery], body []byte,
 ) (productFile, error) {
-	return readImport(bytes.NewReader(body), r.In.Mode.Or(transfer.Create), transfer.MaxRows)
+	return readImport(bytes.NewReader(body), r.In.Mode.Or(transfer.Create), maxRows)
 }
 
 func (h handlers) importProducts(ctx context.Context, r *server.Request[transfer.ImportQuery], f productFile,

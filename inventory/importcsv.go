@@ -40,7 +40,7 @@ var importDoc = &server.Doc{
 		"the columns of the file change, and an empty cell is null. A row that names no spool is skipped. With " +
 		"`upsert`, such a row is a new spool. A row that already has the values of its spool changes nothing. A " +
 		"changed `remaining_weight_grams` is an entry of the usage ledger; leave the column out to change other " +
-		"fields while the spools are in use.\n\n" + transfer.ImportRules,
+		"fields while the spools are in use.\n\n" + transfer.ImportRules(maxRows),
 }
 
 const importExample = "material_type,brand,color,diameter_mm,net_weight_grams,purchase_price\n" +
@@ -84,13 +84,16 @@ func checkKeys(keys []string) (problems []server.FieldError) {
 	return problems
 }
 
+// maxRows limits the time that the transaction of an import through the API takes.
+const maxRows = 10_000
+
 // prepareImport reads the rows and reserves the numbers of new spools. It does so before the transaction of the
 // import, because creates wait for the transaction of a reservation. A response that is repeated for an
 // Idempotency-Key leaves its numbers unused.
 func (h handlers) prepareImport(
 	ctx context.Context, r *server.Request[transfer.ImportQuery], body []byte,
 ) (importedFile, error) {
-	f, err := readImport(bytes.NewReader(body), r.In.Mode.Or(transfer.Create), transfer.MaxRows)
+	f, err := readImport(bytes.NewReader(body), r.In.Mode.Or(transfer.Create), maxRows)
 	if err == nil {
 		err = f.reserve(ctx, h.db, r.In.DryRun.Or(false))
 	}

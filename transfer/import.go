@@ -54,20 +54,17 @@ type ImportAction string
 // Enum returns all actions.
 func (ImportAction) Enum() []string { return []string{"created", "updated", "unchanged", "skipped"} }
 
-const (
-	// MaxRows limits the time that the transaction of an import through the API takes.
-	MaxRows = 10_000
+// MaxListed is the maximum number of invalid rows that an import lists.
+const MaxListed = 50
 
-	// MaxListed is the maximum number of invalid rows that an import lists.
-	MaxListed = 50
-)
-
-// ImportRules describes the files and the answers of imports.
-var ImportRules = fmt.Sprintf("Columns may be separated by commas, semicolons or tabs, numbers may have a decimal "+
-	"comma, and the names of columns and the material types may have any case.\n\n"+
-	"With `dry_run`, the request is checked and answered as without it, but nothing changes; new resources then have "+
-	"no `id`.\n\nThe `errors` of a `422` name the first %d invalid rows by their lines, such as `line 3`. A request can "+
-	"have 1 MiB and %d rows.", MaxListed, MaxRows)
+// ImportRules describes the files and the answers of an import of at most so many rows.
+func ImportRules(rows int) string {
+	return fmt.Sprintf("Columns may be separated by commas, semicolons or tabs, numbers may have a decimal "+
+		"comma, and the names of columns and the material types may have any case.\n\n"+
+		"With `dry_run`, the request is checked and answered as without it, but nothing changes; new resources then have "+
+		"no `id`.\n\nThe `errors` of a `422` name the first %d invalid rows by their lines, such as `line 3`. A request can "+
+		"have 1 MiB and %d rows.", MaxListed, rows)
+}
 
 // Problems are those of the rows of a file, of which the first are listed.
 type Problems struct {

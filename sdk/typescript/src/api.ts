@@ -4264,7 +4264,7 @@ export class ProductsResource<M extends DecimalMode = "number"> {
    * no `id`.
    *
    * The `errors` of a `422` name the first 50 invalid rows by their lines, such as `line 3`. A request can have 1 MiB
-   * and 10000 rows.
+   * and 2000 rows.
    *
    * Requires the role `operator` or `admin`.
    */
