@@ -108,7 +108,8 @@ func TestUserMove(t *testing.T) {
 	}
 	// The ledger of the old tenant keeps the id and the name of the user.
 	usage := colleague.Get(t, "/api/v1/spools/"+spool+"/usage").Want(200)
-	if body := string(usage.Body); !strings.Contains(body, user.Actor.User) || !strings.Contains(body, "Test operator") {
+	body := string(usage.Body)
+	if !strings.Contains(body, user.Actor.User) || !strings.Contains(body, "Test operator") {
 		t.Errorf("the ledger %s lacks the user %s", usage.Body, user.Actor.User)
 	}
 	target.Get(t, "/api/v1/users").Want(200)

@@ -365,7 +365,8 @@ func TestDeleteUser(t *testing.T) {
 	w.Anonymous().Post(t, loginPath, credentials(user.Email, testkit.Password)).WantError(401, "INVALID_CREDENTIALS")
 	admin.Get(t, spool+"/usage").Want(200).
 		Shows(map[string]string{"items.0.user_id": user.Actor.User, "items.0.user_name": "Test operator"})
-	if file := admin.Get(t, "/api/v1/reports/usage/export").Want(200); !strings.Contains(string(file.Body), ",Test operator,") {
+	file := admin.Get(t, "/api/v1/reports/usage/export").Want(200)
+	if !strings.Contains(string(file.Body), ",Test operator,") {
 		t.Errorf("the export %s lacks the name of the user", file.Body)
 	}
 	other.User(t, "admin").Post(t, usersPath, j{"email": user.Email, "name": "x", "role": "viewer",

@@ -29,7 +29,8 @@ import (
 
 var (
 	faultWrites = flag.Int("faults.writes", testkit.InCI(400, 1500), "number of writes that TestFaults sends")
-	faultKills  = flag.Int("faults.kills", testkit.InCI(4, 8), "number of processes of PostgreSQL or the service that TestFaults kills")
+	faultKills  = flag.Int("faults.kills", testkit.InCI(4, 8),
+		"number of processes of PostgreSQL or the service that TestFaults kills")
 )
 
 const (

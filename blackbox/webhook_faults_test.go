@@ -16,7 +16,8 @@ import (
 	"spoolwright/testkit"
 )
 
-var webhookEvents = flag.Int("webhooks.events", testkit.InCI(300, 600), "number of events that TestWebhookFaults causes")
+var webhookEvents = flag.Int("webhooks.events", testkit.InCI(300, 600),
+	"number of events that TestWebhookFaults causes")
 
 // TestWebhookFaults kills PostgreSQL and instances of the service while clients cause events. Each event of a write
 // that was acknowledged must arrive, also those of a write that was repeated after an error; an event may arrive

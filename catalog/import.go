@@ -62,8 +62,8 @@ var (
 
 // material returns the values of the row's material by column.
 func (r *importRow) material() map[string]any {
-	return map[string]any{"material_type": r.MaterialType.Arg(), "color": r.Color.Arg(), "weight_grams": r.Weight.Arg(),
-		"is_required": r.IsRequired.Arg(), "notes": r.MaterialNotes.Arg()}
+	return map[string]any{"material_type": r.MaterialType.Arg(), "color": r.Color.Arg(),
+		"weight_grams": r.Weight.Arg(), "is_required": r.IsRequired.Arg(), "notes": r.MaterialNotes.Arg()}
 }
 
 // hasMaterial reports whether the row has a value of a material.
@@ -74,17 +74,18 @@ func (r *importRow) hasMaterial() bool {
 
 var importDoc = &server.Doc{
 	ID: "importProducts", Tag: Tag, Summary: "Import products from CSV",
-	Description: "Creates or changes all products of a CSV file with their materials, or none. The columns are those of " +
-		"`exportProducts`: fields of a product, and of a material with a name such as `materials.color`. A product has " +
-		"a row for each material, with its own fields repeated. Rows with the same `id` are one product; without an " +
-		"`id`, those with the same `sku`, and without both, those with the same `name`.\n\n" +
-		"With the `mode` `create`, each product is a new one and must satisfy the rules of `POST /api/v1/products`; ids " +
-		"are ignored otherwise. With `update`, rows change the product that their `id`, or else their `sku`, names: only " +
-		"the columns of the file change, and an empty cell is null. A row without both is skipped. With `upsert`, a row " +
-		"without an `id` whose `sku` no product has is a new product.\n\n" +
-		"A row names a material of its product by `materials.id` or, without it, by type and colour; if the product has " +
-		"no such material, it is added. A `materials.weight_grams` of 0 removes the material. Materials that the file " +
-		"does not name stay as they are, and so do components: their columns are ignored, and a new product cannot " +
+	Description: "Creates or changes all products of a CSV file with their materials, or none. The columns are " +
+		"those of `exportProducts`: fields of a product, and of a material with a name such as `materials.color`. " +
+		"A product has a row for each material, with its own fields repeated. Rows with the same `id` are one " +
+		"product; without an `id`, those with the same `sku`, and without both, those with the same `name`.\n\n" +
+		"With the `mode` `create`, each product is a new one and must satisfy the rules of `POST " +
+		"/api/v1/products`; ids are ignored otherwise. With `update`, rows change the product that their `id`, or " +
+		"else their `sku`, names: only the columns of the file change, and an empty cell is null. A row without " +
+		"both is skipped. With `upsert`, a row without an `id` whose `sku` no product has is a new product.\n\n" +
+		"A row names a material of its product by `materials.id` or, without it, by type and colour; if the " +
+		"product has no such material, it is added. A `materials.weight_grams` of 0 removes the material. " +
+		"Materials that the file does not name stay as they are, and so do components: their columns are ignored, " +
+		"and a new product cannot " +
 		"have any.\n\n" + transfer.ImportRules(maxRows),
 }
 
@@ -277,8 +278,8 @@ func (f *productFile) lock(ctx context.Context, d *db.DB) (products []stored, er
 		}
 	}
 	locked := server.LockRows("products", `id, `+strings.Join(productColumns, ", ")+`, (
-				select coalesce(json_agg(json_build_object('id', m.id, 'material_type', m.material_type, 'color', m.color,
-					'weight_grams', trim_scale(m.weight_grams), 'is_required', m.is_required, 'notes', m.notes)), '[]')
+				select coalesce(json_agg(json_build_object('id', m.id, 'material_type', m.material_type,
+					'color', m.color, 'weight_grams', trim_scale(m.weight_grams), 'is_required', m.is_required, 'notes', m.notes)), '[]')
 				from product_materials m where m.product_id = products.id) as materials`, `
 		select unnest($1::uuid[]) as id union all
 		select s.id from unnest($2::text[]) k (sku) cross join lateral (
@@ -546,11 +547,11 @@ func inRows(ctx context.Context, d *db.DB, rows []map[string]any, statement stri
 var importCommand = cli.Command{
 	Name: "import products", Args: "FILE.csv [--tenant NAME] [--mode create|update|upsert] [--dry-run]", Needs: cli.Farm,
 	Help: "create or change products and their materials from a CSV file: all rows, or none\n\n" +
-		"The first line names the columns, which are those of `export products`. A product has a row for each material,\n" +
-		"with its own fields repeated: rows with the same id, else sku, else name are one product. If any row is\n" +
-		"invalid, nothing is imported. FILE may be - for standard input.\n\n" +
-		"With --mode update, the rows change the products that their id or sku names: the columns of the file, and no\n" +
-		"others. With --mode upsert, rows with a new sku, or without id and sku, are new products.",
+		"The first line names the columns, which are those of `export products`. A product has a row for each\n" +
+		"material, with its own fields repeated: rows with the same id, else sku, else name are one product. If any\n" +
+		"row is invalid, nothing is imported. FILE may be - for standard input.\n\n" +
+		"With --mode update, the rows change the products that their id or sku names: the columns of the file, and\n" +
+		"no others. With --mode upsert, rows with a new sku, or without id and sku, are new products.",
 	Setup: func(flags *flag.FlagSet) cli.Run {
 		mode, dryRun := transfer.ImportFlags(flags)
 		return accounts.InTenant(flags, func(ctx context.Context, c *cli.Call) error {

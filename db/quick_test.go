@@ -249,7 +249,8 @@ func TestSharedReadsAreRepeated(t *testing.T) {
 	var group sync.WaitGroup
 	var all []*quick
 	for i := range 12 { // more than one round trip
-		all = append(all, startQuick(t, d, &group, ctx, `select $1::text || coalesce(pg_sleep(0.05)::text, '')`, fmt.Sprint(i)))
+		all = append(all, startQuick(t, d, &group, ctx, `select $1::text || coalesce(pg_sleep(0.05)::text, '')`,
+			fmt.Sprint(i)))
 	}
 	broken := make(chan bool)
 	go func() {

@@ -151,8 +151,8 @@ const vendorRules = "`vendor` names the vendor instead of `vendor_id`, without r
 	"with the name, it is created."
 
 // namedVendor returns CTEs of which the last one, vendor, has the id and the name of the vendor that the request
-// names, and args with the further arguments. The vendor is locked, so that its name does not change before the end of the
-// transaction. It returns "" if the request names none.
+// names, and args with the further arguments. The vendor is locked, so that its name does not change before the end of
+// the transaction. It returns "" if the request names none.
 func namedVendor(in *Filament, args []any) (string, []any) {
 	n := len(args)
 	switch {
@@ -210,9 +210,9 @@ func (h handlers) createFilament(ctx context.Context, r *server.Request[Filament
 }
 
 const spreadRules = "The spools of the filament change with it, in the same transaction: their `material_type`, " +
-	"`brand` (the name of the vendor), `color`, `color_hex`, `diameter_mm`, `density_g_cm3` and `updated_at`, also those of " +
-	"archived and removed spools. A filament with more than 10,000 spools, or 2,000 in stock, keeps these fields " +
-	"(`422`)."
+	"`brand` (the name of the vendor), `color`, `color_hex`, `diameter_mm`, `density_g_cm3` and `updated_at`, also " +
+	"those of archived and removed spools. A filament with more than 10,000 spools, or 2,000 in stock, keeps these " +
+	"fields (`422`)."
 
 var updateFilamentDoc = &server.Doc{
 	ID: "updateFilament", Tag: filamentTag, Summary: "Update a filament",
@@ -264,8 +264,8 @@ func (h handlers) updateFilament(ctx context.Context, r *server.Request[Filament
 var deleteFilamentDoc = &server.Doc{
 	ID: "deleteFilament", Tag: filamentTag, Summary: "Remove a filament",
 	Description: "Deletes the filament. If spools are of it, it is hidden instead: lists no longer contain it, " +
-		"requests with its id return 404, and its spools stay as they are. `GET /api/v1/filaments?hidden=true` lists " +
-		"hidden filaments, and `restoreFilament` shows one again.",
+		"requests with its id return 404, and its spools stay as they are. `GET /api/v1/filaments?hidden=true` " +
+		"lists hidden filaments, and `restoreFilament` shows one again.",
 }
 
 func (h handlers) deleteFilament(ctx context.Context, r *server.Request[struct{}]) (server.NoContent, error) {

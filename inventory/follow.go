@@ -218,8 +218,8 @@ var (
 )
 
 // run runs a statement that updates a filament or a vendor, and then changes the spools. The update locks the
-// filaments, so that no spool is attached to them meanwhile. Fields are those of the request that spools follow. Result
-// returns the filament or vendor; check is called after the update, when result has run for the first time.
+// filaments, so that no spool is attached to them meanwhile. Fields are those of the request that spools follow.
+// Result returns the filament or vendor; check is called after the update, when result has run for the first time.
 func (s spread) run(ctx context.Context, d *db.DB, id string, fields []string, update, result *db.Stmt,
 	check func() error,
 ) error {

@@ -276,8 +276,8 @@ const initialWeight = "`remaining_weight_grams` is `net_weight_grams` by default
 	"usage ledger."
 
 const filamentRules = "With `filament_id` or `filament_number`, the spool has its `material_type`, `brand`, " +
-	"`color`, `color_hex`, `diameter_mm` and `density_g_cm3` from the filament, and they change with it; other values in the " +
-	"request are a `FILAMENT_FIELD`."
+	"`color`, `color_hex`, `diameter_mm` and `density_g_cm3` from the filament, and they change with it; other " +
+	"values in the request are a `FILAMENT_FIELD`."
 
 const inheritRules = filamentRules + " `net_weight_grams`, `spool_weight_grams` and `purchase_price` are those of " +
 	"the filament by default."
@@ -436,8 +436,8 @@ func hide(condition string, arg any) *db.Stmt {
 
 var restoreDoc = &server.Doc{
 	ID: "restoreSpool", Tag: tag, Summary: "Restore a removed spool",
-	Description: "Shows a spool again that was removed. Its fields and its usage ledger are those that it had before. " +
-		"For a spool that is not hidden, the operation changes nothing and returns the spool.",
+	Description: "Shows a spool again that was removed. Its fields and its usage ledger are those that it had " +
+		"before. For a spool that is not hidden, the operation changes nothing and returns the spool.",
 }
 
 func (h handlers) restore(ctx context.Context, r *server.Request[struct{}]) (server.OK[Spool], error) {

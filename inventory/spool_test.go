@@ -125,8 +125,8 @@ func TestSpoolFields(t *testing.T) {
 	t.Parallel()
 	c := operator(t)
 	defaults := j{
-		"id": uuid, "filament_id": nil, "material_type": "PLA", "brand": nil, "color": "Black", "color_hex": nil, "finish": nil,
-		"diameter_mm": json.Number("1.75"), "net_weight_grams": json.Number("1000"),
+		"id": uuid, "filament_id": nil, "material_type": "PLA", "brand": nil, "color": "Black", "color_hex": nil,
+		"finish": nil, "diameter_mm": json.Number("1.75"), "net_weight_grams": json.Number("1000"),
 		"remaining_weight_grams": json.Number("1000"),
 		"spool_weight_grams":     nil, "purchase_price": nil, "cost_per_gram": nil, "supplier": nil, "purchase_date": nil,
 		"notes": nil, "location": nil, "lot_number": nil, "density_g_cm3": nil, "archived": false,

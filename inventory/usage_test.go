@@ -174,8 +174,8 @@ func TestLedger(t *testing.T) {
 	viewer.Post(t, path+"/deduct", j{"weight_grams": 1}).WantError(403, "FORBIDDEN")
 
 	entry := func(kind string, reason any, by *testkit.Client, before, after, change string) j {
-		return j{"id": uuid, "spool_id": id, "kind": kind, "reason": reason, "run_id": nil, "user_id": by.Actor.User, "user_name": "Test " + by.Actor.Role,
-			"api_key_id":   nil,
+		return j{"id": uuid, "spool_id": id, "kind": kind, "reason": reason, "run_id": nil,
+			"user_id": by.Actor.User, "user_name": "Test " + by.Actor.Role, "api_key_id": nil,
 			"before_grams": json.Number(before), "after_grams": json.Number(after), "change_grams": json.Number(change),
 			"shortfall_grams": nil, "updated_at": nil,
 			"created_at": moment}

@@ -175,8 +175,8 @@ func (h handlers) updateVendor(ctx context.Context, r *server.Request[Vendor]) (
 var deleteVendorDoc = &server.Doc{
 	ID: "deleteVendor", Tag: vendorTag, Summary: "Remove a vendor",
 	Description: "Deletes the vendor. If filaments name it, it is hidden instead: lists no longer contain it, " +
-		"requests with its id return 404, and its filaments keep its name. `GET /api/v1/vendors?hidden=true` lists hidden " +
-		"vendors, and `restoreVendor` shows one again.",
+		"requests with its id return 404, and its filaments keep its name. `GET /api/v1/vendors?hidden=true` lists " +
+		"hidden vendors, and `restoreVendor` shows one again.",
 }
 
 func (h handlers) deleteVendor(ctx context.Context, r *server.Request[struct{}]) (server.NoContent, error) {
@@ -199,8 +199,8 @@ func (h handlers) remove(ctx context.Context, table, id, named string) error {
 var restoreVendorDoc = &server.Doc{
 	ID: "restoreVendor", Tag: vendorTag, Summary: "Restore a removed vendor",
 	Description: "Shows a vendor again that was hidden when it was removed. It cannot be restored while another " +
-		"vendor has its name (`DUPLICATE_VENDOR`). For a vendor that is not hidden, the operation changes nothing and " +
-		"returns the vendor.",
+		"vendor has its name (`DUPLICATE_VENDOR`). For a vendor that is not hidden, the operation changes nothing " +
+		"and returns the vendor.",
 	Errors: []*server.Error{errDuplicateVendor.On()},
 }
 

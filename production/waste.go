@@ -55,14 +55,16 @@ type WasteReportRow struct {
 
 var wasteReportDoc = &server.Doc{
 	ID: "reportWaste", Tag: inventory.ReportsTag, Summary: "Report the filament that failed runs wasted",
-	Description: "Adds up the filament that `failProductionRun` and `cancelProductionRun` deducted, by the day of that, " +
-		"also of runs that were removed since. `cost` is at the prices of the runs' materials; materials without a price " +
-		"add nothing to it, and 0 g cost 0. `runs` failed or were cancelled. `rate` is `failed_runs` / (`failed_runs` + " +
-		"`completed_runs`); cancelled runs, and runs that an update alone set to a status, do not count for it.\n\n" +
-		"`group_by=reason` has the rate of each reason among all runs. A run of several materials or products is in the " +
-		"group of each: products share the waste in proportion to their `estimated_total_cost`, " +
-		"or `estimated_material_cost` if that is more, or to their quantities if no item has one. A group whose field is null has the runs without a reason, printer, material or product. The " +
-		"groups with the most grams come first. A report has at most 1,000 groups; the other fields are totals of all runs.",
+	Description: "Adds up the filament that `failProductionRun` and `cancelProductionRun` deducted, by the day of " +
+		"that, also of runs that were removed since. `cost` is at the prices of the runs' materials; materials " +
+		"without a price add nothing to it, and 0 g cost 0. `runs` failed or were cancelled. `rate` is " +
+		"`failed_runs` / (`failed_runs` + `completed_runs`); cancelled runs, and runs that an update alone set to " +
+		"a status, do not count for it.\n\n" +
+		"`group_by=reason` has the rate of each reason among all runs. A run of several materials or products is " +
+		"in the group of each: products share the waste in proportion to their `estimated_total_cost`, or " +
+		"`estimated_material_cost` if that is more, or to their quantities if no item has one. A group whose field " +
+		"is null has the runs without a reason, printer, material or product. The groups with the most grams come " +
+		"first. A report has at most 1,000 groups; the other fields are totals of all runs.",
 }
 
 // wasteGroups are, for each group: the joins of a row for each run r and group, with the share of the waste; the
@@ -78,7 +80,8 @@ var wasteGroups = map[WasteGroup]struct{ joins, share, key, fields string }{
 						case when coalesce(sum(c.cost) over (), 0) = 0
 							then c.quantity::numeric / sum(c.quantity) over () else 0 end) as share
 					from (
-						select x.product_id, x.quantity, greatest(x.estimated_material_cost, x.estimated_total_cost) as cost
+						select x.product_id, x.quantity,
+							greatest(x.estimated_material_cost, x.estimated_total_cost) as cost
 						from run_items x where x.tenant_id = $1 and x.run_id = r.id
 					) c
 				) i group by i.product_id

@@ -265,7 +265,8 @@ func TestLevelsConcurrently(t *testing.T) {
 func TestLevelsRaceWithStock(t *testing.T) {
 	t.Parallel()
 	api := newAPI(t)
-	// during calls do, which may wait for a transaction with the statements, and commits it when do has ended or waits.
+	// during calls do, which may wait for a transaction with the statements, and commits it when do has ended or
+	// waits.
 	during := func(t *testing.T, c *testkit.Client, do func(), statements ...string) {
 		t.Helper()
 		h := c.Hold(t, statements...)

@@ -61,9 +61,10 @@ const MaxListed = 50
 func ImportRules(rows int) string {
 	return fmt.Sprintf("Columns may be separated by commas, semicolons or tabs, numbers may have a decimal "+
 		"comma, and the names of columns and the material types may have any case.\n\n"+
-		"With `dry_run`, the request is checked and answered as without it, but nothing changes; new resources then have "+
-		"no `id`.\n\nThe `errors` of a `422` name the first %d invalid rows by their lines, such as `line 3`. A request can "+
-		"have 1 MiB and %d rows.", MaxListed, rows)
+		"With `dry_run`, the request is checked and answered as without it, but nothing changes; new resources then "+
+		"have no `id`.\n\n"+
+		"The `errors` of a `422` name the first %d invalid rows by their lines, such as `line 3`. A request can have "+
+		"1 MiB and %d rows.", MaxListed, rows)
 }
 
 // Problems are those of the rows of a file, of which the first are listed.
@@ -98,7 +99,8 @@ func Describe(problems []server.FieldError) string {
 
 // ReadRows decodes and validates at most so many rows of a CSV file, and returns the columns that it decodes. Check
 // returns the problems with the texts of the keys of a row, and can change them. The error is a 422.
-func ReadRows[T any](file io.Reader, mode Mode, most int, check func(keys []string) []server.FieldError, keys ...string,
+func ReadRows[T any](
+	file io.Reader, mode Mode, most int, check func(keys []string) []server.FieldError, keys ...string,
 ) (rows []Record[T], columns []string, err error) {
 	records, err := ReadRecords[T](file, mode, keys...)
 	if err != nil {

@@ -258,12 +258,13 @@ func TestReleaseWaitsForSignal(t *testing.T) {
 			ended := make(chan error, 1)
 			go func() {
 				bound := db.As(context.Background(), db.Actor{Tenant: admin.Actor.Tenant})
-				ended <- f.DB.Write(bound, db.SQL(`select queue_release($1, $2, $3::float8)`, items[0].ID, holder, due).
-					Into(&released))
+				release := db.SQL(`select queue_release($1, $2, $3::float8)`, items[0].ID, holder, due)
+				ended <- f.DB.Write(bound, release.Into(&released))
 			}()
 			testkit.Eventually(t, "the release waits for the claim", func() (waits bool) {
-				err := claim.QueryRow(t.Context(), `select exists (select from pg_stat_activity
-					where datname = current_database() and pg_backend_pid() = any (pg_blocking_pids(pid)))`).Scan(&waits)
+				err := claim.QueryRow(t.Context(), `select exists (
+					select from pg_stat_activity where datname = current_database()
+						and pg_backend_pid() = any (pg_blocking_pids(pid)))`).Scan(&waits)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -273,7 +274,7 @@ func TestReleaseWaitsForSignal(t *testing.T) {
 				t.Fatal(err)
 			}
 			if err := <-ended; err != nil || released {
-				t.Errorf("the lease was released: %t, %v; want false, because the webhook has a new delivery", released, err)
+				t.Errorf("released: %t, %v; want false, because the webhook has a new delivery", released, err)
 			}
 		})
 	}
