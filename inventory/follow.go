@@ -11,8 +11,8 @@ import (
 )
 
 // A spool that has a filament follows it: the columns below are the filament's. They are stored with the spool too, so
-// that lists, prices and stock levels read no other table, and change with the filament in one transaction. Whoever
-// writes them for a new spool, or attaches a spool, locks the filament first, for share.
+// that lists, prices and stock levels read no other table, and change with the filament in one transaction. A
+// transaction that creates or attaches a spool locks the filament first, for share.
 
 // followed are the columns of spools that follow a filament.
 const followed = `material_type, brand, color, color_hex, diameter_mm, density_g_cm3`
