@@ -187,15 +187,6 @@ func testReportAfterCrash(t *testing.T, p program) {
 	}
 }
 
-// freeAddress returns an address of the loopback interface where no server listens.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	check(t, err)
-	defer l.Close()
-	return l.Addr().String()
-}
-
 // printerPython returns the interpreter of PRINTER_CLIENTS.
 func printerPython(t *testing.T) string {
 	t.Helper()

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"net"
 	"net/http"
 	"net/url"
 	"os/exec"
@@ -238,10 +237,7 @@ func TestStartBeforeDatabase(t *testing.T) {
 	t.Parallel()
 	p := buildProgram(t)
 	s := testkit.Cluster(t, nil)
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	check(t, err)
-	addr := free.Addr().String()
-	free.Close()
+	addr := freeAddress(t)
 	at := func(direct string) string {
 		u, err := url.Parse(direct)
 		check(t, err)

@@ -71,10 +71,7 @@ func newOverloadTest(t *testing.T, p program, dir string, settings map[string]st
 	s.postgres, err = local.Start(t.Context(), local.Options{Dir: dir, Throwaway: true, Settings: settings})
 	check(t, err)
 	t.Cleanup(func() { s.postgres.Stop(context.Background()) })
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	check(t, err)
-	s.metrics = free.Addr().String()
-	free.Close()
+	s.metrics = freeAddress(t)
 	env := append([]string{
 		"DATABASE_URL=" + s.postgres.AppURL(), "MIGRATE_DATABASE_URL=" + s.postgres.OwnerURL(), secretEnv,
 		"METRICS_ADDR=" + s.metrics, "DB_MAX_CONNS=" + strconv.Itoa(overloadConns),

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -199,23 +198,6 @@ func postgresFolder(t *testing.T) string {
 		}
 	}
 	return folder
-}
-
-// freePorts returns ports on which nothing listens. Connections that other tests open do not use them.
-func freePorts(t *testing.T, address string, n int) (ports []string) {
-	t.Helper()
-	for range n {
-		eventually(t, "a port is free", func() bool {
-			port := strconv.Itoa(10000 + rand.N(20000))
-			l, err := net.Listen("tcp", address+":"+port)
-			if err != nil || slices.Contains(ports, port) {
-				return false
-			}
-			ports = append(ports, port)
-			return l.Close() == nil
-		})
-	}
-	return ports
 }
 
 // clusterProcess is a process of the cluster.

@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"io"
 	"math/big"
+	mathrand "math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -61,6 +62,35 @@ func skipTest(t *testing.T, reason string) {
 func eventually(t *testing.T, what string, condition func() bool) {
 	t.Helper()
 	testkit.Eventually(t, what, condition)
+}
+
+// takenPorts are those that freePorts returned in this process.
+var takenPorts sync.Map
+
+// freePorts returns ports on which nothing listens. Connections and servers that ask for any port do not get them.
+func freePorts(t *testing.T, address string, n int) (ports []string) {
+	t.Helper()
+	for range n {
+		eventually(t, "a port is free", func() bool {
+			port := strconv.Itoa(10000 + mathrand.N(20000))
+			if _, taken := takenPorts.LoadOrStore(port, true); taken {
+				return false
+			}
+			l, err := net.Listen("tcp", address+":"+port)
+			if err != nil {
+				return false
+			}
+			ports = append(ports, port)
+			return l.Close() == nil
+		})
+	}
+	return ports
+}
+
+// freeAddress returns an address of the loopback interface on which nothing listens; see freePorts.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	return "127.0.0.1:" + freePorts(t, "127.0.0.1", 1)[0]
 }
 
 // tempDir creates a directory that every account may enter. The test's cleanup removes it.

@@ -90,6 +90,9 @@ func testLifecycle(t *testing.T, p program) {
 
 	c := p.start(t, env)
 	path := filepath.Join(data, "first-login")
+	output := func() string { return c.stderr.String() + c.stdout.String() }
+	// The file is named last, after the service has begun to serve.
+	eventually(t, "the output names the file of the first login", func() bool { return strings.Contains(output(), path) })
 	info, err := os.Stat(path)
 	check(t, err)
 	if info.Mode() != 0o600 {
@@ -101,9 +104,8 @@ func testLifecycle(t *testing.T, p program) {
 	if password == nil {
 		t.Fatalf("no password in %q", login)
 	}
-	output := c.stderr.String() + c.stdout.String()
-	if !strings.Contains(output, path) || strings.Contains(output, string(password[1])) {
-		t.Errorf("the output lacks %s or contains the password:\n%s", path, output)
+	if strings.Contains(output(), string(password[1])) {
+		t.Errorf("the output contains the password:\n%s", output())
 	}
 	var tokens struct {
 		Access string `json:"access_token"`
@@ -743,11 +745,7 @@ func testTLS(t *testing.T, p program) {
 
 // testMetrics checks that METRICS_ADDR, and no other address, serves metrics and profiles.
 func testMetrics(t *testing.T, p program) {
-	// The service does not log the port that it gets for METRICS_ADDR, so the test chooses a free port.
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	check(t, err)
-	address := free.Addr().String()
-	free.Close()
+	address := freeAddress(t) // the service does not log the port that it gets for METRICS_ADDR
 	c, token := startWithAdmin(t, p, "METRICS_ADDR="+address)
 	c.createSpool(t, token)
 	get := func(url string) (int, string) {

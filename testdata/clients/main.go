@@ -46,8 +46,8 @@ func main() {
 
 	brand, key := "Brand "+uuid.NewString(), uuid.NewString()
 	entry := api.SpoolCreate{
-		MaterialType: api.PETG, Brand: &brand, Color: "Jet Black", DiameterMm: 1.75, NetWeightGrams: 1000,
-		PurchasePrice: new(29.99),
+		MaterialType: new(api.PETG), Brand: &brand, Color: new("Jet Black"), DiameterMm: new(1.75),
+		NetWeightGrams: new(1000.0), PurchasePrice: new(29.99),
 	}
 	created := must(client.CreateSpoolWithResponse(ctx, &api.CreateSpoolParams{IdempotencyKey: &key}, entry))
 	spool := ok(created.JSON201, created.Body)
@@ -59,7 +59,8 @@ func main() {
 	}
 
 	several := must(client.CreateSpoolBatchWithResponse(ctx, &api.CreateSpoolBatchParams{}, api.SpoolBatchCreate{
-		MaterialType: api.PETG, Color: "Jet Black", DiameterMm: 1.75, NetWeightGrams: 1000, Quantity: 2,
+		MaterialType: new(api.PETG), Color: new("Jet Black"), DiameterMm: new(1.75), NetWeightGrams: new(1000.0),
+		Quantity: 2,
 	}))
 	if items := ok(several.JSON201, several.Body).Items; len(items) != 2 {
 		log.Fatalf("%d spools were created, want 2", len(items))
