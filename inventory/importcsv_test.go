@@ -84,5 +84,13 @@ func TestImportThroughAPIIsAtomic(t *testing.T) {
 	c.With("Content-Type", "text/csv").With("Content-Encoding", "gzip").Post(t, importPath, header).
 		WantError(415, "UNSUPPORTED_MEDIA_TYPE")
 	c.Get(t, "/api/v1/spools").Want(200).Shows(map[string]string{"total": "0"})
-	postCSV(t, c, header+"\n"+strings.Repeat(good, 10_000)).Want(200).Shows(map[string]string{"created": "10000"})
+	// On a busy machine, the largest import can take longer than a request may: then nothing of it remains.
+	largest := postCSV(t, c, header+"\n"+strings.Repeat(good, 10_000))
+	for range 10 {
+		if largest.Status == 503 {
+			largest = postCSV(t, c, header+"\n"+strings.Repeat(good, 10_000))
+		}
+	}
+	largest.Want(200).Shows(map[string]string{"created": "10000"})
+	c.Get(t, "/api/v1/spools").Want(200).Shows(map[string]string{"total": "10000"})
 }
