@@ -24,8 +24,8 @@ var owners = map[string]string{
 	"server":    "idempotency_keys",
 	"auth":      "api_keys former_users login_addresses sessions tenants users",
 	"webhooks":  "webhook_deliveries webhooks",
-	"inventory": "filaments last_numbers spool_numbers spool_usage spools usage_changes usage_days usage_summaries " +
-		"vendors",
+	"inventory": "filament_catalog filaments last_numbers spool_numbers spool_usage spools usage_changes usage_days " +
+		"usage_summaries vendors",
 	"catalog":    "product_components product_materials products",
 	"production": "production_runs run_items run_materials",
 	"orders":     "order_items orders",

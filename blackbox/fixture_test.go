@@ -65,8 +65,11 @@ func newTestAPI(t *testing.T, o testkit.Options) *testAPI {
 				op.query = append(op.query, p.Name)
 			}
 		}
-		if described.RequestBody != nil && described.RequestBody.Content["text/csv"].Example != nil {
-			op.csv = described.RequestBody.Content["text/csv"].Example.(string)
+		if described.RequestBody != nil && described.RequestBody.Content["application/json"].Example == nil &&
+			described.RequestBody.Content["application/json"].Examples == nil {
+			for media, content := range described.RequestBody.Content {
+				op.media, op.file = media, content.Example.(string)
+			}
 		} else if described.RequestBody != nil {
 			content := described.RequestBody.Content["application/json"]
 			op.example, _ = content.Example.(map[string]any)
@@ -93,14 +96,14 @@ func newTestAPI(t *testing.T, o testkit.Options) *testAPI {
 // operation is a route with its part of the OpenAPI document.
 type operation struct {
 	server.Route
-	example  map[string]any              // the request body, with lists; nil if the operation has none
-	plain    map[string]any              // the request body without lists
-	fields   map[string]field            // the schema of the request body
-	entries  map[string]map[string]field // the schemas of the entries of its lists
-	csv      string                      // the request body, if it is CSV
-	optional bool                        // the body may be missing
-	creates  bool                        // a success is 201
-	query    []string                    // the names of the query's parameters
+	example     map[string]any              // the request body, with lists; nil if the operation has none
+	plain       map[string]any              // the request body without lists
+	fields      map[string]field            // the schema of the request body
+	entries     map[string]map[string]field // the schemas of the entries of its lists
+	media, file string                      // of a body that is a file
+	optional    bool                        // the body may be missing
+	creates     bool                        // a success is 201
+	query       []string                    // the names of the query's parameters
 }
 
 // ref is a reference to a schema of the document.
@@ -378,7 +381,7 @@ func (f *fixture) newBody(t *testing.T, op *operation, example map[string]any) m
 	return body
 }
 
-// do sends the request of an operation: without a body if the operation has none, and with the example if it is CSV.
+// do sends the request of an operation: without a body if the operation has none, and with the example if it is a file.
 func (f *fixture) do(t *testing.T, c *testkit.Client, op *operation, path string, body any) *testkit.Response {
 	t.Helper()
 	c, body = op.request(c, body)
@@ -388,8 +391,8 @@ func (f *fixture) do(t *testing.T, c *testkit.Client, op *operation, path string
 // request returns the client and the body for do.
 func (op *operation) request(c *testkit.Client, body any) (*testkit.Client, any) {
 	switch {
-	case op.csv != "":
-		return c.With("Content-Type", "text/csv"), op.csv
+	case op.media != "":
+		return c.With("Content-Type", op.media), op.file
 	case op.example == nil:
 		return c, nil
 	}

@@ -394,6 +394,9 @@ func (i *isolationTenant) recordCreated(op *operation, a *httptest.ResponseRecor
 		Items, Materials, Components []struct{ ID string }
 	}
 	collection, isBatch := strings.CutSuffix(op.Path(), "/batch")
+	if op.Doc.ID == "addFilamentSpools" {
+		collection, isBatch = "/api/v1/spools", true
+	}
 	if err := json.Unmarshal(a.Body.Bytes(), &created); err != nil || created.ID == "" && !isBatch {
 		i.checker.t.Errorf("%s: the response has no id: %s", op.Doc.ID, a.Body)
 	}

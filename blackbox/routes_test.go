@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"path"
 	"regexp"
 	"slices"
 	"strconv"
@@ -112,7 +113,9 @@ func TestExamplesWork(t *testing.T) {
 // parent resource if the resource has no GET.
 func readablePath(w *testAPI, op *operation, location string) string {
 	for _, other := range w.operations {
-		if other.Method() == "GET" && (strings.HasPrefix(other.Path(), op.Path()+"/{") || other.Path() == location) {
+		parent := other.Path() == path.Dir(op.Path()) && strings.Count(location, "/") == strings.Count(other.Path(), "/")
+		if other.Method() == "GET" && (strings.HasPrefix(other.Path(), op.Path()+"/{") || other.Path() == location ||
+			parent) {
 			return location
 		}
 	}
@@ -452,6 +455,9 @@ func TestCursors(t *testing.T) {
 		path := own.path(t, op.Path())
 		for range 5 {
 			switch {
+			case op.Doc.ID == "listFilamentCatalog":
+				own.admin.With("Content-Type", "application/jsonl").Post(t, path+"/import", `{"id":"`+db.NewID()+
+					`","manufacturer":"M","name":"N","material":"PLA","density":1.24,"weight":1000,"diameter":1.75}`).Want(200)
 			case strings.HasSuffix(path, "/usage"):
 				own.admin.Post(t, strings.TrimSuffix(path, "usage")+"deduct", map[string]any{"weight_grams": 1}).Want(200)
 			default:

@@ -45,6 +45,7 @@ var privileges = map[string]string{
 	"spool_numbers":      "SELECT INSERT UPDATE",
 	"vendors":            "SELECT INSERT UPDATE DELETE",
 	"filaments":          "SELECT INSERT UPDATE DELETE",
+	"filament_catalog":   "SELECT INSERT UPDATE DELETE",
 	"last_numbers":       "SELECT INSERT UPDATE",
 	"printer_fields":     "SELECT INSERT UPDATE DELETE",
 	"printer_extras":     "SELECT INSERT UPDATE",

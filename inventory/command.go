@@ -58,6 +58,9 @@ var Commands = []cli.Command{
 			})
 		},
 	},
+	vendorKind.command("The name is required."),
+	filamentKind.command("material_type, color and\ndiameter_mm are required; vendor_name names the vendor."),
+	importCatalogCommand,
 	Export.Command("spools"),
 	ExportUsage.Command("usage"),
 	ExportVendors.Command("vendors"),

@@ -2,6 +2,7 @@ package inventory
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -21,14 +22,20 @@ func (h handlers) filamentRoutes() []server.Route {
 	return []server.Route{
 		server.Op("GET /api/v1/filaments", server.Read, server.Handle(h.listFilaments), listFilamentsDoc),
 		server.Op("POST /api/v1/filaments", server.Write, server.Handle(h.createFilament), createFilamentDoc),
+		server.Op("POST /api/v1/filaments/from-spools", server.Write, server.Handle(h.filamentsFromSpools).OptionalBody(),
+			filamentsFromSpoolsDoc),
 		server.Op("GET /api/v1/filaments/export", server.Read, server.HandleExport("filaments", h.exportFilaments),
 			exportFilamentsDoc),
+		server.Op("POST /api/v1/filaments/import", server.Write, filamentKind.route(h, importFilamentsExample),
+			importFilamentsDoc),
 		server.Op("GET /api/v1/filaments/{id}", server.Read, server.Handle(h.getFilament), getFilamentDoc).
 			Versioned(lockFilament),
 		server.Op("PATCH /api/v1/filaments/{id}", server.Write, server.Handle(h.updateFilament), updateFilamentDoc),
 		server.Op("DELETE /api/v1/filaments/{id}", server.Write, server.Handle(h.deleteFilament), deleteFilamentDoc),
 		server.Op("POST /api/v1/filaments/{id}/restore", server.Write, server.Handle(h.restoreFilament),
 			restoreFilamentDoc),
+		server.Op("POST /api/v1/filaments/{id}/spools", server.Write, server.Handle(h.addFilamentSpools),
+			addFilamentSpoolsDoc),
 	}
 }
 
@@ -186,6 +193,9 @@ var createFilamentDoc = &server.Doc{
 var filamentInputs = slices.DeleteFunc(server.SchemaOf[Filament]().Writable(),
 	func(name string) bool { return name == "vendor_id" })
 
+// filamentColumnsSet are the columns of which new filaments have values.
+var filamentColumnsSet = append(slices.Clone(filamentInputs), "vendor_id", "vendor_name")
+
 func (h handlers) createFilament(ctx context.Context, r *server.Request[Filament]) (server.Created[Filament], error) {
 	id, row := db.NewID(), server.Row(&r.In)
 	row["color_hexes"] = []string(r.In.ColorHexes.Or(server.Colors{}))
@@ -287,6 +297,48 @@ func (h handlers) restoreFilament(ctx context.Context, r *server.Request[struct{
 	return server.One(filament, h.db.Write(ctx, lockFilament(id)[0], restored, filament))
 }
 
+// FilamentSpools is the body of a request that creates equal spools of a filament.
+type FilamentSpools struct {
+	Quantity      server.Optional[int64]          `json:"quantity" rule:"required,writeOnly,minimum=1,maximum=100"`
+	Finish        server.Optional[string]         `json:"finish"`
+	NetWeight     server.Optional[server.Decimal] `json:"net_weight_grams" rule:"notNull,exclusiveMinimum=0,maximum=1000000"`
+	Remaining     server.Optional[server.Decimal] `json:"remaining_weight_grams" rule:"notNull,maximum=1000000"`
+	SpoolWeight   server.Optional[server.Decimal] `json:"spool_weight_grams" rule:"maximum=1000000"`
+	PurchasePrice server.Optional[server.Decimal] `json:"purchase_price" rule:"maximum=1000000"`
+	Supplier      server.Optional[string]         `json:"supplier"`
+	PurchaseDate  server.Optional[server.Date]    `json:"purchase_date"`
+	Notes         server.Optional[string]         `json:"notes" rule:"maxLength=10000"`
+	Location      server.Optional[string]         `json:"location"`
+	LotNumber     server.Optional[string]         `json:"lot_number"`
+	Archived      server.Optional[bool]           `json:"archived" rule:"notNull"`
+}
+
+var addFilamentSpoolsDoc = &server.Doc{
+	ID: "addFilamentSpools", Tag: filamentTag, Summary: "Create spools of a filament",
+	Description: "Creates `quantity` equal spools of the filament, all or none, as `createSpoolBatch` does. " +
+		"`net_weight_grams`, `spool_weight_grams` and `purchase_price` are those of the filament by default. " +
+		initialWeight + " The `Location` is the filament.",
+}
+
+func (h handlers) addFilamentSpools(
+	ctx context.Context, r *server.Request[FilamentSpools],
+) (server.Created[CreatedSpools], error) {
+	in := &r.In
+	spools, err := h.insert(ctx, Spool{
+		FilamentID: server.Some(server.UUID(r.ID("id"))), Finish: in.Finish, NetWeight: in.NetWeight,
+		Remaining: in.Remaining, SpoolWeight: in.SpoolWeight, PurchasePrice: in.PurchasePrice, Supplier: in.Supplier,
+		PurchaseDate: in.PurchaseDate, Notes: in.Notes, Location: in.Location, LotNumber: in.LotNumber,
+		Archived: in.Archived,
+	}, *in.Quantity.Value)
+	if e, ok := errors.AsType[*server.Error](err); ok && e.Code == errUnknownFilament.Code {
+		return nil, server.ErrNotFound
+	}
+	if err != nil {
+		return nil, err
+	}
+	return createdSpools(spools), nil
+}
+
 // ExportFilaments writes filaments.
 var ExportFilaments = transfer.Export[Filament](500, transfer.ListPage(FilamentFilter.list,
 	`select `+filamentColumns+` from `+filamentsTable+` where id = page.id`))
@@ -305,5 +357,6 @@ func (h handlers) exportFilaments(
 
 var exportFilamentsDoc = &server.Doc{
 	ID: "exportFilaments", Tag: filamentTag, Summary: "Export filaments",
-	Description: transfer.ExportDescription + "filament, oldest first; several colours are separated by commas.",
+	Description: transfer.ExportDescription + "filament, oldest first, which `POST /api/v1/filaments/import` can read; several colours are separated by " +
+		"commas.",
 }

@@ -30,7 +30,7 @@ var fields = ownFields + transfer.Fields
 // Routes are the operations of vendors, filaments and spools, and the report of usage.
 func Routes(d *db.DB) []server.Route {
 	h := handlers{d}
-	return slices.Concat(h.vendorRoutes(), h.filamentRoutes(), []server.Route{
+	return slices.Concat(h.vendorRoutes(), h.filamentRoutes(), h.catalogRoutes(), []server.Route{
 		server.Op("GET /api/v1/spools", server.Read, server.Handle(h.list), listDoc),
 		server.Op("POST /api/v1/spools", server.Write, server.Handle(h.create), createDoc),
 		server.Op("PATCH /api/v1/spools", server.Write, server.Handle(h.updateMany), updateManyDoc),
@@ -310,7 +310,11 @@ func (h handlers) createBatch(
 	if err != nil {
 		return nil, err
 	}
-	return slices.Concat([]byte(`{"items":`), spools.Array(), []byte(`}`)), nil
+	return createdSpools(spools), nil
+}
+
+func createdSpools(spools *db.Stmt) []byte {
+	return slices.Concat([]byte(`{"items":`), spools.Array(), []byte(`}`))
 }
 
 // insert creates equal spools, of the filament that the request names if it does, and returns the statement that has

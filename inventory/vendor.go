@@ -2,6 +2,7 @@ package inventory
 
 import (
 	"context"
+	"encoding/json"
 	"io"
 
 	"spoolwright/db"
@@ -17,6 +18,8 @@ func (h handlers) vendorRoutes() []server.Route {
 		server.Op("POST /api/v1/vendors", server.Write, server.Handle(h.createVendor), createVendorDoc),
 		server.Op("GET /api/v1/vendors/export", server.Read, server.HandleExport("vendors", h.exportVendors),
 			exportVendorsDoc),
+		server.Op("POST /api/v1/vendors/import", server.Write, vendorKind.route(h, importVendorsExample),
+			importVendorsDoc),
 		server.Op("GET /api/v1/vendors/{id}", server.Read, server.Handle(h.getVendor), getVendorDoc).
 			Versioned(lockVendor),
 		server.Op("PATCH /api/v1/vendors/{id}", server.Write, server.Handle(h.updateVendor), updateVendorDoc),
@@ -236,5 +239,74 @@ func (h handlers) exportVendors(
 
 var exportVendorsDoc = &server.Doc{
 	ID: "exportVendors", Tag: vendorTag, Summary: "Export vendors",
-	Description: transfer.ExportDescription + "vendor, oldest first.",
+	Description: transfer.ExportDescription + "vendor, oldest first, which `POST /api/v1/vendors/import` can read.",
+}
+
+// vendorName is a vendor that a name names: nothing if there is no name, and a name without an id if a dry run would
+// create the vendor.
+type vendorName struct {
+	ID   *string
+	Name *string
+}
+
+// nameVendors locks the vendors with the names, without regard to case, and creates those that do not exist, in the
+// order of the names, unless it is a dry run. It returns the vendor of each name, and how many it created or would.
+func nameVendors(
+	ctx context.Context, d *db.DB, names []string, dryRun bool,
+) (vendors []vendorName, created int64, err error) {
+	if len(names) == 0 {
+		return nil, 0, nil
+	}
+	type named struct {
+		N    int
+		Key  string
+		ID   *string
+		Name *string
+	}
+	found := func() (all []named, err error) {
+		locked := db.SQL(`
+			with named as materialized (
+				select n, lower(name collate "und-x-icu") collate "C" as key from unnest($1::text[]) with ordinality w (name, n)
+			), found as materialized (
+				select v.* from (select distinct key from named order by key) k cross join lateral (
+					select id, name, name_key from vendors where name_key = k.key and hidden_at is null for share
+				) v
+			)
+			select n, key, id, found.name from named left join found on name_key = key order by n`, names)
+		if err := d.Write(ctx, locked); err != nil {
+			return nil, err
+		}
+		return all, json.Unmarshal(locked.Array(), &all)
+	}
+	all, err := found()
+	if err != nil {
+		return nil, 0, err
+	}
+	var ids, missing []string
+	seen := map[string]int{}
+	for i, v := range all {
+		first, known := seen[v.Key]
+		switch {
+		case v.ID != nil:
+		case known:
+			all[i].Name = all[first].Name
+		default:
+			seen[v.Key], all[i].Name = i, &names[i]
+			ids, missing = append(ids, db.NewID()), append(missing, names[i])
+		}
+	}
+	if len(missing) > 0 && !dryRun {
+		err = d.Write(ctx, db.SQL(`
+			insert into vendors (id, name)
+			select id, name from unnest($1::uuid[], $2::text[]) with ordinality v (id, name, n) order by n
+			-- Another transaction has created the vendor.
+			on conflict (tenant_id, name_key) where hidden_at is null and name_key is not null do nothing`, ids, missing))
+		if err == nil {
+			all, err = found()
+		}
+	}
+	for _, v := range all {
+		vendors = append(vendors, vendorName{v.ID, v.Name})
+	}
+	return vendors, int64(len(missing)), err
 }

@@ -511,7 +511,7 @@ func DecodeTexts[T any](names []string, texts []*string, patch bool) (T, []Field
 		}
 		if !f.IsFreeText() {
 			text = strings.TrimSpace(text)
-			null = text == ""
+			null = text == "" && !(f.Set && f.NotNull) // an empty list
 		}
 		if null && patch {
 			v.FieldByIndex(f.index).Addr().Interface().(settable).set(f, nil)

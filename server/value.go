@@ -212,8 +212,15 @@ const MaxColors = 10
 func (Colors) element() reflect.Type { return reflect.TypeFor[string]() }
 func (c Colors) texts() []string     { return c }
 
-// parse stores the decoded value of a JSON list. It returns the problem with it, or "".
-func (c *Colors) parse(_ *Field, v any) string {
+// parse stores the decoded value of a JSON list, or of a cell of a CSV file. It returns the problem with it, or "".
+func (c *Colors) parse(f *Field, v any) string {
+	if text, ok := v.(separated); ok {
+		entries := array{}
+		for entry := range strings.FieldsFuncSeq(string(text), func(r rune) bool { return r == ',' || r == ' ' }) {
+			entries = append(entries, []byte(strconv.Quote(entry)))
+		}
+		return c.parse(f, entries)
+	}
 	entries, ok := v.(array)
 	if !ok || len(entries) > MaxColors {
 		return "must be a list with at most " + strconv.Itoa(MaxColors) + " entries"

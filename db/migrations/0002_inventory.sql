@@ -89,6 +89,48 @@ create index filaments_external_id on filaments (tenant_id, external_id_key, cre
 	where hidden_at is null and external_id_key is not null;
 create index filaments_hidden on filaments (tenant_id, created_at, id) where hidden_at is not null;
 
+-- Filaments that can be bought, from a file of SpoolmanDB.
+create table filament_catalog (
+	tenant_id uuid,
+	id uuid not null,
+	external_id text collate "C" not null check (length(external_id) between 1 and 200), -- in SpoolmanDB
+	vendor text collate "C" not null check (length(vendor) <= 200),
+	name text collate "C" not null check (length(name) <= 200),
+	material_type text collate "C" not null
+		check (material_type in ('PLA', 'PETG', 'ABS', 'TPU', 'ASA', 'Nylon', 'PC', 'HIPS', 'PVA', 'Custom')),
+	material_name text collate "C" not null check (length(material_name) <= 200),
+	color text collate "C" not null check (length(color) <= 200),
+	color_hex text collate "C" check (color_hex ~ '^#([0-9A-Fa-f]{6}|[0-9A-Fa-f]{8})$'),
+	color_hexes text[] collate "C" not null default '{}'
+		check (cardinality(color_hexes) <= 10 and length(array_to_string(color_hexes, '')) <= 90),
+	color_arrangement text collate "C" check (color_arrangement in ('coaxial', 'longitudinal')),
+	diameter_mm numeric(15,6) not null check (diameter_mm > 0 and diameter_mm <= 10),
+	density_g_cm3 numeric(15,6) not null check (density_g_cm3 > 0 and density_g_cm3 <= 100),
+	net_weight_grams numeric(15,6) not null check (net_weight_grams > 0 and net_weight_grams <= 1000000),
+	spool_weight_grams numeric(15,6) check (spool_weight_grams between 0 and 1000000),
+	extruder_temperature_c int check (extruder_temperature_c between 0 and 1000),
+	bed_temperature_c int check (bed_temperature_c between 0 and 1000),
+	spool_type text collate "C" check (length(spool_type) <= 200),
+	finish text collate "C" check (length(finish) <= 200),
+	pattern text collate "C" check (length(pattern) <= 200),
+	translucent boolean not null default false,
+	glow boolean not null default false,
+	created_at timestamptz not null default now(),
+	updated_at timestamptz not null default now(),
+	vendor_key text collate "C" generated always as (lower(vendor collate "und-x-icu") collate "C") stored,
+	search_key text collate "C" not null generated always as (lower((
+		vendor || ' ' || name || ' ' || material_name) collate "und-x-icu") collate "C") stored,
+	primary key (tenant_id, id)
+);
+call tenant_table('filament_catalog', 'select, insert, update, delete');
+
+create unique index filament_catalog_external_id on filament_catalog (tenant_id, external_id);
+create index filament_catalog_newest on filament_catalog (tenant_id, created_at, id) where created_at > '-infinity';
+create index filament_catalog_vendor on filament_catalog (tenant_id, vendor_key, created_at, id)
+	where vendor_key is not null;
+create index filament_catalog_material on filament_catalog (tenant_id, material_type, created_at, id)
+	where num_nonnulls(material_type) = 1;
+
 -- The last numbers of the resources other than spools; see next_number.
 create table last_numbers (
 	tenant_id uuid,
@@ -170,6 +212,9 @@ create index spools_lot on spools (tenant_id, lot_key, archived, created_at, id)
 	where hidden_at is null and lot_key is not null;
 create index spools_filament on spools (tenant_id, filament_id, archived, created_at, id)
 	where hidden_at is null and filament_id is not null;
+-- For filaments from spools.
+create index spools_without_filament on spools (tenant_id, number)
+	where filament_id is null and hidden_at is null and num_nonnulls(number) = 1;
 -- For the quantities of filaments and for their changes, which concern all spools.
 create index spools_filament_stock on spools (tenant_id, filament_id, in_stock) where filament_id is not null;
 create index spools_hidden on spools (tenant_id, created_at, id) where hidden_at is not null;

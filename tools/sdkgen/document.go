@@ -146,7 +146,7 @@ type method struct {
 	body       *schema // nil without a JSON body
 	bodyName   string  // name of the schema of the body
 	optional   bool    // the body may be absent
-	csvBody    bool
+	text       string  // the format of a body that is a file: csv or jsonl
 	textResult bool
 	result     string // name of the schema of the result; "" if the response has no content
 	item       string // name of the schema of the items if the result is a list with ids, or ""
@@ -311,7 +311,9 @@ func (a *api) method(d *document, g *group, verb, path string, item pathItem, op
 			m.bodyName, m.optional = refName(content.Schema.Ref), !b.Required
 			m.body = a.schemas.of[m.bodyName]
 		} else {
-			m.csvBody = true
+			for media := range b.Content {
+				m.text = media[strings.Index(media, "/")+1:]
+			}
 		}
 	}
 	for status, r := range op.Responses {
@@ -367,8 +369,8 @@ func (g *group) nameMethods() {
 		for len(words) > 1 && slices.Contains([]string{"from", "to", "of", "for", "in"}, words[len(words)-1]) {
 			words = words[:len(words)-1]
 		}
-		if m.csvBody {
-			words = append(words, "csv")
+		if m.text != "" {
+			words = append(words, m.text)
 		}
 		if len(words) == 0 || used[strings.Join(words, "_")] {
 			words = splitWords(m.id)

@@ -366,8 +366,9 @@ func (a *api) pyOne(w *writer, m *method, name, result, target string, path, que
 				"PreconditionFailedError and changes nothing."})
 	}
 	positional := slices.Clone(path)
-	if m.csvBody {
-		positional = append(positional, pyArgument{name: "csv", annotation: "str | bytes", doc: "The CSV file."})
+	if m.text != "" {
+		doc := "The " + strings.Replace(strings.ToUpper(m.text), "JSONL", "JSON Lines", 1) + " file."
+		positional = append(positional, pyArgument{name: m.text, annotation: "str | bytes", doc: doc})
 	}
 	returns, decode := result, "_"+result
 	switch {
@@ -392,8 +393,8 @@ func (a *api) pyOne(w *writer, m *method, name, result, target string, path, que
 	if m.body != nil {
 		w.pyObject("body", body)
 	}
-	if m.csvBody {
-		w.f("            csv=csv,")
+	if m.text != "" {
+		w.f("            %[1]s=%[1]s,", m.text)
 	}
 	if m.keyed {
 		w.f("            idempotency_key=idempotency_key or _core.new_key(),")

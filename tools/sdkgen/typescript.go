@@ -271,8 +271,8 @@ func (t *tsGenerator) method(w *writer, m *method) {
 	call := fmt.Sprintf("%s, %s", tsString(m.verb), target)
 	var parts []string
 	switch {
-	case m.csvBody:
-		params, parts = append(params, "csv: string | Uint8Array"), append(parts, "csv")
+	case m.text != "":
+		params, parts = append(params, m.text+": string | Uint8Array"), append(parts, m.text)
 	case m.body != nil && m.optional:
 		params, parts = append(params, "input: "+t.inputName(m.bodyName)+" = {}"), append(parts, "body: input")
 	case m.body != nil:

@@ -21,15 +21,15 @@ SortOrder = Literal["asc", "desc"]
 
 ExportFormat = Literal["csv", "jsonl"]
 
+ImportMode = Literal["create", "update", "upsert"]
+
+ImportAction = Literal["created", "updated", "unchanged", "skipped"]
+
 MaterialType = Literal["PLA", "PETG", "ABS", "TPU", "ASA", "Nylon", "PC", "HIPS", "PVA", "Custom"]
 
 ColorArrangement = Literal["coaxial", "longitudinal"]
 
 Archived = Literal["true", "false", "any"]
-
-ImportMode = Literal["create", "update", "upsert"]
-
-ImportAction = Literal["created", "updated", "unchanged", "skipped"]
 
 UsageKind = Literal["created", "edited", "deducted", "run", "measured", "printed", "wasted"]
 
@@ -364,6 +364,60 @@ def _VendorList(d: Any, etag: str | None = None) -> VendorList:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ImportedRow:
+    """The type `ImportedRow` of the API."""
+
+    row: int
+    """The line of the file on which the row starts."""
+    id: str | None
+    """The id of the resource; null for a skipped row, and for a new resource of a dry run."""
+    number: int | None
+    """Its number; null where id is null."""
+    action: ImportAction
+    """What the import did."""
+
+
+def _ImportedRow(d: Any, etag: str | None = None) -> ImportedRow:
+    get = d.get
+    return ImportedRow(
+        row=get("row"),
+        id=get("id"),
+        number=get("number"),
+        action=get("action"),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Imported:
+    """The type `Imported` of the API."""
+
+    created: int
+    """Number of resources that were created."""
+    updated: int
+    """Number of resources that were changed."""
+    unchanged: int
+    """Number of resources that already have the values of the file."""
+    skipped: int
+    """Number of rows that name no resource, with the mode `update`."""
+    dry_run: bool
+    """Whether nothing was changed, because the request was for a dry run."""
+    rows: tuple[ImportedRow, ...]
+    """The rows, in the order of the file."""
+
+
+def _Imported(d: Any, etag: str | None = None) -> Imported:
+    get = d.get
+    return Imported(
+        created=get("created"),
+        updated=get("updated"),
+        unchanged=get("unchanged"),
+        skipped=get("skipped"),
+        dry_run=get("dry_run"),
+        rows=_core.each(_ImportedRow, get("rows")),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Filament:
     """The type `Filament` of the API."""
 
@@ -486,6 +540,75 @@ def _FilamentList(d: Any, etag: str | None = None) -> FilamentList:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FilamentOfSpools:
+    """The type `FilamentOfSpools` of the API."""
+
+    id: str | None
+    """The id of the filament; null for a new one of a dry run."""
+    number: int | None
+    """The number of the filament; null for a new one of a dry run."""
+    action: ImportAction
+    """created, or unchanged for a filament that there was already."""
+    vendor_name: str | None
+    """Name of the vendor."""
+    material_type: MaterialType
+    """Type of filament."""
+    color: str
+    """Name of the colour."""
+    color_hex: str | None
+    """The colour as #RRGGBB."""
+    diameter_mm: Number
+    """Filament diameter in millimetres."""
+    spools: int
+    """Number of spools that the request gives to the filament."""
+
+
+def _FilamentOfSpools(d: Any, etag: str | None = None) -> FilamentOfSpools:
+    get = d.get
+    return FilamentOfSpools(
+        id=get("id"),
+        number=get("number"),
+        action=get("action"),
+        vendor_name=get("vendor_name"),
+        material_type=get("material_type"),
+        color=get("color"),
+        color_hex=get("color_hex"),
+        diameter_mm=_core.number(get("diameter_mm")),
+        spools=get("spools"),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FromSpoolsResult:
+    """The type `FromSpoolsResult` of the API."""
+
+    vendors_created: int
+    """Number of new vendors."""
+    filaments_created: int
+    """Number of new filaments."""
+    spools_changed: int
+    """Number of spools that now have a filament."""
+    has_more: bool
+    """Whether spools without a filament are left: repeat the request for these."""
+    dry_run: bool
+    """Whether nothing was changed, because the request was for a dry run."""
+    items: tuple[FilamentOfSpools, ...]
+    """The filaments, in the order of the lowest numbers of their spools."""
+
+
+def _FromSpoolsResult(d: Any, etag: str | None = None) -> FromSpoolsResult:
+    get = d.get
+    return FromSpoolsResult(
+        vendors_created=get("vendors_created"),
+        filaments_created=get("filaments_created"),
+        spools_changed=get("spools_changed"),
+        has_more=get("has_more"),
+        dry_run=get("dry_run"),
+        items=_core.each(_FilamentOfSpools, get("items")),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Spool:
     """The type `Spool` of the API."""
 
@@ -581,6 +704,158 @@ def _Spool(d: Any, etag: str | None = None) -> Spool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CreatedSpools:
+    """The type `CreatedSpools` of the API."""
+
+    items: tuple[Spool, ...]
+    """The new spools, in the order of their numbers."""
+
+
+def _CreatedSpools(d: Any, etag: str | None = None) -> CreatedSpools:
+    get = d.get
+    return CreatedSpools(
+        items=_core.each(_Spool, get("items")),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CatalogFilament:
+    """The type `CatalogFilament` of the API."""
+
+    id: str
+    """The id of the item."""
+    external_id: str
+    """The id in SpoolmanDB."""
+    vendor: str
+    """Name of the manufacturer."""
+    name: str
+    """Name of the filament."""
+    material_type: MaterialType
+    """Type of filament."""
+    material_name: str
+    """Name of the material, such as PLA+ or PEEK."""
+    color: str
+    """Name of the colour, which is the name of the filament."""
+    color_hex: str | None
+    """The colour as #RRGGBB or #RRGGBBAA."""
+    color_hexes: tuple[str, ...]
+    """The colours of a filament with several ones."""
+    color_arrangement: ColorArrangement | None
+    """How several colours are arranged: side by side (coaxial), or one after the other (longitudinal)."""
+    diameter_mm: Number
+    """Filament diameter in millimetres."""
+    density_g_cm3: Number
+    """Density of the filament in g/cm³."""
+    net_weight_grams: Number
+    """Grams of filament on a full spool."""
+    spool_weight_grams: Number | None
+    """Weight of the empty spool in grams."""
+    extruder_temperature_c: int | None
+    """Temperature of the extruder in °C."""
+    bed_temperature_c: int | None
+    """Temperature of the bed in °C."""
+    spool_type: str | None
+    """Material of the spool, such as plastic or cardboard."""
+    finish: str | None
+    """Finish, such as matte or glossy."""
+    pattern: str | None
+    """Pattern, such as marble or sparkle."""
+    translucent: bool
+    """Whether light shines through."""
+    glow: bool
+    """Whether it glows in the dark."""
+    created_at: _dt.datetime
+    """Time of creation."""
+    updated_at: _dt.datetime
+    """Time of the last change."""
+
+
+def _CatalogFilament(d: Any, etag: str | None = None) -> CatalogFilament:
+    get = d.get
+    return CatalogFilament(
+        id=get("id"),
+        external_id=get("external_id"),
+        vendor=get("vendor"),
+        name=get("name"),
+        material_type=get("material_type"),
+        material_name=get("material_name"),
+        color=get("color"),
+        color_hex=get("color_hex"),
+        color_hexes=_core.each(None, get("color_hexes")),
+        color_arrangement=get("color_arrangement"),
+        diameter_mm=_core.number(get("diameter_mm")),
+        density_g_cm3=_core.number(get("density_g_cm3")),
+        net_weight_grams=_core.number(get("net_weight_grams")),
+        spool_weight_grams=_core.number(get("spool_weight_grams")),
+        extruder_temperature_c=get("extruder_temperature_c"),
+        bed_temperature_c=get("bed_temperature_c"),
+        spool_type=get("spool_type"),
+        finish=get("finish"),
+        pattern=get("pattern"),
+        translucent=get("translucent"),
+        glow=get("glow"),
+        created_at=_core.timestamp(get("created_at")),
+        updated_at=_core.timestamp(get("updated_at")),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CatalogFilamentList:
+    """The type `CatalogFilamentList` of the API."""
+
+    items: tuple[CatalogFilament, ...]
+    """The items of this page."""
+    total: int
+    """Number of matching items on all pages."""
+    skip: int
+    """Number of skipped items."""
+    limit: int
+    """Maximum number of items on a page."""
+    next: str | None
+    """The value of `after` for the next page; null on the last page, and if the request has an order without an
+    index.
+    """
+
+
+def _CatalogFilamentList(d: Any, etag: str | None = None) -> CatalogFilamentList:
+    get = d.get
+    return CatalogFilamentList(
+        items=_core.each(_CatalogFilament, get("items")),
+        total=get("total"),
+        skip=get("skip"),
+        limit=get("limit"),
+        next=get("next"),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CatalogImported:
+    """The type `CatalogImported` of the API."""
+
+    created: int
+    """Number of new filaments in the catalog."""
+    updated: int
+    """Number of filaments that were changed."""
+    unchanged: int
+    """Number of filaments that already have the values of the file."""
+    removed: int
+    """Number of filaments that were removed."""
+    dry_run: bool
+    """Whether nothing was changed, because the request was for a dry run."""
+
+
+def _CatalogImported(d: Any, etag: str | None = None) -> CatalogImported:
+    get = d.get
+    return CatalogImported(
+        created=get("created"),
+        updated=get("updated"),
+        unchanged=get("unchanged"),
+        removed=get("removed"),
+        dry_run=get("dry_run"),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SpoolList:
     """The type `SpoolList` of the API."""
 
@@ -627,75 +902,6 @@ def _BulkResult(d: Any, etag: str | None = None) -> BulkResult:
         matched=get("matched"),
         changed=get("changed"),
         dry_run=get("dry_run"),
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CreatedSpools:
-    """The type `CreatedSpools` of the API."""
-
-    items: tuple[Spool, ...]
-    """The new spools, in the order of their numbers."""
-
-
-def _CreatedSpools(d: Any, etag: str | None = None) -> CreatedSpools:
-    get = d.get
-    return CreatedSpools(
-        items=_core.each(_Spool, get("items")),
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ImportedRow:
-    """The type `ImportedRow` of the API."""
-
-    row: int
-    """The line of the file on which the row starts."""
-    id: str | None
-    """The id of the spool; null for a skipped row, and for a new spool of a dry run."""
-    number: int | None
-    """The number of the spool; null where id is null."""
-    action: ImportAction
-    """What the import did."""
-
-
-def _ImportedRow(d: Any, etag: str | None = None) -> ImportedRow:
-    get = d.get
-    return ImportedRow(
-        row=get("row"),
-        id=get("id"),
-        number=get("number"),
-        action=get("action"),
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Imported:
-    """The type `Imported` of the API."""
-
-    created: int
-    """Number of resources that were created."""
-    updated: int
-    """Number of resources that were changed."""
-    unchanged: int
-    """Number of resources that already have the values of the file."""
-    skipped: int
-    """Number of rows that name no resource, with the mode `update`."""
-    dry_run: bool
-    """Whether nothing was changed, because the request was for a dry run."""
-    rows: tuple[ImportedRow, ...]
-    """The rows, in the order of the file."""
-
-
-def _Imported(d: Any, etag: str | None = None) -> Imported:
-    get = d.get
-    return Imported(
-        created=get("created"),
-        updated=get("updated"),
-        unchanged=get("unchanged"),
-        skipped=get("skipped"),
-        dry_run=get("dry_run"),
-        rows=_core.each(_ImportedRow, get("rows")),
     )
 
 
@@ -3993,7 +4199,7 @@ class VendorsResource:
 
         Returns what the filters select, in a file in UTF-8. A list and its export have the same filters.
         `format=jsonl` is a JSON object per line, as the GET of the resource returns it. `format=csv` (separated by
-        commas) has a row for each vendor, oldest first.
+        commas) has a row for each vendor, oldest first, which `POST /api/v1/vendors/import` can read.
 
         :param format: csv, or jsonl for one JSON object per line, as the GET of the resource returns it.
         :param number: Only the vendor with this number.
@@ -4019,6 +4225,57 @@ class VendorsResource:
                 "search": search,
                 "hidden": hidden,
             },
+        )
+
+    def import_csv(
+        self,
+        csv: str | bytes,
+        *,
+        mode: ImportMode | None = None,
+        dry_run: bool | None = None,
+        idempotency_key: str | None = None,
+    ) -> Imported:
+        """Import vendors from CSV.
+
+        Creates or changes all vendors of a CSV file, or none. The columns are those of `exportVendors`, of which
+        `name` is required.
+
+        With the `mode` `create`, each row is a new vendor; `id` and `number` are ignored. With `update`, a row
+        changes the vendor that its `id`, `number` or else `name` names: only the columns of the file change, and
+        an empty cell is null. A row that names none is skipped. With `upsert`, such a row is a new vendor. A row
+        that already has the values of its vendor changes nothing.
+
+        A name that no vendor has is a new one with `upsert`. A new name changes filaments and spools, as
+        `updateVendor` does.
+
+        Columns may be separated by commas, semicolons or tabs, numbers may have a decimal comma, and the names of
+        columns and the material types may have any case.
+
+        With `dry_run`, the request is checked and answered as without it, but nothing changes; new resources then
+        have no `id`.
+
+        The `errors` of a `422` name the first 50 invalid rows by their lines, such as `line 3`. A request can have
+        1 MiB and 1000 rows.
+
+        Requires the role `operator` or `admin`.
+
+        :param csv: The CSV file.
+        :param mode: `create`: each row is a new resource. `update`: rows change the resources that they name.
+        `upsert`: rows that name none are new ones.
+        :param dry_run: true: check the file and answer as without it, but change nothing.
+        :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
+        a key.
+        """
+        return self._client._call(
+            "POST",
+            "/vendors/import",
+            _Imported,
+            query={
+                "mode": mode,
+                "dry_run": dry_run,
+            },
+            csv=csv,
+            idempotency_key=idempotency_key or _core.new_key(),
         )
 
     def get(
@@ -4341,6 +4598,39 @@ class FilamentsResource:
             idempotency_key=idempotency_key or _core.new_key(),
         )
 
+    def create_from_spools(
+        self,
+        *,
+        dry_run: bool | None = None,
+        idempotency_key: str | None = None,
+    ) -> FromSpoolsResult:
+        """Make filaments of spools.
+
+        Gives spools without a filament one: spools with equal `material_type`, `brand`, `color`, `color_hex`,
+        `diameter_mm` and `density_g_cm3` are of one filament, without regard to case. It is the one with these
+        values and no `material_name` or, if there is none, a new one with the weights and the price of the newest
+        spool. Vendors that do not exist are created. Spools that differ in case get the text of the filament.
+        Removed spools stay as they are.
+
+        A request changes at most 2,000 spools, in the order of their numbers, in one transaction. `has_more` tells
+        that there are further ones: repeat the request. Repeated requests make nothing twice.
+
+        Requires the role `operator` or `admin`.
+
+        :param dry_run: true: return what the request would do, but change nothing.
+        :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
+        a key.
+        """
+        return self._client._call(
+            "POST",
+            "/filaments/from-spools",
+            _FromSpoolsResult,
+            body={
+                "dry_run": UNSET if dry_run is None else dry_run,
+            },
+            idempotency_key=idempotency_key or _core.new_key(),
+        )
+
     def export(
         self,
         *,
@@ -4361,7 +4651,8 @@ class FilamentsResource:
 
         Returns what the filters select, in a file in UTF-8. A list and its export have the same filters.
         `format=jsonl` is a JSON object per line, as the GET of the resource returns it. `format=csv` (separated by
-        commas) has a row for each filament, oldest first; several colours are separated by commas.
+        commas) has a row for each filament, oldest first, which `POST /api/v1/filaments/import` can read; several
+        colours are separated by commas.
 
         :param format: csv, or jsonl for one JSON object per line, as the GET of the resource returns it.
         :param number: Only the filament with this number.
@@ -4396,6 +4687,59 @@ class FilamentsResource:
                 "search": search,
                 "hidden": hidden,
             },
+        )
+
+    def import_csv(
+        self,
+        csv: str | bytes,
+        *,
+        mode: ImportMode | None = None,
+        dry_run: bool | None = None,
+        idempotency_key: str | None = None,
+    ) -> Imported:
+        """Import filaments from CSV.
+
+        Creates or changes all filaments of a CSV file, or none. The columns are those of `exportFilaments`;
+        `material_type`, `color` and `diameter_mm` are required. `vendor_id` or `vendor_name` names the vendor; a
+        name that no vendor has creates it. With `create`, `vendor_name` counts and not `vendor_id`, so that the
+        export of one tenant is the import of another.
+
+        With the `mode` `create`, each row is a new filament; `id` and `number` are ignored. With `update`, a row
+        changes the filament that its `id` or `number` names: only the columns of the file change, and an empty
+        cell is null. A row that names none is skipped. With `upsert`, such a row is a new filament. A row that
+        already has the values of its filament changes nothing.
+
+        Spools change with their filaments, as with `updateFilament`: at most 10,000, and 2,000 in stock, for all
+        rows together.
+
+        Columns may be separated by commas, semicolons or tabs, numbers may have a decimal comma, and the names of
+        columns and the material types may have any case.
+
+        With `dry_run`, the request is checked and answered as without it, but nothing changes; new resources then
+        have no `id`.
+
+        The `errors` of a `422` name the first 50 invalid rows by their lines, such as `line 3`. A request can have
+        1 MiB and 1000 rows.
+
+        Requires the role `operator` or `admin`.
+
+        :param csv: The CSV file.
+        :param mode: `create`: each row is a new resource. `update`: rows change the resources that they name.
+        `upsert`: rows that name none are new ones.
+        :param dry_run: true: check the file and answer as without it, but change nothing.
+        :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
+        a key.
+        """
+        return self._client._call(
+            "POST",
+            "/filaments/import",
+            _Imported,
+            query={
+                "mode": mode,
+                "dry_run": dry_run,
+            },
+            csv=csv,
+            idempotency_key=idempotency_key or _core.new_key(),
         )
 
     def get(
@@ -4549,6 +4893,198 @@ class FilamentsResource:
             "POST",
             f"/filaments/{_core.segment(id)}/restore",
             _Filament,
+            idempotency_key=idempotency_key or _core.new_key(),
+        )
+
+    def add_spools(
+        self,
+        id: str,
+        *,
+        quantity: int,
+        finish: str | None = None,
+        net_weight_grams: DecimalInput | None = None,
+        remaining_weight_grams: DecimalInput | None = None,
+        spool_weight_grams: DecimalInput | None = None,
+        purchase_price: DecimalInput | None = None,
+        supplier: str | None = None,
+        purchase_date: _dt.date | None = None,
+        notes: str | None = None,
+        location: str | None = None,
+        lot_number: str | None = None,
+        archived: bool | None = None,
+        idempotency_key: str | None = None,
+    ) -> CreatedSpools:
+        """Create spools of a filament.
+
+        Creates `quantity` equal spools of the filament, all or none, as `createSpoolBatch` does.
+        `net_weight_grams`, `spool_weight_grams` and `purchase_price` are those of the filament by default.
+        `remaining_weight_grams` is `net_weight_grams` by default. It is the first entry of the usage ledger. The
+        `Location` is the filament.
+
+        Requires the role `operator` or `admin`.
+
+        :param id: The id of the filament, a UUID.
+        :param quantity: Number of equal spools to create.
+        :param finish: Free text such as Matte, Glossy or Silk.
+        :param net_weight_grams: Grams of filament on a full spool; that of the filament by default.
+        :param remaining_weight_grams: Grams of filament left; net_weight_grams by default.
+        :param spool_weight_grams: Weight of the empty spool in grams; that of the filament by default.
+        :param purchase_price: Price of each spool; that of the filament by default.
+        :param supplier: Name of the supplier.
+        :param purchase_date: Date of purchase.
+        :param notes: Free text.
+        :param location: Where the spools are.
+        :param lot_number: Lot number of the manufacturer.
+        :param archived: Whether the spools are archived.
+        :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
+        a key.
+        """
+        return self._client._call(
+            "POST",
+            f"/filaments/{_core.segment(id)}/spools",
+            _CreatedSpools,
+            body={
+                "quantity": quantity,
+                "finish": UNSET if finish is None else finish,
+                "net_weight_grams": UNSET if net_weight_grams is None else net_weight_grams,
+                "remaining_weight_grams": UNSET if remaining_weight_grams is None else remaining_weight_grams,
+                "spool_weight_grams": UNSET if spool_weight_grams is None else spool_weight_grams,
+                "purchase_price": UNSET if purchase_price is None else purchase_price,
+                "supplier": UNSET if supplier is None else supplier,
+                "purchase_date": UNSET if purchase_date is None else purchase_date,
+                "notes": UNSET if notes is None else notes,
+                "location": UNSET if location is None else location,
+                "lot_number": UNSET if lot_number is None else lot_number,
+                "archived": UNSET if archived is None else archived,
+            },
+            idempotency_key=idempotency_key or _core.new_key(),
+        )
+
+
+class FilamentCatalogResource:
+    """Filaments that can be bought, from a file of SpoolmanDB: a list to choose new filaments from."""
+
+    __slots__ = ("_client",)
+
+    def __init__(self, client: _core.BaseClient) -> None:
+        self._client = client
+
+    def list(
+        self,
+        *,
+        skip: int | None = None,
+        limit: int | None = None,
+        sort_by: Literal["id", "external_id", "vendor", "name", "material_type", "material_name", "color", "color_hex", "color_arrangement", "diameter_mm", "density_g_cm3", "net_weight_grams", "spool_weight_grams", "extruder_temperature_c", "bed_temperature_c", "spool_type", "finish", "pattern", "translucent", "glow", "created_at", "updated_at"] | None = None,
+        sort_order: SortOrder | None = None,
+        after: str | None = None,
+        vendor: str | None = None,
+        material_type: MaterialType | Sequence[MaterialType] | None = None,
+        external_id: str | None = None,
+        search: str | None = None,
+    ) -> CatalogFilamentList:
+        """List the filaments of the catalog.
+
+        To create a filament of an item, send its fields to `POST /api/v1/filaments`, without `id`, `spool_type`,
+        `finish`, `pattern`, `translucent`, `glow` and the times.
+
+        All filters but `search` use an index. `search` and a `sort_by` without an index read all matching items,
+        of at most 20,000.
+
+        :param skip: Items to skip.
+        :param limit: Maximum page size.
+        :param sort_by: Any scalar field of the items.
+        :param sort_order: Ascending or descending.
+        :param after: The `next` of a page with the same `sort_by` and `sort_order`, to get the page after it.
+        Cannot be combined with `skip`.
+        :param vendor: Only filaments of this manufacturer: the whole name, not case-sensitive.
+        :param material_type: Only filaments of one of these materials, separated by commas.
+        :param external_id: Only the filament with this id in SpoolmanDB.
+        :param search: Only filaments with this text in manufacturer, name and material, which are separated by
+        blanks, ignoring case; no wildcards.
+        """
+        return self._client._call(
+            "GET",
+            "/filament-catalog",
+            _CatalogFilamentList,
+            query={
+                "skip": skip,
+                "limit": limit,
+                "sort_by": sort_by,
+                "sort_order": sort_order,
+                "after": after,
+                "vendor": vendor,
+                "material_type": material_type,
+                "external_id": external_id,
+                "search": search,
+            },
+        )
+
+    def iterate(
+        self,
+        *,
+        sort_by: Literal["id", "external_id", "vendor", "name", "material_type", "material_name", "color", "color_hex", "color_arrangement", "diameter_mm", "density_g_cm3", "net_weight_grams", "spool_weight_grams", "extruder_temperature_c", "bed_temperature_c", "spool_type", "finish", "pattern", "translucent", "glow", "created_at", "updated_at"] | None = None,
+        sort_order: SortOrder | None = None,
+        vendor: str | None = None,
+        material_type: MaterialType | Sequence[MaterialType] | None = None,
+        external_id: str | None = None,
+        search: str | None = None,
+    ) -> Iterator[CatalogFilament]:
+        """Iterates over all items of the list, page by page.
+
+        Items that others create or delete meanwhile may be missing or not; every other item occurs exactly once.
+        Sort by a field that does not change meanwhile.
+
+        :param sort_by: Any scalar field of the items.
+        :param sort_order: Ascending or descending.
+        :param vendor: Only filaments of this manufacturer: the whole name, not case-sensitive.
+        :param material_type: Only filaments of one of these materials, separated by commas.
+        :param external_id: Only the filament with this id in SpoolmanDB.
+        :param search: Only filaments with this text in manufacturer, name and material, which are separated by
+        blanks, ignoring case; no wildcards.
+        """
+        return _core.cursor_pages(self._client, "/filament-catalog", _CatalogFilamentList,
+            query={
+                "sort_by": sort_by,
+                "sort_order": sort_order,
+                "vendor": vendor,
+                "material_type": material_type,
+                "external_id": external_id,
+                "search": search,
+            },
+        )
+
+    def import_jsonl(
+        self,
+        jsonl: str | bytes,
+        *,
+        replace: bool | None = None,
+        dry_run: bool | None = None,
+        idempotency_key: str | None = None,
+    ) -> CatalogImported:
+        """Import the catalog from SpoolmanDB.
+
+        Creates or changes all filaments of a file in the catalog, or none. The file is the `filaments.json` of
+        SpoolmanDB, or its objects one per line, in parts of at most 1 MiB. An object changes the item with its id,
+        which is the `external_id` of the item. With `replace`, items that the file does not have are removed. A
+        catalog has at most 20,000 items.
+
+        Requires the role `operator` or `admin`.
+
+        :param jsonl: The JSON Lines file.
+        :param replace: true: remove filaments of the catalog that the file does not have.
+        :param dry_run: true: check the file and answer as without it, but change nothing.
+        :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
+        a key.
+        """
+        return self._client._call(
+            "POST",
+            "/filament-catalog/import",
+            _CatalogImported,
+            query={
+                "replace": replace,
+                "dry_run": dry_run,
+            },
+            jsonl=jsonl,
             idempotency_key=idempotency_key or _core.new_key(),
         )
 
@@ -8136,6 +8672,8 @@ class Client(_core.BaseClient):
         """The manufacturers of filament."""
         self.filaments = FilamentsResource(self)
         """Filaments as they are bought: the material, colour and price that their spools have."""
+        self.filament_catalog = FilamentCatalogResource(self)
+        """Filaments that can be bought, from a file of SpoolmanDB: a list to choose new filaments from."""
         self.spools = SpoolsResource(self)
         """Filament spools, their costs, and the ledger of the filament used."""
         self.reports = ReportsResource(self)
@@ -8175,6 +8713,9 @@ __all__ = [
     "AvailableMaterial",
     "AvailableSpool",
     "BulkResult",
+    "CatalogFilament",
+    "CatalogFilamentList",
+    "CatalogImported",
     "Client",
     "ColorArrangement",
     "CompleteItem",
@@ -8200,10 +8741,13 @@ __all__ = [
     "ExportFormat",
     "FailureReason",
     "Filament",
+    "FilamentCatalogResource",
     "FilamentFieldError",
     "FilamentList",
+    "FilamentOfSpools",
     "FilamentsResource",
     "ForbiddenError",
+    "FromSpoolsResult",
     "IdempotencyConflictError",
     "ImportAction",
     "ImportMode",

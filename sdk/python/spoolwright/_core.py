@@ -419,6 +419,7 @@ class BaseClient:
         query: Mapping[str, Any] | None = None,
         body: Mapping[str, Any] | None = None,
         csv: str | bytes | None = None,
+        jsonl: str | bytes | None = None,
         idempotency_key: str | None = None,
         if_match: str | None = None,
         token: str | None = "",
@@ -430,9 +431,9 @@ class BaseClient:
         data = None
         if body is not None:
             data, headers["Content-Type"] = encode(body).encode(), "application/json"
-        elif csv is not None:
-            data = csv.encode() if isinstance(csv, str) else csv
-            headers["Content-Type"] = "text/csv"
+        for text, media in (csv, "text/csv"), (jsonl, "application/jsonl"):
+            if text is not None:
+                data, headers["Content-Type"] = text.encode() if isinstance(text, str) else text, media
         if idempotency_key is not None:
             headers["Idempotency-Key"] = idempotency_key
         if if_match is not None:

@@ -23,15 +23,15 @@ export type SortOrder = "asc" | "desc";
 
 export type ExportFormat = "csv" | "jsonl";
 
+export type ImportMode = "create" | "update" | "upsert";
+
+export type ImportAction = "created" | "updated" | "unchanged" | "skipped";
+
 export type MaterialType = "PLA" | "PETG" | "ABS" | "TPU" | "ASA" | "Nylon" | "PC" | "HIPS" | "PVA" | "Custom";
 
 export type ColorArrangement = "coaxial" | "longitudinal";
 
 export type Archived = "true" | "false" | "any";
-
-export type ImportMode = "create" | "update" | "upsert";
-
-export type ImportAction = "created" | "updated" | "unchanged" | "skipped";
 
 export type UsageKind = "created" | "edited" | "deducted" | "run" | "measured" | "printed" | "wasted";
 
@@ -217,6 +217,34 @@ export interface VendorList<D = number> {
   readonly next: string | null;
 }
 
+/** The type `ImportedRow` of the API. */
+export interface ImportedRow {
+  /** The line of the file on which the row starts. */
+  readonly row: number;
+  /** The id of the resource; null for a skipped row, and for a new resource of a dry run. */
+  readonly id: string | null;
+  /** Its number; null where id is null. */
+  readonly number: number | null;
+  /** What the import did. */
+  readonly action: ImportAction;
+}
+
+/** The type `Imported` of the API. */
+export interface Imported {
+  /** Number of resources that were created. */
+  readonly created: number;
+  /** Number of resources that were changed. */
+  readonly updated: number;
+  /** Number of resources that already have the values of the file. */
+  readonly unchanged: number;
+  /** Number of rows that name no resource, with the mode `update`. */
+  readonly skipped: number;
+  /** Whether nothing was changed, because the request was for a dry run. */
+  readonly dry_run: boolean;
+  /** The rows, in the order of the file. */
+  readonly rows: readonly ImportedRow[];
+}
+
 /** The type `Filament` of the API. */
 export interface Filament<D = number> {
   /** The filament's id. */
@@ -289,6 +317,44 @@ export interface FilamentList<D = number> {
   readonly next: string | null;
 }
 
+/** The type `FilamentOfSpools` of the API. */
+export interface FilamentOfSpools<D = number> {
+  /** The id of the filament; null for a new one of a dry run. */
+  readonly id: string | null;
+  /** The number of the filament; null for a new one of a dry run. */
+  readonly number: number | null;
+  /** created, or unchanged for a filament that there was already. */
+  readonly action: ImportAction;
+  /** Name of the vendor. */
+  readonly vendor_name: string | null;
+  /** Type of filament. */
+  readonly material_type: MaterialType;
+  /** Name of the colour. */
+  readonly color: string;
+  /** The colour as #RRGGBB. */
+  readonly color_hex: string | null;
+  /** Filament diameter in millimetres. */
+  readonly diameter_mm: D;
+  /** Number of spools that the request gives to the filament. */
+  readonly spools: number;
+}
+
+/** The type `FromSpoolsResult` of the API. */
+export interface FromSpoolsResult<D = number> {
+  /** Number of new vendors. */
+  readonly vendors_created: number;
+  /** Number of new filaments. */
+  readonly filaments_created: number;
+  /** Number of spools that now have a filament. */
+  readonly spools_changed: number;
+  /** Whether spools without a filament are left: repeat the request for these. */
+  readonly has_more: boolean;
+  /** Whether nothing was changed, because the request was for a dry run. */
+  readonly dry_run: boolean;
+  /** The filaments, in the order of the lowest numbers of their spools. */
+  readonly items: readonly FilamentOfSpools<D>[];
+}
+
 /** The type `Spool` of the API. */
 export interface Spool<D = number> {
   /** The spool's id. */
@@ -347,6 +413,92 @@ export interface Spool<D = number> {
   readonly hidden_at: string | null;
 }
 
+/** The type `CreatedSpools` of the API. */
+export interface CreatedSpools<D = number> {
+  /** The new spools, in the order of their numbers. */
+  readonly items: readonly Spool<D>[];
+}
+
+/** The type `CatalogFilament` of the API. */
+export interface CatalogFilament<D = number> {
+  /** The id of the item. */
+  readonly id: string;
+  /** The id in SpoolmanDB. */
+  readonly external_id: string;
+  /** Name of the manufacturer. */
+  readonly vendor: string;
+  /** Name of the filament. */
+  readonly name: string;
+  /** Type of filament. */
+  readonly material_type: MaterialType;
+  /** Name of the material, such as PLA+ or PEEK. */
+  readonly material_name: string;
+  /** Name of the colour, which is the name of the filament. */
+  readonly color: string;
+  /** The colour as #RRGGBB or #RRGGBBAA. */
+  readonly color_hex: string | null;
+  /** The colours of a filament with several ones. */
+  readonly color_hexes: readonly string[];
+  /** How several colours are arranged: side by side (coaxial), or one after the other (longitudinal). */
+  readonly color_arrangement: ColorArrangement | null;
+  /** Filament diameter in millimetres. */
+  readonly diameter_mm: D;
+  /** Density of the filament in g/cm³. */
+  readonly density_g_cm3: D;
+  /** Grams of filament on a full spool. */
+  readonly net_weight_grams: D;
+  /** Weight of the empty spool in grams. */
+  readonly spool_weight_grams: D | null;
+  /** Temperature of the extruder in °C. */
+  readonly extruder_temperature_c: number | null;
+  /** Temperature of the bed in °C. */
+  readonly bed_temperature_c: number | null;
+  /** Material of the spool, such as plastic or cardboard. */
+  readonly spool_type: string | null;
+  /** Finish, such as matte or glossy. */
+  readonly finish: string | null;
+  /** Pattern, such as marble or sparkle. */
+  readonly pattern: string | null;
+  /** Whether light shines through. */
+  readonly translucent: boolean;
+  /** Whether it glows in the dark. */
+  readonly glow: boolean;
+  /** Time of creation. */
+  readonly created_at: string;
+  /** Time of the last change. */
+  readonly updated_at: string;
+}
+
+/** The type `CatalogFilamentList` of the API. */
+export interface CatalogFilamentList<D = number> {
+  /** The items of this page. */
+  readonly items: readonly CatalogFilament<D>[];
+  /** Number of matching items on all pages. */
+  readonly total: number;
+  /** Number of skipped items. */
+  readonly skip: number;
+  /** Maximum number of items on a page. */
+  readonly limit: number;
+  /**
+   * The value of `after` for the next page; null on the last page, and if the request has an order without an index.
+   */
+  readonly next: string | null;
+}
+
+/** The type `CatalogImported` of the API. */
+export interface CatalogImported {
+  /** Number of new filaments in the catalog. */
+  readonly created: number;
+  /** Number of filaments that were changed. */
+  readonly updated: number;
+  /** Number of filaments that already have the values of the file. */
+  readonly unchanged: number;
+  /** Number of filaments that were removed. */
+  readonly removed: number;
+  /** Whether nothing was changed, because the request was for a dry run. */
+  readonly dry_run: boolean;
+}
+
 /** The type `SpoolList` of the API. */
 export interface SpoolList<D = number> {
   /** The items of this page. */
@@ -371,40 +523,6 @@ export interface BulkResult {
   readonly changed: number;
   /** Whether nothing was changed, because the request was for a dry run. */
   readonly dry_run: boolean;
-}
-
-/** The type `CreatedSpools` of the API. */
-export interface CreatedSpools<D = number> {
-  /** The new spools, in the order of their numbers. */
-  readonly items: readonly Spool<D>[];
-}
-
-/** The type `ImportedRow` of the API. */
-export interface ImportedRow {
-  /** The line of the file on which the row starts. */
-  readonly row: number;
-  /** The id of the spool; null for a skipped row, and for a new spool of a dry run. */
-  readonly id: string | null;
-  /** The number of the spool; null where id is null. */
-  readonly number: number | null;
-  /** What the import did. */
-  readonly action: ImportAction;
-}
-
-/** The type `Imported` of the API. */
-export interface Imported {
-  /** Number of resources that were created. */
-  readonly created: number;
-  /** Number of resources that were changed. */
-  readonly updated: number;
-  /** Number of resources that already have the values of the file. */
-  readonly unchanged: number;
-  /** Number of rows that name no resource, with the mode `update`. */
-  readonly skipped: number;
-  /** Whether nothing was changed, because the request was for a dry run. */
-  readonly dry_run: boolean;
-  /** The rows, in the order of the file. */
-  readonly rows: readonly ImportedRow[];
 }
 
 /** The type `Deducted` of the API. */
@@ -1715,6 +1833,12 @@ export interface FilamentCreate {
   notes?: string | null | undefined;
 }
 
+/** The type `FromSpools` of the API, in request bodies. */
+export interface FromSpools {
+  /** true: return what the request would do, but change nothing. */
+  dry_run?: boolean | null | undefined;
+}
+
 /** The type `FilamentUpdate` of the API, in request bodies. */
 export interface FilamentUpdate {
   /** The vendor. */
@@ -1755,6 +1879,34 @@ export interface FilamentUpdate {
   external_id?: string | null | undefined;
   /** Free text. */
   notes?: string | null | undefined;
+}
+
+/** The type `FilamentSpools` of the API, in request bodies. */
+export interface FilamentSpools {
+  /** Number of equal spools to create. */
+  quantity: number;
+  /** Free text such as Matte, Glossy or Silk. */
+  finish?: string | null | undefined;
+  /** Grams of filament on a full spool; that of the filament by default. */
+  net_weight_grams?: Decimal | null | undefined;
+  /** Grams of filament left; net_weight_grams by default. */
+  remaining_weight_grams?: Decimal | null | undefined;
+  /** Weight of the empty spool in grams; that of the filament by default. */
+  spool_weight_grams?: Decimal | null | undefined;
+  /** Price of each spool; that of the filament by default. */
+  purchase_price?: Decimal | null | undefined;
+  /** Name of the supplier. */
+  supplier?: string | null | undefined;
+  /** Date of purchase. */
+  purchase_date?: string | null | undefined;
+  /** Free text. */
+  notes?: string | null | undefined;
+  /** Where the spools are. */
+  location?: string | null | undefined;
+  /** Lot number of the manufacturer. */
+  lot_number?: string | null | undefined;
+  /** Whether the spools are archived. */
+  archived?: boolean | null | undefined;
 }
 
 /** The type `SpoolCreate` of the API, in request bodies. */
@@ -2489,6 +2641,17 @@ export interface ExportVendorsQuery {
   hidden?: boolean | undefined;
 }
 
+/** Query parameters of `vendors.importCsv`. */
+export interface ImportVendorsQuery {
+  /**
+   * `create`: each row is a new resource. `update`: rows change the resources that they name. `upsert`: rows that
+   * name none are new ones.
+   */
+  mode?: ImportMode | undefined;
+  /** true: check the file and answer as without it, but change nothing. */
+  dry_run?: boolean | undefined;
+}
+
 /** Query parameters of `filaments.list`. */
 export interface ListFilamentsQuery {
   /** Items to skip. */
@@ -2566,6 +2729,53 @@ export interface ExportFilamentsQuery {
   search?: string | undefined;
   /** true: only removed filaments; false: only the others. */
   hidden?: boolean | undefined;
+}
+
+/** Query parameters of `filaments.importCsv`. */
+export interface ImportFilamentsQuery {
+  /**
+   * `create`: each row is a new resource. `update`: rows change the resources that they name. `upsert`: rows that
+   * name none are new ones.
+   */
+  mode?: ImportMode | undefined;
+  /** true: check the file and answer as without it, but change nothing. */
+  dry_run?: boolean | undefined;
+}
+
+/** Query parameters of `filamentCatalog.list`. */
+export interface ListFilamentCatalogQuery {
+  /** Items to skip. */
+  skip?: number | undefined;
+  /** Maximum page size. */
+  limit?: number | undefined;
+  /** Any scalar field of the items. */
+  sort_by?: "id" | "external_id" | "vendor" | "name" | "material_type" | "material_name" | "color" | "color_hex" | "color_arrangement" | "diameter_mm" | "density_g_cm3" | "net_weight_grams" | "spool_weight_grams" | "extruder_temperature_c" | "bed_temperature_c" | "spool_type" | "finish" | "pattern" | "translucent" | "glow" | "created_at" | "updated_at" | undefined;
+  /** Ascending or descending. */
+  sort_order?: SortOrder | undefined;
+  /**
+   * The `next` of a page with the same `sort_by` and `sort_order`, to get the page after it. Cannot be combined with
+   * `skip`.
+   */
+  after?: string | undefined;
+  /** Only filaments of this manufacturer: the whole name, not case-sensitive. */
+  vendor?: string | undefined;
+  /** Only filaments of one of these materials, separated by commas. */
+  material_type?: MaterialType | readonly MaterialType[] | undefined;
+  /** Only the filament with this id in SpoolmanDB. */
+  external_id?: string | undefined;
+  /**
+   * Only filaments with this text in manufacturer, name and material, which are separated by blanks, ignoring case;
+   * no wildcards.
+   */
+  search?: string | undefined;
+}
+
+/** Query parameters of `filamentCatalog.importJsonl`. */
+export interface ImportFilamentCatalogQuery {
+  /** true: remove filaments of the catalog that the file does not have. */
+  replace?: boolean | undefined;
+  /** true: check the file and answer as without it, but change nothing. */
+  dry_run?: boolean | undefined;
 }
 
 /** Query parameters of `spools.list`. */
@@ -3609,13 +3819,46 @@ export class VendorsResource<M extends DecimalMode = "number"> {
    *
    * Returns what the filters select, in a file in UTF-8. A list and its export have the same filters. `format=jsonl`
    * is a JSON object per line, as the GET of the resource returns it. `format=csv` (separated by commas) has a row
-   * for each vendor, oldest first.
+   * for each vendor, oldest first, which `POST /api/v1/vendors/import` can read.
    */
   export(
     query: ExportVendorsQuery = {},
     options: RequestOptions = {},
   ): Promise<string> {
     return this.#client.call("GET", `/vendors/export`, { query: { ...query } }, options);
+  }
+
+  /**
+   * Import vendors from CSV.
+   *
+   * Creates or changes all vendors of a CSV file, or none. The columns are those of `exportVendors`, of which `name`
+   * is required.
+   *
+   * With the `mode` `create`, each row is a new vendor; `id` and `number` are ignored. With `update`, a row changes
+   * the vendor that its `id`, `number` or else `name` names: only the columns of the file change, and an empty cell
+   * is null. A row that names none is skipped. With `upsert`, such a row is a new vendor. A row that already has the
+   * values of its vendor changes nothing.
+   *
+   * A name that no vendor has is a new one with `upsert`. A new name changes filaments and spools, as `updateVendor`
+   * does.
+   *
+   * Columns may be separated by commas, semicolons or tabs, numbers may have a decimal comma, and the names of
+   * columns and the material types may have any case.
+   *
+   * With `dry_run`, the request is checked and answered as without it, but nothing changes; new resources then have
+   * no `id`.
+   *
+   * The `errors` of a `422` name the first 50 invalid rows by their lines, such as `line 3`. A request can have 1 MiB
+   * and 1000 rows.
+   *
+   * Requires the role `operator` or `admin`.
+   */
+  importCsv(
+    csv: string | Uint8Array,
+    query: ImportVendorsQuery = {},
+    options: RequestOptions & Keyed = {},
+  ): Promise<Imported> {
+    return this.#client.call("POST", `/vendors/import`, { csv, query: { ...query }, keyed: true }, options);
   }
 
   /**
@@ -3728,17 +3971,74 @@ export class FilamentsResource<M extends DecimalMode = "number"> {
   }
 
   /**
+   * Make filaments of spools.
+   *
+   * Gives spools without a filament one: spools with equal `material_type`, `brand`, `color`, `color_hex`,
+   * `diameter_mm` and `density_g_cm3` are of one filament, without regard to case. It is the one with these values
+   * and no `material_name` or, if there is none, a new one with the weights and the price of the newest spool.
+   * Vendors that do not exist are created. Spools that differ in case get the text of the filament. Removed spools
+   * stay as they are.
+   *
+   * A request changes at most 2,000 spools, in the order of their numbers, in one transaction. `has_more` tells that
+   * there are further ones: repeat the request. Repeated requests make nothing twice.
+   *
+   * Requires the role `operator` or `admin`.
+   */
+  createFromSpools(
+    input: FromSpools = {},
+    options: RequestOptions & Keyed = {},
+  ): Promise<FromSpoolsResult<Decimals[M]>> {
+    return this.#client.call("POST", `/filaments/from-spools`, { body: input, keyed: true }, options);
+  }
+
+  /**
    * Export filaments.
    *
    * Returns what the filters select, in a file in UTF-8. A list and its export have the same filters. `format=jsonl`
    * is a JSON object per line, as the GET of the resource returns it. `format=csv` (separated by commas) has a row
-   * for each filament, oldest first; several colours are separated by commas.
+   * for each filament, oldest first, which `POST /api/v1/filaments/import` can read; several colours are separated by
+   * commas.
    */
   export(
     query: ExportFilamentsQuery = {},
     options: RequestOptions = {},
   ): Promise<string> {
     return this.#client.call("GET", `/filaments/export`, { query: { ...query } }, options);
+  }
+
+  /**
+   * Import filaments from CSV.
+   *
+   * Creates or changes all filaments of a CSV file, or none. The columns are those of `exportFilaments`;
+   * `material_type`, `color` and `diameter_mm` are required. `vendor_id` or `vendor_name` names the vendor; a name
+   * that no vendor has creates it. With `create`, `vendor_name` counts and not `vendor_id`, so that the export of one
+   * tenant is the import of another.
+   *
+   * With the `mode` `create`, each row is a new filament; `id` and `number` are ignored. With `update`, a row changes
+   * the filament that its `id` or `number` names: only the columns of the file change, and an empty cell is null. A
+   * row that names none is skipped. With `upsert`, such a row is a new filament. A row that already has the values of
+   * its filament changes nothing.
+   *
+   * Spools change with their filaments, as with `updateFilament`: at most 10,000, and 2,000 in stock, for all rows
+   * together.
+   *
+   * Columns may be separated by commas, semicolons or tabs, numbers may have a decimal comma, and the names of
+   * columns and the material types may have any case.
+   *
+   * With `dry_run`, the request is checked and answered as without it, but nothing changes; new resources then have
+   * no `id`.
+   *
+   * The `errors` of a `422` name the first 50 invalid rows by their lines, such as `line 3`. A request can have 1 MiB
+   * and 1000 rows.
+   *
+   * Requires the role `operator` or `admin`.
+   */
+  importCsv(
+    csv: string | Uint8Array,
+    query: ImportFilamentsQuery = {},
+    options: RequestOptions & Keyed = {},
+  ): Promise<Imported> {
+    return this.#client.call("POST", `/filaments/import`, { csv, query: { ...query }, keyed: true }, options);
   }
 
   /**
@@ -3802,6 +4102,80 @@ export class FilamentsResource<M extends DecimalMode = "number"> {
     options: RequestOptions & Keyed = {},
   ): Promise<Filament<Decimals[M]>> {
     return this.#client.call("POST", `/filaments/${segment(id)}/restore`, { keyed: true }, options);
+  }
+
+  /**
+   * Create spools of a filament.
+   *
+   * Creates `quantity` equal spools of the filament, all or none, as `createSpoolBatch` does. `net_weight_grams`,
+   * `spool_weight_grams` and `purchase_price` are those of the filament by default. `remaining_weight_grams` is
+   * `net_weight_grams` by default. It is the first entry of the usage ledger. The `Location` is the filament.
+   *
+   * Requires the role `operator` or `admin`.
+   */
+  addSpools(
+    id: string,
+    input: FilamentSpools,
+    options: RequestOptions & Keyed = {},
+  ): Promise<CreatedSpools<Decimals[M]>> {
+    return this.#client.call("POST", `/filaments/${segment(id)}/spools`, { body: input, keyed: true }, options);
+  }
+
+}
+
+/** Filaments that can be bought, from a file of SpoolmanDB: a list to choose new filaments from. */
+export class FilamentCatalogResource<M extends DecimalMode = "number"> {
+  readonly #client: BaseClient;
+
+  constructor(client: BaseClient) {
+    this.#client = client;
+  }
+
+  /**
+   * List the filaments of the catalog.
+   *
+   * To create a filament of an item, send its fields to `POST /api/v1/filaments`, without `id`, `spool_type`,
+   * `finish`, `pattern`, `translucent`, `glow` and the times.
+   *
+   * All filters but `search` use an index. `search` and a `sort_by` without an index read all matching items, of at
+   * most 20,000.
+   */
+  list(
+    query: ListFilamentCatalogQuery = {},
+    options: RequestOptions = {},
+  ): Promise<CatalogFilamentList<Decimals[M]>> {
+    return this.#client.call("GET", `/filament-catalog`, { query: { ...query } }, options);
+  }
+
+  /**
+   * Iterates over all items of the list, page by page.
+   *
+   * Items that others create or delete meanwhile may be missing or not; every other item occurs exactly once. Sort by
+   * a field that does not change meanwhile.
+   */
+  iterate(
+    query: Omit<ListFilamentCatalogQuery, "skip" | "limit" | "after"> = {},
+    options: RequestOptions = {},
+  ): AsyncGenerator<CatalogFilament<Decimals[M]>, void, undefined> {
+    return cursorPages(this.#client, `/filament-catalog`, { ...query }, options);
+  }
+
+  /**
+   * Import the catalog from SpoolmanDB.
+   *
+   * Creates or changes all filaments of a file in the catalog, or none. The file is the `filaments.json` of
+   * SpoolmanDB, or its objects one per line, in parts of at most 1 MiB. An object changes the item with its id, which
+   * is the `external_id` of the item. With `replace`, items that the file does not have are removed. A catalog has at
+   * most 20,000 items.
+   *
+   * Requires the role `operator` or `admin`.
+   */
+  importJsonl(
+    jsonl: string | Uint8Array,
+    query: ImportFilamentCatalogQuery = {},
+    options: RequestOptions & Keyed = {},
+  ): Promise<CatalogImported> {
+    return this.#client.call("POST", `/filament-catalog/import`, { jsonl, query: { ...query }, keyed: true }, options);
   }
 
 }
@@ -5382,6 +5756,8 @@ export class Client<M extends DecimalMode = "number"> extends BaseClient {
   readonly vendors: VendorsResource<M>;
   /** Filaments as they are bought: the material, colour and price that their spools have. */
   readonly filaments: FilamentsResource<M>;
+  /** Filaments that can be bought, from a file of SpoolmanDB: a list to choose new filaments from. */
+  readonly filamentCatalog: FilamentCatalogResource<M>;
   /** Filament spools, their costs, and the ledger of the filament used. */
   readonly spools: SpoolsResource<M>;
   /**
@@ -5418,6 +5794,7 @@ export class Client<M extends DecimalMode = "number"> extends BaseClient {
     this.settings = new SettingsResource(this);
     this.vendors = new VendorsResource(this);
     this.filaments = new FilamentsResource(this);
+    this.filamentCatalog = new FilamentCatalogResource(this);
     this.spools = new SpoolsResource(this);
     this.reports = new ReportsResource(this);
     this.products = new ProductsResource(this);

@@ -151,6 +151,7 @@ export interface Parts {
   query?: Record<string, unknown>;
   body?: object;
   csv?: string | Uint8Array;
+  jsonl?: string | Uint8Array;
   keyed?: boolean;
   anonymous?: boolean;
 }
@@ -217,9 +218,9 @@ export class BaseClient {
     if (parts.body) {
       body = encode(parts.body, this.#description.decimals);
       headers["Content-Type"] = "application/json";
-    } else if (parts.csv !== undefined) {
-      body = parts.csv;
-      headers["Content-Type"] = "text/csv";
+    } else if (parts.csv !== undefined || parts.jsonl !== undefined) {
+      body = parts.csv ?? parts.jsonl;
+      headers["Content-Type"] = parts.csv !== undefined ? "text/csv" : "application/jsonl";
     }
     if (parts.keyed) headers["Idempotency-Key"] = options.idempotencyKey ?? newKey();
     if (options.ifMatch !== undefined) headers["If-Match"] = options.ifMatch;

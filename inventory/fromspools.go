@@ -1,0 +1,262 @@
+package inventory
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"spoolwright/db"
+	"spoolwright/server"
+	"spoolwright/transfer"
+)
+
+// FromSpools is the request to make filaments of spools.
+type FromSpools struct {
+	DryRun server.Optional[bool] `json:"dry_run"`
+}
+
+// FromSpoolsResult is what the request has done.
+type FromSpoolsResult struct {
+	VendorsCreated   int64              `json:"vendors_created" rule:"notNull"`
+	FilamentsCreated int64              `json:"filaments_created" rule:"notNull"`
+	SpoolsChanged    int64              `json:"spools_changed" rule:"notNull"`
+	HasMore          bool               `json:"has_more" rule:"notNull"`
+	DryRun           bool               `json:"dry_run" rule:"notNull"`
+	Items            []FilamentOfSpools `json:"items"`
+}
+
+// FilamentOfSpools is a filament that the request has made or found.
+type FilamentOfSpools struct {
+	ID           *server.UUID          `json:"id"`
+	Number       *int64                `json:"number"`
+	Action       transfer.ImportAction `json:"action" rule:"notNull"`
+	VendorName   *string               `json:"vendor_name"`
+	MaterialType MaterialType          `json:"material_type" rule:"notNull"`
+	Color        string                `json:"color" rule:"notNull"`
+	ColorHex     *string               `json:"color_hex"`
+	DiameterMM   server.Decimal        `json:"diameter_mm" rule:"notNull"`
+	Spools       int64                 `json:"spools" rule:"notNull"`
+}
+
+var filamentsFromSpoolsDoc = &server.Doc{
+	ID: "createFilamentsFromSpools", Tag: filamentTag, Summary: "Make filaments of spools",
+	Description: "Gives spools without a filament one: spools with equal `material_type`, `brand`, `color`, " +
+		"`color_hex`, `diameter_mm` and `density_g_cm3` are of one filament, without regard to case. It is the one " +
+		"with these values and no `material_name` or, if there is none, a new one with the weights and the price of " +
+		"the newest spool. Vendors that do not exist are created. Spools that differ in case get the text of the " +
+		"filament. Removed spools stay as they are.\n\nA request changes at most 2,000 spools, in the order of their " +
+		"numbers, in one transaction. `has_more` tells that there are further ones: repeat the request. Repeated " +
+		"requests make nothing twice.",
+	Request: `{"dry_run":false}`,
+}
+
+// filamentOfSpools are the columns of a new filament that come from its spools.
+var filamentOfSpools = strings.Split("vendor_id vendor_name material_type color color_hex diameter_mm density_g_cm3 "+
+	"net_weight_grams spool_weight_grams price", " ")
+
+// spoolGroup is a group of equal spools without a filament.
+type spoolGroup struct {
+	newest struct {
+		ID       string
+		Number   int64
+		BrandKey *string `json:"brand_key"`
+		ColorKey string  `json:"color_key"`
+		followedFields
+	}
+	ids    []string
+	vendor vendorName
+	id     string // of the filament
+}
+
+func (h handlers) filamentsFromSpools(
+	ctx context.Context, r *server.Request[FromSpools],
+) (server.OK[FromSpoolsResult], error) {
+	var result FromSpoolsResult
+	err := h.db.Tx(ctx, func(ctx context.Context) (err error) {
+		result, err = fromSpools(ctx, h.db, r.In.DryRun.Or(false))
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return server.Encode(result)
+}
+
+// fromSpools makes filaments of spools in the transaction of ctx.
+func fromSpools(ctx context.Context, d *db.DB, dryRun bool) (result FromSpoolsResult, err error) {
+	result.DryRun, result.Items = dryRun, []FilamentOfSpools{}
+	// One such transaction of a tenant at a time, so that two do not make a filament of the same spools.
+	alone := db.SQL(`select pg_advisory_xact_lock(hashtextextended('filaments of spools ' || $1::text, 0))::text`,
+		db.ActorOf(ctx).Tenant)
+	locked := server.LockRows("spools", `id, number, brand_key, color_key, `+followed+`, net_weight_grams,
+			spool_weight_grams, purchase_price`,
+		`(select id from spools where filament_id is null and hidden_at is null and num_nonnulls(number) = 1
+			order by number limit $1)`, "filament_id is null and hidden_at is null", maxStocked+1)
+	if err := d.Write(ctx, alone, locked); err != nil {
+		return result, err
+	}
+	groups, more, err := groupSpools(locked.Array())
+	if err != nil || len(groups) == 0 {
+		return result, err
+	}
+	result.HasMore = more
+	if result.VendorsCreated, err = findVendors(ctx, d, groups, dryRun); err != nil {
+		return result, err
+	}
+	found, err := findFilaments(ctx, d, groups)
+	if err != nil {
+		return result, err
+	}
+	var spools, filaments []string
+	var created []map[string]any
+	for i, g := range groups {
+		f := &g.newest
+		item := FilamentOfSpools{Action: "unchanged", VendorName: g.vendor.Name, MaterialType: *f.MaterialType,
+			Color: *f.Color, ColorHex: f.ColorHex, DiameterMM: *f.DiameterMM, Spools: int64(len(g.ids))}
+		if match, ok := found[i]; ok {
+			g.id = string(match.ID)
+			item.ID, item.Number, item.Color, item.ColorHex = &match.ID, &match.Number, match.Color, match.ColorHex
+		} else {
+			g.id, item.Action = db.NewID(), "created"
+			result.FilamentsCreated++
+			created = append(created, map[string]any{
+				"id": g.id, "vendor_id": g.vendor.ID, "vendor_name": g.vendor.Name, "material_type": f.MaterialType,
+				"color": f.Color, "color_hex": f.ColorHex, "diameter_mm": f.DiameterMM, "density_g_cm3": f.Density,
+				"net_weight_grams": f.NetWeight, "spool_weight_grams": f.SpoolWeight, "price": f.Price})
+		}
+		result.SpoolsChanged += item.Spools
+		result.Items = append(result.Items, item)
+		for _, id := range g.ids {
+			spools, filaments = append(spools, id), append(filaments, g.id)
+		}
+	}
+	if dryRun {
+		return result, nil
+	}
+	numbers, err := insertRows(ctx, d, "filaments", filamentOfSpools, created)
+	if err != nil {
+		return result, err
+	}
+	for i, g := range groups {
+		if item := &result.Items[i]; item.ID == nil {
+			id, number := server.UUID(g.id), numbers[g.id]
+			item.ID, item.Number = &id, &number
+		}
+	}
+	return result, d.Write(ctx, db.SQL(`
+		update spools s set filament_id = f.id, (`+followed+`) = row(f.material_type, f.vendor_name, f.color,
+			f.color_hex, f.diameter_mm, f.density_g_cm3), updated_at = now(), edited_at = now()
+		from unnest($1::uuid[], $2::uuid[]) l (id, filament_id) cross join lateral (
+			select * from filaments where id = l.filament_id offset 0
+		) f
+		where s.id = l.id and s.id = any ($1::uuid[])`, spools, filaments))
+}
+
+// groupSpools returns the groups in the order of their lowest numbers, and whether there are further spools.
+func groupSpools(locked []byte) (groups []*spoolGroup, more bool, err error) {
+	var rows []json.RawMessage
+	if err := json.Unmarshal(locked, &rows); err != nil {
+		return nil, false, err
+	}
+	spools := make([]spoolGroup, len(rows))
+	for i, row := range rows {
+		if err := json.Unmarshal(row, &spools[i].newest); err != nil {
+			return nil, false, err
+		}
+	}
+	slices.SortFunc(spools, func(a, b spoolGroup) int { return int(a.newest.Number - b.newest.Number) })
+	if more = len(spools) > maxStocked; more {
+		spools = spools[:maxStocked]
+	}
+	byKey := map[[5]string]*spoolGroup{}
+	for i := range spools {
+		s := &spools[i].newest
+		if s.BrandKey != nil && strings.TrimSpace(*s.BrandKey) == "" {
+			s.Brand, s.BrandKey = nil, nil
+		}
+		key := [5]string{string(*s.MaterialType), text(s.BrandKey), s.ColorKey, strings.ToUpper(text(s.ColorHex)),
+			s.DiameterMM.String()}
+		if s.Density != nil {
+			key[4] += " " + s.Density.String()
+		}
+		g := byKey[key]
+		if g == nil {
+			g = &spools[i]
+			byKey[key] = g
+			groups = append(groups, g)
+		}
+		g.ids = append(g.ids, s.ID)
+		g.newest = *s
+	}
+	return groups, more, nil
+}
+
+func text(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}
+
+// findVendors sets the vendors of the groups, and returns how many were created, or would be.
+func findVendors(ctx context.Context, d *db.DB, groups []*spoolGroup, dryRun bool) (created int64, err error) {
+	var names []string
+	var of []*spoolGroup
+	for _, g := range groups {
+		if g.newest.Brand != nil {
+			names, of = append(names, *g.newest.Brand), append(of, g)
+		}
+	}
+	vendors, created, err := nameVendors(ctx, d, names, dryRun)
+	for i, g := range of {
+		if err == nil {
+			g.vendor = vendors[i]
+		}
+	}
+	return created, err
+}
+
+// foundFilament is a filament that a group of spools can have.
+type foundFilament struct {
+	N        int         `json:"n"`
+	ID       server.UUID `json:"id"`
+	Number   int64       `json:"number"`
+	Color    string      `json:"color"`
+	ColorHex *string     `json:"color_hex"`
+}
+
+// findFilaments locks the filaments that groups can have, and returns them by the indexes of the groups.
+func findFilaments(ctx context.Context, d *db.DB, groups []*spoolGroup) (map[int]foundFilament, error) {
+	wanted := make([]map[string]any, len(groups))
+	for i, g := range groups {
+		f := &g.newest
+		wanted[i] = map[string]any{"n": i, "material_type": f.MaterialType, "color_key": f.ColorKey,
+			"vendor_key": f.BrandKey, "color_hex": f.ColorHex, "diameter_mm": f.DiameterMM, "density_g_cm3": f.Density}
+	}
+	list, err := json.Marshal(wanted)
+	if err != nil {
+		return nil, err
+	}
+	locked := db.SQL(`
+		select w.n, f.* from json_to_recordset($1::json) w (n int, material_type text, color_key text, vendor_key text,
+			color_hex text, diameter_mm numeric, density_g_cm3 numeric)
+		cross join lateral (
+			select id, number, color, color_hex from filaments
+			where color_key = w.color_key and hidden_at is null and material_type = w.material_type
+				and vendor_key is not distinct from w.vendor_key and upper(color_hex) is not distinct from upper(w.color_hex)
+				and diameter_mm = w.diameter_mm and density_g_cm3 is not distinct from w.density_g_cm3
+				and material_name is null
+			order by created_at, id limit 1 for share
+		) f`, string(list))
+	if err := d.Write(ctx, locked); err != nil {
+		return nil, err
+	}
+	var rows []foundFilament
+	found := map[int]foundFilament{}
+	err = json.Unmarshal(locked.Array(), &rows)
+	for _, row := range rows {
+		found[row.N] = row
+	}
+	return found, err
+}

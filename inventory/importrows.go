@@ -1,0 +1,663 @@
+package inventory
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strings"
+
+	"spoolwright/auth/accounts"
+	"spoolwright/cli"
+	"spoolwright/db"
+	"spoolwright/server"
+	"spoolwright/transfer"
+)
+
+// maxKinds is the maximum number of rows of vendors or filaments of an import through the API: each of them can change
+// spools.
+const maxKinds = 1_000
+
+// vendorRow and filamentRow are rows of files, with the columns of an export.
+type vendorRow struct{ Vendor }
+
+type filamentRow struct {
+	Filament
+	VendorName server.Optional[string] `json:"vendor_name"`
+}
+
+const importKinds = "With the `mode` `create`, each row is a new %[1]s; `id` and `number` are ignored. With " +
+	"`update`, a row changes the %[1]s that its %[2]s names: only the columns of the file change, and an empty cell " +
+	"is null. A row that names none is skipped. With `upsert`, such a row is a new %[1]s. A row that already has " +
+	"the values of its %[1]s changes nothing.\n\n"
+
+var importVendorsDoc = &server.Doc{
+	ID: "importVendors", Tag: vendorTag, Summary: "Import vendors from CSV",
+	Description: "Creates or changes all vendors of a CSV file, or none. The columns are those of `exportVendors`, of " +
+		"which `name` is required.\n\n" +
+		fmt.Sprintf(importKinds, "vendor", "`id`, `number` or else `name`") +
+		"A name that no vendor has is a new one with `upsert`. A new name changes filaments and spools, as " +
+		"`updateVendor` does.\n\n" + transfer.ImportRules(maxKinds),
+}
+
+var importFilamentsDoc = &server.Doc{
+	ID: "importFilaments", Tag: filamentTag, Summary: "Import filaments from CSV",
+	Description: "Creates or changes all filaments of a CSV file, or none. The columns are those of " +
+		"`exportFilaments`; `material_type`, `color` and `diameter_mm` are required. `vendor_id` or `vendor_name` " +
+		"names the vendor; a name that no vendor has creates it. With `create`, `vendor_name` counts and not " +
+		"`vendor_id`, so that the export of one tenant is the import of another.\n\n" +
+		fmt.Sprintf(importKinds, "filament", "`id` or `number`") +
+		"Spools change with their filaments, as with `updateFilament`: at most 10,000, and 2,000 in stock, for all " +
+		"rows together.\n\n" + transfer.ImportRules(maxKinds),
+}
+
+const (
+	importVendorsExample   = "name,empty_spool_weight_grams,notes\nPolymaker,140,Cardboard spools\nPrusament,193,\n"
+	importFilamentsExample = "vendor_name,name,material_type,color,diameter_mm,net_weight_grams,price\n" +
+		"Polymaker,PolyLite PLA Black,PLA,Black,1.75,1000,24.99\n"
+)
+
+// kindFile are the rows of a file of vendors or filaments.
+type kindFile[T any] struct {
+	kind[T]
+	mode   transfer.Mode
+	fields []string // the columns that are imported
+	rows   []transfer.Record[T]
+}
+
+// kind is what an import of vendors has in common with one of filaments.
+type kind[T any] struct {
+	table, one string
+	keys       []string
+	write      func(context.Context, *db.DB, *kindFile[T], bool) (Imported, error)
+}
+
+var (
+	vendorKind   = kind[vendorRow]{"vendors", "vendor", []string{"id", "number", "name"}, writeVendors}
+	filamentKind = kind[filamentRow]{"filaments", "filament", []string{"id", "number"}, writeFilaments}
+)
+
+// read decodes and validates at most so many rows of a CSV file. The error is a 422.
+func (k kind[T]) read(file io.Reader, mode transfer.Mode, most int) (f kindFile[T], err error) {
+	f.kind, f.mode = k, mode
+	f.rows, f.fields, err = transfer.ReadRows[T](file, mode, most, checkKeys, k.keys...)
+	return f, err
+}
+
+// route returns the endpoint of the import.
+func (k kind[T]) route(h handlers, example string) server.Endpoint {
+	return server.HandleText("text/csv", example,
+		func(_ context.Context, r *server.Request[transfer.ImportQuery], body []byte) (kindFile[T], error) {
+			return k.read(bytes.NewReader(body), r.In.Mode.Or(transfer.Create), maxKinds)
+		},
+		func(ctx context.Context, r *server.Request[transfer.ImportQuery], f kindFile[T]) (server.OK[Imported], error) {
+			var result Imported
+			err := h.db.Tx(ctx, func(ctx context.Context) (err error) {
+				result, err = k.write(ctx, h.db, &f, r.In.DryRun.Or(false))
+				return err
+			})
+			if err != nil {
+				return nil, kindError(err)
+			}
+			return server.Encode(result)
+		})
+}
+
+// command returns the command of the import.
+func (k kind[T]) command(columns string) cli.Command {
+	return cli.Command{
+		Name: "import " + k.table, Args: "FILE.csv [--tenant NAME] [--mode create|update|upsert] [--dry-run]",
+		Needs: cli.Farm,
+		Help: "create or change " + k.table + " from a CSV file: all rows, or none\n\n" +
+			"The first line names the columns, which are those of `export " + k.table + "`. " + columns + "\n" +
+			"If any row is invalid, nothing is imported. FILE may be - for standard input.\n\n" +
+			"With --mode update, each row changes the " + k.one + " that its " + strings.Join(k.keys, " or ") +
+			" names: the columns of the\nfile, and no others. A row that names none is skipped, and with --mode upsert " +
+			"it is a new " + k.one + ".",
+		Setup: func(flags *flag.FlagSet) cli.Run {
+			mode, dryRun := transfer.ImportFlags(flags)
+			return accounts.InTenant(flags, func(ctx context.Context, c *cli.Call) error {
+				return transfer.RunImport(c, k.table, func(file io.Reader) (transfer.ImportCounts, error) {
+					f, err := k.read(file, *mode, math.MaxInt)
+					var result Imported
+					if err == nil {
+						err = c.DB.Bulk(ctx, func(ctx context.Context) (err error) {
+							result, err = k.write(ctx, c.DB, &f, *dryRun)
+							return err
+						})
+					}
+					return result.ImportCounts, kindError(err)
+				})
+			})
+		},
+	}
+}
+
+// kindError returns the error of an import for that of its statements.
+func kindError(err error) error {
+	if db.Violates(err, "vendors_name") { // a concurrent change
+		return server.Invalid("name", "of a row was given to another vendor meanwhile; try again").Because(err)
+	}
+	return err
+}
+
+// stored is a row of the database.
+type stored map[string]any
+
+// text returns the value of a column. The text of null is that of an empty text, because a spreadsheet does not tell
+// one from the other.
+func (s stored) text(column string) string { return valueText(s[column]) }
+
+func valueText(v any) string {
+	if v == nil {
+		return ""
+	}
+	return fmt.Sprint(v)
+}
+
+// storedRows returns the rows of a statement.
+func storedRows(s *db.Stmt) (rows []stored, err error) {
+	decoder := json.NewDecoder(bytes.NewReader(s.Array()))
+	decoder.UseNumber()
+	return rows, decoder.Decode(&rows)
+}
+
+// lock locks the resources that rows name, and returns them in the order of the rows, with nil for those that are new
+// or skipped. It sets the ids and numbers of the report. Names are the rows' keys in the column name_key, if there are
+// any.
+func (f *kindFile[T]) lock(
+	ctx context.Context, d *db.DB, columns string, names []string, invalid rowProblems, report []ImportedRow,
+) ([]stored, error) {
+	var ids, numbers, wanted []string
+	for i, row := range f.rows {
+		switch {
+		case row.Keys == nil:
+		case row.Keys[0] != "":
+			ids = append(ids, row.Keys[0])
+		case row.Keys[1] != "":
+			numbers = append(numbers, row.Keys[1])
+		}
+		if names != nil {
+			wanted = append(wanted, names[i])
+		}
+	}
+	query, args := `
+		select unnest($1::uuid[]) as id union all
+		select k.id from unnest($2::int[]) n (number) cross join lateral (
+			select id from `+f.table+` where number = n.number and num_nonnulls(number) = 1 offset 0
+		) k`, []any{ids, numbers}
+	if wanted != nil {
+		query, args = query+` union all
+		select k.id from unnest($3::text[]) n (key) cross join lateral (
+			select id from `+f.table+` where name_key = n.key and hidden_at is null offset 0
+		) k`, append(args, wanted)
+	}
+	locked := server.LockRows(f.table, "id, number, "+columns, query, "hidden_at is null", args...)
+	if err := d.Write(ctx, locked); err != nil {
+		return nil, err
+	}
+	all, err := storedRows(locked)
+	if err != nil {
+		return nil, err
+	}
+	known := map[string]stored{} // by id, number and name
+	for _, s := range all {
+		known[s.text("id")], known[s.text("number")], known["name "+s.text("name_key")] = s, s, s
+	}
+	rows := make([]stored, len(f.rows))
+	first := map[string]int{} // the line of each resource
+	for i, row := range f.rows {
+		report[i].Row = int64(row.Line)
+		var s stored
+		problem := func(field, message string, args ...any) { invalid.add(row.Line, field, message, args...) }
+		switch keys := row.Keys; {
+		case keys == nil:
+		case keys[0] != "":
+			if s = known[keys[0]]; s == nil {
+				problem("id", "is not the id of a %s", f.one)
+			} else if keys[1] != "" && s.text("number") != keys[1] {
+				problem("number", "is not the number of this %s", f.one)
+			}
+		case keys[1] != "":
+			if s = known[keys[1]]; s == nil {
+				problem("number", "is not the number of a %s", f.one)
+			}
+		default:
+			if s = known["name "+names[i]]; s == nil && f.mode == transfer.Update {
+				problem("name", "is not the name of a %s", f.one)
+			}
+		}
+		if s == nil {
+			continue
+		}
+		if line := first[s.text("id")]; line > 0 {
+			problem("row", "names the %s of line %d", f.one, line)
+		}
+		id := server.UUID(s.text("id"))
+		number, err := s["number"].(json.Number).Int64()
+		if err != nil {
+			return nil, err
+		}
+		rows[i], report[i].ID, report[i].Number, first[string(id)] = s, &id, &number, row.Line
+	}
+	return rows, nil
+}
+
+// rowProblems are those of the rows of a file, by line.
+type rowProblems map[int][]server.FieldError
+
+func (p rowProblems) add(line int, field, message string, args ...any) {
+	p[line] = append(p[line], server.FieldError{Field: field, Message: fmt.Sprintf(message, args...)})
+}
+
+// err returns a 422 with the problems, or nil if there are none.
+func (p rowProblems) err() error {
+	var lines []int
+	for line := range p {
+		lines = append(lines, line)
+	}
+	slices.Sort(lines)
+	var all transfer.Problems
+	for _, line := range lines {
+		all.Add(line, p[line]...)
+	}
+	return all.Err()
+}
+
+// compare gives values what the columns have that the file does not change, and returns the columns that change.
+func compare(values map[string]any, columns, fields []string, s stored) (changed []string) {
+	for _, column := range columns {
+		if !slices.Contains(fields, column) || valueText(values[column]) == s.text(column) {
+			values[column] = s[column]
+		} else {
+			changed = append(changed, column)
+		}
+	}
+	return changed
+}
+
+// finish counts the actions of the report, and removes what a dry run does not create.
+func (r *Imported) finish(dryRun bool) {
+	for i := range r.Rows {
+		row := &r.Rows[i]
+		if dryRun && row.Action == "created" {
+			row.ID, row.Number = nil, nil
+		}
+		r.Count(row.Action)
+	}
+}
+
+// updateRows updates rows of a table, some of them at a time.
+func updateRows(ctx context.Context, d *db.DB, table string, columns []string, rows []map[string]any) error {
+	for batch := range slices.Chunk(rows, batchRows) {
+		ids := make([]string, len(batch))
+		for i, row := range batch {
+			ids[i] = row["id"].(string)
+		}
+		list, err := json.Marshal(batch)
+		if err != nil {
+			return err
+		}
+		if err := d.Write(ctx, db.SQL(`
+			update `+table+` t set (`+strings.Join(columns, ", ")+`, updated_at) =
+				row(r.`+strings.Join(columns, ", r.")+`, now())
+			from json_populate_recordset(null::`+table+`, $1::json) r
+			where t.id = r.id and t.id = any ($2::uuid[])`, string(list), ids)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// insertRows inserts rows into a table in their order, and returns their numbers by their ids. A row without a number
+// gets the next one. Their created_at differ by a microsecond, so that lists keep the order, unless rows have it.
+func insertRows(
+	ctx context.Context, d *db.DB, table string, columns []string, rows []map[string]any,
+) (map[string]int64, error) {
+	numbers := map[string]int64{}
+	names := strings.Join(columns, ", ")
+	done := 0
+	for batch := range slices.Chunk(rows, batchRows) {
+		list, err := json.Marshal(batch)
+		if err != nil {
+			return nil, err
+		}
+		added := db.SQL(`
+			insert into `+table+` (id, `+names+`, created_at, updated_at)
+			select r.id, r.`+strings.Join(columns, ", r.")+`, coalesce(r.created_at, t.at), t.at
+			from json_array_elements($1::json) with ordinality e (row, n)
+			cross join lateral json_populate_record(null::`+table+`, e.row) r
+			cross join lateral (select now() - ($2::int - n) * interval '1 microsecond' as at) t
+			order by n
+			returning id, number`, string(list), len(rows)-done)
+		done += len(batch)
+		if err := d.Write(ctx, added); err != nil {
+			return nil, err
+		}
+		var created []struct {
+			ID     string
+			Number int64
+		}
+		if err := json.Unmarshal(added.Array(), &created); err != nil {
+			return nil, err
+		}
+		for _, row := range created {
+			numbers[row.ID] = row.Number
+		}
+	}
+	return numbers, nil
+}
+
+// vendorInputs are the columns that requests set.
+var vendorInputs = server.SchemaOf[Vendor]().Writable()
+
+// writeVendors writes the rows of a file in the transaction of ctx.
+func writeVendors(ctx context.Context, d *db.DB, f *kindFile[vendorRow], dryRun bool) (result Imported, err error) {
+	result.DryRun, result.Rows = dryRun, make([]ImportedRow, len(f.rows))
+	if len(f.rows) == 0 {
+		return result, d.CheckActor(ctx)
+	}
+	names := make([]string, len(f.rows))
+	for i, row := range f.rows {
+		names[i] = row.In.Name.Or("")
+	}
+	var keys []string
+	if err := d.Read(ctx, db.SQL(`select array_agg(lower(name collate "und-x-icu") collate "C" order by n)
+		from unnest($1::text[]) with ordinality w (name, n)`, names).Into(&keys)); err != nil {
+		return result, err
+	}
+	invalid := rowProblems{}
+	rows, err := f.lock(ctx, d, "name_key, "+strings.Join(vendorInputs, ", "), keys, invalid, result.Rows)
+	if err != nil {
+		return result, err
+	}
+	owners := map[string]string{} // the vendors that have the names now
+	taken := db.SQL(`select v.id, v.name_key from unnest($1::text[]) n (key) cross join lateral (
+			select id, name_key from vendors where name_key = n.key and hidden_at is null offset 0
+		) v`, keys)
+	if err := d.Read(ctx, taken); err != nil {
+		return result, err
+	}
+	all, err := storedRows(taken)
+	if err != nil {
+		return result, err
+	}
+	for _, s := range all {
+		owners[s.text("name_key")] = s.text("id")
+	}
+	var created, updated []map[string]any
+	var renamed []string
+	lines := map[string]int{} // of each name
+	for i := range f.rows {
+		row, report, s := &f.rows[i], &result.Rows[i], rows[i]
+		if s == nil && f.mode == transfer.Update {
+			report.Action = "skipped"
+			continue
+		}
+		values := server.Row(&row.In.Vendor)
+		changed := []string{}
+		if s != nil {
+			changed = compare(values, vendorInputs, f.fields, s)
+		} else if row.In.Name.IsNull() {
+			invalid.add(row.Line, "name", "is required")
+		}
+		if key := keys[i]; key != "" && (s == nil || slices.Contains(changed, "name")) {
+			if line := lines[key]; line > 0 {
+				invalid.add(row.Line, "name", "is that of line %d", line)
+			} else if owner := owners[key]; owner != "" && (s == nil || owner != s.text("id")) {
+				invalid.add(row.Line, "name", "is that of another vendor")
+			}
+			lines[key] = row.Line
+		}
+		switch {
+		case s == nil:
+			id := server.UUID(db.NewID())
+			values["id"], report.ID, report.Action = string(id), &id, "created"
+			created = append(created, values)
+		case len(changed) == 0:
+			report.Action = "unchanged"
+		default:
+			values["id"], report.Action = s.text("id"), "updated"
+			updated = append(updated, values)
+			if slices.Contains(changed, "name") {
+				renamed = append(renamed, s.text("id"))
+			}
+		}
+	}
+	if err := invalid.err(); err != nil {
+		return result, err
+	}
+	if !dryRun {
+		if err := updateRows(ctx, d, "vendors", vendorInputs, updated); err != nil {
+			return result, err
+		}
+		if err := spreadNames(ctx, d, renamed); err != nil {
+			return result, err
+		}
+		if err := result.insert(ctx, d, "vendors", vendorInputs, created); err != nil {
+			return result, err
+		}
+	}
+	result.finish(dryRun)
+	return result, nil
+}
+
+// insert inserts new rows, and sets the numbers of the report.
+func (r *Imported) insert(
+	ctx context.Context, d *db.DB, table string, columns []string, created []map[string]any,
+) error {
+	numbers, err := insertRows(ctx, d, table, columns, created)
+	for i := range r.Rows {
+		if row := &r.Rows[i]; row.Action == "created" && err == nil {
+			number := numbers[string(*row.ID)]
+			row.Number = &number
+		}
+	}
+	return err
+}
+
+// spreadNames changes the filaments and the spools of renamed vendors.
+func spreadNames(ctx context.Context, d *db.DB, vendors []string) error {
+	if len(vendors) == 0 {
+		return nil
+	}
+	named := db.SQL(`
+		update filaments f set vendor_name = v.name, updated_at = now()
+		from unnest($1::uuid[]) n (id) cross join lateral (
+			select id, name from vendors where id = n.id offset 0
+		) v
+		where f.vendor_id = v.id and f.vendor_id = any ($1::uuid[]) and f.vendor_name <> v.name
+		returning f.id`, vendors)
+	if err := d.Write(ctx, named); err != nil {
+		return err
+	}
+	changed, err := storedRows(named)
+	if err != nil {
+		return err
+	}
+	var ids []string
+	for _, s := range changed {
+		ids = append(ids, s.text("id"))
+	}
+	return spreadFilaments(ctx, d, ids)
+}
+
+// spreadFilaments changes the spools of filaments that have changed. The error is a 422 if there are too many.
+func spreadFilaments(ctx context.Context, d *db.DB, filaments []string) error {
+	if len(filaments) == 0 {
+		return nil
+	}
+	var spools, stocked int
+	if err := d.Read(ctx, db.SQL(`
+		select count(*), count(*) filter (where in_stock)
+		from (select s.in_stock from spools s where s.filament_id = any ($1::uuid[]) limit $2) followers`,
+		filaments, maxFollowers+1).Into(&spools, &stocked)); err != nil {
+		return err
+	}
+	if spools > maxFollowers || stocked > maxStocked {
+		return server.Invalid("rows", "change more than %d spools, or more than %d in stock", maxFollowers, maxStocked)
+	}
+	slices.Sort(filaments)
+	for batch := range slices.Chunk(filaments, 100) {
+		var changes []*db.Stmt
+		for _, id := range batch {
+			changes = append(changes, spreadFilament.changes(id, "")...)
+		}
+		if err := d.Write(ctx, changes...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// writeFilaments writes the rows of a file in the transaction of ctx.
+func writeFilaments(ctx context.Context, d *db.DB, f *kindFile[filamentRow], dryRun bool) (result Imported, err error) {
+	result.DryRun, result.Rows = dryRun, make([]ImportedRow, len(f.rows))
+	if len(f.rows) == 0 {
+		return result, d.CheckActor(ctx)
+	}
+	invalid := rowProblems{}
+	// The vendors are locked before the filaments, as a change of a vendor locks them.
+	vendors, err := vendorsOf(ctx, d, f, dryRun, invalid)
+	if err != nil {
+		return result, err
+	}
+	columns := filamentColumnsSet
+	rows, err := f.lock(ctx, d, strings.Replace(strings.Join(columns, ", "), "color_hexes",
+		"array_to_json(color_hexes) as color_hexes", 1), nil, invalid, result.Rows)
+	if err != nil {
+		return result, err
+	}
+	fields := slices.Clone(f.fields)
+	if slices.ContainsFunc([]string{"vendor_id", "vendor_name", "vendor"},
+		func(name string) bool { return slices.Contains(fields, name) }) {
+		fields = append(fields, "vendor_id", "vendor_name")
+	}
+	var created, updated []map[string]any
+	var spread []string
+	for i := range f.rows {
+		row, report, s := &f.rows[i], &result.Rows[i], rows[i]
+		if s == nil && f.mode == transfer.Update {
+			report.Action = "skipped"
+			continue
+		}
+		values := server.Row(&row.In.Filament)
+		values["color_hexes"] = []string(row.In.ColorHexes.Or(server.Colors{}))
+		values["vendor_id"], values["vendor_name"] = pointed(vendors[i].ID), pointed(vendors[i].Name)
+		if s == nil {
+			id := server.UUID(db.NewID())
+			values["id"], report.ID, report.Action = string(id), &id, "created"
+			created = append(created, values)
+			continue
+		}
+		changed := compare(values, columns, fields, s)
+		values["id"], report.Action = s.text("id"), "unchanged"
+		if len(changed) == 0 {
+			continue
+		}
+		report.Action = "updated"
+		updated = append(updated, values)
+		if slices.ContainsFunc(changed, func(name string) bool {
+			return name == "vendor_name" || strings.Contains(followed, name)
+		}) {
+			spread = append(spread, s.text("id"))
+		}
+	}
+	if err := invalid.err(); err != nil {
+		return result, err
+	}
+	if !dryRun {
+		if err := updateRows(ctx, d, "filaments", columns, updated); err != nil {
+			return result, err
+		}
+		if err := spreadFilaments(ctx, d, spread); err != nil {
+			return result, err
+		}
+		if err := result.insert(ctx, d, "filaments", columns, created); err != nil {
+			return result, err
+		}
+	}
+	result.finish(dryRun)
+	return result, nil
+}
+
+func pointed(s *string) any {
+	if s == nil {
+		return nil
+	}
+	return *s
+}
+
+// vendorsOf locks the vendors that rows name, and creates those that do not exist unless it is a dry run. It returns
+// them in the order of the rows.
+func vendorsOf(
+	ctx context.Context, d *db.DB, f *kindFile[filamentRow], dryRun bool, invalid rowProblems,
+) ([]vendorName, error) {
+	rows := slices.Clone(f.rows) // another attempt begins with the rows of the file
+	byName := f.mode == transfer.Create && slices.Contains(f.fields, "vendor_name")
+	var ids, names []string
+	for i := range rows {
+		in := &rows[i].In
+		if byName {
+			in.VendorID = server.Optional[server.UUID]{}
+		}
+		if in.VendorName.IsNull() {
+			in.VendorName = in.Vendor
+		}
+		if !in.VendorID.IsNull() {
+			ids = append(ids, string(*in.VendorID.Value))
+		}
+	}
+	locked := db.SQL(`
+		select v.* from (select distinct unnest($1::uuid[]) as id order by id) n cross join lateral (
+			select id, name, name_key from vendors where id = n.id and hidden_at is null for share
+		) v`, ids)
+	if err := d.Write(ctx, locked); err != nil {
+		return nil, err
+	}
+	all, err := storedRows(locked)
+	if err != nil {
+		return nil, err
+	}
+	known := map[string]stored{}
+	for _, s := range all {
+		known[s.text("id")] = s
+	}
+	vendors := make([]vendorName, len(rows))
+	var of []int
+	for i := range rows {
+		row := &rows[i]
+		in := &row.In
+		switch {
+		case f.mode == transfer.Update && row.Keys == nil:
+		case !in.VendorID.IsNull():
+			id := string(*in.VendorID.Value)
+			s := known[id]
+			if s == nil {
+				invalid.add(row.Line, "vendor_id", "is not the id of a vendor")
+				continue
+			}
+			name := s.text("name")
+			if !in.VendorName.IsNull() && !strings.EqualFold(*in.VendorName.Value, name) {
+				invalid.add(row.Line, "vendor_name", "is not the name of the vendor with the vendor_id; empty one of them")
+			}
+			vendors[i] = vendorName{&id, &name}
+		case strings.TrimSpace(in.VendorName.Or("")) != "":
+			names, of = append(names, *in.VendorName.Value), append(of, i)
+		}
+	}
+	if err := invalid.err(); err != nil {
+		return nil, err
+	}
+	named, _, err := nameVendors(ctx, d, names, dryRun)
+	for n, i := range of {
+		if err == nil {
+			vendors[i] = named[n]
+		}
+	}
+	return vendors, err
+}
