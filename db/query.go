@@ -274,6 +274,11 @@ func (d *DB) send(ctx context.Context, readOnly bool, stmts []*Stmt) error {
 	if tx, ok := ctx.Value(txKey{}).(*transaction); ok {
 		return tx.send(stmts, false)
 	}
+	if m, ok := ctx.Value(togetherKey{}).(*member); ok && readOnly {
+		if sent, err := m.read(stmts); sent {
+			return err
+		}
+	}
 	if d.homes == nil {
 		return d.sendOne(ctx, ungated, readOnly, stmts)
 	}
