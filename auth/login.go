@@ -28,41 +28,51 @@ var loginDoc = &server.Doc{
 var errCredentials = &server.Error{Status: 401, Code: "INVALID_CREDENTIALS", Detail: "Incorrect email or password"}
 
 func (s *Service) login(ctx context.Context, r *server.Request[Credentials]) (server.OK[TokenSet], error) {
-	email := EmailKey(*r.In.Email.Value)
+	actor, session, err := s.startWith(ctx, *r.In.Email.Value, *r.In.Password.Value, r.Address)
+	if err != nil {
+		return nil, err
+	}
+	return s.tokenSet(actor, session)
+}
+
+// startWith starts a session of the user with the e-mail and the password, who logs in from the address.
+func (s *Service) startWith(ctx context.Context, email, password, address string) (a db.Actor, session Refresh, err error) {
+	email = EmailKey(email)
 	var user *loginUser
 	find := func() (err error) {
 		if user == nil {
-			user, err = s.findUser(ctx, email, r.Address)
+			user, err = s.findUser(ctx, email, address)
 		}
 		return err
 	}
-	done, err := s.begin(ctx, email, r.Address, Anonymous, func() (bool, error) {
+	done, err := s.begin(ctx, email, address, Anonymous, func() (bool, error) {
 		err := find()
 		return err == nil && user.knownAddress, err
 	})
 	if err != nil {
-		return nil, err
+		return a, session, err
 	}
 	outcome := Abandoned
 	defer func() { done(outcome) }()
 
 	if err := find(); err != nil {
-		return nil, err
+		return a, session, err
 	}
 	// The groups do not include the tenant: the order of hashing must not depend on whether the account exists.
-	right, err := s.hasher.Verify(ctx, user.hash, *r.In.Password.Value, "account "+email, "address "+r.Address)
+	right, err := s.hasher.Verify(ctx, user.hash, password, "account "+email, "address "+address)
 	if errors.Is(err, ErrBusy) {
-		return nil, server.ErrUnavailable.Because(err)
+		return a, session, server.ErrUnavailable.Because(err)
 	}
 	if err != nil {
-		return nil, err
+		return a, session, err
 	}
 	if !right {
 		outcome = Failed
-		return nil, errCredentials
+		return a, session, errCredentials
 	}
 	outcome = Succeeded
-	return s.startSession(db.As(ctx, user.actor), user, r.Address)
+	session, err = s.startSession(db.As(ctx, user.actor), user, address)
+	return user.actor, session, err
 }
 
 // loginUser is the user that a login names. If the user does not exist or is disabled, hash is empty.
@@ -169,9 +179,7 @@ func (s *Service) begin(
 
 // startSession inserts a session for the user and deletes the user's expired sessions. The row lock waits for a
 // concurrent change of the user; if that replaced the password hash or disabled the user, the error is errCredentials.
-func (s *Service) startSession(
-	ctx context.Context, user *loginUser, address string,
-) (server.OK[TokenSet], error) {
+func (s *Service) startSession(ctx context.Context, user *loginUser, address string) (Refresh, error) {
 	now, actor := s.now().UTC().Truncate(time.Second), user.actor
 	session := Refresh{TenantID: actor.Tenant, UserID: actor.User, SessionID: db.NewID(), Counter: 1, IssuedAt: now}
 	opened := db.SQL(`
@@ -186,8 +194,5 @@ func (s *Service) startSession(
 	if err == nil && opened.Rows() == 0 {
 		err = errCredentials
 	}
-	if err != nil {
-		return nil, err
-	}
-	return s.tokenSet(actor, session)
+	return session, err
 }

@@ -28,6 +28,7 @@ const (
 	issuer          = "spoolwright"
 	accessAudience  = "spoolwright:access"
 	refreshAudience = "spoolwright:refresh"
+	pagesAudience   = "spoolwright:pages"
 	minSecretBytes  = 32
 	maxTokenBytes   = 4 << 10
 	issuedAtSkew    = 5 * time.Second // tolerance for the clock of another instance that issued a token
@@ -153,12 +154,15 @@ func (t *Tokens) Access(p Principal) (string, error) {
 
 // Refresh returns the refresh token for r. The same r, secret and lifetime give the same token. It returns an error if
 // r is invalid.
-func (t *Tokens) Refresh(r Refresh) (string, error) {
+func (t *Tokens) Refresh(r Refresh) (string, error) { return t.refresh(refreshAudience, r) }
+
+// refresh is Refresh for an audience.
+func (t *Tokens) refresh(audience string, r Refresh) (string, error) {
 	if !r.valid() {
 		return "", fmt.Errorf("auth: invalid refresh token content: tenant %q, user %q, session %q, counter %d",
 			r.TenantID, r.UserID, r.SessionID, r.Counter)
 	}
-	claims := registered(refreshAudience, r.UserID, r.jti(), r.IssuedAt, t.refreshTTL)
+	claims := registered(audience, r.UserID, r.jti(), r.IssuedAt, t.refreshTTL)
 	return t.sign(refreshClaims{claims, r.TenantID, r.SessionID, r.Counter})
 }
 
@@ -204,12 +208,17 @@ func (t *Tokens) ParseAccess(raw string) (Principal, error) {
 
 // ParseRefresh verifies a refresh token and returns its content. The error is ErrTokenExpired or ErrTokenInvalid.
 func (t *Tokens) ParseRefresh(raw string) (Refresh, error) {
+	return t.parseRefresh(refreshAudience, raw)
+}
+
+// parseRefresh is ParseRefresh for an audience.
+func (t *Tokens) parseRefresh(audience, raw string) (Refresh, error) {
 	var c refreshClaims
 	if !t.verify(raw, &c) {
 		return Refresh{}, ErrTokenInvalid
 	}
 	r := Refresh{TenantID: c.Tenant, UserID: c.Subject, SessionID: c.Session, Counter: c.Counter}
-	if err := t.check(&c.RegisteredClaims, refreshAudience, r.valid() && c.ID == r.jti()); err != nil {
+	if err := t.check(&c.RegisteredClaims, audience, r.valid() && c.ID == r.jti()); err != nil {
 		return Refresh{}, err
 	}
 	r.IssuedAt = c.IssuedAt.UTC()

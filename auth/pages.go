@@ -1,0 +1,126 @@
+package auth
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/subtle"
+	"sync"
+	"time"
+
+	"spoolwright/db"
+	"spoolwright/server"
+)
+
+// The session of a browser is a row of sessions, as that of a refresh token is, and ends when that would. The cookie is
+// a token that names the session; it is neither an access token nor a refresh token. It stays the same until an hour
+// after its issue, when a request extends the session and gets a new cookie. So a session ends after a week without
+// requests.
+
+// Visitor is the user of a browser's session.
+type Visitor struct {
+	Actor                    db.Actor
+	Level                    server.Access
+	Name, Email              string
+	Farm, TimeZone, Currency string
+	Cookie                   string // the new cookie of a session that was extended, or ""
+}
+
+// extendAfter is the age of a cookie from which a request extends the session.
+const extendAfter = time.Hour
+
+// SignIn starts a session of a browser and returns its cookie. The errors are those of the login.
+func (s *Service) SignIn(ctx context.Context, email, password, address string) (cookie string, err error) {
+	_, session, err := s.startWith(ctx, email, password, address)
+	if err != nil {
+		return "", err
+	}
+	return s.tokens.refresh(pagesAudience, session)
+}
+
+// CookieAge is how long a cookie is valid.
+func (s *Service) CookieAge() time.Duration { return s.tokens.RefreshTTL() }
+
+// Identify returns the user that a cookie names, without a look into the database.
+func (s *Service) Identify(cookie string) (actor db.Actor, ok bool) {
+	session, err := s.tokens.parseRefresh(pagesAudience, cookie)
+	return db.Actor{Tenant: session.TenantID, User: session.UserID}, err == nil
+}
+
+// Visit returns the user of a cookie, in one round trip. The error is server.ErrInvalidToken if the session has ended.
+func (s *Service) Visit(ctx context.Context, cookie, address string) (Visitor, error) {
+	session, err := s.tokens.parseRefresh(pagesAudience, cookie)
+	if err != nil {
+		return Visitor{}, tokenError(err)
+	}
+	now := s.now().UTC().Truncate(time.Second)
+	v := Visitor{Actor: db.Actor{Tenant: session.TenantID, User: session.UserID}}
+	ctx = db.As(ctx, db.Actor{Tenant: session.TenantID})
+	found := db.SQL(`
+		select u.role, u.name, u.email, t.name, t.time_zone, coalesce(t.currency, '')
+		from sessions s cross join lateral (
+			select role, name, email from users
+			where tenant_id = s.tenant_id and id = s.user_id and disabled_at is null offset 0
+		) u cross join lateral (
+			select name, time_zone, currency from tenants where tenant_id = s.tenant_id offset 0
+		) t
+		where s.id = $1 and s.user_id = $2 and s.expires_at > $3`, session.SessionID, session.UserID, now).Quick().
+		Into(&v.Actor.Role, &v.Name, &v.Email, &v.Farm, &v.TimeZone, &v.Currency)
+	if err := s.db.Read(ctx, found); err != nil {
+		return Visitor{}, err
+	}
+	if found.Rows() == 0 {
+		return Visitor{}, server.ErrInvalidToken
+	}
+	v.Level = Role(v.Actor.Role).access()
+	if now.Sub(session.IssuedAt) < extendAfter {
+		return v, nil
+	}
+	err = s.db.Write(ctx,
+		db.SQL(`update sessions set refreshed_at = $3, expires_at = $4 where id = $1 and user_id = $2 and refreshed_at < $3`,
+			session.SessionID, session.UserID, now, now.Add(s.tokens.RefreshTTL())),
+		rememberAddress(session, address, now))
+	if err != nil {
+		return Visitor{}, err
+	}
+	session.IssuedAt = now
+	v.Cookie, err = s.tokens.refresh(pagesAudience, session)
+	return v, err
+}
+
+// SignOut ends the session of a cookie, or all sessions of its user.
+func (s *Service) SignOut(ctx context.Context, cookie string, everywhere bool) error {
+	session, err := s.tokens.parseRefresh(pagesAudience, cookie)
+	if err != nil {
+		return nil // it is no session
+	}
+	return s.db.Write(db.As(ctx, db.Actor{Tenant: session.TenantID}),
+		db.SQL(`
+			delete from sessions where user_id = $2 and (id = $1 or $3)
+				and exists (select from sessions where id = $1 and user_id = $2)`,
+			session.SessionID, session.UserID, everywhere))
+}
+
+// OneLogin is a login that can be used once, before the program ends. The zero value is none.
+type OneLogin struct {
+	mu                   sync.Mutex
+	key, email, password string
+}
+
+// Offer replaces the login and returns the key for it.
+func (o *OneLogin) Offer(email, password string) (key string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.key, o.email, o.password = rand.Text(), email, password
+	return o.key
+}
+
+// Take returns the login with the key, once.
+func (o *OneLogin) Take(key string) (email, password string, ok bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.key == "" || subtle.ConstantTimeCompare([]byte(key), []byte(o.key)) != 1 {
+		return "", "", false
+	}
+	o.key = ""
+	return o.email, o.password, true
+}
