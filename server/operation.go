@@ -111,7 +111,7 @@ func (s *Server) reject(w http.ResponseWriter, r *http.Request, e *Error) {
 	} else if limited := s.limitPage(info); limited != nil {
 		e = limited
 	}
-	e.write(w, info.id)
+	s.fail(w, r, e)
 }
 
 // operation runs a route of the API.
@@ -246,11 +246,13 @@ func (o *operation) answer(w http.ResponseWriter, r *http.Request, info *request
 func (o *operation) authorize(w http.ResponseWriter, r *http.Request, info *requestInfo) (context.Context, error) {
 	public := o.route.Access == Public
 	var denied error
-	if !public {
+	if !public && !info.called {
 		info.caller, denied = o.s.Authenticate(r, false, o.s.admit(info))
 	}
-	if e := o.s.limit(w, info, public || denied != nil); e != nil {
-		return nil, e
+	if !info.called {
+		if e := o.s.limit(w, info, public || denied != nil); e != nil {
+			return nil, e
+		}
 	}
 	switch {
 	case denied != nil:

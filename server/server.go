@@ -35,6 +35,7 @@ type Caller struct {
 type Config struct {
 	Routes       []Route
 	Surfaces     []Surface
+	Site         func(*Server) *Site         // returns the pages for people; nil means none
 	Events       []Event                     // that webhooks get, for the OpenAPI document
 	Document     Document                    // of package openapi
 	Secrets      []string                    // key the fingerprints of requests with an Idempotency-Key
@@ -72,6 +73,7 @@ type Document func(routes []Route, version string, events ...Event) []byte
 type Server struct {
 	Config
 	mux       *http.ServeMux
+	site      *Site
 	resources map[string]*resource // the handlers of the mux, by path
 	limiter   *limit.Limiter
 	inFlight  inFlight
@@ -139,10 +141,14 @@ func New(c Config) *Server {
 	})
 	s.handle("GET /openapi.json", s.page(func(w http.ResponseWriter, r *http.Request) { openapi().ServeHTTP(w, r) }))
 	s.handle("GET /favicon.ico", s.page(ownAsset("docs/favicon.svg", typeSVG, swaggerCSP).ServeHTTP))
-	s.handle("GET /{$}", s.page(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Location", "docs") // relative, so that it works behind a path prefix
-		w.WriteHeader(http.StatusFound)
-	}))
+	if c.Site != nil {
+		s.addSite()
+	} else {
+		s.handle("GET /{$}", s.page(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Location", "docs") // relative, so that it works behind a path prefix
+			w.WriteHeader(http.StatusFound)
+		}))
+	}
 	s.handle("GET /healthz", func(w http.ResponseWriter, r *http.Request) {
 		writeJSON(w, 200, []byte(`{"status":"ok"}`))
 	})
@@ -158,6 +164,7 @@ type requestInfo struct {
 	caller  Caller
 	address string
 	err     error
+	called  bool // by Server.Call: the caller is known, and the request counts in no limit
 
 	inFlight    *inFlight    // of the server, in requests of a Surface
 	connections *connections // the same
@@ -229,7 +236,7 @@ func (s *Server) ServeHTTP(writer http.ResponseWriter, r *http.Request) {
 			}
 			info.err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
 			if w.status == 0 {
-				asError(info.err).write(w, info.id)
+				s.fail(w, r, asError(info.err))
 			}
 		}
 		elapsed := time.Since(start)
