@@ -25,6 +25,7 @@ import (
 	"spoolwright/server/openapi"
 	"spoolwright/spoolman"
 	"spoolwright/stock"
+	"spoolwright/web"
 	"spoolwright/webhooks"
 )
 
@@ -52,7 +53,7 @@ var Events = slices.Concat(
 var Commands = slices.Concat(
 	[]cli.Command{
 		{Name: "serve", Help: "serve the API (the default)", Needs: cli.Settings, Setup: cli.Without(serve)},
-		demo.Command(newServer, serveOn),
+		demo.Command(func(c cli.Config, d *db.DB) (*server.Server, error) { return newServer(c, d, nil) }, serveOn),
 		{Name: "migrate", Help: "migrate the database to this program's schema", Needs: cli.NewFarm,
 			Setup: cli.Without(func(context.Context, *cli.Call) error { return nil })}, // opening it has migrated it
 		cli.UpgradeCommand,
@@ -92,19 +93,26 @@ func serve(ctx context.Context, call *cli.Call) error {
 			}
 			c.JWTSecrets = []string{secret}
 		}
-		return serveOn(ctx, c, d, l, func(base string) error {
+		return serveOn(ctx, c, d, l, func(base string, once *auth.OneLogin) error {
 			if c.DatabaseURL != "" {
 				return nil
 			}
-			return accounts.FirstLogin(ctx, c, d, base, call.Out)
+			return accounts.FirstLogin(ctx, c, d, base, once, call.Out)
 		})
 	})
 }
 
-// serveOn serves the database on the listeners until ctx ends. It calls announce with the URL of the service after the
-// last line that a start logs, so that a login that it prints stays in sight.
-func serveOn(ctx context.Context, c cli.Config, d *db.DB, l cli.Listeners, announce func(base string) error) error {
-	s, err := newServer(c, d)
+// serveOn serves the database on the listeners until ctx ends. It calls announce after the last line that a start logs,
+// so that a login that it prints stays in sight. announce gets the URL of the service, and what makes a link of a login,
+// or nil if there are no pages.
+func serveOn(ctx context.Context, c cli.Config, d *db.DB, l cli.Listeners,
+	announce func(base string, once *auth.OneLogin) error,
+) error {
+	var once *auth.OneLogin
+	if c.Web != "off" {
+		once = new(auth.OneLogin)
+	}
+	s, err := newServer(c, d, once)
 	if err != nil {
 		return err
 	}
@@ -116,7 +124,7 @@ func serveOn(ctx context.Context, c cli.Config, d *db.DB, l cli.Listeners, annou
 	go sweep(ctx, c, d)
 	base := c.BaseURL(l)
 	c.Log.Info("serving", "url", base, "docs", base+"/docs", "version", cli.BuildVersion())
-	if err := announce(base); err != nil {
+	if err := announce(base, once); err != nil {
 		return err
 	}
 	err = s.Serve(ctx, l.API)
@@ -124,7 +132,8 @@ func serveOn(ctx context.Context, c cli.Config, d *db.DB, l cli.Listeners, annou
 	return err
 }
 
-func newServer(c cli.Config, d *db.DB) (*server.Server, error) {
+// newServer returns the server. Once is the login of the link that the first start prints, or nil.
+func newServer(c cli.Config, d *db.DB, once *auth.OneLogin) (*server.Server, error) {
 	tokens, err := auth.NewTokens(c.JWTSecrets, c.AccessTTL, c.RefreshTTL, time.Now)
 	if err != nil {
 		return nil, err
@@ -138,9 +147,13 @@ func newServer(c cli.Config, d *db.DB) (*server.Server, error) {
 		routes = append(routes, feature(d)...)
 	}
 	routes = append(routes, hooks.Routes()...)
+	var site func(*server.Server) *server.Site
+	if c.Web != "off" {
+		site = web.New(web.Config{Auth: a, Once: once, Insecure: c.Web == "insecure"})
+	}
 	return server.New(server.Config{
 		Routes: routes, Events: Events, Document: openapi.Document,
-		Surfaces: []server.Surface{spoolman.Surface(d)}, DB: d,
+		Surfaces: []server.Surface{spoolman.Surface(d)}, Site: site, DB: d,
 		Authenticate: a.Authenticate, Secrets: c.JWTSecrets, Ready: d.Ready, Stopped: a.Stop,
 		Background: hooks.Run,
 		PerMinute:  c.PerMinute, PerHour: c.PerHour, TenantPerMinute: c.TenantPerMinute,

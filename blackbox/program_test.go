@@ -358,6 +358,19 @@ func testUsage(t *testing.T, p program) {
 	p.fails(t, 2, nil, []string{"demo", "fast"}, "demo", "no arguments")
 }
 
+// wantRedirect fails the test unless a browser gets the status and is sent to the location.
+func wantRedirect(t *testing.T, url string, status int, location string) {
+	t.Helper()
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	response, err := client.Get(url)
+	check(t, err)
+	response.Body.Close()
+	if got := response.Header.Get("Location"); response.StatusCode != status || got != location {
+		t.Errorf("GET %s: %d to %q, want %d to %q", url, response.StatusCode, got, status, location)
+	}
+}
+
 // testInvalidSettings starts the service with invalid values of every setting. It must name the setting, show no
 // secret, and create nothing.
 func testInvalidSettings(t *testing.T, p program) {
@@ -379,6 +392,7 @@ func testInvalidSettings(t *testing.T, p program) {
 		"RATE_LIMIT_TENANT_PER_MINUTE":  {"-1", "0.5"},
 		"TRUSTED_PROXIES":               {"proxy.example", "10.0.0.0/33", "10.0.0.1,nonsense"},
 		"CORS_ALLOWED_ORIGINS":          {"*", "farm.example", "https://farm.example/", "https://farm.example,nonsense"},
+		"WEB":                           {"yes"},
 		"WEBHOOK_ALLOWED_NETWORKS":      {"printer.example", "192.168.1.0/33", "192.168.1.0/24,nonsense"},
 		"TLS_CERT_FILE":                 {"/dev/null"},
 		"TLS_KEY_FILE":                  {"/dev/null"},
@@ -454,9 +468,12 @@ func testSettings(t *testing.T, p program) {
 	eventually(t, "the log has a line with the address in X-Forwarded-For", func() bool {
 		return strings.Contains(c.stderr.String(), "address=198.51.100.7")
 	})
+	wantRedirect(t, c.url+"/", 303, "/sign-in")
 	c.stop(t, syscall.SIGTERM)
 
-	c, token = startWithAdmin(t, p, "RATE_LIMIT_PER_MINUTE=2", "RATE_LIMIT_PER_HOUR=0")
+	c, token = startWithAdmin(t, p, "RATE_LIMIT_PER_MINUTE=2", "RATE_LIMIT_PER_HOUR=0", "WEB=off")
+	wantRedirect(t, c.url+"/", 302, "docs")
+	wantRedirect(t, c.url+"/spools", 404, "")
 	for i, want := range []int{200, 200, 429} {
 		if status, _ := c.call(t, token, "GET", "/api/v1/auth/me", nil); status != want {
 			t.Errorf("with 2 requests per minute, request %d: %d, want %d", i+1, status, want)
@@ -876,6 +893,9 @@ func testDemo(t *testing.T, p program) {
 	if out := curl(t, curlLine.FindString(banner)); !strings.Contains(out, "access_token") {
 		t.Errorf("the printed curl command outputs %s", out)
 	}
+	link := regexp.MustCompile(`http://\S+/first-login\?key=\w+`).FindString(banner)
+	wantRedirect(t, link, 303, "/")
+	wantRedirect(t, link, 404, "")
 	b, err := os.ReadFile("demo/farm.json")
 	check(t, err)
 	var requests []struct{ Path string }

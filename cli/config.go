@@ -35,6 +35,7 @@ type Config struct {
 	TenantPerMinute         int // limit of requests of all users of a tenant
 	TrustedProxies          []netip.Prefix
 	CORSOrigins             []string
+	Web                     string         // pages for people: on, off, or insecure
 	WebhookNetworks         []netip.Prefix // private networks that receivers of webhooks may be in
 	TLSCert, TLSKey         string         // paths of PEM files, both or neither
 	MaxConns                int            // 0 is the default of db.Open
@@ -80,6 +81,8 @@ func (c *Config) settings() []setting {
 			func(v string) (err error) { c.TrustedProxies, err = server.ParsePrefixes(v); return err }},
 		{"CORS_ALLOWED_ORIGINS", "", "websites that may call the API, such as https://farm.example, separated by commas",
 			list(&c.CORSOrigins, checkOrigin)},
+		{"WEB", "on", "pages for people: on, off, or insecure, which signs in without TLS from other machines too",
+			func(v string) error { c.Web = strings.ToLower(v); return oneOf("on", "off", "insecure")(v) }},
 		{"WEBHOOK_ALLOWED_NETWORKS", "",
 			"private networks that webhooks may reach, also without TLS, such as 192.168.1.0/24, separated by commas",
 			func(v string) (err error) { c.WebhookNetworks, err = server.ParsePrefixes(v); return err }},

@@ -56,7 +56,8 @@ func Load(post func(path string, body []byte) (id string, err error)) error {
 
 // Command returns the command demo. It gets main's functions that make a server and run it.
 func Command(newServer func(cli.Config, *db.DB) (*server.Server, error),
-	serve func(context.Context, cli.Config, *db.DB, cli.Listeners, func(base string) error) error) cli.Command {
+	serve func(context.Context, cli.Config, *db.DB, cli.Listeners, func(string, *auth.OneLogin) error) error,
+) cli.Command {
 	return cli.Command{
 		Name: "demo", Needs: cli.Settings,
 		Help: "serve a throwaway farm with sample data on loopback",
@@ -90,9 +91,9 @@ func Command(newServer func(cli.Config, *db.DB) (*server.Server, error),
 				if err := load(ctx, c, d, user, newServer); err != nil {
 					return fmt.Errorf("sample data: %w", err)
 				}
-				return serve(ctx, c, d, l, func(base string) error {
+				return serve(ctx, c, d, l, func(base string, once *auth.OneLogin) error {
 					return accounts.Announce(call.Out, "A demo farm; everything is gone when it stops (Ctrl-C).", base,
-						user)
+						accounts.Link(base, once, user), user)
 				})
 			})
 		}),

@@ -20,6 +20,7 @@ import (
 	"spoolwright/db"
 	"spoolwright/server"
 	"spoolwright/server/openapi"
+	"spoolwright/web"
 	"spoolwright/webhooks"
 )
 
@@ -46,6 +47,7 @@ type Options struct {
 	PerMinute, PerHour int
 	Now                func() time.Time
 	DB                 *db.DB
+	Pages              func(*web.Config)    // edits the configuration of the pages
 	Change             func(*server.Config) // edits the configuration before the server is created
 }
 
@@ -81,10 +83,15 @@ func New(tb testing.TB, o Options, features ...func(*db.DB) []server.Route) *API
 	for _, feature := range features {
 		routes = append(routes, feature(o.DB)...)
 	}
+	pages := web.Config{Auth: service, Now: o.Now}
+	if o.Pages != nil {
+		o.Pages(&pages)
+	}
 	config := server.Config{
 		Routes: routes, Document: openapi.Document, Secrets: []string{Secret}, DB: o.DB,
 		Authenticate: service.Authenticate, Ready: o.DB.Ready,
 		Stopped:   service.Stop,
+		Site:      web.New(pages),
 		PerMinute: o.PerMinute, PerHour: o.PerHour, Now: o.Now, Version: "test",
 	}
 	if o.Change != nil {

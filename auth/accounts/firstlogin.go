@@ -14,8 +14,8 @@ import (
 )
 
 // FirstLogin creates a tenant and its admin if there is no tenant yet. It shows the password once: on out if that is a
-// terminal, otherwise in the file first-login of the data folder.
-func FirstLogin(ctx context.Context, c cli.Config, d *db.DB, baseURL string, out io.Writer) error {
+// terminal, otherwise in the file first-login of the data folder. If once is not nil, it also shows a link that signs in.
+func FirstLogin(ctx context.Context, c cli.Config, d *db.DB, baseURL string, once *auth.OneLogin, out io.Writer) error {
 	tenants, err := d.Tenants(ctx)
 	if err != nil || len(tenants) > 0 {
 		return err
@@ -24,11 +24,12 @@ func FirstLogin(ctx context.Context, c cli.Config, d *db.DB, baseURL string, out
 		Tenant: "farm", NewTenant: true, Email: "admin@farm.example", Name: "Admin", Role: "admin",
 		Password: auth.RandomPassword(),
 	}
+	link := Link(baseURL, once, admin)
 	path := filepath.Join(c.DataDir, "first-login")
 	onTerminal := cli.IsTerminal(out)
 	if !onTerminal {
 		// Written before the user is created: after a crash in between, the password must not be lost.
-		if err := local.WritePrivate(path, []byte(LoginText(baseURL, admin))); err != nil {
+		if err := local.WritePrivate(path, []byte(LoginText(baseURL, link, admin))); err != nil {
 			return err
 		}
 	}
@@ -37,22 +38,33 @@ func FirstLogin(ctx context.Context, c cli.Config, d *db.DB, baseURL string, out
 	}
 	if onTerminal {
 		return Announce(out, "The first login. The password is shown once; to set another one:\n"+
-			"spoolwright user passwd --email "+admin.Email, baseURL, admin)
+			"spoolwright user passwd --email "+admin.Email, baseURL, link, admin)
 	}
 	c.Log.Info("created the first login; its password is in a file that only this account may read", "file", path)
 	return nil
 }
 
 // Announce prints a user's login, with a heading and in a frame that stands out between the lines of the log.
-func Announce(out io.Writer, heading, baseURL string, u NewUser) error {
+func Announce(out io.Writer, heading, baseURL, link string, u NewUser) error {
 	rule := strings.Repeat("=", 80)
-	_, err := fmt.Fprintf(out, "\n%s\n%s\n\n%s\nTry it in a browser: %s/docs\n%s\n\n",
-		rule, heading, LoginText(baseURL, u), baseURL, rule)
+	_, err := fmt.Fprintf(out, "\n%s\n%s\n\n%s\nTry the API in a browser: %s/docs\n%s\n\n",
+		rule, heading, LoginText(baseURL, link, u), baseURL, rule)
 	return err
 }
 
-// LoginText shows a user's login and a command that uses it.
-func LoginText(baseURL string, u NewUser) string {
-	return fmt.Sprintf("e-mail:   %s\npassword: %s\n\ncurl -s %s/api/v1/auth/login -H 'Content-Type: application/json'"+
-		" -d '{\"email\":\"%s\",\"password\":\"%s\"}'\n", u.Email, u.Password, baseURL, u.Email, u.Password)
+// Link returns a link that signs in as the user, once, or "" if once is nil.
+func Link(baseURL string, once *auth.OneLogin, u NewUser) string {
+	if once == nil {
+		return ""
+	}
+	return baseURL + "/first-login?key=" + once.Offer(u.Email, u.Password)
+}
+
+// LoginText shows a user's login, the link that Link returned, and a command that uses the login.
+func LoginText(baseURL, link string, u NewUser) string {
+	if link != "" {
+		link = "open:     " + link + " (signs in once, on this machine)\n"
+	}
+	return fmt.Sprintf("e-mail:   %s\npassword: %s\n%s\ncurl -s %s/api/v1/auth/login -H 'Content-Type: application/json'"+
+		" -d '{\"email\":\"%s\",\"password\":\"%s\"}'\n", u.Email, u.Password, link, baseURL, u.Email, u.Password)
 }

@@ -1,0 +1,57 @@
+package web
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+
+	"spoolwright/db"
+	"spoolwright/server"
+)
+
+// read is a read operation of the API: its path, its query, and where its answer goes.
+type read struct {
+	path  string
+	query url.Values
+	into  any
+	tag   *string // gets the ETag, if it is not nil
+}
+
+// fetch runs the reads in one round trip to the database. The error is that of the first read that has one.
+func (v *visit) fetch(reads ...read) error {
+	answers := make([]*server.Answer, len(reads))
+	functions := make([]func(context.Context), len(reads))
+	for i, read := range reads {
+		target := read.path
+		if len(read.query) > 0 {
+			target += "?" + read.query.Encode()
+		}
+		functions[i] = func(ctx context.Context) {
+			answers[i] = v.site.server.Call(ctx, v.r, v.caller(), http.MethodGet, target, nil, nil)
+		}
+	}
+	v.site.server.Together(v.r.Context(), v.Actor, functions...)
+	for i, answer := range answers {
+		if err := answer.Err(); err != nil {
+			return err
+		}
+		if reads[i].tag != nil {
+			*reads[i].tag = answer.Header.Get("ETag")
+		}
+		if err := decode(answer.Body, reads[i].into); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (v *visit) caller() server.Caller { return server.Caller{Actor: v.Actor, Level: v.Level} }
+
+// apiPath returns a path of the API with the ids of the page's address. An id that is none is not found.
+func (v *visit) apiPath(pattern string) (string, error) {
+	id, ok := db.ParseID(v.r.PathValue("id"))
+	if !ok {
+		return "", server.ErrNotFound
+	}
+	return server.PathOf(pattern, id), nil
+}

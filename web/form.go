@@ -1,0 +1,272 @@
+package web
+
+import (
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+
+	"spoolwright/server"
+)
+
+// A form is HTML whose inputs have the names of the fields of an operation. Its hidden inputs are:
+//
+//	key      an idempotency key, made when the page was shown
+//	tag      the ETag of what an edit changes
+//	was.F    the value of the field F when the page was shown, in an edit
+//
+// So a form that is sent twice has one effect, and an edit changes only what the visitor changed.
+
+// form is a form with the values to show and the problems with them.
+type form struct {
+	Values  url.Values
+	Was     url.Values        // of an edit: the values when the page was shown
+	Theirs  url.Values        // of an edit: values that somebody else saved meanwhile
+	Errors  map[string]string // by field
+	Problem string            // with the form as a whole
+	Key     string
+	Tag     string
+}
+
+// newForm returns a form that has not been sent.
+func newForm() *form {
+	return &form{Values: url.Values{}, Was: url.Values{}, Theirs: url.Values{}, Errors: map[string]string{},
+		Key: rand.Text()}
+}
+
+// sent returns the form that the visitor has sent.
+func (v *visit) sent() *form {
+	f := newForm()
+	for name, values := range v.r.PostForm {
+		if field, ok := strings.CutPrefix(name, "was."); ok {
+			f.Was[field] = values
+		} else {
+			f.Values[name] = values
+		}
+	}
+	if key := f.Values.Get("key"); key != "" {
+		f.Key = key
+	}
+	f.Tag = f.Values.Get("tag")
+	return f
+}
+
+// kind is how the text of an input becomes a value of JSON.
+type kind int
+
+const (
+	text   kind = iota
+	number      // a text that is no number is sent as it is, so that the API says so
+	flag        // a checkbox, or "true" and "false"
+)
+
+// field is an input of a form.
+type field struct {
+	name string
+	kind kind
+}
+
+var commaNumber = regexp.MustCompile(`^-?\d+,\d+$`)
+
+// value returns the value of a field as JSON: null for an empty input.
+func (f *form) value(in field) any {
+	s := strings.TrimSpace(strings.ReplaceAll(f.Values.Get(in.name), "\r\n", "\n"))
+	switch {
+	case in.kind == flag:
+		return s == "true"
+	case s == "":
+		return nil
+	case in.kind == number:
+		n := s
+		if commaNumber.MatchString(n) {
+			n = strings.Replace(n, ",", ".", 1)
+		}
+		if json.Valid([]byte(n)) && strings.Trim(n, "0123456789.-") == "" {
+			return json.Number(n)
+		}
+	}
+	return s
+}
+
+// body returns the JSON of the fields that are not empty.
+func (f *form) body(fields ...field) map[string]any {
+	body := map[string]any{}
+	for _, in := range fields {
+		if value := f.value(in); value != nil {
+			body[in.name] = value
+		}
+	}
+	return body
+}
+
+// changed returns the JSON of the fields that the visitor changed.
+func (f *form) changed(fields ...field) map[string]any {
+	body := map[string]any{}
+	for _, in := range fields {
+		if f.Values.Get(in.name) != f.Was.Get(in.name) {
+			body[in.name] = f.value(in)
+		}
+	}
+	return body
+}
+
+// send runs an operation with the values of the form, with its idempotency key or its ETag. If the API refuses the
+// values, it reports false, and the form has the problems. Another error is returned.
+func (v *visit) send(f *form, method, path string, body map[string]any, into any) (bool, error) {
+	header := http.Header{}
+	switch {
+	case method == http.MethodPost:
+		header.Set("Idempotency-Key", f.Key)
+	case f.Tag != "":
+		header.Set("If-Match", f.Tag)
+	}
+	var text []byte
+	if body != nil {
+		var err error
+		if text, err = json.Marshal(body); err != nil {
+			return false, err
+		}
+	}
+	answer := v.site.server.Call(v.r.Context(), v.r, v.caller(), method, path, header, text)
+	if err := answer.Err(); err != nil {
+		return false, f.refuse(err)
+	}
+	if into == nil {
+		return true, nil
+	}
+	return true, decode(answer.Body, into)
+}
+
+// refuse keeps what an error says about the values of the form. It returns an error that has nothing to do with them.
+func (f *form) refuse(err error) error {
+	e := server.AsError(err)
+	switch {
+	case e.Status == 403 || e.Status == 404 || e.Status == 401 || e.Status == 500:
+		return err
+	case e.Code == server.ErrKeyConflict.Code:
+		f.Key = rand.Text()
+		f.Problem = "This form was already sent with other values, and they were saved. Send it again to save these, too."
+		return nil
+	}
+	for _, problem := range e.Fields {
+		name := problem.Field
+		if i := strings.LastIndexByte(name, '.'); i >= 0 { // of changes.location
+			name = name[i+1:]
+		}
+		if _, shown := f.Values[name]; shown && f.Errors[name] == "" {
+			f.Errors[name] = sentence(strings.Replace(problem.Message, "must not be null", "is required", 1))
+		} else if f.Problem == "" {
+			f.Problem = sentence(label(problem.Field) + " " + problem.Message)
+		}
+	}
+	if len(e.Fields) == 0 {
+		f.Problem = sentence(e.Detail)
+	}
+	return nil
+}
+
+// isConflict reports whether somebody else changed the resource after the page was shown.
+func isConflict(err error) bool {
+	var e *server.Error
+	return errors.As(err, &e) && e.Code == server.ErrPrecondition.Code
+}
+
+// edit saves the changed fields of a form. Read returns the resource as it is now, as a form. If somebody else changed
+// another field meanwhile, the edit is repeated for the new version. If they changed the same field, edit reports false,
+// and the form has both values and the new version: sending it again replaces theirs.
+func (v *visit) edit(f *form, path string, fields []field, read func() (*form, error)) (bool, error) {
+	for range 3 {
+		body := f.changed(fields...)
+		if len(body) == 0 {
+			return true, nil
+		}
+		text, err := json.Marshal(body)
+		if err != nil {
+			return false, err
+		}
+		answer := v.site.server.Call(v.r.Context(), v.r, v.caller(), http.MethodPatch, path,
+			http.Header{"If-Match": {f.Tag}}, text)
+		err = answer.Err()
+		if err == nil {
+			return true, nil
+		}
+		if !isConflict(err) {
+			return false, f.refuse(err)
+		}
+		now, err := read()
+		if err != nil {
+			return false, err
+		}
+		both := false
+		for _, in := range fields {
+			name := in.name
+			mine, was, theirs := f.Values.Get(name), f.Was.Get(name), now.Values.Get(name)
+			switch {
+			case theirs == was:
+			case mine == was || mine == theirs: // only they changed it, or to the same value
+				f.Values.Set(name, theirs)
+			default:
+				f.Theirs.Set(name, theirs)
+				both = true
+			}
+			f.Was.Set(name, theirs)
+		}
+		f.Tag = now.Tag
+		if both {
+			f.Problem = "Somebody else changed this meanwhile. Their values are beside yours. " +
+				"Save again to replace them."
+			return false, nil
+		}
+	}
+	f.Problem = "This changes too often at the moment. Try again."
+	return false, nil
+}
+
+// input is an input for the template of that name.
+type input struct {
+	Form                *form
+	Name, Label         string
+	Type, Unit, Hint    string
+	Required, Autofocus bool
+	Options             []option
+	List                string // the id of a datalist
+	Rows                int
+}
+
+type option struct{ Value, Name string }
+
+func (i input) Value() string { return i.Form.Values.Get(i.Name) }
+func (i input) Was() string   { return i.Form.Was.Get(i.Name) }
+func (i input) IsEdit() bool  { return i.Form.Tag != "" }
+func (i input) Error() string { return i.Form.Errors[i.Name] }
+func (i input) Theirs() string {
+	if values, ok := i.Form.Theirs[i.Name]; ok {
+		if values[0] == "" {
+			return "empty"
+		}
+		return values[0]
+	}
+	return ""
+}
+func (i input) Numeric() bool { return i.Type == "number" }
+
+// label returns the name of a field of the API as words.
+func label(name string) string {
+	name = strings.NewReplacer("_grams", "", "_", " ").Replace(name)
+	return strings.ToUpper(name[:min(1, len(name))]) + name[min(1, len(name)):]
+}
+
+// sentence returns a message of the API as a sentence.
+func sentence(s string) string {
+	if s == "" {
+		return ""
+	}
+	s = strings.ToUpper(s[:1]) + s[1:]
+	if !strings.HasSuffix(s, ".") {
+		s += "."
+	}
+	return s
+}

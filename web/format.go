@@ -1,0 +1,223 @@
+package web
+
+import (
+	"encoding/json"
+	"fmt"
+	"html/template"
+	"math"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// functions are those of the templates that do not depend on the visitor.
+var functions = template.FuncMap{
+	"label": label,
+	"input": func(f *form, name, label string, more ...string) input {
+		in := input{Form: f, Name: name, Label: label}
+		for _, word := range more {
+			key, value, _ := strings.Cut(word, "=")
+			switch key {
+			case "type":
+				in.Type = value
+			case "unit":
+				in.Unit = value
+			case "hint":
+				in.Hint = value
+			case "list":
+				in.List = value
+			case "rows":
+				in.Rows, _ = strconv.Atoi(value)
+			case "required":
+				in.Required = true
+			case "autofocus":
+				in.Autofocus = true
+			}
+		}
+		return in
+	},
+	"choose": func(in input, options []option) input { in.Options = options; return in },
+}
+
+// locale is how numbers and dates are written.
+type locale struct {
+	language, decimal, group, date, day string
+}
+
+var iso = &locale{"en", ".", "\u202f", "2006-01-02", "01-02"}
+
+// locales are those of the languages that differ from iso.
+var locales = map[string]*locale{
+	"en-us": {"en", ".", ",", "Jan 2, 2006", "Jan 2"},
+	"en-gb": {"en", ".", ",", "2 Jan 2006", "2 Jan"},
+	"de":    {"de", ",", ".", "02.01.2006", "02.01."},
+	"de-ch": {"de", ".", "’", "02.01.2006", "02.01."},
+	"fr":    {"fr", ",", "\u202f", "02/01/2006", "02/01"},
+	"es":    {"es", ",", ".", "02/01/2006", "02/01"},
+	"it":    {"it", ",", ".", "02/01/2006", "02/01"},
+	"pt":    {"pt", ",", ".", "02/01/2006", "02/01"},
+	"nl":    {"nl", ",", ".", "02-01-2006", "02-01"},
+	"pl":    {"pl", ",", "\u202f", "02.01.2006", "02.01"},
+	"cs":    {"cs", ",", "\u202f", "02.01.2006", "02.01."},
+	"da":    {"da", ",", ".", "02.01.2006", "02.01."},
+	"nb":    {"nb", ",", "\u202f", "02.01.2006", "02.01."},
+	"fi":    {"fi", ",", "\u202f", "02.01.2006", "02.01."},
+}
+
+// localeOf returns the locale of the first language of an Accept-Language header.
+func localeOf(header string) *locale {
+	first, _, _ := strings.Cut(strings.ToLower(header), ",")
+	first, _, _ = strings.Cut(strings.TrimSpace(first), ";")
+	language, _, _ := strings.Cut(first, "-")
+	for _, name := range []string{first, language} {
+		if l := locales[name]; l != nil {
+			return l
+		}
+	}
+	return iso
+}
+
+// num is a decimal number of the API, or "" for null.
+type num = json.Number
+
+func value(n num) float64 { f, _ := n.Float64(); return f }
+
+// Number writes a number with at most so many digits after the decimal point.
+func (v *visit) Number(n num, digits int) string {
+	if n == "" {
+		return "–"
+	}
+	return v.locale.number(value(n), digits)
+}
+
+func (l *locale) number(f float64, digits int) string {
+	s := strconv.FormatFloat(math.Abs(f), 'f', digits, 64)
+	whole, rest, _ := strings.Cut(s, ".")
+	rest = strings.TrimRight(rest, "0")
+	for i := len(whole) - 3; i > 0; i -= 3 {
+		whole = whole[:i] + l.group + whole[i:]
+	}
+	if rest != "" {
+		whole += l.decimal + rest
+	}
+	if f < 0 && strings.Trim(whole, "0") != "" {
+		whole = "−" + whole
+	}
+	return whole
+}
+
+// Grams writes a weight.
+func (v *visit) Grams(n num) string {
+	if n == "" {
+		return "–"
+	}
+	digits := 1
+	if math.Abs(value(n)) >= 100 {
+		digits = 0
+	}
+	return v.Number(n, digits) + "\u00a0g"
+}
+
+// Kilos writes a weight of many spools.
+func (v *visit) Kilos(n num) string {
+	if math.Abs(value(n)) < 1000 {
+		return v.Grams(n)
+	}
+	return v.locale.number(value(n)/1000, 1) + "\u00a0kg"
+}
+
+// Change writes a change of a weight with its sign.
+func (v *visit) Change(n num) string {
+	if value(n) > 0 {
+		return "+" + v.Grams(n)
+	}
+	return v.Grams(n)
+}
+
+// Money writes an amount in the currency of the farm.
+func (v *visit) Money(n num) string {
+	if n == "" {
+		return "–"
+	}
+	s := v.locale.number(value(n), 2)
+	if whole, cents, ok := strings.Cut(s, v.locale.decimal); ok && len(cents) == 1 {
+		s = whole + v.locale.decimal + cents + "0"
+	}
+	if v.Currency != "" {
+		s += "\u00a0" + v.Currency
+	}
+	return s
+}
+
+// Time writes a time in the time zone of the farm, and Date its day.
+func (v *visit) Time(t *time.Time) string {
+	if t == nil {
+		return "–"
+	}
+	return t.In(v.zone).Format(v.locale.date + "\u00a015:04")
+}
+
+func (v *visit) Date(t *time.Time) string {
+	if t == nil {
+		return "–"
+	}
+	return t.In(v.zone).Format(v.locale.date)
+}
+
+// Clock writes a time of today as an hour, and another one with its day.
+func (v *visit) Clock(at *time.Time) string {
+	if at == nil {
+		return "–"
+	}
+	t := at.In(v.zone)
+	if t.Format(time.DateOnly) == v.Now().Format(time.DateOnly) {
+		return t.Format("15:04")
+	}
+	return t.Format(v.locale.day + "\u00a015:04")
+}
+
+// Day writes a date of the API, such as 2026-01-31.
+func (v *visit) Day(s string) string {
+	t, err := time.Parse(time.DateOnly, s)
+	if err != nil {
+		return "–"
+	}
+	return t.Format(v.locale.date)
+}
+
+// IsPast reports whether a date of the API is before today.
+func (v *visit) IsPast(s string) bool { return s != "" && s < v.Now().Format(time.DateOnly) }
+
+// More says how many entries of a list are not shown, if there are any.
+func (v *visit) More(total, shown int) string {
+	if total <= shown {
+		return ""
+	}
+	return "and " + v.locale.number(float64(total-shown), 0) + " more"
+}
+
+// Now returns the time in the time zone of the farm.
+func (v *visit) Now() time.Time { return v.site.Now().In(v.zone) }
+
+// Ago writes how many days ago a time was.
+func (v *visit) Ago(t *time.Time) string {
+	if t == nil {
+		return "never"
+	}
+	day := func(t time.Time) time.Time { y, m, d := t.Date(); return time.Date(y, m, d, 0, 0, 0, 0, time.UTC) }
+	switch days := int(day(v.Now()).Sub(day(t.In(v.zone))) / (24 * time.Hour)); {
+	case days <= 0:
+		return "today"
+	case days == 1:
+		return "yesterday"
+	case days < 30:
+		return fmt.Sprintf("%d days ago", days)
+	}
+	return v.Date(t)
+}
+
+// Language returns the language of the page.
+func (v *visit) Language() string { return "en" }
+
+var hexColor = regexp.MustCompile(`^#[0-9A-Fa-f]{6}$`)

@@ -1,0 +1,197 @@
+package web_test
+
+import (
+	"context"
+	"net/http"
+	"regexp"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"spoolwright/db"
+	"spoolwright/testkit"
+)
+
+// hostile is a text that would run a script if a page did not escape it.
+const hostile = `"><script src=//x.example/></script><img src=x onerror=alert(1)>'` + "`${1}`{{.}}"
+
+// newFarm fills a tenant whose every text is hostile, and returns the ids of its resources by name.
+func newFarm(t *testing.T, c *testkit.Client) map[string]string {
+	t.Helper()
+	id := map[string]string{}
+	vendor := c.Post(t, "/api/v1/vendors", j{"name": hostile, "notes": hostile}).Want(201).ID()
+	filament := c.Post(t, "/api/v1/filaments", j{"vendor_id": vendor, "name": hostile, "material_type": "PLA",
+		"material_name": hostile, "color": hostile, "color_hex": "#336699", "diameter_mm": 1.75, "net_weight_grams": 1000,
+		"notes": hostile, "article_number": hostile}).Want(201).ID()
+	id["spool"] = c.NewSpool(t, 400, j{"brand": hostile, "color": hostile, "finish": hostile, "supplier": hostile,
+		"notes": hostile, "location": hostile, "lot_number": hostile, "spool_weight_grams": 200, "purchase_price": 20})
+	c.Post(t, "/api/v1/spools", j{"filament_id": filament}).Want(201)
+	c.Post(t, "/api/v1/spools/"+id["spool"]+"/deduct", j{"weight_grams": 10, "reason": hostile}).Want(200)
+	product := c.Post(t, "/api/v1/products", j{"name": hostile, "sku": hostile, "category": hostile, "description": hostile,
+		"materials": []j{{"material_type": "PLA", "color": hostile, "weight_grams": 10}}}).Want(201).ID()
+	order := c.Post(t, "/api/v1/orders", j{"source": hostile, "reference": hostile, "customer": hostile, "notes": hostile,
+		"due_date": "2024-02-01", "items": []j{{"product_id": product, "quantity": 2}}}).Want(201)
+	run := "/api/v1/production-runs/" + c.Post(t, "/api/v1/production-runs", j{"printer_name": hostile, "notes": hostile,
+		"estimated_print_time_hours": 2, "items": []j{{"product_id": product, "order_item_id": order.Text("items.0.id")}},
+		"materials": []j{{"spool_id": id["spool"], "estimated_weight_grams": 10}}}).Want(201).ID()
+	c.Post(t, run+"/start", nil).Want(200)
+	failed := "/api/v1/production-runs/" + c.Post(t, "/api/v1/production-runs", j{"printer_name": hostile,
+		"materials": []j{{"spool_id": id["spool"], "estimated_weight_grams": 10}}}).Want(201).ID()
+	material := c.Get(t, failed).Want(200).Text("materials.0.id")
+	c.Post(t, failed+"/fail", j{"reason": "other", "notes": hostile,
+		"materials": []j{{"id": material, "wasted_grams": 5}}}).Want(200)
+	c.Post(t, "/api/v1/stock-levels", j{"material_type": "PLA", "color": hostile, "brand": hostile,
+		"minimum_grams": 5000}).Want(201)
+	return id
+}
+
+var (
+	values  = regexp.MustCompile(`="[^"]*"`)
+	unsafe  = regexp.MustCompile(`(?i)<[^>]*\s(?:on[a-z]+|style)\s*=|<style|<iframe|<object|<base`)
+	scripts = regexp.MustCompile(`(?i)<script[^>]*>`)
+	script  = regexp.MustCompile(`^<script src="/assets/script\.[0-9a-f]{12}\.js" defer>$`)
+	foreign = regexp.MustCompile(`\s(?:src|href|action)="([^"]*)"`)
+)
+
+// check checks what all pages have in common.
+func check(t *testing.T, p *page) {
+	t.Helper()
+	h := p.header
+	if csp := h.Get("Content-Security-Policy"); !strings.HasPrefix(csp, "default-src 'none';") ||
+		strings.Contains(csp, "unsafe") || !strings.Contains(csp, "frame-ancestors 'none'") {
+		t.Errorf("%s: the policy is %q", p.what, csp)
+	}
+	if h.Get("Cache-Control") != "no-store" || h.Get("Referrer-Policy") != "same-origin" ||
+		h.Get("X-Content-Type-Options") != "nosniff" || h.Get("Content-Type") != "text/html; charset=utf-8" {
+		t.Errorf("%s: the headers are %v", p.what, h)
+	}
+	if found := unsafe.FindString(values.ReplaceAllString(p.text, `=""`)); found != "" {
+		t.Errorf("%s: has %s", p.what, found)
+	}
+	for _, found := range scripts.FindAllString(p.text, -1) {
+		if !script.MatchString(found) {
+			t.Errorf("%s: has %s", p.what, found)
+		}
+	}
+	for _, link := range foreign.FindAllStringSubmatch(p.text, -1) {
+		if !strings.HasPrefix(link[1], "/") && !strings.HasPrefix(link[1], "#") || strings.HasPrefix(link[1], "//") {
+			t.Errorf("%s: leads to %s", p.what, link[1])
+		}
+	}
+	if len(p.text) > 60<<10 {
+		t.Errorf("%s: has %d bytes", p.what, len(p.text))
+	}
+}
+
+// Every page shows the texts of other people as text, takes at most two round trips, and is there only for those who
+// may see it.
+func TestPages(t *testing.T) {
+	t.Parallel()
+	var trips atomic.Int64
+	d, err := db.Open(context.Background(), db.Config{URL: testkit.Private().AppURL(),
+		RoundTrip: func([]db.Statement) { trips.Add(1) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(d.Close)
+	api := newAPI(t, testkit.Options{DB: d})
+	tenant, elsewhere := api.Tenant(t), api.Tenant(t)
+	operator := tenant.User(t, "operator")
+	id := newFarm(t, operator)
+	visitors := map[string]*browser{"operator": signIn(t, operator), "viewer": signIn(t, tenant.User(t, "viewer")),
+		"admin": signIn(t, tenant.User(t, "admin")), "other": signIn(t, elsewhere.User(t, "admin"))}
+	signedOut := newBrowser(t, api.URL)
+
+	for _, test := range []struct {
+		path   string
+		write  bool // for operators
+		ours   bool // another tenant has no such thing
+		hidden bool // shows no hostile text
+	}{
+		{path: "/"},
+		{path: "/account", hidden: true},
+		{path: "/spools"},
+		{path: "/spools?search=script&material=PLA&sort=least"},
+		{path: "/spools?color=" + "x", hidden: true},
+		{path: "/spools/new", write: true},
+		{path: "/spools/" + id["spool"], ours: true},
+		{path: "/spools/" + id["spool"] + "?search=script&page=1", ours: true},
+		{path: "/spools/" + id["spool"] + "/edit", write: true, ours: true},
+	} {
+		for name, b := range visitors {
+			trips.Store(0)
+			p := b.get(t, test.path)
+			status := 200
+			switch {
+			case name == "viewer" && test.write:
+				status = 403
+			case name == "other" && test.ours:
+				status = 404
+			}
+			check(t, p.want(t, status))
+			if n := trips.Load(); n > 2 {
+				t.Errorf("%s: %d round trips", test.path, n)
+			}
+			shown := strings.Contains(p.text, "&lt;script src=//x.example/&gt;")
+			if status == 200 && name != "other" && !test.hidden && !shown {
+				t.Errorf("%s: does not show the hostile text: %s", test.path, p.words())
+			} else if name == "other" && shown {
+				t.Errorf("%s: shows the text of another tenant", test.path)
+			}
+			if name == "viewer" {
+				for _, form := range formTag.FindAllStringSubmatch(p.text, -1) {
+					action, _ := attribute(form[1], "action")
+					if method, _ := attribute(form[1], "method"); method == "post" && action != "/sign-out" &&
+						action != "/account/password" {
+						t.Errorf("%s: a viewer sees the form for %s", test.path, action)
+					}
+				}
+			}
+		}
+		if p := signedOut.get(t, test.path).want(t, 303); !strings.HasPrefix(p.header.Get("Location"), "/sign-in") {
+			t.Errorf("%s: redirects to %s", test.path, p.header.Get("Location"))
+		}
+	}
+	check(t, signedOut.get(t, "/sign-in?next=%22%3E%3Cscript%3E").want(t, 200))
+	check(t, signedOut.get(t, "/nothing").want(t, 404))
+
+	// Nobody else sends the forms.
+	for _, action := range []string{"/spools", "/spools/new", "/spools/" + id["spool"] + "/weigh",
+		"/spools/" + id["spool"] + "/deduct", "/spools/" + id["spool"] + "/move", "/spools/" + id["spool"] + "/archive",
+		"/spools/" + id["spool"] + "/edit", "/spools/" + id["spool"] + "/remove", "/spools/" + id["spool"] + "/restore"} {
+		before := operator.Get(t, "/api/v1/spools/"+id["spool"]).Want(200).Header.Get("ETag")
+		form := map[string][]string{"weight_grams": {"1"}, "gross_grams": {"250"}, "location": {"x"}, "archived": {"true"},
+			"was.archived": {"false"}, "id": {id["spool"]}, "action": {"archive"}, "quantity": {"1"}, "material_type": {"PLA"},
+			"color": {"x"}, "diameter_mm": {"1.75"}, "net_weight_grams": {"1"}, "tag": {before}}
+		signedOut.do(t, "POST", action, form).want(t, 303)
+		visitors["viewer"].do(t, "POST", action, form).want(t, 403)
+		if p := visitors["other"].do(t, "POST", action, form); p.status != 404 && strings.Contains(action, id["spool"]) {
+			t.Errorf("%s of another tenant: %d", action, p.status)
+		}
+		if operator.Get(t, "/api/v1/spools/"+id["spool"]).Want(200).Header.Get("ETag") != before {
+			t.Errorf("%s: has changed the spool", action)
+		}
+	}
+}
+
+// The addresses of the assets change with their content, so that browsers may keep them.
+func TestAssets(t *testing.T) {
+	t.Parallel()
+	api := newAPI(t, testkit.Options{})
+	b := newBrowser(t, api.URL)
+	sign := b.get(t, "/sign-in").want(t, 200)
+	found := regexp.MustCompile(`/assets/[a-z]+\.[0-9a-f]{12}\.(?:css|js)`).FindAllString(sign.text, -1)
+	if len(found) != 2 {
+		t.Fatalf("the page has %v", found)
+	}
+	for i, most := range []int{30 << 10, 20 << 10} {
+		p := b.get(t, found[i]).want(t, 200)
+		if len(p.text) > most || !strings.Contains(p.header.Get("Cache-Control"), "immutable") {
+			t.Errorf("%s: %d bytes, %v", found[i], len(p.text), p.header)
+		}
+	}
+	b.get(t, "/assets/style.css").want(t, 404)
+	if p := b.do(t, http.MethodHead, found[0], nil); p.status != 200 {
+		t.Errorf("HEAD: %d", p.status)
+	}
+}

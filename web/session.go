@@ -1,0 +1,187 @@
+package web
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"spoolwright/server"
+)
+
+// The cookie of a session. Browsers keep one whose name begins with __Host- only if it came over TLS from this very
+// host, so that no other site below the same domain can set it. Over HTTP it has another name.
+const (
+	cookieName      = "__Host-spoolwright"
+	plainCookieName = "spoolwright"
+)
+
+func (s *site) cookieName(r *http.Request) string {
+	if s.server.IsSecure(r) {
+		return cookieName
+	}
+	return plainCookieName
+}
+
+// cookie returns the value of the session's cookie, or "".
+func (s *site) cookie(r *http.Request) string {
+	if c, err := r.Cookie(s.cookieName(r)); err == nil && s.signsIn(r) {
+		return c.Value
+	}
+	return ""
+}
+
+// signsIn reports whether the cookie of a session may travel over the connection of the request.
+func (s *site) signsIn(r *http.Request) bool {
+	return s.Insecure || s.server.IsSecure(r) || server.IsLoopback(r)
+}
+
+func (v *visit) setCookie(value string, age time.Duration) {
+	http.SetCookie(v.w, &http.Cookie{
+		Name: v.site.cookieName(v.r), Value: value, Path: "/", MaxAge: int(age / time.Second), HttpOnly: true,
+		Secure: v.site.server.IsSecure(v.r), SameSite: http.SameSiteLaxMode,
+	})
+}
+
+func (s *site) identify(r *http.Request) (server.Caller, bool) {
+	actor, ok := s.Auth.Identify(s.cookie(r))
+	return server.Caller{Actor: actor}, ok
+}
+
+// signedIn finds the visitor of the session. If there is none, it sends the browser to the sign-in, and leaves the
+// visitor empty.
+func (v *visit) signedIn() error {
+	visitor, err := v.site.Auth.Visit(v.r.Context(), v.site.cookie(v.r), server.Address(v.r))
+	if err != nil {
+		if e := server.AsError(err); e.Status != http.StatusUnauthorized {
+			return err
+		}
+		next := "/"
+		if v.r.Method == http.MethodGet {
+			next = v.r.URL.RequestURI()
+		}
+		to := "/sign-in"
+		if next != "/" {
+			to += "?" + url.Values{"next": {next}}.Encode()
+		}
+		return v.redirect(to)
+	}
+	v.Visitor = visitor
+	if zone, err := time.LoadLocation(visitor.TimeZone); err == nil {
+		v.zone = zone
+	}
+	if visitor.Cookie != "" {
+		v.setCookie(visitor.Cookie, v.site.Auth.CookieAge())
+	}
+	return nil
+}
+
+// signInPage is the data of the sign-in.
+type signInPage struct {
+	Form    *form
+	Next    string
+	Refused bool // the connection has no TLS
+	Old     bool // the link of the first login was used
+}
+
+// next returns the page to show after the sign-in: one of this site.
+func next(path string) string {
+	u, err := url.Parse(path)
+	if err != nil || !strings.HasPrefix(path, "/") || strings.HasPrefix(path, "//") || u.Host != "" ||
+		strings.ContainsAny(path, "\\\r\n\t") {
+		return "/"
+	}
+	return path
+}
+
+func showSignIn(v *visit) error {
+	if _, ok := v.site.Auth.Identify(v.site.cookie(v.r)); ok {
+		if err := v.signedIn(); err == nil && v.Actor.User != "" {
+			return v.redirect(next(v.r.FormValue("next")))
+		}
+	}
+	v.w.Header().Del("Location")
+	return v.signInPage(200, newForm())
+}
+
+func (v *visit) signInPage(status int, f *form) error {
+	return v.show(status, "sign-in", "Sign in",
+		signInPage{Form: f, Next: next(v.r.FormValue("next")), Refused: !v.site.signsIn(v.r)})
+}
+
+func signIn(v *visit) error {
+	f := v.sent()
+	if !v.site.signsIn(v.r) {
+		return v.signInPage(403, f)
+	}
+	for _, name := range []string{"email", "password"} {
+		if f.Values.Get(name) == "" {
+			f.Errors[name] = "Is required."
+		} else if len(f.Values.Get(name)) > 1000 {
+			f.Errors[name] = "Is too long."
+		}
+	}
+	if len(f.Errors) > 0 {
+		return v.signInPage(422, f)
+	}
+	cookie, err := v.site.Auth.SignIn(v.r.Context(), f.Values.Get("email"), f.Values.Get("password"), server.Address(v.r))
+	if err != nil {
+		e := server.AsError(err)
+		if e.Status >= 500 && e.Status != 503 {
+			return err
+		}
+		status, detail := e.Page(v.w, v.r)
+		f.Problem = sentence(detail)
+		return v.signInPage(status, f)
+	}
+	v.setCookie(cookie, v.site.Auth.CookieAge())
+	return v.redirect(next(f.Values.Get("next")))
+}
+
+// firstLogin signs in with the link that the first start prints, once, from the machine of the service.
+func firstLogin(v *visit) error {
+	if v.site.Once == nil || !server.IsLoopback(v.r) {
+		return server.ErrNotFound
+	}
+	email, password, ok := v.site.Once.Take(v.r.FormValue("key"))
+	if !ok {
+		return v.show(404, "sign-in", "Sign in", signInPage{Form: newForm(), Next: "/", Old: true})
+	}
+	cookie, err := v.site.Auth.SignIn(v.r.Context(), email, password, server.Address(v.r))
+	if err != nil {
+		return err
+	}
+	v.setCookie(cookie, v.site.Auth.CookieAge())
+	return v.redirect("/")
+}
+
+func signOut(v *visit) error {
+	everywhere := v.r.PostForm.Get("everywhere") != ""
+	if err := v.site.Auth.SignOut(v.r.Context(), v.site.cookie(v.r), everywhere); err != nil {
+		return err
+	}
+	v.setCookie("", -time.Second)
+	return v.redirect("/sign-in")
+}
+
+func showAccount(v *visit) error { return v.accountPage(200, newForm()) }
+
+func (v *visit) accountPage(status int, f *form) error {
+	return v.show(status, "account", "Your account", f)
+}
+
+// changePassword changes the password of the visitor, which ends all sessions, also this one.
+func changePassword(v *visit) error {
+	f := v.sent()
+	ok, err := v.send(f, "POST", "/api/v1/auth/password",
+		map[string]any{"current_password": f.Values.Get("current_password"),
+			"new_password": f.Values.Get("new_password")}, nil)
+	if err != nil {
+		return err
+	}
+	if !ok {
+		return v.accountPage(422, f)
+	}
+	v.setCookie("", -time.Second)
+	return v.redirect("/sign-in")
+}

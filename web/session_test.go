@@ -1,0 +1,213 @@
+package web_test
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"spoolwright/auth"
+	"spoolwright/server"
+	"spoolwright/testkit"
+	"spoolwright/web"
+)
+
+func TestSignIn(t *testing.T) {
+	t.Parallel()
+	api := newAPI(t, testkit.Options{})
+	user := api.Operator(t)
+	b := newBrowser(t, api.URL)
+	b.get(t, "/spools?sort=number").want(t, 303)
+	sign := b.get(t, "/spools?sort=number").to(t, "/sign-in?next=%2Fspools%3Fsort%3Dnumber")
+
+	wrong := sign.submit(t, "/sign-in", "email", user.Email, "password", "not this one").want(t, 401)
+	wrong.shows(t, "Incorrect email or password.")
+	if got := wrong.form(t, "/sign-in"); got.Get("email") != user.Email || got.Get("next") != "/spools?sort=number" {
+		t.Errorf("the form has lost what was typed: %v", got)
+	}
+	if wrong.header.Get("Www-Authenticate") != "" {
+		t.Error("the browser would ask for a password")
+	}
+	wrong.submit(t, "/sign-in", "email", "", "password", "").want(t, 422).shows(t, "Is required.")
+
+	in := wrong.submit(t, "/sign-in", "password", testkit.Password)
+	cookie := in.header.Get("Set-Cookie")
+	for _, part := range []string{"spoolwright=", "; Path=/", "; HttpOnly", "; SameSite=Lax", "; Max-Age=604800"} {
+		if !strings.Contains(cookie, part) {
+			t.Errorf("the cookie is %s", cookie)
+		}
+	}
+	in.to(t, "/spools?sort=number").shows(t, "Spools", "Sign out", "Test operator")
+	b.get(t, "/sign-in").to(t, "/")
+
+	// Another site cannot be the next page, or send forms.
+	for _, next := range []string{"https://evil.example/", "//evil.example", `/\evil.example`, "evil"} {
+		out := newBrowser(t, api.URL)
+		out.get(t, "/sign-in?next="+url.QueryEscape(next)).
+			submit(t, "/sign-in", "email", user.Email, "password", testkit.Password, "next", next).to(t, "/")
+	}
+	b.header.Set("Sec-Fetch-Site", "cross-site")
+	b.do(t, "POST", "/sign-out", url.Values{}).want(t, 403).shows(t, "another site")
+	b.header.Set("Sec-Fetch-Site", "same-origin")
+	b.get(t, "/").submit(t, "/sign-out").to(t, "/sign-in").hides(t, "Sign out")
+	b.get(t, "/").want(t, 303)
+}
+
+// A session ends when that of a refresh token would, and its cookie is neither an access token nor a refresh token.
+func TestSessionEnds(t *testing.T) {
+	t.Parallel()
+	var ahead atomic.Int64
+	api := newAPI(t, testkit.Options{Now: func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }})
+	tenant := api.Tenant(t)
+	admin, user := tenant.User(t, "admin"), tenant.User(t, "operator")
+	b := signIn(t, user)
+	cookies := b.client.Jar.Cookies(&url.URL{Scheme: "http", Host: strings.TrimPrefix(api.URL, "http://"), Path: "/"})
+	if len(cookies) != 1 {
+		t.Fatalf("the cookies are %v", cookies)
+	}
+	value := cookies[0].Value
+	(&testkit.Client{API: api, Token: value}).Get(t, "/api/v1/spools").WantError(401, "INVALID_TOKEN")
+	api.Anonymous().With("Cookie", "spoolwright="+value).Get(t, "/api/v1/spools").WantError(401, "INVALID_TOKEN")
+	api.Anonymous().Post(t, "/api/v1/auth/refresh", j{"refresh_token": value}).WantError(401, "INVALID_TOKEN")
+	set := api.Anonymous().Post(t, "/api/v1/auth/login", j{"email": user.Email, "password": testkit.Password}).Want(200)
+	for _, other := range []string{set.Text("access_token"), set.Text("refresh_token"), "x", ""} {
+		stranger := newBrowser(t, api.URL)
+		stranger.header.Set("Cookie", "spoolwright="+other)
+		stranger.get(t, "/").want(t, 303)
+	}
+
+	// A request after more than an hour extends the session.
+	week := 7 * 24 * time.Hour
+	if b.get(t, "/").want(t, 200).header.Get("Set-Cookie") != "" {
+		t.Error("each request has a new cookie")
+	}
+	ahead.Add(int64(week - time.Minute))
+	if b.get(t, "/").want(t, 200).header.Get("Set-Cookie") == "" {
+		t.Error("the session is not extended")
+	}
+	ahead.Add(int64(week - time.Minute))
+	b.get(t, "/").want(t, 200)
+	ahead.Add(int64(week + time.Minute))
+	b.get(t, "/").want(t, 303)
+	ahead.Store(0)
+
+	// A new role applies at once, and a disabled user has no session.
+	b = signIn(t, user)
+	b.get(t, "/spools/new").want(t, 200)
+	path := "/api/v1/users/" + user.Actor.User
+	admin.Patch(t, path, j{"role": "viewer"}).Want(200)
+	b.get(t, "/spools/new").want(t, 403).shows(t, "Your role does not permit this.")
+	b.get(t, "/spools").want(t, 200).hides(t, "Add spools")
+	admin.Patch(t, path, j{"disabled": true}).Want(200)
+	b.get(t, "/spools").want(t, 303)
+	admin.Patch(t, path, j{"disabled": false}).Want(200)
+	b.get(t, "/spools").want(t, 303)
+
+	// One sign-out ends one session, or all.
+	first, second := signIn(t, admin), signIn(t, admin)
+	first.get(t, "/").submit(t, "/sign-out").want(t, 303)
+	second.get(t, "/").want(t, 200)
+	third := signIn(t, admin)
+	third.get(t, "/account").shows(t, "Admin", admin.Email)
+	third.do(t, "POST", "/sign-out", url.Values{"everywhere": {"1"}}).want(t, 303)
+	second.get(t, "/").want(t, 303)
+
+	// A new password ends all sessions, a wrong one none.
+	b = signIn(t, admin)
+	refused := b.get(t, "/account").
+		submit(t, "/account/password", "current_password", "wrong", "new_password", "a new password").want(t, 422)
+	refused.shows(t, "The current password is wrong")
+	refused.submit(t, "/account/password", "current_password", testkit.Password, "new_password", "short").
+		want(t, 422).shows(t, "10 characters")
+	refused.submit(t, "/account/password", "current_password", testkit.Password, "new_password", "a new password").
+		to(t, "/sign-in")
+}
+
+// Over HTTP from another machine, nobody signs in, unless the settings allow it.
+func TestInsecure(t *testing.T) {
+	t.Parallel()
+	proxy := func(c *server.Config) { c.TrustedProxies, _ = server.ParsePrefixes("127.0.0.1") }
+	api := newAPI(t, testkit.Options{Change: proxy})
+	user := api.Operator(t)
+	b := newBrowser(t, api.URL)
+	b.header.Set("X-Forwarded-For", "192.0.2.1")
+	b.get(t, "/sign-in").want(t, 200).shows(t, "not encrypted", "WEB=insecure").hides(t, "Password")
+	form := url.Values{"email": {user.Email}, "password": {testkit.Password}}
+	b.do(t, "POST", "/sign-in", form).want(t, 403).shows(t, "not encrypted")
+
+	b.header.Set("X-Forwarded-Proto", "https")
+	cookie := b.do(t, "POST", "/sign-in", form).want(t, 303).header.Get("Set-Cookie")
+	if !strings.HasPrefix(cookie, "__Host-spoolwright=") || !strings.Contains(cookie, "; Secure") {
+		t.Errorf("the cookie is %s", cookie)
+	}
+	value, _, _ := strings.Cut(cookie, ";")
+	b.header.Set("Cookie", value)
+	b.get(t, "/").want(t, 200)
+	b.header.Del("X-Forwarded-Proto")
+	b.get(t, "/").want(t, 303)
+
+	allowed := newAPI(t, testkit.Options{Change: proxy, Pages: func(c *web.Config) { c.Insecure = true }})
+	b = newBrowser(t, allowed.URL)
+	b.header.Set("X-Forwarded-For", "192.0.2.1")
+	b.get(t, "/sign-in").submit(t, "/sign-in", "email", user.Email, "password", testkit.Password).to(t, "/")
+}
+
+// The link of the first start signs in once, and only from the machine of the service.
+func TestFirstLogin(t *testing.T) {
+	t.Parallel()
+	var once auth.OneLogin
+	api := newAPI(t, testkit.Options{Pages: func(c *web.Config) { c.Once = &once }})
+	user := api.Operator(t)
+	b := newBrowser(t, api.URL)
+	b.get(t, "/first-login?key=").want(t, 404)
+	link := "/first-login?key=" + once.Offer(user.Email, testkit.Password)
+	b.header.Set("X-Forwarded-For", "192.0.2.1")
+	b.get(t, link).want(t, 404)
+	b.header.Del("X-Forwarded-For")
+	b.get(t, link[:len(link)-1]).want(t, 404)
+	b.get(t, link).to(t, "/").shows(t, "Test operator")
+	newBrowser(t, api.URL).get(t, link).want(t, 404).shows(t, "This link works once", "Password")
+	newBrowser(t, newAPI(t, testkit.Options{}).URL).get(t, link).want(t, 404)
+}
+
+func TestRateLimit(t *testing.T) {
+	t.Parallel()
+	api := newAPI(t, testkit.Options{PerMinute: 3, PerHour: 100})
+	user := api.Operator(t)
+	b := signIn(t, user)
+	for range 3 {
+		b.get(t, "/spools").want(t, 200)
+	}
+	limited := b.get(t, "/spools").want(t, 429).shows(t, "Too many requests")
+	if limited.header.Get("Retry-After") == "" || !strings.HasPrefix(limited.header.Get("Content-Type"), "text/html") {
+		t.Errorf("the headers are %v", limited.header)
+	}
+	user.Get(t, "/api/v1/spools").WantError(429, "RATE_LIMIT_EXCEEDED") // pages count as other requests of the user
+}
+
+// A path that does not exist has a page for browsers, and JSON for other clients.
+func TestUnknownPath(t *testing.T) {
+	t.Parallel()
+	api := newAPI(t, testkit.Options{})
+	b := newBrowser(t, api.URL)
+	b.get(t, "/nothing").want(t, 404).shows(t, "Not found")
+	b.do(t, "POST", "/spools/new/x", url.Values{}).want(t, 404)
+	b.get(t, "/sign-out").want(t, 405)
+	for path, accept := range map[string]string{"/nothing": "*/*", "/api/v1/nothing": "text/html"} {
+		r, err := http.NewRequest("GET", api.URL+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Accept", accept)
+		a, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a.Body.Close()
+		if a.Header.Get("Content-Type") != "application/json" {
+			t.Errorf("%s: %v", path, a.Header)
+		}
+	}
+}

@@ -1,0 +1,291 @@
+package web
+
+import (
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"spoolwright/server"
+)
+
+// usage is an entry of the usage ledger.
+type usage struct {
+	Kind      string     `json:"kind"`
+	Reason    string     `json:"reason"`
+	RunID     string     `json:"run_id"`
+	UserName  string     `json:"user_name"`
+	APIKeyID  string     `json:"api_key_id"`
+	Before    num        `json:"before_grams"`
+	After     num        `json:"after_grams"`
+	Change    num        `json:"change_grams"`
+	Shortfall num        `json:"shortfall_grams"`
+	CreatedAt *time.Time `json:"created_at"`
+}
+
+// What returns the kind of the entry in words.
+func (u usage) What() string {
+	return map[string]string{"created": "Added", "edited": "Edited", "deducted": "Deducted", "run": "Production run",
+		"measured": "Weighed", "printed": "Reported by a printer", "wasted": "Wasted"}[u.Kind]
+}
+
+// Who returns who made the entry.
+func (u usage) Who() string {
+	if u.UserName == "" && u.APIKeyID != "" {
+		return "API key"
+	}
+	return u.UserName
+}
+
+// run is a production run in a list.
+type run struct {
+	ID          string     `json:"id"`
+	Status      string     `json:"status"`
+	PrinterName string     `json:"printer_name"`
+	StartedAt   *time.Time `json:"started_at"`
+	CompletedAt *time.Time `json:"completed_at"`
+	Hours       num        `json:"estimated_print_time_hours"`
+	Grams       num        `json:"actual_total_filament_grams"`
+	Estimate    num        `json:"estimated_total_filament_grams"`
+	Failure     string     `json:"failure_reason"`
+	CreatedAt   *time.Time `json:"created_at"`
+}
+
+// State returns the status in words.
+func (r run) State() string {
+	if r.Failure != "" {
+		return label(r.Status) + ": " + strings.ReplaceAll(r.Failure, "_", " ")
+	}
+	return label(r.Status)
+}
+
+// When returns the time that says most about the run.
+func (r run) When() *time.Time {
+	switch {
+	case r.CompletedAt != nil:
+		return r.CompletedAt
+	case r.StartedAt != nil:
+		return r.StartedAt
+	}
+	return r.CreatedAt
+}
+
+// spoolPage is the page of a spool, beside the list from which the visitor came.
+type spoolPage struct {
+	Spool spool
+	Tag   string
+	List  *spoolList
+	Usage struct{ Items []usage }
+	Runs  struct{ Items []run }
+	Forms map[string]*form // weigh, deduct and move
+	Open  string           // the name of the form that is open
+	Chart *chart
+}
+
+// Form returns a form of the page.
+func (p *spoolPage) Form(name string) *form {
+	if f := p.Forms[name]; f != nil {
+		return f
+	}
+	f := newForm()
+	if name == "move" || name == "archive" {
+		f.Tag = p.Tag
+		f.Values.Set("location", p.Spool.Location)
+		f.Was.Set("location", p.Spool.Location)
+	}
+	return f
+}
+
+// Action returns the address to which a form of the page is sent.
+func (p *spoolPage) Action(name string) string {
+	return "/spools/" + p.Spool.ID + "/" + name + p.List.Query()
+}
+
+func showSpool(v *visit) error { return v.spoolPage(200, "", nil) }
+
+// spoolPage shows a spool. If f is not nil, it is the form with the name, which the API has refused.
+func (v *visit) spoolPage(status int, name string, f *form) error {
+	path, err := v.apiPath("/api/v1/spools/{id}")
+	if err != nil {
+		return err
+	}
+	id := path[strings.LastIndexByte(path, '/')+1:]
+	list, query := v.spoolQuery()
+	list.Selected = id
+	p := &spoolPage{List: list, Forms: map[string]*form{name: f}, Open: name}
+	err = v.fetch(
+		read{path: path, into: &p.Spool, tag: &p.Tag},
+		read{path: path + "/usage", query: url.Values{"limit": {"100"}}, into: &p.Usage},
+		read{path: "/api/v1/production-runs", query: url.Values{"spool_id": {id}, "limit": {"10"}}, into: &p.Runs},
+		read{path: "/api/v1/spools", query: query, into: list},
+	)
+	if err != nil {
+		return err
+	}
+	p.Chart = remainingChart(p.Usage.Items, value(p.Spool.NetWeight), v.site.Now())
+	return v.show(status, "spool", fmt.Sprintf("#%d %s", p.Spool.Number, p.Spool.Name()), p)
+}
+
+// spoolByNumber is the address on the label of a spool.
+func spoolByNumber(v *visit) error {
+	var s spool
+	number := v.r.PathValue("number")
+	if n, err := strconv.Atoi(number); err != nil || n < 1 || n > server.MaxNumber || strconv.Itoa(n) != number {
+		return server.ErrNotFound
+	}
+	if err := v.fetch(read{path: "/api/v1/spools/by-number/" + number, into: &s}); err != nil {
+		return err
+	}
+	return v.redirect("/spools/" + s.ID)
+}
+
+// act runs an operation on the spool of the page with a form, and shows the page again.
+func (v *visit) act(name, method, operation string, fields ...field) error {
+	path, err := v.apiPath("/api/v1/spools/{id}" + operation)
+	if err != nil {
+		return err
+	}
+	f := v.sent()
+	ok, err := v.send(f, method, path, f.body(fields...), nil)
+	if err != nil {
+		return err
+	}
+	if !ok {
+		return v.spoolPage(422, name, f)
+	}
+	return v.back()
+}
+
+// back shows the page of the spool.
+func (v *visit) back() error {
+	l, _ := v.spoolQuery()
+	return v.redirect(l.Of(v.r.PathValue("id")))
+}
+
+func weighSpool(v *visit) error {
+	return v.act("weigh", "POST", "/measure", field{"gross_grams", number})
+}
+
+func deductSpool(v *visit) error {
+	return v.act("deduct", "POST", "/deduct", field{"weight_grams", number}, field{"reason", text})
+}
+
+func restoreSpool(v *visit) error { return v.act("restore", "POST", "/restore") }
+
+func moveSpool(v *visit) error { return v.editOnPage("move", field{"location", text}) }
+
+func archiveSpool(v *visit) error { return v.editOnPage("archive", field{"archived", flag}) }
+
+// editOnPage changes the spool with a form of its page.
+func (v *visit) editOnPage(name string, fields ...field) error {
+	path, err := v.apiPath("/api/v1/spools/{id}")
+	if err != nil {
+		return err
+	}
+	f := v.sent()
+	ok, err := v.edit(f, path, fields, func() (*form, error) { return v.spoolForm(path) })
+	if err != nil {
+		return err
+	}
+	if !ok {
+		return v.spoolPage(422, name, f)
+	}
+	return v.back()
+}
+
+func removeSpool(v *visit) error {
+	path, err := v.apiPath("/api/v1/spools/{id}")
+	if err != nil {
+		return err
+	}
+	ok, err := v.send(newForm(), "DELETE", path, nil, nil)
+	if err != nil || !ok {
+		return err
+	}
+	l, _ := v.spoolQuery()
+	return v.redirect(l.Address())
+}
+
+// spoolFields are the fields of the edit. Those of the filament are not shown for a spool that has one.
+var spoolFields = []field{{"location", text}, {"lot_number", text}, {"notes", text},
+	{"net_weight_grams", number}, {"remaining_weight_grams", number}, {"spool_weight_grams", number},
+	{"purchase_price", number}, {"purchase_date", text}, {"supplier", text}, {"finish", text},
+	{"material_type", text}, {"brand", text}, {"color", text}, {"color_hex", text}, {"diameter_mm", number},
+	{"density_g_cm3", number}, {"archived", flag}}
+
+// spoolForm returns the spool as it is now as a form.
+func (v *visit) spoolForm(path string) (*form, error) {
+	f := newForm()
+	var values map[string]any
+	if err := v.fetch(read{path: path, into: &values, tag: &f.Tag}); err != nil {
+		return nil, err
+	}
+	for name, value := range values {
+		switch value := value.(type) {
+		case nil:
+			f.Values.Set(name, "")
+		case float64:
+			f.Values.Set(name, trimFloat(value))
+		default:
+			f.Values.Set(name, fmt.Sprint(value))
+		}
+		f.Was.Set(name, f.Values.Get(name))
+	}
+	return f, nil
+}
+
+// spoolEdit is the page that edits a spool.
+type spoolEdit struct {
+	Form              *form
+	ID, Name, Query   string
+	Follows           bool // it has fields from its filament
+	Materials, Widths []option
+}
+
+func (v *visit) spoolEdit(status int, path string, f *form) error {
+	now, err := v.spoolForm(path)
+	if err != nil {
+		return err
+	}
+	if f == nil {
+		f = now
+	}
+	get := now.Values.Get
+	l, _ := v.spoolQuery()
+	name := "#" + get("number") + " " + get("material_type") + " " + get("color")
+	return v.show(status, "spool-edit", "Edit "+name, &spoolEdit{Form: f, ID: get("id"), Name: name, Query: l.Query(),
+		Follows: get("filament_id") != "", Materials: materials(), Widths: widths})
+}
+
+var widths = []option{{"1.75", "1.75 mm"}, {"2.85", "2.85 mm"}}
+
+func showSpoolEdit(v *visit) error {
+	path, err := v.apiPath("/api/v1/spools/{id}")
+	if err != nil {
+		return err
+	}
+	return v.spoolEdit(200, path, nil)
+}
+
+func editSpool(v *visit) error {
+	path, err := v.apiPath("/api/v1/spools/{id}")
+	if err != nil {
+		return err
+	}
+	f := v.sent()
+	var shown []field
+	for _, in := range spoolFields {
+		if _, ok := f.Values[in.name]; ok {
+			shown = append(shown, in)
+		}
+	}
+	ok, err := v.edit(f, path, shown, func() (*form, error) { return v.spoolForm(path) })
+	if err != nil {
+		return err
+	}
+	if !ok {
+		return v.spoolEdit(422, path, f)
+	}
+	return v.back()
+}

@@ -1,0 +1,172 @@
+package web_test
+
+import (
+	"net/url"
+	"strings"
+	"testing"
+
+	"spoolwright/testkit"
+)
+
+func TestSpoolList(t *testing.T) {
+	t.Parallel()
+	c := newAPI(t, testkit.Options{}).Operator(t)
+	b := signIn(t, c)
+	b.get(t, "/spools").want(t, 200).shows(t, "There are no spools yet.", "Add the first spools")
+	red := c.NewSpool(t, 120, j{"color": "Red", "location": "Shelf A", "brand": "Acme"})
+	blue := c.NewSpool(t, 800, j{"color": "Blue", "material_type": "PETG"})
+	c.NewSpool(t, 0, j{"color": "Grey"})
+
+	b.get(t, "/spools").want(t, 200).shows(t, "PLA Red Acme", "120 g", "Shelf A", "PETG Blue", "3 spools")
+	b.get(t, "/spools?material=PETG").want(t, 200).shows(t, "PETG Blue", "1 spool").hides(t, "PLA Red")
+	b.get(t, "/spools?stock=false").want(t, 200).shows(t, "PLA Grey").hides(t, "PLA Red", "PETG Blue")
+	b.get(t, "/spools?vendor=acme&location=shelf+a&color=red").want(t, 200).shows(t, "PLA Red", "1 spool")
+	b.get(t, "/spools?search=nothing").want(t, 200).shows(t, "No spool matches.")
+	b.get(t, "/spools?page=2").want(t, 200).hides(t, "PLA Red")
+	b.get(t, "/spools?material=Wood").want(t, 422).shows(t, "Material must be one of")
+	if words := b.get(t, "/spools?sort=least").want(t, 200).words(); strings.Index(words, "PLA Grey") >
+		strings.Index(words, "PLA Red") || strings.Index(words, "PLA Red") > strings.Index(words, "PETG Blue") {
+		t.Errorf("the order is wrong: %s", words)
+	}
+
+	// Several spools at once.
+	list := b.get(t, "/spools?sort=number")
+	form := list.form(t, "/spools?sort=number")
+	form["id"] = []string{red, blue}
+	refused := b.do(t, "POST", "/spools?sort=number", form).want(t, 422).shows(t, "Choose what to do")
+	if got := refused.form(t, "/spools?sort=number")["id"]; len(got) != 2 {
+		t.Errorf("the chosen spools are lost: %v", got)
+	}
+	form.Set("action", "price")
+	form.Set("purchase_price", "cheap")
+	refused = b.do(t, "POST", "/spools?sort=number", form).want(t, 422).shows(t, "Must be a number")
+	if got := refused.form(t, "/spools?sort=number"); got.Get("purchase_price") != "cheap" || got.Get("action") != "price" {
+		t.Errorf("what was typed is lost: %v", got)
+	}
+	form.Set("purchase_price", "19,50")
+	b.do(t, "POST", "/spools?sort=number", form).to(t, "/spools?sort=number")
+	form.Set("action", "move")
+	form.Set("location", "Box 7")
+	b.do(t, "POST", "/spools?sort=number", form).want(t, 303)
+	for _, id := range []string{red, blue} {
+		c.Get(t, "/api/v1/spools/"+id).Shows(map[string]string{"purchase_price": "19.5", "location": "Box 7"})
+	}
+	form.Set("action", "archive")
+	b.do(t, "POST", "/spools?sort=number", form).to(t, "/spools?sort=number").hides(t, "PLA Red").shows(t, "1 spool")
+	b.get(t, "/spools?archived=true").shows(t, "PLA Red", "Archived")
+	form["id"] = nil
+	b.do(t, "POST", "/spools?sort=number", form).want(t, 422).shows(t, "Choose at least one spool.")
+}
+
+func TestSpool(t *testing.T) {
+	t.Parallel()
+	c := newAPI(t, testkit.Options{}).Operator(t)
+	b := signIn(t, c)
+	id := c.NewSpool(t, 500, j{"spool_weight_grams": 200, "location": "A"})
+	path, at := "/api/v1/spools/"+id, "/spools/"+id
+	number := c.Get(t, path).Text("number")
+	b.get(t, "/s/"+number).to(t, at).shows(t, "PLA Black", "500 g", "Added", "Weigh", "Deduct", "Move")
+	for _, wrong := range []string{"/s/999", "/s/x", "/s/0", "/s/1234567890", "/spools/x", "/spools/x/edit"} {
+		b.get(t, wrong).want(t, 404)
+	}
+
+	// A refused form keeps what was typed.
+	page := b.get(t, at)
+	refused := page.submit(t, at+"/deduct", "weight_grams", "900", "reason", "Calibration").want(t, 422)
+	refused.shows(t, "less than the 900 g to deduct")
+	if got := refused.form(t, at+"/deduct"); got.Get("weight_grams") != "900" || got.Get("reason") != "Calibration" {
+		t.Errorf("what was typed is lost: %v", got)
+	}
+	for _, wrong := range []string{"", "x", "-1", "1e3", "1,2,3", "0"} {
+		refused.submit(t, at+"/deduct", "weight_grams", wrong).want(t, 422)
+	}
+
+	// A form that is sent twice has one effect. Other values after "back" are a new one.
+	form := refused.form(t, at+"/deduct")
+	form.Set("weight_grams", "45,5")
+	for range 2 {
+		b.do(t, "POST", at+"/deduct", form).to(t, at).shows(t, "Calibration", "−45.5 g")
+	}
+	c.Get(t, path).Shows(map[string]string{"remaining_weight_grams": "454.5"})
+	form.Set("weight_grams", "4.5")
+	again := b.do(t, "POST", at+"/deduct", form).want(t, 422).shows(t, "already sent with other values")
+	again.submit(t, at+"/deduct").to(t, at)
+	c.Get(t, path).Shows(map[string]string{"remaining_weight_grams": "450"})
+
+	page = b.get(t, at)
+	page.submit(t, at+"/weigh", "gross_grams", "").want(t, 422)
+	page.submit(t, at+"/weigh", "gross_grams", "600").to(t, at).shows(t, "400 g", "Weighed")
+	b.get(t, at).submit(t, at+"/move", "location", "Printer 3").to(t, at).shows(t, "Location Printer 3")
+	b.get(t, at).submit(t, at+"/archive").to(t, at).shows(t, "Archived", "Take out of the archive")
+	b.get(t, at).submit(t, at+"/archive").to(t, at).hides(t, "Take out of the archive")
+	b.get(t, at).submit(t, at+"/remove").to(t, "/spools").shows(t, "There are no spools yet.")
+	b.get(t, at).want(t, 404)
+	b.do(t, "POST", at+"/restore", url.Values{}).to(t, at)
+	unknown := c.NewSpool(t, 100, nil)
+	b.get(t, "/spools/"+unknown).shows(t, "The weight of the empty spool is not known.")
+}
+
+// An edit changes what the visitor changed. If somebody else changed the same field meanwhile, both values are shown.
+func TestSpoolEdit(t *testing.T) {
+	t.Parallel()
+	c := newAPI(t, testkit.Options{}).Operator(t)
+	b := signIn(t, c)
+	id := c.NewSpool(t, 500, j{"location": "A", "notes": "one\ntwo", "purchase_price": 20})
+	path, action := "/api/v1/spools/"+id, "/spools/"+id+"/edit"
+	edit := b.get(t, action).want(t, 200)
+	if got := edit.form(t, action); got.Get("location") != "A" || got.Get("notes") != "one\ntwo" ||
+		got.Get("purchase_price") != "20" || got.Get("material_type") != "PLA" {
+		t.Errorf("the form has %v", got)
+	}
+	edit.submit(t, action, "purchase_price", "dear", "color", "").want(t, 422).
+		shows(t, "Must be a number", "Is required")
+
+	// Other fields changed meanwhile, also by a printer.
+	c.Post(t, path+"/deduct", j{"weight_grams": 5}).Want(200)
+	c.Patch(t, path, j{"lot_number": "L1"}).Want(200)
+	edit.submit(t, action, "location", "B", "purchase_price", "21,5").to(t, "/spools/"+id)
+	c.Get(t, path).Shows(map[string]string{"location": "B", "purchase_price": "21.5", "lot_number": "L1",
+		"remaining_weight_grams": "495", "notes": "one\ntwo"})
+
+	// The same field.
+	edit = b.get(t, action)
+	c.Patch(t, path, j{"location": "Theirs", "supplier": "S"}).Want(200)
+	both := edit.submit(t, action, "location", "Mine").want(t, 422).shows(t, "Saved meanwhile: Theirs")
+	if got := both.form(t, action); got.Get("location") != "Mine" || got.Get("supplier") != "S" {
+		t.Errorf("the form has %v", got)
+	}
+	c.Get(t, path).Shows(map[string]string{"location": "Theirs"})
+	both.submit(t, action).to(t, "/spools/"+id)
+	c.Get(t, path).Shows(map[string]string{"location": "Mine", "supplier": "S"})
+	both.submit(t, action).to(t, "/spools/"+id) // again
+
+	// Both to the same value is no conflict.
+	edit = b.get(t, action)
+	c.Patch(t, path, j{"location": "Same"}).Want(200)
+	edit.submit(t, action, "location", "Same").to(t, "/spools/"+id)
+}
+
+func TestNewSpools(t *testing.T) {
+	t.Parallel()
+	c := newAPI(t, testkit.Options{}).Operator(t)
+	b := signIn(t, c)
+	own := b.get(t, "/spools/new").want(t, 200)
+	refused := own.submit(t, "/spools/new", "color", "Red", "quantity", "1000", "net_weight_grams", "").want(t, 422)
+	refused.shows(t, "Must be", "Is required")
+	if got := refused.form(t, "/spools/new"); got.Get("color") != "Red" || got.Get("quantity") != "1000" {
+		t.Errorf("what was typed is lost: %v", got)
+	}
+	form := refused.form(t, "/spools/new")
+	form.Set("quantity", "3")
+	form.Set("net_weight_grams", "1000")
+	for range 2 {
+		b.do(t, "POST", "/spools/new", form).to(t, "/spools").shows(t, "3 spools", "PLA Red")
+	}
+
+	filament := c.Post(t, "/api/v1/filaments", j{"material_type": "PETG", "color": "Blue", "diameter_mm": 1.75,
+		"net_weight_grams": 750, "price": 18}).Want(201).ID()
+	of := b.get(t, "/spools/new").want(t, 200).shows(t, "PETG Blue")
+	one := of.submit(t, "/spools/new", "filament_id", filament, "location", "Box").want(t, 303)
+	b.get(t, one.header.Get("Location")).want(t, 200).shows(t, "PETG Blue", "750 g", "Box", "18")
+	of.submit(t, "/spools/new", "filament_id", "").want(t, 422)
+}

@@ -1,0 +1,79 @@
+// Comfort for the pages, which work without it.
+"use strict";
+
+// Filters apply while they are changed.
+for (const form of document.querySelectorAll("form[data-filter]")) {
+  let timer;
+  const apply = () => form.requestSubmit();
+  form.addEventListener("change", (event) => {
+    if (event.target.matches("select")) apply();
+  });
+  const search = form.querySelector("[type=search]");
+  search?.addEventListener("input", () => {
+    clearTimeout(timer);
+    timer = setTimeout(() => {
+      sessionStorage.setItem("typing", search.name);
+      apply();
+    }, 500);
+  });
+  // Empty filters need not be in the address.
+  form.addEventListener("formdata", (event) => {
+    for (const [name, value] of [...event.formData]) if (!value) event.formData.delete(name);
+  });
+  if (search && sessionStorage.getItem("typing") === search.name) {
+    sessionStorage.removeItem("typing");
+    search.focus();
+    search.setSelectionRange(search.value.length, search.value.length);
+  }
+}
+
+// A form with data-confirm asks on its button before it is sent.
+for (const form of document.querySelectorAll("form[data-confirm]")) {
+  const button = form.querySelector("button");
+  let sure = false;
+  form.addEventListener("submit", (event) => {
+    if (sure) return;
+    event.preventDefault();
+    sure = true;
+    button.textContent = form.dataset.confirm;
+    setTimeout(() => button.focus());
+  });
+}
+
+// A form is sent once, also after a double click. The page that "back" shows again is ready for another one.
+document.addEventListener("submit", (event) => {
+  if (event.defaultPrevented || event.target.method !== "post") return;
+  if (event.target.dataset.sent) event.preventDefault();
+  event.target.dataset.sent = "1";
+});
+addEventListener("pageshow", () => {
+  for (const form of document.querySelectorAll("form[data-sent]")) delete form.dataset.sent;
+});
+
+// An action that opens puts the cursor into its first field, so that a scale or a scanner can type.
+for (const details of document.querySelectorAll(".actions details")) {
+  details.addEventListener("toggle", () => {
+    if (details.open) details.querySelector("input:not([type=hidden])")?.focus();
+  });
+}
+
+// Keys: those of elements with data-key, and j and k for the rows of a list.
+document.addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey) return;
+  if (event.target.matches("input, select, textarea")) {
+    if (event.key === "Escape") event.target.blur();
+    return;
+  }
+  const target = document.querySelector(`[data-key="${CSS.escape(event.key)}"]`);
+  if (target) {
+    event.preventDefault();
+    if (target.matches("a, button")) target.click();
+    else target.focus();
+    return;
+  }
+  if (event.key !== "j" && event.key !== "k") return;
+  const links = [...document.querySelectorAll("[data-list] a")];
+  const current = links.findIndex((a) => a === document.activeElement || a.getAttribute("aria-current"));
+  const next = links[current < 0 ? 0 : current + (event.key === "j" ? 1 : -1)];
+  next?.focus();
+});

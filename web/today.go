@@ -1,0 +1,148 @@
+package web
+
+import (
+	"net/url"
+	"time"
+)
+
+// todayPage is the first page.
+type todayPage struct {
+	Printing, Waiting []printing
+	Orders            struct {
+		Items []order
+		Total int
+	}
+	Low struct {
+		Items []stockLevel
+		Total int
+	}
+	Usage usageReport
+	Waste wasteReport
+	Days  []bar
+}
+
+// order is an order in a list.
+type order struct {
+	Reference, Customer, Status string
+	DueDate                     string `json:"due_date"`
+}
+
+// Name returns what a person calls the order.
+func (o order) Name() string {
+	if o.Reference != "" {
+		return o.Reference
+	}
+	return "Order"
+}
+
+// State returns the status in words.
+func (o order) State() string { return label(o.Status) }
+
+// stockLevel is a stock level.
+type stockLevel struct {
+	Material  string `json:"material_type"`
+	Color     string
+	Brand     string
+	Available num `json:"available_grams"`
+	Minimum   num `json:"minimum_grams"`
+	Missing   num `json:"missing_grams"`
+}
+
+// printing is a run that prints, or did until now.
+type printing struct {
+	run
+	Until *time.Time // when it ends, or nil if that is not known
+}
+
+// Printer returns the name of the printer.
+func (p printing) Printer() string {
+	if p.PrinterName == "" {
+		return "No printer"
+	}
+	return p.PrinterName
+}
+
+type usageReport struct {
+	Grams num
+	Cost  num
+	Items []struct {
+		Start string
+		Grams num
+	}
+}
+
+type wasteReport struct {
+	Grams num
+	Cost  num
+	Rate  num
+	Items []struct {
+		Reason string
+		Grams  num
+		Runs   int
+	}
+}
+
+// bar is a bar of a picture: its place from left to right and its height, in units of which the picture has 100 high,
+// and what it says.
+type bar struct {
+	X, Y, Height float64
+	Day          string
+	Grams        num
+}
+
+// today shows what happens in the farm.
+func today(v *visit) error {
+	var p todayPage
+	var runs struct{ Items []run }
+	err := v.fetch(
+		read{path: "/api/v1/production-runs", into: &runs,
+			query: url.Values{"status": {"in_progress,paused"}, "limit": {"100"}}},
+		read{path: "/api/v1/stock-levels", into: &p.Low,
+			query: url.Values{"low": {"true"}, "limit": {"5"}, "sort_by": {"missing_grams"}}},
+		read{path: "/api/v1/orders", into: &p.Orders, query: url.Values{"status": {"received,in_production"},
+			"sort_by": {"due_date"}, "sort_order": {"asc"}, "limit": {"6"}}},
+		read{path: "/api/v1/reports/usage", query: url.Values{"group_by": {"day"}}, into: &p.Usage},
+		read{path: "/api/v1/reports/waste", query: url.Values{"group_by": {"reason"}}, into: &p.Waste},
+	)
+	if err != nil {
+		return err
+	}
+	now := v.Now()
+	for _, r := range runs.Items {
+		at := printing{run: r}
+		if r.StartedAt != nil && r.Hours != "" {
+			until := r.StartedAt.Add(time.Duration(value(r.Hours) * float64(time.Hour)))
+			at.Until = &until
+		}
+		if at.Until != nil && at.Until.Before(now) && r.Status == "in_progress" {
+			p.Waiting = append(p.Waiting, at)
+		} else {
+			p.Printing = append(p.Printing, at)
+		}
+	}
+	p.Days = dayBars(&p.Usage, now)
+	return v.show(200, "today", "Today", &p)
+}
+
+// dayBars returns a bar for each of the 30 days until now.
+func dayBars(report *usageReport, now time.Time) []bar {
+	grams := map[string]num{}
+	most := 0.0
+	for _, item := range report.Items {
+		grams[item.Start] = item.Grams
+		most = max(most, value(item.Grams))
+	}
+	if most == 0 {
+		return nil
+	}
+	bars := make([]bar, 30)
+	for i := range bars {
+		day := now.AddDate(0, 0, i-len(bars)+1).Format(time.DateOnly)
+		height := max(0, value(grams[day])) / most * 100
+		bars[i] = bar{X: float64(i * 10), Y: 100 - height, Height: height, Day: day, Grams: grams[day]}
+		if bars[i].Grams == "" {
+			bars[i].Grams = "0"
+		}
+	}
+	return bars
+}

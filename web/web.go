@@ -1,0 +1,240 @@
+// Package web serves the pages for people. A page is a file of Go, which reads and writes with operations of the API,
+// beside one template. It has no SQL and no rules: what it shows and refuses is what the API returns.
+package web
+
+import (
+	"bytes"
+	"embed"
+	"encoding/json"
+	"html/template"
+	"io/fs"
+	"net/http"
+	"strings"
+	"time"
+
+	"spoolwright/auth"
+	"spoolwright/server"
+)
+
+// Config configures New.
+type Config struct {
+	Auth     *auth.Service
+	Once     *auth.OneLogin // the login of the link that the first start prints; nil means none
+	Insecure bool           // sign in without TLS from other machines, too
+	Now      func() time.Time
+}
+
+// page is a page, or the form of one, in the list of pages.
+type page struct {
+	pattern string
+	access  server.Access // that the visitor needs; Public pages have no visitor
+	serve   func(*visit) error
+}
+
+// pages are all pages and forms.
+var pages = []page{
+	{"GET /sign-in", server.Public, showSignIn},
+	{"POST /sign-in", server.Public, signIn},
+	{"GET /first-login", server.Public, firstLogin},
+	{"POST /sign-out", server.Public, signOut},
+	{"GET /account", server.Read, showAccount},
+	{"POST /account/password", server.Read, changePassword},
+
+	{"GET /{$}", server.Read, today},
+
+	{"GET /spools", server.Read, listSpools},
+	{"POST /spools", server.Write, changeSpools},
+	{"GET /spools/new", server.Write, showNewSpools},
+	{"POST /spools/new", server.Write, createSpools},
+	{"GET /spools/{id}", server.Read, showSpool},
+	{"POST /spools/{id}/weigh", server.Write, weighSpool},
+	{"POST /spools/{id}/deduct", server.Write, deductSpool},
+	{"POST /spools/{id}/move", server.Write, moveSpool},
+	{"POST /spools/{id}/archive", server.Write, archiveSpool},
+	{"POST /spools/{id}/remove", server.Write, removeSpool},
+	{"POST /spools/{id}/restore", server.Write, restoreSpool},
+	{"GET /spools/{id}/edit", server.Write, showSpoolEdit},
+	{"POST /spools/{id}/edit", server.Write, editSpool},
+	{"GET /s/{number}", server.Read, spoolByNumber},
+}
+
+// link is an entry of the navigation.
+type link struct{ Path, Name string }
+
+var navigation = []link{{"/", "Today"}, {"/spools", "Spools"}}
+
+//go:embed templates static
+var files embed.FS
+
+// templates are the pages by the name of their file. Each has the layout and the parts that pages share.
+var templates = parse()
+
+func parse() map[string]*template.Template {
+	shared := template.Must(template.New("").Funcs(functions).ParseFS(files,
+		"templates/layout.html", "templates/parts.html"))
+	names, err := fs.Glob(files, "templates/*.html")
+	if err != nil {
+		panic(err)
+	}
+	all := map[string]*template.Template{}
+	for _, path := range names {
+		name := strings.TrimSuffix(strings.TrimPrefix(path, "templates/"), ".html")
+		if name == "layout" || name == "parts" {
+			continue
+		}
+		all[name] = template.Must(template.Must(shared.Clone()).ParseFS(files, path))
+	}
+	return all
+}
+
+// site serves the pages of one service.
+type site struct {
+	Config
+	server     *server.Server
+	protection *http.CrossOriginProtection
+}
+
+// New returns the function that a server.Config needs.
+func New(c Config) func(*server.Server) *server.Site {
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	return func(s *server.Server) *server.Site {
+		w := &site{Config: c, server: s, protection: http.NewCrossOriginProtection()}
+		result := &server.Site{Identify: w.identify, Fail: w.fail}
+		for _, p := range pages {
+			result.Pages = append(result.Pages, server.SitePage{Pattern: p.pattern, Serve: w.handler(p)})
+		}
+		for path, a := range assets {
+			result.Pages = append(result.Pages, server.SitePage{Pattern: "GET " + path, Asset: true, Serve: a.serve})
+		}
+		return result
+	}
+}
+
+// visit is a request for a page.
+type visit struct {
+	auth.Visitor // zero on public pages
+	site         *site
+	w            http.ResponseWriter
+	r            *http.Request
+	locale       *locale
+	zone         *time.Location
+}
+
+// policy lets a page load only files of the service, and run no script and style that is in the page itself.
+const policy = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; " +
+	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+
+func (s *site) visit(w http.ResponseWriter, r *http.Request) *visit {
+	h := w.Header()
+	h.Set("Content-Security-Policy", policy)
+	h.Set("Referrer-Policy", "same-origin")
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	return &visit{site: s, w: w, r: r, locale: localeOf(r.Header.Get("Accept-Language")), zone: time.UTC}
+}
+
+// handler returns the handler of a page. A visitor who is not signed in is sent to the sign-in, and then back.
+func (s *site) handler(p page) func(http.ResponseWriter, *http.Request) error {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		v := s.visit(w, r)
+		if s.protection.Check(r) != nil {
+			return &server.Error{Status: 403, Code: "FORBIDDEN",
+				Detail: "The form was sent by a page of another site, so nothing was done."}
+		}
+		if r.Method == http.MethodPost {
+			if err := r.ParseForm(); err != nil {
+				return server.ErrTooLarge
+			}
+		}
+		if p.access == server.Public {
+			return p.serve(v)
+		}
+		if err := v.signedIn(); err != nil || v.Actor.User == "" {
+			return err
+		}
+		if v.Level < p.access {
+			return server.ErrForbidden
+		}
+		return p.serve(v)
+	}
+}
+
+// view is what a template gets.
+type view struct {
+	*visit
+	Title string
+	Data  any
+}
+
+// show writes a page from the template with the name.
+func (v *visit) show(status int, name, title string, data any) error {
+	var b bytes.Buffer
+	if err := templates[name].ExecuteTemplate(&b, "layout", view{v, title, data}); err != nil {
+		return err
+	}
+	server.SendPage(v.w, v.r, status, b.Bytes())
+	return nil
+}
+
+// redirect sends the browser to a page of this site, with GET.
+func (v *visit) redirect(path string) error {
+	v.w.Header().Set("Location", path)
+	v.w.WriteHeader(http.StatusSeeOther)
+	return nil
+}
+
+// fail writes the page of an error.
+func (s *site) fail(w http.ResponseWriter, r *http.Request, e *server.Error) {
+	v := s.visit(w, r)
+	status, detail := e.Page(w, r)
+	if detail != "" && !strings.HasSuffix(detail, ".") {
+		detail += "."
+	}
+	if err := v.show(status, "error", errorTitle(status), detail); err != nil {
+		http.Error(w, detail, status) // the templates are part of the program: not reached
+	}
+}
+
+func errorTitle(status int) string {
+	switch status {
+	case 403:
+		return "Not permitted"
+	case 404, 405:
+		return "Not found"
+	case 413:
+		return "Too large"
+	case 422:
+		return "Not valid"
+	case 429:
+		return "Too many requests"
+	case 503:
+		return "Not available at the moment"
+	}
+	return "Something went wrong"
+}
+
+// CanWrite reports whether the visitor may change what the farm has.
+func (v *visit) CanWrite() bool { return v.Level >= server.Write }
+
+// IsAdmin reports whether the visitor is an administrator.
+func (v *visit) IsAdmin() bool { return v.Level >= server.Admin }
+
+// Path returns the path of the page.
+func (v *visit) Path() string { return v.r.URL.Path }
+
+// Navigation returns the entries of the navigation.
+func (v *visit) Navigation() []link { return navigation }
+
+// IsIn reports whether the page belongs to an entry of the navigation.
+func (v *visit) IsIn(l link) bool {
+	return l.Path == v.Path() || l.Path != "/" && strings.HasPrefix(v.Path(), l.Path+"/") ||
+		l.Path == "/spools" && strings.HasPrefix(v.Path(), "/s/")
+}
+
+// Style and Script return the addresses of the assets.
+func (v *visit) Style() string  { return asset("style.css") }
+func (v *visit) Script() string { return asset("script.js") }
+
+// decode decodes the JSON of an answer of the API.
+func decode(body []byte, into any) error { return json.Unmarshal(body, into) }
