@@ -4,9 +4,11 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"regexp"
+	"strconv"
 	"strings"
 
 	"spoolwright/server"
@@ -61,6 +63,7 @@ const (
 	text   kind = iota
 	number      // a text that is no number is sent as it is, so that the API says so
 	flag        // a checkbox, or "true" and "false"
+	named       // the name of another resource, such as vendor, in place of its id in vendor_id
 )
 
 // field is an input of a form.
@@ -106,8 +109,14 @@ func (f *form) body(fields ...field) map[string]any {
 func (f *form) changed(fields ...field) map[string]any {
 	body := map[string]any{}
 	for _, in := range fields {
-		if f.Values.Get(in.name) != f.Was.Get(in.name) {
-			body[in.name] = f.value(in)
+		if f.Values.Get(in.name) == f.Was.Get(in.name) {
+			continue
+		}
+		value := f.value(in)
+		if in.kind == named && value == nil {
+			body[in.name+"_id"] = nil
+		} else {
+			body[in.name] = value
 		}
 	}
 	return body
@@ -225,6 +234,31 @@ func (v *visit) edit(f *form, path string, fields []field, read func() (*form, e
 	return false, nil
 }
 
+// formOf returns the resource at a path of the API, as it is now, as a form.
+func (v *visit) formOf(path string) (*form, error) {
+	f := newForm()
+	var values map[string]any
+	if err := v.fetch(read{path: path, into: &values, tag: &f.Tag}); err != nil {
+		return nil, err
+	}
+	for name, value := range values {
+		switch value := value.(type) {
+		case nil:
+			f.Values.Set(name, "")
+		case float64:
+			f.Values.Set(name, trimFloat(value))
+		default:
+			f.Values.Set(name, fmt.Sprint(value))
+		}
+		f.Was.Set(name, f.Values.Get(name))
+		if other, ok := strings.CutSuffix(name, "_name"); ok && values[other+"_id"] != nil {
+			f.Values.Set(other, f.Values.Get(name))
+			f.Was.Set(other, f.Values.Get(name))
+		}
+	}
+	return f, nil
+}
+
 // input is an input for the template of that name.
 type input struct {
 	Form                *form
@@ -237,6 +271,31 @@ type input struct {
 }
 
 type option struct{ Value, Name string }
+
+// newInput returns an input of a form. More are required, autofocus, and settings such as unit=g.
+func newInput(f *form, name, label string, more ...string) input {
+	in := input{Form: f, Name: name, Label: label}
+	for _, word := range more {
+		key, value, _ := strings.Cut(word, "=")
+		switch key {
+		case "type":
+			in.Type = value
+		case "unit":
+			in.Unit = value
+		case "hint":
+			in.Hint = value
+		case "list":
+			in.List = value
+		case "rows":
+			in.Rows, _ = strconv.Atoi(value)
+		case "required":
+			in.Required = true
+		case "autofocus":
+			in.Autofocus = true
+		}
+	}
+	return in
+}
 
 func (i input) Value() string { return i.Form.Values.Get(i.Name) }
 func (i input) Was() string   { return i.Form.Was.Get(i.Name) }

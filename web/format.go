@@ -13,30 +13,8 @@ import (
 
 // functions are those of the templates that do not depend on the visitor.
 var functions = template.FuncMap{
-	"label": label,
-	"input": func(f *form, name, label string, more ...string) input {
-		in := input{Form: f, Name: name, Label: label}
-		for _, word := range more {
-			key, value, _ := strings.Cut(word, "=")
-			switch key {
-			case "type":
-				in.Type = value
-			case "unit":
-				in.Unit = value
-			case "hint":
-				in.Hint = value
-			case "list":
-				in.List = value
-			case "rows":
-				in.Rows, _ = strconv.Atoi(value)
-			case "required":
-				in.Required = true
-			case "autofocus":
-				in.Autofocus = true
-			}
-		}
-		return in
-	},
+	"label":  label,
+	"input":  newInput,
 	"choose": func(in input, options []option) input { in.Options = options; return in },
 }
 

@@ -1,6 +1,9 @@
 package web
 
-import "net/url"
+import (
+	"net/url"
+	"strings"
+)
 
 // newSpools is the page that adds spools.
 type newSpools struct {
@@ -8,32 +11,6 @@ type newSpools struct {
 	Filaments         []option // the newest
 	Materials, Widths []option
 	Own               bool // without a filament
-}
-
-// filament is a filament in a list.
-type filament struct {
-	ID, Color    string
-	Number       int64
-	Vendor       string `json:"vendor_name"`
-	Name         string
-	Material     string `json:"material_type"`
-	MaterialName string `json:"material_name"`
-}
-
-// Title returns what a person calls the filament.
-func (f filament) Title() string {
-	title := f.Material
-	if f.MaterialName != "" {
-		title = f.MaterialName
-	}
-	title += " " + f.Color
-	if f.Vendor != "" {
-		title = f.Vendor + " " + title
-	}
-	if f.Name != "" && f.Name != f.Color {
-		title += " (" + f.Name + ")"
-	}
-	return title
 }
 
 func showNewSpools(v *visit) error {
@@ -55,7 +32,7 @@ func (v *visit) newSpools(status int, f *form) error {
 	p := newSpools{Form: f, Materials: materials(), Widths: widths, Own: f.Values.Get("own") != "" || len(list.Items) == 0}
 	p.Filaments = []option{{"", "Choose a filament"}}
 	for _, item := range list.Items {
-		p.Filaments = append(p.Filaments, option{item.ID, item.Title()})
+		p.Filaments = append(p.Filaments, option{item.ID, strings.TrimSpace(item.Title() + " " + item.Vendor)})
 	}
 	return v.show(status, "spools-new", "Add spools", p)
 }

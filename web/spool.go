@@ -184,7 +184,7 @@ func (v *visit) editOnPage(name string, fields ...field) error {
 		return err
 	}
 	f := v.sent()
-	ok, err := v.edit(f, path, fields, func() (*form, error) { return v.spoolForm(path) })
+	ok, err := v.edit(f, path, fields, func() (*form, error) { return v.formOf(path) })
 	if err != nil {
 		return err
 	}
@@ -214,27 +214,6 @@ var spoolFields = []field{{"location", text}, {"lot_number", text}, {"notes", te
 	{"material_type", text}, {"brand", text}, {"color", text}, {"color_hex", text}, {"diameter_mm", number},
 	{"density_g_cm3", number}, {"archived", flag}}
 
-// spoolForm returns the spool as it is now as a form.
-func (v *visit) spoolForm(path string) (*form, error) {
-	f := newForm()
-	var values map[string]any
-	if err := v.fetch(read{path: path, into: &values, tag: &f.Tag}); err != nil {
-		return nil, err
-	}
-	for name, value := range values {
-		switch value := value.(type) {
-		case nil:
-			f.Values.Set(name, "")
-		case float64:
-			f.Values.Set(name, trimFloat(value))
-		default:
-			f.Values.Set(name, fmt.Sprint(value))
-		}
-		f.Was.Set(name, f.Values.Get(name))
-	}
-	return f, nil
-}
-
 // spoolEdit is the page that edits a spool.
 type spoolEdit struct {
 	Form              *form
@@ -244,7 +223,7 @@ type spoolEdit struct {
 }
 
 func (v *visit) spoolEdit(status int, path string, f *form) error {
-	now, err := v.spoolForm(path)
+	now, err := v.formOf(path)
 	if err != nil {
 		return err
 	}
@@ -280,7 +259,7 @@ func editSpool(v *visit) error {
 			shown = append(shown, in)
 		}
 	}
-	ok, err := v.edit(f, path, shown, func() (*form, error) { return v.spoolForm(path) })
+	ok, err := v.edit(f, path, shown, func() (*form, error) { return v.formOf(path) })
 	if err != nil {
 		return err
 	}

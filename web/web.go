@@ -9,6 +9,7 @@ import (
 	"html/template"
 	"io/fs"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -31,8 +32,11 @@ type page struct {
 	serve   func(*visit) error
 }
 
+// write returns a page that operators see.
+func write(pattern string, serve func(*visit) error) page { return page{pattern, server.Write, serve} }
+
 // pages are all pages and forms.
-var pages = []page{
+var pages = slices.Concat([]page{
 	{"GET /sign-in", server.Public, showSignIn},
 	{"POST /sign-in", server.Public, signIn},
 	{"GET /first-login", server.Public, firstLogin},
@@ -56,12 +60,16 @@ var pages = []page{
 	{"GET /spools/{id}/edit", server.Write, showSpoolEdit},
 	{"POST /spools/{id}/edit", server.Write, editSpool},
 	{"GET /s/{number}", server.Read, spoolByNumber},
-}
+
+	{"GET /filaments", server.Read, listFilaments},
+	{"GET /filaments/{id}", server.Read, showFilament},
+	{"GET /vendors", server.Read, listVendors},
+}, filaments.pages(write), vendors.pages(write))
 
 // link is an entry of the navigation.
 type link struct{ Path, Name string }
 
-var navigation = []link{{"/", "Today"}, {"/spools", "Spools"}}
+var navigation = []link{{"/", "Today"}, {"/spools", "Spools"}, {"/filaments", "Filaments"}}
 
 //go:embed templates static
 var files embed.FS
@@ -229,7 +237,7 @@ func (v *visit) Navigation() []link { return navigation }
 // IsIn reports whether the page belongs to an entry of the navigation.
 func (v *visit) IsIn(l link) bool {
 	return l.Path == v.Path() || l.Path != "/" && strings.HasPrefix(v.Path(), l.Path+"/") ||
-		l.Path == "/spools" && strings.HasPrefix(v.Path(), "/s/")
+		l.Path == "/filaments" && strings.HasPrefix(v.Path()+"/", "/vendors/")
 }
 
 // Style and Script return the addresses of the assets.

@@ -1,0 +1,156 @@
+package web
+
+import (
+	"net/http"
+	"strings"
+)
+
+// editor is the pages that create, change and remove the resources of a collection, with fields as data.
+type editor struct {
+	api, path string // of the collection, in the API and of the pages
+	noun      string // of a resource
+	fields    []editorField
+	stay      bool // a resource has no page of its own: after a change, the list is shown
+
+	// name returns what people call a resource with these values.
+	name func(get func(string) string) string
+}
+
+// editorField is a field of an editor. More are those of the template's function input.
+type editorField struct {
+	field
+	label   string
+	more    string // separated by semicolons
+	options []option
+}
+
+// editorPage is the data of the template editor.
+type editorPage struct {
+	Form                *form
+	Inputs              []input
+	Name                string // of the resource, or "" if it is new
+	Action, Back, Label string
+	Removable           string // the address of the form that removes it, or ""
+	Noun                string
+}
+
+func (e *editor) inputs(v *visit, f *form) (inputs []input) {
+	for _, in := range e.fields {
+		more := strings.FieldsFunc(strings.ReplaceAll(in.more, "$currency", v.Currency), func(c rune) bool { return c == ';' })
+		shown := newInput(f, in.name, in.label, more...)
+		shown.Options = in.options
+		inputs = append(inputs, shown)
+	}
+	return inputs
+}
+
+// showNew shows the form of a new resource. The address may have values for it.
+func (e *editor) showNew(v *visit) error {
+	f := newForm()
+	for name, values := range v.r.URL.Query() {
+		f.Values[name] = values
+	}
+	return e.newPage(v, 200, f)
+}
+
+func (e *editor) newPage(v *visit, status int, f *form) error {
+	return v.show(status, "editor", "New "+e.noun, &editorPage{Form: f, Inputs: e.inputs(v, f), Action: e.path + "/new",
+		Back: e.path, Label: "Add", Noun: e.noun})
+}
+
+func (e *editor) names() (fields []field) {
+	for _, in := range e.fields {
+		fields = append(fields, in.field)
+	}
+	return fields
+}
+
+func (e *editor) create(v *visit) error {
+	f := v.sent()
+	var created struct{ ID string }
+	ok, err := v.send(f, http.MethodPost, e.api, f.body(e.names()...), &created)
+	if err != nil {
+		return err
+	}
+	if !ok {
+		return e.newPage(v, 422, f)
+	}
+	return v.redirect(e.one(created.ID))
+}
+
+// one returns the address to show after a change of a resource.
+func (e *editor) one(id string) string {
+	if e.stay {
+		return e.path
+	}
+	return e.path + "/" + id
+}
+
+func (e *editor) showEdit(v *visit) error { return e.editPage(v, 200, nil) }
+
+// editPage shows the form of a resource, with the values of f if it is not nil.
+func (e *editor) editPage(v *visit, status int, f *form) error {
+	path, err := v.apiPath(e.api + "/{id}")
+	if err != nil {
+		return err
+	}
+	now, err := v.formOf(path)
+	if err != nil {
+		return err
+	}
+	if f == nil {
+		f = now
+	}
+	id, name := now.Values.Get("id"), e.name(now.Values.Get)
+	return v.show(status, "editor", "Edit "+name, &editorPage{Form: f, Inputs: e.inputs(v, f), Name: name,
+		Action: e.path + "/" + id + "/edit", Back: e.one(id), Label: "Save", Removable: e.path + "/" + id + "/remove",
+		Noun: e.noun})
+}
+
+func (e *editor) edit(v *visit) error {
+	path, err := v.apiPath(e.api + "/{id}")
+	if err != nil {
+		return err
+	}
+	f := v.sent()
+	ok, err := v.edit(f, path, e.names(), func() (*form, error) { return v.formOf(path) })
+	if err != nil {
+		return err
+	}
+	if !ok {
+		return e.editPage(v, 422, f)
+	}
+	return v.redirect(e.one(v.r.PathValue("id")))
+}
+
+func (e *editor) remove(v *visit) error {
+	path, err := v.apiPath(e.api + "/{id}")
+	if err != nil {
+		return err
+	}
+	f := newForm()
+	ok, err := v.send(f, http.MethodDelete, path, nil, nil)
+	if err != nil {
+		return err
+	}
+	if !ok {
+		now, err := v.formOf(path)
+		if err != nil {
+			return err
+		}
+		now.Problem = f.Problem
+		return e.editPage(v, 422, now)
+	}
+	return v.redirect(e.path)
+}
+
+// pages are the pages of the editor.
+func (e *editor) pages(access func(pattern string, serve func(*visit) error) page) []page {
+	return []page{
+		access("GET "+e.path+"/new", e.showNew),
+		access("POST "+e.path+"/new", e.create),
+		access("GET "+e.path+"/{id}/edit", e.showEdit),
+		access("POST "+e.path+"/{id}/edit", e.edit),
+		access("POST "+e.path+"/{id}/remove", e.remove),
+	}
+}

@@ -1,0 +1,145 @@
+package web
+
+import (
+	"net/url"
+	"strings"
+)
+
+// filament is a filament, as the API returns it.
+type filament struct {
+	ID           string   `json:"id"`
+	Number       int64    `json:"number"`
+	Vendor       string   `json:"vendor_name"`
+	Name         string   `json:"name"`
+	MaterialType string   `json:"material_type"`
+	MaterialName string   `json:"material_name"`
+	Color        string   `json:"color"`
+	ColorHex     string   `json:"color_hex"`
+	ColorHexes   []string `json:"color_hexes"`
+	Diameter     num      `json:"diameter_mm"`
+	Density      num      `json:"density_g_cm3"`
+	NetWeight    num      `json:"net_weight_grams"`
+	SpoolWeight  num      `json:"spool_weight_grams"`
+	Price        num      `json:"price"`
+	Extruder     num      `json:"extruder_temperature_c"`
+	Bed          num      `json:"bed_temperature_c"`
+	Article      string   `json:"article_number"`
+	Notes        string   `json:"notes"`
+	SpoolCount   int      `json:"spool_count"`
+	Remaining    num      `json:"remaining_grams"`
+}
+
+// Title returns what a person calls the filament.
+func (f filament) Title() string {
+	material := f.MaterialName
+	if material == "" {
+		material = f.MaterialType
+	}
+	return material + " " + f.Color
+}
+
+// Maker returns the vendor and the name of the filament.
+func (f filament) Maker() string {
+	name := f.Name
+	if name == f.Color {
+		name = ""
+	}
+	return strings.Trim(f.Vendor+" · "+name, " ·")
+}
+
+// Swatch returns the picture of the colors.
+func (f filament) Swatch() swatch {
+	colors := f.ColorHexes
+	if len(colors) == 0 {
+		colors = []string{f.ColorHex}
+	}
+	s := spool{Color: f.Color, Finish: f.Name}
+	return newSwatch(s.IsTranslucent(), colors...)
+}
+
+type filamentList struct {
+	listing
+	Items []filament `json:"items"`
+}
+
+var filamentOrders = []listOrder{{"", "Newest first", "created_at", "desc"}, {"number", "Number", "number", "asc"},
+	{"material", "Material", "material_type", "asc"}, {"color", "Color", "color", "asc"},
+	{"vendor", "Vendor", "vendor_name", "asc"}, {"most", "Most filament first", "remaining_grams", "desc"}}
+
+func (l *filamentList) Picks() []pick {
+	return []pick{l.pick("material", "Material", append([]option{{"", "Any material"}}, materials()...)...),
+		l.orders(filamentOrders)}
+}
+
+var filaments = &editor{api: "/api/v1/filaments", path: "/filaments", noun: "filament",
+	name: func(get func(string) string) string { return get("material_type") + " " + get("color") },
+	fields: []editorField{
+		{field{"material_type", text}, "Material", "", materials()},
+		{field{"material_name", text}, "Exact material", "hint=Such as PLA+", nil},
+		{field{"color", text}, "Color", "required", nil},
+		{field{"vendor", named}, "Vendor", "hint=A new name adds the vendor", nil},
+		{field{"color_hex", text}, "Color as #RRGGBB", "hint=Such as #FA6831", nil},
+		{field{"name", text}, "Name", "", nil},
+		{field{"diameter_mm", number}, "Diameter", "", widths},
+		{field{"net_weight_grams", number}, "Filament on a full spool", "type=number;unit=g", nil},
+		{field{"spool_weight_grams", number}, "Empty spool", "type=number;unit=g", nil},
+		{field{"price", number}, "Price of a spool", "type=number;unit=$currency", nil},
+		{field{"density_g_cm3", number}, "Density", "type=number;unit=g/cm³", nil},
+		{field{"extruder_temperature_c", number}, "Extruder", "type=number;unit=°C", nil},
+		{field{"bed_temperature_c", number}, "Bed", "type=number;unit=°C", nil},
+		{field{"article_number", text}, "Article number", "", nil},
+		{field{"notes", text}, "Notes", "rows=4", nil},
+	}}
+
+func listFilaments(v *visit) error {
+	base, query := v.listing("/filaments", "filament", map[string]string{"search": "search", "material": "material_type",
+		"vendor": "vendor"}, filamentOrders...)
+	l := &filamentList{listing: base}
+	if err := l.refused(v.fetch(read{path: "/api/v1/filaments", query: query, into: l})); err != nil {
+		return err
+	}
+	return v.show(l.status(), "filaments", "Filaments", l)
+}
+
+// filamentPage is the page of a filament.
+type filamentPage struct {
+	Filament filament
+	Spools   spoolList
+	Usage    struct {
+		Items []struct {
+			Material string `json:"material_type"`
+			Color    string
+			Grams    num
+			Days     num `json:"days_left"`
+		}
+	}
+}
+
+// Days returns for how many days the stock of the material and color lasts, or "".
+func (p *filamentPage) Days() num {
+	for _, row := range p.Usage.Items {
+		if row.Material == p.Filament.MaterialType && strings.EqualFold(row.Color, p.Filament.Color) {
+			return row.Days
+		}
+	}
+	return ""
+}
+
+func showFilament(v *visit) error {
+	path, err := v.apiPath("/api/v1/filaments/{id}")
+	if err != nil {
+		return err
+	}
+	id := path[strings.LastIndexByte(path, '/')+1:]
+	p := &filamentPage{}
+	p.Spools.listing, _ = v.listing("/spools", "spool", spoolFilters)
+	p.Spools.Filter = url.Values{"filament": {id}}
+	if err := v.fetch(
+		read{path: path, into: &p.Filament},
+		read{path: "/api/v1/spools", query: url.Values{"filament_id": {id}, "limit": {"50"}}, into: &p.Spools},
+		read{path: "/api/v1/reports/usage", query: url.Values{"group_by": {"material"}}, into: &p.Usage},
+	); err != nil {
+		return err
+	}
+	return v.show(200, "filament", p.Filament.Title(), p)
+}
