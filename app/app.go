@@ -41,7 +41,7 @@ var Features = []func(*db.DB) []server.Route{
 // Definitions are the SQL functions of the features. A feature comes after those whose functions it calls.
 var Definitions = slices.Concat(
 	webhooks.Definitions, inventory.Definitions, catalog.Definitions, production.Definitions, orders.Definitions,
-	stock.Definitions,
+	stock.Definitions, spoolman.Definitions,
 )
 
 // Events are the events that webhooks get.
@@ -151,9 +151,13 @@ func newServer(c cli.Config, d *db.DB, once *auth.OneLogin) (*server.Server, err
 	if c.Web != "off" {
 		site = web.New(web.Config{Auth: a, Once: once, Insecure: c.Web == "insecure"})
 	}
+	printers := spoolman.Surface(d)
+	if c.KeyInPath {
+		printers.KeyPrefix = spoolman.KeyPrefix
+	}
 	return server.New(server.Config{
 		Routes: routes, Events: Events, Document: openapi.Document,
-		Surfaces: []server.Surface{spoolman.Surface(d)}, Site: site, DB: d,
+		Surfaces: []server.Surface{printers}, Site: site, DB: d,
 		Authenticate: a.Authenticate, Secrets: c.JWTSecrets, Ready: d.Ready, Stopped: a.Stop,
 		Background: hooks.Run,
 		PerMinute:  c.PerMinute, PerHour: c.PerHour, TenantPerMinute: c.TenantPerMinute,

@@ -24,13 +24,13 @@ var owners = map[string]string{
 	"server":    "idempotency_keys",
 	"auth":      "api_keys former_users login_addresses sessions tenants users",
 	"webhooks":  "webhook_deliveries webhooks",
-	"inventory": "filament_catalog filaments last_numbers spool_numbers spool_usage spools usage_changes usage_days " +
-		"usage_summaries vendors",
+	"inventory": "custom_fields filament_catalog filaments last_numbers spool_numbers spool_usage spools usage_changes " +
+		"usage_days usage_summaries vendors",
 	"catalog":    "product_components product_materials products",
 	"production": "production_runs run_items run_materials",
 	"orders":     "order_items orders",
 	"stock":      "stock_levels",
-	"spoolman":   "printer_extras printer_fields",
+	"spoolman":   "printer_settings",
 }
 
 // exceptions are what breaks the rules and shall be removed. The list must not grow.

@@ -77,7 +77,10 @@ func (s *Service) Authenticate(r *http.Request, basic bool, admit func() error) 
 	if !strings.EqualFold(scheme, "Bearer") {
 		return server.Caller{}, server.ErrInvalidToken
 	}
-	p, err := s.tokens.ParseAccess(strings.TrimSpace(token))
+	if token = strings.TrimSpace(token); basic && strings.HasPrefix(token, keyPrefix) {
+		return s.keyCaller(r.Context(), token, admit)
+	}
+	p, err := s.tokens.ParseAccess(token)
 	if err != nil {
 		return server.Caller{}, tokenError(err)
 	}

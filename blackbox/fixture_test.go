@@ -367,6 +367,8 @@ func (f *fixture) newBody(t *testing.T, op *operation, example map[string]any) m
 			body[name] = db.NewID() // unique
 		case name == "color" && op.Pattern == "POST /api/v1/stock-levels":
 			body[name] = db.NewID() // the combination is unique
+		case name == "key" && op.creates:
+			body[name] = strings.ReplaceAll(db.NewID(), "-", "_") // unique
 		case name == "name" && strings.HasPrefix(op.Path(), "/api/v1/vendors"):
 			body[name] = db.NewID() // unique
 		case name == "email":

@@ -577,6 +577,12 @@ var errorCases = []errorCase{
 			vendor := c.Post(t, vendorsURL, body).Want(201).Header.Get("Location")
 			return vendorsURL, body, func() { c.Delete(t, vendor).Want(204) }
 		}},
+	{"POST /api/v1/custom-fields", 409, "DUPLICATE_CUSTOM_FIELD",
+		func(t *testing.T, c *testkit.Client) (string, any, func()) {
+			body := testkit.JSON{"entity": "spool", "key": "tag", "name": driverErrorText, "type": "text"}
+			field := c.Post(t, "/api/v1/custom-fields", body).Want(201).Header.Get("Location")
+			return "/api/v1/custom-fields", body, func() { c.Delete(t, field).Want(204) }
+		}},
 	{"POST /api/v1/vendors/{id}/restore", 409, "DUPLICATE_VENDOR",
 		func(t *testing.T, c *testkit.Client) (string, any, func()) {
 			filament := createFilament(t, c, testkit.JSON{"vendor": driverErrorText})

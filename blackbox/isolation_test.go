@@ -308,7 +308,7 @@ func (i *isolationTenant) randomBody(op *operation, target resource) map[string]
 	}
 	i.randomize(body, op.fields)
 	for list, schema := range op.entries {
-		if entries, ok := body[list].([]any); ok {
+		if entries, ok := body[list].([]any); ok && len(entries) > 0 {
 			if entry, ok := entries[0].(map[string]any); ok { // not a text
 				i.randomize(entry, schema)
 			}

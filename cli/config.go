@@ -33,6 +33,7 @@ type Config struct {
 	AccessTTL, RefreshTTL   time.Duration
 	PerMinute, PerHour      int // limits of requests of a user; 0 means none
 	TenantPerMinute         int // limit of requests of all users of a tenant
+	KeyInPath               bool
 	TrustedProxies          []netip.Prefix
 	CORSOrigins             []string
 	Web                     string         // pages for people: on, off, or insecure
@@ -86,6 +87,8 @@ func (c *Config) settings() []setting {
 		{"WEBHOOK_ALLOWED_NETWORKS", "",
 			"private networks that webhooks may reach, also without TLS, such as 192.168.1.0/24, separated by commas",
 			func(v string) (err error) { c.WebhookNetworks, err = server.ParsePrefixes(v); return err }},
+		{"SPOOLMAN_KEY_IN_PATH", "off", "on: printers may send their API key in the path, /spoolman/k/KEY",
+			onOff(&c.KeyInPath)},
 		{"TLS_CERT_FILE", "", "certificate chain (PEM), for HTTPS; reloaded when it changes", text(&c.TLSCert, nil)},
 		{"TLS_KEY_FILE", "", "private key (PEM), for HTTPS; reloaded when it changes", text(&c.TLSKey, nil)},
 		{"METRICS_ADDR", "", "private address for /metrics (Prometheus) and /debug/pprof/; off if empty",
@@ -194,6 +197,13 @@ func duration(to *time.Duration, unit time.Duration, least, most int) func(strin
 		err := number(&n, least, most)(v)
 		*to = time.Duration(n) * unit
 		return err
+	}
+}
+
+func onOff(to *bool) func(string) error {
+	return func(v string) error {
+		*to = strings.EqualFold(v, "on")
+		return oneOf("on", "off")(v)
 	}
 }
 

@@ -69,6 +69,16 @@ var updateManyDoc = &server.Doc{
 }
 
 func (h handlers) updateMany(ctx context.Context, r *server.Request[SpoolChanges]) (server.OK[BulkResult], error) {
+	var result server.OK[BulkResult]
+	err := withExtra(ctx, h.db, "spool", r.In.Changes.Extra, func(ctx context.Context) (err error) {
+		result, err = h.updateAll(ctx, r)
+		return err
+	})
+	return result, err
+}
+
+// updateAll changes the spools.
+func (h handlers) updateAll(ctx context.Context, r *server.Request[SpoolChanges]) (server.OK[BulkResult], error) {
 	result, err := h.bulk(ctx, &r.In.Selection, r.In.Changes, func(ids []string, changes *Spool) *db.Stmt {
 		set, args := server.Assignments(changes, []any{ids})
 		if set == "" {

@@ -56,8 +56,8 @@ type Filament struct {
 	MaterialType        server.Optional[MaterialType]     `json:"material_type" rule:"required"`
 	MaterialName        server.Optional[string]           `json:"material_name"`
 	Color               server.Optional[string]           `json:"color" rule:"required"`
-	ColorHex            server.Optional[string]           `json:"color_hex" rule:"format=color"`
-	ColorHexes          server.Optional[server.Colors]    `json:"color_hexes" rule:"notNull,format=color"`
+	ColorHex            server.Optional[string]           `json:"color_hex" rule:"format=alphaColor"`
+	ColorHexes          server.Optional[server.Colors]    `json:"color_hexes" rule:"notNull,format=alphaColor"`
 	ColorArrangement    server.Optional[ColorArrangement] `json:"color_arrangement"`
 	DiameterMM          server.Optional[server.Decimal]   `json:"diameter_mm" rule:"required,enum=1.75|2.85"`
 	Density             server.Optional[server.Decimal]   `json:"density_g_cm3" rule:"exclusiveMinimum=0,maximum=100"`
@@ -69,6 +69,7 @@ type Filament struct {
 	ArticleNumber       server.Optional[string]           `json:"article_number"`
 	ExternalID          server.Optional[string]           `json:"external_id"`
 	Notes               server.Optional[string]           `json:"notes" rule:"maxLength=10000"`
+	Extra               server.Optional[server.Extra]     `json:"extra" rule:"notNull,unsorted"`
 	SpoolCount          int64                             `json:"spool_count" rule:"readOnly,notNull"`
 	Remaining           server.Decimal                    `json:"remaining_grams" rule:"readOnly,notNull"`
 	CreatedAt           server.Timestamp                  `json:"created_at" rule:"readOnly,notNull"`
@@ -76,9 +77,11 @@ type Filament struct {
 	HiddenAt            server.Timestamp                  `json:"hidden_at" rule:"readOnly"`
 }
 
-const filamentColumns = `id, number, vendor_id, vendor_name, name, material_type, material_name, color, color_hex,
+// A name or a material that clients of the API of Spoolman left out is ” in the table.
+const filamentColumns = `id, number, vendor_id, vendor_name, nullif(name, '') as name, material_type,
+	nullif(material_name, '') as material_name, color, color_hex,
 	array_to_json(color_hexes) as color_hexes, color_arrangement, diameter_mm, density_g_cm3, net_weight_grams,
-	spool_weight_grams, price, extruder_temperature_c, bed_temperature_c, article_number, external_id, notes,
+	spool_weight_grams, price, extruder_temperature_c, bed_temperature_c, article_number, external_id, notes, extra,
 	spool_count, remaining_grams, created_at, updated_at, hidden_at`
 
 // filamentsTable is filaments with the quantities of their spools in stock; see vendorsTable.
@@ -196,15 +199,27 @@ var filamentInputs = slices.DeleteFunc(server.SchemaOf[Filament]().Writable(),
 // filamentColumnsSet are the columns of which new filaments have values.
 var filamentColumnsSet = append(slices.Clone(filamentInputs), "vendor_id", "vendor_name")
 
-func (h handlers) createFilament(ctx context.Context, r *server.Request[Filament]) (server.Created[Filament], error) {
-	id, row := db.NewID(), server.Row(&r.In)
-	row["color_hexes"] = []string(r.In.ColorHexes.Or(server.Colors{}))
+func (h handlers) createFilament(
+	ctx context.Context, r *server.Request[Filament],
+) (ok server.Created[Filament], err error) {
+	err = withExtra(ctx, h.db, "filament", r.In.Extra, func(ctx context.Context) error {
+		ok, err = h.addFilament(ctx, r.In)
+		return err
+	})
+	return ok, err
+}
+
+// addFilament creates a filament.
+func (h handlers) addFilament(ctx context.Context, in Filament) (server.Created[Filament], error) {
+	id, row := db.NewID(), server.Row(&in)
+	row["color_hexes"] = []string(in.ColorHexes.Or(server.Colors{}))
+	row["extra"] = in.Extra.Or(nil).Values()
 	args := []any{id}
 	for _, name := range filamentInputs {
 		args = append(args, row[name])
 	}
 	columns, values := strings.Join(filamentInputs, ", "), parameters(2, len(filamentInputs))
-	with, args := namedVendor(&r.In, args)
+	with, args := namedVendor(&in, args)
 	if with != "" {
 		columns, values = columns+", vendor_id, vendor_name", values+", vendor.id, vendor.name from vendor"
 	}
@@ -230,8 +245,18 @@ var updateFilamentDoc = &server.Doc{
 	Errors:      []*server.Error{errUnknownVendor},
 }
 
-func (h handlers) updateFilament(ctx context.Context, r *server.Request[Filament]) (server.OK[Filament], error) {
-	id, in := r.ID("id"), r.In
+func (h handlers) updateFilament(
+	ctx context.Context, r *server.Request[Filament],
+) (ok server.OK[Filament], err error) {
+	err = withExtra(ctx, h.db, "filament", r.In.Extra, func(ctx context.Context) error {
+		ok, err = h.changeFilament(ctx, r.ID("id"), r.In)
+		return err
+	})
+	return ok, err
+}
+
+// changeFilament changes a filament and its spools.
+func (h handlers) changeFilament(ctx context.Context, id string, in Filament) (server.OK[Filament], error) {
 	filament := selectFilament(id)
 	with, args := namedVendor(&in, []any{id})
 	removed := in.VendorID.Set && in.VendorID.IsNull()

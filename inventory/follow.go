@@ -67,8 +67,8 @@ func lockFilaments(spools ...*Spool) *db.Stmt {
 			) f
 		)
 		select locked.* from (select distinct id from named order by id) ids cross join lateral (
-			select id as filament_id, number, material_type, vendor_name as brand, color, color_hex, diameter_mm,
-				density_g_cm3, net_weight_grams, spool_weight_grams, price as purchase_price
+			select id as filament_id, number, material_type, vendor_name as brand, color, left(color_hex, 7) as color_hex,
+				diameter_mm, density_g_cm3, net_weight_grams, spool_weight_grams, price as purchase_price
 			from filaments where id = ids.id and hidden_at is null for share
 		) locked`, ids, numbers)
 }
@@ -212,7 +212,7 @@ type spread struct {
 
 var (
 	spreadFilament = spread{"filaments", `s.filament_id = $1::uuid`, followed,
-		`f.material_type, f.vendor_name, f.color, f.color_hex, f.diameter_mm, f.density_g_cm3`}
+		`f.material_type, f.vendor_name, f.color, left(f.color_hex, 7), f.diameter_mm, f.density_g_cm3`}
 	spreadVendor = spread{"vendors",
 		`s.filament_id = any (array(select id from filaments where vendor_id = $1::uuid))`, `brand`, `f.name`}
 )
@@ -224,11 +224,7 @@ func (s spread) run(ctx context.Context, d *db.DB, id string, fields []string, u
 	check func() error,
 ) error {
 	var spools, stocked int
-	counted := db.SQL(`
-		select count(*), count(*) filter (where in_stock)
-		from (select s.in_stock from spools s where `+s.spools+` limit $2) followers`, id, maxFollowers+1).
-		Into(&spools, &stocked)
-	return d.Decide(ctx, []*db.Stmt{update, counted, result}, func() ([]*db.Stmt, error) {
+	return d.Decide(ctx, []*db.Stmt{update, s.counted(id).Into(&spools, &stocked), result}, func() ([]*db.Stmt, error) {
 		if err := check(); err != nil {
 			return nil, err
 		}
@@ -248,6 +244,13 @@ func (s spread) run(ctx context.Context, d *db.DB, id string, fields []string, u
 	})
 }
 
+// counted returns a statement that counts the spools, of all and of those in stock, up to maxFollowers+1.
+func (s spread) counted(id string) *db.Stmt {
+	return db.SQL(`
+		select count(*), count(*) filter (where in_stock)
+		from (select s.in_stock from spools s where `+s.spools+` limit $2) followers`, id, maxFollowers+1)
+}
+
 // changes returns statements that change those of the spools for which the condition is true. They lock these spools
 // in the order of their ids, as other operations on several spools do.
 func (s spread) changes(id, condition string) []*db.Stmt {
@@ -261,7 +264,7 @@ func (s spread) changes(id, condition string) []*db.Stmt {
 					select id from spools where id = ids.id for no key update
 				) locked
 			) locked`, id),
-		db.SQL(`update spools s set (`+s.columns+`) = row(`+s.values+`), updated_at = now(), edited_at = now()
+		db.SQL(`update spools s set (`+s.columns+`) = row(`+s.values+`), updated_at = now()
 			from `+from, id),
 	}
 }

@@ -250,6 +250,7 @@ type rowBatch []map[string]any
 func (b *rowBatch) add(n int, r *importRow) {
 	row := r.row()
 	row["id"], row["number"] = db.NewID(), n // insert replaces the number
+	row["extra"] = extraJSON(r.Extra)
 	if r.key != "" {
 		row["external_key"] = r.key
 	}

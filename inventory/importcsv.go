@@ -127,6 +127,17 @@ func (f importedFile) write(ctx context.Context, d *db.DB, dryRun bool) (result 
 	if err := f.attach(ctx, d); err != nil {
 		return result, err
 	}
+	var invalid transfer.Problems
+	err = checkExtras(ctx, d, "spool", len(f.rows), func(i int) server.Extra { return f.rows[i].In.Extra.Or(nil) },
+		func(i int, field, message string) {
+			invalid.Add(f.rows[i].Line, server.FieldError{Field: field, Message: message})
+		})
+	if err == nil {
+		err = invalid.Err()
+	}
+	if err != nil {
+		return result, err
+	}
 	updates, err := f.lock(ctx, d, result.Rows)
 	if err != nil {
 		return result, err
@@ -281,6 +292,7 @@ func (f importedFile) lock(ctx context.Context, d *db.DB, report []ImportedRow) 
 			}
 			report[i].ID, report[i].Number = &s.ID, &s.Number
 			values := server.Row(&row.In)
+			values["extra"] = extraJSON(row.In.Extra)
 			values["id"] = string(s.ID)
 			updates = append(updates, values)
 		}

@@ -153,8 +153,16 @@ type stored map[string]any
 func (s stored) text(column string) string { return valueText(s[column]) }
 
 func valueText(v any) string {
-	if v == nil {
+	switch v := v.(type) {
+	case nil:
 		return ""
+	case json.RawMessage: // an object, as stored rows have it
+		var object map[string]any
+		d := json.NewDecoder(bytes.NewReader(v))
+		d.UseNumber()
+		if d.Decode(&object) == nil {
+			return fmt.Sprint(object)
+		}
 	}
 	return fmt.Sprint(v)
 }
@@ -371,6 +379,10 @@ func writeVendors(ctx context.Context, d *db.DB, f *kindFile[vendorRow], dryRun 
 		return result, err
 	}
 	invalid := rowProblems{}
+	if err := checkExtras(ctx, d, "vendor", len(f.rows), func(i int) server.Extra { return f.rows[i].In.Extra.Or(nil) },
+		func(i int, field, message string) { invalid.add(f.rows[i].Line, field, "%s", message) }); err != nil {
+		return result, err
+	}
 	rows, err := f.lock(ctx, d, "name_key, "+strings.Join(vendorInputs, ", "), keys, invalid, result.Rows)
 	if err != nil {
 		return result, err
@@ -399,6 +411,7 @@ func writeVendors(ctx context.Context, d *db.DB, f *kindFile[vendorRow], dryRun 
 			continue
 		}
 		values := server.Row(&row.In.Vendor)
+		values["extra"] = extraJSON(row.In.Extra)
 		changed := []string{}
 		if s != nil {
 			changed = compare(values, vendorInputs, f.fields, s)
@@ -521,6 +534,10 @@ func writeFilaments(ctx context.Context, d *db.DB, f *kindFile[filamentRow], dry
 		return result, d.CheckActor(ctx)
 	}
 	invalid := rowProblems{}
+	if err := checkExtras(ctx, d, "filament", len(f.rows), func(i int) server.Extra { return f.rows[i].In.Extra.Or(nil) },
+		func(i int, field, message string) { invalid.add(f.rows[i].Line, field, "%s", message) }); err != nil {
+		return result, err
+	}
 	// The vendors are locked before the filaments, as a change of a vendor locks them.
 	vendors, err := vendorsOf(ctx, d, f, dryRun, invalid)
 	if err != nil {
@@ -546,6 +563,7 @@ func writeFilaments(ctx context.Context, d *db.DB, f *kindFile[filamentRow], dry
 			continue
 		}
 		values := server.Row(&row.In.Filament)
+		values["extra"] = extraJSON(row.In.Extra)
 		values["color_hexes"] = []string(row.In.ColorHexes.Or(server.Colors{}))
 		values["vendor_id"], values["vendor_name"] = pointed(vendors[i].ID), pointed(vendors[i].Name)
 		if s == nil {

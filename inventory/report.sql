@@ -47,7 +47,10 @@ begin
 	used := round(coalesce(weight, length * grams_per_mm(s.diameter_mm,
 		coalesce(s.density_g_cm3, usual_density(s.material_type)))), 6);
 	used := least(greatest(used, -1000000), 1000000);
-	if used = 0 then
+	if used = 0 then -- which is no change of the remaining weight, but a use
+		update spools x set updated_at = now(), edited_at = now(), last_used_at = now(),
+			first_used_at = coalesce(x.first_used_at, now())
+		where x.tenant_id = tenant and x.id = s.id;
 		return s.id;
 	end if;
 	if repeat_seconds is not null and exists (

@@ -48,6 +48,14 @@ func Routes(d *db.DB) []server.Route {
 		server.Op("POST /api/v1/spools/{id}/deduct", server.Write, server.Handle(h.deduct), deductDoc),
 		server.Op("POST /api/v1/spools/{id}/measure", server.Write, server.Handle(h.measure), measureDoc),
 		server.Op("GET /api/v1/spools/{id}/usage", server.Read, server.Handle(h.usage), usageDoc),
+		server.Op("GET /api/v1/custom-fields", server.Read, server.Handle(h.listCustomFields), listCustomFieldsDoc),
+		server.Op("POST /api/v1/custom-fields", server.Write, server.Handle(h.createCustomField), createCustomFieldDoc),
+		server.Op("GET /api/v1/custom-fields/{id}", server.Read, server.Handle(h.getCustomField), getCustomFieldDoc).
+			Versioned(lockCustomField),
+		server.Op("PATCH /api/v1/custom-fields/{id}", server.Write, server.Handle(h.updateCustomField),
+			updateCustomFieldDoc),
+		server.Op("DELETE /api/v1/custom-fields/{id}", server.Write, server.Handle(h.deleteCustomField),
+			deleteCustomFieldDoc),
 		server.Op("GET /api/v1/reports/usage", server.Read, server.Handle(h.reportUsage), usageReportDoc),
 		server.Op("GET /api/v1/reports/usage/export", server.Read,
 			server.HandleExport("usage", h.exportUsage), exportUsageDoc),
@@ -88,6 +96,7 @@ type Spool struct {
 	LotNumber      server.Optional[string]         `json:"lot_number"`
 	Density        server.Optional[server.Decimal] `json:"density_g_cm3" rule:"exclusiveMinimum=0,maximum=100"`
 	Archived       server.Optional[bool]           `json:"archived" rule:"notNull"`
+	Extra          server.Optional[server.Extra]   `json:"extra" rule:"notNull,unsorted"`
 	FirstUsedAt    server.Timestamp                `json:"first_used_at" rule:"readOnly"`
 	LastUsedAt     server.Timestamp                `json:"last_used_at" rule:"readOnly"`
 	CreatedAt      server.Timestamp                `json:"created_at" rule:"readOnly,notNull"`
@@ -96,11 +105,22 @@ type Spool struct {
 }
 
 var (
-	spoolColumns = strings.Join(server.SchemaOf[Spool]().Sortable(), ", ") // all, in the order of the fields
-	inputNames   = server.SchemaOf[Spool]().Writable()                     // those of requests
+	spoolColumns = columnsOf[Spool]()                  // all, in the order of the fields
+	inputNames   = server.SchemaOf[Spool]().Writable() // those of requests
 	inputColumns = strings.Join(inputNames, ", ")
 	inputValues  = parameters(2, len(inputNames))
 )
+
+// columnsOf returns the columns of a table with the fields of T in responses.
+func columnsOf[T any]() string {
+	var names []string
+	for _, f := range server.SchemaOf[T]().Fields {
+		if !f.WriteOnly {
+			names = append(names, f.Name)
+		}
+	}
+	return strings.Join(names, ", ")
+}
 
 // parameters returns the names of n parameters of a statement, beginning with the number from.
 func parameters(from, n int) string {
@@ -118,6 +138,7 @@ func (s *Spool) row() map[string]any {
 		row["remaining_weight_grams"] = row["net_weight_grams"]
 	}
 	row["archived"] = s.Archived.Or(false)
+	row["extra"] = s.Extra.Or(nil).Values()
 	return row
 }
 
@@ -289,7 +310,7 @@ var createDoc = &server.Doc{
 }
 
 func (h handlers) create(ctx context.Context, r *server.Request[Spool]) (server.Created[Spool], error) {
-	spool, err := h.insert(ctx, r.In, 1)
+	spool, err := h.add(ctx, r.In, 1)
 	if err != nil {
 		return nil, err
 	}
@@ -306,7 +327,7 @@ var createBatchDoc = &server.Doc{
 func (h handlers) createBatch(
 	ctx context.Context, r *server.Request[SpoolBatch],
 ) (server.Created[CreatedSpools], error) {
-	spools, err := h.insert(ctx, r.In.Spool, *r.In.Quantity.Value)
+	spools, err := h.add(ctx, r.In.Spool, *r.In.Quantity.Value)
 	if err != nil {
 		return nil, err
 	}
@@ -315,6 +336,15 @@ func (h handlers) createBatch(
 
 func createdSpools(spools *db.Stmt) []byte {
 	return slices.Concat([]byte(`{"items":`), spools.Array(), []byte(`}`))
+}
+
+// add checks the custom fields, and then creates equal spools as insert does.
+func (h handlers) add(ctx context.Context, in Spool, quantity int64) (spools *db.Stmt, err error) {
+	err = withExtra(ctx, h.db, "spool", in.Extra, func(ctx context.Context) error {
+		spools, err = h.insert(ctx, in, quantity)
+		return err
+	})
+	return spools, err
 }
 
 // insert creates equal spools, of the filament that the request names if it does, and returns the statement that has
@@ -373,8 +403,16 @@ var updateDoc = &server.Doc{
 	Errors: []*server.Error{errUnknownFilament, errFilamentField},
 }
 
-func (h handlers) update(ctx context.Context, r *server.Request[Spool]) (server.OK[Spool], error) {
-	id, in := r.ID("id"), r.In
+func (h handlers) update(ctx context.Context, r *server.Request[Spool]) (ok server.OK[Spool], err error) {
+	err = withExtra(ctx, h.db, "spool", r.In.Extra, func(ctx context.Context) error {
+		ok, err = h.change(ctx, r.ID("id"), r.In)
+		return err
+	})
+	return ok, err
+}
+
+// change changes a spool.
+func (h handlers) change(ctx context.Context, id string, in Spool) (server.OK[Spool], error) {
 	if !in.mayFollow() {
 		run := h.db.Write
 		if set, _ := server.Assignments(&in, nil); set == "" {

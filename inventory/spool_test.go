@@ -130,6 +130,7 @@ func TestSpoolFields(t *testing.T) {
 		"remaining_weight_grams": json.Number("1000"),
 		"spool_weight_grams":     nil, "purchase_price": nil, "cost_per_gram": nil, "supplier": nil, "purchase_date": nil,
 		"notes": nil, "location": nil, "lot_number": nil, "density_g_cm3": nil, "archived": false,
+		"extra":         map[string]any{},
 		"first_used_at": nil, "last_used_at": nil, "created_at": moment, "updated_at": moment, "hidden_at": nil,
 	}
 	all := j{

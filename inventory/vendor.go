@@ -36,6 +36,7 @@ type Vendor struct {
 	Notes            server.Optional[string]         `json:"notes" rule:"maxLength=10000"`
 	EmptySpoolWeight server.Optional[server.Decimal] `json:"empty_spool_weight_grams" rule:"maximum=1000000"`
 	ExternalID       server.Optional[string]         `json:"external_id"`
+	Extra            server.Optional[server.Extra]   `json:"extra" rule:"notNull,unsorted"`
 	SpoolCount       int64                           `json:"spool_count" rule:"readOnly,notNull"`
 	Remaining        server.Decimal                  `json:"remaining_grams" rule:"readOnly,notNull"`
 	CreatedAt        server.Timestamp                `json:"created_at" rule:"readOnly,notNull"`
@@ -43,8 +44,8 @@ type Vendor struct {
 	HiddenAt         server.Timestamp                `json:"hidden_at" rule:"readOnly"`
 }
 
-const vendorColumns = `id, number, name, notes, empty_spool_weight_grams, external_id, spool_count, remaining_grams,
-	created_at, updated_at, hidden_at`
+const vendorColumns = `id, number, name, notes, empty_spool_weight_grams, external_id, extra, spool_count,
+	remaining_grams, created_at, updated_at, hidden_at`
 
 // vendorsTable is vendors with the quantities of their spools in stock. It reads these spools and no others, so that
 // its time depends on the stock and not on the history of the tenant.
@@ -139,13 +140,20 @@ var createVendorDoc = &server.Doc{
 }
 
 func (h handlers) createVendor(ctx context.Context, r *server.Request[Vendor]) (server.Created[Vendor], error) {
-	id, in := db.NewID(), &r.In
-	created := db.SQL(`
-		insert into vendors (id, name, notes, empty_spool_weight_grams, external_id)
-		values ($1, $2, $3, $4::numeric, $5)`,
-		id, in.Name.Arg(), in.Notes.Arg(), in.EmptySpoolWeight.Arg(), in.ExternalID.Arg())
+	id := db.NewID()
 	vendor := selectVendor(id)
-	return server.One(vendor, vendorError(h.db.Write(ctx, created, vendor), in.Name.Or("")))
+	err := withExtra(ctx, h.db, "vendor", r.In.Extra, func(ctx context.Context) error {
+		return h.db.Write(ctx, insertVendor(id, &r.In), vendor)
+	})
+	return server.One(vendor, vendorError(err, r.In.Name.Or("")))
+}
+
+// insertVendor returns a statement that creates a vendor.
+func insertVendor(id string, in *Vendor) *db.Stmt {
+	return db.SQL(`
+		insert into vendors (id, name, notes, empty_spool_weight_grams, external_id, extra)
+		values ($1, $2, $3, $4::numeric, $5, $6::jsonb)`,
+		id, in.Name.Arg(), in.Notes.Arg(), in.EmptySpoolWeight.Arg(), in.ExternalID.Arg(), in.Extra.Or(nil).Values())
 }
 
 var updateVendorDoc = &server.Doc{
@@ -155,14 +163,23 @@ var updateVendorDoc = &server.Doc{
 	Errors: []*server.Error{errDuplicateVendor},
 }
 
-func (h handlers) updateVendor(ctx context.Context, r *server.Request[Vendor]) (server.OK[Vendor], error) {
-	vendor := selectVendor(r.ID("id"))
-	set, args := server.Assignments(&r.In, []any{r.ID("id")})
+func (h handlers) updateVendor(ctx context.Context, r *server.Request[Vendor]) (ok server.OK[Vendor], err error) {
+	err = withExtra(ctx, h.db, "vendor", r.In.Extra, func(ctx context.Context) error {
+		ok, err = h.changeVendor(ctx, r.ID("id"), r.In)
+		return err
+	})
+	return ok, err
+}
+
+// changeVendor changes a vendor.
+func (h handlers) changeVendor(ctx context.Context, id string, in Vendor) (server.OK[Vendor], error) {
+	vendor := selectVendor(id)
+	set, args := server.Assignments(&in, []any{id})
 	if set == "" {
 		return server.One(vendor, h.db.Read(ctx, vendor))
 	}
 	update := db.SQL(`update vendors set `+set+`, updated_at = now() where id = $1 and hidden_at is null`, args...)
-	if !r.In.Name.Set {
+	if !in.Name.Set {
 		return server.One(vendor, h.db.Write(ctx, update, vendor))
 	}
 	renamed := db.SQL(`
@@ -171,8 +188,8 @@ func (h handlers) updateVendor(ctx context.Context, r *server.Request[Vendor]) (
 		)
 		update filaments f set vendor_name = vendor.name, updated_at = now() from vendor
 		where f.vendor_id = $1 and f.vendor_name <> vendor.name`, args...)
-	err := spreadVendor.run(ctx, h.db, r.ID("id"), []string{"name"}, renamed, vendor, func() error { return nil })
-	return server.One(vendor, vendorError(err, r.In.Name.Or("")))
+	err := spreadVendor.run(ctx, h.db, id, []string{"name"}, renamed, vendor, func() error { return nil })
+	return server.One(vendor, vendorError(err, in.Name.Or("")))
 }
 
 var deleteVendorDoc = &server.Doc{

@@ -513,6 +513,9 @@ func DecodeTexts[T any](names []string, texts []*string, patch bool) (T, []Field
 			text = strings.TrimSpace(text)
 			null = text == "" && !(f.Set && f.NotNull) // an empty list
 		}
+		if null && patch && f.Kind == reflect.TypeFor[Extra]() {
+			text, null = "{}", false
+		}
 		if null && patch {
 			v.FieldByIndex(f.index).Addr().Interface().(settable).set(f, nil)
 			if f.NotNull {

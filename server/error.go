@@ -260,7 +260,9 @@ func writeJSON(w http.ResponseWriter, status int, body []byte) {
 // send sends a response with a body that is JSON, perhaps compressed.
 func send(w http.ResponseWriter, status int, body []byte) error {
 	h := w.Header()
-	h["Content-Type"] = headerJSON
+	if h["Content-Type"] == nil || status >= 400 {
+		h["Content-Type"] = headerJSON
+	}
 	h.Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(status)
 	_, err := w.Write(body)

@@ -33,6 +33,7 @@ import (
 //	maxLength=500        in characters; the default is 200, for short texts, which lose the blanks around them
 //	format=email         an e-mail address
 //	format=color         #RRGGBB
+//	format=alphaColor    #RRGGBB or #RRGGBBAA
 //	format=uri           an absolute URL; the handler checks it
 //	enum=A|B             the allowed strings or numbers
 //	named=Kind           the name of the enum's schema in the document; without a name, it is part of the field's: Go
@@ -184,7 +185,7 @@ func (f *Field) parse(rules string) (insteadOf string) {
 		case "trim":
 			f.short = true
 		case "format":
-			if f.Format = value; value != "email" && value != "color" && value != "uri" {
+			if f.Format = value; !slices.Contains([]string{"email", "color", "alphaColor", "uri"}, value) {
 				err = fmt.Errorf("unknown format")
 			}
 		case "insteadOf":
@@ -283,7 +284,11 @@ func Assignments[T any](in *T, args []any) (string, []any) {
 			b.WriteString(", ")
 		}
 		args = append(args, o.Arg())
-		fmt.Fprintf(&b, "%s = $%d::%s", f.Name, len(args), o.sqlType())
+		value := fmt.Sprintf("$%d::%s", len(args), o.sqlType())
+		if f.Kind == reflect.TypeFor[Extra]() {
+			value = "jsonb_strip_nulls(" + f.Name + " || " + value + ")"
+		}
+		b.WriteString(f.Name + " = " + value)
 	}
 	return b.String(), args
 }

@@ -62,7 +62,7 @@ type Config struct {
 }
 
 // Authenticate returns the sender of a request. If basic is set, it accepts an API key as the password of Basic
-// authentication. It calls admit before it looks up in the database whether an API key exists, and returns the error of
+// authentication and as a Bearer token. It calls admit before it looks up in the database whether an API key exists, and returns the error of
 // admit, which means that the client's address has sent too many invalid keys.
 type Authenticate func(r *http.Request, basic bool, admit func() error) (Caller, error)
 
@@ -130,7 +130,11 @@ func New(c Config) *Server {
 		s.handle(route.Pattern, o.ServeHTTP)
 	}
 	for _, f := range c.Surfaces {
-		s.mux.HandleFunc(f.Prefix, s.surface(f))
+		surface := s.surface(f)
+		s.mux.HandleFunc(f.Prefix, surface)
+		if f.KeyPrefix != "" {
+			s.mux.HandleFunc(f.KeyPrefix, f.keyed(surface))
+		}
 	}
 	docs := docsHandler()
 	for _, pattern := range []string{"GET /docs", "GET /docs/", "GET /redoc", "GET /redoc/"} {

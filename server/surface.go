@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strings"
 
 	"spoolwright/db"
 )
@@ -13,6 +14,10 @@ import (
 // password of Basic authentication: clients in printers often support nothing else.
 type Surface struct {
 	Prefix string // with a slash at the start and the end
+
+	// KeyPrefix, if not empty, is another prefix, with {key} in the place of an API key, for clients that can send one
+	// only as part of an address.
+	KeyPrefix string
 
 	// Serve answers a request of the caller, to whom the request's context is bound, with Respond. If it returns
 	// another error than ErrUndelivered, it must not have written anything; the response is Fail's then.
@@ -31,7 +36,7 @@ type Surface struct {
 // ErrUndelivered is the error of Respond if a response that was begun could not be written.
 var ErrUndelivered = errors.New("the response could not be written")
 
-// Respond sends the JSON of a response of a Surface, with status 200. If too many large bodies are being sent, it
+// Respond sends a response of a Surface, with status 200: JSON, unless the header has another Content-Type. If too many large bodies are being sent, it
 // writes nothing and returns ErrUnavailable, except for writes, whose effect is committed.
 func Respond(w http.ResponseWriter, r *http.Request, body []byte) error {
 	info := infoOf(r)
@@ -45,6 +50,18 @@ func Respond(w http.ResponseWriter, r *http.Request, body []byte) error {
 		return errors.Join(ErrUndelivered, err)
 	}
 	return nil
+}
+
+// keyed returns the handler of paths with an API key, which calls that of the Surface.
+func (f Surface) keyed(surface http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		key := r.PathValue("key")
+		rest := strings.TrimPrefix(r.URL.Path, strings.Replace(f.KeyPrefix, "{key}", key, 1))
+		r = r.Clone(r.Context())
+		r.URL.Path, r.URL.RawPath = f.Prefix+rest, ""
+		r.Header["X-Api-Key"] = append(r.Header["X-Api-Key"], key)
+		surface(w, r)
+	}
 }
 
 // surface returns the handler of a Surface.

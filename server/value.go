@@ -1,8 +1,12 @@
 package server
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
+	"maps"
+	"math"
 	"reflect"
 	"regexp"
 	"slices"
@@ -203,7 +207,139 @@ func (s *Several[T]) parse(f *Field, v any) string {
 	return ""
 }
 
-// Colors is a list of colours in the form #RRGGBB, at most MaxColors. In SQL it is an array of texts.
+// Extra has the values of custom fields by their keys: texts, numbers, bools, and lists of these. In a PATCH, null
+// removes a value, and fields without a key keep theirs. In SQL it is jsonb.
+type Extra map[string]json.RawMessage
+
+const (
+	// ExtraKey is the form of the key of a custom field.
+	ExtraKey = `^[a-z0-9_]{1,64}$`
+
+	// maxExtra is the maximum size of the values of a request, in bytes.
+	maxExtra = 50_000
+)
+
+var extraKeyForm = regexp.MustCompile(ExtraKey)
+
+// parse stores the decoded value of a JSON object, or of its text in a file. It returns the problem with it, or "".
+func (e *Extra) parse(_ *Field, v any) string {
+	text, ok := v.(part)
+	if s, isText := v.(string); isText {
+		text, ok = part(s), json.Valid([]byte(s))
+	}
+	*e = nil
+	if !ok || json.Unmarshal(text, e) != nil || *e == nil {
+		return "must be an object with the values of custom fields by their keys"
+	}
+	return e.problem()
+}
+
+// problem returns the problem with the keys and values, or "".
+func (e Extra) problem() string {
+	size := 0
+	for key, value := range e {
+		size += len(key) + len(value)
+		if !extraKeyForm.MatchString(key) {
+			return "must have keys of 1 to 64 lower-case letters, digits and underscores, and not " +
+				strconv.Quote(shorten(key, maxRepeated))
+		}
+		if problem := storable(value); problem != "" {
+			return "has an invalid value: " + key + " " + problem
+		}
+	}
+	if size > maxExtra {
+		return fmt.Sprintf("must have at most %d bytes", maxExtra)
+	}
+	return ""
+}
+
+// storable returns the problem with a JSON text that jsonb could not store, or "".
+func storable(text json.RawMessage) string {
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.UseNumber()
+	for {
+		token, err := d.Token()
+		switch v := token.(type) {
+		case nil:
+			if err == io.EOF {
+				return ""
+			}
+			if err != nil {
+				return "must be JSON"
+			}
+		case string:
+			if strings.ContainsRune(v, 0) || strings.ContainsRune(v, utf8.RuneError) {
+				return "must be valid Unicode text without the character U+0000"
+			}
+		case json.Number:
+			if f, err := v.Float64(); err != nil || len(v) > 40 || f != 0 && math.Abs(f) < 1e-100 {
+				return "must have at most 40 digits"
+			}
+		}
+	}
+}
+
+// SetText sets the value of a key to a text that contains JSON. It reports whether it does.
+func (e Extra) SetText(key, text string) bool {
+	if !json.Valid([]byte(text)) {
+		return false
+	}
+	e[key] = json.RawMessage(text)
+	return true
+}
+
+// Problem is problem for an Extra that was not decoded from a request.
+func (e Extra) Problem() string { return e.problem() }
+
+func (e Extra) jsonText() string {
+	text, err := json.Marshal(map[string]json.RawMessage(e))
+	if err != nil {
+		return "{}" // not for valid values
+	}
+	return string(text)
+}
+
+// Values returns the values without those that are null, as text, for a new row.
+func (e Extra) Values() string {
+	values := maps.Clone(e)
+	maps.DeleteFunc(values, func(_ string, value json.RawMessage) bool { return string(value) == "null" })
+	if values == nil {
+		return "{}"
+	}
+	return values.jsonText()
+}
+
+// Texts is a list of different texts of 1 to 200 characters, at most MaxTexts. In SQL it is an array of texts.
+type Texts []string
+
+// MaxTexts is the maximum length of Texts.
+const MaxTexts = 100
+
+func (Texts) element() reflect.Type { return reflect.TypeFor[string]() }
+func (t Texts) texts() []string     { return t }
+
+// parse stores the decoded value of a JSON list. It returns the problem with it, or "".
+func (t *Texts) parse(_ *Field, v any) string {
+	entries, ok := v.(array)
+	if !ok || len(entries) > MaxTexts {
+		return "must be a list with at most " + strconv.Itoa(MaxTexts) + " entries"
+	}
+	*t = Texts{}
+	one := Field{Required: true, MaxLength: 200}
+	for _, entry := range entries {
+		text, problem := one.text(scalar(entry))
+		if problem == "" && slices.Contains(*t, text) {
+			problem = "must not be there twice"
+		}
+		if problem != "" {
+			return "has an invalid entry, which " + problem
+		}
+		*t = append(*t, text)
+	}
+	return ""
+}
+
+// Colors is a list of colours in the form #RRGGBB or #RRGGBBAA, at most MaxColors. In SQL it is an array of texts.
 type Colors []string
 
 // MaxColors is the maximum length of Colors.
@@ -228,8 +364,8 @@ func (c *Colors) parse(f *Field, v any) string {
 	*c = Colors{}
 	for _, entry := range entries {
 		text, _ := scalar(entry).(string)
-		if !colorForm.MatchString(text) {
-			return "must have entries of the form #RRGGBB"
+		if !alphaColorForm.MatchString(text) {
+			return "must have entries of the form #RRGGBB or #RRGGBBAA"
 		}
 		*c = append(*c, text)
 	}
@@ -288,6 +424,8 @@ func (o Optional[T]) Arg() any {
 		return string(v)
 	case interface{ texts() []string }:
 		return v.texts()
+	case Extra:
+		return v.jsonText()
 	}
 	return *o.Value
 }
@@ -318,6 +456,8 @@ func (o Optional[T]) sqlType() string {
 		return "int"
 	case bool:
 		return "boolean"
+	case Extra:
+		return "jsonb"
 	case interface{ texts() []string }:
 		return "text[]"
 	}
@@ -441,6 +581,8 @@ func (f *Field) text(v any) (string, string) {
 		return "", "must be an e-mail address such as ada@farm.example"
 	case f.Format == "color" && !colorForm.MatchString(s):
 		return "", "must have the form #RRGGBB"
+	case f.Format == "alphaColor" && !alphaColorForm.MatchString(s):
+		return "", "must have the form #RRGGBB or #RRGGBBAA"
 	}
 	return s, ""
 }
@@ -453,8 +595,13 @@ var emailForm = regexp.MustCompile(EmailPattern)
 // isBlank reports whether \s in a pattern of the OpenAPI document matches r. Its patterns are those of ECMAScript.
 func isBlank(r rune) bool { return unicode.IsSpace(r) && r != '\u0085' || r == '\ufeff' }
 
-// ColorPattern is the form of a color, #RRGGBB.
-const ColorPattern = `^#[0-9A-Fa-f]{6}$`
+// ColorPattern is the form of a color, #RRGGBB, and AlphaColorPattern that of one that can have an alpha.
+const (
+	ColorPattern      = `^#[0-9A-Fa-f]{6}$`
+	AlphaColorPattern = `^#([0-9A-Fa-f]{6}|[0-9A-Fa-f]{8})$`
+)
+
+var alphaColorForm = regexp.MustCompile(AlphaColorPattern)
 
 var colorForm = regexp.MustCompile(ColorPattern)
 

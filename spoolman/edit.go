@@ -3,234 +3,412 @@ package spoolman
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"maps"
-	"net/http"
-	"regexp"
-	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"spoolwright/db"
 	"spoolwright/inventory"
 	"spoolwright/server"
 )
 
-// fields maps the fields of Spoolman's spools to those of a Spool with the same meaning.
-var fields = map[string]string{
-	"initial_weight": "net_weight_grams", "remaining_weight": "remaining_weight_grams",
-	"spool_weight": "spool_weight_grams", "price": "purchase_price", "location": "location", "lot_nr": "lot_number",
-	"comment": "notes", "archived": "archived",
-}
+// usualWeight is the initial weight of a spool if neither the request nor the filament has one.
+const usualWeight = 1000 * server.DecimalOne
 
-// ignored are fields that clients send back as they read them, or that the service computes.
-var ignored = []string{"id", "registered", "first_used", "last_used", "filament", "filament_id", "used_weight",
-	"used_length", "remaining_length", "extra"}
+// errComputed is the error of a change of a computed filament or vendor.
+var errComputed = badRequest("This filament or vendor only shows what spools without a filament have: change these " +
+	"spools, or create filaments of them with POST /api/v1/filaments/from-spools")
 
-// spool converts a body to a Spool for a PATCH.
-func spool(body map[string]json.RawMessage) (inventory.Spool, error) {
-	native := object{}
-	for name, value := range body {
-		switch field := fields[name]; {
-		case field != "":
-			native[field] = value
-		case !slices.Contains(ignored, name):
-			return inventory.Spool{}, server.Invalid(name, "is not a known field")
-		}
-	}
-	text, err := json.Marshal(native)
-	if err != nil {
-		return inventory.Spool{}, err
-	}
-	return server.DecodePatch[inventory.Spool](text)
-}
-
-func (q request) edit(id int64) error {
-	body, err := q.body()
-	if err != nil {
-		return err
-	}
-	in, err := spool(body)
-	if err != nil {
-		return err
-	}
-	extra, err := customFields(body)
-	if err != nil {
-		return err
-	}
-	stmts := mergeExtra("spool", id, extra)
-	if !isNull(body["used_weight"]) && isNull(body["remaining_weight"]) {
-		weight, ok := server.ParseDecimal(string(body["used_weight"]))
-		if !ok || weight < 0 {
-			return server.Invalid("used_weight", "must be a number of at least 0")
-		}
-		return q.editUsed(id, &in, weight, stmts)
-	}
-	return q.sendSpool(id, q.db.Write, append([]*db.Stmt{inventory.Edit(id, &in)}, stmts...)...)
-}
-
-// editUsed edits a spool whose remaining weight becomes the initial weight without the used weight.
-func (q request) editUsed(id int64, in *inventory.Spool, used server.Decimal, stmts []*db.Stmt) error {
-	var text string
+// change runs the changes of an item in one transaction, and sends the item. The changes return its number.
+func (q request) change(name string, changes func(ctx context.Context) (number int64, err error)) error {
+	var text []byte
 	err := q.db.Tx(q.r.Context(), func(ctx context.Context) error {
-		net := in.NetWeight
-		if net.IsNull() {
-			var initial string
-			locked := db.SQL(`select trim_scale(net_weight_grams)::text from spools
-				where number = $1 and hidden_at is null for no key update`, id).Into(&initial)
-			if err := q.db.Write(ctx, locked); err != nil {
-				return err
-			}
-			weight, ok := server.ParseDecimal(initial)
-			if !ok {
-				return errNumber
-			}
-			net = server.Some(weight)
-		}
-		in.Remaining = server.Some(max(*net.Value-used, 0))
-		edited := inventory.Edit(id, in)
-		err := q.db.Write(ctx, slices.Concat([]*db.Stmt{edited}, stmts,
-			[]*db.Stmt{selectSpool(q.tenant(), id).Into(&text)})...)
-		if err == nil && edited.Rows() == 0 {
-			err = errNumber
-		}
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	return q.sendChanged(text)
-}
-
-// create creates a spool of a filament, which must exist: the filaments are those of the spools.
-func (q request) create() error {
-	body, err := q.body()
-	if err != nil {
-		return err
-	}
-	var filament int64
-	if json.Unmarshal(body["filament_id"], &filament) != nil {
-		return server.Invalid("filament_id", "must be the id of a filament")
-	}
-	in, err := spool(body)
-	if err != nil {
-		return err
-	}
-	if filament < 1 || filament > 1<<31-1 {
-		return errNoGroup
-	}
-	extra, err := customFields(body)
-	if err != nil {
-		return err
-	}
-	var text string
-	err = q.db.Tx(q.r.Context(), func(ctx context.Context) error {
-		var number int64
-		copied := inventory.Copy(filament, &in).Into(&number)
-		if err := q.db.Write(ctx, copied); err != nil {
+		number, err := changes(ctx)
+		if err != nil {
 			return err
 		}
-		if copied.Rows() == 0 {
-			return errNoGroup
+		item := q.selectItem(name, number).Into(&text)
+		if err := q.db.Write(ctx, item); err != nil {
+			return err
 		}
-		return q.db.Write(ctx, append(mergeExtra("spool", number, extra), selectSpool(q.tenant(), number).Into(&text))...)
+		if item.Rows() == 0 {
+			return notFound(name, number)
+		}
+		return nil
 	})
 	if err != nil {
-		return err
+		return extraError(err)
 	}
 	return q.sendChanged(text)
 }
 
-// customFields returns the custom fields of a body, as JSON, or "" if it has none.
-func customFields(body map[string]json.RawMessage) (string, error) {
-	if isNull(body["extra"]) {
-		return "", nil
-	}
-	var values map[string]*string
-	if json.Unmarshal(body["extra"], &values) != nil || strings.Contains(string(body["extra"]), `\u0000`) {
-		return "", server.Invalid("extra", "must be an object whose values are texts with JSON")
-	}
-	for name, value := range values {
-		if value != nil && !json.Valid([]byte(*value)) {
-			return "", server.Invalid("extra."+name, "must be a text with JSON")
-		}
-	}
-	text, err := json.Marshal(values)
-	if err != nil || len(text) > 50_000 {
-		return "", server.Invalid("extra", "must have at most 50,000 bytes, as JSON")
-	}
-	return string(text), nil
-}
-
-// mergeExtra returns the statements that merge custom fields into those of an item: a spool that is not hidden, or a
-// filament, whose id can be the number of a hidden spool. It returns none for "".
-func mergeExtra(entity string, number int64, extra string) []*db.Stmt {
-	if extra == "" {
+// checkExtra is inventory.CheckExtra with the status of this API.
+func (q request) checkExtra(ctx context.Context, entity string, extra server.Optional[server.Extra]) error {
+	if len(extra.Or(nil)) == 0 {
 		return nil
 	}
-	return []*db.Stmt{db.SQL(`
-		insert into printer_extras as x (entity, number, extra)
-		select $1, $2::int, jsonb_strip_nulls($3::text::jsonb)::text
-		where exists (select from spools where number = $2::int
-			and (hidden_at is null or $1 <> 'spool'))
-		on conflict (tenant_id, entity, number) do update
-			set extra = jsonb_strip_nulls(x.extra::jsonb || $3::text::jsonb)::text`, entity, number, extra)}
-}
-
-// extraError converts the error of custom fields that are too long with those that the item has already.
-func extraError(err error) error {
-	if db.Violates(err, "printer_extras_extra_check") {
-		return server.Invalid("extra", "must have at most 100,000 characters together with the fields that are there").
-			Because(err)
+	err := inventory.CheckExtra(ctx, q.db, entity, *extra.Value)
+	if e, ok := errors.AsType[*server.Error](err); ok && e.Status == 422 {
+		return badRequest("%s", e.Detail)
 	}
 	return err
 }
 
-var keyForm = regexp.MustCompile(`^[a-z0-9_]{1,64}$`)
-
-// field lists, defines and removes custom fields.
-func (q request) field(method string, parts []string) error {
-	entity := parts[0]
-	if len(parts) > 2 || entity != "spool" && entity != "filament" && entity != "vendor" {
-		return errMethod
+// extraError converts the error of custom fields that are too long with those that the item has already.
+func extraError(err error) error {
+	for _, check := range []string{"spools_valid", "filaments_extra_check", "vendors_extra_check"} {
+		if db.Violates(err, check) {
+			return server.Invalid("extra", "must have at most 100,000 characters together with the fields that are there").
+				Because(err)
+		}
 	}
-	var stmts []*db.Stmt
-	run := q.db.Write
-	switch {
-	case len(parts) == 1 && method == http.MethodGet:
-		run = q.db.Read
-	case len(parts) == 2 && !keyForm.MatchString(parts[1]):
-		return server.Invalid("key", "must have 1 to 64 lower-case letters, digits and underscores")
-	case len(parts) == 2 && method == http.MethodDelete:
-		stmts = append(stmts, db.SQL(`delete from printer_fields where entity = $1 and key = $2`, entity, parts[1]))
-	case len(parts) == 2 && method == http.MethodPost:
-		body, err := q.body()
+	return err
+}
+
+func (q request) create(name string) error {
+	b, err := q.body()
+	if err != nil {
+		return err
+	}
+	switch name {
+	case "spool":
+		return q.createSpool(b)
+	case "filament":
+		in, err := readFilament(b, true)
 		if err != nil {
 			return err
 		}
-		definition := maps.Clone(body)
-		for name, value := range map[string]string{"key": parts[1], "entity_type": entity} {
-			definition[name], _ = json.Marshal(value)
-		}
-		if isNull(definition["name"]) || isNull(definition["field_type"]) {
-			return server.Invalid("name", "and field_type are required")
-		}
-		maps.DeleteFunc(definition, func(_ string, value json.RawMessage) bool { return isNull(value) })
-		text, err := json.Marshal(definition)
-		if err != nil || len(text) > 9000 || strings.Contains(string(text), `\u0000`) {
-			return server.Invalid("body", "must be a definition of at most 9,000 bytes")
-		}
-		stmts = append(stmts, db.SQL(`
-			insert into printer_fields (entity, key, definition)
-			select $1, $2, $3 where (select count(*) from printer_fields where entity = $1) < 100
-			on conflict (tenant_id, entity, key) do update set definition = excluded.definition`,
-			entity, parts[1], string(text)))
-	default:
-		return errMethod
+		return q.change(name, func(ctx context.Context) (int64, error) {
+			in := in
+			err := q.checkExtra(ctx, name, in.Extra)
+			if err == nil {
+				err = q.setVendor(ctx, b, &in, true)
+			}
+			if err != nil {
+				return 0, err
+			}
+			return inventory.AddFilament(ctx, q.db, in)
+		})
 	}
-	var list string
-	all := db.SQL(`select coalesce('[' || string_agg(definition, ',' order by created_at, key) || ']', '[]')
-		from printer_fields where entity = $1`, entity).Into(&list)
-	if err := run(q.r.Context(), append(stmts, all)...); err != nil {
+	in, err := readVendor(b, true)
+	if err != nil {
 		return err
 	}
-	return q.send([]byte(list))
+	return q.change(name, func(ctx context.Context) (int64, error) {
+		if err := q.checkExtra(ctx, name, in.Extra); err != nil {
+			return 0, err
+		}
+		return inventory.AddVendor(ctx, q.db, &in)
+	})
+}
+
+// createSpool creates a spool of a filament. For a computed one, it has the fields of the spools that show it.
+func (q request) createSpool(b body) error {
+	s, err := readSpool(b)
+	if err != nil {
+		return err
+	}
+	if s.filament == nil {
+		return server.Invalid("filament_id", "must be the id of a filament")
+	}
+	return q.change("spool", func(ctx context.Context) (int64, error) {
+		in := s.in
+		err := q.checkExtra(ctx, "spool", in.Extra)
+		if err == nil {
+			err = q.attach(ctx, &in, *s.filament, true)
+		}
+		if err != nil {
+			return 0, err
+		}
+		return inventory.AddSpool(ctx, q.db, &in, s.use)
+	})
+}
+
+// attach gives a spool the filament with an id.
+func (q request) attach(ctx context.Context, in *inventory.Spool, id int64, isNew bool) error {
+	switch {
+	case id < 1:
+		return notFound("filament", id)
+	case id < firstComputed:
+		in.FilamentNumber = server.Some(id)
+		err := inventory.Attach(ctx, q.db, in, isNew, usualWeight)
+		if e, ok := errors.AsType[*server.Error](err); ok && e.Code == "UNKNOWN_REFERENCE" {
+			return notFound("filament", id)
+		}
+		return err
+	}
+	sample := db.SQL(`select s.material_type, s.brand, s.color, s.color_hex, s.finish, s.diameter_mm, s.density_g_cm3,
+			s.net_weight_grams, s.spool_weight_grams, s.purchase_price
+		from spools s where s.tenant_id = $1::uuid and s.hidden_at is null and s.filament_id is null
+			and `+groupID+` = $2::int order by s.number limit 1`, q.tenant(), id)
+	if err := q.db.Write(ctx, db.AllowScans(), sample); err != nil {
+		return err
+	}
+	if sample.Rows() == 0 {
+		return notFound("filament", id)
+	}
+	other, err := server.DecodePatch[inventory.Spool](sample.Object())
+	if err != nil {
+		return err
+	}
+	in.FilamentID = server.Optional[server.UUID]{Set: true}
+	in.MaterialType, in.Brand, in.Color, in.ColorHex = other.MaterialType, other.Brand, other.Color, other.ColorHex
+	in.Finish, in.DiameterMM, in.Density = other.Finish, other.DiameterMM, other.Density
+	if !isNew {
+		return nil
+	}
+	for _, field := range []struct {
+		to, from *server.Optional[server.Decimal]
+	}{{&in.NetWeight, &other.NetWeight},
+		{&in.SpoolWeight, &other.SpoolWeight}, {&in.PurchasePrice, &other.PurchasePrice}} {
+		if !field.to.Set {
+			*field.to = *field.from
+		}
+	}
+	return nil
+}
+
+func (q request) edit(name string, id int64) error {
+	b, err := q.body()
+	if err != nil {
+		return err
+	}
+	switch {
+	case name == "spool":
+		return q.editSpool(id, b)
+	case id >= firstComputed:
+		return errComputed
+	case name == "filament":
+		in, err := readFilament(b, false)
+		if err != nil {
+			return err
+		}
+		return q.change(name, func(ctx context.Context) (int64, error) {
+			in := in
+			err := q.checkExtra(ctx, name, in.Extra)
+			if err == nil {
+				err = q.setVendor(ctx, b, &in, false)
+			}
+			if err == nil {
+				err = q.recolor(ctx, id, &in)
+			}
+			if err == nil {
+				err = inventory.EditFilament(ctx, q.db, id, in)
+			}
+			return id, missing(err, name, id)
+		})
+	}
+	in, err := readVendor(b, false)
+	if err != nil {
+		return err
+	}
+	return q.change(name, func(ctx context.Context) (int64, error) {
+		err := q.checkExtra(ctx, name, in.Extra)
+		if err == nil {
+			err = inventory.EditVendor(ctx, q.db, id, in)
+		}
+		return id, missing(err, name, id)
+	})
+}
+
+// recolor makes the colour of a filament follow a new name if it was the old one: this API has no other colour.
+func (q request) recolor(ctx context.Context, id int64, in *inventory.Filament) error {
+	if in.Name.Or("") == "" {
+		return nil
+	}
+	var named bool
+	row := db.SQL(`select f.name = f.color or f.name = '' from filaments f where f.tenant_id = $1::uuid
+		and f.number = $2::int and num_nonnulls(f.number) = 1 and f.name is not null`, q.tenant(), id).Into(&named)
+	if err := q.db.Write(ctx, row); err != nil {
+		return err
+	}
+	if named {
+		in.Color = in.Name
+	}
+	return nil
+}
+
+// missing returns the 404 of an item instead of the service's.
+func missing(err error, name string, id int64) error {
+	if errors.Is(err, server.ErrNotFound) {
+		return notFound(name, id)
+	}
+	return err
+}
+
+func (q request) editSpool(id int64, b body) error {
+	s, err := readSpool(b)
+	if err != nil {
+		return err
+	}
+	if s.filament == nil && len(s.in.Extra.Or(nil)) == 0 {
+		return extraError(q.sendSpool(id, q.db.Write, inventory.Edit(id, &s.in, s.use)))
+	}
+	return q.change("spool", func(ctx context.Context) (int64, error) {
+		in := s.in
+		err := q.checkExtra(ctx, "spool", in.Extra)
+		if err == nil && s.filament != nil {
+			err = q.attach(ctx, &in, *s.filament, false)
+		}
+		if err != nil {
+			return 0, err
+		}
+		edited := inventory.Edit(id, &in, s.use)
+		if err := q.db.Write(ctx, edited); err != nil {
+			return 0, err
+		}
+		if edited.Rows() == 0 {
+			return 0, notFound("spool", id)
+		}
+		return id, nil
+	})
+}
+
+func (q request) remove(name string, id int64) error {
+	err := error(nil)
+	switch {
+	case name == "spool":
+		hidden := inventory.Hide(id)
+		err = server.Found(hidden, q.db.Write(q.r.Context(), hidden))
+	case id >= firstComputed:
+		return errComputed
+	default:
+		remove := map[string]func(context.Context, *db.DB, int64) error{
+			"filament": inventory.RemoveFilament, "vendor": inventory.RemoveVendor}[name]
+		var text []byte
+		item := q.selectItem(name, id).Into(&text)
+		err = q.db.Tx(q.r.Context(), func(ctx context.Context) error {
+			if err := q.db.Write(ctx, item); err != nil {
+				return err
+			}
+			return remove(ctx, q.db, id)
+		})
+		if err == nil {
+			q.sockets.removed(q.tenant(), name, id, text)
+		}
+	}
+	if err != nil {
+		return missing(err, name, id)
+	}
+	q.sockets.changed(q.tenant())
+	return q.send([]byte(`{"message":"Success!"}`))
+}
+
+// readVendor converts the body of a request that creates or changes a vendor.
+func readVendor(b body, isNew bool) (in inventory.Vendor, err error) {
+	name, err := b.text("name")
+	if err != nil {
+		return in, err
+	}
+	if (isNew || b.has("name")) && b.isNull("name") {
+		return in, server.Invalid("name", "must be a text")
+	}
+	if b.has("name") && name == "" { // which only this API accepts
+		rest := maps.Clone(b)
+		delete(rest, "name")
+		b = rest
+		defer func() { in.Name = server.Some("") }()
+	}
+	if in, err = decode[inventory.Vendor](b, vendorFields); err == nil {
+		in.Extra, err = b.extra()
+	}
+	return in, err
+}
+
+// required returns a text that is not empty.
+func (b body) required(name string) (string, error) {
+	value, err := b.text(name)
+	if err == nil && value == "" {
+		err = server.Invalid(name, "must not be empty")
+	}
+	return value, err
+}
+
+// maxLocation is the maximum length of a location that clients of this API expect.
+const maxLocation = 64
+
+func (q request) renameLocation(from string) error {
+	b, err := q.body()
+	if err != nil {
+		return err
+	}
+	to, err := b.required("name")
+	if err == nil && utf8.RuneCountInString(to) > maxLocation {
+		err = badRequest("A location must have at most %d characters", maxLocation)
+	}
+	if err == nil {
+		_, err = inventory.RenameLocation(q.r.Context(), q.db, from, to)
+	}
+	if err != nil {
+		return err
+	}
+	q.sockets.changed(q.tenant())
+	return q.encode(to)
+}
+
+// renameValue replaces a value of a location or of a custom field in all spools.
+func (q request) renameValue(field string) error {
+	b, err := q.body()
+	if err != nil {
+		return err
+	}
+	from, err := b.required("value")
+	if err != nil {
+		return err
+	}
+	to, err := b.required("new_value")
+	if err != nil {
+		return err
+	}
+	n := 0
+	key, isExtra := strings.CutPrefix(field, "extra.")
+	switch {
+	case isExtra:
+		err = q.db.Tx(q.r.Context(), func(ctx context.Context) error {
+			if err := q.checkGroupable(ctx, key, to); err != nil {
+				return err
+			}
+			n, err = inventory.RenameValue(ctx, q.db, key, from, to)
+			return err
+		})
+	case field != "location":
+		err = badRequest("The field %s is not one of spools: only location and extra.KEY are", field)
+	case utf8.RuneCountInString(to) > maxLocation:
+		err = badRequest("A location must have at most %d characters", maxLocation)
+	default:
+		n, err = inventory.RenameLocation(q.r.Context(), q.db, from, to)
+	}
+	if err != nil {
+		return extraError(err)
+	}
+	q.sockets.changed(q.tenant())
+	return q.encode(object{"spools_updated": n})
+}
+
+// checkGroupable returns a 400 unless each value of a custom field of spools is one text, and the given text can be one.
+func (q request) checkGroupable(ctx context.Context, key, text string) error {
+	value, err := json.Marshal(text)
+	if err != nil {
+		return err
+	}
+	if err := q.checkExtra(ctx, "spool", server.Some(server.Extra{key: value})); err != nil {
+		return err
+	}
+	definitions := inventory.SelectCustomFields("spool")
+	if err := q.db.Write(ctx, definitions); err != nil {
+		return err
+	}
+	all, err := inventory.CustomFields(definitions)
+	for _, f := range all {
+		if *f.Key.Value == key && !isGroupable(f) {
+			return badRequest("The custom field %s has other values than single texts", key)
+		}
+	}
+	return err
+}
+
+// isGroupable reports whether each value of a custom field is one text that several items can share.
+func isGroupable(f inventory.CustomField) bool {
+	return *f.Type.Value == "text" || *f.Type.Value == "choice" && !f.Multiple.Or(false)
 }

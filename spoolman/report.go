@@ -23,11 +23,11 @@ func (q request) use(id int64) error {
 	if err != nil {
 		return err
 	}
-	weight, err := number(body, "use_weight")
+	weight, err := amount(body, "use_weight")
 	if err != nil {
 		return err
 	}
-	length, err := number(body, "use_length")
+	length, err := amount(body, "use_length")
 	if err != nil {
 		return err
 	}
@@ -58,7 +58,7 @@ func (q request) useOnce(id int64, key, report string, weight, length any) error
 	var first []byte
 	used, stored := server.Once(q.caller.Actor.ID(), key, sum[:], &first,
 		`select report_use($5::int, $6::numeric, $7::numeric, null, null) from claim`, id, weight, length)
-	var text string
+	var text []byte
 	spool := selectSpool(q.tenant(), id).Into(&text)
 	var found *string
 	used.Into(&found)
@@ -70,7 +70,7 @@ func (q request) useOnce(id int64, key, report string, weight, length any) error
 		case !bytes.Equal(first, sum[:]):
 			return server.ErrKeyConflict
 		case spool.Rows() == 0 || used.Rows() == 1 && found == nil: // the key stays unused
-			return errNumber
+			return notFound("spool", id)
 		}
 		return nil
 	})
@@ -83,31 +83,28 @@ func (q request) useOnce(id int64, key, report string, weight, length any) error
 	return q.sendChanged(text)
 }
 
+// amount returns a number of a body as SQL argument, or nil if it is absent or null.
+func amount(b body, name string) (any, error) {
+	d, err := b.decimal(name)
+	if err != nil || d == nil {
+		return nil, err
+	}
+	return d.String(), nil
+}
+
 func (q request) measure(id int64) error {
-	body, err := q.body()
+	b, err := q.body()
 	if err != nil {
 		return err
 	}
-	if isNull(body["weight"]) {
-		return server.Invalid("weight", "is required")
-	}
-	weight, ok := server.ParseDecimal(string(body["weight"]))
-	if !ok || weight < 0 || weight > 1_000_000_000_000 {
-		return server.Invalid("weight", "must be a number between 0 and 1000000")
-	}
-	locked, measured := inventory.Measure(id, weight.String())
-	var text string
-	spool := selectSpool(q.tenant(), id).Into(&text)
-	if err := q.db.Write(q.r.Context(), locked, measured, spool); err != nil {
+	weight, err := b.decimal("weight")
+	if err != nil {
 		return err
 	}
-	if locked.Rows() == 0 {
-		return errNumber
+	if weight == nil || *weight < 0 || *weight > 1_000_000*server.DecimalOne {
+		return server.Invalid("weight", "must be a number between 0 and 1000000")
 	}
-	if measured.Rows() == 0 {
-		return errUnweighed
-	}
-	return q.sendChanged(text)
+	return q.sendSpool(id, q.db.Write, inventory.MeasureGross(id, weight.String()))
 }
 
 const (

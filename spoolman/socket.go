@@ -9,6 +9,8 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -71,8 +73,11 @@ func isUpgrade(r *http.Request) bool {
 	return hasToken(r.Header.Values("Connection"), "upgrade") && hasToken(r.Header.Values("Upgrade"), "websocket")
 }
 
-// upgrade turns the connection into a socket that gets the changes of all spools, or of the one whose id is given.
-func (q request) upgrade(id []string) error {
+// topics are the first parts of the paths of sockets, and what they get the changes of; "" is all.
+var topics = []string{"", "spool", "filament", "vendor", "setting"}
+
+// upgrade turns the connection into a socket that gets the changes of a topic, or of the item whose id is given.
+func (q request) upgrade(topic string, id []string) error {
 	w, r, h := q.w, q.r, q.handlers
 	key, err := base64.StdEncoding.DecodeString(r.Header.Get("Sec-WebSocket-Key"))
 	if r.Header.Get("Sec-WebSocket-Version") != "13" || err != nil || len(key) != 16 {
@@ -86,7 +91,7 @@ func (q request) upgrade(id []string) error {
 		}
 	}
 	s := &socket{caller: q.caller.Actor, out: make(chan []byte, maxQueued), gone: make(chan bool)}
-	if err := q.choose(s, id); err != nil {
+	if err := q.choose(s, topic, id); err != nil {
 		return err
 	}
 	if !h.sockets.add(s) {
@@ -115,22 +120,30 @@ func (q request) upgrade(id []string) error {
 	return nil
 }
 
-// choose checks the caller, and makes the socket get only the changes of the spool with the id if one is given.
-func (q request) choose(s *socket, id []string) (err error) {
-	if len(id) == 0 {
+// choose checks the caller, and makes the socket get only the changes of a topic, or of the item with the id.
+func (q request) choose(s *socket, topic string, id []string) error {
+	s.topic = topic
+	switch {
+	case len(id) == 0 || id[0] == "":
 		return q.db.CheckActor(q.r.Context())
+	case topic == "setting" && settings[id[0]].kind != "":
+		s.item = id[0]
+		return q.db.CheckActor(q.r.Context())
+	case topic == "setting" || topic == "":
+		return notFound("setting", id[0])
 	}
-	if s.spool, err = parseID(id[0]); err != nil {
+	number, err := parseID(id[0])
+	if err != nil {
 		return err
 	}
-	var found int64
-	spool := db.SQL(`select s.number from spools s
-		where s.tenant_id = $1::uuid and s.number = $2::int and s.hidden_at is null`, q.tenant(), s.spool).Into(&found)
-	if err := q.db.Read(q.r.Context(), spool); err != nil {
+	s.item = strconv.FormatInt(number, 10)
+	var text []byte
+	item := q.selectItem(topic, number).Into(&text)
+	if err := q.db.Read(q.r.Context(), db.AllowScans(), item); err != nil {
 		return err
 	}
-	if spool.Rows() == 0 {
-		return errNumber
+	if item.Rows() == 0 {
+		return notFound(topic, number)
 	}
 	return nil
 }
@@ -138,7 +151,8 @@ func (q request) choose(s *socket, id []string) (err error) {
 // socket is an open WebSocket connection.
 type socket struct {
 	caller db.Actor
-	spool  int64 // the only spool whose changes it gets; 0 for all
+	topic  string // what it gets the changes of; "" for all
+	item   string // the id of the only item of the topic, or ""
 	conn   net.Conn
 	out    chan []byte // frames
 	gone   chan bool   // closed when the socket is to be closed
@@ -304,7 +318,7 @@ func readFrame(r *bufio.Reader, most int) (op byte, final bool, payload []byte, 
 // hub has the open sockets of this instance.
 type hub struct {
 	db   *db.DB
-	wake chan bool     // a spool was changed by this instance
+	wake chan bool     // an item was changed by this instance
 	pace *rate.Limiter // of large frames
 
 	mu      sync.Mutex
@@ -317,10 +331,11 @@ type hub struct {
 // audience has the sockets of a tenant.
 type audience struct {
 	sockets map[*socket]bool
-	seen    map[int64]state // of the spools that changed recently; nil before the first poll
-	missed  bool            // too many spools changed to tell which
-	visited bool            // whether visit runs
-	slow    bool            // whether the last visit took long
+	seen    map[item]state // of the items that changed recently; nil before the first poll
+	removed map[item]bool  // told when they were removed
+	missed  bool           // too many items changed to tell which
+	visited bool           // whether visit runs
+	slow    bool           // whether the last visit took long
 }
 
 func newHub(d *db.DB) *hub {
@@ -339,7 +354,7 @@ func (h *hub) add(s *socket) bool {
 	h.perKey[key]++
 	a := h.tenants[s.caller.Tenant]
 	if a == nil {
-		a = &audience{sockets: map[*socket]bool{}}
+		a = &audience{sockets: map[*socket]bool{}, removed: map[item]bool{}}
 		h.tenants[s.caller.Tenant] = a
 	}
 	a.sockets[s] = true
@@ -372,7 +387,24 @@ func (h *hub) close() {
 	}
 }
 
-// changed makes the sockets of the tenant get its changed spools after wakeDelay, before the next regular poll.
+// removed tells the sockets of this instance that an item was deleted, whose JSON is payload.
+func (h *hub) removed(tenant, resource string, number int64, payload []byte) {
+	it := item{resource, strconv.FormatInt(number, 10)}
+	h.mu.Lock()
+	if a := h.tenants[tenant]; a != nil {
+		a.removed[it] = true // the poll finds it, too, if it is hidden
+	}
+	h.mu.Unlock()
+	h.tell(tenant, it, message("deleted", resource, payload))
+}
+
+// changedSetting tells the sockets of this instance that a setting has changed, whose JSON is given.
+func (h *hub) changedSetting(tenant, key string, setting []byte) {
+	payload := slices.Concat([]byte(`{"key":"`+key+`","setting":`), setting, []byte("}"))
+	h.tell(tenant, item{"setting", key}, message("updated", "setting", payload))
+}
+
+// changed makes the sockets of the tenant get its changed items after wakeDelay, before the next regular poll.
 func (h *hub) changed(tenant string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

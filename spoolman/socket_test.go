@@ -345,8 +345,8 @@ func TestSocketProtocol(t *testing.T) {
 	if _, status := p.dial(t, "", "Origin: https://farm.example"); status != 101 {
 		t.Errorf("a socket of the same origin: %d", status)
 	}
-	if _, status := p.dial(t, "filament"); status == 101 {
-		t.Error("a socket for filaments")
+	if _, status := p.dial(t, "location"); status == 101 {
+		t.Error("a socket for locations")
 	}
 }
 
@@ -418,10 +418,12 @@ func TestLargeMessages(t *testing.T) {
 	api := start(t)
 	tenant := api.Tenant(t)
 	p := &printer{url: api.URL, operator: tenant.User(t, "operator"), key: keyOf(t, tenant, "printer")}
-	p.add(t, nil)
+	p.want(t, "POST", "filament", `{"density": 1.24, "diameter": 1.75}`, 200)
+	p.want(t, "POST", "spool", `{"filament_id": 1}`, 200)
 	text := strings.Repeat("x", 48_000)
 	for _, path := range []string{"spool/1", "filament/1"} { // both are in the message
 		for _, field := range []string{"a", "b"} {
+			p.want(t, "POST", "field/"+strings.Trim(path, "/1")+"/"+field, `{"name": "x", "field_type": "text"}`, 200)
 			p.want(t, "PATCH", path, `{"extra": {"`+field+`": "\"`+text+`\""}}`, 200)
 		}
 	}

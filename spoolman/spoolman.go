@@ -4,20 +4,31 @@ package spoolman
 
 import (
 	"context"
+	_ "embed"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
 
 	"spoolwright/db"
-	"spoolwright/inventory"
 	"spoolwright/server"
 )
 
 // Prefix is the path below which the surface is.
 const Prefix = "/spoolman/api/v1/"
+
+// KeyPrefix is Prefix with an API key.
+const KeyPrefix = "/spoolman/k/{key}/api/v1/"
+
+//go:embed color.sql
+var colorSQL string
+
+// Definitions are the SQL functions of the package.
+var Definitions = []db.Definition{{Name: "spoolman/color", Version: 1, SQL: colorSQL}}
 
 // Surface returns the surface.
 func Surface(d *db.DB) server.Surface {
@@ -37,14 +48,13 @@ func fail(e *server.Error) []byte {
 	return body
 }
 
-var (
-	errMethod = &server.Error{Status: 405, Code: "METHOD_NOT_ALLOWED",
-		Detail: "Spoolwright does not serve this operation of Spoolman's API"}
-	errNumber    = &server.Error{Status: 404, Code: "NOT_FOUND", Detail: "No spool has this id"}
-	errNoGroup   = &server.Error{Status: 404, Code: "NOT_FOUND", Detail: "No item has this id"}
-	errUnweighed = &server.Error{Status: 400, Code: "VALIDATION_ERROR",
-		Detail: "The spool has no spool_weight, so it cannot be weighed"}
-)
+var errMethod = &server.Error{Status: 405, Code: "METHOD_NOT_ALLOWED",
+	Detail: "Spoolwright does not serve this operation of Spoolman's API"}
+
+// notFound returns the 404 for an item.
+func notFound(resource string, id any) *server.Error {
+	return &server.Error{Status: 404, Code: "NOT_FOUND", Detail: fmt.Sprintf("There is no %s with the id %v", resource, id)}
+}
 
 // crossOrigin rejects requests of pages of other sites, for which browsers would add stored Basic credentials.
 var crossOrigin = http.NewCrossOriginProtection()
@@ -57,7 +67,7 @@ func (h *handlers) serve(w http.ResponseWriter, r *http.Request, caller server.C
 	if r.Method != http.MethodGet && r.Method != http.MethodHead && caller.Level < server.Write {
 		return server.ErrForbidden
 	}
-	path := strings.Trim(strings.TrimPrefix(r.URL.Path, Prefix), "/")
+	path := strings.TrimPrefix(r.URL.Path, Prefix)
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil || !isText(r.URL.RawQuery) || !isText(path) {
 		return server.Invalid("query", "is not valid")
@@ -69,7 +79,8 @@ func (h *handlers) serve(w http.ResponseWriter, r *http.Request, caller server.C
 			}
 		}
 	}
-	return extraError(request{h, w, r, caller, query}.answer(strings.Split(path, "/")))
+	parts := strings.Split(strings.Trim(path, "/"), "/")
+	return request{handlers: h, w: w, r: r, caller: caller, query: query}.answer(parts)
 }
 
 // answer answers the request to a path below Prefix, which consists of parts.
@@ -78,26 +89,42 @@ func (q request) answer(parts []string) error {
 	if method == http.MethodHead {
 		method = http.MethodGet
 	}
+	first, n := parts[0], len(parts)
 	switch {
-	case isUpgrade(q.r) && method == http.MethodGet &&
-		(len(parts) == 1 && parts[0] == "" || parts[0] == "spool" && len(parts) <= 2):
-		return q.upgrade(parts[1:])
-	case len(parts) == 1:
-		return q.collection(method, parts[0])
-	case parts[0] == "field":
-		return q.field(method, parts[1:])
-	case parts[0] == "setting" && len(parts) == 2 && method == http.MethodGet:
-		if setting, ok := settings[parts[1]]; ok {
-			return q.encode(setting)
+	case isUpgrade(q.r) && method == http.MethodGet && n <= 2 && slices.Contains(topics, first):
+		return q.upgrade(first, parts[1:])
+	case n == 1 && resources[first].json != "":
+		switch method {
+		case http.MethodGet:
+			return q.list(first)
+		case http.MethodPost:
+			return q.create(first)
 		}
-		return errNoGroup
-	case len(parts) == 2 && resources[parts[0]].json != "":
+	case n == 1 && method == http.MethodGet:
+		return q.get(first)
+	case n == 1 && first == "backup" && method == http.MethodPost:
+		return q.backup()
+	case first == "field":
+		return q.field(method, parts[1:])
+	case first == "setting" && n == 2:
+		return q.setting(method, parts[1])
+	case first == "export" && n == 2 && method == http.MethodGet:
+		return q.export(parts[1])
+	case first == "external" && method == http.MethodGet:
+		return q.external(strings.Join(parts[1:], "/"))
+	case first == "location" && n == 2 && method == http.MethodPatch:
+		return q.renameLocation(parts[1])
+	case first == "spool" && n == 2 && parts[1] == "group" && method == http.MethodGet:
+		return q.groups()
+	case first == "spool" && n == 3 && parts[1] == "field" && method == http.MethodPatch:
+		return q.renameValue(parts[2])
+	case n == 2 && resources[first].json != "":
 		id, err := parseID(parts[1])
 		if err != nil {
 			return err
 		}
-		return q.item(method, parts[0], id)
-	case len(parts) == 3 && parts[0] == "spool" && method == http.MethodPut:
+		return q.item(method, first, id)
+	case n == 3 && first == "spool" && method == http.MethodPut:
 		id, err := parseID(parts[1])
 		if err != nil {
 			return err
@@ -112,6 +139,7 @@ func (q request) answer(parts []string) error {
 	return errMethod
 }
 
+// parseID parses an id. No item has one above the largest that the database stores.
 func parseID(text string) (int64, error) {
 	id, err := strconv.ParseInt(text, 10, 32)
 	if err != nil {
@@ -129,10 +157,16 @@ type request struct {
 	r      *http.Request
 	caller server.Caller
 	query  url.Values
+	reply  func(body []byte) error // what send does instead, if it is not nil
 }
 
 // send sends a body with status 200.
-func (q request) send(body []byte) error { return server.Respond(q.w, q.r, body) }
+func (q request) send(body []byte) error {
+	if q.reply != nil {
+		return q.reply(body)
+	}
+	return server.Respond(q.w, q.r, body)
+}
 
 func (q request) tenant() string { return q.caller.Actor.Tenant }
 
@@ -152,185 +186,94 @@ type object map[string]any
 // version is that of the Spoolman API; clients parse it.
 const version = "0.26.1"
 
-var settings = map[string]object{
-	"currency":              {"value": `"EUR"`, "is_set": false, "type": "string"},
-	"base_url":              {"value": `""`, "is_set": false, "type": "string"},
-	"round_prices":          {"value": "false", "is_set": false, "type": "boolean"},
-	"extra_fields_spool":    {"value": "[]", "is_set": false, "type": "array"},
-	"extra_fields_filament": {"value": "[]", "is_set": false, "type": "array"},
-	"extra_fields_vendor":   {"value": "[]", "is_set": false, "type": "array"},
-}
-
-// texts are the lists of the distinct values of a column.
-var texts = map[string]string{"material": "material_type", "location": "location", "lot-number": "lot_number",
-	"article-number": "null::text"}
-
-func (q request) collection(method, name string) error {
-	if method == http.MethodPost && name == "spool" {
-		return q.create()
-	}
-	if method != http.MethodGet {
-		return errMethod
-	}
+// get answers a GET of a path with one part other than the lists.
+func (q request) get(name string) error {
+	const spools, filaments = `spools s where s.tenant_id = $1::uuid and s.hidden_at is null and `,
+		`(select f.article_number, ` + filamentMaterial + ` as material from filaments f
+			where f.tenant_id = $1::uuid and f.hidden_at is null union all select null, s.material_type from spools s
+			where s.tenant_id = $1::uuid and s.hidden_at is null and s.filament_id is null) i where `
 	switch name {
 	case "info":
 		return q.encode(object{"version": version, "debug_mode": false, "automatic_backups": false, "data_dir": "",
-			"logs_dir": "", "backups_dir": "", "db_type": "postgres", "git_commit": "", "build_date": ""})
+			"logs_dir": "", "backups_dir": "", "db_type": "postgres", "external_db_name": "SpoolmanDB", "git_commit": "",
+			"build_date": ""})
 	case "health":
 		return q.encode(object{"status": "healthy"})
 	case "setting":
-		return q.encode(settings)
+		return q.settings()
+	case "search":
+		return q.search()
+	case "material":
+		return q.values(filaments, "i.material")
+	case "article-number":
+		return q.values(filaments, "i.article_number")
+	case "location":
+		return q.values(spools, "s.location")
+	case "lot-number":
+		return q.values(spools, "s.lot_number")
 	}
-	if column := texts[name]; column != "" {
-		var items string
-		err := q.db.Read(q.r.Context(), db.AllowScans(), db.SQL(`
-			select coalesce(json_agg(v order by v), '[]')::text from (
-				select distinct `+column+` as v from spools
-				where tenant_id = $1::uuid and hidden_at is null and `+column+` <> '') found`, q.tenant()).Into(&items))
-		if err != nil {
-			return err
-		}
-		return q.send([]byte(items))
+	return errMethod
+}
+
+// backup says who makes backups: a printer's key must not start one.
+func (q request) backup() error {
+	return q.encode(object{"created": false,
+		"path": "the operator of the service backs up its PostgreSQL database: see docs/backup.md"})
+}
+
+// selectItem returns the statement that reads an item as JSON.
+func (q request) selectItem(name string, id int64) *db.Stmt {
+	switch name {
+	case "spool":
+		return selectSpool(q.tenant(), id)
+	case "filament":
+		return selectFilament(q.tenant(), id)
 	}
-	f, ok := resources[name]
-	if !ok {
-		return errMethod
-	}
-	var items []byte
-	var total int64
-	stmts, err := f.list(q.tenant(), q.query, &items, &total)
-	if err == nil {
-		err = q.db.Read(q.r.Context(), stmts...)
-	}
-	if err != nil {
-		return err
-	}
-	if items == nil {
-		return server.Invalid("limit", "must select fewer items: a list has at most %d of the %d items, and %d MB",
-			maxItems, total, maxListBytes/1_000_000)
-	}
-	q.w.Header().Set("X-Total-Count", strconv.FormatInt(total, 10))
-	return q.send(items)
+	return selectVendor(q.tenant(), id)
 }
 
 func (q request) item(method, name string, id int64) error {
-	switch {
-	case name == "spool" && method == http.MethodGet:
-		return q.sendSpool(id, q.db.Read)
-	case name == "spool" && method == http.MethodPatch:
-		return q.edit(id)
-	case name == "spool" && method == http.MethodDelete:
-		hidden := inventory.Hide(id)
-		if err := q.db.Write(q.r.Context(), hidden); err != nil {
+	switch method {
+	case http.MethodGet:
+		var text []byte
+		item := q.selectItem(name, id).Into(&text)
+		before := []*db.Stmt{item}
+		if id >= firstComputed {
+			before = []*db.Stmt{db.AllowScans(), item}
+		}
+		if err := q.db.Read(q.r.Context(), before...); err != nil {
 			return err
 		}
-		if hidden.Rows() == 0 {
-			return errNumber
+		if item.Rows() == 0 {
+			return notFound(name, id)
 		}
-		q.sockets.changed(q.tenant())
-		return q.send([]byte(`{"message":"Success!"}`))
-	case name == "filament" && method == http.MethodPatch:
-		body, err := q.body()
-		if err != nil {
-			return err
-		}
-		for field := range body {
-			if field != "extra" {
-				return server.Invalid(field, "of a filament can be changed only in its spools")
-			}
-		}
-		extra, err := customFields(body)
-		if err != nil {
-			return err
-		}
-		var text string
-		err = q.db.Tx(q.r.Context(), func(ctx context.Context) error {
-			text, err = q.group(ctx, name, id, q.db.Write, mergeExtra("filament", id, extra)...)
-			return err
-		})
-		if err != nil {
-			return err
-		}
-		return q.send([]byte(text))
-	case method == http.MethodGet:
-		text, err := q.group(q.r.Context(), name, id, q.db.Read)
-		if err != nil {
-			return err
-		}
-		return q.send([]byte(text))
+		return q.send(text)
+	case http.MethodPatch:
+		return q.edit(name, id)
+	case http.MethodDelete:
+		return q.remove(name, id)
 	}
 	return errMethod
 }
 
 type runner func(context.Context, ...*db.Stmt) error
 
-// sendSpool runs the statements and sends the spool with the number. All is one round trip. The first statement, if
-// any, returns a row if it found the spool, which may be restored after it.
-func (q request) sendSpool(number int64, run runner, before ...*db.Stmt) error {
-	var text string
-	spool := selectSpool(q.tenant(), number).Into(&text)
+// sendSpool runs the statements and sends the spool with the number. All is one round trip. The first statement returns
+// a row if it found the spool, which may be restored after it.
+func (q request) sendSpool(id int64, run runner, before ...*db.Stmt) error {
+	var text []byte
+	spool := selectSpool(q.tenant(), id).Into(&text)
 	if err := run(q.r.Context(), append(before, spool)...); err != nil {
 		return err
 	}
-	if spool.Rows() == 0 || len(before) > 0 && before[0].Rows() == 0 {
-		return errNumber
+	if spool.Rows() == 0 || before[0].Rows() == 0 {
+		return notFound("spool", id)
 	}
-	if len(before) > 0 {
-		return q.sendChanged(text)
-	}
-	return q.send([]byte(text))
+	return q.sendChanged(text)
 }
 
-// sendChanged sends a spool that was changed, and makes the sockets send it.
-func (q request) sendChanged(spool string) error {
+// sendChanged sends an item that was changed, and makes the sockets send it.
+func (q request) sendChanged(item []byte) error {
 	q.sockets.changed(q.tenant())
-	return q.send([]byte(spool))
-}
-
-// group runs the statements and returns the filament or vendor with the id. The error is errNoGroup if there is none.
-func (q request) group(
-	ctx context.Context, name string, id int64, run runner, before ...*db.Stmt,
-) (text string, err error) {
-	f := resources[name]
-	group := db.SQL(`select `+f.json+`::text from `+allSpools+` where s.hidden_at is null and `+f.id+` = $2::int
-		order by s.number limit 1`, q.tenant(), id).Into(&text)
-	if err := run(ctx, append(before, db.AllowScans(), group)...); err != nil {
-		return "", err
-	}
-	if group.Rows() == 0 {
-		return "", errNoGroup
-	}
-	return text, nil
-}
-
-// body reads a JSON object, or a JSON string that contains one, as Moonraker sends it, of any content type.
-func (q request) body() (map[string]json.RawMessage, error) {
-	text, err := server.ReadBody(q.w, q.r)
-	if err != nil {
-		return nil, err
-	}
-	var inner string
-	if json.Unmarshal(text, &inner) == nil {
-		text = []byte(inner)
-	}
-	body := map[string]json.RawMessage{}
-	if !utf8.Valid(text) || len(text) > 0 && json.Unmarshal(text, &body) != nil {
-		return nil, &server.Error{Status: 400, Code: "MALFORMED_JSON", Detail: "The body is not a JSON object"}
-	}
-	return body, nil
-}
-
-// isNull reports whether the value is absent or null.
-func isNull(value json.RawMessage) bool { return len(value) == 0 || string(value) == "null" }
-
-// number returns a number of the body as SQL argument, or nil if it is absent or null.
-func number(body map[string]json.RawMessage, name string) (any, error) {
-	if isNull(body[name]) {
-		return nil, nil
-	}
-	d, ok := server.ParseDecimal(string(body[name]))
-	if !ok {
-		return nil, server.Invalid(name, "must be a number between -999999999 and 999999999")
-	}
-	return d.String(), nil
+	return q.send(item)
 }

@@ -509,6 +509,7 @@ func TestReportsWhileRestored(t *testing.T) {
 func TestStockLevels(t *testing.T) {
 	t.Parallel()
 	p := newPrinter(t, start(t), "printer")
+	p.want(t, "POST", "filament", `{"material": "PLA", "density": 1.24, "diameter": 1.75}`, 200)
 	p.add(t, j{"spool_weight_grams": 200})
 	level := "/api/v1/stock-levels/" + p.operator.Post(t, "/api/v1/stock-levels", j{"material_type": "PLA",
 		"minimum_grams": 900}).Want(201).Shows(map[string]string{"low": "false"}).ID()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strconv"
 	"time"
 
@@ -29,13 +30,16 @@ const (
 	maxRecent  = 10_000
 )
 
-// state tells versions of a spool apart.
+// item names a spool, a filament, a vendor or a setting.
+type item struct{ resource, id string }
+
+// state tells versions of an item apart.
 type state struct {
 	at     string
 	hidden bool
 }
 
-// watch sends the changes of spools to the sockets until ctx ends. It polls the tenants that have an open socket. So it
+// watch sends the changes of spools, filaments and vendors to the sockets until ctx ends. It polls the tenants that have an open socket. So it
 // finds the changes of other instances too, and writes have no additional cost.
 func (h *hub) watch(ctx context.Context) {
 	tick := time.NewTicker(pollEvery)
@@ -149,19 +153,35 @@ var changedSpools = `(
 		and s.edited_at > now() - interval '` + pollWindow + `'
 	limit ` + strconv.Itoa(maxRecent+1) + `) changed`
 
-// poll sends the changes of a tenant's spools since the last poll. The first poll of a tenant sends nothing.
+// changedItems selects what changed within pollWindow: resource, number, version, hidden, new. A spool that only follows
+// its filament has no new version: its clients get the message about the filament.
+var changedItems = `(
+	select 'spool' as resource, s.number, concat_ws('|', s.edited_at, s.last_used_at, s.remaining_weight_grams) as version,
+		s.hidden_at is not null as hidden, s.created_at = s.updated_at as new, s.updated_at
+	from ` + changedSpools + ` cross join lateral (
+		select * from spools x where x.tenant_id = $1::uuid and x.id = changed.id offset 0) s
+	union all select 'filament', f.number, f.updated_at::text, f.hidden_at is not null, f.created_at = f.updated_at,
+		f.updated_at
+	from filaments f where f.tenant_id = $1::uuid and num_nonnulls(f.updated_at) = 1
+		and f.updated_at > now() - interval '` + pollWindow + `'
+	union all select 'vendor', v.number, v.updated_at::text, v.hidden_at is not null, v.created_at = v.updated_at,
+		v.updated_at
+	from vendors v where v.tenant_id = $1::uuid and num_nonnulls(v.updated_at) = 1
+		and v.updated_at > now() - interval '` + pollWindow + `'
+) changes`
+
+// poll sends the changes of a tenant's items since the last poll. The first poll of a tenant sends nothing.
 func (h *hub) poll(ctx context.Context, tenant string) error {
 	ctx = db.As(ctx, db.Actor{Tenant: tenant})
 	var text []byte
 	err := h.db.Read(ctx, db.SQL(`
-		select coalesce(json_agg(json_build_array(s.number, s.updated_at::text, s.hidden_at is not null,
-			s.created_at = s.updated_at) order by s.updated_at, s.number), '[]')::text
-		from `+changedSpools+` cross join lateral (
-			select * from spools x where x.tenant_id = $1::uuid and x.id = changed.id offset 0) s`, tenant).Into(&text))
+		select coalesce(json_agg(json_build_array(resource, number::text, version, hidden, new)
+			order by updated_at, resource desc, number), '[]')::text
+		from `+changedItems, tenant).Into(&text))
 	if err != nil {
 		return err
 	}
-	var rows [][4]any
+	var rows [][5]any
 	if err := json.Unmarshal(text, &rows); err != nil {
 		return err
 	}
@@ -177,29 +197,26 @@ func (h *hub) poll(ctx context.Context, tenant string) error {
 		h.mu.Unlock()
 		return nil
 	}
-	h.mu.Unlock()
-
-	seen := map[int64]state{}
-	var changed []int64
-	types := map[int64]string{}
+	seen := map[item]state{}
+	var changed []item
+	types := map[item]string{}
 	for _, row := range rows {
-		number := int64(row[0].(float64))
-		now := state{row[1].(string), row[2].(bool)}
-		seen[number] = now
-		old, known := before[number]
+		it := item{row[0].(string), row[1].(string)}
+		now := state{row[2].(string), row[3].(bool)}
+		seen[it] = now
+		old, known := before[it]
 		switch {
-		case before == nil || known && old == now:
+		case before == nil || known && old == now || now.hidden && a.removed[it]:
 			continue
 		case now.hidden:
-			types[number] = "deleted"
-		case !known && row[3].(bool) || old.hidden:
-			types[number] = "added"
+			types[it] = "deleted"
+		case !known && row[4].(bool) || old.hidden:
+			types[it] = "added"
 		default:
-			types[number] = "updated"
+			types[it] = "updated"
 		}
-		changed = append(changed, number)
+		changed = append(changed, it)
 	}
-	h.mu.Lock()
 	tooMany := a.missed || len(changed) > maxChanges
 	if tooMany {
 		for s := range a.sockets {
@@ -211,21 +228,25 @@ func (h *hub) poll(ctx context.Context, tenant string) error {
 	if tooMany {
 		return nil
 	}
-	const batch = 100 // spools of one round trip
+	const batch = 100 // items of one round trip
 	for start := 0; start < len(changed); start += batch {
 		part := changed[start:min(start+batch, len(changed))]
-		payloads := make([]string, len(part))
+		payloads := make([][]byte, len(part))
 		var stmts []*db.Stmt
-		for i, number := range part {
-			stmts = append(stmts, db.SQL(`select `+spoolJSON+`::text from `+oneSpool, tenant, number).Into(&payloads[i]))
+		for i, it := range part {
+			number, err := parseID(it.id)
+			if err != nil {
+				return err
+			}
+			stmts = append(stmts, db.SQL(numbered[it.resource], tenant, number).Into(&payloads[i]))
 		}
 		if err := h.db.Read(ctx, stmts...); err != nil {
 			return err
 		}
-		for i, number := range part {
-			message := `{"type":"` + types[number] + `","resource":"spool","date":"` +
-				time.Now().UTC().Format(time.RFC3339) + `","payload":` + payloads[i] + `}`
-			h.tell(tenant, number, frame(opText, []byte(message)))
+		for i, it := range part {
+			if payloads[i] != nil { // otherwise it was deleted meanwhile
+				h.tell(tenant, it, message(types[it], it.resource, payloads[i]))
+			}
 		}
 	}
 	h.mu.Lock()
@@ -234,13 +255,19 @@ func (h *hub) poll(ctx context.Context, tenant string) error {
 	return nil
 }
 
-// tell sends a frame to the tenant's sockets that want the spool.
-func (h *hub) tell(tenant string, spool int64, f []byte) {
+// message returns the frame of a message about an item whose JSON is payload.
+func message(kind, resource string, payload []byte) []byte {
+	return frame(opText, slices.Concat([]byte(`{"type":"`+kind+`","resource":"`+resource+`","date":"`+
+		time.Now().UTC().Format(time.RFC3339)+`","payload":`), payload, []byte("}")))
+}
+
+// tell sends a frame to the tenant's sockets that want the item.
+func (h *hub) tell(tenant string, it item, f []byte) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if a := h.tenants[tenant]; a != nil {
 		for s := range a.sockets {
-			if s.spool == 0 || s.spool == spool {
+			if s.topic == "" || s.topic == it.resource && (s.item == "" || s.item == it.id) {
 				s.send(f)
 			}
 		}

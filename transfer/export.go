@@ -239,8 +239,8 @@ func cellOf(value json.RawMessage) (Cell, error) {
 		err := json.Unmarshal(value, &entries)
 		text = strings.Join(entries, ",")
 		return &text, err
-	case text[0] == '{':
-		return nil, errors.New("transfer: a column holds a nested value")
+	case text == "{}":
+		return nil, nil
 	}
 	return &text, nil
 }

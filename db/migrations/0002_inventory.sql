@@ -9,10 +9,11 @@ create table vendors (
 	tenant_id uuid,
 	id uuid not null,
 	number int not null check (number > 0), -- by default next_number('vendors')
-	name text collate "C" not null check (name <> '' and length(name) <= 200),
+	name text collate "C" not null check (length(name) <= 200), -- '' only by clients of the API of Spoolman
 	notes text collate "C" check (length(notes) <= 10000),
 	empty_spool_weight_grams numeric(15,6) check (empty_spool_weight_grams between 0 and 1000000),
 	external_id text collate "C" check (length(external_id) <= 200),
+	extra jsonb not null default '{}' check (length(extra::text) <= 100000), -- values of custom fields
 	created_at timestamptz not null default now(),
 	updated_at timestamptz not null default now(),
 	hidden_at timestamptz,
@@ -32,6 +33,8 @@ create index vendors_newest on vendors (tenant_id, created_at, id)
 create index vendors_external_id on vendors (tenant_id, external_id_key, created_at, id)
 	where hidden_at is null and external_id_key is not null;
 create index vendors_hidden on vendors (tenant_id, created_at, id) where hidden_at is not null;
+-- Finds what changed lately, for WebSockets.
+create index vendors_updated on vendors (tenant_id, updated_at) where num_nonnulls(updated_at) = 1;
 
 create table filaments (
 	tenant_id uuid,
@@ -39,14 +42,16 @@ create table filaments (
 	number int not null check (number > 0), -- by default next_number('filaments')
 	vendor_id uuid,
 	vendor_name text collate "C" check (length(vendor_name) <= 200), -- that of the vendor
+	-- Clients of the API of Spoolman can create filaments without a name or a material, which are '' then: null means
+	-- that they see the colour, or the material type.
 	name text collate "C" check (length(name) <= 200),
 	material_type text collate "C" not null
 		check (material_type in ('PLA', 'PETG', 'ABS', 'TPU', 'ASA', 'Nylon', 'PC', 'HIPS', 'PVA', 'Custom')),
 	material_name text collate "C" check (length(material_name) <= 200),
 	color text collate "C" not null check (length(color) <= 200),
-	color_hex text collate "C" check (color_hex ~ '^#[0-9A-Fa-f]{6}$'),
+	color_hex text collate "C" check (color_hex ~ '^#([0-9A-Fa-f]{6}|[0-9A-Fa-f]{8})$'),
 	color_hexes text[] collate "C" not null default '{}'
-		check (cardinality(color_hexes) <= 10 and length(array_to_string(color_hexes, '')) <= 70),
+		check (cardinality(color_hexes) <= 10 and length(array_to_string(color_hexes, '')) <= 90),
 	color_arrangement text collate "C" check (color_arrangement in ('coaxial', 'longitudinal')),
 	diameter_mm numeric(15,6) not null check (diameter_mm in (1.75, 2.85)),
 	density_g_cm3 numeric(15,6) check (density_g_cm3 > 0 and density_g_cm3 <= 100),
@@ -58,6 +63,7 @@ create table filaments (
 	article_number text collate "C" check (length(article_number) <= 200),
 	external_id text collate "C" check (length(external_id) <= 200),
 	notes text collate "C" check (length(notes) <= 10000),
+	extra jsonb not null default '{}' check (length(extra::text) <= 100000),
 	created_at timestamptz not null default now(),
 	updated_at timestamptz not null default now(),
 	hidden_at timestamptz,
@@ -88,6 +94,7 @@ create index filaments_article_number on filaments (tenant_id, article_number_ke
 create index filaments_external_id on filaments (tenant_id, external_id_key, created_at, id)
 	where hidden_at is null and external_id_key is not null;
 create index filaments_hidden on filaments (tenant_id, created_at, id) where hidden_at is not null;
+create index filaments_updated on filaments (tenant_id, updated_at) where num_nonnulls(updated_at) = 1;
 
 -- Filaments that can be bought, from a file of SpoolmanDB.
 create table filament_catalog (
@@ -170,6 +177,7 @@ create table spools (
 	lot_number text collate "C",
 	location text collate "C",
 	notes text collate "C",
+	extra jsonb not null default '{}', -- values of custom fields
 	archived boolean not null default false,
 	first_used_at timestamptz,
 	last_used_at timestamptz,
@@ -325,22 +333,36 @@ call tenant_table('stock_levels', 'select, insert, update, delete');
 create unique index stock_levels_filament
 	on stock_levels (tenant_id, material_type, coalesce(color_key, ''), coalesce(brand_key, ''));
 
--- Custom fields of clients of the API of Spoolman. The texts are JSON that only these clients interpret.
-create table printer_fields (
+-- The definitions of custom fields, whose values the column extra of spools, filaments and vendors has.
+create table custom_fields (
 	tenant_id uuid,
+	id uuid not null,
 	entity text collate "C" not null check (entity in ('spool', 'filament', 'vendor')),
-	key text collate "C" not null check (length(key) between 1 and 64),
-	definition text not null check (length(definition) <= 10000),
+	key text collate "C" not null check (key ~ '^[a-z0-9_]{1,64}$'),
+	name text collate "C" not null check (length(name) between 1 and 200),
+	type text collate "C" not null check (type in ('text', 'integer', 'integer_range', 'float', 'float_range',
+		'datetime', 'boolean', 'choice')),
+	position int not null default 0,
+	unit text collate "C" check (length(unit) <= 200),
+	default_value text check (length(default_value) <= 10000), -- JSON
+	choices text[] collate "C" not null default '{}'
+		check (cardinality(choices) <= 100 and length(array_to_string(choices, '')) <= 20000),
+	multiple boolean not null default false,
 	created_at timestamptz not null default now(),
-	primary key (tenant_id, entity, key)
+	updated_at timestamptz not null default now(),
+	primary key (tenant_id, id)
 );
-call tenant_table('printer_fields', 'select, insert, update, delete');
+call tenant_table('custom_fields', 'select, insert, update, delete');
 
-create table printer_extras (
+create unique index custom_fields_key on custom_fields (tenant_id, entity, key);
+create index custom_fields_newest on custom_fields (tenant_id, created_at, id) where created_at > '-infinity';
+
+-- Settings that clients of the API of Spoolman store. Only these clients interpret the JSON.
+create table printer_settings (
 	tenant_id uuid,
-	entity text collate "C" not null check (entity in ('spool', 'filament', 'vendor')),
-	number int not null check (number > 0), -- of the spool, or the lowest number of the filament's or vendor's spools
-	extra text not null check (length(extra) <= 100000),
-	primary key (tenant_id, entity, number)
+	key text collate "C" not null check (length(key) between 1 and 64),
+	value text not null check (length(value) <= 65535),
+	updated_at timestamptz not null default now(),
+	primary key (tenant_id, key)
 );
-call tenant_table('printer_extras', 'select, insert, update');
+call tenant_table('printer_settings', 'select, insert, update, delete');

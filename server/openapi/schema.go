@@ -192,8 +192,11 @@ func (d *document) scalar(f *server.Field, nullable bool) object {
 	if f.Set {
 		values := *f
 		values.Set = false
-		if f.Format == "color" {
+		if f.Format == "alphaColor" {
 			return object{{"type", "array"}, {"maxItems", server.MaxColors}, {"items", schemaOf(&values, false)}}
+		}
+		if len(f.Enum) == 0 && f.Kind == reflect.TypeFor[string]() {
+			return object{{"type", "array"}, {"maxItems", server.MaxTexts}, {"items", schemaOf(&values, false)}}
 		}
 		if len(f.Enum) == 0 {
 			return object{{"type", "array"}, {"minItems", 1}, {"maxItems", server.MaxSeveral},
@@ -246,6 +249,8 @@ func schemaOf(f *server.Field, nullable bool) object {
 		case !f.Input || f.ReadOnly:
 		case f.Format == "color":
 			o.add("pattern", server.ColorPattern)
+		case f.Format == "alphaColor":
+			o.add("pattern", server.AlphaColorPattern)
 		case f.Format == "uri":
 			o.add("format", "uri")
 			o.add("minLength", 1)
@@ -285,6 +290,9 @@ func schemaOf(f *server.Field, nullable bool) object {
 		}
 	case reflect.TypeFor[bool]():
 		kind("boolean")
+	case reflect.TypeFor[server.Extra]():
+		kind("object")
+		o.add("additionalProperties", true)
 	case reflect.TypeFor[server.Timestamp](), reflect.TypeFor[server.Moment]():
 		kind("string")
 		o.add("format", "date-time")

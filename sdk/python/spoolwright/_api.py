@@ -33,6 +33,10 @@ Archived = Literal["true", "false", "any"]
 
 UsageKind = Literal["created", "edited", "deducted", "run", "measured", "printed", "wasted"]
 
+CustomEntity = Literal["spool", "filament", "vendor"]
+
+CustomType = Literal["text", "integer", "integer_range", "float", "float_range", "datetime", "boolean", "choice"]
+
 UsageGroup = Literal["material", "color", "printer", "day", "week", "month"]
 
 RunStatus = Literal["pending", "in_progress", "paused", "completed", "failed", "cancelled"]
@@ -302,6 +306,9 @@ class Vendor:
     """Usual weight of an empty spool in grams."""
     external_id: str | None
     """The vendor's id in another system."""
+    extra: dict[str, Any]
+    """Values of custom fields by their keys. In a PATCH, null removes a value, and fields without a key keep theirs.
+    """
     spool_count: int
     """Number of spools of its filaments in stock: neither empty nor archived nor removed."""
     remaining_grams: Number
@@ -325,6 +332,7 @@ def _Vendor(d: Any, etag: str | None = None) -> Vendor:
         notes=get("notes"),
         empty_spool_weight_grams=_core.number(get("empty_spool_weight_grams")),
         external_id=get("external_id"),
+        extra=get("extra"),
         spool_count=get("spool_count"),
         remaining_grams=_core.number(get("remaining_grams")),
         created_at=_core.timestamp(get("created_at")),
@@ -438,9 +446,9 @@ class Filament:
     color: str
     """Name of the colour."""
     color_hex: str | None
-    """The colour as #RRGGBB."""
+    """The colour as #RRGGBB, or #RRGGBBAA with an alpha, which its spools do not have."""
     color_hexes: tuple[str, ...]
-    """The colours of a filament with several ones, each as #RRGGBB."""
+    """The colours of a filament with several ones, each as #RRGGBB or #RRGGBBAA."""
     color_arrangement: ColorArrangement | None
     """How several colours are arranged: side by side (coaxial), or one after the other (longitudinal)."""
     diameter_mm: Number
@@ -463,6 +471,9 @@ class Filament:
     """The filament's id in another system."""
     notes: str | None
     """Free text."""
+    extra: dict[str, Any]
+    """Values of custom fields by their keys. In a PATCH, null removes a value, and fields without a key keep theirs.
+    """
     spool_count: int
     """Number of its spools in stock: neither empty nor archived nor removed."""
     remaining_grams: Number
@@ -501,6 +512,7 @@ def _Filament(d: Any, etag: str | None = None) -> Filament:
         article_number=get("article_number"),
         external_id=get("external_id"),
         notes=get("notes"),
+        extra=get("extra"),
         spool_count=get("spool_count"),
         remaining_grams=_core.number(get("remaining_grams")),
         created_at=_core.timestamp(get("created_at")),
@@ -656,6 +668,9 @@ class Spool:
     """Whether the spool is archived. Lists leave archived spools out by default, and they are not in stock for
     prices.
     """
+    extra: dict[str, Any]
+    """Values of custom fields by their keys. In a PATCH, null removes a value, and fields without a key keep theirs.
+    """
     first_used_at: _dt.datetime | None
     """Time when filament was first deducted."""
     last_used_at: _dt.datetime | None
@@ -694,6 +709,7 @@ def _Spool(d: Any, etag: str | None = None) -> Spool:
         lot_number=get("lot_number"),
         density_g_cm3=_core.number(get("density_g_cm3")),
         archived=get("archived"),
+        extra=get("extra"),
         first_used_at=_core.timestamp(get("first_used_at")),
         last_used_at=_core.timestamp(get("last_used_at")),
         created_at=_core.timestamp(get("created_at")),
@@ -1005,6 +1021,86 @@ def _UsageList(d: Any, etag: str | None = None) -> UsageList:
     get = d.get
     return UsageList(
         items=_core.each(_Usage, get("items")),
+        total=get("total"),
+        skip=get("skip"),
+        limit=get("limit"),
+        next=get("next"),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CustomField:
+    """The type `CustomField` of the API."""
+
+    id: str
+    """The field's id."""
+    entity: CustomEntity
+    """What has the field."""
+    key: str
+    """Name of the value in extra: 1 to 64 lower-case letters, digits and underscores."""
+    name: str
+    """Name of the field for people."""
+    type: CustomType
+    """Type of the values. A range is a list of two numbers, which can be null."""
+    position: int
+    """Place among the fields of a form; 0 by default."""
+    unit: str | None
+    """Unit of the values."""
+    default_value: str | None
+    """The value that forms suggest, as JSON: "blue" has quotes."""
+    choices: tuple[str, ...]
+    """The values of the type choice."""
+    multiple: bool
+    """Whether a value of the type choice is a list of choices; false by default."""
+    created_at: _dt.datetime
+    """Time of creation."""
+    updated_at: _dt.datetime
+    """Time of the last change."""
+    etag: str | None = field(default=None, compare=False)
+    """The version of the resource, for ``if_match``. None in lists, and where the service sends none."""
+
+
+def _CustomField(d: Any, etag: str | None = None) -> CustomField:
+    get = d.get
+    return CustomField(
+        id=get("id"),
+        entity=get("entity"),
+        key=get("key"),
+        name=get("name"),
+        type=get("type"),
+        position=get("position"),
+        unit=get("unit"),
+        default_value=get("default_value"),
+        choices=_core.each(None, get("choices")),
+        multiple=get("multiple"),
+        created_at=_core.timestamp(get("created_at")),
+        updated_at=_core.timestamp(get("updated_at")),
+        etag=etag,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CustomFieldList:
+    """The type `CustomFieldList` of the API."""
+
+    items: tuple[CustomField, ...]
+    """The items of this page."""
+    total: int
+    """Number of matching items on all pages."""
+    skip: int
+    """Number of skipped items."""
+    limit: int
+    """Maximum number of items on a page."""
+    next: str | None
+    """The value of `after` for the next page; null on the last page, and if the request has an order without an
+    index.
+    """
+
+
+def _CustomFieldList(d: Any, etag: str | None = None) -> CustomFieldList:
+    get = d.get
+    return CustomFieldList(
+        items=_core.each(_CustomField, get("items")),
         total=get("total"),
         skip=get("skip"),
         limit=get("limit"),
@@ -3125,6 +3221,9 @@ class SpoolUpdate(TypedDict, total=False):
     """Whether the spool is archived. Lists leave archived spools out by default, and they are not in stock for
     prices.
     """
+    extra: dict[str, Any]
+    """Values of custom fields by their keys. In a PATCH, null removes a value, and fields without a key keep theirs.
+    """
 
 
 class _ProductMaterialCreateRequired(TypedDict):
@@ -3319,6 +3418,10 @@ class DuplicateComponentError(ApiError):
     """The service responded ``DUPLICATE_COMPONENT`` (status 409)."""
 
 
+class DuplicateCustomFieldError(ApiError):
+    """The service responded ``DUPLICATE_CUSTOM_FIELD`` (status 409)."""
+
+
 class DuplicateSkuError(ApiError):
     """The service responded ``DUPLICATE_SKU`` (status 409)."""
 
@@ -3466,6 +3569,7 @@ _ERRORS: dict[str, type[ApiError]] = {
     "COMPONENT_CYCLE": ComponentCycleError,
     "COMPONENT_HIDDEN": ComponentHiddenError,
     "DUPLICATE_COMPONENT": DuplicateComponentError,
+    "DUPLICATE_CUSTOM_FIELD": DuplicateCustomFieldError,
     "DUPLICATE_SKU": DuplicateSkuError,
     "DUPLICATE_VENDOR": DuplicateVendorError,
     "EMAIL_TAKEN": EmailTakenError,
@@ -4155,6 +4259,7 @@ class VendorsResource:
         notes: str | None = None,
         empty_spool_weight_grams: DecimalInput | None = None,
         external_id: str | None = None,
+        extra: dict[str, Any] | None = None,
         idempotency_key: str | None = None,
     ) -> Vendor:
         """Create a vendor.
@@ -4167,6 +4272,8 @@ class VendorsResource:
         :param notes: Free text.
         :param empty_spool_weight_grams: Usual weight of an empty spool in grams.
         :param external_id: The vendor's id in another system.
+        :param extra: Values of custom fields by their keys. In a PATCH, null removes a value, and fields without a
+        key keep theirs.
         :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
         a key.
         """
@@ -4179,6 +4286,7 @@ class VendorsResource:
                 "notes": UNSET if notes is None else notes,
                 "empty_spool_weight_grams": UNSET if empty_spool_weight_grams is None else empty_spool_weight_grams,
                 "external_id": UNSET if external_id is None else external_id,
+                "extra": UNSET if extra is None else extra,
             },
             idempotency_key=idempotency_key or _core.new_key(),
         )
@@ -4302,6 +4410,7 @@ class VendorsResource:
         notes: str | None | Unset = UNSET,
         empty_spool_weight_grams: DecimalInput | None | Unset = UNSET,
         external_id: str | None | Unset = UNSET,
+        extra: dict[str, Any] | Unset = UNSET,
         if_match: str | None = None,
     ) -> Vendor:
         """Update a vendor.
@@ -4316,6 +4425,8 @@ class VendorsResource:
         :param notes: Free text.
         :param empty_spool_weight_grams: Usual weight of an empty spool in grams.
         :param external_id: The vendor's id in another system.
+        :param extra: Values of custom fields by their keys. In a PATCH, null removes a value, and fields without a
+        key keep theirs.
         :param if_match: The ``etag`` of the resource as you know it. If the resource has changed since, the call
         raises PreconditionFailedError and changes nothing.
         """
@@ -4328,6 +4439,7 @@ class VendorsResource:
                 "notes": notes,
                 "empty_spool_weight_grams": empty_spool_weight_grams,
                 "external_id": external_id,
+                "extra": extra,
             },
             if_match=if_match,
         )
@@ -4538,6 +4650,7 @@ class FilamentsResource:
         article_number: str | None = None,
         external_id: str | None = None,
         notes: str | None = None,
+        extra: dict[str, Any] | None = None,
         idempotency_key: str | None = None,
     ) -> Filament:
         """Create a filament.
@@ -4554,8 +4667,8 @@ class FilamentsResource:
         :param vendor: Name of the vendor, instead of vendor_id; a vendor that does not exist is created.
         :param name: Name of the filament.
         :param material_name: Name of the material, where the type does not say all, such as PLA+ or PEEK.
-        :param color_hex: The colour as #RRGGBB.
-        :param color_hexes: The colours of a filament with several ones, each as #RRGGBB.
+        :param color_hex: The colour as #RRGGBB, or #RRGGBBAA with an alpha, which its spools do not have.
+        :param color_hexes: The colours of a filament with several ones, each as #RRGGBB or #RRGGBBAA.
         :param color_arrangement: How several colours are arranged: side by side (coaxial), or one after the other
         (longitudinal).
         :param density_g_cm3: Density of the filament in g/cm³; null: the usual density of the material.
@@ -4567,6 +4680,8 @@ class FilamentsResource:
         :param article_number: Number of the article.
         :param external_id: The filament's id in another system.
         :param notes: Free text.
+        :param extra: Values of custom fields by their keys. In a PATCH, null removes a value, and fields without a
+        key keep theirs.
         :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
         a key.
         """
@@ -4594,6 +4709,7 @@ class FilamentsResource:
                 "article_number": UNSET if article_number is None else article_number,
                 "external_id": UNSET if external_id is None else external_id,
                 "notes": UNSET if notes is None else notes,
+                "extra": UNSET if extra is None else extra,
             },
             idempotency_key=idempotency_key or _core.new_key(),
         )
@@ -4781,6 +4897,7 @@ class FilamentsResource:
         article_number: str | None | Unset = UNSET,
         external_id: str | None | Unset = UNSET,
         notes: str | None | Unset = UNSET,
+        extra: dict[str, Any] | Unset = UNSET,
         if_match: str | None = None,
     ) -> Filament:
         """Update a filament.
@@ -4802,8 +4919,8 @@ class FilamentsResource:
         :param material_type: Type of filament.
         :param material_name: Name of the material, where the type does not say all, such as PLA+ or PEEK.
         :param color: Name of the colour.
-        :param color_hex: The colour as #RRGGBB.
-        :param color_hexes: The colours of a filament with several ones, each as #RRGGBB.
+        :param color_hex: The colour as #RRGGBB, or #RRGGBBAA with an alpha, which its spools do not have.
+        :param color_hexes: The colours of a filament with several ones, each as #RRGGBB or #RRGGBBAA.
         :param color_arrangement: How several colours are arranged: side by side (coaxial), or one after the other
         (longitudinal).
         :param diameter_mm: Filament diameter in millimetres. One of 1.75, 2.85.
@@ -4816,6 +4933,8 @@ class FilamentsResource:
         :param article_number: Number of the article.
         :param external_id: The filament's id in another system.
         :param notes: Free text.
+        :param extra: Values of custom fields by their keys. In a PATCH, null removes a value, and fields without a
+        key keep theirs.
         :param if_match: The ``etag`` of the resource as you know it. If the resource has changed since, the call
         raises PreconditionFailedError and changes nothing.
         """
@@ -4843,6 +4962,7 @@ class FilamentsResource:
                 "article_number": article_number,
                 "external_id": external_id,
                 "notes": notes,
+                "extra": extra,
             },
             if_match=if_match,
         )
@@ -5270,6 +5390,7 @@ class SpoolsResource:
         lot_number: str | None = None,
         density_g_cm3: DecimalInput | None = None,
         archived: bool | None = None,
+        extra: dict[str, Any] | None = None,
         idempotency_key: str | None = None,
     ) -> Spool:
         """Create a spool.
@@ -5306,6 +5427,8 @@ class SpoolsResource:
         :param density_g_cm3: Density of the filament in g/cm³; null: the usual density of the material.
         :param archived: Whether the spool is archived. Lists leave archived spools out by default, and they are
         not in stock for prices.
+        :param extra: Values of custom fields by their keys. In a PATCH, null removes a value, and fields without a
+        key keep theirs.
         :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
         a key.
         """
@@ -5333,6 +5456,7 @@ class SpoolsResource:
                 "lot_number": UNSET if lot_number is None else lot_number,
                 "density_g_cm3": UNSET if density_g_cm3 is None else density_g_cm3,
                 "archived": UNSET if archived is None else archived,
+                "extra": UNSET if extra is None else extra,
             },
             idempotency_key=idempotency_key or _core.new_key(),
         )
@@ -5438,6 +5562,7 @@ class SpoolsResource:
         lot_number: str | None = None,
         density_g_cm3: DecimalInput | None = None,
         archived: bool | None = None,
+        extra: dict[str, Any] | None = None,
         idempotency_key: str | None = None,
     ) -> CreatedSpools:
         """Create several equal spools.
@@ -5475,6 +5600,8 @@ class SpoolsResource:
         :param density_g_cm3: Density of the filament in g/cm³; null: the usual density of the material.
         :param archived: Whether the spool is archived. Lists leave archived spools out by default, and they are
         not in stock for prices.
+        :param extra: Values of custom fields by their keys. In a PATCH, null removes a value, and fields without a
+        key keep theirs.
         :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
         a key.
         """
@@ -5503,6 +5630,7 @@ class SpoolsResource:
                 "lot_number": UNSET if lot_number is None else lot_number,
                 "density_g_cm3": UNSET if density_g_cm3 is None else density_g_cm3,
                 "archived": UNSET if archived is None else archived,
+                "extra": UNSET if extra is None else extra,
             },
             idempotency_key=idempotency_key or _core.new_key(),
         )
@@ -5667,6 +5795,7 @@ class SpoolsResource:
         lot_number: str | None | Unset = UNSET,
         density_g_cm3: DecimalInput | None | Unset = UNSET,
         archived: bool | Unset = UNSET,
+        extra: dict[str, Any] | Unset = UNSET,
         if_match: str | None = None,
     ) -> Spool:
         """Update a spool.
@@ -5703,6 +5832,8 @@ class SpoolsResource:
         :param density_g_cm3: Density of the filament in g/cm³; null: the usual density of the material.
         :param archived: Whether the spool is archived. Lists leave archived spools out by default, and they are
         not in stock for prices.
+        :param extra: Values of custom fields by their keys. In a PATCH, null removes a value, and fields without a
+        key keep theirs.
         :param if_match: The ``etag`` of the resource as you know it. If the resource has changed since, the call
         raises PreconditionFailedError and changes nothing.
         """
@@ -5730,6 +5861,7 @@ class SpoolsResource:
                 "lot_number": lot_number,
                 "density_g_cm3": density_g_cm3,
                 "archived": archived,
+                "extra": extra,
             },
             if_match=if_match,
         )
@@ -5938,6 +6070,208 @@ class SpoolsResource:
                 "created_from": created_from,
                 "created_to": created_to,
             },
+        )
+
+
+class CustomFieldsResource:
+    """Fields that a tenant adds to its spools, filaments and vendors. `extra` has their values."""
+
+    __slots__ = ("_client",)
+
+    def __init__(self, client: _core.BaseClient) -> None:
+        self._client = client
+
+    def list(
+        self,
+        *,
+        skip: int | None = None,
+        limit: int | None = None,
+        sort_by: Literal["id", "entity", "key", "name", "type", "position", "unit", "default_value", "multiple", "created_at", "updated_at"] | None = None,
+        sort_order: SortOrder | None = None,
+        after: str | None = None,
+        entity: CustomEntity | None = None,
+    ) -> CustomFieldList:
+        """List custom fields.
+
+        Lists the definitions of the custom fields.
+
+        :param skip: Items to skip.
+        :param limit: Maximum page size.
+        :param sort_by: Any scalar field of the items.
+        :param sort_order: Ascending or descending.
+        :param after: The `next` of a page with the same `sort_by` and `sort_order`, to get the page after it.
+        Cannot be combined with `skip`.
+        :param entity: Only fields of spools, of filaments, or of vendors.
+        """
+        return self._client._call(
+            "GET",
+            "/custom-fields",
+            _CustomFieldList,
+            query={
+                "skip": skip,
+                "limit": limit,
+                "sort_by": sort_by,
+                "sort_order": sort_order,
+                "after": after,
+                "entity": entity,
+            },
+        )
+
+    def iterate(
+        self,
+        *,
+        sort_by: Literal["id", "entity", "key", "name", "type", "position", "unit", "default_value", "multiple", "created_at", "updated_at"] | None = None,
+        sort_order: SortOrder | None = None,
+        entity: CustomEntity | None = None,
+    ) -> Iterator[CustomField]:
+        """Iterates over all items of the list, page by page.
+
+        Items that others create or delete meanwhile may be missing or not; every other item occurs exactly once.
+        Sort by a field that does not change meanwhile.
+
+        :param sort_by: Any scalar field of the items.
+        :param sort_order: Ascending or descending.
+        :param entity: Only fields of spools, of filaments, or of vendors.
+        """
+        return _core.cursor_pages(self._client, "/custom-fields", _CustomFieldList,
+            query={
+                "sort_by": sort_by,
+                "sort_order": sort_order,
+                "entity": entity,
+            },
+        )
+
+    def create(
+        self,
+        *,
+        entity: CustomEntity,
+        key: str,
+        name: str,
+        type: CustomType,
+        position: int | None = None,
+        unit: str | None = None,
+        default_value: str | None = None,
+        choices: Sequence[str] | None = None,
+        multiple: bool | None = None,
+        idempotency_key: str | None = None,
+    ) -> CustomField:
+        """Define a custom field.
+
+        Afterwards, `extra` of spools, filaments or vendors can have a value with the key. The type `choice` needs
+        `choices`; with `multiple`, a value is a list of them. A spool, filament or vendor has at most 100 custom
+        fields.
+
+        Requires the role `operator` or `admin`.
+
+        :param entity: What has the field.
+        :param key: Name of the value in extra: 1 to 64 lower-case letters, digits and underscores.
+        :param name: Name of the field for people.
+        :param type: Type of the values. A range is a list of two numbers, which can be null.
+        :param position: Place among the fields of a form; 0 by default.
+        :param unit: Unit of the values.
+        :param default_value: The value that forms suggest, as JSON: "blue" has quotes.
+        :param choices: The values of the type choice.
+        :param multiple: Whether a value of the type choice is a list of choices; false by default.
+        :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
+        a key.
+        """
+        return self._client._call(
+            "POST",
+            "/custom-fields",
+            _CustomField,
+            body={
+                "entity": entity,
+                "key": key,
+                "name": name,
+                "type": type,
+                "position": UNSET if position is None else position,
+                "unit": UNSET if unit is None else unit,
+                "default_value": UNSET if default_value is None else default_value,
+                "choices": UNSET if choices is None else choices,
+                "multiple": UNSET if multiple is None else multiple,
+            },
+            idempotency_key=idempotency_key or _core.new_key(),
+        )
+
+    def get(
+        self,
+        id: str,
+    ) -> CustomField:
+        """Get a custom field.
+
+        Returns the definition of a custom field.
+
+        :param id: The id of the custom field, a UUID.
+        """
+        return self._client._call(
+            "GET",
+            f"/custom-fields/{_core.segment(id)}",
+            _CustomField,
+        )
+
+    def update(
+        self,
+        id: str,
+        *,
+        name: str | Unset = UNSET,
+        position: int | Unset = UNSET,
+        unit: str | None | Unset = UNSET,
+        default_value: str | None | Unset = UNSET,
+        choices: Sequence[str] | Unset = UNSET,
+        if_match: str | None = None,
+    ) -> CustomField:
+        """Update a custom field.
+
+        `entity`, `key`, `type` and `multiple` stay as they are, and choices cannot be removed, because values
+        depend on them.
+
+        Requires the role `operator` or `admin`.
+
+        :param id: The id of the custom field, a UUID.
+        :param name: Name of the field for people.
+        :param position: Place among the fields of a form; 0 by default.
+        :param unit: Unit of the values.
+        :param default_value: The value that forms suggest, as JSON: "blue" has quotes.
+        :param choices: The values of the type choice.
+        :param if_match: The ``etag`` of the resource as you know it. If the resource has changed since, the call
+        raises PreconditionFailedError and changes nothing.
+        """
+        return self._client._call(
+            "PATCH",
+            f"/custom-fields/{_core.segment(id)}",
+            _CustomField,
+            body={
+                "name": name,
+                "position": position,
+                "unit": unit,
+                "default_value": default_value,
+                "choices": choices,
+            },
+            if_match=if_match,
+        )
+
+    def delete(
+        self,
+        id: str,
+        *,
+        if_match: str | None = None,
+    ) -> None:
+        """Remove a custom field.
+
+        Deletes the definition, and the values of all spools, filaments or vendors in the same transaction. If more
+        than 10,000 have a value, nothing changes (`422`).
+
+        Requires the role `operator` or `admin`.
+
+        :param id: The id of the custom field, a UUID.
+        :param if_match: The ``etag`` of the resource as you know it. If the resource has changed since, the call
+        raises PreconditionFailedError and changes nothing.
+        """
+        return self._client._call(
+            "DELETE",
+            f"/custom-fields/{_core.segment(id)}",
+            _core.nothing,
+            if_match=if_match,
         )
 
 
@@ -8676,6 +9010,8 @@ class Client(_core.BaseClient):
         """Filaments that can be bought, from a file of SpoolmanDB: a list to choose new filaments from."""
         self.spools = SpoolsResource(self)
         """Filament spools, their costs, and the ledger of the filament used."""
+        self.custom_fields = CustomFieldsResource(self)
+        """Fields that a tenant adds to its spools, filaments and vendors. `extra` has their values."""
         self.reports = ReportsResource(self)
         """What was used and what was wasted, in grams and money. Days begin at midnight in the time zone of
         `getSettings`.
@@ -8728,12 +9064,18 @@ __all__ = [
     "CostChanged",
     "Costs",
     "CreatedSpools",
+    "CustomEntity",
+    "CustomField",
+    "CustomFieldList",
+    "CustomFieldsResource",
+    "CustomType",
     "Deducted",
     "Delivery",
     "DeliveryDetails",
     "DeliveryList",
     "DeliveryStatus",
     "DuplicateComponentError",
+    "DuplicateCustomFieldError",
     "DuplicateSkuError",
     "DuplicateVendorError",
     "EmailTakenError",

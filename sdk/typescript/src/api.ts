@@ -35,6 +35,10 @@ export type Archived = "true" | "false" | "any";
 
 export type UsageKind = "created" | "edited" | "deducted" | "run" | "measured" | "printed" | "wasted";
 
+export type CustomEntity = "spool" | "filament" | "vendor";
+
+export type CustomType = "text" | "integer" | "integer_range" | "float" | "float_range" | "datetime" | "boolean" | "choice";
+
 export type UsageGroup = "material" | "color" | "printer" | "day" | "week" | "month";
 
 export type RunStatus = "pending" | "in_progress" | "paused" | "completed" | "failed" | "cancelled";
@@ -189,6 +193,10 @@ export interface Vendor<D = number> {
   readonly empty_spool_weight_grams: D | null;
   /** The vendor's id in another system. */
   readonly external_id: string | null;
+  /**
+   * Values of custom fields by their keys. In a PATCH, null removes a value, and fields without a key keep theirs.
+   */
+  readonly extra: Record<string, unknown>;
   /** Number of spools of its filaments in stock: neither empty nor archived nor removed. */
   readonly spool_count: number;
   /** Grams of filament left on these spools. */
@@ -263,9 +271,9 @@ export interface Filament<D = number> {
   readonly material_name: string | null;
   /** Name of the colour. */
   readonly color: string;
-  /** The colour as #RRGGBB. */
+  /** The colour as #RRGGBB, or #RRGGBBAA with an alpha, which its spools do not have. */
   readonly color_hex: string | null;
-  /** The colours of a filament with several ones, each as #RRGGBB. */
+  /** The colours of a filament with several ones, each as #RRGGBB or #RRGGBBAA. */
   readonly color_hexes: readonly string[];
   /** How several colours are arranged: side by side (coaxial), or one after the other (longitudinal). */
   readonly color_arrangement: ColorArrangement | null;
@@ -289,6 +297,10 @@ export interface Filament<D = number> {
   readonly external_id: string | null;
   /** Free text. */
   readonly notes: string | null;
+  /**
+   * Values of custom fields by their keys. In a PATCH, null removes a value, and fields without a key keep theirs.
+   */
+  readonly extra: Record<string, unknown>;
   /** Number of its spools in stock: neither empty nor archived nor removed. */
   readonly spool_count: number;
   /** Grams of filament left on these spools. */
@@ -401,6 +413,10 @@ export interface Spool<D = number> {
    * Whether the spool is archived. Lists leave archived spools out by default, and they are not in stock for prices.
    */
   readonly archived: boolean;
+  /**
+   * Values of custom fields by their keys. In a PATCH, null removes a value, and fields without a key keep theirs.
+   */
+  readonly extra: Record<string, unknown>;
   /** Time when filament was first deducted. */
   readonly first_used_at: string | null;
   /** Time when filament was last deducted. */
@@ -574,6 +590,50 @@ export interface Usage<D = number> {
 export interface UsageList<D = number> {
   /** The items of this page. */
   readonly items: readonly Usage<D>[];
+  /** Number of matching items on all pages. */
+  readonly total: number;
+  /** Number of skipped items. */
+  readonly skip: number;
+  /** Maximum number of items on a page. */
+  readonly limit: number;
+  /**
+   * The value of `after` for the next page; null on the last page, and if the request has an order without an index.
+   */
+  readonly next: string | null;
+}
+
+/** The type `CustomField` of the API. */
+export interface CustomField {
+  /** The field's id. */
+  readonly id: string;
+  /** What has the field. */
+  readonly entity: CustomEntity;
+  /** Name of the value in extra: 1 to 64 lower-case letters, digits and underscores. */
+  readonly key: string;
+  /** Name of the field for people. */
+  readonly name: string;
+  /** Type of the values. A range is a list of two numbers, which can be null. */
+  readonly type: CustomType;
+  /** Place among the fields of a form; 0 by default. */
+  readonly position: number;
+  /** Unit of the values. */
+  readonly unit: string | null;
+  /** The value that forms suggest, as JSON: "blue" has quotes. */
+  readonly default_value: string | null;
+  /** The values of the type choice. */
+  readonly choices: readonly string[];
+  /** Whether a value of the type choice is a list of choices; false by default. */
+  readonly multiple: boolean;
+  /** Time of creation. */
+  readonly created_at: string;
+  /** Time of the last change. */
+  readonly updated_at: string;
+}
+
+/** The type `CustomFieldList` of the API. */
+export interface CustomFieldList {
+  /** The items of this page. */
+  readonly items: readonly CustomField[];
   /** Number of matching items on all pages. */
   readonly total: number;
   /** Number of skipped items. */
@@ -1777,6 +1837,10 @@ export interface VendorCreate {
   empty_spool_weight_grams?: Decimal | null | undefined;
   /** The vendor's id in another system. */
   external_id?: string | null | undefined;
+  /**
+   * Values of custom fields by their keys. In a PATCH, null removes a value, and fields without a key keep theirs.
+   */
+  extra?: Record<string, unknown> | null | undefined;
 }
 
 /** The type `VendorUpdate` of the API, in request bodies. */
@@ -1789,6 +1853,10 @@ export interface VendorUpdate {
   empty_spool_weight_grams?: Decimal | null | undefined;
   /** The vendor's id in another system. */
   external_id?: string | null | undefined;
+  /**
+   * Values of custom fields by their keys. In a PATCH, null removes a value, and fields without a key keep theirs.
+   */
+  extra?: Record<string, unknown> | undefined;
 }
 
 /** The type `FilamentCreate` of the API, in request bodies. */
@@ -1805,9 +1873,9 @@ export interface FilamentCreate {
   material_name?: string | null | undefined;
   /** Name of the colour. */
   color: string;
-  /** The colour as #RRGGBB. */
+  /** The colour as #RRGGBB, or #RRGGBBAA with an alpha, which its spools do not have. */
   color_hex?: string | null | undefined;
-  /** The colours of a filament with several ones, each as #RRGGBB. */
+  /** The colours of a filament with several ones, each as #RRGGBB or #RRGGBBAA. */
   color_hexes?: readonly string[] | undefined;
   /** How several colours are arranged: side by side (coaxial), or one after the other (longitudinal). */
   color_arrangement?: ColorArrangement | null | undefined;
@@ -1831,6 +1899,10 @@ export interface FilamentCreate {
   external_id?: string | null | undefined;
   /** Free text. */
   notes?: string | null | undefined;
+  /**
+   * Values of custom fields by their keys. In a PATCH, null removes a value, and fields without a key keep theirs.
+   */
+  extra?: Record<string, unknown> | null | undefined;
 }
 
 /** The type `FromSpools` of the API, in request bodies. */
@@ -1853,9 +1925,9 @@ export interface FilamentUpdate {
   material_name?: string | null | undefined;
   /** Name of the colour. */
   color?: string | undefined;
-  /** The colour as #RRGGBB. */
+  /** The colour as #RRGGBB, or #RRGGBBAA with an alpha, which its spools do not have. */
   color_hex?: string | null | undefined;
-  /** The colours of a filament with several ones, each as #RRGGBB. */
+  /** The colours of a filament with several ones, each as #RRGGBB or #RRGGBBAA. */
   color_hexes?: readonly string[] | undefined;
   /** How several colours are arranged: side by side (coaxial), or one after the other (longitudinal). */
   color_arrangement?: ColorArrangement | null | undefined;
@@ -1879,6 +1951,10 @@ export interface FilamentUpdate {
   external_id?: string | null | undefined;
   /** Free text. */
   notes?: string | null | undefined;
+  /**
+   * Values of custom fields by their keys. In a PATCH, null removes a value, and fields without a key keep theirs.
+   */
+  extra?: Record<string, unknown> | undefined;
 }
 
 /** The type `FilamentSpools` of the API, in request bodies. */
@@ -1951,6 +2027,10 @@ export interface SpoolCreate {
    * Whether the spool is archived. Lists leave archived spools out by default, and they are not in stock for prices.
    */
   archived?: boolean | null | undefined;
+  /**
+   * Values of custom fields by their keys. In a PATCH, null removes a value, and fields without a key keep theirs.
+   */
+  extra?: Record<string, unknown> | null | undefined;
 }
 
 /** The type `SpoolFilter` of the API, in request bodies. */
@@ -2032,6 +2112,10 @@ export interface SpoolUpdate {
    * Whether the spool is archived. Lists leave archived spools out by default, and they are not in stock for prices.
    */
   archived?: boolean | undefined;
+  /**
+   * Values of custom fields by their keys. In a PATCH, null removes a value, and fields without a key keep theirs.
+   */
+  extra?: Record<string, unknown> | undefined;
 }
 
 /** The type `SpoolChanges` of the API, in request bodies. */
@@ -2110,6 +2194,10 @@ export interface SpoolBatchCreate {
    * Whether the spool is archived. Lists leave archived spools out by default, and they are not in stock for prices.
    */
   archived?: boolean | null | undefined;
+  /**
+   * Values of custom fields by their keys. In a PATCH, null removes a value, and fields without a key keep theirs.
+   */
+  extra?: Record<string, unknown> | null | undefined;
 }
 
 /** The type `Deduction` of the API, in request bodies. */
@@ -2124,6 +2212,42 @@ export interface Deduction {
 export interface Measurement {
   /** Weight of the spool with its filament in grams. */
   gross_grams: Decimal;
+}
+
+/** The type `CustomFieldCreate` of the API, in request bodies. */
+export interface CustomFieldCreate {
+  /** What has the field. */
+  entity: CustomEntity;
+  /** Name of the value in extra: 1 to 64 lower-case letters, digits and underscores. */
+  key: string;
+  /** Name of the field for people. */
+  name: string;
+  /** Type of the values. A range is a list of two numbers, which can be null. */
+  type: CustomType;
+  /** Place among the fields of a form; 0 by default. */
+  position?: number | null | undefined;
+  /** Unit of the values. */
+  unit?: string | null | undefined;
+  /** The value that forms suggest, as JSON: "blue" has quotes. */
+  default_value?: string | null | undefined;
+  /** The values of the type choice. */
+  choices?: readonly string[] | undefined;
+  /** Whether a value of the type choice is a list of choices; false by default. */
+  multiple?: boolean | null | undefined;
+}
+
+/** The type `CustomFieldChangeUpdate` of the API, in request bodies. */
+export interface CustomFieldChangeUpdate {
+  /** Name of the field for people. */
+  name?: string | undefined;
+  /** Place among the fields of a form; 0 by default. */
+  position?: number | undefined;
+  /** Unit of the values. */
+  unit?: string | null | undefined;
+  /** The value that forms suggest, as JSON: "blue" has quotes. */
+  default_value?: string | null | undefined;
+  /** The values of the type choice. */
+  choices?: readonly string[] | undefined;
 }
 
 /** The type `ProductMaterialCreate` of the API, in request bodies. */
@@ -2904,6 +3028,25 @@ export interface ListSpoolUsageQuery {
   created_to?: string | Date | undefined;
 }
 
+/** Query parameters of `customFields.list`. */
+export interface ListCustomFieldsQuery {
+  /** Items to skip. */
+  skip?: number | undefined;
+  /** Maximum page size. */
+  limit?: number | undefined;
+  /** Any scalar field of the items. */
+  sort_by?: "id" | "entity" | "key" | "name" | "type" | "position" | "unit" | "default_value" | "multiple" | "created_at" | "updated_at" | undefined;
+  /** Ascending or descending. */
+  sort_order?: SortOrder | undefined;
+  /**
+   * The `next` of a page with the same `sort_by` and `sort_order`, to get the page after it. Cannot be combined with
+   * `skip`.
+   */
+  after?: string | undefined;
+  /** Only fields of spools, of filaments, or of vendors. */
+  entity?: CustomEntity | undefined;
+}
+
 /** Query parameters of `reports.usage`. */
 export interface ReportUsageQuery {
   /** What the rows of the report have in common. */
@@ -3268,6 +3411,9 @@ export class ComponentHiddenError extends ApiError {}
 /** The service responded `DUPLICATE_COMPONENT` (status 409). */
 export class DuplicateComponentError extends ApiError {}
 
+/** The service responded `DUPLICATE_CUSTOM_FIELD` (status 409). */
+export class DuplicateCustomFieldError extends ApiError {}
+
 /** The service responded `DUPLICATE_SKU` (status 409). */
 export class DuplicateSkuError extends ApiError {}
 
@@ -3380,6 +3526,7 @@ const ERRORS: Record<string, typeof ApiError> = {
   COMPONENT_CYCLE: ComponentCycleError,
   COMPONENT_HIDDEN: ComponentHiddenError,
   DUPLICATE_COMPONENT: DuplicateComponentError,
+  DUPLICATE_CUSTOM_FIELD: DuplicateCustomFieldError,
   DUPLICATE_SKU: DuplicateSkuError,
   DUPLICATE_VENDOR: DuplicateVendorError,
   EMAIL_TAKEN: EmailTakenError,
@@ -4473,6 +4620,99 @@ export class SpoolsResource<M extends DecimalMode = "number"> {
     options: RequestOptions = {},
   ): AsyncGenerator<Usage<Decimals[M]>, void, undefined> {
     return cursorPages(this.#client, `/spools/${segment(id)}/usage`, { ...query }, options);
+  }
+
+}
+
+/** Fields that a tenant adds to its spools, filaments and vendors. `extra` has their values. */
+export class CustomFieldsResource<M extends DecimalMode = "number"> {
+  readonly #client: BaseClient;
+
+  constructor(client: BaseClient) {
+    this.#client = client;
+  }
+
+  /**
+   * List custom fields.
+   *
+   * Lists the definitions of the custom fields.
+   */
+  list(
+    query: ListCustomFieldsQuery = {},
+    options: RequestOptions = {},
+  ): Promise<CustomFieldList> {
+    return this.#client.call("GET", `/custom-fields`, { query: { ...query } }, options);
+  }
+
+  /**
+   * Iterates over all items of the list, page by page.
+   *
+   * Items that others create or delete meanwhile may be missing or not; every other item occurs exactly once. Sort by
+   * a field that does not change meanwhile.
+   */
+  iterate(
+    query: Omit<ListCustomFieldsQuery, "skip" | "limit" | "after"> = {},
+    options: RequestOptions = {},
+  ): AsyncGenerator<CustomField, void, undefined> {
+    return cursorPages(this.#client, `/custom-fields`, { ...query }, options);
+  }
+
+  /**
+   * Define a custom field.
+   *
+   * Afterwards, `extra` of spools, filaments or vendors can have a value with the key. The type `choice` needs
+   * `choices`; with `multiple`, a value is a list of them. A spool, filament or vendor has at most 100 custom fields.
+   *
+   * Requires the role `operator` or `admin`.
+   */
+  create(
+    input: CustomFieldCreate,
+    options: RequestOptions & Keyed = {},
+  ): Promise<CustomField> {
+    return this.#client.call("POST", `/custom-fields`, { body: input, keyed: true }, options);
+  }
+
+  /**
+   * Get a custom field.
+   *
+   * Returns the definition of a custom field.
+   */
+  get(
+    id: string,
+    options: RequestOptions = {},
+  ): Promise<CustomField> {
+    return this.#client.call("GET", `/custom-fields/${segment(id)}`, {  }, options);
+  }
+
+  /**
+   * Update a custom field.
+   *
+   * `entity`, `key`, `type` and `multiple` stay as they are, and choices cannot be removed, because values depend on
+   * them.
+   *
+   * Requires the role `operator` or `admin`.
+   */
+  update(
+    id: string,
+    input: CustomFieldChangeUpdate,
+    options: RequestOptions & IfMatch = {},
+  ): Promise<CustomField> {
+    return this.#client.call("PATCH", `/custom-fields/${segment(id)}`, { body: input }, options);
+  }
+
+  /**
+   * Remove a custom field.
+   *
+   * Deletes the definition, and the values of all spools, filaments or vendors in the same transaction. If more than
+   * 10,000 have a value, nothing changes (`422`).
+   *
+   * Requires the role `operator` or `admin`.
+   */
+  delete(
+    id: string,
+    options: RequestOptions & IfMatch = {},
+  ): Promise<void> {
+    return this.#client.call("DELETE", `/custom-fields/${segment(id)}`, {  }, options);
   }
 
 }
@@ -5760,6 +6000,8 @@ export class Client<M extends DecimalMode = "number"> extends BaseClient {
   readonly filamentCatalog: FilamentCatalogResource<M>;
   /** Filament spools, their costs, and the ledger of the filament used. */
   readonly spools: SpoolsResource<M>;
+  /** Fields that a tenant adds to its spools, filaments and vendors. `extra` has their values. */
+  readonly customFields: CustomFieldsResource<M>;
   /**
    * What was used and what was wasted, in grams and money. Days begin at midnight in the time zone of `getSettings`.
    */
@@ -5796,6 +6038,7 @@ export class Client<M extends DecimalMode = "number"> extends BaseClient {
     this.filaments = new FilamentsResource(this);
     this.filamentCatalog = new FilamentCatalogResource(this);
     this.spools = new SpoolsResource(this);
+    this.customFields = new CustomFieldsResource(this);
     this.reports = new ReportsResource(this);
     this.products = new ProductsResource(this);
     this.productionRuns = new ProductionRunsResource(this);

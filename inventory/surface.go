@@ -1,0 +1,295 @@
+package inventory
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+
+	"spoolwright/db"
+	"spoolwright/server"
+)
+
+// The functions below change spools, filaments and vendors for clients that know only their numbers. Those that get a
+// context run several statements in one transaction, which can be part of a larger one.
+
+// byNumber is the condition of statements that select the spool with the number $1, unless it is hidden. The subquery
+// makes PostgreSQL use the index of numbers, and not one of those of the spools that are not hidden.
+const byNumber = `id = (select n.id from spools n where n.number = $1) and hidden_at is null`
+
+// SpoolUse are changes of a spool that Spool does not have.
+type SpoolUse struct {
+	// Used is the weight that was used from the initial one. Without it, a change of net_weight_grams alone keeps the
+	// used weight.
+	Used                server.Optional[server.Decimal]
+	FirstUsed, LastUsed server.Optional[server.Timestamp]
+}
+
+// Edit returns a statement that changes the fields of the spool with the number that in contains, and returns its id. A
+// changed remaining weight is an entry of the ledger.
+func Edit(number int64, in *Spool, use SpoolUse) *db.Stmt {
+	set, args := server.Assignments(in, []any{number})
+	add := func(column, value string, arg any) {
+		args = append(args, arg)
+		if set != "" {
+			set += ", "
+		}
+		set += column + " = " + strings.ReplaceAll(value, "?", parameters(len(args), 1))
+	}
+	switch {
+	case !use.Used.IsNull():
+		net := "net_weight_grams"
+		if !in.NetWeight.IsNull() {
+			args = append(args, in.NetWeight.Arg())
+			net = parameters(len(args), 1) + "::numeric"
+		}
+		add("remaining_weight_grams", "greatest("+net+" - ?::numeric, 0)", use.Used.Arg())
+	case !in.NetWeight.IsNull() && in.Remaining.IsNull():
+		add("remaining_weight_grams",
+			"greatest(?::numeric - greatest(net_weight_grams - remaining_weight_grams, 0), 0)", in.NetWeight.Arg())
+	}
+	if use.FirstUsed.Set {
+		add("first_used_at", "?::timestamptz", use.FirstUsed.Arg())
+	}
+	if use.LastUsed.Set {
+		add("last_used_at", "?::timestamptz", use.LastUsed.Arg())
+	}
+	if set == "" {
+		set = "hidden_at = null" // its value
+	}
+	return edit(byNumber, "id", set, args)
+}
+
+// Attach makes the request follow the filament that it names, which it locks. A new spool gets its weights and its
+// price, too; if the filament has no weight, that of the spool is otherwise.
+func Attach(ctx context.Context, d *db.DB, in *Spool, isNew bool, otherwise server.Decimal) error {
+	locked := lockFilaments(in)
+	if err := d.Write(ctx, locked); err != nil {
+		return err
+	}
+	filaments, err := byName(locked)
+	if err != nil {
+		return err
+	}
+	for _, f := range filaments {
+		if f.NetWeight == nil {
+			f.NetWeight = &otherwise
+		}
+	}
+	return filaments.attach(in, isNew)
+}
+
+// AddSpool creates a spool and returns its number.
+func AddSpool(ctx context.Context, d *db.DB, in *Spool, use SpoolUse) (number int64, err error) {
+	if !use.Used.IsNull() {
+		in.Remaining = server.Some(max(*in.NetWeight.Value-*use.Used.Value, 0))
+	}
+	spools, err := insert(in, 1)
+	if err != nil {
+		return 0, err
+	}
+	if err := d.Write(ctx, spools); err != nil {
+		return 0, costError(err)
+	}
+	number, err = numberOf(spools.Object())
+	if err == nil && (use.FirstUsed.Set || use.LastUsed.Set) {
+		err = d.Write(ctx, Edit(number, &Spool{}, SpoolUse{FirstUsed: use.FirstUsed, LastUsed: use.LastUsed}))
+	}
+	return number, err
+}
+
+// numberOf returns the number of a resource in JSON.
+func numberOf(text []byte) (int64, error) {
+	var resource struct {
+		Number int64 `json:"number"`
+	}
+	err := json.Unmarshal(text, &resource)
+	return resource.Number, err
+}
+
+// Hide returns a statement that hides the spool with the number and returns its id.
+func Hide(number int64) *db.Stmt {
+	return hide(byNumber, number)
+}
+
+// MeasureGross returns a statement that sets the remaining weight of the spool with the number to the gross weight on a
+// scale, without the weight of the empty spool, which is that of the spool, of its filament or of its vendor, or else 0.
+// A weight above the initial one becomes the initial one. It returns the spool's id.
+func MeasureGross(number int64, gross string) *db.Stmt {
+	return weightChange{
+		spools: `update spools set remaining_weight_grams = greatest(net, 0),
+				net_weight_grams = greatest(net_weight_grams, net),
+				first_used_at = case when net > net_weight_grams then first_used_at else coalesce(first_used_at, now()) end,
+				last_used_at = case when net > net_weight_grams then last_used_at else now() end,
+				updated_at = now(), edited_at = now()
+			from (
+				select id as old_id, remaining_weight_grams as before, $2::numeric - coalesce(nullif(spool_weight_grams, 0),
+					(select coalesce(nullif(f.spool_weight_grams, 0), v.empty_spool_weight_grams)
+						from filaments f left join vendors v on v.tenant_id = f.tenant_id and v.id = f.vendor_id
+						where f.tenant_id = spools.tenant_id and f.id = spools.filament_id), 0) as net
+				from spools where ` + byNumber + ` for no key update
+			) old
+			where id = old_id`,
+		before: "before", kind: "measured",
+	}.statement(`select id from spool`, number, gross)
+}
+
+// numbered returns the id of the row of a table with a number, which it locks.
+func numbered(ctx context.Context, d *db.DB, table string, number int64) (id string, err error) {
+	row := db.SQL(`select id::text from `+table+` where number = $1 and num_nonnulls(number) = 1 and hidden_at is null
+		for no key update`, number).Into(&id)
+	return id, server.Found(row, d.Write(ctx, row))
+}
+
+// AddVendor creates a vendor and returns its number. If there is one with the name, it gets the fields that it does
+// not have.
+func AddVendor(ctx context.Context, d *db.DB, in *Vendor) (number int64, err error) {
+	const fill = `set notes = coalesce(v.notes, n.notes), external_id = coalesce(v.external_id, n.external_id),
+		empty_spool_weight_grams = coalesce(v.empty_spool_weight_grams, n.empty_spool_weight_grams),
+		extra = n.extra || v.extra, updated_at = now()`
+	added := db.SQL(`
+		with n as (
+			select $1::uuid as id, $2::text as name, $3::text as notes, $4::numeric as empty_spool_weight_grams,
+				$5::text as external_id, $6::jsonb as extra
+		), found as (
+			update vendors v `+fill+` from n
+			where v.name_key = lower(n.name collate "und-x-icu") collate "C" and v.hidden_at is null returning number
+		), added as (
+			insert into vendors as v (id, name, notes, empty_spool_weight_grams, external_id, extra)
+			select * from n where not exists (select from found)
+			-- Another transaction has created the vendor.
+			on conflict (tenant_id, name_key) where hidden_at is null and name_key is not null
+				do `+strings.ReplaceAll("update "+fill, "n.", "excluded.")+`
+			returning number
+		)
+		select number from found union all select number from added`,
+		db.NewID(), in.Name.Arg(), in.Notes.Arg(), in.EmptySpoolWeight.Arg(), in.ExternalID.Arg(),
+		in.Extra.Or(nil).Values()).Into(&number)
+	return number, d.Write(ctx, added)
+}
+
+// EditVendor changes the vendor with the number.
+func EditVendor(ctx context.Context, d *db.DB, number int64, in Vendor) error {
+	id, err := numbered(ctx, d, "vendors", number)
+	if err == nil {
+		_, err = handlers{d}.changeVendor(ctx, id, in)
+	}
+	return err
+}
+
+var errLargeVendor = server.Conflict("VENDOR_IN_USE",
+	"The filaments of the vendor have more than %d spools, or more than %d in stock", maxFollowers, maxStocked)
+
+// RemoveVendor deletes the vendor with the number. Its filaments and their spools then have none.
+func RemoveVendor(ctx context.Context, d *db.DB, number int64) error {
+	id, err := numbered(ctx, d, "vendors", number)
+	if err != nil {
+		return err
+	}
+	var spools, stocked int
+	removal := spread{spreadVendor.from, spreadVendor.spools, "brand", "null::text"}
+	return d.Decide(ctx, []*db.Stmt{
+		db.SQL(`select id from filaments where vendor_id = $1 order by id for no key update`, id),
+		removal.counted(id).Into(&spools, &stocked),
+	}, func() ([]*db.Stmt, error) {
+		if spools > maxFollowers || stocked > maxStocked {
+			return nil, errLargeVendor
+		}
+		return append(append(removal.changes(id, ` and not s.in_stock`), removal.changes(id, "")...),
+			db.SQL(`update filaments set vendor_id = null, vendor_name = null, updated_at = now() where vendor_id = $1`, id),
+			db.SQL(`delete from vendors where id = $1`, id)), nil
+	})
+}
+
+// AddFilament creates a filament and returns its number.
+func AddFilament(ctx context.Context, d *db.DB, in Filament) (number int64, err error) {
+	text, err := handlers{d}.addFilament(ctx, in)
+	if err != nil {
+		return 0, err
+	}
+	return numberOf(text)
+}
+
+// EditFilament changes the filament with the number, and its spools.
+func EditFilament(ctx context.Context, d *db.DB, number int64, in Filament) error {
+	id, err := numbered(ctx, d, "filaments", number)
+	if err == nil {
+		_, err = handlers{d}.changeFilament(ctx, id, in)
+	}
+	return err
+}
+
+// ErrFilamentInUse is the error of RemoveFilament.
+var ErrFilamentInUse = &server.Error{Status: 403, Code: "FILAMENT_IN_USE", Detail: "Spools are of the filament"}
+
+// RemoveFilament removes the filament with the number, unless a spool that is not hidden is of it.
+func RemoveFilament(ctx context.Context, d *db.DB, number int64) error {
+	id, err := numbered(ctx, d, "filaments", number)
+	if err != nil {
+		return err
+	}
+	used := db.SQL(`select id from spools where filament_id = $1 and hidden_at is null limit 1`, id)
+	if err := d.Write(ctx, used); err != nil {
+		return err
+	}
+	if used.Rows() > 0 {
+		return ErrFilamentInUse
+	}
+	return handlers{d}.remove(ctx, "filaments", id, `select from spools where filament_id = $1`)
+}
+
+// VendorByNumber returns the id of the vendor with a number, which it locks, and the weight of its empty spools.
+func VendorByNumber(
+	ctx context.Context, d *db.DB, number int64,
+) (id server.UUID, weight server.Optional[server.Decimal], err error) {
+	var text string
+	var grams *string
+	row := db.SQL(`select id::text, trim_scale(empty_spool_weight_grams)::text from vendors
+		where number = $1 and num_nonnulls(number) = 1 and hidden_at is null for share`, number).Into(&text, &grams)
+	if err := server.Found(row, d.Write(ctx, row)); err != nil {
+		return "", weight, err
+	}
+	if grams != nil {
+		n, _ := server.ParseDecimal(*grams)
+		weight = server.Some(n)
+	}
+	return server.UUID(text), weight, nil
+}
+
+// MaterialOf returns the type of a material, such as PLA for PLA+.
+func MaterialOf(text string) MaterialType {
+	name, _ := materialOf(text)
+	return MaterialType(name)
+}
+
+// NearestDiameter returns the diameter in mm that filament with about this diameter has: what is sold as 3 mm is 2.85 mm
+// thick. It is not ok if there is none.
+func NearestDiameter(d server.Decimal) (nearest server.Decimal, ok bool) {
+	const tenth = 100_000
+	switch {
+	case d >= 1_750_000-tenth && d <= 1_750_000+tenth:
+		return 1_750_000, true
+	case d >= 2_850_000-tenth && d <= 3_000_000+tenth:
+		return 2_850_000, true
+	}
+	return 0, false
+}
+
+var errManySpools = server.BadRequest("TOO_MANY_SPOOLS", "More than %d spools have this value", maxFollowers)
+
+// RenameLocation moves all spools at a location to another, and returns how many.
+func RenameLocation(ctx context.Context, d *db.DB, from, to string) (int, error) {
+	return rename(changeEach(ctx, d, "spools", `location = $2 and hidden_at is null`, `location = $3`, from, to))
+}
+
+// RenameValue replaces a text of a custom field in all spools that have it, and returns how many.
+func RenameValue(ctx context.Context, d *db.DB, key, from, to string) (int, error) {
+	return rename(changeEach(ctx, d, "spools", `extra ->> $2 = $3 and hidden_at is null`,
+		`extra = jsonb_set(extra, array[$2], to_jsonb($4::text))`, key, from, to))
+}
+
+func rename(n int, err error) (int, error) {
+	if err == nil && n > maxFollowers {
+		err = errManySpools
+	}
+	return n, err
+}

@@ -1,0 +1,91 @@
+package spoolman
+
+import (
+	"strconv"
+	"strings"
+
+	"spoolwright/db"
+	"spoolwright/server"
+)
+
+// groups sends the spools that the filters select by filament, vendor, material, location or custom field.
+func (q request) groups() error {
+	s, err := q.selects("spool")
+	if err != nil {
+		return err
+	}
+	by := q.query.Get("group_by")
+	// The key of a group, what its title is, and the JSON of its filament or vendor, of the spool with the lowest number.
+	key, title, item, join := "", "", "null::text", ""
+	switch by {
+	case "":
+		return server.Invalid("group_by", "is required")
+	case "filament":
+		key, title, item, join = filamentID, spoolName, `coalesce(fil.json, `+groupJSON+`)`, joinFilamentJSON
+	case "vendor":
+		key, title, join = vendorID, vendorName, joinFilament+joinVendor
+		item = `coalesce(case when v.id is not null then ` + vendorJSON + ` end, ` + brandJSON + `)`
+	case "material":
+		key = `nullif(` + material + `, '')`
+	case "location":
+		key = `nullif(s.location, '')`
+	default:
+		column, name, field, ok := s.extraField(by)
+		if !ok || !strings.HasPrefix(by, "extra.") || !isGroupable(field) {
+			return badRequest("group_by must be filament, vendor, material, location, or extra.KEY of a custom field " +
+				"of spools with single texts")
+		}
+		key = `nullif(` + column + ` ->> ` + s.arg(name) + `::text, '')`
+	}
+	if title == "" {
+		title = key
+	}
+	orders := map[string]string{"group.spool_count": "g.spools", "group.in_use_count": "g.in_use",
+		"group.total_remaining": "g.remaining", "group.last_used": "g.last_used", "group.title": "g.title"}
+	order := ""
+	for name := range strings.SplitSeq(q.query.Get("sort"), ",") {
+		name, direction, _ := strings.Cut(strings.TrimSpace(name), ":")
+		if direction = strings.ToLower(direction); name != "" && direction != "asc" && direction != "desc" {
+			return badRequest("sort has %q, which is neither field:asc nor field:desc", name)
+		}
+		if column := orders[name]; column != "" {
+			order += column + " " + direction + " nulls last, "
+		}
+	}
+	if order == "" {
+		order = "g.title nulls last, "
+	}
+	page, _, err := window(q.query, maxItems)
+	if err != nil {
+		return err
+	}
+	members := []member{{"group_by", s.arg(strconv.Quote(by)) + "::text"}, {"key", text("g.key::text")},
+		{"spool_count", "g.spools"}, {"in_use_count", "g.in_use"}, {"total_remaining_weight", number("g.remaining")},
+		{"last_used", instant("g.last_used")}}
+	if join != "" {
+		members = append(members, member{by, "case when g.key is not null then g.item end"})
+	}
+	var items []byte
+	var total int64
+	err = q.db.Read(q.r.Context(), db.AllowScans(), db.SQL(`
+		with groups as materialized (
+			select `+key+` as key, min(`+title+`) as title, count(*) as spools,
+				count(*) filter (where `+used+` > 0) as in_use, sum(s.remaining_weight_grams) as remaining,
+				max(s.last_used_at) as last_used, min(s.number) as first
+			from `+s.source(key, title)+s.condition()+` group by 1
+		), page as (
+			select g.*, row_number() over (order by `+order+`g.key) as n from groups g order by n`+page+`
+		)
+		select coalesce('[' || string_agg(`+objectOf(members...)+`, ',' order by g.n) || ']', '[]'), (select count(*) from groups)
+		from (
+			select page.*, x.item from page left join lateral (
+				select `+item+` as item from spools s`+join+`
+				where s.tenant_id = $1::uuid and s.number = page.first
+			) x on true
+		) g`, s.args...).Into(&items, &total))
+	if err != nil {
+		return err
+	}
+	q.w.Header().Set("X-Total-Count", strconv.FormatInt(total, 10))
+	return q.send(items)
+}

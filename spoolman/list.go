@@ -1,0 +1,640 @@
+package spoolman
+
+import (
+	"fmt"
+	"maps"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"spoolwright/db"
+	"spoolwright/inventory"
+	"spoolwright/server"
+)
+
+// resource is one of the lists: its rows, their JSON, and the columns that its parameters filter and sort by. A column
+// is an expression.
+type resource struct {
+	rows    string // with the tenant $1
+	json    string
+	id      string
+	texts   map[string]string // text filters, of which "" selects what is unset
+	names   map[string]string // text filters, of which "" selects an empty text only
+	ids     map[string]string // filters by ids, of which -1 selects what is unset
+	times   map[string]string // filters by times
+	numbers map[string]string // further columns to sort by
+	extras  map[string]extra  // custom fields, by the prefix of their names
+}
+
+// extra is a column of custom fields, and what they belong to.
+type extra struct{ column, entity string }
+
+var (
+	vendorName = `coalesce(v.name, case when s.filament_id is null then s.brand end)`
+	vendorID   = `coalesce(v.number, case when s.filament_id is null then ` + brandID + ` end)`
+	filamentID = `coalesce(f.number, ` + groupID + `)`
+	spoolName  = `nullif(coalesce(f.name, s.color), '')`
+	material   = `nullif(coalesce(f.material_name, s.material_type), '')`
+
+	resources = map[string]resource{
+		"spool": {
+			rows: "spools s", json: spoolJSON, id: "s.number",
+			texts: map[string]string{"filament.name": spoolName, "filament_name": spoolName,
+				"filament.material": material, "filament_material": material, "location": "s.location",
+				"lot_nr": "s.lot_number", "filament.multi_color_direction": "f.color_arrangement"},
+			names: map[string]string{"filament.vendor.name": vendorName, "vendor_name": vendorName},
+			ids: map[string]string{"filament.id": filamentID, "filament_id": filamentID,
+				"filament.vendor.id": vendorID, "vendor_id": vendorID},
+			times: map[string]string{"first_used": "s.first_used_at", "last_used": "s.last_used_at",
+				"registered": "s.created_at"},
+			numbers: map[string]string{"id": "s.number", "comment": "s.notes", "archived": "s.archived",
+				"price": "coalesce(s.purchase_price, f.price)", "initial_weight": "s.net_weight_grams",
+				"spool_weight": "s.spool_weight_grams", "used_weight": used, "remaining_weight": "s.remaining_weight_grams",
+				"used_length": used + " / " + perMM, "remaining_length": "s.remaining_weight_grams / " + perMM,
+				"filament.registered": "coalesce(f.created_at, s.created_at)", "filament.vendor_id": vendorID,
+				"filament.price": "coalesce(f.price, s.purchase_price)", "filament.density": density,
+				"filament.diameter": "s.diameter_mm", "filament.weight": "coalesce(f.net_weight_grams, s.net_weight_grams)",
+				"filament.spool_weight":   "coalesce(f.spool_weight_grams, s.spool_weight_grams)",
+				"filament.article_number": "f.article_number", "filament.comment": "f.notes",
+				"filament.settings_extruder_temp": "f.extruder_temperature_c",
+				"filament.settings_bed_temp":      "f.bed_temperature_c", "filament.color_hex": "upper(s.color_hex)",
+				"filament.multi_color_hexes": severalColors, "filament.external_id": "f.external_id",
+				"filament.vendor.registered": "v.created_at", "filament.vendor.comment": "v.notes",
+				"filament.vendor.empty_spool_weight": "v.empty_spool_weight_grams",
+				"filament.vendor.external_id":        "v.external_id"},
+			extras: map[string]extra{"extra.": {"s.extra", "spool"}, "filament.extra.": {"f.extra", "filament"},
+				"filament.vendor.extra.": {"v.extra", "vendor"}},
+		},
+		"filament": {
+			rows: filamentRows, json: "i.json", id: "i.id",
+			texts: map[string]string{"name": "i.name", "material": "i.material", "article_number": "i.article_number",
+				"external_id": "i.external_id"},
+			names: map[string]string{"vendor.name": "i.vendor_name", "vendor_name": "i.vendor_name"},
+			ids:   map[string]string{"vendor.id": "i.vendor_id", "vendor_id": "i.vendor_id"},
+			numbers: map[string]string{"id": "i.id", "registered": "i.registered", "price": "i.price",
+				"density": "i.density", "diameter": "i.diameter", "weight": "i.weight", "spool_weight": "i.spool_weight",
+				"comment": "i.comment", "settings_extruder_temp": "i.extruder", "settings_bed_temp": "i.bed",
+				"color_hex": "i.colors[1]", "multi_color_hexes": "i.colors", "multi_color_direction": "i.direction",
+				"vendor.registered": "i.vendor_registered", "vendor.comment": "i.vendor_comment",
+				"vendor.empty_spool_weight": "i.vendor_weight", "vendor.external_id": "i.vendor_external_id"},
+			extras: map[string]extra{"extra.": {"i.extra", "filament"}, "vendor.extra.": {"i.vendor_extra", "vendor"}},
+		},
+		"vendor": {
+			rows: vendorRows, json: "i.json", id: "i.id",
+			texts: map[string]string{"external_id": "i.external_id"},
+			names: map[string]string{"name": "i.name"},
+			numbers: map[string]string{"id": "i.id", "registered": "i.registered", "comment": "i.comment",
+				"empty_spool_weight": "i.weight"},
+			extras: map[string]extra{"extra.": {"i.extra", "vendor"}},
+		},
+	}
+
+	// filamentRows are all filaments, and the computed ones of the spools without a filament.
+	filamentRows = `(
+		select f.number as id, f.created_at as registered, ` + filamentName + ` as name, v.number as vendor_id,
+			v.name as vendor_name, v.created_at as vendor_registered, v.notes as vendor_comment,
+			v.empty_spool_weight_grams as vendor_weight, v.external_id as vendor_external_id, v.extra as vendor_extra,
+			` + filamentMaterial + ` as material, f.price, ` + filamentDensity + ` as density, f.diameter_mm as diameter,
+			f.net_weight_grams as weight, f.spool_weight_grams as spool_weight, f.article_number, f.notes as comment,
+			f.extruder_temperature_c as extruder, f.bed_temperature_c as bed,
+			case when cardinality(f.color_hexes) > 1 then f.color_hexes when f.color_hex is not null
+				then array[f.color_hex] end as colors,
+			f.color_arrangement as direction, f.external_id, f.extra, ` + filamentJSON + ` as json
+		from filaments f` + joinVendor + ` where f.tenant_id = $1::uuid and f.hidden_at is null
+		union all
+		select ` + groupID + `, s.created_at, s.color, ` + brandID + `, s.brand, s.created_at, null, null, null, null,
+			s.material_type, s.purchase_price, ` + density + `, s.diameter_mm, s.net_weight_grams, s.spool_weight_grams,
+			null, null, null, null, case when s.color_hex is not null then array[s.color_hex] end, null, null, null,
+			` + groupJSON + `
+		from (
+			select distinct on (` + groupID + `) s.* from spools s
+			where s.tenant_id = $1::uuid and s.hidden_at is null and s.filament_id is null
+			order by ` + groupID + `, s.number
+		) s
+	) i`
+
+	// vendorRows are all vendors, and the brands of the spools without a filament.
+	vendorRows = `(
+		select v.number as id, v.created_at as registered, v.name, v.notes as comment,
+			v.empty_spool_weight_grams as weight, v.external_id, v.extra, ` + vendorJSON + ` as json
+		from vendors v where v.tenant_id = $1::uuid and v.hidden_at is null
+		union all
+		select ` + brandID + `, s.created_at, s.brand, null, null, null, null, ` + brandJSON + `
+		from (
+			select distinct on (s.brand_key) s.* from spools s
+			where s.tenant_id = $1::uuid and s.hidden_at is null and s.filament_id is null and s.brand_key <> ''
+			order by s.brand_key, s.number
+		) s
+	) i`
+)
+
+// sortable returns the column with a name.
+func (f resource) sortable(name string) string {
+	for _, columns := range []map[string]string{f.texts, f.names, f.ids, f.times, f.numbers} {
+		if column := columns[name]; column != "" && !isOldName(name) {
+			return column
+		}
+	}
+	return ""
+}
+
+func isOldName(name string) bool { return name == "filament_name" || name == "filament_material" }
+
+const (
+	// maxItems is the maximum number of items of a list. Clients want all spools at once, so it is far above what a
+	// farm has.
+	maxItems = 20_000
+
+	// maxListBytes bounds the memory that a list takes: comments and custom fields can be long. It is less than the
+	// bytes of responses that a caller may leave unread, so that a list can always be sent.
+	maxListBytes = 30_000_000
+
+	// maxTerms is the maximum number of values of a filter, each of which is compared with all items.
+	maxTerms = 20
+)
+
+// badRequest returns a 400 of this API.
+func badRequest(format string, args ...any) *server.Error {
+	return &server.Error{Status: 400, Code: "VALIDATION_ERROR", Detail: fmt.Sprintf(format, args...)}
+}
+
+// selection selects and orders the rows of a resource.
+type selection struct {
+	resource
+	where  []string
+	order  string
+	args   []any
+	plain  bool // no filter, and the order of the ids
+	fields map[string]inventory.CustomField
+}
+
+// arg adds an argument and returns its parameter.
+func (s *selection) arg(v any) string {
+	s.args = append(s.args, v)
+	return "$" + strconv.Itoa(len(s.args))
+}
+
+// selects reads the filters of the query. It reads the custom fields if the query names some, and ignores parameters
+// that the resource does not have.
+func (q request) selects(name string) (*selection, error) {
+	s := &selection{resource: resources[name], args: []any{q.tenant()}, plain: true}
+	if name == "spool" {
+		s.where = []string{"s.tenant_id = $1::uuid", "s.number is not null", "s.hidden_at is null"}
+		if isTrue(q.query.Get("allow_archived")) {
+			s.plain = false
+		} else {
+			s.where = append(s.where, "not s.archived")
+		}
+	}
+	if err := q.readFields(s); err != nil {
+		return nil, err
+	}
+	for _, parameter := range slices.Sorted(maps.Keys(q.query)) {
+		value := q.query.Get(parameter)
+		condition, err := s.filter(parameter, value)
+		if err != nil {
+			return nil, err
+		}
+		if condition != "" {
+			s.where, s.plain = append(s.where, "("+condition+")"), false
+		}
+	}
+	return s, nil
+}
+
+// readFields reads the definitions of the custom fields that the query names.
+func (q request) readFields(s *selection) error {
+	var entities []string
+	for prefix, e := range s.extras {
+		named := func(name string) bool { return strings.HasPrefix(name, prefix) }
+		used := slices.ContainsFunc(strings.Split(q.query.Get("sort"), ","), named) ||
+			named(q.query.Get("group_by")) || slices.ContainsFunc(slices.Collect(maps.Keys(q.query)), named)
+		if used {
+			entities = append(entities, e.entity)
+		}
+	}
+	if entities == nil {
+		return nil
+	}
+	definitions := inventory.SelectCustomFields(entities...)
+	if err := q.db.Read(q.r.Context(), definitions); err != nil {
+		return err
+	}
+	all, err := inventory.CustomFields(definitions)
+	s.fields = map[string]inventory.CustomField{}
+	for _, f := range all {
+		s.fields[string(*f.Entity.Value)+" "+*f.Key.Value] = f
+	}
+	return err
+}
+
+// extraField returns the column and the definition of the custom field that a name such as extra.tag names.
+func (s *selection) extraField(name string) (column, key string, field inventory.CustomField, ok bool) {
+	for prefix, e := range s.extras {
+		if key, found := strings.CutPrefix(name, prefix); found {
+			field, ok = s.fields[e.entity+" "+key]
+			return e.column, key, field, ok
+		}
+	}
+	return "", "", field, false
+}
+
+// filter returns the condition of a parameter, or "" if the resource has none of this name.
+func (s *selection) filter(name, value string) (string, error) {
+	parts := strings.Split(value, ",")
+	if len(parts) > maxTerms {
+		return "", server.Invalid(name, "must have at most %d values", maxTerms)
+	}
+	var each func(part string) (string, error)
+	if column, ok := s.texts[name]; ok {
+		each = func(part string) (string, error) { return s.textFilter(column, part, true), nil }
+	} else if column, ok := s.names[name]; ok {
+		each = func(part string) (string, error) { return s.textFilter(column, part, false), nil }
+	} else if column, ok := s.ids[name]; ok {
+		each = func(part string) (string, error) {
+			n, err := strconv.ParseInt(strings.TrimSpace(part), 10, 32)
+			switch {
+			case err != nil:
+				return "", server.Invalid(name, "must be a list of whole numbers")
+			case n == -1:
+				return column + " is null", nil
+			case column == filamentID && n < firstComputed:
+				return "s.filament_id = (select x.id from filaments x where x.tenant_id = $1::uuid and x.number = " +
+					s.arg(n) + "::int and num_nonnulls(x.number) = 1)", nil
+			}
+			return column + " = " + s.arg(n) + "::int", nil
+		}
+	} else if column, ok := s.times[name]; ok {
+		each = func(part string) (string, error) { return s.timeFilter(name, column, part) }
+	} else if column, key, field, ok := s.extraField(name); ok {
+		each = func(part string) (string, error) { return s.extraFilter(column, key, field, part) }
+	} else {
+		return "", nil
+	}
+	var any []string
+	for _, part := range parts {
+		condition, err := each(part)
+		if err != nil {
+			return "", err
+		}
+		any = append(any, condition)
+	}
+	return strings.Join(any, " or "), nil
+}
+
+// unquote returns the text within quotes.
+func unquote(part string) (string, bool) {
+	if len(part) > 1 && part[0] == '"' && part[len(part)-1] == '"' {
+		return part[1 : len(part)-1], true
+	}
+	return part, false
+}
+
+// textFilter returns the condition for a value of a text: quotes ask for an exact match.
+func (s *selection) textFilter(column, part string, optional bool) string {
+	value, exact := unquote(part)
+	switch {
+	case value == "" && optional:
+		return `coalesce(` + column + `, '') = ''`
+	case value == "":
+		return column + ` = ''`
+	case exact:
+		return column + ` = ` + s.arg(value) + `::text`
+	}
+	return `strpos(lower(` + column + `), lower(` + s.arg(value) + `::text)) > 0`
+}
+
+// timeFilter returns the condition for a time, or for a range such as from|to. Times have whole seconds, as in answers.
+func (s *selection) timeFilter(name, column, part string) (string, error) {
+	value, _ := unquote(part)
+	if value == "" {
+		return column + " is null", nil
+	}
+	column = "date_trunc('second', " + column + ")"
+	bound := func(operator, text string) (string, error) {
+		t, ok := parseTime(text)
+		if !ok {
+			return "", badRequest("%s has the time %q, which is not one of ISO 8601, such as 2024-05-01T00:00:00Z", name, text)
+		}
+		return column + operator + s.arg(t) + "::timestamptz", nil
+	}
+	from, to, isRange := strings.Cut(value, "|")
+	switch {
+	case !isRange:
+		return bound(" = ", value)
+	case from == "" && to == "":
+		return "", badRequest("%s has a range without bounds: it has the form from|to", name)
+	case to == "":
+		return bound(" >= ", from)
+	case from == "":
+		return bound(" <= ", to)
+	}
+	lower, err := bound(" >= ", from)
+	if err != nil {
+		return "", err
+	}
+	upper, err := bound(" <= ", to)
+	return lower + " and " + upper, err
+}
+
+// parseTime parses a time in ISO 8601, which is UTC without an offset.
+func parseTime(text string) (time.Time, bool) {
+	text = strings.TrimSpace(text)
+	for _, layout := range []string{"2006-01-02T15:04:05.999999999", "2006-01-02 15:04:05.999999999", "2006-01-02T15:04",
+		"2006-01-02"} {
+		for _, zone := range []string{"Z07:00", ""} {
+			// In a query, the plus of an offset may have become a blank.
+			for _, text := range []string{text, strings.Replace(text, " ", "+", 1)} {
+				if t, err := time.Parse(layout+zone, text); err == nil && t.Year() > 0 && t.Year() < 10000 {
+					return t.UTC(), true
+				}
+			}
+		}
+	}
+	return time.Time{}, false
+}
+
+// value returns the expression for the value of a custom field as text, or as number for a type of numbers. Of a range,
+// it is that of the bound with the index.
+func value(column, key string, field inventory.CustomField, index int) string {
+	text := column + " ->> " + key
+	switch *field.Type.Value {
+	case "integer", "float":
+		return `case jsonb_typeof(` + column + ` -> ` + key + `) when 'number' then (` + text + `)::numeric end`
+	case "integer_range", "float_range":
+		bound := fmt.Sprintf(`%s -> %s -> %d`, column, key, index)
+		return `case jsonb_typeof(` + bound + `) when 'number' then (` + bound + `)::numeric end`
+	}
+	return "(" + text + ")"
+}
+
+// extraFilter returns the condition for a value of a custom field.
+func (s *selection) extraFilter(column, name string, field inventory.CustomField, part string) (string, error) {
+	key := s.arg(name) + "::text"
+	kind := *field.Type.Value
+	wanted, _ := unquote(part)
+	if part == "" {
+		empty := "coalesce(" + column + " ->> " + key + ", '') = ''"
+		if kind == "boolean" {
+			empty += " or " + column + " ->> " + key + " = 'false'"
+		}
+		return empty, nil
+	}
+	number := func(text string) (string, error) {
+		d, ok := server.ParseDecimal(text)
+		if !ok || strings.HasPrefix(string(kind), "integer") && d%server.DecimalOne != 0 {
+			return "", badRequest("Invalid %s filter value for the custom field %s: %q",
+				strings.ReplaceAll(string(kind), "_", " "), name, text)
+		}
+		return s.arg(d.String()) + "::numeric", nil
+	}
+	bounds := func() (string, error) {
+		from, to, ok := strings.Cut(wanted, ":")
+		if !ok || from == "" && to == "" {
+			return "", badRequest("Invalid range filter value for the custom field %s: %q, not of the form 1:5", name, wanted)
+		}
+		var both []string
+		for i, bound := range []struct{ text, operator string }{{from, " >= "}, {to, " <= "}} {
+			if bound.text == "" {
+				continue
+			}
+			n, err := number(bound.text)
+			if err != nil {
+				return "", err
+			}
+			both = append(both, value(column, key, field, i)+bound.operator+n)
+		}
+		return strings.Join(both, " and "), nil
+	}
+	switch kind {
+	case "text":
+		return s.textFilter("("+column+" ->> "+key+")", part, true), nil
+	case "integer", "float":
+		if strings.Contains(wanted, ":") {
+			return bounds()
+		}
+		n, err := number(wanted)
+		return value(column, key, field, 0) + " = " + n, err
+	case "integer_range", "float_range":
+		return bounds()
+	case "boolean":
+		if b := strings.ToLower(strings.TrimSpace(wanted)); b == "true" || b == "false" {
+			return column + " ->> " + key + " = '" + b + "'", nil
+		}
+		return "", badRequest("Invalid boolean filter value for the custom field %s: neither true nor false", name)
+	case "datetime":
+		if from, to, isRange := strings.Cut(wanted, "|"); isRange {
+			var both []string
+			if from != "" {
+				both = append(both, value(column, key, field, 0)+" >= "+s.arg(from)+"::text")
+			}
+			if to != "" {
+				both = append(both, value(column, key, field, 0)+" <= "+s.arg(to)+"::text")
+			}
+			if both == nil {
+				return "", badRequest("A datetime range filter of the custom field %s needs a bound", name)
+			}
+			return strings.Join(both, " and "), nil
+		}
+	case "choice":
+		if field.Multiple.Or(false) {
+			return column + " -> " + key + " ? " + s.arg(wanted) + "::text", nil
+		}
+	}
+	return value(column, key, field, 0) + " = " + s.arg(wanted) + "::text", nil
+}
+
+// sort sets the order from the parameter. Unset values come last, and ids decide between equal ones.
+func (s *selection) sort(text string, columns func(name string) []string) error {
+	for item := range strings.SplitSeq(text, ",") {
+		if item = strings.TrimSpace(item); item == "" {
+			continue
+		}
+		name, direction, _ := strings.Cut(item, ":")
+		direction = strings.ToLower(strings.TrimSpace(direction))
+		if name == "" || direction != "asc" && direction != "desc" {
+			return badRequest("sort has %q, which is neither field:asc nor field:desc", item)
+		}
+		all := columns(name)
+		if all == nil {
+			return badRequest("sort has the unknown field %s", name)
+		}
+		for _, column := range all {
+			if s.order == "" && name == "id" {
+				s.order = column + " " + direction
+				return nil
+			}
+			if column != "" {
+				s.order, s.plain = s.order+column+" "+direction+" nulls last, ", false
+			}
+		}
+	}
+	s.order += s.id
+	return nil
+}
+
+// columns returns the columns to sort by for a name, or nil if there are none.
+func (s *selection) columns(name string) []string {
+	if _, key, field, ok := s.extraField(name); ok {
+		column, _, _, _ := s.extraField(name)
+		return []string{value(column, s.arg(key)+"::text", field, 0)}
+	}
+	if strings.HasPrefix(name, "extra.") {
+		return []string{""} // ignored
+	}
+	if name == "filament.combined_name" && s.id == "s.number" {
+		return []string{vendorName, spoolName}
+	}
+	if column := s.sortable(name); column != "" {
+		return []string{column}
+	}
+	return nil
+}
+
+var (
+	namesFilament = regexp.MustCompile(`\bf\.`)
+	namesVendor   = regexp.MustCompile(`\bv\.`)
+)
+
+// source returns the rows that the selection needs, which expressions refer to.
+func (s *selection) source(expressions ...string) string {
+	if s.id != "s.number" {
+		return s.rows
+	}
+	text := strings.Join(slices.Concat(expressions, s.where, []string{s.order}), " ")
+	switch {
+	case namesVendor.MatchString(text):
+		return s.rows + joinFilament + joinVendor
+	case namesFilament.MatchString(text):
+		return s.rows + joinFilament
+	}
+	return s.rows
+}
+
+func (s *selection) condition() string {
+	if s.where == nil {
+		return ""
+	}
+	return " where " + strings.Join(s.where, " and ")
+}
+
+// window returns the limit and the offset of the query as SQL. Without a limit, the offset does not count.
+func window(query url.Values, most int) (text string, limited bool, err error) {
+	read := func(name string, otherwise int64) int64 {
+		if query.Get(name) == "" {
+			return otherwise
+		}
+		n, parseErr := strconv.ParseInt(query.Get(name), 10, 32)
+		if parseErr != nil || n < 0 {
+			err = server.Invalid(name, "must be a whole number")
+		}
+		return n
+	}
+	limited = query.Get("limit") != ""
+	limit, offset := min(read("limit", int64(most)), int64(most)), read("offset", 0)
+	if !limited {
+		offset = 0
+	}
+	return fmt.Sprintf(" limit %d offset %d", limit, offset), limited, err
+}
+
+// list sends a list. If it exceeds maxItems or maxListBytes, the JSON of its items is null.
+func (q request) list(name string) error {
+	s, err := q.selects(name)
+	if err != nil {
+		return err
+	}
+	if name == "filament" && q.query.Has("color_hex") {
+		if err := q.colorFilter(s); err != nil {
+			return err
+		}
+	}
+	if err := s.sort(q.query.Get("sort"), s.columns); err != nil {
+		return err
+	}
+	page, limited, err := window(q.query, maxItems+1)
+	if err != nil {
+		return err
+	}
+	columns, items := "s.*", `select n, `+spoolJSON+` as j from page s left join fil on fil.id = s.filament_id`
+	with := `, fil as materialized (
+			select f.id, ` + filamentJSON + ` as json
+			from (select distinct filament_id from page where filament_id is not null) ids cross join lateral (
+				select * from filaments f where f.tenant_id = $1::uuid and f.id = ids.filament_id offset 0
+			) f` + joinVendor + `
+		)`
+	if name != "spool" {
+		columns, items, with = "i.json as j", `select n, j from page`, ""
+	}
+	total := `select count(*) from page`
+	switch {
+	case limited && s.plain && name == "spool":
+		total = `select coalesce(sum(rows), 0)::bigint from row_counts where resource = 'spools'`
+	case limited:
+		total = `select count(*) from ` + s.source() + s.condition()
+	}
+	var body []byte
+	var count int64
+	stmt := db.SQL(`
+		with page as materialized (
+			select `+columns+`, row_number() over (order by `+s.order+`) as n
+			from `+s.source()+s.condition()+` order by `+s.order+page+`
+		)`+with+`
+		select case when count(*) <= `+strconv.Itoa(maxItems)+` and coalesce(sum(octet_length(j)), 0) <= `+
+		strconv.Itoa(maxListBytes)+` then '[' || coalesce(string_agg(j, ',' order by n), '') || ']' end, (`+total+`)
+		from (`+items+`) items`, s.args...).Into(&body, &count)
+	before := []*db.Stmt{db.AllowScans(), stmt}
+	if limited && s.plain && name == "spool" {
+		before = []*db.Stmt{stmt.Quick()}
+	}
+	if err := q.db.Read(q.r.Context(), before...); err != nil {
+		return err
+	}
+	if body == nil {
+		return server.Invalid("limit", "must select fewer items: a list has at most %d of the %d items, and %d MB",
+			maxItems, count, maxListBytes/1_000_000)
+	}
+	q.w.Header().Set("X-Total-Count", strconv.FormatInt(count, 10))
+	return q.send(body)
+}
+
+var anyColor = regexp.MustCompile(`^#?[0-9A-Fa-f]{6}([0-9A-Fa-f]{2})?$`)
+
+// colorFilter selects the filaments one of whose colours is similar to that of the query.
+func (q request) colorFilter(s *selection) error {
+	color, threshold := q.query.Get("color_hex"), "20"
+	if q.query.Get("color_similarity_threshold") != "" {
+		threshold = q.query.Get("color_similarity_threshold")
+	}
+	d, ok := server.ParseDecimal(threshold)
+	if !ok {
+		return server.Invalid("color_similarity_threshold", "must be a number")
+	}
+	if !anyColor.MatchString(color) {
+		return server.Invalid("color_hex", "must have 6 or 8 hexadecimal digits")
+	}
+	s.plain = false
+	s.where = append(s.where, `exists (select from unnest(i.colors) c
+		where color_distance(`+s.arg(color)+`, c) <= `+s.arg(d.String())+`::float8)`)
+	return nil
+}
+
+// values sends the distinct values of a column. The rows end with the keyword where, or with and.
+func (q request) values(rows, column string) error {
+	var items []byte
+	err := q.db.Read(q.r.Context(), db.AllowScans(), db.SQL(`
+		select coalesce(json_agg(v order by v), '[]')::text from (
+			select distinct `+column+` as v from `+rows+column+` <> ''
+			limit `+strconv.Itoa(maxItems)+`) found`, q.tenant()).Into(&items))
+	if err != nil {
+		return err
+	}
+	return q.send(items)
+}
+
+func isTrue(text string) bool {
+	return slices.Contains([]string{"true", "1", "yes", "on", "t", "y"}, strings.ToLower(text))
+}
