@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/url"
+	"strings"
 
 	"spoolwright/db"
 	"spoolwright/server"
@@ -47,11 +48,33 @@ func (v *visit) fetch(reads ...read) error {
 
 func (v *visit) caller() server.Caller { return server.Caller{Actor: v.Actor, Level: v.Level} }
 
-// apiPath returns a path of the API with the ids of the page's address. An id that is none is not found.
+// apiPath returns a path of the API with the ids of the page's address: {id}, and perhaps {part}. An id that is none is
+// not found.
 func (v *visit) apiPath(pattern string) (string, error) {
-	id, ok := db.ParseID(v.r.PathValue("id"))
-	if !ok {
-		return "", server.ErrNotFound
+	for _, name := range []string{"id", "part"} {
+		if !strings.Contains(pattern, "{"+name+"}") {
+			continue
+		}
+		id, ok := db.ParseID(v.r.PathValue(name))
+		if !ok {
+			return "", server.ErrNotFound
+		}
+		pattern = strings.Replace(pattern, "{"+name+"}", id, 1)
 	}
-	return server.PathOf(pattern, id), nil
+	return pattern, nil
+}
+
+// run runs an operation with the fields of the form that the visitor has sent.
+func (v *visit) run(method, pattern string, fields ...field) (*form, bool, error) {
+	path, err := v.apiPath(pattern)
+	if err != nil {
+		return nil, false, err
+	}
+	f := v.sent()
+	var body map[string]any
+	if len(fields) > 0 {
+		body = f.body(fields...)
+	}
+	ok, err := v.send(f, method, path, body, nil)
+	return f, ok, err
 }

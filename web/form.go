@@ -162,6 +162,10 @@ func (f *form) refuse(err error) error {
 	}
 	for _, problem := range e.Fields {
 		name := problem.Field
+		if _, shown := f.Values[name]; shown {
+			f.Errors[name] = sentence(strings.Replace(problem.Message, "must not be null", "is required", 1))
+			continue
+		}
 		if i := strings.LastIndexByte(name, '.'); i >= 0 { // of changes.location
 			name = name[i+1:]
 		}

@@ -128,6 +128,18 @@ func (v *visit) Money(n num) string {
 	return s
 }
 
+// Minutes writes a duration.
+func (v *visit) Minutes(n num) string {
+	if n == "" {
+		return "–"
+	}
+	minutes := int(value(n))
+	if minutes < 60 {
+		return fmt.Sprintf("%d min", minutes)
+	}
+	return fmt.Sprintf("%d:%02d h", minutes/60, minutes%60)
+}
+
 // Time writes a time in the time zone of the farm, and Date its day.
 func (v *visit) Time(t *time.Time) string {
 	if t == nil {
@@ -166,6 +178,9 @@ func (v *visit) Day(s string) string {
 
 // IsPast reports whether a date of the API is before today.
 func (v *visit) IsPast(s string) bool { return s != "" && s < v.Now().Format(time.DateOnly) }
+
+// IsOver reports whether a time has passed.
+func (v *visit) IsOver(t *time.Time) bool { return t.Before(v.Now()) }
 
 // More says how many entries of a list are not shown, if there are any.
 func (v *visit) More(total, shown int) string {

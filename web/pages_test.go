@@ -28,16 +28,20 @@ func newFarm(t *testing.T, c *testkit.Client) map[string]string {
 		"notes": hostile, "location": hostile, "lot_number": hostile, "spool_weight_grams": 200, "purchase_price": 20})
 	c.Post(t, "/api/v1/spools", j{"filament_id": id["filament"]}).Want(201)
 	c.Post(t, "/api/v1/spools/"+id["spool"]+"/deduct", j{"weight_grams": 10, "reason": hostile}).Want(200)
-	product := c.Post(t, "/api/v1/products", j{"name": hostile, "sku": hostile, "category": hostile, "description": hostile,
+	id["product"] = c.Post(t, "/api/v1/products", j{"name": hostile, "sku": hostile, "category": hostile, "description": hostile,
 		"materials": []j{{"material_type": "PLA", "color": hostile, "weight_grams": 10}}}).Want(201).ID()
 	order := c.Post(t, "/api/v1/orders", j{"source": hostile, "reference": hostile, "customer": hostile, "notes": hostile,
-		"due_date": "2024-02-01", "items": []j{{"product_id": product, "quantity": 2}}}).Want(201)
+		"due_date": "2024-02-01", "items": []j{{"product_id": id["product"], "quantity": 2}}}).Want(201)
+	id["order"] = order.ID()
+	c.Post(t, "/api/v1/products", j{"name": hostile, "components": []j{{"component_product_id": id["product"]}}}).Want(201)
 	run := "/api/v1/production-runs/" + c.Post(t, "/api/v1/production-runs", j{"printer_name": hostile, "notes": hostile,
-		"estimated_print_time_hours": 2, "items": []j{{"product_id": product, "order_item_id": order.Text("items.0.id")}},
+		"estimated_print_time_hours": 2, "items": []j{{"product_id": id["product"], "order_item_id": order.Text("items.0.id")}},
 		"materials": []j{{"spool_id": id["spool"], "estimated_weight_grams": 10}}}).Want(201).ID()
 	c.Post(t, run+"/start", nil).Want(200)
+	id["run"] = strings.TrimPrefix(run, "/api/v1/production-runs/")
 	failed := "/api/v1/production-runs/" + c.Post(t, "/api/v1/production-runs", j{"printer_name": hostile,
 		"materials": []j{{"spool_id": id["spool"], "estimated_weight_grams": 10}}}).Want(201).ID()
+	id["failed"] = strings.TrimPrefix(failed, "/api/v1/production-runs/")
 	material := c.Get(t, failed).Want(200).Text("materials.0.id")
 	c.Post(t, failed+"/fail", j{"reason": "other", "notes": hostile,
 		"materials": []j{{"id": material, "wasted_grams": 5}}}).Want(200)
@@ -127,6 +131,19 @@ func TestPages(t *testing.T) {
 		{path: "/vendors"},
 		{path: "/vendors/new", write: true, hidden: true},
 		{path: "/vendors/" + id["vendor"] + "/edit", write: true, ours: true},
+		{path: "/products"},
+		{path: "/products/new", write: true, hidden: true},
+		{path: "/products/" + id["product"] + "?quantity=20", ours: true},
+		{path: "/products/" + id["product"] + "/edit", write: true, ours: true},
+		{path: "/runs"},
+		{path: "/runs/new", write: true},
+		{path: "/runs/" + id["run"], ours: true},
+		{path: "/runs/" + id["failed"], ours: true},
+		{path: "/orders"},
+		{path: "/orders?status=received,in_production,done,cancelled&search=script&sort=customer"},
+		{path: "/orders/new", write: true, hidden: true},
+		{path: "/orders/" + id["order"], ours: true},
+		{path: "/orders/" + id["order"] + "/edit", write: true, ours: true},
 	} {
 		for name, b := range visitors {
 			trips.Store(0)
@@ -166,15 +183,22 @@ func TestPages(t *testing.T) {
 	check(t, signedOut.get(t, "/nothing").want(t, 404))
 
 	// Nobody else sends the forms.
-	for _, action := range []string{"/spools", "/spools/new", "/spools/" + id["spool"] + "/weigh",
-		"/spools/" + id["spool"] + "/deduct", "/spools/" + id["spool"] + "/move", "/spools/" + id["spool"] + "/archive",
-		"/vendors/new", "/vendors/" + id["vendor"] + "/edit", "/vendors/" + id["vendor"] + "/remove",
-		"/filaments/new", "/filaments/" + id["filament"] + "/edit", "/filaments/" + id["filament"] + "/remove",
-		"/spools/" + id["spool"] + "/edit", "/spools/" + id["spool"] + "/remove", "/spools/" + id["spool"] + "/restore"} {
+	actions := []string{"/products/new", "/runs/new", "/orders/new"}
+	for _, of := range []string{"product edit", "product remove", "product recalculate", "product materials",
+		"product components", "run start", "run complete", "run fail", "run cancel", "order edit", "order remove",
+		"order cancel", "order items"} {
+		kind, what, _ := strings.Cut(of, " ")
+		actions = append(actions, "/"+kind+"s/"+id[kind]+"/"+what)
+	}
+	for _, action := range append(actions, "/spools", "/spools/new", "/spools/"+id["spool"]+"/weigh",
+		"/spools/"+id["spool"]+"/deduct", "/spools/"+id["spool"]+"/move", "/spools/"+id["spool"]+"/archive",
+		"/vendors/new", "/vendors/"+id["vendor"]+"/edit", "/vendors/"+id["vendor"]+"/remove",
+		"/filaments/new", "/filaments/"+id["filament"]+"/edit", "/filaments/"+id["filament"]+"/remove",
+		"/spools/"+id["spool"]+"/edit", "/spools/"+id["spool"]+"/remove", "/spools/"+id["spool"]+"/restore") {
 		before := operator.Get(t, "/api/v1/spools/"+id["spool"]).Want(200).Header.Get("ETag")
 		form := map[string][]string{"weight_grams": {"1"}, "gross_grams": {"250"}, "location": {"x"}, "archived": {"true"},
 			"was.archived": {"false"}, "id": {id["spool"]}, "action": {"archive"}, "quantity": {"1"}, "material_type": {"PLA"},
-			"color": {"x"}, "name": {"x"}, "diameter_mm": {"1.75"}, "net_weight_grams": {"1"}, "tag": {before}}
+			"color": {"x"}, "name": {"x"}, "customer": {"x"}, "product_id": {id["product"]}, "component_product_id": {id["product"]}, "diameter_mm": {"1.75"}, "net_weight_grams": {"1"}, "tag": {before}}
 		signedOut.do(t, "POST", action, form).want(t, 303)
 		visitors["viewer"].do(t, "POST", action, form).want(t, 403)
 		if p := visitors["other"].do(t, "POST", action, form); p.status != 404 && strings.Count(action, "/") > 2 {

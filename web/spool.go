@@ -50,6 +50,16 @@ type run struct {
 	Estimate    num        `json:"estimated_total_filament_grams"`
 	Failure     string     `json:"failure_reason"`
 	CreatedAt   *time.Time `json:"created_at"`
+	Deducted    bool       `json:"inventory_updated"`
+}
+
+// End returns when a run that prints ends, or nil if that is not known.
+func (r run) End() *time.Time {
+	if r.StartedAt == nil || r.Hours == "" {
+		return nil
+	}
+	end := r.StartedAt.Add(time.Duration(value(r.Hours) * float64(time.Hour)))
+	return &end
 }
 
 // State returns the status in words.
@@ -142,12 +152,7 @@ func spoolByNumber(v *visit) error {
 
 // act runs an operation on the spool of the page with a form, and shows the page again.
 func (v *visit) act(name, method, operation string, fields ...field) error {
-	path, err := v.apiPath("/api/v1/spools/{id}" + operation)
-	if err != nil {
-		return err
-	}
-	f := v.sent()
-	ok, err := v.send(f, method, path, f.body(fields...), nil)
+	f, ok, err := v.run(method, "/api/v1/spools/{id}"+operation, fields...)
 	if err != nil {
 		return err
 	}

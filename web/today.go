@@ -21,23 +21,6 @@ type todayPage struct {
 	Days  []bar
 }
 
-// order is an order in a list.
-type order struct {
-	Reference, Customer, Status string
-	DueDate                     string `json:"due_date"`
-}
-
-// Name returns what a person calls the order.
-func (o order) Name() string {
-	if o.Reference != "" {
-		return o.Reference
-	}
-	return "Order"
-}
-
-// State returns the status in words.
-func (o order) State() string { return label(o.Status) }
-
 // stockLevel is a stock level.
 type stockLevel struct {
 	Material  string `json:"material_type"`
@@ -110,10 +93,7 @@ func today(v *visit) error {
 	now := v.Now()
 	for _, r := range runs.Items {
 		at := printing{run: r}
-		if r.StartedAt != nil && r.Hours != "" {
-			until := r.StartedAt.Add(time.Duration(value(r.Hours) * float64(time.Hour)))
-			at.Until = &until
-		}
+		at.Until = r.End()
 		if at.Until != nil && at.Until.Before(now) && r.Status == "in_progress" {
 			p.Waiting = append(p.Waiting, at)
 		} else {

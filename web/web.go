@@ -64,12 +64,38 @@ var pages = slices.Concat([]page{
 	{"GET /filaments", server.Read, listFilaments},
 	{"GET /filaments/{id}", server.Read, showFilament},
 	{"GET /vendors", server.Read, listVendors},
-}, filaments.pages(write), vendors.pages(write))
+
+	{"GET /products", server.Read, listProducts},
+	{"GET /products/{id}", server.Read, showProduct},
+	{"POST /products/{id}/recalculate", server.Write, changeProduct("costs", "POST", "/recalculate")},
+	{"POST /products/{id}/materials", server.Write, changeProduct("materials", "POST", "/materials",
+		field{"material_type", text}, field{"color", text}, field{"weight_grams", number})},
+	{"POST /products/{id}/materials/{part}/remove", server.Write, changeProduct("part", "DELETE", "/materials/{part}")},
+	{"POST /products/{id}/components", server.Write, changeProduct("components", "POST", "/components",
+		field{"component_product_id", text}, field{"quantity", number})},
+	{"POST /products/{id}/components/{part}/remove", server.Write, changeProduct("part", "DELETE", "/components/{part}")},
+
+	{"GET /runs", server.Read, board},
+	{"GET /runs/new", server.Write, showNewRun},
+	{"POST /runs/new", server.Write, createRun},
+	{"GET /runs/{id}", server.Read, showRun},
+	{"POST /runs/{id}/start", server.Write, changeRun("start", noBody)},
+	{"POST /runs/{id}/complete", server.Write, changeRun("complete", completion)},
+	{"POST /runs/{id}/fail", server.Write, changeRun("fail", failure)},
+	{"POST /runs/{id}/cancel", server.Write, changeRun("cancel", failure)},
+
+	{"GET /orders", server.Read, listOrders},
+	{"GET /orders/{id}", server.Read, showOrder},
+	{"POST /orders/{id}/cancel", server.Write, changeOrder("cancel", "POST", "/cancel")},
+	{"POST /orders/{id}/items", server.Write, changeOrder("items", "POST", "/items",
+		field{"product_id", text}, field{"quantity", number})},
+}, filaments.pages(write), vendors.pages(write), products.pages(write), orders.pages(write))
 
 // link is an entry of the navigation.
 type link struct{ Path, Name string }
 
-var navigation = []link{{"/", "Today"}, {"/spools", "Spools"}, {"/filaments", "Filaments"}}
+var navigation = []link{{"/", "Today"}, {"/spools", "Spools"}, {"/filaments", "Filaments"}, {"/products", "Products"},
+	{"/runs", "Runs"}, {"/orders", "Orders"}}
 
 //go:embed templates static
 var files embed.FS
@@ -243,6 +269,9 @@ func (v *visit) IsIn(l link) bool {
 // Style and Script return the addresses of the assets.
 func (v *visit) Style() string  { return asset("style.css") }
 func (v *visit) Script() string { return asset("script.js") }
+
+// With returns a view of other data, for templates that pages share.
+func (v view) With(data any) view { return view{v.visit, v.Title, data} }
 
 // decode decodes the JSON of an answer of the API.
 func decode(body []byte, into any) error { return json.Unmarshal(body, into) }

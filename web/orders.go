@@ -1,0 +1,142 @@
+package web
+
+import (
+	"fmt"
+	"net/url"
+	"time"
+)
+
+// order is an order, as the API returns it.
+type order struct {
+	ID        string     `json:"id"`
+	Source    string     `json:"source"`
+	Reference string     `json:"reference"`
+	Customer  string     `json:"customer"`
+	DueDate   string     `json:"due_date"`
+	Notes     string     `json:"notes"`
+	Status    string     `json:"status"`
+	CreatedAt *time.Time `json:"created_at"`
+	Items     []struct {
+		ID        string
+		ProductID string `json:"product_id"`
+		Product   string `json:"product_name"`
+		Quantity  int
+		Produced  int
+		Planned   int
+	}
+	Runs []run
+}
+
+// Name returns what a person calls the order.
+func (o order) Name() string {
+	switch {
+	case o.Reference != "":
+		return o.Reference
+	case o.Customer != "":
+		return o.Customer
+	}
+	return "Order"
+}
+
+// State returns the status in words.
+func (o order) State() string { return label(o.Status) }
+
+// IsOpen reports whether something is left to print.
+func (o order) IsOpen() bool { return o.Status == "received" || o.Status == "in_production" }
+
+type orderList struct {
+	listing
+	Items []order `json:"items"`
+}
+
+var orderOrders = []listOrder{{"", "Due first", "due_date", "asc"}, {"newest", "Newest first", "created_at", "desc"},
+	{"customer", "Customer", "customer", "asc"}}
+
+func (l *orderList) Picks() []pick {
+	return []pick{l.pick("status", "Status", option{"", "Open"}, option{"received,in_production,done,cancelled", "All"},
+		option{"received", "Received"}, option{"in_production", "In production"}, option{"done", "Done"},
+		option{"cancelled", "Cancelled"}), l.orders(orderOrders)}
+}
+
+var orders = &editor{api: "/api/v1/orders", path: "/orders", noun: "order",
+	name: func(get func(string) string) string {
+		return order{Reference: get("reference"), Customer: get("customer")}.Name()
+	},
+	fields: []editorField{
+		{field{"customer", text}, "Customer", "", nil},
+		{field{"source", text}, "Shop", "", nil},
+		{field{"reference", text}, "Number in the shop", "", nil},
+		{field{"due_date", text}, "Due on", "type=date", nil},
+		{field{"notes", text}, "Notes", "rows=3", nil},
+	}}
+
+func listOrders(v *visit) error {
+	base, query := v.listing("/orders", "order", map[string]string{"search": "search", "status": "status"}, orderOrders...)
+	l := &orderList{listing: base}
+	if l.Filter.Get("status") == "" {
+		query.Set("status", "received,in_production")
+	}
+	if err := l.refused(v.fetch(read{path: "/api/v1/orders", query: query, into: l})); err != nil {
+		return err
+	}
+	return v.show(l.status(), "orders", "Orders", l)
+}
+
+// orderPage is the page of an order.
+type orderPage struct {
+	Order    order
+	Stock    availability
+	Products struct{ Items []product }
+	Options  []option
+	Item     *form
+	Problem  string
+}
+
+func showOrder(v *visit) error { return v.orderPage(200, "", nil) }
+
+func (v *visit) orderPage(status int, name string, f *form) error {
+	path, err := v.apiPath("/api/v1/orders/{id}")
+	if err != nil {
+		return err
+	}
+	p := &orderPage{Item: newForm()}
+	p.Item.Values.Set("quantity", "1")
+	if name == "items" {
+		p.Item = f
+	} else if f != nil {
+		p.Problem = f.Problem
+	}
+	if err := v.fetch(
+		read{path: path, into: &p.Order},
+		read{path: path + "/availability", into: &p.Stock},
+		read{path: "/api/v1/products", query: url.Values{"limit": {"100"}, "sort_by": {"name"}, "sort_order": {"asc"}},
+			into: &p.Products},
+	); err != nil {
+		return err
+	}
+	p.Options = productOptions(p.Products.Items, "")
+	return v.show(status, "order", p.Order.Name(), p)
+}
+
+// changeOrder runs an operation on the order of the page, with the fields of a form.
+func changeOrder(name, method, operation string, fields ...field) func(*visit) error {
+	return func(v *visit) error {
+		f, ok, err := v.run(method, "/api/v1/orders/{id}"+operation, fields...)
+		if err != nil {
+			return err
+		}
+		if !ok {
+			return v.orderPage(422, name, f)
+		}
+		return v.redirect("/orders/" + v.r.PathValue("id"))
+	}
+}
+
+// Left returns how many pieces of an item are neither printed nor planned.
+func (o order) Left(quantity, produced, planned int) int { return max(0, quantity-produced-planned) }
+
+// RunOf returns the address of a new run of an item.
+func (o order) RunOf(product, item string, pieces int) string {
+	return "/runs/new?" + url.Values{"product": {product}, "order_item": {item},
+		"quantity": {fmt.Sprint(max(1, pieces))}}.Encode()
+}

@@ -1,0 +1,170 @@
+package web
+
+import (
+	"net/url"
+	"strconv"
+	"strings"
+)
+
+// product is a product, as the API returns it.
+type product struct {
+	ID            string `json:"id"`
+	Name          string `json:"name"`
+	Description   string `json:"description"`
+	SKU           string `json:"sku"`
+	Category      string `json:"category"`
+	Minutes       num    `json:"estimated_print_time_minutes"`
+	Notes         string `json:"notes"`
+	MaterialCost  num    `json:"material_cost"`
+	ComponentCost num    `json:"component_cost"`
+	TotalCost     num    `json:"total_cost"`
+	Complete      bool   `json:"costs_complete"`
+	Materials     []struct {
+		ID       string
+		Material string `json:"material_type"`
+		Color    string
+		Weight   num  `json:"weight_grams"`
+		Required bool `json:"is_required"`
+		Notes    string
+		Cost     num
+	}
+	Components []struct {
+		ID        string
+		ProductID string `json:"component_product_id"`
+		Name      string `json:"component_name"`
+		Quantity  num
+		Cost      num
+	}
+}
+
+type productList struct {
+	listing
+	Items []product `json:"items"`
+}
+
+var productOrders = []listOrder{{"", "Newest first", "created_at", "desc"}, {"name", "Name", "name", "asc"},
+	{"sku", "SKU", "sku", "asc"}, {"category", "Category", "category", "asc"},
+	{"cost", "Highest cost first", "total_cost", "desc"}}
+
+func (l *productList) Picks() []pick { return []pick{l.orders(productOrders)} }
+
+var products = &editor{api: "/api/v1/products", path: "/products", noun: "product",
+	name: func(get func(string) string) string { return get("name") },
+	fields: []editorField{
+		{field{"name", text}, "Name", "required", nil},
+		{field{"sku", text}, "SKU", "", nil},
+		{field{"category", text}, "Category", "", nil},
+		{field{"estimated_print_time_minutes", number}, "Print time", "type=number;unit=minutes", nil},
+		{field{"description", text}, "Description", "rows=3", nil},
+		{field{"notes", text}, "Notes", "rows=3", nil},
+	}}
+
+func listProducts(v *visit) error {
+	base, query := v.listing("/products", "product", map[string]string{"search": "search", "category": "category"},
+		productOrders...)
+	l := &productList{listing: base}
+	if err := l.refused(v.fetch(read{path: "/api/v1/products", query: query, into: l})); err != nil {
+		return err
+	}
+	return v.show(l.status(), "products", "Products", l)
+}
+
+// availability is what a product or an order needs, and what is there.
+type availability struct {
+	CanPrint  bool `json:"can_print"`
+	Quantity  int
+	Materials []struct {
+		Material  string `json:"material_type"`
+		Color     string
+		Needed    num `json:"needed_grams"`
+		Available num `json:"available_grams"`
+		Missing   num `json:"missing_grams"`
+		Spools    []struct {
+			ID     string
+			Number int64
+		}
+	}
+}
+
+// IsMissing reports whether an amount is more than nothing.
+func (v *visit) IsMissing(n num) bool { return value(n) > 0 }
+
+// productPage is the page of a product.
+type productPage struct {
+	Product  product
+	Stock    availability
+	Quantity string
+	UsedIn   struct{ Items []product }
+	Others   struct{ Items []product } // that can be components
+	Material *form
+	Part     *form
+	Problem  string
+	Options  struct{ Materials, Products []option }
+}
+
+func showProduct(v *visit) error { return v.productPage(200, "", nil) }
+
+// productPage shows a product. If f is not nil, it is the form with the name, which the API has refused.
+func (v *visit) productPage(status int, name string, f *form) error {
+	path, err := v.apiPath("/api/v1/products/{id}")
+	if err != nil {
+		return err
+	}
+	id := path[strings.LastIndexByte(path, '/')+1:]
+	p := &productPage{Quantity: "1", Material: newForm(), Part: newForm()}
+	p.Part.Values.Set("quantity", "1")
+	switch name {
+	case "materials":
+		p.Material = f
+	case "components":
+		p.Part = f
+	case "":
+	default:
+		p.Problem = f.Problem
+	}
+	if n, err := strconv.Atoi(v.r.URL.Query().Get("quantity")); err == nil && n > 0 && n <= 1_000_000 {
+		p.Quantity = strconv.Itoa(n)
+	}
+	if err := v.fetch(
+		read{path: path, into: &p.Product},
+		read{path: path + "/availability", query: url.Values{"quantity": {p.Quantity}}, into: &p.Stock},
+		read{path: "/api/v1/products", query: url.Values{"component_product_id": {id}, "limit": {"20"}}, into: &p.UsedIn},
+		read{path: "/api/v1/products", query: url.Values{"limit": {"100"}, "sort_by": {"name"}, "sort_order": {"asc"}},
+			into: &p.Others},
+	); err != nil {
+		return err
+	}
+	p.Options.Materials = materials()
+	p.Options.Products = productOptions(p.Others.Items, id)
+	return v.show(status, "product", p.Product.Name, p)
+}
+
+// productOptions returns a choice of products other than the one with the id.
+func productOptions(items []product, but string) []option {
+	options := []option{{"", "Choose a product"}}
+	for _, item := range items {
+		if item.ID == but {
+			continue
+		}
+		name := item.Name
+		if item.SKU != "" {
+			name += " (" + item.SKU + ")"
+		}
+		options = append(options, option{item.ID, name})
+	}
+	return options
+}
+
+// changeProduct runs an operation on the product of the page, with the fields of a form.
+func changeProduct(name, method, operation string, fields ...field) func(*visit) error {
+	return func(v *visit) error {
+		f, ok, err := v.run(method, "/api/v1/products/{id}"+operation, fields...)
+		if err != nil {
+			return err
+		}
+		if !ok {
+			return v.productPage(422, name, f)
+		}
+		return v.redirect("/products/" + v.r.PathValue("id"))
+	}
+}

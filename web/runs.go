@@ -1,0 +1,321 @@
+package web
+
+import (
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"spoolwright/production"
+)
+
+// runDetails is a production run, as the API returns it.
+type runDetails struct {
+	run
+	Notes        string `json:"notes"`
+	FailureNotes string `json:"failure_notes"`
+	ActualHours  num    `json:"actual_print_time_hours"`
+	Items        []struct {
+		ID         string
+		ProductID  string `json:"product_id"`
+		Product    string `json:"product_name"`
+		Quantity   num
+		Successful num `json:"successful_quantity"`
+		Failed     num `json:"failed_quantity"`
+	}
+	Materials []struct {
+		ID       string
+		SpoolID  string `json:"spool_id"`
+		Spool    string `json:"spool_name"`
+		Estimate num    `json:"estimated_weight_grams"`
+		Actual   num    `json:"actual_weight_grams"`
+	}
+	Warnings []struct{ Detail string }
+}
+
+// Name returns what a person calls the run.
+func (r run) Name() string {
+	if r.PrinterName == "" {
+		return "Without a printer"
+	}
+	return r.PrinterName
+}
+
+// IsOpen reports whether the run can be completed, and IsPlanned whether it can start.
+func (r run) IsOpen() bool {
+	return !r.Deducted && r.Status != "failed" && r.Status != "cancelled"
+}
+
+func (r run) IsPlanned() bool { return r.Status == "pending" }
+
+// runBoard is the board of runs.
+type runBoard struct {
+	Columns []runColumn
+}
+
+type runColumn struct {
+	Name, Empty string
+	Items       []run
+	Total       int
+}
+
+// board shows the runs by what has to be done with them.
+func board(v *visit) error {
+	var planned, printing, ended, done struct {
+		Items []run
+		Total int
+	}
+	list := func(status string, limit int) url.Values {
+		return url.Values{"status": {status}, "limit": {strconv.Itoa(limit)}}
+	}
+	const path = "/api/v1/production-runs"
+	if err := v.fetch(
+		read{path: path, query: list("pending", 30), into: &planned},
+		read{path: path, query: list("in_progress,paused", 100), into: &printing},
+		read{path: path, query: list("completed", 50), into: &ended},
+		read{path: path, query: list("failed,cancelled", 20), into: &done},
+	); err != nil {
+		return err
+	}
+	columns := []runColumn{{"Planned", "Nothing is planned.", planned.Items, planned.Total},
+		{"Printing", "Nothing prints.", nil, 0}, {"To be confirmed", "No run waits for you.", nil, 0},
+		{"Done", "Nothing was printed yet.", nil, 0}}
+	for _, r := range printing.Items {
+		if end := r.End(); end != nil && end.Before(v.Now()) && r.Status == "in_progress" {
+			columns[2].Items = append(columns[2].Items, r)
+		} else {
+			columns[1].Items = append(columns[1].Items, r)
+		}
+	}
+	for _, r := range append(ended.Items, done.Items...) {
+		if r.Status == "completed" && !r.Deducted {
+			columns[2].Items = append(columns[2].Items, r)
+		} else if len(columns[3].Items) < 20 {
+			columns[3].Items = append(columns[3].Items, r)
+		}
+	}
+	return v.show(200, "runs", "Runs", &runBoard{columns})
+}
+
+// runPage is the page of a run.
+type runPage struct {
+	Run      runDetails
+	Form     *form
+	Open     string // the name of the form that is open
+	Reasons  []option
+	Outcome  []runItemInputs
+	Weights  []runWeight
+	Complete *form
+	Fail     *form
+	Problem  string
+}
+
+type runItemInputs struct {
+	Product      string
+	Good, Failed input
+	ID           string
+}
+
+type runWeight struct {
+	Spool, SpoolID, ID string
+	Actual, Wasted     input
+}
+
+func showRun(v *visit) error { return v.runPage(200, "", nil) }
+
+// runPage shows a run. If f is not nil, it is the form with the name, which the API has refused.
+func (v *visit) runPage(status int, name string, f *form) error {
+	path, err := v.apiPath("/api/v1/production-runs/{id}")
+	if err != nil {
+		return err
+	}
+	p := &runPage{Complete: newForm(), Fail: newForm(), Open: name, Reasons: failureReasons}
+	if err := v.fetch(read{path: path, into: &p.Run}); err != nil {
+		return err
+	}
+	for i, m := range p.Run.Materials {
+		p.Complete.Values.Set(fmt.Sprintf("materials[%d].actual_weight_grams", i), firstOf(m.Actual, m.Estimate))
+	}
+	for i, item := range p.Run.Items {
+		good := string(item.Quantity)
+		if item.Successful != "" {
+			good = string(item.Successful)
+		}
+		p.Complete.Values.Set(fmt.Sprintf("items[%d].successful_quantity", i), good)
+		p.Complete.Values.Set(fmt.Sprintf("items[%d].failed_quantity", i), firstOf(item.Failed, "0"))
+	}
+	switch name {
+	case "complete":
+		p.Complete = f
+	case "fail", "cancel":
+		p.Fail = f
+	case "":
+	default:
+		p.Problem = f.Problem
+	}
+	for i, m := range p.Run.Materials {
+		p.Weights = append(p.Weights, runWeight{m.Spool, m.SpoolID, m.ID,
+			newInput(p.Complete, fmt.Sprintf("materials[%d].actual_weight_grams", i), m.Spool, "type=number", "unit=g"),
+			newInput(p.Fail, fmt.Sprintf("materials[%d].wasted_grams", i), m.Spool, "type=number", "unit=g")})
+	}
+	for i, item := range p.Run.Items {
+		p.Outcome = append(p.Outcome, runItemInputs{item.Product,
+			newInput(p.Complete, fmt.Sprintf("items[%d].successful_quantity", i), "Good", "type=number"),
+			newInput(p.Complete, fmt.Sprintf("items[%d].failed_quantity", i), "Failed", "type=number"), item.ID})
+	}
+	return v.show(status, "run", p.Run.Name(), p)
+}
+
+func firstOf(all ...num) string {
+	for _, n := range all {
+		if n != "" {
+			return string(n)
+		}
+	}
+	return ""
+}
+
+// failureReasons are the reasons of the API.
+var failureReasons = func() (options []option) {
+	for _, name := range production.FailureReason("").Enum() {
+		options = append(options, option{name, label(name)})
+	}
+	return options
+}()
+
+// rows returns the objects of a nested list: inputs such as items[0].sku. Those whose fields are all empty are left out,
+// except for the id.
+func (f *form) rows(list string, fields ...field) (rows []map[string]any) {
+	for i := 0; ; i++ {
+		row, here, filled := map[string]any{}, false, false
+		for _, in := range fields {
+			name := fmt.Sprintf("%s[%d].%s", list, i, in.name)
+			if _, ok := f.Values[name]; !ok {
+				continue
+			}
+			here = true
+			if value := f.value(field{name, in.kind}); value != nil {
+				row[in.name] = value
+				filled = filled || in.name != "id"
+			}
+		}
+		if !here {
+			return rows
+		}
+		if filled {
+			rows = append(rows, row)
+		}
+	}
+}
+
+// changeRun runs an operation on the run of the page with a body made of a form.
+func changeRun(name string, body func(*form) map[string]any) func(*visit) error {
+	return func(v *visit) error {
+		path, err := v.apiPath("/api/v1/production-runs/{id}/" + name)
+		if err != nil {
+			return err
+		}
+		f := v.sent()
+		ok, err := v.send(f, "POST", path, body(f), nil)
+		if err != nil {
+			return err
+		}
+		if !ok {
+			return v.runPage(422, name, f)
+		}
+		return v.redirect("/runs/" + v.r.PathValue("id"))
+	}
+}
+
+func noBody(*form) map[string]any { return nil }
+
+// nested returns the body of a form with rows, without empty lists.
+func nested(body map[string]any, lists map[string][]map[string]any) map[string]any {
+	for name, rows := range lists {
+		if len(rows) > 0 {
+			body[name] = rows
+		}
+	}
+	return body
+}
+
+func completion(f *form) map[string]any {
+	return nested(map[string]any{}, map[string][]map[string]any{
+		"materials": f.rows("materials", field{"id", text}, field{"actual_weight_grams", number}),
+		"items":     f.rows("items", field{"id", text}, field{"successful_quantity", number}, field{"failed_quantity", number}),
+	})
+}
+
+func failure(f *form) map[string]any {
+	return nested(f.body(field{"reason", text}, field{"notes", text}), map[string][]map[string]any{
+		"materials": f.rows("materials", field{"id", text}, field{"wasted_grams", number})})
+}
+
+// newRun is the page of a new run.
+type newRun struct {
+	Form      *form
+	Items     []newRunItem
+	Materials []newRunMaterial
+	Spools    []option
+	OrderItem string
+	More      bool // the form was sent, so that all its rows are shown
+}
+
+type newRunItem struct{ Product, Quantity input }
+
+type newRunMaterial struct{ Spool, Weight input }
+
+func showNewRun(v *visit) error {
+	f := newForm()
+	query := v.r.URL.Query()
+	f.Values.Set("items[0].product_id", query.Get("product"))
+	f.Values.Set("items[0].order_item_id", query.Get("order_item"))
+	f.Values.Set("items[0].quantity", query.Get("quantity"))
+	return v.newRun(200, f)
+}
+
+func (v *visit) newRun(status int, f *form) error {
+	var all struct{ Items []product }
+	var stock struct{ Items []spool }
+	if err := v.fetch(
+		read{path: "/api/v1/products", query: url.Values{"limit": {"100"}, "sort_by": {"name"}, "sort_order": {"asc"}},
+			into: &all},
+		read{path: "/api/v1/spools", query: url.Values{"limit": {"100"}, "in_stock": {"true"}}, into: &stock},
+	); err != nil {
+		return err
+	}
+	p := &newRun{Form: f, More: status != 200, OrderItem: f.Values.Get("items[0].order_item_id")}
+	options := productOptions(all.Items, "")
+	for i := range 4 {
+		product := newInput(f, fmt.Sprintf("items[%d].product_id", i), "Product")
+		product.Options = options
+		p.Items = append(p.Items, newRunItem{product,
+			newInput(f, fmt.Sprintf("items[%d].quantity", i), "Pieces", "type=number")})
+		p.Materials = append(p.Materials, newRunMaterial{
+			newInput(f, fmt.Sprintf("materials[%d].spool_number", i), "Spool number", "type=number", "list=spools"),
+			newInput(f, fmt.Sprintf("materials[%d].estimated_weight_grams", i), "Estimate", "type=number", "unit=g")})
+	}
+	for _, s := range stock.Items {
+		p.Spools = append(p.Spools, option{strconv.FormatInt(s.Number, 10),
+			strings.Trim(s.Name()+", "+v.Grams(s.Remaining)+", "+s.Location, ", ")})
+	}
+	return v.show(status, "run-new", "New run", p)
+}
+
+func createRun(v *visit) error {
+	f := v.sent()
+	body := nested(f.body(field{"printer_name", text}, field{"estimated_print_time_hours", number}, field{"notes", text}),
+		map[string][]map[string]any{
+			"items":     f.rows("items", field{"product_id", text}, field{"quantity", number}, field{"order_item_id", text}),
+			"materials": f.rows("materials", field{"spool_number", number}, field{"estimated_weight_grams", number}),
+		})
+	var created struct{ ID string }
+	ok, err := v.send(f, "POST", "/api/v1/production-runs", body, &created)
+	if err != nil {
+		return err
+	}
+	if !ok {
+		return v.newRun(422, f)
+	}
+	return v.redirect("/runs/" + created.ID)
+}
