@@ -57,6 +57,7 @@ var Commands = slices.Concat(
 		{Name: "migrate", Help: "migrate the database to this program's schema", Needs: cli.NewFarm,
 			Setup: cli.Without(func(context.Context, *cli.Call) error { return nil })}, // opening it has migrated it
 		cli.UpgradeCommand,
+		cli.HealthCommand,
 		cli.VersionCommand,
 	},
 	accounts.Commands(auth.Rounds),

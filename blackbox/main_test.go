@@ -92,7 +92,7 @@ func (p program) settings(t *testing.T) (all []setting) {
 func (p program) version(t *testing.T) string {
 	t.Helper()
 	out := p.succeeds(t, "", nil, "version")
-	m := regexp.MustCompile(`^spoolwright (\d+\.\d+\.\d+)( \([0-9a-f]{12}\))?\n$`).FindStringSubmatch(out)
+	m := regexp.MustCompile(`^spoolwright (\d+\.\d+\.\d+)( \([0-9a-f]{12}\))?\n`).FindStringSubmatch(out)
 	if m == nil {
 		t.Fatalf("version prints %q", out)
 	}

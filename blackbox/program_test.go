@@ -20,6 +20,7 @@ import (
 	"os/user"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -350,7 +351,8 @@ func testUsage(t *testing.T, p program) {
 		}
 	}
 	out := p.succeeds(t, "", []string{"LISTEN_ADDR=nonsense"}, "version")
-	if !strings.HasPrefix(out, "spoolwright "+p.version(t)) {
+	if !strings.HasPrefix(out, "spoolwright "+p.version(t)) || !strings.Contains(out, "\n"+runtime.Version()+" ") ||
+		!strings.Contains(out, "\ngithub.com/jackc/pgx/v5 v5.") {
 		t.Errorf("version: %q", out)
 	}
 	p.fails(t, 2, nil, []string{"brew"}, `"brew"`, "-h")
@@ -717,6 +719,13 @@ func testTLS(t *testing.T, p program) {
 		}
 		return r, err
 	}
+	health := []string{"LISTEN_ADDR=" + strings.TrimPrefix(c.url, "https://"), "TLS_CERT_FILE=" + certFile,
+		"TLS_KEY_FILE=" + keyFile}
+	p.succeeds(t, "", health, "health")
+	p.succeeds(t, "", health, "health", "--ready")
+	p.fails(t, 1, health[:1], []string{"health"}, "400") // without TLS
+	p.fails(t, 1, []string{"LISTEN_ADDR=127.0.0.1:1"}, []string{"health", "--ready"}, "127.0.0.1:1")
+
 	r, err := get(first)
 	check(t, err)
 	if r.StatusCode != 200 || r.ProtoMajor != 2 || r.Header.Get("Strict-Transport-Security") == "" {

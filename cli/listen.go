@@ -4,7 +4,6 @@ import (
 	"crypto/tls"
 	"fmt"
 	"net"
-	"net/netip"
 
 	"spoolwright/server"
 )
@@ -58,13 +57,5 @@ func (l Listeners) Close() {
 
 // BaseURL returns the address of the API for a client on this machine.
 func (c Config) BaseURL(l Listeners) string {
-	scheme := "http"
-	if c.TLSCert != "" {
-		scheme = "https"
-	}
-	host, port, _ := net.SplitHostPort(l.API.Addr().String())
-	if ip, err := netip.ParseAddr(host); err == nil && ip.IsUnspecified() {
-		host = "127.0.0.1"
-	}
-	return scheme + "://" + net.JoinHostPort(host, port)
+	return c.localURL(l.API.Addr().String())
 }

@@ -17,10 +17,10 @@ var directModules = []string{
 	"golang.org/x/time",
 }
 
-// sbom returns the software bill of materials of a build, a CycloneDX 1.6 document in JSON: Go's standard library, the
+// BillOfMaterials returns the software bill of materials of a build, a CycloneDX 1.6 document in JSON: Go's standard library, the
 // modules of the build, and the JavaScript bundles of the documentation pages with the packages that they are known to
 // contain. The same build has the same document.
-func sbom(info *debug.BuildInfo) []byte {
+func BillOfMaterials(info *debug.BuildInfo) []byte {
 	type object = map[string]any
 	component := func(kind, purl, name, version string) object {
 		return object{"type": kind, "bom-ref": purl, "purl": purl, "name": name, "version": version}

@@ -4,37 +4,52 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"runtime"
 	"runtime/debug"
 )
 
-// Version is the release.
+// Version is the release. All packages, clients and documents have it from here.
 const Version = "1.0.0"
 
-// BuildVersion returns the release and, if the program was built from a checkout, the revision.
+// commit is the Git commit of a release. tools/release sets it, because a release has no stamp of the version control:
+// two builds of the same source are identical.
+var commit string
+
+// BuildVersion returns the release and the first 12 digits of the commit, if the program knows it: 1.0.0 (0123456789ab).
 func BuildVersion() string {
-	v := Version
-	if info, ok := debug.ReadBuildInfo(); ok {
+	c := commit
+	if info, ok := debug.ReadBuildInfo(); ok && c == "" {
 		for _, s := range info.Settings {
 			if s.Key == "vcs.revision" {
-				v += " (" + s.Value[:min(12, len(s.Value))] + ")"
+				c = s.Value
 			}
 		}
 	}
-	return v
+	if c == "" {
+		return Version
+	}
+	return Version + " (" + c[:min(12, len(c))] + ")"
 }
 
 // VersionCommand is the command version.
 var VersionCommand = Command{
 	Name: "version", Args: "[-sbom]",
-	Help: "show the version, or the software bill of materials (CycloneDX JSON)",
+	Help: "show the version, Go's version and the modules, or the software bill of materials\n(CycloneDX JSON)",
 	Setup: func(flags *flag.FlagSet) Run {
 		bill := flags.Bool("sbom", false, "write the software bill of materials")
 		return func(_ context.Context, c *Call) error {
-			if info, ok := debug.ReadBuildInfo(); ok && *bill {
-				_, err := c.Out.Write(sbom(info))
+			info, ok := debug.ReadBuildInfo()
+			if ok && *bill {
+				_, err := c.Out.Write(BillOfMaterials(info))
 				return err
 			}
-			_, err := fmt.Fprintln(c.Out, "spoolwright", BuildVersion())
+			text := fmt.Sprintf("spoolwright %s\n%s %s/%s\n", BuildVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			if ok {
+				for _, m := range info.Deps {
+					text += m.Path + " " + m.Version + "\n"
+				}
+			}
+			_, err := fmt.Fprint(c.Out, text)
 			return err
 		}
 	},

@@ -153,8 +153,9 @@ func New(c Config) *Server {
 			w.WriteHeader(http.StatusFound)
 		}))
 	}
+	healthy := []byte(`{"status":"ok","version":"` + c.Version + `"}`)
 	s.handle("GET /healthz", func(w http.ResponseWriter, r *http.Request) {
-		writeJSON(w, 200, []byte(`{"status":"ok"}`))
+		writeJSON(w, 200, healthy)
 	})
 	s.handle("GET /readyz", s.ready)
 	s.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { s.reject(w, r, errNoPath) })

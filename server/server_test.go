@@ -531,7 +531,7 @@ func TestHealth(t *testing.T) {
 			t.Error(text(t, r))
 		}
 		if r := send(t, s, "GET", "/healthz", "", "Authorization", ""); r.StatusCode != 200 ||
-			text(t, r) != `{"status":"ok"}`+"\n" {
+			text(t, r) != `{"status":"ok","version":"test"}`+"\n" {
 			t.Errorf("%s: /healthz: %d %s", c.name, r.StatusCode, text(t, r))
 		}
 		lines := log.lines(t)
