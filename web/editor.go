@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"net/http"
 	"strings"
 )
@@ -10,7 +11,8 @@ type editor struct {
 	api, path string // of the collection, in the API and of the pages
 	noun      string // of a resource
 	fields    []editorField
-	stay      bool // a resource has no page of its own: after a change, the list is shown
+	back      string // the page of the list, or "" for path
+	stay      bool   // a resource has no page of its own: after a change, the list is shown
 
 	// name returns what people call a resource with these values.
 	name func(get func(string) string) string
@@ -55,7 +57,7 @@ func (e *editor) showNew(v *visit) error {
 
 func (e *editor) newPage(v *visit, status int, f *form) error {
 	return v.show(status, "editor", "New "+e.noun, &editorPage{Form: f, Inputs: e.inputs(v, f), Action: e.path + "/new",
-		Back: e.path, Label: "Add", Noun: e.noun})
+		Back: e.list(), Label: "Add", Noun: e.noun})
 }
 
 func (e *editor) names() (fields []field) {
@@ -80,11 +82,14 @@ func (e *editor) create(v *visit) error {
 
 // one returns the address to show after a change of a resource.
 func (e *editor) one(id string) string {
-	if e.stay {
-		return e.path
+	if e.stay || e.back != "" {
+		return e.list()
 	}
 	return e.path + "/" + id
 }
+
+// list returns the address of the list.
+func (e *editor) list() string { return cmp.Or(e.back, e.path) }
 
 func (e *editor) showEdit(v *visit) error { return e.editPage(v, 200, nil) }
 
@@ -141,7 +146,7 @@ func (e *editor) remove(v *visit) error {
 		now.Problem = f.Problem
 		return e.editPage(v, 422, now)
 	}
-	return v.redirect(e.path)
+	return v.redirect(e.list())
 }
 
 // pages are the pages of the editor.

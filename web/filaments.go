@@ -137,7 +137,7 @@ func showFilament(v *visit) error {
 	if err := v.fetch(
 		read{path: path, into: &p.Filament},
 		read{path: "/api/v1/spools", query: url.Values{"filament_id": {id}, "limit": {"50"}}, into: &p.Spools},
-		read{path: "/api/v1/reports/usage", query: url.Values{"group_by": {"material"}}, into: &p.Usage},
+		read{path: "/api/v1/reports/usage", query: url.Values{"group_by": {"color"}}, into: &p.Usage},
 	); err != nil {
 		return err
 	}

@@ -35,7 +35,7 @@ func TestFilaments(t *testing.T) {
 	b.get(t, first+"/edit").submit(t, first+"/edit", "vendor", "").to(t, first).hides(t, "Zed")
 	b.get(t, "/spools/new?filament_id="+strings.TrimPrefix(first, "/filaments/")).
 		submit(t, "/spools/new", "quantity", "2").want(t, 303)
-	b.get(t, first).want(t, 200).shows(t, "on 2 spools")
+	b.get(t, first).want(t, 200).shows(t, "on 2 spools", "Lasts –")
 	b.get(t, "/filaments?search=deep").want(t, 200).shows(t, "PLA Deep Sea", "1 filament")
 	b.get(t, "/filaments?material=Wood").want(t, 422).shows(t, "Material must be one of")
 	b.get(t, first+"/edit").submit(t, first+"/remove").to(t, "/filaments").hides(t, "Deep Sea")

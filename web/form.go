@@ -245,6 +245,12 @@ func (v *visit) formOf(path string) (*form, error) {
 	if err := v.fetch(read{path: path, into: &values, tag: &f.Tag}); err != nil {
 		return nil, err
 	}
+	f.fill(values)
+	return f, nil
+}
+
+// fill sets the values to those of a resource, as they are when the page is shown.
+func (f *form) fill(values map[string]any) {
 	for name, value := range values {
 		switch value := value.(type) {
 		case nil:
@@ -260,7 +266,6 @@ func (v *visit) formOf(path string) (*form, error) {
 			f.Was.Set(other, f.Values.Get(name))
 		}
 	}
-	return f, nil
 }
 
 // input is an input for the template of that name.

@@ -119,9 +119,8 @@ func (v *visit) Money(n num) string {
 		return "–"
 	}
 	s := v.locale.number(value(n), 2)
-	if whole, cents, ok := strings.Cut(s, v.locale.decimal); ok && len(cents) == 1 {
-		s = whole + v.locale.decimal + cents + "0"
-	}
+	whole, cents, _ := strings.Cut(s, v.locale.decimal)
+	s = whole + v.locale.decimal + (cents + "00")[:2]
 	if v.Currency != "" {
 		s += "\u00a0" + v.Currency
 	}

@@ -21,16 +21,6 @@ type todayPage struct {
 	Days  []bar
 }
 
-// stockLevel is a stock level.
-type stockLevel struct {
-	Material  string `json:"material_type"`
-	Color     string
-	Brand     string
-	Available num `json:"available_grams"`
-	Minimum   num `json:"minimum_grams"`
-	Missing   num `json:"missing_grams"`
-}
-
 // printing is a run that prints, or did until now.
 type printing struct {
 	run

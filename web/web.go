@@ -35,6 +35,9 @@ type page struct {
 // write returns a page that operators see.
 func write(pattern string, serve func(*visit) error) page { return page{pattern, server.Write, serve} }
 
+// admin returns a page that admins see.
+func admin(pattern string, serve func(*visit) error) page { return page{pattern, server.Admin, serve} }
+
 // pages are all pages and forms.
 var pages = slices.Concat([]page{
 	{"GET /sign-in", server.Public, showSignIn},
@@ -89,13 +92,23 @@ var pages = slices.Concat([]page{
 	{"POST /orders/{id}/cancel", server.Write, changeOrder("cancel", "POST", "/cancel")},
 	{"POST /orders/{id}/items", server.Write, changeOrder("items", "POST", "/items",
 		field{"product_id", text}, field{"quantity", number})},
-}, filaments.pages(write), vendors.pages(write), products.pages(write), orders.pages(write))
+
+	{"GET /stock", server.Read, listStock},
+	{"GET /reports", server.Read, reports},
+	{"GET /reports/usage.csv", server.Read, usageFile},
+
+	{"GET /settings", server.Admin, showSettings},
+	{"POST /settings", server.Admin, changeSettings},
+	{"POST /settings/keys", server.Admin, createKey},
+	{"POST /settings/keys/{id}/revoke", server.Admin, revokeKey},
+}, filaments.pages(write), vendors.pages(write), products.pages(write), orders.pages(write),
+	levels.pages(write), users.pages(admin))
 
 // link is an entry of the navigation.
 type link struct{ Path, Name string }
 
 var navigation = []link{{"/", "Today"}, {"/spools", "Spools"}, {"/filaments", "Filaments"}, {"/products", "Products"},
-	{"/runs", "Runs"}, {"/orders", "Orders"}}
+	{"/runs", "Runs"}, {"/orders", "Orders"}, {"/stock", "Stock levels"}, {"/reports", "Reports"}}
 
 //go:embed templates static
 var files embed.FS
@@ -247,6 +260,9 @@ func errorTitle(status int) string {
 	}
 	return "Something went wrong"
 }
+
+// IsSettings reports whether the page is one of the settings.
+func (v *visit) IsSettings() bool { return strings.HasPrefix(v.Path(), "/settings") }
 
 // CanWrite reports whether the visitor may change what the farm has.
 func (v *visit) CanWrite() bool { return v.Level >= server.Write }

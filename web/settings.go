@@ -1,0 +1,130 @@
+package web
+
+import (
+	"net/url"
+	"strings"
+	"time"
+)
+
+// settingsPage is the settings of the farm, for admins.
+type settingsPage struct {
+	Form  *form
+	Users struct{ Items []account }
+	Keys  struct{ Items []apiKey }
+	Key   *form
+	New   apiKey // a key that was just created
+	Base  string // the address of the service
+}
+
+type account struct {
+	ID, Email, Name, Role string
+	Disabled              bool
+}
+
+// State returns the role, and whether the user may sign in.
+func (a account) State() string {
+	if a.Disabled {
+		return label(a.Role) + ", disabled"
+	}
+	return label(a.Role)
+}
+
+type apiKey struct {
+	ID, Name, Role, Hint, Key string
+	CreatedAt                 *time.Time `json:"created_at"`
+	LastUsedAt                *time.Time `json:"last_used_at"`
+	RevokedAt                 *time.Time `json:"revoked_at"`
+}
+
+var roles = []option{{"viewer", "Viewer: sees everything"}, {"operator", "Operator: also changes it"},
+	{"admin", "Admin: also users and settings"}}
+
+// KeyRoles returns the roles of API keys.
+func (p *settingsPage) KeyRoles() []option {
+	return []option{{"printer", "Printer: reports its use"}, {"viewer", "Viewer: reads"}, {"operator", "Operator: also writes"}}
+}
+
+var users = &editor{api: "/api/v1/users", path: "/settings/users", noun: "user", back: "/settings",
+	name: func(get func(string) string) string { return get("name") },
+	fields: []editorField{
+		{field{"name", text}, "Name", "required", nil},
+		{field{"email", text}, "E-mail", "type=email;required", nil},
+		{field{"role", text}, "Role", "", roles},
+		{field{"password", text}, "Password", "type=password;hint=At least 10 characters. In an edit, empty leaves it.", nil},
+		{field{"disabled", flag}, "Sign-in", "", []option{{"false", "Allowed"}, {"true", "Not allowed"}}},
+	}}
+
+// At returns the address of the service with a key as the password.
+func (p *settingsPage) At(key string) string {
+	return strings.Replace(p.Base, "://", "://x:"+key+"@", 1)
+}
+
+func showSettings(v *visit) error { return v.settingsPage(200, &settingsPage{}) }
+
+func (v *visit) settingsPage(status int, p *settingsPage) error {
+	now := newForm()
+	var values map[string]any
+	if err := v.fetch(
+		read{path: "/api/v1/settings", into: &values, tag: &now.Tag},
+		read{path: "/api/v1/users", query: url.Values{"limit": {"100"}, "sort_by": {"name"}, "sort_order": {"asc"}},
+			into: &p.Users},
+		read{path: "/api/v1/api-keys", query: url.Values{"limit": {"100"}, "revoked": {"false"}}, into: &p.Keys},
+	); err != nil {
+		return err
+	}
+	now.fill(values)
+	if p.Form == nil {
+		p.Form = now
+	}
+	if p.Key == nil {
+		p.Key = newForm()
+	}
+	scheme := "http://"
+	if v.site.server.IsSecure(v.r) {
+		scheme = "https://"
+	}
+	p.Base = scheme + v.r.Host
+	return v.show(status, "settings", "Settings", p)
+}
+
+func changeSettings(v *visit) error {
+	f := v.sent()
+	const path = "/api/v1/settings"
+	ok, err := v.edit(f, path, []field{{"time_zone", text}, {"currency", text}},
+		func() (*form, error) { return v.formOf(path) })
+	if err != nil {
+		return err
+	}
+	if !ok {
+		return v.settingsPage(422, &settingsPage{Form: f})
+	}
+	return v.redirect("/settings")
+}
+
+// createKey creates an API key and shows it, this once.
+func createKey(v *visit) error {
+	p := &settingsPage{Key: v.sent()}
+	ok, err := v.send(p.Key, "POST", "/api/v1/api-keys", p.Key.body(field{"name", text}, field{"role", text}), &p.New)
+	if err != nil {
+		return err
+	}
+	if !ok {
+		return v.settingsPage(422, p)
+	}
+	if p.New.Key == "" { // the form was sent twice, and the key is not stored
+		return v.redirect("/settings")
+	}
+	p.Key = nil
+	return v.settingsPage(200, p)
+}
+
+func revokeKey(v *visit) error {
+	f, ok, err := v.run("DELETE", "/api/v1/api-keys/{id}")
+	if err != nil {
+		return err
+	}
+	if !ok {
+		return v.settingsPage(422, &settingsPage{Key: f})
+	}
+	return v.redirect("/settings")
+}

@@ -1,0 +1,87 @@
+package web_test
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+
+	"spoolwright/testkit"
+)
+
+func TestStockAndReports(t *testing.T) {
+	t.Parallel()
+	c := newAPI(t, testkit.Options{}).Operator(t)
+	b := signIn(t, c)
+	b.get(t, "/stock").want(t, 200).shows(t, "There are no stock levels yet.")
+	b.get(t, "/reports").want(t, 200).shows(t, "No filament was used", "Nothing was wasted")
+	spool := c.NewSpool(t, 900, j{"purchase_price": 20})
+	c.Post(t, "/api/v1/spools/"+spool+"/deduct", j{"weight_grams": 100}).Want(200)
+	form := b.get(t, "/stock/new").submit(t, "/stock/new", "color", "Black", "minimum_grams", "lots").
+		want(t, 422).shows(t, "Must be a number.").form(t, "/stock/new")
+	form.Set("minimum_grams", "2000")
+	for range 2 {
+		b.do(t, "POST", "/stock/new", form).to(t, "/stock").
+			shows(t, "1 stock level", "PLA Black 800 g 0 g 2 kg 1.4 kg", "Shopping list 1.4 kg PLA Black")
+	}
+	b.get(t, "/stock?low=false").shows(t, "No stock level matches.")
+	level := c.Get(t, "/api/v1/stock-levels").Text("items.0.id")
+	b.get(t, "/stock/"+level+"/edit").submit(t, "/stock/"+level+"/edit", "minimum_grams", "500").
+		to(t, "/stock").hides(t, "Shopping list")
+	b.get(t, "/stock/"+level+"/edit").submit(t, "/stock/"+level+"/remove").to(t, "/stock").hides(t, "PLA Black")
+
+	b.get(t, "/reports").shows(t, "Filament used 100 g 2.00", "PLA Black 100 g 2.00 800 g 240 days")
+	b.get(t, "/reports?by=printer").shows(t, "Without a printer 100 g")
+	b.get(t, "/reports?by=moon").want(t, 422).shows(t, "must be one of")
+	b.get(t, "/reports?from=x").want(t, 422)
+	file := b.get(t, "/reports/usage.csv?by=color").want(t, 200)
+	if !strings.HasPrefix(file.header.Get("Content-Type"), "text/csv") || !strings.Contains(file.text, ",100,2\n") {
+		t.Errorf("the file is %v\n%s", file.header, file.text)
+	}
+}
+
+func TestSettings(t *testing.T) {
+	t.Parallel()
+	api := newAPI(t, testkit.Options{})
+	tenant := api.Tenant(t)
+	c := tenant.User(t, "admin")
+	b := signIn(t, c)
+	page := b.get(t, "/settings").want(t, 200).shows(t, c.Email, "Printers and scripts need keys.")
+	wrong := page.submit(t, "/settings", "time_zone", "Mars", "currency", "EUR").want(t, 422).shows(t, "IANA")
+	if got := wrong.form(t, "/settings"); got.Get("time_zone") != "Mars" || got.Get("currency") != "EUR" {
+		t.Errorf("what was typed is lost: %v", got)
+	}
+	wrong.submit(t, "/settings", "time_zone", "Asia/Tokyo").to(t, "/settings")
+	c.Get(t, "/api/v1/settings").Shows(map[string]string{"time_zone": "Asia/Tokyo", "currency": "EUR"})
+
+	// A key is shown once.
+	page.submit(t, "/settings/keys", "name", "", "role", "printer").want(t, 422).shows(t, "Is required.")
+	form := page.form(t, "/settings/keys")
+	form.Set("name", "Voron")
+	form.Set("role", "printer")
+	created := b.do(t, "POST", "/settings/keys", form).want(t, 200).shows(t, "shown only now", "[spoolman] server: http")
+	key := regexp.MustCompile(`swk_\w{36}`).FindString(created.text)
+	if again := b.do(t, "POST", "/settings/keys", form).to(t, "/settings"); key == "" || strings.Contains(again.text, key) {
+		t.Errorf("the key %s is shown again", key)
+	}
+	id := c.Get(t, "/api/v1/api-keys").Text("items.0.id")
+	b.get(t, "/settings").submit(t, "/settings/keys/"+id+"/revoke").to(t, "/settings").hides(t, "Voron")
+
+	users := "/settings/users/new"
+	refused := b.get(t, users).submit(t, users, "name", "Ada", "email", "ada-"+c.Email, "role", "viewer",
+		"password", "short").want(t, 422).shows(t, "10")
+	if got := refused.form(t, users); got.Get("name") != "Ada" || got.Get("password") != "" {
+		t.Errorf("the form has %v", got)
+	}
+	refused.submit(t, users, "password", testkit.Password).to(t, "/settings").shows(t, "Ada", "Viewer")
+	ada := &testkit.Client{API: api, Email: "ada-" + c.Email}
+	in := signIn(t, ada)
+	in.get(t, "/spools").want(t, 200).hides(t, "Settings")
+	in.get(t, "/settings").want(t, 403)
+	user := c.Get(t, "/api/v1/users?email=ada-"+c.Email).Text("items.0.id")
+	edit := "/settings/users/" + user + "/edit"
+	b.get(t, edit).submit(t, edit, "role", "operator").to(t, "/settings").shows(t, "Operator")
+	in.get(t, "/spools/new").want(t, 200)
+	b.get(t, edit).submit(t, edit, "disabled", "true").to(t, "/settings").shows(t, "Operator, disabled")
+	in.get(t, "/spools").want(t, 303)
+	b.get(t, edit).submit(t, "/settings/users/"+user+"/remove").to(t, "/settings").hides(t, "Ada")
+}
