@@ -341,7 +341,7 @@ func testSlicer(t *testing.T, f *printerFarm) {
 		}
 	}
 	update(first, map[string]any{"color_hex": "#aabbcc"}, "the colour changes",
-		contains("Polymaker - Black.ini", "filament_colour = #aabbcc"))
+		contains("Polymaker - Black.ini", "filament_colour = #AABBCC"))
 	f.want(t, 201, "POST", "/api/v1/spools", map[string]any{"material_type": "PLA", "color": "Green", "brand": "New",
 		"diameter_mm": 1.75, "net_weight_grams": 1000})
 	eventually(t, "the file of a new spool exists", contains("New - Green.ini", "filament_density = 1.24"))
@@ -651,9 +651,10 @@ func testMoonrakerProxy(t *testing.T, f *printerFarm) {
 		t.Errorf("%d spools, want 3", n)
 	}
 	// Happy Hare defines its fields and sends bodies as strings.
-	if _, err := proxy("POST", "field/spool/printer_name", "", map[string]any{"name": "Printer", "field_type": "text",
-		"default_value": `""`}); err != nil {
-		t.Error(err)
+	for key, kind := range map[string]string{"printer_name": "text", "mmu_gate_map": "integer"} {
+		if _, err := proxy("POST", "field/spool/"+key, "", map[string]any{"name": key, "field_type": kind}); err != nil {
+			t.Error(err)
+		}
 	}
 	for _, body := range []any{`{"extra": {"printer_name": "\"Voron\"", "mmu_gate_map": "3"}, "location": "Gate 3"}`,
 		map[string]any{"remaining_weight": 700.5, "spool_weight": 190, "initial_weight": 1000}} {
