@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// testBrowser opens the documentation pages of a demo in a headless Chromium. PLAYWRIGHT_CORE is the directory of the
+// testBrowser opens the documentation pages of a demo in a headless Chromium, and walks through its pages for people. PLAYWRIGHT_CORE is the directory of the
 // npm package playwright-core if Node.js does not find it, and CHROMIUM the path of the browser if it is not
 // /usr/bin/chromium.
 func testBrowser(t *testing.T, p program) {
@@ -18,8 +18,9 @@ func testBrowser(t *testing.T, p program) {
 			skipTest(t, tool+" is not installed")
 		}
 	}
-	script, err := filepath.Abs("testdata/browser/docs.mjs")
+	folder, err := filepath.Abs("testdata/browser")
 	check(t, err)
+	script := filepath.Join(folder, "docs.mjs")
 	if core := os.Getenv("PLAYWRIGHT_CORE"); core != "" {
 		if _, err := os.Stat(filepath.Join(core, "package.json")); err != nil {
 			skipTest(t, "PLAYWRIGHT_CORE is not the directory of playwright-core")
@@ -33,13 +34,18 @@ func testBrowser(t *testing.T, p program) {
 
 	temporary := tempDir(t)
 	check(t, os.Chmod(temporary, 0o777))
-	c := p.start(t, []string{"TMPDIR=" + temporary}, "demo")
+	c := p.start(t, []string{"TMPDIR=" + temporary, "RATE_LIMIT_PER_MINUTE=0", "RATE_LIMIT_PER_HOUR=0"}, "demo")
 	operations := strconv.Itoa(len(programRoutes(t)))
-	node := exec.Command("node", script, c.url, "demo@farm.example", "demo-password", operations)
-	node.Env = append(os.Environ(), "CHROMIUM="+browserPath(), "TMPDIR="+temporary)
-	out, err := node.CombinedOutput()
-	t.Logf("%s", out)
-	check(t, err)
+	for _, args := range [][]string{
+		{script, c.url, "demo@farm.example", "demo-password", operations},
+		{filepath.Join(folder, "pages.mjs"), c.url, "demo@farm.example", "demo-password"},
+	} {
+		node := exec.Command("node", args...)
+		node.Env = append(os.Environ(), "CHROMIUM="+browserPath(), "TMPDIR="+temporary)
+		out, err := node.CombinedOutput()
+		t.Logf("%s", out)
+		check(t, err)
+	}
 	c.stop(t, syscall.SIGTERM)
 }
 

@@ -1,0 +1,167 @@
+// Walks through a farm's day on the pages of a running service, by clicking only.
+//
+//   node pages.mjs BASE_URL EMAIL PASSWORD
+//
+// The account must exist and be an admin. The script creates a filament, spools, a product, an order, a run and an API
+// key. It walks twice: with a wide window, and on a dark phone without JavaScript. It needs playwright-core and
+// Chromium, as docs.mjs does. It prints a line per walk, and exits with status 1 after the first failed check.
+
+import { createRequire } from "node:module";
+import { resolve } from "node:path";
+
+const [base, email, password] = process.argv.slice(2);
+if (!password || !/^https?:\/\//.test(base)) {
+  console.error("usage: node pages.mjs BASE_URL EMAIL PASSWORD");
+  process.exit(2);
+}
+const { PLAYWRIGHT_CORE, CHROMIUM = "/usr/bin/chromium" } = process.env;
+const { chromium } = createRequire(import.meta.url)(PLAYWRIGHT_CORE ? resolve(PLAYWRIGHT_CORE) : "playwright-core");
+
+function check(name, ok, detail = "") {
+  if (!ok) throw new Error(`${name}: ${detail}`);
+}
+
+// walk is a farm's day in a browser with the options. Tag makes its names different from those of other walks.
+async function walk(browser, tag, options) {
+  const context = await browser.newContext(options);
+  const page = await context.newPage();
+  page.setDefaultTimeout(60_000); // long enough for a busy machine
+  const complaints = [];
+  page.on("console", (message) => {
+    if (!message.text().includes("status of 422")) complaints.push(message.text()); // a form that is refused below
+  });
+  page.on("pageerror", (error) => complaints.push(String(error)));
+  page.on("request", (request) => {
+    if (!request.url().startsWith(base + "/")) complaints.push(`a request for ${request.url()}`);
+  });
+  const narrow = options.viewport.width < 700;
+
+  // settled checks what all pages have in common.
+  const settled = async () => {
+    await page.waitForLoadState("load");
+    const wider = options.javaScriptEnabled === false ? 0 :
+      await page.evaluate(() => document.documentElement.scrollWidth - window.innerWidth);
+    check(page.url(), wider <= 0, `the page is ${wider} pixels too wide`);
+    check(page.url(), complaints.length === 0, complaints.join("\n"));
+  };
+  const click = async (selector) => {
+    await page.click(selector);
+    await settled();
+  };
+  const visit = async (name) => {
+    if (narrow) await click("text=Menu");
+    await click(`nav >> text="${name}"`);
+  };
+  const shows = async (text) => {
+    const body = (await page.textContent("main")).replace(/\s+/g, " ");
+    check(page.url(), body.includes(text), `does not show ${text}: ${body}`);
+  };
+  const open = (name) => page.click(`summary:has-text("${name}")`);
+  const fill = (name, value) => page.fill(`main form >> [name="${name}"]:visible`, value);
+
+  await page.goto(base + "/");
+  await fill("email", email);
+  await fill("password", password);
+  await click("button:has-text('Sign in')");
+  await shows("Printing");
+
+  await visit("Filaments");
+  await click("text=/Add (a|the first) filament/");
+  await fill("color", `Teal ${tag}`);
+  await fill("color_hex", "#008080");
+  await fill("vendor", `Vendor ${tag}`);
+  await fill("net_weight_grams", "1000");
+  await fill("spool_weight_grams", "200");
+  await fill("price", "20");
+  await click("button:has-text('Add')");
+  await shows(`PLA Teal ${tag}`);
+  await click("text=Add spools");
+  await fill("quantity", "10");
+  await fill("location", `Shelf ${tag}`);
+  await click("button:has-text('Add')");
+  await shows(`Shelf ${tag}`);
+  await click(`.name a:has-text("Teal ${tag}") >> nth=0`);
+  const number = (await page.textContent(".spool-head .muted")).match(/#(\d+)/)[1];
+  await open("Weigh");
+  await fill("gross_grams", "900");
+  await click("button:has-text('Save the weight')");
+  await shows("700 g");
+  await open("Deduct");
+  await fill("weight_grams", "9000");
+  await click(".actions form button:has-text('Deduct')");
+  await shows("The spool has 700 g left");
+  await fill("weight_grams", "100");
+  await click(".actions form button:has-text('Deduct')");
+  await shows("600 g");
+
+  await visit("Products");
+  await click("text=/Add (a|the first) product/");
+  await fill("name", `Hook ${tag}`);
+  await click("button:has-text('Add')");
+  const material = page.locator("form.line", { has: page.locator("[name=weight_grams]") });
+  await material.locator("[name=color]").fill(`Teal ${tag}`);
+  await material.locator("[name=weight_grams]").fill("25");
+  await material.locator("button").click();
+  await settled();
+  await shows("0.50");
+
+  await visit("Orders");
+  await click("text=Add an order");
+  await fill("customer", `Ada ${tag}`);
+  await click("button:has-text('Add')");
+  await page.selectOption("[name=product_id]", { label: `Hook ${tag}` });
+  await fill("quantity", "4");
+  await click("form.line button");
+  await shows("There is enough filament.");
+  await click("td >> text=Print");
+  await fill("printer_name", `Printer ${tag}`);
+  await fill("materials[0].spool_number", number);
+  await fill("materials[0].estimated_weight_grams", "100");
+  await click("button:has-text('Plan the run')");
+  await click("button:has-text('Start')");
+  await shows("In progress");
+  await visit("Today");
+  await click(`text="Printer ${tag}"`);
+  await open("Complete");
+  await fill("materials[0].actual_weight_grams", "110,5");
+  await fill("items[0].successful_quantity", "3");
+  await fill("items[0].failed_quantity", "1");
+  await click("button:has-text('Deduct and complete')");
+  await shows("Completed");
+  await page.goto(`${base}/s/${number}`);
+  await settled();
+  await shows("490 g");
+
+  await visit("Stock levels");
+  await click("text=/Add (a|the first) level/");
+  await fill("color", `Teal ${tag}`);
+  await fill("minimum_grams", "50000");
+  await click("button:has-text('Add')");
+  await shows(`PLA Teal ${tag}`);
+  await visit("Reports");
+  await shows(`PLA Teal ${tag}`);
+  await visit("Settings");
+  await fill("name", `Key ${tag}`);
+  await click("button:has-text('Create a key')");
+  await shows("[spoolman] server: http");
+  if (narrow) await page.click("text=Menu");
+  await click("button:has-text('Sign out')");
+  await page.goto(base + "/spools");
+  await settled();
+  check("after the sign-out", page.url().includes("/sign-in"), page.url());
+  await context.close();
+  console.log(`ok    ${tag}`);
+}
+
+const browser = await chromium.launch({ executablePath: CHROMIUM, args: ["--no-sandbox"] });
+try {
+  await walk(browser, "wide", { viewport: { width: 1280, height: 800 } });
+  await walk(browser, "phone", {
+    viewport: { width: 390, height: 844 }, colorScheme: "dark", javaScriptEnabled: false,
+  });
+} catch (error) {
+  console.error(`FAIL  ${error.message}`);
+  process.exitCode = 1;
+} finally {
+  await browser.close();
+}
