@@ -395,6 +395,7 @@ func testInvalidSettings(t *testing.T, p program) {
 		"TRUSTED_PROXIES":               {"proxy.example", "10.0.0.0/33", "10.0.0.1,nonsense"},
 		"CORS_ALLOWED_ORIGINS":          {"*", "farm.example", "https://farm.example/", "https://farm.example,nonsense"},
 		"WEB":                           {"yes"},
+		"SPOOLMAN_KEY_IN_PATH":          {"yes"},
 		"WEBHOOK_ALLOWED_NETWORKS":      {"printer.example", "192.168.1.0/33", "192.168.1.0/24,nonsense"},
 		"TLS_CERT_FILE":                 {"/dev/null"},
 		"TLS_KEY_FILE":                  {"/dev/null"},
