@@ -61,7 +61,7 @@ var Commands = slices.Concat(
 		cli.VersionCommand,
 	},
 	accounts.Commands(auth.Rounds),
-	inventory.Commands,
+	inventory.Commands, spoolman.Commands,
 	catalog.Commands,
 	production.Commands,
 	orders.Commands,

@@ -117,8 +117,8 @@ func testImportExport(t *testing.T, p program) {
 	// Error messages print control characters of the imported file in escaped form.
 	controls := `[{"id": "\u001b[2J7", "filament": {"diameter": "\u001b[31mx\nspool 1: ok", "weight": 1000}}]`
 	_, stderr, code = p.run(t, controls, env, "import", "spoolman", "-", "--tenant", "north")
-	if code != 1 || strings.Contains(stderr, "\x1b") || strings.Count(stderr, "\n") != 2 {
-		t.Errorf("status %d: %q, want status 1 and two lines without control characters", code, stderr)
+	if code != 1 || strings.Contains(stderr, "\x1b") || strings.Count(stderr, "\n") != 3 {
+		t.Errorf("status %d: %q, want status 1 and three lines without control characters", code, stderr)
 	}
 	missing := []string{"import", "spools", filepath.Join(dir, "nothing.csv"), "--tenant", "north"}
 	p.fails(t, 1, env, missing, "nothing.csv", "no such file")
@@ -169,7 +169,9 @@ func testImportExport(t *testing.T, p program) {
 	}
 	spoolman := []string{"import", "spoolman", absolutePath(t, "testdata/spoolman/spools.json"), "--tenant", "south"}
 	out = p.succeeds(t, "", env, spoolman...) + p.succeeds(t, "", env, spoolman...)
-	if out != "spools imported: 5\nspools imported: 0; already imported: 5\n" {
+	const rest = "updated: 0; unchanged: %d; invalid and skipped: 0\n"
+	if want := fmt.Sprintf("vendors created: 2; "+rest+"filaments created: 5; "+rest+"spools created: 5; "+rest+
+		"vendors created: 0; "+rest+"filaments created: 0; "+rest+"spools created: 0; "+rest, 0, 0, 0, 2, 5, 5); out != want {
 		t.Errorf("two calls of import spoolman print %q", out)
 	}
 	unreachable := []string{"import", "spoolman", "http://127.0.0.1:1", "--tenant", "south"}

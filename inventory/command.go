@@ -33,28 +33,23 @@ var Commands = []cli.Command{
 				if *mode != transfer.Create || *dryRun {
 					return importMode(ctx, c, *mode, *dryRun)
 				}
-				return runImport(c, transfer.OpenFile, func(i Importer, file io.ReadSeeker) (ImportResult, error) {
-					return i.CSV(ctx, file)
-				})
+				return runImport(c, func(i Importer, file io.ReadSeeker) (ImportResult, error) { return i.CSV(ctx, file) })
 			})
 		},
 	}, {
-		Name: "import spoolman", Args: "URL|FILE [--tenant NAME] [--skip-bad]", Needs: cli.Farm,
-		Help: "create spools from those of a Spoolman server\n\n" +
+		Name: "import spoolman", Args: "URL|FILE [--tenant NAME] [--skip-bad] [--dry-run] [--report FILE]",
+		Needs: cli.Farm,
+		Help: "create vendors, filaments and spools from those of a Spoolman server\n\n" +
 			"The source is the address of the server, such as http://spoolman.local:7912, or a file: the response of its\n" +
-			"/api/v1/spool, or its JSON or CSV export. Archived spools are included. The command may be repeated: it does\n" +
-			"not change spools that an earlier import created. FILE may be - for standard input.",
+			"/api/v1/spool, or its JSON or CSV export, or what `export spoolman` writes. Archived spools are included.\n" +
+			"Ids become numbers. The command may be repeated: it changes what has changed in Spoolman since, and nothing\n" +
+			"else. The report is a CSV file that says what each item has become. FILE may be - for standard input.",
 		Setup: func(flags *flag.FlagSet) cli.Run {
-			skip := flags.Bool("skip-bad", false, "skip invalid spools, instead of importing nothing")
+			skip := flags.Bool("skip-bad", false, "skip invalid items, instead of importing nothing")
+			dryRun := flags.Bool("dry-run", false, "check the source and report, but change nothing")
+			report := flags.String("report", "", "write what each item has become to this `FILE`")
 			return accounts.InTenant(flags, func(ctx context.Context, c *cli.Call) error {
-				open := func(source string) (*os.File, error) { return OpenSpoolman(ctx, source) }
-				return runImport(c, open, func(i Importer, file io.ReadSeeker) (ImportResult, error) {
-					result, err := i.Spoolman(ctx, file, *skip)
-					if _, ok := errors.AsType[InvalidRows](err); ok {
-						err = fmt.Errorf("%w; correct them in Spoolman, or skip them with --skip-bad", err)
-					}
-					return result, err
-				})
+				return importSpoolman(ctx, c, SpoolmanOptions{SkipInvalid: *skip, DryRun: *dryRun}, *report)
 			})
 		},
 	},
@@ -86,9 +81,8 @@ func importMode(ctx context.Context, c *cli.Call, mode transfer.Mode, dryRun boo
 }
 
 // runImport opens the command's operand, imports the file, and reports invalid rows, the progress and the result.
-func runImport(c *cli.Call, open func(source string) (*os.File, error),
-	importFile func(Importer, io.ReadSeeker) (ImportResult, error)) error {
-	file, err := transfer.OpenOperand(c, open)
+func runImport(c *cli.Call, importFile func(Importer, io.ReadSeeker) (ImportResult, error)) error {
+	file, err := transfer.OpenOperand(c, transfer.OpenFile)
 	if err != nil {
 		return err
 	}
@@ -117,13 +111,68 @@ func runImport(c *cli.Call, open func(source string) (*os.File, error),
 	if err != nil {
 		return fmt.Errorf("nothing was imported: %w", err)
 	}
-	fmt.Fprintf(c.Out, "spools imported: %d", result.Created)
-	if result.Existing > 0 {
-		fmt.Fprintf(c.Out, "; already imported: %d", result.Existing)
+	fmt.Fprintf(c.Out, "spools imported: %d\n", result.Created)
+	return nil
+}
+
+// importSpoolman imports the command's operand from Spoolman.
+func importSpoolman(ctx context.Context, c *cli.Call, o SpoolmanOptions, report string) error {
+	file, err := transfer.OpenOperand(c, func(source string) (*os.File, error) { return OpenSpoolman(ctx, source) })
+	if err != nil {
+		return fmt.Errorf("nothing was imported: %w", err)
 	}
-	if result.Invalid > 0 {
-		fmt.Fprintf(c.Out, "; invalid and skipped: %d", result.Invalid)
+	defer file.Close()
+	listed, invalid := transfer.MaxListed, 0
+	list := func(format string, args ...any) {
+		if listed--; listed >= 0 {
+			fmt.Fprintln(c.Err, cli.Printable(fmt.Sprintf(format, args...)))
+		}
 	}
-	fmt.Fprintln(c.Out)
+	result, err := Importer{DB: c.DB, Invalid: func(where string, problems []server.FieldError) {
+		invalid++
+		list("%s: %s", where, transfer.Describe(problems))
+	}}.Spoolman(ctx, file, o)
+	if _, ok := errors.AsType[InvalidRows](err); ok {
+		err = fmt.Errorf("%w; correct them in Spoolman, or skip them with --skip-bad", err)
+	}
+	if err != nil {
+		return fmt.Errorf("nothing was imported: %w", err)
+	}
+	text := []byte("entity,id,action,number,remark\n")
+	for _, row := range result.Rows {
+		number := ""
+		if row.Number > 0 {
+			number = fmt.Sprint(row.Number)
+		}
+		for i, cell := range []string{row.Entity, row.ID, string(row.Action), number, row.Remark} {
+			if i > 0 {
+				text = append(text, ',')
+			}
+			text = transfer.AppendCell(text, &cell)
+		}
+		text = append(text, '\n')
+		if row.Remark != "" {
+			list("Spoolman's %s %s: %s %s, number %s: %s", row.Entity, row.ID, row.Entity, row.Action, number, row.Remark)
+		}
+	}
+	if listed < 0 {
+		fmt.Fprintf(c.Err, "and %d other lines, which are in the --report\n", -listed)
+	}
+	if report != "" {
+		if err := os.WriteFile(report, text, 0o600); err != nil {
+			return fmt.Errorf("the import is done, but not the report: %w", err)
+		}
+	}
+	if result.Fields > 0 {
+		fmt.Fprintf(c.Out, "custom fields created: %d\n", result.Fields)
+	}
+	for _, t := range spoolmanTables {
+		n := result.Counts[t.entity]
+		fmt.Fprintf(c.Out, "%s created: %d; updated: %d; unchanged: %d; invalid and skipped: %d\n", t.table, n.Created,
+			n.Updated, n.Unchanged, n.Skipped)
+	}
+	if o.DryRun {
+		fmt.Fprintln(c.Out, "This was a dry run: nothing was changed.")
+	}
 	return nil
 }

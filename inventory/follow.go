@@ -17,6 +17,9 @@ import (
 // followed are the columns of spools that follow a filament.
 const followed = `material_type, brand, color, color_hex, diameter_mm, density_g_cm3`
 
+// followedValues are the values of these columns, of the filament f.
+const followedValues = `f.material_type, f.vendor_name, f.color, left(f.color_hex, 7), f.diameter_mm, f.density_g_cm3`
+
 // followedFields are these fields of a filament, or of a spool that follows one, and what a new spool gets from it.
 type followedFields struct {
 	FilamentID   *server.UUID    `json:"filament_id"`
@@ -212,7 +215,7 @@ type spread struct {
 
 var (
 	spreadFilament = spread{"filaments", `s.filament_id = $1::uuid`, followed,
-		`f.material_type, f.vendor_name, f.color, left(f.color_hex, 7), f.diameter_mm, f.density_g_cm3`}
+		followedValues}
 	spreadVendor = spread{"vendors",
 		`s.filament_id = any (array(select id from filaments where vendor_id = $1::uuid))`, `brand`, `f.name`}
 )

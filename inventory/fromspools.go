@@ -145,8 +145,7 @@ func fromSpools(ctx context.Context, d *db.DB, dryRun bool) (result FromSpoolsRe
 		}
 	}
 	return result, d.Write(ctx, db.SQL(`
-		update spools s set filament_id = f.id, (`+followed+`) = row(f.material_type, f.vendor_name, f.color,
-			f.color_hex, f.diameter_mm, f.density_g_cm3), updated_at = now(), edited_at = now()
+		update spools s set filament_id = f.id, (`+followed+`) = row(`+followedValues+`), updated_at = now(), edited_at = now()
 		from unnest($1::uuid[], $2::uuid[]) l (id, filament_id) cross join lateral (
 			select * from filaments where id = l.filament_id offset 0
 		) f

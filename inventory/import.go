@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"time"
 
 	"spoolwright/db"
 	"spoolwright/server"
@@ -32,9 +31,8 @@ type Importer struct {
 
 // ImportResult counts the rows of an import.
 type ImportResult struct {
-	Created  int
-	Existing int // skipped, because an earlier import created the spool
-	Invalid  int // skipped
+	Created int
+	Invalid int
 }
 
 // InvalidRows is the error of an import that created nothing because of so many invalid rows.
@@ -53,7 +51,7 @@ const batchRows = 1000
 // CSV imports a CSV file whose header names fields of a spool. The rules for a row are those of POST /api/v1/spools;
 // columns of read-only fields are ignored. If any row is invalid, the error is InvalidRows.
 func (i Importer) CSV(ctx context.Context, file io.ReadSeeker) (ImportResult, error) {
-	return i.importFile(ctx, file, false, func(file io.Reader) (rowReader, error) {
+	return i.importFile(ctx, file, func(file io.Reader) (rowReader, error) {
 		records, err := transfer.ReadRecords[Spool](file, transfer.Create)
 		return func() (row importRow, err error) {
 			record, err := records.Next()
@@ -73,7 +71,6 @@ func (i Importer) CSV(ctx context.Context, file io.ReadSeeker) (ImportResult, er
 // importRow is a row of a file.
 type importRow struct {
 	Spool
-	key      string // identifies the spool in its source; empty if repeated imports create it again
 	where    string // the position of the row, for messages
 	problems []server.FieldError
 }
@@ -82,10 +79,10 @@ type importRow struct {
 type rowReader func() (importRow, error)
 
 // importFile reads the file twice: first to validate all rows, then to insert them.
-func (i Importer) importFile(ctx context.Context, file io.ReadSeeker, skipInvalid bool,
-	open func(io.Reader) (rowReader, error)) (result ImportResult, err error) {
+func (i Importer) importFile(
+	ctx context.Context, file io.ReadSeeker, open func(io.Reader) (rowReader, error),
+) (result ImportResult, err error) {
 	rows := 0
-	count := newRowCounter(i.DB)
 	err = i.read(ctx, file, 0, open, func(row *importRow) error {
 		rows++
 		if len(row.problems) > 0 {
@@ -93,9 +90,9 @@ func (i Importer) importFile(ctx context.Context, file io.ReadSeeker, skipInvali
 			i.Invalid(row.where, row.problems)
 			return nil
 		}
-		return count.add(ctx, row.key)
+		return nil
 	})
-	if err == nil && result.Invalid > 0 && !skipInvalid {
+	if err == nil && result.Invalid > 0 {
 		err = InvalidRows(result.Invalid)
 	}
 	if err != nil {
@@ -104,31 +101,26 @@ func (i Importer) importFile(ctx context.Context, file io.ReadSeeker, skipInvali
 	if _, err := file.Seek(0, io.SeekStart); err != nil {
 		return result, err
 	}
-	number, err := count.reserve(ctx)
-	if err != nil {
-		return result, err
+	number := 0
+	if rows > 0 {
+		if number, err = reserveNumbers(ctx, i.DB, rows); err != nil {
+			return result, err
+		}
 	}
 	err = i.DB.Bulk(ctx, func(ctx context.Context) error {
 		var batch rowBatch
 		insert := func() error {
 			created, err := batch.insert(ctx, i.DB, rows, number+result.Created)
 			result.Created += created
-			result.Existing += len(batch) - created
 			batch = nil
 			return err
 		}
-		n, invalid, seen := 0, 0, map[string]bool{}
+		n := 0
 		err := i.read(ctx, file, 50, open, func(row *importRow) error {
 			n++
 			if len(row.problems) > 0 {
-				invalid++
-				return nil
+				return errFileChanged
 			}
-			if row.key != "" && seen[row.key] {
-				result.Existing++
-				return nil
-			}
-			seen[row.key] = true
 			if batch.add(n, row); len(batch) < batchRows {
 				return nil
 			}
@@ -137,16 +129,18 @@ func (i Importer) importFile(ctx context.Context, file io.ReadSeeker, skipInvali
 		if err == nil && len(batch) > 0 {
 			err = insert()
 		}
-		if err == nil && (n != rows || invalid != result.Invalid) {
-			err = errors.New("the file changed during the import")
+		if err == nil && n != rows {
+			err = errFileChanged
 		}
 		return err
 	})
 	if err != nil {
-		result.Created, result.Existing = 0, 0
+		result.Created = 0
 	}
 	return result, err
 }
+
+var errFileChanged = errors.New("the file changed during the import")
 
 // read calls use for each row, until an error or the end of ctx. It is half of the progress, which begins at percent.
 func (i Importer) read(ctx context.Context, file io.Reader, percent int, open func(io.Reader) (rowReader, error),
@@ -188,52 +182,6 @@ func (c *countingReader) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// rowCounter counts the spools that an import will create, so that it can reserve their numbers before its long
-// transaction begins.
-type rowCounter struct {
-	db   *db.DB
-	rows int
-	keys []string // that were not looked up yet
-	seen map[string]bool
-}
-
-func newRowCounter(d *db.DB) *rowCounter { return &rowCounter{db: d, seen: map[string]bool{}} }
-
-// add adds a row with the external key, unless a spool or another row has that key.
-func (c *rowCounter) add(ctx context.Context, key string) error {
-	c.rows++
-	if key == "" {
-		return nil
-	}
-	if c.seen[key] {
-		c.rows--
-		return nil
-	}
-	c.seen[key] = true
-	if c.keys = append(c.keys, key); len(c.keys) < batchRows {
-		return nil
-	}
-	return c.lookUp(ctx)
-}
-
-func (c *rowCounter) lookUp(ctx context.Context) error {
-	var existing int
-	err := c.db.Read(ctx, db.SQL(`select count(*) from spools where external_key = any ($1::text[])`, c.keys).
-		Into(&existing))
-	c.rows -= existing
-	c.keys = c.keys[:0]
-	return err
-}
-
-// reserve reserves the numbers of the counted spools and returns the first one. If the import fails, they remain
-// unused.
-func (c *rowCounter) reserve(ctx context.Context) (number int, err error) {
-	if err := c.lookUp(ctx); err != nil || c.rows == 0 {
-		return 0, err
-	}
-	return reserveNumbers(ctx, c.db, c.rows)
-}
-
 // reserveNumbers reserves consecutive numbers of spools and returns the first one. See reserve_spool_numbers. It tries
 // again after a broken connection: if the reservation was committed, its numbers remain unused.
 func reserveNumbers(ctx context.Context, d *db.DB, count int) (number int, err error) {
@@ -251,43 +199,23 @@ func (b *rowBatch) add(n int, r *importRow) {
 	row := r.row()
 	row["id"], row["number"] = db.NewID(), n // insert replaces the number
 	row["extra"] = extraJSON(r.Extra)
-	if r.key != "" {
-		row["external_key"] = r.key
-	}
-	if !r.FirstUsedAt.IsZero() {
-		row["first_used_at"] = r.FirstUsedAt.Format(time.RFC3339Nano)
-	}
-	if !r.LastUsedAt.IsZero() {
-		row["last_used_at"] = r.LastUsedAt.Format(time.RFC3339Nano)
-	}
 	*b = append(*b, row)
 }
 
-// insert inserts the spools whose external key does not exist yet, with consecutive numbers, and the first entries of
-// their ledgers, and returns how many it inserted. The spools' created_at differ by a microsecond in the order of all
-// rows of the import, so that lists keep that order.
+// insert inserts the spools, with consecutive numbers, and the first entries of their ledgers, and returns how many it
+// inserted. The spools' created_at differ by a microsecond in the order of all rows of the import, so that lists keep
+// that order.
 func (b rowBatch) insert(ctx context.Context, d *db.DB, rows, number int) (created int, err error) {
 	text, err := json.Marshal(b)
 	if err != nil {
 		return 0, err
 	}
-	keys := []string{}
-	for _, row := range b {
-		if key, ok := row["external_key"].(string); ok {
-			keys = append(keys, key)
-		}
-	}
 	err = d.Write(ctx, newSpools(`
-			insert into spools (id, number, external_key, first_used_at, last_used_at, created_at, updated_at,
-				`+inputColumns+`)
-			select id, $3::int - 1 + row_number() over (order by number), external_key, first_used_at, last_used_at,
+			insert into spools (id, number, created_at, updated_at, `+inputColumns+`)
+			select id, $3::int - 1 + row_number() over (order by number),
 				now() - ($1::int - number) * interval '1 microsecond', now() - ($1::int - number) * interval '1 microsecond',
 				`+inputColumns+`
-			from json_populate_recordset(null::spools, $2::json) r
-			where r.external_key is null or r.external_key not in (
-				select s.external_key from spools s where s.tenant_id = $4::uuid and s.external_key = any ($5::text[]))
-			on conflict (tenant_id, external_key) where external_key is not null do nothing`).
-		statement(`select count(*) from spool`, rows, string(text), number, db.ActorOf(ctx).Tenant, keys).
-		Into(&created))
+			from json_populate_recordset(null::spools, $2::json)`).
+		statement(`select count(*) from spool`, rows, string(text), number).Into(&created))
 	return created, err
 }

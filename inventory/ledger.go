@@ -10,6 +10,8 @@ type weightChange struct {
 	kind   string // of the entries, a UsageKind
 	reason string // an expression, or ""
 	run    string // an expression, or ""
+	// An expression of the spool: the grams that were used although they were not there; or "".
+	shortfall string
 }
 
 // statement returns the statement. result is a SELECT from spool, which has the changed spools.
@@ -20,6 +22,9 @@ func (c weightChange) statement(result string, args ...any) *db.Stmt {
 	}
 	if c.run != "" {
 		columns, values = columns+", run_id", values+", "+c.run
+	}
+	if c.shortfall != "" {
+		columns, values = columns+", shortfall_grams", values+", "+c.shortfall
 	}
 	where := ""
 	if c.kind == "edited" { // perhaps only other columns

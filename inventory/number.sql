@@ -39,6 +39,15 @@ begin
 end $$;
 alter table spools alter number set default next_spool_number();
 
+-- Returns the highest number of a spool that was used or reserved.
+create or replace function last_spool_number() returns int language sql as $$
+	select greatest(
+		(select s.number from spools s where s.tenant_id = nullif(current_setting('app.tenant_id', true), '')::uuid
+			and s.number is not null order by s.number desc limit 1),
+		(select r.reserved from spool_numbers r
+			where r.tenant_id = nullif(current_setting('app.tenant_id', true), '')::uuid), 0)
+$$;
+
 -- Reserves so many consecutive numbers of spools and returns the first one. next_spool_number does not return them. The
 -- transaction must be short: it waits for the running creates of the tenant, and new ones wait for it.
 create or replace function reserve_spool_numbers(count int) returns int language plpgsql as $$
@@ -47,13 +56,27 @@ declare
 	n int;
 begin
 	perform pg_advisory_xact_lock(hashtextextended('spool numbers ' || tenant, 0));
-	n := 1 + greatest(
-		(select s.number from spools s where s.tenant_id = tenant and s.number is not null
-			order by s.number desc limit 1),
-		(select r.reserved from spool_numbers r where r.tenant_id = tenant), 0);
+	n := 1 + last_spool_number();
 	insert into spool_numbers (tenant_id, reserved) values (tenant, n + count - 1)
 	on conflict (tenant_id) do update set reserved = excluded.reserved;
 	return n;
+end $$;
+
+-- Reserves the wanted numbers of spools that are higher than all that were used or reserved, and for each other one a
+-- number after all of these. Returns the highest number that was used or reserved before. It waits, and others wait
+-- for it, as for the function above.
+create or replace function reserve_wanted_numbers(wanted int[]) returns int language plpgsql as $$
+declare
+	tenant uuid := nullif(current_setting('app.tenant_id', true), '')::uuid;
+	l int;
+begin
+	perform pg_advisory_xact_lock(hashtextextended('spool numbers ' || tenant, 0));
+	l := last_spool_number();
+	insert into spool_numbers (tenant_id, reserved)
+	select tenant, greatest(l, max(w.n)) + count(*) - count(distinct w.n) filter (where w.n > l)
+	from unnest(wanted) w (n)
+	on conflict (tenant_id) do update set reserved = excluded.reserved;
+	return l;
 end $$;
 
 -- Returns the next number of a resource other than spools in the tenant that the transaction is bound to: 1, 2, 3, ...

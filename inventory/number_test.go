@@ -170,7 +170,6 @@ func TestNumbersDoNotWait(t *testing.T) {
 func TestNumbersOfImports(t *testing.T) {
 	t.Parallel()
 	c := testkit.New(t, testkit.Options{}, inventory.Routes).Operator(t)
-	importer, ctx, _ := newImporter(t, c)
 	list := func(ids ...int) *strings.Reader {
 		var all []string
 		for _, id := range ids {
@@ -185,15 +184,16 @@ func TestNumbersOfImports(t *testing.T) {
 	}
 	for _, test := range []struct {
 		ids  []int
-		want inventory.ImportResult
+		want string
 	}{
-		{[]int{1, 2}, inventory.ImportResult{Created: 2}},
-		{[]int{1, 2, 3}, inventory.ImportResult{Created: 1, Existing: 2}},
-		{[]int{3, 2}, inventory.ImportResult{Existing: 2}},
-		{many, inventory.ImportResult{Created: 1097, Existing: 1103}},
+		{[]int{1, 2}, "[1 0 0 0] [2 0 0 0]"},
+		{[]int{1, 2, 3}, "[0 0 1 0] [1 0 2 0]"},
+		{[]int{3, 2}, "[0 0 1 0] [0 0 2 0]"},
+		{many, "[0 0 1 0] [1097 0 3 0]"},
 	} {
-		if result, err := importer.Spoolman(ctx, list(test.ids...), false); err != nil || result != test.want {
-			t.Errorf("%d spools: %+v %v, want %+v", len(test.ids), result, err, test.want)
+		_, counts := importSpoolman(t, c, list(test.ids...), inventory.SpoolmanOptions{})
+		if want := "[0 0 0 0] " + test.want; counts != want {
+			t.Errorf("%d spools: %s, want %s", len(test.ids), counts, want)
 		}
 		c.Post(t, spools, spool(nil)).Want(201)
 	}

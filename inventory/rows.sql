@@ -15,7 +15,6 @@ begin
 		and greatest(length(s.brand), length(s.color), length(s.finish), length(s.supplier), length(s.location),
 			length(s.lot_number)) <= 200
 		and length(s.notes) <= 10000
-		and length(s.external_key) <= 500
 		and (s.extra = '{}' or length(s.extra::text) <= 100000);
 end $$;
 

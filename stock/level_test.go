@@ -97,8 +97,9 @@ func TestLevelsFollowOperations(t *testing.T) {
 			file := strings.NewReader(`[{"id": 1, "registered": "2024-01-15T10:00:00Z", "archived": false, "initial_weight": 150,
 				"remaining_weight": 150, "filament": {"id": 1, "registered": "2024-01-15T10:00:00Z", "name": "Black",
 				"material": "PLA", "density": 1.24, "diameter": 1.75, "weight": 150}}]`)
-			result, err := (inventory.Importer{DB: api.DB}).Spoolman(db.As(f.t.Context(), f.Actor), file, false)
-			if err != nil || result.Created != 1 {
+			result, err := (inventory.Importer{DB: api.DB}).Spoolman(db.As(f.t.Context(), f.Actor), file,
+				inventory.SpoolmanOptions{})
+			if err != nil || result.Counts["spool"].Created != 1 {
 				f.t.Fatal(result, err)
 			}
 		}},

@@ -214,6 +214,9 @@ func (d *Document) Match(schema JSON, v any, at string) error {
 		for name, value := range v {
 			property, ok := properties[name].(map[string]any)
 			if !ok {
+				if schema["additionalProperties"] == true {
+					continue
+				}
 				return bad("the document does not describe %s", name)
 			}
 			if err := d.Match(property, value, at+"."+name); err != nil {

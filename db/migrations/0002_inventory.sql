@@ -157,7 +157,6 @@ create table spools (
 	-- not null. It is not declared so: PostgreSQL 17 and later would remove "number is not null" from statements, and
 	-- then not use the index spools_number.
 	number int,
-	external_key text collate "C", -- where the spool was imported from, so that another import does not enter it again
 	filament_id uuid, -- whose material, vendor, colour, diameter and density the spool has
 	material_type text collate "C" not null,
 	brand text collate "C",
@@ -201,7 +200,6 @@ create table spools (
 call tenant_table('spools', 'select, insert, update');
 
 create unique index spools_number on spools (tenant_id, number) where number is not null;
-create unique index spools_external_key on spools (tenant_id, external_key) where external_key is not null;
 create index spools_newest on spools (tenant_id, archived, created_at, id)
 	where hidden_at is null and created_at > '-infinity';
 create index spools_material on spools (tenant_id, material_type, archived, created_at, id)
@@ -233,6 +231,17 @@ create index spools_price on spools (tenant_id, material_type, color_key)
 -- changes: those of new ledger entries, whose ids contain their time; those of reports that extend an entry of the last
 -- hour; and those with a new edited_at.
 create index spools_edited on spools (tenant_id, edited_at) where edited_at is not null;
+
+-- What imports from Spoolman have created, so that the next import changes what has changed in Spoolman since.
+create table spoolman_items (
+	tenant_id uuid,
+	entity text collate "C" not null check (entity in ('vendor', 'filament', 'spool')),
+	key text collate "C" not null check (length(key) <= 500), -- the id and the time of registration in Spoolman
+	item uuid not null, -- the id of the vendor, filament or spool, which may be deleted
+	source text collate "C" not null check (length(source) <= 100000), -- the columns as imported last, as JSON
+	primary key (tenant_id, entity, key)
+);
+call tenant_table('spoolman_items', 'select, insert, update');
 
 -- The last number of a spool that an import has reserved; see reserve_spool_numbers.
 create table spool_numbers (

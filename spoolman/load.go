@@ -1,0 +1,327 @@
+package spoolman
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"spoolwright/auth/accounts"
+	"spoolwright/cli"
+	"spoolwright/db"
+	"spoolwright/inventory"
+	"spoolwright/server"
+)
+
+// Commands are the commands for the way back to Spoolman.
+var Commands = []cli.Command{{
+	Name: "export spoolman", Args: "[--to URL] [--tenant NAME]", Needs: cli.Farm,
+	Help: "write all vendors, filaments, spools and custom fields in the form of Spoolman\n\n" +
+		"Without --to, the output is a JSON file, which `import spoolman` reads. With --to, they are created in the\n" +
+		"Spoolman server at this address, such as http://spoolman.local:7912, which must be empty. Numbers become ids.",
+	Setup: func(flags *flag.FlagSet) cli.Run {
+		to := flags.String("to", "", "create everything in the empty Spoolman server at this `URL`")
+		return accounts.InTenant(flags, func(ctx context.Context, c *cli.Call) error {
+			farm, err := readFarm(ctx, c.DB)
+			if err != nil {
+				return err
+			}
+			if *to == "" {
+				return farm.write(c.Out)
+			}
+			created, err := farm.load(ctx, *to)
+			if err != nil {
+				return fmt.Errorf("created before the error: %d vendors, filaments and spools: %w", created, err)
+			}
+			fmt.Fprintf(c.Out, "vendors created: %d; filaments: %d; spools: %d\n", len(farm.lists["vendor"]),
+				len(farm.lists["filament"]), len(farm.lists["spool"]))
+			return nil
+		})
+	},
+}}
+
+// entities are the lists of a farm, in the order in which they can be created.
+var entities = []string{"vendor", "filament", "spool"}
+
+// farm is all that a tenant has, in the form of Spoolman.
+type farm struct {
+	fields map[string][]definition
+	lists  map[string][]map[string]any
+}
+
+// exported returns the query for the JSON of the items of an entity whose numbers are higher than $2.
+func exported(entity string) string {
+	switch entity {
+	case "vendor":
+		return `select v.number as id, (` + vendorJSON + `)::json as item from vendors v
+			where v.tenant_id = $1::uuid and v.number > $2::int and num_nonnulls(v.number) = 1 and v.hidden_at is null
+			order by v.number limit $3`
+	case "filament":
+		return `select f.number as id, (` + filamentJSON + `)::json as item, f.extruder_temperature_c is null as no_extruder,
+				f.bed_temperature_c is null as no_bed
+			from filaments f` + joinVendor + `
+			where f.tenant_id = $1::uuid and f.number > $2::int and num_nonnulls(f.number) = 1 and f.hidden_at is null
+			order by f.number limit $3`
+	}
+	// More can have been used of an empty spool than it had: the last entry of its ledger has the rest.
+	return `select s.number as id, (` + spoolJSON + `)::json as item, case when s.remaining_weight_grams = 0 then (
+				select u.shortfall_grams from spool_usage u where u.tenant_id = $1::uuid and u.spool_id = s.id
+				order by u.created_at desc, u.id desc limit 1
+			) end as shortfall
+		from spools s` + joinFilamentJSON + `
+		where s.tenant_id = $1::uuid and s.number > $2::int and s.number is not null and s.hidden_at is null
+		order by s.number limit $3`
+}
+
+// readFarm reads all items that are not hidden.
+func readFarm(ctx context.Context, d *db.DB) (*farm, error) {
+	f := &farm{fields: map[string][]definition{}, lists: map[string][]map[string]any{}}
+	definitions := inventory.SelectCustomFields(entities...)
+	if err := d.Read(ctx, definitions); err != nil {
+		return nil, err
+	}
+	fields, err := inventory.CustomFields(definitions)
+	if err != nil {
+		return nil, err
+	}
+	for _, field := range fields {
+		definition := definitionOf(field)
+		f.fields[definition.Entity] = append(f.fields[definition.Entity], definition)
+	}
+	const page = 500
+	for _, entity := range entities {
+		f.lists[entity] = []map[string]any{}
+		for last := int64(0); ; {
+			rows := db.SQL(exported(entity), db.ActorOf(ctx).Tenant, last, page)
+			if err := d.Read(ctx, rows); err != nil {
+				return nil, err
+			}
+			var items []struct {
+				ID         int64
+				Item       map[string]any
+				NoExtruder bool `json:"no_extruder"`
+				NoBed      bool `json:"no_bed"`
+				Shortfall  *json.Number
+			}
+			decoder := json.NewDecoder(bytes.NewReader(rows.Array()))
+			decoder.UseNumber()
+			if err := decoder.Decode(&items); err != nil {
+				return nil, err
+			}
+			for _, row := range items {
+				if last = row.ID; row.NoExtruder { // the surface shows a usual temperature where a client fails without one
+					delete(row.Item, "settings_extruder_temp")
+				}
+				if row.NoBed {
+					delete(row.Item, "settings_bed_temp")
+				}
+				if row.Shortfall != nil {
+					row.Item["used_weight"] = sum(row.Item["used_weight"], *row.Shortfall)
+				}
+				f.add(entity, row.Item)
+			}
+			if len(items) < page {
+				break
+			}
+		}
+	}
+	return f, nil
+}
+
+func sum(a, b any) json.Number {
+	x, _ := server.ParseDecimal(fmt.Sprint(a))
+	y, _ := server.ParseDecimal(fmt.Sprint(b))
+	return json.Number((x + y).String())
+}
+
+// idOf returns the id of an item, or 0.
+func idOf(item any) int64 {
+	object, _ := item.(map[string]any)
+	id, _ := strconv.ParseInt(fmt.Sprint(object["id"]), 10, 64)
+	return id
+}
+
+// add adds an item, without the vendor that clients see where there is none.
+func (f *farm) add(entity string, item map[string]any) {
+	filament, _ := item["filament"].(map[string]any)
+	for _, object := range []map[string]any{item, filament} {
+		if idOf(object["vendor"]) == unknownVendor {
+			delete(object, "vendor")
+		}
+	}
+	if filament != nil && fmt.Sprint(filament["price"]) == fmt.Sprint(item["price"]) {
+		delete(item, "price") // it is that of the filament
+	}
+	f.lists[entity] = append(f.lists[entity], item)
+}
+
+// write writes a JSON object with all lists.
+func (f *farm) write(w io.Writer) error {
+	all := map[string]any{}
+	for _, entity := range entities {
+		all["field_"+entity], all[entity] = f.fields[entity], f.lists[entity]
+		if f.fields[entity] == nil {
+			all["field_"+entity] = []definition{}
+		}
+	}
+	return json.NewEncoder(w).Encode(all)
+}
+
+// loader creates items in a Spoolman server.
+type loader struct {
+	client  *http.Client
+	base    *url.URL
+	created int
+}
+
+// send sends a request and decodes the response.
+func (l *loader) send(ctx context.Context, method, path string, body, into any) error {
+	var text []byte
+	if body != nil {
+		var err error
+		if text, err = json.Marshal(body); err != nil {
+			return err
+		}
+	}
+	u := *l.base
+	u.Path, u.RawQuery, _ = strings.Cut(u.Path+"/api/v1/"+path, "?")
+	r, err := http.NewRequestWithContext(ctx, method, u.String(), bytes.NewReader(text))
+	if err != nil {
+		return err
+	}
+	r.Header.Set("Content-Type", "application/json")
+	response, err := l.client.Do(r)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	answer, err := io.ReadAll(io.LimitReader(response.Body, 64<<20))
+	if err != nil {
+		return err
+	}
+	if response.StatusCode >= 300 {
+		return fmt.Errorf("%s %s answered %s: %s", method, u.Redacted(), response.Status,
+			cli.Printable(string(answer[:min(len(answer), 500)])))
+	}
+	if into == nil {
+		return nil
+	}
+	return json.Unmarshal(answer, into)
+}
+
+// parameters are the fields of requests that create items.
+var parameters = map[string][]string{
+	"vendor": {"name", "comment", "empty_spool_weight", "external_id", "extra"},
+	"filament": {"name", "material", "price", "density", "diameter", "weight", "spool_weight", "article_number", "comment",
+		"settings_extruder_temp", "settings_bed_temp", "color_hex", "multi_color_hexes", "multi_color_direction",
+		"external_id", "extra"},
+	"spool": {"first_used", "last_used", "price", "initial_weight", "spool_weight", "used_weight", "location", "lot_nr",
+		"comment", "archived", "extra"},
+}
+
+// maxPlaceholders is the maximum number of items that are created and deleted again so that ids equal numbers.
+const maxPlaceholders = 10_000
+
+// load creates everything in an empty Spoolman server, and returns how many items it has created. The server gives ids
+// in order, so items in between that the farm does not have are created, and deleted in the end.
+func (f *farm) load(ctx context.Context, address string) (created int, err error) {
+	base, remote, err := inventory.SpoolmanAddress(address)
+	if err == nil && !remote {
+		err = errors.New("the address of Spoolman must be like http://spoolman.example:7912")
+	}
+	if err != nil {
+		return 0, err
+	}
+	client, done := inventory.SpoolmanClient()
+	defer done()
+	l := &loader{client: client, base: base}
+	for _, path := range []string{"vendor", "filament", "spool?allow_archived=true&limit=1"} {
+		var items []json.RawMessage
+		if err := l.send(ctx, http.MethodGet, path, nil, &items); err != nil {
+			return 0, err
+		}
+		if len(items) > 0 {
+			return 0, errors.New("the Spoolman server is not empty")
+		}
+	}
+	for _, entity := range entities {
+		for _, d := range f.fields[entity] {
+			if err := l.send(ctx, http.MethodPost, "field/"+entity+"/"+d.Key, d, nil); err != nil {
+				return 0, err
+			}
+		}
+	}
+	ids := map[string]map[int64]int64{"vendor": {}, "filament": {}, "spool": {}} // in the server, by number
+	var placeholders []string
+	for _, entity := range entities {
+		for _, item := range f.withComputed(entity) {
+			body := map[string]any{}
+			for _, name := range parameters[entity] {
+				if value, ok := item[name]; ok {
+					body[name] = value
+				}
+			}
+			switch entity {
+			case "filament":
+				if id := idOf(item["vendor"]); id != 0 {
+					body["vendor_id"] = ids["vendor"][id]
+				}
+			case "spool":
+				body["filament_id"] = ids["filament"][idOf(item["filament"])]
+				remaining, _ := server.ParseDecimal(fmt.Sprint(item["remaining_weight"]))
+				initial, _ := server.ParseDecimal(fmt.Sprint(item["initial_weight"]))
+				body["initial_weight"] = json.Number(max(initial, remaining).String())
+			}
+			number := idOf(item)
+			for {
+				var answer struct{ ID int64 }
+				if err := l.send(ctx, http.MethodPost, entity, body, &answer); err != nil {
+					return l.created, fmt.Errorf("%s %d: %w", entity, number, err)
+				}
+				if answer.ID < number && number < firstComputed && len(placeholders) < maxPlaceholders {
+					placeholders = append(placeholders, fmt.Sprintf("%s/%d", entity, answer.ID))
+					continue
+				}
+				l.created++
+				ids[entity][number] = answer.ID
+				break
+			}
+		}
+	}
+	for i := len(placeholders) - 1; i >= 0; i-- {
+		if err := l.send(ctx, http.MethodDelete, placeholders[i], nil, nil); err != nil {
+			return l.created, err
+		}
+	}
+	return l.created, nil
+}
+
+// withComputed returns the list of an entity, and the computed vendors and filaments of spools without a filament.
+func (f *farm) withComputed(entity string) []map[string]any {
+	all := f.lists[entity]
+	known := map[int64]bool{}
+	add := func(object any) {
+		item, _ := object.(map[string]any)
+		if id := idOf(item); id > firstComputed && !known[id] {
+			known[id] = true
+			all = append(all, item)
+		}
+	}
+	for _, spool := range f.lists["spool"] {
+		filament, _ := spool["filament"].(map[string]any)
+		switch entity {
+		case "vendor":
+			add(filament["vendor"])
+		case "filament":
+			add(filament)
+		}
+	}
+	return all
+}
