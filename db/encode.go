@@ -35,6 +35,47 @@ func appendRow(to []byte, columns []pgconn.FieldDescription, values [][]byte) ([
 	return append(to, '}'), nil
 }
 
+// appendSparse is appendRow for a statement with Stmt.Sparse.
+func appendSparse(to []byte, columns []pgconn.FieldDescription, values [][]byte) ([]byte, error) {
+	outer := "" // the prefix of the columns of the current object
+	to = append(to, '{')
+	for i, column := range columns {
+		if values[i] == nil {
+			continue
+		}
+		prefix, name := "", column.Name
+		if dot := strings.LastIndexByte(name, '.'); dot >= 0 {
+			prefix, name = name[:dot+1], name[dot+1:]
+		}
+		for !strings.HasPrefix(prefix, outer) { // the current object ends
+			to = append(to, '}')
+			outer = outer[:strings.LastIndexByte(outer[:len(outer)-1], '.')+1]
+		}
+		comma := to[len(to)-1] != '{'
+		for len(outer) < len(prefix) {
+			inner := prefix[len(outer):]
+			inner = inner[:strings.IndexByte(inner, '.')]
+			if comma {
+				to = append(to, ',')
+			}
+			comma, outer = false, outer+inner+"."
+			to = append(append(append(to, '"'), inner...), '"', ':', '{')
+		}
+		if comma {
+			to = append(to, ',')
+		}
+		to = append(append(append(to, '"'), name...), '"', ':')
+		var err error
+		if to, err = appendValue(to, column, values[i]); err != nil {
+			return nil, fmt.Errorf("column %s: %w", column.Name, err)
+		}
+	}
+	for range strings.Count(outer, ".") {
+		to = append(to, '}')
+	}
+	return append(to, '}'), nil
+}
+
 func appendValue(to []byte, column pgconn.FieldDescription, value []byte) ([]byte, error) {
 	if value == nil {
 		return append(to, "null"...), nil

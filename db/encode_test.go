@@ -258,6 +258,19 @@ func TestEncodeNestedJSON(t *testing.T) {
 	}
 }
 
+// Sparse rows lack what is null, and have nested objects.
+func TestEncodeSparse(t *testing.T) {
+	t.Parallel()
+	d := testkit.Open(t)
+	row := db.SQL(`select 1 as id, null::text as none, true as "a.b", null::text as "a.c", 2 as "a.d.e", 3 as "a.d.f",
+		'x' as "a.g", 4 as "h.i.j", 5 as k`).Sparse()
+	read(t, d, newTenant(t, d), row)
+	const want = `{"id":1,"a":{"b":true,"d":{"e":2,"f":3},"g":"x"},"h":{"i":{"j":4}},"k":5}`
+	if got := string(row.Object()); got != want {
+		t.Errorf("the row is %s, want %s", got, want)
+	}
+}
+
 func TestEncodeStrings(t *testing.T) {
 	t.Parallel()
 	// All characters except NUL and surrogates, which PostgreSQL rejects.

@@ -64,6 +64,7 @@ type Stmt struct {
 	keepBytes int    // the size of the JSON after which no further row is kept; 0 means all
 	next      *Position
 	lock      bool // whether the statement is a Lock
+	sparse    bool // see Sparse
 	quick     bool
 	total     *int64
 }
@@ -87,6 +88,10 @@ func Recordset(rows []map[string]any) string {
 // Quick marks a statement that reads few rows by an index, however large the tenant is. Under load, a Read
 // of such statements can share its round trip with other ones.
 func (s *Stmt) Quick() *Stmt { s.quick = true; return s }
+
+// Sparse makes the JSON of the rows lack columns that are null. Columns whose names have dots, such as vendor.name, are
+// members of nested objects; those of an object follow each other, and one of them is not null.
+func (s *Stmt) Sparse() *Stmt { s.sparse = true; return s }
 
 // Into makes the statement scan its first row into dest instead of keeping JSON.
 func (s *Stmt) Into(dest ...any) *Stmt { s.into = dest; return s }
@@ -131,7 +136,7 @@ func (s *Stmt) Array() []byte {
 // equal reports whether the statements have the same result if they run at the same time. It returns false if it does
 // not know, as for arguments of other types than those below.
 func (s *Stmt) equal(other *Stmt) bool {
-	return s.sql == other.sql && s.keep == other.keep && s.by == other.by && s.into == nil && other.into == nil &&
+	return s.sql == other.sql && s.sparse == other.sparse && s.keep == other.keep && s.by == other.by && s.into == nil && other.into == nil &&
 		(s.total == nil) == (other.total == nil) &&
 		slices.EqualFunc(s.args, other.args, func(a, b any) bool {
 			switch a.(type) {
@@ -199,7 +204,12 @@ func (s *Stmt) read(rows pgx.Rows) error {
 			s.json = append(s.json, ',')
 		}
 		var err error
-		if s.json, err = appendRow(s.json, columns, values); err != nil {
+		if s.sparse {
+			s.json, err = appendSparse(s.json, columns, values)
+		} else {
+			s.json, err = appendRow(s.json, columns, values)
+		}
+		if err != nil {
 			return err
 		}
 		if s.rows == 1 {

@@ -18,15 +18,15 @@ import (
 )
 
 var (
-	vendorColumns = []string{"comment", "empty_spool_weight", "external_id", "id", "name", "registered"}
+	vendorCells = []string{"comment", "empty_spool_weight", "external_id", "id", "name", "registered"}
 
-	filamentColumns = append([]string{"article_number", "color_hex", "comment", "density", "diameter", "external_id", "id",
+	filamentCells = append([]string{"article_number", "color_hex", "comment", "density", "diameter", "external_id", "id",
 		"material", "multi_color_direction", "multi_color_hexes", "name", "price", "registered", "settings_bed_temp",
-		"settings_extruder_temp", "spool_weight", "vendor_id", "weight"}, prefixed("vendor.", vendorColumns)...)
+		"settings_extruder_temp", "spool_weight", "vendor_id", "weight"}, prefixed("vendor.", vendorCells)...)
 
-	spoolColumns = append([]string{"archived", "comment", "filament_id", "first_used", "id", "initial_weight", "last_used",
+	spoolCells = append([]string{"archived", "comment", "filament_id", "first_used", "id", "initial_weight", "last_used",
 		"location", "lot_nr", "price", "registered", "spool_weight", "used_weight"},
-		prefixed("filament.", filamentColumns)...)
+		prefixed("filament.", filamentCells)...)
 )
 
 func prefixed(prefix string, names []string) []string {
@@ -39,7 +39,7 @@ func prefixed(prefix string, names []string) []string {
 
 // export sends all items of a kind in CSV or JSON, with one column for each field, also of the filament and the vendor.
 func (q request) export(name string) error {
-	columns := map[string][]string{"spools": spoolColumns, "filaments": filamentColumns, "vendors": vendorColumns}[name]
+	columns := map[string][]string{"spools": spoolCells, "filaments": filamentCells, "vendors": vendorCells}[name]
 	if columns == nil {
 		return errMethod
 	}

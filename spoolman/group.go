@@ -55,15 +55,15 @@ func (q request) groups() error {
 	if order == "" {
 		order = "g.title nulls last, "
 	}
-	page, _, err := window(q.query, maxItems)
+	page, _, _, err := s.window(q.query, maxItems)
 	if err != nil {
 		return err
 	}
-	members := []member{{"group_by", s.arg(strconv.Quote(by)) + "::text"}, {"key", text("g.key::text")},
-		{"spool_count", "g.spools"}, {"in_use_count", "g.in_use"}, {"total_remaining_weight", number("g.remaining")},
-		{"last_used", instant("g.last_used")}}
+	members := []member{{"group_by", text, s.arg(by) + "::text"}, {"key", text, "g.key::text"},
+		{"spool_count", whole, "g.spools"}, {"in_use_count", whole, "g.in_use"},
+		{"total_remaining_weight", decimal, "g.remaining"}, {"last_used", instant, "g.last_used"}}
 	if join != "" {
-		members = append(members, member{by, "case when g.key is not null then g.item end"})
+		members = append(members, member{by, whole, "case when g.key is not null then g.item end"})
 	}
 	var items []byte
 	var total int64

@@ -521,8 +521,9 @@ func (s *selection) condition() string {
 	return " where " + strings.Join(s.where, " and ")
 }
 
-// window returns the limit and the offset of the query as SQL. Without a limit, the offset does not count.
-func window(query url.Values, most int) (text string, limited bool, err error) {
+// window returns the limit and the offset of the query as SQL. Without a limit, the offset does not count. The offset
+// is an argument, so that all pages have one statement; see server.List for the limit.
+func (s *selection) window(query url.Values, most int) (text string, offset int64, limited bool, err error) {
 	read := func(name string, otherwise int64) int64 {
 		if query.Get(name) == "" {
 			return otherwise
@@ -534,14 +535,17 @@ func window(query url.Values, most int) (text string, limited bool, err error) {
 		return n
 	}
 	limited = query.Get("limit") != ""
-	limit, offset := min(read("limit", int64(most)), int64(most)), read("offset", 0)
-	if !limited {
+	limit := min(read("limit", int64(most)), int64(most))
+	if offset = read("offset", 0); !limited {
 		offset = 0
 	}
-	return fmt.Sprintf(" limit %d offset %d", limit, offset), limited, err
+	if text = fmt.Sprintf(" limit %d", limit); offset > 0 {
+		text += " offset " + s.arg(offset)
+	}
+	return text, offset, limited, err
 }
 
-// list sends a list. If it exceeds maxItems or maxListBytes, the JSON of its items is null.
+// list sends a list.
 func (q request) list(name string) error {
 	s, err := q.selects(name)
 	if err != nil {
@@ -555,51 +559,70 @@ func (q request) list(name string) error {
 	if err := s.sort(q.query.Get("sort"), s.columns); err != nil {
 		return err
 	}
-	page, limited, err := window(q.query, maxItems+1)
+	page, offset, limited, err := s.window(q.query, maxItems+1)
 	if err != nil {
 		return err
 	}
-	columns, items := "s.*", `select n, `+spoolJSON+` as j from page s left join fil on fil.id = s.filament_id`
-	with := `, fil as materialized (
-			select f.id, ` + filamentJSON + ` as json
-			from (select distinct filament_id from page where filament_id is not null) ids cross join lateral (
-				select * from filaments f where f.tenant_id = $1::uuid and f.id = ids.filament_id offset 0
-			) f` + joinVendor + `
-		)`
-	if name != "spool" {
-		columns, items, with = "i.json as j", `select n, j from page`, ""
-	}
-	total := `select count(*) from page`
-	switch {
-	case limited && s.plain && name == "spool":
+	total := `select count(*) from ` + s.source() + s.condition()
+	plain := limited && s.plain && name == "spool"
+	if plain {
 		total = `select coalesce(sum(rows), 0)::bigint from row_counts where resource = 'spools'`
-	case limited:
-		total = `select count(*) from ` + s.source() + s.condition()
 	}
+	if name != "spool" {
+		return q.sendTexts(s, total, page)
+	}
+	var count int64
+	list := db.SQL(`select t.total, `+spoolColumns+` from (select (`+total+`) as total) t left join (
+			select page.*, row_number() over () as place from (
+				select s.* from `+s.source()+s.condition()+` order by `+s.order+page+`
+			) page
+		) s on true`+joinFilament+joinVendor+` order by s.place`, s.args...).
+		Sparse().Total(&count).Keep(maxItems, "id").KeepBytes(maxListBytes).Expect(20)
+	run := []*db.Stmt{list}
+	if !plain {
+		run = []*db.Stmt{db.AllowScans(), list}
+	} else if offset < quickOffset {
+		list.Quick()
+	}
+	if err := q.db.Read(q.r.Context(), run...); err != nil {
+		return err
+	}
+	if list.Next() != nil {
+		return longList(count)
+	}
+	q.w.Header().Set("X-Total-Count", strconv.FormatInt(count, 10))
+	return q.send(list.Array())
+}
+
+func longList(total int64) error {
+	return server.Invalid("limit", "must select fewer items: a list has at most %d of the %d items, and %d MB",
+		maxItems, total, maxListBytes/1_000_000)
+}
+
+// sendTexts sends a page of filaments or vendors, whose JSON is text in the database.
+func (q request) sendTexts(s *selection, total, page string) error {
 	var body []byte
 	var count int64
-	stmt := db.SQL(`
-		with page as materialized (
-			select `+columns+`, row_number() over (order by `+s.order+`) as n
-			from `+s.source()+s.condition()+` order by `+s.order+page+`
-		)`+with+`
-		select case when count(*) <= `+strconv.Itoa(maxItems)+` and coalesce(sum(octet_length(j)), 0) <= `+
-		strconv.Itoa(maxListBytes)+` then '[' || coalesce(string_agg(j, ',' order by n), '') || ']' end, (`+total+`)
-		from (`+items+`) items`, s.args...).Into(&body, &count)
-	before := []*db.Stmt{db.AllowScans(), stmt}
-	if limited && s.plain && name == "spool" {
-		before = []*db.Stmt{stmt.Quick()}
-	}
-	if err := q.db.Read(q.r.Context(), before...); err != nil {
+	list := db.SQL(`
+		select case when count(*) <= `+strconv.Itoa(maxItems)+` and coalesce(sum(octet_length(json)), 0) <= `+
+		strconv.Itoa(maxListBytes)+` then '[' || coalesce(string_agg(json, ',' order by place), '') || ']' end, (`+total+`)
+		from (
+			select page.json, row_number() over () as place from (
+				select i.json from `+s.source()+s.condition()+` order by `+s.order+page+`
+			) page
+		) items`, s.args...).Into(&body, &count)
+	if err := q.db.Read(q.r.Context(), db.AllowScans(), list); err != nil {
 		return err
 	}
 	if body == nil {
-		return server.Invalid("limit", "must select fewer items: a list has at most %d of the %d items, and %d MB",
-			maxItems, count, maxListBytes/1_000_000)
+		return longList(count)
 	}
 	q.w.Header().Set("X-Total-Count", strconv.FormatInt(count, 10))
 	return q.send(body)
 }
+
+// quickOffset is the offset from which a page takes too long to share a round trip with other reads.
+const quickOffset = 100
 
 var anyColor = regexp.MustCompile(`^#?[0-9A-Fa-f]{6}([0-9A-Fa-f]{2})?$`)
 

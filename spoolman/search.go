@@ -256,8 +256,8 @@ func (q request) spoolsOf(filaments []candidate, most int, condition string) (ma
 		ids = append(ids, f.ID)
 	}
 	var body []byte
-	spool := objectOf(member{"id", "s.number"}, member{"remaining_weight", number("s.remaining_weight_grams")},
-		member{"location", text("s.location")}, member{"archived", "s.archived"})
+	spool := objectOf(member{"id", whole, "s.number"}, member{"remaining_weight", decimal, "s.remaining_weight_grams"},
+		member{"location", text, "s.location"}, member{"archived", whole, "s.archived"})
 	err := q.db.Read(q.r.Context(), db.AllowScans(), db.SQL(`
 		select coalesce(json_object_agg(id, json_build_object('spools', spools, 'spool_count', total)), '{}')::text from (
 			select ids.id, coalesce(json_agg(s.json::json order by s.number) filter (where s.place <= $3::int), '[]') as spools,
