@@ -8,6 +8,7 @@ require (
 	github.com/mvrilo/go-redoc v0.1.5
 	github.com/swaggest/swgui v1.8.8
 	golang.org/x/time v0.16.0
+	rsc.io/qr v0.2.0
 )
 
 require (

@@ -14,7 +14,7 @@ import (
 // directModules are the modules that go.mod requires directly.
 var directModules = []string{
 	"github.com/golang-jwt/jwt/v5", "github.com/jackc/pgx/v5", "github.com/mvrilo/go-redoc", "github.com/swaggest/swgui",
-	"golang.org/x/time",
+	"golang.org/x/time", "rsc.io/qr",
 }
 
 // BillOfMaterials returns the software bill of materials of a build, a CycloneDX 1.6 document in JSON: Go's standard library, the

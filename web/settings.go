@@ -79,11 +79,7 @@ func (v *visit) settingsPage(status int, p *settingsPage) error {
 	if p.Key == nil {
 		p.Key = newForm()
 	}
-	scheme := "http://"
-	if v.site.server.IsSecure(v.r) {
-		scheme = "https://"
-	}
-	p.Base = scheme + v.r.Host
+	p.Base = v.base()
 	return v.show(status, "settings", "Settings", p)
 }
 

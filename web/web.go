@@ -63,6 +63,7 @@ var pages = slices.Concat([]page{
 	{"GET /spools/{id}/edit", server.Write, showSpoolEdit},
 	{"POST /spools/{id}/edit", server.Write, editSpool},
 	{"GET /s/{number}", server.Read, spoolByNumber},
+	{"GET /labels", server.Read, showLabels},
 
 	{"GET /filaments", server.Read, listFilaments},
 	{"GET /filaments/{id}", server.Read, showFilament},

@@ -57,6 +57,11 @@ for (const details of document.querySelectorAll(".actions details")) {
   });
 }
 
+for (const button of document.querySelectorAll("[data-print]")) {
+  button.hidden = false;
+  button.addEventListener("click", () => print());
+}
+
 // Keys: those of elements with data-key, and j and k for the rows of a list.
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey) return;
