@@ -96,6 +96,7 @@ type FilamentList struct {
 
 // FilamentFilter selects filaments.
 type FilamentFilter struct {
+	server.ExtraFilter
 	Number        server.Optional[int64]                    `query:"number" rule:"minimum=1,maximum=999999999"`
 	VendorID      server.Optional[server.UUID]              `query:"vendor_id"`
 	Vendor        server.Optional[string]                   `query:"vendor"`
@@ -111,8 +112,9 @@ type FilamentFilter struct {
 
 var listFilamentsDoc = &server.Doc{
 	ID: "listFilaments", Tag: filamentTag, Summary: "List filaments",
-	Description: "All filters but `search` use an index. `search` and a `sort_by` without an index read all " +
-		"matching filaments.",
+	Description: "All filters but `search` use an index. `search`, `extra.KEY` and a `sort_by` without an index read all " +
+		"matching filaments. A parameter `extra.KEY`, such as `extra.tag`, selects those in which the custom field has " +
+		"this value, not case-sensitive.",
 }
 
 func (h handlers) listFilaments(ctx context.Context, r *server.Request[FilamentList]) (server.Page[Filament], error) {
@@ -132,6 +134,7 @@ func (f FilamentFilter) list() *server.List {
 	l.WhereText("article_number_key", f.ArticleNumber)
 	l.WhereText("external_id_key", f.ExternalID)
 	l.Between("created_at", f.CreatedFrom, f.CreatedTo)
+	l.WhereExtra(f.ExtraFilter)
 	l.Search(f.Search)
 	return l
 }

@@ -150,6 +150,7 @@ type Filter struct {
 
 // SpoolFilter selects spools.
 type SpoolFilter struct {
+	server.ExtraFilter
 	Number         server.Optional[int64]                    `query:"number" rule:"minimum=1,maximum=999999999"`
 	MaterialType   server.Optional[server.Set[MaterialType]] `query:"material_type"`
 	Brand          server.Optional[string]                   `query:"brand"`
@@ -175,8 +176,9 @@ func (Archived) Enum() []string { return []string{"true", "false", "any"} }
 
 var listDoc = &server.Doc{
 	ID: "listSpools", Tag: tag, Summary: "List spools",
-	Description: "All filters but `search` and `remaining_below` use an index. These, and a `sort_by` without an " +
-		"index, read all matching spools.",
+	Description: "All filters but `search`, `extra.KEY` and `remaining_below` use an index. These, and a `sort_by` " +
+		"without an index, read all matching spools. A parameter `extra.KEY`, such as `extra.tag`, selects the spools " +
+		"in which the custom field has this value, not case-sensitive.",
 }
 
 func (h handlers) list(ctx context.Context, r *server.Request[Filter]) (server.Page[Spool], error) {
@@ -218,6 +220,7 @@ func (f SpoolFilter) list() *server.List {
 	if in := f.RemainingBelow; !in.IsNull() {
 		l.Scan("remaining_weight_grams < ?::numeric", in.Arg())
 	}
+	l.WhereExtra(f.ExtraFilter)
 	l.Search(f.Search)
 	return l
 }

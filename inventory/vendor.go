@@ -71,6 +71,7 @@ type VendorList struct {
 
 // VendorFilter selects vendors.
 type VendorFilter struct {
+	server.ExtraFilter
 	Number      server.Optional[int64]         `query:"number" rule:"minimum=1,maximum=999999999"`
 	Name        server.Optional[string]        `query:"name"`
 	ExternalID  server.Optional[string]        `query:"external_id"`
@@ -82,8 +83,9 @@ type VendorFilter struct {
 
 var listVendorsDoc = &server.Doc{
 	ID: "listVendors", Tag: vendorTag, Summary: "List vendors",
-	Description: "All filters but `search` use an index. `search` and a `sort_by` without an index read all " +
-		"matching vendors.",
+	Description: "All filters but `search` use an index. `search`, `extra.KEY` and a `sort_by` without an index read all " +
+		"matching vendors. A parameter `extra.KEY`, such as `extra.tag`, selects those in which the custom field has " +
+		"this value, not case-sensitive.",
 }
 
 func (h handlers) listVendors(ctx context.Context, r *server.Request[VendorList]) (server.Page[Vendor], error) {
@@ -99,6 +101,7 @@ func (f VendorFilter) list() *server.List {
 	l.WhereText("name_key", f.Name)
 	l.WhereText("external_id_key", f.ExternalID)
 	l.Between("created_at", f.CreatedFrom, f.CreatedTo)
+	l.WhereExtra(f.ExtraFilter)
 	l.Search(f.Search)
 	return l
 }

@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"unicode/utf8"
 )
 
 // readQuery returns the parameters of a URL's query, of an operation that has the parameters names. It adds those that
@@ -21,7 +22,8 @@ func readQuery(raw string, names []string, problems *Problems) url.Values {
 	unknown := 0
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		switch {
-		case slices.Contains(names, name):
+		case slices.Contains(names, name),
+			strings.HasPrefix(name, extraPrefix) && slices.Contains(names, extraParameter):
 			if len(values[name]) > 1 {
 				problems.Add(name, "must be given once")
 			}
@@ -93,6 +95,9 @@ func decodeQuery(values url.Values, in any, item reflect.Type) error {
 			}
 		}
 	}
+	if extra, ok := in.(extraFilter); ok {
+		extra.setExtra(values, &problems)
+	}
 	if list, ok := in.(interface {
 		resolve(*Schema, *Problems)
 	}); ok && item != nil {
@@ -110,5 +115,46 @@ func (e Endpoint) parameterNames() []string {
 	for _, f := range SchemaOfType(e.In).Fields {
 		names = append(names, f.Name)
 	}
+	if _, ok := reflect.New(e.In).Interface().(extraFilter); ok {
+		names = append(names, extraParameter)
+	}
 	return names
+}
+
+const (
+	extraPrefix    = "extra."
+	extraParameter = extraPrefix + "KEY" // stands for the names of all parameters with the prefix
+)
+
+// ExtraFilter is embedded in the parameters of a list whose items have custom fields. A parameter extra.KEY selects the
+// items in which the field has this value, without regard to case. The OpenAPI document cannot have such parameters.
+type ExtraFilter struct{ values map[string]string }
+
+type extraFilter interface {
+	setExtra(query url.Values, problems *Problems)
+}
+
+func (e *ExtraFilter) setExtra(query url.Values, problems *Problems) {
+	for name, given := range query {
+		key, ok := strings.CutPrefix(name, extraPrefix)
+		switch {
+		case !ok || len(given) != 1:
+		case !extraKeyForm.MatchString(key):
+			problems.Add(name, "must name a custom field by its key")
+		case len(given[0]) > maxExtra || strings.ContainsRune(given[0], 0) || !utf8.ValidString(given[0]):
+			problems.Add(name, "must be valid Unicode text")
+		default:
+			if e.values == nil {
+				e.values = map[string]string{}
+			}
+			e.values[key] = given[0]
+		}
+	}
+}
+
+// WhereExtra adds the conditions of an ExtraFilter. They have no index.
+func (l *List) WhereExtra(filter ExtraFilter) {
+	for _, key := range slices.Sorted(maps.Keys(filter.values)) {
+		l.Scan("lower(extra ->> (?::text[])[1]) = lower((?::text[])[2])", []string{key, filter.values[key]})
+	}
 }

@@ -107,7 +107,7 @@ func (q request) field(method string, parts []string) error {
 			return noField(entity, parts[1])
 		}
 		if err != nil {
-			return err
+			return contradiction(err)
 		}
 	case len(parts) == 2 && method == http.MethodPost:
 		text, err := server.ReadBody(q.w, q.r)

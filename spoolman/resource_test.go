@@ -7,6 +7,11 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"spoolwright/inventory"
+	"spoolwright/server"
+	"spoolwright/spoolman"
+	"spoolwright/testkit"
 )
 
 // step is a request and the response that it must have.
@@ -355,4 +360,46 @@ func TestSocketsOfResources(t *testing.T) {
 		t.Fatal(err)
 	}
 	next(setting, `"resource":"setting"`, `"key":"currency"`, `"is_set":true`)
+}
+
+// Keys are accepted as Bearer tokens, and in the path if the service allows it. Other addresses reveal nothing.
+func TestKeysOfClients(t *testing.T) {
+	t.Parallel()
+	api := testkit.New(t, testkit.Options{Change: func(c *server.Config) {
+		s := spoolman.Surface(c.DB)
+		s.KeyPrefix = spoolman.KeyPrefix
+		c.Surfaces = []server.Surface{s}
+	}}, inventory.Routes)
+	p := newPrinter(t, api, "printer")
+	p.add(t, nil)
+	off := newPrinter(t, start(t), "printer")
+	for _, c := range []struct {
+		url, bearer string
+		status      int
+	}{
+		{p.url + surface + "spool/1", p.key, 200}, {p.url + surface + "spool/1", p.key[:len(p.key)-1] + "_", 401},
+		{p.url + "/api/v1/spools", p.key, 401}, // only in this API
+		{p.url + "/spoolman/k/" + p.key + "/api/v1/spool/1", "", 200},
+		{p.url + "/spoolman/k/" + p.key + "/api/v1/spool/9", "", 404},
+		{p.url + "/spoolman/k/" + p.key + "/api/v1/spool/1", p.key, 401}, // two credentials
+		{p.url + "/spoolman/k/" + p.key + "_/api/v1/spool/1", "", 401}, {p.url + "/spoolman/k/api/v1/spool/1", "", 404},
+		{p.url + "/spoolman/k/" + p.key + "/api/v1/../../../spool", "", 404},
+		{off.url + "/spoolman/k/" + off.key + "/api/v1/spool", "", 404},
+	} {
+		r, err := http.NewRequest("GET", c.url, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.bearer != "" {
+			r.Header.Set("Authorization", "Bearer "+c.bearer)
+		}
+		a, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a.Body.Close()
+		if a.StatusCode != c.status {
+			t.Errorf("%s: %d, want %d", c.url, a.StatusCode, c.status)
+		}
+	}
 }

@@ -4172,7 +4172,9 @@ class VendorsResource:
     ) -> VendorList:
         """List vendors.
 
-        All filters but `search` use an index. `search` and a `sort_by` without an index read all matching vendors.
+        All filters but `search` use an index. `search`, `extra.KEY` and a `sort_by` without an index read all
+        matching vendors. A parameter `extra.KEY`, such as `extra.tag`, selects those in which the custom field has
+        this value, not case-sensitive.
 
         :param skip: Items to skip.
         :param limit: Maximum page size.
@@ -4525,8 +4527,9 @@ class FilamentsResource:
     ) -> FilamentList:
         """List filaments.
 
-        All filters but `search` use an index. `search` and a `sort_by` without an index read all matching
-        filaments.
+        All filters but `search` use an index. `search`, `extra.KEY` and a `sort_by` without an index read all
+        matching filaments. A parameter `extra.KEY`, such as `extra.tag`, selects those in which the custom field
+        has this value, not case-sensitive.
 
         :param skip: Items to skip.
         :param limit: Maximum page size.
@@ -5243,8 +5246,9 @@ class SpoolsResource:
     ) -> SpoolList:
         """List spools.
 
-        All filters but `search` and `remaining_below` use an index. These, and a `sort_by` without an index, read
-        all matching spools.
+        All filters but `search`, `extra.KEY` and `remaining_below` use an index. These, and a `sort_by` without an
+        index, read all matching spools. A parameter `extra.KEY`, such as `extra.tag`, selects the spools in which
+        the custom field has this value, not case-sensitive.
 
         :param skip: Items to skip.
         :param limit: Maximum page size.

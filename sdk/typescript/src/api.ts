@@ -3925,7 +3925,9 @@ export class VendorsResource<M extends DecimalMode = "number"> {
   /**
    * List vendors.
    *
-   * All filters but `search` use an index. `search` and a `sort_by` without an index read all matching vendors.
+   * All filters but `search` use an index. `search`, `extra.KEY` and a `sort_by` without an index read all matching
+   * vendors. A parameter `extra.KEY`, such as `extra.tag`, selects those in which the custom field has this value,
+   * not case-sensitive.
    */
   list(
     query: ListVendorsQuery = {},
@@ -4080,7 +4082,9 @@ export class FilamentsResource<M extends DecimalMode = "number"> {
   /**
    * List filaments.
    *
-   * All filters but `search` use an index. `search` and a `sort_by` without an index read all matching filaments.
+   * All filters but `search` use an index. `search`, `extra.KEY` and a `sort_by` without an index read all matching
+   * filaments. A parameter `extra.KEY`, such as `extra.tag`, selects those in which the custom field has this value,
+   * not case-sensitive.
    */
   list(
     query: ListFilamentsQuery = {},
@@ -4338,8 +4342,9 @@ export class SpoolsResource<M extends DecimalMode = "number"> {
   /**
    * List spools.
    *
-   * All filters but `search` and `remaining_below` use an index. These, and a `sort_by` without an index, read all
-   * matching spools.
+   * All filters but `search`, `extra.KEY` and `remaining_below` use an index. These, and a `sort_by` without an
+   * index, read all matching spools. A parameter `extra.KEY`, such as `extra.tag`, selects the spools in which the
+   * custom field has this value, not case-sensitive.
    */
   list(
     query: ListSpoolsQuery = {},

@@ -1,0 +1,88 @@
+package inventory_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+const customFields = "/api/v1/custom-fields"
+
+// Custom fields are defined, and values that conform to them are stored, filtered, exported and imported.
+func TestCustomFields(t *testing.T) {
+	t.Parallel()
+	c := operator(t)
+	define := func(entity, key, more string) j {
+		body := j{"entity": entity, "key": key, "name": "Field " + key}
+		for pair := range strings.SplitSeq(more, ";") {
+			name, value, _ := strings.Cut(pair, "=")
+			body[name] = value
+		}
+		return body
+	}
+	for _, body := range []j{define("spool", "Tag", "type=text"), define("printer", "tag", "type=text"),
+		define("spool", "tag", "type=odd"), define("spool", "c", "type=choice"),
+		define("spool", "tag", "type=text;default_value=5"), define("spool", "tag", "type=text;default_value=x"),
+		{"entity": "spool", "key": "tag", "name": "x", "type": "text", "choices": []string{"a"}},
+		{"entity": "spool", "key": "tag", "name": "x", "type": "text", "multiple": true},
+		{"entity": "spool", "key": "c", "name": "x", "type": "choice", "choices": []string{"a", "a"}}} {
+		c.Post(t, customFields, body).WantError(422, "VALIDATION_ERROR")
+	}
+	tag := c.Post(t, customFields, define("spool", "tag", "type=text;default_value=\"x\"")).Want(201).ID()
+	c.Post(t, customFields, define("spool", "tag", "type=text")).WantError(409, "DUPLICATE_CUSTOM_FIELD")
+	c.Post(t, customFields, define("filament", "tag", "type=text")).Want(201)
+	c.Post(t, customFields, define("vendor", "tag", "type=text")).Want(201)
+	c.Post(t, customFields, j{"entity": "spool", "key": "n", "name": "N", "type": "integer"}).Want(201)
+	choice := c.Post(t, customFields, j{"entity": "spool", "key": "c", "name": "C", "type": "choice",
+		"choices": []string{"a", "b"}, "multiple": true}).Want(201).ID()
+	c.Get(t, customFields+"?entity=spool").Want(200).Shows(map[string]string{"total": "3"})
+	c.Patch(t, customFields+"/"+choice, j{"choices": []string{"a"}}).WantError(422, "VALIDATION_ERROR")
+	c.Patch(t, customFields+"/"+choice, j{"choices": []string{"a", "b", "d"}, "type": "text", "name": "New"}).Want(200).
+		Shows(map[string]string{"type": "choice", "name": "New", "choices.2": "d"})
+
+	for _, extra := range []any{j{"odd": 1}, j{"tag": 1}, j{"n": 1.5}, j{"n": "1"}, j{"c": "a"}, j{"c": []string{"z"}}, j{"Tag": "x"},
+		"tag", []int{1}} {
+		c.Post(t, spools, spool(j{"extra": extra})).WantError(422, "VALIDATION_ERROR")
+	}
+	c.Post(t, spools, spool(j{"extra": j{"tag": "Ab", "missing": nil}})).WantError(422, "VALIDATION_ERROR")
+	one := c.Post(t, spools, spool(j{"extra": j{"tag": "Ab", "n": 5, "c": []string{"a", "d"}}})).Want(201).
+		Shows(map[string]string{"extra.tag": "Ab", "extra.n": "5"}).ID()
+	two := c.Post(t, spools, spool(j{"extra": j{"tag": "B", "n": nil}})).Want(201).ID()
+	c.Patch(t, spools+"/"+one, j{"extra": j{"n": 6, "c": nil}, "notes": "x"}).Want(200).
+		Shows(map[string]string{"extra.tag": "Ab", "extra.n": "6", "notes": "x"})
+	c.Patch(t, spools, j{"numbers": []int{1, 2}, "changes": j{"extra": j{"n": 7}}}).Want(200)
+	c.Patch(t, spools, j{"numbers": []int{1, 2}, "changes": j{"extra": j{"n": "x"}}}).WantError(422, "VALIDATION_ERROR")
+	for _, path := range []string{"vendors", "filaments"} {
+		body := j{"name": "V", "extra": j{"tag": "V1"}}
+		if path == "filaments" {
+			body["material_type"], body["color"], body["diameter_mm"] = "PLA", "Red", 1.75
+		}
+		created := c.Post(t, "/api/v1/"+path, body).Want(201).Shows(map[string]string{"extra.tag": "V1"}).ID()
+		c.Patch(t, "/api/v1/"+path+"/"+created, j{"extra": j{"tag": "V2"}}).Want(200).Shows(map[string]string{"extra.tag": "V2"})
+		c.Patch(t, "/api/v1/"+path+"/"+created, j{"extra": j{"odd": "V2"}}).WantError(422, "VALIDATION_ERROR")
+		c.Get(t, "/api/v1/"+path+"?extra.tag=v2").Want(200).Shows(map[string]string{"total": "1"})
+		c.Get(t, "/api/v1/"+path+"?extra.tag=v1").Want(200).Shows(map[string]string{"total": "0"})
+	}
+	for query, want := range map[string]string{"extra.tag=ab": "1", "extra.tag=a": "0", "extra.n=7": "2", "extra.n=7&extra.tag=B": "1",
+		"extra.odd=1": "0"} {
+		c.Get(t, spools+"?"+query).Want(200).Shows(map[string]string{"total": want})
+	}
+	c.Get(t, spools+"?extra.Tag=x").WantError(422, "VALIDATION_ERROR")
+	c.Get(t, customFields+"?extra.tag=x").WantError(422, "VALIDATION_ERROR")
+	if text := string(c.Get(t, spools+"/export?format=csv&extra.tag=b").Want(200).Body); !strings.Contains(text, two) ||
+		!strings.Contains(text, `"{""n"":7,""tag"":""B""}"`) || strings.Contains(text, one) {
+		t.Errorf("the export is %s", text)
+	}
+	csv := c.With("Content-Type", "text/csv")
+	csv.Post(t, spools+"/import?mode=update", fmt.Sprintf("id,extra\n%s,\"{\"\"tag\"\":\"\"C\"\"}\"\n%s,\n", one, two)).Want(200).
+		Shows(map[string]string{"rows.0.action": "updated", "rows.1.action": "updated"})
+	c.Get(t, spools+"/"+one).Want(200).Shows(map[string]string{"extra.tag": "C"})
+	csv.Post(t, spools+"/import?mode=update", fmt.Sprintf("id,extra\n%s,\"{\"\"odd\"\":\"\"C\"\"}\"\n", one)).
+		WantError(422, "VALIDATION_ERROR")
+	other := operator(t)
+	other.Get(t, customFields+"/"+tag).WantError(404, "NOT_FOUND")
+	c.Delete(t, customFields+"/"+tag).Want(204)
+	if text := string(c.Get(t, spools+"/"+one).Want(200).Body); !strings.Contains(text, `"extra":{}`) {
+		t.Errorf("the spool keeps a value without a definition: %s", text)
+	}
+}
