@@ -58,8 +58,7 @@ func (q request) useOnce(id int64, key, report string, weight, length any) error
 	var first []byte
 	used, stored := server.Once(q.caller.Actor.ID(), key, sum[:], &first,
 		`select report_use($5::int, $6::numeric, $7::numeric, null, null) from claim`, id, weight, length)
-	var text []byte
-	spool := selectSpool(q.tenant(), id).Into(&text)
+	spool := selectSpool(q.tenant(), id)
 	var found *string
 	used.Into(&found)
 	err := q.db.Tx(q.r.Context(), func(ctx context.Context) error {
@@ -80,7 +79,7 @@ func (q request) useOnce(id int64, key, report string, weight, length any) error
 	if used.Rows() == 0 {
 		q.w.Header().Set("Idempotency-Replayed", "true")
 	}
-	return q.sendChanged(text)
+	return q.sendChanged(spool.Object())
 }
 
 // amount returns a number of a body as SQL argument, or nil if it is absent or null.

@@ -266,13 +266,15 @@ var numbered = map[string]string{
 		where v.tenant_id = $1::uuid and v.number = $2::int and num_nonnulls(v.number) = 1`,
 }
 
-// selectSpool returns the statement that reads the spool with the number, as JSON. It returns no row if the spool does
-// not exist or is hidden.
+// selectSpool returns the statement whose Object is the spool with the number. It returns no row if the spool does not
+// exist or is hidden.
 func selectSpool(tenant string, number int64) *db.Stmt {
-	return db.SQL(numbered["spool"]+` and s.hidden_at is null`, tenant, number)
+	return db.SQL(`select `+spoolColumns+` from spools s`+joinFilament+joinVendor+`
+		where s.tenant_id = $1::uuid and s.number = $2::int and s.hidden_at is null`, tenant, number).Sparse()
 }
 
-// selectFilament is selectSpool for a filament, also for a computed one.
+// selectFilament returns the statement that reads the filament with the number, also a computed one, as text. It
+// returns no row if there is none, or it is hidden.
 func selectFilament(tenant string, number int64) *db.Stmt {
 	if number < firstComputed {
 		return db.SQL(numbered["filament"]+` and f.hidden_at is null`, tenant, number)
@@ -281,7 +283,7 @@ func selectFilament(tenant string, number int64) *db.Stmt {
 		and s.filament_id is null and `+groupID+` = $2::int order by s.number limit 1`, tenant, number)
 }
 
-// selectVendor is selectSpool for a vendor, also for a computed one.
+// selectVendor is selectFilament for a vendor.
 func selectVendor(tenant string, number int64) *db.Stmt {
 	if number < firstComputed {
 		return db.SQL(numbered["vendor"]+` and v.hidden_at is null`, tenant, number)

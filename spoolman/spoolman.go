@@ -221,11 +221,11 @@ func (q request) backup() error {
 		"path": "the operator of the service backs up its PostgreSQL database: see docs/backup.md"})
 }
 
-// selectItem returns the statement that reads an item as JSON.
+// selectItem returns the statement that reads an item as text.
 func (q request) selectItem(name string, id int64) *db.Stmt {
 	switch name {
 	case "spool":
-		return selectSpool(q.tenant(), id)
+		return db.SQL(numbered["spool"]+` and s.hidden_at is null`, q.tenant(), id)
 	case "filament":
 		return selectFilament(q.tenant(), id)
 	}
@@ -235,6 +235,16 @@ func (q request) selectItem(name string, id int64) *db.Stmt {
 func (q request) item(method, name string, id int64) error {
 	switch method {
 	case http.MethodGet:
+		if name == "spool" {
+			spool := selectSpool(q.tenant(), id).Quick()
+			if err := q.db.Read(q.r.Context(), spool); err != nil {
+				return err
+			}
+			if spool.Rows() == 0 {
+				return notFound(name, id)
+			}
+			return q.send(spool.Object())
+		}
 		var text []byte
 		item := q.selectItem(name, id).Into(&text)
 		before := []*db.Stmt{item}
@@ -261,15 +271,14 @@ type runner func(context.Context, ...*db.Stmt) error
 // sendSpool runs the statements and sends the spool with the number. All is one round trip. The first statement returns
 // a row if it found the spool, which may be restored after it.
 func (q request) sendSpool(id int64, run runner, before ...*db.Stmt) error {
-	var text []byte
-	spool := selectSpool(q.tenant(), id).Into(&text)
+	spool := selectSpool(q.tenant(), id)
 	if err := run(q.r.Context(), append(before, spool)...); err != nil {
 		return err
 	}
 	if spool.Rows() == 0 || before[0].Rows() == 0 {
 		return notFound("spool", id)
 	}
-	return q.sendChanged(text)
+	return q.sendChanged(spool.Object())
 }
 
 // sendChanged sends an item that was changed, and makes the sockets send it.
