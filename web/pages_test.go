@@ -1,6 +1,7 @@
 package web_test
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"net/url"
@@ -116,10 +117,13 @@ func TestPages(t *testing.T) {
 		admin  bool // for admins
 		ours   bool // another tenant has no such thing
 		hidden bool // shows no hostile text
+		status int  // other than 200
 		typed  bool // shows it to everybody
 	}{
 		{path: "/"},
 		{path: "/account", hidden: true},
+		{path: "/search?q=script"},
+		{path: "/search?q=" + strings.Repeat("x", 101), status: 422, hidden: true},
 		{path: "/spools"},
 		{path: "/spools?search=script&material=PLA&sort=least"},
 		{path: "/spools?color=" + "x", hidden: true},
@@ -165,7 +169,7 @@ func TestPages(t *testing.T) {
 		for name, b := range visitors {
 			trips.Store(0)
 			p := b.get(t, test.path)
-			status := 200
+			status := cmp.Or(test.status, 200)
 			switch {
 			case name == "viewer" && test.write, test.admin && (name == "viewer" || name == "operator"):
 				status = 403

@@ -29,6 +29,13 @@ func TestSpoolList(t *testing.T) {
 		t.Errorf("the order is wrong: %s", words)
 	}
 
+	// The search box of all pages.
+	b.get(t, "/search?q=%231").want(t, 303)
+	b.get(t, "/search?q=1").want(t, 200).shows(t, "PLA Red")
+	b.get(t, "/search?q=acme").want(t, 200).shows(t, "PLA Red", "120 g").hides(t, "PETG Blue")
+	b.get(t, "/search?q=nothing").want(t, 200).shows(t, "Nothing was found.")
+	b.get(t, "/search").want(t, 200).hides(t, "Nothing was found.")
+
 	// Several spools at once.
 	list := b.get(t, "/spools?sort=number")
 	form := list.form(t, "/spools?sort=number")

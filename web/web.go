@@ -48,6 +48,7 @@ var pages = slices.Concat([]page{
 	{"POST /account/password", server.Read, changePassword},
 
 	{"GET /{$}", server.Read, today},
+	{"GET /search", server.Read, search},
 
 	{"GET /spools", server.Read, listSpools},
 	{"POST /spools", server.Write, changeSpools},
