@@ -79,6 +79,10 @@ func TestCustomFields(t *testing.T) {
 	c.Get(t, spools+"/"+one).Want(200).Shows(map[string]string{"extra.tag": "C"})
 	csv.Post(t, spools+"/import?mode=update", fmt.Sprintf("id,extra\n%s,\"{\"\"odd\"\":\"\"C\"\"}\"\n", one)).
 		WantError(422, "VALIDATION_ERROR")
+	file := "material_type,color,diameter_mm,net_weight_grams,extra\nPLA,Red,1.75,1000,\"{\"\"tag\"\":\"\"D\"\"}\"\n"
+	csv.Post(t, spools+"/import", file).Want(200)
+	csv.Post(t, spools+"/import", strings.Replace(file, "tag", "odd", 1)).WantError(422, "VALIDATION_ERROR")
+	c.Get(t, spools+"?extra.tag=d").Want(200).Shows(map[string]string{"total": "1"})
 	other := operator(t)
 	other.Get(t, customFields+"/"+tag).WantError(404, "NOT_FOUND")
 	c.Delete(t, customFields+"/"+tag).Want(204)

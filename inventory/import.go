@@ -51,6 +51,14 @@ const batchRows = 1000
 // CSV imports a CSV file whose header names fields of a spool. The rules for a row are those of POST /api/v1/spools;
 // columns of read-only fields are ignored. If any row is invalid, the error is InvalidRows.
 func (i Importer) CSV(ctx context.Context, file io.ReadSeeker) (ImportResult, error) {
+	definitions := SelectCustomFields("spool")
+	if err := i.DB.Read(ctx, definitions); err != nil {
+		return ImportResult{}, err
+	}
+	defined, err := CustomFields(definitions)
+	if err != nil {
+		return ImportResult{}, err
+	}
 	return i.importFile(ctx, file, func(file io.Reader) (rowReader, error) {
 		records, err := transfer.ReadRecords[Spool](file, transfer.Create)
 		return func() (row importRow, err error) {
@@ -60,6 +68,7 @@ func (i Importer) CSV(ctx context.Context, file io.ReadSeeker) (ImportResult, er
 				row.problems = append(row.problems, server.FieldError{Field: "filament_id",
 					Message: "is imported with --mode upsert only"})
 			}
+			row.problems = append(row.problems, extraProblems(defined, row.Extra.Or(nil))...)
 			if err != nil && err != io.EOF {
 				err = fmt.Errorf("%s: %w", row.where, err)
 			}

@@ -98,6 +98,7 @@ func TestResources(t *testing.T) {
 		{"PUT spool/1/measure", `{}`, 422, nil},
 		{"PUT spool/3/use", `{"use_weight": 0}`, 200, has(`"last_used":`, `"remaining_weight":700`)},
 
+		{"PATCH filament/2", `{"name": "Galaxy"}`, 200, has(`"name":"Galaxy"`)}, // and so the colour of its spools
 		{"DELETE filament/1", ``, 403, nil},
 		{"DELETE vendor/1", ``, 200, nil},
 		{"GET vendor/1", ``, 404, nil},
@@ -109,7 +110,7 @@ func TestResources(t *testing.T) {
 		{"DELETE filament/1", ``, 404, nil},
 	})
 	p.operator.Get(t, spools+"?archived=any&number=2").Want(200).Shows(map[string]string{
-		"items.0.brand": "null", "items.0.color": "Jet Black", "items.0.color_hex": "#1A1A1A", "items.0.material_type": "PLA"})
+		"items.0.brand": "null", "items.0.color": "Galaxy", "items.0.color_hex": "#1A1A1A", "items.0.material_type": "PLA"})
 	path := spools + "/" + p.operator.Get(t, spools+"?hidden=true&number=1").Want(200).Text("items.0.id")
 	p.wantLedger(t, path, "created 0 750", "measured 750 500", "measured 500 1500", "measured 1500 0")
 }
