@@ -26,6 +26,9 @@ var spoolmanColumns = map[string][]string{
 		"lot_number", "notes", "archived", "first_used_at", "last_used_at", "extra"},
 }
 
+// noVendor is the id of the vendor that the surface shows for a filament without one, because clients need one.
+const noVendor = "1000000000"
+
 // spoolmanTables are the tables of the items, in the order in which an import writes them.
 var spoolmanTables = []struct{ entity, table string }{
 	{"vendor", "vendors"}, {"filament", "filaments"}, {"spool", "spools"},
@@ -114,7 +117,7 @@ func (i Importer) readSource(file io.Reader) (*spoolmanSource, error) {
 		return item
 	}
 	vendorOf := func(n int, object spoolmanObject) *spoolmanItem {
-		if len(object) == 0 {
+		if len(object) == 0 || object["id"] == noVendor {
 			return nil
 		}
 		return once(convertVendor(n, object))
@@ -326,7 +329,7 @@ func (b *spoolmanBatch) write(ctx context.Context) error {
 	}
 	for i, item := range items {
 		row := &b.rows[i]
-		row.Entity, row.ID, row.Remark = b.entity, item.id, strings.Join(item.remarks, "; ")
+		row.Entity, row.ID, row.Remark = b.entity, item.id, ""
 		remark := func(format string, args ...any) {
 			row.Remark = strings.TrimPrefix(row.Remark+"; "+fmt.Sprintf(format, args...), "; ")
 		}
@@ -364,7 +367,7 @@ func (b *spoolmanBatch) write(ctx context.Context) error {
 			continue
 		}
 		id := db.NewID()
-		b.ids[item], row.Action = id, "created"
+		b.ids[item], row.Action, row.Remark = id, "created", strings.Join(item.remarks, "; ")
 		row.Number = numbers(item)
 		if row.Number != item.number {
 			remark("the number %s is taken", item.id)

@@ -8,6 +8,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -29,23 +30,39 @@ var Commands = []cli.Command{{
 	Setup: func(flags *flag.FlagSet) cli.Run {
 		to := flags.String("to", "", "create everything in the empty Spoolman server at this `URL`")
 		return accounts.InTenant(flags, func(ctx context.Context, c *cli.Call) error {
-			farm, err := readFarm(ctx, c.DB)
-			if err != nil {
-				return err
-			}
 			if *to == "" {
-				return farm.write(c.Out)
+				return Export(ctx, c.DB, c.Out)
 			}
-			created, err := farm.load(ctx, *to)
+			created, err := Load(ctx, c.DB, *to)
 			if err != nil {
-				return fmt.Errorf("created before the error: %d vendors, filaments and spools: %w", created, err)
+				err = fmt.Errorf("created before the error: %d vendors, filaments and spools: %w", created, err)
+			} else {
+				fmt.Fprintf(c.Out, "vendors, filaments and spools created: %d\n", created)
 			}
-			fmt.Fprintf(c.Out, "vendors created: %d; filaments: %d; spools: %d\n", len(farm.lists["vendor"]),
-				len(farm.lists["filament"]), len(farm.lists["spool"]))
-			return nil
+			return err
 		})
 	},
 }}
+
+// Export writes all that the tenant of ctx has, without what is removed, as a JSON object with the lists of Spoolman.
+// inventory.Importer reads it.
+func Export(ctx context.Context, d *db.DB, w io.Writer) error {
+	f, err := readFarm(ctx, d)
+	if err != nil {
+		return err
+	}
+	return f.write(w)
+}
+
+// Load creates all that Export writes in the empty Spoolman server at an address, and returns how many vendors,
+// filaments and spools it has created, also with an error.
+func Load(ctx context.Context, d *db.DB, address string) (created int, err error) {
+	f, err := readFarm(ctx, d)
+	if err != nil {
+		return 0, err
+	}
+	return f.load(ctx, address)
+}
 
 // entities are the lists of a farm, in the order in which they can be created.
 var entities = []string{"vendor", "filament", "spool"}
@@ -213,7 +230,9 @@ func (l *loader) send(ctx context.Context, method, path string, body, into any) 
 	if into == nil {
 		return nil
 	}
-	return json.Unmarshal(answer, into)
+	d := json.NewDecoder(bytes.NewReader(answer))
+	d.UseNumber()
+	return d.Decode(into)
 }
 
 // parameters are the fields of requests that create items.
@@ -259,6 +278,7 @@ func (f *farm) load(ctx context.Context, address string) (created int, err error
 		}
 	}
 	ids := map[string]map[int64]int64{"vendor": {}, "filament": {}, "spool": {}} // in the server, by number
+	last := map[string]int64{}                                                   // the highest id that the server has given
 	var placeholders []string
 	for _, entity := range entities {
 		for _, item := range f.withComputed(entity) {
@@ -280,19 +300,42 @@ func (f *farm) load(ctx context.Context, address string) (created int, err error
 				body["initial_weight"] = json.Number(max(initial, remaining).String())
 			}
 			number := idOf(item)
-			for {
-				var answer struct{ ID int64 }
+			// create returns the id, and the fields that the server has set by itself, as null.
+			create := func(body map[string]any) (id int64, others map[string]any, err error) {
+				var answer map[string]any
 				if err := l.send(ctx, http.MethodPost, entity, body, &answer); err != nil {
-					return l.created, fmt.Errorf("%s %d: %w", entity, number, err)
+					return 0, nil, fmt.Errorf("%s %d: %w", entity, number, err)
 				}
-				if answer.ID < number && number < firstComputed && len(placeholders) < maxPlaceholders {
-					placeholders = append(placeholders, fmt.Sprintf("%s/%d", entity, answer.ID))
-					continue
+				others = map[string]any{}
+				for _, name := range parameters[entity] {
+					if body[name] == nil && answer[name] != nil && name != "extra" {
+						others[name] = nil
+					}
 				}
-				l.created++
-				ids[entity][number] = answer.ID
-				break
+				return idOf(answer), others, nil
 			}
+			for number < firstComputed && last[entity]+1 < number && len(placeholders) < maxPlaceholders {
+				between := maps.Clone(body)
+				if entity == "vendor" { // our own names are unique
+					between["name"] = fmt.Sprint("Placeholder ", last[entity]+1)
+				}
+				if last[entity], _, err = create(between); err != nil {
+					return l.created, err
+				}
+				placeholders = append(placeholders, fmt.Sprintf("%s/%d", entity, last[entity]))
+			}
+			var others map[string]any
+			if last[entity], others, err = create(body); err != nil {
+				return l.created, err
+			}
+			if len(others) > 0 { // such as the weight of the vendor's spools
+				path := fmt.Sprintf("%s/%d", entity, last[entity])
+				if err := l.send(ctx, http.MethodPatch, path, others, nil); err != nil {
+					return l.created, err
+				}
+			}
+			l.created++
+			ids[entity][number] = last[entity]
 		}
 	}
 	for i := len(placeholders) - 1; i >= 0; i-- {
