@@ -189,7 +189,8 @@ func (s *Service) refresh(ctx context.Context, r *server.Request[RefreshToken]) 
 	ended := db.SQL(`delete from sessions s where s.id = $1 and s.user_id = $2
 			and not (s.counter = $3 + 1 and s.refreshed_at >= $4)`,
 		token.SessionID, token.UserID, token.Counter, now.Add(-grace))
-	err = s.db.Write(db.As(ctx, db.Actor{Tenant: token.TenantID}), alive, ended, rememberAddress(token, r.Address, now))
+	err = s.db.Write(db.As(ctx, db.Actor{Tenant: token.TenantID}), alive, ended,
+		rememberAddress(token, r.Address, now))
 	if err != nil {
 		return nil, err
 	}
@@ -224,7 +225,8 @@ var meDoc = &server.Doc{
 }
 
 func (s *Service) me(ctx context.Context, _ *server.Request[struct{}]) (server.OK[User], error) {
-	user := db.SQL(`select id, email, name, role, created_at, tenant_id from users where id = $1`, db.ActorOf(ctx).User)
+	user := db.SQL(`select id, email, name, role, created_at, tenant_id from users where id = $1`,
+		db.ActorOf(ctx).User)
 	if err := s.db.Read(ctx, user); err != nil {
 		return nil, err
 	}

@@ -250,7 +250,8 @@ func TestRefreshRotates(t *testing.T) {
 		set = w.refresh(t, set.Refresh)
 	}
 	unknown := auth.Refresh{
-		TenantID: user.Actor.Tenant, UserID: user.Actor.User, SessionID: db.NewID(), Counter: 1, IssuedAt: w.clock.now(),
+		TenantID: user.Actor.Tenant, UserID: user.Actor.User, SessionID: db.NewID(), Counter: 1,
+		IssuedAt: w.clock.now(),
 	}
 	for name, token := range map[string]string{
 		"garbage":            "garbage",

@@ -122,7 +122,8 @@ func TestUserAdd(t *testing.T) {
 		{"e-mail with a space", "email", "a da@farm.example", badEmail},
 		{"e-mail with a line break", "email", "ada@farm.example\nx", badEmail},
 		{"e-mail not UTF-8", "email", "\xff@farm.example", "email must be valid Unicode text"},
-		{"e-mail too long", "email", strings.Repeat("x", 320) + "@farm.example", "email must have at most 320 characters"},
+		{"e-mail too long", "email", strings.Repeat("x", 320) + "@farm.example",
+			"email must have at most 320 characters"},
 		{"unknown role", "role", "root", "role must be one of admin, operator, viewer"},
 		{"role in other case", "role", "Admin", "role must be one of admin, operator, viewer"},
 		{"blank tenant", "tenant", " ", badTenant},
@@ -136,7 +137,8 @@ func TestUserAdd(t *testing.T) {
 		out, _, err := command(t, a, "", "user", "add", "--role", "operator",
 			"--tenant", other, "--new-tenant", "--email", email(),
 			"--name", "x", "--"+c.flag, c.value)
-		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "SQLSTATE") || out != "" {
+		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "SQLSTATE") ||
+			out != "" {
 			t.Errorf("%s: %v, want %q; printed %q", c.name, err, c.want, out)
 		}
 	}
@@ -301,7 +303,8 @@ func TestUserPasswd(t *testing.T) {
 		"no user has this e-mail: unknown@test.example": {"user", "passwd", "--email", "unknown@test.example"},
 		"must have at least 10 characters":              {"user", "passwd", "--email", user.Email, "--password-stdin"},
 	} {
-		if out, _, err := command(t, a, "short\n", args...); err == nil || !strings.Contains(err.Error(), want) || out != "" {
+		if out, _, err := command(t, a, "short\n", args...); err == nil || !strings.Contains(err.Error(), want) ||
+			out != "" {
 			t.Errorf("%q: %v, printed %q", args, err, out)
 		}
 	}
@@ -350,7 +353,8 @@ func TestListCommands(t *testing.T) {
 	for _, u := range [][]string{
 		{farm, bob, "Bob", "viewer"}, {farm, ada, "Ada", "admin"}, {other, eve, "Eve", "operator"},
 	} {
-		must(t, a, "", "user", "add", "--tenant", u[0], "--new-tenant", "--email", u[1], "--name", u[2], "--role", u[3])
+		must(t, a, "", "user", "add", "--tenant", u[0], "--new-tenant", "--email", u[1], "--name", u[2], "--role",
+			u[3])
 	}
 	must(t, a, "", "user", "disable", "--email", bob)
 

@@ -25,7 +25,8 @@ func (s *Service) keyRoutes() []server.Route {
 		server.Op("GET"+one, server.Admin, server.Handle(s.getKey), getKeyDoc).ForUsers().Versioned(lockKey),
 		server.Op("PATCH"+one, server.Admin, server.Handle(s.updateKey), updateKeyDoc).ForUsers(),
 		server.Op("DELETE"+one, server.Admin, server.Handle(s.revokeKey), revokeKeyDoc).ForUsers(),
-		server.Op("POST"+one+"/rotate", server.Admin, server.Handle(s.rotateKey).OptionalBody(), rotateKeyDoc).ForUsers(),
+		server.Op("POST"+one+"/rotate", server.Admin, server.Handle(s.rotateKey).OptionalBody(),
+			rotateKeyDoc).ForUsers(),
 	}
 }
 
@@ -126,7 +127,9 @@ var createKeyDoc = &server.Doc{
 	Errors: []*server.Error{errKeyLimit},
 }
 
-func (s *Service) createKey(ctx context.Context, r *server.Request[AccessKey]) (server.Created[AccessKeySecret], error) {
+func (s *Service) createKey(
+	ctx context.Context, r *server.Request[AccessKey],
+) (server.Created[AccessKeySecret], error) {
 	if err := CheckExpiry(r.In.ExpiresAt, s.now()); err != nil {
 		return nil, err
 	}
@@ -253,6 +256,7 @@ func RevokeKey(id string) []*db.Stmt {
 		db.SQL(`update api_keys set revoked_at = coalesce(revoked_at, now()),
 			updated_at = case when revoked_at is null then now() else updated_at end where id = $1
 			returning name`, id),
-		db.SQL(`select key_drop(hash)::text, key_drop(previous_hash)::text as previous from api_keys where id = $1`, id),
+		db.SQL(`select key_drop(hash)::text, key_drop(previous_hash)::text as previous from api_keys where id = $1`,
+			id),
 	}
 }

@@ -129,7 +129,8 @@ func TestKeyLifecycle(t *testing.T) {
 	admin.Patch(t, path, j{"name": "Scanner"}).Want(200).
 		Shows(map[string]string{"name": "Scanner", "expires_at": "2100-01-01T00:00:00Z"})
 	admin.Patch(t, path, j{}).Want(200).Shows(map[string]string{"name": "Scanner"})
-	admin.Patch(t, path, j{"expires_at": nil, "role": "viewer"}).Want(200).Shows(map[string]string{"expires_at": "null"})
+	admin.Patch(t, path, j{"expires_at": nil,
+		"role": "viewer"}).Want(200).Shows(map[string]string{"expires_at": "null"})
 	admin.Patch(t, path, j{"role": "operator"}).Fields("role")
 	key.Get(t, spoolsPath).Want(200)
 	admin.Patch(t, path, j{"expires_at": "2020-01-01T00:00:00Z"}).Want(200)
@@ -158,7 +159,8 @@ func TestKeyValidation(t *testing.T) {
 	admin := api.Tenant(t).User(t, "admin")
 	admin.Post(t, keysPath, j{}).Fields("name", "role")
 	admin.Post(t, keysPath, j{"name": " ", "role": "admin"}).Fields("name", "role")
-	admin.Post(t, keysPath, j{"name": "x", "role": "viewer", "expires_at": "2020-01-01T00:00:00Z"}).Fields("expires_at")
+	admin.Post(t, keysPath, j{"name": "x", "role": "viewer",
+		"expires_at": "2020-01-01T00:00:00Z"}).Fields("expires_at")
 	admin.Post(t, keysPath, j{"name": "x", "role": "viewer", "id": db.NewID(), "hint": "x"}).Want(201)
 	path := keysPath + "/" + admin.Post(t, keysPath, j{"name": "x", "role": "printer"}).Want(201).ID()
 	admin.Patch(t, path, j{"name": nil}).Fields("name")
@@ -369,7 +371,8 @@ func TestKeyLimit(t *testing.T) {
 	path := keysPath + "/" + admin.Post(t, keysPath, body).Want(201).ID()
 	err := api.DB.Write(db.As(context.Background(), db.Actor{Tenant: tenant.ID}), db.SQL(`
 		insert into api_keys (id, name, role, hint, hash)
-		select uuid_v7(), 'x', 'viewer', 'x', sha256(n::text::bytea) from generate_series(2, $1::int) n`, auth.MaxKeys))
+		select uuid_v7(), 'x', 'viewer', 'x', sha256(n::text::bytea) from generate_series(2, $1::int) n`,
+		auth.MaxKeys))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -600,7 +603,8 @@ func TestServeWritesLastUse(t *testing.T) {
 	default:
 		t.Fatal("Serve did not call Stopped")
 	}
-	if got := tenant.User(t, "admin").Get(t, keysPath+"/"+key.Actor.APIKey).Want(200).Text("last_used_at"); got == "null" {
+	if got := tenant.User(t, "admin").Get(t, keysPath+"/"+
+		key.Actor.APIKey).Want(200).Text("last_used_at"); got == "null" {
 		t.Error("last_used_at was not written")
 	}
 }

@@ -18,7 +18,8 @@ import (
 func newFarm(t *testing.T, a accounts.Accounts) (farm, admin string) {
 	t.Helper()
 	farm, admin = "farm "+db.NewID(), email()
-	must(t, a, "", "user", "add", "--tenant", farm, "--new-tenant", "--email", admin, "--name", "Ada", "--role", "admin")
+	must(t, a, "", "user", "add", "--tenant", farm, "--new-tenant", "--email", admin, "--name", "Ada", "--role",
+		"admin")
 	return farm, admin
 }
 
@@ -96,7 +97,8 @@ func TestKeyCommandErrors(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", args, err, want)
 		}
-		if _, ok := errors.AsType[cli.Misuse](err); ok != (strings.Contains(want, "missing") || args == "revoke swk_Ab3d") {
+		if _, ok := errors.AsType[cli.Misuse](err); ok != (strings.Contains(want, "missing") ||
+			args == "revoke swk_Ab3d") {
 			t.Errorf("%s: a misuse is %v", args, ok)
 		}
 	}

@@ -36,7 +36,9 @@ func (s *Service) login(ctx context.Context, r *server.Request[Credentials]) (se
 }
 
 // startWith starts a session of the user with the e-mail and the password, who logs in from the address.
-func (s *Service) startWith(ctx context.Context, email, password, address string) (a db.Actor, session Refresh, err error) {
+func (s *Service) startWith(
+	ctx context.Context, email, password, address string,
+) (a db.Actor, session Refresh, err error) {
 	email = EmailKey(email)
 	var user *loginUser
 	find := func() (err error) {

@@ -184,7 +184,8 @@ func TestRandomPassword(t *testing.T) {
 	seen := map[string]bool{}
 	for range 1000 {
 		p := RandomPassword()
-		if len(p) < 20 || CheckPassword(p) != nil || strings.Trim(p, "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567") != "" || seen[p] {
+		if len(p) < 20 || CheckPassword(p) != nil || strings.Trim(p, "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567") != "" ||
+			seen[p] {
 			t.Fatalf("RandomPassword = %q", p)
 		}
 		seen[p] = true

@@ -53,7 +53,8 @@ func TestUserAddWithoutNewTenant(t *testing.T) {
 	}
 	// An empty name does not choose the only tenant where that would be dangerous.
 	for _, args := range [][]string{{"tenant", "remove", "", "--yes"}, {"tenant", "rename", "", "x"}} {
-		if _, _, err := command(t, a, "", args...); err == nil || !strings.Contains(err.Error(), "1 to 200 characters") {
+		if _, _, err := command(t, a, "", args...); err == nil ||
+			!strings.Contains(err.Error(), "1 to 200 characters") {
 			t.Errorf("%q: %v", args, err)
 		}
 	}
@@ -166,7 +167,8 @@ func TestTenantRename(t *testing.T) {
 		t.Errorf("printed %q", out)
 	}
 	for _, c := range [][3]string{
-		{one + " new", two, "there is already a tenant"}, {one, "x", "there is no tenant"}, {two, " ", "1 to 200 characters"},
+		{one + " new", two, "there is already a tenant"}, {one, "x", "there is no tenant"},
+		{two, " ", "1 to 200 characters"},
 		{"", "x", "1 to 200 characters"},
 	} {
 		_, _, err := command(t, a, "", "tenant", "rename", c[0], c[1])
@@ -207,7 +209,8 @@ func TestTenantRemove(t *testing.T) {
 		run := c.Post(t, "/api/v1/production-runs", j{}).Want(201).Text("id")
 		item := c.Post(t, "/api/v1/orders", j{"items": []j{{"product_id": part}}}).Want(201).Text("items.0.id")
 		c.Post(t, "/api/v1/production-runs/"+run+"/items", j{"product_id": part, "order_item_id": item}).Want(201)
-		c.Post(t, "/api/v1/production-runs/"+run+"/materials", j{"spool_id": spool, "estimated_weight_grams": 1}).Want(201)
+		c.Post(t, "/api/v1/production-runs/"+run+"/materials",
+			j{"spool_id": spool, "estimated_weight_grams": 1}).Want(201)
 	}
 	before := rowsOf(t, other.ID)
 	if rows := rowsOf(t, farm.ID); len(rows) < 10 {
@@ -289,7 +292,8 @@ func emptyDatabase(t *testing.T) *db.DB {
 	testkit.ExecURL(t, testkit.Private().SuperURL(), "create database "+name+" owner "+local.OwnerRole)
 	t.Cleanup(func() { testkit.ExecURL(t, testkit.Private().SuperURL(), "drop database "+name+" with (force)") })
 	at := func(url string) string { return strings.Replace(url, "/"+local.Database+"?", "/"+name+"?", 1) }
-	if _, err := db.Migrate(t.Context(), at(testkit.Private().OwnerURL()), at(testkit.Private().AppURL()), nil); err != nil {
+	if _, err := db.Migrate(t.Context(), at(testkit.Private().OwnerURL()), at(testkit.Private().AppURL()),
+		nil); err != nil {
 		t.Fatal(err)
 	}
 	d, err := db.Open(t.Context(), db.Config{URL: at(testkit.Private().AppURL()), MaxConns: 2})

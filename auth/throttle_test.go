@@ -263,7 +263,8 @@ func TestThrottleAgainstModel(t *testing.T) {
 		}
 		model = slices.DeleteFunc(model, func(a *modelAttempt) bool { return elapsed-a.at >= 15*time.Minute })
 
-		if k := slices.IndexFunc(model, func(a *modelAttempt) bool { return a.running && random.IntN(3) == 0 }); k >= 0 {
+		if k := slices.IndexFunc(model,
+			func(a *modelAttempt) bool { return a.running && random.IntN(3) == 0 }); k >= 0 {
 			a := model[k]
 			outcome := Failed
 			if random.IntN(10) == 0 {

@@ -125,7 +125,8 @@ func NewTokens(secrets []string, accessTTL, refreshTTL time.Duration, now func()
 	t := &Tokens{signing: []byte(secrets[0]), accessTTL: accessTTL, refreshTTL: refreshTTL, now: now}
 	for i, secret := range secrets {
 		if len(secret) < minSecretBytes {
-			return nil, fmt.Errorf("token secret %d has %d bytes, it must have at least %d", i+1, len(secret), minSecretBytes)
+			return nil, fmt.Errorf("token secret %d has %d bytes, it must have at least %d", i+1, len(secret),
+				minSecretBytes)
 		}
 		t.keys.Keys = append(t.keys.Keys, []byte(secret))
 	}
@@ -146,7 +147,8 @@ func (t *Tokens) RefreshTTL() time.Duration { return t.refreshTTL }
 // Access returns a new access token for p, valid from now. It returns an error if an id or the role of p is invalid.
 func (t *Tokens) Access(p Principal) (string, error) {
 	if !p.valid() {
-		return "", fmt.Errorf("auth: invalid access token content: tenant %q, user %q, role %q", p.TenantID, p.UserID, p.Role)
+		return "", fmt.Errorf("auth: invalid access token content: tenant %q, user %q, role %q", p.TenantID, p.UserID,
+			p.Role)
 	}
 	claims := registered(accessAudience, p.UserID, rand.Text(), t.now(), t.accessTTL)
 	return t.sign(accessClaims{claims, p.TenantID, p.Role})

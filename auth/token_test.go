@@ -27,7 +27,8 @@ var (
 	testSecret  = strings.Repeat("s", 32)
 	testTime    = time.Date(2024, 1, 15, 10, 0, 0, 0, time.UTC)
 	testCaller  = Principal{TenantID: testTenant, UserID: testUser, Role: "operator"}
-	testRefresh = Refresh{TenantID: testTenant, UserID: testUser, SessionID: testSession, Counter: 7, IssuedAt: testTime}
+	testRefresh = Refresh{TenantID: testTenant, UserID: testUser, SessionID: testSession, Counter: 7,
+		IssuedAt: testTime}
 )
 
 // tokensAt returns Tokens with lifetimes of 30 minutes and 7 days and a clock that always returns now.
@@ -57,7 +58,8 @@ func accessMap(changes claimsMap) claimsMap {
 
 func refreshMap(changes claimsMap) claimsMap {
 	c := claimsMap{
-		"iss": "spoolwright", "aud": "spoolwright:refresh", "sub": testUser, "jti": testSession + ".7", "tenant": testTenant,
+		"iss": "spoolwright", "aud": "spoolwright:refresh", "sub": testUser, "jti": testSession + ".7",
+		"tenant":  testTenant,
 		"session": testSession, "counter": 7, "iat": testTime.Unix(), "exp": testTime.Add(7 * 24 * time.Hour).Unix(),
 	}
 	return changed(c, changes)
@@ -147,7 +149,8 @@ func TestAccessToken(t *testing.T) {
 		t.Errorf("the claims are %s, want %s", b, want)
 	}
 	for _, p := range []Principal{
-		{}, {testTenant, testUser, "owner"}, {testTenant, testUser, ""}, {testTenant, "", "admin"}, {"", testUser, "admin"},
+		{}, {testTenant, testUser, "owner"}, {testTenant, testUser, ""}, {testTenant, "", "admin"},
+		{"", testUser, "admin"},
 		{testTenant, strings.ToUpper(testUser), "admin"}, {testTenant, strings.ReplaceAll(testUser, "-", ""), "admin"},
 		{testTenant, "{" + testUser[1:35] + "}", "admin"}, {testTenant, testUser[:35] + "g", "admin"},
 		{testTenant, testUser + "\n", "admin"}, {testTenant, strings.Replace(testUser, "-", "0", 1), "admin"},
@@ -276,7 +279,8 @@ func TestTokenCache(t *testing.T) {
 func TestTokenInvalidClaims(t *testing.T) {
 	future := testTime.Add(6 * time.Second).Unix()
 	both := []claimsMap{
-		{"iss": nil}, {"iss": ""}, {"iss": "Spoolwright"}, {"iss": "evil"}, {"iss": 1}, {"iss": []string{"spoolwright"}},
+		{"iss": nil}, {"iss": ""}, {"iss": "Spoolwright"}, {"iss": "evil"}, {"iss": 1},
+		{"iss": []string{"spoolwright"}},
 		{"aud": nil}, {"aud": ""}, {"aud": []string{}}, {"aud": "spoolwright"}, {"aud": 1},
 		{"aud": []string{"spoolwright:access", "spoolwright:refresh"}},
 		{"sub": nil}, {"sub": ""}, {"sub": "1"}, {"sub": strings.ToUpper(testUser)}, {"sub": 1},
@@ -294,7 +298,8 @@ func TestTokenInvalidClaims(t *testing.T) {
 	}, both...)
 	invalidRefresh := append([]claimsMap{
 		{"session": nil}, {"session": ""}, {"session": strings.ToUpper(testSession)}, {"session": testUser},
-		{"counter": nil}, {"counter": -1, "jti": testSession + ".-1"}, {"counter": 7.5}, {"counter": "7"}, {"counter": 8},
+		{"counter": nil}, {"counter": -1, "jti": testSession + ".-1"}, {"counter": 7.5}, {"counter": "7"},
+		{"counter": 8},
 		{"counter": 1e300}, {"jti": testSession + ".8"}, {"jti": testSession}, {"aud": "spoolwright:access"},
 	}, both...)
 
@@ -490,7 +495,8 @@ func FuzzToken(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, s string) {
 		payload := base64.RawURLEncoding.EncodeToString([]byte(s))
-		for _, raw := range []string{s, signText(segment(claimsMap{"alg": "HS256"})+"."+payload, sha256.New, testSecret)} {
+		for _, raw := range []string{s,
+			signText(segment(claimsMap{"alg": "HS256"})+"."+payload, sha256.New, testSecret)} {
 			p, err := tokens.ParseAccess(raw)
 			if err == nil && !p.valid() || err != nil && p != (Principal{}) || !isTokenError(err) {
 				t.Errorf("ParseAccess(%q) = %+v, %v", raw, p, err)

@@ -444,7 +444,8 @@ func TestConcurrentPasswordChanges(t *testing.T) {
 			from := *c
 			// Each has its own address, so that the failures do not add up to a 429.
 			from.Header = http.Header{"X-Forwarded-For": {fmt.Sprintf("192.0.2.%d", i)}}
-			body := j{"current_password": testkit.Password, "new_password": fmt.Sprintf("a new password, number %d", i)}
+			body := j{"current_password": testkit.Password,
+				"new_password": fmt.Sprintf("a new password, number %d", i)}
 			a, err := from.Send("POST", "/api/v1/auth/password", body)
 			if err == nil {
 				statuses[i] = a.Status

@@ -280,7 +280,8 @@ func testHomeAssistant(t *testing.T, f *printerFarm) {
 	f.runScript(t, "homeassistant.py", "spoolman-homeassistant", "custom_components/spoolman/classes/spoolman_api.py",
 		map[string]any{
 			"health": "healthy", "version": []any{0.0, 26.0, 1.0}, "spools": []any{1.0, 2.0, 4.0},
-			"archived": []any{1.0, 2.0, 3.0, 4.0}, "filaments": 4.0, "locations": []any{"Shelf"}, "fields": map[string]any{},
+			"archived": []any{1.0, 2.0, 3.0, 4.0}, "filaments": 4.0, "locations": []any{"Shelf"},
+			"fields":  map[string]any{},
 			"patched": []any{"Drawer", 900.0, map[string]any{"tray": "A1"}}, "used": []any{850.0, 950.0},
 			"backup": 405.0, "unknown": 404.0,
 		})
@@ -326,7 +327,8 @@ func testSlicer(t *testing.T, f *printerFarm) {
 	if _, err := os.Stat(filepath.Join(out, "Gone - Blue.ini")); err == nil {
 		t.Error("the archived spool has a file")
 	}
-	eventually(t, "the client listens", func() bool { return strings.Contains(c.stdout.String(), "Waiting for updates") })
+	eventually(t, "the client listens",
+		func() bool { return strings.Contains(c.stdout.String(), "Waiting for updates") })
 	first := f.want(t, 200, "GET", "/api/v1/spools?number=1", nil)["items"].([]any)[0].(map[string]any)["id"].(string)
 	second := f.want(t, 200, "GET", "/api/v1/spools?number=2", nil)["items"].([]any)[0].(map[string]any)["id"].(string)
 	update := func(id string, body map[string]any, what string, is func() bool) {
@@ -405,7 +407,8 @@ func (k *klippy) serve(conn net.Conn) {
 				"klipper_path": "/nonexistent", "python_path": "/nonexistent", "software_version": "v0.13.0",
 				"process_id": os.Getpid()}
 		case "list_endpoints":
-			result = map[string]any{"endpoints": []string{"info", "objects/list", "objects/query", "objects/subscribe"}}
+			result = map[string]any{"endpoints": []string{"info", "objects/list", "objects/query",
+				"objects/subscribe"}}
 		case "objects/list":
 			result = map[string]any{"objects": []string{"webhooks", "toolhead", "virtual_sdcard", "display_status",
 				"pause_resume"}}
@@ -493,7 +496,8 @@ sync_rate: 1
 		}
 		defer a.Body.Close()
 		b, _ := io.ReadAll(a.Body)
-		return bytes.Contains(b, []byte(`"klippy_state": "ready"`)) || bytes.Contains(b, []byte(`"klippy_state":"ready"`))
+		return bytes.Contains(b, []byte(`"klippy_state": "ready"`)) ||
+			bytes.Contains(b, []byte(`"klippy_state":"ready"`))
 	})
 	m.awaitSpoolman(t)
 	return m
@@ -652,7 +656,8 @@ func testMoonrakerProxy(t *testing.T, f *printerFarm) {
 	}
 	// Happy Hare defines its fields and sends bodies as strings.
 	for key, kind := range map[string]string{"printer_name": "text", "mmu_gate_map": "integer"} {
-		if _, err := proxy("POST", "field/spool/"+key, "", map[string]any{"name": key, "field_type": kind}); err != nil {
+		if _, err := proxy("POST", "field/spool/"+key, "",
+			map[string]any{"name": key, "field_type": kind}); err != nil {
 			t.Error(err)
 		}
 	}

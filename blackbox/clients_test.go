@@ -31,7 +31,8 @@ func testClients(t *testing.T, p program) {
 		name string
 		run  func(t *testing.T, dir string) []byte
 	}{{"Lint", lintDocument}, {"TypeScript", typeScriptClient(c)}, {"Go", goClient(c)},
-		{"Python", pythonClient(c)}, {"GeneratorGo", generatorGoClient(c)}, {"GeneratorPython", generatorPythonClient(c)}} {
+		{"Python", pythonClient(c)}, {"GeneratorGo", generatorGoClient(c)},
+		{"GeneratorPython", generatorPythonClient(c)}} {
 		t.Run(test.name, func(t *testing.T) {
 			dir := tempDir(t)
 			check(t, os.WriteFile(filepath.Join(dir, "openapi.json"), b, 0o600))
@@ -110,14 +111,16 @@ func (c *process) clientEnv() []string {
 func typeScriptClient(c *process) func(*testing.T, string) []byte {
 	return func(t *testing.T, dir string) []byte {
 		generate, compile := nodeTool(t, "openapi-typescript"), nodeTool(t, "tsc")
-		check(t, os.Symlink(filepath.Join(os.Getenv("CLIENT_TOOLS"), "node_modules"), filepath.Join(dir, "node_modules")))
+		check(t, os.Symlink(filepath.Join(os.Getenv("CLIENT_TOOLS"), "node_modules"),
+			filepath.Join(dir, "node_modules")))
 		check(t, os.WriteFile(filepath.Join(dir, "package.json"), []byte(`{"type":"module"}`), 0o600))
 		const nodeTypes = "declare const process: { env: Record<string, string | undefined> };\n"
 		check(t, os.WriteFile(filepath.Join(dir, "node.d.ts"), []byte(nodeTypes), 0o600))
 		copyFile(t, "testdata/clients/main.ts", filepath.Join(dir, "main.ts"))
 		runIn(t, dir, nil, append(generate, "openapi.json", "--output", "api.ts")...)
 		runIn(t, dir, nil, append(compile, "--strict", "--noUncheckedIndexedAccess", "--exactOptionalPropertyTypes",
-			"--module", "nodenext", "--target", "es2022", "--lib", "es2022,dom,dom.iterable", "main.ts", "node.d.ts")...)
+			"--module", "nodenext", "--target", "es2022", "--lib", "es2022,dom,dom.iterable", "main.ts",
+			"node.d.ts")...)
 		return runIn(t, dir, c.clientEnv(), "node", "main.js")
 	}
 }
@@ -173,7 +176,8 @@ func openAPIGenerator(t *testing.T, dir, language, out, properties string, optio
 	if _, err := exec.LookPath("java"); err != nil || jar == "" {
 		skipTest(t, "java is not installed, or OPENAPI_GENERATOR is not set")
 	}
-	runIn(t, dir, nil, append([]string{"java", "-jar", jar, "generate", "--input-spec", "openapi.json", "--generator-name",
+	runIn(t, dir, nil, append([]string{"java", "-jar", jar, "generate", "--input-spec", "openapi.json",
+		"--generator-name",
 		language, "--output", out, "--additional-properties", properties}, options...)...)
 }
 
@@ -200,7 +204,8 @@ func generatorPythonClient(c *process) func(*testing.T, string) []byte {
 // generatorGoClient generates a Go client with openapi-generator, and compiles and runs a program that uses it.
 func generatorGoClient(c *process) func(*testing.T, string) []byte {
 	return func(t *testing.T, dir string) []byte {
-		openAPIGenerator(t, dir, "go", "api", "packageName=api,withGoMod=false,enumClassPrefix=true", "--git-host", "farm.example",
+		openAPIGenerator(t, dir, "go", "api", "packageName=api,withGoMod=false,enumClassPrefix=true", "--git-host",
+			"farm.example",
 			"--git-user-id", "farm", "--git-repo-id", "api", "--global-property",
 			"models,apis,supportingFiles,apiTests=false,modelTests=false,apiDocs=false,modelDocs=false")
 		copyFile(t, "testdata/clients/openapi-generator/main.go", filepath.Join(dir, "main.go"))

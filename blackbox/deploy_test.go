@@ -384,7 +384,8 @@ func TestContainerRoles(t *testing.T) {
 	wrapper := "#!/bin/sh\nprintf '%s\\n' \"$@\" >" + dir + "/arguments\nexec " + psql + " \"$@\"\n"
 	check(t, os.WriteFile(filepath.Join(dir, "psql"), []byte(wrapper), 0o755))
 	c := exec.Command("sh", "deploy/roles.sh")
-	c.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"), "PGHOST="+config.Host, "PGPASSWORD="+config.Password,
+	c.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"), "PGHOST="+config.Host, "PGPASSWORD="+
+		config.Password,
 		"OWNER_PASSWORD=the owner's", "SERVICE_PASSWORD=the service's")
 	if out, err := c.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
@@ -734,7 +735,8 @@ func testNginx(t *testing.T, p program) {
 		t.Errorf("a body of 1.5 MiB: %d %s", response.StatusCode, body)
 	}
 	if h := response.Header; h.Get("Strict-Transport-Security") == "" || h.Get("X-Request-Id") != requestID {
-		t.Errorf("the response has the headers %v, want Strict-Transport-Security and the X-Request-Id of the request", h)
+		t.Errorf("the response has the headers %v, want Strict-Transport-Security and the X-Request-Id of the request",
+			h)
 	}
 	eventually(t, "the request is logged", func() bool {
 		return strings.Contains(instances[at].stderr.String(), requestID)

@@ -141,7 +141,8 @@ func TestConfigurationPageListsTheSettings(t *testing.T) {
 			want = "`" + s.value + "`"
 		}
 		if rows[i][1] != s.name || rows[i][2] != want {
-			t.Errorf("%s: row %d is %s with the default %q, want %s with %q", path, i+1, rows[i][1], rows[i][2], s.name, want)
+			t.Errorf("%s: row %d is %s with the default %q, want %s with %q", path, i+1, rows[i][1], rows[i][2],
+				s.name, want)
 		}
 		if letters(rows[i][3]) != letters(s.usage) {
 			t.Errorf("%s: %s is described as %q, but -h prints %q", path, s.name, rows[i][3], s.usage)

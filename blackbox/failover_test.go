@@ -75,7 +75,8 @@ func TestSynchronousStandbyAway(t *testing.T) {
 					if a.Status != 200 {
 						t.Errorf("%s: %s: %d %s", what, a.What, a.Status, a.Body)
 					}
-				case a.Status != 503 || a.Header.Get("Retry-After") == "" || a.Header.Get("Location") != "" || isReplay(a):
+				case a.Status != 503 || a.Header.Get("Retry-After") == "" || a.Header.Get("Location") != "" ||
+					isReplay(a):
 					t.Errorf("%s: %s: %d %v %s", what, a.What, a.Status, a.Header, a.Body)
 				}
 			})

@@ -520,8 +520,9 @@ func (f *faultTest) order(key string, write func(string, string, any, int, ack) 
 	if err != nil {
 		return err
 	}
-	_, err = write(key+"-run", "/api/v1/production-runs", map[string]any{"notes": key + "-run", "status": "in_progress",
-		"items": []map[string]any{{"product_id": f.product, "order_item_id": item.id}}}, 201, ack{kind: "run"})
+	_, err = write(key+"-run", "/api/v1/production-runs",
+		map[string]any{"notes": key + "-run", "status": "in_progress",
+			"items": []map[string]any{{"product_id": f.product, "order_item_id": item.id}}}, 201, ack{kind: "run"})
 	return err
 }
 
@@ -677,7 +678,8 @@ func (f *faultTest) verify(t *testing.T) {
 		where s.remaining_weight_grams is distinct from u.grams`); n != 0 {
 		report("%d spools differ from their ledgers", n)
 	}
-	const untouched = `select count(*) from spools where notes <> 'start' and remaining_weight_grams <> ` + faultNetGrams
+	const untouched = `select count(*) from spools where notes <> 'start' and remaining_weight_grams <> ` +
+		faultNetGrams
 	if n := count(untouched); n != 0 {
 		report("%d spools without deductions have another weight than at first", n)
 	}
@@ -691,7 +693,8 @@ func (f *faultTest) verify(t *testing.T) {
 		least := want - f.uncertain[spool]
 		left, ok := server.ParseDecimal(remaining)
 		if !ok || left > want || left < least {
-			report("spool %s has %s g left, want %v to %v after the acknowledged writes", spool, remaining, least, want)
+			report("spool %s has %s g left, want %v to %v after the acknowledged writes", spool, remaining, least,
+				want)
 			continue
 		}
 		want = left

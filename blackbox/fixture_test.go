@@ -151,7 +151,8 @@ func hasID(op *operation) bool       { return strings.Contains(op.Path(), "id}")
 
 // endsRun reports whether the path is that of an operation that ends a production run.
 func endsRun(path string) bool {
-	return strings.HasSuffix(path, "/complete") || strings.HasSuffix(path, "/fail") || strings.HasSuffix(path, "/cancel")
+	return strings.HasSuffix(path, "/complete") || strings.HasSuffix(path, "/fail") ||
+		strings.HasSuffix(path, "/cancel")
 }
 
 // createOperation returns the operation that creates resources in the collection, or nil.

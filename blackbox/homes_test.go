@@ -129,7 +129,8 @@ func TestHomesLogins(t *testing.T) {
 				email, tenant.ID, db.NewID()))
 			create(admin, email).Want(201)
 			create(1-admin, email).WantError(409, "EMAIL_TAKEN")
-			api.Anonymous().Post(t, "/api/v1/auth/login", testkit.JSON{"email": email, "password": testkit.Password}).Want(200)
+			api.Anonymous().Post(t, "/api/v1/auth/login",
+				testkit.JSON{"email": email, "password": testkit.Password}).Want(200)
 		}
 	}
 	// Concurrent requests for one e-mail create one user.
@@ -184,7 +185,8 @@ func TestHomeDown(t *testing.T) {
 		at(nearUser).Post(t, "/api/v1/spools", blackSpool).Want(201)
 		at(nearKey).Post(t, "/api/v1/spools", blackSpool).Want(201)
 		begin := time.Now()
-		if a := at(farUser).Post(t, "/api/v1/spools", blackSpool).WantError(503, "UNAVAILABLE"); a.Header.Get("Retry-After") == "" {
+		if a := at(farUser).Post(t, "/api/v1/spools", blackSpool).WantError(503,
+			"UNAVAILABLE"); a.Header.Get("Retry-After") == "" {
 			t.Errorf("%s: a 503 without Retry-After", name)
 		}
 		at(farUser).Get(t, "/api/v1/spools").WantError(503, "UNAVAILABLE")
@@ -211,9 +213,11 @@ func TestHomeDown(t *testing.T) {
 			Email: name + "@farm.example", Name: "x", Role: "admin", Password: testkit.Password}); err == nil {
 			t.Errorf("%s: a tenant was created although a tenant out of reach may have its name", name)
 		}
-		api.Anonymous().Post(t, "/api/v1/auth/login", testkit.JSON{"email": nearUser.Email, "password": testkit.Password}).
+		api.Anonymous().Post(t, "/api/v1/auth/login",
+			testkit.JSON{"email": nearUser.Email, "password": testkit.Password}).
 			Want(200)
-		api.Anonymous().Post(t, "/api/v1/auth/login", testkit.JSON{"email": farUser.Email, "password": testkit.Password}).
+		api.Anonymous().Post(t, "/api/v1/auth/login",
+			testkit.JSON{"email": farUser.Email, "password": testkit.Password}).
 			WantError(503, "UNAVAILABLE")
 	}
 	h.Up(t)
@@ -318,11 +322,13 @@ func TestHomesOrder(t *testing.T) {
 		further []db.Further
 		want    string
 	}{
-		"left out":     {nil, "set FURTHER_DATABASE_URLS"},
-		"another":      {other.Config.Further, "another database had this position before"},
-		"twice":        {[]db.Further{h.Config.Further[0], h.Config.Further[0]}, "another database had this position before"},
-		"the first":    {[]db.Further{{URL: h.Config.URL, OwnerURL: h.Owner.URL}}, "set FURTHER_DATABASE_URLS"},
-		"new in front": {[]db.Further{other.Config.Further[0], h.Config.Further[0]}, "another database had this position before"},
+		"left out": {nil, "set FURTHER_DATABASE_URLS"},
+		"another":  {other.Config.Further, "another database had this position before"},
+		"twice": {[]db.Further{h.Config.Further[0], h.Config.Further[0]},
+			"another database had this position before"},
+		"the first": {[]db.Further{{URL: h.Config.URL, OwnerURL: h.Owner.URL}}, "set FURTHER_DATABASE_URLS"},
+		"new in front": {[]db.Further{other.Config.Further[0], h.Config.Further[0]},
+			"another database had this position before"},
 	} {
 		config := h.Config
 		config.Further = c.further
@@ -395,9 +401,11 @@ func TestHomesProgram(t *testing.T) {
 	wrong, err := url.Parse(further.URL)
 	check(t, err)
 	wrong.User = url.UserPassword(wrong.User.Username(), "hidden")
-	line := p.fails(t, 1, append(env, "FURTHER_DATABASE_URLS="+wrong.String()), nil, "FURTHER_DATABASE_URLS", "password")
+	line := p.fails(t, 1, append(env, "FURTHER_DATABASE_URLS="+wrong.String()), nil, "FURTHER_DATABASE_URLS",
+		"password")
 	if strings.Contains(line, "hidden") {
 		t.Errorf("the error shows a password: %s", line)
 	}
-	p.fails(t, 1, append(env, "FURTHER_DATABASE_URLS=", "FURTHER_MIGRATE_DATABASE_URLS="), nil, "FURTHER_DATABASE_URLS")
+	p.fails(t, 1, append(env, "FURTHER_DATABASE_URLS=", "FURTHER_MIGRATE_DATABASE_URLS="), nil,
+		"FURTHER_DATABASE_URLS")
 }

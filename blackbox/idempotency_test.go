@@ -339,7 +339,8 @@ func (r *keyTest) testAuthorization(t *testing.T, limited *testAPI) {
 		_, err := r.conn.Exec(t.Context(), `update users set role = $2 where id = $1`, r.c.Actor.User, role)
 		check(t, err)
 		c := *r.c
-		c.Token, err = api.Tokens.Access(auth.Principal{TenantID: r.c.Actor.Tenant, UserID: r.c.Actor.User, Role: role})
+		c.Token, err = api.Tokens.Access(auth.Principal{TenantID: r.c.Actor.Tenant, UserID: r.c.Actor.User,
+			Role: role})
 		check(t, err)
 		return &c
 	}
@@ -399,7 +400,8 @@ func (r *keyTest) testExpiry(t *testing.T) {
 	age := func(by string) {
 		t.Helper()
 		done, err := r.conn.Exec(t.Context(), `
-			update idempotency_keys set created_at = created_at - $2::text::interval where user_id = $1`, r.c.Actor.User, by)
+			update idempotency_keys set created_at = created_at - $2::text::interval where user_id = $1`,
+			r.c.Actor.User, by)
 		check(t, err)
 		if done.RowsAffected() != 1 {
 			t.Fatalf("%d keys are stored, want 1", done.RowsAffected())
@@ -518,7 +520,8 @@ const (
 func createSpool(t *testing.T, c *testkit.Client, more testkit.JSON) string {
 	t.Helper()
 	body := testkit.JSON{
-		"material_type": "PLA", "color": "Black", "brand": driverErrorText, "diameter_mm": 1.75, "net_weight_grams": 10,
+		"material_type": "PLA", "color": "Black", "brand": driverErrorText, "diameter_mm": 1.75,
+		"net_weight_grams": 10,
 	}
 	maps.Copy(body, more)
 	return spoolsURL + "/" + c.Post(t, spoolsURL, body).Want(201).ID()
@@ -564,7 +567,8 @@ func createRun(t *testing.T, c *testkit.Client, spool string, grams any) (run, m
 	t.Helper()
 	run = runsURL + "/" + c.Post(t, runsURL, testkit.JSON{}).Want(201).ID()
 	if spool != "" {
-		body := testkit.JSON{"spool_id": idOf(spool), "spool_weight_before_grams": grams, "spool_weight_after_grams": 0}
+		body := testkit.JSON{"spool_id": idOf(spool), "spool_weight_before_grams": grams,
+			"spool_weight_after_grams": 0}
 		material = c.Post(t, run+"/materials", body).Want(201).Header.Get("Location")
 	}
 	return run, material
@@ -628,7 +632,8 @@ var errorCases = []errorCase{
 		func(t *testing.T, c *testkit.Client) (string, any, func()) {
 			spool := createSpool(t, c, nil)
 			body := testkit.JSON{"weight_grams": 11}
-			return spool + "/deduct", body, func() { c.Patch(t, spool, testkit.JSON{"remaining_weight_grams": 12}).Want(200) }
+			return spool + "/deduct", body,
+				func() { c.Patch(t, spool, testkit.JSON{"remaining_weight_grams": 12}).Want(200) }
 		}},
 	{"POST /api/v1/spools/{id}/deduct", 404, "NOT_FOUND",
 		func(t *testing.T, c *testkit.Client) (string, any, func()) {
@@ -747,7 +752,8 @@ var errorCases = []errorCase{
 		}},
 	{"POST /api/v1/production-runs/{id}/materials", 404, "NOT_FOUND",
 		func(t *testing.T, c *testkit.Client) (string, any, func()) {
-			return runsURL + "/" + db.NewID() + "/materials", testkit.JSON{"spool_id": idOf(createSpool(t, c, nil))}, nil
+			return runsURL + "/" + db.NewID() + "/materials", testkit.JSON{"spool_id": idOf(createSpool(t, c, nil))},
+				nil
 		}},
 	{"POST /api/v1/production-runs/{id}/materials", 400, "UNKNOWN_REFERENCE",
 		func(t *testing.T, c *testkit.Client) (string, any, func()) {
@@ -774,7 +780,8 @@ var errorCases = []errorCase{
 			if err != nil {
 				t.Fatal(err)
 			}
-			body := testkit.JSON{"email": "x@test.example", "name": "x", "role": "viewer", "password": testkit.Password}
+			body := testkit.JSON{"email": "x@test.example", "name": "x", "role": "viewer",
+				"password": testkit.Password}
 			return "/api/v1/users", body, nil
 		}},
 	{"POST /api/v1/api-keys", 409, "API_KEY_LIMIT",
@@ -842,7 +849,8 @@ var errorCases = []errorCase{
 		func(t *testing.T, c *testkit.Client) (string, any, func()) {
 			spool := createSpool(t, c, nil)
 			run, _ := createRun(t, c, spool, 11)
-			return run + "/complete", nil, func() { c.Patch(t, spool, testkit.JSON{"remaining_weight_grams": 12}).Want(200) }
+			return run + "/complete", nil,
+				func() { c.Patch(t, spool, testkit.JSON{"remaining_weight_grams": 12}).Want(200) }
 		}},
 	{"POST /api/v1/production-runs/{id}/complete", 400, "RUN_ALREADY_COMPLETED",
 		func(t *testing.T, c *testkit.Client) (string, any, func()) {
@@ -858,7 +866,8 @@ var errorCases = []errorCase{
 		func(t *testing.T, c *testkit.Client) (string, any, func()) {
 			run, _ := createRun(t, c, createSpool(t, c, nil), 1)
 			c.Patch(t, run, testkit.JSON{"status": "cancelled"}).Want(200)
-			return run + "/fail", testkit.JSON{"reason": "clog"}, func() { c.Patch(t, run, testkit.JSON{"status": "paused"}).Want(200) }
+			return run + "/fail", testkit.JSON{"reason": "clog"},
+				func() { c.Patch(t, run, testkit.JSON{"status": "paused"}).Want(200) }
 		}},
 	{"POST /api/v1/production-runs/{id}/fail", 400, "UNKNOWN_REFERENCE",
 		func(t *testing.T, c *testkit.Client) (string, any, func()) {
@@ -967,7 +976,8 @@ var errorCases = []errorCase{
 			for range 10 {
 				createWebhook(t, c)
 			}
-			return webhooksURL, testkit.JSON{"url": "https://shop.example/hook", "events": []any{"order.received"}}, nil
+			return webhooksURL, testkit.JSON{"url": "https://shop.example/hook", "events": []any{"order.received"}},
+				nil
 		}},
 	{"POST /api/v1/webhooks/{id}/test", 409, "WEBHOOK_DISABLED",
 		func(t *testing.T, c *testkit.Client) (string, any, func()) {

@@ -128,7 +128,8 @@ func testImportExport(t *testing.T, p program) {
 
 	// Import the sample farm into one tenant, export it, and import the export into another tenant.
 	sample := absolutePath(t, "testdata/farm/spools.csv")
-	if out := p.succeeds(t, "", env, "import", "spools", "--tenant", "north", sample); out != "spools imported: 354\n" {
+	if out := p.succeeds(t, "", env, "import", "spools", "--tenant", "north",
+		sample); out != "spools imported: 354\n" {
 		t.Errorf("import spools prints %q", out)
 	}
 	exported := p.succeeds(t, "", env, "export", "spools", "--tenant", "north")
@@ -171,7 +172,8 @@ func testImportExport(t *testing.T, p program) {
 	out = p.succeeds(t, "", env, spoolman...) + p.succeeds(t, "", env, spoolman...)
 	const rest = "updated: 0; unchanged: %d; invalid and skipped: 0\n"
 	if want := fmt.Sprintf("vendors created: 2; "+rest+"filaments created: 5; "+rest+"spools created: 5; "+rest+
-		"vendors created: 0; "+rest+"filaments created: 0; "+rest+"spools created: 0; "+rest, 0, 0, 0, 2, 5, 5); out != want {
+		"vendors created: 0; "+rest+"filaments created: 0; "+rest+"spools created: 0; "+rest, 0, 0, 0, 2, 5,
+		5); out != want {
 		t.Errorf("two calls of import spoolman print %q", out)
 	}
 	unreachable := []string{"import", "spoolman", "http://127.0.0.1:1", "--tenant", "south"}
@@ -194,7 +196,8 @@ func testImportExport(t *testing.T, p program) {
 	}
 	write(many.String())
 	for _, args := range [][]string{
-		{"import", "spools", file, "--tenant", "north"}, {"export", "spools", "--tenant", "north", "--format", "jsonl"},
+		{"import", "spools", file, "--tenant", "north"},
+		{"export", "spools", "--tenant", "north", "--format", "jsonl"},
 	} {
 		c := exec.Command(string(p), args...)
 		c.Dir, c.Env = "/", processEnv(env)

@@ -516,7 +516,8 @@ func TestPgBouncer(t *testing.T) {
 			wait.Go(func() {
 				for range 20 {
 					var n int
-					if err := pool.QueryRow(t.Context(), `select $1::int from pg_sleep(0.001)`, 1).Scan(&n); err != nil {
+					if err := pool.QueryRow(t.Context(), `select $1::int from pg_sleep(0.001)`,
+						1).Scan(&n); err != nil {
 						failed.Add(1)
 					}
 				}

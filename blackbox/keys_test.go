@@ -89,7 +89,8 @@ func TestInvalidKeys(t *testing.T) {
 	change := func(columns string) *testkit.Client {
 		t.Helper()
 		c := f.usedKey(t, "operator")
-		if err := w.api.DB.Write(ctx, db.SQL(`update api_keys set `+columns+` where id = $1`, c.Actor.APIKey)); err != nil {
+		if err := w.api.DB.Write(ctx, db.SQL(`update api_keys set `+columns+` where id = $1`,
+			c.Actor.APIKey)); err != nil {
 			t.Fatal(err)
 		}
 		return c

@@ -79,7 +79,8 @@ func (u *modelUser) changeOrder() {
 	case n < 90:
 		p, _ := pick(u, u.products)
 		item := &modelOrderItem{order: o, product: p, quantity: 1 + u.Int64N(20)}
-		out, a := u.call("add order item", "POST", path+"/items", object{"product_id": p.id, "quantity": item.quantity})
+		out, a := u.call("add order item", "POST", path+"/items",
+			object{"product_id": p.id, "quantity": item.quantity})
 		if p.deleted.Load() {
 			u.wantOutcome("add order item", out, a, "UNKNOWN_REFERENCE")
 			return
@@ -329,7 +330,8 @@ func (f *modelTenant) checkOrders() {
 			produced, planned, started := f.pieces(i)
 			anyStarted, allProduced = anyStarted || started, allProduced && produced >= i.quantity
 			got := a.list("items")[n]
-			for name, want := range map[string]int64{"quantity": i.quantity, "produced": produced, "planned": planned} {
+			for name, want := range map[string]int64{"quantity": i.quantity, "produced": produced,
+				"planned": planned} {
 				if fmt.Sprint(got[name]) != strconv.FormatInt(want, 10) {
 					f.t.Errorf("order %s: item %v, want %s %d", o.id, got, name, want)
 				}
@@ -359,7 +361,8 @@ func (f *modelTenant) checkOrders() {
 		}
 		quantity, needed := 1+u.Int64N(50), map[filament]micro{}
 		p.explode(quantity, needed)
-		f.checkAvailability(u.client, fmt.Sprintf("/api/v1/products/%s/availability?quantity=%d", p.id, quantity), needed,
+		f.checkAvailability(u.client, fmt.Sprintf("/api/v1/products/%s/availability?quantity=%d", p.id, quantity),
+			needed,
 			needed, reserved)
 	}
 	for range min(12, len(f.orders)) {

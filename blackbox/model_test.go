@@ -45,7 +45,8 @@ func runModel(t *testing.T, w *testAPI, farms, users, phases, operations int) {
 		for j := range users {
 			n := i*users + j
 			f.users = append(f.users, &modelUser{
-				modelTenant: f, client: f.tenant.User(t, "operator"), n: n, Rand: rand.New(rand.NewPCG(seed, uint64(n))),
+				modelTenant: f, client: f.tenant.User(t, "operator"), n: n,
+				Rand: rand.New(rand.NewPCG(seed, uint64(n))),
 			})
 		}
 		all = append(all, f)
@@ -94,7 +95,8 @@ func runModel(t *testing.T, w *testAPI, farms, users, phases, operations int) {
 		for _, outcome := range []string{
 			"deduct ok", "deduct INSUFFICIENT_FILAMENT", "deduct NOT_FOUND",
 			"complete ok", "complete RUN_ALREADY_COMPLETED", "complete INSUFFICIENT_FILAMENT",
-			"complete ACTUAL_USAGE_MISSING", "complete RUN_NOT_OPEN", "weigh RUN_ALREADY_COMPLETED", "add component COMPONENT_CYCLE",
+			"complete ACTUAL_USAGE_MISSING", "complete RUN_NOT_OPEN", "weigh RUN_ALREADY_COMPLETED",
+			"add component COMPONENT_CYCLE",
 			"delete product PRODUCT_IN_USE", "delete run ok", "delete spool ok",
 			"restore run ok", "restore spool ok", "restore run NOT_FOUND",
 			"fail ok", "cancel ok", "create order ok", "create order again ok",
@@ -412,7 +414,8 @@ func (u *modelUser) anySpool() *modelSpool {
 	u.mu.RLock()
 	defer u.mu.RUnlock()
 	for range 20 {
-		if s, ok := pick(u, u.modelTenant.spools); ok && (s.shared || s.owner == u) && (!s.deleted.Load() || u.chance(3)) {
+		if s, ok := pick(u, u.modelTenant.spools); ok && (s.shared || s.owner == u) &&
+			(!s.deleted.Load() || u.chance(3)) {
 			return s
 		}
 	}
@@ -1234,7 +1237,8 @@ func (u *modelUser) useForeignIDs() {
 		{"GET", "/api/v1/production-runs/" + run.id, nil, "NOT_FOUND"},
 		{"POST", "/api/v1/production-runs/" + run.id + "/complete", nil, "NOT_FOUND"},
 		{"POST", "/api/v1/production-runs/" + run.id + "/materials", object{"spool_id": spool.id}, "NOT_FOUND"},
-		{"POST", "/api/v1/production-runs/" + own.id + "/materials", object{"spool_id": spool.id}, "UNKNOWN_REFERENCE"},
+		{"POST", "/api/v1/production-runs/" + own.id + "/materials", object{"spool_id": spool.id},
+			"UNKNOWN_REFERENCE"},
 	}[u.IntN(10):][:1] {
 		out, a := u.call("foreign id", try.method, try.path, try.body)
 		if try.want == "UNKNOWN_REFERENCE" && (own.deleted.Load() || own.completeSent.Load() > 0 || own.ended) {
@@ -1334,7 +1338,8 @@ func (f *modelTenant) checkAll() {
 func (f *modelTenant) listAll(resource string, hidden bool) map[string]object {
 	u, all := f.users[len(f.users)-1], map[string]object{}
 	for skip := 0; ; skip += 100 {
-		_, page := u.call("list", "GET", fmt.Sprintf("/api/v1/%s?limit=100&skip=%d&hidden=%v", resource, skip, hidden), nil)
+		_, page := u.call("list", "GET", fmt.Sprintf("/api/v1/%s?limit=100&skip=%d&hidden=%v", resource, skip, hidden),
+			nil)
 		for _, item := range page.list("items") {
 			all[item.text("id")] = item
 		}

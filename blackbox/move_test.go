@@ -57,7 +57,8 @@ func (m *movable) wantOnlyIn(t *testing.T, home int) {
 	t.Helper()
 	for i, url := range m.homes.Super {
 		n := 0
-		for _, table := range []string{"tenants", "users", "spools", "spool_usage", "production_runs", "orders", "webhooks",
+		for _, table := range []string{"tenants", "users", "spools", "spool_usage", "production_runs", "orders",
+			"webhooks",
 			"api_keys", "key_directory", "row_counts", "stock_levels"} {
 			n += min(1, countIn(t, url, `select count(*) from `+table+` where tenant_id = $1`, m.tenant.ID))
 		}
@@ -78,9 +79,11 @@ func (m *movable) wantOnlyIn(t *testing.T, home int) {
 func TestMoveTenant(t *testing.T) {
 	t.Parallel()
 	m := newMovable(t)
-	for _, setting := range []string{"timezone = 'Asia/Kathmandu'", "datestyle = 'German'", "bytea_output = 'escape'"} {
+	for _, setting := range []string{"timezone = 'Asia/Kathmandu'", "datestyle = 'German'",
+		"bytea_output = 'escape'"} {
 		testkit.ExecURL(t, m.homes.Super[1], `do $$ begin
-			execute format('alter database %I set `+strings.ReplaceAll(setting, "'", "''")+`', current_database()); end $$`)
+			execute format('alter database %I set `+strings.ReplaceAll(setting, "'", "''")+
+			`', current_database()); end $$`)
 	}
 	key := m.tenant.Key(t, "operator")
 	login := testkit.JSON{"email": m.admin.Email, "password": testkit.Password}
@@ -125,7 +128,8 @@ func TestMoveTenant(t *testing.T) {
 		neighbour.Post(t, "/api/v1/spools", blackSpool).Want(201)
 		before = snapshot()
 	}
-	if n := countIn(t, m.homes.Super[1], `select count(*) from queue_signals where tenant_id = $1`, m.tenant.ID); n == 0 {
+	if n := countIn(t, m.homes.Super[1], `select count(*) from queue_signals where tenant_id = $1`,
+		m.tenant.ID); n == 0 {
 		t.Error("pending deliveries of webhooks are not in the queue")
 	}
 	if err := m.move(2).Run(t.Context()); err == nil {
@@ -213,7 +217,8 @@ func TestMoveLocksWrites(t *testing.T) {
 	move.Step = func(step string) error {
 		if step == "compared" {
 			a := accounts.Accounts{DB: m.api.DB}
-			if _, _, err := a.MoveUser(t.Context(), m.homes.Owner, neighbour.Email, "tenant "+m.tenant.ID); err == nil {
+			if _, _, err := a.MoveUser(t.Context(), m.homes.Owner, neighbour.Email, "tenant "+
+				m.tenant.ID); err == nil {
 				t.Error("a user moved into the tenant")
 			}
 		}
@@ -221,14 +226,16 @@ func TestMoveLocksWrites(t *testing.T) {
 			return nil
 		}
 		for _, c := range []*testkit.Client{m.admin, m.at(m.other)} {
-			if a := c.Post(t, "/api/v1/spools", blackSpool).WantError(503, "UNAVAILABLE"); a.Header.Get("Retry-After") == "" {
+			if a := c.Post(t, "/api/v1/spools", blackSpool).WantError(503,
+				"UNAVAILABLE"); a.Header.Get("Retry-After") == "" {
 				t.Error("a 503 without Retry-After")
 			}
 			c.With("Idempotency-Key", "x").Post(t, "/api/v1/spools", blackSpool).WantError(503, "UNAVAILABLE")
 			c.Get(t, "/api/v1/spools").Want(200)
 		}
 		neighbour.Post(t, "/api/v1/spools", blackSpool).Want(201)
-		if err := m.move(1).Run(t.Context()); err == nil || !strings.Contains(err.Error(), "another command moves the tenant") {
+		if err := m.move(1).Run(t.Context()); err == nil ||
+			!strings.Contains(err.Error(), "another command moves the tenant") {
 			t.Errorf("a second move at the same time: %v", err)
 		}
 		return nil
@@ -308,7 +315,8 @@ func TestMoveKeepsLateWrites(t *testing.T) {
 	move := m.move(1)
 	move.Step = func(step string) error {
 		if step == "departed" {
-			testkit.ExecURL(t, m.homes.Super[0], `update spools set notes = 'late' where tenant_id = '`+m.tenant.ID+`'`)
+			testkit.ExecURL(t, m.homes.Super[0], `update spools set notes = 'late' where tenant_id = '`+m.tenant.ID+
+				`'`)
 		}
 		return nil
 	}

@@ -132,7 +132,8 @@ func (s *overloadTest) wantResourcesReleased(t *testing.T) {
 		fds, routines = s.resources(t)
 		return fds <= s.fds+slack && routines <= s.goroutines+slack
 	})
-	t.Logf("file descriptors: %d before, %d after; goroutines: %d before, %d after", s.fds, fds, s.goroutines, routines)
+	t.Logf("file descriptors: %d before, %d after; goroutines: %d before, %d after", s.fds, fds, s.goroutines,
+		routines)
 }
 
 // overloadResponse is the status and duration of a request under load.
@@ -287,7 +288,8 @@ func testSlowClients(t *testing.T, p program) {
 			break
 		}
 		if second > 60 {
-			t.Fatalf("after %d seconds the service has closed %d slow connections, want %d", second, closed.Load(), n/2)
+			t.Fatalf("after %d seconds the service has closed %d slow connections, want %d", second, closed.Load(),
+				n/2)
 		}
 		time.Sleep(time.Second)
 	}
@@ -392,7 +394,8 @@ func testHangingPostgres(t *testing.T, p program) {
 	})
 	wg.Wait()
 	if reads[503] != 20 || writes[503] != 20 {
-		t.Errorf("while PostgreSQL hangs, the statuses of reads are %v and of writes %v, want 20 times 503", reads, writes)
+		t.Errorf("while PostgreSQL hangs, the statuses of reads are %v and of writes %v, want 20 times 503", reads,
+			writes)
 	}
 	resume()
 	s.wantWorking(t)

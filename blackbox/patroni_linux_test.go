@@ -440,7 +440,8 @@ func (l *clusterLoad) start(t *testing.T, instances map[string]*process) {
 }
 
 func clusterSpool(notes string) string {
-	return `{"material_type":"PLA","color":"Black","diameter_mm":1.75,"net_weight_grams":1000000,"notes":"` + notes + `"}`
+	return `{"material_type":"PLA","color":"Black","diameter_mm":1.75,"net_weight_grams":1000000,"notes":"` + notes +
+		`"}`
 }
 
 // clusterAnswer is what the clients read of an answer.

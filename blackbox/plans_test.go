@@ -30,7 +30,8 @@ const (
 func isJoined(op *operation) bool {
 	path := op.Path()
 	return op.Pattern == "POST /api/v1/products" ||
-		strings.HasSuffix(path, "/recalculate") || strings.Contains(path, "/products/{id}/") && op.Access == server.Write
+		strings.HasSuffix(path, "/recalculate") ||
+		strings.Contains(path, "/products/{id}/") && op.Access == server.Write
 }
 
 // planFilters are queries of lists, by operation, that few of the rows match. (The total of a list with filters counts
@@ -38,13 +39,16 @@ func isJoined(op *operation) bool {
 var planFilters = map[string][]string{
 	"listSpools": {"filament_id=018d0c4f-7a00-7c3e-8b5a-1f2e3d4c5b6a",
 		"material_type=ABS,TPU", "location=x", "supplier=x", "lot_number=x",
-		"created_from=2100-01-01", "created_from=2100-01-01&archived=any&material_type=PLA,PETG", "number=1", "archived=true",
+		"created_from=2100-01-01", "created_from=2100-01-01&archived=any&material_type=PLA,PETG", "number=1",
+		"archived=true",
 		"brand=x", "color=x", "archived=true&in_stock=false", "archived=any&material_type=PC"},
 	"listVendors": {"name=x", "number=1", "external_id=x", "created_from=2100-01-01"},
 	"listFilaments": {"vendor=x", "vendor_id=018d0c4f-7a00-7c3e-8b5a-1f2e3d4c5b6a", "material_type=ABS,TPU",
 		"color=x", "number=1", "article_number=x", "external_id=x", "created_from=2100-01-01"},
-	"listProducts": {"sku=x", "category=x", "component_product_id=018d0c4f-7a00-7c3e-8b5a-1f2e3d4c5b6a", "created_from=2100-01-01"},
-	"listOrders": {"status=received,cancelled", "status=cancelled", "reference=x", "customer=x", "source=x", "due_from=2100-01-01",
+	"listProducts": {"sku=x", "category=x", "component_product_id=018d0c4f-7a00-7c3e-8b5a-1f2e3d4c5b6a",
+		"created_from=2100-01-01"},
+	"listOrders": {"status=received,cancelled", "status=cancelled", "reference=x", "customer=x", "source=x",
+		"due_from=2100-01-01",
 		"sort_by=due_date&sort_order=asc&due_from=2000-01-01", "product_id=018d0c4f-7a00-7c3e-8b5a-1f2e3d4c5b6a",
 		"created_from=2100-01-01&status=done,cancelled"},
 	"listProductionRuns": {"status=paused,cancelled", "status=paused", "printer_name=x", "started_from=2100-01-01",

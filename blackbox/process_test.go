@@ -414,7 +414,8 @@ func wantNoProcess(t *testing.T, dir string) {
 		cwd, _ := os.Readlink(filepath.Join(path, "cwd"))
 		command, _ := os.ReadFile(filepath.Join(path, "cmdline"))
 		if strings.HasPrefix(cwd, dir) || bytes.Contains(command, []byte(dir+"/data")) {
-			t.Errorf("process %s is still running: %s", filepath.Base(path), bytes.ReplaceAll(command, []byte{0}, []byte(" ")))
+			t.Errorf("process %s is still running: %s", filepath.Base(path),
+				bytes.ReplaceAll(command, []byte{0}, []byte(" ")))
 		}
 	}
 }
@@ -489,7 +490,8 @@ func writeCertificate(t *testing.T, serial int64, certFile, keyFile string) *x50
 	check(t, err)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(serial), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true,
+		BasicConstraintsValid: true,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
 	check(t, err)

@@ -93,7 +93,8 @@ func testLifecycle(t *testing.T, p program) {
 	path := filepath.Join(data, "first-login")
 	output := func() string { return c.stderr.String() + c.stdout.String() }
 	// The file is named last, after the service has begun to serve.
-	eventually(t, "the output names the file of the first login", func() bool { return strings.Contains(output(), path) })
+	eventually(t, "the output names the file of the first login",
+		func() bool { return strings.Contains(output(), path) })
 	info, err := os.Stat(path)
 	check(t, err)
 	if info.Mode() != 0o600 {
@@ -140,7 +141,8 @@ func testLifecycle(t *testing.T, p program) {
 		t.Errorf("a request of a disabled user: %d %v", status, response)
 	}
 	p.succeeds(t, "", env, "user", "enable", "--email", "op@farm.example")
-	generated := passwordLine.FindStringSubmatch(p.succeeds(t, "", env, "user", "passwd", "--email", "op@farm.example"))
+	generated := passwordLine.FindStringSubmatch(p.succeeds(t, "", env, "user", "passwd", "--email",
+		"op@farm.example"))
 	if generated == nil {
 		t.Fatal("user passwd prints no password")
 	}
@@ -393,24 +395,26 @@ func testInvalidSettings(t *testing.T, p program) {
 		"RATE_LIMIT_PER_HOUR":           {"-1", "1e3"},
 		"RATE_LIMIT_TENANT_PER_MINUTE":  {"-1", "0.5"},
 		"TRUSTED_PROXIES":               {"proxy.example", "10.0.0.0/33", "10.0.0.1,nonsense"},
-		"CORS_ALLOWED_ORIGINS":          {"*", "farm.example", "https://farm.example/", "https://farm.example,nonsense"},
-		"WEB":                           {"yes"},
-		"SPOOLMAN_KEY_IN_PATH":          {"yes"},
-		"WEBHOOK_ALLOWED_NETWORKS":      {"printer.example", "192.168.1.0/33", "192.168.1.0/24,nonsense"},
-		"TLS_CERT_FILE":                 {"/dev/null"},
-		"TLS_KEY_FILE":                  {"/dev/null"},
-		"METRICS_ADDR":                  {"9090"},
-		"DB_MAX_CONNS":                  {"0", "few"},
-		"DRAIN_SECONDS":                 {"-1", "1s", "601"},
-		"LOG_FORMAT":                    {"xml"},
-		"LOG_LEVEL":                     {"loud"},
+		"CORS_ALLOWED_ORIGINS": {"*", "farm.example", "https://farm.example/",
+			"https://farm.example,nonsense"},
+		"WEB":                      {"yes"},
+		"SPOOLMAN_KEY_IN_PATH":     {"yes"},
+		"WEBHOOK_ALLOWED_NETWORKS": {"printer.example", "192.168.1.0/33", "192.168.1.0/24,nonsense"},
+		"TLS_CERT_FILE":            {"/dev/null"},
+		"TLS_KEY_FILE":             {"/dev/null"},
+		"METRICS_ADDR":             {"9090"},
+		"DB_MAX_CONNS":             {"0", "few"},
+		"DRAIN_SECONDS":            {"-1", "1s", "601"},
+		"LOG_FORMAT":               {"xml"},
+		"LOG_LEVEL":                {"loud"},
 	}
 	for _, s := range p.settings(t) {
 		if len(invalid[s.name]) == 0 {
 			t.Errorf("the test has no invalid value for %s", s.name)
 		}
 		for _, value := range invalid[s.name] {
-			if line := p.fails(t, 2, []string{data, s.name + "=" + value}, nil, s.name); strings.Contains(line, "hidden") {
+			if line := p.fails(t, 2, []string{data, s.name + "=" + value}, nil, s.name); strings.Contains(line,
+				"hidden") {
 				t.Errorf("the error message contains a secret: %s", line)
 			}
 		}
@@ -440,7 +444,8 @@ func testInvalidSettings(t *testing.T, p program) {
 func testSettings(t *testing.T, p program) {
 	const origin = "https://shop.example"
 	c, token := startWithAdmin(t, p, "ACCESS_TOKEN_EXPIRE_MINUTES=7", "REFRESH_TOKEN_EXPIRE_DAYS=3",
-		"RATE_LIMIT_PER_MINUTE=9", "RATE_LIMIT_PER_HOUR=8", "TRUSTED_PROXIES=127.0.0.1", "CORS_ALLOWED_ORIGINS="+origin)
+		"RATE_LIMIT_PER_MINUTE=9", "RATE_LIMIT_PER_HOUR=8", "TRUSTED_PROXIES=127.0.0.1", "CORS_ALLOWED_ORIGINS="+
+			origin)
 	_, tokens := c.call(t, "", "POST", "/api/v1/auth/login",
 		map[string]string{"email": "ada@farm.example", "password": testPassword})
 	for name, want := range map[string]time.Duration{
@@ -548,8 +553,10 @@ func testStartErrors(t *testing.T, p program) {
 			t.Errorf("the error shows a password or repeats a prefix: %s", line)
 		}
 	}
-	start(1, []string{"DATABASE_URL=" + service}, "DATABASE_URL: ", "run `spoolwright migrate` with MIGRATE_DATABASE_URL")
-	start(1, []string{"DATABASE_URL=" + password(service, "hidden")}, "DATABASE_URL: ", "password", "percent-encode", "%40")
+	start(1, []string{"DATABASE_URL=" + service}, "DATABASE_URL: ",
+		"run `spoolwright migrate` with MIGRATE_DATABASE_URL")
+	start(1, []string{"DATABASE_URL=" + password(service, "hidden")}, "DATABASE_URL: ", "password", "percent-encode",
+		"%40")
 	start(1, []string{"DATABASE_URL=" + service, "MIGRATE_DATABASE_URL=" + password(owner, "hidden")},
 		"MIGRATE_DATABASE_URL: ", "password", "percent-encode")
 	start(1, []string{"DATABASE_URL=" + strings.Replace(owner, name, "no_such_database", 1)},
@@ -616,7 +623,8 @@ func testSeparateRoles(t *testing.T, p program) {
 	}
 	for _, s := range statements {
 		_, err := conn.Exec(ctx, s)
-		if s == "CREATE ROLE spoolwright_app NOLOGIN" && err != nil && strings.Contains(err.Error(), "already exists") {
+		if s == "CREATE ROLE spoolwright_app NOLOGIN" && err != nil &&
+			strings.Contains(err.Error(), "already exists") {
 			continue // this cluster has the role
 		}
 		if err != nil {
@@ -670,7 +678,8 @@ func testSeparateRoles(t *testing.T, p program) {
 	}
 
 	// A login that is not a member of spoolwright_app.
-	execSQL(t, super, "create role farm_stranger login password 'pw'", "grant connect on database farm to farm_stranger")
+	execSQL(t, super, "create role farm_stranger login password 'pw'",
+		"grant connect on database farm to farm_stranger")
 	p.fails(t, 1, []string{"DATABASE_URL=" + url("farm_stranger", "pw"), owner, secretEnv}, nil,
 		"GRANT spoolwright_app TO", "farm_stranger")
 }
@@ -730,7 +739,8 @@ func testTLS(t *testing.T, p program) {
 	r, err := get(first)
 	check(t, err)
 	if r.StatusCode != 200 || r.ProtoMajor != 2 || r.Header.Get("Strict-Transport-Security") == "" {
-		t.Errorf("over HTTPS: %d %s %v, want 200, HTTP/2 and Strict-Transport-Security", r.StatusCode, r.Proto, r.Header)
+		t.Errorf("over HTTPS: %d %s %v, want 200, HTTP/2 and Strict-Transport-Security", r.StatusCode, r.Proto,
+			r.Header)
 	}
 	for version, want := range map[uint16]bool{
 		tls.VersionTLS10: false, tls.VersionTLS11: false, tls.VersionTLS12: true, tls.VersionTLS13: true,

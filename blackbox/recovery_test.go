@@ -34,7 +34,8 @@ func TestPointInTimeRecovery(t *testing.T) {
 			if s, err = local.Start(t.Context(), local.Options{Dir: dir}); err != nil {
 				t.Fatal(err)
 			}
-			c = p.start(t, append([]string{"DATABASE_URL=" + s.AppURL(), "MIGRATE_DATABASE_URL=" + s.OwnerURL(), secretEnv},
+			c = p.start(t, append([]string{"DATABASE_URL=" + s.AppURL(), "MIGRATE_DATABASE_URL=" + s.OwnerURL(),
+				secretEnv},
 				noLimits...))
 			return c
 		}
@@ -43,7 +44,8 @@ func TestPointInTimeRecovery(t *testing.T) {
 			check(t, s.Stop(context.Background()))
 		}
 		start()
-		env := append([]string{"DATABASE_URL=" + s.AppURL(), "MIGRATE_DATABASE_URL=" + s.OwnerURL(), secretEnv}, noLimits...)
+		env := append([]string{"DATABASE_URL=" + s.AppURL(), "MIGRATE_DATABASE_URL=" + s.OwnerURL(), secretEnv},
+			noLimits...)
 		variables := "export ARCHIVE=" + home + "/archive CLUSTER=" + dir + "/postgres SUPER='" + s.SuperURL() + "'\n"
 		stop()
 		recoverTenant(t, p, env, home, start, stop, variables)
@@ -80,7 +82,8 @@ func recoverTenant(t *testing.T, p program, env []string, home string, start fun
 	c = start() // without the settings of the recovery
 	checkConsistency(t, c, token)
 	stop()
-	if left, _ := os.ReadFile(home + "/data/postgres/postgresql.auto.conf"); strings.Contains(string(left), "recovery") {
+	if left, _ := os.ReadFile(home + "/data/postgres/postgresql.auto.conf"); strings.Contains(string(left),
+		"recovery") {
 		t.Errorf("settings of the recovery are left: %s", left)
 	}
 }

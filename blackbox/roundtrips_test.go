@@ -20,12 +20,13 @@ func TestRoundTripsGolden(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
 	var trips, statements int
-	d, err := db.Open(context.Background(), db.Config{URL: testkit.Private().AppURL(), RoundTrip: func(s []db.Statement) {
-		mu.Lock()
-		defer mu.Unlock()
-		trips++
-		statements += len(s)
-	}})
+	d, err := db.Open(context.Background(),
+		db.Config{URL: testkit.Private().AppURL(), RoundTrip: func(s []db.Statement) {
+			mu.Lock()
+			defer mu.Unlock()
+			trips++
+			statements += len(s)
+		}})
 	if err != nil {
 		t.Fatal(err)
 	}

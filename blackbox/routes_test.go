@@ -113,7 +113,8 @@ func TestExamplesWork(t *testing.T) {
 // parent resource if the resource has no GET.
 func readablePath(w *testAPI, op *operation, location string) string {
 	for _, other := range w.operations {
-		parent := other.Path() == path.Dir(op.Path()) && strings.Count(location, "/") == strings.Count(other.Path(), "/")
+		parent := other.Path() == path.Dir(op.Path()) &&
+			strings.Count(location, "/") == strings.Count(other.Path(), "/")
 		if other.Method() == "GET" && (strings.HasPrefix(other.Path(), op.Path()+"/{") || other.Path() == location ||
 			parent) {
 			return location
@@ -150,7 +151,8 @@ func TestLowestRoleIsAccepted(t *testing.T) {
 	w.forEach(t, isProtected, func(t *testing.T, op *operation) {
 		t.Parallel()
 		f, path, body := w.newRequest(t, op)
-		role := map[server.Access]string{server.Read: "viewer", server.Write: "operator", server.Admin: "admin"}[op.Access]
+		role := map[server.Access]string{server.Read: "viewer", server.Write: "operator",
+			server.Admin: "admin"}[op.Access]
 		if a := f.do(t, f.tenant.User(t, role), op, path, body); a.Status >= 300 {
 			t.Errorf("%s as %s: %d %s", a.What, role, a.Status, a.Body)
 		}
@@ -351,9 +353,11 @@ func TestInvalidBodies(t *testing.T) {
 			"", "text/plain", "application/xml", "application/x-www-form-urlencoded", "application/jsonx",
 			"application/json; charset=latin1",
 		} {
-			f.admin.With("Content-Type", media).Do(t, op.Method(), path, object).WantError(415, "UNSUPPORTED_MEDIA_TYPE")
+			f.admin.With("Content-Type", media).Do(t, op.Method(), path, object).WantError(415,
+				"UNSUPPORTED_MEDIA_TYPE")
 		}
-		f.admin.With("Content-Encoding", "gzip").Do(t, op.Method(), path, object).WantError(415, "UNSUPPORTED_MEDIA_TYPE")
+		f.admin.With("Content-Encoding", "gzip").Do(t, op.Method(), path, object).WantError(415,
+			"UNSUPPORTED_MEDIA_TYPE")
 
 		for _, malformed := range []string{
 			" ", "{", object[:len(object)-1], object + "x", object + object, `{"` + name + `"}`, `{'a':1}`,
@@ -459,7 +463,8 @@ func TestCursors(t *testing.T) {
 				own.admin.With("Content-Type", "application/jsonl").Post(t, path+"/import", `{"id":"`+db.NewID()+
 					`","manufacturer":"M","name":"N","material":"PLA","density":1.24,"weight":1000,"diameter":1.75}`).Want(200)
 			case strings.HasSuffix(path, "/usage"):
-				own.admin.Post(t, strings.TrimSuffix(path, "usage")+"deduct", map[string]any{"weight_grams": 1}).Want(200)
+				own.admin.Post(t, strings.TrimSuffix(path, "usage")+"deduct",
+					map[string]any{"weight_grams": 1}).Want(200)
 			default:
 				own.create(t, op.Path(), path)
 			}

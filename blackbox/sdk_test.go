@@ -254,12 +254,13 @@ func buildTypeScriptSDK(t *testing.T) string {
 // runScripts runs a command in a directory of the checkout, and returns its output.
 func runScripts(t *testing.T, dir string, env []string, command ...string) string {
 	t.Helper()
-	err := filepath.WalkDir("sdk", func(path string, d os.DirEntry, err error) error { // so that `go test` sees changes
-		if err == nil && d.Type().IsRegular() {
-			_, err = os.ReadFile(path)
-		}
-		return err
-	})
+	err := filepath.WalkDir("sdk",
+		func(path string, d os.DirEntry, err error) error { // so that `go test` sees changes
+			if err == nil && d.Type().IsRegular() {
+				_, err = os.ReadFile(path)
+			}
+			return err
+		})
 	check(t, err)
 	c := exec.Command(command[0], command[1:]...)
 	c.Dir, c.Env = dir, append(os.Environ(), env...)

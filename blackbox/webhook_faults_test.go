@@ -86,7 +86,8 @@ func TestWebhookFaults(t *testing.T) {
 					f.fail(fmt.Errorf("POST /api/v1/orders: %d %s %v", a.status, a.body, err))
 				}
 				if n%10 == 0 {
-					order["reference"], order["items"] = fmt.Sprint("bad ", n), []any{map[string]any{"sku": "unknown", "quantity": 1}}
+					order["reference"], order["items"] = fmt.Sprint("bad ", n),
+						[]any{map[string]any{"sku": "unknown", "quantity": 1}}
 					if a, err := f.post("/api/v1/orders", "", order); err != nil || a.status != 400 {
 						f.fail(fmt.Errorf("an order of an unknown product: %d %s %v", a.status, a.body, err))
 					}

@@ -91,7 +91,8 @@ func TestWebhookReceivers(t *testing.T) {
 			testWebhook(t, c, token, path)
 			// Requests without a valid signature, and old ones.
 			for _, sent := range []string{"", "1", fmt.Sprint(time.Now().Unix())} {
-				request, err := http.NewRequest("POST", "http://127.0.0.1:"+port, strings.NewReader(`{"type":"forged"}`))
+				request, err := http.NewRequest("POST", "http://127.0.0.1:"+port,
+					strings.NewReader(`{"type":"forged"}`))
 				check(t, err)
 				if sent != "" {
 					request.Header.Set("webhook-id", "msg_1")
@@ -107,7 +108,8 @@ func TestWebhookReceivers(t *testing.T) {
 				}
 			}
 			testWebhook(t, c, token, path)
-			if got := strings.Fields(out.String()); len(got) != 2 || got[0] != "webhook.test" || got[1] != "webhook.test" {
+			if got := strings.Fields(out.String()); len(got) != 2 || got[0] != "webhook.test" ||
+				got[1] != "webhook.test" {
 				t.Errorf("the receiver prints %q and %s", got, complaints.String())
 			}
 		})
@@ -179,7 +181,8 @@ func TestWebhookLibraries(t *testing.T) {
 			return ".", []string{python, "testdata/webhooks/verify.py"}
 		},
 		"Node": func(t *testing.T) (string, []string) {
-			if _, err := os.Stat(filepath.Join(libraries, "node_modules", "standardwebhooks")); err != nil || libraries == "" {
+			if _, err := os.Stat(filepath.Join(libraries, "node_modules", "standardwebhooks")); err != nil ||
+				libraries == "" {
 				skipTest(t, "WEBHOOK_LIBRARIES lacks the npm package standardwebhooks")
 			}
 			return ".", []string{"node", "testdata/webhooks/verify.mjs"}

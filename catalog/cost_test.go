@@ -441,7 +441,8 @@ func TestCostsComplete(t *testing.T) {
 		t.Helper()
 		for _, path := range []string{wing, dragon, fleet} {
 			if a := c.Get(t, path).Want(200); a.Value("costs_complete") != complete {
-				t.Errorf("%s: costs_complete of %s is %s, want %v", when, a.Text("name"), a.Text("costs_complete"), complete)
+				t.Errorf("%s: costs_complete of %s is %s, want %v", when, a.Text("name"), a.Text("costs_complete"),
+					complete)
 			}
 		}
 		list := c.Get(t, products+"?sort_by=costs_complete").Want(200)
@@ -476,7 +477,8 @@ func TestCostsComplete(t *testing.T) {
 
 	plain := j{"material_type": "PLA", "color": "Black", "weight_grams": 1}
 	unpriced := j{"material_type": "TPU", "color": "Black", "weight_grams": 1}
-	c.Post(t, products, j{"name": "x", "materials": []j{plain}}).Want(201).Shows(map[string]string{"costs_complete": "true"})
+	c.Post(t, products, j{"name": "x",
+		"materials": []j{plain}}).Want(201).Shows(map[string]string{"costs_complete": "true"})
 	part := c.Post(t, products, j{"name": "y", "materials": []j{plain, unpriced}}).Want(201).
 		Shows(map[string]string{"costs_complete": "false"}).ID()
 	c.Post(t, products, j{"name": "z", "components": []j{{"component_product_id": part}}}).Want(201).
@@ -489,13 +491,16 @@ func TestCostsComplete(t *testing.T) {
 func TestBlanksAroundTexts(t *testing.T) {
 	t.Parallel()
 	c := newAPI(t).Operator(t)
-	c.Post(t, spools, j{"material_type": "PLA", "color": " Jet Black\t", "brand": "\u00a0Prusament \u3000", "finish": " ",
+	c.Post(t, spools, j{"material_type": "PLA", "color": " Jet Black\t", "brand": "\u00a0Prusament \u3000",
+		"finish":      " ",
 		"diameter_mm": 1.75, "net_weight_grams": 1000, "purchase_price": 25, "notes": "  kept  "}).Want(201).
 		Shows(map[string]string{"color": "Jet Black", "brand": "Prusament", "finish": "", "notes": "  kept  "})
 	c.Get(t, spools+"?color=%20jet%20black%20&brand=Prusament%20").Want(200).Shows(map[string]string{"total": "1"})
-	product := c.Post(t, products, j{"name": " Desk lamp ", "sku": " DL-1 ", "category": "Home ", "description": " kept ",
-		"materials": []j{{"material_type": "PLA", "color": "jet black ", "weight_grams": 10, "notes": " kept "}}}).
-		Want(201).Shows(map[string]string{"name": "Desk lamp", "sku": "DL-1", "category": "Home", "description": " kept ",
+	product := c.Post(t, products,
+		j{"name": " Desk lamp ", "sku": " DL-1 ", "category": "Home ", "description": " kept ",
+			"materials": []j{{"material_type": "PLA", "color": "jet black ", "weight_grams": 10, "notes": " kept "}}}).
+		Want(201).Shows(map[string]string{"name": "Desk lamp", "sku": "DL-1", "category": "Home",
+		"description":       " kept ",
 		"materials.0.color": "jet black", "materials.0.notes": " kept ", "total_cost": "0.25"}).ID()
 	c.Post(t, products, j{"name": "x", "sku": "DL-1 "}).WantError(409, "DUPLICATE_SKU")
 	c.Get(t, products+"?category=%20home&search=%20lamp%20").Want(200).Shows(map[string]string{"total": "1"})

@@ -545,7 +545,8 @@ func inRows(ctx context.Context, d *db.DB, rows []map[string]any, statement stri
 
 // importCommand is the command that imports products.
 var importCommand = cli.Command{
-	Name: "import products", Args: "FILE.csv [--tenant NAME] [--mode create|update|upsert] [--dry-run]", Needs: cli.Farm,
+	Name: "import products", Args: "FILE.csv [--tenant NAME] [--mode create|update|upsert] [--dry-run]",
+	Needs: cli.Farm,
 	Help: "create or change products and their materials from a CSV file: all rows, or none\n\n" +
 		"The first line names the columns, which are those of `export products`. A product has a row for each\n" +
 		"material, with its own fields repeated: rows with the same id, else sku, else name are one product. If any\n" +

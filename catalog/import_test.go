@@ -38,10 +38,11 @@ func TestImportOfAnExport(t *testing.T) {
 	c, other := api.Operator(t), api.Operator(t)
 	createSpool(t, c, "PLA", "Black", 20)
 	wing := c.Post(t, products, j{"name": "Wing", "notes": ""}).Want(201)
-	dragon := c.Post(t, products, j{"name": "Dragon", "sku": "DRG", "estimated_print_time_minutes": 90, "materials": []j{
-		{"material_type": "PLA", "color": "Black", "weight_grams": 45.5, "notes": "Body"},
-		{"material_type": "PLA", "color": "Black", "weight_grams": 10, "is_required": false},
-	}, "components": []j{{"component_product_id": wing.ID(), "quantity": 2}}}).Want(201)
+	dragon := c.Post(t, products, j{"name": "Dragon", "sku": "DRG", "estimated_print_time_minutes": 90,
+		"materials": []j{
+			{"material_type": "PLA", "color": "Black", "weight_grams": 45.5, "notes": "Body"},
+			{"material_type": "PLA", "color": "Black", "weight_grams": 10, "is_required": false},
+		}, "components": []j{{"component_product_id": wing.ID(), "quantity": 2}}}).Want(201)
 	path := products + "/" + dragon.ID()
 	c.Post(t, products, j{"name": "Tower", "components": []j{{"sku": "DRG"}}}).Want(201)
 	before := exportProducts(t, c)
@@ -128,7 +129,8 @@ func TestImportOfInvalidProducts(t *testing.T) {
 		{"create", "name,sku,category\nX,X,1\nY,Y,1\nX,X,2\n", "line 4: category differs from line 2"},
 		{"create", "name,materials.color\nX,Red\n",
 			"line 2: materials.material_type is required; materials.weight_grams is required"},
-		{"create", "name,components.component_product_id\nX," + b + "\n", "line 2: components.component_product_id must"},
+		{"create", "name,components.component_product_id\nX," + b + "\n",
+			"line 2: components.component_product_id must"},
 		{"create", "name,weight\nX,1\n", "line 1: unknown column \"weight\""},
 		{"create", "name,materials.material_type\nX,Wood\n", "line 2: materials.material_type must be one of"},
 		{"update", "name\nX\n", "line 1: no column names the resources to change: add a column id or sku"},
@@ -145,8 +147,10 @@ func TestImportOfInvalidProducts(t *testing.T) {
 		{"update", columns + "B,,PLA,black,2,B\nB,,PLA,Black,3,B\n", "line 3: materials.id is that of line 2"},
 		{"update", columns + "B," + a.Text("materials.0.id") + ",PLA,Black,2,B\n", "line 2: materials.id is not"},
 		{"update", columns + "B,,PLA,Red,0,B\n", "line 2: materials.weight_grams must be greater than 0"},
-		{"update", columns + "A," + a.Text("materials.0.id") + ",PLA,,2,A\n", "line 2: materials.color must not be empty"},
-		{"update", columns + "B,,PLA,Red," + strings.Repeat("\"", 2) + ",B\n", "line 2: materials.weight_grams is required"},
+		{"update", columns + "A," + a.Text("materials.0.id") + ",PLA,,2,A\n",
+			"line 2: materials.color must not be empty"},
+		{"update", columns + "B,,PLA,Red," + strings.Repeat("\"", 2) + ",B\n",
+			"line 2: materials.weight_grams is required"},
 	} {
 		r := importProducts(t, c, "mode="+test.mode, test.file).WantError(422, "VALIDATION_ERROR")
 		if got := r.Text("errors.0.field") + ": " + r.Text("errors.0.message"); !strings.HasPrefix(got, test.want) {

@@ -37,12 +37,18 @@ func Routes(d *db.DB) []server.Route {
 		server.Op("DELETE /api/v1/products/{id}", server.Write, server.Handle(h.delete), deleteDoc),
 		server.Op("POST /api/v1/products/{id}/restore", server.Write, server.Handle(h.restore), restoreDoc),
 		server.Op("POST /api/v1/products/{id}/materials", server.Write, server.Handle(h.addMaterial), addMaterialDoc),
-		server.Op("PATCH /api/v1/products/{id}/materials/{material_id}", server.Write, server.Handle(h.updateMaterial), updateMaterialDoc),
-		server.Op("DELETE /api/v1/products/{id}/materials/{material_id}", server.Write, server.Handle(h.deleteMaterial), deleteMaterialDoc),
-		server.Op("POST /api/v1/products/{id}/components", server.Write, server.Handle(h.addComponent), addComponentDoc),
-		server.Op("PATCH /api/v1/products/{id}/components/{component_id}", server.Write, server.Handle(h.updateComponent), updateComponentDoc),
-		server.Op("DELETE /api/v1/products/{id}/components/{component_id}", server.Write, server.Handle(h.deleteComponent), deleteComponentDoc),
-		server.Op("POST /api/v1/products/{id}/recalculate", server.Write, server.Handle(h.recalculate), recalculateDoc),
+		server.Op("PATCH /api/v1/products/{id}/materials/{material_id}", server.Write, server.Handle(h.updateMaterial),
+			updateMaterialDoc),
+		server.Op("DELETE /api/v1/products/{id}/materials/{material_id}", server.Write,
+			server.Handle(h.deleteMaterial), deleteMaterialDoc),
+		server.Op("POST /api/v1/products/{id}/components", server.Write, server.Handle(h.addComponent),
+			addComponentDoc),
+		server.Op("PATCH /api/v1/products/{id}/components/{component_id}", server.Write,
+			server.Handle(h.updateComponent), updateComponentDoc),
+		server.Op("DELETE /api/v1/products/{id}/components/{component_id}", server.Write,
+			server.Handle(h.deleteComponent), deleteComponentDoc),
+		server.Op("POST /api/v1/products/{id}/recalculate", server.Write, server.Handle(h.recalculate),
+			recalculateDoc),
 	}
 }
 
@@ -220,7 +226,8 @@ func (h handlers) create(ctx context.Context, r *server.Request[Product]) (serve
 			select c.id, a.id, c.product, c.quantity, c.notes from added a, component c order by c.n
 		)
 		select exists (select from added), unknown, twice, expensive from checked`,
-		id, in.Name.Arg(), in.Description.Arg(), in.SKU.Arg(), in.Category.Arg(), in.PrintMinutes.Arg(), in.Notes.Arg(),
+		id, in.Name.Arg(), in.Description.Arg(), in.SKU.Arg(), in.Category.Arg(), in.PrintMinutes.Arg(),
+		in.Notes.Arg(),
 		componentRows(in.Components)).Into(&added, &unknown, &twice, &expensive)}
 	if len(in.Materials)+len(in.Components) > 0 {
 		statements = slices.Concat([]*db.Stmt{lockCatalog()}, statements, []*db.Stmt{

@@ -362,7 +362,8 @@ func TestSearchScansOnce(t *testing.T) {
 	t.Cleanup(d.Close)
 	c := testkit.New(t, testkit.Options{DB: d}, catalog.Routes).Operator(t)
 	createProduct(t, c, "Dragon")
-	for _, query := range []string{"?search=dragon", "?search=dragon&skip=2000", "?search=dragon&category=x&sort_by=name"} {
+	for _, query := range []string{"?search=dragon", "?search=dragon&skip=2000",
+		"?search=dragon&category=x&sort_by=name"} {
 		scans.Store(0)
 		if c.Get(t, products+query).Want(200); scans.Load() != 1 {
 			t.Errorf("%s: %d scans, want 1", query, scans.Load())
@@ -458,8 +459,9 @@ func TestCreateProductWithLists(t *testing.T) {
 	created := c.Post(t, products, j{"name": "Dragon", "sku": "DRG", "materials": []j{
 		{"material_type": "PETG", "color": "Red", "weight_grams": 100, "notes": "Body"},
 		{"material_type": "Nylon", "color": "Red", "weight_grams": 5, "is_required": false},
-	}, "components": []j{{"component_product_id": wing, "quantity": 2}, {"component_product_id": tail, "notes": "x"}}}).
-				Want(201).Shows(map[string]string{
+	}, "components": []j{{"component_product_id": wing, "quantity": 2},
+		{"component_product_id": tail, "notes": "x"}}}).
+		Want(201).Shows(map[string]string{
 		"material_cost": "4", "component_cost": "0.5", "total_cost": "4.5",
 		"materials.0.material_type": "PETG", "materials.0.cost": "4", "materials.0.is_required": "true",
 		"materials.0.notes": "Body", "materials.1.material_type": "Nylon", "materials.1.cost": "null",
@@ -474,7 +476,8 @@ func TestCreateProductWithLists(t *testing.T) {
 	// A change below the new product reaches it.
 	addMaterial(t, c, products+"/"+tail, "PLA", "Black", 100)
 	c.Get(t, path).Want(200).Shows(map[string]string{"component_cost": "3", "total_cost": "7"})
-	c.Post(t, products+"/"+wing+"/components", j{"component_product_id": created.ID()}).WantError(400, "COMPONENT_CYCLE")
+	c.Post(t, products+"/"+wing+"/components", j{"component_product_id": created.ID()}).WantError(400,
+		"COMPONENT_CYCLE")
 	c.Post(t, products, j{"name": "x", "materials": nil, "components": []j{}}).Want(201)
 
 	// An invalid entry creates nothing, and is named.
@@ -535,7 +538,8 @@ func TestFullLists(t *testing.T) {
 	for range 498 {
 		materials = append(materials, material)
 	}
-	c.Post(t, products, j{"name": "x", "materials": append(materials, material, material, material)}).Fields("materials")
+	c.Post(t, products, j{"name": "x",
+		"materials": append(materials, material, material, material)}).Fields("materials")
 	path := products + "/" + c.Post(t, products, j{"name": "Whole", "materials": materials}).Want(201).ID()
 	// Components of different products: inserted here, because creating 498 products takes long.
 	insert(t, c, `

@@ -62,7 +62,8 @@ func TestArguments(t *testing.T) {
 		{"copy files a b", 2, "", "spoolwright: copy files: --owner is missing (see copy files -h)\n"},
 		{"copy files a b c --owner ada", 2, "",
 			`spoolwright: copy files: unexpected argument "c" (see copy files -h)` + "\n"},
-		{"copy files a b --owner", 2, "", "spoolwright: copy files: flag needs an argument: -owner (see copy files -h)\n"},
+		{"copy files a b --owner", 2, "",
+			"spoolwright: copy files: flag needs an argument: -owner (see copy files -h)\n"},
 		{"copy all now", 2, "", "spoolwright: copy all: it takes no arguments (see copy all -h)\n"},
 		{"copy some", 2, "",
 			`spoolwright: unknown command "copy some"; the commands are copy files, copy all (see copy -h)` + "\n"},
@@ -112,7 +113,8 @@ func TestCommandsWithoutAFarm(t *testing.T) {
 		"add":  "set DATA_DIR to the data folder of the service, or create a farm there with --init\n",
 	} {
 		var out bytes.Buffer
-		if status := p.Main([]string{name}, getenv, nil, &out, &out); status != 2 || !strings.HasSuffix(out.String(), want) {
+		if status := p.Main([]string{name}, getenv, nil, &out, &out); status != 2 ||
+			!strings.HasSuffix(out.String(), want) {
 			t.Errorf("%s: status %d, %s", name, status, &out)
 		}
 	}

@@ -66,11 +66,14 @@ func (c *Config) settings() []setting {
 			urls(&c.further)},
 		{"FURTHER_MIGRATE_DATABASE_URLS", "", "logins of the owners of FURTHER_DATABASE_URLS, in the same order",
 			urls(&c.furtherMigrate)},
-		{"DATA_DIR", "./data", "folder of the private PostgreSQL and of generated secrets", text(&c.DataDir, checkFolder)},
+		{"DATA_DIR", "./data", "folder of the private PostgreSQL and of generated secrets",
+			text(&c.DataDir, checkFolder)},
 		{"JWT_SECRET", "", "token secrets, at least 32 bytes each, separated by commas; the first signs, all verify",
 			list(&c.JWTSecrets, checkSecret)},
-		{"ACCESS_TOKEN_EXPIRE_MINUTES", "30", "lifetime of access tokens", duration(&c.AccessTTL, time.Minute, 1, 60*24*7)},
-		{"REFRESH_TOKEN_EXPIRE_DAYS", "7", "lifetime of refresh tokens", duration(&c.RefreshTTL, 24*time.Hour, 1, 3650)},
+		{"ACCESS_TOKEN_EXPIRE_MINUTES", "30", "lifetime of access tokens",
+			duration(&c.AccessTTL, time.Minute, 1, 60*24*7)},
+		{"REFRESH_TOKEN_EXPIRE_DAYS", "7", "lifetime of refresh tokens",
+			duration(&c.RefreshTTL, 24*time.Hour, 1, 3650)},
 		{"RATE_LIMIT_PER_MINUTE", "100", "requests per user and minute; 0 turns the limit off",
 			number(&c.PerMinute, 0, 1_000_000_000)},
 		{"RATE_LIMIT_PER_HOUR", "1000", "requests per user and hour; 0 turns the limit off",
@@ -98,7 +101,8 @@ func (c *Config) settings() []setting {
 		{"DRAIN_SECONDS", "1", "seconds after SIGTERM in which requests are still served but /readyz returns 503",
 			duration(&c.DrainDelay, time.Second, 0, 600)},
 		{"LOG_FORMAT", "text", "text or json", text(&c.logFormat, oneOf("text", "json"))},
-		{"LOG_LEVEL", "info", "debug, info, warn or error", text(&c.logLevel, oneOf("debug", "info", "warn", "error"))},
+		{"LOG_LEVEL", "info", "debug, info, warn or error",
+			text(&c.logLevel, oneOf("debug", "info", "warn", "error"))},
 	}
 }
 
@@ -246,7 +250,8 @@ func checkURL(v string) error {
 		(strings.LastIndex(c.Host, "@") > 0 || strings.Contains(c.Database, "@"))
 	if err != nil || split {
 		// Both the value and the parser's error may contain the password.
-		return errors.New("not a connection string such as postgres://user:password@host:5432/database; " + percentEncode)
+		return errors.New("not a connection string such as postgres://user:password@host:5432/database; " +
+			percentEncode)
 	}
 	return nil
 }

@@ -12,7 +12,8 @@ func TestWarningOfPublicMetrics(t *testing.T) {
 	t.Parallel()
 	for address, want := range map[string]bool{"": false, "127.0.0.1:0": false, "0.0.0.0:0": true, ":0": true} {
 		var log bytes.Buffer
-		l, err := Listen(Config{Listen: "127.0.0.1:0", MetricsAddr: address, Log: slog.New(slog.NewTextHandler(&log, nil))})
+		l, err := Listen(Config{Listen: "127.0.0.1:0", MetricsAddr: address,
+			Log: slog.New(slog.NewTextHandler(&log, nil))})
 		if err != nil {
 			t.Fatal(err)
 		}

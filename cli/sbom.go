@@ -13,7 +13,8 @@ import (
 
 // directModules are the modules that go.mod requires directly.
 var directModules = []string{
-	"github.com/golang-jwt/jwt/v5", "github.com/jackc/pgx/v5", "github.com/mvrilo/go-redoc", "github.com/swaggest/swgui",
+	"github.com/golang-jwt/jwt/v5", "github.com/jackc/pgx/v5", "github.com/mvrilo/go-redoc",
+	"github.com/swaggest/swgui",
 	"golang.org/x/time", "rsc.io/qr",
 }
 

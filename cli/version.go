@@ -43,7 +43,8 @@ var VersionCommand = Command{
 				_, err := c.Out.Write(BillOfMaterials(info))
 				return err
 			}
-			text := fmt.Sprintf("spoolwright %s\n%s %s/%s\n", BuildVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			text := fmt.Sprintf("spoolwright %s\n%s %s/%s\n", BuildVersion(), runtime.Version(), runtime.GOOS,
+				runtime.GOARCH)
 			if ok {
 				for _, m := range info.Deps {
 					text += m.Path + " " + m.Version + "\n"

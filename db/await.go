@@ -29,7 +29,8 @@ func Await(ctx context.Context, log *slog.Logger, patience time.Duration, connec
 		}
 		if time.Since(logged) >= awaitLog {
 			logged = time.Now()
-			log.Warn("waiting for the database", "error", err, "at_most", (patience - time.Since(begin)).Round(time.Second))
+			log.Warn("waiting for the database", "error", err, "at_most",
+				(patience - time.Since(begin)).Round(time.Second))
 		}
 		select {
 		case <-ctx.Done():

@@ -27,12 +27,13 @@ func TestStartWaitsForDatabase(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		begin := time.Now()
-		err := db.Await(t.Context(), slog.New(slog.NewTextHandler(&log, nil)), time.Minute, func(context.Context) error {
-			if time.Since(begin) < 12*time.Second {
-				return fmt.Errorf("database: %w", &net.OpError{Op: "dial", Err: errors.New("connection refused")})
-			}
-			return nil
-		})
+		err := db.Await(t.Context(), slog.New(slog.NewTextHandler(&log, nil)), time.Minute,
+			func(context.Context) error {
+				if time.Since(begin) < 12*time.Second {
+					return fmt.Errorf("database: %w", &net.OpError{Op: "dial", Err: errors.New("connection refused")})
+				}
+				return nil
+			})
 		if took := time.Since(begin); err != nil || took < 12*time.Second || took > 13*time.Second {
 			t.Errorf("%v after %v", err, took)
 		}
@@ -53,7 +54,8 @@ func TestStartWaitsForDatabase(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
 		begin = time.Now()
-		db.Await(ctx, slog.New(slog.DiscardHandler), time.Minute, func(context.Context) error { return io.ErrUnexpectedEOF })
+		db.Await(ctx, slog.New(slog.DiscardHandler), time.Minute,
+			func(context.Context) error { return io.ErrUnexpectedEOF })
 		if took := time.Since(begin); took != 5*time.Second {
 			t.Errorf("a program that is stopped waits for %v", took)
 		}
@@ -117,7 +119,8 @@ func TestAwaitErrors(t *testing.T) {
 			t.Errorf("%s: %d attempts, %v", name, n, err)
 		}
 	}
-	for code, waits := range map[string]bool{"57P03": true, "53300": true, "57P01": true, "42501": false, "28000": false} {
+	for code, waits := range map[string]bool{"57P03": true, "53300": true, "57P01": true, "42501": false,
+		"28000": false} {
 		n := 0
 		db.Await(t.Context(), slog.New(slog.DiscardHandler), 300*time.Millisecond, func(context.Context) error {
 			n++

@@ -505,7 +505,8 @@ func someRow(t *testing.T, super *pgx.Conn, table, tenant string) tableRow {
 			continue
 		}
 		value := map[string]string{"uuid": `'` + db.NewID() + `'`, "text": `'x'`, "boolean": `true`,
-			"timestamp with time zone": `now()`, "date": `'2024-01-15'`, "bytea": `sha256('')`, "text[]": `array['x']`, "jsonb": `'{}'`}[c.Type]
+			"timestamp with time zone": `now()`, "date": `'2024-01-15'`, "bytea": `sha256('')`, "text[]": `array['x']`,
+			"jsonb": `'{}'`}[c.Type]
 		if value == "" {
 			value = "1" // a number
 		}

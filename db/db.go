@@ -116,7 +116,8 @@ func openOne(ctx context.Context, c Config) (*DB, error) {
 	config.ConnConfig.RuntimeParams["datestyle"] = "ISO"
 	// By default pgx closes the connection when its context is cancelled. A cancel request keeps it.
 	config.ConnConfig.BuildContextWatcherHandler = func(conn *pgconn.PgConn) ctxwatch.Handler {
-		return &pgconn.CancelRequestContextWatcherHandler{Conn: conn, CancelRequestDelay: 0, DeadlineDelay: time.Second}
+		return &pgconn.CancelRequestContextWatcherHandler{Conn: conn, CancelRequestDelay: 0,
+			DeadlineDelay: time.Second}
 	}
 	config.ConnConfig.OnNotice = recordNotice
 	named := dial.IsNamed(config.ConnConfig, c.URL)
@@ -128,7 +129,8 @@ func openOne(ctx context.Context, c Config) (*DB, error) {
 	d := &DB{
 		pool: pool, schema: Schema(c.Definitions), shares: fair.New(int(config.MaxConns), runtime.GOMAXPROCS(0)),
 		log: c.Log, roundTrip: c.RoundTrip,
-		planAge: cmp.Or(c.PlanAge, 15*time.Second), named: named, queued: make(chan struct{}, 1), further: len(c.Further),
+		planAge: cmp.Or(c.PlanAge, 15*time.Second), named: named, queued: make(chan struct{}, 1),
+		further: len(c.Further),
 	}
 	if d.log == nil {
 		d.log = slog.New(slog.DiscardHandler)
@@ -191,9 +193,11 @@ func (d *DB) Ready(ctx context.Context) error {
 		d.reconnect()
 		return errReadOnly
 	case version < want:
-		return fmt.Errorf("the database is at migration %d, this program needs %d: %s", version, want, schema.HowToMigrate)
+		return fmt.Errorf("the database is at migration %d, this program needs %d: %s", version, want,
+			schema.HowToMigrate)
 	case len(missing) > 0:
-		return fmt.Errorf("the database lacks the definitions %s: %s", strings.Join(missing, ", "), schema.HowToMigrate)
+		return fmt.Errorf("the database lacks the definitions %s: %s", strings.Join(missing, ", "),
+			schema.HowToMigrate)
 	case further > d.further:
 		return fmt.Errorf("tenants are at home in %d further databases, and %d are named: "+
 			"set FURTHER_DATABASE_URLS as for the other instances", further, d.further)

@@ -34,7 +34,8 @@ var ErrLoginTaken = errors.New("another user has the e-mail address")
 func (d *DB) WriteLogin(ctx context.Context, email, user string, stmts ...*Stmt) error {
 	var err error
 	if d.homes == nil {
-		err = d.Write(ctx, append(stmts, SQL(`select login_claim($1, id)::text from users where id = $2`, email, user))...)
+		err = d.Write(ctx, append(stmts,
+			SQL(`select login_claim($1, id)::text from users where id = $2`, email, user))...)
 	} else {
 		err = d.Tx(ctx, func(ctx context.Context) error {
 			if err := d.Write(ctx, stmts...); err != nil || stmts[len(stmts)-1].Rows() == 0 {

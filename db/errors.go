@@ -98,7 +98,8 @@ func classify(err error) error {
 // serialization failure, a deadlock, a stale statement, or an internal error.
 func isTransient(err error) bool {
 	var pg *pgconn.PgError
-	return errors.As(err, &pg) && (pg.Code == "40001" || pg.Code == "40P01") || isStale(err) || internalError(err) != nil
+	return errors.As(err, &pg) && (pg.Code == "40001" || pg.Code == "40P01") || isStale(err) ||
+		internalError(err) != nil
 }
 
 // isStale reports whether a prepared statement failed because a migration changed the types of its columns.

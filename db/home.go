@@ -142,7 +142,8 @@ func (h *home) register(ctx context.Context, first, d *DB) error {
 	if tenants > 0 {
 		return errors.New("the database has a login directory: it is the first one of an installation")
 	}
-	if _, err := first.directory(ctx, `select home_register($1, $2)::text`, []any{h.number, id}, &registered); err != nil {
+	if _, err := first.directory(ctx, `select home_register($1, $2)::text`, []any{h.number, id},
+		&registered); err != nil {
 		return err
 	}
 	if registered == nil || *registered != id {

@@ -186,7 +186,8 @@ func (m *Move) depart(first, source *movingTx) error {
 		return err
 	}
 	var pending *int // the database of an interrupted move that had copied the tenant
-	if err := source.conn.QueryRow(source.ctx, `select min(home) from tenant_departures where tenant_id = $1 and moves > $2`,
+	if err := source.conn.QueryRow(source.ctx,
+		`select min(home) from tenant_departures where tenant_id = $1 and moves > $2`,
 		m.Tenant, m.moves).Scan(&pending); err != nil {
 		return err
 	}

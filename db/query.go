@@ -136,7 +136,8 @@ func (s *Stmt) Array() []byte {
 // equal reports whether the statements have the same result if they run at the same time. It returns false if it does
 // not know, as for arguments of other types than those below.
 func (s *Stmt) equal(other *Stmt) bool {
-	return s.sql == other.sql && s.sparse == other.sparse && s.keep == other.keep && s.by == other.by && s.into == nil && other.into == nil &&
+	return s.sql == other.sql && s.sparse == other.sparse && s.keep == other.keep && s.by == other.by &&
+		s.into == nil && other.into == nil &&
 		(s.total == nil) == (other.total == nil) &&
 		slices.EqualFunc(s.args, other.args, func(a, b any) bool {
 			switch a.(type) {

@@ -806,7 +806,8 @@ func TestReadsAndWritesLeaveConnections(t *testing.T) {
 			for range 16 {
 				ctx := newBinding(t)
 				wg.Go(func() {
-					if err := c.slow(d, ctx, db.SQL(`select pg_advisory_xact_lock_shared($1)::text`, 1000+i)); err != nil {
+					if err := c.slow(d, ctx, db.SQL(`select pg_advisory_xact_lock_shared($1)::text`, 1000+
+						i)); err != nil {
 						t.Error(err)
 					}
 				})
@@ -815,7 +816,8 @@ func TestReadsAndWritesLeaveConnections(t *testing.T) {
 				t.Errorf("%d slow %s have a connection, want %d", n, c.name, c.want)
 			}
 			begin := time.Now()
-			if err := c.other(d, newBinding(t), db.SQL(countTenants)); err != nil || time.Since(begin) > 2*time.Second {
+			if err := c.other(d, newBinding(t), db.SQL(countTenants)); err != nil ||
+				time.Since(begin) > 2*time.Second {
 				t.Errorf("beside slow %s: %v after %v", c.name, err, time.Since(begin))
 			}
 			if err := d.Ready(t.Context()); err != nil {

@@ -196,7 +196,8 @@ func TestEqualReads(t *testing.T) {
 	}
 	// A statement can run again, for example when its tenant has moved meanwhile. Its earlier result stays as it is.
 	before := string(equal[1].Array())
-	if err := d.Read(a, first.Stmt); err != nil || string(first.Array()) == before || string(equal[1].Array()) != before {
+	if err := d.Read(a, first.Stmt); err != nil || string(first.Array()) == before ||
+		string(equal[1].Array()) != before {
 		t.Errorf("the result of a read was changed by the repetition of another: %s", equal[1].Array())
 	}
 }
@@ -219,7 +220,8 @@ func TestSharedReadsAfterPanic(t *testing.T) {
 	var total int64
 	var errs [3]error
 	for i, s := range []*db.Stmt{
-		db.SQL(`select 1::bigint`).Total(&total).Quick(), db.SQL(`select 'other'`).Quick(), db.SQL(`select 'other'`).Quick(),
+		db.SQL(`select 1::bigint`).Total(&total).Quick(), db.SQL(`select 'other'`).Quick(),
+		db.SQL(`select 'other'`).Quick(),
 	} {
 		group.Go(func() { errs[i] = d.Read(a, s) })
 		testkit.Eventually(t, "the reads wait", func() bool { return d.Waiting() == i+2 })

@@ -66,7 +66,8 @@ func withOutcome(err error) error {
 	switch {
 	case neverSent(err), errors.Is(err, pgx.ErrTxCommitRollback), errors.As(err, &pg) && !isBroken(err):
 		return err
-	case isBroken(err), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled), pgconn.Timeout(err):
+	case isBroken(err), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled),
+		pgconn.Timeout(err):
 		return fmt.Errorf("%w: %w", ErrOutcomeUnknown, err)
 	}
 	return err

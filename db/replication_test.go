@@ -142,7 +142,8 @@ func TestDemotedPrimary(t *testing.T) {
 
 	testkit.Exec(t, old, `alter system set default_transaction_read_only = on`, `select pg_reload_conf()`)
 	eventuallyReadOnly(t, d, ctx)
-	if err := d.Write(ctx, addRow("rejected")); !errors.Is(err, db.ErrUnavailable) || errors.Is(err, db.ErrOutcomeUnknown) {
+	if err := d.Write(ctx, addRow("rejected")); !errors.Is(err, db.ErrUnavailable) ||
+		errors.Is(err, db.ErrOutcomeUnknown) {
 		t.Errorf("a write while all PostgreSQL are read-only: %v", err)
 	}
 	if err := d.Ready(t.Context()); err == nil || !strings.Contains(err.Error(), "accepts only reads") {
@@ -218,7 +219,8 @@ func testReadyReadOnly(t *testing.T, before []string) {
 		if err := d.Ready(t.Context()); !errors.Is(err, db.ErrUnavailable) {
 			t.Errorf("ready: %v", err)
 		}
-		if now := value[int](t, d, ctx, `select pg_backend_pid()`); now != next && time.Since(begin) < 500*time.Millisecond {
+		if now := value[int](t, d, ctx, `select pg_backend_pid()`); now != next &&
+			time.Since(begin) < 500*time.Millisecond {
 			t.Error("a check within a second replaced the connection again")
 		}
 	}

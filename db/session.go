@@ -100,7 +100,8 @@ func prepareSession(ctx context.Context, conn *pgx.Conn, named bool) error {
 	case named && (err == nil && prepared == 0 || isPg && (pg.Code == "42P05" || pg.Code == "26000")):
 		return dial.ErrPooler
 	case err == nil && prepared > 0:
-		conn.PgConn().CustomData()[sessionKey] = &session{planned: time.Now(), statements: map[string]*preparedStatement{}}
+		conn.PgConn().CustomData()[sessionKey] = &session{planned: time.Now(),
+			statements: map[string]*preparedStatement{}}
 	case isPg && !isBroken(err):
 		return nil
 	}

@@ -137,7 +137,8 @@ func TestNextRelease(t *testing.T) {
 	wantRejected(t, super, "spools", tableRow{"tenant_id": "'" + db.NewID() + "'", "id": "'" + db.NewID() + "'",
 		"number": "1", "material_type": "'PLA'", "color": "''", "diameter_mm": "1.75", "net_weight_grams": "1",
 		"remaining_weight_grams": "1", "shelf": "repeat('x', 11)"}, "a shelf of 11 characters")
-	if n := len(queryStrings(t, super, `select polname::text from pg_policy where polrelid = 'shelves'::regclass`)); n != 1 {
+	if n := len(queryStrings(t, super,
+		`select polname::text from pg_policy where polrelid = 'shelves'::regclass`)); n != 1 {
 		t.Errorf("the new table has %d policies, want 1", n)
 	}
 }

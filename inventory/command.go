@@ -152,7 +152,8 @@ func importSpoolman(ctx context.Context, c *cli.Call, o SpoolmanOptions, report 
 		}
 		text = append(text, '\n')
 		if row.Remark != "" {
-			list("Spoolman's %s %s: %s %s, number %s: %s", row.Entity, row.ID, row.Entity, row.Action, number, row.Remark)
+			list("Spoolman's %s %s: %s %s, number %s: %s", row.Entity, row.ID, row.Entity, row.Action, number,
+				row.Remark)
 		}
 	}
 	if listed < 0 {

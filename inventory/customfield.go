@@ -421,7 +421,8 @@ func DefineField(ctx context.Context, d *db.DB, in CustomField) error {
 	entity := string(*in.Entity.Value)
 	locked := db.SQL(`select `+customFieldColumns+` from custom_fields where entity = $1 and key = $2
 		for no key update`, entity, in.Key.Arg())
-	found := db.SQL(`select id::text from custom_fields where entity = $1 and key = $2`, entity, in.Key.Arg()).Into(&id)
+	found := db.SQL(`select id::text from custom_fields where entity = $1 and key = $2`, entity,
+		in.Key.Arg()).Into(&id)
 	var added *db.Stmt
 	err := d.Decide(ctx, []*db.Stmt{locked, found}, func() ([]*db.Stmt, error) {
 		added = nil
@@ -464,7 +465,8 @@ func RemoveField(ctx context.Context, d *db.DB, entity, key string) error {
 func removeField(ctx context.Context, d *db.DB, condition string, args ...any) error {
 	var entity, key string
 	// The lock waits for transactions that are about to store values.
-	field := db.SQL(`select entity, key from custom_fields where `+condition+` for update`, args...).Into(&entity, &key)
+	field := db.SQL(`select entity, key from custom_fields where `+condition+` for update`, args...).Into(&entity,
+		&key)
 	removed := db.SQL(`delete from custom_fields where `+condition, args...)
 	return d.Tx(ctx, func(ctx context.Context) error {
 		if err := server.Found(field, d.Write(ctx, field)); err != nil {
@@ -489,7 +491,8 @@ func changeEach(ctx context.Context, d *db.DB, table, condition, set string, arg
 	}
 	changed := db.SQL(`
 		with found as materialized (
-			select id from `+table+` where tenant_id = $1::uuid and `+condition+` limit `+strconv.Itoa(maxFollowers+1)+`
+			select id from `+table+` where tenant_id = $1::uuid and `+condition+` limit `+strconv.Itoa(maxFollowers+1)+
+		`
 		), locked as materialized (
 			select locked.id from (
 				select id from found where (select count(*) from found) <= `+strconv.Itoa(maxFollowers)+` order by id

@@ -37,10 +37,12 @@ func TestCustomFields(t *testing.T) {
 		"choices": []string{"a", "b"}, "multiple": true}).Want(201).ID()
 	c.Get(t, customFields+"?entity=spool").Want(200).Shows(map[string]string{"total": "3"})
 	c.Patch(t, customFields+"/"+choice, j{"choices": []string{"a"}}).WantError(422, "VALIDATION_ERROR")
-	c.Patch(t, customFields+"/"+choice, j{"choices": []string{"a", "b", "d"}, "type": "text", "name": "New"}).Want(200).
+	c.Patch(t, customFields+"/"+choice,
+		j{"choices": []string{"a", "b", "d"}, "type": "text", "name": "New"}).Want(200).
 		Shows(map[string]string{"type": "choice", "name": "New", "choices.2": "d"})
 
-	for _, extra := range []any{j{"odd": 1}, j{"tag": 1}, j{"n": 1.5}, j{"n": "1"}, j{"c": "a"}, j{"c": []string{"z"}}, j{"Tag": "x"},
+	for _, extra := range []any{j{"odd": 1}, j{"tag": 1}, j{"n": 1.5}, j{"n": "1"}, j{"c": "a"}, j{"c": []string{"z"}},
+		j{"Tag": "x"},
 		"tag", []int{1}} {
 		c.Post(t, spools, spool(j{"extra": extra})).WantError(422, "VALIDATION_ERROR")
 	}
@@ -51,30 +53,35 @@ func TestCustomFields(t *testing.T) {
 	c.Patch(t, spools+"/"+one, j{"extra": j{"n": 6, "c": nil}, "notes": "x"}).Want(200).
 		Shows(map[string]string{"extra.tag": "Ab", "extra.n": "6", "notes": "x"})
 	c.Patch(t, spools, j{"numbers": []int{1, 2}, "changes": j{"extra": j{"n": 7}}}).Want(200)
-	c.Patch(t, spools, j{"numbers": []int{1, 2}, "changes": j{"extra": j{"n": "x"}}}).WantError(422, "VALIDATION_ERROR")
+	c.Patch(t, spools, j{"numbers": []int{1, 2}, "changes": j{"extra": j{"n": "x"}}}).WantError(422,
+		"VALIDATION_ERROR")
 	for _, path := range []string{"vendors", "filaments"} {
 		body := j{"name": "V", "extra": j{"tag": "V1"}}
 		if path == "filaments" {
 			body["material_type"], body["color"], body["diameter_mm"] = "PLA", "Red", 1.75
 		}
 		created := c.Post(t, "/api/v1/"+path, body).Want(201).Shows(map[string]string{"extra.tag": "V1"}).ID()
-		c.Patch(t, "/api/v1/"+path+"/"+created, j{"extra": j{"tag": "V2"}}).Want(200).Shows(map[string]string{"extra.tag": "V2"})
+		c.Patch(t, "/api/v1/"+path+"/"+created,
+			j{"extra": j{"tag": "V2"}}).Want(200).Shows(map[string]string{"extra.tag": "V2"})
 		c.Patch(t, "/api/v1/"+path+"/"+created, j{"extra": j{"odd": "V2"}}).WantError(422, "VALIDATION_ERROR")
 		c.Get(t, "/api/v1/"+path+"?extra.tag=v2").Want(200).Shows(map[string]string{"total": "1"})
 		c.Get(t, "/api/v1/"+path+"?extra.tag=v1").Want(200).Shows(map[string]string{"total": "0"})
 	}
-	for query, want := range map[string]string{"extra.tag=ab": "1", "extra.tag=a": "0", "extra.n=7": "2", "extra.n=7&extra.tag=B": "1",
-		"extra.odd=1": "0"} {
+	for query, want := range map[string]string{"extra.tag=ab": "1", "extra.tag=a": "0", "extra.n=7": "2",
+		"extra.n=7&extra.tag=B": "1",
+		"extra.odd=1":           "0"} {
 		c.Get(t, spools+"?"+query).Want(200).Shows(map[string]string{"total": want})
 	}
 	c.Get(t, spools+"?extra.Tag=x").WantError(422, "VALIDATION_ERROR")
 	c.Get(t, customFields+"?extra.tag=x").WantError(422, "VALIDATION_ERROR")
-	if text := string(c.Get(t, spools+"/export?format=csv&extra.tag=b").Want(200).Body); !strings.Contains(text, two) ||
+	if text := string(c.Get(t, spools+"/export?format=csv&extra.tag=b").Want(200).Body); !strings.Contains(text,
+		two) ||
 		!strings.Contains(text, `"{""n"":7,""tag"":""B""}"`) || strings.Contains(text, one) {
 		t.Errorf("the export is %s", text)
 	}
 	csv := c.With("Content-Type", "text/csv")
-	csv.Post(t, spools+"/import?mode=update", fmt.Sprintf("id,extra\n%s,\"{\"\"tag\"\":\"\"C\"\"}\"\n%s,\n", one, two)).Want(200).
+	csv.Post(t, spools+"/import?mode=update",
+		fmt.Sprintf("id,extra\n%s,\"{\"\"tag\"\":\"\"C\"\"}\"\n%s,\n", one, two)).Want(200).
 		Shows(map[string]string{"rows.0.action": "updated", "rows.1.action": "updated"})
 	c.Get(t, spools+"/"+one).Want(200).Shows(map[string]string{"extra.tag": "C"})
 	csv.Post(t, spools+"/import?mode=update", fmt.Sprintf("id,extra\n%s,\"{\"\"odd\"\":\"\"C\"\"}\"\n", one)).

@@ -27,7 +27,8 @@ func TestSpoolConditions(t *testing.T) {
 		t.Fatalf("the ETag is %q", tag)
 	}
 	for _, known := range []string{tag, "W/" + tag, `"x", ` + tag, "*"} {
-		if a := with(c, "GET", nil, "If-None-Match", known).Want(304); len(a.Body) != 0 || a.Header.Get("ETag") != tag {
+		if a := with(c, "GET", nil, "If-None-Match", known).Want(304); len(a.Body) != 0 ||
+			a.Header.Get("ETag") != tag {
 			t.Errorf("If-None-Match %s: %q, ETag %s", known, a.Body, a.Header.Get("ETag"))
 		}
 	}

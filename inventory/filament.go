@@ -22,7 +22,8 @@ func (h handlers) filamentRoutes() []server.Route {
 	return []server.Route{
 		server.Op("GET /api/v1/filaments", server.Read, server.Handle(h.listFilaments), listFilamentsDoc),
 		server.Op("POST /api/v1/filaments", server.Write, server.Handle(h.createFilament), createFilamentDoc),
-		server.Op("POST /api/v1/filaments/from-spools", server.Write, server.Handle(h.filamentsFromSpools).OptionalBody(),
+		server.Op("POST /api/v1/filaments/from-spools", server.Write,
+			server.Handle(h.filamentsFromSpools).OptionalBody(),
 			filamentsFromSpoolsDoc),
 		server.Op("GET /api/v1/filaments/export", server.Read, server.HandleExport("filaments", h.exportFilaments),
 			exportFilamentsDoc),
@@ -385,6 +386,7 @@ func (h handlers) exportFilaments(
 
 var exportFilamentsDoc = &server.Doc{
 	ID: "exportFilaments", Tag: filamentTag, Summary: "Export filaments",
-	Description: transfer.ExportDescription + "filament, oldest first, which `POST /api/v1/filaments/import` can read; several colours are separated by " +
+	Description: transfer.ExportDescription +
+		"filament, oldest first, which `POST /api/v1/filaments/import` can read; several colours are separated by " +
 		"commas.",
 }

@@ -31,7 +31,8 @@ func (h handlers) catalogRoutes() []server.Route {
 	return []server.Route{
 		server.Op("GET /api/v1/filament-catalog", server.Read, server.Handle(h.listCatalog), listCatalogDoc),
 		server.Op("POST /api/v1/filament-catalog/import", server.Write,
-			server.HandleText("application/jsonl", importCatalogExample, prepareCatalog, h.importCatalog), importCatalogDoc),
+			server.HandleText("application/jsonl", importCatalogExample, prepareCatalog, h.importCatalog),
+			importCatalogDoc),
 	}
 }
 
@@ -182,8 +183,10 @@ func (e *externalFilament) row() (row map[string]any, problems []server.FieldErr
 		positive      bool
 		most          server.Decimal
 	}{
-		{"density_g_cm3", "density", &e.Density, true, 100}, {"net_weight_grams", "weight", &e.Weight, true, 1_000_000},
-		{"diameter_mm", "diameter", &e.Diameter, true, 10}, {"spool_weight_grams", "spool_weight", e.SpoolWeight, false, 1_000_000},
+		{"density_g_cm3", "density", &e.Density, true, 100},
+		{"net_weight_grams", "weight", &e.Weight, true, 1_000_000},
+		{"diameter_mm", "diameter", &e.Diameter, true, 10},
+		{"spool_weight_grams", "spool_weight", e.SpoolWeight, false, 1_000_000},
 		{"extruder_temperature_c", "extruder_temp", e.ExtruderTemp, false, 1000},
 		{"bed_temperature_c", "bed_temp", e.BedTemp, false, 1000},
 	} {

@@ -44,7 +44,8 @@ func TestFilamentCatalog(t *testing.T) {
 
 	// A filament of an item.
 	body := j{}
-	for _, name := range []string{"external_id", "vendor", "name", "material_type", "material_name", "color", "color_hex",
+	for _, name := range []string{"external_id", "vendor", "name", "material_type", "material_name", "color",
+		"color_hex",
 		"color_hexes", "diameter_mm", "density_g_cm3", "net_weight_grams", "spool_weight_grams",
 		"extruder_temperature_c", "bed_temperature_c"} {
 		body[name] = list.Value("items.0." + name)

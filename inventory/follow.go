@@ -227,24 +227,25 @@ func (s spread) run(ctx context.Context, d *db.DB, id string, fields []string, u
 	check func() error,
 ) error {
 	var spools, stocked int
-	return d.Decide(ctx, []*db.Stmt{update, s.counted(id).Into(&spools, &stocked), result}, func() ([]*db.Stmt, error) {
-		if err := check(); err != nil {
-			return nil, err
-		}
-		if result.Rows() == 0 {
-			return nil, server.ErrNotFound
-		}
-		if spools > maxFollowers || stocked > maxStocked {
-			var problems server.Problems
-			for _, name := range fields {
-				problems.Add(name, "cannot be changed: there are more than %d spools, or more than %d in stock",
-					maxFollowers, maxStocked)
+	return d.Decide(ctx, []*db.Stmt{update, s.counted(id).Into(&spools, &stocked), result},
+		func() ([]*db.Stmt, error) {
+			if err := check(); err != nil {
+				return nil, err
 			}
-			return nil, problems.Err()
-		}
-		// Spools in stock come last, so that they are locked for a short time only.
-		return append(append(s.changes(id, ` and not s.in_stock`), s.changes(id, "")...), result), nil
-	})
+			if result.Rows() == 0 {
+				return nil, server.ErrNotFound
+			}
+			if spools > maxFollowers || stocked > maxStocked {
+				var problems server.Problems
+				for _, name := range fields {
+					problems.Add(name, "cannot be changed: there are more than %d spools, or more than %d in stock",
+						maxFollowers, maxStocked)
+				}
+				return nil, problems.Err()
+			}
+			// Spools in stock come last, so that they are locked for a short time only.
+			return append(append(s.changes(id, ` and not s.in_stock`), s.changes(id, "")...), result), nil
+		})
 }
 
 // counted returns a statement that counts the spools, of all and of those in stock, up to maxFollowers+1.

@@ -145,7 +145,8 @@ func fromSpools(ctx context.Context, d *db.DB, dryRun bool) (result FromSpoolsRe
 		}
 	}
 	return result, d.Write(ctx, db.SQL(`
-		update spools s set filament_id = f.id, (`+followed+`) = row(`+followedValues+`), updated_at = now(), edited_at = now()
+		update spools s set filament_id = f.id, (`+followed+`) = row(`+followedValues+
+		`), updated_at = now(), edited_at = now()
 		from unnest($1::uuid[], $2::uuid[]) l (id, filament_id) cross join lateral (
 			select * from filaments where id = l.filament_id offset 0
 		) f

@@ -217,7 +217,8 @@ func TestImportRejectsInvalidFiles(t *testing.T) {
 	if err != inventory.InvalidRows(1) || !slices.Equal(*invalid, []string{"line 3: row"}) {
 		t.Errorf("with a missing closing quote: %v %v", err, *invalid)
 	}
-	if result, err := importer.CSV(ctx, strings.NewReader(header)); err != nil || result != (inventory.ImportResult{}) {
+	if result, err := importer.CSV(ctx, strings.NewReader(header)); err != nil ||
+		result != (inventory.ImportResult{}) {
 		t.Errorf("without rows: %+v %v", result, err)
 	}
 	c.Get(t, "/api/v1/spools").Want(200).Shows(map[string]string{"total": "0"})
@@ -407,7 +408,8 @@ func TestOneImportPerTenant(t *testing.T) {
 	importer, ctx, _ := newImporter(t, c)
 	other, otherCtx, _ := newImporter(t, otherTenant)
 	err := api.DB.Bulk(ctx, func(context.Context) error {
-		if result, err := importer.CSV(ctx, strings.NewReader(file)); !errors.Is(err, db.ErrBulk) || result.Created != 0 {
+		if result, err := importer.CSV(ctx, strings.NewReader(file)); !errors.Is(err, db.ErrBulk) ||
+			result.Created != 0 {
 			t.Errorf("a second import: %+v %v", result, err)
 		}
 		if result, err := other.CSV(otherCtx, strings.NewReader(file)); err != nil || result.Created != 1 {

@@ -33,7 +33,8 @@ func TestImportAndExportThroughAPI(t *testing.T) {
 		"rows.1002.action": "created",
 	})
 	list := c.Get(t, "/api/v1/spools?limit=1").Want(200).Shows(map[string]string{
-		"total": "1003", "items.0.color": "Farbe 1002", "items.0.material_type": "PETG", "items.0.net_weight_grams": "1000.5",
+		"total": "1003", "items.0.color": "Farbe 1002", "items.0.material_type": "PETG",
+		"items.0.net_weight_grams": "1000.5",
 	})
 	c.Get(t, "/api/v1/spools/"+list.Text("items.0.id")+"/usage").Want(200).Shows(map[string]string{
 		"total": "1", "items.0.kind": "created", "items.0.user_id": c.Actor.User,

@@ -94,7 +94,8 @@ func (k kind[T]) route(h handlers, example string) server.Endpoint {
 		func(_ context.Context, r *server.Request[transfer.ImportQuery], body []byte) (kindFile[T], error) {
 			return k.read(bytes.NewReader(body), r.In.Mode.Or(transfer.Create), maxKinds)
 		},
-		func(ctx context.Context, r *server.Request[transfer.ImportQuery], f kindFile[T]) (server.OK[Imported], error) {
+		func(ctx context.Context, r *server.Request[transfer.ImportQuery], f kindFile[T]) (server.OK[Imported],
+			error) {
 			var result Imported
 			err := h.db.Tx(ctx, func(ctx context.Context) (err error) {
 				result, err = k.write(ctx, h.db, &f, r.In.DryRun.Or(false))
@@ -379,7 +380,8 @@ func writeVendors(ctx context.Context, d *db.DB, f *kindFile[vendorRow], dryRun 
 		return result, err
 	}
 	invalid := rowProblems{}
-	if err := checkExtras(ctx, d, "vendor", len(f.rows), func(i int) server.Extra { return f.rows[i].In.Extra.Or(nil) },
+	if err := checkExtras(ctx, d, "vendor", len(f.rows),
+		func(i int) server.Extra { return f.rows[i].In.Extra.Or(nil) },
 		func(i int, field, message string) { invalid.add(f.rows[i].Line, field, "%s", message) }); err != nil {
 		return result, err
 	}
@@ -528,13 +530,16 @@ func spreadFilaments(ctx context.Context, d *db.DB, filaments []string) error {
 }
 
 // writeFilaments writes the rows of a file in the transaction of ctx.
-func writeFilaments(ctx context.Context, d *db.DB, f *kindFile[filamentRow], dryRun bool) (result Imported, err error) {
+func writeFilaments(
+	ctx context.Context, d *db.DB, f *kindFile[filamentRow], dryRun bool,
+) (result Imported, err error) {
 	result.DryRun, result.Rows = dryRun, make([]ImportedRow, len(f.rows))
 	if len(f.rows) == 0 {
 		return result, d.CheckActor(ctx)
 	}
 	invalid := rowProblems{}
-	if err := checkExtras(ctx, d, "filament", len(f.rows), func(i int) server.Extra { return f.rows[i].In.Extra.Or(nil) },
+	if err := checkExtras(ctx, d, "filament", len(f.rows),
+		func(i int) server.Extra { return f.rows[i].In.Extra.Or(nil) },
 		func(i int, field, message string) { invalid.add(f.rows[i].Line, field, "%s", message) }); err != nil {
 		return result, err
 	}
@@ -661,7 +666,8 @@ func vendorsOf(
 			}
 			name := s.text("name")
 			if !in.VendorName.IsNull() && !strings.EqualFold(*in.VendorName.Value, name) {
-				invalid.add(row.Line, "vendor_name", "is not the name of the vendor with the vendor_id; empty one of them")
+				invalid.add(row.Line, "vendor_name",
+					"is not the name of the vendor with the vendor_id; empty one of them")
 			}
 			vendors[i] = vendorName{&id, &name}
 		case strings.TrimSpace(in.VendorName.Or("")) != "":

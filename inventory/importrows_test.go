@@ -82,7 +82,8 @@ func TestImportKinds(t *testing.T) {
 			"name,empty_spool_weight_grams\n": "",
 		},
 		vendors + "/import?mode=update": {"name\nNobody\n": "line 2: name is not the name of a vendor"},
-		vendors + "/import":             {"name\nTHIRD\n": "line 2: name is that of another vendor", "notes\nx\n": "line 1: the column name"},
+		vendors + "/import": {"name\nTHIRD\n": "line 2: name is that of another vendor",
+			"notes\nx\n": "line 1: the column name"},
 		filaments + "/import?mode=upsert": {
 			"number,color\n1,x\n,y\n":              "line 3: material_type is required",
 			"number,vendor_id\n1," + theirs + "\n": "line 2: vendor_id is not the id of a vendor",
@@ -118,7 +119,8 @@ func withoutIDs(t *testing.T, c *testkit.Client, path string) string {
 	text := ""
 	for _, item := range c.Get(t, path+"?sort_order=asc").Want(200).List("items") {
 		row := item.(map[string]any)
-		for _, name := range []string{"id", "vendor_id", "created_at", "updated_at", "spool_count", "remaining_grams"} {
+		for _, name := range []string{"id", "vendor_id", "created_at", "updated_at", "spool_count",
+			"remaining_grams"} {
 			delete(row, name)
 		}
 		text += fmt.Sprintln(row)

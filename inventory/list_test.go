@@ -88,7 +88,8 @@ func TestCursorsWithFilters(t *testing.T) {
 				continue
 			}
 			if got := follow(t, c, path, limit, func() {}); !slices.Equal(got, want) {
-				t.Errorf("%s, limit %d: the pages have %d items in another order than the %d", path, limit, len(got), len(want))
+				t.Errorf("%s, limit %d: the pages have %d items in another order than the %d", path, limit, len(got),
+					len(want))
 			}
 		}
 	}
@@ -182,7 +183,8 @@ func TestListShapeAndBounds(t *testing.T) {
 		"?skip=999999999":         {nil, "999999999", "20"},
 		"?limit=2&sort_order=asc": {[]string{newest[24], newest[23]}, "0", "2"},
 	} {
-		a := c.Get(t, spools+path).Want(200).Shows(map[string]string{"total": "25", "skip": want.skip, "limit": want.limit})
+		a := c.Get(t, spools+path).Want(200).Shows(map[string]string{"total": "25", "skip": want.skip,
+			"limit": want.limit})
 		if got := ids(a); !slices.Equal(got, want.items) {
 			t.Errorf("%s: %v, want %v", a.What, got, want.items)
 		}
@@ -485,7 +487,8 @@ func TestArchivedSpools(t *testing.T) {
 				}
 				page := c.Get(t, query(params...)).Want(200)
 				if got := ids(page); !slices.Equal(got, want) || page.Text("total") != fmt.Sprint(len(want)) {
-					t.Errorf("archived=%v with %v: %v, total %s; want %v", archivedIs, more, got, page.Text("total"), want)
+					t.Errorf("archived=%v with %v: %v, total %s; want %v", archivedIs, more, got, page.Text("total"),
+						want)
 				}
 			}
 		}

@@ -111,8 +111,9 @@ func TestPrices(t *testing.T) {
 			client := api.Operator(t)
 			for _, s := range c.stock {
 				_, archived := s.remaining.(archivedGrams)
-				made := client.Post(t, spools, spool(j{"material_type": s.material, "color": s.color, "archived": archived,
-					"purchase_price": s.price, "remaining_weight_grams": s.remaining})).Want(201)
+				made := client.Post(t, spools,
+					spool(j{"material_type": s.material, "color": s.color, "archived": archived,
+						"purchase_price": s.price, "remaining_weight_grams": s.remaining})).Want(201)
 				if s.removed {
 					client.Delete(t, spools+"/"+made.ID()).Want(204)
 				}
@@ -126,7 +127,8 @@ func TestPrices(t *testing.T) {
 				db.SQL(`select count(*) from filament_prices($1::text[], $2::text[])`, materials, colors).Into(&rows),
 				db.SQL(`
 					select amount::text, grams::text from filament_prices($1::text[], $2::text[])
-					where material_type = $3 and color_key = $4`, materials, colors, c.material, c.color).Into(&amount, &grams))
+					where material_type = $3 and color_key = $4`, materials, colors, c.material, c.color).Into(&amount,
+					&grams))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -270,7 +270,8 @@ var ExportUsage = transfer.Export[UsageEntry](1000, func(
 
 var exportUsageDoc = &server.Doc{
 	ID: "exportUsage", Tag: ReportsTag, Summary: "Export the usage ledger",
-	Description: transfer.ExportDescription + "entry of the usage ledgers of all spools, also of removed ones, oldest " +
+	Description: transfer.ExportDescription +
+		"entry of the usage ledgers of all spools, also of removed ones, oldest " +
 		"first.\n\n" +
 		"With `from` or `to`, the file has the entries of the days that `reportUsage` covers with the same parameters, and " +
 		"without both those of all days.",

@@ -75,12 +75,14 @@ func wantReport(t *testing.T, c *testkit.Client, by string, first, last time.Tim
 	if err := json.Unmarshal([]byte(text), &want); err != nil {
 		t.Fatal(err)
 	}
-	path := fmt.Sprintf("%s?group_by=%s&from=%s&to=%s", reportURL, by, first.Format(time.DateOnly), last.Format(time.DateOnly))
+	path := fmt.Sprintf("%s?group_by=%s&from=%s&to=%s", reportURL, by, first.Format(time.DateOnly),
+		last.Format(time.DateOnly))
 	report := c.Get(t, path).Want(200).Shows(map[string]string{"from": first.Format(time.DateOnly),
 		"to": last.Format(time.DateOnly), "group_by": by, "groups": fmt.Sprint(len(want))})
 	for i := range report.List("items") {
 		text := func(name string) string { return report.Text(fmt.Sprintf("items.%d.%s", i, name)) }
-		key := map[string]string{"material": text("material_type"), "color": text("material_type") + " " + text("color"),
+		key := map[string]string{"material": text("material_type"), "color": text("material_type") + " " +
+			text("color"),
 			"printer": "", "day": text("start"), "week": text("start"), "month": text("start")}[by]
 		got[key] = text("grams") + " " + text("cost")
 	}
@@ -184,7 +186,8 @@ func TestUsageReportEqualsLedger(t *testing.T) {
 	var ids []string
 	for i, material := range []string{"PLA", "PLA", "PLA", "PETG", "PETG", "TPU"} {
 		ids = append(ids, c.Post(t, "/api/v1/spools", spool(j{"material_type": material,
-			"color": []string{"Black", "black", "Red"}[i%3], "purchase_price": []any{20, 25.5, nil}[i%3]})).Want(201).ID())
+			"color":          []string{"Black", "black", "Red"}[i%3],
+			"purchase_price": []any{20, 25.5, nil}[i%3]})).Want(201).ID())
 	}
 	c.Delete(t, "/api/v1/spools/"+ids[5]).Want(204) // what was used from it counts
 	for n := range 400 {
@@ -327,7 +330,8 @@ func TestUsageReport(t *testing.T) {
 		"from=2024-02-01&to=2024-01-31": "from", "from=2000-01-01&to=2020-01-01": "from", "to=9999-12-31": "to",
 		"to=0001-01-29": "to",
 	} {
-		c.Get(t, reportURL+"?"+query).WantError(422, "VALIDATION_ERROR").Shows(map[string]string{"errors.0.field": field})
+		c.Get(t, reportURL+"?"+query).WantError(422,
+			"VALIDATION_ERROR").Shows(map[string]string{"errors.0.field": field})
 	}
 	c.Get(t, reportURL+"?to=0001-01-30").Want(200).Shows(map[string]string{"from": "0001-01-01"})
 }

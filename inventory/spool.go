@@ -49,7 +49,8 @@ func Routes(d *db.DB) []server.Route {
 		server.Op("POST /api/v1/spools/{id}/measure", server.Write, server.Handle(h.measure), measureDoc),
 		server.Op("GET /api/v1/spools/{id}/usage", server.Read, server.Handle(h.usage), usageDoc),
 		server.Op("GET /api/v1/custom-fields", server.Read, server.Handle(h.listCustomFields), listCustomFieldsDoc),
-		server.Op("POST /api/v1/custom-fields", server.Write, server.Handle(h.createCustomField), createCustomFieldDoc),
+		server.Op("POST /api/v1/custom-fields", server.Write, server.Handle(h.createCustomField),
+			createCustomFieldDoc),
 		server.Op("GET /api/v1/custom-fields/{id}", server.Read, server.Handle(h.getCustomField), getCustomFieldDoc).
 			Versioned(lockCustomField),
 		server.Op("PATCH /api/v1/custom-fields/{id}", server.Write, server.Handle(h.updateCustomField),

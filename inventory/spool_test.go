@@ -128,8 +128,9 @@ func TestSpoolFields(t *testing.T) {
 		"id": uuid, "filament_id": nil, "material_type": "PLA", "brand": nil, "color": "Black", "color_hex": nil,
 		"finish": nil, "diameter_mm": json.Number("1.75"), "net_weight_grams": json.Number("1000"),
 		"remaining_weight_grams": json.Number("1000"),
-		"spool_weight_grams":     nil, "purchase_price": nil, "cost_per_gram": nil, "supplier": nil, "purchase_date": nil,
-		"notes": nil, "location": nil, "lot_number": nil, "density_g_cm3": nil, "archived": false,
+		"spool_weight_grams":     nil, "purchase_price": nil, "cost_per_gram": nil, "supplier": nil,
+		"purchase_date": nil,
+		"notes":         nil, "location": nil, "lot_number": nil, "density_g_cm3": nil, "archived": false,
 		"extra":         map[string]any{},
 		"first_used_at": nil, "last_used_at": nil, "created_at": moment, "updated_at": moment, "hidden_at": nil,
 	}
@@ -137,7 +138,8 @@ func TestSpoolFields(t *testing.T) {
 		"material_type": "Nylon", "brand": "Fiberlogy", "color": "Türkis", "color_hex": "#1aB2c3", "finish": "Matte",
 		"diameter_mm": json.Number("2.85"), "net_weight_grams": json.Number("750.5"),
 		"remaining_weight_grams": json.Number("0"),
-		"spool_weight_grams":     json.Number("200.123456"), "purchase_price": json.Number("52.99"), "supplier": "3DJake",
+		"spool_weight_grams":     json.Number("200.123456"), "purchase_price": json.Number("52.99"),
+		"supplier":      "3DJake",
 		"purchase_date": "2024-02-29",
 		"notes":         "line one\nline \"two\" \\ \t\u007f\u2028 🧵",
 		"location":      "Shelf A3", "lot_number": "L-1 2/é", "density_g_cm3": json.Number("1.141"),
@@ -150,7 +152,8 @@ func TestSpoolFields(t *testing.T) {
 		"required fields only": {spool(nil), defaults},
 		"all fields":           {all, full},
 		"null is the default": {
-			spool(j{"remaining_weight_grams": nil, "brand": nil, "purchase_price": nil, "purchase_date": nil, "location": nil,
+			spool(j{"remaining_weight_grams": nil, "brand": nil, "purchase_price": nil, "purchase_date": nil,
+				"location":      nil,
 				"density_g_cm3": nil, "archived": nil}), defaults,
 		},
 	} {
@@ -198,7 +201,8 @@ func TestFieldValues(t *testing.T) {
 	notes[`" a "`], shortText[`" a "`] = " a ", "a" // without the blanks around it
 	maps.Copy(requiredText, values{`" a "`: "a", `""`: invalid, `" "`: invalid, `null`: invalid})
 	weight := values{`0`: "0", `0.0000004`: "0", `0.0000005`: "0.000001", `1000000`: "1000000",
-		`1000000.0000004`: "1000000", `1000000.000001`: invalid, `-0.000001`: invalid, `1e400`: invalid, `"1"`: invalid}
+		`1000000.0000004`: "1000000", `1000000.000001`: invalid, `-0.000001`: invalid, `1e400`: invalid,
+		`"1"`: invalid}
 	nullable, above := maps.Clone(weight), maps.Clone(weight)
 	nullable["null"] = "null"
 	maps.Copy(above, values{`0`: invalid, `0.0000004`: invalid, `null`: invalid})
@@ -210,7 +214,8 @@ func TestFieldValues(t *testing.T) {
 		`"FFFFFF"`: invalid, `"#FFFFFFF"`: invalid, `"#GGGGGG"`: invalid, `"#ffffff\n"`: invalid}
 	dates := values{`null`: "null", `"0001-01-01"`: "0001-01-01", `"9999-12-31"`: "9999-12-31",
 		`"2024-02-29"`: "2024-02-29", `"2023-02-29"`: invalid, `"2024-01-15T10:00:00Z"`: invalid, `""`: invalid}
-	diameters := values{`1.75`: "1.75", `1.7500004`: "1.75", `2.85`: "2.85", `1.76`: invalid, `2`: invalid, `0`: invalid,
+	diameters := values{`1.75`: "1.75", `1.7500004`: "1.75", `2.85`: "2.85", `1.76`: invalid, `2`: invalid,
+		`0`:      invalid,
 		`"1.75"`: invalid, `null`: invalid}
 
 	for field, values := range map[string]values{
@@ -334,7 +339,8 @@ func TestPatch(t *testing.T) {
 		is(t, c.Patch(t, path, j{field: nil}).Want(200), "", want)
 	}
 	cleared := c.Get(t, path).Want(200)
-	for _, field := range []string{"material_type", "color", "diameter_mm", "net_weight_grams", "remaining_weight_grams"} {
+	for _, field := range []string{"material_type", "color", "diameter_mm", "net_weight_grams",
+		"remaining_weight_grams"} {
 		c.Patch(t, path, j{field: nil}).Fields(field)
 	}
 	// If one field is invalid, the valid ones are not written.
@@ -343,7 +349,8 @@ func TestPatch(t *testing.T) {
 		t.Errorf("after a 422 the spool is %s, was %s", got.Body, cleared.Body)
 	}
 	c.Patch(t, path, j{
-		"material_type": "PETG", "color": "Red", "diameter_mm": 2.85, "net_weight_grams": 750, "remaining_weight_grams": 800,
+		"material_type": "PETG", "color": "Red", "diameter_mm": 2.85, "net_weight_grams": 750,
+		"remaining_weight_grams": 800,
 	}).Want(200).Shows(map[string]string{
 		"material_type": "PETG", "color": "Red", "diameter_mm": "2.85", "net_weight_grams": "750",
 		"remaining_weight_grams": "800",
@@ -353,7 +360,8 @@ func TestPatch(t *testing.T) {
 func TestCreateSeveralSpools(t *testing.T) {
 	t.Parallel()
 	c := operator(t)
-	fields := spool(j{"brand": "Prusament", "purchase_price": 29.99, "remaining_weight_grams": 950, "notes": "box of 10"})
+	fields := spool(j{"brand": "Prusament", "purchase_price": 29.99, "remaining_weight_grams": 950,
+		"notes": "box of 10"})
 	fields["quantity"] = 10
 	const batch = spools + "/batch"
 	created := c.Post(t, batch, fields).Want(201)
@@ -421,7 +429,8 @@ func TestHideAndRestoreSpool(t *testing.T) {
 	other.Get(t, path+"/usage").WantError(404, "NOT_FOUND")
 	c.Get(t, spools).Want(200).Shows(map[string]string{"total": "1", "items.0.color": "White"})
 	c.Get(t, spools+"?hidden=false").Want(200).Shows(map[string]string{"total": "1", "items.0.hidden_at": "null"})
-	for query, total := range map[string]string{"": "1", "&color=BLACK": "1", "&color=White": "0", "&in_stock=true": "1",
+	for query, total := range map[string]string{"": "1", "&color=BLACK": "1", "&color=White": "0",
+		"&in_stock=true":     "1",
 		"&sort_by=hidden_at": "1", "&sort_by=color&sort_order=asc": "1"} {
 		c.Get(t, spools+"?hidden=true"+query).Want(200).Shows(map[string]string{"total": total})
 	}

@@ -158,7 +158,8 @@ func TestSpoolman(t *testing.T) {
 	c.Post(t, filaments, filament(nil)).Want(201).Shows(map[string]string{"number": "13"})
 
 	// Another import changes nothing, also from the file, which has no other lists.
-	for _, source := range []string{spoolman.URL + "/api/v1", spoolman.URL + "/api/v1/spool?limit=1#x", spoolmanFixture} {
+	for _, source := range []string{spoolman.URL + "/api/v1", spoolman.URL + "/api/v1/spool?limit=1#x",
+		spoolmanFixture} {
 		_, counts := importSpoolman(t, c, openSpoolman(t, source), inventory.SpoolmanOptions{})
 		if want := "[0 0 3 0] [0 0 6 0] [0 0 5 0]"; counts != want && source != spoolmanFixture {
 			t.Errorf("%s: %s, want %s", source, counts, want)
@@ -215,7 +216,8 @@ func TestSpoolman(t *testing.T) {
 		Shows(map[string]string{"items.0.shortfall_grams": "125.5", "items.0.kind": "created"})
 
 	// Another tenant can import from the same server.
-	if _, counts := importSpoolman(t, otherTenant, openSpoolman(t, spoolmanFixture), inventory.SpoolmanOptions{}); counts !=
+	if _, counts := importSpoolman(t, otherTenant, openSpoolman(t, spoolmanFixture),
+		inventory.SpoolmanOptions{}); counts !=
 		"[2 0 0 0] [5 0 0 0] [5 0 0 0]" {
 		t.Errorf("import of another tenant: %s", counts)
 	}
@@ -316,7 +318,8 @@ func TestSpoolmanMaterials(t *testing.T) {
 	t.Parallel()
 	c := testkit.New(t, testkit.Options{}, inventory.Routes).Operator(t)
 	want := map[string]string{
-		"PLA": "PLA", "pla": "PLA", "PLA+": "PLA", "PLA-CF": "PLA", "Silk PLA": "PLA", "PLA (wood)": "PLA", "rPLA": "PLA",
+		"PLA": "PLA", "pla": "PLA", "PLA+": "PLA", "PLA-CF": "PLA", "Silk PLA": "PLA", "PLA (wood)": "PLA",
+		"rPLA":   "PLA",
 		"LW-PLA": "PLA", "HTPLA": "PLA", "PLA/PHA": "PLA", "PLA2": "PLA", "ePLA-ST": "PLA",
 		"PETG": "PETG", "PET-G": "PETG", "petg+": "PETG", "PETG-CF": "PETG", "rPETG": "PETG", "PETG HF": "PETG",
 		"PCTG": "Custom", "PET": "Custom", "PET-CF": "Custom",
@@ -324,9 +327,11 @@ func TestSpoolmanMaterials(t *testing.T) {
 		"TPU": "TPU", "TPU 95A": "TPU", "TPU95A": "TPU", "TPU-85A": "TPU", "ASA": "ASA", "ASA-CF": "ASA",
 		"Nylon": "Nylon", "PA": "Nylon", "PA6": "Nylon", "PA12-CF": "Nylon", "PA6-GF30": "Nylon", "PAHT-CF": "Nylon",
 		"PACF": "Nylon", "Nylon 6/66": "Nylon", "PA-12": "Nylon",
-		"PC": "PC", "PC-ABS": "PC", "PC Blend": "PC", "Polycarbonate": "PC", "HIPS": "HIPS", "PVA": "PVA", "PVA+": "PVA",
-		"PVB": "Custom", "PP": "Custom", "PEEK": "Custom", "PLASTIC": "Custom", "PARTY": "Custom", "ABSOLUTE": "Custom",
-		"№5": "Custom",
+		"PC": "PC", "PC-ABS": "PC", "PC Blend": "PC", "Polycarbonate": "PC", "HIPS": "HIPS", "PVA": "PVA",
+		"PVA+": "PVA",
+		"PVB":  "Custom", "PP": "Custom", "PEEK": "Custom", "PLASTIC": "Custom", "PARTY": "Custom",
+		"ABSOLUTE": "Custom",
+		"№5":       "Custom",
 	}
 	var spools []map[string]any
 	for material := range want {
@@ -386,7 +391,8 @@ func TestSpoolmanInvalidSpools(t *testing.T) {
 	list := c.Get(t, "/api/v1/spools?sort_order=asc&sort_by=number&archived=any").Want(200).Shows(map[string]string{
 		"total": "2", "items.0.color": "Unknown", "items.1.color_hex": "null", "items.1.remaining_weight_grams": "0"})
 	c.Get(t, filaments+"?number=7").Want(200).Shows(map[string]string{"items.0.notes": "Colour code: blue"})
-	if notes := list.Text("items.1.notes"); utf8.RuneCountInString(notes) != 10_000 || !strings.HasSuffix(notes, "ü …") {
+	if notes := list.Text("items.1.notes"); utf8.RuneCountInString(notes) != 10_000 ||
+		!strings.HasSuffix(notes, "ü …") {
 		t.Errorf("the notes have %d characters and end with %q", utf8.RuneCountInString(notes), notes[len(notes)-20:])
 	}
 }

@@ -144,7 +144,8 @@ func (i Importer) readSource(file io.Reader) (*spoolmanSource, error) {
 
 // convertField converts the definition of a custom field.
 func convertField(entity string, s spoolmanObject) (f CustomField, ok bool) {
-	body := map[string]any{"entity": entity, "key": s.text("key"), "name": s.text("name"), "type": s.text("field_type")}
+	body := map[string]any{"entity": entity, "key": s.text("key"), "name": s.text("name"),
+		"type": s.text("field_type")}
 	for name, field := range map[string]string{"unit": "unit", "default_value": "default_value"} {
 		if s[field] != "" {
 			body[name] = s[field]
@@ -488,7 +489,9 @@ type sameName struct {
 
 // sameNames returns the vendors whose names new or renamed items have, because names are unique without regard to
 // case.
-func (b *spoolmanBatch) sameNames(ctx context.Context, known map[string]*importedItem) (map[*spoolmanItem]*sameName, error) {
+func (b *spoolmanBatch) sameNames(
+	ctx context.Context, known map[string]*importedItem,
+) (map[*spoolmanItem]*sameName, error) {
 	same := map[*spoolmanItem]*sameName{}
 	if b.entity != "vendor" {
 		return same, nil
@@ -528,7 +531,8 @@ func (b *spoolmanBatch) sameNames(ctx context.Context, known map[string]*importe
 		for i, row := range all {
 			item := of[start+i]
 			switch {
-			case row.ID != nil && known[item.key] != nil && known[item.key].ID == *row.ID: // another case of the letters
+			case row.ID != nil && known[item.key] != nil &&
+				known[item.key].ID == *row.ID: // another case of the letters
 				first[row.Key] = item
 			case row.ID != nil:
 				same[item] = &sameName{id: *row.ID, number: row.Number}
@@ -595,7 +599,8 @@ func (b *spoolmanBatch) insert(ctx context.Context) error {
 				select * from filaments where id = r.filament_id offset 0
 			) f order by r.number`)
 		change.shortfall = `($2::json ->> id::text)::numeric`
-		if err := b.d.Write(ctx, change.statement(`select count(*) from spool`, string(list), string(shortfalls))); err != nil {
+		if err := b.d.Write(ctx, change.statement(`select count(*) from spool`, string(list),
+			string(shortfalls))); err != nil {
 			return costError(err)
 		}
 	}
@@ -675,7 +680,8 @@ func (b *spoolmanBatch) update(ctx context.Context) error {
 				from (select r.*, o.before from json_to_recordset($1::json) r (id uuid, changes json) cross join lateral (
 					select remaining_weight_grams as before from spools where id = r.id offset 0
 				) o) r where spools.id = r.id and spools.id = any ($2::uuid[])`, before: "before", kind: "edited"}
-			change.spools = strings.Replace(change.spools, "json_populate_record(t,", "json_populate_record(spools,", 1)
+			change.spools = strings.Replace(change.spools, "json_populate_record(t,", "json_populate_record(spools,",
+				1)
 			stmt = change.statement(`select count(*) from spool`, string(changes), some)
 		}
 		if err := b.d.Write(ctx, stmt); err != nil {

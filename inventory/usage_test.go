@@ -41,7 +41,8 @@ func ledger(t *testing.T, c *testkit.Client, path string) []j {
 	before := new(big.Rat)
 	for i, entry := range entries {
 		if grams(entry, "before_grams").Cmp(before) != 0 {
-			t.Fatalf("%s: entry %d begins with %v, the previous one ends with %s", path, i, entry, before.FloatString(6))
+			t.Fatalf("%s: entry %d begins with %v, the previous one ends with %s", path, i, entry,
+				before.FloatString(6))
 		}
 		before.Add(before, grams(entry, "change_grams"))
 		if grams(entry, "after_grams").Cmp(before) != 0 {
@@ -176,7 +177,8 @@ func TestLedger(t *testing.T) {
 	entry := func(kind string, reason any, by *testkit.Client, before, after, change string) j {
 		return j{"id": uuid, "spool_id": id, "kind": kind, "reason": reason, "run_id": nil,
 			"user_id": by.Actor.User, "user_name": "Test " + by.Actor.Role, "api_key_id": nil,
-			"before_grams": json.Number(before), "after_grams": json.Number(after), "change_grams": json.Number(change),
+			"before_grams": json.Number(before), "after_grams": json.Number(after),
+			"change_grams":    json.Number(change),
 			"shortfall_grams": nil, "updated_at": nil,
 			"created_at": moment}
 	}
@@ -325,7 +327,8 @@ func TestWeighing(t *testing.T) {
 			t.Errorf("entry %d is %v, want %s to %s", i, entry, kind, want[i])
 		}
 	}
-	for _, body := range []j{{}, {"gross_grams": nil}, {"gross_grams": -1}, {"gross_grams": 1000001}, {"gross_grams": "1"}} {
+	for _, body := range []j{{}, {"gross_grams": nil}, {"gross_grams": -1}, {"gross_grams": 1000001},
+		{"gross_grams": "1"}} {
 		c.Post(t, path+"/measure", body).Fields("gross_grams")
 	}
 	other.Post(t, path+"/measure", j{"gross_grams": 1}).WantError(404, "NOT_FOUND")

@@ -320,7 +320,8 @@ func nameVendors(
 			insert into vendors (id, name)
 			select id, name from unnest($1::uuid[], $2::text[]) with ordinality v (id, name, n) order by n
 			-- Another transaction has created the vendor.
-			on conflict (tenant_id, name_key) where hidden_at is null and name_key is not null do nothing`, ids, missing))
+			on conflict (tenant_id, name_key) where hidden_at is null and name_key is not null do nothing`, ids,
+			missing))
 		if err == nil {
 			all, err = found()
 		}

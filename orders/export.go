@@ -29,6 +29,7 @@ func (h handlers) export(
 
 var exportDoc = &server.Doc{
 	ID: "exportOrders", Tag: Tag, Summary: "Export orders",
-	Description: transfer.ExportDescription + "item of an order, with the fields of the order repeated, and a row for " +
+	Description: transfer.ExportDescription +
+		"item of an order, with the fields of the order repeated, and a row for " +
 		"an order without items. Orders are in the order of their creation.",
 }

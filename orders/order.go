@@ -79,8 +79,10 @@ func Routes(d *db.DB) []server.Route {
 		server.Op("POST /api/v1/orders/{id}/restore", server.Write, server.Handle(h.restore), restoreDoc),
 		server.Op("POST /api/v1/orders/{id}/cancel", server.Write, server.Handle(h.cancel), cancelDoc),
 		server.Op("POST /api/v1/orders/{id}/items", server.Write, server.Handle(h.addItem), addItemDoc),
-		server.Op("PATCH /api/v1/orders/{id}/items/{item_id}", server.Write, server.Handle(h.updateItem), updateItemDoc),
-		server.Op("DELETE /api/v1/orders/{id}/items/{item_id}", server.Write, server.Handle(h.deleteItem), deleteItemDoc),
+		server.Op("PATCH /api/v1/orders/{id}/items/{item_id}", server.Write, server.Handle(h.updateItem),
+			updateItemDoc),
+		server.Op("DELETE /api/v1/orders/{id}/items/{item_id}", server.Write, server.Handle(h.deleteItem),
+			deleteItemDoc),
 	}
 }
 
@@ -307,7 +309,8 @@ func (h handlers) create(
 // contentOf returns the SHA-256 of what a request says about an order. Later changes of the order do not matter: a shop
 // that sends its request again sends the same content.
 func contentOf(o *Order) ([]byte, error) {
-	content := []any{o.Source.Arg(), o.Reference.Arg(), o.Customer.Arg(), o.DueDate.Arg(), o.Notes.Arg(), o.Status.Arg()}
+	content := []any{o.Source.Arg(), o.Reference.Arg(), o.Customer.Arg(), o.DueDate.Arg(), o.Notes.Arg(),
+		o.Status.Arg()}
 	for _, i := range o.Items {
 		content = append(content, []any{i.ProductID.Arg(), i.SKU.Arg(), i.Quantity.Or(1)})
 	}

@@ -68,7 +68,8 @@ func TestOrders(t *testing.T) {
 	second := c.Post(t, path, j{"source": "Shopify", "reference": "1", "customer": "Eve", "due_date": "2024-01-01",
 		"status": "done"}).Want(201).ID()
 	c.Post(t, path, j{"source": "shopify", "notes": "mk4 please"}).Want(201)
-	for query, total := range map[string]string{"": "3", "?status=done": "1", "?source=SHOPIFY": "2", "?search=EVE": "1",
+	for query, total := range map[string]string{"": "3", "?status=done": "1", "?source=SHOPIFY": "2",
+		"?search=EVE": "1",
 		"?search=MK4": "1", "?search=bob&source=etsy": "1", "?status=cancelled": "0", "?limit=1&skip=1": "3"} {
 		viewer.Get(t, path+query).Want(200).Shows(map[string]string{"total": total})
 	}
@@ -105,7 +106,8 @@ func TestBadInput(t *testing.T) {
 	gone := c.NewProduct(t, "G-1", 10)
 	c.Delete(t, products+"/"+gone).Want(204)
 	c.Post(t, path, j{"due_date": "soon", "status": "new", "source": strings.Repeat("x", 201), "items": []j{{},
-		{"product_id": a, "quantity": 0}, {"sku": "", "quantity": 1.5}, {"product_id": "x"}, {"sku": "A-1", "price": 1},
+		{"product_id": a, "quantity": 0}, {"sku": "", "quantity": 1.5}, {"product_id": "x"},
+		{"sku": "A-1", "price": 1},
 		{"sku": "A-1", "quantity": 1_000_001}, {"product_id": a, "sku": "A-1"}}}).
 		Fields("due_date", "status", "source", "items[0].product_id", "items[1].quantity", "items[2].quantity",
 			"items[2].product_id", "items[3].product_id", "items[4].price", "items[5].quantity", "items[6].sku")
@@ -169,7 +171,8 @@ func TestSameOrderTwice(t *testing.T) {
 	c, shop := tenant.User(t, "operator"), tenant.User(t, "operator")
 	c.NewProduct(t, "A-1", 10)
 	body := func(fields j) j {
-		b := j{"source": "shopify", "reference": "1042", "customer": "Ada", "items": []j{{"sku": "A-1", "quantity": 2}}}
+		b := j{"source": "shopify", "reference": "1042", "customer": "Ada",
+			"items": []j{{"sku": "A-1", "quantity": 2}}}
 		for name, value := range fields {
 			b[name] = value
 		}
@@ -189,7 +192,8 @@ func TestSameOrderTwice(t *testing.T) {
 		t.Errorf("the same order again is %s, want %s", a.Body, first.Body)
 	}
 	for _, other := range []j{body(j{"customer": "Eve"}), body(j{"items": []j{}}), body(j{"notes": ""}),
-		body(j{"items": []j{{"sku": "A-1", "quantity": 3}}}), body(j{"due_date": "2024-01-01"}), body(j{"status": "done"}),
+		body(j{"items": []j{{"sku": "A-1", "quantity": 3}}}), body(j{"due_date": "2024-01-01"}),
+		body(j{"status": "done"}),
 		body(j{"items": []j{{"sku": "unknown"}}})} {
 		a := shop.Post(t, path, other).WantError(409, "ORDER_CONFLICT")
 		if !strings.Contains(a.Text("detail"), "shopify 1042") {
@@ -242,7 +246,8 @@ func TestSameOrderConcurrently(t *testing.T) {
 				if i%2 == 0 {
 					sender = c.With("Idempotency-Key", fmt.Sprint(round, " ", i%8))
 				}
-				a, err := sender.Send("POST", path, j{"reference": fmt.Sprint(round), "items": []j{{"sku": "A-1", "quantity": 2}}})
+				a, err := sender.Send("POST", path,
+					j{"reference": fmt.Sprint(round), "items": []j{{"sku": "A-1", "quantity": 2}}})
 				switch {
 				case err != nil:
 					t.Error(err)
@@ -276,7 +281,8 @@ func TestExport(t *testing.T) {
 	c.NewProduct(t, "A-1", 10)
 	ids := []string{
 		c.Post(t, path, j{"customer": "Ada, \"Countess\""}).Want(201).ID(),
-		c.Post(t, path, j{"source": "etsy", "reference": "1", "items": []j{{"sku": "A-1", "quantity": 2}, {"sku": "A-1"}}}).
+		c.Post(t, path, j{"source": "etsy", "reference": "1",
+			"items": []j{{"sku": "A-1", "quantity": 2}, {"sku": "A-1"}}}).
 			Want(201).ID(),
 	}
 	gone := c.Post(t, path, j{}).Want(201).ID()
@@ -289,7 +295,8 @@ func TestExport(t *testing.T) {
 	}
 	for i, want := range []string{
 		"id,source,reference,customer,due_date,notes,status,items.id,items.product_id,items.sku,",
-		ids[0] + `,,,"Ada, ""Countess""",,,received,,,`, ids[1] + ",etsy,1,,,,received,", ids[1] + ",etsy,1,,,,received,"} {
+		ids[0] + `,,,"Ada, ""Countess""",,,received,,,`, ids[1] + ",etsy,1,,,,received,", ids[1] +
+			",etsy,1,,,,received,"} {
 		if !strings.HasPrefix(rows[i], want) {
 			t.Errorf("row %d is %s, want %s", i, rows[i], want)
 		}

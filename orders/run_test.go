@@ -165,7 +165,8 @@ func TestConcurrentRunsOfOrder(t *testing.T) {
 		second, other := c.NewOrder(t, product, 8)
 		var all sync.WaitGroup
 		for i := range 8 {
-			items := []j{{"product_id": product, "order_item_id": item}, {"product_id": product, "order_item_id": other}}
+			items := []j{{"product_id": product, "order_item_id": item},
+				{"product_id": product, "order_item_id": other}}
 			if i%2 == 0 {
 				items[0], items[1] = items[1], items[0]
 			}

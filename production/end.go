@@ -79,7 +79,8 @@ func (n MaterialName) field() string {
 
 // names reports whether the name is that of the material. The name of no field is that of any material.
 func (n MaterialName) names(m endingMaterial) bool {
-	return server.UUID(m.ID) == n.ID.Or(server.UUID(m.ID)) && server.UUID(m.SpoolID) == n.SpoolID.Or(server.UUID(m.SpoolID)) &&
+	return server.UUID(m.ID) == n.ID.Or(server.UUID(m.ID)) &&
+		server.UUID(m.SpoolID) == n.SpoolID.Or(server.UUID(m.SpoolID)) &&
 		m.SpoolNumber == n.SpoolNumber.Or(m.SpoolNumber)
 }
 
@@ -141,7 +142,8 @@ func (e *ending) check(run *endingRun) error {
 				problems.Add(field, "names a material that is in the list twice")
 			}
 		case name == "":
-			problems.Add(field, "needs a run of one material; this one has %d: name them in materials", len(run.materials))
+			problems.Add(field, "needs a run of one material; this one has %d: name them in materials",
+				len(run.materials))
 		case found == nil:
 			unknown = append(unknown, field)
 		default:
@@ -243,7 +245,8 @@ func (e *ending) deductions(materials []endingMaterial) ([]SpoolDeduction, error
 // sentFor returns the names of the fields of the request with grams of materials on the spool.
 func (e *ending) sentFor(materials []endingMaterial, spool string) (fields []string) {
 	for _, sent := range e.grams {
-		if slices.ContainsFunc(materials, func(m endingMaterial) bool { return m.ID == sent.material && m.SpoolID == spool }) {
+		if slices.ContainsFunc(materials,
+			func(m endingMaterial) bool { return m.ID == sent.material && m.SpoolID == spool }) {
 			fields = append(fields, sent.field)
 		}
 	}

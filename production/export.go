@@ -49,6 +49,7 @@ func (h handlers) export(
 
 var exportDoc = &server.Doc{
 	ID: "exportProductionRuns", Tag: tag, Summary: "Export production runs",
-	Description: transfer.ExportDescription + "item and each material of a run, with the fields of the run repeated, " +
+	Description: transfer.ExportDescription +
+		"item and each material of a run, with the fields of the run repeated, " +
 		"and a row for a run without either. Runs are in the order of their creation.",
 }

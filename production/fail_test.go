@@ -16,7 +16,8 @@ import (
 // newRun creates a run with a material of the spool, and returns its path and the id of the material.
 func newRun(t *testing.T, c *testkit.Client, spool string) (path, material string) {
 	t.Helper()
-	path = runs + "/" + c.Post(t, runs, j{"started_at": "2024-01-15T10:00:00Z", "completed_at": "2024-01-15T11:30:00Z"}).
+	path = runs + "/" + c.Post(t, runs,
+		j{"started_at": "2024-01-15T10:00:00Z", "completed_at": "2024-01-15T11:30:00Z"}).
 		Want(201).ID()
 	return path, c.Post(t, path+"/materials", j{"spool_id": spool}).Want(201).ID()
 }
@@ -33,7 +34,8 @@ func TestFailAndCancel(t *testing.T) {
 		weighed := c.Get(t, path).Text("materials.2.id")
 		c.Post(t, path+"/materials", j{"spool_id": b}).Want(201) // wasted nothing
 		end := c.Post(t, path+"/"+outcome, j{"reason": "layer_shift", "notes": "belt", "materials": []j{
-			{"id": first, "wasted_grams": 12.5}, {"id": second, "wasted_grams": 0.25}, {"id": weighed, "wasted_grams": 400}}}).
+			{"id": first, "wasted_grams": 12.5}, {"id": second, "wasted_grams": 0.25},
+			{"id": weighed, "wasted_grams": 400}}}).
 			Want(200)
 		spools := []string{a, b}
 		slices.Sort(spools)
@@ -122,7 +124,8 @@ func TestFailErrors(t *testing.T) {
 			{j{"reason": "bad luck"}, "reason"},
 			{j{"reason": "clog", "materials": []j{{"id": material}}}, "materials[0].wasted_grams"},
 			{j{"reason": "clog", "materials": []j{{"id": material, "wasted_grams": -1}}}, "materials[0].wasted_grams"},
-			{j{"reason": "clog", "materials": []j{{"id": material, "wasted_grams": 1}, {"id": material, "wasted_grams": 1}}},
+			{j{"reason": "clog", "materials": []j{{"id": material, "wasted_grams": 1},
+				{"id": material, "wasted_grams": 1}}},
 				"materials[1].id"},
 			{j{"reason": "clog", "notes": strings.Repeat("x", 10_001)}, "notes"},
 			{j{"reason": "clog", "items": []j{}}, "items"},
@@ -135,7 +138,8 @@ func TestFailErrors(t *testing.T) {
 		api.Operator(t).Post(t, path+"/"+outcome, j{"reason": "clog"}).WantError(404, "NOT_FOUND") // another tenant
 	}
 	c.Post(t, path+"/fail", nil).WantError(415, "UNSUPPORTED_MEDIA_TYPE") // the reason is required
-	c.Post(t, path+"/fail", j{}).WantError(422, "VALIDATION_ERROR").Shows(map[string]string{"errors.0.field": "reason"})
+	c.Post(t, path+"/fail", j{}).WantError(422,
+		"VALIDATION_ERROR").Shows(map[string]string{"errors.0.field": "reason"})
 	c.Get(t, path).Want(200).Shows(map[string]string{"status": "pending", "failure_reason": "null",
 		"materials.0.actual_weight_grams": "null", "inventory_updated": "false"})
 	for id, want := range map[string]string{spool: "1000", poor: "10"} {
@@ -202,7 +206,8 @@ func TestOneEnd(t *testing.T) {
 					return
 				}
 				if answer.Status == 200 {
-					won += map[string]string{"complete": "completed", "fail": "failed", "cancel": "cancelled"}[operation]
+					won += map[string]string{"complete": "completed", "fail": "failed",
+						"cancel": "cancelled"}[operation]
 					return
 				}
 				code := ""
@@ -238,7 +243,8 @@ func TestOneEnd(t *testing.T) {
 			if kind == "" {
 				kind = "wasted"
 			}
-			c.Get(t, "/api/v1/spools/"+id+"/usage").Want(200).Shows(map[string]string{"total": "2", "items.0.kind": kind})
+			c.Get(t, "/api/v1/spools/"+id+
+				"/usage").Want(200).Shows(map[string]string{"total": "2", "items.0.kind": kind})
 		}
 	}
 }
@@ -255,7 +261,8 @@ func TestItemFailureReason(t *testing.T) {
 	item := c.Post(t, path+"/items", j{"product_id": product, "quantity": 2, "failure_reason": "clog"}).Want(201).
 		Shows(map[string]string{"failure_reason": "clog"}).ID()
 	c.Patch(t, path+"/items/"+item, j{"failure_reason": "bad"}).WantError(422, "VALIDATION_ERROR")
-	c.Patch(t, path+"/items/"+item, j{"failure_reason": nil}).Want(200).Shows(map[string]string{"failure_reason": "null"})
+	c.Patch(t, path+"/items/"+item,
+		j{"failure_reason": nil}).Want(200).Shows(map[string]string{"failure_reason": "null"})
 	first := c.Get(t, path).Text("items.0.id")
 	c.Post(t, path+"/complete", j{"items": []j{{"id": first, "successful_quantity": 1},
 		{"id": item, "failed_quantity": 1, "failure_reason": "quality"}}}).Want(200)

@@ -88,7 +88,8 @@ func TestRemoveWhileCompleting(t *testing.T) {
 		var all sync.WaitGroup
 		for _, request := range [][2]string{{"POST", "/complete"}, {"DELETE", ""}, {"POST", "/complete"}} {
 			all.Go(func() {
-				if answer, err := c.Send(request[0], runs+"/"+run+request[1], nil); err != nil || answer.Status >= 500 {
+				if answer, err := c.Send(request[0], runs+"/"+run+request[1], nil); err != nil ||
+					answer.Status >= 500 {
 					t.Errorf("%v %+v", err, answer)
 				}
 			})

@@ -33,13 +33,15 @@ func TestCreateRunWithLists(t *testing.T) {
 		"materials.0.spool_name": "PLA Red (Polymaker)", "materials.0.cost_per_gram": "0.5",
 		"materials.0.estimated_weight_grams": "12", "materials.0.estimated_purge_grams": "1",
 		"materials.0.actual_weight_grams": "null",
-		"materials.1.spool_id":            a, "materials.1.cost_per_gram": "0.025", "materials.1.actual_weight_grams": "50",
-		"materials.1.actual_purge_grams": "2", "materials.2.actual_weight_grams": "5",
+		"materials.1.spool_id":            a, "materials.1.cost_per_gram": "0.025",
+		"materials.1.actual_weight_grams": "50",
+		"materials.1.actual_purge_grams":  "2", "materials.2.actual_weight_grams": "5",
 	})
 	if got := c.Get(t, runs+"/"+created.ID()).Want(200); string(got.Body) != string(created.Body) {
 		t.Errorf("the run is %s, and its creation returned %s", got.Body, created.Body)
 	}
-	c.Post(t, runs, j{"items": []j{}, "materials": nil}).Want(201).Shows(map[string]string{"items": "[]", "materials": "[]"})
+	c.Post(t, runs, j{"items": []j{}, "materials": nil}).Want(201).Shows(map[string]string{"items": "[]",
+		"materials": "[]"})
 
 	// An invalid entry creates nothing, and is named.
 	hidden := createSpool(t, c, nil)
@@ -81,7 +83,8 @@ func TestCompleteWithLists(t *testing.T) {
 	lamp := c.Post(t, "/api/v1/products", j{"name": "Lamp"}).Want(201).ID()
 	create := func() *testkit.Response {
 		return c.Post(t, runs, j{
-			"items": []j{{"product_id": lamp, "quantity": 5, "successful_quantity": 1}, {"product_id": lamp, "quantity": 2}},
+			"items": []j{{"product_id": lamp, "quantity": 5, "successful_quantity": 1},
+				{"product_id": lamp, "quantity": 2}},
 			"materials": []j{{"spool_id": a}, {"spool_id": b, "actual_weight_grams": 1},
 				{"spool_id": a, "spool_weight_before_grams": 20, "spool_weight_after_grams": 10}},
 		}).Want(201)
@@ -101,7 +104,8 @@ func TestCompleteWithLists(t *testing.T) {
 		Fields("materials[0].actual_weight_grams", "items[0].id")
 	c.Post(t, path+"/complete", j{"materials": []j{material(0, 1), material(1, 2), material(0, 3)},
 		"items": []j{item(0, 1, 0), item(0, 1, 0)}}).Fields("materials[2].id", "items[1].id")
-	c.Post(t, path+"/complete", j{"materials": []j{{"id": id("materials.0"), "actual_weight_grams": 1, "surprise": 1}}}).
+	c.Post(t, path+"/complete", j{"materials": []j{{"id": id("materials.0"), "actual_weight_grams": 1,
+		"surprise": 1}}}).
 		Fields("materials[0].surprise")
 	answer := c.Post(t, path+"/complete", j{
 		"materials": []j{material(0, 1), {"id": otherRun.Text("materials.0.id"), "actual_weight_grams": 1}},
@@ -114,7 +118,8 @@ func TestCompleteWithLists(t *testing.T) {
 		"items": []j{item(1, 2, 0), {"id": id("items.0"), "failed_quantity": 5}}}).
 		Fields("items[1].successful_quantity")
 	c.Post(t, path+"/complete", j{"items": []j{item(1, 2, 0)}}).WantError(400, "ACTUAL_USAGE_MISSING")
-	c.Post(t, path+"/complete", j{"materials": []j{material(0, 1), material(1, 50.000001)}, "items": []j{item(1, 2, 0)}}).
+	c.Post(t, path+"/complete", j{"materials": []j{material(0, 1), material(1, 50.000001)},
+		"items": []j{item(1, 2, 0)}}).
 		WantError(400, "INSUFFICIENT_FILAMENT")
 	if got := c.Get(t, path).Want(200); string(got.Body) != string(run.Body) {
 		t.Errorf("requests with errors changed the run to %s", got.Body)
@@ -267,7 +272,8 @@ func TestComputedBounds(t *testing.T) {
 	c.Patch(t, "/api/v1/spools/"+a, j{"remaining_weight_grams": 1_000_000}).Want(200)
 	c.Patch(t, "/api/v1/spools/"+b, j{"remaining_weight_grams": 1_000_000}).Want(200)
 	complete(j{"materials": use(500_000, 500_001), "estimated_total_filament_grams": 1}).
-		Shows(map[string]string{"actual_total_filament_grams": "null", "variance_analysis.material_variance_grams": "null"})
+		Shows(map[string]string{"actual_total_filament_grams": "null",
+			"variance_analysis.material_variance_grams": "null"})
 	if got := remaining(t, c, b); got != "499999" {
 		t.Errorf("%s g remain, want 499999", got)
 	}

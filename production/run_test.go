@@ -596,9 +596,11 @@ func TestSearch(t *testing.T) {
 		c.Post(t, runs, r).Want(201)
 		other.Post(t, runs, r).Want(201)
 	}
-	for search, total := range map[string]string{"mk4": "2", "voron": "1", "äRGER": "1", "": "4", "%": "0", "vorone": "0",
+	for search, total := range map[string]string{"mk4": "2", "voron": "1", "äRGER": "1", "": "4", "%": "0",
+		"vorone":               "0",
 		"mk4&status=completed": "0", "mk4&status=pending&sort_by=printer_name": "2"} {
-		c.Get(t, runs+"?search="+strings.ReplaceAll(search, "%", "%25")).Want(200).Shows(map[string]string{"total": total})
+		c.Get(t, runs+"?search="+strings.ReplaceAll(search, "%",
+			"%25")).Want(200).Shows(map[string]string{"total": total})
 	}
 	c.Get(t, runs+"?search="+strings.Repeat("x", 101)).Fields("search")
 }

@@ -111,7 +111,8 @@ func (h handlers) reportWaste(ctx context.Context, r *server.Request[WasteQuery]
 	completed := "count(distinct id) filter (where status = 'completed')"
 	having := ""
 	if by == "reason" {
-		completed, having = "(select count(*) from runs where status = 'completed')", " having bool_or(status <> 'completed')"
+		completed, having = "(select count(*) from runs where status = 'completed')",
+			" having bool_or(status <> 'completed')"
 	}
 	failedOf := "count(distinct id) filter (where status = 'failed')"
 	rate := func(failed, completed string) string {
@@ -160,7 +161,8 @@ func (h handlers) reportWaste(ctx context.Context, r *server.Request[WasteQuery]
 					'grams', trim_scale(round(g.grams, 6)), 'cost', trim_scale(round(g.cost, 6)), 'runs', g.runs,
 					'failed_runs', g.failed, 'completed_runs', g.completed, 'rate', trim_scale(round(g.rate, 4)))
 					order by g.grams desc, g.runs desc, g.key), '[]')
-				from (select * from grouped g order by g.grams desc, g.runs desc, g.key limit `+strconv.Itoa(maxGroups)+`) g
+				from (select * from grouped g order by g.grams desc, g.runs desc, g.key limit `+
+		strconv.Itoa(maxGroups)+`) g
 			) as items
 		from (
 			select count(*) filter (where status <> 'completed') as runs, count(*) filter (where status = 'failed') as failed,

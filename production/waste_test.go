@@ -45,7 +45,8 @@ func TestWasteReport(t *testing.T) {
 	endRun(t, c, "fail", j{"printer_name": "A", "materials": used(100, 10), "items": items}, j{"reason": "clog"})
 	removed := endRun(t, c, "fail", j{"printer_name": "a", "materials": used(50)}, j{"reason": "warping"})
 	c.Delete(t, removed).Want(204) // its filament is gone anyway
-	endRun(t, c, "fail", j{"printer_name": "B", "items": []j{{"product_id": lamp}, {"product_id": vase, "quantity": 3}},
+	endRun(t, c, "fail", j{"printer_name": "B",
+		"items":     []j{{"product_id": lamp}, {"product_id": vase, "quantity": 3}},
 		"materials": used(8)}, j{"reason": "clog"})
 	endRun(t, c, "cancel", j{"printer_name": "B", "materials": used(4)}, nil)
 	for range 3 {
@@ -66,8 +67,9 @@ func TestWasteReport(t *testing.T) {
 		"printer": {
 			{"printer_name": "A", "grams": "160", "cost": "3", "runs": "2", "failed_runs": "2", "completed_runs": "0",
 				"rate": "1", "reason": "null"},
-			{"printer_name": "B", "grams": "12", "cost": "0.24", "runs": "2", "failed_runs": "1", "completed_runs": "3",
-				"rate": "0.25"},
+			{"printer_name": "B", "grams": "12", "cost": "0.24", "runs": "2", "failed_runs": "1",
+				"completed_runs": "3",
+				"rate":           "0.25"},
 		},
 		"material": {
 			{"material_type": "PLA", "grams": "162", "cost": "3.24", "runs": "4", "failed_runs": "3",
@@ -76,11 +78,14 @@ func TestWasteReport(t *testing.T) {
 				"completed_runs": "0", "rate": "1"},
 		},
 		"product": {
-			{"product_id": lamp, "product_name": "Lamp", "grams": "84.5", "cost": "1.54", "runs": "2", "failed_runs": "2",
+			{"product_id": lamp, "product_name": "Lamp", "grams": "84.5", "cost": "1.54", "runs": "2",
+				"failed_runs":    "2",
 				"completed_runs": "3", "rate": "0.4"},
-			{"product_id": "null", "product_name": "null", "grams": "54", "cost": "1.08", "runs": "2", "failed_runs": "1",
+			{"product_id": "null", "product_name": "null", "grams": "54", "cost": "1.08", "runs": "2",
+				"failed_runs":    "1",
 				"completed_runs": "0", "rate": "1"},
-			{"product_id": vase, "product_name": "Vase", "grams": "33.5", "cost": "0.62", "runs": "2", "failed_runs": "2"},
+			{"product_id": vase, "product_name": "Vase", "grams": "33.5", "cost": "0.62", "runs": "2",
+				"failed_runs": "2"},
 		},
 	} {
 		report := c.Get(t, wasteURL+"?group_by="+by).Want(200).Shows(total).
@@ -109,13 +114,15 @@ func TestWasteReport(t *testing.T) {
 			break
 		}
 		c.Get(t, wasteURL+"?from="+day+"&to="+day).Want(200).
-			Shows(map[string]string{"grams": "50", "groups": "1", "completed_runs": "0", "rate": "1", "from": day, "to": day})
+			Shows(map[string]string{"grams": "50", "groups": "1", "completed_runs": "0", "rate": "1", "from": day,
+				"to": day})
 		c.Get(t, wasteURL+"?from="+today.AddDate(0, 0, -1).Format(time.DateOnly)).Want(200).
 			Shows(map[string]string{"grams": "122"})
 	}
 	tenant.User(t, "viewer").Get(t, wasteURL).Want(200)
 	api.Operator(t).Get(t, wasteURL).Want(200). // another tenant
-							Shows(map[string]string{"grams": "0", "cost": "0", "rate": "null", "items": "[]", "completed_runs": "0"})
+							Shows(map[string]string{"grams": "0", "cost": "0", "rate": "null", "items": "[]",
+			"completed_runs": "0"})
 	c.Get(t, wasteURL+"?group_by=month").WantError(422, "VALIDATION_ERROR")
 	c.Get(t, wasteURL+"?from=2024-02-01&to=2024-01-31").WantError(422, "VALIDATION_ERROR").
 		Shows(map[string]string{"errors.0.field": "from"})

@@ -124,7 +124,8 @@ func TestBodiesAreDecoded(t *testing.T) {
 			t.Errorf("%s: problems with %q, want %q: %s", c.name, got, c.fields, text(t, r))
 		}
 		for i, f := range e.Errors {
-			if f.Message == "" || strings.Contains(f.Message, "%!") || i < 3 && !strings.Contains(e.Detail, f.Message) {
+			if f.Message == "" || strings.Contains(f.Message, "%!") ||
+				i < 3 && !strings.Contains(e.Detail, f.Message) {
 				t.Errorf("%s: %s", c.name, text(t, r))
 			}
 		}
@@ -138,8 +139,10 @@ func TestBodiesAreDecoded(t *testing.T) {
 		{"null clears", "PATCH",
 			`{"note":null,"price":null,"flag":null,"at":null,"day":null,"ref":null,"count":null,"kind":null,"hex":null}`,
 			`{"at":null,"count":null,"day":null,"flag":null,"hex":null,"kind":null,"note":null,"price":null,"ref":null}`},
-		{"null for a notNull field, POST", "POST", `{` + base + `,"left":null}`, `{"left":null,"name":"x","weight":"1"}`},
-		{"read-only fields are ignored", "POST", `{` + base + `,"id":17,"created_at":{"a":[]}}`, `{"name":"x","weight":"1"}`},
+		{"null for a notNull field, POST", "POST", `{` + base + `,"left":null}`,
+			`{"left":null,"name":"x","weight":"1"}`},
+		{"read-only fields are ignored", "POST", `{` + base + `,"id":17,"created_at":{"a":[]}}`,
+			`{"name":"x","weight":"1"}`},
 		{"an empty nested list", "POST", `{` + base + `,"parts":[ ]}`, `{"name":"x","weight":"1"}`},
 		{"null for a nested list", "POST", `{` + base + `,"parts":null}`, `{"name":"x","weight":"1"}`},
 		{"a nested list, PATCH", "PATCH", `{"parts":[{"id":"` + someID + `","x":[[]]}]}`, `{}`},
@@ -178,18 +181,22 @@ func TestValuesHaveOneForm(t *testing.T) {
 	long := func(n int, of string) string { return `"` + strings.Repeat(of, n) + `"` }
 	for field, values := range map[string]map[string]string{
 		"name": {
-			`"a"`: `"a"`, `" a "`: `"a"`, `" a b\t"`: `"a b"`, long(200, "x"): long(200, "x"), long(200, "🧵"): long(200, "🧵"),
+			`"a"`: `"a"`, `" a "`: `"a"`, `" a b\t"`: `"a b"`, long(200, "x"): long(200, "x"),
+			long(200, "🧵"):     long(200, "🧵"),
 			`"a\u2028\"\\\nb"`: "\"a\u2028\\\"\\\\\\nb\"", `"\u0001"`: `"\u0001"`,
-			`""`: "", `" "`: "", `"\t\n\u00a0\u2003\ufeff"`: "", long(201, "x"): "", long(201, "🧵"): "", `"a\u0000"`: "",
-			`"\ud800"`: "", `"\udfff\ud800"`: "", `"\ufffd"`: "", `1`: "", `true`: "", `{}`: "", `["a"]`: "", `[]`: "",
+			`""`: "", `" "`: "", `"\t\n\u00a0\u2003\ufeff"`: "", long(201, "x"): "", long(201, "🧵"): "",
+			`"a\u0000"`: "",
+			`"\ud800"`:  "", `"\udfff\ud800"`: "", `"\ufffd"`: "", `1`: "", `true`: "", `{}`: "", `["a"]`: "",
+			`[]`: "",
 		},
 		"note": {`""`: `""`, `" "`: `" "`, long(10, "é"): long(10, "é"), long(11, "é"): "", `"\u0000"`: ""},
 		"kind": {`"PLA"`: `"PLA"`, `"PETG"`: `"PETG"`, `"pla"`: "", `"PLA "`: "", `"ABS"`: "", `""`: "", `1`: ""},
 		"hex": {`"#000000"`: `"#000000"`, `"#FFffFF"`: `"#FFffFF"`, `"FFFFFF"`: "", `"#FFF"`: "", `"#GGGGGG"`: "",
 			`"#FFFFFFF"`: "", `"#FFFFF "`: "", `""`: "", `"#ＦＦ"`: ""},
 		"weight": {`1`: `"1"`, `0.000001`: `"0.000001"`, `1000000`: `"1000000"`, `1E6`: `"1000000"`, `0`: "", `-0`: "",
-			`-1`: "", `0.0000004`: "", `1e-400`: "", `1000000.000001`: "", `1e400`: "", `-1e400`: "", `1e999999999999`: "",
-			`"1"`: "", `true`: ""},
+			`-1`: "", `0.0000004`: "", `1e-400`: "", `1000000.000001`: "", `1e400`: "", `-1e400`: "",
+			`1e999999999999`: "",
+			`"1"`:            "", `true`: ""},
 		"price": {`0`: `"0"`, `-0`: `"0"`, `-0.0000001`: `"0"`, `0e999999999999`: `"0"`, `-0.000001`: "",
 			`1000000.0000001`: `"1000000"`, `1e7`: "", `1` + strings.Repeat("0", 500): ""},
 		"size": {`1.75`: `"1.75"`, `175e-2`: `"1.75"`, `2.850000`: `"2.85"`, `1.7500001`: `"1.75"`, `1.750001`: "",
@@ -206,7 +213,8 @@ func TestValuesHaveOneForm(t *testing.T) {
 			`"0001-01-01T00:00:00Z"`:                 `"0001-01-01T00:00:00Z"`,
 			`"9999-12-31T23:59:59.999999Z"`:          `"9999-12-31T23:59:59.999999Z"`,
 			`"2000-02-29T00:00:00-00:00"`:            `"2000-02-29T00:00:00Z"`,
-			`"0001-01-01T00:00:00+01:00"`:            "", `"9999-12-31T23:59:59-01:00"`: "", `"0000-01-01T00:00:00Z"`: "",
+			`"0001-01-01T00:00:00+01:00"`:            "", `"9999-12-31T23:59:59-01:00"`: "",
+			`"0000-01-01T00:00:00Z"`: "",
 			`"2024-02-30T10:00:00Z"`: "", `"2023-02-29T10:00:00Z"`: "", `"2024-01-15T24:00:00Z"`: "",
 			`"2024-01-15T10:60:00Z"`: "", `"2024-01-15"`: "", `"10:00:00"`: "", `"2024-01-15T10:00:00,5Z"`: "",
 			`"2024-01-15T10:00:00Z "`: "", `"20240115T100000Z"`: "", `"now"`: "", `"infinity"`: "", `""`: "",
@@ -229,7 +237,8 @@ func TestValuesHaveOneForm(t *testing.T) {
 			}
 			var e Echo
 			json.Unmarshal([]byte(text(t, r)), &e)
-			if object := `{"` + field + `":` + want + `}`; r.StatusCode != 200 || e.Got != object && !sameJSON(e.Got, object) {
+			if object := `{"` + field + `":` + want + `}`; r.StatusCode != 200 ||
+				e.Got != object && !sameJSON(e.Got, object) {
 				t.Errorf("%s: %.60s is decoded as %.200s, want %.60s", field, value, text(t, r), want)
 			}
 		}
@@ -239,7 +248,8 @@ func TestValuesHaveOneForm(t *testing.T) {
 // sameJSON reports whether two JSON texts have the same value.
 func sameJSON(a, b string) bool {
 	var x, y any
-	return json.Unmarshal([]byte(a), &x) == nil && json.Unmarshal([]byte(b), &y) == nil && fmt.Sprint(x) == fmt.Sprint(y)
+	return json.Unmarshal([]byte(a), &x) == nil && json.Unmarshal([]byte(b), &y) == nil &&
+		fmt.Sprint(x) == fmt.Sprint(y)
 }
 
 // An error names at most 100 unknown fields, and shortens their names, so that neither the work nor the response grows
@@ -260,7 +270,8 @@ func TestManyProblems(t *testing.T) {
 	for _, key := range []string{strings.Repeat("x", 400_000), strings.Repeat("🧵", 100_000),
 		strings.Repeat(`\u0000`, 60_000)} {
 		for _, body := range []string{`{"` + key + `":1}`, `{"` + key + `":1,"` + key + `":1}`} {
-			if r := send(t, s, "PATCH", thingPath, body); len(text(t, r)) > 3000 || r.StatusCode != 422 && r.StatusCode != 400 {
+			if r := send(t, s, "PATCH", thingPath, body); len(text(t, r)) > 3000 ||
+				r.StatusCode != 422 && r.StatusCode != 400 {
 				t.Errorf("%.20s...: %d with %d bytes", body, r.StatusCode, len(text(t, r)))
 			}
 		}

@@ -94,7 +94,8 @@ func TestDocsAssets(t *testing.T) {
 			}
 			body := docsBody(t, plain)
 			if len(body) == 0 || !bytes.Equal(body, unpacked) {
-				t.Errorf("plain is %d bytes, gzip holds %d: they must be the same and not empty", len(body), len(unpacked))
+				t.Errorf("plain is %d bytes, gzip holds %d: they must be the same and not empty", len(body),
+					len(unpacked))
 			}
 
 			if plain.Header.Get("ETag") == gzipped.Header.Get("ETag") {

@@ -32,7 +32,8 @@ func TestDocumentAgreesWithDecoder(t *testing.T) {
 			described := d.Match(property.(testkit.JSON), v, name) == nil
 			status := send(t, s, "PATCH", thingPath, `{"`+name+`":`+value+`}`).StatusCode
 			// A schema cannot express that a text must not be blank, and does not express an enum of numbers.
-			if accepted := status == http.StatusOK; accepted != described && value != `" "` && !(name == "size" && accepted) {
+			if accepted := status == http.StatusOK; accepted != described && value != `" "` &&
+				!(name == "size" && accepted) {
 				t.Errorf("%s: %s matches the schema: %v; status %d", name, value, described, status)
 			}
 			tried++

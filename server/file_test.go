@@ -38,7 +38,8 @@ func TestFileErrors(t *testing.T) {
 		defer r.Body.Close()
 		body, err := io.ReadAll(r.Body)
 		broken := errors.Is(err, io.ErrUnexpectedEOF)
-		if r.StatusCode != want || broken != (want == 200) || want == 404 && !strings.Contains(string(body), "NOT_FOUND") {
+		if r.StatusCode != want || broken != (want == 200) ||
+			want == 404 && !strings.Contains(string(body), "NOT_FOUND") {
 			t.Errorf("after %d bytes: %d, %v, %.100s", size, r.StatusCode, err, body)
 		}
 	}

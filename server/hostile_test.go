@@ -78,7 +78,8 @@ func TestLogLinesAreBounded(t *testing.T) {
 		httptest.NewRequest("GET", "/api/v1/things/"+long+"?"+long, strings.NewReader(long)),
 	} {
 		r.RemoteAddr = long
-		for _, name := range []string{"X-Request-Id", "X-Forwarded-For", "Authorization", "Idempotency-Key", "Origin"} {
+		for _, name := range []string{"X-Request-Id", "X-Forwarded-For", "Authorization", "Idempotency-Key",
+			"Origin"} {
 			r.Header.Set(name, long)
 		}
 		s.ServeHTTP(httptest.NewRecorder(), r)

@@ -127,11 +127,13 @@ func TestCompression(t *testing.T) {
 func TestRootAndFavicon(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
-	if r := send(t, s, "GET", "/", "", "Authorization", ""); r.StatusCode != 302 || r.Header.Get("Location") != "docs" {
+	if r := send(t, s, "GET", "/", "", "Authorization", ""); r.StatusCode != 302 ||
+		r.Header.Get("Location") != "docs" {
 		t.Errorf("/: %d %v", r.StatusCode, r.Header)
 	}
 	r := send(t, s, "GET", "/favicon.ico", "", "Authorization", "")
-	if r.StatusCode != 200 || r.Header.Get("Content-Type") != "image/svg+xml" || !strings.Contains(text(t, r), "<svg") {
+	if r.StatusCode != 200 || r.Header.Get("Content-Type") != "image/svg+xml" ||
+		!strings.Contains(text(t, r), "<svg") {
 		t.Errorf("/favicon.ico: %d %v", r.StatusCode, r.Header)
 	}
 }

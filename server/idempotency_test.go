@@ -200,14 +200,16 @@ func TestTransientFailures(t *testing.T) {
 								if tries.Add(1) > failures {
 									return d.Write(ctx, db.SQL(`select 1 as one`))
 								}
-								return d.Write(ctx, db.SQL(`do $$ begin raise exception 'not now' using errcode = '`+code+`'; end $$`))
+								return d.Write(ctx, db.SQL(`do $$ begin raise exception 'not now' using errcode = '`+
+									code+`'; end $$`))
 							})
 							if err != nil {
 								return nil, err
 							}
 							return server.Encode(Echo{fmt.Sprint(tries.Load())})
 						}
-						return []server.Route{server.Op("POST /api/v1/tries", server.Write, server.Handle(handle), doc("try"))}
+						return []server.Route{server.Op("POST /api/v1/tries", server.Write, server.Handle(handle),
+							doc("try"))}
 					})
 					c := api.Operator(t)
 					sender := c
@@ -252,7 +254,8 @@ func TestErrorTextCausesNoRetry(t *testing.T) {
 			route.Doc.Errors = []*server.Error{server.BadRequest("PRODUCT_IN_USE", "The product is a component")}
 			return []server.Route{route}
 		})
-		api.Operator(t).With("Idempotency-Key", "key").Post(t, "/api/v1/fails-always", nil).WantError(400, "PRODUCT_IN_USE")
+		api.Operator(t).With("Idempotency-Key", "key").Post(t, "/api/v1/fails-always", nil).WantError(400,
+			"PRODUCT_IN_USE")
 		if tries != 1 {
 			t.Errorf("%q: %d tries", text, tries)
 		}

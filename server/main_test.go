@@ -143,9 +143,12 @@ func things(*db.DB) []server.Route {
 		server.Op("DELETE /api/v1/things/{id}", server.Admin, answer(nil), doc("deleteThing")),
 		server.Op("POST /api/v1/public", server.Public, server.Handle(body), doc("public")),
 		server.Op("GET /api/v1/fails", server.Read, answer(errSecret), doc("fails")),
-		server.Op("GET /api/v1/away", server.Read, answer(fmt.Errorf("%w: %w", db.ErrUnavailable, errSecret)), doc("away")),
-		server.Op("GET /api/v1/revoked", server.Read, answer(fmt.Errorf("%w: %w", db.ErrRevoked, errSecret)), doc("revoked")),
-		server.Op("GET /api/v1/range", server.Read, answer(fmt.Errorf("%w: %w", db.ErrOutOfRange, errSecret)), doc("range")),
+		server.Op("GET /api/v1/away", server.Read, answer(fmt.Errorf("%w: %w", db.ErrUnavailable, errSecret)),
+			doc("away")),
+		server.Op("GET /api/v1/revoked", server.Read, answer(fmt.Errorf("%w: %w", db.ErrRevoked, errSecret)),
+			doc("revoked")),
+		server.Op("GET /api/v1/range", server.Read, answer(fmt.Errorf("%w: %w", db.ErrOutOfRange, errSecret)),
+			doc("range")),
 		server.Op("GET /api/v1/panics", server.Read, server.Handle(panics), doc("panics")),
 	}
 }

@@ -75,7 +75,8 @@ func boxes(t *testing.T) *server.Server {
 		for _, s := range r.In.Stamps {
 			all = append(all, fmt.Sprint(s.At.Or("-")))
 		}
-		return server.Encode(Echo{fmt.Sprintf("%s: %s (%d)", r.In.Label.Or("-"), strings.Join(all, ", "), len(r.In.Printed))})
+		return server.Encode(Echo{fmt.Sprintf("%s: %s (%d)", r.In.Label.Or("-"), strings.Join(all, ", "),
+			len(r.In.Printed))})
 	})
 	echoDoc := func(id string) *server.Doc { return &server.Doc{ID: id, Tag: boxTag, Summary: id} }
 	return newServer(t, func(c *server.Config) {
@@ -144,7 +145,8 @@ func TestNestedLists(t *testing.T) {
 		}
 	}
 	for _, body := range []string{`{"label":"x","pieces":[{"name":"a","name":"b"}]}`, `{"label":"x","stamps":[{}}`,
-		`{"label":"x","stamps":[{},]}`, `{"label":"x","stamps":` + strings.Repeat("[", 32) + strings.Repeat("]", 32) + `}`} {
+		`{"label":"x","stamps":[{},]}`, `{"label":"x","stamps":` + strings.Repeat("[", 32) + strings.Repeat("]", 32) +
+			`}`} {
 		wantError(t, send(t, s, "POST", "/api/v1/boxes", body), 400, "MALFORMED_JSON")
 	}
 	// The error names at most 100 unknown fields, in all lists together.
@@ -171,10 +173,12 @@ func TestOptionalBody(t *testing.T) {
 		}
 	}
 	// A body that is not empty is like any other body.
-	if got := wantError(t, send(t, s, "POST", path, `{}`), 422, "VALIDATION_ERROR").fields(); !slices.Equal(got, []string{"label"}) {
+	if got := wantError(t, send(t, s, "POST", path, `{}`), 422, "VALIDATION_ERROR").fields(); !slices.Equal(got,
+		[]string{"label"}) {
 		t.Errorf("{}: the problems are with %q", got)
 	}
 	wantError(t, send(t, s, "POST", path, " "), 400, "MALFORMED_JSON")
-	wantError(t, send(t, s, "POST", path, `{"label":"x"}`, "Content-Type", "text/plain"), 415, "UNSUPPORTED_MEDIA_TYPE")
+	wantError(t, send(t, s, "POST", path, `{"label":"x"}`, "Content-Type", "text/plain"), 415,
+		"UNSUPPORTED_MEDIA_TYPE")
 	wantError(t, send(t, s, "POST", path, strings.Repeat(" ", 1<<20+1)), 413, "PAYLOAD_TOO_LARGE")
 }

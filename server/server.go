@@ -279,7 +279,8 @@ func (s *Server) log(r *http.Request, info *requestInfo, status int, elapsed tim
 	}
 	attrs := make([]slog.Attr, 0, 10)
 	attrs = append(attrs,
-		slog.String("request_id", info.id), slog.String("method", shorten(r.Method, 16)), slog.String("route", info.pattern),
+		slog.String("request_id", info.id), slog.String("method", shorten(r.Method, 16)),
+		slog.String("route", info.pattern),
 		slog.Int("status", status), slog.Duration("duration", elapsed), slog.String("address", info.address))
 	switch actor := info.caller.Actor; {
 	case actor.User != "":
@@ -297,7 +298,8 @@ func (s *Server) log(r *http.Request, info *requestInfo, status int, elapsed tim
 func requestID(r *http.Request) string {
 	id := r.Header.Get("X-Request-Id")
 	if id == "" || len(id) > 128 || strings.ContainsFunc(id, func(c rune) bool {
-		return !(c >= '0' && c <= '9' || c >= 'A' && c <= 'Z' || c >= 'a' && c <= 'z' || c == '-' || c == '_' || c == '.')
+		return !(c >= '0' && c <= '9' || c >= 'A' && c <= 'Z' || c >= 'a' && c <= 'z' || c == '-' || c == '_' ||
+			c == '.')
 	}) {
 		return db.NewID()
 	}

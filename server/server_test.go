@@ -356,7 +356,8 @@ func TestRateLimits(t *testing.T) {
 		want := [3]string{"100", strconv.Itoa(100 - left[key]),
 			strconv.FormatInt(now.Add(time.Duration(left[key])*600*time.Millisecond+time.Second-1).Unix(), 10)}
 		if got := limits(r); r.StatusCode != c.want || got != want {
-			t.Errorf("%s %s as %q: %d with %v, want %d with %v", c.method, c.target, c.role, r.StatusCode, got, c.want, want)
+			t.Errorf("%s %s as %q: %d with %v, want %d with %v", c.method, c.target, c.role, r.StatusCode, got, c.want,
+				want)
 		}
 	}
 
@@ -450,13 +451,15 @@ func TestCORS(t *testing.T) {
 		{"the origin", on, "GET", []string{"Origin", origin}, 200, true, "Origin"},
 		{"another origin", on, "GET", []string{"Origin", "https://evil.example"}, 200, false, "Origin"},
 		{"a prefix of the origin", on, "GET", []string{"Origin", "https://farm.exampl"}, 200, false, "Origin"},
-		{"a domain with the origin as prefix", on, "GET", []string{"Origin", origin + ".evil.example"}, 200, false, "Origin"},
+		{"a domain with the origin as prefix", on, "GET", []string{"Origin", origin + ".evil.example"}, 200, false,
+			"Origin"},
 		{"another scheme", on, "GET", []string{"Origin", "http://farm.example"}, 200, false, "Origin"},
 		{"another port", on, "GET", []string{"Origin", origin + ":8443"}, 200, false, "Origin"},
 		{"null", on, "GET", []string{"Origin", "null"}, 200, false, "Origin"},
 		{"an error", on, "PUT", []string{"Origin", origin}, 405, true, "Origin"},
 		{"without a token", on, "GET", []string{"Origin", origin, "Authorization", ""}, 401, true, "Origin"},
-		{"preflight", on, "OPTIONS", []string{"Origin", origin, method, "PATCH", "Authorization", ""}, 204, true, "Origin"},
+		{"preflight", on, "OPTIONS", []string{"Origin", origin, method, "PATCH", "Authorization", ""}, 204, true,
+			"Origin"},
 		{"preflight of another origin", on, "OPTIONS", []string{"Origin", "https://evil.example", method, "PATCH"},
 			405, false, "Origin"},
 		{"preflight without an origin", on, "OPTIONS", []string{method, "PATCH"}, 405, false, "Origin"},
@@ -808,8 +811,9 @@ func scrape(t *testing.T, m *server.Metrics) map[string]float64 {
 func TestMetrics(t *testing.T) {
 	t.Parallel()
 	m := server.NewMetrics(`1.0 "quoted" \n`, func() db.PoolStats {
-		return db.PoolStats{Max: 8, Total: 3, Idle: 2, InUse: 1, Acquires: 100, Waits: 4, WaitTime: 1500 * time.Millisecond,
-			Shared: 7}
+		return db.PoolStats{Max: 8, Total: 3, Idle: 2, InUse: 1, Acquires: 100, Waits: 4,
+			WaitTime: 1500 * time.Millisecond,
+			Shared:   7}
 	})
 	s := newServer(t, func(c *server.Config) { c.Metrics = m; c.PerMinute = 20 })
 	before := scrape(t, m)
@@ -860,7 +864,8 @@ func TestMetrics(t *testing.T) {
 			return v
 		}
 		last := 0.0
-		for _, le := range []string{"0.001", "0.0025", "0.005", "0.01", "0.025", "0.05", "0.1", "0.25", "0.5", "1", "2.5",
+		for _, le := range []string{"0.001", "0.0025", "0.005", "0.01", "0.025", "0.05", "0.1", "0.25", "0.5", "1",
+			"2.5",
 			"5", "10", "+Inf"} {
 			if v := bucket(le); v < last {
 				t.Errorf("%s: bucket %s has %v, the one before %v", labels, le, v, last)
@@ -884,7 +889,8 @@ func TestMetrics(t *testing.T) {
 	for name, want := range map[string]float64{
 		"http_requests_rate_limited_total": 3, "db_pool_max_connections": 8, "db_pool_connections": 3,
 		"db_pool_idle_connections": 2, "db_pool_in_use_connections": 1,
-		"db_pool_acquires_total": 100, "db_pool_waits_total": 4, "db_pool_wait_seconds_total": 1.5, "db_pool_shared_reads_total": 7,
+		"db_pool_acquires_total": 100, "db_pool_waits_total": 4, "db_pool_wait_seconds_total": 1.5,
+		"db_pool_shared_reads_total": 7,
 	} {
 		if after[name] != want {
 			t.Errorf("%s is %v, want %v", name, after[name], want)

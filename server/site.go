@@ -68,7 +68,8 @@ func (s *Server) addSite() {
 // fail answers a request with an error: with a page, if the service has pages, the path is not one of the API, and the
 // client is a browser.
 func (s *Server) fail(w http.ResponseWriter, r *http.Request, e *Error) {
-	if s.site != nil && !strings.HasPrefix(r.URL.Path, "/api/") && strings.Contains(r.Header.Get("Accept"), "text/html") {
+	if s.site != nil && !strings.HasPrefix(r.URL.Path, "/api/") &&
+		strings.Contains(r.Header.Get("Accept"), "text/html") {
 		w.Header()["Cache-Control"] = headerNoStore
 		s.site.Fail(w, r, e)
 		return
@@ -130,8 +131,9 @@ func (s *Server) Call(ctx context.Context, r *http.Request, caller Caller, metho
 	if err != nil {
 		panic("server: Call of " + target) // the path of an operation with ids that were parsed
 	}
-	called := &http.Request{Method: method, URL: u, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: http.Header{},
-		Body: http.NoBody, Host: r.Host, RemoteAddr: r.RemoteAddr, RequestURI: target}
+	called := &http.Request{Method: method, URL: u, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header: http.Header{},
+		Body:   http.NoBody, Host: r.Host, RemoteAddr: r.RemoteAddr, RequestURI: target}
 	for name, values := range header {
 		called.Header[name] = values
 	}

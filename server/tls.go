@@ -15,7 +15,8 @@ func NewTLSConfig(certFile, keyFile string, log *slog.Logger) (*tls.Config, erro
 	if _, err := k.get(nil); err != nil {
 		return nil, err
 	}
-	return &tls.Config{GetCertificate: k.get, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}, nil
+	return &tls.Config{GetCertificate: k.get, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}},
+		nil
 }
 
 // keyPair is a certificate that is loaded again when its files change.

@@ -135,16 +135,19 @@ func (b body) extra() (extra server.Optional[server.Extra], err error) {
 var (
 	spoolFields = map[string]string{
 		"initial_weight": "net_weight_grams", "remaining_weight": "remaining_weight_grams",
-		"spool_weight": "spool_weight_grams", "price": "purchase_price", "location": "location", "lot_nr": "lot_number",
+		"spool_weight": "spool_weight_grams", "price": "purchase_price", "location": "location",
+		"lot_nr":  "lot_number",
 		"comment": "notes", "archived": "archived",
 	}
 	filamentFields = map[string]string{
-		"price": "price", "density": "density_g_cm3", "weight": "net_weight_grams", "spool_weight": "spool_weight_grams",
+		"price": "price", "density": "density_g_cm3", "weight": "net_weight_grams",
+		"spool_weight":   "spool_weight_grams",
 		"article_number": "article_number", "comment": "notes", "settings_extruder_temp": "extruder_temperature_c",
 		"settings_bed_temp": "bed_temperature_c", "external_id": "external_id",
 	}
 	vendorFields = map[string]string{
-		"name": "name", "comment": "notes", "empty_spool_weight": "empty_spool_weight_grams", "external_id": "external_id",
+		"name": "name", "comment": "notes", "empty_spool_weight": "empty_spool_weight_grams",
+		"external_id": "external_id",
 	}
 	numeric = []string{"initial_weight", "remaining_weight", "spool_weight", "price", "density", "weight",
 		"settings_extruder_temp", "settings_bed_temp", "empty_spool_weight"}

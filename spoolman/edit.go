@@ -59,7 +59,8 @@ func (q request) checkExtra(ctx context.Context, entity string, extra server.Opt
 func extraError(err error) error {
 	for _, check := range []string{"spools_valid", "filaments_extra_check", "vendors_extra_check"} {
 		if db.Violates(err, check) {
-			return server.Invalid("extra", "must have at most 100,000 characters together with the fields that are there").
+			return server.Invalid("extra",
+				"must have at most 100,000 characters together with the fields that are there").
 				Because(err)
 		}
 	}

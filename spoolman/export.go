@@ -20,11 +20,13 @@ import (
 var (
 	vendorCells = []string{"comment", "empty_spool_weight", "external_id", "id", "name", "registered"}
 
-	filamentCells = append([]string{"article_number", "color_hex", "comment", "density", "diameter", "external_id", "id",
+	filamentCells = append([]string{"article_number", "color_hex", "comment", "density", "diameter", "external_id",
+		"id",
 		"material", "multi_color_direction", "multi_color_hexes", "name", "price", "registered", "settings_bed_temp",
 		"settings_extruder_temp", "spool_weight", "vendor_id", "weight"}, prefixed("vendor.", vendorCells)...)
 
-	spoolCells = append([]string{"archived", "comment", "filament_id", "first_used", "id", "initial_weight", "last_used",
+	spoolCells = append([]string{"archived", "comment", "filament_id", "first_used", "id", "initial_weight",
+		"last_used",
 		"location", "lot_nr", "price", "registered", "spool_weight", "used_weight"},
 		prefixed("filament.", filamentCells)...)
 )

@@ -31,8 +31,9 @@ type definition struct {
 // definitionOf converts a custom field.
 func definitionOf(f inventory.CustomField) definition {
 	kind := string(*f.Type.Value)
-	d := definition{Name: f.Name.Value, Order: f.Position.Or(0), Unit: f.Unit.Value, Type: &kind, Default: f.Default.Value,
-		Key: *f.Key.Value, Entity: string(*f.Entity.Value)}
+	d := definition{Name: f.Name.Value, Order: f.Position.Or(0), Unit: f.Unit.Value, Type: &kind,
+		Default: f.Default.Value,
+		Key:     *f.Key.Value, Entity: string(*f.Entity.Value)}
 	if kind == "choice" {
 		d.Choices, d.Multiple = f.Choices.Or(nil), f.Multiple.Value
 	}
@@ -183,7 +184,8 @@ func (q request) setDefinitions(ctx context.Context, entity, text string) error 
 	for i, item := range items {
 		var d definition
 		if json.Unmarshal(item, &d) != nil || d.Entity != entity || slices.Contains(keys, d.Key) {
-			return badRequest("The custom field %d of the list must have the entity_type %s and a key of its own", i, entity)
+			return badRequest("The custom field %d of the list must have the entity_type %s and a key of its own", i,
+				entity)
 		}
 		f, err := readDefinition(item, entity, d.Key)
 		if err != nil {
@@ -197,7 +199,8 @@ func (q request) setDefinitions(ctx context.Context, entity, text string) error 
 	}
 	for _, d := range old {
 		if !slices.Contains(keys, d.Key) {
-			if err := inventory.RemoveField(ctx, q.db, entity, d.Key); err != nil && !errors.Is(err, server.ErrNotFound) {
+			if err := inventory.RemoveField(ctx, q.db, entity, d.Key); err != nil &&
+				!errors.Is(err, server.ErrNotFound) {
 				return err
 			}
 		}

@@ -76,7 +76,8 @@ func (q request) groups() error {
 		), page as (
 			select g.*, row_number() over (order by `+order+`g.key) as n from groups g order by n`+page+`
 		)
-		select coalesce('[' || string_agg(`+objectOf(members...)+`, ',' order by g.n) || ']', '[]'), (select count(*) from groups)
+		select coalesce('[' || string_agg(`+objectOf(members...)+
+		`, ',' order by g.n) || ']', '[]'), (select count(*) from groups)
 		from (
 			select page.*, x.item from page left join lateral (
 				select `+item+` as item from spools s`+join+`

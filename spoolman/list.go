@@ -52,11 +52,13 @@ var (
 				"registered": "s.created_at"},
 			numbers: map[string]string{"id": "s.number", "comment": "s.notes", "archived": "s.archived",
 				"price": "coalesce(s.purchase_price, f.price)", "initial_weight": "s.net_weight_grams",
-				"spool_weight": "s.spool_weight_grams", "used_weight": used, "remaining_weight": "s.remaining_weight_grams",
-				"used_length": used + " / " + perMM, "remaining_length": "s.remaining_weight_grams / " + perMM,
+				"spool_weight": "s.spool_weight_grams", "used_weight": used,
+				"remaining_weight": "s.remaining_weight_grams",
+				"used_length":      used + " / " + perMM, "remaining_length": "s.remaining_weight_grams / " + perMM,
 				"filament.registered": "coalesce(f.created_at, s.created_at)", "filament.vendor_id": vendorID,
 				"filament.price": "coalesce(f.price, s.purchase_price)", "filament.density": density,
-				"filament.diameter": "s.diameter_mm", "filament.weight": "coalesce(f.net_weight_grams, s.net_weight_grams)",
+				"filament.diameter":       "s.diameter_mm",
+				"filament.weight":         "coalesce(f.net_weight_grams, s.net_weight_grams)",
 				"filament.spool_weight":   "coalesce(f.spool_weight_grams, s.spool_weight_grams)",
 				"filament.article_number": "f.article_number", "filament.comment": "f.notes",
 				"filament.settings_extruder_temp": "f.extruder_temperature_c",
@@ -75,8 +77,9 @@ var (
 			names: map[string]string{"vendor.name": "i.vendor_name", "vendor_name": "i.vendor_name"},
 			ids:   map[string]string{"vendor.id": "i.vendor_id", "vendor_id": "i.vendor_id"},
 			numbers: map[string]string{"id": "i.id", "registered": "i.registered", "price": "i.price",
-				"density": "i.density", "diameter": "i.diameter", "weight": "i.weight", "spool_weight": "i.spool_weight",
-				"comment": "i.comment", "settings_extruder_temp": "i.extruder", "settings_bed_temp": "i.bed",
+				"density": "i.density", "diameter": "i.diameter", "weight": "i.weight",
+				"spool_weight": "i.spool_weight",
+				"comment":      "i.comment", "settings_extruder_temp": "i.extruder", "settings_bed_temp": "i.bed",
 				"color_hex": "i.colors[1]", "multi_color_hexes": "i.colors", "multi_color_direction": "i.direction",
 				"vendor.registered": "i.vendor_registered", "vendor.comment": "i.vendor_comment",
 				"vendor.empty_spool_weight": "i.vendor_weight", "vendor.external_id": "i.vendor_external_id"},
@@ -97,7 +100,8 @@ var (
 		select f.number as id, f.created_at as registered, ` + filamentName + ` as name, v.number as vendor_id,
 			v.name as vendor_name, v.created_at as vendor_registered, v.notes as vendor_comment,
 			v.empty_spool_weight_grams as vendor_weight, v.external_id as vendor_external_id, v.extra as vendor_extra,
-			` + filamentMaterial + ` as material, f.price, ` + filamentDensity + ` as density, f.diameter_mm as diameter,
+			` + filamentMaterial + ` as material, f.price, ` + filamentDensity +
+		` as density, f.diameter_mm as diameter,
 			f.net_weight_grams as weight, f.spool_weight_grams as spool_weight, f.article_number, f.notes as comment,
 			f.extruder_temperature_c as extruder, f.bed_temperature_c as bed,
 			case when cardinality(f.color_hexes) > 1 then f.color_hexes when f.color_hex is not null
@@ -106,7 +110,8 @@ var (
 		from filaments f` + joinVendor + ` where f.tenant_id = $1::uuid and f.hidden_at is null
 		union all
 		select ` + groupID + `, s.created_at, s.color, ` + brandID + `, s.brand, s.created_at, null, null, null, null,
-			s.material_type, s.purchase_price, ` + density + `, s.diameter_mm, s.net_weight_grams, s.spool_weight_grams,
+			s.material_type, s.purchase_price, ` + density +
+		`, s.diameter_mm, s.net_weight_grams, s.spool_weight_grams,
 			null, null, null, null, case when s.color_hex is not null then array[s.color_hex] end, null, null, null,
 			` + groupJSON + `
 		from (
@@ -317,7 +322,8 @@ func (s *selection) timeFilter(name, column, part string) (string, error) {
 	bound := func(operator, text string) (string, error) {
 		t, ok := parseTime(text)
 		if !ok {
-			return "", badRequest("%s has the time %q, which is not one of ISO 8601, such as 2024-05-01T00:00:00Z", name, text)
+			return "", badRequest("%s has the time %q, which is not one of ISO 8601, such as 2024-05-01T00:00:00Z",
+				name, text)
 		}
 		return column + operator + s.arg(t) + "::timestamptz", nil
 	}
@@ -343,7 +349,8 @@ func (s *selection) timeFilter(name, column, part string) (string, error) {
 // parseTime parses a time in ISO 8601, which is UTC without an offset.
 func parseTime(text string) (time.Time, bool) {
 	text = strings.TrimSpace(text)
-	for _, layout := range []string{"2006-01-02T15:04:05.999999999", "2006-01-02 15:04:05.999999999", "2006-01-02T15:04",
+	for _, layout := range []string{"2006-01-02T15:04:05.999999999", "2006-01-02 15:04:05.999999999",
+		"2006-01-02T15:04",
 		"2006-01-02"} {
 		for _, zone := range []string{"Z07:00", ""} {
 			// In a query, the plus of an offset may have become a blank.
@@ -394,7 +401,8 @@ func (s *selection) extraFilter(column, name string, field inventory.CustomField
 	bounds := func() (string, error) {
 		from, to, ok := strings.Cut(wanted, ":")
 		if !ok || from == "" && to == "" {
-			return "", badRequest("Invalid range filter value for the custom field %s: %q, not of the form 1:5", name, wanted)
+			return "", badRequest("Invalid range filter value for the custom field %s: %q, not of the form 1:5", name,
+				wanted)
 		}
 		var both []string
 		for i, bound := range []struct{ text, operator string }{{from, " >= "}, {to, " <= "}} {
@@ -605,7 +613,8 @@ func (q request) sendTexts(s *selection, total, page string) error {
 	var count int64
 	list := db.SQL(`
 		select case when count(*) <= `+strconv.Itoa(maxItems)+` and coalesce(sum(octet_length(json)), 0) <= `+
-		strconv.Itoa(maxListBytes)+` then '[' || coalesce(string_agg(json, ',' order by place), '') || ']' end, (`+total+`)
+		strconv.Itoa(maxListBytes)+` then '[' || coalesce(string_agg(json, ',' order by place), '') || ']' end, (`+
+		total+`)
 		from (
 			select page.json, row_number() over () as place from (
 				select i.json from `+s.source()+s.condition()+` order by `+s.order+page+`

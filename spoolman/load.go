@@ -81,7 +81,8 @@ func exported(entity string) string {
 			where v.tenant_id = $1::uuid and v.number > $2::int and num_nonnulls(v.number) = 1 and v.hidden_at is null
 			order by v.number limit $3`
 	case "filament":
-		return `select f.number as id, (` + filamentJSON + `)::json as item, f.extruder_temperature_c is null as no_extruder,
+		return `select f.number as id, (` + filamentJSON +
+			`)::json as item, f.extruder_temperature_c is null as no_extruder,
 				f.bed_temperature_c is null as no_bed
 			from filaments f` + joinVendor + `
 			where f.tenant_id = $1::uuid and f.number > $2::int and num_nonnulls(f.number) = 1 and f.hidden_at is null
@@ -238,10 +239,12 @@ func (l *loader) send(ctx context.Context, method, path string, body, into any) 
 // parameters are the fields of requests that create items.
 var parameters = map[string][]string{
 	"vendor": {"name", "comment", "empty_spool_weight", "external_id", "extra"},
-	"filament": {"name", "material", "price", "density", "diameter", "weight", "spool_weight", "article_number", "comment",
+	"filament": {"name", "material", "price", "density", "diameter", "weight", "spool_weight", "article_number",
+		"comment",
 		"settings_extruder_temp", "settings_bed_temp", "color_hex", "multi_color_hexes", "multi_color_direction",
 		"external_id", "extra"},
-	"spool": {"first_used", "last_used", "price", "initial_weight", "spool_weight", "used_weight", "location", "lot_nr",
+	"spool": {"first_used", "last_used", "price", "initial_weight", "spool_weight", "used_weight", "location",
+		"lot_nr",
 		"comment", "archived", "extra"},
 }
 

@@ -52,8 +52,9 @@ func recorded() j {
 		f := j{"density": 1.04 + float64(i%30)/100, "diameter": []any{1.75, 2.85}[i%2], "extra": j{}}
 		fields := j{"name": fmt.Sprint("Filament ", i), "vendor": pick(vendors), "material": pick(materials),
 			"price": grams(60), "spool_weight": grams(300), "article_number": fmt.Sprint("A-", i), "comment": "c",
-			"settings_extruder_temp": 180 + r.IntN(120), "settings_bed_temp": r.IntN(110), "external_id": fmt.Sprint("f", i),
-			"extra": j{"range": "[190, null]", "tags": `["a", "c"]`}, "weight": grams(1000)}
+			"settings_extruder_temp": 180 + r.IntN(120), "settings_bed_temp": r.IntN(110),
+			"external_id": fmt.Sprint("f", i),
+			"extra":       j{"range": "[190, null]", "tags": `["a", "c"]`}, "weight": grams(1000)}
 		for _, name := range slices.Sorted(maps.Keys(fields)) {
 			maybe(f, name, fields[name])
 		}

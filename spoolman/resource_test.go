@@ -49,13 +49,15 @@ func TestResources(t *testing.T) {
 		{"PATCH vendor/9", `{"name": "x"}`, 404, has("vendor", "9")},
 
 		{"POST filament", `{"density": 1.27, "diameter": 1.75}`, 200,
-			has(`{"id":1,`, `"density":1.27,"diameter":1.75,"extra":{},"vendor":{"id":1000000000,`, `"name":"Unknown","extra":{}}}`)},
+			has(`{"id":1,`, `"density":1.27,"diameter":1.75,"extra":{},"vendor":{"id":1000000000,`,
+				`"name":"Unknown","extra":{}}}`)},
 		{"POST filament", `{"name": "Jet Black", "vendor_id": 1, "material": "PLA+", "price": "29.99", "density": "1.24",
 			"diameter": 3, "weight": 750, "article_number": "A1", "comment": "n", "settings_extruder_temp": 209,
 			"settings_bed_temp": 60, "color_hex": "#1a1A1acc", "external_id": "e"}`, 200,
-			has(`"name":"Jet Black","material":"PLA+",`, `"vendor":{"id":1,`, `"material":"PLA+","price":29.99,"density":1.24,"diameter":2.85,"weight":750,`+
-				`"spool_weight":140,"article_number":"A1","comment":"n","settings_extruder_temp":209,"settings_bed_temp":60,`+
-				`"color_hex":"1A1A1ACC","external_id":"e","extra":{},"vendor"`)},
+			has(`"name":"Jet Black","material":"PLA+",`, `"vendor":{"id":1,`,
+				`"material":"PLA+","price":29.99,"density":1.24,"diameter":2.85,"weight":750,`+
+					`"spool_weight":140,"article_number":"A1","comment":"n","settings_extruder_temp":209,"settings_bed_temp":60,`+
+					`"color_hex":"1A1A1ACC","external_id":"e","extra":{},"vendor"`)},
 		{"POST filament", `{"diameter": 1.75}`, 422, has("density")},
 		{"POST filament", `{"density": 1, "diameter": 0.4}`, 422, has("diameter")},
 		{"POST filament", `{"density": 1, "diameter": 1.75, "vendor_id": 9}`, 404, has("vendor", "9")},
@@ -68,7 +70,8 @@ func TestResources(t *testing.T) {
 			"multi_color_direction": "coaxial"}`, 422, nil},
 		{"PATCH filament/1", `{"multi_color_hexes": "ff0000,#00FF00", "multi_color_direction": "longitudinal", "name": "Two"}`,
 			200, has(`"multi_color_hexes":"FF0000,00FF00","multi_color_direction":"longitudinal"`)},
-		{"PATCH filament/1", `{"color_hex": "00ff00", "density": 2}`, 200, has(`"color_hex":"00FF00"`, `"density":2,`)},
+		{"PATCH filament/1", `{"color_hex": "00ff00", "density": 2}`, 200,
+			has(`"color_hex":"00FF00"`, `"density":2,`)},
 		{"PATCH filament/1", `{"density": null}`, 422, nil},
 		{"PATCH filament/1", `{"vendor_id": 2, "name": null, "settings_bed_temp": null}`, 200, has(`"name":"Other"`)},
 		{"PATCH filament/1", `{"vendor_id": null}`, 200, has(`"name":"Unknown"`)},
@@ -78,9 +81,10 @@ func TestResources(t *testing.T) {
 			`"remaining_weight":750,"initial_weight":750,"spool_weight":140,"used_weight":0`)},
 		{"POST spool", `{"filament_id": 2, "used_weight": 800, "initial_weight": 1000, "spool_weight": 200, "price": 5,
 			"first_used": "2023-01-02T12:00:00+01:00", "last_used": "2023-01-02 11:00:00", "lot_nr": "L", "location": "A",
-			"comment": "c", "archived": true}`, 200, has(`"id":2,`, `"first_used":"2023-01-02T11:00:00Z","last_used":"2023-01-02T11:00:00Z"`,
-			`"price":5,"remaining_weight":200,"initial_weight":1000,"spool_weight":200,"used_weight":800`,
-			`"location":"A","lot_nr":"L","comment":"c","archived":true,"extra":{},"filament"`)},
+			"comment": "c", "archived": true}`, 200,
+			has(`"id":2,`, `"first_used":"2023-01-02T11:00:00Z","last_used":"2023-01-02T11:00:00Z"`,
+				`"price":5,"remaining_weight":200,"initial_weight":1000,"spool_weight":200,"used_weight":800`,
+				`"location":"A","lot_nr":"L","comment":"c","archived":true,"extra":{},"filament"`)},
 		{"POST spool", `{"filament_id": 1, "used_weight": 300}`, 200, has(`"remaining_weight":700`)},
 		{"POST spool", `{"filament_id": 1, "used_weight": 300, "remaining_weight": 300}`, 400, nil},
 		{"POST spool", `{"filament_id": 9}`, 404, has("filament", "9")},
@@ -92,8 +96,10 @@ func TestResources(t *testing.T) {
 		{"PATCH spool/9", `{"filament_id": 1}`, 404, has("spool")},
 		{"PATCH spool/1", `{"last_used": null, "price": null}`, 200, nil},
 
-		{"PUT spool/1/measure", `{"weight": 640}`, 200, has(`"remaining_weight":500`, `"first_used":`, `"last_used":`)},
-		{"PUT spool/1/measure", `{"weight": 1640}`, 200, has(`"remaining_weight":1500`, `"initial_weight":1500`, `"used_weight":0`)},
+		{"PUT spool/1/measure", `{"weight": 640}`, 200,
+			has(`"remaining_weight":500`, `"first_used":`, `"last_used":`)},
+		{"PUT spool/1/measure", `{"weight": 1640}`, 200,
+			has(`"remaining_weight":1500`, `"initial_weight":1500`, `"used_weight":0`)},
 		{"PUT spool/1/measure", `{"weight": 100}`, 200, has(`"remaining_weight":0`)},
 		{"PUT spool/1/measure", `{}`, 422, nil},
 		{"PUT spool/3/use", `{"use_weight": 0}`, 200, has(`"last_used":`, `"remaining_weight":700`)},
@@ -110,7 +116,8 @@ func TestResources(t *testing.T) {
 		{"DELETE filament/1", ``, 404, nil},
 	})
 	p.operator.Get(t, spools+"?archived=any&number=2").Want(200).Shows(map[string]string{
-		"items.0.brand": "null", "items.0.color": "Galaxy", "items.0.color_hex": "#1A1A1A", "items.0.material_type": "PLA"})
+		"items.0.brand": "null", "items.0.color": "Galaxy", "items.0.color_hex": "#1A1A1A",
+		"items.0.material_type": "PLA"})
 	path := spools + "/" + p.operator.Get(t, spools+"?hidden=true&number=1").Want(200).Text("items.0.id")
 	p.wantLedger(t, path, "created 0 750", "measured 750 500", "measured 500 1500", "measured 1500 0")
 }
@@ -119,15 +126,17 @@ func TestResources(t *testing.T) {
 func TestOwnFilaments(t *testing.T) {
 	t.Parallel()
 	p := newPrinter(t, start(t), "printer")
-	p.operator.Post(t, "/api/v1/filaments", j{"vendor": "Prusa", "material_type": "Custom", "color": "Jet", "diameter_mm": 1.75,
-		"net_weight_grams": 1000}).Want(201)
+	p.operator.Post(t, "/api/v1/filaments",
+		j{"vendor": "Prusa", "material_type": "Custom", "color": "Jet", "diameter_mm": 1.75,
+			"net_weight_grams": 1000}).Want(201)
 	p.operator.Post(t, "/api/v1/filaments", j{"material_type": "PETG", "color": "Red", "diameter_mm": 1.75}).Want(201)
 	p.want(t, "GET", "filament/1", "", 200, `"name":"Jet"`, `"material":"Custom"`, `"density":1.24`, `"name":"Prusa"`,
 		`"settings_extruder_temp":210`)
 	if a := p.want(t, "GET", "filament/2", "", 200, `"material":"PETG"`); strings.Contains(a.body, "settings_") {
 		t.Errorf("a filament without temperatures: %s", a.body)
 	}
-	p.want(t, "PATCH", "filament/1", `{"settings_extruder_temp": 300, "name": ""}`, 200, `"settings_extruder_temp":300`)
+	p.want(t, "PATCH", "filament/1", `{"settings_extruder_temp": 300, "name": ""}`, 200,
+		`"settings_extruder_temp":300`)
 	p.operator.Get(t, "/api/v1/filaments?number=1").Want(200).Shows(map[string]string{"items.0.name": "null",
 		"items.0.color": "Jet", "items.0.extruder_temperature_c": "300"})
 }
@@ -152,8 +161,10 @@ func TestFields(t *testing.T) {
 	p := newPrinter(t, start(t), "printer")
 	steps := []step{{"POST vendor", `{"name": "V"}`, 200, nil},
 		{"POST filament", `{"density": 1, "diameter": 1.75, "vendor_id": 1}`, 200, nil},
-		{"GET field/spool", ``, 200, []string{"[]"}}, {"POST field/spool/Bad", `{"name": "x", "field_type": "text"}`, 422, nil},
-		{"POST field/spool/x", `{"name": "x"}`, 422, nil}, {"POST field/spool/x", `{"name": "x", "field_type": "odd"}`, 422, nil},
+		{"GET field/spool", ``, 200, []string{"[]"}},
+		{"POST field/spool/Bad", `{"name": "x", "field_type": "text"}`, 422, nil},
+		{"POST field/spool/x", `{"name": "x"}`, 422, nil},
+		{"POST field/spool/x", `{"name": "x", "field_type": "odd"}`, 422, nil},
 		{"POST field/spool/x", `{"name": "x", "field_type": "choice", "multi_choice": true}`, 400, nil},
 		{"POST field/spool/x", `{"name": "x", "field_type": "choice", "choices": ["a"]}`, 400, nil},
 		{"POST field/spool/x", `{"name": "x", "field_type": "text", "choices": ["a"]}`, 400, nil},
@@ -162,18 +173,22 @@ func TestFields(t *testing.T) {
 		{"POST spool", `{"filament_id": 1, "extra": {"tag": "\"A\""}}`, 400, []string{"tag"}},
 		{"POST spool", `{"filament_id": 1, "extra": {"tag": 1}}`, 422, nil}}
 	for key, field := range map[string]string{"tag": `"text", "default_value": "\"A\"", "order": 2, "unit": "u"`,
-		"n": `"integer"`, "f": `"float"`, "nr": `"integer_range"`, "fr": `"float_range"`, "at": `"datetime"`, "on": `"boolean"`,
-		"c": `"choice", "choices": ["a", "b"], "multi_choice": false`,
-		"m": `"choice", "choices": ["a", "b"], "multi_choice": true`} {
+		"n": `"integer"`, "f": `"float"`, "nr": `"integer_range"`, "fr": `"float_range"`, "at": `"datetime"`,
+		"on": `"boolean"`,
+		"c":  `"choice", "choices": ["a", "b"], "multi_choice": false`,
+		"m":  `"choice", "choices": ["a", "b"], "multi_choice": true`} {
 		for _, entity := range []string{"spool", "filament", "vendor"} {
-			steps = append(steps, step{"POST field/" + entity + "/" + key, `{"name": "` + key + `", "field_type": ` + field + `}`,
+			steps = append(steps, step{"POST field/" + entity + "/" + key, `{"name": "` + key + `", "field_type": ` +
+				field + `}`,
 				200, []string{`"entity_type":"` + entity + `"`}})
 		}
 	}
 	p.run(t, append(steps, []step{
 		{"POST field/spool/tag", `{"name": "x", "field_type": "integer"}`, 400, nil},
-		{"POST field/spool/c", `{"name": "x", "field_type": "choice", "choices": ["a"], "multi_choice": false}`, 400, nil},
-		{"POST field/spool/c", `{"name": "x", "field_type": "choice", "choices": ["a", "b"], "multi_choice": true}`, 400, nil},
+		{"POST field/spool/c", `{"name": "x", "field_type": "choice", "choices": ["a"], "multi_choice": false}`, 400,
+			nil},
+		{"POST field/spool/c", `{"name": "x", "field_type": "choice", "choices": ["a", "b"], "multi_choice": true}`,
+			400, nil},
 		{"POST field/spool/c", `{"name": "C", "field_type": "choice", "choices": ["a", "b", "d"], "multi_choice": false}`, 200,
 			[]string{`"choices":["a","b","d"],"multi_choice":false`}},
 		{"POST spool", `{"filament_id": 1, "location": "A", "extra": {"tag": "\"Ä1\"", "n": "5", "f": "1.5", "nr": "[1, 9]",
@@ -188,15 +203,18 @@ func TestFields(t *testing.T) {
 		{"GET field/vendor/tag/values", ``, 200, []string{`["V"]`}},
 		{"GET search?q=b2", ``, 200, []string{`"match_field":"extra.tag"`}},
 	}...))
-	for _, value := range []string{`"n": "1.5"`, `"n": "true"`, `"f": "\"1\""`, `"nr": "[1]"`, `"nr": "[1.5, 2]"`, `"on": "1"`,
+	for _, value := range []string{`"n": "1.5"`, `"n": "true"`, `"f": "\"1\""`, `"nr": "[1]"`, `"nr": "[1.5, 2]"`,
+		`"on": "1"`,
 		`"c": "\"z\""`, `"m": "\"a\""`, `"m": "[\"z\"]"`, `"tag": "1"`, `"tag": "{"`, `"at": "5"`, `"n": "1e999"`,
 		`"tag": "\"\\u0000\""`} {
 		p.want(t, "PATCH", "spool/1", `{"extra": {`+value+`}}`, 400)
 	}
 	for query, want := range map[string]string{
-		"extra.tag=ä": "[1]", `extra.tag="ä"`: "[]", "extra.tag=ä,b2": "[1 2]", "extra.tag=": "[3]", "extra.n=5": "[1]",
+		"extra.tag=ä": "[1]", `extra.tag="ä"`: "[]", "extra.tag=ä,b2": "[1 2]", "extra.tag=": "[3]",
+		"extra.n=5":  "[1]",
 		"extra.n=6:": "[2]", "extra.n=:6": "[1]", "extra.f=2.0": "[2]", "extra.nr=2:": "[2]", "extra.nr=:10": "[1]",
-		"extra.fr=1:": "[1]", "extra.on=true": "[1]", "extra.on=": "[2 3]", "extra.c=b": "[2]", "extra.m=a": "[1]", "extra.m=b": "[1 2]",
+		"extra.fr=1:": "[1]", "extra.on=true": "[1]", "extra.on=": "[2 3]", "extra.c=b": "[2]", "extra.m=a": "[1]",
+		"extra.m=b":                          "[1 2]",
 		"extra.at=2024-02-01T00:00:00.000Z|": "[2]", "extra.unknown=1": "[1 2 3]", "filament.extra.tag=f": "[1 2 3]",
 		"filament.vendor.extra.tag=x": "[]", "sort=extra.n:desc": "[2 1 3]", "sort=extra.tag:asc": "[2 1 3]",
 		"sort=extra.nr:asc": "[1 2 3]", "sort=extra.unknown:asc": "[1 2 3]",
@@ -205,16 +223,19 @@ func TestFields(t *testing.T) {
 			t.Errorf("spool?%s: %s, want %s", query, got, want)
 		}
 	}
-	for _, query := range []string{"extra.n=x", "extra.n=:", "extra.f=x", "extra.nr=5", "extra.nr=x:", "extra.on=1", "extra.at=|"} {
+	for _, query := range []string{"extra.n=x", "extra.n=:", "extra.f=x", "extra.nr=5", "extra.nr=x:", "extra.on=1",
+		"extra.at=|"} {
 		p.want(t, "GET", "spool?"+query, "", 400)
 	}
 	p.run(t, []step{
 		{"GET spool/group?group_by=extra.c&sort=group.title:desc", ``, 200,
 			[]string{`[{"group_by":"extra.c","key":"b","spool_count":1,"in_use_count":0,"total_remaining_weight":1000}`}},
 		{"GET spool/group?group_by=extra.n", ``, 400, nil}, {"GET spool/group?group_by=extra.m", ``, 400, nil},
-		{"GET spool/group?group_by=filament&limit=1", ``, 200, []string{`"key":"1","spool_count":3`, `"filament":{"id":1,`}},
+		{"GET spool/group?group_by=filament&limit=1", ``, 200,
+			[]string{`"key":"1","spool_count":3`, `"filament":{"id":1,`}},
 		{"GET spool/group?group_by=vendor", ``, 200, []string{`"vendor":{"id":1,`}},
-		{"GET spool/group?group_by=location&offset=1&limit=1", ``, 200, []string{`[{"group_by":"location","spool_count":2`}},
+		{"GET spool/group?group_by=location&offset=1&limit=1", ``, 200,
+			[]string{`[{"group_by":"location","spool_count":2`}},
 		{"PATCH spool/field/extra.tag", `{"value": "B2", "new_value": "C3"}`, 200, []string{`{"spools_updated":1}`}},
 		{"PATCH spool/field/extra.c", `{"value": "b", "new_value": "z"}`, 400, nil},
 		{"PATCH spool/field/extra.n", `{"value": "5", "new_value": "6"}`, 400, nil},
@@ -264,8 +285,10 @@ func TestOtherOperations(t *testing.T) {
 	}{
 		{"currency", `"\"SEK\""`, "application/json; charset=utf-8", 200, `"value":"\"SEK\""`},
 		{"currency", `"5"`, "application/json", 400, "SEK"}, {"currency", `5`, "application/json", 422, "SEK"},
-		{"currency", `"\"SEK\""`, "text/plain", 415, "SEK"}, {"currency", `""`, "application/json", 200, `"is_set":false`},
-		{"print_presets", `"[1]"`, "application/json", 200, `"value":"[1]"`}, {"nonsense", `""`, "application/json", 404, "nonsense"},
+		{"currency", `"\"SEK\""`, "text/plain", 415, "SEK"},
+		{"currency", `""`, "application/json", 200, `"is_set":false`},
+		{"print_presets", `"[1]"`, "application/json", 200, `"value":"[1]"`},
+		{"nonsense", `""`, "application/json", 404, "nonsense"},
 		{"extra_fields_spool", `"[{\"key\":\"a\"}]"`, "application/json", 400, `"value":"[]"`},
 		{"extra_fields_spool", `"[{\"key\":\"a\",\"name\":\"A\",\"field_type\":\"text\",\"entity_type\":\"spool\"}]"`,
 			"application/json", 200, `\"key\":\"a\"`},
@@ -277,21 +300,27 @@ func TestOtherOperations(t *testing.T) {
 	}
 	p.run(t, []step{
 		{"GET setting/", ``, 200, []string{`"base_url":{`, `"dashboard_groups":{`}},
-		{"GET search?q=jet%20prusa", ``, 200, []string{`"filaments":[{"filament":{"id":1,`, `"match_field":"name"`, `"spools":[]`}},
+		{"GET search?q=jet%20prusa", ``, 200,
+			[]string{`"filaments":[{"filament":{"id":1,`, `"match_field":"name"`, `"spools":[]`}},
 		{"GET search?q=SHELF&limit=1", ``, 200, []string{`"spools":[{"match_field":"location","spool":{"id":1,`}},
 		{"GET search?q=1", ``, 200, []string{`"match_field":"id"`}},
 		{"GET search?q=2", ``, 200, []string{`"spools":[]`}},
 		{"GET search?q=2&allow_archived=true", ``, 200, []string{`"match_field":"id"`}},
-		{"GET search?q=blue", ``, 200, []string{`"is_color_query":true`, `"filament":{"id":2,`, `"match_field":"color"`}},
+		{"GET search?q=blue", ``, 200,
+			[]string{`"is_color_query":true`, `"filament":{"id":2,`, `"match_field":"color"`}},
 		{"GET search?q=%23111", ``, 200, []string{`"is_color_query":true`, `"filament":{"id":1,`}},
-		{"GET search?q=jet&spools_per_filament=1&allow_archived=true", ``, 200, []string{`"spool_count":2`, `"spools":[{"archived":false,"id":1,`}},
-		{"GET search?q=nothing", ``, 200, []string{`{"filaments":[],"is_color_query":false,"spools":[],"vendors":[]}`}},
+		{"GET search?q=jet&spools_per_filament=1&allow_archived=true", ``, 200,
+			[]string{`"spool_count":2`, `"spools":[{"archived":false,"id":1,`}},
+		{"GET search?q=nothing", ``, 200,
+			[]string{`{"filaments":[],"is_color_query":false,"spools":[],"vendors":[]}`}},
 		{"GET search?q=x&limit=0", ``, 422, nil},
 		{"GET external/filament", ``, 200, []string{"["}}, {"GET external/material", ``, 200, []string{"["}},
-		{"GET external/filament/search?query=pla", ``, 200, []string{"["}}, {"POST backup", ``, 200, []string{`"created":false`}},
+		{"GET external/filament/search?query=pla", ``, 200, []string{"["}},
+		{"POST backup", ``, 200, []string{`"created":false`}},
 	})
 	for path, want := range map[string][]string{
-		"export/spools?fmt=csv":                      {"archived,comment,", "filament.vendor.name", "'=Prusa", "dry it", "False"},
+		"export/spools?fmt=csv": {"archived,comment,", "filament.vendor.name", "'=Prusa",
+			"dry it", "False"},
 		"export/filaments?fmt=json":                  {`"vendor.name":"=Prusa"`, `"vendor_id":1`, `"vendor_id":null`},
 		"export/vendors?fmt=json":                    {`"name":"=Prusa"`, `"empty_spool_weight":null`},
 		"export/spools?fmt=json&allow_archived=true": {`"id":2`, `"filament_id":1`, `"filament.material":"PETG"`},
@@ -383,7 +412,8 @@ func TestKeysOfClients(t *testing.T) {
 		{p.url + "/spoolman/k/" + p.key + "/api/v1/spool/1", "", 200},
 		{p.url + "/spoolman/k/" + p.key + "/api/v1/spool/9", "", 404},
 		{p.url + "/spoolman/k/" + p.key + "/api/v1/spool/1", p.key, 401}, // two credentials
-		{p.url + "/spoolman/k/" + p.key + "_/api/v1/spool/1", "", 401}, {p.url + "/spoolman/k/api/v1/spool/1", "", 404},
+		{p.url + "/spoolman/k/" + p.key + "_/api/v1/spool/1", "", 401},
+		{p.url + "/spoolman/k/api/v1/spool/1", "", 404},
 		{p.url + "/spoolman/k/" + p.key + "/api/v1/../../../spool", "", 404},
 		{off.url + "/spoolman/k/" + off.key + "/api/v1/spool", "", 404},
 	} {

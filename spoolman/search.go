@@ -122,7 +122,8 @@ func (q request) search() error {
 			where: "s.tenant_id = $1::uuid and s.number is not null and s.hidden_at is null" + notArchived},
 		{name: "filament", from: filamentRows, json: "i.json", id: "i.id",
 			fields: [][2]string{{"name", "i.name"}, {"material", "i.material"}, {"article_number", "i.article_number"},
-				{"comment", "i.comment"}}, vendor: "i.vendor_name", extra: "i.extra", entity: "filament", where: "true"},
+				{"comment", "i.comment"}}, vendor: "i.vendor_name", extra: "i.extra", entity: "filament",
+			where: "true"},
 		{name: "vendor", from: vendorRows, json: "i.json", id: "i.id",
 			fields: [][2]string{{"name", "i.name"}, {"comment", "i.comment"}}, extra: "i.extra", entity: "vendor",
 			where: "true"},
@@ -197,7 +198,8 @@ func (k searched) candidates(tenant, text string, words []string, color string, 
 	var all []string
 	for _, word := range words {
 		word := "lower(" + arg(word) + "::text)"
-		any := []string{`exists (select ` + custom + ` and strpos(lower(` + k.extra + ` ->> c.key), ` + word + `) > 0)`}
+		any := []string{`exists (select ` + custom + ` and strpos(lower(` + k.extra + ` ->> c.key), ` + word +
+			`) > 0)`}
 		for _, f := range fields {
 			any = append(any, `strpos(lower(`+f[1]+`), `+word+`) > 0`)
 		}
@@ -216,7 +218,8 @@ func (k searched) candidates(tenant, text string, words []string, color string, 
 		select json_agg(json_build_object('id', id, 'json', json, 'texts', texts, 'distance', distance))::text from (
 			select `+k.id+` as id, `+k.json+` as json, `+distance+` as distance, jsonb_build_array(`+
 		strings.TrimSuffix(texts, ", ")+`) || coalesce((
-				select jsonb_agg(jsonb_build_array('extra.' || c.key, `+k.extra+` ->> c.key, `+strconv.Itoa(rankExtra)+`)) `+
+				select jsonb_agg(jsonb_build_array('extra.' || c.key, `+k.extra+` ->> c.key, `+strconv.Itoa(rankExtra)+
+		`)) `+
 		custom+`), '[]') as texts
 			from `+k.from+` where `+k.where+` and `+condition+`
 			order by `+k.id+` desc limit `+strconv.Itoa(maxCandidates)+`

@@ -33,7 +33,8 @@ func (q request) readSettings(ctx context.Context, run runner) (map[string]objec
 	fields := map[string][]definition{}
 	err := run(ctx, db.SQL(`
 		select (select coalesce(json_object_agg(key, value), '{}') from printer_settings)::text,
-			coalesce((select currency from tenants where tenant_id = $1::uuid), '')`, q.tenant()).Into(&text, &currency))
+			coalesce((select currency from tenants where tenant_id = $1::uuid), '')`, q.tenant()).Into(&text,
+		&currency))
 	if err != nil {
 		return nil, err
 	}

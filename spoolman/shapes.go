@@ -17,7 +17,8 @@ const firstComputed = 1_000_000_000
 const unknownVendor = firstComputed
 
 func computedID(fields ...string) string {
-	return fmt.Sprintf(`(%d + (('x' || left(md5(concat_ws('|', %s)), 8))::bit(32)::int & 1073741823))`, firstComputed+1,
+	return fmt.Sprintf(`(%d + (('x' || left(md5(concat_ws('|', %s)), 8))::bit(32)::int & 1073741823))`, firstComputed+
+		1,
 		strings.Join(fields, ", "))
 }
 
@@ -173,7 +174,8 @@ var (
 		{"external_id", text, "f.external_id"},
 		{"extra", whole, extraOf("f")},
 	}
-	filamentJSON = objectOf(append(slices.Clone(filamentMembers), member{"vendor", whole, `coalesce(case when v.id is not null
+	filamentJSON = objectOf(append(slices.Clone(filamentMembers),
+		member{"vendor", whole, `coalesce(case when v.id is not null
 		then ` + vendorJSON + ` end, ` + unnamed("f.created_at") + `)`})...)
 
 	// brandJSON is the vendor of a spool without a filament, and groupJSON its filament.

@@ -295,9 +295,10 @@ func TestSocketProtocol(t *testing.T) {
 		op   byte
 		want string
 	}{
-		"text":       {func(s *socket) { s.raw(0x81, []byte("hello")) }, 1, `{"status": "healthy"}`},
-		"ping":       {func(s *socket) { s.raw(0x89, []byte("p")) }, 10, "p"},
-		"fragmented": {func(s *socket) { s.raw(0x01, []byte("a")); s.raw(0x89, nil); s.raw(0x80, []byte("b")) }, 10, ""},
+		"text": {func(s *socket) { s.raw(0x81, []byte("hello")) }, 1, `{"status": "healthy"}`},
+		"ping": {func(s *socket) { s.raw(0x89, []byte("p")) }, 10, "p"},
+		"fragmented": {func(s *socket) { s.raw(0x01, []byte("a")); s.raw(0x89, nil); s.raw(0x80, []byte("b")) }, 10,
+			""},
 	} {
 		test.send(s)
 		if op, payload, err := s.next(); err != nil || op != test.op || string(payload) != test.want {
@@ -313,16 +314,18 @@ func TestSocketProtocol(t *testing.T) {
 		send func(*socket)
 		code uint16
 	}{
-		"close":              {func(s *socket) { s.raw(0x88, nil) }, 1000},
-		"too large":          {func(s *socket) { s.raw(0x81, make([]byte, 5000)) }, 1009},
-		"large in fragments": {func(s *socket) { s.raw(0x01, make([]byte, 3000)); s.raw(0x80, make([]byte, 3000)) }, 1009},
-		"huge length":        {func(s *socket) { s.Write([]byte{0x81, 0xff, 255, 255, 255, 255, 255, 255, 255, 255}) }, 1009},
-		"not masked":         {func(s *socket) { s.Write([]byte{0x81, 1, 'x'}) }, 1002},
-		"reserved bit":       {func(s *socket) { s.raw(0xc1, nil) }, 1002},
-		"unknown opcode":     {func(s *socket) { s.raw(0x83, nil) }, 1002},
-		"large ping":         {func(s *socket) { s.raw(0x89, make([]byte, 126)) }, 1002},
-		"ping in fragments":  {func(s *socket) { s.raw(0x09, nil) }, 1002},
-		"no first fragment":  {func(s *socket) { s.raw(0x80, nil) }, 1002},
+		"close":     {func(s *socket) { s.raw(0x88, nil) }, 1000},
+		"too large": {func(s *socket) { s.raw(0x81, make([]byte, 5000)) }, 1009},
+		"large in fragments": {func(s *socket) { s.raw(0x01, make([]byte, 3000)); s.raw(0x80, make([]byte, 3000)) },
+			1009},
+		"huge length": {func(s *socket) { s.Write([]byte{0x81, 0xff, 255, 255, 255, 255, 255, 255, 255, 255}) },
+			1009},
+		"not masked":        {func(s *socket) { s.Write([]byte{0x81, 1, 'x'}) }, 1002},
+		"reserved bit":      {func(s *socket) { s.raw(0xc1, nil) }, 1002},
+		"unknown opcode":    {func(s *socket) { s.raw(0x83, nil) }, 1002},
+		"large ping":        {func(s *socket) { s.raw(0x89, make([]byte, 126)) }, 1002},
+		"ping in fragments": {func(s *socket) { s.raw(0x09, nil) }, 1002},
+		"no first fragment": {func(s *socket) { s.raw(0x80, nil) }, 1002},
 	} {
 		s, _ := p.dial(t, "spool")
 		test.send(s)
@@ -337,7 +340,8 @@ func TestSocketProtocol(t *testing.T) {
 	if _, status := (&printer{url: p.url, key: "swk_x"}).dial(t, ""); status != 401 {
 		t.Errorf("a socket with an invalid key: %d", status)
 	}
-	for _, origin := range []string{"https://evil.example", "https://evilfarm.example", "https://farm.example.evil.example"} {
+	for _, origin := range []string{"https://evil.example", "https://evilfarm.example",
+		"https://farm.example.evil.example"} {
 		if _, status := p.dial(t, "", "Origin: "+origin); status != 403 {
 			t.Errorf("a socket of the origin %s: %d", origin, status)
 		}

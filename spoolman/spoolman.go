@@ -53,7 +53,8 @@ var errMethod = &server.Error{Status: 405, Code: "METHOD_NOT_ALLOWED",
 
 // notFound returns the 404 for an item.
 func notFound(resource string, id any) *server.Error {
-	return &server.Error{Status: 404, Code: "NOT_FOUND", Detail: fmt.Sprintf("There is no %s with the id %v", resource, id)}
+	return &server.Error{Status: 404, Code: "NOT_FOUND",
+		Detail: fmt.Sprintf("There is no %s with the id %v", resource, id)}
 }
 
 // crossOrigin rejects requests of pages of other sites, for which browsers would add stored Basic credentials.
@@ -195,7 +196,8 @@ func (q request) get(name string) error {
 	switch name {
 	case "info":
 		return q.encode(object{"version": version, "debug_mode": false, "automatic_backups": false, "data_dir": "",
-			"logs_dir": "", "backups_dir": "", "db_type": "postgres", "external_db_name": "SpoolmanDB", "git_commit": "",
+			"logs_dir": "", "backups_dir": "", "db_type": "postgres", "external_db_name": "SpoolmanDB",
+			"git_commit": "",
 			"build_date": ""})
 	case "health":
 		return q.encode(object{"status": "healthy"})

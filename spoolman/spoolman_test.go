@@ -96,7 +96,8 @@ func (p *printer) do(t testing.TB, method, path, body string) answer {
 func (p *printer) want(t testing.TB, method, path, body string, status int, contains ...string) answer {
 	t.Helper()
 	a := p.do(t, method, path, body)
-	if a.status != status || !json.Valid([]byte(a.body)) || status >= 400 && !strings.HasPrefix(a.body, `{"message":`) {
+	if a.status != status || !json.Valid([]byte(a.body)) ||
+		status >= 400 && !strings.HasPrefix(a.body, `{"message":`) {
 		t.Errorf("%s %s %s: %d %s, want %d", method, path, body, a.status, a.body, status)
 	}
 	compact := strings.ReplaceAll(a.body, `": `, `":`)

@@ -68,7 +68,8 @@ func TestRequestsOfClients(t *testing.T) {
 
 	p.want(t, "GET", "info", "", 200, `"version":"0.26.1"`)
 	p.want(t, "GET", "health", "", 200, `"status":"healthy"`)
-	first := p.want(t, "GET", "spool/1", "", 200, `"id":1`, `"color_hex":"1A2B3C"`, `"lot_nr":"L1"`, `"name":"Polymaker"`,
+	first := p.want(t, "GET", "spool/1", "", 200, `"id":1`, `"color_hex":"1A2B3C"`, `"lot_nr":"L1"`,
+		`"name":"Polymaker"`,
 		`"remaining_weight":1000`, `"archived":false`, `"extra":{}`, `"spool_weight":140`, `"density":1.24`).body
 	p.want(t, "GET", "spool/3", "", 200, `"name":"Unknown"`, `"archived":true`, `"settings_extruder_temp":210`,
 		`"settings_bed_temp":60`)
@@ -78,12 +79,14 @@ func TestRequestsOfClients(t *testing.T) {
 	}
 	for path, want := range map[string][]int64{
 		"spool": {1, 2, 5}, "spool?allow_archived=False": {1, 2, 5}, "spool?allow_archived=true": {1, 2, 3, 5},
-		"spool?sort=id:desc&limit=2": {5, 2}, "spool?limit=1&offset=1": {2}, "spool?sort=lot_nr:asc,id:desc": {1, 5, 2},
+		"spool?sort=id:desc&limit=2": {5, 2}, "spool?limit=1&offset=1": {2},
+		"spool?sort=lot_nr:asc,id:desc":   {1, 5, 2},
 		"spool?filament.vendor.name=POLY": {1, 2}, `spool?filament.vendor.name="poly"`: {},
 		`spool?filament.vendor.name="polymaker",gone`: {2, 5}, `spool?lot_nr=""`: {2, 5},
 		"spool?filament_id=" + group: {1, 2}, "spool?vendor_id=" + brand: {1, 2}, "spool?filament.vendor.id=-1": {},
 		"spool?filament.name=black&nonsense=1": {1, 2, 5}, "spool?offset=2": {1, 2, 5},
-		"spool?registered=2020-01-01T00:00:00Z|": {1, 2, 5}, "spool?last_used=": {1, 2, 5}, "spool?last_used=|2020-01-01": {},
+		"spool?registered=2020-01-01T00:00:00Z|": {1, 2, 5}, "spool?last_used=": {1, 2, 5},
+		"spool?last_used=|2020-01-01": {},
 	} {
 		a := p.want(t, "GET", path, "", 200)
 		if got := ids(t, a.body); fmt.Sprint(got) != fmt.Sprint(want) {
@@ -111,15 +114,18 @@ func TestRequestsOfClients(t *testing.T) {
 		p.want(t, "GET", path, "", 404, id)
 	}
 	p.want(t, "GET", "setting/nonsense", "", 404)
-	for _, path := range []string{"spool/x", "spool?limit=x", "spool?vendor_id=x", "spool?location=%00", "spool?location=%ff",
+	for _, path := range []string{"spool/x", "spool?limit=x", "spool?vendor_id=x", "spool?location=%00",
+		"spool?location=%ff",
 		"field/nonsense", "spool/group", "export/spools", "search", "filament?color_hex=red"} {
 		p.want(t, "GET", path, "", 422)
 	}
-	for _, path := range []string{"spool?sort=id", "spool?sort=id:up", "filament?sort=nonsense:asc", "spool?last_used=then",
+	for _, path := range []string{"spool?sort=id", "spool?sort=id:up", "filament?sort=nonsense:asc",
+		"spool?last_used=then",
 		"spool?last_used=|", "spool/group?group_by=color", "spool/group?group_by=extra.none"} {
 		p.want(t, "GET", path, "", 400)
 	}
-	for _, op := range []string{"GET nonsense", "PUT spool/1/nonsense", "GET spool/1/use", "GET backup", "DELETE spool",
+	for _, op := range []string{"GET nonsense", "PUT spool/1/nonsense", "GET spool/1/use", "GET backup",
+		"DELETE spool",
 		"PUT field/spool/x", "POST external/filament", "PATCH setting/currency"} {
 		method, path, _ := strings.Cut(op, " ")
 		p.want(t, method, path, "{}", 405)
@@ -186,8 +192,10 @@ func TestSurfaceAccess(t *testing.T) {
 	viewer := &printer{api.URL, keyOf(t, tenant, "viewer"), p.operator}
 	other := newPrinter(t, api, "printer")
 	for _, op := range []string{"GET info", "GET health", "GET spool", "GET spool/1", "GET filament", "GET filament/1",
-		"GET vendor", "GET vendor/1", "GET material", "GET location", "GET lot-number", "GET article-number", "GET setting/",
-		"GET setting/currency", "GET field/spool", "PUT spool/1/use", "PUT spool/1/measure", "POST spool", "PATCH spool/1",
+		"GET vendor", "GET vendor/1", "GET material", "GET location", "GET lot-number", "GET article-number",
+		"GET setting/",
+		"GET setting/currency", "GET field/spool", "PUT spool/1/use", "PUT spool/1/measure", "POST spool",
+		"PATCH spool/1",
 		"GET setting/locations", "POST setting/currency", "POST backup", "GET search?q=x", "GET export/spools?fmt=csv",
 		"GET external/filament", "GET spool/group?group_by=location", "PATCH location/x", "PATCH spool/field/location",
 		"POST vendor", "POST filament", "PATCH vendor/1", "DELETE vendor/1", "DELETE filament/1",
@@ -243,7 +251,8 @@ func TestLongList(t *testing.T) {
 		t.Helper()
 		a := p.do(t, "GET", "spool"+query, "")
 		var list []struct{ ID int }
-		if err := json.Unmarshal([]byte(a.body), &list); err != nil || len(list) != length || list[length-1].ID != last {
+		if err := json.Unmarshal([]byte(a.body), &list); err != nil || len(list) != length ||
+			list[length-1].ID != last {
 			t.Errorf("%s: %d with %d spools: %.200s %v", query, a.status, len(list), a.body, err)
 		}
 	}

@@ -83,7 +83,8 @@ func TestReservations(t *testing.T) {
 	reserved(t, c, product, "73")
 	c.Delete(t, other).Want(204)
 	reserved(t, c, product, "63")
-	for status, want := range map[string]string{"done": "3", "cancelled": "3", "in_production": "63", "received": "63"} {
+	for status, want := range map[string]string{"done": "3", "cancelled": "3", "in_production": "63",
+		"received": "63"} {
 		c.Patch(t, order, j{"status": status}).Want(200)
 		reserved(t, c, product, want)
 	}
@@ -106,10 +107,12 @@ func TestAvailability(t *testing.T) {
 		"materials": []j{{"material_type": "TPU", "color": "Black", "weight_grams": 4}}}).Want(201).ID()
 	dragon := c.Post(t, products, j{"name": "Dragon", "materials": []j{
 		{"material_type": "PLA", "color": "Red", "weight_grams": 10}},
-		"components": []j{{"component_product_id": wing, "quantity": 2}, {"component_product_id": head}}}).Want(201).ID()
+		"components": []j{{"component_product_id": wing, "quantity": 2},
+			{"component_product_id": head}}}).Want(201).ID()
 	available := func(path string) *testkit.Response { return c.Get(t, path).Want(200) }
 	empty := c.Post(t, products, j{"name": "Empty"}).Want(201).ID()
-	available(products + "/" + empty + "/availability").Shows(map[string]string{"can_print": "true", "material_count": "0",
+	available(products + "/" + empty +
+		"/availability").Shows(map[string]string{"can_print": "true", "material_count": "0",
 		"quantity": "1"})
 
 	// 22.5 g of PLA Red, 4 g of TPU Black a piece.
@@ -149,7 +152,8 @@ func TestAvailability(t *testing.T) {
 		"materials.0.material_type": "TPU", "materials.0.reserved_grams": "16", "materials.0.available_grams": "0",
 		"materials.0.missing_grams": "4", "materials.1.reserved_grams": "90"})
 	other, _ := c.NewOrder(t, head, 1)
-	available(order + "/availability").Shows(map[string]string{"can_print": "false", "materials.0.material_type": "TPU",
+	available(order + "/availability").Shows(map[string]string{"can_print": "false",
+		"materials.0.material_type":  "TPU",
 		"materials.0.reserved_grams": "4", "materials.0.available_grams": "12", "materials.0.missing_grams": "4",
 		"materials.1.reserved_grams": "7.5"})
 	c.Patch(t, other, j{"status": "cancelled"}).Want(200)
@@ -185,7 +189,8 @@ func TestAvailabilityOfDeepTree(t *testing.T) {
 		components := []j{{"component_product_id": below[0], "quantity": quantity},
 			{"component_product_id": below[1], "quantity": quantity}}
 		for i := range below {
-			below[i] = c.Post(t, products, j{"name": fmt.Sprint(level, " ", i), "components": components}).Want(201).ID()
+			below[i] = c.Post(t, products,
+				j{"name": fmt.Sprint(level, " ", i), "components": components}).Want(201).ID()
 		}
 		if level == 1 {
 			c.Get(t, products+"/"+below[0]+"/availability?quantity=3").Want(200).

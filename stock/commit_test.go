@@ -29,7 +29,8 @@ func TestTriggersAreDocumented(t *testing.T) {
 	for _, trigger := range all {
 		found := false
 		for line := range strings.Lines(string(page)) {
-			found = found || strings.HasPrefix(line, "| `"+trigger.Name+"` |") && strings.Contains(line, "`"+trigger.Table+"`")
+			found = found || strings.HasPrefix(line, "| `"+trigger.Name+"` |") &&
+				strings.Contains(line, "`"+trigger.Table+"`")
 		}
 		if !found {
 			t.Errorf("docs/commit.md has no line with the trigger %s on %s", trigger.Name, trigger.Table)

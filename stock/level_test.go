@@ -107,8 +107,9 @@ func TestLevelsFollowOperations(t *testing.T) {
 			func(f *farm) { newOrder(f, 1) },
 			func(f *farm) {
 				order := f.run
-				f.run = runs + "/" + f.Post(f.t, runs, j{"items": []j{{"product_id": f.product, "order_item_id": f.item}},
-					"materials": []j{{"spool_id": f.spool, "actual_weight_grams": 1}}}).Want(201).ID()
+				f.run = runs + "/" + f.Post(f.t, runs,
+					j{"items": []j{{"product_id": f.product, "order_item_id": f.item}},
+						"materials": []j{{"spool_id": f.spool, "actual_weight_grams": 1}}}).Want(201).ID()
 				f.Post(f.t, f.run+"/complete", nil).Want(200)
 				f.Delete(f.t, f.run).Want(204)
 				f.Post(f.t, f.run+"/restore", nil).Want(200)
@@ -125,16 +126,19 @@ func TestLevelsFollowOperations(t *testing.T) {
 			func(f *farm) { f.Patch(f.t, f.run+"/items/"+f.item, j{"quantity": 21}).Want(200) }},
 		"create and delete a run": {func(f *farm) { newRun(f, 100.5) }, remove(current)},
 		"materials of a run": {func(f *farm) { newRun(f, 150) }, remove(material), func(f *farm) {
-			f.material = f.Post(f.t, f.run+"/materials", j{"spool_id": f.spool, "estimated_weight_grams": 150}).Want(201).ID()
+			f.material = f.Post(f.t, f.run+"/materials",
+				j{"spool_id": f.spool, "estimated_weight_grams": 150}).Want(201).ID()
 		}, patch(material, j{"estimated_weight_grams": 10}), patch(material, j{"actual_weight_grams": 101})},
 		"status of a run": {func(f *farm) { newRun(f, 150) }, patch(current, j{"status": "failed"}),
 			patch(current, j{"status": "paused"}), patch(current, j{"status": "cancelled"})},
 		"complete with less": {func(f *farm) { newRun(f, 150) }, func(f *farm) {
-			f.Post(f.t, f.run+"/complete", j{"materials": []j{{"id": f.material, "actual_weight_grams": 10}}}).Want(200)
+			f.Post(f.t, f.run+"/complete",
+				j{"materials": []j{{"id": f.material, "actual_weight_grams": 10}}}).Want(200)
 		}},
 		"complete with more": {func(f *farm) {
 			newRun(f, 50)
-			f.Post(f.t, f.run+"/complete", j{"materials": []j{{"id": f.material, "actual_weight_grams": 101}}}).Want(200)
+			f.Post(f.t, f.run+"/complete",
+				j{"materials": []j{{"id": f.material, "actual_weight_grams": 101}}}).Want(200)
 		}, refill},
 		"fail with less": {func(f *farm) { newRun(f, 150) }, func(f *farm) {
 			f.Post(f.t, f.run+"/fail", j{"reason": "clog"}).Want(200)
@@ -164,17 +168,20 @@ func TestLevelsFollowOperations(t *testing.T) {
 					j{"material_type": "PLA", "color": "Black", "weight_grams": 150}).Want(201)
 			}},
 		"components": {func(f *farm) {
-			set := f.Post(f.t, products, j{"name": "Set", "components": []j{{"component_product_id": f.product}}}).Want(201)
+			set := f.Post(f.t, products, j{"name": "Set",
+				"components": []j{{"component_product_id": f.product}}}).Want(201)
 			f.item = products + "/" + set.ID() + "/components/" + set.Text("components.0.id")
 			f.Post(f.t, path, j{"items": []j{{"product_id": set.ID()}}}).Want(201)
 		}, func(f *farm) { f.Delete(f.t, f.item).Want(204) }, func(f *farm) {
 			set := strings.Split(f.item, "/components/")[0]
-			f.item = set + "/components/" + f.Post(f.t, set+"/components", j{"component_product_id": f.product}).Want(201).ID()
+			f.item = set + "/components/" +
+				f.Post(f.t, set+"/components", j{"component_product_id": f.product}).Want(201).ID()
 		}, func(f *farm) { f.Delete(f.t, f.item).Want(204) }, func(f *farm) {
 			set := strings.Split(f.item, "/components/")[0]
 			light := f.Client.NewProduct(f.t, "B", 10)
-			f.item = set + "/components/" + f.Post(f.t, set+"/components", j{"component_product_id": light, "quantity": 11}).
-				Want(201).ID()
+			f.item = set + "/components/" +
+				f.Post(f.t, set+"/components", j{"component_product_id": light, "quantity": 11}).
+					Want(201).ID()
 		}, func(f *farm) { f.Patch(f.t, f.item, j{"quantity": 1}).Want(200) }},
 		"the level": {patch(func(f *farm) string { return levels + "/" + f.level }, j{"minimum_grams": 1001}),
 			patch(func(f *farm) string { return levels + "/" + f.level }, j{"minimum_grams": 909})},
@@ -323,7 +330,8 @@ func TestLevelsRaceWithStock(t *testing.T) {
 	t.Run("create while the only other level is removed", func(t *testing.T) {
 		c := api.Operator(t)
 		c.NewSpool(t, 1000, nil)
-		old := levels + "/" + c.Post(t, levels, j{"material_type": "PLA", "color": "Black", "minimum_grams": 1}).Want(201).ID()
+		old := levels + "/" + c.Post(t, levels,
+			j{"material_type": "PLA", "color": "Black", "minimum_grams": 1}).Want(201).ID()
 		during(t, c, func() {
 			c.Delete(t, old).Want(204)
 			c.Post(t, levels, level).Want(201)
@@ -350,8 +358,9 @@ func TestLevelsOfSeveralMaterials(t *testing.T) {
 	}
 	c.Post(t, runs+"/"+run+"/complete", nil).Want(200)
 	c.Get(t, levels+"?low=true").Shows(map[string]string{"total": "4"})
-	c.With("Content-Type", "text/csv").Post(t, "/api/v1/spools/import", "material_type,color,diameter_mm,net_weight_grams\n"+
-		"ABS,Black,1.75,500\nPC,Red,1.75,1000\nPLA,Red,1.75,500\nTPU,Red,1.75,500\n").Want(200)
+	c.With("Content-Type", "text/csv").Post(t, "/api/v1/spools/import",
+		"material_type,color,diameter_mm,net_weight_grams\n"+
+			"ABS,Black,1.75,500\nPC,Red,1.75,1000\nPLA,Red,1.75,500\nTPU,Red,1.75,500\n").Want(200)
 	c.Get(t, levels+"?low=true").Shows(map[string]string{"total": "0"})
 }
 
@@ -368,8 +377,9 @@ func TestStockLevels(t *testing.T) {
 	c.Post(t, path, j{"items": []j{{"product_id": product}}}).Want(201)
 	create := func(body j) *testkit.Response { return c.Post(t, levels, body) }
 	all := create(j{"material_type": "PLA", "minimum_grams": 600}).Want(201).Shows(map[string]string{"color": "null",
-		"brand": "null", "remaining_grams": "900", "reserved_grams": "350", "available_grams": "550", "spool_count": "4",
-		"low": "true", "missing_grams": "110"})
+		"brand": "null", "remaining_grams": "900", "reserved_grams": "350", "available_grams": "550",
+		"spool_count": "4",
+		"low":         "true", "missing_grams": "110"})
 	create(j{"material_type": "PLA", "color": "Black", "minimum_grams": 100}).Want(201).Shows(map[string]string{
 		"remaining_grams": "700", "reserved_grams": "350", "spool_count": "3", "low": "false", "missing_grams": "0"})
 	// The other spools cover 300 g of the 350 g that are reserved.

@@ -34,8 +34,10 @@ var Definitions = []db.Definition{
 func Routes(d *db.DB) []server.Route {
 	h := handlers{d}
 	return []server.Route{
-		server.Op("GET /api/v1/products/{id}/availability", server.Read, server.Handle(h.productAvailability), productAvailabilityDoc),
-		server.Op("GET /api/v1/orders/{id}/availability", server.Read, server.Handle(h.orderAvailability), orderAvailabilityDoc),
+		server.Op("GET /api/v1/products/{id}/availability", server.Read, server.Handle(h.productAvailability),
+			productAvailabilityDoc),
+		server.Op("GET /api/v1/orders/{id}/availability", server.Read, server.Handle(h.orderAvailability),
+			orderAvailabilityDoc),
 		server.Op("GET /api/v1/stock-levels", server.Read, server.Handle(h.listLevels), listLevelsDoc),
 		server.Op("POST /api/v1/stock-levels", server.Write, server.Handle(h.createLevel), createLevelDoc),
 		server.Op("GET /api/v1/stock-levels/{id}", server.Read, server.Handle(h.getLevel), getLevelDoc).

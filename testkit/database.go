@@ -275,7 +275,8 @@ func wantChecked(tb testing.TB, table, column string, want []string, wantNotNull
 		got = append(got, match[1])
 	}
 	form := allowedText.ReplaceAllString(checks, "")
-	if !regexp.MustCompile(`^CHECK \(\(`+column+` = ANY \(ARRAY\[[, ]*\]\)\)\)$`).MatchString(form) || notNull != wantNotNull {
+	if !regexp.MustCompile(`^CHECK \(\(`+column+` = ANY \(ARRAY\[[, ]*\]\)\)\)$`).MatchString(form) ||
+		notNull != wantNotNull {
 		tb.Errorf("%s.%s has not null %v and the checks %s", table, column, notNull, checks)
 	}
 	slices.Sort(got)

@@ -89,7 +89,8 @@ func TestAppendCell(t *testing.T) {
 
 // FuzzAppendCell checks that Reader and encoding/csv read the cells back.
 func FuzzAppendCell(f *testing.F) {
-	for _, text := range []string{"", "a", " a ", "a,b", `"`, "a\nb", "a\rb", "a\r\nb", "\ufeffa", "null", "\xff", "\u2028"} {
+	for _, text := range []string{"", "a", " a ", "a,b", `"`, "a\nb", "a\rb", "a\r\nb", "\ufeffa", "null", "\xff",
+		"\u2028"} {
 		f.Add(text, text)
 	}
 	f.Fuzz(func(t *testing.T, first, second string) {

@@ -38,7 +38,8 @@ func load() (map[string]*file, map[string]string) {
 		z.Close()
 		sum := sha256.Sum256(body)
 		extension := path.Ext(entry.Name())
-		address := "/assets/" + strings.TrimSuffix(entry.Name(), extension) + "." + hex.EncodeToString(sum[:6]) + extension
+		address := "/assets/" + strings.TrimSuffix(entry.Name(), extension) + "." + hex.EncodeToString(sum[:6]) +
+			extension
 		all[address] = &file{types[extension], body, zipped.Bytes()}
 		names[entry.Name()] = address
 	}

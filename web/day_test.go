@@ -81,7 +81,8 @@ func TestDay(t *testing.T) {
 	c.Get(t, "/api/v1/spools/"+spool).Shows(map[string]string{"remaining_weight_grams": "407.5"})
 	b.get(t, order).shows(t, "Hook 3 2", "In production")
 
-	second := b.get(t, "/runs/new").submit(t, "/runs/new", "printer_name", "Voron", "materials[0].spool_number", number,
+	second := b.get(t, "/runs/new").submit(t, "/runs/new", "printer_name", "Voron", "materials[0].spool_number",
+		number,
 		"materials[0].estimated_weight_grams", "20").want(t, 303).header.Get("Location")
 	b.get(t, second).submit(t, second+"/fail", "reason", "spaghetti", "notes", "Bed too cold",
 		"materials[0].wasted_grams", "7.5").to(t, second).shows(t, "Failed: spaghetti", "Bed too cold")

@@ -38,7 +38,8 @@ type editorPage struct {
 
 func (e *editor) inputs(v *visit, f *form) (inputs []input) {
 	for _, in := range e.fields {
-		more := strings.FieldsFunc(strings.ReplaceAll(in.more, "$currency", v.Currency), func(c rune) bool { return c == ';' })
+		more := strings.FieldsFunc(strings.ReplaceAll(in.more, "$currency", v.Currency),
+			func(c rune) bool { return c == ';' })
 		shown := newInput(f, in.name, in.label, more...)
 		shown.Options = in.options
 		inputs = append(inputs, shown)
@@ -56,8 +57,9 @@ func (e *editor) showNew(v *visit) error {
 }
 
 func (e *editor) newPage(v *visit, status int, f *form) error {
-	return v.show(status, "editor", "New "+e.noun, &editorPage{Form: f, Inputs: e.inputs(v, f), Action: e.path + "/new",
-		Back: e.list(), Label: "Add", Noun: e.noun})
+	return v.show(status, "editor", "New "+e.noun,
+		&editorPage{Form: f, Inputs: e.inputs(v, f), Action: e.path + "/new",
+			Back: e.list(), Label: "Add", Noun: e.noun})
 }
 
 func (e *editor) names() (fields []field) {

@@ -92,8 +92,9 @@ var filaments = &editor{api: "/api/v1/filaments", path: "/filaments", noun: "fil
 	}}
 
 func listFilaments(v *visit) error {
-	base, query := v.listing("/filaments", "filament", map[string]string{"search": "search", "material": "material_type",
-		"vendor": "vendor"}, filamentOrders...)
+	base, query := v.listing("/filaments", "filament",
+		map[string]string{"search": "search", "material": "material_type",
+			"vendor": "vendor"}, filamentOrders...)
 	l := &filamentList{listing: base}
 	if err := l.refused(v.fetch(read{path: "/api/v1/filaments", query: query, into: l})); err != nil {
 		return err

@@ -43,5 +43,6 @@ func TestFilaments(t *testing.T) {
 	b.get(t, "/vendors").want(t, 200).shows(t, "Zed", "1 vendor")
 	b.get(t, "/vendors/new").submit(t, "/vendors/new", "name", "Acme", "notes", "Next door").
 		to(t, "/vendors").shows(t, "Acme", "Next door", "2 vendors")
-	b.get(t, "/vendors/new").submit(t, "/vendors/new", "name", "acme").want(t, 422).shows(t, "Another vendor has the name")
+	b.get(t, "/vendors/new").submit(t, "/vendors/new", "name", "acme").want(t, 422).shows(t,
+		"Another vendor has the name")
 }

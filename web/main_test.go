@@ -37,10 +37,11 @@ func newBrowser(t *testing.T, base string) *browser {
 	}
 	transport := &http.Transport{}
 	t.Cleanup(transport.CloseIdleConnections)
-	return &browser{base, &http.Client{Jar: jar, Transport: transport, CheckRedirect: func(*http.Request, []*http.Request,
-	) error {
-		return http.ErrUseLastResponse
-	}}, http.Header{"Accept": {"text/html,*/*"}}}
+	return &browser{base, &http.Client{Jar: jar, Transport: transport,
+		CheckRedirect: func(*http.Request, []*http.Request,
+		) error {
+			return http.ErrUseLastResponse
+		}}, http.Header{"Accept": {"text/html,*/*"}}}
 }
 
 // signIn returns a browser in which the user is signed in.

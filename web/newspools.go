@@ -29,7 +29,8 @@ func (v *visit) newSpools(status int, f *form) error {
 	if err := v.fetch(read{path: "/api/v1/filaments", query: url.Values{"limit": {"100"}}, into: &list}); err != nil {
 		return err
 	}
-	p := newSpools{Form: f, Materials: materials(), Widths: widths, Own: f.Values.Get("own") != "" || len(list.Items) == 0}
+	p := newSpools{Form: f, Materials: materials(), Widths: widths, Own: f.Values.Get("own") != "" ||
+		len(list.Items) == 0}
 	p.Filaments = []option{{"", "Choose a filament"}}
 	for _, item := range list.Items {
 		p.Filaments = append(p.Filaments, option{item.ID, strings.TrimSpace(item.Title() + " " + item.Vendor)})
@@ -43,7 +44,8 @@ func createSpools(v *visit) error {
 	body := f.body(field{"quantity", number}, field{"filament_id", text}, field{"material_type", text},
 		field{"brand", text}, field{"color", text}, field{"color_hex", text}, field{"finish", text},
 		field{"diameter_mm", number}, field{"net_weight_grams", number}, field{"spool_weight_grams", number},
-		field{"purchase_price", number}, field{"purchase_date", text}, field{"supplier", text}, field{"location", text},
+		field{"purchase_price", number}, field{"purchase_date", text}, field{"supplier", text},
+		field{"location", text},
 		field{"lot_number", text}, field{"notes", text})
 	var created struct{ Items []spool }
 	ok, err := v.send(f, "POST", "/api/v1/spools/batch", body, &created)

@@ -53,7 +53,8 @@ var orderOrders = []listOrder{{"", "Due first", "due_date", "asc"}, {"newest", "
 	{"customer", "Customer", "customer", "asc"}}
 
 func (l *orderList) Picks() []pick {
-	return []pick{l.pick("status", "Status", option{"", "Open"}, option{"received,in_production,done,cancelled", "All"},
+	return []pick{l.pick("status", "Status", option{"", "Open"},
+		option{"received,in_production,done,cancelled", "All"},
 		option{"received", "Received"}, option{"in_production", "In production"}, option{"done", "Done"},
 		option{"cancelled", "Cancelled"}), l.orders(orderOrders)}
 }
@@ -71,7 +72,8 @@ var orders = &editor{api: "/api/v1/orders", path: "/orders", noun: "order",
 	}}
 
 func listOrders(v *visit) error {
-	base, query := v.listing("/orders", "order", map[string]string{"search": "search", "status": "status"}, orderOrders...)
+	base, query := v.listing("/orders", "order", map[string]string{"search": "search", "status": "status"},
+		orderOrders...)
 	l := &orderList{listing: base}
 	if l.Filter.Get("status") == "" {
 		query.Set("status", "received,in_production")

@@ -22,22 +22,30 @@ func newFarm(t *testing.T, c *testkit.Client) map[string]string {
 	t.Helper()
 	id := map[string]string{}
 	id["vendor"] = c.Post(t, "/api/v1/vendors", j{"name": hostile, "notes": hostile}).Want(201).ID()
-	id["filament"] = c.Post(t, "/api/v1/filaments", j{"vendor_id": id["vendor"], "name": hostile, "material_type": "PLA",
-		"material_name": hostile, "color": hostile, "color_hex": "#336699", "diameter_mm": 1.75, "net_weight_grams": 1000,
-		"notes": hostile, "article_number": hostile}).Want(201).ID()
+	id["filament"] = c.Post(t, "/api/v1/filaments",
+		j{"vendor_id": id["vendor"], "name": hostile, "material_type": "PLA",
+			"material_name": hostile, "color": hostile, "color_hex": "#336699", "diameter_mm": 1.75,
+			"net_weight_grams": 1000,
+			"notes":            hostile, "article_number": hostile}).Want(201).ID()
 	id["spool"] = c.NewSpool(t, 400, j{"brand": hostile, "color": hostile, "finish": hostile, "supplier": hostile,
 		"notes": hostile, "location": hostile, "lot_number": hostile, "spool_weight_grams": 200, "purchase_price": 20})
 	c.Post(t, "/api/v1/spools", j{"filament_id": id["filament"]}).Want(201)
 	c.Post(t, "/api/v1/spools/"+id["spool"]+"/deduct", j{"weight_grams": 10, "reason": hostile}).Want(200)
-	id["product"] = c.Post(t, "/api/v1/products", j{"name": hostile, "sku": hostile, "category": hostile, "description": hostile,
-		"materials": []j{{"material_type": "PLA", "color": hostile, "weight_grams": 10}}}).Want(201).ID()
-	order := c.Post(t, "/api/v1/orders", j{"source": hostile, "reference": hostile, "customer": hostile, "notes": hostile,
-		"due_date": "2024-02-01", "items": []j{{"product_id": id["product"], "quantity": 2}}}).Want(201)
+	id["product"] = c.Post(t, "/api/v1/products",
+		j{"name": hostile, "sku": hostile, "category": hostile, "description": hostile,
+			"materials": []j{{"material_type": "PLA", "color": hostile, "weight_grams": 10}}}).Want(201).ID()
+	order := c.Post(t, "/api/v1/orders",
+		j{"source": hostile, "reference": hostile, "customer": hostile, "notes": hostile,
+			"due_date": "2024-02-01", "items": []j{{"product_id": id["product"], "quantity": 2}}}).Want(201)
 	id["order"] = order.ID()
-	c.Post(t, "/api/v1/products", j{"name": hostile, "components": []j{{"component_product_id": id["product"]}}}).Want(201)
-	run := "/api/v1/production-runs/" + c.Post(t, "/api/v1/production-runs", j{"printer_name": hostile, "notes": hostile,
-		"estimated_print_time_hours": 2, "items": []j{{"product_id": id["product"], "order_item_id": order.Text("items.0.id")}},
-		"materials": []j{{"spool_id": id["spool"], "estimated_weight_grams": 10}}}).Want(201).ID()
+	c.Post(t, "/api/v1/products", j{"name": hostile,
+		"components": []j{{"component_product_id": id["product"]}}}).Want(201)
+	run := "/api/v1/production-runs/" +
+		c.Post(t, "/api/v1/production-runs", j{"printer_name": hostile, "notes": hostile,
+			"estimated_print_time_hours": 2,
+			"items": []j{{"product_id": id["product"],
+				"order_item_id": order.Text("items.0.id")}},
+			"materials": []j{{"spool_id": id["spool"], "estimated_weight_grams": 10}}}).Want(201).ID()
 	c.Post(t, run+"/start", nil).Want(200)
 	id["run"] = strings.TrimPrefix(run, "/api/v1/production-runs/")
 	failed := "/api/v1/production-runs/" + c.Post(t, "/api/v1/production-runs", j{"printer_name": hostile,
@@ -219,9 +227,13 @@ func TestPages(t *testing.T) {
 		"/filaments/new", "/filaments/"+id["filament"]+"/edit", "/filaments/"+id["filament"]+"/remove",
 		"/spools/"+id["spool"]+"/edit", "/spools/"+id["spool"]+"/remove", "/spools/"+id["spool"]+"/restore") {
 		before := operator.Get(t, "/api/v1/spools/"+id["spool"]).Want(200).Header.Get("ETag")
-		form := map[string][]string{"weight_grams": {"1"}, "gross_grams": {"250"}, "location": {"x"}, "archived": {"true"},
-			"was.archived": {"false"}, "id": {id["spool"]}, "action": {"archive"}, "quantity": {"1"}, "material_type": {"PLA"},
-			"color": {"x"}, "name": {"x"}, "customer": {"x"}, "product_id": {id["product"]}, "component_product_id": {id["product"]}, "diameter_mm": {"1.75"}, "net_weight_grams": {"1"}, "tag": {before}}
+		form := map[string][]string{"weight_grams": {"1"}, "gross_grams": {"250"}, "location": {"x"},
+			"archived":     {"true"},
+			"was.archived": {"false"}, "id": {id["spool"]}, "action": {"archive"}, "quantity": {"1"},
+			"material_type": {"PLA"},
+			"color":         {"x"}, "name": {"x"}, "customer": {"x"}, "product_id": {id["product"]},
+			"component_product_id": {id["product"]}, "diameter_mm": {"1.75"}, "net_weight_grams": {"1"},
+			"tag": {before}}
 		signedOut.do(t, "POST", action, form).want(t, 303)
 		visitors["viewer"].do(t, "POST", action, form).want(t, 403)
 		if p := visitors["other"].do(t, "POST", action, form); p.status != 404 && p.status != 422 &&

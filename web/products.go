@@ -128,7 +128,8 @@ func (v *visit) productPage(status int, name string, f *form) error {
 	if err := v.fetch(
 		read{path: path, into: &p.Product},
 		read{path: path + "/availability", query: url.Values{"quantity": {p.Quantity}}, into: &p.Stock},
-		read{path: "/api/v1/products", query: url.Values{"component_product_id": {id}, "limit": {"20"}}, into: &p.UsedIn},
+		read{path: "/api/v1/products", query: url.Values{"component_product_id": {id}, "limit": {"20"}},
+			into: &p.UsedIn},
 		read{path: "/api/v1/products", query: url.Values{"limit": {"100"}, "sort_by": {"name"}, "sort_order": {"asc"}},
 			into: &p.Others},
 	); err != nil {

@@ -155,7 +155,8 @@ func (v *visit) runPage(status int, name string, f *form) error {
 	}
 	for i, m := range p.Run.Materials {
 		p.Weights = append(p.Weights, runWeight{m.Spool, m.SpoolID, m.ID,
-			newInput(p.Complete, fmt.Sprintf("materials[%d].actual_weight_grams", i), m.Spool, "type=number", "unit=g"),
+			newInput(p.Complete, fmt.Sprintf("materials[%d].actual_weight_grams", i), m.Spool, "type=number",
+				"unit=g"),
 			newInput(p.Fail, fmt.Sprintf("materials[%d].wasted_grams", i), m.Spool, "type=number", "unit=g")})
 	}
 	for i, item := range p.Run.Items {
@@ -242,7 +243,8 @@ func nested(body map[string]any, lists map[string][]map[string]any) map[string]a
 func completion(f *form) map[string]any {
 	return nested(map[string]any{}, map[string][]map[string]any{
 		"materials": f.rows("materials", field{"id", text}, field{"actual_weight_grams", number}),
-		"items":     f.rows("items", field{"id", text}, field{"successful_quantity", number}, field{"failed_quantity", number}),
+		"items": f.rows("items", field{"id", text}, field{"successful_quantity", number},
+			field{"failed_quantity", number}),
 	})
 }
 
@@ -304,9 +306,11 @@ func (v *visit) newRun(status int, f *form) error {
 
 func createRun(v *visit) error {
 	f := v.sent()
-	body := nested(f.body(field{"printer_name", text}, field{"estimated_print_time_hours", number}, field{"notes", text}),
+	body := nested(f.body(field{"printer_name", text}, field{"estimated_print_time_hours", number},
+		field{"notes", text}),
 		map[string][]map[string]any{
-			"items":     f.rows("items", field{"product_id", text}, field{"quantity", number}, field{"order_item_id", text}),
+			"items": f.rows("items", field{"product_id", text}, field{"quantity", number},
+				field{"order_item_id", text}),
 			"materials": f.rows("materials", field{"spool_number", number}, field{"estimated_weight_grams", number}),
 		})
 	var created struct{ ID string }

@@ -124,7 +124,8 @@ func signIn(v *visit) error {
 	if len(f.Errors) > 0 {
 		return v.signInPage(422, f)
 	}
-	cookie, err := v.site.Auth.SignIn(v.r.Context(), f.Values.Get("email"), f.Values.Get("password"), server.Address(v.r))
+	cookie, err := v.site.Auth.SignIn(v.r.Context(), f.Values.Get("email"), f.Values.Get("password"),
+		server.Address(v.r))
 	if err != nil {
 		e := server.AsError(err)
 		if e.Status >= 500 && e.Status != 503 {

@@ -71,7 +71,8 @@ func TestSessionEnds(t *testing.T) {
 	(&testkit.Client{API: api, Token: value}).Get(t, "/api/v1/spools").WantError(401, "INVALID_TOKEN")
 	api.Anonymous().With("Cookie", "spoolwright="+value).Get(t, "/api/v1/spools").WantError(401, "INVALID_TOKEN")
 	api.Anonymous().Post(t, "/api/v1/auth/refresh", j{"refresh_token": value}).WantError(401, "INVALID_TOKEN")
-	set := api.Anonymous().Post(t, "/api/v1/auth/login", j{"email": user.Email, "password": testkit.Password}).Want(200)
+	set := api.Anonymous().Post(t, "/api/v1/auth/login",
+		j{"email": user.Email, "password": testkit.Password}).Want(200)
 	for _, other := range []string{set.Text("access_token"), set.Text("refresh_token"), "x", ""} {
 		stranger := newBrowser(t, api.URL)
 		stranger.header.Set("Cookie", "spoolwright="+other)

@@ -41,7 +41,8 @@ var roles = []option{{"viewer", "Viewer: sees everything"}, {"operator", "Operat
 
 // KeyRoles returns the roles of API keys.
 func (p *settingsPage) KeyRoles() []option {
-	return []option{{"printer", "Printer: reports its use"}, {"viewer", "Viewer: reads"}, {"operator", "Operator: also writes"}}
+	return []option{{"printer", "Printer: reports its use"}, {"viewer", "Viewer: reads"},
+		{"operator", "Operator: also writes"}}
 }
 
 var users = &editor{api: "/api/v1/users", path: "/settings/users", noun: "user", back: "/settings",
@@ -50,7 +51,8 @@ var users = &editor{api: "/api/v1/users", path: "/settings/users", noun: "user",
 		{field{"name", text}, "Name", "required", nil},
 		{field{"email", text}, "E-mail", "type=email;required", nil},
 		{field{"role", text}, "Role", "", roles},
-		{field{"password", text}, "Password", "type=password;hint=At least 10 characters. In an edit, empty leaves it.", nil},
+		{field{"password", text}, "Password",
+			"type=password;hint=At least 10 characters. In an edit, empty leaves it.", nil},
 		{field{"disabled", flag}, "Sign-in", "", []option{{"false", "Allowed"}, {"true", "Not allowed"}}},
 	}}
 

@@ -58,9 +58,11 @@ func TestSettings(t *testing.T) {
 	form := page.form(t, "/settings/keys")
 	form.Set("name", "Voron")
 	form.Set("role", "printer")
-	created := b.do(t, "POST", "/settings/keys", form).want(t, 200).shows(t, "shown only now", "[spoolman] server: http")
+	created := b.do(t, "POST", "/settings/keys", form).want(t, 200).shows(t, "shown only now",
+		"[spoolman] server: http")
 	key := regexp.MustCompile(`swk_\w{36}`).FindString(created.text)
-	if again := b.do(t, "POST", "/settings/keys", form).to(t, "/settings"); key == "" || strings.Contains(again.text, key) {
+	if again := b.do(t, "POST", "/settings/keys", form).to(t, "/settings"); key == "" ||
+		strings.Contains(again.text, key) {
 		t.Errorf("the key %s is shown again", key)
 	}
 	id := c.Get(t, "/api/v1/api-keys").Text("items.0.id")

@@ -47,7 +47,8 @@ func TestSpoolList(t *testing.T) {
 	form.Set("action", "price")
 	form.Set("purchase_price", "cheap")
 	refused = b.do(t, "POST", "/spools?sort=number", form).want(t, 422).shows(t, "Must be a number")
-	if got := refused.form(t, "/spools?sort=number"); got.Get("purchase_price") != "cheap" || got.Get("action") != "price" {
+	if got := refused.form(t, "/spools?sort=number"); got.Get("purchase_price") != "cheap" ||
+		got.Get("action") != "price" {
 		t.Errorf("what was typed is lost: %v", got)
 	}
 	form.Set("purchase_price", "19,50")

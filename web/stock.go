@@ -44,7 +44,8 @@ func (p *stockPage) Shopping(v view) string {
 }
 
 func (p *stockPage) Picks() []pick {
-	return []pick{p.pick("low", "Level", option{"", "All levels"}, option{"true", "Low ones"}, option{"false", "Met ones"}),
+	return []pick{p.pick("low", "Level", option{"", "All levels"}, option{"true", "Low ones"},
+		option{"false", "Met ones"}),
 		p.pick("material", "Material", append([]option{{"", "Any material"}}, materials()...)...)}
 }
 

@@ -22,8 +22,9 @@ func TestIsPublic(t *testing.T) {
 		"fec0::1": false, "ff02::1": false, "64:ff9b::a9fe:a9fe": false, "64:ff9b:1::1": false, "100::1": false,
 		"2001::1": false, "2001:0:a9fe:a9fe::": false, "2001:2::1": false, "2001:10::1": false, "2001:20::1": false,
 		"2001:db8::1": false, "2002:7f00:1::": false, "3fff::1": false, "5f00::1": false, "::127.0.0.1": false,
-		"::ffff:127.0.0.1": false, "::ffff:10.0.0.1": false, "::ffff:169.254.169.254": false, "::ffff:0:127.0.0.1": false,
-		"2606:4700::1%eth0": false,
+		"::ffff:127.0.0.1": false, "::ffff:10.0.0.1": false, "::ffff:169.254.169.254": false,
+		"::ffff:0:127.0.0.1": false,
+		"2606:4700::1%eth0":  false,
 	} {
 		if got := isPublic(netip.MustParseAddr(text)); got != want {
 			t.Errorf("isPublic(%s) = %v", text, got)
@@ -34,10 +35,12 @@ func TestIsPublic(t *testing.T) {
 	}
 	networks := []netip.Prefix{netip.MustParsePrefix("192.168.1.0/24")}
 	for text, want := range map[string]struct{ tls, plain bool }{
-		"192.168.1.7": {true, true}, "::ffff:192.168.1.7": {true, true}, "192.168.2.7": {false, false}, "8.8.8.8": {true, false},
+		"192.168.1.7": {true, true}, "::ffff:192.168.1.7": {true, true}, "192.168.2.7": {false, false},
+		"8.8.8.8": {true, false},
 	} {
 		addr := netip.MustParseAddr(text)
-		if tls, plain := isAllowed(addr, true, networks), isAllowed(addr, false, networks); tls != want.tls || plain != want.plain {
+		if tls, plain := isAllowed(addr, true, networks), isAllowed(addr, false, networks); tls != want.tls ||
+			plain != want.plain {
 			t.Errorf("isAllowed(%s) = %v with TLS and %v without", text, tls, plain)
 		}
 	}

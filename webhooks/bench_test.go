@@ -44,7 +44,8 @@ func newEmitter(b *testing.B, d *db.DB, hooks, runs int) *emitter {
 			select uuid_v7(), 'https://hooks.example', '{production_run.completed}', '\x01' from generate_series(1, $1)`, hooks),
 		db.SQL(`insert into spools (id, number, material_type, color, diameter_mm, net_weight_grams, remaining_weight_grams)
 			select uuid_v7(), n, 'PLA', 'Black', 1.75, 1000000, 1000000 from generate_series(1, 100) n`),
-		db.SQL(`insert into production_runs (id, status) select uuid_v7(), 'pending' from generate_series(1, $1)`, runs),
+		db.SQL(`insert into production_runs (id, status) select uuid_v7(), 'pending' from generate_series(1, $1)`,
+			runs),
 		db.AllowScans(),
 		db.SQL(`insert into run_materials (id, run_id, spool_id, sent_actual_grams)
 			select uuid_v7(), r.id, s.id, 1 from (select id, row_number() over (order by id) as n from production_runs) r
@@ -227,7 +228,8 @@ func (f *backlog) took(b *testing.B, sent map[string]time.Time, prefix string) {
 		took = append(took, at.(time.Time).Sub(begin))
 	}
 	slices.Sort(took)
-	for name, i := range map[string]int{"p50-ms": len(took) / 2, "p99-ms": len(took) * 99 / 100, "max-ms": len(took) - 1} {
+	for name, i := range map[string]int{"p50-ms": len(took) / 2, "p99-ms": len(took) * 99 / 100,
+		"max-ms": len(took) - 1} {
 		b.ReportMetric(float64(took[i].Milliseconds()), prefix+name)
 	}
 	b.Logf("%s%d events", prefix, len(took))

@@ -60,7 +60,9 @@ type DeliveryQuery struct {
 	CreatedTo   server.Optional[server.Moment]              `query:"created_to"`
 }
 
-func (s *Service) listDeliveries(ctx context.Context, r *server.Request[DeliveryQuery]) (server.Page[Delivery], error) {
+func (s *Service) listDeliveries(
+	ctx context.Context, r *server.Request[DeliveryQuery],
+) (server.Page[Delivery], error) {
 	l := server.NewList("webhook_deliveries", deliveryColumns, "", "")
 	l.Where("webhook_id = ?", r.ID("id"))
 	l.WhereOneOf("status", r.In.Status)

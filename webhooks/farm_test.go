@@ -71,7 +71,8 @@ func startWithout(t *testing.T, d *db.DB, change func(*webhooks.Config)) *farm {
 	}
 	hooks := webhooks.New(f.config)
 	f.API = testkit.New(t, testkit.Options{DB: d, Change: func(c *server.Config) { c.Events = app.Events }},
-		inventory.Routes, catalog.Routes, production.Routes(orders.Runs), orders.Routes, stock.Routes, func(*db.DB) []server.Route { return hooks.Routes() })
+		inventory.Routes, catalog.Routes, production.Routes(orders.Runs), orders.Routes, stock.Routes,
+		func(*db.DB) []server.Route { return hooks.Routes() })
 	return f
 }
 
@@ -188,7 +189,8 @@ func (r received) verify(secret string) error {
 // webhook creates a webhook for all events.
 func (f *farm) webhook(t *testing.T, admin *testkit.Client, url string) *testkit.Response {
 	t.Helper()
-	return admin.Post(t, "/api/v1/webhooks", testkit.JSON{"url": url, "events": webhooks.EventType("").Enum()}).Want(201)
+	return admin.Post(t, "/api/v1/webhooks",
+		testkit.JSON{"url": url, "events": webhooks.EventType("").Enum()}).Want(201)
 }
 
 const hooksPath = "/api/v1/webhooks/"
@@ -214,8 +216,9 @@ func complete(t *testing.T, c *testkit.Client) string {
 	spool := c.Post(t, "/api/v1/spools", testkit.JSON{
 		"material_type": "PLA", "color": "Black", "diameter_mm": 1.75, "net_weight_grams": 1000}).Want(201).ID()
 	run := c.Post(t, "/api/v1/production-runs", testkit.JSON{
-		"printer_name": `Printer "1" 100%s`, "started_at": "2024-01-15T10:00:00Z", "completed_at": "2024-01-15T11:30:00Z",
-		"materials": []any{testkit.JSON{"spool_id": spool, "actual_weight_grams": 12.5}}}).Want(201).ID()
+		"printer_name": `Printer "1" 100%s`, "started_at": "2024-01-15T10:00:00Z",
+		"completed_at": "2024-01-15T11:30:00Z",
+		"materials":    []any{testkit.JSON{"spool_id": spool, "actual_weight_grams": 12.5}}}).Want(201).ID()
 	c.Post(t, "/api/v1/production-runs/"+run+"/complete", nil).Want(200)
 	return run
 }

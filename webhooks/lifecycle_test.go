@@ -143,7 +143,8 @@ func TestEndedDeliveriesAreDeleted(t *testing.T) {
 	admin.Post(t, path+"/test", nil).Want(200)
 	testkit.ExecURL(t, f.super(t), `update webhook_deliveries set id = '018d0c4f-7a00-7c3e-8b5a-1f2e3d4c5b6a',
 		created_at = now() - interval '31 days' where status = 'pending'`) // pending ones are kept
-	if _, err := f.DB.Queues()[0].Claim(t.Context(), db.NewID(), 10, time.Hour); err != nil { // an instance that never works
+	if _, err := f.DB.Queues()[0].Claim(t.Context(), db.NewID(), 10,
+		time.Hour); err != nil { // an instance that never works
 		t.Fatal(err)
 	}
 	for range 2 {
@@ -152,7 +153,8 @@ func TestEndedDeliveriesAreDeleted(t *testing.T) {
 		}
 	}
 	testkit.ExecURL(t, f.super(t), `update queue_items set leased_until = now()`)
-	if claimed, err := f.DB.Queues()[0].Claim(t.Context(), db.NewID(), 10, time.Second); err != nil || len(claimed) != 1 {
+	if claimed, err := f.DB.Queues()[0].Claim(t.Context(), db.NewID(), 10, time.Second); err != nil ||
+		len(claimed) != 1 {
 		t.Errorf("Maintain queues %v, %v", claimed, err)
 	}
 	time.Sleep(time.Second) // until the lease ends
@@ -349,7 +351,8 @@ func TestShutdown(t *testing.T) {
 	if took := time.Since(begin); took > 3*time.Second {
 		t.Errorf("the stop took %v", took)
 	}
-	admin.Get(t, path+"/deliveries?status=pending").Want(200).Shows(map[string]string{"total": "2", "items.0.tries": "0"})
+	admin.Get(t, path+"/deliveries?status=pending").Want(200).Shows(map[string]string{"total": "2",
+		"items.0.tries": "0"})
 	answer()
 	f.run(t, f.config)
 	eventually(t, admin, path+"/deliveries?status=delivered", map[string]string{"total": "6"})

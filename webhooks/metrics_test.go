@@ -19,7 +19,8 @@ import (
 // scrape returns the lines of /metrics that begin with webhook_.
 func scrape(s *webhooks.Service) string {
 	recorder := httptest.NewRecorder()
-	server.NewMetrics("test", nil, s.WriteMetrics).Handler().ServeHTTP(recorder, httptest.NewRequest("GET", "/metrics", nil))
+	server.NewMetrics("test", nil, s.WriteMetrics).Handler().ServeHTTP(recorder,
+		httptest.NewRequest("GET", "/metrics", nil))
 	var all strings.Builder
 	for line := range strings.Lines(recorder.Body.String()) {
 		if strings.HasPrefix(line, "webhook_") {
@@ -58,7 +59,8 @@ func TestMetrics(t *testing.T) {
 		admin.Post(t, good+"/test", nil).Want(200)
 	}
 	admin.Post(t, bad+"/test", nil).Want(200)
-	wantMetrics(t, service, "webhook_tries_total{outcome=\"delivered\"} 3\n", "webhook_tries_total{outcome=\"failed\"} 2\n",
+	wantMetrics(t, service, "webhook_tries_total{outcome=\"delivered\"} 3\n",
+		"webhook_tries_total{outcome=\"failed\"} 2\n",
 		"webhook_tries_total{outcome=\"given_up\"} 1\n", "webhook_try_duration_seconds_bucket{le=\"0.025\"} ",
 		"webhook_try_duration_seconds_count 6\n", "webhook_try_duration_seconds_sum ",
 		"webhook_queue{state=\"waiting\"} 0\n", "webhook_queue{state=\"working\"} 0\n")
@@ -69,7 +71,8 @@ func TestMetrics(t *testing.T) {
 	wantMetrics(t, service, "webhook_queue{state=\"new\"} 1\n", "webhook_queue{state=\"waiting\"} 0\n")
 	claim := func(most int, want int) {
 		t.Helper()
-		if items, err := d.Queues()[0].Claim(t.Context(), db.NewID(), most, time.Second); err != nil || len(items) != want {
+		if items, err := d.Queues()[0].Claim(t.Context(), db.NewID(), most, time.Second); err != nil ||
+			len(items) != want {
 			t.Fatal(items, err)
 		}
 	}
@@ -79,12 +82,14 @@ func TestMetrics(t *testing.T) {
 	claim(1, 1)
 	wantMetrics(t, service, "webhook_queue{state=\"waiting\"} 0\n", "webhook_queue{state=\"working\"} 1\n",
 		"webhook_queue_oldest_seconds 0\n")
-	wantMetrics(t, service, "webhook_queue{state=\"waiting\"} 1\n", "webhook_queue{state=\"working\"} 0\n") // the lease ends
+	wantMetrics(t, service, "webhook_queue{state=\"waiting\"} 1\n",
+		"webhook_queue{state=\"working\"} 0\n") // the lease ends
 	if text := scrape(service); strings.Contains(text, admin.Actor.Tenant) || strings.Count(text, "\n") > 40 {
 		t.Errorf("the metrics name tenants or are many:\n%s", text)
 	}
 	testkit.ExecURL(t, f.super(t), `revoke execute on function queue_state from spoolwright_app`)
-	if text := scrape(service); strings.Contains(text, "webhook_queue") || !strings.Contains(text, "webhook_tries_total") {
+	if text := scrape(service); strings.Contains(text, "webhook_queue") ||
+		!strings.Contains(text, "webhook_tries_total") {
 		t.Errorf("without the state of the queue:\n%s", text)
 	}
 }

@@ -83,10 +83,11 @@ func TestReceivers(t *testing.T) {
 		"created":  {status(201), map[string]string{"status": "delivered", "response_status": "201"}, 0},
 		"failure":  {status(500), map[string]string{"status": "pending", "response_status": "500"}, time.Hour},
 		"redirect": {status(307, "Location", secret.URL), map[string]string{"response_status": "307"}, time.Hour},
-		"found":    {status(302, "Location", "http://127.0.0.1/"), map[string]string{"response_status": "302"}, time.Hour},
-		"gone":     {status(410), map[string]string{"status": "failed", "response_status": "410"}, 0},
-		"busy":     {status(429, "Retry-After", "7200"), map[string]string{"response_status": "429"}, 2 * time.Hour},
-		"sooner":   {status(503, "Retry-After", "1"), map[string]string{"response_status": "503"}, time.Hour},
+		"found": {status(302, "Location", "http://127.0.0.1/"), map[string]string{"response_status": "302"},
+			time.Hour},
+		"gone":   {status(410), map[string]string{"status": "failed", "response_status": "410"}, 0},
+		"busy":   {status(429, "Retry-After", "7200"), map[string]string{"response_status": "429"}, 2 * time.Hour},
+		"sooner": {status(503, "Retry-After", "1"), map[string]string{"response_status": "503"}, time.Hour},
 		"date": {status(503, "Retry-After", time.Now().Add(5*time.Hour).UTC().Format(http.TimeFormat)),
 			map[string]string{"status": "pending"}, 5 * time.Hour},
 		"never": {status(429, "Retry-After", "99999999999"), map[string]string{"status": "pending"}, 24 * time.Hour},
@@ -199,7 +200,8 @@ func TestRetries(t *testing.T) {
 	delivery := path + "/deliveries/" + admin.Post(t, path+"/test", nil).Want(200).ID()
 	first := s.wait(t)
 	if next := s.wait(t); next.id() != first.id() || next.at.Sub(first.at) < 90*time.Millisecond {
-		t.Errorf("the second try has the id %s and comes after %v, the first has %s", next.id(), next.at.Sub(first.at), first.id())
+		t.Errorf("the second try has the id %s and comes after %v, the first has %s", next.id(), next.at.Sub(first.at),
+			first.id())
 	}
 	if last := s.wait(t); last.id() != first.id() || last.verify(hook.Text("secret")) != nil {
 		t.Errorf("the third try has the id %s, %v", last.id(), last.verify(hook.Text("secret")))
@@ -361,7 +363,8 @@ func dns(t *testing.T, resolve func(name string) netip.Addr) *net.Resolver {
 // at most four requests at a time, also with two instances.
 func TestSlowReceivers(t *testing.T) {
 	t.Parallel()
-	f := startWithout(t, testkit.Database(t, db.Config{MaxConns: 16}), func(c *webhooks.Config) { c.Timeout = 5 * time.Second })
+	f := startWithout(t, testkit.Database(t, db.Config{MaxConns: 16}),
+		func(c *webhooks.Config) { c.Timeout = 5 * time.Second })
 	f.run(t, f.config)
 	f.run(t, f.config)
 	held := make(chan struct{})
@@ -385,7 +388,8 @@ func TestSlowReceivers(t *testing.T) {
 		hanging.wait(t)
 	}
 	fast := receive(t, nil)
-	for name, c := range map[string]*testkit.Client{"the same tenant": admin, "another tenant": f.Tenant(t).User(t, "admin")} {
+	for name, c := range map[string]*testkit.Client{"the same tenant": admin,
+		"another tenant": f.Tenant(t).User(t, "admin")} {
 		other := hooksPath + f.webhook(t, c, fast.URL).ID()
 		for range 5 {
 			begin := time.Now()

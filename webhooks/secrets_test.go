@@ -261,7 +261,8 @@ func TestEventsAndLimitOfWebhooks(t *testing.T) {
 	admin := tenant.User(t, "admin")
 	const url = "https://hooks.example/"
 	for name, invalid := range map[string]any{
-		"text": "production_run.completed", "empty": []string{}, "unknown": []string{"production_run.deleted"}, "null": nil,
+		"text": "production_run.completed", "empty": []string{}, "unknown": []string{"production_run.deleted"},
+		"null":   nil,
 		"number": []int{1}, "object": testkit.JSON{}, "nested": []any{[]string{"production_run.completed"}},
 		"case": []string{"PRODUCTION_RUN.COMPLETED"}, "test": []string{"webhook.test"},
 		"twice": []string{"production_run.completed", "production_run.completed"},
@@ -279,7 +280,8 @@ func TestEventsAndLimitOfWebhooks(t *testing.T) {
 	counts := map[int]int{}
 	for range 25 {
 		wait.Go(func() {
-			a, err := admin.Send("POST", "/api/v1/webhooks", testkit.JSON{"url": url, "events": []string{"production_run.failed"}})
+			a, err := admin.Send("POST", "/api/v1/webhooks",
+				testkit.JSON{"url": url, "events": []string{"production_run.failed"}})
 			if err != nil {
 				t.Error(err)
 				return
@@ -308,7 +310,8 @@ func TestEventsAndLimitOfWebhooks(t *testing.T) {
 	admin.Patch(t, hooksPath+a.ID(), testkit.JSON{"events": []string{"order.*", "order.done", "*"}}).Want(200).
 		Shows(map[string]string{"events.0": "order.*", "events.2": "*"})
 	admin.Patch(t, hooksPath+a.ID(), testkit.JSON{"events": []string{"production_run.failed"}, "description": nil}).
-		Want(200).Shows(map[string]string{"events.0": "production_run.failed", "description": "null", "disabled": "true"})
+		Want(200).Shows(map[string]string{"events.0": "production_run.failed", "description": "null",
+		"disabled": "true"})
 	etag := admin.Get(t, hooksPath+a.ID()).Header.Get("ETag")
 	admin.With("If-Match", `"x"`).Patch(t, hooksPath+a.ID(), testkit.JSON{}).WantError(412, "PRECONDITION_FAILED")
 	admin.With("If-Match", etag).Patch(t, hooksPath+a.ID(), testkit.JSON{}).Want(200)

@@ -122,7 +122,8 @@ func New(c Config) *Service {
 	c.Lease = cmp.Or(c.Lease, 30*time.Second)
 	c.Grace = cmp.Or(c.Grace, 10*time.Second)
 	s := &Service{
-		Config: c, keys: newKeys(c.Secrets), sender: newSender(c), holder: db.NewID(), active: map[db.QueueItem]*worker{},
+		Config: c, keys: newKeys(c.Secrets), sender: newSender(c), holder: db.NewID(),
+		active: map[db.QueueItem]*worker{},
 	}
 	queues := c.DB.Queues()
 	// A quarter of the connections to each database, which Stats adds up, but at most four.
@@ -208,7 +209,8 @@ type Filter struct {
 }
 
 func (s *Service) list(ctx context.Context, r *server.Request[Filter]) (server.Page[Webhook], error) {
-	l := server.NewList(`(select tenant_id, `+columns+` from webhooks) webhooks`, `id, url, events, description, disabled,
+	l := server.NewList(`(select tenant_id, `+columns+` from webhooks) webhooks`,
+		`id, url, events, description, disabled,
 		disabled_at, disabled_reason, failing_since, created_at, updated_at`, "", "")
 	if in := r.In.Event; !in.IsNull() {
 		l.Where("?::text in (select json_array_elements_text(events))", in.Arg())
@@ -284,7 +286,8 @@ func (s *Service) checkURL(text string) string {
 	case u.Fragment != "":
 		return "must not contain a fragment"
 	}
-	if addr, err := netip.ParseAddr(u.Hostname()); err == nil && !isAllowed(addr, u.Scheme == "https", s.AllowedNetworks) {
+	if addr, err := netip.ParseAddr(u.Hostname()); err == nil &&
+		!isAllowed(addr, u.Scheme == "https", s.AllowedNetworks) {
 		return "must not name a private, local or special address"
 	}
 	return ""
@@ -335,7 +338,8 @@ var removeDoc = &server.Doc{
 func (s *Service) remove(ctx context.Context, r *server.Request[struct{}]) (server.NoContent, error) {
 	remove := db.SQL(`delete from webhooks where id = $1 returning id`, r.ID("id"))
 	return nil, server.Found(remove, s.DB.Write(ctx, remove, db.SQL(`
-		select queue_add(array[d.webhook_id])::text from webhook_deliveries d where d.webhook_id = $1 limit 1`, r.ID("id"))))
+		select queue_add(array[d.webhook_id])::text from webhook_deliveries d where d.webhook_id = $1 limit 1`,
+		r.ID("id"))))
 }
 
 var rotateDoc = &server.Doc{

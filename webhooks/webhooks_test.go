@@ -31,24 +31,28 @@ func TestEvents(t *testing.T) {
 				data = map[string]string{"webhook_id": hook.ID()}
 			case "production_run.completed":
 				run := complete(t, tenant.User(t, "operator"))
-				data = map[string]string{"id": run, "printer_name": `Printer "1" 100%s`, "actual_print_time_hours": "1.5",
+				data = map[string]string{"id": run, "printer_name": `Printer "1" 100%s`,
+					"actual_print_time_hours":     "1.5",
 					"actual_total_filament_grams": "12.5", "completed_at": "2024-01-15T11:30:00Z"}
 			case "production_run.failed":
 				operator := tenant.User(t, "operator")
-				run := operator.Post(t, "/api/v1/production-runs", testkit.JSON{"printer_name": "Printer 2"}).Want(201).ID()
+				run := operator.Post(t, "/api/v1/production-runs",
+					testkit.JSON{"printer_name": "Printer 2"}).Want(201).ID()
 				operator.Post(t, "/api/v1/production-runs/"+run+"/fail", testkit.JSON{"reason": "clog"}).Want(200)
 				data = map[string]string{"id": run, "failure_reason": "clog", "actual_total_filament_grams": "0"}
 			case "inventory.low_stock":
-				level := tenant.User(t, "operator").Post(t, "/api/v1/stock-levels", testkit.JSON{"material_type": "PLA",
-					"brand": "A \"B\"", "minimum_grams": 10}).Want(201).ID()
+				level := tenant.User(t, "operator").Post(t, "/api/v1/stock-levels",
+					testkit.JSON{"material_type": "PLA",
+						"brand": "A \"B\"", "minimum_grams": 10}).Want(201).ID()
 				data = map[string]string{"id": level, "material_type": "PLA", "color": "null", "brand": "A \"B\"",
 					"minimum_grams": "10", "available_grams": "0", "missing_grams": "11"}
 			case "order.received":
 				catalog := tenant.User(t, "operator")
 				product := catalog.Post(t, "/api/v1/products", testkit.JSON{"name": "Vase", "sku": "VASE"}).Want(201).
 					ID()
-				order := testkit.JSON{"source": "etsy", "reference": "7", "customer": "Zoë \"Z\"", "due_date": "2030-02-01",
-					"items": []any{testkit.JSON{"product_id": product, "quantity": 2}}}
+				order := testkit.JSON{"source": "etsy", "reference": "7", "customer": "Zoë \"Z\"",
+					"due_date": "2030-02-01",
+					"items":    []any{testkit.JSON{"product_id": product, "quantity": 2}}}
 				id := catalog.Post(t, "/api/v1/orders", order).Want(201).ID()
 				catalog.Post(t, "/api/v1/orders", order).Want(200)
 				catalog.Patch(t, "/api/v1/orders/"+id, testkit.JSON{"notes": "Blue"}).Want(200)
@@ -112,7 +116,8 @@ func TestEvents(t *testing.T) {
 			}
 			all := eventually(t, admin, path+"/deliveries?status=delivered", map[string]string{"total": "1"})
 			all.Shows(map[string]string{
-				"items.0.type": kind, "items.0.status": "delivered", "items.0.tries": "1", "items.0.event_id": got.id(),
+				"items.0.type": kind, "items.0.status": "delivered", "items.0.tries": "1",
+				"items.0.event_id":        got.id(),
 				"items.0.response_status": "200", "items.0.response": "Danke  schön", "items.0.error": "null",
 				"items.0.next_try_at": "null",
 			})
@@ -120,10 +125,12 @@ func TestEvents(t *testing.T) {
 			if text := admin.Get(t, delivery).Want(200).Text("body"); text != string(got.body) {
 				t.Errorf("the delivery has the body %s, the receiver got %s", text, got.body)
 			}
-			admin.Post(t, delivery+"/redeliver", nil).Want(200).Shows(map[string]string{"status": "pending", "tries": "0"})
+			admin.Post(t, delivery+"/redeliver",
+				nil).Want(200).Shows(map[string]string{"status": "pending", "tries": "0"})
 			again := s.wait(t)
 			if again.id() != got.id() || string(again.body) != string(got.body) {
-				t.Errorf("the event is delivered again as %s %s, first it was %s %s", again.id(), again.body, got.id(), got.body)
+				t.Errorf("the event is delivered again as %s %s, first it was %s %s", again.id(), again.body, got.id(),
+					got.body)
 			}
 			if err := again.verify(hook.Text("secret")); err != nil {
 				t.Error(err)

@@ -72,7 +72,8 @@ func userCommands(rounds int) []cli.Command {
 				email, tenant := emailFlag(flags), flags.String("tenant", "", "name of the new tenant")
 				return func(ctx context.Context, c *cli.Call) error {
 					from, to, err := accounts(c.DB).MoveUser(ctx, c.Owner, *email, *tenant)
-					return report(c, err, "moved %s from the tenant %q to %q; all sessions have ended", *email, from, to)
+					return report(c, err, "moved %s from the tenant %q to %q; all sessions have ended", *email, from,
+						to)
 				}
 			},
 		}, {

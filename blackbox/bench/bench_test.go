@@ -101,7 +101,8 @@ func newBenchService(b *testing.B, load func(ctx context.Context, f *benchServic
 	f.db = d
 	f.stop = append(f.stop, d.Close)
 	f.actor, err = accounts.Accounts{DB: d, Hasher: auth.NewHasher(auth.Rounds)}.Add(ctx, accounts.NewUser{
-		Tenant: "bench", NewTenant: true, Email: "bench@farm.example", Name: "B", Role: "admin", Password: "bench-password",
+		Tenant: "bench", NewTenant: true, Email: "bench@farm.example", Name: "B", Role: "admin",
+		Password: "bench-password",
 	})
 	must(err)
 	f.super, err = pgx.Connect(ctx, private.SuperURL())
@@ -532,12 +533,14 @@ func BenchmarkRequests(b *testing.B) {
 		}
 		var id string
 		var of []string
-		if _, err := pgx.ForEachRow(rows, []any{&id, &of}, func() error { spools[id] = of; of = nil; return nil }); err != nil {
+		if _, err := pgx.ForEachRow(rows, []any{&id, &of},
+			func() error { spools[id] = of; of = nil; return nil }); err != nil {
 			b.Fatal(err)
 		}
 		trips, _ := f.record(b, "POST", "/api/v1/production-runs/"+ids[0]+"/complete", "")
 		run, floorRun := pickOnce(b, ids[1:]), pickOnce(b, ids[1:])
-		f.compare(b, "POST", func() (string, string) { return "/api/v1/production-runs/" + run() + "/complete", "" }, trips,
+		f.compare(b, "POST", func() (string, string) { return "/api/v1/production-runs/" + run() + "/complete", "" },
+			trips,
 			func() map[string]any {
 				run := floorRun()
 				return map[string]any{ids[0]: run, fmt.Sprint(spools[ids[0]]): spools[run]}
@@ -567,7 +570,8 @@ func BenchmarkRequests(b *testing.B) {
 		var bodies [20]string
 		for i := range bodies {
 			email := db.NewID() + "@farm.example"
-			f.create(b, "/api/v1/users", `{"email":"`+email+`","name":"B","role":"viewer","password":"bench-password"}`)
+			f.create(b, "/api/v1/users", `{"email":"`+email+
+				`","name":"B","role":"viewer","password":"bench-password"}`)
 			bodies[i] = `{"email":"` + email + `","password":"bench-password"}`
 		}
 		var n atomic.Int64
@@ -622,7 +626,8 @@ func BenchmarkAvailability(b *testing.B) {
 		f.create(b, "/api/v1/production-runs", fmt.Sprintf(`{"status":"in_progress",
 			"materials":[{"spool_id":"%s","estimated_weight_grams":10}]}`, spool))
 	}
-	available, recalculate := "/api/v1/products/"+root+"/availability?quantity=1000", "/api/v1/products/"+root+"/recalculate"
+	available, recalculate := "/api/v1/products/"+root+"/availability?quantity=1000", "/api/v1/products/"+root+
+		"/recalculate"
 	read, _ := f.record(b, "GET", available, "")
 	costs, _ := f.record(b, "POST", recalculate, "")
 	f.floorURL = f.serviceURL
@@ -684,7 +689,8 @@ func BenchmarkGrowth(b *testing.B) {
 	ctx := context.Background()
 	have := 0
 	curves := []curve{}
-	for _, name := range []string{"list", "one-in-100", "half", "skip-90%", "after-90%", "sort-brand", "sort-remaining",
+	for _, name := range []string{"list", "one-in-100", "half", "skip-90%", "after-90%", "sort-brand",
+		"sort-remaining",
 		"deduct", "complete"} {
 		curves = append(curves, curve{name, map[int]float64{}})
 	}
@@ -716,7 +722,8 @@ func BenchmarkGrowth(b *testing.B) {
 			}
 			b.ResetTimer()
 			for name, path := range map[string]string{
-				"list": "", "one-in-100": "?brand=brand%207", "half": "?in_stock=true", "after-90%": "?after=" + before.Next,
+				"list": "", "one-in-100": "?brand=brand%207", "half": "?in_stock=true", "after-90%": "?after=" +
+					before.Next,
 				"skip-90%": fmt.Sprintf("?skip=%d", size*9/10), "sort-brand": "?sort_by=brand",
 				"sort-remaining": "?sort_by=remaining_weight_grams",
 			} {

@@ -84,7 +84,8 @@ func BenchmarkFairness(b *testing.B) {
 							default:
 							}
 							method, path, body := attack.next(n)
-							switch err := clients.do(client, rawRequest(method, path, body, tokens[client%fairAttackers])); err {
+							switch err := clients.do(client,
+								rawRequest(method, path, body, tokens[client%fairAttackers])); err {
 							case nil:
 								answered.Add(1)
 							case errBusy:
@@ -133,7 +134,8 @@ func (f *benchService) fairVictim(b *testing.B) (spools []string) {
 func (f *benchService) fairUsers(b *testing.B, tenant string, n int) (tokens []string) {
 	b.Helper()
 	ctx := context.Background()
-	if _, err := f.super.Exec(ctx, `insert into tenants (tenant_id, name) values ($1, 'attacker')`, tenant); err != nil {
+	if _, err := f.super.Exec(ctx, `insert into tenants (tenant_id, name) values ($1, 'attacker')`,
+		tenant); err != nil {
 		b.Fatal(err)
 	}
 	for range n {

@@ -20,7 +20,8 @@ func picture(title string, curves []curve) string {
 		width, height            = 760, 440
 		left, right, top, bottom = 60, 230, 40, 50
 	)
-	colors := []string{"#4477aa", "#ee6677", "#228833", "#b8860b", "#66a8c8", "#aa3377", "#555555", "#dd7711", "#882255"}
+	colors := []string{"#4477aa", "#ee6677", "#228833", "#b8860b", "#66a8c8", "#aa3377", "#555555", "#dd7711",
+		"#882255"}
 	minX, maxX, minY, maxY := math.Inf(1), math.Inf(-1), math.Inf(1), math.Inf(-1)
 	for _, c := range curves {
 		for n, ms := range c.ms {
@@ -41,12 +42,14 @@ func picture(title string, curves []curve) string {
 	fmt.Fprintf(&b, `<text x="%d" y="22" font-size="14">%s</text>`+"\n", left, title)
 	for e := minY; e <= maxY; e++ {
 		ms := math.Pow(10, e)
-		fmt.Fprintf(&b, `<path d="M%d %.1fH%d" stroke="#ddd"/><text x="%d" y="%.1f" text-anchor="end">%g ms</text>`+"\n",
+		fmt.Fprintf(&b, `<path d="M%d %.1fH%d" stroke="#ddd"/><text x="%d" y="%.1f" text-anchor="end">%g ms</text>`+
+			"\n",
 			left, y(ms), width-right, left-6, y(ms)+4, ms)
 	}
 	for e := math.Ceil(minX); e <= maxX; e++ {
 		n := math.Pow(10, e)
-		fmt.Fprintf(&b, `<path d="M%.1f %dV%d" stroke="#ddd"/><text x="%.1f" y="%d" text-anchor="middle">%.0f</text>`+"\n",
+		fmt.Fprintf(&b, `<path d="M%.1f %dV%d" stroke="#ddd"/><text x="%.1f" y="%d" text-anchor="middle">%.0f</text>`+
+			"\n",
 			x(n), top, height-bottom, x(n), height-bottom+18, n)
 	}
 	fmt.Fprintf(&b, `<text x="%d" y="%d" text-anchor="middle">spools</text>`+"\n", (left+width-right)/2, height-12)

@@ -86,7 +86,8 @@ func BenchmarkStart(b *testing.B) {
 		addr := freeAddr(b)
 		var all []float64
 		for range 11 {
-			process, took := startProgram(b, path, addr, "DATABASE_URL="+f.serviceURL, "JWT_SECRET="+rand.Text()+rand.Text())
+			process, took := startProgram(b, path, addr, "DATABASE_URL="+f.serviceURL, "JWT_SECRET="+rand.Text()+
+				rand.Text())
 			stopProgram(b, process)
 			all = append(all, float64(took)/1e6)
 		}

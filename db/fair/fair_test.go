@@ -25,7 +25,8 @@ func shareTest(t *testing.T, test func(*testing.T, *Shares)) {
 		time.Sleep(10 * activeFor)
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if s.inUse+s.service != 0 || s.used != [classes]int{} || len(s.tenants) != 0 || s.active != 0 || s.queue.Len() != 0 || s.sweeping {
+		if s.inUse+s.service != 0 || s.used != [classes]int{} || len(s.tenants) != 0 || s.active != 0 ||
+			s.queue.Len() != 0 || s.sweeping {
 			t.Errorf("in the end: %d in use, %v used, %d tenants, %d active, %d queued, sweeping %v",
 				s.inUse, s.used, len(s.tenants), s.active, s.queue.Len(), s.sweeping)
 		}
@@ -388,7 +389,8 @@ func TestRandomOrderKeepsLimits(t *testing.T) {
 		for range 5000 {
 			switch n := r.IntN(10); {
 			case n < 5 && len(open) < 200:
-				open = append(open, s.ask(t, []string{"", "a", "b", "c", "d", "e", "f"}[r.IntN(7)], Class(r.IntN(int(classes))), 1)...)
+				open = append(open, s.ask(t, []string{"", "a", "b", "c", "d", "e", "f"}[r.IntN(7)],
+					Class(r.IntN(int(classes))), 1)...)
 			case n == 5:
 				time.Sleep(time.Duration(r.Int64N(int64(activeFor))))
 			case len(open) > 0:
@@ -405,7 +407,8 @@ func TestRandomOrderKeepsLimits(t *testing.T) {
 			}
 			synctest.Wait()
 			s.mu.Lock()
-			if s.inUse > s.total || s.inUse+s.service > s.conns || s.used[Read] > s.limit[Read] || s.used[Write] > s.limit[Write] {
+			if s.inUse > s.total || s.inUse+s.service > s.conns || s.used[Read] > s.limit[Read] ||
+				s.used[Write] > s.limit[Write] {
 				t.Fatalf("%d connections are in use, %v", s.inUse, s.used)
 			}
 			inUse := 0

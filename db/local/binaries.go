@@ -139,7 +139,8 @@ func (s *Server) checkEnter(binary string) error {
 	if s.account.cred == nil || s.enters(binary, filepath.Dir(s.cluster)) {
 		return nil
 	}
-	if _, err := os.Stat(s.cluster); s.options.Elsewhere != "" && !s.options.Throwaway && errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Stat(s.cluster); s.options.Elsewhere != "" && !s.options.Throwaway &&
+		errors.Is(err, fs.ErrNotExist) {
 		if err := s.relocate(s.options.Elsewhere); err != nil {
 			return err
 		}

@@ -131,7 +131,8 @@ func (s *Server) bootstrap(ctx context.Context, create bool) error {
 		}
 	}
 	if !sameFile(data, s.cluster) {
-		return fmt.Errorf("the PostgreSQL that listens in %s serves the cluster %s, not %s", s.sockets, data, s.cluster)
+		return fmt.Errorf("the PostgreSQL that listens in %s serves the cluster %s, not %s", s.sockets, data,
+			s.cluster)
 	}
 	if comment == bootstrapMark {
 		return nil
@@ -160,7 +161,8 @@ func rolesSQL(sec secrets) string {
 		fmt.Fprintf(&b, "do $$ begin\n"+
 			"if not exists (select from pg_roles where rolname = '%[1]s') then create role %[1]s; end if;\n"+
 			"end $$;\n"+
-			"alter role %[1]s nosuperuser nocreatedb nocreaterole noreplication nobypassrls %[2]s;\n", name, attributes)
+			"alter role %[1]s nosuperuser nocreatedb nocreaterole noreplication nobypassrls %[2]s;\n", name,
+			attributes)
 	}
 	role(AppRole, "nologin")
 	role(OwnerRole, "login password '"+sec.Owner+"'")

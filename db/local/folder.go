@@ -130,7 +130,8 @@ var relocatedName = regexp.MustCompile(`^postgres-[0-9A-Z]{26}$`)
 // other account can have put something in its place.
 func relocated(base string) string {
 	target, err := os.Readlink(base)
-	if err != nil || os.Geteuid() != 0 || !filepath.IsAbs(target) || !relocatedName.MatchString(filepath.Base(target)) {
+	if err != nil || os.Geteuid() != 0 || !filepath.IsAbs(target) ||
+		!relocatedName.MatchString(filepath.Base(target)) {
 		return base
 	}
 	link, err1 := os.Lstat(base)

@@ -210,7 +210,8 @@ func TestStartAndStop(t *testing.T) {
 			select count(*)::text from pg_shdepend
 			where refobjid = 'spoolwright_login'::regrole and deptype = 'o'`, "0")
 		for _, sql := range []string{
-			"create table public.x()", "create schema x", "create temp table x()", "select * from kept", "create database x",
+			"create table public.x()", "create schema x", "create temp table x()", "select * from kept",
+			"create database x",
 		} {
 			if _, err := query(t.Context(), s.AppURL(), sql); err == nil || !strings.Contains(err.Error(), "42501") {
 				t.Errorf("the service's login may %s: %v", sql, err)
@@ -233,7 +234,8 @@ func TestStartAndStop(t *testing.T) {
 		expect(t, s.OwnerURL(), "create table once (v text primary key)", "")
 		for _, url := range []string{s.OwnerURL(), s.SuperURL()} {
 			// A violated constraint has a detail that quotes the row.
-			_, err := query(t.Context(), url, "insert into once select repeat('secret ', n) from (values (2), (2)) v (n)")
+			_, err := query(t.Context(), url,
+				"insert into once select repeat('secret ', n) from (values (2), (2)) v (n)")
 			if err == nil || !strings.Contains(err.Error(), "23505") {
 				t.Errorf("got %v", err)
 			}
@@ -341,7 +343,8 @@ func TestRestart(t *testing.T) {
 	defer conn.Close(context.Background())
 	busy := make(chan error)
 	go func() {
-		_, err := conn.Exec(context.Background(), "do $$ declare i bigint := 0; begin loop i := i + 1; end loop; end $$")
+		_, err := conn.Exec(context.Background(),
+			"do $$ declare i bigint := 0; begin loop i := i + 1; end loop; end $$")
 		busy <- err
 	}()
 	testkit.Eventually(t, "the backend is busy", func() bool {
@@ -380,7 +383,8 @@ func TestThrowaway(t *testing.T) {
 			s := start(t, local.Options{Dir: dir, Throwaway: true})
 			expect(t, s.OwnerURL(), "select current_setting('fsync')", "off")
 			if psql, err := exec.LookPath("psql"); err == nil {
-				if out, err := exec.Command(psql, "-Atc", "select 1", s.AppURL()).CombinedOutput(); string(out) != "1\n" {
+				if out, err := exec.Command(psql, "-Atc", "select 1",
+					s.AppURL()).CombinedOutput(); string(out) != "1\n" {
 					t.Errorf("psql: %s %v", out, err)
 				}
 			}
@@ -470,7 +474,8 @@ func TestErrors(t *testing.T) {
 	}
 	t.Run("no folder", func(t *testing.T) { fails(t, local.Options{}, nil, "data folder") })
 	t.Run("no binaries", func(t *testing.T) {
-		fails(t, local.Options{Dir: folder(t), Folders: []string{folder(t)}}, local.ErrNoPostgres, "apt install postgresql")
+		fails(t, local.Options{Dir: folder(t), Folders: []string{folder(t)}}, local.ErrNoPostgres,
+			"apt install postgresql")
 	})
 	t.Run("other version", func(t *testing.T) {
 		dir := folder(t)
@@ -530,7 +535,8 @@ func TestUnprivileged(t *testing.T) {
 	check(t, os.Chown(dir, 65534, 65534))
 	for _, mode := range []string{"start", "attach"} {
 		c, in, pid := startChild(t, mode, dir, nobody)
-		if info, err := os.Stat(fmt.Sprintf("/proc/%d", pid)); err == nil && info.Sys().(*syscall.Stat_t).Uid != 65534 {
+		if info, err := os.Stat(fmt.Sprintf("/proc/%d", pid)); err == nil &&
+			info.Sys().(*syscall.Stat_t).Uid != 65534 {
 			t.Error("PostgreSQL does not run as nobody")
 		}
 		in.Close()
@@ -554,8 +560,9 @@ func TestDataFolderOutOfReach(t *testing.T) {
 	check(t, os.Mkdir(shut, 0o700))
 	var log bytes.Buffer
 	o := local.Options{
-		Dir: filepath.Join(shut, "data"), Elsewhere: filepath.Join(folder(t), "lib"), // short, for the address of the socket
-		Log: slog.New(slog.NewTextHandler(&log, nil)),
+		Dir:       filepath.Join(shut, "data"),
+		Elsewhere: filepath.Join(folder(t), "lib"), // short, for the address of the socket
+		Log:       slog.New(slog.NewTextHandler(&log, nil)),
 	}
 	s := start(t, o)
 	expect(t, s.OwnerURL(), "create table kept as select 'data' as d", "")
@@ -566,7 +573,8 @@ func TestDataFolderOutOfReach(t *testing.T) {
 	}
 	// docs/backup.md names the socket in the data folder.
 	login, _, _ := strings.Cut(s.OwnerURL(), "host=")
-	config, err := pgx.ParseConfig(login + "host=" + url.QueryEscape(filepath.Join(o.Dir, "postgres.run")) + "&port=5432")
+	config, err := pgx.ParseConfig(login + "host=" + url.QueryEscape(filepath.Join(o.Dir, "postgres.run")) +
+		"&port=5432")
 	check(t, err)
 	conn, err := pgx.ConnectConfig(t.Context(), config)
 	check(t, err)

@@ -138,7 +138,8 @@ func (s *Server) boot(ctx context.Context) (*postmaster, error) {
 		}
 		// The children of a killed postmaster keep its shared memory in use until they notice its death, and its
 		// process id is in use until init has reaped it.
-		again := strings.Contains(died.log, "still in use") || strings.Contains(died.log, `"postmaster.pid" already exists`)
+		again := strings.Contains(died.log, "still in use") ||
+			strings.Contains(died.log, `"postmaster.pid" already exists`)
 		if try == 40 || !again || !sleep(ctx, 50*time.Millisecond) {
 			return nil, err
 		}

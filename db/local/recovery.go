@@ -58,7 +58,8 @@ func (s *Server) warnOfInterruptedRecovery() {
 	state := s.controlState()
 	if (state == stateArchiveRecovery || state == stateShutdownInRecovery) && !s.recoveryRequested() {
 		s.log.Warn("an archive recovery of the cluster was interrupted before it was complete; the cluster may have "+
-			"changes from after the recovery target: check the data, or restore the backup again", "cluster", s.cluster)
+			"changes from after the recovery target: check the data, or restore the backup again", "cluster",
+			s.cluster)
 	}
 }
 

@@ -207,7 +207,8 @@ func TestArchiveRecovery(t *testing.T) {
 		check(t, os.Remove(filepath.Join(dir, "postgres", "recovery.signal"))) // as PostgreSQL does at the end
 		var log logBuffer
 		start(t, local.Options{Dir: dir, Log: slog.New(slog.NewTextHandler(&log, nil))})
-		if !strings.Contains(log.String(), "level=WARN") || !strings.Contains(log.String(), "restore the backup again") {
+		if !strings.Contains(log.String(), "level=WARN") ||
+			!strings.Contains(log.String(), "restore the backup again") {
 			t.Errorf("log: %s", log.String())
 		}
 	})

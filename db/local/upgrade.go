@@ -33,7 +33,9 @@ type Upgraded struct {
 // is empty. The roles and their passwords are the same. After an error, or if the program is killed, the data folder
 // holds the old cluster, unchanged except by move, or else the new one with all data. The old cluster is then beside
 // the new one, with its major version at the end of the name; Upgrade does not remove it.
-func Upgrade(ctx context.Context, o Options, move func(ctx context.Context, from, to *Server) error) (Upgraded, error) {
+func Upgrade(
+	ctx context.Context, o Options, move func(ctx context.Context, from, to *Server) error,
+) (Upgraded, error) {
 	u, err := upgrade(ctx, o, move)
 	if err != nil && !errors.Is(err, ErrInUse) {
 		err = fmt.Errorf("private PostgreSQL: %w", err)

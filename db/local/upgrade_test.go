@@ -22,13 +22,15 @@ func TestInterruptedUpgrade(t *testing.T) {
 		{"copying", "true", "old"},
 		{"complete", "echo -n 15 > upgrade/complete", "new"},
 		{"old cluster moved", "echo -n 15 > upgrade/complete && mv postgres postgres.15", "new"},
-		{"new cluster moved", "echo -n 15 > upgrade/complete && mv postgres postgres.15 && mv upgrade/postgres .", "new"},
+		{"new cluster moved", "echo -n 15 > upgrade/complete && mv postgres postgres.15 && mv upgrade/postgres .",
+			"new"},
 		{"nothing left to move", "mv postgres postgres.15 && mv upgrade/postgres . && rmdir upgrade", "new"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			dir := folder(t)
-			shell(t, "cp -a %s/. %s && mkdir -m 711 %s/upgrade && cp -a %s/postgres* %s/upgrade", made, dir, dir, made, dir)
+			shell(t, "cp -a %s/. %s && mkdir -m 711 %s/upgrade && cp -a %s/postgres* %s/upgrade", made, dir, dir, made,
+				dir)
 			next := start(t, local.Options{Dir: filepath.Join(dir, "upgrade")})
 			expect(t, next.OwnerURL(), "update history set v = 'new'", "")
 			stop(t, next)

@@ -111,7 +111,8 @@ func compareWithModel(t *testing.T, random *rand.Rand, perMinute, perHour, event
 			wait = max(wait, b.until(b.period))
 		}
 		if ok && !mayPass || !ok && mustPass {
-			t.Fatalf("event %d, %s: accepted is %v, but the model has %v and %v tokens", i, key, ok, buckets[0].tokens(),
+			t.Fatalf("event %d, %s: accepted is %v, but the model has %v and %v tokens", i, key, ok,
+				buckets[0].tokens(),
 				buckets[len(buckets)-1].tokens())
 		}
 		if ok {
@@ -134,7 +135,8 @@ func compareWithModel(t *testing.T, random *rand.Rand, perMinute, perHour, event
 		}
 		for _, b := range buckets {
 			if tighter == nil || tighter.tokens() > b.tokens()+modelTolerance {
-				t.Fatalf("event %d, %s: Limit is %d; the model has %v and %v tokens", i, key, r.Limit, buckets[0].tokens(),
+				t.Fatalf("event %d, %s: Limit is %d; the model has %v and %v tokens", i, key, r.Limit,
+					buckets[0].tokens(),
 					buckets[len(buckets)-1].tokens())
 			}
 		}

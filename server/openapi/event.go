@@ -41,7 +41,8 @@ func (d *document) eventSchema(e server.Event) string {
 	if d.begin(name, e.Data, "event") {
 		d.put(name, object{
 			{"type", object{{"type", "string"}, {"description", "The type of the event."}, {"const", e.Type}}},
-			{"timestamp", object{{"type", "string"}, {"format", "date-time"}, {"description", "When the event happened."},
+			{"timestamp", object{{"type", "string"}, {"format", "date-time"},
+				{"description", "When the event happened."},
 				{"examples", []json.RawMessage{eventTime}}}},
 			{"data", ref("schemas", data)},
 		}, []string{"type", "timestamp", "data"})
@@ -71,8 +72,9 @@ func receiver(body object) object {
 var eventHeaders = object{
 	{"WebhookID", eventHeader("webhook-id", "The id of the event, the same in every try.", "msg_"+exampleID)},
 	{"WebhookTimestamp", eventHeader("webhook-timestamp", "When this try was sent, in Unix seconds.", "1705312800")},
-	{"WebhookSignature", eventHeader("webhook-signature", "One or two signatures, separated by a space: `v1,` and the "+
-		"Base64 of the HMAC-SHA256 of `webhook-id.webhook-timestamp.body`.",
+	{"WebhookSignature", eventHeader("webhook-signature",
+		"One or two signatures, separated by a space: `v1,` and the "+
+			"Base64 of the HMAC-SHA256 of `webhook-id.webhook-timestamp.body`.",
 		"v1,K5oZfzN95Z9UVu1EsfQmfVNQhnkZ2pj9o9NDN/H/pI4=")},
 }
 

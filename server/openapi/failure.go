@@ -27,7 +27,8 @@ func errorSchemas() object {
 		})},
 		{"ValidationError", closed([]string{"detail", "code", "errors"}, object{
 			{"detail", detail},
-			{"code", object{{"type", "string"}, {"description", "Always VALIDATION_ERROR."}, {"const", "VALIDATION_ERROR"}}},
+			{"code", object{{"type", "string"}, {"description", "Always VALIDATION_ERROR."},
+				{"const", "VALIDATION_ERROR"}}},
 			{"errors", errors},
 		})},
 		{"FieldError", closed([]string{"field", "message"}, object{

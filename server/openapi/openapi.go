@@ -56,8 +56,9 @@ func (d *document) write(version string, events []server.Event) []byte {
 		{"IdempotencyKey", key},
 		{"IfMatch", conditional("If-Match", "The `ETag` of the resource as you know it. If the resource has changed "+
 			"since, the response is `412` and nothing changes.")},
-		{"IfNoneMatch", conditional("If-None-Match", "The `ETag` of the resource as you know it. If the resource has not "+
-			"changed since, the response is `304` without a body.")},
+		{"IfNoneMatch", conditional("If-None-Match",
+			"The `ETag` of the resource as you know it. If the resource has not "+
+				"changed since, the response is `304` without a body.")},
 	}
 	if len(events) > 0 {
 		parameters = append(parameters, eventHeaders...)
@@ -153,15 +154,17 @@ func responseHeaders() object {
 			"The X-RateLimit headers are missing if rate limits are turned off.", 100)},
 		{"RateLimitRemaining", header("integer", "Requests left in that limit.", 99)},
 		{"RateLimitReset", header("integer", "Unix time in seconds at which that limit is full again.", 1705312800)},
-		{"RequestId", header("string", "The id of the request in the log of the service. It is the X-Request-Id of the "+
-			"request, if that consists of at most 128 letters, digits, dots, dashes and underscores.", exampleID)},
+		{"RequestId", header("string",
+			"The id of the request in the log of the service. It is the X-Request-Id of the "+
+				"request, if that consists of at most 128 letters, digits, dots, dashes and underscores.", exampleID)},
 		{"RetryAfter", header("integer", "Seconds to wait before the next attempt.", 1)},
 		{"Location", header("string", "The path of the new resource.", "/api/v1/spools/"+exampleID)},
 		{"IdempotencyReplayed", object{
 			{"description", "`true` if this is the stored response to an earlier request with the same key; missing otherwise."},
 			{"schema", object{{"type", "string"}, {"const", "true"}}}, {"example", "true"},
 		}},
-		{"ETag", header("string", "The version of the resource: changes when the response does.", `"9f86d081884c7d65"`)},
+		{"ETag", header("string", "The version of the resource: changes when the response does.",
+			`"9f86d081884c7d65"`)},
 		{"WWWAuthenticate", header("string", "The required authentication scheme.", "Bearer")},
 	}
 }

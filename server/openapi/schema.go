@@ -88,7 +88,8 @@ func (d *document) page(item string) string {
 	}
 	if d.begin(name, nil, "list of "+item) {
 		d.put(name, object{
-			{"items", object{{"type", "array"}, {"description", "The items of this page."}, {"items", ref("schemas", item)}}},
+			{"items", object{{"type", "array"}, {"description", "The items of this page."},
+				{"items", ref("schemas", item)}}},
 			{"total", whole("Number of matching items on all pages.", 1)},
 			{"skip", whole("Number of skipped items.", 0)},
 			{"limit", whole("Maximum number of items on a page.", 20)},

@@ -295,7 +295,8 @@ func try(ctx context.Context, dir string, s sabotage) (result, error) {
 
 // test runs tests of a package in the copy in dir. When ctx ends it stops go and the tests.
 func test(ctx context.Context, dir, pkg, tests string) ([]byte, error) {
-	c := exec.CommandContext(ctx, "go", "test", "-vet=off", "-count=1", "-failfast", "-timeout=10m", "-run", tests, pkg)
+	c := exec.CommandContext(ctx, "go", "test", "-vet=off", "-count=1", "-failfast", "-timeout=10m", "-run", tests,
+		pkg)
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	c.Cancel = func() error { return syscall.Kill(-c.Process.Pid, syscall.SIGTERM) }
 	c.WaitDelay = time.Minute

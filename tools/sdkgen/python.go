@@ -45,7 +45,8 @@ VERSION = %s
 	a.pyEvents(w)
 	for _, c := range a.codes {
 		w.f("\nclass %s(ApiError):", c.class)
-		w.pyDoc("    ", fmt.Sprintf("The service responded ``%s`` (status %s).", c.code, strings.Join(c.statuses, " or ")))
+		w.pyDoc("    ", fmt.Sprintf("The service responded ``%s`` (status %s).", c.code,
+			strings.Join(c.statuses, " or ")))
 		w.f("")
 	}
 	w.f("\n_ERRORS: dict[str, type[ApiError]] = {")

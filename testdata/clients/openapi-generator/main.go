@@ -67,7 +67,8 @@ func main() {
 	planned := *api.NewRunMaterialCreate()
 	planned.SetSpoolId(spool.Id)
 	planned.SetEstimatedWeightGrams(150)
-	material := must(client.ProductionRunsAPI.AddProductionRunMaterial(ctx, run.Id).RunMaterialCreate(planned).Execute())
+	material := must(client.ProductionRunsAPI.AddProductionRunMaterial(ctx,
+		run.Id).RunMaterialCreate(planned).Execute())
 	weights := *api.NewRunMaterialUpdate()
 	weights.SetSpoolWeightBeforeGrams(deducted.RemainingWeightGrams)
 	weights.SetSpoolWeightAfterGrams(799.25)
