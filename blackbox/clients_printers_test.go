@@ -197,6 +197,15 @@ func printerPython(t *testing.T) string {
 	return path
 }
 
+// define defines custom fields of spools, as users of the clients that write them must do in Spoolman.
+func (f *printerFarm) define(t *testing.T, keys ...string) {
+	t.Helper()
+	for _, key := range keys {
+		f.want(t, 201, "POST", "/api/v1/custom-fields",
+			map[string]any{"entity": "spool", "key": key, "name": key, "type": "text"})
+	}
+}
+
 // needSource returns the folder of a client in PRINTER_SOURCES, or skips the test.
 func needSource(t *testing.T, repository, file string) string {
 	t.Helper()
@@ -277,13 +286,14 @@ func testOctoPrint(t *testing.T, f *printerFarm) {
 func testHomeAssistant(t *testing.T, f *printerFarm) {
 	f.want(t, 201, "POST", "/api/v1/spools", map[string]any{"material_type": "PLA", "diameter_mm": 1.75, "color": "x",
 		"net_weight_grams": 1})
+	f.define(t, "tray")
 	f.runScript(t, "homeassistant.py", "spoolman-homeassistant", "custom_components/spoolman/classes/spoolman_api.py",
 		map[string]any{
 			"health": "healthy", "version": []any{0.0, 26.0, 1.0}, "spools": []any{1.0, 2.0, 4.0},
 			"archived": []any{1.0, 2.0, 3.0, 4.0}, "filaments": 4.0, "locations": []any{"Shelf"},
-			"fields":  map[string]any{},
+			"fields":  []any{"tray"},
 			"patched": []any{"Drawer", 900.0, map[string]any{"tray": "A1"}}, "used": []any{850.0, 950.0},
-			"backup": 405.0, "unknown": 404.0,
+			"backup": nil, "unknown": 404.0,
 		})
 	if used := f.used(t, 1); !near(used, 50) {
 		t.Errorf("the ledger has %v g", used)
@@ -292,8 +302,9 @@ func testHomeAssistant(t *testing.T, f *printerFarm) {
 
 // testOpenSpoolMan calls the client module of OpenSpoolMan.
 func testOpenSpoolMan(t *testing.T, f *printerFarm) {
+	f.define(t, "tag", "active_tray")
 	f.runScript(t, "openspoolman.py", "openspoolman", "spoolman_client.py", map[string]any{
-		"spools": []any{2.0, 1.0}, "settings": []any{"EUR", "", []any{}}, "tray": "tray 1",
+		"spools": []any{2.0, 1.0}, "settings": []any{"EUR", "", []any{"tag", "active_tray"}}, "tray": "tray 1",
 		"left": []any{987.5, 990.0},
 	})
 	if used := f.used(t, 1); !near(used, 10) {

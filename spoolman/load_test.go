@@ -62,9 +62,9 @@ func recorded() j {
 		case 0:
 			f["color_hex"] = fmt.Sprintf("%06X", r.IntN(1<<24))
 		case 1:
-			f["color_hex"] = fmt.Sprintf("%08X", r.IntN(1<<32))
+			f["color_hex"] = fmt.Sprintf("%08X", r.Uint32())
 		case 2:
-			f["multi_color_hexes"] = fmt.Sprintf("%06X,%08X,00FF00", r.IntN(1<<24), r.IntN(1<<32))
+			f["multi_color_hexes"] = fmt.Sprintf("%06X,%08X,00FF00", r.IntN(1<<24), r.Uint32())
 			f["multi_color_direction"] = []string{"coaxial", "longitudinal"}[r.IntN(2)]
 		}
 		return f

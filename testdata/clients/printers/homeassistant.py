@@ -30,7 +30,7 @@ async def main():
         "archived": [spool["id"] for spool in await api.get_spools({"allow_archived": True})],
         "filaments": len(await api.get_filaments({})),
         "locations": await api.get_locations(),
-        "fields": await api.get_extra_fields("spool"),
+        "fields": list(await api.get_extra_fields("spool")),
     }
     patched = await api.patch_spool(
         1, {"location": "Drawer", "remaining_weight": 900, "extra": {"tray": "A1"}, "comment": "x", "archived": False}

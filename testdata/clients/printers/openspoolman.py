@@ -27,7 +27,7 @@ with contextlib.redirect_stdout(io.StringIO()):
         left.append(client.getSpoolById(1)["remaining_weight"])
 print(json.dumps({
     "spools": [spool["id"] for spool in spools],
-    "settings": [settings["currency"], settings["base_url"], settings["extra_fields_spool"]],
+    "settings": [settings["currency"], settings["base_url"], [field["key"] for field in settings["extra_fields_spool"]]],
     "tray": json.loads(spool["extra"]["active_tray"]),
     "left": left,
 }))
