@@ -324,6 +324,8 @@ func (i *isolationTenant) randomize(body map[string]any, schema map[string]field
 		_, isText := body[name].(string)
 		switch {
 		case f.Format == "uuid":
+		case name == "key": // of a custom field
+			body[name] = strings.ReplaceAll(i.text(), " ", "_")
 		case isText && f.isFreeText():
 			body[name] = i.text()
 		case strings.HasSuffix(name, "_grams"):
