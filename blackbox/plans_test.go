@@ -139,6 +139,10 @@ func testPlans(t *testing.T, analyzed bool) {
 					body[name] = db.NewID() // unique
 				}
 			}
+			if op.Doc.ID == "createProduct" {
+				// The price of filament is the average of its spools, and this test has many spools of the usual one.
+				body["materials"] = []testkit.JSON{{"material_type": "ABS", "color": "Rare", "weight_grams": 1}}
+			}
 			next := ""
 			run(op, func() {
 				t.Helper()
