@@ -31,12 +31,12 @@ func TestExport(t *testing.T) {
 	if len(rows) != 5 {
 		t.Fatalf("%d rows: %q", len(rows), rows)
 	}
-	if !strings.HasPrefix(rows[0], "id,name,description,sku,category,estimated_print_time_minutes,notes,"+
-		"materials.id,materials.material_type,") || !strings.Contains(rows[0], ",components.quantity,") {
+	if !strings.HasPrefix(rows[0], "id,name,description,sku,category,estimated_print_time_minutes,labour_minutes,"+
+		"pieces_per_plate,selling_price,notes,materials.id,materials.material_type,") || !strings.Contains(rows[0], ",components.quantity,") {
 		t.Errorf("the header is %s", rows[0])
 	}
 	for i, want := range []string{
-		wing + `,"Wing, left",,,,,"",,`, dragon + `,Dragon,,"D ""1""",,,,`, dragon + `,Dragon,,`, dragon + `,Dragon,,`,
+		wing + `,"Wing, left",,,,,,,,"",,`, dragon + `,Dragon,,"D ""1""",,,,,,,`, dragon + `,Dragon,,`, dragon + `,Dragon,,`,
 	} {
 		if !strings.HasPrefix(rows[i+1], want) {
 			t.Errorf("row %d is %s, want %s", i+1, rows[i+1], want)

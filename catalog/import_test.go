@@ -39,6 +39,7 @@ func TestImportOfAnExport(t *testing.T) {
 	createSpool(t, c, "PLA", "Black", 20)
 	wing := c.Post(t, products, j{"name": "Wing", "notes": ""}).Want(201)
 	dragon := c.Post(t, products, j{"name": "Dragon", "sku": "DRG", "estimated_print_time_minutes": 90,
+		"labour_minutes": 2.5, "pieces_per_plate": 4, "selling_price": 19.9,
 		"materials": []j{
 			{"material_type": "PLA", "color": "Black", "weight_grams": 45.5, "notes": "Body"},
 			{"material_type": "PLA", "color": "Black", "weight_grams": 10, "is_required": false},
@@ -60,14 +61,15 @@ func TestImportOfAnExport(t *testing.T) {
 	// A renamed product, another weight of its second material, and a new material.
 	edited := strings.Replace(before, ",10,false,", ",12.5,false,", 1)
 	edited = strings.ReplaceAll(edited, dragon.ID()+",Dragon,", dragon.ID()+",Drake,")
+	edited = strings.ReplaceAll(edited, ",90,2.5,4,19.9,", ",90,3,5,,")
 	line := strings.Split(strings.Split(edited, "\n")[2], ",")
 	for i := range line {
 		switch {
-		case i == 7:
+		case i == 10:
 			line[i] = ""
-		case i == 9:
+		case i == 12:
 			line[i] = "Red"
-		case i > 10:
+		case i > 13:
 			line[i] = ""
 		}
 	}
@@ -79,7 +81,8 @@ func TestImportOfAnExport(t *testing.T) {
 	}
 	importProducts(t, c, "mode=update", edited).Want(200).Shows(imported(0, 1, 2, 0))
 	changed := c.Get(t, path).Want(200).Shows(map[string]string{"name": "Drake", "sku": "DRG",
-		"estimated_print_time_minutes": "90", "materials.0.notes": "Body", "materials.1.weight_grams": "12.5",
+		"estimated_print_time_minutes": "90", "labour_minutes": "3", "pieces_per_plate": "5",
+		"selling_price": "null", "materials.0.notes": "Body", "materials.1.weight_grams": "12.5",
 		"materials.1.cost": "0.25", "materials.2.color": "Red", "materials.2.weight_grams": "45.5",
 		"materials.2.is_required": "true", "components.0.quantity": "2", "material_cost": "2.07"})
 	changed.WantLen(t, "materials", 3)

@@ -56,22 +56,25 @@ type handlers struct{ db *db.DB }
 
 // Product is a product in requests and in responses, except lists.
 type Product struct {
-	ID            server.UUID             `json:"id" rule:"readOnly,notNull"`
-	Name          server.Optional[string] `json:"name" rule:"required"`
-	Description   server.Optional[string] `json:"description" rule:"maxLength=10000"`
-	SKU           server.Optional[string] `json:"sku"`
-	Category      server.Optional[string] `json:"category"`
-	PrintMinutes  server.Optional[int64]  `json:"estimated_print_time_minutes" rule:"maximum=1000000"`
-	Notes         server.Optional[string] `json:"notes" rule:"maxLength=10000"`
-	Materials     []ProductMaterial       `json:"materials"`
-	Components    []ProductComponent      `json:"components"`
-	MaterialCost  server.Decimal          `json:"material_cost" rule:"readOnly,notNull"`
-	ComponentCost server.Decimal          `json:"component_cost" rule:"readOnly,notNull"`
-	TotalCost     server.Decimal          `json:"total_cost" rule:"readOnly,notNull"`
-	CostsComplete bool                    `json:"costs_complete" rule:"readOnly,notNull"`
-	CreatedAt     server.Timestamp        `json:"created_at" rule:"readOnly,notNull"`
-	UpdatedAt     server.Timestamp        `json:"updated_at" rule:"readOnly,notNull"`
-	HiddenAt      server.Timestamp        `json:"hidden_at" rule:"readOnly"`
+	ID            server.UUID                     `json:"id" rule:"readOnly,notNull"`
+	Name          server.Optional[string]         `json:"name" rule:"required"`
+	Description   server.Optional[string]         `json:"description" rule:"maxLength=10000"`
+	SKU           server.Optional[string]         `json:"sku"`
+	Category      server.Optional[string]         `json:"category"`
+	PrintMinutes  server.Optional[int64]          `json:"estimated_print_time_minutes" rule:"maximum=1000000"`
+	Labour        server.Optional[server.Decimal] `json:"labour_minutes" rule:"maximum=1000000"`
+	PerPlate      server.Optional[int64]          `json:"pieces_per_plate" rule:"minimum=1,maximum=1000000"`
+	SellingPrice  server.Optional[server.Decimal] `json:"selling_price" rule:"maximum=1000000"`
+	Notes         server.Optional[string]         `json:"notes" rule:"maxLength=10000"`
+	Materials     []ProductMaterial               `json:"materials"`
+	Components    []ProductComponent              `json:"components"`
+	MaterialCost  server.Decimal                  `json:"material_cost" rule:"readOnly,notNull"`
+	ComponentCost server.Decimal                  `json:"component_cost" rule:"readOnly,notNull"`
+	TotalCost     server.Decimal                  `json:"total_cost" rule:"readOnly,notNull"`
+	CostsComplete bool                            `json:"costs_complete" rule:"readOnly,notNull"`
+	CreatedAt     server.Timestamp                `json:"created_at" rule:"readOnly,notNull"`
+	UpdatedAt     server.Timestamp                `json:"updated_at" rule:"readOnly,notNull"`
+	HiddenAt      server.Timestamp                `json:"hidden_at" rule:"readOnly"`
 }
 
 // ProductListItem is a product in lists.
@@ -82,6 +85,9 @@ type ProductListItem struct {
 	SKU          string           `json:"sku" rule:"readOnly"`
 	Category     string           `json:"category" rule:"readOnly"`
 	PrintMinutes int64            `json:"estimated_print_time_minutes" rule:"readOnly"`
+	Labour       server.Decimal   `json:"labour_minutes" rule:"readOnly"`
+	PerPlate     int64            `json:"pieces_per_plate" rule:"readOnly"`
+	SellingPrice server.Decimal   `json:"selling_price" rule:"readOnly"`
 	MaterialCost server.Decimal   `json:"material_cost" rule:"readOnly,notNull"`
 	TotalCost    server.Decimal   `json:"total_cost" rule:"readOnly,notNull"`
 	Complete     bool             `json:"costs_complete" rule:"readOnly,notNull"`
@@ -120,7 +126,7 @@ func (h handlers) list(ctx context.Context, r *server.Request[Filter]) (server.P
 // list returns the list of the products that the filter selects.
 func (f ProductFilter) list() *server.List {
 	l := server.NewHidingList("products", `id, name, description, sku, category, estimated_print_time_minutes,
-		material_cost, total_cost, costs_complete, created_at, updated_at, hidden_at`, "products", f.Hidden.Or(false))
+		labour_minutes, pieces_per_plate, selling_price, material_cost, total_cost, costs_complete, created_at, updated_at, hidden_at`, "products", f.Hidden.Or(false))
 	l.WhereText("category_key", f.Category)
 	l.WhereText("sku_key", f.SKU)
 	l.Among(`select product_id as id from product_components where component_product_id = ?`, f.ComponentProductID)
@@ -133,7 +139,8 @@ func (f ProductFilter) list() *server.List {
 const getProduct = selectProducts + ` where p.hidden_at is null and p.id = $1`
 
 const selectProducts = `
-	select p.id, p.name, p.description, p.sku, p.category, p.estimated_print_time_minutes, p.notes,
+	select p.id, p.name, p.description, p.sku, p.category, p.estimated_print_time_minutes, p.labour_minutes,
+		p.pieces_per_plate, p.selling_price, p.notes,
 		(select coalesce(json_agg(json_build_object(
 				'id', m.id, 'material_type', m.material_type, 'color', m.color,
 				'weight_grams', trim_scale(m.weight_grams), 'is_required', m.is_required,
@@ -216,8 +223,9 @@ func (h handlers) create(ctx context.Context, r *server.Request[Product]) (serve
 					order by n limit 1), '{}') as twice,
 				(select coalesce(sum(cost), 0) > 999999999 from component) as expensive
 		), added as (
-			insert into products (id, name, description, sku, category, estimated_print_time_minutes, notes)
-			select $1::uuid, $2, $3, $4, $5, $6::int, $7 from checked
+			insert into products (id, name, description, sku, category, estimated_print_time_minutes, notes,
+				labour_minutes, pieces_per_plate, selling_price)
+			select $1::uuid, $2, $3, $4, $5, $6::int, $7, $9::numeric, $10::int, $11::numeric from checked
 			where cardinality(unknown || twice) = 0 and not expensive
 			on conflict (tenant_id, sku) where hidden_at is null and sku <> '' do nothing
 			returning id
@@ -227,8 +235,7 @@ func (h handlers) create(ctx context.Context, r *server.Request[Product]) (serve
 		)
 		select exists (select from added), unknown, twice, expensive from checked`,
 		id, in.Name.Arg(), in.Description.Arg(), in.SKU.Arg(), in.Category.Arg(), in.PrintMinutes.Arg(),
-		in.Notes.Arg(),
-		componentRows(in.Components)).Into(&added, &unknown, &twice, &expensive)}
+		in.Notes.Arg(), componentRows(in.Components), in.Labour.Arg(), in.PerPlate.Arg(), in.SellingPrice.Arg()).Into(&added, &unknown, &twice, &expensive)}
 	if len(in.Materials)+len(in.Components) > 0 {
 		statements = slices.Concat([]*db.Stmt{lockCatalog()}, statements, []*db.Stmt{
 			addMaterials(id, in.Materials),

@@ -62,13 +62,15 @@ func TestProductLifecycle(t *testing.T) {
 	t.Parallel()
 	c := newAPI(t).Operator(t)
 	made := c.Post(t, products, j{"name": "Dragon", "description": "Articulated", "sku": "DRG-1", "category": "Toys",
-		"estimated_print_time_minutes": 180, "notes": "0.2 mm"}).Want(201)
+		"estimated_print_time_minutes": 180, "labour_minutes": 1.5, "pieces_per_plate": 4, "selling_price": 12.5,
+		"notes": "0.2 mm"}).Want(201)
 	dragon := products + "/" + made.ID()
 	if got := made.Header.Get("Location"); got != dragon {
 		t.Errorf("Location %s, want %s", got, dragon)
 	}
 	made.Shows(map[string]string{"name": "Dragon", "description": "Articulated", "sku": "DRG-1", "category": "Toys",
-		"estimated_print_time_minutes": "180", "notes": "0.2 mm", "materials": "[]", "components": "[]",
+		"estimated_print_time_minutes": "180", "labour_minutes": "1.5", "pieces_per_plate": "4", "selling_price": "12.5",
+		"notes": "0.2 mm", "materials": "[]", "components": "[]",
 		"material_cost": "0", "component_cost": "0", "total_cost": "0"})
 	if got := c.Get(t, dragon).Want(200); string(got.Body) != string(made.Body) {
 		t.Errorf("GET returns\n%s\nand POST returned\n%s", got.Body, made.Body)
@@ -170,7 +172,7 @@ func TestProductPatch(t *testing.T) {
 	t.Parallel()
 	c := newAPI(t).Operator(t)
 	path := products + "/" + c.Post(t, products, j{"name": "Dragon", "description": "d", "sku": "s", "category": "c",
-		"estimated_print_time_minutes": 1, "notes": "n"}).Want(201).ID()
+		"estimated_print_time_minutes": 1, "labour_minutes": 0, "pieces_per_plate": 1, "selling_price": 0, "notes": "n"}).Want(201).ID()
 	addComponent(t, c, path, createProduct(t, c, "Wing"), 1)
 	addMaterial(t, c, path, "PLA", "Black", 1)
 	before := c.Get(t, path).Want(200)
@@ -194,9 +196,11 @@ func TestProductPatch(t *testing.T) {
 	c.Patch(t, p, before.Value("components.0")).Want(200)
 
 	cleared := c.Patch(t, path, j{"description": nil, "sku": nil, "category": nil,
-		"estimated_print_time_minutes": nil, "notes": nil}).Want(200)
+		"estimated_print_time_minutes": nil, "labour_minutes": nil, "pieces_per_plate": nil, "selling_price": nil,
+		"notes": nil}).Want(200)
 	cleared.Shows(map[string]string{"name": "Dragon", "description": "null", "sku": "null", "category": "null",
-		"estimated_print_time_minutes": "null", "notes": "null"})
+		"estimated_print_time_minutes": "null", "labour_minutes": "null", "pieces_per_plate": "null",
+		"selling_price": "null", "notes": "null"})
 	if cleared.Text("updated_at") <= before.Text("updated_at") {
 		t.Errorf("updated_at was %s and is %s", before.Text("updated_at"), cleared.Text("updated_at"))
 	}
@@ -326,8 +330,8 @@ func TestProductList(t *testing.T) {
 	}
 	// The items of the list have exactly these fields.
 	item := c.Get(t, products+"?limit=1").Want(200).Value("items.0").(map[string]any)
-	want := []string{"id", "name", "description", "sku", "category", "estimated_print_time_minutes", "material_cost",
-		"total_cost", "costs_complete", "hidden_at", "created_at", "updated_at"}
+	want := []string{"id", "name", "description", "sku", "category", "estimated_print_time_minutes", "labour_minutes",
+		"pieces_per_plate", "selling_price", "material_cost", "total_cost", "costs_complete", "hidden_at", "created_at", "updated_at"}
 	for _, name := range want {
 		if _, ok := item[name]; !ok {
 			t.Errorf("the list item has no %s", name)
@@ -391,6 +395,8 @@ func TestBadInput(t *testing.T) {
 			"estimated_print_time_minutes Name price"},
 		{"POST", products, `{"name":"x","estimated_print_time_minutes":1e400,"notes":"` +
 			strings.Repeat("x", 10_001) + `"}`, "estimated_print_time_minutes notes"},
+		{"POST", products, `{"name":"x","labour_minutes":-1,"pieces_per_plate":0,"selling_price":1000001}`,
+			"labour_minutes pieces_per_plate selling_price"},
 		{"POST", products, `{"name":"x","materials":[{"material_type":"PLA"}],"components":[1]}`,
 			"materials[0].color materials[0].weight_grams components[0]"},
 		{"POST", products, `[]`, "body"},

@@ -55,6 +55,9 @@ var products = &editor{api: "/api/v1/products", path: "/products", noun: "produc
 		{field{"sku", text}, "SKU", "", nil},
 		{field{"category", text}, "Category", "", nil},
 		{field{"estimated_print_time_minutes", number}, "Print time", "type=number;unit=minutes", nil},
+		{field{"labour_minutes", number}, "Work on a piece", "type=number;unit=minutes", nil},
+		{field{"pieces_per_plate", number}, "Pieces on a plate", "type=number", nil},
+		{field{"selling_price", number}, "Selling price", "type=number;unit=$currency", nil},
 		{field{"description", text}, "Description", "rows=3", nil},
 		{field{"notes", text}, "Notes", "rows=3", nil},
 	}}

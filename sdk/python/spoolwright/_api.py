@@ -1198,7 +1198,13 @@ class ProductListItem:
     category: str | None
     """Category of the product."""
     estimated_print_time_minutes: int | None
-    """Estimated print time in minutes."""
+    """Estimated print time of one piece in minutes."""
+    labour_minutes: Number | None
+    """Work for one piece in minutes, without its components."""
+    pieces_per_plate: int | None
+    """Pieces that one plate can hold; null counts as 1."""
+    selling_price: Number | None
+    """Price of one piece for customers."""
     material_cost: Number
     """Sum of the costs of the materials."""
     total_cost: Number
@@ -1222,6 +1228,9 @@ def _ProductListItem(d: Any, etag: str | None = None) -> ProductListItem:
         sku=get("sku"),
         category=get("category"),
         estimated_print_time_minutes=get("estimated_print_time_minutes"),
+        labour_minutes=_core.number(get("labour_minutes")),
+        pieces_per_plate=get("pieces_per_plate"),
+        selling_price=_core.number(get("selling_price")),
         material_cost=_core.number(get("material_cost")),
         total_cost=_core.number(get("total_cost")),
         costs_complete=get("costs_complete"),
@@ -1341,7 +1350,13 @@ class Product:
     category: str | None
     """Category of the product."""
     estimated_print_time_minutes: int | None
-    """Estimated print time in minutes."""
+    """Estimated print time of one piece in minutes."""
+    labour_minutes: Number | None
+    """Work for one piece in minutes, without its components."""
+    pieces_per_plate: int | None
+    """Pieces that one plate can hold; null counts as 1."""
+    selling_price: Number | None
+    """Price of one piece for customers."""
     notes: str | None
     """Free text, such as print settings."""
     materials: tuple[ProductMaterial, ...]
@@ -1375,6 +1390,9 @@ def _Product(d: Any, etag: str | None = None) -> Product:
         sku=get("sku"),
         category=get("category"),
         estimated_print_time_minutes=get("estimated_print_time_minutes"),
+        labour_minutes=_core.number(get("labour_minutes")),
+        pieces_per_plate=get("pieces_per_plate"),
+        selling_price=_core.number(get("selling_price")),
         notes=get("notes"),
         materials=_core.each(_ProductMaterial, get("materials")),
         components=_core.each(_ProductComponent, get("components")),
@@ -6410,7 +6428,7 @@ class ProductsResource:
         *,
         skip: int | None = None,
         limit: int | None = None,
-        sort_by: Literal["id", "name", "description", "sku", "category", "estimated_print_time_minutes", "material_cost", "total_cost", "costs_complete", "created_at", "updated_at", "hidden_at"] | None = None,
+        sort_by: Literal["id", "name", "description", "sku", "category", "estimated_print_time_minutes", "labour_minutes", "pieces_per_plate", "selling_price", "material_cost", "total_cost", "costs_complete", "created_at", "updated_at", "hidden_at"] | None = None,
         sort_order: SortOrder | None = None,
         after: str | None = None,
         category: str | None = None,
@@ -6464,7 +6482,7 @@ class ProductsResource:
     def iterate(
         self,
         *,
-        sort_by: Literal["id", "name", "description", "sku", "category", "estimated_print_time_minutes", "material_cost", "total_cost", "costs_complete", "created_at", "updated_at", "hidden_at"] | None = None,
+        sort_by: Literal["id", "name", "description", "sku", "category", "estimated_print_time_minutes", "labour_minutes", "pieces_per_plate", "selling_price", "material_cost", "total_cost", "costs_complete", "created_at", "updated_at", "hidden_at"] | None = None,
         sort_order: SortOrder | None = None,
         category: str | None = None,
         sku: str | None = None,
@@ -6512,6 +6530,9 @@ class ProductsResource:
         sku: str | None = None,
         category: str | None = None,
         estimated_print_time_minutes: int | None = None,
+        labour_minutes: DecimalInput | None = None,
+        pieces_per_plate: int | None = None,
+        selling_price: DecimalInput | None = None,
         notes: str | None = None,
         materials: Sequence[ProductMaterialCreate] | None = None,
         components: Sequence[ProductComponentCreate] | None = None,
@@ -6529,7 +6550,10 @@ class ProductsResource:
         :param description: Description of the product.
         :param sku: Stock keeping unit; unique unless it is empty.
         :param category: Category of the product.
-        :param estimated_print_time_minutes: Estimated print time in minutes.
+        :param estimated_print_time_minutes: Estimated print time of one piece in minutes.
+        :param labour_minutes: Work for one piece in minutes, without its components.
+        :param pieces_per_plate: Pieces that one plate can hold; null counts as 1.
+        :param selling_price: Price of one piece for customers.
         :param notes: Free text, such as print settings.
         :param materials: Filament that one piece needs, oldest entry first.
         :param components: Products that one piece contains, oldest entry first.
@@ -6546,6 +6570,9 @@ class ProductsResource:
                 "sku": UNSET if sku is None else sku,
                 "category": UNSET if category is None else category,
                 "estimated_print_time_minutes": UNSET if estimated_print_time_minutes is None else estimated_print_time_minutes,
+                "labour_minutes": UNSET if labour_minutes is None else labour_minutes,
+                "pieces_per_plate": UNSET if pieces_per_plate is None else pieces_per_plate,
+                "selling_price": UNSET if selling_price is None else selling_price,
                 "notes": UNSET if notes is None else notes,
                 "materials": UNSET if materials is None else materials,
                 "components": UNSET if components is None else components,
@@ -6678,6 +6705,9 @@ class ProductsResource:
         sku: str | None | Unset = UNSET,
         category: str | None | Unset = UNSET,
         estimated_print_time_minutes: int | None | Unset = UNSET,
+        labour_minutes: DecimalInput | None | Unset = UNSET,
+        pieces_per_plate: int | None | Unset = UNSET,
+        selling_price: DecimalInput | None | Unset = UNSET,
         notes: str | None | Unset = UNSET,
         if_match: str | None = None,
     ) -> Product:
@@ -6693,7 +6723,10 @@ class ProductsResource:
         :param description: Description of the product.
         :param sku: Stock keeping unit; unique unless it is empty.
         :param category: Category of the product.
-        :param estimated_print_time_minutes: Estimated print time in minutes.
+        :param estimated_print_time_minutes: Estimated print time of one piece in minutes.
+        :param labour_minutes: Work for one piece in minutes, without its components.
+        :param pieces_per_plate: Pieces that one plate can hold; null counts as 1.
+        :param selling_price: Price of one piece for customers.
         :param notes: Free text, such as print settings.
         :param if_match: The ``etag`` of the resource as you know it. If the resource has changed since, the call
         raises PreconditionFailedError and changes nothing.
@@ -6708,6 +6741,9 @@ class ProductsResource:
                 "sku": sku,
                 "category": category,
                 "estimated_print_time_minutes": estimated_print_time_minutes,
+                "labour_minutes": labour_minutes,
+                "pieces_per_plate": pieces_per_plate,
+                "selling_price": selling_price,
                 "notes": notes,
             },
             if_match=if_match,

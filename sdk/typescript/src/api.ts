@@ -700,8 +700,14 @@ export interface ProductListItem<D = number> {
   readonly sku: string | null;
   /** Category of the product. */
   readonly category: string | null;
-  /** Estimated print time in minutes. */
+  /** Estimated print time of one piece in minutes. */
   readonly estimated_print_time_minutes: number | null;
+  /** Work for one piece in minutes, without its components. */
+  readonly labour_minutes: D | null;
+  /** Pieces that one plate can hold; null counts as 1. */
+  readonly pieces_per_plate: number | null;
+  /** Price of one piece for customers. */
+  readonly selling_price: D | null;
   /** Sum of the costs of the materials. */
   readonly material_cost: D;
   /** Cost of one piece, including its components. */
@@ -780,8 +786,14 @@ export interface Product<D = number> {
   readonly sku: string | null;
   /** Category of the product. */
   readonly category: string | null;
-  /** Estimated print time in minutes. */
+  /** Estimated print time of one piece in minutes. */
   readonly estimated_print_time_minutes: number | null;
+  /** Work for one piece in minutes, without its components. */
+  readonly labour_minutes: D | null;
+  /** Pieces that one plate can hold; null counts as 1. */
+  readonly pieces_per_plate: number | null;
+  /** Price of one piece for customers. */
+  readonly selling_price: D | null;
   /** Free text, such as print settings. */
   readonly notes: string | null;
   /** Filament that one piece needs, oldest entry first. */
@@ -2286,8 +2298,14 @@ export interface ProductCreate {
   sku?: string | null | undefined;
   /** Category of the product. */
   category?: string | null | undefined;
-  /** Estimated print time in minutes. */
+  /** Estimated print time of one piece in minutes. */
   estimated_print_time_minutes?: number | null | undefined;
+  /** Work for one piece in minutes, without its components. */
+  labour_minutes?: Decimal | null | undefined;
+  /** Pieces that one plate can hold; null counts as 1. */
+  pieces_per_plate?: number | null | undefined;
+  /** Price of one piece for customers. */
+  selling_price?: Decimal | null | undefined;
   /** Free text, such as print settings. */
   notes?: string | null | undefined;
   /** Filament that one piece needs, oldest entry first. */
@@ -2306,8 +2324,14 @@ export interface ProductUpdate {
   sku?: string | null | undefined;
   /** Category of the product. */
   category?: string | null | undefined;
-  /** Estimated print time in minutes. */
+  /** Estimated print time of one piece in minutes. */
   estimated_print_time_minutes?: number | null | undefined;
+  /** Work for one piece in minutes, without its components. */
+  labour_minutes?: Decimal | null | undefined;
+  /** Pieces that one plate can hold; null counts as 1. */
+  pieces_per_plate?: number | null | undefined;
+  /** Price of one piece for customers. */
+  selling_price?: Decimal | null | undefined;
   /** Free text, such as print settings. */
   notes?: string | null | undefined;
 }
@@ -3086,7 +3110,7 @@ export interface ListProductsQuery {
   /** Maximum page size. */
   limit?: number | undefined;
   /** Any scalar field of the items. */
-  sort_by?: "id" | "name" | "description" | "sku" | "category" | "estimated_print_time_minutes" | "material_cost" | "total_cost" | "costs_complete" | "created_at" | "updated_at" | "hidden_at" | undefined;
+  sort_by?: "id" | "name" | "description" | "sku" | "category" | "estimated_print_time_minutes" | "labour_minutes" | "pieces_per_plate" | "selling_price" | "material_cost" | "total_cost" | "costs_complete" | "created_at" | "updated_at" | "hidden_at" | undefined;
   /** Ascending or descending. */
   sort_order?: SortOrder | undefined;
   /**
@@ -3591,6 +3615,7 @@ const DECIMALS: ReadonlySet<string> = /* @__PURE__ */ new Set([
   "grams",
   "grams_per_day",
   "gross_grams",
+  "labour_minutes",
   "material_cost",
   "material_variance_grams",
   "material_variance_percent",
@@ -3608,6 +3633,7 @@ const DECIMALS: ReadonlySet<string> = /* @__PURE__ */ new Set([
   "remaining_grams",
   "remaining_weight_grams",
   "reserved_grams",
+  "selling_price",
   "shortfall_grams",
   "spool_weight_after_grams",
   "spool_weight_before_grams",
