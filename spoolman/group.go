@@ -23,7 +23,7 @@ func (q request) groups() error {
 	case "filament":
 		key, title, item, join = filamentID, spoolName, `coalesce(fil.json, `+groupJSON+`)`, joinFilamentJSON
 	case "vendor":
-		key, title, join = vendorID, vendorName, joinFilament+joinVendor
+		key, title, join = vendorID, vendorName, joinFilament+joinSpoolVendor
 		item = `coalesce(case when v.id is not null then ` + vendorJSON + ` end, ` + brandJSON + `)`
 	case "material":
 		key = `nullif(` + material + `, '')`

@@ -109,7 +109,8 @@ var (
 			f.color_arrangement as direction, f.external_id, f.extra, ` + filamentJSON + ` as json
 		from filaments f` + joinVendor + ` where f.tenant_id = $1::uuid and f.hidden_at is null
 		union all
-		select ` + groupID + `, s.created_at, s.color, ` + brandID + `, s.brand, s.created_at, null, null, null, null,
+		select ` + groupID + `, s.created_at, s.color, coalesce(v.number, ` + brandID + `), coalesce(v.name, s.brand),
+			coalesce(v.created_at, s.created_at), v.notes, v.empty_spool_weight_grams, v.external_id, v.extra,
 			s.material_type, s.purchase_price, ` + density +
 		`, s.diameter_mm, s.net_weight_grams, s.spool_weight_grams,
 			null, null, null, null, case when s.color_hex is not null then array[s.color_hex] end, null, null, null,
@@ -118,10 +119,10 @@ var (
 			select distinct on (` + groupID + `) s.* from spools s
 			where s.tenant_id = $1::uuid and s.hidden_at is null and s.filament_id is null
 			order by ` + groupID + `, s.number
-		) s
+		) s left join lateral (select * from ` + vendorOfBrand + ` offset 0) v on true
 	) i`
 
-	// vendorRows are all vendors, and the brands of the spools without a filament.
+	// vendorRows are all vendors, and the other brands of the spools without a filament.
 	vendorRows = `(
 		select v.number as id, v.created_at as registered, v.name, v.notes as comment,
 			v.empty_spool_weight_grams as weight, v.external_id, v.extra, ` + vendorJSON + ` as json
@@ -131,6 +132,7 @@ var (
 		from (
 			select distinct on (s.brand_key) s.* from spools s
 			where s.tenant_id = $1::uuid and s.hidden_at is null and s.filament_id is null and s.brand_key <> ''
+				and not exists (select from ` + vendorOfBrand + `)
 			order by s.brand_key, s.number
 		) s
 	) i`
@@ -515,7 +517,7 @@ func (s *selection) source(expressions ...string) string {
 	text := strings.Join(slices.Concat(expressions, s.where, []string{s.order}), " ")
 	switch {
 	case namesVendor.MatchString(text):
-		return s.rows + joinFilament + joinVendor
+		return s.rows + joinFilament + joinSpoolVendor
 	case namesFilament.MatchString(text):
 		return s.rows + joinFilament
 	}
@@ -584,7 +586,7 @@ func (q request) list(name string) error {
 			select page.*, row_number() over () as place from (
 				select s.* from `+s.source()+s.condition()+` order by `+s.order+page+`
 			) page
-		) s on true`+joinFilament+joinVendor+` order by s.place`, s.args...).
+		) s on true`+joinFilament+joinSpoolVendor+` order by s.place`, s.args...).
 		Sparse().Total(&count).Keep(maxItems, "id").KeepBytes(maxListBytes).Expect(20)
 	run := []*db.Stmt{list}
 	if !plain {

@@ -141,6 +141,33 @@ func TestOwnFilaments(t *testing.T) {
 		"items.0.color": "Jet", "items.0.extruder_temperature_c": "300"})
 }
 
+// A vendor with the name of a brand is the vendor of the spools of this brand that have no filament.
+func TestVendorOfBrand(t *testing.T) {
+	t.Parallel()
+	p := newPrinter(t, start(t), "printer")
+	p.add(t, j{"brand": "POLYMAKER", "color": "Teal"})
+	vendors := func(want ...string) {
+		t.Helper()
+		p.want(t, "GET", "vendor", "", 200, want...)
+	}
+	vendors(`[{"id":1`, `"name":"POLYMAKER"`)
+	p.want(t, "POST", "vendor", `{"name": "Polymaker", "comment": "c"}`, 200, `"id":1,`)
+	if all := p.want(t, "GET", "vendor", "", 200, `"id":1,`); strings.Count(all.body, `"id"`) != 1 {
+		t.Errorf("the vendors are %s", all.body)
+	}
+	for path, want := range map[string]string{
+		"spool/1": `"vendor":{"id":1,`, "spool": `"vendor":{"id":1,`, "spool?vendor_id=1": `"vendor":{"id":1,`,
+		"filament": `"vendor":{"id":1,`, "filament?vendor_id=1&name=Teal": `"comment":"c"`,
+		"filament?vendor.name=Polymaker": `"name":"Teal"`, "spool/group?group_by=vendor": `"key":"1"`,
+		"spool?sort=filament.vendor.comment:asc": `"vendor":{"id":1,`,
+	} {
+		p.want(t, "GET", path, "", 200, want)
+	}
+	p.want(t, "DELETE", "vendor/1", "", 200)
+	p.want(t, "GET", "vendor/1", "", 404)
+	vendors(`[{"id":1`, `"name":"POLYMAKER"`)
+}
+
 // Clients that create a vendor at the same time get one.
 func TestConcurrentVendors(t *testing.T) {
 	t.Parallel()

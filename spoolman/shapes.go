@@ -10,7 +10,7 @@ import (
 
 // Filaments and vendors have the ids of their numbers. A spool without a filament shows one that is computed from its
 // own fields. Equal spools show the same, whose id is a hash of these fields, above all numbers. So do brands of such
-// spools for vendors.
+// spools for vendors, unless a vendor has the name of the brand.
 const firstComputed = 1_000_000_000
 
 // unknownVendor is the id of the vendor that filaments without one show: OpenSpoolMan reads its name without asking.
@@ -179,7 +179,8 @@ var (
 		then ` + vendorJSON + ` end, ` + unnamed("f.created_at") + `)`})...)
 
 	// brandJSON is the vendor of a spool without a filament, and groupJSON its filament.
-	brandJSON = `coalesce(case when s.brand_key <> '' then ` + objectOf(
+	brandJSON = `coalesce((select ` + vendorJSON + ` from ` + vendorOfBrand + `),
+		case when s.brand_key <> '' then ` + objectOf(
 		member{"id", whole, computedID("s.brand_key")},
 		member{"registered", instant, "s.created_at"},
 		member{"name", text, "s.brand"},
@@ -252,6 +253,15 @@ const (
 		select * from filaments f where f.tenant_id = $1::uuid and f.id = s.filament_id offset 0) f on true`
 	joinVendor = ` left join lateral (
 		select * from vendors v where v.tenant_id = $1::uuid and v.id = f.vendor_id offset 0) v on true`
+
+	// vendorOfBrand is the vendor v of a spool s without a filament: that with the name of the brand.
+	vendorOfBrand = `vendors v where v.tenant_id = $1::uuid and v.name_key = s.brand_key and s.brand_key <> ''
+		and v.hidden_at is null`
+	// joinSpoolVendor joins the vendor of f or of the brand.
+	joinSpoolVendor = ` left join lateral (
+		select * from vendors v where v.tenant_id = $1::uuid and v.id = f.vendor_id
+		union all
+		select * from ` + vendorOfBrand + ` and s.filament_id is null) v on true`
 )
 
 var joinFilamentJSON = ` left join lateral (select ` + filamentJSON + ` as json
@@ -271,7 +281,7 @@ var numbered = map[string]string{
 // selectSpool returns the statement whose Object is the spool with the number. It returns no row if the spool does not
 // exist or is hidden.
 func selectSpool(tenant string, number int64) *db.Stmt {
-	return db.SQL(`select `+spoolColumns+` from spools s`+joinFilament+joinVendor+`
+	return db.SQL(`select `+spoolColumns+` from spools s`+joinFilament+joinSpoolVendor+`
 		where s.tenant_id = $1::uuid and s.number = $2::int and s.hidden_at is null`, tenant, number).Sparse()
 }
 
