@@ -112,6 +112,9 @@ const (
 	// knownTime is the time after a report in which this instance is taken to get all reports of the caller on the
 	// spool.
 	knownTime = time.Minute
+	// noticeTime is the time within which the service notices that a client has disconnected. Until then, an equal
+	// report may be a repetition or one of another printer with the same key.
+	noticeTime = 100 * time.Millisecond
 )
 
 // reports recognises reports that a client sends again because it did not get the answer: its connection broke, it
@@ -139,6 +142,7 @@ type report struct {
 	again bool      // whether the token is that of an earlier request
 	begun time.Time
 	gone  context.Context // ends when the client disconnects; nil at the end
+	done  chan struct{}   // closed at the end
 
 	ended    time.Time
 	answered bool
@@ -168,9 +172,9 @@ func newReports() *reports {
 }
 
 // begin returns the report of a request with the content. ctx ends when the client disconnects. The caller must call
-// end.
+// end. While an equal report is in progress, begin waits for at most noticeTime.
 func (r *reports) begin(ctx context.Context, caller string, spool int64, content string) *report {
-	p := &report{key: fmt.Sprint(caller, spool), begun: time.Now(), gone: ctx}
+	p := &report{key: fmt.Sprint(caller, spool), begun: time.Now(), gone: ctx, done: make(chan struct{})}
 	sum := sha256.Sum256([]byte(caller + "\n" + content))
 	hash := int64(int32(binary.BigEndian.Uint32(sum[:])))
 	r.mu.Lock()
@@ -181,6 +185,18 @@ func (r *reports) begin(ctx context.Context, caller string, spool int64, content
 	r.sequence++
 	p.token = hash<<32 | r.process<<16 | r.sequence&0xffff
 	last := cmp.Or(r.recent[p.key], r.older[p.key])
+	r.recent[p.key] = p
+	if last != nil && last.ended.IsZero() && last.token>>32 == hash {
+		gone := last.gone
+		r.mu.Unlock()
+		select {
+		case <-gone.Done():
+		case <-last.done:
+		case <-ctx.Done():
+		case <-time.After(noticeTime):
+		}
+		r.mu.Lock()
+	}
 	switch {
 	case last == nil || p.begun.Sub(last.begun) > knownTime:
 		p.since = p.begun.Add(-repeatTime)
@@ -190,7 +206,6 @@ func (r *reports) begin(ctx context.Context, caller string, spool int64, content
 			p.token, p.again = last.token, true
 		}
 	}
-	r.recent[p.key] = p
 	return p
 }
 
@@ -199,4 +214,5 @@ func (r *reports) end(p *report, answered bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	p.ended, p.answered, p.gone = time.Now(), answered, nil
+	close(p.done)
 }
