@@ -6,10 +6,12 @@ import (
 	"encoding/json"
 	"errors"
 	"maps"
+	"math"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"spoolwright/inventory"
@@ -81,13 +83,22 @@ func (b body) id(name string) (*int64, error) {
 	return &n, nil
 }
 
-// time returns a time; it is set if the body has it.
+// time returns a time; it is set if the body has it. A number is the time since 1970 in seconds, or in milliseconds
+// above 20,000,000,000, as in Spoolman.
 func (b body) time(name string) (t server.Optional[server.Timestamp], err error) {
 	if !b.has(name) {
 		return t, nil
 	}
 	if t.Set = true; b.isNull(name) {
 		return t, nil
+	}
+	if n, err := strconv.ParseFloat(strings.Trim(string(b[name]), `"`), 64); err == nil {
+		if math.Abs(n) <= 20_000_000_000 {
+			n *= 1000
+		}
+		if at := time.UnixMilli(int64(n)).UTC(); math.Abs(n) < 1e15 && at.Year() > 0 && at.Year() < 10000 {
+			return server.Some(server.Timestamp{Time: at}), nil
+		}
 	}
 	s, err := b.text(name)
 	at, ok := parseTime(s)
