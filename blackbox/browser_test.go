@@ -9,9 +9,10 @@ import (
 	"testing"
 )
 
-// testBrowser opens the documentation pages of a demo in a headless Chromium, and walks through its pages for people. PLAYWRIGHT_CORE is the directory of the
-// npm package playwright-core if Node.js does not find it, and CHROMIUM the path of the browser if it is not
-// /usr/bin/chromium.
+// testBrowser opens the documentation pages of a demo in a headless Chromium, walks through its pages for people, and
+// audits them. PLAYWRIGHT_CORE is the directory of the npm package playwright-core if Node.js does not find it, CHROMIUM
+// the path of the browser if it is not /usr/bin/chromium, and PAGE_TOOLS a directory with the npm packages axe-core and
+// vnu-jar, without which nothing is audited.
 func testBrowser(t *testing.T, p program) {
 	for _, tool := range []string{"node", browserPath()} {
 		if _, err := exec.LookPath(tool); err != nil {
@@ -36,16 +37,25 @@ func testBrowser(t *testing.T, p program) {
 	check(t, os.Chmod(temporary, 0o777))
 	c := p.start(t, []string{"TMPDIR=" + temporary, "RATE_LIMIT_PER_MINUTE=0", "RATE_LIMIT_PER_HOUR=0"}, "demo")
 	operations := strconv.Itoa(len(programRoutes(t)))
-	for _, args := range [][]string{
-		{script, c.url, "demo@farm.example", "demo-password", operations},
-		{filepath.Join(folder, "pages.mjs"), c.url, "demo@farm.example", "demo-password"},
-	} {
-		node := exec.Command("node", args...)
+	run := func(t *testing.T, script string, more ...string) {
+		node := exec.Command("node",
+			append([]string{filepath.Join(folder, script), c.url, "demo@farm.example", "demo-password"}, more...)...)
 		node.Env = append(os.Environ(), "CHROMIUM="+browserPath(), "TMPDIR="+temporary)
 		out, err := node.CombinedOutput()
 		t.Logf("%s", out)
 		check(t, err)
 	}
+	run(t, "docs.mjs", operations)
+	run(t, "pages.mjs")
+	t.Run("Audit", func(t *testing.T) {
+		if os.Getenv("PAGE_TOOLS") == "" {
+			skipTest(t, "PAGE_TOOLS is not set")
+		}
+		if _, err := exec.LookPath("java"); err != nil {
+			skipTest(t, "java is not installed")
+		}
+		run(t, "audit.mjs")
+	})
 	c.stop(t, syscall.SIGTERM)
 }
 

@@ -1,0 +1,132 @@
+// Audits all pages of a running service: axe-core finds no violation of WCAG 2.2 AA, the HTML is valid, no page asks
+// another origin for something, and the console is silent.
+//
+//   node audit.mjs BASE_URL EMAIL PASSWORD
+//
+// The account must exist and be an admin. The script follows the links from the first page, and sends each form of a
+// new resource empty. Pages that differ only in ids or in their queries are one page. Each is audited in a wide light
+// window and on a dark phone. It needs what docs.mjs needs, Java, and the npm packages axe-core and vnu-jar in the
+// folder PAGE_TOOLS. It prints a line, and exits with status 1 after violations.
+
+import { execFileSync } from "node:child_process";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { tmpdir } from "node:os";
+import { join, resolve } from "node:path";
+
+const [base, email, password] = process.argv.slice(2);
+const { PAGE_TOOLS, PLAYWRIGHT_CORE, CHROMIUM = "/usr/bin/chromium" } = process.env;
+if (!password || !PAGE_TOOLS) {
+  console.error("usage: PAGE_TOOLS=FOLDER node audit.mjs BASE_URL EMAIL PASSWORD");
+  process.exit(2);
+}
+const { chromium } = createRequire(import.meta.url)(PLAYWRIGHT_CORE ? resolve(PLAYWRIGHT_CORE) : "playwright-core");
+const axe = readFileSync(join(PAGE_TOOLS, "node_modules/axe-core/axe.min.js"), "utf8");
+const standards = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"];
+const problems = new Set();
+const folder = mkdtempSync(join(tmpdir(), "pages-"));
+const files = [];
+
+// pattern returns what the addresses of one page have in common.
+function pattern(address) {
+  return new URL(address).pathname.replace(/\/[0-9a-f]{8}-[0-9a-f-]{27}/g, "/ID");
+}
+
+async function newPage(browser, options) {
+  const page = await (await browser.newContext(options)).newPage();
+  page.setDefaultTimeout(60_000); // long enough for a busy machine
+  page.on("console", (message) => {
+    // Chromium reports the status of the forms that are sent empty, and of the pages that do not exist.
+    if (!/status of 4(04|22)/.test(message.text())) problems.add(`${page.url()}: console: ${message.text()}`);
+  });
+  page.on("pageerror", (error) => problems.add(`${page.url()}: ${error}`));
+  page.on("request", (request) => {
+    if (!request.url().startsWith(base + "/")) problems.add(`${page.url()}: requests ${request.url()}`);
+  });
+  await page.addInitScript(axe); // the policy of the pages permits no script element
+  return page;
+}
+
+// audit runs axe-core in the page, with all that can be opened open.
+async function audit(page, name) {
+  const violations = await page.evaluate(async (standards) => {
+    for (const details of document.querySelectorAll("details")) {
+      details.removeAttribute("name");
+      details.open = true;
+    }
+    for (const dialog of document.querySelectorAll("dialog")) dialog.show();
+    const result = await globalThis.axe.run(document, { runOnly: standards, preload: false });
+    return result.violations.flatMap(({ id, help, nodes }) =>
+      nodes.map((node) => `${id}: ${help}: ${node.html.slice(0, 160)} ${node.any.map((c) => c.message).join(" ")}`));
+  }, standards);
+  for (const violation of violations) problems.add(`${name}: ${violation}`);
+}
+
+// keep stores the HTML of a response for the validator.
+async function keep(response, name) {
+  const file = join(folder, `${files.length}.html`);
+  writeFileSync(file, await response.text());
+  files.push(name);
+}
+
+const browser = await chromium.launch({ executablePath: CHROMIUM, args: ["--no-sandbox"] });
+try {
+  const wide = await newPage(browser, { viewport: { width: 1280, height: 800 } });
+  const phone = await newPage(browser, { viewport: { width: 390, height: 844 }, colorScheme: "dark" });
+  const open = async (address, links) => {
+    const name = pattern(address);
+    const response = await wide.goto(address);
+    await keep(response, name);
+    await audit(wide, name);
+    await phone.goto(address);
+    await audit(phone, `${name} on a phone`);
+    if (links) {
+      links.push(...await wide.$$eval("a[href]", (all) => all.filter((a) => !a.download).map((a) => a.href)));
+    }
+  };
+  await open(base + "/sign-in");
+  await open(base + "/not-a-page");
+  for (const page of [wide, phone]) {
+    await page.goto(base + "/sign-in");
+    await page.fill("[name=email]", email);
+    await page.fill("[name=password]", password);
+    await page.click("main button");
+    await page.waitForSelector(".signed-in");
+  }
+  const seen = new Set();
+  const queue = [base + "/", base + "/search?q=pla"];
+  for (let address; (address = queue.shift());) {
+    address = address.split("#")[0];
+    const url = new URL(address);
+    if (url.origin !== base || /^\/(docs|redoc|api|s)\b|\.csv$/.test(url.pathname) || seen.has(pattern(address))) {
+      continue;
+    }
+    seen.add(pattern(address));
+    await open(address, queue);
+    if (url.pathname.endsWith("/new")) { // a form with errors
+      const [response] = await Promise.all([
+        wide.waitForNavigation(),
+        wide.$eval("main form[method=post]", (form) => {
+          form.noValidate = true;
+          form.requestSubmit();
+        }),
+      ]);
+      if (response.status() === 422) {
+        await keep(response, `${url.pathname} with errors`);
+        await audit(wide, `${url.pathname} with errors`);
+      }
+    }
+  }
+  const out = execFileSync("sh", ["-c", 'java -jar "$0" --exit-zero-always --format gnu "$@" 2>&1',
+    join(PAGE_TOOLS, "node_modules/vnu-jar/build/dist/vnu.jar"), ...files.map((_, i) => join(folder, `${i}.html`))]);
+  for (const line of String(out).split("\n").filter(Boolean)) {
+    const [, number, message] = line.match(/\/(\d+)\.html"?:([^]*)/) || [0, 0, line];
+    problems.add(`${files[number]}: HTML: ${message}`);
+  }
+} finally {
+  await browser.close();
+  rmSync(folder, { recursive: true });
+}
+for (const problem of problems) console.error(`FAIL  ${problem}`);
+if (problems.size > 0) process.exit(1);
+console.log(`ok    ${files.length} pages`);
