@@ -54,6 +54,8 @@ func TestFilamentCatalog(t *testing.T) {
 
 	// Again: equal, changed, removed.
 	jsonl.Post(t, path+"/import", black+"\n"+dual+"\n").Want(200).Shows(counts("0", "0", "2", "0"))
+	c.Get(t, path+"?external_id=p_black").Want(200).Shows(map[string]string{
+		"items.0.updated_at": list.Text("items.0.updated_at")})
 	changed := strings.Replace(black, "215", "220", 1)
 	jsonl.Post(t, path+"/import?replace=true&dry_run=true", changed).Want(200).Shows(counts("0", "1", "0", "1"))
 	c.Get(t, path).Want(200).Shows(map[string]string{"total": "2"})
