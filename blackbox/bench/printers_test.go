@@ -131,4 +131,41 @@ func BenchmarkPrinters(b *testing.B) {
 		b.ReportMetric(percentile(took, 0.99), "p99-ms")
 		b.ReportMetric(float64(reads.Load())/length.Seconds(), "reads/s")
 	})
+	b.Run("lists", func(b *testing.B) {
+		for n := range 45 {
+			id := f.create(b, "/api/v1/filaments", fmt.Sprintf(`{"vendor":"Vendor %d","name":"PLA %d",`+
+				`"material_type":"PLA","color":"Color %d","diameter_mm":1.75,"net_weight_grams":1000}`, n%5, n, n))
+			f.record(b, "POST", "/api/v1/filaments/"+id+"/spools", `{"quantity":100}`)
+		}
+		clients := f.connect(b)
+		page := func(path string) func(int) error { // one of 250, or the whole list
+			return func(n int) error {
+				path := path
+				if strings.HasSuffix(path, "=") {
+					path += strconv.Itoa(20 * rand.IntN(250))
+				}
+				return clients.do(n, f.request("GET", path, ""))
+			}
+		}
+		const surface = "/spoolman/api/v1/"
+		lists := []struct {
+			name string
+			get  func(int) error
+		}{
+			{"own", page("/api/v1/spools?limit=20&skip=")}, {"spools", page(surface + "spool?limit=20&offset=")},
+			{"filaments", page(surface + "filament")}, {"vendors", page(surface + "vendor")},
+		}
+		counts := map[string][]float64{}
+		b.ResetTimer()
+		for range 5 {
+			for _, list := range lists {
+				done := len(round(b, time.Second, list.get))
+				counts[list.name] = append(counts[list.name], float64(done))
+			}
+		}
+		b.ReportMetric(0, "ns/op")
+		for _, list := range lists {
+			b.ReportMetric(median(counts[list.name]), list.name+"/s")
+		}
+	})
 }
