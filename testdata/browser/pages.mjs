@@ -1,10 +1,10 @@
-// Walks through a farm's day on the pages of a running service, by clicking only.
+// Walks through a farm's day on the pages of a running service, by clicking only, and by keys only.
 //
 //   node pages.mjs BASE_URL EMAIL PASSWORD
 //
 // The account must exist and be an admin. The script creates a filament, spools, a product, an order, a run and an API
-// key. It walks twice: with a wide window, and on a dark phone without JavaScript. It needs playwright-core and
-// Chromium, as docs.mjs does. It prints a line per walk, and exits with status 1 after the first failed check.
+// key. It walks three times: with a wide window, on a dark phone without JavaScript, and without a mouse. It needs
+// playwright-core and Chromium, as docs.mjs does. It prints a line per walk, and exits with status 1 after the first failed check.
 
 import { createRequire } from "node:module";
 import { resolve } from "node:path";
@@ -22,7 +22,7 @@ function check(name, ok, detail = "") {
 }
 
 // walk is a farm's day in a browser with the options. Tag makes its names different from those of other walks.
-async function walk(browser, tag, options) {
+async function walk(browser, tag, options, keys) {
   const context = await browser.newContext(options);
   const page = await context.newPage();
   page.setDefaultTimeout(60_000); // long enough for a busy machine
@@ -44,10 +44,32 @@ async function walk(browser, tag, options) {
     check(page.url(), wider <= 0, `the page is ${wider} pixels too wide`);
     check(page.url(), complaints.length === 0, complaints.join("\n"));
   };
+  // reach moves the focus to an element with Tab, as somebody without a mouse does.
+  const reach = async (selector) => {
+    const element = page.locator(selector).first();
+    await element.waitFor();
+    const found = () => element.evaluate((e) => e === document.activeElement);
+    for (let i = 0; !await found(); i++) {
+      check(page.url(), i < 300, `Tab does not reach ${selector}`);
+      await page.keyboard.press("Tab");
+    }
+  };
+  // pressed presses a key that leads to another page.
+  const pressed = async (key) => {
+    await Promise.all([page.waitForNavigation(), page.keyboard.press(key)]);
+    await settled();
+  };
   const click = async (selector) => {
+    if (keys) {
+      await reach(selector);
+      await pressed("Enter");
+      return;
+    }
     await page.click(selector);
     await settled();
   };
+  // add opens the form of something new.
+  const add = (selector) => keys ? pressed("n") : click(selector);
   const visit = async (name) => {
     if (narrow) await click("text=Menu");
     await click(`nav >> text="${name}"`);
@@ -56,17 +78,35 @@ async function walk(browser, tag, options) {
     const body = (await page.textContent("main")).replace(/\s+/g, " ");
     check(page.url(), body.includes(text), `does not show ${text}: ${body}`);
   };
-  const open = (name) => page.click(`summary:has-text("${name}")`);
-  const fill = (name, value) => page.fill(`main form >> [name="${name}"]:visible`, value);
+  const open = async (name) => {
+    if (!keys) return page.click(`summary:has-text("${name}")`);
+    await reach(`summary:has-text("${name}")`);
+    await page.keyboard.press("Enter");
+    await page.waitForFunction(() => document.activeElement.matches("details input")); // ready for a scale
+  };
+  const fill = async (name, value) => {
+    const selector = `main form >> [name="${name}"]:visible`;
+    if (!keys) return page.fill(selector, value);
+    await reach(selector);
+    await page.keyboard.press("Control+A");
+    await page.keyboard.type(value);
+  };
 
   await page.goto(base + "/");
   await fill("email", email);
   await fill("password", password);
   await click("button:has-text('Sign in')");
   await shows("Printing");
+  if (keys) {
+    await page.keyboard.press("?");
+    await page.waitForSelector("dialog >> text=Next row");
+    await page.keyboard.press("n"); // does nothing behind the help
+    await page.keyboard.press("Escape");
+    await page.waitForSelector("dialog", { state: "hidden" });
+  }
 
   await visit("Filaments");
-  await click("text=/Add (a|the first) filament/");
+  await add("text=/Add (a|the first) filament/");
   await fill("color", `Teal ${tag}`);
   await fill("color_hex", "#008080");
   await fill("vendor", `Vendor ${tag}`);
@@ -75,12 +115,24 @@ async function walk(browser, tag, options) {
   await fill("price", "20");
   await click("button:has-text('Add')");
   await shows(`PLA Teal ${tag}`);
-  await click("text=Add spools");
+  await add("text=Add spools");
   await fill("quantity", "10");
   await fill("location", `Shelf ${tag}`);
   await click("button:has-text('Add')");
   await shows(`Shelf ${tag}`);
-  await click(`.name a:has-text("Teal ${tag}") >> nth=0`);
+  if (keys) {
+    await page.keyboard.press("/");
+    await page.keyboard.type(`Teal ${tag}`);
+    await page.waitForURL(/search=Teal/); // without Enter
+    await settled();
+    await page.keyboard.press("Escape");
+    await page.keyboard.press("j");
+    await page.keyboard.press("j");
+    await page.keyboard.press("k");
+    await pressed("Enter");
+  } else {
+    await click(`.name a:has-text("Teal ${tag}") >> nth=0`);
+  }
   const number = (await page.textContent(".spool-head .muted")).match(/#(\d+)/)[1];
   await open("Weigh");
   await fill("gross_grams", "900");
@@ -95,21 +147,24 @@ async function walk(browser, tag, options) {
   await shows("600 g");
 
   await visit("Products");
-  await click("text=/Add (a|the first) product/");
+  await add("text=/Add (a|the first) product/");
   await fill("name", `Hook ${tag}`);
   await click("button:has-text('Add')");
-  const material = page.locator("form.line", { has: page.locator("[name=weight_grams]") });
-  await material.locator("[name=color]").fill(`Teal ${tag}`);
-  await material.locator("[name=weight_grams]").fill("25");
-  await material.locator("button").click();
-  await settled();
+  await fill("color", `Teal ${tag}`);
+  await fill("weight_grams", "25");
+  await click("form.line:has([name=weight_grams]) button");
   await shows("0.50");
 
   await visit("Orders");
-  await click("text=Add an order");
+  await add("text=Add an order");
   await fill("customer", `Ada ${tag}`);
   await click("button:has-text('Add')");
-  await page.selectOption("[name=product_id]", { label: `Hook ${tag}` });
+  if (keys) {
+    await reach("[name=product_id]");
+    await page.keyboard.type(`Hook ${tag}`);
+  } else {
+    await page.selectOption("[name=product_id]", { label: `Hook ${tag}` });
+  }
   await fill("quantity", "4");
   await click("form.line button");
   await shows("There is enough filament.");
@@ -133,7 +188,7 @@ async function walk(browser, tag, options) {
   await shows("490 g");
 
   await visit("Stock levels");
-  await click("text=/Add (a|the first) level/");
+  await add("text=/Add (a|the first) level/");
   await fill("color", `Teal ${tag}`);
   await fill("minimum_grams", "50000");
   await click("button:has-text('Add')");
@@ -159,6 +214,7 @@ try {
   await walk(browser, "phone", {
     viewport: { width: 390, height: 844 }, colorScheme: "dark", javaScriptEnabled: false,
   });
+  await walk(browser, "keys", { viewport: { width: 1280, height: 800 } }, true);
 } catch (error) {
   console.error(`FAIL  ${error.message}`);
   process.exitCode = 1;

@@ -62,14 +62,15 @@ for (const button of document.querySelectorAll("[data-print]")) {
   button.addEventListener("click", () => print());
 }
 
-// Keys: those of elements with data-key, and j and k for the rows of a list.
+// Keys: those of elements with data-key, j and k for the rows of a list, and ? for the help.
 document.addEventListener("keydown", (event) => {
-  if (event.ctrlKey || event.metaKey || event.altKey) return;
+  if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
   if (event.target.matches("input, select, textarea")) {
     if (event.key === "Escape") event.target.blur();
     return;
   }
-  const target = document.querySelector(`[data-key="${CSS.escape(event.key)}"]`);
+  if (event.key === "?") document.getElementById("keys")?.showModal();
+  const target = [...document.querySelectorAll("[data-key]")].findLast((e) => e.dataset.key === event.key);
   if (target) {
     event.preventDefault();
     if (target.matches("a, button")) target.click();
