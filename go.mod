@@ -5,8 +5,6 @@ go 1.26.0
 require (
 	github.com/golang-jwt/jwt/v5 v5.3.1
 	github.com/jackc/pgx/v5 v5.12.0
-	github.com/mvrilo/go-redoc v0.1.5
-	github.com/swaggest/swgui v1.8.8
 	golang.org/x/time v0.16.0
 	rsc.io/qr v0.2.0
 )

@@ -13,9 +13,7 @@ import (
 
 // directModules are the modules that go.mod requires directly.
 var directModules = []string{
-	"github.com/golang-jwt/jwt/v5", "github.com/jackc/pgx/v5", "github.com/mvrilo/go-redoc",
-	"github.com/swaggest/swgui",
-	"golang.org/x/time", "rsc.io/qr",
+	"github.com/golang-jwt/jwt/v5", "github.com/jackc/pgx/v5", "golang.org/x/time", "rsc.io/qr",
 }
 
 // BillOfMaterials returns the software bill of materials of a build, a CycloneDX 1.6 document in JSON: Go's standard library, the
@@ -55,13 +53,13 @@ func BillOfMaterials(info *debug.BuildInfo) []byte {
 	for _, path := range directModules {
 		direct = append(direct, refs[path])
 	}
-	dependencies := []object{{"ref": program["bom-ref"], "dependsOn": direct}}
+	var dependencies []object
 	for _, b := range server.Bundles {
 		c := component("library", "pkg:npm/"+b.Name+"@"+b.Version, b.Name, b.Version)
 		sum := sha256.Sum256(b.Body())
 		c["hashes"], c["licenses"] = hashes(sum[:]), licenses(b.License)
 		components = append(components, c)
-		dependencies = append(dependencies, object{"ref": refs[b.Module], "dependsOn": []any{c["bom-ref"]}})
+		direct = append(direct, c["bom-ref"])
 		var contained []any
 		for _, p := range b.Contains {
 			inner := component("library", "pkg:npm/"+p.Name+"@"+p.Version, p.Name, p.Version)
@@ -71,6 +69,7 @@ func BillOfMaterials(info *debug.BuildInfo) []byte {
 		}
 		dependencies = append(dependencies, object{"ref": c["bom-ref"], "dependsOn": contained})
 	}
+	dependencies = append(dependencies, object{"ref": program["bom-ref"], "dependsOn": direct})
 	out, err := json.MarshalIndent(object{
 		"$schema":   "http://cyclonedx.org/schema/bom-1.6.schema.json",
 		"bomFormat": "CycloneDX", "specVersion": "1.6", "version": 1,

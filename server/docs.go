@@ -13,12 +13,9 @@ import (
 	"strings"
 	"sync"
 	"time"
-
-	"github.com/mvrilo/go-redoc"
-	swaggerui "github.com/swaggest/swgui/v5/static"
 )
 
-//go:embed docs/*.html docs/*.js docs/*.css docs/*.svg
+//go:embed docs/*.html docs/*.js docs/*.css docs/*.svg docs/bundles/*.gz
 var docsFiles embed.FS
 
 // The policies make the browser block all external resources. ReDoc needs two exceptions: it adds an inline style
@@ -30,13 +27,16 @@ const (
 		"connect-src 'self'; worker-src blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 
-// Bundle is a JavaScript program that the documentation pages load. It is embedded in a Go module.
+// Bundle is a JavaScript program that the documentation pages load: a file of an npm package, compressed by
+// docs/bundles/update.
 type Bundle struct {
 	Name, Version, License string // of the npm package
-	Module                 string // the Go module
-	Body                   func() []byte
+	file                   string
 	Contains               []BundledPackage
 }
+
+// Body returns the uncompressed program.
+func (b Bundle) Body() []byte { return decompress(mustRead(docsFiles, b.file)) }
 
 // BundledPackage is an npm package inside a bundle. Text is a part of the bundle from which the version is known; a
 // test looks for it, so that an update of the bundle cannot leave this list behind.
@@ -44,24 +44,20 @@ type BundledPackage struct{ Name, Version, License, Text string }
 
 // Bundles are all bundles of the documentation pages.
 var Bundles = []Bundle{
-	{"swagger-ui-dist", "5.32.6", "Apache-2.0", "github.com/swaggest/swgui",
-		func() []byte { return decompress(mustRead(swaggerui.FS, "swagger-ui-bundle.js.gz")) },
-		[]BundledPackage{
-			{"dompurify", "3.4.0", "MPL-2.0 OR Apache-2.0", `DOMPurify.version="3.4.0"`},
-			{"react-dom", "18.3.1", "MIT", `version:"18.3.1",rendererPackageName:"react-dom"`},
-			{"autolinker", "3.16.2", "MIT", `Autolinker.version="3.16.2"`},
-			{"core-js-pure", "3.40.0", "MIT", `push({version:"3.40.0",mode:`},
-			{"short-unique-id", "5.3.2", "Apache-2.0", `this.version="5.3.2";const{dictionary:`},
-		}},
-	{"redoc", "2.0.0-rc.59", "MIT", "github.com/mvrilo/go-redoc",
-		func() []byte { return []byte(redoc.JavaScript) },
-		[]BundledPackage{
-			{"dompurify", "2.2.9", "MPL-2.0 OR Apache-2.0", `n.version="2.2.9",n.removed=[]`},
-			{"react-dom", "17.0.2", "MIT", `version:"17.0.2",rendererPackageName:"react-dom"`},
-			{"core-js", "3.14.0", "MIT", `push({version:"3.14.0",mode:`},
-			{"lunr", "2.3.9", "MIT", `R.version="2.3.9",R.utils={}`},
-			{"punycode", "1.3.2", "MIT", `a={version:"1.3.2",ucs2:`},
-		}},
+	{"swagger-ui-dist", "5.35.0", "Apache-2.0", "docs/bundles/swagger-ui-bundle.js.gz", []BundledPackage{
+		{"dompurify", "3.4.17", "MPL-2.0 OR Apache-2.0", `DOMPurify.version="3.4.17"`},
+		{"react-dom", "18.3.1", "MIT", `version:"18.3.1",rendererPackageName:"react-dom"`},
+		{"autolinker", "3.16.2", "MIT", `Autolinker.version="3.16.2"`},
+		{"core-js-pure", "3.40.0", "MIT", `push({version:"3.40.0",mode:`},
+		{"short-unique-id", "5.3.2", "Apache-2.0", `this.version="5.3.2";const{dictionary:`},
+	}},
+	{"redoc", "2.5.4", "MIT", "docs/bundles/redoc.standalone.js.gz", []BundledPackage{
+		{"dompurify", "3.4.13", "MPL-2.0 OR Apache-2.0", `n.version="3.4.13",n.removed=[]`},
+		{"react-dom", "18.3.1", "MIT", `version:"18.3.1",rendererPackageName:"react-dom"`},
+		{"core-js", "3.14.0", "MIT", `push({version:"3.14.0",mode:`},
+		{"lunr", "2.3.9", "MIT", `j.version="2.3.9",j.utils={}`},
+		{"styled-components", "5.3.11", "MIT", `data-styled-version="5.3.11"`},
+	}},
 }
 
 const (
@@ -78,11 +74,11 @@ func docsHandler() http.Handler {
 		"/docs":                      ownAsset("docs/swagger.html", typeHTML, swaggerCSP),
 		"/docs/init.js":              ownAsset("docs/swagger.js", typeJS, swaggerCSP),
 		"/docs/own.css":              ownAsset("docs/swagger.css", typeCSS, swaggerCSP),
-		"/docs/swagger-ui.css":       swaggerAsset("swagger-ui.css.gz", typeCSS),
-		"/docs/swagger-ui-bundle.js": swaggerAsset("swagger-ui-bundle.js.gz", typeJS),
+		"/docs/swagger-ui.css":       bundleAsset("swagger-ui.css", typeCSS, swaggerCSP),
+		"/docs/swagger-ui-bundle.js": bundleAsset("swagger-ui-bundle.js", typeJS, swaggerCSP),
 		"/redoc":                     ownAsset("docs/redoc.html", typeHTML, redocCSP),
 		"/redoc/init.js":             ownAsset("docs/redoc.js", typeJS, redocCSP),
-		"/redoc/redoc.standalone.js": plainAsset([]byte(redoc.JavaScript), typeJS, redocCSP),
+		"/redoc/redoc.standalone.js": bundleAsset("redoc.standalone.js", typeJS, redocCSP),
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch asset := assets[r.URL.Path]; {
@@ -121,10 +117,10 @@ func plainAsset(body []byte, contentType, csp string) *docsAsset {
 		docsFormOf(func() []byte { return compress(body) })}
 }
 
-// swaggerAsset returns the asset of a file that the Swagger UI bundle contains compressed.
-func swaggerAsset(name, contentType string) *docsAsset {
-	body := mustRead(swaggerui.FS, name)
-	return &docsAsset{contentType, swaggerCSP,
+// bundleAsset returns the asset of a file that is embedded compressed.
+func bundleAsset(name, contentType, csp string) *docsAsset {
+	body := mustRead(docsFiles, "docs/bundles/"+name+".gz")
+	return &docsAsset{contentType, csp,
 		docsFormOf(func() []byte { return decompress(body) }),
 		docsFormOf(func() []byte { return body })}
 }
