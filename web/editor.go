@@ -13,6 +13,7 @@ type editor struct {
 	fields    []editorField
 	back      string // the page of the list, or "" for path
 	stay      bool   // a resource has no page of its own: after a change, the list is shown
+	entity    string // whose custom fields a resource has, or ""
 
 	// name returns what people call a resource with these values.
 	name func(get func(string) string) string
@@ -36,7 +37,7 @@ type editorPage struct {
 	Noun                string
 }
 
-func (e *editor) inputs(v *visit, f *form) (inputs []input) {
+func (e *editor) inputs(v *visit, f *form, custom *customFields) (inputs []input) {
 	for _, in := range e.fields {
 		more := strings.FieldsFunc(strings.ReplaceAll(in.more, "$currency", v.Currency),
 			func(c rune) bool { return c == ';' })
@@ -44,7 +45,15 @@ func (e *editor) inputs(v *visit, f *form) (inputs []input) {
 		shown.Options = in.options
 		inputs = append(inputs, shown)
 	}
-	return inputs
+	return append(inputs, custom.inputs(f)...)
+}
+
+// custom returns the read of the definitions of custom fields, if a resource has them.
+func (e *editor) custom(into *customFields) []read {
+	if e.entity == "" {
+		return nil
+	}
+	return []read{customRead(e.entity, into)}
 }
 
 // showNew shows the form of a new resource. The address may have values for it.
@@ -57,22 +66,36 @@ func (e *editor) showNew(v *visit) error {
 }
 
 func (e *editor) newPage(v *visit, status int, f *form) error {
+	var custom customFields
+	if err := v.fetch(e.custom(&custom)...); err != nil {
+		return err
+	}
+	if status == 200 {
+		custom.preset(f)
+	}
 	return v.show(status, "editor", "New "+e.noun,
-		&editorPage{Form: f, Inputs: e.inputs(v, f), Action: e.path + "/new",
+		&editorPage{Form: f, Inputs: e.inputs(v, f, &custom), Action: e.path + "/new",
 			Back: e.list(), Label: "Add", Noun: e.noun})
 }
 
-func (e *editor) names() (fields []field) {
+// names returns the fields of a form that was sent.
+func (e *editor) names(v *visit) (fields []field, err error) {
 	for _, in := range e.fields {
 		fields = append(fields, in.field)
 	}
-	return fields
+	var custom customFields
+	err = v.fetch(e.custom(&custom)...)
+	return append(fields, custom.fields()...), err
 }
 
 func (e *editor) create(v *visit) error {
 	f := v.sent()
+	fields, err := e.names(v)
+	if err != nil {
+		return err
+	}
 	var created struct{ ID string }
-	ok, err := v.send(f, http.MethodPost, e.api, f.body(e.names()...), &created)
+	ok, err := v.send(f, http.MethodPost, e.api, f.body(fields...), &created)
 	if err != nil {
 		return err
 	}
@@ -101,7 +124,8 @@ func (e *editor) editPage(v *visit, status int, f *form) error {
 	if err != nil {
 		return err
 	}
-	now, err := v.formOf(path)
+	var custom customFields
+	now, err := v.formOf(path, e.custom(&custom)...)
 	if err != nil {
 		return err
 	}
@@ -109,7 +133,7 @@ func (e *editor) editPage(v *visit, status int, f *form) error {
 		f = now
 	}
 	id, name := now.Values.Get("id"), e.name(now.Values.Get)
-	return v.show(status, "editor", "Edit "+name, &editorPage{Form: f, Inputs: e.inputs(v, f), Name: name,
+	return v.show(status, "editor", "Edit "+name, &editorPage{Form: f, Inputs: e.inputs(v, f, &custom), Name: name,
 		Action: e.path + "/" + id + "/edit", Back: e.one(id), Label: "Save", Removable: e.path + "/" + id + "/remove",
 		Noun: e.noun})
 }
@@ -120,7 +144,11 @@ func (e *editor) edit(v *visit) error {
 		return err
 	}
 	f := v.sent()
-	ok, err := v.edit(f, path, e.names(), func() (*form, error) { return v.formOf(path) })
+	fields, err := e.names(v)
+	if err != nil {
+		return err
+	}
+	ok, err := v.edit(f, path, fields, func() (*form, error) { return v.formOf(path) })
 	if err != nil {
 		return err
 	}

@@ -27,6 +27,7 @@ type filament struct {
 	Notes        string   `json:"notes"`
 	SpoolCount   int      `json:"spool_count"`
 	Remaining    num      `json:"remaining_grams"`
+	Extra        map[string]any
 }
 
 // Title returns what a person calls the filament.
@@ -71,7 +72,7 @@ func (l *filamentList) Picks() []pick {
 		l.orders(filamentOrders)}
 }
 
-var filaments = &editor{api: "/api/v1/filaments", path: "/filaments", noun: "filament",
+var filaments = &editor{api: "/api/v1/filaments", path: "/filaments", noun: "filament", entity: "filament",
 	name: func(get func(string) string) string { return get("material_type") + " " + get("color") },
 	fields: []editorField{
 		{field{"material_type", text}, "Material", "", materials()},
@@ -106,6 +107,7 @@ func listFilaments(v *visit) error {
 type filamentPage struct {
 	Filament filament
 	Spools   spoolList
+	Custom   customFields
 	Usage    struct {
 		Items []struct {
 			Material string `json:"material_type"`
@@ -115,6 +117,9 @@ type filamentPage struct {
 		}
 	}
 }
+
+// Facts returns the values of the custom fields.
+func (p *filamentPage) Facts() []fact { return p.Custom.facts(p.Filament.Extra) }
 
 // Days returns for how many days the stock of the material and color lasts, or "".
 func (p *filamentPage) Days() num {
@@ -139,6 +144,7 @@ func showFilament(v *visit) error {
 		read{path: path, into: &p.Filament},
 		read{path: "/api/v1/spools", query: url.Values{"filament_id": {id}, "limit": {"50"}}, into: &p.Spools},
 		read{path: "/api/v1/reports/usage", query: url.Values{"group_by": {"color"}}, into: &p.Usage},
+		customRead("filament", &p.Custom),
 	); err != nil {
 		return err
 	}

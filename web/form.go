@@ -4,7 +4,6 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -16,7 +15,7 @@ import (
 
 // A form is HTML whose inputs have the names of the fields of an operation. Its hidden inputs are:
 //
-//	key      an idempotency key, made when the page was shown
+//	once     an idempotency key, made when the page was shown
 //	tag      the ETag of what an edit changes
 //	was.F    the value of the field F when the page was shown, in an edit
 //
@@ -49,7 +48,7 @@ func (v *visit) sent() *form {
 			f.Values[name] = values
 		}
 	}
-	if key := f.Values.Get("key"); key != "" {
+	if key := f.Values.Get("once"); key != "" {
 		f.Key = key
 	}
 	f.Tag = f.Values.Get("tag")
@@ -60,10 +59,13 @@ func (v *visit) sent() *form {
 type kind int
 
 const (
-	text   kind = iota
-	number      // a text that is no number is sent as it is, so that the API says so
-	flag        // a checkbox, or "true" and "false"
-	named       // the name of another resource, such as vendor, in place of its id in vendor_id
+	text    kind = iota
+	number       // a text that is no number is sent as it is, so that the API says so
+	flag         // a checkbox, or "true" and "false"
+	named        // the name of another resource, such as vendor, in place of its id in vendor_id
+	perhaps      // "true", "false" or nothing
+	list         // texts, separated by commas
+	span         // two numbers, separated by a dash; one may be missing
 )
 
 // field is an input of a form.
@@ -78,20 +80,55 @@ var commaNumber = regexp.MustCompile(`^-?\d+,\d+$`)
 func (f *form) value(in field) any {
 	s := strings.TrimSpace(strings.ReplaceAll(f.Values.Get(in.name), "\r\n", "\n"))
 	switch {
-	case in.kind == flag:
+	case in.kind == flag, in.kind == perhaps && (s == "true" || s == "false"):
 		return s == "true"
 	case s == "":
 		return nil
 	case in.kind == number:
-		n := s
-		if commaNumber.MatchString(n) {
-			n = strings.Replace(n, ",", ".", 1)
+		return numberOf(s)
+	case in.kind == list:
+		texts := strings.Split(s, ",")
+		for i := range texts {
+			texts[i] = strings.TrimSpace(texts[i])
 		}
-		if json.Valid([]byte(n)) && strings.Trim(n, "0123456789.-") == "" {
-			return json.Number(n)
+		return texts
+	case in.kind == span:
+		if from, to, ok := strings.Cut(s, "–"); ok {
+			return []any{numberOf(from), numberOf(to)}
+		} else if from, to, ok := strings.Cut(s, "-"); ok {
+			return []any{numberOf(from), numberOf(to)}
 		}
 	}
 	return s
+}
+
+// numberOf returns a number, nil for an empty text, or a text that is none as it is.
+func numberOf(s string) any {
+	s = strings.TrimSpace(s)
+	if s == "" {
+		return nil
+	}
+	n := s
+	if commaNumber.MatchString(n) {
+		n = strings.Replace(n, ",", ".", 1)
+	}
+	if json.Valid([]byte(n)) && strings.Trim(n, "0123456789.-") == "" {
+		return json.Number(n)
+	}
+	return s
+}
+
+// put sets a value of a body. The names of custom fields begin with extra.
+func put(body map[string]any, name string, value any) {
+	key, ok := strings.CutPrefix(name, "extra.")
+	if !ok {
+		body[name] = value
+		return
+	}
+	if body["extra"] == nil {
+		body["extra"] = map[string]any{}
+	}
+	body["extra"].(map[string]any)[key] = value
 }
 
 // body returns the JSON of the fields that are not empty.
@@ -99,7 +136,7 @@ func (f *form) body(fields ...field) map[string]any {
 	body := map[string]any{}
 	for _, in := range fields {
 		if value := f.value(in); value != nil {
-			body[in.name] = value
+			put(body, in.name, value)
 		}
 	}
 	return body
@@ -116,7 +153,7 @@ func (f *form) changed(fields ...field) map[string]any {
 		if in.kind == named && value == nil {
 			body[in.name+"_id"] = nil
 		} else {
-			body[in.name] = value
+			put(body, in.name, value)
 		}
 	}
 	return body
@@ -238,11 +275,11 @@ func (v *visit) edit(f *form, path string, fields []field, read func() (*form, e
 	return false, nil
 }
 
-// formOf returns the resource at a path of the API, as it is now, as a form.
-func (v *visit) formOf(path string) (*form, error) {
+// formOf returns the resource at a path of the API, as it is now, as a form. More reads are in the same round trip.
+func (v *visit) formOf(path string, more ...read) (*form, error) {
 	f := newForm()
 	var values map[string]any
-	if err := v.fetch(read{path: path, into: &values, tag: &f.Tag}); err != nil {
+	if err := v.fetch(append(more, read{path: path, into: &values, tag: &f.Tag})...); err != nil {
 		return nil, err
 	}
 	f.fill(values)
@@ -251,15 +288,13 @@ func (v *visit) formOf(path string) (*form, error) {
 
 // fill sets the values to those of a resource, as they are when the page is shown.
 func (f *form) fill(values map[string]any) {
+	extra, _ := values["extra"].(map[string]any)
+	for key, value := range extra {
+		f.Values.Set("extra."+key, customText(value))
+		f.Was.Set("extra."+key, customText(value))
+	}
 	for name, value := range values {
-		switch value := value.(type) {
-		case nil:
-			f.Values.Set(name, "")
-		case float64:
-			f.Values.Set(name, trimFloat(value))
-		default:
-			f.Values.Set(name, fmt.Sprint(value))
-		}
+		f.Values.Set(name, customText(value))
 		f.Was.Set(name, f.Values.Get(name))
 		if other, ok := strings.CutSuffix(name, "_name"); ok && values[other+"_id"] != nil {
 			f.Values.Set(other, f.Values.Get(name))

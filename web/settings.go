@@ -12,6 +12,7 @@ type settingsPage struct {
 	Users struct{ Items []account }
 	Keys  struct{ Items []apiKey }
 	Key   *form
+	Extra customFields
 	New   apiKey // a key that was just created
 	Base  string // the address of the service
 }
@@ -71,6 +72,7 @@ func (v *visit) settingsPage(status int, p *settingsPage) error {
 		read{path: "/api/v1/users", query: url.Values{"limit": {"100"}, "sort_by": {"name"}, "sort_order": {"asc"}},
 			into: &p.Users},
 		read{path: "/api/v1/api-keys", query: url.Values{"limit": {"100"}, "revoked": {"false"}}, into: &p.Keys},
+		read{path: "/api/v1/custom-fields", query: url.Values{"limit": {"100"}, "sort_order": {"asc"}}, into: &p.Extra},
 	); err != nil {
 		return err
 	}

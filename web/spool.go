@@ -91,7 +91,12 @@ type spoolPage struct {
 	Forms map[string]*form // weigh, deduct and move
 	Open  string           // the name of the form that is open
 	Chart *chart
+
+	Custom customFields
 }
+
+// Facts returns the values of the custom fields.
+func (p *spoolPage) Facts() []fact { return p.Custom.facts(p.Spool.Extra) }
 
 // Form returns a form of the page.
 func (p *spoolPage) Form(name string) *form {
@@ -129,6 +134,7 @@ func (v *visit) spoolPage(status int, name string, f *form) error {
 		read{path: path + "/usage", query: url.Values{"limit": {"100"}}, into: &p.Usage},
 		read{path: "/api/v1/production-runs", query: url.Values{"spool_id": {id}, "limit": {"10"}}, into: &p.Runs},
 		read{path: "/api/v1/spools", query: query, into: list},
+		customRead("spool", &p.Custom),
 	)
 	if err != nil {
 		return err
@@ -224,11 +230,13 @@ type spoolEdit struct {
 	Form              *form
 	ID, Name, Query   string
 	Follows           bool // it has fields from its filament
+	Custom            []input
 	Materials, Widths []option
 }
 
 func (v *visit) spoolEdit(status int, path string, f *form) error {
-	now, err := v.formOf(path)
+	var custom customFields
+	now, err := v.formOf(path, customRead("spool", &custom))
 	if err != nil {
 		return err
 	}
@@ -239,7 +247,7 @@ func (v *visit) spoolEdit(status int, path string, f *form) error {
 	l, _ := v.spoolQuery()
 	name := "#" + get("number") + " " + get("material_type") + " " + get("color")
 	return v.show(status, "spool-edit", "Edit "+name, &spoolEdit{Form: f, ID: get("id"), Name: name, Query: l.Query(),
-		Follows: get("filament_id") != "", Materials: materials(), Widths: widths})
+		Follows: get("filament_id") != "", Custom: custom.inputs(f), Materials: materials(), Widths: widths})
 }
 
 var widths = []option{{"1.75", "1.75 mm"}, {"2.85", "2.85 mm"}}
@@ -258,7 +266,11 @@ func editSpool(v *visit) error {
 		return err
 	}
 	f := v.sent()
-	var shown []field
+	var custom customFields
+	if err := v.fetch(customRead("spool", &custom)); err != nil {
+		return err
+	}
+	shown := custom.fields()
 	for _, in := range spoolFields {
 		if _, ok := f.Values[in.name]; ok {
 			shown = append(shown, in)

@@ -35,6 +35,7 @@ type spool struct {
 	LastUsedAt   *time.Time `json:"last_used_at"`
 	CreatedAt    *time.Time `json:"created_at"`
 	HiddenAt     *time.Time `json:"hidden_at"`
+	Extra        map[string]any
 }
 
 // Name returns what a person calls the spool.
@@ -84,12 +85,18 @@ var spoolOrders = []listOrder{
 	{"material", "Material", "material_type", "asc"},
 	{"color", "Color", "color", "asc"},
 	{"location", "Location", "location", "asc"},
+	{"filament", "Grouped by filament", "filament_id", "desc"},
 }
 
 // spoolQuery returns the list that the address of the page selects, and its parameters of the API.
 func (v *visit) spoolQuery() (*spoolList, url.Values) {
 	l, query := v.listing("/spools", "spool", spoolFilters, spoolOrders...)
 	return &spoolList{listing: l, Form: newForm(), Chosen: map[string]bool{}}, query
+}
+
+// Begins reports whether the spool at an index is the first one of its filament, in a list grouped by filaments.
+func (l *spoolList) Begins(i int) bool {
+	return l.Filter.Get("sort") == "filament" && (i == 0 || l.Items[i-1].FilamentID != l.Items[i].FilamentID)
 }
 
 // HasMore reports whether a filter is set that the page shows only on demand.

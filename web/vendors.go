@@ -19,7 +19,7 @@ var vendorOrders = []listOrder{{"", "Newest first", "created_at", "desc"}, {"nam
 
 func (l *vendorList) Picks() []pick { return []pick{l.orders(vendorOrders)} }
 
-var vendors = &editor{api: "/api/v1/vendors", path: "/vendors", noun: "vendor", stay: true,
+var vendors = &editor{api: "/api/v1/vendors", path: "/vendors", noun: "vendor", stay: true, entity: "vendor",
 	name: func(get func(string) string) string { return get("name") },
 	fields: []editorField{
 		{field{"name", text}, "Name", "required", nil},

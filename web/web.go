@@ -106,7 +106,7 @@ var pages = slices.Concat([]page{
 	{"POST /settings/keys", server.Admin, createKey},
 	{"POST /settings/keys/{id}/revoke", server.Admin, revokeKey},
 }, filaments.pages(write), vendors.pages(write), products.pages(write), orders.pages(write),
-	levels.pages(write), users.pages(admin))
+	levels.pages(write), users.pages(admin), definitions.pages(admin))
 
 // link is an entry of the navigation.
 type link struct{ Path, Name string }

@@ -1,0 +1,130 @@
+package web
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"strings"
+)
+
+// customField is the definition of a custom field, as the API returns it.
+type customField struct {
+	ID, Entity, Key, Name, Type, Unit string
+	Choices                           []string
+	Multiple                          bool
+	Default                           string `json:"default_value"`
+}
+
+// What returns what has the field, and what it contains.
+func (f customField) What() string {
+	return label(f.Entity) + ", " + strings.ReplaceAll(f.Type, "_", " ")
+}
+
+type customFields struct{ Items []customField }
+
+// customRead reads the definitions of the custom fields of an entity.
+func customRead(entity string, into *customFields) read {
+	return read{path: "/api/v1/custom-fields", into: into, query: url.Values{"entity": {entity}, "limit": {"100"},
+		"sort_by": {"position"}, "sort_order": {"asc"}}}
+}
+
+// fields returns the fields of a form, and inputs how it shows them. The inputs have the names extra.KEY.
+func (c *customFields) fields() (fields []field) {
+	for _, item := range c.Items {
+		kind := map[string]kind{"integer": number, "float": number, "integer_range": span, "float_range": span,
+			"boolean": perhaps}[item.Type]
+		if item.Multiple {
+			kind = list
+		}
+		fields = append(fields, field{"extra." + item.Key, kind})
+	}
+	return fields
+}
+
+func (c *customFields) inputs(f *form) (inputs []input) {
+	for i, field := range c.fields() {
+		item := c.Items[i]
+		in := input{Form: f, Name: field.name, Label: item.Name, Unit: item.Unit}
+		switch field.kind {
+		case number:
+			in.Type = "number"
+		case span:
+			in.Hint = "Two numbers, such as 190–220"
+		case list:
+			in.Hint = "Separated by commas: " + strings.Join(item.Choices, ", ")
+		case perhaps:
+			in.Options = []option{{"", "–"}, {"true", "Yes"}, {"false", "No"}}
+		default:
+			if len(item.Choices) > 0 {
+				in.Options = []option{{"", "–"}}
+			}
+			for _, choice := range item.Choices {
+				in.Options = append(in.Options, option{choice, choice})
+			}
+		}
+		inputs = append(inputs, in)
+	}
+	return inputs
+}
+
+// preset sets the defaults of a new resource.
+func (c *customFields) preset(f *form) {
+	for _, item := range c.Items {
+		var value any
+		if json.Unmarshal([]byte(item.Default), &value) == nil {
+			f.Values.Set("extra."+item.Key, customText(value))
+		}
+	}
+}
+
+// customText returns the value of a custom field as the text of an input.
+func customText(value any) string {
+	switch value := value.(type) {
+	case nil:
+		return ""
+	case float64:
+		return trimFloat(value)
+	case []any:
+		texts, separator := make([]string, len(value)), ", "
+		for i, v := range value {
+			texts[i] = customText(v)
+			if _, ok := v.(string); !ok {
+				separator = "–"
+			}
+		}
+		return strings.Join(texts, separator)
+	}
+	return fmt.Sprint(value)
+}
+
+// fact is a value with its name.
+type fact struct{ Name, Value string }
+
+// facts returns the values that are set.
+func (c *customFields) facts(extra map[string]any) (facts []fact) {
+	for _, item := range c.Items {
+		value := extra[item.Key]
+		text := customText(value)
+		if yes, ok := value.(bool); ok {
+			text = map[bool]string{true: "Yes", false: "No"}[yes]
+		}
+		if text != "" {
+			facts = append(facts, fact{item.Name, strings.TrimSpace(text + "\u00a0" + item.Unit)})
+		}
+	}
+	return facts
+}
+
+// definitions are the pages of the custom fields themselves.
+var definitions = &editor{api: "/api/v1/custom-fields", path: "/settings/fields", noun: "field", back: "/settings",
+	name: func(get func(string) string) string { return get("name") },
+	fields: []editorField{
+		{field{"name", text}, "Name", "required", nil},
+		{field{"entity", text}, "Of", "", []option{{"spool", "Spools"}, {"filament", "Filaments"}, {"vendor", "Vendors"}}},
+		{field{"key", text}, "Key in the API", "required;hint=Lower-case letters, digits and underscores", nil},
+		{field{"type", text}, "Type", "", []option{{"text", "Text"}, {"integer", "Whole number"}, {"float", "Number"},
+			{"integer_range", "Range of whole numbers"}, {"float_range", "Range of numbers"}, {"datetime", "Time"},
+			{"boolean", "Yes or no"}, {"choice", "Choice"}}},
+		{field{"unit", text}, "Unit", "", nil},
+		{field{"choices", list}, "Choices", "hint=Separated by commas, for the type choice", nil},
+	}}
