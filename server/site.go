@@ -120,11 +120,24 @@ func (a *Answer) Err() error {
 }
 
 // Call runs an operation of the API on behalf of the caller, in this process. Target is the path with the query. A body
-// that is not nil is sent as JSON. The request counts in no limit; otherwise it is like one of a client. R is the
-// request that needs the operation; ctx may be one of db.Together.
+// that is not nil is sent as JSON, unless the header has another type. The request counts in no limit; otherwise it is
+// like one of a client. R is the request that needs the operation; ctx may be one of db.Together.
 func (s *Server) Call(ctx context.Context, r *http.Request, caller Caller, method, target string, header http.Header,
 	body []byte,
 ) *Answer {
+	w := &answerWriter{header: http.Header{}}
+	info := s.call(ctx, w, r, caller, method, target, header, body)
+	return &Answer{w.status, w.header, w.body.Bytes(), info.err}
+}
+
+// Forward answers a request with the response of a GET, as Call runs it. It sends files while they are read.
+func (s *Server) Forward(w http.ResponseWriter, r *http.Request, caller Caller, target string) {
+	s.call(r.Context(), w, r, caller, http.MethodGet, target, nil, nil)
+}
+
+func (s *Server) call(ctx context.Context, w http.ResponseWriter, r *http.Request, caller Caller, method, target string,
+	header http.Header, body []byte,
+) *requestInfo {
 	outer := infoOf(r)
 	info := &requestInfo{id: outer.id, caller: caller, address: outer.address, called: true}
 	u, err := url.ParseRequestURI(target)
@@ -138,12 +151,13 @@ func (s *Server) Call(ctx context.Context, r *http.Request, caller Caller, metho
 		called.Header[name] = values
 	}
 	if body != nil {
-		called.Header.Set("Content-Type", jsonMedia)
+		if called.Header["Content-Type"] == nil {
+			called.Header.Set("Content-Type", jsonMedia)
+		}
 		called.Body, called.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 	}
-	w := &answerWriter{header: http.Header{}}
 	s.mux.ServeHTTP(w, called.WithContext(context.WithValue(ctx, infoKey{}, info)))
-	return &Answer{w.status, w.header, w.body.Bytes(), info.err}
+	return info
 }
 
 // Together runs the functions with db.Together, bound to the actor.

@@ -6,7 +6,6 @@ import (
 	"net/url"
 	"strings"
 
-	"spoolwright/db"
 	"spoolwright/server"
 )
 
@@ -48,28 +47,14 @@ func (v *visit) fetch(reads ...read) error {
 
 func (v *visit) caller() server.Caller { return server.Caller{Actor: v.Actor, Level: v.Level} }
 
-// apiPath returns a path of the API with the ids of the page's address: {id}, and perhaps {part}. An id that is none is
-// not found.
-func (v *visit) apiPath(pattern string) (string, error) {
-	for _, name := range []string{"id", "part"} {
-		if !strings.Contains(pattern, "{"+name+"}") {
-			continue
-		}
-		id, ok := db.ParseID(v.r.PathValue(name))
-		if !ok {
-			return "", server.ErrNotFound
-		}
-		pattern = strings.Replace(pattern, "{"+name+"}", id, 1)
-	}
-	return pattern, nil
+// apiPath returns a path of the API with the ids of the page's address: {id}, and perhaps {part}.
+func (v *visit) apiPath(pattern string) string {
+	return strings.NewReplacer("{id}", v.r.PathValue("id"), "{part}", v.r.PathValue("part")).Replace(pattern)
 }
 
 // run runs an operation with the fields of the form that the visitor has sent.
 func (v *visit) run(method, pattern string, fields ...field) (*form, bool, error) {
-	path, err := v.apiPath(pattern)
-	if err != nil {
-		return nil, false, err
-	}
+	path := v.apiPath(pattern)
 	f := v.sent()
 	var body map[string]any
 	if len(fields) > 0 {

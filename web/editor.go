@@ -120,10 +120,7 @@ func (e *editor) showEdit(v *visit) error { return e.editPage(v, 200, nil) }
 
 // editPage shows the form of a resource, with the values of f if it is not nil.
 func (e *editor) editPage(v *visit, status int, f *form) error {
-	path, err := v.apiPath(e.api + "/{id}")
-	if err != nil {
-		return err
-	}
+	path := v.apiPath(e.api + "/{id}")
 	var custom customFields
 	now, err := v.formOf(path, e.custom(&custom)...)
 	if err != nil {
@@ -139,10 +136,7 @@ func (e *editor) editPage(v *visit, status int, f *form) error {
 }
 
 func (e *editor) edit(v *visit) error {
-	path, err := v.apiPath(e.api + "/{id}")
-	if err != nil {
-		return err
-	}
+	path := v.apiPath(e.api + "/{id}")
 	f := v.sent()
 	fields, err := e.names(v)
 	if err != nil {
@@ -159,10 +153,7 @@ func (e *editor) edit(v *visit) error {
 }
 
 func (e *editor) remove(v *visit) error {
-	path, err := v.apiPath(e.api + "/{id}")
-	if err != nil {
-		return err
-	}
+	path := v.apiPath(e.api + "/{id}")
 	f := newForm()
 	ok, err := v.send(f, http.MethodDelete, path, nil, nil)
 	if err != nil {

@@ -132,11 +132,8 @@ func (p *filamentPage) Days() num {
 }
 
 func showFilament(v *visit) error {
-	path, err := v.apiPath("/api/v1/filaments/{id}")
-	if err != nil {
-		return err
-	}
-	id := path[strings.LastIndexByte(path, '/')+1:]
+	path := v.apiPath("/api/v1/filaments/{id}")
+	id := v.r.PathValue("id")
 	p := &filamentPage{}
 	p.Spools.listing, _ = v.listing("/spools", "spool", spoolFilters)
 	p.Spools.Filter = url.Values{"filament": {id}}

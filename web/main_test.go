@@ -73,6 +73,12 @@ func (b *browser) do(t *testing.T, method, path string, form url.Values) *page {
 	if form != nil {
 		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	}
+	return b.send(t, r)
+}
+
+// send sends a request.
+func (b *browser) send(t *testing.T, r *http.Request) *page {
+	t.Helper()
 	response, err := b.client.Do(r)
 	if err != nil {
 		t.Fatal(err)
@@ -82,7 +88,7 @@ func (b *browser) do(t *testing.T, method, path string, form url.Values) *page {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &page{b, method + " " + path, response.StatusCode, response.Header, string(text)}
+	return &page{b, r.Method + " " + r.URL.Path, response.StatusCode, response.Header, string(text)}
 }
 
 func (b *browser) get(t *testing.T, path string) *page { t.Helper(); return b.do(t, "GET", path, nil) }

@@ -97,10 +97,7 @@ type orderPage struct {
 func showOrder(v *visit) error { return v.orderPage(200, "", nil) }
 
 func (v *visit) orderPage(status int, name string, f *form) error {
-	path, err := v.apiPath("/api/v1/orders/{id}")
-	if err != nil {
-		return err
-	}
+	path := v.apiPath("/api/v1/orders/{id}")
 	p := &orderPage{Item: newForm()}
 	p.Item.Values.Set("quantity", "1")
 	if name == "items" {

@@ -27,7 +27,12 @@ func newFarm(t *testing.T, c *testkit.Client) map[string]string {
 			"material_name": hostile, "color": hostile, "color_hex": "#336699", "diameter_mm": 1.75,
 			"net_weight_grams": 1000,
 			"notes":            hostile, "article_number": hostile}).Want(201).ID()
-	id["spool"] = c.NewSpool(t, 400, j{"brand": hostile, "color": hostile, "finish": hostile, "supplier": hostile,
+	for _, entity := range []string{"spool", "filament"} {
+		c.Post(t, "/api/v1/custom-fields", j{"entity": entity, "key": "x", "name": hostile, "type": "choice", "unit": hostile,
+			"choices": []string{hostile}}).Want(201)
+	}
+	c.Patch(t, "/api/v1/filaments/"+id["filament"], j{"extra": j{"x": hostile}}).Want(200)
+	id["spool"] = c.NewSpool(t, 400, j{"extra": j{"x": hostile}, "brand": hostile, "color": hostile, "finish": hostile, "supplier": hostile,
 		"notes": hostile, "location": hostile, "lot_number": hostile, "spool_weight_grams": 200, "purchase_price": 20})
 	c.Post(t, "/api/v1/spools", j{"filament_id": id["filament"]}).Want(201)
 	c.Post(t, "/api/v1/spools/"+id["spool"]+"/deduct", j{"weight_grams": 10, "reason": hostile}).Want(200)
@@ -115,6 +120,9 @@ func TestPages(t *testing.T) {
 	admin := tenant.User(t, "admin")
 	admin.Patch(t, "/api/v1/users/"+admin.Actor.User, j{"name": hostile}).Want(200)
 	admin.Post(t, "/api/v1/api-keys", j{"name": hostile, "role": "viewer"}).Want(201)
+	webhook := admin.Post(t, "/api/v1/webhooks", j{"url": "https://x.example/", "description": hostile,
+		"events": []string{"*"}}).Want(201).ID()
+	field := admin.Get(t, "/api/v1/custom-fields").Want(200).Text("items.0.id")
 	visitors := map[string]*browser{"operator": signIn(t, operator), "viewer": signIn(t, tenant.User(t, "viewer")),
 		"admin": signIn(t, admin), "other": signIn(t, elsewhere.User(t, "admin"))}
 	signedOut := newBrowser(t, api.URL)
@@ -172,6 +180,12 @@ func TestPages(t *testing.T) {
 		{path: "/reports?by=day", hidden: true},
 		{path: "/settings", admin: true},
 		{path: "/settings/users/new", admin: true, hidden: true},
+		{path: "/settings/fields/new", admin: true, hidden: true},
+		{path: "/settings/fields/" + field + "/edit", admin: true, ours: true},
+		{path: "/settings/webhooks", admin: true},
+		{path: "/settings/webhooks/" + webhook, admin: true, ours: true},
+		{path: "/files", hidden: true},
+		{path: "/spools?sort=filament"},
 		{path: "/settings/users/" + admin.Actor.User + "/edit", admin: true, ours: true},
 	} {
 		for name, b := range visitors {
@@ -212,7 +226,8 @@ func TestPages(t *testing.T) {
 	check(t, signedOut.get(t, "/nothing").want(t, 404))
 
 	// Nobody else sends the forms.
-	actions := []string{"/products/new", "/runs/new", "/orders/new", "/stock/new", "/stock/" + id["level"] + "/edit",
+	actions := []string{"/settings/fields/new", "/settings/webhooks", "/settings/webhooks/" + webhook + "/remove",
+		"/settings/webhooks/" + webhook + "/test", "/files", "/products/new", "/runs/new", "/orders/new", "/stock/new", "/stock/" + id["level"] + "/edit",
 		"/stock/" + id["level"] + "/remove", "/settings", "/settings/keys", "/settings/users/new",
 		"/settings/users/" + admin.Actor.User + "/edit", "/settings/users/" + admin.Actor.User + "/remove"}
 	for _, of := range []string{"product edit", "product remove", "product recalculate", "product materials",

@@ -3,7 +3,6 @@ package web
 import (
 	"net/url"
 	"strconv"
-	"strings"
 )
 
 // product is a product, as the API returns it.
@@ -109,11 +108,8 @@ func showProduct(v *visit) error { return v.productPage(200, "", nil) }
 
 // productPage shows a product. If f is not nil, it is the form with the name, which the API has refused.
 func (v *visit) productPage(status int, name string, f *form) error {
-	path, err := v.apiPath("/api/v1/products/{id}")
-	if err != nil {
-		return err
-	}
-	id := path[strings.LastIndexByte(path, '/')+1:]
+	path := v.apiPath("/api/v1/products/{id}")
+	id := v.r.PathValue("id")
 	p := &productPage{Quantity: "1", Material: newForm(), Part: newForm()}
 	p.Part.Values.Set("quantity", "1")
 	switch name {

@@ -125,10 +125,7 @@ func showRun(v *visit) error { return v.runPage(200, "", nil) }
 
 // runPage shows a run. If f is not nil, it is the form with the name, which the API has refused.
 func (v *visit) runPage(status int, name string, f *form) error {
-	path, err := v.apiPath("/api/v1/production-runs/{id}")
-	if err != nil {
-		return err
-	}
+	path := v.apiPath("/api/v1/production-runs/{id}")
 	p := &runPage{Complete: newForm(), Fail: newForm(), Open: name, Reasons: failureReasons}
 	if err := v.fetch(read{path: path, into: &p.Run}); err != nil {
 		return err
@@ -212,10 +209,7 @@ func (f *form) rows(list string, fields ...field) (rows []map[string]any) {
 // changeRun runs an operation on the run of the page with a body made of a form.
 func changeRun(name string, body func(*form) map[string]any) func(*visit) error {
 	return func(v *visit) error {
-		path, err := v.apiPath("/api/v1/production-runs/{id}/" + name)
-		if err != nil {
-			return err
-		}
+		path := v.apiPath("/api/v1/production-runs/{id}/" + name)
 		f := v.sent()
 		ok, err := v.send(f, "POST", path, body(f), nil)
 		if err != nil {

@@ -121,15 +121,12 @@ func showSpool(v *visit) error { return v.spoolPage(200, "", nil) }
 
 // spoolPage shows a spool. If f is not nil, it is the form with the name, which the API has refused.
 func (v *visit) spoolPage(status int, name string, f *form) error {
-	path, err := v.apiPath("/api/v1/spools/{id}")
-	if err != nil {
-		return err
-	}
-	id := path[strings.LastIndexByte(path, '/')+1:]
+	path := v.apiPath("/api/v1/spools/{id}")
+	id := v.r.PathValue("id")
 	list, query := v.spoolQuery()
 	list.Selected = id
 	p := &spoolPage{List: list, Forms: map[string]*form{name: f}, Open: name}
-	err = v.fetch(
+	err := v.fetch(
 		read{path: path, into: &p.Spool, tag: &p.Tag},
 		read{path: path + "/usage", query: url.Values{"limit": {"100"}}, into: &p.Usage},
 		read{path: "/api/v1/production-runs", query: url.Values{"spool_id": {id}, "limit": {"10"}}, into: &p.Runs},
@@ -190,10 +187,7 @@ func archiveSpool(v *visit) error { return v.editOnPage("archive", field{"archiv
 
 // editOnPage changes the spool with a form of its page.
 func (v *visit) editOnPage(name string, fields ...field) error {
-	path, err := v.apiPath("/api/v1/spools/{id}")
-	if err != nil {
-		return err
-	}
+	path := v.apiPath("/api/v1/spools/{id}")
 	f := v.sent()
 	ok, err := v.edit(f, path, fields, func() (*form, error) { return v.formOf(path) })
 	if err != nil {
@@ -206,10 +200,7 @@ func (v *visit) editOnPage(name string, fields ...field) error {
 }
 
 func removeSpool(v *visit) error {
-	path, err := v.apiPath("/api/v1/spools/{id}")
-	if err != nil {
-		return err
-	}
+	path := v.apiPath("/api/v1/spools/{id}")
 	ok, err := v.send(newForm(), "DELETE", path, nil, nil)
 	if err != nil || !ok {
 		return err
@@ -253,18 +244,12 @@ func (v *visit) spoolEdit(status int, path string, f *form) error {
 var widths = []option{{"1.75", "1.75 mm"}, {"2.85", "2.85 mm"}}
 
 func showSpoolEdit(v *visit) error {
-	path, err := v.apiPath("/api/v1/spools/{id}")
-	if err != nil {
-		return err
-	}
+	path := v.apiPath("/api/v1/spools/{id}")
 	return v.spoolEdit(200, path, nil)
 }
 
 func editSpool(v *visit) error {
-	path, err := v.apiPath("/api/v1/spools/{id}")
-	if err != nil {
-		return err
-	}
+	path := v.apiPath("/api/v1/spools/{id}")
 	f := v.sent()
 	var custom customFields
 	if err := v.fetch(customRead("spool", &custom)); err != nil {

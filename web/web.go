@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"spoolwright/auth"
+	"spoolwright/db"
 	"spoolwright/server"
 )
 
@@ -101,10 +102,25 @@ var pages = slices.Concat([]page{
 	{"GET /reports", server.Read, reports},
 	{"GET /reports/usage.csv", server.Read, usageFile},
 
+	{"GET /files", server.Read, showFiles},
+	{"POST /files", server.Write, importFile},
+	{"GET /files/{name}", server.Read, exportFile},
+
 	{"GET /settings", server.Admin, showSettings},
 	{"POST /settings", server.Admin, changeSettings},
 	{"POST /settings/keys", server.Admin, createKey},
 	{"POST /settings/keys/{id}/revoke", server.Admin, revokeKey},
+	{"GET /settings/webhooks", server.Admin, listWebhooks},
+	{"POST /settings/webhooks", server.Admin, createWebhook},
+	{"GET /settings/webhooks/{id}", server.Admin, showWebhook},
+	{"POST /settings/webhooks/{id}/test", server.Admin, changeWebhook("POST", "/test", nil)},
+	{"POST /settings/webhooks/{id}/enable", server.Admin,
+		changeWebhook("PATCH", "", map[string]any{"disabled": false})},
+	{"POST /settings/webhooks/{id}/disable", server.Admin,
+		changeWebhook("PATCH", "", map[string]any{"disabled": true})},
+	{"POST /settings/webhooks/{id}/remove", server.Admin, changeWebhook("DELETE", "", nil)},
+	{"POST /settings/webhooks/{id}/deliveries/{part}", server.Admin,
+		changeWebhook("POST", "/deliveries/{part}/redeliver", nil)},
 }, filaments.pages(write), vendors.pages(write), products.pages(write), orders.pages(write),
 	levels.pages(write), users.pages(admin), definitions.pages(admin))
 
@@ -206,6 +222,15 @@ func (s *site) handler(p page) func(http.ResponseWriter, *http.Request) error {
 		}
 		if v.Level < p.access {
 			return server.ErrForbidden
+		}
+		for _, name := range []string{"id", "part"} { // of which page.pattern may have wildcards
+			if value := r.PathValue(name); value != "" {
+				id, ok := db.ParseID(value)
+				if !ok {
+					return server.ErrNotFound
+				}
+				r.SetPathValue(name, id)
+			}
 		}
 		return p.serve(v)
 	}

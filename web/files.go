@@ -1,0 +1,151 @@
+package web
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"spoolwright/server"
+)
+
+// filesPage is the page that exports and imports files.
+type filesPage struct {
+	Form  *form
+	What  []option
+	Modes []option
+	Text  string // of the file that was sent, to be changed and sent again, unless it is large
+	Done  *imported
+	Rows  []importedRow
+	More  int // rows that are not shown
+}
+
+// imported is what an import has done, or would do.
+type imported struct {
+	Created, Updated, Unchanged, Skipped int
+	DryRun                               bool `json:"dry_run"`
+	Rows                                 []struct {
+		Row    int
+		Action string
+	}
+}
+
+// importedRow is a line of the file with what becomes of it, or with its problem.
+type importedRow struct {
+	Line                  int
+	Text, Action, Problem string
+}
+
+const (
+	shownRows = 50
+	shownText = 30_000 // bytes of a file
+)
+
+var (
+	imports = []option{{"spools", "Spools"}, {"filaments", "Filaments"}, {"vendors", "Vendors"},
+		{"products", "Products"}}
+	exports     = append(imports[:4:4], option{"orders", "Orders"}, option{"production-runs", "Runs"})
+	importModes = []option{{"create", "Each row is new"}, {"update", "Rows change what they name"},
+		{"upsert", "Rows change what they name, or are new"}}
+)
+
+// Exports returns what can be exported.
+func (p *filesPage) Exports() []option { return exports }
+
+func showFiles(v *visit) error { return v.filesPage(200, &filesPage{Form: newForm()}) }
+
+func (v *visit) filesPage(status int, p *filesPage) error {
+	p.What, p.Modes = imports, importModes
+	return v.show(status, "files", "Import and export", p)
+}
+
+// exportFile sends a file with all there is of something.
+func exportFile(v *visit) error {
+	what, ok := strings.CutSuffix(v.r.PathValue("name"), ".csv")
+	if !ok || !slices.ContainsFunc(exports, func(o option) bool { return o.Value == what }) {
+		return server.ErrNotFound
+	}
+	v.site.server.Forward(v.w, v.r, v.caller(), "/api/v1/"+what+"/export?format=csv")
+	return nil
+}
+
+// importFile imports the file or the text of the form, or shows what that would do.
+func importFile(v *visit) error {
+	if err := v.r.ParseMultipartForm(1 << 20); err != nil && !errors.Is(err, http.ErrNotMultipart) {
+		return server.ErrTooLarge
+	}
+	f := v.sent()
+	p := &filesPage{Form: f}
+	body := strings.TrimPrefix(f.Values.Get("text"), "\ufeff")
+	if file, _, err := v.r.FormFile("file"); err == nil {
+		defer file.Close()
+		sent, err := io.ReadAll(file)
+		if err != nil {
+			return server.ErrTooLarge
+		}
+		if len(sent) > 0 {
+			body = string(sent)
+		}
+	}
+	if len(body) <= shownText {
+		p.Text = body
+	}
+	what := f.Values.Get("what")
+	if !slices.ContainsFunc(imports, func(o option) bool { return o.Value == what }) {
+		return server.ErrNotFound
+	}
+	if strings.TrimSpace(body) == "" {
+		f.Errors["file"] = "Choose a file, or paste its text."
+		return v.filesPage(422, p)
+	}
+	dry := f.Values.Get("import") == ""
+	header := http.Header{"Content-Type": {"text/csv"}}
+	if !dry {
+		header.Set("Idempotency-Key", f.Key)
+	}
+	query := url.Values{"mode": {f.Values.Get("mode")}, "dry_run": {strconv.FormatBool(dry)}}
+	answer := v.site.server.Call(v.r.Context(), v.r, v.caller(), "POST", "/api/v1/"+what+"/import?"+query.Encode(),
+		header, []byte(body))
+	lines := strings.Split(body, "\n")
+	line := func(n int) importedRow {
+		row := importedRow{Line: n}
+		if n > 0 && n <= len(lines) {
+			row.Text = strings.TrimSuffix(lines[n-1], "\r")
+			row.Text = row.Text[:min(200, len(row.Text))]
+		}
+		return row
+	}
+	if err := answer.Err(); err != nil {
+		if err := f.refuse(err); err != nil {
+			return err
+		}
+		for _, problem := range server.AsError(err).Fields {
+			if n, err := strconv.Atoi(strings.TrimPrefix(problem.Field, "line ")); err == nil {
+				row := line(n)
+				row.Problem = problem.Message
+				p.Rows = append(p.Rows, row)
+			}
+		}
+		if len(p.Rows) > 0 {
+			f.Problem = "Nothing was imported: some lines are not valid."
+		}
+		return v.filesPage(422, p)
+	}
+	p.Done = &imported{}
+	if err := decode(answer.Body, p.Done); err != nil {
+		return err
+	}
+	for _, done := range p.Done.Rows[:min(shownRows, len(p.Done.Rows))] {
+		row := line(done.Row)
+		row.Action = done.Action
+		p.Rows = append(p.Rows, row)
+	}
+	p.More = len(p.Done.Rows)
+	if !dry {
+		p.Form, p.Text = newForm(), ""
+	}
+	return v.filesPage(200, p)
+}

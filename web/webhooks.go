@@ -1,0 +1,134 @@
+package web
+
+import (
+	"net/url"
+	"time"
+
+	"spoolwright/webhooks"
+)
+
+// webhook is a webhook, as the API returns it.
+type webhook struct {
+	ID, URL, Description, Secret string
+	Events                       []string
+	Disabled                     bool
+	Reason                       string     `json:"disabled_reason"`
+	FailingSince                 *time.Time `json:"failing_since"`
+}
+
+// State returns whether events are sent.
+func (w webhook) State() string {
+	switch {
+	case w.Reason == "gone":
+		return "Disabled: the receiver has gone"
+	case w.Reason == "failing":
+		return "Disabled: it failed for days"
+	case w.Disabled:
+		return "Disabled"
+	case w.FailingSince != nil:
+		return "Failing"
+	}
+	return "Active"
+}
+
+// webhookEvents are what a webhook can get.
+var webhookEvents = webhooks.Subscription("").Enum
+
+type webhookList struct {
+	Items  []webhook
+	New    webhook // that was just created
+	Form   *form
+	Events []string
+}
+
+// Gets reports whether the form has chosen the events.
+func (l *webhookList) Gets(events string) bool {
+	for _, chosen := range l.Form.Values["events"] {
+		if chosen == events {
+			return true
+		}
+	}
+	return false
+}
+
+func listWebhooks(v *visit) error { return v.webhookList(200, &webhookList{Form: newForm()}) }
+
+func (v *visit) webhookList(status int, l *webhookList) error {
+	l.Events = webhookEvents()
+	if err := v.fetch(read{path: "/api/v1/webhooks", into: l}); err != nil {
+		return err
+	}
+	return v.show(status, "webhooks", "Webhooks", l)
+}
+
+// createWebhook creates a webhook and shows its secret, this once.
+func createWebhook(v *visit) error {
+	l := &webhookList{Form: v.sent()}
+	body := l.Form.body(field{"url", text}, field{"description", text})
+	body["events"] = append([]string{}, l.Form.Values["events"]...)
+	l.Form.Values["events"] = body["events"].([]string) // shows a problem with them although none was chosen
+	ok, err := v.send(l.Form, "POST", "/api/v1/webhooks", body, &l.New)
+	switch {
+	case err != nil:
+		return err
+	case !ok:
+		return v.webhookList(422, l)
+	case l.New.Secret == "": // the form was sent twice, and the response is not stored
+		return v.redirect("/settings/webhooks")
+	}
+	l.Form = newForm()
+	return v.webhookList(200, l)
+}
+
+// deliveryList is the page of a webhook with its deliveries.
+type deliveryList struct {
+	listing
+	Items []struct {
+		ID, Type, Status, Error string
+		Tries                   int
+		Answer                  num        `json:"response_status"`
+		CreatedAt               *time.Time `json:"created_at"`
+		NextTryAt               *time.Time `json:"next_try_at"`
+	} `json:"items"`
+	Webhook webhook
+	Once    string // an idempotency key
+	Refused string
+}
+
+func (l *deliveryList) Status() pick {
+	return l.pick("status", "Status", option{"", "All deliveries"}, option{"pending", "Pending"},
+		option{"delivered", "Delivered"}, option{"failed", "Failed"})
+}
+
+func showWebhook(v *visit) error { return v.webhookPage(200, "") }
+
+func (v *visit) webhookPage(status int, refused string) error {
+	path := v.apiPath("/api/v1/webhooks/{id}")
+	var query url.Values
+	l := &deliveryList{Refused: refused, Once: newForm().Key}
+	l.listing, query = v.listing("/settings/webhooks/"+v.r.PathValue("id"), "deliverie",
+		map[string]string{"status": "status"})
+	if err := l.refused(v.fetch(read{path: path, into: &l.Webhook},
+		read{path: path + "/deliveries", query: query, into: l})); err != nil {
+		return err
+	}
+	return v.show(max(status, l.status()), "webhook", "Webhook", l)
+}
+
+// changeWebhook runs an operation on the webhook of the page.
+func changeWebhook(method, operation string, body map[string]any) func(*visit) error {
+	return func(v *visit) error {
+		path := v.apiPath("/api/v1/webhooks/{id}" + operation)
+		f := v.sent()
+		ok, err := v.send(f, method, path, body, nil)
+		switch {
+		case err != nil:
+			return err
+		case !ok:
+			return v.webhookPage(422, f.Problem)
+		case method == "DELETE":
+			return v.redirect("/settings/webhooks")
+		}
+		return v.redirect("/settings/webhooks/" + v.r.PathValue("id"))
+	}
+}
