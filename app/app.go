@@ -20,6 +20,7 @@ import (
 	"spoolwright/demo"
 	"spoolwright/inventory"
 	"spoolwright/orders"
+	"spoolwright/printers"
 	"spoolwright/production"
 	"spoolwright/server"
 	"spoolwright/server/openapi"
@@ -32,6 +33,7 @@ import (
 // Features return the routes of the API other than accounts and webhooks, in the order of the documentation.
 var Features = []func(*db.DB) []server.Route{
 	inventory.Routes,
+	printers.Routes,
 	catalog.Routes,
 	production.Routes(orders.Runs),
 	orders.Routes,
@@ -40,8 +42,8 @@ var Features = []func(*db.DB) []server.Route{
 
 // Definitions are the SQL functions of the features. A feature comes after those whose functions it calls.
 var Definitions = slices.Concat(
-	webhooks.Definitions, inventory.Definitions, catalog.Definitions, production.Definitions, orders.Definitions,
-	stock.Definitions, spoolman.Definitions,
+	webhooks.Definitions, inventory.Definitions, printers.Definitions, catalog.Definitions, production.Definitions,
+	orders.Definitions, stock.Definitions, spoolman.Definitions,
 )
 
 // Events are the events that webhooks get.
@@ -62,6 +64,7 @@ var Commands = slices.Concat(
 	},
 	accounts.Commands(auth.Rounds),
 	inventory.Commands, spoolman.Commands,
+	printers.Commands,
 	catalog.Commands,
 	production.Commands,
 	orders.Commands,
@@ -152,13 +155,13 @@ func newServer(c cli.Config, d *db.DB, once *auth.OneLogin) (*server.Server, err
 	if c.Web != "off" {
 		site = web.New(web.Config{Auth: a, Once: once, Insecure: c.Web == "insecure"})
 	}
-	printers := spoolman.Surface(d)
+	surface := spoolman.Surface(d)
 	if c.KeyInPath {
-		printers.KeyPrefix = spoolman.KeyPrefix
+		surface.KeyPrefix = spoolman.KeyPrefix
 	}
 	return server.New(server.Config{
 		Routes: routes, Events: Events, Document: openapi.Document,
-		Surfaces: []server.Surface{printers}, Site: site, DB: d,
+		Surfaces: []server.Surface{surface}, Site: site, DB: d,
 		Authenticate: a.Authenticate, Secrets: c.JWTSecrets, Ready: d.Ready, Stopped: a.Stop,
 		Background: hooks.Run,
 		PerMinute:  c.PerMinute, PerHour: c.PerHour, TenantPerMinute: c.TenantPerMinute,

@@ -30,6 +30,7 @@ var owners = map[string]string{
 	"production": "production_runs run_items run_materials",
 	"orders":     "order_items orders",
 	"stock":      "stock_levels",
+	"printers":   "printer_slots printers",
 	"spoolman":   "printer_settings",
 }
 

@@ -85,6 +85,9 @@ func TestFieldsOfErrors(t *testing.T) {
 	c.Post(t, "/api/v1/vendors", testkit.JSON{"name": "Alpha"}).Want(201)
 	filament := createFilament(t, c, testkit.JSON{"net_weight_grams": 1})
 	follower := c.Post(t, spoolsURL, testkit.JSON{"filament_id": idOf(filament)}).Want(201).Header.Get("Location")
+	c.Post(t, printersURL, testkit.JSON{"name": "Alpha"}).Want(201)
+	printer := printersURL + "/" + c.Post(t, printersURL, testkit.JSON{"name": "Beta", "slots": 2}).Want(201).ID()
+	c.Do(t, "PUT", printer+"/slots/2", testkit.JSON{"spool_id": idOf(spool)}).Want(200)
 	vendor := "/api/v1/vendors/" + c.Post(t, "/api/v1/vendors", testkit.JSON{"name": "Beta"}).Want(201).ID()
 	for _, r := range []struct {
 		route, path, code string
@@ -103,6 +106,7 @@ func TestFieldsOfErrors(t *testing.T) {
 		{"PATCH /api/v1/products/{id}/components/{component_id}", component2, "DUPLICATE_COMPONENT", 409,
 			testkit.JSON{"component_product_id": idOf(part)}},
 		{"PATCH /api/v1/production-runs/{id}", run, "RUN_ALREADY_COMPLETED", 400, testkit.JSON{"status": "paused"}},
+		{"PATCH /api/v1/production-runs/{id}", run, "UNKNOWN_REFERENCE", 400, testkit.JSON{"printer_id": db.NewID()}},
 		{"PATCH /api/v1/production-runs/{id}/items/{item_id}", item, "UNKNOWN_REFERENCE", 400,
 			testkit.JSON{"product_id": db.NewID()}},
 		{"PATCH /api/v1/production-runs/{id}/items/{item_id}", item, "UNKNOWN_REFERENCE", 400,
@@ -119,6 +123,10 @@ func TestFieldsOfErrors(t *testing.T) {
 		{"PATCH /api/v1/users/{id}", "/api/v1/users/" + c.Actor.User, "LAST_ADMIN", 409,
 			testkit.JSON{"disabled": true}},
 		{"DELETE /api/v1/users/{id}", "/api/v1/users/" + c.Actor.User, "LAST_ADMIN", 409, nil},
+		{"PATCH /api/v1/printers/{id}", printer, "DUPLICATE_PRINTER", 409, testkit.JSON{"name": "ALPHA"}},
+		{"PATCH /api/v1/printers/{id}", printer, "SLOT_IN_USE", 409, testkit.JSON{"slots": 1}},
+		{"PUT /api/v1/printers/{id}/slots/{number}", printer + "/slots/1", "UNKNOWN_REFERENCE", 400,
+			testkit.JSON{"spool_id": db.NewID()}},
 		{"PATCH /api/v1/vendors/{id}", vendor, "DUPLICATE_VENDOR", 409, testkit.JSON{"name": "ALPHA"}},
 		{"PATCH /api/v1/spools", spoolsURL, "FILAMENT_FIELD", 409,
 			testkit.JSON{"ids": []any{idOf(follower)}, "changes": testkit.JSON{"color": "x"}}},

@@ -32,6 +32,8 @@ func TestExportFilters(t *testing.T) {
 		"/api/v1/spools": {[3]j{spool("Red", "PLA"), spool("Blue", "ABS"), spool("Red", "PLA")},
 			[]string{"material_type=PLA,PETG", "color=red", "search=red", "number=1",
 				"material_type=PLA&archived=any"}},
+		"/api/v1/printers": {[3]j{{"name": "A", "status": "retired"}, {"name": "B"}, {"name": "C"}},
+			[]string{"name=a", "number=1", "status=retired", "search=a"}},
 		"/api/v1/vendors": {[3]j{{"name": "A", "external_id": "1"}, {"name": "B"}, {"name": "C"}},
 			[]string{"name=a", "number=1", "external_id=1", "search=a"}},
 		"/api/v1/filaments": {[3]j{filament("Red", "PLA"), filament("Blue", "ABS"), filament("Green", "PC")},

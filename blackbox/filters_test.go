@@ -79,6 +79,9 @@ func TestFilters(t *testing.T) {
 	c.Delete(t, "/api/v1/api-keys/"+ids["k1"]).Want(204)
 	create("w1", "webhooks", j{"description": "w1", "url": "https://example.com/",
 		"events": []string{"order.received"}})
+	create("p-1", "printers", j{"name": "p-1", "model": "MK4"})
+	create("p-2", "printers", j{"name": "p-2", "status": "retired"})
+	c.Do(t, "PUT", "/api/v1/printers/"+ids["p-1"]+"/slots/1", j{"spool_id": ids["s3"]}).Want(200)
 	create("l1", "stock-levels", j{"material_type": "PLA", "minimum_grams": 1})
 	create("l2", "stock-levels", j{"material_type": "TPU", "minimum_grams": 1})
 
@@ -95,6 +98,8 @@ func TestFilters(t *testing.T) {
 		{"vendors", "name", `name=V1: v1; name=v: ; number=2: v2; external_id=EXT: v1; search=here: v1
 			search=v: v2 v1
 			created_from=2000-01-01&created_to=2100-01-01: v2 v1; hidden=true: `},
+		{"printers", "name", `name=P-1: p-1; number=2: p-2; status=retired,maintenance: p-2; search=mk4: p-1
+			spool_id=s3: p-1; created_from=2000-01-01&created_to=2100-01-01: p-2 p-1; hidden=true: `},
 		{"filaments", "name", `vendor=V1: f1; vendor_id=v2: f2; vendor=v: ; number=3: f3; color=RED: f3 f1
 			search=1: f1
 			material_type=ABS,PETG: f3 f2; material_type=PLA: f1; article_number=pa-1: f1; external_id=E1: f1

@@ -297,7 +297,9 @@ func (f *fixture) path(t *testing.T, pattern string) string {
 	for _, part := range strings.Split(pattern, "/")[1:] {
 		if strings.HasPrefix(part, "{") {
 			collection := path.String()
-			if f.ids[collection] == "" && part == "{number}" {
+			if part == "{number}" && strings.HasSuffix(prefix, "/slots") {
+				f.ids[collection] = "1"
+			} else if f.ids[collection] == "" && part == "{number}" {
 				resource := f.path(t, strings.TrimSuffix(prefix, "/by-number")+"/{id}")
 				f.ids[collection] = f.admin.Get(t, resource).Want(200).Text("number")
 			} else if f.ids[collection] == "" {
@@ -370,7 +372,8 @@ func (f *fixture) newBody(t *testing.T, op *operation, example map[string]any) m
 			body[name] = db.NewID() // the combination is unique
 		case name == "key" && op.creates:
 			body[name] = strings.ReplaceAll(db.NewID(), "-", "_") // unique
-		case name == "name" && strings.HasPrefix(op.Path(), "/api/v1/vendors"):
+		case name == "name" && (strings.HasPrefix(op.Path(), "/api/v1/vendors") ||
+			strings.HasPrefix(op.Path(), "/api/v1/printers")):
 			body[name] = db.NewID() // unique
 		case name == "email":
 			body[name] = f.admin.Email

@@ -509,6 +509,7 @@ const driverErrorText = "conn closed"
 const (
 	spoolsURL    = "/api/v1/spools"
 	vendorsURL   = "/api/v1/vendors"
+	printersURL  = "/api/v1/printers"
 	filamentsURL = "/api/v1/filaments"
 	productsURL  = "/api/v1/products"
 	ordersURL    = "/api/v1/orders"
@@ -594,6 +595,21 @@ var errorCases = []errorCase{
 			c.Delete(t, vendor).Want(204)
 			other := c.Post(t, vendorsURL, testkit.JSON{"name": driverErrorText}).Want(201).Header.Get("Location")
 			return vendor + "/restore", nil, func() { c.Delete(t, other).Want(204) }
+		}},
+	{"POST /api/v1/printers", 409, "DUPLICATE_PRINTER",
+		func(t *testing.T, c *testkit.Client) (string, any, func()) {
+			body := testkit.JSON{"name": driverErrorText}
+			printer := c.Post(t, printersURL, body).Want(201).Header.Get("Location")
+			return printersURL, body, func() { c.Delete(t, printer).Want(204) }
+		}},
+	{"POST /api/v1/printers/{id}/restore", 409, "DUPLICATE_PRINTER",
+		func(t *testing.T, c *testkit.Client) (string, any, func()) {
+			body := testkit.JSON{"name": driverErrorText}
+			printer := c.Post(t, printersURL, body).Want(201).Header.Get("Location")
+			c.Post(t, runsURL, testkit.JSON{"printer_id": idOf(printer)}).Want(201)
+			c.Delete(t, printer).Want(204)
+			other := c.Post(t, printersURL, body).Want(201).Header.Get("Location")
+			return printer + "/restore", nil, func() { c.Delete(t, other).Want(204) }
 		}},
 	{"POST /api/v1/filaments", 400, "UNKNOWN_REFERENCE",
 		func(t *testing.T, c *testkit.Client) (string, any, func()) {

@@ -42,6 +42,8 @@ var planFilters = map[string][]string{
 		"created_from=2100-01-01", "created_from=2100-01-01&archived=any&material_type=PLA,PETG", "number=1",
 		"archived=true",
 		"brand=x", "color=x", "archived=true&in_stock=false", "archived=any&material_type=PC"},
+	"listPrinters": {"name=x", "number=1", "status=retired", "created_from=2100-01-01",
+		"spool_id=018d0c4f-7a00-7c3e-8b5a-1f2e3d4c5b6a"},
 	"listVendors": {"name=x", "number=1", "external_id=x", "created_from=2100-01-01"},
 	"listFilaments": {"vendor=x", "vendor_id=018d0c4f-7a00-7c3e-8b5a-1f2e3d4c5b6a", "material_type=ABS,TPU",
 		"color=x", "number=1", "article_number=x", "external_id=x", "created_from=2100-01-01"},
@@ -111,7 +113,7 @@ func testPlans(t *testing.T, analyzed bool) {
 	var operations []*operation
 	for _, op := range w.operations {
 		if path := strings.TrimPrefix(op.Path(), "/api/v1/"); strings.HasPrefix(path, "spools") ||
-			strings.HasPrefix(path, "vendors") || strings.HasPrefix(path, "filaments") ||
+			strings.HasPrefix(path, "vendors") || strings.HasPrefix(path, "printers") || strings.HasPrefix(path, "filaments") ||
 			strings.HasPrefix(path, "products") || strings.HasPrefix(path, "production-runs") ||
 			strings.HasPrefix(path, "orders") {
 			operations = append(operations, op)
@@ -186,11 +188,14 @@ func testPlans(t *testing.T, analyzed bool) {
 				select id, 'created', 0, 1000 from spools;
 			insert into vendors (id, number, name) select gen_random_uuid(), last + n, 'Name ' || last + n
 				from generate_series(1, %[1]d) n, (select coalesce(max(number), 0) as last from vendors) numbered;
+			insert into printers (id, number, name) select gen_random_uuid(), last + n, 'Name ' || last + n
+				from generate_series(1, %[1]d) n, (select coalesce(max(number), 0) as last from printers) numbered;
 			insert into filaments (id, number, material_type, color, diameter_mm)
 				select gen_random_uuid(), last + n, 'PLA', 'Black', 1.75
 				from generate_series(1, %[1]d) n, (select coalesce(max(number), 0) as last from filaments) numbered;
 			insert into last_numbers (resource, last)
 				select 'vendors', max(number) from vendors union all select 'filaments', max(number) from filaments
+				union all select 'printers', max(number) from printers
 				on conflict (tenant_id, resource) do update set last = excluded.last;
 			insert into products (id, name) select gen_random_uuid(), 'Name' from generate_series(1, %[1]d);
 			insert into product_materials (id, product_id, material_type, color, weight_grams)

@@ -45,6 +45,8 @@ var privileges = map[string]string{
 	"spool_numbers":      "SELECT INSERT UPDATE",
 	"vendors":            "SELECT INSERT UPDATE DELETE",
 	"filaments":          "SELECT INSERT UPDATE DELETE",
+	"printers":           "SELECT INSERT UPDATE DELETE",
+	"printer_slots":      "SELECT INSERT UPDATE DELETE",
 	"filament_catalog":   "SELECT INSERT UPDATE DELETE",
 	"spoolman_items":     "SELECT INSERT UPDATE",
 	"last_numbers":       "SELECT INSERT UPDATE",

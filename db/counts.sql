@@ -94,3 +94,12 @@ create or replace trigger count_restored after update of hidden_at on filaments
 	for each row when (old.hidden_at is not null and new.hidden_at is null) execute function count_restored();
 create or replace trigger count_removed after delete on filaments
 	for each row when (old.hidden_at is null) execute function count_removed();
+
+create or replace trigger count_added after insert on printers referencing new table as added
+	for each statement execute function count_added();
+create or replace trigger count_hidden after update of hidden_at on printers
+	for each row when (old.hidden_at is null and new.hidden_at is not null) execute function count_removed();
+create or replace trigger count_restored after update of hidden_at on printers
+	for each row when (old.hidden_at is not null and new.hidden_at is null) execute function count_restored();
+create or replace trigger count_removed after delete on printers
+	for each row when (old.hidden_at is null) execute function count_removed();

@@ -21,8 +21,8 @@ var (
 	rowsSQL string
 )
 
-// Definitions are the SQL functions of spools. Other packages call spool_name, filament_prices and
-// report_use in their own statements, and so within their own transactions.
+// Definitions are the SQL functions of spools. Other packages call spool_name, move_spool,
+// filament_prices and report_use in their own statements, and so within their own transactions.
 var Definitions = []db.Definition{
 	{Name: "inventory/number", Version: 1, SQL: numberSQL},
 	{Name: "inventory/prices", Version: 1, SQL: pricesSQL},

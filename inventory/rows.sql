@@ -35,6 +35,14 @@ begin
 	end if;
 end $$;
 
+-- Moves a spool from a location to another; null is none. A spool that someone has moved elsewhere stays there.
+create or replace function move_spool(spool uuid, old_location text, new_location text) returns void
+language sql as $$
+	update spools s set location = new_location, updated_at = now(), edited_at = now()
+	where s.tenant_id = nullif(current_setting('app.tenant_id', true), '')::uuid and s.id = spool
+		and s.location is not distinct from old_location and s.location is distinct from new_location
+$$;
+
 -- Returns the name of a spool in answers about something else, such as "PLA Black (Polymaker)".
 create or replace function spool_name(material_type text, color text, brand text) returns text
 language sql immutable parallel safe as $$

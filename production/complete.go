@@ -43,6 +43,7 @@ var Events = webhooks.Declare(server.Event{
 // RunStarted is the data of a production_run.started.
 type RunStarted struct {
 	ID          server.UUID      `json:"id" rule:"notNull"`
+	PrinterID   server.UUID      `json:"printer_id"`
 	PrinterName string           `json:"printer_name"`
 	StartedAt   server.Timestamp `json:"started_at"`
 }
@@ -50,6 +51,7 @@ type RunStarted struct {
 // RunCompleted is the data of a production_run.completed.
 type RunCompleted struct {
 	ID          server.UUID      `json:"id" rule:"notNull"`
+	PrinterID   server.UUID      `json:"printer_id"`
 	PrinterName string           `json:"printer_name"`
 	StartedAt   server.Timestamp `json:"started_at"`
 	CompletedAt server.Timestamp `json:"completed_at" rule:"notNull"`

@@ -381,7 +381,8 @@ func (h handlers) emit(e *ending, id, event string) *db.Stmt {
 	return db.SQL(`
 		select emit_event($2, json_build_object(
 			'id', r.id, 'started_at', event_time(r.started_at), 'completed_at', event_time(r.completed_at),
-			'printer_name', r.printer_name, 'actual_print_time_hours', trim_scale(r.actual_print_time_hours),
+			'printer_id', r.printer_id, 'printer_name', r.printer_name,
+			'actual_print_time_hours', trim_scale(r.actual_print_time_hours),
 			'actual_total_filament_grams', trim_scale(r.actual_total_filament_grams),
 			'orders', `+h.orders.Printed("r.id")+reason+`))::text
 		from production_runs r where r.id = $1`, id, event)

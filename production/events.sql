@@ -2,8 +2,8 @@
 -- whatever way, unless a paused run continues.
 create or replace function run_started() returns trigger language plpgsql as $$
 begin
-	perform emit_event('production_run.started', json_build_object('id', new.id, 'printer_name', new.printer_name,
-		'started_at', event_time(new.started_at)));
+	perform emit_event('production_run.started', json_build_object('id', new.id, 'printer_id', new.printer_id,
+		'printer_name', new.printer_name, 'started_at', event_time(new.started_at)));
 	return null;
 end $$;
 create or replace trigger run_created after insert on production_runs

@@ -11,6 +11,7 @@ import (
 
 	"spoolwright/catalog"
 	"spoolwright/db"
+	"spoolwright/printers"
 	"spoolwright/server"
 )
 
@@ -109,6 +110,7 @@ func (RunStatus) Enum() []string {
 type Run struct {
 	ID             server.UUID                       `json:"id" rule:"readOnly,notNull"`
 	Status         server.Optional[RunStatus]        `json:"status" rule:"notNull"`
+	PrinterID      server.Optional[server.UUID]      `json:"printer_id"`
 	PrinterName    server.Optional[string]           `json:"printer_name"`
 	StartedAt      server.Optional[server.Timestamp] `json:"started_at"`
 	CompletedAt    server.Optional[server.Timestamp] `json:"completed_at"`
@@ -146,6 +148,7 @@ const notUpdated = "The status is completed, but no filament was deducted from t
 type RunListItem struct {
 	ID             server.UUID      `json:"id" rule:"notNull"`
 	Status         RunStatus        `json:"status" rule:"notNull"`
+	PrinterID      server.UUID      `json:"printer_id"`
 	PrinterName    string           `json:"printer_name"`
 	StartedAt      server.Timestamp `json:"started_at"`
 	CompletedAt    server.Timestamp `json:"completed_at"`
@@ -171,7 +174,7 @@ type Variance struct {
 	TimePercent     server.Decimal `json:"time_variance_percent"`
 }
 
-const listColumns = `id, status, printer_name, started_at, completed_at,
+const listColumns = `id, status, printer_id, printer_name, started_at, completed_at,
 	estimated_print_time_hours, actual_print_time_hours, estimated_total_filament_grams, actual_total_filament_grams,
 	quality_rating, failure_reason, created_at, updated_at, inventory_updated, inventory_updated_at, hidden_at`
 
@@ -179,7 +182,7 @@ const listColumns = `id, status, printer_name, started_at, completed_at,
 const runsTable = `(select *, deducted_at is not null as inventory_updated, deducted_at as inventory_updated_at
 	from production_runs) production_runs`
 
-const runColumns = `id, status, printer_name, started_at, completed_at,
+const runColumns = `id, status, printer_id, printer_name, started_at, completed_at,
 	estimated_print_time_hours, actual_print_time_hours, estimated_total_filament_grams, actual_total_filament_grams,
 	quality_rating, quality_notes, notes, failure_reason, failure_notes, created_at, updated_at, inventory_updated,
 	inventory_updated_at, hidden_at,
@@ -205,6 +208,7 @@ type Filter struct {
 // RunFilter selects production runs.
 type RunFilter struct {
 	Status        server.Optional[server.Set[RunStatus]] `query:"status"`
+	PrinterID     server.Optional[server.UUID]           `query:"printer_id"`
 	PrinterName   server.Optional[string]                `query:"printer_name"`
 	OrderID       server.Optional[server.UUID]           `query:"order_id"`
 	ProductID     server.Optional[server.UUID]           `query:"product_id"`
@@ -233,6 +237,7 @@ func (h handlers) list(ctx context.Context, r *server.Request[Filter]) (server.P
 func (f RunFilter) list() *server.List {
 	l := server.NewHidingList(runsTable, listColumns, "production_runs", f.Hidden.Or(false))
 	l.WhereEach("status", f.Status)
+	l.WhereEqual("printer_id", f.PrinterID)
 	l.WhereText("printer_key", f.PrinterName)
 	l.Among(`select i.run_id as id from order_items o cross join lateral (
 			select run_id from run_items where order_item_id = o.id offset 0) i where o.order_id = ?`, f.OrderID)
@@ -283,12 +288,19 @@ func respond(
 var errUnknownReferences = server.BadRequest("UNKNOWN_REFERENCE", "%s",
 	"Not a product: items[1].sku; not a spool: materials[0].spool_id").On("items[1].sku", "materials[0].spool_id")
 
+const printerRules = "`printer_id` names a printer, whose name becomes `printer_name`. A `printer_name` without " +
+	"`printer_id` names the printer with this name, not case-sensitive, or none. The run keeps the name that the " +
+	"printer has now."
+
+var errUnknownPrinter = server.BadRequest("UNKNOWN_REFERENCE", "printer_id is not the id of a printer").On("printer_id")
+
 var createDoc = &server.Doc{
 	ID: "createProductionRun", Tag: tag, Summary: "Create a production run",
 	Description: "All fields are optional. The default `status` is `pending`. Unless the request has the time, " +
 		"`in_progress` sets `started_at` and `completed` sets `completed_at` to the current time.\n\n" +
 		"The request may contain the run's items and materials, all or nothing. Errors name the entry, such as " +
 		"`items[1].product_id`. The defaults of their fields are those of the operations that add one.\n\n" +
+		printerRules + "\n\n" +
 		"`estimated_total_filament_grams` and `estimated_print_time_hours` come from the bills of materials of the " +
 		"items with all components, as they are when items are added, changed or removed, until the run ends. A " +
 		"value that a request has given stays; `null` returns to the computed one. The filament is that of required " +
@@ -329,16 +341,19 @@ func (h handlers) create(ctx context.Context, r *server.Request[Run]) (server.Cr
 				spool_weight_after_grams numeric, estimated_purge_grams numeric, actual_purge_grams numeric,
 				cost_per_gram numeric)
 			left join lateral `+namedSpool("m.spool_id", "m.spool_number")+` s on true
+		), printer as materialized (
+			select id, name from `+printers.Named("$17::uuid", "$3::text")+` p
 		), run as (
-			insert into production_runs (id, status, printer_name, started_at, completed_at,
+			insert into production_runs (id, status, printer_id, printer_name, started_at, completed_at,
 				estimated_print_time_hours, actual_print_time_hours,
 				estimated_total_filament_grams, actual_total_filament_grams, quality_rating, quality_notes, notes,
 				failure_reason, failure_notes, grams_given, hours_given)
-			select $1::uuid, $2, $3, $4::timestamptz, $5::timestamptz, $6::numeric, $7::numeric, $8::numeric, $9::numeric,
+			select $1::uuid, $2, (select id from printer), coalesce((select name from printer), $3), $4::timestamptz, $5::timestamptz, $6::numeric, $7::numeric, $8::numeric, $9::numeric,
 				$10::int, $11, $12, $15, $16, $8::numeric is not null, $6::numeric is not null
 			where not exists (select from item where unknown or order_problem is not null
 					or greatest(material_cost, total_cost) > 999999999)
 				and not exists (select from material where spool is null)
+				and ($17::uuid is null or exists (select from printer))
 			returning id
 		), items as (
 			insert into run_items (id, run_id, product_id, order_item_id, quantity, successful_quantity,
@@ -360,13 +375,14 @@ func (h handlers) create(ctx context.Context, r *server.Request[Run]) (server.Cr
 			array(select n from material where spool is null order by n),
 			array(select n from item where order_problem = 'UNKNOWN' order by n),
 			array(select n from item where order_problem = 'OTHER_PRODUCT' order by n),
-			array(select n from item where order_problem = 'CANCELLED' order by n)`,
+			array(select n from item where order_problem = 'CANCELLED' order by n),
+			$17::uuid is not null and not exists (select from printer)`,
 		id, string(status), in.PrinterName.Arg(), in.StartedAt.Arg(), in.CompletedAt.Arg(),
 		in.EstimatedHours.Arg(), in.ActualHours.Arg(), in.EstimatedGrams.Arg(), in.ActualGrams.Arg(),
 		in.QualityRating.Arg(), in.QualityNotes.Arg(), in.Notes.Arg(), items, materials,
-		in.FailureReason.Arg(), in.FailureNotes.Arg()).
+		in.FailureReason.Arg(), in.FailureNotes.Arg(), in.PrinterID.Arg()).
 		Into(&invalid.products, &invalid.costs, &invalid.spools, &invalid.orderItems, &invalid.otherProducts,
-			&invalid.cancelled)}
+			&invalid.cancelled, &invalid.printer)}
 	if len(in.Items) > 0 {
 		statements = append(statements, estimate(id))
 	}
@@ -394,11 +410,15 @@ type invalidEntries struct {
 	orderItems    []int32 // items with an unknown item of an order
 	otherProducts []int32 // items with an item of an order that has another product
 	cancelled     []int32 // items with an item of a cancelled order
+	printer       bool    // whether there is no such printer
 }
 
 // err returns the error of the new run, or nil.
 func (e invalidEntries) err(in *Run) error {
 	var unknown, fields []string
+	if e.printer {
+		unknown, fields = []string{"not a printer: printer_id"}, []string{"printer_id"}
+	}
 	for _, list := range []struct {
 		what, list string
 		indexes    []int32
@@ -455,8 +475,8 @@ var updateDoc = &server.Doc{
 		"`completeProductionRun`, `failProductionRun` or `cancelProductionRun`, before or after that. After it, the " +
 		"status cannot change (`RUN_ALREADY_COMPLETED`, except for the same value), but all other fields can. " +
 		"`in_progress` sets `started_at`, and `completed` sets `completed_at`, to the current time, unless the run " +
-		"or the request has the time.",
-	Errors: []*server.Error{errCompleted},
+		"or the request has the time.\n\n" + printerRules,
+	Errors: []*server.Error{errUnknownPrinter, errCompleted},
 }
 
 func (h handlers) update(ctx context.Context, r *server.Request[Run]) (server.OK[Run], error) {
@@ -468,14 +488,34 @@ func (h handlers) update(ctx context.Context, r *server.Request[Run]) (server.OK
 	case completed:
 		fill = fillTime(&in.CompletedAt, "completed_at")
 	}
+	printer, name := in.PrinterID, in.PrinterName
+	in.PrinterID.Set, in.PrinterName.Set = false, false
 	set, args := server.Assignments(in, []any{r.ID("id")})
+	open, known := "", true
+	locked := lockRun(r.ID("id"))
+	statements := []*db.Stmt{locked}
+	if printer.Set || name.Set {
+		args = append(args, printer.Arg(), name.Arg())
+		id, text := fmt.Sprintf("$%d::uuid", len(args)-1), fmt.Sprintf("$%d::text", len(args))
+		set = strings.TrimPrefix(set+`, (printer_id, printer_name) = (
+			select case when r.printer_id = `+id+` then r.printer_id else p.id end,
+				case when r.printer_id = `+id+` then r.printer_name else coalesce(p.name, `+text+`) end
+			from (select) always left join lateral `+printers.Named(id, text)+` p on true)`, ", ")
+		if !printer.IsNull() { // the printer may be a removed one only if the run has it already
+			statements = append(statements, db.SQL(`
+				select exists (select from printers p where p.id = $2 and p.hidden_at is null)
+					or exists (select from production_runs r where r.id = $1 and r.printer_id = $2)`,
+				r.ID("id"), printer.Arg()).Into(&known))
+			open = ` and (r.printer_id = ` + id + ` or exists (
+				select from printers p where p.id = ` + id + ` and p.hidden_at is null))`
+		}
+	}
 	if set == "" {
 		return respond(ctx, h.db.Read, r.ID("id"))
 	}
-	open := ""
 	if in.Status.Set {
 		args = append(args, in.Status.Arg())
-		open = fmt.Sprintf(" and (deducted_at is null or status = $%d)", len(args))
+		open += fmt.Sprintf(" and (deducted_at is null or status = $%d)", len(args))
 	}
 	if in.EstimatedGrams.Set {
 		fill += fmt.Sprintf(", grams_given = %t", !in.EstimatedGrams.IsNull())
@@ -483,10 +523,9 @@ func (h handlers) update(ctx context.Context, r *server.Request[Run]) (server.OK
 	if in.EstimatedHours.Set {
 		fill += fmt.Sprintf(", hours_given = %t", !in.EstimatedHours.IsNull())
 	}
-	update := db.SQL(`update production_runs set `+set+fill+`, updated_at = now()
+	update := db.SQL(`update production_runs r set `+set+fill+`, updated_at = now()
 		where id = $1 and hidden_at is null`+open+` returning id`, args...)
-	locked := lockRun(r.ID("id"))
-	statements := []*db.Stmt{locked, update}
+	statements = append(statements, update)
 	if in.EstimatedGrams.Set || in.EstimatedHours.Set {
 		statements = append(statements, estimate(r.ID("id")))
 	}
@@ -494,7 +533,9 @@ func (h handlers) update(ctx context.Context, r *server.Request[Run]) (server.OK
 		statements = append(statements, h.orders.Follow(r.ID("id")))
 	}
 	changed, err := respond(ctx, h.db.Write, r.ID("id"), statements...)
-	if err = server.Found(locked, err); err == nil && update.Rows() == 0 {
+	if err = server.Found(locked, err); err == nil && !known {
+		err = errUnknownPrinter
+	} else if err == nil && update.Rows() == 0 {
 		err = errCompleted.On("status")
 	}
 	return changed, err

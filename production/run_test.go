@@ -9,6 +9,7 @@ import (
 	"spoolwright/catalog"
 	"spoolwright/inventory"
 	"spoolwright/orders"
+	"spoolwright/printers"
 	"spoolwright/production"
 	"spoolwright/testkit"
 )
@@ -19,7 +20,8 @@ type j = testkit.JSON
 
 func newAPI(t *testing.T) *testkit.API {
 	t.Helper()
-	return testkit.New(t, testkit.Options{}, inventory.Routes, catalog.Routes, production.Routes(orders.Runs))
+	return testkit.New(t, testkit.Options{}, inventory.Routes, printers.Routes, catalog.Routes,
+		production.Routes(orders.Runs))
 }
 
 const runs = "/api/v1/production-runs"

@@ -38,6 +38,7 @@ import (
 //	enum=A|B             the allowed strings or numbers
 //	named=Kind           the name of the enum's schema in the document; without a name, it is part of the field's: Go
 //	                     clients of openapi-generator do not compile if two named enums have a value in common
+//	empty                a Set that may have no entry
 //	unsorted             lists cannot be sorted by the field
 //	default=20           of a query parameter, for the document only
 type Schema struct {
@@ -51,6 +52,7 @@ type Field struct {
 	Name, Default, Format, Named                  string
 	Query, Required, ReadOnly, WriteOnly, NotNull bool
 	Secret                                        bool // ReadOnly, and not stored
+	Empty                                         bool // a Set may have no entry
 	Unsorted                                      bool // lists cannot be sorted by it
 	Optional                                      bool // of the rule insteadOf: a POST can have none of the fields
 	Exclusive                                     bool // Minimum itself is not allowed
@@ -165,6 +167,8 @@ func (f *Field) parse(rules string) (insteadOf string) {
 			f.Required, f.NotNull = true, true
 		case "readOnly":
 			f.ReadOnly = true
+		case "empty":
+			f.Empty = true
 		case "unsorted":
 			f.Unsorted = true
 		case "writeOnly":

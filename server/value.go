@@ -143,7 +143,7 @@ func (s Set[E]) texts() []string     { return s }
 type separated string
 
 // parse stores the decoded value of a JSON list or of a query. It returns the problem with it, or "".
-func (s *Set[E]) parse(_ *Field, v any) string {
+func (s *Set[E]) parse(f *Field, v any) string {
 	var e E
 	allowed := e.Enum()
 	if text, ok := v.(separated); ok {
@@ -161,8 +161,12 @@ func (s *Set[E]) parse(_ *Field, v any) string {
 	if !ok {
 		return "must be a list of strings"
 	}
-	if len(entries) == 0 || len(entries) > len(allowed) {
-		return "must have 1 to " + strconv.Itoa(len(allowed)) + " entries"
+	least := 1
+	if f.Empty {
+		least, *s = 0, Set[E]{}
+	}
+	if len(entries) < least || len(entries) > len(allowed) {
+		return fmt.Sprintf("must have %d to %d entries", least, len(allowed))
 	}
 	for _, entry := range entries {
 		var value string

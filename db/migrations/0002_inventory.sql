@@ -232,6 +232,61 @@ create index spools_price on spools (tenant_id, material_type, color_key)
 -- hour; and those with a new edited_at.
 create index spools_edited on spools (tenant_id, edited_at) where edited_at is not null;
 
+-- The printers of the farm. A printer without materials prints all.
+create table printers (
+	tenant_id uuid,
+	id uuid not null,
+	number int not null check (number > 0), -- by default next_number('printers')
+	name text collate "C" not null check (name <> '' and length(name) <= 200),
+	model text collate "C" check (length(model) <= 200),
+	location text collate "C" check (length(location) <= 200),
+	notes text collate "C" check (length(notes) <= 10000),
+	nozzle_mm numeric(15,6) check (nozzle_mm > 0 and nozzle_mm <= 10),
+	slots int not null default 1 check (slots between 1 and 64),
+	materials text[] collate "C" not null default '{}' check (cardinality(materials) <= 10 and
+		materials <@ '{PLA,PETG,ABS,TPU,ASA,Nylon,PC,HIPS,PVA,Custom}'::text[] collate "C"),
+	hour_cost numeric(15,6) check (hour_cost between 0 and 1000000),
+	power_watts numeric(15,6) check (power_watts between 0 and 1000000),
+	status text collate "C" not null default 'available' check (status in ('available', 'maintenance', 'retired')),
+	maintenance_interval_hours numeric(15,6)
+		check (maintenance_interval_hours > 0 and maintenance_interval_hours <= 1000000),
+	maintained_at timestamptz,
+	created_at timestamptz not null default now(),
+	updated_at timestamptz not null default now(), -- of the printer and its slots
+	hidden_at timestamptz,
+	name_key text collate "C" generated always as (lower(name collate "und-x-icu") collate "C") stored,
+	search_key text collate "C" not null generated always as (lower((
+		name || U&'\FFFD' || coalesce(model, '') || U&'\FFFD' || coalesce(location, '') || U&'\FFFD' ||
+		coalesce(notes, '')) collate "und-x-icu") collate "C") stored,
+	primary key (tenant_id, id)
+);
+call tenant_table('printers', 'select, insert, update, delete');
+
+create unique index printers_number on printers (tenant_id, number) where num_nonnulls(number) = 1;
+create unique index printers_name on printers (tenant_id, name_key)
+	where hidden_at is null and name_key is not null;
+create index printers_newest on printers (tenant_id, created_at, id)
+	where hidden_at is null and created_at > '-infinity';
+create index printers_status on printers (tenant_id, status, created_at, id)
+	where hidden_at is null and num_nonnulls(status) = 1;
+create index printers_hidden on printers (tenant_id, created_at, id) where hidden_at is not null;
+
+-- The spools that are loaded: at most one in a slot of a printer, and each spool in at most one slot.
+create table printer_slots (
+	tenant_id uuid,
+	printer_id uuid not null,
+	slot int not null check (slot between 1 and 64),
+	spool_id uuid not null,
+	previous_location text collate "C" check (length(previous_location) <= 200), -- of the spool, before it was loaded
+	loaded_at timestamptz not null default now(),
+	primary key (tenant_id, printer_id, slot),
+	foreign key (tenant_id, printer_id) references printers (tenant_id, id) on delete cascade,
+	foreign key (tenant_id, spool_id) references spools (tenant_id, id)
+);
+call tenant_table('printer_slots', 'select, insert, update, delete');
+
+create unique index printer_slots_spool on printer_slots (tenant_id, spool_id);
+
 -- What imports from Spoolman have created, so that the next import changes what has changed in Spoolman since.
 create table spoolman_items (
 	tenant_id uuid,

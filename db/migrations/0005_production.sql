@@ -5,7 +5,8 @@ create table production_runs (
 	id uuid not null,
 	status text collate "C" not null
 		check (status in ('pending', 'in_progress', 'paused', 'completed', 'failed', 'cancelled')),
-	printer_name text collate "C" check (length(printer_name) <= 200),
+	printer_id uuid,
+	printer_name text collate "C" check (length(printer_name) <= 200), -- that of the printer, if the run has one
 	started_at timestamptz,
 	completed_at timestamptz,
 	estimated_print_time_hours numeric(15,6) check (estimated_print_time_hours >= 0 and estimated_print_time_hours <= 100000),
@@ -31,7 +32,8 @@ create table production_runs (
 	printer_key text collate "C" generated always as (lower(printer_name collate "und-x-icu") collate "C") stored,
 	search_key text collate "C" not null generated always as (lower((
 		coalesce(printer_name, '') || U&'\FFFD' || coalesce(notes, '')) collate "und-x-icu") collate "C") stored,
-	primary key (tenant_id, id)
+	primary key (tenant_id, id),
+	foreign key (tenant_id, printer_id) references printers (tenant_id, id)
 ) with (fillfactor = 85);
 call tenant_table('production_runs', 'select, insert, update, delete');
 
@@ -41,6 +43,11 @@ create index production_runs_status on production_runs (tenant_id, status, creat
 	where hidden_at is null;
 create index production_runs_printer on production_runs (tenant_id, printer_key, created_at, id)
 	where hidden_at is null and printer_key is not null;
+create index production_runs_printer_id on production_runs (tenant_id, printer_id, created_at, id)
+	where printer_id is not null;
+-- For the hours that a printer has printed.
+create index production_runs_printed on production_runs (tenant_id, printer_id, deducted_at)
+	include (status, actual_print_time_hours) where printer_id is not null and deducted_at is not null;
 create index production_runs_started on production_runs (tenant_id, started_at, id)
 	where hidden_at is null and started_at is not null;
 create index production_runs_completed on production_runs (tenant_id, completed_at, id)

@@ -203,7 +203,11 @@ func (d *document) scalar(f *server.Field, nullable bool) object {
 			return object{{"type", "array"}, {"minItems", 1}, {"maxItems", server.MaxSeveral},
 				{"items", schemaOf(&values, false)}}
 		}
-		return object{{"type", "array"}, {"minItems", 1}, {"maxItems", len(f.Enum)}, {"uniqueItems", true},
+		least := 1
+		if f.Empty {
+			least = 0
+		}
+		return object{{"type", "array"}, {"minItems", least}, {"maxItems", len(f.Enum)}, {"uniqueItems", true},
 			{"items", d.scalar(&values, false)}}
 	}
 	if f.Named == "" {

@@ -29,8 +29,8 @@ type document struct {
 }
 
 type pathItem struct {
-	Parameters               []parameter
-	Get, Post, Patch, Delete *operation
+	Parameters                    []parameter
+	Get, Post, Put, Patch, Delete *operation
 }
 
 type operation struct {
@@ -229,7 +229,7 @@ func parse(openAPI []byte) (*api, error) {
 		for _, o := range []struct {
 			verb string
 			op   *operation
-		}{{"GET", item.Get}, {"POST", item.Post}, {"PATCH", item.Patch}, {"DELETE", item.Delete}} {
+		}{{"GET", item.Get}, {"POST", item.Post}, {"PUT", item.Put}, {"PATCH", item.Patch}, {"DELETE", item.Delete}} {
 			if o.op == nil {
 				continue
 			}

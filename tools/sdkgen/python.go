@@ -333,7 +333,7 @@ func (a *api) pyMethod(w *writer, m *method) {
 		}
 		query = append(query, pyArgument{unique(p.Name), annotation, value, p.Name, p.Description})
 	}
-	unset := m.verb == "PATCH"
+	unset := m.verb == "PATCH" || m.verb == "PUT"
 	if m.body != nil {
 		for _, key := range m.body.Properties.keys {
 			p := m.body.Properties.of[key]

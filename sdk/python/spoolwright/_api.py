@@ -39,6 +39,8 @@ CustomType = Literal["text", "integer", "integer_range", "float", "float_range",
 
 UsageGroup = Literal["material", "color", "printer", "day", "week", "month"]
 
+PrinterStatus = Literal["available", "maintenance", "retired"]
+
 RunStatus = Literal["pending", "in_progress", "paused", "completed", "failed", "cancelled"]
 
 FailureReason = Literal["adhesion", "spaghetti", "layer_shift", "clog", "under_extrusion", "over_extrusion", "warping", "stringing", "filament_runout", "power_failure", "printer_error", "operator_error", "quality", "other"]
@@ -1184,6 +1186,137 @@ def _UsageReport(d: Any, etag: str | None = None) -> UsageReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedSpool:
+    """The type `LoadedSpool` of the API."""
+
+    slot: int
+    """The slot, from 1."""
+    spool_id: str
+    """The spool."""
+    spool_number: int
+    """Number of the spool."""
+    name: str
+    """Material, colour and brand of the spool."""
+    remaining_grams: Number
+    """Grams of filament left."""
+
+
+def _LoadedSpool(d: Any, etag: str | None = None) -> LoadedSpool:
+    get = d.get
+    return LoadedSpool(
+        slot=get("slot"),
+        spool_id=get("spool_id"),
+        spool_number=get("spool_number"),
+        name=get("name"),
+        remaining_grams=_core.number(get("remaining_grams")),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Printer:
+    """The type `Printer` of the API."""
+
+    id: str
+    """The printer's id."""
+    number: int
+    """Number of the printer in the tenant: 1, 2, 3, and so on, never used again."""
+    name: str
+    """Name of the printer; unique without regard to case."""
+    model: str | None
+    """Manufacturer and model."""
+    location: str | None
+    """Where the printer is."""
+    notes: str | None
+    """Free text."""
+    nozzle_mm: Number | None
+    """Diameter of the nozzle in millimetres."""
+    slots: int
+    """Number of spools that can be loaded; 1 by default."""
+    materials: tuple[MaterialType, ...]
+    """The types of filament that it prints; an empty list: all."""
+    hour_cost: Number | None
+    """Cost of an hour of printing, without energy."""
+    power_watts: Number | None
+    """Average power while it prints."""
+    status: PrinterStatus
+    """Whether it can print; available by default. A retired printer never prints again."""
+    maintenance_interval_hours: Number | None
+    """Hours of printing after which maintenance is due."""
+    maintained_at: _dt.datetime | None
+    """Time of the last maintenance."""
+    printed_hours: Number
+    """Hours of the completed and failed runs that ended since the last maintenance."""
+    maintenance_due: bool
+    """Whether printed_hours has reached maintenance_interval_hours."""
+    loaded: tuple[LoadedSpool, ...]
+    """The spools in its slots."""
+    created_at: _dt.datetime
+    """Time of creation."""
+    updated_at: _dt.datetime
+    """Time of the last change of the printer or its slots."""
+    hidden_at: _dt.datetime | None
+    """Time when the printer was removed; null for printers that are not hidden."""
+    etag: str | None = field(default=None, compare=False)
+    """The version of the resource, for ``if_match``. None in lists, and where the service sends none."""
+
+
+def _Printer(d: Any, etag: str | None = None) -> Printer:
+    get = d.get
+    return Printer(
+        id=get("id"),
+        number=get("number"),
+        name=get("name"),
+        model=get("model"),
+        location=get("location"),
+        notes=get("notes"),
+        nozzle_mm=_core.number(get("nozzle_mm")),
+        slots=get("slots"),
+        materials=_core.each(None, get("materials")),
+        hour_cost=_core.number(get("hour_cost")),
+        power_watts=_core.number(get("power_watts")),
+        status=get("status"),
+        maintenance_interval_hours=_core.number(get("maintenance_interval_hours")),
+        maintained_at=_core.timestamp(get("maintained_at")),
+        printed_hours=_core.number(get("printed_hours")),
+        maintenance_due=get("maintenance_due"),
+        loaded=_core.each(_LoadedSpool, get("loaded")),
+        created_at=_core.timestamp(get("created_at")),
+        updated_at=_core.timestamp(get("updated_at")),
+        hidden_at=_core.timestamp(get("hidden_at")),
+        etag=etag,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrinterList:
+    """The type `PrinterList` of the API."""
+
+    items: tuple[Printer, ...]
+    """The items of this page."""
+    total: int
+    """Number of matching items on all pages."""
+    skip: int
+    """Number of skipped items."""
+    limit: int
+    """Maximum number of items on a page."""
+    next: str | None
+    """The value of `after` for the next page; null on the last page, and if the request has an order without an
+    index.
+    """
+
+
+def _PrinterList(d: Any, etag: str | None = None) -> PrinterList:
+    get = d.get
+    return PrinterList(
+        items=_core.each(_Printer, get("items")),
+        total=get("total"),
+        skip=get("skip"),
+        limit=get("limit"),
+        next=get("next"),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ProductListItem:
     """The type `ProductListItem` of the API."""
 
@@ -1562,6 +1695,8 @@ class RunListItem:
     """The run's id."""
     status: RunStatus
     """State of the run."""
+    printer_id: str | None
+    """The printer; null if the run has none."""
     printer_name: str | None
     """Name of the printer."""
     started_at: _dt.datetime | None
@@ -1597,6 +1732,7 @@ def _RunListItem(d: Any, etag: str | None = None) -> RunListItem:
     return RunListItem(
         id=get("id"),
         status=get("status"),
+        printer_id=get("printer_id"),
         printer_name=get("printer_name"),
         started_at=_core.timestamp(get("started_at")),
         completed_at=_core.timestamp(get("completed_at")),
@@ -1781,6 +1917,8 @@ class Run:
     """The run's id."""
     status: RunStatus
     """State of the run; pending by default. No value of it deducts filament: `complete`, `fail` and `cancel` do."""
+    printer_id: str | None
+    """The printer; null if the run has none."""
     printer_name: str | None
     """Name of the printer."""
     started_at: _dt.datetime | None
@@ -1832,6 +1970,7 @@ def _Run(d: Any, etag: str | None = None) -> Run:
     return Run(
         id=get("id"),
         status=get("status"),
+        printer_id=get("printer_id"),
         printer_name=get("printer_name"),
         started_at=_core.timestamp(get("started_at")),
         completed_at=_core.timestamp(get("completed_at")),
@@ -2676,6 +2815,8 @@ class RunStarted:
 
     id: str
     """The run's id."""
+    printer_id: str | None
+    """The printer; null if the run has none."""
     printer_name: str | None
     """Name of the printer."""
     started_at: _dt.datetime | None
@@ -2686,6 +2827,7 @@ def _RunStarted(d: Any, etag: str | None = None) -> RunStarted:
     get = d.get
     return RunStarted(
         id=get("id"),
+        printer_id=get("printer_id"),
         printer_name=get("printer_name"),
         started_at=_core.timestamp(get("started_at")),
     )
@@ -2732,6 +2874,8 @@ class RunCompleted:
 
     id: str
     """The run's id."""
+    printer_id: str | None
+    """The printer; null if the run has none."""
     printer_name: str | None
     """Name of the printer."""
     started_at: _dt.datetime | None
@@ -2750,6 +2894,7 @@ def _RunCompleted(d: Any, etag: str | None = None) -> RunCompleted:
     get = d.get
     return RunCompleted(
         id=get("id"),
+        printer_id=get("printer_id"),
         printer_name=get("printer_name"),
         started_at=_core.timestamp(get("started_at")),
         completed_at=_core.timestamp(get("completed_at")),
@@ -2785,6 +2930,8 @@ class RunFailed:
 
     id: str
     """The run's id."""
+    printer_id: str | None
+    """The printer; null if the run has none."""
     printer_name: str | None
     """Name of the printer."""
     started_at: _dt.datetime | None
@@ -2805,6 +2952,7 @@ def _RunFailed(d: Any, etag: str | None = None) -> RunFailed:
     get = d.get
     return RunFailed(
         id=get("id"),
+        printer_id=get("printer_id"),
         printer_name=get("printer_name"),
         started_at=_core.timestamp(get("started_at")),
         completed_at=_core.timestamp(get("completed_at")),
@@ -3440,6 +3588,10 @@ class DuplicateCustomFieldError(ApiError):
     """The service responded ``DUPLICATE_CUSTOM_FIELD`` (status 409)."""
 
 
+class DuplicatePrinterError(ApiError):
+    """The service responded ``DUPLICATE_PRINTER`` (status 409)."""
+
+
 class DuplicateSkuError(ApiError):
     """The service responded ``DUPLICATE_SKU`` (status 409)."""
 
@@ -3540,6 +3692,10 @@ class RunNotOpenError(ApiError):
     """The service responded ``RUN_NOT_OPEN`` (status 400)."""
 
 
+class SlotInUseError(ApiError):
+    """The service responded ``SLOT_IN_USE`` (status 409)."""
+
+
 class StockLevelExistsError(ApiError):
     """The service responded ``STOCK_LEVEL_EXISTS`` (status 409)."""
 
@@ -3588,6 +3744,7 @@ _ERRORS: dict[str, type[ApiError]] = {
     "COMPONENT_HIDDEN": ComponentHiddenError,
     "DUPLICATE_COMPONENT": DuplicateComponentError,
     "DUPLICATE_CUSTOM_FIELD": DuplicateCustomFieldError,
+    "DUPLICATE_PRINTER": DuplicatePrinterError,
     "DUPLICATE_SKU": DuplicateSkuError,
     "DUPLICATE_VENDOR": DuplicateVendorError,
     "EMAIL_TAKEN": EmailTakenError,
@@ -3613,6 +3770,7 @@ _ERRORS: dict[str, type[ApiError]] = {
     "RUN_ALREADY_COMPLETED": RunAlreadyCompletedError,
     "RUN_HAS_NO_MATERIALS": RunHasNoMaterialsError,
     "RUN_NOT_OPEN": RunNotOpenError,
+    "SLOT_IN_USE": SlotInUseError,
     "STOCK_LEVEL_EXISTS": StockLevelExistsError,
     "STOCK_LEVEL_LIMIT": StockLevelLimitError,
     "TOKEN_EXPIRED": TokenExpiredError,
@@ -6415,6 +6573,406 @@ class ReportsResource:
         )
 
 
+class PrintersResource:
+    """The printers of the farm: what they can print, which spools are loaded, and how long they have printed."""
+
+    __slots__ = ("_client",)
+
+    def __init__(self, client: _core.BaseClient) -> None:
+        self._client = client
+
+    def list(
+        self,
+        *,
+        skip: int | None = None,
+        limit: int | None = None,
+        sort_by: Literal["id", "number", "name", "model", "location", "notes", "nozzle_mm", "slots", "hour_cost", "power_watts", "status", "maintenance_interval_hours", "maintained_at", "printed_hours", "maintenance_due", "created_at", "updated_at", "hidden_at"] | None = None,
+        sort_order: SortOrder | None = None,
+        after: str | None = None,
+        number: int | None = None,
+        name: str | None = None,
+        status: PrinterStatus | Sequence[PrinterStatus] | None = None,
+        spool_id: str | None = None,
+        created_from: _dt.datetime | None = None,
+        created_to: _dt.datetime | None = None,
+        search: str | None = None,
+        hidden: bool | None = None,
+    ) -> PrinterList:
+        """List printers.
+
+        All filters but `search` use an index. `search` and a `sort_by` without an index read all matching
+        printers.
+
+        :param skip: Items to skip.
+        :param limit: Maximum page size.
+        :param sort_by: Any scalar field of the items.
+        :param sort_order: Ascending or descending.
+        :param after: The `next` of a page with the same `sort_by` and `sort_order`, to get the page after it.
+        Cannot be combined with `skip`.
+        :param number: Only the printer with this number.
+        :param name: Only the printer with this name: the whole name, not case-sensitive.
+        :param status: Only printers in one of these states, separated by commas.
+        :param spool_id: Only the printer into which this spool is loaded.
+        :param created_from: Only printers created at this time or later: a timestamp, or a date, which begins at
+        midnight in the tenant's time zone.
+        :param created_to: Only printers created before this time.
+        :param search: Only printers with this text in name, model, location or notes, ignoring case; no wildcards.
+        :param hidden: true: only removed printers; false: only the others.
+        """
+        return self._client._call(
+            "GET",
+            "/printers",
+            _PrinterList,
+            query={
+                "skip": skip,
+                "limit": limit,
+                "sort_by": sort_by,
+                "sort_order": sort_order,
+                "after": after,
+                "number": number,
+                "name": name,
+                "status": status,
+                "spool_id": spool_id,
+                "created_from": created_from,
+                "created_to": created_to,
+                "search": search,
+                "hidden": hidden,
+            },
+        )
+
+    def iterate(
+        self,
+        *,
+        sort_by: Literal["id", "number", "name", "model", "location", "notes", "nozzle_mm", "slots", "hour_cost", "power_watts", "status", "maintenance_interval_hours", "maintained_at", "printed_hours", "maintenance_due", "created_at", "updated_at", "hidden_at"] | None = None,
+        sort_order: SortOrder | None = None,
+        number: int | None = None,
+        name: str | None = None,
+        status: PrinterStatus | Sequence[PrinterStatus] | None = None,
+        spool_id: str | None = None,
+        created_from: _dt.datetime | None = None,
+        created_to: _dt.datetime | None = None,
+        search: str | None = None,
+        hidden: bool | None = None,
+    ) -> Iterator[Printer]:
+        """Iterates over all items of the list, page by page.
+
+        Items that others create or delete meanwhile may be missing or not; every other item occurs exactly once.
+        Sort by a field that does not change meanwhile.
+
+        :param sort_by: Any scalar field of the items.
+        :param sort_order: Ascending or descending.
+        :param number: Only the printer with this number.
+        :param name: Only the printer with this name: the whole name, not case-sensitive.
+        :param status: Only printers in one of these states, separated by commas.
+        :param spool_id: Only the printer into which this spool is loaded.
+        :param created_from: Only printers created at this time or later: a timestamp, or a date, which begins at
+        midnight in the tenant's time zone.
+        :param created_to: Only printers created before this time.
+        :param search: Only printers with this text in name, model, location or notes, ignoring case; no wildcards.
+        :param hidden: true: only removed printers; false: only the others.
+        """
+        return _core.cursor_pages(self._client, "/printers", _PrinterList,
+            query={
+                "sort_by": sort_by,
+                "sort_order": sort_order,
+                "number": number,
+                "name": name,
+                "status": status,
+                "spool_id": spool_id,
+                "created_from": created_from,
+                "created_to": created_to,
+                "search": search,
+                "hidden": hidden,
+            },
+        )
+
+    def create(
+        self,
+        *,
+        name: str,
+        model: str | None = None,
+        location: str | None = None,
+        notes: str | None = None,
+        nozzle_mm: DecimalInput | None = None,
+        slots: int | None = None,
+        materials: Sequence[MaterialType] | None = None,
+        hour_cost: DecimalInput | None = None,
+        power_watts: DecimalInput | None = None,
+        status: PrinterStatus | None = None,
+        maintenance_interval_hours: DecimalInput | None = None,
+        idempotency_key: str | None = None,
+    ) -> Printer:
+        """Create a printer.
+
+        The name must be unique, without regard to case (`DUPLICATE_PRINTER`). A removed printer does not count.
+
+        Requires the role `operator` or `admin`.
+
+        :param name: Name of the printer; unique without regard to case.
+        :param model: Manufacturer and model.
+        :param location: Where the printer is.
+        :param notes: Free text.
+        :param nozzle_mm: Diameter of the nozzle in millimetres.
+        :param slots: Number of spools that can be loaded; 1 by default.
+        :param materials: The types of filament that it prints; an empty list: all.
+        :param hour_cost: Cost of an hour of printing, without energy.
+        :param power_watts: Average power while it prints.
+        :param status: Whether it can print; available by default. A retired printer never prints again.
+        :param maintenance_interval_hours: Hours of printing after which maintenance is due.
+        :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
+        a key.
+        """
+        return self._client._call(
+            "POST",
+            "/printers",
+            _Printer,
+            body={
+                "name": name,
+                "model": UNSET if model is None else model,
+                "location": UNSET if location is None else location,
+                "notes": UNSET if notes is None else notes,
+                "nozzle_mm": UNSET if nozzle_mm is None else nozzle_mm,
+                "slots": UNSET if slots is None else slots,
+                "materials": UNSET if materials is None else materials,
+                "hour_cost": UNSET if hour_cost is None else hour_cost,
+                "power_watts": UNSET if power_watts is None else power_watts,
+                "status": UNSET if status is None else status,
+                "maintenance_interval_hours": UNSET if maintenance_interval_hours is None else maintenance_interval_hours,
+            },
+            idempotency_key=idempotency_key or _core.new_key(),
+        )
+
+    def export(
+        self,
+        *,
+        format: ExportFormat | None = None,
+        number: int | None = None,
+        name: str | None = None,
+        status: PrinterStatus | Sequence[PrinterStatus] | None = None,
+        spool_id: str | None = None,
+        created_from: _dt.datetime | None = None,
+        created_to: _dt.datetime | None = None,
+        search: str | None = None,
+        hidden: bool | None = None,
+    ) -> str:
+        """Export printers.
+
+        Returns what the filters select, in a file in UTF-8. A list and its export have the same filters.
+        `format=jsonl` is a JSON object per line, as the GET of the resource returns it. `format=csv` (separated by
+        commas) has a row for each printer, oldest first, without the spools that are loaded.
+
+        :param format: csv, or jsonl for one JSON object per line, as the GET of the resource returns it.
+        :param number: Only the printer with this number.
+        :param name: Only the printer with this name: the whole name, not case-sensitive.
+        :param status: Only printers in one of these states, separated by commas.
+        :param spool_id: Only the printer into which this spool is loaded.
+        :param created_from: Only printers created at this time or later: a timestamp, or a date, which begins at
+        midnight in the tenant's time zone.
+        :param created_to: Only printers created before this time.
+        :param search: Only printers with this text in name, model, location or notes, ignoring case; no wildcards.
+        :param hidden: true: only removed printers; false: only the others.
+        """
+        return self._client._call(
+            "GET",
+            "/printers/export",
+            _core.text,
+            query={
+                "format": format,
+                "number": number,
+                "name": name,
+                "status": status,
+                "spool_id": spool_id,
+                "created_from": created_from,
+                "created_to": created_to,
+                "search": search,
+                "hidden": hidden,
+            },
+        )
+
+    def get(
+        self,
+        id: str,
+    ) -> Printer:
+        """Get a printer.
+
+        Returns the printer with its hours and the spools that are loaded, which are part of its `ETag`.
+
+        :param id: The id of the printer, a UUID.
+        """
+        return self._client._call(
+            "GET",
+            f"/printers/{_core.segment(id)}",
+            _Printer,
+        )
+
+    def update(
+        self,
+        id: str,
+        *,
+        name: str | Unset = UNSET,
+        model: str | None | Unset = UNSET,
+        location: str | None | Unset = UNSET,
+        notes: str | None | Unset = UNSET,
+        nozzle_mm: DecimalInput | None | Unset = UNSET,
+        slots: int | Unset = UNSET,
+        materials: Sequence[MaterialType] | Unset = UNSET,
+        hour_cost: DecimalInput | None | Unset = UNSET,
+        power_watts: DecimalInput | None | Unset = UNSET,
+        status: PrinterStatus | Unset = UNSET,
+        maintenance_interval_hours: DecimalInput | None | Unset = UNSET,
+        if_match: str | None = None,
+    ) -> Printer:
+        """Update a printer.
+
+        A new name becomes the `location` of the loaded spools, and the `printer_name` of the printer's production
+        runs does not change. A printer keeps the slots that have a spool (`SLOT_IN_USE`).
+
+        Requires the role `operator` or `admin`.
+
+        :param id: The id of the printer, a UUID.
+        :param name: Name of the printer; unique without regard to case.
+        :param model: Manufacturer and model.
+        :param location: Where the printer is.
+        :param notes: Free text.
+        :param nozzle_mm: Diameter of the nozzle in millimetres.
+        :param slots: Number of spools that can be loaded; 1 by default.
+        :param materials: The types of filament that it prints; an empty list: all.
+        :param hour_cost: Cost of an hour of printing, without energy.
+        :param power_watts: Average power while it prints.
+        :param status: Whether it can print; available by default. A retired printer never prints again.
+        :param maintenance_interval_hours: Hours of printing after which maintenance is due.
+        :param if_match: The ``etag`` of the resource as you know it. If the resource has changed since, the call
+        raises PreconditionFailedError and changes nothing.
+        """
+        return self._client._call(
+            "PATCH",
+            f"/printers/{_core.segment(id)}",
+            _Printer,
+            body={
+                "name": name,
+                "model": model,
+                "location": location,
+                "notes": notes,
+                "nozzle_mm": nozzle_mm,
+                "slots": slots,
+                "materials": materials,
+                "hour_cost": hour_cost,
+                "power_watts": power_watts,
+                "status": status,
+                "maintenance_interval_hours": maintenance_interval_hours,
+            },
+            if_match=if_match,
+        )
+
+    def delete(
+        self,
+        id: str,
+        *,
+        if_match: str | None = None,
+    ) -> None:
+        """Remove a printer.
+
+        Unloads the spools, and deletes the printer. If production runs or API keys name it, it is hidden instead:
+        lists no longer contain it, requests with its id return 404, and the runs keep its name. `GET
+        /api/v1/printers?hidden=true` lists hidden printers, and `restorePrinter` shows one again.
+
+        Requires the role `operator` or `admin`.
+
+        :param id: The id of the printer, a UUID.
+        :param if_match: The ``etag`` of the resource as you know it. If the resource has changed since, the call
+        raises PreconditionFailedError and changes nothing.
+        """
+        return self._client._call(
+            "DELETE",
+            f"/printers/{_core.segment(id)}",
+            _core.nothing,
+            if_match=if_match,
+        )
+
+    def restore(
+        self,
+        id: str,
+        *,
+        idempotency_key: str | None = None,
+    ) -> Printer:
+        """Restore a removed printer.
+
+        Shows a printer again that was hidden when it was removed, with empty slots. It cannot be restored while
+        another printer has its name (`DUPLICATE_PRINTER`). For a printer that is not hidden, the operation changes
+        nothing and returns the printer.
+
+        Requires the role `operator` or `admin`.
+
+        :param id: The id of the printer, a UUID.
+        :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
+        a key.
+        """
+        return self._client._call(
+            "POST",
+            f"/printers/{_core.segment(id)}/restore",
+            _Printer,
+            idempotency_key=idempotency_key or _core.new_key(),
+        )
+
+    def maintained(
+        self,
+        id: str,
+        *,
+        idempotency_key: str | None = None,
+    ) -> Printer:
+        """Record the maintenance of a printer.
+
+        Sets `maintained_at` to the current time, so that `printed_hours` begins again at 0. A printer with the
+        `status` `maintenance` becomes `available`. Hours of a run that is in progress count when it ends.
+
+        Requires the role `operator` or `admin`.
+
+        :param id: The id of the printer, a UUID.
+        :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
+        a key.
+        """
+        return self._client._call(
+            "POST",
+            f"/printers/{_core.segment(id)}/maintained",
+            _Printer,
+            idempotency_key=idempotency_key or _core.new_key(),
+        )
+
+    def load_slot(
+        self,
+        id: str,
+        number: int,
+        *,
+        spool_id: str | None | Unset = UNSET,
+        spool_number: int | None | Unset = UNSET,
+    ) -> Printer:
+        """Load a spool into a slot, or unload the slot.
+
+        Names the spool by `spool_id` or `spool_number`; `null` unloads the slot. A spool is in one slot of one
+        printer at most: it is unloaded from where it was, and so is the spool that was in the slot.
+
+        The `location` of a loaded spool is the name of the printer. When the spool is unloaded, it gets the
+        location back that it had before, unless someone has changed it meanwhile. A request that loads what is
+        loaded changes nothing.
+
+        Requires the role `operator` or `admin`.
+
+        :param id: The id of the printer, a UUID.
+        :param number: The number of the {id}.
+        :param spool_id: The spool to load; null unloads the slot.
+        :param spool_number: The number of the spool, instead of spool_id.
+        """
+        return self._client._call(
+            "PUT",
+            f"/printers/{_core.segment(id)}/slots/{_core.segment(number)}",
+            _Printer,
+            body={
+                "spool_id": spool_id,
+                "spool_number": spool_number,
+            },
+        )
+
+
 class ProductsResource:
     """Products, their bills of materials, and their costs."""
 
@@ -7074,10 +7632,11 @@ class ProductionRunsResource:
         *,
         skip: int | None = None,
         limit: int | None = None,
-        sort_by: Literal["id", "status", "printer_name", "started_at", "completed_at", "estimated_print_time_hours", "actual_print_time_hours", "estimated_total_filament_grams", "actual_total_filament_grams", "quality_rating", "failure_reason", "created_at", "updated_at", "inventory_updated", "inventory_updated_at", "hidden_at"] | None = None,
+        sort_by: Literal["id", "status", "printer_id", "printer_name", "started_at", "completed_at", "estimated_print_time_hours", "actual_print_time_hours", "estimated_total_filament_grams", "actual_total_filament_grams", "quality_rating", "failure_reason", "created_at", "updated_at", "inventory_updated", "inventory_updated_at", "hidden_at"] | None = None,
         sort_order: SortOrder | None = None,
         after: str | None = None,
         status: RunStatus | Sequence[RunStatus] | None = None,
+        printer_id: str | None = None,
         printer_name: str | None = None,
         order_id: str | None = None,
         product_id: str | None = None,
@@ -7103,6 +7662,7 @@ class ProductionRunsResource:
         :param after: The `next` of a page with the same `sort_by` and `sort_order`, to get the page after it.
         Cannot be combined with `skip`.
         :param status: Only runs with one of these statuses, separated by commas.
+        :param printer_id: Only runs of this printer.
         :param printer_name: Only runs with this printer name, ignoring case.
         :param order_id: Only runs that print for an item of this order.
         :param product_id: Only runs with an item of this product.
@@ -7130,6 +7690,7 @@ class ProductionRunsResource:
                 "sort_order": sort_order,
                 "after": after,
                 "status": status,
+                "printer_id": printer_id,
                 "printer_name": printer_name,
                 "order_id": order_id,
                 "product_id": product_id,
@@ -7148,9 +7709,10 @@ class ProductionRunsResource:
     def iterate(
         self,
         *,
-        sort_by: Literal["id", "status", "printer_name", "started_at", "completed_at", "estimated_print_time_hours", "actual_print_time_hours", "estimated_total_filament_grams", "actual_total_filament_grams", "quality_rating", "failure_reason", "created_at", "updated_at", "inventory_updated", "inventory_updated_at", "hidden_at"] | None = None,
+        sort_by: Literal["id", "status", "printer_id", "printer_name", "started_at", "completed_at", "estimated_print_time_hours", "actual_print_time_hours", "estimated_total_filament_grams", "actual_total_filament_grams", "quality_rating", "failure_reason", "created_at", "updated_at", "inventory_updated", "inventory_updated_at", "hidden_at"] | None = None,
         sort_order: SortOrder | None = None,
         status: RunStatus | Sequence[RunStatus] | None = None,
+        printer_id: str | None = None,
         printer_name: str | None = None,
         order_id: str | None = None,
         product_id: str | None = None,
@@ -7172,6 +7734,7 @@ class ProductionRunsResource:
         :param sort_by: Any scalar field of the items.
         :param sort_order: Ascending or descending.
         :param status: Only runs with one of these statuses, separated by commas.
+        :param printer_id: Only runs of this printer.
         :param printer_name: Only runs with this printer name, ignoring case.
         :param order_id: Only runs that print for an item of this order.
         :param product_id: Only runs with an item of this product.
@@ -7193,6 +7756,7 @@ class ProductionRunsResource:
                 "sort_by": sort_by,
                 "sort_order": sort_order,
                 "status": status,
+                "printer_id": printer_id,
                 "printer_name": printer_name,
                 "order_id": order_id,
                 "product_id": product_id,
@@ -7212,6 +7776,7 @@ class ProductionRunsResource:
         self,
         *,
         status: RunStatus | None = None,
+        printer_id: str | None = None,
         printer_name: str | None = None,
         started_at: _dt.datetime | None = None,
         completed_at: _dt.datetime | None = None,
@@ -7236,6 +7801,10 @@ class ProductionRunsResource:
         The request may contain the run's items and materials, all or nothing. Errors name the entry, such as
         `items[1].product_id`. The defaults of their fields are those of the operations that add one.
 
+        `printer_id` names a printer, whose name becomes `printer_name`. A `printer_name` without `printer_id`
+        names the printer with this name, not case-sensitive, or none. The run keeps the name that the printer has
+        now.
+
         `estimated_total_filament_grams` and `estimated_print_time_hours` come from the bills of materials of the
         items with all components, as they are when items are added, changed or removed, until the run ends. A
         value that a request has given stays; `null` returns to the computed one. The filament is that of required
@@ -7249,6 +7818,7 @@ class ProductionRunsResource:
 
         :param status: State of the run; pending by default. No value of it deducts filament: `complete`, `fail`
         and `cancel` do.
+        :param printer_id: The printer; null if the run has none.
         :param printer_name: Name of the printer.
         :param started_at: Start of printing; the status in_progress sets it.
         :param completed_at: End of printing; the status completed and the operations complete, fail and cancel set
@@ -7275,6 +7845,7 @@ class ProductionRunsResource:
             _Run,
             body={
                 "status": UNSET if status is None else status,
+                "printer_id": UNSET if printer_id is None else printer_id,
                 "printer_name": UNSET if printer_name is None else printer_name,
                 "started_at": UNSET if started_at is None else started_at,
                 "completed_at": UNSET if completed_at is None else completed_at,
@@ -7298,6 +7869,7 @@ class ProductionRunsResource:
         *,
         format: ExportFormat | None = None,
         status: RunStatus | Sequence[RunStatus] | None = None,
+        printer_id: str | None = None,
         printer_name: str | None = None,
         order_id: str | None = None,
         product_id: str | None = None,
@@ -7320,6 +7892,7 @@ class ProductionRunsResource:
 
         :param format: csv, or jsonl for one JSON object per line, as the GET of the resource returns it.
         :param status: Only runs with one of these statuses, separated by commas.
+        :param printer_id: Only runs of this printer.
         :param printer_name: Only runs with this printer name, ignoring case.
         :param order_id: Only runs that print for an item of this order.
         :param product_id: Only runs with an item of this product.
@@ -7343,6 +7916,7 @@ class ProductionRunsResource:
             query={
                 "format": format,
                 "status": status,
+                "printer_id": printer_id,
                 "printer_name": printer_name,
                 "order_id": order_id,
                 "product_id": product_id,
@@ -7380,6 +7954,7 @@ class ProductionRunsResource:
         id: str,
         *,
         status: RunStatus | Unset = UNSET,
+        printer_id: str | None | Unset = UNSET,
         printer_name: str | None | Unset = UNSET,
         started_at: _dt.datetime | None | Unset = UNSET,
         completed_at: _dt.datetime | None | Unset = UNSET,
@@ -7403,11 +7978,16 @@ class ProductionRunsResource:
         `in_progress` sets `started_at`, and `completed` sets `completed_at`, to the current time, unless the run
         or the request has the time.
 
+        `printer_id` names a printer, whose name becomes `printer_name`. A `printer_name` without `printer_id`
+        names the printer with this name, not case-sensitive, or none. The run keeps the name that the printer has
+        now.
+
         Requires the role `operator` or `admin`.
 
         :param id: The id of the production run, a UUID.
         :param status: State of the run; pending by default. No value of it deducts filament: `complete`, `fail`
         and `cancel` do.
+        :param printer_id: The printer; null if the run has none.
         :param printer_name: Name of the printer.
         :param started_at: Start of printing; the status in_progress sets it.
         :param completed_at: End of printing; the status completed and the operations complete, fail and cancel set
@@ -7432,6 +8012,7 @@ class ProductionRunsResource:
             _Run,
             body={
                 "status": status,
+                "printer_id": printer_id,
                 "printer_name": printer_name,
                 "started_at": started_at,
                 "completed_at": completed_at,
@@ -9056,6 +9637,8 @@ class Client(_core.BaseClient):
         """What was used and what was wasted, in grams and money. Days begin at midnight in the time zone of
         `getSettings`.
         """
+        self.printers = PrintersResource(self)
+        """The printers of the farm: what they can print, which spools are loaded, and how long they have printed."""
         self.products = ProductsResource(self)
         """Products, their bills of materials, and their costs."""
         self.production_runs = ProductionRunsResource(self)
@@ -9116,6 +9699,7 @@ __all__ = [
     "DeliveryStatus",
     "DuplicateComponentError",
     "DuplicateCustomFieldError",
+    "DuplicatePrinterError",
     "DuplicateSkuError",
     "DuplicateVendorError",
     "EmailTakenError",
@@ -9144,6 +9728,7 @@ __all__ = [
     "InvalidTokenError",
     "InventoryLowStockEvent",
     "LastAdminError",
+    "LoadedSpool",
     "LowStock",
     "MalformedJsonError",
     "MaterialShare",
@@ -9171,6 +9756,10 @@ __all__ = [
     "PayloadTooLargeError",
     "PreconditionFailedError",
     "PrintedOrder",
+    "Printer",
+    "PrinterList",
+    "PrinterStatus",
+    "PrintersResource",
     "Product",
     "ProductAvailability",
     "ProductComponent",
@@ -9206,6 +9795,7 @@ __all__ = [
     "RunWarning",
     "Settings",
     "SettingsResource",
+    "SlotInUseError",
     "SortOrder",
     "Spool",
     "SpoolDeduction",

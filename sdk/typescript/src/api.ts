@@ -41,6 +41,8 @@ export type CustomType = "text" | "integer" | "integer_range" | "float" | "float
 
 export type UsageGroup = "material" | "color" | "printer" | "day" | "week" | "month";
 
+export type PrinterStatus = "available" | "maintenance" | "retired";
+
 export type RunStatus = "pending" | "in_progress" | "paused" | "completed" | "failed" | "cancelled";
 
 export type FailureReason = "adhesion" | "spaghetti" | "layer_shift" | "clog" | "under_extrusion" | "over_extrusion" | "warping" | "stringing" | "filament_runout" | "power_failure" | "printer_error" | "operator_error" | "quality" | "other";
@@ -688,6 +690,80 @@ export interface UsageReport<D = number> {
   readonly items: readonly UsageReportRow<D>[];
 }
 
+/** The type `LoadedSpool` of the API. */
+export interface LoadedSpool<D = number> {
+  /** The slot, from 1. */
+  readonly slot: number;
+  /** The spool. */
+  readonly spool_id: string;
+  /** Number of the spool. */
+  readonly spool_number: number;
+  /** Material, colour and brand of the spool. */
+  readonly name: string;
+  /** Grams of filament left. */
+  readonly remaining_grams: D;
+}
+
+/** The type `Printer` of the API. */
+export interface Printer<D = number> {
+  /** The printer's id. */
+  readonly id: string;
+  /** Number of the printer in the tenant: 1, 2, 3, and so on, never used again. */
+  readonly number: number;
+  /** Name of the printer; unique without regard to case. */
+  readonly name: string;
+  /** Manufacturer and model. */
+  readonly model: string | null;
+  /** Where the printer is. */
+  readonly location: string | null;
+  /** Free text. */
+  readonly notes: string | null;
+  /** Diameter of the nozzle in millimetres. */
+  readonly nozzle_mm: D | null;
+  /** Number of spools that can be loaded; 1 by default. */
+  readonly slots: number;
+  /** The types of filament that it prints; an empty list: all. */
+  readonly materials: readonly MaterialType[];
+  /** Cost of an hour of printing, without energy. */
+  readonly hour_cost: D | null;
+  /** Average power while it prints. */
+  readonly power_watts: D | null;
+  /** Whether it can print; available by default. A retired printer never prints again. */
+  readonly status: PrinterStatus;
+  /** Hours of printing after which maintenance is due. */
+  readonly maintenance_interval_hours: D | null;
+  /** Time of the last maintenance. */
+  readonly maintained_at: string | null;
+  /** Hours of the completed and failed runs that ended since the last maintenance. */
+  readonly printed_hours: D;
+  /** Whether printed_hours has reached maintenance_interval_hours. */
+  readonly maintenance_due: boolean;
+  /** The spools in its slots. */
+  readonly loaded: readonly LoadedSpool<D>[];
+  /** Time of creation. */
+  readonly created_at: string;
+  /** Time of the last change of the printer or its slots. */
+  readonly updated_at: string;
+  /** Time when the printer was removed; null for printers that are not hidden. */
+  readonly hidden_at: string | null;
+}
+
+/** The type `PrinterList` of the API. */
+export interface PrinterList<D = number> {
+  /** The items of this page. */
+  readonly items: readonly Printer<D>[];
+  /** Number of matching items on all pages. */
+  readonly total: number;
+  /** Number of skipped items. */
+  readonly skip: number;
+  /** Maximum number of items on a page. */
+  readonly limit: number;
+  /**
+   * The value of `after` for the next page; null on the last page, and if the request has an order without an index.
+   */
+  readonly next: string | null;
+}
+
 /** The type `ProductListItem` of the API. */
 export interface ProductListItem<D = number> {
   /** The product's id. */
@@ -896,6 +972,8 @@ export interface RunListItem<D = number> {
   readonly id: string;
   /** State of the run. */
   readonly status: RunStatus;
+  /** The printer; null if the run has none. */
+  readonly printer_id: string | null;
   /** Name of the printer. */
   readonly printer_name: string | null;
   /** Start of printing. */
@@ -1022,6 +1100,8 @@ export interface Run<D = number> {
   readonly id: string;
   /** State of the run; pending by default. No value of it deducts filament: `complete`, `fail` and `cancel` do. */
   readonly status: RunStatus;
+  /** The printer; null if the run has none. */
+  readonly printer_id: string | null;
   /** Name of the printer. */
   readonly printer_name: string | null;
   /** Start of printing; the status in_progress sets it. */
@@ -1507,6 +1587,8 @@ export interface ProductCostChangedEvent<D = number> {
 export interface RunStarted {
   /** The run's id. */
   readonly id: string;
+  /** The printer; null if the run has none. */
+  readonly printer_id: string | null;
   /** Name of the printer. */
   readonly printer_name: string | null;
   /** Start of printing. */
@@ -1532,6 +1614,8 @@ export interface PrintedOrder {
 export interface RunCompleted<D = number> {
   /** The run's id. */
   readonly id: string;
+  /** The printer; null if the run has none. */
+  readonly printer_id: string | null;
   /** Name of the printer. */
   readonly printer_name: string | null;
   /** Start of printing. */
@@ -1559,6 +1643,8 @@ export interface ProductionRunCompletedEvent<D = number> {
 export interface RunFailed<D = number> {
   /** The run's id. */
   readonly id: string;
+  /** The printer; null if the run has none. */
+  readonly printer_id: string | null;
   /** Name of the printer. */
   readonly printer_name: string | null;
   /** Start of printing. */
@@ -2262,6 +2348,66 @@ export interface CustomFieldChangeUpdate {
   choices?: readonly string[] | undefined;
 }
 
+/** The type `PrinterCreate` of the API, in request bodies. */
+export interface PrinterCreate {
+  /** Name of the printer; unique without regard to case. */
+  name: string;
+  /** Manufacturer and model. */
+  model?: string | null | undefined;
+  /** Where the printer is. */
+  location?: string | null | undefined;
+  /** Free text. */
+  notes?: string | null | undefined;
+  /** Diameter of the nozzle in millimetres. */
+  nozzle_mm?: Decimal | null | undefined;
+  /** Number of spools that can be loaded; 1 by default. */
+  slots?: number | null | undefined;
+  /** The types of filament that it prints; an empty list: all. */
+  materials?: readonly MaterialType[] | undefined;
+  /** Cost of an hour of printing, without energy. */
+  hour_cost?: Decimal | null | undefined;
+  /** Average power while it prints. */
+  power_watts?: Decimal | null | undefined;
+  /** Whether it can print; available by default. A retired printer never prints again. */
+  status?: PrinterStatus | null | undefined;
+  /** Hours of printing after which maintenance is due. */
+  maintenance_interval_hours?: Decimal | null | undefined;
+}
+
+/** The type `PrinterUpdate` of the API, in request bodies. */
+export interface PrinterUpdate {
+  /** Name of the printer; unique without regard to case. */
+  name?: string | undefined;
+  /** Manufacturer and model. */
+  model?: string | null | undefined;
+  /** Where the printer is. */
+  location?: string | null | undefined;
+  /** Free text. */
+  notes?: string | null | undefined;
+  /** Diameter of the nozzle in millimetres. */
+  nozzle_mm?: Decimal | null | undefined;
+  /** Number of spools that can be loaded; 1 by default. */
+  slots?: number | undefined;
+  /** The types of filament that it prints; an empty list: all. */
+  materials?: readonly MaterialType[] | undefined;
+  /** Cost of an hour of printing, without energy. */
+  hour_cost?: Decimal | null | undefined;
+  /** Average power while it prints. */
+  power_watts?: Decimal | null | undefined;
+  /** Whether it can print; available by default. A retired printer never prints again. */
+  status?: PrinterStatus | undefined;
+  /** Hours of printing after which maintenance is due. */
+  maintenance_interval_hours?: Decimal | null | undefined;
+}
+
+/** The type `Load` of the API, in request bodies. */
+export interface Load {
+  /** The spool to load; null unloads the slot. */
+  spool_id?: string | null | undefined;
+  /** The number of the spool, instead of spool_id. */
+  spool_number?: number | null | undefined;
+}
+
 /** The type `ProductMaterialCreate` of the API, in request bodies. */
 export interface ProductMaterialCreate {
   /** Type of filament. */
@@ -2413,6 +2559,8 @@ export interface RunMaterialCreate {
 export interface RunCreate {
   /** State of the run; pending by default. No value of it deducts filament: `complete`, `fail` and `cancel` do. */
   status?: RunStatus | null | undefined;
+  /** The printer; null if the run has none. */
+  printer_id?: string | null | undefined;
   /** Name of the printer. */
   printer_name?: string | null | undefined;
   /** Start of printing; the status in_progress sets it. */
@@ -2447,6 +2595,8 @@ export interface RunCreate {
 export interface RunUpdate {
   /** State of the run; pending by default. No value of it deducts filament: `complete`, `fail` and `cancel` do. */
   status?: RunStatus | undefined;
+  /** The printer; null if the run has none. */
+  printer_id?: string | null | undefined;
   /** Name of the printer. */
   printer_name?: string | null | undefined;
   /** Start of printing; the status in_progress sets it. */
@@ -3103,6 +3253,67 @@ export interface ReportWasteQuery {
   to?: string | undefined;
 }
 
+/** Query parameters of `printers.list`. */
+export interface ListPrintersQuery {
+  /** Items to skip. */
+  skip?: number | undefined;
+  /** Maximum page size. */
+  limit?: number | undefined;
+  /** Any scalar field of the items. */
+  sort_by?: "id" | "number" | "name" | "model" | "location" | "notes" | "nozzle_mm" | "slots" | "hour_cost" | "power_watts" | "status" | "maintenance_interval_hours" | "maintained_at" | "printed_hours" | "maintenance_due" | "created_at" | "updated_at" | "hidden_at" | undefined;
+  /** Ascending or descending. */
+  sort_order?: SortOrder | undefined;
+  /**
+   * The `next` of a page with the same `sort_by` and `sort_order`, to get the page after it. Cannot be combined with
+   * `skip`.
+   */
+  after?: string | undefined;
+  /** Only the printer with this number. */
+  number?: number | undefined;
+  /** Only the printer with this name: the whole name, not case-sensitive. */
+  name?: string | undefined;
+  /** Only printers in one of these states, separated by commas. */
+  status?: PrinterStatus | readonly PrinterStatus[] | undefined;
+  /** Only the printer into which this spool is loaded. */
+  spool_id?: string | undefined;
+  /**
+   * Only printers created at this time or later: a timestamp, or a date, which begins at midnight in the tenant's
+   * time zone.
+   */
+  created_from?: string | Date | undefined;
+  /** Only printers created before this time. */
+  created_to?: string | Date | undefined;
+  /** Only printers with this text in name, model, location or notes, ignoring case; no wildcards. */
+  search?: string | undefined;
+  /** true: only removed printers; false: only the others. */
+  hidden?: boolean | undefined;
+}
+
+/** Query parameters of `printers.export`. */
+export interface ExportPrintersQuery {
+  /** csv, or jsonl for one JSON object per line, as the GET of the resource returns it. */
+  format?: ExportFormat | undefined;
+  /** Only the printer with this number. */
+  number?: number | undefined;
+  /** Only the printer with this name: the whole name, not case-sensitive. */
+  name?: string | undefined;
+  /** Only printers in one of these states, separated by commas. */
+  status?: PrinterStatus | readonly PrinterStatus[] | undefined;
+  /** Only the printer into which this spool is loaded. */
+  spool_id?: string | undefined;
+  /**
+   * Only printers created at this time or later: a timestamp, or a date, which begins at midnight in the tenant's
+   * time zone.
+   */
+  created_from?: string | Date | undefined;
+  /** Only printers created before this time. */
+  created_to?: string | Date | undefined;
+  /** Only printers with this text in name, model, location or notes, ignoring case; no wildcards. */
+  search?: string | undefined;
+  /** true: only removed printers; false: only the others. */
+  hidden?: boolean | undefined;
+}
+
 /** Query parameters of `products.list`. */
 export interface ListProductsQuery {
   /** Items to skip. */
@@ -3184,7 +3395,7 @@ export interface ListProductionRunsQuery {
   /** Maximum page size. */
   limit?: number | undefined;
   /** Any scalar field of the items. */
-  sort_by?: "id" | "status" | "printer_name" | "started_at" | "completed_at" | "estimated_print_time_hours" | "actual_print_time_hours" | "estimated_total_filament_grams" | "actual_total_filament_grams" | "quality_rating" | "failure_reason" | "created_at" | "updated_at" | "inventory_updated" | "inventory_updated_at" | "hidden_at" | undefined;
+  sort_by?: "id" | "status" | "printer_id" | "printer_name" | "started_at" | "completed_at" | "estimated_print_time_hours" | "actual_print_time_hours" | "estimated_total_filament_grams" | "actual_total_filament_grams" | "quality_rating" | "failure_reason" | "created_at" | "updated_at" | "inventory_updated" | "inventory_updated_at" | "hidden_at" | undefined;
   /** Ascending or descending. */
   sort_order?: SortOrder | undefined;
   /**
@@ -3194,6 +3405,8 @@ export interface ListProductionRunsQuery {
   after?: string | undefined;
   /** Only runs with one of these statuses, separated by commas. */
   status?: RunStatus | readonly RunStatus[] | undefined;
+  /** Only runs of this printer. */
+  printer_id?: string | undefined;
   /** Only runs with this printer name, ignoring case. */
   printer_name?: string | undefined;
   /** Only runs that print for an item of this order. */
@@ -3235,6 +3448,8 @@ export interface ExportProductionRunsQuery {
   format?: ExportFormat | undefined;
   /** Only runs with one of these statuses, separated by commas. */
   status?: RunStatus | readonly RunStatus[] | undefined;
+  /** Only runs of this printer. */
+  printer_id?: string | undefined;
   /** Only runs with this printer name, ignoring case. */
   printer_name?: string | undefined;
   /** Only runs that print for an item of this order. */
@@ -3438,6 +3653,9 @@ export class DuplicateComponentError extends ApiError {}
 /** The service responded `DUPLICATE_CUSTOM_FIELD` (status 409). */
 export class DuplicateCustomFieldError extends ApiError {}
 
+/** The service responded `DUPLICATE_PRINTER` (status 409). */
+export class DuplicatePrinterError extends ApiError {}
+
 /** The service responded `DUPLICATE_SKU` (status 409). */
 export class DuplicateSkuError extends ApiError {}
 
@@ -3513,6 +3731,9 @@ export class RunHasNoMaterialsError extends ApiError {}
 /** The service responded `RUN_NOT_OPEN` (status 400). */
 export class RunNotOpenError extends ApiError {}
 
+/** The service responded `SLOT_IN_USE` (status 409). */
+export class SlotInUseError extends ApiError {}
+
 /** The service responded `STOCK_LEVEL_EXISTS` (status 409). */
 export class StockLevelExistsError extends ApiError {}
 
@@ -3551,6 +3772,7 @@ const ERRORS: Record<string, typeof ApiError> = {
   COMPONENT_HIDDEN: ComponentHiddenError,
   DUPLICATE_COMPONENT: DuplicateComponentError,
   DUPLICATE_CUSTOM_FIELD: DuplicateCustomFieldError,
+  DUPLICATE_PRINTER: DuplicatePrinterError,
   DUPLICATE_SKU: DuplicateSkuError,
   DUPLICATE_VENDOR: DuplicateVendorError,
   EMAIL_TAKEN: EmailTakenError,
@@ -3576,6 +3798,7 @@ const ERRORS: Record<string, typeof ApiError> = {
   RUN_ALREADY_COMPLETED: RunAlreadyCompletedError,
   RUN_HAS_NO_MATERIALS: RunHasNoMaterialsError,
   RUN_NOT_OPEN: RunNotOpenError,
+  SLOT_IN_USE: SlotInUseError,
   STOCK_LEVEL_EXISTS: StockLevelExistsError,
   STOCK_LEVEL_LIMIT: StockLevelLimitError,
   TOKEN_EXPIRED: TokenExpiredError,
@@ -3615,7 +3838,9 @@ const DECIMALS: ReadonlySet<string> = /* @__PURE__ */ new Set([
   "grams",
   "grams_per_day",
   "gross_grams",
+  "hour_cost",
   "labour_minutes",
+  "maintenance_interval_hours",
   "material_cost",
   "material_variance_grams",
   "material_variance_percent",
@@ -3624,9 +3849,12 @@ const DECIMALS: ReadonlySet<string> = /* @__PURE__ */ new Set([
   "needed_grams",
   "net_weight_grams",
   "new_weight",
+  "nozzle_mm",
+  "power_watts",
   "previous_total_cost",
   "previous_weight",
   "price",
+  "printed_hours",
   "purchase_price",
   "rate",
   "remaining_below",
@@ -4821,6 +5049,165 @@ export class ReportsResource<M extends DecimalMode = "number"> {
 
 }
 
+/** The printers of the farm: what they can print, which spools are loaded, and how long they have printed. */
+export class PrintersResource<M extends DecimalMode = "number"> {
+  readonly #client: BaseClient;
+
+  constructor(client: BaseClient) {
+    this.#client = client;
+  }
+
+  /**
+   * List printers.
+   *
+   * All filters but `search` use an index. `search` and a `sort_by` without an index read all matching printers.
+   */
+  list(
+    query: ListPrintersQuery = {},
+    options: RequestOptions = {},
+  ): Promise<PrinterList<Decimals[M]>> {
+    return this.#client.call("GET", `/printers`, { query: { ...query } }, options);
+  }
+
+  /**
+   * Iterates over all items of the list, page by page.
+   *
+   * Items that others create or delete meanwhile may be missing or not; every other item occurs exactly once. Sort by
+   * a field that does not change meanwhile.
+   */
+  iterate(
+    query: Omit<ListPrintersQuery, "skip" | "limit" | "after"> = {},
+    options: RequestOptions = {},
+  ): AsyncGenerator<Printer<Decimals[M]>, void, undefined> {
+    return cursorPages(this.#client, `/printers`, { ...query }, options);
+  }
+
+  /**
+   * Create a printer.
+   *
+   * The name must be unique, without regard to case (`DUPLICATE_PRINTER`). A removed printer does not count.
+   *
+   * Requires the role `operator` or `admin`.
+   */
+  create(
+    input: PrinterCreate,
+    options: RequestOptions & Keyed = {},
+  ): Promise<Printer<Decimals[M]>> {
+    return this.#client.call("POST", `/printers`, { body: input, keyed: true }, options);
+  }
+
+  /**
+   * Export printers.
+   *
+   * Returns what the filters select, in a file in UTF-8. A list and its export have the same filters. `format=jsonl`
+   * is a JSON object per line, as the GET of the resource returns it. `format=csv` (separated by commas) has a row
+   * for each printer, oldest first, without the spools that are loaded.
+   */
+  export(
+    query: ExportPrintersQuery = {},
+    options: RequestOptions = {},
+  ): Promise<string> {
+    return this.#client.call("GET", `/printers/export`, { query: { ...query } }, options);
+  }
+
+  /**
+   * Get a printer.
+   *
+   * Returns the printer with its hours and the spools that are loaded, which are part of its `ETag`.
+   */
+  get(
+    id: string,
+    options: RequestOptions = {},
+  ): Promise<Printer<Decimals[M]>> {
+    return this.#client.call("GET", `/printers/${segment(id)}`, {  }, options);
+  }
+
+  /**
+   * Update a printer.
+   *
+   * A new name becomes the `location` of the loaded spools, and the `printer_name` of the printer's production runs
+   * does not change. A printer keeps the slots that have a spool (`SLOT_IN_USE`).
+   *
+   * Requires the role `operator` or `admin`.
+   */
+  update(
+    id: string,
+    input: PrinterUpdate,
+    options: RequestOptions & IfMatch = {},
+  ): Promise<Printer<Decimals[M]>> {
+    return this.#client.call("PATCH", `/printers/${segment(id)}`, { body: input }, options);
+  }
+
+  /**
+   * Remove a printer.
+   *
+   * Unloads the spools, and deletes the printer. If production runs or API keys name it, it is hidden instead: lists
+   * no longer contain it, requests with its id return 404, and the runs keep its name. `GET
+   * /api/v1/printers?hidden=true` lists hidden printers, and `restorePrinter` shows one again.
+   *
+   * Requires the role `operator` or `admin`.
+   */
+  delete(
+    id: string,
+    options: RequestOptions & IfMatch = {},
+  ): Promise<void> {
+    return this.#client.call("DELETE", `/printers/${segment(id)}`, {  }, options);
+  }
+
+  /**
+   * Restore a removed printer.
+   *
+   * Shows a printer again that was hidden when it was removed, with empty slots. It cannot be restored while another
+   * printer has its name (`DUPLICATE_PRINTER`). For a printer that is not hidden, the operation changes nothing and
+   * returns the printer.
+   *
+   * Requires the role `operator` or `admin`.
+   */
+  restore(
+    id: string,
+    options: RequestOptions & Keyed = {},
+  ): Promise<Printer<Decimals[M]>> {
+    return this.#client.call("POST", `/printers/${segment(id)}/restore`, { keyed: true }, options);
+  }
+
+  /**
+   * Record the maintenance of a printer.
+   *
+   * Sets `maintained_at` to the current time, so that `printed_hours` begins again at 0. A printer with the `status`
+   * `maintenance` becomes `available`. Hours of a run that is in progress count when it ends.
+   *
+   * Requires the role `operator` or `admin`.
+   */
+  maintained(
+    id: string,
+    options: RequestOptions & Keyed = {},
+  ): Promise<Printer<Decimals[M]>> {
+    return this.#client.call("POST", `/printers/${segment(id)}/maintained`, { keyed: true }, options);
+  }
+
+  /**
+   * Load a spool into a slot, or unload the slot.
+   *
+   * Names the spool by `spool_id` or `spool_number`; `null` unloads the slot. A spool is in one slot of one printer
+   * at most: it is unloaded from where it was, and so is the spool that was in the slot.
+   *
+   * The `location` of a loaded spool is the name of the printer. When the spool is unloaded, it gets the location
+   * back that it had before, unless someone has changed it meanwhile. A request that loads what is loaded changes
+   * nothing.
+   *
+   * Requires the role `operator` or `admin`.
+   */
+  loadSlot(
+    id: string,
+    number: number,
+    input: Load,
+    options: RequestOptions = {},
+  ): Promise<Printer<Decimals[M]>> {
+    return this.#client.call("PUT", `/printers/${segment(id)}/slots/${segment(number)}`, { body: input }, options);
+  }
+
+}
+
 /** Products, their bills of materials, and their costs. */
 export class ProductsResource<M extends DecimalMode = "number"> {
   readonly #client: BaseClient;
@@ -5172,6 +5559,9 @@ export class ProductionRunsResource<M extends DecimalMode = "number"> {
    * The request may contain the run's items and materials, all or nothing. Errors name the entry, such as
    * `items[1].product_id`. The defaults of their fields are those of the operations that add one.
    *
+   * `printer_id` names a printer, whose name becomes `printer_name`. A `printer_name` without `printer_id` names the
+   * printer with this name, not case-sensitive, or none. The run keeps the name that the printer has now.
+   *
    * `estimated_total_filament_grams` and `estimated_print_time_hours` come from the bills of materials of the items
    * with all components, as they are when items are added, changed or removed, until the run ends. A value that a
    * request has given stays; `null` returns to the computed one. The filament is that of required materials. The time
@@ -5225,6 +5615,9 @@ export class ProductionRunsResource<M extends DecimalMode = "number"> {
    * cannot change (`RUN_ALREADY_COMPLETED`, except for the same value), but all other fields can. `in_progress` sets
    * `started_at`, and `completed` sets `completed_at`, to the current time, unless the run or the request has the
    * time.
+   *
+   * `printer_id` names a printer, whose name becomes `printer_name`. A `printer_name` without `printer_id` names the
+   * printer with this name, not case-sensitive, or none. The run keeps the name that the printer has now.
    *
    * Requires the role `operator` or `admin`.
    */
@@ -6037,6 +6430,8 @@ export class Client<M extends DecimalMode = "number"> extends BaseClient {
    * What was used and what was wasted, in grams and money. Days begin at midnight in the time zone of `getSettings`.
    */
   readonly reports: ReportsResource<M>;
+  /** The printers of the farm: what they can print, which spools are loaded, and how long they have printed. */
+  readonly printers: PrintersResource<M>;
   /** Products, their bills of materials, and their costs. */
   readonly products: ProductsResource<M>;
   /**
@@ -6071,6 +6466,7 @@ export class Client<M extends DecimalMode = "number"> extends BaseClient {
     this.spools = new SpoolsResource(this);
     this.customFields = new CustomFieldsResource(this);
     this.reports = new ReportsResource(this);
+    this.printers = new PrintersResource(this);
     this.products = new ProductsResource(this);
     this.productionRuns = new ProductionRunsResource(this);
     this.orders = new OrdersResource(this);

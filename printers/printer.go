@@ -1,0 +1,415 @@
+// Package printers owns the farm's printers and knows which spools are loaded into them.
+package printers
+
+import (
+	"context"
+	_ "embed"
+	"io"
+
+	"spoolwright/cli"
+	"spoolwright/db"
+	"spoolwright/inventory"
+	"spoolwright/server"
+	"spoolwright/transfer"
+)
+
+var tag = &server.Tag{
+	Name: "printers", Fields: fields,
+	Description: "The printers of the farm: what they can print, which spools are loaded, and how long they have printed.",
+}
+
+var (
+	// fields describes the fields of the requests and responses.
+	//
+	//go:embed fields.md
+	fields string
+	//go:embed slots.sql
+	slotsSQL string
+)
+
+// Definitions are the SQL functions of printers.
+var Definitions = []db.Definition{{Name: "printers/slots", Version: 1, SQL: slotsSQL}}
+
+// Commands are the commands for printers.
+var Commands = []cli.Command{Export.Command("printers")}
+
+// Routes are the operations of /api/v1/printers.
+func Routes(d *db.DB) []server.Route {
+	h := handlers{d}
+	return []server.Route{
+		server.Op("GET /api/v1/printers", server.Read, server.Handle(h.list), listDoc),
+		server.Op("POST /api/v1/printers", server.Write, server.Handle(h.create), createDoc),
+		server.Op("GET /api/v1/printers/export", server.Read, server.HandleExport("printers", h.export), exportDoc),
+		server.Op("GET /api/v1/printers/{id}", server.Read, server.Handle(h.get), getDoc).Versioned(lockPrinter),
+		server.Op("PATCH /api/v1/printers/{id}", server.Write, server.Handle(h.update), updateDoc),
+		server.Op("DELETE /api/v1/printers/{id}", server.Write, server.Handle(h.delete), deleteDoc),
+		server.Op("POST /api/v1/printers/{id}/restore", server.Write, server.Handle(h.restore), restoreDoc),
+		server.Op("POST /api/v1/printers/{id}/maintained", server.Write, server.Handle(h.maintained), maintainedDoc),
+		server.Op("PUT /api/v1/printers/{id}/slots/{number}", server.Write, server.Handle(h.load), loadDoc),
+	}
+}
+
+type handlers struct{ db *db.DB }
+
+// Status says whether a printer can print.
+type Status string
+
+// Enum returns all states.
+func (Status) Enum() []string { return []string{"available", "maintenance", "retired"} }
+
+// Printer is a printer in requests and responses.
+type Printer struct {
+	ID                  server.UUID                                         `json:"id" rule:"readOnly,notNull"`
+	Number              int64                                               `json:"number" rule:"readOnly,notNull"`
+	Name                server.Optional[string]                             `json:"name" rule:"required"`
+	Model               server.Optional[string]                             `json:"model"`
+	Location            server.Optional[string]                             `json:"location"`
+	Notes               server.Optional[string]                             `json:"notes" rule:"maxLength=10000"`
+	NozzleMM            server.Optional[server.Decimal]                     `json:"nozzle_mm" rule:"exclusiveMinimum=0,maximum=10"`
+	Slots               server.Optional[int64]                              `json:"slots" rule:"notNull,minimum=1,maximum=64"`
+	Materials           server.Optional[server.Set[inventory.MaterialType]] `json:"materials" rule:"notNull,empty"`
+	HourCost            server.Optional[server.Decimal]                     `json:"hour_cost" rule:"maximum=1000000"`
+	PowerWatts          server.Optional[server.Decimal]                     `json:"power_watts" rule:"maximum=1000000"`
+	Status              server.Optional[Status]                             `json:"status" rule:"notNull,named=PrinterStatus"`
+	MaintenanceInterval server.Optional[server.Decimal]                     `json:"maintenance_interval_hours" rule:"exclusiveMinimum=0,maximum=1000000"`
+	MaintainedAt        server.Timestamp                                    `json:"maintained_at" rule:"readOnly"`
+	PrintedHours        server.Decimal                                      `json:"printed_hours" rule:"readOnly,notNull"`
+	MaintenanceDue      bool                                                `json:"maintenance_due" rule:"readOnly,notNull"`
+	Loaded              []LoadedSpool                                       `json:"loaded" rule:"readOnly,notNull"`
+	CreatedAt           server.Timestamp                                    `json:"created_at" rule:"readOnly,notNull"`
+	UpdatedAt           server.Timestamp                                    `json:"updated_at" rule:"readOnly,notNull"`
+	HiddenAt            server.Timestamp                                    `json:"hidden_at" rule:"readOnly"`
+}
+
+// LoadedSpool is a spool in a slot of a printer.
+type LoadedSpool struct {
+	Slot        int64          `json:"slot" rule:"notNull"`
+	SpoolID     server.UUID    `json:"spool_id" rule:"notNull"`
+	SpoolNumber int64          `json:"spool_number" rule:"notNull"`
+	Name        string         `json:"name" rule:"notNull"`
+	Remaining   server.Decimal `json:"remaining_grams" rule:"notNull"`
+}
+
+const printerColumns = `id, number, name, model, location, notes, nozzle_mm, slots,
+	array_to_json(materials) as materials, hour_cost, power_watts, status, maintenance_interval_hours, maintained_at,
+	printed_hours, maintenance_due, loaded, created_at, updated_at, hidden_at`
+
+// printersTable is printers with what is computed: the hours of the completed and failed runs that ended since the last
+// maintenance, and the spools in the slots.
+const printersTable = `(select p.*, h.printed_hours,
+		coalesce(h.printed_hours >= p.maintenance_interval_hours, false) as maintenance_due,
+		(select coalesce(json_agg(json_build_object('slot', l.slot, 'spool_id', s.id, 'spool_number', s.number,
+				'name', spool_name(s.material_type, s.color, s.brand),
+				'remaining_grams', trim_scale(s.remaining_weight_grams)) order by l.slot), '[]')
+			from (select l.slot, l.spool_id from printer_slots l where l.printer_id = p.id offset 0) l
+			cross join lateral (select * from spools s where s.id = l.spool_id and s.hidden_at is null offset 0) s) as loaded
+	from printers p
+	cross join lateral (
+		select coalesce(sum(r.actual_print_time_hours), 0) as printed_hours from production_runs r
+		where r.printer_id = p.id and r.deducted_at >= coalesce(p.maintained_at, '-infinity')
+			and r.status in ('completed', 'failed')
+	) h) printers`
+
+// Filter has the parameters of the list of printers.
+type Filter struct {
+	server.ListQuery
+	PrinterFilter
+}
+
+// PrinterFilter selects printers.
+type PrinterFilter struct {
+	Number      server.Optional[int64]              `query:"number" rule:"minimum=1,maximum=999999999"`
+	Name        server.Optional[string]             `query:"name"`
+	Status      server.Optional[server.Set[Status]] `query:"status" rule:"named=PrinterStatus"`
+	SpoolID     server.Optional[server.UUID]        `query:"spool_id"`
+	CreatedFrom server.Optional[server.Moment]      `query:"created_from"`
+	CreatedTo   server.Optional[server.Moment]      `query:"created_to"`
+	Search      server.Optional[string]             `query:"search" rule:"maxLength=100,trim"`
+	Hidden      server.Optional[bool]               `query:"hidden" rule:"default=false"`
+}
+
+var listDoc = &server.Doc{
+	ID: "listPrinters", Tag: tag, Summary: "List printers",
+	Description: "All filters but `search` use an index. `search` and a `sort_by` without an index read all matching " +
+		"printers.",
+}
+
+func (h handlers) list(ctx context.Context, r *server.Request[Filter]) (server.Page[Printer], error) {
+	return server.ListPage[Printer](ctx, h.db.Read, r.In.list(), r.In.ListQuery)
+}
+
+// list returns the list of the printers that the filter selects.
+func (f PrinterFilter) list() *server.List {
+	l := server.NewHidingList(printersTable, printerColumns, "printers", f.Hidden.Or(false))
+	l.Computed()
+	l.CountOrdered()
+	l.Among(`select id from printers where number = ? and num_nonnulls(number) = 1`, f.Number)
+	l.WhereText("name_key", f.Name)
+	if !f.Status.IsNull() {
+		l.And("num_nonnulls(status) = 1") // as in the predicate of the index
+	}
+	l.WhereEach("status", f.Status)
+	l.Among(`select printer_id as id from printer_slots where spool_id = ?`, f.SpoolID)
+	l.Between("created_at", f.CreatedFrom, f.CreatedTo)
+	l.Search(f.Search)
+	return l
+}
+
+var getDoc = &server.Doc{
+	ID: "getPrinter", Tag: tag, Summary: "Get a printer",
+	Description: "Returns the printer with its hours and the spools that are loaded, which are part of its `ETag`.",
+}
+
+func (h handlers) get(ctx context.Context, r *server.Request[struct{}]) (server.OK[Printer], error) {
+	printer := selectPrinter(r.ID("id"))
+	return server.One(printer, h.db.Read(ctx, printer))
+}
+
+func selectPrinter(id string) *db.Stmt {
+	return db.SQL(`select `+printerColumns+` from `+printersTable+` where id = $1 and hidden_at is null`, id)
+}
+
+// Named returns a subquery of the printer, unless it is hidden, that has the id or, if the id is null, the name. It locks
+// the printer, so that nobody removes it before the transaction ends.
+func Named(id, name string) string {
+	return `(
+				select l.id, l.name
+				from (
+					(select p.id from printers p where p.id = ` + id + ` offset 0)
+					union all
+					(select p.id from printers p
+						where ` + id + ` is null and p.name_key = lower(` + name + ` collate "und-x-icu") collate "C"
+							and p.hidden_at is null offset 0)
+				) n
+				cross join lateral (
+					select p.id, p.name from printers p where p.id = n.id and p.hidden_at is null offset 0 for key share
+				) l
+			)`
+}
+
+// lockSlots returns a statement that makes the changes of the slots of a tenant's printers wait for each other. It comes
+// before the locks of printers.
+func lockSlots() *db.Stmt { return db.Lock("printer_slots") }
+
+// lockPrinter is the server.Lock of a printer.
+func lockPrinter(ids ...string) []*db.Stmt {
+	return []*db.Stmt{lockSlots(), db.SQL(`select id from printers where id = $1 for no key update`, ids[0])}
+}
+
+var (
+	errDuplicate = server.Conflict("DUPLICATE_PRINTER", "Another printer has the name %s", "Prusa 1").On("name")
+	errSlotInUse = server.Conflict("SLOT_IN_USE", "A spool is loaded into slot %d; unload it first", 4).On("slots")
+
+	errUnknownSpool = server.BadRequest("UNKNOWN_REFERENCE", "%s does not name a spool", "spool_id").On("spool_id")
+)
+
+// nameError returns the 409 for a name that another printer has.
+func nameError(err error, name string) error {
+	if db.Violates(err, "printers_name") {
+		return errDuplicate.With(name).Because(err)
+	}
+	return err
+}
+
+var createDoc = &server.Doc{
+	ID: "createPrinter", Tag: tag, Summary: "Create a printer",
+	Description: "The name must be unique, without regard to case (`DUPLICATE_PRINTER`). A removed printer does not " +
+		"count.",
+	Errors: []*server.Error{errDuplicate},
+}
+
+func (h handlers) create(ctx context.Context, r *server.Request[Printer]) (server.Created[Printer], error) {
+	id, in := db.NewID(), &r.In
+	materials := in.Materials.Or(server.Set[inventory.MaterialType]{})
+	created := db.SQL(`
+		insert into printers (id, name, model, location, notes, nozzle_mm, slots, materials, hour_cost, power_watts,
+			status, maintenance_interval_hours)
+		values ($1, $2, $3, $4, $5, $6::numeric, $7::int, $8::text[], $9::numeric, $10::numeric, $11, $12::numeric)`,
+		id, in.Name.Arg(), in.Model.Arg(), in.Location.Arg(), in.Notes.Arg(), in.NozzleMM.Arg(), in.Slots.Or(1),
+		[]string(materials), in.HourCost.Arg(), in.PowerWatts.Arg(), string(in.Status.Or("available")),
+		in.MaintenanceInterval.Arg())
+	printer := selectPrinter(id)
+	return server.One(printer, nameError(h.db.Write(ctx, created, printer), in.Name.Or("")))
+}
+
+var updateDoc = &server.Doc{
+	ID: "updatePrinter", Tag: tag, Summary: "Update a printer",
+	Description: "A new name becomes the `location` of the loaded spools, and the `printer_name` of the printer's " +
+		"production runs does not change. A printer keeps the slots that have a spool (`SLOT_IN_USE`).",
+	Errors: []*server.Error{errDuplicate, errSlotInUse},
+}
+
+func (h handlers) update(ctx context.Context, r *server.Request[Printer]) (server.OK[Printer], error) {
+	id, in := r.ID("id"), &r.In
+	printer := selectPrinter(id)
+	set, args := server.Assignments(in, []any{id})
+	if set == "" {
+		return server.One(printer, h.db.Read(ctx, printer))
+	}
+	var last int64
+	var name string
+	locked := db.SQL(`select name from printers where id = $1 and hidden_at is null for no key update`, id).Into(&name)
+	slots := db.SQL(`select coalesce(max(slot), 0)::bigint from printer_slots where printer_id = $1`, id).Into(&last)
+	err := h.db.Decide(ctx, []*db.Stmt{locked, slots}, func() ([]*db.Stmt, error) {
+		switch {
+		case locked.Rows() == 0:
+			return nil, server.ErrNotFound
+		case last > in.Slots.Or(last):
+			return nil, errSlotInUse.With(last)
+		}
+		return []*db.Stmt{
+			db.SQL(`update printers set `+set+`, updated_at = now() where id = $1`, args...),
+			db.SQL(`select move_spool(l.spool_id, $2, $3)::text
+				from (select spool_id from printer_slots where printer_id = $1 order by spool_id) l`, id, name,
+				in.Name.Or(name)),
+			printer,
+		}, nil
+	})
+	if err != nil {
+		return nil, nameError(err, in.Name.Or(""))
+	}
+	return server.One(printer, nil)
+}
+
+var deleteDoc = &server.Doc{
+	ID: "deletePrinter", Tag: tag, Summary: "Remove a printer",
+	Description: "Unloads the spools, and deletes the printer. If production runs or API keys name it, it is hidden " +
+		"instead: lists no longer contain it, requests with its id return 404, and the runs keep its name. " +
+		"`GET /api/v1/printers?hidden=true` lists hidden printers, and `restorePrinter` shows one again.",
+}
+
+func (h handlers) delete(ctx context.Context, r *server.Request[struct{}]) (server.NoContent, error) {
+	id := r.ID("id")
+	// The lock waits for transactions that are about to refer to the printer. The next statements read their rows.
+	locked := db.SQL(`select id from printers where id = $1 and hidden_at is null for update`, id)
+	const named = `select from production_runs where printer_id = $1`
+	return nil, server.Found(locked, h.db.Write(ctx, lockSlots(), locked,
+		db.SQL(`select load_slot(l.printer_id, l.slot, null)::text
+			from (select l.printer_id, l.slot from printer_slots l where l.printer_id = $1 order by l.spool_id) l`, id),
+		db.SQL(`
+			with hidden as (
+				update printers set hidden_at = now(), updated_at = now()
+				where id = $1 and hidden_at is null and exists (`+named+`)
+			)
+			delete from printers where id = $1 and hidden_at is null and not exists (`+named+`)`, id)))
+}
+
+var restoreDoc = &server.Doc{
+	ID: "restorePrinter", Tag: tag, Summary: "Restore a removed printer",
+	Description: "Shows a printer again that was hidden when it was removed, with empty slots. It cannot be restored " +
+		"while another printer has its name (`DUPLICATE_PRINTER`). For a printer that is not hidden, the operation " +
+		"changes nothing and returns the printer.",
+	Errors: []*server.Error{errDuplicate.On()},
+}
+
+func (h handlers) restore(ctx context.Context, r *server.Request[struct{}]) (server.OK[Printer], error) {
+	var name string
+	id := r.ID("id")
+	locked := db.SQL(`select name from printers where id = $1 for no key update`, id).Into(&name)
+	restored := db.SQL(`update printers set hidden_at = null, updated_at = now()
+		where id = $1 and hidden_at is not null`, id)
+	printer := selectPrinter(id)
+	err := h.db.Write(ctx, locked, restored, printer)
+	if db.Violates(err, "printers_name") {
+		return nil, errDuplicate.With(name).On().Because(err)
+	}
+	return server.One(printer, err)
+}
+
+var maintainedDoc = &server.Doc{
+	ID: "maintainedPrinter", Tag: tag, Summary: "Record the maintenance of a printer",
+	Description: "Sets `maintained_at` to the current time, so that `printed_hours` begins again at 0. A printer with the " +
+		"`status` `maintenance` becomes `available`. Hours of a run that is in progress count when it ends.",
+}
+
+func (h handlers) maintained(ctx context.Context, r *server.Request[struct{}]) (server.OK[Printer], error) {
+	id := r.ID("id")
+	printer := selectPrinter(id)
+	return server.One(printer, h.db.Write(ctx, db.SQL(`
+		update printers set maintained_at = now(), updated_at = now(),
+			status = case when status = 'maintenance' then 'available' else status end
+		where id = $1 and hidden_at is null`, id), printer))
+}
+
+// Load is the body of a request that loads a spool into a slot.
+type Load struct {
+	SpoolID     server.Optional[server.UUID] `json:"spool_id"`
+	SpoolNumber server.Optional[int64]       `json:"spool_number" rule:"insteadOf=spool_id,optional,minimum=1,maximum=999999999"`
+}
+
+// Check reports a request without a field: null must be sent to unload a slot.
+func (l *Load) Check(problems *server.Problems) {
+	if !l.SpoolID.Set && !l.SpoolNumber.Set {
+		problems.Add("spool_id", "is required, or spool_number; null unloads the slot")
+	}
+}
+
+// field returns the name of the field that names the spool.
+func (l *Load) field() string {
+	if l.SpoolNumber.IsNull() {
+		return "spool_id"
+	}
+	return "spool_number"
+}
+
+var loadDoc = &server.Doc{
+	ID: "loadPrinterSlot", Tag: tag, Summary: "Load a spool into a slot, or unload the slot",
+	Description: "Names the spool by `spool_id` or `spool_number`; `null` unloads the slot. A spool is in one slot of one " +
+		"printer at most: it is unloaded from where it was, and so is the spool that was in the slot.\n\n" +
+		"The `location` of a loaded spool is the name of the printer. When the spool is unloaded, it gets the location " +
+		"back that it had before, unless someone has changed it meanwhile. A request that loads what is loaded changes " +
+		"nothing.",
+	Errors: []*server.Error{errUnknownSpool},
+}
+
+func (h handlers) load(ctx context.Context, r *server.Request[Load]) (server.OK[Printer], error) {
+	id, in := r.ID("id"), &r.In
+	var slots int64
+	var spool *string
+	locked := db.SQL(`select slots::bigint from printers where id = $1 and hidden_at is null`, id).Into(&slots)
+	named := db.SQL(`
+		(select s.id::text from spools s where s.id = $1::uuid and s.hidden_at is null offset 0)
+		union all
+		(select s.id::text from spools s where s.number = $2::int and s.hidden_at is null offset 0)`,
+		in.SpoolID.Arg(), in.SpoolNumber.Arg()).Into(&spool)
+	printer := selectPrinter(id)
+	err := h.db.Decide(ctx, []*db.Stmt{lockSlots(), locked, named}, func() ([]*db.Stmt, error) {
+		switch {
+		case locked.Rows() == 0:
+			return nil, server.ErrNotFound
+		case r.Number() > slots:
+			return nil, server.Invalid("number", "must be from 1 to %d, the number of slots of the printer", slots)
+		case spool == nil && !(in.SpoolID.IsNull() && in.SpoolNumber.IsNull()):
+			return nil, errUnknownSpool.With(in.field()).On(in.field())
+		}
+		return []*db.Stmt{
+			db.SQL(`select load_slot($1, $2, $3::uuid)::text`, id, r.Number(), spool),
+			printer,
+		}, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return server.One(printer, nil)
+}
+
+// Export writes all printers.
+var Export = transfer.Export[Printer](500, transfer.ListPage(PrinterFilter.list,
+	`select `+printerColumns+` from `+printersTable+` where id = page.id`))
+
+// ExportQuery has the parameters of the export of printers.
+type ExportQuery struct {
+	server.ExportQuery
+	PrinterFilter
+}
+
+func (h handlers) export(
+	ctx context.Context, r *server.Request[ExportQuery], w io.Writer, format server.ExportFormat,
+) error {
+	return Export(ctx, h.db, w, format, r.In.PrinterFilter)
+}
+
+var exportDoc = &server.Doc{
+	ID: "exportPrinters", Tag: tag, Summary: "Export printers",
+	Description: transfer.ExportDescription + "printer, oldest first, without the spools that are loaded.",
+}

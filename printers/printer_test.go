@@ -1,0 +1,162 @@
+package printers_test
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+
+	"spoolwright/inventory"
+	"spoolwright/printers"
+	"spoolwright/testkit"
+)
+
+func TestMain(m *testing.M) { testkit.Main(m) }
+
+type j = testkit.JSON
+
+const (
+	path   = "/api/v1/printers"
+	spools = "/api/v1/spools"
+)
+
+func newAPI(t *testing.T) *testkit.API {
+	t.Helper()
+	return testkit.New(t, testkit.Options{}, inventory.Routes, printers.Routes)
+}
+
+func addSpool(t *testing.T, c *testkit.Client, location any) string {
+	t.Helper()
+	return c.Post(t, spools, j{"material_type": "PLA", "color": "Black", "diameter_mm": 1.75, "net_weight_grams": 1000,
+		"location": location}).Want(201).ID()
+}
+
+func TestPrinters(t *testing.T) {
+	t.Parallel()
+	api := newAPI(t)
+	tenant := api.Tenant(t)
+	c := tenant.User(t, "operator")
+	made := c.Post(t, path, j{"name": " Ärmel ", "model": "MK4", "slots": 4, "materials": []string{"PLA", "PETG"},
+		"hour_cost": 0.35, "power_watts": 120, "nozzle_mm": 0.4, "maintenance_interval_hours": 100}).Want(201)
+	made.Shows(map[string]string{"number": "1", "name": "Ärmel", "slots": "4", "materials.1": "PETG",
+		"hour_cost": "0.35", "power_watts": "120", "status": "available", "printed_hours": "0",
+		"maintenance_due": "false", "maintained_at": "null", "loaded": "[]", "hidden_at": "null"})
+	one := path + "/" + made.ID()
+	if got := c.Get(t, one).Want(200); string(got.Body) != string(made.Body) {
+		t.Errorf("GET returns\n%s\nand POST returned\n%s", got.Body, made.Body)
+	}
+	c.Patch(t, one, j{"materials": []string{}, "status": "maintenance"}).Want(200).
+		Shows(map[string]string{"materials": "[]", "status": "maintenance"})
+	c.Post(t, one+"/maintained", nil).Want(200).Shows(map[string]string{"status": "available"})
+
+	c.Post(t, path, j{"name": "äRMEL"}).WantError(409, "DUPLICATE_PRINTER")
+	other := path + "/" + c.Post(t, path, j{"name": "Other"}).Want(201).ID()
+	c.Get(t, other).Want(200).Shows(map[string]string{"slots": "1", "materials": "[]", "number": "2"})
+	c.Patch(t, other, j{"name": "ÄRMEL"}).WantError(409, "DUPLICATE_PRINTER")
+	c.Delete(t, other).Want(204)
+	c.Get(t, other).WantError(404, "NOT_FOUND")
+	c.Post(t, path, j{"name": "Other"}).Want(201).Shows(map[string]string{"number": "3"})
+	c.Get(t, path+"?search=mk4").Want(200).Shows(map[string]string{"total": "1", "items.0.name": "Ärmel"})
+
+	c.Post(t, path, j{"name": "", "slots": 65, "materials": []string{"Wood"}, "status": "broken", "nozzle_mm": 0}).
+		Fields("name", "slots", "materials", "status", "nozzle_mm")
+	tenant.User(t, "viewer").Post(t, path, j{"name": "x"}).WantError(403, "FORBIDDEN")
+	api.Operator(t).Get(t, one).WantError(404, "NOT_FOUND")
+}
+
+// A spool is in one slot at most, and its location follows.
+func TestSlots(t *testing.T) {
+	t.Parallel()
+	api := newAPI(t)
+	c := api.Operator(t)
+	add := func(name string) string { return c.Post(t, path, j{"name": name, "slots": 2}).Want(201).ID() }
+	a, b := add("A"), add("B")
+	shelf, nowhere := addSpool(t, c, "Shelf"), addSpool(t, c, nil)
+	slot := func(printer string, n int) string { return fmt.Sprintf("%s/%s/slots/%d", path, printer, n) }
+	load := func(to string, body j) *testkit.Response { t.Helper(); return c.Do(t, "PUT", to, body) }
+	location := func(spool, want string) {
+		t.Helper()
+		c.Get(t, spools+"/"+spool).Want(200).Shows(map[string]string{"location": want})
+	}
+
+	old := c.Get(t, path+"/"+a).Want(200)
+	load(slot(a, 2), j{"spool_id": shelf}).Want(200).Shows(map[string]string{"loaded.0.slot": "2",
+		"loaded.0.spool_id": shelf, "loaded.0.spool_number": "1", "loaded.0.name": "PLA Black",
+		"loaded.0.remaining_grams": "1000"})
+	location(shelf, "A")
+	c.With("If-Match", old.Header.Get("ETag")).Patch(t, path+"/"+a, j{"notes": "x"}).
+		WantError(412, "PRECONDITION_FAILED")
+	if again := load(slot(a, 2), j{"spool_number": 1}).Want(200); again.Text("updated_at") <= old.Text("updated_at") {
+		t.Error("the printer's updated_at has not changed")
+	} else if twice := load(slot(a, 2), j{"spool_number": 1}).Want(200); string(twice.Body) != string(again.Body) {
+		t.Errorf("a repeated request changes\n%s to\n%s", again.Body, twice.Body)
+	}
+	c.Patch(t, path+"/"+a, j{"slots": 1}).WantError(409, "SLOT_IN_USE")
+	c.Patch(t, path+"/"+a, j{"name": "A1"}).Want(200)
+	location(shelf, "A1")
+
+	// Loading it elsewhere unloads it.
+	load(slot(b, 1), j{"spool_id": shelf}).Want(200)
+	location(shelf, "B")
+	c.Get(t, path+"/"+a).Want(200).Shows(map[string]string{"loaded": "[]"})
+	c.Get(t, path+"?spool_id="+shelf).Want(200).Shows(map[string]string{"total": "1", "items.0.name": "B"})
+	// Another spool takes its place.
+	load(slot(b, 1), j{"spool_id": nowhere}).Want(200).Shows(map[string]string{"loaded.0.spool_id": nowhere})
+	location(shelf, "Shelf")
+	location(nowhere, "B")
+	load(slot(b, 1), j{"spool_id": nil}).Want(200).Shows(map[string]string{"loaded": "[]"})
+	location(nowhere, "null")
+	// Someone has moved it meanwhile.
+	load(slot(b, 2), j{"spool_id": shelf}).Want(200)
+	c.Patch(t, spools+"/"+shelf, j{"location": "Dryer"}).Want(200)
+	load(slot(b, 2), j{"spool_id": nil}).Want(200)
+	location(shelf, "Dryer")
+	// A removed printer unloads its spools, and a removed spool is not loaded.
+	load(slot(b, 2), j{"spool_id": shelf}).Want(200)
+	c.Delete(t, path+"/"+b).Want(204)
+	location(shelf, "Dryer")
+	load(slot(a, 1), j{"spool_id": nowhere}).Want(200)
+	c.Delete(t, spools+"/"+nowhere).Want(204)
+	c.Get(t, path+"/"+a).Want(200).Shows(map[string]string{"loaded": "[]"})
+
+	load(slot(a, 3), j{"spool_id": shelf}).Fields("number")
+	load(slot(a, 0), j{"spool_id": shelf}).Fields("number")
+	load(slot(a, 1), j{}).Fields("spool_id")
+	load(slot(a, 1), j{"spool_id": shelf, "spool_number": 1}).Fields("spool_number")
+	load(slot(a, 1), j{"spool_number": 99}).WantError(400, "UNKNOWN_REFERENCE").
+		Shows(map[string]string{"errors.0.field": "spool_number"})
+	foreign := addSpool(t, api.Operator(t), nil)
+	load(slot(a, 1), j{"spool_id": foreign}).WantError(400, "UNKNOWN_REFERENCE")
+	api.Operator(t).Do(t, "PUT", slot(a, 1), j{"spool_id": nil}).WantError(404, "NOT_FOUND")
+}
+
+// Printers that load the same two spools at once leave each spool in one slot, and no request fails.
+func TestConcurrentLoads(t *testing.T) {
+	t.Parallel()
+	c := newAPI(t).Operator(t)
+	two := []string{addSpool(t, c, "Shelf"), addSpool(t, c, "Shelf")}
+	var all []string
+	for i := range 3 {
+		all = append(all, c.Post(t, path, j{"name": fmt.Sprint("P", i), "slots": 2}).Want(201).ID())
+	}
+	var wg sync.WaitGroup
+	for i := range 24 {
+		wg.Go(func() {
+			slot := fmt.Sprintf("%s/%s/slots/%d", path, all[i%3], 1+i/3%2)
+			if a, err := c.Send("PUT", slot, j{"spool_id": two[i%2]}); err != nil || a.Status != 200 {
+				t.Errorf("PUT %s: %v %v", slot, a, err)
+			}
+		})
+		wg.Go(func() {
+			if a, err := c.Send("PATCH", path+"/"+all[i%3], j{"name": fmt.Sprint("P", i%3, "-", i)}); err != nil ||
+				a.Status != 200 {
+				t.Errorf("PATCH: %v %v", a, err)
+			}
+		})
+	}
+	wg.Wait()
+	for _, spool := range two {
+		in := c.Get(t, path+"?spool_id="+spool).Want(200)
+		in.Shows(map[string]string{"total": "1"})
+		c.Get(t, spools+"/"+spool).Want(200).Shows(map[string]string{"location": in.Text("items.0.name")})
+	}
+}
