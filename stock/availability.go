@@ -29,6 +29,19 @@ type OrderAvailability struct {
 	Materials     []AvailableMaterial `json:"materials" rule:"notNull"`
 }
 
+// OpenOrders says for open orders whether the filament for each of them is there.
+type OpenOrders struct {
+	Items []OpenOrder `json:"items" rule:"notNull"`
+}
+
+// OpenOrder says whether the filament for an order is there, in grams.
+type OpenOrder struct {
+	OrderID  server.UUID        `json:"order_id" rule:"notNull"`
+	Status   orders.OrderStatus `json:"status" rule:"notNull"`
+	CanPrint bool               `json:"can_print" rule:"notNull"`
+	Missing  server.Decimal     `json:"missing_grams" rule:"notNull"`
+}
+
 // AvailableMaterial is a filament that pieces need, in grams.
 type AvailableMaterial struct {
 	MaterialType inventory.MaterialType `json:"material_type" rule:"notNull"`
@@ -94,6 +107,38 @@ func (h handlers) productAvailability(
 		select p.id as product_id, p.name as product_name, $2::bigint as quantity,`+summary+` from p`,
 		r.ID("id"), quantity, db.ActorOf(ctx).Tenant)
 	return server.One(available, h.db.Read(ctx, available))
+}
+
+var openOrdersDoc = &server.Doc{
+	ID: "listOrderAvailability", Tag: orders.Tag, Summary: "Check which open orders can be printed",
+	Description: "Returns the ten open orders that are due first, as `GET /api/v1/orders/{id}/availability` does, with " +
+		"the sum of what is missing of their materials. Orders without a due date are last.",
+}
+
+func (h handlers) openOrders(ctx context.Context, _ *server.Request[struct{}]) (server.OK[OpenOrders], error) {
+	// The reservations of an order are what it needs. So what it misses of a material is what all of them exceed the
+	// stock by, and one look at the stock is enough.
+	found := db.SQL(`
+		with o as materialized (
+			select o.id, o.status, o.due_date from orders o where o.is_open order by o.due_date, o.id limit 10
+		), n as materialized (
+			select o.id, i.product_id, greatest(0, i.quantity - n.produced) as pieces
+			from o cross join order_items i cross join lateral order_item_pieces(i.id) n
+			where i.order_id = o.id and n.produced < i.quantity
+		), a as materialized (
+			select a.material_type, lower(a.color collate "und-x-icu") collate "C" as color_key, -a.available as missing
+			from available_materials($1, array(select n.product_id from n), array(select n.pieces from n), null, null) a
+			where a.available < 0
+		)
+		select coalesce(json_agg(json_build_object('order_id', o.id, 'status', o.status, 'can_print', m.missing = 0,
+			'missing_grams', trim_scale(least(m.missing, 999999999))) order by o.due_date, o.id), '[]') as items
+		from o cross join lateral (
+			select coalesce(sum(a.missing), 0) as missing
+			from explode_products(array(select n.product_id from n where n.id = o.id),
+				array(select n.pieces from n where n.id = o.id)) e
+			join a on a.material_type = e.material_type and a.color_key = e.color_key
+		) m`, db.ActorOf(ctx).Tenant)
+	return server.One(found, h.db.Read(ctx, found))
 }
 
 var orderAvailabilityDoc = &server.Doc{

@@ -230,3 +230,40 @@ func TestAvailabilityIsBounded(t *testing.T) {
 	answer = c.Get(t, products+"/"+part+"/availability").Want(200).Shows(map[string]string{"can_print": "true"})
 	answer.WantLen(t, "materials.0.spools", 10)
 }
+
+// The open orders that are due first say what the availability of each of them does.
+func TestOpenOrders(t *testing.T) {
+	t.Parallel()
+	api := newAPI(t)
+	c, foreign := api.Operator(t), api.Operator(t)
+	c.Get(t, path+"/availability").Want(200).Shows(map[string]string{"items": "[]"})
+	foreign.NewOrder(t, foreign.NewProduct(t, "A", 10), 100)
+	product := c.NewProduct(t, "A", 10)
+	c.NewSpool(t, 150, nil)
+	last, _ := c.NewOrder(t, product, 3)
+	done, _ := c.NewOrder(t, product, 1)
+	c.Post(t, done+"/cancel", nil).Want(200)
+	due := func(date string, pieces int) string {
+		return path + "/" + c.Post(t, path, j{"due_date": date, "items": []j{{"product_id": product, "quantity": pieces}}}).Want(201).ID()
+	}
+	second, first := due("2024-02-02", 11), due("2024-02-01", 4)
+	empty := path + "/" + c.Post(t, path, j{"due_date": "2024-02-03"}).Want(201).ID()
+	got := c.Get(t, path+"/availability").Want(200)
+	for i, id := range []string{first, second, empty, last} {
+		one := c.Get(t, id+"/availability").Want(200)
+		missing := "0"
+		if id != empty {
+			missing = one.Text("materials.0.missing_grams")
+		}
+		at := fmt.Sprintf("items.%d.", i)
+		got.Shows(map[string]string{at + "order_id": one.Text("order_id"), at + "status": "received", at + "missing_grams": missing,
+			at + "can_print": one.Text("can_print")})
+	}
+	got.Shows(map[string]string{"items.1.can_print": "false", "items.1.missing_grams": "30", "items.2.can_print": "true",
+		"items.3.can_print": "false"})
+	c.Get(t, path+"/availability").WantLen(t, "items", 4)
+	for range 10 {
+		due("2024-01-01", 1)
+	}
+	c.Get(t, path+"/availability").Want(200).WantLen(t, "items", 10)
+}

@@ -36,6 +36,7 @@ func Routes(d *db.DB) []server.Route {
 	return []server.Route{
 		server.Op("GET /api/v1/products/{id}/availability", server.Read, server.Handle(h.productAvailability),
 			productAvailabilityDoc),
+		server.Op("GET /api/v1/orders/availability", server.Read, server.Handle(h.openOrders), openOrdersDoc),
 		server.Op("GET /api/v1/orders/{id}/availability", server.Read, server.Handle(h.orderAvailability),
 			orderAvailabilityDoc),
 		server.Op("GET /api/v1/stock-levels", server.Read, server.Handle(h.listLevels), listLevelsDoc),

@@ -16,6 +16,13 @@ type todayPage struct {
 		Items []stockLevel
 		Total int
 	}
+	Open struct {
+		Items []struct {
+			ID       string `json:"order_id"`
+			CanPrint bool   `json:"can_print"`
+			Missing  num    `json:"missing_grams"`
+		}
+	}
 	Usage usageReport
 	Waste wasteReport
 	Days  []bar
@@ -33,6 +40,19 @@ func (p printing) Printer() string {
 		return "No printer"
 	}
 	return p.PrinterName
+}
+
+// Verdict returns whether an open order can be printed, or what is missing.
+func (p *todayPage) Verdict(v view, id string) string {
+	for _, o := range p.Open.Items {
+		switch {
+		case o.ID == id && o.CanPrint:
+			return "can be printed"
+		case o.ID == id:
+			return v.Kilos(o.Missing) + " missing"
+		}
+	}
+	return ""
 }
 
 type usageReport struct {
@@ -74,6 +94,7 @@ func today(v *visit) error {
 			query: url.Values{"low": {"true"}, "limit": {"5"}, "sort_by": {"missing_grams"}}},
 		read{path: "/api/v1/orders", into: &p.Orders, query: url.Values{"status": {"received,in_production"},
 			"sort_by": {"due_date"}, "sort_order": {"asc"}, "limit": {"6"}}},
+		read{path: "/api/v1/orders/availability", into: &p.Open},
 		read{path: "/api/v1/reports/usage", query: url.Values{"group_by": {"day"}}, into: &p.Usage},
 		read{path: "/api/v1/reports/waste", query: url.Values{"group_by": {"reason"}}, into: &p.Waste},
 	)

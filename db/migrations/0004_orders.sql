@@ -36,7 +36,7 @@ create index orders_reference_key on orders (tenant_id, reference_key, created_a
 create index orders_customer on orders (tenant_id, customer_key, created_at, id)
 	where hidden_at is null and customer_key is not null;
 create index orders_due on orders (tenant_id, due_date, id) where hidden_at is null and due_date is not null;
-create index orders_open on orders (tenant_id, id) where is_open;
+create index orders_open on orders (tenant_id, due_date, id) where is_open;
 create unique index orders_reference on orders (tenant_id, coalesce(source, ''), reference)
 	where hidden_at is null and reference <> '';
 

@@ -2440,6 +2440,45 @@ def _ProductAvailability(d: Any, etag: str | None = None) -> ProductAvailability
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OpenOrder:
+    """The type `OpenOrder` of the API."""
+
+    order_id: str
+    """The order."""
+    status: OrderStatus
+    """State of the order."""
+    can_print: bool
+    """Whether no material is missing."""
+    missing_grams: Number
+    """Grams that are missing, of all materials."""
+
+
+def _OpenOrder(d: Any, etag: str | None = None) -> OpenOrder:
+    get = d.get
+    return OpenOrder(
+        order_id=get("order_id"),
+        status=get("status"),
+        can_print=get("can_print"),
+        missing_grams=_core.number(get("missing_grams")),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenOrders:
+    """The type `OpenOrders` of the API."""
+
+    items: tuple[OpenOrder, ...]
+    """At most ten orders."""
+
+
+def _OpenOrders(d: Any, etag: str | None = None) -> OpenOrders:
+    get = d.get
+    return OpenOrders(
+        items=_core.each(_OpenOrder, get("items")),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OrderAvailability:
     """The type `OrderAvailability` of the API."""
 
@@ -8980,6 +9019,20 @@ class OrdersResource:
             _core.nothing,
         )
 
+    def list_availability(
+        self,
+    ) -> OpenOrders:
+        """Check which open orders can be printed.
+
+        Returns the ten open orders that are due first, as `GET /api/v1/orders/{id}/availability` does, with the
+        sum of what is missing of their materials. Orders without a due date are last.
+        """
+        return self._client._call(
+            "GET",
+            "/orders/availability",
+            _OpenOrders,
+        )
+
     def get_availability(
         self,
         id: str,
@@ -9735,6 +9788,8 @@ __all__ = [
     "MaterialType",
     "MethodNotAllowedError",
     "NotFoundError",
+    "OpenOrder",
+    "OpenOrders",
     "Order",
     "OrderAvailability",
     "OrderCancelledEvent",

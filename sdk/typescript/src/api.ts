@@ -1388,6 +1388,24 @@ export interface ProductAvailability<D = number> {
   readonly materials: readonly AvailableMaterial<D>[];
 }
 
+/** The type `OpenOrder` of the API. */
+export interface OpenOrder<D = number> {
+  /** The order. */
+  readonly order_id: string;
+  /** State of the order. */
+  readonly status: OrderStatus;
+  /** Whether no material is missing. */
+  readonly can_print: boolean;
+  /** Grams that are missing, of all materials. */
+  readonly missing_grams: D;
+}
+
+/** The type `OpenOrders` of the API. */
+export interface OpenOrders<D = number> {
+  /** At most ten orders. */
+  readonly items: readonly OpenOrder<D>[];
+}
+
 /** The type `OrderAvailability` of the API. */
 export interface OrderAvailability<D = number> {
   /** The order. */
@@ -6074,6 +6092,18 @@ export class OrdersResource<M extends DecimalMode = "number"> {
     options: RequestOptions = {},
   ): Promise<void> {
     return this.#client.call("DELETE", `/orders/${segment(id)}/items/${segment(itemId)}`, {  }, options);
+  }
+
+  /**
+   * Check which open orders can be printed.
+   *
+   * Returns the ten open orders that are due first, as `GET /api/v1/orders/{id}/availability` does, with the sum of
+   * what is missing of their materials. Orders without a due date are last.
+   */
+  listAvailability(
+    options: RequestOptions = {},
+  ): Promise<OpenOrders<Decimals[M]>> {
+    return this.#client.call("GET", `/orders/availability`, {  }, options);
   }
 
   /**
