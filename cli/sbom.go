@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"runtime/debug"
+	"slices"
 	"strings"
 
 	"spoolwright/server"
@@ -64,7 +65,9 @@ func BillOfMaterials(info *debug.BuildInfo) []byte {
 		for _, p := range b.Contains {
 			inner := component("library", "pkg:npm/"+p.Name+"@"+p.Version, p.Name, p.Version)
 			inner["licenses"] = licenses(p.License)
-			components = append(components, inner)
+			if !slices.ContainsFunc(components, func(c object) bool { return c["bom-ref"] == inner["bom-ref"] }) {
+				components = append(components, inner) // two bundles can have the same package
+			}
 			contained = append(contained, inner["bom-ref"])
 		}
 		dependencies = append(dependencies, object{"ref": c["bom-ref"], "dependsOn": contained})
