@@ -29,20 +29,27 @@ func (s *Service) settingsRoutes() []server.Route {
 
 // Settings are the settings of a tenant.
 type Settings struct {
-	TimeZone  server.Optional[string] `json:"time_zone" rule:"notNull,maxLength=100"`
-	Currency  server.Optional[string] `json:"currency"`
-	UpdatedAt server.Timestamp        `json:"updated_at" rule:"readOnly,notNull"`
+	TimeZone    server.Optional[string]         `json:"time_zone" rule:"notNull,maxLength=100"`
+	Currency    server.Optional[string]         `json:"currency"`
+	LabourHour  server.Optional[server.Decimal] `json:"labour_hour_cost" rule:"maximum=1000000"`
+	MachineHour server.Optional[server.Decimal] `json:"machine_hour_cost" rule:"maximum=1000000"`
+	EnergyKWh   server.Optional[server.Decimal] `json:"energy_kwh_cost" rule:"maximum=1000000"`
+	FailureRate server.Optional[server.Decimal] `json:"failure_rate_percent" rule:"maximum=99"`
+	Measured    server.Optional[bool]           `json:"failure_rate_measured" rule:"notNull"`
+	UpdatedAt   server.Timestamp                `json:"updated_at" rule:"readOnly,notNull"`
 }
 
 const (
 	ownTenant       = `tenant_id = nullif(current_setting('app.tenant_id', true), '')::uuid`
-	settingsColumns = `time_zone, currency, updated_at`
+	settingsColumns = `time_zone, currency, labour_hour_cost, machine_hour_cost, energy_kwh_cost,
+		failure_rate_percent, failure_rate_measured, updated_at`
 )
 
 var getSettingsDoc = &server.Doc{
 	ID: "getSettings", Tag: settingsTag, Summary: "Get the settings",
 	Description: "Returns the time zone, in which the days, weeks and months of reports and the dates in filters of " +
-		"lists begin, and the currency, which responses show beside costs. A new tenant has UTC and no currency.",
+		"lists begin, the currency, which responses show beside costs, and the rates from which costs follow. A new " +
+		"tenant has UTC, and neither a currency nor rates.",
 }
 
 func (s *Service) getSettings(ctx context.Context, r *server.Request[struct{}]) (server.OK[Settings], error) {
@@ -54,7 +61,8 @@ var updateSettingsDoc = &server.Doc{
 	ID: "updateSettings", Tag: settingsTag, Summary: "Change the settings",
 	Description: "`time_zone` is a name of the IANA time zone database. After a change, reports are in the new zone " +
 		"at once, and slower until the past days are summarised in it, within about an hour. The currency is only " +
-		"shown: no amount is converted.",
+		"shown: no amount is converted. A change of a rate does not change what past runs cost. A rate of null means that " +
+		"its part of a cost is unknown; 0 leaves the part out.",
 }
 
 func (s *Service) updateSettings(ctx context.Context, r *server.Request[Settings]) (server.OK[Settings], error) {

@@ -45,11 +45,17 @@ create table tenants (
 	-- The settings of the tenant.
 	time_zone text collate "C" not null default 'UTC' check (length(time_zone) <= 100), -- that of the days of reports
 	currency text collate "C" check (currency ~ '^[A-Z]{3}$'),
+	labour_hour_cost numeric(15,6) check (labour_hour_cost >= 0 and labour_hour_cost <= 1000000),
+	machine_hour_cost numeric(15,6) check (machine_hour_cost >= 0 and machine_hour_cost <= 1000000),
+	energy_kwh_cost numeric(15,6) check (energy_kwh_cost >= 0 and energy_kwh_cost <= 1000000),
+	failure_rate_percent numeric(15,6) check (failure_rate_percent >= 0 and failure_rate_percent <= 99),
+	failure_rate_measured boolean not null default false,
 	updated_at timestamptz not null default now(),
 	primary key (tenant_id)
 );
 call tenant_table('tenants', 'select, insert');
-grant update (time_zone, currency, updated_at) on tenants to spoolwright_app;
+grant update (time_zone, currency, labour_hour_cost, machine_hour_cost, energy_kwh_cost, failure_rate_percent,
+	failure_rate_measured, updated_at) on tenants to spoolwright_app;
 
 create table users (
 	tenant_id uuid,
