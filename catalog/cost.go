@@ -94,7 +94,13 @@ func (h handlers) recalculate(ctx context.Context, r *server.Request[struct{}]) 
 	recomputed := db.SQL(`select recompute_costs(array[id], true) from products where id = $1 and hidden_at is null`,
 		r.ID("id"))
 	costs := db.SQL(`
-		select p.id, p.material_cost, p.component_cost, p.total_cost, p.costs_complete,
+		select `+CostColumns+`
+		from products p where p.id = $1 and p.hidden_at is null`, r.ID("id"))
+	return server.One(costs, costError(h.db.Write(ctx, lockCatalog(), recomputed, costs), "total_cost"))
+}
+
+// CostColumns are the columns of Costs for the table p of products.
+const CostColumns = `p.id, p.material_cost, p.component_cost, p.total_cost, p.costs_complete,
 			(select t.currency from tenants t where t.tenant_id = p.tenant_id) as currency, json_build_object(
 			'materials', (
 				select coalesce(json_agg(json_build_object('material', m.material_type || ' ' || m.color,
@@ -105,7 +111,4 @@ func (h handlers) recalculate(ctx context.Context, r *server.Request[struct{}]) 
 				select coalesce(json_agg(json_build_object('component', s.name, 'quantity', c.quantity,
 					'cost', trim_scale(c.quantity * s.total_cost)) order by c.created_at, c.id), '[]')
 				from product_components c join products s on s.id = c.component_product_id where c.product_id = p.id)
-			) as cost_breakdown
-		from products p where p.id = $1 and p.hidden_at is null`, r.ID("id"))
-	return server.One(costs, costError(h.db.Write(ctx, lockCatalog(), recomputed, costs), "total_cost"))
-}
+			) as cost_breakdown`

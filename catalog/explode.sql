@@ -55,20 +55,21 @@ end $$;
 
 -- Returns the filament and the time to print pieces of products with their components, each null if it is unknown: the
 -- grams if no product has a required material, and the minutes if a product has no estimated print time, unless it has
--- components and no materials, and is only put together.
+-- components and no materials, and is only put together. labour_minutes is the work, null if it is unknown for a product.
 create or replace function estimate_products(ids uuid[], pieces numeric[])
-	returns table (grams numeric, minutes numeric)
+	returns table (grams numeric, minutes numeric, labour_minutes numeric)
 language plpgsql stable as $$
 begin
 	return query
-		select sum(m.grams * u.total), case when bool_and(t.minutes is not null) then sum(t.minutes * u.total) end
+		select sum(m.grams * u.total), case when bool_and(t.minutes is not null) then sum(t.minutes * u.total) end,
+			case when bool_and(t.labour_minutes is not null) then sum(t.labour_minutes * u.total) end
 		from explode_pieces(ids, pieces) u
 		cross join lateral (
 			select sum(m.weight_grams) as grams from product_materials m where m.product_id = u.id and m.is_required
 		) m
 		cross join lateral (
 			select coalesce(p.estimated_print_time_minutes, case when m.grams is null and exists (
-				select from product_components c where c.product_id = p.id) then 0 end) as minutes
+				select from product_components c where c.product_id = p.id) then 0 end) as minutes, p.labour_minutes
 			from products p where p.id = u.id offset 0
 		) t;
 end $$;

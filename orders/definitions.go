@@ -12,11 +12,14 @@ var (
 	eventsSQL string
 	//go:embed items.sql
 	itemsSQL string
+	//go:embed costs.sql
+	costsSQL string
 )
 
 // Definitions are the SQL functions of orders. Package stock calls order_item_pieces in its own statements.
 var Definitions = []db.Definition{
 	{Name: "orders/items", Version: 1, SQL: itemsSQL},
+	{Name: "orders/costs", Version: 1, SQL: costsSQL},
 	{Name: "orders/events", Version: 1, SQL: eventsSQL},
 }
 

@@ -10,24 +10,26 @@ import (
 
 // OrderItem is a product in an order.
 type OrderItem struct {
-	ID          server.UUID                  `json:"id" rule:"readOnly,notNull"`
-	ProductID   server.Optional[server.UUID] `json:"product_id" rule:"notNull"`
-	SKU         server.Optional[string]      `json:"sku" rule:"insteadOf=product_id"`
-	ProductName string                       `json:"product_name" rule:"readOnly,notNull"`
-	Quantity    server.Optional[int64]       `json:"quantity" rule:"notNull,minimum=1,maximum=1000000"`
-	Produced    int64                        `json:"produced" rule:"readOnly,notNull"`
-	Planned     int64                        `json:"planned" rule:"readOnly,notNull"`
+	ID          server.UUID                     `json:"id" rule:"readOnly,notNull"`
+	ProductID   server.Optional[server.UUID]    `json:"product_id" rule:"notNull"`
+	SKU         server.Optional[string]         `json:"sku" rule:"insteadOf=product_id"`
+	ProductName string                          `json:"product_name" rule:"readOnly,notNull"`
+	Quantity    server.Optional[int64]          `json:"quantity" rule:"notNull,minimum=1,maximum=1000000"`
+	UnitPrice   server.Optional[server.Decimal] `json:"unit_price" rule:"maximum=1000000"`
+	Produced    int64                           `json:"produced" rule:"readOnly,notNull"`
+	Planned     int64                           `json:"planned" rule:"readOnly,notNull"`
 }
 
 // OrderItemChange is the body of a PATCH of an item. The product cannot change, because runs may print it.
 type OrderItemChange struct {
-	ID          server.UUID            `json:"id" rule:"readOnly,notNull"`
-	ProductID   server.UUID            `json:"product_id" rule:"readOnly,notNull"`
-	SKU         string                 `json:"sku" rule:"readOnly"`
-	ProductName string                 `json:"product_name" rule:"readOnly,notNull"`
-	Quantity    server.Optional[int64] `json:"quantity" rule:"notNull,minimum=1,maximum=1000000"`
-	Produced    int64                  `json:"produced" rule:"readOnly,notNull"`
-	Planned     int64                  `json:"planned" rule:"readOnly,notNull"`
+	ID          server.UUID                     `json:"id" rule:"readOnly,notNull"`
+	ProductID   server.UUID                     `json:"product_id" rule:"readOnly,notNull"`
+	SKU         string                          `json:"sku" rule:"readOnly"`
+	ProductName string                          `json:"product_name" rule:"readOnly,notNull"`
+	Quantity    server.Optional[int64]          `json:"quantity" rule:"notNull,minimum=1,maximum=1000000"`
+	UnitPrice   server.Optional[server.Decimal] `json:"unit_price" rule:"maximum=1000000"`
+	Produced    int64                           `json:"produced" rule:"readOnly,notNull"`
+	Planned     int64                           `json:"planned" rule:"readOnly,notNull"`
 }
 
 // itemRows returns the items as an argument for json_to_recordset, with new ids.
@@ -35,7 +37,7 @@ func itemRows(items []OrderItem) string {
 	rows := make([]map[string]any, len(items))
 	for i, item := range items {
 		rows[i] = map[string]any{"id": db.NewID(), "product_id": item.ProductID.Arg(), "sku": item.SKU.Arg(),
-			"quantity": item.Quantity.Or(1)}
+			"quantity": item.Quantity.Or(1), "unit_price": item.UnitPrice.Arg()}
 	}
 	return db.Recordset(rows)
 }
@@ -50,7 +52,7 @@ func (i *OrderItem) productField() string {
 
 func selectItem(order, id string) *db.Stmt {
 	return db.SQL(`
-		select i.id, i.product_id, p.sku, p.name as product_name, i.quantity, n.produced, n.planned
+		select i.id, i.product_id, p.sku, p.name as product_name, i.quantity, i.unit_price, n.produced, n.planned
 		from order_items i
 		cross join lateral (select p.name, p.sku from products p where p.id = i.product_id offset 0) p
 		cross join lateral order_item_pieces(i.id) n
@@ -72,8 +74,9 @@ var errUnknownProduct = server.BadRequest("UNKNOWN_REFERENCE", "%s does not name
 
 var addItemDoc = &server.Doc{
 	ID: "addOrderItem", Tag: Tag, Summary: "Add a product to an order",
-	Description: "The item names the product by `product_id` or `sku`. The status of the order does not change.",
-	Errors:      []*server.Error{errUnknownProduct},
+	Description: "The item names the product by `product_id` or `sku`. The default of " +
+		"`unit_price` is the current `selling_price` of the product, and does not change with it later. The status of the order does not change.",
+	Errors: []*server.Error{errUnknownProduct},
 }
 
 func (h handlers) addItem(ctx context.Context, r *server.Request[OrderItem]) (server.Created[OrderItem], error) {
@@ -82,8 +85,8 @@ func (h handlers) addItem(ctx context.Context, r *server.Request[OrderItem]) (se
 	locked := lockOrder(order)[0]
 	added := db.SQL(`
 		with changed as (
-			insert into order_items (id, order_id, product_id, quantity)
-			select $1::uuid, o.id, p.id, $5::int
+			insert into order_items (id, order_id, product_id, quantity, unit_price)
+			select $1::uuid, o.id, p.id, $5::int, coalesce($7::numeric, p.selling_price)
 			from orders o
 			cross join lateral `+catalog.Named("$3::uuid", "$4::text")+` p
 			where o.id = $2 and o.hidden_at is null
@@ -91,7 +94,8 @@ func (h handlers) addItem(ctx context.Context, r *server.Request[OrderItem]) (se
 			returning order_id
 		), `+touched+`
 		select order_id from changed`,
-		id, order, in.ProductID.Arg(), in.SKU.Arg(), in.Quantity.Or(1), server.MaxEntries)
+		id, order, in.ProductID.Arg(), in.SKU.Arg(), in.Quantity.Or(1), server.MaxEntries,
+		in.UnitPrice.Arg())
 	item := selectItem(order, id)
 	err := h.db.Write(ctx, locked,
 		db.SQL(`select count(*) >= $2 from order_items where order_id = $1`, order, server.MaxEntries).Into(&full),
@@ -111,22 +115,23 @@ func (h handlers) addItem(ctx context.Context, r *server.Request[OrderItem]) (se
 
 var updateItemDoc = &server.Doc{
 	ID: "updateOrderItem", Tag: Tag, Summary: "Update an item of an order",
-	Description: "Only the quantity can change. If everything is produced then, an open order becomes `done`.",
+	Description: "Only the quantity and the price can change. If everything is produced then, an open order becomes `done`.",
 }
 
 func (h handlers) updateItem(ctx context.Context, r *server.Request[OrderItemChange]) (server.OK[OrderItem], error) {
 	order, id := r.ID("id"), r.ID("item_id")
 	item := selectItem(order, id)
-	if !r.In.Quantity.Set {
+	set, args := server.Assignments(&r.In, []any{order, id})
+	if set == "" {
 		return server.One(item, h.db.Read(ctx, item))
 	}
 	changed := db.SQL(`
 		with changed as (
-			update order_items set quantity = $3::int
+			update order_items set `+set+`
 			where id = $2 and order_id = $1 and exists (select from orders o where o.id = $1 and o.hidden_at is null)
 			returning order_id
 		), `+touched+`
-		select order_id from changed`, order, id, r.In.Quantity.Arg())
+		select order_id from changed`, args...)
 	return server.One(item, h.db.Write(ctx, lockOrder(order)[0], changed, settle(order), item))
 }
 

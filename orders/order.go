@@ -81,6 +81,7 @@ func Routes(d *db.DB) []server.Route {
 		server.Op("POST /api/v1/orders/{id}/items", server.Write, server.Handle(h.addItem), addItemDoc),
 		server.Op("PATCH /api/v1/orders/{id}/items/{item_id}", server.Write, server.Handle(h.updateItem),
 			updateItemDoc),
+		server.Op("GET /api/v1/reports/margins", server.Read, server.Handle(h.reportMargins), marginReportDoc),
 		server.Op("DELETE /api/v1/orders/{id}/items/{item_id}", server.Write, server.Handle(h.deleteItem),
 			deleteItemDoc),
 	}
@@ -107,6 +108,12 @@ type Order struct {
 	CreatedAt server.Timestamp             `json:"created_at" rule:"readOnly,notNull"`
 	UpdatedAt server.Timestamp             `json:"updated_at" rule:"readOnly,notNull"`
 	HiddenAt  server.Timestamp             `json:"hidden_at" rule:"readOnly"`
+	Revenue   server.Decimal               `json:"revenue" rule:"readOnly"`
+	Cost      server.Decimal               `json:"cost" rule:"readOnly"`
+	Expected  server.Decimal               `json:"expected_cost" rule:"readOnly"`
+	Margin    server.Decimal               `json:"margin" rule:"readOnly"`
+	Percent   server.Decimal               `json:"margin_percent" rule:"readOnly"`
+	Unknown   production.UnknownParts      `json:"unknown_parts" rule:"readOnly,notNull,empty"`
 	Runs      []OrderRun                   `json:"runs" rule:"readOnly"`
 }
 
@@ -184,7 +191,7 @@ const selectOrders = `
 	select o.id, o.source, o.reference, o.customer, o.due_date, o.notes, o.status,
 		(select coalesce(json_agg(json_build_object(
 				'id', i.id, 'product_id', i.product_id, 'sku', p.sku, 'product_name', p.name, 'quantity', i.quantity,
-				'produced', n.produced, 'planned', n.planned) order by i.created_at, i.id), '[]')
+				'unit_price', trim_scale(i.unit_price), 'produced', n.produced, 'planned', n.planned) order by i.created_at, i.id), '[]')
 			from order_items i
 			cross join lateral (select p.name, p.sku from products p where p.id = i.product_id offset 0) p
 			cross join lateral order_item_pieces(i.id) n
@@ -203,8 +210,11 @@ const selectOrders = `
 					select * from production_runs r where r.id = u.run_id and r.hidden_at is null offset 0
 				) r
 				order by r.created_at desc, r.id desc limit 100
-			) r) as runs
-	from orders o`
+			) r) as runs,
+		m.revenue, m.cost, m.expected_cost, m.revenue - m.cost - m.expected_cost as margin,
+		round((m.revenue - m.cost - m.expected_cost) * 100 / nullif(m.revenue, 0), 1) as margin_percent,
+		to_json(m.unknown) as unknown_parts
+	from orders o cross join lateral order_money(o.id, o.is_open) m`
 
 func selectOrder(id string) *db.Stmt {
 	return db.SQL(selectOrders+` where o.hidden_at is null and o.id = $1`, id)
@@ -220,6 +230,10 @@ var getDoc = &server.Doc{
 	Description: "Returns the order with its items. `produced` counts the good pieces of completed production runs " +
 		"whose items have the `order_item_id`, and all pieces of an item without counts. `planned` counts the pieces of " +
 		"such runs that are `pending`, `in_progress` or `paused`. `runs` has the newest 100 of those runs.\n\n" +
+		"`revenue` is that of all items. `cost` is the share of the order in what the ended runs that print its items " +
+		"cost: the items of a run share its cost in proportion to their `estimated_total_cost`, or " +
+		"`estimated_material_cost` if that is more, or to their quantities if no item has one. `expected_cost` is the " +
+		"`full_cost` of the pieces that an open order still needs. Parts in `unknown_parts` add nothing to the sums.\n\n" +
 		"An order is open while it is `received` or `in_production`. When a run that prints one of its items starts, an " +
 		"open order becomes `in_production`, and when all its items are produced, `done`, in the same transaction. The " +
 		"service never changes a status back.",
@@ -259,8 +273,8 @@ func (h handlers) create(
 	var unknown []int32 // the indexes of items without a product
 	created := db.SQL(`
 		with item as materialized (
-			select i.n, i.id, p.id as product_id, i.quantity
-			from json_to_recordset($9::json) i (n int, id uuid, product_id uuid, sku text, quantity int)
+			select i.n, i.id, p.id as product_id, i.quantity, coalesce(i.unit_price, p.selling_price) as unit_price
+			from json_to_recordset($9::json) i (n int, id uuid, product_id uuid, sku text, quantity int, unit_price numeric)
 			left join lateral `+catalog.Named("i.product_id", "i.sku")+` p on true
 		), added as (
 			insert into orders (id, source, reference, customer, due_date, notes, status, content)
@@ -271,8 +285,8 @@ func (h handlers) create(
 			on conflict (tenant_id, coalesce(source, ''), reference) where hidden_at is null and reference <> '' do nothing
 			returning id
 		), items as (
-			insert into order_items (id, order_id, product_id, quantity)
-			select i.id, a.id, i.product_id, i.quantity from added a, item i order by i.n
+			insert into order_items (id, order_id, product_id, quantity, unit_price)
+			select i.id, a.id, i.product_id, i.quantity, i.unit_price from added a, item i order by i.n
 		)
 		select array(select i.n from item i where i.product_id is null order by i.n)`,
 		id, in.Source.Arg(), in.Reference.Arg(), in.Customer.Arg(), in.DueDate.Arg(), in.Notes.Arg(),
@@ -312,7 +326,7 @@ func contentOf(o *Order) ([]byte, error) {
 	content := []any{o.Source.Arg(), o.Reference.Arg(), o.Customer.Arg(), o.DueDate.Arg(), o.Notes.Arg(),
 		o.Status.Arg()}
 	for _, i := range o.Items {
-		content = append(content, []any{i.ProductID.Arg(), i.SKU.Arg(), i.Quantity.Or(1)})
+		content = append(content, []any{i.ProductID.Arg(), i.SKU.Arg(), i.Quantity.Or(1), i.UnitPrice.Arg()})
 	}
 	text, err := json.Marshal(content)
 	sum := sha256.Sum256(text)

@@ -301,7 +301,7 @@ func TestExport(t *testing.T) {
 			t.Errorf("row %d is %s, want %s", i, rows[i], want)
 		}
 	}
-	if !strings.Contains(rows[2], ",A-1,Product A-1,2,0,0,") || !strings.Contains(rows[3], ",A-1,Product A-1,1,0,0,") {
+	if !strings.Contains(rows[2], ",A-1,Product A-1,2,,0,0,") || !strings.Contains(rows[3], ",A-1,Product A-1,1,,0,0,") {
 		t.Errorf("the items are %s and %s", rows[2], rows[3])
 	}
 }

@@ -16,12 +16,15 @@ var (
 	estimateSQL string
 	//go:embed events.sql
 	eventsSQL string
+	//go:embed costs.sql
+	costsSQL string
 )
 
 // Definitions are the SQL functions of production runs.
 var Definitions = []db.Definition{
 	{Name: "production/estimate", Version: 1, SQL: estimateSQL},
 	{Name: "production/events", Version: 1, SQL: eventsSQL},
+	{Name: "production/costs", Version: 1, SQL: costsSQL},
 }
 
 // Events are the events of production runs, for the OpenAPI document.
@@ -117,7 +120,7 @@ var completeDoc = &server.Doc{
 		"Sets `status`, `completed_at` (to the current time, unless it is set), `actual_total_filament_grams` (to " +
 		"the sum, or null if it is more than 1,000,000) and `actual_print_time_hours` (to the time from start to " +
 		"completion, or null if it is more than 100,000 hours, unless the field is set). The weights include purged " +
-		"filament, so purge is not deducted separately.\n\n" +
+		"filament, so purge is not deducted separately. The costs of the run are those of this moment.\n\n" +
 		"The body may be empty. It can contain the actual weights of materials and the numbers of pieces of items, " +
 		"which are set in the same transaction. Instead of its " +
 		"`id`, `spool_id` or `spool_number` name a material if no other one of the run has the spool. As with " +

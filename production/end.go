@@ -360,14 +360,21 @@ func (e *ending) finish(id string, deductions []SpoolDeduction) *db.Stmt {
 		total += d.Deducted
 	}
 	return db.SQL(`
+		with ended as materialized (
+			select r.id, coalesce(r.actual_print_time_hours,
+				(select case when h <= 100000 then h end from (
+					select greatest(0, round(extract(epoch from coalesce(r.completed_at, now()) - r.started_at) / 3600, 6)) as h
+					where r.started_at is not null) t)) as hours, $2 = 'cancelled' and r.started_at is null as unstarted
+			from production_runs r where r.id = $1
+		)
 		update production_runs r set status = $2, deducted_at = now(), updated_at = now(),
 			completed_at = coalesce(r.completed_at, now()),
 			failure_reason = coalesce($3, r.failure_reason), failure_notes = coalesce($4, r.failure_notes),
 			actual_total_filament_grams = case when $5::numeric <= 1000000 then $5::numeric end,
-			actual_print_time_hours = coalesce(r.actual_print_time_hours,
-				(select case when h <= 100000 then h end from (
-					select greatest(0, round(extract(epoch from coalesce(r.completed_at, now()) - r.started_at) / 3600, 6)) as h
-					where r.started_at is not null) t))
+			actual_print_time_hours = e.hours, filament_cost = c.filament, waste_cost = c.waste,
+			machine_cost = c.machine, energy_cost = c.energy, labour_cost = c.labour
+		from ended e
+		cross join lateral run_cost(e.id, $2, coalesce(e.hours, case when e.unstarted then 0 end)) c
 		where r.id = $1
 		returning r.completed_at`, id, string(e.status), e.reason, e.notes, total.String())
 }

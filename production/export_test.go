@@ -28,13 +28,13 @@ func TestExport(t *testing.T) {
 	if len(rows) != 6 { // one row has a line break
 		t.Fatalf("%d rows: %q", len(rows), rows)
 	}
-	if !strings.HasPrefix(rows[0], "id,status,printer_name,") ||
+	if !strings.HasPrefix(rows[0], "id,status,printer_id,printer_name,") ||
 		!strings.HasSuffix(rows[0], ",materials.cost_per_gram,variance_analysis.material_variance_grams,"+
 			"variance_analysis.material_variance_percent,variance_analysis.time_variance_hours,"+
 			"variance_analysis.time_variance_percent") {
 		t.Errorf("the header is %s", rows[0])
 	}
-	for i, want := range []string{plain + `,pending,"MK4, left",,`, "lines\"", full + ",completed,", full +
+	for i, want := range []string{plain + `,pending,,"MK4, left",,`, "lines\"", full + ",completed,", full +
 		",completed,", full + ",completed,"} {
 		if !strings.HasPrefix(rows[i+1], want) {
 			t.Errorf("row %d is %s, want %s", i+1, rows[i+1], want)

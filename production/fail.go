@@ -74,7 +74,8 @@ const endRules = " adds an entry of the kind `wasted` to each spool's usage ledg
 	"material, the request may have `wasted_grams` without `materials`.\n\n" +
 	"Sets `status`, `completed_at` (to the current time, unless it is set), `actual_total_filament_grams` and " +
 	"`actual_print_time_hours` as `completeProductionRun` does, `inventory_updated`, and `failure_reason` and " +
-	"`failure_notes` to `reason` and `notes`, if they are sent. Afterwards the status and the materials are fixed. "
+	"`failure_notes` to `reason` and `notes`, if they are sent. The costs of the " +
+	"run are those of this moment. Afterwards the status and the materials are fixed. "
 
 var failDoc = &server.Doc{
 	ID: "failProductionRun", Tag: tag, Summary: "Record that a run failed, and the filament it wasted",

@@ -79,6 +79,8 @@ func routes(h handlers) []server.Route {
 		server.Op("POST /api/v1/production-runs/{id}/fail", server.Write, server.Handle(h.fail), failDoc),
 		server.Op("POST /api/v1/production-runs/{id}/cancel", server.Write, server.Handle(h.cancel).OptionalBody(),
 			cancelDoc),
+		server.Op("GET /api/v1/products/{id}/cost-breakdown", server.Read, server.Handle(h.productCosts), productCostsDoc),
+		server.Op("GET /api/v1/reports/printers", server.Read, server.Handle(h.reportPrinters), printerReportDoc),
 		server.Op("GET /api/v1/reports/waste", server.Read, server.Handle(h.reportWaste), wasteReportDoc),
 	}
 }
@@ -128,10 +130,22 @@ type Run struct {
 	Deducted       bool                              `json:"inventory_updated" rule:"readOnly,notNull"`
 	DeductedAt     server.Timestamp                  `json:"inventory_updated_at" rule:"readOnly"`
 	HiddenAt       server.Timestamp                  `json:"hidden_at" rule:"readOnly"`
+	Cost           server.Decimal                    `json:"cost" rule:"readOnly"`
+	Parts          RunCostParts                      `json:"cost_parts" rule:"readOnly,notNull"`
+	Unknown        UnknownParts                      `json:"unknown_parts" rule:"readOnly,notNull,empty"`
 	Items          []RunItem                         `json:"items"`
 	Materials      []RunMaterial                     `json:"materials"`
 	Variance       Variance                          `json:"variance_analysis" rule:"readOnly,notNull"`
 	Warnings       []RunWarning                      `json:"warnings" rule:"readOnly,notNull"`
+}
+
+// RunCostParts are the parts of what a run cost.
+type RunCostParts struct {
+	Filament server.Decimal `json:"filament"`
+	Waste    server.Decimal `json:"waste"`
+	Machine  server.Decimal `json:"machine"`
+	Energy   server.Decimal `json:"energy"`
+	Labour   server.Decimal `json:"labour"`
 }
 
 // RunWarning is a state of a run that its users may not expect.
@@ -163,6 +177,7 @@ type RunListItem struct {
 	Deducted       bool             `json:"inventory_updated" rule:"notNull"`
 	DeductedAt     server.Timestamp `json:"inventory_updated_at"`
 	HiddenAt       server.Timestamp `json:"hidden_at"`
+	Cost           server.Decimal   `json:"cost"`
 }
 
 // Variance has the differences between the actual values of a run and its estimates: actual minus estimated. A
@@ -176,16 +191,22 @@ type Variance struct {
 
 const listColumns = `id, status, printer_id, printer_name, started_at, completed_at,
 	estimated_print_time_hours, actual_print_time_hours, estimated_total_filament_grams, actual_total_filament_grams,
-	quality_rating, failure_reason, created_at, updated_at, inventory_updated, inventory_updated_at, hidden_at`
+	quality_rating, failure_reason, created_at, updated_at, inventory_updated, inventory_updated_at, hidden_at, cost`
 
 // runsTable is production_runs with the fields that have no column of the same name.
-const runsTable = `(select *, deducted_at is not null as inventory_updated, deducted_at as inventory_updated_at
+const runsTable = `(select *, deducted_at is not null as inventory_updated, deducted_at as inventory_updated_at,
+		known_sum(array[filament_cost, waste_cost, machine_cost, energy_cost, labour_cost]) as cost
 	from production_runs) production_runs`
 
 const runColumns = `id, status, printer_id, printer_name, started_at, completed_at,
 	estimated_print_time_hours, actual_print_time_hours, estimated_total_filament_grams, actual_total_filament_grams,
 	quality_rating, quality_notes, notes, failure_reason, failure_notes, created_at, updated_at, inventory_updated,
-	inventory_updated_at, hidden_at,
+	inventory_updated_at, hidden_at, cost,
+	json_build_object('filament', trim_scale(filament_cost), 'waste', trim_scale(waste_cost),
+		'machine', trim_scale(machine_cost), 'energy', trim_scale(energy_cost), 'labour', trim_scale(labour_cost)
+	) as cost_parts,
+	case when inventory_updated then to_json(unknown_parts('{filament,waste,machine,energy,labour}',
+		array[filament_cost, waste_cost, machine_cost, energy_cost, labour_cost])) else '[]' end as unknown_parts,
 	json_build_object(
 		'material_variance_grams', trim_scale(actual_total_filament_grams - estimated_total_filament_grams),
 		'material_variance_percent', trim_scale(round((actual_total_filament_grams - estimated_total_filament_grams)

@@ -46,6 +46,7 @@ create table order_items (
 	order_id uuid not null,
 	product_id uuid not null,
 	quantity int not null check (quantity > 0 and quantity <= 1000000),
+	unit_price numeric(15,6) check (unit_price >= 0 and unit_price <= 1000000),
 	created_at timestamptz not null default clock_timestamp(),
 	primary key (tenant_id, id),
 	unique (tenant_id, id, product_id), -- for the foreign key of run_items

@@ -28,6 +28,12 @@ create table production_runs (
 	created_at timestamptz not null default now(),
 	updated_at timestamptz not null default now(), -- of the run, its items and its materials
 	deducted_at timestamptz, -- set once, when the run ends: from then on status and materials are fixed
+	-- The parts of what the run cost when it ended, at the prices of that time; null if they are unknown.
+	filament_cost numeric(15,6),
+	waste_cost numeric(15,6),
+	machine_cost numeric(15,6),
+	energy_cost numeric(15,6),
+	labour_cost numeric(15,6),
 	hidden_at timestamptz,
 	printer_key text collate "C" generated always as (lower(printer_name collate "und-x-icu") collate "C") stored,
 	search_key text collate "C" not null generated always as (lower((

@@ -45,9 +45,13 @@ RunStatus = Literal["pending", "in_progress", "paused", "completed", "failed", "
 
 FailureReason = Literal["adhesion", "spaghetti", "layer_shift", "clog", "under_extrusion", "over_extrusion", "warping", "stringing", "filament_runout", "power_failure", "printer_error", "operator_error", "quality", "other"]
 
+CostPart = Literal["filament", "waste", "machine", "energy", "labour", "failures", "revenue"]
+
 WasteGroup = Literal["reason", "printer", "material", "product"]
 
 OrderStatus = Literal["received", "in_production", "done", "cancelled"]
+
+MarginGroup = Literal["product", "order", "customer", "month", "printer"]
 
 Subscription = Literal["*", "inventory.*", "inventory.low_stock", "order.*", "order.cancelled", "order.done", "order.in_production", "order.received", "product.*", "product.cost_changed", "production_run.*", "production_run.completed", "production_run.failed", "production_run.started", "spool.*", "spool.empty"]
 
@@ -276,6 +280,18 @@ class Settings:
     """Name in the IANA time zone database; UTC by default."""
     currency: str | None
     """ISO 4217 code of the currency of all prices and costs; null if it is not set."""
+    labour_hour_cost: Number | None
+    """Cost of an hour of work."""
+    machine_hour_cost: Number | None
+    """Cost of an hour of printing, without energy, on a printer that has no hour_cost of its own."""
+    energy_kwh_cost: Number | None
+    """Price of a kilowatt-hour."""
+    failure_rate_percent: Number | None
+    """Expected percentage of pieces that fail."""
+    failure_rate_measured: bool
+    """true: a product's rate is that of the last 90 days; failure_rate_percent is for products without pieces in that
+    time.
+    """
     updated_at: _dt.datetime
     """Time of the last change."""
     etag: str | None = field(default=None, compare=False)
@@ -287,6 +303,11 @@ def _Settings(d: Any, etag: str | None = None) -> Settings:
     return Settings(
         time_zone=get("time_zone"),
         currency=get("currency"),
+        labour_hour_cost=_core.number(get("labour_hour_cost")),
+        machine_hour_cost=_core.number(get("machine_hour_cost")),
+        energy_kwh_cost=_core.number(get("energy_kwh_cost")),
+        failure_rate_percent=_core.number(get("failure_rate_percent")),
+        failure_rate_measured=get("failure_rate_measured"),
         updated_at=_core.timestamp(get("updated_at")),
         etag=etag,
     )
@@ -1725,6 +1746,8 @@ class RunListItem:
     """Time when `complete`, `fail` or `cancel` deducted the filament."""
     hidden_at: _dt.datetime | None
     """Time when the run was removed; null for runs that are not hidden."""
+    cost: Number | None
+    """Sum of the known parts of what the run cost when it ended."""
 
 
 def _RunListItem(d: Any, etag: str | None = None) -> RunListItem:
@@ -1747,6 +1770,7 @@ def _RunListItem(d: Any, etag: str | None = None) -> RunListItem:
         inventory_updated=get("inventory_updated"),
         inventory_updated_at=_core.timestamp(get("inventory_updated_at")),
         hidden_at=_core.timestamp(get("hidden_at")),
+        cost=_core.number(get("cost")),
     )
 
 
@@ -1776,6 +1800,33 @@ def _RunList(d: Any, etag: str | None = None) -> RunList:
         skip=get("skip"),
         limit=get("limit"),
         next=get("next"),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunCostParts:
+    """The type `RunCostParts` of the API."""
+
+    filament: Number | None
+    """Filament of the good pieces, at the prices of the run's materials, or else of their spools."""
+    waste: Number | None
+    """Filament of the failed pieces: their share of a completed run, and all of another one."""
+    machine: Number | None
+    """Actual print time at the hour_cost of the printer, or else the machine_hour_cost of the settings."""
+    energy: Number | None
+    """Actual print time at the power_watts of the printer and the energy_kwh_cost of the settings."""
+    labour: Number | None
+    """Work on the good pieces and their components, at the labour_hour_cost of the settings."""
+
+
+def _RunCostParts(d: Any, etag: str | None = None) -> RunCostParts:
+    get = d.get
+    return RunCostParts(
+        filament=_core.number(get("filament")),
+        waste=_core.number(get("waste")),
+        machine=_core.number(get("machine")),
+        energy=_core.number(get("energy")),
+        labour=_core.number(get("labour")),
     )
 
 
@@ -1953,6 +2004,12 @@ class Run:
     """Time when `complete`, `fail` or `cancel` deducted the filament."""
     hidden_at: _dt.datetime | None
     """Time when the run was removed; null for runs that are not hidden."""
+    cost: Number | None
+    """Sum of the known parts of what the run cost when it ended; null before, and if no part is known."""
+    cost_parts: RunCostParts
+    """The parts of the cost, null if they are unknown. Later changes of prices and rates do not change them."""
+    unknown_parts: tuple[CostPart, ...]
+    """Names of the parts of an ended run that are null."""
     items: tuple[RunItem, ...]
     """The products to print, oldest first."""
     materials: tuple[RunMaterial, ...]
@@ -1988,6 +2045,9 @@ def _Run(d: Any, etag: str | None = None) -> Run:
         inventory_updated=get("inventory_updated"),
         inventory_updated_at=_core.timestamp(get("inventory_updated_at")),
         hidden_at=_core.timestamp(get("hidden_at")),
+        cost=_core.number(get("cost")),
+        cost_parts=_core.optional(_RunCostParts, get("cost_parts")),
+        unknown_parts=_core.each(None, get("unknown_parts")),
         items=_core.each(_RunItem, get("items")),
         materials=_core.each(_RunMaterial, get("materials")),
         variance_analysis=_core.optional(_Variance, get("variance_analysis")),
@@ -2071,6 +2131,153 @@ def _End(d: Any, etag: str | None = None) -> End:
         completed_at=_core.timestamp(get("completed_at")),
         inventory_updated=get("inventory_updated"),
         spools_updated=_core.each(_SpoolDeduction, get("spools_updated")),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProductCostParts:
+    """The type `ProductCostParts` of the API."""
+
+    filament: Number | None
+    """The total_cost; null unless it is complete."""
+    machine: Number | None
+    """Print time at the mean rate of the printers."""
+    energy: Number | None
+    """Print time at the mean power of the printers."""
+    labour: Number | None
+    """Work."""
+    failures: Number | None
+    """Filament, machine and energy of the pieces that fail."""
+
+
+def _ProductCostParts(d: Any, etag: str | None = None) -> ProductCostParts:
+    get = d.get
+    return ProductCostParts(
+        filament=_core.number(get("filament")),
+        machine=_core.number(get("machine")),
+        energy=_core.number(get("energy")),
+        labour=_core.number(get("labour")),
+        failures=_core.number(get("failures")),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProductCosts:
+    """The type `ProductCosts` of the API."""
+
+    id: str
+    """The product's id."""
+    material_cost: Number
+    """Sum of the costs of the materials."""
+    component_cost: Number
+    """Sum of the costs of the components."""
+    total_cost: Number
+    """material_cost plus component_cost."""
+    costs_complete: bool
+    """False if a required material of the product or of its components has no price."""
+    currency: str | None
+    """ISO 4217 code of the tenant's currency, in which costs are; null if it is not set."""
+    cost_breakdown: CostBreakdown
+    """Costs of each material and component."""
+    full_cost: Number | None
+    """Sum of the known parts of full_cost_parts; null if no part is known."""
+    full_cost_parts: ProductCostParts
+    """What one good piece is expected to cost, with its components; a part is null if it is unknown."""
+    unknown_parts: tuple[CostPart, ...]
+    """Names of the parts that are null."""
+    selling_price: Number | None
+    """Price of one piece for customers."""
+    margin: Number | None
+    """selling_price less full_cost."""
+    margin_percent: Number | None
+    """The margin in percent of the selling price."""
+
+
+def _ProductCosts(d: Any, etag: str | None = None) -> ProductCosts:
+    get = d.get
+    return ProductCosts(
+        id=get("id"),
+        material_cost=_core.number(get("material_cost")),
+        component_cost=_core.number(get("component_cost")),
+        total_cost=_core.number(get("total_cost")),
+        costs_complete=get("costs_complete"),
+        currency=get("currency"),
+        cost_breakdown=_core.optional(_CostBreakdown, get("cost_breakdown")),
+        full_cost=_core.number(get("full_cost")),
+        full_cost_parts=_core.optional(_ProductCostParts, get("full_cost_parts")),
+        unknown_parts=_core.each(None, get("unknown_parts")),
+        selling_price=_core.number(get("selling_price")),
+        margin=_core.number(get("margin")),
+        margin_percent=_core.number(get("margin_percent")),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrinterReportRow:
+    """The type `PrinterReportRow` of the API."""
+
+    printer_name: str | None
+    """Name of the printer; null for runs without one."""
+    hours: Number
+    """Print time of the ended runs."""
+    utilisation_percent: Number | None
+    """The hours in percent of the hours of the period that have passed; null if none have."""
+    completed_runs: int
+    """Completed runs."""
+    failed_runs: int
+    """Failed runs."""
+    cancelled_runs: int
+    """Cancelled runs."""
+    rate: Number | None
+    """Failed runs / (failed and completed runs)."""
+    grams: Number
+    """Filament that the runs used."""
+    cost: Number | None
+    """Sum of the known costs of the runs; null if none is known."""
+    cost_per_hour: Number | None
+    """The cost divided by the hours; null without hours."""
+
+
+def _PrinterReportRow(d: Any, etag: str | None = None) -> PrinterReportRow:
+    get = d.get
+    return PrinterReportRow(
+        printer_name=get("printer_name"),
+        hours=_core.number(get("hours")),
+        utilisation_percent=_core.number(get("utilisation_percent")),
+        completed_runs=get("completed_runs"),
+        failed_runs=get("failed_runs"),
+        cancelled_runs=get("cancelled_runs"),
+        rate=_core.number(get("rate")),
+        grams=_core.number(get("grams")),
+        cost=_core.number(get("cost")),
+        cost_per_hour=_core.number(get("cost_per_hour")),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrinterReport:
+    """The type `PrinterReport` of the API."""
+
+    from_: _dt.date
+    """First day."""
+    to: _dt.date
+    """Last day."""
+    currency: str | None
+    """ISO 4217 code of the tenant's currency, in which costs are; null if it is not set."""
+    groups: int
+    """Number of printers."""
+    items: tuple[PrinterReportRow, ...]
+    """The printers, those with the most hours first."""
+
+
+def _PrinterReport(d: Any, etag: str | None = None) -> PrinterReport:
+    get = d.get
+    return PrinterReport(
+        from_=_core.date(get("from")),
+        to=_core.date(get("to")),
+        currency=get("currency"),
+        groups=get("groups"),
+        items=_core.each(_PrinterReportRow, get("items")),
     )
 
 
@@ -2249,6 +2456,9 @@ class OrderItem:
     """Name of the product, even if it was removed."""
     quantity: int
     """Ordered pieces; 1 by default."""
+    unit_price: Number | None
+    """Price of a piece for the customer; by default the selling_price that the product had when the item was added.
+    """
     produced: int
     """Good pieces of completed production runs."""
     planned: int
@@ -2263,6 +2473,7 @@ def _OrderItem(d: Any, etag: str | None = None) -> OrderItem:
         sku=get("sku"),
         product_name=get("product_name"),
         quantity=get("quantity"),
+        unit_price=_core.number(get("unit_price")),
         produced=get("produced"),
         planned=get("planned"),
     )
@@ -2321,6 +2532,18 @@ class Order:
     """Time of the last change of the order, its items or its status."""
     hidden_at: _dt.datetime | None
     """Time when the order was removed; null for orders that are not hidden."""
+    revenue: Number | None
+    """Sum of the prices of all items; null if no item has a price."""
+    cost: Number | None
+    """What the ended production runs cost so far."""
+    expected_cost: Number | None
+    """What the pieces that are still needed are expected to cost; 0 unless the order is open."""
+    margin: Number | None
+    """revenue less cost and expected_cost."""
+    margin_percent: Number | None
+    """The margin in percent of the revenue."""
+    unknown_parts: tuple[CostPart, ...]
+    """Names of what is unknown: parts of costs, and revenue if an item has no price."""
     runs: tuple[OrderRun, ...]
     """The newest 100 production runs that print an item of the order, newest first."""
     etag: str | None = field(default=None, compare=False)
@@ -2341,8 +2564,131 @@ def _Order(d: Any, etag: str | None = None) -> Order:
         created_at=_core.timestamp(get("created_at")),
         updated_at=_core.timestamp(get("updated_at")),
         hidden_at=_core.timestamp(get("hidden_at")),
+        revenue=_core.number(get("revenue")),
+        cost=_core.number(get("cost")),
+        expected_cost=_core.number(get("expected_cost")),
+        margin=_core.number(get("margin")),
+        margin_percent=_core.number(get("margin_percent")),
+        unknown_parts=_core.each(None, get("unknown_parts")),
         runs=_core.each(_OrderRun, get("runs")),
         etag=etag,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MarginReportRow:
+    """The type `MarginReportRow` of the API."""
+
+    product_id: str | None
+    """The product, with group_by=product."""
+    product_name: str | None
+    """Its name."""
+    order_id: str | None
+    """The order, with group_by=order."""
+    reference: str | None
+    """Its reference."""
+    customer: str | None
+    """The customer, with group_by=customer or order."""
+    start: _dt.date | None
+    """First day of the month, with group_by=month."""
+    printer_name: str | None
+    """The printer, with group_by=printer."""
+    revenue: Number | None
+    """Revenue of the good pieces that orders asked for; null if none of them has a price."""
+    cost: Number | None
+    """Sum of the known costs of the runs; null if none is known."""
+    cost_parts: RunCostParts
+    """The parts of the cost; each is null if it is unknown for all runs."""
+    margin: Number | None
+    """revenue less cost."""
+    margin_percent: Number | None
+    """The margin in percent of the revenue."""
+    unknown_parts: tuple[CostPart, ...]
+    """Names of the parts that are unknown for some run or piece."""
+    runs: int
+    """Number of runs."""
+    pieces: int
+    """Good pieces."""
+    failed_pieces: int
+    """Failed pieces of completed and failed runs."""
+
+
+def _MarginReportRow(d: Any, etag: str | None = None) -> MarginReportRow:
+    get = d.get
+    return MarginReportRow(
+        product_id=get("product_id"),
+        product_name=get("product_name"),
+        order_id=get("order_id"),
+        reference=get("reference"),
+        customer=get("customer"),
+        start=_core.date(get("start")),
+        printer_name=get("printer_name"),
+        revenue=_core.number(get("revenue")),
+        cost=_core.number(get("cost")),
+        cost_parts=_core.optional(_RunCostParts, get("cost_parts")),
+        margin=_core.number(get("margin")),
+        margin_percent=_core.number(get("margin_percent")),
+        unknown_parts=_core.each(None, get("unknown_parts")),
+        runs=get("runs"),
+        pieces=get("pieces"),
+        failed_pieces=get("failed_pieces"),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MarginReport:
+    """The type `MarginReport` of the API."""
+
+    from_: _dt.date
+    """First day."""
+    to: _dt.date
+    """Last day."""
+    group_by: MarginGroup
+    """What the groups have in common."""
+    currency: str | None
+    """ISO 4217 code of the tenant's currency, in which amounts are; null if it is not set."""
+    revenue: Number | None
+    """Revenue of the good pieces that orders asked for; null if none of them has a price."""
+    cost: Number | None
+    """Sum of the known costs of the runs; null if none is known."""
+    cost_parts: RunCostParts
+    """The parts of the cost; each is null if it is unknown for all runs."""
+    margin: Number | None
+    """revenue less cost."""
+    margin_percent: Number | None
+    """The margin in percent of the revenue."""
+    unknown_parts: tuple[CostPart, ...]
+    """Names of the parts that are unknown for some run or piece."""
+    runs: int
+    """Number of runs."""
+    pieces: int
+    """Good pieces."""
+    failed_pieces: int
+    """Failed pieces of completed and failed runs."""
+    groups: int
+    """Number of groups."""
+    items: tuple[MarginReportRow, ...]
+    """The groups."""
+
+
+def _MarginReport(d: Any, etag: str | None = None) -> MarginReport:
+    get = d.get
+    return MarginReport(
+        from_=_core.date(get("from")),
+        to=_core.date(get("to")),
+        group_by=get("group_by"),
+        currency=get("currency"),
+        revenue=_core.number(get("revenue")),
+        cost=_core.number(get("cost")),
+        cost_parts=_core.optional(_RunCostParts, get("cost_parts")),
+        margin=_core.number(get("margin")),
+        margin_percent=_core.number(get("margin_percent")),
+        unknown_parts=_core.each(None, get("unknown_parts")),
+        runs=get("runs"),
+        pieces=get("pieces"),
+        failed_pieces=get("failed_pieces"),
+        groups=get("groups"),
+        items=_core.each(_MarginReportRow, get("items")),
     )
 
 
@@ -3567,6 +3913,9 @@ class OrderItemCreate(TypedDict, total=False):
     """Stock keeping unit of the product; a request can name the product by it instead of product_id."""
     quantity: int | None
     """Ordered pieces; 1 by default."""
+    unit_price: DecimalInput | None
+    """Price of a piece for the customer; by default the selling_price that the product had when the item was added.
+    """
 
 
 WebhookEvent = (
@@ -4321,7 +4670,8 @@ class SettingsResource:
         """Get the settings.
 
         Returns the time zone, in which the days, weeks and months of reports and the dates in filters of lists
-        begin, and the currency, which responses show beside costs. A new tenant has UTC and no currency.
+        begin, the currency, which responses show beside costs, and the rates from which costs follow. A new tenant
+        has UTC, and neither a currency nor rates.
         """
         return self._client._call(
             "GET",
@@ -4334,18 +4684,31 @@ class SettingsResource:
         *,
         time_zone: str | Unset = UNSET,
         currency: str | None | Unset = UNSET,
+        labour_hour_cost: DecimalInput | None | Unset = UNSET,
+        machine_hour_cost: DecimalInput | None | Unset = UNSET,
+        energy_kwh_cost: DecimalInput | None | Unset = UNSET,
+        failure_rate_percent: DecimalInput | None | Unset = UNSET,
+        failure_rate_measured: bool | Unset = UNSET,
         if_match: str | None = None,
     ) -> Settings:
         """Change the settings.
 
         `time_zone` is a name of the IANA time zone database. After a change, reports are in the new zone at once,
         and slower until the past days are summarised in it, within about an hour. The currency is only shown: no
-        amount is converted.
+        amount is converted. A change of a rate does not change what past runs cost. A rate of null means that its
+        part of a cost is unknown; 0 leaves the part out.
 
         Requires the role `admin`.
 
         :param time_zone: Name in the IANA time zone database; UTC by default.
         :param currency: ISO 4217 code of the currency of all prices and costs; null if it is not set.
+        :param labour_hour_cost: Cost of an hour of work.
+        :param machine_hour_cost: Cost of an hour of printing, without energy, on a printer that has no hour_cost
+        of its own.
+        :param energy_kwh_cost: Price of a kilowatt-hour.
+        :param failure_rate_percent: Expected percentage of pieces that fail.
+        :param failure_rate_measured: true: a product's rate is that of the last 90 days; failure_rate_percent is
+        for products without pieces in that time.
         :param if_match: The ``etag`` of the resource as you know it. If the resource has changed since, the call
         raises PreconditionFailedError and changes nothing.
         """
@@ -4356,6 +4719,11 @@ class SettingsResource:
             body={
                 "time_zone": time_zone,
                 "currency": currency,
+                "labour_hour_cost": labour_hour_cost,
+                "machine_hour_cost": machine_hour_cost,
+                "energy_kwh_cost": energy_kwh_cost,
+                "failure_rate_percent": failure_rate_percent,
+                "failure_rate_measured": failure_rate_measured,
             },
             if_match=if_match,
         )
@@ -6575,6 +6943,36 @@ class ReportsResource:
             },
         )
 
+    def printers(
+        self,
+        *,
+        from_: _dt.date | None = None,
+        to: _dt.date | None = None,
+    ) -> PrinterReport:
+        """Report what printers did.
+
+        Adds up the runs that `completeProductionRun`, `failProductionRun` and `cancelProductionRun` ended, by the
+        day of that, also runs that were removed since, for each printer: their `actual_print_time_hours`,
+        `actual_total_filament_grams` and `cost`, as far as they are known. `utilisation_percent` is `hours` of the
+        hours of the period that have passed; a run counts on the day of its end with all its hours. `rate` is
+        `failed_runs` / (`failed_runs` + `completed_runs`). Printers without runs in the period have 0 hours,
+        unless they are retired or removed. A printer whose name is null has the runs without one.
+
+        Printers with the most hours come first. A report has at most 1,000 printers.
+
+        :param from_: The first day, in the time zone of the tenant; by default 29 days before to.
+        :param to: The last day, in the time zone of the tenant; today by default.
+        """
+        return self._client._call(
+            "GET",
+            "/reports/printers",
+            _PrinterReport,
+            query={
+                "from": from_,
+                "to": to,
+            },
+        )
+
     def waste(
         self,
         *,
@@ -6604,6 +7002,43 @@ class ReportsResource:
             "GET",
             "/reports/waste",
             _WasteReport,
+            query={
+                "group_by": group_by,
+                "from": from_,
+                "to": to,
+            },
+        )
+
+    def margins(
+        self,
+        *,
+        group_by: MarginGroup | None = None,
+        from_: _dt.date | None = None,
+        to: _dt.date | None = None,
+    ) -> MarginReport:
+        """Report revenue, costs and margins.
+
+        Adds up what the runs cost that `completeProductionRun`, `failProductionRun` and `cancelProductionRun`
+        ended, by the day of that, also of runs that were removed since, and the revenue of their good pieces. A
+        good piece of a completed run has the `unit_price` of the order's item that it was printed for, unless the
+        order is cancelled, or has as many pieces already. Other pieces have no revenue: they are in stock.
+
+        The items of a run share its cost as `getOrder` says. A group whose field is null has the runs without a
+        product, order, customer or printer. `month` returns the first day of each, oldest first; the other groups
+        have the largest revenue first. `pieces` are good ones.
+
+        Each amount is the sum of what is known, and null if nothing is. `unknown_parts` names the parts that are
+        unknown for some run, and revenue if an item of an order has no price. A report has at most 1,000 groups;
+        the other fields are totals of all runs.
+
+        :param group_by: What the groups have in common.
+        :param from_: The first day, in the time zone of the tenant; by default 29 days before to.
+        :param to: The last day, in the time zone of the tenant; today by default.
+        """
+        return self._client._call(
+            "GET",
+            "/reports/margins",
+            _MarginReport,
             query={
                 "group_by": group_by,
                 "from": from_,
@@ -7627,6 +8062,34 @@ class ProductsResource:
             idempotency_key=idempotency_key or _core.new_key(),
         )
 
+    def get_cost_breakdown(
+        self,
+        id: str,
+    ) -> ProductCosts:
+        """Get the costs of a product.
+
+        Returns the stored costs of the product, as `recalculateProduct` does, which are those of its filament, and
+        beside them what one good piece is expected to cost in full at the rates of `getSettings`.
+
+        The machine and the energy follow from the `estimated_print_time_minutes` of the product and its
+        components, and from the mean rate and the mean power of the printers that are not retired. A printer
+        without a rate has that of the settings. The labour follows from the `labour_minutes` of the product and
+        its components. If f % of the pieces fail, each good piece also pays the filament, machine and energy of f
+        / (100 - f) failed ones. With `failure_rate_measured`, f comes from the runs of the product that
+        `completeProductionRun` and `failProductionRun` ended in the last 90 days, at most from the newest 1,000
+        items.
+
+        A part is null, and in `unknown_parts`, if something that it follows from is unknown; `full_cost` and
+        `margin` are then those of the other parts. A rate of 0 leaves a part out.
+
+        :param id: The id of the product, a UUID.
+        """
+        return self._client._call(
+            "GET",
+            f"/products/{_core.segment(id)}/cost-breakdown",
+            _ProductCosts,
+        )
+
     def get_availability(
         self,
         id: str,
@@ -7671,7 +8134,7 @@ class ProductionRunsResource:
         *,
         skip: int | None = None,
         limit: int | None = None,
-        sort_by: Literal["id", "status", "printer_id", "printer_name", "started_at", "completed_at", "estimated_print_time_hours", "actual_print_time_hours", "estimated_total_filament_grams", "actual_total_filament_grams", "quality_rating", "failure_reason", "created_at", "updated_at", "inventory_updated", "inventory_updated_at", "hidden_at"] | None = None,
+        sort_by: Literal["id", "status", "printer_id", "printer_name", "started_at", "completed_at", "estimated_print_time_hours", "actual_print_time_hours", "estimated_total_filament_grams", "actual_total_filament_grams", "quality_rating", "failure_reason", "created_at", "updated_at", "inventory_updated", "inventory_updated_at", "hidden_at", "cost"] | None = None,
         sort_order: SortOrder | None = None,
         after: str | None = None,
         status: RunStatus | Sequence[RunStatus] | None = None,
@@ -7748,7 +8211,7 @@ class ProductionRunsResource:
     def iterate(
         self,
         *,
-        sort_by: Literal["id", "status", "printer_id", "printer_name", "started_at", "completed_at", "estimated_print_time_hours", "actual_print_time_hours", "estimated_total_filament_grams", "actual_total_filament_grams", "quality_rating", "failure_reason", "created_at", "updated_at", "inventory_updated", "inventory_updated_at", "hidden_at"] | None = None,
+        sort_by: Literal["id", "status", "printer_id", "printer_name", "started_at", "completed_at", "estimated_print_time_hours", "actual_print_time_hours", "estimated_total_filament_grams", "actual_total_filament_grams", "quality_rating", "failure_reason", "created_at", "updated_at", "inventory_updated", "inventory_updated_at", "hidden_at", "cost"] | None = None,
         sort_order: SortOrder | None = None,
         status: RunStatus | Sequence[RunStatus] | None = None,
         printer_id: str | None = None,
@@ -8422,7 +8885,7 @@ class ProductionRunsResource:
         Sets `status`, `completed_at` (to the current time, unless it is set), `actual_total_filament_grams` (to
         the sum, or null if it is more than 1,000,000) and `actual_print_time_hours` (to the time from start to
         completion, or null if it is more than 100,000 hours, unless the field is set). The weights include purged
-        filament, so purge is not deducted separately.
+        filament, so purge is not deducted separately. The costs of the run are those of this moment.
 
         The body may be empty. It can contain the actual weights of materials and the numbers of pieces of items,
         which are set in the same transaction. Instead of its `id`, `spool_id` or `spool_number` name a material if
@@ -8473,9 +8936,9 @@ class ProductionRunsResource:
 
         Sets `status`, `completed_at` (to the current time, unless it is set), `actual_total_filament_grams` and
         `actual_print_time_hours` as `completeProductionRun` does, `inventory_updated`, and `failure_reason` and
-        `failure_notes` to `reason` and `notes`, if they are sent. Afterwards the status and the materials are
-        fixed. A run whose status was set to `failed` by an update can still be ended by this operation; one with
-        the status `completed` or `cancelled` cannot.
+        `failure_notes` to `reason` and `notes`, if they are sent. The costs of the run are those of this moment.
+        Afterwards the status and the materials are fixed. A run whose status was set to `failed` by an update can
+        still be ended by this operation; one with the status `completed` or `cancelled` cannot.
 
         Requires the role `operator` or `admin`.
 
@@ -8524,9 +8987,10 @@ class ProductionRunsResource:
 
         Sets `status`, `completed_at` (to the current time, unless it is set), `actual_total_filament_grams` and
         `actual_print_time_hours` as `completeProductionRun` does, `inventory_updated`, and `failure_reason` and
-        `failure_notes` to `reason` and `notes`, if they are sent. Afterwards the status and the materials are
-        fixed. The body may be empty. A run whose status was set to `cancelled` by an update can still be ended by
-        this operation; one with the status `completed` or `failed` cannot.
+        `failure_notes` to `reason` and `notes`, if they are sent. The costs of the run are those of this moment.
+        Afterwards the status and the materials are fixed. The body may be empty. A run whose status was set to
+        `cancelled` by an update can still be ended by this operation; one with the status `completed` or `failed`
+        cannot.
 
         Requires the role `operator` or `admin`.
 
@@ -8801,6 +9265,12 @@ class OrdersResource:
         items have the `order_item_id`, and all pieces of an item without counts. `planned` counts the pieces of
         such runs that are `pending`, `in_progress` or `paused`. `runs` has the newest 100 of those runs.
 
+        `revenue` is that of all items. `cost` is the share of the order in what the ended runs that print its
+        items cost: the items of a run share its cost in proportion to their `estimated_total_cost`, or
+        `estimated_material_cost` if that is more, or to their quantities if no item has one. `expected_cost` is
+        the `full_cost` of the pieces that an open order still needs. Parts in `unknown_parts` add nothing to the
+        sums.
+
         An order is open while it is `received` or `in_production`. When a run that prints one of its items starts,
         an open order becomes `in_production`, and when all its items are produced, `done`, in the same
         transaction. The service never changes a status back.
@@ -8945,11 +9415,13 @@ class OrdersResource:
         product_id: str | None = None,
         sku: str | None = None,
         quantity: int | None = None,
+        unit_price: DecimalInput | None = None,
         idempotency_key: str | None = None,
     ) -> OrderItem:
         """Add a product to an order.
 
-        The item names the product by `product_id` or `sku`. The status of the order does not change.
+        The item names the product by `product_id` or `sku`. The default of `unit_price` is the current
+        `selling_price` of the product, and does not change with it later. The status of the order does not change.
 
         Requires the role `operator` or `admin`.
 
@@ -8957,6 +9429,8 @@ class OrdersResource:
         :param product_id: The product.
         :param sku: Stock keeping unit of the product; a request can name the product by it instead of product_id.
         :param quantity: Ordered pieces; 1 by default.
+        :param unit_price: Price of a piece for the customer; by default the selling_price that the product had
+        when the item was added.
         :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
         a key.
         """
@@ -8968,6 +9442,7 @@ class OrdersResource:
                 "product_id": UNSET if product_id is None else product_id,
                 "sku": UNSET if sku is None else sku,
                 "quantity": UNSET if quantity is None else quantity,
+                "unit_price": UNSET if unit_price is None else unit_price,
             },
             idempotency_key=idempotency_key or _core.new_key(),
         )
@@ -8978,16 +9453,18 @@ class OrdersResource:
         item_id: str,
         *,
         quantity: int | Unset = UNSET,
+        unit_price: DecimalInput | None | Unset = UNSET,
     ) -> OrderItem:
         """Update an item of an order.
 
-        Only the quantity can change. If everything is produced then, an open order becomes `done`.
+        Only the quantity and the price can change. If everything is produced then, an open order becomes `done`.
 
         Requires the role `operator` or `admin`.
 
         :param id: The id of the order, a UUID.
         :param item_id: The id of the item, a UUID.
         :param quantity: Ordered pieces.
+        :param unit_price: Price of a piece for the customer.
         """
         return self._client._call(
             "PATCH",
@@ -8995,6 +9472,7 @@ class OrdersResource:
             _OrderItem,
             body={
                 "quantity": quantity,
+                "unit_price": unit_price,
             },
         )
 
@@ -9738,6 +10216,7 @@ __all__ = [
     "ComponentShare",
     "CostBreakdown",
     "CostChanged",
+    "CostPart",
     "Costs",
     "CreatedSpools",
     "CustomEntity",
@@ -9784,6 +10263,9 @@ __all__ = [
     "LoadedSpool",
     "LowStock",
     "MalformedJsonError",
+    "MarginGroup",
+    "MarginReport",
+    "MarginReportRow",
     "MaterialShare",
     "MaterialType",
     "MethodNotAllowedError",
@@ -9813,6 +10295,8 @@ __all__ = [
     "PrintedOrder",
     "Printer",
     "PrinterList",
+    "PrinterReport",
+    "PrinterReportRow",
     "PrinterStatus",
     "PrintersResource",
     "Product",
@@ -9820,6 +10304,8 @@ __all__ = [
     "ProductComponent",
     "ProductComponentCreate",
     "ProductCostChangedEvent",
+    "ProductCostParts",
+    "ProductCosts",
     "ProductInUseError",
     "ProductList",
     "ProductListItem",
@@ -9836,6 +10322,7 @@ __all__ = [
     "Run",
     "RunAlreadyCompletedError",
     "RunCompleted",
+    "RunCostParts",
     "RunFailed",
     "RunHasNoMaterialsError",
     "RunItem",

@@ -47,9 +47,13 @@ export type RunStatus = "pending" | "in_progress" | "paused" | "completed" | "fa
 
 export type FailureReason = "adhesion" | "spaghetti" | "layer_shift" | "clog" | "under_extrusion" | "over_extrusion" | "warping" | "stringing" | "filament_runout" | "power_failure" | "printer_error" | "operator_error" | "quality" | "other";
 
+export type CostPart = "filament" | "waste" | "machine" | "energy" | "labour" | "failures" | "revenue";
+
 export type WasteGroup = "reason" | "printer" | "material" | "product";
 
 export type OrderStatus = "received" | "in_production" | "done" | "cancelled";
+
+export type MarginGroup = "product" | "order" | "customer" | "month" | "printer";
 
 export type Subscription = "*" | "inventory.*" | "inventory.low_stock" | "order.*" | "order.cancelled" | "order.done" | "order.in_production" | "order.received" | "product.*" | "product.cost_changed" | "production_run.*" | "production_run.completed" | "production_run.failed" | "production_run.started" | "spool.*" | "spool.empty";
 
@@ -172,11 +176,24 @@ export interface AccessKeySecret {
 }
 
 /** The type `Settings` of the API. */
-export interface Settings {
+export interface Settings<D = number> {
   /** Name in the IANA time zone database; UTC by default. */
   readonly time_zone: string;
   /** ISO 4217 code of the currency of all prices and costs; null if it is not set. */
   readonly currency: string | null;
+  /** Cost of an hour of work. */
+  readonly labour_hour_cost: D | null;
+  /** Cost of an hour of printing, without energy, on a printer that has no hour_cost of its own. */
+  readonly machine_hour_cost: D | null;
+  /** Price of a kilowatt-hour. */
+  readonly energy_kwh_cost: D | null;
+  /** Expected percentage of pieces that fail. */
+  readonly failure_rate_percent: D | null;
+  /**
+   * true: a product's rate is that of the last 90 days; failure_rate_percent is for products without pieces in that
+   * time.
+   */
+  readonly failure_rate_measured: boolean;
   /** Time of the last change. */
   readonly updated_at: string;
 }
@@ -1002,6 +1019,8 @@ export interface RunListItem<D = number> {
   readonly inventory_updated_at: string | null;
   /** Time when the run was removed; null for runs that are not hidden. */
   readonly hidden_at: string | null;
+  /** Sum of the known parts of what the run cost when it ended. */
+  readonly cost: D | null;
 }
 
 /** The type `RunList` of the API. */
@@ -1018,6 +1037,20 @@ export interface RunList<D = number> {
    * The value of `after` for the next page; null on the last page, and if the request has an order without an index.
    */
   readonly next: string | null;
+}
+
+/** The type `RunCostParts` of the API. */
+export interface RunCostParts<D = number> {
+  /** Filament of the good pieces, at the prices of the run's materials, or else of their spools. */
+  readonly filament: D | null;
+  /** Filament of the failed pieces: their share of a completed run, and all of another one. */
+  readonly waste: D | null;
+  /** Actual print time at the hour_cost of the printer, or else the machine_hour_cost of the settings. */
+  readonly machine: D | null;
+  /** Actual print time at the power_watts of the printer and the energy_kwh_cost of the settings. */
+  readonly energy: D | null;
+  /** Work on the good pieces and their components, at the labour_hour_cost of the settings. */
+  readonly labour: D | null;
 }
 
 /** The type `RunItem` of the API. */
@@ -1136,6 +1169,12 @@ export interface Run<D = number> {
   readonly inventory_updated_at: string | null;
   /** Time when the run was removed; null for runs that are not hidden. */
   readonly hidden_at: string | null;
+  /** Sum of the known parts of what the run cost when it ended; null before, and if no part is known. */
+  readonly cost: D | null;
+  /** The parts of the cost, null if they are unknown. Later changes of prices and rates do not change them. */
+  readonly cost_parts: RunCostParts<D>;
+  /** Names of the parts of an ended run that are null. */
+  readonly unknown_parts: readonly CostPart[];
   /** The products to print, oldest first. */
   readonly items: readonly RunItem<D>[];
   /** The spools to print from, oldest first. */
@@ -1184,6 +1223,88 @@ export interface End<D = number> {
   readonly inventory_updated: boolean;
   /** One entry per spool from which filament was deducted. */
   readonly spools_updated: readonly SpoolDeduction<D>[];
+}
+
+/** The type `ProductCostParts` of the API. */
+export interface ProductCostParts<D = number> {
+  /** The total_cost; null unless it is complete. */
+  readonly filament: D | null;
+  /** Print time at the mean rate of the printers. */
+  readonly machine: D | null;
+  /** Print time at the mean power of the printers. */
+  readonly energy: D | null;
+  /** Work. */
+  readonly labour: D | null;
+  /** Filament, machine and energy of the pieces that fail. */
+  readonly failures: D | null;
+}
+
+/** The type `ProductCosts` of the API. */
+export interface ProductCosts<D = number> {
+  /** The product's id. */
+  readonly id: string;
+  /** Sum of the costs of the materials. */
+  readonly material_cost: D;
+  /** Sum of the costs of the components. */
+  readonly component_cost: D;
+  /** material_cost plus component_cost. */
+  readonly total_cost: D;
+  /** False if a required material of the product or of its components has no price. */
+  readonly costs_complete: boolean;
+  /** ISO 4217 code of the tenant's currency, in which costs are; null if it is not set. */
+  readonly currency: string | null;
+  /** Costs of each material and component. */
+  readonly cost_breakdown: CostBreakdown<D>;
+  /** Sum of the known parts of full_cost_parts; null if no part is known. */
+  readonly full_cost: D | null;
+  /** What one good piece is expected to cost, with its components; a part is null if it is unknown. */
+  readonly full_cost_parts: ProductCostParts<D>;
+  /** Names of the parts that are null. */
+  readonly unknown_parts: readonly CostPart[];
+  /** Price of one piece for customers. */
+  readonly selling_price: D | null;
+  /** selling_price less full_cost. */
+  readonly margin: D | null;
+  /** The margin in percent of the selling price. */
+  readonly margin_percent: D | null;
+}
+
+/** The type `PrinterReportRow` of the API. */
+export interface PrinterReportRow<D = number> {
+  /** Name of the printer; null for runs without one. */
+  readonly printer_name: string | null;
+  /** Print time of the ended runs. */
+  readonly hours: D;
+  /** The hours in percent of the hours of the period that have passed; null if none have. */
+  readonly utilisation_percent: D | null;
+  /** Completed runs. */
+  readonly completed_runs: number;
+  /** Failed runs. */
+  readonly failed_runs: number;
+  /** Cancelled runs. */
+  readonly cancelled_runs: number;
+  /** Failed runs / (failed and completed runs). */
+  readonly rate: D | null;
+  /** Filament that the runs used. */
+  readonly grams: D;
+  /** Sum of the known costs of the runs; null if none is known. */
+  readonly cost: D | null;
+  /** The cost divided by the hours; null without hours. */
+  readonly cost_per_hour: D | null;
+}
+
+/** The type `PrinterReport` of the API. */
+export interface PrinterReport<D = number> {
+  /** First day. */
+  readonly from: string;
+  /** Last day. */
+  readonly to: string;
+  /** ISO 4217 code of the tenant's currency, in which costs are; null if it is not set. */
+  readonly currency: string | null;
+  /** Number of printers. */
+  readonly groups: number;
+  /** The printers, those with the most hours first. */
+  readonly items: readonly PrinterReportRow<D>[];
 }
 
 /** The type `WasteReportRow` of the API. */
@@ -1279,7 +1400,7 @@ export interface OrderList {
 }
 
 /** The type `OrderItem` of the API. */
-export interface OrderItem {
+export interface OrderItem<D = number> {
   /** The item's id. */
   readonly id: string;
   /** The product. */
@@ -1290,6 +1411,8 @@ export interface OrderItem {
   readonly product_name: string;
   /** Ordered pieces; 1 by default. */
   readonly quantity: number;
+  /** Price of a piece for the customer; by default the selling_price that the product had when the item was added. */
+  readonly unit_price: D | null;
   /** Good pieces of completed production runs. */
   readonly produced: number;
   /** Pieces in unfinished production runs. */
@@ -1311,7 +1434,7 @@ export interface OrderRun {
 }
 
 /** The type `Order` of the API. */
-export interface Order {
+export interface Order<D = number> {
   /** The order's id. */
   readonly id: string;
   /** Where the order comes from, such as a shop. */
@@ -1327,15 +1450,97 @@ export interface Order {
   /** State of the order; received by default. Open orders are received or in_production. */
   readonly status: OrderStatus;
   /** The ordered products, oldest entry first. */
-  readonly items: readonly OrderItem[];
+  readonly items: readonly OrderItem<D>[];
   /** Time of creation. */
   readonly created_at: string;
   /** Time of the last change of the order, its items or its status. */
   readonly updated_at: string;
   /** Time when the order was removed; null for orders that are not hidden. */
   readonly hidden_at: string | null;
+  /** Sum of the prices of all items; null if no item has a price. */
+  readonly revenue: D | null;
+  /** What the ended production runs cost so far. */
+  readonly cost: D | null;
+  /** What the pieces that are still needed are expected to cost; 0 unless the order is open. */
+  readonly expected_cost: D | null;
+  /** revenue less cost and expected_cost. */
+  readonly margin: D | null;
+  /** The margin in percent of the revenue. */
+  readonly margin_percent: D | null;
+  /** Names of what is unknown: parts of costs, and revenue if an item has no price. */
+  readonly unknown_parts: readonly CostPart[];
   /** The newest 100 production runs that print an item of the order, newest first. */
   readonly runs: readonly OrderRun[];
+}
+
+/** The type `MarginReportRow` of the API. */
+export interface MarginReportRow<D = number> {
+  /** The product, with group_by=product. */
+  readonly product_id: string | null;
+  /** Its name. */
+  readonly product_name: string | null;
+  /** The order, with group_by=order. */
+  readonly order_id: string | null;
+  /** Its reference. */
+  readonly reference: string | null;
+  /** The customer, with group_by=customer or order. */
+  readonly customer: string | null;
+  /** First day of the month, with group_by=month. */
+  readonly start: string | null;
+  /** The printer, with group_by=printer. */
+  readonly printer_name: string | null;
+  /** Revenue of the good pieces that orders asked for; null if none of them has a price. */
+  readonly revenue: D | null;
+  /** Sum of the known costs of the runs; null if none is known. */
+  readonly cost: D | null;
+  /** The parts of the cost; each is null if it is unknown for all runs. */
+  readonly cost_parts: RunCostParts<D>;
+  /** revenue less cost. */
+  readonly margin: D | null;
+  /** The margin in percent of the revenue. */
+  readonly margin_percent: D | null;
+  /** Names of the parts that are unknown for some run or piece. */
+  readonly unknown_parts: readonly CostPart[];
+  /** Number of runs. */
+  readonly runs: number;
+  /** Good pieces. */
+  readonly pieces: number;
+  /** Failed pieces of completed and failed runs. */
+  readonly failed_pieces: number;
+}
+
+/** The type `MarginReport` of the API. */
+export interface MarginReport<D = number> {
+  /** First day. */
+  readonly from: string;
+  /** Last day. */
+  readonly to: string;
+  /** What the groups have in common. */
+  readonly group_by: MarginGroup;
+  /** ISO 4217 code of the tenant's currency, in which amounts are; null if it is not set. */
+  readonly currency: string | null;
+  /** Revenue of the good pieces that orders asked for; null if none of them has a price. */
+  readonly revenue: D | null;
+  /** Sum of the known costs of the runs; null if none is known. */
+  readonly cost: D | null;
+  /** The parts of the cost; each is null if it is unknown for all runs. */
+  readonly cost_parts: RunCostParts<D>;
+  /** revenue less cost. */
+  readonly margin: D | null;
+  /** The margin in percent of the revenue. */
+  readonly margin_percent: D | null;
+  /** Names of the parts that are unknown for some run or piece. */
+  readonly unknown_parts: readonly CostPart[];
+  /** Number of runs. */
+  readonly runs: number;
+  /** Good pieces. */
+  readonly pieces: number;
+  /** Failed pieces of completed and failed runs. */
+  readonly failed_pieces: number;
+  /** Number of groups. */
+  readonly groups: number;
+  /** The groups. */
+  readonly items: readonly MarginReportRow<D>[];
 }
 
 /** The type `AvailableSpool` of the API. */
@@ -1941,6 +2146,19 @@ export interface SettingsUpdate {
   time_zone?: string | undefined;
   /** ISO 4217 code of the currency of all prices and costs; null if it is not set. */
   currency?: string | null | undefined;
+  /** Cost of an hour of work. */
+  labour_hour_cost?: Decimal | null | undefined;
+  /** Cost of an hour of printing, without energy, on a printer that has no hour_cost of its own. */
+  machine_hour_cost?: Decimal | null | undefined;
+  /** Price of a kilowatt-hour. */
+  energy_kwh_cost?: Decimal | null | undefined;
+  /** Expected percentage of pieces that fail. */
+  failure_rate_percent?: Decimal | null | undefined;
+  /**
+   * true: a product's rate is that of the last 90 days; failure_rate_percent is for products without pieces in that
+   * time.
+   */
+  failure_rate_measured?: boolean | undefined;
 }
 
 /** The type `VendorCreate` of the API, in request bodies. */
@@ -2764,6 +2982,8 @@ export interface OrderItemCreate {
   sku?: string | null | undefined;
   /** Ordered pieces; 1 by default. */
   quantity?: number | null | undefined;
+  /** Price of a piece for the customer; by default the selling_price that the product had when the item was added. */
+  unit_price?: Decimal | null | undefined;
 }
 
 /** The type `OrderCreate` of the API, in request bodies. */
@@ -2804,6 +3024,8 @@ export interface OrderUpdate {
 export interface OrderItemChangeUpdate {
   /** Ordered pieces. */
   quantity?: number | undefined;
+  /** Price of a piece for the customer. */
+  unit_price?: Decimal | null | undefined;
 }
 
 /** The type `StockLevelCreate` of the API, in request bodies. */
@@ -3261,10 +3483,28 @@ export interface ExportUsageQuery {
   kind?: UsageKind | readonly UsageKind[] | undefined;
 }
 
+/** Query parameters of `reports.printers`. */
+export interface ReportPrintersQuery {
+  /** The first day, in the time zone of the tenant; by default 29 days before to. */
+  from?: string | undefined;
+  /** The last day, in the time zone of the tenant; today by default. */
+  to?: string | undefined;
+}
+
 /** Query parameters of `reports.waste`. */
 export interface ReportWasteQuery {
   /** What the rows of the report have in common. */
   group_by?: WasteGroup | undefined;
+  /** The first day, in the time zone of the tenant; by default 29 days before to. */
+  from?: string | undefined;
+  /** The last day, in the time zone of the tenant; today by default. */
+  to?: string | undefined;
+}
+
+/** Query parameters of `reports.margins`. */
+export interface ReportMarginsQuery {
+  /** What the groups have in common. */
+  group_by?: MarginGroup | undefined;
   /** The first day, in the time zone of the tenant; by default 29 days before to. */
   from?: string | undefined;
   /** The last day, in the time zone of the tenant; today by default. */
@@ -3413,7 +3653,7 @@ export interface ListProductionRunsQuery {
   /** Maximum page size. */
   limit?: number | undefined;
   /** Any scalar field of the items. */
-  sort_by?: "id" | "status" | "printer_id" | "printer_name" | "started_at" | "completed_at" | "estimated_print_time_hours" | "actual_print_time_hours" | "estimated_total_filament_grams" | "actual_total_filament_grams" | "quality_rating" | "failure_reason" | "created_at" | "updated_at" | "inventory_updated" | "inventory_updated_at" | "hidden_at" | undefined;
+  sort_by?: "id" | "status" | "printer_id" | "printer_name" | "started_at" | "completed_at" | "estimated_print_time_hours" | "actual_print_time_hours" | "estimated_total_filament_grams" | "actual_total_filament_grams" | "quality_rating" | "failure_reason" | "created_at" | "updated_at" | "inventory_updated" | "inventory_updated_at" | "hidden_at" | "cost" | undefined;
   /** Ascending or descending. */
   sort_order?: SortOrder | undefined;
   /**
@@ -3842,23 +4082,38 @@ const DECIMALS: ReadonlySet<string> = /* @__PURE__ */ new Set([
   "component_cost",
   "cost",
   "cost_per_gram",
+  "cost_per_hour",
   "days_left",
   "deducted",
   "density_g_cm3",
   "diameter_mm",
   "empty_spool_weight_grams",
+  "energy",
+  "energy_kwh_cost",
   "estimated_material_cost",
   "estimated_print_time_hours",
   "estimated_purge_grams",
   "estimated_total_cost",
   "estimated_total_filament_grams",
   "estimated_weight_grams",
+  "expected_cost",
+  "failure_rate_percent",
+  "failures",
+  "filament",
+  "full_cost",
   "grams",
   "grams_per_day",
   "gross_grams",
   "hour_cost",
+  "hours",
+  "labour",
+  "labour_hour_cost",
   "labour_minutes",
+  "machine",
+  "machine_hour_cost",
   "maintenance_interval_hours",
+  "margin",
+  "margin_percent",
   "material_cost",
   "material_variance_grams",
   "material_variance_percent",
@@ -3879,6 +4134,7 @@ const DECIMALS: ReadonlySet<string> = /* @__PURE__ */ new Set([
   "remaining_grams",
   "remaining_weight_grams",
   "reserved_grams",
+  "revenue",
   "selling_price",
   "shortfall_grams",
   "spool_weight_after_grams",
@@ -3888,6 +4144,9 @@ const DECIMALS: ReadonlySet<string> = /* @__PURE__ */ new Set([
   "time_variance_percent",
   "total_cost",
   "unit_cost",
+  "unit_price",
+  "utilisation_percent",
+  "waste",
   "wasted_grams",
   "weight",
   "weight_grams",
@@ -4160,11 +4419,12 @@ export class SettingsResource<M extends DecimalMode = "number"> {
    * Get the settings.
    *
    * Returns the time zone, in which the days, weeks and months of reports and the dates in filters of lists begin,
-   * and the currency, which responses show beside costs. A new tenant has UTC and no currency.
+   * the currency, which responses show beside costs, and the rates from which costs follow. A new tenant has UTC, and
+   * neither a currency nor rates.
    */
   get(
     options: RequestOptions = {},
-  ): Promise<Settings> {
+  ): Promise<Settings<Decimals[M]>> {
     return this.#client.call("GET", `/settings`, {  }, options);
   }
 
@@ -4173,14 +4433,15 @@ export class SettingsResource<M extends DecimalMode = "number"> {
    *
    * `time_zone` is a name of the IANA time zone database. After a change, reports are in the new zone at once, and
    * slower until the past days are summarised in it, within about an hour. The currency is only shown: no amount is
-   * converted.
+   * converted. A change of a rate does not change what past runs cost. A rate of null means that its part of a cost
+   * is unknown; 0 leaves the part out.
    *
    * Requires the role `admin`.
    */
   update(
     input: SettingsUpdate,
     options: RequestOptions & IfMatch = {},
-  ): Promise<Settings> {
+  ): Promise<Settings<Decimals[M]>> {
     return this.#client.call("PATCH", `/settings`, { body: input }, options);
   }
 
@@ -5045,6 +5306,25 @@ export class ReportsResource<M extends DecimalMode = "number"> {
   }
 
   /**
+   * Report what printers did.
+   *
+   * Adds up the runs that `completeProductionRun`, `failProductionRun` and `cancelProductionRun` ended, by the day of
+   * that, also runs that were removed since, for each printer: their `actual_print_time_hours`,
+   * `actual_total_filament_grams` and `cost`, as far as they are known. `utilisation_percent` is `hours` of the hours
+   * of the period that have passed; a run counts on the day of its end with all its hours. `rate` is `failed_runs` /
+   * (`failed_runs` + `completed_runs`). Printers without runs in the period have 0 hours, unless they are retired or
+   * removed. A printer whose name is null has the runs without one.
+   *
+   * Printers with the most hours come first. A report has at most 1,000 printers.
+   */
+  printers(
+    query: ReportPrintersQuery = {},
+    options: RequestOptions = {},
+  ): Promise<PrinterReport<Decimals[M]>> {
+    return this.#client.call("GET", `/reports/printers`, { query: { ...query } }, options);
+  }
+
+  /**
    * Report the filament that failed runs wasted.
    *
    * Adds up the filament that `failProductionRun` and `cancelProductionRun` deducted, by the day of that, also of
@@ -5063,6 +5343,29 @@ export class ReportsResource<M extends DecimalMode = "number"> {
     options: RequestOptions = {},
   ): Promise<WasteReport<Decimals[M]>> {
     return this.#client.call("GET", `/reports/waste`, { query: { ...query } }, options);
+  }
+
+  /**
+   * Report revenue, costs and margins.
+   *
+   * Adds up what the runs cost that `completeProductionRun`, `failProductionRun` and `cancelProductionRun` ended, by
+   * the day of that, also of runs that were removed since, and the revenue of their good pieces. A good piece of a
+   * completed run has the `unit_price` of the order's item that it was printed for, unless the order is cancelled, or
+   * has as many pieces already. Other pieces have no revenue: they are in stock.
+   *
+   * The items of a run share its cost as `getOrder` says. A group whose field is null has the runs without a product,
+   * order, customer or printer. `month` returns the first day of each, oldest first; the other groups have the
+   * largest revenue first. `pieces` are good ones.
+   *
+   * Each amount is the sum of what is known, and null if nothing is. `unknown_parts` names the parts that are unknown
+   * for some run, and revenue if an item of an order has no price. A report has at most 1,000 groups; the other
+   * fields are totals of all runs.
+   */
+  margins(
+    query: ReportMarginsQuery = {},
+    options: RequestOptions = {},
+  ): Promise<MarginReport<Decimals[M]>> {
+    return this.#client.call("GET", `/reports/margins`, { query: { ...query } }, options);
   }
 
 }
@@ -5511,6 +5814,29 @@ export class ProductsResource<M extends DecimalMode = "number"> {
   }
 
   /**
+   * Get the costs of a product.
+   *
+   * Returns the stored costs of the product, as `recalculateProduct` does, which are those of its filament, and
+   * beside them what one good piece is expected to cost in full at the rates of `getSettings`.
+   *
+   * The machine and the energy follow from the `estimated_print_time_minutes` of the product and its components, and
+   * from the mean rate and the mean power of the printers that are not retired. A printer without a rate has that of
+   * the settings. The labour follows from the `labour_minutes` of the product and its components. If f % of the
+   * pieces fail, each good piece also pays the filament, machine and energy of f / (100 - f) failed ones. With
+   * `failure_rate_measured`, f comes from the runs of the product that `completeProductionRun` and
+   * `failProductionRun` ended in the last 90 days, at most from the newest 1,000 items.
+   *
+   * A part is null, and in `unknown_parts`, if something that it follows from is unknown; `full_cost` and `margin`
+   * are then those of the other parts. A rate of 0 leaves a part out.
+   */
+  getCostBreakdown(
+    id: string,
+    options: RequestOptions = {},
+  ): Promise<ProductCosts<Decimals[M]>> {
+    return this.#client.call("GET", `/products/${segment(id)}/cost-breakdown`, {  }, options);
+  }
+
+  /**
    * Check whether a product can be printed.
    *
    * Follows the bill of materials through all components. Materials that are not required do not count. The weights
@@ -5813,7 +6139,7 @@ export class ProductionRunsResource<M extends DecimalMode = "number"> {
    * Sets `status`, `completed_at` (to the current time, unless it is set), `actual_total_filament_grams` (to the sum,
    * or null if it is more than 1,000,000) and `actual_print_time_hours` (to the time from start to completion, or
    * null if it is more than 100,000 hours, unless the field is set). The weights include purged filament, so purge is
-   * not deducted separately.
+   * not deducted separately. The costs of the run are those of this moment.
    *
    * The body may be empty. It can contain the actual weights of materials and the numbers of pieces of items, which
    * are set in the same transaction. Instead of its `id`, `spool_id` or `spool_number` name a material if no other
@@ -5845,9 +6171,9 @@ export class ProductionRunsResource<M extends DecimalMode = "number"> {
    *
    * Sets `status`, `completed_at` (to the current time, unless it is set), `actual_total_filament_grams` and
    * `actual_print_time_hours` as `completeProductionRun` does, `inventory_updated`, and `failure_reason` and
-   * `failure_notes` to `reason` and `notes`, if they are sent. Afterwards the status and the materials are fixed. A
-   * run whose status was set to `failed` by an update can still be ended by this operation; one with the status
-   * `completed` or `cancelled` cannot.
+   * `failure_notes` to `reason` and `notes`, if they are sent. The costs of the run are those of this moment.
+   * Afterwards the status and the materials are fixed. A run whose status was set to `failed` by an update can still
+   * be ended by this operation; one with the status `completed` or `cancelled` cannot.
    *
    * Requires the role `operator` or `admin`.
    */
@@ -5874,9 +6200,10 @@ export class ProductionRunsResource<M extends DecimalMode = "number"> {
    *
    * Sets `status`, `completed_at` (to the current time, unless it is set), `actual_total_filament_grams` and
    * `actual_print_time_hours` as `completeProductionRun` does, `inventory_updated`, and `failure_reason` and
-   * `failure_notes` to `reason` and `notes`, if they are sent. Afterwards the status and the materials are fixed. The
-   * body may be empty. A run whose status was set to `cancelled` by an update can still be ended by this operation;
-   * one with the status `completed` or `failed` cannot.
+   * `failure_notes` to `reason` and `notes`, if they are sent. The costs of the run are those of this moment.
+   * Afterwards the status and the materials are fixed. The body may be empty. A run whose status was set to
+   * `cancelled` by an update can still be ended by this operation; one with the status `completed` or `failed`
+   * cannot.
    *
    * Requires the role `operator` or `admin`.
    */
@@ -5941,7 +6268,7 @@ export class OrdersResource<M extends DecimalMode = "number"> {
   create(
     input: OrderCreate,
     options: RequestOptions & Keyed = {},
-  ): Promise<Order> {
+  ): Promise<Order<Decimals[M]>> {
     return this.#client.call("POST", `/orders`, { body: input, keyed: true }, options);
   }
 
@@ -5967,6 +6294,11 @@ export class OrdersResource<M extends DecimalMode = "number"> {
    * the `order_item_id`, and all pieces of an item without counts. `planned` counts the pieces of such runs that are
    * `pending`, `in_progress` or `paused`. `runs` has the newest 100 of those runs.
    *
+   * `revenue` is that of all items. `cost` is the share of the order in what the ended runs that print its items
+   * cost: the items of a run share its cost in proportion to their `estimated_total_cost`, or
+   * `estimated_material_cost` if that is more, or to their quantities if no item has one. `expected_cost` is the
+   * `full_cost` of the pieces that an open order still needs. Parts in `unknown_parts` add nothing to the sums.
+   *
    * An order is open while it is `received` or `in_production`. When a run that prints one of its items starts, an
    * open order becomes `in_production`, and when all its items are produced, `done`, in the same transaction. The
    * service never changes a status back.
@@ -5974,7 +6306,7 @@ export class OrdersResource<M extends DecimalMode = "number"> {
   get(
     id: string,
     options: RequestOptions = {},
-  ): Promise<Order> {
+  ): Promise<Order<Decimals[M]>> {
     return this.#client.call("GET", `/orders/${segment(id)}`, {  }, options);
   }
 
@@ -5993,7 +6325,7 @@ export class OrdersResource<M extends DecimalMode = "number"> {
     id: string,
     input: OrderUpdate,
     options: RequestOptions & IfMatch = {},
-  ): Promise<Order> {
+  ): Promise<Order<Decimals[M]>> {
     return this.#client.call("PATCH", `/orders/${segment(id)}`, { body: input }, options);
   }
 
@@ -6027,7 +6359,7 @@ export class OrdersResource<M extends DecimalMode = "number"> {
   restore(
     id: string,
     options: RequestOptions & Keyed = {},
-  ): Promise<Order> {
+  ): Promise<Order<Decimals[M]>> {
     return this.#client.call("POST", `/orders/${segment(id)}/restore`, { keyed: true }, options);
   }
 
@@ -6043,14 +6375,15 @@ export class OrdersResource<M extends DecimalMode = "number"> {
   cancel(
     id: string,
     options: RequestOptions & Keyed = {},
-  ): Promise<Order> {
+  ): Promise<Order<Decimals[M]>> {
     return this.#client.call("POST", `/orders/${segment(id)}/cancel`, { keyed: true }, options);
   }
 
   /**
    * Add a product to an order.
    *
-   * The item names the product by `product_id` or `sku`. The status of the order does not change.
+   * The item names the product by `product_id` or `sku`. The default of `unit_price` is the current `selling_price`
+   * of the product, and does not change with it later. The status of the order does not change.
    *
    * Requires the role `operator` or `admin`.
    */
@@ -6058,14 +6391,14 @@ export class OrdersResource<M extends DecimalMode = "number"> {
     id: string,
     input: OrderItemCreate,
     options: RequestOptions & Keyed = {},
-  ): Promise<OrderItem> {
+  ): Promise<OrderItem<Decimals[M]>> {
     return this.#client.call("POST", `/orders/${segment(id)}/items`, { body: input, keyed: true }, options);
   }
 
   /**
    * Update an item of an order.
    *
-   * Only the quantity can change. If everything is produced then, an open order becomes `done`.
+   * Only the quantity and the price can change. If everything is produced then, an open order becomes `done`.
    *
    * Requires the role `operator` or `admin`.
    */
@@ -6074,7 +6407,7 @@ export class OrdersResource<M extends DecimalMode = "number"> {
     itemId: string,
     input: OrderItemChangeUpdate,
     options: RequestOptions = {},
-  ): Promise<OrderItem> {
+  ): Promise<OrderItem<Decimals[M]>> {
     return this.#client.call("PATCH", `/orders/${segment(id)}/items/${segment(itemId)}`, { body: input }, options);
   }
 

@@ -1,0 +1,859 @@
+package orders_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math/big"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"spoolwright/db"
+	"spoolwright/orders"
+	"spoolwright/testkit"
+	"spoolwright/testkit/seed"
+)
+
+const (
+	margins  = "/api/v1/reports/margins"
+	printers = "/api/v1/reports/printers"
+)
+
+// A row is one of a table, and a ledger has the rows of the tables with costs. The model computes costs from them with
+// fractions, as simply as possible. A nil fraction is an unknown amount.
+type (
+	row    map[string]any
+	ledger map[string][]row
+	parts  map[string]*big.Rat
+)
+
+// readLedger reads the tables of the tenant.
+func readLedger(t *testing.T, api *testkit.API, c *testkit.Client) ledger {
+	t.Helper()
+	l := ledger{}
+	for _, table := range []string{"tenants", "products", "product_materials", "product_components", "spools", "printers",
+		"production_runs", "run_items", "run_materials", "orders", "order_items"} {
+		order := "created_at, id"
+		if table == "tenants" {
+			order = "tenant_id"
+		}
+		all := db.SQL(`select to_json(t) as "row" from (select * from ` + table + `) t order by ` + order)
+		if err := api.DB.Read(db.As(t.Context(), c.Actor), db.AllowScans(), all); err != nil {
+			t.Fatal(err)
+		}
+		decoder := json.NewDecoder(bytes.NewReader(all.Array()))
+		decoder.UseNumber()
+		var rows []struct{ Row row }
+		if err := decoder.Decode(&rows); err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range rows {
+			l[table] = append(l[table], r.Row)
+		}
+	}
+	return l
+}
+
+// where returns the rows of the table that have the value in the column.
+func (l ledger) where(table, column string, value any) (rows []row) {
+	for _, r := range l[table] {
+		if r[column] == value {
+			rows = append(rows, r)
+		}
+	}
+	return rows
+}
+
+func (l ledger) one(table string, id any) row { return l.where(table, "id", id)[0] }
+
+func (r row) rat(column string) *big.Rat {
+	n, ok := r[column].(json.Number)
+	if !ok {
+		return nil
+	}
+	x, _ := new(big.Rat).SetString(n.String())
+	return x
+}
+
+func (r row) int(column string) int64 {
+	n, _ := r[column].(json.Number)
+	x, _ := n.Int64()
+	return x
+}
+
+func whole(n int64) *big.Rat { return new(big.Rat).SetInt64(n) }
+
+// times returns the product, rounded to six decimals, or nil if a factor is nil.
+func times(factors ...*big.Rat) *big.Rat {
+	x := whole(1)
+	for _, f := range factors {
+		if f == nil {
+			return nil
+		}
+		x.Mul(x, f)
+	}
+	return x
+}
+
+func quo(a, b *big.Rat) *big.Rat { return new(big.Rat).Quo(a, b) }
+
+// rounded returns x with six decimals, or nil.
+func rounded(x *big.Rat) *big.Rat {
+	if x == nil {
+		return nil
+	}
+	y, _ := new(big.Rat).SetString(x.FloatString(6)) // rounds half away from zero
+	return y
+}
+
+// sum returns the sum of what is known, or nil.
+func sum(amounts ...*big.Rat) (total *big.Rat) {
+	for _, x := range amounts {
+		if x != nil && total == nil {
+			total = new(big.Rat)
+		}
+		if x != nil {
+			total.Add(total, x)
+		}
+	}
+	return total
+}
+
+// pay returns amount times rate, rounded; a rate of 0 makes it 0 although the amount is unknown.
+func pay(amount, rate *big.Rat) *big.Rat {
+	if rate != nil && rate.Sign() == 0 {
+		return new(big.Rat)
+	}
+	return rounded(times(amount, rate))
+}
+
+// pieces are the good and the failed ones of an item of a run.
+func pieces(run, item row) (good, failed int64) {
+	quantity, s, f := item.int("quantity"), item["successful_quantity"], item["failed_quantity"]
+	switch run["status"] {
+	case "completed":
+		good, failed = quantity-item.int("failed_quantity"), item.int("failed_quantity")
+		if s != nil {
+			good = item.int("successful_quantity")
+		}
+		if f == nil && s != nil {
+			failed = quantity - good
+		}
+	case "failed":
+		failed = quantity
+	}
+	return good, failed
+}
+
+// tree returns the pieces of each product that one piece consists of.
+func (l ledger) tree(product any) map[any]int64 {
+	all := map[any]int64{product: 1}
+	for _, c := range l.where("product_components", "product_id", product) {
+		for id, n := range l.tree(c["component_product_id"]) {
+			all[id] += n * c.int("quantity")
+		}
+	}
+	return all
+}
+
+// minutes returns the time to print one piece, and the work on it.
+func (l ledger) minutes(product any) (printing, work *big.Rat) {
+	printing, work = new(big.Rat), new(big.Rat)
+	for id, n := range l.tree(product) {
+		p := l.one("products", id)
+		printed := p.rat("estimated_print_time_minutes")
+		required := slices.ContainsFunc(l.where("product_materials", "product_id", id),
+			func(m row) bool { return m["is_required"] == true })
+		if printed == nil && !required && len(l.where("product_components", "product_id", id)) > 0 {
+			printed = new(big.Rat)
+		}
+		add := func(to **big.Rat, x *big.Rat) {
+			if *to != nil && x != nil {
+				*to = sum(*to, times(whole(n), x))
+			} else {
+				*to = nil
+			}
+		}
+		add(&printing, printed)
+		add(&work, p.rat("labour_minutes"))
+	}
+	return printing, work
+}
+
+// shares returns what each item of a run pays of an amount: the first items pay the rounded sum of their shares.
+func (l ledger) shares(run row, amount *big.Rat) (items []row, paid []*big.Rat) {
+	items = l.where("run_items", "run_id", run["id"])
+	weights, total := make([]*big.Rat, len(items)), new(big.Rat)
+	for i, item := range items {
+		weights[i] = new(big.Rat)
+		for _, column := range []string{"estimated_material_cost", "estimated_total_cost"} {
+			if x := item.rat(column); x != nil && x.Cmp(weights[i]) > 0 {
+				weights[i] = x
+			}
+		}
+		total.Add(total, weights[i])
+	}
+	if total.Sign() == 0 {
+		for i, item := range items {
+			weights[i] = item.rat("quantity")
+			total.Add(total, weights[i])
+		}
+	}
+	before, upto := new(big.Rat), new(big.Rat)
+	for i := range items {
+		upto = sum(upto, weights[i])
+		if amount == nil {
+			paid = append(paid, nil)
+			continue
+		}
+		paid = append(paid, new(big.Rat).Sub(rounded(quo(times(amount, upto), total)), rounded(quo(times(amount, before), total))))
+		before = upto
+	}
+	return items, paid
+}
+
+// cost returns what an ended run costs at the prices in the ledger.
+func (l ledger) cost(run row) parts {
+	tenant := l["tenants"][0]
+	machine, power := tenant.rat("machine_hour_cost"), (*big.Rat)(nil)
+	for _, p := range l.where("printers", "id", run["printer_id"]) {
+		if own := p.rat("hour_cost"); own != nil {
+			machine = own
+		}
+		power = p.rat("power_watts")
+	}
+	spent := new(big.Rat)
+	for _, m := range l.where("run_materials", "run_id", run["id"]) {
+		grams, price := m.rat("actual_weight_grams"), m.rat("cost_per_gram")
+		if price == nil {
+			price = l.one("spools", m["spool_id"]).rat("cost_per_gram")
+		}
+		if grams == nil || grams.Sign() == 0 {
+			continue
+		}
+		if spent == nil || price == nil {
+			spent = nil
+			continue
+		}
+		spent = sum(spent, times(grams, price))
+	}
+	spent = rounded(spent)
+	hours := run.rat("actual_print_time_hours")
+	if hours == nil && run["status"] == "cancelled" && run["started_at"] == nil {
+		hours = new(big.Rat)
+	}
+	waste, work := new(big.Rat), new(big.Rat)
+	if run["status"] == "completed" {
+		items, paid := l.shares(run, spent)
+		for i, item := range items {
+			good, failed := pieces(run, item)
+			if paid[i] != nil {
+				waste = sum(waste, rounded(quo(times(paid[i], whole(failed)), item.rat("quantity"))))
+			}
+			if _, one := l.minutes(item["product_id"]); good > 0 && work != nil && one != nil {
+				work = sum(work, times(one, whole(good)))
+			} else if good > 0 {
+				work = nil
+			}
+		}
+	} else {
+		waste = spent
+	}
+	p := parts{"machine": pay(hours, machine), "labour": new(big.Rat)}
+	if spent != nil {
+		p["waste"], p["filament"] = waste, new(big.Rat).Sub(spent, waste)
+	}
+	if run["status"] == "completed" {
+		p["labour"] = pay(times(work, big.NewRat(1, 60)), tenant.rat("labour_hour_cost"))
+	}
+	if energy := tenant.rat("energy_kwh_cost"); energy != nil && energy.Sign() == 0 {
+		p["energy"] = energy
+	} else {
+		p["energy"] = pay(hours, times(power, energy, big.NewRat(1, 1000)))
+	}
+	return p
+}
+
+// expected returns what one good piece of a product is expected to cost.
+func (l ledger) expected(id any) parts {
+	tenant, product := l["tenants"][0], l.one("products", id)
+	printing, work := l.minutes(id)
+	machine, energy := tenant.rat("machine_hour_cost"), (*big.Rat)(nil)
+	rates, watts, n, m := new(big.Rat), new(big.Rat), int64(0), int64(0)
+	for _, p := range l["printers"] {
+		if p["status"] == "retired" || p["hidden_at"] != nil {
+			continue
+		}
+		rate := p.rat("hour_cost")
+		if rate == nil {
+			rate = tenant.rat("machine_hour_cost")
+		}
+		if rate != nil {
+			rates, n = sum(rates, rate), n+1
+		}
+		if x := p.rat("power_watts"); x != nil {
+			watts, m = sum(watts, x), m+1
+		}
+	}
+	if n > 0 {
+		machine = quo(rates, whole(n))
+	}
+	if kwh := tenant.rat("energy_kwh_cost"); kwh != nil && kwh.Sign() == 0 {
+		energy = kwh
+	} else if m > 0 && kwh != nil {
+		energy = quo(times(watts, kwh), whole(1000*m))
+	}
+	hours := times(printing, big.NewRat(1, 60))
+	p := parts{"machine": pay(hours, machine), "energy": pay(hours, energy),
+		"labour": pay(times(work, big.NewRat(1, 60)), tenant.rat("labour_hour_cost"))}
+	if product["costs_complete"] == true {
+		p["filament"] = product.rat("total_cost")
+	}
+	bad := tenant.rat("failure_rate_percent")
+	good := whole(100)
+	if bad != nil {
+		good.Sub(good, bad)
+	}
+	if tenant["failure_rate_measured"] == true {
+		var goods, fails int64
+		for _, item := range l.where("run_items", "product_id", id) {
+			if run := l.one("production_runs", item["run_id"]); run["deducted_at"] != nil {
+				g, f := pieces(run, item)
+				goods, fails = goods+g, fails+f
+			}
+		}
+		if goods+fails > 0 {
+			good, bad = whole(goods), whole(fails)
+		}
+	}
+	switch {
+	case bad == nil || good.Sign() == 0:
+	case bad.Sign() == 0:
+		p["failures"] = bad
+	case p["filament"] != nil && p["machine"] != nil && p["energy"] != nil:
+		p["failures"] = rounded(quo(times(sum(p["filament"], p["machine"], p["energy"]), bad), good))
+	}
+	return p
+}
+
+var runParts = strings.Fields("filament waste machine energy labour")
+
+// same reports a number in a response that is not the expected one.
+func same(t *testing.T, a *testkit.Response, field string, want *big.Rat) {
+	t.Helper()
+	text := a.Text(field)
+	got, ok := new(big.Rat).SetString(text)
+	if want == nil && text != "null" || want != nil && (!ok || got.Cmp(want) != 0) {
+		t.Errorf("%s: %s is %s, want %v", a.What, field, text, want)
+	}
+}
+
+// percent returns the margin in percent of the revenue, with one decimal.
+func percent(margin, revenue *big.Rat) *big.Rat {
+	if margin == nil || revenue == nil || revenue.Sign() == 0 {
+		return nil
+	}
+	x, _ := new(big.Rat).SetString(quo(times(margin, whole(100)), revenue).FloatString(1))
+	return x
+}
+
+// money is a sum of the margins report.
+type money struct {
+	parts               parts
+	revenue             *big.Rat
+	unpriced            bool
+	unknown             map[string]bool
+	runs                map[any]bool
+	lines, good, failed int64
+}
+
+func (m *money) add(amount, with parts, names []string) {
+	for _, name := range names {
+		with[name] = sum(with[name], amount[name])
+		if amount[name] == nil {
+			m.unknown[name] = true
+		}
+	}
+}
+
+// check compares a sum with the fields of a response that begin with the prefix.
+func (m *money) check(t *testing.T, a *testkit.Response, prefix string) {
+	t.Helper()
+	cost := new(big.Rat)
+	if len(m.runs) > 0 {
+		cost = sum(slices.Collect(maps.Values(m.parts))...)
+	}
+	revenue := m.revenue
+	if revenue == nil && !m.unpriced {
+		revenue = new(big.Rat)
+	}
+	var margin *big.Rat
+	if revenue != nil && cost != nil {
+		margin = new(big.Rat).Sub(revenue, cost)
+	}
+	for _, name := range runParts {
+		same(t, a, prefix+"cost_parts."+name, m.parts[name])
+	}
+	same(t, a, prefix+"revenue", revenue)
+	same(t, a, prefix+"cost", cost)
+	same(t, a, prefix+"margin", margin)
+	same(t, a, prefix+"margin_percent", percent(margin, revenue))
+	same(t, a, prefix+"runs", whole(int64(len(m.runs))))
+	same(t, a, prefix+"pieces", whole(m.good))
+	same(t, a, prefix+"failed_pieces", whole(m.failed))
+	if m.unpriced {
+		m.unknown["revenue"] = true
+	}
+	wantUnknown(t, a, prefix+"unknown_parts", m.unknown)
+}
+
+func wantUnknown(t *testing.T, a *testkit.Response, field string, want map[string]bool) {
+	t.Helper()
+	var got []string
+	for _, name := range a.List(field) {
+		got = append(got, name.(string))
+	}
+	if slices.Sort(got); !slices.Equal(got, slices.Sorted(maps.Keys(want))) {
+		t.Errorf("%s: %s is %v, want %v", a.What, field, got, want)
+	}
+}
+
+// costFarm makes a tenant with random products, printers, orders and ended runs.
+func costFarm(t *testing.T, api *testkit.API, c *testkit.Client, r *rand.Rand) {
+	maybe := func(p float64, value any) any {
+		if r.Float64() < p {
+			return value
+		}
+		return nil
+	}
+	amount := func(most int) json.Number {
+		return json.Number(fmt.Sprintf("%d.%06d", r.IntN(most), r.IntN(1_000_000)))
+	}
+	exec := func(sql string, args ...any) {
+		t.Helper()
+		if err := api.DB.Write(db.As(t.Context(), c.Actor), db.SQL(sql, args...)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	text := func(p float64, most int) any {
+		if r.IntN(8) == 0 {
+			return "0"
+		}
+		if n := maybe(p, amount(most)); n != nil {
+			return string(n.(json.Number))
+		}
+		return nil
+	}
+	exec(`update tenants set labour_hour_cost = $1::numeric, machine_hour_cost = $2::numeric,
+		energy_kwh_cost = $3::numeric, failure_rate_percent = $4::numeric, failure_rate_measured = $5::boolean`,
+		text(.8, 40), text(.8, 3), text(.8, 1), text(.8, 90), r.IntN(2) == 0)
+	var machines []string
+	for i := range 4 {
+		id := db.NewID()
+		machines = append(machines, id)
+		exec(`insert into printers (id, number, name, hour_cost, power_watts, status)
+			values ($1::uuid, $2::int, $3, $4::numeric, $5::numeric, $6)`, id, i+1, fmt.Sprint("Printer ", i), text(.5, 3),
+			text(.7, 400), []string{"available", "available", "maintenance", "retired"}[i])
+	}
+	var spools, made []string
+	for i := range 5 {
+		spools = append(spools, c.NewSpool(t, 100_000, j{"material_type": []string{"PLA", "PETG"}[i%2],
+			"purchase_price": maybe(.9, amount(3000))}))
+	}
+	for i := range 6 {
+		body := j{"name": fmt.Sprint("P", i), "labour_minutes": maybe(.9, amount(20)),
+			"selling_price": maybe(.8, amount(60)), "estimated_print_time_minutes": maybe(.9, r.IntN(300))}
+		if i == 0 || r.IntN(4) > 0 {
+			body["materials"] = []j{{"material_type": []string{"PLA", "PETG"}[r.IntN(2)], "color": "Black",
+				"weight_grams": amount(80) + "1", "is_required": r.IntN(3) > 0}}
+		}
+		if i > 2 {
+			body["components"] = []j{{"component_product_id": made[r.IntN(2)], "quantity": 1 + r.IntN(4)},
+				{"component_product_id": made[2]}}
+		}
+		made = append(made, c.Post(t, products, body).Want(201).ID())
+	}
+	type wanted struct{ id, product string }
+	var items []wanted
+	for i := range 5 {
+		var lines []j
+		for range 1 + r.IntN(3) {
+			lines = append(lines, j{"product_id": made[r.IntN(6)], "quantity": 1 + r.IntN(6),
+				"unit_price": maybe(.5, amount(50))})
+		}
+		a := c.Post(t, path, j{"items": lines, "customer": []any{"Ada", "ada", "Bo", nil}[r.IntN(4)],
+			"reference": fmt.Sprint("R", i)}).Want(201)
+		for i := range lines {
+			items = append(items, wanted{a.Text(fmt.Sprintf("items.%d.id", i)),
+				a.Text(fmt.Sprintf("items.%d.product_id", i))})
+		}
+	}
+	for i := range 24 {
+		var lines, materials []j
+		for range r.IntN(4) {
+			of := wanted{product: made[r.IntN(6)]}
+			line := j{}
+			if r.IntN(3) > 0 {
+				of = items[r.IntN(len(items))]
+				line["order_item_id"] = of.id
+			}
+			quantity := 1 + r.IntN(7)
+			line["product_id"], line["quantity"] = of.product, quantity
+			if r.IntN(2) == 0 {
+				line["failed_quantity"] = r.IntN(quantity + 1)
+			} else if r.IntN(2) == 0 {
+				line["successful_quantity"] = r.IntN(quantity + 1)
+			}
+			if r.IntN(5) == 0 {
+				line["estimated_total_cost"], line["estimated_material_cost"] = 0, amount(2)
+			}
+			lines = append(lines, line)
+		}
+		for range 1 + r.IntN(2) {
+			materials = append(materials, j{"spool_id": spools[r.IntN(5)], "cost_per_gram": maybe(.2, amount(1)),
+				"actual_weight_grams": amount(300)})
+		}
+		run := runs + "/" + c.Post(t, runs, j{"items": lines, "materials": materials,
+			"printer_name": maybe(.8, fmt.Sprint("Printer ", i%4)), "actual_print_time_hours": maybe(.8, amount(30))}).
+			Want(201).ID()
+		if r.IntN(5) > 0 {
+			exec(`update production_runs r set printer_id = p.id from printers p
+				where r.id = $1::uuid and p.name = r.printer_name`, run[len(runs)+1:])
+		}
+		switch i % 6 {
+		case 0:
+			c.Post(t, run+"/fail", j{"reason": "clog"}).Want(200)
+		case 1:
+			c.Post(t, run+"/cancel", nil).Want(200)
+		case 2: // stays as it is
+		default:
+			c.Post(t, run+"/complete", nil).Want(200)
+		}
+	}
+	c.Post(t, path+"/"+c.Get(t, path+"?status=received,in_production&limit=1").Text("items.0.id")+"/cancel", nil)
+}
+
+// The costs of products, runs and orders, and the reports of margins and printers, equal those of the model, which
+// computes them from the rows of the tables. What a run cost stays when prices change.
+func TestMoneyEqualsModel(t *testing.T) {
+	t.Parallel()
+	seed := seed.New(t)
+	api := newAPI(t)
+	for i := range testkit.InCI(2, 6) {
+		t.Run(fmt.Sprint("farm ", i), func(t *testing.T) {
+			c := api.Operator(t)
+			costFarm(t, api, c, rand.New(rand.NewPCG(seed, uint64(i))))
+			l := readLedger(t, api, c)
+			totals, lines := runsEqualModel(t, c, l)
+			marginsEqualModel(t, c, l, totals, lines)
+			productsAndOrdersEqualModel(t, c, l, totals)
+			printersEqualModel(t, c, l)
+
+			// All prices change, and what the runs cost does not.
+			if err := api.DB.Write(db.As(t.Context(), c.Actor),
+				db.SQL(`update tenants set labour_hour_cost = 77, machine_hour_cost = 66, energy_kwh_cost = 55`),
+				db.SQL(`update printers set hour_cost = 44, power_watts = 1000`),
+				db.SQL(`update products set labour_minutes = 33`)); err != nil {
+				t.Fatal(err)
+			}
+			for _, s := range l["spools"] {
+				c.Patch(t, "/api/v1/spools/"+s["id"].(string), j{"purchase_price": 99}).Want(200)
+			}
+			for _, run := range l["production_runs"] {
+				checkRun(t, c, run, totals[run["id"]])
+			}
+			productsAndOrdersEqualModel(t, c, readLedger(t, api, c), totals)
+		})
+	}
+}
+
+func checkRun(t *testing.T, c *testkit.Client, run row, want parts) {
+	t.Helper()
+	a := c.Get(t, runs+"/"+run["id"].(string)).Want(200)
+	unknown := map[string]bool{}
+	for _, name := range runParts {
+		same(t, a, "cost_parts."+name, want[name])
+		if unknown[name] = want != nil && want[name] == nil; !unknown[name] {
+			delete(unknown, name)
+		}
+	}
+	same(t, a, "cost", sum(slices.Collect(maps.Values(want))...))
+	wantUnknown(t, a, "unknown_parts", unknown)
+}
+
+// line is an item of an ended run, or a run without items, and what it paid.
+type line struct {
+	run, item row
+	paid      parts
+}
+
+// runsEqualModel returns what the ended runs cost, and what their items paid.
+func runsEqualModel(t *testing.T, c *testkit.Client, l ledger) (totals map[any]parts, lines []line) {
+	totals = map[any]parts{}
+	for _, run := range l["production_runs"] {
+		if run["deducted_at"] != nil {
+			totals[run["id"]] = l.cost(run)
+		}
+		cost := totals[run["id"]]
+		checkRun(t, c, run, cost)
+		if cost == nil {
+			continue
+		}
+		if len(l.where("run_items", "run_id", run["id"])) == 0 {
+			lines = append(lines, line{run, nil, cost})
+		}
+		for i, item := range l.where("run_items", "run_id", run["id"]) {
+			paid := parts{}
+			for _, name := range runParts {
+				_, shares := l.shares(run, cost[name])
+				paid[name] = shares[i]
+			}
+			lines = append(lines, line{run, item, paid})
+		}
+	}
+	return totals, lines
+}
+
+func marginsEqualModel(t *testing.T, c *testkit.Client, l ledger, totals map[any]parts, lines []line) {
+	sold := map[any]int64{} // pieces of items of orders
+	sells := map[any]int64{}
+	byEnd := slices.Clone(lines)
+	slices.SortFunc(byEnd, func(a, b line) int {
+		return strings.Compare(fmt.Sprint(a.run["deducted_at"], a.run["id"], a.item["id"]),
+			fmt.Sprint(b.run["deducted_at"], b.run["id"], b.item["id"]))
+	})
+	for _, n := range byEnd {
+		if n.item == nil || n.item["order_item_id"] == nil {
+			continue
+		}
+		of := l.one("order_items", n.item["order_item_id"])
+		good, _ := pieces(n.run, n.item)
+		sells[n.item["id"]] = min(good, of.int("quantity")-sold[of["id"]])
+		sold[of["id"]] += sells[n.item["id"]]
+	}
+	for _, by := range (orders.MarginGroup("")).Enum() {
+		empty := func() *money {
+			return &money{parts: parts{}, unknown: map[string]bool{}, runs: map[any]bool{}}
+		}
+		total, groups := empty(), map[string]*money{}
+		for _, n := range lines {
+			var of, order row
+			if n.item != nil && n.item["order_item_id"] != nil {
+				of = l.one("order_items", n.item["order_item_id"])
+				order = l.one("orders", of["order_id"])
+			}
+			key := map[string]any{"product": n.item["product_id"], "order": order["id"], "customer": order["customer_key"],
+				"month": fmt.Sprint(n.run["deducted_at"])[:7] + "-01", "printer": n.run["printer_key"]}[by]
+			name := fmt.Sprint(key)
+			if key == nil {
+				name = "null"
+			}
+			if groups[name] == nil {
+				groups[name] = empty()
+			}
+			for _, m := range []*money{total, groups[name]} {
+				m.add(n.paid, m.parts, runParts)
+				m.runs[n.run["id"]] = true
+				if n.item == nil {
+					continue
+				}
+				good, failed := pieces(n.run, n.item)
+				m.good, m.failed = m.good+good, m.failed+failed
+				if sells := sells[n.item["id"]]; sells > 0 && order["status"] != "cancelled" {
+					m.revenue = sum(m.revenue, times(of.rat("unit_price"), whole(sells)))
+					m.unpriced = m.unpriced || of["unit_price"] == nil
+				}
+			}
+		}
+		a := c.Get(t, margins+"?group_by="+by).Want(200)
+		total.check(t, a, "")
+		same(t, a, "groups", whole(int64(len(groups))))
+		field := map[string]string{"product": "product_id", "order": "order_id", "customer": "customer", "month": "start",
+			"printer": "printer_name"}[by]
+		for i := range a.List("items") {
+			prefix := fmt.Sprintf("items.%d.", i)
+			name := a.Text(prefix + field)
+			if by == "customer" || by == "printer" {
+				name = strings.ToLower(name)
+			}
+			if groups[name] == nil {
+				t.Errorf("there is no group %s", name)
+				continue
+			}
+			groups[name].check(t, a, prefix)
+			delete(groups, name)
+		}
+		if len(groups) > 0 {
+			t.Errorf("the groups %v by %s are not in the report", groups, by)
+		}
+	}
+}
+
+func productsAndOrdersEqualModel(t *testing.T, c *testkit.Client, l ledger, totals map[any]parts) {
+	names := strings.Fields("filament machine energy labour failures")
+	for _, p := range l["products"] {
+		a, want, unknown := c.Get(t, products+"/"+p["id"].(string)+"/cost-breakdown").Want(200), l.expected(p["id"]),
+			map[string]bool{}
+		for _, name := range names {
+			same(t, a, "full_cost_parts."+name, want[name])
+			if want[name] == nil {
+				unknown[name] = true
+			}
+		}
+		full, margin := sum(slices.Collect(maps.Values(want))...), (*big.Rat)(nil)
+		if full != nil && p["selling_price"] != nil {
+			margin = new(big.Rat).Sub(p.rat("selling_price"), full)
+		}
+		same(t, a, "full_cost", full)
+		same(t, a, "margin", margin)
+		same(t, a, "margin_percent", percent(margin, p.rat("selling_price")))
+		wantUnknown(t, a, "unknown_parts", unknown)
+	}
+	for _, o := range l["orders"] {
+		m := money{parts: parts{}, unknown: map[string]bool{}}
+		rest := parts{}
+		var ended, needs bool
+		for _, i := range l.where("order_items", "order_id", o["id"]) {
+			m.revenue = sum(m.revenue, times(i.rat("unit_price"), i.rat("quantity")))
+			if i["unit_price"] == nil {
+				m.unknown["revenue"] = true
+			}
+			left := i.int("quantity")
+			for _, item := range l.where("run_items", "order_item_id", i["id"]) {
+				run := l.one("production_runs", item["run_id"])
+				good, _ := pieces(run, item)
+				left -= good
+				if run["deducted_at"] == nil {
+					continue
+				}
+				ended = true
+				paid := parts{}
+				for _, name := range runParts {
+					all, shares := l.shares(run, totals[run["id"]][name])
+					paid[name] = shares[slices.IndexFunc(all, func(x row) bool { return x["id"] == item["id"] })]
+				}
+				m.add(paid, m.parts, runParts)
+			}
+			if left > 0 && (o["status"] == "received" || o["status"] == "in_production") {
+				needs = true
+				one := l.expected(i["product_id"])
+				for _, name := range names {
+					one[name] = times(one[name], whole(left))
+				}
+				m.add(one, rest, names)
+			}
+		}
+		cost, expected, margin := new(big.Rat), new(big.Rat), (*big.Rat)(nil)
+		if ended {
+			cost = sum(slices.Collect(maps.Values(m.parts))...)
+		}
+		if needs {
+			expected = sum(slices.Collect(maps.Values(rest))...)
+		}
+		if m.revenue != nil && cost != nil && expected != nil {
+			margin = new(big.Rat).Sub(m.revenue, sum(cost, expected))
+		}
+		a := c.Get(t, path+"/"+o["id"].(string)).Want(200)
+		same(t, a, "revenue", m.revenue)
+		same(t, a, "cost", cost)
+		same(t, a, "expected_cost", expected)
+		same(t, a, "margin", margin)
+		same(t, a, "margin_percent", percent(margin, m.revenue))
+		wantUnknown(t, a, "unknown_parts", m.unknown)
+	}
+}
+
+func printersEqualModel(t *testing.T, c *testkit.Client, l ledger) {
+	type sums struct {
+		hours, grams, cost *big.Rat
+		count              map[any]int64
+	}
+	want := map[string]*sums{}
+	for _, p := range l["printers"] {
+		if p["status"] != "retired" {
+			want[p["name"].(string)] = &sums{count: map[any]int64{}}
+		}
+	}
+	for _, run := range l["production_runs"] {
+		if run["deducted_at"] == nil {
+			continue
+		}
+		name, ok := run["printer_name"].(string)
+		if !ok {
+			name = "null"
+		}
+		if want[name] == nil {
+			want[name] = &sums{count: map[any]int64{}}
+		}
+		s := want[name]
+		s.hours = sum(s.hours, run.rat("actual_print_time_hours"))
+		s.grams = sum(s.grams, run.rat("actual_total_filament_grams"))
+		s.cost = sum(append([]*big.Rat{s.cost}, slices.Collect(maps.Values(l.cost(run)))...)...)
+		s.count[run["status"]]++
+	}
+	a := c.Get(t, printers).Want(200)
+	same(t, a, "groups", whole(int64(len(want))))
+	for i := range a.List("items") {
+		prefix := fmt.Sprintf("items.%d.", i)
+		s := want[a.Text(prefix+"printer_name")]
+		if s == nil {
+			t.Errorf("there is no printer %s", a.Text(prefix+"printer_name"))
+			continue
+		}
+		same(t, a, prefix+"hours", sum(new(big.Rat), s.hours))
+		same(t, a, prefix+"grams", sum(new(big.Rat), s.grams))
+		same(t, a, prefix+"cost", s.cost)
+		for _, status := range strings.Fields("completed failed cancelled") {
+			same(t, a, prefix+status+"_runs", whole(s.count[status]))
+		}
+		if s.cost != nil && s.hours != nil && s.hours.Sign() > 0 {
+			same(t, a, prefix+"cost_per_hour", rounded(quo(s.cost, s.hours)))
+		}
+		delete(want, a.Text(prefix+"printer_name"))
+	}
+	if len(want) > 0 {
+		t.Errorf("the report lacks %v", want)
+	}
+}
+
+// An item of an order keeps the price that the product had, or that the request has.
+func TestUnitPrice(t *testing.T) {
+	t.Parallel()
+	api := newAPI(t)
+	c, other := api.Operator(t), api.Operator(t)
+	product := c.Post(t, products, j{"name": "A", "selling_price": 12.5}).Want(201).ID()
+	free := c.Post(t, products, j{"name": "B"}).Want(201).ID()
+	order := path + "/" + c.Post(t, path, j{"items": []j{{"product_id": product, "quantity": 2},
+		{"product_id": product, "unit_price": 9}, {"product_id": free}}}).Want(201).
+		Shows(map[string]string{"items.0.unit_price": "12.5", "items.1.unit_price": "9", "items.2.unit_price": "null",
+			"revenue": "34"}).ID()
+	c.Patch(t, products+"/"+product, j{"selling_price": 20}).Want(200)
+	added := c.Post(t, order+"/items", j{"product_id": product}).Want(201).
+		Shows(map[string]string{"unit_price": "20"}).ID()
+	c.Get(t, order).Want(200).Shows(map[string]string{"items.0.unit_price": "12.5", "revenue": "54"})
+	item := order + "/items/" + added
+	c.Patch(t, item, j{"unit_price": 18.25, "quantity": 2}).Want(200).
+		Shows(map[string]string{"unit_price": "18.25", "quantity": "2"})
+	c.Get(t, order).Shows(map[string]string{"revenue": "70.5"})
+	c.Patch(t, item, j{"unit_price": nil}).Want(200).Shows(map[string]string{"unit_price": "null", "quantity": "2"})
+	c.Patch(t, item, j{"unit_price": -1}).Fields("unit_price")
+	c.Post(t, order+"/items", j{"product_id": product, "unit_price": 1_000_001}).Fields("unit_price")
+	c.Post(t, path, j{"items": []j{{"product_id": product, "unit_price": "x"}}}).Fields("items[0].unit_price")
+
+	shop := j{"source": "s", "reference": "1", "items": []j{{"product_id": product, "unit_price": 5}}}
+	c.Post(t, path, shop).Want(201)
+	c.Post(t, path, shop).Want(200).Shows(map[string]string{"items.0.unit_price": "5"})
+	shop["items"].([]j)[0]["unit_price"] = 6
+	c.Post(t, path, shop).WantError(409, "ORDER_CONFLICT")
+
+	other.Get(t, products+"/"+product+"/cost-breakdown").WantError(404, "NOT_FOUND")
+	for _, report := range []string{margins, printers} {
+		other.Get(t, report).Want(200).Shows(map[string]string{"items": "[]", "groups": "0"})
+		c.Get(t, report+"?from=2024-02-01&to=2024-01-31").Fields("from")
+		c.Get(t, report+"?from=2024-01-01&to=2024-01-31").Want(200).Shows(map[string]string{"items": "[]"})
+	}
+	c.Get(t, margins+"?group_by=week").Fields("group_by")
+}
