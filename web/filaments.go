@@ -1,6 +1,7 @@
 package web
 
 import (
+	"html/template"
 	"net/url"
 	"strings"
 )
@@ -49,7 +50,7 @@ func (f filament) Maker() string {
 }
 
 // Swatch returns the picture of the colors.
-func (f filament) Swatch() swatch {
+func (f filament) Swatch() template.HTML {
 	colors := f.ColorHexes
 	if len(colors) == 0 {
 		colors = []string{f.ColorHex}

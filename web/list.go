@@ -22,6 +22,8 @@ type listing struct {
 	Problem string     `json:"-"` // with the filters
 
 	parameters map[string]string
+	suffix     string // Query, once it is known
+	known      bool
 }
 
 // listOrder is an order of a list: its name in the address, what people call it, and the parameters of the API.
@@ -99,7 +101,12 @@ func (l *listing) address(path string, page int) string {
 }
 
 // Of returns the address of an entry beside the list.
-func (l *listing) Of(id string) string { return l.address(l.Path+"/"+id, l.Page) }
+func (l *listing) Of(id string) string {
+	if !l.known {
+		l.known, l.suffix = true, l.Query()
+	}
+	return l.Path + "/" + id + l.suffix
+}
 
 // Address returns the address of the list.
 func (l *listing) Address() string { return l.address(l.Path, l.Page) }

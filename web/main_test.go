@@ -29,7 +29,7 @@ type browser struct {
 	header http.Header
 }
 
-func newBrowser(t *testing.T, base string) *browser {
+func newBrowser(t testing.TB, base string) *browser {
 	t.Helper()
 	jar, err := cookiejar.New(nil)
 	if err != nil {
@@ -45,11 +45,20 @@ func newBrowser(t *testing.T, base string) *browser {
 }
 
 // signIn returns a browser in which the user is signed in.
-func signIn(t *testing.T, c *testkit.Client) *browser {
+func signIn(t testing.TB, c *testkit.Client) *browser {
 	t.Helper()
 	b := newBrowser(t, c.API.URL)
 	b.get(t, "/sign-in").submit(t, "/sign-in", "email", c.Email, "password", testkit.Password).want(t, 303)
 	return b
+}
+
+func (b *browser) url(t testing.TB, path string) *url.URL {
+	t.Helper()
+	u, err := url.Parse(b.base + path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u
 }
 
 // page is a response.
@@ -61,7 +70,7 @@ type page struct {
 	text   string
 }
 
-func (b *browser) do(t *testing.T, method, path string, form url.Values) *page {
+func (b *browser) do(t testing.TB, method, path string, form url.Values) *page {
 	t.Helper()
 	r, err := http.NewRequest(method, b.base+path, strings.NewReader(form.Encode()))
 	if err != nil {
@@ -77,7 +86,7 @@ func (b *browser) do(t *testing.T, method, path string, form url.Values) *page {
 }
 
 // send sends a request.
-func (b *browser) send(t *testing.T, r *http.Request) *page {
+func (b *browser) send(t testing.TB, r *http.Request) *page {
 	t.Helper()
 	response, err := b.client.Do(r)
 	if err != nil {
@@ -91,9 +100,9 @@ func (b *browser) send(t *testing.T, r *http.Request) *page {
 	return &page{b, r.Method + " " + r.URL.Path, response.StatusCode, response.Header, string(text)}
 }
 
-func (b *browser) get(t *testing.T, path string) *page { t.Helper(); return b.do(t, "GET", path, nil) }
+func (b *browser) get(t testing.TB, path string) *page { t.Helper(); return b.do(t, "GET", path, nil) }
 
-func (p *page) want(t *testing.T, status int) *page {
+func (p *page) want(t testing.TB, status int) *page {
 	t.Helper()
 	if p.status != status {
 		t.Fatalf("%s: status %d, want %d\n%s", p.what, p.status, status, p.words())
@@ -156,7 +165,7 @@ func attribute(tag, name string) (string, bool) {
 }
 
 // form returns what the form with the action would send.
-func (p *page) form(t *testing.T, action string) url.Values {
+func (p *page) form(t testing.TB, action string) url.Values {
 	t.Helper()
 	for _, form := range formTag.FindAllStringSubmatch(p.text, -1) {
 		if at, _ := attribute(form[1], "action"); at != action {
@@ -189,7 +198,7 @@ func (p *page) form(t *testing.T, action string) url.Values {
 }
 
 // submit sends the form with the action after it has set inputs: pairs of names and values.
-func (p *page) submit(t *testing.T, action string, inputs ...string) *page {
+func (p *page) submit(t testing.TB, action string, inputs ...string) *page {
 	t.Helper()
 	values := p.form(t, action)
 	for i := 0; i < len(inputs); i += 2 {

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"html/template"
 	"net/url"
 	"strings"
 	"time"
@@ -47,7 +48,7 @@ func (s spool) Maker() string {
 }
 
 // Swatch returns the picture of the color.
-func (s spool) Swatch() swatch { return newSwatch(s.IsTranslucent(), s.ColorHex) }
+func (s spool) Swatch() template.HTML { return newSwatch(s.IsTranslucent(), s.ColorHex) }
 
 // IsTranslucent reports whether the filament lets light through, as far as its name or finish says so.
 func (s spool) IsTranslucent() bool {
@@ -62,6 +63,9 @@ func (s spool) Percent() int {
 	}
 	return 0
 }
+
+// Bar returns the picture of how full the spool is.
+func (s spool) Bar() template.HTML { return newBar(s.Percent()) }
 
 // spoolList is the list of spools with its filters.
 type spoolList struct {

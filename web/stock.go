@@ -1,6 +1,9 @@
 package web
 
-import "strings"
+import (
+	"html/template"
+	"strings"
+)
 
 // stockLevel is a stock level, as the API returns it.
 type stockLevel struct {
@@ -26,6 +29,9 @@ func (l stockLevel) Percent() int {
 	}
 	return 100
 }
+
+// Bar returns the picture of how much is available.
+func (l stockLevel) Bar() template.HTML { return newBar(l.Percent()) }
 
 type stockPage struct {
 	listing

@@ -1,33 +1,48 @@
 package web
 
-// swatch is the picture of the colors of a filament.
-type swatch struct {
-	Hex         string // of one color, or "" if none is known
-	Parts       []part // of several colors
-	Translucent bool
-}
+import (
+	"fmt"
+	"html/template"
+	"strings"
+)
 
-// part is a part of the ring of a swatch: one of several equal parts.
-type part struct {
-	Hex              string
-	Of, Rest, Offset int
-}
-
-// newSwatch returns the swatch of colors such as #RRGGBB. Others are left out.
-func newSwatch(translucent bool, colors ...string) swatch {
-	s := swatch{Translucent: translucent}
+// newSwatch returns the picture of colors such as #RRGGBB: a ring of equal parts. Others are left out. Pictures in rows
+// are written here, because a template would need most of the time of a page for them.
+func newSwatch(translucent bool, colors ...string) template.HTML {
 	var known []string
 	for _, hex := range colors {
 		if hexColor.MatchString(hex) {
 			known = append(known, hex)
 		}
 	}
-	if len(known) == 1 {
-		s.Hex = known[0]
-		return s
+	var b strings.Builder
+	b.WriteString(`<svg class="swatch" viewBox="0 0 24 24" aria-hidden="true"`)
+	if translucent {
+		b.WriteString(` fill-opacity=".55" stroke-opacity=".55"`)
 	}
-	for i, hex := range known {
-		s.Parts = append(s.Parts, part{hex, len(known), len(known) - 1, -i})
+	b.WriteByte('>')
+	switch len(known) {
+	case 0:
+		b.WriteString(`<path class="unknown" d="M4 20 20 4"/>`)
+	case 1:
+		b.WriteString(`<circle cx="12" cy="12" r="11" fill="` + known[0] + `"/>`)
+	default:
+		for i, hex := range known {
+			fmt.Fprintf(&b, `<path d="M12 6.5a5.5 5.5 0 1 1 0 11 5.5 5.5 0 1 1 0-11" fill="none" stroke="%s" `+
+				`stroke-width="11" pathLength="%d" stroke-dasharray="1 %d" stroke-dashoffset="%d"/>`,
+				hex, len(known), len(known)-1, -i)
+		}
 	}
-	return s
+	b.WriteString(`<circle class="rim" cx="12" cy="12" r="11"/><circle class="hub" cx="12" cy="12" r="3.5"/></svg>`)
+	return template.HTML(b.String())
+}
+
+// newBar returns the picture of how full something is.
+func newBar(percent int) template.HTML {
+	class := "level"
+	if percent < 15 {
+		class = "low"
+	}
+	return template.HTML(fmt.Sprintf(`<svg class="bar" viewBox="0 0 100 4" preserveAspectRatio="none" aria-hidden="true">`+
+		`<rect class="track" width="100" height="4"/><rect class="%s" width="%d" height="4"/></svg>`, class, percent))
 }
