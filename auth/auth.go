@@ -112,6 +112,8 @@ func (s *Service) Routes() []server.Route {
 		server.Op("POST /api/v1/auth/login", server.Public, server.Handle(s.login), loginDoc).ForUsers(),
 		server.Op("POST /api/v1/auth/refresh", server.Public, server.Handle(s.refresh), refreshDoc).ForUsers(),
 		server.Op("POST /api/v1/auth/logout", server.Read, server.Handle(s.logout), logoutDoc).WithoutKey().ForUsers(),
+		server.Op("POST /api/v1/auth/password-link", server.Public, server.Handle(s.usePasswordLink),
+			usePasswordLinkDoc).ForUsers(),
 		server.Op("GET /api/v1/auth/me", server.Read, server.Handle(s.me), meDoc).ForUsers(),
 	}, slices.Concat(s.userRoutes(), s.keyRoutes(), s.settingsRoutes())...)
 }

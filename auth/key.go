@@ -64,9 +64,9 @@ type Rotation struct {
 // keyColumns selects the fields of an AccessKey.
 const keyColumns = `id, name, role, hint, created_by, created_at, updated_at, expires_at, last_used_at, revoked_at`
 
-// withKey adds the secret to the JSON of an AccessKey. PostgreSQL gets only its hash.
-func withKey(key []byte, secret string) []byte {
-	return append(append(key[:len(key)-1:len(key)-1], `,"key":"`+secret...), `"}`...)
+// withSecret adds a secret to the JSON of an object. PostgreSQL gets only its hash.
+func withSecret(object []byte, name, secret string) []byte {
+	return append(object[:len(object)-1:len(object)-1], `,"`+name+`":"`+secret+`"}`...)
 }
 
 var listKeysDoc = &server.Doc{
@@ -166,7 +166,7 @@ func InsertKey(ctx context.Context, d *db.DB, in *AccessKey) ([]byte, error) {
 	if key.Rows() == 0 {
 		return nil, errKeyLimit
 	}
-	return withKey(key.Object(), secret), nil
+	return withSecret(key.Object(), "key", secret), nil
 }
 
 var updateKeyDoc = &server.Doc{
@@ -237,7 +237,7 @@ func (s *Service) rotateKey(ctx context.Context, r *server.Request[Rotation]) (s
 	case rotated.Rows() == 0:
 		return nil, errKeyRevoked
 	}
-	return withKey(rotated.Object(), secret), nil
+	return withSecret(rotated.Object(), "key", secret), nil
 }
 
 var revokeKeyDoc = &server.Doc{

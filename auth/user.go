@@ -25,6 +25,8 @@ func (s *Service) userRoutes() []server.Route {
 			Versioned(func(...string) []*db.Stmt { return []*db.Stmt{lockUsers()} }),
 		server.Op("PATCH /api/v1/users/{id}", server.Admin, server.Handle(s.updateUser), updateUserDoc).ForUsers(),
 		server.Op("DELETE /api/v1/users/{id}", server.Admin, server.Handle(s.deleteUser), deleteUserDoc).ForUsers(),
+		server.Op("POST /api/v1/users/{id}/password-link", server.Admin, server.Handle(s.createPasswordLink),
+			createPasswordLinkDoc).ForUsers(),
 	}
 }
 
@@ -221,6 +223,8 @@ func (s *Service) updateUser(ctx context.Context, r *server.Request[UserAccount]
 				name = coalesce($2::text, u.name),
 				role = c.new_role,
 				password_hash = coalesce($5::text, u.password_hash),
+				link_hash = case when $5::text is null and not c.new_disabled then u.link_hash end,
+				link_expires_at = case when $5::text is null and not c.new_disabled then u.link_expires_at end,
 				disabled_at = case when c.new_disabled then coalesce(u.disabled_at, now()) end,
 				updated_at = now()
 			from checked c where u.id = c.id and c.problem is null
@@ -363,8 +367,9 @@ func (s *Service) changePassword(ctx context.Context, r *server.Request[NewPassw
 	if err != nil {
 		return nil, err
 	}
-	changed := db.SQL(`update users set password_hash = $3, updated_at = now() where id = $1 and password_hash = $2
-		returning id`,
+	changed := db.SQL(`
+		update users set password_hash = $3, link_hash = null, link_expires_at = null, updated_at = now()
+		where id = $1 and password_hash = $2 returning id`,
 		id, old, hash)
 	ended := db.SQL(`
 		delete from sessions where user_id = $1 and exists (select from users where id = $1 and password_hash = $2)`,

@@ -379,6 +379,9 @@ func (f *fixture) newBody(t *testing.T, op *operation, example map[string]any) m
 			body[name] = f.admin.Email
 		case name == "password", name == "current_password":
 			body[name] = testkit.Password
+		case name == "token":
+			user := f.create(t, "/api/v1/users", "/api/v1/users")
+			body[name] = f.admin.Post(t, "/api/v1/users/"+user+"/password-link", nil).Want(200).Text("token")
 		case name == "refresh_token":
 			login := testkit.JSON{"email": f.admin.Email, "password": testkit.Password}
 			body[name] = f.admin.Post(t, "/api/v1/auth/login", login).Want(200).Text("refresh_token")

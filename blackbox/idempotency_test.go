@@ -32,8 +32,8 @@ func isReplay(a *testkit.Response) bool { return a.Header.Get("Idempotency-Repla
 
 // wantReplay fails the test unless the first response is an original success and the second its replay: the same
 // status, Location and body, with Idempotency-Replayed.
-// secretField is the secret of an API key or a webhook, which is not stored, and is empty in a replay.
-var secretField = regexp.MustCompile(`"(key|secret)":"(swk|whsec)_[^"]+"`)
+// secretField is the secret of an API key, a webhook or a password link, which is not stored, and is empty in a replay.
+var secretField = regexp.MustCompile(`"(key|secret|token)":"(swk_|whsec_|eyJ)[^"]+"`)
 
 func wantReplay(t *testing.T, first, second *testkit.Response) {
 	t.Helper()

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"spoolwright/auth"
 	"spoolwright/server"
 )
 
@@ -154,6 +155,44 @@ func firstLogin(v *visit) error {
 	}
 	v.setCookie(cookie, v.site.Auth.CookieAge())
 	return v.redirect("/")
+}
+
+// passwordLinkPage is the data of the page on which a person sets a password.
+type passwordLinkPage struct {
+	Form    *form
+	Refused bool // the connection has no TLS
+}
+
+func showPasswordLink(v *visit) error { return v.passwordLinkPage(200, newForm()) }
+
+// passwordLinkPage shows the form. What the page loads must not get the address, which has the token.
+func (v *visit) passwordLinkPage(status int, f *form) error {
+	v.w.Header().Set("Referrer-Policy", "origin")
+	return v.show(status, "password-link", "Set your password",
+		passwordLinkPage{Form: f, Refused: !v.site.signsIn(v.r)})
+}
+
+func usePasswordLink(v *visit) error {
+	f := v.sent()
+	if !v.site.signsIn(v.r) {
+		return v.passwordLinkPage(403, f)
+	}
+	password := f.Values.Get("new_password")
+	if err := auth.CheckPassword(password); err != nil {
+		f.Errors["new_password"] = sentence(err.Error())
+		return v.passwordLinkPage(422, f)
+	}
+	err := v.site.Auth.SetPassword(v.r.Context(), v.r.PathValue("token"), password, server.Address(v.r))
+	if err != nil {
+		e := server.AsError(err)
+		if e.Status >= 500 && e.Status != 503 {
+			return err
+		}
+		status, detail := e.Page(v.w, v.r)
+		f.Problem = sentence(detail)
+		return v.passwordLinkPage(status, f)
+	}
+	return v.redirect("/sign-in")
 }
 
 func signOut(v *visit) error {

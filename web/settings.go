@@ -14,6 +14,7 @@ type settingsPage struct {
 	Key   *form
 	Extra customFields
 	New   apiKey // a key that was just created
+	Link  string // a password link that was just created
 	Base  string // the address of the service
 }
 
@@ -116,6 +117,20 @@ func createKey(v *visit) error {
 	}
 	p.Key = nil
 	return v.settingsPage(200, p)
+}
+
+// createPasswordLink creates a link with which a user sets a password, and shows it, this once.
+func createPasswordLink(v *visit) error {
+	var link struct{ Token string }
+	f := v.sent()
+	ok, err := v.send(f, "POST", v.apiPath("/api/v1/users/{id}/password-link"), nil, &link)
+	if err != nil {
+		return err
+	}
+	if !ok || link.Token == "" {
+		return v.redirect("/settings")
+	}
+	return v.settingsPage(200, &settingsPage{Link: v.base() + "/password-link/" + link.Token})
 }
 
 func revokeKey(v *visit) error {

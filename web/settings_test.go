@@ -87,3 +87,27 @@ func TestSettings(t *testing.T) {
 	in.get(t, "/spools").want(t, 303)
 	b.get(t, edit).submit(t, "/settings/users/"+user+"/remove").to(t, "/settings").hides(t, "Ada")
 }
+
+// An admin creates a password link, with which a person without JavaScript sets a password and signs in.
+func TestPasswordLink(t *testing.T) {
+	t.Parallel()
+	api := newAPI(t, testkit.Options{})
+	tenant := api.Tenant(t)
+	user := tenant.User(t, "operator")
+	form := "/settings/users/" + user.Actor.User + "/password-link"
+	shown := signIn(t, tenant.User(t, "admin")).get(t, "/settings").submit(t, form).want(t, 200)
+	link := regexp.MustCompile(`<pre>http://[^/]+(/password-link/[^<]+)</pre>`).FindStringSubmatch(shown.text)
+	if link == nil {
+		t.Fatalf("no link: %s", shown.words())
+	}
+	b := newBrowser(t, api.URL)
+	p := b.get(t, link[1]).want(t, 200)
+	if got := p.header.Get("Referrer-Policy"); got != "origin" {
+		t.Errorf("Referrer-Policy is %q: what the page loads gets its address", got)
+	}
+	p.submit(t, link[1], "new_password", "short").want(t, 422).shows(t, "Must have at least 10 characters.")
+	p.submit(t, link[1], "new_password", "a new and long phrase").to(t, "/sign-in").
+		submit(t, "/sign-in", "email", user.Email, "password", "a new and long phrase").want(t, 303)
+	p.submit(t, link[1], "new_password", "a new and long phrase").want(t, 400).shows(t, "This link is not valid")
+	signIn(t, tenant.User(t, "viewer")).do(t, "POST", form, nil).want(t, 403)
+}

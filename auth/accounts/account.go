@@ -209,7 +209,8 @@ func (a Accounts) SetPassword(ctx context.Context, email, password string) error
 	if err != nil {
 		return err
 	}
-	return a.change(ctx, email, `update users set password_hash = $2, updated_at = now() where id = $1`, hash)
+	return a.change(ctx, email, `update users set password_hash = $2, link_hash = null, link_expires_at = null,
+		updated_at = now() where id = $1`, hash)
 }
 
 // SetDisabled disables or enables a user and ends all the user's sessions. The service rejects the next request of a

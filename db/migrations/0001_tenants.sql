@@ -65,6 +65,8 @@ create table users (
 	role text collate "C" not null check (role in ('admin', 'operator', 'viewer')),
 	password_hash text collate "C" not null,
 	disabled_at timestamptz,
+	link_hash bytea check (length(link_hash) = 32), -- SHA-256 of the token of the password link that is valid
+	link_expires_at timestamptz,
 	created_at timestamptz not null default now(),
 	updated_at timestamptz not null default now(),
 	primary key (tenant_id, id),

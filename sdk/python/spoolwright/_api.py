@@ -154,6 +154,24 @@ def _UserAccountList(d: Any, etag: str | None = None) -> UserAccountList:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PasswordLink:
+    """The type `PasswordLink` of the API."""
+
+    token: str
+    """The end of the link's address. In one response only."""
+    expires_at: _dt.datetime
+    """Until when the link is valid."""
+
+
+def _PasswordLink(d: Any, etag: str | None = None) -> PasswordLink:
+    get = d.get
+    return PasswordLink(
+        token=get("token"),
+        expires_at=_core.timestamp(get("expires_at")),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AccessKey:
     """The type `AccessKey` of the API."""
 
@@ -4020,6 +4038,10 @@ class InvalidCredentialsError(ApiError):
     """The service responded ``INVALID_CREDENTIALS`` (status 400 or 401)."""
 
 
+class InvalidLinkError(ApiError):
+    """The service responded ``INVALID_LINK`` (status 400)."""
+
+
 class InvalidTokenError(ApiError):
     """The service responded ``INVALID_TOKEN`` (status 401)."""
 
@@ -4143,6 +4165,7 @@ _ERRORS: dict[str, type[ApiError]] = {
     "INTERNAL_ERROR": InternalError,
     "INVALID_API_KEY": InvalidApiKeyError,
     "INVALID_CREDENTIALS": InvalidCredentialsError,
+    "INVALID_LINK": InvalidLinkError,
     "INVALID_TOKEN": InvalidTokenError,
     "LAST_ADMIN": LastAdminError,
     "MALFORMED_JSON": MalformedJsonError,
@@ -4179,6 +4202,30 @@ class AuthResource:
 
     def __init__(self, client: _core.BaseClient) -> None:
         self._client = client
+
+    def use_password_link(
+        self,
+        *,
+        token: str,
+        new_password: str,
+    ) -> None:
+        """Set a password with a link.
+
+        Sets the password of the user to whom the token of a password link belongs, and ends their sessions. The
+        token is valid once. A token that was valid earlier counts as a failed login.
+
+        :param token: The token of the link.
+        :param new_password: The new password.
+        """
+        return self._client._call(
+            "POST",
+            "/auth/password-link",
+            _core.nothing,
+            body={
+                "token": token,
+                "new_password": new_password,
+            },
+        )
 
     def get_me(
         self,
@@ -4425,6 +4472,34 @@ class UsersResource:
             f"/users/{_core.segment(id)}",
             _core.nothing,
             if_match=if_match,
+        )
+
+    def create_password_link(
+        self,
+        id: str,
+        *,
+        idempotency_key: str | None = None,
+    ) -> PasswordLink:
+        """Create a password link.
+
+        Returns a token with which a person sets the password of the user, once, within 24 hours: on the page
+        `/password-link/{token}` of the service, or with `POST /api/v1/auth/password-link`. For new users, and for
+        those who forgot their password. The current password stays valid until then. This is the only response
+        with the token: the service stores its hash, and a response to a repeated `Idempotency-Key` has an empty
+        `token`. A new link replaces the previous one. Each change of the password ends it, and disabling the user
+        does.
+
+        Requires the role `admin`.
+
+        :param id: The id of the user, a UUID.
+        :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
+        a key.
+        """
+        return self._client._call(
+            "POST",
+            f"/users/{_core.segment(id)}/password-link",
+            _PasswordLink,
+            idempotency_key=idempotency_key or _core.new_key(),
         )
 
 
@@ -10257,6 +10332,7 @@ __all__ = [
     "InternalError",
     "InvalidApiKeyError",
     "InvalidCredentialsError",
+    "InvalidLinkError",
     "InvalidTokenError",
     "InventoryLowStockEvent",
     "LastAdminError",
@@ -10290,6 +10366,7 @@ __all__ = [
     "OrderRun",
     "OrderStatus",
     "OrdersResource",
+    "PasswordLink",
     "PayloadTooLargeError",
     "PreconditionFailedError",
     "PrintedOrder",

@@ -109,6 +109,14 @@ export interface UserAccountList {
   readonly next: string | null;
 }
 
+/** The type `PasswordLink` of the API. */
+export interface PasswordLink {
+  /** The end of the link's address. In one response only. */
+  readonly token: string;
+  /** Until when the link is valid. */
+  readonly expires_at: string;
+}
+
 /** The type `AccessKey` of the API. */
 export interface AccessKey {
   /** The key's id. The usage ledger has it as api_key_id. */
@@ -2078,6 +2086,14 @@ export type WebhookEvent =
   | OrderCancelledEvent
   | InventoryLowStockEvent<number>;
 
+/** The type `LinkPassword` of the API, in request bodies. */
+export interface LinkPassword {
+  /** The token of the link. */
+  token: string;
+  /** The new password. */
+  new_password: string;
+}
+
 /** The type `NewPassword` of the API, in request bodies. */
 export interface NewPassword {
   /** The current password. */
@@ -3944,6 +3960,9 @@ export class InvalidApiKeyError extends ApiError {}
 /** The service responded `INVALID_CREDENTIALS` (status 400 or 401). */
 export class InvalidCredentialsError extends ApiError {}
 
+/** The service responded `INVALID_LINK` (status 400). */
+export class InvalidLinkError extends ApiError {}
+
 /** The service responded `INVALID_TOKEN` (status 401). */
 export class InvalidTokenError extends ApiError {}
 
@@ -4041,6 +4060,7 @@ const ERRORS: Record<string, typeof ApiError> = {
   INTERNAL_ERROR: InternalError,
   INVALID_API_KEY: InvalidApiKeyError,
   INVALID_CREDENTIALS: InvalidCredentialsError,
+  INVALID_LINK: InvalidLinkError,
   INVALID_TOKEN: InvalidTokenError,
   LAST_ADMIN: LastAdminError,
   MALFORMED_JSON: MalformedJsonError,
@@ -4158,6 +4178,19 @@ export class AuthResource<M extends DecimalMode = "number"> {
 
   constructor(client: BaseClient) {
     this.#client = client;
+  }
+
+  /**
+   * Set a password with a link.
+   *
+   * Sets the password of the user to whom the token of a password link belongs, and ends their sessions. The token is
+   * valid once. A token that was valid earlier counts as a failed login.
+   */
+  usePasswordLink(
+    input: LinkPassword,
+    options: RequestOptions = {},
+  ): Promise<void> {
+    return this.#client.call("POST", `/auth/password-link`, { body: input }, options);
   }
 
   /**
@@ -4284,6 +4317,24 @@ export class UsersResource<M extends DecimalMode = "number"> {
     options: RequestOptions & IfMatch = {},
   ): Promise<void> {
     return this.#client.call("DELETE", `/users/${segment(id)}`, {  }, options);
+  }
+
+  /**
+   * Create a password link.
+   *
+   * Returns a token with which a person sets the password of the user, once, within 24 hours: on the page
+   * `/password-link/{token}` of the service, or with `POST /api/v1/auth/password-link`. For new users, and for those
+   * who forgot their password. The current password stays valid until then. This is the only response with the token:
+   * the service stores its hash, and a response to a repeated `Idempotency-Key` has an empty `token`. A new link
+   * replaces the previous one. Each change of the password ends it, and disabling the user does.
+   *
+   * Requires the role `admin`.
+   */
+  createPasswordLink(
+    id: string,
+    options: RequestOptions & Keyed = {},
+  ): Promise<PasswordLink> {
+    return this.#client.call("POST", `/users/${segment(id)}/password-link`, { keyed: true }, options);
   }
 
 }

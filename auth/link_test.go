@@ -1,0 +1,114 @@
+package auth_test
+
+import (
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"spoolwright/db"
+	"spoolwright/testkit"
+)
+
+const linkPath = "/api/v1/auth/password-link"
+
+// A link sets the password of its user once, and ends the user's sessions.
+func TestPasswordLink(t *testing.T) {
+	t.Parallel()
+	api := testkit.New(t, testkit.Options{})
+	tenant := api.Tenant(t)
+	admin := tenant.User(t, "admin")
+	created := admin.Post(t, usersPath, newUser(nil)).Want(201)
+	path := usersPath + "/" + created.ID() + "/password-link"
+	session := mustLogin(t, api, created.Text("email"), phrase)
+
+	replaced := admin.Post(t, path, nil).Want(200).Text("token")
+	token := admin.Post(t, path, nil).Want(200).Text("token")
+	set := func(token, password string) *testkit.Response {
+		return api.Anonymous().Post(t, linkPath, j{"token": token, "new_password": password})
+	}
+	mustLogin(t, api, created.Text("email"), phrase)
+	set(token, "short").WantError(422, "VALIDATION_ERROR")
+	for _, wrong := range []string{replaced, token + "x", "x", session.Text("refresh_token"), session.Text("access_token")} {
+		set(wrong, newPhrase).WantError(400, "INVALID_LINK")
+	}
+	set(token, newPhrase).Want(204)
+	set(token, phrase).WantError(400, "INVALID_LINK")
+	tryLogin(t, api, created.Text("email"), phrase).WantError(401, "INVALID_CREDENTIALS")
+	tryRefresh(t, api, session).WantError(401, "INVALID_TOKEN")
+	mustLogin(t, api, created.Text("email"), newPhrase)
+
+	// A link is no other token, and only admins of the tenant create one.
+	api.Anonymous().Post(t, refreshPath, j{"refresh_token": token}).WantError(401, "INVALID_TOKEN")
+	(&testkit.Client{API: api, Token: token}).Get(t, "/api/v1/auth/me").WantError(401, "INVALID_TOKEN")
+	for _, role := range []string{"viewer", "operator"} {
+		tenant.User(t, role).Post(t, path, nil).WantError(403, "FORBIDDEN")
+	}
+	api.Tenant(t).User(t, "admin").Post(t, path, nil).WantError(404, "NOT_FOUND")
+	admin.Post(t, usersPath+"/"+db.NewID()+"/password-link", nil).WantError(404, "NOT_FOUND")
+}
+
+// A link ends with its 24 hours, with a new password, and when the user is disabled.
+func TestPasswordLinkEnds(t *testing.T) {
+	t.Parallel()
+	var ahead atomic.Int64
+	api := testkit.New(t, testkit.Options{Now: func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }})
+	admin := api.Tenant(t).User(t, "admin")
+	for name, end := range map[string]func(user *testkit.Response, path string){
+		"new password": func(_ *testkit.Response, path string) {
+			admin.Patch(t, path, j{"password": newPhrase}).Want(200)
+		},
+		"own new password": func(user *testkit.Response, _ string) {
+			changePassword(t, bearer(api, mustLogin(t, api, user.Text("email"), phrase)), phrase, newPhrase).Want(204)
+		},
+		"disabled": func(_ *testkit.Response, path string) { admin.Patch(t, path, j{"disabled": true}).Want(200) },
+		"disabled for a time": func(_ *testkit.Response, path string) {
+			admin.Patch(t, path, j{"disabled": true}).Want(200)
+			admin.Patch(t, path, j{"disabled": false}).Want(200)
+		},
+		"deleted": func(_ *testkit.Response, path string) { admin.Delete(t, path).Want(204) },
+	} {
+		user := admin.Post(t, usersPath, newUser(nil)).Want(201)
+		path := usersPath + "/" + user.ID()
+		token := admin.Post(t, path+"/password-link", nil).Want(200).Text("token")
+		admin.Patch(t, path, j{"name": "Robert", "role": "viewer"}).Want(200) // changes nothing about the link
+		end(user, path)
+		r := api.Anonymous().Post(t, linkPath, j{"token": token, "new_password": "a third long phrase"})
+		if r.Status != 400 {
+			t.Errorf("%s: %d", name, r.Status)
+		}
+	}
+	user := admin.Post(t, usersPath, newUser(nil)).Want(201)
+	path := usersPath + "/" + user.ID()
+	token := admin.Post(t, path+"/password-link", nil).Want(200).Text("token")
+	admin.Patch(t, path, j{"name": "Robert", "role": "viewer"}).Want(200)
+	ahead.Store(int64(24*time.Hour + time.Minute))
+	api.Anonymous().Post(t, linkPath, j{"token": token, "new_password": newPhrase}).WantError(400, "INVALID_LINK")
+	ahead.Store(int64(24*time.Hour - time.Minute))
+	api.Anonymous().Post(t, linkPath, j{"token": token, "new_password": newPhrase}).Want(204)
+}
+
+// Of concurrent requests with a link, one sets the password.
+func TestPasswordLinkOnce(t *testing.T) {
+	t.Parallel()
+	api := testkit.New(t, testkit.Options{})
+	admin := api.Tenant(t).User(t, "admin")
+	user := admin.Post(t, usersPath, newUser(nil)).Want(201)
+	token := admin.Post(t, usersPath+"/"+user.ID()+"/password-link", nil).Want(200).Text("token")
+	var done atomic.Int32
+	var group sync.WaitGroup
+	for range 4 {
+		group.Go(func() {
+			r := api.Anonymous().Post(t, linkPath, j{"token": token, "new_password": newPhrase})
+			if r.Status == 204 {
+				done.Add(1)
+			} else {
+				r.WantError(400, "INVALID_LINK")
+			}
+		})
+	}
+	group.Wait()
+	if done.Load() != 1 {
+		t.Errorf("%d requests set the password", done.Load())
+	}
+}
