@@ -44,6 +44,7 @@ type MarginReportRow struct {
 	Reference string      `json:"reference"`
 	Customer  string      `json:"customer"`
 	Start     server.Date `json:"start"`
+	PrinterID server.UUID `json:"printer_id"`
 	Printer   string      `json:"printer_name"`
 	Money
 }
@@ -82,7 +83,7 @@ var marginGroups = map[MarginGroup]struct{ key, fields string }{
 	"order":    {"order_id", "order_id reference customer"},
 	"customer": {"customer_key", "customer"},
 	"month":    {"start", "start"},
-	"printer":  {"printer_key", "printer_name"},
+	"printer":  {"coalesce(printer_id::text, printer_key)", "printer_id printer_name"},
 }
 
 func (h handlers) reportMargins(ctx context.Context, r *server.Request[MarginQuery]) (server.OK[MarginReport], error) {
@@ -93,7 +94,7 @@ func (h handlers) reportMargins(ctx context.Context, r *server.Request[MarginQue
 		{"product_id", "product_id"},
 		{"product_name", "(select p.name from products p where p.tenant_id = $1 and p.id = g.product_id)"},
 		{"order_id", "order_id"}, {"reference", "reference"}, {"customer", "customer"}, {"start", "start"},
-		{"printer_name", "printer_name"},
+		{"printer_id", "printer_id"}, {"printer_name", "printer_name"},
 	} {
 		value := "null"
 		if strings.Contains(" "+group.fields+" ", " "+f.name+" ") || f.name == "product_name" && by == "product" {
@@ -112,7 +113,7 @@ func (h handlers) reportMargins(ctx context.Context, r *server.Request[MarginQue
 				share_of(r.machine_cost, s.low, s.high, s.total) as machine,
 				share_of(r.energy_cost, s.low, s.high, s.total) as energy,
 				share_of(r.labour_cost, s.low, s.high, s.total) as labour,
-				r.printer_key, r.printer_name, s.item, s.product_id,
+				r.printer_id, r.printer_key, r.printer_name, s.item, s.product_id,
 				date_trunc('month', r.deducted_at at time zone p.zone)::date as start,
 				o.id as order_id, o.reference, o.customer, o.customer_key, o.item_id as order_item_id, o.quantity, o.unit_price,
 				o.status <> 'cancelled' as sells, good_pieces(r.status, s.quantity, s.good, s.failed) as good,
@@ -162,7 +163,7 @@ func (h handlers) reportMargins(ctx context.Context, r *server.Request[MarginQue
 				select grouping(`+group.key+`) = 1 as is_total, `+group.key+`::text as key,
 					min(product_id::text)::uuid as product_id, min(order_id::text)::uuid as order_id,
 					min(reference) as reference, min(customer) as customer, min(start) as start,
-					min(printer_name) as printer_name,
+					min(printer_id::text)::uuid as printer_id, min(printer_name) as printer_name,
 					case when sum(revenue) is null and bool_or(unpriced) then null
 						else coalesce(sum(revenue), 0) end as revenue,
 					case when count(*) = 0 then 0 else known_sum(array[sum(filament), sum(waste), sum(machine),

@@ -20,6 +20,7 @@ type PrinterReport struct {
 
 // PrinterReportRow is a printer in the report of printers.
 type PrinterReportRow struct {
+	PrinterID   server.UUID    `json:"printer_id"`
 	Printer     string         `json:"printer_name"`
 	Hours       server.Decimal `json:"hours" rule:"notNull"`
 	Utilisation server.Decimal `json:"utilisation_percent"`
@@ -39,7 +40,8 @@ var printerReportDoc = &server.Doc{
 		"`actual_total_filament_grams` and `cost`, as far as they are known. `utilisation_percent` is `hours` of the " +
 		"hours of the period that have passed; a run counts on the day of its end with all its hours. `rate` is " +
 		"`failed_runs` / (`failed_runs` + `completed_runs`). Printers without runs in the period have 0 hours, unless " +
-		"they are retired or removed. A printer whose name is null has the runs without one.\n\n" +
+		"they are retired or removed. Runs without a `printer_id` count for their `printer_name`, and those without either " +
+		"for a printer whose name is null.\n\n" +
 		"Printers with the most hours come first. A report has at most 1,000 printers.",
 }
 
@@ -48,11 +50,12 @@ func (h handlers) reportPrinters(
 ) (server.OK[PrinterReport], error) {
 	report := db.SQL(`
 		with `+inventory.PeriodSQL+`, printer as materialized (
-			select coalesce(u.printer_key, n.name_key) as key, coalesce(u.printer_name, n.name) as name,
-				coalesce(u.hours, 0) as hours, coalesce(u.completed, 0) as completed, coalesce(u.failed, 0) as failed,
+			select coalesce(u.key, n.id::text) as key, coalesce(u.printer_id, n.id) as id,
+				coalesce(n.name, u.printer_name) as name, coalesce(u.hours, 0) as hours, coalesce(u.completed, 0) as completed, coalesce(u.failed, 0) as failed,
 				coalesce(u.cancelled, 0) as cancelled, coalesce(u.grams, 0) as grams, u.cost
 			from (
-				select r.printer_key, min(r.printer_name) as printer_name, sum(r.actual_print_time_hours) as hours,
+				select coalesce(r.printer_id::text, r.printer_key) as key, min(r.printer_id::text)::uuid as printer_id,
+					min(r.printer_name) as printer_name, sum(r.actual_print_time_hours) as hours,
 					count(*) filter (where r.status = 'completed') as completed,
 					count(*) filter (where r.status = 'failed') as failed,
 					count(*) filter (where r.status = 'cancelled') as cancelled,
@@ -63,15 +66,15 @@ func (h handlers) reportPrinters(
 				where r.tenant_id = $1 and r.status in ('completed', 'failed', 'cancelled') and r.deducted_at is not null
 					and r.deducted_at >= p.first::timestamp at time zone p.zone
 					and r.deducted_at < p.until::timestamp at time zone p.zone
-				group by r.printer_key
+				group by coalesce(r.printer_id::text, r.printer_key)
 			) u
 			full join (
-				select n.name, n.name_key from printers n
+				select n.id, n.name from printers n
 				where n.tenant_id = $1 and n.hidden_at is null and n.status <> 'retired'
-			) n on n.name_key = u.printer_key
+			) n on n.id = u.printer_id
 		)
 		select p.first as "from", p.until - 1 as "to", p.currency, (select count(*) from printer) as groups,
-			(select coalesce(json_agg(json_build_object('printer_name', g.name, 'hours', trim_scale(g.hours),
+			(select coalesce(json_agg(json_build_object('printer_id', g.id, 'printer_name', g.name, 'hours', trim_scale(g.hours),
 					'utilisation_percent', trim_scale(round(g.hours * 100 / nullif(p.hours, 0), 1)),
 					'completed_runs', g.completed, 'failed_runs', g.failed, 'cancelled_runs', g.cancelled,
 					'rate', trim_scale(round(g.failed / nullif(g.failed + g.completed, 0)::numeric, 4)),

@@ -2234,6 +2234,8 @@ def _ProductCosts(d: Any, etag: str | None = None) -> ProductCosts:
 class PrinterReportRow:
     """The type `PrinterReportRow` of the API."""
 
+    printer_id: str | None
+    """The printer; null for runs that have none."""
     printer_name: str | None
     """Name of the printer; null for runs without one."""
     hours: Number
@@ -2259,6 +2261,7 @@ class PrinterReportRow:
 def _PrinterReportRow(d: Any, etag: str | None = None) -> PrinterReportRow:
     get = d.get
     return PrinterReportRow(
+        printer_id=get("printer_id"),
         printer_name=get("printer_name"),
         hours=_core.number(get("hours")),
         utilisation_percent=_core.number(get("utilisation_percent")),
@@ -2609,8 +2612,10 @@ class MarginReportRow:
     """The customer, with group_by=customer or order."""
     start: _dt.date | None
     """First day of the month, with group_by=month."""
+    printer_id: str | None
+    """The printer, with group_by=printer; null for runs that only have a name."""
     printer_name: str | None
-    """The printer, with group_by=printer."""
+    """Its name."""
     revenue: Number | None
     """Revenue of the good pieces that orders asked for; null if none of them has a price."""
     cost: Number | None
@@ -2640,6 +2645,7 @@ def _MarginReportRow(d: Any, etag: str | None = None) -> MarginReportRow:
         reference=get("reference"),
         customer=get("customer"),
         start=_core.date(get("start")),
+        printer_id=get("printer_id"),
         printer_name=get("printer_name"),
         revenue=_core.number(get("revenue")),
         cost=_core.number(get("cost")),
@@ -7031,7 +7037,8 @@ class ReportsResource:
         `actual_total_filament_grams` and `cost`, as far as they are known. `utilisation_percent` is `hours` of the
         hours of the period that have passed; a run counts on the day of its end with all its hours. `rate` is
         `failed_runs` / (`failed_runs` + `completed_runs`). Printers without runs in the period have 0 hours,
-        unless they are retired or removed. A printer whose name is null has the runs without one.
+        unless they are retired or removed. Runs without a `printer_id` count for their `printer_name`, and those
+        without either for a printer whose name is null.
 
         Printers with the most hours come first. A report has at most 1,000 printers.
 

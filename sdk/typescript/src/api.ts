@@ -1279,6 +1279,8 @@ export interface ProductCosts<D = number> {
 
 /** The type `PrinterReportRow` of the API. */
 export interface PrinterReportRow<D = number> {
+  /** The printer; null for runs that have none. */
+  readonly printer_id: string | null;
   /** Name of the printer; null for runs without one. */
   readonly printer_name: string | null;
   /** Print time of the ended runs. */
@@ -1495,7 +1497,9 @@ export interface MarginReportRow<D = number> {
   readonly customer: string | null;
   /** First day of the month, with group_by=month. */
   readonly start: string | null;
-  /** The printer, with group_by=printer. */
+  /** The printer, with group_by=printer; null for runs that only have a name. */
+  readonly printer_id: string | null;
+  /** Its name. */
   readonly printer_name: string | null;
   /** Revenue of the good pieces that orders asked for; null if none of them has a price. */
   readonly revenue: D | null;
@@ -5364,7 +5368,8 @@ export class ReportsResource<M extends DecimalMode = "number"> {
    * `actual_total_filament_grams` and `cost`, as far as they are known. `utilisation_percent` is `hours` of the hours
    * of the period that have passed; a run counts on the day of its end with all its hours. `rate` is `failed_runs` /
    * (`failed_runs` + `completed_runs`). Printers without runs in the period have 0 hours, unless they are retired or
-   * removed. A printer whose name is null has the runs without one.
+   * removed. Runs without a `printer_id` count for their `printer_name`, and those without either for a printer whose
+   * name is null.
    *
    * Printers with the most hours come first. A report has at most 1,000 printers.
    */
