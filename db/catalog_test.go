@@ -513,6 +513,9 @@ func someRow(t *testing.T, super *pgx.Conn, table, tenant string) tableRow {
 		if value == "" {
 			value = "1" // a number
 		}
+		if c.Name == "materials" { // types of material, or none
+			value = `'{}'`
+		}
 		if m := firstAllowed.FindStringSubmatch(c.Check); m != nil {
 			value = `'` + m[1] + `'`
 		}

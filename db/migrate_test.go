@@ -168,8 +168,8 @@ func TestOpenErrors(t *testing.T) {
 		"not enabled":           {`alter table users disable row level security`, "[users]"},
 		"not forced":            {`alter table sessions no force row level security`, "[sessions]"},
 		"a new table": {
-			`create table printers (tenant_id uuid not null, id uuid not null, primary key (tenant_id, id))`,
-			"[printers]"},
+			`create table machines (tenant_id uuid not null, id uuid not null, primary key (tenant_id, id))`,
+			"[machines]"},
 		"a policy for all rows": {`alter policy tenant on tenants using (true) with check (true)`, "does not apply"},
 		"a second policy":       {`create policy more on tenants using (true)`, "does not apply"},
 		"the role is not set": {
