@@ -1,5 +1,5 @@
 // Audits all pages of a running service: axe-core finds no violation of WCAG 2.2 AA, the HTML is valid, no page asks
-// another origin for something, and the console is silent.
+// another origin for something, and the console is silent. Printed labels stand where the paper has them.
 //
 //   node audit.mjs BASE_URL EMAIL PASSWORD
 //
@@ -62,6 +62,40 @@ async function audit(page, name) {
   for (const violation of violations) problems.add(`${name}: ${violation}`);
 }
 
+// labels checks that labels are printed on pages of the right size and number, and stand where the paper has them.
+async function labels(page) {
+  await page.goto(base + "/spools");
+  const ids = (await page.$$eval("[name=id]", (all) => all.map((e) => e.value))).slice(0, 25);
+  const mm = 25.4 / 96;
+  for (const [size, width, height, columns, perPage, stepX, stepY] of [
+    ["62x29", 62, 29, 1, 1], ["50x25", 50, 25, 1, 1], ["40x30", 40, 30, 1, 1],
+    ["a4", 210, 297, 3, 24, 70, 37.125], ["5160", 215.9, 279.4, 3, 30, 69.85, 25.4],
+  ]) {
+    await page.goto(`${base}/labels?size=${size}&${ids.map((id) => "id=" + id).join("&")}`);
+    const pdf = (await page.pdf({ preferCSSPageSize: true })).toString("latin1");
+    const boxes = [...pdf.matchAll(/\/MediaBox \[0 0 ([\d.]+) ([\d.]+)\]/g)];
+    const far = (a, b) => Math.abs(a - b) > 0.4; // mm: Chromium rounds pages to whole points
+    if (boxes.length !== Math.ceil(ids.length / perPage) ||
+        boxes.some(([, w, h]) => far(w / 72 * 25.4, width) || far(h / 72 * 25.4, height))) {
+      problems.add(`labels ${size}: ${boxes.length} pages of ${boxes.map((b) => b.slice(1).join(" x "))[0]} points`);
+    }
+    await page.emulateMedia({ media: "print" });
+    const places = await page.$$eval(".label", (all) => all.map((e) => {
+      const { x, y, width, height } = e.getBoundingClientRect();
+      return [x, y, width, height];
+    }));
+    await page.emulateMedia({ media: null });
+    for (const [i, [x, y, w, h]] of places.entries()) {
+      const off = columns > 1 ? // a label of a roll is a page
+        [(x - places[0][0]) * mm - (i % columns) * stepX, (y - places[0][1]) * mm - Math.floor(i / columns) * stepY,
+          w * mm - { a4: 70, 5160: 66.675 }[size], h * mm - stepY] : [w * mm - width, h * mm - height];
+      if (off.some((d) => Math.abs(d) > 0.05)) {
+        problems.add(`labels ${size}: number ${i} is off by ${off.map((d) => d.toFixed(2))} mm`);
+      }
+    }
+  }
+}
+
 // keep stores the HTML of a response for the validator.
 async function keep(response, name) {
   const file = join(folder, `${files.length}.html`);
@@ -117,6 +151,7 @@ try {
       }
     }
   }
+  await labels(wide);
   const out = execFileSync("sh", ["-c", 'java -jar "$0" --exit-zero-always --format gnu "$@" 2>&1',
     join(PAGE_TOOLS, "node_modules/vnu-jar/build/dist/vnu.jar"), ...files.map((_, i) => join(folder, `${i}.html`))]);
   for (const line of String(out).split("\n").filter(Boolean)) {
