@@ -29,19 +29,20 @@ func (s *Service) settingsRoutes() []server.Route {
 
 // Settings are the settings of a tenant.
 type Settings struct {
-	TimeZone    server.Optional[string]         `json:"time_zone" rule:"notNull,maxLength=100"`
-	Currency    server.Optional[string]         `json:"currency"`
-	LabourHour  server.Optional[server.Decimal] `json:"labour_hour_cost" rule:"maximum=1000000"`
-	MachineHour server.Optional[server.Decimal] `json:"machine_hour_cost" rule:"maximum=1000000"`
-	EnergyKWh   server.Optional[server.Decimal] `json:"energy_kwh_cost" rule:"maximum=1000000"`
-	FailureRate server.Optional[server.Decimal] `json:"failure_rate_percent" rule:"maximum=99"`
-	Measured    server.Optional[bool]           `json:"failure_rate_measured" rule:"notNull"`
-	UpdatedAt   server.Timestamp                `json:"updated_at" rule:"readOnly,notNull"`
+	TimeZone     server.Optional[string]         `json:"time_zone" rule:"notNull,maxLength=100"`
+	Currency     server.Optional[string]         `json:"currency"`
+	LabourHour   server.Optional[server.Decimal] `json:"labour_hour_cost" rule:"maximum=1000000"`
+	MachineHour  server.Optional[server.Decimal] `json:"machine_hour_cost" rule:"maximum=1000000"`
+	MachinePower server.Optional[server.Decimal] `json:"machine_power_watts" rule:"maximum=1000000"`
+	EnergyKWh    server.Optional[server.Decimal] `json:"energy_kwh_cost" rule:"maximum=1000000"`
+	FailureRate  server.Optional[server.Decimal] `json:"failure_rate_percent" rule:"maximum=99"`
+	Measured     server.Optional[bool]           `json:"failure_rate_measured" rule:"notNull"`
+	UpdatedAt    server.Timestamp                `json:"updated_at" rule:"readOnly,notNull"`
 }
 
 const (
 	ownTenant       = `tenant_id = nullif(current_setting('app.tenant_id', true), '')::uuid`
-	settingsColumns = `time_zone, currency, labour_hour_cost, machine_hour_cost, energy_kwh_cost,
+	settingsColumns = `time_zone, currency, labour_hour_cost, machine_hour_cost, machine_power_watts, energy_kwh_cost,
 		failure_rate_percent, failure_rate_measured, updated_at`
 )
 

@@ -263,7 +263,7 @@ func TestCatalogPrivileges(t *testing.T) {
 		order by c.relname`)
 	want := []string{"spool_usage after_grams report_token shortfall_grams updated_at",
 		"tenants currency energy_kwh_cost failure_rate_measured failure_rate_percent labour_hour_cost machine_hour_cost " +
-			"time_zone updated_at"}
+			"machine_power_watts time_zone updated_at"}
 	if !slices.Equal(partly, want) {
 		t.Errorf("tables and the columns of them that the service may change: %q, want %q", partly, want)
 	}

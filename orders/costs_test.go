@@ -218,12 +218,14 @@ func (l ledger) shares(run row, amount *big.Rat) (items []row, paid []*big.Rat) 
 // cost returns what an ended run costs at the prices in the ledger.
 func (l ledger) cost(run row) parts {
 	tenant := l["tenants"][0]
-	machine, power := tenant.rat("machine_hour_cost"), (*big.Rat)(nil)
+	machine, power := tenant.rat("machine_hour_cost"), tenant.rat("machine_power_watts")
 	for _, p := range l.where("printers", "id", run["printer_id"]) {
 		if own := p.rat("hour_cost"); own != nil {
 			machine = own
 		}
-		power = p.rat("power_watts")
+		if own := p.rat("power_watts"); own != nil {
+			power = own
+		}
 	}
 	spent := new(big.Rat)
 	for _, m := range l.where("run_materials", "run_id", run["id"]) {
@@ -281,33 +283,12 @@ func (l ledger) cost(run row) parts {
 func (l ledger) expected(id any) parts {
 	tenant, product := l["tenants"][0], l.one("products", id)
 	printing, work := l.minutes(id)
-	machine, energy := tenant.rat("machine_hour_cost"), (*big.Rat)(nil)
-	rates, watts, n, m := new(big.Rat), new(big.Rat), int64(0), int64(0)
-	for _, p := range l["printers"] {
-		if p["status"] == "retired" || p["hidden_at"] != nil {
-			continue
-		}
-		rate := p.rat("hour_cost")
-		if rate == nil {
-			rate = tenant.rat("machine_hour_cost")
-		}
-		if rate != nil {
-			rates, n = sum(rates, rate), n+1
-		}
-		if x := p.rat("power_watts"); x != nil {
-			watts, m = sum(watts, x), m+1
-		}
-	}
-	if n > 0 {
-		machine = quo(rates, whole(n))
-	}
+	energy := times(tenant.rat("machine_power_watts"), tenant.rat("energy_kwh_cost"), big.NewRat(1, 1000))
 	if kwh := tenant.rat("energy_kwh_cost"); kwh != nil && kwh.Sign() == 0 {
 		energy = kwh
-	} else if m > 0 && kwh != nil {
-		energy = quo(times(watts, kwh), whole(1000*m))
 	}
 	hours := times(printing, big.NewRat(1, 60))
-	p := parts{"machine": pay(hours, machine), "energy": pay(hours, energy),
+	p := parts{"machine": pay(hours, tenant.rat("machine_hour_cost")), "energy": pay(hours, energy),
 		"labour": pay(times(work, big.NewRat(1, 60)), tenant.rat("labour_hour_cost"))}
 	if product["costs_complete"] == true {
 		p["filament"] = product.rat("total_cost")
@@ -448,8 +429,9 @@ func costFarm(t *testing.T, api *testkit.API, c *testkit.Client, r *rand.Rand) {
 		return nil
 	}
 	exec(`update tenants set labour_hour_cost = $1::numeric, machine_hour_cost = $2::numeric,
-		energy_kwh_cost = $3::numeric, failure_rate_percent = $4::numeric, failure_rate_measured = $5::boolean`,
-		text(.8, 40), text(.8, 3), text(.8, 1), text(.8, 90), r.IntN(2) == 0)
+		energy_kwh_cost = $3::numeric, failure_rate_percent = $4::numeric, failure_rate_measured = $5::boolean,
+		machine_power_watts = $6::numeric`, text(.8, 40), text(.8, 3), text(.8, 1), text(.8, 90), r.IntN(2) == 0,
+		text(.5, 200))
 	for i := range 4 {
 		exec(`insert into printers (id, number, name, hour_cost, power_watts, status)
 			values ($1::uuid, $2::int, $3, $4::numeric, $5::numeric, $6)`, db.NewID(), i+1, fmt.Sprint("Printer ", i), text(.5, 3),

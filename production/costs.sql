@@ -46,7 +46,7 @@ $$;
 -- filament  the grams at the price of each material of the run, or else of its spool, less the waste
 -- waste     the share of that for failed pieces; all of it, unless the run is completed
 -- machine   the hours at the rate of the printer, or else of the tenant
--- energy    the hours at the power of the printer
+-- energy    the hours at the power of the printer, or else of the tenant
 -- labour    the work on the good pieces, with their components
 create or replace function run_cost(run uuid, status text, hours numeric)
 returns table (filament numeric, waste numeric, machine numeric, energy numeric, labour numeric)
@@ -59,7 +59,7 @@ declare
 	spent numeric;
 begin
 	select coalesce(p.hour_cost, t.machine_hour_cost),
-		case when t.energy_kwh_cost = 0 then 0 else t.energy_kwh_cost * p.power_watts / 1000 end, t.labour_hour_cost
+		case when t.energy_kwh_cost = 0 then 0 else t.energy_kwh_cost * coalesce(p.power_watts, t.machine_power_watts) / 1000 end, t.labour_hour_cost
 	into hour_cost, hour_energy, work_cost
 	from tenants t
 	left join lateral (
@@ -114,9 +114,8 @@ end $$;
 -- it is unknown.
 --
 -- filament  the stored total_cost, if it is complete
--- machine   the estimated print time at the mean rate of the printers that are not retired; of each its own rate, or
---           else that of the tenant
--- energy    the estimated print time at the mean power of these printers
+-- machine   the estimated print time at the rate of the tenant
+-- energy    the estimated print time at the power of the tenant
 -- labour    the work
 -- failures  the filament, machine and energy of the failed pieces for a good one. If f pieces of a hundred fail, there
 --           are f / (100 - f) failed ones for each good one.
@@ -125,15 +124,10 @@ returns table (id uuid, filament numeric, machine numeric, energy numeric, labou
 language plpgsql stable as $$
 declare
 	tenant record;
-	rates record;
 begin
-	select t.labour_hour_cost, t.machine_hour_cost, t.energy_kwh_cost, t.failure_rate_percent, t.failure_rate_measured
+	select t.labour_hour_cost, t.machine_hour_cost, t.failure_rate_percent, t.failure_rate_measured,
+		case when t.energy_kwh_cost = 0 then 0 else t.energy_kwh_cost * t.machine_power_watts end as energy
 	into tenant from tenants t where t.tenant_id = nullif(current_setting('app.tenant_id', true), '')::uuid;
-	select coalesce(sum(coalesce(p.hour_cost, tenant.machine_hour_cost)), tenant.machine_hour_cost) as machine,
-		greatest(count(coalesce(p.hour_cost, tenant.machine_hour_cost)), 1) as machines,
-		case when tenant.energy_kwh_cost = 0 then 0 else sum(p.power_watts) * tenant.energy_kwh_cost end as energy,
-		greatest(count(p.power_watts), 1) as meters
-	into rates from printers p where p.hidden_at is null and p.status <> 'retired';
 	return query
 		select c.id, c.filament, c.machine, c.energy, c.labour,
 			case when o.bad = 0 then 0
@@ -141,8 +135,9 @@ begin
 		from (
 			select u.id, p.product,
 				case when p.costs_complete then p.total_cost end as filament,
-				case when rates.machine = 0 then 0 else cost_of(e.minutes * rates.machine, 60 * rates.machines) end as machine,
-				case when rates.energy = 0 then 0 else cost_of(e.minutes * rates.energy, 60000 * rates.meters) end as energy,
+				case when tenant.machine_hour_cost = 0 then 0
+					else cost_of(e.minutes * tenant.machine_hour_cost, 60) end as machine,
+				case when tenant.energy = 0 then 0 else cost_of(e.minutes * tenant.energy, 60000) end as energy,
 				case when tenant.labour_hour_cost = 0 then 0
 					else cost_of(e.labour_minutes * tenant.labour_hour_cost, 60) end as labour
 			from unnest(ids) u (id)

@@ -47,6 +47,7 @@ create table tenants (
 	currency text collate "C" check (currency ~ '^[A-Z]{3}$'),
 	labour_hour_cost numeric(15,6) check (labour_hour_cost >= 0 and labour_hour_cost <= 1000000),
 	machine_hour_cost numeric(15,6) check (machine_hour_cost >= 0 and machine_hour_cost <= 1000000),
+	machine_power_watts numeric(15,6) check (machine_power_watts >= 0 and machine_power_watts <= 1000000),
 	energy_kwh_cost numeric(15,6) check (energy_kwh_cost >= 0 and energy_kwh_cost <= 1000000),
 	failure_rate_percent numeric(15,6) check (failure_rate_percent >= 0 and failure_rate_percent <= 99),
 	failure_rate_measured boolean not null default false,
@@ -54,8 +55,8 @@ create table tenants (
 	primary key (tenant_id)
 );
 call tenant_table('tenants', 'select, insert');
-grant update (time_zone, currency, labour_hour_cost, machine_hour_cost, energy_kwh_cost, failure_rate_percent,
-	failure_rate_measured, updated_at) on tenants to spoolwright_app;
+grant update (time_zone, currency, labour_hour_cost, machine_hour_cost, machine_power_watts, energy_kwh_cost,
+	failure_rate_percent, failure_rate_measured, updated_at) on tenants to spoolwright_app;
 
 create table users (
 	tenant_id uuid,

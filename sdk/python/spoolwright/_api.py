@@ -302,6 +302,8 @@ class Settings:
     """Cost of an hour of work."""
     machine_hour_cost: Number | None
     """Cost of an hour of printing, without energy, on a printer that has no hour_cost of its own."""
+    machine_power_watts: Number | None
+    """Mean power of a printer that has no power_watts of its own, while it prints."""
     energy_kwh_cost: Number | None
     """Price of a kilowatt-hour."""
     failure_rate_percent: Number | None
@@ -323,6 +325,7 @@ def _Settings(d: Any, etag: str | None = None) -> Settings:
         currency=get("currency"),
         labour_hour_cost=_core.number(get("labour_hour_cost")),
         machine_hour_cost=_core.number(get("machine_hour_cost")),
+        machine_power_watts=_core.number(get("machine_power_watts")),
         energy_kwh_cost=_core.number(get("energy_kwh_cost")),
         failure_rate_percent=_core.number(get("failure_rate_percent")),
         failure_rate_measured=get("failure_rate_measured"),
@@ -1832,7 +1835,9 @@ class RunCostParts:
     machine: Number | None
     """Actual print time at the hour_cost of the printer, or else the machine_hour_cost of the settings."""
     energy: Number | None
-    """Actual print time at the power_watts of the printer and the energy_kwh_cost of the settings."""
+    """Actual print time at the power_watts of the printer, or else the machine_power_watts of the settings, and the
+    energy_kwh_cost.
+    """
     labour: Number | None
     """Work on the good pieces and their components, at the labour_hour_cost of the settings."""
 
@@ -2159,9 +2164,9 @@ class ProductCostParts:
     filament: Number | None
     """The total_cost; null unless it is complete."""
     machine: Number | None
-    """Print time at the mean rate of the printers."""
+    """Print time at the machine_hour_cost."""
     energy: Number | None
-    """Print time at the mean power of the printers."""
+    """Print time at the machine_power_watts and the energy_kwh_cost."""
     labour: Number | None
     """Work."""
     failures: Number | None
@@ -4767,6 +4772,7 @@ class SettingsResource:
         currency: str | None | Unset = UNSET,
         labour_hour_cost: DecimalInput | None | Unset = UNSET,
         machine_hour_cost: DecimalInput | None | Unset = UNSET,
+        machine_power_watts: DecimalInput | None | Unset = UNSET,
         energy_kwh_cost: DecimalInput | None | Unset = UNSET,
         failure_rate_percent: DecimalInput | None | Unset = UNSET,
         failure_rate_measured: bool | Unset = UNSET,
@@ -4786,6 +4792,7 @@ class SettingsResource:
         :param labour_hour_cost: Cost of an hour of work.
         :param machine_hour_cost: Cost of an hour of printing, without energy, on a printer that has no hour_cost
         of its own.
+        :param machine_power_watts: Mean power of a printer that has no power_watts of its own, while it prints.
         :param energy_kwh_cost: Price of a kilowatt-hour.
         :param failure_rate_percent: Expected percentage of pieces that fail.
         :param failure_rate_measured: true: a product's rate is that of the last 90 days; failure_rate_percent is
@@ -4802,6 +4809,7 @@ class SettingsResource:
                 "currency": currency,
                 "labour_hour_cost": labour_hour_cost,
                 "machine_hour_cost": machine_hour_cost,
+                "machine_power_watts": machine_power_watts,
                 "energy_kwh_cost": energy_kwh_cost,
                 "failure_rate_percent": failure_rate_percent,
                 "failure_rate_measured": failure_rate_measured,
@@ -8154,12 +8162,11 @@ class ProductsResource:
         beside them what one good piece is expected to cost in full at the rates of `getSettings`.
 
         The machine and the energy follow from the `estimated_print_time_minutes` of the product and its
-        components, and from the mean rate and the mean power of the printers that are not retired. A printer
-        without a rate has that of the settings. The labour follows from the `labour_minutes` of the product and
-        its components. If f % of the pieces fail, each good piece also pays the filament, machine and energy of f
-        / (100 - f) failed ones. With `failure_rate_measured`, f comes from the runs of the product that
-        `completeProductionRun` and `failProductionRun` ended in the last 90 days, at most from the newest 1,000
-        items.
+        components, and from `machine_hour_cost` and `machine_power_watts` of the settings. The labour follows from
+        the `labour_minutes` of the product and its components. If f % of the pieces fail, each good piece also
+        pays the filament, machine and energy of f / (100 - f) failed ones. With `failure_rate_measured`, f comes
+        from the runs of the product that `completeProductionRun` and `failProductionRun` ended in the last 90
+        days, at most from the newest 1,000 items.
 
         A part is null, and in `unknown_parts`, if something that it follows from is unknown; `full_cost` and
         `margin` are then those of the other parts. A rate of 0 leaves a part out.

@@ -193,6 +193,8 @@ export interface Settings<D = number> {
   readonly labour_hour_cost: D | null;
   /** Cost of an hour of printing, without energy, on a printer that has no hour_cost of its own. */
   readonly machine_hour_cost: D | null;
+  /** Mean power of a printer that has no power_watts of its own, while it prints. */
+  readonly machine_power_watts: D | null;
   /** Price of a kilowatt-hour. */
   readonly energy_kwh_cost: D | null;
   /** Expected percentage of pieces that fail. */
@@ -1055,7 +1057,10 @@ export interface RunCostParts<D = number> {
   readonly waste: D | null;
   /** Actual print time at the hour_cost of the printer, or else the machine_hour_cost of the settings. */
   readonly machine: D | null;
-  /** Actual print time at the power_watts of the printer and the energy_kwh_cost of the settings. */
+  /**
+   * Actual print time at the power_watts of the printer, or else the machine_power_watts of the settings, and the
+   * energy_kwh_cost.
+   */
   readonly energy: D | null;
   /** Work on the good pieces and their components, at the labour_hour_cost of the settings. */
   readonly labour: D | null;
@@ -1237,9 +1242,9 @@ export interface End<D = number> {
 export interface ProductCostParts<D = number> {
   /** The total_cost; null unless it is complete. */
   readonly filament: D | null;
-  /** Print time at the mean rate of the printers. */
+  /** Print time at the machine_hour_cost. */
   readonly machine: D | null;
-  /** Print time at the mean power of the printers. */
+  /** Print time at the machine_power_watts and the energy_kwh_cost. */
   readonly energy: D | null;
   /** Work. */
   readonly labour: D | null;
@@ -2170,6 +2175,8 @@ export interface SettingsUpdate {
   labour_hour_cost?: Decimal | null | undefined;
   /** Cost of an hour of printing, without energy, on a printer that has no hour_cost of its own. */
   machine_hour_cost?: Decimal | null | undefined;
+  /** Mean power of a printer that has no power_watts of its own, while it prints. */
+  machine_power_watts?: Decimal | null | undefined;
   /** Price of a kilowatt-hour. */
   energy_kwh_cost?: Decimal | null | undefined;
   /** Expected percentage of pieces that fail. */
@@ -4135,6 +4142,7 @@ const DECIMALS: ReadonlySet<string> = /* @__PURE__ */ new Set([
   "labour_minutes",
   "machine",
   "machine_hour_cost",
+  "machine_power_watts",
   "maintenance_interval_hours",
   "margin",
   "margin_percent",
@@ -5876,11 +5884,10 @@ export class ProductsResource<M extends DecimalMode = "number"> {
    * beside them what one good piece is expected to cost in full at the rates of `getSettings`.
    *
    * The machine and the energy follow from the `estimated_print_time_minutes` of the product and its components, and
-   * from the mean rate and the mean power of the printers that are not retired. A printer without a rate has that of
-   * the settings. The labour follows from the `labour_minutes` of the product and its components. If f % of the
-   * pieces fail, each good piece also pays the filament, machine and energy of f / (100 - f) failed ones. With
-   * `failure_rate_measured`, f comes from the runs of the product that `completeProductionRun` and
-   * `failProductionRun` ended in the last 90 days, at most from the newest 1,000 items.
+   * from `machine_hour_cost` and `machine_power_watts` of the settings. The labour follows from the `labour_minutes`
+   * of the product and its components. If f % of the pieces fail, each good piece also pays the filament, machine and
+   * energy of f / (100 - f) failed ones. With `failure_rate_measured`, f comes from the runs of the product that
+   * `completeProductionRun` and `failProductionRun` ended in the last 90 days, at most from the newest 1,000 items.
    *
    * A part is null, and in `unknown_parts`, if something that it follows from is unknown; `full_cost` and `margin`
    * are then those of the other parts. A rate of 0 leaves a part out.
