@@ -29,11 +29,11 @@ create table production_runs (
 	updated_at timestamptz not null default now(), -- of the run, its items and its materials
 	deducted_at timestamptz, -- set once, when the run ends: from then on status and materials are fixed
 	-- The parts of what the run cost when it ended, at the prices of that time; null if they are unknown.
-	filament_cost numeric(15,6),
-	waste_cost numeric(15,6),
-	machine_cost numeric(15,6),
-	energy_cost numeric(15,6),
-	labour_cost numeric(15,6),
+	filament_cost numeric(15,6) check (filament_cost >= 0 and filament_cost <= 999999999),
+	waste_cost numeric(15,6) check (waste_cost >= 0 and waste_cost <= 999999999),
+	machine_cost numeric(15,6) check (machine_cost >= 0 and machine_cost <= 999999999),
+	energy_cost numeric(15,6) check (energy_cost >= 0 and energy_cost <= 999999999),
+	labour_cost numeric(15,6) check (labour_cost >= 0 and labour_cost <= 999999999),
 	hidden_at timestamptz,
 	printer_key text collate "C" generated always as (lower(printer_name collate "und-x-icu") collate "C") stored,
 	search_key text collate "C" not null generated always as (lower((
