@@ -20,6 +20,7 @@ import (
 	"spoolwright/demo"
 	"spoolwright/inventory"
 	"spoolwright/orders"
+	"spoolwright/planning"
 	"spoolwright/printers"
 	"spoolwright/production"
 	"spoolwright/server"
@@ -38,12 +39,13 @@ var Features = []func(*db.DB) []server.Route{
 	production.Routes(orders.Runs),
 	orders.Routes,
 	stock.Routes,
+	planning.Routes,
 }
 
 // Definitions are the SQL functions of the features. A feature comes after those whose functions it calls.
 var Definitions = slices.Concat(
 	webhooks.Definitions, inventory.Definitions, printers.Definitions, catalog.Definitions, production.Definitions,
-	orders.Definitions, stock.Definitions, spoolman.Definitions,
+	orders.Definitions, stock.Definitions, planning.Definitions, spoolman.Definitions,
 )
 
 // Events are the events that webhooks get.

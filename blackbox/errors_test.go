@@ -16,7 +16,7 @@ import (
 // no field of the request.
 var aboutNoField = []string{"RUN_NOT_OPEN", "RUN_HAS_NO_MATERIALS", "RUN_ALREADY_COMPLETED", "PRODUCT_IN_USE",
 	"ORDER_ITEM_IN_USE", "USER_LIMIT", "API_KEY_LIMIT", "API_KEY_REVOKED", "WEBHOOK_LIMIT", "WEBHOOK_DISABLED",
-	"STOCK_LEVEL_LIMIT", "ORDER_NOT_OPEN", "COMPONENT_HIDDEN"}
+	"STOCK_LEVEL_LIMIT", "ORDER_NOT_OPEN", "COMPONENT_HIDDEN", "PLAN_TOO_LARGE"}
 
 // fieldName matches the name of a field in an error: a field of the body, or one of an entry of a list.
 var fieldName = regexp.MustCompile(`^(\w+)(?:\[\d+\](?:\.(\w+))?)?$`)

@@ -18,6 +18,8 @@ var (
 	eventsSQL string
 	//go:embed costs.sql
 	costsSQL string
+	//go:embed queue.sql
+	queueSQL string
 )
 
 // Definitions are the SQL functions of production runs.
@@ -25,10 +27,15 @@ var Definitions = []db.Definition{
 	{Name: "production/estimate", Version: 1, SQL: estimateSQL},
 	{Name: "production/events", Version: 1, SQL: eventsSQL},
 	{Name: "production/costs", Version: 1, SQL: costsSQL},
+	{Name: "production/queue", Version: 1, SQL: queueSQL},
 }
 
 // Events are the events of production runs, for the OpenAPI document.
 var Events = webhooks.Declare(server.Event{
+	Type: "production_run.planned", Tag: tag, Summary: "A production run was planned",
+	Description: "Sent for each run that `planOrder` or `createPlan` has created.",
+	Data:        reflect.TypeFor[RunPlanned](),
+}, server.Event{
 	Type: "production_run.started", Tag: tag, Summary: "A production run was started",
 	Description: "Sent when a run gets the status `in_progress`, also when it is created with it. A paused run that " +
 		"continues has no event.",
@@ -42,6 +49,15 @@ var Events = webhooks.Declare(server.Event{
 	Description: "Sent when `failProductionRun` has ended the run. A cancelled run has no event.",
 	Data:        reflect.TypeFor[RunFailed](),
 })
+
+// RunPlanned is the data of a production_run.planned.
+type RunPlanned struct {
+	ID             server.UUID    `json:"id" rule:"notNull"`
+	PrinterID      server.UUID    `json:"printer_id" rule:"notNull"`
+	PrinterName    string         `json:"printer_name" rule:"notNull"`
+	EstimatedHours server.Decimal `json:"estimated_print_time_hours"`
+	EstimatedGrams server.Decimal `json:"estimated_total_filament_grams"`
+}
 
 // RunStarted is the data of a production_run.started.
 type RunStarted struct {

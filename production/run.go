@@ -81,6 +81,8 @@ func routes(h handlers) []server.Route {
 			cancelDoc),
 		server.Op("GET /api/v1/products/{id}/cost-breakdown", server.Read, server.Handle(h.productCosts), productCostsDoc),
 		server.Op("GET /api/v1/reports/printers", server.Read, server.Handle(h.reportPrinters), printerReportDoc),
+		server.Op("GET /api/v1/production-runs/{id}/check", server.Read, server.Handle(h.check), checkDoc),
+		server.Op("GET /api/v1/queue", server.Read, server.Handle(h.queue), queueDoc),
 		server.Op("GET /api/v1/reports/waste", server.Read, server.Handle(h.reportWaste), wasteReportDoc),
 	}
 }
@@ -114,6 +116,7 @@ type Run struct {
 	Status         server.Optional[RunStatus]        `json:"status" rule:"notNull"`
 	PrinterID      server.Optional[server.UUID]      `json:"printer_id"`
 	PrinterName    server.Optional[string]           `json:"printer_name"`
+	QueuePosition  server.Optional[server.Decimal]   `json:"queue_position" rule:"maximum=1000000"`
 	StartedAt      server.Optional[server.Timestamp] `json:"started_at"`
 	CompletedAt    server.Optional[server.Timestamp] `json:"completed_at"`
 	EstimatedHours server.Optional[server.Decimal]   `json:"estimated_print_time_hours" rule:"maximum=100000"`
@@ -164,6 +167,7 @@ type RunListItem struct {
 	Status         RunStatus        `json:"status" rule:"notNull"`
 	PrinterID      server.UUID      `json:"printer_id"`
 	PrinterName    string           `json:"printer_name"`
+	QueuePosition  server.Decimal   `json:"queue_position"`
 	StartedAt      server.Timestamp `json:"started_at"`
 	CompletedAt    server.Timestamp `json:"completed_at"`
 	EstimatedHours server.Decimal   `json:"estimated_print_time_hours"`
@@ -189,7 +193,7 @@ type Variance struct {
 	TimePercent     server.Decimal `json:"time_variance_percent"`
 }
 
-const listColumns = `id, status, printer_id, printer_name, started_at, completed_at,
+const listColumns = `id, status, printer_id, printer_name, queue_position, started_at, completed_at,
 	estimated_print_time_hours, actual_print_time_hours, estimated_total_filament_grams, actual_total_filament_grams,
 	quality_rating, failure_reason, created_at, updated_at, inventory_updated, inventory_updated_at, hidden_at, cost`
 
@@ -198,7 +202,7 @@ const runsTable = `(select *, deducted_at is not null as inventory_updated, dedu
 		known_sum(array[filament_cost, waste_cost, machine_cost, energy_cost, labour_cost]) as cost
 	from production_runs) production_runs`
 
-const runColumns = `id, status, printer_id, printer_name, started_at, completed_at,
+const runColumns = `id, status, printer_id, printer_name, queue_position, started_at, completed_at,
 	estimated_print_time_hours, actual_print_time_hours, estimated_total_filament_grams, actual_total_filament_grams,
 	quality_rating, quality_notes, notes, failure_reason, failure_notes, created_at, updated_at, inventory_updated,
 	inventory_updated_at, hidden_at, cost,
@@ -365,11 +369,11 @@ func (h handlers) create(ctx context.Context, r *server.Request[Run]) (server.Cr
 		), printer as materialized (
 			select id, name from `+printers.Named("$17::uuid", "$3::text")+` p
 		), run as (
-			insert into production_runs (id, status, printer_id, printer_name, started_at, completed_at,
+			insert into production_runs (id, status, printer_id, printer_name, queue_position, started_at, completed_at,
 				estimated_print_time_hours, actual_print_time_hours,
 				estimated_total_filament_grams, actual_total_filament_grams, quality_rating, quality_notes, notes,
 				failure_reason, failure_notes, grams_given, hours_given)
-			select $1::uuid, $2, (select id from printer), coalesce((select name from printer), $3), $4::timestamptz, $5::timestamptz, $6::numeric, $7::numeric, $8::numeric, $9::numeric,
+			select $1::uuid, $2, (select id from printer), coalesce((select name from printer), $3), $18::numeric, $4::timestamptz, $5::timestamptz, $6::numeric, $7::numeric, $8::numeric, $9::numeric,
 				$10::int, $11, $12, $15, $16, $8::numeric is not null, $6::numeric is not null
 			where not exists (select from item where unknown or order_problem is not null
 					or greatest(material_cost, total_cost) > 999999999)
@@ -401,7 +405,7 @@ func (h handlers) create(ctx context.Context, r *server.Request[Run]) (server.Cr
 		id, string(status), in.PrinterName.Arg(), in.StartedAt.Arg(), in.CompletedAt.Arg(),
 		in.EstimatedHours.Arg(), in.ActualHours.Arg(), in.EstimatedGrams.Arg(), in.ActualGrams.Arg(),
 		in.QualityRating.Arg(), in.QualityNotes.Arg(), in.Notes.Arg(), items, materials,
-		in.FailureReason.Arg(), in.FailureNotes.Arg(), in.PrinterID.Arg()).
+		in.FailureReason.Arg(), in.FailureNotes.Arg(), in.PrinterID.Arg(), in.QueuePosition.Arg()).
 		Into(&invalid.products, &invalid.costs, &invalid.spools, &invalid.orderItems, &invalid.otherProducts,
 			&invalid.cancelled, &invalid.printer)}
 	if len(in.Items) > 0 {

@@ -126,6 +126,14 @@ type Moment struct {
 	date Date
 }
 
+// MarshalJSON encodes the zero time as null.
+func (t Timestamp) MarshalJSON() ([]byte, error) {
+	if t.IsZero() {
+		return []byte("null"), nil
+	}
+	return t.Time.MarshalJSON()
+}
+
 // Date is a calendar day, YYYY-MM-DD.
 type Date string
 

@@ -24,6 +24,8 @@ import (
 	"spoolwright/db"
 	"spoolwright/inventory"
 	"spoolwright/orders"
+	"spoolwright/planning"
+	"spoolwright/printers"
 	"spoolwright/production"
 	"spoolwright/server"
 	"spoolwright/stock"
@@ -71,7 +73,8 @@ func startWithout(t *testing.T, d *db.DB, change func(*webhooks.Config)) *farm {
 	}
 	hooks := webhooks.New(f.config)
 	f.API = testkit.New(t, testkit.Options{DB: d, Change: func(c *server.Config) { c.Events = app.Events }},
-		inventory.Routes, catalog.Routes, production.Routes(orders.Runs), orders.Routes, stock.Routes,
+		inventory.Routes, printers.Routes, catalog.Routes, production.Routes(orders.Runs), orders.Routes, stock.Routes,
+		planning.Routes,
 		func(*db.DB) []server.Route { return hooks.Routes() })
 	return f
 }

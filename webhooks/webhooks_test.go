@@ -67,6 +67,15 @@ func TestEvents(t *testing.T) {
 					tenant.User(t, "operator").Patch(t, "/api/v1/orders/"+id, testkit.JSON{"status": status}).Want(200)
 				}
 				data = map[string]string{"id": id, "reference": "8", "status": status, "item_count": "0"}
+			case "production_run.planned":
+				operator := tenant.User(t, "operator")
+				printer := operator.Post(t, "/api/v1/printers", testkit.JSON{"name": "P"}).Want(201).ID()
+				product := operator.Post(t, "/api/v1/products", testkit.JSON{"name": "Vase",
+					"estimated_print_time_minutes": 90}).Want(201).ID()
+				run := operator.Post(t, "/api/v1/plan", testkit.JSON{"create": true, "items": []any{
+					testkit.JSON{"product_id": product}}}).Want(200).Text("runs.0.id")
+				data = map[string]string{"id": run, "printer_id": printer, "printer_name": "P",
+					"estimated_print_time_hours": "1.5", "estimated_total_filament_grams": "0"}
 			case "production_run.started":
 				operator := tenant.User(t, "operator")
 				run := "/api/v1/production-runs/" + operator.Post(t, "/api/v1/production-runs",

@@ -7,6 +7,8 @@ create table production_runs (
 		check (status in ('pending', 'in_progress', 'paused', 'completed', 'failed', 'cancelled')),
 	printer_id uuid,
 	printer_name text collate "C" check (length(printer_name) <= 200), -- that of the printer, if the run has one
+	-- Pending runs of a printer are printed in this order, those without a position last.
+	queue_position numeric(15,6) check (queue_position between 0 and 1000000),
 	started_at timestamptz,
 	completed_at timestamptz,
 	estimated_print_time_hours numeric(15,6) check (estimated_print_time_hours >= 0 and estimated_print_time_hours <= 100000),

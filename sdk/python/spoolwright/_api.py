@@ -53,7 +53,7 @@ OrderStatus = Literal["received", "in_production", "done", "cancelled"]
 
 MarginGroup = Literal["product", "order", "customer", "month", "printer"]
 
-Subscription = Literal["*", "inventory.*", "inventory.low_stock", "order.*", "order.cancelled", "order.done", "order.in_production", "order.received", "product.*", "product.cost_changed", "production_run.*", "production_run.completed", "production_run.failed", "production_run.started", "spool.*", "spool.empty"]
+Subscription = Literal["*", "inventory.*", "inventory.low_stock", "order.*", "order.cancelled", "order.done", "order.in_production", "order.received", "product.*", "product.cost_changed", "production_run.*", "production_run.completed", "production_run.failed", "production_run.planned", "production_run.started", "spool.*", "spool.empty"]
 
 DeliveryStatus = Literal["pending", "delivered", "failed"]
 
@@ -1741,6 +1741,8 @@ class RunListItem:
     """The printer; null if the run has none."""
     printer_name: str | None
     """Name of the printer."""
+    queue_position: Number | None
+    """Place among the pending runs of the printer."""
     started_at: _dt.datetime | None
     """Start of printing."""
     completed_at: _dt.datetime | None
@@ -1778,6 +1780,7 @@ def _RunListItem(d: Any, etag: str | None = None) -> RunListItem:
         status=get("status"),
         printer_id=get("printer_id"),
         printer_name=get("printer_name"),
+        queue_position=_core.number(get("queue_position")),
         started_at=_core.timestamp(get("started_at")),
         completed_at=_core.timestamp(get("completed_at")),
         estimated_print_time_hours=_core.number(get("estimated_print_time_hours")),
@@ -1995,6 +1998,8 @@ class Run:
     """The printer; null if the run has none."""
     printer_name: str | None
     """Name of the printer."""
+    queue_position: Number | None
+    """Place among the pending runs of the printer: smaller first, those without one last."""
     started_at: _dt.datetime | None
     """Start of printing; the status in_progress sets it."""
     completed_at: _dt.datetime | None
@@ -2052,6 +2057,7 @@ def _Run(d: Any, etag: str | None = None) -> Run:
         status=get("status"),
         printer_id=get("printer_id"),
         printer_name=get("printer_name"),
+        queue_position=_core.number(get("queue_position")),
         started_at=_core.timestamp(get("started_at")),
         completed_at=_core.timestamp(get("completed_at")),
         estimated_print_time_hours=_core.number(get("estimated_print_time_hours")),
@@ -2304,6 +2310,104 @@ def _PrinterReport(d: Any, etag: str | None = None) -> PrinterReport:
         currency=get("currency"),
         groups=get("groups"),
         items=_core.each(_PrinterReportRow, get("items")),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckStep:
+    """The type `CheckStep` of the API."""
+
+    code: Literal["RUN_ENDED", "NO_PRINTER", "PRINTER_NOT_AVAILABLE", "PRINTER_BUSY", "NO_MATERIALS", "SPOOL_REMOVED", "MATERIAL_NOT_PRINTED", "TOO_LITTLE_FILAMENT", "LOAD_SPOOL"]
+    """The step, for programs."""
+    detail: str
+    """The step, for people."""
+    spool_id: str | None
+    """The spool, if the step concerns one."""
+
+
+def _CheckStep(d: Any, etag: str | None = None) -> CheckStep:
+    get = d.get
+    return CheckStep(
+        code=get("code"),
+        detail=get("detail"),
+        spool_id=get("spool_id"),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """The type `Check` of the API."""
+
+    ready: bool
+    """Whether the run can start at once."""
+    steps: tuple[CheckStep, ...]
+    """What to do first, in this order."""
+
+
+def _Check(d: Any, etag: str | None = None) -> Check:
+    get = d.get
+    return Check(
+        ready=get("ready"),
+        steps=_core.each(_CheckStep, get("steps")),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueuedRun:
+    """The type `QueuedRun` of the API."""
+
+    id: str
+    """The run's id."""
+    status: RunStatus
+    """State of the run: pending, in_progress or paused."""
+    printer_id: str | None
+    """The printer; null if the run has none."""
+    printer_name: str | None
+    """Name of the printer."""
+    place: int
+    """Place among the unfinished runs of the printer, from 1."""
+    queue_position: Number | None
+    """What the place follows from; see updateProductionRun."""
+    estimated_print_time_hours: Number | None
+    """Estimated print time in hours."""
+    expected_start_at: _dt.datetime | None
+    """When it started, or is expected to start; null without a printer."""
+    expected_end_at: _dt.datetime | None
+    """When it is expected to end; null without a printer or an estimated time."""
+
+
+def _QueuedRun(d: Any, etag: str | None = None) -> QueuedRun:
+    get = d.get
+    return QueuedRun(
+        id=get("id"),
+        status=get("status"),
+        printer_id=get("printer_id"),
+        printer_name=get("printer_name"),
+        place=get("place"),
+        queue_position=_core.number(get("queue_position")),
+        estimated_print_time_hours=_core.number(get("estimated_print_time_hours")),
+        expected_start_at=_core.timestamp(get("expected_start_at")),
+        expected_end_at=_core.timestamp(get("expected_end_at")),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Queue:
+    """The type `Queue` of the API."""
+
+    total: int
+    """Number of unfinished runs."""
+    runs: tuple[QueuedRun, ...]
+    """The first 1,000 of them: by the printer's number, then in the order in which it prints them; runs without a
+    printer last.
+    """
+
+
+def _Queue(d: Any, etag: str | None = None) -> Queue:
+    get = d.get
+    return Queue(
+        total=get("total"),
+        runs=_core.each(_QueuedRun, get("runs")),
     )
 
 
@@ -2967,6 +3071,166 @@ def _StockLevelList(d: Any, etag: str | None = None) -> StockLevelList:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedMaterial:
+    """The type `PlannedMaterial` of the API."""
+
+    material_type: MaterialType
+    """Type of filament."""
+    color: str
+    """Name of the colour."""
+    spool_id: str
+    """The spool."""
+    spool_number: int
+    """Number of the spool."""
+    grams: Number
+    """Grams that the run takes from it."""
+
+
+def _PlannedMaterial(d: Any, etag: str | None = None) -> PlannedMaterial:
+    get = d.get
+    return PlannedMaterial(
+        material_type=get("material_type"),
+        color=get("color"),
+        spool_id=get("spool_id"),
+        spool_number=get("spool_number"),
+        grams=_core.number(get("grams")),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedRun:
+    """The type `PlannedRun` of the API."""
+
+    id: str | None
+    """The run's id; null if it was not created."""
+    printer_id: str
+    """The printer."""
+    printer_name: str
+    """Name of the printer."""
+    order_id: str | None
+    """The order; null for items of the request."""
+    order_item_id: str | None
+    """The item of the order."""
+    product_id: str
+    """The product."""
+    product_name: str
+    """Name of the product."""
+    quantity: int
+    """Pieces on the plate."""
+    estimated_print_time_hours: Number | None
+    """Print time in hours; null if it is unknown."""
+    estimated_total_filament_grams: Number
+    """Grams of filament."""
+    expected_start_at: _dt.datetime
+    """When the printer is expected to be free."""
+    expected_end_at: _dt.datetime | None
+    """When the run is expected to end; null if its print time is unknown."""
+    materials: tuple[PlannedMaterial, ...]
+    """The spools to print from."""
+
+
+def _PlannedRun(d: Any, etag: str | None = None) -> PlannedRun:
+    get = d.get
+    return PlannedRun(
+        id=get("id"),
+        printer_id=get("printer_id"),
+        printer_name=get("printer_name"),
+        order_id=get("order_id"),
+        order_item_id=get("order_item_id"),
+        product_id=get("product_id"),
+        product_name=get("product_name"),
+        quantity=get("quantity"),
+        estimated_print_time_hours=_core.number(get("estimated_print_time_hours")),
+        estimated_total_filament_grams=_core.number(get("estimated_total_filament_grams")),
+        expected_start_at=_core.timestamp(get("expected_start_at")),
+        expected_end_at=_core.timestamp(get("expected_end_at")),
+        materials=_core.each(_PlannedMaterial, get("materials")),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnplannedItem:
+    """The type `UnplannedItem` of the API."""
+
+    order_id: str | None
+    """The order; null for items of the request."""
+    order_item_id: str | None
+    """The item of the order."""
+    product_id: str
+    """The product."""
+    product_name: str
+    """Name of the product."""
+    quantity: int
+    """Pieces."""
+    reason: Literal["NO_PRINTER", "NO_FILAMENT"]
+    """NO_PRINTER: no available printer prints all materials, with a slot for each; NO_FILAMENT: too little is left
+    that is not reserved.
+    """
+
+
+def _UnplannedItem(d: Any, etag: str | None = None) -> UnplannedItem:
+    get = d.get
+    return UnplannedItem(
+        order_id=get("order_id"),
+        order_item_id=get("order_item_id"),
+        product_id=get("product_id"),
+        product_name=get("product_name"),
+        quantity=get("quantity"),
+        reason=get("reason"),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MissingFilament:
+    """The type `MissingFilament` of the API."""
+
+    material_type: MaterialType
+    """Type of filament."""
+    color: str
+    """Name of the colour."""
+    missing_grams: Number
+    """Grams that are missing."""
+
+
+def _MissingFilament(d: Any, etag: str | None = None) -> MissingFilament:
+    get = d.get
+    return MissingFilament(
+        material_type=get("material_type"),
+        color=get("color"),
+        missing_grams=_core.number(get("missing_grams")),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """The type `Plan` of the API."""
+
+    created: bool
+    """Whether the runs were created."""
+    finished_at: _dt.datetime | None
+    """When the last piece is expected to be printed; of an order, also by its runs that exist. null if a piece is not
+    planned, or a time is unknown.
+    """
+    runs: tuple[PlannedRun, ...]
+    """The runs, in the order in which they are planned."""
+    unplanned: tuple[UnplannedItem, ...]
+    """The pieces that no run can print."""
+    missing: tuple[MissingFilament, ...]
+    """The filament that is missing for them."""
+
+
+def _Plan(d: Any, etag: str | None = None) -> Plan:
+    get = d.get
+    return Plan(
+        created=get("created"),
+        finished_at=_core.timestamp(get("finished_at")),
+        runs=_core.each(_PlannedRun, get("runs")),
+        unplanned=_core.each(_UnplannedItem, get("unplanned")),
+        missing=_core.each(_MissingFilament, get("missing")),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Webhook:
     """The type `Webhook` of the API."""
 
@@ -3220,6 +3484,53 @@ def _ProductCostChangedEvent(d: Any, etag: str | None = None) -> ProductCostChan
         type=get("type"),
         timestamp=_core.timestamp(get("timestamp")),
         data=_core.optional(_CostChanged, get("data")),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunPlanned:
+    """The type `RunPlanned` of the API."""
+
+    id: str
+    """The run's id."""
+    printer_id: str
+    """The printer."""
+    printer_name: str
+    """Name of the printer."""
+    estimated_print_time_hours: Number | None
+    """Estimated print time in hours; null if it is unknown."""
+    estimated_total_filament_grams: Number | None
+    """Estimated grams of filament."""
+
+
+def _RunPlanned(d: Any, etag: str | None = None) -> RunPlanned:
+    get = d.get
+    return RunPlanned(
+        id=get("id"),
+        printer_id=get("printer_id"),
+        printer_name=get("printer_name"),
+        estimated_print_time_hours=_core.number(get("estimated_print_time_hours")),
+        estimated_total_filament_grams=_core.number(get("estimated_total_filament_grams")),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProductionRunPlannedEvent:
+    """The type `ProductionRunPlannedEvent` of the API."""
+
+    type: Literal["production_run.planned"]
+    """The type of the event."""
+    timestamp: _dt.datetime
+    """When the event happened."""
+    data: RunPlanned
+
+
+def _ProductionRunPlannedEvent(d: Any, etag: str | None = None) -> ProductionRunPlannedEvent:
+    get = d.get
+    return ProductionRunPlannedEvent(
+        type=get("type"),
+        timestamp=_core.timestamp(get("timestamp")),
+        data=_core.optional(_RunPlanned, get("data")),
     )
 
 
@@ -3947,10 +4258,22 @@ class OrderItemCreate(TypedDict, total=False):
     """
 
 
+class PlanItem(TypedDict, total=False):
+    """The type `PlanItem` of the API, in request bodies."""
+
+    product_id: str | None
+    """The product."""
+    sku: str | None
+    """The SKU of the product, instead of product_id."""
+    quantity: int | None
+    """Pieces to print; 1 by default."""
+
+
 WebhookEvent = (
     WebhookTestEvent
     | SpoolEmptyEvent
     | ProductCostChangedEvent
+    | ProductionRunPlannedEvent
     | ProductionRunStartedEvent
     | ProductionRunCompletedEvent
     | ProductionRunFailedEvent
@@ -3966,6 +4289,7 @@ EVENTS: dict[str, Callable[[Any], WebhookEvent]] = {
     "webhook.test": _WebhookTestEvent,
     "spool.empty": _SpoolEmptyEvent,
     "product.cost_changed": _ProductCostChangedEvent,
+    "production_run.planned": _ProductionRunPlannedEvent,
     "production_run.started": _ProductionRunStartedEvent,
     "production_run.completed": _ProductionRunCompletedEvent,
     "production_run.failed": _ProductionRunFailedEvent,
@@ -4089,6 +4413,14 @@ class PayloadTooLargeError(ApiError):
     """The service responded ``PAYLOAD_TOO_LARGE`` (status 413)."""
 
 
+class PlanOutdatedError(ApiError):
+    """The service responded ``PLAN_OUTDATED`` (status 409)."""
+
+
+class PlanTooLargeError(ApiError):
+    """The service responded ``PLAN_TOO_LARGE`` (status 409)."""
+
+
 class PreconditionFailedError(ApiError):
     """The service responded ``PRECONDITION_FAILED`` (status 412)."""
 
@@ -4186,6 +4518,8 @@ _ERRORS: dict[str, type[ApiError]] = {
     "ORDER_ITEM_IN_USE": OrderItemInUseError,
     "ORDER_NOT_OPEN": OrderNotOpenError,
     "PAYLOAD_TOO_LARGE": PayloadTooLargeError,
+    "PLAN_OUTDATED": PlanOutdatedError,
+    "PLAN_TOO_LARGE": PlanTooLargeError,
     "PRECONDITION_FAILED": PreconditionFailedError,
     "PRODUCT_IN_USE": ProductInUseError,
     "RATE_LIMIT_EXCEEDED": RateLimitExceededError,
@@ -8223,7 +8557,7 @@ class ProductionRunsResource:
         *,
         skip: int | None = None,
         limit: int | None = None,
-        sort_by: Literal["id", "status", "printer_id", "printer_name", "started_at", "completed_at", "estimated_print_time_hours", "actual_print_time_hours", "estimated_total_filament_grams", "actual_total_filament_grams", "quality_rating", "failure_reason", "created_at", "updated_at", "inventory_updated", "inventory_updated_at", "hidden_at", "cost"] | None = None,
+        sort_by: Literal["id", "status", "printer_id", "printer_name", "queue_position", "started_at", "completed_at", "estimated_print_time_hours", "actual_print_time_hours", "estimated_total_filament_grams", "actual_total_filament_grams", "quality_rating", "failure_reason", "created_at", "updated_at", "inventory_updated", "inventory_updated_at", "hidden_at", "cost"] | None = None,
         sort_order: SortOrder | None = None,
         after: str | None = None,
         status: RunStatus | Sequence[RunStatus] | None = None,
@@ -8300,7 +8634,7 @@ class ProductionRunsResource:
     def iterate(
         self,
         *,
-        sort_by: Literal["id", "status", "printer_id", "printer_name", "started_at", "completed_at", "estimated_print_time_hours", "actual_print_time_hours", "estimated_total_filament_grams", "actual_total_filament_grams", "quality_rating", "failure_reason", "created_at", "updated_at", "inventory_updated", "inventory_updated_at", "hidden_at", "cost"] | None = None,
+        sort_by: Literal["id", "status", "printer_id", "printer_name", "queue_position", "started_at", "completed_at", "estimated_print_time_hours", "actual_print_time_hours", "estimated_total_filament_grams", "actual_total_filament_grams", "quality_rating", "failure_reason", "created_at", "updated_at", "inventory_updated", "inventory_updated_at", "hidden_at", "cost"] | None = None,
         sort_order: SortOrder | None = None,
         status: RunStatus | Sequence[RunStatus] | None = None,
         printer_id: str | None = None,
@@ -8369,6 +8703,7 @@ class ProductionRunsResource:
         status: RunStatus | None = None,
         printer_id: str | None = None,
         printer_name: str | None = None,
+        queue_position: DecimalInput | None = None,
         started_at: _dt.datetime | None = None,
         completed_at: _dt.datetime | None = None,
         estimated_print_time_hours: DecimalInput | None = None,
@@ -8411,6 +8746,7 @@ class ProductionRunsResource:
         and `cancel` do.
         :param printer_id: The printer; null if the run has none.
         :param printer_name: Name of the printer.
+        :param queue_position: Place among the pending runs of the printer: smaller first, those without one last.
         :param started_at: Start of printing; the status in_progress sets it.
         :param completed_at: End of printing; the status completed and the operations complete, fail and cancel set
         it.
@@ -8438,6 +8774,7 @@ class ProductionRunsResource:
                 "status": UNSET if status is None else status,
                 "printer_id": UNSET if printer_id is None else printer_id,
                 "printer_name": UNSET if printer_name is None else printer_name,
+                "queue_position": UNSET if queue_position is None else queue_position,
                 "started_at": UNSET if started_at is None else started_at,
                 "completed_at": UNSET if completed_at is None else completed_at,
                 "estimated_print_time_hours": UNSET if estimated_print_time_hours is None else estimated_print_time_hours,
@@ -8547,6 +8884,7 @@ class ProductionRunsResource:
         status: RunStatus | Unset = UNSET,
         printer_id: str | None | Unset = UNSET,
         printer_name: str | None | Unset = UNSET,
+        queue_position: DecimalInput | None | Unset = UNSET,
         started_at: _dt.datetime | None | Unset = UNSET,
         completed_at: _dt.datetime | None | Unset = UNSET,
         estimated_print_time_hours: DecimalInput | None | Unset = UNSET,
@@ -8580,6 +8918,7 @@ class ProductionRunsResource:
         and `cancel` do.
         :param printer_id: The printer; null if the run has none.
         :param printer_name: Name of the printer.
+        :param queue_position: Place among the pending runs of the printer: smaller first, those without one last.
         :param started_at: Start of printing; the status in_progress sets it.
         :param completed_at: End of printing; the status completed and the operations complete, fail and cancel set
         it.
@@ -8605,6 +8944,7 @@ class ProductionRunsResource:
                 "status": status,
                 "printer_id": printer_id,
                 "printer_name": printer_name,
+                "queue_position": queue_position,
                 "started_at": started_at,
                 "completed_at": completed_at,
                 "estimated_print_time_hours": estimated_print_time_hours,
@@ -9102,6 +9442,56 @@ class ProductionRunsResource:
                 "wasted_grams": UNSET if wasted_grams is None else wasted_grams,
             },
             idempotency_key=idempotency_key or _core.new_key(),
+        )
+
+    def get_check(
+        self,
+        id: str,
+    ) -> Check:
+        """Check whether a run can start.
+
+        Tells whether the printer is free, the right spools are loaded, and enough filament is left, and lists what
+        to do first. Nothing enforces these steps: `startProductionRun` starts the run all the same. A run that is
+        in progress is only checked for its spools.
+
+        :param id: The id of the production run, a UUID.
+        """
+        return self._client._call(
+            "GET",
+            f"/production-runs/{_core.segment(id)}/check",
+            _Check,
+        )
+
+
+class QueueResource:
+    """The unfinished runs by printer, in the order in which it prints them, with expected times."""
+
+    __slots__ = ("_client",)
+
+    def __init__(self, client: _core.BaseClient) -> None:
+        self._client = client
+
+    def get(
+        self,
+        *,
+        printer_id: str | None = None,
+    ) -> Queue:
+        """Get the queue.
+
+        Runs that are in progress or paused come first. The pending runs of a printer follow in the order of
+        `queue_position`, those without one last, in the order of their creation. To move a run, give it a position
+        between those of two others, such as 1.5. Expected times follow from the estimates at each request: a run
+        that starts, ends or fails shifts the others.
+
+        :param printer_id: Only the runs of this printer.
+        """
+        return self._client._call(
+            "GET",
+            "/queue",
+            _Queue,
+            query={
+                "printer_id": printer_id,
+            },
         )
 
 
@@ -9626,6 +10016,37 @@ class OrdersResource:
             _OrderAvailability,
         )
 
+    def plan(
+        self,
+        id: str,
+        *,
+        create: bool | None = None,
+        idempotency_key: str | None = None,
+    ) -> Plan:
+        """Plan an order.
+
+        Plans what is neither produced nor planned of the order's items. Proposes a run for each plate of
+        `pieces_per_plate` pieces, with a printer, an expected time and spools. Pieces that unfinished runs plan
+        are not planned again, and filament that unfinished runs and other open orders reserve is not used. With
+        `create`, exactly these runs are created, as `pending`: all or none. `docs/planning.md` has the rules.
+
+        Requires the role `operator` or `admin`.
+
+        :param id: The id of the order, a UUID.
+        :param create: Whether to create the runs; false by default.
+        :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
+        a key.
+        """
+        return self._client._call(
+            "POST",
+            f"/orders/{_core.segment(id)}/plan",
+            _Plan,
+            body={
+                "create": UNSET if create is None else create,
+            },
+            idempotency_key=idempotency_key or _core.new_key(),
+        )
+
 
 class StockLevelsResource:
     """How much filament should be in stock. The levels that are low are the shopping list."""
@@ -9837,6 +10258,48 @@ class StockLevelsResource:
         )
 
 
+class PlanResource:
+    """Which runs print what is still missing: on which printers, when, and from which spools."""
+
+    __slots__ = ("_client",)
+
+    def __init__(self, client: _core.BaseClient) -> None:
+        self._client = client
+
+    def create(
+        self,
+        *,
+        create: bool | None = None,
+        items: Sequence[PlanItem] | None = None,
+        idempotency_key: str | None = None,
+    ) -> Plan:
+        """Plan products, or all open orders.
+
+        Plans the items of the request or, without items, all open orders, those that are due first before the
+        others. Proposes a run for each plate of `pieces_per_plate` pieces, with a printer, an expected time and
+        spools. Pieces that unfinished runs plan are not planned again, and filament that unfinished runs and other
+        open orders reserve is not used. With `create`, exactly these runs are created, as `pending`: all or none.
+        `docs/planning.md` has the rules.
+
+        Requires the role `operator` or `admin`.
+
+        :param create: Whether to create the runs; false by default.
+        :param items: What to plan; all open orders if there are none.
+        :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
+        a key.
+        """
+        return self._client._call(
+            "POST",
+            "/plan",
+            _Plan,
+            body={
+                "create": UNSET if create is None else create,
+                "items": UNSET if items is None else items,
+            },
+            idempotency_key=idempotency_key or _core.new_key(),
+        )
+
+
 class WebhooksResource:
     """URLs that get events of the tenant, signed as [Standard Webhooks](https://www.standardwebhooks.com) specifies.
     For admins; API keys are rejected. An event is stored in the transaction of its cause, so that none is lost,
@@ -9859,7 +10322,7 @@ class WebhooksResource:
         sort_by: Literal["id", "url", "description", "disabled", "disabled_at", "disabled_reason", "failing_since", "created_at", "updated_at"] | None = None,
         sort_order: SortOrder | None = None,
         after: str | None = None,
-        event: Literal["inventory.low_stock", "order.cancelled", "order.done", "order.in_production", "order.received", "product.cost_changed", "production_run.completed", "production_run.failed", "production_run.started", "spool.empty"] | None = None,
+        event: Literal["inventory.low_stock", "order.cancelled", "order.done", "order.in_production", "order.received", "product.cost_changed", "production_run.completed", "production_run.failed", "production_run.planned", "production_run.started", "spool.empty"] | None = None,
         disabled: bool | None = None,
     ) -> WebhookList:
         """List webhooks.
@@ -9897,7 +10360,7 @@ class WebhooksResource:
         *,
         sort_by: Literal["id", "url", "description", "disabled", "disabled_at", "disabled_reason", "failing_since", "created_at", "updated_at"] | None = None,
         sort_order: SortOrder | None = None,
-        event: Literal["inventory.low_stock", "order.cancelled", "order.done", "order.in_production", "order.received", "product.cost_changed", "production_run.completed", "production_run.failed", "production_run.started", "spool.empty"] | None = None,
+        event: Literal["inventory.low_stock", "order.cancelled", "order.done", "order.in_production", "order.received", "product.cost_changed", "production_run.completed", "production_run.failed", "production_run.planned", "production_run.started", "spool.empty"] | None = None,
         disabled: bool | None = None,
     ) -> Iterator[Webhook]:
         """Iterates over all items of the list, page by page.
@@ -10265,10 +10728,14 @@ class Client(_core.BaseClient):
         """Print jobs. Completing a run deducts the filament that it used from the spools. A run can also fail or be
         cancelled, which deducts the filament that it wasted.
         """
+        self.queue = QueueResource(self)
+        """The unfinished runs by printer, in the order in which it prints them, with expected times."""
         self.orders = OrdersResource(self)
         """Orders of customers, what they still need, and whether the filament is there to print it."""
         self.stock_levels = StockLevelsResource(self)
         """How much filament should be in stock. The levels that are low are the shopping list."""
+        self.plan = PlanResource(self)
+        """Which runs print what is still missing: on which printers, when, and from which spools."""
         self.webhooks = WebhooksResource(self)
         """URLs that get events of the tenant, signed as [Standard Webhooks](https://www.standardwebhooks.com)
         specifies. For admins; API keys are rejected. An event is stored in the transaction of its cause, so that
@@ -10295,6 +10762,8 @@ __all__ = [
     "CatalogFilament",
     "CatalogFilamentList",
     "CatalogImported",
+    "Check",
+    "CheckStep",
     "Client",
     "ColorArrangement",
     "CompleteItem",
@@ -10359,6 +10828,7 @@ __all__ = [
     "MaterialShare",
     "MaterialType",
     "MethodNotAllowedError",
+    "MissingFilament",
     "NotFoundError",
     "OpenOrder",
     "OpenOrders",
@@ -10382,6 +10852,13 @@ __all__ = [
     "OrdersResource",
     "PasswordLink",
     "PayloadTooLargeError",
+    "Plan",
+    "PlanItem",
+    "PlanOutdatedError",
+    "PlanResource",
+    "PlanTooLargeError",
+    "PlannedMaterial",
+    "PlannedRun",
     "PreconditionFailedError",
     "PrintedOrder",
     "Printer",
@@ -10404,9 +10881,13 @@ __all__ = [
     "ProductMaterialCreate",
     "ProductionRunCompletedEvent",
     "ProductionRunFailedEvent",
+    "ProductionRunPlannedEvent",
     "ProductionRunStartedEvent",
     "ProductionRunsResource",
     "ProductsResource",
+    "Queue",
+    "QueueResource",
+    "QueuedRun",
     "RateLimitExceededError",
     "ReportsResource",
     "Role",
@@ -10423,6 +10904,7 @@ __all__ = [
     "RunMaterial",
     "RunMaterialCreate",
     "RunNotOpenError",
+    "RunPlanned",
     "RunStarted",
     "RunStatus",
     "RunWarning",
@@ -10448,6 +10930,7 @@ __all__ = [
     "TokenExpiredError",
     "UnavailableError",
     "UnknownReferenceError",
+    "UnplannedItem",
     "UnsupportedMediaTypeError",
     "Usage",
     "UsageGroup",

@@ -55,7 +55,7 @@ export type OrderStatus = "received" | "in_production" | "done" | "cancelled";
 
 export type MarginGroup = "product" | "order" | "customer" | "month" | "printer";
 
-export type Subscription = "*" | "inventory.*" | "inventory.low_stock" | "order.*" | "order.cancelled" | "order.done" | "order.in_production" | "order.received" | "product.*" | "product.cost_changed" | "production_run.*" | "production_run.completed" | "production_run.failed" | "production_run.started" | "spool.*" | "spool.empty";
+export type Subscription = "*" | "inventory.*" | "inventory.low_stock" | "order.*" | "order.cancelled" | "order.done" | "order.in_production" | "order.received" | "product.*" | "product.cost_changed" | "production_run.*" | "production_run.completed" | "production_run.failed" | "production_run.planned" | "production_run.started" | "spool.*" | "spool.empty";
 
 export type DeliveryStatus = "pending" | "delivered" | "failed";
 
@@ -1003,6 +1003,8 @@ export interface RunListItem<D = number> {
   readonly printer_id: string | null;
   /** Name of the printer. */
   readonly printer_name: string | null;
+  /** Place among the pending runs of the printer. */
+  readonly queue_position: D | null;
   /** Start of printing. */
   readonly started_at: string | null;
   /** End of printing. */
@@ -1150,6 +1152,8 @@ export interface Run<D = number> {
   readonly printer_id: string | null;
   /** Name of the printer. */
   readonly printer_name: string | null;
+  /** Place among the pending runs of the printer: smaller first, those without one last. */
+  readonly queue_position: D | null;
   /** Start of printing; the status in_progress sets it. */
   readonly started_at: string | null;
   /** End of printing; the status completed and the operations complete, fail and cancel set it. */
@@ -1320,6 +1324,57 @@ export interface PrinterReport<D = number> {
   readonly groups: number;
   /** The printers, those with the most hours first. */
   readonly items: readonly PrinterReportRow<D>[];
+}
+
+/** The type `CheckStep` of the API. */
+export interface CheckStep {
+  /** The step, for programs. */
+  readonly code: "RUN_ENDED" | "NO_PRINTER" | "PRINTER_NOT_AVAILABLE" | "PRINTER_BUSY" | "NO_MATERIALS" | "SPOOL_REMOVED" | "MATERIAL_NOT_PRINTED" | "TOO_LITTLE_FILAMENT" | "LOAD_SPOOL";
+  /** The step, for people. */
+  readonly detail: string;
+  /** The spool, if the step concerns one. */
+  readonly spool_id: string | null;
+}
+
+/** The type `Check` of the API. */
+export interface Check {
+  /** Whether the run can start at once. */
+  readonly ready: boolean;
+  /** What to do first, in this order. */
+  readonly steps: readonly CheckStep[];
+}
+
+/** The type `QueuedRun` of the API. */
+export interface QueuedRun<D = number> {
+  /** The run's id. */
+  readonly id: string;
+  /** State of the run: pending, in_progress or paused. */
+  readonly status: RunStatus;
+  /** The printer; null if the run has none. */
+  readonly printer_id: string | null;
+  /** Name of the printer. */
+  readonly printer_name: string | null;
+  /** Place among the unfinished runs of the printer, from 1. */
+  readonly place: number;
+  /** What the place follows from; see updateProductionRun. */
+  readonly queue_position: D | null;
+  /** Estimated print time in hours. */
+  readonly estimated_print_time_hours: D | null;
+  /** When it started, or is expected to start; null without a printer. */
+  readonly expected_start_at: string | null;
+  /** When it is expected to end; null without a printer or an estimated time. */
+  readonly expected_end_at: string | null;
+}
+
+/** The type `Queue` of the API. */
+export interface Queue<D = number> {
+  /** Number of unfinished runs. */
+  readonly total: number;
+  /**
+   * The first 1,000 of them: by the printer's number, then in the order in which it prints them; runs without a
+   * printer last.
+   */
+  readonly runs: readonly QueuedRun<D>[];
 }
 
 /** The type `WasteReportRow` of the API. */
@@ -1690,6 +1745,96 @@ export interface StockLevelList<D = number> {
   readonly next: string | null;
 }
 
+/** The type `PlannedMaterial` of the API. */
+export interface PlannedMaterial<D = number> {
+  /** Type of filament. */
+  readonly material_type: MaterialType;
+  /** Name of the colour. */
+  readonly color: string;
+  /** The spool. */
+  readonly spool_id: string;
+  /** Number of the spool. */
+  readonly spool_number: number;
+  /** Grams that the run takes from it. */
+  readonly grams: D;
+}
+
+/** The type `PlannedRun` of the API. */
+export interface PlannedRun<D = number> {
+  /** The run's id; null if it was not created. */
+  readonly id: string | null;
+  /** The printer. */
+  readonly printer_id: string;
+  /** Name of the printer. */
+  readonly printer_name: string;
+  /** The order; null for items of the request. */
+  readonly order_id: string | null;
+  /** The item of the order. */
+  readonly order_item_id: string | null;
+  /** The product. */
+  readonly product_id: string;
+  /** Name of the product. */
+  readonly product_name: string;
+  /** Pieces on the plate. */
+  readonly quantity: number;
+  /** Print time in hours; null if it is unknown. */
+  readonly estimated_print_time_hours: D | null;
+  /** Grams of filament. */
+  readonly estimated_total_filament_grams: D;
+  /** When the printer is expected to be free. */
+  readonly expected_start_at: string;
+  /** When the run is expected to end; null if its print time is unknown. */
+  readonly expected_end_at: string | null;
+  /** The spools to print from. */
+  readonly materials: readonly PlannedMaterial<D>[];
+}
+
+/** The type `UnplannedItem` of the API. */
+export interface UnplannedItem {
+  /** The order; null for items of the request. */
+  readonly order_id: string | null;
+  /** The item of the order. */
+  readonly order_item_id: string | null;
+  /** The product. */
+  readonly product_id: string;
+  /** Name of the product. */
+  readonly product_name: string;
+  /** Pieces. */
+  readonly quantity: number;
+  /**
+   * NO_PRINTER: no available printer prints all materials, with a slot for each; NO_FILAMENT: too little is left that
+   * is not reserved.
+   */
+  readonly reason: "NO_PRINTER" | "NO_FILAMENT";
+}
+
+/** The type `MissingFilament` of the API. */
+export interface MissingFilament<D = number> {
+  /** Type of filament. */
+  readonly material_type: MaterialType;
+  /** Name of the colour. */
+  readonly color: string;
+  /** Grams that are missing. */
+  readonly missing_grams: D;
+}
+
+/** The type `Plan` of the API. */
+export interface Plan<D = number> {
+  /** Whether the runs were created. */
+  readonly created: boolean;
+  /**
+   * When the last piece is expected to be printed; of an order, also by its runs that exist. null if a piece is not
+   * planned, or a time is unknown.
+   */
+  readonly finished_at: string | null;
+  /** The runs, in the order in which they are planned. */
+  readonly runs: readonly PlannedRun<D>[];
+  /** The pieces that no run can print. */
+  readonly unplanned: readonly UnplannedItem[];
+  /** The filament that is missing for them. */
+  readonly missing: readonly MissingFilament<D>[];
+}
+
 /** The type `Webhook` of the API. */
 export interface Webhook {
   /** The webhook's id. */
@@ -1821,6 +1966,29 @@ export interface ProductCostChangedEvent<D = number> {
   /** When the event happened. */
   readonly timestamp: string;
   readonly data: CostChanged<D>;
+}
+
+/** The type `RunPlanned` of the API. */
+export interface RunPlanned<D = number> {
+  /** The run's id. */
+  readonly id: string;
+  /** The printer. */
+  readonly printer_id: string;
+  /** Name of the printer. */
+  readonly printer_name: string;
+  /** Estimated print time in hours; null if it is unknown. */
+  readonly estimated_print_time_hours: D | null;
+  /** Estimated grams of filament. */
+  readonly estimated_total_filament_grams: D | null;
+}
+
+/** The type `ProductionRunPlannedEvent` of the API. */
+export interface ProductionRunPlannedEvent<D = number> {
+  /** The type of the event. */
+  readonly type: "production_run.planned";
+  /** When the event happened. */
+  readonly timestamp: string;
+  readonly data: RunPlanned<D>;
 }
 
 /** The type `RunStarted` of the API. */
@@ -2086,6 +2254,7 @@ export type WebhookEvent =
   | WebhookTestEvent
   | SpoolEmptyEvent
   | ProductCostChangedEvent<number>
+  | ProductionRunPlannedEvent<number>
   | ProductionRunStartedEvent
   | ProductionRunCompletedEvent<number>
   | ProductionRunFailedEvent<number>
@@ -2826,6 +2995,8 @@ export interface RunCreate {
   printer_id?: string | null | undefined;
   /** Name of the printer. */
   printer_name?: string | null | undefined;
+  /** Place among the pending runs of the printer: smaller first, those without one last. */
+  queue_position?: Decimal | null | undefined;
   /** Start of printing; the status in_progress sets it. */
   started_at?: string | Date | null | undefined;
   /** End of printing; the status completed and the operations complete, fail and cancel set it. */
@@ -2862,6 +3033,8 @@ export interface RunUpdate {
   printer_id?: string | null | undefined;
   /** Name of the printer. */
   printer_name?: string | null | undefined;
+  /** Place among the pending runs of the printer: smaller first, those without one last. */
+  queue_position?: Decimal | null | undefined;
   /** Start of printing; the status in_progress sets it. */
   started_at?: string | Date | null | undefined;
   /** End of printing; the status completed and the operations complete, fail and cancel set it. */
@@ -3077,6 +3250,30 @@ export interface StockLevelUpdate {
   brand?: string | null | undefined;
   /** Grams that should be available. */
   minimum_grams?: Decimal | undefined;
+}
+
+/** The type `PlanItem` of the API, in request bodies. */
+export interface PlanItem {
+  /** The product. */
+  product_id?: string | null | undefined;
+  /** The SKU of the product, instead of product_id. */
+  sku?: string | null | undefined;
+  /** Pieces to print; 1 by default. */
+  quantity?: number | null | undefined;
+}
+
+/** The type `PlanRequest` of the API, in request bodies. */
+export interface PlanRequest {
+  /** Whether to create the runs; false by default. */
+  create?: boolean | null | undefined;
+  /** What to plan; all open orders if there are none. */
+  items?: readonly PlanItem[] | undefined;
+}
+
+/** The type `OrderPlanRequest` of the API, in request bodies. */
+export interface OrderPlanRequest {
+  /** Whether to create the runs; false by default. */
+  create?: boolean | null | undefined;
 }
 
 /** The type `WebhookCreate` of the API, in request bodies. */
@@ -3680,7 +3877,7 @@ export interface ListProductionRunsQuery {
   /** Maximum page size. */
   limit?: number | undefined;
   /** Any scalar field of the items. */
-  sort_by?: "id" | "status" | "printer_id" | "printer_name" | "started_at" | "completed_at" | "estimated_print_time_hours" | "actual_print_time_hours" | "estimated_total_filament_grams" | "actual_total_filament_grams" | "quality_rating" | "failure_reason" | "created_at" | "updated_at" | "inventory_updated" | "inventory_updated_at" | "hidden_at" | "cost" | undefined;
+  sort_by?: "id" | "status" | "printer_id" | "printer_name" | "queue_position" | "started_at" | "completed_at" | "estimated_print_time_hours" | "actual_print_time_hours" | "estimated_total_filament_grams" | "actual_total_filament_grams" | "quality_rating" | "failure_reason" | "created_at" | "updated_at" | "inventory_updated" | "inventory_updated_at" | "hidden_at" | "cost" | undefined;
   /** Ascending or descending. */
   sort_order?: SortOrder | undefined;
   /**
@@ -3768,6 +3965,12 @@ export interface ExportProductionRunsQuery {
   search?: string | undefined;
   /** true: only removed runs; false: only the others. */
   hidden?: boolean | undefined;
+}
+
+/** Query parameters of `queue.get`. */
+export interface GetQueueQuery {
+  /** Only the runs of this printer. */
+  printer_id?: string | undefined;
 }
 
 /** Query parameters of `orders.list`. */
@@ -3884,7 +4087,7 @@ export interface ListWebhooksQuery {
    */
   after?: string | undefined;
   /** Only webhooks that get events of this type. */
-  event?: "inventory.low_stock" | "order.cancelled" | "order.done" | "order.in_production" | "order.received" | "product.cost_changed" | "production_run.completed" | "production_run.failed" | "production_run.started" | "spool.empty" | undefined;
+  event?: "inventory.low_stock" | "order.cancelled" | "order.done" | "order.in_production" | "order.received" | "product.cost_changed" | "production_run.completed" | "production_run.failed" | "production_run.planned" | "production_run.started" | "spool.empty" | undefined;
   /** true: only disabled webhooks; false: only the others. */
   disabled?: boolean | undefined;
 }
@@ -4001,6 +4204,12 @@ export class OrderNotOpenError extends ApiError {}
 /** The service responded `PAYLOAD_TOO_LARGE` (status 413). */
 export class PayloadTooLargeError extends ApiError {}
 
+/** The service responded `PLAN_OUTDATED` (status 409). */
+export class PlanOutdatedError extends ApiError {}
+
+/** The service responded `PLAN_TOO_LARGE` (status 409). */
+export class PlanTooLargeError extends ApiError {}
+
 /** The service responded `PRECONDITION_FAILED` (status 412). */
 export class PreconditionFailedError extends ApiError {}
 
@@ -4081,6 +4290,8 @@ const ERRORS: Record<string, typeof ApiError> = {
   ORDER_ITEM_IN_USE: OrderItemInUseError,
   ORDER_NOT_OPEN: OrderNotOpenError,
   PAYLOAD_TOO_LARGE: PayloadTooLargeError,
+  PLAN_OUTDATED: PlanOutdatedError,
+  PLAN_TOO_LARGE: PlanTooLargeError,
   PRECONDITION_FAILED: PreconditionFailedError,
   PRODUCT_IN_USE: ProductInUseError,
   RATE_LIMIT_EXCEEDED: RateLimitExceededError,
@@ -4161,6 +4372,7 @@ const DECIMALS: ReadonlySet<string> = /* @__PURE__ */ new Set([
   "price",
   "printed_hours",
   "purchase_price",
+  "queue_position",
   "rate",
   "remaining_below",
   "remaining_grams",
@@ -6278,6 +6490,45 @@ export class ProductionRunsResource<M extends DecimalMode = "number"> {
     return this.#client.call("POST", `/production-runs/${segment(id)}/cancel`, { body: input, keyed: true }, options);
   }
 
+  /**
+   * Check whether a run can start.
+   *
+   * Tells whether the printer is free, the right spools are loaded, and enough filament is left, and lists what to do
+   * first. Nothing enforces these steps: `startProductionRun` starts the run all the same. A run that is in progress
+   * is only checked for its spools.
+   */
+  getCheck(
+    id: string,
+    options: RequestOptions = {},
+  ): Promise<Check> {
+    return this.#client.call("GET", `/production-runs/${segment(id)}/check`, {  }, options);
+  }
+
+}
+
+/** The unfinished runs by printer, in the order in which it prints them, with expected times. */
+export class QueueResource<M extends DecimalMode = "number"> {
+  readonly #client: BaseClient;
+
+  constructor(client: BaseClient) {
+    this.#client = client;
+  }
+
+  /**
+   * Get the queue.
+   *
+   * Runs that are in progress or paused come first. The pending runs of a printer follow in the order of
+   * `queue_position`, those without one last, in the order of their creation. To move a run, give it a position
+   * between those of two others, such as 1.5. Expected times follow from the estimates at each request: a run that
+   * starts, ends or fails shifts the others.
+   */
+  get(
+    query: GetQueueQuery = {},
+    options: RequestOptions = {},
+  ): Promise<Queue<Decimals[M]>> {
+    return this.#client.call("GET", `/queue`, { query: { ...query } }, options);
+  }
+
 }
 
 /** Orders of customers, what they still need, and whether the filament is there to print it. */
@@ -6524,6 +6775,24 @@ export class OrdersResource<M extends DecimalMode = "number"> {
     return this.#client.call("GET", `/orders/${segment(id)}/availability`, {  }, options);
   }
 
+  /**
+   * Plan an order.
+   *
+   * Plans what is neither produced nor planned of the order's items. Proposes a run for each plate of
+   * `pieces_per_plate` pieces, with a printer, an expected time and spools. Pieces that unfinished runs plan are not
+   * planned again, and filament that unfinished runs and other open orders reserve is not used. With `create`,
+   * exactly these runs are created, as `pending`: all or none. `docs/planning.md` has the rules.
+   *
+   * Requires the role `operator` or `admin`.
+   */
+  plan(
+    id: string,
+    input: OrderPlanRequest = {},
+    options: RequestOptions & Keyed = {},
+  ): Promise<Plan<Decimals[M]>> {
+    return this.#client.call("POST", `/orders/${segment(id)}/plan`, { body: input, keyed: true }, options);
+  }
+
 }
 
 /** How much filament should be in stock. The levels that are low are the shopping list. */
@@ -6624,6 +6893,34 @@ export class StockLevelsResource<M extends DecimalMode = "number"> {
     options: RequestOptions & IfMatch = {},
   ): Promise<void> {
     return this.#client.call("DELETE", `/stock-levels/${segment(id)}`, {  }, options);
+  }
+
+}
+
+/** Which runs print what is still missing: on which printers, when, and from which spools. */
+export class PlanResource<M extends DecimalMode = "number"> {
+  readonly #client: BaseClient;
+
+  constructor(client: BaseClient) {
+    this.#client = client;
+  }
+
+  /**
+   * Plan products, or all open orders.
+   *
+   * Plans the items of the request or, without items, all open orders, those that are due first before the others.
+   * Proposes a run for each plate of `pieces_per_plate` pieces, with a printer, an expected time and spools. Pieces
+   * that unfinished runs plan are not planned again, and filament that unfinished runs and other open orders reserve
+   * is not used. With `create`, exactly these runs are created, as `pending`: all or none. `docs/planning.md` has the
+   * rules.
+   *
+   * Requires the role `operator` or `admin`.
+   */
+  create(
+    input: PlanRequest = {},
+    options: RequestOptions & Keyed = {},
+  ): Promise<Plan<Decimals[M]>> {
+    return this.#client.call("POST", `/plan`, { body: input, keyed: true }, options);
   }
 
 }
@@ -6865,10 +7162,14 @@ export class Client<M extends DecimalMode = "number"> extends BaseClient {
    * cancelled, which deducts the filament that it wasted.
    */
   readonly productionRuns: ProductionRunsResource<M>;
+  /** The unfinished runs by printer, in the order in which it prints them, with expected times. */
+  readonly queue: QueueResource<M>;
   /** Orders of customers, what they still need, and whether the filament is there to print it. */
   readonly orders: OrdersResource<M>;
   /** How much filament should be in stock. The levels that are low are the shopping list. */
   readonly stockLevels: StockLevelsResource<M>;
+  /** Which runs print what is still missing: on which printers, when, and from which spools. */
+  readonly plan: PlanResource<M>;
   /**
    * URLs that get events of the tenant, signed as [Standard Webhooks](https://www.standardwebhooks.com) specifies.
    * For admins; API keys are rejected. An event is stored in the transaction of its cause, so that none is lost, and
@@ -6895,8 +7196,10 @@ export class Client<M extends DecimalMode = "number"> extends BaseClient {
     this.printers = new PrintersResource(this);
     this.products = new ProductsResource(this);
     this.productionRuns = new ProductionRunsResource(this);
+    this.queue = new QueueResource(this);
     this.orders = new OrdersResource(this);
     this.stockLevels = new StockLevelsResource(this);
+    this.plan = new PlanResource(this);
     this.webhooks = new WebhooksResource(this);
   }
 

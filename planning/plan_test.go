@@ -1,0 +1,192 @@
+package planning_test
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+
+	"spoolwright/testkit"
+)
+
+func TestMain(m *testing.M) { testkit.Main(m) }
+
+type j = testkit.JSON
+
+const (
+	printersURL = "/api/v1/printers"
+	ordersURL   = "/api/v1/orders"
+	runsURL     = "/api/v1/production-runs"
+	planURL     = "/api/v1/plan"
+)
+
+func newAPI(t testing.TB) *testkit.API {
+	t.Helper()
+	return testkit.New(t, testkit.Options{PerMinute: 1_000_000, PerHour: 10_000_000}, testkit.Features...)
+}
+
+type farm struct {
+	*testkit.Client
+	t testing.TB
+}
+
+func (f farm) printer(body j) string {
+	f.t.Helper()
+	return f.Post(f.t, printersURL, body).Want(201).ID()
+}
+
+func (f farm) spool(color string, grams, net float64) string {
+	f.t.Helper()
+	return f.Post(f.t, "/api/v1/spools", j{"material_type": "PLA", "color": color, "diameter_mm": 1.75,
+		"net_weight_grams": net, "remaining_weight_grams": grams}).Want(201).ID()
+}
+
+func (f farm) product(color string, grams float64, minutes, perPlate any) string {
+	f.t.Helper()
+	return f.Post(f.t, "/api/v1/products", j{"name": "Lamp " + color, "estimated_print_time_minutes": minutes,
+		"pieces_per_plate": perPlate, "materials": []j{{"material_type": "PLA", "color": color,
+			"weight_grams": grams}}}).Want(201).ID()
+}
+
+func (f farm) order(product string, quantity int) string {
+	f.t.Helper()
+	return ordersURL + "/" + f.Post(f.t, ordersURL, j{"items": []j{{"product_id": product, "quantity": quantity}}}).
+		Want(201).ID()
+}
+
+// The example of docs/planning.md, up to its end.
+func TestPlanOrder(t *testing.T) {
+	t.Parallel()
+	api := newAPI(t)
+	f := farm{api.Operator(t), t}
+	first, second := f.printer(j{"name": "Prusa 1"}), f.printer(j{"name": "Prusa 2"})
+	f.Post(t, runsURL, j{"printer_id": second, "estimated_print_time_hours": 1, "status": "in_progress"}).Want(201)
+	opened, full := f.spool("Black", 250, 1000), f.spool("Black", 1000, 1000)
+	lamp := f.product("Black", 100, 120, 2)
+	order := f.order(lamp, 5)
+
+	plan := f.Post(t, order+"/plan", nil).Want(200)
+	plan.Shows(map[string]string{"created": "false", "runs.0.id": "null", "runs.0.quantity": "2",
+		"runs.0.printer_id": first, "runs.0.materials.0.spool_id": opened, "runs.0.materials.0.grams": "200",
+		"runs.0.estimated_print_time_hours": "4", "runs.1.printer_id": second, "runs.1.quantity": "2",
+		"runs.1.materials.0.spool_id": full, "runs.2.quantity": "1", "runs.2.printer_id": first,
+		"runs.2.estimated_total_filament_grams": "100", "unplanned": "[]", "missing": "[]"})
+	plan.WantLen(t, "runs", 3)
+	if plan.Text("finished_at") != plan.Text("runs.2.expected_end_at") &&
+		plan.Text("finished_at") != plan.Text("runs.1.expected_end_at") {
+		t.Errorf("finished_at: %s", plan.Body)
+	}
+	f.Get(t, runsURL).Want(200).Shows(map[string]string{"total": "1"})
+
+	created := f.Post(t, order+"/plan", j{"create": true}).Want(200)
+	created.WantLen(t, "runs", 3)
+	run := runsURL + "/" + created.Text("runs.0.id")
+	f.Get(t, run).Want(200).Shows(map[string]string{"status": "pending", "printer_name": "Prusa 1",
+		"items.0.quantity": "2", "materials.0.spool_id": opened, "materials.0.estimated_weight_grams": "200",
+		"estimated_print_time_hours": "4", "estimated_total_filament_grams": "200"})
+	f.Get(t, order).Want(200).Shows(map[string]string{"items.0.planned": "5"})
+	again := f.Post(t, order+"/plan", j{"create": true}).Want(200)
+	again.WantLen(t, "runs", 0)
+	if again.Text("finished_at") == "null" {
+		t.Errorf("finished_at is null: %s", again.Body)
+	}
+
+	queue := f.Get(t, "/api/v1/queue?printer_id="+first).Want(200)
+	queue.Shows(map[string]string{"total": "2", "runs.0.id": created.Text("runs.0.id"), "runs.0.place": "1"})
+	f.Patch(t, runsURL+"/"+created.Text("runs.2.id"), j{"queue_position": 1}).Want(200)
+	f.Get(t, "/api/v1/queue?printer_id="+first).Want(200).
+		Shows(map[string]string{"runs.0.id": created.Text("runs.2.id"), "runs.1.id": created.Text("runs.0.id")})
+
+	f.Get(t, run+"/check").Want(200).Shows(map[string]string{"ready": "false", "steps.0.code": "LOAD_SPOOL"})
+	f.Do(t, "PUT", printersURL+"/"+first+"/slots/1", j{"spool_id": opened}).Want(200)
+	f.Get(t, run+"/check").Want(200).Shows(map[string]string{"ready": "true", "steps": "[]"})
+	f.Patch(t, printersURL+"/"+first, j{"status": "maintenance", "materials": []string{"ABS"}}).Want(200)
+	f.Patch(t, "/api/v1/spools/"+opened, j{"remaining_weight_grams": 1}).Want(200)
+	f.Post(t, runsURL, j{"printer_id": first, "status": "in_progress"}).Want(201)
+	check := f.Get(t, run+"/check").Want(200)
+	for i, code := range []string{"PRINTER_NOT_AVAILABLE", "PRINTER_BUSY", "MATERIAL_NOT_PRINTED",
+		"TOO_LITTLE_FILAMENT"} {
+		check.Shows(map[string]string{fmt.Sprintf("steps.%d.code", i): code})
+	}
+	f.Post(t, run+"/cancel", nil).Want(200)
+	f.Get(t, run+"/check").Want(200).Shows(map[string]string{"steps.0.code": "RUN_ENDED"})
+
+	f.Post(t, order+"/cancel", nil).Want(200)
+	f.Post(t, order+"/plan", nil).WantError(409, "ORDER_NOT_OPEN")
+	api.Operator(t).Post(t, order+"/plan", nil).WantError(404, "NOT_FOUND")
+	api.Operator(t).Get(t, run+"/check").WantError(404, "NOT_FOUND")
+}
+
+// What is missing, and what others reserve.
+func TestUnplanned(t *testing.T) {
+	t.Parallel()
+	f := farm{newAPI(t).Operator(t), t}
+	lamp := f.product("Black", 100, nil, nil)
+	items := func(n int) j { return j{"items": []j{{"product_id": lamp, "quantity": n}}} }
+	f.Post(t, planURL, items(1)).Want(200).Shows(map[string]string{"unplanned.0.reason": "NO_PRINTER",
+		"missing.0.missing_grams": "100"})
+	printer := f.printer(j{"name": "P", "materials": []string{"ABS"}})
+	f.Post(t, planURL, items(1)).Want(200).Shows(map[string]string{"unplanned.0.reason": "NO_PRINTER"})
+	f.Patch(t, printersURL+"/"+printer, j{"materials": []string{}}).Want(200)
+	f.spool("black", 250, 1000)
+	f.Post(t, planURL, items(4)).Want(200).Shows(map[string]string{"runs.1.materials.0.grams": "100",
+		"unplanned.0.reason": "NO_FILAMENT", "unplanned.0.quantity": "2", "missing.0.missing_grams": "150",
+		"missing.0.color": "Black", "finished_at": "null"})
+	// An order reserves 100 g, so that 150 g are left for others.
+	order := f.order(lamp, 1)
+	f.Post(t, planURL, items(2)).Want(200).Shows(map[string]string{"unplanned.0.quantity": "1",
+		"missing.0.missing_grams": "50"})
+	f.Post(t, order+"/plan", nil).Want(200).Shows(map[string]string{"unplanned": "[]"})
+	// Two spools together suffice.
+	f.spool("BLACK", 60, 1000)
+	f.Post(t, planURL, j{}).Want(200).Shows(map[string]string{"runs.0.materials.0.spool_number": "1"})
+	plate := f.product("Black", 260, 1, nil)
+	f.Patch(t, order, j{"status": "cancelled"}).Want(200)
+	f.Post(t, planURL, j{"items": []j{{"product_id": plate}}}).Want(200).Shows(map[string]string{
+		"runs.0.materials.0.spool_number": "2", "runs.0.materials.0.grams": "60",
+		"runs.0.materials.1.spool_number": "1", "runs.0.materials.1.grams": "200"})
+	f.Post(t, planURL, items(5001)).WantError(409, "PLAN_TOO_LARGE")
+	f.Post(t, planURL, j{"items": []j{{"sku": "none"}}}).WantError(400, "UNKNOWN_REFERENCE").
+		Shows(map[string]string{"errors.0.field": "items[0].sku"})
+}
+
+// Plans that are created at once, while spools are used up and a printer is retired, plan each piece once, and take no
+// more than there is.
+func TestConcurrentPlans(t *testing.T) {
+	t.Parallel()
+	f := farm{newAPI(t).Operator(t), t}
+	printer := f.printer(j{"name": "P0"})
+	f.printer(j{"name": "P1"})
+	lamp := f.product("Black", 10, 1, 2)
+	var spools, orders []string
+	for range 4 {
+		spools = append(spools, f.spool("Black", 100, 100))
+	}
+	for range 4 {
+		orders = append(orders, f.order(lamp, 6))
+	}
+	var wg sync.WaitGroup
+	send := func(method, path string, body j, statuses ...int) {
+		wg.Go(func() {
+			a, err := f.Send(method, path, body)
+			for _, status := range statuses {
+				if err == nil && a.Status == status {
+					return
+				}
+			}
+			t.Errorf("%s %s: %v %d", method, path, err, a.Status)
+		})
+	}
+	for i := range 4 {
+		send("POST", orders[i]+"/plan", j{"create": true}, 200, 409)
+		send("POST", orders[i]+"/plan", j{"create": true}, 200, 409)
+		send("POST", planURL, j{"create": true}, 200, 409)
+	}
+	send("POST", "/api/v1/spools/"+spools[0]+"/deduct", j{"weight_grams": 1}, 200, 400)
+	wg.Go(func() { f.Delete(t, "/api/v1/spools/"+spools[1]) })
+	send("PATCH", printersURL+"/"+printer, j{"status": "retired"}, 200)
+	wg.Wait()
+	f.Post(t, planURL, j{"create": true}).Want(200).Shows(map[string]string{"unplanned": "[]"})
+	for _, order := range orders {
+		f.Get(t, order).Want(200).Shows(map[string]string{"items.0.planned": "6"})
+	}
+}
