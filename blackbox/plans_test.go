@@ -22,7 +22,7 @@ const (
 	// plansBlocks is the maximum number of blocks that a request may read. With all rows, an index that is read from
 	// the tenant's first row to its last one has more than 160 blocks, a table more than 300. With half of them,
 	// PostgreSQL may read a partial index of a list instead of the primary key.
-	plansBlocks = 150
+	plansBlocks = 155
 )
 
 // isJoined reports whether the operation joins a set of rows with a table. The plan of such a statement can depend on
