@@ -190,7 +190,8 @@ func TestOperationsDescribeErrorsAndHeaders(t *testing.T) {
 	operations(t, d, api.Routes, func(what string, op object, route server.Route) {
 		responses := op["responses"].(object)
 		for _, status := range []string{"401", "403", "429", "500", "503"} {
-			if responses[status] == nil {
+			withoutLogin := status == "401" && op["operationId"] == "usePasswordLink" // a link that is not valid is a 400
+			if responses[status] == nil && !withoutLogin {
 				t.Errorf("%s does not describe %s", what, status)
 			}
 		}
