@@ -375,6 +375,9 @@ func (f *fixture) newBody(t *testing.T, op *operation, example map[string]any) m
 		case name == "name" && (strings.HasPrefix(op.Path(), "/api/v1/vendors") ||
 			strings.HasPrefix(op.Path(), "/api/v1/printers")):
 			body[name] = db.NewID() // unique
+		case name == "create": // of a plan, which needs a printer
+			f.create(t, "/api/v1/printers", "/api/v1/printers")
+			body[name] = true
 		case name == "email":
 			body[name] = f.admin.Email
 		case name == "password", name == "current_password":

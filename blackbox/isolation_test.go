@@ -204,13 +204,10 @@ func (i *isolationTenant) text() string {
 // target returns the resource of the tenant that op needs, its path pattern, and the rest of the path after the
 // pattern. It returns false if the tenant has no such resource.
 func (i *isolationTenant) target(op *operation) (r resource, pattern, rest string, ok bool) {
-	path := op.Path()
+	path := strings.Replace(op.Path(), "{number}", strconv.Itoa(1+i.IntN(5)), 1) // tenants have the same numbers
 	at := strings.LastIndexByte(path, '}') + 1
 	if at == 0 {
 		return resource{path: path}, "", "", true
-	}
-	if strings.HasSuffix(path, "{number}") { // tenants have the same numbers
-		return resource{path: strings.Replace(path, "{number}", strconv.Itoa(1+i.IntN(5)), 1)}, "", "", true
 	}
 	pattern, rest = path[:at], path[at:]
 	r, ok = i.pick(pattern, i.Rand)
@@ -332,6 +329,8 @@ func (i *isolationTenant) randomize(body map[string]any, schema map[string]field
 			body[name] = 1 + i.IntN(1000)
 		case name == "status" && body[name] == "received": // of an order
 			body[name] = []string{"received", "in_production", "done"}[i.IntN(3)]
+		case name == "status" && body[name] == "available": // of a printer
+			body[name] = []string{"available", "maintenance"}[i.IntN(2)]
 		case name == "status":
 			body[name] = []string{"pending", "paused"}[i.IntN(2)]
 		}
@@ -393,7 +392,7 @@ func (i *isolationTenant) compare(op *operation, foreign, missing string, foreig
 func (i *isolationTenant) recordCreated(op *operation, a *httptest.ResponseRecorder) {
 	var created struct {
 		ID                           string
-		Items, Materials, Components []struct{ ID string }
+		Items, Materials, Components []listEntry
 	}
 	collection, isBatch := strings.CutSuffix(op.Path(), "/batch")
 	if op.Doc.ID == "addFilamentSpools" {
@@ -415,10 +414,13 @@ func (i *isolationTenant) recordCreated(op *operation, a *httptest.ResponseRecor
 	}
 	location := a.Header().Get("Location")
 	i.remember(op.Path(), resource{location, created.ID})
-	for list, entries := range map[string][]struct{ ID string }{
+	for list, entries := range map[string][]listEntry{
 		"items": created.Items, "materials": created.Materials, "components": created.Components,
 	} {
 		for _, entry := range entries {
+			if entry.ID == "" {
+				continue
+			}
 			i.remember(op.Path()+"/{id}/"+list, resource{location + "/" + list + "/" + entry.ID, entry.ID})
 		}
 	}
@@ -614,4 +616,15 @@ func bouncerAttributes(t *testing.T, dir string) *syscall.SysProcAttr {
 	}
 	t.Fatal("neither the account postgres nor nobody exists")
 	return nil
+}
+
+// listEntry is an entry of a list of a resource. It has no id if it is a text, as the materials of a printer are.
+type listEntry struct{ ID string }
+
+func (e *listEntry) UnmarshalJSON(text []byte) error {
+	if text[0] != '{' {
+		return nil
+	}
+	type plain listEntry
+	return json.Unmarshal(text, (*plain)(e))
 }
