@@ -343,12 +343,12 @@ func percent(margin, revenue *big.Rat) *big.Rat {
 
 // money is a sum of the margins report.
 type money struct {
-	parts               parts
-	revenue             *big.Rat
-	unpriced            bool
-	unknown             map[string]bool
-	runs                map[any]bool
-	lines, good, failed int64
+	parts        parts
+	revenue      *big.Rat
+	unpriced     bool
+	unknown      map[string]bool
+	runs         map[any]bool
+	good, failed int64
 }
 
 func (m *money) add(amount, with parts, names []string) {
