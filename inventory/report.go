@@ -29,8 +29,10 @@ type Period struct {
 const (
 	defaultDays = 30   // of a report without from
 	maxDays     = 3660 // of a report
-	maxGroups   = 1000 // of a report
 )
+
+// MaxGroups is the maximum number of groups in a report.
+const MaxGroups = 1000
 
 // Check checks that the period is not empty or too long. It does not know which day is today in the time zone: without
 // to, a period may begin tomorrow, and is then that day.
@@ -198,7 +200,7 @@ func (h handlers) reportUsage(ctx context.Context, r *server.Request[UsageQuery]
 			from (`+usageBetween(by == "printer", "first", "until")+`) u group by `+group.key+`
 		)`+strings.ReplaceAll(stock, "] as keys", "]::text[] as keys")+`, page as (
 			select g.*, `+remaining+` as remaining, `+daily+` as daily, `+daysLeft+` as days_left
-			from (select * from grouped g order by `+order+` limit `+strconv.Itoa(maxGroups)+`) g`+left+`
+			from (select * from grouped g order by `+order+` limit `+strconv.Itoa(MaxGroups)+`) g`+left+`
 		)
 		select p.first as "from", p.until - 1 as "to", '`+string(by)+`' as group_by, t.grams, t.cost, p.currency,
 			t.groups,

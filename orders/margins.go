@@ -187,9 +187,7 @@ func (h handlers) reportMargins(ctx context.Context, r *server.Request[MarginQue
 					'unknown_parts', g.unknown, 'runs', g.runs, 'pieces', g.pieces, 'failed_pieces', g.failed)
 					order by `+order+`), '[]')
 				from (select * from grouped g where not g.is_total order by `+order+` limit `+
-		strconv.Itoa(maxGroups)+`) g) as items
+		strconv.Itoa(inventory.MaxGroups)+`) g) as items
 		from period p, grouped t where t.is_total`, r.In.Args(ctx)...)
 	return server.One(report, h.db.Read(ctx, db.AllowScans(), report))
 }
-
-const maxGroups = 1000 // of a report

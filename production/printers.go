@@ -81,7 +81,7 @@ func (h handlers) reportPrinters(
 					'grams', trim_scale(g.grams), 'cost', trim_scale(g.cost),
 					'cost_per_hour', trim_scale(round(g.cost / nullif(g.hours, 0), 6)))
 					order by g.hours desc, g.key), '[]')
-				from (select * from printer g order by g.hours desc, g.key limit `+strconv.Itoa(maxGroups)+`) g) as items
+				from (select * from printer g order by g.hours desc, g.key limit `+strconv.Itoa(inventory.MaxGroups)+`) g) as items
 		from (
 			select p.*, greatest(extract(epoch from least(p.until::timestamp at time zone p.zone, now())
 				- p.first::timestamp at time zone p.zone), 0) / 3600 as hours

@@ -162,7 +162,7 @@ func (h handlers) reportWaste(ctx context.Context, r *server.Request[WasteQuery]
 					'failed_runs', g.failed, 'completed_runs', g.completed, 'rate', trim_scale(round(g.rate, 4)))
 					order by g.grams desc, g.runs desc, g.key), '[]')
 				from (select * from grouped g order by g.grams desc, g.runs desc, g.key limit `+
-		strconv.Itoa(maxGroups)+`) g
+		strconv.Itoa(inventory.MaxGroups)+`) g
 			) as items
 		from (
 			select count(*) filter (where status <> 'completed') as runs, count(*) filter (where status = 'failed') as failed,
@@ -175,5 +175,3 @@ func (h handlers) reportWaste(ctx context.Context, r *server.Request[WasteQuery]
 		) w, period p`, r.In.Args(ctx)...)
 	return server.One(report, h.db.Read(ctx, db.AllowScans(), report))
 }
-
-const maxGroups = 1000 // of a report
