@@ -9,6 +9,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"spoolwright/db"
@@ -26,8 +27,8 @@ var spoolmanColumns = map[string][]string{
 		"lot_number", "notes", "archived", "first_used_at", "last_used_at", "extra"},
 }
 
-// noVendor is the id of the vendor that the surface shows for a filament without one, because clients need one.
-const noVendor = "1000000000"
+// UnknownVendor is the id of the vendor that the surface shows for a filament without one, because clients need one.
+const UnknownVendor = 1_000_000_000
 
 // spoolmanTables are the tables of the items, in the order in which an import writes them.
 var spoolmanTables = []struct{ entity, table string }{
@@ -117,7 +118,7 @@ func (i Importer) readSource(file io.Reader) (*spoolmanSource, error) {
 		return item
 	}
 	vendorOf := func(n int, object spoolmanObject) *spoolmanItem {
-		if len(object) == 0 || object["id"] == noVendor {
+		if len(object) == 0 || object["id"] == strconv.Itoa(UnknownVendor) {
 			return nil
 		}
 		return once(convertVendor(n, object))

@@ -6,20 +6,20 @@ import (
 	"strings"
 
 	"spoolwright/db"
+	"spoolwright/inventory"
 )
 
 // Filaments and vendors have the ids of their numbers. A spool without a filament shows one that is computed from its
 // own fields. Equal spools show the same, whose id is a hash of these fields, above all numbers. So do brands of such
 // spools for vendors, unless a vendor has the name of the brand.
-const firstComputed = 1_000_000_000
+const firstComputed = inventory.UnknownVendor
 
 // unknownVendor is the id of the vendor that filaments without one show: OpenSpoolMan reads its name without asking.
-const unknownVendor = firstComputed
+const unknownVendor = inventory.UnknownVendor
 
 func computedID(fields ...string) string {
-	return fmt.Sprintf(`(%d + (('x' || left(md5(concat_ws('|', %s)), 8))::bit(32)::int & 1073741823))`, firstComputed+
-		1,
-		strings.Join(fields, ", "))
+	return fmt.Sprintf(`(%d + (('x' || left(md5(concat_ws('|', %s)), 8))::bit(32)::int & 1073741823))`,
+		firstComputed+1, strings.Join(fields, ", "))
 }
 
 // The ids of the computed filament and vendor of a spool s without a filament. The vendor's is null without a brand.
