@@ -128,16 +128,21 @@ func signIn(v *visit) error {
 	cookie, err := v.site.Auth.SignIn(v.r.Context(), f.Values.Get("email"), f.Values.Get("password"),
 		server.Address(v.r))
 	if err != nil {
-		e := server.AsError(err)
-		if e.Status >= 500 && e.Status != 503 {
-			return err
-		}
-		status, detail := e.Page(v.w, v.r)
-		f.Problem = sentence(detail)
-		return v.signInPage(status, f)
+		return v.refused(f, err, v.signInPage)
 	}
 	v.setCookie(cookie, v.site.Auth.CookieAge())
 	return v.redirect(next(f.Values.Get("next")))
+}
+
+// refused shows the form of someone who is not signed in again, with what the error says.
+func (v *visit) refused(f *form, err error, page func(status int, f *form) error) error {
+	e := server.AsError(err)
+	if e.Status >= 500 && e.Status != 503 {
+		return err
+	}
+	status, detail := e.Page(v.w, v.r)
+	f.Problem = sentence(detail)
+	return page(status, f)
 }
 
 // firstLogin signs in with the link that the first start prints, once, from the machine of the service.
@@ -184,13 +189,7 @@ func usePasswordLink(v *visit) error {
 	}
 	err := v.site.Auth.SetPassword(v.r.Context(), v.r.PathValue("token"), password, server.Address(v.r))
 	if err != nil {
-		e := server.AsError(err)
-		if e.Status >= 500 && e.Status != 503 {
-			return err
-		}
-		status, detail := e.Page(v.w, v.r)
-		f.Problem = sentence(detail)
-		return v.passwordLinkPage(status, f)
+		return v.refused(f, err, v.passwordLinkPage)
 	}
 	return v.redirect("/sign-in")
 }
