@@ -1,6 +1,7 @@
 package web_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -100,4 +101,20 @@ func TestGroupedSpools(t *testing.T) {
 	if b.get(t, "/spools").hides(t, "Without a filament"); strings.Contains(p.text, "sort=filament&amp;sort") {
 		t.Errorf("the addresses repeat the order")
 	}
+}
+
+// The settings show the fields of spools, filaments and vendors, of each of which there can be a hundred.
+func TestManyCustomFields(t *testing.T) {
+	t.Parallel()
+	c := newAPI(t, testkit.Options{}).Tenant(t).User(t, "admin")
+	add := func(entity, key string) {
+		c.Post(t, "/api/v1/custom-fields", testkit.JSON{"entity": entity, "key": key, "name": "Its " + key,
+			"type": "text"}).Want(201)
+	}
+	add("vendor", "of_vendor")
+	for n := range 100 {
+		add("spool", fmt.Sprintf("field_%d", n))
+	}
+	signIn(t, c).get(t, "/settings").want(t, 200).shows(t, "Its field_0").shows(t, "Its field_99").
+		shows(t, "Its of_vendor")
 }

@@ -2,6 +2,7 @@ package web
 
 import (
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 )
@@ -12,10 +13,10 @@ type settingsPage struct {
 	Users struct{ Items []account }
 	Keys  struct{ Items []apiKey }
 	Key   *form
-	Extra customFields
-	New   apiKey // a key that was just created
-	Link  string // a password link that was just created
-	Base  string // the address of the service
+	Extra [3]customFields // of spools, filaments and vendors
+	New   apiKey          // a key that was just created
+	Link  string          // a password link that was just created
+	Base  string          // the address of the service
 }
 
 type account struct {
@@ -63,6 +64,11 @@ func (p *settingsPage) At(key string) string {
 	return strings.Replace(p.Base, "://", "://x:"+key+"@", 1)
 }
 
+// Fields returns all custom fields.
+func (p *settingsPage) Fields() []customField {
+	return slices.Concat(p.Extra[0].Items, p.Extra[1].Items, p.Extra[2].Items)
+}
+
 func showSettings(v *visit) error { return v.settingsPage(200, &settingsPage{}) }
 
 func (v *visit) settingsPage(status int, p *settingsPage) error {
@@ -73,7 +79,7 @@ func (v *visit) settingsPage(status int, p *settingsPage) error {
 		read{path: "/api/v1/users", query: url.Values{"limit": {"100"}, "sort_by": {"name"}, "sort_order": {"asc"}},
 			into: &p.Users},
 		read{path: "/api/v1/api-keys", query: url.Values{"limit": {"100"}, "revoked": {"false"}}, into: &p.Keys},
-		read{path: "/api/v1/custom-fields", query: url.Values{"limit": {"100"}, "sort_order": {"asc"}}, into: &p.Extra},
+		customRead("spool", &p.Extra[0]), customRead("filament", &p.Extra[1]), customRead("vendor", &p.Extra[2]),
 	); err != nil {
 		return err
 	}
