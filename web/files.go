@@ -114,7 +114,7 @@ func importFile(v *visit) error {
 		row := importedRow{Line: n}
 		if n > 0 && n <= len(lines) {
 			row.Text = strings.TrimSuffix(lines[n-1], "\r")
-			row.Text = row.Text[:min(200, len(row.Text))]
+			row.Text = strings.ToValidUTF8(row.Text[:min(200, len(row.Text))], "")
 		}
 		return row
 	}

@@ -48,6 +48,10 @@ func TestFiles(t *testing.T) {
 	upload(t, b, "").want(t, 422).shows(t, "Choose a file, or paste its text.")
 	upload(t, b, "", "text", columns+"PLA,Red,1.75,1000\nWood,<b>,1.75,1000\n").want(t, 422).
 		shows(t, "Nothing was imported", "3 Wood,<b>,1.75,1000 material_type must be one of")
+	long := upload(t, b, "", "text", columns+"x"+strings.Repeat("é", 200)+",Red,1.75,1000\n").want(t, 422)
+	if strings.ContainsRune(long.text, '\uFFFD') {
+		t.Error("a line is cut within a character")
+	}
 	const file = columns + "PLA,Red,1.75,1000\r\nPETG,Blue,1.75,500\n"
 	checked := upload(t, b, file).want(t, 200).shows(t, "nothing was changed: 2 created", "3 PETG,Blue,1.75,500 Created")
 	c.Get(t, "/api/v1/spools").Want(200).Shows(map[string]string{"total": "0"})
