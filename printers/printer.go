@@ -250,7 +250,7 @@ func (h handlers) update(ctx context.Context, r *server.Request[Printer]) (serve
 	var name string
 	locked := db.SQL(`select name from printers where id = $1 and hidden_at is null for no key update`, id).Into(&name)
 	slots := db.SQL(`select coalesce(max(slot), 0)::bigint from printer_slots where printer_id = $1`, id).Into(&last)
-	err := h.db.Decide(ctx, []*db.Stmt{locked, slots}, func() ([]*db.Stmt, error) {
+	err := h.db.Decide(ctx, []*db.Stmt{lockSlots(), locked, slots}, func() ([]*db.Stmt, error) {
 		switch {
 		case locked.Rows() == 0:
 			return nil, server.ErrNotFound
@@ -273,7 +273,7 @@ func (h handlers) update(ctx context.Context, r *server.Request[Printer]) (serve
 
 var deleteDoc = &server.Doc{
 	ID: "deletePrinter", Tag: tag, Summary: "Remove a printer",
-	Description: "Unloads the spools, and deletes the printer. If production runs or API keys name it, it is hidden " +
+	Description: "Unloads the spools, and deletes the printer. If production runs name it, it is hidden " +
 		"instead: lists no longer contain it, requests with its id return 404, and the runs keep its name. " +
 		"`GET /api/v1/printers?hidden=true` lists hidden printers, and `restorePrinter` shows one again.",
 }
@@ -366,16 +366,16 @@ func (h handlers) load(ctx context.Context, r *server.Request[Load]) (server.OK[
 	id, in := r.ID("id"), &r.In
 	var slots int64
 	var spool *string
-	locked := db.SQL(`select slots::bigint from printers where id = $1 and hidden_at is null`, id).Into(&slots)
+	found := db.SQL(`select slots::bigint from printers where id = $1 and hidden_at is null`, id).Into(&slots)
 	named := db.SQL(`
 		(select s.id::text from spools s where s.id = $1::uuid and s.hidden_at is null offset 0)
 		union all
 		(select s.id::text from spools s where s.number = $2::int and s.hidden_at is null offset 0)`,
 		in.SpoolID.Arg(), in.SpoolNumber.Arg()).Into(&spool)
 	printer := selectPrinter(id)
-	err := h.db.Decide(ctx, []*db.Stmt{lockSlots(), locked, named}, func() ([]*db.Stmt, error) {
+	err := h.db.Decide(ctx, []*db.Stmt{lockSlots(), found, named}, func() ([]*db.Stmt, error) {
 		switch {
-		case locked.Rows() == 0:
+		case found.Rows() == 0:
 			return nil, server.ErrNotFound
 		case r.Number() > slots:
 			return nil, server.Invalid("number", "must be from 1 to %d, the number of slots of the printer", slots)

@@ -160,3 +160,32 @@ func TestConcurrentLoads(t *testing.T) {
 		c.Get(t, spools+"/"+spool).Want(200).Shows(map[string]string{"location": in.Text("items.0.name")})
 	}
 }
+
+// A printer that loses a slot while a spool is loaded into it keeps the slot, or the spool is not loaded.
+func TestLoadWhileSlotsChange(t *testing.T) {
+	t.Parallel()
+	c := newAPI(t).Operator(t)
+	spool := addSpool(t, c, nil)
+	printer := path + "/" + c.Post(t, path, j{"name": "P"}).Want(201).ID()
+	for range 40 {
+		c.Do(t, "PUT", printer+"/slots/1", j{"spool_id": spool}).Want(200)
+		c.Patch(t, printer, j{"slots": 2}).Want(200)
+		var wg sync.WaitGroup
+		for _, r := range []struct {
+			method, path string
+			body         j
+			refused      int
+		}{{"PUT", printer + "/slots/2", j{"spool_id": spool}, 422}, {"PATCH", printer, j{"slots": 1}, 409}} {
+			wg.Go(func() {
+				if a, err := c.Send(r.method, r.path, r.body); err != nil || a.Status != 200 && a.Status != r.refused {
+					t.Errorf("%s: %v %v", r.method, a, err)
+				}
+			})
+		}
+		wg.Wait()
+		now := c.Get(t, printer).Want(200)
+		if slots, at := now.Text("slots"), now.Text("loaded.0.slot"); at > slots {
+			t.Fatalf("the printer has %s slots, and a spool in slot %s", slots, at)
+		}
+	}
+}

@@ -7770,8 +7770,8 @@ class PrintersResource:
     ) -> None:
         """Remove a printer.
 
-        Unloads the spools, and deletes the printer. If production runs or API keys name it, it is hidden instead:
-        lists no longer contain it, requests with its id return 404, and the runs keep its name. `GET
+        Unloads the spools, and deletes the printer. If production runs name it, it is hidden instead: lists no
+        longer contain it, requests with its id return 404, and the runs keep its name. `GET
         /api/v1/printers?hidden=true` lists hidden printers, and `restorePrinter` shows one again.
 
         Requires the role `operator` or `admin`.
