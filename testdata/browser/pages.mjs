@@ -3,8 +3,9 @@
 //   node pages.mjs BASE_URL EMAIL PASSWORD
 //
 // The account must exist and be an admin. The script creates a filament, spools, a product, an order, a run and an API
-// key. It walks three times: with a wide window, on a dark phone without JavaScript, and without a mouse. It needs
-// playwright-core and Chromium, as docs.mjs does. It prints a line per walk, and exits with status 1 after the first failed check.
+// key. It walks three times: with a wide window, on a dark phone without JavaScript, and without a mouse. Then it invites
+// a user with a password link. It needs playwright-core and Chromium, as docs.mjs does. It prints a line per walk, and
+// exits with status 1 after the first failed check.
 
 import { createRequire } from "node:module";
 import { resolve } from "node:path";
@@ -208,6 +209,44 @@ async function walk(browser, tag, options, keys) {
   console.log(`ok    ${tag}`);
 }
 
+// invite creates a user and a password link, with which the user sets a password, once.
+async function invite(browser) {
+  const admin = await (await browser.newContext()).newPage();
+  const user = await (await browser.newContext()).newPage();
+  const address = `bob-${Date.now()}@farm.example`, secret = "a long and new phrase";
+  const signIn = async (page, email, password) => {
+    await page.goto(base + "/sign-in");
+    await page.fill("[name=email]", email);
+    await page.fill("[name=password]", password);
+    await page.click("button:has-text('Sign in')");
+    await page.waitForSelector("nav >> text=Spools");
+  };
+  const set = async (link, password) => {
+    await user.goto(link);
+    await user.fill("[name=new_password]", password);
+    await user.click("button:has-text('Set the password')");
+  };
+  for (const page of [admin, user]) page.setDefaultTimeout(60_000); // long enough for a busy machine
+  await signIn(admin, email, password);
+  await admin.goto(base + "/settings");
+  await admin.click("text=Add a user");
+  await admin.fill("[name=name]", "Bob");
+  await admin.fill("[name=email]", address);
+  await admin.fill("[name=password]", "nobody will ever know this");
+  await admin.click("main form button.primary");
+  await admin.click(`tr:has-text("${address}") >> button:has-text("Password link")`);
+  const link = await admin.textContent(".once pre");
+  check("the link", link.startsWith(base + "/password-link/"), link);
+
+  await set(link, secret);
+  await user.waitForURL("**/sign-in");
+  await set(link, "the phrase of somebody else");
+  await user.waitForSelector("text=This link is not valid");
+  await signIn(user, address, secret);
+  for (const page of [admin, user]) await page.context().close();
+  console.log("ok    password link");
+}
+
 const browser = await chromium.launch({ executablePath: CHROMIUM, args: ["--no-sandbox"] });
 try {
   await walk(browser, "wide", { viewport: { width: 1280, height: 800 } });
@@ -215,6 +254,7 @@ try {
     viewport: { width: 390, height: 844 }, colorScheme: "dark", javaScriptEnabled: false,
   });
   await walk(browser, "keys", { viewport: { width: 1280, height: 800 } }, true);
+  await invite(browser);
 } catch (error) {
   console.error(`FAIL  ${error.message}`);
   process.exitCode = 1;
