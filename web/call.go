@@ -63,3 +63,30 @@ func (v *visit) run(method, pattern string, fields ...field) (*form, bool, error
 	ok, err := v.send(f, method, path, body, nil)
 	return f, ok, err
 }
+
+// shower shows the page of a resource. If f is not nil, it is the form with the name, which the API has refused.
+type shower func(v *visit, status int, name string, f *form) error
+
+// action returns the handler of a form on the page of a resource: it runs an operation on the resource with the fields,
+// and leads to the page of the resource, or shows the page again.
+func action(api, path, name, method, operation string, again shower, fields ...field) func(*visit) error {
+	return func(v *visit) error {
+		f, ok, err := v.run(method, api+"/{id}"+operation, fields...)
+		if err != nil {
+			return err
+		}
+		if !ok {
+			return again(v, 422, name, f)
+		}
+		return v.redirect(path + "/" + v.r.PathValue("id") + v.query())
+	}
+}
+
+// query returns the query of the page's address with its question mark: the filters of the list from which the visitor
+// came.
+func (v *visit) query() string {
+	if v.r.URL.RawQuery == "" {
+		return ""
+	}
+	return "?" + v.r.URL.RawQuery
+}

@@ -35,10 +35,15 @@ type editorPage struct {
 	Action, Back, Label string
 	Removable           string // the address of the form that removes it, or ""
 	Noun                string
+	Other               option // another page for the same, or none
 }
 
-func (e *editor) inputs(v *visit, f *form, custom *customFields) (inputs []input) {
+// inputs returns the inputs of a form. A resource that follows a filament has none for the fields with the word own.
+func (e *editor) inputs(v *visit, f *form, follows bool, custom *customFields) (inputs []input) {
 	for _, in := range e.fields {
+		if follows && strings.HasPrefix(in.more, "own") {
+			continue
+		}
 		more := strings.FieldsFunc(strings.ReplaceAll(in.more, "$currency", v.Currency),
 			func(c rune) bool { return c == ';' })
 		shown := newInput(f, in.name, in.label, more...)
@@ -57,12 +62,15 @@ func (e *editor) custom(into *customFields) []read {
 }
 
 // showNew shows the form of a new resource. The address may have values for it.
-func (e *editor) showNew(v *visit) error {
+func (e *editor) showNew(v *visit) error { return e.newPage(v, 200, v.asked()) }
+
+// asked returns a new form with the values that the address has.
+func (v *visit) asked() *form {
 	f := newForm()
 	for name, values := range v.r.URL.Query() {
 		f.Values[name] = values
 	}
-	return e.newPage(v, 200, f)
+	return f
 }
 
 func (e *editor) newPage(v *visit, status int, f *form) error {
@@ -74,7 +82,7 @@ func (e *editor) newPage(v *visit, status int, f *form) error {
 		custom.preset(f)
 	}
 	return v.show(status, "editor", "New "+e.noun,
-		&editorPage{Form: f, Inputs: e.inputs(v, f, &custom), Action: e.path + "/new",
+		&editorPage{Form: f, Inputs: e.inputs(v, f, false, &custom), Action: e.path + "/new",
 			Back: e.list(), Label: "Add", Noun: e.noun})
 }
 
@@ -129,10 +137,10 @@ func (e *editor) editPage(v *visit, status int, f *form) error {
 	if f == nil {
 		f = now
 	}
-	id, name := now.Values.Get("id"), e.name(now.Values.Get)
-	return v.show(status, "editor", "Edit "+name, &editorPage{Form: f, Inputs: e.inputs(v, f, &custom), Name: name,
-		Action: e.path + "/" + id + "/edit", Back: e.one(id), Label: "Save", Removable: e.path + "/" + id + "/remove",
-		Noun: e.noun})
+	name, at := e.name(now.Values.Get), e.path+"/"+now.Values.Get("id")
+	return v.show(status, "editor", "Edit "+name, &editorPage{Form: f, Name: name, Noun: e.noun, Label: "Save",
+		Inputs: e.inputs(v, f, now.Values.Get("filament_id") != "", &custom), Action: at + "/edit" + v.query(),
+		Back: e.one(now.Values.Get("id")) + v.query(), Removable: at + "/remove" + v.query()})
 }
 
 func (e *editor) edit(v *visit) error {
@@ -149,7 +157,7 @@ func (e *editor) edit(v *visit) error {
 	if !ok {
 		return e.editPage(v, 422, f)
 	}
-	return v.redirect(e.one(v.r.PathValue("id")))
+	return v.redirect(e.one(v.r.PathValue("id")) + v.query())
 }
 
 func (e *editor) remove(v *visit) error {
@@ -167,14 +175,18 @@ func (e *editor) remove(v *visit) error {
 		now.Problem = f.Problem
 		return e.editPage(v, 422, now)
 	}
-	return v.redirect(e.list())
+	return v.redirect(e.list() + v.query())
 }
 
 // pages are the pages of the editor.
 func (e *editor) pages(access func(pattern string, serve func(*visit) error) page) []page {
+	return append(e.changes(access),
+		access("GET "+e.path+"/new", e.showNew), access("POST "+e.path+"/new", e.create))
+}
+
+// changes are the pages of the editor for what there is.
+func (e *editor) changes(access func(pattern string, serve func(*visit) error) page) []page {
 	return []page{
-		access("GET "+e.path+"/new", e.showNew),
-		access("POST "+e.path+"/new", e.create),
 		access("GET "+e.path+"/{id}/edit", e.showEdit),
 		access("POST "+e.path+"/{id}/edit", e.edit),
 		access("POST "+e.path+"/{id}/remove", e.remove),

@@ -98,10 +98,7 @@ func listFilaments(v *visit) error {
 		map[string]string{"search": "search", "material": "material_type",
 			"vendor": "vendor"}, filamentOrders...)
 	l := &filamentList{listing: base}
-	if err := l.refused(v.fetch(read{path: "/api/v1/filaments", query: query, into: l})); err != nil {
-		return err
-	}
-	return v.show(l.status(), "filaments", "Filaments", l)
+	return v.showList("/api/v1/filaments", "filaments", "Filaments", query, l)
 }
 
 // filamentPage is the page of a filament.

@@ -77,6 +77,18 @@ func (l *listing) refused(err error) error {
 	return nil
 }
 
+// showList shows a list of the API, whose type embeds listing, with the template.
+func (v *visit) showList(api, template, title string, query url.Values, l interface {
+	refused(err error) error
+	status() int
+},
+) error {
+	if err := l.refused(v.fetch(read{path: api, query: query, into: l})); err != nil {
+		return err
+	}
+	return v.show(l.status(), template, title, l)
+}
+
 // status returns the status of the page.
 func (l *listing) status() int {
 	if l.Problem != "" {

@@ -5,48 +5,53 @@ import (
 	"strings"
 )
 
-// newSpools is the page that adds spools.
-type newSpools struct {
-	Form              *form
-	Filaments         []option // the newest
-	Materials, Widths []option
-	Own               bool // without a filament
-}
-
 func showNewSpools(v *visit) error {
-	f := newForm()
-	for name, values := range v.r.URL.Query() {
-		f.Values[name] = values
-	}
+	f := v.asked()
 	if f.Values.Get("quantity") == "" {
 		f.Values.Set("quantity", "1")
 	}
 	return v.newSpools(200, f)
 }
 
+// newSpools shows the form that adds spools of a filament, or with fields of their own.
 func (v *visit) newSpools(status int, f *form) error {
 	var list struct{ Items []filament }
-	if err := v.fetch(read{path: "/api/v1/filaments", query: url.Values{"limit": {"100"}}, into: &list}); err != nil {
+	var custom customFields
+	if err := v.fetch(
+		read{path: "/api/v1/filaments", query: url.Values{"limit": {"100"}}, into: &list},
+		customRead("spool", &custom),
+	); err != nil {
 		return err
 	}
-	p := newSpools{Form: f, Materials: materials(), Widths: widths, Own: f.Values.Get("own") != "" ||
-		len(list.Items) == 0}
-	p.Filaments = []option{{"", "Choose a filament"}}
-	for _, item := range list.Items {
-		p.Filaments = append(p.Filaments, option{item.ID, strings.TrimSpace(item.Title() + " " + item.Vendor)})
+	if status == 200 {
+		custom.preset(f)
 	}
-	return v.show(status, "spools-new", "Add spools", p)
+	p := &editorPage{Form: f, Action: "/spools/new", Back: "/spools", Label: "Add", Noun: "spools"}
+	follows := v.r.URL.Query().Get("own") == "" && len(list.Items) > 0
+	if follows {
+		filament := newInput(f, "filament_id", "Filament", "hint=Material, color, weights and price are those of the filament.")
+		filament.Options = []option{{"", "Choose a filament"}}
+		for _, item := range list.Items {
+			filament.Options = append(filament.Options,
+				option{item.ID, strings.TrimSpace(item.Title() + " " + item.Vendor)})
+		}
+		p.Inputs = []input{filament}
+		p.Other = option{"/spools/new?own=1", "Add spools without a filament"}
+	} else {
+		p.Action += "?own=1"
+	}
+	p.Inputs = append(p.Inputs, newInput(f, "quantity", "How many", "type=number", "required"))
+	p.Inputs = append(p.Inputs, spools.inputs(v, f, follows, &custom)...)
+	return v.show(status, "editor", "Add spools", p)
 }
 
-// createSpools adds spools of a filament, or with fields of their own.
 func createSpools(v *visit) error {
 	f := v.sent()
-	body := f.body(field{"quantity", number}, field{"filament_id", text}, field{"material_type", text},
-		field{"brand", text}, field{"color", text}, field{"color_hex", text}, field{"finish", text},
-		field{"diameter_mm", number}, field{"net_weight_grams", number}, field{"spool_weight_grams", number},
-		field{"purchase_price", number}, field{"purchase_date", text}, field{"supplier", text},
-		field{"location", text},
-		field{"lot_number", text}, field{"notes", text})
+	fields, err := spools.names(v)
+	if err != nil {
+		return err
+	}
+	body := f.body(append(fields, field{"quantity", number}, field{"filament_id", text})...)
 	var created struct{ Items []spool }
 	ok, err := v.send(f, "POST", "/api/v1/spools/batch", body, &created)
 	if err != nil {

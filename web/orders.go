@@ -78,10 +78,7 @@ func listOrders(v *visit) error {
 	if l.Filter.Get("status") == "" {
 		query.Set("status", "received,in_production")
 	}
-	if err := l.refused(v.fetch(read{path: "/api/v1/orders", query: query, into: l})); err != nil {
-		return err
-	}
-	return v.show(l.status(), "orders", "Orders", l)
+	return v.showList("/api/v1/orders", "orders", "Orders", query, l)
 }
 
 // orderPage is the page of an order.
@@ -119,16 +116,7 @@ func (v *visit) orderPage(status int, name string, f *form) error {
 
 // changeOrder runs an operation on the order of the page, with the fields of a form.
 func changeOrder(name, method, operation string, fields ...field) func(*visit) error {
-	return func(v *visit) error {
-		f, ok, err := v.run(method, "/api/v1/orders/{id}"+operation, fields...)
-		if err != nil {
-			return err
-		}
-		if !ok {
-			return v.orderPage(422, name, f)
-		}
-		return v.redirect("/orders/" + v.r.PathValue("id"))
-	}
+	return action("/api/v1/orders", "/orders", name, method, operation, (*visit).orderPage, fields...)
 }
 
 // Left returns how many pieces of an item are neither printed nor planned.

@@ -65,10 +65,7 @@ func listProducts(v *visit) error {
 	base, query := v.listing("/products", "product", map[string]string{"search": "search", "category": "category"},
 		productOrders...)
 	l := &productList{listing: base}
-	if err := l.refused(v.fetch(read{path: "/api/v1/products", query: query, into: l})); err != nil {
-		return err
-	}
-	return v.show(l.status(), "products", "Products", l)
+	return v.showList("/api/v1/products", "products", "Products", query, l)
 }
 
 // availability is what a product or an order needs, and what is there.
@@ -157,14 +154,5 @@ func productOptions(items []product, but string) []option {
 
 // changeProduct runs an operation on the product of the page, with the fields of a form.
 func changeProduct(name, method, operation string, fields ...field) func(*visit) error {
-	return func(v *visit) error {
-		f, ok, err := v.run(method, "/api/v1/products/{id}"+operation, fields...)
-		if err != nil {
-			return err
-		}
-		if !ok {
-			return v.productPage(422, name, f)
-		}
-		return v.redirect("/products/" + v.r.PathValue("id"))
-	}
+	return action("/api/v1/products", "/products", name, method, operation, (*visit).productPage, fields...)
 }

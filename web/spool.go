@@ -153,33 +153,10 @@ func spoolByNumber(v *visit) error {
 	return v.redirect("/spools/" + s.ID)
 }
 
-// act runs an operation on the spool of the page with a form, and shows the page again.
-func (v *visit) act(name, method, operation string, fields ...field) error {
-	f, ok, err := v.run(method, "/api/v1/spools/{id}"+operation, fields...)
-	if err != nil {
-		return err
-	}
-	if !ok {
-		return v.spoolPage(422, name, f)
-	}
-	return v.back()
+// changeSpool runs an operation on the spool of the page, with the fields of a form.
+func changeSpool(name, operation string, fields ...field) func(*visit) error {
+	return action("/api/v1/spools", "/spools", name, "POST", operation, (*visit).spoolPage, fields...)
 }
-
-// back shows the page of the spool.
-func (v *visit) back() error {
-	l, _ := v.spoolQuery()
-	return v.redirect(l.Of(v.r.PathValue("id")))
-}
-
-func weighSpool(v *visit) error {
-	return v.act("weigh", "POST", "/measure", field{"gross_grams", number})
-}
-
-func deductSpool(v *visit) error {
-	return v.act("deduct", "POST", "/deduct", field{"weight_grams", number}, field{"reason", text})
-}
-
-func restoreSpool(v *visit) error { return v.act("restore", "POST", "/restore") }
 
 func moveSpool(v *visit) error { return v.editOnPage("move", field{"location", text}) }
 
@@ -196,77 +173,31 @@ func (v *visit) editOnPage(name string, fields ...field) error {
 	if !ok {
 		return v.spoolPage(422, name, f)
 	}
-	return v.back()
-}
-
-func removeSpool(v *visit) error {
-	path := v.apiPath("/api/v1/spools/{id}")
-	ok, err := v.send(newForm(), "DELETE", path, nil, nil)
-	if err != nil || !ok {
-		return err
-	}
-	l, _ := v.spoolQuery()
-	return v.redirect(l.Address())
-}
-
-// spoolFields are the fields of the edit. Those of the filament are not shown for a spool that has one.
-var spoolFields = []field{{"location", text}, {"lot_number", text}, {"notes", text},
-	{"net_weight_grams", number}, {"remaining_weight_grams", number}, {"spool_weight_grams", number},
-	{"purchase_price", number}, {"purchase_date", text}, {"supplier", text}, {"finish", text},
-	{"material_type", text}, {"brand", text}, {"color", text}, {"color_hex", text}, {"diameter_mm", number},
-	{"density_g_cm3", number}, {"archived", flag}}
-
-// spoolEdit is the page that edits a spool.
-type spoolEdit struct {
-	Form              *form
-	ID, Name, Query   string
-	Follows           bool // it has fields from its filament
-	Custom            []input
-	Materials, Widths []option
-}
-
-func (v *visit) spoolEdit(status int, path string, f *form) error {
-	var custom customFields
-	now, err := v.formOf(path, customRead("spool", &custom))
-	if err != nil {
-		return err
-	}
-	if f == nil {
-		f = now
-	}
-	get := now.Values.Get
-	l, _ := v.spoolQuery()
-	name := "#" + get("number") + " " + get("material_type") + " " + get("color")
-	return v.show(status, "spool-edit", "Edit "+name, &spoolEdit{Form: f, ID: get("id"), Name: name, Query: l.Query(),
-		Follows: get("filament_id") != "", Custom: custom.inputs(f), Materials: materials(), Widths: widths})
+	return v.redirect("/spools/" + v.r.PathValue("id") + v.query())
 }
 
 var widths = []option{{"1.75", "1.75 mm"}, {"2.85", "2.85 mm"}}
 
-func showSpoolEdit(v *visit) error {
-	path := v.apiPath("/api/v1/spools/{id}")
-	return v.spoolEdit(200, path, nil)
-}
-
-func editSpool(v *visit) error {
-	path := v.apiPath("/api/v1/spools/{id}")
-	f := v.sent()
-	var custom customFields
-	if err := v.fetch(customRead("spool", &custom)); err != nil {
-		return err
-	}
-	shown := custom.fields()
-	for _, in := range spoolFields {
-		if _, ok := f.Values[in.name]; ok {
-			shown = append(shown, in)
-		}
-	}
-	ok, err := v.edit(f, path, shown, func() (*form, error) { return v.formOf(path) })
-	if err != nil {
-		return err
-	}
-	if !ok {
-		return v.spoolEdit(422, path, f)
-	}
-	return v.back()
-}
+// spools are the pages that edit and remove a spool. Its filament has the fields for those that follow one.
+var spools = &editor{api: "/api/v1/spools", path: "/spools", noun: "spool", entity: "spool",
+	name: func(get func(string) string) string {
+		return "#" + get("number") + " " + get("material_type") + " " + get("color")
+	},
+	fields: []editorField{
+		{field{"material_type", text}, "Material", "own", materials()},
+		{field{"brand", text}, "Brand", "own", nil},
+		{field{"color", text}, "Color", "own;required", nil},
+		{field{"color_hex", text}, "Color as #RRGGBB", "own;hint=Such as #FA6831", nil},
+		{field{"diameter_mm", number}, "Diameter", "own", widths},
+		{field{"density_g_cm3", number}, "Density", "own;type=number;unit=g/cm³", nil},
+		{field{"finish", text}, "Finish", "", nil},
+		{field{"net_weight_grams", number}, "Filament when full", "type=number;unit=g", nil},
+		{field{"remaining_weight_grams", number}, "Remaining filament", "type=number;unit=g", nil},
+		{field{"spool_weight_grams", number}, "Empty spool", "type=number;unit=g", nil},
+		{field{"purchase_price", number}, "Price", "type=number;unit=$currency", nil},
+		{field{"location", text}, "Location", "", nil},
+		{field{"purchase_date", text}, "Bought on", "type=date", nil},
+		{field{"supplier", text}, "Supplier", "", nil},
+		{field{"lot_number", text}, "Lot", "", nil},
+		{field{"notes", text}, "Notes", "rows=4", nil},
+	}}

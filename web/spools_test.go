@@ -158,17 +158,18 @@ func TestNewSpools(t *testing.T) {
 	t.Parallel()
 	c := newAPI(t, testkit.Options{}).Operator(t)
 	b := signIn(t, c)
+	const action = "/spools/new?own=1"
 	own := b.get(t, "/spools/new").want(t, 200)
-	refused := own.submit(t, "/spools/new", "color", "Red", "quantity", "1000", "net_weight_grams", "").want(t, 422)
+	refused := own.submit(t, action, "color", "Red", "quantity", "1000", "net_weight_grams", "").want(t, 422)
 	refused.shows(t, "Must be", "Is required")
-	if got := refused.form(t, "/spools/new"); got.Get("color") != "Red" || got.Get("quantity") != "1000" {
+	if got := refused.form(t, action); got.Get("color") != "Red" || got.Get("quantity") != "1000" {
 		t.Errorf("what was typed is lost: %v", got)
 	}
-	form := refused.form(t, "/spools/new")
+	form := refused.form(t, action)
 	form.Set("quantity", "3")
 	form.Set("net_weight_grams", "1000")
 	for range 2 {
-		b.do(t, "POST", "/spools/new", form).to(t, "/spools").shows(t, "3 spools", "PLA Red")
+		b.do(t, "POST", action, form).to(t, "/spools").shows(t, "3 spools", "PLA Red")
 	}
 
 	filament := c.Post(t, "/api/v1/filaments", j{"material_type": "PETG", "color": "Blue", "diameter_mm": 1.75,

@@ -68,8 +68,5 @@ func listStock(v *visit) error {
 	base, query := v.listing("/stock", "stock level", map[string]string{"low": "low", "material": "material_type"},
 		listOrder{"", "", "missing_grams", "desc"})
 	p := &stockPage{listing: base}
-	if err := p.refused(v.fetch(read{path: "/api/v1/stock-levels", query: query, into: p})); err != nil {
-		return err
-	}
-	return v.show(p.status(), "stock", "Stock levels", p)
+	return v.showList("/api/v1/stock-levels", "stock", "Stock levels", query, p)
 }

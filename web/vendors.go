@@ -30,8 +30,5 @@ var vendors = &editor{api: "/api/v1/vendors", path: "/vendors", noun: "vendor", 
 func listVendors(v *visit) error {
 	base, query := v.listing("/vendors", "vendor", map[string]string{"search": "search"}, vendorOrders...)
 	l := &vendorList{listing: base}
-	if err := l.refused(v.fetch(read{path: "/api/v1/vendors", query: query, into: l})); err != nil {
-		return err
-	}
-	return v.show(l.status(), "vendors", "Vendors", l)
+	return v.showList("/api/v1/vendors", "vendors", "Vendors", query, l)
 }

@@ -58,14 +58,12 @@ var pages = slices.Concat([]page{
 	{"GET /spools/new", server.Write, showNewSpools},
 	{"POST /spools/new", server.Write, createSpools},
 	{"GET /spools/{id}", server.Read, showSpool},
-	{"POST /spools/{id}/weigh", server.Write, weighSpool},
-	{"POST /spools/{id}/deduct", server.Write, deductSpool},
+	{"POST /spools/{id}/weigh", server.Write, changeSpool("weigh", "/measure", field{"gross_grams", number})},
+	{"POST /spools/{id}/deduct", server.Write, changeSpool("deduct", "/deduct", field{"weight_grams", number},
+		field{"reason", text})},
 	{"POST /spools/{id}/move", server.Write, moveSpool},
 	{"POST /spools/{id}/archive", server.Write, archiveSpool},
-	{"POST /spools/{id}/remove", server.Write, removeSpool},
-	{"POST /spools/{id}/restore", server.Write, restoreSpool},
-	{"GET /spools/{id}/edit", server.Write, showSpoolEdit},
-	{"POST /spools/{id}/edit", server.Write, editSpool},
+	{"POST /spools/{id}/restore", server.Write, changeSpool("restore", "/restore")},
 	{"GET /s/{number}", server.Read, spoolByNumber},
 	{"GET /labels", server.Read, showLabels},
 
@@ -124,7 +122,7 @@ var pages = slices.Concat([]page{
 	{"POST /settings/webhooks/{id}/remove", server.Admin, changeWebhook("DELETE", "", nil)},
 	{"POST /settings/webhooks/{id}/deliveries/{part}", server.Admin,
 		changeWebhook("POST", "/deliveries/{part}/redeliver", nil)},
-}, filaments.pages(write), vendors.pages(write), products.pages(write), orders.pages(write),
+}, spools.changes(write), filaments.pages(write), vendors.pages(write), products.pages(write), orders.pages(write),
 	levels.pages(write), users.pages(admin), definitions.pages(admin))
 
 // link is an entry of the navigation.
