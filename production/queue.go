@@ -37,6 +37,14 @@ type QueuedRun struct {
 	EstimatedHours server.Decimal   `json:"estimated_print_time_hours"`
 	StartAt        server.Timestamp `json:"expected_start_at"`
 	EndAt          server.Timestamp `json:"expected_end_at"`
+	Items          []QueuedItem     `json:"items" rule:"notNull"`
+}
+
+// QueuedItem is a product that a run of the queue prints.
+type QueuedItem struct {
+	ProductID   server.UUID `json:"product_id" rule:"notNull"`
+	ProductName string      `json:"product_name" rule:"notNull"`
+	Quantity    int64       `json:"quantity" rule:"notNull"`
 }
 
 var queueDoc = &server.Doc{
@@ -53,11 +61,17 @@ func (h handlers) queue(ctx context.Context, r *server.Request[QueueFilter]) (se
 				'printer_id', q.printer_id, 'printer_name', q.printer_name, 'place', q.place,
 				'queue_position', trim_scale(q.queue_position),
 				'estimated_print_time_hours', trim_scale(q.estimated_print_time_hours),
-				'expected_start_at', event_time(q.expected_start), 'expected_end_at', event_time(q.expected_end))
+				'expected_start_at', event_time(q.expected_start), 'expected_end_at', event_time(q.expected_end),
+				'items', q.items)
 				order by q.n) filter (where q.n <= 1000), '[]') as runs
 		from (
 			select r.*, q.place, q.expected_start, q.expected_end,
-				row_number() over (order by p.number, q.printer_id, q.place) as n
+				row_number() over (order by p.number, q.printer_id, q.place) as n,
+				(select coalesce(json_agg(json_build_object('product_id', i.product_id, 'product_name', i.name,
+						'quantity', i.quantity) order by i.id), '[]')
+					from (select i.id, i.product_id, i.quantity, p.name
+						from (select * from run_items i where i.run_id = r.id offset 0) i
+						cross join lateral (select p.name from products p where p.id = i.product_id offset 0) p) i) as items
 			from run_queue() q
 			cross join lateral (select * from production_runs r where r.id = q.id offset 0) r
 			left join lateral (select p.number from printers p where p.id = q.printer_id offset 0) p on true

@@ -65,6 +65,7 @@ const (
 	named        // the name of another resource, such as vendor, in place of its id in vendor_id
 	perhaps      // "true", "false" or nothing
 	list         // texts, separated by commas
+	set          // like list, and empty without texts
 	span         // two numbers, separated by a dash; one may be missing
 )
 
@@ -82,11 +83,13 @@ func (f *form) value(in field) any {
 	switch {
 	case in.kind == flag, in.kind == perhaps && (s == "true" || s == "false"):
 		return s == "true"
+	case s == "" && in.kind == set:
+		return []string{}
 	case s == "":
 		return nil
 	case in.kind == number:
 		return numberOf(s)
-	case in.kind == list:
+	case in.kind == list || in.kind == set:
 		texts := strings.Split(s, ",")
 		for i := range texts {
 			texts[i] = strings.TrimSpace(texts[i])

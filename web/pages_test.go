@@ -45,6 +45,9 @@ func newFarm(t *testing.T, c *testkit.Client) map[string]string {
 	id["order"] = order.ID()
 	c.Post(t, "/api/v1/products", j{"name": hostile,
 		"components": []j{{"component_product_id": id["product"]}}}).Want(201)
+	id["printer"] = c.Post(t, "/api/v1/printers", j{"name": hostile, "model": hostile, "notes": hostile,
+		"location": hostile, "slots": 2}).Want(201).ID()
+	c.Do(t, "PUT", "/api/v1/printers/"+id["printer"]+"/slots/2", j{"spool_id": id["spool"]}).Want(200)
 	run := "/api/v1/production-runs/" +
 		c.Post(t, "/api/v1/production-runs", j{"printer_name": hostile, "notes": hostile,
 			"estimated_print_time_hours": 2,
@@ -157,6 +160,12 @@ func TestPages(t *testing.T) {
 		{path: "/vendors"},
 		{path: "/vendors/new", write: true, hidden: true},
 		{path: "/vendors/" + id["vendor"] + "/edit", write: true, ours: true},
+		{path: "/printers"},
+		{path: "/printers?search=script&status=available&sort=newest"},
+		{path: "/printers/new", write: true, hidden: true},
+		{path: "/printers/" + id["printer"], ours: true},
+		{path: "/printers/" + id["printer"] + "/edit", write: true, ours: true},
+		{path: "/queue"},
 		{path: "/products"},
 		{path: "/products/new", write: true, hidden: true},
 		{path: "/products/" + id["product"] + "?quantity=20", ours: true},
@@ -231,13 +240,13 @@ func TestPages(t *testing.T) {
 		"/stock/" + id["level"] + "/remove", "/settings", "/settings/keys", "/settings/users/new",
 		"/settings/users/" + admin.Actor.User + "/edit", "/settings/users/" + admin.Actor.User + "/remove"}
 	for _, of := range []string{"product edit", "product remove", "product recalculate", "product materials",
-		"product components", "run start", "run complete", "run fail", "run cancel", "order edit", "order remove",
+		"product components", "printer edit", "printer remove", "printer maintained", "printer slots/1", "run earlier", "run start", "run complete", "run fail", "run cancel", "order edit", "order remove",
 		"order cancel", "order items"} {
 		kind, what, _ := strings.Cut(of, " ")
 		actions = append(actions, "/"+kind+"s/"+id[kind]+"/"+what)
 	}
 	for _, action := range append(actions, "/spools", "/spools/new", "/spools/"+id["spool"]+"/weigh",
-		"/spools/"+id["spool"]+"/deduct", "/spools/"+id["spool"]+"/move", "/spools/"+id["spool"]+"/archive",
+		"/spools/"+id["spool"]+"/deduct", "/spools/"+id["spool"]+"/load", "/spools/"+id["spool"]+"/move", "/spools/"+id["spool"]+"/archive",
 		"/vendors/new", "/vendors/"+id["vendor"]+"/edit", "/vendors/"+id["vendor"]+"/remove",
 		"/filaments/new", "/filaments/"+id["filament"]+"/edit", "/filaments/"+id["filament"]+"/remove",
 		"/spools/"+id["spool"]+"/edit", "/spools/"+id["spool"]+"/remove", "/spools/"+id["spool"]+"/restore") {

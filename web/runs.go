@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/url"
 	"strconv"
-	"strings"
 
 	"spoolwright/production"
 )
@@ -291,10 +290,7 @@ func (v *visit) newRun(status int, f *form) error {
 			newInput(f, fmt.Sprintf("materials[%d].spool_number", i), "Spool number", "type=number", "list=spools"),
 			newInput(f, fmt.Sprintf("materials[%d].estimated_weight_grams", i), "Estimate", "type=number", "unit=g")})
 	}
-	for _, s := range stock.Items {
-		p.Spools = append(p.Spools, option{strconv.FormatInt(s.Number, 10),
-			strings.Trim(s.Name()+", "+v.Grams(s.Remaining)+", "+s.Location, ", ")})
-	}
+	p.Spools = v.spoolOptions(stock.Items)
 	return v.show(status, "run-new", "New run", p)
 }
 

@@ -42,6 +42,7 @@ func (u usage) Who() string {
 type run struct {
 	ID          string     `json:"id"`
 	Status      string     `json:"status"`
+	PrinterID   string     `json:"printer_id"`
 	PrinterName string     `json:"printer_name"`
 	StartedAt   *time.Time `json:"started_at"`
 	CompletedAt *time.Time `json:"completed_at"`
@@ -83,15 +84,16 @@ func (r run) When() *time.Time {
 
 // spoolPage is the page of a spool, beside the list from which the visitor came.
 type spoolPage struct {
-	Spool spool
-	Tag   string
-	List  *spoolList
-	Usage struct{ Items []usage }
-	Runs  struct{ Items []run }
-	Forms map[string]*form // weigh, deduct and move
-	Open  string           // the name of the form that is open
-	Chart *chart
-
+	Spool  spool
+	Tag    string
+	List   *spoolList
+	Usage  struct{ Items []usage }
+	Runs   struct{ Items []run }
+	Forms  map[string]*form // weigh, deduct and move
+	Open   string           // the name of the form that is open
+	Chart  *chart
+	Slots  []option // of printers, to load the spool into
+	Here   option   // the slot where it is
 	Custom customFields
 }
 
@@ -104,6 +106,7 @@ func (p *spoolPage) Form(name string) *form {
 		return f
 	}
 	f := newForm()
+	f.Values.Set("slot", p.Here.Value)
 	if name == "move" || name == "archive" {
 		f.Tag = p.Tag
 		f.Values.Set("location", p.Spool.Location)
@@ -125,6 +128,7 @@ func (v *visit) spoolPage(status int, name string, f *form) error {
 	id := v.r.PathValue("id")
 	list, query := v.spoolQuery()
 	list.Selected = id
+	var all struct{ Items []printer }
 	p := &spoolPage{List: list, Forms: map[string]*form{name: f}, Open: name}
 	err := v.fetch(
 		read{path: path, into: &p.Spool, tag: &p.Tag},
@@ -132,10 +136,13 @@ func (v *visit) spoolPage(status int, name string, f *form) error {
 		read{path: "/api/v1/production-runs", query: url.Values{"spool_id": {id}, "limit": {"10"}}, into: &p.Runs},
 		read{path: "/api/v1/spools", query: query, into: list},
 		customRead("spool", &p.Custom),
+		read{path: "/api/v1/printers", query: url.Values{"limit": {"100"}, "sort_by": {"name"}, "sort_order": {"asc"}},
+			into: &all},
 	)
 	if err != nil {
 		return err
 	}
+	p.Slots, p.Here = slotOptions(all.Items, id)
 	p.Chart = remainingChart(p.Usage.Items, value(p.Spool.NetWeight), v.site.Now())
 	return v.show(status, "spool", fmt.Sprintf("#%d %s", p.Spool.Number, p.Spool.Name()), p)
 }

@@ -2,12 +2,14 @@ package web
 
 import (
 	"net/url"
+	"slices"
 	"time"
 )
 
 // todayPage is the first page.
 type todayPage struct {
-	Printing, Waiting []printing
+	Machines          []machine
+	Printing, Waiting []printing // Printing are the runs without one of the printers
 	Orders            struct {
 		Items []order
 		Total int
@@ -32,6 +34,12 @@ type todayPage struct {
 type printing struct {
 	run
 	Until *time.Time // when it ends, or nil if that is not known
+}
+
+// machine is a printer with the run that it prints, or nil.
+type machine struct {
+	printer
+	Run *printing
 }
 
 // Printer returns the name of the printer.
@@ -87,9 +95,12 @@ type bar struct {
 func today(v *visit) error {
 	var p todayPage
 	var runs struct{ Items []run }
+	var all struct{ Items []printer }
 	err := v.fetch(
 		read{path: "/api/v1/production-runs", into: &runs,
 			query: url.Values{"status": {"in_progress,paused"}, "limit": {"100"}}},
+		read{path: "/api/v1/printers", into: &all, query: url.Values{"status": {"available,maintenance"},
+			"sort_by": {"name"}, "sort_order": {"asc"}, "limit": {"20"}}},
 		read{path: "/api/v1/stock-levels", into: &p.Low,
 			query: url.Values{"low": {"true"}, "limit": {"5"}, "sort_by": {"missing_grams"}}},
 		read{path: "/api/v1/orders", into: &p.Orders, query: url.Values{"status": {"received,in_production"},
@@ -102,12 +113,18 @@ func today(v *visit) error {
 		return err
 	}
 	now := v.Now()
+	for _, one := range all.Items {
+		p.Machines = append(p.Machines, machine{printer: one})
+	}
 	for _, r := range runs.Items {
-		at := printing{run: r}
-		at.Until = r.End()
-		if at.Until != nil && at.Until.Before(now) && r.Status == "in_progress" {
+		at := printing{r, r.End()}
+		i := slices.IndexFunc(p.Machines, func(m machine) bool { return m.ID == r.PrinterID && m.Run == nil })
+		switch {
+		case at.Until != nil && at.Until.Before(now) && r.Status == "in_progress":
 			p.Waiting = append(p.Waiting, at)
-		} else {
+		case i >= 0:
+			p.Machines[i].Run = &at
+		default:
 			p.Printing = append(p.Printing, at)
 		}
 	}

@@ -64,12 +64,19 @@ var pages = slices.Concat([]page{
 	{"POST /spools/{id}/move", server.Write, moveSpool},
 	{"POST /spools/{id}/archive", server.Write, archiveSpool},
 	{"POST /spools/{id}/restore", server.Write, changeSpool("restore", "/restore")},
+	{"POST /spools/{id}/load", server.Write, loadSpool},
 	{"GET /s/{number}", server.Read, spoolByNumber},
 	{"GET /labels", server.Read, showLabels},
 
 	{"GET /filaments", server.Read, listFilaments},
 	{"GET /filaments/{id}", server.Read, showFilament},
 	{"GET /vendors", server.Read, listVendors},
+
+	{"GET /printers", server.Read, listPrinters},
+	{"GET /printers/{id}", server.Read, showPrinter},
+	{"POST /printers/{id}/maintained", server.Write, changePrinter("maintained", "/maintained")},
+	{"POST /printers/{id}/slots/{number}", server.Write, loadSlot},
+	{"GET /queue", server.Read, showQueue},
 
 	{"GET /products", server.Read, listProducts},
 	{"GET /products/{id}", server.Read, showProduct},
@@ -87,6 +94,7 @@ var pages = slices.Concat([]page{
 	{"GET /runs/new", server.Write, showNewRun},
 	{"POST /runs/new", server.Write, createRun},
 	{"GET /runs/{id}", server.Read, showRun},
+	{"POST /runs/{id}/earlier", server.Write, moveRun},
 	{"POST /runs/{id}/start", server.Write, changeRun("start", noBody)},
 	{"POST /runs/{id}/complete", server.Write, changeRun("complete", completion)},
 	{"POST /runs/{id}/fail", server.Write, changeRun("fail", failure)},
@@ -122,14 +130,14 @@ var pages = slices.Concat([]page{
 	{"POST /settings/webhooks/{id}/remove", server.Admin, changeWebhook("DELETE", "", nil)},
 	{"POST /settings/webhooks/{id}/deliveries/{part}", server.Admin,
 		changeWebhook("POST", "/deliveries/{part}/redeliver", nil)},
-}, spools.changes(write), filaments.pages(write), vendors.pages(write), products.pages(write), orders.pages(write),
+}, spools.changes(write), printers.pages(write), filaments.pages(write), vendors.pages(write), products.pages(write), orders.pages(write),
 	levels.pages(write), users.pages(admin), definitions.pages(admin))
 
 // link is an entry of the navigation.
 type link struct{ Path, Name string }
 
 var navigation = []link{{"/", "Today"}, {"/spools", "Spools"}, {"/filaments", "Filaments"}, {"/products", "Products"},
-	{"/runs", "Runs"}, {"/orders", "Orders"}, {"/stock", "Stock levels"}, {"/reports", "Reports"}}
+	{"/printers", "Printers"}, {"/runs", "Runs"}, {"/orders", "Orders"}, {"/stock", "Stock levels"}, {"/reports", "Reports"}}
 
 //go:embed templates static
 var files embed.FS
@@ -309,7 +317,7 @@ func (v *visit) Navigation() []link { return navigation }
 // IsIn reports whether the page belongs to an entry of the navigation.
 func (v *visit) IsIn(l link) bool {
 	return l.Path == v.Path() || l.Path != "/" && strings.HasPrefix(v.Path(), l.Path+"/") ||
-		l.Path == "/filaments" && strings.HasPrefix(v.Path()+"/", "/vendors/")
+		l.Path == "/filaments" && strings.HasPrefix(v.Path()+"/", "/vendors/") || l.Path == "/runs" && v.Path() == "/queue"
 }
 
 // Style and Script return the addresses of the assets.

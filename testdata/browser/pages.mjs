@@ -147,6 +147,14 @@ async function walk(browser, tag, options, keys) {
   await click(".actions form button:has-text('Deduct')");
   await shows("600 g");
 
+  await visit("Printers");
+  await add("text=/Add (a|the first) printer/");
+  await fill("name", `Printer ${tag}`);
+  await click("button:has-text('Add')");
+  await fill("spool_number", `#${number}`);
+  await click("button:has-text('Load')");
+  await shows(`#${number} PLA Teal ${tag}`);
+
   await visit("Products");
   await add("text=/Add (a|the first) product/");
   await fill("name", `Hook ${tag}`);

@@ -1,0 +1,355 @@
+package web
+
+import (
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"spoolwright/db"
+	"spoolwright/server"
+)
+
+// printer is a printer, as the API returns it, with its unfinished runs.
+type printer struct {
+	ID, Name, Model, Location, Notes, Status string
+
+	Number     int64
+	Nozzle     num `json:"nozzle_mm"`
+	Slots      int
+	Materials  []string
+	HourCost   num        `json:"hour_cost"`
+	Power      num        `json:"power_watts"`
+	Interval   num        `json:"maintenance_interval_hours"`
+	Maintained *time.Time `json:"maintained_at"`
+	Hours      num        `json:"printed_hours"`
+	Due        bool       `json:"maintenance_due"`
+	Loaded     []loaded
+	Runs       []queuedRun `json:"-"`
+}
+
+// loaded is a spool in a slot of a printer.
+type loaded struct {
+	Slot      int
+	ID        string `json:"spool_id"`
+	Number    int64  `json:"spool_number"`
+	Name      string
+	Remaining num `json:"remaining_grams"`
+}
+
+// State returns the status in words, unless the printer is ready.
+func (p printer) State() string {
+	if p.Status == "available" {
+		return ""
+	}
+	return label(p.Status)
+}
+
+// Kind returns the model and the location.
+func (p printer) Kind() string { return strings.Trim(p.Model+" · "+p.Location, " ·") }
+
+// Now returns the run that the printer prints, or nil.
+func (p printer) Now() *queuedRun {
+	if len(p.Runs) > 0 && p.Runs[0].Status != "pending" {
+		return &p.Runs[0]
+	}
+	return nil
+}
+
+// slot is a slot of a printer, with the spool that is loaded into it, or nil.
+type slot struct {
+	Number int
+	Spool  *loaded
+}
+
+// All returns all slots.
+func (p printer) All() []slot {
+	slots := make([]slot, p.Slots)
+	for i := range slots {
+		slots[i].Number = i + 1
+	}
+	for i, l := range p.Loaded {
+		slots[l.Slot-1].Spool = &p.Loaded[i]
+	}
+	return slots
+}
+
+type printerList struct {
+	listing
+	Items []printer `json:"items"`
+}
+
+// join gives each printer its runs.
+func (l *printerList) join(q *queue) {
+	for i := range l.Items {
+		l.Items[i].Runs = q.of(l.Items[i].ID)
+	}
+}
+
+var printerOrders = []listOrder{{"", "Name", "name", "asc"}, {"newest", "Newest first", "created_at", "desc"}}
+
+var printerStates = []option{{"available", "Available"}, {"maintenance", "In maintenance"}, {"retired", "Retired"}}
+
+func (l *printerList) Picks() []pick {
+	return []pick{l.pick("status", "Status", append([]option{{"", "Any status"}}, printerStates...)...),
+		l.orders(printerOrders)}
+}
+
+var printers = &editor{api: "/api/v1/printers", path: "/printers", noun: "printer",
+	name: func(get func(string) string) string { return get("name") },
+	fields: []editorField{
+		{field{"name", text}, "Name", "required", nil},
+		{field{"model", text}, "Model", "", nil},
+		{field{"location", text}, "Location", "", nil},
+		{field{"status", text}, "Status", "", printerStates},
+		{field{"slots", number}, "Slots for spools", "type=number;hint=1 if empty", nil},
+		{field{"materials", set}, "Materials", "hint=Such as PLA, PETG. Empty: all", nil},
+		{field{"nozzle_mm", number}, "Nozzle", "type=number;unit=mm", nil},
+		{field{"maintenance_interval_hours", number}, "Maintenance after", "type=number;unit=hours", nil},
+		{field{"hour_cost", number}, "Cost of an hour", "type=number;unit=$currency", nil},
+		{field{"power_watts", number}, "Power", "type=number;unit=W", nil},
+		{field{"notes", text}, "Notes", "rows=3", nil},
+	}}
+
+func listPrinters(v *visit) error {
+	base, query := v.listing("/printers", "printer", map[string]string{"search": "search", "status": "status"},
+		printerOrders...)
+	l := &printerList{listing: base}
+	var q queue
+	if err := l.refused(v.fetch(read{path: "/api/v1/printers", query: query, into: l},
+		read{path: "/api/v1/queue", into: &q})); err != nil {
+		return err
+	}
+	l.join(&q)
+	return v.show(l.status(), "printers", "Printers", l)
+}
+
+// printerPage is the page of a printer.
+type printerPage struct {
+	Printer printer
+	Queue   queue
+	Ended   struct{ Items []run }
+	Spools  []option // that can be loaded
+	Form    *form    // the form that the API has refused, or a new one
+	Slot    string   // to which it belongs
+}
+
+// Load returns the input for the spool of a slot.
+func (p *printerPage) Load(number int) input {
+	f := newForm()
+	if p.Slot == strconv.Itoa(number) {
+		f = p.Form
+	}
+	return newInput(f, "spool_number", "Spool", "list=spools")
+}
+
+func showPrinter(v *visit) error { return v.printerPage(200, "", newForm()) }
+
+func (v *visit) printerPage(status int, name string, f *form) error {
+	path := v.apiPath("/api/v1/printers/{id}")
+	id := url.Values{"printer_id": {v.r.PathValue("id")}}
+	p := &printerPage{Form: f, Slot: name}
+	var stock struct{ Items []spool }
+	if err := v.fetch(
+		read{path: path, into: &p.Printer},
+		read{path: "/api/v1/queue", query: id, into: &p.Queue},
+		read{path: "/api/v1/production-runs", into: &p.Ended, query: url.Values{"printer_id": id["printer_id"],
+			"status": {"completed,failed,cancelled"}, "limit": {"10"}}},
+		read{path: "/api/v1/spools", query: url.Values{"limit": {"100"}, "in_stock": {"true"}}, into: &stock},
+	); err != nil {
+		return err
+	}
+	p.Printer.Runs = p.Queue.Runs
+	p.Spools = v.spoolOptions(stock.Items)
+	return v.show(status, "printer", p.Printer.Name, p)
+}
+
+// spoolOptions returns the numbers of spools to choose from.
+func (v *visit) spoolOptions(items []spool) (options []option) {
+	for _, s := range items {
+		options = append(options, option{strconv.FormatInt(s.Number, 10),
+			strings.Trim(s.Name()+", "+v.Grams(s.Remaining)+", "+s.Location, ", ")})
+	}
+	return options
+}
+
+// load loads a spool into a slot of a printer, or unloads the slot if the spool is nil.
+func (v *visit) load(f *form, printer, slot, name string, spool any) (bool, error) {
+	if n, err := strconv.Atoi(slot); err != nil || n < 1 || n > 64 || strconv.Itoa(n) != slot {
+		return false, server.ErrNotFound
+	}
+	return v.send(f, http.MethodPut, "/api/v1/printers/"+printer+"/slots/"+slot, map[string]any{name: spool}, nil)
+}
+
+// loadSlot loads the spool whose number was typed, or whose label was scanned, into a slot. Without a number, it unloads
+// the slot.
+func loadSlot(v *visit) error {
+	f := v.sent()
+	text := strings.TrimSpace(f.Values.Get("spool_number"))
+	text = strings.TrimPrefix(text[strings.LastIndexByte(text, '/')+1:], "#")
+	slot := v.r.PathValue("number")
+	if _, unload := f.Values["unload"]; text == "" && !unload {
+		f.Errors["spool_number"] = "Is required."
+		return v.printerPage(422, slot, f)
+	}
+	ok, err := v.load(f, v.r.PathValue("id"), slot, "spool_number", numberOf(text))
+	if err != nil {
+		return err
+	}
+	if !ok {
+		return v.printerPage(422, slot, f)
+	}
+	return v.redirect("/printers/" + v.r.PathValue("id"))
+}
+
+// loadSpool loads the spool of the page into the slot that was chosen, or takes it out of the slot where it is.
+func loadSpool(v *visit) error {
+	f := v.sent()
+	at, slot, ok := strings.Cut(f.Values.Get("slot"), " ")
+	var spool any = v.r.PathValue("id")
+	if !ok {
+		at, slot, _ = strings.Cut(f.Values.Get("loaded"), " ")
+		spool = nil
+	}
+	printer, known := db.ParseID(at)
+	if !known {
+		f.Errors["slot"] = "Choose a printer."
+		return v.spoolPage(422, "load", f)
+	}
+	ok, err := v.load(f, printer, slot, "spool_id", spool)
+	if err != nil {
+		return err
+	}
+	if !ok {
+		return v.spoolPage(422, "load", f)
+	}
+	return v.redirect("/spools/" + v.r.PathValue("id") + v.query())
+}
+
+// slotOptions returns the slots of printers to choose from, and the one with the spool as a value and in words.
+func slotOptions(items []printer, spool string) (options []option, here option) {
+	options = []option{{"", "Nowhere"}}
+	for _, p := range items {
+		for _, s := range p.All() {
+			o := option{p.ID + " " + strconv.Itoa(s.Number), p.Name}
+			if p.Slots > 1 {
+				o.Name += ", slot " + strconv.Itoa(s.Number)
+			}
+			if s.Spool != nil && s.Spool.ID == spool {
+				here = o
+			} else if s.Spool != nil {
+				o.Name += " (" + s.Spool.Name + ")"
+			}
+			if p.Status != "retired" {
+				options = append(options, o)
+			}
+		}
+	}
+	return options, here
+}
+
+// changePrinter runs an operation on the printer of the page.
+func changePrinter(name, operation string) func(*visit) error {
+	return action("/api/v1/printers", "/printers", name, "POST", operation, (*visit).printerPage)
+}
+
+// queue is the unfinished runs by printer.
+type queue struct {
+	Total int
+	Runs  []queuedRun
+}
+
+type queuedRun struct {
+	ID, Status string
+	PrinterID  string `json:"printer_id"`
+	Printer    string `json:"printer_name"`
+	Place      int
+	Position   num `json:"queue_position"`
+	Items      []struct {
+		Product  string `json:"product_name"`
+		Quantity int
+	}
+	Hours num        `json:"estimated_print_time_hours"`
+	Start *time.Time `json:"expected_start_at"`
+	End   *time.Time `json:"expected_end_at"`
+}
+
+// Until returns when a run that prints ends, or has ended, or nil if that is not known.
+func (r queuedRun) Until() *time.Time { return run{StartedAt: r.Start, Hours: r.Hours}.End() }
+
+// Name returns what the run prints.
+func (r queuedRun) Name() string {
+	var names []string
+	for _, item := range r.Items {
+		names = append(names, strconv.Itoa(item.Quantity)+" × "+item.Product)
+	}
+	if names == nil {
+		return "Without a product"
+	}
+	return strings.Join(names, ", ")
+}
+
+// IsPending reports whether the run has not started.
+func (r queuedRun) IsPending() bool { return r.Status == "pending" }
+
+// of returns the runs of a printer.
+func (q *queue) of(printer string) (runs []queuedRun) {
+	for _, r := range q.Runs {
+		if r.PrinterID == printer {
+			runs = append(runs, r)
+		}
+	}
+	return runs
+}
+
+// Printers returns the runs by printer, in their order.
+func (q *queue) Printers() (all [][]queuedRun) {
+	for i, r := range q.Runs {
+		if i == 0 || r.PrinterID != q.Runs[i-1].PrinterID {
+			all = append(all, nil)
+		}
+		all[len(all)-1] = append(all[len(all)-1], r)
+	}
+	return all
+}
+
+func showQueue(v *visit) error {
+	var q queue
+	if err := v.fetch(read{path: "/api/v1/queue", into: &q}); err != nil {
+		return err
+	}
+	return v.show(200, "queue", "Queue", &q)
+}
+
+// moveRun moves a pending run before the one that precedes it, and gives the runs of the printer positions in the new
+// order where they have others. Those without one stay behind, so that their order does not change.
+func moveRun(v *visit) error {
+	var q queue
+	if err := v.fetch(read{path: "/api/v1/queue", into: &q}); err != nil {
+		return err
+	}
+	isMoved := func(r queuedRun) bool { return r.ID == v.r.PathValue("id") }
+	i := slices.IndexFunc(q.Runs, isMoved)
+	if i < 0 {
+		return server.ErrNotFound
+	}
+	runs := slices.DeleteFunc(q.of(q.Runs[i].PrinterID), func(r queuedRun) bool { return !r.IsPending() })
+	at := slices.IndexFunc(runs, isMoved)
+	if at < 1 {
+		return v.redirect("/queue")
+	}
+	runs[at-1], runs[at] = runs[at], runs[at-1]
+	for n, r := range runs {
+		position := strconv.Itoa(n + 1)
+		if n > at && r.Position == "" || string(r.Position) == position {
+			continue
+		}
+		if _, err := v.send(newForm(), http.MethodPatch, "/api/v1/production-runs/"+r.ID,
+			map[string]any{"queue_position": num(position)}, nil); err != nil {
+			return err
+		}
+	}
+	return v.redirect("/queue")
+}

@@ -1,0 +1,88 @@
+package web_test
+
+import (
+	"fmt"
+	"net/url"
+	"strings"
+	"testing"
+
+	"spoolwright/testkit"
+)
+
+// A printer is added, loaded by number, by the scanned label and from the page of the spool, maintained and removed. Its
+// queue shows what it prints, and a run moves forward in it.
+func TestPrinterPages(t *testing.T) {
+	t.Parallel()
+	api := newAPI(t, testkit.Options{})
+	tenant := api.Tenant(t)
+	c := tenant.User(t, "operator")
+	b := signIn(t, c)
+	b.get(t, "/printers").want(t, 200).shows(t, "There are no printers yet.")
+	b.get(t, "/queue").want(t, 200).shows(t, "No run waits for a printer.")
+	refused := b.get(t, "/printers/new").submit(t, "/printers/new", "name", "MK4", "materials", "PLA, Wood").want(t, 422)
+	refused.shows(t, "Must have entries of PLA")
+	at := refused.submit(t, "/printers/new", "materials", "PLA, PETG", "slots", "2", "model", "Prusa",
+		"maintenance_interval_hours", "100").want(t, 303).header.Get("Location")
+	id := strings.TrimPrefix(at, "/printers/")
+	b.get(t, at).want(t, 200).shows(t, "MK4", "Prusa", "PLA, PETG", "No run waits for this printer.")
+	b.get(t, at+"/edit").submit(t, at+"/edit", "materials", "").to(t, at).shows(t, "Materials All")
+
+	red := c.NewSpool(t, 500, j{"color": "Red", "location": "Shelf"})
+	blue := c.NewSpool(t, 600, j{"color": "Blue"})
+	number := c.Get(t, "/api/v1/spools/"+red).Text("number")
+	for _, wrong := range []string{"", "999", "x"} {
+		b.get(t, at).submit(t, at+"/slots/1", "spool_number", wrong).want(t, 422).
+			form(t, at+"/slots/1")
+	}
+	b.get(t, at).submit(t, at+"/slots/1", "spool_number", "#"+number).to(t, at).shows(t, "#"+number+" PLA Red 500 g")
+	b.get(t, at).submit(t, at+"/slots/2", "spool_number", "http://farm.example/s/"+number).to(t, at).
+		shows(t, "2 #"+number+" PLA Red 500 g")
+	b.get(t, "/spools/"+red).shows(t, "Location MK4", "Loaded into MK4, slot 2")
+	b.get(t, at).submit(t, at+"/slots/2").to(t, at).hides(t, "#"+number+" PLA Red")
+	b.do(t, "POST", at+"/slots/x%2Fy", url.Values{"spool_number": {number}}).want(t, 404)
+
+	load := "/spools/" + blue + "/load"
+	b.get(t, "/spools/"+blue).submit(t, load, "slot", id+" 2").to(t, "/spools/"+blue).shows(t, "Loaded into MK4, slot 2")
+	b.get(t, "/spools/"+red).submit(t, "/spools/"+red+"/load", "slot", "").want(t, 422).shows(t, "Choose a printer.")
+	b.get(t, "/spools/"+red).shows(t, "slot 2 (PLA Blue)")
+	b.get(t, "/").shows(t, "MK4", "PLA Blue", "Free")
+	b.get(t, "/spools/"+blue).submit(t, load, "slot", "").to(t, "/spools/"+blue).hides(t, "Loaded into")
+
+	product := c.NewProduct(t, "Hook", 10)
+	var runs []string
+	for _, pieces := range []int{1, 2, 3} {
+		runs = append(runs, c.Post(t, "/api/v1/production-runs", j{"printer_id": id, "estimated_print_time_hours": 2,
+			"items": []j{{"product_id": product, "quantity": pieces}}}).Want(201).ID())
+	}
+	order := func(want string) {
+		t.Helper()
+		b.get(t, "/queue").shows(t, "MK4")
+		got, queue := "", c.Get(t, "/api/v1/queue?printer_id="+id).Want(200)
+		for i := range 3 {
+			got += queue.Text(fmt.Sprintf("runs.%d.items.0.quantity", i))
+		}
+		if got != want {
+			t.Errorf("the order is %s, want %s", got, want)
+		}
+	}
+	order("123")
+	queue := b.get(t, "/queue").shows(t, "1 × Product Hook", "3 × Product Hook")
+	queue.submit(t, "/runs/"+runs[2]+"/earlier").to(t, "/queue")
+	order("132")
+	queue.submit(t, "/runs/"+runs[2]+"/earlier").to(t, "/queue")
+	order("312")
+	queue.submit(t, "/runs/"+runs[2]+"/earlier").to(t, "/queue")
+	order("312")
+	queue.submit(t, "/runs/"+runs[2]+"/start").to(t, "/runs/"+runs[2]).shows(t, "In progress")
+	b.get(t, "/printers").shows(t, "MK4", "3 × Product Hook", "until")
+	b.get(t, at).shows(t, "3 × Product Hook until", "Confirm")
+	b.get(t, "/").shows(t, "MK4 until").hides(t, "Free")
+
+	b.get(t, at+"/edit").submit(t, at+"/edit", "status", "maintenance").to(t, at).shows(t, "Maintenance")
+	form := b.get(t, at).form(t, at+"/maintained")
+	for range 2 {
+		b.do(t, "POST", at+"/maintained", form).to(t, at).shows(t, "Maintained today").hides(t, "In maintenance")
+	}
+	b.get(t, at+"/edit").submit(t, at+"/remove").to(t, "/printers").hides(t, "MK4")
+	b.get(t, at).want(t, 404)
+}
