@@ -2353,6 +2353,27 @@ def _Check(d: Any, etag: str | None = None) -> Check:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class QueuedItem:
+    """The type `QueuedItem` of the API."""
+
+    product_id: str
+    """The product."""
+    product_name: str
+    """Name of the product."""
+    quantity: int
+    """Pieces."""
+
+
+def _QueuedItem(d: Any, etag: str | None = None) -> QueuedItem:
+    get = d.get
+    return QueuedItem(
+        product_id=get("product_id"),
+        product_name=get("product_name"),
+        quantity=get("quantity"),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class QueuedRun:
     """The type `QueuedRun` of the API."""
 
@@ -2374,6 +2395,8 @@ class QueuedRun:
     """When it started, or is expected to start; null without a printer."""
     expected_end_at: _dt.datetime | None
     """When it is expected to end; null without a printer or an estimated time."""
+    items: tuple[QueuedItem, ...]
+    """What it prints."""
 
 
 def _QueuedRun(d: Any, etag: str | None = None) -> QueuedRun:
@@ -2388,6 +2411,7 @@ def _QueuedRun(d: Any, etag: str | None = None) -> QueuedRun:
         estimated_print_time_hours=_core.number(get("estimated_print_time_hours")),
         expected_start_at=_core.timestamp(get("expected_start_at")),
         expected_end_at=_core.timestamp(get("expected_end_at")),
+        items=_core.each(_QueuedItem, get("items")),
     )
 
 
@@ -10887,6 +10911,7 @@ __all__ = [
     "ProductsResource",
     "Queue",
     "QueueResource",
+    "QueuedItem",
     "QueuedRun",
     "RateLimitExceededError",
     "ReportsResource",

@@ -1344,6 +1344,16 @@ export interface Check {
   readonly steps: readonly CheckStep[];
 }
 
+/** The type `QueuedItem` of the API. */
+export interface QueuedItem {
+  /** The product. */
+  readonly product_id: string;
+  /** Name of the product. */
+  readonly product_name: string;
+  /** Pieces. */
+  readonly quantity: number;
+}
+
 /** The type `QueuedRun` of the API. */
 export interface QueuedRun<D = number> {
   /** The run's id. */
@@ -1364,6 +1374,8 @@ export interface QueuedRun<D = number> {
   readonly expected_start_at: string | null;
   /** When it is expected to end; null without a printer or an estimated time. */
   readonly expected_end_at: string | null;
+  /** What it prints. */
+  readonly items: readonly QueuedItem[];
 }
 
 /** The type `Queue` of the API. */
