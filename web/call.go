@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"net/url"
@@ -11,10 +12,11 @@ import (
 
 // read is a read operation of the API: its path, its query, and where its answer goes.
 type read struct {
-	path  string
-	query url.Values
-	into  any
-	tag   *string // gets the ETag, if it is not nil
+	method string // GET, if it is empty
+	path   string
+	query  url.Values
+	into   any
+	tag    *string // gets the ETag, if it is not nil
 }
 
 // fetch runs the reads in one round trip to the database. The error is that of the first read that has one.
@@ -26,8 +28,12 @@ func (v *visit) fetch(reads ...read) error {
 		if len(read.query) > 0 {
 			target += "?" + read.query.Encode()
 		}
+		var body []byte
+		if read.method != "" {
+			body = []byte("{}")
+		}
 		functions[i] = func(ctx context.Context) {
-			answers[i] = v.site.server.Call(ctx, v.r, v.caller(), http.MethodGet, target, nil, nil)
+			answers[i] = v.site.server.Call(ctx, v.r, v.caller(), cmp.Or(read.method, http.MethodGet), target, nil, body)
 		}
 	}
 	v.site.server.Together(v.r.Context(), v.Actor, functions...)

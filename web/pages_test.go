@@ -179,6 +179,7 @@ func TestPages(t *testing.T) {
 		{path: "/orders/new", write: true, hidden: true},
 		{path: "/orders/" + id["order"], ours: true},
 		{path: "/orders/" + id["order"] + "/edit", write: true, ours: true},
+		{path: "/orders/" + id["order"] + "/plan", write: true, ours: true},
 		{path: "/stock"},
 		{path: "/stock?low=true&material=PLA"},
 		{path: "/stock/new", write: true, hidden: true},
@@ -187,6 +188,8 @@ func TestPages(t *testing.T) {
 		{path: "/reports?by=material", hidden: true},
 		{path: "/reports?by=printer"},
 		{path: "/reports?by=day", hidden: true},
+		{path: "/reports/margins"},
+		{path: "/reports/margins?by=customer&from=2024-01-01&to=2024-02-01", hidden: true},
 		{path: "/settings", admin: true},
 		{path: "/settings/users/new", admin: true, hidden: true},
 		{path: "/settings/fields/new", admin: true, hidden: true},
@@ -241,7 +244,7 @@ func TestPages(t *testing.T) {
 		"/settings/users/" + admin.Actor.User + "/edit", "/settings/users/" + admin.Actor.User + "/remove"}
 	for _, of := range []string{"product edit", "product remove", "product recalculate", "product materials",
 		"product components", "printer edit", "printer remove", "printer maintained", "printer slots/1", "run earlier", "run start", "run complete", "run fail", "run cancel", "order edit", "order remove",
-		"order cancel", "order items"} {
+		"order cancel", "order items", "order plan"} {
 		kind, what, _ := strings.Cut(of, " ")
 		actions = append(actions, "/"+kind+"s/"+id[kind]+"/"+what)
 	}

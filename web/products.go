@@ -93,6 +93,7 @@ type productPage struct {
 	Product  product
 	Stock    availability
 	Quantity string
+	Costs    costs
 	UsedIn   struct{ Items []product }
 	Others   struct{ Items []product } // that can be components
 	Material *form
@@ -100,6 +101,9 @@ type productPage struct {
 	Problem  string
 	Options  struct{ Materials, Products []option }
 }
+
+// Rows returns what a piece costs.
+func (p *productPage) Rows(v view) []costRow { return p.Costs.ofPiece(v.visit) }
 
 func showProduct(v *visit) error { return v.productPage(200, "", nil) }
 
@@ -123,6 +127,7 @@ func (v *visit) productPage(status int, name string, f *form) error {
 	}
 	if err := v.fetch(
 		read{path: path, into: &p.Product},
+		read{path: path + "/cost-breakdown", into: &p.Costs},
 		read{path: path + "/availability", query: url.Values{"quantity": {p.Quantity}}, into: &p.Stock},
 		read{path: "/api/v1/products", query: url.Values{"component_product_id": {id}, "limit": {"20"}},
 			into: &p.UsedIn},

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"encoding/csv"
 	"net/url"
 	"strings"
@@ -76,21 +77,19 @@ func (p *reportsPage) query() url.Values {
 	return query
 }
 
-// apiQuery returns the query of the API for the address of the page.
-func (p *reportsPage) apiQuery(v *visit) url.Values {
+// apiQuery returns the query of the API for the address of the page, which by default groups by the name.
+func (p *reportsPage) apiQuery(v *visit, by string) url.Values {
 	asked := v.r.URL.Query()
 	p.From, p.To, p.By = asked.Get("from"), asked.Get("to"), asked.Get("by")
 	query := p.query()
 	query.Del("by")
-	if p.By == "" {
-		p.By = "color"
-	}
+	p.By = cmp.Or(p.By, by)
 	return query
 }
 
 func reports(v *visit) error {
 	p := &reportsPage{}
-	days := p.apiQuery(v)
+	days := p.apiQuery(v, "color")
 	usage, waste := url.Values{"group_by": {p.By}}, url.Values{"group_by": {"reason"}}
 	for name, values := range days {
 		usage[name], waste[name] = values, values
@@ -135,7 +134,7 @@ func reports(v *visit) error {
 // usageFile sends the report of usage as CSV.
 func usageFile(v *visit) error {
 	p := &reportsPage{}
-	query := p.apiQuery(v)
+	query := p.apiQuery(v, "color")
 	query.Set("group_by", p.By)
 	if err := v.fetch(read{path: "/api/v1/reports/usage", query: query, into: &p.Usage}); err != nil {
 		return err

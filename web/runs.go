@@ -11,6 +11,7 @@ import (
 // runDetails is a production run, as the API returns it.
 type runDetails struct {
 	run
+	costs
 	Notes        string `json:"notes"`
 	FailureNotes string `json:"failure_notes"`
 	ActualHours  num    `json:"actual_print_time_hours"`
@@ -96,9 +97,18 @@ func board(v *visit) error {
 	return v.show(200, "runs", "Runs", &runBoard{columns})
 }
 
+// Rows returns what the run has cost.
+func (r runDetails) Rows() []costRow { return r.costs.ofRun() }
+
 // runPage is the page of a run.
 type runPage struct {
-	Run      runDetails
+	Run   runDetails
+	Check struct {
+		Steps []struct {
+			Detail  string
+			SpoolID string `json:"spool_id"`
+		}
+	}
 	Form     *form
 	Open     string // the name of the form that is open
 	Reasons  []option
@@ -126,7 +136,7 @@ func showRun(v *visit) error { return v.runPage(200, "", nil) }
 func (v *visit) runPage(status int, name string, f *form) error {
 	path := v.apiPath("/api/v1/production-runs/{id}")
 	p := &runPage{Complete: newForm(), Fail: newForm(), Open: name, Reasons: failureReasons}
-	if err := v.fetch(read{path: path, into: &p.Run}); err != nil {
+	if err := v.fetch(read{path: path, into: &p.Run}, read{path: path + "/check", into: &p.Check}); err != nil {
 		return err
 	}
 	for i, m := range p.Run.Materials {

@@ -94,10 +94,20 @@ func (v *visit) settingsPage(status int, p *settingsPage) error {
 	return v.show(status, "settings", "Settings", p)
 }
 
+// farmFields are the settings: the farm's, and the rates of costs.
+var farmFields = []field{{"time_zone", text}, {"currency", text}, {"labour_hour_cost", number},
+	{"machine_hour_cost", number}, {"machine_power_watts", number}, {"energy_kwh_cost", number},
+	{"failure_rate_percent", number}, {"failure_rate_measured", perhaps}}
+
+// Measured returns where the rate of failures comes from.
+func (p *settingsPage) Measured() []option {
+	return []option{{"false", "The rate above"}, {"true", "The last 90 days, by product"}}
+}
+
 func changeSettings(v *visit) error {
 	f := v.sent()
 	const path = "/api/v1/settings"
-	ok, err := v.edit(f, path, []field{{"time_zone", text}, {"currency", text}},
+	ok, err := v.edit(f, path, farmFields,
 		func() (*form, error) { return v.formOf(path) })
 	if err != nil {
 		return err

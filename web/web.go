@@ -102,6 +102,8 @@ var pages = slices.Concat([]page{
 
 	{"GET /orders", server.Read, listOrders},
 	{"GET /orders/{id}", server.Read, showOrder},
+	{"GET /orders/{id}/plan", server.Write, showPlan},
+	{"POST /orders/{id}/plan", server.Write, createPlan},
 	{"POST /orders/{id}/cancel", server.Write, changeOrder("cancel", "POST", "/cancel")},
 	{"POST /orders/{id}/items", server.Write, changeOrder("items", "POST", "/items",
 		field{"product_id", text}, field{"quantity", number})},
@@ -109,6 +111,7 @@ var pages = slices.Concat([]page{
 	{"GET /stock", server.Read, listStock},
 	{"GET /reports", server.Read, reports},
 	{"GET /reports/usage.csv", server.Read, usageFile},
+	{"GET /reports/margins", server.Read, margins},
 
 	{"GET /files", server.Read, showFiles},
 	{"POST /files", server.Write, importFile},

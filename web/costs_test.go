@@ -1,0 +1,65 @@
+package web_test
+
+import (
+	"strings"
+	"testing"
+
+	"spoolwright/testkit"
+)
+
+// An order is planned, printed and paid: the pages show the plan, what to do before a run starts, and what all costs.
+func TestPlanAndCosts(t *testing.T) {
+	t.Parallel()
+	tenant := newAPI(t, testkit.Options{}).Tenant(t)
+	c := tenant.User(t, "admin")
+	b := signIn(t, c)
+	spool := c.NewSpool(t, 500, j{"purchase_price": 20})
+	product := c.NewProduct(t, "Hook", 100)
+	c.Patch(t, "/api/v1/products/"+product, j{"estimated_print_time_minutes": 60, "pieces_per_plate": 2,
+		"selling_price": 15, "labour_minutes": 6}).Want(200)
+	order := "/orders/" + c.Post(t, "/api/v1/orders", j{"customer": "Ada",
+		"items": []j{{"product_id": product, "quantity": 3}}}).Want(201).ID()
+
+	// Unknown parts are named.
+	b.get(t, "/products/"+product).shows(t, "Filament 2.00", "Machine unknown", "Unknown: machine, energy, work",
+		"One good piece 2.00 of what is known")
+	wrong := b.get(t, "/settings").submit(t, "/settings", "labour_hour_cost", "much").want(t, 422)
+	wrong.shows(t, "Must be a number.").submit(t, "/settings", "labour_hour_cost", "30", "machine_hour_cost", "0,5",
+		"energy_kwh_cost", "0", "machine_power_watts", "100", "failure_rate_percent", "0", "currency", "EUR").
+		to(t, "/settings")
+	b.get(t, "/products/"+product).shows(t, "Machine 0.50 EUR", "Work 3.00 EUR", "One good piece 5.50 EUR",
+		"Selling price 15.00 EUR", "Margin, 63.3 % 9.50 EUR").hides(t, "nknown")
+
+	plan := b.get(t, order+"/plan").want(t, 200)
+	plan.shows(t, "Not planned", "No available printer", "3 × Product Hook").hides(t, "Create 1")
+	printer := c.Post(t, "/api/v1/printers", j{"name": "MK4"}).Want(201).ID()
+	form := b.get(t, order+"/plan").shows(t, "2 runs", "2 × Product Hook", "MK4", "1 × Product Hook", "Create 2 runs").
+		form(t, order+"/plan")
+	for range 2 {
+		b.do(t, "POST", order+"/plan", form).to(t, order)
+	}
+	runs := c.Get(t, "/api/v1/queue").Want(200)
+	if n := len(runs.List("runs")); n != 2 {
+		t.Fatalf("%d runs are planned", n)
+	}
+	b.get(t, order+"/plan").shows(t, "Nothing is left to plan.")
+	b.get(t, order).shows(t, "Revenue 45.00 EUR", "Cost until now 0.00 EUR", "Expected for the rest 16.50 EUR",
+		"Margin, 63.3 % 28.50 EUR")
+
+	run := "/runs/" + runs.Text("runs.0.id")
+	b.get(t, run).shows(t, "First Load spool").hides(t, "Cost")
+	b.get(t, "/printers/"+printer).submit(t, "/printers/"+printer+"/slots/1", "spool_number", "1").want(t, 303)
+	b.get(t, run).hides(t, "First Load spool").submit(t, run+"/start").to(t, run)
+	b.get(t, run).submit(t, run+"/complete").to(t, run).shows(t, "Filament 4.00 EUR", "Work 6.00 EUR")
+	b.get(t, "/reports/margins").shows(t, "Product Hook 2 0 30.00 EUR", "MK4").hides(t, "No run ended")
+	b.get(t, "/reports/margins?by=customer").shows(t, "Ada 2 0 30.00 EUR")
+	b.get(t, "/reports/margins?by=nothing").want(t, 422).shows(t, "must be one of")
+
+	b.get(t, order).submit(t, order+"/cancel").to(t, order)
+	b.get(t, order+"/plan").want(t, 409).shows(t, "order")
+	b.do(t, "POST", order+"/plan", form).want(t, 303) // the stored answer
+	form.Set("once", strings.Repeat("x", 20))
+	b.do(t, "POST", order+"/plan", form).want(t, 409)
+	viewer := signIn(t, tenant.User(t, "viewer"))
+	viewer.get(t, "/spools/"+spool).want(t, 200).hides(t, "Load into")
+}
