@@ -68,8 +68,8 @@ func (h handlers) queue(ctx context.Context, r *server.Request[QueueFilter]) (se
 			select r.*, q.place, q.expected_start, q.expected_end,
 				row_number() over (order by p.number, q.printer_id, q.place) as n,
 				(select coalesce(json_agg(json_build_object('product_id', i.product_id, 'product_name', i.name,
-						'quantity', i.quantity) order by i.id), '[]')
-					from (select i.id, i.product_id, i.quantity, p.name
+						'quantity', i.quantity) order by i.created_at, i.id), '[]')
+					from (select i.id, i.created_at, i.product_id, i.quantity, p.name
 						from (select * from run_items i where i.run_id = r.id offset 0) i
 						cross join lateral (select p.name from products p where p.id = i.product_id offset 0) p) i) as items
 			from run_queue() q
