@@ -45,7 +45,7 @@ var Features = []func(*db.DB) []server.Route{
 // Definitions are the SQL functions of the features. A feature comes after those whose functions it calls.
 var Definitions = slices.Concat(
 	webhooks.Definitions, inventory.Definitions, printers.Definitions, catalog.Definitions, production.Definitions,
-	orders.Definitions, stock.Definitions, planning.Definitions, spoolman.Definitions,
+	orders.Definitions, stock.Definitions, spoolman.Definitions,
 )
 
 // Events are the events that webhooks get.

@@ -20,9 +20,10 @@ type farm struct {
 
 // item is what is still missing of a product.
 type item struct {
-	OrderID, OrderItemID *string
-	ProductID            string
-	Quantity             int64
+	OrderID     *string `json:"order_id"`
+	OrderItemID *string `json:"order_item_id"`
+	ProductID   string  `json:"product_id"`
+	Quantity    int64
 }
 
 // filament is a material in a colour.
@@ -47,6 +48,7 @@ type printer struct {
 	Slots     int
 	Materials []string  // none: all
 	Free      time.Time // when the last of its unfinished runs ends
+	UpdatedAt string    `json:"updated_at"`
 }
 
 type spool struct {
@@ -56,6 +58,7 @@ type spool struct {
 	Opened  bool
 	Printer string // where it is loaded, or which unfinished runs it is for; "" if there is none
 	filament
+	EditedAt *string `json:"edited_at"`
 }
 
 // run is a run of a plan: a plate.

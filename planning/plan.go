@@ -23,17 +23,10 @@ var tag = &server.Tag{
 	Description: "Which runs print what is still missing: on which printers, when, and from which spools.",
 }
 
-var (
-	// fields describes the fields of the requests and responses.
-	//
-	//go:embed fields.md
-	fields string
-	//go:embed plan.sql
-	planSQL string
-)
-
-// Definitions are the SQL functions of plans.
-var Definitions = []db.Definition{{Name: "planning/plan", Version: 1, SQL: planSQL}}
+// fields describes the fields of the requests and responses.
+//
+//go:embed fields.md
+var fields string
 
 // Routes are the operations of plans.
 func Routes(d *db.DB) []server.Route {
@@ -171,157 +164,154 @@ type request struct {
 
 // answer plans in one round trip, and creates the runs in another.
 func (h handlers) answer(ctx context.Context, q request) (server.OK[Plan], error) {
-	for try := 0; ; try++ {
-		plan, problem, err := h.attempt(ctx, q)
-		if err == nil && problem != nil && try < 3 {
-			continue
-		}
-		if err == nil && problem != nil {
-			err = errOutdated
-		}
-		if err != nil {
-			return nil, err
-		}
-		return server.Encode(plan)
+	plan, err := h.attempt(ctx, q)
+	for try := 1; try < 4 && db.Violates(err, "plan_outdated"); try++ {
+		plan, err = h.attempt(ctx, q)
 	}
+	if db.Violates(err, "plan_outdated") {
+		err = errOutdated.Because(err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return server.Encode(plan)
 }
 
-func (h handlers) attempt(ctx context.Context, q request) (plan Plan, problem *string, err error) {
+// stateSQL returns the state from which a plan follows, in one row. $1 is an order, $2 whether to plan all open orders,
+// $3 the list of items to plan, and $4 the tenant.
+//
+// item is what to plan: what is neither produced nor planned by unfinished runs, in the order in which it is planned: by
+// the due dates of the orders, those without one last, and then by their creation.
+var stateSQL = `
+	with item as materialized (
+		select n.*, row_number() over (order by n.due, n.created_at, n.order_id, n.added, n.order_item_id) as place
+		from (
+			select o.id as order_id, i.id as order_item_id, i.product_id, i.quantity - p.produced - p.planned as quantity,
+				o.due_date as due, o.created_at, extract(epoch from i.created_at) as added
+			from orders o
+			cross join lateral (select * from order_items i where i.order_id = o.id offset 0) i
+			cross join lateral order_item_pieces(i.id) p
+			where o.is_open and ($2 or o.id = $1::uuid)
+			union all
+			select null, null, p.id, l.quantity, null, null, l.n
+			from json_to_recordset($3::json) l (n int, product_id uuid, sku text, quantity bigint)
+			left join lateral ` + catalog.Named("l.product_id", "l.sku") + ` p on true
+		) n
+		where n.quantity > 0
+	), product as materialized (
+		select p.id, p.name, coalesce(p.pieces_per_plate, 1) as per_plate, e.minutes
+		from (select distinct i.product_id as id from item i) i
+		cross join lateral (select * from products p where p.id = i.id offset 0) p
+		cross join lateral estimate_products(array[p.id], array[1::numeric]) e
+	), material as materialized (
+		select p.id as product_id, m.material_type as type, m.color_key as key, m.color, m.grams
+		from product p
+		cross join lateral explode_products(array[p.id], array[1::numeric]) m
+		where m.grams > 0
+	), queue as materialized (
+		select * from run_queue()
+	)
+	select
+		(select o.status from orders o where o.id = $1::uuid and o.hidden_at is null) as status,
+		(select coalesce(json_agg(json_build_object('order_id', i.order_id, 'order_item_id', i.order_item_id,
+			'product_id', i.product_id, 'quantity', i.quantity) order by i.place), '[]') from item i) as items,
+		(select coalesce(json_agg(json_build_object('id', p.id, 'name', p.name, 'per_plate', p.per_plate,
+				'minutes', case when p.minutes <= 6000000 then trim_scale(round(p.minutes, 6)) end,
+				'materials', m.materials)), '[]')
+			from product p
+			cross join lateral (
+				select coalesce(json_agg(json_build_object('type', m.type, 'key', m.key, 'color', m.color,
+					'grams', trim_scale(least(round(m.grams, 6), 999999999))) order by m.type, m.key), '[]') as materials
+				from material m where m.product_id = p.id
+			) m) as products,
+		(select coalesce(json_agg(json_build_object('id', p.id, 'name', p.name, 'slots', p.slots,
+				'materials', p.materials, 'updated_at', p.updated_at, 'free', event_time(greatest(q.free, now()))) order by p.number), '[]')
+			from printers p
+			left join (select q.printer_id, max(q.expected_end) as free from queue q group by q.printer_id) q
+				on q.printer_id = p.id
+			where p.status = 'available' and p.hidden_at is null) as printers,
+		(select coalesce(json_agg(json_build_object('id', s.id, 'number', s.number, 'type', s.material_type,
+				'key', s.color_key, 'edited_at', s.edited_at, 'remaining', trim_scale(s.remaining_weight_grams),
+				'free', trim_scale(greatest(s.remaining_weight_grams - coalesce(t.grams, 0), 0)),
+				'opened', s.first_used_at is not null or s.remaining_weight_grams < s.net_weight_grams,
+				'printer', coalesce(l.printer_id, t.printer_id)) order by s.number), '[]')
+			from spools s
+			left join (
+				select m.spool_id, sum(m.grams) as grams, (array_agg(m.printer_id order by m.run_id))[1] as printer_id
+				from unfinished_materials() m group by m.spool_id
+			) t on t.spool_id = s.id
+			left join printer_slots l on l.spool_id = s.id
+			where s.in_stock and not s.archived and s.hidden_at is null
+				and (s.material_type, s.color_key) in (select m.type, m.key from material m)) as spools,
+		(select coalesce(json_agg(json_build_object('type', r.material_type, 'key', r.color_key,
+				'grams', trim_scale(least(round(r.grams, 6), 999999999)))), '[]')
+			from (select array_agg(f.type) as types, array_agg(f.key) as keys
+				from (select distinct m.type, m.key from material m) f having count(*) > 0) f
+			cross join lateral reserved_materials($4, f.types, f.keys,
+				array(select distinct i.order_id from item i where i.order_id is not null)) r) as reserved,
+		-- When the unfinished runs of the order end.
+		(select json_build_object('last', event_time(max(q.expected_end)),
+				'unknown', coalesce(bool_or(q.expected_end is null), false))
+			from order_items i
+			cross join lateral (select r.run_id from run_items r where r.order_item_id = i.id offset 0) r
+			join queue q on q.id = r.run_id
+			where i.order_id = $1::uuid) as planned`
+
+func (h handlers) attempt(ctx context.Context, q request) (plan Plan, err error) {
+	all := q.order == "" && len(q.items) == 0
 	var order any
 	if q.order != "" {
 		order = q.order
 	}
-	list, args := db.Recordset(q.items), []any{order, q.order == "" && len(q.items) == 0}
-	const items = `plan_items($1::uuid, $2::boolean, $3::json)`
-	// The products of the items, as rows of a plan need them.
-	named := db.SQL(`
-		select l.n, p.id as product_id from json_to_recordset($1::json) l (n int, product_id uuid, sku text)
-		left join lateral `+catalog.Named("l.product_id", "l.sku")+` p on true order by l.n`, list)
-	if len(q.items) > 0 {
-		if err := h.db.Read(ctx, named); err != nil {
-			return plan, nil, err
-		}
-		var found []struct {
-			N         int
-			ProductID *string `json:"product_id"`
-		}
-		if err := json.Unmarshal(named.Array(), &found); err != nil {
-			return plan, nil, err
-		}
-		var unknown []string
-		for _, f := range found {
-			if q.items[f.N]["product_id"] = f.ProductID; f.ProductID == nil {
-				field := "product_id"
-				if !q.named[f.N].SKU.IsNull() {
-					field = "sku"
-				}
-				unknown = append(unknown, fmt.Sprintf("items[%d].%s", f.N, field))
-			}
-		}
-		if unknown != nil {
-			return plan, nil, errUnknownProduct.With(server.JoinFields(unknown)).On(unknown...)
-		}
-		list = db.Recordset(q.items)
-	}
-	args = append(args, list)
-	var status string
-	var last *time.Time
-	unknown := false
-	opened := db.SQL(`select status from orders where id = $1 and hidden_at is null`, order).Into(&status)
-	missing := db.SQL(`select order_id, order_item_id, product_id, quantity from `+items+` order by place`, args...)
-	products := db.SQL(`
-		select p.id, p.name, coalesce(p.pieces_per_plate, 1) as per_plate,
-			case when e.minutes <= 6000000 then trim_scale(round(e.minutes, 6)) end as minutes, m.materials
-		from (select distinct product_id as id from `+items+`) i
-		cross join lateral (select * from products p where p.id = i.id offset 0) p
-		cross join lateral estimate_products(array[p.id], array[1::numeric]) e
-		cross join lateral (
-			select coalesce(json_agg(json_build_object('type', m.material_type, 'key', m.color_key, 'color', m.color,
-				'grams', trim_scale(least(round(m.grams, 6), 999999999))) order by m.material_type, m.color_key), '[]') as materials
-			from explode_products(array[p.id], array[1::numeric]) m where m.grams > 0
-		) m`, args...)
-	printers := db.SQL(`
-		select p.id, p.name, p.slots, array_to_json(p.materials) as materials,
-			(extract(epoch from greatest(q.free, now())) * 1000000)::bigint as free
-		from printers p
-		left join (select printer_id, max(expected_end) as free from run_queue() group by printer_id) q on q.printer_id = p.id
-		where p.status = 'available' and p.hidden_at is null order by p.number`)
-	spools := db.SQL(`
-		select s.id, s.number, s.material_type as type, s.color_key as key,
-			trim_scale(greatest(s.remaining_weight_grams - coalesce(t.grams, 0), 0)) as free,
-			s.first_used_at is not null or s.remaining_weight_grams < s.net_weight_grams as opened,
-			coalesce(l.printer_id, t.printer_id) as printer
-		from spools s
-		left join (
-			select m.spool_id, sum(m.grams) as grams, (array_agg(m.printer_id order by m.run_id))[1] as printer_id
-			from unfinished_materials() m group by m.spool_id
-		) t on t.spool_id = s.id
-		left join printer_slots l on l.spool_id = s.id
-		where s.in_stock and not s.archived and s.hidden_at is null
-			and (s.material_type, s.color_key) in (
-				select m.material_type, m.color_key
-				from (select array_agg(i.product_id) as ids, array_agg(i.quantity::numeric) as pieces from `+items+` i) i
-				cross join lateral explode_products(i.ids, i.pieces) m)
-		order by s.number`, args...)
-	// What is in stock less what is reserved, and with what the planned orders reserve themselves.
-	budget := db.SQL(`
-		select t.material_type as type, t.color_key as key, trim_scale(least(greatest(sum(t.grams), -999999999), 999999999)) as grams
-		from (
-			select m.material_type, m.color_key, least(round(m.grams, 6), 999999999) as grams
-			from (select array_agg(i.product_id) as ids, array_agg(i.quantity::numeric) as pieces from `+items+` i
-				where i.order_id is not null) i
-			cross join lateral explode_products(i.ids, i.pieces) m
-			union all
-			select r.material_type, r.color_key, -least(round(r.grams, 6), 999999999) from reserved_materials($4) r
-			union all
-			select s.material_type, s.color_key, sum(s.remaining_weight_grams) from spools s
-			where s.in_stock and not s.archived and s.hidden_at is null group by s.material_type, s.color_key
-		) t group by t.material_type, t.color_key`, append(slices.Clone(args), db.ActorOf(ctx).Tenant)...)
-	// When the unfinished runs of the order end.
-	planned := db.SQL(`
-		select max(q.expected_end), coalesce(bool_or(q.expected_end is null), false)
-		from order_items i
-		cross join lateral (select r.run_id from run_items r where r.order_item_id = i.id offset 0) r
-		join run_queue() q on q.id = r.run_id
-		where i.order_id = $1::uuid`, order).Into(&last, &unknown)
-	reads := []*db.Stmt{opened, missing, products, printers, spools, budget, planned}
 	var f *farm
+	read := db.SQL(stateSQL, order, all, db.Recordset(q.items), db.ActorOf(ctx).Tenant)
 	choose := func() error {
-		switch {
-		case q.order != "" && opened.Rows() == 0:
-			return server.ErrNotFound
-		case status == "cancelled":
-			return errNotOpen
-		}
-		if f, err = read(missing, products, printers, spools, budget); err != nil {
+		s := &state{}
+		if err := json.Unmarshal(read.Object(), s); err != nil {
 			return err
 		}
+		switch {
+		case q.order != "" && s.Status == nil:
+			return server.ErrNotFound
+		case q.order != "" && *s.Status == "cancelled":
+			return errNotOpen
+		}
+		if err := q.unknown(s.Items); err != nil {
+			return err
+		}
+		f = s.farm()
 		total := int64(0)
 		for _, i := range f.items {
 			if total += (i.Quantity-1)/f.products[i.ProductID].PerPlate + 1; total > maxRuns {
 				return errTooLarge
 			}
 		}
-		plan = f.plan(last, unknown)
+		plan = f.plan(s.Planned.Last, s.Planned.Unknown)
 		return nil
 	}
 	if !q.create {
-		if err = h.db.Read(ctx, append([]*db.Stmt{db.AllowScans()}, reads...)...); err == nil {
+		if err = h.db.Read(ctx, db.AllowScans(), read); err == nil {
 			err = choose()
 		}
-		return plan, nil, err
+		return plan, err
 	}
 	// The locks make plans of a tenant wait for each other, and keep other runs from printing the items meanwhile.
 	before := []*db.Stmt{db.Lock("plan"), db.AllowScans(), db.SQL(`
 		select from (
 			select o.id from orders o where o.is_open and ($2 or o.id = $1::uuid) order by o.id
-		) u cross join lateral (select from orders o where o.id = u.id offset 0 for no key update) o`, args[:2]...)}
-	err = h.db.Decide(ctx, append(before, reads...), func() ([]*db.Stmt, error) {
+		) u cross join lateral (select from orders o where o.id = u.id offset 0 for no key update) o`, order, all), read}
+	err = h.db.Decide(ctx, before, func() ([]*db.Stmt, error) {
 		if err := choose(); err != nil {
 			return nil, err
 		}
 		plan.Created = true
-		problem = nil
+		updated, edited := map[server.UUID]string{}, map[server.UUID]*string{}
+		for _, p := range f.printers {
+			updated[server.UUID(p.ID)] = p.UpdatedAt
+		}
+		for _, s := range f.spools {
+			edited[server.UUID(s.ID)] = s.EditedAt
+		}
 		rows := make([]map[string]any, len(plan.Runs))
 		for i := range plan.Runs {
 			r := &plan.Runs[i]
@@ -329,87 +319,77 @@ func (h handlers) attempt(ctx context.Context, q request) (plan Plan, problem *s
 			r.ID = &id
 			materials := make([]map[string]any, len(r.Materials))
 			for j, m := range r.Materials {
-				materials[j] = map[string]any{"spool_id": m.SpoolID, "grams": m.Grams.String()}
+				materials[j] = map[string]any{"spool_id": m.SpoolID, "edited_at": edited[m.SpoolID],
+					"grams": m.Grams.String()}
 			}
-			rows[i] = map[string]any{"id": id, "printer_id": r.PrinterID, "product_id": r.ProductID,
+			rows[i] = map[string]any{"id": id, "printer_id": r.PrinterID,
+				"printer_updated_at": updated[r.PrinterID], "product_id": r.ProductID,
 				"order_item_id": r.OrderItemID, "quantity": r.Quantity, "hours": r.Hours, "grams": r.Grams.String(),
 				"materials": materials}
 		}
-		return []*db.Stmt{production.CreatePlanned(rows).Into(&problem)}, nil
+		return []*db.Stmt{production.CreatePlanned(rows)}, nil
 	})
-	return plan, problem, err
+	return plan, err
 }
 
-// read returns the farm that the statements have read.
-func read(items, products, printers, spools, budget *db.Stmt) (*farm, error) {
-	f := &farm{products: map[string]product{}, budget: map[filament]server.Decimal{}}
-	var all []struct {
+// unknown returns the error for the items of the request that name no product.
+func (q request) unknown(items []item) error {
+	var fields []string
+	for n, named := range q.named {
+		if items[n].ProductID == "" {
+			field := "product_id"
+			if !named.SKU.IsNull() {
+				field = "sku"
+			}
+			fields = append(fields, fmt.Sprintf("items[%d].%s", n, field))
+		}
+	}
+	if fields != nil {
+		return errUnknownProduct.With(server.JoinFields(fields)).On(fields...)
+	}
+	return nil
+}
+
+// state is what stateSQL returns.
+type state struct {
+	Status   *string
+	Items    []item
+	Products []struct {
 		ID        string
 		Name      string
 		PerPlate  int64 `json:"per_plate"`
 		Minutes   *server.Decimal
-		Materials []struct {
-			Type, Key, Color string
-			Grams            server.Decimal
-		}
+		Materials []need
 	}
-	var lines []struct {
-		OrderID     *string `json:"order_id"`
-		OrderItemID *string `json:"order_item_id"`
-		ProductID   string  `json:"product_id"`
-		Quantity    int64
+	Printers []printer
+	Spools   []struct {
+		spool
+		Remaining server.Decimal
 	}
-	var machines []struct {
-		ID, Name  string
-		Slots     int
-		Materials []string
-		Free      int64 // in microseconds
+	Reserved []struct {
+		filament
+		Grams server.Decimal
 	}
-	var stock []struct {
-		ID        string
-		Number    int64
-		Type, Key string
-		Free      server.Decimal
-		Opened    bool
-		Printer   *string
+	Planned struct {
+		Last    *time.Time
+		Unknown bool
 	}
-	var grams []struct {
-		Type, Key string
-		Grams     server.Decimal
+}
+
+// farm returns the farm in the state.
+func (s *state) farm() *farm {
+	f := &farm{items: s.Items, products: map[string]product{}, printers: s.Printers, budget: map[filament]server.Decimal{}}
+	for _, p := range s.Products {
+		f.products[p.ID] = product{p.Name, p.PerPlate, p.Minutes, p.Materials}
 	}
-	for _, s := range []struct {
-		rows *db.Stmt
-		to   any
-	}{{items, &lines}, {products, &all}, {printers, &machines}, {spools, &stock}, {budget, &grams}} {
-		if err := json.Unmarshal(s.rows.Array(), s.to); err != nil {
-			return nil, err
-		}
+	for _, one := range s.Spools {
+		f.spools = append(f.spools, one.spool)
+		f.budget[one.filament] += one.Remaining
 	}
-	for _, p := range all {
-		one := product{Name: p.Name, PerPlate: p.PerPlate, Minutes: p.Minutes}
-		for _, m := range p.Materials {
-			one.Materials = append(one.Materials, need{filament{m.Type, m.Key}, m.Color, m.Grams})
-		}
-		f.products[p.ID] = one
+	for _, r := range s.Reserved {
+		f.budget[r.filament] -= r.Grams
 	}
-	for _, l := range lines {
-		f.items = append(f.items, item(l))
-	}
-	for _, p := range machines {
-		free := time.UnixMicro(p.Free).UTC()
-		f.printers = append(f.printers, printer{p.ID, p.Name, p.Slots, p.Materials, free})
-	}
-	for _, s := range stock {
-		at := ""
-		if s.Printer != nil {
-			at = *s.Printer
-		}
-		f.spools = append(f.spools, spool{s.ID, s.Number, s.Free, s.Opened, at, filament{s.Type, s.Key}})
-	}
-	for _, g := range grams {
-		f.budget[filament{g.Type, g.Key}] = g.Grams
-	}
-	return f, nil
+	return f
 }
 
 // plan returns the plan for the farm, which it changes. Last is when the runs end that are planned already, unless that is

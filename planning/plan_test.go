@@ -5,6 +5,9 @@ import (
 	"sync"
 	"testing"
 
+	"spoolwright/db"
+	"spoolwright/server"
+	"spoolwright/spoolman"
 	"spoolwright/testkit"
 )
 
@@ -188,5 +191,57 @@ func TestConcurrentPlans(t *testing.T) {
 	f.Post(t, planURL, j{"create": true}).Want(200).Shows(map[string]string{"unplanned": "[]"})
 	for _, order := range orders {
 		f.Get(t, order).Want(200).Shows(map[string]string{"items.0.planned": "6"})
+	}
+}
+
+// What has changed when a plan creates its runs is not planned as it was before: the service plans again. Reports of
+// printers do not wait for a plan.
+func TestPlanOfChangedFarm(t *testing.T) {
+	t.Parallel()
+	d := testkit.Database(t, db.Config{})
+	api := testkit.New(t, testkit.Options{DB: d, Change: func(c *server.Config) {
+		c.Surfaces = []server.Surface{spoolman.Surface(d)}
+	}}, testkit.Features...)
+	for _, test := range []struct {
+		name   string
+		change func(farm, string, string) // of the printer and the spool that the plan would take
+	}{
+		{"use", func(f farm, _, spool string) {
+			number := f.Get(t, "/api/v1/spools/"+spool).Want(200).Text("number")
+			f.Do(t, "PUT", "/spoolman/api/v1/spool/"+number+"/use", j{"use_weight": 60}).Want(200)
+		}},
+		{"deduct", func(f farm, _, spool string) {
+			f.Post(t, "/api/v1/spools/"+spool+"/deduct", j{"weight_grams": 60}).Want(200)
+		}},
+		{"archive", func(f farm, _, spool string) { f.Patch(t, "/api/v1/spools/"+spool, j{"archived": true}).Want(200) }},
+		{"color", func(f farm, _, spool string) { f.Patch(t, "/api/v1/spools/"+spool, j{"color": "Red"}).Want(200) }},
+		{"move", func(f farm, _, spool string) {
+			other := f.printer(j{"name": "Other", "materials": []string{"ABS"}})
+			f.Do(t, "PUT", printersURL+"/"+other+"/slots/1", j{"spool_id": spool}).Want(200)
+		}},
+		{"retire", nil},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			f := farm{api.Operator(t), t}
+			printer, next := f.printer(j{"name": "First"}), f.printer(j{"name": "Second"})
+			small, large := f.spool("Black", 100, 100), f.spool("Black", 1000, 1000)
+			order := f.Post(t, ordersURL, j{"items": []j{{"product_id": f.product("Black", 50, 60, nil)}}}).Want(201)
+			want := map[string]string{"runs.0.printer_id": printer, "runs.0.materials.0.spool_id": large}
+			lock := `select from order_items where id = '` + order.Text("items.0.id") + `' for update`
+			if test.change == nil {
+				lock = `update printers set status = 'retired', updated_at = now() where id = '` + printer + `'`
+				want = map[string]string{"runs.0.printer_id": next, "runs.0.materials.0.spool_id": small}
+			}
+			held := f.Hold(t, lock) // the plan has read the farm when it waits for this
+			var plan *testkit.Response
+			done := held.StartWaiting(1, func() { plan = f.Post(t, ordersURL+"/"+order.ID()+"/plan", j{"create": true}) })
+			if test.change != nil {
+				test.change(f, printer, small)
+			}
+			held.Commit()
+			<-done
+			plan.Want(200).Shows(want)
+			f.Get(t, runsURL).Want(200).Shows(map[string]string{"total": "1"})
+		})
 	}
 }

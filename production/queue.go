@@ -81,9 +81,9 @@ func (h handlers) queue(ctx context.Context, r *server.Request[QueueFilter]) (se
 }
 
 // CreatePlanned returns a statement that creates runs as a plan has them, each with the fields that create_planned_runs
-// names. It returns null, or why it created none.
+// names. It fails with a violation of plan_outdated if the printers or spools have changed.
 func CreatePlanned(runs []map[string]any) *db.Stmt {
-	return db.SQL(`select create_planned_runs($1::json)`, db.Recordset(runs))
+	return db.SQL(`select create_planned_runs($1::json)::text`, db.Recordset(runs))
 }
 
 // Check says whether a run can start, and what to do first.

@@ -32,53 +32,36 @@ language sql stable as $$
 	from queue q
 $$;
 
--- Creates runs as a plan has them, and returns null; or creates none, and returns why:
+-- Creates runs as a plan has them. Each run is an object with id, printer_id, printer_updated_at, product_id,
+-- order_item_id, quantity, hours, grams and materials, and each material one with spool_id, edited_at and grams. The
+-- times are those of the printers and spools that the plan has read.
 --
---   PRINTER  a printer is no longer available
---   SPOOL    a spool was removed or archived, or has less left than unfinished runs and the plan take from it
+-- It raises a violation of the check plan_outdated, which is not a constraint of a table, if a printer or spool was
+-- changed since, or if a spool has less than its unfinished runs take.
 --
--- Each run is an object with id, printer_id, product_id, order_item_id, quantity, hours, grams and materials. The
--- printers and spools are locked in the order of their ids, the printers first, until the transaction ends.
-create or replace function create_planned_runs(runs json) returns text language plpgsql as $$
+-- Printers are locked until the transaction ends. Spools are not: they are checked at the end, in one snapshot, so that
+-- no report of a printer waits for the plan. One that comes after the check might as well have come after the commit.
+create or replace function create_planned_runs(runs json) returns void language plpgsql as $$
 declare
 	tenant uuid := nullif(current_setting('app.tenant_id', true), '')::uuid;
+	outdated boolean;
 begin
-	if exists (
-		select from (select distinct r.printer_id as id
-			from json_to_recordset(runs) r (printer_id uuid) order by id) u
-		left join lateral (
-			select p.id from printers p
-			where p.tenant_id = tenant and p.id = u.id and p.status = 'available' and p.hidden_at is null for share
-		) p on true
-		where p.id is null
-	) then
-		return 'PRINTER';
+	select bool_or(p.id is null) into outdated
+	from (select distinct r.printer_id as id, r.printer_updated_at as updated_at
+		from json_to_recordset(runs) r (printer_id uuid, printer_updated_at timestamptz) order by id) u
+	left join lateral (
+		select p.id from printers p
+		where p.tenant_id = tenant and p.id = u.id and p.updated_at = u.updated_at and p.hidden_at is null for share
+	) p on true;
+	if outdated then
+		raise exception 'a printer was changed' using errcode = 'check_violation', constraint = 'plan_outdated';
 	end if;
+	-- In one order, as the foreign keys lock them.
 	perform from (
 		select distinct m.spool_id as id
 		from json_to_recordset(runs) r (materials json), json_to_recordset(r.materials) m (spool_id uuid) order by id
 	) u
-	cross join lateral (select from spools s where s.tenant_id = tenant and s.id = u.id for share) s;
-	if exists (
-		select from (
-			select t.spool_id as id, sum(t.grams) as grams
-			from (
-				select m.spool_id, m.grams
-				from json_to_recordset(runs) r (materials json), json_to_recordset(r.materials) m (spool_id uuid, grams numeric)
-				union all
-				select m.spool_id, m.grams from unfinished_materials() m
-			) t
-			group by t.spool_id
-		) t
-		cross join lateral (
-			select * from spools s where s.tenant_id = tenant and s.id = t.id offset 0
-		) s
-		where (s.hidden_at is not null or s.archived or s.remaining_weight_grams < t.grams)
-			and exists (select from json_to_recordset(runs) r (materials json),
-				json_to_recordset(r.materials) m (spool_id uuid) where m.spool_id = t.id)
-	) then
-		return 'SPOOL';
-	end if;
+	cross join lateral (select from spools s where s.tenant_id = tenant and s.id = u.id for key share) s;
 	insert into production_runs (id, status, printer_id, printer_name, estimated_print_time_hours,
 		estimated_total_filament_grams)
 	select r.id, 'pending', r.printer_id, p.name, r.hours, case when r.grams <= 1000000 then r.grams end
@@ -97,12 +80,30 @@ begin
 	from json_to_recordset(runs) r (id uuid, materials json),
 		json_to_recordset(r.materials) m (spool_id uuid, grams numeric)
 	cross join lateral (select s.cost_per_gram from spools s where s.tenant_id = tenant and s.id = m.spool_id offset 0) s;
-	perform emit_event('production_run.planned', json_build_object('id', r.id, 'printer_id', r.printer_id,
-			'printer_name', r.printer_name, 'estimated_print_time_hours', trim_scale(r.estimated_print_time_hours),
-			'estimated_total_filament_grams', trim_scale(r.estimated_total_filament_grams)))
-	from (select u.id from json_to_recordset(runs) u (id uuid) order by u.id) u
-	cross join lateral (select * from production_runs r where r.tenant_id = tenant and r.id = u.id offset 0) r;
-	return null;
+	if event_webhooks('production_run.planned') is not null then
+		perform emit_event('production_run.planned', json_build_object('id', r.id, 'printer_id', r.printer_id,
+				'printer_name', r.printer_name, 'estimated_print_time_hours', trim_scale(r.estimated_print_time_hours),
+				'estimated_total_filament_grams', trim_scale(r.estimated_total_filament_grams)))
+		from (select u.id from json_to_recordset(runs) u (id uuid) order by u.id) u
+		cross join lateral (select * from production_runs r where r.tenant_id = tenant and r.id = u.id offset 0) r;
+	end if;
+	if exists (
+		select from (
+			select u.id, sum(u.grams) as grams, max(u.edited_at) as edited_at
+			from (
+				select m.spool_id as id, null as grams, m.edited_at, true as planned
+				from json_to_recordset(runs) r (materials json),
+					json_to_recordset(r.materials) m (spool_id uuid, edited_at timestamptz)
+				union all
+				select m.spool_id, m.grams, null, false from unfinished_materials() m
+			) u
+			group by u.id having bool_or(u.planned)
+		) u
+		cross join lateral (select * from spools s where s.tenant_id = tenant and s.id = u.id offset 0) s
+		where s.edited_at is distinct from u.edited_at or s.remaining_weight_grams < u.grams
+	) then
+		raise exception 'a spool was changed' using errcode = 'check_violation', constraint = 'plan_outdated';
+	end if;
 end $$;
 
 -- Returns the grams that each unfinished run takes from its spools, with the printer of the run.

@@ -37,7 +37,8 @@ begin
 
 	return query
 		with reserves as materialized (
-			select r.material_type, r.color_key, r.grams from reserved_materials(tenant, types, keys, without_order) r
+			select r.material_type, r.color_key, r.grams
+			from reserved_materials(tenant, types, keys, array_remove(array[without_order], null)) r
 		), stock as materialized (
 			select u.material_type, u.color_key, u.color, u.needed,
 				coalesce((select r.grams from reserves r

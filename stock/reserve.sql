@@ -7,10 +7,10 @@
 --     the estimate while there is none. A run without any such weight reserves the bills of materials of its items.
 --
 -- The tenant must be that of the transaction. If only_types is not null, only the filaments
--- (only_types[n], only_keys[n]) are returned; a null key stands for all colours. without_order, an order, reserves
--- nothing; runs that print its items do.
+-- (only_types[n], only_keys[n]) are returned; a null key stands for all colours. without_orders reserve nothing;
+-- runs that print their items do.
 create or replace function reserved_materials(
-	tenant uuid, only_types text[] default null, only_keys text[] default null, without_order uuid default null
+	tenant uuid, only_types text[] default null, only_keys text[] default null, without_orders uuid[] default '{}'
 )
 returns table (material_type text, color_key text, grams numeric)
 language plpgsql stable as $$
@@ -39,7 +39,7 @@ begin
 				where i.tenant_id = tenant and i.order_id = o.id offset 0
 			) i
 			cross join lateral order_item_pieces(i.id) p
-			where o.tenant_id = tenant and o.is_open and o.id is distinct from without_order
+			where o.tenant_id = tenant and o.is_open and o.id <> all (without_orders)
 			union all
 			select i.product_id, i.quantity
 			from unnest(unweighed) u (id)
