@@ -1,13 +1,18 @@
 package blackbox_test
 
 import (
+	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"spoolwright/cli"
+	"spoolwright/testkit"
 )
 
 // TestUpgradeData moves a data folder to a newer PostgreSQL with `spoolwright upgrade-data`. NEWER_POSTGRES is a folder
@@ -77,4 +82,89 @@ func postgresVersion(t *testing.T, folder string) string {
 	check(t, err)
 	version, _, _ := strings.Cut(strings.TrimPrefix(string(out), "postgres (PostgreSQL) "), ".")
 	return version
+}
+
+// TestLastRelease starts this program on the data of the last release, while the program of that release serves it and
+// a client writes. Both must serve on. LAST_RELEASE is the path of that program, and testdata/last-release has a dump of
+// its data, see CONTRIBUTING.md. Before the first release, this program takes its part, with a dump that it makes here.
+func TestLastRelease(t *testing.T) {
+	t.Parallel()
+	p := buildProgram(t)
+	settings := func(url string) []string { return append([]string{"DATABASE_URL=" + url, secretEnv}, noLimits...) }
+	super := func(name string) string { return withDatabase(testkit.Private().SuperURL(), name) }
+	dumps, err := filepath.Glob("testdata/last-release/*.dump")
+	check(t, err)
+	last := p
+	if len(dumps) > 0 && !*update {
+		if last = program(os.Getenv("LAST_RELEASE")); last == "" {
+			skipTest(t, "LAST_RELEASE is not set")
+		}
+	} else {
+		dumps = []string{filepath.Join(tempDir(t), "this.dump")}
+		if *update {
+			check(t, os.RemoveAll("testdata/last-release"))
+			check(t, os.Mkdir("testdata/last-release", 0o755))
+			dumps[0] = "testdata/last-release/v" + cli.Version + ".dump"
+		}
+		url, name := newDatabase(t, testkit.Private().OwnerURL)
+		c := p.start(t, settings(url))
+		p.addUser(t, settings(url), "busy farm", "bob@farm.example", "admin")
+		createSampleData(t, c, p.addAdmin(t, c, settings(url), "farm", "ada@farm.example"))
+		c.stop(t, syscall.SIGTERM)
+		runBackupCommands(t, ".", `pg_dump -d "$SUPER" --format=custom --file="$DUMP"`, "SUPER="+super(name),
+			"DUMP="+dumps[0])
+	}
+
+	url, name := newDatabase(t, testkit.Private().OwnerURL)
+	runBackupCommands(t, ".", `pg_restore -d "$SUPER" --clean --if-exists --single-transaction "$DUMP"`,
+		"SUPER="+super(name), "DUMP="+dumps[0])
+	older := last.start(t, settings(url))
+	token := older.login(t, "ada@farm.example", testPassword)
+	busy := older.login(t, "bob@farm.example", testPassword)
+	want := readAll(t, older, token)
+	end := writeContinuously(t, older, busy)
+	newer := p.start(t, settings(url)) // which migrates
+	wantSameData(t, want, readAll(t, older, token))
+	for path, answer := range readAll(t, newer, token) {
+		var before, after any
+		check(t, json.Unmarshal([]byte(strings.TrimPrefix(want[path], "200 ")), &before))
+		check(t, json.Unmarshal([]byte(strings.TrimPrefix(answer, "200 ")), &after))
+		if !within(before, after) {
+			t.Errorf("GET %s:\nlast release: %s\nthis program: %s", path, want[path], answer)
+		}
+	}
+	end()
+	for _, c := range []*process{older, newer} {
+		c.createSpool(t, busy)
+		checkConsistency(t, c, busy)
+	}
+	if n, m := older.countSpools(t, busy), newer.countSpools(t, busy); n != m {
+		t.Errorf("the last release shows %d spools, this program %d", n, m)
+	}
+	older.stop(t, syscall.SIGTERM)
+	end = writeContinuously(t, newer, busy)
+	end()
+	checkConsistency(t, newer, newer.login(t, "bob@farm.example", testPassword))
+	newer.stop(t, syscall.SIGTERM)
+	for _, c := range []*process{older, newer} {
+		if log := c.stderr.String(); strings.Contains(log, "level=ERROR") || strings.Contains(log, "status=5") {
+			t.Errorf("requests failed:\n%s", log)
+		}
+	}
+}
+
+// within reports whether the JSON value b has what a has: objects of b may have more fields.
+func within(a, b any) bool {
+	switch a := a.(type) {
+	case map[string]any:
+		b, ok := b.(map[string]any)
+		for name := range a {
+			ok = ok && within(a[name], b[name])
+		}
+		return ok
+	case []any:
+		b, ok := b.([]any)
+		return ok && slices.EqualFunc(a, b, within)
+	}
+	return a == b
 }
