@@ -78,6 +78,7 @@ type Server struct {
 	limiter   *limit.Limiter
 	inFlight  inFlight
 	draining  atomic.Bool
+	changes   changes
 	forwarded sync.Once // warns of X-Forwarded-For from an untrusted address
 	readiness readiness
 
@@ -169,6 +170,7 @@ type requestInfo struct {
 	caller  Caller
 	address string
 	err     error
+	streams bool // by StreamChanges: the time that it takes says nothing about the service
 	called  bool // by Server.Call: the caller is known, and the request counts in no limit
 
 	inFlight    *inFlight    // of the server, in requests of a Surface
@@ -245,6 +247,12 @@ func (s *Server) ServeHTTP(writer http.ResponseWriter, r *http.Request) {
 			}
 		}
 		elapsed := time.Since(start)
+		if r.Method != http.MethodGet && r.Method != http.MethodHead && w.status < 400 {
+			s.changes.notify(info.caller.Actor.Tenant)
+		}
+		if info.streams {
+			elapsed = 0
+		}
 		s.Metrics.observe(info.pattern, r.Method, w.status, elapsed)
 		s.log(r, info, w.status, elapsed)
 	}()
@@ -377,6 +385,7 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	}
 	s.draining.Store(true)
 	time.Sleep(s.DrainDelay)
+	s.changes.close()
 	for _, f := range s.Surfaces {
 		f.Close()
 	}

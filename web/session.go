@@ -1,6 +1,7 @@
 package web
 
 import (
+	"context"
 	"net/http"
 	"net/url"
 	"strings"
@@ -201,6 +202,15 @@ func signOut(v *visit) error {
 	}
 	v.setCookie("", -time.Second)
 	return v.redirect("/sign-in")
+}
+
+// streamChanges tells the script of a page when to read the page again, as long as the session lasts.
+func streamChanges(v *visit) error {
+	cookie := v.site.cookie(v.r)
+	return v.site.server.StreamChanges(v.w, v.r, v.Actor, func(ctx context.Context) error {
+		_, err := v.site.Auth.Visit(ctx, cookie, server.Address(v.r))
+		return err
+	})
 }
 
 func showAccount(v *visit) error { return v.accountPage(200, newForm()) }

@@ -52,6 +52,7 @@ var pages = slices.Concat([]page{
 
 	{"GET /{$}", server.Read, today},
 	{"GET /search", server.Read, search},
+	{"GET /changes", server.Read, streamChanges},
 
 	{"GET /spools", server.Read, listSpools},
 	{"POST /spools", server.Write, changeSpools},

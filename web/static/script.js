@@ -62,6 +62,42 @@ for (const button of document.querySelectorAll("[data-print]")) {
   button.addEventListener("click", () => print());
 }
 
+// Rows update by themselves: after a change of the farm's data, the page is read again, and its lists and figures are
+// replaced. A tab that nobody sees does nothing.
+const parts = (page) => [...page.querySelectorAll("[data-list], .today, .spool-head, .ledger")];
+const typed = (e) => e.matches("[type=checkbox]") ? e.checked : e.matches("input:not([type=hidden])") && e.value !== e.defaultValue;
+if (parts(document).length > 0) {
+  let stream;
+  const refresh = async () => {
+    const answer = await fetch(location.href).catch(() => null);
+    if (!answer?.ok || answer.redirected) return; // the service stops, or the session has ended
+    const fresh = parts(new DOMParser().parseFromString(await answer.text(), "text/html"));
+    const shown = parts(document);
+    if (fresh.length !== shown.length) {
+      if (![...document.querySelectorAll("main input, main textarea")].some(typed)) location.reload();
+      return;
+    }
+    for (const [i, part] of shown.entries()) {
+      if (part.textContent === fresh[i].textContent || [...part.querySelectorAll("input")].some(typed)) continue;
+      const focused = part.contains(document.activeElement) && document.activeElement.getAttribute("href");
+      part.replaceWith(fresh[i]);
+      if (focused) fresh[i].querySelector(`[href="${CSS.escape(focused)}"]`)?.focus();
+    }
+  };
+  const watch = () => {
+    stream?.close();
+    if (document.hidden) return;
+    stream = new EventSource("/changes");
+    stream.addEventListener("message", refresh);
+  };
+  document.addEventListener("visibilitychange", () => {
+    watch();
+    if (!document.hidden) refresh();
+  });
+  addEventListener("pagehide", () => stream?.close());
+  addEventListener("pageshow", watch);
+}
+
 // Keys: those of elements with data-key, j and k for the rows of a list, and ? for the help.
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
