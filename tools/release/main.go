@@ -335,7 +335,7 @@ func tool(variable, folder, name string) string {
 	return name
 }
 
-// sums writes SHA256SUMS.
+// sums writes SHA256SUMS, and makes all files readable.
 func (r *release) sums() error {
 	entries, err := os.ReadDir(r.out)
 	if err != nil {
@@ -343,7 +343,11 @@ func (r *release) sums() error {
 	}
 	var out bytes.Buffer
 	for _, e := range entries {
-		b, err := os.ReadFile(filepath.Join(r.out, e.Name()))
+		path := filepath.Join(r.out, e.Name())
+		b, err := os.ReadFile(path)
+		if err == nil {
+			err = os.Chmod(path, 0o644) // flit gives the wheel 0600
+		}
 		if err != nil {
 			return err
 		}
