@@ -244,6 +244,7 @@ func findFilaments(ctx context.Context, d *db.DB, groups []*spoolGroup) (map[int
 		cross join lateral (
 			select id, number, color, color_hex from filaments
 			where color_key = w.color_key and hidden_at is null and material_type = w.material_type
+				and `+server.Filtered+`
 				and vendor_key is not distinct from w.vendor_key and upper(color_hex) is not distinct from upper(w.color_hex)
 				and diameter_mm = w.diameter_mm and density_g_cm3 is not distinct from w.density_g_cm3
 				and material_name is null

@@ -241,7 +241,7 @@ var stateSQL = `
 				from unfinished_materials() m group by m.spool_id
 			) t on t.spool_id = s.id
 			left join printer_slots l on l.spool_id = s.id
-			where s.in_stock and not s.archived and s.hidden_at is null
+			where s.in_stock and not s.archived and s.hidden_at is null and s.created_at < 'infinity'
 				and (s.material_type, s.color_key) in (select m.type, m.key from material m)) as spools,
 		(select coalesce(json_agg(json_build_object('type', r.material_type, 'key', r.color_key,
 				'grams', trim_scale(least(round(r.grams, 6), 999999999)))), '[]')

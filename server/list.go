@@ -192,6 +192,12 @@ func NewHidingList(table, columns, counted string, hidden bool) *List {
 // order would seem as good as the index of the filter.
 const Newest = "created_at > '-infinity'"
 
+// Filtered is a condition that is true for all rows. It is in the predicates of the indexes of filters by columns that
+// are never null, so that only statements with it use them. While PostgreSQL has no statistics, such an index, which
+// ends with the id, would seem as good as the primary key for a row that is selected by its id and "hidden_at is null",
+// but all entries of the tenant would be read.
+const Filtered = "created_at < 'infinity'"
+
 // And adds a condition without a parameter. It does not change how the total is determined.
 func (l *List) And(condition string) { l.where = append(l.where, condition) }
 
@@ -462,12 +468,17 @@ func (l *List) conditions() []string {
 	return all
 }
 
-// indexed returns the conditions, and that for the index of the default order if no other index is for the filters.
+// indexed returns the conditions, and that for the indexes of filters, or for the index of the default order if there is
+// no filter.
 func (l *List) indexed(conditions []string) []string {
-	if l.newest != "" && l.filters == 0 && len(l.ranges) == 0 {
-		conditions = append(conditions, l.newest)
+	switch {
+	case l.newest == "":
+		return conditions
+	case l.filters == 0 && len(l.ranges) == 0:
+		return append(conditions, l.newest)
+	default:
+		return append(conditions, Filtered)
 	}
-	return conditions
 }
 
 // matching returns the source of the columns of all rows that meet the conditions.

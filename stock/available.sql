@@ -45,7 +45,8 @@ begin
 					where r.material_type = u.material_type and r.color_key = u.color_key), 0) as reserved,
 				coalesce((select sum(s.remaining_weight_grams) from spools s
 					where s.tenant_id = tenant and s.material_type = u.material_type and s.color_key = u.color_key
-						and s.in_stock and not s.archived and s.hidden_at is null), 0) as remaining
+						and s.in_stock and not s.archived and s.hidden_at is null
+						and s.created_at < 'infinity'), 0) as remaining
 			from unnest(types, keys, colors, needs) u (material_type, color_key, color, needed)
 		)
 		select k.material_type, k.color, least(k.needed, 999999999), least(k.remaining, 999999999),
@@ -59,7 +60,7 @@ begin
 				from (
 					select s.* from spools s
 					where s.tenant_id = tenant and s.material_type = k.material_type and s.color_key = k.color_key
-						and s.in_stock and not s.archived and s.hidden_at is null
+						and s.in_stock and not s.archived and s.hidden_at is null and s.created_at < 'infinity'
 						and k.needed > 0 and s.remaining_weight_grams >= k.needed
 					order by s.remaining_weight_grams, s.number limit 10
 				) f

@@ -15,7 +15,7 @@ begin
 			select s.material_type, s.color_key, s.brand_key, sum(s.remaining_weight_grams) as grams, count(*) as n
 			from spools s
 			where s.tenant_id = tenant and s.in_stock and not s.archived and s.hidden_at is null
-				and s.material_type = any (types)
+				and s.created_at < 'infinity' and s.material_type = any (types)
 			group by s.material_type, s.color_key, s.brand_key
 		), taken as materialized (
 			select r.material_type, r.color_key, r.grams

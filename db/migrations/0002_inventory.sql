@@ -3,7 +3,8 @@
 -- The indexes of lists have a predicate that PostgreSQL does not conclude from other conditions, such as "hidden_at is
 -- null" or an id, so that only statements with the same predicate use them. A statement that selects a row by its id
 -- then uses the primary key, also when it was planned while the table was empty and all indexes cost the same. For the
--- same reason, the indexes of lists without filters have a condition that is always true, server.Newest.
+-- same reason, the indexes of lists without filters, and of filters by columns that are never null, have a condition that
+-- is always true: server.Newest or server.Filtered.
 
 create table vendors (
 	tenant_id uuid,
@@ -87,8 +88,10 @@ create index filaments_newest on filaments (tenant_id, created_at, id)
 create index filaments_vendor_id on filaments (tenant_id, vendor_id, created_at, id) where vendor_id is not null;
 create index filaments_vendor on filaments (tenant_id, vendor_key, created_at, id)
 	where hidden_at is null and vendor_key is not null;
-create index filaments_material on filaments (tenant_id, material_type, created_at, id) where hidden_at is null;
-create index filaments_color on filaments (tenant_id, color_key, created_at, id) where hidden_at is null;
+create index filaments_material on filaments (tenant_id, material_type, created_at, id)
+	where hidden_at is null and created_at < 'infinity';
+create index filaments_color on filaments (tenant_id, color_key, created_at, id)
+	where hidden_at is null and created_at < 'infinity';
 create index filaments_article_number on filaments (tenant_id, article_number_key, created_at, id)
 	where hidden_at is null and article_number_key is not null;
 create index filaments_external_id on filaments (tenant_id, external_id_key, created_at, id)
@@ -203,13 +206,13 @@ create unique index spools_number on spools (tenant_id, number) where number is 
 create index spools_newest on spools (tenant_id, archived, created_at, id)
 	where hidden_at is null and created_at > '-infinity';
 create index spools_material on spools (tenant_id, material_type, archived, created_at, id)
-	where hidden_at is null;
+	where hidden_at is null and created_at < 'infinity';
 create index spools_brand on spools (tenant_id, brand_key, archived, created_at, id)
-	where hidden_at is null;
+	where hidden_at is null and brand_key is not null;
 create index spools_color on spools (tenant_id, color_key, archived, created_at, id)
-	where hidden_at is null;
+	where hidden_at is null and created_at < 'infinity';
 create index spools_in_stock on spools (tenant_id, in_stock, archived, created_at, id)
-	where hidden_at is null;
+	where hidden_at is null and created_at < 'infinity';
 create index spools_supplier on spools (tenant_id, supplier_key, archived, created_at, id)
 	where hidden_at is null and supplier_key is not null;
 create index spools_location on spools (tenant_id, location_key, archived, created_at, id)

@@ -34,7 +34,7 @@ call tenant_table('products', 'select, insert, update');
 create index products_newest on products (tenant_id, created_at, id)
 	where hidden_at is null and created_at > '-infinity';
 create index products_category on products (tenant_id, category_key, created_at, id)
-	where hidden_at is null;
+	where hidden_at is null and category_key is not null;
 create index products_hidden on products (tenant_id, created_at, id) where hidden_at is not null;
 create index products_sku_key on products (tenant_id, sku_key, created_at, id)
 	where hidden_at is null and sku_key is not null;

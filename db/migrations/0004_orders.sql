@@ -27,7 +27,8 @@ call tenant_table('orders', 'select, insert, update');
 
 create index orders_newest on orders (tenant_id, created_at, id)
 	where hidden_at is null and created_at > '-infinity';
-create index orders_status on orders (tenant_id, status, created_at, id) where hidden_at is null;
+create index orders_status on orders (tenant_id, status, created_at, id)
+	where hidden_at is null and created_at < 'infinity';
 create index orders_source on orders (tenant_id, source_key, created_at, id)
 	where hidden_at is null and source_key is not null;
 create index orders_hidden on orders (tenant_id, created_at, id) where hidden_at is not null;

@@ -48,7 +48,7 @@ call tenant_table('production_runs', 'select, insert, update, delete');
 create index production_runs_newest on production_runs (tenant_id, created_at, id)
 	where hidden_at is null and created_at > '-infinity';
 create index production_runs_status on production_runs (tenant_id, status, created_at, id)
-	where hidden_at is null;
+	where hidden_at is null and created_at < 'infinity';
 create index production_runs_printer on production_runs (tenant_id, printer_key, created_at, id)
 	where hidden_at is null and printer_key is not null;
 create index production_runs_printer_id on production_runs (tenant_id, printer_id, created_at, id)
