@@ -102,7 +102,7 @@ begin
 		hooks := event_webhooks('product.cost_changed');
 	end if;
 	if hooks is not null then
-		perform emit_event('product.cost_changed', json_build_object('id', p.id, 'sku', p.sku, 'name', p.name,
+		perform emit_event(hooks, 'product.cost_changed', json_build_object('id', p.id, 'sku', p.sku, 'name', p.name,
 			'total_cost', trim_scale(p.total_cost), 'previous_total_cost', trim_scale(c.previous),
 			'costs_complete', p.costs_complete))
 		from unnest(changed_ids, changed_from) c (id, previous)

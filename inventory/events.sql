@@ -1,7 +1,7 @@
 -- Sends the event spool.empty when the last filament of a spool is used, in whatever way its remaining weight changes.
 create or replace function spool_emptied() returns trigger language plpgsql as $$
 begin
-	perform emit_event('spool.empty', json_build_object('id', new.id, 'number', new.number,
+	perform emit_event(event_webhooks('spool.empty'), 'spool.empty', json_build_object('id', new.id, 'number', new.number,
 		'material_type', new.material_type, 'color', new.color, 'brand', new.brand, 'location', new.location));
 	return null;
 end $$;

@@ -2,11 +2,14 @@
 -- order.in_production, order.done or order.cancelled. A change back to received has none: the order was received
 -- before. An event has less than 19 kB, and so the oldest of the items, as many as fit. item_count counts all of them.
 create or replace function order_changed() returns trigger language plpgsql as $$
+declare
+	event text := 'order.' || new.status;
+	hooks uuid[] := event_webhooks(event);
 begin
-	if event_webhooks('order.' || new.status) is null then
+	if hooks is null then
 		return null;
 	end if;
-	perform emit_event('order.' || new.status, json_build_object('id', new.id, 'source', new.source,
+	perform emit_event(hooks, event, json_build_object('id', new.id, 'source', new.source,
 		'reference', new.reference, 'customer', new.customer, 'due_date', new.due_date, 'status', new.status,
 		'items', coalesce(json_agg(l.item order by l.n) filter (where l.size < 13000), '[]'), 'item_count', count(*)
 			filter (where l.item is not null)))

@@ -258,11 +258,11 @@ func (e *ending) sentFor(materials []endingMaterial, spool string) (fields []str
 // spools cannot deadlock. It returns the JSON of a Completion or an End.
 func (h handlers) end(ctx context.Context, id string, e *ending) ([]byte, error) {
 	var run endingRun
-	var hook bool                                 // whether a webhook wants the event
+	var hooks []string                            // the webhooks that want the event
 	event := "production_run." + string(e.status) // there is none for cancelled
 	locked := db.SQL(`
-		select status, deducted_at is not null, event_webhooks($2) is not null from production_runs
-		where id = $1 and hidden_at is null for no key update`, id, event).Into(&run.status, &run.deducted, &hook)
+		select status, deducted_at is not null, event_webhooks($2)::text[] from production_runs
+		where id = $1 and hidden_at is null for no key update`, id, event).Into(&run.status, &run.deducted, &hooks)
 	// The join reads the spools in the order of the materials, and each by its primary key.
 	materials := db.SQL(`
 		select m.id, num_nulls(m.spool_weight_before_grams, m.spool_weight_after_grams) = 0 as weighed,
@@ -303,11 +303,8 @@ func (h handlers) end(ctx context.Context, id string, e *ending) ([]byte, error)
 		if len(deductions) > 0 {
 			writes = append(writes, take(id, e.kind, deductions))
 		}
-		writes = append(writes, e.finish(id, deductions).Into(&completedAt))
-		if hook {
-			writes = append(writes, h.emit(e, id, event))
-		}
-		return append(writes, h.orders.Follow(id)), nil
+		finished := h.finish(e, id, deductions, event, hooks).Into(&completedAt, nil)
+		return append(writes, finished, h.orders.Follow(id)), nil
 	})
 	if err != nil {
 		return nil, err
@@ -352,12 +349,16 @@ func take(run, kind string, deductions []SpoolDeduction) *db.Stmt {
 	return inventory.Take(run, kind, spools, grams)
 }
 
-// finish returns a statement that sets the status of the run, and returns its completed_at. Values that a client could
-// not send back are null.
-func (e *ending) finish(id string, deductions []SpoolDeduction) *db.Stmt {
+// finish returns a statement that sets the status of the run and sends the event to the webhooks. It returns completed_at
+// and a column without meaning. Values that a client could not send back are null.
+func (h handlers) finish(e *ending, id string, deductions []SpoolDeduction, event string, hooks []string) *db.Stmt {
 	var total server.Decimal
 	for _, d := range deductions {
 		total += d.Deducted
+	}
+	emit, args := "null", []any{id, string(e.status), e.reason, e.notes, total.String()}
+	if hooks != nil {
+		emit, args = h.emit(e), append(args, hooks, event)
 	}
 	return db.SQL(`
 		with ended as materialized (
@@ -376,21 +377,19 @@ func (e *ending) finish(id string, deductions []SpoolDeduction) *db.Stmt {
 		from ended e
 		cross join lateral run_cost(e.id, $2, coalesce(e.hours, case when e.unstarted then 0 end)) c
 		where r.id = $1
-		returning r.completed_at`, id, string(e.status), e.reason, e.notes, total.String())
+		returning r.completed_at, `+emit, args...)
 }
 
-// emit returns a statement that sends the event.
-func (h handlers) emit(e *ending, id, event string) *db.Stmt {
+// emit returns the expression that sends the event $7 to the webhooks $6.
+func (h handlers) emit(e *ending) string {
 	reason := ""
 	if e.status == failed {
 		reason = `, 'failure_reason', r.failure_reason`
 	}
-	return db.SQL(`
-		select emit_event($2, json_build_object(
+	return `emit_event($6::uuid[], $7, json_build_object(
 			'id', r.id, 'started_at', event_time(r.started_at), 'completed_at', event_time(r.completed_at),
 			'printer_id', r.printer_id, 'printer_name', r.printer_name,
 			'actual_print_time_hours', trim_scale(r.actual_print_time_hours),
 			'actual_total_filament_grams', trim_scale(r.actual_total_filament_grams),
-			'orders', `+h.orders.Printed("r.id")+reason+`))::text
-		from production_runs r where r.id = $1`, id, event)
+			'orders', ` + h.orders.Printed("r.id") + reason + `))::text`
 }

@@ -45,6 +45,7 @@ create or replace function create_planned_runs(runs json) returns void language 
 declare
 	tenant uuid := nullif(current_setting('app.tenant_id', true), '')::uuid;
 	outdated boolean;
+	hooks uuid[] := event_webhooks('production_run.planned');
 begin
 	select bool_or(p.id is null) into outdated
 	from (select distinct r.printer_id as id, r.printer_updated_at as updated_at
@@ -80,8 +81,8 @@ begin
 	from json_to_recordset(runs) r (id uuid, materials json),
 		json_to_recordset(r.materials) m (spool_id uuid, grams numeric)
 	cross join lateral (select s.cost_per_gram from spools s where s.tenant_id = tenant and s.id = m.spool_id offset 0) s;
-	if event_webhooks('production_run.planned') is not null then
-		perform emit_event('production_run.planned', json_build_object('id', r.id, 'printer_id', r.printer_id,
+	if hooks is not null then
+		perform emit_event(hooks, 'production_run.planned', json_build_object('id', r.id, 'printer_id', r.printer_id,
 				'printer_name', r.printer_name, 'estimated_print_time_hours', trim_scale(r.estimated_print_time_hours),
 				'estimated_total_filament_grams', trim_scale(r.estimated_total_filament_grams)))
 		from (select u.id from json_to_recordset(runs) u (id uuid) order by u.id) u

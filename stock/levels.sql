@@ -80,7 +80,7 @@ begin
 		returning l.*, s.available
 	loop
 		if level.low_since is not null then
-			perform emit_event('inventory.low_stock', json_build_object(
+			perform emit_event(event_webhooks('inventory.low_stock'), 'inventory.low_stock', json_build_object(
 				'id', level.id, 'material_type', level.material_type, 'color', level.color, 'brand', level.brand,
 				'minimum_grams', trim_scale(level.minimum_grams), 'available_grams', trim_scale(level.available),
 				'missing_grams', trim_scale(level.minimum_grams * 1.1 - level.available),

@@ -196,7 +196,8 @@ func newBacklog(b *testing.B) *backlog {
 // emit adds events of a tenant and returns the webhook-id of one.
 func (f *backlog) emit(b *testing.B, tenant, events int) (id string) {
 	err := f.DB.Write(f.tenants[tenant],
-		db.SQL(`select count(emit_event('order.received', '{}')::text) from generate_series(1, $1)`, events),
+		db.SQL(`select count(emit_event(event_webhooks('order.received'), 'order.received', '{}')::text)
+			from generate_series(1, $1)`, events),
 		db.SQL(`select event_id from webhook_deliveries where webhook_id = $1 order by created_at desc, id desc limit 1`,
 			f.hooks[tenant]).Into(&id))
 	if err != nil {

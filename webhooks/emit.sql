@@ -1,5 +1,5 @@
 -- Events for webhooks. Features call emit_event in the transaction of the event's cause, so that the event exists if
--- and only if its cause does. Where the data of an event take long to build, they call event_webhooks first.
+-- and only if its cause does. They call event_webhooks first: before they build the data, where that takes long.
 
 -- Returns the enabled webhooks that want events of the type, or null if there are none. A webhook wants a type that is
 -- in its list, by name or as part of a group: order.* has order.done, and * has all types.
@@ -23,20 +23,23 @@ create or replace function event_body(event text, data json) returns text langua
 	select format('{"type":"%s","timestamp":"%s","data":%s}', event, event_time(now()), data)
 $$;
 
--- Adds an event, and a delivery to each webhook of the tenant that wants it. The data must be an object of less than
--- 19 kB.
-create or replace function emit_event(event text, data json) returns void language plpgsql as $$
+-- Adds an event, and a delivery to each of the webhooks, which event_webhooks has returned. The data must be an object
+-- of less than 19 kB.
+create or replace function emit_event(hooks uuid[], event text, data json) returns void language plpgsql as $$
 declare
-	hooks uuid[] := event_webhooks(event);
 	message text;
 	text_of_body text;
 begin
-	if hooks is not null then
-		message := 'msg_' || uuid_v7();
-		text_of_body := event_body(event, data);
-		insert into webhook_deliveries (id, webhook_id, event_id, type, body, next_try_at)
-		select uuid_v7(), hook, message, event, text_of_body, now() from unnest(hooks) hook;
-		perform queue_add(hooks);
+	if hooks is null then
+		return;
+	end if;
+	message := 'msg_' || gen_random_uuid();
+	text_of_body := event_body(event, data);
+	insert into webhook_deliveries (id, webhook_id, event_id, type, body, next_try_at)
+	select uuid_v7(), hook, message, event, text_of_body, now() from unnest(hooks) hook;
+	-- An expression, because PERFORM would run a query.
+	if queue_add(hooks) is null then
+		return;
 	end if;
 end $$;
 

@@ -45,7 +45,8 @@ func TestTransactions(t *testing.T) {
 	rollback := errors.New("rolled back")
 	bound := db.As(t.Context(), db.Actor{Tenant: tenant.ID})
 	err := f.DB.Tx(bound, func(ctx context.Context) error {
-		emit := db.SQL(`select emit_event('production_run.completed', '{}')::text`)
+		emit := db.SQL(`select
+			emit_event(event_webhooks('production_run.completed'), 'production_run.completed', '{}')::text`)
 		if err := f.DB.Write(ctx, emit); err != nil {
 			return err
 		}
@@ -374,7 +375,8 @@ func TestManyEvents(t *testing.T) {
 	admin := tenant.User(t, "admin")
 	path := hooksPath + f.webhook(t, admin, s.URL).ID()
 	f.sql(t, admin, `
-		select emit_event('production_run.completed', json_build_object('n', n))::text from generate_series(1, 300) n`)
+		select emit_event(event_webhooks('production_run.completed'), 'production_run.completed',
+			json_build_object('n', n))::text from generate_series(1, 300) n`)
 	eventually(t, admin, path+"/deliveries?status=delivered", map[string]string{"total": "300"})
 	seen := map[string]string{}
 	for _, r := range s.requests() {
@@ -420,7 +422,8 @@ func TestCost(t *testing.T) {
 	for range tenants {
 		admin := f.Tenant(t).User(t, "admin")
 		f.webhook(t, admin, s.URL)
-		f.sql(t, admin, `select count(emit_event('order.received', '{}')::text) from generate_series(1, $1)`, events)
+		f.sql(t, admin, `select count(emit_event(event_webhooks('order.received'), 'order.received', '{}')::text)
+			from generate_series(1, $1)`, events)
 	}
 	trips.Store(0)
 	statements.Store(0)

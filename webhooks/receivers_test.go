@@ -434,7 +434,7 @@ func TestHangingReceivers(t *testing.T) {
 	for range 10 {
 		f.webhook(t, many, hanging.URL)
 	}
-	f.sql(t, many, `select emit_event('order.received', '{}')::text`)
+	f.sql(t, many, `select emit_event(event_webhooks('order.received'), 'order.received', '{}')::text`)
 	hanging.wait(t)
 
 	fast := receive(t, nil)
