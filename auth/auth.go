@@ -115,6 +115,9 @@ func (s *Service) Routes() []server.Route {
 		server.Op("POST /api/v1/auth/password-link", server.Public, server.Handle(s.usePasswordLink),
 			usePasswordLinkDoc).ForUsers(),
 		server.Op("GET /api/v1/auth/me", server.Read, server.Handle(s.me), meDoc).ForUsers(),
+		server.Op("GET /api/v1/auth/sessions", server.Read, server.Handle(s.sessions), sessionsDoc).ForUsers(),
+		server.Op("DELETE /api/v1/auth/sessions/{id}", server.Read, server.Handle(s.revokeSession),
+			revokeSessionDoc).ForUsers(),
 	}, slices.Concat(s.userRoutes(), s.keyRoutes(), s.settingsRoutes())...)
 }
 
@@ -233,6 +236,37 @@ func (s *Service) me(ctx context.Context, _ *server.Request[struct{}]) (server.O
 		return nil, err
 	}
 	return user.Object(), nil
+}
+
+// UserSession is a login of a user that has not ended.
+type UserSession struct {
+	ID         server.UUID      `json:"id" rule:"notNull"`
+	CreatedAt  server.Timestamp `json:"created_at" rule:"notNull"`
+	LastUsedAt server.Timestamp `json:"last_used_at" rule:"notNull"`
+	ExpiresAt  server.Timestamp `json:"expires_at" rule:"notNull"`
+}
+
+var sessionsDoc = &server.Doc{
+	ID: "listSessions", Tag: tag, Summary: "List your sessions",
+	Description: "Returns the logins of the caller that have not ended, of programs and of browsers.",
+}
+
+func (s *Service) sessions(ctx context.Context, r *server.Request[server.ListQuery]) (server.Page[UserSession], error) {
+	l := server.NewList(`(select *, refreshed_at as last_used_at from sessions) sessions`,
+		"id, created_at, last_used_at, expires_at", "", "")
+	l.Where("user_id = ?::uuid", db.ActorOf(ctx).User)
+	l.Where("expires_at > ?::timestamptz", s.now())
+	return server.ListPage[UserSession](ctx, s.db.Read, l, r.In)
+}
+
+var revokeSessionDoc = &server.Doc{
+	ID: "revokeSession", Tag: tag, Summary: "End one of your sessions",
+	Description: "Its refresh token or cookie no longer works. An access token stays valid until it expires.",
+}
+
+func (s *Service) revokeSession(ctx context.Context, r *server.Request[struct{}]) (server.NoContent, error) {
+	ended := db.SQL(`delete from sessions where id = $1 and user_id = $2 returning id`, r.ID("id"), db.ActorOf(ctx).User)
+	return nil, server.Found(ended, s.db.Write(ctx, ended))
 }
 
 // EmailKey returns the form of an e-mail that the login directory stores and compares.

@@ -186,8 +186,8 @@ func (s *Service) startSession(ctx context.Context, user *loginUser, address str
 	session := Refresh{TenantID: actor.Tenant, UserID: actor.User, SessionID: db.NewID(), Counter: 1, IssuedAt: now}
 	opened := db.SQL(`
 		with u as (select id from users where id = $2 and password_hash = $5 and disabled_at is null for share)
-		insert into sessions (id, user_id, counter, refreshed_at, expires_at)
-		select $1, u.id, 1, $3, $4 from u returning id`,
+		insert into sessions (id, user_id, counter, created_at, refreshed_at, expires_at)
+		select $1, u.id, 1, $3, $3, $4 from u returning id`,
 		session.SessionID, actor.User, now, now.Add(s.tokens.RefreshTTL()), user.hash)
 	err := s.db.Write(ctx,
 		db.SQL(`delete from sessions where user_id = $1 and expires_at < $2`, actor.User, now),

@@ -22,6 +22,7 @@ type Visitor struct {
 	Level                    server.Access
 	Name, Email              string
 	Farm, TimeZone, Currency string
+	Session                  string // its id
 	Cookie                   string // the new cookie of a session that was extended, or ""
 }
 
@@ -53,7 +54,7 @@ func (s *Service) Visit(ctx context.Context, cookie, address string) (Visitor, e
 		return Visitor{}, tokenError(err)
 	}
 	now := s.now().UTC().Truncate(time.Second)
-	v := Visitor{Actor: db.Actor{Tenant: session.TenantID, User: session.UserID}}
+	v := Visitor{Actor: db.Actor{Tenant: session.TenantID, User: session.UserID}, Session: session.SessionID}
 	ctx = db.As(ctx, db.Actor{Tenant: session.TenantID})
 	found := db.SQL(`
 		select u.role, u.name, u.email, t.name, t.time_zone, coalesce(t.currency, '')

@@ -322,6 +322,10 @@ func (f *fixture) create(t *testing.T, pattern, path string) string {
 	if webhook, ok := strings.CutSuffix(path, "/deliveries"); ok { // no POST creates deliveries of webhooks
 		return f.admin.Post(t, webhook+"/test", nil).Want(200).ID()
 	}
+	if pattern == "/api/v1/auth/sessions" { // a login creates one
+		f.admin.Post(t, "/api/v1/auth/login", testkit.JSON{"email": f.admin.Email, "password": testkit.Password}).Want(200)
+		return f.admin.Get(t, pattern).Want(200).Text("items.0.id")
+	}
 	op := f.createOperation(pattern)
 	if op == nil {
 		t.Fatalf("%s/{id} exists, but no route POST %s with status 201", pattern, pattern)

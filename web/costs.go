@@ -3,6 +3,7 @@ package web
 import (
 	"net/url"
 	"slices"
+	"strings"
 	"time"
 
 	"spoolwright/server"
@@ -34,10 +35,7 @@ type costRow struct {
 func (c costs) partRows(parts map[string]num) (rows []costRow) {
 	for _, name := range []string{"filament", "waste", "machine", "energy", "labour", "failures"} {
 		amount, known := parts[name]
-		row := costRow{Name: map[string]string{"labour": "Work"}[name], Amount: amount}
-		if row.Name == "" {
-			row.Name = label(name)
-		}
+		row := costRow{Name: label(strings.Replace(name, "labour", "work", 1)), Amount: amount}
 		if slices.Contains(c.Unknown, name) {
 			row.Note = "unknown"
 		}
@@ -90,17 +88,8 @@ func (c costs) margin(v *visit) costRow {
 }
 
 // Missing returns the names of the unknown parts.
-func (c costs) Missing() (names string) {
-	for i, name := range c.Unknown {
-		if i > 0 {
-			names += ", "
-		}
-		names += map[string]string{"labour": "work"}[name]
-		if name != "labour" {
-			names += name
-		}
-	}
-	return names
+func (c costs) Missing() string {
+	return strings.Replace(strings.Join(c.Unknown, ", "), "labour", "work", 1)
 }
 
 // marginsPage is the reports of margins and of printers for the same days.
@@ -182,16 +171,10 @@ func margins(v *visit) error {
 	for name, values := range days {
 		grouped[name] = values
 	}
-	status := 200
-	if err := v.fetch(
-		read{path: "/api/v1/reports/margins", query: grouped, into: &p.Margins},
-		read{path: "/api/v1/reports/printers", query: days, into: &p.Printers},
-	); err != nil {
-		e := server.AsError(err)
-		if e.Status != 422 {
-			return err
-		}
-		status, p.Problem = 422, sentence(e.Detail)
+	status, err := p.fetch(v, read{path: "/api/v1/reports/margins", query: grouped, into: &p.Margins},
+		read{path: "/api/v1/reports/printers", query: days, into: &p.Printers})
+	if err != nil {
+		return err
 	}
 	return v.show(status, "margins", "Margins", p)
 }

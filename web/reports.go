@@ -87,6 +87,16 @@ func (p *reportsPage) apiQuery(v *visit, by string) url.Values {
 	return query
 }
 
+// fetch runs the reads. It keeps what the API says about the days and the group, and returns the status of the page.
+func (p *reportsPage) fetch(v *visit, reads ...read) (int, error) {
+	err := v.fetch(reads...)
+	if e := server.AsError(err); err != nil && e.Status == 422 {
+		p.Problem = sentence(e.Detail)
+		return 422, nil
+	}
+	return 200, err
+}
+
 func reports(v *visit) error {
 	p := &reportsPage{}
 	days := p.apiQuery(v, "color")
@@ -94,16 +104,10 @@ func reports(v *visit) error {
 	for name, values := range days {
 		usage[name], waste[name] = values, values
 	}
-	status := 200
-	if err := v.fetch(
-		read{path: "/api/v1/reports/usage", query: usage, into: &p.Usage},
-		read{path: "/api/v1/reports/waste", query: waste, into: &p.Waste},
-	); err != nil {
-		e := server.AsError(err)
-		if e.Status != 422 {
-			return err
-		}
-		status, p.Problem = 422, sentence(e.Detail)
+	status, err := p.fetch(v, read{path: "/api/v1/reports/usage", query: usage, into: &p.Usage},
+		read{path: "/api/v1/reports/waste", query: waste, into: &p.Waste})
+	if err != nil {
+		return err
 	}
 	most := 0.0
 	for _, row := range p.Usage.Items {

@@ -213,10 +213,36 @@ func streamChanges(v *visit) error {
 	})
 }
 
+// accountPage is the page of the visitor's account.
+type accountPage struct {
+	Form     *form
+	Sessions struct {
+		Items []struct {
+			ID      string
+			Created *time.Time `json:"created_at"`
+			Used    *time.Time `json:"last_used_at"`
+		}
+		Total int
+	}
+}
+
 func showAccount(v *visit) error { return v.accountPage(200, newForm()) }
 
 func (v *visit) accountPage(status int, f *form) error {
-	return v.show(status, "account", "Your account", f)
+	p := &accountPage{Form: f}
+	if err := v.fetch(read{path: "/api/v1/auth/sessions", into: &p.Sessions,
+		query: url.Values{"limit": {"20"}, "sort_by": {"last_used_at"}}}); err != nil {
+		return err
+	}
+	return v.show(status, "account", "Your account", p)
+}
+
+// endSession ends a session of the visitor.
+func endSession(v *visit) error {
+	if _, _, err := v.run("DELETE", "/api/v1/auth/sessions/{id}"); err != nil && server.AsError(err).Status != 404 {
+		return err
+	}
+	return v.redirect("/account")
 }
 
 // changePassword changes the password of the visitor, which ends all sessions, also this one.

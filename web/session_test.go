@@ -3,6 +3,7 @@ package web_test
 import (
 	"net/http"
 	"net/url"
+	"regexp"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -211,4 +212,34 @@ func TestUnknownPath(t *testing.T) {
 			t.Errorf("%s: %v", path, a.Header)
 		}
 	}
+}
+
+// The page of the account lists the sessions of the visitor, and ends one of them.
+func TestAccountSessions(t *testing.T) {
+	t.Parallel()
+	tenant := newAPI(t, testkit.Options{}).Tenant(t)
+	c := tenant.User(t, "viewer")
+	here, there := signIn(t, c), signIn(t, c)
+	page := here.get(t, "/account").want(t, 200).shows(t, "This browser")
+	var others []string
+	for _, item := range formTag.FindAllStringSubmatch(page.text, -1) {
+		if action, _ := attribute(item[1], "action"); strings.HasPrefix(action, "/account/sessions/") {
+			others = append(others, action)
+		}
+	}
+	if len(others) != 2 {
+		t.Fatalf("the page has %v", others)
+	}
+	signIn(t, tenant.User(t, "admin")).do(t, "POST", others[0], url.Values{}).want(t, 303)
+	there.get(t, "/account").want(t, 200)
+	mine := regexp.MustCompile(`This browser.*?action="([^"]*)"`).FindStringSubmatch(page.text)[1]
+	for _, action := range others {
+		if action != mine {
+			here.do(t, "POST", action, url.Values{}).to(t, "/account")
+			here.do(t, "POST", action, url.Values{}).to(t, "/account")
+		}
+	}
+	there.get(t, "/account").want(t, 303)
+	here.do(t, "POST", mine, url.Values{}).want(t, 303)
+	here.get(t, "/").want(t, 303)
 }

@@ -49,6 +49,7 @@ var pages = slices.Concat([]page{
 	{"POST /sign-out", server.Public, signOut},
 	{"GET /account", server.Read, showAccount},
 	{"POST /account/password", server.Read, changePassword},
+	{"POST /account/sessions/{id}/end", server.Read, endSession},
 
 	{"GET /{$}", server.Read, today},
 	{"GET /search", server.Read, search},

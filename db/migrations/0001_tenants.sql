@@ -91,6 +91,7 @@ create table sessions (
 	id uuid not null,
 	user_id uuid not null,
 	counter bigint not null default 1,
+	created_at timestamptz not null,
 	refreshed_at timestamptz not null, -- when the counter was raised last
 	expires_at timestamptz not null,
 	primary key (tenant_id, id),

@@ -89,6 +89,59 @@ def _User(d: Any, etag: str | None = None) -> User:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class UserSession:
+    """The type `UserSession` of the API."""
+
+    id: str
+    """The session's id."""
+    created_at: _dt.datetime
+    """When the user logged in."""
+    last_used_at: _dt.datetime
+    """When a refresh token or a page extended it last."""
+    expires_at: _dt.datetime
+    """When it ends without further use."""
+
+
+def _UserSession(d: Any, etag: str | None = None) -> UserSession:
+    get = d.get
+    return UserSession(
+        id=get("id"),
+        created_at=_core.timestamp(get("created_at")),
+        last_used_at=_core.timestamp(get("last_used_at")),
+        expires_at=_core.timestamp(get("expires_at")),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UserSessionList:
+    """The type `UserSessionList` of the API."""
+
+    items: tuple[UserSession, ...]
+    """The items of this page."""
+    total: int
+    """Number of matching items on all pages."""
+    skip: int
+    """Number of skipped items."""
+    limit: int
+    """Maximum number of items on a page."""
+    next: str | None
+    """The value of `after` for the next page; null on the last page, and if the request has an order without an
+    index.
+    """
+
+
+def _UserSessionList(d: Any, etag: str | None = None) -> UserSessionList:
+    get = d.get
+    return UserSessionList(
+        items=_core.each(_UserSession, get("items")),
+        total=get("total"),
+        skip=get("skip"),
+        limit=get("limit"),
+        next=get("next"),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class UserAccount:
     """The type `UserAccount` of the API."""
 
@@ -4607,6 +4660,76 @@ class AuthResource:
             "GET",
             "/auth/me",
             _User,
+        )
+
+    def list_sessions(
+        self,
+        *,
+        skip: int | None = None,
+        limit: int | None = None,
+        sort_by: Literal["id", "created_at", "last_used_at", "expires_at"] | None = None,
+        sort_order: SortOrder | None = None,
+        after: str | None = None,
+    ) -> UserSessionList:
+        """List your sessions.
+
+        Returns the logins of the caller that have not ended, of programs and of browsers.
+
+        :param skip: Items to skip.
+        :param limit: Maximum page size.
+        :param sort_by: Any scalar field of the items.
+        :param sort_order: Ascending or descending.
+        :param after: The `next` of a page with the same `sort_by` and `sort_order`, to get the page after it.
+        Cannot be combined with `skip`.
+        """
+        return self._client._call(
+            "GET",
+            "/auth/sessions",
+            _UserSessionList,
+            query={
+                "skip": skip,
+                "limit": limit,
+                "sort_by": sort_by,
+                "sort_order": sort_order,
+                "after": after,
+            },
+        )
+
+    def iterate_sessions(
+        self,
+        *,
+        sort_by: Literal["id", "created_at", "last_used_at", "expires_at"] | None = None,
+        sort_order: SortOrder | None = None,
+    ) -> Iterator[UserSession]:
+        """Iterates over all items of the list, page by page.
+
+        Items that others create or delete meanwhile may be missing or not; every other item occurs exactly once.
+        Sort by a field that does not change meanwhile.
+
+        :param sort_by: Any scalar field of the items.
+        :param sort_order: Ascending or descending.
+        """
+        return _core.cursor_pages(self._client, "/auth/sessions", _UserSessionList,
+            query={
+                "sort_by": sort_by,
+                "sort_order": sort_order,
+            },
+        )
+
+    def revoke_session(
+        self,
+        id: str,
+    ) -> None:
+        """End one of your sessions.
+
+        Its refresh token or cookie no longer works. An access token stays valid until it expires.
+
+        :param id: The id of the session, a UUID.
+        """
+        return self._client._call(
+            "DELETE",
+            f"/auth/sessions/{_core.segment(id)}",
+            _core.nothing,
         )
 
     def change_password(
@@ -10967,6 +11090,8 @@ __all__ = [
     "UserAccount",
     "UserAccountList",
     "UserLimitError",
+    "UserSession",
+    "UserSessionList",
     "UsersResource",
     "ValidationError",
     "Variance",

@@ -75,6 +75,34 @@ export interface User {
   readonly tenant_id: string;
 }
 
+/** The type `UserSession` of the API. */
+export interface UserSession {
+  /** The session's id. */
+  readonly id: string;
+  /** When the user logged in. */
+  readonly created_at: string;
+  /** When a refresh token or a page extended it last. */
+  readonly last_used_at: string;
+  /** When it ends without further use. */
+  readonly expires_at: string;
+}
+
+/** The type `UserSessionList` of the API. */
+export interface UserSessionList {
+  /** The items of this page. */
+  readonly items: readonly UserSession[];
+  /** Number of matching items on all pages. */
+  readonly total: number;
+  /** Number of skipped items. */
+  readonly skip: number;
+  /** Maximum number of items on a page. */
+  readonly limit: number;
+  /**
+   * The value of `after` for the next page; null on the last page, and if the request has an order without an index.
+   */
+  readonly next: string | null;
+}
+
 /** The type `UserAccount` of the API. */
 export interface UserAccount {
   /** The user's id. */
@@ -3312,6 +3340,23 @@ export interface WebhookUpdate {
   disabled?: boolean | undefined;
 }
 
+/** Query parameters of `auth.listSessions`. */
+export interface ListSessionsQuery {
+  /** Items to skip. */
+  skip?: number | undefined;
+  /** Maximum page size. */
+  limit?: number | undefined;
+  /** Any scalar field of the items. */
+  sort_by?: "id" | "created_at" | "last_used_at" | "expires_at" | undefined;
+  /** Ascending or descending. */
+  sort_order?: SortOrder | undefined;
+  /**
+   * The `next` of a page with the same `sort_by` and `sort_order`, to get the page after it. Cannot be combined with
+   * `skip`.
+   */
+  after?: string | undefined;
+}
+
 /** Query parameters of `users.list`. */
 export interface ListUsersQuery {
   /** Items to skip. */
@@ -4438,6 +4483,43 @@ export class AuthResource<M extends DecimalMode = "number"> {
     options: RequestOptions = {},
   ): Promise<User> {
     return this.#client.call("GET", `/auth/me`, {  }, options);
+  }
+
+  /**
+   * List your sessions.
+   *
+   * Returns the logins of the caller that have not ended, of programs and of browsers.
+   */
+  listSessions(
+    query: ListSessionsQuery = {},
+    options: RequestOptions = {},
+  ): Promise<UserSessionList> {
+    return this.#client.call("GET", `/auth/sessions`, { query: { ...query } }, options);
+  }
+
+  /**
+   * Iterates over all items of the list, page by page.
+   *
+   * Items that others create or delete meanwhile may be missing or not; every other item occurs exactly once. Sort by
+   * a field that does not change meanwhile.
+   */
+  iterateSessions(
+    query: Omit<ListSessionsQuery, "skip" | "limit" | "after"> = {},
+    options: RequestOptions = {},
+  ): AsyncGenerator<UserSession, void, undefined> {
+    return cursorPages(this.#client, `/auth/sessions`, { ...query }, options);
+  }
+
+  /**
+   * End one of your sessions.
+   *
+   * Its refresh token or cookie no longer works. An access token stays valid until it expires.
+   */
+  revokeSession(
+    id: string,
+    options: RequestOptions = {},
+  ): Promise<void> {
+    return this.#client.call("DELETE", `/auth/sessions/${segment(id)}`, {  }, options);
   }
 
   /**
