@@ -41,6 +41,7 @@ type AccessKey struct {
 	ID         server.UUID                       `json:"id" rule:"readOnly,notNull"`
 	Name       server.Optional[string]           `json:"name" rule:"required"`
 	Role       server.Optional[KeyRole]          `json:"role" rule:"required,named="`
+	PrinterID  server.Optional[server.UUID]      `json:"printer_id"`
 	Hint       string                            `json:"hint" rule:"readOnly,notNull"`
 	CreatedBy  server.UUID                       `json:"created_by" rule:"readOnly"`
 	CreatedAt  server.Timestamp                  `json:"created_at" rule:"readOnly,notNull"`
@@ -62,7 +63,7 @@ type Rotation struct {
 }
 
 // keyColumns selects the fields of an AccessKey.
-const keyColumns = `id, name, role, hint, created_by, created_at, updated_at, expires_at, last_used_at, revoked_at`
+const keyColumns = `id, name, role, printer_id, hint, created_by, created_at, updated_at, expires_at, last_used_at, revoked_at`
 
 // withSecret adds a secret to the JSON of an object. PostgreSQL gets only its hash.
 func withSecret(object []byte, name, secret string) []byte {
@@ -115,7 +116,8 @@ const maxKeys = 500
 var (
 	errKeyLimit = server.Conflict("API_KEY_LIMIT",
 		"A tenant can have %d API keys; revoke one that is not in use", maxKeys)
-	errKeyRevoked = server.Conflict("API_KEY_REVOKED", "The API key is revoked; create a new one")
+	errUnknownPrinter = server.BadRequest("UNKNOWN_REFERENCE", "printer_id is not the id of a printer").On("printer_id")
+	errKeyRevoked     = server.Conflict("API_KEY_REVOKED", "The API key is revoked; create a new one")
 )
 
 var createKeyDoc = &server.Doc{
@@ -123,8 +125,10 @@ var createKeyDoc = &server.Doc{
 	Description: "Returns the key with its secret in `key`. This is the only response with the secret: the service " +
 		"stores its SHA-256 hash. For the same reason, a response that is repeated for an `Idempotency-Key` has an " +
 		"empty `key`; if the first response was lost, rotate the key to get a new secret. A tenant can have 500 " +
-		"keys, without revoked keys.",
-	Errors: []*server.Error{errKeyLimit},
+		"keys, without revoked keys.\n\n" +
+		"A key of the role `printer` may belong to a printer: what it reports is that printer's in the usage ledger and in " +
+		"reports.",
+	Errors: []*server.Error{errKeyLimit, errUnknownPrinter},
 }
 
 func (s *Service) createKey(
@@ -132,6 +136,9 @@ func (s *Service) createKey(
 ) (server.Created[AccessKeySecret], error) {
 	if err := CheckExpiry(r.In.ExpiresAt, s.now()); err != nil {
 		return nil, err
+	}
+	if !r.In.PrinterID.IsNull() && r.In.Role.Or("") != "printer" {
+		return nil, errPrinterRole
 	}
 	return InsertKey(ctx, s.db, &r.In)
 }
@@ -144,6 +151,14 @@ func CheckExpiry(at server.Optional[server.Timestamp], now time.Time) error {
 	return nil
 }
 
+var errPrinterRole = server.Invalid("printer_id", "requires the role printer")
+
+// printer returns a subquery of the printer with the id, unless it is hidden. It locks the printer, so that nobody
+// removes it before the transaction ends.
+func printer(id string) string {
+	return `(select p.id from printers p where p.id = ` + id + ` and p.hidden_at is null for key share)`
+}
+
 // InsertKey inserts an API key into the context's tenant, created by the context's user if there is one. It returns
 // the key with its secret, as JSON. The error is errKeyLimit if the tenant has too many keys.
 func InsertKey(ctx context.Context, d *db.DB, in *AccessKey) ([]byte, error) {
@@ -154,14 +169,19 @@ func InsertKey(ctx context.Context, d *db.DB, in *AccessKey) ([]byte, error) {
 		user = actor.User
 	}
 	key := db.SQL(`
-		insert into api_keys (id, name, role, hint, hash, expires_at, created_by)
-		select $1, $2, $3, $4, $5, $6::timestamptz, $7::uuid
+		insert into api_keys (id, name, role, hint, hash, expires_at, created_by, printer_id)
+		select $1, $2, $3, $4, $5, $6::timestamptz, $7::uuid, $9::uuid
 		where (select count(*) from api_keys where revoked_at is null) < $8
+			and ($9::uuid is null or exists (select from printers where id = $9::uuid and hidden_at is null))
 		returning `+keyColumns,
-		id, in.Name.Arg(), in.Role.Arg(), keyHint(secret), hash, in.ExpiresAt.Arg(), user, maxKeys)
+		id, in.Name.Arg(), in.Role.Arg(), keyHint(secret), hash, in.ExpiresAt.Arg(), user, maxKeys, in.PrinterID.Arg())
+	found := db.SQL(`select id from `+printer("$1::uuid")+` p`, in.PrinterID.Arg())
 	claim := db.SQL(`select key_claim($2, id)::text from api_keys where id = $1`, id, hash)
-	if err := d.Write(ctx, db.Lock("api_keys"), key, claim); err != nil {
+	if err := d.Write(ctx, db.Lock("api_keys"), found, key, claim); err != nil {
 		return nil, err
+	}
+	if !in.PrinterID.IsNull() && found.Rows() == 0 {
+		return nil, errUnknownPrinter
 	}
 	if key.Rows() == 0 {
 		return nil, errKeyLimit
@@ -171,32 +191,43 @@ func InsertKey(ctx context.Context, d *db.DB, in *AccessKey) ([]byte, error) {
 
 var updateKeyDoc = &server.Doc{
 	ID: "updateApiKey", Tag: keysTag, Summary: "Update an API key",
-	Description: "Changes the name, or when the key expires: `null` means never, and a time in the past ends the key at " +
-		"once. `role` cannot be changed; its current value is accepted. A revoked key stays revoked.",
+	Description: "Changes the name, the printer, or when the key expires: `null` means never, and a time in the past ends " +
+		"the key at once. `role` cannot be changed; its current value is accepted. A revoked key stays revoked. What a key " +
+		"has reported stays with the printer that it belonged to.",
+	Errors:  []*server.Error{errUnknownPrinter},
 	Request: `{"name":"Label printer","expires_at":"2035-06-30T00:00:00Z"}`,
 }
 
 func (s *Service) updateKey(ctx context.Context, r *server.Request[AccessKey]) (server.OK[AccessKey], error) {
 	id, in := r.ID("id"), &r.In
-	var sameRole bool
+	var sameRole, printerRole, printerFound bool
 	change := db.SQL(`
 		with target as (
-			select k.id, $5::text is null or k.role = $5 as same_role from api_keys k where k.id = $1
+			select k.id, $5::text is null or k.role = $5 as same_role, $7::uuid is null or k.role = 'printer' as printer_role,
+				$7::uuid is null or k.printer_id = $7::uuid or exists `+printer("$7::uuid")+` as printer_found
+			from api_keys k where k.id = $1
 		), changed as (
 			update api_keys k set
 				name = coalesce($2::text, k.name),
 				expires_at = case when $3::boolean then $4::timestamptz else k.expires_at end,
+				printer_id = case when $6::boolean then $7::uuid else k.printer_id end,
 				updated_at = now()
-			from target t where k.id = t.id and t.same_role
+			from target t where k.id = t.id and t.same_role and t.printer_role and t.printer_found
 		)
-		select same_role from target`,
-		id, in.Name.Arg(), in.ExpiresAt.Set, in.ExpiresAt.Arg(), in.Role.Arg()).Into(&sameRole)
+		select same_role, printer_role, printer_found from target`,
+		id, in.Name.Arg(), in.ExpiresAt.Set, in.ExpiresAt.Arg(), in.Role.Arg(), in.PrinterID.Set,
+		in.PrinterID.Arg()).Into(&sameRole, &printerRole, &printerFound)
 	key := readKey(id)
 	if err := server.Found(change, s.db.Write(ctx, change, key)); err != nil {
 		return nil, err
 	}
-	if !sameRole {
+	switch {
+	case !sameRole:
 		return nil, server.Invalid("role", "cannot be changed: create a new key and revoke this one")
+	case !printerRole:
+		return nil, errPrinterRole
+	case !printerFound:
+		return nil, errUnknownPrinter
 	}
 	return key.Object(), nil
 }

@@ -826,6 +826,10 @@ var errorCases = []errorCase{
 				"password": testkit.Password}
 			return "/api/v1/users", body, nil
 		}},
+	{"POST /api/v1/api-keys", 400, "UNKNOWN_REFERENCE",
+		func(t *testing.T, c *testkit.Client) (string, any, func()) {
+			return "/api/v1/api-keys", testkit.JSON{"name": "K", "role": "printer", "printer_id": db.NewID()}, nil
+		}},
 	{"POST /api/v1/api-keys", 409, "API_KEY_LIMIT",
 		func(t *testing.T, c *testkit.Client) (string, any, func()) {
 			err := c.API.DB.Write(db.As(t.Context(), db.Actor{Tenant: c.Actor.Tenant}), db.SQL(`

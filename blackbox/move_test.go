@@ -59,10 +59,10 @@ func (m *movable) wantOnlyIn(t *testing.T, home int) {
 		n := 0
 		for _, table := range []string{"tenants", "users", "spools", "spool_usage", "production_runs", "orders",
 			"webhooks",
-			"api_keys", "key_directory", "row_counts", "stock_levels"} {
+			"api_keys", "key_directory", "row_counts", "stock_levels", "printers"} {
 			n += min(1, countIn(t, url, `select count(*) from `+table+` where tenant_id = $1`, m.tenant.ID))
 		}
-		if want := map[bool]int{true: 11}[i == home]; n != want {
+		if want := map[bool]int{true: 12}[i == home]; n != want {
 			t.Errorf("database %d has rows of the tenant in %d tables, want %d", i, n, want)
 		}
 		// An instance would deliver what an old queue names a second time.
@@ -85,12 +85,25 @@ func TestMoveTenant(t *testing.T) {
 			execute format('alter database %I set `+strings.ReplaceAll(setting, "'", "''")+
 			`', current_database()); end $$`)
 	}
+	// A printer with a loaded spool, a key of its own, and a planned run.
+	const printers = "/api/v1/printers"
+	printer := m.admin.Post(t, printers, testkit.JSON{"name": "Moved"}).Want(201).ID()
+	spool := m.admin.Post(t, "/api/v1/spools", testkit.JSON{"material_type": "TPU", "color": "Moved", "diameter_mm": 1.75,
+		"net_weight_grams": 1000}).Want(201).ID()
+	m.admin.Do(t, "PUT", printers+"/"+printer+"/slots/1", testkit.JSON{"spool_id": spool}).Want(200)
+	m.admin.Post(t, "/api/v1/api-keys", testkit.JSON{"name": "Moved", "role": "printer", "printer_id": printer}).Want(201)
+	product := m.admin.Post(t, "/api/v1/products", testkit.JSON{"name": "Moved", "materials": []testkit.JSON{
+		{"material_type": "TPU", "color": "Moved", "weight_grams": 10}}}).Want(201).ID()
+	m.admin.Post(t, "/api/v1/plan", testkit.JSON{"create": true, "items": []testkit.JSON{{"product_id": product}}}).
+		Want(200).Shows(map[string]string{"runs.0.materials.0.spool_id": spool})
 	key := m.tenant.Key(t, "operator")
 	login := testkit.JSON{"email": m.admin.Email, "password": testkit.Password}
 	neighbour := m.api.Tenant(t).User(t, "operator")
 	snapshot := func() map[string]string {
 		all := m.snapshot(t)
-		maps.DeleteFunc(all, func(path, _ string) bool { return strings.Contains(path, "api-keys") }) // it shows their last use
+		maps.DeleteFunc(all, func(path, _ string) bool { // which show the last use, and times that begin now
+			return strings.Contains(path, "api-keys") || strings.HasSuffix(path, "/queue")
+		})
 		return all
 	}
 	before := snapshot()

@@ -21,7 +21,8 @@ func (c weightChange) statement(result string, args ...any) *db.Stmt {
 		columns, values = ", reason", ", "+c.reason
 	}
 	if c.run != "" {
-		columns, values = columns+", run_id", values+", "+c.run
+		columns, values = columns+", run_id, printer_id", values+", "+c.run+
+			", (select r.printer_id from production_runs r where r.id = "+c.run+")"
 	}
 	if c.shortfall != "" {
 		columns, values = columns+", shortfall_grams", values+", "+c.shortfall

@@ -90,7 +90,8 @@ func (UsageGroup) Enum() []string {
 
 // UsageQuery are the parameters of the usage report.
 type UsageQuery struct {
-	GroupBy server.Optional[UsageGroup] `query:"group_by" rule:"default=material"`
+	GroupBy   server.Optional[UsageGroup]  `query:"group_by" rule:"default=material"`
+	PrinterID server.Optional[server.UUID] `query:"printer_id"`
 	Period
 }
 
@@ -110,6 +111,7 @@ type UsageReport struct {
 type UsageReportRow struct {
 	Material  MaterialType   `json:"material_type"`
 	Color     string         `json:"color"`
+	PrinterID server.UUID    `json:"printer_id"`
 	Printer   string         `json:"printer_name"`
 	Start     server.Date    `json:"start"`
 	Grams     server.Decimal `json:"grams" rule:"notNull"`
@@ -125,15 +127,16 @@ var usageReportDoc = &server.Doc{
 		"spool found missing or left over. Edits of the remaining weight correct it and do not count. `cost` is at the " +
 		"current price of each spool; spools without a price add nothing to it, and 0 g cost 0.\n\n" +
 		"`group_by=material` and `color` (a material and a colour) also return what remains in stock, the mean use of the " +
-		"last 30 days, and how many days the stock lasts at that rate. `printer` is the printer of the run, or the name of " +
-		"the API key that reported the use. `day`, `week` (from Monday) and `month` return the first day of each, oldest " +
+		"last 30 days, and how many days the stock lasts at that rate. `printer` is the printer of the run or of the API " +
+		"key that reported the use, or else only a name: the `printer_name` of the run or that of the key. `day`, `week` (from Monday) and `month` return the first day of each, oldest " +
 		"first; the other groups have the largest first. A report has at most 1,000 groups; `grams` and `cost` are the " +
 		"totals of all `groups`.\n\n" +
-		"The report reads a summary of past days. A change of a spool's material, colour or price changes their costs and " +
+		"`printer_id` selects what one printer used, by any group; `days_left` is then at the rate of this printer.\n\n" +
+		"The report reads a summary of past days, but with `printer_id` the ledger. A change of a spool's material, colour or price changes their costs and " +
 		"groups within about an hour.",
 }
 
-// usageBetween is a query of what was used by the tenant $1 between the days first and end, which are expressions of
+// usageBetween is a query of what was used by the tenant $1, at the printer $4 or anywhere if it is null, between the days first and end, which are expressions of
 // the columns of the table expression summarised: of the rows of usage_days, and of the ledger for the days that are
 // not in it.
 func usageBetween(byPrinter bool, first, end string) string {
@@ -145,7 +148,7 @@ func usageBetween(byPrinter bool, first, end string) string {
 		union all
 		select l.day, l.material_type, l.color_key, l.printer_key, l.color, l.printer_name, l.grams, l.cost
 		from (select greatest(%[2]s, next_day) as first_day, %[3]s as end_day, zone from summarised) s
-		cross join lateral ledger_usage($1, s.first_day, s.end_day, s.zone) l where l.by_printer = %[1]v`,
+		cross join lateral ledger_usage($1, s.first_day, s.end_day, s.zone, $4::uuid) l where l.by_printer = %[1]v`,
 		byPrinter, first, end)
 }
 
@@ -183,6 +186,11 @@ func (h handlers) reportUsage(ctx context.Context, r *server.Request[UsageQuery]
 			)`
 		left = ` left join recent using (keys) left join stock using (keys)`
 	}
+	printerID, printerName := "null", "null"
+	if by == "printer" {
+		printerID, printerName = "p.id", "coalesce(p.name, g.printer_name)"
+		left = ` left join printers p on p.tenant_id = $1 and p.id::text = g.keys[1]`
+	}
 	remaining, daily, daysLeft := "null", "null", "null"
 	if stock != "" {
 		remaining, daily = "trim_scale(coalesce(remaining, 0))", "trim_scale(round(coalesce(daily, 0), 6))"
@@ -191,7 +199,8 @@ func (h handlers) reportUsage(ctx context.Context, r *server.Request[UsageQuery]
 	report := db.SQL(`
 		with `+PeriodSQL+`, summarised as materialized (
 			select p.*, coalesce((
-				select s.next_day from usage_summaries s where s.tenant_id = $1 and s.time_zone = p.zone
+				select s.next_day from usage_summaries s
+				where s.tenant_id = $1 and s.time_zone = p.zone and $4::uuid is null
 			), '-infinity') as next_day
 			from period p
 		), grouped as materialized (
@@ -199,14 +208,16 @@ func (h handlers) reportUsage(ctx context.Context, r *server.Request[UsageQuery]
 				coalesce(sum(cost), case when sum(grams) = 0 then 0 end) as cost
 			from (`+usageBetween(by == "printer", "first", "until")+`) u group by `+group.key+`
 		)`+strings.ReplaceAll(stock, "] as keys", "]::text[] as keys")+`, page as (
-			select g.*, `+remaining+` as remaining, `+daily+` as daily, `+daysLeft+` as days_left
+			select g.*, `+printerID+` as printer_id, `+printerName+` as printer, `+remaining+` as remaining,
+				`+daily+` as daily, `+daysLeft+` as days_left
 			from (select * from grouped g order by `+order+` limit `+strconv.Itoa(MaxGroups)+`) g`+left+`
 		)
 		select p.first as "from", p.until - 1 as "to", '`+string(by)+`' as group_by, t.grams, t.cost, p.currency,
 			t.groups,
 			(select coalesce(json_agg(json_build_object(
 					'material_type', `+row("material_type", "null")+`, 'color', `+row("color", "null")+`,
-					'printer_name', `+row("printer_name", "null")+`, 'start', `+row("start", "null")+`,
+					'printer_id', g.printer_id, 'printer_name', g.printer,
+					'start', `+row("start", "null")+`,
 					'grams', trim_scale(g.grams), 'cost', trim_scale(round(g.cost, 6)), 'remaining_grams', g.remaining,
 					'grams_per_day', g.daily, 'days_left', g.days_left) order by `+order+`), '[]')
 				from page g) as items
@@ -214,7 +225,7 @@ func (h handlers) reportUsage(ctx context.Context, r *server.Request[UsageQuery]
 			select round(coalesce(sum(grams), 0), 6) as grams,
 				round(coalesce(sum(cost), case when coalesce(sum(grams), 0) = 0 then 0 end), 6) as cost, count(*) as groups
 			from grouped
-		) t, period p`, r.In.Args(ctx)...)
+		) t, period p`, append(r.In.Args(ctx), r.In.PrinterID.Arg())...)
 	err := h.db.Read(ctx, db.AllowScans(), report)
 	if db.IsTimeout(err) { // the ledger is long, and the service, which has just started, has not summarised it yet
 		if err = summariseUsage(ctx, h.db); err == nil {
@@ -236,7 +247,8 @@ type UsageEntry struct {
 // UsageSelection selects entries of the usage ledger.
 type UsageSelection struct {
 	Period
-	Kind server.Optional[server.Set[UsageKind]] `query:"kind"`
+	Kind      server.Optional[server.Set[UsageKind]] `query:"kind"`
+	PrinterID server.Optional[server.UUID]           `query:"printer_id"`
 }
 
 // ExportUsage writes the usage ledgers of all spools: the entries of the period, or all without its days.
@@ -254,19 +266,21 @@ var ExportUsage = transfer.Export[UsageEntry](1000, func(
 	return []*db.Stmt{db.FreshPlan(), db.SQL(`
 		with `+periodSQL("nullif(current_setting('app.tenant_id', true), '')::uuid", "$3", "$4")+`
 		select u.id, u.spool_id, u.kind, u.reason, u.run_id, u.user_id, `+userName("u.user_id")+` as user_name,
-			u.api_key_id, u.before_grams, u.after_grams, u.change_grams, u.shortfall_grams, u.created_at, u.updated_at,
+			u.api_key_id, u.printer_id, u.before_grams, u.after_grams, u.change_grams, u.shortfall_grams, u.created_at, u.updated_at,
 			s.number as spool_number, spool_name(s.material_type, s.color, s.brand) as spool_name,
-			(select r.printer_name from production_runs r where r.id = u.run_id) as printer_name, s.cost_per_gram
+			coalesce((select r.printer_name from production_runs r where r.id = u.run_id),
+				(select p.name from printers p where p.id = u.printer_id)) as printer_name, s.cost_per_gram
 		from (
 			select * from spool_usage where num_nonnulls(created_at) = 1
 				and (created_at, id) > ($1::text::timestamptz, $2::uuid)
 				and created_at >= (select first::timestamp at time zone zone from period)
 				and created_at < (select until::timestamp at time zone zone from period)
-				and ($5 = '' or kind = any(string_to_array($5, ',')))
+				and ($5 = '' or kind = any(string_to_array($5, ','))) and ($6::uuid is null or printer_id = $6)
 			order by created_at, id limit `+strconv.Itoa(limit+1)+`
 		) u
 		cross join lateral (select * from spools s where s.id = u.spool_id offset 0) s
-		order by u.created_at, u.id`, last.Value, last.ID, first, end, strings.Join(f.Kind.Values(), ",")).
+		order by u.created_at, u.id`, last.Value, last.ID, first, end, strings.Join(f.Kind.Values(), ","),
+		f.PrinterID.Arg()).
 		Keep(limit, "created_at")}
 })
 

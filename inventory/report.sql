@@ -37,6 +37,8 @@ declare
 	start_grams numeric;
 	left_grams numeric;
 	shortfall numeric;
+	printer uuid := (select k.printer_id from api_keys k
+		where k.tenant_id = tenant and k.id = nullif(current_setting('app.api_key_id', true), '')::uuid);
 begin
 	select * into s from spools x where x.tenant_id = tenant and x.number = spool_number
 		and x.hidden_at is null
@@ -68,6 +70,7 @@ begin
 	start_grams := s.remaining_weight_grams;
 	if e.kind = 'printed' and e.after_grams = s.remaining_weight_grams and e.updated_at = s.updated_at
 		and e.api_key_id is not distinct from nullif(current_setting('app.api_key_id', true), '')::uuid
+		and e.printer_id is not distinct from printer
 		and e.user_id is not distinct from nullif(current_setting('app.user_id', true), '')::uuid
 		and e.created_at between clock_timestamp() - interval '1 hour' and clock_timestamp()
 	then
@@ -79,8 +82,9 @@ begin
 	left_grams := least(greatest(start_grams - used, 0), greatest(start_grams, s.net_weight_grams));
 	shortfall := least(greatest(used - start_grams, 0), 999999999);
 	if e.id is null then
-		insert into spool_usage (spool_id, kind, before_grams, after_grams, shortfall_grams, updated_at, report_token)
-		values (s.id, 'printed', start_grams, left_grams, shortfall, now(), token);
+		insert into spool_usage (spool_id, kind, printer_id, before_grams, after_grams, shortfall_grams, updated_at,
+			report_token)
+		values (s.id, 'printed', printer, start_grams, left_grams, shortfall, now(), token);
 	else
 		update spool_usage u
 		set after_grams = left_grams, shortfall_grams = shortfall, updated_at = now(), report_token = token

@@ -412,7 +412,7 @@ func TestUsageReportSummarises(t *testing.T) {
 	}
 	testkit.ExecURL(t, strings.Replace(testkit.Private().OwnerURL(), "@/spoolwright?", "@/"+name+"?", 1), `
 		alter function ledger_usage rename to fast_ledger_usage`, `
-		create function ledger_usage(tenant uuid, first date, last date, zone text)
+		create function ledger_usage(tenant uuid, first date, last date, zone text, only_printer uuid default null)
 		returns table (
 			by_printer boolean, day date, material_type text, color_key text, printer_key text, color text, printer_name text,
 			grams numeric, cost numeric
@@ -422,7 +422,7 @@ func TestUsageReportSummarises(t *testing.T) {
 			if last - first > 40 then
 				perform pg_sleep(20);
 			end if;
-			return query select * from fast_ledger_usage(tenant, first, last, zone);
+			return query select * from fast_ledger_usage(tenant, first, last, zone, only_printer);
 		end $$`)
 	var spool string
 	err := d.Write(ctx, db.SQL(`insert into spools (id, material_type, color, diameter_mm, net_weight_grams,

@@ -1,6 +1,7 @@
 -- Returns what was used from the day first until the day before last, in the time zone: a row for each day, material
--- and colour, and, with by_printer, a row for each day and printer. The printer is that of the run, or the API key
--- that reported; printer_key is '' if there is neither.
+-- and colour, and, with by_printer, a row for each day and printer. The printer is that of the run or of the API key
+-- that reported, or else only a name: the printer_name of the run or that of the key. printer_key is the id of the
+-- printer or the name, and '' if there is neither. If only_printer is not null, only what this printer used is returned.
 --
 -- Used is what was deducted, also by runs and printers, what failed runs wasted, and the differences that a scale found.
 -- Edits of the remaining weight correct it and do not count. cost is at the price that the spool has now, and null if no
@@ -8,7 +9,9 @@
 --
 -- Only statements with the condition num_nonnulls(created_at) = 1 use the index by time. Where clocks are set back at
 -- midnight, the beginning of a day as a time is not exact; the bounds of the index are therefore three hours wider.
-create or replace function ledger_usage(tenant uuid, first date, last date, zone text)
+create or replace function ledger_usage(
+	tenant uuid, first date, last date, zone text, only_printer uuid default null
+)
 returns table (
 	by_printer boolean, day date, material_type text, color_key text, printer_key text, color text, printer_name text,
 	grams numeric, cost numeric
@@ -19,17 +22,20 @@ language sql stable as $$
 		case when grouping(e.material_type) = 1 then min(e.printer_name) end, sum(e.grams), sum(e.cost)
 	from (
 		select (u.created_at at time zone zone)::date as day, s.material_type, s.color_key, s.color,
-			coalesce(r.printer_name, k.name) as printer_name,
-			lower(coalesce(r.printer_name, k.name, '') collate "und-x-icu") collate "C" as printer_key,
+			coalesce(r.printer_name, p.name, k.name) as printer_name,
+			coalesce(u.printer_id::text,
+				lower(coalesce(r.printer_name, k.name, '') collate "und-x-icu") collate "C") as printer_key,
 			-u.change_grams as grams, -u.change_grams * s.cost_per_gram as cost
 		from spool_usage u
 		join spools s on s.tenant_id = u.tenant_id and s.id = u.spool_id
 		left join production_runs r on r.tenant_id = u.tenant_id and r.id = u.run_id
+		left join printers p on p.tenant_id = u.tenant_id and p.id = u.printer_id
 		left join api_keys k on u.kind = 'printed' and k.tenant_id = u.tenant_id and k.id = u.api_key_id
 		where u.tenant_id = tenant and num_nonnulls(u.created_at) = 1
 			and u.created_at >= first::timestamp at time zone zone - interval '3 hours'
 			and u.created_at < last::timestamp at time zone zone + interval '3 hours'
 			and (u.created_at at time zone zone)::date >= first and (u.created_at at time zone zone)::date < last
+			and (only_printer is null or u.printer_id = only_printer)
 			and u.kind in ('deducted', 'run', 'wasted', 'printed', 'measured')
 	) e
 	group by grouping sets ((e.day, e.material_type, e.color_key), (e.day, e.printer_key))

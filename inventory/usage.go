@@ -99,6 +99,7 @@ type Usage struct {
 	UserID    server.UUID      `json:"user_id"`
 	UserName  string           `json:"user_name" rule:"unsorted"`
 	APIKeyID  server.UUID      `json:"api_key_id"`
+	PrinterID server.UUID      `json:"printer_id"`
 	Before    server.Decimal   `json:"before_grams" rule:"notNull"`
 	After     server.Decimal   `json:"after_grams" rule:"notNull"`
 	Change    server.Decimal   `json:"change_grams" rule:"notNull"`
@@ -130,7 +131,7 @@ func userName(id string) string {
 func (h handlers) usage(ctx context.Context, r *server.Request[UsageFilter]) (server.Page[Usage], error) {
 	l := server.NewList("spool_usage",
 		"id, spool_id, kind, reason, run_id, user_id, "+userName("user_id")+" as user_name, api_key_id, "+
-			"before_grams, after_grams, change_grams, shortfall_grams, created_at, updated_at", "", "")
+			"printer_id, before_grams, after_grams, change_grams, shortfall_grams, created_at, updated_at", "", "")
 	l.Where("spool_id = ?", r.ID("id"))
 	l.WhereOneOf("kind", r.In.Kind)
 	l.Between("created_at", r.In.CreatedFrom, r.In.CreatedTo)

@@ -176,7 +176,7 @@ func TestLedger(t *testing.T) {
 
 	entry := func(kind string, reason any, by *testkit.Client, before, after, change string) j {
 		return j{"id": uuid, "spool_id": id, "kind": kind, "reason": reason, "run_id": nil,
-			"user_id": by.Actor.User, "user_name": "Test " + by.Actor.Role, "api_key_id": nil,
+			"user_id": by.Actor.User, "user_name": "Test " + by.Actor.Role, "api_key_id": nil, "printer_id": nil,
 			"before_grams": json.Number(before), "after_grams": json.Number(after),
 			"change_grams":    json.Number(change),
 			"shortfall_grams": nil, "updated_at": nil,

@@ -273,8 +273,9 @@ func (h handlers) update(ctx context.Context, r *server.Request[Printer]) (serve
 
 var deleteDoc = &server.Doc{
 	ID: "deletePrinter", Tag: tag, Summary: "Remove a printer",
-	Description: "Unloads the spools, and deletes the printer. If production runs name it, it is hidden " +
-		"instead: lists no longer contain it, requests with its id return 404, and the runs keep its name. " +
+	Description: "Unloads the spools, and deletes the printer. If production runs, entries of the usage ledger or API keys " +
+		"name it, it is hidden instead: lists no longer contain it, requests with its id return 404, the runs keep its name, " +
+		"and its keys work and stay its own until you revoke them. " +
 		"`GET /api/v1/printers?hidden=true` lists hidden printers, and `restorePrinter` shows one again.",
 }
 
@@ -282,7 +283,8 @@ func (h handlers) delete(ctx context.Context, r *server.Request[struct{}]) (serv
 	id := r.ID("id")
 	// The lock waits for transactions that are about to refer to the printer. The next statements read their rows.
 	locked := db.SQL(`select id from printers where id = $1 and hidden_at is null for update`, id)
-	const named = `select from production_runs where printer_id = $1`
+	const named = `select from production_runs where printer_id = $1 union all
+		select from spool_usage where printer_id = $1 union all select from api_keys where printer_id = $1`
 	return nil, server.Found(locked, h.db.Write(ctx, lockSlots(), locked,
 		db.SQL(`select load_slot(l.printer_id, l.slot, null)::text
 			from (select l.printer_id, l.slot from printer_slots l where l.printer_id = $1 order by l.spool_id) l`, id),

@@ -18,7 +18,8 @@ func (WasteGroup) Enum() []string { return []string{"reason", "printer", "materi
 
 // WasteQuery are the parameters of the waste report.
 type WasteQuery struct {
-	GroupBy server.Optional[WasteGroup] `query:"group_by" rule:"default=reason"`
+	GroupBy   server.Optional[WasteGroup]  `query:"group_by" rule:"default=reason"`
+	PrinterID server.Optional[server.UUID] `query:"printer_id"`
 	inventory.Period
 }
 
@@ -41,6 +42,7 @@ type WasteReport struct {
 // WasteReportRow is a group of the waste report.
 type WasteReportRow struct {
 	Reason    FailureReason          `json:"reason"`
+	PrinterID server.UUID            `json:"printer_id"`
 	Printer   string                 `json:"printer_name"`
 	Material  inventory.MaterialType `json:"material_type"`
 	ProductID server.UUID            `json:"product_id"`
@@ -70,8 +72,9 @@ var wasteReportDoc = &server.Doc{
 // wasteGroups are, for each group: the joins of a row for each run r and group, with the share of the waste; the
 // grouping key; and the fields that it fills. The waste w of a run has a row for each material type.
 var wasteGroups = map[WasteGroup]struct{ joins, share, key, fields string }{
-	"reason":   {"", "1", "failure_reason", "failure_reason as reason"},
-	"printer":  {"", "1", "printer_key", "min(printer_name) as printer_name"},
+	"reason": {"", "1", "failure_reason", "failure_reason as reason"},
+	"printer": {"", "1", "coalesce(printer_id::text, printer_key)",
+		"min(printer_id::text)::uuid as printer_id, min(printer_name) as printer_name"},
 	"material": {"", "1", "material_type", "material_type as material_type"},
 	"product": {` left join lateral (
 				select i.product_id, sum(i.share) as share from (
@@ -123,9 +126,9 @@ func (h handlers) reportWaste(ctx context.Context, r *server.Request[WasteQuery]
 	}
 	report := db.SQL(`
 		with `+inventory.PeriodSQL+`, runs as materialized (
-			select r.id, r.status, r.failure_reason, r.printer_key, r.printer_name from production_runs r
+			select r.id, r.status, r.failure_reason, r.printer_id, r.printer_key, r.printer_name from production_runs r
 			where r.tenant_id = $1 and r.status in ('completed', 'failed', 'cancelled')
-				and r.deducted_at is not null
+				and r.deducted_at is not null and ($4::uuid is null or r.printer_id = $4)
 				and r.deducted_at >= (select first::timestamp at time zone zone from period)
 				and r.deducted_at < (select until::timestamp at time zone zone from period)
 		), wasted as materialized (
@@ -146,7 +149,7 @@ func (h handlers) reportWaste(ctx context.Context, r *server.Request[WasteQuery]
 				count(distinct id) filter (where status <> 'completed') as runs,
 				`+failedOf+` as failed, `+completed+` as completed, `+rate(failedOf, completed)+` as rate
 			from (
-				select r.id, r.status, r.failure_reason, r.printer_key, r.printer_name, r.material_type,
+				select r.id, r.status, r.failure_reason, r.printer_id, r.printer_key, r.printer_name, r.material_type,
 					r.grams * `+group.share+` as grams, r.cost * `+group.share+` as cost, `+columns+`
 				from wasted r`+group.joins+`
 			) w
@@ -156,7 +159,7 @@ func (h handlers) reportWaste(ctx context.Context, r *server.Request[WasteQuery]
 			w.grams, w.cost, p.currency, t.runs, t.failed as failed_runs, t.completed as completed_runs,
 			round(t.failed / nullif(t.failed + t.completed, 0)::numeric, 4) as rate,
 			(select count(*) from grouped) as groups,
-			(select coalesce(json_agg(json_build_object(`+field("reason")+`, `+field("printer_name")+`,
+			(select coalesce(json_agg(json_build_object(`+field("reason")+`, `+field("printer_id")+`, `+field("printer_name")+`,
 					`+field("material_type")+`, `+field("product_id")+`, `+field("product_name")+`,
 					'grams', trim_scale(round(g.grams, 6)), 'cost', trim_scale(round(g.cost, 6)), 'runs', g.runs,
 					'failed_runs', g.failed, 'completed_runs', g.completed, 'rate', trim_scale(round(g.rate, 4)))
@@ -172,6 +175,6 @@ func (h handlers) reportWaste(ctx context.Context, r *server.Request[WasteQuery]
 			select round(coalesce(sum(grams), 0), 6) as grams,
 				round(coalesce(sum(cost), case when coalesce(sum(grams), 0) = 0 then 0 end), 6) as cost
 			from wasted
-		) w, period p`, r.In.Args(ctx)...)
+		) w, period p`, append(r.In.Args(ctx), r.In.PrinterID.Arg())...)
 	return server.One(report, h.db.Read(ctx, db.AllowScans(), report))
 }

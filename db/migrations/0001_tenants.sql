@@ -121,6 +121,7 @@ create table api_keys (
 	hash bytea not null check (length(hash) = 32), -- SHA-256 of the secret
 	previous_hash bytea check (length(previous_hash) = 32), -- of the secret before the last rotation
 	previous_until timestamptz, -- when the previous secret expires
+	printer_id uuid, -- whose reports the key sends; a foreign key in the next migration
 	created_by uuid, -- kept when the user is removed; null if the command line created the key
 	created_at timestamptz not null default now(),
 	updated_at timestamptz not null default now(), -- not of last_used_at

@@ -274,6 +274,9 @@ create index printers_status on printers (tenant_id, status, created_at, id)
 	where hidden_at is null and num_nonnulls(status) = 1;
 create index printers_hidden on printers (tenant_id, created_at, id) where hidden_at is not null;
 
+alter table api_keys add foreign key (tenant_id, printer_id) references printers (tenant_id, id);
+create index api_keys_printer on api_keys (tenant_id, printer_id) where printer_id is not null;
+
 -- The spools that are loaded: at most one in a slot of a printer, and each spool in at most one slot.
 create table printer_slots (
 	tenant_id uuid,
@@ -318,6 +321,7 @@ create table spool_usage (
 	kind text collate "C" not null,
 	reason text collate "C",
 	run_id uuid,
+	printer_id uuid, -- that of the run, or of the API key
 	user_id uuid default nullif(current_setting('app.user_id', true), '')::uuid,
 	api_key_id uuid default nullif(current_setting('app.api_key_id', true), '')::uuid,
 	before_grams numeric(15,6) not null,
@@ -328,7 +332,8 @@ create table spool_usage (
 	created_at timestamptz not null default clock_timestamp(),
 	updated_at timestamptz, -- when the entry grew last
 	primary key (tenant_id, id),
-	foreign key (tenant_id, spool_id) references spools (tenant_id, id)
+	foreign key (tenant_id, spool_id) references spools (tenant_id, id),
+	foreign key (tenant_id, printer_id) references printers (tenant_id, id)
 );
 call tenant_table('spool_usage', 'select, insert');
 grant update (after_grams, shortfall_grams, report_token, updated_at) on spool_usage to spoolwright_app;
@@ -338,6 +343,7 @@ create index spool_usage_newest on spool_usage (tenant_id, spool_id, created_at,
 -- For reports and the export; the time of an entry and that in its id differ. Only statements with the predicate use the
 -- index, so that none with a spool or an id reads the whole ledger with it.
 create index spool_usage_times on spool_usage (tenant_id, created_at, id) where num_nonnulls(created_at) = 1;
+create index spool_usage_printer on spool_usage (tenant_id, printer_id, created_at, id) where printer_id is not null;
 create index spool_usage_printed on spool_usage (tenant_id, id) where kind = 'printed';
 
 -- What was used each day: a summary of the ledger, which reports read instead of it. The functions of the definition
@@ -349,7 +355,8 @@ create table usage_days (
 	day date not null, -- in the time zone of usage_summaries
 	material_type text collate "C" not null check (length(material_type) <= 20), -- '' by printer
 	color_key text collate "C" not null check (length(color_key) <= 1000), -- '' by printer
-	printer_key text collate "C" not null check (length(printer_key) <= 1000), -- '' by filament, and without a printer
+	-- The printer's id, or else its name or that of the API key; '' by filament, and without a printer.
+	printer_key text collate "C" not null check (length(printer_key) <= 1000),
 	color text collate "C" check (length(color) <= 200),
 	printer_name text collate "C" check (length(printer_name) <= 200),
 	grams numeric(15,6) not null check (grams between -999999999 and 999999999),

@@ -234,6 +234,8 @@ class AccessKey:
     """What the key is for."""
     role: Literal["viewer", "operator", "printer"]
     """viewer reads, operator also writes, printer only reports what a printer uses."""
+    printer_id: str | None
+    """The printer whose reports the key sends; only for the role printer."""
     hint: str
     """The start of the secret."""
     created_by: str | None
@@ -258,6 +260,7 @@ def _AccessKey(d: Any, etag: str | None = None) -> AccessKey:
         id=get("id"),
         name=get("name"),
         role=get("role"),
+        printer_id=get("printer_id"),
         hint=get("hint"),
         created_by=get("created_by"),
         created_at=_core.timestamp(get("created_at")),
@@ -308,6 +311,8 @@ class AccessKeySecret:
     """What the key is for."""
     role: Literal["viewer", "operator", "printer"]
     """viewer reads, operator also writes, printer only reports what a printer uses."""
+    printer_id: str | None
+    """The printer whose reports the key sends; only for the role printer."""
     hint: str
     """The start of the secret."""
     created_by: str | None
@@ -332,6 +337,7 @@ def _AccessKeySecret(d: Any, etag: str | None = None) -> AccessKeySecret:
         id=get("id"),
         name=get("name"),
         role=get("role"),
+        printer_id=get("printer_id"),
         hint=get("hint"),
         created_by=get("created_by"),
         created_at=_core.timestamp(get("created_at")),
@@ -1062,6 +1068,8 @@ class Usage:
     """Name of the user, also if the account was deleted."""
     api_key_id: str | None
     """The API key that made the change."""
+    printer_id: str | None
+    """The printer of the run, or of the API key."""
     before_grams: Number
     """Grams left before the change."""
     after_grams: Number
@@ -1087,6 +1095,7 @@ def _Usage(d: Any, etag: str | None = None) -> Usage:
         user_id=get("user_id"),
         user_name=get("user_name"),
         api_key_id=get("api_key_id"),
+        printer_id=get("printer_id"),
         before_grams=_core.number(get("before_grams")),
         after_grams=_core.number(get("after_grams")),
         change_grams=_core.number(get("change_grams")),
@@ -1213,8 +1222,10 @@ class UsageReportRow:
     """The material, if the groups have one."""
     color: str | None
     """The colour, if the groups have one."""
+    printer_id: str | None
+    """The printer, if the groups are by printer; null if there is only a name."""
     printer_name: str | None
-    """The printer or API key, if the groups are by printer; null for use without one."""
+    """Name of the printer or API key, if the groups are by printer; null for use without one."""
     start: _dt.date | None
     """The day, or the first day of the week or month, if the groups are of time."""
     grams: Number
@@ -1234,6 +1245,7 @@ def _UsageReportRow(d: Any, etag: str | None = None) -> UsageReportRow:
     return UsageReportRow(
         material_type=get("material_type"),
         color=get("color"),
+        printer_id=get("printer_id"),
         printer_name=get("printer_name"),
         start=_core.date(get("start")),
         grams=_core.number(get("grams")),
@@ -2494,8 +2506,10 @@ class WasteReportRow:
 
     reason: FailureReason | None
     """The reason, if the groups are by reason; null for runs without one."""
+    printer_id: str | None
+    """The printer, if the groups are by printer; null if there is only a name."""
     printer_name: str | None
-    """The printer, if the groups are by printer; null for runs without one."""
+    """Name of the printer, if the groups are by printer; null for runs without one."""
     material_type: MaterialType | None
     """The material, if the groups are by material; null for runs without one."""
     product_id: str | None
@@ -2520,6 +2534,7 @@ def _WasteReportRow(d: Any, etag: str | None = None) -> WasteReportRow:
     get = d.get
     return WasteReportRow(
         reason=get("reason"),
+        printer_id=get("printer_id"),
         printer_name=get("printer_name"),
         material_type=get("material_type"),
         product_id=get("product_id"),
@@ -5012,7 +5027,7 @@ class ApiKeysResource:
         *,
         skip: int | None = None,
         limit: int | None = None,
-        sort_by: Literal["id", "name", "role", "hint", "created_by", "created_at", "updated_at", "expires_at", "last_used_at", "revoked_at"] | None = None,
+        sort_by: Literal["id", "name", "role", "printer_id", "hint", "created_by", "created_at", "updated_at", "expires_at", "last_used_at", "revoked_at"] | None = None,
         sort_order: SortOrder | None = None,
         after: str | None = None,
         name: str | None = None,
@@ -5054,7 +5069,7 @@ class ApiKeysResource:
     def iterate(
         self,
         *,
-        sort_by: Literal["id", "name", "role", "hint", "created_by", "created_at", "updated_at", "expires_at", "last_used_at", "revoked_at"] | None = None,
+        sort_by: Literal["id", "name", "role", "printer_id", "hint", "created_by", "created_at", "updated_at", "expires_at", "last_used_at", "revoked_at"] | None = None,
         sort_order: SortOrder | None = None,
         name: str | None = None,
         role: Literal["viewer", "operator", "printer"] | Sequence[Literal["viewer", "operator", "printer"]] | None = None,
@@ -5086,6 +5101,7 @@ class ApiKeysResource:
         *,
         name: str,
         role: Literal["viewer", "operator", "printer"],
+        printer_id: str | None = None,
         expires_at: _dt.datetime | None = None,
         idempotency_key: str | None = None,
     ) -> AccessKeySecret:
@@ -5096,10 +5112,14 @@ class ApiKeysResource:
         if the first response was lost, rotate the key to get a new secret. A tenant can have 500 keys, without
         revoked keys.
 
+        A key of the role `printer` may belong to a printer: what it reports is that printer's in the usage ledger
+        and in reports.
+
         Requires the role `admin`.
 
         :param name: What the key is for.
         :param role: viewer reads, operator also writes, printer only reports what a printer uses.
+        :param printer_id: The printer whose reports the key sends; only for the role printer.
         :param expires_at: When the key stops working. Default: never.
         :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
         a key.
@@ -5111,6 +5131,7 @@ class ApiKeysResource:
             body={
                 "name": name,
                 "role": role,
+                "printer_id": UNSET if printer_id is None else printer_id,
                 "expires_at": UNSET if expires_at is None else expires_at,
             },
             idempotency_key=idempotency_key or _core.new_key(),
@@ -5140,19 +5161,22 @@ class ApiKeysResource:
         *,
         name: str | Unset = UNSET,
         role: Literal["viewer", "operator", "printer"] | Unset = UNSET,
+        printer_id: str | None | Unset = UNSET,
         expires_at: _dt.datetime | None | Unset = UNSET,
         if_match: str | None = None,
     ) -> AccessKey:
         """Update an API key.
 
-        Changes the name, or when the key expires: `null` means never, and a time in the past ends the key at once.
-        `role` cannot be changed; its current value is accepted. A revoked key stays revoked.
+        Changes the name, the printer, or when the key expires: `null` means never, and a time in the past ends the
+        key at once. `role` cannot be changed; its current value is accepted. A revoked key stays revoked. What a
+        key has reported stays with the printer that it belonged to.
 
         Requires the role `admin`.
 
         :param id: The id of the api key, a UUID.
         :param name: What the key is for.
         :param role: viewer reads, operator also writes, printer only reports what a printer uses.
+        :param printer_id: The printer whose reports the key sends; only for the role printer.
         :param expires_at: When the key stops working. Default: never.
         :param if_match: The ``etag`` of the resource as you know it. If the resource has changed since, the call
         raises PreconditionFailedError and changes nothing.
@@ -5164,6 +5188,7 @@ class ApiKeysResource:
             body={
                 "name": name,
                 "role": role,
+                "printer_id": printer_id,
                 "expires_at": expires_at,
             },
             if_match=if_match,
@@ -7156,7 +7181,7 @@ class SpoolsResource:
         *,
         skip: int | None = None,
         limit: int | None = None,
-        sort_by: Literal["id", "spool_id", "kind", "reason", "run_id", "user_id", "api_key_id", "before_grams", "after_grams", "change_grams", "shortfall_grams", "created_at", "updated_at"] | None = None,
+        sort_by: Literal["id", "spool_id", "kind", "reason", "run_id", "user_id", "api_key_id", "printer_id", "before_grams", "after_grams", "change_grams", "shortfall_grams", "created_at", "updated_at"] | None = None,
         sort_order: SortOrder | None = None,
         after: str | None = None,
         kind: UsageKind | Sequence[UsageKind] | None = None,
@@ -7200,7 +7225,7 @@ class SpoolsResource:
         self,
         id: str,
         *,
-        sort_by: Literal["id", "spool_id", "kind", "reason", "run_id", "user_id", "api_key_id", "before_grams", "after_grams", "change_grams", "shortfall_grams", "created_at", "updated_at"] | None = None,
+        sort_by: Literal["id", "spool_id", "kind", "reason", "run_id", "user_id", "api_key_id", "printer_id", "before_grams", "after_grams", "change_grams", "shortfall_grams", "created_at", "updated_at"] | None = None,
         sort_order: SortOrder | None = None,
         kind: UsageKind | Sequence[UsageKind] | None = None,
         created_from: _dt.datetime | None = None,
@@ -7446,6 +7471,7 @@ class ReportsResource:
         self,
         *,
         group_by: UsageGroup | None = None,
+        printer_id: str | None = None,
         from_: _dt.date | None = None,
         to: _dt.date | None = None,
     ) -> UsageReport:
@@ -7456,15 +7482,19 @@ class ReportsResource:
         current price of each spool; spools without a price add nothing to it, and 0 g cost 0.
 
         `group_by=material` and `color` (a material and a colour) also return what remains in stock, the mean use
-        of the last 30 days, and how many days the stock lasts at that rate. `printer` is the printer of the run,
-        or the name of the API key that reported the use. `day`, `week` (from Monday) and `month` return the first
-        day of each, oldest first; the other groups have the largest first. A report has at most 1,000 groups;
-        `grams` and `cost` are the totals of all `groups`.
+        of the last 30 days, and how many days the stock lasts at that rate. `printer` is the printer of the run or
+        of the API key that reported the use, or else only a name: the `printer_name` of the run or that of the
+        key. `day`, `week` (from Monday) and `month` return the first day of each, oldest first; the other groups
+        have the largest first. A report has at most 1,000 groups; `grams` and `cost` are the totals of all
+        `groups`.
 
-        The report reads a summary of past days. A change of a spool's material, colour or price changes their
-        costs and groups within about an hour.
+        `printer_id` selects what one printer used, by any group; `days_left` is then at the rate of this printer.
+
+        The report reads a summary of past days, but with `printer_id` the ledger. A change of a spool's material,
+        colour or price changes their costs and groups within about an hour.
 
         :param group_by: What the rows of the report have in common.
+        :param printer_id: Only what this printer used.
         :param from_: The first day, in the time zone of the tenant; by default 29 days before to.
         :param to: The last day, in the time zone of the tenant; today by default.
         """
@@ -7474,6 +7504,7 @@ class ReportsResource:
             _UsageReport,
             query={
                 "group_by": group_by,
+                "printer_id": printer_id,
                 "from": from_,
                 "to": to,
             },
@@ -7486,6 +7517,7 @@ class ReportsResource:
         from_: _dt.date | None = None,
         to: _dt.date | None = None,
         kind: UsageKind | Sequence[UsageKind] | None = None,
+        printer_id: str | None = None,
     ) -> str:
         """Export the usage ledger.
 
@@ -7500,6 +7532,7 @@ class ReportsResource:
         :param from_: The first day, in the time zone of the tenant; by default 29 days before to.
         :param to: The last day, in the time zone of the tenant; today by default.
         :param kind: Only entries of one of these kinds, separated by commas.
+        :param printer_id: Only entries of this printer.
         """
         return self._client._call(
             "GET",
@@ -7510,6 +7543,7 @@ class ReportsResource:
                 "from": from_,
                 "to": to,
                 "kind": kind,
+                "printer_id": printer_id,
             },
         )
 
@@ -7548,6 +7582,7 @@ class ReportsResource:
         self,
         *,
         group_by: WasteGroup | None = None,
+        printer_id: str | None = None,
         from_: _dt.date | None = None,
         to: _dt.date | None = None,
     ) -> WasteReport:
@@ -7566,6 +7601,7 @@ class ReportsResource:
         first. A report has at most 1,000 groups; the other fields are totals of all runs.
 
         :param group_by: What the rows of the report have in common.
+        :param printer_id: Only runs of this printer.
         :param from_: The first day, in the time zone of the tenant; by default 29 days before to.
         :param to: The last day, in the time zone of the tenant; today by default.
         """
@@ -7575,6 +7611,7 @@ class ReportsResource:
             _WasteReport,
             query={
                 "group_by": group_by,
+                "printer_id": printer_id,
                 "from": from_,
                 "to": to,
             },
@@ -7917,9 +7954,10 @@ class PrintersResource:
     ) -> None:
         """Remove a printer.
 
-        Unloads the spools, and deletes the printer. If production runs name it, it is hidden instead: lists no
-        longer contain it, requests with its id return 404, and the runs keep its name. `GET
-        /api/v1/printers?hidden=true` lists hidden printers, and `restorePrinter` shows one again.
+        Unloads the spools, and deletes the printer. If production runs, entries of the usage ledger or API keys
+        name it, it is hidden instead: lists no longer contain it, requests with its id return 404, the runs keep
+        its name, and its keys work and stay its own until you revoke them. `GET /api/v1/printers?hidden=true`
+        lists hidden printers, and `restorePrinter` shows one again.
 
         Requires the role `operator` or `admin`.
 

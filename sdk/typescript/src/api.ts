@@ -153,6 +153,8 @@ export interface AccessKey {
   readonly name: string;
   /** viewer reads, operator also writes, printer only reports what a printer uses. */
   readonly role: "viewer" | "operator" | "printer";
+  /** The printer whose reports the key sends; only for the role printer. */
+  readonly printer_id: string | null;
   /** The start of the secret. */
   readonly hint: string;
   /** The id of the user who created the key; null if the command line did. */
@@ -193,6 +195,8 @@ export interface AccessKeySecret {
   readonly name: string;
   /** viewer reads, operator also writes, printer only reports what a printer uses. */
   readonly role: "viewer" | "operator" | "printer";
+  /** The printer whose reports the key sends; only for the role printer. */
+  readonly printer_id: string | null;
   /** The start of the secret. */
   readonly hint: string;
   /** The id of the user who created the key; null if the command line did. */
@@ -629,6 +633,8 @@ export interface Usage<D = number> {
   readonly user_name: string | null;
   /** The API key that made the change. */
   readonly api_key_id: string | null;
+  /** The printer of the run, or of the API key. */
+  readonly printer_id: string | null;
   /** Grams left before the change. */
   readonly before_grams: D;
   /** Grams left after the change. */
@@ -709,7 +715,9 @@ export interface UsageReportRow<D = number> {
   readonly material_type: MaterialType | null;
   /** The colour, if the groups have one. */
   readonly color: string | null;
-  /** The printer or API key, if the groups are by printer; null for use without one. */
+  /** The printer, if the groups are by printer; null if there is only a name. */
+  readonly printer_id: string | null;
+  /** Name of the printer or API key, if the groups are by printer; null for use without one. */
   readonly printer_name: string | null;
   /** The day, or the first day of the week or month, if the groups are of time. */
   readonly start: string | null;
@@ -1421,7 +1429,9 @@ export interface Queue<D = number> {
 export interface WasteReportRow<D = number> {
   /** The reason, if the groups are by reason; null for runs without one. */
   readonly reason: FailureReason | null;
-  /** The printer, if the groups are by printer; null for runs without one. */
+  /** The printer, if the groups are by printer; null if there is only a name. */
+  readonly printer_id: string | null;
+  /** Name of the printer, if the groups are by printer; null for runs without one. */
   readonly printer_name: string | null;
   /** The material, if the groups are by material; null for runs without one. */
   readonly material_type: MaterialType | null;
@@ -2354,6 +2364,8 @@ export interface AccessKeyCreate {
   name: string;
   /** viewer reads, operator also writes, printer only reports what a printer uses. */
   role: "viewer" | "operator" | "printer";
+  /** The printer whose reports the key sends; only for the role printer. */
+  printer_id?: string | null | undefined;
   /** When the key stops working. Default: never. */
   expires_at?: string | Date | null | undefined;
 }
@@ -2364,6 +2376,8 @@ export interface AccessKeyUpdate {
   name?: string | undefined;
   /** viewer reads, operator also writes, printer only reports what a printer uses. */
   role?: "viewer" | "operator" | "printer" | undefined;
+  /** The printer whose reports the key sends; only for the role printer. */
+  printer_id?: string | null | undefined;
   /** When the key stops working. Default: never. */
   expires_at?: string | Date | null | undefined;
 }
@@ -3387,7 +3401,7 @@ export interface ListApiKeysQuery {
   /** Maximum page size. */
   limit?: number | undefined;
   /** Any scalar field of the items. */
-  sort_by?: "id" | "name" | "role" | "hint" | "created_by" | "created_at" | "updated_at" | "expires_at" | "last_used_at" | "revoked_at" | undefined;
+  sort_by?: "id" | "name" | "role" | "printer_id" | "hint" | "created_by" | "created_at" | "updated_at" | "expires_at" | "last_used_at" | "revoked_at" | undefined;
   /** Ascending or descending. */
   sort_order?: SortOrder | undefined;
   /**
@@ -3704,7 +3718,7 @@ export interface ListSpoolUsageQuery {
   /** Maximum page size. */
   limit?: number | undefined;
   /** Any scalar field of the items. */
-  sort_by?: "id" | "spool_id" | "kind" | "reason" | "run_id" | "user_id" | "api_key_id" | "before_grams" | "after_grams" | "change_grams" | "shortfall_grams" | "created_at" | "updated_at" | undefined;
+  sort_by?: "id" | "spool_id" | "kind" | "reason" | "run_id" | "user_id" | "api_key_id" | "printer_id" | "before_grams" | "after_grams" | "change_grams" | "shortfall_grams" | "created_at" | "updated_at" | undefined;
   /** Ascending or descending. */
   sort_order?: SortOrder | undefined;
   /**
@@ -3746,6 +3760,8 @@ export interface ListCustomFieldsQuery {
 export interface ReportUsageQuery {
   /** What the rows of the report have in common. */
   group_by?: UsageGroup | undefined;
+  /** Only what this printer used. */
+  printer_id?: string | undefined;
   /** The first day, in the time zone of the tenant; by default 29 days before to. */
   from?: string | undefined;
   /** The last day, in the time zone of the tenant; today by default. */
@@ -3762,6 +3778,8 @@ export interface ExportUsageQuery {
   to?: string | undefined;
   /** Only entries of one of these kinds, separated by commas. */
   kind?: UsageKind | readonly UsageKind[] | undefined;
+  /** Only entries of this printer. */
+  printer_id?: string | undefined;
 }
 
 /** Query parameters of `reports.printers`. */
@@ -3776,6 +3794,8 @@ export interface ReportPrintersQuery {
 export interface ReportWasteQuery {
   /** What the rows of the report have in common. */
   group_by?: WasteGroup | undefined;
+  /** Only runs of this printer. */
+  printer_id?: string | undefined;
   /** The first day, in the time zone of the tenant; by default 29 days before to. */
   from?: string | undefined;
   /** The last day, in the time zone of the tenant; today by default. */
@@ -4704,6 +4724,9 @@ export class ApiKeysResource<M extends DecimalMode = "number"> {
    * the first response was lost, rotate the key to get a new secret. A tenant can have 500 keys, without revoked
    * keys.
    *
+   * A key of the role `printer` may belong to a printer: what it reports is that printer's in the usage ledger and in
+   * reports.
+   *
    * Requires the role `admin`.
    */
   create(
@@ -4730,8 +4753,9 @@ export class ApiKeysResource<M extends DecimalMode = "number"> {
   /**
    * Update an API key.
    *
-   * Changes the name, or when the key expires: `null` means never, and a time in the past ends the key at once.
-   * `role` cannot be changed; its current value is accepted. A revoked key stays revoked.
+   * Changes the name, the printer, or when the key expires: `null` means never, and a time in the past ends the key
+   * at once. `role` cannot be changed; its current value is accepted. A revoked key stays revoked. What a key has
+   * reported stays with the printer that it belonged to.
    *
    * Requires the role `admin`.
    */
@@ -5642,13 +5666,15 @@ export class ReportsResource<M extends DecimalMode = "number"> {
    * of each spool; spools without a price add nothing to it, and 0 g cost 0.
    *
    * `group_by=material` and `color` (a material and a colour) also return what remains in stock, the mean use of the
-   * last 30 days, and how many days the stock lasts at that rate. `printer` is the printer of the run, or the name of
-   * the API key that reported the use. `day`, `week` (from Monday) and `month` return the first day of each, oldest
-   * first; the other groups have the largest first. A report has at most 1,000 groups; `grams` and `cost` are the
-   * totals of all `groups`.
+   * last 30 days, and how many days the stock lasts at that rate. `printer` is the printer of the run or of the API
+   * key that reported the use, or else only a name: the `printer_name` of the run or that of the key. `day`, `week`
+   * (from Monday) and `month` return the first day of each, oldest first; the other groups have the largest first. A
+   * report has at most 1,000 groups; `grams` and `cost` are the totals of all `groups`.
    *
-   * The report reads a summary of past days. A change of a spool's material, colour or price changes their costs and
-   * groups within about an hour.
+   * `printer_id` selects what one printer used, by any group; `days_left` is then at the rate of this printer.
+   *
+   * The report reads a summary of past days, but with `printer_id` the ledger. A change of a spool's material, colour
+   * or price changes their costs and groups within about an hour.
    */
   usage(
     query: ReportUsageQuery = {},
@@ -5832,9 +5858,10 @@ export class PrintersResource<M extends DecimalMode = "number"> {
   /**
    * Remove a printer.
    *
-   * Unloads the spools, and deletes the printer. If production runs name it, it is hidden instead: lists no longer
-   * contain it, requests with its id return 404, and the runs keep its name. `GET /api/v1/printers?hidden=true` lists
-   * hidden printers, and `restorePrinter` shows one again.
+   * Unloads the spools, and deletes the printer. If production runs, entries of the usage ledger or API keys name it,
+   * it is hidden instead: lists no longer contain it, requests with its id return 404, the runs keep its name, and
+   * its keys work and stay its own until you revoke them. `GET /api/v1/printers?hidden=true` lists hidden printers,
+   * and `restorePrinter` shows one again.
    *
    * Requires the role `operator` or `admin`.
    */
