@@ -4,7 +4,7 @@
 -- The loop visits the products from the highest level down, so that each product is read once, however many paths lead
 -- to it. A product that was removed may have components with its own level or a higher one; these are read again.
 create or replace function explode_pieces(ids uuid[], pieces numeric[]) returns table (id uuid, total numeric)
-language plpgsql stable as $$
+language plpgsql stable set plan_cache_mode = force_generic_plan as $$
 declare
 	all_ids uuid[] := '{}';
 	all_pieces numeric[] := '{}';
@@ -58,7 +58,7 @@ end $$;
 -- components and no materials, and is only put together. labour_minutes is the work, null if it is unknown for a product.
 create or replace function estimate_products(ids uuid[], pieces numeric[])
 	returns table (grams numeric, minutes numeric, labour_minutes numeric)
-language plpgsql stable as $$
+language plpgsql stable set plan_cache_mode = force_generic_plan as $$
 begin
 	return query
 		select sum(m.grams * u.total), case when bool_and(t.minutes is not null) then sum(t.minutes * u.total) end,

@@ -2,9 +2,11 @@
 -- items; and the cost that product_costs expects of the pieces that an open order still needs. Each is the sum of what
 -- is known, or null if nothing is. unknown names what is not in a sum: parts of costs, and revenue if an item has no
 -- price.
+--
+-- force_generic_plan: an export calls the function for each order, and planning takes ten times as long as running.
 create or replace function order_money(order_id uuid, is_open boolean)
 returns table (revenue numeric, cost numeric, expected_cost numeric, unknown text[])
-language plpgsql stable as $$
+language plpgsql stable set plan_cache_mode = force_generic_plan as $$
 declare
 	items uuid[];
 	ids uuid[];

@@ -119,9 +119,11 @@ end $$;
 -- labour    the work
 -- failures  the filament, machine and energy of the failed pieces for a good one. If f pieces of a hundred fail, there
 --           are f / (100 - f) failed ones for each good one.
+--
+-- force_generic_plan: planning takes longer than running, also in explode_pieces and estimate_products.
 create or replace function product_costs(ids uuid[])
 returns table (id uuid, filament numeric, machine numeric, energy numeric, labour numeric, failures numeric)
-language plpgsql stable as $$
+language plpgsql stable set plan_cache_mode = force_generic_plan as $$
 declare
 	tenant record;
 begin
