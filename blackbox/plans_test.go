@@ -11,7 +11,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"spoolwright/db"
-	"spoolwright/server"
 	"spoolwright/testkit"
 )
 
@@ -26,15 +25,6 @@ const (
 	// plansOneBlocks is plansBlocks for a GET of one resource. An index has more blocks with half of the rows.
 	plansOneBlocks = 50
 )
-
-// isJoined reports whether the operation joins a set of rows with a table. The plan of such a statement can depend on
-// when it was made, which db.Config.PlanAge limits.
-func isJoined(op *operation) bool {
-	path := op.Path()
-	return op.Pattern == "POST /api/v1/products" ||
-		strings.HasSuffix(path, "/recalculate") ||
-		strings.Contains(path, "/products/{id}/") && op.Access == server.Write
-}
 
 // planFilters are queries of lists, by operation, that few of the rows match. (The total of a list with filters counts
 // all rows that match them.)
@@ -62,13 +52,16 @@ var planFilters = map[string][]string{
 	"listSpoolUsage": {"kind=deducted,measured&created_from=2100-01-01"},
 }
 
+// isOne reports whether the operation reads one resource.
+func isOne(op *operation) bool { return op.Method() == "GET" && strings.HasSuffix(op.Path(), "}") }
+
 // isExport reports whether the operation reads all rows. Half of the rows show how its reads grow, with plans that were
-// made while the tables were small and with new ones.
+// made from statistics of small tables.
 func isExport(op *operation) bool { return strings.HasSuffix(op.Path(), "/export") }
 
 // TestPlans checks that the plans of statements do not depend on statistics. All operations run while the tables are
-// small, until PostgreSQL keeps the plans. Then the tables grow, and are not analyzed. In CI, the same is done with
-// tables that were analyzed while they were small.
+// small, until PostgreSQL makes plans that it keeps for all parameters. Then the tables grow, and are not analyzed. In
+// CI, the same is done with tables that were analyzed while they were small.
 func TestPlans(t *testing.T) {
 	t.Parallel()
 	for _, analyzed := range []bool{false, true}[:testkit.InCI(1, 2)] {
@@ -158,12 +151,17 @@ func testPlans(t *testing.T, analyzed bool) {
 					next, _ = a.Value("next").(string)
 				}
 			})
-			for _, query := range planFilters[op.Doc.ID] {
-				check(t, d.Read(bound, discard)) // see isJoined
-				run(op, func() { t.Helper(); t.Log(query); f.admin.Get(t, path+"?"+query).Want(200) })
-			}
 			if next != "" {
 				run(op, func() { t.Helper(); f.admin.Get(t, path+"?after="+next).Want(200) })
+			}
+		}
+	}
+	filters := func(run func(op *operation, do func())) {
+		t.Helper()
+		for _, op := range operations {
+			path := large.path(t, op.Path())
+			for _, query := range planFilters[op.Doc.ID] {
+				run(op, func() { t.Helper(); t.Log(query); large.admin.Get(t, path+"?"+query).Want(200) })
 			}
 		}
 	}
@@ -265,24 +263,28 @@ func testPlans(t *testing.T, analyzed bool) {
 	}
 	for half := range 2 {
 		fill()
-		// Plans made now know the size of the tables, but not that they belong to one tenant.
-		for range 2 {
-			each(func(op *operation, do func()) {
-				switch {
-				case op.Method() != "GET" || half > 0 && isExport(op):
-				case strings.HasSuffix(op.Path(), "}"):
-					measure(op, do, plansOneBlocks)
-				default:
-					measure(op, do, plansBlocks)
-				}
-			})
-			check(t, d.Read(bound, discard))
-		}
+		// Plans of small tables may read more, until the service discards them after 15 seconds (db.Config.PlanAge), but
+		// a resource must be found by its id.
+		each(func(op *operation, do func()) {
+			if isOne(op) {
+				measure(op, do, plansOneBlocks)
+			}
+		})
+		// New plans know the size of the tables, but not that most rows belong to one tenant.
+		check(t, d.Read(bound, discard))
+		each(func(op *operation, do func()) {
+			switch {
+			case op.Method() != "GET" || half > 0 && isExport(op):
+			case isOne(op):
+				measure(op, do, plansOneBlocks)
+			default:
+				measure(op, do, plansBlocks)
+			}
+		})
+		filters(func(op *operation, do func()) { measure(op, do, plansBlocks) })
 	}
+	check(t, d.Read(bound, discard))
 	each(func(op *operation, do func()) {
-		if isJoined(op) {
-			check(t, d.Read(bound, discard))
-		}
 		if !isExport(op) {
 			measure(op, do, plansBlocks)
 		}
