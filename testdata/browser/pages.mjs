@@ -1,18 +1,18 @@
 // Walks through a farm's day on the pages of a running service, by clicking only, and by keys only.
 //
-//   node pages.mjs BASE_URL EMAIL PASSWORD
+//   node pages.mjs BASE_URL EMAIL PASSWORD [WALK]
 //
 // The account must exist and be an admin. The script creates a filament, spools, a product, an order, a run and an API
 // key. It walks three times: with a wide window, on a dark phone without JavaScript, and without a mouse. Then it invites
-// a user with a password link. It needs playwright-core and Chromium, as docs.mjs does. It prints a line per walk, and
-// exits with status 1 after the first failed check.
+// a user with a password link. WALK is one of wide, phone, keys and invite, to do only that. It needs playwright-core
+// and Chromium, as docs.mjs does. It prints a line per walk, and exits with status 1 after the first failed check.
 
 import { createRequire } from "node:module";
 import { resolve } from "node:path";
 
-const [base, email, password] = process.argv.slice(2);
+const [base, email, password, only] = process.argv.slice(2);
 if (!password || !/^https?:\/\//.test(base)) {
-  console.error("usage: node pages.mjs BASE_URL EMAIL PASSWORD");
+  console.error("usage: node pages.mjs BASE_URL EMAIL PASSWORD [WALK]");
   process.exit(2);
 }
 const { PLAYWRIGHT_CORE, CHROMIUM = "/usr/bin/chromium" } = process.env;
@@ -256,13 +256,18 @@ async function invite(browser) {
 }
 
 const browser = await chromium.launch({ executablePath: CHROMIUM, args: ["--no-sandbox"] });
-try {
-  await walk(browser, "wide", { viewport: { width: 1280, height: 800 } });
-  await walk(browser, "phone", {
+const walks = {
+  wide: () => walk(browser, "wide", { viewport: { width: 1280, height: 800 } }),
+  phone: () => walk(browser, "phone", {
     viewport: { width: 390, height: 844 }, colorScheme: "dark", javaScriptEnabled: false,
-  });
-  await walk(browser, "keys", { viewport: { width: 1280, height: 800 } }, true);
-  await invite(browser);
+  }),
+  keys: () => walk(browser, "keys", { viewport: { width: 1280, height: 800 } }, true),
+  invite: () => invite(browser),
+};
+try {
+  for (const name in walks) {
+    if (!only || name === only) await walks[name]();
+  }
 } catch (error) {
   console.error(`FAIL  ${error.message}`);
   process.exitCode = 1;
