@@ -90,11 +90,12 @@ func (c *changes) close() {
 }
 
 // StreamChanges answers a request of the user with server-sent events that have no data: one soon after a request has
-// changed something of the user's tenant, and one after each minute. The stream ends with the connection or the service,
-// and when check, which is called before each event, returns an error. It counts as a WebSocket in the bounds of
-// connections, and holds no connection to the database. The error is ErrTooManyWebSockets if the user or the tenant has
-// too many.
-func (s *Server) StreamChanges(w http.ResponseWriter, r *http.Request, actor db.Actor, check func(context.Context) error,
+// changed something of the user's tenant, and one after each minute. The stream ends with the connection or the
+// service, and when check, which is called before each event, returns an error. It counts as a WebSocket in the bounds
+// of connections, and holds no connection to the database. The error is ErrTooManyWebSockets if the user or the tenant
+// has too many.
+func (s *Server) StreamChanges(
+	w http.ResponseWriter, r *http.Request, actor db.Actor, check func(context.Context) error,
 ) error {
 	if err := s.connections.addWebSocket(actor.Tenant); err != nil {
 		return err

@@ -183,8 +183,8 @@ func (v *visit) load(f *form, printer, slot, name string, spool any) (bool, erro
 	return v.send(f, http.MethodPut, "/api/v1/printers/"+printer+"/slots/"+slot, map[string]any{name: spool}, nil)
 }
 
-// loadSlot loads the spool whose number was typed, or whose label was scanned, into a slot. Without a number, it unloads
-// the slot.
+// loadSlot loads the spool whose number was typed, or whose label was scanned, into a slot. It unloads the slot if the
+// form says so.
 func loadSlot(v *visit) error {
 	f := v.sent()
 	text := strings.TrimSpace(f.Values.Get("spool_number"))

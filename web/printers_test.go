@@ -9,8 +9,8 @@ import (
 	"spoolwright/testkit"
 )
 
-// A printer is added, loaded by number, by the scanned label and from the page of the spool, maintained and removed. Its
-// queue shows what it prints, and a run moves forward in it.
+// A printer is added, loaded by number, by the scanned label and from the page of the spool, maintained and removed.
+// Its queue shows what it prints, and a run moves forward in it.
 func TestPrinterPages(t *testing.T) {
 	t.Parallel()
 	api := newAPI(t, testkit.Options{})

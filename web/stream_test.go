@@ -81,8 +81,8 @@ func TestStream(t *testing.T) {
 	}
 }
 
-// 500 open streams cost less than 50 MiB, with the clients' ends, and no connections to the database. A user has at most
-// 50.
+// 500 open streams cost less than 50 MiB, with the clients' ends, and no connections to the database. A user has at
+// most 50.
 func TestManyStreams(t *testing.T) {
 	api := newAPI(t, testkit.Options{})
 	tenant := api.Tenant(t)
