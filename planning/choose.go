@@ -154,10 +154,16 @@ func (f *farm) run(plate item, p product, at *printer, spools map[filament][]*sp
 		hours := (2*minutes + 60) / 120 // rounded, as production does
 		r.hours = &hours
 		r.end = r.start.Add(time.Duration(hours) * (time.Hour / time.Duration(server.DecimalOne)))
+		if r.end.After(lastTime) {
+			r.end = lastTime
+		}
 		at.Free = r.end
 	}
 	return r, true
 }
+
+// lastTime is the latest time that a timestamp in JSON can have; run_queue has the same limit.
+var lastTime = time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)
 
 // times returns n times q, or the largest number if that is too large.
 func times(n server.Decimal, q int64) server.Decimal {

@@ -245,3 +245,18 @@ func TestPlanOfChangedFarm(t *testing.T) {
 		})
 	}
 }
+
+// Times are in years of four digits, however long the queue is.
+func TestPlanOfCenturies(t *testing.T) {
+	t.Parallel()
+	f := farm{newAPI(t).Operator(t), t}
+	f.printer(j{"name": "P"})
+	f.spool("Black", 1_000_000, 1_000_000)
+	product := f.product("Black", 1, 1_000_000, 6) // a plate takes 100,000 hours
+	body := j{"items": []j{{"product_id": product, "quantity": 5400}}, "create": true}
+	const last = "9999-12-31T23:59:59Z"
+	f.Post(t, planURL, body).Want(200).Shows(map[string]string{"finished_at": last})
+	f.Get(t, "/api/v1/queue").Want(200).Shows(map[string]string{"runs.899.expected_end_at": last})
+	body["create"] = false
+	f.Post(t, planURL, body).Want(200).Shows(map[string]string{"finished_at": last, "runs.899.expected_start_at": last})
+}

@@ -6,6 +6,7 @@
 --   * A run that has started ends when its estimated time is over, but not before now. A pending run starts when all
 --     runs before it have ended.
 --   * A run without an estimated time takes no time, and when it ends is unknown. A run without a printer has no times.
+--   * No time is after the year 9999.
 create or replace function run_queue()
 returns table (id uuid, printer_id uuid, place bigint, expected_start timestamptz, expected_end timestamptz)
 language sql stable as $$
@@ -18,17 +19,18 @@ language sql stable as $$
 		select r.*, row_number() over w as place,
 			coalesce(max(greatest(now(), coalesce(r.started_at, now()) + coalesce(r.duration, '0'))) filter (where r.running)
 				over (partition by r.printer_id), now()) as free,
-			coalesce(sum(r.duration) filter (where not r.running) over w, '0') as waiting
+			least(coalesce(sum(r.estimated_print_time_hours) filter (where not r.running) over w, 0), 100000000)
+				* interval '1 hour' as waiting
 		from run r
 		window w as (partition by r.printer_id order by r.running desc, case when r.running then r.started_at end,
 			r.queue_position, r.created_at, r.id rows unbounded preceding)
 	)
 	select q.id, q.printer_id, q.place,
 		case when q.printer_id is null then null when q.running then coalesce(q.started_at, now())
-			else q.free + q.waiting - coalesce(q.duration, '0') end,
+			else least(q.free + q.waiting - coalesce(q.duration, '0'), '9999-12-31T23:59:59Z') end,
 		case when q.printer_id is null or q.duration is null then null
 			when q.running then greatest(now(), coalesce(q.started_at, now()) + q.duration)
-			else q.free + q.waiting end
+			else least(q.free + q.waiting, '9999-12-31T23:59:59Z') end
 	from queue q
 $$;
 
