@@ -194,6 +194,24 @@ func TestConcurrentPlans(t *testing.T) {
 	}
 }
 
+// A plan waits for another one that creates its runs, and does not take the filament of that.
+func TestPlansWaitForEachOther(t *testing.T) {
+	t.Parallel()
+	f := farm{newAPI(t).Operator(t), t}
+	f.printer(j{"name": "P0"})
+	spool := f.spool("Black", 100, 100)
+	body := j{"items": []j{{"product_id": f.product("Black", 60, 1, nil), "quantity": 1}}, "create": true}
+	held := f.Hold(t, `select from spools where id = '`+spool+`' for update`)
+	var plans [2]*testkit.Response
+	one := held.StartWaiting(1, func() { plans[0] = f.Post(t, planURL, body) })
+	two := held.StartWaiting(2, func() { plans[1] = f.Post(t, planURL, body) })
+	held.Commit()
+	<-one
+	<-two
+	plans[0].Want(200).Shows(map[string]string{"unplanned": "[]"})
+	plans[1].Want(200).Shows(map[string]string{"runs": "[]", "unplanned.0.quantity": "1"})
+}
+
 // What has changed when a plan creates its runs is not planned as it was before: the service plans again. Reports of
 // printers do not wait for a plan.
 func TestPlanOfChangedFarm(t *testing.T) {
