@@ -204,7 +204,7 @@ func (s *Service) updateKey(ctx context.Context, r *server.Request[AccessKey]) (
 	change := db.SQL(`
 		with target as (
 			select k.id, $5::text is null or k.role = $5 as same_role, $7::uuid is null or k.role = 'printer' as printer_role,
-				$7::uuid is null or k.printer_id = $7::uuid or exists `+printer("$7::uuid")+` as printer_found
+				$7::uuid is null or k.printer_id is not distinct from $7::uuid or exists `+printer("$7::uuid")+` as printer_found
 			from api_keys k where k.id = $1
 		), changed as (
 			update api_keys k set
