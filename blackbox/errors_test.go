@@ -88,6 +88,7 @@ func TestFieldsOfErrors(t *testing.T) {
 	c.Post(t, printersURL, testkit.JSON{"name": "Alpha"}).Want(201)
 	printer := printersURL + "/" + c.Post(t, printersURL, testkit.JSON{"name": "Beta", "slots": 2}).Want(201).ID()
 	c.Do(t, "PUT", printer+"/slots/2", testkit.JSON{"spool_id": idOf(spool)}).Want(200)
+	key := "/api/v1/api-keys/" + c.Post(t, "/api/v1/api-keys", testkit.JSON{"name": "P", "role": "printer"}).Want(201).ID()
 	vendor := "/api/v1/vendors/" + c.Post(t, "/api/v1/vendors", testkit.JSON{"name": "Beta"}).Want(201).ID()
 	for _, r := range []struct {
 		route, path, code string
@@ -127,6 +128,7 @@ func TestFieldsOfErrors(t *testing.T) {
 		{"PATCH /api/v1/printers/{id}", printer, "SLOT_IN_USE", 409, testkit.JSON{"slots": 1}},
 		{"PUT /api/v1/printers/{id}/slots/{number}", printer + "/slots/1", "UNKNOWN_REFERENCE", 400,
 			testkit.JSON{"spool_id": db.NewID()}},
+		{"PATCH /api/v1/api-keys/{id}", key, "UNKNOWN_REFERENCE", 400, testkit.JSON{"printer_id": db.NewID()}},
 		{"PATCH /api/v1/vendors/{id}", vendor, "DUPLICATE_VENDOR", 409, testkit.JSON{"name": "ALPHA"}},
 		{"PATCH /api/v1/spools", spoolsURL, "FILAMENT_FIELD", 409,
 			testkit.JSON{"ids": []any{idOf(follower)}, "changes": testkit.JSON{"color": "x"}}},

@@ -323,8 +323,7 @@ func (f *fixture) create(t *testing.T, pattern, path string) string {
 		return f.admin.Post(t, webhook+"/test", nil).Want(200).ID()
 	}
 	if pattern == "/api/v1/auth/sessions" { // a login creates one
-		f.admin.Post(t, "/api/v1/auth/login", testkit.JSON{"email": f.admin.Email, "password": testkit.Password}).Want(200)
-		return f.admin.Get(t, pattern).Want(200).Text("items.0.id")
+		return newSession(t, f.admin)
 	}
 	op := f.createOperation(pattern)
 	if op == nil {
@@ -341,6 +340,13 @@ func (f *fixture) create(t *testing.T, pattern, path string) string {
 		}
 	}
 	return f.admin.Post(t, path, body).Want(201).ID()
+}
+
+// newSession returns the id of a new session of the client's user.
+func newSession(t *testing.T, c *testkit.Client) string {
+	t.Helper()
+	c.Post(t, "/api/v1/auth/login", testkit.JSON{"email": c.Email, "password": testkit.Password}).Want(200)
+	return c.Get(t, "/api/v1/auth/sessions").Want(200).Text("items.0.id")
 }
 
 // body returns a valid body for the operation, the same at each call, or nil if the operation has none.
