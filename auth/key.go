@@ -127,7 +127,7 @@ var createKeyDoc = &server.Doc{
 		"empty `key`; if the first response was lost, rotate the key to get a new secret. A tenant can have 500 " +
 		"keys, without revoked keys.\n\n" +
 		"A key of the role `printer` may belong to a printer: what it reports is that printer's in the usage ledger and in " +
-		"reports.",
+		"reports. If the printer has one slot, the spool of a report is loaded into it.",
 	Errors: []*server.Error{errKeyLimit, errUnknownPrinter},
 }
 

@@ -37,7 +37,11 @@ declare
 	start_grams numeric;
 	left_grams numeric;
 	shortfall numeric;
-	printer uuid := (select k.printer_id from api_keys k
+	printer uuid := ( -- locked, so that nobody deletes it before the ledger has it
+		select p.id from api_keys k
+		cross join lateral (
+			select p.id from printers p where p.tenant_id = tenant and p.id = k.printer_id for key share
+		) p
 		where k.tenant_id = tenant and k.id = nullif(current_setting('app.api_key_id', true), '')::uuid);
 begin
 	select * into s from spools x where x.tenant_id = tenant and x.number = spool_number

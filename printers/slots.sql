@@ -61,3 +61,33 @@ begin
 	end if;
 	update printers p set updated_at = now() where p.tenant_id = tenant and p.id = printer;
 end $$;
+
+-- Loads the spool with the number, if the caller is an API key that belongs to a printer with one slot: the printer
+-- reports what it uses of that spool. Returns the number. A transaction must call it before it locks printers or spools.
+create or replace function load_reported(spool_number int) returns int language plpgsql as $$
+declare
+	tenant uuid := nullif(current_setting('app.tenant_id', true), '')::uuid;
+	key uuid := nullif(current_setting('app.api_key_id', true), '')::uuid;
+	loads record;
+begin
+	for attempt in 1..2 loop
+		select p.id as printer, s.id as spool into loads
+		from api_keys k
+		cross join lateral (
+			select p.id from printers p
+			where p.tenant_id = tenant and p.id = k.printer_id and p.slots = 1 and p.hidden_at is null offset 0
+		) p
+		cross join lateral (
+			select s.id from spools s where s.tenant_id = tenant and s.number = spool_number and s.hidden_at is null offset 0
+		) s
+		where k.tenant_id = tenant and k.id = key and not exists (
+			select from printer_slots l where l.tenant_id = tenant and l.printer_id = p.id and l.spool_id = s.id);
+		exit when not found;
+		if attempt = 1 then -- the second attempt decides what nobody else changes
+			perform pg_advisory_xact_lock(hashtextextended('printer_slots ' || tenant, 0));
+		else
+			perform load_slot(loads.printer, 1, loads.spool);
+		end if;
+	end loop;
+	return spool_number;
+end $$;

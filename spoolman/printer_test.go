@@ -2,7 +2,9 @@ package spoolman_test
 
 import (
 	"context"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"spoolwright/db"
@@ -114,4 +116,75 @@ func TestKeyOfPrinter(t *testing.T) {
 	}
 	admin.Get(t, "/api/v1/reports/usage?group_by=printer").Want(200).Shows(map[string]string{"grams": "146",
 		"items.0.printer_id": first, "items.0.printer_name": "Voron 2.4", "items.0.grams": "135"})
+}
+
+// A printer with one slot has loaded what its key reports: the active spool of Moonraker.
+func TestReportLoadsSpool(t *testing.T) {
+	t.Parallel()
+	d := testkit.Database(t, db.Config{})
+	api := testkit.New(t, testkit.Options{DB: d, Change: func(c *server.Config) {
+		c.Surfaces = []server.Surface{spoolman.Surface(d)}
+	}}, testkit.Features...)
+	tenant := api.Tenant(t)
+	admin := tenant.User(t, "admin")
+	const printers = "/api/v1/printers"
+	one := printers + "/" + admin.Post(t, printers, j{"name": "One"}).Want(201).ID()
+	two := printers + "/" + admin.Post(t, printers, j{"name": "Two", "slots": 2}).Want(201).ID()
+	var paths []string
+	for range 3 {
+		paths = append(paths, spools+"/"+admin.Post(t, spools, j{"material_type": "PLA", "color": "Black",
+			"diameter_mm": 1.75, "net_weight_grams": 1000, "location": "Shelf"}).Want(201).ID())
+	}
+	newPrinter := func(path string) *printer {
+		var id any
+		if path != "" {
+			id = path[strings.LastIndex(path, "/")+1:]
+		}
+		key := admin.Post(t, "/api/v1/api-keys", j{"name": "K", "role": "printer", "printer_id": id}).Want(201)
+		return &printer{api.URL, key.Text("key"), admin}
+	}
+	p := newPrinter(one)
+	p.want(t, "PUT", "spool/1/use", `{"use_weight":10}`, 200)
+	admin.Get(t, one).Want(200).Shows(map[string]string{"loaded.0.spool_number": "1", "loaded.0.remaining_grams": "990"})
+	admin.Get(t, paths[0]).Want(200).Shows(map[string]string{"location": "One"})
+	p.want(t, "PUT", "spool/2/use", `{"use_weight":10}`, 200)
+	p.want(t, "PUT", "spool/9/use", `{"use_weight":10}`, 404)
+	admin.Get(t, one).Want(200).Shows(map[string]string{"loaded.0.spool_number": "2"})
+	admin.Get(t, paths[0]).Want(200).Shows(map[string]string{"location": "Shelf"})
+	for _, path := range []string{two, ""} { // which slot is not known, or which printer
+		newPrinter(path).want(t, "PUT", "spool/3/use", `{"use_weight":10}`, 200)
+	}
+	admin.Get(t, two).Want(200).Shows(map[string]string{"loaded": "[]"})
+	admin.Get(t, paths[2]).Want(200).Shows(map[string]string{"location": "Shelf"})
+
+	// The printer changes and disappears while its key reports.
+	answered := func(a *testkit.Response) {
+		if a.Status >= 500 {
+			t.Errorf("%s: %d %s", a.What, a.Status, a.Body)
+		}
+	}
+	var wg sync.WaitGroup
+	for i := range 3 {
+		wg.Go(func() {
+			for range 10 {
+				p.want(t, "PUT", "spool/"+strconv.Itoa(i+1)+"/use", `{"use_weight":1}`, 200)
+			}
+		})
+		wg.Go(func() {
+			for n := range 10 {
+				answered(admin.Patch(t, one, j{"slots": 1 + n%2}))
+				answered(admin.Do(t, "PUT", two+"/slots/1", j{"spool_number": i + 1}))
+			}
+		})
+	}
+	wg.Go(func() {
+		for range 5 {
+			answered(admin.Delete(t, one))
+			answered(admin.Post(t, one+"/restore", nil))
+		}
+	})
+	wg.Wait()
+	for i, used := range []string{"980", "980", "970"} {
+		admin.Get(t, paths[i]).Want(200).Shows(map[string]string{"remaining_weight_grams": used})
+	}
 }

@@ -5113,7 +5113,7 @@ class ApiKeysResource:
         revoked keys.
 
         A key of the role `printer` may belong to a printer: what it reports is that printer's in the usage ledger
-        and in reports.
+        and in reports. If the printer has one slot, the spool of a report is loaded into it.
 
         Requires the role `admin`.
 

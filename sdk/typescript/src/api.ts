@@ -4725,7 +4725,7 @@ export class ApiKeysResource<M extends DecimalMode = "number"> {
    * keys.
    *
    * A key of the role `printer` may belong to a printer: what it reports is that printer's in the usage ledger and in
-   * reports.
+   * reports. If the printer has one slot, the spool of a report is loaded into it.
    *
    * Requires the role `admin`.
    */
