@@ -82,6 +82,9 @@ func TestSpool(t *testing.T) {
 	page := b.get(t, at)
 	refused := page.submit(t, at+"/deduct", "weight_grams", "900", "reason", "Calibration").want(t, 422)
 	refused.shows(t, "less than the 900 g to deduct")
+	if !strings.Contains(page.text, " data-live") || strings.Contains(refused.text, " data-live") {
+		t.Error("only the answer to a GET may update by itself")
+	}
 	if got := refused.form(t, at+"/deduct"); got.Get("weight_grams") != "900" || got.Get("reason") != "Calibration" {
 		t.Errorf("what was typed is lost: %v", got)
 	}

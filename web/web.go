@@ -257,6 +257,9 @@ type view struct {
 	Data  any
 }
 
+// Live reports whether the page can be read again at its address. The answer to a refused form cannot.
+func (v *visit) Live() bool { return v.r.Method == http.MethodGet }
+
 // show writes a page from the template with the name.
 func (v *visit) show(status int, name, title string, data any) error {
 	var b bytes.Buffer

@@ -66,7 +66,7 @@ for (const button of document.querySelectorAll("[data-print]")) {
 // replaced. A tab that nobody sees does nothing.
 const parts = (page) => [...page.querySelectorAll("[data-list], .today, .spool-head, .ledger")];
 const typed = (e) => e.matches("[type=checkbox]") ? e.checked : e.matches("input:not([type=hidden])") && e.value !== e.defaultValue;
-if (parts(document).length > 0) {
+if (parts(document).length > 0 && "live" in document.body.dataset) {
   let stream;
   const refresh = async () => {
     const answer = await fetch(location.href).catch(() => null);
