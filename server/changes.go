@@ -123,33 +123,27 @@ func (s *Server) StreamChanges(
 		}
 		return control.Flush()
 	}
-	for next := ":\n\n"; ; next = "data:\n\n" {
-		if send(next) != nil {
-			return nil // the client has gone
+	// wait returns true after a change or the time, and false when the stream has ended.
+	wait := func(changed <-chan bool, most time.Duration) bool {
+		timer := time.NewTimer(most)
+		defer timer.Stop()
+		select {
+		case <-changed:
+		case <-timer.C:
+		case <-stream.gone:
+			return false
+		case <-r.Context().Done():
+			return false
 		}
-		pause, beat := time.NewTimer(streamPause), time.NewTimer(streamBeat)
-		paused, changed := pause.C, stream.changed
-		if next[0] != ':' {
-			changed = nil // until the pause is over
-		}
-		for wait := true; wait; {
-			select {
-			case <-paused:
-				changed = stream.changed
-			case <-changed:
-				wait = false
-			case <-beat.C:
-				wait = false
-			case <-stream.gone:
-				return nil
-			case <-r.Context().Done():
-				return nil
-			}
-		}
-		pause.Stop()
-		beat.Stop()
-		if check(r.Context()) != nil {
-			return nil
+		return true
+	}
+	if send(":\n\n") != nil || !wait(stream.changed, streamBeat) {
+		return nil
+	}
+	for check(r.Context()) == nil && send("data:\n\n") == nil {
+		if !wait(nil, streamPause) || !wait(stream.changed, streamBeat-streamPause) {
+			break
 		}
 	}
+	return nil
 }
