@@ -37,10 +37,7 @@ begin
 	text_of_body := event_body(event, data);
 	insert into webhook_deliveries (id, webhook_id, event_id, type, body, next_try_at)
 	select uuid_v7(), hook, message, event, text_of_body, now() from unnest(hooks) hook;
-	-- An expression, because PERFORM would run a query.
-	if queue_add(hooks) is null then
-		return;
-	end if;
+	perform queue_add(hooks);
 end $$;
 
 -- What PostgreSQL checks when rows of deliveries are inserted or changed. As in a list of checks, a condition that is
