@@ -7,10 +7,7 @@ import (
 	"sync"
 	"testing"
 
-	"spoolwright/db"
 	"spoolwright/inventory"
-	"spoolwright/server"
-	"spoolwright/spoolman"
 	"spoolwright/testkit"
 )
 
@@ -18,10 +15,7 @@ import (
 // printer, also after the key has another one, and the printer is hidden when it is removed.
 func TestKeyOfPrinter(t *testing.T) {
 	t.Parallel()
-	d := testkit.Database(t, db.Config{})
-	api := testkit.New(t, testkit.Options{DB: d, Change: func(c *server.Config) {
-		c.Surfaces = []server.Surface{spoolman.Surface(d)}
-	}}, testkit.Features...)
+	api := start(t)
 	const keys, printers = "/api/v1/api-keys", "/api/v1/printers"
 	tenant := api.Tenant(t)
 	admin := tenant.User(t, "admin")
@@ -111,7 +105,7 @@ func TestKeyOfPrinter(t *testing.T) {
 	h := admin.Hold(t, `alter table spool_usage disable trigger user`,
 		`update spool_usage set created_at = created_at - interval '3 days' where kind <> 'created' and change_grams <> -1`)
 	h.Commit()
-	if err := inventory.SummariseUsage(context.Background(), d); err != nil {
+	if err := inventory.SummariseUsage(context.Background(), api.DB); err != nil {
 		t.Fatal(err)
 	}
 	admin.Get(t, "/api/v1/reports/usage?group_by=printer").Want(200).Shows(map[string]string{"grams": "146",
@@ -121,10 +115,7 @@ func TestKeyOfPrinter(t *testing.T) {
 // A printer with one slot has loaded what its key reports: the active spool of Moonraker.
 func TestReportLoadsSpool(t *testing.T) {
 	t.Parallel()
-	d := testkit.Database(t, db.Config{})
-	api := testkit.New(t, testkit.Options{DB: d, Change: func(c *server.Config) {
-		c.Surfaces = []server.Surface{spoolman.Surface(d)}
-	}}, testkit.Features...)
+	api := start(t)
 	tenant := api.Tenant(t)
 	admin := tenant.User(t, "admin")
 	const printers = "/api/v1/printers"

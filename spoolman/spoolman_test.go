@@ -14,10 +14,8 @@ import (
 	"time"
 
 	"spoolwright/db"
-	"spoolwright/inventory"
 	"spoolwright/server"
 	"spoolwright/spoolman"
-	"spoolwright/stock"
 	"spoolwright/testkit"
 )
 
@@ -46,7 +44,7 @@ func startOn(t *testing.T, d *db.DB) *testkit.API {
 		t.Cleanup(s.Close)
 		go s.Run(ctx)
 		c.Surfaces = []server.Surface{s}
-	}}, inventory.Routes, stock.Routes)
+	}}, testkit.Features...)
 }
 
 // printer is a client with an API key.
