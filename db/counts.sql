@@ -54,52 +54,22 @@ create or replace trigger count_restored after update of hidden_at, archived on 
 	for each row when ((old.hidden_at is not null or old.archived) and new.hidden_at is null and not new.archived)
 	execute function count_restored();
 
-create or replace trigger count_added after insert on products referencing new table as added
-	for each statement execute function count_added();
-create or replace trigger count_hidden after update of hidden_at on products
-	for each row when (old.hidden_at is null and new.hidden_at is not null) execute function count_removed();
-create or replace trigger count_restored after update of hidden_at on products
-	for each row when (old.hidden_at is not null and new.hidden_at is null) execute function count_restored();
-
-create or replace trigger count_added after insert on orders referencing new table as added
-	for each statement execute function count_added();
-create or replace trigger count_hidden after update of hidden_at on orders
-	for each row when (old.hidden_at is null and new.hidden_at is not null) execute function count_removed();
-create or replace trigger count_restored after update of hidden_at on orders
-	for each row when (old.hidden_at is not null and new.hidden_at is null) execute function count_restored();
-
-create or replace trigger count_added after insert on production_runs referencing new table as added
-	for each statement execute function count_added();
-create or replace trigger count_hidden after update of hidden_at on production_runs
-	for each row when (old.hidden_at is null and new.hidden_at is not null) execute function count_removed();
-create or replace trigger count_restored after update of hidden_at on production_runs
-	for each row when (old.hidden_at is not null and new.hidden_at is null) execute function count_restored();
-create or replace trigger count_removed after delete on production_runs
-	for each row when (old.hidden_at is null) execute function count_removed();
-
-create or replace trigger count_added after insert on vendors referencing new table as added
-	for each statement execute function count_added();
-create or replace trigger count_hidden after update of hidden_at on vendors
-	for each row when (old.hidden_at is null and new.hidden_at is not null) execute function count_removed();
-create or replace trigger count_restored after update of hidden_at on vendors
-	for each row when (old.hidden_at is not null and new.hidden_at is null) execute function count_restored();
-create or replace trigger count_removed after delete on vendors
-	for each row when (old.hidden_at is null) execute function count_removed();
-
-create or replace trigger count_added after insert on filaments referencing new table as added
-	for each statement execute function count_added();
-create or replace trigger count_hidden after update of hidden_at on filaments
-	for each row when (old.hidden_at is null and new.hidden_at is not null) execute function count_removed();
-create or replace trigger count_restored after update of hidden_at on filaments
-	for each row when (old.hidden_at is not null and new.hidden_at is null) execute function count_restored();
-create or replace trigger count_removed after delete on filaments
-	for each row when (old.hidden_at is null) execute function count_removed();
-
-create or replace trigger count_added after insert on printers referencing new table as added
-	for each statement execute function count_added();
-create or replace trigger count_hidden after update of hidden_at on printers
-	for each row when (old.hidden_at is null and new.hidden_at is not null) execute function count_removed();
-create or replace trigger count_restored after update of hidden_at on printers
-	for each row when (old.hidden_at is not null and new.hidden_at is null) execute function count_restored();
-create or replace trigger count_removed after delete on printers
-	for each row when (old.hidden_at is null) execute function count_removed();
+do $$
+declare
+	name text;
+begin
+	foreach name in array '{products,orders,production_runs,vendors,filaments,printers}'::text[] loop
+		execute format('create or replace trigger count_added after insert on %I referencing new table as added
+			for each statement execute function count_added()', name);
+		execute format('create or replace trigger count_hidden after update of hidden_at on %I
+			for each row when (old.hidden_at is null and new.hidden_at is not null)
+			execute function count_removed()', name);
+		execute format('create or replace trigger count_restored after update of hidden_at on %I
+			for each row when (old.hidden_at is not null and new.hidden_at is null)
+			execute function count_restored()', name);
+	end loop;
+	foreach name in array '{production_runs,vendors,filaments,printers}'::text[] loop
+		execute format('create or replace trigger count_removed after delete on %I
+			for each row when (old.hidden_at is null) execute function count_removed()', name);
+	end loop;
+end $$;

@@ -31,8 +31,6 @@ var (
 	countsSQL string
 	//go:embed directory.sql
 	directorySQL string
-	//go:embed key.sql
-	keySQL string
 	//go:embed queue.sql
 	queueSQL string
 )
@@ -43,7 +41,6 @@ var ownDefinitions = []Definition{
 	{Name: "db/bind", Version: 1, SQL: bindTenantSQL},
 	{Name: "db/counts", Version: 1, SQL: countsSQL},
 	{Name: "db/directory", Version: 1, SQL: directorySQL},
-	{Name: "db/key", Version: 1, SQL: keySQL},
 	{Name: "db/queue", Version: 1, SQL: queueSQL},
 	{Name: "db/home", Version: 1, SQL: homeSQL},
 }
