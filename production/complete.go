@@ -12,8 +12,6 @@ import (
 )
 
 var (
-	//go:embed estimate.sql
-	estimateSQL string
 	//go:embed events.sql
 	eventsSQL string
 	//go:embed costs.sql
@@ -24,7 +22,6 @@ var (
 
 // Definitions are the SQL functions of production runs.
 var Definitions = []db.Definition{
-	{Name: "production/estimate", Version: 1, SQL: estimateSQL},
 	{Name: "production/events", Version: 1, SQL: eventsSQL},
 	{Name: "production/costs", Version: 1, SQL: costsSQL},
 	{Name: "production/queue", Version: 1, SQL: queueSQL},

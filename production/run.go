@@ -566,8 +566,23 @@ func (h handlers) update(ctx context.Context, r *server.Request[Run]) (server.OK
 	return changed, err
 }
 
-// estimate returns a statement that sets the estimates that no client gave. It comes after those that change items.
-func estimate(run string) *db.Stmt { return db.SQL(`select estimate_run($1)::text`, run) }
+// estimate returns a statement that sets the estimates that no client gave, from the bills of materials of the run's
+// items as they are now. It comes after those that change items. An estimate is null without items, and if it exceeds
+// the largest value. A run that has ended keeps its estimates.
+func estimate(run string) *db.Stmt {
+	return db.SQL(`
+		update production_runs r set
+			estimated_total_filament_grams = case when r.grams_given then r.estimated_total_filament_grams
+				when e.grams <= 1000000 then e.grams end,
+			estimated_print_time_hours = case when r.hours_given then r.estimated_print_time_hours
+				when e.minutes <= 6000000 then round(e.minutes / 60, 6) end
+		from (
+			select array_agg(i.product_id) as ids, array_agg(i.quantity::numeric) as pieces
+			from run_items i where i.run_id = $1
+		) i
+		cross join lateral estimate_products(i.ids, i.pieces) e
+		where r.id = $1 and r.hidden_at is null and r.deducted_at is null and not (r.grams_given and r.hours_given)`, run)
+}
 
 // touched is a CTE that sets updated_at of the run of the rows that the CTE "changed" returns.
 const touched = `touched as (
