@@ -7,8 +7,6 @@ import (
 )
 
 var (
-	//go:embed events.sql
-	eventsSQL string
 	//go:embed number.sql
 	numberSQL string
 	//go:embed prices.sql
@@ -29,5 +27,4 @@ var Definitions = []db.Definition{
 	{Name: "inventory/report", Version: 1, SQL: reportSQL},
 	{Name: "inventory/rollup", Version: 1, SQL: rollupSQL},
 	{Name: "inventory/rows", Version: 1, SQL: rowsSQL},
-	{Name: "inventory/events", Version: 1, SQL: eventsSQL},
 }

@@ -8,19 +8,16 @@ import (
 )
 
 var (
-	//go:embed events.sql
-	eventsSQL string
-	//go:embed items.sql
-	itemsSQL string
+	//go:embed orders.sql
+	ordersSQL string
 	//go:embed costs.sql
 	costsSQL string
 )
 
 // Definitions are the SQL functions of orders. Package stock calls order_item_pieces in its own statements.
 var Definitions = []db.Definition{
-	{Name: "orders/items", Version: 1, SQL: itemsSQL},
+	{Name: "orders/orders", Version: 1, SQL: ordersSQL},
 	{Name: "orders/costs", Version: 1, SQL: costsSQL},
-	{Name: "orders/events", Version: 1, SQL: eventsSQL},
 }
 
 // Runs is what package production needs of this one.

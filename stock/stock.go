@@ -14,21 +14,11 @@ import (
 //go:embed fields.md
 var fields string
 
-var (
-	//go:embed available.sql
-	availableSQL string
-	//go:embed levels.sql
-	levelsSQL string
-	//go:embed reserve.sql
-	reserveSQL string
-)
+//go:embed stock.sql
+var stockSQL string
 
 // Definitions are the SQL functions that compute what is reserved and available, and the triggers of stock levels.
-var Definitions = []db.Definition{
-	{Name: "stock/reserve", Version: 1, SQL: reserveSQL},
-	{Name: "stock/available", Version: 1, SQL: availableSQL},
-	{Name: "stock/levels", Version: 1, SQL: levelsSQL},
-}
+var Definitions = []db.Definition{{Name: "stock/stock", Version: 1, SQL: stockSQL}}
 
 // Routes are the operations of /api/v1/stock-levels, and the availability of products and orders.
 func Routes(d *db.DB) []server.Route {

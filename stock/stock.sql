@@ -1,3 +1,147 @@
+-- Returns the filament that the open orders and unfinished runs of the tenant still take: grams for each material type
+-- and colour key, in no particular order. This is the only place that says what reserves filament:
+--
+--   * An open order (received or in_production) reserves the bills of materials of the pieces of its items that are
+--     neither produced nor planned in an unfinished run.
+--   * An unfinished run (pending, in_progress or paused) reserves the weights of its materials: the actual weight, or
+--     the estimate while there is none. A run without any such weight reserves the bills of materials of its items.
+--
+-- The tenant must be that of the transaction. If only_types is not null, only the filaments
+-- (only_types[n], only_keys[n]) are returned; a null key stands for all colours. without_orders reserve nothing;
+-- runs that print their items do.
+create or replace function reserved_materials(
+	tenant uuid, only_types text[] default null, only_keys text[] default null, without_orders uuid[] default '{}'
+)
+returns table (material_type text, color_key text, grams numeric)
+language plpgsql stable as $$
+declare
+	runs uuid[];
+	unweighed uuid[];
+	ids uuid[];
+	pieces numeric[];
+begin
+	select array_agg(r.id), array_agg(r.id) filter (where not exists (
+		select from run_materials m
+		where m.tenant_id = tenant and m.run_id = r.id
+			and coalesce(m.actual_weight_grams, m.estimated_weight_grams) is not null))
+	into runs, unweighed
+	from production_runs r
+	where r.tenant_id = tenant and r.status in ('pending', 'in_progress', 'paused'); -- these are never hidden
+
+	select array_agg(n.product_id), array_agg(n.pieces) into ids, pieces
+	from (
+		select w.product_id, sum(w.pieces) as pieces
+		from (
+			select i.product_id, greatest(0, i.quantity - p.produced - p.planned) as pieces
+			from orders o
+			cross join lateral (
+				select i.id, i.product_id, i.quantity from order_items i
+				where i.tenant_id = tenant and i.order_id = o.id offset 0
+			) i
+			cross join lateral order_item_pieces(i.id) p
+			where o.tenant_id = tenant and o.is_open and o.id <> all (without_orders)
+			union all
+			select i.product_id, i.quantity
+			from unnest(unweighed) u (id)
+			cross join lateral (
+				select i.product_id, i.quantity from run_items i where i.tenant_id = tenant and i.run_id = u.id offset 0
+			) i
+		) w
+		group by w.product_id
+	) n
+	where n.pieces > 0;
+
+	return query
+		select t.material_type, t.color_key, sum(t.grams)
+		from (
+			select e.material_type, e.color_key, e.grams from explode_products(ids, pieces) e
+			union all
+			select s.material_type, s.color_key, m.grams
+			from unnest(runs) r (id)
+			cross join lateral (
+				select m.spool_id, coalesce(m.actual_weight_grams, m.estimated_weight_grams) as grams
+				from run_materials m where m.tenant_id = tenant and m.run_id = r.id offset 0
+			) m
+			cross join lateral (
+				select s.material_type, s.color_key from spools s where s.tenant_id = tenant and s.id = m.spool_id offset 0
+			) s
+		) t
+		where t.grams > 0 and (only_types is null or exists (
+			select from unnest(only_types, only_keys) f (material_type, color_key)
+			where f.material_type = t.material_type and coalesce(f.color_key, t.color_key) = t.color_key))
+		group by t.material_type, t.color_key;
+end $$;
+
+-- Returns what filament pieces of products need, and what there is: pieces[n] of ids[n]. One row for each material and
+-- colour that any of the pieces need, with grams:
+--
+--   needed     for waiting[n] of the pieces; the others are in unfinished runs. A null array stands for all pieces
+--   remaining  on the spools that are neither archived nor hidden
+--   reserved   by open orders and unfinished runs, except without_order (see reserved_materials)
+--   available  remaining less reserved, which may be negative
+--   missing    needed less available, or 0
+--
+-- No number exceeds 999,999,999. spools is a JSON array of the spools that have all that is needed, at most ten, those
+-- with the least filament first. The tenant must be that of the transaction.
+create or replace function available_materials(
+	tenant uuid, ids uuid[], pieces numeric[], waiting numeric[], without_order uuid
+)
+returns table (
+	material_type text, color text, needed numeric, remaining numeric, reserved numeric, available numeric,
+	missing numeric, spools json
+)
+language plpgsql stable as $$
+declare
+	types text[];
+	keys text[];
+	colors text[];
+	needs numeric[];
+begin
+	select array_agg(e.material_type), array_agg(e.color_key), array_agg(e.color), array_agg(e.grams)
+	into types, keys, colors, needs
+	from explode_products(ids, pieces) e;
+	if waiting is not null then
+		needs := array(
+			select coalesce(w.grams, 0)
+			from unnest(types, keys) with ordinality u (material_type, color_key, n)
+			left join explode_products(ids, waiting) w
+				on w.material_type = u.material_type and w.color_key = u.color_key
+			order by u.n);
+	end if;
+
+	return query
+		with reserves as materialized (
+			select r.material_type, r.color_key, r.grams
+			from reserved_materials(tenant, types, keys, array_remove(array[without_order], null)) r
+		), stock as materialized (
+			select u.material_type, u.color_key, u.color, u.needed,
+				coalesce((select r.grams from reserves r
+					where r.material_type = u.material_type and r.color_key = u.color_key), 0) as reserved,
+				coalesce((select sum(s.remaining_weight_grams) from spools s
+					where s.tenant_id = tenant and s.material_type = u.material_type and s.color_key = u.color_key
+						and s.in_stock and not s.archived and s.hidden_at is null
+						and s.created_at < 'infinity'), 0) as remaining
+			from unnest(types, keys, colors, needs) u (material_type, color_key, color, needed)
+		)
+		select k.material_type, k.color, least(k.needed, 999999999), least(k.remaining, 999999999),
+			least(k.reserved, 999999999), greatest(k.remaining - k.reserved, -999999999),
+			least(greatest(k.needed + k.reserved - k.remaining, 0), 999999999),
+			(
+				select coalesce(json_agg(json_build_object('id', f.id, 'number', f.number,
+					'name', spool_name(f.material_type, f.color, f.brand),
+					'remaining_weight_grams', trim_scale(f.remaining_weight_grams), 'location', f.location)
+					order by f.remaining_weight_grams, f.number), '[]')
+				from (
+					select s.* from spools s
+					where s.tenant_id = tenant and s.material_type = k.material_type and s.color_key = k.color_key
+						and s.in_stock and not s.archived and s.hidden_at is null and s.created_at < 'infinity'
+						and k.needed > 0 and s.remaining_weight_grams >= k.needed
+					order by s.remaining_weight_grams, s.number limit 10
+				) f
+			)
+		from stock k;
+end $$;
+
 -- Returns for each stock level of the tenant the grams and the number of its spools in stock, and what open orders and
 -- unfinished runs reserve of it. If only_types is not null, only the levels of these material types are returned.
 -- Reservations name a material and a colour; a level with a brand is reserved what spools of other brands do not cover.

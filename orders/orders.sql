@@ -4,8 +4,7 @@
 -- plans all pieces of its items. Failed and cancelled runs do not count.
 create or replace function order_item_pieces(item uuid) returns table (produced bigint, planned bigint)
 language sql stable as $$
-	select coalesce(sum(coalesce(i.successful_quantity, i.quantity - coalesce(i.failed_quantity, 0)))
-			filter (where r.status = 'completed'), 0),
+	select coalesce(sum(good_pieces(r.status, i.quantity, i.successful_quantity, i.failed_quantity)), 0),
 		coalesce(sum(i.quantity) filter (where r.status in ('pending', 'in_progress', 'paused')), 0)
 	from run_items i
 	cross join lateral (select r.status from production_runs r where r.id = i.run_id offset 0) r
@@ -74,3 +73,36 @@ begin
 	) u
 	cross join lateral (select from orders o where o.id = u.id for no key update) o;
 end $$;
+
+-- Sends the event of the status of an order that was created or got another status, in whatever way: order.received,
+-- order.in_production, order.done or order.cancelled. A change back to received has none: the order was received
+-- before. An event has less than 19 kB, and so the oldest of the items, as many as fit. item_count counts all of them.
+create or replace function order_changed() returns trigger language plpgsql as $$
+declare
+	event text := 'order.' || new.status;
+	hooks uuid[] := event_webhooks(event);
+begin
+	if hooks is null then
+		return null;
+	end if;
+	perform emit_event(hooks, event, json_build_object('id', new.id, 'source', new.source,
+		'reference', new.reference, 'customer', new.customer, 'due_date', new.due_date, 'status', new.status,
+		'items', coalesce(json_agg(l.item order by l.n) filter (where l.size < 13000), '[]'), 'item_count', count(*)
+			filter (where l.item is not null)))
+	from (select) always
+	left join lateral (
+		select j.n, j.item, sum(octet_length(j.item::text)) over (order by j.n) as size
+		from (
+			select row_number() over (order by i.created_at, i.id) as n, json_build_object('id', i.id,
+				'product_id', i.product_id, 'sku', p.sku, 'quantity', i.quantity) as item
+			from order_items i
+			cross join lateral (select p.sku from products p where p.id = i.product_id offset 0) p
+			where i.order_id = new.id
+		) j
+	) l on true;
+	return null;
+end $$;
+create or replace trigger order_created after insert on orders for each row execute function order_changed();
+create or replace trigger order_changed after update of status on orders
+	for each row when (new.status <> old.status and new.status <> 'received')
+	execute function order_changed();
