@@ -14,6 +14,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"spoolwright/testkit"
 )
 
 // owners names the tables of each package: those that only it writes.
@@ -46,9 +48,7 @@ var exceptions = []string{
 func floors(t *testing.T) map[string]int {
 	t.Helper()
 	text, err := os.ReadFile("../CONTRIBUTING.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	height := map[string]int{}
 	for _, row := range regexp.MustCompile("(?m)^\\| `([a-z/]+)/` \\|").FindAllStringSubmatch(string(text), -1) {
 		height[row[1]] = -len(height)
@@ -120,9 +120,7 @@ func sources(t *testing.T, height map[string]int) (all []source) {
 		all = append(all, f)
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	if len(all) < 100 {
 		t.Fatalf("%d files", len(all))
 	}
@@ -197,9 +195,7 @@ func TestTablesHaveOwners(t *testing.T) {
 	files, _ := filepath.Glob("../db/migrations/*.sql")
 	for _, file := range append(files, "../db/schema/schema.go") {
 		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		created := regexp.MustCompile(`(?m)create table (?:if not exists )?([a-z_]+)`)
 		for _, table := range created.FindAllStringSubmatch(string(text), -1) {
 			want = append(want, table[1])

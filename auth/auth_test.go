@@ -59,9 +59,7 @@ func newWorldWith(t *testing.T, d *db.DB, clock *clock, features ...func(*db.DB)
 	t.Helper()
 	w := &world{clock: clock, hasher: auth.NewHasher(testRounds)}
 	tokens, err := auth.NewTokens([]string{testkit.Secret}, 30*time.Minute, 7*24*time.Hour, w.clock.now)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	w.API = testkit.New(t, testkit.Options{DB: d, Now: w.clock.now, Change: func(c *server.Config) {
 		service := auth.New(c.DB, tokens, w.hasher, w.clock.now)
 		routes := service.Routes()
@@ -153,9 +151,7 @@ func TestLogin(t *testing.T) {
 	}
 
 	disabled := w.Operator(t)
-	if err := w.accounts().SetDisabled(t.Context(), disabled.Email, true); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, w.accounts().SetDisabled(t.Context(), disabled.Email, true))
 	var bodies []string
 	for name, c := range map[string]j{
 		"a wrong password":     credentials(user.Email, testkit.Password+"x"),
@@ -223,9 +219,7 @@ func TestTokenLifetimes(t *testing.T) {
 	w.login(t, user)
 
 	tokens, err := auth.NewTokens([]string{testkit.Secret}, 5*time.Minute, time.Hour, time.Now)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	short := testkit.New(t, testkit.Options{Change: func(c *server.Config) {
 		service := auth.New(c.DB, tokens, auth.NewHasher(testRounds), time.Now)
 		c.Routes, c.Authenticate = service.Routes(), service.Authenticate
@@ -277,9 +271,7 @@ func TestRefreshRotates(t *testing.T) {
 func (w *world) sign(t *testing.T, r auth.Refresh) string {
 	t.Helper()
 	token, err := w.Tokens.Refresh(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	return token
 }
 
@@ -342,9 +334,7 @@ func TestRefreshReuseEndsTheSession(t *testing.T) {
 		// This happens after the database was restored from a backup.
 		first := w.login(t, user)
 		parsed, err := w.Tokens.ParseRefresh(first.Refresh)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		parsed.Counter += 5
 		w.refreshFails(t, w.sign(t, parsed), "INVALID_TOKEN")
 		w.refreshFails(t, first.Refresh, "INVALID_TOKEN")
@@ -352,9 +342,7 @@ func TestRefreshReuseEndsTheSession(t *testing.T) {
 	t.Run("with the id of another user", func(t *testing.T) {
 		first, other := w.login(t, user), w.Operator(t)
 		parsed, err := w.Tokens.ParseRefresh(first.Refresh)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		forged := parsed
 		forged.UserID, forged.TenantID = other.Actor.User, other.Actor.Tenant
 		w.refreshFails(t, w.sign(t, forged), "INVALID_TOKEN")
@@ -478,9 +466,7 @@ func TestRefreshOfDisabledUser(t *testing.T) {
 	set := w.login(t, user)
 	change := func(sql string) {
 		t.Helper()
-		if err := w.DB.Write(db.As(t.Context(), db.Actor{Tenant: user.Actor.Tenant}), db.SQL(sql)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, w.DB.Write(db.As(t.Context(), db.Actor{Tenant: user.Actor.Tenant}), db.SQL(sql)))
 	}
 	change(`update users set disabled_at = now()`)
 	w.refreshFails(t, set.Refresh, "INVALID_TOKEN")
@@ -711,9 +697,7 @@ func TestFailedLoginsTakeTheSameTime(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	user, disabled := w.Operator(t), w.Operator(t)
-	if err := w.accounts().SetDisabled(t.Context(), disabled.Email, true); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, w.accounts().SetDisabled(t.Context(), disabled.Email, true))
 	var rounds []int
 	w.hasher.Count(func(n int) { rounds = append(rounds, n) })
 	for _, email := range []string{user.Email, disabled.Email, "unknown@test.example", "x"} {
@@ -762,9 +746,7 @@ func TestLoginsOfOneAccountDelayNoOther(t *testing.T) {
 	w := newWorld(t)
 	attackers, victim := []*testkit.Client{w.Operator(t), w.Operator(t)}, w.Operator(t)
 	const secret = "the victim's password"
-	if err := w.accounts().SetPassword(t.Context(), victim.Email, secret); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, w.accounts().SetPassword(t.Context(), victim.Email, secret))
 	gate := w.hasher.Gate(2)
 	var wg sync.WaitGroup
 	login := func(c *testkit.Client, password string) {

@@ -251,9 +251,7 @@ func TestConcurrentUserAdd(t *testing.T) {
 			}
 		}
 		tenants, err := a.Tenants(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		tenants = slices.DeleteFunc(tenants,
 			func(i accounts.TenantInfo) bool { return !strings.HasPrefix(i.Name, farm) })
 		if len(tenants) != 2 {
@@ -266,9 +264,7 @@ func TestConcurrentUserAdd(t *testing.T) {
 func TestAccountsWithOneConnection(t *testing.T) {
 	t.Parallel()
 	d, err := db.Open(t.Context(), db.Config{URL: testkit.Private().AppURL(), MaxConns: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	defer d.Close()
 	a := accounts.Accounts{DB: d, Hasher: auth.NewHasher(testRounds)}
 	farm, user := "farm "+db.NewID(), email()
@@ -359,9 +355,7 @@ func TestListCommands(t *testing.T) {
 	must(t, a, "", "user", "disable", "--email", bob)
 
 	var users []accounts.Account
-	if err := json.Unmarshal([]byte(must(t, a, "", "user", "list", "--tenant", farm, "--json")), &users); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, json.Unmarshal([]byte(must(t, a, "", "user", "list", "--tenant", farm, "--json")), &users))
 	if len(users) != 2 || users[0].Email != ada || users[0].Name != "Ada" || users[0].Role != "admin" ||
 		users[0].Tenant != farm || users[0].Disabled != nil || users[0].CreatedAt.IsZero() ||
 		users[1].Email != bob || users[1].Disabled == nil {
@@ -392,9 +386,7 @@ func TestListCommands(t *testing.T) {
 	}
 
 	var tenants []accounts.TenantInfo
-	if err := json.Unmarshal([]byte(must(t, a, "", "tenant", "list", "--json")), &tenants); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, json.Unmarshal([]byte(must(t, a, "", "tenant", "list", "--json")), &tenants))
 	found := 0
 	table := must(t, a, "", "tenant", "list")
 	for _, info := range tenants {

@@ -60,9 +60,7 @@ func openCounted(t *testing.T) (*db.DB, *trips) {
 	t.Helper()
 	c := &trips{}
 	d, err := db.Open(t.Context(), db.Config{URL: testkit.Private().AppURL(), MaxConns: 4, RoundTrip: c.count})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	t.Cleanup(d.Close)
 	return d, c
 }
@@ -270,9 +268,7 @@ func TestRotateKey(t *testing.T) {
 	wantValid(true, third)
 	err := api.DB.Write(db.As(context.Background(), db.Actor{Tenant: tenant.ID}),
 		db.SQL(`update api_keys set previous_until = previous_until - interval '1 hour'`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	wantValid(false, second)
 	fourth := rotate(j{"grace_hours": 0})
 	wantValid(false, third)
@@ -311,9 +307,7 @@ func TestKeyIsNotStored(t *testing.T) {
 		Shows(map[string]string{"hint": rotated.Text("hint"), "key": ""})
 
 	conn, err := pgx.Connect(t.Context(), testkit.Private().SuperURL())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	defer conn.Close(context.Background())
 	for _, secret := range []string{first.Text("key"), rotated.Text("key")} {
 		var found int
@@ -373,9 +367,7 @@ func TestKeyLimit(t *testing.T) {
 		insert into api_keys (id, name, role, hint, hash)
 		select uuid_v7(), 'x', 'viewer', 'x', sha256(n::text::bytea) from generate_series(2, $1::int) n`,
 		auth.MaxKeys))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	admin.Post(t, keysPath, body).WantError(409, "API_KEY_LIMIT")
 	admin.Delete(t, path).Want(204)
 	admin.Post(t, keysPath, body).Want(201)
@@ -549,30 +541,22 @@ func TestKeyLastUsed(t *testing.T) {
 	time.Sleep(1200 * time.Millisecond) // likewise
 	waitFor(2, start.Add(11*time.Minute))
 	for range 2 { // the second one has nothing to write
-		if err := other.Auth.Stop(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, other.Auth.Stop(t.Context()))
 		waitFor(3, start.Add(12*time.Minute))
 	}
 	// A request with a revoked or expired key is no use. An earlier time does not replace a later one.
 	expired := tenant.Key(t, "viewer")
 	expired.Get(t, spoolsPath).Want(200)
 	expiredPath := keysPath + "/" + expired.Actor.APIKey
-	if err := api.Auth.Stop(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, api.Auth.Stop(t.Context()))
 	expiredUse := admin.Get(t, expiredPath).Want(200).Text("last_used_at")
-	if err := api.DB.Write(db.As(t.Context(), db.Actor{Tenant: tenant.ID}), db.SQL(`
-		update api_keys set expires_at = clock_timestamp() where id = $1`, expired.Actor.APIKey)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, api.DB.Write(db.As(t.Context(), db.Actor{Tenant: tenant.ID}), db.SQL(`
+		update api_keys set expires_at = clock_timestamp() where id = $1`, expired.Actor.APIKey)))
 	admin.Delete(t, path).Want(204)
 	clock.pass(15 * time.Minute)
 	key.Get(t, spoolsPath).WantError(401, "INVALID_API_KEY")
 	expired.Get(t, spoolsPath).WantError(401, "INVALID_API_KEY")
-	if err := api.Auth.Stop(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, api.Auth.Stop(t.Context()))
 	if got, want := lastUsed(), start.Add(12*time.Minute).Format(time.RFC3339Nano); got != want {
 		t.Errorf("last_used_at of the revoked key is %s, want %s", got, want)
 	}
@@ -595,9 +579,7 @@ func TestServeWritesLastUse(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	l := httptest.NewUnstartedServer(nil).Listener
-	if err := api.Server.Serve(ctx, l); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, api.Server.Serve(ctx, l))
 	select {
 	case <-stopped:
 	default:

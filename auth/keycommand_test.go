@@ -46,9 +46,7 @@ func TestKeyCommands(t *testing.T) {
 		Get(t, spoolsPath).WantError(403, "FORBIDDEN")
 
 	var keys []accounts.KeyInfo
-	if err := json.Unmarshal([]byte(must(t, a, "", "key", "list", "--tenant", farm, "--json")), &keys); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, json.Unmarshal([]byte(must(t, a, "", "key", "list", "--tenant", farm, "--json")), &keys))
 	if len(keys) != 2 || keys[0].Name != "a script" || keys[0].Role != "operator" || keys[0].ExpiresAt != nil ||
 		keys[1].Role != "viewer" || keys[1].ExpiresAt.Year() != 2100 || keys[1].Tenant != farm {
 		t.Fatalf("%+v", keys)

@@ -261,12 +261,8 @@ func testRemoveWaits(t *testing.T, w *world, create func(*testkit.Tenant, testin
 		}
 		return w.DB.Write(ctx, db.SQL(`insert into products (id, name) values ($1, 'late')`, db.NewID()))
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := <-removed; err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
+	testkit.Check(t, <-removed)
 	if rows := rowsOf(t, farm.ID); len(rows) > 0 {
 		t.Errorf("the removed tenant has rows in %v", rows)
 	}
@@ -297,9 +293,7 @@ func emptyDatabase(t *testing.T) *db.DB {
 		t.Fatal(err)
 	}
 	d, err := db.Open(t.Context(), db.Config{URL: at(testkit.Private().AppURL()), MaxConns: 2})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	t.Cleanup(d.Close)
 	return d
 }
@@ -310,9 +304,7 @@ var spoolBody = j{"material_type": "PLA", "color": "Red", "diameter_mm": 1.75, "
 func tenantNames(t *testing.T, a accounts.Accounts) map[string]string {
 	t.Helper()
 	tenants, err := a.Tenants(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	names := map[string]string{}
 	for _, tenant := range tenants {
 		names[tenant.ID] = tenant.Name
@@ -324,21 +316,15 @@ func tenantNames(t *testing.T, a accounts.Accounts) map[string]string {
 func rowsOf(t *testing.T, tenant string) (tables []string) {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), testkit.Private().SuperURL())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	defer conn.Close(context.Background())
 	rows, err := conn.Query(t.Context(), `
 		select c.relname || ' ' || (xpath('/row/n/text()', query_to_xml(
 			format('select count(*) as n from %I where tenant_id = %L', c.relname, $1::text), true, true, '')))[1]::text
 		from pg_class c join pg_attribute a on a.attrelid = c.oid and a.attname = 'tenant_id' and not a.attisdropped
 		where c.relkind = 'r' order by 1`, tenant)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	all, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	return slices.DeleteFunc(all, func(s string) bool { return strings.HasSuffix(s, " 0") })
 }

@@ -193,9 +193,7 @@ func TestUserLimit(t *testing.T) {
 		insert into users (id, email, name, role, password_hash, disabled_at)
 		select gen_random_uuid(), n || '@' || $1 || '.example', 'x', 'viewer', '', now() from generate_series(1, 198) n`,
 		tenant.ID))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	h := holdUsers(t, admin)
 	var created, limited atomic.Int64
 	var all []chan struct{}
@@ -254,9 +252,7 @@ func TestUserResponsesHoldNoSecret(t *testing.T) {
 		db.SQL(`select convert_from(body, 'UTF8') || coalesce(location, '') from idempotency_keys where key = 'k1'`).
 			Into(&stored),
 		db.SQL(`select password_hash from users where id = $1`, first.ID()).Into(&hash))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	path := usersPath + "/" + first.ID()
 	for name, text := range map[string]string{
 		"stored":  stored,

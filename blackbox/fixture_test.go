@@ -40,9 +40,7 @@ func newTestAPI(t *testing.T, o testkit.Options) *testAPI {
 			Schemas map[string]struct{ Properties map[string]field }
 		}
 	}
-	if err := json.Unmarshal(w.api.Document(), &doc); err != nil {
-		t.Fatal(err)
-	}
+	check(t, json.Unmarshal(w.api.Document(), &doc))
 	for _, r := range w.api.Routes {
 		var described struct {
 			RequestBody *struct {
@@ -56,9 +54,7 @@ func newTestAPI(t *testing.T, o testkit.Options) *testAPI {
 			Responses  map[string]any
 			Parameters []struct{ Name, In string }
 		}
-		if err := json.Unmarshal(doc.Paths[r.Path()][strings.ToLower(r.Method())], &described); err != nil {
-			t.Fatal(err)
-		}
+		check(t, json.Unmarshal(doc.Paths[r.Path()][strings.ToLower(r.Method())], &described))
 		op := &operation{Route: r, creates: described.Responses["201"] != nil}
 		for _, p := range described.Parameters {
 			if p.In == "query" {

@@ -35,9 +35,7 @@ var blackSpool = testkit.JSON{"material_type": "PLA", "color": "Black", "diamete
 func countIn(t *testing.T, url, sql string, args ...any) (n int) {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	defer conn.Close(context.Background())
 	if err := conn.QueryRow(t.Context(), sql, args...).Scan(&n); err != nil {
 		t.Fatalf("%s: %v", sql, err)
@@ -240,9 +238,7 @@ func TestHomesAccounts(t *testing.T) {
 		return err
 	}
 	for i := range 4 {
-		if err := add(fmt.Sprint("farm ", i), fmt.Sprintf("ada%d@farm.example", i)); err != nil {
-			t.Fatal(err)
-		}
+		check(t, add(fmt.Sprint("farm ", i), fmt.Sprintf("ada%d@farm.example", i)))
 	}
 	for home, url := range h.Super {
 		if n := countIn(t, url, `select count(*) from tenants`); n != 2 {

@@ -819,9 +819,7 @@ var errorCases = []errorCase{
 			err := c.API.DB.Write(db.As(t.Context(), db.Actor{Tenant: c.Actor.Tenant}), db.SQL(`
 				insert into users (id, email, name, role, password_hash)
 				select gen_random_uuid(), 'x', 'x', 'viewer', '' from generate_series(1, 199)`))
-			if err != nil {
-				t.Fatal(err)
-			}
+			check(t, err)
 			body := testkit.JSON{"email": "x@test.example", "name": "x", "role": "viewer",
 				"password": testkit.Password}
 			return "/api/v1/users", body, nil
@@ -836,9 +834,7 @@ var errorCases = []errorCase{
 				insert into api_keys (id, name, role, hint, hash)
 				select gen_random_uuid(), 'x', 'viewer', '', sha256((n || $1)::bytea)
 				from generate_series(1, 500) n`, c.Actor.Tenant))
-			if err != nil {
-				t.Fatal(err)
-			}
+			check(t, err)
 			return "/api/v1/api-keys", testkit.JSON{"name": "x", "role": "viewer"}, nil
 		}},
 	{"POST /api/v1/api-keys/{id}/rotate", 409, "API_KEY_REVOKED",
@@ -1050,9 +1046,7 @@ var errorCases = []errorCase{
 			err := c.API.DB.Write(db.As(t.Context(), db.Actor{Tenant: c.Actor.Tenant}), db.SQL(`
 				insert into stock_levels (id, material_type, color, minimum_grams)
 				select gen_random_uuid(), 'PLA', n::text, 1 from generate_series(1, 500) n`))
-			if err != nil {
-				t.Fatal(err)
-			}
+			check(t, err)
 			return "/api/v1/stock-levels", testkit.JSON{"material_type": "PLA", "minimum_grams": 1}, nil
 		}},
 }

@@ -72,9 +72,7 @@ func (f *fixture) usedKey(t *testing.T, role string) *testkit.Client {
 	key := f.tenant.Key(t, role)
 	err := f.api.DB.Write(db.As(context.Background(), db.Actor{Tenant: f.tenant.ID}),
 		db.SQL(`update api_keys set last_used_at = now() + interval '1 day' where id = $1`, key.Actor.APIKey))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	key.Get(t, "/api/v1/nothing").WantError(404, "NOT_FOUND")
 	return key
 }
@@ -89,10 +87,8 @@ func TestInvalidKeys(t *testing.T) {
 	change := func(columns string) *testkit.Client {
 		t.Helper()
 		c := f.usedKey(t, "operator")
-		if err := w.api.DB.Write(ctx, db.SQL(`update api_keys set `+columns+` where id = $1`,
-			c.Actor.APIKey)); err != nil {
-			t.Fatal(err)
-		}
+		check(t, w.api.DB.Write(ctx, db.SQL(`update api_keys set `+columns+` where id = $1`,
+			c.Actor.APIKey)))
 		return c
 	}
 	valid := f.usedKey(t, "operator")

@@ -37,14 +37,10 @@ func TestMain(m *testing.M) {
 func compareGolden(t *testing.T, path string, got []byte) {
 	t.Helper()
 	if *update {
-		if err := os.WriteFile(path, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		check(t, os.WriteFile(path, got, 0o644))
 	}
 	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	if !bytes.Equal(got, want) {
 		line := 1
 		for i := range min(len(got), len(want)) {
@@ -65,9 +61,7 @@ func programRoutes(t *testing.T) []server.Route {
 	t.Helper()
 	d := testkit.Open(t)
 	tokens, err := auth.NewTokens([]string{testkit.Secret}, time.Minute, time.Hour, time.Now)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	return testkit.Routes(d, auth.New(d, tokens, auth.NewHasher(1), time.Now))
 }
 

@@ -113,9 +113,7 @@ func TestMoveTenant(t *testing.T) {
 		var lines []string
 		move := m.move(to)
 		move.Progress = func(line string) { lines = append(lines, line) }
-		if err := move.Run(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		check(t, move.Run(t.Context()))
 		if !slices.Contains(lines, "tenants: 1 rows copied") {
 			t.Errorf("the progress is %q", lines)
 		}
@@ -163,9 +161,7 @@ func TestMoveInterrupted(t *testing.T) {
 	var steps []string
 	trial := m.move(1)
 	trial.Step = func(step string) error { steps = append(steps, step); return nil }
-	if err := trial.Run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	check(t, trial.Run(t.Context()))
 	if n := len(steps); n < 20 || !slices.Contains(steps, "departed") {
 		t.Fatalf("the steps are %q", steps)
 	}
@@ -255,9 +251,7 @@ func TestMoveLocksWrites(t *testing.T) {
 		}
 		return nil
 	}
-	if err := move.Run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	check(t, move.Run(t.Context()))
 	m.admin.With("Idempotency-Key", "x").Post(t, "/api/v1/spools", blackSpool).Want(201)
 }
 

@@ -27,9 +27,7 @@ func TestRoundTripsGolden(t *testing.T) {
 			trips++
 			statements += len(s)
 		}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	t.Cleanup(d.Close)
 	w := newTestAPI(t, testkit.Options{DB: d})
 	var b bytes.Buffer

@@ -173,22 +173,16 @@ func TestDisabledAndDemotedUsers(t *testing.T) {
 	ctx := context.Background()
 
 	disabled := f.tenant.User(t, "admin")
-	if err := accounts.SetDisabled(ctx, disabled.Email, true); err != nil {
-		t.Fatal(err)
-	}
+	check(t, accounts.SetDisabled(ctx, disabled.Email, true))
 	demoted := f.tenant.User(t, "admin")
 	err := w.api.DB.Write(db.As(ctx, db.Actor{Tenant: f.tenant.ID}),
 		db.SQL(`update users set role = 'viewer' where id = $1`, demoted.Actor.User))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	moved := *f.admin // a token that names the same user in another tenant
 	moved.Token, err = w.api.Tokens.Access(auth.Principal{
 		TenantID: w.api.Tenant(t).ID, UserID: f.admin.Actor.User, Role: "admin",
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 
 	before := f.snapshot(t)
 	w.forEach(t, isProtected, func(t *testing.T, op *operation) {
@@ -345,9 +339,7 @@ func TestInvalidBodies(t *testing.T) {
 	w.forEach(t, readsBody, func(t *testing.T, op *operation) {
 		path := f.path(t, op.Path())
 		good, err := json.Marshal(f.body(t, op))
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		name := slices.Sorted(maps.Keys(op.example))[0]
 		object := string(good)
 		with := func(member string) string { return object[:len(object)-1] + "," + member + "}" }

@@ -112,9 +112,7 @@ func TestWebhookFaults(t *testing.T) {
 		f.start(t, i)
 	}
 	wait.Wait()
-	if err := f.failure(); err != nil {
-		t.Fatal(err)
-	}
+	check(t, f.failure())
 	missing := 0
 	begin := time.Now()
 	for ; time.Since(begin) < 2*time.Minute; time.Sleep(100 * time.Millisecond) { // the report names what is missing

@@ -30,9 +30,7 @@ func concurrently(t *testing.T, n int, send func(i int) (*testkit.Response, erro
 	close(gate)
 	all.Wait()
 	for _, err := range errs {
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 	}
 	return answers
 }
@@ -412,9 +410,7 @@ func newCountingAPI(t *testing.T) (*testkit.API, *atomic.Int64) {
 	var trips atomic.Int64
 	d, err := db.Open(context.Background(), db.Config{URL: testkit.Private().AppURL(), MaxConns: 4,
 		RoundTrip: func([]db.Statement) { trips.Add(1) }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	t.Cleanup(d.Close)
 	return testkit.New(t, testkit.Options{DB: d}, inventory.Routes, catalog.Routes), &trips
 }
@@ -422,10 +418,8 @@ func newCountingAPI(t *testing.T) (*testkit.API, *atomic.Int64) {
 // insert inserts rows into the client's tenant, where a thousand requests would take too long.
 func insert(t *testing.T, c *testkit.Client, sql string, args ...any) {
 	t.Helper()
-	if err := c.API.DB.Write(db.As(context.Background(), db.Actor{Tenant: c.Actor.Tenant}),
-		db.SQL(sql, args...)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, c.API.DB.Write(db.As(context.Background(), db.Actor{Tenant: c.Actor.Tenant}),
+		db.SQL(sql, args...)))
 }
 
 // A required material without a price makes the costs of its product incomplete, and of the products that contain it.

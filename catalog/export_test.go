@@ -76,10 +76,8 @@ func TestExportOfLongProducts(t *testing.T) {
 	for format, lines := range map[server.ExportFormat]int{"csv": 1 + 9*500, "jsonl": 9} {
 		var s sizes
 		before := trips.Load()
-		if err := catalog.Export(db.As(t.Context(), db.Actor{Tenant: c.Actor.Tenant}), api.DB, &s, format,
-			catalog.ProductFilter{}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, catalog.Export(db.As(t.Context(), db.Actor{Tenant: c.Actor.Tenant}), api.DB, &s, format,
+			catalog.ProductFilter{}))
 		if pages := trips.Load() - before; s.lines != lines || pages != 3 {
 			t.Errorf("%s: %d lines of %d pages, want %d of 3", format, s.lines, pages, lines)
 		}

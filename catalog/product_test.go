@@ -360,9 +360,7 @@ func TestSearchScansOnce(t *testing.T) {
 				scans.Add(int64(strings.Count(s.SQL, "strpos(")))
 			}
 		}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	t.Cleanup(d.Close)
 	c := testkit.New(t, testkit.Options{DB: d}, catalog.Routes).Operator(t)
 	createProduct(t, c, "Dragon")

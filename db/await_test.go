@@ -68,9 +68,7 @@ func TestAwaitErrors(t *testing.T) {
 	s := testkit.Cluster(t, nil)
 	super := connect(t, s.SuperURL())
 	login, err := url.Parse(s.AppURL())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	change := func(change func(u *url.URL)) string {
 		u := *login
 		change(&u)

@@ -89,9 +89,7 @@ const (
 func query[T any](t *testing.T, conn *pgx.Conn, sql string, args ...any) []T {
 	t.Helper()
 	rows, err := conn.Query(t.Context(), sql, args...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	all, err := pgx.CollectRows(rows, pgx.RowToStructByPos[T])
 	if err != nil {
 		t.Fatalf("%s: %v", sql, err)

@@ -26,9 +26,7 @@ func answer(version, n int) []db.Definition {
 func migrateWith(t *testing.T, u urls, more ...db.Definition) int {
 	t.Helper()
 	applied, err := db.Migrate(t.Context(), u.owner, u.app, slices.Concat(app.Definitions, more))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	return applied.Definitions
 }
 
@@ -222,9 +220,7 @@ func TestReleasedDefinitions(t *testing.T) {
 	t.Parallel()
 	const path = "testdata/definitions.txt"
 	b, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	released := strings.Split(strings.TrimSpace(string(b)), "\n")
 	all := db.Schema(app.Definitions).Definitions
 	for _, name := range needRaise(released, all) {
@@ -238,15 +234,11 @@ func TestReleasedDefinitions(t *testing.T) {
 	}
 	if *update {
 		b := strings.TrimSpace(strings.Join(slices.Concat(released, missing), "\n")) + "\n"
-		if err := os.WriteFile(path, []byte(b), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, os.WriteFile(path, []byte(b), 0o644))
 		return
 	}
 	changes, err := os.ReadFile("../CHANGELOG.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	section := regexp.MustCompile(`(?m)^## .*$`).FindString(string(changes))
 	if !strings.HasSuffix(section, " - unreleased") && len(missing) > 0 {
 		t.Errorf("CHANGELOG.md begins with %q, and %s lacks these lines, which -update adds:\n%s", section, path,

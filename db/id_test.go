@@ -18,9 +18,7 @@ var uuidV7 = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-
 func timeOf(t *testing.T, id string) int64 {
 	t.Helper()
 	b, err := hex.DecodeString(strings.ReplaceAll(id, "-", "")[:12])
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	var ms int64
 	for _, c := range b {
 		ms = ms<<8 | int64(c)

@@ -41,9 +41,7 @@ func migratedDatabase(t *testing.T) urls {
 func connect(t *testing.T, url string) *pgx.Conn {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	t.Cleanup(func() { conn.Close(context.Background()) })
 	return conn
 }
@@ -58,9 +56,7 @@ func exec(t *testing.T, conn *pgx.Conn, sql string) {
 func open(t *testing.T, c db.Config) *db.DB {
 	t.Helper()
 	d, err := db.Open(t.Context(), c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	t.Cleanup(d.Close)
 	return d
 }
@@ -81,16 +77,12 @@ func newTenant(t *testing.T, d *db.DB) context.Context {
 
 func read(t *testing.T, d *db.DB, ctx context.Context, stmts ...*db.Stmt) {
 	t.Helper()
-	if err := d.Read(ctx, stmts...); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, d.Read(ctx, stmts...))
 }
 
 func write(t *testing.T, d *db.DB, ctx context.Context, stmts ...*db.Stmt) {
 	t.Helper()
-	if err := d.Write(ctx, stmts...); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, d.Write(ctx, stmts...))
 }
 
 // value returns the value of a query with one row and one column.

@@ -334,9 +334,7 @@ func TestNotReadyWhileDiskIsFull(t *testing.T) {
 		if err := d.Ready(t.Context()); !errors.Is(err, db.ErrUnavailable) {
 			t.Errorf("%s: Ready with a full disk: %v", name, err)
 		}
-		if err := write(addRow(name)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, write(addRow(name)))
 		if err := d.Ready(t.Context()); err != nil {
 			t.Errorf("%s: Ready after a write: %v", name, err)
 		}
@@ -359,9 +357,7 @@ func TestTemporaryTables(t *testing.T) {
 		t.Errorf("a user of a temporary table is bound: %v", err)
 	}
 	tx, err := conn.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	defer tx.Rollback(context.Background())
 	var users int
 	if _, err = tx.Exec(t.Context(), `select bind_tenant($1, null, null)`, tenant); err == nil {
@@ -405,9 +401,7 @@ func testSettings(t *testing.T, d *db.DB, unbound string) {
 		current_setting('idle_in_transaction_session_timeout'), current_setting('search_path'))`
 	outside := func() (text string, pid int) {
 		t.Helper()
-		if err := d.Pool().QueryRow(t.Context(), state+`, pg_backend_pid()`).Scan(&text, &pid); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, d.Pool().QueryRow(t.Context(), state+`, pg_backend_pid()`).Scan(&text, &pid))
 		return text, pid
 	}
 	bound := "spoolwright_app " + tenant + "  8s 5s 15s public, pg_temp"
@@ -513,9 +507,7 @@ func TestTimeouts(t *testing.T) {
 		_, err = tx.Exec(t.Context(), `select from row_counts where tenant_id = $1 for update`,
 			db.ActorOf(ctx).Tenant)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	defer tx.Rollback(t.Context())
 
 	for name, stmts := range map[string][]*db.Stmt{
@@ -547,9 +539,7 @@ func TestEachTenantGoesOnAfterTimeout(t *testing.T) {
 		err := d.WriteLogin(newTenant(t, d), id+"@farm.example", id, db.Lock("users"), db.SQL(`
 			insert into users (id, email, name, role, password_hash) values ($1, $2, 'User', 'admin', '') returning id`,
 			id, id+"@farm.example"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 	}
 	calls := 0
 	err := d.EachTenant(t.Context(), func(ctx context.Context, _ string) error {
@@ -576,9 +566,7 @@ func TestPoolExhausted(t *testing.T) {
 	d := openSingle(t)
 	ctx := newTenant(t, d)
 	taken, err := d.Pool().Acquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	done := make(chan error)
 	go func() { done <- d.Write(ctx, addRow("waits")) }()
 	testkit.Eventually(t, "the write waits", func() bool { return d.Stats().Acquires > 0 })
@@ -624,9 +612,7 @@ func terminate(t *testing.T, super *pgx.Conn, pid int, sleeping bool) {
 	until := func(what, condition string, args ...any) {
 		t.Helper()
 		testkit.Eventually(t, what, func() (yes bool) {
-			if err := super.QueryRow(t.Context(), condition, args...).Scan(&yes); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, super.QueryRow(t.Context(), condition, args...).Scan(&yes))
 			return yes
 		})
 	}
@@ -724,9 +710,7 @@ func TestUnreachable(t *testing.T) {
 	ctx := newTenant(t, d)
 	super := connect(t, testkit.Private().SuperURL())
 	var name string
-	if err := connect(t, u.super).QueryRow(t.Context(), `select current_database()`).Scan(&name); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, connect(t, u.super).QueryRow(t.Context(), `select current_database()`).Scan(&name))
 	exec(t, super, `alter database `+name+` connection limit 0`)
 	exec(t, super, `
 		select pg_terminate_backend(pid) from pg_stat_activity
@@ -764,9 +748,7 @@ func waiters(t *testing.T, super *pgx.Conn, application string) (n int) {
 	t.Helper()
 	err := super.QueryRow(t.Context(), `select count(*) from pg_stat_activity
 		where application_name = $1 and wait_event_type = 'Lock' and wait_event = 'advisory'`, application).Scan(&n)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	return n
 }
 
@@ -940,9 +922,7 @@ func TestPlanAge(t *testing.T) {
 		d := open(t, db.Config{URL: testkit.Private().AppURL(), MaxConns: 1, PlanAge: age})
 		ctx := newTenant(t, d)
 		err := d.Tx(ctx, func(ctx context.Context) error { return d.Write(ctx, addRow("a")) })
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		wantRows(t, d, ctx, "a")
 		discards := value[bool](t, d, ctx,
 			`select exists (select from pg_prepared_statements where statement = 'discard plans')`)

@@ -116,9 +116,7 @@ func TestDemotedPrimary(t *testing.T) {
 	testkit.Exec(t, promoted, `alter role spoolwright_login password 'p'`)
 	forwarder := testkit.NewForwarder(t, "127.0.0.1:0", old.SuperURL())
 	u, err := url.Parse(forwarder.URL(t, old.AppURL()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	u.User = url.UserPassword("spoolwright_login", "p")
 	d := open(t, db.Config{URL: u.String(), MaxConns: 8})
 	ctx := newTenant(t, d)

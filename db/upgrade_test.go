@@ -53,14 +53,10 @@ func nextSchema(t *testing.T, definitions []db.Definition) schema.Schema {
 	next, files := db.Schema(nil), fstest.MapFS{}
 	next.Definitions = definitions
 	names, err := fs.Glob(next.Migrations, "migrations/*.sql")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	for _, name := range names {
 		sql, err := fs.ReadFile(next.Migrations, name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		files[name] = &fstest.MapFile{Data: sql}
 	}
 	files[fmt.Sprintf("migrations/%04d_next.sql", len(names)+1)] = &fstest.MapFile{Data: []byte(nextMigration)}

@@ -231,9 +231,7 @@ func wantLedgers(t *testing.T, c *testkit.Client) {
 		sum := 0
 		for _, e := range c.Get(t, spools+"/"+s["id"].(string)+"/usage?limit=100").Want(200).List("items") {
 			change, err := e.(map[string]any)["change_grams"].(json.Number).Int64()
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, err)
 			sum += int(change)
 		}
 		if now := s["remaining_weight_grams"].(json.Number).String(); now != fmt.Sprint(sum) {

@@ -39,9 +39,7 @@ func export(t *testing.T, c *testkit.Client, format string) string {
 	t.Helper()
 	var b bytes.Buffer
 	ctx := db.As(t.Context(), db.Actor{Tenant: c.Actor.Tenant})
-	if err := inventory.Export(ctx, c.API.DB, &b, server.ExportFormat(format), inventory.SpoolFilter{}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, inventory.Export(ctx, c.API.DB, &b, server.ExportFormat(format), inventory.SpoolFilter{}))
 	return b.String()
 }
 
@@ -55,9 +53,7 @@ func withoutServerFields(t *testing.T, text string) (rows [][]string) {
 		if err == io.EOF {
 			return rows
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		if rows == nil {
 			for i, name := range row {
 				if !slices.Contains([]string{"id", "number", "created_at", "updated_at"}, *name) {

@@ -155,9 +155,7 @@ func fill(t *testing.T, c *testkit.Client, n int, columns, values string) {
 		with base as (select coalesce(max(number), 0) as number from spools)
 		insert into spools (id, number, color, diameter_mm, net_weight_grams, `+columns+`)
 		select uuid_v7(), number + i, 'Black', 1.75, 1000, `+values+` from generate_series(1, $1::int) i, base`, n))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 }
 
 func TestListShapeAndBounds(t *testing.T) {
@@ -389,9 +387,7 @@ func TestDeepPages(t *testing.T) {
 	d, err := db.Open(t.Context(), db.Config{
 		URL: testkit.Private().AppURL() + "&enable_nestloop=off&enable_mergejoin=off", MaxConns: 2,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	t.Cleanup(d.Close)
 	hashJoin := *c
 	hashJoin.API = testkit.New(t, testkit.Options{DB: d}, inventory.Routes)
@@ -463,9 +459,7 @@ func TestListIsOneSnapshot(t *testing.T) {
 func connect(t *testing.T, url string) *pgx.Conn {
 	t.Helper()
 	conn, err := pgx.Connect(context.Background(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	t.Cleanup(func() { conn.Close(context.Background()) })
 	return conn
 }

@@ -21,9 +21,7 @@ func numbersOf(t *testing.T, c *testkit.Client) []int {
 	var all []int
 	err := c.API.DB.Read(db.As(context.Background(), db.Actor{Tenant: c.Actor.Tenant}),
 		db.SQL(`select coalesce(array_agg(number order by number), '{}') from spools`).Into(&all))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	return all
 }
 
@@ -161,9 +159,7 @@ func TestNumbersDoNotWait(t *testing.T) {
 		c.Post(t, spools, spool(nil)).Want(201).Shows(map[string]string{"number": strconv.Itoa(held + 1)})
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 }
 
 // An import that skips existing spools, or names one twice, uses no numbers for them.

@@ -129,9 +129,7 @@ func TestPrices(t *testing.T) {
 					select amount::text, grams::text from filament_prices($1::text[], $2::text[])
 					where material_type = $3 and color_key = $4`, materials, colors, c.material, c.color).Into(&amount,
 					&grams))
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, err)
 			if rows != 2 {
 				t.Errorf("%d rows, want 2", rows)
 			}

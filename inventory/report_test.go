@@ -31,18 +31,14 @@ func addUsage(t *testing.T, c *testkit.Client, spool, kind string, grams float64
 		insert into spool_usage (id, spool_id, kind, before_grams, after_grams, created_at)
 		select gen_random_uuid(), $1, $2, 1000000, 1000000 - $3::text::numeric, $4::text::timestamptz`,
 		spool, kind, fmt.Sprint(grams), at.UTC().Format(time.RFC3339Nano)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 }
 
 // summarise summarises the ledgers of the client's tenant, at most so many days.
 func summarise(t *testing.T, c *testkit.Client, most int) (days int) {
 	t.Helper()
 	err := c.API.DB.Write(db.As(t.Context(), c.Actor), db.SQL(`select summarise_usage($1)`, most).Into(&days))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	return days
 }
 
@@ -68,13 +64,9 @@ func wantReport(t *testing.T, c *testkit.Client, by string, first, last time.Tim
 				and u.created_at < $2::text::timestamptz
 			group by `+group+`
 		) t`, first.Format(time.RFC3339), last.AddDate(0, 0, 1).Format(time.RFC3339)).Into(&text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	want, got := map[string]string{}, map[string]string{}
-	if err := json.Unmarshal([]byte(text), &want); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, json.Unmarshal([]byte(text), &want))
 	path := fmt.Sprintf("%s?group_by=%s&from=%s&to=%s", reportURL, by, first.Format(time.DateOnly),
 		last.Format(time.DateOnly))
 	report := c.Get(t, path).Want(200).Shows(map[string]string{"from": first.Format(time.DateOnly),
@@ -111,9 +103,7 @@ func TestReportDaysOfTimeZone(t *testing.T) {
 		t.Helper()
 		err := c.API.DB.Write(db.As(t.Context(), c.Actor),
 			db.SQL(`update tenants set time_zone = $1, currency = 'NZD'`, zone))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 	}
 	zone, err := time.LoadLocation("Pacific/Auckland")
 	if err != nil {
@@ -312,10 +302,8 @@ func TestUsageReport(t *testing.T) {
 		summarise(t, c, 100)
 	}
 	var lines strings.Builder
-	if err := inventory.ExportUsage(db.As(t.Context(), c.Actor), api.DB, &lines, "jsonl",
-		inventory.UsageSelection{}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, inventory.ExportUsage(db.As(t.Context(), c.Actor), api.DB, &lines, "jsonl",
+		inventory.UsageSelection{}))
 	if n := strings.Count(lines.String(), "\n"); n != 8 || !strings.Contains(lines.String(), `"spool_name":"PLA Red`) {
 		t.Errorf("the export has %d entries, want 8: %s", n, &lines)
 	}
@@ -349,9 +337,7 @@ func TestUsageExport(t *testing.T) {
 		select gen_random_uuid(), $1, 'deducted', 10000, 10000 - n, $2::text::timestamptz - interval '1 microsecond'
 			- n / 3 * interval '1 hour'
 		from generate_series(0, 3599) n`, id, today.Format(time.RFC3339)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	for query, want := range map[string]int{
 		"?from=" + day(-2) + "&to=" + day(-1):  2 * 72,
 		"?from=" + day(-40) + "&to=" + day(-2): 39 * 72,
@@ -362,9 +348,7 @@ func TestUsageExport(t *testing.T) {
 	} {
 		csvFile := c.Get(t, reportURL+"/export"+query).Want(200)
 		rows, err := csv.NewReader(bytes.NewReader(csvFile.Body)).ReadAll()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		column := func(name string) int { return slices.Index(rows[0], name) }
 		sum, entries, before := 0, 0, ""
 		seen := map[string]bool{}
@@ -380,9 +364,7 @@ func TestUsageExport(t *testing.T) {
 			seen[row[column("id")]] = true
 			if row[column("kind")] == "deducted" {
 				change, err := strconv.Atoi(row[column("change_grams")])
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.Check(t, err)
 				sum -= change
 				entries++
 			}
@@ -407,9 +389,7 @@ func TestUsageReportSummarises(t *testing.T) {
 	c := testkit.New(t, testkit.Options{DB: d}, inventory.Routes).Tenant(t).User(t, "viewer")
 	ctx := db.As(t.Context(), db.Actor{Tenant: c.Actor.Tenant})
 	var name string
-	if err := d.Read(ctx, db.SQL(`select current_database()::text`).Into(&name)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, d.Read(ctx, db.SQL(`select current_database()::text`).Into(&name)))
 	testkit.ExecURL(t, strings.Replace(testkit.Private().OwnerURL(), "@/spoolwright?", "@/"+name+"?", 1), `
 		alter function ledger_usage rename to fast_ledger_usage`, `
 		create function ledger_usage(tenant uuid, first date, last date, zone text, only_printer uuid default null)
@@ -427,9 +407,7 @@ func TestUsageReportSummarises(t *testing.T) {
 	var spool string
 	err := d.Write(ctx, db.SQL(`insert into spools (id, material_type, color, diameter_mm, net_weight_grams,
 		remaining_weight_grams) values (uuid_v7(), 'PLA', 'Black', 1.75, 1000, 1000) returning id::text`).Into(&spool))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	now := time.Now().UTC()
 	for _, days := range []int{100, 50, 1} {
 		addUsage(t, c, spool, "deducted", float64(days), now.AddDate(0, 0, -days))

@@ -100,9 +100,7 @@ func TestSpoolLifecycle(t *testing.T) {
 
 	// A PATCH with all fields of the GET response.
 	var whole j
-	if err := json.Unmarshal(c.Get(t, path).Want(200).Body, &whole); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, json.Unmarshal(c.Get(t, path).Want(200).Body, &whole))
 	whole["notes"], whole["brand"] = nil, "Polymaker"
 	edited := c.Patch(t, path, whole).Want(200).Shows(map[string]string{"notes": "null", "brand": "Polymaker",
 		"remaining_weight_grams": "954.5"})
@@ -246,9 +244,7 @@ func rawBody(t *testing.T, body j, field, raw string) string {
 	t.Helper()
 	delete(body, field)
 	b, err := json.Marshal(body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	return strings.TrimSuffix(string(b), "}") + `,"` + field + `":` + raw + `}`
 }
 

@@ -23,18 +23,14 @@ const spoolmanFixture = "../testdata/spoolman/spools.json"
 func readFixture(t *testing.T) []byte {
 	t.Helper()
 	b, err := os.ReadFile(spoolmanFixture)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	return b
 }
 
 func openSpoolman(t *testing.T, source string) *os.File {
 	t.Helper()
 	f, err := inventory.OpenSpoolman(t.Context(), source)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	t.Cleanup(func() { f.Close() })
 	return f
 }
@@ -234,9 +230,7 @@ func TestSpoolmanExports(t *testing.T) {
 	t.Parallel()
 	api := testkit.New(t, testkit.Options{}, inventory.Routes)
 	var spools []map[string]any
-	if err := json.Unmarshal(readFixture(t), &spools); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, json.Unmarshal(readFixture(t), &spools))
 	var flat []map[string]any
 	columns := map[string]bool{}
 	for _, s := range spools {
@@ -272,9 +266,7 @@ func TestSpoolmanExports(t *testing.T) {
 		asCSV += strings.Join(cells, ",") + "\r\n"
 	}
 	asJSON, err := json.Marshal(flat)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	for name, file := range map[string]string{"JSON": string(asJSON), "CSV": asCSV} {
 		c := api.Operator(t)
 		if _, counts := importSpoolman(t, c, strings.NewReader(file), inventory.SpoolmanOptions{}); counts !=
@@ -339,9 +331,7 @@ func TestSpoolmanMaterials(t *testing.T) {
 		spools = append(spools, map[string]any{"id": len(spools) + 1, "filament": filament})
 	}
 	file, err := json.Marshal(spools)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	importSpoolman(t, c, bytes.NewReader(file), inventory.SpoolmanOptions{})
 	items := c.Get(t, filaments+"?limit=100").Want(200).List("items")
 	for _, item := range items {

@@ -41,15 +41,11 @@ func readLedger(t *testing.T, api *testkit.API, c *testkit.Client) ledger {
 			order = "tenant_id"
 		}
 		all := db.SQL(`select to_json(t) as "row" from (select * from ` + table + `) t order by ` + order)
-		if err := api.DB.Read(db.As(t.Context(), c.Actor), db.AllowScans(), all); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, api.DB.Read(db.As(t.Context(), c.Actor), db.AllowScans(), all))
 		decoder := json.NewDecoder(bytes.NewReader(all.Array()))
 		decoder.UseNumber()
 		var rows []struct{ Row row }
-		if err := decoder.Decode(&rows); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, decoder.Decode(&rows))
 		for _, r := range rows {
 			l[table] = append(l[table], r.Row)
 		}
@@ -415,9 +411,7 @@ func costFarm(t *testing.T, api *testkit.API, c *testkit.Client, r *rand.Rand) {
 	}
 	exec := func(sql string, args ...any) {
 		t.Helper()
-		if err := api.DB.Write(db.As(t.Context(), c.Actor), db.SQL(sql, args...)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, api.DB.Write(db.As(t.Context(), c.Actor), db.SQL(sql, args...)))
 	}
 	text := func(p float64, most int) any {
 		if r.IntN(8) == 0 {
@@ -533,12 +527,10 @@ func TestMoneyEqualsModel(t *testing.T) {
 			printersEqualModel(t, c, l)
 
 			// All prices change, and what the runs cost does not.
-			if err := api.DB.Write(db.As(t.Context(), c.Actor),
+			testkit.Check(t, api.DB.Write(db.As(t.Context(), c.Actor),
 				db.SQL(`update tenants set labour_hour_cost = 77, machine_hour_cost = 66, energy_kwh_cost = 55`),
 				db.SQL(`update printers set hour_cost = 44, power_watts = 1000`),
-				db.SQL(`update products set labour_minutes = 33`)); err != nil {
-				t.Fatal(err)
-			}
+				db.SQL(`update products set labour_minutes = 33`)))
 			for _, s := range l["spools"] {
 				c.Patch(t, "/api/v1/spools/"+s["id"].(string), j{"purchase_price": 99}).Want(200)
 			}

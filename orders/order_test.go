@@ -56,9 +56,7 @@ func TestOrders(t *testing.T) {
 
 	// The response can be sent back, with changes.
 	var shown j
-	if err := json.Unmarshal(created.Body, &shown); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, json.Unmarshal(created.Body, &shown))
 	shown["customer"], shown["due_date"] = "Bob", nil
 	c.Patch(t, order, shown).Want(200).Shows(map[string]string{"customer": "Bob", "due_date": "null", "notes": "Gift",
 		"items.0.quantity": "3"})

@@ -104,10 +104,8 @@ func TestWasteReport(t *testing.T) {
 	tx := db.As(t.Context(), c.Actor)
 	for i, at := range []time.Time{today.AddDate(0, 0, -2), today.AddDate(0, 0, -1).Add(-time.Microsecond),
 		today.AddDate(0, 0, -1)} {
-		if err := api.DB.Write(tx, db.SQL(`update production_runs set deducted_at = $1::text::timestamptz
-			where failure_reason = 'warping'`, at.Format(time.RFC3339Nano))); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, api.DB.Write(tx, db.SQL(`update production_runs set deducted_at = $1::text::timestamptz
+			where failure_reason = 'warping'`, at.Format(time.RFC3339Nano))))
 		day := today.AddDate(0, 0, -2).Format(time.DateOnly)
 		if i == 2 { // the next day
 			c.Get(t, wasteURL+"?from="+day+"&to="+day).Want(200).Shows(map[string]string{"grams": "0", "runs": "0"})

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"unicode"
 	"unicode/utf8"
+
+	"spoolwright/testkit"
 )
 
 const (
@@ -500,18 +502,12 @@ func FuzzBody(f *testing.F) {
 			}
 			var e Echo
 			var got map[string]any
-			if err := json.Unmarshal([]byte(text(t, r)), &e); err != nil {
-				t.Fatal(err)
-			}
-			if err := json.Unmarshal([]byte(e.Got), &got); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, json.Unmarshal([]byte(text(t, r)), &e))
+			testkit.Check(t, json.Unmarshal([]byte(e.Got), &got))
 			d := json.NewDecoder(strings.NewReader(body))
 			d.UseNumber()
 			var want map[string]any
-			if err := d.Decode(&want); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, d.Decode(&want))
 			for _, name := range []string{"id", "created_at", "parts"} {
 				delete(want, name)
 			}

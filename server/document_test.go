@@ -26,9 +26,7 @@ func TestDocumentAgreesWithDecoder(t *testing.T) {
 	for name, property := range schema["properties"].(testkit.JSON) {
 		for _, value := range values {
 			var v any
-			if err := json.Unmarshal([]byte(value), &v); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, json.Unmarshal([]byte(value), &v))
 			described := d.Match(property.(testkit.JSON), v, name) == nil
 			status := send(t, s, "PATCH", thingPath, `{"`+name+`":`+value+`}`).StatusCode
 			// A schema cannot express that a text must not be blank, and does not express an enum of numbers.

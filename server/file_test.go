@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"spoolwright/server"
+
+	"spoolwright/testkit"
 )
 
 // An error before a file is sent is an error response. A later one breaks the connection: the client must not take a
@@ -32,9 +34,7 @@ func TestFileErrors(t *testing.T) {
 		h := httptest.NewServer(s)
 		defer h.Close()
 		r, err := http.Get(h.URL + "/api/v1/files")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		defer r.Body.Close()
 		body, err := io.ReadAll(r.Body)
 		broken := errors.Is(err, io.ErrUnexpectedEOF)

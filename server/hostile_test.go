@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"spoolwright/server"
+
+	"spoolwright/testkit"
 )
 
 // The users of a tenant share its limit, whatever their own limits leave.
@@ -150,9 +152,7 @@ func TestMetricsRejectOtherHosts(t *testing.T) {
 		{"10.0.0.1:9090", "metrics.internal:9090", 200}, // a deployer who chose such an address may give it a name
 	} {
 		address, err := net.ResolveTCPAddr("tcp", c.local)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		r := httptest.NewRequest("GET", "/metrics", nil)
 		r = r.WithContext(context.WithValue(r.Context(), http.LocalAddrContextKey, net.Addr(address)))
 		r.Host = c.host

@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"spoolwright/server"
+
+	"spoolwright/testkit"
 )
 
 // A 422 names the problems with the path, the headers and the body together.
@@ -55,9 +57,7 @@ func TestTooLargeOverTLS(t *testing.T) {
 				body = io.MultiReader(body) // without Content-Length
 			}
 			r, err := http.NewRequest("POST", s.URL+"/api/v1/things", body)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, err)
 			r.Header.Set("Authorization", "Bearer admin")
 			r.Header.Set("Content-Type", "application/json")
 			if i%4 == 3 {

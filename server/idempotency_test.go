@@ -20,9 +20,7 @@ import (
 func superuser(tb testing.TB) *pgx.Conn {
 	tb.Helper()
 	conn, err := pgx.Connect(context.Background(), testkit.Private().SuperURL())
-	if err != nil {
-		tb.Fatal(err)
-	}
+	testkit.Check(tb, err)
 	tb.Cleanup(func() { conn.Close(context.Background()) })
 	return conn
 }
@@ -34,9 +32,7 @@ func keys(tb testing.TB, conn *pgx.Conn, user string) string {
 	err := conn.QueryRow(context.Background(), `
 		select coalesce(string_agg(key, ' ' order by key collate "C"), '')
 		from idempotency_keys where user_id = $1`, user).Scan(&list)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	testkit.Check(tb, err)
 	return list
 }
 
@@ -47,9 +43,7 @@ func addKeys(tb testing.TB, conn *pgx.Conn, c *testkit.Client, prefix string, n 
 		insert into idempotency_keys (tenant_id, user_id, key, request, status, body, created_at)
 		select $1, $2, $3 || i, '\x00', 200, '{}', now() - $4::text::interval from generate_series(1, $5::int) i`,
 		c.Actor.Tenant, c.Actor.User, prefix, age, n)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	testkit.Check(tb, err)
 }
 
 // Each write with a key deletes more expired keys than it adds, and Sweep deletes all of them.
@@ -77,9 +71,7 @@ func TestKeysExpire(t *testing.T) {
 	addKeys(t, conn, c, "old", 1, "25 hours")
 	addKeys(t, conn, idle, "old", 45, "2 days")
 	addKeys(t, conn, idle, "young", 2, "1 hour")
-	if err := server.Sweep(t.Context(), api.DB); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, server.Sweep(t.Context(), api.DB))
 	for user, want := range map[*testkit.Client]string{
 		c: "now0 now1 now2 now3 young1 young2 young3", idle: "young1 young2",
 	} {
@@ -101,9 +93,7 @@ func TestInvalidBodyWithUsedKey(t *testing.T) {
 	d, err := db.Open(t.Context(), db.Config{
 		URL: testkit.Private().AppURL(), MaxConns: 2, RoundTrip: func(s []db.Statement) { statements += len(s) },
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	defer d.Close()
 	c := testkit.New(t, testkit.Options{DB: d}, things).Operator(t).With("Idempotency-Key", "key")
 	const path = "/api/v1/things"
@@ -157,9 +147,7 @@ func TestKeysAreFoundByIndex(t *testing.T) {
 	var recorded []db.Statement
 	d, err := db.Open(t.Context(), db.Config{URL: testkit.Private().AppURL(), MaxConns: 2,
 		RoundTrip: func(s []db.Statement) { recorded = append(recorded, s...) }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	defer d.Close()
 	recording := *c
 	recording.API = testkit.New(t, testkit.Options{DB: d}, things)
@@ -172,9 +160,7 @@ func TestKeysAreFoundByIndex(t *testing.T) {
 		}
 		explained++
 		plan := db.SQL("explain (format text) "+s.SQL, s.Args...)
-		if err := d.Read(db.As(t.Context(), c.Actor), plan); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, d.Read(db.As(t.Context(), c.Actor), plan))
 		if text := string(plan.Array()); strings.Contains(text, "Seq Scan on idempotency_keys") {
 			t.Errorf("%s\nscans the table: %s", s.SQL, text)
 		}

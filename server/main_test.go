@@ -203,9 +203,7 @@ func send(tb testing.TB, s http.Handler, method, target, body string, headers ..
 func text(tb testing.TB, r *http.Response) string {
 	tb.Helper()
 	b, err := io.ReadAll(r.Body)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	testkit.Check(tb, err)
 	r.Body = io.NopCloser(bytes.NewReader(b))
 	return string(b)
 }

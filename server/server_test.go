@@ -81,9 +81,7 @@ func TestRouting(t *testing.T) {
 	} {
 		r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(c.method + " " + c.target +
 			" HTTP/1.1\r\nHost: test\r\nAuthorization: Bearer admin\r\n\r\n")))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		w := httptest.NewRecorder()
 		s.ServeHTTP(w, r)
 		res := w.Result()
@@ -107,9 +105,7 @@ func TestRouting(t *testing.T) {
 func serving(t *testing.T, s *server.Server) (address string, stop func() error) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- s.Serve(ctx, listener) }()
@@ -125,17 +121,13 @@ func serving(t *testing.T, s *server.Server) (address string, stop func() error)
 func raw(t *testing.T, address, method, request string) *http.Response {
 	t.Helper()
 	conn, err := net.Dial("tcp", address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	t.Cleanup(func() { conn.Close() })
 	if _, err := io.WriteString(conn, request); err != nil {
 		t.Fatal(err)
 	}
 	r, err := http.ReadResponse(bufio.NewReader(conn), &http.Request{Method: method})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	return r
 }
 
@@ -627,9 +619,7 @@ func TestGracefulStop(t *testing.T) {
 func TestServeFails(t *testing.T) {
 	t.Parallel()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	listener.Close()
 	if err := newServer(t).Serve(t.Context(), listener); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("%v", err)
@@ -650,9 +640,7 @@ func TestLog(t *testing.T) {
 		t.Helper()
 		requests++
 		a, err := c.Send(method, path, body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		if a.Status != want {
 			t.Errorf("%s: %d %s, want %d", a.What, a.Status, a.Body, want)
 		}

@@ -27,9 +27,7 @@ func TestSocketsOfSeveralDatabases(t *testing.T) {
 	socket, _ := near.dial(t, "")
 	far.dial(t, "")
 	conn, err := pgx.Connect(t.Context(), h.Config.Further[0].OwnerURL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	defer conn.Close(context.Background())
 	if _, err := conn.Exec(t.Context(), `begin; lock table spools in access exclusive mode`); err != nil {
 		t.Fatal(err)

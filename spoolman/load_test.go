@@ -107,9 +107,7 @@ func flat(t *testing.T, text []byte) map[string]string {
 	var lists map[string][]map[string]any
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()
-	if err := d.Decode(&lists); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, d.Decode(&lists))
 	all := map[string]string{}
 	var add func(prefix string, object map[string]any)
 	add = func(prefix string, object map[string]any) {
@@ -161,16 +159,12 @@ func TestRoundTripOfSpoolman(t *testing.T) {
 		_, err := inventory.Importer{DB: api.DB, Invalid: func(where string, problems []server.FieldError) {
 			t.Error(where, problems)
 		}}.Spoolman(inTenant(p), bytes.NewReader(source), inventory.SpoolmanOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 	}
 	export := func(p *printer) []byte {
 		t.Helper()
 		var b bytes.Buffer
-		if err := spoolman.Export(inTenant(p), api.DB, &b); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, spoolman.Export(inTenant(p), api.DB, &b))
 		return b.Bytes()
 	}
 	address := func(p *printer) string {
@@ -201,9 +195,7 @@ func TestRoundTripOfSpoolman(t *testing.T) {
 	first, second, third := newPrinter(t, api, "operator"), newPrinter(t, api, "operator"),
 		newPrinter(t, api, "operator")
 	source, err := json.Marshal(recorded())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	want := flat(t, source)
 	importInto(first, source)
 	exported := export(first)
@@ -224,9 +216,7 @@ func TestRoundTripOfSpoolman(t *testing.T) {
 	// Our own API is also a server to import from.
 	fourth := newPrinter(t, api, "operator")
 	file, err := inventory.OpenSpoolman(t.Context(), address(second))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	defer file.Close()
 	var text bytes.Buffer
 	if _, err := text.ReadFrom(file); err != nil {

@@ -105,9 +105,7 @@ func TestKeyOfPrinter(t *testing.T) {
 	h := admin.Hold(t, `alter table spool_usage disable trigger user`,
 		`update spool_usage set created_at = created_at - interval '3 days' where kind <> 'created' and change_grams <> -1`)
 	h.Commit()
-	if err := inventory.SummariseUsage(context.Background(), api.DB); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, inventory.SummariseUsage(context.Background(), api.DB))
 	admin.Get(t, "/api/v1/reports/usage?group_by=printer").Want(200).Shows(map[string]string{"grams": "146",
 		"items.0.printer_id": first, "items.0.printer_name": "Voron 2.4", "items.0.grams": "135"})
 }

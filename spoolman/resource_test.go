@@ -296,15 +296,11 @@ func TestOtherOperations(t *testing.T) {
 	p.want(t, "POST", "spool", `{"filament_id": 1, "archived": true}`, 200)
 	set := func(key, body, media string) (int, string) {
 		r, err := http.NewRequest("POST", p.url+surface+"setting/"+key, strings.NewReader(body))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		r.Header.Set("Content-Type", media)
 		r.Header.Set("Authorization", "Bearer "+p.key) // clients that cannot put a key into an address
 		a, err := http.DefaultClient.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		defer a.Body.Close()
 		return a.StatusCode, p.do(t, "GET", "setting/"+key, "").body
 	}
@@ -448,16 +444,12 @@ func TestKeysOfClients(t *testing.T) {
 		{off.url + "/spoolman/k/" + off.key + "/api/v1/spool", "", 404},
 	} {
 		r, err := http.NewRequest("GET", c.url, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		if c.bearer != "" {
 			r.Header.Set("Authorization", "Bearer "+c.bearer)
 		}
 		a, err := http.DefaultClient.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		a.Body.Close()
 		if a.StatusCode != c.status {
 			t.Errorf("%s: %d, want %d", c.url, a.StatusCode, c.status)

@@ -36,9 +36,7 @@ type socket struct {
 func (p *printer) dial(t testing.TB, path string, header ...string) (*socket, int) {
 	t.Helper()
 	conn, err := net.Dial("tcp", strings.TrimPrefix(p.url, "http://"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	t.Cleanup(func() { conn.Close() })
 	fmt.Fprintf(conn, "GET %s%s HTTP/1.1\r\nHost: farm.example\r\nConnection: keep-alive, Upgrade\r\n"+
 		"Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nAuthorization: Basic %s\r\n%s\r\n",
@@ -46,9 +44,7 @@ func (p *printer) dial(t testing.TB, path string, header ...string) (*socket, in
 	s := &socket{conn, bufio.NewReader(conn)}
 	conn.SetReadDeadline(time.Now().Add(testkit.WaitTimeout))
 	a, err := http.ReadResponse(s.r, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	if a.StatusCode != 101 {
 		return nil, a.StatusCode
 	}
@@ -180,15 +176,11 @@ func TestSocketsOfManySpools(t *testing.T) {
 	t.Parallel()
 	cluster := testkit.Cluster(t, map[string]string{"autovacuum": "off"})
 	d, err := db.Open(t.Context(), db.Config{URL: cluster.AppURL()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	t.Cleanup(d.Close)
 	p := newPrinter(t, startOn(t, d), "printer")
 	super, err := pgx.Connect(t.Context(), cluster.SuperURL())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	defer super.Close(context.Background())
 	fill := func(rows, ledger int) {
 		t.Helper()
@@ -208,11 +200,9 @@ func TestSocketsOfManySpools(t *testing.T) {
 	}
 	blocks := func() (n int) {
 		t.Helper()
-		if err := super.QueryRow(t.Context(), `
+		testkit.Check(t, super.QueryRow(t.Context(), `
 			select sum(heap_blks_hit + heap_blks_read + idx_blks_hit + idx_blks_read)::int
-			from pg_statio_user_tables where relname in ('spools', 'spool_usage')`).Scan(&n); err != nil {
-			t.Fatal(err)
-		}
+			from pg_statio_user_tables where relname in ('spools', 'spool_usage')`).Scan(&n))
 		return n
 	}
 	path := p.add(t, nil)

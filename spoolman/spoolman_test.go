@@ -75,16 +75,12 @@ type answer struct {
 func (p *printer) do(t testing.TB, method, path, body string) answer {
 	t.Helper()
 	r, err := http.NewRequest(method, p.url+surface+path, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	if p.key != "" {
 		r.SetBasicAuth("x", p.key)
 	}
 	a, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	defer a.Body.Close()
 	text, _ := io.ReadAll(a.Body)
 	return answer{a.StatusCode, a.Header, string(text)}
@@ -127,9 +123,7 @@ func (p *printer) wantLedger(t testing.TB, path string, want ...string) {
 	a := p.operator.Get(t, path+"/usage?limit=100").Want(200)
 	d := json.NewDecoder(bytes.NewReader(a.Body))
 	d.UseNumber()
-	if err := d.Decode(&page); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, d.Decode(&page))
 	var got []string
 	for _, e := range page.Items {
 		text := fmt.Sprint(e["kind"], " ", e["before_grams"], " ", e["after_grams"])
@@ -273,9 +267,7 @@ func TestTokensOfReports(t *testing.T) {
 	} {
 		err := p.operator.API.DB.Write(ctx, db.SQL(`select report_use(1, 10, null, $1::int8, $2::float8)`,
 			report.token, report.window))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		p.operator.Get(t, path).Want(200).Shows(map[string]string{"remaining_weight_grams": report.left})
 	}
 }
@@ -323,17 +315,13 @@ func TestRepeatedReports(t *testing.T) {
 	// lock locks the spool, so that reports take longer than clients wait, until commit is called.
 	lock := func() (commit func()) {
 		tx, err := conn.Begin(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		if _, err := tx.Exec(t.Context(), `select from spools where tenant_id = $1 for update`,
 			p.operator.Actor.Tenant); err != nil {
 			t.Fatal(err)
 		}
 		return func() {
-			if err := tx.Commit(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, tx.Commit(t.Context()))
 		}
 	}
 	// leave sends a report, and returns when the client does not wait for the answer any more.
@@ -451,9 +439,7 @@ func TestKeyOfRejectedReport(t *testing.T) {
 		r.Header.Set("X-API-Key", p.key)
 		r.Header.Set("Idempotency-Key", "once")
 		a, err := http.DefaultClient.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		a.Body.Close()
 		if a.StatusCode != want {
 			t.Errorf("the status is %d, want %d", a.StatusCode, want)

@@ -19,9 +19,7 @@ import (
 func superuser(t *testing.T) *pgx.Conn {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), testkit.Private().SuperURL())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	t.Cleanup(func() { conn.Close(context.Background()) })
 	return conn
 }
@@ -30,9 +28,7 @@ func superuser(t *testing.T) *pgx.Conn {
 func ids(t *testing.T, list string) []int64 {
 	t.Helper()
 	var items []struct{ ID int64 }
-	if err := json.Unmarshal([]byte(list), &items); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, json.Unmarshal([]byte(list), &items))
 	all := []int64{}
 	for _, item := range items {
 		all = append(all, item.ID)
@@ -46,9 +42,7 @@ func at(t *testing.T, text, path string) string {
 	var value any
 	d := json.NewDecoder(strings.NewReader(text))
 	d.UseNumber()
-	if err := d.Decode(&value); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, d.Decode(&value))
 	for name := range strings.SplitSeq(path, ".") {
 		object, _ := value.(map[string]any)
 		value = object[name]
@@ -295,9 +289,7 @@ func TestListOfLongFields(t *testing.T) {
 	// A caller that does not read a long list cannot make the service keep many of them.
 	testkit.Eventually(t, "a long list begins", func() bool {
 		conn, err := net.Dial("tcp", strings.TrimPrefix(p.url, "http://"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		t.Cleanup(func() { conn.Close() })
 		fmt.Fprintf(conn, "GET %sspool?limit=300 HTTP/1.1\r\nHost: farm.example\r\nX-API-Key: %s\r\n\r\n", surface, p.key)
 		begin := make([]byte, len("HTTP/1.1 200"))

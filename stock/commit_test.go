@@ -7,21 +7,19 @@ import (
 	"testing"
 
 	"spoolwright/db"
+
+	"spoolwright/testkit"
 )
 
 // docs/commit.md names every trigger with its tables.
 func TestTriggersAreDocumented(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../docs/commit.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	c := newAPI(t).Operator(t)
 	triggers := db.SQL(`
 		select tgname::text as name, tgrelid::regclass::text as "table" from pg_trigger where not tgisinternal`)
-	if err := c.API.DB.Read(db.As(t.Context(), db.Actor{Tenant: c.Actor.Tenant}), triggers); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, c.API.DB.Read(db.As(t.Context(), db.Actor{Tenant: c.Actor.Tenant}), triggers))
 	var all []struct{ Name, Table string }
 	if err := json.Unmarshal(triggers.Array(), &all); err != nil || len(all) < 15 {
 		t.Fatalf("%d triggers, %v", len(all), err)

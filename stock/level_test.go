@@ -18,16 +18,12 @@ const levels = "/api/v1/stock-levels"
 func countLowStock(t *testing.T, c *testkit.Client) func() int {
 	t.Helper()
 	ctx := db.As(t.Context(), db.Actor{Tenant: c.Actor.Tenant})
-	if err := c.API.DB.Write(ctx, db.SQL(`insert into webhooks (id, url, events, secret)
-		values (uuid_v7(), 'https://farm.example', '{inventory.low_stock}', '')`)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, c.API.DB.Write(ctx, db.SQL(`insert into webhooks (id, url, events, secret)
+		values (uuid_v7(), 'https://farm.example', '{inventory.low_stock}', '')`)))
 	return func() (n int) {
 		t.Helper()
 		count := db.SQL(`select count(*) from webhook_deliveries where type = 'inventory.low_stock'`).Into(&n)
-		if err := c.API.DB.Read(ctx, count); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, c.API.DB.Read(ctx, count))
 		return n
 	}
 }

@@ -25,9 +25,7 @@ func benchFarm(tb testing.TB) (*testkit.API, *browser, *atomic.Int64) {
 	trips := &atomic.Int64{}
 	d, err := db.Open(context.Background(), db.Config{URL: testkit.Private().AppURL(),
 		RoundTrip: func([]db.Statement) { trips.Add(1) }})
-	if err != nil {
-		tb.Fatal(err)
-	}
+	testkit.Check(tb, err)
 	tb.Cleanup(d.Close)
 	api := testkit.New(tb, testkit.Options{DB: d}, testkit.Features...)
 	c := api.Operator(tb)
@@ -61,9 +59,7 @@ func TestPageSizes(t *testing.T) {
 		trips.Store(0)
 		p := b.get(t, path).want(t, 200)
 		z, err := gzip.NewReader(strings.NewReader(p.text))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		text, err := io.ReadAll(z)
 		if err != nil || len(text) > 60_000 || len(p.text) > 12_000 {
 			t.Errorf("%s: %d bytes, %d compressed, %v", path, len(text), len(p.text), err)
@@ -112,8 +108,6 @@ func BenchmarkPages(b *testing.B) {
 func cpuTime(tb testing.TB) time.Duration {
 	tb.Helper()
 	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		tb.Fatal(err)
-	}
+	testkit.Check(tb, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

@@ -24,15 +24,11 @@ func upload(t *testing.T, b *browser, file string, inputs ...string) *page {
 		w.WriteField(name, values[0])
 	}
 	part, err := w.CreateFormFile("file", "x.csv")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	part.Write([]byte(file))
 	w.Close()
 	r, err := http.NewRequest("POST", b.base+"/files", &body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	r.Header = b.header.Clone()
 	r.Header.Set("Content-Type", w.FormDataContentType())
 	return b.send(t, r)

@@ -27,9 +27,7 @@ func TestLabels(t *testing.T) {
 	}
 	for i, number := range []int{2, 1} {
 		code, err := qr.Encode(fmt.Sprintf("%s/s/%d", b.base, number), qr.M)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		black := map[[2]int]bool{}
 		for _, row := range strings.Split(paths[i][1], "M")[1:] {
 			var x, y int

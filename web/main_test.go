@@ -32,9 +32,7 @@ type browser struct {
 func newBrowser(t testing.TB, base string) *browser {
 	t.Helper()
 	jar, err := cookiejar.New(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	transport := &http.Transport{}
 	t.Cleanup(transport.CloseIdleConnections)
 	return &browser{base, &http.Client{Jar: jar, Transport: transport,
@@ -55,9 +53,7 @@ func signIn(t testing.TB, c *testkit.Client) *browser {
 func (b *browser) url(t testing.TB, path string) *url.URL {
 	t.Helper()
 	u, err := url.Parse(b.base + path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	return u
 }
 
@@ -73,9 +69,7 @@ type page struct {
 func (b *browser) do(t testing.TB, method, path string, form url.Values) *page {
 	t.Helper()
 	r, err := http.NewRequest(method, b.base+path, strings.NewReader(form.Encode()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	for name, values := range b.header {
 		r.Header[name] = values
 	}
@@ -89,14 +83,10 @@ func (b *browser) do(t testing.TB, method, path string, form url.Values) *page {
 func (b *browser) send(t testing.TB, r *http.Request) *page {
 	t.Helper()
 	response, err := b.client.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	defer response.Body.Close()
 	text, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	return &page{b, r.Method + " " + r.URL.Path, response.StatusCode, response.Header, string(text)}
 }
 

@@ -112,9 +112,7 @@ func TestPages(t *testing.T) {
 	var trips atomic.Int64
 	d, err := db.Open(context.Background(), db.Config{URL: testkit.Private().AppURL(),
 		RoundTrip: func([]db.Statement) { trips.Add(1) }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	t.Cleanup(d.Close)
 	api := newAPI(t, testkit.Options{DB: d})
 	tenant, elsewhere := api.Tenant(t), api.Tenant(t)

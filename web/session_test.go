@@ -199,14 +199,10 @@ func TestUnknownPath(t *testing.T) {
 	b.get(t, "/sign-out").want(t, 405)
 	for path, accept := range map[string]string{"/nothing": "*/*", "/api/v1/nothing": "text/html"} {
 		r, err := http.NewRequest("GET", api.URL+path, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		r.Header.Set("Accept", accept)
 		a, err := http.DefaultClient.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		a.Body.Close()
 		if a.Header.Get("Content-Type") != "application/json" {
 			t.Errorf("%s: %v", path, a.Header)

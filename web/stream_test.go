@@ -16,21 +16,15 @@ import (
 func openStream(t *testing.T, b *browser) net.Conn {
 	t.Helper()
 	conn, err := net.Dial("tcp", strings.TrimPrefix(b.base, "http://"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	t.Cleanup(func() { conn.Close() })
 	conn.SetDeadline(time.Now().Add(time.Minute))
 	r, err := http.NewRequest("GET", b.base+"/changes", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	for _, c := range b.client.Jar.Cookies(r.URL) {
 		r.AddCookie(c)
 	}
-	if err := r.Write(conn); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, r.Write(conn))
 	return conn
 }
 

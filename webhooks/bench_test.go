@@ -51,9 +51,7 @@ func newEmitter(b *testing.B, d *db.DB, hooks, runs int) *emitter {
 			select uuid_v7(), r.id, s.id, 1 from (select id, row_number() over (order by id) as n from production_runs) r
 			join spools s on s.number in (1 + r.n % 100, 1 + (r.n + 33) % 100, 1 + (r.n + 66) % 100)`),
 		db.SQL(`select array_agg(id::text) from production_runs`).Into(&ids))
-	if err != nil {
-		b.Fatal(err)
-	}
+	testkit.Check(b, err)
 	e.runs = ids
 	return e
 }
@@ -127,9 +125,7 @@ func superURL(tb testing.TB, d *db.DB) string {
 	tb.Helper()
 	var name string
 	stmt := db.SQL(`select current_database()::text`).Into(&name)
-	if err := d.Read(db.As(context.Background(), db.Actor{Tenant: db.NewID()}), stmt); err != nil {
-		tb.Fatal(err)
-	}
+	testkit.Check(tb, d.Read(db.As(context.Background(), db.Actor{Tenant: db.NewID()}), stmt))
 	return regexp.MustCompile(`@/spoolwright\?`).ReplaceAllString(testkit.Private().SuperURL(), "@/"+name+"?")
 }
 

@@ -108,9 +108,7 @@ func (f *farm) emptied(t *testing.T, c *testkit.Client, table string) {
 	testkit.Eventually(t, table+" is empty", func() bool {
 		var n int
 		stmt := db.SQL(`select count(*) from ` + table).Into(&n)
-		if err := f.DB.Read(db.As(t.Context(), db.Actor{Tenant: c.Actor.Tenant}), stmt); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, f.DB.Read(db.As(t.Context(), db.Actor{Tenant: c.Actor.Tenant}), stmt))
 		return n == 0
 	})
 }
@@ -136,9 +134,7 @@ func TestEndedDeliveriesAreDeleted(t *testing.T) {
 	add("failed", "31 days")
 	add("delivered", "29 days 23 hours")
 	add("failed", "1 minute")
-	if err := webhooks.New(f.config).Maintain(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, webhooks.New(f.config).Maintain(t.Context()))
 	admin.Get(t, path+"/deliveries").Want(200).Shows(map[string]string{"total": "3000"})
 
 	admin.Post(t, path+"/test", nil).Want(200)
@@ -149,9 +145,7 @@ func TestEndedDeliveriesAreDeleted(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 {
-		if err := webhooks.New(f.config).Maintain(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, webhooks.New(f.config).Maintain(t.Context()))
 	}
 	testkit.ExecURL(t, f.super(t), `update queue_items set leased_until = now()`)
 	if claimed, err := f.DB.Queues()[0].Claim(t.Context(), db.NewID(), 10, time.Second); err != nil ||
@@ -170,9 +164,7 @@ func (f *farm) super(t *testing.T) string {
 	t.Helper()
 	var name string
 	stmt := db.SQL(`select current_database()::text`).Into(&name)
-	if err := f.DB.Read(db.As(t.Context(), db.Actor{Tenant: db.NewID()}), stmt); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, f.DB.Read(db.As(t.Context(), db.Actor{Tenant: db.NewID()}), stmt))
 	return strings.Replace(testkit.Private().SuperURL(), "@/spoolwright?", "@/"+name+"?", 1)
 }
 
@@ -246,14 +238,10 @@ func TestReleaseWaitsForSignal(t *testing.T) {
 			admin.Post(t, path+"/test", nil).Want(200)
 
 			super, err := pgx.Connect(t.Context(), f.super(t))
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, err)
 			defer super.Close(context.Background())
 			claim, err := super.Begin(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, err)
 			if _, err := claim.Exec(t.Context(), `select queue_claim($1, 0, 60, '{}')`, db.NewID()); err != nil {
 				t.Fatal(err)
 			}
@@ -268,14 +256,10 @@ func TestReleaseWaitsForSignal(t *testing.T) {
 				err := claim.QueryRow(t.Context(), `select exists (
 					select from pg_stat_activity where datname = current_database()
 						and pg_backend_pid() = any (pg_blocking_pids(pid)))`).Scan(&waits)
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.Check(t, err)
 				return waits
 			})
-			if err := claim.Commit(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, claim.Commit(t.Context()))
 			if err := <-ended; err != nil || released {
 				t.Errorf("released: %t, %v; want false, because the webhook has a new delivery", released, err)
 			}

@@ -27,9 +27,7 @@ func TestPlans(t *testing.T) {
 func testPlans(t *testing.T, analyzed bool) {
 	cluster := testkit.Cluster(t, map[string]string{"autovacuum": "off"})
 	d, err := db.Open(t.Context(), db.Config{URL: cluster.AppURL(), MaxConns: 1, PlanAge: time.Hour})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	t.Cleanup(d.Close)
 	f := startWithout(t, d, func(c *webhooks.Config) { c.Poll = time.Hour }) // one claim for each event
 	f.run(t, f.config)
@@ -55,9 +53,7 @@ func testPlans(t *testing.T, analyzed bool) {
 				from pg_statio_user_tables where relname = 'webhook_deliveries'`).Scan(&n)
 			conn.Close(t.Context())
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		return n
 	}
 	send()

@@ -24,9 +24,7 @@ import (
 func raw(t *testing.T, serve func(net.Conn)) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	t.Cleanup(func() { l.Close() })
 	go func() {
 		for {
@@ -290,9 +288,7 @@ func TestRedeliveryDuringTry(t *testing.T) {
 func (f *farm) sql(t *testing.T, c *testkit.Client, sql string, args ...any) *db.Stmt {
 	t.Helper()
 	stmt := db.SQL(sql, args...)
-	if err := f.DB.Write(db.As(t.Context(), db.Actor{Tenant: c.Actor.Tenant}), stmt); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, f.DB.Write(db.As(t.Context(), db.Actor{Tenant: c.Actor.Tenant}), stmt))
 	return stmt
 }
 
@@ -327,9 +323,7 @@ func TestAddressOfEachConnectionIsChecked(t *testing.T) {
 func dns(t *testing.T, resolve func(name string) netip.Addr) *net.Resolver {
 	t.Helper()
 	l, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 	t.Cleanup(func() { l.Close() })
 	go func() {
 		b := make([]byte, 1500)

@@ -26,9 +26,7 @@ func (f *farm) stored(t *testing.T, c *testkit.Client) string {
 		var all *string
 		f.sql(t, c, `select string_agg(x::text, chr(10)) from `+table+` x`).Into(&all)
 		s := db.SQL(`select string_agg(x::text, chr(10)) from ` + table + ` x`).Into(&all)
-		if err := f.DB.Read(db.As(t.Context(), db.Actor{Tenant: c.Actor.Tenant}), s); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, f.DB.Read(db.As(t.Context(), db.Actor{Tenant: c.Actor.Tenant}), s))
 		if all != nil {
 			text += *all
 		}
@@ -91,9 +89,7 @@ func TestSecrets(t *testing.T) {
 	}
 	for _, secret := range []string{first, second} {
 		raw, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(secret, "whsec_"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, err)
 		for name, text := range where {
 			for _, form := range []string{secret[6:], fmt.Sprintf("%x", raw), string(raw)} {
 				if strings.Contains(text, form) {
@@ -137,9 +133,7 @@ func TestKeyRotation(t *testing.T) {
 	admin.Post(t, path+"/rotate", nil).Want(200) // the secret of hook is now the previous one, which signs, too
 	secrets := func() (text string) {
 		stmt := db.SQL(`select string_agg(encode(secret, 'hex'), ' ' order by id) from webhooks`).Into(&text)
-		if err := f.DB.Read(db.As(t.Context(), db.Actor{Tenant: admin.Actor.Tenant}), stmt); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, f.DB.Read(db.As(t.Context(), db.Actor{Tenant: admin.Actor.Tenant}), stmt))
 		return text
 	}
 	before := secrets()

@@ -81,9 +81,7 @@ func newBenchService(b *testing.B, load func(ctx context.Context, f *benchServic
 	b.Cleanup(f.close)
 	must := func(err error) {
 		b.Helper()
-		if err != nil {
-			b.Fatal(err)
-		}
+		testkit.Check(b, err)
 	}
 	dir, err := os.MkdirTemp("", "spoolwright-bench-")
 	must(err)
@@ -191,9 +189,7 @@ func (f *benchService) record(b *testing.B, method, path, body string) ([][]db.S
 	f.recorded.Store(&trips)
 	defer f.recorded.Store(nil)
 	r, err := http.NewRequest(method, path, strings.NewReader(body))
-	if err != nil {
-		b.Fatal(err)
-	}
+	testkit.Check(b, err)
 	r.Header.Set("Authorization", "Bearer "+f.token)
 	r.Header.Set("Content-Type", "application/json")
 	w := httptest.NewRecorder()
@@ -270,9 +266,7 @@ func (f *benchService) connect(b *testing.B) httpClients {
 	clients := make(httpClients, benchClients)
 	for i := range clients {
 		conn, err := net.Dial("tcp", f.addr)
-		if err != nil {
-			b.Fatal(err)
-		}
+		testkit.Check(b, err)
 		b.Cleanup(func() { conn.Close() })
 		clients[i].conn, clients[i].reader = conn, bufio.NewReaderSize(conn, 64<<10)
 	}
@@ -321,16 +315,12 @@ func (f *benchService) floor(b *testing.B) floorClients {
 	clients := make(floorClients, benchClients)
 	for i := range clients {
 		conn, err := pgx.Connect(context.Background(), f.floorURL)
-		if err != nil {
-			b.Fatal(err)
-		}
+		testkit.Check(b, err)
 		b.Cleanup(func() { conn.Close(context.Background()) })
 		_, err = conn.Exec(context.Background(), `select set_config('role', 'spoolwright_app', false),
 			set_config('search_path', 'public, pg_temp', false), set_config('enable_seqscan', 'off', false),
 			set_config('enable_sort', 'off', false)`)
-		if err != nil {
-			b.Fatal(err)
-		}
+		testkit.Check(b, err)
 		clients[i] = conn
 	}
 	return clients
@@ -429,13 +419,9 @@ func pickOnce(b *testing.B, values []string) func() string {
 func (f *benchService) queryStrings(b *testing.B, sql string, args ...any) []string {
 	b.Helper()
 	rows, err := f.super.Query(context.Background(), sql, args...)
-	if err != nil {
-		b.Fatal(err)
-	}
+	testkit.Check(b, err)
 	all, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil {
-		b.Fatal(err)
-	}
+	testkit.Check(b, err)
 	return all
 }
 
@@ -528,9 +514,7 @@ func BenchmarkRequests(b *testing.B) {
 		spools := map[string][]string{}
 		rows, err := f.super.Query(context.Background(), `
 			select run_id::text, array_agg(spool_id::text order by spool_id) from run_materials group by run_id`)
-		if err != nil {
-			b.Fatal(err)
-		}
+		testkit.Check(b, err)
 		var id string
 		var of []string
 		if _, err := pgx.ForEachRow(rows, []any{&id, &of},
@@ -586,9 +570,7 @@ func (f *benchService) create(b *testing.B, path, body string) string {
 	b.Helper()
 	_, response := f.record(b, "POST", path, body)
 	var created struct{ ID string }
-	if err := json.Unmarshal(response, &created); err != nil {
-		b.Fatal(err)
-	}
+	testkit.Check(b, json.Unmarshal(response, &created))
 	return created.ID
 }
 
@@ -641,9 +623,7 @@ func BenchmarkAvailability(b *testing.B) {
 		if err == nil {
 			err = tx.Rollback(context.Background())
 		}
-		if err != nil {
-			b.Fatal(err)
-		}
+		testkit.Check(b, err)
 		return float64(time.Since(start)) / 1e6
 	}
 	var reads, ratios []float64
@@ -666,9 +646,7 @@ func (f *benchService) medianTime(b *testing.B, method string, next func() (path
 	for start := time.Now(); len(took) < 11 || time.Since(start) < 500*time.Millisecond; {
 		path, body := next()
 		at := time.Now()
-		if err := clients.do(0, f.request(method, path, body)); err != nil {
-			b.Fatal(err)
-		}
+		testkit.Check(b, clients.do(0, f.request(method, path, body)))
 		took = append(took, float64(time.Since(at))/1e6)
 	}
 	return median(took[1:])
@@ -708,18 +686,14 @@ func BenchmarkGrowth(b *testing.B) {
 			if size == 1_000_000 {
 				entries = 10
 			}
-			if err := loadSpools(ctx, f.super, f.actor.Tenant, size-have, entries); err != nil {
-				b.Fatal(err)
-			}
+			testkit.Check(b, loadSpools(ctx, f.super, f.actor.Tenant, size-have, entries))
 			have = size
 			f.vacuum(b, "spools", "spool_usage")
 			const query = `select id::text from spools where tenant_id = $1 and in_stock limit 1000`
 			spool := randomPick(f.queryStrings(b, query, f.actor.Tenant))
 			_, page := f.record(b, "GET", fmt.Sprintf("/api/v1/spools?limit=1&skip=%d", size*9/10-1), "")
 			var before struct{ Next string }
-			if err := json.Unmarshal(page, &before); err != nil {
-				b.Fatal(err)
-			}
+			testkit.Check(b, json.Unmarshal(page, &before))
 			b.ResetTimer()
 			for name, path := range map[string]string{
 				"list": "", "one-in-100": "?brand=brand%207", "half": "?in_stock=true", "after-90%": "?after=" +
@@ -741,9 +715,7 @@ func BenchmarkGrowth(b *testing.B) {
 	}
 	if !slices.ContainsFunc(curves, func(c curve) bool { return len(c.ms) < 4 }) {
 		svg := picture("Median time of a request by number of spools", curves)
-		if err := os.WriteFile("docs/growth.svg", []byte(svg), 0o644); err != nil {
-			b.Fatal(err)
-		}
+		testkit.Check(b, os.WriteFile("docs/growth.svg", []byte(svg), 0o644))
 	}
 	b.Run("products-and-runs-100000", func(b *testing.B) {
 		for _, statement := range []string{
@@ -819,9 +791,7 @@ func BenchmarkGrowthOfUsage(b *testing.B) {
 		b.ReportMetric(f.medianTime(b, "GET", next), by+"-ms")
 	}
 	start := time.Now()
-	if err := inventory.SummariseUsage(context.Background(), f.db); err != nil {
-		b.Fatal(err)
-	}
+	testkit.Check(b, inventory.SummariseUsage(context.Background(), f.db))
 	b.ReportMetric(time.Since(start).Seconds()*1000, "summarise-ms")
 	b.ResetTimer()
 	for _, by := range inventory.UsageGroup("").Enum() {
@@ -836,16 +806,12 @@ func (f *benchService) createRun(b *testing.B, spool func() string) string {
 	ctx, id := context.Background(), db.NewID()
 	_, err := f.super.Exec(ctx, `
 		insert into production_runs (tenant_id, id, status) values ($1, $2, 'pending')`, f.actor.Tenant, id)
-	if err != nil {
-		b.Fatal(err)
-	}
+	testkit.Check(b, err)
 	for range 3 {
 		_, err := f.super.Exec(ctx, `
 			insert into run_materials (tenant_id, id, run_id, spool_id, spool_weight_before_grams, spool_weight_after_grams)
 			values ($1, $2, $3, $4, 10, 9.99)`, f.actor.Tenant, db.NewID(), id, spool())
-		if err != nil {
-			b.Fatal(err)
-		}
+		testkit.Check(b, err)
 	}
 	return id
 }

@@ -13,6 +13,8 @@ import (
 
 	"spoolwright/auth"
 	"spoolwright/db"
+
+	"spoolwright/testkit"
 )
 
 const (
@@ -121,9 +123,7 @@ func BenchmarkFairness(b *testing.B) {
 // fairVictim makes the service's tenant ready for fairRound, and returns the paths of its spools.
 func (f *benchService) fairVictim(b *testing.B) (spools []string) {
 	b.Helper()
-	if err := loadSpools(context.Background(), f.super, f.actor.Tenant, 1000, 1); err != nil {
-		b.Fatal(err)
-	}
+	testkit.Check(b, loadSpools(context.Background(), f.super, f.actor.Tenant, 1000, 1))
 	for _, id := range f.queryStrings(b, `select id::text from spools where in_stock`) {
 		spools = append(spools, "/api/v1/spools/"+id)
 	}
@@ -142,13 +142,9 @@ func (f *benchService) fairUsers(b *testing.B, tenant string, n int) (tokens []s
 		user := db.NewID()
 		_, err := f.super.Exec(ctx, `insert into users (tenant_id, id, email, name, role, password_hash)
 			values ($1, $2::uuid, $2::uuid::text, 'x', 'operator', 'x')`, tenant, user)
-		if err != nil {
-			b.Fatal(err)
-		}
+		testkit.Check(b, err)
 		token, err := f.tokens.Access(auth.Principal{TenantID: tenant, UserID: user, Role: "operator"})
-		if err != nil {
-			b.Fatal(err)
-		}
+		testkit.Check(b, err)
 		tokens = append(tokens, token)
 	}
 	return tokens
@@ -162,9 +158,7 @@ func (f *benchService) fairRound(b *testing.B, spools []string) (p99 [2]float64)
 	var took [2][]time.Duration
 	send := func(kind int, method, path, body string) {
 		start := time.Now()
-		if err := clients.do(0, f.request(method, path, body)); err != nil {
-			b.Fatal(err)
-		}
+		testkit.Check(b, clients.do(0, f.request(method, path, body)))
 		took[kind] = append(took[kind], time.Since(start))
 	}
 	for begin := time.Now(); time.Since(begin) < fairRound; {

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"spoolwright/testkit"
 )
 
 // BenchmarkPlan measures the plan of 1,000 open orders with two items each of 20 products, in a tenant with 5,000 spools
@@ -48,9 +50,7 @@ func BenchmarkPlan(b *testing.B) {
 		_, err = super.Exec(context.Background(), `vacuum analyze`)
 		super.Close(context.Background())
 	}
-	if err != nil {
-		b.Fatal(err)
-	}
+	testkit.Check(b, err)
 	var plan struct{ Runs, Unplanned []json.RawMessage }
 	trips, body := f.record(b, "POST", "/api/v1/plan", "{}")
 	if err := json.Unmarshal(body, &plan); err != nil || len(plan.Unplanned) > 0 {
@@ -59,9 +59,7 @@ func BenchmarkPlan(b *testing.B) {
 	clients := f.connect(b)
 	send := func(body string) time.Duration {
 		start := time.Now()
-		if err := clients.do(0, f.request("POST", "/api/v1/plan", body)); err != nil {
-			b.Fatal(err)
-		}
+		testkit.Check(b, clients.do(0, f.request("POST", "/api/v1/plan", body)))
 		return time.Since(start)
 	}
 	b.ResetTimer()

@@ -13,15 +13,15 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"spoolwright/testkit"
 )
 
 // cpuTime returns the CPU time of this process, with the service and its clients, and of PostgreSQL, on Linux.
 func (f *benchService) cpuTime(b *testing.B) time.Duration {
 	b.Helper()
 	var self syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &self); err != nil {
-		b.Fatal(err)
-	}
+	testkit.Check(b, syscall.Getrusage(syscall.RUSAGE_SELF, &self))
 	total := time.Duration(self.Utime.Nano() + self.Stime.Nano())
 	all, _ := filepath.Glob("/proc/[0-9]*/stat")
 	for _, path := range all {
@@ -68,9 +68,7 @@ func BenchmarkPrinters(b *testing.B) {
 			run := func(n int) float64 {
 				before := f.cpuTime(b)
 				for range n {
-					if err := clients.do(0, requests[name]()); err != nil {
-						b.Fatal(err)
-					}
+					testkit.Check(b, clients.do(0, requests[name]()))
 				}
 				return float64(f.cpuTime(b)-before) / float64(n) / 1000
 			}

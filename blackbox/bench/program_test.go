@@ -20,6 +20,8 @@ import (
 	"time"
 
 	"spoolwright/auth"
+
+	"spoolwright/testkit"
 )
 
 // benchProgram builds the program the way releases are built and returns its path.
@@ -38,9 +40,7 @@ func benchProgram(b *testing.B) string {
 func freeAddr(b *testing.B) string {
 	b.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		b.Fatal(err)
-	}
+	testkit.Check(b, err)
 	defer listener.Close()
 	return listener.Addr().String()
 }
@@ -54,9 +54,7 @@ func startProgram(b *testing.B, path, addr string, env ...string) (process *exec
 	}, env...)
 	process.Stderr = os.Stderr
 	start := time.Now()
-	if err := process.Start(); err != nil {
-		b.Fatal(err)
-	}
+	testkit.Check(b, process.Start())
 	for time.Since(start) < 30*time.Second {
 		if r, err := http.Get("http://" + addr + "/readyz"); err == nil {
 			r.Body.Close()
@@ -96,9 +94,7 @@ func BenchmarkStart(b *testing.B) {
 	})
 	b.Run("embedded", func(b *testing.B) {
 		dir, err := os.MkdirTemp("", "spoolwright-bench-")
-		if err != nil {
-			b.Fatal(err)
-		}
+		testkit.Check(b, err)
 		defer os.RemoveAll(dir)
 		os.Chmod(dir, 0o711)
 		addr := freeAddr(b)
@@ -123,9 +119,7 @@ func BenchmarkMemory(b *testing.B) {
 	path := benchProgram(b)
 	f := newBenchService(b, nil)
 	ctx := context.Background()
-	if err := loadSpools(ctx, f.super, f.actor.Tenant, 2000, 1); err != nil {
-		b.Fatal(err)
-	}
+	testkit.Check(b, loadSpools(ctx, f.super, f.actor.Tenant, 2000, 1))
 	const insert = `
 		insert into users (tenant_id, id, email, name, role, password_hash)
 		select $1::uuid, uuid_v7(), 'user' || n, 'User', 'operator', 'none' from generate_series(1, $2) n`
@@ -133,16 +127,12 @@ func BenchmarkMemory(b *testing.B) {
 		b.Fatal(err)
 	}
 	tokens, err := auth.NewTokens([]string{secret}, time.Hour, time.Hour, time.Now)
-	if err != nil {
-		b.Fatal(err)
-	}
+	testkit.Check(b, err)
 	var bearer []string
 	const operators = `select id::text from users where tenant_id = $1 and role = 'operator'`
 	for _, id := range f.queryStrings(b, operators, f.actor.Tenant) {
 		token, err := tokens.Access(auth.Principal{TenantID: f.actor.Tenant, UserID: id, Role: "operator"})
-		if err != nil {
-			b.Fatal(err)
-		}
+		testkit.Check(b, err)
 		bearer = append(bearer, token)
 	}
 	const stocked = `select id::text from spools where tenant_id = $1 and in_stock`
@@ -155,9 +145,7 @@ func BenchmarkMemory(b *testing.B) {
 	clients := f.connect(b)
 	metric := func(name string) float64 {
 		r, err := http.Get("http://" + metrics + "/metrics")
-		if err != nil {
-			b.Fatal(err)
-		}
+		testkit.Check(b, err)
 		defer r.Body.Close()
 		text, _ := io.ReadAll(r.Body)
 		m := regexp.MustCompile(`(?m)^` + name + ` (\S+)$`).FindSubmatch(text)

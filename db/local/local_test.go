@@ -125,9 +125,7 @@ func folder(t *testing.T) string {
 
 func check(t *testing.T, err error) {
 	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, err)
 }
 
 func start(t *testing.T, o local.Options) *local.Server {
