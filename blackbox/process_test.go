@@ -39,7 +39,7 @@ const waitTimeout = testkit.WaitTimeout
 
 func check(t *testing.T, err error) {
 	t.Helper()
-	check(t, err)
+	testkit.Check(t, err)
 }
 
 // skipTest skips the test for the reason. If CI_STRICT is 1 it fails the test instead, because CI has all tools.
