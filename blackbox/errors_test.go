@@ -83,7 +83,8 @@ func TestFieldsOfErrors(t *testing.T) {
 	c.Post(t, levels, testkit.JSON{"material_type": "PLA", "minimum_grams": 1}).Want(201)
 	level := levels + "/" + c.Post(t, levels, testkit.JSON{"material_type": "ABS", "minimum_grams": 1}).Want(201).ID()
 	c.Post(t, "/api/v1/vendors", testkit.JSON{"name": "Alpha"}).Want(201)
-	filament := createFilament(t, c, testkit.JSON{"net_weight_grams": 1})
+	filament := c.Post(t, "/api/v1/filaments", testkit.JSON{"material_type": "PLA", "color": "Black",
+		"diameter_mm": 1.75, "net_weight_grams": 1}).Want(201).Header.Get("Location")
 	follower := c.Post(t, spoolsURL, testkit.JSON{"filament_id": idOf(filament)}).Want(201).Header.Get("Location")
 	c.Post(t, printersURL, testkit.JSON{"name": "Alpha"}).Want(201)
 	printer := printersURL + "/" + c.Post(t, printersURL, testkit.JSON{"name": "Beta", "slots": 2}).Want(201).ID()
