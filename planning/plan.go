@@ -210,6 +210,9 @@ var stateSQL = `
 		where m.grams > 0
 	), queue as materialized (
 		select * from run_queue()
+	), taken as materialized (
+		select m.spool_id, sum(m.grams) as grams, (array_agg(m.printer_id order by m.run_id))[1] as printer_id
+		from unfinished_materials() m group by m.spool_id
 	)
 	select
 		(select o.status from orders o where o.id = $1::uuid and o.hidden_at is null) as status,
@@ -235,14 +238,14 @@ var stateSQL = `
 				'free', trim_scale(greatest(s.remaining_weight_grams - coalesce(t.grams, 0), 0)),
 				'opened', s.first_used_at is not null or s.remaining_weight_grams < s.net_weight_grams,
 				'printer', coalesce(l.printer_id, t.printer_id)) order by s.number), '[]')
-			from spools s
-			left join (
-				select m.spool_id, sum(m.grams) as grams, (array_agg(m.printer_id order by m.run_id))[1] as printer_id
-				from unfinished_materials() m group by m.spool_id
-			) t on t.spool_id = s.id
-			left join printer_slots l on l.spool_id = s.id
-			where s.in_stock and not s.archived and s.hidden_at is null and s.created_at < 'infinity'
-				and (s.material_type, s.color_key) in (select m.type, m.key from material m)) as spools,
+			from (select distinct m.type, m.key from material m) f
+			cross join lateral (
+				select * from spools s
+				where s.material_type = f.type and s.color_key = f.key and s.in_stock and not s.archived
+					and s.hidden_at is null and s.created_at < 'infinity' offset 0
+			) s
+			left join taken t on t.spool_id = s.id
+			left join printer_slots l on l.spool_id = s.id) as spools,
 		(select coalesce(json_agg(json_build_object('type', r.material_type, 'key', r.color_key,
 				'grams', trim_scale(least(round(r.grams, 6), 999999999)))), '[]')
 			from (select array_agg(f.type) as types, array_agg(f.key) as keys
