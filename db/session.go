@@ -84,6 +84,7 @@ const discardSQL = `discard plans`
 // If named is set, the URL does not choose how statements are sent, so that pgx prepares named statements. The error is
 // dial.ErrPooler if the connection leads through a pooler then.
 func prepareSession(ctx context.Context, conn *pgx.Conn, named bool) error {
+	dial.RegisterTypes(conn.TypeMap())
 	prepared := 0
 	var b pgx.Batch // see Ready
 	b.Queue(prepareSQL, int32(conn.PgConn().PID())).Query(func(rows pgx.Rows) error {

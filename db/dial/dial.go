@@ -4,12 +4,14 @@ package dial
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 )
 
 // ErrURL is the error of a connection string that pgx cannot parse.
@@ -36,7 +38,27 @@ func Connect(ctx context.Context, url string) (*pgx.Conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("database: %w", err)
 	}
+	RegisterTypes(conn.TypeMap())
 	return conn, nil
+}
+
+// RegisterTypes tells pgx the PostgreSQL types of arguments, which it must know in the exec modes exec and
+// simple_protocol; a pointer has the type of its value. Releases are built with a tag that omits the list of pgx, whose
+// generic types take 1.4 MB.
+func RegisterTypes(types *pgtype.Map) {
+	for name, values := range map[string][]any{
+		"bool": {false}, "_bool": {[]bool(nil)},
+		"int4": {int32(0)}, "_int4": {[]int32(nil)},
+		"int8": {0, int64(0)}, "_int8": {[]int(nil), []int64(nil)},
+		"float8": {0.0}, "_float8": {[]float64(nil)},
+		"text": {""}, "_text": {[]string(nil), []*string(nil)},
+		"timestamptz": {time.Time{}}, "_timestamptz": {[]time.Time(nil)},
+		"interval": {time.Duration(0)}, "bytea": {[]byte(nil)}, "json": {json.RawMessage(nil)},
+	} {
+		for _, value := range values {
+			types.RegisterDefaultPgType(value, name)
+		}
+	}
 }
 
 // IsNamed reports whether pgx prepares named statements because the URL does not set default_query_exec_mode.

@@ -301,6 +301,6 @@ func test(ctx context.Context, dir, pkg, tests string) ([]byte, error) {
 	c.Cancel = func() error { return syscall.Kill(-c.Process.Pid, syscall.SIGTERM) }
 	c.WaitDelay = time.Minute
 	c.Dir = dir
-	c.Env = append(os.Environ(), "GOFLAGS=-buildvcs=false")
+	c.Env = append(os.Environ(), "GOFLAGS=-buildvcs=false -tags=nopgxregisterdefaulttypes")
 	return c.CombinedOutput()
 }

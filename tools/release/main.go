@@ -186,7 +186,8 @@ func (r *release) run(env []string, dir string, command ...string) error {
 func (r *release) build(t target) ([]byte, error) {
 	path := r.program(t)
 	err := r.run([]string{"CGO_ENABLED=0", "GOFLAGS=", "GOOS=" + t.os, "GOARCH=" + t.arch, "GOARM=" + t.arm}, "",
-		"go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w -X spoolwright/cli.commit="+r.commit, "-o", path, ".")
+		"go", "build", "-trimpath", "-buildvcs=false", "-tags=nopgxregisterdefaulttypes",
+		"-ldflags=-s -w -X spoolwright/cli.commit="+r.commit, "-o", path, ".")
 	if err != nil {
 		return nil, err
 	}
