@@ -1,5 +1,5 @@
-// Package app puts the program together: it lists the features, their SQL functions, their events and the commands, and
-// connects settings, database and server.
+// Package app puts the program together: it lists the features, their SQL functions, their events and the commands,
+// and connects settings, database and server.
 package app
 
 import (
@@ -108,9 +108,9 @@ func serve(ctx context.Context, call *cli.Call) error {
 	})
 }
 
-// serveOn serves the database on the listeners until ctx ends. It calls announce after the last line that a start logs,
-// so that a login that it prints stays in sight. announce gets the URL of the service, and what makes a link of a login,
-// or nil if there are no pages.
+// serveOn serves the database on the listeners until ctx ends. It calls announce after the last line that a start
+// logs, so that a login that it prints stays in sight. announce gets the URL of the service, and what makes a link of
+// a login, or nil if there are no pages.
 func serveOn(ctx context.Context, c cli.Config, d *db.DB, l cli.Listeners,
 	announce func(base string, once *auth.OneLogin) error,
 ) error {
