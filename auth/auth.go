@@ -57,11 +57,11 @@ func (r Role) access() server.Access {
 	return server.Public
 }
 
-// Authenticate is a server.Authenticate. It returns the caller that the access token or the API key names. The error is
-// server.ErrInvalidToken (also without credentials), server.ErrTokenExpired, server.ErrInvalidKey,
+// Authenticate is a server.Authenticate. It returns the caller that the access token or the API key names. The error
+// is server.ErrInvalidToken (also without credentials), server.ErrTokenExpired, server.ErrInvalidKey,
 // server.ErrTwoCredentials, or that of admit or of the database. The request's first statement checks that the user
-// still exists, is enabled and has the role, or that the API key is still valid: Authenticate itself reads the database
-// only for a key that it does not know yet.
+// still exists, is enabled and has the role, or that the API key is still valid: Authenticate itself reads the
+// database only for a key that it does not know yet.
 func (s *Service) Authenticate(r *http.Request, basic bool, admit func() error) (server.Caller, error) {
 	if keys := r.Header["X-Api-Key"]; keys != nil {
 		if len(keys) > 1 || r.Header["Authorization"] != nil {
@@ -251,7 +251,9 @@ var sessionsDoc = &server.Doc{
 	Description: "Returns the logins of the caller that have not ended, of programs and of browsers.",
 }
 
-func (s *Service) sessions(ctx context.Context, r *server.Request[server.ListQuery]) (server.Page[UserSession], error) {
+func (s *Service) sessions(
+	ctx context.Context, r *server.Request[server.ListQuery],
+) (server.Page[UserSession], error) {
 	l := server.NewList(`(select *, refreshed_at as last_used_at from sessions) sessions`,
 		"id, created_at, last_used_at, expires_at", "", "")
 	l.Where("user_id = ?::uuid", db.ActorOf(ctx).User)

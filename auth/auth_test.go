@@ -739,8 +739,8 @@ func TestHashingQueue(t *testing.T) {
 	tooMany(t, w.Anonymous().Post(t, loginPath, credentials(user.Email, "wrong")), "900")
 }
 
-// Logins with the known passwords of two accounts wait for the hasher, 4 of each account. A login of a third account is
-// next.
+// Logins with the known passwords of two accounts wait for the hasher, 4 of each account. A login of a third account
+// is next.
 func TestLoginsOfOneAccountDelayNoOther(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

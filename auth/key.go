@@ -10,10 +10,10 @@ import (
 
 var keysTag = &server.Tag{
 	Name: "api-keys", Fields: fields,
-	Description: "Keys for scripts, integrations and printers, which cannot log in. For admins. A key belongs to the " +
-		"tenant, not to a person: it works until it expires or is revoked, also when its creator is disabled. Send it as " +
-		"`X-API-Key`, without an `Authorization` header. Operations below `/auth`, `/users`, `/api-keys` and " +
-		"`/webhooks` reject keys.",
+	Description: "Keys for scripts, integrations and printers, which cannot log in. For admins. A key belongs to " +
+		"the tenant, not to a person: it works until it expires or is revoked, also when its creator is disabled. " +
+		"Send it as `X-API-Key`, without an `Authorization` header. Operations below `/auth`, `/users`, " +
+		"`/api-keys` and `/webhooks` reject keys.",
 }
 
 // keyRoutes returns the operations of /api/v1/api-keys.
@@ -126,8 +126,8 @@ var createKeyDoc = &server.Doc{
 		"stores its SHA-256 hash. For the same reason, a response that is repeated for an `Idempotency-Key` has an " +
 		"empty `key`; if the first response was lost, rotate the key to get a new secret. A tenant can have 500 " +
 		"keys, without revoked keys.\n\n" +
-		"A key of the role `printer` may belong to a printer: what it reports is that printer's in the usage ledger and in " +
-		"reports. If the printer has one slot, the spool of a report is loaded into it.",
+		"A key of the role `printer` may belong to a printer: what it reports is that printer's in the usage " +
+		"ledger and in reports. If the printer has one slot, the spool of a report is loaded into it.",
 	Errors: []*server.Error{errKeyLimit, errUnknownPrinter},
 }
 
@@ -191,9 +191,9 @@ func InsertKey(ctx context.Context, d *db.DB, in *AccessKey) ([]byte, error) {
 
 var updateKeyDoc = &server.Doc{
 	ID: "updateApiKey", Tag: keysTag, Summary: "Update an API key",
-	Description: "Changes the name, the printer, or when the key expires: `null` means never, and a time in the past ends " +
-		"the key at once. `role` cannot be changed; its current value is accepted. A revoked key stays revoked. What a key " +
-		"has reported stays with the printer that it belonged to.",
+	Description: "Changes the name, the printer, or when the key expires: `null` means never, and a time in the " +
+		"past ends the key at once. `role` cannot be changed; its current value is accepted. A revoked key stays " +
+		"revoked. What a key has reported stays with the printer that it belonged to.",
 	Errors:  []*server.Error{errUnknownPrinter},
 	Request: `{"name":"Label printer","expires_at":"2035-06-30T00:00:00Z"}`,
 }
@@ -234,9 +234,9 @@ func (s *Service) updateKey(ctx context.Context, r *server.Request[AccessKey]) (
 
 var rotateKeyDoc = &server.Doc{
 	ID: "rotateApiKey", Tag: keysTag, Summary: "Rotate an API key",
-	Description: "Replaces the secret of the key and returns the new secret in `key`, once, as after its creation. The " +
-		"previous secret stays valid for `grace_hours`, so that clients can change to the new one without a gap. " +
-		"A second rotation ends the secret before the previous one. The expiry of the key does not change.",
+	Description: "Replaces the secret of the key and returns the new secret in `key`, once, as after its creation. " +
+		"The previous secret stays valid for `grace_hours`, so that clients can change to the new one without a " +
+		"gap. A second rotation ends the secret before the previous one. The expiry of the key does not change.",
 	Errors: []*server.Error{errKeyRevoked},
 }
 

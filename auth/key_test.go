@@ -220,8 +220,8 @@ func TestInvalidKeys(t *testing.T) {
 	user.Post(t, loginPath, body).Want(200)
 }
 
-// The first request with a key on an instance finds the key in two round trips. The others have the same round trips as
-// those of a user.
+// The first request with a key on an instance finds the key in two round trips. The others have the same round trips
+// as those of a user.
 func TestKeyRoundTrips(t *testing.T) {
 	t.Parallel()
 	d, trips := openCounted(t)

@@ -14,8 +14,8 @@ import (
 )
 
 // keyring maps the hashes of the secrets of API keys to their keys, so that a request with a known key takes no
-// additional round trip. That is safe, because a hash never becomes that of another key, and the tenant and the role of
-// a key never change; the request's first statement checks everything else. The keyring also records when keys were
+// additional round trip. That is safe, because a hash never becomes that of another key, and the tenant and the role
+// of a key never change; the request's first statement checks everything else. The keyring also records when keys were
 // used. When it is full, add empties it.
 type keyring struct {
 	mu   sync.RWMutex

@@ -23,11 +23,12 @@ type PasswordLink struct {
 
 var createPasswordLinkDoc = &server.Doc{
 	ID: "createPasswordLink", Tag: usersTag, Summary: "Create a password link",
-	Description: "Returns a token with which a person sets the password of the user, once, within 24 hours: on the page " +
-		"`/password-link/{token}` of the service, or with `POST /api/v1/auth/password-link`. For new users, and for those " +
-		"who forgot their password. The current password stays valid until then. This is the only response with the token: " +
-		"the service stores its hash, and a response to a repeated `Idempotency-Key` has an empty `token`. A new link " +
-		"replaces the previous one. Each change of the password ends it, and disabling the user does.",
+	Description: "Returns a token with which a person sets the password of the user, once, within 24 hours: on the " +
+		"page `/password-link/{token}` of the service, or with `POST /api/v1/auth/password-link`. For new users, " +
+		"and for those who forgot their password. The current password stays valid until then. This is the only " +
+		"response with the token: the service stores its hash, and a response to a repeated `Idempotency-Key` has " +
+		"an empty `token`. A new link replaces the previous one. Each change of the password ends it, and " +
+		"disabling the user does.",
 }
 
 func (s *Service) createPasswordLink(
@@ -68,8 +69,8 @@ func (l *LinkPassword) Check(problems *server.Problems) {
 
 var usePasswordLinkDoc = &server.Doc{
 	ID: "usePasswordLink", Tag: tag, Summary: "Set a password with a link",
-	Description: "Sets the password of the user to whom the token of a password link belongs, and ends their sessions. " +
-		"The token is valid once. A token that was valid earlier counts as a failed login.",
+	Description: "Sets the password of the user to whom the token of a password link belongs, and ends their " +
+		"sessions. The token is valid once. A token that was valid earlier counts as a failed login.",
 	Errors: []*server.Error{errLink},
 }
 

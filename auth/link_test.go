@@ -29,7 +29,8 @@ func TestPasswordLink(t *testing.T) {
 	}
 	mustLogin(t, api, created.Text("email"), phrase)
 	set(token, "short").WantError(422, "VALIDATION_ERROR")
-	for _, wrong := range []string{replaced, token + "x", "x", session.Text("refresh_token"), session.Text("access_token")} {
+	for _, wrong := range []string{replaced, token + "x", "x", session.Text("refresh_token"),
+		session.Text("access_token")} {
 		set(wrong, newPhrase).WantError(400, "INVALID_LINK")
 	}
 	set(token, newPhrase).Want(204)

@@ -114,8 +114,8 @@ const (
 )
 
 // rememberAddress returns a statement that makes the address known for the user of the session, if the session exists,
-// and deletes addresses that are no longer known. To save writes, it does not update an address more often than once an
-// hour.
+// and deletes addresses that are no longer known. To save writes, it does not update an address more often than once
+// an hour.
 func rememberAddress(session Refresh, address string, now time.Time) *db.Stmt {
 	return db.SQL(`
 		with used as (

@@ -11,10 +11,10 @@ import (
 	"spoolwright/server"
 )
 
-// The session of a browser is a row of sessions, as that of a refresh token is, and ends when that would. The cookie is
-// a token that names the session; it is neither an access token nor a refresh token. It stays the same until an hour
-// after its issue, when a request extends the session and gets a new cookie. So a session ends after a week without
-// requests.
+// The session of a browser is a row of sessions, as that of a refresh token is, and ends when that would. The cookie
+// is a token that names the session; it is neither an access token nor a refresh token. It stays the same until an
+// hour after its issue, when a request extends the session and gets a new cookie. So a session ends after a week
+// without requests.
 
 // Visitor is the user of a browser's session.
 type Visitor struct {

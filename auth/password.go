@@ -33,8 +33,8 @@ var ErrBusy = errors.New("auth: too many passwords wait to be hashed")
 var errMalformedHash = errors.New("auth: malformed password hash")
 
 // Hasher hashes passwords with PBKDF2-HMAC-SHA256, at most one per core at a time. Callers that wait share the cores
-// fairly: groups such as an account, an address or a tenant take turns, so that the passwords of one group cannot delay
-// those of the others for long. It is safe for concurrent use.
+// fairly: groups such as an account, an address or a tenant take turns, so that the passwords of one group cannot
+// delay those of the others for long. It is safe for concurrent use.
 type Hasher struct {
 	rounds int
 	queue  *queue
@@ -119,8 +119,8 @@ const (
 	maxPassword = 200
 )
 
-// CheckPassword returns nil if p is a valid new password, or an error whose text continues the name of a field, such as
-// "must have at least 10 characters".
+// CheckPassword returns nil if p is a valid new password, or an error whose text continues the name of a field, such
+// as "must have at least 10 characters".
 func CheckPassword(p string) error {
 	switch n := utf8.RuneCountInString(p); {
 	case !utf8.ValidString(p) || strings.ContainsRune(p, 0):

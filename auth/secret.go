@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// The secret of an API key consists of a prefix, random characters, and a checksum of both. The prefix lets scanners of
-// source code find secrets; with the checksum, the service rejects a wrong secret without a query.
+// The secret of an API key consists of a prefix, random characters, and a checksum of both. The prefix lets scanners
+// of source code find secrets; with the checksum, the service rejects a wrong secret without a query.
 const (
 	keyPrefix   = "swk_"
 	keyRandom   = 30

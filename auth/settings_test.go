@@ -35,11 +35,13 @@ func TestSettings(t *testing.T) {
 	viewer.Patch(t, path, j{}).WantError(403, "FORBIDDEN")
 	tenant.User(t, "operator").Patch(t, path, j{}).WantError(403, "FORBIDDEN")
 	admin.Get(t, path).Shows(map[string]string{"labour_hour_cost": "null", "failure_rate_measured": "false"})
-	admin.Patch(t, path, j{"labour_hour_cost": 30, "machine_hour_cost": 0.5, "machine_power_watts": 150, "energy_kwh_cost": 0.31,
+	admin.Patch(t, path, j{"labour_hour_cost": 30, "machine_hour_cost": 0.5, "machine_power_watts": 150,
+		"energy_kwh_cost":      0.31,
 		"failure_rate_percent": 7.5, "failure_rate_measured": true}).Want(200).Shows(map[string]string{
 		"labour_hour_cost": "30", "machine_hour_cost": "0.5", "machine_power_watts": "150", "energy_kwh_cost": "0.31",
 		"failure_rate_percent": "7.5", "failure_rate_measured": "true"})
-	admin.Patch(t, path, j{"labour_hour_cost": -1, "machine_hour_cost": "x", "machine_power_watts": -1, "energy_kwh_cost": 1_000_001,
+	admin.Patch(t, path, j{"labour_hour_cost": -1, "machine_hour_cost": "x", "machine_power_watts": -1,
+		"energy_kwh_cost":      1_000_001,
 		"failure_rate_percent": 99.5, "failure_rate_measured": nil}).Fields("labour_hour_cost", "machine_hour_cost",
 		"machine_power_watts", "energy_kwh_cost", "failure_rate_percent", "failure_rate_measured")
 	admin.Patch(t, path, j{"labour_hour_cost": nil}).Want(200).Shows(map[string]string{"labour_hour_cost": "null"})

@@ -69,9 +69,9 @@ type Tokens struct {
 	verified   tokenCache
 }
 
-// tokenCache maps the SHA-256 of verified access tokens to their content, because verification costs more CPU time than
-// the rest of a request. ParseAccess still checks the expiry on each use, and the database still checks the user's
-// role. When the cache is full, add empties it.
+// tokenCache maps the SHA-256 of verified access tokens to their content, because verification costs more CPU time
+// than the rest of a request. ParseAccess still checks the expiry on each use, and the database still checks the
+// user's role. When the cache is full, add empties it.
 type tokenCache struct {
 	mu     sync.RWMutex
 	tokens map[[sha256.Size]byte]cachedToken
@@ -238,8 +238,8 @@ func (t *Tokens) verify(raw string, claims jwt.Claims) bool {
 	return err == nil
 }
 
-// check checks the registered claims of a token. The argument valid tells whether its other claims are valid. The error
-// is ErrTokenInvalid if any claim is, otherwise ErrTokenExpired if the token has expired.
+// check checks the registered claims of a token. The argument valid tells whether its other claims are valid. The
+// error is ErrTokenInvalid if any claim is, otherwise ErrTokenExpired if the token has expired.
 func (t *Tokens) check(c *jwt.RegisteredClaims, audience string, valid bool) error {
 	now := t.now()
 	if !valid || c.Issuer != issuer || len(c.Audience) != 1 || c.Audience[0] != audience || c.ID == "" ||

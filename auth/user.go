@@ -102,8 +102,8 @@ func readUser(id string) *db.Stmt {
 
 var createUserDoc = &server.Doc{
 	ID: "createUser", Tag: usersTag, Summary: "Create a user",
-	Description: "The user can log in immediately. An e-mail is unique across all tenants: `EMAIL_TAKEN` does not tell " +
-		"which tenant uses it. A tenant can have 200 users, including disabled users.",
+	Description: "The user can log in immediately. An e-mail is unique across all tenants: `EMAIL_TAKEN` does not " +
+		"tell which tenant uses it. A tenant can have 200 users, including disabled users.",
 	Errors: []*server.Error{errEmailTaken, ErrUserLimit},
 }
 
@@ -171,11 +171,11 @@ var errLastAdmin = server.Conflict("LAST_ADMIN",
 
 var updateUserDoc = &server.Doc{
 	ID: "updateUser", Tag: usersTag, Summary: "Update a user",
-	Description: "Changes the name, the role, the password, or whether the user is disabled. A new role and `disabled` " +
-		"take effect immediately: the user's access tokens become invalid. After a change of the role, a refresh returns " +
-		"a token for the new role. `disabled` and a new password end the user's sessions, so that refresh tokens become " +
-		"invalid. `LAST_ADMIN` means that the change would leave the tenant without an enabled admin. `email` cannot be " +
-		"changed; its current value is accepted.",
+	Description: "Changes the name, the role, the password, or whether the user is disabled. A new role and " +
+		"`disabled` take effect immediately: the user's access tokens become invalid. After a change of the role, " +
+		"a refresh returns a token for the new role. `disabled` and a new password end the user's sessions, so " +
+		"that refresh tokens become invalid. `LAST_ADMIN` means that the change would leave the tenant without an " +
+		"enabled admin. `email` cannot be changed; its current value is accepted.",
 	Errors:  []*server.Error{errLastAdmin},
 	Request: `{"name":"Bob Miller","role":"viewer"}`,
 }
@@ -329,9 +329,9 @@ func (n *NewPassword) Check(problems *server.Problems) {
 
 var changePasswordDoc = &server.Doc{
 	ID: "changePassword", Tag: tag, Summary: "Change your password",
-	Description: "Ends all your sessions, including this one: refresh tokens become invalid, so log in again before the " +
-		"access token expires. A wrong `current_password` gets a `400`, not a `401`, because the access token is valid. It " +
-		"counts as a failed login; too many failed logins get a `429` with `Retry-After`.",
+	Description: "Ends all your sessions, including this one: refresh tokens become invalid, so log in again " +
+		"before the access token expires. A wrong `current_password` gets a `400`, not a `401`, because the access " +
+		"token is valid. It counts as a failed login; too many failed logins get a `429` with `Retry-After`.",
 	Errors: []*server.Error{errCurrentPassword},
 }
 

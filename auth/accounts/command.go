@@ -183,8 +183,8 @@ func writeList[T any](w io.Writer, list []T, err error, asJSON bool, header stri
 	return t.Flush()
 }
 
-// InTenant adds the flag tenant, and returns a function that calls run in a context of the tenant with that name, or of
-// the only tenant if the flag is not given. Other errors list the tenants.
+// InTenant adds the flag tenant, and returns a function that calls run in a context of the tenant with that name, or
+// of the only tenant if the flag is not given. Other errors list the tenants.
 func InTenant(flags *flag.FlagSet, run cli.Run) cli.Run {
 	name := flags.String("tenant", "", "name of the tenant (see tenant list); optional if there is only one")
 	return func(ctx context.Context, c *cli.Call) error {

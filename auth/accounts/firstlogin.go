@@ -14,7 +14,8 @@ import (
 )
 
 // FirstLogin creates a tenant and its admin if there is no tenant yet. It shows the password once: on out if that is a
-// terminal, otherwise in the file first-login of the data folder. If once is not nil, it also shows a link that signs in.
+// terminal, otherwise in the file first-login of the data folder. If once is not nil, it also shows a link that signs
+// in.
 func FirstLogin(
 	ctx context.Context, c cli.Config, d *db.DB, baseURL string, once *auth.OneLogin, out io.Writer,
 ) error {
