@@ -241,8 +241,8 @@ const (
 
 func near(a, b float64) bool { return math.Abs(a-b) < 1e-4 }
 
-// testOctoPrint calls the connector of the plugin OctoPrint-Spoolman. While another transaction locks spool 2, a report
-// takes longer than the connector's timeout of one second, so that the connector repeats it.
+// testOctoPrint calls the connector of the plugin OctoPrint-Spoolman. While another transaction locks spool 2, a
+// report takes longer than the connector's timeout of one second, so that the connector repeats it.
 func testOctoPrint(t *testing.T, f *printerFarm) {
 	const repository, file = "octoprint-spoolman", "octoprint_Spoolman/modules/SpoolmanConnector.py"
 	needSource(t, repository, file)

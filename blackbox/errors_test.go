@@ -89,7 +89,8 @@ func TestFieldsOfErrors(t *testing.T) {
 	c.Post(t, printersURL, testkit.JSON{"name": "Alpha"}).Want(201)
 	printer := printersURL + "/" + c.Post(t, printersURL, testkit.JSON{"name": "Beta", "slots": 2}).Want(201).ID()
 	c.Do(t, "PUT", printer+"/slots/2", testkit.JSON{"spool_id": idOf(spool)}).Want(200)
-	key := "/api/v1/api-keys/" + c.Post(t, "/api/v1/api-keys", testkit.JSON{"name": "P", "role": "printer"}).Want(201).ID()
+	key := "/api/v1/api-keys/" + c.Post(t, "/api/v1/api-keys",
+		testkit.JSON{"name": "P", "role": "printer"}).Want(201).ID()
 	vendor := "/api/v1/vendors/" + c.Post(t, "/api/v1/vendors", testkit.JSON{"name": "Beta"}).Want(201).ID()
 	for _, r := range []struct {
 		route, path, code string

@@ -399,7 +399,8 @@ func (f *fixture) newBody(t *testing.T, op *operation, example map[string]any) m
 	return body
 }
 
-// do sends the request of an operation: without a body if the operation has none, and with the example if it is a file.
+// do sends the request of an operation: without a body if the operation has none, and with the example if it is a
+// file.
 func (f *fixture) do(t *testing.T, c *testkit.Client, op *operation, path string, body any) *testkit.Response {
 	t.Helper()
 	c, body = op.request(c, body)

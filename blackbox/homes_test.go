@@ -43,8 +43,8 @@ func countIn(t *testing.T, url, sql string, args ...any) (n int) {
 	return n
 }
 
-// The data of a tenant are in its home only, and requests with tokens, API keys and idempotency keys find them there. A
-// tenant of another home cannot see them.
+// The data of a tenant are in its home only, and requests with tokens, API keys and idempotency keys find them there.
+// A tenant of another home cannot see them.
 func TestDataOfTenantsAreAtHome(t *testing.T) {
 	t.Parallel()
 	h, api := homesAPI(t, db.Config{MaxConns: 8})

@@ -33,7 +33,8 @@ func isReplay(a *testkit.Response) bool { return a.Header.Get("Idempotency-Repla
 
 // wantReplay fails the test unless the first response is an original success and the second its replay: the same
 // status, Location and body, with Idempotency-Replayed.
-// secretField is the secret of an API key, a webhook or a password link, which is not stored, and is empty in a replay.
+// secretField is the secret of an API key, a webhook or a password link, which is not stored, and is empty in a
+// replay.
 var secretField = regexp.MustCompile(`"(key|secret|token)":"(swk_|whsec_|eyJ)[^"]+"`)
 
 func wantReplay(t *testing.T, first, second *testkit.Response) {
@@ -542,8 +543,9 @@ func createRun(t *testing.T, c *testkit.Client, spool string, grams any) (run, m
 }
 
 // errorCases are valid requests that fail because of existing data. The line with > is the request with its status and
-// code; the lines before it create the data, and those after it change the data so that the request succeeds. $x is the
-// id in the response to "x = ...", $x.y another field of it, and $none an id of nothing. errorBodies replaces @ words.
+// code; the lines before it create the data, and those after it change the data so that the request succeeds. $x is
+// the id in the response to "x = ...", $x.y another field of it, and $none an id of nothing. errorBodies replaces @
+// words.
 const errorCases = `
 v = POST /vendors {"name": @text}
 > POST /vendors {"name": @text}: 409 DUPLICATE_VENDOR

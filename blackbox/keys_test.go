@@ -77,8 +77,8 @@ func (f *fixture) usedKey(t *testing.T, role string) *testkit.Client {
 	return key
 }
 
-// TestInvalidKeys checks that no operation accepts a key that is forged, truncated, expired or revoked, or that is sent
-// beside a token, and that a key in the query has no effect.
+// TestInvalidKeys checks that no operation accepts a key that is forged, truncated, expired or revoked, or that is
+// sent beside a token, and that a key in the query has no effect.
 func TestInvalidKeys(t *testing.T) {
 	t.Parallel()
 	w := newUnlimitedAPI(t)

@@ -38,9 +38,9 @@ func TestCompleteLocksSpoolsInOrder(t *testing.T) {
 	})
 }
 
-// TestMaterialChangesWaitForComplete checks that adding, changing and removing a material of a run wait until a running
-// complete has ended, and then get an error. Otherwise complete would deduct other weights than the materials show.
-// Removing the run waits too, and then hides it instead of deleting it.
+// TestMaterialChangesWaitForComplete checks that adding, changing and removing a material of a run wait until a
+// running complete has ended, and then get an error. Otherwise complete would deduct other weights than the materials
+// show. Removing the run waits too, and then hides it instead of deleting it.
 func TestMaterialChangesWaitForComplete(t *testing.T) {
 	t.Parallel()
 	w := newUnlimitedAPI(t)

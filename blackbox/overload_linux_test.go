@@ -453,8 +453,8 @@ func dialFrom(address int, url string) (net.Conn, error) {
 	return d.Dial("tcp", strings.TrimPrefix(url, "http://"))
 }
 
-// testFewDescriptors lets the service open 256 files. Clients that open as many WebSockets as they can, or as many idle
-// connections, must not keep other clients from the service. They are closed or rejected, counted and logged.
+// testFewDescriptors lets the service open 256 files. Clients that open as many WebSockets as they can, or as many
+// idle connections, must not keep other clients from the service. They are closed or rejected, counted and logged.
 func testFewDescriptors(t *testing.T, p program) {
 	url, _ := newDatabase(t, testkit.Private().OwnerURL)
 	metrics := freeAddress(t)

@@ -516,8 +516,8 @@ func (l *clusterLoad) write(name string, c *process, shared string) error {
 	return err
 }
 
-// awaitAnswers waits until each instance has answered a read and acknowledged a write after since, and returns how long
-// that took.
+// awaitAnswers waits until each instance has answered a read and acknowledged a write after since, and returns how
+// long that took.
 func (l *clusterLoad) awaitAnswers(t *testing.T, since time.Time) map[string]time.Duration {
 	t.Helper()
 	took := map[string]time.Duration{}

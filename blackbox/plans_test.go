@@ -55,8 +55,8 @@ var planFilters = map[string][]string{
 // isOne reports whether the operation reads one resource.
 func isOne(op *operation) bool { return op.Method() == "GET" && strings.HasSuffix(op.Path(), "}") }
 
-// isExport reports whether the operation reads all rows. Half of the rows show how its reads grow, with plans that were
-// made from statistics of small tables.
+// isExport reports whether the operation reads all rows. Half of the rows show how its reads grow, with plans that
+// were made from statistics of small tables.
 func isExport(op *operation) bool { return strings.HasSuffix(op.Path(), "/export") }
 
 // TestPlans checks that the plans of statements do not depend on statistics. All operations run while the tables are

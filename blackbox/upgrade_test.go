@@ -15,9 +15,9 @@ import (
 	"spoolwright/testkit"
 )
 
-// TestUpgradeData moves a data folder to a newer PostgreSQL with `spoolwright upgrade-data`. NEWER_POSTGRES is a folder
-// with the binaries of a newer version than those in the usual folders. The old version is that of POSTGRES_BIN, or an
-// installed one if that is not older.
+// TestUpgradeData moves a data folder to a newer PostgreSQL with `spoolwright upgrade-data`. NEWER_POSTGRES is a
+// folder with the binaries of a newer version than those in the usual folders. The old version is that of
+// POSTGRES_BIN, or an installed one if that is not older.
 func TestUpgradeData(t *testing.T) {
 	t.Parallel()
 	newer := os.Getenv("NEWER_POSTGRES")
@@ -85,8 +85,9 @@ func postgresVersion(t *testing.T, folder string) string {
 }
 
 // TestLastRelease starts this program on the data of the last release, while the program of that release serves it and
-// a client writes. Both must serve on. LAST_RELEASE is the path of that program, and testdata/last-release has a dump of
-// its data, see CONTRIBUTING.md. Before the first release, this program takes its part, with a dump that it makes here.
+// a client writes. Both must serve on. LAST_RELEASE is the path of that program, and testdata/last-release has a dump
+// of its data, see CONTRIBUTING.md. Before the first release, this program takes its part, with a dump that it makes
+// here.
 func TestLastRelease(t *testing.T) {
 	t.Parallel()
 	p := buildProgram(t)

@@ -326,8 +326,8 @@ func (f *benchService) floor(b *testing.B) floorClients {
 	return clients
 }
 
-// do sends the recorded round trips, with arguments replaced as swap says. The keys of swap are arguments as fmt prints
-// them.
+// do sends the recorded round trips, with arguments replaced as swap says. The keys of swap are arguments as fmt
+// prints them.
 func (c floorClients) do(client int, trips [][]db.Statement, swap map[string]any) error {
 	for _, trip := range trips {
 		var batch pgx.Batch
@@ -594,8 +594,8 @@ func (f *benchService) newTree(b *testing.B) string {
 }
 
 // BenchmarkAvailability compares the availability of a tree of 100 products with its recalculation, in a tenant with
-// 2,000 spools, 100 open orders of that tree and 100 unfinished runs. The statements of both run one after the other in
-// transactions that are rolled back, because only recalculate commits. ratio is the time of the former divided by
+// 2,000 spools, 100 open orders of that tree and 100 unfinished runs. The statements of both run one after the other
+// in transactions that are rolled back, because only recalculate commits. ratio is the time of the former divided by
 // the time of the latter; ms is the time of a request.
 func BenchmarkAvailability(b *testing.B) {
 	f := newBenchService(b, func(ctx context.Context, f *benchService) error {

@@ -12,10 +12,10 @@ import (
 	"spoolwright/testkit"
 )
 
-// BenchmarkPlan measures the plan of 1,000 open orders with two items each of 20 products, in a tenant with 5,000 spools
-// and 50 printers. Each product has two materials, and half of them a component. It reports the runs of the plan, the
-// time of a request, also with create, and the CPU time of the service and PostgreSQL, which other work on the machine
-// does not change.
+// BenchmarkPlan measures the plan of 1,000 open orders with two items each of 20 products, in a tenant with 5,000
+// spools and 50 printers. Each product has two materials, and half of them a component. It reports the runs of the
+// plan, the time of a request, also with create, and the CPU time of the service and PostgreSQL, which other work on
+// the machine does not change.
 func BenchmarkPlan(b *testing.B) {
 	f := newBenchService(b, func(ctx context.Context, f *benchService) error {
 		return loadSpools(ctx, f.super, f.actor.Tenant, 5000, 1)
