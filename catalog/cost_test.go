@@ -349,8 +349,8 @@ func TestConcurrentCosts(t *testing.T) {
 	}
 }
 
-// Components nest at most 50 levels deep, however the levels come together. A product that has more already, as earlier
-// versions allowed, can still be changed, but gets no further level.
+// Components nest at most 50 levels deep, however the levels come together. A product that has more already, as
+// earlier versions allowed, can still be changed, but gets no further level.
 func TestComponentLevels(t *testing.T) {
 	t.Parallel()
 	c := newAPI(t).Operator(t)

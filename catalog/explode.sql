@@ -55,7 +55,8 @@ end $$;
 
 -- Returns the filament and the time to print pieces of products with their components, each null if it is unknown: the
 -- grams if no product has a required material, and the minutes if a product has no estimated print time, unless it has
--- components and no materials, and is only put together. labour_minutes is the work, null if it is unknown for a product.
+-- components and no materials, and is only put together. labour_minutes is the work, null if it is unknown for a
+-- product.
 create or replace function estimate_products(ids uuid[], pieces numeric[])
 	returns table (grams numeric, minutes numeric, labour_minutes numeric)
 language plpgsql stable set plan_cache_mode = force_generic_plan as $$

@@ -32,7 +32,8 @@ func TestExport(t *testing.T) {
 		t.Fatalf("%d rows: %q", len(rows), rows)
 	}
 	if !strings.HasPrefix(rows[0], "id,name,description,sku,category,estimated_print_time_minutes,labour_minutes,"+
-		"pieces_per_plate,selling_price,notes,materials.id,materials.material_type,") || !strings.Contains(rows[0], ",components.quantity,") {
+		"pieces_per_plate,selling_price,notes,materials.id,materials.material_type,") ||
+		!strings.Contains(rows[0], ",components.quantity,") {
 		t.Errorf("the header is %s", rows[0])
 	}
 	for i, want := range []string{

@@ -279,7 +279,8 @@ func (f *productFile) lock(ctx context.Context, d *db.DB) (products []stored, er
 	}
 	locked := server.LockRows("products", `id, `+strings.Join(productColumns, ", ")+`, (
 				select coalesce(json_agg(json_build_object('id', m.id, 'material_type', m.material_type,
-					'color', m.color, 'weight_grams', trim_scale(m.weight_grams), 'is_required', m.is_required, 'notes', m.notes)), '[]')
+					'color', m.color, 'weight_grams', trim_scale(m.weight_grams), 'is_required', m.is_required,
+						'notes', m.notes)), '[]')
 				from product_materials m where m.product_id = products.id) as materials`, `
 		select unnest($1::uuid[]) as id union all
 		select s.id from unnest($2::text[]) k (sku) cross join lateral (

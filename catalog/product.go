@@ -126,7 +126,8 @@ func (h handlers) list(ctx context.Context, r *server.Request[Filter]) (server.P
 // list returns the list of the products that the filter selects.
 func (f ProductFilter) list() *server.List {
 	l := server.NewHidingList("products", `id, name, description, sku, category, estimated_print_time_minutes,
-		labour_minutes, pieces_per_plate, selling_price, material_cost, total_cost, costs_complete, created_at, updated_at, hidden_at`, "products", f.Hidden.Or(false))
+		labour_minutes, pieces_per_plate, selling_price, material_cost, total_cost, costs_complete, created_at,
+			updated_at, hidden_at`, "products", f.Hidden.Or(false))
 	l.WhereText("category_key", f.Category)
 	l.WhereText("sku_key", f.SKU)
 	l.Among(`select product_id as id from product_components where component_product_id = ?`, f.ComponentProductID)
