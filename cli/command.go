@@ -164,8 +164,8 @@ func noFarm(dir string, canInit bool) error {
 	return errors.New(text)
 }
 
-// Parse returns the command that args name and the function that runs it, and sets call.Operands. If args ask for help,
-// it writes the help to call.Out and returns no function. Every error is a Misuse.
+// Parse returns the command that args name and the function that runs it, and sets call.Operands. If args ask for
+// help, it writes the help to call.Out and returns no function. Every error is a Misuse.
 func Parse(commands []Command, args []string, call *Call) (Command, Run, error) {
 	if len(args) == 0 {
 		args = []string{commands[0].Name}

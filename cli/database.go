@@ -17,9 +17,10 @@ import (
 // databasePatience is how long a program that starts waits for a database that is out of reach.
 const databasePatience = time.Minute
 
-// WithDatabase connects to DATABASE_URL or gets a private PostgreSQL from start (local.Start or local.Attach), migrates
-// the database, calls fn, and closes what it opened. It waits for a database that is out of reach. The error wraps
-// ErrInterrupted if ctx ended before fn was called. Errors about a database that the user runs name the variable.
+// WithDatabase connects to DATABASE_URL or gets a private PostgreSQL from start (local.Start or local.Attach),
+// migrates the database, calls fn, and closes what it opened. It waits for a database that is out of reach. The error
+// wraps ErrInterrupted if ctx ended before fn was called. Errors about a database that the user runs name the
+// variable.
 func WithDatabase(ctx context.Context, c Config, start func(context.Context, local.Options) (*local.Server, error),
 	fn func(*db.DB) error) error {
 	return withDatabase(ctx, c, start, func(d *db.DB, _ db.Owner) error { return fn(d) })

@@ -17,9 +17,9 @@ var directModules = []string{
 	"github.com/golang-jwt/jwt/v5", "github.com/jackc/pgx/v5", "golang.org/x/time", "rsc.io/qr",
 }
 
-// BillOfMaterials returns the software bill of materials of a build, a CycloneDX 1.6 document in JSON: Go's standard library, the
-// modules of the build, and the JavaScript bundles of the documentation pages with the packages that they are known to
-// contain. The same build has the same document.
+// BillOfMaterials returns the software bill of materials of a build, a CycloneDX 1.6 document in JSON: Go's standard
+// library, the modules of the build, and the JavaScript bundles of the documentation pages with the packages that they
+// are known to contain. The same build has the same document.
 func BillOfMaterials(info *debug.BuildInfo) []byte {
 	type object = map[string]any
 	component := func(kind, purl, name, version string) object {

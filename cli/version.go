@@ -15,7 +15,8 @@ const Version = "1.0.0"
 // two builds of the same source are identical.
 var commit string
 
-// BuildVersion returns the release and the first 12 digits of the commit, if the program knows it: 1.0.0 (0123456789ab).
+// BuildVersion returns the release and the first 12 digits of the commit, if the program knows it: 1.0.0
+// (0123456789ab).
 func BuildVersion() string {
 	c := commit
 	if info, ok := debug.ReadBuildInfo(); ok && c == "" {
