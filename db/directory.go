@@ -82,7 +82,8 @@ func (d *DB) claimLogin(ctx context.Context, email, user string) error {
 	return ErrLoginTaken
 }
 
-// dropLogin deletes the entry of a user who does not exist. Otherwise, or if that is unknown, it returns ErrLoginTaken.
+// dropLogin deletes the entry of a user who does not exist. Otherwise, or if that is unknown, it returns
+// ErrLoginTaken.
 func (d *DB) dropLogin(ctx context.Context, email string, holder Actor) error {
 	exists := SQL(`select id from users where id = $1`, holder.User)
 	drop := func() error {

@@ -119,8 +119,8 @@ func internalError(err error) *pgconn.PgError {
 	return nil
 }
 
-// diskFailedFor is the time for which a failure of the disk makes Ready fail, unless a write succeeds before. After it,
-// requests try again: without requests, nothing else would find out that the disk has space.
+// diskFailedFor is the time for which a failure of the disk makes Ready fail, unless a write succeeds before. After
+// it, requests try again: without requests, nothing else would find out that the disk has space.
 const diskFailedFor = time.Minute
 
 var errDiskFailed = fmt.Errorf("%w: PostgreSQL could not write to its disk, and no write has succeeded since",

@@ -16,8 +16,8 @@ import (
 )
 
 // With several databases, each tenant is at home in one of them. Home 0 is the database of Config.URL, which also has
-// the login directory and the table tenant_homes; home n is Config.Further[n-1]. A DB remembers the homes of tenants. A
-// tenant that moves leaves a row in tenant_departures of its old home, so that a DB with an old memory notices.
+// the login directory and the table tenant_homes; home n is Config.Further[n-1]. A DB remembers the homes of tenants.
+// A tenant that moves leaves a row in tenant_departures of its old home, so that a DB with an old memory notices.
 
 // Further names a further database. OwnerURL is that of the login that migrates it; if it is empty, that of URL does.
 type Further struct{ URL, OwnerURL string }
@@ -236,8 +236,8 @@ func (hs *homes) lookUp(ctx context.Context, tenant string) (at place, err error
 	return at, nil
 }
 
-// visit calls fn with the database in which the context's tenant is at home. If the tenant, or the caller, is no longer
-// there, or the database is out of reach, it looks up the home, and calls fn again if that is another one.
+// visit calls fn with the database in which the context's tenant is at home. If the tenant, or the caller, is no
+// longer there, or the database is out of reach, it looks up the home, and calls fn again if that is another one.
 func (hs *homes) visit(ctx context.Context, write bool, fn func(*DB, gate) error) error {
 	tenant := ActorOf(ctx).Tenant
 	if tenant == "" {
@@ -342,7 +342,8 @@ func (d *DB) Settle(ctx context.Context, tenant string) error {
 		return nil
 	}
 	var numbers, counts []int
-	_, err := d.directory(ctx, `select coalesce(array_agg(home), '{}'), coalesce(array_agg(number), '{}') from home_counts()`,
+	_, err := d.directory(ctx,
+		`select coalesce(array_agg(home), '{}'), coalesce(array_agg(number), '{}') from home_counts()`,
 		nil, &numbers, &counts)
 	if err != nil {
 		return err

@@ -24,8 +24,8 @@ language sql stable security definer set search_path = public, pg_temp as $$
 	from login_directory d left join tenant_homes h on h.tenant_id = d.tenant_id group by 1
 $$;
 
--- Enters the id of the database with the number, and returns the id that is entered for it, or null if the id is that of
--- another number, or of this database.
+-- Enters the id of the database with the number, and returns the id that is entered for it, or null if the id is that
+-- of another number, or of this database.
 create or replace function home_register(number int, database uuid) returns uuid
 language plpgsql security definer set search_path = public, pg_temp as $$
 begin

@@ -15,8 +15,8 @@ var lastID struct {
 	counter uint16
 }
 
-// NewID returns a new UUIDv7 (RFC 9562) in canonical form. Ids of one process sort in the order in which they are made,
-// also within a millisecond and after the clock was set back.
+// NewID returns a new UUIDv7 (RFC 9562) in canonical form. Ids of one process sort in the order in which they are
+// made, also within a millisecond and after the clock was set back.
 func NewID() string {
 	var b [16]byte
 	rand.Read(b[:])

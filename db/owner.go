@@ -96,9 +96,9 @@ func (o Owner) connect(ctx context.Context, home int, fn func(*pgx.Conn) error) 
 	return err
 }
 
-// RemoveTenant deletes all rows of a tenant, in all tables. It first disables the tenant's users, revokes its API keys,
-// and waits until no transaction that began before can add rows. If it fails, the users stay disabled and the keys
-// revoked, no row was deleted, and it can be called again.
+// RemoveTenant deletes all rows of a tenant, in all tables. It first disables the tenant's users, revokes its API
+// keys, and waits until no transaction that began before can add rows. If it fails, the users stay disabled and the
+// keys revoked, no row was deleted, and it can be called again.
 func (o Owner) RemoveTenant(ctx context.Context, tenant string) error {
 	err := o.Tx(ctx, tenant, func(_ Bind, exec Exec) error {
 		_, err := exec(`update users set disabled_at = coalesce(disabled_at, now()) where tenant_id = $1`, tenant)

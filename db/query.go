@@ -27,8 +27,8 @@ const (
 )
 
 // Actor is the tenant and the user or API key on whose behalf statements run. Every transaction is bound to Tenant. If
-// User is not empty, the same round trip checks that the user exists, is enabled, and has Role. If APIKey is not empty,
-// it checks that the key exists and has a secret with KeyHash, and that neither has expired or was revoked.
+// User is not empty, the same round trip checks that the user exists, is enabled, and has Role. If APIKey is not
+// empty, it checks that the key exists and has a secret with KeyHash, and that neither has expired or was revoked.
 type Actor struct {
 	Tenant, User, Role string
 	APIKey             string // the id of an API key; User is then empty
@@ -89,8 +89,8 @@ func Recordset(rows []map[string]any) string {
 // of such statements can share its round trip with other ones.
 func (s *Stmt) Quick() *Stmt { s.quick = true; return s }
 
-// Sparse makes the JSON of the rows lack columns that are null. Columns whose names have dots, such as vendor.name, are
-// members of nested objects; those of an object follow each other, and one of them is not null.
+// Sparse makes the JSON of the rows lack columns that are null. Columns whose names have dots, such as vendor.name,
+// are members of nested objects; those of an object follow each other, and one of them is not null.
 func (s *Stmt) Sparse() *Stmt { s.sparse = true; return s }
 
 // Into makes the statement scan its first row into dest instead of keeping JSON.
@@ -465,9 +465,9 @@ func (t *transaction) send(stmts []*Stmt, last bool) error {
 	return nil
 }
 
-// Decide runs statements, then the ones that decide returns, and commits with these: one transaction in two round trips.
-// If decide returns an error, the transaction is rolled back, and the error is that of Decide. Decide may be called
-// several times, as the function of Tx. Within a Tx, the statements are part of that transaction.
+// Decide runs statements, then the ones that decide returns, and commits with these: one transaction in two round
+// trips. If decide returns an error, the transaction is rolled back, and the error is that of Decide. Decide may be
+// called several times, as the function of Tx. Within a Tx, the statements are part of that transaction.
 func (d *DB) Decide(ctx context.Context, reads []*Stmt, decide func() ([]*Stmt, error)) error {
 	_, within := ctx.Value(txKey{}).(*transaction)
 	return d.Tx(ctx, func(ctx context.Context) error {

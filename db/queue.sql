@@ -94,4 +94,5 @@ begin
 end $$;
 
 revoke all on function queue_claim(uuid, int, int, uuid[]), queue_renew, queue_release, queue_state from public;
-grant execute on function queue_claim(uuid, int, int, uuid[]), queue_renew, queue_release, queue_state to spoolwright_app;
+grant execute on function queue_claim(uuid, int, int, uuid[]), queue_renew, queue_release,
+	queue_state to spoolwright_app;

@@ -16,17 +16,17 @@ import (
 // through a pooler, which assigns a server connection to each transaction, nothing is set for the session, and
 // bind_tenant sets everything for the transaction.
 
-// prepareSQL applies the settings to the session and returns a row for each of them, if $1 is the server process of the
-// session. A pooler gives its clients process numbers of its own, which are those of no server process.
+// prepareSQL applies the settings to the session and returns a row for each of them, if $1 is the server process of
+// the session. A pooler gives its clients process numbers of its own, which are those of no server process.
 //
 // Plans must be good while PostgreSQL does not know the tables. A connection plans its statements again after
 // Config.PlanAge, because a plan for a small table can read all rows of the table that it has become. Three dangers
 // remain for a new plan of a table without statistics, which TestPlans shows: joins, sequential scans, and sorts. A
 // join of a set of ids with a table is a lateral subquery with "offset 0", which must look up each id.
 //
-// A sequential scan would be the best plan for a table that is small when the plan is made, but slow when the table has
-// grown. Sorting all rows would be the best plan for a list while PostgreSQL does not know that most rows of the table
-// belong to one tenant. Off means that PostgreSQL uses an index that has the order, if there is one. AllowScans
+// A sequential scan would be the best plan for a table that is small when the plan is made, but slow when the table
+// has grown. Sorting all rows would be the best plan for a list while PostgreSQL does not know that most rows of the
+// table belong to one tenant. Off means that PostgreSQL uses an index that has the order, if there is one. AllowScans
 // allows both for the rest of a transaction. PostgreSQL assigns a very high cost to what is off and cannot be avoided,
 // and would compile such a plan (jit), which takes longer than running it.
 const prepareSQL = `
@@ -36,9 +36,9 @@ const prepareSQL = `
 		('enable_seqscan', 'off'), ('enable_sort', 'off'), ('jit', 'off')
 	) s (name, value) where $1 = pg_backend_pid()`
 
-// bindSession binds the current transaction to tenant $1. The transaction must be in a prepared session: if the session
-// lost its role or its schemas, refuse raises SW500. CASE evaluates its conditions in order, so the policies of the
-// tables in later conditions see the tenant.
+// bindSession binds the current transaction to tenant $1. The transaction must be in a prepared session: if the
+// session lost its role or its schemas, refuse raises SW500. CASE evaluates its conditions in order, so the policies
+// of the tables in later conditions see the tenant.
 const bindSession = `
 	select case
 		when current_user <> '` + appRole + `' or current_setting('search_path') <> '` + appSchemas + `'
@@ -54,8 +54,8 @@ const bindSessionSQL = bindSession + `set_config('app.user_id', $2, true) is nul
 			then refuse('SW401', 'the caller is unknown, disabled, or has another role')
 	end`
 
-// bindKeySessionSQL binds the current transaction to tenant $1 and API key $2, and checks that the key is valid and has
-// a secret with the hash $3, as bind_key does.
+// bindKeySessionSQL binds the current transaction to tenant $1 and API key $2, and checks that the key is valid and
+// has a secret with the hash $3, as bind_key does.
 const bindKeySessionSQL = bindSession + `set_config('app.api_key_id', $2, true) is null then null
 		when not exists (
 			select from api_keys k where k.tenant_id = nullif($1, '')::uuid and k.id = nullif($2, '')::uuid
@@ -81,8 +81,8 @@ const discardSQL = `discard plans`
 // prepareSession applies prepareSQL to a new connection. If PostgreSQL rejects it, because it is not migrated or the
 // login is not a member of the role, the session stays as it is, and bind_tenant reports the reason.
 //
-// If named is set, the URL does not choose how statements are sent, so that pgx prepares named statements. The error is
-// dial.ErrPooler if the connection leads through a pooler then.
+// If named is set, the URL does not choose how statements are sent, so that pgx prepares named statements. The error
+// is dial.ErrPooler if the connection leads through a pooler then.
 func prepareSession(ctx context.Context, conn *pgx.Conn, named bool) error {
 	dial.RegisterTypes(conn.TypeMap())
 	prepared := 0
@@ -174,12 +174,14 @@ func AllowScans() *Stmt {
 }
 
 // FreshPlan returns a statement that makes PostgreSQL plan each later execution in the transaction. Statements that
-// read many rows with joins need it: a plan that was made while a table was small can be slower by orders of magnitude.
+// read many rows with joins need it: a plan that was made while a table was small can be slower by orders of
+// magnitude.
 func FreshPlan() *Stmt {
 	return SQL(`select set_config('plan_cache_mode', 'force_custom_plan', true)`)
 }
 
-// isUnprepared reports whether bindSessionSQL found that the session lost its settings. Nothing has been executed then.
+// isUnprepared reports whether bindSessionSQL found that the session lost its settings. Nothing has been executed
+// then.
 func isUnprepared(err error) bool {
 	var pg *pgconn.PgError
 	return errors.As(err, &pg) && pg.Code == "SW500"

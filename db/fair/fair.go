@@ -224,8 +224,8 @@ func (s *Share) Release() {
 	s.shares.giveBack(s.tenant, s.class)
 }
 
-// Serialize changes the class of a share from Write to Serialized. It returns false, and changes nothing, if the tenant
-// has too many of these.
+// Serialize changes the class of a share from Write to Serialized. It returns false, and changes nothing, if the
+// tenant has too many of these.
 func (s *Share) Serialize() bool {
 	s.shares.mu.Lock()
 	defer s.shares.mu.Unlock()

@@ -132,9 +132,9 @@ func (s *Server) inspect(folder string) (tools, error) {
 	return t, err
 }
 
-// checkEnter returns an error when PostgreSQL's account cannot enter the folder of the cluster. It places a new cluster
-// in Options.Elsewhere then, if that is set. It runs a command in the folder instead of reading permission bits, so
-// that access control lists are honored.
+// checkEnter returns an error when PostgreSQL's account cannot enter the folder of the cluster. It places a new
+// cluster in Options.Elsewhere then, if that is set. It runs a command in the folder instead of reading permission
+// bits, so that access control lists are honored.
 func (s *Server) checkEnter(binary string) error {
 	if s.account.cred == nil || s.enters(binary, filepath.Dir(s.cluster)) {
 		return nil

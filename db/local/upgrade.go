@@ -29,10 +29,10 @@ type Upgraded struct {
 // the binaries of both versions, and room for both clusters. No other process can use the data folder meanwhile: the
 // error wraps ErrInUse if one does.
 //
-// Upgrade starts both clusters and calls move, which must copy the data from the old one to the new one, whose database
-// is empty. The roles and their passwords are the same. After an error, or if the program is killed, the data folder
-// holds the old cluster, unchanged except by move, or else the new one with all data. The old cluster is then beside
-// the new one, with its major version at the end of the name; Upgrade does not remove it.
+// Upgrade starts both clusters and calls move, which must copy the data from the old one to the new one, whose
+// database is empty. The roles and their passwords are the same. After an error, or if the program is killed, the data
+// folder holds the old cluster, unchanged except by move, or else the new one with all data. The old cluster is then
+// beside the new one, with its major version at the end of the name; Upgrade does not remove it.
 func Upgrade(
 	ctx context.Context, o Options, move func(ctx context.Context, from, to *Server) error,
 ) (Upgraded, error) {

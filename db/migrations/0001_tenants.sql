@@ -2,8 +2,8 @@
 -- checks and privileges. Functions, and what depends on them (triggers, defaults, checks of whole rows), are in the
 -- definitions, which run after the migrations: see CONTRIBUTING.md.
 
--- The role of every transaction of the service. It owns nothing. Roles are shared by all databases of a cluster, so that
--- the migration of another database may create it at the same time.
+-- The role of every transaction of the service. It owns nothing. Roles are shared by all databases of a cluster, so
+-- that the migration of another database may create it at the same time.
 do $$
 begin
 	if not exists (select from pg_roles where rolname = 'spoolwright_app') then
@@ -16,8 +16,9 @@ exception
 end $$;
 grant usage on schema public to spoolwright_app;
 
--- Makes a table one of tenants, and grants the service the privileges on it: tenant_id is by default the tenant that the
--- transaction is bound to, and row-level security shows the rows of that tenant only, also to the owner of the table.
+-- Makes a table one of tenants, and grants the service the privileges on it: tenant_id is by default the tenant that
+-- the transaction is bound to, and row-level security shows the rows of that tenant only, also to the owner of the
+-- table.
 create procedure tenant_table(name text, privileges text) language plpgsql as $$
 declare
 	tenant text := 'nullif(current_setting(''app.tenant_id'', true), '''')::uuid';
@@ -100,8 +101,8 @@ create table sessions (
 create index sessions_user on sessions (tenant_id, user_id);
 call tenant_table('sessions', 'select, insert, update, delete');
 
--- The addresses from which each user logged in or refreshed a session. They do not count for the limit of failed logins
--- of an account.
+-- The addresses from which each user logged in or refreshed a session. They do not count for the limit of failed
+-- logins of an account.
 create table login_addresses (
 	tenant_id uuid,
 	user_id uuid not null,
@@ -149,8 +150,8 @@ create table idempotency_keys (
 create index idempotency_keys_oldest on idempotency_keys (tenant_id, created_at);
 call tenant_table('idempotency_keys', 'select, insert, update, delete');
 
--- The totals of lists, which the functions of the definition db/counts maintain. The value of a count is the sum of its
--- shards.
+-- The totals of lists, which the functions of the definition db/counts maintain. The value of a count is the sum of
+-- its shards.
 create table row_counts (
 	tenant_id uuid,
 	resource text collate "C" not null,
@@ -189,8 +190,8 @@ create table further_databases (
 );
 grant select on further_databases to public;
 
--- In home 0, outside of tenancy: where each tenant is at home. A tenant without a row is at home 0, and has never moved.
--- Only the functions of the definition db/home access it.
+-- In home 0, outside of tenancy: where each tenant is at home. A tenant without a row is at home 0, and has never
+-- moved. Only the functions of the definition db/home access it.
 create table tenant_homes (
 	tenant_id uuid primary key,
 	home int not null check (home >= 0),

@@ -3,8 +3,8 @@
 -- The indexes of lists have a predicate that PostgreSQL does not conclude from other conditions, such as "hidden_at is
 -- null" or an id, so that only statements with the same predicate use them. A statement that selects a row by its id
 -- then uses the primary key, also when it was planned while the table was empty and all indexes cost the same. For the
--- same reason, the indexes of lists without filters, and of filters by columns that are never null, have a condition that
--- is always true: server.Newest or server.Filtered.
+-- same reason, the indexes of lists without filters, and of filters by columns that are never null, have a condition
+-- that is always true: server.Newest or server.Filtered.
 
 create table vendors (
 	tenant_id uuid,
@@ -151,8 +151,8 @@ create table last_numbers (
 call tenant_table('last_numbers', 'select, insert, update');
 
 -- What a deduction changes (remaining_weight_grams, updated_at) is in no index: such updates stay on their page (HOT).
--- PostgreSQL parses the checks of a table again for each statement that changes it, which would take a third of the time
--- of a deduction. The function valid_spool, in the definition inventory/rows, has them instead.
+-- PostgreSQL parses the checks of a table again for each statement that changes it, which would take a third of the
+-- time of a deduction. The function valid_spool, in the definition inventory/rows, has them instead.
 create table spools (
 	tenant_id uuid,
 	id uuid not null,
@@ -231,8 +231,8 @@ create index spools_hidden on spools (tenant_id, created_at, id) where hidden_at
 create index spools_price on spools (tenant_id, material_type, color_key)
 	where hidden_at is null and cost_per_gram is not null;
 -- Finds the spools that changed lately together with spool_usage_printed, without an index on columns that a deduction
--- changes: those of new ledger entries, whose ids contain their time; those of reports that extend an entry of the last
--- hour; and those with a new edited_at.
+-- changes: those of new ledger entries, whose ids contain their time; those of reports that extend an entry of the
+-- last hour; and those with a new edited_at.
 create index spools_edited on spools (tenant_id, edited_at) where edited_at is not null;
 
 -- The printers of the farm. A printer without materials prints all.
@@ -340,15 +340,16 @@ grant update (after_grams, shortfall_grams, report_token, updated_at) on spool_u
 create policy printed on spool_usage as restrictive for update using (kind = 'printed') with check (kind = 'printed');
 
 create index spool_usage_newest on spool_usage (tenant_id, spool_id, created_at, id);
--- For reports and the export; the time of an entry and that in its id differ. Only statements with the predicate use the
--- index, so that none with a spool or an id reads the whole ledger with it.
+-- For reports and the export; the time of an entry and that in its id differ. Only statements with the predicate use
+-- the index, so that none with a spool or an id reads the whole ledger with it.
 create index spool_usage_times on spool_usage (tenant_id, created_at, id) where num_nonnulls(created_at) = 1;
 create index spool_usage_printer on spool_usage (tenant_id, printer_id, created_at, id) where printer_id is not null;
 create index spool_usage_printed on spool_usage (tenant_id, id) where kind = 'printed';
 
 -- What was used each day: a summary of the ledger, which reports read instead of it. The functions of the definition
--- inventory/rollup summarise a day when its entries no longer change. Deductions do not touch these tables. Each day has
--- rows by filament, and others by printer with the same totals: rows by both would be nearly as many as the entries.
+-- inventory/rollup summarise a day when its entries no longer change. Deductions do not touch these tables. Each day
+-- has rows by filament, and others by printer with the same totals: rows by both would be nearly as many as the
+-- entries.
 create table usage_days (
 	tenant_id uuid,
 	by_printer boolean not null,

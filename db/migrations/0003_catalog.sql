@@ -8,7 +8,8 @@ create table products (
 	description text collate "C" check (length(description) <= 10000),
 	sku text collate "C" check (length(sku) <= 200),
 	category text collate "C" check (length(category) <= 200),
-	estimated_print_time_minutes int check (estimated_print_time_minutes >= 0 and estimated_print_time_minutes <= 1000000),
+	estimated_print_time_minutes int check (estimated_print_time_minutes >= 0
+		and estimated_print_time_minutes <= 1000000),
 	labour_minutes numeric(15,6) check (labour_minutes >= 0 and labour_minutes <= 1000000),
 	pieces_per_plate int check (pieces_per_plate >= 1 and pieces_per_plate <= 1000000),
 	selling_price numeric(15,6) check (selling_price >= 0 and selling_price <= 1000000),

@@ -11,7 +11,8 @@ create table production_runs (
 	queue_position numeric(15,6) check (queue_position between 0 and 1000000),
 	started_at timestamptz,
 	completed_at timestamptz,
-	estimated_print_time_hours numeric(15,6) check (estimated_print_time_hours >= 0 and estimated_print_time_hours <= 100000),
+	estimated_print_time_hours numeric(15,6) check (estimated_print_time_hours >= 0
+		and estimated_print_time_hours <= 100000),
 	actual_print_time_hours numeric(15,6) check (actual_print_time_hours >= 0 and actual_print_time_hours <= 100000),
 	estimated_total_filament_grams numeric(15,6)
 		check (estimated_total_filament_grams >= 0 and estimated_total_filament_grams <= 1000000),
@@ -89,7 +90,8 @@ create table run_items (
 	foreign key (tenant_id, product_id) references products (tenant_id, id),
 	constraint run_items_order_item foreign key (tenant_id, order_item_id, product_id)
 		references order_items (tenant_id, id, product_id),
-	constraint run_items_counted check (coalesce(successful_quantity, 0)::bigint + coalesce(failed_quantity, 0) <= quantity)
+	constraint run_items_counted check (
+		coalesce(successful_quantity, 0)::bigint + coalesce(failed_quantity, 0) <= quantity)
 );
 call tenant_table('run_items', 'select, insert, update, delete');
 
@@ -107,7 +109,8 @@ create table run_materials (
 	spool_id uuid not null,
 	estimated_weight_grams numeric(15,6) check (estimated_weight_grams >= 0 and estimated_weight_grams <= 1000000),
 	sent_actual_grams numeric(15,6) check (sent_actual_grams >= 0 and sent_actual_grams <= 1000000),
-	spool_weight_before_grams numeric(15,6) check (spool_weight_before_grams >= 0 and spool_weight_before_grams <= 1000000),
+	spool_weight_before_grams numeric(15,6) check (spool_weight_before_grams >= 0
+		and spool_weight_before_grams <= 1000000),
 	spool_weight_after_grams numeric(15,6) check (spool_weight_after_grams >= 0 and spool_weight_after_grams <= 1000000),
 	actual_weight_grams numeric(15,6)
 		generated always as (coalesce(spool_weight_before_grams - spool_weight_after_grams, sent_actual_grams)) stored,
