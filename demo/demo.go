@@ -24,8 +24,8 @@ import (
 	"spoolwright/server"
 )
 
-// sample lists requests in the order in which they are sent. A path or body may name the resource of an earlier request
-// by its ref in braces.
+// sample lists requests in the order in which they are sent. A path or body may name the resource of an earlier
+// request by its ref in braces.
 //
 //go:embed farm.json
 var sample []byte
