@@ -208,8 +208,8 @@ func extraJSON(extra server.Optional[server.Extra]) json.RawMessage {
 	return json.RawMessage(extra.Or(nil).Values())
 }
 
-// checkExtras calls problem for the values of the rows of a file that do not conform to the definitions of the entity's
-// custom fields, which it locks until the end of the transaction.
+// checkExtras calls problem for the values of the rows of a file that do not conform to the definitions of the
+// entity's custom fields, which it locks until the end of the transaction.
 func checkExtras(ctx context.Context, d *db.DB, entity string, rows int, extra func(row int) server.Extra,
 	problem func(row int, field, message string)) error {
 	var defined []CustomField

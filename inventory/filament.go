@@ -113,9 +113,9 @@ type FilamentFilter struct {
 
 var listFilamentsDoc = &server.Doc{
 	ID: "listFilaments", Tag: filamentTag, Summary: "List filaments",
-	Description: "All filters but `search` use an index. `search`, `extra.KEY` and a `sort_by` without an index read all " +
-		"matching filaments. A parameter `extra.KEY`, such as `extra.tag`, selects those in which the custom field has " +
-		"this value, not case-sensitive.",
+	Description: "All filters but `search` use an index. `search`, `extra.KEY` and a `sort_by` without an index " +
+		"read all matching filaments. A parameter `extra.KEY`, such as `extra.tag`, selects those in which the " +
+		"custom field has this value, not case-sensitive.",
 }
 
 func (h handlers) listFilaments(ctx context.Context, r *server.Request[FilamentList]) (server.Page[Filament], error) {

@@ -369,9 +369,9 @@ func writeCatalog(
 	return result, err
 }
 
-// ExternalFilaments returns a statement whose only row is a JSON array, as text: the catalog in the form of SpoolmanDB,
-// without fields that are not set, in the order of the ids. Every word must be part of the manufacturer, the name or
-// the material, without regard to case. At most limit items are returned.
+// ExternalFilaments returns a statement whose only row is a JSON array, as text: the catalog in the form of
+// SpoolmanDB, without fields that are not set, in the order of the ids. Every word must be part of the manufacturer,
+// the name or the material, without regard to case. At most limit items are returned.
 func ExternalFilaments(words []string, limit int) *db.Stmt {
 	return db.SQL(`
 		select coalesce('[' || string_agg(item::text, ',' order by external_id) || ']', '[]') from (

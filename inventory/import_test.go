@@ -43,7 +43,8 @@ func export(t *testing.T, c *testkit.Client, format string) string {
 	return b.String()
 }
 
-// withoutServerFields parses a CSV export and removes the columns that the service sets. It quotes texts, but not null.
+// withoutServerFields parses a CSV export and removes the columns that the service sets. It quotes texts, but not
+// null.
 func withoutServerFields(t *testing.T, text string) (rows [][]string) {
 	t.Helper()
 	r := transfer.NewReader(strings.NewReader(text))

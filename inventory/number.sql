@@ -1,10 +1,10 @@
 -- Returns the next number of a spool in the tenant that the transaction is bound to: 1, 2, 3, ... It is the default of
 -- spools.number, evaluated for each inserted row.
 --
--- A counter row would stay locked until commit, so that the creates of a tenant would wait for each other. Instead, the
--- transaction locks the first number after the last committed one that no other transaction has locked, which never
--- waits. The lock lasts until commit or rollback. A number that is rolled back is given to the next spool, unless a
--- higher one was committed meanwhile; then it remains unused.
+-- A counter row would stay locked until commit, so that the creates of a tenant would wait for each other. Instead,
+-- the transaction locks the first number after the last committed one that no other transaction has locked, which
+-- never waits. The lock lasts until commit or rollback. A number that is rolled back is given to the next spool,
+-- unless a higher one was committed meanwhile; then it remains unused.
 --
 -- A transaction may insert about a hundred spools this way, because locks occupy shared memory. Imports reserve their
 -- numbers with reserve_spool_numbers. The unique index spools_number would reject a number that two transactions got.
@@ -48,8 +48,8 @@ create or replace function last_spool_number() returns int language sql as $$
 			where r.tenant_id = nullif(current_setting('app.tenant_id', true), '')::uuid), 0)
 $$;
 
--- Reserves so many consecutive numbers of spools and returns the first one. next_spool_number does not return them. The
--- transaction must be short: it waits for the running creates of the tenant, and new ones wait for it.
+-- Reserves so many consecutive numbers of spools and returns the first one. next_spool_number does not return them.
+-- The transaction must be short: it waits for the running creates of the tenant, and new ones wait for it.
 create or replace function reserve_spool_numbers(count int) returns int language plpgsql as $$
 declare
 	tenant uuid := nullif(current_setting('app.tenant_id', true), '')::uuid;

@@ -136,9 +136,9 @@ var usageReportDoc = &server.Doc{
 		"groups within about an hour.",
 }
 
-// usageBetween is a query of what was used by the tenant $1, at the printer $4 or anywhere if it is null, between the days first and end, which are expressions of
-// the columns of the table expression summarised: of the rows of usage_days, and of the ledger for the days that are
-// not in it.
+// usageBetween is a query of what was used by the tenant $1, at the printer $4 or anywhere if it is null, between the
+// days first and end, which are expressions of the columns of the table expression summarised: of the rows of
+// usage_days, and of the ledger for the days that are not in it.
 func usageBetween(byPrinter bool, first, end string) string {
 	return fmt.Sprintf(`
 		select d.day, d.material_type, d.color_key, d.printer_key, d.color, d.printer_name, d.grams, d.cost
@@ -266,7 +266,8 @@ var ExportUsage = transfer.Export[UsageEntry](1000, func(
 	return []*db.Stmt{db.FreshPlan(), db.SQL(`
 		with `+periodSQL("nullif(current_setting('app.tenant_id', true), '')::uuid", "$3", "$4")+`
 		select u.id, u.spool_id, u.kind, u.reason, u.run_id, u.user_id, `+userName("u.user_id")+` as user_name,
-			u.api_key_id, u.printer_id, u.before_grams, u.after_grams, u.change_grams, u.shortfall_grams, u.created_at, u.updated_at,
+			u.api_key_id, u.printer_id, u.before_grams, u.after_grams, u.change_grams, u.shortfall_grams, u.created_at,
+				u.updated_at,
 			s.number as spool_number, spool_name(s.material_type, s.color, s.brand) as spool_name,
 			coalesce((select r.printer_name from production_runs r where r.id = u.run_id),
 				(select p.name from printers p where p.id = u.printer_id)) as printer_name, s.cost_per_gram

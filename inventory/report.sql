@@ -15,16 +15,16 @@ $$;
 -- but not more than a full spool has. Returns the spool's id, or null if there is no spool with the number.
 --
 -- A printer cannot undo what it has printed, so a report that exceeds the remaining weight leaves 0 g, and the ledger
--- keeps the shortfall. Reports of the same caller within an hour of the first one, with no other change of the spool in
--- between, are one ledger entry, which grows. Every change of a spool sets updated_at, so the entry grows only if both
--- still have the time and the weight of its last report; the order of the clock's times does not matter for that.
+-- keeps the shortfall. Reports of the same caller within an hour of the first one, with no other change of the spool
+-- in between, are one ledger entry, which grows. Every change of a spool sets updated_at, so the entry grows only if
+-- both still have the time and the weight of its last report; the order of the clock's times does not matter for that.
 --
 -- Together with weightChange in ledger.go, the function is all that changes remaining weights.
 --
--- token identifies the report, and is null if the client sent a key. If repeat_seconds is not null, the report may repeat
--- one that took effect: that with the same token or, of other processes, one in the last repeat_seconds that is equal,
--- which means that its token has the same upper half. Then the function changes nothing. The lower half of a token
--- starts with 16 bits of the process.
+-- token identifies the report, and is null if the client sent a key. If repeat_seconds is not null, the report may
+-- repeat one that took effect: that with the same token or, of other processes, one in the last repeat_seconds that is
+-- equal, which means that its token has the same upper half. Then the function changes nothing. The lower half of a
+-- token starts with 16 bits of the process.
 create or replace function report_use(
 	spool_number int, weight numeric, length numeric, token bigint, repeat_seconds float8
 )

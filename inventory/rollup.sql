@@ -1,11 +1,12 @@
 -- Returns what was used from the day first until the day before last, in the time zone: a row for each day, material
 -- and colour, and, with by_printer, a row for each day and printer. The printer is that of the run or of the API key
 -- that reported, or else only a name: the printer_name of the run or that of the key. printer_key is the id of the
--- printer or the name, and '' if there is neither. If only_printer is not null, only what this printer used is returned.
+-- printer or the name, and '' if there is neither. If only_printer is not null, only what this printer used is
+-- returned.
 --
--- Used is what was deducted, also by runs and printers, what failed runs wasted, and the differences that a scale found.
--- Edits of the remaining weight correct it and do not count. cost is at the price that the spool has now, and null if no
--- spool has one.
+-- Used is what was deducted, also by runs and printers, what failed runs wasted, and the differences that a scale
+-- found. Edits of the remaining weight correct it and do not count. cost is at the price that the spool has now, and
+-- null if no spool has one.
 --
 -- Only statements with the condition num_nonnulls(created_at) = 1 use the index by time. Where clocks are set back at
 -- midnight, the beginning of a day as a time is not exact; the bounds of the index are therefore three hours wider.
@@ -49,7 +50,8 @@ $$;
 -- After the tenant's time zone has changed, the days in the old one are deleted first, up to `most` of them at a time,
 -- and then all days are summarised again.
 --
--- One transaction at a time summarises a tenant; another one returns 0. It locks no row that other statements wait for.
+-- One transaction at a time summarises a tenant; another one returns 0. It locks no row that other statements wait
+-- for.
 create or replace function summarise_usage(most int) returns int language plpgsql as $$
 declare
 	tenant uuid := nullif(current_setting('app.tenant_id', true), '')::uuid;
@@ -136,7 +138,8 @@ begin
 	insert into usage_changes (tenant_id, spool_id) values (new.tenant_id, new.id);
 	return null;
 end $$;
-create or replace trigger usage_changed after update of material_type, color, purchase_price, net_weight_grams on spools
+create or replace trigger usage_changed after update of material_type, color, purchase_price, net_weight_grams
+	on spools
 	for each row when (old.material_type is distinct from new.material_type or old.color is distinct from new.color
 		or old.cost_per_gram is distinct from new.cost_per_gram)
 	execute function usage_changed();

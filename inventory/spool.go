@@ -178,8 +178,8 @@ func (Archived) Enum() []string { return []string{"true", "false", "any"} }
 var listDoc = &server.Doc{
 	ID: "listSpools", Tag: tag, Summary: "List spools",
 	Description: "All filters but `search`, `extra.KEY` and `remaining_below` use an index. These, and a `sort_by` " +
-		"without an index, read all matching spools. A parameter `extra.KEY`, such as `extra.tag`, selects the spools " +
-		"in which the custom field has this value, not case-sensitive.",
+		"without an index, read all matching spools. A parameter `extra.KEY`, such as `extra.tag`, selects the " +
+		"spools in which the custom field has this value, not case-sensitive.",
 }
 
 func (h handlers) list(ctx context.Context, r *server.Request[Filter]) (server.Page[Spool], error) {
@@ -473,8 +473,8 @@ func (h handlers) delete(ctx context.Context, r *server.Request[struct{}]) (serv
 	return nil, server.Found(hidden, h.db.Write(ctx, hidden))
 }
 
-// hide returns a statement that hides the spool for which condition is true, with the argument $1, and returns its id. As
-// every change of a spool, it sets updated_at, on which report_use relies.
+// hide returns a statement that hides the spool for which condition is true, with the argument $1, and returns its id.
+// As every change of a spool, it sets updated_at, on which report_use relies.
 func hide(condition string, arg any) *db.Stmt {
 	return db.SQL(`update spools set hidden_at = now(), updated_at = now(), edited_at = now()
 		where `+condition+` returning id`, arg)

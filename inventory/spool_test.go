@@ -453,8 +453,8 @@ func TestHideAndRestoreSpool(t *testing.T) {
 	c.Get(t, path+"/usage").Want(200).Shows(map[string]string{"total": "3"})
 }
 
-// Concurrent requests hide and restore the same spools. Each restore returns the spool, and the total of the list stays
-// the number of spools in it.
+// Concurrent requests hide and restore the same spools. Each restore returns the spool, and the total of the list
+// stays the number of spools in it.
 func TestConcurrentHideAndRestore(t *testing.T) {
 	t.Parallel()
 	c := operator(t)

@@ -615,7 +615,9 @@ func convertSpool(n int, s spoolmanObject, filament *spoolmanItem) *spoolmanItem
 		item.problems = append(item.problems, server.FieldError{Field: "filament",
 			Message: "is invalid: " + transfer.Describe(filament.problems)})
 	}
-	maps.DeleteFunc(item.values, func(name string, _ any) bool { return !slices.Contains(spoolmanColumns["spool"], name) })
+	maps.DeleteFunc(item.values, func(name string, _ any) bool {
+		return !slices.Contains(spoolmanColumns["spool"], name)
+	})
 	return item
 }
 

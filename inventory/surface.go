@@ -24,8 +24,8 @@ type SpoolUse struct {
 	FirstUsed, LastUsed server.Optional[server.Timestamp]
 }
 
-// Edit returns a statement that changes the fields of the spool with the number that in contains, and returns its id. A
-// changed remaining weight is an entry of the ledger.
+// Edit returns a statement that changes the fields of the spool with the number that in contains, and returns its id.
+// A changed remaining weight is an entry of the ledger.
 func Edit(number int64, in *Spool, use SpoolUse) *db.Stmt {
 	set, args := server.Assignments(in, []any{number})
 	add := func(column, value string, arg any) {
@@ -111,9 +111,9 @@ func Hide(number int64) *db.Stmt {
 	return hide(byNumber, number)
 }
 
-// MeasureGross returns a statement that sets the remaining weight of the spool with the number to the gross weight on a
-// scale, without the weight of the empty spool, which is that of the spool, of its filament or of its vendor, or else 0.
-// A weight above the initial one becomes the initial one. It returns the spool's id.
+// MeasureGross returns a statement that sets the remaining weight of the spool with the number to the gross weight on
+// a scale, without the weight of the empty spool, which is that of the spool, of its filament or of its vendor, or
+// else 0. A weight above the initial one becomes the initial one. It returns the spool's id.
 func MeasureGross(number int64, gross string) *db.Stmt {
 	return weightChange{
 		spools: `update spools set remaining_weight_grams = greatest(net, 0),
@@ -261,8 +261,8 @@ func MaterialOf(text string) MaterialType {
 	return MaterialType(name)
 }
 
-// NearestDiameter returns the diameter in mm that filament with about this diameter has: what is sold as 3 mm is 2.85 mm
-// thick. It is not ok if there is none.
+// NearestDiameter returns the diameter in mm that filament with about this diameter has: what is sold as 3 mm is 2.85
+// mm thick. It is not ok if there is none.
 func NearestDiameter(d server.Decimal) (nearest server.Decimal, ok bool) {
 	const tenth = 100_000
 	switch {

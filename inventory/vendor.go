@@ -83,9 +83,9 @@ type VendorFilter struct {
 
 var listVendorsDoc = &server.Doc{
 	ID: "listVendors", Tag: vendorTag, Summary: "List vendors",
-	Description: "All filters but `search` use an index. `search`, `extra.KEY` and a `sort_by` without an index read all " +
-		"matching vendors. A parameter `extra.KEY`, such as `extra.tag`, selects those in which the custom field has " +
-		"this value, not case-sensitive.",
+	Description: "All filters but `search` use an index. `search`, `extra.KEY` and a `sort_by` without an index " +
+		"read all matching vendors. A parameter `extra.KEY`, such as `extra.tag`, selects those in which the " +
+		"custom field has this value, not case-sensitive.",
 }
 
 func (h handlers) listVendors(ctx context.Context, r *server.Request[VendorList]) (server.Page[Vendor], error) {
