@@ -205,7 +205,8 @@ func (l ledger) shares(run row, amount *big.Rat) (items []row, paid []*big.Rat) 
 			paid = append(paid, nil)
 			continue
 		}
-		paid = append(paid, new(big.Rat).Sub(rounded(quo(times(amount, upto), total)), rounded(quo(times(amount, before), total))))
+		paid = append(paid, new(big.Rat).Sub(rounded(quo(times(amount, upto), total)),
+			rounded(quo(times(amount, before), total))))
 		before = upto
 	}
 	return items, paid
@@ -428,7 +429,8 @@ func costFarm(t *testing.T, api *testkit.API, c *testkit.Client, r *rand.Rand) {
 		text(.5, 200))
 	for i := range 4 {
 		exec(`insert into printers (id, number, name, hour_cost, power_watts, status)
-			values ($1::uuid, $2::int, $3, $4::numeric, $5::numeric, $6)`, db.NewID(), i+1, fmt.Sprint("Printer ", i), text(.5, 3),
+			values ($1::uuid, $2::int, $3, $4::numeric, $5::numeric, $6)`, db.NewID(), i+1, fmt.Sprint("Printer ", i),
+			text(.5, 3),
 			text(.7, 400), []string{"available", "available", "maintenance", "retired"}[i])
 	}
 	var spools, made []string

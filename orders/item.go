@@ -74,8 +74,9 @@ var errUnknownProduct = server.BadRequest("UNKNOWN_REFERENCE", "%s does not name
 
 var addItemDoc = &server.Doc{
 	ID: "addOrderItem", Tag: Tag, Summary: "Add a product to an order",
-	Description: "The item names the product by `product_id` or `sku`. The default of " +
-		"`unit_price` is the current `selling_price` of the product, and does not change with it later. The status of the order does not change.",
+	Description: "The item names the product by `product_id` or `sku`. The default of `unit_price` is the current " +
+		"`selling_price` of the product, and does not change with it later. The status of the order does not " +
+		"change.",
 	Errors: []*server.Error{errUnknownProduct},
 }
 
@@ -140,8 +141,8 @@ var errItemInUse = server.Conflict("ORDER_ITEM_IN_USE", "A production run prints
 
 var deleteItemDoc = &server.Doc{
 	ID: "removeOrderItem", Tag: Tag, Summary: "Remove an item from an order",
-	Description: "An item that a production run prints cannot be removed (`ORDER_ITEM_IN_USE`). If everything else is " +
-		"produced, an open order becomes `done`.",
+	Description: "An item that a production run prints cannot be removed (`ORDER_ITEM_IN_USE`). If everything else " +
+		"is produced, an open order becomes `done`.",
 	Errors: []*server.Error{errItemInUse},
 }
 

@@ -191,7 +191,8 @@ const selectOrders = `
 	select o.id, o.source, o.reference, o.customer, o.due_date, o.notes, o.status,
 		(select coalesce(json_agg(json_build_object(
 				'id', i.id, 'product_id', i.product_id, 'sku', p.sku, 'product_name', p.name, 'quantity', i.quantity,
-				'unit_price', trim_scale(i.unit_price), 'produced', n.produced, 'planned', n.planned) order by i.created_at, i.id), '[]')
+				'unit_price', trim_scale(i.unit_price), 'produced', n.produced, 'planned', n.planned)
+					order by i.created_at, i.id), '[]')
 			from order_items i
 			cross join lateral (select p.name, p.sku from products p where p.id = i.product_id offset 0) p
 			cross join lateral order_item_pieces(i.id) n
@@ -320,8 +321,8 @@ func (h handlers) create(
 	return server.One(order, nil)
 }
 
-// contentOf returns the SHA-256 of what a request says about an order. Later changes of the order do not matter: a shop
-// that sends its request again sends the same content.
+// contentOf returns the SHA-256 of what a request says about an order. Later changes of the order do not matter: a
+// shop that sends its request again sends the same content.
 func contentOf(o *Order) ([]byte, error) {
 	content := []any{o.Source.Arg(), o.Reference.Arg(), o.Customer.Arg(), o.DueDate.Arg(), o.Notes.Arg(),
 		o.Status.Arg()}

@@ -1,7 +1,7 @@
--- Returns how many pieces of an item of an order have been produced, and how many its unfinished runs plan. This is the
--- only place with these rules. A completed run, also one that was removed after it had deducted filament, has produced
--- the good pieces of its items; an item without counts has produced all its pieces. A pending, running or paused run
--- plans all pieces of its items. Failed and cancelled runs do not count.
+-- Returns how many pieces of an item of an order have been produced, and how many its unfinished runs plan. This is
+-- the only place with these rules. A completed run, also one that was removed after it had deducted filament, has
+-- produced the good pieces of its items; an item without counts has produced all its pieces. A pending, running or
+-- paused run plans all pieces of its items. Failed and cancelled runs do not count.
 create or replace function order_item_pieces(item uuid) returns table (produced bigint, planned bigint)
 language sql stable as $$
 	select coalesce(sum(good_pieces(r.status, i.quantity, i.successful_quantity, i.failed_quantity)), 0),
