@@ -173,8 +173,8 @@ func times(n server.Decimal, q int64) server.Decimal {
 	return n * server.Decimal(q)
 }
 
-// pick returns the spools from which a run at the printer takes the filament: the best one that suffices alone, or else
-// as many of the best as it takes. It returns nil if they do not suffice together.
+// pick returns the spools from which a run at the printer takes the filament: the best one that suffices alone, or
+// else as many of the best as it takes. It returns nil if they do not suffice together.
 func pick(n need, at string, spools []*spool) (parts []part) {
 	rank := func(s *spool) int {
 		switch {

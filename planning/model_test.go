@@ -65,9 +65,9 @@ func (f *farm) copied() *farm {
 	return &c
 }
 
-// TestPlansOfRandomFarms holds plans to what docs/planning.md promises, which this test computes in other ways: no spool
-// and no reserve is over-committed, no piece is missing or double, no printer is in two places, the same farm has the
-// same plan, and what is unplanned could not be planned.
+// TestPlansOfRandomFarms holds plans to what docs/planning.md promises, which this test computes in other ways: no
+// spool and no reserve is over-committed, no piece is missing or double, no printer is in two places, the same farm
+// has the same plan, and what is unplanned could not be planned.
 func TestPlansOfRandomFarms(t *testing.T) {
 	t.Parallel()
 	farms := uint64(3000)

@@ -122,13 +122,14 @@ var (
 )
 
 const rules = "Proposes a run for each plate of `pieces_per_plate` pieces, with a printer, an expected time and spools. " +
-	"Pieces that unfinished runs plan are not planned again, and filament that unfinished runs and other open orders " +
-	"reserve is not used. With `create`, exactly these runs are created, as `pending`: all or none. `docs/planning.md` " +
-	"has the rules."
+	"Pieces that unfinished runs plan are not planned again, and filament that unfinished runs and other open " +
+	"orders reserve is not used. With `create`, exactly these runs are created, as `pending`: all or none. " +
+	"`docs/planning.md` has the rules."
 
 var planDoc = &server.Doc{
 	ID: "createPlan", Tag: tag, Summary: "Plan products, or all open orders",
-	Description: "Plans the items of the request or, without items, all open orders, those that are due first before the " +
+	Description: "Plans the items of the request or, without items, all open orders, those that are due first " +
+		"before the " +
 		"others. " + rules,
 	Errors:  []*server.Error{errUnknownProduct, errTooLarge, errOutdated},
 	Request: `{"create":false}`,
@@ -177,11 +178,11 @@ func (h handlers) answer(ctx context.Context, q request) (server.OK[Plan], error
 	return server.Encode(plan)
 }
 
-// stateSQL returns the state from which a plan follows, in one row. $1 is an order, $2 whether to plan all open orders,
-// $3 the list of items to plan, and $4 the tenant.
+// stateSQL returns the state from which a plan follows, in one row. $1 is an order, $2 whether to plan all open
+// orders, $3 the list of items to plan, and $4 the tenant.
 //
-// item is what to plan: what is neither produced nor planned by unfinished runs, in the order in which it is planned: by
-// the due dates of the orders, those without one last, and then by their creation.
+// item is what to plan: what is neither produced nor planned by unfinished runs, in the order in which it is planned:
+// by the due dates of the orders, those without one last, and then by their creation.
 var stateSQL = `
 	with item as materialized (
 		select n.*, row_number() over (order by n.due, n.created_at, n.order_id, n.added, n.order_item_id) as place
@@ -228,7 +229,8 @@ var stateSQL = `
 				from material m where m.product_id = p.id
 			) m) as products,
 		(select coalesce(json_agg(json_build_object('id', p.id, 'name', p.name, 'slots', p.slots,
-				'materials', p.materials, 'updated_at', p.updated_at, 'free', event_time(greatest(q.free, now()))) order by p.number), '[]')
+				'materials', p.materials, 'updated_at', p.updated_at, 'free', event_time(greatest(q.free, now())))
+					order by p.number), '[]')
 			from printers p
 			left join (select q.printer_id, max(q.expected_end) as free from queue q group by q.printer_id) q
 				on q.printer_id = p.id
@@ -381,7 +383,8 @@ type state struct {
 
 // farm returns the farm in the state.
 func (s *state) farm() *farm {
-	f := &farm{items: s.Items, products: map[string]product{}, printers: s.Printers, budget: map[filament]server.Decimal{}}
+	f := &farm{items: s.Items, products: map[string]product{}, printers: s.Printers,
+		budget: map[filament]server.Decimal{}}
 	for _, p := range s.Products {
 		f.products[p.ID] = product{p.Name, p.PerPlate, p.Minutes, p.Materials}
 	}
@@ -395,8 +398,8 @@ func (s *state) farm() *farm {
 	return f
 }
 
-// plan returns the plan for the farm, which it changes. Last is when the runs end that are planned already, unless that is
-// unknown.
+// plan returns the plan for the farm, which it changes. Last is when the runs end that are planned already, unless
+// that is unknown.
 func (f *farm) plan(last *time.Time, unknown bool) Plan {
 	plan := Plan{Runs: []PlannedRun{}, Unplanned: []UnplannedItem{}, Missing: []MissingFilament{}}
 	runs, rest := f.choose()
