@@ -94,8 +94,8 @@ const printerColumns = `id, number, name, model, location, notes, nozzle_mm, slo
 	array_to_json(materials) as materials, hour_cost, power_watts, status, maintenance_interval_hours, maintained_at,
 	printed_hours, maintenance_due, loaded, created_at, updated_at, hidden_at`
 
-// printersTable is printers with what is computed: the hours of the completed and failed runs that ended since the last
-// maintenance, and the spools in the slots.
+// printersTable is printers with what is computed: the hours of the completed and failed runs that ended since the
+// last maintenance, and the spools in the slots.
 const printersTable = `(select p.*, h.printed_hours,
 		coalesce(h.printed_hours >= p.maintenance_interval_hours, false) as maintenance_due,
 		(select coalesce(json_agg(json_build_object('slot', l.slot, 'spool_id', s.id, 'spool_number', s.number,
@@ -130,8 +130,8 @@ type PrinterFilter struct {
 
 var listDoc = &server.Doc{
 	ID: "listPrinters", Tag: tag, Summary: "List printers",
-	Description: "All filters but `search` use an index. `search` and a `sort_by` without an index read all matching " +
-		"printers.",
+	Description: "All filters but `search` use an index. `search` and a `sort_by` without an index read all " +
+		"matching printers.",
 }
 
 func (h handlers) list(ctx context.Context, r *server.Request[Filter]) (server.Page[Printer], error) {
@@ -169,8 +169,8 @@ func selectPrinter(id string) *db.Stmt {
 	return db.SQL(`select `+printerColumns+` from `+printersTable+` where id = $1 and hidden_at is null`, id)
 }
 
-// Named returns a subquery of the printer, unless it is hidden, that has the id or, if the id is null, the name. It locks
-// the printer, so that nobody removes it before the transaction ends.
+// Named returns a subquery of the printer, unless it is hidden, that has the id or, if the id is null, the name. It
+// locks the printer, so that nobody removes it before the transaction ends.
 func Named(id, name string) string {
 	return `(
 				select l.id, l.name
@@ -187,8 +187,8 @@ func Named(id, name string) string {
 			)`
 }
 
-// lockSlots returns a statement that makes the changes of the slots of a tenant's printers wait for each other. It comes
-// before the locks of printers.
+// lockSlots returns a statement that makes the changes of the slots of a tenant's printers wait for each other. It
+// comes before the locks of printers.
 func lockSlots() *db.Stmt { return db.Lock("printer_slots") }
 
 // lockPrinter is the server.Lock of a printer.
@@ -273,10 +273,10 @@ func (h handlers) update(ctx context.Context, r *server.Request[Printer]) (serve
 
 var deleteDoc = &server.Doc{
 	ID: "deletePrinter", Tag: tag, Summary: "Remove a printer",
-	Description: "Unloads the spools, and deletes the printer. If production runs, entries of the usage ledger or API keys " +
-		"name it, it is hidden instead: lists no longer contain it, requests with its id return 404, the runs keep its name, " +
-		"and its keys work and stay its own until you revoke them. " +
-		"`GET /api/v1/printers?hidden=true` lists hidden printers, and `restorePrinter` shows one again.",
+	Description: "Unloads the spools, and deletes the printer. If production runs, entries of the usage ledger or " +
+		"API keys name it, it is hidden instead: lists no longer contain it, requests with its id return 404, the " +
+		"runs keep its name, and its keys work and stay its own until you revoke them. `GET " +
+		"/api/v1/printers?hidden=true` lists hidden printers, and `restorePrinter` shows one again.",
 }
 
 func (h handlers) delete(ctx context.Context, r *server.Request[struct{}]) (server.NoContent, error) {
@@ -298,9 +298,9 @@ func (h handlers) delete(ctx context.Context, r *server.Request[struct{}]) (serv
 
 var restoreDoc = &server.Doc{
 	ID: "restorePrinter", Tag: tag, Summary: "Restore a removed printer",
-	Description: "Shows a printer again that was hidden when it was removed, with empty slots. It cannot be restored " +
-		"while another printer has its name (`DUPLICATE_PRINTER`). For a printer that is not hidden, the operation " +
-		"changes nothing and returns the printer.",
+	Description: "Shows a printer again that was hidden when it was removed, with empty slots. It cannot be " +
+		"restored while another printer has its name (`DUPLICATE_PRINTER`). For a printer that is not hidden, the " +
+		"operation changes nothing and returns the printer.",
 	Errors: []*server.Error{errDuplicate.On()},
 }
 
@@ -320,8 +320,9 @@ func (h handlers) restore(ctx context.Context, r *server.Request[struct{}]) (ser
 
 var maintainedDoc = &server.Doc{
 	ID: "maintainedPrinter", Tag: tag, Summary: "Record the maintenance of a printer",
-	Description: "Sets `maintained_at` to the current time, so that `printed_hours` begins again at 0. A printer with the " +
-		"`status` `maintenance` becomes `available`. Hours of a run that is in progress count when it ends.",
+	Description: "Sets `maintained_at` to the current time, so that `printed_hours` begins again at 0. A printer " +
+		"with the `status` `maintenance` becomes `available`. Hours of a run that is in progress count when it " +
+		"ends.",
 }
 
 func (h handlers) maintained(ctx context.Context, r *server.Request[struct{}]) (server.OK[Printer], error) {
@@ -356,11 +357,11 @@ func (l *Load) field() string {
 
 var loadDoc = &server.Doc{
 	ID: "loadPrinterSlot", Tag: tag, Summary: "Load a spool into a slot, or unload the slot",
-	Description: "Names the spool by `spool_id` or `spool_number`; `null` unloads the slot. A spool is in one slot of one " +
-		"printer at most: it is unloaded from where it was, and so is the spool that was in the slot.\n\n" +
-		"The `location` of a loaded spool is the name of the printer. When the spool is unloaded, it gets the location " +
-		"back that it had before, unless someone has changed it meanwhile. A request that loads what is loaded changes " +
-		"nothing.",
+	Description: "Names the spool by `spool_id` or `spool_number`; `null` unloads the slot. A spool is in one slot " +
+		"of one printer at most: it is unloaded from where it was, and so is the spool that was in the slot.\n\n" +
+		"The `location` of a loaded spool is the name of the printer. When the spool is unloaded, it gets the " +
+		"location back that it had before, unless someone has changed it meanwhile. A request that loads what is " +
+		"loaded changes nothing.",
 	Errors: []*server.Error{errUnknownSpool},
 }
 

@@ -4,8 +4,8 @@ alter table printers alter number set default next_number('printers');
 -- printer_slots. What was in the slot before is unloaded, and so is the spool from where it was.
 --
 -- A loaded spool has the printer's name as its location. Unloading it brings it back to the location that it had
--- before, unless someone has moved it meanwhile. Both printers and the spools are locked in the order of their ids, the
--- printers first. Nothing changes if the spool is in the slot already.
+-- before, unless someone has moved it meanwhile. Both printers and the spools are locked in the order of their ids,
+-- the printers first. Nothing changes if the spool is in the slot already.
 create or replace function load_slot(printer uuid, slot int, spool uuid) returns void language plpgsql as $$
 declare
 	tenant uuid := nullif(current_setting('app.tenant_id', true), '')::uuid;
@@ -63,7 +63,8 @@ begin
 end $$;
 
 -- Loads the spool with the number, if the caller is an API key that belongs to a printer with one slot: the printer
--- reports what it uses of that spool. Returns the number. A transaction must call it before it locks printers or spools.
+-- reports what it uses of that spool. Returns the number. A transaction must call it before it locks printers or
+-- spools.
 create or replace function load_reported(spool_number int) returns int language plpgsql as $$
 declare
 	tenant uuid := nullif(current_setting('app.tenant_id', true), '')::uuid;
