@@ -5,8 +5,8 @@ create or replace function cost_of(amount numeric, divisor numeric) returns nume
 	select case when amount <= 999999999 * divisor then div(amount * 2000000 + divisor, divisor * 2) * 0.000001 end
 $$;
 
--- Return how many good pieces an item of a run has, and how many failed ones, by the status of the run. A completed run
--- without counts has only good pieces; all pieces of a failed run failed; those of other runs are neither.
+-- Return how many good pieces an item of a run has, and how many failed ones, by the status of the run. A completed
+-- run without counts has only good pieces; all pieces of a failed run failed; those of other runs are neither.
 create or replace function good_pieces(status text, quantity int, successful int, failed int) returns int
 language sql immutable as $$
 	select case when status = 'completed' then coalesce(successful, quantity - coalesce(failed, 0)) else 0 end
@@ -17,8 +17,8 @@ language sql immutable as $$
 		else 0 end
 $$;
 
--- Returns the items of a run, each with its share of what the run costs: in proportion to the items' estimated costs, or
--- to their quantities if no item has one. The share is that between the sums low and high of all.
+-- Returns the items of a run, each with its share of what the run costs: in proportion to the items' estimated costs,
+-- or to their quantities if no item has one. The share is that between the sums low and high of all.
 create or replace function run_shares(run uuid) returns table (id uuid, product_id uuid, order_item_id uuid,
 	quantity int, successful_quantity int, failed_quantity int, low numeric, high numeric, total numeric)
 language sql stable as $$
@@ -40,8 +40,8 @@ language sql immutable as $$
 	select cost_of(amount * high, total) - cost_of(amount * low, total)
 $$;
 
--- Returns what a run costs that ends now with the status and the hours of printing, in parts that add up. A part is null
--- if it is unknown. A rate of 0 leaves its part out.
+-- Returns what a run costs that ends now with the status and the hours of printing, in parts that add up. A part is
+-- null if it is unknown. A rate of 0 leaves its part out.
 --
 -- filament  the grams at the price of each material of the run, or else of its spool, less the waste
 -- waste     the share of that for failed pieces; all of it, unless the run is completed
@@ -59,7 +59,9 @@ declare
 	spent numeric;
 begin
 	select coalesce(p.hour_cost, t.machine_hour_cost),
-		case when t.energy_kwh_cost = 0 then 0 else t.energy_kwh_cost * coalesce(p.power_watts, t.machine_power_watts) / 1000 end, t.labour_hour_cost
+		case when t.energy_kwh_cost = 0 then 0
+			else t.energy_kwh_cost * coalesce(p.power_watts, t.machine_power_watts) / 1000 end,
+		t.labour_hour_cost
 	into hour_cost, hour_energy, work_cost
 	from tenants t
 	left join lateral (
@@ -110,8 +112,8 @@ begin
 	return next;
 end $$;
 
--- Returns what is expected for one good piece of each product, with its components: the parts of its cost, each null if
--- it is unknown.
+-- Returns what is expected for one good piece of each product, with its components: the parts of its cost, each null
+-- if it is unknown.
 --
 -- filament  the stored total_cost, if it is complete
 -- machine   the estimated print time at the rate of the tenant

@@ -269,7 +269,8 @@ func (h handlers) end(ctx context.Context, id string, e *ending) ([]byte, error)
 			m.actual_weight_grams, s.*
 		from (select * from run_materials where run_id = $1 order by spool_id, created_at, id) m
 		cross join lateral (
-			select id as spool_id, number as spool_number, spool_name(material_type, color, brand) as spool_name, remaining_weight_grams,
+			select id as spool_id, number as spool_number, spool_name(material_type, color, brand) as spool_name,
+				remaining_weight_grams,
 				hidden_at is not null as hidden
 			from spools where id = m.spool_id for no key update
 		) s`, id)
@@ -349,8 +350,8 @@ func take(run, kind string, deductions []SpoolDeduction) *db.Stmt {
 	return inventory.Take(run, kind, spools, grams)
 }
 
-// finish returns a statement that sets the status of the run and sends the event to the webhooks. It returns completed_at
-// and a column without meaning. Values that a client could not send back are null.
+// finish returns a statement that sets the status of the run and sends the event to the webhooks. It returns
+// completed_at and a column without meaning. Values that a client could not send back are null.
 func (h handlers) finish(e *ending, id string, deductions []SpoolDeduction, event string, hooks []string) *db.Stmt {
 	var total server.Decimal
 	for _, d := range deductions {

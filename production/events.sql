@@ -2,7 +2,8 @@
 -- whatever way, unless a paused run continues.
 create or replace function run_started() returns trigger language plpgsql as $$
 begin
-	perform emit_event(event_webhooks('production_run.started'), 'production_run.started', json_build_object('id', new.id, 'printer_id', new.printer_id,
+	perform emit_event(event_webhooks('production_run.started'), 'production_run.started',
+		json_build_object('id', new.id, 'printer_id', new.printer_id,
 		'printer_name', new.printer_name, 'started_at', event_time(new.started_at)));
 	return null;
 end $$;

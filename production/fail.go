@@ -65,23 +65,23 @@ var errClosed = server.BadRequest("RUN_NOT_OPEN",
 	"The run has failed, was cancelled, or has another final status; it cannot be ended again")
 
 const endRules = " adds an entry of the kind `wasted` to each spool's usage ledger, all or nothing. `complete`, `fail` " +
-	"and `cancel` together end a run only once: later requests return `RUN_ALREADY_COMPLETED` after `complete`, else " +
-	"`RUN_NOT_OPEN`.\n\n" +
+	"and `cancel` together end a run only once: later requests return `RUN_ALREADY_COMPLETED` after `complete`, " +
+	"else `RUN_NOT_OPEN`.\n\n" +
 	"The wasted grams of a material are the difference of both weights of its spool, if they are recorded, else " +
-	"`wasted_grams`, else its `actual_weight_grams`, else 0. The request fails and changes nothing if a spool has less " +
-	"filament, or filament was used from a spool that was removed (`INSUFFICIENT_FILAMENT`). Instead of its `id`, " +
-	"`spool_id` or `spool_number` name a material if no other one of the run has the spool. For a run of one " +
+	"`wasted_grams`, else its `actual_weight_grams`, else 0. The request fails and changes nothing if a spool has " +
+	"less filament, or filament was used from a spool that was removed (`INSUFFICIENT_FILAMENT`). Instead of its " +
+	"`id`, `spool_id` or `spool_number` name a material if no other one of the run has the spool. For a run of one " +
 	"material, the request may have `wasted_grams` without `materials`.\n\n" +
 	"Sets `status`, `completed_at` (to the current time, unless it is set), `actual_total_filament_grams` and " +
 	"`actual_print_time_hours` as `completeProductionRun` does, `inventory_updated`, and `failure_reason` and " +
-	"`failure_notes` to `reason` and `notes`, if they are sent. The costs of the " +
-	"run are those of this moment. Afterwards the status and the materials are fixed. "
+	"`failure_notes` to `reason` and `notes`, if they are sent. The costs of the run are those of this moment. " +
+	"Afterwards the status and the materials are fixed. "
 
 var failDoc = &server.Doc{
 	ID: "failProductionRun", Tag: tag, Summary: "Record that a run failed, and the filament it wasted",
 	Description: "Deducts the filament that the failed print wasted from the spools, and" + endRules +
-		"A run whose status was set to `failed` by an update can still be ended by this operation; one with the status " +
-		"`completed` or `cancelled` cannot.",
+		"A run whose status was set to `failed` by an update can still be ended by this operation; one with the " +
+		"status `completed` or `cancelled` cannot.",
 	Errors: []*server.Error{errClosed, errNotInRun, errInsufficient, errDeducted},
 }
 

@@ -40,8 +40,8 @@ const itemColumns = `i.id, i.product_id, p.name as product_name, i.order_item_id
 var addItemDoc = &server.Doc{
 	ID: "addProductionRunItem", Tag: tag, Summary: "Add a product to a run",
 	Description: "The defaults of the estimated costs come from the current costs of the product, and do not " +
-		"change with them later. With `order_item_id`, the pieces count for an item of an order, which must have the " +
-		"same product; `getOrder` shows what that does.",
+		"change with them later. With `order_item_id`, the pieces count for an item of an order, which must have " +
+		"the same product; `getOrder` shows what that does.",
 	Errors: []*server.Error{errUnknownProduct, errUnknownOrderItem},
 }
 

@@ -188,7 +188,8 @@ func TestInventoryUpdated(t *testing.T) {
 		t.Errorf("%s g remain, want 970", got)
 	}
 	unfinished := c.Post(t, runs, j{}).Want(201).ID()
-	c.Get(t, runs+"?sort_by=inventory_updated&sort_order=asc").Want(200).Shows(map[string]string{"items.0.id": unfinished})
+	c.Get(t, runs+"?sort_by=inventory_updated&sort_order=asc").Want(200).
+		Shows(map[string]string{"items.0.id": unfinished})
 	c.Get(t, runs+"?sort_by=inventory_updated_at&sort_order=desc").Want(200).
 		Shows(map[string]string{"items.3.id": unfinished})
 }

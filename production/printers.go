@@ -35,13 +35,13 @@ type PrinterReportRow struct {
 
 var printerReportDoc = &server.Doc{
 	ID: "reportPrinters", Tag: inventory.ReportsTag, Summary: "Report what printers did",
-	Description: "Adds up the runs that `completeProductionRun`, `failProductionRun` and `cancelProductionRun` ended, by " +
-		"the day of that, also runs that were removed since, for each printer: their `actual_print_time_hours`, " +
-		"`actual_total_filament_grams` and `cost`, as far as they are known. `utilisation_percent` is `hours` of the " +
-		"hours of the period that have passed; a run counts on the day of its end with all its hours. `rate` is " +
-		"`failed_runs` / (`failed_runs` + `completed_runs`). Printers without runs in the period have 0 hours, unless " +
-		"they are retired or removed. Runs without a `printer_id` count for their `printer_name`, and those without either " +
-		"for a printer whose name is null.\n\n" +
+	Description: "Adds up the runs that `completeProductionRun`, `failProductionRun` and `cancelProductionRun` " +
+		"ended, by the day of that, also runs that were removed since, for each printer: their " +
+		"`actual_print_time_hours`, `actual_total_filament_grams` and `cost`, as far as they are known. " +
+		"`utilisation_percent` is `hours` of the hours of the period that have passed; a run counts on the day of " +
+		"its end with all its hours. `rate` is `failed_runs` / (`failed_runs` + `completed_runs`). Printers " +
+		"without runs in the period have 0 hours, unless they are retired or removed. Runs without a `printer_id` " +
+		"count for their `printer_name`, and those without either for a printer whose name is null.\n\n" +
 		"Printers with the most hours come first. A report has at most 1,000 printers.",
 }
 
@@ -51,7 +51,8 @@ func (h handlers) reportPrinters(
 	report := db.SQL(`
 		with `+inventory.PeriodSQL+`, printer as materialized (
 			select coalesce(u.key, n.id::text) as key, coalesce(u.printer_id, n.id) as id,
-				coalesce(n.name, u.printer_name) as name, coalesce(u.hours, 0) as hours, coalesce(u.completed, 0) as completed, coalesce(u.failed, 0) as failed,
+				coalesce(n.name, u.printer_name) as name, coalesce(u.hours, 0) as hours,
+					coalesce(u.completed, 0) as completed, coalesce(u.failed, 0) as failed,
 				coalesce(u.cancelled, 0) as cancelled, coalesce(u.grams, 0) as grams, u.cost
 			from (
 				select coalesce(r.printer_id::text, r.printer_key) as key, min(r.printer_id::text)::uuid as printer_id,
@@ -74,7 +75,8 @@ func (h handlers) reportPrinters(
 			) n on n.id = u.printer_id
 		)
 		select p.first as "from", p.until - 1 as "to", p.currency, (select count(*) from printer) as groups,
-			(select coalesce(json_agg(json_build_object('printer_id', g.id, 'printer_name', g.name, 'hours', trim_scale(g.hours),
+			(select coalesce(json_agg(json_build_object('printer_id', g.id, 'printer_name', g.name,
+				'hours', trim_scale(g.hours),
 					'utilisation_percent', trim_scale(round(g.hours * 100 / nullif(p.hours, 0), 1)),
 					'completed_runs', g.completed, 'failed_runs', g.failed, 'cancelled_runs', g.cancelled,
 					'rate', trim_scale(round(g.failed / nullif(g.failed + g.completed, 0)::numeric, 4)),

@@ -49,10 +49,10 @@ type QueuedItem struct {
 
 var queueDoc = &server.Doc{
 	ID: "getQueue", Tag: queueTag, Summary: "Get the queue",
-	Description: "Runs that are in progress or paused come first. The pending runs of a printer follow in the order of " +
-		"`queue_position`, those without one last, in the order of their creation. To move a run, give it a position " +
-		"between those of two others, such as 1.5. Expected times follow from the estimates at each request: a run that " +
-		"starts, ends or fails shifts the others.",
+	Description: "Runs that are in progress or paused come first. The pending runs of a printer follow in the " +
+		"order of `queue_position`, those without one last, in the order of their creation. To move a run, give it " +
+		"a position between those of two others, such as 1.5. Expected times follow from the estimates at each " +
+		"request: a run that starts, ends or fails shifts the others.",
 }
 
 func (h handlers) queue(ctx context.Context, r *server.Request[QueueFilter]) (server.OK[Queue], error) {
@@ -80,8 +80,8 @@ func (h handlers) queue(ctx context.Context, r *server.Request[QueueFilter]) (se
 	return server.One(queue, h.db.Read(ctx, queue))
 }
 
-// CreatePlanned returns a statement that creates runs as a plan has them, each with the fields that create_planned_runs
-// names. It fails with a violation of plan_outdated if the printers or spools have changed.
+// CreatePlanned returns a statement that creates runs as a plan has them, each with the fields that
+// create_planned_runs names. It fails with a violation of plan_outdated if the printers or spools have changed.
 func CreatePlanned(runs []map[string]any) *db.Stmt {
 	return db.SQL(`select create_planned_runs($1::json)::text`, db.Recordset(runs))
 }
@@ -101,9 +101,9 @@ type CheckStep struct {
 
 var checkDoc = &server.Doc{
 	ID: "getProductionRunCheck", Tag: tag, Summary: "Check whether a run can start",
-	Description: "Tells whether the printer is free, the right spools are loaded, and enough filament is left, and lists " +
-		"what to do first. Nothing enforces these steps: `startProductionRun` starts the run all the same. A run that " +
-		"is in progress is only checked for its spools.",
+	Description: "Tells whether the printer is free, the right spools are loaded, and enough filament is left, and " +
+		"lists what to do first. Nothing enforces these steps: `startProductionRun` starts the run all the same. A " +
+		"run that is in progress is only checked for its spools.",
 }
 
 // checked is what a check reads.

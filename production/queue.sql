@@ -1,11 +1,12 @@
--- Returns the unfinished runs with the place of each among those of its printer, and when it is expected to start and to
--- end. This is the only place with these rules:
+-- Returns the unfinished runs with the place of each among those of its printer, and when it is expected to start and
+-- to end. This is the only place with these rules:
 --
 --   * Runs that are in progress or paused come first, in the order of their start. The others follow in the order of
 --     queue_position; those without one come last, in the order of their creation.
 --   * A run that has started ends when its estimated time is over, but not before now. A pending run starts when all
 --     runs before it have ended.
---   * A run without an estimated time takes no time, and when it ends is unknown. A run without a printer has no times.
+--   * A run without an estimated time takes no time, and when it ends is unknown. A run without a printer has no
+--     times.
 --   * No time is after the year 9999.
 create or replace function run_queue()
 returns table (id uuid, printer_id uuid, place bigint, expected_start timestamptz, expected_end timestamptz)
@@ -41,8 +42,9 @@ $$;
 -- It raises a violation of the check plan_outdated, which is not a constraint of a table, if a printer or spool was
 -- changed since, or if a spool has less than its unfinished runs take.
 --
--- Printers are locked until the transaction ends. Spools are not: they are checked at the end, in one snapshot, so that
--- no report of a printer waits for the plan. One that comes after the check might as well have come after the commit.
+-- Printers are locked until the transaction ends. Spools are not: they are checked at the end, in one snapshot, so
+-- that no report of a printer waits for the plan. One that comes after the check might as well have come after the
+-- commit.
 create or replace function create_planned_runs(runs json) returns void language plpgsql as $$
 declare
 	tenant uuid := nullif(current_setting('app.tenant_id', true), '')::uuid;

@@ -12,9 +12,9 @@ import (
 	"spoolwright/testkit"
 )
 
-// What a request refers to may come back while the request is rejected because it was missing. The response is then the
-// error that was right before, never a 503. The test locks a table that no write of the request reads, so that a read
-// after it waits, and brings back what was missing before that read.
+// What a request refers to may come back while the request is rejected because it was missing. The response is then
+// the error that was right before, never a 503. The test locks a table that no write of the request reads, so that a
+// read after it waits, and brings back what was missing before that read.
 func TestMissingThingsComeBack(t *testing.T) {
 	t.Parallel()
 	d := testkit.Database(t, db.Config{})

@@ -17,8 +17,8 @@ import (
 
 var tag = &server.Tag{
 	Name: "production-runs", Fields: fields,
-	Description: "Print jobs. Completing a run deducts the filament that it used from the spools. A run can also fail or " +
-		"be cancelled, which deducts the filament that it wasted.",
+	Description: "Print jobs. Completing a run deducts the filament that it used from the spools. A run can also " +
+		"fail or be cancelled, which deducts the filament that it wasted.",
 }
 
 // fields describes the fields of the requests and responses.
@@ -317,7 +317,8 @@ const printerRules = "`printer_id` names a printer, whose name becomes `printer_
 	"`printer_id` names the printer with this name, not case-sensitive, or none. The run keeps the name that the " +
 	"printer has now."
 
-var errUnknownPrinter = server.BadRequest("UNKNOWN_REFERENCE", "printer_id is not the id of a printer").On("printer_id")
+var errUnknownPrinter = server.BadRequest("UNKNOWN_REFERENCE",
+	"printer_id is not the id of a printer").On("printer_id")
 
 var createDoc = &server.Doc{
 	ID: "createProductionRun", Tag: tag, Summary: "Create a production run",
@@ -373,7 +374,8 @@ func (h handlers) create(ctx context.Context, r *server.Request[Run]) (server.Cr
 				estimated_print_time_hours, actual_print_time_hours,
 				estimated_total_filament_grams, actual_total_filament_grams, quality_rating, quality_notes, notes,
 				failure_reason, failure_notes, grams_given, hours_given)
-			select $1::uuid, $2, (select id from printer), coalesce((select name from printer), $3), $18::numeric, $4::timestamptz, $5::timestamptz, $6::numeric, $7::numeric, $8::numeric, $9::numeric,
+			select $1::uuid, $2, (select id from printer), coalesce((select name from printer), $3), $18::numeric,
+				$4::timestamptz, $5::timestamptz, $6::numeric, $7::numeric, $8::numeric, $9::numeric,
 				$10::int, $11, $12, $15, $16, $8::numeric is not null, $6::numeric is not null
 			where not exists (select from item where unknown or order_problem is not null
 					or greatest(material_cost, total_cost) > 999999999)
@@ -651,8 +653,8 @@ func (h handlers) delete(ctx context.Context, r *server.Request[struct{}]) (serv
 
 var restoreDoc = &server.Doc{
 	ID: "restoreProductionRun", Tag: tag, Summary: "Restore a removed production run",
-	Description: "Shows a run again that was hidden when it was removed, with its items and materials. For a run that " +
-		"is not hidden, the operation changes nothing and returns the run.",
+	Description: "Shows a run again that was hidden when it was removed, with its items and materials. For a run " +
+		"that is not hidden, the operation changes nothing and returns the run.",
 }
 
 func (h handlers) restore(ctx context.Context, r *server.Request[struct{}]) (server.OK[Run], error) {
