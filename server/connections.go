@@ -172,8 +172,8 @@ var ErrTooManyWebSockets = &Error{Status: 429, Code: "RATE_LIMIT_EXCEEDED", Retr
 
 var errWebSockets = errors.New("too many WebSocket connections of all tenants")
 
-// Hijack takes over the connection of a request to a Surface, for a WebSocket. The error is ErrTooManyWebSockets if the
-// caller's tenant has too many, and ErrUnavailable if all tenants together have.
+// Hijack takes over the connection of a request to a Surface, for a WebSocket. The error is ErrTooManyWebSockets if
+// the caller's tenant has too many, and ErrUnavailable if all tenants together have.
 func Hijack(w http.ResponseWriter, r *http.Request) (net.Conn, *bufio.ReadWriter, error) {
 	info := infoOf(r)
 	c, tenant := info.connections, info.caller.Actor.Tenant

@@ -318,8 +318,8 @@ type (
 	nested struct{}
 )
 
-// walker reads a text that json.Valid accepts. It rejects what json.Valid does not, deep nesting and repeated keys, and
-// calls member for each member of the outermost object.
+// walker reads a text that json.Valid accepts. It rejects what json.Valid does not, deep nesting and repeated keys,
+// and calls member for each member of the outermost object.
 type walker struct {
 	text   []byte
 	at     int
@@ -490,10 +490,10 @@ func (f *Field) fromText(text string) any {
 	return text
 }
 
-// DecodeTexts decodes and validates texts, such as the cells of a CSV file, as DecodeBody does a JSON object: names are
-// fields of T, and a nil text is null. It returns all problems. Except in fields of free text, blanks around a text are
-// ignored and an empty text is null. Values of read-only fields are ignored. A patch may omit required fields, and
-// sets the others to null.
+// DecodeTexts decodes and validates texts, such as the cells of a CSV file, as DecodeBody does a JSON object: names
+// are fields of T, and a nil text is null. It returns all problems. Except in fields of free text, blanks around a
+// text are ignored and an empty text is null. Values of read-only fields are ignored. A patch may omit required
+// fields, and sets the others to null.
 func DecodeTexts[T any](names []string, texts []*string, patch bool) (T, []FieldError) {
 	var in T
 	v := reflect.ValueOf(&in).Elem()

@@ -36,8 +36,8 @@ func docsBody(t *testing.T, res *http.Response) []byte {
 	return body
 }
 
-// docsWant has the content type and the Content-Security-Policy of each path. The policies are repeated here, so that a
-// change of the program that allows more fails the test.
+// docsWant has the content type and the Content-Security-Policy of each path. The policies are repeated here, so that
+// a change of the program that allows more fails the test.
 var docsWant = func() map[string]struct{ contentType, csp string } {
 	const (
 		swagger = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; " +

@@ -15,9 +15,9 @@ import (
 // are those of the resource's path.
 type Lock func(ids ...string) []*db.Stmt
 
-// Versioned returns the GET route of a resource whose responses have an ETag. The route that creates such resources has
-// it too, unless its response also has a secret. The PATCH and DELETE routes of the same path then accept If-Match:
-// they compare it with the representation under the lock, in the transaction of the write.
+// Versioned returns the GET route of a resource whose responses have an ETag. The route that creates such resources
+// has it too, unless its response also has a secret. The PATCH and DELETE routes of the same path then accept
+// If-Match: they compare it with the representation under the lock, in the transaction of the write.
 func (r Route) Versioned(lock Lock) Route {
 	r.Lock = lock
 	return r

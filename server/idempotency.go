@@ -40,9 +40,9 @@ const claimSQL = `
 		where k.created_at < now() - interval '24 hours'
 	returning key`
 
-// Once returns two statements for one transaction, which stores no response. The first runs sql, a statement that reads
-// from claim: a row if the caller has not used the key within 24 hours, and none otherwise. The parameters of sql are
-// args, from $5 on. The second sets first to the fingerprint of the request that has used the key.
+// Once returns two statements for one transaction, which stores no response. The first runs sql, a statement that
+// reads from claim: a row if the caller has not used the key within 24 hours, and none otherwise. The parameters of
+// sql are args, from $5 on. The second sets first to the fingerprint of the request that has used the key.
 func Once(caller, key string, request []byte, first *[]byte, sql string, args ...any) (once, stored *db.Stmt) {
 	once = db.SQL("with claim as ("+claimSQL+") "+sql, append([]any{caller, key, request, http.StatusOK}, args...)...)
 	stored = db.SQL(`select request from idempotency_keys where user_id = $1 and key = $2`, caller, key).Into(first)
@@ -50,8 +50,8 @@ func Once(caller, key string, request []byte, first *[]byte, sql string, args ..
 }
 
 // once runs a handler at most once for a key of the caller, and returns the stored response if it has run. The column
-// user_id has the id of the user or of the API key. One transaction stores the key and contains the handler's effect. A
-// concurrent request with the same key waits at the insert until the first one ends. After a broken connection, also
+// user_id has the id of the user or of the API key. One transaction stores the key and contains the handler's effect.
+// A concurrent request with the same key waits at the insert until the first one ends. After a broken connection, also
 // during COMMIT, it tries again: if the key is stored, so is the effect. The insert locks the row that it finds, so a
 // replay commits a change as well: with synchronous replication it waits until the standby has the row and, before it,
 // the effect.

@@ -194,8 +194,8 @@ const Newest = "created_at > '-infinity'"
 
 // Filtered is a condition that is true for all rows. It is in the predicates of the indexes of filters by columns that
 // are never null, so that only statements with it use them. While PostgreSQL has no statistics, such an index, which
-// ends with the id, would seem as good as the primary key for a row that is selected by its id and "hidden_at is null",
-// but all entries of the tenant would be read.
+// ends with the id, would seem as good as the primary key for a row that is selected by its id and "hidden_at is
+// null", but all entries of the tenant would be read.
 const Filtered = "created_at < 'infinity'"
 
 // And adds a condition without a parameter. It does not change how the total is determined.
@@ -312,8 +312,8 @@ func (l *List) Among(ids string, filter value) {
 	}
 }
 
-// CountOrdered makes the total read the index of the default order. Without it, the plan of the count can use any index
-// that begins with the tenant: for a small table, the costs of all of them are about the same.
+// CountOrdered makes the total read the index of the default order. Without it, the plan of the count can use any
+// index that begins with the tenant: for a small table, the costs of all of them are about the same.
 func (l *List) CountOrdered() { l.countOrdered = true }
 
 // Computed tells that the table is a query which computes columns from the rows of others. A page then takes longer.
@@ -468,8 +468,8 @@ func (l *List) conditions() []string {
 	return all
 }
 
-// indexed returns the conditions, and that for the indexes of filters, or for the index of the default order if there is
-// no filter.
+// indexed returns the conditions, and that for the indexes of filters, or for the index of the default order if there
+// is no filter.
 func (l *List) indexed(conditions []string) []string {
 	switch {
 	case l.newest == "":

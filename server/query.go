@@ -126,8 +126,9 @@ const (
 	extraParameter = extraPrefix + "KEY" // stands for the names of all parameters with the prefix
 )
 
-// ExtraFilter is embedded in the parameters of a list whose items have custom fields. A parameter extra.KEY selects the
-// items in which the field has this value, without regard to case. The OpenAPI document cannot have such parameters.
+// ExtraFilter is embedded in the parameters of a list whose items have custom fields. A parameter extra.KEY selects
+// the items in which the field has this value, without regard to case. The OpenAPI document cannot have such
+// parameters.
 type ExtraFilter struct{ values map[string]string }
 
 type extraFilter interface {

@@ -13,8 +13,8 @@ const (
 	readyFor     = time.Second     // for which the result of a check is used
 )
 
-// readiness shares the checks of readiness among requests, because /readyz has no rate limit: one check runs at a time,
-// and at most one begins in a second.
+// readiness shares the checks of readiness among requests, because /readyz has no rate limit: one check runs at a
+// time, and at most one begins in a second.
 type readiness struct {
 	check func(context.Context) error
 

@@ -23,8 +23,8 @@ const (
 	Admin                // admin
 )
 
-// Route is an operation of the API. The mux, the access check, the OpenAPI document and tests of all operations use the
-// features' lists of routes.
+// Route is an operation of the API. The mux, the access check, the OpenAPI document and tests of all operations use
+// the features' lists of routes.
 type Route struct {
 	Pattern    string // method and path, such as "GET /api/v1/spools/{id}"; wildcards are UUIDs, and {number} a number
 	Access     Access
@@ -118,8 +118,8 @@ func (r *Request[In]) Number() int64 {
 	return n
 }
 
-// The results of handlers are JSON texts, or nil with an error. The Go type determines the status; T is the type of the
-// resource in the OpenAPI document.
+// The results of handlers are JSON texts, or nil with an error. The Go type determines the status; T is the type of
+// the resource in the OpenAPI document.
 type (
 	OK[T any]   []byte // 200 with a resource
 	Page[T any] []byte // 200 with a list; ListPage makes it

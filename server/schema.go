@@ -12,8 +12,8 @@ import (
 // Schema describes the fields of a Go type, as its tags define them. Decoding, validation, sorting and the OpenAPI
 // document all read it, so they cannot disagree.
 //
-// The tag `json` or `query` is the field's name. Its description is in the Fields of a Tag of the OpenAPI document. The
-// tag `rule` is a comma-separated list of:
+// The tag `json` or `query` is the field's name. Its description is in the Fields of a Tag of the OpenAPI document.
+// The tag `rule` is a comma-separated list of:
 //
 //	required             must be present and not null in a POST, and not null in a PATCH
 //	unless=filament_id   with required: a POST need not have the field if it has the other one, or another name of it
@@ -85,8 +85,8 @@ func (f *Field) IsFreeText() bool {
 	return f.Kind == reflect.TypeFor[string]() && len(f.Enum) == 0 && f.Format == ""
 }
 
-// Enum is a string type with a fixed list of values. Fields of the type accept only these, and the OpenAPI document has
-// a schema with the type's name. testkit.WantChecked compares the values with the check of the table's column.
+// Enum is a string type with a fixed list of values. Fields of the type accept only these, and the OpenAPI document
+// has a schema with the type's name. testkit.WantChecked compares the values with the check of the table's column.
 type Enum interface{ Enum() []string }
 
 type settable interface {

@@ -62,8 +62,8 @@ type Config struct {
 }
 
 // Authenticate returns the sender of a request. If basic is set, it accepts an API key as the password of Basic
-// authentication and as a Bearer token. It calls admit before it looks up in the database whether an API key exists, and returns the error of
-// admit, which means that the client's address has sent too many invalid keys.
+// authentication and as a Bearer token. It calls admit before it looks up in the database whether an API key exists,
+// and returns the error of admit, which means that the client's address has sent too many invalid keys.
 type Authenticate func(r *http.Request, basic bool, admit func() error) (Caller, error)
 
 // Document returns the OpenAPI document of the routes and events.

@@ -33,8 +33,8 @@ type SitePage struct {
 	Serve   func(w http.ResponseWriter, r *http.Request) error
 }
 
-// addSite registers the pages. A request of a caller counts in the limits of that caller, a POST of somebody else, such
-// as a login, in those of the address, and any other request in that of addresses for pages.
+// addSite registers the pages. A request of a caller counts in the limits of that caller, a POST of somebody else,
+// such as a login, in those of the address, and any other request in that of addresses for pages.
 func (s *Server) addSite() {
 	s.site = s.Config.Site(s)
 	for _, page := range s.site.Pages {
@@ -119,9 +119,9 @@ func (a *Answer) Err() error {
 	return e
 }
 
-// Call runs an operation of the API on behalf of the caller, in this process. Target is the path with the query. A body
-// that is not nil is sent as JSON, unless the header has another type. The request counts in no limit; otherwise it is
-// like one of a client. R is the request that needs the operation; ctx may be one of db.Together.
+// Call runs an operation of the API on behalf of the caller, in this process. Target is the path with the query. A
+// body that is not nil is sent as JSON, unless the header has another type. The request counts in no limit; otherwise
+// it is like one of a client. R is the request that needs the operation; ctx may be one of db.Together.
 func (s *Server) Call(ctx context.Context, r *http.Request, caller Caller, method, target string, header http.Header,
 	body []byte,
 ) *Answer {

@@ -9,9 +9,9 @@ import (
 	"spoolwright/db"
 )
 
-// Surface serves all paths below a prefix in the format of another API, for clients that know only that one. Its routes
-// are not part of the OpenAPI document. Unlike other routes, it also accepts API keys of printers, and API keys as the
-// password of Basic authentication: clients in printers often support nothing else.
+// Surface serves all paths below a prefix in the format of another API, for clients that know only that one. Its
+// routes are not part of the OpenAPI document. Unlike other routes, it also accepts API keys of printers, and API keys
+// as the password of Basic authentication: clients in printers often support nothing else.
 type Surface struct {
 	Prefix string // with a slash at the start and the end
 
@@ -36,8 +36,9 @@ type Surface struct {
 // ErrUndelivered is the error of Respond if a response that was begun could not be written.
 var ErrUndelivered = errors.New("the response could not be written")
 
-// Respond sends a response of a Surface, with status 200: JSON, unless the header has another Content-Type. If too many large bodies are being sent, it
-// writes nothing and returns ErrUnavailable, except for writes, whose effect is committed.
+// Respond sends a response of a Surface, with status 200: JSON, unless the header has another Content-Type. If too
+// many large bodies are being sent, it writes nothing and returns ErrUnavailable, except for writes, whose effect is
+// committed.
 func Respond(w http.ResponseWriter, r *http.Request, body []byte) error {
 	info := infoOf(r)
 	if n := len(body); n > smallBody && info.inFlight != nil {

@@ -19,8 +19,8 @@ import (
 	"spoolwright/db"
 )
 
-// Decimal is an exact decimal number in millionths, for weights in grams, prices, costs and hours. Go code compares and
-// adds Decimals; PostgreSQL does all other arithmetic.
+// Decimal is an exact decimal number in millionths, for weights in grams, prices, costs and hours. Go code compares
+// and adds Decimals; PostgreSQL does all other arithmetic.
 type Decimal int64
 
 const DecimalOne Decimal = 1_000_000

@@ -29,8 +29,8 @@ type Claim struct {
 	Limits Limits
 }
 
-// Limiter is a rate limiter with two token buckets for each key. An event takes a token from all buckets of its keys or
-// from none. A Limiter is safe for concurrent use.
+// Limiter is a rate limiter with two token buckets for each key. An event takes a token from all buckets of its keys
+// or from none. A Limiter is safe for concurrent use.
 type Limiter struct {
 	now     func() time.Time
 	maxKeys int

@@ -160,7 +160,8 @@ func responseHeaders() object {
 		{"RetryAfter", header("integer", "Seconds to wait before the next attempt.", 1)},
 		{"Location", header("string", "The path of the new resource.", "/api/v1/spools/"+exampleID)},
 		{"IdempotencyReplayed", object{
-			{"description", "`true` if this is the stored response to an earlier request with the same key; missing otherwise."},
+			{"description",
+				"`true` if this is the stored response to an earlier request with the same key; missing otherwise."},
 			{"schema", object{{"type", "string"}, {"const", "true"}}}, {"example", "true"},
 		}},
 		{"ETag", header("string", "The version of the resource: changes when the response does.",

@@ -9,8 +9,8 @@ import (
 	"spoolwright/server"
 )
 
-// request adds the schema of a request body and returns its name. The schema omits read-only fields, which requests may
-// contain and the service ignores.
+// request adds the schema of a request body and returns its name. The schema omits read-only fields, which requests
+// may contain and the service ignores.
 func (d *document) request(t reflect.Type, patch bool) string {
 	s := server.SchemaOfType(t)
 	name := s.Name
