@@ -387,7 +387,8 @@ func (q request) renameValue(field string) error {
 	return q.encode(object{"spools_updated": n})
 }
 
-// checkGroupable returns a 400 unless each value of a custom field of spools is one text, and the given text can be one.
+// checkGroupable returns a 400 unless each value of a custom field of spools is one text, and the given text can be
+// one.
 func (q request) checkGroupable(ctx context.Context, key, text string) error {
 	value, err := json.Marshal(text)
 	if err != nil {

@@ -39,7 +39,8 @@ func prefixed(prefix string, names []string) []string {
 	return all
 }
 
-// export sends all items of a kind in CSV or JSON, with one column for each field, also of the filament and the vendor.
+// export sends all items of a kind in CSV or JSON, with one column for each field, also of the filament and the
+// vendor.
 func (q request) export(name string) error {
 	columns := map[string][]string{"spools": spoolCells, "filaments": filamentCells, "vendors": vendorCells}[name]
 	if columns == nil {

@@ -314,7 +314,8 @@ func (s *selection) textFilter(column, part string, optional bool) string {
 	return `strpos(lower(` + column + `), lower(` + s.arg(value) + `::text)) > 0`
 }
 
-// timeFilter returns the condition for a time, or for a range such as from|to. Times have whole seconds, as in answers.
+// timeFilter returns the condition for a time, or for a range such as from|to. Times have whole seconds, as in
+// answers.
 func (s *selection) timeFilter(name, column, part string) (string, error) {
 	value, _ := unquote(part)
 	if value == "" {
@@ -366,8 +367,8 @@ func parseTime(text string) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// value returns the expression for the value of a custom field as text, or as number for a type of numbers. Of a range,
-// it is that of the bound with the index.
+// value returns the expression for the value of a custom field as text, or as number for a type of numbers. Of a
+// range, it is that of the bound with the index.
 func value(column, key string, field inventory.CustomField, index int) string {
 	text := column + " ->> " + key
 	switch *field.Type.Value {

@@ -11,8 +11,8 @@ import (
 	"spoolwright/testkit"
 )
 
-// TestKeyOfPrinter checks what a key that belongs to a printer reports: the ledger, reports and exports have it for the
-// printer, also after the key has another one, and the printer is hidden when it is removed.
+// TestKeyOfPrinter checks what a key that belongs to a printer reports: the ledger, reports and exports have it for
+// the printer, also after the key has another one, and the printer is hidden when it is removed.
 func TestKeyOfPrinter(t *testing.T) {
 	t.Parallel()
 	api := start(t)

@@ -119,8 +119,8 @@ const (
 
 // reports recognises reports that a client sends again because it did not get the answer: its connection broke, it
 // stopped waiting, or the service or its database crashed. A report has a token, which the ledger keeps with the entry
-// that the report was added to. A repetition has the token of the first try, so that the database can tell whether that
-// took effect, whatever became of its transaction.
+// that the report was added to. A repetition has the token of the first try, so that the database can tell whether
+// that took effect, whatever became of its transaction.
 //
 // An instance that has got no report of a caller on a spool for a minute, for example since its start, cannot know
 // whether another instance, or this one before a restart, got the previous report and did not answer. So it takes its

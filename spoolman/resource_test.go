@@ -36,7 +36,8 @@ func TestResources(t *testing.T) {
 	has := func(texts ...string) []string { return texts }
 	p.run(t, []step{
 		{"POST vendor", `{"name": "Polymaker", "comment": "c", "empty_spool_weight": 140, "external_id": "x"}`, 200,
-			has(`{"id":1,"registered":"`, `"name":"Polymaker","comment":"c","empty_spool_weight":140,"external_id":"x","extra":{}}`)},
+			has(`{"id":1,"registered":"`,
+				`"name":"Polymaker","comment":"c","empty_spool_weight":140,"external_id":"x","extra":{}}`)},
 		// The name is unique: clients that create a vendor that is there get it, with what it did not have.
 		{"POST vendor", `{"name": "polymaker", "comment": "d"}`, 200, has(`"id":1`, `"comment":"c"`)},
 		{"POST vendor", `{"name": ""}`, 200, has(`"id":2`, `"name":""`)},
@@ -64,11 +65,13 @@ func TestResources(t *testing.T) {
 		{"POST filament", `{"density": 1, "diameter": 1.75, "color_hex": "red"}`, 422, nil},
 		{"POST filament", `{"density": 1, "diameter": 1.75, "multi_color_hexes": "ff0000,00ff00"}`, 422, nil},
 		{"POST filament", `{"density": 1, "diameter": 1.75, "multi_color_direction": "coaxial"}`, 422, nil},
-		{"POST filament", `{"density": 1, "diameter": 1.75, "multi_color_hexes": "ff0000", "multi_color_direction": "coaxial"}`,
+		{"POST filament",
+			`{"density": 1, "diameter": 1.75, "multi_color_hexes": "ff0000", "multi_color_direction": "coaxial"}`,
 			422, nil},
 		{"POST filament", `{"density": 1, "diameter": 1.75, "multi_color_hexes": "ff0000,00ff00", "color_hex": "0000ff",
 			"multi_color_direction": "coaxial"}`, 422, nil},
-		{"PATCH filament/1", `{"multi_color_hexes": "ff0000,#00FF00", "multi_color_direction": "longitudinal", "name": "Two"}`,
+		{"PATCH filament/1",
+			`{"multi_color_hexes": "ff0000,#00FF00", "multi_color_direction": "longitudinal", "name": "Two"}`,
 			200, has(`"multi_color_hexes":"FF0000,00FF00","multi_color_direction":"longitudinal"`)},
 		{"PATCH filament/1", `{"color_hex": "00ff00", "density": 2}`, 200,
 			has(`"color_hex":"00FF00"`, `"density":2,`)},
@@ -219,12 +222,14 @@ func TestFields(t *testing.T) {
 			nil},
 		{"POST field/spool/c", `{"name": "x", "field_type": "choice", "choices": ["a", "b"], "multi_choice": true}`,
 			400, nil},
-		{"POST field/spool/c", `{"name": "C", "field_type": "choice", "choices": ["a", "b", "d"], "multi_choice": false}`, 200,
+		{"POST field/spool/c",
+			`{"name": "C", "field_type": "choice", "choices": ["a", "b", "d"], "multi_choice": false}`, 200,
 			[]string{`"choices":["a","b","d"],"multi_choice":false`}},
 		{"POST spool", `{"filament_id": 1, "location": "A", "extra": {"tag": "\"Ä1\"", "n": "5", "f": "1.5", "nr": "[1, 9]",
 			"fr": "[1.5, null]", "at": "\"2024-01-01T00:00:00.000Z\"", "on": "true", "c": "\"a\"", "m": "[\"a\", \"b\"]"}}`, 200,
 			[]string{`"tag":"\"Ä1\""`, `"n":"5"`, `"nr":"[1, 9]"`, `"on":"true"`}},
-		{"POST spool", `{"filament_id": 1, "extra": {"tag": "\"B2\"", "n": "10", "f": "2", "nr": "[5, 20]", "on": "false", "c": "\"b\"",
+		{"POST spool",
+			`{"filament_id": 1, "extra": {"tag": "\"B2\"", "n": "10", "f": "2", "nr": "[5, 20]", "on": "false", "c": "\"b\"",
 			"m": "[\"b\"]", "at": "\"2024-06-01T00:00:00.000Z\""}}`, 200, nil},
 		{"POST spool", `{"filament_id": 1}`, 200, nil},
 		{"PATCH filament/1", `{"extra": {"tag": "\"F\""}}`, 200, []string{`"extra":{"tag":`}},
@@ -289,7 +294,8 @@ func TestOtherOperations(t *testing.T) {
 	t.Parallel()
 	p := newPrinter(t, start(t), "printer")
 	p.want(t, "POST", "vendor", `{"name": "=Prusa"}`, 200)
-	p.want(t, "POST", "filament", `{"name": "Jet Black", "vendor_id": 1, "material": "PETG", "density": 1.27, "diameter": 1.75,
+	p.want(t, "POST", "filament",
+		`{"name": "Jet Black", "vendor_id": 1, "material": "PETG", "density": 1.27, "diameter": 1.75,
 		"color_hex": "000000"}`, 200)
 	p.want(t, "POST", "filament", `{"name": "Bluish", "density": 1.27, "diameter": 1.75, "color_hex": "0000f0"}`, 200)
 	p.want(t, "POST", "spool", `{"filament_id": 1, "comment": "dry it", "location": "Shelf 7"}`, 200)

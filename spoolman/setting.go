@@ -12,8 +12,8 @@ import (
 	"spoolwright/server"
 )
 
-// settings are the settings of this API: the JSON types of their values, and their defaults. Only clients use them; the
-// lists of custom fields are those of the service.
+// settings are the settings of this API: the JSON types of their values, and their defaults. Only clients use them;
+// the lists of custom fields are those of the service.
 var settings = map[string]struct{ kind, otherwise string }{
 	"currency": {"string", `"EUR"`}, "round_prices": {"boolean", "false"}, "print_presets": {"array", "[]"},
 	"label_designs": {"array", "[]"}, "extra_fields_vendor": {"array", "[]"}, "extra_fields_filament": {"array", "[]"},

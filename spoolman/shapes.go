@@ -29,8 +29,8 @@ var (
 	brandID = `case when s.brand_key <> '' then ` + computedID(`s.brand_key`) + ` end`
 )
 
-// member is a member of a JSON object: its name, and the expression for its value. If that is null, the object does not
-// have the member.
+// member is a member of a JSON object: its name, and the expression for its value. If that is null, the object does
+// not have the member.
 type member struct {
 	name  string
 	kind  kind
@@ -138,9 +138,9 @@ const (
 		then upper(replace(array_to_string(f.color_hexes, ','), '#', '')) end`
 )
 
-// The JSON objects as text, of rows v of vendors, f of filaments with v, and s of spools. Clients fail on null, so unset
-// fields are missing. Every filament has a vendor, and every spool a remaining weight, because clients read these
-// without asking.
+// The JSON objects as text, of rows v of vendors, f of filaments with v, and s of spools. Clients fail on null, so
+// unset fields are missing. Every filament has a vendor, and every spool a remaining weight, because clients read
+// these without asking.
 var (
 	vendorMembers = []member{
 		{"id", whole, "v.number"},

@@ -405,8 +405,8 @@ func TestManySockets(t *testing.T) {
 	t.Logf("%d sockets in %v, %d goroutines", len(all), time.Since(begin), runtime.NumGoroutine())
 }
 
-// Large messages are sent to many sockets at a bounded rate, so that requests get processor time meanwhile. Small ones,
-// also of other tenants, do not wait for them.
+// Large messages are sent to many sockets at a bounded rate, so that requests get processor time meanwhile. Small
+// ones, also of other tenants, do not wait for them.
 func TestLargeMessages(t *testing.T) {
 	t.Parallel()
 	api := start(t)

@@ -270,8 +270,8 @@ func (q request) item(method, name string, id int64) error {
 
 type runner func(context.Context, ...*db.Stmt) error
 
-// sendSpool runs the statements and sends the spool with the number. All is one round trip. The first statement returns
-// a row if it found the spool, which may be restored after it.
+// sendSpool runs the statements and sends the spool with the number. All is one round trip. The first statement
+// returns a row if it found the spool, which may be restored after it.
 func (q request) sendSpool(id int64, run runner, before ...*db.Stmt) error {
 	spool := selectSpool(q.tenant(), id)
 	if err := run(q.r.Context(), append(before, spool)...); err != nil {

@@ -175,7 +175,8 @@ func TestLongCustomFields(t *testing.T) {
 	p.want(t, "PATCH", "spool/1", `{"extra": {"a": "\"`+long+`\""}}`, 400, `must have at most 50000 bytes`)
 }
 
-// Viewers read, printers do nothing outside of the surface, other tenants have other numbers, and invalid keys nothing.
+// Viewers read, printers do nothing outside of the surface, other tenants have other numbers, and invalid keys
+// nothing.
 func TestSurfaceAccess(t *testing.T) {
 	t.Parallel()
 	api := start(t)

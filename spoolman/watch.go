@@ -39,8 +39,8 @@ type state struct {
 	hidden bool
 }
 
-// watch sends the changes of spools, filaments and vendors to the sockets until ctx ends. It polls the tenants that have an open socket. So it
-// finds the changes of other instances too, and writes have no additional cost.
+// watch sends the changes of spools, filaments and vendors to the sockets until ctx ends. It polls the tenants that
+// have an open socket. So it finds the changes of other instances too, and writes have no additional cost.
 func (h *hub) watch(ctx context.Context) {
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
@@ -142,8 +142,9 @@ func newerThan(interval string) string {
 		repeat('0', 20))::uuid`
 }
 
-// changedSpools selects the ids of tenant $1's spools that changed within pollWindow. It reads only these, however many
-// spools the tenant has, and needs no index on columns that a deduction changes: those would make deductions slower.
+// changedSpools selects the ids of tenant $1's spools that changed within pollWindow. It reads only these, however
+// many spools the tenant has, and needs no index on columns that a deduction changes: those would make deductions
+// slower.
 var changedSpools = `(
 	select u.spool_id as id from spool_usage u where u.tenant_id = $1::uuid and u.id > ` + newerThan(pollWindow) + `
 	union select u.spool_id from spool_usage u
@@ -153,10 +154,11 @@ var changedSpools = `(
 		and s.edited_at > now() - interval '` + pollWindow + `'
 	limit ` + strconv.Itoa(maxRecent+1) + `) changed`
 
-// changedItems selects what changed within pollWindow: resource, number, version, hidden, new. A spool that only follows
-// its filament has no new version: its clients get the message about the filament.
+// changedItems selects what changed within pollWindow: resource, number, version, hidden, new. A spool that only
+// follows its filament has no new version: its clients get the message about the filament.
 var changedItems = `(
-	select 'spool' as resource, s.number, concat_ws('|', s.edited_at, s.last_used_at, s.remaining_weight_grams) as version,
+	select 'spool' as resource, s.number,
+		concat_ws('|', s.edited_at, s.last_used_at, s.remaining_weight_grams) as version,
 		s.hidden_at is not null as hidden, s.created_at = s.updated_at as new, s.updated_at
 	from ` + changedSpools + ` cross join lateral (
 		select * from spools x where x.tenant_id = $1::uuid and x.id = changed.id offset 0) s
