@@ -244,7 +244,8 @@ func TestOpenOrders(t *testing.T) {
 	done, _ := c.NewOrder(t, product, 1)
 	c.Post(t, done+"/cancel", nil).Want(200)
 	due := func(date string, pieces int) string {
-		return path + "/" + c.Post(t, path, j{"due_date": date, "items": []j{{"product_id": product, "quantity": pieces}}}).Want(201).ID()
+		return path + "/" + c.Post(t, path, j{"due_date": date,
+			"items": []j{{"product_id": product, "quantity": pieces}}}).Want(201).ID()
 	}
 	second, first := due("2024-02-02", 11), due("2024-02-01", 4)
 	empty := path + "/" + c.Post(t, path, j{"due_date": "2024-02-03"}).Want(201).ID()
@@ -256,8 +257,9 @@ func TestOpenOrders(t *testing.T) {
 			missing = one.Text("materials.0.missing_grams")
 		}
 		at := fmt.Sprintf("items.%d.", i)
-		got.Shows(map[string]string{at + "order_id": one.Text("order_id"), at + "status": "received", at + "missing_grams": missing,
-			at + "can_print": one.Text("can_print")})
+		got.Shows(map[string]string{at + "order_id": one.Text("order_id"), at + "status": "received",
+			at + "missing_grams": missing,
+			at + "can_print":     one.Text("can_print")})
 	}
 	got.Shows(map[string]string{"items.1.can_print": "false", "items.1.missing_grams": "30", "items.2.can_print": "true",
 		"items.3.can_print": "false"})

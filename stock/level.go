@@ -36,8 +36,8 @@ type StockLevel struct {
 // Events are the events of stock levels.
 var Events = webhooks.Declare(server.Event{
 	Type: "inventory.low_stock", Tag: levelsTag, Summary: "A stock level became low",
-	Description: "Sent once when the available grams of a level fall below its minimum, whatever caused it. The level " +
-		"must reach 110 % of the minimum before it can become low again.",
+	Description: "Sent once when the available grams of a level fall below its minimum, whatever caused it. The " +
+		"level must reach 110 % of the minimum before it can become low again.",
 	Data: reflect.TypeFor[LowStock](),
 })
 
@@ -84,8 +84,8 @@ type LevelFilter struct {
 
 var listLevelsDoc = &server.Doc{
 	ID: "listStockLevels", Tag: levelsTag, Summary: "List stock levels",
-	Description: "`low=true` is the shopping list: the levels with too little filament, each with the grams that are " +
-		"missing.",
+	Description: "`low=true` is the shopping list: the levels with too little filament, each with the grams that " +
+		"are missing.",
 }
 
 func (h handlers) listLevels(ctx context.Context, r *server.Request[LevelFilter]) (server.Page[StockLevel], error) {
@@ -122,11 +122,11 @@ func refreshLevels() *db.Stmt { return db.SQL(`select refresh_levels(null)::text
 
 const levelRules = "With no `color` or `brand`, or an empty one, all colours or brands count. Spools that are " +
 	"archived or removed do not count.\n\n" +
-	"`reserved_grams` is what open orders and unfinished production runs still take, as in `getProductAvailability`; for " +
-	"a level with a brand, as far as other brands do not cover it. A level becomes `low` when `available_grams` is less " +
-	"than `minimum_grams`, and is low until it reaches 110 % of that, so that it does not change with each gram. " +
-	"`missing_grams` are missing to the 110 %. Each change of spools, runs, orders and products updates `low` in the same " +
-	"transaction."
+	"`reserved_grams` is what open orders and unfinished production runs still take, as in " +
+	"`getProductAvailability`; for a level with a brand, as far as other brands do not cover it. A level becomes " +
+	"`low` when `available_grams` is less than `minimum_grams`, and is low until it reaches 110 % of that, so that " +
+	"it does not change with each gram. `missing_grams` are missing to the 110 %. Each change of spools, runs, " +
+	"orders and products updates `low` in the same transaction."
 
 // clear makes an empty colour or brand, as a form without an entry sends it, null: no spool would match it.
 func (l *StockLevel) clear() {

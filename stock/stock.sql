@@ -144,7 +144,8 @@ end $$;
 
 -- Returns for each stock level of the tenant the grams and the number of its spools in stock, and what open orders and
 -- unfinished runs reserve of it. If only_types is not null, only the levels of these material types are returned.
--- Reservations name a material and a colour; a level with a brand is reserved what spools of other brands do not cover.
+-- Reservations name a material and a colour; a level with a brand is reserved what spools of other brands do not
+-- cover.
 create or replace function level_stock(only_types text[])
 returns table (level uuid, remaining numeric, reserved numeric, spools bigint)
 language plpgsql stable as $$
@@ -186,12 +187,13 @@ end $$;
 
 -- Stock levels are correct whatever transactions run at once, because of two locks, which last until commit:
 --
---   * A transaction that creates or changes a level takes the first lock alone, with lock_stock_levels, before it locks
---     a row. Transactions that change stock or reservations share it, as the first thing of their commit. So either the
---     one that changes stock has committed before the level reads the stock, or it finds the level when it commits.
---   * Of the transactions that change stock, those that concern a level then take the second lock, one after the other.
---     When two of them make a level low together, the second one reads what the first one has committed, and exactly one
---     finds that the level became low.
+--   * A transaction that creates or changes a level takes the first lock alone, with lock_stock_levels, before it
+--     locks a row. Transactions that change stock or reservations share it, as the first thing of their commit. So
+--     either the one that changes stock has committed before the level reads the stock, or it finds the level when it
+--     commits.
+--   * Of the transactions that change stock, those that concern a level then take the second lock, one after the
+--     other. When two of them make a level low together, the second one reads what the first one has committed, and
+--     exactly one finds that the level became low.
 --
 -- Nothing waits for these locks while it holds the second one, and they come after the locks of all rows other than
 -- levels, so that they cannot cause a deadlock.
