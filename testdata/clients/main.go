@@ -1,5 +1,5 @@
-// A script of a farm, in Go: it logs in, creates a spool, deducts from it, completes a run that uses it, and prints the
-// results.
+// A script of a farm, in Go: it logs in, creates a spool, deducts from it, completes a run that uses it, and prints
+// the results.
 package main
 
 import (
