@@ -1,6 +1,6 @@
-// Package testkit is what tests share: a private, migrated PostgreSQL that ends with them, and the real handler, called
-// over HTTP by users of new tenants, whose responses are checked against the OpenAPI document. It is not part of the
-// program.
+// Package testkit is what tests share: a private, migrated PostgreSQL that ends with them, and the real handler,
+// called over HTTP by users of new tenants, whose responses are checked against the OpenAPI document. It is not part
+// of the program.
 package testkit
 
 import (
