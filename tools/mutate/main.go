@@ -1,5 +1,5 @@
-// Mutate tests the tests. It breaks a copy of the program in one way after the other, and runs tests that must fail. It
-// takes about half an hour; run it in the root of the checkout:
+// Mutate tests the tests. It breaks a copy of the program in one way after the other, and runs tests that must fail.
+// It takes about half an hour; run it in the root of the checkout:
 //
 //	go run ./tools/mutate [-only REGEXP] [-part N/M] [-jobs N] [-list]
 //

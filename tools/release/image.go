@@ -23,8 +23,8 @@ type file struct {
 	mode fs.FileMode
 }
 
-// tarball returns an archive of the files and of the folders that contain them, in the order of their names. All belong
-// to root and have the time.
+// tarball returns an archive of the files and of the folders that contain them, in the order of their names. All
+// belong to root and have the time.
 func tarball(files []file, modified time.Time) []byte {
 	all := map[string]file{}
 	for _, f := range files {
@@ -72,8 +72,8 @@ type image struct {
 	program []byte
 }
 
-// layout returns an archive with an OCI image layout: an image for each platform with only the program, the certificate
-// authorities and /tmp. It runs without privileges, as deploy/Dockerfile does.
+// layout returns an archive with an OCI image layout: an image for each platform with only the program, the
+// certificate authorities and /tmp. It runs without privileges, as deploy/Dockerfile does.
 func layout(images []image, certificates []byte, created time.Time) []byte {
 	type object = map[string]any
 	files := []file{{"oci-layout", []byte(`{"imageLayoutVersion":"1.0.0"}`), 0o644}}

@@ -1,11 +1,11 @@
-// Release writes everything that a release publishes into a folder: archives with the program, Debian and RPM packages,
-// a container image, the client libraries, the software bill of materials, and SHA256SUMS.
+// Release writes everything that a release publishes into a folder: archives with the program, Debian and RPM
+// packages, a container image, the client libraries, the software bill of materials, and SHA256SUMS.
 //
 //	go run ./tools/release [-commit HASH] [-time SECONDS] [-certificates FILE] FOLDER
 //
-// The folder must not exist. Two runs on the same source with the same tools write the same bytes: all times are that of
-// the commit. It needs npm, tsc (in CLIENT_TOOLS, see .ci/run, or PATH) and Python with flit_core (in PYTHON_CLIENTS or
-// PATH), and no network once the Go modules are there.
+// The folder must not exist. Two runs on the same source with the same tools write the same bytes: all times are that
+// of the commit. It needs npm, tsc (in CLIENT_TOOLS, see .ci/run, or PATH) and Python with flit_core (in
+// PYTHON_CLIENTS or PATH), and no network once the Go modules are there.
 package main
 
 import (
@@ -228,8 +228,8 @@ func (r *release) packages(t target, program []byte, docs []file) error {
 	return nil
 }
 
-// bills writes the software bill of materials of the first target as CycloneDX and SPDX. That of the others differs only
-// in the platform.
+// bills writes the software bill of materials of the first target as CycloneDX and SPDX. That of the others differs
+// only in the platform.
 func (r *release) bills() error {
 	info, err := buildinfo.ReadFile(r.program(targets[0]))
 	if err != nil {
@@ -254,8 +254,8 @@ func thirdParty() ([]byte, error) {
 		fmt.Fprintf(&out, "%s\n%s\n\n%s\n\n", name, strings.Repeat("=", len(name)), bytes.TrimSpace(b))
 		return err
 	}
-	list, err := exec.Command("go", "list", "-deps", "-f", "{{with .Module}}{{if not .Main}}{{.Path}} {{.Version}} {{.Dir}}"+
-		"{{end}}{{end}}", ".").Output()
+	list, err := exec.Command("go", "list", "-deps", "-f",
+		"{{with .Module}}{{if not .Main}}{{.Path}} {{.Version}} {{.Dir}}{{end}}{{end}}", ".").Output()
 	if err != nil {
 		return nil, err
 	}

@@ -1,10 +1,10 @@
-// Test runs go test and ends with a line that says how many tests ran, failed, and were skipped, and why. Its arguments
-// are those of go test:
+// Test runs go test and ends with a line that says how many tests ran, failed, and were skipped, and why. Its
+// arguments are those of go test:
 //
 //	go run ./tools/test ./...
 //
-// Go test itself has no such line: it prints nothing about the tests of a package that passes, neither their number nor
-// those skipped. Test prints what go test prints, each package when it ends, and exits with the status of go test.
+// Go test itself has no such line: it prints nothing about the tests of a package that passes, neither their number
+// nor those skipped. Test prints what go test prints, each package when it ends, and exits with the status of go test.
 package main
 
 import (
