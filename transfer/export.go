@@ -84,8 +84,8 @@ func Export[T, F any](limit int, page Page[F]) Exporter[F] {
 
 // ExportDescription describes what an endpoint of an Exporter returns.
 const ExportDescription = "Returns what the filters select, in a file in UTF-8. A list and its export have the " +
-	"same filters. `format=jsonl` is a JSON object per line, as the GET of the resource returns it. `format=csv` (separated by " +
-	"commas) has a row for each "
+	"same filters. `format=jsonl` is a JSON object per line, as the GET of the resource returns it. `format=csv` " +
+	"(separated by commas) has a row for each "
 
 // Command returns the command that exports resources, with their name in the plural.
 func (e Exporter[F]) Command(resources string) cli.Command {
