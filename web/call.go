@@ -73,8 +73,8 @@ func (v *visit) run(method, pattern string, fields ...field) (*form, bool, error
 // shower shows the page of a resource. If f is not nil, it is the form with the name, which the API has refused.
 type shower func(v *visit, status int, name string, f *form) error
 
-// action returns the handler of a form on the page of a resource: it runs an operation on the resource with the fields,
-// and leads to the page of the resource, or shows the page again.
+// action returns the handler of a form on the page of a resource: it runs an operation on the resource with the
+// fields, and leads to the page of the resource, or shows the page again.
 func action(api, path, name, method, operation string, again shower, fields ...field) func(*visit) error {
 	return func(v *visit) error {
 		f, ok, err := v.run(method, api+"/{id}"+operation, fields...)

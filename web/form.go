@@ -228,8 +228,8 @@ func isConflict(err error) bool {
 }
 
 // edit saves the changed fields of a form. Read returns the resource as it is now, as a form. If somebody else changed
-// another field meanwhile, the edit is repeated for the new version. If they changed the same field, edit reports false,
-// and the form has both values and the new version: sending it again replaces theirs.
+// another field meanwhile, the edit is repeated for the new version. If they changed the same field, edit reports
+// false, and the form has both values and the new version: sending it again replaces theirs.
 func (v *visit) edit(f *form, path string, fields []field, read func() (*form, error)) (bool, error) {
 	for range 3 {
 		body := f.changed(fields...)

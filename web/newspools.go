@@ -29,7 +29,8 @@ func (v *visit) newSpools(status int, f *form) error {
 	p := &editorPage{Form: f, Action: "/spools/new", Back: "/spools", Label: "Add", Noun: "spools"}
 	follows := v.r.URL.Query().Get("own") == "" && len(list.Items) > 0
 	if follows {
-		filament := newInput(f, "filament_id", "Filament", "hint=Material, color, weights and price are those of the filament.")
+		filament := newInput(f, "filament_id", "Filament",
+			"hint=Material, color, weights and price are those of the filament.")
 		filament.Options = []option{{"", "Choose a filament"}}
 		for _, item := range list.Items {
 			filament.Options = append(filament.Options,

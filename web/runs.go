@@ -190,8 +190,8 @@ var failureReasons = func() (options []option) {
 	return options
 }()
 
-// rows returns the objects of a nested list: inputs such as items[0].sku. Those whose fields are all empty are left out,
-// except for the id.
+// rows returns the objects of a nested list: inputs such as items[0].sku. Those whose fields are all empty are left
+// out, except for the id.
 func (f *form) rows(list string, fields ...field) (rows []map[string]any) {
 	for i := 0; ; i++ {
 		row, here, filled := map[string]any{}, false, false

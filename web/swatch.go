@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// newSwatch returns the picture of colors such as #RRGGBB: a ring of equal parts. Others are left out. Pictures in rows
-// are written here, because a template would need most of the time of a page for them.
+// newSwatch returns the picture of colors such as #RRGGBB: a ring of equal parts. Others are left out. Pictures in
+// rows are written here, because a template would need most of the time of a page for them.
 func newSwatch(translucent bool, colors ...string) template.HTML {
 	var known []string
 	for _, hex := range colors {

@@ -142,7 +142,8 @@ var pages = slices.Concat([]page{
 type link struct{ Path, Name string }
 
 var navigation = []link{{"/", "Today"}, {"/spools", "Spools"}, {"/filaments", "Filaments"}, {"/products", "Products"},
-	{"/printers", "Printers"}, {"/runs", "Runs"}, {"/orders", "Orders"}, {"/stock", "Stock levels"}, {"/reports", "Reports"}}
+	{"/printers", "Printers"}, {"/runs", "Runs"}, {"/orders", "Orders"}, {"/stock", "Stock levels"}, {"/reports",
+		"Reports"}}
 
 //go:embed templates static
 var files embed.FS
