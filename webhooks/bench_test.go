@@ -131,8 +131,8 @@ func superURL(tb testing.TB, d *db.DB) string {
 
 var dueDeliveries = flag.Int("webhooks.due", 100_000, "number of due deliveries in BenchmarkDrain")
 
-// backlog is a service with 50 tenants that have a webhook each. The receiver of every tenth never answers, and that of
-// every tenth refuses connections.
+// backlog is a service with 50 tenants that have a webhook each. The receiver of every tenth never answers, and that
+// of every tenth refuses connections.
 type backlog struct {
 	*farm
 	tenants   []context.Context

@@ -47,8 +47,8 @@ const deliveryColumns = `id, event_id, type, status, tries, next_try_at, last_tr
 
 var listDeliveriesDoc = &server.Doc{
 	ID: "listWebhookDeliveries", Tag: tag, Summary: "List the deliveries of a webhook",
-	Description: "Lists the events for the webhook, newest first, with the outcome of the last try. They are deleted " +
-		"after 30 days.",
+	Description: "Lists the events for the webhook, newest first, with the outcome of the last try. They are " +
+		"deleted after 30 days.",
 }
 
 // DeliveryQuery are the parameters of the list of deliveries.
@@ -92,8 +92,8 @@ func (s *Service) getDelivery(ctx context.Context, r *server.Request[struct{}]) 
 
 var testDoc = &server.Doc{
 	ID: "testWebhook", Tag: tag, Summary: "Send a test event",
-	Description: "Sends an event of the type `webhook.test` to the webhook and returns its delivery, which is pending: " +
-		"get it again to see the outcome.",
+	Description: "Sends an event of the type `webhook.test` to the webhook and returns its delivery, which is " +
+		"pending: get it again to see the outcome.",
 	Errors: []*server.Error{errDisabled},
 }
 
@@ -125,8 +125,8 @@ func pending(webhook, delivery *db.Stmt, disabled *bool, err error) ([]byte, err
 
 var redeliverDoc = &server.Doc{
 	ID: "redeliverWebhookDelivery", Tag: tag, Summary: "Redeliver an event",
-	Description: "Sends the event again at once, also if it was delivered, with the same `webhook-id`. Failed tries are " +
-		"repeated as if the event were new.",
+	Description: "Sends the event again at once, also if it was delivered, with the same `webhook-id`. Failed " +
+		"tries are repeated as if the event were new.",
 	Errors: []*server.Error{errDisabled},
 }
 

@@ -105,8 +105,8 @@ func (s *Service) count() int {
 }
 
 // room returns how many workers may be added, and the tenants that they must not be of: the second half of all workers
-// is not for tenants with receivers that hang. If there is no room for another worker, it interrupts such workers until
-// at most half of all are such ones: each time the one that has waited longest of the tenant with the most.
+// is not for tenants with receivers that hang. If there is no room for another worker, it interrupts such workers
+// until at most half of all are such ones: each time the one that has waited longest of the tenant with the most.
 func (s *Service) room() (most int, except []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

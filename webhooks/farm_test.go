@@ -48,8 +48,8 @@ type farm struct {
 	stop   func() // stops the dispatcher
 }
 
-// start starts a service whose dispatcher may reach this computer, trusts the certificate of receivers, and tries three
-// times within a second. Change may be nil.
+// start starts a service whose dispatcher may reach this computer, trusts the certificate of receivers, and tries
+// three times within a second. Change may be nil.
 func start(t *testing.T, change func(*webhooks.Config)) *farm {
 	t.Helper()
 	f := startWithout(t, testkit.Database(t, db.Config{MaxConns: 16}), change)

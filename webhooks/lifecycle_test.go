@@ -113,8 +113,8 @@ func (f *farm) emptied(t *testing.T, c *testkit.Client, table string) {
 	})
 }
 
-// Ended deliveries are deleted after 30 days, as are those of deleted webhooks. Pending ones which are not in the queue
-// are sent.
+// Ended deliveries are deleted after 30 days, as are those of deleted webhooks. Pending ones which are not in the
+// queue are sent.
 func TestEndedDeliveriesAreDeleted(t *testing.T) {
 	t.Parallel()
 	f := startWithout(t, testkit.Database(t, db.Config{}), nil)
@@ -126,7 +126,8 @@ func TestEndedDeliveriesAreDeleted(t *testing.T) {
 		t.Helper()
 		f.sql(t, admin, `
 			insert into webhook_deliveries (id, webhook_id, event_id, type, body, status, created_at)
-			select (lpad(to_hex((extract(epoch from at) * 1000)::bigint), 12, '0') || '7abc8abc' || lpad(to_hex(n), 12, '0'))::uuid,
+			select (lpad(to_hex((extract(epoch from at) * 1000)::bigint), 12, '0') || '7abc8abc' ||
+				lpad(to_hex(n), 12, '0'))::uuid,
 				$1, $2, 'webhook.test', '{}', $2, at
 			from (select now() - $3::text::interval as at) a, generate_series(1, 1500) n`, hook.ID(), status, age)
 	}

@@ -32,7 +32,8 @@ func (t *tries) observe(status DeliveryStatus, took time.Duration) {
 // database hangs.
 const stateTimeout = 2 * time.Second
 
-// WriteMetrics writes the metrics of the dispatcher. It omits those of the queue if a database does not answer in time.
+// WriteMetrics writes the metrics of the dispatcher. It omits those of the queue if a database does not answer in
+// time.
 func (s *Service) WriteMetrics(w server.MetricsWriter) {
 	const total, duration = "webhook_tries_total", "webhook_try_duration_seconds"
 	w.Head(total, "counter", "Tries to deliver an event: delivered, failed (a further try follows), given_up.")

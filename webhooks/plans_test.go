@@ -12,8 +12,8 @@ import (
 	"spoolwright/webhooks"
 )
 
-// TestPlans checks that the dispatcher reads few blocks although the statistics of PostgreSQL are those of a table that
-// was small: a tenant has many deliveries that ended, and many that are due later.
+// TestPlans checks that the dispatcher reads few blocks although the statistics of PostgreSQL are those of a table
+// that was small: a tenant has many deliveries that ended, and many that are due later.
 func TestPlans(t *testing.T) {
 	t.Parallel()
 	for _, analyzed := range []bool{false, true} {

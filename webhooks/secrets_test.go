@@ -121,8 +121,9 @@ func (l *lockedBuffer) String() string {
 	return l.b.String()
 }
 
-// TestKeyRotation changes JWT_SECRET: all configured secrets decrypt, Maintain encrypts with the first one, and without
-// the right one a delivery fails with a reason. An encrypted secret of another webhook does not decrypt either.
+// TestKeyRotation changes JWT_SECRET: all configured secrets decrypt, Maintain encrypts with the first one, and
+// without the right one a delivery fails with a reason. An encrypted secret of another webhook does not decrypt
+// either.
 func TestKeyRotation(t *testing.T) {
 	t.Parallel()
 	f := startWithout(t, testkit.Database(t, db.Config{}), nil)

@@ -138,12 +138,13 @@ func New(c Config) *Service {
 
 var tag = &server.Tag{
 	Name: "webhooks", Fields: fields,
-	Description: "URLs that get events of the tenant, signed as [Standard Webhooks](https://www.standardwebhooks.com) " +
-		"specifies. For admins; API keys are rejected. An event is stored in the transaction of its cause, so that none is " +
-		"lost, and sent at least once, in no particular order. `webhook-id` identifies repetitions. A status from 200 to " +
-		"299 within 15 seconds is a success; redirects are not followed. After a failure the service tries again after 5 " +
-		"seconds, 5 and 30 minutes, and 2, 5, 10, 14, 20 and 24 hours, or later if `Retry-After` says so (up to 24 hours). " +
-		"The status 410, or five days with nothing but failures, disables the webhook.",
+	Description: "URLs that get events of the tenant, signed as [Standard " +
+		"Webhooks](https://www.standardwebhooks.com) specifies. For admins; API keys are rejected. An event is " +
+		"stored in the transaction of its cause, so that none is lost, and sent at least once, in no particular " +
+		"order. `webhook-id` identifies repetitions. A status from 200 to 299 within 15 seconds is a success; " +
+		"redirects are not followed. After a failure the service tries again after 5 seconds, 5 and 30 minutes, " +
+		"and 2, 5, 10, 14, 20 and 24 hours, or later if `Retry-After` says so (up to 24 hours). The status 410, or " +
+		"five days with nothing but failures, disables the webhook.",
 }
 
 // Routes returns the operations.
@@ -244,10 +245,10 @@ var (
 var createDoc = &server.Doc{
 	ID: "createWebhook", Tag: tag, Summary: "Create a webhook",
 	Description: "Returns the webhook with its secret in `secret`, which verifies the signatures. This is the only " +
-		"response with the secret: the service stores it encrypted. For the same reason, a response that is repeated for " +
-		"an `Idempotency-Key` has an empty `secret`; if the first response was lost, rotate the secret. The URL " +
-		"must be https. Its host must have a public address at every delivery, unless the operator of the service " +
-		"allows the network. A tenant can have 10 webhooks.",
+		"response with the secret: the service stores it encrypted. For the same reason, a response that is " +
+		"repeated for an `Idempotency-Key` has an empty `secret`; if the first response was lost, rotate the " +
+		"secret. The URL must be https. Its host must have a public address at every delivery, unless the operator " +
+		"of the service allows the network. A tenant can have 10 webhooks.",
 	Errors: []*server.Error{errLimit}, Events: true,
 }
 
@@ -295,8 +296,9 @@ func (s *Service) checkURL(text string) string {
 
 var updateDoc = &server.Doc{
 	ID: "updateWebhook", Tag: tag, Summary: "Update a webhook",
-	Description: "Changes the URL, the events, the description, or whether the webhook is disabled. A disabled webhook " +
-		"gets no events, and the deliveries that it still waits for fail; enable it to redeliver them. The secret stays.",
+	Description: "Changes the URL, the events, the description, or whether the webhook is disabled. A disabled " +
+		"webhook gets no events, and the deliveries that it still waits for fail; enable it to redeliver them. The " +
+		"secret stays.",
 	Request: `{"events":["production_run.completed"],"description":"Shop floor display"}`,
 }
 
@@ -344,8 +346,8 @@ func (s *Service) remove(ctx context.Context, r *server.Request[struct{}]) (serv
 
 var rotateDoc = &server.Doc{
 	ID: "rotateWebhook", Tag: tag, Summary: "Rotate the secret of a webhook",
-	Description: "Replaces the secret and returns the new one in `secret`, once, as after the creation. For 24 hours, " +
-		"each request has two signatures: one with the new and one with the previous secret.",
+	Description: "Replaces the secret and returns the new one in `secret`, once, as after the creation. For 24 " +
+		"hours, each request has two signatures: one with the new and one with the previous secret.",
 }
 
 func (s *Service) rotate(ctx context.Context, r *server.Request[struct{}]) (server.OK[WebhookSecret], error) {
