@@ -199,3 +199,71 @@ func (h handlers) deleteComponent(ctx context.Context, r *server.Request[struct{
 		select recompute_costs(array[product_id], false) from component`, r.ID("id"), r.ID("component_id"))
 	return nil, server.Found(removed, costError(h.db.Write(ctx, lockCatalog(), removed), "total_cost"))
 }
+
+// ComponentTree has the components of a product through all levels.
+type ComponentTree struct {
+	ProductID server.UUID          `json:"product_id" rule:"readOnly,notNull"`
+	TotalCost server.Decimal       `json:"total_cost" rule:"readOnly,notNull"`
+	Entries   []ComponentTreeEntry `json:"entries" rule:"readOnly,notNull"`
+	Complete  bool                 `json:"entries_complete" rule:"readOnly,notNull"`
+}
+
+// ComponentTreeEntry is a component in a ComponentTree.
+type ComponentTreeEntry struct {
+	ID            server.UUID    `json:"id" rule:"readOnly,notNull"`
+	Level         int64          `json:"level" rule:"readOnly,notNull"`
+	ProductID     server.UUID    `json:"component_product_id" rule:"readOnly,notNull"`
+	Name          string         `json:"component_name" rule:"readOnly,notNull"`
+	Quantity      int64          `json:"quantity" rule:"readOnly,notNull"`
+	TotalQuantity server.Decimal `json:"total_quantity" rule:"readOnly"`
+	MaterialCost  server.Decimal `json:"material_cost" rule:"readOnly,notNull"`
+	Cost          server.Decimal `json:"cost" rule:"readOnly,notNull"`
+	CostsComplete bool           `json:"costs_complete" rule:"readOnly,notNull"`
+}
+
+// TreeQuery is the query of a ComponentTree.
+type TreeQuery struct {
+	Limit server.Optional[int64] `query:"limit" rule:"minimum=1,maximum=500,default=500"`
+}
+
+var componentTreeDoc = &server.Doc{
+	ID: "getProductComponentTree", Tag: Tag, Summary: "Get the components of a product through all levels",
+	Description: "`entries` are in the order of the tree: behind each component follow the components of it, with a " +
+		"`level` one higher. A product that occurs several times has an entry each time. The quantities and costs of an entry are " +
+		"those in one piece of the product at `id`.\n\n" +
+		"If there are more than `limit` entries, the tree has those of the highest levels, and " +
+		"`entries_complete` is false. The tree of a component continues it.",
+}
+
+func (h handlers) componentTree(
+	ctx context.Context, r *server.Request[TreeQuery],
+) (server.OK[ComponentTree], error) {
+	// PostgreSQL computes the levels one after another, and no more of them than the limit asks for.
+	tree := db.SQL(`
+		with recursive tree (id, component_product_id, quantity, created_at, level, pieces) as (
+			(select c.id, c.component_product_id, c.quantity, c.created_at, 1, c.quantity::numeric
+			from product_components c where c.product_id = $1 order by c.created_at, c.id)
+			union all
+			select c.id, c.component_product_id, c.quantity, c.created_at, t.level + 1, t.pieces * c.quantity
+			from tree t cross join lateral (
+				select * from product_components c where c.product_id = t.component_product_id
+				order by c.created_at, c.id offset 0
+			) c
+		) search depth first by created_at, id set place,
+		numbered as materialized (
+			select t.*, t.place, row_number() over () as n from tree t limit $2::int + 1
+		)
+		select p.id as product_id, p.total_cost, (
+				select coalesce(json_agg(json_build_object('id', e.id, 'level', e.level,
+					'component_product_id', e.component_product_id, 'component_name', s.name, 'quantity', e.quantity,
+					'total_quantity', case when e.pieces <= 999999999 then e.pieces end,
+					'material_cost', trim_scale(e.pieces * s.material_cost),
+					'cost', trim_scale(e.pieces * s.total_cost), 'costs_complete', s.costs_complete)
+					order by e.place), '[]')
+				from numbered e
+				cross join lateral (select * from products s where s.id = e.component_product_id offset 0) s
+				where e.n <= $2
+			) as entries, (select count(*) from numbered) <= $2 as entries_complete
+		from products p where p.id = $1 and p.hidden_at is null`, r.ID("id"), r.In.Limit.Or(500))
+	return server.One(tree, h.db.Read(ctx, tree))
+}

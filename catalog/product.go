@@ -47,6 +47,8 @@ func Routes(d *db.DB) []server.Route {
 			server.Handle(h.updateComponent), updateComponentDoc),
 		server.Op("DELETE /api/v1/products/{id}/components/{component_id}", server.Write,
 			server.Handle(h.deleteComponent), deleteComponentDoc),
+		server.Op("GET /api/v1/products/{id}/component-tree", server.Read, server.Handle(h.componentTree),
+			componentTreeDoc),
 		server.Op("POST /api/v1/products/{id}/recalculate", server.Write, server.Handle(h.recalculate),
 			recalculateDoc),
 	}

@@ -653,3 +653,49 @@ func TestNamedComponents(t *testing.T) {
 	c.Post(t, products, j{"name": "x", "components": []j{{}, {"sku": "HEAD", "component_product_id": head}}}).
 		Fields("components[0].component_product_id", "components[1].sku")
 }
+
+// The tree has each product at each of its places, in order, and ends at the limit with the highest levels.
+func TestComponentTree(t *testing.T) {
+	t.Parallel()
+	a := newAPI(t)
+	c := a.Operator(t)
+	createSpool(t, c, "PLA", "Black", 20)
+	rack, hook, screw := createProduct(t, c, "Rack"), createProduct(t, c, "Hook"), createProduct(t, c, "Screw")
+	addMaterial(t, c, hook, "PLA", "Black", 50)
+	addMaterial(t, c, screw, "PLA", "Black", 2.5)
+	addComponent(t, c, hook, screw, 2)
+	addComponent(t, c, rack, hook, 3)
+	loose := addComponent(t, c, rack, screw, 4)
+	c.Get(t, rack+"/component-tree").Want(200).Shows(map[string]string{
+		"product_id": idOf(rack), "total_cost": "3.5", "entries_complete": "true",
+		"entries.0.component_name": "Hook", "entries.0.level": "1", "entries.0.quantity": "3",
+		"entries.0.total_quantity": "3", "entries.0.material_cost": "3", "entries.0.cost": "3.3",
+		"entries.1.component_name": "Screw", "entries.1.level": "2", "entries.1.quantity": "2",
+		"entries.1.total_quantity": "6", "entries.1.material_cost": "0.3", "entries.1.cost": "0.3",
+		"entries.2.id": idOf(loose), "entries.2.component_name": "Screw", "entries.2.level": "1",
+		"entries.2.total_quantity": "4", "entries.2.cost": "0.2", "entries.2.costs_complete": "true"})
+	c.Get(t, rack+"/component-tree?limit=2").Want(200).Shows(map[string]string{"entries_complete": "false",
+		"entries.0.component_name": "Hook", "entries.1.component_name": "Screw", "entries.1.level": "1"})
+	c.Get(t, screw+"/component-tree").Want(200).Shows(map[string]string{"entries": "[]", "entries_complete": "true"})
+	for _, limit := range []string{"0", "501", "x"} {
+		c.Get(t, rack+"/component-tree?limit="+limit).Fields("limit")
+	}
+	a.Operator(t).Get(t, rack+"/component-tree").WantError(404, "NOT_FOUND")
+
+	// Each round doubles the entries at the bottom: without the limit, there would be millions.
+	top := idOf(createProduct(t, c, "Pin"))
+	made := func(name string, parts ...j) string {
+		return c.Post(t, products, j{"name": name, "components": parts}).Want(201).ID()
+	}
+	for range 20 {
+		left := made("Left", j{"component_product_id": top, "quantity": 1_000_000})
+		right := made("Right", j{"component_product_id": top})
+		top = made("Both", j{"component_product_id": left}, j{"component_product_id": right})
+	}
+	tree := c.Get(t, products+"/"+top+"/component-tree").Want(200)
+	if n := len(tree.List("entries")); n != 500 {
+		t.Errorf("%d entries, want 500", n)
+	}
+	tree.Shows(map[string]string{"entries_complete": "false", "entries.1.total_quantity": "1000000",
+		"entries.3.component_name": "Both", "entries.3.total_quantity": "null"})
+}

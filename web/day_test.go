@@ -42,7 +42,14 @@ func TestDay(t *testing.T) {
 	b.get(t, product).submit(t, product+"/components", "component_product_id", "").want(t, 422)
 	set := b.get(t, "/products/new").submit(t, "/products/new", "name", "Set").want(t, 303).header.Get("Location")
 	b.get(t, set).submit(t, set+"/components", "component_product_id", strings.TrimPrefix(product, "/products/"),
-		"quantity", "2").to(t, set).shows(t, "Hook 2", "1.20")
+		"quantity", "2").to(t, set).shows(t, "2 × Hook", "1.20")
+	box := c.NewProduct(t, "Box", 10)
+	c.Post(t, "/api/v1/products/"+box+"/components", j{"component_product_id": strings.TrimPrefix(set, "/products/"),
+		"quantity": 3}).Want(201)
+	tree := b.get(t, "/products/"+box).shows(t, "3 × Set 3.60 Remove 2 × Hook 6 in all 3.60")
+	if strings.Count(tree.text, "/remove\"") != 2 { // of the set, and of the material
+		t.Error("the page removes a component of another product")
+	}
 	b.get(t, product).shows(t, "Used in Set")
 	b.get(t, product+"/edit").submit(t, product+"/remove").want(t, 422).shows(t, "component")
 	part := c.Get(t, "/api/v1"+set).Text("components.0.id")

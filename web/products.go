@@ -27,13 +27,37 @@ type product struct {
 		Notes    string
 		Cost     num
 	}
-	Components []struct {
-		ID        string
-		ProductID string `json:"component_product_id"`
-		Name      string `json:"component_name"`
-		Quantity  num
-		Cost      num
+}
+
+// part is a component in the tree of a product.
+type part struct {
+	ID        string
+	Level     int
+	ProductID string `json:"component_product_id"`
+	Name      string `json:"component_name"`
+	Quantity  num
+	Total     num `json:"total_quantity"`
+	Cost      num
+	Complete  bool    `json:"costs_complete"`
+	Parts     []*part // its own components
+	Remove    string  // the address of the form that removes it from the product of the page, or ""
+}
+
+// partTree has the components of a product through all levels, each followed by its own.
+type partTree struct {
+	Entries  []*part
+	Complete bool `json:"entries_complete"`
+}
+
+// Parts returns the components of the product, which have theirs.
+func (t partTree) Parts() []*part {
+	last := []*part{{}} // of each level; level 0 is the product
+	for _, p := range t.Entries {
+		last = append(last[:p.Level], p)
+		above := last[p.Level-1]
+		above.Parts = append(above.Parts, p)
 	}
+	return last[0].Parts
 }
 
 type productList struct {
@@ -91,6 +115,7 @@ func (v *visit) IsMissing(n num) bool { return value(n) > 0 }
 // productPage is the page of a product.
 type productPage struct {
 	Product  product
+	Tree     partTree
 	Stock    availability
 	Quantity string
 	Costs    costs
@@ -128,6 +153,7 @@ func (v *visit) productPage(status int, name string, f *form) error {
 	if err := v.fetch(
 		read{path: path, into: &p.Product},
 		read{path: path + "/cost-breakdown", into: &p.Costs},
+		read{path: path + "/component-tree", query: url.Values{"limit": {"200"}}, into: &p.Tree},
 		read{path: path + "/availability", query: url.Values{"quantity": {p.Quantity}}, into: &p.Stock},
 		read{path: "/api/v1/products", query: url.Values{"component_product_id": {id}, "limit": {"20"}},
 			into: &p.UsedIn},
@@ -135,6 +161,11 @@ func (v *visit) productPage(status int, name string, f *form) error {
 			into: &p.Others},
 	); err != nil {
 		return err
+	}
+	for _, one := range p.Tree.Entries {
+		if one.Level == 1 && v.CanWrite() {
+			one.Remove = "/products/" + id + "/components/" + one.ID + "/remove"
+		}
 	}
 	p.Options.Materials = materials()
 	p.Options.Products = productOptions(p.Others.Items, id)

@@ -1702,6 +1702,69 @@ def _ImportedProducts(d: Any, etag: str | None = None) -> ImportedProducts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ComponentTreeEntry:
+    """The type `ComponentTreeEntry` of the API."""
+
+    id: str
+    """The component's id."""
+    level: int
+    """1 for a component of the product, 2 for a component of that one, and so on."""
+    component_product_id: str
+    """The contained product."""
+    component_name: str
+    """Name of the contained product."""
+    quantity: int
+    """Pieces in one piece of the product that contains it directly."""
+    total_quantity: Number | None
+    """Pieces in one piece of the whole product at this place; null above 999,999,999."""
+    material_cost: Number
+    """Filament of these pieces, without their components."""
+    cost: Number
+    """Filament of these pieces, with their components."""
+    costs_complete: bool
+    """False if a required material of the component, or of one in it, has no price."""
+
+
+def _ComponentTreeEntry(d: Any, etag: str | None = None) -> ComponentTreeEntry:
+    get = d.get
+    return ComponentTreeEntry(
+        id=get("id"),
+        level=get("level"),
+        component_product_id=get("component_product_id"),
+        component_name=get("component_name"),
+        quantity=get("quantity"),
+        total_quantity=_core.number(get("total_quantity")),
+        material_cost=_core.number(get("material_cost")),
+        cost=_core.number(get("cost")),
+        costs_complete=get("costs_complete"),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComponentTree:
+    """The type `ComponentTree` of the API."""
+
+    product_id: str
+    """The product."""
+    total_cost: Number
+    """Cost of one piece, including its components."""
+    entries: tuple[ComponentTreeEntry, ...]
+    """The components, each followed by its own components; oldest entry first."""
+    entries_complete: bool
+    """False if there are more entries than limit."""
+
+
+def _ComponentTree(d: Any, etag: str | None = None) -> ComponentTree:
+    get = d.get
+    return ComponentTree(
+        product_id=get("product_id"),
+        total_cost=_core.number(get("total_cost")),
+        entries=_core.each(_ComponentTreeEntry, get("entries")),
+        entries_complete=get("entries_complete"),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MaterialShare:
     """The type `MaterialShare` of the API."""
 
@@ -8640,6 +8703,33 @@ class ProductsResource:
             _core.nothing,
         )
 
+    def get_component_tree(
+        self,
+        id: str,
+        *,
+        limit: int | None = None,
+    ) -> ComponentTree:
+        """Get the components of a product through all levels.
+
+        `entries` are in the order of the tree: behind each component follow the components of it, with a `level`
+        one higher. A product that occurs several times has an entry each time. The quantities and costs of an
+        entry are those in one piece of the product at `id`.
+
+        If there are more than `limit` entries, the tree has those of the highest levels, and `entries_complete` is
+        false. The tree of a component continues it.
+
+        :param id: The id of the product, a UUID.
+        :param limit: Maximum number of entries.
+        """
+        return self._client._call(
+            "GET",
+            f"/products/{_core.segment(id)}/component-tree",
+            _ComponentTree,
+            query={
+                "limit": limit,
+            },
+        )
+
     def recalculate(
         self,
         id: str,
@@ -10957,6 +11047,8 @@ __all__ = [
     "ComponentCycleError",
     "ComponentHiddenError",
     "ComponentShare",
+    "ComponentTree",
+    "ComponentTreeEntry",
     "CostBreakdown",
     "CostChanged",
     "CostPart",

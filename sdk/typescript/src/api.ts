@@ -983,6 +983,40 @@ export interface ImportedProducts {
   readonly rows: readonly ImportedProduct[];
 }
 
+/** The type `ComponentTreeEntry` of the API. */
+export interface ComponentTreeEntry<D = number> {
+  /** The component's id. */
+  readonly id: string;
+  /** 1 for a component of the product, 2 for a component of that one, and so on. */
+  readonly level: number;
+  /** The contained product. */
+  readonly component_product_id: string;
+  /** Name of the contained product. */
+  readonly component_name: string;
+  /** Pieces in one piece of the product that contains it directly. */
+  readonly quantity: number;
+  /** Pieces in one piece of the whole product at this place; null above 999,999,999. */
+  readonly total_quantity: D | null;
+  /** Filament of these pieces, without their components. */
+  readonly material_cost: D;
+  /** Filament of these pieces, with their components. */
+  readonly cost: D;
+  /** False if a required material of the component, or of one in it, has no price. */
+  readonly costs_complete: boolean;
+}
+
+/** The type `ComponentTree` of the API. */
+export interface ComponentTree<D = number> {
+  /** The product. */
+  readonly product_id: string;
+  /** Cost of one piece, including its components. */
+  readonly total_cost: D;
+  /** The components, each followed by its own components; oldest entry first. */
+  readonly entries: readonly ComponentTreeEntry<D>[];
+  /** False if there are more entries than limit. */
+  readonly entries_complete: boolean;
+}
+
 /** The type `MaterialShare` of the API. */
 export interface MaterialShare<D = number> {
   /** Material type and colour. */
@@ -3941,6 +3975,12 @@ export interface ImportProductsQuery {
   dry_run?: boolean | undefined;
 }
 
+/** Query parameters of `products.getComponentTree`. */
+export interface GetProductComponentTreeQuery {
+  /** Maximum number of entries. */
+  limit?: number | undefined;
+}
+
 /** Query parameters of `products.getAvailability`. */
 export interface GetProductAvailabilityQuery {
   /** Pieces of the product. */
@@ -4464,6 +4504,7 @@ const DECIMALS: ReadonlySet<string> = /* @__PURE__ */ new Set([
   "time_variance_hours",
   "time_variance_percent",
   "total_cost",
+  "total_quantity",
   "unit_cost",
   "unit_price",
   "utilisation_percent",
@@ -6186,6 +6227,24 @@ export class ProductsResource<M extends DecimalMode = "number"> {
     options: RequestOptions = {},
   ): Promise<void> {
     return this.#client.call("DELETE", `/products/${segment(id)}/components/${segment(componentId)}`, {  }, options);
+  }
+
+  /**
+   * Get the components of a product through all levels.
+   *
+   * `entries` are in the order of the tree: behind each component follow the components of it, with a `level` one
+   * higher. A product that occurs several times has an entry each time. The quantities and costs of an entry are
+   * those in one piece of the product at `id`.
+   *
+   * If there are more than `limit` entries, the tree has those of the highest levels, and `entries_complete` is
+   * false. The tree of a component continues it.
+   */
+  getComponentTree(
+    id: string,
+    query: GetProductComponentTreeQuery = {},
+    options: RequestOptions = {},
+  ): Promise<ComponentTree<Decimals[M]>> {
+    return this.#client.call("GET", `/products/${segment(id)}/component-tree`, { query: { ...query } }, options);
   }
 
   /**
