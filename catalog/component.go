@@ -229,8 +229,8 @@ type TreeQuery struct {
 var componentTreeDoc = &server.Doc{
 	ID: "getProductComponentTree", Tag: Tag, Summary: "Get the components of a product through all levels",
 	Description: "`entries` are in the order of the tree: behind each component follow the components of it, with a " +
-		"`level` one higher. A product that occurs several times has an entry each time. The quantities and costs of an entry are " +
-		"those in one piece of the product at `id`.\n\n" +
+		"`level` one higher. A product that occurs several times has an entry each time. The quantities and costs " +
+		"of an entry are those in one piece of the product at `id`.\n\n" +
 		"If there are more than `limit` entries, the tree has those of the highest levels, and " +
 		"`entries_complete` is false. The tree of a component continues it.",
 }

@@ -3,6 +3,7 @@ package web
 import (
 	"html/template"
 	"net/url"
+	"strconv"
 	"strings"
 )
 
@@ -62,6 +63,24 @@ func (f filament) Swatch() template.HTML {
 type filamentList struct {
 	listing
 	Items []filament `json:"items"`
+}
+
+// filamentRow is what a row of the list shows of a filament.
+type filamentRow struct {
+	ID, Number, Title, Maker, Left, Price string
+
+	Spools int
+	Swatch template.HTML
+}
+
+// Rows returns the rows of the list.
+func (l *filamentList) Rows(v view) []filamentRow {
+	rows := make([]filamentRow, len(l.Items))
+	for i, f := range l.Items {
+		rows[i] = filamentRow{f.ID, strconv.FormatInt(f.Number, 10), f.Title(), f.Maker(), v.Kilos(f.Remaining),
+			v.Money(f.Price), f.SpoolCount, f.Swatch()}
+	}
+	return rows
 }
 
 var filamentOrders = []listOrder{{"", "Newest first", "created_at", "desc"}, {"number", "Number", "number", "asc"},

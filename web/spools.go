@@ -3,6 +3,7 @@ package web
 import (
 	"html/template"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -98,9 +99,25 @@ func (v *visit) spoolQuery() (*spoolList, url.Values) {
 	return &spoolList{listing: l, Form: newForm(), Chosen: map[string]bool{}}, query
 }
 
-// Begins reports whether the spool at an index is the first one of its filament, in a list grouped by filaments.
-func (l *spoolList) Begins(i int) bool {
-	return l.Filter.Get("sort") == "filament" && (i == 0 || l.Items[i-1].FilamentID != l.Items[i].FilamentID)
+// spoolRow is what a row of the list shows of a spool. Rows have no methods, because a template needs several times as
+// long for a method as for a field.
+type spoolRow struct {
+	ID, FilamentID, Link, Number, Name, Maker, Left, Location, Used string
+
+	Swatch, Bar                        template.HTML
+	Archived, Chosen, Selected, Begins bool // Begins: it is the first one of its filament, in a list grouped by them
+}
+
+// Rows returns the rows of the list.
+func (l *spoolList) Rows(v view) []spoolRow {
+	rows := make([]spoolRow, len(l.Items))
+	for i, s := range l.Items {
+		rows[i] = spoolRow{s.ID, s.FilamentID, l.Of(s.ID), strconv.FormatInt(s.Number, 10), s.Name(), s.Maker(),
+			v.Grams(s.Remaining), s.Location, v.Ago(s.LastUsedAt), s.Swatch(), s.Bar(), s.Archived, l.Chosen[s.ID],
+			s.ID == l.Selected,
+			l.Filter.Get("sort") == "filament" && (i == 0 || l.Items[i-1].FilamentID != s.FilamentID)}
+	}
+	return rows
 }
 
 // HasMore reports whether a filter is set that the page shows only on demand.

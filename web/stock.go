@@ -30,8 +30,23 @@ func (l stockLevel) Percent() int {
 	return 100
 }
 
-// Bar returns the picture of how much is available.
-func (l stockLevel) Bar() template.HTML { return newBar(l.Percent()) }
+// levelRow is what a row of the list shows of a stock level.
+type levelRow struct {
+	ID, Name, Brand, Available, Reserved, Minimum, Missing string
+
+	Bar template.HTML // how much is available
+	Low bool
+}
+
+// Rows returns the rows of the list.
+func (p *stockPage) Rows(v view) []levelRow {
+	rows := make([]levelRow, len(p.Items))
+	for i, l := range p.Items {
+		rows[i] = levelRow{l.ID, l.Name(), l.Brand, v.Kilos(l.Available), v.Kilos(l.Reserved), v.Kilos(l.Minimum),
+			v.Kilos(l.Missing), newBar(l.Percent()), l.Low}
+	}
+	return rows
+}
 
 type stockPage struct {
 	listing

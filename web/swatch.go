@@ -3,6 +3,7 @@ package web
 import (
 	"fmt"
 	"html/template"
+	"strconv"
 	"strings"
 )
 
@@ -43,6 +44,7 @@ func newBar(percent int) template.HTML {
 	if percent < 15 {
 		class = "low"
 	}
-	return template.HTML(fmt.Sprintf(`<svg class="bar" viewBox="0 0 100 4" preserveAspectRatio="none" aria-hidden="true">`+
-		`<rect class="track" width="100" height="4"/><rect class="%s" width="%d" height="4"/></svg>`, class, percent))
+	return template.HTML(`<svg class="bar" viewBox="0 0 100 4" preserveAspectRatio="none" aria-hidden="true">` +
+		`<rect class="track" width="100" height="4"/><rect class="` + class + `" width="` + strconv.Itoa(percent) +
+		`" height="4"/></svg>`)
 }
