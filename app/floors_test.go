@@ -26,7 +26,8 @@ var owners = map[string]string{
 	"server":    "idempotency_keys",
 	"auth":      "api_keys former_users login_addresses sessions tenants users",
 	"webhooks":  "webhook_deliveries webhooks",
-	"inventory": "custom_fields filament_catalog filaments last_numbers spool_numbers spool_usage spoolman_items spools usage_changes " +
+	"inventory": "custom_fields filament_catalog filaments last_numbers spool_numbers spool_usage spoolman_items " +
+		"spools usage_changes " +
 		"usage_days usage_summaries vendors",
 	"catalog":    "product_components product_materials products",
 	"production": "production_runs run_items run_materials",

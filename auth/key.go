@@ -63,7 +63,8 @@ type Rotation struct {
 }
 
 // keyColumns selects the fields of an AccessKey.
-const keyColumns = `id, name, role, printer_id, hint, created_by, created_at, updated_at, expires_at, last_used_at, revoked_at`
+const keyColumns = `id, name, role, printer_id, hint, created_by, created_at, updated_at, expires_at,
+	last_used_at, revoked_at`
 
 // withSecret adds a secret to the JSON of an object. PostgreSQL gets only its hash.
 func withSecret(object []byte, name, secret string) []byte {

@@ -72,8 +72,8 @@ func TestPlans(t *testing.T) {
 	}
 }
 
-// needRareFilament makes the product or order of a path to its availability or plan need filament of which there is one
-// spool. They read all spools of a filament, all open orders and all unfinished runs.
+// needRareFilament makes the product or order of a path to its availability or plan need filament of which there is
+// one spool. They read all spools of a filament, all open orders and all unfinished runs.
 func (f *fixture) needRareFilament(t *testing.T, path string) {
 	t.Helper()
 	owner := path[:strings.LastIndexByte(path, '/')]

@@ -39,8 +39,8 @@ func getMaterial(product, id string) *db.Stmt {
 			and exists (select from products p where p.id = $1 and p.hidden_at is null)`, product, id)
 }
 
-const costsFollow = "Recomputes the costs of the product from the current spool prices, and the costs of all products " +
-	"that contain it, in the same transaction."
+const costsFollow = "Recomputes the costs of the product from the current spool prices, and the costs of all " +
+	"products that contain it, in the same transaction."
 
 var addMaterialDoc = &server.Doc{
 	ID: "addProductMaterial", Tag: Tag, Summary: "Add a material to a product",

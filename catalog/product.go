@@ -238,7 +238,8 @@ func (h handlers) create(ctx context.Context, r *server.Request[Product]) (serve
 		)
 		select exists (select from added), unknown, twice, expensive from checked`,
 		id, in.Name.Arg(), in.Description.Arg(), in.SKU.Arg(), in.Category.Arg(), in.PrintMinutes.Arg(),
-		in.Notes.Arg(), componentRows(in.Components), in.Labour.Arg(), in.PerPlate.Arg(), in.SellingPrice.Arg()).Into(&added, &unknown, &twice, &expensive)}
+		in.Notes.Arg(), componentRows(in.Components), in.Labour.Arg(), in.PerPlate.Arg(),
+		in.SellingPrice.Arg()).Into(&added, &unknown, &twice, &expensive)}
 	if len(in.Materials)+len(in.Components) > 0 {
 		statements = slices.Concat([]*db.Stmt{lockCatalog()}, statements, []*db.Stmt{
 			addMaterials(id, in.Materials),

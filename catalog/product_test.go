@@ -172,7 +172,8 @@ func TestProductPatch(t *testing.T) {
 	t.Parallel()
 	c := newAPI(t).Operator(t)
 	path := products + "/" + c.Post(t, products, j{"name": "Dragon", "description": "d", "sku": "s", "category": "c",
-		"estimated_print_time_minutes": 1, "labour_minutes": 0, "pieces_per_plate": 1, "selling_price": 0, "notes": "n"}).Want(201).ID()
+		"estimated_print_time_minutes": 1, "labour_minutes": 0, "pieces_per_plate": 1, "selling_price": 0,
+		"notes": "n"}).Want(201).ID()
 	addComponent(t, c, path, createProduct(t, c, "Wing"), 1)
 	addMaterial(t, c, path, "PLA", "Black", 1)
 	before := c.Get(t, path).Want(200)
@@ -331,7 +332,8 @@ func TestProductList(t *testing.T) {
 	// The items of the list have exactly these fields.
 	item := c.Get(t, products+"?limit=1").Want(200).Value("items.0").(map[string]any)
 	want := []string{"id", "name", "description", "sku", "category", "estimated_print_time_minutes", "labour_minutes",
-		"pieces_per_plate", "selling_price", "material_cost", "total_cost", "costs_complete", "hidden_at", "created_at", "updated_at"}
+		"pieces_per_plate", "selling_price", "material_cost", "total_cost", "costs_complete", "hidden_at",
+		"created_at", "updated_at"}
 	for _, name := range want {
 		if _, ok := item[name]; !ok {
 			t.Errorf("the list item has no %s", name)

@@ -123,17 +123,20 @@ type UsageReportRow struct {
 
 var usageReportDoc = &server.Doc{
 	ID: "reportUsage", Tag: ReportsTag, Summary: "Report the filament that was used",
-	Description: "Adds up the usage ledger: deductions, completed runs, waste, reports of printers, and what weighing a " +
-		"spool found missing or left over. Edits of the remaining weight correct it and do not count. `cost` is at the " +
-		"current price of each spool; spools without a price add nothing to it, and 0 g cost 0.\n\n" +
-		"`group_by=material` and `color` (a material and a colour) also return what remains in stock, the mean use of the " +
-		"last 30 days, and how many days the stock lasts at that rate. `printer` is the printer of the run or of the API " +
-		"key that reported the use, or else only a name: the `printer_name` of the run or that of the key. `day`, `week` (from Monday) and `month` return the first day of each, oldest " +
-		"first; the other groups have the largest first. A report has at most 1,000 groups; `grams` and `cost` are the " +
-		"totals of all `groups`.\n\n" +
-		"`printer_id` selects what one printer used, by any group; `days_left` is then at the rate of this printer.\n\n" +
-		"The report reads a summary of past days, but with `printer_id` the ledger. A change of a spool's material, colour or price changes their costs and " +
-		"groups within about an hour.",
+	Description: "Adds up the usage ledger: deductions, completed runs, waste, reports of printers, and what " +
+		"weighing a spool found missing or left over. Edits of the remaining weight correct it and do not count. " +
+		"`cost` is at the current price of each spool; spools without a price add nothing to it, and 0 g cost " +
+		"0.\n\n" +
+		"`group_by=material` and `color` (a material and a colour) also return what remains in stock, the mean use " +
+		"of the last 30 days, and how many days the stock lasts at that rate. `printer` is the printer of the run " +
+		"or of the API key that reported the use, or else only a name: the `printer_name` of the run or that of " +
+		"the key. `day`, `week` (from Monday) and `month` return the first day of each, oldest first; the other " +
+		"groups have the largest first. A report has at most 1,000 groups; `grams` and `cost` are the totals of " +
+		"all `groups`.\n\n" +
+		"`printer_id` selects what one printer used, by any group; `days_left` is then at the rate of this " +
+		"printer.\n\n" +
+		"The report reads a summary of past days, but with `printer_id` the ledger. A change of a spool's " +
+		"material, colour or price changes their costs and groups within about an hour.",
 }
 
 // usageBetween is a query of what was used by the tenant $1, at the printer $4 or anywhere if it is null, between the
@@ -288,10 +291,9 @@ var ExportUsage = transfer.Export[UsageEntry](1000, func(
 var exportUsageDoc = &server.Doc{
 	ID: "exportUsage", Tag: ReportsTag, Summary: "Export the usage ledger",
 	Description: transfer.ExportDescription +
-		"entry of the usage ledgers of all spools, also of removed ones, oldest " +
-		"first.\n\n" +
-		"With `from` or `to`, the file has the entries of the days that `reportUsage` covers with the same parameters, and " +
-		"without both those of all days.",
+		"entry of the usage ledgers of all spools, also of removed ones, oldest first.\n\n" +
+		"With `from` or `to`, the file has the entries of the days that `reportUsage` covers with the same " +
+		"parameters, and without both those of all days.",
 }
 
 // UsageExportQuery are the parameters of the export of the usage ledger.

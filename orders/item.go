@@ -116,7 +116,8 @@ func (h handlers) addItem(ctx context.Context, r *server.Request[OrderItem]) (se
 
 var updateItemDoc = &server.Doc{
 	ID: "updateOrderItem", Tag: Tag, Summary: "Update an item of an order",
-	Description: "Only the quantity and the price can change. If everything is produced then, an open order becomes `done`.",
+	Description: "Only the quantity and the price can change. If everything is produced then, an open order " +
+		"becomes `done`.",
 }
 
 func (h handlers) updateItem(ctx context.Context, r *server.Request[OrderItemChange]) (server.OK[OrderItem], error) {

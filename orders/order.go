@@ -336,9 +336,10 @@ func contentOf(o *Order) ([]byte, error) {
 
 var updateDoc = &server.Doc{
 	ID: "updateOrder", Tag: Tag, Summary: "Update an order",
-	Description: "Any `status` may be set. A `done` or `cancelled` order reserves no filament, and its status no longer " +
-		"follows its production runs; set it to `received` or `in_production` to open it again. The runs of a cancelled " +
-		"order stay as they are, and go on reserving filament until they end, but no further run can print its items.\n\n" +
+	Description: "Any `status` may be set. A `done` or `cancelled` order reserves no filament, and its status no " +
+		"longer follows its production runs; set it to `received` or `in_production` to open it again. The runs of " +
+		"a cancelled order stay as they are, and go on reserving filament until they end, but no further run can " +
+		"print its items.\n\n" +
 		"Items have their own operations; this one ignores `items`.",
 	Errors: []*server.Error{errConflict},
 }

@@ -121,9 +121,9 @@ var (
 	errUnknownProduct = server.BadRequest("UNKNOWN_REFERENCE", "Not a product: %s", "items[0].sku").On("items[0].sku")
 )
 
-const rules = "Proposes a run for each plate of `pieces_per_plate` pieces, with a printer, an expected time and spools. " +
-	"Pieces that unfinished runs plan are not planned again, and filament that unfinished runs and other open " +
-	"orders reserve is not used. With `create`, exactly these runs are created, as `pending`: all or none. " +
+const rules = "Proposes a run for each plate of `pieces_per_plate` pieces, with a printer, an expected time and " +
+	"spools. Pieces that unfinished runs plan are not planned again, and filament that unfinished runs and other " +
+	"open orders reserve is not used. With `create`, exactly these runs are created, as `pending`: all or none. " +
 	"`docs/planning.md` has the rules."
 
 var planDoc = &server.Doc{

@@ -15,7 +15,8 @@ import (
 
 var tag = &server.Tag{
 	Name: "printers", Fields: fields,
-	Description: "The printers of the farm: what they can print, which spools are loaded, and how long they have printed.",
+	Description: "The printers of the farm: what they can print, which spools are loaded, and how long they have " +
+		"printed.",
 }
 
 var (

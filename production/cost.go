@@ -44,7 +44,8 @@ var productCostsDoc = &server.Doc{
 	Description: "Returns the stored costs of the product, as `recalculateProduct` does, which are those of its " +
 		"filament, and beside them what one good piece is expected to cost in full at the rates of `getSettings`.\n\n" +
 		"The machine and the energy follow from the `estimated_print_time_minutes` of the product and its components, " +
-		"and from `machine_hour_cost` and `machine_power_watts` of the settings. The labour follows from the `labour_minutes` of the product and its components. If f % " +
+		"and from `machine_hour_cost` and `machine_power_watts` of the settings. The labour follows from the " +
+		"`labour_minutes` of the product and its components. If f % " +
 		"of the pieces fail, each good piece also pays the filament, machine and energy of f / (100 - f) failed ones. " +
 		"With `failure_rate_measured`, f comes from the runs of the product that `completeProductionRun` and " +
 		"`failProductionRun` ended in the last 90 days, at most from the newest 1,000 items.\n\n" +

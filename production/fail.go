@@ -64,9 +64,9 @@ type End struct {
 var errClosed = server.BadRequest("RUN_NOT_OPEN",
 	"The run has failed, was cancelled, or has another final status; it cannot be ended again")
 
-const endRules = " adds an entry of the kind `wasted` to each spool's usage ledger, all or nothing. `complete`, `fail` " +
-	"and `cancel` together end a run only once: later requests return `RUN_ALREADY_COMPLETED` after `complete`, " +
-	"else `RUN_NOT_OPEN`.\n\n" +
+const endRules = " adds an entry of the kind `wasted` to each spool's usage ledger, all or nothing. `complete`, " +
+	"`fail` and `cancel` together end a run only once: later requests return `RUN_ALREADY_COMPLETED` after " +
+	"`complete`, else `RUN_NOT_OPEN`.\n\n" +
 	"The wasted grams of a material are the difference of both weights of its spool, if they are recorded, else " +
 	"`wasted_grams`, else its `actual_weight_grams`, else 0. The request fails and changes nothing if a spool has " +
 	"less filament, or filament was used from a spool that was removed (`INSUFFICIENT_FILAMENT`). Instead of its " +

@@ -61,9 +61,9 @@ var (
 				On("order_item_id")
 )
 
-const actualWeightRule = "Send either `actual_weight_grams`, as a slicer or printer reports it, or the weights of the " +
-	"spool before and after printing. If both weights are set, `actual_weight_grams` is their difference, and a " +
-	"value that was sent has no effect until one of the weights is cleared."
+const actualWeightRule = "Send either `actual_weight_grams`, as a slicer or printer reports it, or the weights of " +
+	"the spool before and after printing. If both weights are set, `actual_weight_grams` is their difference, and " +
+	"a value that was sent has no effect until one of the weights is cleared."
 
 var addMaterialDoc = &server.Doc{
 	ID: "addProductionRunMaterial", Tag: tag, Summary: "Add a spool to a run",

@@ -470,7 +470,8 @@ func TestCORS(t *testing.T) {
 			h.Get("Access-Control-Allow-Credentials") != "" {
 			t.Errorf("%s: %d with %v", c.name, r.StatusCode, h)
 		}
-		if preflight := c.status == 204; preflight != (h.Get("Access-Control-Allow-Methods") == "GET, POST, PATCH, DELETE") ||
+		preflight := c.status == 204
+		if preflight != (h.Get("Access-Control-Allow-Methods") == "GET, POST, PATCH, DELETE") ||
 			preflight != strings.Contains(h.Get("Access-Control-Allow-Headers"), "Authorization") ||
 			preflight != (h.Get("Access-Control-Max-Age") != "") {
 			t.Errorf("%s: %v", c.name, h)

@@ -45,7 +45,8 @@ func (q request) use(id int64) error {
 		return q.useOnce(id, key, report, weight, length)
 	}
 	p := q.reports.begin(q.r.Context(), q.caller.Actor.ID(), id, report)
-	used := db.SQL(`select spool from report_use(load_reported($1::int), $2::numeric, $3::numeric, $4::int8, $5::float8) spool
+	used := db.SQL(`select spool from report_use(load_reported($1::int), $2::numeric, $3::numeric, $4::int8,
+		$5::float8) spool
 		where spool is not null`, id, weight, length, p.token, p.window())
 	err = q.sendSpool(id, q.db.Write, used)
 	q.reports.end(p, err == nil && q.r.Context().Err() == nil)

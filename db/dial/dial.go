@@ -43,8 +43,8 @@ func Connect(ctx context.Context, url string) (*pgx.Conn, error) {
 }
 
 // RegisterTypes tells pgx the PostgreSQL types of arguments, which it must know in the exec modes exec and
-// simple_protocol; a pointer has the type of its value. Releases are built with a tag that omits the list of pgx, whose
-// generic types take 1.4 MB.
+// simple_protocol; a pointer has the type of its value. Releases are built with a tag that omits the list of pgx,
+// whose generic types take 1.4 MB.
 func RegisterTypes(types *pgtype.Map) {
 	for name, values := range map[string][]any{
 		"bool": {false}, "_bool": {[]bool(nil)},
