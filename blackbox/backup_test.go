@@ -64,14 +64,14 @@ func (p program) addAdmin(t *testing.T, c *process, env []string, tenant, email 
 // createSampleData creates resources of every kind in the token's tenant, and deletes a spool.
 func createSampleData(t *testing.T, c *process, token string) {
 	t.Helper()
-	check(t, demo.Load(func(path string, body []byte) (string, error) {
+	check(t, demo.Load(func(method, path string, body []byte) (string, error) {
 		var object any
 		if len(body) > 0 {
 			object = json.RawMessage(body)
 		}
-		status, created := c.call(t, token, "POST", path, object)
+		status, created := c.call(t, token, method, path, object)
 		if status >= 300 {
-			t.Fatalf("POST %s %s: %d %v", path, body, status, created)
+			t.Fatalf("%s %s %s: %d %v", method, path, body, status, created)
 		}
 		id, _ := created["id"].(string)
 		return id, nil

@@ -925,7 +925,8 @@ func testDemo(t *testing.T, p program) {
 		created[r.Path]++
 	}
 	token := c.login(t, "demo@farm.example", "demo-password")
-	for _, path := range []string{"/api/v1/spools", "/api/v1/products", "/api/v1/production-runs", "/api/v1/orders"} {
+	for _, path := range []string{"/api/v1/spools", "/api/v1/printers", "/api/v1/products", "/api/v1/production-runs",
+		"/api/v1/orders"} {
 		status, answer := c.call(t, token, "GET", path, nil)
 		if want := created[path]; status != 200 || answer["total"] != float64(want) || want == 0 {
 			t.Errorf("GET %s: %d %v, want the %d of the sample data", path, status, answer["total"], want)

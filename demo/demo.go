@@ -3,6 +3,7 @@ package demo
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	_ "embed"
@@ -14,7 +15,10 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"regexp"
+	"strconv"
 	"strings"
+	"time"
 
 	"spoolwright/auth"
 	"spoolwright/auth/accounts"
@@ -24,18 +28,31 @@ import (
 	"spoolwright/server"
 )
 
-// sample lists requests in the order in which they are sent. A path or body may name the resource of an earlier
-// request by its ref in braces.
+// sample lists requests in the order in which they are sent, with POST unless they name another method. A path or body
+// may name the resource of an earlier request by its ref in braces. A body may have a time by its hours from now, such
+// as {hours -2}, and a date by its days from today.
 //
 //go:embed farm.json
 var sample []byte
 
-// Load creates the sample data through the API. It calls post for one request after the other; post returns the id in
+var relative = regexp.MustCompile(`\{(hours|days) (-?\d+)\}`)
+
+// moment returns the time, or the date, that a match of relative is about.
+func moment(relation string) string {
+	found := relative.FindStringSubmatch(relation)
+	n, _ := strconv.Atoi(found[2]) // the pattern has digits only
+	if found[1] == "days" {
+		return time.Now().UTC().AddDate(0, 0, n).Format(time.DateOnly)
+	}
+	return time.Now().UTC().Add(time.Duration(n) * time.Hour).Format(time.RFC3339)
+}
+
+// Load creates the sample data through the API. It calls send for one request after the other; send returns the id in
 // the answer.
-func Load(post func(path string, body []byte) (id string, err error)) error {
+func Load(send func(method, path string, body []byte) (id string, err error)) error {
 	var requests []struct {
-		Ref, Path string
-		Body      json.RawMessage
+		Ref, Method, Path string
+		Body              json.RawMessage
 	}
 	if err := json.Unmarshal(sample, &requests); err != nil {
 		return err
@@ -43,7 +60,8 @@ func Load(post func(path string, body []byte) (id string, err error)) error {
 	var ids []string // pairs of a ref in braces and an id
 	for _, r := range requests {
 		refs := strings.NewReplacer(ids...)
-		id, err := post(refs.Replace(r.Path), []byte(refs.Replace(string(r.Body))))
+		body := relative.ReplaceAllStringFunc(refs.Replace(string(r.Body)), moment)
+		id, err := send(cmp.Or(r.Method, http.MethodPost), refs.Replace(r.Path), []byte(body))
 		if err != nil {
 			return err
 		}
@@ -122,8 +140,8 @@ func load(ctx context.Context, c cli.Config, d *db.DB, user accounts.NewUser,
 		ID    string
 		Token string `json:"access_token"`
 	}
-	post := func(path string, body []byte) (id string, err error) {
-		r, err := http.NewRequestWithContext(ctx, "POST", "http://"+l.Addr().String()+path, bytes.NewReader(body))
+	send := func(method, path string, body []byte) (id string, err error) {
+		r, err := http.NewRequestWithContext(ctx, method, "http://"+l.Addr().String()+path, bytes.NewReader(body))
 		if err != nil {
 			return "", err
 		}
@@ -138,7 +156,7 @@ func load(ctx context.Context, c cli.Config, d *db.DB, user accounts.NewUser,
 		defer response.Body.Close()
 		text, err := io.ReadAll(response.Body)
 		if err == nil && response.StatusCode >= 300 {
-			err = fmt.Errorf("POST %s %s: %s %s", path, body, response.Status, text)
+			err = fmt.Errorf("%s %s %s: %s %s", method, path, body, response.Status, text)
 		}
 		if err != nil {
 			return "", err
@@ -148,10 +166,10 @@ func load(ctx context.Context, c cli.Config, d *db.DB, user accounts.NewUser,
 	}
 	login, err := json.Marshal(map[string]string{"email": user.Email, "password": user.Password})
 	if err == nil {
-		_, err = post("/api/v1/auth/login", login)
+		_, err = send(http.MethodPost, "/api/v1/auth/login", login)
 	}
 	if err == nil {
-		err = Load(post)
+		err = Load(send)
 	}
 	transport.CloseIdleConnections()
 	stop()
