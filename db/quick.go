@@ -187,7 +187,7 @@ func (d *DB) sendQuick(ctx context.Context, conn *pgxpool.Conn, reads []*quickRe
 		pipeline.SendQueryParams(discardSQL, nil, nil, nil, nil)
 		pipeline.SendPipelineSync()
 	}
-	var query pgx.ExtendedQueryBuilder
+	query := &session.query
 	for _, q := range reads {
 		for i := range q.prepared {
 			if q.err != nil {

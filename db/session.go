@@ -74,6 +74,7 @@ type session struct {
 	planned    time.Time                     // when the session last discarded its plans
 	statements map[string]*preparedStatement // for quick reads, by SQL
 	count      int                           // of statements that were prepared
+	query      pgx.ExtendedQueryBuilder      // keeps its buffers
 }
 
 const discardSQL = `discard plans`
