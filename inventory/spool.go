@@ -256,9 +256,9 @@ func lockSpool(ids ...string) []*db.Stmt {
 	return []*db.Stmt{db.SQL(`select id from spools where id = $1 for no key update`, ids[0])}
 }
 
-func selectSpool(id string) *db.Stmt {
-	return db.SQL(`select `+spoolColumns+` from spools where id = $1 and hidden_at is null`, id).Quick()
-}
+var selectSpoolSQL = `select ` + spoolColumns + ` from spools where id = $1 and hidden_at is null`
+
+func selectSpool(id string) *db.Stmt { return db.SQL(selectSpoolSQL, id).Quick() }
 
 const costTooLarge = "makes cost_per_gram larger than 999,999,999"
 
