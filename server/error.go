@@ -254,17 +254,33 @@ func (e *Error) write(w http.ResponseWriter, requestID string) {
 }
 
 func writeJSON(w http.ResponseWriter, status int, body []byte) {
-	send(w, status, append(body, '\n')) // in terminals, the prompt then begins on a new line
+	// In terminals, the prompt then begins on a new line. To append it, most bodies would have to be copied; a large one
+	// and the newline would take two system calls.
+	if len(body) < 2<<10 {
+		send(w, status, body, newline)
+	} else {
+		send(w, status, append(body, '\n'))
+	}
 }
 
+var newline = []byte("\n")
+
 // send sends a response with a body that is JSON, perhaps compressed.
-func send(w http.ResponseWriter, status int, body []byte) error {
+func send(w http.ResponseWriter, status int, body ...[]byte) error {
 	h := w.Header()
 	if h["Content-Type"] == nil || status >= 400 {
 		h["Content-Type"] = headerJSON
 	}
-	h.Set("Content-Length", strconv.Itoa(len(body)))
+	length := 0
+	for _, part := range body {
+		length += len(part)
+	}
+	h.Set("Content-Length", strconv.Itoa(length))
 	w.WriteHeader(status)
-	_, err := w.Write(body)
-	return err
+	for _, part := range body {
+		if _, err := w.Write(part); err != nil {
+			return err
+		}
+	}
+	return nil
 }
