@@ -7,10 +7,10 @@ import (
 	"embed"
 	"encoding/json"
 	"html/template"
-	"io/fs"
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"spoolwright/auth"
@@ -148,25 +148,18 @@ var navigation = []link{{"/", "Today"}, {"/spools", "Spools"}, {"/filaments", "F
 //go:embed templates static
 var files embed.FS
 
-// templates are the pages by the name of their file. Each has the layout and the parts that pages share.
-var templates = parse()
+// parsed are the templates of the pages that have been shown, by the name of their file.
+var parsed sync.Map
 
-func parse() map[string]*template.Template {
-	shared := template.Must(template.New("").Funcs(functions).ParseFS(files,
-		"templates/layout.html", "templates/parts.html"))
-	names, err := fs.Glob(files, "templates/*.html")
-	if err != nil {
-		panic(err)
+// templateOf returns the template of a page, with the layout and the parts that pages share. It parses it when the page
+// is shown first: all templates need 2.9 MB, and parsing them takes longer than the rest of the program's start.
+func templateOf(name string) *template.Template {
+	t, ok := parsed.Load(name)
+	if !ok {
+		t, _ = parsed.LoadOrStore(name, template.Must(template.New("").Funcs(functions).ParseFS(files,
+			"templates/layout.html", "templates/parts.html", "templates/"+name+".html")))
 	}
-	all := map[string]*template.Template{}
-	for _, path := range names {
-		name := strings.TrimSuffix(strings.TrimPrefix(path, "templates/"), ".html")
-		if name == "layout" || name == "parts" {
-			continue
-		}
-		all[name] = template.Must(template.Must(shared.Clone()).ParseFS(files, path))
-	}
-	return all
+	return t.(*template.Template)
 }
 
 // site serves the pages of one service.
@@ -264,7 +257,7 @@ func (v *visit) Live() bool { return v.r.Method == http.MethodGet }
 // show writes a page from the template with the name.
 func (v *visit) show(status int, name, title string, data any) error {
 	var b bytes.Buffer
-	if err := templates[name].ExecuteTemplate(&b, "layout", view{v, title, data}); err != nil {
+	if err := templateOf(name).ExecuteTemplate(&b, "layout", view{v, title, data}); err != nil {
 		return err
 	}
 	server.SendPage(v.w, v.r, status, b.Bytes())
