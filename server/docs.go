@@ -119,10 +119,10 @@ func plainAsset(body []byte, contentType, csp string) *docsAsset {
 
 // bundleAsset returns the asset of a file that is embedded compressed.
 func bundleAsset(name, contentType, csp string) *docsAsset {
-	body := mustRead(docsFiles, "docs/bundles/"+name+".gz")
+	body := func() []byte { return mustRead(docsFiles, "docs/bundles/"+name+".gz") }
 	return &docsAsset{contentType, csp,
-		docsFormOf(func() []byte { return decompress(body) }),
-		docsFormOf(func() []byte { return body })}
+		docsFormOf(func() []byte { return decompress(body()) }),
+		docsFormOf(body)}
 }
 
 func docsFormOf(body func() []byte) func() docsForm {
