@@ -1,6 +1,10 @@
 package inventory
 
-import "spoolwright/db"
+import (
+	"cmp"
+
+	"spoolwright/db"
+)
 
 // weightChange is a statement that changes the remaining weight of spools. Each change is one entry of the usage
 // ledger. Besides this type, only report_use changes remaining weights, because the entry of a printer grows.
@@ -12,9 +16,11 @@ type weightChange struct {
 	run    string // an expression, or ""
 	// An expression of the spool: the grams that were used although they were not there; or "".
 	shortfall string
+	// The columns of spool; by default only spools.id and spools.remaining_weight_grams, because each one takes time.
+	columns string
 }
 
-// statement returns the statement. result is a SELECT from spool, which has the changed spools.
+// statement returns the statement. result is a SELECT from spool, which has columns of the changed spools.
 func (c weightChange) statement(result string, args ...any) *db.Stmt {
 	columns, values := "", ""
 	if c.reason != "" {
@@ -27,6 +33,7 @@ func (c weightChange) statement(result string, args ...any) *db.Stmt {
 	if c.shortfall != "" {
 		columns, values = columns+", shortfall_grams", values+", "+c.shortfall
 	}
+	returned := cmp.Or(c.columns, "spools.id, spools.remaining_weight_grams")
 	where := ""
 	if c.kind == "edited" { // perhaps only other columns
 		where = "where before <> remaining_weight_grams"
@@ -34,7 +41,7 @@ func (c weightChange) statement(result string, args ...any) *db.Stmt {
 	return db.SQL(`
 		with spool as (
 			`+c.spools+`
-			returning spools.*, `+c.before+` as before
+			returning `+returned+`, `+c.before+` as before
 		), entry as (
 			insert into spool_usage (spool_id, kind, before_grams, after_grams`+columns+`)
 			select id, '`+c.kind+`', before, remaining_weight_grams`+values+` from spool `+where+`
@@ -85,9 +92,11 @@ func measure(condition string, arg any, gross string) (lock, measured *db.Stmt) 
 	return db.SQL(`select id from spools where `+condition+` for no key update`, arg), measured
 }
 
-// edit returns a statement that sets columns of the spool for which condition is true, and returns columns of it.
+// edit returns a statement that sets columns of the spool for which condition is true, and returns columns of it, of
+// which id and remaining_weight_grams must be two.
 func edit(condition, columns, set string, args []any) *db.Stmt {
 	return weightChange{
 		spools: locked(set+`, updated_at = now(), edited_at = now()`, condition), before: "before", kind: "edited",
+		columns: columns,
 	}.statement(`select `+columns+` from spool`, args...)
 }

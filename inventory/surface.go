@@ -56,7 +56,7 @@ func Edit(number int64, in *Spool, use SpoolUse) *db.Stmt {
 	if set == "" {
 		set = "hidden_at = null" // its value
 	}
-	return edit(byNumber, "id", set, args)
+	return edit(byNumber, "id, remaining_weight_grams", set, args)
 }
 
 // Attach makes the request follow the filament that it names, which it locks. A new spool gets its weights and its
