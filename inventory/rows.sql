@@ -57,5 +57,5 @@ begin
 	return null;
 end $$;
 create or replace trigger spool_emptied after update of remaining_weight_grams on spools
-	for each row when (new.remaining_weight_grams = 0 and old.remaining_weight_grams > 0)
+	for each row when (old.in_stock and not new.in_stock)
 	execute function spool_emptied();
