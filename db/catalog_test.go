@@ -327,7 +327,8 @@ type column struct {
 func columnsOf(t *testing.T, super *pgx.Conn, table string) []column {
 	t.Helper()
 	return query[column](t, super, `
-		select a.attname::text, format_type(a.atttypid, a.atttypmod), a.attnotnull, a.attgenerated <> '',
+		select a.attname::text, format_type(a.atttypid, a.atttypmod), a.attnotnull,
+			a.attgenerated <> '' or col_description(a.attrelid, a.attnum) is not distinct from 'computed',
 			coalesce((
 				select string_agg(pg_get_constraintdef(k.oid), ' ') from pg_constraint k
 				where k.conrelid = a.attrelid and k.contype = 'c' and k.conkey = array[a.attnum]), (

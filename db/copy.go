@@ -39,7 +39,7 @@ func CopyAll(ctx context.Context, fromURL, toURL string, progress func(table str
 			for _, t := range tables {
 				names = append(names, t.Name)
 			}
-			// As a replica, PostgreSQL runs no triggers and does not check foreign keys.
+			// As a replica, PostgreSQL runs only triggers that compute columns, and does not check foreign keys.
 			for _, sql := range []string{`set local session_replication_role = replica`,
 				`truncate ` + strings.Join(names, ", ")} {
 				if _, err := to.Exec(ctx, sql); err != nil {
@@ -58,7 +58,8 @@ func CopyAll(ctx context.Context, fromURL, toURL string, progress func(table str
 	})
 }
 
-// copiedTable is a table and its columns that are not generated, as quoted lists.
+// copiedTable is a table and its columns that are not computed, as a quoted list: neither generated nor, according to
+// their comment, set by a trigger.
 type copiedTable struct{ Name, Columns string }
 
 // copiedTables returns all tables except those that Migrate fills.
@@ -68,6 +69,7 @@ func copiedTables(ctx context.Context, conn *pgx.Conn) ([]copiedTable, error) {
 		from pg_class c join pg_attribute a on a.attrelid = c.oid and a.attnum > 0
 		where c.relkind = 'r' and c.relnamespace = 'public'::regnamespace
 			and not a.attisdropped and a.attgenerated = ''
+			and col_description(c.oid, a.attnum) is distinct from 'computed'
 			and c.relname not in ('schema_migrations', 'schema_definitions')
 		group by c.oid order by c.relname`)
 	if err != nil {
@@ -106,7 +108,7 @@ func (t copiedTable) sum(ctx context.Context, conn *pgx.Conn) (sum string, err e
 	return sum, err
 }
 
-// sumSQL returns a query for the number of rows and the sum of their hashes. Generated columns are left out: their
+// sumSQL returns a query for the number of rows and the sum of their hashes. Computed columns are left out: their
 // values may depend on the version of PostgreSQL.
 func (t copiedTable) sumSQL() string {
 	return `select count(*) || ' rows with the checksum ' ||

@@ -35,6 +35,27 @@ begin
 	end if;
 end $$;
 
+-- Computes the columns of a spool that follow from others, whatever the statement sets them to. They are not generated
+-- columns, whose expressions PostgreSQL would parse for each deduction.
+create or replace function spool_computed() returns trigger language plpgsql as $$
+begin
+	new.cost_per_gram := round(new.purchase_price / new.net_weight_grams, 6);
+	new.brand_key := lower(new.brand collate "und-x-icu");
+	new.color_key := lower(new.color collate "und-x-icu");
+	new.supplier_key := lower(new.supplier collate "und-x-icu");
+	new.location_key := lower(new.location collate "und-x-icu");
+	new.lot_key := lower(new.lot_number collate "und-x-icu");
+	-- No text contains U+FFFD, so that no search matches across two fields.
+	new.search_key := lower(concat_ws(U&'\FFFD', new.material_type, coalesce(new.brand, ''), new.color,
+		coalesce(new.supplier, ''), coalesce(new.notes, '')) collate "und-x-icu");
+	return new;
+end $$;
+create or replace trigger spool_computed before insert or update of material_type, brand, color, net_weight_grams,
+		purchase_price, supplier, location, lot_number, notes,
+		cost_per_gram, brand_key, color_key, supplier_key, location_key, lot_key, search_key on spools
+	for each row execute function spool_computed();
+alter table spools enable always trigger spool_computed; -- also while a copy of a database is filled
+
 -- Moves a spool from a location to another; null is none. A spool that someone has moved elsewhere stays there.
 create or replace function move_spool(spool uuid, old_location text, new_location text) returns void
 language sql as $$

@@ -313,6 +313,44 @@ func TestCostPerGramOutOfRange(t *testing.T) {
 	c.Get(t, spools).Want(200).Shows(map[string]string{"total": "10"})
 }
 
+// The columns that follow from others do so whatever a statement sets, also while a copy of a database is filled.
+func TestComputedColumns(t *testing.T) {
+	t.Parallel()
+	c := operator(t)
+	ctx := db.As(t.Context(), db.Actor{Tenant: c.Actor.Tenant})
+	const insert = `insert into spools (id, color, diameter_mm, net_weight_grams, remaining_weight_grams,
+		material_type, brand, cost_per_gram, brand_key, color_key, supplier_key, location_key, lot_key, search_key)
+		values ($1, 'RÖT', 1.75, 2, 1, 'PLA', 'BRAND', 5, 'x', 'x', 'x', 'x', 'x', 'x')`
+	for _, set := range []string{"", "material_type = 'ABS'", "brand = 'ÄB'", "brand = null", "color = 'Blue'",
+		"net_weight_grams = 4", "purchase_price = 3", "supplier = 'Shop'", "location = 'A'", "lot_number = 'L'",
+		"notes = 'Note'", "cost_per_gram = 9", "brand_key = 'X'", "color_key = 'X'", "supplier_key = 'X'",
+		"location_key = 'X'", "lot_key = 'X'", "search_key = 'X'"} {
+		id := db.NewID()
+		stmts := []*db.Stmt{db.SQL(insert, id)}
+		if set != "" {
+			stmts = append(stmts, db.SQL(`update spools set supplier = 'S', location = 'B', lot_number = 'M',
+				notes = 'N', purchase_price = 10 where id = $1`, id), db.SQL(`update spools set `+set+` where id = $1`, id))
+		}
+		var computed bool
+		stmts = append(stmts, db.SQL(`
+			select row(cost_per_gram, brand_key, color_key, supplier_key, location_key, lot_key, search_key)
+				is not distinct from row(round(purchase_price / net_weight_grams, 6),
+				lower(brand collate "und-x-icu"), lower(color collate "und-x-icu"),
+				lower(supplier collate "und-x-icu"), lower(location collate "und-x-icu"), lower(lot_number collate "und-x-icu"),
+				lower((material_type || U&'\FFFD' || coalesce(brand, '') || U&'\FFFD' || color || U&'\FFFD' ||
+					coalesce(supplier, '') || U&'\FFFD' || coalesce(notes, '')) collate "und-x-icu"))
+			from spools where id = $1`, id).Into(&computed))
+		if err := c.API.DB.Write(ctx, stmts...); err != nil || !computed {
+			t.Errorf("after set %s: computed %v, %v", set, computed, err)
+		}
+	}
+	always := true
+	if err := c.API.DB.Read(ctx, db.SQL(`select tgenabled = 'A' from pg_trigger where tgname = 'spool_computed'`).
+		Into(&always)); err != nil || !always {
+		t.Errorf("the trigger runs while a copy is filled: %v, %v", always, err)
+	}
+}
+
 func TestPatch(t *testing.T) {
 	t.Parallel()
 	c := operator(t)

@@ -214,7 +214,7 @@ func (l *List) arg(v any) string {
 	return "$" + strconv.Itoa(len(l.args))
 }
 
-// compared is the form of a text in which it is compared without regard to case, as generated columns have it.
+// compared is the form of a text in which it is compared without regard to case, as columns ending in _key have it.
 const compared = `lower(?::text collate "und-x-icu") collate "C"`
 
 // WhereText adds the condition that a text equals the filter, if that is set, without regard to case. The column has

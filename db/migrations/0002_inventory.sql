@@ -151,8 +151,9 @@ create table last_numbers (
 call tenant_table('last_numbers', 'select, insert, update');
 
 -- What a deduction changes (remaining_weight_grams, updated_at) is in no index: such updates stay on their page (HOT).
--- PostgreSQL parses the checks of a table again for each statement that changes it, which would take a third of the
--- time of a deduction. The function valid_spool, in the definition inventory/rows, has them instead.
+-- PostgreSQL parses the checks and the expressions of generated columns of a table again for each statement that
+-- changes it, which would take a third of the time of a deduction. In the definition inventory/rows, the function
+-- valid_spool has the checks, and the trigger spool_computed sets cost_per_gram and the columns that end in _key.
 create table spools (
 	tenant_id uuid,
 	id uuid not null,
@@ -172,7 +173,7 @@ create table spools (
 	remaining_weight_grams numeric(15,6) not null,
 	spool_weight_grams numeric(15,6),
 	purchase_price numeric(15,6),
-	cost_per_gram numeric(15,6) generated always as (round(purchase_price / net_weight_grams, 6)) stored
+	cost_per_gram numeric(15,6)
 		check (cost_per_gram <= 999999999), -- the name of this check is that of an error which clients can cause
 	supplier text collate "C",
 	purchase_date date,
@@ -188,19 +189,24 @@ create table spools (
 	edited_at timestamptz, -- when the spool was edited, hidden or restored last
 	hidden_at timestamptz,
 	in_stock boolean not null generated always as (remaining_weight_grams > 0) stored,
-	brand_key text collate "C" generated always as (lower(brand collate "und-x-icu") collate "C") stored,
-	color_key text collate "C" not null generated always as (lower(color collate "und-x-icu") collate "C") stored,
-	supplier_key text collate "C" generated always as (lower(supplier collate "und-x-icu") collate "C") stored,
-	location_key text collate "C" generated always as (lower(location collate "und-x-icu") collate "C") stored,
-	lot_key text collate "C" generated always as (lower(lot_number collate "und-x-icu") collate "C") stored,
-	-- No text contains U+FFFD, so that no search matches across two fields.
-	search_key text collate "C" not null generated always as (lower((
-		material_type || U&'\FFFD' || coalesce(brand, '') || U&'\FFFD' || color || U&'\FFFD' || coalesce(supplier, '') ||
-		U&'\FFFD' || coalesce(notes, '')) collate "und-x-icu") collate "C") stored,
+	brand_key text collate "C",
+	color_key text collate "C" not null,
+	supplier_key text collate "C",
+	location_key text collate "C",
+	lot_key text collate "C",
+	search_key text collate "C" not null,
 	primary key (tenant_id, id),
 	foreign key (tenant_id, filament_id) references filaments (tenant_id, id)
 ) with (fillfactor = 85);
 call tenant_table('spools', 'select, insert, update');
+-- A copy of a table leaves out columns with this comment, as it does generated columns.
+comment on column spools.cost_per_gram is 'computed';
+comment on column spools.brand_key is 'computed';
+comment on column spools.color_key is 'computed';
+comment on column spools.supplier_key is 'computed';
+comment on column spools.location_key is 'computed';
+comment on column spools.lot_key is 'computed';
+comment on column spools.search_key is 'computed';
 
 create unique index spools_number on spools (tenant_id, number) where number is not null;
 create index spools_newest on spools (tenant_id, archived, created_at, id)
