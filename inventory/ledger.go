@@ -76,20 +76,17 @@ func Take(run, kind string, ids, grams []string) *db.Stmt {
 	}.statement(`select id from spool`, run, ids, grams)
 }
 
-// Measure returns two statements for one transaction. The first locks the spool with the number. The second sets its
-// remaining weight to the gross weight on a scale without the weight of the empty spool, at least 0; it returns no row
-// if the weight of the empty spool is unknown.
-func Measure(number int64, gross string) (lock, measured *db.Stmt) {
-	return measure(byNumber, number, gross)
-}
-
-func measure(condition string, arg any, gross string) (lock, measured *db.Stmt) {
+// measure returns two statements for one transaction. The first locks the spool. The second sets its remaining weight
+// to the gross weight on a scale without the weight of the empty spool, at least 0; it returns no row if the weight of
+// the empty spool is unknown.
+func measure(id, gross string) (lock, measured *db.Stmt) {
+	const condition = `id = $1 and hidden_at is null`
 	measured = weightChange{
 		spools: locked(`remaining_weight_grams = greatest($2::numeric - spool_weight_grams, 0), updated_at = now()`,
 			condition+` and spool_weight_grams is not null`),
 		before: "before", kind: "measured",
-	}.statement(`select id from spool`, arg, gross)
-	return db.SQL(`select id from spools where `+condition+` for no key update`, arg), measured
+	}.statement(`select id from spool`, id, gross)
+	return db.SQL(`select id from spools where `+condition+` for no key update`, id), measured
 }
 
 // edit returns a statement that sets columns of the spool for which condition is true, and returns columns of it, of

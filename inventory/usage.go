@@ -72,7 +72,7 @@ var measureDoc = &server.Doc{
 }
 
 func (h handlers) measure(ctx context.Context, r *server.Request[Measurement]) (server.OK[Spool], error) {
-	locked, measured := measure(`id = $1 and hidden_at is null`, r.ID("id"), r.In.Gross.Value.String())
+	locked, measured := measure(r.ID("id"), r.In.Gross.Value.String())
 	spool := selectSpool(r.ID("id"))
 	err := h.db.Write(ctx, locked, measured, spool)
 	if err == nil && locked.Rows() == 1 && measured.Rows() == 0 {
