@@ -770,6 +770,10 @@ r = POST /production-runs {"status": "failed"}
 > POST /production-runs/$r/start: 400 RUN_NOT_OPEN
 PATCH /production-runs/$r {"status": "paused"}
 
+r = POST /production-runs {"status": "failed"}
+> POST /production-runs/$r/move {"place": 1}: 400 RUN_NOT_OPEN
+PATCH /production-runs/$r {"status": "pending"}
+
 insert into webhooks (id, url, events, secret) select gen_random_uuid(), 'https://x.example', '{"order.received"}', '' @10
 > POST /webhooks @webhook: 409 WEBHOOK_LIMIT
 

@@ -248,7 +248,8 @@ func testPlans(t *testing.T, analyzed bool) {
 		if isExport(op) {
 			most = 100 * plansRows / 2 // it reads all rows, and each needs some reads of indexes
 		}
-		if strings.HasSuffix(op.Path(), "/availability") || op.Doc.ID == "planOrder" {
+		if strings.HasSuffix(op.Path(), "/availability") || op.Doc.ID == "planOrder" ||
+			op.Doc.ID == "moveProductionRun" {
 			most = plansRows / 3 // it reads the open orders and unfinished runs, which are those of this test, or all printers
 		}
 		if op.Doc.ID == "listOrderAvailability" {

@@ -50,9 +50,9 @@ type QueuedItem struct {
 var queueDoc = &server.Doc{
 	ID: "getQueue", Tag: queueTag, Summary: "Get the queue",
 	Description: "Runs that are in progress or paused come first. The pending runs of a printer follow in the " +
-		"order of `queue_position`, those without one last, in the order of their creation. To move a run, give it " +
-		"a position between those of two others, such as 1.5. Expected times follow from the estimates at each " +
-		"request: a run that starts, ends or fails shifts the others.",
+		"order of `queue_position`, those without one last, in the order of their creation; " +
+		"`moveProductionRun` moves one. Expected times follow from the estimates at each request: a run that starts, " +
+		"ends or fails shifts the others.",
 }
 
 func (h handlers) queue(ctx context.Context, r *server.Request[QueueFilter]) (server.OK[Queue], error) {
@@ -78,6 +78,62 @@ func (h handlers) queue(ctx context.Context, r *server.Request[QueueFilter]) (se
 			where $1::uuid is null or q.printer_id = $1::uuid
 		) q`, r.In.PrinterID.Arg())
 	return server.One(queue, h.db.Read(ctx, queue))
+}
+
+// MoveRequest is the body of move.
+type MoveRequest struct {
+	Place server.Optional[int64] `json:"place" rule:"required,minimum=1,maximum=1000000"`
+}
+
+var errNotQueued = server.BadRequest("RUN_NOT_OPEN", "The run is completed, failed or cancelled; it cannot be moved")
+
+var moveDoc = &server.Doc{
+	ID: "moveProductionRun", Tag: tag, Summary: "Move a pending run in the queue",
+	Description: "Moves the run to a `place` among the unfinished runs of its printer, as `getQueue` counts them, and " +
+		"shifts the pending runs between its old and its new place. It does not pass runs that have started, and " +
+		"takes the last place if there are fewer. The pending runs get the values 1, 2, 3 and so on of " +
+		"`queue_position`, except those behind both places that had none. For a run that has the place, or that has " +
+		"started, the operation changes nothing and returns the run. One that has ended cannot be moved " +
+		"(`RUN_NOT_OPEN`).",
+	Errors: []*server.Error{errNotQueued},
+}
+
+func (h handlers) move(ctx context.Context, r *server.Request[MoveRequest]) (server.OK[Run], error) {
+	// Moves on one printer wait for each other here. The update sees what the one before has changed.
+	locked := db.SQL(`
+		select r.id from production_runs m
+		join production_runs r on r.printer_id is not distinct from m.printer_id and r.status = 'pending'
+		where m.id = $1 order by r.id for no key update of r`, r.ID("id"))
+	var isOpen bool
+	moved := db.SQL(`
+		with pending as materialized (
+			select q.id, r.queue_position as position, row_number() over (order by q.place) as n,
+				min(q.place) over () - 1 as started, count(*) over () as total
+			from (select q.* from production_runs m join run_queue() q on q.printer_id is not distinct from m.printer_id
+				where m.id = $1) q
+			cross join lateral (select * from production_runs r where r.id = q.id offset 0) r
+			where r.status = 'pending'
+		), moved as materialized (
+			select id, n, least(greatest($2::bigint - started, 1), total) as place from pending where id = $1
+		), changed as (
+			update production_runs r set queue_position = least(p.place, 1000000), updated_at = now()
+			from (
+				select p.id, p.position, case when p.id = m.id then m.place
+						when p.n between m.n and m.place then p.n - 1
+						when p.n between m.place and m.n then p.n + 1
+						else p.n end as place, greatest(m.n, m.place) as last
+				from moved m, pending p where m.n <> m.place
+			) p
+			where r.id = p.id and r.status = 'pending' and r.queue_position is distinct from least(p.place, 1000000)
+				and (p.position is not null or p.place <= p.last)
+		)
+		select exists (select from production_runs where id = $1 and status in ('pending', 'in_progress', 'paused'))`,
+		r.ID("id"), r.In.Place.Arg()).Into(&isOpen)
+	run, err := respond(ctx, h.db.Write, r.ID("id"), locked, moved)
+	if err == nil && !isOpen {
+		err = errNotQueued
+	}
+	return run, err
 }
 
 // CreatePlanned returns a statement that creates runs as a plan has them, each with the fields that

@@ -74,6 +74,7 @@ func routes(h handlers) []server.Route {
 		server.Op("DELETE /api/v1/production-runs/{id}/materials/{material_id}", server.Write,
 			server.Handle(h.deleteMaterial), deleteMaterialDoc),
 		server.Op("POST /api/v1/production-runs/{id}/start", server.Write, server.Handle(h.start), startDoc),
+		server.Op("POST /api/v1/production-runs/{id}/move", server.Write, server.Handle(h.move), moveDoc),
 		server.Op("POST /api/v1/production-runs/{id}/complete", server.Write, server.Handle(h.complete).OptionalBody(),
 			completeDoc),
 		server.Op("POST /api/v1/production-runs/{id}/fail", server.Write, server.Handle(h.fail), failDoc),

@@ -3,7 +3,6 @@ package web
 import (
 	"net/http"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -161,7 +160,7 @@ func (v *visit) printerPage(status int, name string, f *form) error {
 	); err != nil {
 		return err
 	}
-	p.Printer.Runs = p.Queue.Runs
+	p.Printer.Runs = p.Queue.of(p.Printer.ID)
 	p.Spools = v.spoolOptions(stock.Items)
 	return v.show(status, "printer", p.Printer.Name, p)
 }
@@ -266,7 +265,7 @@ type queuedRun struct {
 	PrinterID  string `json:"printer_id"`
 	Printer    string `json:"printer_name"`
 	Place      int
-	Position   num `json:"queue_position"`
+	Earlier    int `json:"-"` // the place of the pending run before it, if there is one
 	Items      []struct {
 		Product  string `json:"product_name"`
 		Quantity int
@@ -298,6 +297,9 @@ func (r queuedRun) IsPending() bool { return r.Status == "pending" }
 func (q *queue) of(printer string) (runs []queuedRun) {
 	for _, r := range q.Runs {
 		if r.PrinterID == printer {
+			if n := len(runs); n > 0 && runs[n-1].Status == "pending" && printer != "" {
+				r.Earlier = r.Place - 1
+			}
 			runs = append(runs, r)
 		}
 	}
@@ -308,9 +310,8 @@ func (q *queue) of(printer string) (runs []queuedRun) {
 func (q *queue) Printers() (all [][]queuedRun) {
 	for i, r := range q.Runs {
 		if i == 0 || r.PrinterID != q.Runs[i-1].PrinterID {
-			all = append(all, nil)
+			all = append(all, q.of(r.PrinterID))
 		}
-		all[len(all)-1] = append(all[len(all)-1], r)
 	}
 	return all
 }
@@ -323,33 +324,10 @@ func showQueue(v *visit) error {
 	return v.show(200, "queue", "Queue", &q)
 }
 
-// moveRun moves a pending run before the one that precedes it, and gives the runs of the printer positions in the new
-// order where they have others. Those without one stay behind, so that their order does not change.
+// moveRun moves a pending run to the place that the form names. A run that has started meanwhile stays where it is.
 func moveRun(v *visit) error {
-	var q queue
-	if err := v.fetch(read{path: "/api/v1/queue", into: &q}); err != nil {
+	if _, _, err := v.run("POST", "/api/v1/production-runs/{id}/move", field{"place", number}); err != nil {
 		return err
-	}
-	isMoved := func(r queuedRun) bool { return r.ID == v.r.PathValue("id") }
-	i := slices.IndexFunc(q.Runs, isMoved)
-	if i < 0 {
-		return server.ErrNotFound
-	}
-	runs := slices.DeleteFunc(q.of(q.Runs[i].PrinterID), func(r queuedRun) bool { return !r.IsPending() })
-	at := slices.IndexFunc(runs, isMoved)
-	if at < 1 {
-		return v.redirect("/queue")
-	}
-	runs[at-1], runs[at] = runs[at], runs[at-1]
-	for n, r := range runs {
-		position := strconv.Itoa(n + 1)
-		if n > at && r.Position == "" || string(r.Position) == position {
-			continue
-		}
-		if _, err := v.send(newForm(), http.MethodPatch, "/api/v1/production-runs/"+r.ID,
-			map[string]any{"queue_position": num(position)}, nil); err != nil {
-			return err
-		}
 	}
 	return v.redirect("/queue")
 }

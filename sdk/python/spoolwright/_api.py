@@ -9568,6 +9568,38 @@ class ProductionRunsResource:
             idempotency_key=idempotency_key or _core.new_key(),
         )
 
+    def move(
+        self,
+        id: str,
+        *,
+        place: int,
+        idempotency_key: str | None = None,
+    ) -> Run:
+        """Move a pending run in the queue.
+
+        Moves the run to a `place` among the unfinished runs of its printer, as `getQueue` counts them, and shifts
+        the pending runs between its old and its new place. It does not pass runs that have started, and takes the
+        last place if there are fewer. The pending runs get the values 1, 2, 3 and so on of `queue_position`,
+        except those behind both places that had none. For a run that has the place, or that has started, the
+        operation changes nothing and returns the run. One that has ended cannot be moved (`RUN_NOT_OPEN`).
+
+        Requires the role `operator` or `admin`.
+
+        :param id: The id of the production run, a UUID.
+        :param place: Place among the unfinished runs of the printer, from 1.
+        :param idempotency_key: Makes the request safe to repeat, also by another process. By default each call has
+        a key.
+        """
+        return self._client._call(
+            "POST",
+            f"/production-runs/{_core.segment(id)}/move",
+            _Run,
+            body={
+                "place": place,
+            },
+            idempotency_key=idempotency_key or _core.new_key(),
+        )
+
     def complete(
         self,
         id: str,
@@ -9754,9 +9786,9 @@ class QueueResource:
         """Get the queue.
 
         Runs that are in progress or paused come first. The pending runs of a printer follow in the order of
-        `queue_position`, those without one last, in the order of their creation. To move a run, give it a position
-        between those of two others, such as 1.5. Expected times follow from the estimates at each request: a run
-        that starts, ends or fails shifts the others.
+        `queue_position`, those without one last, in the order of their creation; `moveProductionRun` moves one.
+        Expected times follow from the estimates at each request: a run that starts, ends or fails shifts the
+        others.
 
         :param printer_id: Only the runs of this printer.
         """

@@ -3194,6 +3194,12 @@ export interface RunMaterialUpdate {
   cost_per_gram?: Decimal | null | undefined;
 }
 
+/** The type `MoveRequest` of the API, in request bodies. */
+export interface MoveRequest {
+  /** Place among the unfinished runs of the printer, from 1. */
+  place: number;
+}
+
 /** The type `CompleteMaterial` of the API, in request bodies. */
 export interface CompleteMaterial {
   /** The material's id; spool_id and spool_number are others of its names. */
@@ -6581,6 +6587,25 @@ export class ProductionRunsResource<M extends DecimalMode = "number"> {
   }
 
   /**
+   * Move a pending run in the queue.
+   *
+   * Moves the run to a `place` among the unfinished runs of its printer, as `getQueue` counts them, and shifts the
+   * pending runs between its old and its new place. It does not pass runs that have started, and takes the last place
+   * if there are fewer. The pending runs get the values 1, 2, 3 and so on of `queue_position`, except those behind
+   * both places that had none. For a run that has the place, or that has started, the operation changes nothing and
+   * returns the run. One that has ended cannot be moved (`RUN_NOT_OPEN`).
+   *
+   * Requires the role `operator` or `admin`.
+   */
+  move(
+    id: string,
+    input: MoveRequest,
+    options: RequestOptions & Keyed = {},
+  ): Promise<Run<Decimals[M]>> {
+    return this.#client.call("POST", `/production-runs/${segment(id)}/move`, { body: input, keyed: true }, options);
+  }
+
+  /**
    * Complete a run and deduct its filament.
    *
    * Deducts the actual weight of each material from its spool and adds an entry to each spool's usage ledger, all or
@@ -6698,9 +6723,8 @@ export class QueueResource<M extends DecimalMode = "number"> {
    * Get the queue.
    *
    * Runs that are in progress or paused come first. The pending runs of a printer follow in the order of
-   * `queue_position`, those without one last, in the order of their creation. To move a run, give it a position
-   * between those of two others, such as 1.5. Expected times follow from the estimates at each request: a run that
-   * starts, ends or fails shifts the others.
+   * `queue_position`, those without one last, in the order of their creation; `moveProductionRun` moves one. Expected
+   * times follow from the estimates at each request: a run that starts, ends or fails shifts the others.
    */
   get(
     query: GetQueueQuery = {},

@@ -1,0 +1,124 @@
+package production_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"spoolwright/testkit"
+)
+
+// queueOf returns the notes of the unfinished runs of a printer in their order, each with its position.
+func queueOf(t *testing.T, c *testkit.Client, printer string) string {
+	t.Helper()
+	var all []string
+	queue := c.Get(t, "/api/v1/queue?printer_id="+printer).Want(200)
+	for i := range queue.List("runs") {
+		run := c.Get(t, runs+"/"+queue.Text(fmt.Sprintf("runs.%d.id", i))).Want(200)
+		all = append(all, strings.TrimSuffix(run.Text("notes")+run.Text("queue_position"), "null"))
+	}
+	return strings.Join(all, " ")
+}
+
+func TestMoveRun(t *testing.T) {
+	t.Parallel()
+	api := newAPI(t)
+	tenant := api.Tenant(t)
+	c := tenant.User(t, "operator")
+	printer := c.Post(t, printersURL, j{"name": "MK4"}).Want(201).ID()
+	ids := map[string]string{}
+	add := func(note string, fields j) {
+		t.Helper()
+		fields["notes"] = note
+		ids[note] = c.Post(t, runs, fields).Want(201).ID()
+	}
+	for _, note := range []string{"a", "b", "c", "d", "e"} {
+		add(note, j{"printer_id": printer})
+	}
+	add("x", j{})
+	add("y", j{})
+	move := func(note string, place any) *testkit.Response {
+		t.Helper()
+		return c.Post(t, runs+"/"+ids[note]+"/move", j{"place": place})
+	}
+	for _, step := range []struct {
+		note  string
+		place int
+		want  string
+	}{
+		{"a", 1, "a b c d e"},
+		{"c", 2, "a1 c2 b3 d e"},
+		{"c", 1, "c1 a2 b3 d e"},
+		{"c", 4, "a1 b2 d3 c4 e"},
+		{"a", 1000000, "b1 d2 c3 e4 a5"},
+		{"a", 5, "b1 d2 c3 e4 a5"},
+	} {
+		move(step.note, step.place).Want(200)
+		if got := queueOf(t, c, printer); got != step.want {
+			t.Errorf("%s to %d: %s, want %s", step.note, step.place, got, step.want)
+		}
+	}
+	before := c.Get(t, runs+"/"+ids["b"]).Want(200)
+	move("d", 2).Want(200) // where it is
+	if after := c.Get(t, runs+"/"+ids["b"]).Want(200); after.Text("updated_at") != before.Text("updated_at") {
+		t.Error("a move to the same place changed another run")
+	}
+	c.Patch(t, runs+"/"+ids["a"], j{"queue_position": 1.5}).Want(200)
+	move("e", 2).Want(200)
+	if got := queueOf(t, c, printer); got != "b1 e2 a3 d4 c5" {
+		t.Errorf("beside a position that is no place: %s", got)
+	}
+	c.Post(t, runs+"/"+ids["c"]+"/start", nil).Want(200)
+	move("d", 1).Want(200).Shows(map[string]string{"queue_position": "1"})
+	if got := queueOf(t, c, printer); got != "c5 d1 b2 e3 a4" {
+		t.Errorf("behind a run that has started: %s", got)
+	}
+	if move("y", 1).Want(200); queueOf(t, c, printer) != "c5 d1 b2 e3 a4" {
+		t.Error("a run without a printer moved those of a printer")
+	}
+	c.Get(t, runs+"/"+ids["x"]).Want(200).Shows(map[string]string{"queue_position": "2"})
+
+	move("c", 3).Want(200)
+	if got := queueOf(t, c, printer); got != "c5 d1 b2 e3 a4" {
+		t.Errorf("after the move of a run that has started: %s", got)
+	}
+	for _, status := range []string{"completed", "failed", "cancelled"} {
+		c.Patch(t, runs+"/"+ids["c"], j{"status": status}).Want(200)
+		move("c", 1).WantError(400, "RUN_NOT_OPEN")
+	}
+	for _, place := range []any{nil, 0, 1.5, "first", 1000001} {
+		move("d", place).WantError(422, "VALIDATION_ERROR").Shows(map[string]string{"errors.0.field": "place"})
+	}
+	path := runs + "/" + ids["d"] + "/move"
+	tenant.User(t, "viewer").Post(t, path, j{"place": 1}).WantError(403, "FORBIDDEN")
+	api.Operator(t).Post(t, path, j{"place": 1}).WantError(404, "NOT_FOUND")
+	c.Delete(t, runs+"/"+ids["d"]).Want(204)
+	c.Post(t, path, j{"place": 1}).WantError(404, "NOT_FOUND")
+}
+
+// Moves on one printer that begin at the same time have the effect of one after the other.
+func TestMovesAtOnce(t *testing.T) {
+	t.Parallel()
+	c := newAPI(t).Operator(t)
+	printer := c.Post(t, printersURL, j{"name": "MK4"}).Want(201).ID()
+	var ids []string
+	for _, note := range []string{"a", "b", "c"} {
+		ids = append(ids, c.Post(t, runs, j{"printer_id": printer, "notes": note}).Want(201).ID())
+	}
+	h := c.Hold(t, `select from production_runs where id = '`+ids[0]+`' for update`)
+	send := func(id string) func() {
+		return func() {
+			if a, err := c.Send("POST", runs+"/"+id+"/move", j{"place": 1}); err != nil || a.Status != 200 {
+				t.Errorf("move: %v %s", err, a.Body)
+			}
+		}
+	}
+	second := h.StartWaiting(1, send(ids[1]))
+	third := h.StartWaiting(2, send(ids[2]))
+	h.Commit()
+	<-second
+	<-third
+	if got := queueOf(t, c, printer); got != "c1 b2 a3" && got != "b1 c2 a3" {
+		t.Errorf("after two moves to the first place: %s", got)
+	}
+}
