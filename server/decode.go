@@ -68,28 +68,19 @@ func checkMedia(r *http.Request, media string) error {
 	return nil
 }
 
-// drainBytes and drainIdle limit how much of a body that is too large is read, and how long the server waits for more.
+// drainBytes and drainTimeout limit how much of a body that is too large is read, and for how long.
 const (
-	drainBytes = 8 << 20
-	drainIdle  = 200 * time.Millisecond
+	drainBytes   = 8 << 20
+	drainTimeout = 5 * time.Second
 )
 
 // drain sends the response and then reads a part of the body that is too large. Without it, the server would reset a
-// connection on which the client still sends, and the client might not see the response.
+// connection on which the client still sends, and the client might not see the response. HTTP/2 needs no drain, because
+// it resets only the stream, after the response.
 func drain(w http.ResponseWriter, r *http.Request) {
 	c := http.NewResponseController(w)
-	if c.Flush() != nil {
-		return
-	}
-	part := make([]byte, 32<<10)
-	for total := 0; total < drainBytes; {
-		if c.SetReadDeadline(time.Now().Add(drainIdle)) != nil {
-			return
-		}
-		n, err := r.Body.Read(part)
-		if total += n; err != nil {
-			return
-		}
+	if r.ProtoMajor == 1 && c.Flush() == nil && c.SetReadDeadline(time.Now().Add(drainTimeout)) == nil {
+		io.CopyN(io.Discard, r.Body, drainBytes)
 	}
 }
 
