@@ -116,15 +116,15 @@ func (h handlers) reportMargins(ctx context.Context, r *server.Request[MarginQue
 				r.printer_id, r.printer_key, r.printer_name, s.item, s.product_id,
 				date_trunc('month', r.deducted_at at time zone p.zone)::date as start,
 				o.id as order_id, o.reference, o.customer, o.customer_key, o.item_id as order_item_id, o.quantity, o.unit_price,
-				o.status <> 'cancelled' as sells, good_pieces(r.status, s.quantity, s.good, s.failed) as good,
-				failed_pieces(r.status, s.quantity, s.good, s.failed) as failed
+				o.status <> 'cancelled' as sells, n.good, n.failed
 			from period p cross join production_runs r
 			cross join lateral (
 				select s.id as item, s.product_id, s.order_item_id, coalesce(s.low, 0) as low,
 					coalesce(s.high, 1) as high, coalesce(s.total, 1) as total, s.quantity,
-					s.successful_quantity as good, s.failed_quantity as failed
+					s.successful_quantity, s.failed_quantity
 				from (select) always left join run_shares(r.id) s on true
 			) s
+			cross join lateral run_item_pieces(r.status, s.quantity, s.successful_quantity, s.failed_quantity) n
 			left join lateral (
 				select i.id as item_id, i.quantity, i.unit_price, o.*
 				from (select * from order_items i where i.tenant_id = $1 and i.id = s.order_item_id offset 0) i
@@ -140,18 +140,15 @@ func (h handlers) reportMargins(ctx context.Context, r *server.Request[MarginQue
 			select n.item, least(n.good, greatest(u.quantity - coalesce(n.before, 0), 0)) as pieces
 			from (select distinct l.order_item_id, l.quantity from line l where l.sells and l.good > 0) u
 			cross join lateral (
-				select i.id as item, i.good, sum(i.good) over (order by i.deducted_at, i.run_id, i.id
+				select i.id as item, n.good, sum(n.good) over (order by r.deducted_at, i.run_id, i.id
 					rows between unbounded preceding and 1 preceding) as before
-				from (
-					select i.id, i.run_id, r.deducted_at,
-						good_pieces(r.status, i.quantity, i.successful_quantity, i.failed_quantity) as good
-					from run_items i
-					cross join lateral (
-						select r.status, r.deducted_at from production_runs r
-						where r.tenant_id = $1 and r.id = i.run_id and r.deducted_at is not null offset 0
-					) r
-					where i.tenant_id = $1 and i.order_item_id = u.order_item_id
-				) i
+				from run_items i
+				cross join lateral (
+					select r.status, r.deducted_at from production_runs r
+					where r.tenant_id = $1 and r.id = i.run_id and r.deducted_at is not null offset 0
+				) r
+				cross join lateral run_item_pieces(r.status, i.quantity, i.successful_quantity, i.failed_quantity) n
+				where i.tenant_id = $1 and i.order_item_id = u.order_item_id
 			) n
 		), priced as (
 			select l.*, nullif(s.pieces, 0) * l.unit_price as revenue, s.pieces > 0 and l.unit_price is null as unpriced

@@ -4,10 +4,11 @@
 -- paused run plans all pieces of its items. Failed and cancelled runs do not count.
 create or replace function order_item_pieces(item uuid) returns table (produced bigint, planned bigint)
 language sql stable as $$
-	select coalesce(sum(good_pieces(r.status, i.quantity, i.successful_quantity, i.failed_quantity)), 0),
+	select coalesce(sum(n.good), 0),
 		coalesce(sum(i.quantity) filter (where r.status in ('pending', 'in_progress', 'paused')), 0)
 	from run_items i
 	cross join lateral (select r.status from production_runs r where r.id = i.run_id offset 0) r
+	cross join lateral run_item_pieces(r.status, i.quantity, i.successful_quantity, i.failed_quantity) n
 	where i.order_item_id = item
 $$;
 
@@ -54,24 +55,6 @@ begin
 		group by u.id
 	) n
 	where o.id = n.id and o.is_open and o.status <> n.status;
-end $$;
-
--- Locks the orders of the items that a run prints, and of further items, in the order of the orders' ids, as
--- settle_orders does. Production calls it before it links items of the run to items of orders: those items cannot be
--- removed then, and their orders keep their status, until the transaction ends.
-create or replace function lock_orders(run uuid, items uuid[]) returns void language plpgsql as $$
-begin
-	perform from (
-		select distinct o.order_id as id
-		from (
-			select i.order_item_id as id from run_items i where i.run_id = run and i.order_item_id is not null
-			union all
-			select unnest(items)
-		) i
-		cross join lateral (select o.order_id from order_items o where o.id = i.id offset 0) o
-		order by o.order_id
-	) u
-	cross join lateral (select from orders o where o.id = u.id for no key update) o;
 end $$;
 
 -- Sends the event of the status of an order that was created or got another status, in whatever way: order.received,

@@ -5,16 +5,15 @@ create or replace function cost_of(amount numeric, divisor numeric) returns nume
 	select case when amount <= 999999999 * divisor then div(amount * 2000000 + divisor, divisor * 2) * 0.000001 end
 $$;
 
--- Return how many good pieces an item of a run has, and how many failed ones, by the status of the run. A completed
+-- Returns how many good pieces an item of a run has, and how many failed ones, by the status of the run. A completed
 -- run without counts has only good pieces; all pieces of a failed run failed; those of other runs are neither.
-create or replace function good_pieces(status text, quantity int, successful int, failed int) returns int
+create or replace function run_item_pieces(status text, quantity int, successful_quantity int, failed_quantity int)
+returns table (good int, failed int)
 language sql immutable as $$
-	select case when status = 'completed' then coalesce(successful, quantity - coalesce(failed, 0)) else 0 end
-$$;
-create or replace function failed_pieces(status text, quantity int, successful int, failed int) returns int
-language sql immutable as $$
-	select case status when 'completed' then coalesce(failed, quantity - successful, 0) when 'failed' then quantity
-		else 0 end
+	select case status when 'completed' then coalesce(successful_quantity, quantity - coalesce(failed_quantity, 0))
+			else 0 end,
+		case status when 'completed' then coalesce(failed_quantity, quantity - successful_quantity, 0)
+			when 'failed' then quantity else 0 end
 $$;
 
 -- Returns the items of a run, each with its share of what the run costs: in proportion to the items' estimated costs,
@@ -81,23 +80,19 @@ begin
 		where m.run_id = run and m.actual_weight_grams > 0
 	) m;
 	if status = 'completed' then
-		select sum(cost_of(share_of(spent, s.low, s.high, s.total) * s.failed, s.quantity)) into waste
-		from (
-			select s.*, failed_pieces(status, s.quantity, s.successful_quantity, s.failed_quantity) as failed
-			from run_shares(run) s
-		) s
-		where s.failed > 0;
+		select sum(cost_of(share_of(spent, s.low, s.high, s.total) * n.failed, s.quantity)) into waste
+		from run_shares(run) s
+		cross join lateral run_item_pieces(status, s.quantity, s.successful_quantity, s.failed_quantity) n
+		where n.failed > 0;
 		waste := case when spent is not null then coalesce(waste, 0) end;
 		if work_cost > 0 then
 			select case when i.ids is null then 0 else e.labour_minutes end
 			into minutes
 			from (
-				select array_agg(i.product_id) as ids, array_agg(i.good::numeric) as pieces
-				from (
-					select i.product_id, good_pieces(status, i.quantity, i.successful_quantity, i.failed_quantity) as good
-					from run_items i where i.run_id = run
-				) i
-				where i.good > 0
+				select array_agg(i.product_id) as ids, array_agg(n.good::numeric) as pieces
+				from run_items i
+				cross join lateral run_item_pieces(status, i.quantity, i.successful_quantity, i.failed_quantity) n
+				where i.run_id = run and n.good > 0
 			) i
 			cross join lateral estimate_products(i.ids, i.pieces) e;
 		end if;
@@ -161,13 +156,13 @@ end $$;
 -- It reads the newest 1,000 items of runs with the product.
 create or replace function measured_failures(product uuid) returns table (good bigint, failed bigint)
 language sql stable as $$
-	select sum(good_pieces(r.status, i.quantity, i.successful_quantity, i.failed_quantity)),
-		sum(failed_pieces(r.status, i.quantity, i.successful_quantity, i.failed_quantity))
+	select sum(n.good), sum(n.failed)
 	from (
 		select i.* from run_items i where i.product_id = product and num_nonnulls(i.product_id) = 1
 		order by i.run_id desc limit 1000
 	) i
 	cross join lateral (select r.status, r.deducted_at from production_runs r where r.id = i.run_id offset 0) r
+	cross join lateral run_item_pieces(r.status, i.quantity, i.successful_quantity, i.failed_quantity) n
 	where r.deducted_at > now() - interval '90 days'
 $$;
 
