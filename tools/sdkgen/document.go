@@ -446,10 +446,8 @@ func (a *api) collect() {
 				top[m.bodyName] = true
 				visit(m.body, in)
 			}
-			for _, name := range []string{m.result} {
-				if name != "" {
-					visit(&schema{Ref: name}, out)
-				}
+			if m.result != "" {
+				visit(&schema{Ref: m.result}, out)
 			}
 		}
 	}
@@ -540,6 +538,23 @@ func pascal(words []string) string {
 func camel(words []string) string { return words[0] + pascal(words[1:]) }
 
 func snake(words []string) string { return strings.Join(words, "_") }
+
+// quote returns the text as a literal of both languages.
+func quote(s string) string {
+	b, _ := json.Marshal(s)
+	return string(b)
+}
+
+// literals returns the texts among the values as literals.
+func literals(values []any, separator string) string {
+	var all []string
+	for _, v := range values {
+		if s, ok := v.(string); ok {
+			all = append(all, quote(s))
+		}
+	}
+	return strings.Join(all, separator)
+}
 
 // wrap returns the text in lines of at most width bytes, without trailing spaces. It keeps the line breaks of
 // paragraphs, lists and tables.

@@ -1,7 +1,7 @@
 package sdkgen
 
 import (
-	"encoding/json"
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -30,9 +30,9 @@ from . import _core
 from ._core import UNSET, ApiError, DecimalInput, Number, Unset
 
 VERSION = %s
-`, generated, pyString(a.version))
+`, generated, quote(a.version))
 	for _, name := range a.enums {
-		w.f("%s = Literal[%s]", name, pyEnum(a.schemas.of[name].Enum))
+		w.f("%s = Literal[%s]", name, literals(a.schemas.of[name].Enum, ", "))
 		w.pyDoc("", a.schemas.of[name].Description)
 		w.f("")
 	}
@@ -51,7 +51,7 @@ VERSION = %s
 	}
 	w.f("\n_ERRORS: dict[str, type[ApiError]] = {")
 	for _, c := range a.codes {
-		w.f("    %s: %s,", pyString(c.code), c.class)
+		w.f("    %s: %s,", quote(c.code), c.class)
 	}
 	w.f("}\n")
 	for _, g := range a.groups {
@@ -99,7 +99,7 @@ class Client(_core.BaseClient):
 	}
 	slices.Sort(names)
 	for _, name := range slices.Compact(names) {
-		w.f("    %s,", pyString(name))
+		w.f("    %s,", quote(name))
 	}
 	w.f("]")
 	return w.Bytes()
@@ -118,7 +118,7 @@ func (a *api) pyEvents(w *writer) {
 	w.pyDoc("", "An event that a webhook sends.")
 	w.f("\nEVENTS: dict[str, Callable[[Any], WebhookEvent]] = {")
 	for _, e := range a.events {
-		w.f("    %s: _%s,", pyString(e.name), e.schema)
+		w.f("    %s: _%s,", quote(e.name), e.schema)
 	}
 	w.f("}\n")
 }
@@ -150,7 +150,7 @@ func (w *writer) pyDoc(indent, text string) {
 func (a *api) pyOutput(w *writer, name string) {
 	s := a.schemas.of[name]
 	w.f("\n@dataclass(frozen=True, slots=True, kw_only=True)\nclass %s:", name)
-	w.pyDoc("    ", orElse(s.Description, "The type `"+name+"` of the API."))
+	w.pyDoc("    ", cmp.Or(s.Description, "The type `"+name+"` of the API."))
 	w.f("")
 	for _, key := range s.Properties.keys {
 		p := s.Properties.of[key]
@@ -163,7 +163,7 @@ func (a *api) pyOutput(w *writer, name string) {
 	}
 	w.f("\n\ndef _%s(d: Any, etag: str | None = None) -> %s:\n    get = d.get\n    return %s(", name, name, name)
 	for _, key := range s.Properties.keys {
-		w.f("        %s=%s,", pyName(key), a.pyDecode(s.Properties.of[key], "get("+pyString(key)+")"))
+		w.f("        %s=%s,", pyName(key), a.pyDecode(s.Properties.of[key], "get("+quote(key)+")"))
 	}
 	if a.etags[name] {
 		w.f("        etag=etag,")
@@ -229,9 +229,9 @@ func (a *api) pyBase(s *schema, input bool) string {
 		}
 		return "Any"
 	case s.Const != nil:
-		return "Literal[" + pyEnum([]any{s.Const}) + "]"
+		return "Literal[" + literals([]any{s.Const}, ", ") + "]"
 	case len(s.Enum) > 0:
-		return "Literal[" + pyEnum(s.Enum) + "]"
+		return "Literal[" + literals(s.Enum, ", ") + "]"
 	case isDecimal(s):
 		if input {
 			return "DecimalInput"
@@ -294,7 +294,7 @@ func (a *api) pyInput(w *writer, name string) {
 		total = ", total=False"
 	}
 	w.f("\nclass %s(%s%s):", class, base, total)
-	w.pyDoc("    ", orElse(s.Description, "The type `"+name+"` of the API, in request bodies."))
+	w.pyDoc("    ", cmp.Or(s.Description, "The type `"+name+"` of the API, in request bodies."))
 	w.f("")
 	write(append(required, optional...))
 	w.f("")
@@ -478,24 +478,9 @@ func (w *writer) pyObject(name string, args []pyArgument) {
 		if arg.value == "None" && name == "body" {
 			value = "UNSET if " + arg.name + " is None else " + arg.name
 		}
-		w.f("                %s: %s,", pyString(arg.key), value)
+		w.f("                %s: %s,", quote(arg.key), value)
 	}
 	w.f("            },")
-}
-
-func pyEnum(values []any) string {
-	var all []string
-	for _, v := range values {
-		if s, ok := v.(string); ok {
-			all = append(all, pyString(s))
-		}
-	}
-	return strings.Join(all, ", ")
-}
-
-func pyString(s string) string {
-	b, _ := json.Marshal(s)
-	return string(b)
 }
 
 // pyName returns the name, with an underscore if it is a keyword of Python.
@@ -509,10 +494,3 @@ func pyName(s string) string {
 
 var pythonKeywords = strings.Fields(`False None True and as assert async await break class continue def del elif else
 	except finally for from global if import in is lambda nonlocal not or pass raise return try while with yield`)
-
-func orElse(s, other string) string {
-	if s != "" {
-		return s
-	}
-	return other
-}

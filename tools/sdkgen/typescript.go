@@ -1,7 +1,7 @@
 package sdkgen
 
 import (
-	"encoding/json"
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,10 +11,10 @@ func typeScript(a *api) []byte {
 	t := &tsGenerator{api: a, generic: map[string]bool{}}
 	t.findGeneric()
 	w := &writer{}
-	w.f("export const VERSION = %s;\n", tsString(a.version))
+	w.f("export const VERSION = %s;\n", quote(a.version))
 	for _, name := range a.enums {
 		w.tsDoc("", a.schemas.of[name].Description)
-		w.f("export type %s = %s;\n", name, tsEnum(a.schemas.of[name].Enum))
+		w.f("export type %s = %s;\n", name, literals(a.schemas.of[name].Enum, " | "))
 	}
 	for _, name := range a.outputs {
 		t.output(w, name)
@@ -53,7 +53,7 @@ func typeScript(a *api) []byte {
 	w.f("// Fields whose values are decimals.")
 	w.f("const DECIMALS: ReadonlySet<string> = /* @__PURE__ */ new Set([")
 	for _, name := range a.decimals {
-		w.f("  %s,", tsString(name))
+		w.f("  %s,", quote(name))
 	}
 	w.f("]);\n")
 	for _, g := range a.groups {
@@ -150,7 +150,7 @@ func (t *tsGenerator) isDecimalField(key string, s *schema) bool {
 
 func (t *tsGenerator) output(w *writer, name string) {
 	s := t.schemas.of[name]
-	w.tsDoc("", orElse(s.Description, "The type `"+name+"` of the API."))
+	w.tsDoc("", cmp.Or(s.Description, "The type `"+name+"` of the API."))
 	parameter := ""
 	if t.generic[name] {
 		parameter = "<D = number>"
@@ -166,7 +166,7 @@ func (t *tsGenerator) output(w *writer, name string) {
 
 func (t *tsGenerator) input(w *writer, name string) {
 	s := t.schemas.of[name]
-	w.tsDoc("", orElse(s.Description, "The type `"+name+"` of the API, in request bodies."))
+	w.tsDoc("", cmp.Or(s.Description, "The type `"+name+"` of the API, in request bodies."))
 	w.f("export interface %s {", t.inputName(name))
 	for _, key := range s.Properties.keys {
 		p := s.Properties.of[key]
@@ -223,9 +223,9 @@ func (t *tsGenerator) base(key string, s *schema, input bool) string {
 		}
 		return "unknown"
 	case s.Const != nil:
-		return tsEnum([]any{s.Const})
+		return literals([]any{s.Const}, " | ")
 	case len(s.Enum) > 0:
-		return tsEnum(s.Enum)
+		return literals(s.Enum, " | ")
 	case t.isDecimalField(key, s):
 		if input {
 			return "Decimal"
@@ -268,7 +268,7 @@ func (t *tsGenerator) method(w *writer, m *method) {
 		target = strings.Replace(target, "{"+p.Name+"}", "${segment("+name+")}", 1)
 	}
 	target = "`" + target + "`"
-	call := fmt.Sprintf("%s, %s", tsString(m.verb), target)
+	call := fmt.Sprintf("%s, %s", quote(m.verb), target)
 	var parts []string
 	switch {
 	case m.text != "":
@@ -344,26 +344,11 @@ func (w *writer) tsDoc(indent, text string) {
 	w.f("%s */", indent)
 }
 
-func tsEnum(values []any) string {
-	var all []string
-	for _, v := range values {
-		if s, ok := v.(string); ok {
-			all = append(all, tsString(s))
-		}
-	}
-	return strings.Join(all, " | ")
-}
-
-func tsString(s string) string {
-	b, _ := json.Marshal(s)
-	return string(b)
-}
-
 // tsKey returns a property name, quoted if necessary.
 func tsKey(s string) string {
 	for _, c := range s {
 		if c != '_' && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') {
-			return tsString(s)
+			return quote(s)
 		}
 	}
 	return s
