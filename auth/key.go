@@ -20,9 +20,9 @@ var keysTag = &server.Tag{
 func (s *Service) keyRoutes() []server.Route {
 	const path, one = " /api/v1/api-keys", " /api/v1/api-keys/{id}"
 	return []server.Route{
-		server.Op("GET"+path, server.Admin, server.Handle(s.listKeys), listKeysDoc).ForUsers(),
+		server.Op("GET"+path, server.Admin, server.HandleList[AccessKey](s.db, KeyFilter.list), listKeysDoc).ForUsers(),
 		server.Op("POST"+path, server.Admin, server.Handle(s.createKey), createKeyDoc).ForUsers(),
-		server.Op("GET"+one, server.Admin, server.Handle(s.getKey), getKeyDoc).ForUsers().Versioned(lockKey),
+		server.Op("GET"+one, server.Admin, server.HandleGet[AccessKey](s.db, readKey), getKeyDoc).ForUsers().Versioned(server.LockRow("api_keys")),
 		server.Op("PATCH"+one, server.Admin, server.Handle(s.updateKey), updateKeyDoc).ForUsers(),
 		server.Op("DELETE"+one, server.Admin, server.Handle(s.revokeKey), revokeKeyDoc).ForUsers(),
 		server.Op("POST"+one+"/rotate", server.Admin, server.Handle(s.rotateKey).OptionalBody(),
@@ -78,33 +78,22 @@ var listKeysDoc = &server.Doc{
 
 // KeyFilter are the parameters of the list of API keys.
 type KeyFilter struct {
-	server.ListQuery
 	Name    server.Optional[string]              `query:"name"`
 	Role    server.Optional[server.Set[KeyRole]] `query:"role" rule:"named="`
 	Revoked server.Optional[bool]                `query:"revoked"`
 }
 
-func (s *Service) listKeys(ctx context.Context, r *server.Request[KeyFilter]) (server.Page[AccessKey], error) {
+func (f KeyFilter) list() *server.List {
 	l := server.NewList("api_keys", keyColumns, "", "")
-	l.WhereText(`lower(name collate "und-x-icu") collate "C"`, r.In.Name)
-	l.WhereOneOf("role", r.In.Role)
-	l.WhereEqual("(revoked_at is not null)", r.In.Revoked)
-	return server.ListPage[AccessKey](ctx, s.db.Read, l, r.In.ListQuery)
+	l.WhereText(`lower(name collate "und-x-icu") collate "C"`, f.Name)
+	l.WhereOneOf("role", f.Role)
+	l.WhereEqual("(revoked_at is not null)", f.Revoked)
+	return l
 }
 
 var getKeyDoc = &server.Doc{
 	ID: "getApiKey", Tag: keysTag, Summary: "Get an API key",
 	Description: "Returns a key of the tenant, without its secret.",
-}
-
-func (s *Service) getKey(ctx context.Context, r *server.Request[struct{}]) (server.OK[AccessKey], error) {
-	key := readKey(r.ID("id"))
-	return server.One(key, s.db.Read(ctx, key))
-}
-
-// lockKey is the server.Lock of a key.
-func lockKey(ids ...string) []*db.Stmt {
-	return []*db.Stmt{db.SQL(`select id from api_keys where id = $1 for no key update`, ids[0])}
 }
 
 func readKey(id string) *db.Stmt {

@@ -18,10 +18,10 @@ func (s *Service) userRoutes() []server.Route {
 	return []server.Route{
 		server.Op("POST /api/v1/auth/password", server.Read, server.Handle(s.changePassword), changePasswordDoc).
 			WithoutKey().ForUsers(),
-		server.Op("GET /api/v1/users", server.Admin, server.Handle(s.listUsers), listUsersDoc).ForUsers(),
+		server.Op("GET /api/v1/users", server.Admin, server.HandleList[UserAccount](s.db, UserFilter.list), listUsersDoc).ForUsers(),
 		server.Op("POST /api/v1/users", server.Admin, server.HandlePrepared(s.hashNew, s.createUser), createUserDoc).
 			ForUsers(),
-		server.Op("GET /api/v1/users/{id}", server.Admin, server.Handle(s.getUser), getUserDoc).ForUsers().
+		server.Op("GET /api/v1/users/{id}", server.Admin, server.HandleGet[UserAccount](s.db, readUser), getUserDoc).ForUsers().
 			Versioned(func(...string) []*db.Stmt { return []*db.Stmt{lockUsers()} }),
 		server.Op("PATCH /api/v1/users/{id}", server.Admin, server.Handle(s.updateUser), updateUserDoc).ForUsers(),
 		server.Op("DELETE /api/v1/users/{id}", server.Admin, server.Handle(s.deleteUser), deleteUserDoc).ForUsers(),
@@ -65,30 +65,23 @@ var listUsersDoc = &server.Doc{
 
 // UserFilter are the parameters of the list of users.
 type UserFilter struct {
-	server.ListQuery
 	Email    server.Optional[string]           `query:"email" rule:"maxLength=320,trim"`
 	Role     server.Optional[server.Set[Role]] `query:"role"`
 	Disabled server.Optional[bool]             `query:"disabled"`
 }
 
-func (s *Service) listUsers(
-	ctx context.Context, r *server.Request[UserFilter],
-) (server.Page[UserAccount], error) {
+func (f UserFilter) list() *server.List {
 	l := server.NewList(`(select *, disabled_at is not null as disabled from users) users`,
 		"id, email, name, role, disabled, created_at, updated_at", "", "")
-	l.WhereText(`lower(email collate "und-x-icu") collate "C"`, r.In.Email)
-	l.WhereOneOf("role", r.In.Role)
-	l.WhereEqual("disabled", r.In.Disabled)
-	return server.ListPage[UserAccount](ctx, s.db.Read, l, r.In.ListQuery)
+	l.WhereText(`lower(email collate "und-x-icu") collate "C"`, f.Email)
+	l.WhereOneOf("role", f.Role)
+	l.WhereEqual("disabled", f.Disabled)
+	return l
 }
 
 var getUserDoc = &server.Doc{
 	ID: "getUser", Tag: usersTag, Summary: "Get a user",
 	Description: "Returns a user of the tenant. `GET /api/v1/auth/me` returns the caller.",
-}
-
-func (s *Service) getUser(ctx context.Context, r *server.Request[struct{}]) (server.OK[UserAccount], error) {
-	return s.showUser(ctx, r.ID("id"))
 }
 
 func (s *Service) showUser(ctx context.Context, id string) (server.OK[UserAccount], error) {

@@ -1,9 +1,6 @@
 package catalog
 
 import (
-	"context"
-	"io"
-
 	"spoolwright/cli"
 	"spoolwright/server"
 	"spoolwright/transfer"
@@ -15,18 +12,6 @@ var Commands = []cli.Command{importCommand, Export.Command("products")}
 // Export writes all products with their bills of materials.
 var Export = transfer.Export[Product](50,
 	transfer.ListPage(ProductFilter.list, selectProducts+` where p.id = page.id`))
-
-// ExportQuery are the parameters of the export.
-type ExportQuery struct {
-	server.ExportQuery
-	ProductFilter
-}
-
-func (h handlers) export(
-	ctx context.Context, r *server.Request[ExportQuery], w io.Writer, format server.ExportFormat,
-) error {
-	return Export(ctx, h.db, w, format, r.In.ProductFilter)
-}
 
 var exportDoc = &server.Doc{
 	ID: "exportProducts", Tag: Tag, Summary: "Export products",

@@ -27,8 +27,8 @@ var fields string
 func Routes(d *db.DB) []server.Route {
 	h := handlers{d}
 	return []server.Route{
-		server.Op("GET /api/v1/products", server.Read, server.Handle(h.list), listDoc),
-		server.Op("GET /api/v1/products/export", server.Read, server.HandleExport("products", h.export), exportDoc),
+		server.Op("GET /api/v1/products", server.Read, server.HandleList[ProductListItem](h.db, ProductFilter.list), listDoc),
+		server.Op("GET /api/v1/products/export", server.Read, Export.Handle(h.db, "products"), exportDoc),
 		server.Op("POST /api/v1/products", server.Write, server.Handle(h.create), createDoc),
 		server.Op("POST /api/v1/products/import", server.Write,
 			server.HandleText("text/csv", importExample, h.prepareImport, h.importProducts), importDoc),
@@ -98,12 +98,6 @@ type ProductListItem struct {
 	HiddenAt     server.Timestamp `json:"hidden_at" rule:"readOnly"`
 }
 
-// Filter has the query parameters of the product list.
-type Filter struct {
-	server.ListQuery
-	ProductFilter
-}
-
 // ProductFilter selects products.
 type ProductFilter struct {
 	Category           server.Optional[string]        `query:"category"`
@@ -119,10 +113,6 @@ var listDoc = &server.Doc{
 	ID: "listProducts", Tag: Tag, Summary: "List products",
 	Description: "All filters but `search` use an index. `search` and a `sort_by` without an index read all " +
 		"matching products.",
-}
-
-func (h handlers) list(ctx context.Context, r *server.Request[Filter]) (server.Page[ProductListItem], error) {
-	return server.ListPage[ProductListItem](ctx, h.db.Read, r.In.list(), r.In.ListQuery)
 }
 
 // list returns the list of the products that the filter selects.

@@ -263,7 +263,6 @@ func CheckExtra(ctx context.Context, d *db.DB, entity string, extra server.Extra
 
 // CustomFieldFilter are the parameters of the list of custom fields.
 type CustomFieldFilter struct {
-	server.ListQuery
 	Entity server.Optional[CustomEntity] `query:"entity"`
 }
 
@@ -272,15 +271,11 @@ var listCustomFieldsDoc = &server.Doc{
 	Description: "Lists the definitions of the custom fields.",
 }
 
-func (h handlers) listCustomFields(
-	ctx context.Context, r *server.Request[CustomFieldFilter],
-) (server.Page[CustomField], error) {
+func (f CustomFieldFilter) list() *server.List {
 	l := server.NewList("custom_fields", customFieldColumns, server.Newest, "")
 	l.CountOrdered()
-	if !r.In.Entity.IsNull() {
-		l.Where("entity = ?", r.In.Entity.Arg())
-	}
-	return server.ListPage[CustomField](ctx, h.db.Read, l, r.In.ListQuery)
+	l.WhereEqual("entity", f.Entity)
+	return l
 }
 
 var getCustomFieldDoc = &server.Doc{
@@ -288,19 +283,12 @@ var getCustomFieldDoc = &server.Doc{
 	Description: "Returns the definition of a custom field.",
 }
 
-func (h handlers) getCustomField(ctx context.Context, r *server.Request[struct{}]) (server.OK[CustomField], error) {
-	field := selectCustomField(r.ID("id"))
-	return server.One(field, h.db.Read(ctx, field))
-}
-
 func selectCustomField(id string) *db.Stmt {
 	return db.SQL(`select `+customFieldColumns+` from custom_fields where id = $1`, id)
 }
 
 // lockCustomField is the server.Lock of a custom field.
-func lockCustomField(ids ...string) []*db.Stmt {
-	return []*db.Stmt{db.SQL(`select id from custom_fields where id = $1 for no key update`, ids[0])}
-}
+var lockCustomField = server.LockRow("custom_fields")
 
 var (
 	errDuplicateField = server.Conflict("DUPLICATE_CUSTOM_FIELD", "There is a custom field %s of a %s already", "tag",

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
@@ -20,16 +19,16 @@ var filamentTag = &server.Tag{
 
 func (h handlers) filamentRoutes() []server.Route {
 	return []server.Route{
-		server.Op("GET /api/v1/filaments", server.Read, server.Handle(h.listFilaments), listFilamentsDoc),
+		server.Op("GET /api/v1/filaments", server.Read, server.HandleList[Filament](h.db, FilamentFilter.list), listFilamentsDoc),
 		server.Op("POST /api/v1/filaments", server.Write, server.Handle(h.createFilament), createFilamentDoc),
 		server.Op("POST /api/v1/filaments/from-spools", server.Write,
 			server.Handle(h.filamentsFromSpools).OptionalBody(),
 			filamentsFromSpoolsDoc),
-		server.Op("GET /api/v1/filaments/export", server.Read, server.HandleExport("filaments", h.exportFilaments),
+		server.Op("GET /api/v1/filaments/export", server.Read, ExportFilaments.Handle(h.db, "filaments"),
 			exportFilamentsDoc),
 		server.Op("POST /api/v1/filaments/import", server.Write, filamentKind.route(h, importFilamentsExample),
 			importFilamentsDoc),
-		server.Op("GET /api/v1/filaments/{id}", server.Read, server.Handle(h.getFilament), getFilamentDoc).
+		server.Op("GET /api/v1/filaments/{id}", server.Read, server.HandleGet[Filament](h.db, selectFilament), getFilamentDoc).
 			Versioned(lockFilament),
 		server.Op("PATCH /api/v1/filaments/{id}", server.Write, server.Handle(h.updateFilament), updateFilamentDoc),
 		server.Op("DELETE /api/v1/filaments/{id}", server.Write, server.Handle(h.deleteFilament), deleteFilamentDoc),
@@ -89,12 +88,6 @@ const filamentColumns = `id, number, vendor_id, vendor_name, nullif(name, '') as
 var filamentsTable = `(select f.*, ` + quantities(`spools s where s.filament_id = f.id and `+inStock) +
 	` from filaments f) filaments`
 
-// FilamentList has the parameters of the list of filaments.
-type FilamentList struct {
-	server.ListQuery
-	FilamentFilter
-}
-
 // FilamentFilter selects filaments.
 type FilamentFilter struct {
 	server.ExtraFilter
@@ -116,10 +109,6 @@ var listFilamentsDoc = &server.Doc{
 	Description: "All filters but `search` use an index. `search`, `extra.KEY` and a `sort_by` without an index " +
 		"read all matching filaments. A parameter `extra.KEY`, such as `extra.tag`, selects those in which the " +
 		"custom field has this value, not case-sensitive.",
-}
-
-func (h handlers) listFilaments(ctx context.Context, r *server.Request[FilamentList]) (server.Page[Filament], error) {
-	return server.ListPage[Filament](ctx, h.db.Read, r.In.list(), r.In.ListQuery)
 }
 
 // list returns the list of the filaments that the filter selects.
@@ -145,24 +134,17 @@ var getFilamentDoc = &server.Doc{
 	Description: "Returns the filament with the quantities of its spools in stock, which are part of its `ETag`.",
 }
 
-func (h handlers) getFilament(ctx context.Context, r *server.Request[struct{}]) (server.OK[Filament], error) {
-	filament := selectFilament(r.ID("id"))
-	return server.One(filament, h.db.Read(ctx, filament))
-}
-
 func selectFilament(id string) *db.Stmt {
 	return db.SQL(`select `+filamentColumns+` from `+filamentsTable+` where id = $1 and hidden_at is null`, id)
-}
-
-// lockFilament is the server.Lock of a filament.
-func lockFilament(ids ...string) []*db.Stmt {
-	return []*db.Stmt{db.SQL(`select id from filaments where id = $1 for no key update`, ids[0])}
 }
 
 var errUnknownVendor = server.BadRequest("UNKNOWN_REFERENCE", "Not the id of a vendor: vendor_id").On("vendor_id")
 
 const vendorRules = "`vendor` names the vendor instead of `vendor_id`, without regard to case; if there is none " +
 	"with the name, it is created."
+
+// lockFilament is the server.Lock of a filament.
+var lockFilament = server.LockRow("filaments")
 
 // namedVendor returns CTEs of which the last one, vendor, has the id and the name of the vendor that the request
 // names, and args with the further arguments. The vendor is locked, so that its name does not change before the end of
@@ -371,18 +353,6 @@ func (h handlers) addFilamentSpools(
 // ExportFilaments writes filaments.
 var ExportFilaments = transfer.Export[Filament](500, transfer.ListPage(FilamentFilter.list,
 	`select `+filamentColumns+` from `+filamentsTable+` where id = page.id`))
-
-// FilamentExport has the parameters of the export of filaments.
-type FilamentExport struct {
-	server.ExportQuery
-	FilamentFilter
-}
-
-func (h handlers) exportFilaments(
-	ctx context.Context, r *server.Request[FilamentExport], w io.Writer, format server.ExportFormat,
-) error {
-	return ExportFilaments(ctx, h.db, w, format, r.In.FilamentFilter)
-}
 
 var exportFilamentsDoc = &server.Doc{
 	ID: "exportFilaments", Tag: filamentTag, Summary: "Export filaments",

@@ -29,7 +29,7 @@ var catalogTag = &server.Tag{
 
 func (h handlers) catalogRoutes() []server.Route {
 	return []server.Route{
-		server.Op("GET /api/v1/filament-catalog", server.Read, server.Handle(h.listCatalog), listCatalogDoc),
+		server.Op("GET /api/v1/filament-catalog", server.Read, server.HandleList[CatalogFilament](h.db, CatalogFilter.list), listCatalogDoc),
 		server.Op("POST /api/v1/filament-catalog/import", server.Write,
 			server.HandleText("application/jsonl", importCatalogExample, prepareCatalog, h.importCatalog),
 			importCatalogDoc),
@@ -69,9 +69,8 @@ const catalogColumns = `id, external_id, vendor, name, material_type, material_n
 	spool_weight_grams, extruder_temperature_c, bed_temperature_c, spool_type, finish, pattern, translucent, glow,
 	created_at, updated_at`
 
-// CatalogList has the parameters of the list of the catalog.
-type CatalogList struct {
-	server.ListQuery
+// CatalogFilter selects filaments of the catalog.
+type CatalogFilter struct {
 	Vendor       server.Optional[string]                   `query:"vendor"`
 	MaterialType server.Optional[server.Set[MaterialType]] `query:"material_type"`
 	ExternalID   server.Optional[string]                   `query:"external_id"`
@@ -85,19 +84,17 @@ var listCatalogDoc = &server.Doc{
 		"index. `search` and a `sort_by` without an index read all matching items, of at most 20,000.",
 }
 
-func (h handlers) listCatalog(
-	ctx context.Context, r *server.Request[CatalogList],
-) (server.Page[CatalogFilament], error) {
+func (f CatalogFilter) list() *server.List {
 	l := server.NewList("filament_catalog", catalogColumns, "", "")
 	l.CountOrdered()
-	l.WhereText("vendor_key", r.In.Vendor)
-	if !r.In.MaterialType.IsNull() {
+	l.WhereText("vendor_key", f.Vendor)
+	if !f.MaterialType.IsNull() {
 		l.And("num_nonnulls(material_type) = 1") // as in the predicate of the index
-		l.WhereEach("material_type", r.In.MaterialType)
+		l.WhereEach("material_type", f.MaterialType)
 	}
-	l.Among(`select id from filament_catalog where external_id = ?`, r.In.ExternalID)
-	l.Search(r.In.Search)
-	return server.ListPage[CatalogFilament](ctx, h.db.Read, l, r.In.ListQuery)
+	l.Among(`select id from filament_catalog where external_id = ?`, f.ExternalID)
+	l.Search(f.Search)
+	return l
 }
 
 // CatalogImport are the parameters of an import of the catalog.

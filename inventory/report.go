@@ -3,7 +3,6 @@ package inventory
 import (
 	"context"
 	"fmt"
-	"io"
 	"strconv"
 	"strings"
 	"time"
@@ -294,18 +293,6 @@ var exportUsageDoc = &server.Doc{
 		"entry of the usage ledgers of all spools, also of removed ones, oldest first.\n\n" +
 		"With `from` or `to`, the file has the entries of the days that `reportUsage` covers with the same " +
 		"parameters, and without both those of all days.",
-}
-
-// UsageExportQuery are the parameters of the export of the usage ledger.
-type UsageExportQuery struct {
-	server.ExportQuery
-	UsageSelection
-}
-
-func (h handlers) exportUsage(
-	ctx context.Context, r *server.Request[UsageExportQuery], w io.Writer, format server.ExportFormat,
-) error {
-	return ExportUsage(ctx, h.db, w, format, r.In.UsageSelection)
 }
 
 // SummariseUsage summarises the past days of the usage ledgers of all tenants, which the usage report reads.

@@ -39,7 +39,7 @@ func Routes(d *db.DB) []server.Route {
 		server.Op("POST /api/v1/spools/import", server.Write,
 			server.HandleText("text/csv", importExample, h.prepareImport, h.importSpools), importDoc),
 		server.Op("GET /api/v1/spools/export", server.Read, server.HandleExport("spools", h.export), exportDoc),
-		server.Op("GET /api/v1/spools/{id}", server.Read, server.Handle(h.get), getDoc).Versioned(lockSpool),
+		server.Op("GET /api/v1/spools/{id}", server.Read, server.HandleGet[Spool](h.db, selectSpool), getDoc).Versioned(lockSpool),
 		server.Op("GET /api/v1/spools/by-number/{number}", server.Read, server.Handle(h.getByNumber), getByNumberDoc).
 			Versioned(lockNumber),
 		server.Op("PATCH /api/v1/spools/{id}", server.Write, server.Handle(h.update), updateDoc),
@@ -48,10 +48,10 @@ func Routes(d *db.DB) []server.Route {
 		server.Op("POST /api/v1/spools/{id}/deduct", server.Write, server.Handle(h.deduct), deductDoc),
 		server.Op("POST /api/v1/spools/{id}/measure", server.Write, server.Handle(h.measure), measureDoc),
 		server.Op("GET /api/v1/spools/{id}/usage", server.Read, server.Handle(h.usage), usageDoc),
-		server.Op("GET /api/v1/custom-fields", server.Read, server.Handle(h.listCustomFields), listCustomFieldsDoc),
+		server.Op("GET /api/v1/custom-fields", server.Read, server.HandleList[CustomField](h.db, CustomFieldFilter.list), listCustomFieldsDoc),
 		server.Op("POST /api/v1/custom-fields", server.Write, server.Handle(h.createCustomField),
 			createCustomFieldDoc),
-		server.Op("GET /api/v1/custom-fields/{id}", server.Read, server.Handle(h.getCustomField), getCustomFieldDoc).
+		server.Op("GET /api/v1/custom-fields/{id}", server.Read, server.HandleGet[CustomField](h.db, selectCustomField), getCustomFieldDoc).
 			Versioned(lockCustomField),
 		server.Op("PATCH /api/v1/custom-fields/{id}", server.Write, server.Handle(h.updateCustomField),
 			updateCustomFieldDoc),
@@ -59,7 +59,7 @@ func Routes(d *db.DB) []server.Route {
 			deleteCustomFieldDoc),
 		server.Op("GET /api/v1/reports/usage", server.Read, server.Handle(h.reportUsage), usageReportDoc),
 		server.Op("GET /api/v1/reports/usage/export", server.Read,
-			server.HandleExport("usage", h.exportUsage), exportUsageDoc),
+			ExportUsage.Handle(h.db, "usage"), exportUsageDoc),
 	})
 }
 
@@ -231,11 +231,6 @@ var getDoc = &server.Doc{
 	Description: "`GET /api/v1/spools/{id}/usage` returns the history of its remaining weight.",
 }
 
-func (h handlers) get(ctx context.Context, r *server.Request[struct{}]) (server.OK[Spool], error) {
-	spool := selectSpool(r.ID("id"))
-	return server.One(spool, h.db.Read(ctx, spool))
-}
-
 var getByNumberDoc = &server.Doc{
 	ID: "getSpoolByNumber", Tag: tag, Summary: "Get the spool with a number",
 	Description: "Returns what `getSpool` does, for the number that is on the label of a spool.",
@@ -246,14 +241,12 @@ func (h handlers) getByNumber(ctx context.Context, r *server.Request[struct{}]) 
 	return server.One(spool, h.db.Read(ctx, spool))
 }
 
+// lockSpool is the server.Lock of a spool.
+var lockSpool = server.LockRow("spools")
+
 // lockNumber is the server.Lock of the spool with a number.
 func lockNumber(numbers ...string) []*db.Stmt {
 	return []*db.Stmt{db.SQL(`select id from spools where number = $1::text::int for no key update`, numbers[0])}
-}
-
-// lockSpool is the server.Lock of a spool.
-func lockSpool(ids ...string) []*db.Stmt {
-	return []*db.Stmt{db.SQL(`select id from spools where id = $1 for no key update`, ids[0])}
 }
 
 var selectSpoolSQL = `select ` + spoolColumns + ` from spools where id = $1 and hidden_at is null`

@@ -3,7 +3,6 @@ package inventory
 import (
 	"context"
 	"encoding/json"
-	"io"
 
 	"spoolwright/db"
 	"spoolwright/server"
@@ -14,14 +13,14 @@ var vendorTag = &server.Tag{Name: "vendors", Fields: fields, Description: "The m
 
 func (h handlers) vendorRoutes() []server.Route {
 	return []server.Route{
-		server.Op("GET /api/v1/vendors", server.Read, server.Handle(h.listVendors), listVendorsDoc),
+		server.Op("GET /api/v1/vendors", server.Read, server.HandleList[Vendor](h.db, VendorFilter.list), listVendorsDoc),
 		server.Op("POST /api/v1/vendors", server.Write, server.Handle(h.createVendor), createVendorDoc),
-		server.Op("GET /api/v1/vendors/export", server.Read, server.HandleExport("vendors", h.exportVendors),
+		server.Op("GET /api/v1/vendors/export", server.Read, ExportVendors.Handle(h.db, "vendors"),
 			exportVendorsDoc),
 		server.Op("POST /api/v1/vendors/import", server.Write, vendorKind.route(h, importVendorsExample),
 			importVendorsDoc),
-		server.Op("GET /api/v1/vendors/{id}", server.Read, server.Handle(h.getVendor), getVendorDoc).
-			Versioned(lockVendor),
+		server.Op("GET /api/v1/vendors/{id}", server.Read, server.HandleGet[Vendor](h.db, selectVendor), getVendorDoc).
+			Versioned(server.LockRow("vendors")),
 		server.Op("PATCH /api/v1/vendors/{id}", server.Write, server.Handle(h.updateVendor), updateVendorDoc),
 		server.Op("DELETE /api/v1/vendors/{id}", server.Write, server.Handle(h.deleteVendor), deleteVendorDoc),
 		server.Op("POST /api/v1/vendors/{id}/restore", server.Write, server.Handle(h.restoreVendor), restoreVendorDoc),
@@ -63,12 +62,6 @@ func quantities(from string) string {
 		(select coalesce(sum(s.remaining_weight_grams), 0) from ` + from + `) as remaining_grams`
 }
 
-// VendorList has the parameters of the list of vendors.
-type VendorList struct {
-	server.ListQuery
-	VendorFilter
-}
-
 // VendorFilter selects vendors.
 type VendorFilter struct {
 	server.ExtraFilter
@@ -86,10 +79,6 @@ var listVendorsDoc = &server.Doc{
 	Description: "All filters but `search` use an index. `search`, `extra.KEY` and a `sort_by` without an index " +
 		"read all matching vendors. A parameter `extra.KEY`, such as `extra.tag`, selects those in which the " +
 		"custom field has this value, not case-sensitive.",
-}
-
-func (h handlers) listVendors(ctx context.Context, r *server.Request[VendorList]) (server.Page[Vendor], error) {
-	return server.ListPage[Vendor](ctx, h.db.Read, r.In.list(), r.In.ListQuery)
 }
 
 // list returns the list of the vendors that the filter selects.
@@ -111,18 +100,8 @@ var getVendorDoc = &server.Doc{
 	Description: "Returns the vendor with the quantities of its spools in stock, which are part of its `ETag`.",
 }
 
-func (h handlers) getVendor(ctx context.Context, r *server.Request[struct{}]) (server.OK[Vendor], error) {
-	vendor := selectVendor(r.ID("id"))
-	return server.One(vendor, h.db.Read(ctx, vendor))
-}
-
 func selectVendor(id string) *db.Stmt {
 	return db.SQL(`select `+vendorColumns+` from `+vendorsTable+` where id = $1 and hidden_at is null`, id)
-}
-
-// lockVendor is the server.Lock of a vendor.
-func lockVendor(ids ...string) []*db.Stmt {
-	return []*db.Stmt{db.SQL(`select id from vendors where id = $1 for no key update`, ids[0])}
 }
 
 var errDuplicateVendor = server.Conflict("DUPLICATE_VENDOR", "Another vendor has the name %s", "Polymaker").On("name")
@@ -244,18 +223,6 @@ func (h handlers) restoreVendor(ctx context.Context, r *server.Request[struct{}]
 // ExportVendors writes vendors.
 var ExportVendors = transfer.Export[Vendor](500, transfer.ListPage(VendorFilter.list,
 	`select `+vendorColumns+` from `+vendorsTable+` where id = page.id`))
-
-// VendorExport has the parameters of the export of vendors.
-type VendorExport struct {
-	server.ExportQuery
-	VendorFilter
-}
-
-func (h handlers) exportVendors(
-	ctx context.Context, r *server.Request[VendorExport], w io.Writer, format server.ExportFormat,
-) error {
-	return ExportVendors(ctx, h.db, w, format, r.In.VendorFilter)
-}
 
 var exportVendorsDoc = &server.Doc{
 	ID: "exportVendors", Tag: vendorTag, Summary: "Export vendors",

@@ -1,9 +1,6 @@
 package orders
 
 import (
-	"context"
-	"io"
-
 	"spoolwright/cli"
 	"spoolwright/server"
 	"spoolwright/transfer"
@@ -14,18 +11,6 @@ var Commands = []cli.Command{Export.Command("orders")}
 
 // Export writes all orders with their items.
 var Export = transfer.Export[Order](200, transfer.ListPage(OrderFilter.list, selectOrders+` where o.id = page.id`))
-
-// ExportQuery are the parameters of the export.
-type ExportQuery struct {
-	server.ExportQuery
-	OrderFilter
-}
-
-func (h handlers) export(
-	ctx context.Context, r *server.Request[ExportQuery], w io.Writer, format server.ExportFormat,
-) error {
-	return Export(ctx, h.db, w, format, r.In.OrderFilter)
-}
 
 var exportDoc = &server.Doc{
 	ID: "exportOrders", Tag: Tag, Summary: "Export orders",

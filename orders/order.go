@@ -70,10 +70,10 @@ var fields string
 func Routes(d *db.DB) []server.Route {
 	h := handlers{d}
 	return []server.Route{
-		server.Op("GET /api/v1/orders", server.Read, server.Handle(h.list), listDoc),
-		server.Op("GET /api/v1/orders/export", server.Read, server.HandleExport("orders", h.export), exportDoc),
+		server.Op("GET /api/v1/orders", server.Read, server.HandleList[OrderListItem](h.db, OrderFilter.list), listDoc),
+		server.Op("GET /api/v1/orders/export", server.Read, Export.Handle(h.db, "orders"), exportDoc),
 		server.Op("POST /api/v1/orders", server.Write, server.Handle(h.create), createDoc),
-		server.Op("GET /api/v1/orders/{id}", server.Read, server.Handle(h.get), getDoc).Versioned(lockOrder),
+		server.Op("GET /api/v1/orders/{id}", server.Read, server.HandleGet[Order](h.db, selectOrder), getDoc).Versioned(lockOrder),
 		server.Op("PATCH /api/v1/orders/{id}", server.Write, server.Handle(h.update), updateDoc),
 		server.Op("DELETE /api/v1/orders/{id}", server.Write, server.Handle(h.delete), deleteDoc),
 		server.Op("POST /api/v1/orders/{id}/restore", server.Write, server.Handle(h.restore), restoreDoc),
@@ -139,12 +139,6 @@ type OrderListItem struct {
 	HiddenAt  server.Timestamp `json:"hidden_at"`
 }
 
-// Filter has the query parameters of the order list.
-type Filter struct {
-	server.ListQuery
-	OrderFilter
-}
-
 // OrderFilter selects orders.
 type OrderFilter struct {
 	Status      server.Optional[server.Set[OrderStatus]] `query:"status"`
@@ -164,10 +158,6 @@ var listDoc = &server.Doc{
 	ID: "listOrders", Tag: Tag, Summary: "List orders",
 	Description: "The list has no items. All filters but `search` use an index. `search` and a `sort_by` without an " +
 		"index read all matching orders.",
-}
-
-func (h handlers) list(ctx context.Context, r *server.Request[Filter]) (server.Page[OrderListItem], error) {
-	return server.ListPage[OrderListItem](ctx, h.db.Read, r.In.list(), r.In.ListQuery)
 }
 
 // list returns the list of the orders that the filter selects.
@@ -238,11 +228,6 @@ var getDoc = &server.Doc{
 		"An order is open while it is `received` or `in_production`. When a run that prints one of its items starts, an " +
 		"open order becomes `in_production`, and when all its items are produced, `done`, in the same transaction. The " +
 		"service never changes a status back.",
-}
-
-func (h handlers) get(ctx context.Context, r *server.Request[struct{}]) (server.OK[Order], error) {
-	order := selectOrder(r.ID("id"))
-	return server.One(order, h.db.Read(ctx, order))
 }
 
 var (

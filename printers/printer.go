@@ -4,7 +4,6 @@ package printers
 import (
 	"context"
 	_ "embed"
-	"io"
 
 	"spoolwright/cli"
 	"spoolwright/db"
@@ -38,10 +37,10 @@ var Commands = []cli.Command{Export.Command("printers")}
 func Routes(d *db.DB) []server.Route {
 	h := handlers{d}
 	return []server.Route{
-		server.Op("GET /api/v1/printers", server.Read, server.Handle(h.list), listDoc),
+		server.Op("GET /api/v1/printers", server.Read, server.HandleList[Printer](h.db, PrinterFilter.list), listDoc),
 		server.Op("POST /api/v1/printers", server.Write, server.Handle(h.create), createDoc),
-		server.Op("GET /api/v1/printers/export", server.Read, server.HandleExport("printers", h.export), exportDoc),
-		server.Op("GET /api/v1/printers/{id}", server.Read, server.Handle(h.get), getDoc).Versioned(lockPrinter),
+		server.Op("GET /api/v1/printers/export", server.Read, Export.Handle(h.db, "printers"), exportDoc),
+		server.Op("GET /api/v1/printers/{id}", server.Read, server.HandleGet[Printer](h.db, selectPrinter), getDoc).Versioned(lockPrinter),
 		server.Op("PATCH /api/v1/printers/{id}", server.Write, server.Handle(h.update), updateDoc),
 		server.Op("DELETE /api/v1/printers/{id}", server.Write, server.Handle(h.delete), deleteDoc),
 		server.Op("POST /api/v1/printers/{id}/restore", server.Write, server.Handle(h.restore), restoreDoc),
@@ -111,12 +110,6 @@ const printersTable = `(select p.*, h.printed_hours,
 			and r.status in ('completed', 'failed')
 	) h) printers`
 
-// Filter has the parameters of the list of printers.
-type Filter struct {
-	server.ListQuery
-	PrinterFilter
-}
-
 // PrinterFilter selects printers.
 type PrinterFilter struct {
 	Number      server.Optional[int64]              `query:"number" rule:"minimum=1,maximum=999999999"`
@@ -133,10 +126,6 @@ var listDoc = &server.Doc{
 	ID: "listPrinters", Tag: tag, Summary: "List printers",
 	Description: "All filters but `search` use an index. `search` and a `sort_by` without an index read all " +
 		"matching printers.",
-}
-
-func (h handlers) list(ctx context.Context, r *server.Request[Filter]) (server.Page[Printer], error) {
-	return server.ListPage[Printer](ctx, h.db.Read, r.In.list(), r.In.ListQuery)
 }
 
 // list returns the list of the printers that the filter selects.
@@ -159,11 +148,6 @@ func (f PrinterFilter) list() *server.List {
 var getDoc = &server.Doc{
 	ID: "getPrinter", Tag: tag, Summary: "Get a printer",
 	Description: "Returns the printer with its hours and the spools that are loaded, which are part of its `ETag`.",
-}
-
-func (h handlers) get(ctx context.Context, r *server.Request[struct{}]) (server.OK[Printer], error) {
-	printer := selectPrinter(r.ID("id"))
-	return server.One(printer, h.db.Read(ctx, printer))
 }
 
 func selectPrinter(id string) *db.Stmt {
@@ -400,18 +384,6 @@ func (h handlers) load(ctx context.Context, r *server.Request[Load]) (server.OK[
 // Export writes all printers.
 var Export = transfer.Export[Printer](500, transfer.ListPage(PrinterFilter.list,
 	`select `+printerColumns+` from `+printersTable+` where id = page.id`))
-
-// ExportQuery has the parameters of the export of printers.
-type ExportQuery struct {
-	server.ExportQuery
-	PrinterFilter
-}
-
-func (h handlers) export(
-	ctx context.Context, r *server.Request[ExportQuery], w io.Writer, format server.ExportFormat,
-) error {
-	return Export(ctx, h.db, w, format, r.In.PrinterFilter)
-}
 
 var exportDoc = &server.Doc{
 	ID: "exportPrinters", Tag: tag, Summary: "Export printers",

@@ -1,9 +1,6 @@
 package production
 
 import (
-	"context"
-	"io"
-
 	"spoolwright/cli"
 	"spoolwright/server"
 	"spoolwright/transfer"
@@ -34,18 +31,6 @@ var Export = transfer.Export[Run](200, transfer.ListPage(RunFilter.list, `
 				from run_materials m join spools s on s.id = m.spool_id
 				where m.run_id = production_runs.id) as materials
 		from `+runsTable+` where production_runs.id = page.id`))
-
-// ExportQuery are the parameters of the export.
-type ExportQuery struct {
-	server.ExportQuery
-	RunFilter
-}
-
-func (h handlers) export(
-	ctx context.Context, r *server.Request[ExportQuery], w io.Writer, format server.ExportFormat,
-) error {
-	return Export(ctx, h.db, w, format, r.In.RunFilter)
-}
 
 var exportDoc = &server.Doc{
 	ID: "exportProductionRuns", Tag: tag, Summary: "Export production runs",

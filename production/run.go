@@ -53,9 +53,9 @@ func Routes(orders Orders) func(*db.DB) []server.Route {
 
 func routes(h handlers) []server.Route {
 	return []server.Route{
-		server.Op("GET /api/v1/production-runs", server.Read, server.Handle(h.list), listDoc),
+		server.Op("GET /api/v1/production-runs", server.Read, server.HandleList[RunListItem](h.db, RunFilter.list), listDoc),
 		server.Op("GET /api/v1/production-runs/export", server.Read,
-			server.HandleExport("production-runs", h.export), exportDoc),
+			Export.Handle(h.db, "production-runs"), exportDoc),
 		server.Op("POST /api/v1/production-runs", server.Write, server.Handle(h.create), createDoc),
 		server.Op("GET /api/v1/production-runs/{id}", server.Read, server.Handle(h.get), getDoc).Versioned(
 			func(ids ...string) []*db.Stmt { return []*db.Stmt{lockRun(ids[0])} }),
@@ -225,12 +225,6 @@ const runColumns = `id, status, printer_id, printer_name, queue_position, starte
 		then json_build_array(json_build_object('code', 'INVENTORY_NOT_UPDATED', 'detail', '` + notUpdated + `'))
 		else '[]' end as warnings`
 
-// Filter has the query parameters of the run list.
-type Filter struct {
-	server.ListQuery
-	RunFilter
-}
-
 // RunFilter selects production runs.
 type RunFilter struct {
 	Status        server.Optional[server.Set[RunStatus]] `query:"status"`
@@ -253,10 +247,6 @@ var listDoc = &server.Doc{
 	ID: "listProductionRuns", Tag: tag, Summary: "List production runs",
 	Description: "The list has no items and materials. All filters but `search` use an index. `search` and a " +
 		"`sort_by` without an index read all matching runs.",
-}
-
-func (h handlers) list(ctx context.Context, r *server.Request[Filter]) (server.Page[RunListItem], error) {
-	return server.ListPage[RunListItem](ctx, h.db.Read, r.In.list(), r.In.ListQuery)
 }
 
 // list returns the list of the production runs that the filter selects.

@@ -15,6 +15,13 @@ import (
 // are those of the resource's path.
 type Lock func(ids ...string) []*db.Stmt
 
+// LockRow returns the Lock of a resource that is a row of a table.
+func LockRow(table string) Lock {
+	return func(ids ...string) []*db.Stmt {
+		return []*db.Stmt{db.SQL(`select id from `+table+` where id = $1 for no key update`, ids[0])}
+	}
+}
+
 // Versioned returns the GET route of a resource whose responses have an ETag. The route that creates such resources
 // has it too, unless its response also has a secret. The PATCH and DELETE routes of the same path then accept
 // If-Match: they compare it with the representation under the lock, in the transaction of the write.

@@ -12,7 +12,8 @@ import (
 	"spoolwright/db"
 )
 
-// ListQuery are the parameters of every list. The query type of a list embeds it as its first field.
+// ListQuery are the parameters of every list. The query type of a list embeds it as its first field, unless it is that
+// of HandleList.
 type ListQuery struct {
 	Skip      Optional[int64]     `query:"skip" rule:"maximum=999999999,default=0"`
 	Limit     Optional[int64]     `query:"limit" rule:"minimum=1,maximum=100,default=20"`
@@ -22,6 +23,19 @@ type ListQuery struct {
 
 	order order
 	last  *db.Position // that After names
+}
+
+// Listing are the parameters of a list: those of every list, and a filter.
+type Listing[F any] struct {
+	ListQuery
+	Filter F `query:"*"`
+}
+
+// HandleList returns the endpoint of a list of the items T that a filter selects.
+func HandleList[T, F any](d *db.DB, list func(filter F) *List) Endpoint {
+	return Handle(func(ctx context.Context, r *Request[Listing[F]]) (Page[T], error) {
+		return ListPage[T](ctx, d.Read, list(r.In.Filter), r.In.ListQuery)
+	})
 }
 
 // resolve checks SortBy and After for a list of items with the schema.

@@ -86,8 +86,9 @@ func distance(a, b string) int {
 // item is not nil, the request is for a list of such items. The error is a 422 with all problems.
 func decodeQuery(values url.Values, in any, item reflect.Type) error {
 	v := reflect.ValueOf(in).Elem()
+	schema := SchemaOfType(v.Type())
 	var problems Problems
-	for _, f := range SchemaOfType(v.Type()).Fields {
+	for _, f := range schema.Fields {
 		if given := values[f.Name]; len(given) == 1 {
 			problem := v.FieldByIndex(f.index).Addr().Interface().(settable).set(f, f.fromText(given[0]))
 			if problem != "" {
@@ -95,13 +96,18 @@ func decodeQuery(values url.Values, in any, item reflect.Type) error {
 			}
 		}
 	}
-	if extra, ok := in.(extraFilter); ok {
-		extra.setExtra(values, &problems)
+	if schema.extra != nil {
+		v.FieldByIndex(schema.extra).Addr().Interface().(*ExtraFilter).set(values, &problems)
 	}
 	if list, ok := in.(interface {
 		resolve(*Schema, *Problems)
 	}); ok && item != nil {
 		list.resolve(SchemaOfType(item), &problems)
+	}
+	if schema.filter != nil {
+		if c, ok := v.FieldByIndex(schema.filter).Addr().Interface().(Checker); ok {
+			c.Check(&problems)
+		}
 	}
 	return check(in, problems)
 }
@@ -111,11 +117,12 @@ func (e Endpoint) parameterNames() []string {
 	if !e.ReadsQuery() {
 		return nil
 	}
+	schema := SchemaOfType(e.In)
 	var names []string
-	for _, f := range SchemaOfType(e.In).Fields {
+	for _, f := range schema.Fields {
 		names = append(names, f.Name)
 	}
-	if _, ok := reflect.New(e.In).Interface().(extraFilter); ok {
+	if schema.extra != nil {
 		names = append(names, extraParameter)
 	}
 	return names
@@ -131,11 +138,7 @@ const (
 // parameters.
 type ExtraFilter struct{ values map[string]string }
 
-type extraFilter interface {
-	setExtra(query url.Values, problems *Problems)
-}
-
-func (e *ExtraFilter) setExtra(query url.Values, problems *Problems) {
+func (e *ExtraFilter) set(query url.Values, problems *Problems) {
 	for name, given := range query {
 		key, ok := strings.CutPrefix(name, extraPrefix)
 		switch {

@@ -228,6 +228,14 @@ func Handle[In any, Out result](fn func(context.Context, *Request[In]) (Out, err
 	})
 }
 
+// HandleGet returns the endpoint of the resource T with the id in the path, which is the row that a statement returns.
+func HandleGet[T any](d *db.DB, read func(id string) *db.Stmt) Endpoint {
+	return Handle(func(ctx context.Context, r *Request[struct{}]) (OK[T], error) {
+		resource := read(r.ID("id"))
+		return One(resource, d.Read(ctx, resource))
+	})
+}
+
 // HandlePrepared is Handle for handlers with long work that needs no transaction, such as hashing a password. It calls
 // prepare once, before the transaction of an Idempotency-Key begins, and passes the result to fn.
 func HandlePrepared[In, P any, Out result](

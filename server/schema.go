@@ -45,6 +45,8 @@ type Schema struct {
 	Name   string // the Go type, with an upper-case initial
 	Fields []*Field
 	byName map[string]*Field
+	extra  []int // the index of an ExtraFilter, or nil
+	filter []int // the index of the field with the tag `query:"*"`, or nil
 }
 
 // Field is one field of a Schema.
@@ -108,7 +110,14 @@ func SchemaOfType(t reflect.Type) *Schema {
 	}
 	initial := min(1, len(t.Name()))
 	s := &Schema{Name: strings.ToUpper(t.Name()[:initial]) + t.Name()[initial:], byName: map[string]*Field{}}
-	for _, sf := range reflect.VisibleFields(t) {
+	for _, sf := range visibleFields(t) {
+		if sf.Type == reflect.TypeFor[ExtraFilter]() {
+			s.extra = sf.Index
+		}
+		if sf.Tag.Get("query") == "*" {
+			s.filter = sf.Index
+			continue
+		}
 		name, query := sf.Tag.Get("json"), false
 		if q := sf.Tag.Get("query"); q != "" {
 			name, query = q, true
@@ -146,6 +155,21 @@ func SchemaOfType(t reflect.Type) *Schema {
 	}
 	actual, _ := schemas.LoadOrStore(t, s)
 	return actual.(*Schema)
+}
+
+// visibleFields returns the fields of a struct, with those of embedded structs and of fields with the tag `query:"*"`,
+// which are like embedded ones: Go embeds no type parameter.
+func visibleFields(t reflect.Type) (all []reflect.StructField) {
+	for _, sf := range reflect.VisibleFields(t) {
+		all = append(all, sf)
+		if sf.Tag.Get("query") == "*" {
+			for _, inner := range reflect.VisibleFields(sf.Type) {
+				inner.Index = slices.Concat(sf.Index, inner.Index)
+				all = append(all, inner)
+			}
+		}
+	}
+	return all
 }
 
 // parse sets what the rules say, and returns the field of the rule insteadOf.

@@ -108,11 +108,6 @@ var getLevelDoc = &server.Doc{
 	Description: "Returns a stock level with what is in stock, reserved and missing now.",
 }
 
-func (h handlers) getLevel(ctx context.Context, r *server.Request[struct{}]) (server.OK[StockLevel], error) {
-	level := selectLevel(r.ID("id"))
-	return server.One(level, h.db.Read(ctx, level))
-}
-
 // lockLevels makes transactions that change stock wait at their commits, and waits for those that are committing. It
 // comes before the statements that change levels.
 func lockLevels() *db.Stmt { return db.SQL(`select lock_stock_levels()::text`) }

@@ -82,6 +82,21 @@ func Export[T, F any](limit int, page Page[F]) Exporter[F] {
 	}
 }
 
+// exporting are the parameters of the endpoint of an Exporter.
+type exporting[F any] struct {
+	server.ExportQuery
+	Filter F `query:"*"`
+}
+
+// Handle returns the endpoint that exports resources, with their name in the plural.
+func (e Exporter[F]) Handle(d *db.DB, resources string) server.Endpoint {
+	return server.HandleExport(resources, func(
+		ctx context.Context, r *server.Request[exporting[F]], w io.Writer, format server.ExportFormat,
+	) error {
+		return e(ctx, d, w, format, r.In.Filter)
+	})
+}
+
 // ExportDescription describes what an endpoint of an Exporter returns.
 const ExportDescription = "Returns what the filters select, in a file in UTF-8. A list and its export have the " +
 	"same filters. `format=jsonl` is a JSON object per line, as the GET of the resource returns it. `format=csv` " +

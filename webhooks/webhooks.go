@@ -152,9 +152,9 @@ func (s *Service) Routes() []server.Route {
 	const path, one = " /api/v1/webhooks", " /api/v1/webhooks/{id}"
 	const sent, delivery = one + "/deliveries", one + "/deliveries/{delivery_id}"
 	return []server.Route{
-		server.Op("GET"+path, server.Admin, server.Handle(s.list), listDoc).ForUsers(),
+		server.Op("GET"+path, server.Admin, server.HandleList[Webhook](s.DB, Filter.list), listDoc).ForUsers(),
 		server.Op("POST"+path, server.Admin, server.Handle(s.create), createDoc).ForUsers(),
-		server.Op("GET"+one, server.Admin, server.Handle(s.get), getDoc).ForUsers().Versioned(
+		server.Op("GET"+one, server.Admin, server.HandleGet[Webhook](s.DB, readWebhook), getDoc).ForUsers().Versioned(
 			func(ids ...string) []*db.Stmt {
 				return []*db.Stmt{db.SQL(`select id from webhooks where id = $1 for no key update`, ids[0])}
 			}),
@@ -204,30 +204,24 @@ var listDoc = &server.Doc{
 
 // Filter are the parameters of the list of webhooks.
 type Filter struct {
-	server.ListQuery
 	Event    server.Optional[EventType] `query:"event" rule:"named="`
 	Disabled server.Optional[bool]      `query:"disabled"`
 }
 
-func (s *Service) list(ctx context.Context, r *server.Request[Filter]) (server.Page[Webhook], error) {
+func (f Filter) list() *server.List {
 	l := server.NewList(`(select tenant_id, `+columns+` from webhooks) webhooks`,
 		`id, url, events, description, disabled,
 		disabled_at, disabled_reason, failing_since, created_at, updated_at`, "", "")
-	if in := r.In.Event; !in.IsNull() {
-		l.Where("?::text in (select json_array_elements_text(events))", in.Arg())
+	if !f.Event.IsNull() {
+		l.Where("?::text in (select json_array_elements_text(events))", f.Event.Arg())
 	}
-	l.WhereEqual("disabled", r.In.Disabled)
-	return server.ListPage[Webhook](ctx, s.DB.Read, l, r.In.ListQuery)
+	l.WhereEqual("disabled", f.Disabled)
+	return l
 }
 
 var getDoc = &server.Doc{
 	ID: "getWebhook", Tag: tag, Summary: "Get a webhook",
 	Description: "Returns a webhook, without its secret.",
-}
-
-func (s *Service) get(ctx context.Context, r *server.Request[struct{}]) (server.OK[Webhook], error) {
-	webhook := readWebhook(r.ID("id"))
-	return server.One(webhook, s.DB.Read(ctx, webhook))
 }
 
 func readWebhook(id string) *db.Stmt {
