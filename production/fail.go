@@ -18,16 +18,20 @@ func (FailureReason) Enum() []string {
 
 // FailRequest is the body of fail.
 type FailRequest struct {
-	Reason    server.Optional[FailureReason]  `json:"reason" rule:"required"`
-	Notes     server.Optional[string]         `json:"notes" rule:"maxLength=10000"`
-	Materials []WastedMaterial                `json:"materials"`
-	Wasted    server.Optional[server.Decimal] `json:"wasted_grams" rule:"maximum=1000000"`
+	Reason server.Optional[FailureReason] `json:"reason" rule:"required"`
+	Notes  server.Optional[string]        `json:"notes" rule:"maxLength=10000"`
+	Waste
 }
 
 // CancelRequest is the body of cancel.
 type CancelRequest struct {
-	Reason    server.Optional[FailureReason]  `json:"reason"`
-	Notes     server.Optional[string]         `json:"notes" rule:"maxLength=10000"`
+	Reason server.Optional[FailureReason] `json:"reason"`
+	Notes  server.Optional[string]        `json:"notes" rule:"maxLength=10000"`
+	Waste
+}
+
+// Waste is what a run wasted: the weight of each material, or the only one.
+type Waste struct {
 	Materials []WastedMaterial                `json:"materials"`
 	Wasted    server.Optional[server.Decimal] `json:"wasted_grams" rule:"maximum=1000000"`
 }
@@ -39,15 +43,8 @@ type WastedMaterial struct {
 }
 
 // Check reports materials next to a weight of the whole run.
-func (r *FailRequest) Check(problems *server.Problems) { checkWasted(r.Materials, r.Wasted, problems) }
-
-// Check reports materials next to a weight of the whole run.
-func (r *CancelRequest) Check(problems *server.Problems) {
-	checkWasted(r.Materials, r.Wasted, problems)
-}
-
-func checkWasted(materials []WastedMaterial, wasted server.Optional[server.Decimal], problems *server.Problems) {
-	if !wasted.IsNull() && len(materials) > 0 {
+func (w *Waste) Check(problems *server.Problems) {
+	if !w.Wasted.IsNull() && len(w.Materials) > 0 {
 		problems.Add("wasted_grams", "must not be sent with materials")
 	}
 }
@@ -94,24 +91,24 @@ var cancelDoc = &server.Doc{
 }
 
 func (h handlers) fail(ctx context.Context, r *server.Request[FailRequest]) (server.OK[End], error) {
-	return h.waste(ctx, r.ID("id"), failed, r.In.Reason.Arg(), r.In.Notes.Arg(), r.In.Wasted, r.In.Materials)
+	return h.waste(ctx, r.ID("id"), failed, r.In.Reason.Arg(), r.In.Notes.Arg(), r.In.Waste)
 }
 
 func (h handlers) cancel(ctx context.Context, r *server.Request[CancelRequest]) (server.OK[End], error) {
-	return h.waste(ctx, r.ID("id"), cancelled, r.In.Reason.Arg(), r.In.Notes.Arg(), r.In.Wasted, r.In.Materials)
+	return h.waste(ctx, r.ID("id"), cancelled, r.In.Reason.Arg(), r.In.Notes.Arg(), r.In.Waste)
 }
 
 // waste ends a run with the status failed or cancelled.
-func (h handlers) waste(ctx context.Context, id string, status RunStatus, reason, notes any,
-	wasted server.Optional[server.Decimal], materials []WastedMaterial,
+func (h handlers) waste(
+	ctx context.Context, id string, status RunStatus, reason, notes any, w Waste,
 ) (server.OK[End], error) {
 	e := ending{status: status, kind: "wasted", closed: errClosed, reason: reason, notes: notes}
-	for i, m := range materials {
+	for i, m := range w.Materials {
 		e.grams = append(e.grams, sentGrams{MaterialName: m.MaterialName,
 			field: fmt.Sprintf("materials[%d].wasted_grams", i), grams: *m.Wasted.Value})
 	}
-	if !wasted.IsNull() {
-		e.grams = append(e.grams, sentGrams{field: "wasted_grams", grams: *wasted.Value})
+	if !w.Wasted.IsNull() {
+		e.grams = append(e.grams, sentGrams{field: "wasted_grams", grams: *w.Wasted.Value})
 	}
 	return h.end(ctx, id, &e)
 }
