@@ -3,6 +3,7 @@ package inventory
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -314,12 +315,7 @@ func (s spoolmanObject) add(prefix string, object map[string]any) {
 }
 
 func readSpoolmanCSV(r io.Reader, use func(string, int, spoolmanObject)) error {
-	text := func(c transfer.Cell) string {
-		if c == nil {
-			return ""
-		}
-		return *c
-	}
+	text := func(c transfer.Cell) string { return valueText(pointed(c)) }
 	c := transfer.NewReader(r)
 	header, _, err := c.Next()
 	var names []string
@@ -393,7 +389,7 @@ func newItem(entity string, n int, s spoolmanObject) *conversion {
 		sum := sha256.Sum256(text)
 		item.key = "= " + hex.EncodeToString(sum[:16])
 	}
-	if t, ok := parseSpoolmanTime(s.text("registered")); ok {
+	if t, ok := ParseSpoolmanTime(s.text("registered")); ok {
 		item.created = t.Format("2006-01-02T15:04:05.999999Z")
 		item.key += " " + t.Format("2006-01-02T15:04:05Z")
 	}
@@ -453,16 +449,10 @@ func finish[T any](c *conversion, names map[string]string) *spoolmanItem {
 		}
 		c.problems = append(c.problems, p)
 	}
-	row := server.Row(&in)
-	if c.values == nil {
-		c.values = map[string]any{}
-	}
-	for name, value := range row {
-		if _, ok := c.values[name]; !ok {
-			c.values[name] = value
-		}
-	}
-	c.values["extra"] = c.extra()
+	values := server.Row(&in)
+	maps.Copy(values, c.values)
+	values["extra"] = c.extra()
+	c.values = values
 	return c.spoolmanItem
 }
 
@@ -515,14 +505,11 @@ func convertFilament(n int, s spoolmanObject, vendor *spoolmanItem) *spoolmanIte
 	c.short("external_id", "External id", s.text("external_id"))
 	c.convertDiameter()
 	colors := c.convertColors()
-	color := s.text("name")
-	if color == "" {
-		color = "Unknown"
-		if len(colors) > 0 {
-			color = colors[0]
-		}
+	color := "Unknown"
+	if len(colors) > 0 {
+		color = colors[0]
 	}
-	c.texts["color"] = color
+	c.texts["color"] = cmp.Or(s["name"], color)
 	names["diameter_mm"], names["color"] = "diameter", "name"
 	return finish[Filament](c, names)
 }
@@ -571,33 +558,23 @@ func (c *conversion) convertDiameter() {
 	}
 }
 
-// usualWeight is the weight of a spool that has none in Spoolman.
-const usualWeight = 1000 * server.DecimalOne
+// UsualWeight is the weight of a spool that has none in Spoolman.
+const UsualWeight = 1000 * server.DecimalOne
 
 func convertSpool(n int, s spoolmanObject, filament *spoolmanItem) *spoolmanItem {
 	c := newItem("spool", n, s)
 	c.parent = filament
 	of, by := s.part("filament"), s.part("filament.vendor")
 	archived := strings.EqualFold(s.text("archived"), "true") || s.text("archived") == "1"
-	spoolWeight := s.text("spool_weight")
-	if spoolWeight == "" {
-		spoolWeight = of.text("spool_weight")
-	}
-	if spoolWeight == "" {
-		spoolWeight = by.text("empty_spool_weight")
-	}
-	price := s.text("price")
-	if price == "" {
-		price = of.text("price")
-	}
-	c.texts = map[string]string{"spool_weight_grams": spoolWeight, "purchase_price": price,
-		"archived": fmt.Sprint(archived)}
+	c.texts = map[string]string{"archived": fmt.Sprint(archived),
+		"spool_weight_grams": cmp.Or(s["spool_weight"], of["spool_weight"], by["empty_spool_weight"]),
+		"purchase_price":     cmp.Or(s["price"], of["price"])}
 	c.short("location", "Location", s.text("location"))
 	c.short("lot_number", "Lot", s.text("lot_nr"))
 	c.values = map[string]any{}
 	for column, name := range map[string]string{"first_used_at": "first_used", "last_used_at": "last_used"} {
 		text := s.text(name)
-		if at, ok := parseSpoolmanTime(text); ok && at.Year() >= 1 && at.Year() <= 9999 {
+		if at, ok := ParseSpoolmanTime(text); ok {
 			c.values[column] = at.Format(time.RFC3339Nano)
 		} else {
 			c.values[column] = nil
@@ -615,9 +592,6 @@ func convertSpool(n int, s spoolmanObject, filament *spoolmanItem) *spoolmanItem
 		item.problems = append(item.problems, server.FieldError{Field: "filament",
 			Message: "is invalid: " + transfer.Describe(filament.problems)})
 	}
-	maps.DeleteFunc(item.values, func(name string, _ any) bool {
-		return !slices.Contains(spoolmanColumns["spool"], name)
-	})
 	return item
 }
 
@@ -633,7 +607,7 @@ func (c *conversion) convertWeights(filament spoolmanObject) {
 		return
 	}
 	if net <= 0 {
-		net = usualWeight
+		net = UsualWeight
 		c.remarks = append(c.remarks, "has no weight in Spoolman, so it has 1000 g")
 		known = false
 	}
@@ -673,10 +647,12 @@ func firstRunes(s string, most int) string {
 	return s
 }
 
-func parseSpoolmanTime(s string) (time.Time, bool) {
-	for _, layout := range []string{"2006-01-02T15:04:05.999999999", "2006-01-02 15:04:05.999999999"} {
+// ParseSpoolmanTime parses a time in ISO 8601, which is UTC without an offset.
+func ParseSpoolmanTime(s string) (time.Time, bool) {
+	for _, layout := range []string{"2006-01-02T15:04:05.999999999", "2006-01-02 15:04:05.999999999",
+		"2006-01-02T15:04", "2006-01-02"} {
 		for _, zone := range []string{"Z07:00", ""} {
-			if t, err := time.Parse(layout+zone, s); err == nil {
+			if t, err := time.Parse(layout+zone, s); err == nil && t.Year() > 0 && t.Year() < 10000 {
 				return t.UTC(), true
 			}
 		}

@@ -13,9 +13,6 @@ import (
 	"spoolwright/server"
 )
 
-// usualWeight is the initial weight of a spool if neither the request nor the filament has one.
-const usualWeight = 1000 * server.DecimalOne
-
 // errComputed is the error of a change of a computed filament or vendor.
 var errComputed = badRequest("This filament or vendor only shows what spools without a filament have: change these " +
 	"spools, or create filaments of them with POST /api/v1/filaments/from-spools")
@@ -133,7 +130,7 @@ func (q request) attach(ctx context.Context, in *inventory.Spool, id int64, isNe
 		return notFound("filament", id)
 	case id < firstComputed:
 		in.FilamentNumber = server.Some(id)
-		err := inventory.Attach(ctx, q.db, in, isNew, usualWeight)
+		err := inventory.Attach(ctx, q.db, in, isNew, inventory.UsualWeight)
 		if e, ok := errors.AsType[*server.Error](err); ok && e.Code == "UNKNOWN_REFERENCE" {
 			return notFound("filament", id)
 		}

@@ -129,11 +129,7 @@ func (q request) field(method string, parts []string) error {
 	if err != nil {
 		return err
 	}
-	body, err := json.Marshal(all)
-	if err != nil {
-		return err
-	}
-	return q.send(body)
+	return q.sendJSON(all)
 }
 
 func noField(entity, key string) error {

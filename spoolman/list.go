@@ -349,22 +349,14 @@ func (s *selection) timeFilter(name, column, part string) (string, error) {
 	return lower + " and " + upper, err
 }
 
-// parseTime parses a time in ISO 8601, which is UTC without an offset.
+// parseTime parses a time of a query in ISO 8601, which is UTC without an offset.
 func parseTime(text string) (time.Time, bool) {
 	text = strings.TrimSpace(text)
-	for _, layout := range []string{"2006-01-02T15:04:05.999999999", "2006-01-02 15:04:05.999999999",
-		"2006-01-02T15:04",
-		"2006-01-02"} {
-		for _, zone := range []string{"Z07:00", ""} {
-			// In a query, the plus of an offset may have become a blank.
-			for _, text := range []string{text, strings.Replace(text, " ", "+", 1)} {
-				if t, err := time.Parse(layout+zone, text); err == nil && t.Year() > 0 && t.Year() < 10000 {
-					return t.UTC(), true
-				}
-			}
-		}
+	t, ok := inventory.ParseSpoolmanTime(text)
+	if !ok { // the plus of an offset may have become a blank
+		t, ok = inventory.ParseSpoolmanTime(strings.Replace(text, " ", "+", 1))
 	}
-	return time.Time{}, false
+	return t, ok
 }
 
 // value returns the expression for the value of a custom field as text, or as number for a type of numbers. Of a

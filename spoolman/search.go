@@ -170,11 +170,7 @@ func (q request) search() error {
 		}
 		answer[k.name+"s"] = matches
 	}
-	body, err := json.Marshal(answer)
-	if err != nil {
-		return err
-	}
-	return q.send(body)
+	return q.sendJSON(answer)
 }
 
 // candidates returns the statement that reads the items that may match.

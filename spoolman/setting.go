@@ -72,11 +72,7 @@ func (q request) settings() error {
 	if err != nil {
 		return err
 	}
-	body, err := json.Marshal(all)
-	if err != nil {
-		return err
-	}
-	return q.send(body)
+	return q.sendJSON(all)
 }
 
 func (q request) setting(method, key string) error {

@@ -175,6 +175,11 @@ func (q request) encode(v any) error {
 	if err := q.db.CheckActor(q.r.Context()); err != nil {
 		return err
 	}
+	return q.sendJSON(v)
+}
+
+// sendJSON sends a value that was read from the database.
+func (q request) sendJSON(v any) error {
 	body, err := json.Marshal(v)
 	if err != nil {
 		return err
