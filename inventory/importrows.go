@@ -289,37 +289,93 @@ func compare(values map[string]any, columns, fields []string, s stored) (changed
 	return changed
 }
 
-// finish counts the actions of the report, and removes what a dry run does not create.
-func (r *Imported) finish(dryRun bool) {
-	for i := range r.Rows {
-		row := &r.Rows[i]
-		if dryRun && row.Action == "created" {
-			row.ID, row.Number = nil, nil
+// kindChanges are the changes that the rows of a file make to a table.
+type kindChanges struct {
+	table            string
+	columns          []string
+	created, updated []map[string]any
+	spread           []string // the ids of those with a changed column that spreads
+	spreads          func(column string) bool
+}
+
+// add adds the values of a row, and reports what it does: it is new if s is nil.
+func (c *kindChanges) add(values map[string]any, s stored, changed []string, report *ImportedRow) {
+	switch {
+	case s == nil:
+		id := server.UUID(db.NewID())
+		values["id"], report.ID, report.Action = string(id), &id, "created"
+		c.created = append(c.created, values)
+	case len(changed) == 0:
+		report.Action = "unchanged"
+	default:
+		values["id"], report.Action = s.text("id"), "updated"
+		c.updated = append(c.updated, values)
+		if slices.ContainsFunc(changed, c.spreads) {
+			c.spread = append(c.spread, s.text("id"))
 		}
-		r.Count(row.Action)
 	}
 }
 
-// updateRows updates rows of a table, some of them at a time.
-func updateRows(ctx context.Context, d *db.DB, table string, columns []string, rows []map[string]any) error {
-	for batch := range slices.Chunk(rows, batchRows) {
-		ids := make([]string, len(batch))
-		for i, row := range batch {
-			ids[i] = row["id"].(string)
-		}
-		list, err := json.Marshal(batch)
-		if err != nil {
+// write makes the changes, unless it is a dry run, and those that follow from the spread ones. It completes the report.
+func (c *kindChanges) write(
+	ctx context.Context, d *db.DB, r *Imported, spread func(context.Context, *db.DB, []string) error,
+) error {
+	numbers := map[string]int64{}
+	if !r.DryRun {
+		if err := updateRows(ctx, d, c.table, c.columns, c.updated); err != nil {
 			return err
 		}
-		if err := d.Write(ctx, db.SQL(`
-			update `+table+` t set (`+strings.Join(columns, ", ")+`, updated_at) =
-				row(r.`+strings.Join(columns, ", r.")+`, now())
-			from json_populate_recordset(null::`+table+`, $1::json) r
-			where t.id = r.id and t.id = any ($2::uuid[])`, string(list), ids)); err != nil {
+		if err := spread(ctx, d, c.spread); err != nil {
+			return err
+		}
+		var err error
+		if numbers, err = insertRows(ctx, d, c.table, c.columns, c.created); err != nil {
+			return err
+		}
+	}
+	for i := range r.Rows {
+		row := &r.Rows[i]
+		r.Count(row.Action)
+		switch {
+		case row.Action != "created":
+		case r.DryRun:
+			row.ID, row.Number = nil, nil
+		default:
+			number := numbers[string(*row.ID)]
+			row.Number = &number
+		}
+	}
+	return nil
+}
+
+// inBatches calls write with some of the rows at a time, as a JSON array, and their ids.
+func inBatches(rows []map[string]any, write func(list string, ids []string) error) error {
+	for batch := range slices.Chunk(rows, batchRows) {
+		var ids []string
+		for _, row := range batch {
+			id, _ := row["id"].(string)
+			ids = append(ids, id)
+		}
+		list, err := json.Marshal(batch)
+		if err == nil {
+			err = write(string(list), ids)
+		}
+		if err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// updateRows updates rows of a table.
+func updateRows(ctx context.Context, d *db.DB, table string, columns []string, rows []map[string]any) error {
+	return inBatches(rows, func(list string, ids []string) error {
+		return d.Write(ctx, db.SQL(`
+			update `+table+` t set (`+strings.Join(columns, ", ")+`, updated_at) =
+				row(r.`+strings.Join(columns, ", r.")+`, now())
+			from json_populate_recordset(null::`+table+`, $1::json) r
+			where t.id = r.id and t.id = any ($2::uuid[])`, list, ids))
+	})
 }
 
 // insertRows inserts rows into a table in their order, and returns their numbers by their ids. A row without a number
@@ -330,11 +386,7 @@ func insertRows(
 	numbers := map[string]int64{}
 	names := strings.Join(columns, ", ")
 	done := 0
-	for batch := range slices.Chunk(rows, batchRows) {
-		list, err := json.Marshal(batch)
-		if err != nil {
-			return nil, err
-		}
+	err := inBatches(rows, func(list string, ids []string) error {
 		added := db.SQL(`
 			insert into `+table+` (id, `+names+`, created_at, updated_at)
 			select r.id, r.`+strings.Join(columns, ", r.")+`, coalesce(r.created_at, t.at), t.at
@@ -342,23 +394,22 @@ func insertRows(
 			cross join lateral json_populate_record(null::`+table+`, e.row) r
 			cross join lateral (select now() - ($2::int - n) * interval '1 microsecond' as at) t
 			order by n
-			returning id, number`, string(list), len(rows)-done)
-		done += len(batch)
+			returning id, number`, list, len(rows)-done)
+		done += len(ids)
 		if err := d.Write(ctx, added); err != nil {
-			return nil, err
+			return err
 		}
 		var created []struct {
 			ID     string
 			Number int64
 		}
-		if err := json.Unmarshal(added.Array(), &created); err != nil {
-			return nil, err
-		}
+		err := json.Unmarshal(added.Array(), &created)
 		for _, row := range created {
 			numbers[row.ID] = row.Number
 		}
-	}
-	return numbers, nil
+		return err
+	})
+	return numbers, err
 }
 
 // vendorInputs are the columns that requests set.
@@ -403,8 +454,8 @@ func writeVendors(ctx context.Context, d *db.DB, f *kindFile[vendorRow], dryRun 
 	for _, s := range all {
 		owners[s.text("name_key")] = s.text("id")
 	}
-	var created, updated []map[string]any
-	var renamed []string
+	changes := kindChanges{table: "vendors", columns: vendorInputs,
+		spreads: func(column string) bool { return column == "name" }}
 	lines := map[string]int{} // of each name
 	for i := range f.rows {
 		row, report, s := &f.rows[i], &result.Rows[i], rows[i]
@@ -428,51 +479,12 @@ func writeVendors(ctx context.Context, d *db.DB, f *kindFile[vendorRow], dryRun 
 			}
 			lines[key] = row.Line
 		}
-		switch {
-		case s == nil:
-			id := server.UUID(db.NewID())
-			values["id"], report.ID, report.Action = string(id), &id, "created"
-			created = append(created, values)
-		case len(changed) == 0:
-			report.Action = "unchanged"
-		default:
-			values["id"], report.Action = s.text("id"), "updated"
-			updated = append(updated, values)
-			if slices.Contains(changed, "name") {
-				renamed = append(renamed, s.text("id"))
-			}
-		}
+		changes.add(values, s, changed, report)
 	}
 	if err := invalid.err(); err != nil {
 		return result, err
 	}
-	if !dryRun {
-		if err := updateRows(ctx, d, "vendors", vendorInputs, updated); err != nil {
-			return result, err
-		}
-		if err := spreadNames(ctx, d, renamed); err != nil {
-			return result, err
-		}
-		if err := result.insert(ctx, d, "vendors", vendorInputs, created); err != nil {
-			return result, err
-		}
-	}
-	result.finish(dryRun)
-	return result, nil
-}
-
-// insert inserts new rows, and sets the numbers of the report.
-func (r *Imported) insert(
-	ctx context.Context, d *db.DB, table string, columns []string, created []map[string]any,
-) error {
-	numbers, err := insertRows(ctx, d, table, columns, created)
-	for i := range r.Rows {
-		if row := &r.Rows[i]; row.Action == "created" && err == nil {
-			number := numbers[string(*row.ID)]
-			row.Number = &number
-		}
-	}
-	return err
+	return result, changes.write(ctx, d, &result, spreadNames)
 }
 
 // spreadNames changes the filaments and the spools of renamed vendors.
@@ -559,8 +571,8 @@ func writeFilaments(
 		func(name string) bool { return slices.Contains(fields, name) }) {
 		fields = append(fields, "vendor_id", "vendor_name")
 	}
-	var created, updated []map[string]any
-	var spread []string
+	changes := kindChanges{table: "filaments", columns: columns,
+		spreads: func(column string) bool { return column == "vendor_name" || strings.Contains(followed, column) }}
 	for i := range f.rows {
 		row, report, s := &f.rows[i], &result.Rows[i], rows[i]
 		if s == nil && f.mode == transfer.Update {
@@ -571,41 +583,16 @@ func writeFilaments(
 		values["extra"] = extraJSON(row.In.Extra)
 		values["color_hexes"] = []string(row.In.ColorHexes.Or(server.Colors{}))
 		values["vendor_id"], values["vendor_name"] = pointed(vendors[i].ID), pointed(vendors[i].Name)
-		if s == nil {
-			id := server.UUID(db.NewID())
-			values["id"], report.ID, report.Action = string(id), &id, "created"
-			created = append(created, values)
-			continue
+		var changed []string
+		if s != nil {
+			changed = compare(values, columns, fields, s)
 		}
-		changed := compare(values, columns, fields, s)
-		values["id"], report.Action = s.text("id"), "unchanged"
-		if len(changed) == 0 {
-			continue
-		}
-		report.Action = "updated"
-		updated = append(updated, values)
-		if slices.ContainsFunc(changed, func(name string) bool {
-			return name == "vendor_name" || strings.Contains(followed, name)
-		}) {
-			spread = append(spread, s.text("id"))
-		}
+		changes.add(values, s, changed, report)
 	}
 	if err := invalid.err(); err != nil {
 		return result, err
 	}
-	if !dryRun {
-		if err := updateRows(ctx, d, "filaments", columns, updated); err != nil {
-			return result, err
-		}
-		if err := spreadFilaments(ctx, d, spread); err != nil {
-			return result, err
-		}
-		if err := result.insert(ctx, d, "filaments", columns, created); err != nil {
-			return result, err
-		}
-	}
-	result.finish(dryRun)
-	return result, nil
+	return result, changes.write(ctx, d, &result, spreadFilaments)
 }
 
 func pointed(s *string) any {

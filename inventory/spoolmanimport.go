@@ -27,6 +27,9 @@ var spoolmanColumns = map[string][]string{
 		"lot_number", "notes", "archived", "first_used_at", "last_used_at", "extra"},
 }
 
+// parentColumns are the columns with the id of the parent.
+var parentColumns = map[string]string{"filament": "vendor_id", "spool": "filament_id"}
+
 // UnknownVendor is the id of the vendor that the surface shows for a filament without one, because clients need one.
 const UnknownVendor = 1_000_000_000
 
@@ -397,15 +400,11 @@ func (b *spoolmanBatch) write(ctx context.Context) error {
 // valuesOf returns the columns of an item, with those of the parent.
 func (b *spoolmanBatch) valuesOf(item *spoolmanItem) map[string]any {
 	values := maps.Clone(item.values)
-	var parent any
-	if item.parent != nil && b.ids[item.parent] != "" {
-		parent = b.ids[item.parent]
-	}
-	switch b.entity {
-	case "filament":
-		values["vendor_id"] = parent
-	case "spool":
-		values["filament_id"] = parent
+	if column := parentColumns[b.entity]; column != "" {
+		values[column] = nil
+		if id := b.ids[item.parent]; id != "" {
+			values[column] = id
+		}
 	}
 	maps.DeleteFunc(values, func(name string, _ any) bool { return !slices.Contains(b.columns(), name) })
 	return values
@@ -413,13 +412,11 @@ func (b *spoolmanBatch) valuesOf(item *spoolmanItem) map[string]any {
 
 // columns returns those that an import sets.
 func (b *spoolmanBatch) columns() []string {
-	switch b.entity {
-	case "filament":
-		return append(slices.Clone(spoolmanColumns[b.entity]), "vendor_id")
-	case "spool":
-		return append(slices.Clone(spoolmanColumns[b.entity]), "filament_id")
+	columns := slices.Clone(spoolmanColumns[b.entity])
+	if parent := parentColumns[b.entity]; parent != "" {
+		columns = append(columns, parent)
 	}
-	return spoolmanColumns[b.entity]
+	return columns
 }
 
 // differences returns the values that differ from those of the last import.
@@ -587,11 +584,7 @@ func (b *spoolmanBatch) insert(ctx context.Context) error {
 		return err
 	}
 	columns := strings.Join(spoolmanColumns["spool"], ", ")
-	for batch := range slices.Chunk(b.created, batchRows) {
-		list, err := json.Marshal(batch)
-		if err != nil {
-			return err
-		}
+	return costError(inBatches(b.created, func(list string, _ []string) error {
 		change := newSpools(`
 			insert into spools (id, number, created_at, updated_at, filament_id, ` + followed + `, ` + columns + `)
 			select r.id, r.number, coalesce(r.created_at, now()), now(), f.id, ` + followedValues + `,
@@ -600,12 +593,8 @@ func (b *spoolmanBatch) insert(ctx context.Context) error {
 				select * from filaments where id = r.filament_id offset 0
 			) f order by r.number`)
 		change.shortfall = `($2::json ->> id::text)::numeric`
-		if err := b.d.Write(ctx, change.statement(`select count(*) from spool`, string(list),
-			string(shortfalls))); err != nil {
-			return costError(err)
-		}
-	}
-	return nil
+		return b.d.Write(ctx, change.statement(`select count(*) from spool`, list, string(shortfalls)))
+	}))
 }
 
 // nameVendors sets the names of the vendors of filaments.
@@ -661,21 +650,13 @@ func (b *spoolmanBatch) update(ctx context.Context) error {
 		return err
 	}
 	list := strings.Join(columns, ", ")
-	for batch := range slices.Chunk(b.changed, batchRows) {
-		var some []string
-		for _, row := range batch {
-			some = append(some, row["id"].(string))
-		}
-		changes, err := json.Marshal(batch)
-		if err != nil {
-			return err
-		}
+	err := inBatches(b.changed, func(changes string, some []string) error {
 		set := `update ` + b.table + ` t set (` + list + `) = (
 				select p.` + strings.ReplaceAll(list, ", ", ", p.") + ` from json_populate_record(t, r.changes) p
 			), updated_at = now()`
 		from := ` from json_to_recordset($1::json) r (id uuid, changes json)`
 		where := ` where t.id = r.id and t.id = any ($2::uuid[])`
-		stmt := db.SQL(set+from+where, string(changes), some)
+		stmt := db.SQL(set+from+where, changes, some)
 		if b.entity == "spool" {
 			change := weightChange{spools: strings.Replace(set, " t set", " set", 1) + `, edited_at = now()
 				from (select r.*, o.before from json_to_recordset($1::json) r (id uuid, changes json) cross join lateral (
@@ -683,16 +664,16 @@ func (b *spoolmanBatch) update(ctx context.Context) error {
 				) o) r where spools.id = r.id and spools.id = any ($2::uuid[])`, before: "before", kind: "edited"}
 			change.spools = strings.Replace(change.spools, "json_populate_record(t,", "json_populate_record(spools,",
 				1)
-			stmt = change.statement(`select count(*) from spool`, string(changes), some)
+			stmt = change.statement(`select count(*) from spool`, changes, some)
 		}
-		if err := b.d.Write(ctx, stmt); err != nil {
-			return costError(err)
-		}
-	}
-	switch b.entity {
-	case "vendor":
+		return b.d.Write(ctx, stmt)
+	})
+	switch {
+	case err != nil:
+		return costError(err)
+	case b.entity == "vendor":
 		return spreadNames(ctx, b.d, ids)
-	case "filament":
+	case b.entity == "filament":
 		return spreadFilaments(ctx, b.d, ids)
 	}
 	return b.d.Write(ctx, db.SQL(`
@@ -705,18 +686,11 @@ func (b *spoolmanBatch) update(ctx context.Context) error {
 
 // saveSources stores what remember has collected.
 func (b *spoolmanBatch) saveSources(ctx context.Context) error {
-	for batch := range slices.Chunk(b.sources, batchRows) {
-		list, err := json.Marshal(batch)
-		if err != nil {
-			return err
-		}
-		if err := b.d.Write(ctx, db.SQL(`
+	return inBatches(b.sources, func(list string, _ []string) error {
+		return b.d.Write(ctx, db.SQL(`
 			insert into spoolman_items as i (entity, key, item, source)
 			select entity, key, item, source from json_populate_recordset(null::spoolman_items, $1::json)
 			on conflict (tenant_id, entity, key) do update set item = excluded.item, source = excluded.source`,
-			string(list))); err != nil {
-			return err
-		}
-	}
-	return nil
+			list))
+	})
 }
