@@ -254,7 +254,7 @@ func TestPages(t *testing.T) {
 		before := operator.Get(t, "/api/v1/spools/"+id["spool"]).Want(200).Header.Get("ETag")
 		form := map[string][]string{"weight_grams": {"1"}, "gross_grams": {"250"}, "location": {"x"},
 			"archived":     {"true"},
-			"was.archived": {"false"}, "id": {id["spool"]}, "action": {"archive"}, "quantity": {"1"},
+			"was.archived": {"false"}, "id": {id["spool"]}, "action": {"archive"}, "quantity": {"1"}, "place": {"1"},
 			"material_type": {"PLA"},
 			"color":         {"x"}, "name": {"x"}, "customer": {"x"}, "product_id": {id["product"]},
 			"component_product_id": {id["product"]}, "diameter_mm": {"1.75"}, "net_weight_grams": {"1"},
