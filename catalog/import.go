@@ -1,19 +1,11 @@
 package catalog
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
-	"flag"
-	"fmt"
 	"io"
-	"maps"
-	"math"
 	"slices"
 	"strings"
 
-	"spoolwright/auth/accounts"
-	"spoolwright/cli"
 	"spoolwright/db"
 	"spoolwright/inventory"
 	"spoolwright/server"
@@ -116,7 +108,7 @@ func readImport(file io.Reader, mode transfer.Mode, most int) (f productFile, er
 		return f, err
 	}
 	f.columns = columns
-	invalid := problems{}
+	invalid := transfer.RowProblems{}
 	known := map[string]int{} // the products by what makes rows one product
 	for i := range rows {
 		row := &rows[i]
@@ -135,7 +127,7 @@ func readImport(file io.Reader, mode transfer.Mode, most int) (f productFile, er
 		}
 		p := &f.products[n]
 		if field := difference(&p.in, &row.In.Product); field != "" {
-			invalid.add(row.Line, field, "differs from line %d, which is the same product", p.line)
+			invalid.Add(row.Line, field, "differs from line %d, which is the same product", p.line)
 			continue
 		}
 		if row.In.hasMaterial() {
@@ -143,23 +135,7 @@ func readImport(file io.Reader, mode transfer.Mode, most int) (f productFile, er
 		}
 		p.component = p.component || !row.In.Component.IsNull()
 	}
-	return f, invalid.err()
-}
-
-// problems are those of the rows of a file, by line.
-type problems map[int][]server.FieldError
-
-func (p problems) add(line int, field, message string, args ...any) {
-	p[line] = append(p[line], server.FieldError{Field: field, Message: fmt.Sprintf(message, args...)})
-}
-
-// err returns a 422 with the problems, or nil if there are none.
-func (p problems) err() error {
-	var all transfer.Problems
-	for _, line := range slices.Sorted(maps.Keys(p)) {
-		all.Add(line, p[line]...)
-	}
-	return all.Err()
+	return f, invalid.Err()
 }
 
 // checkID brings the id in its usual form, and returns the problem with it.
@@ -193,45 +169,12 @@ func difference(a, b *Product) string {
 // product.
 const maxRows = 2_000
 
-func (h handlers) prepareImport(
-	_ context.Context, r *server.Request[transfer.ImportQuery], body []byte,
-) (productFile, error) {
-	return readImport(bytes.NewReader(body), r.In.Mode.Or(transfer.Create), maxRows)
-}
-
-func (h handlers) importProducts(ctx context.Context, r *server.Request[transfer.ImportQuery], f productFile,
-) (server.OK[ImportedProducts], error) {
-	var result ImportedProducts
-	err := h.db.Tx(ctx, func(ctx context.Context) (err error) {
-		result, err = f.write(ctx, h.db, r.In.DryRun.Or(false))
-		return err
-	})
-	if err != nil {
-		return nil, importError(err)
-	}
-	return server.Encode(result)
-}
-
 // importError returns the error of an import for that of its statements.
 func importError(err error) error {
 	if db.Violates(err, "products_sku") { // a concurrent change
 		return server.Invalid("sku", "of a row was given to another product meanwhile; try again").Because(err)
 	}
 	return costError(err, "materials.weight_grams")
-}
-
-// stored is a row of the database.
-type stored map[string]any
-
-// text returns the value of a column. The text of null is that of an empty text, because a spreadsheet does not tell
-// one from the other.
-func (s stored) text(column string) string { return textOf(s[column]) }
-
-func textOf(v any) string {
-	if v == nil {
-		return ""
-	}
-	return fmt.Sprint(v)
 }
 
 // productChanges are the rows to write.
@@ -241,8 +184,10 @@ type productChanges struct {
 	removed, renamed, computed []string         // ids of materials, of products with another SKU, and with new costs
 }
 
-// write writes the products in the transaction of ctx.
-func (f *productFile) write(ctx context.Context, d *db.DB, dryRun bool) (result ImportedProducts, err error) {
+// writeProducts writes the products in the transaction of ctx.
+func writeProducts(
+	ctx context.Context, d *db.DB, f *productFile, dryRun bool,
+) (result ImportedProducts, err error) {
 	result = ImportedProducts{Rows: make([]ImportedProduct, len(f.products))}
 	result.DryRun = dryRun
 	products, err := f.lock(ctx, d)
@@ -267,7 +212,7 @@ func (f *productFile) write(ctx context.Context, d *db.DB, dryRun bool) (result 
 }
 
 // lock locks the catalog, and the products that rows name or that have the SKU of a row, and returns these products.
-func (f *productFile) lock(ctx context.Context, d *db.DB) (products []stored, err error) {
+func (f *productFile) lock(ctx context.Context, d *db.DB) (products []transfer.Stored, err error) {
 	var ids, skus []string
 	for _, p := range f.products {
 		if p.keys != nil && p.keys[0] != "" {
@@ -289,21 +234,19 @@ func (f *productFile) lock(ctx context.Context, d *db.DB) (products []stored, er
 	if err := d.Write(ctx, lockCatalog(), locked); err != nil {
 		return nil, err
 	}
-	decoder := json.NewDecoder(bytes.NewReader(locked.Array()))
-	decoder.UseNumber()
-	return products, decoder.Decode(&products)
+	return transfer.StoredRows(locked)
 }
 
 // compare returns what must change, and sets the report. The error is a 422.
-func (f *productFile) compare(products []stored, report []ImportedProduct) (c productChanges, err error) {
-	byID, bySKU := map[string]stored{}, map[string]stored{}
+func (f *productFile) compare(products []transfer.Stored, report []ImportedProduct) (c productChanges, err error) {
+	byID, bySKU := map[string]transfer.Stored{}, map[string]transfer.Stored{}
 	for _, s := range products {
-		byID[s.text("id")] = s
-		if sku := s.text("sku"); sku != "" {
+		byID[s.Text("id")] = s
+		if sku := s.Text("sku"); sku != "" {
 			bySKU[sku] = s
 		}
 	}
-	invalid := problems{}
+	invalid := transfer.RowProblems{}
 	first := map[string]int{}  // the line of each product that is changed
 	skus := map[string]int{}   // the line of each SKU
 	sku := map[string]string{} // the SKU of each product that is changed
@@ -314,31 +257,31 @@ func (f *productFile) compare(products []stored, report []ImportedProduct) (c pr
 			report[i].Action = "skipped"
 			continue
 		}
-		var s stored
+		var s transfer.Stored
 		switch {
 		case p.keys == nil:
 		case p.keys[0] != "":
 			if s = byID[p.keys[0]]; s == nil {
-				invalid.add(p.line, "id", "is not the id of a product")
+				invalid.Add(p.line, "id", "is not the id of a product")
 			}
 		default:
 			if s = bySKU[p.keys[1]]; s == nil && f.mode == transfer.Update {
-				invalid.add(p.line, "sku", "is not the SKU of a product")
+				invalid.Add(p.line, "sku", "is not the SKU of a product")
 			}
 		}
 		name := p.in.SKU.Or("")
 		if s != nil {
-			id := s.text("id")
+			id := s.Text("id")
 			if line := first[id]; line > 0 {
-				invalid.add(p.line, "row", "names the product of line %d", line)
+				invalid.Add(p.line, "row", "names the product of line %d", line)
 			}
 			if first[id] = p.line; !slices.Contains(f.columns, "sku") {
-				name = s.text("sku")
+				name = s.Text("sku")
 			}
 			sku[id] = name
 		}
 		if line := skus[name]; name != "" && line > 0 && invalid[p.line] == nil {
-			invalid.add(p.line, "sku", "is that of line %d", line)
+			invalid.Add(p.line, "sku", "is that of line %d", line)
 		}
 		skus[name] = p.line
 		if invalid[p.line] == nil {
@@ -349,35 +292,35 @@ func (f *productFile) compare(products []stored, report []ImportedProduct) (c pr
 		}
 	}
 	for _, s := range products { // those that have the SKU of a row, and do not give it away
-		name, id := s.text("sku"), s.text("id")
+		name, id := s.Text("sku"), s.Text("id")
 		if after, ok := sku[id]; name != "" && skus[name] > 0 && (!ok || after == name) && first[id] != skus[name] {
-			invalid.add(skus[name], "sku", "is that of another product")
+			invalid.Add(skus[name], "sku", "is that of another product")
 		}
 	}
-	return c, invalid.err()
+	return c, invalid.Err()
 }
 
 // change adds to c what makes the stored product the one of the file; s is nil for a new product.
 func (f *productFile) change(
-	c *productChanges, p *importedProduct, s stored, report *ImportedProduct, invalid problems,
+	c *productChanges, p *importedProduct, s transfer.Stored, report *ImportedProduct, invalid transfer.RowProblems,
 ) {
 	values, id := server.Row(&p.in), db.NewID()
 	if s == nil {
 		if p.in.Name.IsNull() {
-			invalid.add(p.line, "name", "is required")
+			invalid.Add(p.line, "name", "is required")
 		}
 		if p.component {
-			invalid.add(p.line, "components.component_product_id",
+			invalid.Add(p.line, "components.component_product_id",
 				"must be empty: a new product is imported without components")
 		}
 		values["id"] = id
 		c.created = append(c.created, values)
 		report.Action = "created"
 	} else {
-		id = s.text("id")
+		id = s.Text("id")
 		report.Action = "unchanged"
 		for _, column := range productColumns {
-			if !slices.Contains(f.columns, column) || textOf(values[column]) == s.text(column) {
+			if !slices.Contains(f.columns, column) || transfer.ValueText(values[column]) == s.Text(column) {
 				values[column] = s[column]
 			} else {
 				report.Action = "updated"
@@ -401,7 +344,7 @@ func (f *productFile) change(
 
 // changeMaterials is change for the materials. It reports whether any changes.
 func (f *productFile) changeMaterials(
-	c *productChanges, p *importedProduct, s stored, product string, invalid problems,
+	c *productChanges, p *importedProduct, s transfer.Stored, product string, invalid transfer.RowProblems,
 ) (changed bool) {
 	var old []any
 	if s != nil {
@@ -410,14 +353,14 @@ func (f *productFile) changeMaterials(
 	count, used := len(old), map[string]int{} // the line of each material
 	for _, row := range p.materials {
 		problem := func(field, message string, args ...any) {
-			invalid.add(row.Line, "materials."+field, message, args...)
+			invalid.Add(row.Line, "materials."+field, message, args...)
 		}
 		in := &row.In
-		var same []stored
+		var same []transfer.Stored
 		for _, m := range old {
-			m := stored(m.(map[string]any))
-			if id := in.MaterialID; !id.IsNull() && string(*id.Value) == m.text("id") || id.IsNull() &&
-				in.MaterialType.Arg() == m["material_type"] && strings.EqualFold(in.Color.Or(""), m.text("color")) {
+			m := transfer.Stored(m.(map[string]any))
+			if id := in.MaterialID; !id.IsNull() && string(*id.Value) == m.Text("id") || id.IsNull() &&
+				in.MaterialType.Arg() == m["material_type"] && strings.EqualFold(in.Color.Or(""), m.Text("color")) {
 				same = append(same, m)
 			}
 		}
@@ -429,7 +372,7 @@ func (f *productFile) changeMaterials(
 			problem("id", "is not the id of a material of the product")
 		case len(same) == 0:
 			for _, column := range []string{"material_type", "color", "weight_grams"} {
-				if textOf(values[column]) == "" {
+				if transfer.ValueText(values[column]) == "" {
 					problem(column, "is required")
 				}
 			}
@@ -441,7 +384,7 @@ func (f *productFile) changeMaterials(
 			count++
 		default:
 			m := same[0]
-			id := m.text("id")
+			id := m.Text("id")
 			if line := used[id]; line > 0 {
 				problem("id", "is that of line %d", line)
 			}
@@ -453,9 +396,9 @@ func (f *productFile) changeMaterials(
 			}
 			differs := false
 			for _, column := range materialColumns {
-				value := textOf(values[column])
+				value := transfer.ValueText(values[column])
 				switch {
-				case value == m.text(column), !slices.Contains(f.columns, "materials."+column),
+				case value == m.Text(column), !slices.Contains(f.columns, "materials."+column),
 					value == "" && column == "is_required":
 					values[column] = m[column]
 				case value == "" && column != "notes":
@@ -474,9 +417,6 @@ func (f *productFile) changeMaterials(
 	}
 	return changed
 }
-
-// batchRows is the number of rows of one statement.
-const batchRows = 1000
 
 // write writes the changes.
 func (c *productChanges) write(ctx context.Context, d *db.DB) error {
@@ -518,7 +458,7 @@ func (c *productChanges) write(ctx context.Context, d *db.DB) error {
 
 // inBatches runs a statement with the ids $1, for some of them at a time.
 func inBatches(ctx context.Context, d *db.DB, ids []string, statement string) error {
-	for batch := range slices.Chunk(ids, batchRows) {
+	for batch := range slices.Chunk(ids, transfer.BatchRows) {
 		if err := d.Write(ctx, db.SQL(statement, batch)); err != nil {
 			return err
 		}
@@ -528,46 +468,19 @@ func inBatches(ctx context.Context, d *db.DB, ids []string, statement string) er
 
 // inRows runs a statement with the rows $1 and their ids $2, for some of them at a time.
 func inRows(ctx context.Context, d *db.DB, rows []map[string]any, statement string) error {
-	for batch := range slices.Chunk(rows, batchRows) {
-		ids := make([]string, len(batch))
-		for i, row := range batch {
-			ids[i] = row["id"].(string)
-		}
-		text, err := json.Marshal(batch)
-		if err == nil {
-			err = d.Write(ctx, db.SQL(statement, string(text), ids))
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return transfer.InBatches(rows, func(list string, ids []string) error {
+		return d.Write(ctx, db.SQL(statement, list, ids))
+	})
 }
 
-// importCommand is the command that imports products.
-var importCommand = cli.Command{
-	Name: "import products", Args: "FILE.csv [--tenant NAME] [--mode create|update|upsert] [--dry-run]",
-	Needs: cli.Farm,
+// productImport imports products.
+var productImport = transfer.Import[productFile, ImportedProducts]{
+	Resources: "products", Most: maxRows, Example: importExample, Read: readImport, Write: writeProducts,
+	Error: importError,
 	Help: "create or change products and their materials from a CSV file: all rows, or none\n\n" +
 		"The first line names the columns, which are those of `export products`. A product has a row for each\n" +
 		"material, with its own fields repeated: rows with the same id, else sku, else name are one product. If any\n" +
 		"row is invalid, nothing is imported. FILE may be - for standard input.\n\n" +
 		"With --mode update, the rows change the products that their id or sku names: the columns of the file, and\n" +
 		"no others. With --mode upsert, rows with a new sku, or without id and sku, are new products.",
-	Setup: func(flags *flag.FlagSet) cli.Run {
-		mode, dryRun := transfer.ImportFlags(flags)
-		return accounts.InTenant(flags, func(ctx context.Context, c *cli.Call) error {
-			return transfer.RunImport(c, "products", func(file io.Reader) (transfer.ImportCounts, error) {
-				f, err := readImport(file, *mode, math.MaxInt)
-				var result ImportedProducts
-				if err == nil {
-					err = c.DB.Bulk(ctx, func(ctx context.Context) (err error) {
-						result, err = f.write(ctx, c.DB, *dryRun)
-						return err
-					})
-				}
-				return result.ImportCounts, importError(err)
-			})
-		})
-	},
 }

@@ -31,7 +31,7 @@ func Routes(d *db.DB) []server.Route {
 		server.Op("GET /api/v1/products/export", server.Read, Export.Handle(h.db, "products"), exportDoc),
 		server.Op("POST /api/v1/products", server.Write, server.Handle(h.create), createDoc),
 		server.Op("POST /api/v1/products/import", server.Write,
-			server.HandleText("text/csv", importExample, h.prepareImport, h.importProducts), importDoc),
+			productImport.Endpoint(h.db), importDoc),
 		server.Op("GET /api/v1/products/{id}", server.Read, server.Handle(h.get), getDoc).Versioned(lockProduct),
 		server.Op("PATCH /api/v1/products/{id}", server.Write, server.Handle(h.update), updateDoc),
 		server.Op("DELETE /api/v1/products/{id}", server.Write, server.Handle(h.delete), deleteDoc),

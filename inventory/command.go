@@ -53,8 +53,8 @@ var Commands = []cli.Command{
 			})
 		},
 	},
-	vendorKind.command("The name is required."),
-	filamentKind.command("material_type, color and\ndiameter_mm are required; vendor_name names the vendor."),
+	vendorKind.imports().Command(),
+	filamentKind.imports().Command(),
 	importCatalogCommand,
 	Export.Command("spools"),
 	ExportUsage.Command("usage"),

@@ -26,7 +26,7 @@ func (h handlers) filamentRoutes() []server.Route {
 			filamentsFromSpoolsDoc),
 		server.Op("GET /api/v1/filaments/export", server.Read, ExportFilaments.Handle(h.db, "filaments"),
 			exportFilamentsDoc),
-		server.Op("POST /api/v1/filaments/import", server.Write, filamentKind.route(h, importFilamentsExample),
+		server.Op("POST /api/v1/filaments/import", server.Write, filamentKind.imports().Endpoint(h.db),
 			importFilamentsDoc),
 		server.Op("GET /api/v1/filaments/{id}", server.Read, server.HandleGet[Filament](h.db, selectFilament), getFilamentDoc).
 			Versioned(lockFilament),

@@ -310,7 +310,7 @@ func writeCatalog(
 	columns := strings.Join(catalogInputs, ", ")
 	values := func(alias string) string { return alias + "." + strings.Join(catalogInputs, ", "+alias+".") }
 	ids := []string{}
-	for batch := range slices.Chunk(rows, batchRows) {
+	for batch := range slices.Chunk(rows, transfer.BatchRows) {
 		for _, row := range batch {
 			ids = append(ids, row["external_id"].(string))
 		}

@@ -45,9 +45,6 @@ func (n InvalidRows) Error() string {
 	return fmt.Sprintf("%d rows are invalid", int(n))
 }
 
-// batchRows is the number of rows of one INSERT.
-const batchRows = 1000
-
 // CSV imports a CSV file whose header names fields of a spool. The rules for a row are those of POST /api/v1/spools;
 // columns of read-only fields are ignored. If any row is invalid, the error is InvalidRows.
 func (i Importer) CSV(ctx context.Context, file io.ReadSeeker) (ImportResult, error) {
@@ -130,7 +127,7 @@ func (i Importer) importFile(
 			if len(row.problems) > 0 {
 				return errFileChanged
 			}
-			if batch.add(n, row); len(batch) < batchRows {
+			if batch.add(n, row); len(batch) < transfer.BatchRows {
 				return nil
 			}
 			return insert()
@@ -173,7 +170,7 @@ func (i Importer) read(ctx context.Context, file io.Reader, percent int, open fu
 		if err != nil {
 			return err
 		}
-		if rows++; i.Progress != nil && rows%batchRows == 0 {
+		if rows++; i.Progress != nil && rows%transfer.BatchRows == 0 {
 			i.Progress(percent + int(50*min(counted.n, i.Size)/max(i.Size, 1)))
 		}
 	}

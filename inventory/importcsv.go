@@ -143,7 +143,7 @@ func (f importedFile) write(ctx context.Context, d *db.DB, dryRun bool) (result 
 		return result, err
 	}
 	changed := map[string]bool{}
-	for batch := range slices.Chunk(updates, batchRows) {
+	for batch := range slices.Chunk(updates, transfer.BatchRows) {
 		ids, err := f.update(ctx, d, batch, dryRun)
 		if err != nil {
 			return result, err
@@ -181,7 +181,7 @@ func (f importedFile) write(ctx context.Context, d *db.DB, dryRun bool) (result 
 			batch.add(created, &importRow{Spool: row.In})
 			id, number := server.UUID(batch[len(batch)-1]["id"].(string)), int64(f.number+created-1)
 			report.ID, report.Number = &id, &number
-			if len(batch) == batchRows {
+			if len(batch) == transfer.BatchRows {
 				if err := insert(); err != nil {
 					return result, err
 				}

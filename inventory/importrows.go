@@ -1,18 +1,13 @@
 package inventory
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
-	"flag"
 	"fmt"
 	"io"
-	"math"
 	"slices"
 	"strings"
 
-	"spoolwright/auth/accounts"
-	"spoolwright/cli"
 	"spoolwright/db"
 	"spoolwright/server"
 	"spoolwright/transfer"
@@ -71,14 +66,17 @@ type kindFile[T any] struct {
 
 // kind is what an import of vendors has in common with one of filaments.
 type kind[T any] struct {
-	table, one string
-	keys       []string
-	write      func(context.Context, *db.DB, *kindFile[T], bool) (Imported, error)
+	table, one       string
+	keys             []string
+	example, columns string // of a file
+	write            func(context.Context, *db.DB, *kindFile[T], bool) (Imported, error)
 }
 
 var (
-	vendorKind   = kind[vendorRow]{"vendors", "vendor", []string{"id", "number", "name"}, writeVendors}
-	filamentKind = kind[filamentRow]{"filaments", "filament", []string{"id", "number"}, writeFilaments}
+	vendorKind = kind[vendorRow]{"vendors", "vendor", []string{"id", "number", "name"}, importVendorsExample,
+		"The name is required.", writeVendors}
+	filamentKind = kind[filamentRow]{"filaments", "filament", []string{"id", "number"}, importFilamentsExample,
+		"material_type, color and\ndiameter_mm are required; vendor_name names the vendor.", writeFilaments}
 )
 
 // read decodes and validates at most so many rows of a CSV file. The error is a 422.
@@ -88,53 +86,16 @@ func (k kind[T]) read(file io.Reader, mode transfer.Mode, most int) (f kindFile[
 	return f, err
 }
 
-// route returns the endpoint of the import.
-func (k kind[T]) route(h handlers, example string) server.Endpoint {
-	return server.HandleText("text/csv", example,
-		func(_ context.Context, r *server.Request[transfer.ImportQuery], body []byte) (kindFile[T], error) {
-			return k.read(bytes.NewReader(body), r.In.Mode.Or(transfer.Create), maxKinds)
-		},
-		func(ctx context.Context, r *server.Request[transfer.ImportQuery], f kindFile[T]) (server.OK[Imported],
-			error) {
-			var result Imported
-			err := h.db.Tx(ctx, func(ctx context.Context) (err error) {
-				result, err = k.write(ctx, h.db, &f, r.In.DryRun.Or(false))
-				return err
-			})
-			if err != nil {
-				return nil, kindError(err)
-			}
-			return server.Encode(result)
-		})
-}
-
-// command returns the command of the import.
-func (k kind[T]) command(columns string) cli.Command {
-	return cli.Command{
-		Name: "import " + k.table, Args: "FILE.csv [--tenant NAME] [--mode create|update|upsert] [--dry-run]",
-		Needs: cli.Farm,
+// imports returns the import.
+func (k kind[T]) imports() transfer.Import[kindFile[T], Imported] {
+	return transfer.Import[kindFile[T], Imported]{
+		Resources: k.table, Most: maxKinds, Example: k.example, Read: k.read, Write: k.write, Error: kindError,
 		Help: "create or change " + k.table + " from a CSV file: all rows, or none\n\n" +
-			"The first line names the columns, which are those of `export " + k.table + "`. " + columns + "\n" +
+			"The first line names the columns, which are those of `export " + k.table + "`. " + k.columns + "\n" +
 			"If any row is invalid, nothing is imported. FILE may be - for standard input.\n\n" +
 			"With --mode update, each row changes the " + k.one + " that its " + strings.Join(k.keys, " or ") +
 			" names: the columns of the\nfile, and no others. A row that names none is skipped, and with --mode upsert " +
 			"it is a new " + k.one + ".",
-		Setup: func(flags *flag.FlagSet) cli.Run {
-			mode, dryRun := transfer.ImportFlags(flags)
-			return accounts.InTenant(flags, func(ctx context.Context, c *cli.Call) error {
-				return transfer.RunImport(c, k.table, func(file io.Reader) (transfer.ImportCounts, error) {
-					f, err := k.read(file, *mode, math.MaxInt)
-					var result Imported
-					if err == nil {
-						err = c.DB.Bulk(ctx, func(ctx context.Context) (err error) {
-							result, err = k.write(ctx, c.DB, &f, *dryRun)
-							return err
-						})
-					}
-					return result.ImportCounts, kindError(err)
-				})
-			})
-		},
 	}
 }
 
@@ -146,41 +107,12 @@ func kindError(err error) error {
 	return err
 }
 
-// stored is a row of the database.
-type stored map[string]any
-
-// text returns the value of a column. The text of null is that of an empty text, because a spreadsheet does not tell
-// one from the other.
-func (s stored) text(column string) string { return valueText(s[column]) }
-
-func valueText(v any) string {
-	switch v := v.(type) {
-	case nil:
-		return ""
-	case json.RawMessage: // an object, as stored rows have it
-		var object map[string]any
-		d := json.NewDecoder(bytes.NewReader(v))
-		d.UseNumber()
-		if d.Decode(&object) == nil {
-			return fmt.Sprint(object)
-		}
-	}
-	return fmt.Sprint(v)
-}
-
-// storedRows returns the rows of a statement.
-func storedRows(s *db.Stmt) (rows []stored, err error) {
-	decoder := json.NewDecoder(bytes.NewReader(s.Array()))
-	decoder.UseNumber()
-	return rows, decoder.Decode(&rows)
-}
-
 // lock locks the resources that rows name, and returns them in the order of the rows, with nil for those that are new
 // or skipped. It sets the ids and numbers of the report. Names are the rows' keys in the column name_key, if there are
 // any.
 func (f *kindFile[T]) lock(
-	ctx context.Context, d *db.DB, columns string, names []string, invalid rowProblems, report []ImportedRow,
-) ([]stored, error) {
+	ctx context.Context, d *db.DB, columns string, names []string, invalid transfer.RowProblems, report []ImportedRow,
+) ([]transfer.Stored, error) {
 	var ids, numbers, wanted []string
 	for i, row := range f.rows {
 		switch {
@@ -209,26 +141,26 @@ func (f *kindFile[T]) lock(
 	if err := d.Write(ctx, locked); err != nil {
 		return nil, err
 	}
-	all, err := storedRows(locked)
+	all, err := transfer.StoredRows(locked)
 	if err != nil {
 		return nil, err
 	}
-	known := map[string]stored{} // by id, number and name
+	known := map[string]transfer.Stored{} // by id, number and name
 	for _, s := range all {
-		known[s.text("id")], known[s.text("number")], known["name "+s.text("name_key")] = s, s, s
+		known[s.Text("id")], known[s.Text("number")], known["name "+s.Text("name_key")] = s, s, s
 	}
-	rows := make([]stored, len(f.rows))
+	rows := make([]transfer.Stored, len(f.rows))
 	first := map[string]int{} // the line of each resource
 	for i, row := range f.rows {
 		report[i].Row = int64(row.Line)
-		var s stored
-		problem := func(field, message string, args ...any) { invalid.add(row.Line, field, message, args...) }
+		var s transfer.Stored
+		problem := func(field, message string, args ...any) { invalid.Add(row.Line, field, message, args...) }
 		switch keys := row.Keys; {
 		case keys == nil:
 		case keys[0] != "":
 			if s = known[keys[0]]; s == nil {
 				problem("id", "is not the id of a %s", f.one)
-			} else if keys[1] != "" && s.text("number") != keys[1] {
+			} else if keys[1] != "" && s.Text("number") != keys[1] {
 				problem("number", "is not the number of this %s", f.one)
 			}
 		case keys[1] != "":
@@ -243,10 +175,10 @@ func (f *kindFile[T]) lock(
 		if s == nil {
 			continue
 		}
-		if line := first[s.text("id")]; line > 0 {
+		if line := first[s.Text("id")]; line > 0 {
 			problem("row", "names the %s of line %d", f.one, line)
 		}
-		id := server.UUID(s.text("id"))
+		id := server.UUID(s.Text("id"))
 		number, err := s["number"].(json.Number).Int64()
 		if err != nil {
 			return nil, err
@@ -256,31 +188,10 @@ func (f *kindFile[T]) lock(
 	return rows, nil
 }
 
-// rowProblems are those of the rows of a file, by line.
-type rowProblems map[int][]server.FieldError
-
-func (p rowProblems) add(line int, field, message string, args ...any) {
-	p[line] = append(p[line], server.FieldError{Field: field, Message: fmt.Sprintf(message, args...)})
-}
-
-// err returns a 422 with the problems, or nil if there are none.
-func (p rowProblems) err() error {
-	var lines []int
-	for line := range p {
-		lines = append(lines, line)
-	}
-	slices.Sort(lines)
-	var all transfer.Problems
-	for _, line := range lines {
-		all.Add(line, p[line]...)
-	}
-	return all.Err()
-}
-
 // compare gives values what the columns have that the file does not change, and returns the columns that change.
-func compare(values map[string]any, columns, fields []string, s stored) (changed []string) {
+func compare(values map[string]any, columns, fields []string, s transfer.Stored) (changed []string) {
 	for _, column := range columns {
-		if !slices.Contains(fields, column) || valueText(values[column]) == s.text(column) {
+		if !slices.Contains(fields, column) || transfer.ValueText(values[column]) == s.Text(column) {
 			values[column] = s[column]
 		} else {
 			changed = append(changed, column)
@@ -299,7 +210,7 @@ type kindChanges struct {
 }
 
 // add adds the values of a row, and reports what it does: it is new if s is nil.
-func (c *kindChanges) add(values map[string]any, s stored, changed []string, report *ImportedRow) {
+func (c *kindChanges) add(values map[string]any, s transfer.Stored, changed []string, report *ImportedRow) {
 	switch {
 	case s == nil:
 		id := server.UUID(db.NewID())
@@ -308,10 +219,10 @@ func (c *kindChanges) add(values map[string]any, s stored, changed []string, rep
 	case len(changed) == 0:
 		report.Action = "unchanged"
 	default:
-		values["id"], report.Action = s.text("id"), "updated"
+		values["id"], report.Action = s.Text("id"), "updated"
 		c.updated = append(c.updated, values)
 		if slices.ContainsFunc(changed, c.spreads) {
-			c.spread = append(c.spread, s.text("id"))
+			c.spread = append(c.spread, s.Text("id"))
 		}
 	}
 }
@@ -348,28 +259,9 @@ func (c *kindChanges) write(
 	return nil
 }
 
-// inBatches calls write with some of the rows at a time, as a JSON array, and their ids.
-func inBatches(rows []map[string]any, write func(list string, ids []string) error) error {
-	for batch := range slices.Chunk(rows, batchRows) {
-		var ids []string
-		for _, row := range batch {
-			id, _ := row["id"].(string)
-			ids = append(ids, id)
-		}
-		list, err := json.Marshal(batch)
-		if err == nil {
-			err = write(string(list), ids)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // updateRows updates rows of a table.
 func updateRows(ctx context.Context, d *db.DB, table string, columns []string, rows []map[string]any) error {
-	return inBatches(rows, func(list string, ids []string) error {
+	return transfer.InBatches(rows, func(list string, ids []string) error {
 		return d.Write(ctx, db.SQL(`
 			update `+table+` t set (`+strings.Join(columns, ", ")+`, updated_at) =
 				row(r.`+strings.Join(columns, ", r.")+`, now())
@@ -386,7 +278,7 @@ func insertRows(
 	numbers := map[string]int64{}
 	names := strings.Join(columns, ", ")
 	done := 0
-	err := inBatches(rows, func(list string, ids []string) error {
+	err := transfer.InBatches(rows, func(list string, ids []string) error {
 		added := db.SQL(`
 			insert into `+table+` (id, `+names+`, created_at, updated_at)
 			select r.id, r.`+strings.Join(columns, ", r.")+`, coalesce(r.created_at, t.at), t.at
@@ -430,10 +322,10 @@ func writeVendors(ctx context.Context, d *db.DB, f *kindFile[vendorRow], dryRun 
 		from unnest($1::text[]) with ordinality w (name, n)`, names).Into(&keys)); err != nil {
 		return result, err
 	}
-	invalid := rowProblems{}
+	invalid := transfer.RowProblems{}
 	if err := checkExtras(ctx, d, "vendor", len(f.rows),
 		func(i int) server.Extra { return f.rows[i].In.Extra.Or(nil) },
-		func(i int, field, message string) { invalid.add(f.rows[i].Line, field, "%s", message) }); err != nil {
+		func(i int, field, message string) { invalid.Add(f.rows[i].Line, field, "%s", message) }); err != nil {
 		return result, err
 	}
 	rows, err := f.lock(ctx, d, "name_key, "+strings.Join(vendorInputs, ", "), keys, invalid, result.Rows)
@@ -447,12 +339,12 @@ func writeVendors(ctx context.Context, d *db.DB, f *kindFile[vendorRow], dryRun 
 	if err := d.Read(ctx, taken); err != nil {
 		return result, err
 	}
-	all, err := storedRows(taken)
+	all, err := transfer.StoredRows(taken)
 	if err != nil {
 		return result, err
 	}
 	for _, s := range all {
-		owners[s.text("name_key")] = s.text("id")
+		owners[s.Text("name_key")] = s.Text("id")
 	}
 	changes := kindChanges{table: "vendors", columns: vendorInputs,
 		spreads: func(column string) bool { return column == "name" }}
@@ -469,19 +361,19 @@ func writeVendors(ctx context.Context, d *db.DB, f *kindFile[vendorRow], dryRun 
 		if s != nil {
 			changed = compare(values, vendorInputs, f.fields, s)
 		} else if row.In.Name.IsNull() {
-			invalid.add(row.Line, "name", "is required")
+			invalid.Add(row.Line, "name", "is required")
 		}
 		if key := keys[i]; key != "" && (s == nil || slices.Contains(changed, "name")) {
 			if line := lines[key]; line > 0 {
-				invalid.add(row.Line, "name", "is that of line %d", line)
-			} else if owner := owners[key]; owner != "" && (s == nil || owner != s.text("id")) {
-				invalid.add(row.Line, "name", "is that of another vendor")
+				invalid.Add(row.Line, "name", "is that of line %d", line)
+			} else if owner := owners[key]; owner != "" && (s == nil || owner != s.Text("id")) {
+				invalid.Add(row.Line, "name", "is that of another vendor")
 			}
 			lines[key] = row.Line
 		}
 		changes.add(values, s, changed, report)
 	}
-	if err := invalid.err(); err != nil {
+	if err := invalid.Err(); err != nil {
 		return result, err
 	}
 	return result, changes.write(ctx, d, &result, spreadNames)
@@ -502,13 +394,13 @@ func spreadNames(ctx context.Context, d *db.DB, vendors []string) error {
 	if err := d.Write(ctx, named); err != nil {
 		return err
 	}
-	changed, err := storedRows(named)
+	changed, err := transfer.StoredRows(named)
 	if err != nil {
 		return err
 	}
 	var ids []string
 	for _, s := range changed {
-		ids = append(ids, s.text("id"))
+		ids = append(ids, s.Text("id"))
 	}
 	return spreadFilaments(ctx, d, ids)
 }
@@ -549,10 +441,10 @@ func writeFilaments(
 	if len(f.rows) == 0 {
 		return result, d.CheckActor(ctx)
 	}
-	invalid := rowProblems{}
+	invalid := transfer.RowProblems{}
 	if err := checkExtras(ctx, d, "filament", len(f.rows),
 		func(i int) server.Extra { return f.rows[i].In.Extra.Or(nil) },
-		func(i int, field, message string) { invalid.add(f.rows[i].Line, field, "%s", message) }); err != nil {
+		func(i int, field, message string) { invalid.Add(f.rows[i].Line, field, "%s", message) }); err != nil {
 		return result, err
 	}
 	// The vendors are locked before the filaments, as a change of a vendor locks them.
@@ -589,7 +481,7 @@ func writeFilaments(
 		}
 		changes.add(values, s, changed, report)
 	}
-	if err := invalid.err(); err != nil {
+	if err := invalid.Err(); err != nil {
 		return result, err
 	}
 	return result, changes.write(ctx, d, &result, spreadFilaments)
@@ -605,7 +497,7 @@ func pointed(s *string) any {
 // vendorsOf locks the vendors that rows name, and creates those that do not exist unless it is a dry run. It returns
 // them in the order of the rows.
 func vendorsOf(
-	ctx context.Context, d *db.DB, f *kindFile[filamentRow], dryRun bool, invalid rowProblems,
+	ctx context.Context, d *db.DB, f *kindFile[filamentRow], dryRun bool, invalid transfer.RowProblems,
 ) ([]vendorName, error) {
 	rows := slices.Clone(f.rows) // another attempt begins with the rows of the file
 	byName := f.mode == transfer.Create && slices.Contains(f.fields, "vendor_name")
@@ -629,13 +521,13 @@ func vendorsOf(
 	if err := d.Write(ctx, locked); err != nil {
 		return nil, err
 	}
-	all, err := storedRows(locked)
+	all, err := transfer.StoredRows(locked)
 	if err != nil {
 		return nil, err
 	}
-	known := map[string]stored{}
+	known := map[string]transfer.Stored{}
 	for _, s := range all {
-		known[s.text("id")] = s
+		known[s.Text("id")] = s
 	}
 	vendors := make([]vendorName, len(rows))
 	var of []int
@@ -648,12 +540,12 @@ func vendorsOf(
 			id := string(*in.VendorID.Value)
 			s := known[id]
 			if s == nil {
-				invalid.add(row.Line, "vendor_id", "is not the id of a vendor")
+				invalid.Add(row.Line, "vendor_id", "is not the id of a vendor")
 				continue
 			}
-			name := s.text("name")
+			name := s.Text("name")
 			if !in.VendorName.IsNull() && !strings.EqualFold(*in.VendorName.Value, name) {
-				invalid.add(row.Line, "vendor_name",
+				invalid.Add(row.Line, "vendor_name",
 					"is not the name of the vendor with the vendor_id; empty one of them")
 			}
 			vendors[i] = vendorName{&id, &name}
@@ -661,7 +553,7 @@ func vendorsOf(
 			names, of = append(names, *in.VendorName.Value), append(of, i)
 		}
 	}
-	if err := invalid.err(); err != nil {
+	if err := invalid.Err(); err != nil {
 		return nil, err
 	}
 	named, _, err := nameVendors(ctx, d, names, dryRun)

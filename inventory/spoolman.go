@@ -315,7 +315,7 @@ func (s spoolmanObject) add(prefix string, object map[string]any) {
 }
 
 func readSpoolmanCSV(r io.Reader, use func(string, int, spoolmanObject)) error {
-	text := func(c transfer.Cell) string { return valueText(pointed(c)) }
+	text := func(c transfer.Cell) string { return transfer.ValueText(pointed(c)) }
 	c := transfer.NewReader(r)
 	header, _, err := c.Next()
 	var names []string

@@ -189,7 +189,7 @@ type importedItem struct {
 // imported returns the items of an entity that earlier imports have created, by key.
 func (w *spoolmanWriter) imported(ctx context.Context, entity, table string) (map[string]*importedItem, error) {
 	found := map[string]*importedItem{}
-	for batch := range slices.Chunk(w.source.items[entity], batchRows) {
+	for batch := range slices.Chunk(w.source.items[entity], transfer.BatchRows) {
 		keys := make([]string, len(batch))
 		for i, item := range batch {
 			keys[i] = item.key
@@ -506,8 +506,8 @@ func (b *spoolmanBatch) sameNames(
 			names, of = append(names, item.values["name"].(string)), append(of, item)
 		}
 	}
-	for start := 0; start < len(names); start += batchRows {
-		end := min(start+batchRows, len(names))
+	for start := 0; start < len(names); start += transfer.BatchRows {
+		end := min(start+transfer.BatchRows, len(names))
 		rows := db.SQL(`
 			select n.key, v.id, v.number from (
 				select n, lower(name collate "und-x-icu") collate "C" as key from unnest($1::text[]) with ordinality w (name, n)
@@ -584,7 +584,7 @@ func (b *spoolmanBatch) insert(ctx context.Context) error {
 		return err
 	}
 	columns := strings.Join(spoolmanColumns["spool"], ", ")
-	return costError(inBatches(b.created, func(list string, _ []string) error {
+	return costError(transfer.InBatches(b.created, func(list string, _ []string) error {
 		change := newSpools(`
 			insert into spools (id, number, created_at, updated_at, filament_id, ` + followed + `, ` + columns + `)
 			select r.id, r.number, coalesce(r.created_at, now()), now(), f.id, ` + followedValues + `,
@@ -612,7 +612,7 @@ func (b *spoolmanBatch) nameVendors(ctx context.Context, filaments []map[string]
 	if err := b.d.Write(ctx, rows); err != nil {
 		return err
 	}
-	all, err := storedRows(rows)
+	all, err := transfer.StoredRows(rows)
 	names := map[any]any{}
 	for _, row := range all {
 		names[row["id"]] = row["name"]
@@ -650,7 +650,7 @@ func (b *spoolmanBatch) update(ctx context.Context) error {
 		return err
 	}
 	list := strings.Join(columns, ", ")
-	err := inBatches(b.changed, func(changes string, some []string) error {
+	err := transfer.InBatches(b.changed, func(changes string, some []string) error {
 		set := `update ` + b.table + ` t set (` + list + `) = (
 				select p.` + strings.ReplaceAll(list, ", ", ", p.") + ` from json_populate_record(t, r.changes) p
 			), updated_at = now()`
@@ -686,7 +686,7 @@ func (b *spoolmanBatch) update(ctx context.Context) error {
 
 // saveSources stores what remember has collected.
 func (b *spoolmanBatch) saveSources(ctx context.Context) error {
-	return inBatches(b.sources, func(list string, _ []string) error {
+	return transfer.InBatches(b.sources, func(list string, _ []string) error {
 		return b.d.Write(ctx, db.SQL(`
 			insert into spoolman_items as i (entity, key, item, source)
 			select entity, key, item, source from json_populate_recordset(null::spoolman_items, $1::json)

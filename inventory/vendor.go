@@ -17,7 +17,7 @@ func (h handlers) vendorRoutes() []server.Route {
 		server.Op("POST /api/v1/vendors", server.Write, server.Handle(h.createVendor), createVendorDoc),
 		server.Op("GET /api/v1/vendors/export", server.Read, ExportVendors.Handle(h.db, "vendors"),
 			exportVendorsDoc),
-		server.Op("POST /api/v1/vendors/import", server.Write, vendorKind.route(h, importVendorsExample),
+		server.Op("POST /api/v1/vendors/import", server.Write, vendorKind.imports().Endpoint(h.db),
 			importVendorsDoc),
 		server.Op("GET /api/v1/vendors/{id}", server.Read, server.HandleGet[Vendor](h.db, selectVendor), getVendorDoc).
 			Versioned(server.LockRow("vendors")),
