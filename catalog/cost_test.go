@@ -173,9 +173,7 @@ func TestFailedRequestsChangeNothing(t *testing.T) {
 	c.Patch(t, a+"/components/"+db.NewID(), j{"quantity": 1}).WantError(404, "NOT_FOUND")
 	c.Delete(t, a+"/components/"+db.NewID()).WantError(404, "NOT_FOUND")
 	c.Delete(t, b).WantError(400, "PRODUCT_IN_USE")
-	if after := string(c.Get(t, a).Want(200).Body); after != before {
-		t.Errorf("before:\n%s\nafter:\n%s", before, after)
-	}
+	testkit.Equal(t, string(c.Get(t, a).Want(200).Body), before, "the products have changed")
 }
 
 func TestCostsTooLarge(t *testing.T) {
@@ -213,9 +211,7 @@ func TestCostsTooLarge(t *testing.T) {
 	box := createProduct(t, c, "Box")
 	inBox := addComponent(t, c, box, createProduct(t, c, "Nothing"), 3)
 	c.Patch(t, inBox, j{"component_product_id": idOf(child)}).Fields("component_product_id")
-	if after := read(); after != before {
-		t.Errorf("before:\n%s\nafter:\n%s", before, after)
-	}
+	testkit.Equal(t, read(), before, "the products have changed")
 	// 999,999,999 is not too large.
 	c.Patch(t, m, j{"weight_grams": 1.099998}).Want(200)
 	filler := c.Post(t, spools, j{"material_type": "ABS", "color": "Grey", "diameter_mm": 1.75, "net_weight_grams": 1,
@@ -231,9 +227,7 @@ func TestCostsTooLarge(t *testing.T) {
 	c.Post(t, top+"/recalculate", nil).Fields("total_cost")
 	c.Delete(t, cheap).Fields("total_cost")
 	c.Patch(t, p, j{"notes": "x"}).Fields("total_cost")
-	if after := read(); after != before {
-		t.Errorf("before:\n%s\nafter:\n%s", before, after)
-	}
+	testkit.Equal(t, read(), before, "the products have changed")
 }
 
 // Both requests of a pair would close a cycle together. In half of the twelve pairs the cycle is longer than two
@@ -329,9 +323,7 @@ func TestConcurrentCosts(t *testing.T) {
 			}
 		})
 		for _, a := range answers {
-			if a.Status != 200 {
-				t.Errorf("%s: %d %s", a.What, a.Status, a.Body)
-			}
+			testkit.Equal(t, a.Status, 200, "%s: %s", a.What, a.Body)
 		}
 		var total [levels]int
 		for i := range levels {

@@ -3,7 +3,6 @@ package catalog_test
 import (
 	"fmt"
 	"strings"
-	"sync"
 	"testing"
 
 	"spoolwright/testkit"
@@ -54,9 +53,7 @@ func TestImportOfAnExport(t *testing.T) {
 				"rows.2.row": "6", "rows.2.sku": "null"})
 		}
 	}
-	if after := exportProducts(t, c); after != before {
-		t.Errorf("the imports have changed\n%s\nto\n%s", before, after)
-	}
+	testkit.Equal(t, exportProducts(t, c), before, "the imports have changed")
 
 	// A renamed product, another weight of its second material, and a new material.
 	edited := strings.Replace(before, ",10,false,", ",12.5,false,", 1)
@@ -76,9 +73,7 @@ func TestImportOfAnExport(t *testing.T) {
 	edited += strings.Join(line, ",") + "\n"
 	importProducts(t, c, "mode=update&dry_run=true", edited).Want(200).Shows(imported(0, 1, 2, 0)).
 		Shows(map[string]string{"dry_run": "true", "rows.1.action": "updated"})
-	if after := exportProducts(t, c); after != before {
-		t.Error("a dry run changes products")
-	}
+	testkit.Equal(t, exportProducts(t, c), before, "a dry run changes products")
 	importProducts(t, c, "mode=update", edited).Want(200).Shows(imported(0, 1, 2, 0))
 	changed := c.Get(t, path).Want(200).Shows(map[string]string{"name": "Drake", "sku": "DRG",
 		"estimated_print_time_minutes": "90", "labour_minutes": "3", "pieces_per_plate": "5",
@@ -170,9 +165,7 @@ func TestImportOfInvalidProducts(t *testing.T) {
 	importProducts(t, c, "mode=update", columns+"B,,PC,Clear,1000,B\n").Fields("materials.weight_grams")
 	importProducts(t, c, "mode=replace", "name\nx\n").Fields("mode")
 	importProducts(t, tenant.User(t, "viewer"), "", "name\nx\n").WantError(403, "FORBIDDEN")
-	if after := exportProducts(t, c); after != before {
-		t.Errorf("the imports have changed\n%s\nto\n%s", before, after)
-	}
+	testkit.Equal(t, exportProducts(t, c), before, "the imports have changed")
 	// Products can exchange their SKUs.
 	importProducts(t, c, "mode=update", "id,sku\n"+a.ID()+",B\n"+b+",A\n").Want(200).Shows(imported(0, 2, 0, 0))
 	c.Get(t, products+"?sku=A").Shows(map[string]string{"items.0.id": b})
@@ -184,27 +177,23 @@ func TestImportOfInvalidProducts(t *testing.T) {
 func TestImportRaces(t *testing.T) {
 	t.Parallel()
 	c := newAPI(t).Operator(t)
-	var group sync.WaitGroup
-	for n := range 6 {
-		group.Go(func() {
-			for i := range 4 {
-				file := "sku,name,materials.material_type,materials.color,materials.weight_grams\n"
-				for k := range 10 {
-					if n%2 == 0 {
-						k = 9 - k
-					}
-					file += fmt.Sprintf("S%d,Product %d,PLA,Black,%d\n", k, n, 1+10*n+i)
+	testkit.Concurrently(6, func(n int) {
+		for i := range 4 {
+			file := "sku,name,materials.material_type,materials.color,materials.weight_grams\n"
+			for k := range 10 {
+				if n%2 == 0 {
+					k = 9 - k
 				}
-				if n < 5 {
-					if a := importProducts(t, c, "mode=upsert", file); a.Status != 200 {
-						a.Fields("sku")
-					}
-				} else if a := c.Post(t, products, j{"name": "x", "sku": fmt.Sprint("S", i)}); a.Status != 201 {
-					a.WantError(409, "DUPLICATE_SKU")
-				}
+				file += fmt.Sprintf("S%d,Product %d,PLA,Black,%d\n", k, n, 1+10*n+i)
 			}
-		})
-	}
-	group.Wait()
+			if n < 5 {
+				if a := importProducts(t, c, "mode=upsert", file); a.Status != 200 {
+					a.Fields("sku")
+				}
+			} else if a := c.Post(t, products, j{"name": "x", "sku": fmt.Sprint("S", i)}); a.Status != 201 {
+				a.WantError(409, "DUPLICATE_SKU")
+			}
+		}
+	})
 	c.Get(t, products).Shows(map[string]string{"total": "10"})
 }

@@ -65,25 +65,19 @@ func TestProductLifecycle(t *testing.T) {
 		"estimated_print_time_minutes": 180, "labour_minutes": 1.5, "pieces_per_plate": 4, "selling_price": 12.5,
 		"notes": "0.2 mm"}).Want(201)
 	dragon := products + "/" + made.ID()
-	if got := made.Header.Get("Location"); got != dragon {
-		t.Errorf("Location %s, want %s", got, dragon)
-	}
+	testkit.Equal(t, made.Header.Get("Location"), dragon, "Location")
 	made.Shows(map[string]string{"name": "Dragon", "description": "Articulated", "sku": "DRG-1", "category": "Toys",
 		"estimated_print_time_minutes": "180", "labour_minutes": "1.5", "pieces_per_plate": "4", "selling_price": "12.5",
 		"notes": "0.2 mm", "materials": "[]", "components": "[]",
 		"material_cost": "0", "component_cost": "0", "total_cost": "0"})
-	if got := c.Get(t, dragon).Want(200); string(got.Body) != string(made.Body) {
-		t.Errorf("GET returns\n%s\nand POST returned\n%s", got.Body, made.Body)
-	}
+	testkit.Equal(t, string(c.Get(t, dragon).Want(200).Body), string(made.Body), "the response of GET")
 
 	// There is no price without a spool.
 	body := c.Post(t, dragon+"/materials", j{"material_type": "PLA", "color": "Black", "weight_grams": 45,
 		"is_required": false, "notes": "body"}).Want(201)
 	body.Shows(map[string]string{"material_type": "PLA", "color": "Black", "weight_grams": "45",
 		"is_required": "false", "notes": "body", "cost": "null"})
-	if got := body.Header.Get("Location"); got != dragon+"/materials/"+body.ID() {
-		t.Errorf("Location %s", got)
-	}
+	testkit.Equal(t, body.Header.Get("Location"), dragon+"/materials/"+body.ID(), "Location")
 	c.Get(t, dragon).Shows(map[string]string{"material_cost": "0", "total_cost": "0", "materials.0.cost": "null"})
 
 	// The example of the interface specification: 45 g and 5 g at 0.025 per gram.
@@ -101,9 +95,7 @@ func TestProductLifecycle(t *testing.T) {
 		"notes": "left and right"}).Want(201)
 	wings.Shows(map[string]string{"component_product_id": idOf(wing), "component_name": "Wing", "quantity": "2",
 		"notes": "left and right", "unit_cost": "0.25", "cost": "0.5"})
-	if got := wings.Header.Get("Location"); got != dragon+"/components/"+wings.ID() {
-		t.Errorf("Location %s", got)
-	}
+	testkit.Equal(t, wings.Header.Get("Location"), dragon+"/components/"+wings.ID(), "Location")
 	c.Get(t, dragon).
 		Shows(map[string]string{"components.0.id": wings.ID(), "components.0.component_name": "Wing",
 			"components.0.cost": "0.5", "material_cost": "1.25", "component_cost": "0.5", "total_cost": "1.75"})
@@ -187,9 +179,7 @@ func TestProductPatch(t *testing.T) {
 		"total_cost": 1, "created_at": "x"}).Want(200)
 	c.Patch(t, m, j{"id": 1, "cost": 2}).Want(200)
 	c.Patch(t, p, j{"id": 1, "component_name": "x", "unit_cost": 2, "cost": 3}).Want(200)
-	if after := c.Get(t, path).Want(200); string(after.Body) != string(before.Body) {
-		t.Errorf("before:\n%s\nafter:\n%s", before.Body, after.Body)
-	}
+	testkit.Equal(t, string(c.Get(t, path).Want(200).Body), string(before.Body), "the products have changed")
 	// A response can be sent back.
 	c.Patch(t, path, string(before.Body)).Want(200).
 		Shows(map[string]string{"name": "Dragon", "materials.0.id": idOf(m), "components.0.id": idOf(p)})
@@ -319,9 +309,7 @@ func TestProductList(t *testing.T) {
 				}
 			}
 		}
-		if got != want {
-			t.Errorf("%s: products %s, want %s", query, got, want)
-		}
+		testkit.Equal(t, got, want, "%s: products", query)
 		if total := a.Text("total"); strings.Contains(query, "search=a&") && total != "4" {
 			t.Errorf("%s: total %s, want 4", query, total)
 		} else if !strings.Contains(query, "limit") && !strings.Contains(query, "skip") &&
@@ -339,9 +327,7 @@ func TestProductList(t *testing.T) {
 			t.Errorf("the list item has no %s", name)
 		}
 	}
-	if len(item) != len(want) {
-		t.Errorf("the list item has other fields too: %v", item)
-	}
+	testkit.Equal(t, len(item), len(want), "fields of the list item %v", item)
 	for query, field := range map[string]string{"sort_by=notes": "sort_by", "sort_by=materials": "sort_by",
 		"sort_by=component_cost": "sort_by", "sort_by=tenant_id": "sort_by", "sort_order=up": "sort_order",
 		"limit=0": "limit", "limit=101": "limit", "skip=-1": "skip", "search=a%00": "search",
@@ -508,9 +494,8 @@ func TestCreateProductWithLists(t *testing.T) {
 		if test.code == "UNKNOWN_REFERENCE" {
 			status = 400
 		}
-		if got := c.Post(t, products, test.body).WantError(status, test.code).Text("detail"); got != test.detail {
-			t.Errorf("the detail is %q, want %q", got, test.detail)
-		}
+		testkit.Equal(t, c.Post(t, products, test.body).WantError(status, test.code).Text("detail"), test.detail,
+			"the detail")
 	}
 	c.Post(t, products, j{"name": "x", "materials": []j{material, {"material_type": "Wood", "color": " "}},
 		"components": []j{{"component_product_id": "x", "quantity": 0}}}).
@@ -695,9 +680,7 @@ func TestComponentTree(t *testing.T) {
 		top = made("Both", j{"component_product_id": left}, j{"component_product_id": right})
 	}
 	tree := c.Get(t, products+"/"+top+"/component-tree").Want(200)
-	if n := len(tree.List("entries")); n != 500 {
-		t.Errorf("%d entries, want 500", n)
-	}
+	testkit.Equal(t, len(tree.List("entries")), 500, "entries")
 	tree.Shows(map[string]string{"entries_complete": "false", "entries.1.total_quantity": "1000000",
 		"entries.3.component_name": "Both", "entries.3.total_quantity": "null"})
 }

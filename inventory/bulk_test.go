@@ -3,7 +3,6 @@ package inventory_test
 import (
 	"encoding/json"
 	"fmt"
-	"sync"
 	"testing"
 
 	"spoolwright/db"
@@ -50,9 +49,7 @@ func TestBulkUpdate(t *testing.T) {
 		}
 		c.Patch(t, spools, body).Want(200).Shows(counts(2, 2, true))
 	}
-	if after := c.Get(t, spools).Want(200).Body; string(after) != string(before) {
-		t.Errorf("a dry run has changed\n%s\nto\n%s", before, after)
-	}
+	testkit.Equal(t, string(c.Get(t, spools).Want(200).Body), string(before), "a dry run has changed")
 	c.Patch(t, spools, j{"ids": ids[:2], "changes": j{"location": "A", "remaining_weight_grams": 500}}).Want(200).
 		Shows(counts(2, 2, false))
 	c.Get(t, spools+"/"+ids[1]).Shows(map[string]string{"location": "A", "remaining_weight_grams": "500"})
@@ -63,9 +60,8 @@ func TestBulkUpdate(t *testing.T) {
 	tag := c.Get(t, spools+"/"+ids[0]).Header.Get("ETag")
 	c.Patch(t, spools, j{"filter": j{"material_type": "PLA"}, "changes": j{"location": "A"}}).Want(200).
 		Shows(counts(4, 2, false))
-	if now := c.Get(t, spools+"/"+ids[0]).Header.Get("ETag"); now != tag {
-		t.Error("a spool that was not changed has another ETag")
-	}
+	testkit.Equal(t, c.Get(t, spools+"/"+ids[0]).Header.Get("ETag"), tag,
+		"a spool that was not changed has another ETag")
 	c.Get(t, spools+"/"+ids[2]+"/usage").Shows(map[string]string{"total": "1"})
 	c.Patch(t, spools, j{"filter": j{"number": 3}, "changes": j{"archived": true}}).Want(200).
 		Shows(counts(1, 1, false))
@@ -170,9 +166,7 @@ func TestBulkErrors(t *testing.T) {
 	c.With("If-Match", "*").Do(t, "DELETE", spools, j{"ids": ids[:1]}).Fields("If-Match")
 	tenant.User(t, "viewer").Patch(t, spools, j{"ids": ids[:1], "changes": changes}).WantError(403, "FORBIDDEN")
 	tenant.User(t, "viewer").Do(t, "DELETE", spools, j{"ids": ids[:1]}).WantError(403, "FORBIDDEN")
-	if after := c.Get(t, spools).Want(200).Body; string(after) != string(before) {
-		t.Errorf("the requests have changed\n%s\nto\n%s", before, after)
-	}
+	testkit.Equal(t, string(c.Get(t, spools).Want(200).Body), string(before), "the requests have changed")
 }
 
 // A bulk operation changes up to 1,000 spools.
@@ -199,27 +193,23 @@ func TestBulkRaces(t *testing.T) {
 	for i, id := range ids {
 		backwards[len(ids)-1-i] = id
 	}
-	var group sync.WaitGroup
-	for n := range 8 {
-		group.Go(func() {
-			for i := range 5 {
-				switch n % 4 {
-				case 0:
-					c.Patch(t, spools, j{"ids": ids, "changes": j{"remaining_weight_grams": 500 + i}}).Want(200)
-				case 1:
-					c.Patch(t, spools, j{"ids": backwards, "changes": j{"remaining_weight_grams": 700 + i}}).Want(200)
-				case 2:
-					c.Patch(t, spools, j{"filter": j{"color": "Black"}, "changes": j{"location": fmt.Sprint(n, i)}}).
-						Want(200)
-				case 3:
-					for _, id := range backwards {
-						c.Post(t, spools+"/"+id+"/deduct", j{"weight_grams": 1}).Want(200)
-					}
+	testkit.Concurrently(8, func(n int) {
+		for i := range 5 {
+			switch n % 4 {
+			case 0:
+				c.Patch(t, spools, j{"ids": ids, "changes": j{"remaining_weight_grams": 500 + i}}).Want(200)
+			case 1:
+				c.Patch(t, spools, j{"ids": backwards, "changes": j{"remaining_weight_grams": 700 + i}}).Want(200)
+			case 2:
+				c.Patch(t, spools, j{"filter": j{"color": "Black"}, "changes": j{"location": fmt.Sprint(n, i)}}).
+					Want(200)
+			case 3:
+				for _, id := range backwards {
+					c.Post(t, spools+"/"+id+"/deduct", j{"weight_grams": 1}).Want(200)
 				}
 			}
-		})
-	}
-	group.Wait()
+		}
+	})
 	wantLedgers(t, c)
 }
 
@@ -234,8 +224,7 @@ func wantLedgers(t *testing.T, c *testkit.Client) {
 			testkit.Check(t, err)
 			sum += int(change)
 		}
-		if now := s["remaining_weight_grams"].(json.Number).String(); now != fmt.Sprint(sum) {
-			t.Errorf("the ledger of a spool adds up to %d, and it has %s", sum, now)
-		}
+		testkit.Equal(t, s["remaining_weight_grams"].(json.Number).String(), fmt.Sprint(sum),
+			"the remaining weight, beside the ledger")
 	}
 }

@@ -3,7 +3,6 @@ package inventory_test
 import (
 	"net/http"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -62,22 +61,16 @@ func TestConcurrentConditions(t *testing.T) {
 	for range 5 {
 		tag := c.Get(t, path).Header.Get("ETag")
 		var succeeded atomic.Int64
-		var all sync.WaitGroup
-		for n := range 8 {
-			all.Go(func() {
-				a := c.With("If-Match", tag).Patch(t, path, j{"notes": strings.Repeat("x", n+1) + tag})
-				switch a.Status {
-				case http.StatusOK:
-					succeeded.Add(1)
-				case http.StatusPreconditionFailed:
-				default:
-					t.Errorf("%d %s", a.Status, a.Body)
-				}
-			})
-		}
-		all.Wait()
-		if n := succeeded.Load(); n != 1 {
-			t.Errorf("%d changes of the same version succeeded, want 1", n)
-		}
+		testkit.Concurrently(8, func(n int) {
+			a := c.With("If-Match", tag).Patch(t, path, j{"notes": strings.Repeat("x", n+1) + tag})
+			switch a.Status {
+			case http.StatusOK:
+				succeeded.Add(1)
+			case http.StatusPreconditionFailed:
+			default:
+				t.Errorf("%d %s", a.Status, a.Body)
+			}
+		})
+		testkit.Equal(t, succeeded.Load(), 1, "successful changes of the same version")
 	}
 }

@@ -39,9 +39,7 @@ func TestFilaments(t *testing.T) {
 	made.Shows(map[string]string{"number": "1", "vendor_name": "Polymaker", "spool_count": "0",
 		"remaining_grams": "0"})
 	path := filaments + "/" + made.ID()
-	if got := c.Get(t, path).Want(200); string(got.Body) != string(made.Body) {
-		t.Errorf("GET returns\n%s\nand POST returned\n%s", got.Body, made.Body)
-	}
+	testkit.Equal(t, string(c.Get(t, path).Want(200).Body), string(made.Body), "the response of GET")
 	c.Patch(t, path, string(made.Body)).Want(200).
 		Shows(map[string]string{"vendor_id": vendor, "color_hexes.1": "#C0C0C0"})
 

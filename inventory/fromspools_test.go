@@ -23,9 +23,7 @@ func TestCreateFilamentSpools(t *testing.T) {
 		"items.1.number": "2", "items.1.net_weight_grams": "750", "items.1.remaining_weight_grams": "750",
 		"items.1.spool_weight_grams": "140", "items.1.purchase_price": "15", "items.0.filament_id": made.ID(),
 		"items.0.brand": "V"})
-	if got := a.Header.Get("Location"); got != path {
-		t.Errorf("the Location is %s, want %s", got, path)
-	}
+	testkit.Equal(t, a.Header.Get("Location"), path, "the Location")
 	c.Post(t, path+"/spools", j{"quantity": 1, "net_weight_grams": 1000, "remaining_weight_grams": 10,
 		"spool_weight_grams": nil, "purchase_price": nil, "location": "A", "lot_number": "L", "supplier": "S",
 		"purchase_date": "2024-01-10", "finish": "Matte", "notes": "n", "archived": true}).Want(201).
@@ -74,9 +72,7 @@ func TestFilamentsFromSpools(t *testing.T) {
 		"items.0.id": "null", "items.0.number": "null", "items.0.action": "created", "items.0.spools": "2"})
 	c.Get(t, filaments).Want(200).Shows(map[string]string{"total": "1"})
 	c.Get(t, vendors).Want(200).Shows(map[string]string{"total": "0"})
-	if now := c.Get(t, one); now.Header.Get("ETag") != before.Header.Get("ETag") {
-		t.Error("a dry run changes a spool")
-	}
+	testkit.Equal(t, c.Get(t, one).Header.Get("ETag"), before.Header.Get("ETag"), "a dry run changes a spool")
 	done := c.Post(t, path, nil).Want(200).Shows(map[string]string{"dry_run": "false", "vendors_created": "1",
 		"filaments_created": "3", "spools_changed": "4", "items.0.number": "2", "items.2.number": "4",
 		"items.0.vendor_name": "POLY", "items.2.vendor_name": "null", "items.2.color": "Own"})

@@ -115,9 +115,7 @@ func TestExportAndImport(t *testing.T) {
 		t.Fatalf("%d lines", len(lines))
 	}
 	for n, id := range ids {
-		if body := from.Get(t, "/api/v1/spools/"+id).Want(200).Body; string(body) != lines[n] {
-			t.Errorf("line %d is\n%s\nwant the response\n%s", n, lines[n], body)
-		}
+		testkit.Equal(t, string(from.Get(t, "/api/v1/spools/"+id).Want(200).Body), lines[n], "line %d", n)
 	}
 
 	// Imported spools are in lists, have a ledger, and belong to the tenant only.
@@ -152,9 +150,7 @@ func TestExportPages(t *testing.T) {
 			t.Fatalf("row %d is %v", n, row)
 		}
 	}
-	if len(rows) != 1203 {
-		t.Errorf("%d rows", len(rows))
-	}
+	testkit.Equal(t, len(rows), 1203, "rows")
 }
 
 const header = "material_type,color,diameter_mm,net_weight_grams"
@@ -281,9 +277,7 @@ func TestImportShowsInvalidValues(t *testing.T) {
 			}
 		}
 		importer.CSV(ctx, strings.NewReader(header+"\n"+row))
-		if !slices.Equal(got, []string{want}) {
-			t.Errorf("%s: %q, want %q", row, got, want)
-		}
+		testkit.EqualSlices(t, got, []string{want}, "%s", row)
 	}
 }
 

@@ -47,9 +47,7 @@ func TestImportAndExportThroughAPI(t *testing.T) {
 	for name, want := range map[string]string{
 		"Content-Type": "text/csv; charset=utf-8", "Content-Disposition": `attachment; filename="spools.csv"`,
 	} {
-		if got := exported.Header.Get(name); got != want {
-			t.Errorf("%s is %q, want %q", name, got, want)
-		}
+		testkit.Equal(t, exported.Header.Get(name), want, "%s", name)
 	}
 	if body := other.Get(t, "/api/v1/spools/export").Want(200).Body; strings.Count(string(body), "\n") != 1 {
 		t.Errorf("the export of another tenant has rows: %.300s", body)
@@ -68,9 +66,7 @@ func TestImportThroughAPIIsAtomic(t *testing.T) {
 		"PC, HIPS, PVA, Custom; the value is \"PLO\"; color is required"})
 	many := postCSV(t, c, header+"\n"+strings.Repeat("PLA,,1.75,1000\n", 70)).WantError(422, "VALIDATION_ERROR")
 	many.Shows(map[string]string{"errors.49.field": "line 51", "errors.50.message": "20 other rows are invalid"})
-	if n := len(many.List("errors")); n != 51 {
-		t.Errorf("%d errors, want 51", n)
-	}
+	testkit.Equal(t, len(many.List("errors")), 51, "errors")
 	for file, field := range map[string]string{
 		"": "body", "PK\x03\x04": "body", "color,weight\n": "line 1", "\n\ncolor\n": "line 3",
 		header + "\n" + strings.Repeat(good, 10_001): "body",

@@ -3,7 +3,6 @@ package inventory_test
 import (
 	"fmt"
 	"strings"
-	"sync"
 	"testing"
 
 	"spoolwright/inventory"
@@ -45,16 +44,12 @@ func TestImportUpdates(t *testing.T) {
 					"rows.1.action": "unchanged"})
 		}
 	}
-	if now := c.Get(t, path).Header.Get("ETag"); now != tag {
-		t.Errorf("an import that changes nothing changes the ETag %s to %s", tag, now)
-	}
+	testkit.Equal(t, c.Get(t, path).Header.Get("ETag"), tag, "an import that changes nothing changes the ETag")
 	edited := strings.Replace(semicolons(export(t, c, "csv")), ";old;", ";new;", 1)
 	edited = strings.Replace(edited, ";1000,5;1000,5;", ";1000,5;900,25;", 1)
 	postMode(t, c, "mode=update&dry_run=true", edited).Want(200).Shows(imported(0, 1, 1, 0)).
 		Shows(map[string]string{"dry_run": "true", "rows.0.action": "updated"})
-	if now := c.Get(t, path).Header.Get("ETag"); now != tag {
-		t.Error("a dry run changes the ETag")
-	}
+	testkit.Equal(t, c.Get(t, path).Header.Get("ETag"), tag, "a dry run changes the ETag")
 	postMode(t, c, "mode=update", edited).Want(200).Shows(imported(0, 1, 1, 0))
 	c.Get(t, path).Shows(map[string]string{"notes": "new", "brand": "", "remaining_weight_grams": "900.25"})
 	c.Get(t, path+"/usage").Shows(map[string]string{"total": "2", "items.0.kind": "edited",
@@ -108,9 +103,7 @@ func TestImportUpdateErrors(t *testing.T) {
 	postMode(t, c, "mode=replace", "number,color\n1,x\n").Fields("mode")
 	postMode(t, c, "dry_run=maybe&x=1", "number,color\n1,x\n").Fields("dry_run", "x")
 	postMode(t, tenant.User(t, "viewer"), "mode=update", "number,color\n1,x\n").WantError(403, "FORBIDDEN")
-	if after := export(t, c, "csv"); after != before {
-		t.Errorf("the imports have changed\n%s\nto\n%s", before, after)
-	}
+	testkit.Equal(t, export(t, c, "csv"), before, "the imports have changed")
 	// Another mode with the same Idempotency-Key is another request.
 	keyed := c.With("Idempotency-Key", "key-of-an-import")
 	postMode(t, keyed, "mode=update&dry_run=true", "number,notes\n1,x\n").Want(200).Shows(imported(0, 1, 0, 0))
@@ -123,26 +116,22 @@ func TestImportUpdateRaces(t *testing.T) {
 	t.Parallel()
 	c := operator(t)
 	ids := insertSpools(t, c, 10)
-	var group sync.WaitGroup
-	for n := range 6 {
-		group.Go(func() {
-			for i := range 4 {
-				file := "number,remaining_weight_grams\n"
-				for k := range ids {
-					number := k + 1
-					if n%2 == 0 {
-						number = len(ids) - k
-					}
-					file += fmt.Sprintf("%d,%d\n", number, 100+10*n+i)
+	testkit.Concurrently(6, func(n int) {
+		for i := range 4 {
+			file := "number,remaining_weight_grams\n"
+			for k := range ids {
+				number := k + 1
+				if n%2 == 0 {
+					number = len(ids) - k
 				}
-				if n == 5 {
-					c.Patch(t, spools, j{"ids": ids, "changes": j{"remaining_weight_grams": i}}).Want(200)
-				} else {
-					postMode(t, c, "mode=update", file).Want(200)
-				}
+				file += fmt.Sprintf("%d,%d\n", number, 100+10*n+i)
 			}
-		})
-	}
-	group.Wait()
+			if n == 5 {
+				c.Patch(t, spools, j{"ids": ids, "changes": j{"remaining_weight_grams": i}}).Want(200)
+			} else {
+				postMode(t, c, "mode=update", file).Want(200)
+			}
+		}
+	})
 	wantLedgers(t, c)
 }

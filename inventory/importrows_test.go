@@ -37,9 +37,8 @@ func TestImportKinds(t *testing.T) {
 					Shows(map[string]string{"rows.1.number": "2", "rows.1.action": "unchanged"})
 			}
 		}
-		if now := c.Get(t, path).Header.Get("ETag"); now != tag {
-			t.Errorf("%s: an import that changes nothing changes the list", path)
-		}
+		testkit.Equal(t, c.Get(t, path).Header.Get("ETag"), tag,
+			"%s: an import that changes nothing changes the list", path)
 		csvOther.Post(t, path+"/import?dry_run=true", file).Want(200).Shows(imported(2, 0, 0, 0)).
 			Shows(map[string]string{"rows.0.id": "null"})
 		csvOther.Post(t, path+"/import", file).Want(200).Shows(imported(2, 0, 0, 0)).

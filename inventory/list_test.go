@@ -183,9 +183,7 @@ func TestListShapeAndBounds(t *testing.T) {
 	} {
 		a := c.Get(t, spools+path).Want(200).Shows(map[string]string{"total": "25", "skip": want.skip,
 			"limit": want.limit})
-		if got := ids(a); !slices.Equal(got, want.items) {
-			t.Errorf("%s: %v, want %v", a.What, got, want.items)
-		}
+		testkit.EqualSlices(t, ids(a), want.items, "%s", a.What)
 	}
 	for _, field := range []string{"", "nonsense", "ID", "tenant_id", "brand_key", "in_stock",
 		"color desc", "id;drop table spools", "1", "items"} {
@@ -266,9 +264,7 @@ func TestFilters(t *testing.T) {
 			notes = append(notes, item.(map[string]any)["notes"].(string))
 		}
 		slices.Reverse(notes)
-		if got := strings.Join(notes, " "); got != test.want {
-			t.Errorf("%v: %q, want %q", test.filter, got, test.want)
-		}
+		testkit.Equal(t, strings.Join(notes, " "), test.want, "%v", test.filter)
 		if total := a.Text("total"); total != strconv.Itoa(len(notes)) {
 			t.Errorf("%v: total %s of %d", test.filter, total, len(notes))
 		}
@@ -309,9 +305,7 @@ func TestSortByEveryField(t *testing.T) {
 				if got := pages(t, c, path, 100); !slices.Equal(got, want) {
 					t.Errorf("%v\nwant\n%v", got, want)
 				}
-				if got := pages(t, c, path, 17); !slices.Equal(got, want) {
-					t.Errorf("in pages of 17: %v\nwant\n%v", got, want)
-				}
+				testkit.EqualSlices(t, pages(t, c, path, 17), want, "in pages of 17")
 			})
 		}
 	}
@@ -545,9 +539,7 @@ func TestSearch(t *testing.T) {
 		for _, item := range a.List("items") {
 			found = append(found, item.(map[string]any)["location"].(string))
 		}
-		if got := strings.Join(found, " "); got != test.want {
-			t.Errorf("%v: %q, want %q", test.filter, got, test.want)
-		}
+		testkit.Equal(t, strings.Join(found, " "), test.want, "%v", test.filter)
 	}
 	c.Get(t, query("search", strings.Repeat("x", 101))).Fields("search")
 	c.Get(t, query("search", "dry", "hidden", true)).Want(200).Shows(map[string]string{"total": "1"})

@@ -130,9 +130,7 @@ func TestPrices(t *testing.T) {
 					where material_type = $3 and color_key = $4`, materials, colors, c.material, c.color).Into(&amount,
 					&grams))
 			testkit.Check(t, err)
-			if rows != 2 {
-				t.Errorf("%d rows, want 2", rows)
-			}
+			testkit.Equal(t, rows, 2, "rows")
 			if amount == nil || grams == nil {
 				if c.want != "" || amount != grams {
 					t.Errorf("amount %v, grams %v, want %s", amount, grams, c.want)

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -137,9 +136,7 @@ func TestReportDaysOfTimeZone(t *testing.T) {
 		check(day(-1), day(-1), map[string]string{day(-1): "1"})
 		check(day(-1), day(9), map[string]string{day(-1): "1", day(0): "2", day(5): "4"})
 		export := c.Get(t, reportURL+"/export?from="+day(0)+"&to="+day(0)).Want(200)
-		if n := strings.Count(string(export.Body), "deducted"); n != 1 {
-			t.Errorf("the export of a day has %d entries, want 1", n)
-		}
+		testkit.Equal(t, strings.Count(string(export.Body), "deducted"), 1, "entries in the export of a day")
 	}
 	utc := midnight.UTC().Format(time.DateOnly)
 	setZone("UTC")
@@ -204,22 +201,16 @@ func TestUsageReportEqualsLedger(t *testing.T) {
 		}
 	}
 	check()
-	if n := summarise(t, c, 10); n != 10 {
-		t.Errorf("%d days were summarised, want 10", n)
-	}
+	testkit.Equal(t, summarise(t, c, 10), 10, "days that were summarised")
 	check()
-	var all sync.WaitGroup
-	for range 4 {
-		all.Go(func() {
-			for range 4 {
-				if _, err := c.Send("GET", reportURL+"?group_by=day", nil); err != nil {
-					t.Error(err)
-				}
-				summarise(t, c, 7)
+	testkit.Concurrently(4, func(int) {
+		for range 4 {
+			if _, err := c.Send("GET", reportURL+"?group_by=day", nil); err != nil {
+				t.Error(err)
 			}
-		})
-	}
-	all.Wait()
+			summarise(t, c, 7)
+		}
+	})
 	for summarise(t, c, 31) > 0 {
 	}
 	check()
@@ -239,13 +230,9 @@ func TestUsageReportEqualsLedger(t *testing.T) {
 	c.Patch(t, "/api/v1/spools/"+ids[3], j{"material_type": "ABS"}).Want(200)
 	c.Patch(t, "/api/v1/spools/"+ids[4], j{"net_weight_grams": 500}).Want(200)
 	c.Patch(t, "/api/v1/spools/"+ids[2], j{"purchase_price": nil, "notes": "x"}).Want(200) // no change
-	if n := summarise(t, c, 100); n != 4 {
-		t.Errorf("%d changed spools were summarised, want 4", n)
-	}
+	testkit.Equal(t, summarise(t, c, 100), 4, "changed spools that were summarised")
 	check()
-	if n := summarise(t, c, 31); n != 0 {
-		t.Errorf("%d spools were summarised again", n)
-	}
+	testkit.Equal(t, summarise(t, c, 31), 0, "spools that were summarised again")
 }
 
 // A change of a spool that was used on many days does not make a summary long: it has no more days than otherwise.
@@ -369,9 +356,7 @@ func TestUsageExport(t *testing.T) {
 				entries++
 			}
 		}
-		if entries != want {
-			t.Errorf("%s: %d entries, want %d", query, entries, want)
-		}
+		testkit.Equal(t, entries, want, "%s: entries", query)
 		if query != "" {
 			c.Get(t, reportURL+query).Want(200).Shows(map[string]string{"grams": fmt.Sprint(sum)})
 		}

@@ -9,7 +9,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"spoolwright/db"
@@ -160,9 +159,8 @@ func TestSpoolFields(t *testing.T) {
 			test.want = maps.Clone(test.want)
 			test.want["number"] = json.Number(made.Text("number"))
 			is(t, made, "", test.want)
-			if made.Text("created_at") != made.Text("updated_at") {
-				t.Errorf("created_at and updated_at of a new spool differ: %s", made.Body)
-			}
+			testkit.Equal(t, made.Text("created_at"), made.Text("updated_at"),
+				"created_at and updated_at of a new spool differ: %s", made.Body)
 			got := c.Get(t, spools+"/"+made.ID()).Want(200)
 			is(t, got, "", test.want)
 			is(t, c.Get(t, spools+"?limit=1").Want(200), "items.0", test.want)
@@ -304,9 +302,7 @@ func TestCostPerGramOutOfRange(t *testing.T) {
 			path := spools + "/" + made.ID()
 			c.Patch(t, path, `{`+change+`}`).Fields("purchase_price")
 			c.Patch(t, path, `{"remaining_weight_grams":5,`+change+`}`).Fields("purchase_price")
-			if got := c.Get(t, path).Want(200); !bytes.Equal(got.Body, made.Body) {
-				t.Errorf("after a 422 the spool is %s, was %s", got.Body, made.Body)
-			}
+			testkit.Equal(t, string(c.Get(t, path).Want(200).Body), string(made.Body), "after a 422 the spool")
 			c.Get(t, path+"/usage").Want(200).Shows(map[string]string{"total": "1"})
 		}
 	}
@@ -359,9 +355,8 @@ func TestPatch(t *testing.T) {
 	made := c.Post(t, spools, spool(optional)).Want(201)
 	path := spools + "/" + made.ID()
 
-	if got := c.Patch(t, path, j{}).Want(200); !bytes.Equal(got.Body, made.Body) {
-		t.Errorf("after a PATCH with {} the spool is %s, was %s", got.Body, made.Body)
-	}
+	testkit.Equal(t, string(c.Patch(t, path, j{}).Want(200).Body), string(made.Body),
+		"after a PATCH with {} the spool")
 	// Absent fields are not changed, and null clears a field. The test does this with each field.
 	want := made.Value("").(map[string]any)
 	want["updated_at"] = moment
@@ -379,9 +374,7 @@ func TestPatch(t *testing.T) {
 	}
 	// If one field is invalid, the valid ones are not written.
 	c.Patch(t, path, j{"brand": "New", "color": ""}).Fields("color")
-	if got := c.Get(t, path).Want(200); !bytes.Equal(got.Body, cleared.Body) {
-		t.Errorf("after a 422 the spool is %s, was %s", got.Body, cleared.Body)
-	}
+	testkit.Equal(t, string(c.Get(t, path).Want(200).Body), string(cleared.Body), "after a 422 the spool")
 	c.Patch(t, path, j{
 		"material_type": "PETG", "color": "Red", "diameter_mm": 2.85, "net_weight_grams": 750,
 		"remaining_weight_grams": 800,
@@ -399,9 +392,7 @@ func TestCreateSeveralSpools(t *testing.T) {
 	fields["quantity"] = 10
 	const batch = spools + "/batch"
 	created := c.Post(t, batch, fields).Want(201)
-	if got := created.Header.Get("Location"); got != spools {
-		t.Errorf("the Location is %s, want %s", got, spools)
-	}
+	testkit.Equal(t, created.Header.Get("Location"), spools, "the Location")
 	seen, last := map[string]bool{}, ""
 	for i := range created.List("items") {
 		at := fmt.Sprintf("items.%d.", i)
@@ -419,16 +410,13 @@ func TestCreateSeveralSpools(t *testing.T) {
 		c.Get(t, spools+"/"+id+"/usage").Want(200).Shows(map[string]string{"total": "1", "items.0.kind": "created",
 			"items.0.after_grams": "950"})
 	}
-	if len(seen) != 10 {
-		t.Errorf("%d spools were created, want 10", len(seen))
-	}
+	testkit.Equal(t, len(seen), 10, "spools that were created")
 	c.Get(t, spools).Want(200).Shows(map[string]string{"total": "10"})
 
 	c.Post(t, batch, spool(j{"quantity": 1})).Want(201).
 		Shows(map[string]string{"items.0.remaining_weight_grams": "1000"})
-	if n := len(c.Post(t, batch, spool(j{"quantity": 100})).Want(201).List("items")); n != 100 {
-		t.Errorf("%d spools were created, want 100", n)
-	}
+	testkit.Equal(t, len(c.Post(t, batch, spool(j{"quantity": 100})).Want(201).List("items")), 100,
+		"spools that were created")
 	c.Get(t, spools).Want(200).Shows(map[string]string{"total": "111"})
 	for _, quantity := range []any{0, 101, 2.5, "2", true, nil} {
 		c.Post(t, batch, spool(j{"quantity": quantity})).Fields("quantity")
@@ -497,23 +485,19 @@ func TestConcurrentHideAndRestore(t *testing.T) {
 	t.Parallel()
 	c := operator(t)
 	created := c.Post(t, spools+"/batch", spool(j{"quantity": 3})).Want(201)
-	var all sync.WaitGroup
-	for n := range 6 {
-		all.Go(func() {
-			for i := range 10 {
-				path := spools + "/" + created.Text(fmt.Sprintf("items.%d.id", i%3))
-				method, rest, want := "DELETE", "", []int{204, 404}
-				if (n+i)%2 == 0 {
-					method, rest, want = "POST", "/restore", []int{200}
-				}
-				a, err := c.Send(method, path+rest, nil)
-				if err != nil || !slices.Contains(want, a.Status) {
-					t.Errorf("%s: %v %+v", method, err, a)
-				}
+	testkit.Concurrently(6, func(n int) {
+		for i := range 10 {
+			path := spools + "/" + created.Text(fmt.Sprintf("items.%d.id", i%3))
+			method, rest, want := "DELETE", "", []int{204, 404}
+			if (n+i)%2 == 0 {
+				method, rest, want = "POST", "/restore", []int{200}
 			}
-		})
-	}
-	all.Wait()
+			a, err := c.Send(method, path+rest, nil)
+			if err != nil || !slices.Contains(want, a.Status) {
+				t.Errorf("%s: %v %+v", method, err, a)
+			}
+		}
+	})
 	list, hidden := c.Get(t, spools).Want(200), c.Get(t, spools+"?hidden=true").Want(200)
 	if n := len(list.List("items")); list.Text("total") != fmt.Sprint(n) || n+len(hidden.List("items")) != 3 {
 		t.Errorf("the lists are %s and %s", list.Body, hidden.Body)

@@ -341,9 +341,7 @@ func TestSpoolmanMaterials(t *testing.T) {
 			t.Errorf("%s is %v, want %s", material, filament["material_type"], want[material])
 		}
 	}
-	if len(items) != len(want) {
-		t.Errorf("%d filaments, want %d", len(items), len(want))
-	}
+	testkit.Equal(t, len(items), len(want), "filaments")
 }
 
 // An import reports all invalid items. It creates nothing, or the valid ones if it skips invalid ones.

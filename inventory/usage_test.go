@@ -1,7 +1,6 @@
 package inventory_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -142,9 +141,7 @@ func TestDeductErrors(t *testing.T) {
 	c.Post(t, path+"/deduct", `{"weight_grams":1,"reason":"\u0000"}`).Fields("reason")
 	c.Post(t, path+"/deduct", `{"weight_grams":1,"weight_grams":2}`).WantError(400, "MALFORMED_JSON")
 	c.Post(t, path+"/deduct", nil).WantError(415, "UNSUPPORTED_MEDIA_TYPE")
-	if got := c.Get(t, path).Want(200); !bytes.Equal(got.Body, made.Body) {
-		t.Errorf("the spool is %s, was %s", got.Body, made.Body)
-	}
+	testkit.Equal(t, string(c.Get(t, path).Want(200).Body), string(made.Body), "the spool")
 	if entries := ledger(t, c, path); len(entries) != 1 {
 		t.Errorf("the ledger is %v", entries)
 	}
@@ -245,9 +242,7 @@ func TestLedgerIsAppendOnly(t *testing.T) {
 			t.Fatal(err)
 		}
 		changed, err := tx.Exec(ctx, `update spool_usage set after_grams = 1`)
-		if changed.RowsAffected() != 0 {
-			t.Errorf("an UPDATE changed %d entries", changed.RowsAffected())
-		}
+		testkit.Equal(t, changed.RowsAffected(), 0, "entries that an UPDATE changed")
 		return err
 	})
 	if err0 != nil {
@@ -277,21 +272,17 @@ func TestConcurrentDeductions(t *testing.T) {
 	c := operator(t)
 	path := spools + "/" + c.Post(t, spools, spool(nil)).Want(201).ID()
 	var done, failed atomic.Int64
-	var wg sync.WaitGroup
-	for range 200 {
-		wg.Go(func() {
-			a, err := c.Send("POST", path+"/deduct", j{"weight_grams": 7.5})
-			switch {
-			case err == nil && a.Status == 200:
-				done.Add(1)
-			case err == nil && a.Status == 400 && strings.Contains(string(a.Body), "INSUFFICIENT_FILAMENT"):
-				failed.Add(1)
-			default:
-				t.Errorf("%v %+v", err, a)
-			}
-		})
-	}
-	wg.Wait()
+	testkit.Concurrently(200, func(int) {
+		a, err := c.Send("POST", path+"/deduct", j{"weight_grams": 7.5})
+		switch {
+		case err == nil && a.Status == 200:
+			done.Add(1)
+		case err == nil && a.Status == 400 && strings.Contains(string(a.Body), "INSUFFICIENT_FILAMENT"):
+			failed.Add(1)
+		default:
+			t.Errorf("%v %+v", err, a)
+		}
+	})
 	if done.Load() != 133 || failed.Load() != 67 {
 		t.Errorf("%d deductions succeeded and %d failed, want 133 and 67", done.Load(), failed.Load())
 	}

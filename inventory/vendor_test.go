@@ -19,9 +19,7 @@ func TestVendors(t *testing.T) {
 	made.Shows(map[string]string{"number": "1", "name": "Ärmel", "notes": "n", "empty_spool_weight_grams": "140.5",
 		"external_id": "x-1", "hidden_at": "null"})
 	path := vendors + "/" + made.ID()
-	if got := c.Get(t, path).Want(200); string(got.Body) != string(made.Body) {
-		t.Errorf("GET returns\n%s\nand POST returned\n%s", got.Body, made.Body)
-	}
+	testkit.Equal(t, string(c.Get(t, path).Want(200).Body), string(made.Body), "the response of GET")
 	c.Patch(t, path, j{"notes": nil}).Want(200).Shows(map[string]string{"name": "Ärmel", "notes": "null"})
 	c.Patch(t, path, string(made.Body)).Want(200).Shows(map[string]string{"notes": "n"})
 

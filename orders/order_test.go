@@ -41,9 +41,7 @@ func TestOrders(t *testing.T) {
 		"notes": "Gift", "items": []j{{"sku": "A-1", "quantity": 3}, {"product_id": b}, {"product_id": a}}}).
 		Want(201)
 	order := path + "/" + created.ID()
-	if created.Header.Get("Location") != order {
-		t.Errorf("the location is %s", created.Header.Get("Location"))
-	}
+	testkit.Equal(t, created.Header.Get("Location"), order, "the location")
 	want := map[string]string{"source": "etsy", "reference": "1", "customer": "Ada", "due_date": "2024-02-01",
 		"notes": "Gift", "status": "received", "items.0.product_id": a, "items.0.sku": "A-1", "items.0.quantity": "3",
 		"items.0.product_name": "Product A-1", "items.0.produced": "0", "items.0.planned": "0",
@@ -117,9 +115,7 @@ func TestBadInput(t *testing.T) {
 			{"product_id": theirs}},
 	} {
 		a := c.Post(t, path, j{"reference": "7", "items": items}).WantError(400, "UNKNOWN_REFERENCE")
-		if got := a.Text("detail"); got != "Not a product: "+want {
-			t.Errorf("the detail is %s, want %s", got, want)
-		}
+		testkit.Equal(t, a.Text("detail"), "Not a product: "+want, "the detail")
 	}
 	c.Get(t, path).Want(200).Shows(map[string]string{"total": "0"})
 
@@ -186,9 +182,7 @@ func TestSameOrderTwice(t *testing.T) {
 		}
 		return a
 	}
-	if a := same(); string(a.Body) != string(first.Body) {
-		t.Errorf("the same order again is %s, want %s", a.Body, first.Body)
-	}
+	testkit.Equal(t, string(same().Body), string(first.Body), "the same order again")
 	for _, other := range []j{body(j{"customer": "Eve"}), body(j{"items": []j{}}), body(j{"notes": ""}),
 		body(j{"items": []j{{"sku": "A-1", "quantity": 3}}}), body(j{"due_date": "2024-01-01"}),
 		body(j{"status": "done"}),
@@ -237,32 +231,28 @@ func TestSameOrderConcurrently(t *testing.T) {
 	for round := range 3 {
 		var created, existing atomic.Int32
 		var ids sync.Map
-		var all sync.WaitGroup
-		for i := range 64 {
-			all.Go(func() {
-				sender := c
-				if i%2 == 0 {
-					sender = c.With("Idempotency-Key", fmt.Sprint(round, " ", i%8))
-				}
-				a, err := sender.Send("POST", path,
-					j{"reference": fmt.Sprint(round), "items": []j{{"sku": "A-1", "quantity": 2}}})
-				switch {
-				case err != nil:
-					t.Error(err)
-				case a.Status == 201 && a.Header.Get("Idempotency-Replayed") == "":
-					created.Add(1)
-				case a.Status == 200 || a.Status == 201:
-					existing.Add(1)
-				default:
-					t.Errorf("%d %s", a.Status, a.Body)
-				}
-				var order struct{ ID string }
-				if err == nil && json.Unmarshal(a.Body, &order) == nil {
-					ids.Store(order.ID, true)
-				}
-			})
-		}
-		all.Wait()
+		testkit.Concurrently(64, func(i int) {
+			sender := c
+			if i%2 == 0 {
+				sender = c.With("Idempotency-Key", fmt.Sprint(round, " ", i%8))
+			}
+			a, err := sender.Send("POST", path,
+				j{"reference": fmt.Sprint(round), "items": []j{{"sku": "A-1", "quantity": 2}}})
+			switch {
+			case err != nil:
+				t.Error(err)
+			case a.Status == 201 && a.Header.Get("Idempotency-Replayed") == "":
+				created.Add(1)
+			case a.Status == 200 || a.Status == 201:
+				existing.Add(1)
+			default:
+				t.Errorf("%d %s", a.Status, a.Body)
+			}
+			var order struct{ ID string }
+			if err == nil && json.Unmarshal(a.Body, &order) == nil {
+				ids.Store(order.ID, true)
+			}
+		})
 		n := 0
 		ids.Range(func(any, any) bool { n++; return true })
 		if created.Load() != 1 || existing.Load() != 63 || n != 1 {

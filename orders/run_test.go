@@ -32,9 +32,7 @@ func TestRunsOfOrder(t *testing.T) {
 		"runs.1.id": first[len(runs)+1:], "runs.1.status": "in_progress", "runs.1.printer_name": "P",
 		"runs.1.started_at":   "2024-01-15T10:00:00Z",
 		"runs.1.completed_at": "null"})
-	if n := len(c.Get(t, order).List("runs")) + len(c.Get(t, other).List("runs")); n != 3 {
-		t.Errorf("the orders show %d runs, want 2 and 1", n)
-	}
+	testkit.Equal(t, len(c.Get(t, order).List("runs"))+len(c.Get(t, other).List("runs")), 3, "runs of the orders")
 	c.Delete(t, second).Want(204)
 	c.Get(t, order).Want(200).Shows(map[string]string{"runs.0.id": first[len(runs)+1:]})
 }

@@ -41,9 +41,7 @@ func TestPrinters(t *testing.T) {
 		"hour_cost": "0.35", "power_watts": "120", "status": "available", "printed_hours": "0",
 		"maintenance_due": "false", "maintained_at": "null", "loaded": "[]", "hidden_at": "null"})
 	one := path + "/" + made.ID()
-	if got := c.Get(t, one).Want(200); string(got.Body) != string(made.Body) {
-		t.Errorf("GET returns\n%s\nand POST returned\n%s", got.Body, made.Body)
-	}
+	testkit.Equal(t, string(c.Get(t, one).Want(200).Body), string(made.Body), "the response of GET")
 	c.Patch(t, one, j{"materials": []string{}, "status": "maintenance"}).Want(200).
 		Shows(map[string]string{"materials": "[]", "status": "maintenance"})
 	c.Post(t, one+"/maintained", nil).Want(200).Shows(map[string]string{"status": "available"})

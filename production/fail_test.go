@@ -48,9 +48,7 @@ func TestFailAndCancel(t *testing.T) {
 			want[row+"new_weight"], want[row+"deducted"] = used[id][0], used[id][1]
 		}
 		end.Shows(want)
-		if n := len(end.List("spools_updated")); n != 2 {
-			t.Errorf("%s: %d spools in the response, want 2", outcome, n)
-		}
+		testkit.Equal(t, len(end.List("spools_updated")), 2, "%s: spools in the response", outcome)
 		c.Get(t, path).Want(200).Shows(map[string]string{"status": status, "failure_reason": "layer_shift",
 			"failure_notes": "belt", "inventory_updated": "true", "actual_total_filament_grams": "22.25",
 			"actual_print_time_hours": "1.5", "completed_at": "2024-01-15T11:30:00Z",
@@ -73,9 +71,7 @@ func TestFailAndCancel(t *testing.T) {
 		c.Delete(t, path).Want(204) // hidden, because the ledger names it
 		c.Post(t, path+"/restore", nil).Want(200).Shows(map[string]string{"status": status})
 		for id, left := range used {
-			if got := remaining(t, c, id); got != left[0] {
-				t.Errorf("%s: %s g remain, want %s", outcome, got, left[0])
-			}
+			testkit.Equal(t, remaining(t, c, id), left[0], "%s: grams that remain", outcome)
 		}
 	}
 }
@@ -143,9 +139,7 @@ func TestFailErrors(t *testing.T) {
 	c.Get(t, path).Want(200).Shows(map[string]string{"status": "pending", "failure_reason": "null",
 		"materials.0.actual_weight_grams": "null", "inventory_updated": "false"})
 	for id, want := range map[string]string{spool: "1000", poor: "10"} {
-		if got := remaining(t, c, id); got != want {
-			t.Errorf("%s g remain, want %s", got, want)
-		}
+		testkit.Equal(t, remaining(t, c, id), want, "grams that remain")
 	}
 }
 
@@ -229,16 +223,12 @@ func TestOneEnd(t *testing.T) {
 		if won == "completed" {
 			want = map[string]int{"400 RUN_ALREADY_COMPLETED": codes["400 RUN_ALREADY_COMPLETED"],
 				"400 RUN_NOT_OPEN": 0}
-			if codes["400 RUN_ALREADY_COMPLETED"] != 63 {
-				t.Errorf("the other responses are %v", codes)
-			}
+			testkit.Equal(t, codes["400 RUN_ALREADY_COMPLETED"], 63, "the other responses are %v", codes)
 		} else if !maps.Equal(codes, want) {
 			t.Errorf("the other responses are %v, want %v", codes, want)
 		}
 		for id, left := range map[string]string{a: "993", b: "997"} {
-			if got := remaining(t, c, id); got != left {
-				t.Errorf("%s g remain, want %s", got, left)
-			}
+			testkit.Equal(t, remaining(t, c, id), left, "grams that remain")
 			kind := map[string]string{"completed": "run"}[won]
 			if kind == "" {
 				kind = "wasted"

@@ -63,9 +63,8 @@ func TestCreateRunWithLists(t *testing.T) {
 		{j{"items": []j{{"product_id": unknown}}, "materials": []j{{"spool_id": theirSpool}, {"spool_id": a}}},
 			"Not a product: items[0].product_id; not a spool: materials[0].spool_id"},
 	} {
-		if got := c.Post(t, runs, test.body).WantError(400, "UNKNOWN_REFERENCE").Text("detail"); got != test.detail {
-			t.Errorf("%v: the detail is %q, want %q", test.body, got, test.detail)
-		}
+		testkit.Equal(t, c.Post(t, runs, test.body).WantError(400, "UNKNOWN_REFERENCE").Text("detail"), test.detail,
+			"%v: the detail", test.body)
 	}
 	expensive := c.Post(t, "/api/v1/products", j{"name": "Boat", "materials": []j{
 		{"material_type": "PLA", "color": "Black", "weight_grams": 1_000_000}}}).Want(201).ID()
@@ -111,9 +110,7 @@ func TestCompleteWithLists(t *testing.T) {
 		"materials": []j{material(0, 1), {"id": otherRun.Text("materials.0.id"), "actual_weight_grams": 1}},
 		"items":     []j{{"id": otherRun.Text("items.1.id")}, item(0, 1, 1), {"id": lamp}},
 	}).WantError(400, "UNKNOWN_REFERENCE")
-	if got := answer.Text("detail"); got != "Not in the run: materials[1].id, items[0].id, items[2].id" {
-		t.Errorf("the detail is %q", got)
-	}
+	testkit.Equal(t, answer.Text("detail"), "Not in the run: materials[1].id, items[0].id, items[2].id", "the detail")
 	c.Post(t, path+"/complete", j{"materials": []j{material(0, 1)},
 		"items": []j{item(1, 2, 0), {"id": id("items.0"), "failed_quantity": 5}}}).
 		Fields("items[1].successful_quantity")
@@ -121,9 +118,8 @@ func TestCompleteWithLists(t *testing.T) {
 	c.Post(t, path+"/complete", j{"materials": []j{material(0, 1), material(1, 50.000001)},
 		"items": []j{item(1, 2, 0)}}).
 		WantError(400, "INSUFFICIENT_FILAMENT")
-	if got := c.Get(t, path).Want(200); string(got.Body) != string(run.Body) {
-		t.Errorf("requests with errors changed the run to %s", got.Body)
-	}
+	testkit.Equal(t, string(c.Get(t, path).Want(200).Body), string(run.Body),
+		"requests with errors changed the run")
 
 	// Sent weights replace earlier ones, but not the difference of both weights of the spool.
 	c.Post(t, path+"/complete", j{
@@ -137,9 +133,7 @@ func TestCompleteWithLists(t *testing.T) {
 		"items.1.successful_quantity": "null", "items.1.failed_quantity": "0",
 	})
 	for spool, want := range map[string]string{a: "989.5", b: "0"} {
-		if got := remaining(t, c, spool); got != want {
-			t.Errorf("%s g remain, want %s", got, want)
-		}
+		testkit.Equal(t, remaining(t, c, spool), want, "grams that remain")
 	}
 	c.Post(t, path+"/complete", j{"items": []j{item(1, 2, 0)}}).WantError(400, "RUN_ALREADY_COMPLETED")
 	c.Get(t, path).Want(200).Shows(map[string]string{"items.1.successful_quantity": "null"})
@@ -157,9 +151,8 @@ func TestInventoryUpdated(t *testing.T) {
 		list := c.Get(t, runs+"?sort_by=created_at&limit=1").Want(200).
 			Shows(map[string]string{"items.0.id": run.ID(), "items.0.inventory_updated": inventoryUpdated,
 				"items.0.inventory_updated_at": run.Text("inventory_updated_at")})
-		if (list.Text("items.0.inventory_updated_at") == "null") != (inventoryUpdated == "false") {
-			t.Errorf("inventory_updated is %s: %s", inventoryUpdated, list.Body)
-		}
+		testkit.Equal(t, list.Text("items.0.inventory_updated_at") == "null", inventoryUpdated == "false",
+			"inventory_updated is %s: %s", inventoryUpdated, list.Body)
 	}
 	path := runs + "/" + c.Post(t, runs, j{"status": "completed", "materials": materials, "inventory_updated": true}).
 		Want(201).Shows(map[string]string{"inventory_updated": "false", "inventory_updated_at": "null"}).ID()
@@ -168,9 +161,7 @@ func TestInventoryUpdated(t *testing.T) {
 	c.Patch(t, path, j{"status": "completed", "inventory_updated": true}).Want(200).
 		Shows(map[string]string{"inventory_updated": "false"})
 	deducted(path, "false")
-	if got := remaining(t, c, a); got != "1000" {
-		t.Errorf("%s g remain before complete, want 1000", got)
-	}
+	testkit.Equal(t, remaining(t, c, a), "1000", "grams that remain before complete")
 	c.Post(t, path+"/complete", nil).Want(200)
 	deducted(path, "true")
 	at := c.Get(t, path).Text("inventory_updated_at")
@@ -184,9 +175,7 @@ func TestInventoryUpdated(t *testing.T) {
 		c.Patch(t, path, j{"status": "paused"}).Want(200)
 		c.Post(t, path+"/complete", nil).Want(200)
 	}
-	if got := remaining(t, c, a); got != "970" {
-		t.Errorf("%s g remain, want 970", got)
-	}
+	testkit.Equal(t, remaining(t, c, a), "970", "grams that remain")
 	unfinished := c.Post(t, runs, j{}).Want(201).ID()
 	c.Get(t, runs+"?sort_by=inventory_updated&sort_order=asc").Want(200).
 		Shows(map[string]string{"items.0.id": unfinished})
@@ -213,20 +202,16 @@ func TestFullLists(t *testing.T) {
 	for name, body := range map[string]j{"items": item, "materials": material} {
 		var mu sync.Mutex
 		statuses := map[int]int{}
-		var all sync.WaitGroup
-		for range 8 {
-			all.Go(func() {
-				answer, err := c.Send("POST", path+"/"+name, body)
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				mu.Lock()
-				defer mu.Unlock()
-				statuses[answer.Status]++
-			})
-		}
-		all.Wait()
+		testkit.Concurrently(8, func(int) {
+			answer, err := c.Send("POST", path+"/"+name, body)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			statuses[answer.Status]++
+		})
 		if statuses[201] != 2 || statuses[422] != 6 {
 			t.Errorf("%s: the statuses are %v, want 2 times 201 and 6 times 422", name, statuses)
 		}
@@ -275,7 +260,5 @@ func TestComputedBounds(t *testing.T) {
 	complete(j{"materials": use(500_000, 500_001), "estimated_total_filament_grams": 1}).
 		Shows(map[string]string{"actual_total_filament_grams": "null",
 			"variance_analysis.material_variance_grams": "null"})
-	if got := remaining(t, c, b); got != "499999" {
-		t.Errorf("%s g remain, want 499999", got)
-	}
+	testkit.Equal(t, remaining(t, c, b), "499999", "grams that remain")
 }

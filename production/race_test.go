@@ -92,9 +92,7 @@ func TestRestoreWhileRemoved(t *testing.T) {
 		restored := during(t, c, remove, func() (*testkit.Response, error) {
 			return c.Send("POST", row[1]+row[2]+"/restore", nil)
 		}, `update spools set color = color where id = $1`, db.NewID())
-		if restored.Status != 200 {
-			t.Errorf("%s: %d %s", row[0], restored.Status, restored.Body)
-		}
+		testkit.Equal(t, restored.Status, 200, "%s: %s", row[0], restored.Body)
 		c.Get(t, row[1]+row[2]).Want(200)
 	}
 }

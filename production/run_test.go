@@ -59,9 +59,7 @@ func TestRunLifecycle(t *testing.T) {
 	run.Shows(map[string]string{"status": "in_progress", "started_at": "2024-01-15T10:00:00Z", "completed_at": "null",
 		"variance_analysis.material_variance_grams": "null", "variance_analysis.time_variance_percent": "null"})
 	path := runs + "/" + run.ID()
-	if got := run.Header.Get("Location"); got != path {
-		t.Errorf("Location is %s, want %s", got, path)
-	}
+	testkit.Equal(t, run.Header.Get("Location"), path, "Location")
 	material := c.Post(t, path+"/materials", j{"spool_id": black, "estimated_weight_grams": 150,
 		"estimated_purge_grams": 5}).Want(201)
 	material.Shows(map[string]string{"spool_name": "PLA Black (Polymaker)", "cost_per_gram": "0.025",
@@ -85,9 +83,7 @@ func TestRunLifecycle(t *testing.T) {
 		"variance_analysis.time_variance_hours": "0.5", "variance_analysis.time_variance_percent": "12.5",
 		"materials.0.actual_weight_grams": "155",
 	})
-	if got := remaining(t, c, black); got != "695" {
-		t.Errorf("%s g remain, want 695", got)
-	}
+	testkit.Equal(t, remaining(t, c, black), "695", "grams that remain")
 	c.Get(t, "/api/v1/spools/"+black+"/usage").Want(200).Shows(map[string]string{
 		"total": "2", "items.0.kind": "run", "items.0.run_id": run.ID(), "items.0.user_id": c.Actor.User,
 		"items.0.change_grams": "-155",
@@ -159,9 +155,7 @@ func TestCompleteErrors(t *testing.T) {
 		answer := c.Post(t, path+"/complete", nil).WantError(400, "INSUFFICIENT_FILAMENT")
 		want := "Too little filament is left, or the spool was removed: PLA Black (Polymaker) (spool " + b +
 			") was removed"
-		if got := answer.Text("detail"); got != want {
-			t.Errorf("the detail is %q, want %q", got, want)
-		}
+		testkit.Equal(t, answer.Text("detail"), want, "the detail")
 		unchanged(t, path, map[string]string{a: "1000"})
 	})
 	t.Run("unknown run", func(t *testing.T) {
@@ -182,9 +176,7 @@ func TestMaterialsOfOneSpool(t *testing.T) {
 	if n := len(answer.List("spools_updated")); n != 2 {
 		t.Fatalf("%d spools updated, want 2: %s", n, answer.Body)
 	}
-	if got := remaining(t, c, a); got != "899.9" {
-		t.Errorf("%s g remain, want 899.9", got)
-	}
+	testkit.Equal(t, remaining(t, c, a), "899.9", "grams that remain")
 	c.Get(t, "/api/v1/spools/"+b).Want(200).Shows(map[string]string{"remaining_weight_grams": "0"})
 	c.Get(t, runs+"/"+run).Want(200).Shows(map[string]string{"actual_total_filament_grams": "100.4"})
 	c.Get(t, "/api/v1/spools/"+a+"/usage?sort_order=asc").Want(200).Shows(map[string]string{
@@ -245,9 +237,7 @@ func TestConcurrentCompletes(t *testing.T) {
 	}
 	// Six runs use 29.5 g of a and 19.75 g of b; the other six use 19.75 g of a and 29.5 g of b.
 	for _, id := range []string{a, b} {
-		if got := remaining(t, c, id); got != "704.5" {
-			t.Errorf("%s g remain, want 704.5", got)
-		}
+		testkit.Equal(t, remaining(t, c, id), "704.5", "grams that remain")
 		c.Get(t, "/api/v1/spools/"+id+"/usage").Want(200).Shows(map[string]string{"total": "13"})
 	}
 }
@@ -297,9 +287,7 @@ func TestCompletedRunIsFixed(t *testing.T) {
 	c.Delete(t, path).Want(204)
 	c.Get(t, path).WantError(404, "NOT_FOUND")
 	c.Delete(t, path).WantError(404, "NOT_FOUND")
-	if got := remaining(t, c, a); got != "990" {
-		t.Errorf("%s g remain after the run was removed, want 990", got)
-	}
+	testkit.Equal(t, remaining(t, c, a), "990", "grams that remain after the run was removed")
 	c.Get(t, "/api/v1/spools/"+a+"/usage").Want(200).Shows(map[string]string{"total": "2", "items.0.run_id": run})
 	c.Get(t, runs).Want(200).Shows(map[string]string{"total": "0"})
 }
@@ -313,21 +301,17 @@ func TestCompleteConcurrentWithMaterials(t *testing.T) {
 	for range 10 {
 		run := c.Post(t, runs, j{}).Want(201).ID()
 		material := addWeighed(t, c, run, a, 10, 9)
-		var all sync.WaitGroup
-		for n := range 6 {
-			all.Go(func() {
-				switch n % 3 {
-				case 0:
-					c.Send("POST", runs+"/"+run+"/complete", nil)
-				case 1:
-					c.Send("POST", runs+"/"+run+"/materials", j{"spool_id": a, "spool_weight_before_grams": 10,
-						"spool_weight_after_grams": 7})
-				case 2:
-					c.Send("PATCH", runs+"/"+run+"/materials/"+material, j{"spool_weight_after_grams": 5})
-				}
-			})
-		}
-		all.Wait()
+		testkit.Concurrently(6, func(n int) {
+			switch n % 3 {
+			case 0:
+				c.Send("POST", runs+"/"+run+"/complete", nil)
+			case 1:
+				c.Send("POST", runs+"/"+run+"/materials", j{"spool_id": a, "spool_weight_before_grams": 10,
+					"spool_weight_after_grams": 7})
+			case 2:
+				c.Send("PATCH", runs+"/"+run+"/materials/"+material, j{"spool_weight_after_grams": 5})
+			}
+		})
 		c.Post(t, runs+"/"+run+"/complete", nil).WantError(400, "RUN_ALREADY_COMPLETED")
 		got := c.Get(t, runs+"/"+run).Want(200)
 		sum := 0.0
@@ -532,9 +516,7 @@ func TestItemsAndMaterials(t *testing.T) {
 	item := c.Post(t, path+"/items", j{"product_id": product, "quantity": 3}).Want(201)
 	item.Shows(map[string]string{"product_name": "Lamp", "quantity": "3", "estimated_material_cost": "3.75",
 		"estimated_total_cost": "5.25", "successful_quantity": "null", "failed_quantity": "null"})
-	if got := item.Header.Get("Location"); got != path+"/items/"+item.ID() {
-		t.Errorf("Location is %s", got)
-	}
+	testkit.Equal(t, item.Header.Get("Location"), path+"/items/"+item.ID(), "Location")
 	c.Post(t, path+"/items", j{"product_id": product, "estimated_material_cost": 1, "estimated_total_cost": 0}).
 		Want(201).
 		Shows(map[string]string{"quantity": "1", "estimated_material_cost": "1", "estimated_total_cost": "0"})
@@ -577,9 +559,7 @@ func TestItemsAndMaterials(t *testing.T) {
 	c.Delete(t, path+"/items/"+item.ID()).WantError(404, "NOT_FOUND")
 	c.Delete(t, path+"/materials/"+material.ID()).Want(204)
 	c.Delete(t, path+"/materials/"+material.ID()).WantError(404, "NOT_FOUND")
-	if n := len(c.Get(t, path).Want(200).List("items")); n != 1 {
-		t.Errorf("%d items left, want 1", n)
-	}
+	testkit.Equal(t, len(c.Get(t, path).Want(200).List("items")), 1, "items left")
 }
 
 // The checks of the tables allow exactly the values that the API accepts.

@@ -92,9 +92,8 @@ func TestWasteReport(t *testing.T) {
 			Shows(map[string]string{"group_by": by, "groups": fmt.Sprint(len(rows))})
 		for i, row := range rows {
 			for field, want := range row {
-				if got := report.Text(fmt.Sprintf("items.%d.%s", i, field)); got != want {
-					t.Errorf("%s, row %d: %s is %s, want %s", by, i, field, got, want)
-				}
+				testkit.Equal(t, report.Text(fmt.Sprintf("items.%d.%s", i, field)), want,
+					"%s, row %d: %s", by, i, field)
 			}
 		}
 	}

@@ -225,9 +225,7 @@ func TestLevelThresholds(t *testing.T) {
 		}
 		since = a.Text("low_since")
 	}
-	if n := events(); n != 1 {
-		t.Errorf("%d events, want 1", n)
-	}
+	testkit.Equal(t, events(), 1, "events")
 }
 
 // Of concurrent deductions that together make a level low, exactly one sends the event.

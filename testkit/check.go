@@ -1,11 +1,31 @@
 package testkit
 
-import "testing"
+import (
+	"fmt"
+	"slices"
+	"testing"
+)
 
 // Check ends the test if err is not nil.
 func Check(tb testing.TB, err error) {
 	if err != nil {
 		tb.Helper()
 		tb.Fatal(err)
+	}
+}
+
+// Equal reports an error unless got is want. The text, in the format of package fmt, says what they are.
+func Equal[T comparable](tb testing.TB, got, want T, what string, args ...any) {
+	if got != want {
+		tb.Helper()
+		tb.Errorf("got %v, want %v: %s", got, want, fmt.Sprintf(what, args...))
+	}
+}
+
+// EqualSlices is Equal for slices.
+func EqualSlices[T comparable](tb testing.TB, got, want []T, what string, args ...any) {
+	if !slices.Equal(got, want) {
+		tb.Helper()
+		tb.Errorf("got %v, want %v: %s", got, want, fmt.Sprintf(what, args...))
 	}
 }
