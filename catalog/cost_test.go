@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -13,35 +12,6 @@ import (
 	"spoolwright/inventory"
 	"spoolwright/testkit"
 )
-
-// concurrently sends n requests at the same time and returns the responses.
-func concurrently(t *testing.T, n int, send func(i int) (*testkit.Response, error)) []*testkit.Response {
-	t.Helper()
-	answers := make([]*testkit.Response, n)
-	errs := make([]error, n)
-	var all sync.WaitGroup
-	gate := make(chan struct{})
-	for i := range n {
-		all.Go(func() {
-			<-gate
-			answers[i], errs[i] = send(i)
-		})
-	}
-	close(gate)
-	all.Wait()
-	for _, err := range errs {
-		testkit.Check(t, err)
-	}
-	return answers
-}
-
-func statuses(answers []*testkit.Response) map[int]int {
-	count := map[int]int{}
-	for _, a := range answers {
-		count[a.Status]++
-	}
-	return count
-}
 
 // A change of a price takes effect when a product is changed or recalculated, and not before.
 func TestPriceChangesTakeEffectLater(t *testing.T) {
@@ -253,7 +223,7 @@ func TestConcurrentCycles(t *testing.T) {
 		from[2*i], to[2*i] = endA, b
 		from[2*i+1], to[2*i+1] = endB, a
 	}
-	answers := concurrently(t, 2*pairs, func(i int) (*testkit.Response, error) {
+	answers := testkit.Race(t, 2*pairs, func(i int) (*testkit.Response, error) {
 		return c.Send("POST", from[i]+"/components", j{"component_product_id": idOf(to[i])})
 	})
 	for i := range pairs {
@@ -276,7 +246,7 @@ func TestConcurrentRemoval(t *testing.T) {
 	for i := range pairs {
 		parents[i], parts[i] = createProduct(t, c, "Parent"), createProduct(t, c, "Part")
 	}
-	answers := concurrently(t, 2*pairs, func(i int) (*testkit.Response, error) {
+	answers := testkit.Race(t, 2*pairs, func(i int) (*testkit.Response, error) {
 		if i%2 == 0 {
 			return c.Send("DELETE", parts[i/2], nil)
 		}
@@ -312,7 +282,7 @@ func TestConcurrentCosts(t *testing.T) {
 		}
 	}
 	for round := 2; round <= 4; round++ {
-		answers := concurrently(t, 3*levels, func(i int) (*testkit.Response, error) {
+		answers := testkit.Race(t, 3*levels, func(i int) (*testkit.Response, error) {
 			switch at := i / 3; {
 			case i%3 == 0:
 				return c.Send("PATCH", materials[at], j{"weight_grams": round * (at + 1)})

@@ -229,17 +229,12 @@ func TestSKU(t *testing.T) {
 	for i := range paths {
 		paths[i] = createProduct(t, c, "racer")
 	}
-	answers := concurrently(t, len(paths),
-		func(i int) (*testkit.Response, error) { return c.Send("PATCH", paths[i], j{"sku": "X-3"}) })
-	if got := statuses(answers); got[200] != 1 || got[409] != 9 {
-		t.Errorf("statuses %v", got)
-	}
-	answers = concurrently(t, 10, func(i int) (*testkit.Response, error) {
+	testkit.Race(t, len(paths), func(i int) (*testkit.Response, error) {
+		return c.Send("PATCH", paths[i], j{"sku": "X-3"})
+	}).Want(t, map[string]int{"200": 1, "409 DUPLICATE_SKU": 9})
+	testkit.Race(t, 10, func(int) (*testkit.Response, error) {
 		return c.Send("POST", products, j{"name": "racer", "sku": "X-4"})
-	})
-	if got := statuses(answers); got[201] != 1 || got[409] != 9 {
-		t.Errorf("statuses %v", got)
-	}
+	}).Want(t, map[string]int{"201": 1, "409 DUPLICATE_SKU": 9})
 }
 
 func TestProductList(t *testing.T) {
@@ -543,12 +538,9 @@ func TestFullLists(t *testing.T) {
 		"materials":  func(int) j { return material },
 		"components": func(i int) j { return j{"component_product_id": parts[i%4]} },
 	} {
-		got := statuses(concurrently(t, 4, func(i int) (*testkit.Response, error) {
+		testkit.Race(t, 4, func(i int) (*testkit.Response, error) {
 			return c.Send("POST", path+"/"+name, body(i))
-		}))
-		if got[201] != 2 || got[422] != 2 {
-			t.Errorf("%s: the statuses are %v, want 2 times 201 and 2 times 422", name, got)
-		}
+		}).Want(t, map[string]int{"201": 2, "422 VALIDATION_ERROR": 2})
 	}
 	full := c.Get(t, path).Want(200)
 	if m, n := len(full.List("materials")), len(full.List("components")); m != 500 || n != 500 {

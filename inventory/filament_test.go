@@ -91,21 +91,9 @@ func TestFilaments(t *testing.T) {
 func TestConcurrentFilamentsOfNewVendor(t *testing.T) {
 	t.Parallel()
 	c := operator(t)
-	statuses := make(chan int, 10)
-	for range cap(statuses) {
-		go func() {
-			a, err := c.Send("POST", filaments, filament(j{"vendor": "Prusament"}))
-			if err != nil {
-				a = &testkit.Response{}
-			}
-			statuses <- a.Status
-		}()
-	}
-	for range cap(statuses) {
-		if status := <-statuses; status != 201 {
-			t.Errorf("status %d", status)
-		}
-	}
+	testkit.Race(t, 10, func(int) (*testkit.Response, error) {
+		return c.Send("POST", filaments, filament(j{"vendor": "Prusament"}))
+	}).Want(t, map[string]int{"201": 10})
 	c.Get(t, vendors).Want(200).Shows(map[string]string{"total": "1"})
 	c.Get(t, filaments+"?vendor=prusament").Want(200).Shows(map[string]string{"total": "10"})
 }

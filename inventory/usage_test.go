@@ -271,21 +271,9 @@ func TestConcurrentDeductions(t *testing.T) {
 	t.Parallel()
 	c := operator(t)
 	path := spools + "/" + c.Post(t, spools, spool(nil)).Want(201).ID()
-	var done, failed atomic.Int64
-	testkit.Concurrently(200, func(int) {
-		a, err := c.Send("POST", path+"/deduct", j{"weight_grams": 7.5})
-		switch {
-		case err == nil && a.Status == 200:
-			done.Add(1)
-		case err == nil && a.Status == 400 && strings.Contains(string(a.Body), "INSUFFICIENT_FILAMENT"):
-			failed.Add(1)
-		default:
-			t.Errorf("%v %+v", err, a)
-		}
-	})
-	if done.Load() != 133 || failed.Load() != 67 {
-		t.Errorf("%d deductions succeeded and %d failed, want 133 and 67", done.Load(), failed.Load())
-	}
+	testkit.Race(t, 200, func(int) (*testkit.Response, error) {
+		return c.Send("POST", path+"/deduct", j{"weight_grams": 7.5})
+	}).Want(t, map[string]int{"200": 133, "400 INSUFFICIENT_FILAMENT": 67})
 	c.Get(t, path).Want(200).Shows(map[string]string{"remaining_weight_grams": "2.5"})
 	if entries := ledger(t, c, path); len(entries) != 134 {
 		t.Errorf("%d entries, want 134", len(entries))

@@ -48,22 +48,8 @@ func TestVendors(t *testing.T) {
 func TestConcurrentVendors(t *testing.T) {
 	t.Parallel()
 	c := operator(t)
-	statuses := make(chan int, 10)
-	for i := range cap(statuses) {
-		go func() {
-			a, err := c.Send("POST", vendors, j{"name": []string{"Prusament", "PRUSAMENT"}[i%2]})
-			if err != nil {
-				a = &testkit.Response{}
-			}
-			statuses <- a.Status
-		}()
-	}
-	count := map[int]int{}
-	for range cap(statuses) {
-		count[<-statuses]++
-	}
-	if count[201] != 1 || count[409] != 9 {
-		t.Errorf("statuses %v", count)
-	}
+	testkit.Race(t, 10, func(i int) (*testkit.Response, error) {
+		return c.Send("POST", vendors, j{"name": []string{"Prusament", "PRUSAMENT"}[i%2]})
+	}).Want(t, map[string]int{"201": 1, "409 DUPLICATE_VENDOR": 9})
 	c.Get(t, vendors).Want(200).Shows(map[string]string{"total": "1", "items.0.number": "1"})
 }

@@ -2,10 +2,8 @@ package production_test
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"spoolwright/db"
@@ -178,63 +176,28 @@ func TestOneEnd(t *testing.T) {
 		a, b := createSpool(t, c, nil), createSpool(t, c, nil)
 		path, material := newRun(t, c, a)
 		other := c.Post(t, path+"/materials", j{"spool_id": b, "actual_weight_grams": 3}).Want(201).ID()
-		var mu sync.Mutex
-		won, codes := "", map[string]int{}
-		var all sync.WaitGroup
-		start := make(chan bool)
-		for n := range 64 {
-			all.Go(func() {
-				<-start
-				operation := []string{"complete", "fail", "cancel"}[n%3]
-				body := j{"materials": []j{{"id": material, "wasted_grams": 7}, {"id": other, "wasted_grams": 3}}}
-				if operation == "complete" {
-					body = j{"materials": []j{{"id": material, "actual_weight_grams": 7}}}
-				} else if operation == "fail" {
-					body["reason"] = "power_failure"
-				}
-				answer, err := c.Send("POST", path+"/"+operation, body)
-				mu.Lock()
-				defer mu.Unlock()
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				if answer.Status == 200 {
-					won += map[string]string{"complete": "completed", "fail": "failed",
-						"cancel": "cancelled"}[operation]
-					return
-				}
-				code := ""
-				for _, known := range []string{"RUN_ALREADY_COMPLETED", "RUN_NOT_OPEN"} {
-					if strings.Contains(string(answer.Body), known) {
-						code = known
-					}
-				}
-				codes[fmt.Sprint(answer.Status, " ", code)]++
-			})
+		all := testkit.Race(t, 64, func(i int) (*testkit.Response, error) {
+			operation := []string{"complete", "fail", "cancel"}[i%3]
+			body := j{"materials": []j{{"id": material, "wasted_grams": 7}, {"id": other, "wasted_grams": 3}}}
+			if operation == "complete" {
+				body = j{"materials": []j{{"id": material, "actual_weight_grams": 7}}}
+			} else if operation == "fail" {
+				body["reason"] = "power_failure"
+			}
+			return c.Send("POST", path+"/"+operation, body)
+		})
+		status := c.Get(t, path).Want(200).Text("status")
+		refused, kind := "400 RUN_NOT_OPEN", "wasted"
+		if status == "completed" {
+			refused, kind = "400 RUN_ALREADY_COMPLETED", "run"
 		}
-		close(start)
-		all.Wait()
-		run := c.Get(t, path).Want(200)
-		if run.Text("status") != won {
-			t.Errorf("the operations for %q succeeded, and the status is %s", won, run.Text("status"))
-		}
-		want := map[string]int{"400 RUN_NOT_OPEN": 63}
-		if won == "completed" {
-			want = map[string]int{"400 RUN_ALREADY_COMPLETED": codes["400 RUN_ALREADY_COMPLETED"],
-				"400 RUN_NOT_OPEN": 0}
-			testkit.Equal(t, codes["400 RUN_ALREADY_COMPLETED"], 63, "the other responses are %v", codes)
-		} else if !maps.Equal(codes, want) {
-			t.Errorf("the other responses are %v, want %v", codes, want)
-		}
+		all.Want(t, map[string]int{"200": 1, refused: 63})
+		won := slices.IndexFunc(all, func(a *testkit.Response) bool { return a.Status == 200 })
+		testkit.Equal(t, status, []string{"completed", "failed", "cancelled"}[won%3], "the status of the run")
 		for id, left := range map[string]string{a: "993", b: "997"} {
 			testkit.Equal(t, remaining(t, c, id), left, "grams that remain")
-			kind := map[string]string{"completed": "run"}[won]
-			if kind == "" {
-				kind = "wasted"
-			}
-			c.Get(t, "/api/v1/spools/"+id+
-				"/usage").Want(200).Shows(map[string]string{"total": "2", "items.0.kind": kind})
+			c.Get(t, "/api/v1/spools/"+id+"/usage").Want(200).
+				Shows(map[string]string{"total": "2", "items.0.kind": kind})
 		}
 	}
 }

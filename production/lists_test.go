@@ -2,7 +2,6 @@ package production_test
 
 import (
 	"fmt"
-	"sync"
 	"testing"
 
 	"spoolwright/testkit"
@@ -200,21 +199,9 @@ func TestFullLists(t *testing.T) {
 	run := c.Post(t, runs, j{"items": list(498, item), "materials": list(498, material)}).Want(201)
 	path := runs + "/" + run.ID()
 	for name, body := range map[string]j{"items": item, "materials": material} {
-		var mu sync.Mutex
-		statuses := map[int]int{}
-		testkit.Concurrently(8, func(int) {
-			answer, err := c.Send("POST", path+"/"+name, body)
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			statuses[answer.Status]++
-		})
-		if statuses[201] != 2 || statuses[422] != 6 {
-			t.Errorf("%s: the statuses are %v, want 2 times 201 and 6 times 422", name, statuses)
-		}
+		testkit.Race(t, 8, func(int) (*testkit.Response, error) {
+			return c.Send("POST", path+"/"+name, body)
+		}).Want(t, map[string]int{"201": 2, "422 VALIDATION_ERROR": 6})
 		c.Post(t, path+"/"+name, body).Fields(name)
 	}
 	full := c.Get(t, path).Want(200)

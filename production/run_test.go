@@ -3,7 +3,6 @@ package production_test
 import (
 	"fmt"
 	"strings"
-	"sync"
 	"testing"
 
 	"spoolwright/catalog"
@@ -203,38 +202,9 @@ func TestConcurrentCompletes(t *testing.T) {
 		addWeighed(t, c, run, second, 20, 0.25)
 		ids = append(ids, run)
 	}
-	var mu sync.Mutex
-	got := map[string]int{}
-	var all sync.WaitGroup
-	start := make(chan bool)
-	for n := range 60 {
-		all.Go(func() {
-			<-start
-			answer, err := c.Send("POST", runs+"/"+ids[n%12]+"/complete", nil)
-			mu.Lock()
-			defer mu.Unlock()
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			what := fmt.Sprint(answer.Status)
-			if answer.Status != 200 {
-				what += " " + string(answer.Body)
-			}
-			got[what]++
-		})
-	}
-	close(start)
-	all.Wait()
-	refused := 0
-	for what, n := range got {
-		if what != "200" {
-			refused += n
-		}
-	}
-	if got["200"] != 12 || refused != 48 || len(got) != 2 {
-		t.Errorf("the responses are %v, want 12 with status 200 and 48 RUN_ALREADY_COMPLETED", got)
-	}
+	testkit.Race(t, 60, func(i int) (*testkit.Response, error) {
+		return c.Send("POST", runs+"/"+ids[i%12]+"/complete", nil)
+	}).Want(t, map[string]int{"200": 12, "400 RUN_ALREADY_COMPLETED": 48})
 	// Six runs use 29.5 g of a and 19.75 g of b; the other six use 19.75 g of a and 29.5 g of b.
 	for _, id := range []string{a, b} {
 		testkit.Equal(t, remaining(t, c, id), "704.5", "grams that remain")
