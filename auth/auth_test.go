@@ -106,9 +106,7 @@ func tokensOf(t *testing.T, a *testkit.Response) tokenSet {
 		s.Type != "bearer" || s.ExpiresIn != 1800 {
 		t.Fatalf("%s: %d %s: %v", a.What, a.Status, a.Body, err)
 	}
-	if got := a.Header.Get("Cache-Control"); got != "no-store" {
-		t.Errorf("%s: Cache-Control is %q", a.What, got)
-	}
+	testkit.Equal(t, a.Header.Get("Cache-Control"), "no-store", "%s: Cache-Control", a.What)
 	return s
 }
 
@@ -172,9 +170,7 @@ func TestLogin(t *testing.T) {
 		bodies = append(bodies, string(a.Body))
 	}
 	for _, body := range bodies {
-		if body != bodies[0] {
-			t.Errorf("two responses differ: %s and %s", body, bodies[0])
-		}
+		testkit.Equal(t, body, bodies[0], "two responses differ")
 	}
 	for _, c := range []struct {
 		body   j
@@ -285,16 +281,12 @@ func TestRefreshIsRepeatable(t *testing.T) {
 	for _, passed := range []time.Duration{0, time.Second, 28 * time.Second, time.Second} {
 		w.clock.pass(passed)
 		again := w.refresh(t, first.Refresh)
-		if again.Refresh != next.Refresh {
-			t.Errorf("the successor differs:\n%s\n%s", again.Refresh, next.Refresh)
-		}
+		testkit.Equal(t, again.Refresh, next.Refresh, "the successor differs")
 		as(user, again.Access).Get(t, mePath).Want(200)
 	}
 	// The successor can be refreshed, also repeatedly.
 	third := w.refresh(t, next.Refresh)
-	if again := w.refresh(t, next.Refresh); again.Refresh != third.Refresh {
-		t.Error("the successor of the successor differs")
-	}
+	testkit.Equal(t, w.refresh(t, next.Refresh).Refresh, third.Refresh, "the successor of the successor differs")
 	w.refresh(t, third.Refresh)
 }
 
@@ -362,21 +354,17 @@ func TestConcurrentRefreshes(t *testing.T) {
 	first := w.login(t, user)
 	var mu sync.Mutex
 	successors := map[string]int{}
-	var wg sync.WaitGroup
-	for range 100 {
-		wg.Go(func() {
-			a, err := w.Anonymous().Send("POST", refreshPath, j{"refresh_token": first.Refresh})
-			var set tokenSet
-			if err != nil || a.Status != 200 || json.Unmarshal(a.Body, &set) != nil {
-				t.Errorf("%v, %+v", err, a)
-				return
-			}
-			mu.Lock()
-			successors[set.Refresh]++
-			mu.Unlock()
-		})
-	}
-	wg.Wait()
+	testkit.Concurrently(100, func(int) {
+		a, err := w.Anonymous().Send("POST", refreshPath, j{"refresh_token": first.Refresh})
+		var set tokenSet
+		if err != nil || a.Status != 200 || json.Unmarshal(a.Body, &set) != nil {
+			t.Errorf("%v, %+v", err, a)
+			return
+		}
+		mu.Lock()
+		successors[set.Refresh]++
+		mu.Unlock()
+	})
 	if len(successors) != 1 {
 		t.Fatalf("%d different successors: %v", len(successors), successors)
 	}
@@ -451,9 +439,7 @@ func TestMe(t *testing.T) {
 		if _, err := time.Parse(time.RFC3339, created); err != nil || !strings.HasSuffix(created, "Z") {
 			t.Errorf("%s", a.Body)
 		}
-		if fields := a.Value("").(map[string]any); len(fields) != 6 {
-			t.Errorf("%s", a.Body)
-		}
+		testkit.Equal(t, len(a.Value("").(map[string]any)), 6, "%s", a.Body)
 	}
 	w.Anonymous().Get(t, mePath).WantError(401, "INVALID_TOKEN")
 }
@@ -485,9 +471,7 @@ func (w *world) hashes() *atomic.Int64 {
 func tooMany(t *testing.T, a *testkit.Response, seconds string) {
 	t.Helper()
 	a.WantError(429, "RATE_LIMIT_EXCEEDED")
-	if got := a.Header.Get("Retry-After"); got != seconds {
-		t.Errorf("%s: Retry-After is %s, want %s", a.What, got, seconds)
-	}
+	testkit.Equal(t, a.Header.Get("Retry-After"), seconds, "%s: Retry-After", a.What)
 }
 
 func TestFailedLoginsAreLimited(t *testing.T) {
@@ -501,9 +485,7 @@ func TestFailedLoginsAreLimited(t *testing.T) {
 	}
 	hashed := func(want int64) {
 		t.Helper()
-		if n := hashes.Swap(0); n != want {
-			t.Errorf("%d passwords were hashed, want %d", n, want)
-		}
+		testkit.Equal(t, hashes.Swap(0), want, "passwords that were hashed")
 	}
 
 	t.Run("5 for an account from one address", func(t *testing.T) {
@@ -648,27 +630,10 @@ func TestConcurrentGuesses(t *testing.T) {
 	w := newWorld(t)
 	user := w.Operator(t)
 	hashes := w.hashes()
-	var wrong, limited atomic.Int64
-	var wg sync.WaitGroup
-	for range 100 {
-		wg.Go(func() {
-			a, err := w.Anonymous().Send("POST", loginPath, credentials(user.Email, "wrong"))
-			switch {
-			case err != nil:
-				t.Error(err)
-			case a.Status == 401:
-				wrong.Add(1)
-			case a.Status == 429 && a.Header.Get("Retry-After") != "":
-				limited.Add(1)
-			default:
-				t.Errorf("%d %s", a.Status, a.Body)
-			}
-		})
-	}
-	wg.Wait()
-	if hashes.Load() != 5 || wrong.Load() != 5 || limited.Load() != 95 {
-		t.Errorf("%d hashes, %d responses 401, %d responses 429", hashes.Load(), wrong.Load(), limited.Load())
-	}
+	testkit.Race(t, 100, func(int) (*testkit.Response, error) {
+		return w.Anonymous().Send("POST", loginPath, credentials(user.Email, "wrong"))
+	}).Want(t, map[string]int{"401 INVALID_CREDENTIALS": 5, "429 RATE_LIMIT_EXCEEDED": 95})
+	testkit.Equal(t, hashes.Load(), 5, "passwords that were hashed")
 }
 
 // Concurrent logins with the right password all succeed, also if the first ones take longer than a login waits for the
@@ -769,9 +734,7 @@ func TestLoginsOfOneAccountDelayNoOther(t *testing.T) {
 	login(victim, secret)
 	gate.WaitFor(t, 7)
 	gate.Pass()
-	if next := <-gate.Started; next != secret {
-		t.Errorf("the hasher continues with %q", next)
-	}
+	testkit.Equal(t, <-gate.Started, secret, "the hasher continues with")
 	gate.Open()
 	wg.Wait()
 }
@@ -783,19 +746,15 @@ func TestLoginsAreLimited(t *testing.T) {
 	user := w.Operator(t)
 	hashes := w.hashes()
 	changePassword(t, user, testkit.Password, testkit.Password).Want(204)
-	var wg sync.WaitGroup
-	for i := range 13 {
-		wg.Go(func() {
-			for range 23 {
-				c := w.from(fmt.Sprintf("198.51.100.%d", i))
-				a, err := c.Send("POST", loginPath, credentials(user.Email, testkit.Password))
-				if err != nil || a.Status != 200 {
-					t.Errorf("%v, %+v", err, a)
-				}
+	testkit.Concurrently(13, func(i int) {
+		for range 23 {
+			c := w.from(fmt.Sprintf("198.51.100.%d", i))
+			a, err := c.Send("POST", loginPath, credentials(user.Email, testkit.Password))
+			if err != nil || a.Status != 200 {
+				t.Errorf("%v, %+v", err, a)
 			}
-		})
-	}
-	wg.Wait()
+		}
+	})
 	hashes.Store(0)
 	for _, address := range []string{"198.51.100.1", "203.0.113.1"} {
 		a := w.from(address).Post(t, loginPath, credentials(user.Email, testkit.Password))
@@ -804,9 +763,7 @@ func TestLoginsAreLimited(t *testing.T) {
 			t.Errorf("the detail is %q", detail)
 		}
 	}
-	if n := hashes.Load(); n != 0 {
-		t.Errorf("%d hashes", n)
-	}
+	testkit.Equal(t, hashes.Load(), 0, "passwords that were hashed")
 	w.login(t, w.Operator(t))
 	w.clock.pass(15 * time.Minute)
 	w.login(t, user)
@@ -836,9 +793,7 @@ func TestPasswordChangesOfOneTenantDelayNoOther(t *testing.T) {
 	send(other, "PATCH", usersPath+"/"+other.Actor.User, j{"password": newPhrase}, 200)
 	gate.WaitFor(t, 5)
 	gate.Pass()
-	if next := <-gate.Started; next != newPhrase {
-		t.Errorf("the hasher continues with %q", next)
-	}
+	testkit.Equal(t, <-gate.Started, newPhrase, "the hasher continues with")
 	gate.Open()
 	wg.Wait()
 }

@@ -85,9 +85,7 @@ func TestUserAdd(t *testing.T) {
 		user := fmt.Sprint(i, viewer)
 		out := must(t, a, c.stdin, "user", "add", "--tenant", farm, "--email", user, "--name", "Bob",
 			"--role", "viewer", "--password-stdin")
-		if out != "" {
-			t.Errorf("printed %q", out)
-		}
+		testkit.Equal(t, out, "", "printed")
 		set := tokensOf(t, log(user, c.password))
 		if p, err := w.Tokens.ParseAccess(set.Access); err != nil || p.Role != "viewer" || p.TenantID != tenant {
 			t.Errorf("%+v, %v; the tenant is %s", p, err, tenant)
@@ -242,9 +240,7 @@ func TestConcurrentUserAdd(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		if created != 1 {
-			t.Errorf("%d users were created with the same e-mail: %v", created, errs)
-		}
+		testkit.Equal(t, created, 1, "users with the same e-mail: %v", errs)
 		for name, want := range map[string]int{farm: 8, farm + " 2": 1} {
 			if users, err := a.Users(t.Context(), name); err != nil || len(users) != want {
 				t.Errorf("%s has %d users, %v", name, len(users), err)
@@ -317,18 +313,14 @@ func TestUserDisable(t *testing.T) {
 	for range 2 {
 		upper := strings.ToUpper(user.Email)
 		out := must(t, a, "", "user", "disable", "--email", " "+upper)
-		if out != "disabled "+upper+"; all sessions have ended\n" {
-			t.Errorf("printed %q", out)
-		}
+		testkit.Equal(t, out, "disabled "+upper+"; all sessions have ended\n", "printed")
 		user.Get(t, mePath).WantError(401, "INVALID_TOKEN")
 		w.refreshFails(t, set.Refresh, "INVALID_TOKEN")
 	}
 	colleague.Get(t, mePath).Want(200)
 	for range 2 {
 		out := must(t, a, "", "user", "enable", "--email", user.Email)
-		if out != "enabled "+user.Email+"; all sessions have ended\n" {
-			t.Errorf("printed %q", out)
-		}
+		testkit.Equal(t, out, "enabled "+user.Email+"; all sessions have ended\n", "printed")
 		user.Get(t, mePath).Want(200)
 	}
 	w.refreshFails(t, set.Refresh, "INVALID_TOKEN")
@@ -377,9 +369,7 @@ func TestListCommands(t *testing.T) {
 	}
 	all := must(t, a, "", "user", "list")
 	for _, e := range []string{ada, bob, eve} {
-		if strings.Count(all, e) != 1 {
-			t.Errorf("%s is listed %d times", e, strings.Count(all, e))
-		}
+		testkit.Equal(t, strings.Count(all, e), 1, "the list names %s", e)
 	}
 	if strings.Contains(all, "pbkdf2") || strings.Contains(must(t, a, "", "user", "list", "--json"), "pbkdf2") {
 		t.Error("the list shows password hashes")
@@ -399,9 +389,7 @@ func TestListCommands(t *testing.T) {
 			}
 		}
 	}
-	if found != 2 {
-		t.Errorf("the list has %d of the 2 tenants", found)
-	}
+	testkit.Equal(t, found, 2, "tenants in the list")
 	for _, format := range []string{"--json=false", "--json"} {
 		out, _, err := command(t, a, "", "user", "list", "--tenant", "unknown farm", format)
 		if err == nil || !strings.Contains(err.Error(), `there is no tenant "unknown farm"`) || out != "" {

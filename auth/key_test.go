@@ -138,9 +138,7 @@ func TestKeyLifecycle(t *testing.T) {
 
 	admin.Delete(t, path).Want(204)
 	a = key.Get(t, spoolsPath).WantError(401, "INVALID_API_KEY")
-	if got := a.Header.Get("WWW-Authenticate"); got != "Bearer" {
-		t.Errorf("WWW-Authenticate is %q", got)
-	}
+	testkit.Equal(t, a.Header.Get("WWW-Authenticate"), "Bearer", "WWW-Authenticate")
 	revoked := admin.Get(t, path).Want(200).Text("revoked_at")
 	admin.Delete(t, path).Want(204)
 	admin.Patch(t, path, j{"name": "Old scanner"}).Want(200).Shows(map[string]string{"revoked_at": revoked})
@@ -297,9 +295,7 @@ func TestKeyIsNotStored(t *testing.T) {
 	body := j{"name": `"key":"x","key":null`, "role": "viewer"}
 	first := admin.Post(t, keysPath, body).Want(201)
 	again := admin.Post(t, keysPath, body).Want(201)
-	if again.Header.Get("Idempotency-Replayed") != "true" {
-		t.Error("the response is not repeated")
-	}
+	testkit.Equal(t, again.Header.Get("Idempotency-Replayed"), "true", "the response is not repeated")
 	again.Shows(map[string]string{"id": first.ID(), "name": body["name"].(string), "key": ""})
 	path := keysPath + "/" + first.ID() + "/rotate"
 	rotated := admin.With("Idempotency-Key", "2").Post(t, path, j{}).Want(200)
@@ -398,9 +394,7 @@ func TestKeyRateLimits(t *testing.T) {
 	second.Get(t, spoolsPath).Want(200)
 	second.Get(t, spoolsPath).WantError(429, "RATE_LIMIT_EXCEEDED")     // of the key
 	a := first.Get(t, spoolsPath).WantError(429, "RATE_LIMIT_EXCEEDED") // of the tenant: 8 requests
-	if a.Header.Get("X-Ratelimit-Limit") != "8" {
-		t.Errorf("%v", a.Header)
-	}
+	testkit.Equal(t, a.Header.Get("X-Ratelimit-Limit"), "8", "%v", a.Header)
 	// Printers have limits of their own. The limit of all printers of a tenant is three times that of users.
 	for i := range 24 {
 		if a := printer.Post(t, printsPath, nil).Want(200); i == 0 && a.Header.Get("X-Ratelimit-Limit") != "24" {
@@ -560,9 +554,7 @@ func TestKeyLastUsed(t *testing.T) {
 	if got, want := lastUsed(), start.Add(12*time.Minute).Format(time.RFC3339Nano); got != want {
 		t.Errorf("last_used_at of the revoked key is %s, want %s", got, want)
 	}
-	if got := admin.Get(t, expiredPath).Text("last_used_at"); got != expiredUse {
-		t.Errorf("last_used_at of the expired key is %s, want %s", got, expiredUse)
-	}
+	testkit.Equal(t, admin.Get(t, expiredPath).Text("last_used_at"), expiredUse, "last_used_at of the expired key")
 }
 
 // Serve writes the last use of keys before it returns.

@@ -56,9 +56,7 @@ func TestKeyCommands(t *testing.T) {
 		t.Errorf("printed %q", out)
 	}
 	for range 2 {
-		if out := must(t, a, "", "key", "revoke", keys[0].ID); out != `revoked the API key "a script"`+"\n" {
-			t.Errorf("printed %q", out)
-		}
+		testkit.Equal(t, must(t, a, "", "key", "revoke", keys[0].ID), `revoked the API key "a script"`+"\n", "printed")
 		operator.Get(t, spoolsPath).WantError(401, "INVALID_API_KEY")
 	}
 	viewer.Get(t, spoolsPath).Want(200)

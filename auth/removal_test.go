@@ -92,9 +92,7 @@ func TestUserMove(t *testing.T) {
 	move := []string{"user", "move", "--email", strings.ToUpper(user.Email), "--tenant", names[to.ID]}
 	want := "moved " + strings.ToUpper(user.Email) + ` from the tenant "` + names[from.ID] + `" to "` + names[to.ID] +
 		`"; all sessions have ended` + "\n"
-	if out := must(t, a, "", move...); out != want {
-		t.Errorf("printed %q, want %q", out, want)
-	}
+	testkit.Equal(t, must(t, a, "", move...), want, "printed")
 	w.refreshFails(t, set.Refresh, "INVALID_TOKEN")
 	as(w.Anonymous(), set.Access).Get(t, mePath).WantError(401, "INVALID_TOKEN")
 	moved := tokensOf(t, w.Anonymous().Post(t, loginPath, credentials(user.Email, testkit.Password)))
@@ -163,9 +161,7 @@ func TestTenantRename(t *testing.T) {
 			"--tenant", name, "--new-tenant", "--email", email(), "--name", "x")
 	}
 	out := must(t, a, "", "tenant", "rename", one, one+" new")
-	if out != `renamed the tenant "`+one+`" to "`+one+` new"`+"\n" {
-		t.Errorf("printed %q", out)
-	}
+	testkit.Equal(t, out, `renamed the tenant "`+one+`" to "`+one+` new"`+"\n", "printed")
 	for _, c := range [][3]string{
 		{one + " new", two, "there is already a tenant"}, {one, "x", "there is no tenant"},
 		{two, " ", "1 to 200 characters"},
@@ -222,15 +218,11 @@ func TestTenantRemove(t *testing.T) {
 		t.Errorf("without --yes: %v", err)
 	}
 	out := must(t, a, "", "tenant", "remove", "--yes", name)
-	if out != `removed the tenant "`+name+`", its users and all its data`+"\n" {
-		t.Errorf("printed %q", out)
-	}
+	testkit.Equal(t, out, `removed the tenant "`+name+`", its users and all its data`+"\n", "printed")
 	if rows := rowsOf(t, farm.ID); len(rows) > 0 {
 		t.Errorf("the removed tenant has rows in %v", rows)
 	}
-	if after := rowsOf(t, other.ID); !slices.Equal(after, before) {
-		t.Errorf("the other tenant has rows in %v, before %v", after, before)
-	}
+	testkit.EqualSlices(t, rowsOf(t, other.ID), before, "tables with rows of the other tenant")
 	if _, ok := tenantNames(t, a)[farm.ID]; ok {
 		t.Error("tenant list shows the removed tenant")
 	}

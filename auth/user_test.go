@@ -70,9 +70,7 @@ func TestUserLifecycle(t *testing.T) {
 	created := admin.Post(t, usersPath, newUser(j{"email": email})).Want(201)
 	created.Shows(map[string]string{"email": email, "name": "Bob", "role": "operator", "disabled": "false"})
 	path := created.Header.Get("Location")
-	if path != usersPath+"/"+created.ID() {
-		t.Errorf("Location is %q", path)
-	}
+	testkit.Equal(t, path, usersPath+"/"+created.ID(), "Location")
 	admin.Get(t, path).Want(200).Shows(map[string]string{"email": email})
 	admin.Post(t, usersPath, newUser(j{"email": strings.ToUpper(email)})).WantError(409, "EMAIL_TAKEN")
 
@@ -149,9 +147,7 @@ func TestInvalidUserBodies(t *testing.T) {
 	}
 	admin.Patch(t, path, newUser(nil)).Fields("email") // another e-mail
 	admin.Post(t, usersPath, newUser(j{"password_hash": "x"})).Fields("password_hash")
-	if after := string(admin.Get(t, usersPath).Body); after != before {
-		t.Errorf("the users were\n%s\nand are\n%s", before, after)
-	}
+	testkit.Equal(t, string(admin.Get(t, usersPath).Body), before, "the users")
 }
 
 func TestUserList(t *testing.T) {
